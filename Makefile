@@ -1,0 +1,87 @@
+# Bare `make` prints the targets. Needs Go and make; the race detector also
+# needs a C compiler. Variables: make fuzz FUZZTIME=5m PKG=./leaderlease/...
+
+GO       ?= go
+PKG      ?= ./...
+SEEDS    ?= 200
+HOURS    ?=
+FUZZTIME ?= 20s
+BENCH    ?= .
+COUNT    ?= 6
+BASE     ?=
+
+# Developer tools have their own module, so that the library's go.mod stays
+# short. The first use builds them (golangci-lint takes about two minutes).
+TOOL = $(GO) tool -modfile=tools/go.mod
+
+.PHONY: help
+help: ## print this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: check
+check: fmt-check vet lint ## before each push: format, vet, lint, short tests
+	$(GO) test -short $(PKG)
+
+.PHONY: test
+test: ## what CI runs: all tests and the standard simulation under the race detector
+	$(GO) test -race -timeout 15m $(PKG)
+
+.PHONY: race
+race: ## short tests under the race detector, twice and shuffled
+	$(GO) test -race -short -count 2 -shuffle on $(PKG)
+
+.PHONY: sim
+sim: ## long simulation: SEEDS=200, or HOURS= of simulated time
+	$(GO) test ./leaderlease/leasetest -run '^TestSimulation$$' -timeout 0 -v -args -seeds=$(SEEDS) $(if $(HOURS),-hours=$(HOURS))
+
+.PHONY: mutants
+mutants: ## plant each bug of docs/reliability.md and see it caught
+	$(GO) run ./internal/mutants
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target of PKG for FUZZTIME=20s
+	@list=$$($(GO) test -list '^Fuzz' $(PKG)) || { echo "$$list"; exit 1; }; \
+	echo "$$list" | awk '/^Fuzz/ { t[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, t[i]; n = 0 }' | \
+	while read -r pkg target; do \
+		echo "== $$pkg $$target"; \
+		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg" </dev/null || exit 1; \
+	done
+
+# The first lines of a result are configuration in the benchmark format, so
+# that a file says by itself where it comes from; benchstat ignores them.
+.PHONY: bench
+bench: ## benchmarks (BENCH=regexp COUNT=6) into bench/results, compared with BASE=file
+	@mkdir -p bench/results
+	@out=bench/results/$$(date -u +%Y%m%dT%H%M%SZ).txt; \
+	{ \
+		echo "commit: $$(git describe --always --dirty 2>/dev/null || echo unknown)"; \
+		echo "toolchain: $$($(GO) version)"; \
+		echo "machine: $$(uname -srm), $$(getconf _NPROCESSORS_ONLN) cpus"; \
+		echo 'command: make bench PKG=$(PKG) BENCH=$(BENCH) COUNT=$(COUNT)'; \
+	} >$$out; \
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 $(PKG) >>$$out || { cat $$out; exit 1; }; \
+	$(TOOL) benchstat -ignore commit,toolchain,machine,command $(BASE) $$out; \
+	echo "raw output: $$out"
+
+.PHONY: demo
+demo: ## run the library's examples and show what they print
+	$(GO) test ./leaderlease -run Example -v
+
+.PHONY: vet
+vet:
+	$(GO) vet $(PKG)
+
+.PHONY: lint
+lint: ## golangci-lint with .golangci.yaml
+	$(TOOL) golangci-lint run $(PKG)
+
+.PHONY: fmt
+fmt: ## rewrite: gofumpt and go fix
+	$(TOOL) gofumpt -l -w .
+	$(GO) fix $(PKG)
+
+.PHONY: fmt-check
+fmt-check:
+	@out=$$($(TOOL) gofumpt -l .) || exit 1; \
+	test -z "$$out" || { echo "not formatted, run make fmt:"; echo "$$out"; exit 1; }
+	$(GO) fix -diff $(PKG)

@@ -1,0 +1,64 @@
+//go:build linux || darwin
+
+package clock
+
+import (
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// boottimeClock reads a clock that counts suspended time with a system call.
+type boottimeClock struct {
+	described
+	origin int64 // immutable
+}
+
+// Boottime returns the operating system's clock that counts suspended time,
+// read with a system call: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC_RAW (the
+// continuous time) on macOS. It costs several times as much as time.Now, which
+// Info reports. Where there is no such clock it returns Runtime, and Info says
+// why.
+func Boottime() Clock { return newBoottimeClock() }
+
+func newBoottimeClock() platform {
+	origin, err := origin()
+	if err != nil {
+		c := newRuntimeClock()
+		c.warn(err.Error())
+		return c
+	}
+	c := &boottimeClock{origin: origin}
+	c.info = Info{Name: "syscall:" + boottimeName, CountsSuspend: true}
+	c.info.Cost, c.info.Slow = measure(c)
+	return c
+}
+
+// Now implements Clock.
+func (c *boottimeClock) Now() core.Instant {
+	ns, err := readBoottime()
+	if err != nil {
+		return 0
+	}
+	return core.Instant(ns + c.origin)
+}
+
+// readBoottime returns the raw reading in nanoseconds. In a time namespace its
+// origin is anywhere.
+func readBoottime() (int64, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(boottimeID, &ts); err != nil {
+		return 0, fmt.Errorf("read clock %s (%d): %w", boottimeName, boottimeID, err)
+	}
+	return ts.Nano(), nil
+}
+
+// origin is what a raw reading needs added to start at firstReading. All clocks
+// of a process that read the same raw clock share it.
+var origin = sync.OnceValues(func() (int64, error) {
+	ns, err := readBoottime()
+	return int64(firstReading) - ns, err
+})

@@ -1,0 +1,137 @@
+package clock
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+func clocks() map[string]Clock {
+	return map[string]Clock{"system": System(), "boottime": Boottime(), "runtime": Runtime()}
+}
+
+func TestReadingsArePositiveAndNeverDecrease(t *testing.T) {
+	for name, c := range clocks() {
+		t.Run(name, func(t *testing.T) {
+			last := c.Now()
+			if last < firstReading {
+				t.Errorf("Now() = %d, want at least %d", last, firstReading)
+			}
+			for range 100_000 {
+				now := c.Now()
+				if now < last {
+					t.Fatalf("Now() = %d after %d, want no less", now, last)
+				}
+				last = now
+			}
+		})
+	}
+}
+
+// A clock that stood still would keep every lease for ever.
+func TestReadingsAdvanceWithTime(t *testing.T) {
+	for name, c := range clocks() {
+		t.Run(name, func(t *testing.T) {
+			const pause = 5 * time.Millisecond
+			start := c.Now()
+			time.Sleep(pause) // the system's clock is the subject
+			if got := c.Now().Sub(start); got < pause {
+				t.Errorf("clock advanced %v over a sleep of %v, want no less", got, pause)
+			}
+		})
+	}
+}
+
+func TestNowDoesNotAllocate(t *testing.T) {
+	for name, c := range clocks() {
+		if n := testing.AllocsPerRun(100, func() { c.Now() }); n != 0 {
+			t.Errorf("%s: Now() allocates %v times, want 0", name, n)
+		}
+	}
+}
+
+func TestSystemIsOneInstance(t *testing.T) {
+	if a, b := System(), System(); a != b {
+		t.Errorf("System() = %p, then %p, want one instance", a, b)
+	}
+}
+
+func TestEveryClockDescribesItself(t *testing.T) {
+	for name, c := range clocks() {
+		info := Describe(c)
+		if info.Name == "" || info.Cost <= 0 {
+			t.Errorf("%s: Describe() = %+v, want a name and a cost", name, info)
+		}
+		if !info.CountsSuspend && info.Warning == "" {
+			t.Errorf("%s: Describe() = %+v, want a warning, since assumption A2 does not hold", name, info)
+		}
+	}
+}
+
+// stranger is a clock from outside, which says nothing about itself.
+type stranger struct{}
+
+func (stranger) Now() core.Instant { return 1 }
+
+func TestDescribeMeasuresAStranger(t *testing.T) {
+	info := Describe(stranger{})
+	if !strings.HasSuffix(info.Name, "stranger") || info.CountsSuspend || info.Warning == "" {
+		t.Errorf("Describe(stranger) = %+v, want its type, no promise and a warning", info)
+	}
+}
+
+type sluggish struct{}
+
+func (sluggish) Now() core.Instant {
+	for start := time.Now(); time.Since(start) < 2*time.Microsecond; {
+	}
+	return 1
+}
+
+func TestSlowIsReported(t *testing.T) {
+	if cost, slow := measure(sluggish{}); !slow || cost < 2*time.Microsecond {
+		t.Errorf("measure(2 µs clock) = %v, slow %t, want at least 2µs, slow", cost, slow)
+	}
+	if cost, slow := measure(wallClock{}); slow {
+		t.Errorf("measure(time.Now) = %v, slow, want not slow", cost)
+	}
+}
+
+func TestRuntimeFollowsABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := Runtime()
+		start := c.Now()
+		time.Sleep(time.Hour) // virtual
+		if got := c.Now().Sub(start); start != firstReading || got != time.Hour {
+			t.Errorf("clock started at %d and advanced %v, want %d and 1h", start, got, firstReading)
+		}
+	})
+}
+
+func TestWarningsAddUp(t *testing.T) {
+	var d described
+	d.warn("second")
+	d.warn("first")
+	if got, want := d.Info().Warning, "first; second"; got != want {
+		t.Errorf("Warning = %q, want %q", got, want)
+	}
+}
+
+func TestNoVMClock(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "vmclock0")
+	base := newRuntimeClock()
+	c, err := WithVMClock(base, path)
+	if c != Clock(base) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("WithVMClock(missing) = %T, %v, want the clock itself and fs.ErrNotExist", c, err)
+	}
+	before := base.info.Warning
+	if c := newSystem(base, path); c != Clock(base) || base.info.Warning != before {
+		t.Errorf("newSystem(missing) = %T with warning %q, want the clock itself, still %q", c, base.info.Warning, before)
+	}
+}

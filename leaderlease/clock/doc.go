@@ -1,0 +1,52 @@
+// Package clock provides the clocks that leases are measured with.
+//
+// # What a lease clock must do
+//
+// A leader serves reads from its own state until its lease ends by its own
+// clock. That is right only if the clock
+//   - never goes backwards,
+//   - counts the time in which the process or the machine was stopped
+//     (assumption A2): a leader that sleeps through its lease must not find time
+//     left on waking, and
+//   - tells the time of the call. A cached or coarse reading is a lower bound of
+//     now, and would stretch the lease by its age.
+//
+// Where it starts does not matter: readings of two clocks are never compared.
+// How fast it may drift is a matter of MaxClockSkew (assumption A1).
+//
+// # What happens otherwise
+//
+// A clock that stops with the machine can serve a stale read after a suspend. A
+// voter with such a clock is harmless: its promise only lasts longer. A clock
+// that cannot be read gives zero, which is no lease. A clock that jumps forward
+// ends leases early.
+//
+// No clock of a virtual machine counts the time in which the machine was paused
+// by its hypervisor, or lay in a snapshot, unless the hypervisor says so. Linux
+// shows what it says as a vmclock device; System uses DefaultVMClock where it
+// can be opened, and the clock is then a Disruptable. Without it, pausing or
+// restoring a virtual machine breaks assumption A2 unseen. The same goes for a
+// process that is restored from a checkpoint on another machine.
+//
+// # Which clock System returns
+//
+//	Platform              Clock                                  Counts suspend  Cost
+//	linux/amd64           CLOCK_BOOTTIME through the vDSO        yes             about time.Now
+//	linux/arm64           the same, see below                    yes             about time.Now
+//	linux, other          CLOCK_BOOTTIME by system call          yes             slow
+//	darwin                CLOCK_MONOTONIC_RAW through libSystem  yes             a library call
+//	windows, all others   the Go runtime's monotonic time        not known       about time.Now
+//
+// CLOCK_MONOTONIC, which Go's time package uses, stops on Linux while the
+// machine is suspended. On macOS the runtime's clock stops as well; the raw
+// monotonic clock does not.
+//
+// The vDSO is trusted after checks at start: its readings must lie between
+// system calls, and it must not use much of the stack given to it. If a check
+// fails, System returns the system call and says why in Info.Warning. On
+// linux/arm64 a program without cgo can use the vDSO only with Go versions
+// whose signal handling this package knows; others get the system call.
+//
+// The clocks for Windows and macOS are compiled, but no one has suspended such
+// a machine to verify them.
+package clock

@@ -1,0 +1,61 @@
+package clock
+
+import (
+	"errors"
+	"io/fs"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// DefaultVMClock is where Linux puts the first vmclock device. A hypervisor
+// offers one to tell its guest that it was stopped, moved or restored.
+const DefaultVMClock = "/dev/vmclock0"
+
+// Disruptable is implemented by a clock that knows when its readings lost their
+// meaning.
+//
+// Disruptions changes, to a value it has not had, when the machine was stopped
+// or moved in a way that no guest clock counts. A lease holds only while the
+// value is what it was when the lease was granted. Read it after the clock, for
+// each check: a disruption between the two readings is then seen, and one after
+// both is as harmless as any pause after the check.
+type Disruptable interface {
+	Disruptions() uint64
+}
+
+// WithVMClock returns a clock that reads c and is a Disruptable through the
+// vmclock device at path. If the device cannot be used it returns c itself and
+// an error, which matches fs.ErrNotExist if there is no device; that is the
+// usual case, and a caller may ignore it.
+func WithVMClock(c Clock, path string) (Clock, error) {
+	vm, err := OpenVMClock(path)
+	if err != nil {
+		return c, err
+	}
+	info := Describe(c)
+	info.Name += "+vmclock"
+	return &disruptableClock{described{info}, c, vm}, nil
+}
+
+// newSystem adds the vmclock at path, if there is one. A device that is there
+// and cannot be used is worth a warning; a machine without one is not.
+func newSystem(c platform, path string) Clock {
+	d, err := WithVMClock(c, path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		c.warn("the hypervisor's disruptions are not seen: " + err.Error())
+	}
+	return d
+}
+
+// disruptableClock is a clock whose machine's hypervisor reports disruptions.
+type disruptableClock struct {
+	described
+	clock Clock    // immutable
+	vm    *VMClock // immutable
+}
+
+// Now implements Clock.
+func (c *disruptableClock) Now() core.Instant { return c.clock.Now() }
+
+// Disruptions implements Disruptable.
+func (c *disruptableClock) Disruptions() uint64 { return c.vm.Disruptions() }

@@ -1,0 +1,125 @@
+package leaderlease
+
+import (
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// ApplyConfState tells the lease the configuration that raft has switched to:
+// after each configuration change in CommittedEntries, with what
+// raft.ApplyConfChange returned (or with the unchanged ConfState, if the change
+// was rejected), and before Advance or MsgStorageApplyResp (L5). Snapshots need
+// no call: the lease reads their ConfState itself.
+//
+// From the Ready that hands a configuration change out until this call, leases
+// are refused with core.ConfPending, so a forgotten call costs the lease and
+// nothing else.
+func (l *Lease) ApplyConfState(cs *raftpb.ConfState) {
+	l.mu.Lock()
+	now := l.nowLocked()
+	l.mu.conf.told()
+	l.setVotersLocked(cs)
+	done := l.publishLocked(now)
+	l.mu.Unlock()
+	done.report()
+}
+
+// Applied tells the lease that the embedder's state machine has applied
+// everything up to index. Reads wait for it. An index that raft has not
+// committed is a misuse that fails every read from then on; one beyond a
+// configuration change that ApplyConfState was not told of turns leases off.
+// Status says so.
+func (l *Lease) Applied(index uint64) {
+	if index > l.commit.Load() {
+		l.misuse("Applied with an index beyond the commit index: state that raft has not committed must not be served", true)
+		return
+	}
+	l.mu.Lock()
+	l.applied.Store(max(l.applied.Load(), index))
+	ok := l.mu.conf.applied(index)
+	done := l.barrierLocked()
+	l.mu.Unlock()
+	done.report()
+	if !ok {
+		l.misuse("Applied beyond a configuration change without ApplyConfState", false)
+	}
+}
+
+// misuse turns leases off for good and says why, once. If the state machine is
+// broken by it, reads fail on every path.
+func (l *Lease) misuse(rule string, broken bool) {
+	l.mu.Lock()
+	now := l.nowLocked()
+	if l.mu.misuse == nil {
+		l.mu.misuse = &MisuseError{Rule: rule}
+		l.cfg.Logger.Error("leaderlease: misuse, leases are off", "id", l.id(), "rule", rule)
+	}
+	done := l.publishLocked(now)
+	if broken {
+		l.mu.broken = true
+		done = append(done, l.failReadsLocked(l.noLeaseLocked(core.Disabled), true)...)
+	}
+	l.mu.Unlock()
+	done.report()
+}
+
+func (l *Lease) setVotersLocked(cs *raftpb.ConfState) {
+	voters := core.Voters(cs)
+	l.mu.conf.alone = core.AloneQuorum(voters, l.id())
+	l.mu.lease.SetVoters(voters)
+}
+
+// aloneLocked reports whether this node may be a quorum by itself (V5). While
+// it is not known which configuration raft is in, it may.
+func (l *Lease) aloneLocked() bool {
+	return l.mu.conf.alone || l.mu.conf.pending() || l.mu.misuse != nil
+}
+
+// confWatch follows the configuration changes that raft has handed out.
+type confWatch struct {
+	alone bool
+	// open holds the indexes of changes that ApplyConfState was not called for.
+	open []uint64
+	// calls counts ApplyConfState since open was last empty.
+	calls int
+}
+
+func (c *confWatch) committed(entries []*raftpb.Entry) {
+	for _, e := range entries {
+		if t := e.GetType(); t == raftpb.EntryConfChange || t == raftpb.EntryConfChangeV2 {
+			c.open = append(c.open, e.GetIndex())
+		}
+	}
+}
+
+func (c *confWatch) told() {
+	if len(c.open) > 0 {
+		c.open = c.open[1:]
+		c.calls++
+	}
+	if len(c.open) == 0 {
+		c.reset()
+	}
+}
+
+// applied closes the changes up to index and reports whether ApplyConfState was
+// called for any of them. One call for several changes of a Ready will do.
+func (c *confWatch) applied(index uint64) bool {
+	passed := 0
+	for passed < len(c.open) && c.open[passed] <= index {
+		passed++
+	}
+	if passed == 0 {
+		return true
+	}
+	ok := c.calls > 0
+	c.open = c.open[passed:]
+	if len(c.open) == 0 {
+		c.reset()
+	}
+	return ok
+}
+
+func (c *confWatch) reset()        { c.open, c.calls = nil, 0 }
+func (c *confWatch) pending() bool { return len(c.open) > 0 }

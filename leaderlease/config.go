@@ -1,0 +1,192 @@
+package leaderlease
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/clock"
+)
+
+// Config describes one Raft group's lease. Raft and TickInterval are required;
+// the rest has defaults that suit most groups. All nodes of a group should use
+// the same durations.
+type Config struct {
+	// Raft is the configuration the node was, or will be, started with.
+	// PreVote, CheckQuorum and StepDownOnRemoval must be on, ReadOnlyOption
+	// must be ReadOnlySafe. Storage tells whether this is a restart.
+	Raft *raft.Config
+	// TickInterval is the time between two calls of Tick.
+	TickInterval time.Duration
+
+	// Duration is how long voters promise to help nobody else, from the moment
+	// a heartbeat was sent. Default: (ElectionTick−1)·TickInterval, the longest
+	// that delays no fail-over. Shorter: more reads fall back to ReadIndex when
+	// heartbeats are late. Longer: see AllowLongDuration.
+	Duration time.Duration
+	// MaxClockSkew bounds how far the clocks of any two nodes drift apart over
+	// one Duration (assumption A1); reads stop that long before the lease ends.
+	// Default: Duration/5. Too small: stale reads if clocks are worse than
+	// claimed. Too large: fewer reads under lease.
+	MaxClockSkew time.Duration
+	// MaxDriftPPM is the rate error of any one node's clock, in parts per
+	// million, that MaxClockSkew must cover. Default: 83,333, chrony's default
+	// maximum slew rate. Lower it only together with what slews your clocks.
+	MaxDriftPPM int
+	// MaxPromise is the longest promise this node makes to any leader, hence
+	// also how long it waits after a restart. Default: Duration. Below the
+	// leader's Duration this node grants nothing.
+	MaxPromise time.Duration
+	// AllowLongDuration permits a Duration beyond (ElectionTick−1)·TickInterval:
+	// voters are then still bound when they would campaign, which delays every
+	// fail-over.
+	AllowLongDuration bool
+	// Promises remembers MaxPromise across restarts. Optional: without it,
+	// MaxPromise must not be lowered from one start of a node to the next.
+	Promises PromiseStore
+
+	// Clock is this node's lease clock (assumption A2). Default: clock.System.
+	Clock clock.Clock
+	// Send sends messages to peers without blocking. Optional: with it, a
+	// leader answers forwarded reads from its lease; without, they take a
+	// quorum round. It is called by Incoming's caller.
+	Send func(msgs []*raftpb.Message)
+	// Notify is called, without blocking, whenever ReadRequests has something
+	// to hand to raft. Optional, for loops that do not select on the channel.
+	Notify func()
+	// Logger receives a line for each lease gained or lost and for each misuse.
+	// Default: none. Safety never depends on it.
+	Logger *slog.Logger
+	// Disabled turns lease reads off on this node: every Read takes ReadIndex.
+	// The node still promises, so others' leases work.
+	Disabled bool
+}
+
+// PromiseStore keeps one duration on stable storage.
+type PromiseStore interface {
+	// LoadMaxPromise returns what was saved last, or 0.
+	LoadMaxPromise() (time.Duration, error)
+	// SaveMaxPromise returns once d is durable.
+	SaveMaxPromise(d time.Duration) error
+}
+
+// defaultDriftPPM is chrony's default maxslewrate: 83,333.333 ppm.
+const defaultDriftPPM = 83_333
+
+// WithDefaults returns a copy of c with every unset optional field filled in.
+func (c Config) WithDefaults() Config {
+	if c.Duration == 0 && c.Raft != nil {
+		c.Duration = c.electionFloor()
+	}
+	if c.MaxClockSkew == 0 {
+		c.MaxClockSkew = c.Duration / 5
+	}
+	if c.MaxDriftPPM == 0 {
+		c.MaxDriftPPM = defaultDriftPPM
+	}
+	if c.MaxPromise == 0 {
+		c.MaxPromise = c.Duration
+	}
+	if c.Clock == nil {
+		c.Clock = clock.System()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// electionFloor is the least time from a heartbeat's arrival to the campaign of
+// a follower that ticks regularly.
+func (c *Config) electionFloor() time.Duration {
+	return time.Duration(c.Raft.ElectionTick-1) * c.TickInterval
+}
+
+// driftBound is the least MaxClockSkew that covers MaxDriftPPM on both clocks:
+// with rates 1−ρ and 1+ρ they diverge by D·2ρ/(1+ρ) while the faster one counts
+// D (docs/clocks.md).
+func (c *Config) driftBound() time.Duration {
+	rho := float64(c.MaxDriftPPM) / 1e6
+	return time.Duration(float64(c.Duration) * 2 * rho / (1 + rho))
+}
+
+// Validate reports everything that is wrong with c, and changes nothing. It
+// expects defaults to be filled in.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.TickInterval <= 0 {
+		bad("tick interval %v must be positive", c.TickInterval)
+	}
+	if c.Duration <= 0 {
+		bad("duration %v must be positive", c.Duration)
+	}
+	if c.MaxClockSkew <= 0 {
+		bad("max clock skew %v must be positive", c.MaxClockSkew)
+	}
+	if c.MaxClockSkew >= c.Duration {
+		bad("max clock skew %v must be below duration %v, or no read is ever served", c.MaxClockSkew, c.Duration)
+	}
+	if c.MaxDriftPPM < 0 || c.MaxDriftPPM >= 1e6 {
+		bad("max drift of %d ppm must be in [0, 1000000)", c.MaxDriftPPM)
+	} else if c.MaxClockSkew < c.driftBound() {
+		bad("max clock skew %v is below %v, which clocks that drift by %d ppm diverge over duration %v",
+			c.MaxClockSkew, c.driftBound(), c.MaxDriftPPM, c.Duration)
+	}
+	if c.MaxPromise < c.Duration {
+		bad("max promise %v is below duration %v: this node would refuse what it asks of others", c.MaxPromise, c.Duration)
+	}
+	if c.Clock == nil {
+		bad("no clock")
+	}
+	errs = append(errs, c.validateRaft()...)
+	if len(errs) > 0 {
+		return fmt.Errorf("leaderlease: invalid config: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// validateRaft checks what the lease depends on in raft's configuration.
+func (c *Config) validateRaft() (errs []error) {
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	r := c.Raft
+	if r == nil {
+		bad("no raft config")
+		return errs
+	}
+	if r.ID == raft.None || raft.IsLocalMsgTarget(r.ID) {
+		bad("raft: ID %d is reserved", r.ID)
+	}
+	if r.Storage == nil {
+		bad("raft: no storage, which tells a restart from a first start")
+	}
+	if r.HeartbeatTick <= 0 || r.ElectionTick <= r.HeartbeatTick {
+		bad("raft: election tick %d must be above heartbeat tick %d, and both positive", r.ElectionTick, r.HeartbeatTick)
+	}
+	if floor := c.electionFloor(); c.Duration > floor && !c.AllowLongDuration {
+		bad("duration %v is above %v, (ElectionTick−1)·TickInterval, which delays every fail-over; set AllowLongDuration to accept that", c.Duration, floor)
+	}
+	if beats := 2 * time.Duration(r.HeartbeatTick) * c.TickInterval; c.Duration-c.MaxClockSkew < beats {
+		bad("duration %v less max clock skew %v is below two heartbeats, %v: one lost heartbeat would lose the lease", c.Duration, c.MaxClockSkew, beats)
+	}
+	if !r.PreVote {
+		bad("raft: PreVote must be on, or a node that was bound disrupts the leader when it is free")
+	}
+	if !r.CheckQuorum {
+		bad("raft: CheckQuorum must be on, or a leader without a quorum never steps down")
+	}
+	if !r.StepDownOnRemoval {
+		bad("raft: StepDownOnRemoval must be on, or a removed leader keeps its reign")
+	}
+	if r.ReadOnlyOption != raft.ReadOnlySafe {
+		bad("raft: ReadOnlyOption must be ReadOnlySafe: ReadOnlyLeaseBased serves stale reads (docs/design.md)")
+	}
+	if r.DisableConfChangeValidation {
+		bad("raft: DisableConfChangeValidation must be off: overlapping quorums depend on it")
+	}
+	return errs
+}

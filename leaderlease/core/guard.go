@@ -1,0 +1,157 @@
+package core
+
+import "time"
+
+// Guard is the voter's half: it keeps this node's promises. It has its own
+// state, which survives term changes, a forgotten leader and everything else
+// that raft's own lead and electionElapsed do not (V7).
+type Guard struct {
+	maxPromise  time.Duration
+	incarnation Instant
+	// hold is the end of the restart hold, holdFor its length (V6).
+	hold    Instant
+	holdFor time.Duration
+	// term is the newest term this node is known to be in.
+	term uint64
+
+	// promise is the newest one; until never moves back, except to 0 when a
+	// release voids it.
+	promise struct {
+		leader, term uint64
+		sent         Instant // on the leader's clock
+		duration     time.Duration
+		until        Instant // on this node's clock
+	}
+	// owed is the newest until that a grant has told its leader of. A promise
+	// that no grant has left for binds nobody's lease yet.
+	owed Instant
+
+	// release came with the newest MsgTimeoutNow; it goes out with the forced
+	// votes of the campaign that it causes (L6).
+	release Release
+}
+
+// NewGuard returns the guard of a node whose clock shows now. It makes no
+// promise longer than maxPromise. hold is how long the node may neither vote
+// nor campaign, because its memory of earlier promises is gone: 0 only for a
+// node that never took part in its group (V6).
+func NewGuard(now Instant, maxPromise, hold time.Duration) *Guard {
+	g := &Guard{maxPromise: maxPromise, incarnation: now, holdFor: hold}
+	if hold > 0 {
+		g.hold = max(now, 0).Add(hold)
+	}
+	return g
+}
+
+// SetTerm tells the guard the term that raft is in.
+func (g *Guard) SetTerm(term uint64) { g.term = max(g.term, term) }
+
+// Promise answers a probe that came with a heartbeat of leader in term, before
+// raft sees the heartbeat, and reports whether the promise was made (V1). One
+// that asks for too much, or comes from a deposed leader, gets none.
+func (g *Guard) Promise(leader, term uint64, p Probe, now Instant) bool {
+	if leader == 0 || term == 0 || term < max(g.term, g.promise.term) || !now.Valid() {
+		return false
+	}
+	if p.Sent <= 0 || p.Duration <= 0 || p.Duration > g.maxPromise {
+		return false
+	}
+	if term == g.promise.term && leader != g.promise.leader {
+		return false // raft has one leader per term; this is not from raft
+	}
+	until := max(g.promise.until, now.Add(p.Duration))
+	if term > g.promise.term {
+		g.promise.leader, g.promise.term, g.promise.sent = leader, term, 0
+	}
+	if p.Sent >= g.promise.sent {
+		g.promise.sent, g.promise.duration = p.Sent, p.Duration
+	}
+	g.promise.until = until
+	return true
+}
+
+// Grant returns what a heartbeat response to leader in term carries: the newest
+// promise made to that leader in that term, if any (V2).
+func (g *Guard) Grant(leader, term uint64, now Instant) (Grant, bool) {
+	if term == 0 || leader != g.promise.leader || term != g.promise.term || g.promise.until == 0 || !now.Valid() {
+		return Grant{}, false
+	}
+	g.owed = g.promise.until
+	return Grant{
+		Sent:        g.promise.sent,
+		Duration:    g.promise.duration,
+		Reading:     now,
+		Incarnation: g.incarnation,
+	}, true
+}
+
+// Bound reports whether this node must not help elect anyone, itself included:
+// a promise or the restart hold has not ended (V3, V4, V5).
+func (g *Guard) Bound(now Instant) bool { return now.Before(g.promise.until) || g.Held(now) }
+
+// Owes reports whether a leader has been granted a promise that has not ended,
+// or the restart hold has not. It is Bound less the promises that have not left
+// yet, and decides about votes of this node that cannot be withheld (V5).
+func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.Held(now) }
+
+// ClockStepped starts over after the clock went back to now: instants from
+// before mean nothing any more. Whatever was promised ends within the longest
+// promise, so the node holds for that long as after a restart.
+func (g *Guard) ClockStepped(now Instant) {
+	g.promise.until, g.owed = 0, 0
+	g.incarnation = now
+	g.hold = now.Add(max(g.holdFor, g.maxPromise))
+}
+
+// Held reports whether the restart hold has not ended (V6).
+func (g *Guard) Held(now Instant) bool { return now.Before(g.hold) }
+
+// Admit decides whether an inbound MsgVote, MsgPreVote or MsgTimeoutNow may
+// reach raft (V3). rel is the release that the message carries, if any. A
+// release that covers the promise voids it; no release lifts the restart hold.
+func (g *Guard) Admit(rel *Release, now Instant) bool {
+	if rel != nil && g.covers(*rel) {
+		g.promise.until, g.owed = 0, 0
+	}
+	return !g.Bound(now)
+}
+
+// covers reports whether the leader that released does not rely on this node's
+// promise: it is to an earlier leader, whose lease has ended or a later one
+// would not exist, or it answers a probe that the release names (L6).
+func (g *Guard) covers(rel Release) bool {
+	if rel.Term == 0 || rel.At <= 0 {
+		return false
+	}
+	return g.promise.term < rel.Term || (g.promise.term == rel.Term && g.promise.sent <= rel.At)
+}
+
+// Transferee remembers the release of a MsgTimeoutNow that was admitted.
+func (g *Guard) Transferee(rel Release) {
+	if rel.Term > g.release.Term || (rel.Term == g.release.Term && rel.At > g.release.At) {
+		g.release = rel
+	}
+}
+
+// Released returns the release that an outbound forced vote for term passes on.
+func (g *Guard) Released(term uint64) (Release, bool) {
+	return g.release, g.release.Term != 0 && g.release.Term < term
+}
+
+// PromiseInfo is what Status shows of the voter's half.
+type PromiseInfo struct {
+	Leader, Term uint64
+	// Remaining is how long this node is still bound by the promise, Hold how
+	// long by its restart.
+	Remaining, Hold time.Duration
+}
+
+// Info describes the promise as of now.
+func (g *Guard) Info(now Instant) PromiseInfo {
+	return PromiseInfo{
+		Leader:    g.promise.leader,
+		Term:      g.promise.term,
+		Remaining: max(g.promise.until.Sub(now), 0),
+		Hold:      max(g.hold.Sub(now), 0),
+	}
+}

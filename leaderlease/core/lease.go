@@ -1,0 +1,286 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3/quorum"
+)
+
+// Params are the numbers the leader's half needs. The caller has validated
+// them: 0 < MaxClockSkew < Duration, TransferTimeout > 0.
+type Params struct {
+	// ID is this node's raft ID.
+	ID uint64
+	// Duration is how long a probe asks voters to promise.
+	Duration time.Duration
+	// MaxClockSkew bounds how far two nodes' clocks drift apart over Duration.
+	MaxClockSkew time.Duration
+	// TransferTimeout is how long a transfer can still succeed after
+	// MsgTimeoutNow has left: raft's election timeout.
+	TransferTimeout time.Duration
+}
+
+// Lease is the leader's half: it probes, counts grants and knows when the
+// lease ends.
+type Lease struct {
+	p      Params
+	voters quorum.JointConfig
+
+	// The reign. term is 0 while the node does not lead.
+	term      uint64
+	ownCommit bool
+	// after is the newest instant whose probes no longer count: the last moment
+	// before the reign, a release, an invalidation. Invariant: it never
+	// decreases within a term.
+	after Instant
+	// transferUntil is when a transfer under way can no longer succeed.
+	transferUntil Instant
+	// clockFault is latched for the rest of the term: send instants from before
+	// a backward step would be taken for newer than they are.
+	clockFault bool
+
+	// What the driver reports, whatever the term.
+	closed, disabled, hold, confPending, diskStalled bool
+
+	// peers holds one record per voter other than this node, by ID.
+	peers []peer
+	// outvoted: too few voters' clocks can be trusted for a quorum.
+	outvoted bool
+	end      Instant
+}
+
+// NewLease returns the leader's half for a node that does not lead yet.
+func NewLease(p Params) *Lease { return &Lease{p: p} }
+
+// Lead begins the reign of term at now, when the node learns that it leads. It
+// clears every grant (L8). A repeated call for the same term changes nothing.
+func (l *Lease) Lead(term uint64, now Instant) {
+	if term == l.term {
+		return
+	}
+	l.StepDown()
+	l.term = term
+	// Grants count from the start of the reign on, and "after" is exclusive.
+	l.after = now - 1
+	l.clockFault = !now.Valid()
+	l.recompute()
+}
+
+// StepDown ends the reign. The next one starts from nothing (L8).
+func (l *Lease) StepDown() {
+	l.term, l.after, l.transferUntil, l.end = 0, 0, 0, 0
+	l.ownCommit, l.clockFault = false, false
+	for i := range l.peers {
+		l.peers[i].forget()
+	}
+}
+
+// Term returns the term of the reign, or 0 if the node does not lead.
+func (l *Lease) Term() uint64 { return l.term }
+
+// OwnTermCommitted records that an entry of the reign's term is committed (L4).
+func (l *Lease) OwnTermCommitted() { l.ownCommit = true }
+
+// HasOwnTermCommit reports whether OwnTermCommitted was called in this reign.
+func (l *Lease) HasOwnTermCommit() bool { return l.ownCommit }
+
+// SetVoters replaces the configuration and recomputes the lease from the grants
+// at hand (L5). Grants of nodes that are voters no longer are dropped: if they
+// come back they promise anew.
+func (l *Lease) SetVoters(cfg quorum.JointConfig) {
+	l.voters = cfg
+	var kept []peer
+	for _, id := range sortedVoters(cfg) {
+		if id == l.p.ID {
+			continue
+		}
+		if p := l.peer(id); p != nil {
+			kept = append(kept, *p)
+			continue
+		}
+		kept = append(kept, peer{id: id})
+	}
+	l.peers = kept
+	l.noteClocks()
+	l.recompute()
+}
+
+// IsVoter reports whether this node votes in its own configuration.
+func (l *Lease) IsVoter() bool { return isVoter(l.voters, l.p.ID) }
+
+// Probe returns what the next heartbeat carries (L1), or false if it must carry
+// nothing: the node does not lead, hands leadership over, or cannot tell time.
+func (l *Lease) Probe(now Instant) (Probe, bool) {
+	if l.term == 0 || l.closed || l.disabled || l.clockFault || !now.Valid() || now.Before(l.transferUntil) {
+		return Probe{}, false
+	}
+	return Probe{Sent: now, Duration: l.p.Duration}, true
+}
+
+// Count takes a grant that arrived at now in a message of the given term and
+// reports whether it moved the end of the lease forward (L2). Anything that is
+// not a promise to this reign is ignored.
+func (l *Lease) Count(from, term uint64, g Grant, now Instant) (renewed bool) {
+	p := l.peer(from)
+	if p == nil || term == 0 || term != l.term || l.clockFault || !now.Valid() {
+		return false
+	}
+	if g.Sent <= l.after || g.Sent > now || g.Duration <= 0 {
+		return false
+	}
+	suspect := p.rate.suspect
+	if !p.count(g, now, l.p) {
+		return false
+	}
+	before := l.end
+	switch {
+	case p.rate.suspect != suspect:
+		l.noteClocks()
+		l.recompute()
+	case p.until() > l.end:
+		// A promise that does not reach beyond the end cannot move it.
+		l.recompute()
+	}
+	return l.end > before
+}
+
+// Release gives the lease up for a transfer at now and returns what the
+// MsgTimeoutNow must carry (L6). Only probes sent after now count from here on,
+// and none is sent while the transfer can still succeed.
+func (l *Lease) Release(now Instant) Release {
+	l.transferUntil = now.Add(l.p.TransferTimeout)
+	l.Invalidate(now)
+	return Release{Term: l.term, At: l.after}
+}
+
+// Invalidate gives the lease up at now. Probes sent later renew it.
+func (l *Lease) Invalidate(now Instant) {
+	l.after = max(l.after, now)
+	for i := range l.peers {
+		l.peers[i].forget()
+	}
+	l.recompute()
+}
+
+// FailClock records that the clock failed or went backwards: there is no lease
+// for the rest of the term.
+func (l *Lease) FailClock() {
+	if l.term != 0 {
+		l.clockFault = true
+	}
+}
+
+// Close refuses for good.
+func (l *Lease) Close() { l.closed = true }
+
+// SetDisabled turns leases off or on.
+func (l *Lease) SetDisabled(off bool) { l.disabled = off }
+
+// SetRestartHold says whether the node is in its restart hold. It only explains
+// why the node does not lead.
+func (l *Lease) SetRestartHold(held bool) { l.hold = held }
+
+// SetConfPending says whether a committed configuration change has not been
+// followed by SetVoters yet (L5).
+func (l *Lease) SetConfPending(pending bool) { l.confPending = pending }
+
+// SetDiskStalled says whether the embedder's disk has stopped to answer.
+func (l *Lease) SetDiskStalled(stalled bool) { l.diskStalled = stalled }
+
+// View returns the lease for readers as of now.
+func (l *Lease) View(now Instant) View {
+	return View{
+		Term:   l.term,
+		From:   max(now, 1),
+		End:    l.end,
+		Usable: l.usable(),
+		Status: l.status(now),
+	}
+}
+
+func (l *Lease) usable() Instant {
+	if l.end == Forever {
+		return Forever
+	}
+	return l.end.Add(-l.p.MaxClockSkew)
+}
+
+// status orders the refusals that do not depend on the reader's clock (L4).
+func (l *Lease) status(now Instant) Status {
+	switch {
+	case l.closed:
+		return Closed
+	case l.disabled:
+		return Disabled
+	case l.term == 0 && l.hold:
+		return RestartHold
+	case l.term == 0:
+		return NotLeader
+	case !l.IsVoter():
+		return NotVoter
+	case !l.ownCommit:
+		return NoOwnTermCommit
+	case l.confPending:
+		return ConfPending
+	case now.Before(l.transferUntil):
+		return Transferring
+	case l.clockFault || l.outvoted:
+		return ClockFault
+	case l.diskStalled:
+		return DiskStalled
+	default:
+		return Valid
+	}
+}
+
+// recompute derives the end of the lease from the grants at hand (L3).
+func (l *Lease) recompute() {
+	l.end = 0
+	if l.term != 0 {
+		l.end = quorumEnd(l.voters, promises{l})
+	}
+}
+
+// promises lets raft's quorum package read how far each voter has promised.
+type promises struct{ l *Lease }
+
+// AckedIndex implements quorum.AckedIndexer. The leader's own promise has no
+// end: it cannot vote for another node without voiding its lease first (L7).
+func (v promises) AckedIndex(id uint64) (quorum.Index, bool) {
+	if id == v.l.p.ID {
+		return quorum.Index(Forever), true
+	}
+	p := v.l.peer(id)
+	if p == nil || p.until() <= 0 {
+		return 0, false
+	}
+	return quorum.Index(p.until()), true
+}
+
+// soundClocks lets the quorum package ask which voters' clocks can be trusted.
+type soundClocks struct{ l *Lease }
+
+// AckedIndex implements quorum.AckedIndexer.
+func (v soundClocks) AckedIndex(id uint64) (quorum.Index, bool) {
+	p := v.l.peer(id)
+	return quorum.Index(Forever), id == v.l.p.ID || (p != nil && !p.rate.suspect)
+}
+
+func (l *Lease) peer(id uint64) *peer {
+	for i := range l.peers {
+		if l.peers[i].id == id {
+			return &l.peers[i]
+		}
+	}
+	return nil
+}
+
+func sortedVoters(cfg quorum.JointConfig) []uint64 {
+	ids := make([]uint64, 0, len(cfg[0])+len(cfg[1]))
+	for id := range cfg.IDs() {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}

@@ -1,0 +1,52 @@
+package core
+
+import "time"
+
+// View is an immutable copy of the lease for readers. The zero View refuses.
+type View struct {
+	// Term is the reign the lease belongs to; 0 when the node does not lead.
+	Term uint64
+	// From is the clock reading at which the view was made. A reader whose
+	// clock shows less has seen its clock go backwards.
+	From Instant
+	// End is when the lease ends: another leader may exist from then on. It is
+	// Forever for a sole voter, and zero while no quorum has answered.
+	End Instant
+	// Usable is End less MaxClockSkew: reads are served before it only.
+	Usable Instant
+	// Status is Valid if only time decides, else the reason to refuse.
+	Status Status
+}
+
+// Check reports whether a read that arrived before now was read may be served.
+// The read takes effect at now; a pause after the check is harmless. now must
+// not be reused for a request that arrives later.
+func (v *View) Check(now Instant) Status {
+	if v.Status == Valid && v.From <= now && now < v.Usable {
+		return Valid
+	}
+	return v.refuse(now)
+}
+
+// refuse names the reason. It is apart from Check so that Check is inlined.
+func (v *View) refuse(now Instant) Status {
+	switch {
+	case v.Status != Valid:
+		return v.Status
+	case !now.Valid() || now.Before(v.From):
+		return ClockFault
+	case !now.Before(v.End):
+		return Expired
+	default:
+		return Margin
+	}
+}
+
+// Remaining returns for how long reads may still be served at now, at most
+// limit (a sole voter's lease has no end of its own), and 0 if they may not.
+func (v *View) Remaining(now Instant, limit time.Duration) time.Duration {
+	if v.Check(now) != Valid {
+		return 0
+	}
+	return min(v.Usable.Sub(now), limit)
+}

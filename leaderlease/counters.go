@@ -1,0 +1,175 @@
+package leaderlease
+
+import (
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// Withheld names the kinds of messages and calls that a promise keeps back.
+type Withheld uint8
+
+const (
+	// WithheldVoteIn, WithheldPreVoteIn and WithheldTimeoutNowIn were kept from
+	// raft (V3).
+	WithheldVoteIn Withheld = iota
+	WithheldPreVoteIn
+	WithheldTimeoutNowIn
+	// WithheldVoteOut, WithheldPreVoteOut and WithheldVoteRespOut were kept
+	// from the network, or from raft's own count of its vote (V4).
+	WithheldVoteOut
+	WithheldPreVoteOut
+	WithheldVoteRespOut
+	// WithheldTick is a tick, WithheldSelf a Ready held back, of a node that
+	// would have elected itself (V5).
+	WithheldTick
+	WithheldSelf
+
+	// NumWithheld is the number of kinds.
+	NumWithheld = int(WithheldSelf) + 1
+)
+
+var withheldNames = [NumWithheld]string{
+	"vote_in", "pre_vote_in", "timeout_now_in", "vote_out", "pre_vote_out", "vote_resp_out", "tick", "self",
+}
+
+// String returns the name used in metrics.
+func (w Withheld) String() string {
+	if int(w) < NumWithheld {
+		return withheldNames[w]
+	}
+	return "unknown"
+}
+
+// Stats counts what has happened since New or the last ResetStats.
+type Stats struct {
+	// Renewals counts grants that moved the end of the lease, Losses the times
+	// a held lease was lost, by the status that took its place.
+	Renewals uint64
+	Losses   [core.NumStatus]uint64
+	// Reads counts served reads by path, without TryRead; Refused counts lease
+	// checks that failed, by reason.
+	Reads   [numPaths]uint64
+	Refused [core.NumStatus]uint64
+	// Rounds counts the ReadIndex rounds asked for, Answered the forwarded
+	// reads that were answered from the lease.
+	Rounds, Answered uint64
+	// Withheld counts what promises kept back, by kind.
+	Withheld [NumWithheld]uint64
+	// Probes, Promises and Grants count the way of a renewal: sent, made,
+	// given. RefusedProbes asked for too much or came from a deposed leader.
+	Probes, Promises, Grants, RefusedProbes uint64
+	// Malformed counts lease fields that could not be understood, Absent the
+	// heartbeats and responses without one.
+	Malformed, Absent uint64
+	// Transfers counts releases, ClockFaults bad clock readings, Disruptions
+	// the times the machine was stopped, cloned or moved.
+	Transfers, ClockFaults, Disruptions uint64
+}
+
+// Expirations returns how often the lease was lost to time alone.
+func (s *Stats) Expirations() uint64 { return s.Losses[core.Expired] + s.Losses[core.Margin] }
+
+// counters is Stats while it is being counted. Only paths is written by served
+// reads.
+type counters struct {
+	paths   pathCounter
+	refused [core.NumStatus]atomic.Uint64
+
+	renewals, rounds, answered              atomic.Uint64
+	probes, promises, grants, refusedProbes atomic.Uint64
+	malformed, absent                       atomic.Uint64
+	transfers, clockFaults, disruptions     atomic.Uint64
+	losses                                  [core.NumStatus]atomic.Uint64
+	withheld                                [NumWithheld]atomic.Uint64
+}
+
+func (c *counters) init() { c.paths.init() }
+
+// countField counts a message whose lease field grants or asks nothing.
+func (c *counters) countField(err error) {
+	if err == errNoField {
+		c.absent.Add(1)
+		return
+	}
+	c.malformed.Add(1)
+}
+
+func (c *counters) withhold(t raftpb.MessageType, inbound bool) {
+	switch {
+	case t == raftpb.MsgVote && inbound:
+		c.withheld[WithheldVoteIn].Add(1)
+	case t == raftpb.MsgPreVote && inbound:
+		c.withheld[WithheldPreVoteIn].Add(1)
+	case t == raftpb.MsgTimeoutNow:
+		c.withheld[WithheldTimeoutNowIn].Add(1)
+	case t == raftpb.MsgVote:
+		c.withheld[WithheldVoteOut].Add(1)
+	case t == raftpb.MsgPreVote:
+		c.withheld[WithheldPreVoteOut].Add(1)
+	default:
+		c.withheld[WithheldVoteRespOut].Add(1)
+	}
+}
+
+// Stats returns the counters. They are read one by one, not as of one moment.
+func (l *Lease) Stats() Stats { return l.stats.collect((*atomic.Uint64).Load) }
+
+// ResetStats sets every counter to zero and returns what it was.
+func (l *Lease) ResetStats() Stats {
+	return l.stats.collect(func(c *atomic.Uint64) uint64 { return c.Swap(0) })
+}
+
+func (c *counters) collect(read func(*atomic.Uint64) uint64) Stats {
+	s := Stats{
+		Renewals: read(&c.renewals), Rounds: read(&c.rounds), Answered: read(&c.answered),
+		Probes: read(&c.probes), Promises: read(&c.promises), Grants: read(&c.grants), RefusedProbes: read(&c.refusedProbes),
+		Malformed: read(&c.malformed), Absent: read(&c.absent),
+		Transfers: read(&c.transfers), ClockFaults: read(&c.clockFaults), Disruptions: read(&c.disruptions),
+	}
+	for i := range c.losses {
+		s.Losses[i], s.Refused[i] = read(&c.losses[i]), read(&c.refused[i])
+	}
+	for i := range c.withheld {
+		s.Withheld[i] = read(&c.withheld[i])
+	}
+	for i := range c.paths.stripes {
+		for p := range s.Reads {
+			s.Reads[p] += read(&c.paths.stripes[i].served[p])
+		}
+	}
+	return s
+}
+
+// pathCounter counts served reads on stripes, so that cores that read at the
+// same time do not write to the same cache line.
+type pathCounter struct{ stripes []stripe }
+
+type stripe struct {
+	served [numPaths]atomic.Uint64
+	_      [64 - 8*numPaths]byte
+}
+
+func (c *pathCounter) init() { c.stripes = make([]stripe, stripeCount) }
+
+// stripeCount is a power of two, at most 8.
+var stripeCount = func() int {
+	n := 1
+	for n < min(runtime.GOMAXPROCS(0), 8) {
+		n *= 2
+	}
+	return n
+}()
+
+// add picks the stripe by the address of the goroutine's stack: goroutines that
+// run at the same time have different ones, and no state is shared to choose.
+func (c *pathCounter) add(p Path) {
+	var here byte
+	at := uintptr(unsafe.Pointer(&here)) >> 11
+	at ^= at >> 5
+	c.stripes[int(at)&(len(c.stripes)-1)].served[p].Add(1)
+}

@@ -1,0 +1,47 @@
+package leaderlease
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// ErrNoLease is matched, with errors.Is, by every error that says that a read
+// could not be served or that work may not go on. *NoLeaseError says why.
+var ErrNoLease = errors.New("leaderlease: no usable lease")
+
+// NoLeaseError says why a lease could not be used. The request has had no
+// effect and may be tried again, here or at Leader.
+type NoLeaseError struct {
+	// Term is the newest term this node knows.
+	Term uint64
+	// Leader is the node that leads Term as far as this node knows, or 0.
+	Leader uint64
+	// Status is the strongest reason to refuse.
+	Status core.Status
+	// Err is the cause where there is one, such as a misuse of the Lease.
+	Err error
+}
+
+// Error implements error.
+func (e *NoLeaseError) Error() string {
+	s := fmt.Sprintf("leaderlease: no usable lease: %s (term %d, leader %d)", e.Status, e.Term, e.Leader)
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+// Is reports that every NoLeaseError is an ErrNoLease.
+func (e *NoLeaseError) Is(target error) bool { return target == ErrNoLease }
+
+// Unwrap returns the cause, if any.
+func (e *NoLeaseError) Unwrap() error { return e.Err }
+
+// MisuseError says that the embedding broke a rule on which the lease depends.
+// Leases stay off until the rule is kept again, or for good where it cannot be.
+type MisuseError struct{ Rule string }
+
+// Error implements error.
+func (e *MisuseError) Error() string { return "leaderlease: misuse: " + e.Rule }

@@ -1,0 +1,147 @@
+package leaderlease
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// Probes, grants and releases ride on raft's messages as one unknown protobuf
+// field. Raft ignores it, Marshal and Unmarshal keep it, and a node or codec
+// that drops it merely grants nothing. Message.Context would not do: for
+// heartbeats it is raft's own 8-byte read position, and foreign bytes there
+// panic a leader or confirm reads that nobody confirmed (raft's read_only.go).
+//
+//	field   71370, length-delimited, at most once in a message
+//	byte 0  version (1)
+//	byte 1  kind: 1 probe, 2 grant, 3 release
+//	then    uvarints, nothing after them:
+//	  probe    sent, duration
+//	  grant    sent, duration, reading, incarnation
+//	  release  term, at
+const (
+	fieldNumber  protowire.Number = 71370
+	fieldVersion byte             = 1
+
+	kindProbe   byte = 1
+	kindGrant   byte = 2
+	kindRelease byte = 3
+
+	// maxFieldLen bounds what is looked at: 2 + 4 uvarints of 10 bytes.
+	maxFieldLen = 42
+)
+
+// errNoField means that the message carries nothing of ours: the usual case for
+// peers without the library.
+var errNoField = errors.New("no lease field")
+
+// attach adds the field to m. Raft hands a message out once and does not look
+// at it again, so it is amended in place.
+func attach(m *raftpb.Message, kind byte, values ...uint64) {
+	var payload [maxFieldLen]byte
+	b := append(payload[:0], fieldVersion, kind)
+	for _, v := range values {
+		b = protowire.AppendVarint(b, v)
+	}
+	r := m.ProtoReflect()
+	known := r.GetUnknown()
+	field := make([]byte, 0, len(known)+len(b)+5)
+	field = append(field, known...)
+	field = protowire.AppendTag(field, fieldNumber, protowire.BytesType)
+	r.SetUnknown(protowire.AppendBytes(field, b))
+}
+
+func attachProbe(m *raftpb.Message, p core.Probe) {
+	attach(m, kindProbe, uint64(p.Sent), uint64(p.Duration))
+}
+
+func attachGrant(m *raftpb.Message, g core.Grant) {
+	attach(m, kindGrant, uint64(g.Sent), uint64(g.Duration), uint64(g.Reading), uint64(g.Incarnation))
+}
+
+func attachRelease(m *raftpb.Message, r core.Release) {
+	attach(m, kindRelease, r.Term, uint64(r.At))
+}
+
+func probeOf(m *raftpb.Message) (core.Probe, error) {
+	v, err := fieldOf(m, kindProbe, 2)
+	return core.Probe{Sent: core.Instant(v[0]), Duration: time.Duration(v[1])}, err
+}
+
+func grantOf(m *raftpb.Message) (core.Grant, error) {
+	v, err := fieldOf(m, kindGrant, 4)
+	return core.Grant{
+		Sent:        core.Instant(v[0]),
+		Duration:    time.Duration(v[1]),
+		Reading:     core.Instant(v[2]),
+		Incarnation: core.Instant(v[3]),
+	}, err
+}
+
+func releaseOf(m *raftpb.Message) (core.Release, error) {
+	v, err := fieldOf(m, kindRelease, 2)
+	return core.Release{Term: v[0], At: core.Instant(v[1])}, err
+}
+
+// fieldOf returns the n values of m's lease field, all positive as an int64.
+// Anything unexpected is an error and never a value.
+func fieldOf(m *raftpb.Message, kind byte, n int) (values [4]uint64, err error) {
+	payload, err := payloadOf(m.ProtoReflect().GetUnknown())
+	if err != nil {
+		return values, err
+	}
+	switch {
+	case len(payload) < 2:
+		return values, fmt.Errorf("lease field of %d bytes, want at least 2", len(payload))
+	case payload[0] != fieldVersion:
+		return values, fmt.Errorf("lease field version %d, want %d", payload[0], fieldVersion)
+	case payload[1] != kind:
+		return values, fmt.Errorf("lease field kind %d, want %d", payload[1], kind)
+	}
+	rest := payload[2:]
+	var got [4]uint64
+	for i := range n {
+		v, used := protowire.ConsumeVarint(rest)
+		if used < 0 || v == 0 || v > uint64(core.Forever) {
+			return values, fmt.Errorf("lease field value %d of kind %d is malformed", i, kind)
+		}
+		got[i], rest = v, rest[used:]
+	}
+	if len(rest) != 0 {
+		return values, fmt.Errorf("lease field has %d bytes too many", len(rest))
+	}
+	return got, nil
+}
+
+// payloadOf finds the one lease field among the unknown fields.
+func payloadOf(unknown []byte) (payload []byte, err error) {
+	if len(unknown) == 0 {
+		return nil, errNoField
+	}
+	for len(unknown) > 0 {
+		num, typ, n := protowire.ConsumeTag(unknown)
+		if n < 0 {
+			return nil, fmt.Errorf("unknown fields: %w", protowire.ParseError(n))
+		}
+		size := protowire.ConsumeFieldValue(num, typ, unknown[n:])
+		if size < 0 {
+			return nil, fmt.Errorf("unknown field %d: %w", num, protowire.ParseError(size))
+		}
+		if num == fieldNumber {
+			if typ != protowire.BytesType || payload != nil || size > maxFieldLen {
+				return nil, fmt.Errorf("lease field of wire type %d, %d bytes, is repeated or malformed", typ, size)
+			}
+			payload, _ = protowire.ConsumeBytes(unknown[n:])
+		}
+		unknown = unknown[n+size:]
+	}
+	if payload == nil {
+		return nil, errNoField
+	}
+	return payload, nil
+}

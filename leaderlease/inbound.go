@@ -1,0 +1,127 @@
+package leaderlease
+
+import (
+	"errors"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// Incoming is asked about each message from a peer before raft steps it, and
+// reports whether raft may see it. It makes promises (V1), counts grants (L2),
+// keeps votes away while a promise lasts (V3) and answers forwarded reads from
+// the lease. It does not change m and does not block.
+func (l *Lease) Incoming(m *raftpb.Message) bool {
+	switch m.GetType() {
+	case raftpb.MsgHeartbeat:
+		l.promise(m)
+	case raftpb.MsgHeartbeatResp:
+		l.count(m)
+	case raftpb.MsgVote, raftpb.MsgPreVote, raftpb.MsgTimeoutNow:
+		return l.admit(m)
+	case raftpb.MsgReadIndex:
+		return l.forwarded(m)
+	}
+	return true
+}
+
+// promise answers a probe before raft answers the heartbeat (V1).
+func (l *Lease) promise(m *raftpb.Message) {
+	p, err := probeOf(m)
+	if err != nil {
+		l.stats.countField(err)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), p, l.nowLocked()) {
+		l.stats.promises.Add(1)
+		return
+	}
+	l.stats.refusedProbes.Add(1)
+}
+
+// count takes the grant of a heartbeat response (L2). This is where the lease
+// is renewed.
+func (l *Lease) count(m *raftpb.Message) {
+	g, err := grantOf(m)
+	if err != nil {
+		l.stats.countField(err)
+		return
+	}
+	l.mu.Lock()
+	now := l.nowLocked()
+	var done finished
+	if l.mu.lease.Count(m.GetFrom(), m.GetTerm(), g, now) {
+		l.stats.renewals.Add(1)
+	}
+	done = l.publishLocked(now)
+	l.mu.Unlock()
+	done.report()
+}
+
+// admit keeps requests to help elect someone away from raft while this node is
+// bound, unless the leader it is bound to has released it (V3, L6).
+func (l *Lease) admit(m *raftpb.Message) bool {
+	var rel *core.Release
+	r, err := releaseOf(m)
+	switch {
+	case err == nil && releases(m, r):
+		rel = &r
+	case err == nil || !errors.Is(err, errNoField):
+		l.stats.malformed.Add(1)
+	}
+
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.mu.guard.Admit(rel, l.nowLocked()) {
+		l.stats.withhold(m.GetType(), true)
+		return false
+	}
+	if rel != nil && m.GetType() == raftpb.MsgTimeoutNow {
+		l.mu.guard.Transferee(*rel)
+	}
+	return true
+}
+
+// releases reports whether r may ride on m: on the MsgTimeoutNow of its own
+// term, or on a vote of the campaign that follows.
+func releases(m *raftpb.Message, r core.Release) bool {
+	switch m.GetType() {
+	case raftpb.MsgTimeoutNow:
+		return r.Term == m.GetTerm()
+	case raftpb.MsgVote:
+		return r.Term < m.GetTerm() && string(m.GetContext()) == campaignTransfer
+	default:
+		return false
+	}
+}
+
+// forwarded answers a follower's read out of the lease if it can. Otherwise
+// raft takes a quorum round for it, but only where raft's answer is right (see
+// mayAnswerLocked); the follower asks again.
+func (l *Lease) forwarded(m *raftpb.Message) bool {
+	if l.cfg.Send != nil && m.GetFrom() != raft.None {
+		if v, _, s := l.check(); s == core.Valid {
+			l.stats.answered.Add(1)
+			l.cfg.Send([]*raftpb.Message{l.readIndexResp(m, v.Term, l.commit.Load())})
+			return false
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.role != raft.StateLeader || l.mayAnswerLocked()
+}
+
+func (l *Lease) readIndexResp(m *raftpb.Message, term, index uint64) *raftpb.Message {
+	return &raftpb.Message{
+		Type:    raftpb.MsgReadIndexResp.Enum(),
+		To:      m.From,
+		From:    new(l.id()),
+		Term:    new(term),
+		Index:   new(index),
+		Entries: m.GetEntries(),
+	}
+}

@@ -1,0 +1,202 @@
+package leaderlease
+
+import (
+	"crypto/rand"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/leaderlease/go/leaderlease/clock"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// Lease drives the leader lease of one Raft group on one node: the leader's
+// half and the voter's half. It has no goroutine and no timer of its own.
+//
+// All methods are safe for concurrent use. Ready must see each Ready once and
+// in order, as raft's own contract demands anyway.
+type Lease struct {
+	cfg         Config            // immutable, with defaults filled in
+	clock       clock.Clock       // cfg.Clock
+	disruptable clock.Disruptable // nil if the clock cannot tell
+	nonce       nonce             // immutable, sets this start's read rounds apart
+	clockInfo   clock.Info        // immutable, measured by New
+
+	// view is the newest lease. Whoever holds mu replaces it whole; readers
+	// load it without a lock.
+	view atomic.Pointer[view]
+	// commit is the newest commit index that raft has published. It is stored
+	// before any message, entry or answer that follows from it leaves Ready.
+	commit atomic.Uint64
+	// applied is the newest index the embedder has applied; written under mu.
+	applied atomic.Uint64
+
+	requests chan []byte // see ReadRequests
+	stats    counters
+
+	mu struct {
+		sync.Mutex
+		lease *core.Lease
+		guard *core.Guard
+
+		// What raft has published.
+		term   uint64
+		leader uint64
+		role   raft.StateType
+		// ownIndex is the first entry of the reign's own term; 0 if not leading
+		// or not seen yet.
+		ownIndex uint64
+
+		conf  confWatch
+		reads rounds
+		// last is the newest clock reading, marker the disruption it saw.
+		last   core.Instant
+		marker uint64
+		// held is whether watchers believe that the lease is held.
+		held bool
+		// durable: storage is known to hold a term, so a restart is noticed.
+		durable bool
+		closed  bool
+		// misuse is the first rule that the embedding broke; broken means that
+		// its state must not be read by any path.
+		misuse error
+		broken bool
+
+		watchers map[*watcher]struct{}
+		workers  map[*worker]struct{}
+	}
+}
+
+// view is what readers load: the lease, and the clock disruption it was
+// computed under.
+type view struct {
+	core.View
+	marker uint64
+}
+
+// New returns the lease of the group that cfg.Raft describes. Call it before
+// the node's first Ready is handled; whether this is a restart is read from
+// cfg.Raft.Storage. Errors name every field that is wrong.
+func New(cfg Config) (*Lease, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	start, err := readStart(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	l := &Lease{cfg: cfg, clock: cfg.Clock, clockInfo: clock.Describe(cfg.Clock), requests: make(chan []byte, 1)}
+	l.disruptable, _ = cfg.Clock.(clock.Disruptable)
+	l.stats.init()
+	if _, err := rand.Read(l.nonce[:]); err != nil {
+		return nil, fmt.Errorf("leaderlease: draw a nonce: %w", err)
+	}
+
+	now := cfg.Clock.Now()
+	if !now.Valid() {
+		return nil, fmt.Errorf("leaderlease: the clock reads %d at start, want a positive reading", now)
+	}
+	mu := &l.mu
+	mu.last, mu.marker = now, l.disruptions()
+	mu.term = start.hard.GetTerm()
+	mu.durable = !cfg.Raft.AsyncStorageWrites || start.restarted
+	mu.guard = core.NewGuard(now, cfg.MaxPromise, start.hold)
+	mu.guard.SetTerm(mu.term)
+	mu.lease = core.NewLease(core.Params{
+		ID:              cfg.Raft.ID,
+		Duration:        cfg.Duration,
+		MaxClockSkew:    cfg.MaxClockSkew,
+		TransferTimeout: time.Duration(cfg.Raft.ElectionTick) * cfg.TickInterval,
+	})
+	mu.lease.SetDisabled(cfg.Disabled)
+	l.setVotersLocked(start.conf)
+	l.commit.Store(start.commit)
+	l.applied.Store(min(cfg.Raft.Applied, start.commit))
+	l.publishLocked(now)
+	return l, nil
+}
+
+// Close gives the lease up for good and fails every read that waits. The
+// voter's half goes on: promises are kept for as long as messages are passed
+// through. Close may be called more than once.
+func (l *Lease) Close() {
+	l.mu.Lock()
+	now := l.nowLocked()
+	l.mu.closed = true
+	l.mu.lease.Close()
+	done := l.publishLocked(now)
+	done = append(done, l.failReadsLocked(l.noLeaseLocked(core.Closed), true)...)
+	l.mu.Unlock()
+	done.report()
+}
+
+// Invalidate gives the lease up now. Heartbeats that are sent later renew it.
+func (l *Lease) Invalidate() {
+	l.mu.Lock()
+	now := l.nowLocked()
+	l.mu.lease.Invalidate(now)
+	done := l.publishLocked(now)
+	l.mu.Unlock()
+	done.report()
+}
+
+// SetDiskStalled tells the lease whether this node's disk has stopped to answer.
+// While it has, reads are refused with core.DiskStalled and take ReadIndex: a
+// leader that cannot write should not look healthy. Linearizability does not
+// depend on it.
+func (l *Lease) SetDiskStalled(stalled bool) {
+	l.mu.Lock()
+	l.mu.lease.SetDiskStalled(stalled)
+	done := l.publishLocked(l.nowLocked())
+	l.mu.Unlock()
+	done.report()
+}
+
+// nowLocked reads the clock for the raft side, which is where a clock that
+// fails, steps back or was disrupted costs the lease. It returns 0 if the
+// reading must not be used.
+func (l *Lease) nowLocked() core.Instant {
+	now := l.clock.Now()
+	switch {
+	case !now.Valid():
+		l.clockFaultLocked("the clock could not be read", now)
+		return 0
+	case now < l.mu.last:
+		l.clockFaultLocked("the clock went backwards", now)
+		l.mu.guard.ClockStepped(now)
+	}
+	l.mu.last = now
+	if m := l.disruptions(); m != l.mu.marker {
+		// The machine was stopped, cloned or moved, and its clock does not say
+		// for how long. Only what is measured from here on counts.
+		l.mu.marker = m
+		l.stats.disruptions.Add(1)
+		l.mu.lease.Invalidate(now)
+		l.cfg.Logger.Warn("leaderlease: clock disrupted, lease given up", "id", l.id(), "marker", m)
+	}
+	return now
+}
+
+func (l *Lease) clockFaultLocked(what string, now core.Instant) {
+	l.stats.clockFaults.Add(1)
+	l.mu.lease.FailClock()
+	l.cfg.Logger.Error("leaderlease: "+what+", no lease for the rest of the term",
+		"id", l.id(), "term", l.mu.term, "reading", int64(now), "last", int64(l.mu.last))
+}
+
+func (l *Lease) disruptions() uint64 {
+	if l.disruptable == nil {
+		return 0
+	}
+	return l.disruptable.Disruptions()
+}
+
+func (l *Lease) id() uint64 { return l.cfg.Raft.ID }
+
+func (l *Lease) noLeaseLocked(s core.Status) *NoLeaseError {
+	return &NoLeaseError{Term: l.mu.term, Leader: l.mu.leader, Status: s, Err: l.mu.misuse}
+}

@@ -1,0 +1,144 @@
+package leasetest
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// Campaign asks the node to campaign.
+func (n *Node) Campaign() { n.exec(func() { _ = n.raw.Campaign() }) }
+
+// Transfer asks the node, as leader, to hand leadership to another.
+func (n *Node) Transfer(to uint64) { n.exec(func() { n.raw.TransferLeader(to) }) }
+
+// ForgetLeader makes a follower forget its leader.
+func (n *Node) ForgetLeader() { n.exec(func() { _ = n.raw.ForgetLeader() }) }
+
+// Change proposes a configuration change.
+func (n *Node) Change(cc raftpb.ConfChangeI) { n.exec(func() { _ = n.raw.ProposeConfChange(cc) }) }
+
+// Compact turns what the node has applied into a snapshot and drops the log
+// before it.
+func (n *Node) Compact() {
+	if !n.up || n.machine.applied <= n.first() {
+		return
+	}
+	must(n.disk.Compact(&raftpb.Snapshot{
+		Data: n.machine.encode(),
+		Metadata: &raftpb.SnapshotMetadata{
+			Index: new(n.machine.applied), Term: new(n.termOf(n.machine.applied)), ConfState: n.conf,
+		},
+	}))
+}
+
+func (n *Node) first() uint64 {
+	first, err := n.disk.FirstIndex()
+	must(err)
+	return first
+}
+
+func (n *Node) termOf(index uint64) uint64 {
+	term, err := n.disk.Term(index)
+	must(err)
+	return term
+}
+
+// Write proposes a new version of key. write is unique; done is called with the
+// version once this node has applied it, or never.
+func (n *Node) Write(key, write uint64, done func(version uint64)) {
+	n.exec(func() {
+		if err := n.raw.Propose(command(key, write)); err == nil {
+			n.writes[write] = done
+		}
+	})
+}
+
+// Read reads key linearizably, by whatever path serves. done is called with its
+// version or an error, or never if the process dies.
+func (n *Node) Read(key uint64, done func(version uint64, path leaderlease.Path, err error)) {
+	n.exec(func() {
+		switch n.opts.Kind {
+		case Library:
+			run := n.run
+			n.lease.StartRead(func(r leaderlease.Read, err error) {
+				if n.run != run {
+					return
+				}
+				if err == nil && n.machine.applied < r.Index {
+					panic(fmt.Sprintf("read of index %d before it was applied: applied %d", r.Index, n.machine.applied))
+				}
+				done(n.Version(key), r.Path, err)
+			})
+		default:
+			n.stockRead(func() { done(n.Version(key), leaderlease.PathReadIndex, nil) })
+		}
+	})
+}
+
+// TryRead reads key under the lease, without waiting. The status is core.Valid
+// if it was served; a read that would have to wait for the state machine is
+// not.
+func (n *Node) TryRead(key uint64) (version uint64, s core.Status) {
+	if !n.up || n.paused || n.lease == nil {
+		return 0, core.None
+	}
+	index, s := n.lease.TryRead()
+	if s == core.Valid && n.machine.applied < index {
+		return 0, core.None
+	}
+	return n.Version(key), s
+}
+
+// stockReads are reads through raft's own ReadIndex, as an embedder without the
+// library makes them.
+type stockReads struct {
+	seq     uint64
+	asked   map[uint64]func()
+	waiting []stockRead
+}
+
+type stockRead struct {
+	index uint64
+	serve func()
+}
+
+func (n *Node) stockRead(serve func()) {
+	if n.reads.asked == nil {
+		n.reads.asked = make(map[uint64]func())
+	}
+	n.reads.seq++
+	n.reads.asked[n.reads.seq] = serve
+	n.raw.ReadIndex(binary.BigEndian.AppendUint64(nil, n.reads.seq))
+}
+
+func (n *Node) stockReadStates(states []raft.ReadState) {
+	for _, s := range states {
+		if len(s.RequestCtx) != 8 {
+			continue
+		}
+		seq := binary.BigEndian.Uint64(s.RequestCtx)
+		if serve := n.reads.asked[seq]; serve != nil {
+			delete(n.reads.asked, seq)
+			n.reads.waiting = append(n.reads.waiting, stockRead{s.Index, serve})
+		}
+	}
+	n.stockApplied()
+}
+
+func (n *Node) stockApplied() {
+	kept := n.reads.waiting[:0]
+	for _, r := range n.reads.waiting {
+		if r.index > n.machine.applied {
+			kept = append(kept, r)
+			continue
+		}
+		r.serve()
+	}
+	n.reads.waiting = kept
+}

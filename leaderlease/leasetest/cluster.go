@@ -1,0 +1,180 @@
+package leasetest
+
+import (
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
+)
+
+// Options describe a cluster. The zero value of each field is usable.
+type Options struct {
+	// Voters and Learners are the first configuration; default: voters 1 to 3.
+	Voters, Learners []uint64
+	// Spares are nodes that run but belong to no configuration yet.
+	Spares []uint64
+	// TickInterval, ElectionTick and HeartbeatTick default to 100 ms, 10 and 1.
+	TickInterval                time.Duration
+	ElectionTick, HeartbeatTick int
+	// Configure may amend the lease configuration of a node.
+	Configure func(id uint64, cfg *leaderlease.Config)
+	// Node chooses how a node runs.
+	Node func(id uint64) NodeOptions
+	// NewDisk returns the empty disk of a node; conf is nil for spares.
+	// Default: NewMemoryDisk.
+	NewDisk func(id uint64, conf *raftpb.ConfState) Disk
+	// Logger receives raft's log. Default: none.
+	Logger raft.Logger
+}
+
+func (o Options) withDefaults() Options {
+	if len(o.Voters) == 0 {
+		o.Voters = []uint64{1, 2, 3}
+	}
+	if o.TickInterval == 0 {
+		o.TickInterval = 100 * time.Millisecond
+	}
+	if o.ElectionTick == 0 {
+		o.ElectionTick = 10
+	}
+	if o.HeartbeatTick == 0 {
+		o.HeartbeatTick = 1
+	}
+	if o.Node == nil {
+		o.Node = func(uint64) NodeOptions { return NodeOptions{} }
+	}
+	if o.NewDisk == nil {
+		o.NewDisk = func(_ uint64, conf *raftpb.ConfState) Disk { return NewMemoryDisk(conf) }
+	}
+	if o.Logger == nil {
+		o.Logger = quiet{}
+	}
+	return o
+}
+
+// Cluster is a group of nodes in virtual time: real RawNodes and real Leases,
+// with clocks, disks and a network that the test controls. One goroutine runs
+// everything; nothing here is safe for concurrent use.
+type Cluster struct {
+	Net   *Network
+	opts  Options
+	world *world
+	nodes []*Node // by ID
+
+	// OnLeader is called when a node wins an election, OnApply when a node
+	// applies an entry, OnCrash when one loses its memory. All are optional.
+	OnLeader func(n *Node, term uint64)
+	OnApply  func(n *Node, e *raftpb.Entry)
+	OnCrash  func(n *Node)
+}
+
+// New starts a cluster. Raft draws its election timeouts from crypto/rand: pin
+// it with testing/cryptotest.SetGlobalRandom for runs that repeat.
+func New(opts Options) *Cluster {
+	c := &Cluster{opts: opts.withDefaults(), world: &world{}}
+	c.Net = newNetwork(c.world, c.deliver)
+	conf := &raftpb.ConfState{Voters: c.opts.Voters, Learners: c.opts.Learners}
+	for _, id := range slices.Concat(c.opts.Voters, c.opts.Learners) {
+		c.add(id, conf)
+	}
+	for _, id := range c.opts.Spares {
+		c.add(id, nil)
+	}
+	return c
+}
+
+func (c *Cluster) add(id uint64, conf *raftpb.ConfState) {
+	n := &Node{
+		ID: id, cluster: c, opts: c.opts.Node(id),
+		// Offsets differ by hours: comparing two nodes' instants must not work.
+		Clock: NewClock(c.Now, time.Duration(id)*7*time.Hour),
+		disk:  c.opts.NewDisk(id, conf),
+	}
+	c.nodes = append(c.nodes, n)
+	slices.SortFunc(c.nodes, func(a, b *Node) int { return int(a.ID) - int(b.ID) })
+	n.start()
+	n.scheduleTick()
+}
+
+// Now returns true time since the start of the run.
+func (c *Cluster) Now() time.Duration { return c.world.now }
+
+// After runs f in d of true time from now.
+func (c *Cluster) After(d time.Duration, f func()) { c.world.after(d, f) }
+
+// Run lets d of true time pass.
+func (c *Cluster) Run(d time.Duration) { c.world.runFor(d) }
+
+// RunUntil lets time pass until done, for at most limit, and reports whether it
+// was done.
+func (c *Cluster) RunUntil(limit time.Duration, done func() bool) bool {
+	end := c.world.now + limit
+	for !done() {
+		if !c.world.step(end) {
+			c.world.now = end
+			return done()
+		}
+	}
+	return true
+}
+
+// Node returns the node with the given ID, or nil.
+func (c *Cluster) Node(id uint64) *Node {
+	for _, n := range c.nodes {
+		if n.ID == id {
+			return n
+		}
+	}
+	return nil
+}
+
+// Nodes returns all nodes by ID.
+func (c *Cluster) Nodes() []*Node { return c.nodes }
+
+// Leader returns the node that leads the newest term, or nil.
+func (c *Cluster) Leader() *Node {
+	var leader *Node
+	for _, n := range c.nodes {
+		if n.Up() && n.role == raft.StateLeader && (leader == nil || n.term > leader.term) {
+			leader = n
+		}
+	}
+	return leader
+}
+
+// Elect lets id campaign until it leads under a valid lease, and reports
+// whether it does within 30 s.
+func (c *Cluster) Elect(id uint64) bool {
+	n := c.Node(id)
+	return c.RunUntil(30*time.Second, func() bool {
+		if n.role == raft.StateFollower && !n.Bound() {
+			n.Campaign()
+		}
+		return n.role == raft.StateLeader && (n.lease == nil || n.Valid())
+	})
+}
+
+func (c *Cluster) deliver(m *raftpb.Message) {
+	if n := c.Node(m.GetTo()); n != nil {
+		n.receive(m)
+	}
+}
+
+// quiet is a raft.Logger that says nothing, and panics where raft does.
+type quiet struct{}
+
+func (quiet) Debug(...any)              {}
+func (quiet) Debugf(string, ...any)     {}
+func (quiet) Error(...any)              {}
+func (quiet) Errorf(string, ...any)     {}
+func (quiet) Info(...any)               {}
+func (quiet) Infof(string, ...any)      {}
+func (quiet) Warning(...any)            {}
+func (quiet) Warningf(string, ...any)   {}
+func (quiet) Fatal(v ...any)            { panic(v) }
+func (quiet) Fatalf(f string, v ...any) { panic(raftPanic(f, v...)) }
+func (quiet) Panic(v ...any)            { panic(v) }
+func (quiet) Panicf(f string, v ...any) { panic(raftPanic(f, v...)) }

@@ -1,0 +1,90 @@
+package leasetest
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// Disk is what a node keeps across crashes. It is raft.Storage plus the writes;
+// everything a method has returned for is durable, and a crash loses the rest.
+type Disk interface {
+	raft.Storage
+	// Save appends entries, and replaces the hard state and the snapshot where
+	// they are not empty.
+	Save(entries []*raftpb.Entry, hard *raftpb.HardState, snap *raftpb.Snapshot) error
+	// Compact makes snap the beginning of the log, keeping entries after it.
+	Compact(snap *raftpb.Snapshot) error
+	// Reopen is called after a crash and returns the disk as a new process
+	// finds it.
+	Reopen() (Disk, error)
+	// LoadMaxPromise and SaveMaxPromise implement leaderlease.PromiseStore.
+	LoadMaxPromise() (time.Duration, error)
+	SaveMaxPromise(d time.Duration) error
+}
+
+// memoryDisk is a Disk whose writes are atomic: raft's MemoryStorage, which
+// holds exactly what was saved.
+type memoryDisk struct {
+	*raft.MemoryStorage
+	maxPromise time.Duration
+}
+
+// NewMemoryDisk returns the empty disk of a member of the configuration conf,
+// bootstrapped the way raft recommends: a snapshot at index 1.
+func NewMemoryDisk(conf *raftpb.ConfState) Disk {
+	d := &memoryDisk{MemoryStorage: raft.NewMemoryStorage()}
+	if conf != nil {
+		snap := &raftpb.Snapshot{
+			Data:     newMachine().encode(),
+			Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1)), ConfState: conf},
+		}
+		must(d.ApplySnapshot(snap))
+	}
+	return d
+}
+
+// Save implements Disk.
+func (d *memoryDisk) Save(entries []*raftpb.Entry, hard *raftpb.HardState, snap *raftpb.Snapshot) error {
+	if !raft.IsEmptySnap(snap) {
+		// An older one than the log already begins with is no news.
+		if err := d.ApplySnapshot(snap); err != nil && err != raft.ErrSnapOutOfDate {
+			return err
+		}
+	}
+	if err := d.Append(entries); err != nil {
+		return err
+	}
+	if !raft.IsEmptyHardState(hard) {
+		return d.SetHardState(hard)
+	}
+	return nil
+}
+
+// Compact implements Disk.
+func (d *memoryDisk) Compact(snap *raftpb.Snapshot) error {
+	index := snap.GetMetadata().GetIndex()
+	if _, err := d.CreateSnapshot(index, snap.GetMetadata().GetConfState(), snap.GetData()); err != nil {
+		return err
+	}
+	return d.MemoryStorage.Compact(index)
+}
+
+// Reopen implements Disk.
+func (d *memoryDisk) Reopen() (Disk, error) { return d, nil }
+
+// LoadMaxPromise implements Disk.
+func (d *memoryDisk) LoadMaxPromise() (time.Duration, error) { return d.maxPromise, nil }
+
+// SaveMaxPromise implements Disk.
+func (d *memoryDisk) SaveMaxPromise(max time.Duration) error {
+	d.maxPromise = max
+	return nil
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}

@@ -1,0 +1,254 @@
+package leasetest
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// pump handles everything raft has ready, in the order an embedder must.
+func (n *Node) pump() {
+	n.observe()
+	for n.up && !n.paused && !n.busy {
+		n.takeReadRequest()
+		if !n.raw.HasReady() {
+			break
+		}
+		n.handleReady()
+		n.observe()
+	}
+}
+
+// Kick lets the node handle what was done to its RawNode.
+func (n *Node) Kick() { n.exec(func() {}) }
+
+func (n *Node) takeReadRequest() {
+	if n.lease == nil {
+		return
+	}
+	select {
+	case rctx := <-n.lease.ReadRequests():
+		n.raw.ReadIndex(rctx)
+	default:
+	}
+}
+
+func (n *Node) handleReady() {
+	rd := n.raw.Ready()
+	msgs := rd.Messages
+	if n.lease != nil {
+		msgs = n.lease.Ready(rd)
+	}
+	n.stockReadStates(rd.ReadStates)
+	if n.opts.Async {
+		n.dispatch(msgs)
+		return
+	}
+	w := write{entries: rd.Entries, hard: rd.HardState, snap: rd.Snapshot}
+	n.busy = true
+	n.startWrite(w, func() {
+		n.send(msgs)
+		n.restore(rd.Snapshot)
+		n.apply(rd.CommittedEntries)
+		n.raw.Advance(rd)
+		n.busy = false
+		n.observe()
+	})
+}
+
+// dispatch hands the messages of an asynchronous Ready to whom they are for.
+func (n *Node) dispatch(msgs []*raftpb.Message) {
+	for _, m := range msgs {
+		switch m.GetTo() {
+		case raft.LocalAppendThread:
+			n.appends.push(n, func(done func()) { n.appendThread(m, done) })
+		case raft.LocalApplyThread:
+			n.applies.push(n, func(done func()) { n.applyThread(m, done) })
+		default:
+			n.send([]*raftpb.Message{m})
+		}
+	}
+}
+
+func (n *Node) appendThread(m *raftpb.Message, done func()) {
+	hard := &raftpb.HardState{Term: m.Term, Vote: m.Vote, Commit: m.Commit}
+	n.startWrite(write{entries: m.GetEntries(), hard: hard, snap: m.GetSnapshot()}, func() {
+		n.restore(m.GetSnapshot())
+		n.respond(m.GetResponses())
+		done()
+	})
+}
+
+func (n *Node) applyThread(m *raftpb.Message, done func()) {
+	n.later(delay(n.opts.ApplyDelay), func() {
+		n.exec(func() {
+			n.apply(m.GetEntries())
+			n.respond(m.GetResponses())
+			done()
+		})
+	})
+}
+
+// respond delivers what a local thread has to say.
+func (n *Node) respond(msgs []*raftpb.Message) {
+	for _, m := range msgs {
+		if m.GetTo() == n.ID {
+			n.stepRaw(m)
+			continue
+		}
+		n.send([]*raftpb.Message{m})
+	}
+}
+
+func (n *Node) send(msgs []*raftpb.Message) {
+	for _, m := range msgs {
+		n.cluster.Net.send(m)
+		if m.GetType() == raftpb.MsgSnap {
+			to := m.GetTo()
+			n.later(10*time.Millisecond, func() {
+				n.exec(func() { n.raw.ReportSnapshot(to, raft.SnapshotFinish) })
+			})
+		}
+	}
+}
+
+// write is one write to the disk.
+type write struct {
+	entries []*raftpb.Entry
+	hard    *raftpb.HardState
+	snap    *raftpb.Snapshot
+}
+
+func (w *write) save(d Disk) { must(d.Save(w.entries, w.hard, w.snap)) }
+
+// startWrite makes w durable after the disk's delay and then runs done, on the
+// node's goroutine.
+func (n *Node) startWrite(w write, done func()) {
+	finish := func() {
+		w.save(n.disk)
+		n.unsynced = n.unsynced[1:]
+		done()
+	}
+	n.unsynced = append(n.unsynced, w)
+	d := delay(n.opts.DiskDelay)
+	if d == 0 && !n.opts.Async {
+		finish()
+		return
+	}
+	n.later(d, func() { n.onWriteDone(finish) })
+}
+
+// onWriteDone is exec for the end of a write, which a busy node waits for.
+func (n *Node) onWriteDone(finish func()) {
+	if n.paused {
+		n.inbox = append([]func(){func() { finish() }}, n.inbox...)
+		return
+	}
+	finish()
+	n.pump()
+	n.drain()
+}
+
+func delay(f func() time.Duration) time.Duration {
+	if f == nil {
+		return 0
+	}
+	return f()
+}
+
+// restore replaces the state machine by a snapshot that raft has accepted.
+func (n *Node) restore(snap *raftpb.Snapshot) {
+	index := snap.GetMetadata().GetIndex()
+	if raft.IsEmptySnap(snap) || index <= n.machine.applied {
+		return
+	}
+	n.machine = decodeMachine(snap.GetData())
+	n.machine.applied, n.restored = index, index
+	n.conf = snap.GetMetadata().GetConfState()
+	n.applied(index)
+}
+
+func (n *Node) apply(entries []*raftpb.Entry) {
+	for _, e := range entries {
+		if e.GetIndex() <= n.machine.applied {
+			continue // a snapshot was faster
+		}
+		n.applyConf(e)
+		id := n.machine.apply(e.GetIndex(), normalData(e))
+		if n.cluster.OnApply != nil {
+			n.cluster.OnApply(n, e)
+		}
+		if done := n.writes[id]; done != nil {
+			delete(n.writes, id)
+			done(e.GetIndex())
+		}
+	}
+	if len(entries) > 0 {
+		n.applied(n.machine.applied)
+	}
+}
+
+func (n *Node) applied(index uint64) {
+	if n.lease != nil {
+		n.lease.Applied(index)
+	}
+	n.stockApplied()
+}
+
+func normalData(e *raftpb.Entry) []byte {
+	if e.GetType() != raftpb.EntryNormal {
+		return nil
+	}
+	return e.GetData()
+}
+
+// applyConf switches raft, and then the lease, to what a configuration change
+// leads to.
+func (n *Node) applyConf(e *raftpb.Entry) {
+	var cc raftpb.ConfChangeI
+	switch e.GetType() {
+	case raftpb.EntryConfChange:
+		v1 := &raftpb.ConfChange{}
+		must(proto.Unmarshal(e.GetData(), v1))
+		cc = v1
+	case raftpb.EntryConfChangeV2:
+		v2 := &raftpb.ConfChangeV2{}
+		must(proto.Unmarshal(e.GetData(), v2))
+		cc = v2
+	default:
+		return
+	}
+	n.conf = n.raw.ApplyConfChange(cc)
+	if n.lease != nil {
+		n.lease.ApplyConfState(n.conf)
+	}
+}
+
+// queue runs jobs one after the other, as a storage thread does.
+type queue struct {
+	jobs    []func(done func())
+	running bool
+}
+
+func (q *queue) push(n *Node, job func(done func())) {
+	q.jobs = append(q.jobs, job)
+	q.next(n)
+}
+
+func (q *queue) next(n *Node) {
+	if q.running || len(q.jobs) == 0 {
+		return
+	}
+	job := q.jobs[0]
+	q.jobs = q.jobs[1:]
+	q.running = true
+	run := n.run
+	job(func() {
+		if n.run == run {
+			q.running = false
+			q.next(n)
+		}
+	})
+}

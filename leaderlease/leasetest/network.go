@@ -1,0 +1,115 @@
+package leasetest
+
+import (
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// Network carries messages between nodes, as unreliably as it is told to.
+type Network struct {
+	world *world
+	// deliver hands a message to its receiver.
+	deliver func(*raftpb.Message)
+	cut     map[[2]uint64]bool
+	held    []*raftpb.Message
+
+	// Hold keeps messages that match from being delivered until Release. Nil
+	// holds nothing.
+	Hold func(*raftpb.Message) bool
+	// Plan decides what becomes of a message: one delivery after each of the
+	// returned delays, none if it is lost. Nil means one delivery after 1 ms.
+	Plan func(*raftpb.Message) []time.Duration
+	// OnSend, if set, sees every message that a node sends.
+	OnSend func(*raftpb.Message)
+}
+
+func newNetwork(w *world, deliver func(*raftpb.Message)) *Network {
+	return &Network{world: w, deliver: deliver, cut: make(map[[2]uint64]bool)}
+}
+
+func (n *Network) send(m *raftpb.Message) {
+	if n.OnSend != nil {
+		n.OnSend(m)
+	}
+	if n.Hold != nil && n.Hold(m) {
+		n.held = append(n.held, m)
+		return
+	}
+	n.carry(m)
+}
+
+// carry puts m on the wire. Whether the line is cut is decided on arrival, so a
+// cut also loses what was under way.
+func (n *Network) carry(m *raftpb.Message) {
+	delays := []time.Duration{time.Millisecond}
+	if n.Plan != nil {
+		delays = n.Plan(m)
+	}
+	for i, d := range delays {
+		c := m
+		if i > 0 {
+			// Raft may amend what it was given to forward.
+			c = proto.Clone(m).(*raftpb.Message)
+		}
+		n.world.after(d, func() {
+			if !n.cut[[2]uint64{c.GetFrom(), c.GetTo()}] {
+				n.deliver(c)
+			}
+		})
+	}
+}
+
+// Cut severs the line from a to b, in that direction only.
+func (n *Network) Cut(a, b uint64) { n.cut[[2]uint64{a, b}] = true }
+
+// Split severs all lines between the two sides.
+func (n *Network) Split(a, b []uint64) {
+	for _, x := range a {
+		for _, y := range b {
+			n.Cut(x, y)
+			n.Cut(y, x)
+		}
+	}
+}
+
+// Heal restores every line.
+func (n *Network) Heal() { clear(n.cut) }
+
+// Join restores the lines between a and b.
+func (n *Network) Join(a, b uint64) {
+	delete(n.cut, [2]uint64{a, b})
+	delete(n.cut, [2]uint64{b, a})
+}
+
+// Held returns the messages that are held back, oldest first.
+func (n *Network) Held() []*raftpb.Message { return slices.Clone(n.held) }
+
+// Release sends the held messages that match, or all if match is nil, and
+// reports how many there were.
+func (n *Network) Release(match func(*raftpb.Message) bool) int {
+	var kept []*raftpb.Message
+	released := 0
+	for _, m := range n.held {
+		if match != nil && !match(m) {
+			kept = append(kept, m)
+			continue
+		}
+		released++
+		n.carry(m)
+	}
+	n.held = kept
+	return released
+}
+
+// DropHeld forgets the held messages that match, or all if match is nil.
+func (n *Network) DropHeld(match func(*raftpb.Message) bool) {
+	n.held = slices.DeleteFunc(n.held, func(m *raftpb.Message) bool { return match == nil || match(m) })
+}
+
+// OfType matches messages of any of the given types.
+func OfType(types ...raftpb.MessageType) func(*raftpb.Message) bool {
+	return func(m *raftpb.Message) bool { return slices.Contains(types, m.GetType()) }
+}

@@ -1,0 +1,263 @@
+package leasetest
+
+import (
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// Kind says what a node runs.
+type Kind uint8
+
+const (
+	// Library runs raft with a Lease in front: the default.
+	Library Kind = iota
+	// Plain runs raft without one; it promises nothing.
+	Plain
+	// Stock runs raft with its own ReadOnlyLeaseBased: the negative control.
+	Stock
+)
+
+// NodeOptions choose how a node runs. The zero value is the simplest.
+type NodeOptions struct {
+	Kind Kind
+	// Async uses AsyncStorageWrites.
+	Async bool
+	// DiskDelay and ApplyDelay return how long the next write and the next
+	// batch of entries take. Nil means no time.
+	DiskDelay, ApplyDelay func() time.Duration
+	// QueueWhileBusy keeps messages back while a write is under way without
+	// AsyncStorageWrites; otherwise raft steps them meanwhile, as raft.Node does.
+	QueueWhileBusy bool
+	// FilterOnArrival asks Incoming when a message arrives, before it queues,
+	// as a transport goroutine does, and not when raft is about to step it.
+	FilterOnArrival bool
+}
+
+// Node is one member: a process that can be paused, killed and restarted, on a
+// machine with a clock and a disk.
+type Node struct {
+	ID    uint64
+	Clock *Clock
+
+	cluster *Cluster
+	opts    NodeOptions
+	disk    Disk
+
+	// The process. run counts its starts, so that what an earlier one left
+	// behind is not taken for its own.
+	up     bool
+	paused bool
+	run    int
+	raw    *raft.RawNode
+	lease  *leaderlease.Lease // nil for other kinds
+	role   raft.StateType
+	term   uint64
+
+	machine *machine
+	conf    *raftpb.ConfState
+	// conf index restored by the newest snapshot: older changes are void.
+	restored uint64
+
+	busy  bool
+	inbox []func()
+	// missed counts ticks of a paused process.
+	missed  int
+	appends queue
+	applies queue
+	// unsynced are writes under way, oldest first.
+	unsynced []write
+
+	writes map[uint64]func(version uint64)
+	reads  stockReads
+}
+
+// start boots a process from the disk.
+func (n *Node) start() {
+	c := n.cluster
+	n.run++
+	n.up, n.paused, n.busy, n.missed = true, false, false, 0
+	n.inbox, n.unsynced = nil, nil
+	n.appends, n.applies = queue{}, queue{}
+	n.writes = make(map[uint64]func(uint64))
+	n.reads = stockReads{}
+	n.lease = nil
+
+	snap, err := n.disk.Snapshot()
+	must(err)
+	n.machine = decodeMachine(snap.GetData())
+	n.machine.applied = snap.GetMetadata().GetIndex()
+	n.conf = snap.GetMetadata().GetConfState()
+	n.restored = n.machine.applied
+	rc := &raft.Config{
+		ID: n.ID, ElectionTick: c.opts.ElectionTick, HeartbeatTick: c.opts.HeartbeatTick,
+		Storage: n.disk, Applied: n.machine.applied, AsyncStorageWrites: n.opts.Async,
+		MaxSizePerMsg: 1 << 16, MaxInflightMsgs: 64, MaxUncommittedEntriesSize: 1 << 20,
+		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true, Logger: c.opts.Logger,
+	}
+	if n.opts.Kind == Stock {
+		rc.ReadOnlyOption = raft.ReadOnlyLeaseBased
+	}
+	n.raw, err = raft.NewRawNode(rc)
+	must(err)
+	if n.opts.Kind == Library {
+		cfg := leaderlease.Config{
+			Raft: rc, TickInterval: c.opts.TickInterval, Clock: n.Clock, Promises: n.disk,
+			Send: func(msgs []*raftpb.Message) { n.send(msgs) },
+		}
+		if c.opts.Configure != nil {
+			c.opts.Configure(n.ID, &cfg)
+		}
+		n.lease, err = leaderlease.New(cfg)
+		must(err)
+	}
+	n.observe()
+}
+
+// scheduleTick ticks by the node's own clock, which is what timers run on.
+func (n *Node) scheduleTick() {
+	rate := max(n.Clock.Rate(), 0.01)
+	n.cluster.world.after(time.Duration(float64(n.cluster.opts.TickInterval)/rate), func() {
+		n.scheduleTick()
+		switch {
+		case !n.up || n.Clock.stopped:
+		case n.paused:
+			n.missed++
+		default:
+			n.exec(n.tick)
+		}
+	})
+}
+
+func (n *Node) tick() {
+	if n.lease == nil || n.lease.Tick() {
+		n.raw.Tick()
+	}
+}
+
+// receive takes a message from the network.
+func (n *Node) receive(m *raftpb.Message) {
+	if !n.up {
+		return
+	}
+	if n.opts.FilterOnArrival && !n.paused && n.lease != nil {
+		if !n.lease.Incoming(m) {
+			return
+		}
+		n.exec(func() { n.stepRaw(m) })
+		return
+	}
+	n.exec(func() { n.step(m) })
+}
+
+// step is how an embedder handles a message from a peer.
+func (n *Node) step(m *raftpb.Message) {
+	if n.lease == nil || n.lease.Incoming(m) {
+		n.stepRaw(m)
+	}
+}
+
+func (n *Node) stepRaw(m *raftpb.Message) {
+	// Raft answers what it cannot use with an error, and goes on.
+	_ = n.raw.Step(m)
+}
+
+// exec runs f on the node's goroutine: now, or when the process is scheduled
+// again and not busy.
+func (n *Node) exec(f func()) {
+	if !n.up {
+		return
+	}
+	if n.paused || (n.busy && n.opts.QueueWhileBusy) {
+		n.inbox = append(n.inbox, f)
+		return
+	}
+	f()
+	n.pump()
+}
+
+// later runs f in d, unless the process has died meanwhile.
+func (n *Node) later(d time.Duration, f func()) {
+	run := n.run
+	n.cluster.world.after(d, func() {
+		if n.run == run && n.up {
+			f()
+		}
+	})
+}
+
+// drain runs what has queued up.
+func (n *Node) drain() {
+	for len(n.inbox) > 0 && !n.paused && n.up && (!n.busy || !n.opts.QueueWhileBusy) {
+		f := n.inbox[0]
+		n.inbox = n.inbox[1:]
+		f()
+		n.pump()
+	}
+}
+
+// observe notices elections, at the instant they are won.
+func (n *Node) observe() {
+	s := n.raw.BasicStatus()
+	won := s.RaftState == raft.StateLeader && (n.role != raft.StateLeader || n.term != s.GetTerm())
+	n.role, n.term = s.RaftState, s.GetTerm()
+	if won && n.cluster.OnLeader != nil {
+		n.cluster.OnLeader(n, n.term)
+	}
+}
+
+// Up reports whether the process runs, even if it is paused.
+func (n *Node) Up() bool { return n.up }
+
+// Paused reports whether the process is paused.
+func (n *Node) Paused() bool { return n.paused }
+
+// Role returns raft's role, Term its term.
+func (n *Node) Role() raft.StateType { return n.role }
+
+// Term returns raft's term.
+func (n *Node) Term() uint64 { return n.term }
+
+// Lease returns the node's Lease, nil for other kinds than Library.
+func (n *Node) Lease() *leaderlease.Lease { return n.lease }
+
+// Raw returns the node's RawNode. Call Kick after acting on it.
+func (n *Node) Raw() *raft.RawNode { return n.raw }
+
+// Valid reports whether the node would serve a lease read now. It has no side
+// effect on the node except that it counts the check.
+func (n *Node) Valid() bool {
+	if n.lease == nil {
+		return false
+	}
+	_, s := n.lease.TryRead()
+	return s == core.Valid
+}
+
+// Bound reports whether a promise or the restart hold binds the node.
+func (n *Node) Bound() bool {
+	if n.lease == nil || !n.up {
+		return false
+	}
+	p := n.lease.Status().Promise
+	return p.Remaining > 0 || p.Hold > 0
+}
+
+// Conf returns the configuration the node has applied.
+func (n *Node) Conf() *raftpb.ConfState { return n.conf }
+
+// Applied returns the index the node has applied.
+func (n *Node) Applied() uint64 { return n.machine.applied }
+
+// Version returns the version of key in the node's state machine.
+func (n *Node) Version(key uint64) uint64 { return n.machine.versions[key] }
+
+// Hash is equal on nodes whose state machines are equal.
+func (n *Node) Hash() uint64 { return n.machine.hash() }
+
+func raftPanic(format string, args ...any) string { return "raft: " + fmt.Sprintf(format, args...) }

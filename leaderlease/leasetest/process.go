@@ -1,0 +1,77 @@
+package leasetest
+
+// maxBurst is how many ticks a process that was paused finds waiting: raft.Node
+// buffers this many.
+const maxBurst = 128
+
+// Pause stops the process from being scheduled. Its clock goes on; messages
+// and ticks wait.
+func (n *Node) Pause() { n.paused = true }
+
+// Resume schedules the process again. All the ticks it has missed come at once,
+// before or after the messages that have queued up.
+func (n *Node) Resume(ticksFirst bool) {
+	if !n.up || !n.paused {
+		return
+	}
+	n.paused = false
+	burst := func() {
+		for range min(n.missed, maxBurst) {
+			n.exec(n.tick)
+		}
+		n.missed = 0
+	}
+	if ticksFirst {
+		burst()
+		n.drain()
+		return
+	}
+	n.drain()
+	burst()
+}
+
+// Suspend stops the machine. stopClock says whether the lease clock stops with
+// it, which CLOCK_MONOTONIC does and CLOCK_BOOTTIME does not.
+func (n *Node) Suspend(stopClock bool) {
+	n.Pause()
+	if stopClock {
+		n.Clock.Stop()
+	}
+}
+
+// Wake resumes a suspended machine.
+func (n *Node) Wake(ticksFirst bool) {
+	n.Clock.Start()
+	n.Resume(ticksFirst)
+}
+
+// Crash kills the process. Of the writes under way the oldest survive ones have
+// reached the disk.
+func (n *Node) Crash(survive int) {
+	if !n.up {
+		return
+	}
+	for i := range min(survive, len(n.unsynced)) {
+		n.unsynced[i].save(n.disk)
+	}
+	n.up = false
+	n.run++
+	n.role = 0
+	if n.cluster.OnCrash != nil {
+		n.cluster.OnCrash(n)
+	}
+}
+
+// Restart starts the process again from its disk.
+func (n *Node) Restart() {
+	if n.up {
+		return
+	}
+	disk, err := n.disk.Reopen()
+	must(err)
+	n.disk = disk
+	n.start()
+}
+
+// Unsynced returns the number of writes under way.
+func (n *Node) Unsynced() int { return len(n.unsynced) }

@@ -1,0 +1,159 @@
+package leaderlease
+
+import (
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// campaignTransfer is how raft marks the votes of a leadership transfer
+// (raft.go, campaign); such votes pass raft's own CheckQuorum lease.
+const campaignTransfer = "CampaignTransfer"
+
+// outboundLocked stamps and withholds messages on their way out. A transfer is
+// looked for first: it ends the lease and stops the probes of its own Ready.
+func (l *Lease) outboundLocked(msgs []*raftpb.Message, now core.Instant) []*raftpb.Message {
+	for _, m := range msgs {
+		if m.GetType() == raftpb.MsgTimeoutNow {
+			l.releaseLocked(m, now)
+		}
+	}
+	kept := msgs
+	dropped := 0
+	for i, m := range msgs {
+		if !l.mayLeaveLocked(m, now) {
+			if dropped == 0 {
+				// Raft may still hold the array: copy before changing it.
+				kept = append([]*raftpb.Message(nil), msgs[:i]...)
+			}
+			dropped++
+			continue
+		}
+		if dropped > 0 {
+			kept = append(kept, m)
+		}
+	}
+	return kept
+}
+
+// mayLeaveLocked stamps m and reports whether it may be sent.
+func (l *Lease) mayLeaveLocked(m *raftpb.Message, now core.Instant) bool {
+	switch m.GetType() {
+	case raftpb.MsgHeartbeat:
+		l.stampProbeLocked(m, now)
+	case raftpb.MsgHeartbeatResp:
+		l.stampGrantLocked(m, now)
+	case raftpb.MsgVote, raftpb.MsgPreVote:
+		return l.candidacyLocked(m, now)
+	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
+		return l.voteLocked(m, now)
+	case raftpb.MsgReadIndexResp:
+		return l.mayAnswerLocked()
+	case raftpb.MsgStorageAppend:
+		l.storageAppendLocked(m, now)
+	}
+	return true
+}
+
+// stampProbeLocked puts the probe on a heartbeat of the current reign (L1).
+func (l *Lease) stampProbeLocked(m *raftpb.Message, now core.Instant) {
+	if m.GetTerm() != l.mu.lease.Term() {
+		return
+	}
+	if p, ok := l.mu.lease.Probe(now); ok {
+		attachProbe(m, p)
+		l.stats.probes.Add(1)
+	}
+}
+
+// stampGrantLocked puts the newest promise on a heartbeat response (V2). A node
+// that has begun to campaign gives nothing out: its own vote may be on its way.
+func (l *Lease) stampGrantLocked(m *raftpb.Message, now core.Instant) {
+	if l.mu.role != raft.StateFollower || !l.grantsDurableLocked() {
+		return
+	}
+	if g, ok := l.mu.guard.Grant(m.GetTo(), m.GetTerm(), now); ok {
+		attachGrant(m, g)
+		l.stats.grants.Add(1)
+	}
+}
+
+// grantsDurableLocked reports whether a restart of this node will be seen as
+// one. With AsyncStorageWrites a heartbeat response may leave before the node's
+// first HardState is durable; a crash in between would leave an empty storage,
+// no restart hold, and a granted promise (V6, docs/adr/0002).
+func (l *Lease) grantsDurableLocked() bool {
+	if !l.mu.durable {
+		hard, _, err := l.cfg.Raft.Storage.InitialState()
+		l.mu.durable = err == nil && hard.GetTerm() > 0
+	}
+	return l.mu.durable
+}
+
+// releaseLocked gives the lease up before a MsgTimeoutNow leaves, and says so
+// in it (L6).
+func (l *Lease) releaseLocked(m *raftpb.Message, now core.Instant) {
+	if m.GetTerm() != l.mu.lease.Term() {
+		return
+	}
+	if r := l.mu.lease.Release(now); r.At > 0 {
+		attachRelease(m, r)
+	}
+	l.stats.transfers.Add(1)
+}
+
+// candidacyLocked withholds requests for votes while this node is bound (V4),
+// and passes the release on with the forced ones (L6).
+func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {
+	if l.mu.guard.Bound(now) {
+		l.stats.withhold(m.GetType(), false)
+		return false
+	}
+	if string(m.GetContext()) == campaignTransfer {
+		if r, ok := l.mu.guard.Released(m.GetTerm()); ok {
+			attachRelease(m, r)
+		}
+	}
+	return true
+}
+
+// voteLocked withholds granted votes while this node is bound (V4): the filter
+// and raft's Step are not one critical section, so a vote may have been cast
+// before the promise was made. A pre-vote helps nobody to win; only the node's
+// own counts, where it is alone a quorum (V5).
+func (l *Lease) voteLocked(m *raftpb.Message, now core.Instant) bool {
+	if m.GetReject() || !l.mu.guard.Bound(now) {
+		return true
+	}
+	if m.GetType() == raftpb.MsgPreVoteResp && m.GetTo() != l.id() {
+		return true
+	}
+	l.stats.withhold(m.GetType(), false)
+	return false
+}
+
+// storageAppendLocked applies the same rule to the responses that the storage
+// thread delivers, also those to this node itself.
+func (l *Lease) storageAppendLocked(m *raftpb.Message, now core.Instant) {
+	withheld := false
+	kept := make([]*raftpb.Message, 0, len(m.GetResponses()))
+	for _, r := range m.GetResponses() {
+		vote := r.GetType() == raftpb.MsgVoteResp || r.GetType() == raftpb.MsgPreVoteResp
+		if vote && !l.voteLocked(r, now) {
+			withheld = true
+			continue
+		}
+		kept = append(kept, r)
+	}
+	if withheld {
+		m.Responses = kept
+	}
+}
+
+// mayAnswerLocked closes two ways in which raft answers a forwarded ReadIndex
+// with a stale index: from a leader that is a sole voter and has not committed
+// in its term, and from one that is a voter no more (raft.go, MsgReadIndex).
+func (l *Lease) mayAnswerLocked() bool {
+	return l.mu.lease.Term() != 0 && l.mu.lease.HasOwnTermCommit() && l.mu.lease.IsVoter()
+}

@@ -1,0 +1,144 @@
+package leaderlease
+
+import (
+	"context"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// Read returns once local state may answer a linearizable read: under the lease
+// if it is valid, else with the index of a quorum round that all waiting reads
+// share, and after Applied has reached that index. On a follower the index
+// comes from the leader, which answers from its own lease if it can.
+//
+// It fails with a *NoLeaseError as soon as no leader is known or leadership
+// moves, with core.Closed after Close, and with ctx's error when ctx ends
+// first. A failed read has had no effect.
+//
+// With a valid lease and an up-to-date state machine it takes no lock and
+// allocates nothing.
+func (l *Lease) Read(ctx context.Context) (Read, error) {
+	if r, ok := l.readNow(); ok {
+		return r, nil
+	}
+	w := &waiter{}
+	answer := make(chan answered, 1)
+	w.done = func(r Read, err error) { answer <- answered{r, err} }
+	l.start(w)
+	select {
+	case a := <-answer:
+		return a.read, a.err
+	case <-ctx.Done():
+		l.cancel(w)
+		return Read{}, ctx.Err()
+	}
+}
+
+// answered is what a waiting read is told.
+type answered struct {
+	read Read
+	err  error
+}
+
+// StartRead is Read for callers that must not block, such as the raft loop
+// itself: done is called exactly once, maybe before StartRead returns and
+// otherwise from within a later call of Ready, Incoming, Tick, Applied,
+// ApplyConfState or Close. It must not block; it may start another read.
+func (l *Lease) StartRead(done func(Read, error)) {
+	if r, ok := l.readNow(); ok {
+		done(r, nil)
+		return
+	}
+	l.start(&waiter{done: done})
+}
+
+// readNow serves under a valid lease if nothing has to be waited for.
+func (l *Lease) readNow() (Read, bool) {
+	v, now, s := l.check()
+	if s != core.Valid {
+		return Read{}, false
+	}
+	index := l.commit.Load()
+	if l.applied.Load() < index {
+		return Read{}, false
+	}
+	l.stats.paths.add(PathLease)
+	return Read{Index: index, Term: v.Term, Path: PathLease, Remaining: v.Remaining(now, l.cfg.Duration)}, true
+}
+
+// start puts a read that cannot be served at once to wait for what it needs:
+// the state machine, a renewal or a round.
+func (l *Lease) start(w *waiter) {
+	l.mu.Lock()
+	done := l.startLocked(w)
+	l.mu.Unlock()
+	done.report()
+}
+
+func (l *Lease) startLocked(w *waiter) finished {
+	mu := &l.mu
+	now := l.nowLocked()
+	v := l.view.Load()
+	w.stats = &l.stats
+	switch {
+	case mu.closed:
+		return finished{{w: w, err: l.noLeaseLocked(core.Closed)}}
+	case mu.broken:
+		return finished{{w: w, err: l.noLeaseLocked(core.Disabled)}}
+	case v.Check(now) == core.Valid:
+		// mu excludes a change of the view, and nowLocked a disruption.
+		w.read = Read{Term: mu.term, Path: PathLease, Remaining: v.Remaining(now, l.cfg.Duration)}
+		return l.awaitLocked(w, l.commit.Load())
+	case mu.leader == raft.None:
+		return finished{{w: w, err: l.noLeaseLocked(v.Check(now))}}
+	}
+	if mu.role == raft.StateLeader && mu.lease.HasOwnTermCommit() {
+		w.at, w.index = now, l.commit.Load()
+	}
+	mu.reads.add(w)
+	if !mu.reads.asked {
+		l.askLocked()
+	}
+	return nil
+}
+
+// cancel forgets a read whose caller has gone.
+func (l *Lease) cancel(w *waiter) {
+	l.mu.Lock()
+	l.mu.reads.remove(w)
+	l.mu.Unlock()
+}
+
+// awaitLocked lets w go on once the state machine has applied index.
+func (l *Lease) awaitLocked(w *waiter, index uint64) finished {
+	w.read.Index = index
+	if l.applied.Load() >= index {
+		return finished{{w: w}}
+	}
+	l.mu.reads.barrier(w)
+	return nil
+}
+
+// barrierLocked lets the reads go whose index has been applied.
+func (l *Lease) barrierLocked() (done finished) {
+	for _, w := range l.mu.reads.reached(l.applied.Load()) {
+		done = append(done, result{w: w})
+	}
+	return done
+}
+
+// finished are reads to report once the lock is free.
+type finished []result
+
+type result struct {
+	w   *waiter
+	err error
+}
+
+func (f finished) report() {
+	for _, r := range f {
+		r.w.finish(r.err)
+	}
+}

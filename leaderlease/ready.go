@@ -1,0 +1,145 @@
+package leaderlease
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// Ready is the first thing to do with each raft.Ready, before anything of it is
+// persisted, sent or applied. It gives the lease up if leadership is gone,
+// publishes the new commit index, stamps heartbeats and their responses, and
+// withholds votes that a promise forbids (L1, L6, L7, V2, V4). Send the messages
+// it returns instead of rd.Messages; it may reuse that slice.
+//
+// Without AsyncStorageWrites it blocks, for at most MaxPromise, in one case:
+// the node is the only voter of its own configuration, campaigns and is bound.
+// A loop that asks Tick before it ticks raft does not get there (V5).
+func (l *Lease) Ready(rd raft.Ready) []*raftpb.Message {
+	l.holdBack(rd)
+
+	l.mu.Lock()
+	now := l.nowLocked()
+	done := l.followLocked(rd, now)
+	msgs := l.outboundLocked(rd.Messages, now)
+	// One writer publishes, and before anything of this Ready leaves (L7, L8).
+	done = append(done, l.publishLocked(now)...)
+	done = append(done, l.readStatesLocked(rd.ReadStates)...)
+	l.mu.Unlock()
+	done.report()
+	return msgs
+}
+
+// followLocked takes over what raft says about role, term, commit index and
+// configuration.
+func (l *Lease) followLocked(rd raft.Ready, now core.Instant) (done finished) {
+	mu := &l.mu
+	term, leader := mu.term, mu.leader
+	commit := l.commit.Load()
+	if !raft.IsEmptyHardState(rd.HardState) {
+		mu.term = rd.HardState.GetTerm()
+		commit = max(commit, rd.HardState.GetCommit())
+		mu.guard.SetTerm(mu.term)
+	}
+	if rd.SoftState != nil {
+		mu.role, mu.leader = rd.RaftState, rd.Lead
+	}
+	if n := len(rd.CommittedEntries); n > 0 {
+		commit = max(commit, rd.CommittedEntries[n-1].GetIndex())
+		mu.conf.committed(rd.CommittedEntries)
+	}
+	if !raft.IsEmptySnap(rd.Snapshot) {
+		// Raft has switched to the snapshot's configuration already.
+		commit = max(commit, rd.Snapshot.GetMetadata().GetIndex())
+		mu.conf.reset()
+		l.setVotersLocked(rd.Snapshot.GetMetadata().GetConfState())
+	}
+	l.commit.Store(commit)
+
+	if mu.term != term || mu.leader != leader {
+		done = l.failReadsLocked(l.noLeaseLocked(core.NotLeader), false)
+	}
+	l.reignLocked(rd.Entries, commit, now)
+	return done
+}
+
+// reignLocked begins and ends reigns, and notices the first commit of the
+// reign's own term (L4). A leader's first entry passes through Ready before it
+// can be committed.
+func (l *Lease) reignLocked(entries []*raftpb.Entry, commit uint64, now core.Instant) {
+	mu := &l.mu
+	if mu.role != raft.StateLeader {
+		mu.ownIndex = 0
+		mu.lease.StepDown()
+		return
+	}
+	if mu.lease.Term() != mu.term {
+		mu.ownIndex = 0
+		mu.lease.Lead(mu.term, now)
+	}
+	for _, e := range entries {
+		if mu.ownIndex != 0 {
+			break
+		}
+		if e.GetTerm() == mu.term {
+			mu.ownIndex = e.GetIndex()
+		}
+	}
+	if mu.ownIndex != 0 && commit >= mu.ownIndex && !mu.lease.HasOwnTermCommit() {
+		mu.lease.OwnTermCommitted()
+		mu.reads.rebase(now, commit)
+	}
+}
+
+// publishLocked makes the current lease visible to readers, and answers those
+// that a renewal has covered.
+func (l *Lease) publishLocked(now core.Instant) finished {
+	mu := &l.mu
+	mu.lease.SetRestartHold(mu.guard.Held(now))
+	mu.lease.SetConfPending(mu.conf.pending())
+	mu.lease.SetDisabled(l.cfg.Disabled || mu.misuse != nil)
+	// A failed reading leaves the refusal to FailClock; last is a lower bound.
+	next := view{View: mu.lease.View(max(now, mu.last)), marker: mu.marker}
+	old := l.view.Load()
+	if old != nil {
+		from := next.From
+		next.From = old.From
+		if next == *old {
+			l.noteLocked(now)
+			return nil
+		}
+		next.From = from
+	}
+	l.view.Store(&next)
+	l.noteLocked(now)
+	return l.joinedLocked(&next)
+}
+
+// holdBack waits while this node is about to elect itself against a promise
+// that its leader relies on. Without AsyncStorageWrites raft counts the node's
+// own vote in Advance, where no filter sees it (V5).
+func (l *Lease) holdBack(rd raft.Ready) {
+	if rd.SoftState == nil || l.cfg.Raft.AsyncStorageWrites || !campaigning(rd.RaftState) {
+		return
+	}
+	for {
+		l.mu.Lock()
+		now := l.nowLocked()
+		wait := l.aloneLocked() && l.mu.guard.Owes(now)
+		left := l.mu.guard.Info(now)
+		l.mu.Unlock()
+		if !wait {
+			return
+		}
+		l.stats.withheld[WithheldSelf].Add(1)
+		// A clock that cannot be read now may be readable later.
+		time.Sleep(max(left.Remaining, left.Hold, time.Millisecond))
+	}
+}
+
+func campaigning(s raft.StateType) bool {
+	return s == raft.StatePreCandidate || s == raft.StateCandidate || s == raft.StateLeader
+}

@@ -1,0 +1,87 @@
+package leaderlease
+
+import (
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// Event says that the lease was gained or lost.
+type Event struct {
+	// Held is whether the lease is held from now on.
+	Held bool
+	// Term is the reign that gained or lost it.
+	Term uint64
+	// Status is core.Valid, or why it was lost.
+	Status core.Status
+	// Missed is how many events the receiver was too slow for before this one.
+	Missed int
+}
+
+// watchBuffer is how many events a watcher may fall behind.
+const watchBuffer = 16
+
+type watcher struct {
+	events chan Event
+	missed int
+}
+
+// Watch delivers an event whenever the lease is gained or lost, beginning with
+// the present state, until stop is called. A receiver that falls behind loses
+// the oldest events and is told how many. Loss by time alone is noticed at the
+// next Tick: to stop work in time use Do, to check use TryRead.
+func (l *Lease) Watch() (events <-chan Event, stop func()) {
+	w := &watcher{events: make(chan Event, watchBuffer)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.noteLocked(l.nowLocked())
+	w.send(Event{Held: l.mu.held, Term: l.mu.term, Status: l.view.Load().Check(l.mu.last)})
+	if l.mu.watchers == nil {
+		l.mu.watchers = make(map[*watcher]struct{})
+	}
+	l.mu.watchers[w] = struct{}{}
+	return w.events, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.mu.watchers, w)
+	}
+}
+
+// send never blocks.
+func (w *watcher) send(e Event) {
+	for {
+		e.Missed = w.missed
+		select {
+		case w.events <- e:
+			w.missed = 0
+			return
+		default:
+		}
+		select {
+		case <-w.events:
+			w.missed++
+		default:
+		}
+	}
+}
+
+// noteLocked notices that the lease was gained or lost.
+func (l *Lease) noteLocked(now core.Instant) {
+	mu := &l.mu
+	v := l.view.Load()
+	s := v.Check(now)
+	l.stopWorkLocked(v, s)
+	held := s == core.Valid
+	if held == mu.held {
+		return
+	}
+	mu.held = held
+	e := Event{Held: held, Term: mu.term, Status: s}
+	if held {
+		l.cfg.Logger.Debug("leaderlease: lease gained", "id", l.id(), "term", e.Term)
+	} else {
+		l.stats.losses[s].Add(1)
+		l.cfg.Logger.Debug("leaderlease: lease lost", "id", l.id(), "term", e.Term, "reason", s.String())
+	}
+	for w := range mu.watchers {
+		w.send(e)
+	}
+}

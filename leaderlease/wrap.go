@@ -1,0 +1,139 @@
+package leaderlease
+
+import (
+	"context"
+	"sync"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// Wrap puts the lease between an embedder's loop and its raft.Node: use the
+// returned Node wherever the inner one was used, tell the Lease of Applied, and
+// read through it. Ready, Step, Tick, Campaign and ApplyConfChange pass through
+// the lease; everything else is the inner Node's. The inner Node must not be
+// used any more, and Stop stops it.
+func Wrap(inner raft.Node, cfg Config) (raft.Node, *Lease, error) {
+	l, err := New(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	n := &node{Node: inner, lease: l, ready: make(chan raft.Ready), stop: make(chan struct{})}
+	n.stopping, n.cancel = context.WithCancel(context.Background())
+	n.pumps.Go(n.pumpReady)
+	n.pumps.Go(n.pumpReads)
+	return n, l, nil
+}
+
+// node is a raft.Node with a lease in front of it.
+type node struct {
+	raft.Node
+	lease *Lease
+	ready chan raft.Ready
+
+	once     sync.Once
+	stop     chan struct{}
+	stopping context.Context
+	cancel   context.CancelFunc
+	pumps    sync.WaitGroup
+}
+
+// pumpReady filters each Ready before the embedder sees it. A Ready that waits
+// for the embedder is already published, which only makes the lease shorter.
+func (n *node) pumpReady() {
+	// Whatever happens in here, no lease outlives it (L7).
+	defer n.lease.Close()
+	for {
+		select {
+		case rd, ok := <-n.Node.Ready():
+			if !ok {
+				return
+			}
+			rd.Messages = n.lease.Ready(rd)
+			select {
+			case n.ready <- rd:
+			case <-n.stop:
+				return
+			}
+		case <-n.stop:
+			return
+		}
+	}
+}
+
+// pumpReads hands the lease's read requests to raft.
+func (n *node) pumpReads() {
+	for {
+		select {
+		case rctx := <-n.lease.ReadRequests():
+			// A request that raft did not take is asked again by Tick.
+			_ = n.Node.ReadIndex(n.stopping, rctx)
+		case <-n.stop:
+			return
+		}
+	}
+}
+
+// Ready returns the filtered Readys.
+func (n *node) Ready() <-chan raft.Ready { return n.ready }
+
+// Step passes m to raft if the lease lets it in.
+func (n *node) Step(ctx context.Context, m *raftpb.Message) error {
+	if m == nil || n.lease.Incoming(m) {
+		return n.Node.Step(ctx, m)
+	}
+	return nil
+}
+
+// Tick ticks raft if the lease lets it.
+func (n *node) Tick() {
+	if n.lease.Tick() {
+		n.Node.Tick()
+	}
+}
+
+// Campaign fails with a *NoLeaseError while this node is bound by a promise or
+// by its restart hold: it could not win, and must not try.
+func (n *node) Campaign(ctx context.Context) error {
+	if err := n.lease.mayCampaign(); err != nil {
+		return err
+	}
+	return n.Node.Campaign(ctx)
+}
+
+// ApplyConfChange applies cc and tells the lease.
+func (n *node) ApplyConfChange(cc raftpb.ConfChangeI) *raftpb.ConfState {
+	cs := n.Node.ApplyConfChange(cc)
+	if cs != nil {
+		n.lease.ApplyConfState(cs)
+	}
+	return cs
+}
+
+// Stop gives the lease up, stops the inner Node and waits for both.
+func (n *node) Stop() {
+	n.once.Do(func() {
+		n.lease.Close()
+		close(n.stop)
+		n.cancel()
+	})
+	n.Node.Stop()
+	n.pumps.Wait()
+}
+
+// mayCampaign says why this node must not campaign, if it must not (V4, V5).
+func (l *Lease) mayCampaign() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.nowLocked()
+	switch {
+	case l.mu.guard.Held(now):
+		return l.noLeaseLocked(core.RestartHold)
+	case l.mu.guard.Bound(now):
+		return l.noLeaseLocked(core.NotLeader)
+	default:
+		return nil
+	}
+}
