@@ -18,8 +18,9 @@ import (
 func (l *Lease) ApplyConfState(cs *raftpb.ConfState) {
 	l.mu.Lock()
 	now := l.nowLocked()
-	l.mu.conf.told()
-	l.setVotersLocked(cs)
+	if l.mu.conf.told() {
+		l.setVotersLocked(cs)
+	}
 	done := l.publishLocked(now)
 	l.mu.Unlock()
 	done.report()
@@ -81,45 +82,30 @@ type confWatch struct {
 	alone bool
 	// open holds the indexes of changes that ApplyConfState was not called for.
 	open []uint64
-	// calls counts ApplyConfState since open was last empty.
-	calls int
+	// superseded: the newest configuration came with a snapshot. What older
+	// changes lead to, told late by an apply thread, is void.
+	superseded bool
 }
 
 func (c *confWatch) committed(entries []*raftpb.Entry) {
 	for _, e := range entries {
 		if t := e.GetType(); t == raftpb.EntryConfChange || t == raftpb.EntryConfChangeV2 {
 			c.open = append(c.open, e.GetIndex())
+			c.superseded = false
 		}
 	}
 }
 
-func (c *confWatch) told() {
+// told closes the oldest change, and reports whether its result is to be used.
+func (c *confWatch) told() bool {
 	if len(c.open) > 0 {
 		c.open = c.open[1:]
-		c.calls++
 	}
-	if len(c.open) == 0 {
-		c.reset()
-	}
+	return !c.superseded
 }
 
-// applied closes the changes up to index and reports whether ApplyConfState was
-// called for any of them. One call for several changes of a Ready will do.
-func (c *confWatch) applied(index uint64) bool {
-	passed := 0
-	for passed < len(c.open) && c.open[passed] <= index {
-		passed++
-	}
-	if passed == 0 {
-		return true
-	}
-	ok := c.calls > 0
-	c.open = c.open[passed:]
-	if len(c.open) == 0 {
-		c.reset()
-	}
-	return ok
-}
+// applied reports whether every change up to index was told of.
+func (c *confWatch) applied(index uint64) bool { return len(c.open) == 0 || c.open[0] > index }
 
-func (c *confWatch) reset()        { c.open, c.calls = nil, 0 }
+func (c *confWatch) restored()     { c.open, c.superseded = nil, true }
 func (c *confWatch) pending() bool { return len(c.open) > 0 }

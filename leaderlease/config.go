@@ -55,11 +55,13 @@ type Config struct {
 	// leader answers forwarded reads from its lease; without, they take a
 	// quorum round. It is called by Incoming's caller.
 	Send func(msgs []*raftpb.Message)
-	// Notify is called, without blocking, whenever ReadRequests has something
-	// to hand to raft. Optional, for loops that do not select on the channel.
+	// Notify is called whenever ReadRequests has something to hand to raft, with
+	// the lease locked: it must not block and must not call the Lease. Optional,
+	// for loops that do not select on the channel.
 	Notify func()
-	// Logger receives a line for each lease gained or lost and for each misuse.
-	// Default: none. Safety never depends on it.
+	// Logger receives a line for each lease gained or lost, for each fault of the
+	// clock and each misuse, with the lease locked: its handler must not call the
+	// Lease. Default: none. Safety never depends on it.
 	Logger *slog.Logger
 	// Disabled turns lease reads off on this node: every Read takes ReadIndex.
 	// The node still promises, so others' leases work.

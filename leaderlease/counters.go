@@ -1,6 +1,7 @@
 package leaderlease
 
 import (
+	"errors"
 	"runtime"
 	"sync/atomic"
 	"unsafe"
@@ -14,19 +15,25 @@ import (
 type Withheld uint8
 
 const (
-	// WithheldVoteIn, WithheldPreVoteIn and WithheldTimeoutNowIn were kept from
-	// raft (V3).
+	// WithheldVoteIn is a MsgVote kept from raft (V3).
 	WithheldVoteIn Withheld = iota
+	// WithheldPreVoteIn is a MsgPreVote kept from raft (V3).
 	WithheldPreVoteIn
+	// WithheldTimeoutNowIn is a MsgTimeoutNow kept from raft (V3).
 	WithheldTimeoutNowIn
-	// WithheldVoteOut, WithheldPreVoteOut and WithheldVoteRespOut were kept
-	// from the network, or from raft's own count of its vote (V4).
+	// WithheldVoteRespIn is a granted vote or pre-vote for this node kept from
+	// raft (V3).
+	WithheldVoteRespIn
+	// WithheldVoteOut is a MsgVote kept from the network (V4).
 	WithheldVoteOut
+	// WithheldPreVoteOut is a MsgPreVote kept from the network (V4).
 	WithheldPreVoteOut
+	// WithheldVoteRespOut is a granted vote kept from the network, or from
+	// raft's own count (V4).
 	WithheldVoteRespOut
-	// WithheldTick is a tick, WithheldSelf a Ready held back, of a node that
-	// would have elected itself (V5).
+	// WithheldTick is a tick of a node that would have elected itself (V5).
 	WithheldTick
+	// WithheldSelf is a Ready held back for the same reason (V5).
 	WithheldSelf
 
 	// NumWithheld is the number of kinds.
@@ -34,7 +41,7 @@ const (
 )
 
 var withheldNames = [NumWithheld]string{
-	"vote_in", "pre_vote_in", "timeout_now_in", "vote_out", "pre_vote_out", "vote_resp_out", "tick", "self",
+	"vote_in", "pre_vote_in", "timeout_now_in", "vote_resp_in", "vote_out", "pre_vote_out", "vote_resp_out", "tick", "self",
 }
 
 // String returns the name used in metrics.
@@ -92,7 +99,7 @@ func (c *counters) init() { c.paths.init() }
 
 // countField counts a message whose lease field grants or asks nothing.
 func (c *counters) countField(err error) {
-	if err == errNoField {
+	if errors.Is(err, errNoField) {
 		c.absent.Add(1)
 		return
 	}
@@ -107,6 +114,8 @@ func (c *counters) withhold(t raftpb.MessageType, inbound bool) {
 		c.withheld[WithheldPreVoteIn].Add(1)
 	case t == raftpb.MsgTimeoutNow:
 		c.withheld[WithheldTimeoutNowIn].Add(1)
+	case inbound:
+		c.withheld[WithheldVoteRespIn].Add(1)
 	case t == raftpb.MsgVote:
 		c.withheld[WithheldVoteOut].Add(1)
 	case t == raftpb.MsgPreVote:
@@ -156,10 +165,11 @@ type stripe struct {
 
 func (c *pathCounter) init() { c.stripes = make([]stripe, stripeCount) }
 
-// stripeCount is a power of two, at most 8.
+// stripeCount is a power of two, at most 16: enough that two goroutines which
+// run at the same time rarely share one.
 var stripeCount = func() int {
 	n := 1
-	for n < min(runtime.GOMAXPROCS(0), 8) {
+	for n < min(4*runtime.GOMAXPROCS(0), 16) {
 		n *= 2
 	}
 	return n

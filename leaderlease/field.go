@@ -34,6 +34,11 @@ const (
 
 	// maxFieldLen bounds what is looked at: 2 + 4 uvarints of 10 bytes.
 	maxFieldLen = 42
+
+	// fieldTag is how the field begins on the wire, fieldHead what precedes the
+	// payload: the tag and one byte for the length.
+	fieldTag  = "\xd2\xec\x22"
+	fieldHead = len(fieldTag) + 1
 )
 
 // errNoField means that the message carries nothing of ours: the usual case for
@@ -122,6 +127,11 @@ func fieldOf(m *raftpb.Message, kind byte, n int) (values [4]uint64, err error) 
 func payloadOf(unknown []byte) (payload []byte, err error) {
 	if len(unknown) == 0 {
 		return nil, errNoField
+	}
+	// The usual case: our field and nothing else.
+	if n := len(unknown) - fieldHead; n >= 0 && n <= maxFieldLen &&
+		string(unknown[:fieldHead-1]) == fieldTag && unknown[fieldHead-1] == byte(n) {
+		return unknown[fieldHead:], nil
 	}
 	for len(unknown) > 0 {
 		num, typ, n := protowire.ConsumeTag(unknown)

@@ -21,8 +21,12 @@ func (l *Lease) Incoming(m *raftpb.Message) bool {
 		l.count(m)
 	case raftpb.MsgVote, raftpb.MsgPreVote, raftpb.MsgTimeoutNow:
 		return l.admit(m)
+	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
+		return l.mayWin(m)
 	case raftpb.MsgReadIndex:
 		return l.forwarded(m)
+	case raftpb.MsgStorageAppendResp:
+		l.stored(m)
 	}
 	return true
 }
@@ -80,10 +84,33 @@ func (l *Lease) admit(m *raftpb.Message) bool {
 		l.stats.withhold(m.GetType(), true)
 		return false
 	}
-	if rel != nil && m.GetType() == raftpb.MsgTimeoutNow {
-		l.mu.guard.Transferee(*rel)
+	return true
+}
+
+// mayWin keeps votes for this node away from raft while it is bound: it must not
+// be elected (V3). It asked for none; but a node that crashed before its own
+// candidacy was durable may be bound in an earlier term when the answers come.
+func (l *Lease) mayWin(m *raftpb.Message) bool {
+	if m.GetReject() {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.guard.Bound(l.nowLocked()) {
+		l.stats.withhold(m.GetType(), true)
+		return false
 	}
 	return true
+}
+
+// stored notices that the storage thread has made a HardState durable. Only
+// loops that pass their local messages through Incoming, as Wrap does, get here.
+func (l *Lease) stored(m *raftpb.Message) {
+	if raft.IsLocalMsgTarget(m.GetFrom()) {
+		l.mu.Lock()
+		l.mu.durable = true
+		l.mu.Unlock()
+	}
 }
 
 // releases reports whether r may ride on m: on the MsgTimeoutNow of its own
@@ -112,7 +139,7 @@ func (l *Lease) forwarded(m *raftpb.Message) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mu.role != raft.StateLeader || l.mayAnswerLocked()
+	return l.mu.role != raft.StateLeader || l.mayAskLocked()
 }
 
 func (l *Lease) readIndexResp(m *raftpb.Message, term, index uint64) *raftpb.Message {

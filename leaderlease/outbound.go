@@ -1,6 +1,8 @@
 package leaderlease
 
 import (
+	"slices"
+
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -49,7 +51,7 @@ func (l *Lease) mayLeaveLocked(m *raftpb.Message, now core.Instant) bool {
 	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
 		return l.voteLocked(m, now)
 	case raftpb.MsgReadIndexResp:
-		return l.mayAnswerLocked()
+		return l.mayAnswerLocked(m.GetIndex())
 	case raftpb.MsgStorageAppend:
 		l.storageAppendLocked(m, now)
 	}
@@ -70,25 +72,13 @@ func (l *Lease) stampProbeLocked(m *raftpb.Message, now core.Instant) {
 // stampGrantLocked puts the newest promise on a heartbeat response (V2). A node
 // that has begun to campaign gives nothing out: its own vote may be on its way.
 func (l *Lease) stampGrantLocked(m *raftpb.Message, now core.Instant) {
-	if l.mu.role != raft.StateFollower || !l.grantsDurableLocked() {
+	if l.mu.role != raft.StateFollower || !l.mu.durable {
 		return
 	}
 	if g, ok := l.mu.guard.Grant(m.GetTo(), m.GetTerm(), now); ok {
 		attachGrant(m, g)
 		l.stats.grants.Add(1)
 	}
-}
-
-// grantsDurableLocked reports whether a restart of this node will be seen as
-// one. With AsyncStorageWrites a heartbeat response may leave before the node's
-// first HardState is durable; a crash in between would leave an empty storage,
-// no restart hold, and a granted promise (V6, docs/adr/0002).
-func (l *Lease) grantsDurableLocked() bool {
-	if !l.mu.durable {
-		hard, _, err := l.cfg.Raft.Storage.InitialState()
-		l.mu.durable = err == nil && hard.GetTerm() > 0
-	}
-	return l.mu.durable
 }
 
 // releaseLocked gives the lease up before a MsgTimeoutNow leaves, and says so
@@ -136,24 +126,27 @@ func (l *Lease) voteLocked(m *raftpb.Message, now core.Instant) bool {
 // storageAppendLocked applies the same rule to the responses that the storage
 // thread delivers, also those to this node itself.
 func (l *Lease) storageAppendLocked(m *raftpb.Message, now core.Instant) {
-	withheld := false
-	kept := make([]*raftpb.Message, 0, len(m.GetResponses()))
-	for _, r := range m.GetResponses() {
+	withheld := func(r *raftpb.Message) bool {
 		vote := r.GetType() == raftpb.MsgVoteResp || r.GetType() == raftpb.MsgPreVoteResp
-		if vote && !l.voteLocked(r, now) {
-			withheld = true
-			continue
-		}
-		kept = append(kept, r)
+		return vote && !l.voteLocked(r, now)
 	}
-	if withheld {
-		m.Responses = kept
+	if slices.ContainsFunc(m.GetResponses(), withheld) {
+		// Raft may still hold the array.
+		m.Responses = slices.DeleteFunc(slices.Clone(m.GetResponses()), withheld)
 	}
 }
 
-// mayAnswerLocked closes two ways in which raft answers a forwarded ReadIndex
-// with a stale index: from a leader that is a sole voter and has not committed
-// in its term, and from one that is a voter no more (raft.go, MsgReadIndex).
-func (l *Lease) mayAnswerLocked() bool {
+// mayAnswerLocked reports whether raft's answer to a ReadIndex is right. Raft
+// itself answers with a stale index while it is a sole voter that has not
+// committed in its term, and when it is a voter no more (raft.go, MsgReadIndex).
+// The answer may come to light later than it was given, so it must also cover
+// the first entry of the reign.
+func (l *Lease) mayAnswerLocked(index uint64) bool {
+	return l.mayAskLocked() && index >= l.mu.ownIndex
+}
+
+// mayAskLocked reports whether raft would answer a ReadIndex rightly if it were
+// asked now.
+func (l *Lease) mayAskLocked() bool {
 	return l.mu.lease.Term() != 0 && l.mu.lease.HasOwnTermCommit() && l.mu.lease.IsVoter()
 }

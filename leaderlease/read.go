@@ -107,7 +107,7 @@ func (l *Lease) startLocked(w *waiter) finished {
 // cancel forgets a read whose caller has gone.
 func (l *Lease) cancel(w *waiter) {
 	l.mu.Lock()
-	l.mu.reads.remove(w)
+	w.leave()
 	l.mu.Unlock()
 }
 
@@ -117,13 +117,13 @@ func (l *Lease) awaitLocked(w *waiter, index uint64) finished {
 	if l.applied.Load() >= index {
 		return finished{{w: w}}
 	}
-	l.mu.reads.barrier(w)
+	l.mu.reads.barriers.file(w)
 	return nil
 }
 
 // barrierLocked lets the reads go whose index has been applied.
 func (l *Lease) barrierLocked() (done finished) {
-	for _, w := range l.mu.reads.reached(l.applied.Load()) {
+	for _, w := range l.mu.reads.barriers.reached(l.applied.Load()) {
 		done = append(done, result{w: w})
 	}
 	return done

@@ -15,9 +15,9 @@ import (
 // withholds votes that a promise forbids (L1, L6, L7, V2, V4). Send the messages
 // it returns instead of rd.Messages; it may reuse that slice.
 //
-// Without AsyncStorageWrites it blocks, for at most MaxPromise, in one case:
-// the node is the only voter of its own configuration, campaigns and is bound.
-// A loop that asks Tick before it ticks raft does not get there (V5).
+// Without AsyncStorageWrites it blocks, for at most MaxPromise, where a bound
+// node is about to count its own vote, which a loop that asks Tick before it
+// ticks raft hardly ever gets to (V5). Blocks tells beforehand.
 func (l *Lease) Ready(rd raft.Ready) []*raftpb.Message {
 	l.holdBack(rd)
 
@@ -50,14 +50,20 @@ func (l *Lease) followLocked(rd raft.Ready, now core.Instant) (done finished) {
 	if n := len(rd.CommittedEntries); n > 0 {
 		commit = max(commit, rd.CommittedEntries[n-1].GetIndex())
 		mu.conf.committed(rd.CommittedEntries)
+		// Raft hands out what it knows to be on disk, and the first HardState
+		// went there no later.
+		mu.durable = true
 	}
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		// Raft has switched to the snapshot's configuration already.
 		commit = max(commit, rd.Snapshot.GetMetadata().GetIndex())
-		mu.conf.reset()
+		mu.conf.restored()
 		l.setVotersLocked(rd.Snapshot.GetMetadata().GetConfState())
 	}
-	l.commit.Store(commit)
+	// Most Readys of an idle group change nothing: readers keep their caches.
+	if commit != l.commit.Load() {
+		l.commit.Store(commit)
+	}
 
 	if mu.term != term || mu.leader != leader {
 		done = l.failReadsLocked(l.noLeaseLocked(core.NotLeader), false)
@@ -102,44 +108,41 @@ func (l *Lease) publishLocked(now core.Instant) finished {
 	mu.lease.SetConfPending(mu.conf.pending())
 	mu.lease.SetDisabled(l.cfg.Disabled || mu.misuse != nil)
 	// A failed reading leaves the refusal to FailClock; last is a lower bound.
-	next := view{View: mu.lease.View(max(now, mu.last)), marker: mu.marker}
-	old := l.view.Load()
-	if old != nil {
-		from := next.From
-		next.From = old.From
-		if next == *old {
-			l.noteLocked(now)
-			return nil
-		}
-		next.From = from
+	v := mu.lease.View(max(now, mu.last))
+	if old := l.view.Load(); old != nil && old.same(&v, mu.marker) {
+		l.noteLocked(now)
+		return nil
 	}
-	l.view.Store(&next)
+	next := &view{View: v, marker: mu.marker}
+	l.view.Store(next)
 	l.noteLocked(now)
-	return l.joinedLocked(&next)
+	return l.joinedLocked(next)
 }
 
-// holdBack waits while this node is about to elect itself against a promise
-// that its leader relies on. Without AsyncStorageWrites raft counts the node's
-// own vote in Advance, where no filter sees it (V5).
+// holdBack waits while this node would elect itself, or stand for election,
+// against a promise that its leader relies on. Without AsyncStorageWrites raft
+// counts the node's own vote in Advance, where no filter sees it (V5).
 func (l *Lease) holdBack(rd raft.Ready) {
-	if rd.SoftState == nil || l.cfg.Raft.AsyncStorageWrites || !campaigning(rd.RaftState) {
-		return
-	}
-	for {
-		l.mu.Lock()
-		now := l.nowLocked()
-		wait := l.aloneLocked() && l.mu.guard.Owes(now)
-		left := l.mu.guard.Info(now)
-		l.mu.Unlock()
-		if !wait {
-			return
-		}
+	for l.Blocks(rd) {
 		l.stats.withheld[WithheldSelf].Add(1)
-		// A clock that cannot be read now may be readable later.
-		time.Sleep(max(left.Remaining, left.Hold, time.Millisecond))
+		l.mu.Lock()
+		left := l.mu.guard.Info(l.nowLocked())
+		l.mu.Unlock()
+		// A clock that cannot be read now may be readable later, and what is left
+		// by a reading that failed means nothing.
+		time.Sleep(min(max(left.Remaining, left.Hold, time.Millisecond), l.cfg.MaxPromise))
 	}
 }
 
-func campaigning(s raft.StateType) bool {
-	return s == raft.StatePreCandidate || s == raft.StateCandidate || s == raft.StateLeader
+// Blocks reports whether Ready(rd) would block now, for loops that must not: it
+// is then safe to do nothing with rd for a while, and to ask again.
+func (l *Lease) Blocks(rd raft.Ready) bool {
+	if rd.SoftState == nil || l.cfg.Raft.AsyncStorageWrites || rd.RaftState == raft.StateFollower {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	// A pre-candidate's own vote elects it only where it is alone.
+	counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()
+	return counts && l.mu.guard.Owes(l.nowLocked())
 }

@@ -2,37 +2,11 @@ package leaderlease
 
 import (
 	"encoding/binary"
-	"slices"
 
 	"go.etcd.io/raft/v3"
 
 	"github.com/leaderlease/go/leaderlease/core"
 )
-
-// waiter is one read that could not be served at once.
-type waiter struct {
-	done  func(Read, error)
-	stats *counters
-	read  Read
-
-	// at and index are a moment after the read arrived at which this node led,
-	// and its commit index then or later. A lease that turns out to have covered
-	// at covers the read (section 6.2). at is 0 on followers, and as long as no
-	// own-term entry is committed.
-	at    core.Instant
-	index uint64
-	// round is the first round asked for after the read arrived.
-	round uint64
-}
-
-func (w *waiter) finish(err error) {
-	if err != nil {
-		w.done(Read{}, err)
-		return
-	}
-	w.stats.paths.add(w.read.Path)
-	w.done(w.read, nil)
-}
 
 // rounds are the reads that wait, and the quorum round they share. At most one
 // round is under way, so a thousand reads cost what one does.
@@ -44,65 +18,19 @@ type rounds struct {
 	age   int
 	// waiting have no index yet; barriers wait for theirs to be applied, sorted
 	// by index.
-	waiting  []*waiter
-	barriers []*waiter
+	waiting  waitlist
+	barriers waitlist
 }
 
 func (r *rounds) add(w *waiter) {
 	w.round = r.seq + 1
-	r.waiting = append(r.waiting, w)
-}
-
-func (r *rounds) remove(w *waiter) {
-	is := func(o *waiter) bool { return o == w }
-	r.waiting = slices.DeleteFunc(r.waiting, is)
-	r.barriers = slices.DeleteFunc(r.barriers, is)
-}
-
-// take removes and returns the waiting reads that match.
-func (r *rounds) take(match func(*waiter) bool) (taken []*waiter) {
-	kept := r.waiting[:0]
-	for _, w := range r.waiting {
-		if match(w) {
-			taken = append(taken, w)
-			continue
-		}
-		kept = append(kept, w)
-	}
-	clear(r.waiting[len(kept):])
-	r.waiting = kept
-	return taken
-}
-
-// barrier files w by its index. Indexes mostly arrive in order.
-func (r *rounds) barrier(w *waiter) {
-	at, _ := slices.BinarySearchFunc(r.barriers, w, func(a, b *waiter) int {
-		if a.read.Index <= b.read.Index {
-			return -1
-		}
-		return 1
-	})
-	r.barriers = slices.Insert(r.barriers, at, w)
-}
-
-// reached removes and returns the reads whose index is applied.
-func (r *rounds) reached(applied uint64) []*waiter {
-	n := 0
-	for n < len(r.barriers) && r.barriers[n].read.Index <= applied {
-		n++
-	}
-	if n == 0 {
-		return nil
-	}
-	taken := slices.Clone(r.barriers[:n])
-	r.barriers = slices.Delete(r.barriers, 0, n)
-	return taken
+	r.waiting.push(w)
 }
 
 // rebase gives the reads that arrived before the reign's first commit the
 // moment of that commit: any moment between call and return will do.
 func (r *rounds) rebase(now core.Instant, commit uint64) {
-	for _, w := range r.waiting {
+	for _, w := range r.waiting.all {
 		w.at, w.index = now, commit
 	}
 }
@@ -146,19 +74,19 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 		}
 		// See mayAnswerLocked: raft's own answer may be stale. The reads go on
 		// waiting for a renewal or for the next try.
-		if leads && !l.mayAnswerLocked() {
+		if leads && !l.mayAnswerLocked(s.Index) {
 			continue
 		}
 		path := PathForwarded
 		if leads {
 			path = PathReadIndex
 		}
-		for _, w := range r.take(func(w *waiter) bool { return w.round <= seq }) {
+		for _, w := range r.waiting.take(func(w *waiter) bool { return w.round <= seq }) {
 			w.read = Read{Term: l.mu.term, Path: path}
 			done = append(done, l.awaitLocked(w, s.Index)...)
 		}
 	}
-	if !r.asked && len(r.waiting) > 0 && (!leads || l.mayAnswerLocked()) {
+	if !r.asked && r.waiting.len() > 0 && (!leads || l.mayAskLocked()) {
 		l.askLocked()
 	}
 	return done
@@ -168,10 +96,10 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 // at the moment they arrived (L2, section 6.2).
 func (l *Lease) joinedLocked(v *view) (done finished) {
 	r := &l.mu.reads
-	if v.Status != core.Valid || len(r.waiting) == 0 {
+	if v.Status != core.Valid || r.waiting.len() == 0 {
 		return nil
 	}
-	for _, w := range r.take(func(w *waiter) bool { return w.at > 0 && w.at < v.Usable }) {
+	for _, w := range r.waiting.take(func(w *waiter) bool { return w.at > 0 && w.at < v.Usable }) {
 		w.read = Read{Term: v.Term, Path: PathJoined}
 		done = append(done, l.awaitLocked(w, w.index)...)
 	}
@@ -183,15 +111,12 @@ func (l *Lease) joinedLocked(v *view) (done finished) {
 func (l *Lease) failReadsLocked(err error, all bool) (done finished) {
 	r := &l.mu.reads
 	r.asked = false
-	for _, w := range r.waiting {
-		done = append(done, result{w: w, err: err})
-	}
-	r.waiting = nil
+	failed := r.waiting.take(everyone)
 	if all {
-		for _, w := range r.barriers {
-			done = append(done, result{w: w, err: err})
-		}
-		r.barriers = nil
+		failed = append(failed, r.barriers.take(everyone)...)
+	}
+	for _, w := range failed {
+		done = append(done, result{w: w, err: err})
 	}
 	return done
 }

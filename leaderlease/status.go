@@ -55,7 +55,7 @@ func (l *Lease) Status() Status {
 		Remaining: v.Remaining(now, l.cfg.Duration),
 		Promise:   mu.guard.Info(now),
 		Commit:    l.commit.Load(), Applied: l.applied.Load(),
-		Waiting:  len(mu.reads.waiting) + len(mu.reads.barriers),
+		Waiting:  mu.reads.waiting.len() + mu.reads.barriers.len(),
 		Duration: l.cfg.Duration, MaxClockSkew: l.cfg.MaxClockSkew, MaxPromise: l.cfg.MaxPromise,
 		Clock: l.clockInfo,
 		Err:   mu.misuse,

@@ -32,7 +32,7 @@ func (l *Lease) Tick() bool {
 // heartbeat; those of a follower are not.
 func (l *Lease) retryLocked() {
 	r := &l.mu.reads
-	if len(r.waiting) == 0 {
+	if r.waiting.len() == 0 {
 		return
 	}
 	r.age++

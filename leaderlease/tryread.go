@@ -17,27 +17,34 @@ import (
 // harmless, but the value must be fetched after it, never before.
 func (l *Lease) TryRead() (index uint64, status core.Status) {
 	// The clock is read before the view is loaded: a lease revoked in between
-	// is refused. See check, which is this with the view.
+	// is refused.
 	now := l.clock.Now()
 	v := l.view.Load()
-	if s := v.Check(now); s != core.Valid {
-		l.stats.refused[s].Add(1)
-		return 0, s
-	}
-	if l.disruptable != nil && l.disruptable.Disruptions() != v.marker {
-		l.stats.refused[core.ClockFault].Add(1)
-		return 0, core.ClockFault
+	if v.Check(now) != core.Valid || l.disrupted(v) {
+		if _, _, s := l.check(); s != core.Valid {
+			return 0, s
+		}
 	}
 	// Newer than the view at worst, and a commit index never ceases to be one.
 	return l.commit.Load(), core.Valid
 }
 
-// check is TryRead for callers that want to know more.
+// disrupted reports whether the clock may have missed time since v was made.
+func (l *Lease) disrupted(v *view) bool {
+	return l.disruptable != nil && l.disruptable.Disruptions() != v.marker
+}
+
+// check is TryRead for callers that want to know more, or to know why not.
 func (l *Lease) check() (v *view, now core.Instant, s core.Status) {
 	now = l.clock.Now()
 	v = l.view.Load()
-	s = v.Check(now)
-	if s == core.Valid && l.disruptable != nil && l.disruptable.Disruptions() != v.marker {
+	if s = v.Check(now); s == core.ClockFault {
+		// The view may be newer than the reading. If not, the clock is wrong.
+		now = l.clock.Now()
+		v = l.view.Load()
+		s = v.Check(now)
+	}
+	if s == core.Valid && l.disrupted(v) {
 		s = core.ClockFault
 	}
 	if s != core.Valid {
@@ -52,14 +59,14 @@ type Path uint8
 const (
 	// PathNone is the zero value: the read was not served.
 	PathNone Path = iota
-	// PathLease: at once, under a valid lease.
+	// PathLease means at once, under a valid lease.
 	PathLease
-	// PathJoined: under the lease, once a renewal under way when the read
-	// arrived, or soon after, had come back.
+	// PathJoined means under the lease, once a renewal that covers the moment
+	// of arrival had come back.
 	PathJoined
-	// PathReadIndex: after a quorum round that raft made on this leader.
+	// PathReadIndex means after a quorum round that raft made on this leader.
 	PathReadIndex
-	// PathForwarded: with an index from the leader, on another node.
+	// PathForwarded means with an index from the leader, on another node.
 	PathForwarded
 
 	numPaths = int(PathForwarded) + 1

@@ -56,8 +56,8 @@ func (w *watcher) send(e Event) {
 		default:
 		}
 		select {
-		case <-w.events:
-			w.missed++
+		case lost := <-w.events:
+			w.missed += 1 + lost.Missed
 		default:
 		}
 	}
@@ -68,7 +68,9 @@ func (l *Lease) noteLocked(now core.Instant) {
 	mu := &l.mu
 	v := l.view.Load()
 	s := v.Check(now)
-	l.stopWorkLocked(v, s)
+	if len(mu.workers) > 0 {
+		l.stopWorkLocked(v, s)
+	}
 	held := s == core.Valid
 	if held == mu.held {
 		return

@@ -14,7 +14,12 @@ import (
 // returned Node wherever the inner one was used, tell the Lease of Applied, and
 // read through it. Ready, Step, Tick, Campaign and ApplyConfChange pass through
 // the lease; everything else is the inner Node's. The inner Node must not be
-// used any more, and Stop stops it.
+// used any more, and Stop stops it, which may take up to MaxPromise in the case
+// that Ready describes.
+//
+// An embedder that rejects a configuration change, and so does not call
+// ApplyConfChange, tells the Lease by ApplyConfState with the unchanged
+// configuration.
 func Wrap(inner raft.Node, cfg Config) (raft.Node, *Lease, error) {
 	l, err := New(cfg)
 	if err != nil {
@@ -97,7 +102,7 @@ func (n *node) Tick() {
 // Campaign fails with a *NoLeaseError while this node is bound by a promise or
 // by its restart hold: it could not win, and must not try.
 func (n *node) Campaign(ctx context.Context) error {
-	if err := n.lease.mayCampaign(); err != nil {
+	if err := n.lease.MayCampaign(); err != nil {
 		return err
 	}
 	return n.Node.Campaign(ctx)
@@ -123,8 +128,11 @@ func (n *node) Stop() {
 	n.pumps.Wait()
 }
 
-// mayCampaign says why this node must not campaign, if it must not (V4, V5).
-func (l *Lease) mayCampaign() error {
+// MayCampaign returns a *NoLeaseError while this node is bound, by its restart
+// hold or by a promise (core.NotLeader), and nil if it may campaign. Loops ask it
+// before they call Campaign; a node that campaigns all the same cannot win, and
+// may make Ready block (V4, V5).
+func (l *Lease) MayCampaign() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.nowLocked()

@@ -38,7 +38,7 @@ func OpenVMClock(path string) (*VMClock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open vmclock: %w", err)
 	}
-	defer f.Close() // the mapping outlives it
+	defer func() { _ = f.Close() }() // the mapping outlives it
 	// A device reports no size. A file must hold the header: touching a page
 	// beyond its end would kill the process.
 	if fi, err := f.Stat(); err != nil {

@@ -26,8 +26,9 @@ type Guard struct {
 	// that no grant has left for binds nobody's lease yet.
 	owed Instant
 
-	// release came with the newest MsgTimeoutNow; it goes out with the forced
-	// votes of the campaign that it causes (L6).
+	// release is the newest that this node was shown (L6). It goes out with the
+	// forced votes of the campaign it causes. A probe it covers, delivered late,
+	// asks for a promise that its leader would not count.
 	release Release
 }
 
@@ -54,6 +55,9 @@ func (g *Guard) Promise(leader, term uint64, p Probe, now Instant) bool {
 		return false
 	}
 	if p.Sent <= 0 || p.Duration <= 0 || p.Duration > g.maxPromise {
+		return false
+	}
+	if term == g.release.Term && p.Sent <= g.release.At {
 		return false
 	}
 	if term == g.promise.term && leader != g.promise.leader {
@@ -94,6 +98,10 @@ func (g *Guard) Bound(now Instant) bool { return now.Before(g.promise.until) || 
 // yet, and decides about votes of this node that cannot be withheld (V5).
 func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.Held(now) }
 
+// Disrupted records that the clock may have missed time before now. Promises
+// only last longer for it; leaders must not take it for a slow clock.
+func (g *Guard) Disrupted(now Instant) { g.incarnation = now }
+
 // ClockStepped starts over after the clock went back to now: instants from
 // before mean nothing any more. Whatever was promised ends within the longest
 // promise, so the node holds for that long as after a restart.
@@ -112,6 +120,7 @@ func (g *Guard) Held(now Instant) bool { return now.Before(g.hold) }
 func (g *Guard) Admit(rel *Release, now Instant) bool {
 	if rel != nil && g.covers(*rel) {
 		g.promise.until, g.owed = 0, 0
+		g.remember(*rel)
 	}
 	return !g.Bound(now)
 }
@@ -126,8 +135,8 @@ func (g *Guard) covers(rel Release) bool {
 	return g.promise.term < rel.Term || (g.promise.term == rel.Term && g.promise.sent <= rel.At)
 }
 
-// Transferee remembers the release of a MsgTimeoutNow that was admitted.
-func (g *Guard) Transferee(rel Release) {
+// remember keeps the newest release.
+func (g *Guard) remember(rel Release) {
 	if rel.Term > g.release.Term || (rel.Term == g.release.Term && rel.At > g.release.At) {
 		g.release = rel
 	}

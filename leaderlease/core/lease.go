@@ -26,6 +26,7 @@ type Params struct {
 type Lease struct {
 	p      Params
 	voters quorum.JointConfig
+	voter  bool // whether this node is one of them
 
 	// The reign. term is 0 while the node does not lead.
 	term      uint64
@@ -89,7 +90,7 @@ func (l *Lease) HasOwnTermCommit() bool { return l.ownCommit }
 // at hand (L5). Grants of nodes that are voters no longer are dropped: if they
 // come back they promise anew.
 func (l *Lease) SetVoters(cfg quorum.JointConfig) {
-	l.voters = cfg
+	l.voters, l.voter = cfg, isVoter(cfg, l.p.ID)
 	var kept []peer
 	for _, id := range sortedVoters(cfg) {
 		if id == l.p.ID {
@@ -107,7 +108,7 @@ func (l *Lease) SetVoters(cfg quorum.JointConfig) {
 }
 
 // IsVoter reports whether this node votes in its own configuration.
-func (l *Lease) IsVoter() bool { return isVoter(l.voters, l.p.ID) }
+func (l *Lease) IsVoter() bool { return l.voter }
 
 // Probe returns what the next heartbeat carries (L1), or false if it must carry
 // nothing: the node does not lead, hands leadership over, or cannot tell time.
@@ -163,9 +164,24 @@ func (l *Lease) Invalidate(now Instant) {
 	l.recompute()
 }
 
+// Disrupted gives the lease up because the clock may have missed time before
+// now, without having gone wrong since: the machine was stopped, cloned or
+// moved. What was learnt about other clocks by this one is void too.
+func (l *Lease) Disrupted(now Instant) {
+	for i := range l.peers {
+		l.peers[i].rate = rateWatch{}
+	}
+	l.noteClocks()
+	l.Invalidate(now)
+}
+
 // FailClock records that the clock failed or went backwards: there is no lease
-// for the rest of the term.
+// for the rest of the term. What was measured by it before is void: the next
+// grant of each voter begins a new comparison of clocks.
 func (l *Lease) FailClock() {
+	for i := range l.peers {
+		l.peers[i].rate.anchor = sample{}
+	}
 	if l.term != 0 {
 		l.clockFault = true
 	}

@@ -14,6 +14,9 @@ import "time"
 type rateWatch struct {
 	anchor  sample
 	suspect bool
+	// clear is how long a clock must look good before it is trusted again:
+	// longer than it took to find it bad, or a clock near the bound flaps.
+	clear time.Duration
 }
 
 // sample is one grant as the leader saw it.
@@ -24,7 +27,7 @@ type sample struct {
 
 const (
 	// A watch that has seen nothing wrong for this many promise durations
-	// trusts the clock again.
+	// trusts the clock again, at the earliest.
 	rateClearWindow = 4
 	// A window this long is ended and a new one begun, so that a clock that
 	// changes its rate is judged by what it does now.
@@ -46,9 +49,12 @@ func (w *rateWatch) observe(s sample, p Params) {
 	switch {
 	case outside(w.anchor, s, p):
 		w.anchor, w.suspect = s, true
+		w.clear = max(2*window, rateClearWindow*p.Duration)
+	case w.suspect && window < w.clear:
+		// Not yet.
 	case window >= rateMaxWindow*p.Duration:
 		w.anchor, w.suspect = s, false
-	case window >= rateClearWindow*p.Duration:
+	default:
 		w.suspect = false
 	}
 }

@@ -8,37 +8,38 @@ type Status uint8
 const (
 	// None is the zero value: nothing is known, so nothing is served.
 	None Status = iota
-	// Closed: the lease was closed and will never serve again.
+	// Closed means that the lease was closed and will never serve again.
 	Closed
-	// Disabled: leases are off, by configuration or because the embedding broke
-	// a rule that the lease depends on.
+	// Disabled means that leases are off, by configuration or because the
+	// embedding broke a rule that the lease depends on.
 	Disabled
-	// RestartHold: the node has restarted a short while ago and may neither
-	// vote nor campaign yet (V6).
+	// RestartHold means that the node has restarted a short while ago and may
+	// neither vote nor campaign yet (V6).
 	RestartHold
-	// NotLeader: another node leads, or none.
+	// NotLeader means that another node leads, or none.
 	NotLeader
-	// NotVoter: the leader is not a voter of its own configuration.
+	// NotVoter means that the leader does not vote in its own configuration.
 	NotVoter
-	// NoOwnTermCommit: the leader has not committed an entry of its own term,
-	// so its commit index may be behind (Raft thesis, section 6.4).
+	// NoOwnTermCommit means that the leader has not committed an entry of its
+	// own term, so its commit index may be behind (Raft thesis, section 6.4).
 	NoOwnTermCommit
-	// ConfPending: a configuration change is committed whose result the lease
-	// has not been told yet (L5).
+	// ConfPending means that a configuration change is committed whose result
+	// the lease has not been told yet (L5).
 	ConfPending
-	// Transferring: leadership is being handed over (L6).
+	// Transferring means that leadership is being handed over (L6).
 	Transferring
-	// ClockFault: the clock failed, went backwards, or was found to run outside
-	// the configured bound.
+	// ClockFault means that the clock failed, went backwards, or was found to
+	// run outside the configured bound.
 	ClockFault
-	// DiskStalled: the embedder reported that its disk does not answer.
+	// DiskStalled means that the embedder's disk does not answer.
 	DiskStalled
-	// Expired: the end has passed, or no quorum has answered yet. Another
-	// leader may exist.
+	// Expired means that the end has passed, or that no quorum has answered yet.
+	// Another leader may exist.
 	Expired
-	// Margin: less than MaxClockSkew is left. No reads, renewal still possible.
+	// Margin means that less than MaxClockSkew is left: no reads, but renewal is
+	// still possible.
 	Margin
-	// Valid: a read may be served now.
+	// Valid means that a read may be served now.
 	Valid
 
 	// NumStatus is the number of values, for arrays indexed by Status.

@@ -1,0 +1,66 @@
+// Package leaderlease lets the leader of a Raft group serve linearizable reads
+// from local state, without asking anybody, on an unmodified
+// go.etcd.io/raft/v3.
+//
+// # What is promised
+//
+// A read that TryRead or Read admits is linearizable: it sees every write that
+// was acknowledged, by any node, before the read was invoked.
+//
+// # What is assumed
+//
+//   - A1, rate: over one Config.Duration, the lease clocks of two nodes diverge
+//     by at most Config.MaxClockSkew. Offsets between clocks do not matter: no
+//     absolute time is ever compared across nodes.
+//   - A2, counting: a leader's lease clock counts the time in which its process
+//     or its machine was stopped. A voter's clock that stops only makes its
+//     promise last longer.
+//   - A3, raft's own: storage keeps what it acknowledged, one process runs per
+//     ID, and peers are not Byzantine.
+//
+// Nothing is assumed of message delay, loss, duplication or order, of pauses,
+// of ticks, or of wall clocks.
+//
+// # What happens when an assumption is false
+//
+// If a clock breaks A1 or A2, lease reads of that leader may be stale for as
+// long as it believes in its lease; writes, and reads that took ReadIndex, are
+// never affected. The assumptions are watched, not hoped for: a leader stops to
+// count voters whose clocks it sees running outside the bound, and a clock that
+// fails, goes backwards or reports a disruption costs the lease. A virtual
+// machine that is restored from a snapshot, or cloned, breaks A2 unless its
+// clock tells (see package clock). If A3 is false, raft itself is not safe.
+//
+// # How it works
+//
+// A leader stamps each heartbeat with the instant it was sent (a probe). A voter
+// that receives one promises, by its own clock, to help elect nobody else for
+// Duration, and says so in its heartbeat response (a grant). Once a majority has
+// answered, the leader holds a lease until the send instant plus Duration, and
+// serves reads until MaxClockSkew before that. Voters keep promises by dropping
+// votes, pre-votes and TimeoutNow while bound; after a restart they are bound
+// for the longest promise they may have made. The leader gives its lease up
+// before it acts on a step-down, a transfer, or its own removal. A renewal costs
+// no message, no disk write and about 20 bytes on heartbeats that raft sends
+// anyway. The rules and the proof are in docs/design.md.
+//
+// # Embedding
+//
+// A Lease is a filter around the loop that drives raft, be it a RawNode or a
+// Node, with or without AsyncStorageWrites:
+//
+//   - Ready sees each raft.Ready first, and its messages are sent instead;
+//   - Incoming decides about each message from a peer before Step;
+//   - Tick decides about each tick;
+//   - ApplyConfState and Applied follow what the state machine does;
+//   - ReadRequests yields what to pass to ReadIndex.
+//
+// Read, TryRead, Do, Token and Watch are for everybody else. Wrap does the
+// filtering inside a raft.Node. A forgotten call may cost the lease, never
+// correctness, and is reported by Status: without Incoming or Ready on some
+// node that node grants nothing; without ApplyConfState leases are refused from
+// the next configuration change on; without Applied reads wait; without Tick a
+// node that would elect itself against its promise is held back in Ready.
+// Nodes without the library count as voters that never grant, so any mix is
+// safe; a node that ran it must stay down for MaxPromise before it runs without.
+package leaderlease

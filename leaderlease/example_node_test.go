@@ -1,0 +1,98 @@
+package leaderlease_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"sync"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/leaderlease"
+)
+
+// Wrap puts a lease in front of a raft.Node. The loop around the Node stays as
+// it was, except that it uses the Node which Wrap returned, and says what it has
+// applied.
+func ExampleWrap() {
+	// A group of one elects itself; with more members nothing changes here.
+	const tickInterval = time.Millisecond
+	storage := raft.NewMemoryStorage()
+	config := &raft.Config{
+		ID: 1, Storage: storage, ElectionTick: 10, HeartbeatTick: 1,
+		MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 64, Logger: silent{},
+		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true, // the lease insists
+	}
+	inner := raft.StartNode(config, []raft.Peer{{ID: 1}})
+	node, lease, err := leaderlease.Wrap(inner, leaderlease.Config{Raft: config, TickInterval: tickInterval})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	done, applied := make(chan struct{}), make(chan string, 1)
+	var loop sync.WaitGroup
+	loop.Go(func() {
+		ticker := time.NewTicker(tickInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				node.Tick()
+			case rd := <-node.Ready():
+				_ = storage.Append(rd.Entries)
+				if !raft.IsEmptyHardState(rd.HardState) {
+					_ = storage.SetHardState(rd.HardState)
+				}
+				// Here rd.Messages go to the peers; what they send goes to node.Step.
+				for _, e := range rd.CommittedEntries {
+					apply(node, e, applied)
+					lease.Applied(e.GetIndex()) // the one new line
+				}
+				node.Advance()
+			case <-done:
+				return
+			}
+		}
+	})
+
+	events, stop := lease.Watch()
+	for e := range events {
+		if e.Held { // this node leads
+			break
+		}
+	}
+	stop()
+
+	ctx := context.Background()
+	if err := node.Propose(ctx, []byte("hello")); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("applied:", <-applied)
+	r, err := lease.Read(ctx)
+	fmt.Println("read by path:", r.Path, err)
+
+	node.Stop() // gives the lease up, too
+	close(done)
+	loop.Wait()
+
+	// Output:
+	// applied: hello
+	// read by path: lease <nil>
+}
+
+// apply is the state machine's part.
+func apply(node raft.Node, e *raftpb.Entry, applied chan<- string) {
+	switch {
+	case e.GetType() == raftpb.EntryConfChange:
+		cc := &raftpb.ConfChange{}
+		if err := proto.Unmarshal(e.GetData(), cc); err != nil {
+			log.Fatal(err)
+		}
+		node.ApplyConfChange(cc) // the wrapper tells the lease
+	case len(e.GetData()) > 0:
+		applied <- string(e.GetData())
+	}
+}

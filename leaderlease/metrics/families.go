@@ -1,0 +1,166 @@
+package metrics
+
+import (
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// reading is one group's lease at the moment of a scrape.
+type reading struct {
+	stats  leaderlease.Stats
+	status leaderlease.Status
+	peers  [numPeerStates]int
+}
+
+// family is one metric. All of it is fixed when the program starts.
+type family struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	// values are those of the second label; a family without one has a single
+	// empty value. Index i of value is an index into it.
+	values []string
+	value  func(r *reading, i int) float64
+}
+
+func newFamily(kind prometheus.ValueType, name, help, label string, values []string, value func(*reading, int) float64) family {
+	labels := []string{"group"}
+	if label != "" {
+		labels = append(labels, label)
+	}
+	return family{
+		desc: prometheus.NewDesc("leaderlease_"+name, help, labels, nil),
+		kind: kind, values: values, value: value,
+	}
+}
+
+var noValues = []string{""}
+
+// counter is a family without a second label.
+func counter(name, help string, field func(*leaderlease.Stats) uint64) family {
+	return newFamily(prometheus.CounterValue, name, help, "", noValues,
+		func(r *reading, _ int) float64 { return float64(field(&r.stats)) })
+}
+
+// counters has a second label.
+func counters(name, help, label string, values []string, field func(*leaderlease.Stats) []uint64) family {
+	return newFamily(prometheus.CounterValue, name, help, label, values,
+		func(r *reading, i int) float64 { return float64(field(&r.stats)[i]) })
+}
+
+func gauge(name, help string, value func(*leaderlease.Status) float64) family {
+	return newFamily(prometheus.GaugeValue, name, help, "", noValues,
+		func(r *reading, _ int) float64 { return value(&r.status) })
+}
+
+func seconds(name, help string, value func(*leaderlease.Status) time.Duration) family {
+	return gauge(name, help, func(s *leaderlease.Status) float64 { return value(s).Seconds() })
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// names returns the values of a label in the order of the array that it
+// indexes.
+func names[T ~uint8](n int, name func(T) string) []string {
+	values := make([]string, n)
+	for i := range values {
+		values[i] = name(T(i))
+	}
+	return values
+}
+
+var (
+	reasons = names(core.NumStatus, core.Status.String)
+	paths   = names(len(leaderlease.Stats{}.Reads), leaderlease.Path.String)
+	kinds   = names(leaderlease.NumWithheld, leaderlease.Withheld.String)
+)
+
+// never says which values of a label cannot occur: nothing is lost or refused
+// because the lease is valid, and no read is served by no path.
+func never(value string) bool {
+	return value == core.Valid.String() || value == core.None.String()
+}
+
+// families is everything that is exported.
+var families = slices.Concat(counterFamilies, gaugeFamilies)
+
+var counterFamilies = []family{
+	counter("renewals_total", "Grants that moved the end of the lease forward.",
+		func(s *leaderlease.Stats) uint64 { return s.Renewals }),
+	counter("expirations_total", "Times that a held lease ran out: no renewal came in time.",
+		(*leaderlease.Stats).Expirations),
+	counters("losses_total", "Times that a held lease was lost, by the reason for which reads were refused from then on.",
+		"reason", reasons, func(s *leaderlease.Stats) []uint64 { return s.Losses[:] }),
+	counters("refusals_total", "Lease checks that failed, by reason; Read then falls back to a quorum round.",
+		"reason", reasons, func(s *leaderlease.Stats) []uint64 { return s.Refused[:] }),
+	counters("reads_total", "Reads served by Read and StartRead, by path. TryRead is not counted.",
+		"path", paths, func(s *leaderlease.Stats) []uint64 { return s.Reads[:] }),
+	counter("rounds_total", "ReadIndex rounds asked of raft for reads that the lease did not cover.",
+		func(s *leaderlease.Stats) uint64 { return s.Rounds }),
+	counter("answered_reads_total", "Reads forwarded by other nodes that were answered from the lease.",
+		func(s *leaderlease.Stats) uint64 { return s.Answered }),
+	counters("withheld_total", "Messages and ticks that a promise kept back, by kind.",
+		"kind", kinds, func(s *leaderlease.Stats) []uint64 { return s.Withheld[:] }),
+	counter("probes_total", "Heartbeats that left with a probe.",
+		func(s *leaderlease.Stats) uint64 { return s.Probes }),
+	counter("promises_total", "Probes that this node answered with a promise.",
+		func(s *leaderlease.Stats) uint64 { return s.Promises }),
+	counter("grants_total", "Heartbeat responses that left with a grant.",
+		func(s *leaderlease.Stats) uint64 { return s.Grants }),
+	counter("refused_probes_total", "Probes that got no promise: they asked for too much or came from a deposed leader.",
+		func(s *leaderlease.Stats) uint64 { return s.RefusedProbes }),
+	counter("malformed_fields_total", "Lease fields of messages that could not be understood.",
+		func(s *leaderlease.Stats) uint64 { return s.Malformed }),
+	counter("absent_fields_total", "Heartbeats and responses without a lease field.",
+		func(s *leaderlease.Stats) uint64 { return s.Absent }),
+	counter("transfers_total", "Releases: times that this node gave its lease up to hand leadership over.",
+		func(s *leaderlease.Stats) uint64 { return s.Transfers }),
+	counter("clock_faults_total", "Clock readings that failed or went backwards.",
+		func(s *leaderlease.Stats) uint64 { return s.ClockFaults }),
+	counter("disruptions_total", "Times that the machine was seen to have been stopped, cloned or moved.",
+		func(s *leaderlease.Stats) uint64 { return s.Disruptions }),
+}
+
+var gaugeFamilies = []family{
+	gauge("held", "1 if a lease read would be served now, else 0.",
+		func(s *leaderlease.Status) float64 { return truth(s.Valid()) }),
+	gauge("term", "Newest term that this node knows.",
+		func(s *leaderlease.Status) float64 { return float64(s.Term) }),
+	gauge("commit_index", "Commit index that raft has published.",
+		func(s *leaderlease.Status) float64 { return float64(s.Commit) }),
+	gauge("applied_index", "Index that the state machine has applied.",
+		func(s *leaderlease.Status) float64 { return float64(s.Applied) }),
+	gauge("waiting_reads", "Reads that wait for a round or for the state machine.",
+		func(s *leaderlease.Status) float64 { return float64(s.Waiting) }),
+	gauge("misused", "1 if leases are off because the embedding broke a rule, else 0.",
+		func(s *leaderlease.Status) float64 { return truth(s.Err != nil) }),
+	seconds("remaining_seconds", "For how long lease reads are still served; 0 if they are not.",
+		func(s *leaderlease.Status) time.Duration { return s.Remaining }),
+	seconds("end_seconds", "Time until another leader may exist: the remaining time and the margin.",
+		func(s *leaderlease.Status) time.Duration { return s.End }),
+	seconds("promise_remaining_seconds", "For how long this node is still bound by a promise.",
+		func(s *leaderlease.Status) time.Duration { return s.Promise.Remaining }),
+	seconds("restart_hold_seconds", "For how long this node still neither votes nor campaigns after its restart.",
+		func(s *leaderlease.Status) time.Duration { return s.Promise.Hold }),
+	seconds("margin_seconds", "Configured MaxClockSkew: reads stop that long before the lease ends.",
+		func(s *leaderlease.Status) time.Duration { return s.MaxClockSkew }),
+	seconds("duration_seconds", "Configured Duration of a promise.",
+		func(s *leaderlease.Status) time.Duration { return s.Duration }),
+	seconds("max_promise_seconds", "Configured MaxPromise: the longest promise that this node makes.",
+		func(s *leaderlease.Status) time.Duration { return s.MaxPromise }),
+	seconds("clock_read_seconds", "Cost of one reading of the lease clock, measured at start.",
+		func(s *leaderlease.Status) time.Duration { return s.Clock.Cost }),
+	gauge("clock_counts_suspend", "1 if the lease clock is known to count suspended time (assumption A2), else 0.",
+		func(s *leaderlease.Status) float64 { return truth(s.Clock.CountsSuspend) }),
+	newFamily(prometheus.GaugeValue, "peers", "Other voters as the leader sees them, by state; 0 on other nodes.",
+		"state", peerStateNames[:], func(r *reading, i int) float64 { return float64(r.peers[i]) }),
+}

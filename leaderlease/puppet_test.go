@@ -1,0 +1,240 @@
+package leaderlease
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// handClock shows what the test says. It is safe for concurrent use.
+type handClock struct {
+	reading atomic.Int64
+	marker  atomic.Uint64
+}
+
+func (c *handClock) Now() core.Instant       { return core.Instant(c.reading.Load()) }
+func (c *handClock) Disruptions() uint64     { return c.marker.Load() }
+func (c *handClock) Advance(d time.Duration) { c.reading.Add(int64(d)) }
+
+// puppet is one node's Lease whose raft is played by the test: node 1 of the
+// voters 1, 2 and 3, with a tick of 100 ms and a lease of 900 ms, of which
+// 180 ms are margin.
+type puppet struct {
+	*Lease
+	t     testing.TB
+	clock *handClock
+
+	term uint64
+	// last is the index of the newest entry.
+	last uint64
+}
+
+const (
+	ms = time.Millisecond
+	// usable is how long after its probe a puppet's lease serves reads.
+	usable = 720 * ms
+)
+
+// puppetConfig describes a puppet that has just been bootstrapped: its storage
+// holds a snapshot at index 1 and nothing else.
+func puppetConfig(tb testing.TB, voters ...uint64) Config {
+	tb.Helper()
+	if len(voters) == 0 {
+		voters = []uint64{1, 2, 3}
+	}
+	clock := &handClock{}
+	clock.Advance(time.Hour)
+	return Config{
+		Raft: &raft.Config{
+			ID: 1, ElectionTick: 10, HeartbeatTick: 1, Storage: bootstrapped(tb, voters...), Applied: 1,
+			MaxSizePerMsg: 1 << 16, MaxInflightMsgs: 64,
+			PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
+		},
+		TickInterval: 100 * ms,
+		Clock:        clock,
+	}
+}
+
+func bootstrapped(tb testing.TB, voters ...uint64) *raft.MemoryStorage {
+	tb.Helper()
+	s := raft.NewMemoryStorage()
+	err := s.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+		Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{Voters: voters},
+	}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s
+}
+
+func newPuppet(tb testing.TB, amend ...func(*Config)) *puppet {
+	tb.Helper()
+	cfg := puppetConfig(tb)
+	for _, f := range amend {
+		f(&cfg)
+	}
+	l, err := New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &puppet{Lease: l, t: tb, term: 1, last: 1}
+	p.clock, _ = cfg.Clock.(*handClock)
+	return p
+}
+
+// leading returns a puppet that leads term 2 under a lease renewed right now.
+func leading(tb testing.TB, amend ...func(*Config)) *puppet {
+	tb.Helper()
+	p := newPuppet(tb, amend...)
+	p.lead(2)
+	p.renew()
+	return p
+}
+
+func (p *puppet) hard(commit uint64) *raftpb.HardState {
+	return &raftpb.HardState{Term: new(p.term), Vote: new(uint64(1)), Commit: new(commit)}
+}
+
+// win makes the puppet leader of term, with an entry of its own that is not
+// committed yet.
+func (p *puppet) win(term uint64) {
+	p.term = term
+	p.last++
+	p.Ready(raft.Ready{
+		SoftState: &raft.SoftState{Lead: 1, RaftState: raft.StateLeader},
+		HardState: p.hard(p.commit.Load()),
+		Entries:   []*raftpb.Entry{p.entry(p.last)},
+	})
+}
+
+// lead wins term, commits and applies.
+func (p *puppet) lead(term uint64) {
+	p.win(term)
+	p.commitTo(p.last)
+	p.Applied(p.last)
+}
+
+// follow makes the puppet a follower of leader, 0 if none is known.
+func (p *puppet) follow(term, leader uint64) {
+	p.term = term
+	p.Ready(raft.Ready{
+		SoftState: &raft.SoftState{Lead: leader, RaftState: raft.StateFollower},
+		HardState: p.hard(p.commit.Load()),
+	})
+}
+
+func (p *puppet) entry(index uint64) *raftpb.Entry {
+	return &raftpb.Entry{Type: raftpb.EntryNormal.Enum(), Term: new(p.term), Index: new(index)}
+}
+
+func (p *puppet) change(index uint64) *raftpb.Entry {
+	e := p.entry(index)
+	e.Type = raftpb.EntryConfChangeV2.Enum()
+	return e
+}
+
+// commitTo publishes index as committed.
+func (p *puppet) commitTo(index uint64) {
+	p.last = max(p.last, index)
+	p.Ready(raft.Ready{HardState: p.hard(index), CommittedEntries: []*raftpb.Entry{p.entry(index)}})
+}
+
+// commitNew publishes a new committed entry and returns its index.
+func (p *puppet) commitNew() uint64 {
+	p.commitTo(p.last + 1)
+	return p.last
+}
+
+// commitChanges hands out configuration changes at the next n indexes, in one
+// Ready, and returns the index of the last.
+func (p *puppet) commitChanges(n int) uint64 {
+	var es []*raftpb.Entry
+	for range n {
+		p.last++
+		es = append(es, p.change(p.last))
+	}
+	p.Ready(raft.Ready{HardState: p.hard(p.last), CommittedEntries: es})
+	return p.last
+}
+
+func (p *puppet) message(t raftpb.MessageType, from, to uint64) *raftpb.Message {
+	return &raftpb.Message{Type: t.Enum(), From: new(from), To: new(to), Term: new(p.term)}
+}
+
+// heartbeat sends a heartbeat to node 2 through Ready and returns it.
+func (p *puppet) heartbeat() *raftpb.Message {
+	p.t.Helper()
+	msgs := p.Ready(raft.Ready{Messages: []*raftpb.Message{p.message(raftpb.MsgHeartbeat, 1, 2)}})
+	if len(msgs) != 1 {
+		p.t.Fatalf("Ready() let %d messages out, want the heartbeat", len(msgs))
+	}
+	return msgs[0]
+}
+
+// granted is node 2's answer to a heartbeat of the puppet, which carried a
+// probe.
+func (p *puppet) granted(heartbeat *raftpb.Message) *raftpb.Message {
+	p.t.Helper()
+	probe, err := probeOf(heartbeat)
+	if err != nil {
+		p.t.Fatalf("probe of a heartbeat: %v", err)
+	}
+	m := p.message(raftpb.MsgHeartbeatResp, 2, 1)
+	attachGrant(m, core.Grant{Sent: probe.Sent, Duration: probe.Duration, Reading: p.cfg.Clock.Now(), Incarnation: 1})
+	return m
+}
+
+// renew sends a heartbeat and counts its answer at the same instant.
+func (p *puppet) renew() { p.Incoming(p.granted(p.heartbeat())) }
+
+// asked takes the read request that waits, nil if there is none.
+func (p *puppet) asked() []byte {
+	select {
+	case rctx := <-p.ReadRequests():
+		return rctx
+	default:
+		return nil
+	}
+}
+
+// answer lets raft answer a read request with index.
+func (p *puppet) answer(rctx []byte, index uint64) {
+	p.Ready(raft.Ready{ReadStates: []raft.ReadState{{Index: index, RequestCtx: rctx}}})
+}
+
+// want fails the test unless TryRead says s.
+func (p *puppet) want(s core.Status) {
+	p.t.Helper()
+	if _, got := p.TryRead(); got != s {
+		p.t.Fatalf("TryRead() = %v, want %v", got, s)
+	}
+}
+
+// outcome is what became of a StartRead.
+type outcome struct {
+	calls int
+	read  Read
+	err   error
+}
+
+func (p *puppet) startRead() *outcome {
+	o := &outcome{}
+	p.StartRead(func(r Read, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
+	return o
+}
+
+// readSoon is Read in a goroutine of its own.
+func (p *puppet) readSoon(ctx context.Context) <-chan answered {
+	c := make(chan answered, 1)
+	go func() {
+		r, err := p.Read(ctx)
+		c <- answered{r, err}
+	}()
+	return c
+}

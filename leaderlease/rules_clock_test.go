@@ -1,0 +1,116 @@
+package leaderlease_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetest"
+)
+
+// The leader's clock is as slow as the configured bound allows: what it takes
+// for the promised time is more than the voters do. The margin covers it.
+func TestClockMarginCoversTheDrift(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.Node(1).Clock.SetRate(0.82)
+	s.lead(1)
+	s.Run(500 * ms)
+	s.isolate(1)
+	s.wantStatus(1, core.Valid)
+	s.usurp(2, 2, 3)
+}
+
+// A leader's clock that goes back would make its lease last longer than the
+// promises. It is noticed by the next read, and costs the lease for the term.
+func TestClockOfTheLeaderGoesBack(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	n := s.lead(1)
+	n.Clock.Step(-500 * ms)
+	s.wantStatus(1, core.ClockFault)
+	s.isolate(1)
+	s.Run(200 * ms)
+	s.wantStatus(1, core.ClockFault)
+	s.usurp(2, 2, 3)
+}
+
+// A voter's clock that goes back would make its promise endless. It ends within
+// the longest promise.
+func TestClockOfAVoterGoesBack(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.lead(1)
+	s.isolate(1)
+	for _, id := range ids(2, 3) {
+		s.Node(id).Clock.Step(-time.Hour)
+	}
+	if took := s.usurp(2, 2, 3); took < duration-10*ms {
+		t.Errorf("node 2 was elected after %v, want about %v", took, duration)
+	}
+}
+
+// A clock that cannot be read gives no lease, not even when it is back: what
+// happened meanwhile is not known.
+func TestClockFails(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	n := s.lead(1)
+	n.Clock.SetFailed(true)
+	s.wantStatus(1, core.ClockFault)
+	s.Run(200 * ms)
+	n.Clock.SetFailed(false)
+	s.Run(300 * ms)
+	s.wantStatus(1, core.ClockFault)
+	n.Transfer(2)
+	s.Run(50 * ms)
+	s.Node(2).Transfer(1)
+	if !s.RunUntil(election, n.Valid) {
+		t.Errorf("Status() = %+v in the next term, want a valid lease", n.Lease().Status())
+	}
+}
+
+// The machine stood still and its clock with it; only the disruption marker
+// tells. The lease is void from the first reading on.
+func TestClockDisruptionVoidsTheLease(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	n := s.lead(1)
+	s.Run(50 * ms)
+	s.isolate(1)
+	n.Suspend(true)
+	s.Run(700 * ms)
+	n.Clock.Start()
+	n.Clock.Disrupt()
+	s.wantStatus(1, core.ClockFault)
+	n.Wake(true)
+	s.Run(200 * ms)
+	s.wantStatus(1, core.Expired)
+	s.usurp(2, 2, 3)
+}
+
+// Both voters' clocks run faster than the bound allows, so their promises end
+// too early. The leader sees that from their readings and gives the lease up.
+func TestClockRateWatchGivesUp(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.Node(2).Clock.SetRate(1.4)
+	s.Node(3).Clock.SetRate(1.4)
+	s.Node(1).Campaign()
+	s.Run(3 * time.Second)
+	s.wantStatus(1, core.ClockFault)
+	for _, p := range s.Node(1).Lease().Status().Peers {
+		if !p.ClockSuspect {
+			t.Errorf("Status().Peers: node %d is not suspect, want suspect", p.ID)
+		}
+	}
+	s.isolate(1)
+	s.usurp(2, 2, 3)
+}
+
+// One voter's clock is too fast. The lease goes on with the other, and not with
+// the fast one alone.
+func TestClockFastVoterDoesNotCount(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.Node(2).Clock.SetRate(1.4)
+	s.lead(1)
+	s.Run(3 * time.Second)
+	s.wantStatus(1, core.Valid)
+	s.Net.Split(ids(1), ids(3))
+	s.Run(duration)
+	s.wantStatus(1, core.Expired)
+}

@@ -1,0 +1,108 @@
+package leaderlease
+
+import (
+	"slices"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// waiter is one read that could not be served at once.
+type waiter struct {
+	done  func(Read, error)
+	stats *counters
+	read  Read
+
+	// at and index are a moment after the read arrived at which this node led,
+	// and its commit index then or later. A lease that turns out to have covered
+	// at covers the read (section 6.2). at is 0 on followers, and as long as no
+	// own-term entry is committed.
+	at    core.Instant
+	index uint64
+	// round is the first round asked for after the read arrived.
+	round uint64
+	// in is the list that holds the waiter, if any; gone means that its caller
+	// has left, and that the list drops it when it is met next.
+	in   *waitlist
+	gone bool
+}
+
+func (w *waiter) finish(err error) {
+	if err != nil {
+		w.done(Read{}, err)
+		return
+	}
+	w.stats.paths.add(w.read.Path)
+	w.done(w.read, nil)
+}
+
+// waitlist holds waiters. Those that have left stay until half of the list is
+// gone: reads are given up by the thousand when a quorum is lost, under the lock
+// that the raft loop needs, so each must cost next to nothing.
+type waitlist struct {
+	all  []*waiter
+	gone int
+}
+
+// len returns how many wait.
+func (q *waitlist) len() int { return len(q.all) - q.gone }
+
+func (q *waitlist) push(w *waiter) {
+	w.in = q
+	q.all = append(q.all, w)
+}
+
+// file puts w behind all with the same index or a lower one. Indexes mostly
+// arrive in order.
+func (q *waitlist) file(w *waiter) {
+	w.in = q
+	at, _ := slices.BinarySearchFunc(q.all, w.read.Index, func(o *waiter, index uint64) int {
+		if o.read.Index <= index {
+			return -1
+		}
+		return 1
+	})
+	q.all = slices.Insert(q.all, at, w)
+}
+
+// leave lets go of w, if it is in a list.
+func (w *waiter) leave() {
+	q := w.in
+	if q == nil || w.gone {
+		return
+	}
+	w.gone = true
+	q.gone++
+	if 2*q.gone > len(q.all) {
+		q.all = slices.DeleteFunc(q.all, func(w *waiter) bool { return w.gone })
+		q.gone = 0
+	}
+}
+
+// take removes and returns the waiters that match.
+func (q *waitlist) take(match func(*waiter) bool) (taken []*waiter) {
+	kept := q.all[:0]
+	for _, w := range q.all {
+		switch {
+		case w.gone:
+		case match(w):
+			w.in = nil
+			taken = append(taken, w)
+		default:
+			kept = append(kept, w)
+		}
+	}
+	clear(q.all[len(kept):])
+	q.all, q.gone = kept, 0
+	return taken
+}
+
+// reached removes and returns the waiters whose index is applied, from a list
+// that is filed by index.
+func (q *waitlist) reached(applied uint64) []*waiter {
+	if len(q.all) == 0 || q.all[0].read.Index > applied {
+		return nil
+	}
+	return q.take(func(w *waiter) bool { return w.read.Index <= applied })
+}
+
+func everyone(*waiter) bool { return true }
