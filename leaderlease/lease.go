@@ -55,8 +55,8 @@ type Lease struct {
 		// last is the newest clock reading, marker the disruption it saw.
 		last   core.Instant
 		marker uint64
-		// held is whether watchers believe that the lease is held.
-		held bool
+		// held is the term whose lease watchers believe to be held, 0 if none.
+		held uint64
 		// durable: storage is known to hold a term, so a restart is noticed.
 		durable bool
 		closed  bool

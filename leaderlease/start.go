@@ -18,7 +18,7 @@ type start struct {
 
 // readStart decides whether this is a restart and how long it holds (V6). A
 // node that ever granted a promise has a term in its storage: see
-// grantsDurableLocked for the one case where raft alone would not see to that.
+// docs/adr/0002 for the one case where raft alone would not see to that.
 func readStart(cfg *Config) (start, error) {
 	hard, conf, err := cfg.Raft.Storage.InitialState()
 	if err != nil {

@@ -33,7 +33,7 @@ func (l *Lease) Watch() (events <-chan Event, stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.noteLocked(l.nowLocked())
-	w.send(Event{Held: l.mu.held, Term: l.mu.term, Status: l.view.Load().Check(l.mu.last)})
+	w.send(Event{Held: l.mu.held != 0, Term: l.mu.term, Status: l.view.Load().Check(l.mu.last)})
 	if l.mu.watchers == nil {
 		l.mu.watchers = make(map[*watcher]struct{})
 	}
@@ -71,13 +71,16 @@ func (l *Lease) noteLocked(now core.Instant) {
 	if len(mu.workers) > 0 {
 		l.stopWorkLocked(v, s)
 	}
-	held := s == core.Valid
+	var held uint64
+	if s == core.Valid {
+		held = v.Term
+	}
 	if held == mu.held {
 		return
 	}
 	mu.held = held
-	e := Event{Held: held, Term: mu.term, Status: s}
-	if held {
+	e := Event{Held: held != 0, Term: mu.term, Status: s}
+	if e.Held {
 		l.cfg.Logger.Debug("leaderlease: lease gained", "id", l.id(), "term", e.Term)
 	} else {
 		l.stats.losses[s].Add(1)

@@ -158,9 +158,10 @@ type PromiseInfo struct {
 // Info describes the promise as of now.
 func (g *Guard) Info(now Instant) PromiseInfo {
 	return PromiseInfo{
-		Leader:    g.promise.leader,
-		Term:      g.promise.term,
-		Remaining: max(g.promise.until.Sub(now), 0),
-		Hold:      max(g.hold.Sub(now), 0),
+		Leader: g.promise.leader,
+		Term:   g.promise.term,
+		// No longer than either can be, whatever a failing clock shows.
+		Remaining: min(max(g.promise.until.Sub(now), 0), g.maxPromise),
+		Hold:      min(max(g.hold.Sub(now), 0), max(g.holdFor, g.maxPromise)),
 	}
 }
