@@ -35,6 +35,9 @@ type Lease struct {
 	// before the reign, a release, an invalidation. Invariant: it never
 	// decreases within a term.
 	after Instant
+	// probed is the send instant of the newest probe. It is above now only after
+	// the clock has gone back.
+	probed Instant
 	// transferUntil is when a transfer under way can no longer succeed.
 	transferUntil Instant
 	// clockFault is latched for the rest of the term: send instants from before
@@ -70,7 +73,7 @@ func (l *Lease) Lead(term uint64, now Instant) {
 
 // StepDown ends the reign. The next one starts from nothing (L8).
 func (l *Lease) StepDown() {
-	l.term, l.after, l.transferUntil, l.end = 0, 0, 0, 0
+	l.term, l.after, l.probed, l.transferUntil, l.end = 0, 0, 0, 0, 0
 	l.ownCommit, l.clockFault = false, false
 	for i := range l.peers {
 		l.peers[i].forget()
@@ -116,6 +119,7 @@ func (l *Lease) Probe(now Instant) (Probe, bool) {
 	if l.term == 0 || l.closed || l.disabled || l.clockFault || !now.Valid() || now.Before(l.transferUntil) {
 		return Probe{}, false
 	}
+	l.probed = max(l.probed, now)
 	return Probe{Sent: now, Duration: l.p.Duration}, true
 }
 
@@ -157,7 +161,7 @@ func (l *Lease) Release(now Instant) Release {
 
 // Invalidate gives the lease up at now. Probes sent later renew it.
 func (l *Lease) Invalidate(now Instant) {
-	l.after = max(l.after, now)
+	l.after = max(l.after, l.probed, now)
 	for i := range l.peers {
 		l.peers[i].forget()
 	}

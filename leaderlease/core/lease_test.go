@@ -338,3 +338,15 @@ func TestPeers(t *testing.T) {
 		t.Errorf("Peers() after StepDown = %+v, want %+v", got, want)
 	}
 }
+
+// A release names every probe that was sent, also if the clock has gone back
+// since: or voters that promised to one would not let the transfer through.
+func TestReleaseCoversProbesOfALaterClock(t *testing.T) {
+	l := NewLease(testParams)
+	l.Lead(5, 1000)
+	l.Probe(2000)
+	l.FailClock()
+	if r := l.Release(1500); r.At < 2000 {
+		t.Errorf("Release(1500).At = %d, want at least 2000, the newest probe", r.At)
+	}
+}
