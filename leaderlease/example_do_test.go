@@ -24,7 +24,7 @@ func ExampleLease_Do() {
 			for ctx.Err() == nil {
 				time.Sleep(time.Millisecond) // a step of the work
 			}
-			return context.Cause(ctx)
+			return ctx.Err()
 		})
 	}()
 

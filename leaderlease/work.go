@@ -2,6 +2,7 @@ package leaderlease
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/leaderlease/go/leaderlease/core"
@@ -45,15 +46,20 @@ func (l *Lease) Context(parent context.Context) (ctx context.Context, stop func(
 	return ctx, func() { l.stopWork(w) }, nil
 }
 
-// Do runs work with a Context of the lease, and returns its error, or a
-// *NoLeaseError if there was no lease to begin with.
+// Do runs work with a Context of the lease, and returns its error: a
+// *NoLeaseError if there was no lease to begin with, or if work ended because
+// its context did when the lease was lost.
 func (l *Lease) Do(parent context.Context, work func(context.Context) error) error {
 	ctx, stop, err := l.Context(parent)
 	if err != nil {
 		return err
 	}
 	defer stop()
-	return work(ctx)
+	err = work(ctx)
+	if ended := ctx.Err(); ended != nil && errors.Is(err, ended) {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 // worker is work that must end with the lease. Its timer runs while it does.

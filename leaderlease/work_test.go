@@ -179,7 +179,7 @@ func TestDo(t *testing.T) {
 		}
 		err = p.Do(t.Context(), func(ctx context.Context) error {
 			<-ctx.Done()
-			return context.Cause(ctx)
+			return ctx.Err()
 		})
 		if nl, ok := errors.AsType[*NoLeaseError](err); !ok || nl.Status != core.Margin {
 			t.Errorf("Do() past the lease = %v, want %v", err, core.Margin)

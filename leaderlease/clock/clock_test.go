@@ -89,7 +89,10 @@ func TestDescribeMeasuresAStranger(t *testing.T) {
 type sluggish struct{}
 
 func (sluggish) Now() core.Instant {
-	for start := time.Now(); time.Since(start) < 2*time.Microsecond; {
+	start := time.Now()
+	spent := time.Duration(0)
+	for spent < 2*time.Microsecond {
+		spent = time.Since(start)
 	}
 	return 1
 }
