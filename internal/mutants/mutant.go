@@ -1,0 +1,22 @@
+package main
+
+// Mutant is one planted bug: the source with Old replaced by New, in File and
+// wherever More says. Old occurs exactly once in its file.
+type Mutant struct {
+	// Rule names what is broken: V1–V7, L1–L8, §6, §8, or storage.
+	Rule string
+	// Name says in words what the bug is.
+	Name           string
+	File, Old, New string
+	More           []Edit
+	// Pkg and Test are the directed test that catches it: a package path like
+	// ./leaderlease and a -run pattern. Empty if only the simulator can.
+	Pkg, Test string
+	// Sim says that the simulator is expected to catch it, too.
+	Sim bool
+	// Equivalent is the argument why nothing can catch it; then nothing must.
+	Equivalent string
+}
+
+// Edit is a further replacement that a Mutant needs.
+type Edit struct{ File, Old, New string }

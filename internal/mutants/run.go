@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// verdict is what became of one mutant.
+type verdict struct {
+	err error // it could not be planted, or does not compile
+	// directed and sim say how each kind of test ended; empty if not run.
+	directed, sim outcome
+}
+
+type outcome struct {
+	ran    bool
+	caught bool
+	detail string
+}
+
+func (v verdict) caught() bool {
+	return v.err == nil && (v.directed.ran || v.sim.ran) &&
+		(!v.directed.ran || v.directed.caught) && (!v.sim.ran || v.sim.caught)
+}
+
+func (v verdict) String() string {
+	if v.err != nil {
+		return "BROKEN " + v.err.Error()
+	}
+	var parts []string
+	for _, o := range []outcome{v.directed, v.sim} {
+		switch {
+		case !o.ran:
+		case o.caught:
+			parts = append(parts, "caught "+o.detail)
+		default:
+			parts = append(parts, "SURVIVED "+o.detail)
+		}
+	}
+	if len(parts) == 0 {
+		return "no test is named for it; run with -sim"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// runMutant plants m and runs the tests that must notice.
+func runMutant(ctx context.Context, m Mutant, sim bool, seeds int) (v verdict) {
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return verdict{err: err}
+	}
+	defer func() { v.err = errors.Join(v.err, os.RemoveAll(dir)) }()
+	overlay, err := plant(m, dir)
+	if err != nil {
+		return verdict{err: err}
+	}
+	if m.Test != "" {
+		v.directed, v.err = directed(ctx, m, overlay, dir)
+	}
+	if v.err == nil && m.Sim && sim {
+		v.sim, v.err = simulated(ctx, overlay, dir, seeds)
+	}
+	return v
+}
+
+// plant writes the mutated files to dir and returns the overlay that puts them
+// in the place of the real ones.
+func plant(m Mutant, dir string) (overlay string, err error) {
+	replaced := make(map[string]string)
+	for i, e := range append([]Edit{{m.File, m.Old, m.New}}, m.More...) {
+		path, err := filepath.Abs(e.File)
+		if err != nil {
+			return "", err
+		}
+		from := path
+		if done, ok := replaced[path]; ok {
+			from = done
+		}
+		source, err := os.ReadFile(from)
+		if err != nil {
+			return "", err
+		}
+		if n := strings.Count(string(source), e.Old); n != 1 {
+			return "", fmt.Errorf("%s: the text to replace occurs %d times, want 1: %q", e.File, n, e.Old)
+		}
+		to := filepath.Join(dir, fmt.Sprintf("%d_%s", i, filepath.Base(e.File)))
+		if err := os.WriteFile(to, []byte(strings.Replace(string(source), e.Old, e.New, 1)), 0o600); err != nil {
+			return "", err
+		}
+		replaced[path] = to
+	}
+	b, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, b, 0o600)
+}
+
+// compile builds the test binary of pkg, so that a mutant that does not compile
+// is not taken for one that was caught.
+func compile(ctx context.Context, pkg, overlay, dir string) (binary string, err error) {
+	binary = filepath.Join(dir, "mutant.test")
+	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, pkg).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("does not compile: %w\n%s", err, out)
+	}
+	return binary, nil
+}
+
+func directed(ctx context.Context, m Mutant, overlay, dir string) (outcome, error) {
+	binary, err := compile(ctx, m.Pkg, overlay, dir)
+	if err != nil {
+		return outcome{}, err
+	}
+	out, err := run(ctx, m.Pkg, binary, "-test.run", m.Test, "-test.timeout", "2m")
+	if strings.Contains(out, "no tests to run") {
+		return outcome{}, fmt.Errorf("%s has no test %s", m.Pkg, m.Test)
+	}
+	return outcome{ran: true, caught: err != nil, detail: "by " + m.Test}, ctx.Err()
+}
+
+// violation is the line that the simulator prints for what it has found.
+var violation = regexp.MustCompile(`VIOLATION seed=(\d+) oracle=(\S+)`)
+
+func simulated(ctx context.Context, overlay, dir string, seeds int) (outcome, error) {
+	const pkg = "./leaderlease/leasetest"
+	binary, err := compile(ctx, pkg, overlay, dir)
+	if err != nil {
+		return outcome{}, err
+	}
+	out, err := run(ctx, pkg, binary, "-test.run", "^TestSimulation$", "-test.timeout", "20m", "-test.failfast",
+		fmt.Sprintf("-seeds=%d", seeds), "-mutant")
+	if err == nil {
+		return outcome{ran: true, detail: fmt.Sprintf("the simulator, %d seeds", seeds)}, ctx.Err()
+	}
+	found := violation.FindStringSubmatch(out)
+	if found == nil {
+		return outcome{ran: true, caught: true, detail: "by the simulator: " + lastLine(out)}, ctx.Err()
+	}
+	return outcome{ran: true, caught: true, detail: fmt.Sprintf("by the simulator, seed %s, oracle %s", found[1], found[2])}, ctx.Err()
+}
+
+// run runs a test binary where go test would: in the package's directory.
+func run(ctx context.Context, pkg, binary string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Dir = pkg
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func lastLine(out string) string {
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	for _, l := range lines {
+		if strings.HasPrefix(l, "panic:") {
+			return l
+		}
+	}
+	return lines[len(lines)-1]
+}

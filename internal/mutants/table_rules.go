@@ -1,0 +1,15 @@
+package main
+
+import "slices"
+
+// rules take one rule out, or half of it, and name the directed test that must
+// then fail (leaderlease/rules_*_test.go).
+var rules = slices.Concat(voterRules, leaderRules, readRules)
+
+const (
+	libPkg     = "./leaderlease"
+	guardFile  = "leaderlease/core/guard.go"
+	leaseFile  = "leaderlease/core/lease.go"
+	peerFile   = "leaderlease/core/peer.go"
+	quorumFile = "leaderlease/core/quorum.go"
+)

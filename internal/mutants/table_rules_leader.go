@@ -1,0 +1,229 @@
+package main
+
+var leaderRules = []Mutant{
+	{
+		Rule: "L1", Name: "no probe on the heartbeats of ReadIndex", Pkg: libPkg, Test: "^TestL1ReadIndexRoundRenewsTheLease$",
+		File: "leaderlease/outbound.go",
+		Old:  "if m.GetTerm() != l.mu.lease.Term() {\n\t\treturn\n\t}\n\tif p, ok", New: "if m.GetTerm() != l.mu.lease.Term() || len(m.GetContext()) > 0 {\n\t\treturn\n\t}\n\tif p, ok",
+	},
+	{
+		Rule: "L1", Name: "the probe carries the reading of the tick before", Pkg: libPkg, Test: "^TestL1EveryHeartbeatCarriesAProbe$",
+		File: leaseFile,
+		Old:  "return Probe{Sent: now, Duration: l.p.Duration}, true", New: "return Probe{Sent: now - 1, Duration: l.p.Duration}, true",
+	},
+	{
+		Rule: "L1", Name: "a quorum round with each tick", Pkg: libPkg, Test: "^TestL1NoExtraMessages$",
+		File: "leaderlease/tick.go",
+		Old:  "if r.waiting.len() == 0 {", New: "if false {",
+	},
+	{
+		Rule: "L2", Name: "lease measured from the arrival of the answer", Pkg: libPkg, Test: "^TestL2LeaseRunsFromTheSendTime$",
+		File: peerFile,
+		Old:  "until := g.Sent.Add(", New: "until := now.Add(",
+	},
+	{
+		Rule: "L2", Name: "a late grant takes the place of a newer one", Pkg: libPkg, Test: "^TestL2LateAndDuplicateGrants$",
+		File: peerFile,
+		Old:  "\tp.promised = max(p.promised, until)\n", New: "\tchanged, p.promised = true, until\n",
+		More: []Edit{{
+			File: leaseFile,
+			Old:  "\tcase p.until() > l.end:\n", New: "\tdefault:\n",
+		}},
+	},
+	{
+		Rule: "L2", Name: "the term of a grant is not looked at", Pkg: libPkg, Test: "^TestL2CountsOnlyPromisesToThisReign$/_term$",
+		File: leaseFile,
+		Old:  "p == nil || term == 0 || term != l.term ||", New: "p == nil ||",
+	},
+	{
+		Rule: "L2", Name: "probes from before the reign count", Pkg: libPkg, Test: "^TestL2CountsOnlyPromisesToThisReign$/^sent_before",
+		File: leaseFile,
+		Old:  "g.Sent <= l.after || g.Sent > now", New: "g.Sent > now",
+	},
+	{
+		Rule: "L2", Name: "probes of the future count", Pkg: libPkg, Test: "^TestL2CountsOnlyPromisesToThisReign$/future$",
+		File: leaseFile,
+		Old:  "g.Sent <= l.after || g.Sent > now", New: "g.Sent <= l.after",
+	},
+	{
+		Rule: "L2", Name: "the leader believes more than it asked for", Pkg: libPkg, Test: "^TestL2CountsOnlyPromisesToThisReign$/^more_than",
+		File: peerFile,
+		Old:  "g.Sent.Add(min(g.Duration, params.Duration))", New: "g.Sent.Add(g.Duration)",
+	},
+	{
+		Rule: "L2", Name: "the leader believes more than was promised", Pkg: libPkg, Test: "^TestL2CountsOnlyPromisesToThisReign$/^less_than",
+		File: peerFile,
+		Old:  "g.Sent.Add(min(g.Duration, params.Duration))", New: "g.Sent.Add(params.Duration)",
+	},
+	{
+		Rule: "L3", Name: "only the incoming half of a joint configuration", Pkg: libPkg, Test: "^TestL3JointNeedsBothHalves$",
+		File: quorumFile,
+		Old:  "cfg.CommittedIndex(promised)", New: "cfg[0].CommittedIndex(promised)",
+	},
+	{
+		Rule: "L3", Name: "only the outgoing half of a joint configuration", Pkg: libPkg, Test: "^TestL3QuorumOfPromises$/outgoing_half_only$",
+		File: quorumFile,
+		Old:  "\tend := uint64(cfg.CommittedIndex(promised))\n",
+		New:  "\tif len(cfg[1]) > 0 {\n\t\tcfg[0] = cfg[1]\n\t}\n\tend := uint64(cfg[0].CommittedIndex(promised))\n",
+	},
+	{
+		Rule: "L3", Name: "learners count", Pkg: libPkg, Test: "^TestL3LearnersDoNotCount$",
+		File: quorumFile,
+		Old:  "majority(cs.GetVoters()),", New: "majority(append(cs.GetVoters()[:len(cs.GetVoters()):len(cs.GetVoters())], cs.GetLearners()...)),",
+	},
+	{
+		Rule: "L3", Name: "n/2 is a quorum", Pkg: libPkg, Test: "^TestL3QuorumOfPromises$/^four_voters",
+		File: leaseFile,
+		Old:  "\tif p == nil || p.until() <= 0 {\n\t\treturn 0, false\n\t}\n",
+		New:  "\tif n := len(v.l.peers); n%2 == 1 && v.l.peers[n-1].id == id {\n\t\treturn quorum.Index(Forever), true\n\t}\n\tif p == nil || p.until() <= 0 {\n\t\treturn 0, false\n\t}\n",
+	},
+	{
+		Rule: "L3", Name: "an empty configuration commits everything", Pkg: libPkg, Test: "^TestL3QuorumOfPromises$/^no_voters",
+		File: quorumFile,
+		Old:  "\tif len(cfg[0]) == 0 {\n\t\treturn 0\n\t}\n", New: "",
+		More: []Edit{{
+			File: quorumFile,
+			Old:  "\tif end > uint64(Forever) {\n\t\treturn 0\n\t}\n", New: "\tend = min(end, uint64(Forever))\n",
+		}},
+	},
+	{
+		Rule: "L3", Name: "a sole voter waits for answers", Pkg: libPkg, Test: "^TestL3SoleVoterNeedsNoHeartbeat$",
+		File: leaseFile,
+		Old:  "\tif id == v.l.p.ID {\n\t\treturn quorum.Index(Forever), true\n", New: "\tif id == v.l.p.ID {\n\t\treturn 0, false\n",
+	},
+	{
+		Rule: "L3", Name: "single-voter lease kept while growing", Pkg: libPkg, Test: "^TestL3SoleVoterGrows$",
+		File: leaseFile,
+		Old:  "\tl.noteClocks()\n\tl.recompute()\n}\n", New: "\tl.noteClocks()\n\tif l.end != Forever {\n\t\tl.recompute()\n\t}\n}\n",
+		More: []Edit{{
+			File: leaseFile,
+			Old:  "\tcase p.until() > l.end:\n", New: "\tcase p.until() > l.end && l.end != Forever:\n",
+		}},
+	},
+	{
+		Rule: "L3", Name: "the lease is not recomputed under new voters", Pkg: libPkg, Test: "^TestL3SoleVoterGrowsToTwo$",
+		File: leaseFile,
+		Old:  "\tl.noteClocks()\n\tl.recompute()\n}\n", New: "\tl.noteClocks()\n}\n",
+	},
+	{
+		Rule: "L4", Name: "read before an own-term commit", Pkg: libPkg, Test: "^TestL4OwnTermMustBeCommitted$",
+		File: leaseFile,
+		Old:  "case !l.ownCommit:", New: "case false:",
+	},
+	{
+		Rule: "L4", Name: "a leader that is no voter keeps its lease", Pkg: libPkg, Test: "^TestL4LeaderMustBeVoter$",
+		File: leaseFile,
+		Old:  "case !l.IsVoter():", New: "case false:",
+	},
+	{
+		Rule: "L4", Name: "demoted leader counts itself", Pkg: libPkg, Test: "^TestL4LeaderMustBeVoter$/^demoted$",
+		File: quorumFile,
+		Old:  "\treturn in || out\n", New: "\treturn in || out || true\n",
+	},
+	{
+		Rule: "L5", Name: "initial configuration for ever", Pkg: libPkg, Test: "^TestL5VotersFollowTheConfiguration$",
+		File: "leaderlease/conf.go",
+		Old:  "\t\tl.setVotersLocked(cs)\n\t}\n\tdone :=", New: "\t}\n\tdone :=",
+	},
+	{
+		Rule: "L5", Name: "the voters of a snapshot are ignored", Pkg: libPkg, Test: "^TestL5VotersFollowASnapshot$",
+		File: "leaderlease/ready.go",
+		Old:  "\t\tl.setVotersLocked(rd.Snapshot.GetMetadata().GetConfState())\n", New: "",
+	},
+	{
+		Rule: "L5", Name: "a change that is being applied does not refuse", Pkg: libPkg, Test: "^TestL5PendingChangeRefuses$",
+		File: leaseFile,
+		Old:  "case l.confPending:", New: "case false:",
+	},
+	{
+		Rule: "L5", Name: "a forgotten ApplyConfState goes unnoticed", Pkg: libPkg, Test: "^TestL5ForgottenApplyConfStateTurnsLeasesOff$",
+		File: "leaderlease/conf.go",
+		Old:  "\tif !ok {\n", New: "\tif false && !ok {\n",
+	},
+	{
+		Rule: "L6", Name: "lease kept in a transfer", Pkg: libPkg, Test: "^TestL6LeaseEndsBeforeTheTransferLeaves$",
+		File: leaseFile,
+		Old:  "\tl.transferUntil = now.Add(l.p.TransferTimeout)\n\tl.Invalidate(now)\n\treturn Release{Term: l.term, At: l.after}\n",
+		New:  "\treturn Release{Term: l.term, At: now}\n",
+	},
+	{
+		Rule: "L6", Name: "the release does not ride on the forced vote", Pkg: libPkg, Test: "^TestL6ReleaseRidesOnTheForcedVote$",
+		File: "leaderlease/outbound.go",
+		Old:  "if r, ok := l.mu.guard.Released(m.GetTerm()); ok {", New: "if r, ok := l.mu.guard.Released(m.GetTerm()); false && ok {",
+	},
+	{
+		Rule: "L6", Name: "the transferee does not keep the release", Pkg: libPkg, Test: "^TestL6ReleaseRidesOnTheForcedVote$",
+		File: guardFile,
+		Old:  "\t\tg.remember(*rel)\n", New: "",
+	},
+	{
+		Rule: "L6", Name: "probes go on during a transfer", Pkg: libPkg, Test: "^TestL6NoProbesWhileTransferring$",
+		File: leaseFile,
+		Old:  "!now.Valid() || now.Before(l.transferUntil) {\n\t\treturn Probe{}", New: "!now.Valid() {\n\t\treturn Probe{}",
+	},
+	{
+		Rule: "L6", Name: "a release voids newer promises of its term", Pkg: libPkg, Test: "^TestL6LateTimeoutNowAfterAbort$",
+		File: guardFile,
+		Old:  "(g.promise.term == rel.Term && g.promise.sent <= rel.At)", New: "g.promise.term == rel.Term",
+	},
+	{
+		Rule: "L6", Name: "a forced vote voids newer promises", Pkg: libPkg, Test: "^TestL6ForcedVoteMeetsANewerPromise$",
+		File: guardFile,
+		Old:  "(g.promise.term == rel.Term && g.promise.sent <= rel.At)", New: "g.promise.term == rel.Term",
+	},
+	{
+		Rule: "L6", Name: "a release voids promises of later terms", Pkg: libPkg, Test: "^TestL6WhatAReleaseCovers$/^an_earlier_term$",
+		File: guardFile,
+		Old:  "g.promise.term < rel.Term ||", New: "g.promise.term != rel.Term ||",
+	},
+	{
+		Rule: "L6", Name: "a release does not cover earlier terms", Pkg: libPkg, Test: "^TestL6WhatAReleaseCovers$/^a_later_term",
+		File: guardFile,
+		Old:  "g.promise.term < rel.Term ||", New: "",
+	},
+	{
+		Rule: "L6", Name: "a late probe undoes a release", Pkg: libPkg, Test: "^TestL6LateProbeDoesNotUndoTheRelease$",
+		File: guardFile,
+		Old:  "if term == g.release.Term && p.Sent <= g.release.At {", New: "if false {",
+	},
+	{
+		Rule: "L6", Name: "lease resumed after an abort with grants from before", Pkg: libPkg, Test: "^TestL6OldGrantsDoNotCountAfterAbort$",
+		File: leaseFile,
+		Old:  "\tl.after = max(l.after, l.probed, now)\n", New: "\tl.after = max(l.after, 0*now)\n",
+	},
+	{
+		Rule: "L7", Name: "Ready does not publish", Pkg: libPkg, Test: "^TestL7StepDownIsSeenBeforeTheVoteLeaves$",
+		File: "leaderlease/ready.go",
+		Old:  "\tdone = append(done, l.publishLocked(now)...)\n", New: "",
+	},
+	{
+		Rule: "L7", Name: "role not checked after step-down", Pkg: libPkg, Test: "^TestL7StepDownIsSeenBeforeTheVoteLeaves$",
+		File: "leaderlease/ready.go",
+		Old:  "\t\tmu.ownIndex = 0\n\t\tmu.lease.StepDown()\n", New: "\t\tmu.ownIndex = 0\n",
+	},
+	{
+		Rule: "L7", Name: "commit index from the entries handed out only", Pkg: libPkg, Test: "^TestL7CommitIndexIsSeenBeforeTheMessagesLeave$",
+		File: "leaderlease/ready.go",
+		Old:  "\t\tcommit = max(commit, rd.HardState.GetCommit())\n", New: "",
+	},
+	{
+		Rule: "L7", Name: "Close is not published", Pkg: libPkg, Test: "^TestL7CloseAndInvalidateTakeEffectAtOnce$",
+		File: "leaderlease/lease.go",
+		Old:  "\tl.mu.lease.Close()\n\tdone := l.publishLocked(now)\n", New: "\tl.mu.lease.Close()\n\t_ = now\n\tvar done finished\n",
+	},
+	{
+		Rule: "L7", Name: "Invalidate is not published", Pkg: libPkg, Test: "^TestL7CloseAndInvalidateTakeEffectAtOnce$",
+		File: "leaderlease/lease.go",
+		Old:  "\tl.mu.lease.Invalidate(now)\n\tdone := l.publishLocked(now)\n", New: "\tl.mu.lease.Invalidate(now)\n\tvar done finished\n",
+	},
+	{
+		Rule: "L8", Name: "grants survive their reign", Pkg: libPkg, Test: "^TestL8NewReignBeginsWithNothing$",
+		File: leaseFile,
+		Old:  "\tl.ownCommit, l.clockFault = false, false\n\tfor i := range l.peers {\n\t\tl.peers[i].forget()\n\t}\n", New: "\tl.ownCommit, l.clockFault = false, false\n",
+	},
+	{
+		Rule: "L8", Name: "old grants revive the lease of a new reign", Pkg: libPkg, Test: "^TestL8OldGrantsDoNotReviveTheLease$",
+		File: leaseFile,
+		Old:  "\tl.ownCommit, l.clockFault = false, false\n\tfor i := range l.peers {\n\t\tl.peers[i].forget()\n\t}\n", New: "\tl.ownCommit, l.clockFault = false, false\n",
+	},
+}

@@ -1,0 +1,133 @@
+package main
+
+// readRules are those of sections 6 and 8 of the protocol.
+var readRules = []Mutant{
+	{
+		Rule: "§6", Name: "ReadIndex answers before an own-term commit", Pkg: libPkg, Test: "^TestReadSoleVoterBeforeOwnTermCommit$",
+		File: "leaderlease/outbound.go",
+		Old:  "l.mu.lease.Term() != 0 && l.mu.lease.HasOwnTermCommit() &&", New: "l.mu.lease.Term() != 0 &&",
+	},
+	{
+		Rule: "§6", Name: "ReadIndex answers from a leader that is no voter", Pkg: libPkg, Test: "^TestRead",
+		File: "leaderlease/outbound.go",
+		Old:  "l.mu.lease.HasOwnTermCommit() && l.mu.lease.IsVoter()", New: "l.mu.lease.HasOwnTermCommit()",
+		Equivalent: "StepDownOnRemoval, which Validate demands, makes raft step down within ApplyConfChange, before it can answer",
+	},
+	{
+		Rule: "§6", Name: "applied index not awaited", Pkg: libPkg, Test: "^TestReadWaitsUntilApplied$",
+		File: "leaderlease/read.go",
+		Old:  "\tif l.applied.Load() < index {\n\t\treturn Read{}, false\n\t}\n", New: "",
+	},
+	{
+		Rule: "§6", Name: "a read that waits does not await the applied index", Pkg: libPkg, Test: "^TestReadWaitsUntilApplied$",
+		File: "leaderlease/read.go",
+		Old:  "\tif l.applied.Load() >= index {\n", New: "\tif true {\n",
+	},
+	{
+		Rule: "§6", Name: "a read joins any renewal", Pkg: libPkg, Test: "^TestReadJoinsOnlyWhatCoversIt$",
+		File: "leaderlease/rounds.go",
+		Old:  "return w.at > 0 && w.at < v.Usable", New: "return w.at > 0",
+	},
+	{
+		Rule: "§6", Name: "a round for each read", Pkg: libPkg, Test: "^TestReadsShareOneRound$",
+		File: "leaderlease/read.go",
+		Old:  "\tif !mu.reads.asked {\n", New: "\tif true {\n",
+	},
+	{
+		Rule: "§6", Name: "forwarded reads answered without a lease", Pkg: libPkg, Test: "^TestReadForwardedNeedsALease$",
+		File: "leaderlease/inbound.go",
+		Old:  "if v, _, s := l.check(); s == core.Valid {", New: "if v, _, s := l.check(); s >= core.Expired {",
+	},
+	{
+		Rule: "§6", Name: "request ids repeat after a restart", Pkg: libPkg, Test: "^TestReadAnswerOfAnEarlierStart$",
+		File: "leaderlease/lease.go",
+		Old:  "rand.Read(l.nonce[:])", New: "rand.Read(nil)",
+	},
+	{
+		Rule: "§6", Name: "reads outlive the leadership they began under", Pkg: libPkg, Test: "^TestReadFailsFastWhenLeadershipMoves$",
+		File: "leaderlease/ready.go",
+		Old:  "if mu.term != term || mu.leader != leader {", New: "if false && (mu.term != term || mu.leader != leader) {",
+	},
+	{
+		Rule: "A1", Name: "margin 0", Pkg: libPkg, Test: "^TestClockMarginCoversTheDrift$",
+		File: leaseFile,
+		Old:  "l.end.Add(-l.p.MaxClockSkew)", New: "l.end",
+	},
+	{
+		Rule: "A1", Name: "margin with the wrong sign", Pkg: libPkg, Test: "^TestClockMarginCoversTheDrift$",
+		File: leaseFile,
+		Old:  "l.end.Add(-l.p.MaxClockSkew)", New: "l.end.Add(l.p.MaxClockSkew)",
+	},
+	{
+		Rule: "§8", Name: "a reader does not notice a clock that went back", Pkg: libPkg, Test: "^TestClockOfTheLeaderGoesBack$",
+		File: "leaderlease/core/view.go",
+		Old:  "v.Status == Valid && v.From <= now && now < v.Usable", New: "v.Status == Valid && now < v.Usable",
+	},
+	{
+		Rule: "§8", Name: "a clock that went back is believed again", Pkg: libPkg, Test: "^TestClockOfTheLeaderGoesBack$",
+		File: "leaderlease/lease.go",
+		Old:  "\t\tl.clockFaultLocked(\"the clock went backwards\", now)\n", New: "",
+	},
+	{
+		Rule: "§8", Name: "a voter's promise from before its clock went back", Pkg: libPkg, Test: "^TestClockOfAVoterGoesBack$",
+		File: "leaderlease/lease.go",
+		Old:  "\t\tl.mu.guard.ClockStepped(now)\n", New: "",
+	},
+	{
+		Rule: "§8", Name: "a voter whose clock went back is free", Pkg: libPkg, Test: "^TestClockOfAVoterGoesBack$",
+		File: guardFile,
+		Old:  "\tg.hold = now.Add(max(g.holdFor, g.maxPromise))\n", New: "\tg.hold = now\n",
+	},
+	{
+		Rule: "§8", Name: "a clock that failed is believed again", Pkg: libPkg, Test: "^TestClockFails$",
+		File: "leaderlease/lease.go",
+		Old:  "\t\tl.clockFaultLocked(\"the clock could not be read\", now)\n", New: "",
+	},
+	{
+		Rule: "§8", Name: "a reader does not look at the disruption marker", Pkg: libPkg, Test: "^TestClockDisruptionVoidsTheLease$",
+		File: "leaderlease/tryread.go",
+		Old:  "return l.disruptable != nil && l.disruptable.Disruptions() != v.marker", New: "return l.disruptable == nil && v == nil",
+	},
+	{
+		Rule: "§8", Name: "a disrupted clock does not void the lease", Pkg: libPkg, Test: "^TestClockDisruptionVoidsTheLease$",
+		File: "leaderlease/lease.go",
+		Old:  "\t\tl.mu.lease.Disrupted(now)\n", New: "",
+	},
+	{
+		Rule: "§8", Name: "the rate watch sees nothing", Pkg: libPkg, Test: "^TestClockRateWatchGivesUp$",
+		File: "leaderlease/core/rate.go",
+		Old:  "return voter*bound > most+slack || voter < least*bound-slack", New: "return voter*bound > most+slack && voter < least*bound-slack",
+	},
+	{
+		Rule: "§8", Name: "grants of a voter with a fast clock count", Pkg: libPkg, Test: "^TestClockFastVoterDoesNotCount$",
+		File: peerFile,
+		Old:  "\tif p.rate.suspect {\n\t\treturn 0\n\t}\n", New: "",
+	},
+	{
+		Rule: "§6", Name: "raft's early answer is served", Pkg: libPkg, Test: "^TestRaftsAnswerBelowTheReignIsNotServed$",
+		File: "leaderlease/rounds.go",
+		Old:  "leads && !l.mayAnswerLocked(s.Index)", New: "leads && !l.mayAskLocked()",
+	},
+	{
+		Rule: "§6", Name: "raft's early answer is sent", Pkg: libPkg, Test: "^TestRaftsAnswerBelowTheReignDoesNotLeave$",
+		File: "leaderlease/outbound.go",
+		Old:  "return l.mayAnswerLocked(m.GetIndex())", New: "return l.mayAskLocked()",
+	},
+	{
+		Rule: "V3", Name: "votes of a lost term elect a bound node", Pkg: "./leaderlease/leasetest", Test: "^TestVotesOfALostTermElectNoBoundNode$",
+		File: "leaderlease/inbound.go",
+		Old:  "	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:\n		return l.mayWin(m)\n", New: "",
+		// Blocks is the second line of defence.
+		More: []Edit{{"leaderlease/ready.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := l.aloneLocked()"}},
+	},
+	{
+		Rule: "L6", Name: "a release does not cover the newest probe", Pkg: "./leaderlease/core", Test: "^TestReleaseCoversProbesOfALaterClock$",
+		File: leaseFile,
+		Old:  "	l.probed = max(l.probed, now)\n", New: "",
+	},
+	{
+		Rule: "L6", Name: "a released probe that comes late binds again", Pkg: "./leaderlease/core", Test: "^TestGuardReleasedProbeBindsNobody$",
+		File: guardFile,
+		Old:  "	if term == g.release.Term && p.Sent <= g.release.At {\n		return false\n	}\n", New: "",
+	},
+}

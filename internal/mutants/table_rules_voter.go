@@ -1,0 +1,156 @@
+package main
+
+var voterRules = []Mutant{
+	{
+		Rule: "V1", Name: "voter promises half of what it says", Pkg: libPkg, Test: "^TestV1PromiseOutlastsTheLease$",
+		File: guardFile,
+		Old:  "now.Add(p.Duration))", New: "now.Add(p.Duration/2))",
+	},
+	{
+		Rule: "V1", Name: "a shorter probe shortens the promise", Pkg: libPkg, Test: "^TestV1ShorterProbe",
+		File: guardFile,
+		Old:  "until := max(g.promise.until, now.Add(p.Duration))", New: "until := now.Add(p.Duration)",
+	},
+	{
+		Rule: "V1", Name: "a probe beyond MaxPromise is promised", Pkg: libPkg, Test: "^TestV1ProbeBeyondMaxPromise",
+		File: guardFile,
+		Old:  " || p.Duration > g.maxPromise {", New: " {",
+	},
+	{
+		Rule: "V1", Name: "a deposed leader's probe is promised", Pkg: libPkg, Test: "^TestV1ProbeOfDeposedLeader",
+		File: guardFile,
+		Old:  "term < max(g.term, g.promise.term) ||", New: "",
+	},
+	{
+		Rule: "V2", Name: "a grant goes to whoever sent the heartbeat", Pkg: libPkg, Test: "^TestV2NoGrantToAnotherLeader$",
+		File: guardFile,
+		Old:  "term == 0 || leader != g.promise.leader || term != g.promise.term ||", New: "term == 0 ||",
+	},
+	{
+		Rule: "V2", Name: "a grant of an earlier term is repeated", Pkg: libPkg, Test: "^TestV2NoGrantInAnotherTerm$",
+		File: guardFile,
+		Old:  "leader != g.promise.leader || term != g.promise.term ||", New: "leader != g.promise.leader ||",
+	},
+	{
+		Rule: "V2", Name: "an answer without a promise is a grant", Pkg: libPkg, Test: "^TestV2AnAnswerIsNoGrant$",
+		File: "leaderlease/outbound.go",
+		Old:  "if g, ok := l.mu.guard.Grant(m.GetTo(), m.GetTerm(), now); ok {",
+		New:  "if g, _ := l.mu.guard.Grant(m.GetTo(), m.GetTerm(), now); true {\n\t\tg.Sent, g.Duration, g.Reading, g.Incarnation = 1, 1, 1, 1",
+	},
+	{
+		Rule: "V3", Name: "pre-votes pass the guard", Pkg: libPkg, Test: "^TestV3PreVoteIsKeptAway$",
+		File: "leaderlease/inbound.go",
+		Old:  "case raftpb.MsgVote, raftpb.MsgPreVote, raftpb.MsgTimeoutNow:", New: "case raftpb.MsgVote, raftpb.MsgTimeoutNow:",
+	},
+	{
+		Rule: "V3", Name: "votes pass the guard", Pkg: libPkg, Test: "^TestV3VoteIsKeptAway$",
+		File: "leaderlease/inbound.go",
+		Old:  "case raftpb.MsgVote, raftpb.MsgPreVote, raftpb.MsgTimeoutNow:", New: "case raftpb.MsgPreVote, raftpb.MsgTimeoutNow:",
+	},
+	{
+		Rule: "V3", Name: "MsgTimeoutNow passes the guard", Pkg: libPkg, Test: "^TestV3TimeoutNowIsKeptAway$",
+		File: "leaderlease/inbound.go",
+		Old:  "case raftpb.MsgVote, raftpb.MsgPreVote, raftpb.MsgTimeoutNow:", New: "case raftpb.MsgVote, raftpb.MsgPreVote:",
+	},
+	{
+		Rule: "V3", Name: "votes for a bound node count", Pkg: libPkg, Test: "^TestV3VotesForABoundNodeAreKeptAway$",
+		File: "leaderlease/inbound.go",
+		Old:  "\t\treturn l.mayWin(m)\n", New: "\t\treturn true\n",
+	},
+	{
+		Rule: "V3", Name: "the promise never ends", Pkg: libPkg, Test: "^TestV3FreeVoterVotes$",
+		File: guardFile,
+		Old:  "return now.Before(g.promise.until) || g.Held(now)", New: "return 0 < g.promise.until || g.Held(now)",
+	},
+	{
+		Rule: "V4", Name: "no exit filter for granted votes", Pkg: libPkg, Test: "^TestV4VoteCastBeforeThePromiseDoesNotLeave$/^sync$",
+		File: "leaderlease/outbound.go",
+		Old:  "if m.GetReject() || !l.mu.guard.Bound(now) {", New: "if true {",
+	},
+	{
+		Rule: "V4", Name: "votes inside MsgStorageAppend.Responses are not looked at", Pkg: libPkg, Test: "^TestV4VoteCastBeforeThePromiseDoesNotLeave$/^async$",
+		File: "leaderlease/outbound.go",
+		Old:  "\t\tl.storageAppendLocked(m, now)\n", New: "",
+	},
+	{
+		Rule: "V4", Name: "guard on inbound only, own campaign free", Pkg: libPkg, Test: "^TestV4BoundVoterDoesNotCampaign$",
+		File: "leaderlease/outbound.go",
+		Old:  "\tif l.mu.guard.Bound(now) {\n\t\tl.stats.withhold", New: "\tif false {\n\t\tl.stats.withhold",
+	},
+	{
+		Rule: "V4", Name: "a candidate's votes leave, its pre-votes do not", Pkg: libPkg, Test: "^TestV4BoundCandidateAsksForNoVote$",
+		File: "leaderlease/outbound.go",
+		Old:  "\tif l.mu.guard.Bound(now) {\n\t\tl.stats.withhold", New: "\tif m.GetType() == raftpb.MsgPreVote && l.mu.guard.Bound(now) {\n\t\tl.stats.withhold",
+	},
+	{
+		Rule: "V5", Name: "alone-a-quorum self-election: the own vote counts", Pkg: libPkg, Test: "^TestV5OwnVoteDoesNotCountWhileBound$",
+		File: "leaderlease/outbound.go",
+		Old:  "if m.GetReject() || !l.mu.guard.Bound(now) {", New: "if m.GetReject() || m.GetTo() == l.id() || !l.mu.guard.Bound(now) {",
+	},
+	{
+		Rule: "V5", Name: "ticks are not withheld", Pkg: libPkg, Test: "^TestV5TickIsWithheld$",
+		File: "leaderlease/tick.go",
+		Old:  "may := l.mu.role == raft.StateLeader || !l.aloneLocked() || !l.mu.guard.Bound(now)", New: "may := l.mu.role >= raft.StateFollower || now > 0",
+	},
+	{
+		Rule: "V5", Name: "Ready does not hold back", Pkg: libPkg, Test: "^TestV5ReadyIsHeldBack$",
+		File: "leaderlease/ready.go",
+		Old:  "\tl.holdBack(rd)\n", New: "",
+	},
+	{
+		Rule: "V6", Name: "no restart hold", Pkg: libPkg, Test: "^TestV6RestartHoldOutlastsTheLease$",
+		File: "leaderlease/start.go",
+		Old:  "\treturn longest, nil\n", New: "\treturn 0, nil\n",
+	},
+	{
+		Rule: "V6", Name: "half a restart hold", Pkg: libPkg, Test: "^TestV6RestartHoldOutlastsTheLease$",
+		File: "leaderlease/start.go",
+		Old:  "\treturn longest, nil\n", New: "\treturn longest / 2, nil\n",
+	},
+	{
+		Rule: "V6", Name: "the hold does not count as bound", Pkg: libPkg, Test: "^TestV6RestartHoldOutlastsTheLease$",
+		File: guardFile,
+		Old:  "return now.Before(g.promise.until) || g.Held(now)", New: "return now.Before(g.promise.until)",
+	},
+	{
+		Rule: "V6", Name: "a held node grants nothing", Pkg: libPkg, Test: "^TestV6HeldVotersGrant$",
+		File: guardFile,
+		Old:  "leader == 0 || term == 0 || term <", New: "g.Held(now) || leader == 0 || term == 0 || term <",
+	},
+	{
+		Rule: "V6", Name: "hold from the configured MaxPromise only", Pkg: libPkg, Test: "^TestV6HoldCoversThePromisesOfEarlierRuns$",
+		File: "leaderlease/start.go",
+		Old:  "longest = max(longest, saved)", New: "_ = saved",
+	},
+	{
+		Rule: "V6", Name: "the longest promise is not saved", Pkg: libPkg, Test: "^TestV6HoldCoversThePromisesOfEarlierRuns$",
+		File: "leaderlease/start.go",
+		Old:  "if saved < cfg.MaxPromise {", New: "if false {",
+	},
+	{
+		Rule: "V6", Name: "a first start holds, too", Pkg: libPkg, Test: "^TestV6EmptyStorageDoesNotHold$",
+		File: "leaderlease/start.go",
+		Old:  "if !s.restarted {", New: "if false {",
+	},
+	{
+		Rule: "V6", Name: "a release lifts the hold", Pkg: libPkg, Test: "^TestV6NoReleaseLiftsTheHold$",
+		File: guardFile,
+		Old:  "if rel != nil && g.covers(*rel) {", New: "if rel != nil && g.covers(*rel) {\n\t\tg.hold = 0",
+	},
+	{
+		Rule: "V6", Name: "first grant before the term is durable", Pkg: libPkg, Test: "^TestV6FirstGrantWaitsForTheDisk$",
+		File: "leaderlease/outbound.go",
+		Old:  "if l.mu.role != raft.StateFollower || !l.mu.durable {", New: "if l.mu.role != raft.StateFollower {",
+	},
+	{
+		Rule: "V7", Name: "guard cleared when raft forgets its leader", Pkg: libPkg, Test: "^TestV7PromiseSurvivesAForgottenLeader$",
+		File: "leaderlease/ready.go",
+		Old:  "mu.role, mu.leader = rd.RaftState, rd.Lead",
+		New:  "mu.role, mu.leader = rd.RaftState, rd.Lead\n\t\tif rd.Lead == raft.None {\n\t\t\tmu.guard = core.NewGuard(now, l.cfg.MaxPromise, 0)\n\t\t}",
+	},
+	{
+		Rule: "V7", Name: "guard cleared by a higher term", Pkg: libPkg, Test: "^TestV7PromiseSurvivesAHigherTerm$",
+		File: guardFile,
+		Old:  "{ g.term = max(g.term, term) }", New: "{\n\tif term > g.term {\n\t\tg.promise.until = 0\n\t}\n\tg.term = max(g.term, term)\n}",
+	},
+}

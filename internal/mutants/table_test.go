@@ -1,0 +1,30 @@
+package main
+
+import (
+	"slices"
+	"testing"
+)
+
+// Every mutant still applies to the source as it is. Whether it is caught takes
+// longer to see: make mutants.
+func TestMutantsApply(t *testing.T) {
+	t.Chdir("../..")
+	type key struct {
+		rule, name string
+		sim        bool
+	}
+	names := make(map[key]bool)
+	for _, m := range slices.Concat(planted, rules, wal) {
+		if m.Equivalent == "" && m.Test == "" && !m.Sim {
+			t.Errorf("%s: %s: nothing is named that catches it", m.Rule, m.Name)
+		}
+		name := key{m.Rule, m.Name, m.Sim}
+		if names[name] {
+			t.Errorf("%s: %s: listed twice", m.Rule, m.Name)
+		}
+		names[name] = true
+		if _, err := plant(m, t.TempDir()); err != nil {
+			t.Errorf("%s: %s: %v", m.Rule, m.Name, err)
+		}
+	}
+}
