@@ -21,38 +21,58 @@ import (
 	"time"
 )
 
+// options say which mutants to run and what on.
+type options struct {
+	only          *regexp.Regexp
+	directed, sim bool
+	seeds         int
+	list          bool
+}
+
 func main() {
+	var o options
 	only := flag.String("only", "", "run mutants whose rule or name match this regexp")
-	sim := flag.Bool("sim", true, "let the simulator find the bugs it is expected to find")
-	seeds := flag.Int("seeds", 2000, "give up on a simulation after this many seeds")
-	list := flag.Bool("list", false, "print the table and run nothing")
+	flag.BoolVar(&o.directed, "directed", true, "run the directed test that is named for a mutant")
+	flag.BoolVar(&o.sim, "sim", true, "let the simulator find the bugs it is expected to find")
+	flag.IntVar(&o.seeds, "seeds", 2000, "give up on a simulation after this many seeds")
+	flag.BoolVar(&o.list, "list", false, "print the table and run nothing")
 	flag.Parse()
 
-	match, err := regexp.Compile(*only)
-	if err != nil {
+	var err error
+	if o.only, err = regexp.Compile(*only); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants: -only:", err)
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	bad := runAll(ctx, match, *sim, *seeds, *list)
+	bad := runAll(ctx, o)
 	stop()
 	if bad > 0 {
 		os.Exit(1)
 	}
 }
 
+// picks reports whether m is to be run, or to be listed as equivalent.
+func (o options) picks(m Mutant) bool {
+	if !o.only.MatchString(m.Rule) && !o.only.MatchString(m.Name) {
+		return false
+	}
+	return m.Equivalent != "" || o.directed && m.Test != "" || o.sim && m.Sim
+}
+
 // runAll returns how many mutants were not caught.
-func runAll(ctx context.Context, match *regexp.Regexp, sim bool, seeds int, list bool) (bad int) {
-	table := slices.DeleteFunc(slices.Concat(planted, rules, wal), func(m Mutant) bool {
-		return !match.MatchString(m.Rule) && !match.MatchString(m.Name) || !sim && m.Test == "" && m.Equivalent == ""
-	})
+func runAll(ctx context.Context, o options) (bad int) {
+	run := 0
 	start := time.Now()
-	for _, m := range table {
-		if list || m.Equivalent != "" {
+	for _, m := range slices.Concat(planted, rules, wal) {
+		if !o.picks(m) {
+			continue
+		}
+		run++
+		if o.list || m.Equivalent != "" {
 			fmt.Printf("%-8s %-60s %s\n", m.Rule, m.Name, describe(m))
 			continue
 		}
-		v := runMutant(ctx, m, sim, seeds)
+		v := runMutant(ctx, m, o)
 		fmt.Printf("%-8s %-60s %s\n", m.Rule, m.Name, v)
 		if !v.caught() {
 			bad++
@@ -62,7 +82,7 @@ func runAll(ctx context.Context, match *regexp.Regexp, sim bool, seeds int, list
 			break
 		}
 	}
-	fmt.Printf("\n%d mutants, %d not caught, %s\n", len(table), bad, time.Since(start).Round(time.Second))
+	fmt.Printf("\n%d mutants, %d not caught, %s\n", run, bad, time.Since(start).Round(time.Second))
 	return bad
 }
 

@@ -51,7 +51,7 @@ func (v verdict) String() string {
 }
 
 // runMutant plants m and runs the tests that must notice.
-func runMutant(ctx context.Context, m Mutant, sim bool, seeds int) (v verdict) {
+func runMutant(ctx context.Context, m Mutant, o options) (v verdict) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		return verdict{err: err}
@@ -61,11 +61,11 @@ func runMutant(ctx context.Context, m Mutant, sim bool, seeds int) (v verdict) {
 	if err != nil {
 		return verdict{err: err}
 	}
-	if m.Test != "" {
+	if m.Test != "" && o.directed {
 		v.directed, v.err = directed(ctx, m, overlay, dir)
 	}
-	if v.err == nil && m.Sim && sim {
-		v.sim, v.err = simulated(ctx, overlay, dir, seeds)
+	if v.err == nil && m.Sim && o.sim {
+		v.sim, v.err = simulated(ctx, overlay, dir, o.seeds)
 	}
 	return v
 }
@@ -136,8 +136,8 @@ func simulated(ctx context.Context, overlay, dir string, seeds int) (outcome, er
 	if err != nil {
 		return outcome{}, err
 	}
-	out, err := run(ctx, pkg, binary, "-test.run", "^TestSimulation$", "-test.timeout", "20m", "-test.failfast",
-		fmt.Sprintf("-seeds=%d", seeds), "-mutant")
+	out, err := run(ctx, pkg, binary, "-test.run", "^TestSimulation$", "-test.timeout", "0",
+		fmt.Sprintf("-seeds=%d", seeds), "-stop=1")
 	if err == nil {
 		return outcome{ran: true, detail: fmt.Sprintf("the simulator, %d seeds", seeds)}, ctx.Err()
 	}

@@ -209,10 +209,15 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 		New:  "	l.peers = kept\n	l.noteClocks()\n	if l.end != Forever {\n		l.recompute()\n	}",
 	},
 	{
-		Rule: "V5", Name: "a node that is alone a quorum elects itself", Sim: true,
+		// Alone, each of these two is masked by the other (docs/adr/0004).
+		Rule: "V5", Name: "a node that is alone a quorum elects itself, ConfPending off", Sim: true,
 		File: "leaderlease/conf.go",
 		Old:  "	return l.mu.conf.alone || l.mu.conf.pending() || l.mu.misuse != nil",
 		New:  "	return false",
-		More: []Edit{{"leaderlease/outbound.go", "return vote && !l.voteLocked(r, now)", "return vote && r.GetTo() != l.id() && !l.voteLocked(r, now)"}},
+		More: []Edit{
+			{"leaderlease/outbound.go", "return vote && !l.voteLocked(r, now)", "return vote && r.GetTo() != l.id() && !l.voteLocked(r, now)"},
+			{"leaderlease/ready.go", "	mu.lease.SetConfPending(mu.conf.pending())", "	mu.lease.SetConfPending(false)"},
+			{"leaderlease/ready.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := false"},
+		},
 	},
 }

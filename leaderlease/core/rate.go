@@ -14,8 +14,8 @@ import "time"
 type rateWatch struct {
 	anchor  sample
 	suspect bool
-	// clear is how long a clock must look good before it is trusted again:
-	// longer than it took to find it bad, or a clock near the bound flaps.
+	// clear is how long a clock must look good before it is trusted again: no
+	// less than it took to find it bad, or a clock near the bound flaps.
 	clear time.Duration
 }
 
@@ -49,7 +49,7 @@ func (w *rateWatch) observe(s sample, p Params) {
 	switch {
 	case outside(w.anchor, s, p):
 		w.anchor, w.suspect = s, true
-		w.clear = max(2*window, rateClearWindow*p.Duration)
+		w.clear = max(window, rateClearWindow*p.Duration)
 	case w.suspect && window < w.clear:
 		// Not yet.
 	case window >= rateMaxWindow*p.Duration:

@@ -29,12 +29,17 @@ func (n *Node) Compact() {
 	if !n.up || n.machine.applied <= n.first() {
 		return
 	}
-	must(n.disk.Compact(&raftpb.Snapshot{
+	must(n.disk.Compact(n.snapshot()))
+}
+
+// snapshot returns what the node has applied.
+func (n *Node) snapshot() *raftpb.Snapshot {
+	return &raftpb.Snapshot{
 		Data: n.machine.encode(),
 		Metadata: &raftpb.SnapshotMetadata{
 			Index: new(n.machine.applied), Term: new(n.termOf(n.machine.applied)), ConfState: n.conf,
 		},
-	}))
+	}
 }
 
 func (n *Node) first() uint64 {

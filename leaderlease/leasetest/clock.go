@@ -3,6 +3,7 @@ package leasetest
 import (
 	"time"
 
+	"github.com/leaderlease/go/leaderlease/clock"
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
@@ -83,3 +84,8 @@ func (c *Clock) Disrupt() { c.marker++ }
 
 // Disruptions implements clock.Disruptable.
 func (c *Clock) Disruptions() uint64 { return c.marker }
+
+// Info implements clock.Described.
+func (c *Clock) Info() clock.Info {
+	return clock.Info{Name: "leasetest", CountsSuspend: true, Cost: 1}
+}

@@ -69,6 +69,12 @@ type Cluster struct {
 	OnLeader func(n *Node, term uint64)
 	OnApply  func(n *Node, e *raftpb.Entry)
 	OnCrash  func(n *Node)
+	// OnDeliver is called when a message reaches a node, OnAdmit when the node's
+	// filter has let it pass to raft, OnReady with the messages of a Ready that
+	// the filter lets out. All are optional.
+	OnDeliver func(n *Node, m *raftpb.Message)
+	OnAdmit   func(n *Node, m *raftpb.Message)
+	OnReady   func(n *Node, msgs []*raftpb.Message)
 }
 
 // New starts a cluster. Raft draws its election timeouts from crypto/rand: pin
@@ -158,9 +164,14 @@ func (c *Cluster) Elect(id uint64) bool {
 }
 
 func (c *Cluster) deliver(m *raftpb.Message) {
-	if n := c.Node(m.GetTo()); n != nil {
-		n.receive(m)
+	n := c.Node(m.GetTo())
+	if n == nil || !n.up {
+		return
 	}
+	if c.OnDeliver != nil {
+		c.OnDeliver(n, m)
+	}
+	n.receive(m)
 }
 
 // quiet is a raft.Logger that says nothing, and panics where raft does.

@@ -1,6 +1,7 @@
 package leasetest
 
 import (
+	"errors"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -49,7 +50,7 @@ func NewMemoryDisk(conf *raftpb.ConfState) Disk {
 func (d *memoryDisk) Save(entries []*raftpb.Entry, hard *raftpb.HardState, snap *raftpb.Snapshot) error {
 	if !raft.IsEmptySnap(snap) {
 		// An older one than the log already begins with is no news.
-		if err := d.ApplySnapshot(snap); err != nil && err != raft.ErrSnapOutOfDate {
+		if err := d.ApplySnapshot(snap); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
 			return err
 		}
 	}
@@ -65,6 +66,11 @@ func (d *memoryDisk) Save(entries []*raftpb.Entry, hard *raftpb.HardState, snap 
 // Compact implements Disk.
 func (d *memoryDisk) Compact(snap *raftpb.Snapshot) error {
 	index := snap.GetMetadata().GetIndex()
+	// What is applied is committed, and a log that begins after its own commit
+	// index is one that raft refuses to start from.
+	if hard, _, err := d.InitialState(); err == nil && hard.GetCommit() < index {
+		must(d.SetHardState(&raftpb.HardState{Term: new(hard.GetTerm()), Vote: new(hard.GetVote()), Commit: new(index)}))
+	}
 	if _, err := d.CreateSnapshot(index, snap.GetMetadata().GetConfState(), snap.GetData()); err != nil {
 		return err
 	}
@@ -78,8 +84,8 @@ func (d *memoryDisk) Reopen() (Disk, error) { return d, nil }
 func (d *memoryDisk) LoadMaxPromise() (time.Duration, error) { return d.maxPromise, nil }
 
 // SaveMaxPromise implements Disk.
-func (d *memoryDisk) SaveMaxPromise(max time.Duration) error {
-	d.maxPromise = max
+func (d *memoryDisk) SaveMaxPromise(longest time.Duration) error {
+	d.maxPromise = longest
 	return nil
 }
 
@@ -87,4 +93,20 @@ func must(err error) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+// storage is what raft sees of a node's disk. Snapshots are of the present state
+// machine: an older one may be from before its receiver became a member, and
+// raft refuses those.
+type storage struct {
+	Disk
+	n *Node
+}
+
+// Snapshot implements raft.Storage.
+func (s storage) Snapshot() (*raftpb.Snapshot, error) {
+	if s.n.machine.applied < s.n.first() {
+		return s.Disk.Snapshot()
+	}
+	return s.n.snapshot(), nil
 }

@@ -1,6 +1,7 @@
 package leasetest
 
 import (
+	"fmt"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -8,10 +9,16 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// maxTurns is far more Readys than one event can cause.
+const maxTurns = 10_000
+
 // pump handles everything raft has ready, in the order an embedder must.
 func (n *Node) pump() {
 	n.observe()
-	for n.up && !n.paused && !n.busy {
+	for turns := 0; n.up && !n.paused && !n.busy; turns++ {
+		if turns > maxTurns {
+			panic(fmt.Sprintf("node %d has been ready %d times in no time", n.ID, turns))
+		}
 		n.takeReadRequest()
 		if !n.raw.HasReady() {
 			break
@@ -37,25 +44,67 @@ func (n *Node) takeReadRequest() {
 
 func (n *Node) handleReady() {
 	rd := n.raw.Ready()
+	if n.holdsBack(rd) {
+		n.heldBack++
+		n.busy = true
+		n.later(time.Millisecond, func() { n.resumeReady(rd) })
+		return
+	}
+	n.processReady(rd)
+}
+
+// holdsBack reports whether Lease.Ready would block now, which it must not in
+// virtual time: a sole voter without AsyncStorageWrites that campaigns while it
+// is bound (V5). The cluster lets time pass instead.
+func (n *Node) holdsBack(rd raft.Ready) bool {
+	return n.lease != nil && n.lease.Blocks(rd)
+}
+
+func (n *Node) resumeReady(rd raft.Ready) {
+	n.onWriteDone(func() {
+		if n.holdsBack(rd) {
+			n.later(time.Millisecond, func() { n.resumeReady(rd) })
+			return
+		}
+		n.processReady(rd)
+	})
+}
+
+func (n *Node) processReady(rd raft.Ready) {
 	msgs := rd.Messages
 	if n.lease != nil {
 		msgs = n.lease.Ready(rd)
+	}
+	if n.cluster.OnReady != nil {
+		n.cluster.OnReady(n, msgs)
 	}
 	n.stockReadStates(rd.ReadStates)
 	if n.opts.Async {
 		n.dispatch(msgs)
 		return
 	}
-	w := write{entries: rd.Entries, hard: rd.HardState, snap: rd.Snapshot}
 	n.busy = true
-	n.startWrite(w, func() {
+	n.startWrite(write{entries: rd.Entries, hard: rd.HardState, snap: rd.Snapshot}, func() {
 		n.send(msgs)
 		n.restore(rd.Snapshot)
-		n.apply(rd.CommittedEntries)
-		n.raw.Advance(rd)
-		n.busy = false
-		n.observe()
+		n.afterApplyDelay(rd.CommittedEntries, func() {
+			n.apply(rd.CommittedEntries)
+			n.raw.Advance(rd)
+			n.busy = false
+			n.observe()
+		})
 	})
+}
+
+// afterApplyDelay runs f once the state machine is done with entries.
+func (n *Node) afterApplyDelay(entries []*raftpb.Entry, f func()) {
+	if len(entries) > 0 {
+		if d := delay(n.opts.ApplyDelay); d > 0 {
+			n.later(d, func() { n.onWriteDone(f) })
+			return
+		}
+	}
+	f()
 }
 
 // dispatch hands the messages of an asynchronous Ready to whom they are for.
@@ -140,10 +189,10 @@ func (n *Node) startWrite(w write, done func()) {
 	n.later(d, func() { n.onWriteDone(finish) })
 }
 
-// onWriteDone is exec for the end of a write, which a busy node waits for.
+// onWriteDone is exec for what a busy node waits for.
 func (n *Node) onWriteDone(finish func()) {
 	if n.paused {
-		n.inbox = append([]func(){func() { finish() }}, n.inbox...)
+		n.finished = append(n.finished, finish)
 		return
 	}
 	finish()

@@ -60,3 +60,11 @@ func (m *machine) hash() uint64 {
 	_, _ = h.Write(m.encode())
 	return h.Sum64()
 }
+
+// writeID returns the write that a command carries, 0 if none.
+func writeID(data []byte) uint64 {
+	if len(data) != 16 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(data[8:])
+}

@@ -52,7 +52,7 @@ func (n *Network) carry(m *raftpb.Message) {
 		c := m
 		if i > 0 {
 			// Raft may amend what it was given to forward.
-			c = proto.Clone(m).(*raftpb.Message)
+			c = proto.CloneOf(m)
 		}
 		n.world.after(d, func() {
 			if !n.cut[[2]uint64{c.GetFrom(), c.GetTo()}] {

@@ -37,6 +37,10 @@ type NodeOptions struct {
 	// FilterOnArrival asks Incoming when a message arrives, before it queues,
 	// as a transport goroutine does, and not when raft is about to step it.
 	FilterOnArrival bool
+	// StepDelay returns how long after Incoming was asked raft steps a message,
+	// with FilterOnArrival. Messages of several connections overtake each other
+	// there, as they do on a transport's goroutines. Nil means no time.
+	StepDelay func(m *raftpb.Message) time.Duration
 }
 
 // Node is one member: a process that can be paused, killed and restarted, on a
@@ -66,12 +70,17 @@ type Node struct {
 
 	busy  bool
 	inbox []func()
+	// finished is what a paused process does first: the rest of writes that
+	// have ended meanwhile.
+	finished []func()
 	// missed counts ticks of a paused process.
 	missed  int
 	appends queue
 	applies queue
 	// unsynced are writes under way, oldest first.
 	unsynced []write
+	// heldBack counts the Readys that V5 held back.
+	heldBack int
 
 	writes map[uint64]func(version uint64)
 	reads  stockReads
@@ -82,7 +91,7 @@ func (n *Node) start() {
 	c := n.cluster
 	n.run++
 	n.up, n.paused, n.busy, n.missed = true, false, false, 0
-	n.inbox, n.unsynced = nil, nil
+	n.inbox, n.finished, n.unsynced = nil, nil, nil
 	n.appends, n.applies = queue{}, queue{}
 	n.writes = make(map[uint64]func(uint64))
 	n.reads = stockReads{}
@@ -96,7 +105,7 @@ func (n *Node) start() {
 	n.restored = n.machine.applied
 	rc := &raft.Config{
 		ID: n.ID, ElectionTick: c.opts.ElectionTick, HeartbeatTick: c.opts.HeartbeatTick,
-		Storage: n.disk, Applied: n.machine.applied, AsyncStorageWrites: n.opts.Async,
+		Storage: storage{n.disk, n}, Applied: n.machine.applied, AsyncStorageWrites: n.opts.Async,
 		MaxSizePerMsg: 1 << 16, MaxInflightMsgs: 64, MaxUncommittedEntriesSize: 1 << 20,
 		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true, Logger: c.opts.Logger,
 	}
@@ -149,17 +158,35 @@ func (n *Node) receive(m *raftpb.Message) {
 		if !n.lease.Incoming(m) {
 			return
 		}
+		if n.cluster.OnAdmit != nil {
+			n.cluster.OnAdmit(n, m)
+		}
+		if d := n.stepDelay(m); d > 0 {
+			n.later(d, func() { n.exec(func() { n.stepRaw(m) }) })
+			return
+		}
 		n.exec(func() { n.stepRaw(m) })
 		return
 	}
 	n.exec(func() { n.step(m) })
 }
 
+func (n *Node) stepDelay(m *raftpb.Message) time.Duration {
+	if n.opts.StepDelay == nil {
+		return 0
+	}
+	return n.opts.StepDelay(m)
+}
+
 // step is how an embedder handles a message from a peer.
 func (n *Node) step(m *raftpb.Message) {
-	if n.lease == nil || n.lease.Incoming(m) {
-		n.stepRaw(m)
+	if n.lease != nil && !n.lease.Incoming(m) {
+		return
 	}
+	if n.cluster.OnAdmit != nil {
+		n.cluster.OnAdmit(n, m)
+	}
+	n.stepRaw(m)
 }
 
 func (n *Node) stepRaw(m *raftpb.Message) {
@@ -193,11 +220,21 @@ func (n *Node) later(d time.Duration, f func()) {
 
 // drain runs what has queued up.
 func (n *Node) drain() {
+	for len(n.finished) > 0 && !n.paused && n.up {
+		f := n.finished[0]
+		n.finished = n.finished[1:]
+		f()
+		n.pump()
+	}
 	for len(n.inbox) > 0 && !n.paused && n.up && (!n.busy || !n.opts.QueueWhileBusy) {
 		f := n.inbox[0]
 		n.inbox = n.inbox[1:]
 		f()
-		n.pump()
+		// A loop that queues takes all there is before it asks raft for a Ready,
+		// or it would fall behind for good.
+		if len(n.inbox) == 0 || !n.opts.QueueWhileBusy {
+			n.pump()
+		}
 	}
 }
 

@@ -28,6 +28,7 @@ func (n *Node) Resume(ticksFirst bool) {
 	}
 	n.drain()
 	burst()
+	n.drain()
 }
 
 // Suspend stops the machine. stopClock says whether the lease clock stops with

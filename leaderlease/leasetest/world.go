@@ -1,9 +1,6 @@
 package leasetest
 
-import (
-	"container/heap"
-	"time"
-)
+import "time"
 
 // world is virtual time: one goroutine takes the earliest event, moves time
 // there and runs it. Events of the same instant run in the order in which they
@@ -11,7 +8,7 @@ import (
 type world struct {
 	now    time.Duration // true time since the beginning of the run
 	seq    uint64
-	events eventHeap
+	events []event // a binary heap
 }
 
 type event struct {
@@ -20,10 +17,17 @@ type event struct {
 	run func()
 }
 
+func (e *event) before(o *event) bool {
+	if e.at != o.at {
+		return e.at < o.at
+	}
+	return e.seq < o.seq
+}
+
 // after schedules run in d from now.
 func (w *world) after(d time.Duration, run func()) {
 	w.seq++
-	heap.Push(&w.events, event{at: w.now + max(d, 0), seq: w.seq, run: run})
+	w.push(event{at: w.now + max(d, 0), seq: w.seq, run: run})
 }
 
 // step runs the next event if it is due by limit.
@@ -31,7 +35,7 @@ func (w *world) step(limit time.Duration) bool {
 	if len(w.events) == 0 || w.events[0].at > limit {
 		return false
 	}
-	e := heap.Pop(&w.events).(event)
+	e := w.pop()
 	w.now = e.at
 	e.run()
 	return true
@@ -45,22 +49,38 @@ func (w *world) runFor(d time.Duration) {
 	w.now = limit
 }
 
-type eventHeap []event
-
-func (h eventHeap) Len() int { return len(h) }
-func (h eventHeap) Less(i, j int) bool {
-	if h[i].at != h[j].at {
-		return h[i].at < h[j].at
+// push and pop are container/heap without an allocation for each event.
+func (w *world) push(e event) {
+	w.events = append(w.events, e)
+	h, i := w.events, len(w.events)-1
+	for i > 0 {
+		up := (i - 1) / 2
+		if !h[i].before(&h[up]) {
+			break
+		}
+		h[i], h[up] = h[up], h[i]
+		i = up
 	}
-	return h[i].seq < h[j].seq
 }
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
-func (h *eventHeap) Pop() any {
-	old := *h
-	n := len(old) - 1
-	e := old[n]
-	old[n] = event{}
-	*h = old[:n]
-	return e
+
+func (w *world) pop() event {
+	h := w.events
+	first, n := h[0], len(h)-1
+	h[0], h[n] = h[n], event{}
+	h = h[:n]
+	w.events = h
+	for i := 0; ; {
+		down := 2*i + 1
+		if down >= n {
+			return first
+		}
+		if down+1 < n && h[down+1].before(&h[down]) {
+			down++
+		}
+		if !h[down].before(&h[i]) {
+			return first
+		}
+		h[i], h[down] = h[down], h[i]
+		i = down
+	}
 }

@@ -1,0 +1,139 @@
+package leasetest
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+)
+
+// faultKind is one way to make things go wrong.
+type faultKind struct {
+	name   string
+	weight int
+	// min and max bound Fault.For, in election timeouts.
+	min, max float64
+	do       func(f *fault)
+}
+
+// faultKinds lists all kinds. Their order is part of what a seed means.
+var faultKinds = slices.Concat(processFaults, clockFaults, networkFaults, clusterFaults, recipes)
+
+func kindOf(name string) *faultKind {
+	for i := range faultKinds {
+		if faultKinds[i].name == name {
+			return &faultKinds[i]
+		}
+	}
+	return nil
+}
+
+// fault is a Fault while it is done.
+type fault struct {
+	Fault
+	*sim
+	r *rand.Rand
+}
+
+// drawFaults draws which kinds are active and then the faults.
+func drawFaults(r *rand.Rand, w *Swarm, d time.Duration) (faults []Fault) {
+	var active []*faultKind
+	total := 0
+	for i := range faultKinds {
+		if r.IntN(5) < 3 {
+			active = append(active, &faultKinds[i])
+			total += faultKinds[i].weight
+		}
+	}
+	et := float64(w.electionTimeout())
+	for at := between(r, time.Second, 2*w.Gap); at < d && total > 0; at += time.Duration(r.ExpFloat64() * float64(w.Gap)) {
+		k := draw(r, active, total)
+		faults = append(faults, Fault{
+			N: len(faults) + 1, At: at, Kind: k.name,
+			For: between(r, time.Duration(k.min*et), time.Duration(k.max*et)),
+		})
+	}
+	return faults
+}
+
+func draw(r *rand.Rand, kinds []*faultKind, total int) *faultKind {
+	n := r.IntN(total)
+	for _, k := range kinds {
+		if n -= k.weight; n < 0 {
+			return k
+		}
+	}
+	panic("leasetest: weights do not add up")
+}
+
+func (s *sim) inject(spec Fault) {
+	f := &fault{Fault: spec, sim: s, r: stream(s.sched.Seed, streamFault+uint64(spec.N))}
+	s.trace.note(s.c.Now(), 0, "fault "+spec.Kind, "n ms", uint64(spec.N), uint64(spec.For.Milliseconds()))
+	if s.res.Faults == nil {
+		s.res.Faults = make(map[string]int)
+	}
+	s.res.Faults[spec.Kind]++
+	kindOf(spec.Kind).do(f)
+}
+
+// note writes what the fault decided into the time line.
+func (f *fault) note(n *Node, what string) { f.trace.note(f.c.Now(), n.ID, what, "fault", uint64(f.N)) }
+
+// after runs do in d, unless the run is over.
+func (f *fault) after(d time.Duration, do func()) {
+	f.c.After(d, func() {
+		if !f.healed && !f.violated() {
+			do()
+		}
+	})
+}
+
+// any returns a random node that matches, or nil.
+func (f *fault) any(match func(*Node) bool) *Node {
+	var fit []*Node
+	for _, n := range f.c.Nodes() {
+		if match == nil || match(n) {
+			fit = append(fit, n)
+		}
+	}
+	if len(fit) == 0 {
+		return nil
+	}
+	return fit[f.r.IntN(len(fit))]
+}
+
+// leaderOr returns the leader, most of the time, or another node that is up.
+func (f *fault) leaderOr() *Node {
+	if l := f.c.Leader(); l != nil && f.r.IntN(10) < 6 {
+		return l
+	}
+	return f.any((*Node).Up)
+}
+
+func (n *Node) follows() bool { return n.up && !n.paused && n.role != raft.StateLeader }
+
+// voters returns the voters of the configuration that n has applied.
+func voters(n *Node) []uint64 {
+	ids := slices.Concat(n.conf.GetVoters(), n.conf.GetVotersOutgoing())
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+func (s *sim) ids() (ids []uint64) {
+	for _, n := range s.c.Nodes() {
+		ids = append(ids, n.ID)
+	}
+	return ids
+}
+
+// except returns all nodes but the given ones.
+func (s *sim) except(out ...uint64) []uint64 {
+	return slices.DeleteFunc(s.ids(), func(id uint64) bool { return slices.Contains(out, id) })
+}
+
+// isolate cuts n off for d.
+func (s *sim) isolate(n *Node, d time.Duration) {
+	s.trace.note(s.c.Now(), n.ID, "is isolated", "ms", uint64(d.Milliseconds()))
+	s.lines.cutAll([]uint64{n.ID}, s.except(n.ID), true, d)
+}

@@ -1,0 +1,128 @@
+package leasetest
+
+import (
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+)
+
+var processFaults = []faultKind{
+	{"pause", 4, 0.05, 4, func(f *fault) { f.pauseFor(f.leaderOr(), f.For) }},
+	{"suspend", 2, 0.5, 4, suspendFault},
+	{"crash", 4, 0, 3, func(f *fault) { f.crashFor(f.leaderOr(), f.For) }},
+	{"crash_many", 2, 0, 3, crashMany},
+	{"bounce", 3, 0, 0.02, func(f *fault) { f.crashFor(f.leaderOr(), f.For) }},
+	{"disk_stall", 2, 0.1, 3, diskStall},
+}
+
+// pauseFor stops the process. Before it goes on, a reader that is scheduled
+// first asks it.
+func (f *fault) pauseFor(n *Node, d time.Duration) {
+	if n == nil || !n.up {
+		return
+	}
+	f.note(n, "is paused")
+	if f.w.StopsClock {
+		n.Clock.Stop()
+	}
+	f.pauses[n.ID]++
+	n.Pause()
+	ticksFirst := f.r.IntN(2) == 0
+	f.after(d, func() {
+		if f.pauses[n.ID]--; f.pauses[n.ID] <= 0 {
+			f.resume(n, ticksFirst)
+		}
+	})
+}
+
+func (s *sim) resume(n *Node, ticksFirst bool) {
+	s.pauses[n.ID] = 0
+	if !n.up || !n.paused {
+		n.Clock.Start()
+		return
+	}
+	s.trace.note(s.c.Now(), n.ID, "goes on", "")
+	n.Clock.Start()
+	n.paused = false
+	for key := range s.w.Keys {
+		s.probe(n, s.linear.key(key))
+	}
+	n.paused = true
+	n.Resume(ticksFirst)
+}
+
+// suspendFault stops a machine. The clock of a node that neither leads nor
+// could serve may stop with it: assumption A2 concerns leaders.
+func suspendFault(f *fault) {
+	n := f.leaderOr()
+	if n == nil {
+		return
+	}
+	stops := n.role != raft.StateLeader && !n.Valid() && f.r.IntN(2) == 0
+	if stops {
+		f.note(n, "its clock stands still")
+		n.Clock.Stop()
+		f.mistrusted = true
+	}
+	f.pauseFor(n, f.For)
+}
+
+// crashFor kills the process, and some of the writes under way with it, and
+// starts it again after d.
+func (f *fault) crashFor(n *Node, d time.Duration) {
+	if n == nil || !n.up {
+		return
+	}
+	f.note(n, "crashes")
+	f.pauses[n.ID] = 0
+	n.Clock.Start()
+	n.Crash(f.r.IntN(3))
+	f.after(d, func() { f.restart(n) })
+}
+
+func (s *sim) restart(n *Node) {
+	if n.up {
+		return
+	}
+	s.trace.note(s.c.Now(), n.ID, "starts again", "")
+	n.Clock.SetFailed(false)
+	n.Restart()
+}
+
+func crashMany(f *fault) {
+	all := slices.Clone(f.c.Nodes())
+	f.r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	for _, n := range all[:1+f.r.IntN(len(all))] {
+		f.crashFor(n, between(f.r, 0, f.For))
+	}
+}
+
+// diskStall makes writes that begin within the next f.For end after it.
+func diskStall(f *fault) {
+	n := f.leaderOr()
+	if n == nil {
+		return
+	}
+	f.note(n, "its disk stalls")
+	f.stalled[n.ID] = max(f.stalled[n.ID], f.c.Now()+f.For)
+	if n.lease != nil && f.r.IntN(2) == 0 {
+		n.lease.SetDiskStalled(true)
+		run := n.run
+		f.c.After(f.For, func() {
+			if n.up && n.run == run {
+				n.lease.SetDiskStalled(false)
+			}
+		})
+	}
+}
+
+// unstall lets the writes go on that have not begun yet.
+func (s *sim) unstall() {
+	for _, n := range s.c.Nodes() {
+		s.stalled[n.ID], s.slowApply[n.ID], s.slowVotes[n.ID] = 0, 0, 0
+		if n.up && n.lease != nil {
+			n.lease.SetDiskStalled(false)
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package leasetest
+
+import (
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+const leaderRole = raft.StateLeader
+
+// versionOracle knows, per key, the highest version that a completed operation
+// has shown. A read that begins later and shows less is stale.
+type versionOracle struct{ floors map[uint64]uint64 }
+
+func (o *versionOracle) init() { o.floors = make(map[uint64]uint64) }
+
+func (o *versionOracle) floor(key uint64) uint64 { return o.floors[key] }
+
+func (o *versionOracle) raise(key, version uint64) {
+	if version > o.floors[key] {
+		o.floors[key] = version
+	}
+}
+
+// leaseOracle looks at the leases themselves: once a node has won an election,
+// no node of an older term may pass its own lease check. It notices much more
+// than stale reads do, because nothing has to be written and read at the right
+// moment.
+type leaseOracle struct {
+	newest uint64            // the newest term that has a leader
+	winner map[uint64]uint64 // by term
+}
+
+func (o *leaseOracle) init() { o.winner = make(map[uint64]uint64) }
+
+// check looks at one node, as a reader would find it, at any moment. A paused
+// node is asked as well: what would it answer, if it ran just for this.
+func (o *leaseOracle) check(s *sim, n *Node) {
+	if n.lease == nil || !n.up || (n.role == leaderRole && n.term >= o.newest) {
+		return
+	}
+	if !n.Valid() {
+		return
+	}
+	tok, err := n.lease.Token()
+	if err == nil && tok.Term < o.newest {
+		s.violatef("disjoint", n.ID, "lease of term %d is valid, but node %d leads term %d", tok.Term, o.winner[o.newest], o.newest)
+	}
+}
+
+func (s *sim) onLeader(n *Node, term uint64) {
+	s.res.Elections++
+	s.trace.note(s.c.Now(), n.ID, "WON the election", "term", term)
+	o := &s.leases
+	if id, ok := o.winner[term]; ok && id != n.ID {
+		s.violatef("raft", n.ID, "wins term %d, which node %d has won", term, id)
+	}
+	o.winner[term] = n.ID
+	o.newest = max(o.newest, term)
+	for _, other := range s.c.Nodes() {
+		if other != n {
+			o.check(s, other)
+		}
+	}
+	s.readEverywhere()
+}
+
+// readEverywhere asks all nodes for a read while a leader is new: it may not
+// know yet what is committed.
+func (s *sim) readEverywhere() {
+	for _, d := range []time.Duration{0, s.w.Latency, 3 * s.w.Latency} {
+		s.c.After(d, func() {
+			for _, n := range s.c.Nodes() {
+				s.readAt(n, s.key(s.load.reads))
+			}
+		})
+	}
+}
+
+// onAdmit and onReady look at the guard: at the instant of the decision, a node
+// that is bound lets no request for its help in, and none of its votes out.
+func (s *sim) onAdmit(n *Node, m *raftpb.Message) {
+	if s.cfg.SkipGuard {
+		return
+	}
+	switch m.GetType() {
+	case raftpb.MsgVote, raftpb.MsgPreVote, raftpb.MsgTimeoutNow:
+		if n.Bound() {
+			s.violatef("guard", n.ID, "%v from %d reaches raft while bound", m.GetType(), m.GetFrom())
+		}
+	}
+}
+
+func (s *sim) onReady(n *Node, msgs []*raftpb.Message) {
+	if s.cfg.SkipGuard {
+		return
+	}
+	bound, asked := false, false
+	for _, m := range msgs {
+		if !s.helps(n, m) {
+			continue
+		}
+		if !asked {
+			bound, asked = n.Bound(), true
+		}
+		if bound {
+			s.violatef("guard", n.ID, "%v to %d leaves while bound", m.GetType(), m.GetTo())
+		}
+	}
+}
+
+// helps reports whether m helps to elect someone.
+func (s *sim) helps(n *Node, m *raftpb.Message) bool {
+	switch m.GetType() {
+	case raftpb.MsgVote, raftpb.MsgPreVote:
+		return true
+	case raftpb.MsgVoteResp:
+		return !m.GetReject()
+	case raftpb.MsgPreVoteResp:
+		return !m.GetReject() && m.GetTo() == n.ID
+	case raftpb.MsgStorageAppend:
+		for _, r := range m.GetResponses() {
+			if s.helps(n, r) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (s *sim) onDeliver(n *Node, m *raftpb.Message) {
+	s.res.Messages++
+	s.trace.message(s.c.Now(), "gets ", n.ID, m)
+}
+
+func (s *sim) onSend(m *raftpb.Message) {
+	if m.GetType() == raftpb.MsgTimeoutNow {
+		s.res.Transfers++
+	}
+	if s.trace.messages {
+		s.trace.keep(s.c.Now(), m.GetFrom(), "sends "+m.GetType().String(), "to term index commit", m.GetTo(), m.GetTerm(), m.GetIndex(), m.GetCommit())
+	}
+	s.lines.sent(m)
+}
+
+func (s *sim) onCrash(n *Node) {
+	s.res.Crashes++
+	s.collect(n)
+}
+
+// collect adds up what a process has counted, before it is gone.
+func (s *sim) collect(n *Node) {
+	if n.lease == nil {
+		return
+	}
+	s.res.heldBack += n.heldBack
+	n.heldBack = 0
+	s.res.addStats(n.lease.ResetStats())
+	if err := n.lease.Status().Err; err != nil {
+		s.violatef("misuse", n.ID, "%v", err)
+	}
+}
+
+func (s *sim) violated() bool { return s.res.Violation != nil }
+
+func (s *sim) violatef(oracle string, node uint64, format string, args ...any) {
+	s.violate(oracle, node, fmt.Sprintf(format, args...))
+}
+
+func (s *sim) violate(oracle string, node uint64, what string) {
+	if s.violated() {
+		return
+	}
+	v := &Violation{Oracle: oracle, Node: node, What: what}
+	if s.c != nil {
+		v.At = s.c.Now()
+	}
+	s.res.Violation = v
+	s.trace.note(v.At, node, "VIOLATION of "+oracle+": "+what, "")
+}

@@ -1,0 +1,213 @@
+package leasetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.etcd.io/raft/v3/quorum"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// finish heals the cluster and checks what must be true of a healthy one.
+// Without the demand that it serves lease reads, a library that never serves
+// any would pass.
+func (s *sim) finish() {
+	s.heal()
+	limit := 3 * (s.w.D + s.w.electionTimeout())
+	start := s.c.Now()
+	var l *Node
+	healthy := func() bool { l = s.serving(); return l != nil || s.violated() }
+	if !s.c.RunUntil(limit, healthy) && s.stuck() {
+		s.res.Stuck++
+		s.summarise()
+		return
+	}
+	switch {
+	case l == nil && s.w.BeyondPPM > 0:
+		// Leaders do not trust such clocks, and rightly so.
+		s.summarise()
+		return
+	case l == nil:
+		s.violatef("liveness", 0, "no leader serves within %v of healing: %s", limit, s.describe())
+	}
+	s.res.Recovery = s.c.Now() - start
+	// A configuration change that was under way may move leadership once more.
+	for tries := 0; !s.violated() && !s.serves(l); tries++ {
+		again := s.c.RunUntil(limit, healthy)
+		if !again || l == nil || tries == 3 {
+			s.violatef("liveness", 0, "the healed leader refuses more than 1 in 100 lease reads: %s", s.describe())
+		}
+	}
+	if !s.violated() {
+		s.converge()
+	}
+	s.summarise()
+}
+
+func (s *sim) summarise() {
+	s.res.Elapsed = s.c.Now()
+	for _, n := range s.c.Nodes() {
+		if n.up {
+			s.collect(n)
+		}
+	}
+	if !s.violated() {
+		s.checkHistories()
+	}
+}
+
+// stuck reports whether raft cannot elect anyone although no promise is in the
+// way: for two election timeouts no node is bound. That happens when a leader
+// that has removed itself dies with entries that the voters who remain, and do
+// not know yet that it is gone, lack: they ask for its vote, and it refuses.
+func (s *sim) stuck() bool {
+	bound := false
+	s.c.RunUntil(2*s.w.electionTimeout(), func() bool {
+		for _, n := range s.c.Nodes() {
+			bound = bound || n.Bound()
+		}
+		return bound || s.c.Leader() != nil || s.violated()
+	})
+	return !bound && s.c.Leader() == nil && !s.violated()
+}
+
+// heal ends every fault.
+func (s *sim) heal() {
+	s.trace.note(s.c.Now(), 0, "everything heals", "")
+	s.healed = true
+	s.lines.heal()
+	s.unstall()
+	for _, n := range s.c.Nodes() {
+		n.Clock.SetRate(1)
+		n.Clock.SetFailed(false)
+		s.restart(n)
+		s.resume(n, true)
+		if s.needsRestart(n) {
+			n.Crash(0)
+			s.restart(n)
+		}
+	}
+}
+
+// needsRestart reports whether the library remembers something about n's clock,
+// or n was given another promise, that would keep a healthy cluster from lease
+// reads for longer than the liveness oracle waits.
+func (s *sim) needsRestart(n *Node) bool {
+	if n.lease == nil {
+		return false
+	}
+	// A clock fault lasts for the rest of the term, mistrust of a clock that
+	// stood still for twice as long as it took to notice.
+	odd := s.scale[n.ID] != 0 || s.mistrusted || n.lease.Status().Lease == core.ClockFault
+	s.scale[n.ID] = 0
+	return odd
+}
+
+// serving returns the leader once it does what it should, nil until then.
+func (s *sim) serving() *Node {
+	l := s.c.Leader()
+	if l == nil || !s.newestConf(l) {
+		return nil
+	}
+	if s.canLease(l) && !l.Valid() {
+		return nil
+	}
+	return l
+}
+
+// newestConf reports whether no node has applied a configuration that l has
+// not: only then is l known not to be one that the group has moved on from.
+func (s *sim) newestConf(l *Node) bool {
+	for _, n := range s.c.Nodes() {
+		if n.machine.applied > l.machine.applied {
+			return false
+		}
+	}
+	return true
+}
+
+// canLease reports whether l can hold a lease at all: it and a quorum of its
+// voters have the library.
+func (s *sim) canLease(l *Node) bool {
+	if l.lease == nil {
+		return false
+	}
+	return core.Voters(l.conf).CommittedIndex(withLibrary{s}) > 0
+}
+
+// withLibrary is a quorum.AckedIndexer: nodes with the library have acked 1.
+type withLibrary struct{ s *sim }
+
+// AckedIndex implements quorum.AckedIndexer.
+func (w withLibrary) AckedIndex(id uint64) (quorum.Index, bool) {
+	n := w.s.c.Node(id)
+	return 1, n != nil && n.lease != nil
+}
+
+// serves asks for lease reads for a while and reports whether 99 in 100 were
+// served.
+func (s *sim) serves(l *Node) bool {
+	if !s.canLease(l) {
+		s.advance(2 * s.w.D)
+		return true
+	}
+	const asks = 200
+	served := 0
+	for range asks {
+		s.advance(s.w.D / 50)
+		if l.Valid() {
+			served++
+		}
+	}
+	return served*100 >= asks*99
+}
+
+// converge lets every member catch up, and compares them.
+func (s *sim) converge() {
+	s.advance(2*s.w.electionTimeout() + 10*(s.w.Disk+s.w.Apply+s.w.Step))
+	if s.violated() {
+		return
+	}
+	l := s.furthest()
+	for _, n := range s.c.Nodes() {
+		s.compareState(n)
+		if slices.Contains(l.conf.GetVoters(), n.ID) && n.Applied() < s.raft.acknowledged() {
+			s.violatef("liveness", n.ID, "has applied %d of %d entries after healing", n.Applied(), s.raft.acknowledged())
+		}
+	}
+	s.checkAcks(l)
+}
+
+// furthest returns a node that has applied most.
+func (s *sim) furthest() (f *Node) {
+	for _, n := range s.c.Nodes() {
+		if f == nil || n.machine.applied > f.machine.applied {
+			f = n
+		}
+	}
+	return f
+}
+
+// acknowledged returns the newest version that was acknowledged some time ago.
+func (o *raftOracle) acknowledged() uint64 {
+	const recent = 40
+	if len(o.acks) <= recent {
+		return 0
+	}
+	return o.acks[len(o.acks)-1-recent].version
+}
+
+// describe says what each node is doing.
+func (s *sim) describe() string {
+	var b strings.Builder
+	for _, n := range s.c.Nodes() {
+		fmt.Fprintf(&b, "\nnode %d up=%v paused=%v busy=%v %v term=%d applied=%d conf=%v", n.ID, n.up, n.paused, n.busy, n.role, n.term, n.machine.applied, n.conf)
+		if n.lease != nil {
+			st := n.lease.Status()
+			fmt.Fprintf(&b, " lease=%v promise=%+v peers=%+v", st.Lease, st.Promise, st.Peers)
+		}
+	}
+	return b.String()
+}

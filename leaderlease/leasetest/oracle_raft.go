@@ -1,0 +1,103 @@
+package leasetest
+
+import (
+	"hash/fnv"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// raftOracle checks raft itself, and with it the simulator's disks and loop:
+// all nodes apply the same entry at the same index and come to equal states,
+// and no acknowledged write is lost.
+type raftOracle struct {
+	entries []appliedEntry // by index
+	hashes  map[uint64]uint64
+	acks    []ack
+}
+
+type appliedEntry struct {
+	term, sum, write uint64
+	seen             bool
+}
+
+type ack struct{ write, key, version uint64 }
+
+// Every so many entries the states are compared, which costs more than the
+// entries do.
+const hashEvery = 64
+
+func (o *raftOracle) init() { o.hashes = make(map[uint64]uint64) }
+
+func (o *raftOracle) acked(write, key, version uint64) {
+	o.acks = append(o.acks, ack{write, key, version})
+}
+
+func (s *sim) onApply(n *Node, e *raftpb.Entry) {
+	o, index := &s.raft, e.GetIndex()
+	for uint64(len(o.entries)) <= index {
+		o.entries = append(o.entries, appliedEntry{})
+	}
+	got := appliedEntry{term: e.GetTerm(), sum: sum(e.GetData()), write: writeID(normalData(e)), seen: true}
+	known := &o.entries[index]
+	switch {
+	case !known.seen:
+		*known = got
+		s.res.Entries++
+		if got.write != 0 {
+			s.linear.committed(got.write, index)
+		}
+	case *known != got:
+		s.violatef("raft", n.ID, "applies an entry of term %d at index %d, where another of term %d was applied", got.term, index, known.term)
+	}
+	s.trace.mix(uint64(s.c.Now()), n.ID, index, e.GetTerm())
+	if e.GetType() != raftpb.EntryNormal {
+		s.noteConf(n, index)
+	}
+	if index%hashEvery == 0 {
+		s.compareState(n)
+	}
+}
+
+func (s *sim) noteConf(n *Node, index uint64) {
+	s.res.ConfChanges++
+	s.trace.note(s.c.Now(), n.ID, "applies configuration", "index voters outgoing learners",
+		index, digits(n.conf.GetVoters()), digits(n.conf.GetVotersOutgoing()), digits(n.conf.GetLearners()))
+}
+
+// digits shows a set of nodes as a decimal number, two digits each.
+func digits(ids []uint64) (set uint64) {
+	for _, id := range ids {
+		set = set*100 + id
+	}
+	return set
+}
+
+func (s *sim) compareState(n *Node) {
+	o, index, hash := &s.raft, n.machine.applied, n.Hash()
+	known, ok := o.hashes[index]
+	if !ok {
+		o.hashes[index] = hash
+		return
+	}
+	if known != hash {
+		s.violatef("raft", n.ID, "state at index %d differs from another node's", index)
+	}
+}
+
+// checkAcks looks for every acknowledged write on a node that has applied
+// everything.
+func (s *sim) checkAcks(n *Node) {
+	o := &s.raft
+	for _, a := range o.acks {
+		if n.Version(a.key) < a.version || o.entries[a.version].write != a.write {
+			s.violatef("raft", n.ID, "acknowledged write %d of key %d, version %d, is missing", a.write, a.key, a.version)
+			return
+		}
+	}
+}
+
+func sum(data []byte) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write(data)
+	return h.Sum64()
+}

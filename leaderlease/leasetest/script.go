@@ -1,0 +1,216 @@
+package leasetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/cryptotest"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// RunScript plays a scenario: a datadriven file whose directives act on a
+// Cluster, and whose expected output is what the scenario claims. With -rewrite
+// the output is written anew. Raft's election jitter is pinned, so a scenario
+// plays the same way each time.
+//
+// Nodes are named by ID, lists are in parentheses, times are durations:
+//
+//	new [voters=(1,2,3)] [learners=(4)] [spares=(5)] [async=(1,…)] [stock=(…)] [plain=(…)]
+//	    [tick=100ms] [election=10] [heartbeat=1]
+//	    [duration=900ms] [skew=180ms] [max-promise=…] [drift-ppm=…] [long]
+//	run 500ms | tick [n] | heartbeat 1
+//	elect 1 | campaign 1 | forget 2 | usurp 2 [votes=(2,3)] [limit=5s] | transfer 1 to=2
+//	hold [type=MsgVote] [from=1] [to=(2,3)] | pass | release … | drop … | messages
+//	delay type=MsgTimeoutNow by=(350ms,2s)
+//	cut from=1 to=(2,3) | join 1 2 | split a=(1,2) b=(3,4) | isolate 1 | heal
+//	clock 1 rate=0.9 | step=-1s | stop | start | fail | recover | disrupt
+//	pause 1 | resume 1 [ticks-first] | suspend 1 [stop-clock] | wake 1 [ticks-first]
+//	crash 1 [survive=n] | restart 1 | disk 1 delay=5ms | apply 1 delay=5ms
+//	change 1 [add=(4,5)] [remove=2] [learner=3] [v1] [explicit|implicit] | change 1 leave
+//	compact 1 | invalidate 1 | close 1
+//	write 1 key=7 [nowait] | read 1 key=7 [wait=100ms] | try-read 1 key=7
+//	status [1]
+//
+// Each directive prints what happened while it ran: elections (and whether a
+// lease of an older term was still valid), finished writes, answered reads (and
+// whether they were stale), and "ok" if nothing did.
+func RunScript(t *testing.T, path string) {
+	t.Helper()
+	cryptotest.SetGlobalRandom(t, 1)
+	s := &script{}
+	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+		t.Helper()
+		return s.run(t, d)
+	})
+}
+
+// RunScripts plays each scenario of a directory in a subtest.
+func RunScripts(t *testing.T, dir string) {
+	t.Helper()
+	datadriven.Walk(t, dir, RunScript)
+}
+
+// script is a scenario being played.
+type script struct {
+	c    *Cluster
+	held []*matcher
+	// delays are the deliveries of the message types that have their own.
+	delays map[raftpb.MessageType][]time.Duration
+	disk   map[uint64]time.Duration
+	apply  map[uint64]time.Duration
+
+	out     strings.Builder
+	writes  uint64
+	written map[uint64]uint64 // newest version of each key that is known to be applied
+}
+
+// directives by name; each prints to s.out.
+var directives = map[string]func(*script, *args){
+	"new": (*script).create, "run": (*script).pass, "tick": (*script).tick, "heartbeat": (*script).heartbeat,
+	"elect": (*script).elect, "campaign": (*script).campaign, "forget": (*script).forget,
+	"usurp": (*script).usurp, "transfer": (*script).transfer,
+	"hold": (*script).hold, "pass": (*script).unhold, "release": (*script).release, "drop": (*script).drop,
+	"messages": (*script).messages, "delay": (*script).delay,
+	"cut": (*script).cut, "join": (*script).join, "split": (*script).split, "isolate": (*script).isolate, "heal": (*script).heal,
+	"clock": (*script).clock, "pause": (*script).pause, "resume": (*script).resume,
+	"suspend": (*script).suspend, "wake": (*script).wake, "crash": (*script).crash, "restart": (*script).restart,
+	"disk": (*script).diskDelay, "apply": (*script).applyDelay,
+	"change": (*script).change, "compact": (*script).compact, "invalidate": (*script).invalidate, "close": (*script).close,
+	"write": (*script).write, "read": (*script).read, "try-read": (*script).tryRead, "status": (*script).status,
+}
+
+func (s *script) run(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	do := directives[d.Cmd]
+	if do == nil {
+		d.Fatalf(t, "unknown directive %q", d.Cmd)
+	}
+	if s.c == nil && d.Cmd != "new" {
+		d.Fatalf(t, "%s before new", d.Cmd)
+	}
+	s.out.Reset()
+	a := &args{t: t, d: d, used: make(map[string]bool)}
+	do(s, a)
+	a.done()
+	if s.out.Len() == 0 {
+		return "ok\n"
+	}
+	return s.out.String()
+}
+
+func (s *script) printf(format string, v ...any) { fmt.Fprintf(&s.out, format+"\n", v...) }
+
+// event prints something that happened, with the time.
+func (s *script) event(format string, v ...any) {
+	s.printf("%v: %s", s.c.Now().Round(time.Microsecond), fmt.Sprintf(format, v...))
+}
+
+func (s *script) create(a *args) {
+	opts := Options{
+		Voters: a.ids("voters"), Learners: a.ids("learners"), Spares: a.ids("spares"),
+		TickInterval: a.duration("tick", 0), ElectionTick: a.number("election"), HeartbeatTick: a.number("heartbeat"),
+		Configure: a.leaseConfig(),
+	}
+	async, stock, plain := a.ids("async"), a.ids("stock"), a.ids("plain")
+	allAsync := a.flag("async") && len(async) == 0
+	*s = script{
+		delays: make(map[raftpb.MessageType][]time.Duration),
+		disk:   make(map[uint64]time.Duration), apply: make(map[uint64]time.Duration), written: make(map[uint64]uint64),
+		out: s.out,
+	}
+	opts.Node = func(id uint64) NodeOptions {
+		o := NodeOptions{
+			Async:     allAsync || slices.Contains(async, id),
+			DiskDelay: func() time.Duration { return s.disk[id] }, ApplyDelay: func() time.Duration { return s.apply[id] },
+		}
+		if slices.Contains(stock, id) {
+			o.Kind = Stock
+		}
+		if slices.Contains(plain, id) {
+			o.Kind = Plain
+		}
+		return o
+	}
+	s.c = New(opts)
+	s.c.OnLeader = s.won
+	s.c.Net.Hold = s.holds
+	s.c.Net.Plan = s.plan
+}
+
+// leaseConfig returns what new says about the durations.
+func (a *args) leaseConfig() func(uint64, *leaderlease.Config) {
+	a.t.Helper()
+	lease := leaderlease.Config{
+		Duration: a.duration("duration", 0), MaxClockSkew: a.duration("skew", 0), MaxPromise: a.duration("max-promise", 0),
+		MaxDriftPPM: a.number("drift-ppm"), AllowLongDuration: a.flag("long"),
+	}
+	return func(_ uint64, cfg *leaderlease.Config) {
+		cfg.Duration, cfg.MaxClockSkew, cfg.MaxPromise = lease.Duration, lease.MaxClockSkew, lease.MaxPromise
+		cfg.MaxDriftPPM, cfg.AllowLongDuration = lease.MaxDriftPPM, lease.AllowLongDuration
+	}
+}
+
+// won prints an election, and whether it came while a lease was valid.
+func (s *script) won(n *Node, term uint64) {
+	s.event("node %d leads term %d", n.ID, term)
+	for _, o := range s.c.Nodes() {
+		if o != n && o.Up() && o.Term() < term && o.Valid() {
+			s.event("OVERLAP: node %d holds the lease of term %d", o.ID, o.Term())
+		}
+	}
+}
+
+func (s *script) status(a *args) {
+	nodes := s.c.Nodes()
+	if a.has(0) {
+		nodes = []*Node{a.node(s, 0)}
+	}
+	for _, n := range nodes {
+		s.printf("%s", n.describe())
+	}
+}
+
+// describe is one line about a node.
+func (n *Node) describe() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d: ", n.ID)
+	if !n.up {
+		b.WriteString("down")
+		return b.String()
+	}
+	role := strings.ToLower(strings.TrimPrefix(n.role.String(), "State"))
+	fmt.Fprintf(&b, "%s term=%d voters=%v applied=%d", role, n.term, n.conf.GetVoters(), n.machine.applied)
+	if out := n.conf.GetVotersOutgoing(); len(out) > 0 {
+		fmt.Fprintf(&b, " outgoing=%v", out)
+	}
+	if learners := n.conf.GetLearners(); len(learners) > 0 {
+		fmt.Fprintf(&b, " learners=%v", learners)
+	}
+	if n.paused {
+		b.WriteString(" paused")
+	}
+	if n.lease == nil {
+		return b.String()
+	}
+	st := n.lease.Status()
+	fmt.Fprintf(&b, " lease=%v", st.Lease)
+	if st.Lease == core.Valid {
+		fmt.Fprintf(&b, " remaining=%v", short(st.Remaining))
+	}
+	if st.Promise.Remaining > 0 {
+		fmt.Fprintf(&b, " promise=%d/%d for %v", st.Promise.Leader, st.Promise.Term, short(st.Promise.Remaining))
+	}
+	if st.Promise.Hold > 0 {
+		fmt.Fprintf(&b, " hold=%v", short(st.Promise.Hold))
+	}
+	return b.String()
+}
+
+func short(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

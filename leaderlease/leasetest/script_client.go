@@ -1,0 +1,103 @@
+package leasetest
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// change proposes a configuration change and gives it 10 ms.
+func (s *script) change(a *args) {
+	n := a.node(s, 0)
+	v1, leave := a.flag("v1"), a.flag("leave")
+	cc := &raftpb.ConfChangeV2{}
+	for _, kind := range []struct {
+		key string
+		typ raftpb.ConfChangeType
+	}{
+		{"add", raftpb.ConfChangeAddNode},
+		{"remove", raftpb.ConfChangeRemoveNode},
+		{"learner", raftpb.ConfChangeAddLearnerNode},
+	} {
+		for _, id := range a.ids(kind.key) {
+			cc.Changes = append(cc.Changes, &raftpb.ConfChangeSingle{Type: kind.typ.Enum(), NodeId: new(id)})
+		}
+	}
+	switch {
+	case a.flag("explicit"):
+		cc.Transition = raftpb.ConfChangeTransitionJointExplicit.Enum()
+	case a.flag("implicit"):
+		cc.Transition = raftpb.ConfChangeTransitionJointImplicit.Enum()
+	}
+	if leave == (len(cc.GetChanges()) > 0) || v1 && len(cc.GetChanges()) != 1 {
+		a.fail("change: want either leave or changes, and one change with v1")
+	}
+	if v1 {
+		n.Change(&raftpb.ConfChange{Type: cc.GetChanges()[0].GetType().Enum(), NodeId: cc.GetChanges()[0].NodeId})
+	} else {
+		n.Change(cc)
+	}
+	s.c.Run(10 * time.Millisecond)
+}
+
+func (s *script) compact(a *args)    { a.node(s, 0).Compact() }
+func (s *script) invalidate(a *args) { a.node(s, 0).lease.Invalidate() }
+func (s *script) close(a *args)      { a.node(s, 0).lease.Close() }
+
+// write proposes a write and waits until it is applied, for at most 5 s.
+func (s *script) write(a *args) {
+	n, key := a.node(s, 0), a.id("key")
+	s.writes++
+	done := false
+	n.Write(key, s.writes, func(version uint64) {
+		done = true
+		s.written[key] = max(s.written[key], version)
+		s.event("node %d: write %d: version %d", n.ID, key, version)
+	})
+	if a.flag("nowait") {
+		return
+	}
+	if !s.c.RunUntil(5*time.Second, func() bool { return done }) {
+		s.event("node %d: write %d: none", n.ID, key)
+	}
+}
+
+// read starts a read. Its answer is printed by the directive in which it comes.
+func (s *script) read(a *args) {
+	n, key := a.node(s, 0), a.id("key")
+	floor, done := s.written[key], false
+	n.Read(key, func(version uint64, path leaderlease.Path, err error) {
+		done = true
+		switch {
+		case err != nil:
+			s.event("node %d: read %d: %v", n.ID, key, err)
+		default:
+			s.event("node %d: read %d: version %d by %v%s", n.ID, key, version, path, stale(version, floor))
+		}
+	})
+	s.c.RunUntil(a.duration("wait", 0), func() bool { return done })
+	if !done {
+		s.event("node %d: read %d: waits", n.ID, key)
+	}
+}
+
+func (s *script) tryRead(a *args) {
+	n, key := a.node(s, 0), a.id("key")
+	version, st := n.TryRead(key)
+	if st != core.Valid {
+		s.event("node %d: try-read %d: refused, %v", n.ID, key, st)
+		return
+	}
+	s.event("node %d: try-read %d: version %d%s", n.ID, key, version, stale(version, s.written[key]))
+}
+
+// stale marks a version below one that was known before the read began.
+func stale(version, floor uint64) string {
+	if version < floor {
+		return " STALE"
+	}
+	return ""
+}

@@ -1,0 +1,5 @@
+package leasetest
+
+import "testing"
+
+func TestScripts(t *testing.T) { RunScripts(t, "testdata/script") }

@@ -1,0 +1,104 @@
+package leasetest
+
+import (
+	"strconv"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+func (s *script) pass(a *args) { s.c.Run(a.parseDuration(a.text(0))) }
+
+func (s *script) tick(a *args) {
+	n := 1
+	if a.has(0) {
+		v, err := strconv.Atoi(a.text(0))
+		if err != nil {
+			a.fail("tick: %v", err)
+		}
+		n = v
+	}
+	s.c.Run(time.Duration(n) * s.c.opts.TickInterval)
+}
+
+// heartbeat lets time pass until the node has sent its next heartbeats and the
+// answers are back.
+func (s *script) heartbeat(a *args) {
+	n := a.node(s, 0)
+	sent := false
+	s.c.Net.OnSend = func(m *raftpb.Message) {
+		sent = sent || m.GetType() == raftpb.MsgHeartbeat && m.GetFrom() == n.ID
+	}
+	defer func() { s.c.Net.OnSend = nil }()
+	if !s.c.RunUntil(10*s.c.opts.TickInterval, func() bool { return sent }) {
+		s.event("node %d sent no heartbeat", n.ID)
+		return
+	}
+	s.c.Run(3 * time.Millisecond)
+}
+
+func (s *script) elect(a *args) {
+	n := a.node(s, 0)
+	if !s.c.Elect(n.ID) {
+		s.event("node %d was not elected", n.ID)
+	}
+}
+
+func (s *script) campaign(a *args) {
+	a.node(s, 0).Campaign()
+	s.c.Run(10 * time.Millisecond)
+}
+
+func (s *script) forget(a *args) { a.node(s, 0).ForgetLeader() }
+
+// usurp does what it can to get a node elected: those whose votes it wants
+// forget their leader, and it campaigns every 10 ms.
+func (s *script) usurp(a *args) {
+	n, votes, limit := a.node(s, 0), a.ids("votes"), a.duration("limit", 5*time.Second)
+	for end := s.c.Now() + limit; s.c.Now() < end; {
+		for _, id := range votes {
+			if v := s.c.Node(id); v.role == raft.StateFollower {
+				v.ForgetLeader()
+			}
+		}
+		n.Campaign()
+		s.c.Run(10 * time.Millisecond)
+		if n.role == raft.StateLeader {
+			return
+		}
+	}
+	s.event("node %d was not elected", n.ID)
+}
+
+func (s *script) transfer(a *args) { a.node(s, 0).Transfer(a.id("to")) }
+
+func (s *script) clock(a *args) {
+	c := a.node(s, 0).Clock
+	if rate, ok := a.float("rate"); ok {
+		c.SetRate(rate)
+	}
+	c.Step(a.duration("step", 0))
+	switch {
+	case a.flag("stop"):
+		c.Stop()
+	case a.flag("start"):
+		c.Start()
+	case a.flag("fail"):
+		c.SetFailed(true)
+	case a.flag("recover"):
+		c.SetFailed(false)
+	case a.flag("disrupt"):
+		c.Disrupt()
+	}
+}
+
+func (s *script) pause(a *args)   { a.node(s, 0).Pause() }
+func (s *script) resume(a *args)  { a.node(s, 0).Resume(a.flag("ticks-first")) }
+func (s *script) suspend(a *args) { a.node(s, 0).Suspend(a.flag("stop-clock")) }
+func (s *script) wake(a *args)    { a.node(s, 0).Wake(a.flag("ticks-first")) }
+func (s *script) crash(a *args)   { a.node(s, 0).Crash(a.number("survive")) }
+func (s *script) restart(a *args) { a.node(s, 0).Restart() }
+
+func (s *script) diskDelay(a *args)  { s.disk[a.node(s, 0).ID] = a.duration("delay", 0) }
+func (s *script) applyDelay(a *args) { s.apply[a.node(s, 0).ID] = a.duration("delay", 0) }

@@ -1,0 +1,125 @@
+package leasetest
+
+import (
+	"flag"
+	"os"
+	"testing"
+	"time"
+)
+
+var (
+	firstSeed = flag.Uint64("first", 1, "first seed of TestSimulation")
+	seedCount = flag.Int("seeds", 0, "number of seeds of TestSimulation; 0 takes the standard number")
+	skipGuard = flag.Bool("skip-guard", false, "run TestSimulation without the guard oracle")
+	minimise  = flag.String("minimise", "", "file for the minimised schedule of the first violation of TestSimulation")
+	control   = flag.String("control", "", "assumption that TestSimulation breaks: clocks, margin, stock or suspend")
+	replay    = flag.String("replay", "", "schedule file that TestSimulation runs instead of drawing schedules")
+	messages  = flag.Bool("messages", false, "keep messages in the time line of TestSimulation")
+	stopAfter = flag.Int("stop", 5, "number of seeds with violations after which TestSimulation ends")
+	simHours  = flag.Float64("hours", 0, "simulated hours after which TestSimulation ends, whatever -seeds says")
+)
+
+// The numbers of seeds if -seeds does not say. The standard run is what
+// docs/reliability.md publishes: 30 simulated hours and 20,000 elections.
+const shortSeeds, raceSeeds, standardSeeds = 12, 24, 800
+
+func defaultSeeds() int {
+	switch {
+	case *seedCount > 0:
+		return *seedCount
+	case testing.Short() && raceEnabled:
+		return shortSeeds / 4
+	case raceEnabled:
+		return raceSeeds
+	case testing.Short():
+		return shortSeeds
+	default:
+		return standardSeeds
+	}
+}
+
+// TestSimulation runs one simulation per seed, and prints one line about all of
+// them. A violation prints a line that begins with VIOLATION and names the seed
+// and the oracle.
+func TestSimulation(t *testing.T) {
+	began := time.Now()
+	sum, run, violations := &Result{}, 0, 0
+	for !enough(sum, run) && violations < *stopAfter {
+		r := simulateSeed(t, *firstSeed+uint64(run))
+		run++
+		sum.Add(r)
+		if r.Violation != nil {
+			violations++
+			r.Require(t)
+			saveMinimised(t, r)
+		}
+	}
+	wall := time.Since(began)
+	t.Logf("simulated %.1f h, %d lease reads, %d elections, %d violations, %d seeds (%d stuck), %v wall, %.1f h/min",
+		sum.Elapsed.Hours(), sum.AllLeaseReads(), sum.Elections, violations, run, sum.Stuck, wall.Round(time.Second), sum.Elapsed.Hours()/wall.Minutes())
+	t.Logf("coverage:\n%s", sum.Coverage())
+	if run < coverageSeeds || violations > 0 || *replay != "" {
+		return
+	}
+	if 10*sum.Stuck > run {
+		t.Errorf("%d of %d seeds ended with nobody electable, want at most a tenth", sum.Stuck, run)
+	}
+	for _, name := range sum.Uncovered() {
+		t.Errorf("not covered in %d seeds: %s", run, name)
+	}
+}
+
+// coverageSeeds is from how many seeds on every rule must have decided
+// something.
+const coverageSeeds = 300
+
+func enough(sum *Result, run int) bool {
+	if *simHours > 0 {
+		return sum.Elapsed.Hours() >= *simHours
+	}
+	return run >= defaultSeeds()
+}
+
+func simulateSeed(t *testing.T, seed uint64) *Result {
+	cfg := SimConfig{Seed: seed, Messages: *messages, SkipGuard: *skipGuard, Amend: controls[*control]}
+	if *replay == "" {
+		return Simulate(t, cfg)
+	}
+	cfg.Schedule = readSchedule(t, *replay)
+	r := Simulate(t, cfg)
+	t.Logf("time line:\n%s", r.Timeline(r.Elapsed))
+	return r
+}
+
+// TestSameSeedSameTrace is the gate for everything else: a failure that does
+// not repeat cannot be understood.
+func TestSameSeedSameTrace(t *testing.T) {
+	seeds := uint64(20)
+	if raceEnabled {
+		seeds = 3
+	}
+	for seed := uint64(1); seed <= seeds; seed++ {
+		a := Simulate(t, SimConfig{Seed: seed, Duration: 30 * time.Second})
+		b := Simulate(t, SimConfig{Seed: seed, Duration: 30 * time.Second})
+		if a.Hash != b.Hash || a.Hash == 0 {
+			t.Errorf("seed %d: trace hashes %x and %x, want equal ones", seed, a.Hash, b.Hash)
+		}
+	}
+}
+
+func saveMinimised(t *testing.T, r *Result) {
+	if *minimise == "" {
+		return
+	}
+	small := Minimise(t, SimConfig{}, r, 500)
+	f, err := os.Create(*minimise)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := small.Schedule.WriteTo(f); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("minimised into %s: %s\n%s", *minimise, small.Line(), small.Timeline(30*time.Second))
+	*minimise = ""
+}

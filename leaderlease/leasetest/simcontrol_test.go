@@ -1,0 +1,35 @@
+package leasetest
+
+import (
+	"slices"
+	"testing"
+)
+
+// controls break one assumption each. They are the negative controls of the
+// simulation: an oracle that nobody has seen fail is not one.
+var controls = map[string]func(*Schedule){
+	"clocks":  func(s *Schedule) { s.Swarm.BeyondPPM = 300_000 },
+	"margin":  func(s *Schedule) { s.Swarm.NoMargin = true },
+	"stock":   func(s *Schedule) { s.Swarm.Stock = ^uint64(0) },
+	"suspend": func(s *Schedule) { s.Swarm.StopsClock = true },
+}
+
+func TestControls(t *testing.T) {
+	for _, c := range []struct {
+		name, claim string
+		seeds       uint64
+		oracles     []string
+	}{
+		{"clocks", "rates beyond the configured bound", 100, []string{"disjoint", "stale"}},
+		{"margin", "no margin for rates within the bound", 200, []string{"disjoint", "stale"}},
+		{"stock", "raft's own ReadOnlyLeaseBased", 20, []string{"stale"}},
+		{"suspend", "clocks that stop under suspend (A2)", 100, []string{"disjoint", "stale"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := firstViolation(t, SimConfig{Amend: controls[c.name]}, c.seeds)
+			if !slices.Contains(c.oracles, r.Violation.Oracle) {
+				t.Errorf("%s: %s, want one of %v", c.claim, r.Line(), c.oracles)
+			}
+		})
+	}
+}

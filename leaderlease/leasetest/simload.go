@@ -1,0 +1,142 @@
+package leasetest
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// load is what clients do. Keys are numbered up: when the history of one is
+// full, a new one takes its slot.
+type load struct {
+	writes, reads, probes *rand.Rand
+	write                 uint64 // newest write
+}
+
+func (l *load) init(seed uint64) {
+	l.writes, l.reads, l.probes = stream(seed, streamWrites), stream(seed, streamReads), stream(seed, streamProbes)
+}
+
+func (s *sim) startLoad() {
+	s.every(s.load.writes, s.w.Write, s.writeSomewhere)
+	s.every(s.load.reads, s.w.Read, s.readSomewhere)
+	s.every(s.load.probes, s.w.Probe, func() { s.probeAll(s.key(s.load.probes)) })
+}
+
+// every runs f again and again, d apart on average.
+func (s *sim) every(r *rand.Rand, d time.Duration, f func()) {
+	s.c.After(between(r, d/2, d*3/2), func() {
+		if !s.violated() {
+			f()
+			s.every(r, d, f)
+		}
+	})
+}
+
+func (s *sim) key(r *rand.Rand) uint64 { return s.linear.key(r.IntN(s.w.Keys)) }
+
+func (s *sim) anyNode(r *rand.Rand) *Node {
+	nodes := s.c.Nodes()
+	return nodes[r.IntN(len(nodes))]
+}
+
+// writeSomewhere writes at any node, mostly at one that leads.
+func (s *sim) writeSomewhere() {
+	n, key := s.anyNode(s.load.writes), s.key(s.load.writes)
+	if l := s.c.Leader(); l != nil && s.load.writes.IntN(4) != 0 {
+		n = l
+	}
+	s.writeAt(n, key)
+}
+
+func (s *sim) writeAt(n *Node, key uint64) {
+	if !n.Up() || n.Paused() {
+		return
+	}
+	id := s.load.write + 1
+	if !s.linear.begin(key, id, n.ID, s.c.Now(), s.c.Now()+4*s.w.electionTimeout()) {
+		return
+	}
+	s.load.write++
+	n.Write(key, id, func(version uint64) {
+		s.res.Writes++
+		s.trace.note(s.c.Now(), n.ID, "write done", "key version", key, version)
+		s.versions.raise(key, version)
+		s.raft.acked(id, key, version)
+		// The prober: whoever still serves reads must have this write. Some
+		// nodes are about to learn that they lead no more: ask again soon.
+		s.probeAll(key)
+		s.c.After(s.w.Latency*3/2, func() { s.probeAll(key) })
+		s.readAt(s.anyNode(s.load.probes), key)
+	})
+}
+
+// readSomewhere reads at any node by whatever path serves.
+func (s *sim) readSomewhere() {
+	n, key := s.anyNode(s.load.reads), s.key(s.load.reads)
+	s.readAt(n, key)
+}
+
+func (s *sim) readAt(n *Node, key uint64) {
+	if !n.Up() || n.Paused() {
+		return
+	}
+	floor := s.versions.floor(key)
+	record := s.linear.beginRead(key)
+	n.Read(key, func(version uint64, path leaderlease.Path, err error) {
+		s.trace.mix(uint64(s.c.Now()), n.ID, key, version, uint64(path))
+		if err != nil {
+			s.res.Failed++
+			record.drop()
+			return
+		}
+		switch n.opts.Kind {
+		case Plain:
+			// Raft's own ReadIndex has stale cases, which are not ours to judge.
+			record.drop()
+			return
+		case Stock:
+			s.res.StockReads++
+		default:
+			s.res.Reads[path]++
+		}
+		record.done(n.ID, version)
+		s.checkRead(n, key, floor, version, path.String())
+	})
+}
+
+// probeAll asks every node for a lease read of key, also those that should have
+// noticed that they lead no more. A paused one cannot answer.
+func (s *sim) probeAll(key uint64) {
+	for _, n := range s.c.Nodes() {
+		s.probe(n, key)
+		if n.opts.Kind == Stock && n.Up() && n.role == leaderRole {
+			s.readAt(n, key)
+		}
+	}
+}
+
+// probe makes a lease read of key at n, unless n is paused.
+func (s *sim) probe(n *Node, key uint64) {
+	s.leases.check(s, n)
+	version, status := n.TryRead(key)
+	if status != core.Valid {
+		return
+	}
+	s.res.LeaseReads++
+	s.trace.mix(uint64(s.c.Now()), n.ID, key, version)
+	if len(n.conf.GetVotersOutgoing()) > 0 {
+		s.res.JointReads++
+	}
+	s.linear.instant(key, n.ID, version)
+	s.checkRead(n, key, s.versions.floor(key), version, "try")
+}
+
+func (s *sim) checkRead(n *Node, key, floor, version uint64, path string) {
+	if version < floor {
+		s.violatef("stale", n.ID, "read of key %d by path %s shows version %d, but version %d was known before it", key, path, version, floor)
+	}
+	s.versions.raise(key, version)
+}

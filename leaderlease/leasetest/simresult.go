@@ -1,0 +1,176 @@
+package leasetest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease"
+)
+
+// Violation is what an oracle found.
+type Violation struct {
+	// Oracle is stale, disjoint, guard, raft, porcupine, liveness, misuse or
+	// panic.
+	Oracle string
+	// At is when, in true time, Node where; 0 if no node in particular.
+	At   time.Duration
+	Node uint64
+	What string
+}
+
+// Result is what a simulation has seen.
+type Result struct {
+	Seed     uint64
+	Schedule *Schedule
+	// Hash is equal for equal runs.
+	Hash uint64
+	// Violation is what ended the run, nil if nothing did.
+	Violation *Violation
+
+	// Elapsed is how much time was simulated.
+	Elapsed time.Duration
+	// LeaseReads counts served TryReads, JointReads those in a joint
+	// configuration, Reads the served Reads by path, StockReads those of nodes
+	// with raft's own lease, Failed the reads that were refused.
+	LeaseReads, JointReads uint64
+	Reads                  [5]uint64
+	StockReads, Failed     uint64
+	// Writes counts acknowledged writes, Entries committed ones.
+	Writes, Entries uint64
+	Elections       uint64
+	Transfers       uint64
+	ConfChanges     uint64
+	Crashes         uint64
+	Messages        uint64
+	Histories       uint64
+	// Stuck counts runs in which raft itself could elect nobody any more.
+	Stuck int
+	// Faults counts injected faults by kind.
+	Faults map[string]int
+	// Stats adds up the counters of all Leases.
+	Stats leaderlease.Stats
+	// Recovery is how long the healed cluster took to serve lease reads.
+	Recovery time.Duration
+
+	heldBack int
+	trace    *trace
+	picture  func(io.Writer) error
+}
+
+// AllLeaseReads counts the reads served under a lease, by either call.
+func (r *Result) AllLeaseReads() uint64 { return r.LeaseReads + r.Reads[leaderlease.PathLease] }
+
+// Line describes the violation in one line, as test output and scripts want it.
+func (r *Result) Line() string {
+	v := r.Violation
+	if v == nil {
+		return fmt.Sprintf("ok seed=%d", r.Seed)
+	}
+	what, _, _ := strings.Cut(v.What, "\n")
+	return fmt.Sprintf("VIOLATION seed=%d oracle=%s at=%v node=%d: %s", r.Seed, v.Oracle, v.At, v.Node, what)
+}
+
+// Timeline returns what happened in the last d of the run, one event per line.
+func (r *Result) Timeline(d time.Duration) string {
+	return r.trace.timeline(r.Elapsed - d)
+}
+
+// Require fails the test if an oracle found anything, and leaves the time line,
+// the schedule and, where there is one, the picture of the history in the
+// test's artifact directory.
+func (r *Result) Require(t *testing.T) {
+	t.Helper()
+	if r.Violation == nil {
+		return
+	}
+	dir := t.ArtifactDir()
+	r.save(t, dir, "schedule.txt", func(w io.Writer) error {
+		_, err := r.Schedule.WriteTo(w)
+		return err
+	})
+	r.save(t, dir, "timeline.txt", func(w io.Writer) error {
+		_, err := io.WriteString(w, r.Timeline(r.Elapsed))
+		return err
+	})
+	if r.picture != nil {
+		r.save(t, dir, "history.html", r.picture)
+	}
+	t.Errorf("%s\n%s\nlast events:\n%s", r.Line(), r.Violation.What, r.Timeline(5*time.Second))
+}
+
+func (r *Result) save(t *testing.T, dir, name string, write func(io.Writer) error) {
+	t.Helper()
+	path := filepath.Join(dir, fmt.Sprintf("seed-%d-%s", r.Seed, name))
+	f, err := os.Create(path)
+	if err != nil {
+		t.Errorf("save what the simulation found: %v", err)
+		return
+	}
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		t.Errorf("write %s: %v", path, err)
+		return
+	}
+	t.Logf("saved %s", path)
+}
+
+// Add adds what another simulation has counted.
+func (r *Result) Add(o *Result) {
+	r.Elapsed += o.Elapsed
+	r.LeaseReads += o.LeaseReads
+	r.JointReads += o.JointReads
+	for i := range r.Reads {
+		r.Reads[i] += o.Reads[i]
+	}
+	r.StockReads += o.StockReads
+	r.Failed += o.Failed
+	r.Writes += o.Writes
+	r.Entries += o.Entries
+	r.Elections += o.Elections
+	r.Transfers += o.Transfers
+	r.ConfChanges += o.ConfChanges
+	r.Crashes += o.Crashes
+	r.Messages += o.Messages
+	r.Histories += o.Histories
+	r.Stuck += o.Stuck
+	r.heldBack += o.heldBack
+	r.Recovery = max(r.Recovery, o.Recovery)
+	if r.Faults == nil {
+		r.Faults = make(map[string]int)
+	}
+	for kind, n := range o.Faults {
+		r.Faults[kind] += n
+	}
+	r.addStats(o.Stats)
+}
+
+func (r *Result) addStats(o leaderlease.Stats) {
+	s := &r.Stats
+	for i := range s.Losses {
+		s.Losses[i] += o.Losses[i]
+		s.Refused[i] += o.Refused[i]
+	}
+	for i := range s.Reads {
+		s.Reads[i] += o.Reads[i]
+	}
+	for i := range s.Withheld {
+		s.Withheld[i] += o.Withheld[i]
+	}
+	s.Renewals += o.Renewals
+	s.Rounds += o.Rounds
+	s.Answered += o.Answered
+	s.Probes += o.Probes
+	s.Promises += o.Promises
+	s.Grants += o.Grants
+	s.RefusedProbes += o.RefusedProbes
+	s.Malformed += o.Malformed
+	s.Absent += o.Absent
+	s.Transfers += o.Transfers
+	s.ClockFaults += o.ClockFaults
+	s.Disruptions += o.Disruptions
+}
