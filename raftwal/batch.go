@@ -1,0 +1,100 @@
+package raftwal
+
+import "go.etcd.io/raft/v3/raftpb"
+
+// A batch is the unit that is written, and survives a crash, as a whole. Its
+// first record says so; the payload is
+//
+//	0  uint64  mark: a number that only a batch at this place of this segment has
+//	8  uint64  number of the batch; each is one more than the one before
+//	16 uint32  length of the records that follow, in bytes
+//	20 uint32  how many they are
+const (
+	batchPayload = 24
+	// batchHeader is the size of that record.
+	batchHeader = (recordHeader + batchPayload + recordTrailer + 7) &^ 7
+	// batchMark is the mark's place in it.
+	batchMark = recordHeader
+)
+
+// mark returns the number that begins a batch at an offset of the segment with
+// this nonce. It is splitmix64 of their sum: whoever does not know the nonce
+// cannot write the mark into an entry, and what a recycled segment held before
+// has marks of another nonce.
+func mark(nonce, offset uint64) uint64 {
+	z := nonce + offset*0x9e3779b97f4a7c15
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// batch builds the bytes of one batch. They are independent of the batch's
+// place until seal.
+type batch struct {
+	buf   []byte
+	count uint32
+}
+
+// reset begins a new batch in the memory of the old one, unless that is more
+// than is worth keeping.
+func (b *batch) reset(keep int) {
+	if cap(b.buf) > keep {
+		b.buf = nil
+	}
+	b.buf = grow(b.buf[:0], batchHeader)
+	b.count = 0
+}
+
+func (b *batch) empty() bool { return b.count == 0 }
+
+// record appends a record and returns the place of its payload.
+func (b *batch) record(t recordType, flags byte, n int) []byte {
+	var payload []byte
+	b.buf, payload = appendRecord(b.buf, t, flags, n)
+	b.count++
+	return payload
+}
+
+func (b *batch) entry(e *raftpb.Entry) {
+	b.buf = appendEntry(b.buf, e)
+	b.count++
+}
+
+// seal gives the batch its place and its number, and returns the CRC of its
+// last record.
+func (b *batch) seal(nonce, offset, number uint64, chain uint32) uint32 {
+	_, p := appendRecord(b.buf[:0], recordBatch, 0, batchPayload)
+	le.PutUint64(p, mark(nonce, offset))
+	le.PutUint64(p[8:], number)
+	le.PutUint32(p[16:], uint32(len(b.buf)-batchHeader))
+	le.PutUint32(p[20:], b.count)
+	return seal(b.buf, chain)
+}
+
+// parsedBatch is the first record of a batch as it was read.
+type parsedBatch struct {
+	number uint64
+	length int64 // of the whole batch
+	count  uint32
+	crc    uint32
+}
+
+// parseBatchHeader reads the record that begins a batch at offset.
+func parseBatchHeader(b []byte, nonce, offset uint64, chain uint32) (p parsedBatch, reason string) {
+	if le.Uint64(b[batchMark:]) != mark(nonce, offset) {
+		return p, "no batch begins here"
+	}
+	r, reason := parseRecord(b[:batchHeader], chain)
+	if reason != "" {
+		return p, reason
+	}
+	if r.kind != recordBatch || len(r.payload) != batchPayload {
+		return p, "a batch begins with another record"
+	}
+	return parsedBatch{
+		number: le.Uint64(r.payload[8:]),
+		length: batchHeader + int64(le.Uint32(r.payload[16:])),
+		count:  le.Uint32(r.payload[20:]),
+		crc:    r.crc,
+	}, ""
+}

@@ -1,0 +1,178 @@
+package raftwal
+
+import (
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// SaveSnapshot makes durable that the state up to snap's index is kept
+// elsewhere, or in snap's data; the application has made that durable before.
+// The entries stay until Compact. It returns raft.ErrSnapOutOfDate if the log
+// has a snapshot at least as new, and raft.ErrUnavailable for an index that the
+// log does not hold.
+//
+// The commit index is at least the snapshot's afterwards, also on disk.
+func (l *Log) SaveSnapshot(snap *raftpb.Snapshot) error {
+	l.w.Lock()
+	defer l.w.Unlock()
+	if l.w.failed != nil {
+		return l.w.failed
+	}
+	snap, err := l.checkpoint(snap)
+	if err != nil {
+		return err
+	}
+	hard := l.mu.view.hard
+	hard.commit = max(hard.commit, snap.GetMetadata().GetIndex())
+	b := &l.w.batch
+	b.reset(keepBuffer)
+	if err := b.snapshot(recordCheckpoint, snap); err != nil {
+		return err
+	}
+	if hard != l.w.hard {
+		b.hard(hard)
+	}
+	if err := l.write(b); err != nil {
+		return err
+	}
+	l.w.hard = hard
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.view.snap, l.mu.view.hard = snap, hard
+	return nil
+}
+
+// checkpoint checks a snapshot of what the log holds and returns a copy whose
+// term and configuration are filled in.
+func (l *Log) checkpoint(snap *raftpb.Snapshot) (*raftpb.Snapshot, error) {
+	v := &l.mu.view
+	index := snap.GetMetadata().GetIndex()
+	if index <= v.snap.GetMetadata().GetIndex() {
+		return nil, raft.ErrSnapOutOfDate
+	}
+	term, err := v.term(index)
+	if err != nil {
+		return nil, fmt.Errorf("raftwal: snapshot at %d: %w", index, err)
+	}
+	if err := l.checkSnapshot(snap); err != nil {
+		return nil, err
+	}
+	if t := snap.GetMetadata().GetTerm(); t != 0 && t != term {
+		return nil, fmt.Errorf("raftwal: snapshot at %d has term %d, the log has %d", index, t, term)
+	}
+	snap = cloneSnapshot(snap)
+	snap.Metadata.Term = &term
+	if len(snap.GetMetadata().GetConfState().GetVoters()) == 0 {
+		snap.Metadata.ConfState = cloneConf(v.snap.GetMetadata().GetConfState())
+	}
+	return snap, nil
+}
+
+func (l *Log) checkSnapshot(snap *raftpb.Snapshot) error {
+	if index := snap.GetMetadata().GetIndex(); index > maxIndex {
+		return fmt.Errorf("%w: a snapshot at index %d", ErrTooLarge, index)
+	}
+	if n := int64(len(snap.GetData())); n > l.cfg.MaxSnapshotBytes {
+		return fmt.Errorf("%w: a snapshot of %d bytes, where %d are allowed", ErrTooLarge, n, l.cfg.MaxSnapshotBytes)
+	}
+	return nil
+}
+
+// Compact forgets the entries up to index, and frees segments that hold nothing
+// else. It returns raft.ErrCompacted if they are forgotten already, and
+// ErrNotCheckpointed if they are not covered by a snapshot in the log: that is
+// durable, so what is forgotten is never needed again.
+func (l *Log) Compact(index uint64) error {
+	l.w.Lock()
+	defer l.w.Unlock()
+	if l.w.failed != nil {
+		return l.w.failed
+	}
+	v := &l.mu.view
+	if index <= v.base.index {
+		return raft.ErrCompacted
+	}
+	if covered := v.snap.GetMetadata().GetIndex(); index > covered {
+		return fmt.Errorf("%w: index %d, the snapshot is at %d", ErrNotCheckpointed, index, covered)
+	}
+	term, err := v.term(index)
+	if err != nil {
+		return err
+	}
+	base := entryID{term: term, index: index}
+	b := &l.w.batch
+	b.reset(keepBuffer)
+	b.base(base)
+	// A segment may only go when the record that makes it needless is durable.
+	if err := l.write(b); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	v.compact(base)
+	l.mu.Unlock()
+	return l.retire(l.dead())
+}
+
+// dead returns how many segments, from the first, hold no entry of the log.
+func (l *Log) dead() int {
+	v := &l.mu.view
+	first := uint32(l.w.seg.id)
+	if v.slots.len() > 0 {
+		first = v.slots.at(0).segment
+	}
+	return int(uint64(first) - l.mu.segments[0].id)
+}
+
+// retire takes n segments out of the log, the oldest first and each durably, so
+// that whatever a crash leaves has no gap.
+func (l *Log) retire(n int) error {
+	for range n {
+		l.mu.Lock()
+		s := l.mu.segments[0]
+		l.mu.segments = l.mu.segments[1:]
+		idle := s.refs.Load() == 1 // and no reader can find it any more
+		l.mu.Unlock()
+		if err := l.recycle(s, idle); err != nil {
+			return l.fail(fmt.Errorf("retire %s: %w", s.name, err))
+		}
+		if err := s.release(); err != nil {
+			return l.fail(fmt.Errorf("close %s: %w", s.name, err))
+		}
+	}
+	return nil
+}
+
+// recycle makes a spare of a segment that nobody reads, or removes it. Nobody
+// may write to it before the directory is synced: a crash could bring back its
+// old name.
+func (l *Log) recycle(s *segment, idle bool) error {
+	name, ok := l.spares.room()
+	if !idle || !ok || int64(s.size) != l.cfg.SegmentSize {
+		if err := l.dir.Remove(s.name); err != nil {
+			return err
+		}
+		return l.syncDir()
+	}
+	if err := l.dir.Rename(s.name, name); err != nil {
+		return err
+	}
+	if err := l.syncDir(); err != nil {
+		return err
+	}
+	if l.spares.keep(name) {
+		l.stats.recycled.Add(1)
+		return nil
+	}
+	return l.dir.Remove(name)
+}
+
+func cloneConf(conf *raftpb.ConfState) *raftpb.ConfState {
+	if conf == nil {
+		return raftpb.EnsureConfState(nil)
+	}
+	out, _ := proto.Clone(conf).(*raftpb.ConfState)
+	return out
+}

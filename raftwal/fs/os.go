@@ -1,0 +1,113 @@
+package fs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// OS returns the directory dir of the operating system. It must exist.
+func OS(dir string) (FS, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s is not a directory", dir)
+	}
+	return osDir(dir), nil
+}
+
+// MakeDir makes dir, and what is missing above it, durably.
+func MakeDir(dir string) error {
+	dir = filepath.Clean(dir)
+	if _, err := os.Stat(dir); err == nil || !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := MakeDir(parent); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	// A directory that its parent forgets takes the log along.
+	return osDir(parent).Sync()
+}
+
+// osDir is a directory of the operating system, by its path.
+type osDir string
+
+func (d osDir) path(name string) string { return filepath.Join(string(d), name) }
+
+// Names implements FS.
+func (d osDir) Names() ([]string, error) {
+	entries, err := os.ReadDir(string(d))
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names, nil
+}
+
+// Create implements FS.
+func (d osDir) Create(name string) (File, error) {
+	return open(d.path(name), os.O_RDWR|os.O_CREATE|os.O_EXCL)
+}
+
+// Open implements FS.
+func (d osDir) Open(name string) (File, error) { return open(d.path(name), os.O_RDWR) }
+
+// OpenRead implements FS.
+func (d osDir) OpenRead(name string) (File, error) { return open(d.path(name), os.O_RDONLY) }
+
+// Rename implements FS.
+func (d osDir) Rename(from, to string) error { return os.Rename(d.path(from), d.path(to)) }
+
+// Remove implements FS.
+func (d osDir) Remove(name string) error { return os.Remove(d.path(name)) }
+
+// Sync implements FS.
+func (d osDir) Sync() error { return syncDir(string(d)) }
+
+// Lock implements FS.
+func (d osDir) Lock(name string) (io.Closer, error) {
+	f, err := os.OpenFile(d.path(name), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := lockFile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// osFile is a file of the operating system.
+type osFile struct{ *os.File }
+
+func open(path string, flag int) (File, error) {
+	f, err := os.OpenFile(path, flag, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+// Sync implements File.
+func (f osFile) Sync() error { return syncData(f.File) }
+
+// Size implements File.
+func (f osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}

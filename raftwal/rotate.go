@@ -1,0 +1,122 @@
+package raftwal
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// rotate begins a new segment, with b as its first batch after the head: what
+// the log must know although the segments before this one may go.
+//
+// All of it is synced under the name of a spare. The name of a segment comes
+// last, so that a segment is either whole or not there, and a damaged header is
+// always damage.
+func (l *Log) rotate(b *batch) error {
+	w := &l.w
+	if err := l.encodeHead(); err != nil {
+		return err
+	}
+	h := header{
+		size: uint64(l.cfg.SegmentSize), nonce: l.cfg.Nonce(),
+		id: 1, firstBatch: w.tail.number, nextIndex: l.mu.view.last() + 1,
+	}
+	if w.seg != nil {
+		h.id, h.prevEnd, h.prevChain = w.seg.id+1, uint64(w.tail.end), w.tail.chain
+	}
+	if h.id > maxSegmentID {
+		return l.fail(errors.New("segment ids have run out"))
+	}
+	h.sealed = headerSize + uint64(len(w.head.buf))
+	if b != nil {
+		h.sealed += uint64(len(b.buf))
+	}
+	if h.sealed > h.size {
+		h.size = (h.sealed + headerSize - 1) / headerSize * headerSize
+	}
+	return l.install(h, b)
+}
+
+// encodeHead writes what a segment begins with into l.w.head.
+func (l *Log) encodeHead() error {
+	v, head := &l.mu.view, &l.w.head
+	head.reset(keepBuffer)
+	head.base(v.base)
+	if v.hard != (hardState{}) {
+		head.hard(v.hard)
+	}
+	if v.promise != 0 {
+		head.promise(v.promise)
+	}
+	return head.snapshot(recordCheckpoint, v.snap)
+}
+
+// install writes the segment into a spare and gives it its name.
+func (l *Log) install(h header, b *batch) error {
+	w := &l.w
+	spare, err := l.spares.take(int64(h.size))
+	if err != nil {
+		return l.failWrite(fmt.Errorf("make segment %d: %w", h.id, err))
+	}
+	began := time.Now()
+	first := make([]byte, headerSize, headerSize+len(w.head.buf))
+	crc := h.encode(first)
+	t := tail{end: headerSize, chain: crc, number: h.firstBatch}
+	t.chain = w.head.seal(h.nonce, uint64(t.end), t.number, t.chain)
+	first = append(first, w.head.buf...)
+	t.end, t.number = int64(len(first)), t.number+1
+	if _, err = spare.file.WriteAt(first, 0); err == nil && b != nil {
+		t.chain = b.seal(h.nonce, uint64(t.end), t.number, t.chain)
+		_, err = spare.file.WriteAt(b.buf, t.end)
+		t.end, t.number = t.end+int64(len(b.buf)), t.number+1
+	}
+	if err != nil {
+		return l.failWrite(errors.Join(fmt.Errorf("write segment %d: %w", h.id, err), l.spares.discard(spare)))
+	}
+	if err := spare.file.Sync(); err != nil {
+		return l.fail(fmt.Errorf("sync segment %d: %w", h.id, errors.Join(err, spare.file.Close())))
+	}
+	l.stats.sync(int(t.end), time.Since(began))
+	return l.link(&segment{header: h, name: segmentName(h.id), crc: crc, file: spare.file}, spare, t)
+}
+
+// link gives a synced spare the name of a segment, durably.
+func (l *Log) link(s *segment, spare *spare, t tail) error {
+	if err := l.dir.Rename(spare.name, s.name); err != nil {
+		return l.fail(fmt.Errorf("name segment %d: %w", s.id, errors.Join(err, spare.file.Close())))
+	}
+	if err := l.syncDir(); err != nil {
+		return l.fail(errors.Join(err, spare.file.Close()))
+	}
+	s.refs.Store(1)
+	l.w.seg, l.w.tail = s, t
+	l.w.hard = l.mu.view.hard
+	l.stats.segments.Add(1)
+	l.mu.Lock()
+	l.mu.segments = append(l.mu.segments, s)
+	l.mu.Unlock()
+	return nil
+}
+
+func (l *Log) syncDir() error {
+	if err := l.dir.Sync(); err != nil {
+		return fmt.Errorf("sync the directory: %w", err)
+	}
+	l.stats.dirSyncs.Add(1)
+	return nil
+}
+
+func cloneSnapshot(snap *raftpb.Snapshot) *raftpb.Snapshot {
+	meta := snap.GetMetadata()
+	conf := meta.GetConfState()
+	return &raftpb.Snapshot{
+		Data: bytes.Clone(snap.GetData()),
+		Metadata: &raftpb.SnapshotMetadata{
+			Index: new(meta.GetIndex()), Term: new(meta.GetTerm()),
+			ConfState: cloneConf(conf),
+		},
+	}
+}

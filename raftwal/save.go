@@ -1,0 +1,231 @@
+package raftwal
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/raftwal/fs"
+)
+
+// Update is what one Ready, or one MsgStorageAppend, wants to be durable. Each
+// part may be empty. Entries must not be changed afterwards.
+type Update struct {
+	Entries   []*raftpb.Entry
+	HardState *raftpb.HardState
+	// Snapshot is one that a leader sent. It replaces the log, before Entries
+	// are appended.
+	Snapshot *raftpb.Snapshot
+}
+
+// Save makes entries, hard and snap durable with one write and one sync: after
+// a crash all of it is there or nothing. Entries replace those from their first
+// index on; those that are compacted already, and a snapshot no newer than what
+// the log has, are left out.
+//
+// If only the commit index has changed nothing is written: raft does not need
+// it, and it goes along with the next batch (see Flush).
+func (l *Log) Save(entries []*raftpb.Entry, hard *raftpb.HardState, snap *raftpb.Snapshot) error {
+	one := [1]Update{{Entries: entries, HardState: hard, Snapshot: snap}}
+	return l.SaveAll(one[:])
+}
+
+// SaveAll is Save for several updates, in their order, with one write and one
+// sync for all of them.
+func (l *Log) SaveAll(updates []Update) error {
+	l.w.Lock()
+	defer l.w.Unlock()
+	if l.w.failed != nil {
+		return l.w.failed
+	}
+	d, err := l.encode(updates)
+	if err != nil {
+		return err
+	}
+	if !l.w.batch.empty() {
+		if err := l.write(&l.w.batch); err != nil {
+			return err
+		}
+		l.w.hard = d.hard
+	}
+	l.publish(updates, d)
+	return nil
+}
+
+// Flush makes the newest commit index durable, which Save puts off. Who keeps
+// an applied index elsewhere calls it before that becomes durable: raft refuses
+// to start if more is applied than committed.
+func (l *Log) Flush() error {
+	l.w.Lock()
+	defer l.w.Unlock()
+	if l.w.failed != nil {
+		return l.w.failed
+	}
+	return l.flushLocked()
+}
+
+func (l *Log) flushLocked() error {
+	if l.w.hard == l.mu.view.hard {
+		return nil
+	}
+	b := &l.w.batch
+	b.reset(keepBuffer)
+	b.hard(l.mu.view.hard)
+	if err := l.write(b); err != nil {
+		return err
+	}
+	l.w.hard = l.mu.view.hard
+	return nil
+}
+
+// keepBuffer is how much memory the log keeps for the next batch.
+const keepBuffer = 4 << 20
+
+// draft is the view's share that decides what an update may write.
+type draft struct {
+	hard       hardState
+	snap       uint64 // index
+	base, last uint64
+}
+
+// encode checks the updates and writes their records into l.w.batch.
+func (l *Log) encode(updates []Update) (draft, error) {
+	v := &l.mu.view // only writers change it
+	d := draft{hard: v.hard, snap: v.snap.GetMetadata().GetIndex(), base: v.base.index, last: v.last()}
+	b := &l.w.batch
+	b.reset(keepBuffer)
+	l.w.offsets = l.w.offsets[:0]
+	for i := range updates {
+		u := &updates[i]
+		if d.accepts(u.Snapshot) {
+			if err := l.checkSnapshot(u.Snapshot); err != nil {
+				return d, err
+			}
+			if err := b.snapshot(recordInstall, u.Snapshot); err != nil {
+				return d, err
+			}
+			d.snap = u.Snapshot.GetMetadata().GetIndex()
+			d.base, d.last = d.snap, d.snap
+		}
+		if err := l.encodeEntries(&d, u.Entries); err != nil {
+			return d, err
+		}
+		if !raft.IsEmptyHardState(u.HardState) {
+			d.hard = hardOf(u.HardState)
+		}
+	}
+	old := l.w.hard
+	if d.hard.term != old.term || d.hard.vote != old.vote || (!b.empty() && d.hard != old) {
+		b.hard(d.hard)
+	}
+	return d, nil
+}
+
+// accepts reports whether a snapshot is news. One at index 0 is how an
+// application sets the first configuration of an empty log.
+func (d *draft) accepts(snap *raftpb.Snapshot) bool {
+	index := snap.GetMetadata().GetIndex()
+	if index == 0 {
+		return d.last == 0 && len(snap.GetMetadata().GetConfState().GetVoters()) > 0
+	}
+	return index > d.snap
+}
+
+func (l *Log) encodeEntries(d *draft, entries []*raftpb.Entry) error {
+	entries = above(d.base, entries)
+	if len(entries) == 0 {
+		return nil
+	}
+	first := entries[0].GetIndex()
+	if first > d.last+1 || first > maxIndex {
+		return fmt.Errorf("%w: entry %d after %d", ErrGap, first, d.last)
+	}
+	b := &l.w.batch
+	for i, e := range entries {
+		if e.GetIndex() != first+uint64(i) {
+			return fmt.Errorf("%w: entry %d in the place of %d", ErrGap, e.GetIndex(), first+uint64(i))
+		}
+		if e.GetType() < 0 || e.GetType() > maxEntryType {
+			return fmt.Errorf("raftwal: entry %d has the unknown type %d", e.GetIndex(), e.GetType())
+		}
+		if int64(len(b.buf)+len(e.GetData())) > l.cfg.MaxBatchBytes {
+			return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, l.cfg.MaxBatchBytes)
+		}
+		l.w.offsets = append(l.w.offsets, uint32(len(b.buf)))
+		b.entry(e)
+	}
+	d.last = first + uint64(len(entries)) - 1
+	return nil
+}
+
+// above returns the entries beyond base, which raft.MemoryStorage would append.
+func above(base uint64, entries []*raftpb.Entry) []*raftpb.Entry {
+	if len(entries) == 0 || entries[0].GetIndex() > base {
+		return entries
+	}
+	skip := base + 1 - entries[0].GetIndex()
+	if skip >= uint64(len(entries)) {
+		return nil
+	}
+	return entries[skip:]
+}
+
+// write appends b to the log, in a new segment if the last one is full.
+func (l *Log) write(b *batch) error {
+	w := &l.w
+	if w.tail.end+int64(len(b.buf)) > int64(w.seg.size) {
+		return l.rotate(b)
+	}
+	began := time.Now()
+	chain := b.seal(w.seg.nonce, uint64(w.tail.end), w.tail.number, w.tail.chain)
+	if _, err := w.seg.file.WriteAt(b.buf, w.tail.end); err != nil {
+		// Whatever of it is there is no batch, and the next one goes on top.
+		return l.failWrite(fmt.Errorf("write %s: %w", w.seg.name, err))
+	}
+	if err := w.seg.file.Sync(); err != nil {
+		return l.fail(fmt.Errorf("sync %s: %w", w.seg.name, err))
+	}
+	l.stats.sync(len(b.buf), time.Since(began))
+	w.tail = tail{end: w.tail.end + int64(len(b.buf)), chain: chain, number: w.tail.number + 1}
+	return nil
+}
+
+// failWrite tells a full disk, which is an answer, from every other error.
+func (l *Log) failWrite(err error) error {
+	if fs.IsNoSpace(err) {
+		return &NoSpaceError{Cause: err}
+	}
+	if _, ok := errors.AsType[*NoSpaceError](err); ok {
+		return err
+	}
+	return l.fail(err)
+}
+
+// publish shows readers what is durable, and the commit index.
+func (l *Log) publish(updates []Update, d draft) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := &l.mu.view
+	at := place{segment: uint32(l.w.seg.id)}
+	start := uint32(l.w.tail.end) - uint32(len(l.w.batch.buf))
+	offsets := l.w.offsets
+	for i := range updates {
+		u := &updates[i]
+		check := draft{snap: v.snap.GetMetadata().GetIndex(), last: v.last()}
+		if check.accepts(u.Snapshot) {
+			v.install(cloneSnapshot(u.Snapshot))
+		}
+		added := above(v.base.index, u.Entries)
+		for j, e := range added {
+			at.offset = start + offsets[j]
+			v.put(idOf(e), at)
+		}
+		v.recent.put(added)
+		offsets = offsets[len(added):]
+	}
+	v.hard = d.hard
+	l.stats.entries.Add(uint64(len(l.w.offsets)))
+}

@@ -1,0 +1,116 @@
+package raftwal
+
+import (
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/raftwal/fs"
+)
+
+// Verify reads the whole log that cfg describes, changes nothing and reports
+// what it holds. It returns ErrEmpty if there is none and a CorruptError if
+// Open would refuse it.
+func Verify(cfg Config) (*Report, error) { return Dump(cfg, nil) }
+
+// Record is one record of a log, as Dump shows it. One of the pointers is set,
+// or Promise, or none for a record that marks compaction.
+type Record struct {
+	// File and Offset are its place, and Batch the number of its batch.
+	File   string
+	Offset int64
+	Batch  uint64
+	// Kind is the record's type in words.
+	Kind string
+
+	Entry     *raftpb.Entry
+	HardState *raftpb.HardState
+	// Snapshot is in records of a snapshot, which replaces the log if Install.
+	Snapshot *raftpb.Snapshot
+	Install  bool
+	// Promise is in records of the longest promise.
+	Promise time.Duration
+	// BaseTerm and BaseIndex are the last entry that is compacted.
+	BaseTerm, BaseIndex uint64
+}
+
+// visitor is shown every record of every valid batch.
+type visitor = func(s *segment, offset int64, number uint64, r *record) error
+
+// Dump is Verify, and shows every record to show, in their order, also those
+// that later ones have made void. What show returns ends it.
+func Dump(cfg Config, show func(*Record) error) (*Report, error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	var visit visitor
+	if show != nil {
+		visit = func(s *segment, offset int64, number uint64, r *record) error {
+			out, err := describe(r)
+			if err != nil {
+				return s.corrupt(offset, "%v", err)
+			}
+			out.File, out.Offset, out.Batch = s.name, offset, number
+			return show(out)
+		}
+	}
+	rec, _, err := readLog(cfg, visit)
+	if err != nil {
+		return nil, err
+	}
+	return &rec.report, closeAll(rec.segments)
+}
+
+// readLog recovers a log without changing it.
+func readLog(cfg Config, visit visitor) (*recovered, fs.FS, error) {
+	dir, err := cfg.directory(false)
+	if err != nil {
+		return nil, nil, fmt.Errorf("raftwal: open the directory: %w", err)
+	}
+	files, err := list(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	rec, err := recoverLog(dir.OpenRead, files, cfg.MaxRecentBytes, visit)
+	return rec, dir, err
+}
+
+// describe decodes a record for people. It keeps nothing of it.
+func describe(r *record) (*Record, error) {
+	// The same checks as replay's, on a view where every entry fits.
+	var v view
+	out := &Record{Kind: kindName(r.kind)}
+	switch r.kind {
+	case recordEntry:
+		if _, ok := parseEntryID(r); !ok {
+			return nil, errTooShort
+		}
+		own := *r
+		own.payload = append([]byte(nil), r.payload...)
+		out.Entry = decodeEntry(&own)
+	case recordHard:
+		if reason := v.replayHard(r); reason != "" {
+			return nil, errTooShort
+		}
+		out.HardState = v.hard.proto()
+	case recordInstall, recordCheckpoint:
+		snap, err := parseSnapshot(r)
+		if err != nil {
+			return nil, err
+		}
+		out.Snapshot, out.Install = snap, r.kind == recordInstall
+	case recordBase:
+		if len(r.payload) != basePayload {
+			return nil, errTooShort
+		}
+		out.BaseTerm, out.BaseIndex = le.Uint64(r.payload), le.Uint64(r.payload[8:])
+	case recordPromise:
+		if len(r.payload) != promisePayload {
+			return nil, errTooShort
+		}
+		out.Promise = time.Duration(le.Uint64(r.payload))
+	}
+	return out, nil
+}
