@@ -10,7 +10,8 @@ import (
 // after each configuration change in CommittedEntries, with what
 // raft.ApplyConfChange returned (or with the unchanged ConfState, if the change
 // was rejected), and before Advance or MsgStorageApplyResp (L5). Snapshots need
-// no call: the lease reads their ConfState itself.
+// no call: the lease reads their ConfState itself. Changes at or below a snapshot
+// that has been restored are skipped, here as in raft.
 //
 // From the Ready that hands a configuration change out until this call, leases
 // are refused with core.ConfPending, so a forgotten call costs the lease and
@@ -32,7 +33,9 @@ func (l *Lease) ApplyConfState(cs *raftpb.ConfState) {
 // configuration change that ApplyConfState was not told of turns leases off.
 // Status says so.
 func (l *Lease) Applied(index uint64) {
-	if index > l.commit.Load() {
+	// A state machine that outlives restarts may be ahead of the commit index on
+	// disk, which raft does not sync; it cannot be ahead of the log.
+	if index > max(l.commit.Load(), l.found) {
 		l.misuse("Applied with an index beyond the commit index: state that raft has not committed must not be served", true)
 		return
 	}

@@ -45,8 +45,9 @@ type Config struct {
 	// voters are then still bound when they would campaign, which delays every
 	// fail-over.
 	AllowLongDuration bool
-	// Promises remembers MaxPromise across restarts. Optional: without it,
-	// MaxPromise must not be lowered from one start of a node to the next.
+	// Promises remembers MaxPromise across restarts; raftwal.Log is one.
+	// Optional: without it, MaxPromise must not be lowered from one start of a
+	// node to the next. With it, restarts hold for the longest ever configured.
 	Promises PromiseStore
 
 	// Clock is this node's lease clock (assumption A2). Default: clock.System.

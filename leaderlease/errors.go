@@ -40,7 +40,7 @@ func (e *NoLeaseError) Is(target error) bool { return target == ErrNoLease }
 func (e *NoLeaseError) Unwrap() error { return e.Err }
 
 // MisuseError says that the embedding broke a rule on which the lease depends.
-// Leases stay off until the rule is kept again, or for good where it cannot be.
+// Leases stay off until the Lease is made anew.
 type MisuseError struct{ Rule string }
 
 // Error implements error.

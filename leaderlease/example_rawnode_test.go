@@ -165,10 +165,7 @@ func (m *member) apply(entries []*raftpb.Entry) {
 			m.data[key] = value
 			m.mu.Unlock()
 		case raftpb.EntryConfChange, raftpb.EntryConfChangeV2:
-			cc := &raftpb.ConfChangeV2{}
-			if err := proto.Unmarshal(e.GetData(), cc); err != nil {
-				log.Fatal(err)
-			}
+			cc := confChange(e)
 			// embed:begin
 			lease.ApplyConfState(node.ApplyConfChange(cc)) // for each change, before Advance
 			// embed:end
@@ -178,6 +175,20 @@ func (m *member) apply(entries []*raftpb.Entry) {
 		lease.Applied(e.GetIndex()) // after each entry: reads wait for it
 		// embed:end
 	}
+}
+
+// confChange decodes either kind of configuration change.
+func confChange(e *raftpb.Entry) raftpb.ConfChangeI {
+	v1, v2 := &raftpb.ConfChange{}, &raftpb.ConfChangeV2{}
+	var cc raftpb.ConfChangeI = v2
+	var message proto.Message = v2
+	if e.GetType() == raftpb.EntryConfChange {
+		cc, message = v1, v1
+	}
+	if err := proto.Unmarshal(e.GetData(), message); err != nil {
+		log.Fatal(err)
+	}
+	return cc
 }
 
 func (m *member) get(key string) string {

@@ -19,11 +19,12 @@ import (
 //
 //	field   71370, length-delimited, at most once in a message
 //	byte 0  version (1)
-//	byte 1  kind: 1 probe, 2 grant, 3 release
+//	byte 1  kind: 1 probe, 2 grant, 3 release, 4 answer
 //	then    uvarints, nothing after them:
 //	  probe    sent, duration
 //	  grant    sent, duration, reading, incarnation
 //	  release  term, at
+//	  answer   term
 const (
 	fieldNumber  protowire.Number = 71370
 	fieldVersion byte             = 1
@@ -31,6 +32,7 @@ const (
 	kindProbe   byte = 1
 	kindGrant   byte = 2
 	kindRelease byte = 3
+	kindAnswer  byte = 4
 
 	// maxFieldLen bounds what is looked at: 2 + 4 uvarints of 10 bytes.
 	maxFieldLen = 42
@@ -73,6 +75,9 @@ func attachRelease(m *raftpb.Message, r core.Release) {
 	attach(m, kindRelease, r.Term, uint64(r.At))
 }
 
+// attachAnswer vouches for a MsgReadIndexResp: see Lease.mayAnswerLocked.
+func attachAnswer(m *raftpb.Message) { attach(m, kindAnswer, m.GetTerm()) }
+
 func probeOf(m *raftpb.Message) (core.Probe, error) {
 	v, err := fieldOf(m, kindProbe, 2)
 	return core.Probe{Sent: core.Instant(v[0]), Duration: time.Duration(v[1])}, err
@@ -91,6 +96,11 @@ func grantOf(m *raftpb.Message) (core.Grant, error) {
 func releaseOf(m *raftpb.Message) (core.Release, error) {
 	v, err := fieldOf(m, kindRelease, 2)
 	return core.Release{Term: v[0], At: core.Instant(v[1])}, err
+}
+
+func answerOf(m *raftpb.Message) error {
+	_, err := fieldOf(m, kindAnswer, 1)
+	return err
 }
 
 // fieldOf returns the n values of m's lease field, all positive as an int64.

@@ -2,6 +2,8 @@ package leaderlease
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -25,6 +27,8 @@ func (l *Lease) Incoming(m *raftpb.Message) bool {
 		return l.mayWin(m)
 	case raftpb.MsgReadIndex:
 		return l.forwarded(m)
+	case raftpb.MsgReadIndexResp:
+		return l.vouched(m)
 	case raftpb.MsgStorageAppendResp:
 		l.stored(m)
 	}
@@ -142,8 +146,33 @@ func (l *Lease) forwarded(m *raftpb.Message) bool {
 	return l.mu.role != raft.StateLeader || l.mayAskLocked()
 }
 
+// vouched keeps answers to this node's reads away from raft that their leader
+// does not vouch for: it runs without the library, and raft's own answer may be
+// stale. The reads that wait fail, rather than wait for a better one.
+func (l *Lease) vouched(m *raftpb.Message) bool {
+	ours := slices.ContainsFunc(m.GetEntries(), func(e *raftpb.Entry) bool {
+		_, ours := l.nonce.seq(e.GetData())
+		return ours
+	})
+	if !ours {
+		return true
+	}
+	err := answerOf(m)
+	if err == nil {
+		return true
+	}
+	l.stats.countField(err)
+	l.mu.Lock()
+	refusal := l.noLeaseLocked(core.NotLeader)
+	refusal.Err = fmt.Errorf("node %d does not vouch for its answer: %w", m.GetFrom(), err)
+	done := l.failReadsLocked(refusal, false)
+	l.mu.Unlock()
+	done.report()
+	return false
+}
+
 func (l *Lease) readIndexResp(m *raftpb.Message, term, index uint64) *raftpb.Message {
-	return &raftpb.Message{
+	resp := &raftpb.Message{
 		Type:    raftpb.MsgReadIndexResp.Enum(),
 		To:      m.From,
 		From:    new(l.id()),
@@ -151,4 +180,6 @@ func (l *Lease) readIndexResp(m *raftpb.Message, term, index uint64) *raftpb.Mes
 		Index:   new(index),
 		Entries: m.GetEntries(),
 	}
+	attachAnswer(resp)
+	return resp
 }

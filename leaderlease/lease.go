@@ -24,6 +24,7 @@ type Lease struct {
 	disruptable clock.Disruptable // nil if the clock cannot tell
 	nonce       nonce             // immutable, sets this start's read rounds apart
 	clockInfo   clock.Info        // immutable, measured by New
+	found       uint64            // immutable, last index in the log at New
 
 	// view is the newest lease. Whoever holds mu replaces it whole; readers
 	// load it without a lock.
@@ -121,14 +122,16 @@ func New(cfg Config) (*Lease, error) {
 	mu.lease.SetDisabled(cfg.Disabled)
 	l.setVotersLocked(start.conf)
 	l.commit.Store(start.commit)
+	l.found = start.last
 	l.applied.Store(min(cfg.Raft.Applied, start.commit))
 	l.publishLocked(now)
 	return l, nil
 }
 
-// Close gives the lease up for good and fails every read that waits. The
-// voter's half goes on: promises are kept for as long as messages are passed
-// through. Close may be called more than once.
+// Close gives the lease up for good, fails every read that waits and ends every
+// Watch. The voter's half goes on: promises are kept for as long as messages go
+// through Incoming and Ready, which is as long as raft runs. Close may be called
+// more than once.
 func (l *Lease) Close() {
 	l.mu.Lock()
 	now := l.nowLocked()
@@ -136,6 +139,9 @@ func (l *Lease) Close() {
 	l.mu.lease.Close()
 	done := l.publishLocked(now)
 	done = append(done, l.failReadsLocked(l.noLeaseLocked(core.Closed), true)...)
+	for w := range l.mu.watchers {
+		l.unwatchLocked(w)
+	}
 	l.mu.Unlock()
 	done.report()
 }

@@ -51,7 +51,10 @@ func (l *Lease) mayLeaveLocked(m *raftpb.Message, now core.Instant) bool {
 	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
 		return l.voteLocked(m, now)
 	case raftpb.MsgReadIndexResp:
-		return l.mayAnswerLocked(m.GetIndex())
+		if !l.mayAnswerLocked(m.GetIndex()) {
+			return false
+		}
+		attachAnswer(m)
 	case raftpb.MsgStorageAppend:
 		l.storageAppendLocked(m, now)
 	}

@@ -13,9 +13,9 @@ import (
 // share, and after Applied has reached that index. On a follower the index
 // comes from the leader, which answers from its own lease if it can.
 //
-// It fails with a *NoLeaseError as soon as no leader is known or leadership
+// Nothing is done by a read that fails, so it may be tried again. It fails with a *NoLeaseError as soon as no leader is known or leadership
 // moves, with core.Closed after Close, and with ctx's error when ctx ends
-// first. A failed read has had no effect.
+// first.
 //
 // With a valid lease and an up-to-date state machine it takes no lock and
 // allocates nothing.
@@ -44,8 +44,8 @@ type answered struct {
 
 // StartRead is Read for callers that must not block, such as the raft loop
 // itself: done is called exactly once, maybe before StartRead returns and
-// otherwise from within a later call of Ready, Incoming, Tick, Applied,
-// ApplyConfState or Close. It must not block; it may start another read.
+// otherwise from within a later call of any other method but Status, Stats, Read
+// and the like. It must not block; it may call every method but Ready.
 func (l *Lease) StartRead(done func(Read, error)) {
 	if r, ok := l.readNow(); ok {
 		done(r, nil)

@@ -15,9 +15,10 @@ import (
 // withholds votes that a promise forbids (L1, L6, L7, V2, V4). Send the messages
 // it returns instead of rd.Messages; it may reuse that slice.
 //
-// Without AsyncStorageWrites it blocks, for at most MaxPromise, where a bound
-// node is about to count its own vote, which a loop that asks Tick before it
-// ticks raft hardly ever gets to (V5). Blocks tells beforehand.
+// Without AsyncStorageWrites it blocks, for at most the longest promise, where a
+// bound node is about to count its own vote (V5). With Tick asked, that happens
+// only after a burst of ticks, or a Campaign that did not ask MayCampaign. Loops
+// that must not block, and those whose clock they drive themselves, ask Blocks.
 func (l *Lease) Ready(rd raft.Ready) []*raftpb.Message {
 	l.holdBack(rd)
 
@@ -134,8 +135,9 @@ func (l *Lease) holdBack(rd raft.Ready) {
 	}
 }
 
-// Blocks reports whether Ready(rd) would block now, for loops that must not: it
-// is then safe to do nothing with rd for a while, and to ask again.
+// Blocks reports whether Ready(rd) would block now. A loop that must not block
+// goes on with Step and Tick, does nothing with rd, does not call Advance, and
+// asks again later.
 func (l *Lease) Blocks(rd raft.Ready) bool {
 	if rd.SoftState == nil || l.cfg.Raft.AsyncStorageWrites || rd.RaftState == raft.StateFollower {
 		return false

@@ -57,7 +57,8 @@ func (l *Lease) askLocked() {
 
 // ReadRequests delivers the requests that Read needs handed to raft: for each
 // value, call ReadIndex of the group's RawNode or Node with it, from the loop
-// that owns it. The channel never closes; at most one request is in it.
+// that owns it. The channel never closes; at most one request is in it. Wrap
+// receives from it, so its users must not.
 func (l *Lease) ReadRequests() <-chan []byte { return l.requests }
 
 // readStatesLocked takes the answers of rounds.

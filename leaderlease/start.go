@@ -12,6 +12,7 @@ type start struct {
 	hard      *raftpb.HardState
 	conf      *raftpb.ConfState
 	commit    uint64
+	last      uint64
 	restarted bool
 	hold      time.Duration
 }
@@ -36,6 +37,7 @@ func readStart(cfg *Config) (start, error) {
 		hard: hard, conf: conf,
 		// Everything before the first index is in a snapshot, hence committed.
 		commit: max(hard.GetCommit(), first-1),
+		last:   last,
 		// A snapshot alone may be how a new member is bootstrapped; a term or
 		// an entry is not.
 		restarted: hard.GetTerm() > 0 || last >= first,

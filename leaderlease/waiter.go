@@ -99,10 +99,15 @@ func (q *waitlist) take(match func(*waiter) bool) (taken []*waiter) {
 // reached removes and returns the waiters whose index is applied, from a list
 // that is filed by index.
 func (q *waitlist) reached(applied uint64) []*waiter {
-	if len(q.all) == 0 || q.all[0].read.Index > applied {
-		return nil
+	n := 0
+	for n < len(q.all) && q.all[n].read.Index <= applied {
+		n++
 	}
-	return q.take(func(w *waiter) bool { return w.read.Index <= applied })
+	due := waitlist{all: q.all[:n:n]}
+	taken := due.take(everyone)
+	q.gone -= n - len(taken)
+	q.all = q.all[n:]
+	return taken
 }
 
 func everyone(*waiter) bool { return true }

@@ -1,6 +1,8 @@
 package leaderlease
 
 import (
+	"cmp"
+
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
@@ -25,8 +27,8 @@ type watcher struct {
 }
 
 // Watch delivers an event whenever the lease is gained or lost, beginning with
-// the present state, until stop is called. A receiver that falls behind loses
-// the oldest events and is told how many. Loss by time alone is noticed at the
+// the present state, until stop or Close is called, which closes the channel. A
+// receiver that falls behind loses the oldest events and is told how many. Loss by time alone is noticed at the
 // next Tick: to stop work in time use Do, to check use TryRead.
 func (l *Lease) Watch() (events <-chan Event, stop func()) {
 	w := &watcher{events: make(chan Event, watchBuffer)}
@@ -41,7 +43,15 @@ func (l *Lease) Watch() (events <-chan Event, stop func()) {
 	return w.events, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		l.unwatchLocked(w)
+	}
+}
+
+// unwatchLocked closes w's channel, once.
+func (l *Lease) unwatchLocked(w *watcher) {
+	if _, ok := l.mu.watchers[w]; ok {
 		delete(l.mu.watchers, w)
+		close(w.events)
 	}
 }
 
@@ -78,8 +88,9 @@ func (l *Lease) noteLocked(now core.Instant) {
 	if held == mu.held {
 		return
 	}
+	lost := mu.held
 	mu.held = held
-	e := Event{Held: held != 0, Term: mu.term, Status: s}
+	e := Event{Held: held != 0, Term: cmp.Or(held, lost), Status: s}
 	if e.Held {
 		l.cfg.Logger.Debug("leaderlease: lease gained", "id", l.id(), "term", e.Term)
 	} else {

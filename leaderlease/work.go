@@ -10,8 +10,8 @@ import (
 )
 
 // Token returns a fencing token for work done under the present lease: (term,
-// commit index). It is above every token that an earlier leader was given, and
-// fails with a *NoLeaseError if the lease is not valid. The resource that the
+// commit index). It is above every token that an earlier leader was given; two
+// tokens of one reign may be equal. It fails with a *NoLeaseError if the lease is not valid. The resource that the
 // work touches must check it (package fence): a lease can be lost at any moment
 // after this call.
 func (l *Lease) Token() (fence.Token, error) {
@@ -48,7 +48,8 @@ func (l *Lease) Context(parent context.Context) (ctx context.Context, stop func(
 
 // Do runs work with a Context of the lease, and returns its error: a
 // *NoLeaseError if there was no lease to begin with, or if work ended because
-// its context did when the lease was lost.
+// its context did when the lease was lost. Work that returns nil has succeeded,
+// whatever became of the lease meanwhile.
 func (l *Lease) Do(parent context.Context, work func(context.Context) error) error {
 	ctx, stop, err := l.Context(parent)
 	if err != nil {

@@ -14,8 +14,9 @@ import "time"
 type rateWatch struct {
 	anchor  sample
 	suspect bool
-	// clear is how long a clock must look good before it is trusted again: no
-	// less than it took to find it bad, or a clock near the bound flaps.
+	// clear is how long a clock must look good before it is trusted again: as
+	// long as it took to find it bad, within limits, or a clock near the bound
+	// flaps.
 	clear time.Duration
 }
 
@@ -27,8 +28,10 @@ type sample struct {
 
 const (
 	// A watch that has seen nothing wrong for this many promise durations
-	// trusts the clock again, at the earliest.
+	// trusts the clock again, at the earliest, and after rateMaxClear of them at
+	// the latest: a clock that stood still for hours is found after hours.
 	rateClearWindow = 4
+	rateMaxClear    = 16
 	// A window this long is ended and a new one begun, so that a clock that
 	// changes its rate is judged by what it does now.
 	rateMaxWindow = 64
@@ -49,7 +52,7 @@ func (w *rateWatch) observe(s sample, p Params) {
 	switch {
 	case outside(w.anchor, s, p):
 		w.anchor, w.suspect = s, true
-		w.clear = max(window, rateClearWindow*p.Duration)
+		w.clear = min(max(window, rateClearWindow*p.Duration), rateMaxClear*p.Duration)
 	case w.suspect && window < w.clear:
 		// Not yet.
 	case window >= rateMaxWindow*p.Duration:

@@ -295,3 +295,19 @@ func TestRateReadings(t *testing.T) {
 		})
 	}
 }
+
+// A voter's machine that slept for hours is trusted again within sixteen
+// promises, not after as many hours.
+func TestRateRecoversSoonAfterALongSilence(t *testing.T) {
+	w := newWatched(0, 0, 100*time.Millisecond, time.Millisecond)
+	w.beat()
+	w.voter.setRate(-1_000_000, w.truth) // its clock stops, and so do its answers
+	w.truth += int64(8 * time.Hour)
+	w.voter.setRate(0, w.truth)
+	if at := w.within(time.Second, true); at < 0 {
+		t.Fatal("a clock that stood still for hours was never doubted")
+	}
+	if at, want := w.within(time.Hour, false), 16*sec+sec; at < 0 || Instant(at) > want {
+		t.Errorf("doubted for %v after it was found, want at most %v", at, time.Duration(want))
+	}
+}

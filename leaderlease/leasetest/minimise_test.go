@@ -54,7 +54,7 @@ func TestMinimise(t *testing.T) {
 	}
 	cfg := SimConfig{Amend: controls["margin"]}
 	r := firstViolation(t, cfg, 200)
-	small := Minimise(t, cfg, r, 150)
+	small := Minimise(t, cfg, r, 300)
 	if small.Violation == nil || small.Violation.Oracle != r.Violation.Oracle {
 		t.Fatalf("Minimise() = %s, want what %s found", small.Line(), r.Line())
 	}

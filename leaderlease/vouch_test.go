@@ -1,0 +1,87 @@
+package leaderlease
+
+import (
+	"errors"
+	"testing"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// A leader without the library, on ReadOnlyLeaseBased say, answers forwarded
+// reads with an index that may be stale. Found by review: version 3 was served
+// on a follower after version 4 had been written.
+func TestUnvouchedAnswersAreRefused(t *testing.T) {
+	p := newPuppet(t)
+	p.follow(2, 2)
+	ask := func() (answer *raftpb.Message, result *outcome) {
+		result = p.startRead()
+		answer = p.message(raftpb.MsgReadIndexResp, 2, 1)
+		answer.Entries = []*raftpb.Entry{{Data: <-p.ReadRequests()}}
+		return answer, result
+	}
+
+	answer, result := ask()
+	if p.Incoming(answer) {
+		t.Error("Incoming() let an answer in that nobody vouches for")
+	}
+	if nl, ok := errors.AsType[*NoLeaseError](result.err); !ok || nl.Err == nil || result.calls != 1 {
+		t.Errorf("StartRead() = %v after %d calls, want one NoLeaseError with a cause", result.err, result.calls)
+	}
+
+	answer, _ = ask()
+	attachAnswer(answer)
+	if !p.Incoming(answer) {
+		t.Error("Incoming() kept a vouched answer out")
+	}
+	foreign := p.message(raftpb.MsgReadIndexResp, 2, 1)
+	foreign.Entries = []*raftpb.Entry{{Data: []byte("the embedder's own")}}
+	if !p.Incoming(foreign) {
+		t.Error("Incoming() kept an answer out that is not for a Read")
+	}
+}
+
+// Both ways in which a leader answers are vouched for.
+func TestLeadersVouchForTheirAnswers(t *testing.T) {
+	var sent []*raftpb.Message
+	p := leading(t, func(c *Config) {
+		c.Send = func(msgs []*raftpb.Message) { sent = append(sent, msgs...) }
+	})
+	p.Incoming(p.message(raftpb.MsgReadIndex, 2, 1))
+	if len(sent) != 1 || answerOf(sent[0]) != nil {
+		t.Errorf("answers from the lease = %v, want one that is vouched for", sent)
+	}
+	resp := p.message(raftpb.MsgReadIndexResp, 1, 2)
+	resp.Index = new(p.last)
+	for _, m := range p.Ready(raft.Ready{Messages: []*raftpb.Message{resp}}) {
+		if err := answerOf(m); err != nil {
+			t.Errorf("raft's answer leaves without a voucher: %v", err)
+		}
+	}
+}
+
+// A durable state machine may be ahead of the commit index that the disk knows,
+// but not of the log.
+func TestAppliedMayOutrunTheCommitIndexOnDisk(t *testing.T) {
+	p := newPuppet(t, func(c *Config) {
+		s := bootstrapped(t, 1, 2, 3)
+		entries := []*raftpb.Entry{
+			{Index: new(uint64(2)), Term: new(uint64(1))},
+			{Index: new(uint64(3)), Term: new(uint64(1))},
+		}
+		if err := s.Append(entries); err != nil {
+			t.Fatal(err)
+		}
+		c.Raft.Storage = s
+	})
+	p.Applied(3)
+	if s := p.Status(); s.Err != nil || s.Applied != 3 {
+		t.Errorf("Status() after Applied(3) = applied %d, %v, want 3, nil", s.Applied, s.Err)
+	}
+	p.Applied(4)
+	if s := p.Status(); s.Err == nil || s.Lease != core.Disabled {
+		t.Errorf("Status() after Applied(4) = %v, %v, want disabled by a misuse", s.Lease, s.Err)
+	}
+}
