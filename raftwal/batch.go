@@ -33,6 +33,9 @@ func mark(nonce, offset uint64) uint64 {
 type batch struct {
 	buf   []byte
 	count uint32
+
+	bulk  bool // it has an entry, or an installed snapshot
+	frees bool // it has a record that compaction needs
 }
 
 // reset begins a new batch in the memory of the old one, unless that is more
@@ -42,7 +45,7 @@ func (b *batch) reset(keep int) {
 		b.buf = nil
 	}
 	b.buf = grow(b.buf[:0], batchHeader)
-	b.count = 0
+	b.count, b.bulk, b.frees = 0, false, false
 }
 
 func (b *batch) empty() bool { return b.count == 0 }
@@ -52,12 +55,18 @@ func (b *batch) record(t recordType, flags byte, n int) []byte {
 	var payload []byte
 	b.buf, payload = appendRecord(b.buf, t, flags, n)
 	b.count++
+	switch t {
+	case recordInstall:
+		b.bulk = true
+	case recordBase, recordCheckpoint:
+		b.frees = true
+	}
 	return payload
 }
 
 func (b *batch) entry(e *raftpb.Entry) {
 	b.buf = appendEntry(b.buf, e)
-	b.count++
+	b.count, b.bulk = b.count+1, true
 }
 
 // seal gives the batch its place and its number, and returns the CRC of its

@@ -9,7 +9,8 @@ import (
 )
 
 // SaveSnapshot makes durable that the state up to snap's index is kept
-// elsewhere, or in snap's data; the application has made that durable before.
+// elsewhere, or in snap's data; the application has made that durable before, and
+// called Flush before that (see Applied index in the package's comment).
 // The entries stay until Compact. It returns raft.ErrSnapOutOfDate if the log
 // has a snapshot at least as new, and raft.ErrUnavailable for an index that the
 // log does not hold.

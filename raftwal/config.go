@@ -20,7 +20,8 @@ type Config struct {
 
 	// SegmentSize is the size of a segment's file in bytes. Default: 64 MiB.
 	// Smaller: more often two more syncs. Larger: compaction frees space later,
-	// and so much is written ahead of need.
+	// and so much is written ahead of need. The disk needs room for two at least,
+	// or compaction can free nothing when it is full.
 	SegmentSize int64
 	// MaxRecentBytes bounds the entries kept in memory, counted as raft counts
 	// them. Default: 16 MiB. Smaller: followers that lag, and the applier, read

@@ -43,9 +43,14 @@ func (s *script) play(disk *fs.Memory) (done int, l *Log, err error) {
 	return len(s.steps), l, nil
 }
 
+// processOnly is the end of the process without a crash of the machine. It is
+// the last variant, since it takes the disk over.
+const processOnly fs.Survival = -1
+
 // TestCrashAtEveryOperation runs a script once for each operation on the file
 // system, crashes there, and opens what several kinds of crash leave: every
 // step that has returned is there, and the one under way wholly or not at all.
+// What Open has found stays, whatever crash comes next.
 func TestCrashAtEveryOperation(t *testing.T) {
 	s := drawScript(1, 520)
 	disk := fs.NewMemory()
@@ -65,9 +70,13 @@ func TestCrashAtEveryOperation(t *testing.T) {
 		if !errors.Is(err, fs.ErrCrashed) {
 			t.Fatalf("crash in operation %d of %d: %v", n, total, err)
 		}
-		for variant := range 4 {
-			keep := []fs.Survival{fs.Nothing, fs.Everything, fs.Something, fs.Something}[variant]
-			after := disk.Crash(keep, rand.New(rand.NewPCG(uint64(n), uint64(variant))))
+		for variant, keep := range []fs.Survival{fs.Nothing, fs.Everything, fs.Something, fs.Something, processOnly} {
+			var after *fs.Memory
+			if keep == processOnly {
+				after = disk.EndProcess()
+			} else {
+				after = disk.Crash(keep, rand.New(rand.NewPCG(uint64(n), uint64(variant))))
+			}
 			found, err := s.afterCrash(after, done)
 			if err != nil {
 				t.Fatalf("crash in operation %d (step %d, %s), variant %d: %v", n, done, s.steps[min(done, len(s.steps)-1)].name, variant, err)
@@ -100,6 +109,9 @@ func (s *script) afterCrash(disk *fs.Memory, done int) (*Report, error) {
 			return nil, fmt.Errorf("neither before the step: %w; nor after it: %w", err, after)
 		}
 	}
+	if err := expectDurable(disk, state); err != nil {
+		return nil, fmt.Errorf("what Open has found is not durable: %w", err)
+	}
 	// A second crash after one more append must bring that back as well.
 	next := Update{Entries: entries(state.hard.term+1, state.last()+1, state.last()+3, 200), HardState: hard(state.hard.term+1, 0, state.hard.commit)}
 	if err := l.SaveAll([]Update{next}); err != nil {
@@ -113,4 +125,13 @@ func (s *script) afterCrash(disk *fs.Memory, done int) (*Report, error) {
 	}
 	found := l.Recovered()
 	return &found, errors.Join(want.check(again, true), again.Close())
+}
+
+// expectDurable checks what a crash that loses all it can would leave of disk.
+func expectDurable(disk *fs.Memory, state *model) error {
+	l, err := Open(testConfig(disk.Durable()))
+	if err != nil {
+		return err
+	}
+	return errors.Join(state.check(l, true), l.Close())
 }

@@ -44,7 +44,7 @@ func newSample(t *testing.T) *sample {
 		i += n
 		s.before, s.want = s.want, append(slices.Clip(s.want), e...)
 		// The last batch is not the first of its segment.
-		if len(l.mu.segments) == 4 && l.w.tail.end > sampleSegment*7/8 {
+		if len(l.mu.segments) == 4 && l.w.tail.end > sampleSegment*3/4 {
 			break
 		}
 	}

@@ -21,17 +21,44 @@
 //     the file is long.
 //   - A failed sync, a write that failed for another reason than a full disk,
 //     and a failed change of names are final: every later write returns a
-//     FailedError, reads go on, and only Open tells what is durable.
+//     FailedError and reads go on. What of it is there is known when Open has
+//     read it and made it durable.
+//   - What Open has found stays: the process before may have ended, or its sync
+//     failed, between a write or a rename and the sync, and then the operating
+//     system shows what the disk does not have. Open writes the last batch again
+//     and syncs it and the names before anybody sees them.
 //   - On a full disk a write returns a NoSpaceError. Nothing of it is visible,
 //     and the same or another write may follow when there is room. The next
 //     segment is found room for before anything is written, and where a file
 //     system overwrites in place, that is the only place where room can run
 //     out.
+//   - A full disk can be freed: the end of each segment, 4 KiB or an eighth of
+//     it, is kept for what is not entries or an installed snapshot, and half of
+//     that for SaveSnapshot and Compact alone. This takes a log of at least two
+//     segments, since the last one never goes, a file system that overwrites in
+//     place, and a snapshot that, with its data and configuration, fits into a
+//     third of the reserve. On the way to compaction, hard states and promises
+//     may find no room either.
+//
+// # Applied index
+//
+// A commit index that comes alone is put off, and raft does not start if more is
+// applied than committed. An application that makes its state durable itself,
+// with or without SaveSnapshot, therefore
+//
+//   - calls Flush before its state becomes durable, and SaveSnapshot after, and
+//   - starts raft with Applied no larger than the commit index of InitialState,
+//     and skips what raft then has it apply a second time.
+//
+// Either alone is enough for raft to start; the second also helps where a state
+// has been copied from another node. SaveSnapshot, and a snapshot that Save
+// installs, take the commit index along: on disk it is never below the
+// snapshot's.
 //
 // # Torn tail or damage
 //
-// A batch is written only when the one before it is durable. So after a crash
-// at most the last batch is incomplete; it is cut, durably, and reported by
+// A batch is written only when the one before it is durable, be it that the same
+// process has synced it or that Open has. So after a crash at most the last batch is incomplete; it is cut, durably, and reported by
 // Recovered. Everything else that does not fit is damage, and Open refuses:
 // what was lost may have been promised to others. To tell the two apart, Open
 // looks for a later batch behind the first one that is not valid. Each begins

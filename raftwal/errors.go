@@ -33,8 +33,9 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 var ErrFailed = errors.New("raftwal: the log has failed")
 
 // FailedError is returned by every write after one whose outcome is unknown: a
-// failed sync, or a write that failed for another reason than a full disk. Only
-// opening the log again tells what is durable, so the process should end.
+// failed sync, or a write that failed for another reason than a full disk. What
+// is durable is known when the log has been opened again, so the process should
+// end.
 type FailedError struct {
 	// Cause is the first failure.
 	Cause error

@@ -40,6 +40,9 @@ func TestFailureIsFinal(t *testing.T) {
 				t.Fatalf("crash after EIO in operation %d (step %d, %s): %v", n, done, s.steps[done].name, err)
 			}
 		}
+		if _, err := s.afterCrash(disk.EndProcess(), done); err != nil {
+			t.Fatalf("restart after EIO in operation %d (step %d, %s): %v", n, done, s.steps[done].name, err)
+		}
 	}
 }
 

@@ -110,6 +110,9 @@ func (l *Log) open() error {
 	}
 	if rec != nil {
 		l.adopt(rec)
+		if err := l.settle(); err != nil {
+			return err
+		}
 	}
 	if l.spares, err = openSpares(l.dir, &l.cfg, files.spares); err != nil {
 		return err
@@ -121,6 +124,30 @@ func (l *Log) open() error {
 		return err
 	}
 	return l.retire(l.dead())
+}
+
+// settle makes durable what Open has read: a process that has ended, or whose
+// sync has failed, between a write or a rename and the sync leaves it in memory
+// only. Nothing may build on that. The last batch is written again because a
+// sync that has failed is not made up for by another one.
+func (l *Log) settle() error {
+	s, t := l.w.seg, &l.w.tail
+	if t.start >= int64(s.sealed) {
+		b := make([]byte, t.end-t.start)
+		if _, err := s.file.ReadAt(b, t.start); err != nil {
+			return fmt.Errorf("raftwal: read the last batch of %s: %w", s.name, err)
+		}
+		if _, err := s.file.WriteAt(b, t.start); err != nil {
+			return fmt.Errorf("raftwal: write the last batch of %s again: %w", s.name, err)
+		}
+		if err := s.file.Sync(); err != nil {
+			return fmt.Errorf("raftwal: sync %s: %w", s.name, err)
+		}
+	}
+	if err := l.syncDir(); err != nil {
+		return fmt.Errorf("raftwal: %w", err)
+	}
+	return nil
 }
 
 // begin writes the first segment.

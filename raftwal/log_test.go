@@ -118,7 +118,7 @@ func TestDump(t *testing.T) {
 		"base", "checkpoint", // the head of the segment
 		"1/1 EntryNormal", "1/2 EntryNormal", "hard state",
 		"2/2 EntryNormal", "hard state",
-		"promise", "checkpoint", "base", "installed snapshot",
+		"promise", "checkpoint", "base", "installed snapshot", "hard state",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("Dump() = %q, want %q", got, want)

@@ -44,6 +44,7 @@ func (m *model) save(u Update) {
 		m.base = entryID{term: u.Snapshot.GetMetadata().GetTerm(), index: i}
 		m.entries = nil
 		m.durable = m.hard
+		m.hard.cover(i)
 	}
 	for _, e := range u.Entries {
 		if e.GetIndex() > m.base.index {
@@ -53,7 +54,10 @@ func (m *model) save(u Update) {
 	}
 	if u.HardState != nil {
 		wrote := m.durable == m.hard && (u.Snapshot != nil || len(u.Entries) > 0)
+		commit := m.hard.commit
 		m.hard = hardOf(u.HardState)
+		m.hard.commit = max(m.hard.commit, commit)
+		m.hard.cover(m.snap.GetMetadata().GetIndex())
 		if wrote || m.hard.term != m.durable.term || m.hard.vote != m.durable.vote {
 			m.durable = m.hard
 		}

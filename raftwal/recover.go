@@ -59,6 +59,7 @@ func recoverLog(open func(string) (fs.File, error), l listing, maxRecent int64, 
 	if reason := c.view.missing(); reason != "" {
 		return nil, out.segments[0].corrupt(0, "%s", reason)
 	}
+	c.view.hard.cover(c.view.snap.GetMetadata().GetIndex())
 	out.view, out.report = c.view, c.report
 	out.report.fill(&out.view, out.segments)
 	return out, nil

@@ -34,8 +34,8 @@ func (l *Log) rotate(b *batch) error {
 	if b != nil {
 		h.sealed += uint64(len(b.buf))
 	}
-	if h.sealed > h.size {
-		h.size = (h.sealed + headerSize - 1) / headerSize * headerSize
+	if end := h.sealed + uint64(reserve(l.cfg.SegmentSize)); end > h.size {
+		h.size = (end + headerSize - 1) / headerSize * headerSize
 	}
 	return l.install(h, b)
 }

@@ -56,8 +56,8 @@ func (l *Log) SaveAll(updates []Update) error {
 }
 
 // Flush makes the newest commit index durable, which Save puts off. Who keeps
-// an applied index elsewhere calls it before that becomes durable: raft refuses
-// to start if more is applied than committed.
+// a state elsewhere calls it before that becomes durable: raft refuses to start if
+// more is applied than committed.
 func (l *Log) Flush() error {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -114,8 +114,13 @@ func (l *Log) encode(updates []Update) (draft, error) {
 			return d, err
 		}
 		if !raft.IsEmptyHardState(u.HardState) {
+			commit := d.hard.commit
 			d.hard = hardOf(u.HardState)
+			d.hard.commit = max(d.hard.commit, commit)
 		}
+		// SaveSnapshot may have overtaken updates that were waiting: raft refuses
+		// to start if less is committed than the snapshot covers.
+		d.hard.cover(d.snap)
 	}
 	old := l.w.hard
 	if d.hard.term != old.term || d.hard.vote != old.vote || (!b.empty() && d.hard != old) {
@@ -176,7 +181,7 @@ func above(base uint64, entries []*raftpb.Entry) []*raftpb.Entry {
 // write appends b to the log, in a new segment if the last one is full.
 func (l *Log) write(b *batch) error {
 	w := &l.w
-	if w.tail.end+int64(len(b.buf)) > int64(w.seg.size) {
+	if w.tail.end+int64(len(b.buf))+b.leave(l.cfg.SegmentSize) > int64(w.seg.size) {
 		return l.rotate(b)
 	}
 	began := time.Now()

@@ -29,6 +29,7 @@ const windowSize = 512 << 10
 
 // tail is where reading a segment stopped.
 type tail struct {
+	start  int64  // of the last valid batch; 0 if there is none
 	end    int64  // of the last valid batch
 	chain  uint32 // CRC there
 	number uint64 // of the next batch
@@ -142,7 +143,7 @@ func (c *scan) apply(s *segment, t tail, p parsedBatch) (tail, error) {
 	}
 	c.report.Batches++
 	c.report.Bytes += p.length
-	return tail{end: offset, chain: chain, number: t.number + 1}, nil
+	return tail{start: t.end, end: offset, chain: chain, number: t.number + 1}, nil
 }
 
 // laterBatch looks for a batch that begins beyond offset and returns where.

@@ -18,6 +18,13 @@ func (h hardState) proto() *raftpb.HardState {
 	return &raftpb.HardState{Term: &h.term, Vote: &h.vote, Commit: &h.commit}
 }
 
+// cover raises the commit index to that of a snapshot, unless h is empty.
+func (h *hardState) cover(snap uint64) {
+	if *h != (hardState{}) {
+		h.commit = max(h.commit, snap)
+	}
+}
+
 // view is the state of the log that its records lead to: what a reader sees.
 type view struct {
 	hard    hardState

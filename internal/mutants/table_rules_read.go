@@ -111,7 +111,7 @@ var readRules = []Mutant{
 	{
 		Rule: "§6", Name: "raft's early answer is sent", Pkg: libPkg, Test: "^TestRaftsAnswerBelowTheReignDoesNotLeave$",
 		File: "leaderlease/outbound.go",
-		Old:  "return l.mayAnswerLocked(m.GetIndex())", New: "return l.mayAskLocked()",
+		Old:  "if !l.mayAnswerLocked(m.GetIndex()) {", New: "if !l.mayAskLocked() {",
 	},
 	{
 		Rule: "V3", Name: "votes of a lost term elect a bound node", Pkg: "./leaderlease/leasetest", Test: "^TestVotesOfALostTermElectNoBoundNode$",
@@ -129,5 +129,10 @@ var readRules = []Mutant{
 		Rule: "L6", Name: "a released probe that comes late binds again", Pkg: "./leaderlease/core", Test: "^TestGuardReleasedProbeBindsNobody$",
 		File: guardFile,
 		Old:  "	if term == g.release.Term && p.Sent <= g.release.At {\n		return false\n	}\n", New: "",
+	},
+	{
+		Rule: "§6", Name: "a leader without the library is believed", Pkg: libPkg, Test: "^TestUnvouchedAnswersAreRefused$",
+		File: "leaderlease/inbound.go",
+		Old:  "	err := answerOf(m)\n", New: "	err := error(nil)\n",
 	},
 }

@@ -86,6 +86,32 @@ var wal = []Mutant{
 		Pkg: "./raftwal", Test: "TestFlipOfEveryBit",
 	},
 	{
+		Rule: "storage", Name: "Open does not settle",
+		File: "raftwal/log.go",
+		Old:  "if err := l.settle(); err != nil {",
+		New:  "if err := error(nil); err != nil {",
+		Pkg:  "./raftwal", Test: "TestOpenMakesDurableWhatItReads",
+	},
+	{
+		Rule: "storage", Name: "Open does not sync names that it has read",
+		File: "raftwal/log.go",
+		Old:  "	if err := l.syncDir(); err != nil {\n		return fmt.Errorf(\"raftwal: %w\", err)\n	}\n	return nil\n",
+		New:  "	return nil\n",
+		Pkg:  "./raftwal", Test: "TestSpareOfAnEarlierProcessIsNoSegment",
+	},
+	{
+		Rule: "storage", Name: "commit index falls below the snapshot",
+		File: "raftwal/save.go",
+		Old:  "			d.hard.commit = max(d.hard.commit, commit)\n",
+		New:  "			_ = commit\n",
+		More: []Edit{{
+			File: "raftwal/view.go",
+			Old:  "		h.commit = max(h.commit, snap)\n",
+			New:  "		_ = snap\n",
+		}},
+		Pkg: "./raftwal", Test: "TestCommitIndexNeverFallsBelowTheSnapshot",
+	},
+	{
 		Rule: "storage", Name: "torn tail not cut",
 		File: "raftwal/log.go",
 		Old:  "	if torn == nil {\n",
@@ -147,6 +173,20 @@ var wal = []Mutant{
 		Old:  "		if err := l.write(&l.w.batch); err != nil {\n			return err\n		}\n		l.w.hard = d.hard\n	}\n	l.publish(updates, d)\n	return nil\n",
 		New:  "		err = l.write(&l.w.batch)\n		l.w.hard = d.hard\n	}\n	l.publish(updates, d)\n	return err\n",
 		Pkg:  "./raftwal", Test: "TestFullDisk",
+	},
+	{
+		Rule: "storage", Name: "entries use what compaction needs on a full disk",
+		File: "raftwal/reserve.go",
+		Old:  "	case b.bulk:\n		return all\n",
+		New:  "	case b.bulk:\n		return 0\n",
+		Pkg:  "./raftwal", Test: "TestFullDiskIsFreedByCompaction",
+	},
+	{
+		Rule: "storage", Name: "votes use what compaction needs on a full disk",
+		File: "raftwal/reserve.go",
+		Old:  "		return all / 2\n",
+		New:  "		return 0\n",
+		Pkg:  "./raftwal", Test: "TestFullDiskIsFreedByCompaction",
 	},
 	{
 		Rule: "storage", Name: "promise not in the head of a segment",

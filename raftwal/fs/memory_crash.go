@@ -17,7 +17,7 @@ const (
 	// Something: of each sector any version since the last Sync is left, and
 	// each change of names has happened or not, as the random numbers say.
 	Something
-	// Everything: only the process ended.
+	// Everything: the disk had written all of it.
 	Everything
 )
 
@@ -28,6 +28,21 @@ func (m *Memory) Crash(keep Survival, random *rand.Rand) *Memory {
 	defer m.mu.Unlock()
 	m.mu.crashed = true
 	return m.leaveLocked(keep, random)
+}
+
+// EndProcess ends the process that uses m, but not the machine: every operation
+// on m fails from now on, and its locks and open files are gone. What the next
+// process finds is as this one saw it, and still not durable where m had not
+// synced it, or had failed to.
+func (m *Memory) EndProcess() *Memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.crashed = true
+	next := NewMemory()
+	next.mu.capacity = m.mu.capacity
+	next.mu.names, next.mu.durable, next.mu.changes = m.mu.names, m.mu.durable, m.mu.changes
+	m.mu.names, m.mu.durable, m.mu.changes = maps.Clone(m.mu.names), maps.Clone(m.mu.durable), nil
+	return next
 }
 
 // Durable returns what a crash leaves if it leaves nothing that was not synced.
@@ -59,8 +74,7 @@ func (m *Memory) leaveLocked(keep Survival, random *rand.Rand) *Memory {
 	return next
 }
 
-// Clone returns a copy of m as the next process finds it if only the process
-// ends. It shares contents with m, which must not be written any more.
+// Clone returns a copy of m, on which all is durable that the process sees. It shares contents with m, which must not be written any more.
 func (m *Memory) Clone() *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()

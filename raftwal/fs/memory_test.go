@@ -209,3 +209,43 @@ func TestCrashEndsEverything(t *testing.T) {
 		t.Error("the same seed has left different files")
 	}
 }
+
+// Only the process ends: the next one sees everything, and a power failure still
+// takes what was not synced, or what a sync has given up.
+func TestEndProcessKeepsWhatIsNotDurable(t *testing.T) {
+	m := NewMemory()
+	_, err := m.Lock("lock")
+	must(t, err)
+	f := create(t, m, "old")
+	write(t, f, 0, []byte("one"))
+	must(t, f.Sync())
+	must(t, m.Sync())
+	write(t, f, 0, []byte("two"))
+	m.SetHook(FailAt(m.Ops()+1, syscall.EIO))
+	if err := f.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("Sync() = %v, want %v", err, syscall.EIO)
+	}
+	write(t, f, 600, []byte("three"))
+	must(t, m.Rename("old", "new"))
+
+	next := m.EndProcess()
+	if _, err := f.WriteAt([]byte("x"), 0); !errors.Is(err, ErrCrashed) {
+		t.Errorf("WriteAt() of a process that has ended = %v, want %v", err, ErrCrashed)
+	}
+	lock, err := next.Lock("lock")
+	must(t, err)
+	must(t, lock.Close())
+	if got := next.Bytes("new"); !bytes.HasPrefix(got, []byte("two")) || len(got) != 605 {
+		t.Errorf("the next process reads %q", got)
+	}
+	if got := next.Durable().Bytes("old"); string(got) != "one" {
+		t.Errorf("durable is %q, want %q", got, "one")
+	}
+	f, err = next.Open("new")
+	must(t, err)
+	must(t, f.Sync())
+	must(t, next.Sync())
+	if got := next.Durable().Bytes("new"); !bytes.HasPrefix(got, []byte("one")) || len(got) != 605 {
+		t.Errorf("after a second sync, durable is %q: it must not make up for the failed one", got)
+	}
+}

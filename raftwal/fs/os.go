@@ -20,23 +20,35 @@ func OS(dir string) (FS, error) {
 	return osDir(dir), nil
 }
 
-// MakeDir makes dir, and what is missing above it, durably.
-func MakeDir(dir string) error {
-	dir = filepath.Clean(dir)
-	if _, err := os.Stat(dir); err == nil || !errors.Is(err, os.ErrNotExist) {
+// MakeDir makes dir, and what is missing above it, durably. The name of a dir
+// that exists is made durable too, since who made it may have ended before it
+// was, unless the directory above may not be opened.
+func MakeDir(dir string) error { return makeDir(filepath.Clean(dir), syncDir) }
+
+func makeDir(dir string, sync func(dir string) error) error {
+	parent := filepath.Dir(dir)
+	_, err := os.Stat(dir)
+	missing := errors.Is(err, os.ErrNotExist)
+	if err != nil && !missing {
 		return err
 	}
-	parent := filepath.Dir(dir)
-	if parent != dir {
-		if err := MakeDir(parent); err != nil {
+	if parent == dir {
+		return err
+	}
+	if missing {
+		if err := makeDir(parent, sync); err != nil {
+			return err
+		}
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
 		}
 	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
 	// A directory that its parent forgets takes the log along.
-	return osDir(parent).Sync()
+	err = sync(parent)
+	if !missing && errors.Is(err, os.ErrPermission) {
+		return nil // whoever made it has to see to its name
+	}
+	return err
 }
 
 // osDir is a directory of the operating system, by its path.

@@ -28,8 +28,9 @@ type Disk struct {
 // Stats counts what the disks of one NewDisk have been through.
 type Stats struct {
 	// Reopens counts crashes, Interrupted those within a write, and Torn those
-	// after which a torn tail was found.
-	Reopens, Interrupted, Torn int
+	// after which a torn tail was found. Restarts counts those that began with
+	// the end of the process alone.
+	Reopens, Interrupted, Torn, Restarts int
 	// Segments and Recycled are the logs' own counts.
 	Segments, Recycled uint64
 }
@@ -83,7 +84,8 @@ func (d *Disk) Compact(snap *raftpb.Snapshot) error {
 
 // Reopen implements leasetest.Disk. Every second time the crash comes while
 // something is being written that changes nothing: the end of the log once
-// more.
+// more. Every third time the process ends first, and the machine crashes when
+// the next one has opened the log, or is writing.
 func (d *Disk) Reopen() (leasetest.Disk, error) {
 	d.stats.Reopens++
 	stats := d.Stats()
@@ -94,9 +96,31 @@ func (d *Disk) Reopen() (leasetest.Disk, error) {
 			return nil, err
 		}
 	}
-	next := &Disk{disk: d.disk.Crash(fs.Something, d.random), random: d.random, stats: d.stats}
-	if err := next.open(); err != nil {
+	if d.random.IntN(3) == 0 {
+		d.stats.Restarts++
+		next, err := d.next(d.disk.EndProcess())
+		if err != nil {
+			return nil, fmt.Errorf("waltest: after the end of the process: %w", err)
+		}
+		if d.random.IntN(2) == 0 {
+			if err := next.interrupt(); err != nil {
+				return nil, err
+			}
+		}
+		d = next
+	}
+	next, err := d.next(d.disk.Crash(fs.Something, d.random))
+	if err != nil {
 		return nil, fmt.Errorf("waltest: after a crash: %w", err)
+	}
+	return next, nil
+}
+
+// next opens what d has left.
+func (d *Disk) next(disk *fs.Memory) (*Disk, error) {
+	next := &Disk{disk: disk, random: d.random, stats: d.stats}
+	if err := next.open(); err != nil {
+		return nil, err
 	}
 	if next.Recovered().Torn != nil {
 		d.stats.Torn++

@@ -59,8 +59,8 @@ func TestWritesSurviveCrashesOfAllNodes(t *testing.T) {
 				}
 			}
 			t.Logf("%+v", stats)
-			if stats.Reopens != 90 || stats.Torn == 0 || stats.Segments < 20 || stats.Recycled == 0 {
-				t.Errorf("stats = %+v, want 90 reopens, torn tails, and segments that are recycled", stats)
+			if stats.Reopens != 90 || stats.Torn == 0 || stats.Restarts == 0 || stats.Segments < 20 || stats.Recycled == 0 {
+				t.Errorf("stats = %+v, want 90 reopens, torn tails, restarts, and segments that are recycled", stats)
 			}
 		})
 	}
