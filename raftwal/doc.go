@@ -58,8 +58,8 @@
 // # Torn tail or damage
 //
 // A batch is written only when the one before it is durable, be it that the same
-// process has synced it or that Open has. So after a crash at most the last batch is incomplete; it is cut, durably, and reported by
-// Recovered. Everything else that does not fit is damage, and Open refuses:
+// process has synced it or that Open has. So after a crash at most the last
+// batch is incomplete; it is cut, durably, and reported by Recovered. Everything else that does not fit is damage, and Open refuses:
 // what was lost may have been promised to others. To tell the two apart, Open
 // looks for a later batch behind the first one that is not valid. Each begins
 // with a mark that only a batch at that place of that segment has, so it is
@@ -71,7 +71,8 @@
 // segment whose file has become shorter never does, nor does damage to what a
 // segment began with, since that was synced before the file had its name. That
 // the last segments are missing as a whole, as in an old backup, is not seen
-// either.
+// either; and a directory without any segment is a new log, whatever was there
+// before. Never give a member an empty directory under its old ID.
 //
 // # Files
 //
