@@ -25,12 +25,14 @@ check: fmt-check vet lint ## before each push: format, vet, lint, short tests
 
 # The simulation has one goroutine, so the race detector would only slow it
 # down: under -race a short one runs, and the standard one after it, as two
-# processes of half the seeds each.
+# processes of half the seeds each. For the same reason raftwal damages its log
+# at every bit and byte in a run of its own.
 SIMULATE = $(GO) test ./leaderlease/leasetest -run '^TestSimulation$$' -count 1 -timeout 0 -v -args
 
 .PHONY: test
 test: ## what CI runs: all tests with the race detector, and the standard simulation
 	$(GO) test -race -timeout 15m $(PKG)
+	$(GO) test -timeout 15m ./raftwal/...
 	@$(SIMULATE) -first=1 -seeds=400 & first=$$!; \
 	$(SIMULATE) -first=401 -seeds=400; second=$$?; \
 	wait $$first && exit $$second
