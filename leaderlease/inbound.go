@@ -61,11 +61,10 @@ func (l *Lease) count(m *raftpb.Message) {
 	}
 	l.mu.Lock()
 	now := l.nowLocked()
-	var done finished
 	if l.mu.lease.Count(m.GetFrom(), m.GetTerm(), g, now) {
 		l.stats.renewals.Add(1)
 	}
-	done = l.publishLocked(now)
+	done := l.publishLocked(now)
 	l.mu.Unlock()
 	done.report()
 }
