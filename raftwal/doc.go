@@ -38,7 +38,8 @@
 //     segments, since the last one never goes, a file system that overwrites in
 //     place, and a snapshot that, with its data and configuration, fits into a
 //     third of the reserve. On the way to compaction, hard states and promises
-//     may find no room either.
+//     may find no room either, nor may Flush; and checkpoints that free no
+//     segment use the reserve up. So compact well before the disk is full.
 //
 // # Applied index
 //
