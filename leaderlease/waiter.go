@@ -72,6 +72,11 @@ func (w *waiter) leave() {
 	}
 	w.gone = true
 	q.gone++
+	q.compact()
+}
+
+// compact drops those that have left once they are more than half.
+func (q *waitlist) compact() {
 	if 2*q.gone > len(q.all) {
 		q.all = slices.DeleteFunc(q.all, func(w *waiter) bool { return w.gone })
 		q.gone = 0
@@ -107,6 +112,7 @@ func (q *waitlist) reached(applied uint64) []*waiter {
 	taken := due.take(everyone)
 	q.gone -= n - len(taken)
 	q.all = q.all[n:]
+	q.compact()
 	return taken
 }
 
