@@ -23,7 +23,19 @@ func (l *Lease) Read(ctx context.Context) (Read, error) {
 	if r, ok := l.readNow(); ok {
 		return r, nil
 	}
-	w := &waiter{}
+	return l.wait(ctx, &waiter{})
+}
+
+// ReadIndex is Read without the lease: it takes a quorum round even if the
+// lease is valid, for those who trust no clock with this one read, and for
+// comparison. Its Path is PathReadIndex, or PathForwarded on a follower, whose
+// leader may still answer from its own lease.
+func (l *Lease) ReadIndex(ctx context.Context) (Read, error) {
+	return l.wait(ctx, &waiter{quorum: true})
+}
+
+// wait starts w and waits for its end or ctx's.
+func (l *Lease) wait(ctx context.Context, w *waiter) (Read, error) {
 	answer := make(chan answered, 1)
 	w.done = func(r Read, err error) { answer <- answered{r, err} }
 	l.start(w)
@@ -87,14 +99,14 @@ func (l *Lease) startLocked(w *waiter) finished {
 		return finished{{w: w, err: l.noLeaseLocked(core.Closed)}}
 	case mu.broken:
 		return finished{{w: w, err: l.noLeaseLocked(core.Disabled)}}
-	case v.Check(now) == core.Valid:
+	case v.Check(now) == core.Valid && !w.quorum:
 		// mu excludes a change of the view, and nowLocked a disruption.
 		w.read = Read{Term: mu.term, Path: PathLease, Remaining: v.Remaining(now, l.cfg.Duration)}
 		return l.awaitLocked(w, l.commit.Load())
 	case mu.leader == raft.None:
 		return finished{{w: w, err: l.noLeaseLocked(v.Check(now))}}
 	}
-	if mu.role == raft.StateLeader && mu.lease.HasOwnTermCommit() {
+	if mu.role == raft.StateLeader && mu.lease.HasOwnTermCommit() && !w.quorum {
 		w.at, w.index = now, l.commit.Load()
 	}
 	mu.reads.add(w)

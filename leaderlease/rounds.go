@@ -31,7 +31,9 @@ func (r *rounds) add(w *waiter) {
 // moment of that commit: any moment between call and return will do.
 func (r *rounds) rebase(now core.Instant, commit uint64) {
 	for _, w := range r.waiting.all {
-		w.at, w.index = now, commit
+		if !w.quorum {
+			w.at, w.index = now, commit
+		}
 	}
 }
 

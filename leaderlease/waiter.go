@@ -11,11 +11,13 @@ type waiter struct {
 	done  func(Read, error)
 	stats *counters
 	read  Read
+	// quorum means that no lease may answer: see Lease.ReadIndex.
+	quorum bool
 
 	// at and index are a moment after the read arrived at which this node led,
 	// and its commit index then or later. A lease that turns out to have covered
 	// at covers the read (section 6.2). at is 0 on followers, and as long as no
-	// own-term entry is committed.
+	// own-term entry is committed, and for reads that no lease may answer.
 	at    core.Instant
 	index uint64
 	// round is the first round asked for after the read arrived.
