@@ -34,8 +34,7 @@ type batch struct {
 	buf   []byte
 	count uint32
 
-	bulk  bool // it has an entry, or an installed snapshot
-	frees bool // it has a record that compaction needs
+	use use // useBulk if it has an entry or an installed snapshot
 }
 
 // reset begins a new batch in the memory of the old one, unless that is more
@@ -45,7 +44,7 @@ func (b *batch) reset(keep int) {
 		b.buf = nil
 	}
 	b.buf = grow(b.buf[:0], batchHeader)
-	b.count, b.bulk, b.frees = 0, false, false
+	b.count, b.use = 0, useState
 }
 
 func (b *batch) empty() bool { return b.count == 0 }
@@ -55,18 +54,15 @@ func (b *batch) record(t recordType, flags byte, n int) []byte {
 	var payload []byte
 	b.buf, payload = appendRecord(b.buf, t, flags, n)
 	b.count++
-	switch t {
-	case recordInstall:
-		b.bulk = true
-	case recordBase, recordCheckpoint:
-		b.frees = true
+	if t == recordInstall {
+		b.use = useBulk
 	}
 	return payload
 }
 
 func (b *batch) entry(e *raftpb.Entry) {
 	b.buf = appendEntry(b.buf, e)
-	b.count, b.bulk = b.count+1, true
+	b.count, b.use = b.count+1, useBulk
 }
 
 // seal gives the batch its place and its number, and returns the CRC of its

@@ -1,6 +1,7 @@
 package raftwal
 
 import (
+	"errors"
 	"io"
 	"log"
 	"testing"
@@ -127,4 +128,46 @@ func TestCommitIndexNeverFallsBelowTheSnapshot(t *testing.T) {
 		must(t, l.write(b))
 		expectStarts(t, disk, 8)
 	})
+}
+
+// A batch that would leave the commit index beyond the log is refused before
+// anything is written: raft would panic when it starts from that.
+func TestCommitIndexBeyondTheLogIsRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		update []Update
+		want   error
+	}{
+		{"the last entry is committed", []Update{{HardState: hard(1, 1, 20)}}, nil},
+		{"one more is", []Update{{HardState: hard(1, 1, 21)}}, ErrCommitBeyondLog},
+		{"one more is, and comes along", []Update{{Entries: entries(1, 21, 22, 10), HardState: hard(1, 1, 21)}}, nil},
+		{"and comes in the next update", []Update{{HardState: hard(1, 1, 21)}, {Entries: entries(1, 21, 22, 10)}}, nil},
+		{"uncommitted entries are replaced", []Update{{Entries: entries(2, 16, 17, 10), HardState: hard(2, 1, 15)}}, nil},
+		{"committed entries are lost", []Update{{Entries: entries(2, 12, 13, 10), HardState: hard(2, 1, 12)}}, ErrCommitBeyondLog},
+		{"a snapshot at the commit index", []Update{{Snapshot: snapshot(1, 15)}}, nil},
+		{"a snapshot below the commit index", []Update{{Snapshot: snapshot(1, 14)}}, ErrCommitBeyondLog},
+		{"such a snapshot, and what it lacks", []Update{{Snapshot: snapshot(1, 14), Entries: entries(1, 15, 16, 10)}}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			disk := fs.NewMemory()
+			l := mustOpen(t, testConfig(disk))
+			defer l.Close()
+			must(t, l.Save(entries(1, 1, 21, 10), hard(1, 1, 0), nil))
+			must(t, l.SaveSnapshot(snapshot(1, 13)))
+			must(t, l.Save(nil, hard(1, 1, 15), nil))
+			ops, before := disk.Ops(), summary(t, l)
+			err := l.SaveAll(tt.update)
+			if !errors.Is(err, tt.want) {
+				t.Fatalf("SaveAll() = %v, want %v", err, tt.want)
+			}
+			if err == nil {
+				must(t, l.Flush())
+				expectStarts(t, disk, l.mu.view.hard.commit)
+				return
+			}
+			if disk.Ops() != ops || summary(t, l) != before {
+				t.Errorf("%d operations for what was refused, and the log holds %s, want %s", disk.Ops()-ops, summary(t, l), before)
+			}
+		})
+	}
 }

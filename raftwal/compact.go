@@ -1,6 +1,7 @@
 package raftwal
 
 import (
+	"errors"
 	"fmt"
 
 	"go.etcd.io/raft/v3"
@@ -15,7 +16,8 @@ import (
 // has a snapshot at least as new, and raft.ErrUnavailable for an index that the
 // log does not hold.
 //
-// The commit index is at least the snapshot's afterwards, also on disk.
+// The commit index is at least the snapshot's afterwards, also on disk. On a full
+// disk it finds room where a Compact up to its index would free a segment.
 func (l *Log) SaveSnapshot(snap *raftpb.Snapshot) error {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -30,6 +32,7 @@ func (l *Log) SaveSnapshot(snap *raftpb.Snapshot) error {
 	hard.commit = max(hard.commit, snap.GetMetadata().GetIndex())
 	b := &l.w.batch
 	b.reset(keepBuffer)
+	b.use = l.useFor(useSnapshot, snap.GetMetadata().GetIndex())
 	if err := b.snapshot(recordCheckpoint, snap); err != nil {
 		return err
 	}
@@ -86,6 +89,9 @@ func (l *Log) checkSnapshot(snap *raftpb.Snapshot) error {
 // else. It returns raft.ErrCompacted if they are forgotten already, and
 // ErrNotCheckpointed if they are not covered by a snapshot in the log: that is
 // durable, so what is forgotten is never needed again.
+//
+// On a full disk it finds room where it frees a segment: compact as far as the
+// snapshot reaches.
 func (l *Log) Compact(index uint64) error {
 	l.w.Lock()
 	defer l.w.Unlock()
@@ -106,6 +112,7 @@ func (l *Log) Compact(index uint64) error {
 	base := entryID{term: term, index: index}
 	b := &l.w.batch
 	b.reset(keepBuffer)
+	b.use = l.useFor(useCompact, index)
 	b.base(base)
 	// A segment may only go when the record that makes it needless is durable.
 	if err := l.write(b); err != nil {
@@ -118,14 +125,7 @@ func (l *Log) Compact(index uint64) error {
 }
 
 // dead returns how many segments, from the first, hold no entry of the log.
-func (l *Log) dead() int {
-	v := &l.mu.view
-	first := uint32(l.w.seg.id)
-	if v.slots.len() > 0 {
-		first = v.slots.at(0).segment
-	}
-	return int(uint64(first) - l.mu.segments[0].id)
-}
+func (l *Log) dead() int { return l.deadAfter(l.mu.view.base.index) }
 
 // retire takes n segments out of the log, the oldest first and each durably, so
 // that whatever a crash leaves has no gap.
@@ -137,7 +137,7 @@ func (l *Log) retire(n int) error {
 		idle := s.refs.Load() == 1 // and no reader can find it any more
 		l.mu.Unlock()
 		if err := l.recycle(s, idle); err != nil {
-			return l.fail(fmt.Errorf("retire %s: %w", s.name, err))
+			return l.fail(fmt.Errorf("retire %s: %w", s.name, errors.Join(err, s.release())))
 		}
 		if err := s.release(); err != nil {
 			return l.fail(fmt.Errorf("close %s: %w", s.name, err))

@@ -35,7 +35,7 @@ type Config struct {
 	MaxSnapshotBytes int64
 	// MaxSpares is how many segments are kept for further use after compaction.
 	// Default: 2. Fewer: new ones are filled with zeros while the log is
-	// written. More: disk space.
+	// written. More: disk space. Zero means the default, negative means none.
 	MaxSpares int
 	// Inline prepares new segments within the Save that needs them instead of in
 	// the background. Tests want it, since then the order of operations depends
@@ -95,16 +95,13 @@ func (c Config) Validate() error {
 		bad("no directory")
 	}
 	if c.SegmentSize < minSegmentSize || c.SegmentSize > maxSegmentSize || c.SegmentSize%headerSize != 0 {
-		bad("segment size %d must be a multiple of %d from %d to %d", c.SegmentSize, headerSize, minSegmentSize, maxSegmentSize)
+		bad("segment size %d must be a multiple of %d from %d to %d", c.SegmentSize, headerSize, minSegmentSize, int64(maxSegmentSize))
 	}
 	if c.MaxBatchBytes < minSegmentSize || c.MaxBatchBytes > maxSegmentSize/2 {
 		bad("max batch of %d bytes must be from %d to %d", c.MaxBatchBytes, minSegmentSize, maxSegmentSize/2)
 	}
 	if c.MaxSnapshotBytes < 0 || c.MaxSnapshotBytes > c.MaxBatchBytes/2 {
 		bad("max snapshot of %d bytes must be from 0 to half a batch, %d", c.MaxSnapshotBytes, c.MaxBatchBytes/2)
-	}
-	if c.MaxSpares < 0 {
-		bad("max spares %d must not be negative", c.MaxSpares)
 	}
 	if c.Nonce == nil {
 		bad("no nonce")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -49,9 +50,7 @@ func newSample(t *testing.T) *sample {
 		}
 	}
 	must(t, l.Close())
-	names, err := s.disk.Names()
-	must(t, err)
-	for _, name := range names {
+	for _, name := range segmentNames(t, s.disk) {
 		s.files[name] = s.disk.Bytes(name)
 	}
 	s.names = slices.Sorted(maps.Keys(s.files))
@@ -282,5 +281,21 @@ func TestTornTailIsCutOnce(t *testing.T) {
 			t.Errorf("opening %d: %v", i, diff)
 		}
 		must(t, l.Close())
+	}
+}
+
+// Offsets are kept in 32 bits. A file that is larger, and says so, is no
+// segment, whoever wrote it.
+func TestSegmentOfMoreThan32BitsIsRefused(t *testing.T) {
+	for _, tt := range []struct {
+		size  uint64
+		sound bool
+	}{{math.MaxUint32, true}, {math.MaxUint32 + 1, false}, {math.MaxInt64, false}} {
+		h := header{id: 1, size: tt.size, nonce: 7, sealed: headerSize, firstBatch: 1, nextIndex: 1}
+		b := make([]byte, headerSize)
+		h.encode(b)
+		if _, _, reason := parseHeader(b, 1, int64(tt.size)); (reason == "") != tt.sound {
+			t.Errorf("parseHeader() of a file of %d bytes = %q, want it to be sound: %t", tt.size, reason, tt.sound)
+		}
 	}
 }

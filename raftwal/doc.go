@@ -26,20 +26,16 @@
 //   - What Open has found stays: the process before may have ended, or its sync
 //     failed, between a write or a rename and the sync, and then the operating
 //     system shows what the disk does not have. Open writes the last batch again
-//     and syncs it and the names before anybody sees them.
+//     and syncs it and the names before anybody sees them. It checks what it
+//     writes again as it did when it read it first.
 //   - On a full disk a write returns a NoSpaceError. Nothing of it is visible,
 //     and the same or another write may follow when there is room. The next
 //     segment is found room for before anything is written, and where a file
 //     system overwrites in place, that is the only place where room can run
 //     out.
-//   - A full disk can be freed: the end of each segment, 4 KiB or an eighth of
-//     it, is kept for what is not entries or an installed snapshot, and half of
-//     that for SaveSnapshot and Compact alone. This takes a log of at least two
-//     segments, since the last one never goes, a file system that overwrites in
-//     place, and a snapshot that, with its data and configuration, fits into a
-//     third of the reserve. On the way to compaction, hard states and promises
-//     may find no room either, nor may Flush; and checkpoints that free no
-//     segment use the reserve up. So compact well before the disk is full.
+//   - A full disk can be freed: see Full disk.
+//   - What would leave the commit index beyond the last entry is refused before
+//     anything is written, since raft does not start from it.
 //
 // # Applied index
 //
@@ -55,6 +51,30 @@
 // has been copied from another node. SaveSnapshot, and a snapshot that Save
 // installs, take the commit index along: on disk it is never below the
 // snapshot's.
+//
+// # Full disk
+//
+// The end of each segment is kept for what is not entries or an installed
+// snapshot: an eighth of it, but at least 1 KiB and at most 64 KiB. Of this
+// reserve, hard states and promises may use a quarter. The rest is for Flush,
+// SaveSnapshot and Compact, and only where a Compact that far frees a segment;
+// what frees none has to do with the quarter. Flush may use another eighth, and
+// SaveSnapshot leaves room for Compact. So neither elections nor checkpoints
+// that come again and again can use up what leads to a free segment:
+//
+//	err = l.Flush()                   // and make the state durable
+//	err = l.SaveSnapshot(checkpoint)  // as new as possible
+//	err = l.Compact(checkpoint.index) // as far as it reaches
+//
+// This takes a log of at least two segments of the size in Config, since the
+// last one never goes and the next one must fit where the first was, a file
+// system that overwrites in place, and a snapshot that, with its data and
+// configuration, fits into a third of the reserve. The share of Flush is a
+// hundred calls in segments of 512 KiB or more, and one in segments of 8 KiB or
+// less: who checkpoints, or fails to, more often than that without a Compact
+// may find no room to Flush, and goes on if raft starts with the smaller index
+// (see Applied index). Elections may find no room either. So compact well
+// before the disk is full.
 //
 // # Torn tail or damage
 //
@@ -72,16 +92,19 @@
 // segment whose file has become shorter never does, nor does damage to what a
 // segment began with, since that was synced before the file had its name. That
 // the last segments are missing as a whole, as in an old backup, is not seen
-// either; and a directory without any segment is a new log, whatever was there
-// before. Never give a member an empty directory under its old ID.
+// either. If all are missing, the marker tells, and Open refuses; an empty
+// directory is a new log, whatever was there before. Never give a member one
+// under its old ID.
 //
 // # Files
 //
 // A directory holds segments, 0000000000000001.wal and so on without a gap,
-// spares, which are to become segments and mean nothing, and the lock. Integers
-// are little-endian, CRCs are CRC-32C. A segment is its header and then batches
-// to some offset; what is behind them is zero or left from an earlier use of
-// the file.
+// spares, which are to become segments and mean nothing, the lock, and the
+// marker: an empty file, begun, which comes when the first segment and its name
+// are durable, and stays. A log of an earlier version gets it from the first
+// Open. Integers are little-endian, CRCs are CRC-32C. A segment is its header
+// and then batches to some offset; what is behind them is zero or left from an
+// earlier use of the file.
 //
 //	0    8  magic "raftwal\x1a"
 //	8    4  version, 1
@@ -147,7 +170,8 @@
 // Entries whose segment is gone must be at or below a base that a remaining
 // segment holds, or Open refuses. The directory is synced before a file is used
 // again, or its old name could come back with new contents. A segment that a
-// reader is using is removed instead.
+// reader is using is removed instead. What an installed snapshot has replaced
+// goes in the same way, when the next segment begins.
 //
 // A failed write on a full disk leaves parts of a batch at the end. The next
 // batch goes on top; if a crash mixes the two, the chained CRC does not hold,
@@ -177,5 +201,6 @@
 // do, that a file's size is durable before its data, that zeros follow the end.
 //
 // Nothing is encrypted, and CRCs do not protect from someone who writes to the
-// directory. The package needs flock and directory syncs, hence a Unix system.
+// directory. The package needs flock and directory syncs, hence a Unix system
+// other than AIX and Solaris; elsewhere Open refuses and says what is missing.
 package raftwal

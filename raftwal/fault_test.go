@@ -232,3 +232,28 @@ func TestTooLargeIsRefused(t *testing.T) {
 	}
 	must(t, l.Save(entries(1, 1, 2, 1000), nil, nil))
 }
+
+// A segment that cannot be retired is the log's no more, and its file is closed
+// all the same.
+func TestFailedCompactionClosesItsFile(t *testing.T) {
+	for _, kind := range []fs.Kind{fs.OpRename, fs.OpRemove, fs.OpSyncDir} {
+		disk := fs.NewMemory()
+		cfg := testConfig(&watched{FS: disk})
+		if kind == fs.OpRemove {
+			cfg.MaxSpares = -1
+		}
+		dir, _ := cfg.FS.(*watched)
+		l := mustOpen(t, cfg)
+		must(t, fill(l, 3))
+		last := l.mu.view.last()
+		must(t, l.SaveSnapshot(snapshot(1, last)))
+		disk.SetHook(failIn(kind, 1, syscall.EIO))
+		if err := l.Compact(last); !errors.Is(err, ErrFailed) {
+			t.Errorf("Compact() whose %v fails = %v, want %v", kind, err, ErrFailed)
+		}
+		must(t, l.Close())
+		if n := dir.files.Load(); n != 0 {
+			t.Errorf("%d files are open after a failed %v and Close, want none", n, kind)
+		}
+	}
+}

@@ -22,7 +22,12 @@ func openFuzzed(t *testing.T, cfg Config) {
 	if got := uint64(len(all(t, l))); got != last-l.mu.view.base.index {
 		t.Errorf("%d entries can be read, want %d", got, last-l.mu.view.base.index)
 	}
-	must(t, l.Save(entries(1<<40, last+1, last+2, 1), nil, nil))
+	err = l.Save(entries(1<<40, last+1, last+2, 1), nil, nil)
+	if l.mu.view.hard.commit <= last+1 {
+		must(t, err)
+	} else if !errors.Is(err, ErrCommitBeyondLog) {
+		t.Errorf("Save() that leaves the commit index beyond the log = %v, want %v", err, ErrCommitBeyondLog)
+	}
 	must(t, l.Close())
 }
 
@@ -115,8 +120,7 @@ func FuzzDamagedLogIsAPrefixOrRefused(f *testing.F) {
 		must(f, l.Save(want[i:min(i+3, len(want))], nil, nil))
 	}
 	must(f, l.Close())
-	names, err := disk.Names()
-	must(f, err)
+	names := segmentNames(f, disk)
 	f.Add(uint8(0), uint16(0), uint16(1), []byte{0})
 	f.Add(uint8(1), uint16(600), uint16(3), []byte{1, 2, 3, 4})
 	f.Add(uint8(2), uint16(520), uint16(100), []byte{0})

@@ -3,6 +3,7 @@ package raftwal
 import (
 	"fmt"
 	"hash/crc32"
+	"math"
 )
 
 // A segment begins with a header in a sector of its own, which is written once:
@@ -71,6 +72,8 @@ func parseHeader(b []byte, id uint64, size int64) (h header, crc uint32, reason 
 		return h, 0, fmt.Sprintf("this is segment %d under the name of segment %d", h.id, id)
 	case h.size != uint64(size):
 		return h, 0, fmt.Sprintf("the file has %d bytes, and had %d", size, h.size)
+	case h.size > math.MaxUint32:
+		return h, 0, fmt.Sprintf("%d bytes are more than a segment can have", h.size)
 	case h.sealed < headerSize || h.sealed > h.size:
 		return h, 0, "the header contradicts itself"
 	}

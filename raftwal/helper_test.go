@@ -80,6 +80,17 @@ func snapshot(term, index uint64) *raftpb.Snapshot {
 	}
 }
 
+// segmentNames returns the names of the segments on disk, in order.
+func segmentNames(t testing.TB, disk *fs.Memory) (names []string) {
+	t.Helper()
+	files, err := list(disk)
+	must(t, err)
+	for _, id := range files.segments {
+		names = append(names, segmentName(id))
+	}
+	return names
+}
+
 // all returns every entry of the log.
 func all(t testing.TB, l *Log) []*raftpb.Entry {
 	t.Helper()

@@ -118,36 +118,17 @@ func (l *Log) open() error {
 		return err
 	}
 	if rec == nil {
-		return l.begin()
+		err = l.begin()
+	} else {
+		err = l.cut()
 	}
-	if err := l.cut(); err != nil {
+	if err != nil {
+		return err
+	}
+	if err := l.putMarker(files); err != nil {
 		return err
 	}
 	return l.retire(l.dead())
-}
-
-// settle makes durable what Open has read: a process that has ended, or whose
-// sync has failed, between a write or a rename and the sync leaves it in memory
-// only. Nothing may build on that. The last batch is written again because a
-// sync that has failed is not made up for by another one.
-func (l *Log) settle() error {
-	s, t := l.w.seg, &l.w.tail
-	if t.start >= int64(s.sealed) {
-		b := make([]byte, t.end-t.start)
-		if _, err := s.file.ReadAt(b, t.start); err != nil {
-			return fmt.Errorf("raftwal: read the last batch of %s: %w", s.name, err)
-		}
-		if _, err := s.file.WriteAt(b, t.start); err != nil {
-			return fmt.Errorf("raftwal: write the last batch of %s again: %w", s.name, err)
-		}
-		if err := s.file.Sync(); err != nil {
-			return fmt.Errorf("raftwal: sync %s: %w", s.name, err)
-		}
-	}
-	if err := l.syncDir(); err != nil {
-		return fmt.Errorf("raftwal: %w", err)
-	}
-	return nil
 }
 
 // begin writes the first segment.
@@ -168,24 +149,6 @@ func (l *Log) adopt(rec *recovered) {
 	l.w.tail = rec.tail
 }
 
-// cut removes what is left of an interrupted batch, durably, so that it is
-// found once and never again taken for one.
-func (l *Log) cut() error {
-	torn := l.report.Torn
-	if torn == nil {
-		return nil
-	}
-	l.cfg.Logger.Warn("raftwal: cut a torn tail", "file", torn.File, "offset", torn.Offset, "reason", torn.Reason)
-	var zeros [batchHeader]byte
-	if _, err := l.w.seg.file.WriteAt(zeros[:], torn.Offset); err != nil {
-		return fmt.Errorf("raftwal: cut the torn tail of %s: %w", torn.File, err)
-	}
-	if err := l.w.seg.file.Sync(); err != nil {
-		return fmt.Errorf("raftwal: cut the torn tail of %s: %w", torn.File, err)
-	}
-	return nil
-}
-
 // Recovered says what Open found.
 func (l *Log) Recovered() Report { return l.report }
 
@@ -200,7 +163,7 @@ func (l *Log) Close() error {
 	}
 	var errs []error
 	if l.w.failed == nil {
-		errs = append(errs, l.flushLocked())
+		errs = append(errs, l.flushLocked(useState))
 	}
 	l.w.failed = ErrClosed
 	if l.spares != nil {

@@ -214,6 +214,26 @@ func TestMaxPromise(t *testing.T) {
 	}
 }
 
+// No spares at all, which is not what zero means.
+func TestNegativeMaxSparesMeansNone(t *testing.T) {
+	for _, tt := range []struct {
+		max    int
+		spares int
+	}{{-1, 0}, {0, 2}, {1, 1}} {
+		disk := fs.NewMemory()
+		cfg := testConfig(disk)
+		cfg.MaxSpares = tt.max
+		l := mustOpen(t, cfg)
+		must(t, compactAll(l, 5))
+		files, err := list(disk)
+		must(t, err)
+		if len(files.spares) != tt.spares {
+			t.Errorf("MaxSpares %d: %d spares after compaction, want %d", tt.max, len(files.spares), tt.spares)
+		}
+		must(t, l.Close())
+	}
+}
+
 // Any number of segments come and go in the room of a few files.
 func TestSegmentsAreRecycled(t *testing.T) {
 	disk := fs.NewMemory()
@@ -265,12 +285,12 @@ func TestTheRestSurvivesItsSegment(t *testing.T) {
 }
 
 func TestConfigValidate(t *testing.T) {
-	bad := Config{SegmentSize: 1000, MaxBatchBytes: 1, MaxSnapshotBytes: -1, MaxSpares: -1}
+	bad := Config{SegmentSize: 1000, MaxBatchBytes: 1, MaxSnapshotBytes: -1}
 	err := bad.Validate()
 	if err == nil {
 		t.Fatal("Validate() = nil")
 	}
-	for _, word := range []string{"no directory", "segment size", "max batch", "max snapshot", "max spares", "no nonce"} {
+	for _, word := range []string{"no directory", "segment size", "max batch", "max snapshot", "no nonce"} {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("Validate() = %v, which says nothing of %q", err, word)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// The files of a log. A segment that is not in use yet, or any more, is a
+// The files of a log, besides the marker. A segment that is not in use yet, or any more, is a
 // spare: its contents mean nothing.
 const (
 	segmentSuffix = ".wal"
@@ -34,6 +34,7 @@ func parseName(name, suffix string) (id uint64, ok bool) {
 type listing struct {
 	segments []uint64 // ascending, without gaps
 	spares   []uint64 // ascending
+	marked   bool     // there is a marker
 }
 
 func list(dir fs.FS) (l listing, err error) {
@@ -41,6 +42,7 @@ func list(dir fs.FS) (l listing, err error) {
 	if err != nil {
 		return l, fmt.Errorf("raftwal: list the log: %w", err)
 	}
+	l.marked = slices.Contains(names, markerName)
 	for _, name := range names {
 		if id, ok := parseName(name, spareSuffix); ok {
 			l.spares = append(l.spares, id)

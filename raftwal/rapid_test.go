@@ -20,7 +20,7 @@ func TestRandomScripts(t *testing.T) {
 		cfg := testConfig(disk)
 		cfg.SegmentSize = rapid.SampledFrom([]int64{4 << 10, 16 << 10, 1 << 20}).Draw(t, "segment")
 		cfg.MaxRecentBytes = rapid.SampledFrom([]int64{-1, 100, 2000, 1 << 20}).Draw(t, "recent")
-		cfg.MaxSpares = rapid.IntRange(0, 3).Draw(t, "spares")
+		cfg.MaxSpares = rapid.IntRange(-1, 3).Draw(t, "spares")
 		m := newModel()
 		l, err := Open(cfg)
 		if err != nil {

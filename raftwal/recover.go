@@ -27,7 +27,10 @@ type recovered struct {
 // recoverLog reads the whole log and changes nothing. Without a log it returns
 // ErrEmpty. On error, no segment is left open.
 func recoverLog(open func(string) (fs.File, error), l listing, maxRecent int64, visit visitor) (_ *recovered, err error) {
-	if len(l.segments) == 0 {
+	switch {
+	case len(l.segments) == 0 && l.marked:
+		return nil, &CorruptError{File: markerName, Reason: "the log has begun, and all its segments are missing"}
+	case len(l.segments) == 0:
 		return nil, ErrEmpty
 	}
 	out := &recovered{}

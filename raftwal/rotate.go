@@ -17,6 +17,13 @@ import (
 // always damage.
 func (l *Log) rotate(b *batch) error {
 	w := &l.w
+	if w.seg != nil {
+		// What an installed snapshot has replaced is room for the new segment, on
+		// a full disk the only one.
+		if err := l.retire(l.dead()); err != nil {
+			return err
+		}
+	}
 	if err := l.encodeHead(); err != nil {
 		return err
 	}

@@ -7,8 +7,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-
-	"github.com/leaderlease/go/raftwal/fs"
 )
 
 // Update is what one Ready, or one MsgStorageAppend, wants to be durable. Each
@@ -25,6 +23,8 @@ type Update struct {
 // a crash all of it is there or nothing. Entries replace those from their first
 // index on; those that are compacted already, and a snapshot no newer than what
 // the log has, are left out.
+//
+// It refuses what would leave the commit index beyond the last entry.
 //
 // If only the commit index has changed nothing is written: raft does not need
 // it, and it goes along with the next batch (see Flush).
@@ -57,22 +57,24 @@ func (l *Log) SaveAll(updates []Update) error {
 
 // Flush makes the newest commit index durable, which Save puts off. Who keeps
 // a state elsewhere calls it before that becomes durable: raft refuses to start if
-// more is applied than committed.
+// more is applied than committed. On a full disk it finds room where a Compact up
+// to that index would free a segment.
 func (l *Log) Flush() error {
 	l.w.Lock()
 	defer l.w.Unlock()
 	if l.w.failed != nil {
 		return l.w.failed
 	}
-	return l.flushLocked()
+	return l.flushLocked(l.useFor(useFlush, l.mu.view.hard.commit))
 }
 
-func (l *Log) flushLocked() error {
+func (l *Log) flushLocked(u use) error {
 	if l.w.hard == l.mu.view.hard {
 		return nil
 	}
 	b := &l.w.batch
 	b.reset(keepBuffer)
+	b.use = u
 	b.hard(l.mu.view.hard)
 	if err := l.write(b); err != nil {
 		return err
@@ -121,6 +123,9 @@ func (l *Log) encode(updates []Update) (draft, error) {
 		// SaveSnapshot may have overtaken updates that were waiting: raft refuses
 		// to start if less is committed than the snapshot covers.
 		d.hard.cover(d.snap)
+	}
+	if d.hard.commit > d.last {
+		return d, fmt.Errorf("%w: commit index %d, last entry %d", ErrCommitBeyondLog, d.hard.commit, d.last)
 	}
 	old := l.w.hard
 	if d.hard.term != old.term || d.hard.vote != old.vote || (!b.empty() && d.hard != old) {
@@ -181,7 +186,7 @@ func above(base uint64, entries []*raftpb.Entry) []*raftpb.Entry {
 // write appends b to the log, in a new segment if the last one is full.
 func (l *Log) write(b *batch) error {
 	w := &l.w
-	if w.tail.end+int64(len(b.buf))+b.leave(l.cfg.SegmentSize) > int64(w.seg.size) {
+	if w.tail.end+int64(len(b.buf))+b.use.leave(l.cfg.SegmentSize) > int64(w.seg.size) {
 		return l.rotate(b)
 	}
 	began := time.Now()
@@ -200,10 +205,7 @@ func (l *Log) write(b *batch) error {
 
 // failWrite tells a full disk, which is an answer, from every other error.
 func (l *Log) failWrite(err error) error {
-	if fs.IsNoSpace(err) {
-		return &NoSpaceError{Cause: err}
-	}
-	if _, ok := errors.AsType[*NoSpaceError](err); ok {
+	if err = noSpace(err); errors.Is(err, ErrNoSpace) {
 		return err
 	}
 	return l.fail(err)

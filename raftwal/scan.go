@@ -30,8 +30,9 @@ const windowSize = 512 << 10
 // tail is where reading a segment stopped.
 type tail struct {
 	start  int64  // of the last valid batch; 0 if there is none
+	before uint32 // CRC at start
 	end    int64  // of the last valid batch
-	chain  uint32 // CRC there
+	chain  uint32 // CRC at end
 	number uint64 // of the next batch
 	// reason is why there is no valid batch at end, and begun whether one was
 	// written there.
@@ -143,7 +144,7 @@ func (c *scan) apply(s *segment, t tail, p parsedBatch) (tail, error) {
 	}
 	c.report.Batches++
 	c.report.Bytes += p.length
-	return tail{start: t.end, end: offset, chain: chain, number: t.number + 1}, nil
+	return tail{start: t.end, before: t.chain, end: offset, chain: chain, number: t.number + 1}, nil
 }
 
 // laterBatch looks for a batch that begins beyond offset and returns where.

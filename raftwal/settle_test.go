@@ -1,6 +1,7 @@
 package raftwal
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -183,5 +184,74 @@ func TestSpareOfAnEarlierProcessIsNoSegment(t *testing.T) {
 			return restart(t, fs.OpSyncDir, 2*segments-2, fs.ErrCrashed, func(l *Log) error { return compactAll(l, segments) })
 		}
 		expectOpens(t, begin, fs.OpSyncDir, func(l *Log) error { return fill(l, 9) })
+	}
+}
+
+// Open reads the last batch once to check it and once to write it again. What
+// differs the second time must not replace what was acknowledged.
+func TestSettleChecksWhatItWritesAgain(t *testing.T) {
+	disk := fs.NewMemory()
+	l := mustOpen(t, testConfig(disk))
+	must(t, l.Save(entries(1, 1, 2, 10), nil, nil))
+	start := l.w.tail.end
+	must(t, l.Save(entries(1, 2, 4, 20), hard(1, 1, 2), nil))
+	name, length := l.w.seg.name, l.w.tail.end-start
+	must(t, l.Close())
+	before := disk.Bytes(name)
+	for at := range length {
+		clone := disk.Clone()
+		dir := &watched{FS: clone, read: func(file string, off int64, p []byte) {
+			if file == name && off == start && int64(len(p)) == length {
+				p[at] ^= 4
+			}
+		}}
+		_, err := Open(testConfig(dir))
+		if corrupt, ok := errors.AsType[*CorruptError](err); !ok || corrupt.File != name || corrupt.Offset != start {
+			t.Fatalf("byte %d of the last batch: Open() = %v, want damage in %s at %d", at, err, name, start)
+		}
+		if !bytes.Equal(clone.Bytes(name), before) {
+			t.Fatalf("byte %d of the last batch: Open() has changed the file", at)
+		}
+	}
+	must(t, mustOpen(t, testConfig(&watched{FS: disk})).Close())
+}
+
+// Where a file system does not overwrite in place, a full disk may be in the way
+// of Open, too. It says so, and succeeds when there is room.
+func TestOpenOnAFullDiskSaysSo(t *testing.T) {
+	for _, kind := range []fs.Kind{fs.OpWrite, fs.OpSync, fs.OpSyncDir} {
+		for _, torn := range []bool{false, true} {
+			disk := fs.NewMemory()
+			l := mustOpen(t, testConfig(disk))
+			must(t, l.Save(entries(1, 1, 3, 100), nil, nil))
+			if torn {
+				disk.SetHook(func(op fs.Op) *fs.Fault {
+					if op.Kind == fs.OpWrite {
+						return &fs.Fault{Err: syscall.ENOSPC, Keep: batchHeader}
+					}
+					return nil
+				})
+				if err := l.Save(entries(1, 3, 4, 100), nil, nil); !errors.Is(err, ErrNoSpace) {
+					t.Fatalf("Save() on a full disk = %v, want %v", err, ErrNoSpace)
+				}
+			}
+			disk = disk.EndProcess()
+			full := 0
+			for nth := 1; ; nth++ {
+				disk.SetHook(failIn(kind, nth, syscall.ENOSPC))
+				l, err := Open(testConfig(disk))
+				if err == nil {
+					must(t, l.Close())
+					break
+				}
+				if full++; !errors.Is(err, ErrNoSpace) || !errors.Is(err, syscall.ENOSPC) {
+					t.Errorf("Open() whose %v %d finds no room = %v, want %v", kind, nth, err, ErrNoSpace)
+				}
+			}
+			if full == 0 {
+				t.Errorf("Open() of a log with a torn tail %t needs no %v: the test does not test that", torn, kind)
+			}
+			must(t, expectReopen(testConfig(disk), disk, 2))
+		}
 	}
 }

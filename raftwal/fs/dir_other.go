@@ -4,9 +4,12 @@ package fs
 
 import (
 	"errors"
-	"os"
+	"fmt"
+	"runtime"
 )
 
-func syncDir(string) error { return errors.ErrUnsupported }
+func syncDir(string) error {
+	return fmt.Errorf("fs: a directory cannot be synced on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+}
 
-func lockFile(*os.File) error { return errors.ErrUnsupported }
+func neverSyncs(error) bool { return false }

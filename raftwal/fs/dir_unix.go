@@ -16,22 +16,9 @@ func syncDir(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// lockFile takes the lock that flock knows, which ends with the process however
-// it ends.
-func lockFile(f *os.File) error {
-	conn, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var lerr error
-	err = conn.Control(func(fd uintptr) {
-		lerr = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB)
-	})
-	if err != nil {
-		return err
-	}
-	if errors.Is(lerr, syscall.EWOULDBLOCK) {
-		return ErrLocked
-	}
-	return os.NewSyscallError("flock", lerr)
+// neverSyncs reports whether err says that a directory is of a kind that cannot
+// be synced: what a mount point is in often is, and one that cannot be written.
+// It says nothing of a sync that has failed.
+func neverSyncs(err error) bool {
+	return errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EROFS) || errors.Is(err, errors.ErrUnsupported)
 }

@@ -22,7 +22,7 @@ func OS(dir string) (FS, error) {
 
 // MakeDir makes dir, and what is missing above it, durably. The name of a dir
 // that exists is made durable too, since who made it may have ended before it
-// was, unless the directory above may not be opened.
+// was, unless the directory above may not be opened or cannot be synced.
 func MakeDir(dir string) error { return makeDir(filepath.Clean(dir), syncDir) }
 
 func makeDir(dir string, sync func(dir string) error) error {
@@ -45,7 +45,7 @@ func makeDir(dir string, sync func(dir string) error) error {
 	}
 	// A directory that its parent forgets takes the log along.
 	err = sync(parent)
-	if !missing && errors.Is(err, os.ErrPermission) {
+	if !missing && (errors.Is(err, os.ErrPermission) || neverSyncs(err)) {
 		return nil // whoever made it has to see to its name
 	}
 	return err

@@ -40,8 +40,13 @@ func TestMakeDirToleratesAParentOfSomebodyElse(t *testing.T) {
 	}{
 		{"may not be opened", true, syscall.EACCES, nil},
 		{"may not be synced", true, syscall.EPERM, nil},
+		{"is a file system that syncs no directories", true, syscall.EINVAL, nil},
+		{"does not know the call", true, syscall.ENOTSUP, nil},
+		{"is mounted read-only", true, syscall.EROFS, nil},
 		{"fails", true, syscall.EIO, syscall.EIO},
+		{"has no room", true, syscall.ENOSPC, syscall.ENOSPC},
 		{"may not be opened, and has a new name", false, syscall.EACCES, syscall.EACCES},
+		{"syncs no directories, and has a new name", false, syscall.EINVAL, syscall.EINVAL},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := t.TempDir()

@@ -1,0 +1,29 @@
+//go:build illumos || (unix && !aix && !solaris)
+
+package fs
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// lockFile takes the lock that flock knows, which ends with the process however
+// it ends.
+func lockFile(f *os.File) error {
+	conn, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var lerr error
+	err = conn.Control(func(fd uintptr) {
+		lerr = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB)
+	})
+	if err != nil {
+		return err
+	}
+	if errors.Is(lerr, syscall.EWOULDBLOCK) {
+		return ErrLocked
+	}
+	return os.NewSyscallError("flock", lerr)
+}
