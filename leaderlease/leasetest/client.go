@@ -23,42 +23,17 @@ func (n *Node) ForgetLeader() { n.exec(func() { _ = n.raw.ForgetLeader() }) }
 // Change proposes a configuration change.
 func (n *Node) Change(cc raftpb.ConfChangeI) { n.exec(func() { _ = n.raw.ProposeConfChange(cc) }) }
 
-// Compact turns what the node has applied into a snapshot and drops the log
-// before it.
-func (n *Node) Compact() {
-	if !n.up || n.machine.applied <= n.first() {
-		return
-	}
-	must(n.disk.Compact(n.snapshot()))
-}
-
-// snapshot returns what the node has applied.
-func (n *Node) snapshot() *raftpb.Snapshot {
-	return &raftpb.Snapshot{
-		Data: n.machine.encode(),
-		Metadata: &raftpb.SnapshotMetadata{
-			Index: new(n.machine.applied), Term: new(n.termOf(n.machine.applied)), ConfState: n.conf,
-		},
-	}
-}
-
 func (n *Node) first() uint64 {
 	first, err := n.disk.FirstIndex()
 	must(err)
 	return first
 }
 
-func (n *Node) termOf(index uint64) uint64 {
-	term, err := n.disk.Term(index)
-	must(err)
-	return term
-}
-
 // Write proposes a new version of key. write is unique; done is called with the
 // version once this node has applied it, or never.
 func (n *Node) Write(key, write uint64, done func(version uint64)) {
 	n.exec(func() {
-		if err := n.raw.Propose(command(key, write)); err == nil {
+		if err := n.raw.Propose(n.machine.Command(key, write)); err == nil {
 			n.writes[write] = done
 		}
 	})
@@ -75,8 +50,8 @@ func (n *Node) Read(key uint64, done func(version uint64, path leaderlease.Path,
 				if n.run != run {
 					return
 				}
-				if err == nil && n.machine.applied < r.Index {
-					panic(fmt.Sprintf("read of index %d before it was applied: applied %d", r.Index, n.machine.applied))
+				if err == nil && n.Applied() < r.Index {
+					panic(fmt.Sprintf("read of index %d before it was applied: applied %d", r.Index, n.Applied()))
 				}
 				done(n.Version(key), r.Path, err)
 			})
@@ -94,7 +69,7 @@ func (n *Node) TryRead(key uint64) (version uint64, s core.Status) {
 		return 0, core.None
 	}
 	index, s := n.lease.TryRead()
-	if s == core.Valid && n.machine.applied < index {
+	if s == core.Valid && n.Applied() < index {
 		return 0, core.None
 	}
 	return n.Version(key), s
@@ -139,7 +114,7 @@ func (n *Node) stockReadStates(states []raft.ReadState) {
 func (n *Node) stockApplied() {
 	kept := n.reads.waiting[:0]
 	for _, r := range n.reads.waiting {
-		if r.index > n.machine.applied {
+		if r.index > n.Applied() {
 			kept = append(kept, r)
 			continue
 		}

@@ -26,6 +26,10 @@ type Options struct {
 	// NewDisk returns the empty disk of a node; conf is nil for spares.
 	// Default: NewMemoryDisk.
 	NewDisk func(id uint64, conf *raftpb.ConfState) Disk
+	// NewMachine returns the machine of a node that has never run; conf as for
+	// NewDisk. A durable one holds it, at index 1 and term 1. Default:
+	// NewMemoryMachine.
+	NewMachine func(id uint64, conf *raftpb.ConfState) Machine
 	// Logger receives raft's log. Default: none.
 	Logger raft.Logger
 }
@@ -49,6 +53,9 @@ func (o Options) withDefaults() Options {
 	if o.NewDisk == nil {
 		o.NewDisk = func(_ uint64, conf *raftpb.ConfState) Disk { return NewMemoryDisk(conf) }
 	}
+	if o.NewMachine == nil {
+		o.NewMachine = func(uint64, *raftpb.ConfState) Machine { return NewMemoryMachine() }
+	}
 	if o.Logger == nil {
 		o.Logger = quiet{}
 	}
@@ -65,10 +72,12 @@ type Cluster struct {
 	nodes []*Node // by ID
 
 	// OnLeader is called when a node wins an election, OnApply when a node
-	// applies an entry, OnCrash when one loses its memory. All are optional.
-	OnLeader func(n *Node, term uint64)
-	OnApply  func(n *Node, e *raftpb.Entry)
-	OnCrash  func(n *Node)
+	// applies an entry, OnCrash when one loses its memory, OnRestart when a new
+	// process has started after that. All are optional.
+	OnLeader  func(n *Node, term uint64)
+	OnApply   func(n *Node, e *raftpb.Entry)
+	OnCrash   func(n *Node)
+	OnRestart func(n *Node)
 	// OnDeliver is called when a message reaches a node, OnAdmit when the node's
 	// filter has let it pass to raft, OnReady with the messages of a Ready that
 	// the filter lets out. All are optional.
@@ -97,7 +106,7 @@ func (c *Cluster) add(id uint64, conf *raftpb.ConfState) {
 		ID: id, cluster: c, opts: c.opts.Node(id),
 		// Offsets differ by hours: comparing two nodes' instants must not work.
 		Clock: NewClock(c.Now, time.Duration(id)*7*time.Hour),
-		disk:  c.opts.NewDisk(id, conf),
+		disk:  c.opts.NewDisk(id, conf), machine: c.opts.NewMachine(id, conf),
 	}
 	c.nodes = append(c.nodes, n)
 	slices.SortFunc(c.nodes, func(a, b *Node) int { return int(a.ID) - int(b.ID) })

@@ -38,7 +38,7 @@ func NewMemoryDisk(conf *raftpb.ConfState) Disk {
 	d := &memoryDisk{MemoryStorage: raft.NewMemoryStorage()}
 	if conf != nil {
 		snap := &raftpb.Snapshot{
-			Data:     newMachine().encode(),
+			Data:     (&memoryMachine{}).encode(),
 			Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1)), ConfState: conf},
 		}
 		must(d.ApplySnapshot(snap))
@@ -93,20 +93,4 @@ func must(err error) {
 	if err != nil {
 		panic(err)
 	}
-}
-
-// storage is what raft sees of a node's disk. Snapshots are of the present state
-// machine: an older one may be from before its receiver became a member, and
-// raft refuses those.
-type storage struct {
-	Disk
-	n *Node
-}
-
-// Snapshot implements raft.Storage.
-func (s storage) Snapshot() (*raftpb.Snapshot, error) {
-	if s.n.machine.applied < s.n.first() {
-		return s.Disk.Snapshot()
-	}
-	return s.n.snapshot(), nil
 }

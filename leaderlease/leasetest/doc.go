@@ -13,16 +13,21 @@
 //		}
 //	}
 //
+// A [Machine] is what nodes apply their log to; SimConfig.NewMachine takes an
+// embedder's own. One that keeps checkpoints of its own is killed and comes back
+// behind its log, finds writes in its checkpoint that the log holds as well, and
+// is restored from a peer's while the process dies.
+//
 // # What a simulation checks
 //
 //   - stale: no read, by any path, shows less than an operation that was
-//     completed before it began
+//     completed before it began, nor an older state of the whole
 //   - disjoint: once a node has won an election, no node of an older term passes
 //     its own lease check, not even one that is paused
 //   - guard: at the instant of the decision, a bound node lets no request for a
 //     vote in and none of its votes out
-//   - raft: one leader a term, equal entries and states, no acknowledged write
-//     lost
+//   - raft: one leader a term, equal entries, states and answers at each index,
+//     also after a crash, no acknowledged write lost
 //   - porcupine: each key's history is linearizable
 //   - liveness: after healing, a leader is elected and serves at least 99 of 100
 //     reads under its lease

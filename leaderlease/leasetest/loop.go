@@ -170,13 +170,25 @@ type write struct {
 	snap    *raftpb.Snapshot
 }
 
-func (w *write) save(d Disk) { must(d.Save(w.entries, w.hard, w.snap)) }
+// save makes w durable. It fails if the machine cannot be restored; then the
+// process cannot go on, since raft has the snapshot already.
+func (n *Node) save(w *write) error {
+	if err := n.install(w.snap); err != nil {
+		return err
+	}
+	must(n.disk.Save(w.entries, w.hard, n.forLog(w.snap)))
+	return nil
+}
 
 // startWrite makes w durable after the disk's delay and then runs done, on the
 // node's goroutine.
 func (n *Node) startWrite(w write, done func()) {
 	finish := func() {
-		w.save(n.disk)
+		if n.save(&w) != nil {
+			n.Crash(0)
+			n.cluster.After(time.Second, n.Restart)
+			return
+		}
 		n.unsynced = n.unsynced[1:]
 		done()
 	}
@@ -210,33 +222,55 @@ func delay(f func() time.Duration) time.Duration {
 // restore replaces the state machine by a snapshot that raft has accepted.
 func (n *Node) restore(snap *raftpb.Snapshot) {
 	index := snap.GetMetadata().GetIndex()
-	if raft.IsEmptySnap(snap) || index <= n.machine.applied {
+	if raft.IsEmptySnap(snap) || index < n.Applied() || (index == n.Applied() && !n.machine.Durable()) {
 		return
 	}
-	n.machine = decodeMachine(snap.GetData())
-	n.machine.applied, n.restored = index, index
+	if !n.machine.Durable() {
+		must(n.machine.Restore(snap))
+	}
 	n.conf = snap.GetMetadata().GetConfState()
 	n.applied(index)
 }
 
 func (n *Node) apply(entries []*raftpb.Entry) {
 	for _, e := range entries {
-		if e.GetIndex() <= n.machine.applied {
-			continue // a snapshot was faster
+		if e.GetIndex() <= n.Applied() {
+			n.applyAgain(e)
+			continue
 		}
-		n.applyConf(e)
-		id := n.machine.apply(e.GetIndex(), normalData(e))
+		n.outcome = n.machine.Apply(e, n.applyConf(e))
 		if n.cluster.OnApply != nil {
 			n.cluster.OnApply(n, e)
 		}
-		if done := n.writes[id]; done != nil {
-			delete(n.writes, id)
-			done(e.GetIndex())
+		if done := n.writes[n.outcome.Write]; done != nil {
+			delete(n.writes, n.outcome.Write)
+			done(n.outcome.Version)
 		}
 	}
 	if len(entries) > 0 {
-		n.applied(n.machine.applied)
+		n.applied(n.reached(entries))
 	}
+}
+
+// applyAgain handles an entry whose effect the machine has already: a snapshot
+// was faster, or is newer than what the log knew to be committed at the start.
+func (n *Node) applyAgain(e *raftpb.Entry) {
+	if !n.machine.Durable() {
+		return
+	}
+	n.machine.Apply(e, nil)
+	if e.GetType() != raftpb.EntryNormal && n.lease != nil {
+		n.lease.ApplyConfState(n.conf)
+	}
+}
+
+// reached returns up to where raft knows that entries are applied: a durable
+// machine may be ahead of it.
+func (n *Node) reached(entries []*raftpb.Entry) uint64 {
+	if !n.machine.Durable() {
+		return n.Applied()
+	}
+	return entries[len(entries)-1].GetIndex()
 }
 
 func (n *Node) applied(index uint64) {
@@ -246,16 +280,9 @@ func (n *Node) applied(index uint64) {
 	n.stockApplied()
 }
 
-func normalData(e *raftpb.Entry) []byte {
-	if e.GetType() != raftpb.EntryNormal {
-		return nil
-	}
-	return e.GetData()
-}
-
 // applyConf switches raft, and then the lease, to what a configuration change
-// leads to.
-func (n *Node) applyConf(e *raftpb.Entry) {
+// leads to, and returns that; nil for other entries.
+func (n *Node) applyConf(e *raftpb.Entry) *raftpb.ConfState {
 	var cc raftpb.ConfChangeI
 	switch e.GetType() {
 	case raftpb.EntryConfChange:
@@ -267,12 +294,13 @@ func (n *Node) applyConf(e *raftpb.Entry) {
 		must(proto.Unmarshal(e.GetData(), v2))
 		cc = v2
 	default:
-		return
+		return nil
 	}
 	n.conf = n.raw.ApplyConfChange(cc)
 	if n.lease != nil {
 		n.lease.ApplyConfState(n.conf)
 	}
+	return n.conf
 }
 
 // queue runs jobs one after the other, as a storage thread does.

@@ -63,10 +63,15 @@ type Node struct {
 	role   raft.StateType
 	term   uint64
 
-	machine *machine
+	machine Machine
 	conf    *raftpb.ConfState
-	// conf index restored by the newest snapshot: older changes are void.
-	restored uint64
+	// outcome is what the machine made of the newest entry.
+	outcome Outcome
+	// newest is the newest checkpoint of this process.
+	newest *raftpb.Snapshot
+	// allowed is up to where a durable machine may keep its state, known up to
+	// where the log has said, for good, that it is committed.
+	allowed, known uint64
 
 	busy  bool
 	inbox []func()
@@ -96,16 +101,17 @@ func (n *Node) start() {
 	n.writes = make(map[uint64]func(uint64))
 	n.reads = stockReads{}
 	n.lease = nil
+	n.newest = nil
 
 	snap, err := n.disk.Snapshot()
 	must(err)
-	n.machine = decodeMachine(snap.GetData())
-	n.machine.applied = snap.GetMetadata().GetIndex()
-	n.conf = snap.GetMetadata().GetConfState()
-	n.restored = n.machine.applied
+	n.machine, err = n.machine.Reopen(snap)
+	must(err)
+	n.conf = n.machine.Conf()
+	n.allowed = max(n.allowed, snap.GetMetadata().GetIndex())
 	rc := &raft.Config{
 		ID: n.ID, ElectionTick: c.opts.ElectionTick, HeartbeatTick: c.opts.HeartbeatTick,
-		Storage: storage{n.disk, n}, Applied: n.machine.applied, AsyncStorageWrites: n.opts.Async,
+		Storage: storage{n.disk, n}, Applied: n.applyFrom(), AsyncStorageWrites: n.opts.Async,
 		MaxSizePerMsg: 1 << 16, MaxInflightMsgs: 64, MaxUncommittedEntriesSize: 1 << 20,
 		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true, Logger: c.opts.Logger,
 	}
@@ -289,12 +295,15 @@ func (n *Node) Bound() bool {
 func (n *Node) Conf() *raftpb.ConfState { return n.conf }
 
 // Applied returns the index the node has applied.
-func (n *Node) Applied() uint64 { return n.machine.applied }
+func (n *Node) Applied() uint64 { return n.machine.Applied() }
 
 // Version returns the version of key in the node's state machine.
-func (n *Node) Version(key uint64) uint64 { return n.machine.versions[key] }
+func (n *Node) Version(key uint64) uint64 {
+	version, _ := n.machine.Read(key)
+	return version
+}
 
 // Hash is equal on nodes whose state machines are equal.
-func (n *Node) Hash() uint64 { return n.machine.hash() }
+func (n *Node) Hash() uint64 { return n.machine.Hash() }
 
 func raftPanic(format string, args ...any) string { return "raft: " + fmt.Sprintf(format, args...) }

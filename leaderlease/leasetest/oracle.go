@@ -12,7 +12,11 @@ const leaderRole = raft.StateLeader
 
 // versionOracle knows, per key, the highest version that a completed operation
 // has shown. A read that begins later and shows less is stale.
-type versionOracle struct{ floors map[uint64]uint64 }
+type versionOracle struct {
+	floors map[uint64]uint64
+	// newest is the same of all keys together, where the machine tells it.
+	newest uint64
+}
 
 func (o *versionOracle) init() { o.floors = make(map[uint64]uint64) }
 

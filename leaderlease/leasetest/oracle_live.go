@@ -121,7 +121,7 @@ func (s *sim) serving() *Node {
 // not: only then is l known not to be one that the group has moved on from.
 func (s *sim) newestConf(l *Node) bool {
 	for _, n := range s.c.Nodes() {
-		if n.machine.applied > l.machine.applied {
+		if n.Applied() > l.Applied() {
 			return false
 		}
 	}
@@ -183,27 +183,27 @@ func (s *sim) converge() {
 // furthest returns a node that has applied most.
 func (s *sim) furthest() (f *Node) {
 	for _, n := range s.c.Nodes() {
-		if f == nil || n.machine.applied > f.machine.applied {
+		if f == nil || n.Applied() > f.Applied() {
 			f = n
 		}
 	}
 	return f
 }
 
-// acknowledged returns the newest version that was acknowledged some time ago.
+// acknowledged returns the newest index that was acknowledged some time ago.
 func (o *raftOracle) acknowledged() uint64 {
 	const recent = 40
 	if len(o.acks) <= recent {
 		return 0
 	}
-	return o.acks[len(o.acks)-1-recent].version
+	return o.acks[len(o.acks)-1-recent].index
 }
 
 // describe says what each node is doing.
 func (s *sim) describe() string {
 	var b strings.Builder
 	for _, n := range s.c.Nodes() {
-		fmt.Fprintf(&b, "\nnode %d up=%v paused=%v busy=%v %v term=%d applied=%d conf=%v", n.ID, n.up, n.paused, n.busy, n.role, n.term, n.machine.applied, n.conf)
+		fmt.Fprintf(&b, "\nnode %d up=%v paused=%v busy=%v %v term=%d applied=%d conf=%v", n.ID, n.up, n.paused, n.busy, n.role, n.term, n.Applied(), n.conf)
 		if n.lease != nil {
 			st := n.lease.Status()
 			fmt.Fprintf(&b, " lease=%v promise=%+v peers=%+v", st.Lease, st.Promise, st.Peers)

@@ -12,48 +12,59 @@ import (
 type raftOracle struct {
 	entries []appliedEntry // by index
 	hashes  map[uint64]uint64
+	written map[uint64]uint64 // by version, the write
 	acks    []ack
 }
 
 type appliedEntry struct {
-	term, sum, write uint64
-	seen             bool
+	term, sum uint64
+	outcome   Outcome
+	seen      bool
 }
 
-type ack struct{ write, key, version uint64 }
+type ack struct{ write, key, version, index uint64 }
 
 // Every so many entries the states are compared, which costs more than the
-// entries do.
-const hashEvery = 64
+// entries do. A durable machine has more ways to go wrong.
+const (
+	hashEvery        = 64
+	hashEveryDurable = 8
+)
 
-func (o *raftOracle) init() { o.hashes = make(map[uint64]uint64) }
-
-func (o *raftOracle) acked(write, key, version uint64) {
-	o.acks = append(o.acks, ack{write, key, version})
+func (o *raftOracle) init() {
+	o.hashes, o.written = make(map[uint64]uint64), make(map[uint64]uint64)
 }
+
+func (o *raftOracle) acked(a ack) { o.acks = append(o.acks, a) }
 
 func (s *sim) onApply(n *Node, e *raftpb.Entry) {
 	o, index := &s.raft, e.GetIndex()
 	for uint64(len(o.entries)) <= index {
 		o.entries = append(o.entries, appliedEntry{})
 	}
-	got := appliedEntry{term: e.GetTerm(), sum: sum(e.GetData()), write: writeID(normalData(e)), seen: true}
+	got := appliedEntry{term: e.GetTerm(), sum: sum(e.GetData()), outcome: n.outcome, seen: true}
 	known := &o.entries[index]
 	switch {
 	case !known.seen:
 		*known = got
 		s.res.Entries++
-		if got.write != 0 {
-			s.linear.committed(got.write, index)
+		if w := got.outcome.Write; w != 0 {
+			o.written[got.outcome.Version] = w
+			s.linear.committed(w, got.outcome.Version)
 		}
+	case known.term == got.term && known.sum == got.sum && known.outcome != got.outcome:
+		s.violatef("raft", n.ID, "makes %+v of the entry at index %d, which had led to %+v", got.outcome, index, known.outcome)
 	case *known != got:
 		s.violatef("raft", n.ID, "applies an entry of term %d at index %d, where another of term %d was applied", got.term, index, known.term)
 	}
 	s.trace.mix(uint64(s.c.Now()), n.ID, index, e.GetTerm())
+	if got.outcome.Sum != 0 {
+		s.trace.mix(got.outcome.Sum)
+	}
 	if e.GetType() != raftpb.EntryNormal {
 		s.noteConf(n, index)
 	}
-	if index%hashEvery == 0 {
+	if index%hashEvery == 0 || (n.machine.Durable() && index%hashEveryDurable == 0) {
 		s.compareState(n)
 	}
 }
@@ -73,7 +84,7 @@ func digits(ids []uint64) (set uint64) {
 }
 
 func (s *sim) compareState(n *Node) {
-	o, index, hash := &s.raft, n.machine.applied, n.Hash()
+	o, index, hash := &s.raft, n.Applied(), n.Hash()
 	known, ok := o.hashes[index]
 	if !ok {
 		o.hashes[index] = hash
@@ -89,7 +100,7 @@ func (s *sim) compareState(n *Node) {
 func (s *sim) checkAcks(n *Node) {
 	o := &s.raft
 	for _, a := range o.acks {
-		if n.Version(a.key) < a.version || o.entries[a.version].write != a.write {
+		if n.Version(a.key) < a.version || o.written[a.version] != a.write {
 			s.violatef("raft", n.ID, "acknowledged write %d of key %d, version %d, is missing", a.write, a.key, a.version)
 			return
 		}

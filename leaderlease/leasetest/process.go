@@ -52,9 +52,7 @@ func (n *Node) Crash(survive int) {
 	if !n.up {
 		return
 	}
-	for i := range min(survive, len(n.unsynced)) {
-		n.unsynced[i].save(n.disk)
-	}
+	n.land(min(survive, len(n.unsynced)))
 	n.up = false
 	n.run++
 	n.role = 0
@@ -72,6 +70,24 @@ func (n *Node) Restart() {
 	must(err)
 	n.disk = disk
 	n.start()
+	if n.cluster.OnRestart != nil {
+		n.cluster.OnRestart(n)
+	}
+}
+
+// land makes the oldest survive writes reach the disk, and sometimes a part of
+// the next one: its snapshot the machine, but not the log.
+func (n *Node) land(survive int) {
+	for i := range survive {
+		if n.save(&n.unsynced[i]) != nil {
+			return
+		}
+	}
+	if survive < len(n.unsynced) {
+		if snap := n.unsynced[survive].snap; snap.GetMetadata().GetIndex()%2 == 1 {
+			_ = n.install(snap) // it dies anyway
+		}
+	}
 }
 
 // Unsynced returns the number of writes under way.

@@ -186,7 +186,7 @@ func (n *Node) describe() string {
 		return b.String()
 	}
 	role := strings.ToLower(strings.TrimPrefix(n.role.String(), "State"))
-	fmt.Fprintf(&b, "%s term=%d voters=%v applied=%d", role, n.term, n.conf.GetVoters(), n.machine.applied)
+	fmt.Fprintf(&b, "%s term=%d voters=%v applied=%d", role, n.term, n.conf.GetVoters(), n.Applied())
 	if out := n.conf.GetVotersOutgoing(); len(out) > 0 {
 		fmt.Fprintf(&b, " outgoing=%v", out)
 	}

@@ -25,9 +25,13 @@ type SimConfig struct {
 	// Amend may change the drawn schedule, for instance to break an assumption.
 	Amend func(*Schedule)
 	// Configure may amend the lease configuration of a node, NewDisk replace
-	// its disk, as in Options.
-	Configure func(id uint64, cfg *leaderlease.Config)
-	NewDisk   func(id uint64, conf *raftpb.ConfState) Disk
+	// its disk and NewMachine its machine, as in Options.
+	Configure  func(id uint64, cfg *leaderlease.Config)
+	NewDisk    func(id uint64, conf *raftpb.ConfState) Disk
+	NewMachine func(id uint64, conf *raftpb.ConfState) Machine
+	// Compact is how often, on average, a node compacts its log by itself.
+	// Default: never, only the compact fault does.
+	Compact time.Duration
 	// Messages keeps every message in the time line.
 	Messages bool
 	// SkipGuard turns the guard oracle off, to see what the others find without
@@ -155,10 +159,11 @@ func (s *sim) build() {
 	s.c = New(Options{
 		Voters: ids[0], Learners: ids[1], Spares: ids[2],
 		TickInterval: w.Tick, ElectionTick: w.ElectionTick, HeartbeatTick: w.HeartbeatTick,
-		Configure: s.configure, Node: s.nodeOptions, NewDisk: s.cfg.NewDisk,
+		Configure: s.configure, Node: s.nodeOptions, NewDisk: s.cfg.NewDisk, NewMachine: s.cfg.NewMachine,
 	})
 	s.lines.init(s)
 	s.c.OnLeader, s.c.OnApply, s.c.OnCrash = s.onLeader, s.onApply, s.onCrash
+	s.c.OnRestart = s.compareState
 	s.c.OnDeliver, s.c.OnAdmit, s.c.OnReady = s.onDeliver, s.onAdmit, s.onReady
 	s.c.Net.OnSend = s.onSend
 }

@@ -11,18 +11,30 @@ import (
 // load is what clients do. Keys are numbered up: when the history of one is
 // full, a new one takes its slot.
 type load struct {
-	writes, reads, probes *rand.Rand
-	write                 uint64 // newest write
+	writes, reads, probes, compacts *rand.Rand
+	write                           uint64 // newest write
 }
 
 func (l *load) init(seed uint64) {
 	l.writes, l.reads, l.probes = stream(seed, streamWrites), stream(seed, streamReads), stream(seed, streamProbes)
+	l.compacts = stream(seed, streamCompacts)
 }
 
 func (s *sim) startLoad() {
 	s.every(s.load.writes, s.w.Write, s.writeSomewhere)
 	s.every(s.load.reads, s.w.Read, s.readSomewhere)
 	s.every(s.load.probes, s.w.Probe, func() { s.probeAll(s.key(s.load.probes)) })
+	if s.cfg.Compact > 0 {
+		s.every(s.load.compacts, s.cfg.Compact/time.Duration(s.w.nodes()), s.compactSomewhere)
+	}
+}
+
+// compactSomewhere has a node compact its log without being told to.
+func (s *sim) compactSomewhere() {
+	if n := s.anyNode(s.load.compacts); n.Up() && !n.Paused() {
+		n.Compact()
+		s.compareState(n)
+	}
 }
 
 // every runs f again and again, d apart on average.
@@ -64,7 +76,7 @@ func (s *sim) writeAt(n *Node, key uint64) {
 		s.res.Writes++
 		s.trace.note(s.c.Now(), n.ID, "write done", "key version", key, version)
 		s.versions.raise(key, version)
-		s.raft.acked(id, key, version)
+		s.raft.acked(ack{write: id, key: key, version: version, index: n.Applied()})
 		// The prober: whoever still serves reads must have this write. Some
 		// nodes are about to learn that they lead no more: ask again soon.
 		s.probeAll(key)
@@ -83,7 +95,7 @@ func (s *sim) readAt(n *Node, key uint64) {
 	if !n.Up() || n.Paused() {
 		return
 	}
-	floor := s.versions.floor(key)
+	floor, newest := s.versions.floor(key), s.versions.newest
 	record := s.linear.beginRead(key)
 	n.Read(key, func(version uint64, path leaderlease.Path, err error) {
 		s.trace.mix(uint64(s.c.Now()), n.ID, key, version, uint64(path))
@@ -104,6 +116,7 @@ func (s *sim) readAt(n *Node, key uint64) {
 		}
 		record.done(n.ID, version)
 		s.checkRead(n, key, floor, version, path.String())
+		s.checkNewest(n, key, newest)
 	})
 }
 
@@ -132,6 +145,7 @@ func (s *sim) probe(n *Node, key uint64) {
 	}
 	s.linear.instant(key, n.ID, version)
 	s.checkRead(n, key, s.versions.floor(key), version, "try")
+	s.checkNewest(n, key, s.versions.newest)
 }
 
 func (s *sim) checkRead(n *Node, key, floor, version uint64, path string) {
@@ -139,4 +153,14 @@ func (s *sim) checkRead(n *Node, key, floor, version uint64, path string) {
 		s.violatef("stale", n.ID, "read of key %d by path %s shows version %d, but version %d was known before it", key, path, version, floor)
 	}
 	s.versions.raise(key, version)
+}
+
+// checkNewest looks at what a read says of the whole: it never goes back either,
+// whichever key and node a client asks next.
+func (s *sim) checkNewest(n *Node, key, floor uint64) {
+	_, newest := n.machine.Read(key)
+	if newest < floor {
+		s.violatef("stale", n.ID, "read of key %d says that %d is the newest version, but %d was known before it", key, newest, floor)
+	}
+	s.versions.newest = max(s.versions.newest, newest)
 }

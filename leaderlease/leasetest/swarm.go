@@ -152,5 +152,6 @@ const (
 	streamReads
 	streamProbes
 	streamClocks
+	streamCompacts
 	streamFault = 1 << 20
 )

@@ -1,0 +1,155 @@
+package leasetest
+
+import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// errNotCommitted is why a checkpoint is not made: the log does not know on
+// disk that what it would hold is committed.
+var errNotCommitted = errors.New("leasetest: not committed on disk")
+
+// Compact has the machine make a checkpoint and drops the log before it. The log
+// of a durable machine follows a tick later, so that a crash may come between
+// the two; it stays as it is if the checkpoint fails.
+func (n *Node) Compact() {
+	if !n.up || n.Applied() <= n.first() || n.machine.Checkpoint(n.committed) != nil {
+		return
+	}
+	snap, err := n.machine.Snapshot()
+	must(err)
+	if n.machine.Durable() {
+		snap = n.behind(n.forLog(snap))
+		n.later(n.cluster.opts.TickInterval, func() { n.onWriteDone(func() { n.compactLog(snap) }) })
+		return
+	}
+	must(n.disk.Compact(snap))
+}
+
+// behind returns the checkpoint that the log may begin with now that newest is
+// durable: that one, or the one before, since logs keep more than they must.
+func (n *Node) behind(newest *raftpb.Snapshot) *raftpb.Snapshot {
+	before := n.newest
+	n.newest = newest
+	if before != nil && newest.GetMetadata().GetIndex()%2 == 0 {
+		return before
+	}
+	return newest
+}
+
+// compactLog drops the log before a durable checkpoint, unless the log has a
+// newer snapshot meanwhile.
+func (n *Node) compactLog(snap *raftpb.Snapshot) {
+	if snap.GetMetadata().GetIndex() > n.first() {
+		must(n.disk.Compact(snap))
+	}
+}
+
+// forLog returns what the log keeps of a snapshot.
+func (n *Node) forLog(snap *raftpb.Snapshot) *raftpb.Snapshot {
+	if !n.machine.Durable() || raft.IsEmptySnap(snap) {
+		return snap
+	}
+	return &raftpb.Snapshot{Metadata: snap.GetMetadata()}
+}
+
+// flusher is a Disk that puts off commit indices which come alone.
+type flusher interface{ Flush() error }
+
+// committed returns nil once the log knows on disk that index is committed. It
+// allows the machine to come back with what it holds up to there.
+func (n *Node) committed(index uint64) error {
+	hard, _, err := n.disk.InitialState()
+	if err != nil {
+		return err
+	}
+	if hard.GetCommit() < index {
+		return fmt.Errorf("%w: index %d, the commit index is %d", errNotCommitted, index, hard.GetCommit())
+	}
+	if f, ok := n.disk.(flusher); ok {
+		if err := f.Flush(); err != nil {
+			return err
+		}
+	}
+	n.allowed = max(n.allowed, index)
+	n.known = max(n.known, index)
+	return nil
+}
+
+// install has a durable machine restore the snapshot of a write, before the log
+// begins with it: it could not go back to an older state any more.
+func (n *Node) install(snap *raftpb.Snapshot) error {
+	index := snap.GetMetadata().GetIndex()
+	if !n.machine.Durable() || raft.IsEmptySnap(snap) || index <= n.Applied() {
+		return nil
+	}
+	n.allowed = max(n.allowed, index)
+	return n.machine.Restore(snap)
+}
+
+// applyFrom returns the index after which raft hands entries out to a process
+// that starts. Its machine may hold more than the log knows to be committed, if
+// the last one died before the log was told of a snapshot; and every second
+// process is given the whole log, so that the machine often has to skip what it
+// has applied.
+func (n *Node) applyFrom() uint64 {
+	applied := n.Applied()
+	if !n.machine.Durable() {
+		return applied
+	}
+	hard, _, err := n.disk.InitialState()
+	must(err)
+	switch first := n.first(); {
+	case applied+1 < first:
+		panic(fmt.Sprintf("node %d is back at index %d, but its log begins with %d", n.ID, applied, first))
+	case applied > n.allowed:
+		panic(fmt.Sprintf("node %d is back at index %d, but was allowed to keep %d only", n.ID, applied, n.allowed))
+	case hard.GetCommit() < n.known:
+		panic(fmt.Sprintf("node %d has forgotten that %d is committed: its commit index is %d", n.ID, n.known, hard.GetCommit()))
+	}
+	if n.run%4 == 3 { // a crash counts, too
+		return n.first() - 1
+	}
+	return min(applied, hard.GetCommit())
+}
+
+// storage is what raft sees of a node's disk and machine.
+type storage struct {
+	Disk
+	n *Node
+}
+
+// InitialState implements raft.Storage. What a durable machine has applied is
+// not applied again, so the configuration is the machine's.
+func (s storage) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
+	hard, conf, err := s.Disk.InitialState()
+	if err == nil && s.n.machine.Durable() {
+		conf = raftpb.EnsureConfState(s.n.conf)
+	}
+	return hard, conf, err
+}
+
+// Snapshot implements raft.Storage. Its configuration is the present one: an
+// older snapshot may be from before its receiver became a member, and raft
+// refuses those.
+func (s storage) Snapshot() (*raftpb.Snapshot, error) {
+	m := s.n.machine
+	if !m.Durable() {
+		if m.Applied() < s.n.first() {
+			return s.Disk.Snapshot()
+		}
+		return m.Snapshot()
+	}
+	snap, err := m.Snapshot()
+	if err == nil && proto.Equal(snap.GetMetadata().GetConfState(), s.n.conf) {
+		return snap, nil
+	}
+	if m.Checkpoint(s.n.committed) != nil {
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	return m.Snapshot()
+}

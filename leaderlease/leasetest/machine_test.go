@@ -1,0 +1,131 @@
+package leasetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// keeper is a durable Machine: a memoryMachine with a checkpoint that survives
+// the process.
+type keeper struct {
+	*memoryMachine
+	kept *keptState
+	bug  string
+}
+
+// keptState is what a keeper has on its disk.
+type keptState struct {
+	snap     *raftpb.Snapshot
+	attempts int
+}
+
+func newKeeper(bug string) func(id uint64, conf *raftpb.ConfState) Machine {
+	return func(_ uint64, conf *raftpb.ConfState) Machine {
+		m := &memoryMachine{versions: make(map[uint64]uint64)}
+		if conf != nil {
+			m.applied, m.term, m.conf = 1, 1, conf
+		}
+		k := &keeper{memoryMachine: m, kept: &keptState{}, bug: bug}
+		k.keep()
+		return k
+	}
+}
+
+func (k *keeper) keep() { k.kept.snap, _ = k.memoryMachine.Snapshot() }
+
+const notDurable = "log compacted before the checkpoint is durable"
+
+var errDisk = errors.New("the disk refuses")
+
+func (k *keeper) Apply(e *raftpb.Entry, conf *raftpb.ConfState) Outcome {
+	out := k.memoryMachine.Apply(e, conf)
+	if len(k.versions) > 0 {
+		out.Sum = k.applied
+	}
+	return out
+}
+
+func (k *keeper) Durable() bool { return true }
+
+func (k *keeper) Checkpoint(committed func(index uint64) error) error {
+	if k.kept.attempts++; k.kept.attempts%5 == 0 {
+		if k.bug == notDurable {
+			return nil
+		}
+		return errDisk
+	}
+	if k.bug == "does not ask the log" {
+		k.keep()
+		return nil
+	}
+	if err := committed(k.applied); err != nil {
+		return err
+	}
+	k.keep()
+	if k.bug == "index ahead of its content" {
+		k.kept.snap.Metadata.Index = new(k.applied + 1)
+	}
+	return nil
+}
+
+func (k *keeper) Snapshot() (*raftpb.Snapshot, error) {
+	if k.bug == notDurable {
+		return k.memoryMachine.Snapshot()
+	}
+	return k.kept.snap, nil
+}
+
+func (k *keeper) Restore(snap *raftpb.Snapshot) error {
+	if k.kept.attempts++; k.kept.attempts%7 == 0 {
+		return errDisk
+	}
+	if k.bug == "restore keeps old state" && k.applied > 1 {
+		k.memoryMachine.applied, k.term, k.conf = snap.GetMetadata().GetIndex(), snap.GetMetadata().GetTerm(), snap.GetMetadata().GetConfState()
+	} else if err := k.memoryMachine.Restore(snap); err != nil {
+		return err
+	}
+	if k.bug != "restore is not durable" {
+		k.keep()
+	}
+	return nil
+}
+
+func (k *keeper) Reopen(*raftpb.Snapshot) (Machine, error) {
+	next := &keeper{memoryMachine: &memoryMachine{versions: make(map[uint64]uint64)}, kept: k.kept, bug: k.bug}
+	return next, next.memoryMachine.Restore(proto.CloneOf(k.kept.snap))
+}
+
+// A machine that keeps checkpoints of its own, with writes that fail now and
+// then, passes whatever goes wrong.
+func TestDurableMachine(t *testing.T) {
+	seeds := uint64(15)
+	if raceEnabled {
+		seeds = 3
+	}
+	for seed := uint64(1); seed <= seeds; seed++ {
+		Simulate(t, SimConfig{Seed: seed, NewMachine: newKeeper(""), Compact: 5 * time.Second}).Require(t)
+	}
+}
+
+// TestDurableMachineControls plants one bug each into a durable machine. The
+// simulator finds them all.
+func TestDurableMachineControls(t *testing.T) {
+	for _, c := range []struct{ bug, oracle string }{
+		{"does not ask the log", "panic"},
+		{"index ahead of its content", "panic"},
+		{notDurable, "panic"},
+		{"restore is not durable", "panic"},
+		{"restore keeps old state", "stale"},
+	} {
+		t.Run(c.bug, func(t *testing.T) {
+			r := firstViolation(t, SimConfig{NewMachine: newKeeper(c.bug), Compact: 5 * time.Second}, 50)
+			if r.Violation.Oracle != c.oracle {
+				t.Errorf("%s, want oracle %s", r.Line(), c.oracle)
+			}
+		})
+	}
+}
