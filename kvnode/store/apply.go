@@ -1,0 +1,133 @@
+package store
+
+import (
+	"context"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// Apply applies a normal entry: index and term are the entry's, data is an
+// encoded Command or empty. It is deterministic, and whatever data holds it does
+// not panic. An entry that is applied already changes nothing.
+func (s *Store) Apply(index, term uint64, data []byte) Result {
+	c, err := DecodeCommand(data)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.state.Load()
+	if index <= st.applied.Load() {
+		return Result{Err: ErrStale}
+	}
+	st.term = term
+	var r Result
+	if err != nil {
+		r.Err = ErrMalformed
+	} else {
+		r = s.applyLocked(st, term, c)
+	}
+	st.applied.Store(index)
+	return r
+}
+
+// ApplyConf applies a configuration change: conf is what raft switched to, and
+// change what it means for the registry of members (nil: nothing). An entry that
+// is applied already changes nothing.
+func (s *Store) ApplyConf(index, term uint64, conf *raftpb.ConfState, change *MemberChange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.state.Load()
+	if index <= st.applied.Load() {
+		return
+	}
+	st.term = term
+	if conf != nil {
+		st.conf = proto.CloneOf(conf)
+	}
+	if change != nil {
+		st.members.Store(st.members.Load().change(change))
+	}
+	st.applied.Store(index)
+}
+
+func (s *Store) applyLocked(st *state, term uint64, c *Command) Result {
+	r := Result{ID: c.ID}
+	switch {
+	case c.Fence != 0 && c.Fence != term:
+		r.Err = ErrFenced
+	case c.Register != nil:
+		var next *Members
+		if next, r.Err = st.members.Load().register(c.Register); r.Err == nil {
+			st.members.Store(next)
+		}
+	case c.Request != nil:
+		if r.Err = st.refusal(c.Request); r.Err != nil {
+			break
+		}
+		var resp proto.Message
+		if resp, r.Err = s.requestLocked(st, c.Request); r.Err == nil {
+			r.Response = resp
+		}
+	}
+	return r
+}
+
+func (s *Store) requestLocked(st *state, r *pb.InternalRaftRequest) (proto.Message, error) {
+	switch {
+	case r.GetRange() != nil:
+		return st.view().rangeKeys(context.Background(), r.GetRange())
+	case r.GetPut() != nil:
+		return write(s, st, (*writer).put, r.GetPut())
+	case r.GetDeleteRange() != nil:
+		return write(s, st, (*writer).deleteRange, r.GetDeleteRange())
+	case r.GetTxn() != nil:
+		return write(s, st, (*writer).txn, r.GetTxn())
+	case r.GetCompaction() != nil:
+		return s.compactLocked(st, r.GetCompaction())
+	case r.GetAlarm() != nil:
+		return st.alarm(r.GetAlarm()), nil
+	default:
+		return nil, ErrUnimplemented
+	}
+}
+
+// refusal returns why r must not be carried out while alarms are raised, nil if
+// it may be.
+func (st *state) refusal(r *pb.InternalRaftRequest) error {
+	switch {
+	case len(*st.alarms.Load()) == 0:
+		return nil
+	case st.raised(pb.AlarmType_CORRUPT) && touchesKeys(r):
+		return rpctypes.ErrGRPCCorrupt
+	case st.raised(pb.AlarmType_NOSPACE) && grows(r):
+		return rpctypes.ErrGRPCNoSpace
+	default:
+		return nil
+	}
+}
+
+// touchesKeys reports whether a store that is corrupt must refuse r.
+func touchesKeys(r *pb.InternalRaftRequest) bool {
+	return r.GetRange() != nil || r.GetPut() != nil || r.GetDeleteRange() != nil || r.GetTxn() != nil ||
+		r.GetCompaction() != nil || r.GetLeaseGrant() != nil || r.GetLeaseRevoke() != nil
+}
+
+// grows reports whether a store that is full must refuse r. Of a transaction
+// that holds for any put in it, whether it would be reached or not.
+func grows(r *pb.InternalRaftRequest) bool {
+	return r.GetPut() != nil || r.GetLeaseGrant() != nil || r.GetTxn() != nil && txnGrows(r.GetTxn())
+}
+
+func txnGrows(t *pb.TxnRequest) bool {
+	for _, ops := range [][]*pb.RequestOp{t.GetSuccess(), t.GetFailure()} {
+		for _, op := range ops {
+			if op.GetRequestPut() != nil || op.GetRequestTxn() != nil && txnGrows(op.GetRequestTxn()) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,167 @@
+package store_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/tidwall/btree"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/storetest"
+)
+
+func benchKeys(n int) [][]byte {
+	keys := make([][]byte, n)
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "bench/key/%012d", i)
+	}
+	return keys
+}
+
+// benchOrder visits keys at random, so that caches are what they are in life.
+// All arms visit them in the same order.
+func benchOrder(keys [][]byte) [][]byte {
+	order := append([][]byte(nil), keys...)
+	rand.New(rand.NewPCG(1, 2)).Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	return order
+}
+
+func putCommand(b *testing.B, key, value []byte) []byte {
+	b.Helper()
+	c := store.Command{ID: 1, Request: &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: key, Value: value}}}
+	data, err := c.Encode()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return data
+}
+
+func benchStore(b *testing.B, keys [][]byte) (s *store.Store, next uint64) {
+	b.Helper()
+	s, err := store.Open(store.Config{Backend: storetest.NewDisk().Open()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { shut(b, s) })
+	value := make([]byte, 64)
+	for _, key := range keys {
+		next++
+		if r := s.Apply(next, 1, putCommand(b, key, value)); r.Err != nil {
+			b.Fatal(r.Err)
+		}
+	}
+	return s, next
+}
+
+// BenchmarkGet compares a point read of the store with other structures that
+// hold pointers to the same kind of values.
+func BenchmarkGet(b *testing.B) {
+	const n = 1_000_000
+	keys := benchKeys(n)
+	order := benchOrder(keys)
+	kv := func(key []byte) *mvccpb.KeyValue {
+		return &mvccpb.KeyValue{Key: key, Value: make([]byte, 64), ModRevision: 1}
+	}
+
+	b.Run(fmt.Sprintf("impl=map/keys=%d", n), func(b *testing.B) {
+		m := make(map[string]*mvccpb.KeyValue)
+		for _, key := range keys {
+			m[string(key)] = kv(key)
+		}
+		benchGet(b, order, func(key []byte) *mvccpb.KeyValue { return m[string(key)] })
+	})
+	b.Run(fmt.Sprintf("impl=store/keys=%d", n), func(b *testing.B) {
+		s, _ := benchStore(b, keys)
+		benchGet(b, order, func(key []byte) *mvccpb.KeyValue {
+			kv, _ := s.Get(key)
+			return kv
+		})
+	})
+	b.Run(fmt.Sprintf("impl=syncmap/keys=%d", n), func(b *testing.B) {
+		var m sync.Map
+		for _, key := range keys {
+			m.Store(string(key), kv(key))
+		}
+		benchGet(b, order, func(key []byte) *mvccpb.KeyValue {
+			v, _ := m.Load(string(key))
+			kv, _ := v.(*mvccpb.KeyValue)
+			return kv
+		})
+	})
+	b.Run(fmt.Sprintf("impl=btree/keys=%d", n), func(b *testing.B) {
+		m := btree.NewMap[string, *mvccpb.KeyValue](0)
+		for _, key := range keys {
+			m.Set(string(key), kv(key))
+		}
+		benchGet(b, order, func(key []byte) *mvccpb.KeyValue {
+			kv, _ := m.Get(string(key))
+			return kv
+		})
+	})
+}
+
+// benchGet reads what it gets: a pointer that nobody follows costs no cache miss.
+func benchGet(b *testing.B, order [][]byte, get func(key []byte) *mvccpb.KeyValue) {
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if kv := get(order[i]); kv == nil || kv.GetModRevision() == 0 {
+			b.Fatalf("get(%s) = %v", order[i], kv)
+		}
+		if i++; i == len(order) {
+			i = 0
+		}
+	}
+}
+
+// BenchmarkApply measures a put from an entry's data to its response.
+func BenchmarkApply(b *testing.B) {
+	for _, fresh := range []bool{false, true} {
+		b.Run(fmt.Sprintf("op=put/new=%v", fresh), func(b *testing.B) {
+			const n = 100_000
+			keys := benchKeys(n)
+			s, next := benchStore(b, keys)
+			data := make([][]byte, n)
+			for i, key := range benchOrder(keys) {
+				data[i] = putCommand(b, key, make([]byte, 64))
+			}
+			i := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				one := data[i%n]
+				if fresh {
+					one = putCommand(b, fmt.Appendf(nil, "new/%x", i*7919), nil)
+				}
+				next++
+				i++
+				if r := s.Apply(next, 1, one); r.Err != nil {
+					b.Fatal(r.Err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkRange measures a range of 100 keys out of a million.
+func BenchmarkRange(b *testing.B) {
+	const n = 1_000_000
+	keys := benchKeys(n)
+	s, _ := benchStore(b, keys)
+	b.Run(fmt.Sprintf("keys=100/of=%d", n), func(b *testing.B) {
+		b.ReportAllocs()
+		i := 0
+		for b.Loop() {
+			r := &pb.RangeRequest{Key: keys[i], RangeEnd: keys[i+100]}
+			resp, err := s.Range(b.Context(), r)
+			if err != nil || resp.GetCount() != 100 {
+				b.Fatalf("Range() = %d keys, %v, want 100", resp.GetCount(), err)
+			}
+			i = (i + 7919) % (n - 100)
+		}
+	})
+}

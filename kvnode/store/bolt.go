@@ -1,0 +1,181 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"go.etcd.io/bbolt"
+)
+
+// bolt keeps checkpoints in a bbolt database. Commits are serialised by the
+// store; images are opened and read at any time.
+type bolt struct {
+	path string
+
+	mu struct {
+		sync.Mutex
+		file   *boltFile
+		failed error // why nothing may be committed any more
+		closed bool
+	}
+}
+
+// boltFile is an open database that lives until its last image is closed, though
+// another file may have taken its name. Closing a bbolt database earlier would
+// wait for them.
+type boltFile struct {
+	db *bbolt.DB
+	// refs counts the images, and the backend while this is its file. Under the
+	// backend's mu.
+	refs int
+}
+
+// OpenBolt opens, or makes, the bbolt database at path. What a crash left beside
+// it is removed.
+func OpenBolt(path string) (Backend, error) {
+	for _, left := range []string{newName(path), defragName(path)} {
+		if err := os.Remove(left); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("store: remove what is left of %s: %w", left, err)
+		}
+	}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		if err := createBolt(path); err != nil {
+			return nil, fmt.Errorf("store: make database %s: %w", path, err)
+		}
+	}
+	db, err := openChecked(path)
+	if err != nil {
+		return nil, fmt.Errorf("store: open database %s: %w", path, err)
+	}
+	b := &bolt{path: path}
+	b.mu.file = &boltFile{db: db, refs: 1}
+	return b, nil
+}
+
+func newName(path string) string    { return path + ".new" }
+func defragName(path string) string { return path + ".defrag" }
+
+// createBolt makes an empty database under another name first: one that bears
+// the name is complete.
+func createBolt(path string) error {
+	db, err := openBolt(newName(path), false)
+	if err != nil {
+		return err
+	}
+	err = guard(func() error { return db.Update(initBuckets) })
+	if err := errors.Join(err, db.Close()); err != nil {
+		return err
+	}
+	return rename(newName(path), path)
+}
+
+// rename gives a file that is durable another name, durably.
+func rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(to))
+}
+
+// acquire returns the current file for a while.
+func (b *bolt) acquire() (*boltFile, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.closed {
+		return nil, ErrClosed
+	}
+	b.mu.file.refs++
+	return b.mu.file, nil
+}
+
+func (b *bolt) release(f *boltFile) error {
+	b.mu.Lock()
+	f.refs--
+	last := f.refs == 0
+	b.mu.Unlock()
+	if last {
+		return f.db.Close()
+	}
+	return nil
+}
+
+// replace makes db the current file.
+func (b *bolt) replace(db *bbolt.DB) error {
+	b.mu.Lock()
+	old := b.mu.file
+	b.mu.file = &boltFile{db: db, refs: 1}
+	b.mu.Unlock()
+	return b.release(old)
+}
+
+// fail keeps anything from being committed to a file that may have lost its name.
+func (b *bolt) fail(err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.failed = fmt.Errorf("the database was being replaced: %w", err)
+	return err
+}
+
+func (b *bolt) failed() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.failed
+}
+
+func (b *bolt) Update(fn func(tx Tx) error) error {
+	if err := b.failed(); err != nil {
+		return err
+	}
+	f, err := b.acquire()
+	if err != nil {
+		return err
+	}
+	err = guard(func() error {
+		return f.db.Update(func(tx *bbolt.Tx) error {
+			records := tx.Bucket(recordBucket)
+			// Keys come in ascending order, so pages fill from the left.
+			records.FillPercent = 0.9
+			return fn(boltTx{tx.Bucket(metaBucket), records})
+		})
+	})
+	return errors.Join(err, b.release(f))
+}
+
+type boltTx struct{ meta, records *bbolt.Bucket }
+
+func (t boltTx) Meta() []byte                      { return t.meta.Get(stateKey) }
+func (t boltTx) SetMeta(meta []byte) error         { return t.meta.Put(stateKey, meta) }
+func (t boltTx) Record(key []byte) []byte          { return t.records.Get(key) }
+func (t boltTx) SetRecord(key, value []byte) error { return t.records.Put(key, value) }
+func (t boltTx) DeleteRecord(key []byte) error     { return t.records.Delete(key) }
+
+func (b *bolt) Size() (total, inUse int64) {
+	f, err := b.acquire()
+	if err != nil {
+		return 0, 0
+	}
+	err = f.db.View(func(tx *bbolt.Tx) error {
+		stats := f.db.Stats()
+		total = tx.Size()
+		inUse = total - int64(stats.FreePageN+stats.PendingPageN)*int64(f.db.Info().PageSize)
+		return nil
+	})
+	if errors.Join(err, b.release(f)) != nil {
+		return 0, 0
+	}
+	return total, inUse
+}
+
+func (b *bolt) Close() error {
+	b.mu.Lock()
+	closed, f := b.mu.closed, b.mu.file
+	b.mu.closed = true
+	b.mu.Unlock()
+	if closed {
+		return nil
+	}
+	return b.release(f)
+}

@@ -1,0 +1,154 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"go.etcd.io/bbolt"
+)
+
+// boltImage is a read transaction.
+type boltImage struct {
+	tx    *bbolt.Tx
+	close func() error // once
+}
+
+func (b *bolt) View() (Image, error) {
+	f, err := b.acquire()
+	if err != nil {
+		return nil, err
+	}
+	img, err := newImage(f.db, func() error { return b.release(f) })
+	if err != nil {
+		return nil, errors.Join(err, b.release(f))
+	}
+	return img, nil
+}
+
+// newImage returns an image of db, which calls done when it is closed.
+func newImage(db *bbolt.DB, done func() error) (*boltImage, error) {
+	tx, err := db.Begin(false)
+	if err != nil {
+		return nil, err
+	}
+	return &boltImage{tx, sync.OnceValue(func() error { return errors.Join(tx.Rollback(), done()) })}, nil
+}
+
+// openFile opens a snapshot's file for reading.
+func openFile(path string) (Image, error) {
+	db, err := openBolt(path, true)
+	if err != nil {
+		return nil, err
+	}
+	var img *boltImage
+	err = guard(func() error {
+		if err := db.View(func(tx *bbolt.Tx) error { return checkFormat(tx, path) }); err != nil {
+			return err
+		}
+		img, err = newImage(db, db.Close)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return img, nil
+}
+
+func (i *boltImage) Meta() (meta []byte) {
+	err := guard(func() error {
+		meta = bytes.Clone(i.tx.Bucket(metaBucket).Get(stateKey))
+		return nil
+	})
+	if err != nil {
+		// No meta at all would pass for an empty database.
+		return []byte{}
+	}
+	return meta
+}
+
+func (i *boltImage) Records(fn func(key, value []byte) error) error {
+	return guard(func() error { return i.tx.Bucket(recordBucket).ForEach(fn) })
+}
+
+func (i *boltImage) Size() int64 { return i.tx.Size() }
+
+func (i *boltImage) WriteTo(w io.Writer) (int64, error) { return i.tx.WriteTo(w) }
+
+func (i *boltImage) Close() error { return i.close() }
+
+// boltStaged is a snapshot's file, open for writing.
+type boltStaged struct {
+	*boltImage
+	to   *bolt
+	path string
+	db   *bbolt.DB // nil once it is the backend's
+}
+
+func (b *bolt) Stage(path string) (Staged, error) {
+	db, err := openChecked(path)
+	if err != nil {
+		return nil, err
+	}
+	img, err := newImage(db, func() error { return nil })
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &boltStaged{img, b, path, db}, nil
+}
+
+func (s *boltStaged) Install() error {
+	if err := s.to.failed(); err != nil {
+		return err
+	}
+	if err := s.db.Sync(); err != nil {
+		return fmt.Errorf("sync: %w", err)
+	}
+	if err := rename(s.path, s.to.path); err != nil {
+		return s.to.fail(err)
+	}
+	db := s.db
+	s.db = nil
+	// The old file is gone already; an error of closing it changes nothing.
+	_ = s.to.replace(db)
+	return nil
+}
+
+func (s *boltStaged) Close() error {
+	err := s.boltImage.Close()
+	if s.db != nil {
+		err = errors.Join(err, s.db.Close())
+	}
+	return err
+}
+
+// compactBatch is how many bytes of records a defragmentation holds in memory.
+const compactBatch = 4 << 20
+
+func (b *bolt) Defragment() error {
+	if err := b.failed(); err != nil {
+		return err
+	}
+	f, err := b.acquire()
+	if err != nil {
+		return err
+	}
+	db, err := openBolt(defragName(b.path), false)
+	if err != nil {
+		return errors.Join(err, b.release(f))
+	}
+	err = guard(func() error { return bbolt.Compact(db, f.db, compactBatch) })
+	err = errors.Join(err, b.release(f))
+	if err == nil {
+		err = db.Sync()
+	}
+	if err != nil {
+		return errors.Join(err, db.Close())
+	}
+	if err := rename(defragName(b.path), b.path); err != nil {
+		return errors.Join(b.fail(err), db.Close())
+	}
+	return b.replace(db)
+}

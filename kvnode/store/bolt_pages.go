@@ -1,0 +1,178 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"os"
+)
+
+// pageWalk reads the pages of a bbolt file that are in use and checks that
+// whatever refers to something refers to something in the file. When bbolt opens
+// a file for writing it follows these references in a goroutine of its own,
+// where a bad one ends the process. Contents are not looked at here: records
+// have checksums.
+//
+// The layout is that of bbolt's file format 2, in the byte order of the machine.
+type pageWalk struct {
+	file     *os.File
+	pageSize int64
+	pages    uint64 // all pages in use are below
+	seen     []bool
+}
+
+const (
+	pageHead    = 16 // id, flags, count, overflow
+	branchPage  = 0x01
+	leafPage    = 0x02
+	elementSize = 16
+	bucketLeaf  = 0x01 // flag of an element that is a bucket
+
+	metaMagic   = 0xED0CDAED
+	metaVersion = 2
+	metaSize    = 64 // the last 8 bytes are a checksum
+)
+
+var order = binary.NativeEndian
+
+// checkPages checks the file path, whose pages in use end below size.
+func checkPages(path string, pageSize int) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	w := &pageWalk{file: f, pageSize: int64(pageSize)}
+	root, err := w.readMeta()
+	if err != nil {
+		return err
+	}
+	if err := w.page(root, nil, nil); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return nil
+}
+
+// readMeta returns the root page as the newest of both meta pages says.
+func (w *pageWalk) readMeta() (root uint64, err error) {
+	var newest []byte
+	for i := range int64(2) {
+		buf := make([]byte, metaSize)
+		if _, err := w.file.ReadAt(buf, i*w.pageSize+pageHead); err != nil {
+			return 0, fmt.Errorf("%w: meta page: %w", ErrDamaged, err)
+		}
+		sum := fnv.New64a()
+		_, _ = sum.Write(buf[:metaSize-8]) // never fails
+		valid := order.Uint32(buf) == metaMagic && order.Uint32(buf[4:]) == metaVersion && order.Uint64(buf[56:]) == sum.Sum64()
+		if valid && (newest == nil || order.Uint64(buf[48:]) > order.Uint64(newest[48:])) {
+			newest = buf
+		}
+	}
+	if newest == nil {
+		return 0, fmt.Errorf("%w: no valid meta page", ErrForeign)
+	}
+	info, err := w.file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	w.pages = order.Uint64(newest[40:])
+	if have := uint64(info.Size() / w.pageSize); w.pages > have {
+		return 0, fmt.Errorf("%w: it has %d pages, want %d", ErrDamaged, have, w.pages)
+	}
+	w.seen = make([]bool, w.pages)
+	return order.Uint64(newest[16:]), nil
+}
+
+// page checks page id and those below it. Its keys are to be from low on and
+// below high; nil is no bound.
+func (w *pageWalk) page(id uint64, low, high []byte) error {
+	buf, err := w.read(id)
+	if err != nil {
+		return err
+	}
+	count := int64(order.Uint16(buf[10:]))
+	if pageHead+count*elementSize > int64(len(buf)) {
+		return fmt.Errorf("page %d: %d elements do not fit", id, count)
+	}
+	flags := order.Uint16(buf[8:])
+	if flags != branchPage && flags != leafPage {
+		return fmt.Errorf("page %d: unexpected flags %#x", id, flags)
+	}
+	if flags == branchPage && count == 0 {
+		return fmt.Errorf("page %d: branch without elements", id)
+	}
+	keys := make([][]byte, count)
+	for i := range count {
+		if keys[i], err = w.element(id, flags, buf, i); err != nil {
+			return err
+		}
+		if i == 0 && low != nil && bytes.Compare(keys[i], low) < 0 ||
+			i > 0 && bytes.Compare(keys[i-1], keys[i]) >= 0 || high != nil && bytes.Compare(keys[i], high) >= 0 {
+			return fmt.Errorf("page %d: key %d is out of order", id, i)
+		}
+	}
+	if flags == leafPage {
+		return nil
+	}
+	for i := range count {
+		next := high
+		if i+1 < count {
+			next = keys[i+1]
+		}
+		if err := w.page(order.Uint64(buf[pageHead+i*elementSize+8:]), keys[i], next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read returns a page, with those that it continues on.
+func (w *pageWalk) read(id uint64) ([]byte, error) {
+	head := make([]byte, pageHead)
+	if id < 2 || id >= w.pages {
+		return nil, fmt.Errorf("page %d is not among the %d in use", id, w.pages)
+	}
+	if _, err := w.file.ReadAt(head, int64(id)*w.pageSize); err != nil {
+		return nil, err
+	}
+	more := uint64(order.Uint32(head[12:]))
+	if got := order.Uint64(head); got != id || id+more >= w.pages {
+		return nil, fmt.Errorf("page %d: has id %d and %d more pages of %d in use", id, got, more, w.pages)
+	}
+	for i := id; i <= id+more; i++ {
+		if w.seen[i] {
+			return nil, fmt.Errorf("page %d is referred to twice", i)
+		}
+		w.seen[i] = true
+	}
+	buf := make([]byte, int64(more+1)*w.pageSize)
+	_, err := w.file.ReadAt(buf, int64(id)*w.pageSize)
+	return buf, err
+}
+
+// element returns the key of element i, and follows it if it is a bucket.
+func (w *pageWalk) element(id uint64, flags uint16, buf []byte, i int64) ([]byte, error) {
+	at := pageHead + i*elementSize
+	pos, keySize, valueSize := int64(order.Uint32(buf[at:])), int64(order.Uint32(buf[at+4:])), int64(0)
+	bucket := false
+	if flags == leafPage {
+		bucket = order.Uint32(buf[at:])&bucketLeaf != 0
+		pos, keySize, valueSize = keySize, int64(order.Uint32(buf[at+8:])), int64(order.Uint32(buf[at+12:]))
+	}
+	if at+pos+keySize+valueSize > int64(len(buf)) {
+		return nil, fmt.Errorf("page %d: element %d does not fit", id, i)
+	}
+	key, value := buf[at+pos:][:keySize], buf[at+pos+keySize:][:valueSize]
+	if !bucket {
+		return key, nil
+	}
+	if len(value) < 16 {
+		return nil, fmt.Errorf("page %d: bucket of %d bytes", id, len(value))
+	}
+	// A small bucket is kept in its element and has no page.
+	if root := order.Uint64(value); root != 0 {
+		return key, w.page(root, nil, nil)
+	}
+	return key, nil
+}

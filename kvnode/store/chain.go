@@ -1,0 +1,89 @@
+package store
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// version is what one write made of a key. All but prev is immutable once a
+// chain leads to it.
+type version struct {
+	// kv is handed out. A tombstone has key and mod revision only; its Version is
+	// 0, which no other's is.
+	kv mvccpb.KeyValue
+
+	// prev is the version before. The trimmer cuts it off.
+	prev atomic.Pointer[version]
+
+	// sub numbers the writes of one revision.
+	sub uint32
+
+	// dropped says that the trimmer freed the version before any checkpoint had
+	// it. Trimmer and checkpoints exclude each other.
+	dropped bool
+}
+
+func (v *version) main() int64 { return v.kv.GetModRevision() }
+
+func (v *version) tombstone() bool { return v.kv.GetVersion() == 0 }
+
+// live returns v, or nil if it is a tombstone.
+func (v *version) live() *version {
+	if v == nil || v.tombstone() {
+		return nil
+	}
+	return v
+}
+
+// chain is a key and its versions, newest first.
+type chain struct {
+	key []byte // immutable; versions share it
+	// head is nil for a moment only, while a transaction is rolled back.
+	head atomic.Pointer[version]
+}
+
+// newChain returns a chain without versions. It copies key, into the chain's own
+// cache line if there is room: a look-up that compares the key has the head then.
+func newChain(key []byte) *chain {
+	var c *chain
+	var room []byte
+	switch {
+	case len(key) <= 32:
+		x := &struct {
+			chain
+			room [32]byte
+		}{}
+		c, room = &x.chain, x.room[:]
+	case len(key) <= 96:
+		x := &struct {
+			chain
+			room [96]byte
+		}{}
+		c, room = &x.chain, x.room[:]
+	default:
+		c, room = &chain{}, make([]byte, len(key))
+	}
+	n := copy(room, key)
+	c.key = room[:n:n]
+	return c
+}
+
+// at returns the newest version as of rev, nil if there is none. It may be a
+// tombstone.
+func (c *chain) at(rev int64) *version {
+	v := c.head.Load()
+	for v != nil && v.main() > rev {
+		v = v.prev.Load()
+	}
+	return v
+}
+
+func (c *chain) name() string { return keyString(c.key) }
+
+// keyString returns key as a string without copying it: for a look-up, or for a
+// key that never changes.
+func keyString(key []byte) string {
+	return unsafe.String(unsafe.SliceData(key), len(key))
+}

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// Checkpoint describes a durable state.
+type Checkpoint struct {
+	Index, Term uint64
+	// ConfState is shared and must not be changed. It is nil before the first
+	// configuration change.
+	ConfState *raftpb.ConfState
+	Revision  int64
+}
+
+// Durable returns the newest checkpoint.
+func (s *Store) Durable() Checkpoint { return *s.durable.Load() }
+
+// Checkpoint makes the state as of now durable, and returns when it is. It calls
+// before with the index it is about to make durable: the log must know it to be
+// committed first (see raftwal, Applied index). Applying and reading go on
+// meanwhile, but Restore waits, so before must not wait for who applies. Safe for
+// concurrent use; checkpoints are made one after another.
+//
+// If it fails, Durable stays what it was, the state in memory is unharmed, and
+// the next checkpoint covers what this one would have.
+func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) {
+	s.saving.take()
+	defer s.saving.release()
+
+	s.mu.Lock()
+	if s.mu.closed {
+		s.mu.Unlock()
+		return Checkpoint{}, ErrClosed
+	}
+	st := s.state.Load()
+	m, err := st.capture()
+	conf := st.conf
+	dirty := st.unsaved
+	st.unsaved = unsaved{}
+	st.tried = m.Revision
+	s.mu.Unlock()
+
+	if err == nil {
+		err = s.save(before, &m, dirty)
+	}
+	if err != nil {
+		s.mu.Lock()
+		st.unsaved.add(dirty)
+		s.mu.Unlock()
+		return Checkpoint{}, fmt.Errorf("store: checkpoint at index %d: %w", m.Index, err)
+	}
+	c := Checkpoint{Index: m.Index, Term: m.Term, ConfState: conf, Revision: m.Revision}
+	s.durable.Store(&c)
+	return c, nil
+}
+
+func (s *Store) save(before func(index uint64) error, m *meta, dirty unsaved) error {
+	if before != nil {
+		if err := before(m.Index); err != nil {
+			return err
+		}
+	}
+	if m.Index == s.durable.Load().Index && m.Index != 0 && len(dirty.versions)+len(dirty.trimmed) == 0 {
+		return nil
+	}
+	return s.backend.Update(func(tx Tx) error { return saveTx(tx, m, dirty) })
+}
+
+// saveTx writes a checkpoint. The transaction may begin where an earlier one
+// that failed got to after all, so it counts what it finds.
+func saveTx(tx Tx, m *meta, dirty unsaved) error {
+	was, err := decodeMeta(tx.Meta())
+	if err != nil {
+		return err
+	}
+	m.Records, m.Sum = was.Records, was.Sum
+	forget := func(old []byte) {
+		if len(old) >= recordHead {
+			m.Records--
+			m.Sum -= uint64(binary.BigEndian.Uint32(old))
+		}
+	}
+	for _, v := range dirty.trimmed {
+		key := recordKey(v)
+		forget(tx.Record(key))
+		if err := tx.DeleteRecord(key); err != nil {
+			return fmt.Errorf("delete revision %d.%d: %w", v.main(), v.sub, err)
+		}
+	}
+	for _, v := range dirty.versions {
+		if v.dropped {
+			continue
+		}
+		key := recordKey(v)
+		value, err := recordValue(key, v)
+		if err != nil {
+			return err
+		}
+		forget(tx.Record(key))
+		if err := tx.SetRecord(key, value); err != nil {
+			return fmt.Errorf("write revision %d.%d: %w", v.main(), v.sub, err)
+		}
+		m.Records++
+		m.Sum += uint64(binary.BigEndian.Uint32(value))
+	}
+	data, err := m.encode()
+	if err != nil {
+		return err
+	}
+	return tx.SetMeta(data)
+}

@@ -1,0 +1,104 @@
+package store
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// Command is what an entry carries.
+type Command struct {
+	// ID names the proposal on the member that waits for it; 0: nobody does.
+	ID uint64
+	// Fence drops the command unless the entry has this term; 0: it does not
+	// matter. Work that only the leader of that term may do carries it.
+	Fence uint64
+	// Request is the client's request. Exactly one of Request and Register is
+	// set, or neither: a command without effect, which reads through the log use.
+	Request *pb.InternalRaftRequest
+	// Register replaces a member's own attributes: name, client URLs, instance.
+	Register *Member
+}
+
+// The first byte of a command is its kind, and the format of what follows: ID
+// and Fence as uvarints, then the payload up to the end. A format that an older
+// version cannot read gets a byte that it does not know.
+const (
+	kindNothing  = 0x10 // no payload
+	kindRequest  = 0x11 // an InternalRaftRequest
+	kindRegister = 0x12 // a Member as JSON
+)
+
+var errTwoPayloads = errors.New("store: command has both a request and a registration")
+
+// Encode returns the data of an entry.
+func (c *Command) Encode() ([]byte, error) {
+	head := make([]byte, 1, 1+2*binary.MaxVarintLen64)
+	head = binary.AppendUvarint(head, c.ID)
+	head = binary.AppendUvarint(head, c.Fence)
+	switch {
+	case c.Request != nil && c.Register != nil:
+		return nil, errTwoPayloads
+	case c.Request != nil:
+		head[0] = kindRequest
+		opts := proto.MarshalOptions{}
+		buf := make([]byte, len(head), len(head)+opts.Size(c.Request))
+		copy(buf, head)
+		data, err := opts.MarshalAppend(buf, c.Request)
+		if err != nil {
+			return nil, fmt.Errorf("store: encode request: %w", err)
+		}
+		return data, nil
+	case c.Register != nil:
+		head[0] = kindRegister
+		data, err := json.Marshal(c.Register)
+		if err != nil {
+			return nil, fmt.Errorf("store: encode registration: %w", err)
+		}
+		return append(head, data...), nil
+	default:
+		head[0] = kindNothing
+		return head, nil
+	}
+}
+
+// DecodeCommand is the reverse. It never panics. Empty data, which raft appends
+// for its own sake, is a command without effect.
+func DecodeCommand(data []byte) (*Command, error) {
+	c := &Command{}
+	if len(data) == 0 {
+		return c, nil
+	}
+	kind, rest := data[0], data[1:]
+	for _, field := range []*uint64{&c.ID, &c.Fence} {
+		x, n := binary.Uvarint(rest)
+		if n <= 0 {
+			return nil, fmt.Errorf("store: command of %d bytes ends within its header", len(data))
+		}
+		*field, rest = x, rest[n:]
+	}
+	var err error
+	switch kind {
+	case kindNothing:
+		if len(rest) > 0 {
+			err = fmt.Errorf("%d bytes follow it", len(rest))
+		}
+	case kindRequest:
+		c.Request = &pb.InternalRaftRequest{}
+		err = proto.Unmarshal(rest, c.Request)
+	case kindRegister:
+		c.Register = &Member{}
+		err = json.Unmarshal(rest, c.Register)
+	default:
+		err = errors.New("this version does not know it")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: command of kind %#x: %w", kind, err)
+	}
+	return c, nil
+}

@@ -1,0 +1,96 @@
+package store_test
+
+import (
+	"bytes"
+	"math"
+	"reflect"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+func TestCommandsComeBack(t *testing.T) {
+	for _, c := range []store.Command{
+		{},
+		{ID: 1},
+		{ID: math.MaxUint64, Fence: math.MaxUint64},
+		{ID: 300, Fence: 1, Request: put("key", "value")},
+		{Request: &pb.InternalRaftRequest{}},
+		{ID: 2, Register: &store.Member{ID: math.MaxUint64, Name: "n", PeerURLs: []string{"http://h:1"}, ClientURLs: []string{"a", "b"}, Learner: true, Instance: "i"}},
+	} {
+		data := encode(t, &c)
+		got, err := store.DecodeCommand(data)
+		if err != nil || got.ID != c.ID || got.Fence != c.Fence || !proto.Equal(got.Request, c.Request) || !reflect.DeepEqual(got.Register, c.Register) {
+			t.Errorf("DecodeCommand(%x) = %+v, %v, want %+v", data, got, err, c)
+		}
+	}
+}
+
+func TestCommandsThatAreMalformed(t *testing.T) {
+	for name, data := range map[string][]byte{
+		"kind alone":          {0x10},
+		"no fence":            {0x10, 1},
+		"endless ID":          bytes.Repeat([]byte{0xff}, 30),
+		"unknown kind":        {0x13, 0, 0},
+		"later version":       {0x21, 0, 0},
+		"nothing with a tail": {0x10, 0, 0, 1},
+		"cut request":         {0x11, 0, 0, 0x22, 5, 1},
+		"cut registration":    {0x12, 0, 0, '{'},
+	} {
+		if c, err := store.DecodeCommand(data); err == nil {
+			t.Errorf("DecodeCommand(%s) = %+v, want an error", name, c)
+		}
+	}
+	both := store.Command{Request: put("a", "b"), Register: &store.Member{}}
+	if data, err := both.Encode(); err == nil {
+		t.Errorf("Encode(two payloads) = %x, want an error", data)
+	}
+	if c, err := store.DecodeCommand(nil); err != nil || c.Request != nil || c.Register != nil {
+		t.Errorf("DecodeCommand(nil) = %+v, %v, want a command without effect", c, err)
+	}
+}
+
+// FuzzApplyIsDeterministic gives arbitrary data as an entry to two replicas, one
+// of which restarts from a checkpoint in between: they answer and hash the same,
+// whatever it holds, and nothing panics.
+func FuzzApplyIsDeterministic(f *testing.F) {
+	nested := txn(&pb.TxnRequest{
+		Compare: []*pb.Compare{{Key: []byte("a"), RangeEnd: []byte{0}, Target: pb.Compare_VERSION, Result: pb.Compare_GREATER}},
+		Success: []*pb.RequestOp{opPut("a", "2"), opTxn(&pb.TxnRequest{Success: []*pb.RequestOp{opRange("a", "\x00"), opDelete("a", "z")}})},
+		Failure: []*pb.RequestOp{{}, opTxn(nil)},
+	})
+	for _, r := range []*pb.InternalRaftRequest{
+		put("a", "1"), del("a", "\x00"), nested, compact(2), activate(1, pb.AlarmType_CORRUPT),
+		{},
+		txn(&pb.TxnRequest{Success: []*pb.RequestOp{opDelete("a", ""), {Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte("a"), IgnoreValue: true}}}}}),
+	} {
+		f.Add(encode(f, &store.Command{ID: 1, Request: r}), encode(f, &store.Command{Fence: 1, Request: put("b", "2")}))
+	}
+	f.Add(encode(f, &store.Command{Register: &store.Member{ID: 1, Name: "n"}}), []byte{0x10})
+	f.Fuzz(func(t *testing.T, one, two []byte) {
+		backend := newBackend()
+		a, b := openStore(t, newBackend()), openStore(t, backend)
+		defer func() { shut(t, a); shut(t, b) }()
+		entries := [][]byte{encode(t, &store.Command{Request: put("a", "1")}), one, two, one}
+		for i, data := range entries {
+			index := uint64(i + 1)
+			got, want := b.Apply(index, 1, data), a.Apply(index, 1, data)
+			if got.ID != want.ID || got.Err != want.Err || !proto.Equal(got.Response, want.Response) { //nolint:errorlint // the very same
+				t.Fatalf("Apply(%x) = %+v and %+v", data, got, want)
+			}
+			if i == 1 {
+				checkpoint(t, b)
+				shut(t, b)
+				b = openStore(t, backend)
+			}
+		}
+		sameHash(t, a, b)
+		if !reflect.DeepEqual(a.Members(), b.Members()) || len(a.Alarms()) != len(b.Alarms()) {
+			t.Fatalf("members %v and %v, alarms %v and %v", a.Members(), b.Members(), a.Alarms(), b.Alarms())
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package store
+
+import (
+	"runtime"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// trimStep is how many versions are freed at a time while Apply waits: some
+// tens of microseconds.
+const trimStep = 128
+
+// garbage lists what compactions will free, in the order of revisions.
+type garbage struct {
+	// newer holds versions that have one before them, or that are tombstones: a
+	// compaction at or above their revision frees the former, and the latter.
+	newer queue
+	// held holds tombstones of the very revision that was compacted. A watch
+	// from that revision on has yet to be told of them; the next compaction
+	// frees them.
+	held queue
+}
+
+func (g *garbage) add(v *version) {
+	if v.tombstone() || v.prev.Load() != nil {
+		g.newer.push(v)
+	}
+}
+
+// queue is a first-in first-out list of versions.
+type queue struct {
+	list []*version
+	head int
+}
+
+func (q *queue) push(v *version) { q.list = append(q.list, v) }
+
+// peek returns the first, nil if there is none.
+func (q *queue) peek() *version {
+	if q.head == len(q.list) {
+		return nil
+	}
+	return q.list[q.head]
+}
+
+func (q *queue) pop() {
+	q.list[q.head] = nil
+	q.head++
+	if q.head >= 1024 && q.head*2 >= len(q.list) {
+		q.list = append([]*version(nil), q.list[q.head:]...)
+		q.head = 0
+	}
+}
+
+// compactLocked makes the history up to a revision unreachable, at once, and has
+// it freed later. That is no part of the response: a request that asks for the
+// physical compaction too is answered at the same moment, and what etcd lets it
+// be waited for, a hash that no longer changes, holds at once here.
+func (s *Store) compactLocked(st *state, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
+	rev := st.revision.Load()
+	switch {
+	case r.GetRevision() <= st.compacted.Load():
+		return nil, rpctypes.ErrGRPCCompacted
+	case r.GetRevision() > rev:
+		return nil, rpctypes.ErrGRPCFutureRev
+	}
+	st.compacted.Store(r.GetRevision())
+	st.history.forget(r.GetRevision())
+	s.startTrimLocked()
+	return &pb.CompactionResponse{Header: &pb.ResponseHeader{Revision: rev}}, nil
+}
+
+// startTrimLocked starts a goroutine that frees what is compacted and ends, if
+// there is none. There is no other goroutine in a store.
+func (s *Store) startTrimLocked() {
+	if s.mu.trimming || s.mu.closed {
+		return
+	}
+	s.mu.trimming = true
+	s.trimmer.Go(func() {
+		for s.trim() {
+			runtime.Gosched()
+		}
+	})
+}
+
+// trim frees a few versions and reports whether there is more to do.
+func (s *Store) trim() bool {
+	s.saving.take()
+	defer s.saving.release()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.trimming = !s.mu.closed && s.state.Load().trim(trimStep, s.maybeSavedLocked())
+	return s.mu.trimming
+}
+
+// maybeSavedLocked returns the newest revision that stable storage may have: a
+// commit that failed may be found there all the same.
+func (s *Store) maybeSavedLocked() int64 {
+	return max(s.durable.Load().Revision, s.state.Load().tried)
+}
+
+// trim frees up to n versions, and notes those that a checkpoint of revision
+// saved may hold. It reports whether there may be more.
+func (st *state) trim(n int, saved int64) bool {
+	target := st.compacted.Load()
+	for ; n > 0; n-- {
+		from := &st.garbage.held
+		v := from.peek()
+		if v == nil || v.main() == target {
+			from = &st.garbage.newer
+			v = from.peek()
+		}
+		if v == nil || v.main() > target {
+			return false
+		}
+		from.pop()
+		st.free(v, target, saved)
+	}
+	return true
+}
+
+// free frees the version before v, and v itself if it is a tombstone and the
+// last of its chain. A tombstone below a newer version goes together with that
+// one's turn: whether a chain ends with it or before it is all the same to
+// readers.
+func (st *state) free(v *version, target, saved int64) {
+	if prev := v.prev.Load(); prev != nil {
+		v.prev.Store(nil)
+		st.drop(prev, saved)
+	}
+	switch {
+	case !v.tombstone():
+	case v.main() == target:
+		st.garbage.held.push(v)
+	default:
+		c := st.index.find(v.kv.GetKey())
+		if c != nil && c.head.Load() == v {
+			st.index.remove(c)
+			st.drop(v, saved)
+		}
+	}
+}
+
+func (st *state) drop(v *version, saved int64) {
+	v.dropped = true
+	if v.main() <= saved {
+		st.unsaved.trimmed = append(st.unsaved.trimmed, v)
+	}
+}

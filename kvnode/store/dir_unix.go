@@ -1,0 +1,17 @@
+//go:build unix
+
+package store
+
+import (
+	"errors"
+	"os"
+)
+
+// syncDir makes the names in dir durable.
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

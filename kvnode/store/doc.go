@@ -1,0 +1,37 @@
+// Package store is kvnode's state machine: what every member computes from the
+// log, kept in memory for readers and in checkpoints for restarts.
+//
+// # What it promises
+//
+// Members that applied the same entries hold the same state: Apply uses no
+// clock, no randomness and no map order, and HashKV lets anybody compare.
+//
+// A read is as of one revision, over any number of keys. Get takes no lock and
+// allocates nothing, and no write ever holds it up; a long Range holds up Apply
+// for one chunk of the index at most. Once Applied has reached an index, every
+// read that starts afterwards sees what the entries up to it did.
+//
+// Checkpoint makes a state durable as a whole or not at all. Whatever is newer
+// is lost with the process, so the log must still hold it.
+//
+// # How it is kept
+//
+// A hash map leads from a key to its chain: the newest version, which points to
+// the one before, and so on back to the last compaction. Apply prepends
+// versions and then publishes the revision they belong to. A reader loads the
+// published revision first and skips versions above it, so it sees all of a
+// transaction or nothing. An ordered index of the chains serves ranges.
+//
+// A compaction takes effect at once, for readers and for hashes, by publishing
+// the compacted revision. The versions it makes unreachable are freed later, a
+// few at a time. A reader that finds nothing, or has read many keys, looks at
+// the compacted revision last: if it has passed the reader's revision, what was
+// read may have holes, and it reads again or reports the compaction.
+//
+// All of it hangs off one pointer, which Restore replaces.
+//
+// # What it relies on
+//
+// One goroutine applies. What readers and Events are handed is shared and must
+// not be changed. The backend's commit is atomic and, when it returns, durable.
+package store

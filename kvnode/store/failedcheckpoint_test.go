@@ -1,0 +1,63 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/storetest"
+)
+
+// A checkpoint that failed may be found on the disk all the same. What it had of
+// a key that was deleted and compacted since must not come back.
+func TestFailedCheckpointBringsNoKeyBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := storetest.NewDisk()
+		s, err := store.Open(store.Config{Backend: disk.Open()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := uint64(1)
+		apply := func(r *pb.InternalRaftRequest) {
+			i++
+			data, err := (&store.Command{Request: r}).Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res := s.Apply(i, 1, data); res.Err != nil {
+				t.Fatal(res.Err)
+			}
+			synctest.Wait()
+		}
+		apply(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("a"), Value: []byte("1")}})
+		disk.Fail(func(op storetest.Op) error {
+			if op == storetest.OpCommitted {
+				return errors.New("sync failed")
+			}
+			return nil
+		})
+		if _, err := s.Checkpoint(nil); err == nil {
+			t.Fatal("want a failure")
+		}
+		disk.Fail(nil)
+		apply(&pb.InternalRaftRequest{DeleteRange: &pb.DeleteRangeRequest{Key: []byte("a")}})
+		apply(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("b"), Value: []byte("1")}})
+		apply(&pb.InternalRaftRequest{Compaction: &pb.CompactionRequest{Revision: 4}})
+		if _, err := s.Checkpoint(nil); err != nil {
+			t.Fatal(err)
+		}
+		before, _ := s.HashKV(0)
+		s2, err := store.Open(store.Config{Backend: disk.Open()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, _ := s2.HashKV(0)
+		kv, _ := s2.Get([]byte("a"))
+		if before != after || kv != nil {
+			t.Fatalf("before %+v, after %+v, deleted key a is %v", before, after, kv)
+		}
+	})
+}

@@ -1,0 +1,83 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+)
+
+// load builds the state that b holds, and the checkpoint that it is.
+func load(b Backend) (*state, Checkpoint, error) {
+	img, err := b.View()
+	if err != nil {
+		return nil, Checkpoint{}, err
+	}
+	st, c, err := loadImage(img)
+	if cerr := img.Close(); err == nil {
+		err = cerr
+	}
+	return st, c, err
+}
+
+func loadImage(img Image) (*state, Checkpoint, error) {
+	m, err := decodeMeta(img.Meta())
+	if err != nil {
+		return nil, Checkpoint{}, err
+	}
+	c, err := m.checkpoint()
+	if err != nil {
+		return nil, Checkpoint{}, err
+	}
+	st := newState()
+	if err := m.restore(st); err != nil {
+		return nil, Checkpoint{}, err
+	}
+	l := loader{st: st, meta: &m}
+	if err := img.Records(l.add); err != nil {
+		return nil, Checkpoint{}, err
+	}
+	if l.records != m.Records || l.sum != m.Sum {
+		return nil, Checkpoint{}, fmt.Errorf("%w: %d records with sum %#x, want %d with %#x", ErrDamaged, l.records, l.sum, m.Records, m.Sum)
+	}
+	// What had been compacted but not freed when the checkpoint was made.
+	st.trim(math.MaxInt, m.Revision)
+	return st, c, nil
+}
+
+// loader adds records to a state that nobody sees yet.
+type loader struct {
+	st      *state
+	meta    *meta
+	last    *version
+	records int64
+	sum     uint64
+}
+
+func (l *loader) add(key, value []byte) error {
+	v, err := decodeRecord(key, value)
+	if err != nil {
+		return err
+	}
+	if v.main() > l.meta.Revision {
+		return fmt.Errorf("%w: record of revision %d above the newest, %d", ErrDamaged, v.main(), l.meta.Revision)
+	}
+	if l.last != nil && (v.main() < l.last.main() || v.main() == l.last.main() && v.sub <= l.last.sub) {
+		return fmt.Errorf("%w: record of revision %d.%d after %d.%d", ErrDamaged, v.main(), v.sub, l.last.main(), l.last.sub)
+	}
+	l.last = v
+	l.records++
+	l.sum += uint64(binary.BigEndian.Uint32(value))
+	c := l.st.index.find(v.kv.GetKey())
+	if c == nil {
+		c = newChain(v.kv.GetKey())
+		l.st.index.add(c)
+	}
+	v.kv.Key = c.key
+	v.prev.Store(c.head.Load())
+	c.head.Store(v)
+	l.st.garbage.add(v)
+	if v.main() >= l.meta.Compacted {
+		l.st.history.add(v)
+	}
+	return nil
+}

@@ -1,0 +1,77 @@
+package store
+
+import (
+	"maps"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// Member is one member of the cluster as all members know it.
+type Member struct {
+	ID         uint64
+	Name       string
+	PeerURLs   []string
+	ClientURLs []string
+	Learner    bool
+	// Instance is drawn when a member's directory is made. A member that comes
+	// back under its ID with another one has lost what it promised.
+	Instance string
+}
+
+// Members is the registry. It is immutable.
+type Members struct {
+	ByID    map[uint64]Member
+	Removed map[uint64]bool
+}
+
+// MemberChange is what a configuration change means for the registry.
+type MemberChange struct {
+	// Set is the member that was added, promoted or given other URLs; it keeps
+	// name, client URLs and instance if it was known. Remove is the ID that goes.
+	Set    *Member
+	Remove uint64
+}
+
+// register replaces what a member says about itself.
+func (m *Members) register(r *Member) (*Members, error) {
+	known, ok := m.ByID[r.ID]
+	if !ok {
+		return nil, rpctypes.ErrGRPCMemberNotFound
+	}
+	if known.Instance != "" && known.Instance != r.Instance {
+		return nil, ErrInstance
+	}
+	known.Name = r.Name
+	known.ClientURLs = slices.Clone(r.ClientURLs)
+	known.Instance = r.Instance
+	next := m.clone()
+	next.ByID[r.ID] = known
+	return next, nil
+}
+
+// change returns the registry after c.
+func (m *Members) change(c *MemberChange) *Members {
+	next := m.clone()
+	if c.Remove != 0 {
+		delete(next.ByID, c.Remove)
+		next.Removed[c.Remove] = true
+	}
+	if c.Set == nil {
+		return next
+	}
+	set := *c.Set
+	set.PeerURLs = slices.Clone(set.PeerURLs)
+	set.ClientURLs = slices.Clone(set.ClientURLs)
+	if known, ok := m.ByID[set.ID]; ok {
+		set.Name, set.ClientURLs, set.Instance = known.Name, known.ClientURLs, known.Instance
+	}
+	next.ByID[set.ID] = set
+	// Raft counts it among the members again, so it is not removed.
+	delete(next.Removed, set.ID)
+	return next
+}
+
+func (m *Members) clone() *Members {
+	return &Members{ByID: maps.Clone(m.ByID), Removed: maps.Clone(m.Removed)}
+}

@@ -1,0 +1,142 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"slices"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// format is what this package writes. A number that it does not know is refused.
+const format = 1
+
+// meta is what a checkpoint holds besides records.
+type meta struct {
+	Format    int
+	Index     uint64
+	Term      uint64
+	ConfState []byte `json:",omitempty"` // raftpb.ConfState
+	Revision  int64
+	Compacted int64
+	Alarms    []alarm  `json:",omitempty"`
+	Members   []Member `json:",omitempty"` // in the order of IDs
+	Removed   []uint64 `json:",omitempty"`
+	// Records and Sum are the number of records and the sum of their checksums:
+	// a record that is missing shows.
+	Records int64
+	Sum     uint64
+}
+
+type alarm struct {
+	Member uint64
+	Type   int32
+}
+
+// capture takes what the state has now, but for Records and Sum.
+func (st *state) capture() (meta, error) {
+	m := meta{
+		Format: format, Index: st.applied.Load(), Term: st.term,
+		Revision: st.revision.Load(), Compacted: st.compacted.Load(),
+	}
+	members := st.members.Load()
+	for _, id := range slices.Sorted(maps.Keys(members.ByID)) {
+		m.Members = append(m.Members, members.ByID[id])
+	}
+	m.Removed = slices.Sorted(maps.Keys(members.Removed))
+	for _, a := range *st.alarms.Load() {
+		m.Alarms = append(m.Alarms, alarm{a.GetMemberID(), int32(a.GetAlarm())})
+	}
+	if st.conf == nil {
+		return m, nil
+	}
+	var err error
+	if m.ConfState, err = proto.Marshal(st.conf); err != nil {
+		return meta{}, fmt.Errorf("encode configuration: %w", err)
+	}
+	return m, nil
+}
+
+// restore fills an empty state.
+func (m *meta) restore(st *state) error {
+	c, err := m.checkpoint()
+	if err != nil {
+		return err
+	}
+	st.term, st.conf = m.Term, c.ConfState
+	st.revision.Store(m.Revision)
+	st.compacted.Store(m.Compacted)
+	st.applied.Store(m.Index)
+	members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}}
+	for _, one := range m.Members {
+		members.ByID[one.ID] = one
+	}
+	for _, id := range m.Removed {
+		members.Removed[id] = true
+	}
+	st.members.Store(members)
+	alarms := make([]*pb.AlarmMember, 0, len(m.Alarms))
+	for _, a := range m.Alarms {
+		alarms = append(alarms, &pb.AlarmMember{MemberID: a.Member, Alarm: pb.AlarmType(a.Type)})
+	}
+	slices.SortFunc(alarms, compareAlarms)
+	st.alarms.Store(&alarms)
+	return nil
+}
+
+func (m *meta) checkpoint() (Checkpoint, error) {
+	c := Checkpoint{Index: m.Index, Term: m.Term, Revision: m.Revision}
+	if m.ConfState == nil {
+		return c, nil
+	}
+	c.ConfState = &raftpb.ConfState{}
+	if err := proto.Unmarshal(m.ConfState, c.ConfState); err != nil {
+		return Checkpoint{}, fmt.Errorf("%w: configuration: %w", ErrDamaged, err)
+	}
+	return c, nil
+}
+
+// encode returns JSON after a CRC-32C of it.
+func (m *meta) encode() ([]byte, error) {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode meta: %w", err)
+	}
+	sum := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(data)), crc32.Checksum(data, castagnoli))
+	return append(sum, data...), nil
+}
+
+// decodeMeta is the reverse. No data, before the first checkpoint, means the
+// meta of an empty state.
+func decodeMeta(data []byte) (meta, error) {
+	if data == nil {
+		return meta{Format: format, Revision: 1, Compacted: -1}, nil
+	}
+	if len(data) < 4 || crc32.Checksum(data[4:], castagnoli) != binary.BigEndian.Uint32(data) {
+		return meta{}, fmt.Errorf("%w: meta of %d bytes has a wrong checksum", ErrDamaged, len(data))
+	}
+	data = data[4:]
+	// The format decides what the rest means.
+	var v struct{ Format int }
+	if err := json.Unmarshal(data, &v); err != nil {
+		return meta{}, fmt.Errorf("%w: meta: %w", ErrDamaged, err)
+	}
+	if v.Format != format {
+		return meta{}, fmt.Errorf("%w: it is %d, this version reads %d", ErrFormat, v.Format, format)
+	}
+	var m meta
+	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&m); err != nil {
+		return meta{}, fmt.Errorf("%w: meta: %w", ErrDamaged, err)
+	}
+	if m.Revision < 1 || m.Compacted < -1 || m.Compacted > m.Revision {
+		return meta{}, fmt.Errorf("%w: revision %d, compacted %d", ErrDamaged, m.Revision, m.Compacted)
+	}
+	return m, nil
+}

@@ -1,0 +1,173 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// overtaken is how often a read of the newest revision begins anew because a
+// compaction passed it. One compaction after another, each during one read,
+// is needed to get there.
+const overtaken = 16
+
+// Range answers a range request as of one revision. The error is a
+// rpctypes.ErrGRPC… value, or ctx's.
+func (s *Store) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return again(s, r.GetRevision() <= 0, func(w view) (*pb.RangeResponse, error) { return w.rangeKeys(ctx, r) })
+}
+
+// Txn answers a transaction that writes nothing, whatever its compares give, as
+// of one revision. It must consist of ranges, and of nested transactions of the
+// same kind; others have to be applied.
+func (s *Store) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if txnWrites(r) {
+		return nil, rpctypes.ErrGRPCNotCapable
+	}
+	return again(s, true, func(w view) (*pb.TxnResponse, error) {
+		return (&writer{st: w.st, base: w.rev}).txnContext(ctx, r)
+	})
+}
+
+// again reads at the newest revision, and once more for as long as compactions
+// overtake it, if newest is set: else the revision asked for is gone for good.
+func again[T any](s *Store, newest bool, read func(view) (T, error)) (T, error) {
+	for n := 1; ; n++ {
+		out, err := read(s.state.Load().view())
+		if err != rpctypes.ErrGRPCCompacted || !newest || n == overtaken { //nolint:errorlint // statuses compare by text otherwise
+			return out, err
+		}
+	}
+}
+
+// rangeKeys answers r. Without a revision in r it is as of the view, else as of
+// that revision; the header has the view's.
+func (w view) rangeKeys(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	at, err := w.at(r.GetRevision())
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSort(r); err != nil {
+		return nil, err
+	}
+	resp := &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: w.rev}, Kvs: []*mvccpb.KeyValue{}}
+	limit := r.GetLimit()
+	early := limit > 0 && limitsEarly(r)
+	err = at.scan(ctx, r.GetKey(), r.GetRangeEnd(), func(v *version) {
+		resp.Count++
+		// One more than the limit shows that there is more.
+		if r.GetCountOnly() || !passes(r, &v.kv) || early && int64(len(resp.GetKvs())) > limit {
+			return
+		}
+		resp.Kvs = append(resp.Kvs, &v.kv)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if needsSort(r) {
+		sortKVs(r, resp.GetKvs())
+	}
+	if limit > 0 && int64(len(resp.GetKvs())) > limit {
+		resp.Kvs, resp.More = slices.Clip(resp.GetKvs()[:limit]), true
+	}
+	if r.GetKeysOnly() {
+		stripValues(r, resp.GetKvs())
+	}
+	return resp, nil
+}
+
+// at returns the view of an older revision, 0 or less meaning this one.
+func (w view) at(rev int64) (view, error) {
+	switch {
+	case rev > w.rev:
+		return view{}, rpctypes.ErrGRPCFutureRev
+	case rev <= 0:
+		rev = w.rev
+	}
+	older := view{w.st, rev}
+	if older.compacted() {
+		return view{}, rpctypes.ErrGRPCCompacted
+	}
+	return older, nil
+}
+
+// scan calls visit with the live versions from key on that are below end, in the
+// order of keys. No end means key alone, and "\0" all from key on.
+func (w view) scan(ctx context.Context, key, end []byte, visit func(*version)) error {
+	switch {
+	case len(end) == 0:
+		if v := w.find(key); v != nil {
+			visit(v)
+		}
+	case len(end) == 1 && end[0] == 0:
+		if err := w.scanChains(ctx, key, nil, func(c *chain) { visitLive(c, w.rev, visit) }); err != nil {
+			return err
+		}
+	default:
+		if err := w.scanChains(ctx, key, end, func(c *chain) { visitLive(c, w.rev, visit) }); err != nil {
+			return err
+		}
+	}
+	// Last, since what was freed before is missing above.
+	if w.compacted() {
+		return rpctypes.ErrGRPCCompacted
+	}
+	return nil
+}
+
+func visitLive(c *chain, rev int64, visit func(*version)) {
+	if v := c.at(rev).live(); v != nil {
+		visit(v)
+	}
+}
+
+// scanChains calls visit with the chains from key on that are below end, and
+// gives up when ctx ends. It holds the index for one chunk at a time.
+func (w view) scanChains(ctx context.Context, key, end []byte, visit func(*chain)) error {
+	// Most ranges are short.
+	buf := make([]*chain, 0, chunk/8)
+	for after := false; ; after = true {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		buf = w.st.index.next(buf, key, end, after)
+		for _, c := range buf {
+			visit(c)
+		}
+		if len(buf) < cap(buf) {
+			return nil
+		}
+		key = buf[len(buf)-1].key
+		if cap(buf) < chunk {
+			buf = make([]*chain, 0, chunk)
+		}
+	}
+}
+
+func passes(r *pb.RangeRequest, kv *mvccpb.KeyValue) bool {
+	return within(kv.GetModRevision(), r.GetMinModRevision(), r.GetMaxModRevision()) &&
+		within(kv.GetCreateRevision(), r.GetMinCreateRevision(), r.GetMaxCreateRevision())
+}
+
+// within reports whether x is from low to high, where 0 is no bound.
+func within(x, low, high int64) bool {
+	return (low == 0 || x >= low) && (high == 0 || x <= high)
+}
+
+// stripValues replaces kvs by copies without value. Like etcd 3.7, which takes
+// them from its index, they lack the lease too unless values were sorted by.
+func stripValues(r *pb.RangeRequest, kvs []*mvccpb.KeyValue) {
+	for i, kv := range kvs {
+		kvs[i] = &mvccpb.KeyValue{
+			Key: kv.GetKey(), CreateRevision: kv.GetCreateRevision(), ModRevision: kv.GetModRevision(), Version: kv.GetVersion(),
+		}
+		if r.GetSortTarget() == pb.RangeRequest_VALUE {
+			kvs[i].Lease = kv.GetLease()
+		}
+	}
+}

@@ -1,0 +1,239 @@
+// Package storetest has a backend for stores that is kept in memory: what was
+// committed survives a crash and nothing else does, and any step can be made to
+// fail. Simulators and tests use it instead of bbolt.
+package storetest
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// ErrCrashed is what a backend returns once another one was opened on its disk.
+var ErrCrashed = errors.New("storetest: the process that had the disk open is gone")
+
+// Op is a step that can fail.
+type Op string
+
+// The steps of a backend, in the order in which they are taken.
+const (
+	OpView       Op = "view"
+	OpUpdate     Op = "update"     // nothing is written yet
+	OpWrite      Op = "write"      // one record is deleted or written, or the meta
+	OpCommit     Op = "commit"     // all is written, nothing is durable
+	OpCommitted  Op = "committed"  // all is durable, but nobody knows
+	OpStage      Op = "stage"      // a snapshot's file is about to be read
+	OpInstall    Op = "install"    // nothing is replaced yet
+	OpInstalled  Op = "installed"  // all is replaced, but nobody knows
+	OpDefragment Op = "defragment" // nothing happens here but this step
+)
+
+// Disk holds what was committed. It is safe for concurrent use.
+type Disk struct {
+	mu      sync.Mutex
+	now     contents // replaced, never changed
+	fail    func(Op) error
+	opened  *backend
+	commits int
+}
+
+// contents are what a disk holds at one moment.
+type contents struct {
+	meta    []byte
+	records map[string][]byte
+}
+
+// NewDisk returns an empty disk.
+func NewDisk() *Disk { return &Disk{now: contents{records: map[string][]byte{}}} }
+
+// Open returns a backend that finds what was committed. The one that was opened
+// before fails from then on, as if its process had crashed.
+func (d *Disk) Open() store.Backend {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.opened = &backend{disk: d}
+	return d.opened
+}
+
+// Fail has fail asked before each step; what it returns is the step's error. Nil
+// means that nothing fails.
+func (d *Disk) Fail(fail func(Op) error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fail = fail
+}
+
+// Commits returns how many commits became durable.
+func (d *Disk) Commits() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.commits
+}
+
+// Records returns how many records the disk holds.
+func (d *Disk) Records() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.now.records)
+}
+
+// backend is a disk as long as no other is opened.
+type backend struct {
+	disk *Disk
+	// replacing is why a replacement failed when it may have happened: as with a
+	// real disk, nothing is committed on top of that. Under the disk's mu.
+	replacing error
+}
+
+func (b *backend) step(op Op) error {
+	b.disk.mu.Lock()
+	gone, fail, replacing := b.disk.opened != b, b.disk.fail, b.replacing
+	b.disk.mu.Unlock()
+	switch {
+	case replacing != nil && op != OpView:
+		return replacing
+	case gone:
+		return ErrCrashed
+	case fail != nil:
+		return fail(op)
+	default:
+		return nil
+	}
+}
+
+func (b *backend) contents() contents {
+	b.disk.mu.Lock()
+	defer b.disk.mu.Unlock()
+	return b.disk.now
+}
+
+func (b *backend) replace(c contents) {
+	b.disk.mu.Lock()
+	defer b.disk.mu.Unlock()
+	b.disk.now = c
+	b.disk.commits++
+}
+
+// View implements store.Backend.
+func (b *backend) View() (store.Image, error) {
+	if err := b.step(OpView); err != nil {
+		return nil, err
+	}
+	return &image{b.contents()}, nil
+}
+
+// Update implements store.Backend.
+func (b *backend) Update(fn func(tx store.Tx) error) error {
+	if err := b.step(OpUpdate); err != nil {
+		return err
+	}
+	was := b.contents()
+	tx := &tx{b: b, next: contents{was.meta, maps.Clone(was.records)}}
+	if err := fn(tx); err != nil {
+		return err
+	}
+	if err := b.step(OpCommit); err != nil {
+		return err
+	}
+	b.replace(tx.next)
+	return b.step(OpCommitted)
+}
+
+// Defragment implements store.Backend.
+func (b *backend) Defragment() error { return b.step(OpDefragment) }
+
+// Size implements store.Backend.
+func (b *backend) Size() (total, inUse int64) {
+	size := (&image{b.contents()}).Size()
+	return size, size
+}
+
+// Close implements store.Backend.
+func (b *backend) Close() error { return nil }
+
+// Stage implements store.Backend.
+func (b *backend) Stage(path string) (store.Staged, error) {
+	if err := b.step(OpStage); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	c, err := decode(data)
+	if err != nil {
+		return nil, err
+	}
+	return &staged{image{c}, b, path}, nil
+}
+
+type staged struct {
+	image
+	to   *backend
+	path string
+}
+
+// Install implements store.Staged.
+func (s *staged) Install() error {
+	if err := s.to.step(OpInstall); err != nil {
+		return err
+	}
+	s.to.replace(s.contents)
+	if err := s.to.step(OpInstalled); err != nil {
+		s.to.disk.mu.Lock()
+		defer s.to.disk.mu.Unlock()
+		s.to.replacing = err
+		return err
+	}
+	return os.Remove(s.path)
+}
+
+type tx struct {
+	b    *backend
+	next contents
+}
+
+func (t *tx) Meta() []byte             { return t.next.meta }
+func (t *tx) Record(key []byte) []byte { return t.next.records[string(key)] }
+
+func (t *tx) SetMeta(meta []byte) error {
+	t.next.meta = slices.Clone(meta)
+	return t.b.step(OpWrite)
+}
+
+func (t *tx) SetRecord(key, value []byte) error {
+	t.next.records[string(key)] = slices.Clone(value)
+	return t.b.step(OpWrite)
+}
+
+func (t *tx) DeleteRecord(key []byte) error {
+	delete(t.next.records, string(key))
+	return t.b.step(OpWrite)
+}
+
+type image struct{ contents }
+
+func (i *image) Meta() []byte { return i.meta }
+
+func (i *image) Records(fn func(key, value []byte) error) error {
+	for _, key := range slices.Sorted(maps.Keys(i.records)) {
+		if err := fn([]byte(key), i.records[key]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (i *image) Size() int64 { return int64(len(i.encode())) }
+
+func (i *image) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(i.encode())
+	return int64(n), err
+}
+
+func (i *image) Close() error { return nil }

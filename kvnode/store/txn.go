@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// txnWrites reports whether t has anything but ranges in it.
+func txnWrites(t *pb.TxnRequest) bool {
+	for _, ops := range [][]*pb.RequestOp{t.GetSuccess(), t.GetFailure()} {
+		for _, op := range ops {
+			if op.GetRequestRange() == nil && (op.GetRequestTxn() == nil || txnWrites(op.GetRequestTxn())) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (w *writer) txn(t *pb.TxnRequest) (*pb.TxnResponse, error) {
+	return w.txnContext(context.Background(), t)
+}
+
+// txnContext carries out t: every compare, of nested transactions too, and every
+// check is made on the state before it; then come the operations, which see what
+// those before them wrote.
+func (w *writer) txnContext(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
+	path, err := w.view().decide(ctx, nil, t)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.check(t, path); err != nil {
+		return nil, err
+	}
+	resp, _, err := w.execute(ctx, t, path)
+	if err != nil {
+		return nil, err
+	}
+	resp.Header = w.header()
+	return resp, nil
+}
+
+// decide appends to path what the compares of t give, then those of the
+// transactions nested in the branch taken, in order.
+func (w view) decide(ctx context.Context, path []bool, t *pb.TxnRequest) ([]bool, error) {
+	ok, err := w.holdAll(ctx, t.GetCompare())
+	if err != nil {
+		return nil, err
+	}
+	path = append(path, ok)
+	for _, op := range branch(t, ok) {
+		if nested := op.GetRequestTxn(); nested != nil {
+			if path, err = w.decide(ctx, path, nested); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return path, nil
+}
+
+func branch(t *pb.TxnRequest, ok bool) []*pb.RequestOp {
+	if ok {
+		return t.GetSuccess()
+	}
+	return t.GetFailure()
+}
+
+// check finds what is wrong with the operations on the path before any is
+// carried out. It returns the path that is left.
+func (w *writer) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
+	ops, path := branch(t, path[0]), path[1:]
+	for _, op := range ops {
+		var err error
+		switch {
+		case op.GetRequestRange() != nil:
+			err = w.checkRange(op.GetRequestRange())
+		case op.GetRequestPut() != nil:
+			err = checkPut(op.GetRequestPut(), w.view().find(op.GetRequestPut().GetKey()))
+		case op.GetRequestDeleteRange() != nil:
+		case op.GetRequestTxn() != nil:
+			path, err = w.check(op.GetRequestTxn(), path)
+		default:
+			// What etcd says of an operation that is empty.
+			err = rpctypes.ErrGRPCKeyNotFound
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return path, nil
+}
+
+// checkRange differs from a range outside a transaction: a negative revision
+// counts as one, as in etcd.
+func (w *writer) checkRange(r *pb.RangeRequest) error {
+	switch rev := r.GetRevision(); {
+	case rev == 0:
+		return checkSort(r)
+	case rev > w.base:
+		return rpctypes.ErrGRPCFutureRev
+	case rev < w.st.compacted.Load():
+		return rpctypes.ErrGRPCCompacted
+	default:
+		return checkSort(r)
+	}
+}
+
+// execute carries out the operations on the path and returns the path that is
+// left. The header stays empty, as etcd leaves it in nested responses.
+func (w *writer) execute(ctx context.Context, t *pb.TxnRequest, path []bool) (*pb.TxnResponse, []bool, error) {
+	ops := branch(t, path[0])
+	resp := &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: path[0], Responses: make([]*pb.ResponseOp, len(ops))}
+	path = path[1:]
+	for i, op := range ops {
+		out := &pb.ResponseOp{}
+		var err error
+		switch {
+		case op.GetRequestRange() != nil:
+			one := &pb.ResponseOp_ResponseRange{}
+			one.ResponseRange, err = w.view().rangeKeys(ctx, op.GetRequestRange())
+			out.Response = one
+		case op.GetRequestPut() != nil:
+			one := &pb.ResponseOp_ResponsePut{}
+			one.ResponsePut, err = w.put(op.GetRequestPut())
+			out.Response = one
+		case op.GetRequestDeleteRange() != nil:
+			one := &pb.ResponseOp_ResponseDeleteRange{}
+			one.ResponseDeleteRange, err = w.deleteRange(op.GetRequestDeleteRange())
+			out.Response = one
+		case op.GetRequestTxn() != nil:
+			one := &pb.ResponseOp_ResponseTxn{}
+			one.ResponseTxn, path, err = w.execute(ctx, op.GetRequestTxn(), path)
+			out.Response = one
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		resp.Responses[i] = out
+	}
+	return resp, path, nil
+}

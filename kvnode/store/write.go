@@ -1,0 +1,164 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// writer makes the versions of one revision. Readers do not see them before it
+// is published, so they can be taken back.
+type writer struct {
+	st      *state
+	base    int64      // the revision before
+	changes []*version // in order; the place is the sub-revision
+}
+
+// write carries out op and publishes what it wrote, or takes it back if op
+// fails. Nothing written means no new revision.
+func write[Req, Resp proto.Message](s *Store, st *state, op func(*writer, Req) (Resp, error), req Req) (proto.Message, error) {
+	w := &writer{st: st, base: st.revision.Load(), changes: st.changes[:0]}
+	resp, err := op(w, req)
+	switch {
+	case err != nil:
+		w.rollback()
+		return nil, err
+	case len(w.changes) > 0:
+		s.publish(st, w)
+	}
+	clear(w.changes)
+	st.changes = w.changes[:0]
+	return resp, nil
+}
+
+// publish makes the new revision visible and then tells who watches.
+func (s *Store) publish(st *state, w *writer) {
+	st.unsaved.versions = append(st.unsaved.versions, w.changes...)
+	for _, v := range w.changes {
+		st.garbage.add(v)
+		st.history.add(v)
+	}
+	st.revision.Store(w.base + 1)
+	if s.events != nil {
+		s.events(w.base+1, events(w.changes))
+	}
+}
+
+func events(changes []*version) []*mvccpb.Event {
+	out := make([]*mvccpb.Event, len(changes))
+	for i, v := range changes {
+		e := &mvccpb.Event{Kv: &v.kv}
+		if v.tombstone() {
+			e.Type = mvccpb.Event_DELETE
+		}
+		if prev := v.prev.Load().live(); prev != nil {
+			e.PrevKv = &prev.kv
+		}
+		out[i] = e
+	}
+	return out
+}
+
+func (w *writer) rollback() {
+	for _, v := range slices.Backward(w.changes) {
+		c := w.st.index.find(v.kv.GetKey())
+		prev := v.prev.Load()
+		c.head.Store(prev)
+		if prev == nil {
+			w.st.index.remove(c)
+		}
+	}
+	clear(w.changes)
+}
+
+// revision returns what a response says, and what reads of the writer see: the
+// new revision once something is written.
+func (w *writer) revision() int64 {
+	if len(w.changes) > 0 {
+		return w.base + 1
+	}
+	return w.base
+}
+
+func (w *writer) view() view { return view{w.st, w.revision()} }
+
+func (w *writer) header() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: w.revision()} }
+
+// prepend makes v the newest version of its key.
+func (w *writer) prepend(c *chain, v *version) {
+	v.sub = uint32(len(w.changes))
+	v.kv.Key = c.key
+	v.kv.ModRevision = w.base + 1
+	v.prev.Store(c.head.Load())
+	c.head.Store(v)
+	w.changes = append(w.changes, v)
+}
+
+func (w *writer) put(r *pb.PutRequest) (*pb.PutResponse, error) {
+	c := w.st.index.find(r.GetKey())
+	var prev *version
+	if c != nil {
+		prev = c.head.Load().live()
+	}
+	if err := checkPut(r, prev); err != nil {
+		return nil, err
+	}
+	v := &version{kv: mvccpb.KeyValue{Value: r.GetValue(), Lease: r.GetLease(), CreateRevision: w.base + 1, Version: 1}}
+	if prev != nil {
+		v.kv.CreateRevision, v.kv.Version = prev.kv.GetCreateRevision(), prev.kv.GetVersion()+1
+	}
+	if r.GetIgnoreValue() {
+		v.kv.Value = prev.kv.GetValue()
+	}
+	if r.GetIgnoreLease() {
+		v.kv.Lease = prev.kv.GetLease()
+	}
+	if c == nil {
+		c = newChain(r.GetKey())
+		w.prepend(c, v)
+		w.st.index.add(c)
+	} else {
+		w.prepend(c, v)
+	}
+	resp := &pb.PutResponse{Header: w.header()}
+	if r.GetPrevKv() && prev != nil {
+		resp.PrevKv = &prev.kv
+	}
+	return resp, nil
+}
+
+// checkPut returns why r cannot be carried out on a key that has prev.
+func checkPut(r *pb.PutRequest, prev *version) error {
+	switch {
+	case r.GetLease() != 0:
+		// No TTL lease exists yet.
+		return rpctypes.ErrGRPCLeaseNotFound
+	case (r.GetIgnoreValue() || r.GetIgnoreLease()) && prev == nil:
+		return rpctypes.ErrGRPCKeyNotFound
+	default:
+		return nil
+	}
+}
+
+func (w *writer) deleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
+	var found []*version
+	err := w.view().scan(context.Background(), r.GetKey(), r.GetRangeEnd(), func(v *version) { found = append(found, v) })
+	if err != nil {
+		return nil, err
+	}
+	resp := &pb.DeleteRangeResponse{Deleted: int64(len(found))}
+	for _, v := range found {
+		w.prepend(w.st.index.find(v.kv.GetKey()), &version{})
+		if r.GetPrevKv() {
+			resp.PrevKvs = append(resp.PrevKvs, &v.kv)
+		}
+	}
+	resp.Header = w.header()
+	return resp, nil
+}
