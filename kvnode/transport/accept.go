@@ -1,0 +1,244 @@
+package transport
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"time"
+)
+
+// errAsked ends a connection that has asked for the roster.
+var errAsked = errors.New("the roster was all it wanted")
+
+// slot is where a member's connection of one kind belongs.
+type slot struct {
+	from uint64
+	kind stream
+}
+
+// inbound is a connection that a peer has made.
+type inbound struct {
+	slot
+	t      *Transport
+	conn   net.Conn
+	hello  Hello
+	counts *counts
+	cancel context.CancelFunc // closes conn
+	// turn is shared by all connections of the slot. Whoever puts a token into it
+	// may read: two readers would mix up the order of messages.
+	turn chan struct{}
+}
+
+// accept serves the listener until the transport is closed.
+func (t *Transport) accept() {
+	wait := time.Duration(0)
+	for {
+		c, err := t.cfg.Listener.Accept()
+		switch {
+		case err == nil:
+			wait = 0
+			t.handle(c)
+		case t.ctx.Err() != nil:
+			return
+		case isClosed(err):
+			t.cfg.Logger.Error("listener was closed: no peer can connect any more", "err", err)
+			return
+		default: // most likely too many open files
+			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
+			t.cfg.Logger.Error("cannot accept connections", "err", err, "retry_in", wait)
+			if !sleep(t.ctx, wait, nil) {
+				return
+			}
+		}
+	}
+}
+
+// handle serves c in the background, unless too many others are shaking hands.
+func (t *Transport) handle(c net.Conn) {
+	select {
+	case t.shakes <- struct{}{}:
+	default:
+		t.totals.shed.Add(1)
+		closeQuietly(c)
+		return
+	}
+	if !t.spawn(func() { t.welcome(c) }) {
+		closeQuietly(c)
+	}
+}
+
+// welcome does the acceptor's half of the handshake and serves the stream.
+func (t *Transport) welcome(c net.Conn) {
+	ctx, cancel := context.WithCancel(t.ctx)
+	stop := context.AfterFunc(ctx, func() { closeQuietly(c) })
+	defer func() {
+		cancel()
+		stop()
+		closeQuietly(c)
+	}()
+	noDelay(c)
+	in := &inbound{t: t, conn: c, cancel: cancel}
+	err := in.shake()
+	<-t.shakes
+	if err != nil {
+		return
+	}
+	defer t.leave(in)
+	t.cfg.Logger.Info("peer has connected", "peer", idString(in.from), "stream", in.kind.String(), "name", in.hello.Name)
+	t.hurry(in.from)
+	select {
+	case in.turn <- struct{}{}:
+		in.serve()
+		<-in.turn
+	case <-ctx.Done():
+	}
+}
+
+// shake answers the peer's hello.
+func (in *inbound) shake() error {
+	t := in.t
+	if err := in.conn.SetDeadline(time.Now().Add(t.limits.handshake)); err != nil {
+		return err
+	}
+	p, err := readPacket(in.conn)
+	if err != nil {
+		t.totals.garbled.Add(1)
+		t.cfg.Logger.Debug("no handshake", "remote", in.conn.RemoteAddr().String(), "err", err)
+		return err
+	}
+	if asked, err := in.tell(p); asked {
+		return errors.Join(errAsked, err)
+	}
+	if err := t.admit(in, p); err != nil {
+		in.refuse(refusalOf(err))
+		return err
+	}
+	answer := t.cfg.Hello
+	answer.To = in.from
+	if err = writePacket(in.conn, answerOK, answer); err == nil {
+		err = in.conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		t.leave(in)
+	}
+	return err
+}
+
+// admit decides about a hello, and gives the connection its slot. This is the
+// place that knows both the connection and the member it claims to come from:
+// with TLS, the identity in the certificate of in.conn is compared with
+// in.hello here.
+func (t *Transport) admit(in *inbound, p packet) error {
+	if err := t.identify(in, p); err != nil {
+		return err
+	}
+	for {
+		// RemovePeer closes the connections that it finds. One whose admission it
+		// overtook is asked for again.
+		removals := t.removals()
+		if err := t.cfg.Handler.Admit(in.hello); err != nil {
+			return err
+		}
+		if t.enter(in, removals) {
+			return nil
+		}
+	}
+}
+
+// identify checks a hello on its own.
+func (t *Transport) identify(in *inbound, p packet) error {
+	if p.version != version {
+		return refusal(ReasonVersion, "protocol version %d is not spoken here, want %d", p.version, version)
+	}
+	if p.kind == 0 || p.kind > byte(numStreams) {
+		return refusal(ReasonVersion, "stream of kind %d is not known, want 1 to %d", p.kind, numStreams)
+	}
+	in.kind = stream(p.kind - 1)
+	h := &in.hello
+	if err := json.Unmarshal(p.payload, h); err != nil {
+		return refusal(ReasonOther, "decode hello: %v", err)
+	}
+	in.from = h.From
+	switch {
+	case h.ClusterID != t.cfg.Hello.ClusterID:
+		return refusal(ReasonCluster, "this is cluster %s, not %s", idString(t.cfg.Hello.ClusterID), idString(h.ClusterID))
+	case h.To != t.self:
+		return refusal(ReasonMember, "this is member %s, not %s", idString(t.self), idString(h.To))
+	case h.From == t.self:
+		return refusal(ReasonMember, "member ID %s is this member's own", idString(h.From))
+	case reservedID(h.From):
+		return refusal(ReasonMember, "member ID %s is reserved", idString(h.From))
+	}
+	return nil
+}
+
+func (t *Transport) removals() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.removals
+}
+
+// enter gives in its slot and closes the connection that had it: a peer that
+// connects anew has lost the old one. It reports false if a peer was removed
+// since removals was read.
+func (t *Transport) enter(in *inbound, removals uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.removals != removals {
+		return false
+	}
+	in.counts = t.countsOf(in.from)
+	if before := t.mu.inbound[in.slot]; before != nil {
+		before.cancel()
+	}
+	t.mu.inbound[in.slot] = in
+	if t.mu.turns[in.slot] == nil {
+		t.mu.turns[in.slot] = make(chan struct{}, 1)
+	}
+	in.turn = t.mu.turns[in.slot]
+	return true
+}
+
+// leave frees in's slot unless another connection has taken it.
+func (t *Transport) leave(in *inbound) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.inbound[in.slot] == in {
+		delete(t.mu.inbound, in.slot)
+	}
+}
+
+// hurry connects back at once: whoever dials can most likely be dialled.
+func (t *Transport) hurry(id uint64) {
+	if p := t.peer(id); p != nil {
+		for _, l := range p.links {
+			l.hurry()
+		}
+	}
+}
+
+// refuse says why and closes. What the peer sends meanwhile is read and dropped,
+// for TCP would reset the connection and the answer would be lost.
+func (in *inbound) refuse(r *Refusal) {
+	t := in.t
+	t.totals.refusals[reasonIndex(r.Reason)].Add(1)
+	t.totals.complain.Do(func() {
+		t.cfg.Logger.Warn("peer refused", "peer", idString(in.hello.From), "name", shorten(in.hello.Name),
+			"remote", in.conn.RemoteAddr().String(), "reason", r.Reason, "text", r.Text)
+	})
+	if err := writePacket(in.conn, answerRefused, r); err != nil {
+		return
+	}
+	linger(in.conn)
+}
+
+// linger lets the other end read what was written last.
+func linger(c net.Conn) {
+	if w, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = w.CloseWrite() // the peer sees the end a second later
+	}
+	_ = c.SetReadDeadline(time.Now().Add(time.Second)) // as above
+	_, _ = io.CopyN(io.Discard, c, 1<<20)
+}

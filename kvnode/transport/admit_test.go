@@ -1,0 +1,180 @@
+package transport
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/transport/memlink"
+)
+
+// speak does a dialler's handshake by hand.
+func speak(t *testing.T, c net.Conn, kind stream, h Hello) packet {
+	t.Helper()
+	if err := writePacket(c, byte(kind)+1, h); err != nil {
+		t.Fatal(err)
+	}
+	p, err := readPacket(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A connection whose handler has not returned is replaced by newer ones; none of
+// them is read before it does, so messages stay in order.
+func TestOneReaderAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := memlink.New()
+		stuck := make(chan struct{})
+		b := begin(t, net, &fakeNode{id: 2, receive: func(m *raftpb.Message) {
+			if m.GetCommit() == 0 {
+				<-stuck
+			}
+		}})
+		release := sync.OnceFunc(func() { close(stuck) })
+		t.Cleanup(release)
+		for i := range uint64(4) {
+			c := dialRaw(t, net, 1, 2)
+			t.Cleanup(func() { _ = c.Close() })
+			if p := speak(t, c, control, helloTo(1, 2)); p.kind != answerOK {
+				t.Fatalf("connection %d was answered with kind %d, want %d", i, p.kind, answerOK)
+			}
+			frame, err := appendFrame(nil, heartbeat(1, 2, i))
+			must(err)
+			if _, err := c.Write(frame); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := b.got(); len(got) != 0 {
+				t.Fatalf("%v arrived while the first message was being handled", got)
+			}
+		}
+		release()
+		synctest.Wait()
+		if got := b.got(); len(got) != 2 || got[1].GetCommit() != 3 {
+			t.Errorf("member 2 got %v, want the first message and that of the last connection", got)
+		}
+	})
+}
+
+// A peer that is removed while it is being admitted is asked for again.
+func TestRemovalOvertakesAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := memlink.New()
+		n := &fakeNode{id: 2}
+		calls := 0
+		n.admit = func(Hello) error {
+			if calls++; calls > 1 {
+				return &Refusal{Reason: ReasonRemoved, Text: "removed"}
+			}
+			n.RemovePeer(1)
+			return nil
+		}
+		begin(t, net, n)
+		c := dialRaw(t, net, 1, 2)
+		defer c.Close()
+		if p := speak(t, c, control, helloTo(1, 2)); p.kind != answerRefused {
+			t.Errorf("answer of kind %d, want a refusal", p.kind)
+		}
+	})
+}
+
+// Hellos that the handler never sees.
+func TestHellosRefusedWithoutAsking(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		kind   stream
+		change func(*Hello)
+		reason string
+	}{
+		{"another cluster", control, func(h *Hello) { h.ClusterID = 1 }, ReasonCluster},
+		{"for another member", control, func(h *Hello) { h.To = 3 }, ReasonMember},
+		{"from this member", control, func(h *Hello) { h.From = 2 }, ReasonMember},
+		{"from member 0", control, func(h *Hello) { h.From = 0 }, ReasonMember},
+		{"from a storage thread", control, func(h *Hello) { h.From = ^uint64(0) }, ReasonMember},
+		{"for an unknown stream", numStreams, func(*Hello) {}, ReasonVersion},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				net := memlink.New()
+				begin(t, net, &fakeNode{id: 2, admit: func(h Hello) error {
+					t.Errorf("Admit(%+v) was called", h)
+					return nil
+				}})
+				conn := dialRaw(t, net, 1, 2)
+				defer conn.Close()
+				h := helloTo(1, 2)
+				c.change(&h)
+				p := speak(t, conn, c.kind, h)
+				if r := refusedBy(2, p.payload); p.kind != answerRefused || r.Reason != c.reason {
+					t.Errorf("answered with kind %d, %v, want a refusal for %q", p.kind, r, c.reason)
+				}
+			})
+		})
+	}
+}
+
+// Connections that say nothing are closed in time, and too many of them keep
+// nobody out for longer than that.
+func TestSilentConnectionsAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := memlink.New()
+		b := begin(t, network, &fakeNode{id: 2}, func(_ *Config, lim *limits) { lim.shakes = 4 })
+		began := time.Now()
+		var silent []net.Conn
+		for range 6 {
+			silent = append(silent, dialRaw(t, network, 1, 2))
+		}
+		synctest.Wait()
+		if n := b.totals.shed.Load(); n != 2 {
+			t.Errorf("%d connections were shed, want 2", n)
+		}
+		for _, c := range silent {
+			_ = c.SetReadDeadline(began.Add(time.Minute))
+			if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("a silent connection is open after a minute")
+			}
+			if d := time.Since(began); d > 5*time.Second {
+				t.Errorf("a silent connection was closed after %v, want 5s", d)
+			}
+			_ = c.Close()
+		}
+	})
+}
+
+// A connection that breaks may have lost what was written last, so the node
+// hears of it.
+func TestBrokenConnectionIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net, a, _ := pair(t)
+		settled()
+		before := len(a.unreachables())
+		net.Reset("n1", "n2")
+		synctest.Wait()
+		if n := len(a.unreachables()); n == before {
+			t.Error("Unreachable() was not called")
+		}
+		settled()
+		if p := a.peerOf(t, 2); !p.Connected || p.Streams[control].Connects != 2 {
+			t.Errorf("Peers() 50ms later = %+v, want connected again", p)
+		}
+	})
+}
+
+// Nonsense is reported at once and completely.
+func TestConfigIsValidated(t *testing.T) {
+	_, err := Start(Config{SnapshotRate: -1})
+	for _, want := range []string{"member ID", "cluster ID", "listener", "handler", "snapshot rate -1"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Start() = %v, want it to name %q", err, want)
+		}
+	}
+}

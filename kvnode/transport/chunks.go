@@ -1,0 +1,203 @@
+package transport
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+)
+
+// The state of a snapshot goes as
+//
+//	size      8 bytes
+//	chunks    4 bytes of length, 4 bytes of CRC-32C, data; lengths add up to size
+//	end       a chunk of length 0, then 32 bytes of SHA-256
+//
+// Both sums run over the size and all data so far, so chunks cannot be left
+// out, repeated or put in another order.
+const (
+	maxChunk  = 64 << 10
+	chunkHead = 8
+)
+
+// sums are the checksums of a state.
+type sums struct {
+	crc uint32
+	sha hash.Hash
+}
+
+func newSums(size int64) *sums {
+	s := &sums{sha: sha256.New()}
+	s.add(binary.BigEndian.AppendUint64(nil, uint64(size)))
+	return s
+}
+
+func (s *sums) add(b []byte) {
+	s.crc = crc32.Update(s.crc, castagnoli, b)
+	s.sha.Write(b)
+}
+
+// chunkWriter is the sender's end. It writes each chunk at once.
+type chunkWriter struct {
+	w     io.Writer
+	size  int64 // promised
+	sent  int64
+	chunk int // size of a chunk
+	sums  *sums
+	buf   []byte
+}
+
+func newChunkWriter(w io.Writer, size int64, chunk int) *chunkWriter {
+	return &chunkWriter{w: w, size: size, chunk: chunk, sums: newSums(size)}
+}
+
+func (w *chunkWriter) begin() error {
+	_, err := w.w.Write(binary.BigEndian.AppendUint64(nil, uint64(w.size)))
+	return err
+}
+
+// Write implements io.Writer.
+func (w *chunkWriter) Write(p []byte) (n int, err error) {
+	if w.sent+int64(len(p)) > w.size {
+		return 0, fmt.Errorf("state is longer than the %d bytes it claims", w.size)
+	}
+	for len(p) > 0 {
+		part := p[:min(len(p), w.chunk)]
+		w.sums.add(part)
+		w.buf = binary.BigEndian.AppendUint32(w.buf[:0], uint32(len(part)))
+		w.buf = binary.BigEndian.AppendUint32(w.buf, w.sums.crc)
+		w.buf = append(w.buf, part...)
+		if _, err := w.w.Write(w.buf); err != nil {
+			return n, err
+		}
+		n, p = n+len(part), p[len(part):]
+		w.sent += int64(len(part))
+	}
+	return n, nil
+}
+
+// end closes the state, if it is whole.
+func (w *chunkWriter) end() error {
+	if w.sent != w.size {
+		return fmt.Errorf("state ended after %d of the %d bytes it claims", w.sent, w.size)
+	}
+	b := binary.BigEndian.AppendUint32(nil, 0)
+	b = binary.BigEndian.AppendUint32(b, w.sums.crc)
+	_, err := w.w.Write(w.sums.sha.Sum(b))
+	return err
+}
+
+// chunkReader is the receiver's end. It gives out no byte whose chunk's sum is
+// wrong, and the last chunk only after all sums are right.
+type chunkReader struct {
+	r    io.Reader
+	left int64 // to be read off the wire
+	sums *sums
+	buf  []byte
+	data []byte // of buf, not given out yet
+	err  error  // sticky; io.EOF once all sums were right
+}
+
+// newChunkReader reads the size, and returns it.
+func newChunkReader(r io.Reader) (*chunkReader, int64, error) {
+	var b [8]byte
+	if _, err := io.ReadFull(r, b[:]); err != nil {
+		return nil, 0, cut(err)
+	}
+	size := int64(binary.BigEndian.Uint64(b[:]))
+	if size < 0 {
+		return nil, 0, fmt.Errorf("state of %d bytes is not possible", uint64(size))
+	}
+	return &chunkReader{r: r, left: size, sums: newSums(size)}, size, nil
+}
+
+// Read implements io.Reader.
+func (r *chunkReader) Read(p []byte) (int, error) {
+	for len(r.data) == 0 && r.err == nil {
+		r.err = r.next()
+	}
+	if len(r.data) > 0 {
+		n := copy(p, r.data)
+		r.data = r.data[n:]
+		return n, nil
+	}
+	return 0, r.err
+}
+
+// next reads one chunk, and the end if it is the last one.
+func (r *chunkReader) next() error {
+	var data []byte
+	if r.left > 0 {
+		size, sum, err := r.head()
+		if err != nil {
+			return err
+		}
+		if size == 0 || size > maxChunk || int64(size) > r.left {
+			return fmt.Errorf("snapshot is damaged: chunk of %d bytes, want 1 to %d", size, min(maxChunk, r.left))
+		}
+		if r.buf, err = readN(r.r, r.buf[:0], int(size)); err != nil {
+			return cut(err)
+		}
+		data = r.buf
+		if r.sums.add(data); r.sums.crc != sum {
+			return fmt.Errorf("snapshot is damaged: checksum %08x with %d bytes to go, want %08x", r.sums.crc, r.left, sum)
+		}
+		r.left -= int64(size)
+	}
+	if r.left > 0 {
+		r.data = data
+		return nil
+	}
+	if err := r.end(); err != nil {
+		return err
+	}
+	r.data = data
+	return io.EOF
+}
+
+// end compares the sums of the whole state.
+func (r *chunkReader) end() error {
+	size, sum, err := r.head()
+	if err != nil {
+		return err
+	}
+	if size != 0 || sum != r.sums.crc {
+		return fmt.Errorf("snapshot is damaged: ends with a chunk of %d bytes, checksum %08x, want 0 bytes, %08x", size, sum, r.sums.crc)
+	}
+	var sha [sha256.Size]byte
+	if _, err := io.ReadFull(r.r, sha[:]); err != nil {
+		return cut(err)
+	}
+	if got := r.sums.sha.Sum(nil); !bytes.Equal(got, sha[:]) {
+		return fmt.Errorf("snapshot is damaged: SHA-256 %x, want %x", got, sha)
+	}
+	return nil
+}
+
+func (r *chunkReader) head() (size, sum uint32, err error) {
+	var b [chunkHead]byte
+	if _, err := io.ReadFull(r.r, b[:]); err != nil {
+		return 0, 0, cut(err)
+	}
+	return binary.BigEndian.Uint32(b[:]), binary.BigEndian.Uint32(b[4:]), nil
+}
+
+// finished reports whether all of the state was read, undamaged.
+func (r *chunkReader) finished() bool {
+	if r.left == 0 && len(r.data) == 0 && r.err == nil {
+		r.err = r.next() // an empty state that nobody has read
+	}
+	return len(r.data) == 0 && errors.Is(r.err, io.EOF)
+}
+
+// cut explains the end of a stream that has none.
+func cut(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("snapshot is cut short: %w", io.ErrUnexpectedEOF)
+	}
+	return fmt.Errorf("read snapshot: %w", err)
+}

@@ -1,0 +1,394 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/transport/memlink"
+)
+
+// settled lets members connect.
+func settled() {
+	time.Sleep(50 * time.Millisecond)
+	synctest.Wait()
+}
+
+// A peer whose node does not take appends still hears heartbeats.
+func TestHeartbeatsOvertakeAppends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := memlink.New()
+		small := func(_ *Config, lim *limits) { lim.streams[bulk].bytes = 4 << 20 }
+		a := begin(t, net, &fakeNode{id: 1}, small)
+		stuck := make(chan struct{})
+		b := begin(t, net, &fakeNode{id: 2, receive: func(m *raftpb.Message) {
+			if m.GetType() == raftpb.MsgApp {
+				<-stuck
+			}
+		}})
+		release := sync.OnceFunc(func() { close(stuck) })
+		t.Cleanup(release)
+		acquaint(a, b)
+		settled()
+		for i := range uint64(100) {
+			send(a, appendOf(1, 2, i+1, make([]byte, 64<<10)))
+		}
+		time.Sleep(time.Second)
+		for i := range uint64(10) {
+			send(a, heartbeat(1, 2, i))
+			synctest.Wait()
+			if got := b.got(); uint64(len(got)) != i+1 {
+				t.Fatalf("behind stuck appends %d heartbeats arrived, want %d", len(got), i+1)
+			}
+		}
+		release()
+		time.Sleep(time.Second)
+	})
+}
+
+// Appends to a peer arrive in order, however they are batched.
+func TestAppendsKeepTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net, a, b := pair(t)
+		net.Delay("n1", "n2", time.Millisecond)
+		settled()
+		const n = 3000
+		for i := range uint64(n) {
+			send(a, appendOf(1, 2, i+1, []byte("data")))
+			if i%97 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		time.Sleep(time.Second)
+		got := b.got()
+		if len(got) != n {
+			t.Fatalf("%d appends arrived, want %d", len(got), n)
+		}
+		for i, m := range got {
+			if m.GetIndex() != uint64(i) {
+				t.Fatalf("append %d arrived as number %d", m.GetIndex(), i)
+			}
+		}
+	})
+}
+
+// A peer that stops reading fills its queue and nothing more; what is lost is
+// counted, and the node hears of it a few times and once after the last.
+func TestStoppedPeerFillsItsQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net, a, b := pair(t, func(_ *Config, lim *limits) { lim.streams[bulk].bytes = 4 << 20 })
+		settled()
+		net.Cut("n1", "n2")
+		for i := range uint64(2000) {
+			send(a, appendOf(1, 2, i+1, make([]byte, 64<<10)))
+			if i%2 == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			if _, held := a.peer(2).links[bulk].queue.held(); held > 4<<20 {
+				t.Fatalf("queue holds %d bytes, want at most %d", held, 4<<20)
+			}
+		}
+		last := time.Now()
+		time.Sleep(150 * time.Millisecond)
+		calls := a.unreachables()
+		if n := len(calls); n < 5 || n > 12 {
+			t.Errorf("Unreachable() was called %d times within a second, want about 10", n)
+		}
+		if n := len(calls); n > 0 && calls[n-1].Before(last.Add(-100*time.Millisecond)) {
+			t.Errorf("last loss at %v, last call of Unreachable() at %v", last, calls[n-1])
+		}
+		p := a.peerOf(t, 2)
+		if bulk := p.Streams[bulk]; bulk.Lost < 1500 {
+			t.Errorf("Lost = %d, want at least 1500", bulk.Lost)
+		}
+		// The control stream gives up after 5 s without a sign of life.
+		time.Sleep(8 * time.Second)
+		if p := a.peerOf(t, 2); p.Connected || !strings.Contains(p.LastError, "no sign of life") && !strings.Contains(p.LastError, "deadline") {
+			t.Errorf("Peers() = %+v, want no connection and why", p)
+		}
+		net.HealAll()
+		time.Sleep(5 * time.Second)
+		if p := a.peerOf(t, 2); !p.Connected {
+			t.Errorf("Peers() after healing = %+v, want connected", p)
+		}
+		// What arrives late is all that was kept: the queue, and what the network
+		// itself held.
+		if n, limit := len(b.got()), (4<<20+256<<10)/(64<<10)+1; n == 0 || n > limit {
+			t.Errorf("%d appends were kept, want 1 to %d", n, limit)
+		}
+		before := len(b.got())
+		send(a, heartbeat(1, 2, 1))
+		synctest.Wait()
+		if got := len(b.got()); got != before+1 {
+			t.Errorf("%d messages arrived after healing, want 1", got-before)
+		}
+	})
+}
+
+// Send returns at once even for peers that were never reached, and control
+// messages wait a little for the first connection: the answer to a vote may be
+// sent before the way back is open.
+func TestControlMessagesWaitForTheFirstConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := memlink.New()
+		a := begin(t, net, &fakeNode{id: 1})
+		a.SetPeer(2, []string{addrOf(2)})
+		time.Sleep(3 * time.Second)
+		send(a, heartbeat(1, 2, 1), appendOf(1, 2, 1, nil)) // too early
+		time.Sleep(time.Second)
+		send(a, heartbeat(1, 2, 2), appendOf(1, 2, 2, nil))
+		b := begin(t, net, &fakeNode{id: 2})
+		began := time.Now()
+		b.SetPeer(1, []string{addrOf(1)})
+		for len(a.connections()) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		// Member 2's dialling wakes member 1, which had backed off to a second.
+		if d := time.Since(began); d > 100*time.Millisecond {
+			t.Errorf("way back opened after %v, want 100ms", d)
+		}
+		settled()
+		if got := b.got(); len(got) != 1 || got[0].GetCommit() != 2 {
+			t.Errorf("member 2 got %v, want the second heartbeat", got)
+		}
+		if p := a.peerOf(t, 2); p.Lost != 3 {
+			t.Errorf("Lost = %d, want 3", p.Lost)
+		}
+	})
+}
+
+// Refusals reach the other side with the reason, again and again but slowly.
+func TestRefusals(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		hello  func(*Hello)
+		admit  error
+		reason string
+		text   string
+	}{
+		{"another cluster", func(h *Hello) { h.ClusterID = 0xbad }, nil, ReasonCluster, "this is cluster c1, not bad"},
+		{"a removed member", nil, &Refusal{Reason: ReasonRemoved, Text: "gone since Tuesday"}, ReasonRemoved, "Tuesday"},
+		{"a wiped member, wrapped", nil, fmt.Errorf("admit: %w", &Refusal{Reason: ReasonWiped, Text: "no data"}), ReasonWiped, "admit: no data"},
+		{"an unknown reason", nil, &Refusal{Reason: "hair", Text: "too long"}, ReasonOther, "too long"},
+		{"no reason", nil, errors.New("not today"), ReasonOther, "not today"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				net := memlink.New()
+				a := begin(t, net, &fakeNode{id: 1}, func(cfg *Config, _ *limits) {
+					if c.hello != nil {
+						c.hello(&cfg.Hello)
+					}
+				})
+				b := begin(t, net, &fakeNode{id: 2, admit: func(Hello) error { return c.admit }})
+				a.SetPeer(2, []string{addrOf(2)})
+				time.Sleep(time.Second)
+				synctest.Wait()
+				first := len(a.refusals())
+				if first == 0 {
+					t.Fatal("Refused() was not called")
+				}
+				got, ok := errors.AsType[*RefusedError](a.refusals()[0])
+				if !ok || got.Peer != 2 || got.Reason != c.reason || !strings.Contains(got.Text, c.text) {
+					t.Errorf("Refused() got %v, want reason %s, %q", got, c.reason, c.text)
+				}
+				if p := a.peerOf(t, 2); p.Connected || !strings.Contains(p.LastError, c.text) {
+					t.Errorf("Peers() = %+v, want the refusal", p)
+				}
+				time.Sleep(20 * time.Second)
+				if n := len(a.refusals()) - first; n < 3 || n > 9 {
+					t.Errorf("%d refusals in 20s, want 3 to 9", n)
+				}
+				if n := b.totals.refusals[reasonIndex(c.reason)].Load(); n < 4 {
+					t.Errorf("member 2 counted %d refusals, want at least 4", n)
+				}
+			})
+		})
+	}
+}
+
+// Another member at the address, or a member of another cluster that lets
+// everybody in, is no connection.
+func TestDiallerChecksTheAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		answer Hello
+		want   string
+	}{
+		{"another member", Hello{ClusterID: testCluster, From: 3, To: 1}, "member 3 answers, want member 2"},
+		{"another cluster", Hello{ClusterID: 5, From: 2, To: 1}, "cluster 5"},
+		{"an answer for somebody else", Hello{ClusterID: testCluster, From: 2, To: 9}, "for member 9"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				net := memlink.New()
+				a := begin(t, net, &fakeNode{id: 1})
+				ln, err := net.Listen(addrOf(2))
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() {
+					for {
+						conn, err := ln.Accept()
+						if err != nil {
+							return
+						}
+						if _, err := readPacket(conn); err == nil {
+							_ = writePacket(conn, answerOK, c.answer)
+						}
+					}
+				}()
+				a.SetPeer(2, []string{addrOf(2)})
+				time.Sleep(time.Second)
+				if p := a.peerOf(t, 2); p.Connected || !strings.Contains(p.LastError, c.want) {
+					t.Errorf("Peers() = %+v, want %q", p, c.want)
+				}
+				if len(a.connections()) > 0 {
+					t.Errorf("Connected() was called with %v", a.connections())
+				}
+				_ = ln.Close()
+				a.RemovePeer(2)
+			})
+		})
+	}
+}
+
+// A peer of another version is told both versions.
+func TestVersionsAreNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := memlink.New()
+		begin(t, net, &fakeNode{id: 1})
+		c := dialRaw(t, net, 2, 1)
+		defer c.Close()
+		p, err := newPacket(byte(control)+1, helloTo(2, 1))
+		must(err)
+		p.version = 7
+		if _, err := c.Write(p.wire()); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := readPacket(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := refusedBy(1, answer.payload)
+		if answer.kind != answerRefused || got.Reason != ReasonVersion || !strings.Contains(got.Text, "version 7") || !strings.Contains(got.Text, "want 1") {
+			t.Errorf("version 7 was answered with kind %d, %v, want a refusal naming 7 and 1", answer.kind, got)
+		}
+	})
+}
+
+// Addresses are tried in turn.
+func TestAddressesAreTriedInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := memlink.New()
+		a := begin(t, net, &fakeNode{id: 1})
+		begin(t, net, &fakeNode{id: 2})
+		a.SetPeer(2, []string{"nowhere:1", "elsewhere:1", addrOf(2)})
+		time.Sleep(200 * time.Millisecond)
+		if p := a.peerOf(t, 2); !p.Connected {
+			t.Errorf("Peers() = %+v, want connected", p)
+		}
+	})
+}
+
+// RemovePeer ends connections both ways; the peer comes back only if admitted.
+func TestRemovePeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := memlink.New()
+		var removed bool
+		b := begin(t, net, &fakeNode{id: 2})
+		a := begin(t, net, &fakeNode{id: 1, admit: func(Hello) error {
+			if removed {
+				return &Refusal{Reason: ReasonRemoved, Text: "removed"}
+			}
+			return nil
+		}})
+		acquaint(a, b)
+		settled()
+		removed = true
+		a.RemovePeer(2)
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		if n := net.Connections("n1", "n2"); n != 0 {
+			t.Errorf("%d connections are open, want 0", n)
+		}
+		if len(a.Peers()) != 0 {
+			t.Errorf("Peers() = %v, want none", a.Peers())
+		}
+		if r := b.refusals(); len(r) == 0 {
+			t.Error("member 2 was not told that it is removed")
+		}
+		send(a, heartbeat(1, 2, 1)) // nobody's any more
+		if n := a.totals.unaddressed.Load(); n != 1 {
+			t.Errorf("%d messages to nobody, want 1", n)
+		}
+	})
+}
+
+// An invalid message ends the connection, is counted, and never reaches raft.
+func TestInvalidMessagesEndTheConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := pair(t)
+		settled()
+		bad := heartbeat(1, 2, 1)
+		bad.Context = []byte("abc")
+		send(a, heartbeat(1, 2, 1), bad, heartbeat(1, 2, 2))
+		synctest.Wait()
+		if got := b.got(); len(got) != 1 {
+			t.Errorf("member 2 got %v, want the message before the invalid one", got)
+		}
+		if p := b.peerOf(t, 1); p.Invalid != 1 {
+			t.Errorf("Invalid = %d, want 1", p.Invalid)
+		}
+		time.Sleep(3 * time.Second)
+		if p := a.peerOf(t, 2); !p.Connected || p.Streams[control].Connects != 2 {
+			t.Errorf("Peers() = %+v, want connected for the 2nd time", p)
+		}
+	})
+}
+
+// What raft passes on in another member's name goes out in this one's, if that
+// means the same.
+func TestForwardedProposalsAreRestamped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := pair(t)
+		settled()
+		forward := func(kind raftpb.MessageType) *raftpb.Message {
+			return &raftpb.Message{Type: &kind, From: new(uint64(3)), To: new(uint64(2)), Entries: []*raftpb.Entry{{Data: []byte("x")}}}
+		}
+		prop := forward(raftpb.MsgProp)
+		send(a, prop, forward(raftpb.MsgReadIndex))
+		synctest.Wait()
+		if got := b.got(); len(got) != 1 || got[0].GetFrom() != 1 || string(got[0].GetEntries()[0].GetData()) != "x" {
+			t.Errorf("member 2 got %v, want the proposal in member 1's name", got)
+		}
+		if prop.GetFrom() != 3 {
+			t.Error("the message itself was changed")
+		}
+		if p := a.peerOf(t, 2); p.Lost != 1 || !p.Connected {
+			t.Errorf("Peers() = %+v, want 1 lost", p)
+		}
+	})
+}
+
+// A message that nobody would read is lost, and the connection is not.
+func TestOversizedMessageIsNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, a, b := pair(t)
+		settled()
+		send(a, appendOf(1, 2, 1, make([]byte, MaxMessageBytes)), appendOf(1, 2, 1, make([]byte, MaxMessageBytes-100)))
+		time.Sleep(time.Second)
+		if got := b.got(); len(got) != 1 {
+			t.Errorf("member 2 got %d messages, want 1", len(got))
+		}
+		if p := a.peerOf(t, 2); p.Lost != 1 || p.Streams[bulk].Connects != 1 {
+			t.Errorf("Peers() = %+v, want 1 lost and 1 connect", p)
+		}
+	})
+}

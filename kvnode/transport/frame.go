@@ -1,0 +1,117 @@
+package transport
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// A frame is 4 bytes of length, 4 bytes of CRC-32C over the length and the
+// body, and the body, one raft message as protobuf. A frame without a body is a
+// ping, which the other end returns.
+const frameHead = 8
+
+// MaxMessageBytes bounds one raft message on the wire. Raft puts at most its
+// MaxSizePerMsg (8 MiB here) of entries into a message, or one entry, and an
+// entry is at most a request of 1.5 MiB; the rest is for what goes around them.
+const MaxMessageBytes = 10 << 20
+
+// maxEntries bounds the entries of a message. An entry of 2 bytes on the wire
+// takes 100 in memory, so the bytes alone do not bound the memory. Of real
+// entries, with index, term and a request, MaxMessageBytes holds fewer.
+const maxEntries = 1 << 19
+
+// appendFrame appends m's frame to b. On an error b is as it was.
+func appendFrame(b []byte, m *raftpb.Message) ([]byte, error) {
+	begin := len(b)
+	b = append(b, make([]byte, frameHead)...)
+	b, err := proto.MarshalOptions{}.MarshalAppend(b, m)
+	if err != nil {
+		return b[:begin], fmt.Errorf("encode %s: %w", m.GetType(), err)
+	}
+	size := len(b) - begin - frameHead
+	if size > MaxMessageBytes {
+		return b[:begin], fmt.Errorf("%s of %d bytes exceeds the limit of %d", m.GetType(), size, MaxMessageBytes)
+	}
+	binary.BigEndian.PutUint32(b[begin:], uint32(size))
+	binary.BigEndian.PutUint32(b[begin+4:], frameSum(b[begin:begin+4], b[begin+frameHead:]))
+	return b, nil
+}
+
+func appendPing(b []byte) []byte {
+	return binary.BigEndian.AppendUint32(append(b, 0, 0, 0, 0), frameSum(make([]byte, 4), nil))
+}
+
+func frameSum(length, body []byte) uint32 {
+	return crc32.Update(crc32.Checksum(length, castagnoli), castagnoli, body)
+}
+
+// keepBuffer is the largest buffer that a connection keeps between messages.
+const keepBuffer = 1 << 20
+
+// frames reads frames. Its buffer lives as long as the connection.
+type frames struct {
+	r   io.Reader
+	buf []byte
+}
+
+// next returns the next message, nil for a ping, and its size on the wire. The
+// message shares no memory with the buffer.
+func (f *frames) next() (*raftpb.Message, int, error) {
+	var head [frameHead]byte
+	if _, err := io.ReadFull(f.r, head[:]); err != nil {
+		return nil, 0, err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if size > MaxMessageBytes {
+		return nil, 0, fmt.Errorf("message of %d bytes exceeds the limit of %d", size, MaxMessageBytes)
+	}
+	body, err := readN(f.r, f.buf[:0], int(size))
+	if err != nil {
+		return nil, 0, err
+	}
+	if f.buf = body[:0]; cap(body) > keepBuffer {
+		f.buf = nil
+	}
+	want := binary.BigEndian.Uint32(head[4:])
+	if got := frameSum(head[:4], body); got != want {
+		return nil, 0, fmt.Errorf("message of %d bytes is damaged: checksum %08x, want %08x", size, got, want)
+	}
+	if size == 0 {
+		return nil, frameHead, nil
+	}
+	m, err := decode(body)
+	return m, frameHead + int(size), err
+}
+
+// decode decodes a message. It refuses before it allocates.
+func decode(b []byte) (*raftpb.Message, error) {
+	const fieldEntries, fieldResponses = 7, 14
+	entries := 0
+	for rest := b; len(rest) > 0; {
+		num, _, n := protowire.ConsumeField(rest)
+		switch {
+		case n < 0:
+			return nil, fmt.Errorf("decode message: %w", protowire.ParseError(n))
+		case num == fieldResponses:
+			// A message within a message within … is for raft's own storage.
+			return nil, &InvalidError{Rule: "responses", Text: "message carries responses, which are for local storage"}
+		case num == fieldEntries:
+			entries++
+		}
+		rest = rest[n:]
+	}
+	if entries > maxEntries {
+		return nil, &InvalidError{Rule: "entries", Text: fmt.Sprintf("message with %d entries exceeds the limit of %d", entries, maxEntries)}
+	}
+	m := &raftpb.Message{}
+	if err := proto.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("decode message: %w", err)
+	}
+	return m, nil
+}

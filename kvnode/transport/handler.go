@@ -1,0 +1,58 @@
+package transport
+
+import (
+	"io"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// Hello is what both ends say before anything else on a connection.
+type Hello struct {
+	ClusterID uint64 `json:"cluster_id"`
+	From      uint64 `json:"from"`
+	To        uint64 `json:"to"`
+	// Instance is the sender's (store.Member.Instance).
+	Instance string `json:"instance"`
+	Name     string `json:"name"`
+	// Promise is the sender's leaderlease Duration, Skew its MaxClockSkew and
+	// DriftPPM its MaxDriftPPM.
+	Promise  time.Duration `json:"promise"`
+	Skew     time.Duration `json:"skew"`
+	DriftPPM int           `json:"drift_ppm"`
+}
+
+// Handler is the node behind a transport. Its methods are called concurrently.
+// Close waits for them to return.
+type Handler interface {
+	// Admit decides whether a peer may connect. Its error goes back to the peer,
+	// whose Refused is called with it. A *Refusal in its chain gives the reason.
+	Admit(h Hello) error
+	// Refused says that peer refuses this member, and why: a RefusedError. It is
+	// called again with each attempt that is refused.
+	Refused(peer uint64, err error)
+	// Connected says that peer has admitted this member and what it said. It is
+	// called each time the control stream connects.
+	Connected(peer uint64, h Hello)
+	// Receive takes a message that Validate accepts. It may block, which holds
+	// up this peer's stream of the same kind and nothing else.
+	Receive(m *raftpb.Message)
+	// ReceiveSnapshot takes a MsgSnap and the state that goes with it. It
+	// returns once the state is durable, or an error: then it is asked for again.
+	// Whoever has read size bytes of state has read them undamaged: the last of
+	// them come only after the checksums were compared. It must read them all.
+	// At most one call is under way for each peer.
+	ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) error
+	// Unreachable says that messages to peer were lost. Many losses make few
+	// calls.
+	Unreachable(peer uint64)
+	// SnapshotSent says what became of a snapshot: raft waits for it.
+	SnapshotSent(peer uint64, err error)
+}
+
+// State is a snapshot's state to send (store.Snapshot).
+type State interface {
+	Size() int64
+	WriteTo(w io.Writer) (int64, error)
+	Close() error
+}

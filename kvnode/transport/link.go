@@ -1,0 +1,191 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// link is one stream to one peer: it connects for as long as the peer exists,
+// and writes what is queued. See write.go.
+type link struct {
+	t     *Transport
+	peer  *peer
+	kind  stream
+	lim   streamLimits
+	queue *queue
+	wake  chan struct{} // a token ends the wait for the next attempt
+	log   *slog.Logger
+
+	mu struct {
+		sync.Mutex
+		state linkState
+		quiet time.Time // failures before it are not logged
+	}
+}
+
+// linkState is what operators see of a link.
+type linkState struct {
+	connected bool
+	since     time.Time // of connected
+	lastErr   string
+	hello     Hello
+	rtt       time.Duration
+}
+
+func newLink(p *peer, kind stream, hold time.Duration) *link {
+	l := &link{
+		t: p.t, peer: p, kind: kind,
+		lim:   p.t.limits.streams[kind],
+		queue: newQueue(p.t.limits.streams[kind], hold),
+		wake:  make(chan struct{}, 1),
+		log:   p.t.cfg.Logger.With("peer", p.name, "stream", kind.String()),
+	}
+	l.mu.state.since = time.Now()
+	return l
+}
+
+func (l *link) send(m *raftpb.Message) { l.lose(l.queue.add(m)) }
+
+// lose counts n messages as lost and has the node told.
+func (l *link) lose(n int) {
+	if n > 0 {
+		l.peer.counts.out[l.kind].lost.Add(uint64(n))
+		l.peer.lost()
+	}
+}
+
+// hurry ends the wait for the next attempt: there is reason to believe that it
+// will succeed.
+func (l *link) hurry() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run connects again and again until the peer is removed.
+func (l *link) run() {
+	ctx := l.peer.ctx
+	defer func() { l.lose(l.queue.shut()) }()
+	wait, turn := time.Duration(0), 0
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := l.once(ctx, turn)
+		if ctx.Err() != nil {
+			return
+		}
+		lim := &l.t.limits
+		low, high, wake := lim.retryMin, lim.retryMax, l.wake
+		if _, ok := errors.AsType[*RefusedError](err); ok {
+			// That the peer dials this member does not mean that it has changed
+			// its mind.
+			low, high, wake = lim.refusedMin, lim.refusedMax, nil
+		}
+		if time.Since(began) > lim.retryMax && l.was(began) {
+			wait = 0
+		}
+		wait = min(max(2*wait, low), high)
+		turn++
+		if !sleep(ctx, jittered(wait, rand.Float64()), wake) {
+			return
+		}
+	}
+}
+
+// was reports whether the link has been connected since a moment.
+func (l *link) was(since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.state.since.After(since)
+}
+
+// once connects to the address whose turn it is, and returns when the connection
+// has ended, or could not be made.
+func (l *link) once(ctx context.Context, turn int) error {
+	addrs := *l.peer.addrs.Load()
+	if len(addrs) == 0 {
+		err := errors.New("no address is known")
+		l.failed(err)
+		return err
+	}
+	addr := addrs[turn%len(addrs)]
+	began := time.Now()
+	c, h, err := l.t.dial(ctx, addr, l.peer.id, l.kind)
+	if err != nil {
+		l.failed(err)
+		return err
+	}
+	l.connected(h, addr, time.Since(began))
+	err = l.serve(ctx, c)
+	l.lose(l.queue.shut())
+	l.disconnected(err)
+	return err
+}
+
+func (l *link) connected(h Hello, addr string, rtt time.Duration) {
+	l.mu.Lock()
+	l.mu.state = linkState{connected: true, since: time.Now(), hello: h, rtt: rtt}
+	l.mu.quiet = time.Time{}
+	l.mu.Unlock()
+	l.peer.counts.out[l.kind].connects.Add(1)
+	l.log.Info("connected to peer", "addr", addr, "name", h.Name)
+	l.lose(l.queue.open())
+	if l.kind == control {
+		l.t.cfg.Handler.Connected(l.peer.id, h)
+	}
+}
+
+func (l *link) disconnected(err error) {
+	l.mu.Lock()
+	l.mu.state.connected, l.mu.state.since = false, time.Now()
+	l.mu.state.lastErr = err.Error()
+	l.mu.Unlock()
+	// What was written last may be lost as well, which nobody can count.
+	l.peer.lost()
+	if l.peer.ctx.Err() == nil {
+		l.log.Warn("lost connection to peer", "err", err)
+	}
+}
+
+// failed notes that an attempt has failed. The first is logged, and one every
+// half minute.
+func (l *link) failed(err error) {
+	if l.peer.ctx.Err() != nil {
+		return
+	}
+	now := time.Now()
+	l.mu.Lock()
+	l.mu.state.lastErr = err.Error()
+	loud := !now.Before(l.mu.quiet)
+	if loud {
+		l.mu.quiet = now.Add(30 * time.Second)
+	}
+	l.mu.Unlock()
+	if loud {
+		l.log.Warn("cannot connect to peer", "err", err)
+	}
+	refused, ok := errors.AsType[*RefusedError](err)
+	if !ok {
+		return
+	}
+	l.peer.counts.refused(refused.Reason)
+	if l.kind == control {
+		l.t.cfg.Handler.Refused(l.peer.id, refused)
+	}
+}
+
+// roundTrip notes how long the peer took to answer.
+func (l *link) roundTrip(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.state.rtt = d
+}
+
+func closeQuietly(c net.Conn) { _ = c.Close() }

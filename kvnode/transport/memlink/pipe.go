@@ -1,0 +1,237 @@
+package memlink
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// bufferSize is how much may be under way in one direction.
+const bufferSize = 256 << 10
+
+var (
+	errReset  = errors.New("connection reset by peer")
+	errBroken = errors.New("broken pipe")
+)
+
+func isEOF(err error) bool { return errors.Is(err, io.EOF) }
+
+// pipe is one direction of a connection.
+type pipe struct {
+	path *path
+
+	mu sync.Mutex
+	// changed wakes everyone who waits for any of the following.
+	changed      *sync.Cond
+	parts        []part
+	size         int
+	readerClosed bool
+	writerClosed bool
+	isReset      bool
+	reading      side
+	writing      side
+}
+
+// part is what one write has sent.
+type part struct {
+	data []byte
+	at   time.Time // when it arrives, unless it is held
+	end  bool      // nothing follows
+}
+
+// side is the deadline of one end.
+type side struct {
+	deadline time.Time
+	timer    *time.Timer
+	closed   bool
+}
+
+func newPipe(p *path) *pipe {
+	q := &pipe{path: p}
+	q.changed = sync.NewCond(&q.mu)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pipes[q] = struct{}{}
+	return q
+}
+
+func (q *pipe) wakeUp() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.changed.Broadcast()
+}
+
+func (q *pipe) read(b []byte) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		switch {
+		case q.readerClosed:
+			return 0, net.ErrClosed
+		case q.isReset:
+			return 0, errReset
+		case q.reading.expired():
+			return 0, os.ErrDeadlineExceeded
+		case len(b) == 0:
+			return 0, nil
+		}
+		if len(q.parts) > 0 && !q.path.held() {
+			p := &q.parts[0]
+			wait := time.Until(p.at)
+			if wait <= 0 {
+				return q.consumeLocked(b)
+			}
+			q.waitLocked(wait)
+			continue
+		}
+		q.changed.Wait()
+	}
+}
+
+// waitLocked waits for a change, or until d has passed.
+func (q *pipe) waitLocked(d time.Duration) {
+	timer := time.AfterFunc(d, q.wakeUp)
+	defer timer.Stop()
+	q.changed.Wait()
+}
+
+func (q *pipe) consumeLocked(b []byte) (int, error) {
+	p := &q.parts[0]
+	if p.end {
+		return 0, io.EOF
+	}
+	n := copy(b, p.data)
+	if p.data = p.data[n:]; len(p.data) == 0 {
+		q.parts[0] = part{}
+		q.parts = q.parts[1:]
+	}
+	q.size -= n
+	q.changed.Broadcast()
+	return n, nil
+}
+
+func (q *pipe) write(b []byte) (n int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		switch {
+		case q.writerClosed:
+			return n, net.ErrClosed
+		case q.isReset:
+			return n, errReset
+		case q.readerClosed && !q.path.held():
+			return n, errBroken
+		case q.writing.expired():
+			return n, os.ErrDeadlineExceeded
+		case len(b) == 0:
+			return n, nil
+		}
+		if room := bufferSize - q.size; room > 0 {
+			k := min(room, len(b))
+			q.appendLocked(b[:k])
+			n, b = n+k, b[k:]
+			continue
+		}
+		q.changed.Wait()
+	}
+}
+
+func (q *pipe) appendLocked(b []byte) {
+	_, delay, damage, _ := q.path.state()
+	data := append([]byte(nil), b...)
+	if damage != nil {
+		damage(data)
+	}
+	q.parts = append(q.parts, part{data: data, at: q.arrivalLocked(delay)})
+	q.size += len(data)
+	q.changed.Broadcast()
+}
+
+// arrivalLocked keeps the order when a delay shrinks.
+func (q *pipe) arrivalLocked(delay time.Duration) time.Time {
+	at := time.Now().Add(delay)
+	if n := len(q.parts); n > 0 && q.parts[n-1].at.After(at) {
+		return q.parts[n-1].at
+	}
+	return at
+}
+
+// closeWriter ends the stream once what was written has arrived.
+func (q *pipe) closeWriter() {
+	q.mu.Lock()
+	if !q.writerClosed {
+		q.writerClosed = true
+		_, delay, _, _ := q.path.state()
+		q.parts = append(q.parts, part{end: true, at: q.arrivalLocked(delay)})
+		q.writing.stop()
+		q.changed.Broadcast()
+	}
+	q.mu.Unlock()
+	q.forget()
+}
+
+// closeReader reports whether the reader was open.
+func (q *pipe) closeReader() bool {
+	q.mu.Lock()
+	open := !q.readerClosed
+	q.readerClosed = true
+	q.parts, q.size = nil, 0
+	q.reading.stop()
+	q.changed.Broadcast()
+	q.mu.Unlock()
+	q.forget()
+	return open
+}
+
+func (q *pipe) reset() {
+	q.mu.Lock()
+	q.isReset = true
+	q.reading.stop()
+	q.writing.stop()
+	q.changed.Broadcast()
+	q.mu.Unlock()
+	q.forget()
+}
+
+// forget removes the pipe from its path once nothing can happen to it.
+func (q *pipe) forget() {
+	q.mu.Lock()
+	over := q.isReset || q.readerClosed && q.writerClosed
+	q.mu.Unlock()
+	if over {
+		q.path.mu.Lock()
+		delete(q.path.pipes, q)
+		q.path.mu.Unlock()
+	}
+}
+
+// setDeadline sets the deadline of one side and wakes it when it has passed.
+func (q *pipe) setDeadline(s *side, t time.Time) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s.closed {
+		return net.ErrClosed
+	}
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+	s.deadline = t
+	if d := time.Until(t); !t.IsZero() && d > 0 {
+		s.timer = time.AfterFunc(d, q.wakeUp)
+	}
+	q.changed.Broadcast()
+	return nil
+}
+
+func (s *side) expired() bool { return !s.deadline.IsZero() && !time.Now().Before(s.deadline) }
+
+func (s *side) stop() {
+	s.closed = true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}

@@ -1,0 +1,118 @@
+package transport
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"golang.org/x/time/rate"
+)
+
+// peer is one other member: what is sent to it, and what is counted of it.
+type peer struct {
+	t      *Transport
+	id     uint64
+	name   string // of the ID, in logs
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	links  [2]*link // control and bulk
+
+	addrs atomic.Pointer[[]string]
+	// sending is whether a snapshot is under way.
+	sending atomic.Bool
+	// losses holds a token if messages were lost since Unreachable was called.
+	losses chan struct{}
+	counts counts
+	// complain limits what is logged about the peer's messages.
+	complain rate.Sometimes
+}
+
+func newPeer(t *Transport, id uint64, addrs []string) *peer {
+	p := &peer{
+		t: t, id: id, name: idString(id),
+		losses:   make(chan struct{}, 1),
+		complain: rate.Sometimes{First: 1, Interval: 10 * time.Second},
+	}
+	p.ctx, p.cancel = context.WithCancelCause(t.ctx)
+	p.setAddrs(addrs)
+	p.links = [2]*link{newLink(p, control, t.limits.hold), newLink(p, bulk, 0)}
+	return p
+}
+
+func (p *peer) setAddrs(addrs []string) {
+	p.addrs.Store(new(slices.Clone(addrs)))
+	for _, l := range p.links {
+		if l != nil {
+			l.hurry()
+		}
+	}
+}
+
+// send queues one message for the peer.
+func (p *peer) send(m *raftpb.Message) {
+	kind := streamOf(m.GetType())
+	if kind == snapshots {
+		// Raft waits for a report, so a slip must not stall it for ever.
+		p.t.SendSnapshot(m, nil)
+		return
+	}
+	if m.GetFrom() != p.t.self {
+		if m = restamp(m, p.t.self); m == nil {
+			p.links[kind].lose(1)
+			return
+		}
+	}
+	p.links[kind].send(m)
+}
+
+// restamp makes a message of another member this one's, as far as that means
+// the same, and returns nil if not. Raft passes on what it took for the leader
+// under the name of the member that sent it (raft.go, stepFollower), and peers
+// refuse messages in the name of others. The author of a proposal does not
+// matter; the answer to a read would go to the wrong member.
+func restamp(m *raftpb.Message, self uint64) *raftpb.Message {
+	if m.GetType() != raftpb.MsgProp {
+		return nil
+	}
+	return &raftpb.Message{Type: m.Type, To: m.To, From: new(self), Entries: m.GetEntries()}
+}
+
+// lost remembers that messages were lost; report passes it on.
+func (p *peer) lost() {
+	select {
+	case p.losses <- struct{}{}:
+	default:
+	}
+}
+
+// report calls Unreachable for losses: soon after the first, and after the last,
+// but not for each.
+func (p *peer) report() {
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-p.losses:
+			p.t.cfg.Handler.Unreachable(p.id)
+		}
+		if !sleep(p.ctx, p.t.limits.lost, nil) {
+			return
+		}
+	}
+}
+
+// sleep waits until d has passed or wake delivers, and reports whether ctx is
+// still alive.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-wake:
+	case <-timer.C:
+	}
+	return true
+}

@@ -1,0 +1,61 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Reasons to refuse a member. A member that meets another one counts it as
+// ReasonOther.
+const (
+	// ReasonCluster means that the two belong to different clusters.
+	ReasonCluster = "cluster"
+	// ReasonMember means that somebody else is at this address, or that the
+	// member's ID is not one.
+	ReasonMember = "member"
+	// ReasonVersion means that the two have no protocol version in common.
+	ReasonVersion = "version"
+	// ReasonRemoved means that the member was removed from the cluster.
+	ReasonRemoved = "removed"
+	// ReasonWiped means that the member came back without its data.
+	ReasonWiped = "wiped"
+	// ReasonOther is everything else.
+	ReasonOther = "other"
+)
+
+var reasons = []string{ReasonCluster, ReasonMember, ReasonVersion, ReasonRemoved, ReasonWiped, ReasonOther}
+
+// Refusal is an error with which Handler.Admit refuses a peer for a reason that
+// the peer can act on.
+type Refusal struct { //nolint:errname // both ends call it that; the peer's half is RefusedError
+	Reason string // one of the Reason constants
+	Text   string // for people
+}
+
+// Error returns the text.
+func (r *Refusal) Error() string { return r.Text }
+
+func refusal(reason, format string, args ...any) *Refusal {
+	return &Refusal{Reason: reason, Text: fmt.Sprintf(format, args...)}
+}
+
+// refusalOf returns what to tell a peer that err keeps out.
+func refusalOf(err error) *Refusal {
+	if r, ok := errors.AsType[*Refusal](err); ok && slices.Contains(reasons, r.Reason) {
+		return &Refusal{Reason: r.Reason, Text: err.Error()}
+	}
+	return &Refusal{Reason: ReasonOther, Text: err.Error()}
+}
+
+// RefusedError says that a peer does not want to hear from this member.
+type RefusedError struct {
+	Peer   uint64
+	Reason string // one of the Reason constants
+	Text   string // the peer's words
+}
+
+// Error names the peer, the reason and the peer's words.
+func (e *RefusedError) Error() string {
+	return fmt.Sprintf("member %s refuses this one (%s): %s", idString(e.Peer), e.Reason, e.Text)
+}

@@ -1,0 +1,163 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"golang.org/x/time/rate"
+)
+
+// Transport connects one member to its peers. All its methods are safe for
+// concurrent use.
+type Transport struct {
+	cfg    Config
+	limits limits
+	self   uint64
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
+	pace   *rate.Limiter // of snapshots, nil if unlimited
+	shakes chan struct{} // a token for each handshake under way
+	totals totals
+
+	// peers is replaced whole, under mu, so that Send finds a peer without a
+	// lock.
+	peers atomic.Pointer[map[uint64]*peer]
+
+	wg sync.WaitGroup
+	mu struct {
+		sync.Mutex
+		closed bool
+		// inbound are the connections that peers have made, one for each of their
+		// streams. removals counts calls of RemovePeer: see admit.
+		inbound  map[slot]*inbound
+		removals uint64
+		// turns are kept for ever: there are three for each member ever admitted.
+		turns map[slot]chan struct{}
+	}
+}
+
+// Start serves cfg.Listener and returns. There are no peers yet. The Transport
+// closes the listener.
+func Start(cfg Config) (*Transport, error) { return start(cfg, defaultLimits()) }
+
+func start(cfg Config, lim limits) (*Transport, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.WithDefaults()
+	t := &Transport{cfg: cfg, limits: lim, self: cfg.Hello.From, shakes: make(chan struct{}, lim.shakes)}
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	t.mu.inbound = make(map[slot]*inbound)
+	t.mu.turns = make(map[slot]chan struct{})
+	t.totals.complain = rate.Sometimes{First: 10, Interval: time.Second}
+	t.peers.Store(&map[uint64]*peer{})
+	if cfg.SnapshotRate > 0 {
+		t.pace = rate.NewLimiter(rate.Limit(cfg.SnapshotRate), t.chunkSize())
+	}
+	t.wg.Go(t.accept)
+	return t, nil
+}
+
+// SetPeer adds a peer, or gives it other addresses (host:port, tried in turn).
+// Connections that exist are kept. The member itself is not a peer; nor are the
+// IDs that raft keeps for its storage threads.
+func (t *Transport) SetPeer(id uint64, addrs []string) {
+	if id == t.self || reservedID(id) {
+		t.cfg.Logger.Error("not a peer", "peer", idString(id))
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.closed {
+		return
+	}
+	old := *t.peers.Load()
+	if p := old[id]; p != nil {
+		p.setAddrs(addrs)
+		return
+	}
+	p := newPeer(t, id, addrs)
+	peers := maps.Clone(old)
+	peers[id] = p
+	t.peers.Store(&peers)
+	t.wg.Go(p.report)
+	for _, l := range p.links {
+		t.wg.Go(l.run)
+	}
+}
+
+// RemovePeer forgets a peer and closes its connections both ways. A snapshot
+// under way to it fails. Whether the peer may come back is for Handler.Admit to
+// say.
+func (t *Transport) RemovePeer(id uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.removals++
+	peers := maps.Clone(*t.peers.Load())
+	if p := peers[id]; p != nil {
+		p.cancel(errRemoved)
+		delete(peers, id)
+		t.peers.Store(&peers)
+	}
+	for s, in := range t.mu.inbound {
+		if s.from == id {
+			in.cancel()
+		}
+	}
+}
+
+// Send queues messages without blocking. A message that finds its queue full,
+// or its peer away, is lost and Unreachable is called (not from within Send).
+// Messages must not be changed any more. MsgSnap must go through SendSnapshot.
+func (t *Transport) Send(msgs []*raftpb.Message) {
+	peers := *t.peers.Load()
+	for _, m := range msgs {
+		p := peers[m.GetTo()]
+		if p == nil {
+			t.totals.unaddressed.Add(1)
+			continue
+		}
+		p.send(m)
+	}
+}
+
+// Close ends all connections and waits for every goroutine, hence for every
+// call of Handler under way: those must not wait for Close. Snapshots under way
+// fail, and SnapshotSent says so before Close returns.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	t.mu.closed = true
+	t.mu.Unlock()
+	t.cancel()
+	err := t.cfg.Listener.Close()
+	t.wg.Wait()
+	if err != nil && !isClosed(err) {
+		return fmt.Errorf("transport: close listener: %w", err)
+	}
+	return nil
+}
+
+// spawn runs f unless the transport is closed, and reports whether it does.
+func (t *Transport) spawn(f func()) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.closed {
+		return false
+	}
+	t.wg.Go(f)
+	return true
+}
+
+// peer returns the peer with the given ID, nil if there is none.
+func (t *Transport) peer(id uint64) *peer { return (*t.peers.Load())[id] }
+
+var (
+	errRemoved = errors.New("peer was removed")
+	errClosed  = errors.New("transport is closed")
+)

@@ -1,0 +1,208 @@
+package transport
+
+import (
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/confchange"
+	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
+	"google.golang.org/protobuf/proto"
+)
+
+// checkEntries looks at the entries of the types that have some.
+func checkEntries(m *raftpb.Message, _, _ uint64) error {
+	if n := len(m.GetEntries()); n > maxEntries {
+		return invalid(m, "entries", "%d entries exceed the limit of %d", n, maxEntries)
+	}
+	switch m.GetType() {
+	case raftpb.MsgApp:
+		return checkAppend(m)
+	case raftpb.MsgProp:
+		return checkProposal(m)
+	case raftpb.MsgReadIndex, raftpb.MsgReadIndexResp:
+		return checkRead(m)
+	default:
+		if n := len(m.GetEntries()); n > 0 {
+			return invalid(m, "entries", "%d entries, want none", n)
+		}
+		return nil
+	}
+}
+
+// checkAppend requires a piece of a leader's log: it continues at Index, terms
+// never fall, and none is above the leader's own. Raft relies on it without a
+// look (raft.go, logSliceFromMsgApp): with gaps it appends at the wrong place or
+// panics (log.go, maybeAppend and append; log_unstable.go, truncateAndAppend).
+// Only the beginning of the log has term 0 (log.go, term).
+func checkAppend(m *raftpb.Message) error {
+	index, term := m.GetIndex(), m.GetLogTerm()
+	if (index == 0) != (term == 0) {
+		return invalid(m, "entries", "previous entry has index %d, term %d", index, term)
+	}
+	if term > m.GetTerm() {
+		return invalid(m, "entries", "previous entry of term %d in an append of term %d", term, m.GetTerm())
+	}
+	for i, e := range m.GetEntries() {
+		index++
+		if e.GetIndex() != index {
+			return invalid(m, "entries", "entry %d has index %d, want %d", i, e.GetIndex(), index)
+		}
+		if e.GetTerm() < max(term, 1) || e.GetTerm() > m.GetTerm() {
+			return invalid(m, "entries", "entry %d has term %d, want %d to %d", i, e.GetTerm(), max(term, 1), m.GetTerm())
+		}
+		term = e.GetTerm()
+		if err := checkEntry(e); err != nil {
+			return invalid(m, "entries", "entry %d: %v", i, err)
+		}
+	}
+	return nil
+}
+
+// checkProposal: a leader panics on none, and on changes of the configuration
+// that do not decode (raft.go, stepLeader).
+func checkProposal(m *raftpb.Message) error {
+	if len(m.GetEntries()) == 0 {
+		return invalid(m, "entries", "no entries")
+	}
+	for i, e := range m.GetEntries() {
+		if err := checkEntry(e); err != nil {
+			return invalid(m, "entries", "entry %d: %v", i, err)
+		}
+	}
+	return nil
+}
+
+// checkRead: a leader panics on a request of its own without an entry (raft.go,
+// responseToReadIndexReq), and keeps what others ask until it can answer.
+func checkRead(m *raftpb.Message) error {
+	if n := len(m.GetEntries()); n != 1 {
+		return invalid(m, "entries", "%d entries, want 1", n)
+	}
+	e := m.GetEntries()[0]
+	if e.GetType() != raftpb.EntryNormal || len(e.GetData()) > maxReadContext {
+		return invalid(m, "entries", "request of type %d, %d bytes, want at most %d", e.GetType(), len(e.GetData()), maxReadContext)
+	}
+	return nil
+}
+
+// checkEntry requires a normal entry or a change of the configuration that
+// decodes.
+func checkEntry(e *raftpb.Entry) error {
+	switch e.GetType() {
+	case raftpb.EntryNormal:
+		return nil
+	case raftpb.EntryConfChange:
+		cc := &raftpb.ConfChange{}
+		if err := proto.Unmarshal(e.GetData(), cc); err != nil {
+			return fmt.Errorf("conf change does not decode: %w", err)
+		}
+		return checkChange(cc.AsV2())
+	case raftpb.EntryConfChangeV2:
+		cc := &raftpb.ConfChangeV2{}
+		if err := proto.Unmarshal(e.GetData(), cc); err != nil {
+			return fmt.Errorf("conf change does not decode: %w", err)
+		}
+		return checkChange(cc)
+	default:
+		return fmt.Errorf("entry of type %d is not known", e.GetType())
+	}
+}
+
+// checkChange refuses changes that panic when they are applied, whatever the
+// configuration is. What depends on it, such as the removal of the last voter,
+// must be refused before it is proposed.
+//
+//   - A transition or a change of an unknown kind (confchange.go, EnterJoint of
+//     raftpb; confchange.go, apply).
+//   - No changes, which leaves a joint configuration, with a transition, which
+//     enters one: a leader lets it pass as the former (raft.go, stepLeader) and
+//     applies it as the latter (raft.go, applyConfChange).
+//   - Members that raft takes for its storage threads (rawnode.go, Step).
+func checkChange(cc *raftpb.ConfChangeV2) error {
+	switch cc.GetTransition() {
+	case raftpb.ConfChangeTransitionAuto:
+	case raftpb.ConfChangeTransitionJointImplicit, raftpb.ConfChangeTransitionJointExplicit:
+		if len(cc.GetChanges()) == 0 {
+			return fmt.Errorf("conf change enters a joint configuration (%s) without changes", cc.GetTransition())
+		}
+	default:
+		return fmt.Errorf("conf change with unknown transition %d", cc.GetTransition())
+	}
+	if n := len(cc.GetChanges()); n > maxMembers {
+		return fmt.Errorf("%d conf changes exceed the limit of %d", n, maxMembers)
+	}
+	for _, c := range cc.GetChanges() {
+		switch c.GetType() {
+		case raftpb.ConfChangeAddNode, raftpb.ConfChangeRemoveNode,
+			raftpb.ConfChangeUpdateNode, raftpb.ConfChangeAddLearnerNode:
+		default:
+			return fmt.Errorf("conf change of unknown type %d", c.GetType())
+		}
+		if raft.IsLocalMsgTarget(c.GetNodeId()) {
+			return fmt.Errorf("conf change of member %s, which is reserved", idString(c.GetNodeId()))
+		}
+	}
+	return nil
+}
+
+// maxMembers bounds the members of a configuration, whose check takes the square
+// of their number.
+const maxMembers = 256
+
+// checkSnapshot requires metadata that raft can restore.
+func checkSnapshot(m *raftpb.Message, _, self uint64) error {
+	if m.GetType() != raftpb.MsgSnap {
+		return nil
+	}
+	meta := m.GetSnapshot().GetMetadata()
+	switch {
+	case meta.GetIndex() == 0 || meta.GetTerm() == 0:
+		return invalid(m, "snapshot", "of index %d, term %d", meta.GetIndex(), meta.GetTerm())
+	case meta.GetIndex() > maxNumber-maxEntries:
+		return invalid(m, "snapshot", "index %d exceeds the limit of %d", meta.GetIndex(), uint64(maxNumber-maxEntries))
+	case meta.GetTerm() > m.GetTerm():
+		return invalid(m, "snapshot", "of term %d in a message of term %d", meta.GetTerm(), m.GetTerm())
+	case meta.GetConfState() == nil:
+		return invalid(m, "snapshot", "without a configuration")
+	}
+	if err := checkConfState(meta.GetConfState(), meta.GetIndex(), self); err != nil {
+		return invalid(m, "snapshot", "%v", err)
+	}
+	return nil
+}
+
+// checkConfState does what raft does with a snapshot's configuration, which
+// panics if it fails (raft.go, restore and assertConfStatesEquivalent): members
+// twice or in sets that exclude each other, no voters, learners to be that are
+// no outgoing voters, AutoLeave without a joint configuration.
+func checkConfState(cs *raftpb.ConfState, index, self uint64) error {
+	found, n := false, 0
+	for _, set := range [][]uint64{cs.GetVoters(), cs.GetLearners(), cs.GetVotersOutgoing(), cs.GetLearnersNext()} {
+		n += len(set)
+		for _, id := range set {
+			if reservedID(id) {
+				return fmt.Errorf("configuration with member %s, which is reserved", idString(id))
+			}
+			found = found || id == self
+		}
+	}
+	switch {
+	case n > maxMembers:
+		return fmt.Errorf("configuration of %d members exceeds the limit of %d", n, maxMembers)
+	case !found:
+		// Raft ignores such a snapshot (raft.go, restore); its state must not be
+		// taken either.
+		return fmt.Errorf("configuration without member %s, which is to take it", idString(self))
+	}
+	tr := tracker.MakeProgressTracker(1, 0)
+	cfg, progress, err := confchange.Restore(confchange.Changer{Tracker: tr, LastIndex: index}, cs)
+	if err != nil {
+		return fmt.Errorf("configuration cannot be restored: %w", err)
+	}
+	tr.Config, tr.Progress = cfg, progress
+	if restored := tr.ConfState(); cs.Equivalent(restored) != nil {
+		return fmt.Errorf("configuration %s becomes %s when it is restored", raft.DescribeConfState(cs), raft.DescribeConfState(restored))
+	}
+	return nil
+}
