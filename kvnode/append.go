@@ -1,0 +1,135 @@
+package kvnode
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/raftwal"
+)
+
+// append hands m to the appender. Its answers are delivered when it is durable,
+// in the order of the calls.
+func (n *Node) append(m *raftpb.Message) {
+	n.disk.begin()
+	err := n.appender.Append(raftwal.UpdateOf(m), func(err error) { n.appended(m, err) })
+	if err != nil && !errors.Is(err, raftwal.ErrClosed) {
+		n.fail(err)
+	}
+}
+
+// appended runs on the appender's goroutine.
+func (n *Node) appended(m *raftpb.Message, err error) {
+	n.disk.end()
+	if err != nil {
+		// Nobody knows what is on the disk, so nothing may be answered any more.
+		n.fail(fmt.Errorf("write the log: %w", err))
+		return
+	}
+	if n.disk.full.Load() {
+		n.disk.full.Store(false)
+		n.log.Info("kvnode: disk has room again")
+	}
+	n.started()
+	if raft.IsEmptySnap(m.GetSnapshot()) {
+		n.respond(m.GetResponses())
+		return
+	}
+	// The state goes with the snapshot. Later answers wait for this one, as raft
+	// demands, so the appender does.
+	done := make(chan struct{})
+	n.applies.put(applyJob{restore: m.GetSnapshot(), done: done})
+	select {
+	case <-done:
+		n.respond(m.GetResponses())
+	case <-n.stopping:
+	}
+}
+
+// started notes, before anybody hears of it, that the log has begun: from now
+// on an empty one is a loss.
+func (n *Node) started() {
+	if n.id.Started {
+		return
+	}
+	n.id.Started = true
+	if err := n.id.save(n.cfg.DataDir); err != nil {
+		n.fail(err)
+	}
+}
+
+// respond delivers what a local thread has to say.
+func (n *Node) respond(msgs []*raftpb.Message) {
+	var out []*raftpb.Message
+	for i, m := range msgs {
+		if m.GetTo() == n.ID() {
+			continue
+		}
+		if out == nil {
+			out = make([]*raftpb.Message, 0, len(msgs)-i)
+		}
+		out = append(out, m)
+	}
+	if out == nil {
+		n.local.put(msgs...)
+		return
+	}
+	n.links.Send(out)
+	for _, m := range msgs {
+		if m.GetTo() == n.ID() {
+			n.local.put(m)
+		}
+	}
+}
+
+// diskWatch notices a disk that does not answer, or is full.
+type diskWatch struct {
+	begun, ended atomic.Uint64
+	full         atomic.Bool
+
+	// The loop only.
+	stalled bool
+	seen    uint64 // ended, when it last moved
+	idle    int    // ticks since then with something under way
+}
+
+func (d *diskWatch) begin() { d.begun.Add(1) }
+func (d *diskWatch) end()   { d.ended.Add(1) }
+
+// check tells the lease when nothing has become durable for an election timeout
+// although something is under way.
+func (d *diskWatch) check(n *Node) {
+	begun, ended := d.begun.Load(), d.ended.Load()
+	if ended != d.seen || begun == ended {
+		d.seen, d.idle = ended, 0
+	} else {
+		d.idle++
+	}
+	if stalled := d.idle >= n.cfg.electionTicks(); stalled != d.stalled {
+		d.stalled = stalled
+		n.lease.SetDiskStalled(stalled)
+		n.log.Warn("kvnode: disk", "stalled", stalled)
+	}
+}
+
+// fullDiskPause is between two tries to write to a full disk.
+const fullDiskPause = 200 * time.Millisecond
+
+// retryFullDisk keeps the appender trying while the disk is full: nothing of
+// the batch is in the log, so nothing is lost, and reads go on.
+func (n *Node) retryFullDisk(err error) bool {
+	if !n.disk.full.Swap(true) {
+		n.log.Error("kvnode: disk is full, writes are refused", "error", err)
+	}
+	n.askCheckpoint() // it may free segments
+	select {
+	case <-n.stopping:
+		return false
+	case <-time.After(fullDiskPause):
+		return true
+	}
+}

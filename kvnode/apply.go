@@ -1,0 +1,186 @@
+package kvnode
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// applyJob is a MsgStorageApply, or a snapshot to restore.
+type applyJob struct {
+	entries   []*raftpb.Entry
+	responses []*raftpb.Message
+
+	restore *raftpb.Snapshot
+	done    chan<- struct{} // closed when restore is done
+}
+
+// applyQueue is a queue without a bound of its own: raft hands out no more than
+// MaxCommittedSizePerReady that it has not heard of again.
+type applyQueue struct {
+	ready *sync.Cond
+	// bytes counts the applied entries since the last checkpoint was asked for.
+	// The applier only.
+	bytes int
+
+	mu struct {
+		sync.Mutex
+		jobs   []applyJob
+		closed bool
+	}
+}
+
+func (q *applyQueue) init() { q.ready = sync.NewCond(&q.mu.Mutex) }
+
+func (q *applyQueue) put(j applyJob) {
+	q.mu.Lock()
+	q.mu.jobs = append(q.mu.jobs, j)
+	q.mu.Unlock()
+	q.ready.Signal()
+}
+
+// take waits for jobs. It returns nil once the queue is closed.
+func (q *applyQueue) take() []applyJob {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.mu.jobs) == 0 && !q.mu.closed {
+		q.ready.Wait()
+	}
+	if q.mu.closed {
+		return nil
+	}
+	jobs := q.mu.jobs
+	q.mu.jobs = nil
+	return jobs
+}
+
+func (q *applyQueue) close() {
+	q.mu.Lock()
+	q.mu.closed = true
+	q.mu.Unlock()
+	q.ready.Broadcast()
+}
+
+// applyLoop is the applier. Everything it does is a function of the log.
+func (n *Node) applyLoop() {
+	for {
+		jobs := n.applies.take()
+		if jobs == nil {
+			return
+		}
+		for _, j := range jobs {
+			if !n.runJob(j) {
+				return
+			}
+		}
+	}
+}
+
+func (n *Node) runJob(j applyJob) bool {
+	if j.restore != nil {
+		if err := n.restore(j.restore); err != nil {
+			n.fail(err)
+			return false
+		}
+		close(j.done)
+		return true
+	}
+	bytes := 0
+	for _, e := range j.entries {
+		if e.GetIndex() <= n.store.Applied() {
+			continue // a snapshot was faster
+		}
+		bytes += len(e.GetData())
+		if !n.applyEntry(e) {
+			return false
+		}
+	}
+	n.lease.Applied(n.store.Applied())
+	n.local.put(j.responses...)
+	n.checkpointIfDue(bytes)
+	return true
+}
+
+// applyEntry returns false if the node stops meanwhile.
+func (n *Node) applyEntry(e *raftpb.Entry) bool {
+	switch e.GetType() {
+	case raftpb.EntryConfChange, raftpb.EntryConfChangeV2:
+		return n.applyConf(e)
+	default:
+		n.waiters.finish(n.store.Apply(e.GetIndex(), e.GetTerm(), e.GetData()))
+		return true
+	}
+}
+
+// applyConf switches raft and the lease, in the loop, and then the store, before
+// raft hears that the change was applied (L5).
+func (n *Node) applyConf(e *raftpb.Entry) bool {
+	cc, ctx, err := decodeConfChange(e)
+	if err != nil {
+		n.fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), err))
+		return false
+	}
+	change, refusal := planChange(n.store.Members(), cc.GetType(), ctx)
+	if refusal != nil {
+		// All members refuse it alike. Raft takes a change of nobody for none.
+		cc = &raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(raft.None)}
+	}
+	// It is decided what becomes of the proposal, even if this member steps down
+	// by it.
+	w := n.waiters.remove(ctx.Proposal)
+	var conf *raftpb.ConfState
+	ok := n.call(func() {
+		conf = n.loop.raw.ApplyConfChange(cc)
+		n.lease.ApplyConfState(conf)
+	})
+	if !ok {
+		if w != nil {
+			w.done <- outcome{err: ErrStopped}
+		}
+		return false
+	}
+	n.store.ApplyConf(e.GetIndex(), e.GetTerm(), conf, change)
+	n.connectPeers()
+	if w != nil {
+		w.done <- outcome{result: store.Result{ID: ctx.Proposal, Err: refusal}}
+	}
+	if change != nil && change.Remove == n.ID() {
+		n.leaveOnce.Do(func() { n.workers.Go(n.leave) })
+	}
+	return true
+}
+
+// leave stops a member that was removed, once the others have had time to hear
+// that the change is committed, and clients to hear of it.
+func (n *Node) leave() {
+	select {
+	case <-n.stopping:
+	case <-time.After(n.cfg.ElectionTimeout):
+		n.fail(ErrRemoved)
+	}
+}
+
+// decodeConfChange returns the single change that this package proposes, and
+// that raft bootstraps with.
+func decodeConfChange(e *raftpb.Entry) (*raftpb.ConfChange, *confContext, error) {
+	cc, ctx := &raftpb.ConfChange{}, &confContext{}
+	if e.GetType() != raftpb.EntryConfChange {
+		return nil, nil, fmt.Errorf("type %v is not in use", e.GetType())
+	}
+	if err := proto.Unmarshal(e.GetData(), cc); err != nil {
+		return nil, nil, err
+	}
+	if err := json.Unmarshal(cc.GetContext(), ctx); err != nil {
+		return nil, nil, fmt.Errorf("context: %w", err)
+	}
+	ctx.Member.ID = cc.GetNodeId()
+	ctx.Member.Learner = cc.GetType() == raftpb.ConfChangeAddLearnerNode
+	return cc, ctx, nil
+}

@@ -1,0 +1,34 @@
+package kvnode
+
+import "sync"
+
+// box hands values from many goroutines to one. It never blocks a sender: what
+// bounds it is said where it is used.
+type box[T any] struct {
+	wake chan<- struct{} // of the receiver; buffered by one
+	mu   struct {
+		sync.Mutex
+		items []T
+	}
+}
+
+func (b *box[T]) put(items ...T) {
+	b.mu.Lock()
+	b.mu.items = append(b.mu.items, items...)
+	b.mu.Unlock()
+	select {
+	case b.wake <- struct{}{}:
+	default: // the receiver has been woken and has not looked yet
+	}
+}
+
+// take returns all there is. It swaps in spare, so that a busy receiver
+// allocates nothing.
+func (b *box[T]) take(spare []T) []T {
+	clear(spare)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	taken := b.mu.items
+	b.mu.items = spare[:0]
+	return taken
+}

@@ -1,0 +1,99 @@
+package kvnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/raftwal"
+)
+
+// maxReplayBytes is after how many bytes of entries a checkpoint is made, if
+// Config.SnapshotCount is not reached before: it bounds a restart's replay.
+const maxReplayBytes = 64 << 20
+
+// checkpointIfDue is asked by the applier after each batch.
+func (n *Node) checkpointIfDue(bytes int) {
+	n.applies.bytes += bytes
+	if n.store.Applied()-n.store.Durable().Index >= n.cfg.SnapshotCount || n.applies.bytes >= maxReplayBytes {
+		n.applies.bytes = 0
+		n.askCheckpoint()
+	}
+}
+
+func (n *Node) askCheckpoint() {
+	select {
+	case n.checkpointDue <- struct{}{}:
+	default:
+	}
+}
+
+// checkpointLoop is the checkpointer.
+func (n *Node) checkpointLoop() {
+	for {
+		select {
+		case <-n.stopping:
+			return
+		case <-n.checkpointDue:
+		}
+		if err := n.checkpoint(); err != nil && !n.survives(err) {
+			n.fail(fmt.Errorf("checkpoint: %w", err))
+			return
+		}
+	}
+}
+
+// Checkpoint makes everything that is applied durable in the store, so that a
+// snapshot holds it. It returns ErrStopped once the node stops.
+func (n *Node) Checkpoint(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if n.isStopping() {
+		return ErrStopped
+	}
+	return n.checkpoint()
+}
+
+// survives reports whether the node can go on without the checkpoint: a full
+// disk costs nothing but room.
+func (n *Node) survives(err error) bool {
+	if errors.Is(err, raftwal.ErrNoSpace) || isNoSpace(err) {
+		n.log.Error("kvnode: no room for a checkpoint", "error", err)
+		return true
+	}
+	return errors.Is(err, raftwal.ErrClosed) && n.isStopping()
+}
+
+// checkpoint makes the applied state durable and then shortens the log. The
+// order is what makes a crash harmless: the log knows an index to be committed
+// before the store is durable at it, and keeps the entries until the store is
+// (raftwal, Applied index). A crash in between is finished by reconcile.
+func (n *Node) checkpoint() error {
+	at, err := n.store.Checkpoint(func(uint64) error { return n.wal.Flush() })
+	if err != nil {
+		return err
+	}
+	if err := n.wal.SaveSnapshot(snapshotOf(at)); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
+		return err
+	}
+	if at.Index <= n.cfg.CatchUpEntries {
+		return nil
+	}
+	if err := n.wal.Compact(at.Index - n.cfg.CatchUpEntries); err != nil && !errors.Is(err, raft.ErrCompacted) {
+		return err
+	}
+	n.log.Debug("kvnode: checkpoint", "index", at.Index, "revision", at.Revision)
+	return nil
+}
+
+// snapshotOf returns what the log keeps of a checkpoint: all but the state.
+func snapshotOf(c store.Checkpoint) *raftpb.Snapshot {
+	return &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+		Index: new(c.Index), Term: new(c.Term), ConfState: c.ConfState,
+	}}
+}

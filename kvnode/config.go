@@ -1,0 +1,228 @@
+package kvnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/leaderlease/clock"
+)
+
+// Member is one member of the initial cluster.
+type Member struct {
+	Name string `json:"name"`
+	// PeerURLs are where it listens for its peers: http://host:port.
+	PeerURLs []string `json:"peer_urls"`
+}
+
+// Config configures a Node. Name, DataDir, Cluster and Listener are required.
+type Config struct {
+	// Name is this member's, unique in Cluster.
+	Name string
+	// DataDir holds everything the member must keep. Start makes it.
+	DataDir string
+	// Cluster is the initial cluster, this member included. Token sets clusters
+	// of equal members apart. The IDs of cluster and members are derived from
+	// both. They matter when the data directory is made.
+	Cluster []Member
+	Token   string
+	// Existing says that the cluster exists and this member was added to it.
+	Existing bool
+	// ClientURLs are published to the other members.
+	ClientURLs []string
+
+	// Listener accepts connections of peers. The Node closes it.
+	Listener net.Listener
+	// Dial replaces TCP, for tests.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+
+	// TickInterval is the time between heartbeats. Default: 100 ms. Shorter:
+	// more messages, and elections after shorter pauses.
+	TickInterval time.Duration
+	// ElectionTimeout is how long followers wait for a leader's heartbeat.
+	// Default: 1 s, at least 5 ticks.
+	ElectionTimeout time.Duration
+	// LeaseDuration, MaxClockSkew and MaxDriftPPM are leaderlease.Config's.
+	// Zero means its defaults.
+	LeaseDuration time.Duration
+	MaxClockSkew  time.Duration
+	MaxDriftPPM   int
+	// DisableLease makes every linearizable read take a quorum round.
+	DisableLease bool
+	// Clock is the lease clock. Default: clock.System.
+	Clock clock.Clock
+
+	// LaxReconfig permits changes of membership after which too few voters may be
+	// up.
+	LaxReconfig bool
+
+	// ReadMode is what ReadAuto means. Default: ReadLease.
+	ReadMode ReadMode
+	// RequestTimeout bounds requests whose context has no deadline. Default: 5 s
+	// and two election timeouts.
+	RequestTimeout time.Duration
+	// MaxRequestBytes bounds one command. Default: 1.5 MiB.
+	MaxRequestBytes int
+	// MaxProposals bounds the proposals under way, MaxProposalBytes their size.
+	// Default: 5,000 and 64 MiB.
+	MaxProposals     int
+	MaxProposalBytes int64
+	// SnapshotCount is after how many entries a checkpoint is made. Default:
+	// 10,000. Fewer: shorter restarts, more disk writes.
+	SnapshotCount uint64
+	// CatchUpEntries stay in the log after a checkpoint, for followers that lag.
+	// Default: 5,000. Fewer: more snapshots are sent.
+	CatchUpEntries uint64
+	// SegmentSize is raftwal's. Default: its own.
+	SegmentSize int64
+
+	// Logger receives a line for each change that an operator cares about.
+	// Default: none.
+	Logger *slog.Logger
+}
+
+// WithDefaults returns a copy of c with every unset optional field filled in.
+func (c Config) WithDefaults() Config {
+	c.TickInterval = or(c.TickInterval, 100*time.Millisecond)
+	c.ElectionTimeout = or(c.ElectionTimeout, time.Second)
+	c.RequestTimeout = or(c.RequestTimeout, 5*time.Second+2*c.ElectionTimeout)
+	c.MaxRequestBytes = or(c.MaxRequestBytes, 3<<19)
+	c.MaxProposals = or(c.MaxProposals, 5_000)
+	c.MaxProposalBytes = or(c.MaxProposalBytes, 64<<20)
+	c.SnapshotCount = or(c.SnapshotCount, 10_000)
+	c.CatchUpEntries = or(c.CatchUpEntries, 5_000)
+	c.Token = or(c.Token, "etcd-cluster")
+	c.ReadMode = or(c.ReadMode, ReadLease)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func or[T comparable](value, fallback T) T {
+	var zero T
+	if value == zero {
+		return fallback
+	}
+	return value
+}
+
+// maxRequestBytes keeps an entry within what the transport takes.
+const maxRequestBytes = transport.MaxMessageBytes - 1<<20
+
+// minElectionTicks leaves room for a lease of a few heartbeats below the
+// election timeout.
+const minElectionTicks = 5
+
+// Validate reports everything that is wrong with c, and changes nothing. It
+// expects defaults to be filled in. What concerns the lease, leaderlease.New
+// reports.
+func (c Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.DataDir == "" {
+		bad("no data directory")
+	}
+	if c.Listener == nil {
+		bad("no listener for peers")
+	}
+	if c.TickInterval <= 0 {
+		bad("tick interval %v must be positive", c.TickInterval)
+	} else if c.electionTicks() < minElectionTicks {
+		bad("election timeout %v must be at least %d tick intervals of %v", c.ElectionTimeout, minElectionTicks, c.TickInterval)
+	}
+	if c.MaxRequestBytes < 0 || c.MaxRequestBytes > maxRequestBytes {
+		bad("max request bytes %d must be in [1, %d]", c.MaxRequestBytes, maxRequestBytes)
+	}
+	if c.MaxProposals < 0 || c.MaxProposalBytes < int64(c.MaxRequestBytes) {
+		bad("max proposals %d must be positive, and max proposal bytes %d at least max request bytes %d", c.MaxProposals, c.MaxProposalBytes, c.MaxRequestBytes)
+	}
+	if c.ReadMode > ReadSerializable {
+		bad("read mode %d is unknown", c.ReadMode)
+	}
+	errs = append(errs, c.validateCluster()...)
+	if len(errs) > 0 {
+		return fmt.Errorf("kvnode: invalid config: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+func (c *Config) validateCluster() (errs []error) {
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	names := make(map[string]bool)
+	ids := make(map[uint64]string)
+	for _, m := range c.Cluster {
+		if m.Name == "" {
+			bad("a member of the initial cluster has no name")
+		}
+		if names[m.Name] {
+			bad("member %q is twice in the initial cluster", m.Name)
+		}
+		names[m.Name] = true
+		if len(m.PeerURLs) == 0 {
+			bad("member %q has no peer URL", m.Name)
+		}
+		for _, u := range m.PeerURLs {
+			if _, err := hostPort(u); err != nil {
+				bad("member %q: %w", m.Name, err)
+			}
+		}
+		id := memberID(m.PeerURLs, c.Token)
+		if other, ok := ids[id]; ok && other != m.Name {
+			bad("members %q and %q have the same peer URLs", other, m.Name)
+		}
+		ids[id] = m.Name
+	}
+	if !names[c.Name] {
+		bad("member %q is not in the initial cluster", c.Name)
+	}
+	return errs
+}
+
+func (c *Config) electionTicks() int { return int(c.ElectionTimeout / c.TickInterval) }
+
+// self returns this member's entry of the initial cluster.
+func (c *Config) self() Member {
+	i := slices.IndexFunc(c.Cluster, func(m Member) bool { return m.Name == c.Name })
+	return c.Cluster[i]
+}
+
+// CheckPeerURL reports why peers cannot be reached at a URL, nil if they might.
+func CheckPeerURL(peer string) error {
+	_, err := hostPort(peer)
+	return err
+}
+
+// hostPort returns what to dial for a peer URL.
+func hostPort(peer string) (string, error) {
+	u, err := url.Parse(peer)
+	if err != nil {
+		return "", fmt.Errorf("peer URL %q: %w", peer, err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return "", fmt.Errorf("peer URL %q: scheme %q must be http or https", peer, u.Scheme)
+	}
+	if _, _, err := net.SplitHostPort(u.Host); err != nil {
+		return "", fmt.Errorf("peer URL %q must be scheme://host:port: %w", peer, err)
+	}
+	if u.Path != "" && u.Path != "/" {
+		return "", fmt.Errorf("peer URL %q must not have a path", peer)
+	}
+	return u.Host, nil
+}
+
+// hostPorts is hostPort for URLs that were validated; others are left out.
+func hostPorts(urls []string) (addrs []string) {
+	for _, u := range urls {
+		if addr, err := hostPort(u); err == nil {
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs
+}

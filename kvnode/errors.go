@@ -1,0 +1,34 @@
+package kvnode
+
+import "errors"
+
+var (
+	// ErrNoLeader means that no leader is known. Nothing was done.
+	ErrNoLeader = errors.New("kvnode: no leader")
+	// ErrLeaderChanged means that leadership moved while the request was under
+	// way. A write may or may not take effect.
+	ErrLeaderChanged = errors.New("kvnode: leader changed")
+	// ErrTimeout means that RequestTimeout ran out. A write may or may not take
+	// effect.
+	ErrTimeout = errors.New("kvnode: request timed out")
+	// ErrTooManyRequests means that too many proposals are under way. Nothing was
+	// done.
+	ErrTooManyRequests = errors.New("kvnode: too many requests")
+	// ErrStopped means that the node has stopped. A write that was under way may
+	// or may not take effect.
+	ErrStopped = errors.New("kvnode: stopped")
+	// ErrNotLeader means that only the leader can do that.
+	ErrNotLeader = errors.New("kvnode: not the leader")
+	// ErrUnknownMember means that there is no such member, or that it is a learner
+	// where a voter is needed.
+	ErrUnknownMember = errors.New("kvnode: unknown member")
+	// ErrTooLarge means that a command exceeds Config.MaxRequestBytes. Nothing was
+	// done.
+	ErrTooLarge = errors.New("kvnode: request is too large")
+	// ErrDiskFull means that this member's disk is full: it takes no writes until
+	// there is room. Reads go on, and nothing was done.
+	ErrDiskFull = errors.New("kvnode: disk is full")
+	// ErrLost means that this member has lost what it had promised to the cluster:
+	// it must be removed, and added anew with an empty directory.
+	ErrLost = errors.New("kvnode: the member has lost its data")
+)

@@ -1,0 +1,200 @@
+package kvnode
+
+import (
+	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// identity is whose data directory this is. It is written before anything else
+// goes into the directory, and once more when the log has begun.
+type identity struct {
+	Format    int    `json:"format"`
+	ClusterID uint64 `json:"cluster_id"`
+	MemberID  uint64 `json:"member_id"`
+	Name      string `json:"name"`
+	Token     string `json:"token"`
+	// Instance is drawn when the directory is made. The cluster remembers it, so
+	// that a member that comes back without its directory is found out.
+	Instance string `json:"instance"`
+	// Started means that the log holds something: found empty, it was lost, and
+	// with it votes and promises.
+	Started bool `json:"started"`
+	// Members are the cluster as it was when the directory was made.
+	Members []store.Member `json:"members"`
+}
+
+const (
+	identityFile   = "member.json"
+	identityFormat = 1
+)
+
+// openIdentity reads the identity of the data directory, or makes one.
+func openIdentity(cfg *Config) (id identity, fresh bool, err error) {
+	path := filepath.Join(cfg.DataDir, identityFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		id, err = makeIdentity(cfg)
+		return id, true, err
+	}
+	if err != nil {
+		return id, false, fmt.Errorf("read the identity of the data directory: %w", err)
+	}
+	if err := json.Unmarshal(data, &id); err != nil {
+		return id, false, fmt.Errorf("%s is damaged: %w", path, err)
+	}
+	return id, false, id.check(path, cfg)
+}
+
+// check refuses a directory of another member or cluster.
+func (id *identity) check(path string, cfg *Config) error {
+	switch {
+	case id.Format != identityFormat:
+		return fmt.Errorf("%s has format %d, this version reads %d", path, id.Format, identityFormat)
+	case id.Name != cfg.Name:
+		return fmt.Errorf("%s is of member %q (%x), not of %q", path, id.Name, id.MemberID, cfg.Name)
+	case id.Token != cfg.Token:
+		return fmt.Errorf("%s is of a cluster with token %q, not %q", path, id.Token, cfg.Token)
+	}
+	// Members come and go, so it is enough to have one in common.
+	known := make(map[string]bool)
+	for _, m := range id.Members {
+		for _, u := range m.PeerURLs {
+			known[u] = true
+		}
+	}
+	isKnown := func(u string) bool { return known[u] }
+	if !slices.ContainsFunc(cfg.Cluster, func(m Member) bool { return slices.ContainsFunc(m.PeerURLs, isKnown) }) {
+		return fmt.Errorf("%s is of cluster %x, which has no member in common with the initial cluster", path, id.ClusterID)
+	}
+	return nil
+}
+
+func makeIdentity(cfg *Config) (identity, error) {
+	if err := cfg.checkEmpty(); err != nil {
+		return identity{}, err
+	}
+	var id identity
+	if cfg.Existing {
+		var err error
+		if id, err = cfg.join(); err != nil {
+			return id, err
+		}
+	} else {
+		id = cfg.found()
+	}
+	id.Format, id.Name, id.Token, id.Instance = identityFormat, cfg.Name, cfg.Token, rand.Text()
+	return id, id.save(cfg.DataDir)
+}
+
+// found returns who this member is in a cluster that it is about to found with
+// the others.
+func (c *Config) found() identity {
+	id := identity{
+		ClusterID: clusterID(c.Cluster, c.Token),
+		MemberID:  memberID(c.self().PeerURLs, c.Token),
+	}
+	for _, m := range c.Cluster {
+		id.Members = append(id.Members, store.Member{ID: memberID(m.PeerURLs, c.Token), Name: m.Name, PeerURLs: m.PeerURLs})
+	}
+	slices.SortFunc(id.Members, func(a, b store.Member) int { return cmp.Compare(a.ID, b.ID) })
+	return id
+}
+
+// checkEmpty refuses a directory that somebody else keeps files in.
+func (c *Config) checkEmpty() error {
+	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
+		return fmt.Errorf("make the data directory: %w", err)
+	}
+	entries, err := os.ReadDir(c.DataDir)
+	if err != nil {
+		return fmt.Errorf("read the data directory: %w", err)
+	}
+	for _, e := range entries {
+		// What an interrupted first start leaves behind.
+		if e.Name() != identityFile+".tmp" && e.Name() != "lost+found" {
+			return fmt.Errorf("data directory %s holds %q, but no %s: it is not a member's, or has lost what told whose", c.DataDir, e.Name(), identityFile)
+		}
+	}
+	return nil
+}
+
+// save replaces the file, so that a crash leaves the old or the new.
+func (id *identity) save(dir string) error {
+	data, err := json.MarshalIndent(id, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := replaceFile(dir, identityFile, data); err != nil {
+		return fmt.Errorf("write the identity of the data directory: %w", err)
+	}
+	return nil
+}
+
+// replaceFile makes a file with that content durable.
+func replaceFile(dir, name string, data []byte) error {
+	path := filepath.Join(dir, name)
+	if err := writeSynced(path+".tmp", append(data, '\n')); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".tmp", path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// memberID derives a member's ID from where its peers find it.
+func memberID(peerURLs []string, token string) uint64 {
+	urls := slices.Sorted(slices.Values(peerURLs))
+	return hashID("member", strings.Join(urls, ","), token)
+}
+
+// clusterID derives the cluster's ID from its first members.
+func clusterID(members []Member, token string) uint64 {
+	var ids []uint64
+	for _, m := range members {
+		ids = append(ids, memberID(m.PeerURLs, token))
+	}
+	slices.Sort(ids)
+	return hashID("cluster", fmt.Sprintf("%x", ids), token)
+}
+
+// hashID avoids the IDs that raft keeps for itself.
+func hashID(parts ...string) uint64 {
+	for salt := 0; ; salt++ {
+		sum := sha256.Sum256(fmt.Append(nil, salt, strings.Join(parts, "\x00")))
+		if id := binary.BigEndian.Uint64(sum[:]); id != raft.None && !raft.IsLocalMsgTarget(id) {
+			return id
+		}
+	}
+}

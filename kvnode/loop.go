@@ -1,0 +1,184 @@
+package kvnode
+
+import (
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// maxTurn bounds how many messages are taken before raft is asked what is
+// ready: more per turn is more per sync, but a tick must not wait.
+const maxTurn = 512
+
+// run is the raft loop. Nobody else touches the RawNode.
+func (n *Node) run() {
+	ticker := time.NewTicker(n.cfg.TickInterval)
+	defer ticker.Stop()
+	// Whatever ends the loop, no lease outlives it (L7).
+	defer n.lease.Close()
+	n.handleReadys()
+	for {
+		select {
+		case <-n.stopping:
+			return
+		case <-ticker.C:
+			n.tick()
+		case rctx := <-n.lease.ReadRequests():
+			n.loop.raw.ReadIndex(rctx)
+		case m := <-n.urgent:
+			n.step(m)
+		case m := <-n.bulk:
+			n.step(m)
+		case <-n.wake:
+		}
+		n.drain()
+		n.handleReadys()
+	}
+}
+
+// drain takes what has arrived meanwhile, so that one Ready answers all of it.
+func (n *Node) drain() {
+	l := &n.loop
+	l.responses = n.local.take(l.responses)
+	for _, m := range l.responses {
+		n.stepLocal(m)
+	}
+	l.run = n.calls.take(l.run)
+	for _, call := range l.run {
+		call()
+	}
+	for range maxTurn {
+		select {
+		case m := <-n.urgent:
+			n.step(m)
+			continue
+		default:
+		}
+		select {
+		case m := <-n.bulk:
+			n.step(m)
+			continue
+		default:
+		}
+		break
+	}
+	n.propose()
+}
+
+func (n *Node) tick() {
+	if n.lease.Tick() && n.loop.campaigns.open {
+		n.loop.raw.Tick()
+	}
+	n.campaignIfDue()
+	n.disk.check(n)
+	n.retryParked()
+}
+
+// step ignores raft's errors as every embedder does: raft drops what it cannot
+// use. The lease has seen m on arrival (peers.Receive).
+func (n *Node) step(m *raftpb.Message) {
+	if !n.loop.campaigns.open {
+		return // a first start that nobody has admitted yet: see campaigns
+	}
+	if err := n.plausible(m); err != nil {
+		n.log.Error("kvnode: message dropped", "from", fmt.Sprintf("%x", m.GetFrom()), "type", m.GetType(), "error", err)
+		return
+	}
+	n.loop.campaigns.heard(n, m)
+	_ = n.loop.raw.Step(m)
+}
+
+// stepLocal steps what the appender and the applier answer, which raft must
+// not lose.
+func (n *Node) stepLocal(m *raftpb.Message) {
+	if err := n.loop.raw.Step(m); err != nil {
+		n.log.Debug("kvnode: raft refused a local answer", "type", m.GetType(), "error", err)
+	}
+}
+
+func (n *Node) handleReadys() {
+	for n.loop.raw.HasReady() {
+		n.handleReady()
+	}
+}
+
+// handleReady gives the lease the first look, then sends, then hands what is to
+// be kept and what is to be applied to their goroutines.
+func (n *Node) handleReady() {
+	rd := n.loop.raw.Ready()
+	msgs := n.lease.Ready(rd)
+	n.follow(&rd)
+	var appendMsg, applyMsg *raftpb.Message
+	out := n.loop.outbox[:0]
+	for _, m := range msgs {
+		switch {
+		case m.GetTo() == raft.LocalAppendThread:
+			appendMsg = m
+		case m.GetTo() == raft.LocalApplyThread:
+			applyMsg = m
+		case m.GetType() == raftpb.MsgSnap:
+			n.sendSnapshot(m)
+		default:
+			out = append(out, m)
+		}
+	}
+	// The peers write while this member does.
+	n.links.Send(out)
+	clear(out)
+	n.loop.outbox = out
+	if appendMsg != nil {
+		n.append(appendMsg)
+	}
+	if applyMsg != nil {
+		n.applies.put(applyJob{entries: applyMsg.GetEntries(), responses: applyMsg.GetResponses()})
+	}
+}
+
+// follow takes over what raft says about role, term and log.
+func (n *Node) follow(rd *raft.Ready) {
+	if !raft.IsEmptyHardState(rd.HardState) {
+		n.term.Store(rd.HardState.GetTerm())
+	}
+	if !raft.IsEmptySnap(rd.Snapshot) {
+		n.last.Store(rd.Snapshot.GetMetadata().GetIndex())
+	}
+	for _, e := range rd.Entries {
+		n.last.Store(e.GetIndex())
+		if isConfChange(e) {
+			n.loop.confIndex = e.GetIndex()
+		}
+	}
+	if rd.SoftState == nil {
+		return
+	}
+	if rd.RaftState == raft.StateLeader && n.loop.role != raft.StateLeader {
+		n.loop.confIndex = n.last.Load() // as raft does: it does not look at what is there
+	}
+	n.loop.role = rd.RaftState
+	if old := n.Leader(); old != rd.Lead {
+		n.log.Info("kvnode: leader", "leader", fmt.Sprintf("%x", rd.Lead), "was", fmt.Sprintf("%x", old), "term", n.Term(), "role", rd.RaftState.String())
+		n.loop.campaigns.leaderIs(rd.Lead)
+		n.setLeader(rd.Lead)
+		// What was handed to the old leader may be lost on the way.
+		if old != raft.None {
+			n.waiters.failProposed(ErrLeaderChanged)
+		}
+	}
+	if rd.Lead != raft.None {
+		n.retryParked()
+	}
+}
+
+// call runs f in the loop, and returns false if the node stops first.
+func (n *Node) call(f func()) bool {
+	done := make(chan struct{})
+	n.calls.put(func() { f(); close(done) })
+	select {
+	case <-done:
+		return true
+	case <-n.stopping:
+		return false
+	}
+}

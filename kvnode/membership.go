@@ -1,0 +1,228 @@
+package kvnode
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+var (
+	// ErrMemberExists means that a member with one of these peer URLs is there.
+	ErrMemberExists = errors.New("kvnode: a member has that peer URL")
+	// ErrMemberNotFound means that there is no member with that ID.
+	ErrMemberNotFound = errors.New("kvnode: no such member")
+	// ErrNotLearner means that a voter cannot be promoted.
+	ErrNotLearner = errors.New("kvnode: the member is not a learner")
+	// ErrLearnerNotReady means that the learner is too far behind to be promoted.
+	ErrLearnerNotReady = errors.New("kvnode: the learner is not up to date")
+	// ErrTooManyLearners means that the cluster has a learner already.
+	ErrTooManyLearners = errors.New("kvnode: too many learners")
+	// ErrUnhealthy means that the change could cost the cluster its quorum, since
+	// members are down or have not started.
+	ErrUnhealthy = errors.New("kvnode: too few members are up for this change")
+	// ErrRemoved means that this member was removed from the cluster.
+	ErrRemoved = errors.New("kvnode: the member was removed from the cluster")
+)
+
+// maxLearners is etcd's default: each of them costs the leader what a voter does.
+const maxLearners = 1
+
+// confContext rides on a configuration change.
+type confContext struct {
+	// Proposal is the ID of the proposal, Member what the change is about.
+	Proposal uint64       `json:"proposal,omitempty"`
+	Member   store.Member `json:"member"`
+	// Promote tells a learner that becomes a voter from a new member.
+	Promote bool `json:"promote,omitempty"`
+}
+
+// AddMember adds a member that listens for its peers at peerURLs, as a learner
+// or as a voter, and returns it. It may start afterwards, with Config.Existing.
+func (n *Node) AddMember(ctx context.Context, peerURLs []string, learner bool) (store.Member, error) {
+	for _, u := range peerURLs {
+		if _, err := hostPort(u); err != nil {
+			return store.Member{}, err
+		}
+	}
+	// The same URLs may come back after a removal, so they are not enough.
+	id := hashID("member", strings.Join(peerURLs, ","), n.cfg.Token, rand.Text())
+	m := store.Member{ID: id, PeerURLs: peerURLs, Learner: learner}
+	typ := raftpb.ConfChangeAddNode
+	if learner {
+		typ = raftpb.ConfChangeAddLearnerNode
+	}
+	return m, n.changeMembers(ctx, typ, confContext{Member: m})
+}
+
+// PromoteMember makes a learner a voter. Only the leader knows whether it is up
+// to date: elsewhere it fails with ErrNotLeader.
+func (n *Node) PromoteMember(ctx context.Context, id uint64) error {
+	if n.Leader() != n.ID() {
+		return ErrNotLeader
+	}
+	m := n.store.Members().ByID[id]
+	m.ID = id
+	ready := false
+	n.call(func() { ready = n.upToDate(id) })
+	if m.Learner && !ready {
+		return ErrLearnerNotReady
+	}
+	m.Learner = false
+	return n.changeMembers(ctx, raftpb.ConfChangeAddNode, confContext{Member: m, Promote: true})
+}
+
+// upToDate reports whether a member has nine tenths of the leader's log, as etcd
+// wants it of learners. The loop asks.
+func (n *Node) upToDate(id uint64) bool {
+	progress := n.loop.raw.Status().Progress
+	return float64(progress[id].Match) >= 0.9*float64(progress[n.ID()].Match) && progress[id].RecentActive
+}
+
+// UpdateMember gives a member other peer URLs.
+func (n *Node) UpdateMember(ctx context.Context, id uint64, peerURLs []string) error {
+	for _, u := range peerURLs {
+		if _, err := hostPort(u); err != nil {
+			return err
+		}
+	}
+	return n.changeMembers(ctx, raftpb.ConfChangeUpdateNode, confContext{Member: store.Member{ID: id, PeerURLs: peerURLs}})
+}
+
+// RemoveMember removes a member, which then stops itself. Its ID never comes
+// back.
+func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
+	return n.changeMembers(ctx, raftpb.ConfChangeRemoveNode, confContext{Member: store.Member{ID: id}})
+}
+
+// changeMembers proposes a change and waits until it is applied.
+func (n *Node) changeMembers(ctx context.Context, typ raftpb.ConfChangeType, c confContext) error {
+	if _, err := planChange(n.store.Members(), typ, &c); err != nil {
+		return err
+	}
+	if !n.cfg.LaxReconfig {
+		if err := n.affordable(typ, &c); err != nil {
+			return err
+		}
+	}
+	c.Proposal = n.waiters.id()
+	data, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	data, err = proto.Marshal(&raftpb.ConfChange{Type: typ.Enum(), NodeId: new(c.Member.ID), Context: data})
+	if err != nil {
+		return err
+	}
+	r, err := n.await(ctx, proposal{id: c.Proposal, entry: &raftpb.Entry{Type: raftpb.EntryConfChange.Enum(), Data: data}})
+	if err != nil {
+		return err
+	}
+	return r.Err
+}
+
+// planChange says what a configuration change means for the registry, or why it
+// must not be made. It is asked when the change is proposed, and, since others
+// may have come in between, again when it is applied, where all members agree.
+func planChange(members *store.Members, typ raftpb.ConfChangeType, c *confContext) (*store.MemberChange, error) {
+	known, exists := members.ByID[c.Member.ID]
+	m := c.Member
+	switch {
+	case m.ID == raft.None:
+		return nil, nil // a change that was turned into none
+	case members.Removed[m.ID]:
+		return nil, fmt.Errorf("%w: %x was removed", ErrMemberNotFound, m.ID)
+	case typ == raftpb.ConfChangeRemoveNode:
+		if !exists {
+			return nil, fmt.Errorf("%w: %x", ErrMemberNotFound, m.ID)
+		}
+		if !known.Learner && countVoters(members) == 1 {
+			return nil, fmt.Errorf("%w: %x is the last voter", ErrUnhealthy, m.ID)
+		}
+		return &store.MemberChange{Remove: m.ID}, nil
+	case typ == raftpb.ConfChangeUpdateNode || c.Promote:
+		if !exists {
+			return nil, fmt.Errorf("%w: %x", ErrMemberNotFound, m.ID)
+		}
+		if c.Promote {
+			if !known.Learner {
+				return nil, fmt.Errorf("%w: %x", ErrNotLearner, m.ID)
+			}
+			known.Learner = false
+			return &store.MemberChange{Set: &known}, nil
+		}
+		known.PeerURLs = m.PeerURLs
+		return &store.MemberChange{Set: &known}, urlsFree(members, &m)
+	case exists:
+		return nil, fmt.Errorf("%w: %x", ErrMemberExists, m.ID)
+	case m.Learner && len(members.ByID)-countVoters(members) >= maxLearners:
+		return nil, fmt.Errorf("%w: at most %d", ErrTooManyLearners, maxLearners)
+	default:
+		return &store.MemberChange{Set: &m}, urlsFree(members, &m)
+	}
+}
+
+func urlsFree(members *store.Members, m *store.Member) error {
+	for id, other := range members.ByID {
+		for _, u := range m.PeerURLs {
+			if id != m.ID && slices.Contains(other.PeerURLs, u) {
+				return fmt.Errorf("%w: %s is of %x", ErrMemberExists, u, id)
+			}
+		}
+	}
+	return nil
+}
+
+func countVoters(members *store.Members) (voters int) {
+	for _, m := range members.ByID {
+		if !m.Learner {
+			voters++
+		}
+	}
+	return voters
+}
+
+// affordable refuses changes after which too few voters are up, as this member
+// sees it (etcd's strict reconfiguration check). To replace a member, the broken
+// one is removed first.
+func (n *Node) affordable(typ raftpb.ConfChangeType, c *confContext) error {
+	members := n.store.Members()
+	up := map[uint64]bool{n.ID(): true}
+	for _, p := range n.links.Peers() {
+		up[p.ID] = p.Connected
+	}
+	voters, active := 0, 0
+	for id, m := range members.ByID {
+		if m.Learner || typ == raftpb.ConfChangeRemoveNode && id == c.Member.ID {
+			continue
+		}
+		voters++
+		if up[id] && m.Instance != "" {
+			active++
+		}
+	}
+	newVoter := typ == raftpb.ConfChangeAddNode && !c.Member.Learner
+	switch {
+	case typ == raftpb.ConfChangeRemoveNode && !up[c.Member.ID]:
+		return nil // it does not help as it is
+	case c.Promote:
+		voters, active = voters+1, active+1
+	case newVoter && voters == 1:
+		return nil // from one to two there is no other way
+	case newVoter:
+		voters++
+	}
+	if quorum := voters/2 + 1; active < quorum {
+		return fmt.Errorf("%w: %d of %d voters would be up, and a quorum is %d", ErrUnhealthy, active, voters, quorum)
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package kvnode
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/transport"
+)
+
+// peers is the node as its transport sees it.
+type peers Node
+
+var _ transport.Handler = (*peers)(nil)
+
+func (p *peers) node() *Node { return (*Node)(p) }
+
+// Admit implements transport.Handler. It is what keeps a member away that was
+// removed, or that has lost its directory: its votes and promises are gone, so
+// it could help elect a second leader.
+func (p *peers) Admit(h transport.Hello) error {
+	n := p.node()
+	select {
+	case <-n.begun:
+	case <-n.stopping:
+		return ErrStopped
+	}
+	members := n.store.Members()
+	if members.Removed[h.From] {
+		return &transport.Refusal{Reason: transport.ReasonRemoved, Text: fmt.Sprintf("member %x was removed from the cluster", h.From)}
+	}
+	m, ok := members.ByID[h.From]
+	switch {
+	case !ok && n.store.Applied() >= n.boot && len(members.ByID) > 0:
+		return &transport.Refusal{Reason: transport.ReasonMember, Text: fmt.Sprintf("member %x is not in the cluster", h.From)}
+	case ok && m.Instance != "" && m.Instance != h.Instance:
+		return wiped(h)
+	}
+	first, err := n.met.meet(h.From, h.Instance)
+	if err != nil {
+		return err
+	}
+	if first != h.Instance {
+		return wiped(h)
+	}
+	return nil
+}
+
+func wiped(h transport.Hello) error {
+	return &transport.Refusal{Reason: transport.ReasonWiped, Text: fmt.Sprintf(
+		"member %x (%s) has been in the cluster with another data directory; its votes and promises are lost, so remove it and add it anew", h.From, h.Name)}
+}
+
+// Refused implements transport.Handler.
+func (p *peers) Refused(peer uint64, err error) {
+	n := p.node()
+	var refused *transport.RefusedError
+	if !errors.As(err, &refused) {
+		return
+	}
+	switch refused.Reason {
+	case transport.ReasonWiped:
+		n.fail(fmt.Errorf("%w: %w", ErrLost, err))
+	case transport.ReasonRemoved:
+		n.leaveOnce.Do(func() { n.workers.Go(n.leave) })
+	default:
+		n.log.Error("kvnode: refused by a peer", "peer", fmt.Sprintf("%x", peer), "error", err)
+	}
+}
+
+// Connected implements transport.Handler.
+func (p *peers) Connected(peer uint64, h transport.Hello) {
+	n := p.node()
+	if lease := n.lease.Status(); h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew {
+		// Each member serves by its own parameters and promises what it is asked
+		// for, so this is safe; but nobody wants it.
+		n.log.Warn("kvnode: a peer has other lease parameters", "peer", fmt.Sprintf("%x", peer),
+			"duration", h.Promise, "margin", h.Skew, "own_duration", lease.Duration, "own_margin", lease.MaxClockSkew)
+	}
+	n.calls.put(func() { n.loop.campaigns.admit(n, peer) })
+}
+
+// Receive implements transport.Handler. The lease looks at m here: a promise
+// counts from the arrival, and heartbeats must not wait for the loop.
+func (p *peers) Receive(m *raftpb.Message) {
+	n := p.node()
+	if !n.lease.Incoming(m) {
+		return
+	}
+	into := n.urgent
+	if t := m.GetType(); t == raftpb.MsgApp || t == raftpb.MsgProp {
+		into = n.bulk
+	}
+	select {
+	case into <- m:
+	case <-n.stopping:
+	}
+}
+
+// ReceiveSnapshot implements transport.Handler.
+func (p *peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) error {
+	n := p.node()
+	if !n.receiving.CompareAndSwap(false, true) {
+		return errors.New("another snapshot is being received")
+	}
+	defer n.receiving.Store(false)
+	n.log.Info("kvnode: receives a snapshot", "from", fmt.Sprintf("%x", m.GetFrom()), "index", m.GetSnapshot().GetMetadata().GetIndex(), "bytes", size)
+	if err := n.receiveSnapshot(m, state); err != nil {
+		return err
+	}
+	p.Receive(m)
+	return nil
+}
+
+// Unreachable implements transport.Handler.
+func (p *peers) Unreachable(peer uint64) {
+	n := p.node()
+	n.calls.put(func() { n.loop.raw.ReportUnreachable(peer) })
+}
+
+// SnapshotSent implements transport.Handler.
+func (p *peers) SnapshotSent(peer uint64, err error) { p.node().reportSnapshot(peer, err) }
+
+func (n *Node) isReceiving() bool { return n.receiving.Load() }
+
+// connectPeers makes the links follow the registry of members.
+func (n *Node) connectPeers() {
+	members := n.store.Members()
+	if len(members.ByID) == 0 {
+		// Nothing is applied yet: this is what there was at the beginning.
+		for _, m := range n.id.Members {
+			if m.ID != n.ID() {
+				n.links.SetPeer(m.ID, hostPorts(m.PeerURLs))
+			}
+		}
+		return
+	}
+	for id, m := range members.ByID {
+		if id != n.ID() {
+			n.links.SetPeer(id, hostPorts(m.PeerURLs))
+		}
+	}
+	for id := range members.Removed {
+		n.links.RemovePeer(id)
+	}
+}
+
+// plausible refuses what a peer cannot know if this member's log is the one it
+// answered from: raft would panic.
+func (n *Node) plausible(m *raftpb.Message) error {
+	return transport.ValidateAgainst(m, n.last.Load())
+}

@@ -1,0 +1,179 @@
+package kvnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// proposal is an encoded command on its way to raft.
+type proposal struct {
+	id    uint64
+	entry *raftpb.Entry
+}
+
+// Propose replicates r and returns what applying it gave; Result.Err is the
+// request's own failure. The error is about the way there: ErrTooLarge,
+// ErrTooManyRequests, ErrDiskFull and ErrNoLeader mean that nothing was done.
+// After ErrLeaderChanged, ErrTimeout, ErrStopped and ctx's error r may or may
+// not take effect.
+func (n *Node) Propose(ctx context.Context, r *pb.InternalRaftRequest) (store.Result, error) {
+	return n.submit(ctx, &store.Command{Request: r})
+}
+
+// ProposeFenced is Propose for work that only the leader of term may do: it is
+// dropped if it is not replicated in that very term.
+func (n *Node) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest) (store.Result, error) {
+	return n.submit(ctx, &store.Command{Fence: term, Request: r})
+}
+
+func (n *Node) submit(ctx context.Context, c *store.Command) (store.Result, error) {
+	if n.disk.full.Load() {
+		return store.Result{}, ErrDiskFull
+	}
+	c.ID = n.waiters.id()
+	data, err := c.Encode()
+	if err != nil {
+		return store.Result{}, err
+	}
+	if len(data) > n.cfg.MaxRequestBytes {
+		return store.Result{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), n.cfg.MaxRequestBytes)
+	}
+	return n.await(ctx, proposal{id: c.ID, entry: &raftpb.Entry{Data: data}})
+}
+
+// await hands p to the loop and waits for what becomes of it.
+func (n *Node) await(ctx context.Context, p proposal) (store.Result, error) {
+	ctx, cancel := n.withTimeout(ctx)
+	defer cancel()
+	w, err := n.waiters.add(p.id, int64(len(p.entry.GetData())))
+	if err != nil {
+		return store.Result{}, err
+	}
+	n.proposals.put(p)
+	select {
+	case o := <-w.done:
+		return o.result, o.err
+	case <-ctx.Done():
+		// The result may have come at the same moment.
+		if n.waiters.remove(p.id) == nil {
+			o := <-w.done
+			return o.result, o.err
+		}
+		return store.Result{}, n.overdue(ctx, w)
+	case <-n.stopping:
+		n.waiters.remove(p.id)
+		return store.Result{}, ErrStopped
+	}
+}
+
+// overdue says what it means that ctx has ended.
+func (n *Node) overdue(ctx context.Context, w *waiter) error {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return ctx.Err()
+	case !w.proposed && n.Leader() == raft.None:
+		return ErrNoLeader
+	case errors.Is(context.Cause(ctx), ErrTimeout):
+		return ErrTimeout
+	default:
+		return ctx.Err()
+	}
+}
+
+// withTimeout bounds ctx by RequestTimeout if it has no deadline.
+func (n *Node) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, n.cfg.RequestTimeout, ErrTimeout)
+}
+
+// propose hands raft everything that is there, in one message.
+func (n *Node) propose() {
+	l := &n.loop
+	l.spare = n.proposals.take(l.spare)
+	if len(l.spare) == 0 {
+		return
+	}
+	if len(l.parked) > 0 {
+		l.parked = append(l.parked, l.spare...) // in order of arrival
+		return
+	}
+	n.offer(l.spare)
+}
+
+// retryParked offers again what raft would not take before.
+func (n *Node) retryParked() {
+	if len(n.loop.parked) == 0 {
+		return
+	}
+	parked := n.loop.parked
+	n.loop.parked = nil
+	n.offer(parked)
+}
+
+// maxOffer bounds the entries of one message to raft, which is the unit it takes
+// or drops.
+const maxOffer = 256 << 10
+
+// offer proposes ps, in order. What raft does not take yet is parked.
+func (n *Node) offer(ps []proposal) {
+	ps = n.waiters.propose(ps)
+	for len(ps) > 0 {
+		k := n.firstOffer(ps)
+		err := raft.ErrProposalDropped
+		if k > 0 {
+			err = n.loop.raw.Step(propMessage(n.ID(), ps[:k]))
+		}
+		if errors.Is(err, raft.ErrProposalDropped) {
+			// Raft has not kept them: nobody leads, the leader is handing over, or
+			// too much is uncommitted. They wait until that has changed.
+			n.waiters.park(ps)
+			n.loop.parked = append(n.loop.parked, ps...)
+			return
+		}
+		if err != nil {
+			for _, p := range ps[:k] {
+				n.waiters.fail(p.id, err)
+			}
+		}
+		ps = ps[k:]
+	}
+}
+
+// firstOffer returns how many of ps to propose together: up to maxOffer bytes,
+// and configuration changes alone. 0 means that the first must wait.
+func (n *Node) firstOffer(ps []proposal) int {
+	if isConfChange(ps[0].entry) {
+		if n.loop.confIndex > n.store.Applied() {
+			return 0 // raft would drop it without a word (raft.go, pendingConfIndex)
+		}
+		return 1
+	}
+	k, bytes := 0, 0
+	for _, p := range ps {
+		bytes += len(p.entry.GetData())
+		if isConfChange(p.entry) || k > 0 && bytes > maxOffer {
+			break
+		}
+		k++
+	}
+	return k
+}
+
+func propMessage(from uint64, ps []proposal) *raftpb.Message {
+	entries := make([]*raftpb.Entry, len(ps))
+	for i, p := range ps {
+		entries[i] = p.entry
+	}
+	return &raftpb.Message{Type: raftpb.MsgProp.Enum(), From: new(from), Entries: entries}
+}
+
+func isConfChange(e *raftpb.Entry) bool { return e.GetType() != raftpb.EntryNormal }

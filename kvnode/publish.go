@@ -1,0 +1,45 @@
+package kvnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// publishPause is between two tries to publish.
+const publishPause = 500 * time.Millisecond
+
+// publish tells the cluster this member's name, client URLs and instance, and
+// tries until the registry has them.
+func (n *Node) publish() {
+	for !n.published() {
+		ctx, cancel := context.WithTimeout(context.Background(), n.cfg.RequestTimeout)
+		r, err := n.submit(ctx, &store.Command{Register: n.registration()})
+		cancel()
+		if err == nil && r.Err == nil {
+			continue
+		}
+		if errors.Is(r.Err, store.ErrInstance) {
+			n.fail(fmt.Errorf("%w: the cluster knows it with another data directory; remove it and add it anew", ErrLost))
+			return
+		}
+		select {
+		case <-n.stopping:
+			return
+		case <-time.After(publishPause):
+		}
+	}
+}
+
+func (n *Node) registration() *store.Member {
+	return &store.Member{ID: n.ID(), Name: n.cfg.Name, ClientURLs: n.cfg.ClientURLs, Instance: n.id.Instance}
+}
+
+func (n *Node) published() bool {
+	m := n.store.Members().ByID[n.ID()]
+	return m.Instance == n.id.Instance && m.Name == n.cfg.Name && slices.Equal(m.ClientURLs, n.cfg.ClientURLs)
+}

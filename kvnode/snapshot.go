@@ -1,0 +1,151 @@
+package kvnode
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// sendSnapshot streams the newest checkpoint to a follower that the log does
+// not reach back to. Raft named one at least as old; it learns the index that
+// was really sent from the follower's answer, as in etcd.
+func (n *Node) sendSnapshot(m *raftpb.Message) {
+	n.workers.Go(func() {
+		to := m.GetTo()
+		state, err := n.openSnapshot(to)
+		if err != nil {
+			n.log.Error("kvnode: no snapshot to send", "to", fmt.Sprintf("%x", to), "error", err)
+			(*peers)(n).SnapshotSent(to, err)
+			return
+		}
+		at := state.Checkpoint()
+		m = proto.CloneOf(m)
+		m.Snapshot = snapshotOf(at)
+		n.log.Info("kvnode: sends a snapshot", "to", fmt.Sprintf("%x", to), "index", at.Index, "bytes", state.Size())
+		n.links.SendSnapshot(m, state)
+	})
+}
+
+// openSnapshot opens a checkpoint whose configuration has member to: raft
+// refuses any other.
+func (n *Node) openSnapshot(to uint64) (store.Snapshot, error) {
+	if !inConf(n.store.Durable().ConfState, to) {
+		if err := n.checkpoint(); err != nil {
+			return nil, err
+		}
+	}
+	return n.store.OpenSnapshot()
+}
+
+func inConf(conf *raftpb.ConfState, id uint64) bool {
+	for _, ids := range [][]uint64{conf.GetVoters(), conf.GetVotersOutgoing(), conf.GetLearners(), conf.GetLearnersNext()} {
+		if slices.Contains(ids, id) {
+			return true
+		}
+	}
+	return false
+}
+
+func (n *Node) snapPath(index uint64) string {
+	return filepath.Join(n.snapDir(), fmt.Sprintf("%016x.snap", index))
+}
+
+// receiveSnapshot makes the state durable under the name by which restore finds
+// it, before raft hears of the snapshot.
+func (n *Node) receiveSnapshot(m *raftpb.Message, state io.Reader) error {
+	want := m.GetSnapshot().GetMetadata()
+	if err := n.acceptable(want); err != nil {
+		return err
+	}
+	path := n.snapPath(want.GetIndex())
+	part, err := os.CreateTemp(n.snapDir(), "*.part")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(part.Name()) }() // gone if it was renamed
+	_, err = io.Copy(part, state)
+	if err = errors.Join(err, part.Sync(), part.Close()); err != nil {
+		return fmt.Errorf("receive the snapshot of index %d: %w", want.GetIndex(), err)
+	}
+	got, err := store.ReadCheckpoint(part.Name())
+	if err != nil {
+		return fmt.Errorf("snapshot of index %d: %w", want.GetIndex(), err)
+	}
+	if got.Index != want.GetIndex() || got.Term != want.GetTerm() || !proto.Equal(got.ConfState, want.GetConfState()) {
+		return fmt.Errorf("snapshot of index %d, term %d holds a state of index %d, term %d", want.GetIndex(), want.GetTerm(), got.Index, got.Term)
+	}
+	if err := os.Rename(part.Name(), path); err != nil {
+		return err
+	}
+	return syncDir(n.snapDir())
+}
+
+func (n *Node) acceptable(meta *raftpb.SnapshotMetadata) error {
+	if applied := n.store.Applied(); meta.GetIndex() <= applied {
+		return fmt.Errorf("snapshot of index %d is not news: %d is applied", meta.GetIndex(), applied)
+	}
+	return nil
+}
+
+// restore replaces the state by the snapshot that the log now begins with. It
+// runs on the applier's goroutine.
+func (n *Node) restore(snap *raftpb.Snapshot) error {
+	index := snap.GetMetadata().GetIndex()
+	if index <= n.store.Applied() {
+		return nil
+	}
+	if err := n.store.Restore(n.snapPath(index)); err != nil {
+		return fmt.Errorf("restore the snapshot of index %d: %w", index, err)
+	}
+	n.log.Info("kvnode: restored a snapshot", "index", index, "revision", n.store.Revision())
+	n.dropSnapshots(index)
+	n.lease.Applied(n.store.Applied())
+	n.connectPeers()
+	return nil
+}
+
+// dropSnapshots removes files that nobody will restore: of index or older, and
+// what was interrupted.
+func (n *Node) dropSnapshots(index uint64) {
+	entries, err := os.ReadDir(n.snapDir())
+	if err != nil {
+		return // only room is lost
+	}
+	for _, e := range entries {
+		name, isSnap := strings.CutSuffix(e.Name(), ".snap")
+		i, err := strconv.ParseUint(name, 16, 64)
+		if isSnap && (err != nil || i > index) {
+			continue
+		}
+		if isSnap || strings.HasSuffix(e.Name(), ".part") && !n.isReceiving() {
+			_ = os.Remove(filepath.Join(n.snapDir(), e.Name()))
+		}
+	}
+}
+
+// reportSnapshot tells raft what became of a snapshot: it sends nothing else to
+// that follower before.
+func (n *Node) reportSnapshot(to uint64, err error) {
+	status := raft.SnapshotFinish
+	if err != nil {
+		status = raft.SnapshotFailure
+		n.log.Warn("kvnode: snapshot was not delivered", "to", fmt.Sprintf("%x", to), "error", err)
+	}
+	n.calls.put(func() { n.loop.raw.ReportSnapshot(to, status) })
+}
+
+func isNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}

@@ -1,0 +1,222 @@
+package kvnode
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/raftwal"
+)
+
+// Start opens or makes the data directory of cfg, and joins the cluster. It
+// returns before there is a leader. If it fails, the listener is closed.
+func Start(cfg Config) (n *Node, err error) {
+	cfg = cfg.WithDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, errors.Join(err, closeIf(cfg.Listener))
+	}
+	n = newNode(cfg)
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("kvnode: start member %q: %w", cfg.Name, err), n.closeFiles(), closeIf(cfg.Listener))
+			n = nil
+		}
+	}()
+	fresh, err := n.openFiles()
+	if err != nil {
+		return n, err
+	}
+	if err := n.openRaft(fresh); err != nil {
+		return n, err
+	}
+	return n, n.begin()
+}
+
+func closeIf(c interface{ Close() error }) error {
+	if c == nil {
+		return nil
+	}
+	return c.Close()
+}
+
+func newNode(cfg Config) *Node {
+	n := &Node{
+		cfg:           cfg,
+		log:           cfg.Logger.With("member", cfg.Name),
+		wake:          make(chan struct{}, 1),
+		urgent:        make(chan *raftpb.Message, 1024),
+		bulk:          make(chan *raftpb.Message, 256),
+		checkpointDue: make(chan struct{}, 1),
+		stopping:      make(chan struct{}),
+		begun:         make(chan struct{}),
+		stopped:       make(chan struct{}),
+	}
+	n.local.wake, n.calls.wake, n.proposals.wake = n.wake, n.wake, n.wake
+	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
+	n.applies.init()
+	n.leader.Store(&leadership{changed: make(chan struct{})})
+	return n
+}
+
+// openFiles opens what the member keeps, and finishes what a crash interrupted.
+// fresh says that the log has not begun.
+func (n *Node) openFiles() (fresh bool, err error) {
+	if n.id, _, err = openIdentity(&n.cfg); err != nil {
+		return false, err
+	}
+	if err := os.MkdirAll(n.snapDir(), 0o700); err != nil {
+		return false, err
+	}
+	if n.met, err = openAcquaintances(n.cfg.DataDir); err != nil {
+		return false, err
+	}
+	n.wal, err = raftwal.Open(raftwal.Config{Dir: n.walDir(), SegmentSize: n.cfg.SegmentSize, Logger: n.log})
+	if err != nil {
+		return false, fmt.Errorf("open the log in %s: %w", n.walDir(), err)
+	}
+	if r := n.wal.Recovered(); r.Torn != nil {
+		n.log.Warn("kvnode: the log had a torn tail", "torn", *r.Torn)
+	}
+	backend, err := store.OpenBolt(filepath.Join(n.cfg.DataDir, "store.db"))
+	if err != nil {
+		return false, err
+	}
+	if n.store, err = store.Open(store.Config{Backend: backend, Logger: n.log}); err != nil {
+		return false, errors.Join(err, backend.Close())
+	}
+	if fresh, err = n.isFresh(); err != nil || fresh {
+		return fresh, err
+	}
+	return false, n.reconcile()
+}
+
+func (n *Node) walDir() string  { return filepath.Join(n.cfg.DataDir, "wal") }
+func (n *Node) snapDir() string { return filepath.Join(n.cfg.DataDir, "snap") }
+
+// isFresh reports whether the log has not begun, and refuses one that has
+// vanished: the member may have voted and promised.
+func (n *Node) isFresh() (bool, error) {
+	last, err := n.wal.LastIndex()
+	if err != nil {
+		return false, err
+	}
+	hard, _, err := n.wal.InitialState()
+	if err != nil {
+		return false, err
+	}
+	if last > 0 || !raft.IsEmptyHardState(hard) {
+		return false, nil
+	}
+	if n.id.Started || n.store.Durable().Index > 0 {
+		return false, fmt.Errorf("%w: the log in %s is empty, but this member has run before", ErrLost, n.walDir())
+	}
+	return true, nil
+}
+
+// reconcile brings log and store to the same checkpoint. A crash may have come
+// between the two, in either order (see checkpoint.go and snapshot.go).
+func (n *Node) reconcile() error {
+	snap, err := n.wal.Snapshot()
+	if err != nil {
+		return err
+	}
+	logged, durable := snap.GetMetadata().GetIndex(), n.store.Durable()
+	switch {
+	case durable.Index > logged:
+		if err := n.wal.SaveSnapshot(snapshotOf(durable)); err != nil {
+			return fmt.Errorf("the state in store.db is of index %d, which is not in the log: %w", durable.Index, err)
+		}
+	case durable.Index < logged:
+		path := n.snapPath(logged)
+		if err := n.store.Restore(path); err != nil {
+			return fmt.Errorf("the log begins at a snapshot of index %d, the state in store.db is of index %d, and %s cannot be restored: %w", logged, durable.Index, path, err)
+		}
+	}
+	n.dropSnapshots(n.store.Durable().Index)
+	return nil
+}
+
+// openRaft makes the RawNode and its lease.
+func (n *Node) openRaft(fresh bool) error {
+	ticks := n.cfg.electionTicks()
+	rc := &raft.Config{
+		ID: n.ID(), ElectionTick: ticks, HeartbeatTick: 1,
+		Storage: n.wal, Applied: n.store.Durable().Index, AsyncStorageWrites: true,
+		// As in etcd. What is under way to one follower stays below what the
+		// appender takes without blocking.
+		MaxSizePerMsg: 512 << 10, MaxInflightMsgs: 512, MaxInflightBytes: 8 << 20,
+		MaxCommittedSizePerReady: 4 << 20, MaxUncommittedEntriesSize: 8 << 20,
+		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
+		Logger: raftLogger{n.log},
+	}
+	var err error
+	n.lease, err = leaderlease.New(leaderlease.Config{
+		Raft: rc, TickInterval: n.cfg.TickInterval, Duration: n.cfg.LeaseDuration, MaxClockSkew: n.cfg.MaxClockSkew,
+		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease,
+		Send: func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Logger: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	if n.loop.raw, err = raft.NewRawNode(rc); err != nil {
+		return err
+	}
+	last, err := n.wal.LastIndex()
+	if err != nil {
+		return err
+	}
+	n.last.Store(last)
+	n.lease.Applied(n.store.Applied())
+	if fresh && !n.cfg.Existing {
+		return n.bootstrap()
+	}
+	return nil
+}
+
+// bootstrap begins the log with the initial cluster, the same on each member.
+func (n *Node) bootstrap() error {
+	var peers []raft.Peer
+	for _, m := range n.id.Members {
+		data, err := json.Marshal(confContext{Member: m})
+		if err != nil {
+			return err
+		}
+		peers = append(peers, raft.Peer{ID: m.ID, Context: data})
+	}
+	n.boot = uint64(len(peers))
+	return n.loop.raw.Bootstrap(peers)
+}
+
+// begin starts the goroutines and connects to the peers.
+func (n *Node) begin() (err error) {
+	lease := n.lease.Status()
+	n.links, err = transport.Start(transport.Config{
+		Hello: transport.Hello{
+			ClusterID: n.ClusterID(), From: n.ID(), Instance: n.id.Instance, Name: n.cfg.Name,
+			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM,
+		},
+		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Dial: n.cfg.Dial, Logger: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.appender = raftwal.NewAppender(n.wal, n.retryFullDisk)
+	n.loop.campaigns.init(n)
+	n.connectPeers()
+	n.workers.Go(n.applyLoop)
+	n.workers.Go(n.checkpointLoop)
+	n.workers.Go(n.publish)
+	n.workers.Go(n.run)
+	close(n.begun)
+	n.log.Info("kvnode: started", "id", fmt.Sprintf("%x", n.ID()), "cluster", fmt.Sprintf("%x", n.ClusterID()),
+		"applied", n.store.Applied(), "last", n.last.Load(), "lease", lease.Duration, "margin", lease.MaxClockSkew)
+	return nil
+}

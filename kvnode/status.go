@@ -1,0 +1,44 @@
+package kvnode
+
+import (
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/raftwal"
+)
+
+// Status is everything there is to know about a member at one moment.
+type Status struct {
+	ID, ClusterID uint64
+	Name          string
+	Term, Leader  uint64
+	Learner       bool
+	// Lease and Stats are the leader lease's.
+	Lease leaderlease.Status
+	Stats leaderlease.Stats
+	// Commit and Applied are indexes of the log, Last its end.
+	Commit, Applied, Last uint64
+	// Checkpoint is the newest durable state.
+	Checkpoint store.Checkpoint
+	WAL        raftwal.Stats
+	Peers      []transport.PeerStatus
+	// Waiting is the number of proposals under way.
+	Waiting int
+	// DiskFull means that writes are refused until there is room.
+	DiskFull bool
+	// Err is why the node has failed, if it has.
+	Err error
+}
+
+// Status describes the member as of now.
+func (n *Node) Status() Status {
+	lease := n.lease.Status()
+	return Status{
+		ID: n.ID(), ClusterID: n.ClusterID(), Name: n.cfg.Name, Term: n.Term(), Leader: n.Leader(),
+		Learner: n.store.Members().ByID[n.ID()].Learner,
+		Lease:   lease, Stats: n.lease.Stats(),
+		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
+		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(),
+		Waiting: n.waiters.len(), DiskFull: n.disk.full.Load(), Err: n.Err(),
+	}
+}
