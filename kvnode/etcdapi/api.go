@@ -1,0 +1,78 @@
+package etcdapi
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+)
+
+const (
+	// messageOverhead is by how much a message may exceed MaxRequestBytes.
+	messageOverhead = 512 << 10
+	// maxHeaderBytes bounds the metadata of one request.
+	maxHeaderBytes = 64 << 10
+	// handshakeTimeout bounds how long a connection may take to become one.
+	handshakeTimeout = 5 * time.Second
+)
+
+// API serves the etcd v3 API. It starts no goroutine of its own and needs no
+// closing.
+type API struct {
+	node Node
+	cfg  Config
+
+	// inFlight counts unary requests under way.
+	inFlight atomic.Int64
+}
+
+// New returns the API of node.
+func New(node Node, cfg Config) *API {
+	return &API{node: node, cfg: cfg.WithDefaults()}
+}
+
+// Register registers all services with s.
+func (a *API) Register(s *grpc.Server) {
+	pb.RegisterKVServer(s, &kvServer{API: a})
+	pb.RegisterWatchServer(s, &watchServer{API: a})
+	pb.RegisterLeaseServer(s, &leaseServer{API: a})
+	pb.RegisterClusterServer(s, &clusterServer{API: a})
+	pb.RegisterMaintenanceServer(s, &maintenanceServer{API: a})
+	pb.RegisterAuthServer(s, &authServer{API: a})
+
+	hs := health.NewServer()
+	hs.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
+	healthpb.RegisterHealthServer(s, hs)
+	if a.cfg.Metrics != nil {
+		a.cfg.Metrics.InitializeMetrics(s)
+	}
+}
+
+// ServerOptions returns the options that a server of this API needs: its
+// interceptors and limits. Credentials are the caller's to add.
+func (a *API) ServerOptions() []grpc.ServerOption {
+	var unary []grpc.UnaryServerInterceptor
+	var stream []grpc.StreamServerInterceptor
+	if m := a.cfg.Metrics; m != nil {
+		unary = append(unary, m.UnaryServerInterceptor())
+		stream = append(stream, m.StreamServerInterceptor())
+	}
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(append(unary, a.interceptUnary)...),
+		grpc.ChainStreamInterceptor(append(stream, a.interceptStream)...),
+		grpc.MaxRecvMsgSize(a.maxMessageBytes()),
+		grpc.MaxSendMsgSize(math.MaxInt32),
+		grpc.MaxHeaderListSize(maxHeaderBytes),
+		grpc.MaxConcurrentStreams(a.cfg.MaxConcurrentStreams),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Hour, Timeout: 20 * time.Second}),
+	}
+}
+
+func (a *API) maxMessageBytes() int { return a.cfg.MaxRequestBytes + messageOverhead }

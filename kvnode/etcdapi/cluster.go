@@ -1,0 +1,93 @@
+package etcdapi
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// clusterServer is the Cluster service.
+type clusterServer struct {
+	*API
+	pb.UnsafeClusterServer
+}
+
+// MemberList lists the members by ID.
+func (s *clusterServer) MemberList(ctx context.Context, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {
+	if err := s.admit(ctx, !r.GetLinearizable()); err != nil {
+		return nil, err
+	}
+	return &pb.MemberListResponse{Header: s.header(), Members: s.members()}, nil
+}
+
+func (s *clusterServer) members() []*pb.Member {
+	registry := s.node.Store().Members()
+	all := make([]*pb.Member, 0, len(registry.ByID))
+	for _, m := range registry.ByID {
+		all = append(all, memberOf(m))
+	}
+	slices.SortFunc(all, func(a, b *pb.Member) int { return cmp.Compare(a.GetID(), b.GetID()) })
+	return all
+}
+
+func memberOf(m store.Member) *pb.Member {
+	return &pb.Member{ID: m.ID, Name: m.Name, PeerURLs: m.PeerURLs, ClientURLs: m.ClientURLs, IsLearner: m.Learner}
+}
+
+// MemberAdd adds a voter or a learner. It may start afterwards.
+func (s *clusterServer) MemberAdd(ctx context.Context, r *pb.MemberAddRequest) (*pb.MemberAddResponse, error) {
+	if err := checkURLs(r.GetPeerURLs()); err != nil {
+		return nil, err
+	}
+	m, err := s.node.AddMember(ctx, r.GetPeerURLs(), r.GetIsLearner())
+	if err != nil {
+		return nil, clientError(err)
+	}
+	return &pb.MemberAddResponse{Header: s.header(), Member: memberOf(m), Members: s.members()}, nil
+}
+
+// MemberRemove removes a member, which then stops.
+func (s *clusterServer) MemberRemove(ctx context.Context, r *pb.MemberRemoveRequest) (*pb.MemberRemoveResponse, error) {
+	if err := s.node.RemoveMember(ctx, r.GetID()); err != nil {
+		return nil, clientError(err)
+	}
+	return &pb.MemberRemoveResponse{Header: s.header(), Members: s.members()}, nil
+}
+
+// MemberUpdate gives a member other peer URLs.
+func (s *clusterServer) MemberUpdate(ctx context.Context, r *pb.MemberUpdateRequest) (*pb.MemberUpdateResponse, error) {
+	if err := checkURLs(r.GetPeerURLs()); err != nil {
+		return nil, err
+	}
+	if err := s.node.UpdateMember(ctx, r.GetID(), r.GetPeerURLs()); err != nil {
+		return nil, clientError(err)
+	}
+	return &pb.MemberUpdateResponse{Header: s.header(), Members: s.members()}, nil
+}
+
+// MemberPromote makes a learner a voter. Only the leader knows how far it is.
+func (s *clusterServer) MemberPromote(ctx context.Context, r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
+	if err := s.node.PromoteMember(ctx, r.GetID()); err != nil {
+		return nil, clientError(err)
+	}
+	return &pb.MemberPromoteResponse{Header: s.header(), Members: s.members()}, nil
+}
+
+// checkURLs refuses what no peer could be reached at.
+func checkURLs(urls []string) error {
+	if len(urls) == 0 {
+		return rpctypes.ErrGRPCMemberBadURLs
+	}
+	for _, u := range urls {
+		if err := kvnode.CheckPeerURL(u); err != nil {
+			return rpctypes.ErrGRPCMemberBadURLs
+		}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package etcdapi
+
+import (
+	"log/slog"
+	"time"
+
+	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
+)
+
+// Version is the version of etcd whose API this is. Clients parse it.
+const Version = "3.7.0"
+
+// Defaults of Config, etcd's own where etcd has one.
+const (
+	DefaultMaxTxnOps            = 128
+	DefaultMaxRequestBytes      = 3 << 19 // 1.5 MiB
+	DefaultMaxConcurrentStreams = 256
+	DefaultMaxInFlight          = 10_000
+	DefaultElectionTimeout      = time.Second
+	DefaultQuotaBytes           = 2 << 30
+)
+
+// Config configures an API. A field that is zero, or negative unless it says
+// otherwise, has its default.
+type Config struct {
+	// MaxTxnOps bounds the compares, and the operations of either branch, of a
+	// transaction. Default: 128.
+	MaxTxnOps int
+	// MaxRequestBytes is the node's. A message may be 512 KiB larger, so that
+	// the node's own refusal is what clients see. Default: 1.5 MiB.
+	MaxRequestBytes int
+	// MaxConcurrentStreams bounds the requests under way on one connection.
+	// Default: 256.
+	MaxConcurrentStreams uint32
+	// MaxInFlight bounds the unary requests under way on all connections. Too
+	// low refuses bursts that the node could serve; too high lets a stalled
+	// node collect requests until memory ends. Default: 10,000.
+	MaxInFlight int
+	// RequestTimeout bounds unary requests whose client gave no deadline.
+	// Default: 5 s + 2 ElectionTimeout.
+	RequestTimeout time.Duration
+	// ElectionTimeout is the node's. Streams that require a leader are cut
+	// when there was none for three of them. Default: 1 s.
+	ElectionTimeout time.Duration
+	// QuotaBytes bounds the size of the store: beyond it the NOSPACE alarm is
+	// raised, and writes that may grow it are refused. Negative means no bound.
+	// Default: 2 GiB.
+	QuotaBytes int64
+	// TrailersOnDemand sends trailers only to requests that carry the metadata
+	// x-lease-read, be it auto. They are about a tenth of the processor time that
+	// client and server together spend on a read of one key. Default: to all.
+	TrailersOnDemand bool
+	// NodeVersion is kvnode's own version, for /version. Optional.
+	NodeVersion string
+	// Metrics counts requests if it is set. Whoever made it registers it.
+	Metrics *grpcprom.ServerMetrics
+	// Logger receives panics, snapshots and alarms, never reads. Default: none.
+	Logger *slog.Logger
+}
+
+// WithDefaults returns a copy of c whose unset fields have their defaults.
+func (c Config) WithDefaults() Config {
+	orDefault(&c.MaxTxnOps, DefaultMaxTxnOps)
+	orDefault(&c.MaxRequestBytes, DefaultMaxRequestBytes)
+	orDefault(&c.MaxConcurrentStreams, DefaultMaxConcurrentStreams)
+	orDefault(&c.MaxInFlight, DefaultMaxInFlight)
+	orDefault(&c.ElectionTimeout, DefaultElectionTimeout)
+	orDefault(&c.RequestTimeout, 5*time.Second+2*c.ElectionTimeout)
+	if c.QuotaBytes == 0 {
+		c.QuotaBytes = DefaultQuotaBytes
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func orDefault[T int | uint32 | time.Duration](v *T, d T) {
+	if *v <= 0 {
+		*v = d
+	}
+}

@@ -1,0 +1,20 @@
+package etcdapi
+
+import (
+	"testing"
+	"time"
+)
+
+// What is not said is etcd's; the deadline follows the election timeout, and
+// only a quota may be negative.
+func TestConfigHasTheDefaultsOfEtcd(t *testing.T) {
+	c := Config{MaxTxnOps: -1, ElectionTimeout: 3 * time.Second}.WithDefaults()
+	if c.MaxTxnOps != 128 || c.MaxRequestBytes != 1572864 || c.MaxConcurrentStreams != 256 || c.MaxInFlight != 10_000 ||
+		c.RequestTimeout != 11*time.Second || c.QuotaBytes != 2147483648 || c.Logger == nil {
+		t.Errorf("defaults = %+v", c)
+	}
+	set := Config{MaxTxnOps: 1, MaxRequestBytes: 2, MaxConcurrentStreams: 3, MaxInFlight: 4, RequestTimeout: 5, QuotaBytes: -6}.WithDefaults()
+	if set.MaxTxnOps != 1 || set.MaxRequestBytes != 2 || set.MaxConcurrentStreams != 3 || set.MaxInFlight != 4 || set.RequestTimeout != 5 || set.QuotaBytes != -6 {
+		t.Errorf("WithDefaults changed what was set: %+v", set)
+	}
+}

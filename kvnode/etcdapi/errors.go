@@ -1,0 +1,75 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// sentinels maps what the node returns to what clients know. The node's own
+// errors come first: they may wrap the end of a context.
+var sentinels = []struct{ from, to error }{
+	{kvnode.ErrNoLeader, rpctypes.ErrGRPCNoLeader},
+	{kvnode.ErrLeaderChanged, rpctypes.ErrGRPCLeaderChanged},
+	{kvnode.ErrTimeout, rpctypes.ErrGRPCTimeout},
+	{kvnode.ErrTooManyRequests, rpctypes.ErrGRPCRequestTooManyRequests},
+	{kvnode.ErrStopped, rpctypes.ErrGRPCStopped},
+	{kvnode.ErrNotLeader, rpctypes.ErrGRPCNotLeader},
+	{kvnode.ErrUnknownMember, rpctypes.ErrGRPCMemberNotFound},
+	{kvnode.ErrMemberNotFound, rpctypes.ErrGRPCMemberNotFound},
+	{kvnode.ErrMemberExists, rpctypes.ErrGRPCPeerURLExist},
+	{kvnode.ErrNotLearner, rpctypes.ErrGRPCMemberNotLearner},
+	{kvnode.ErrLearnerNotReady, rpctypes.ErrGRPCLearnerNotReady},
+	{kvnode.ErrTooManyLearners, rpctypes.ErrGRPCTooManyLearners},
+	{kvnode.ErrUnhealthy, rpctypes.ErrGRPCUnhealthy},
+	{kvnode.ErrTooLarge, rpctypes.ErrGRPCRequestTooLarge},
+	{kvnode.ErrDiskFull, rpctypes.ErrGRPCNoSpace},
+	{context.Canceled, rpctypes.ErrGRPCCanceled},
+	{context.DeadlineExceeded, rpctypes.ErrGRPCDeadlineExceeded},
+}
+
+// clientError returns err as clients know it: an error that is, or wraps, a
+// status keeps it, and what nobody knows is Unknown, as in etcd.
+func clientError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if s, ok := errors.AsType[interface {
+		error
+		GRPCStatus() *status.Status
+	}](err); ok {
+		return s
+	}
+	for _, s := range sentinels {
+		if errors.Is(err, s.from) {
+			return s.to
+		}
+	}
+	if nl, ok := errors.AsType[*leaderlease.NoLeaseError](err); ok {
+		return noLeaseError(nl)
+	}
+	return status.Error(codes.Unknown, err.Error())
+}
+
+// noLeaseError says why neither the lease nor a quorum round admitted a read.
+// All of it is Unavailable: the read had no effect, and clients retry it.
+func noLeaseError(err *leaderlease.NoLeaseError) error {
+	switch err.Status {
+	case core.Closed:
+		return rpctypes.ErrGRPCStopped
+	case core.Disabled, core.ClockFault, core.DiskStalled:
+		return rpctypes.ErrGRPCUnhealthy
+	default:
+	}
+	if err.Leader == 0 {
+		return rpctypes.ErrGRPCNoLeader
+	}
+	return rpctypes.ErrGRPCLeaderChanged
+}

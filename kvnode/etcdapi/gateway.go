@@ -1,0 +1,59 @@
+package etcdapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	gw "go.etcd.io/etcd/api/v3/etcdserverpb/gw"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// Gateway serves the API as JSON under /v3/, through conn, which is a connection
+// to a server of this API and the caller's to close. As in etcd fields have
+// their protobuf names, 64-bit integers are strings, bytes are base64, and what
+// is zero is left out. The header x-lease-read is passed on, and the trailers of
+// a read come back as headers.
+func (a *API) Gateway(ctx context.Context, conn *grpc.ClientConn) (http.Handler, error) {
+	mux := runtime.NewServeMux(
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, &runtime.HTTPBodyMarshaler{Marshaler: &runtime.JSONPb{
+			MarshalOptions:   protojson.MarshalOptions{UseProtoNames: true},
+			UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: true},
+		}}),
+		runtime.WithIncomingHeaderMatcher(gatewayHeader),
+		runtime.WithForwardResponseOption(readHeaders),
+	)
+	for _, register := range []func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error{
+		gw.RegisterKVHandler, gw.RegisterWatchHandler, gw.RegisterLeaseHandler,
+		gw.RegisterClusterHandler, gw.RegisterMaintenanceHandler, gw.RegisterAuthHandler,
+	} {
+		if err := register(ctx, mux, conn); err != nil {
+			return nil, fmt.Errorf("kvnode: JSON gateway: %w", err)
+		}
+	}
+	// Base64 takes four bytes for three; what is too large after it has been
+	// decoded gets the node's own refusal.
+	return http.MaxBytesHandler(mux, int64(a.maxMessageBytes())/3*4), nil
+}
+
+// gatewayHeader passes x-lease-read on besides what gateways pass on anyway.
+func gatewayHeader(name string) (string, bool) {
+	if name == http.CanonicalHeaderKey(MetadataReadMode) {
+		return MetadataReadMode, true
+	}
+	return runtime.DefaultHeaderMatcher(name)
+}
+
+// readHeaders turns the trailers of a read into headers.
+func readHeaders(ctx context.Context, w http.ResponseWriter, _ proto.Message) error {
+	md, _ := runtime.ServerMetadataFromContext(ctx)
+	for _, name := range []string{TrailerReadPath, TrailerRemaining} {
+		if v := md.TrailerMD.Get(name); len(v) > 0 {
+			w.Header().Set(name, v[0])
+		}
+	}
+	return nil
+}

@@ -1,0 +1,205 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// ask sends a request to h and returns the answer's code and body.
+func ask(t *testing.T, h http.Handler, method, path, body string) (int, string) {
+	t.Helper()
+	w := askHeader(t, h, method, path, body, nil)
+	return w.Code, w.Body.String()
+}
+
+func askHeader(t *testing.T, h http.Handler, method, path, body string, header http.Header) *httptest.ResponseRecorder {
+	t.Helper()
+	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
+	maps.Copy(r.Header, header)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestVersionIsWhatEtcdToolsParse(t *testing.T) {
+	h := New(newFakeNode(t), Config{NodeVersion: "0.1.0"}).Handler()
+	code, body := ask(t, h, http.MethodGet, "/version", "")
+	const want = `{"etcdserver":"3.7.0","etcdcluster":"3.7.0","storage":"3.7.0","kvnode":"0.1.0"}`
+	if code != http.StatusOK || strings.TrimSpace(body) != want {
+		t.Errorf("GET /version = %d %s, want %s", code, body, want)
+	}
+	if code, _ := ask(t, h, http.MethodPost, "/version", ""); code != http.StatusMethodNotAllowed {
+		t.Errorf("POST /version = %d", code)
+	}
+}
+
+// A member is healthy if it can read and has no alarm, as in etcd.
+func TestHealthIsThatOfEtcd(t *testing.T) {
+	unreadable := func(n *fakeNode) {
+		n.onRead = func(_ context.Context, m kvnode.ReadMode) error {
+			if m != kvnode.ReadSerializable {
+				return kvnode.ErrTimeout
+			}
+			return nil
+		}
+	}
+	for _, c := range []struct {
+		name, query string
+		harm        func(*fakeNode)
+		want        string
+	}{
+		{"a sound member", "", func(*fakeNode) {}, `{"health":"true","reason":""}`},
+		{"an alarm", "", noSpace, `{"health":"false","reason":"ALARM NOSPACE"}`},
+		{"an alarm that is excluded", "?exclude=NOSPACE", noSpace, `{"health":"true","reason":""}`},
+		{"another alarm is excluded", "?exclude=CORRUPT", noSpace, `{"health":"false","reason":"ALARM NOSPACE"}`},
+		{"no leader", "", func(n *fakeNode) { n.setLeader(0) }, `{"health":"false","reason":"RAFT NO LEADER"}`},
+		{"no leader, local", "?serializable=true", func(n *fakeNode) { n.setLeader(0) }, `{"health":"true","reason":""}`},
+		{"reads fail", "", unreadable, `{"health":"false","reason":"RANGE ERROR:etcdserver: request timed out"}`},
+		{"reads fail, local", "?serializable=true", unreadable, `{"health":"true","reason":""}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := newFakeNode(t)
+			c.harm(n)
+			code, body := ask(t, New(n, Config{}).Handler(), http.MethodGet, "/health"+c.query, "")
+			if strings.TrimSpace(body) != c.want || (code == http.StatusOK) != strings.Contains(c.want, `"true"`) {
+				t.Errorf("GET /health%s = %d %s, want %s", c.query, code, body, c.want)
+			}
+		})
+	}
+}
+
+func noSpace(n *fakeNode) {
+	n.apply(&store.Command{Request: &pb.InternalRaftRequest{
+		Alarm: &pb.AlarmRequest{MemberID: testMember, Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType_NOSPACE},
+	}})
+}
+
+// /readyz fails with the cluster, /livez only with the member; each check has
+// its own path, and can be left out.
+func TestProbesRunTheirChecks(t *testing.T) {
+	n := newFakeNode(t)
+	h := New(n, Config{}).Handler()
+	const verbose = "[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]lease ok: valid for another 1s\nok\n"
+	if code, body := ask(t, h, http.MethodGet, "/readyz?verbose", ""); code != http.StatusOK || body != verbose {
+		t.Errorf("GET /readyz?verbose = %d %q, want %q", code, body, verbose)
+	}
+	if code, body := ask(t, h, http.MethodGet, "/readyz", ""); code != http.StatusOK || body != "ok\n" {
+		t.Errorf("GET /readyz = %d %q", code, body)
+	}
+	n.onRead = func(_ context.Context, m kvnode.ReadMode) error {
+		if m == kvnode.ReadSerializable {
+			return nil
+		}
+		return errors.New("no quorum")
+	}
+	for _, c := range []struct {
+		path string
+		ok   bool
+	}{
+		{"/livez", true},
+		{"/livez/serializable_read", true},
+		{"/readyz", false},
+		{"/readyz?exclude=linearizable_read", true},
+		{"/readyz/linearizable_read", false},
+		{"/readyz/lease", true},
+		{"/readyz/data_corruption", true},
+	} {
+		code, body := ask(t, h, http.MethodGet, c.path, "")
+		if (code == http.StatusOK) != c.ok {
+			t.Errorf("GET %s without a quorum = %d %q, want success %v", c.path, code, body, c.ok)
+		}
+		if !c.ok && !strings.Contains(body, "[-]linearizable_read failed: no quorum\n") {
+			t.Errorf("GET %s does not say what failed: %q", c.path, body)
+		}
+	}
+	if code, _ := ask(t, h, http.MethodGet, "/readyz/nothing", ""); code != http.StatusNotFound {
+		t.Errorf("GET /readyz/nothing = %d, want 404", code)
+	}
+}
+
+// What curl sends and gets looks as it does with etcd: base64, protobuf names,
+// 64-bit numbers as strings, and nothing that is zero.
+func TestGatewaySpeaksTheJSONOfEtcd(t *testing.T) {
+	s := startServer(t, Config{})
+	h, err := s.api.Gateway(t.Context(), s.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const header = `"header":{"cluster_id":"193","member_id":"161","revision":"2","raft_term":"7"}`
+	for _, c := range []struct {
+		path, body string
+		code       int
+		want       string
+	}{
+		{"/v3/kv/put", `{"key":"Zm9v","value":"YmFy"}`, 200, `{` + header + `}`},
+		{"/v3/kv/range", `{"key":"Zm9v"}`, 200, `{` + header + `,"kvs":[{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}],"count":"1"}`},
+		{"/v3/kv/range", `{"key":"Zm9v","keys_only":true,"unknown":1}`, 200, `{` + header + `,"kvs":[{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1"}],"count":"1"}`},
+		{"/v3/kv/range", `{}`, 400, `{"code":3,"message":"etcdserver: key is not provided"}`},
+		{"/v3/kv/range", `{"key":"Zm9v","revision":"99"}`, 400, `{"code":11,"message":"etcdserver: mvcc: required revision is a future revision"}`},
+		{"/v3/auth/status", `{}`, 200, `{` + header + `,"authRevision":"1"}`},
+	} {
+		code, body := ask(t, h, http.MethodPost, c.path, c.body)
+		// protojson puts spaces at random.
+		if got := strings.ReplaceAll(body, `, "`, `,"`); code != c.code || compact(got) != compact(c.want) {
+			t.Errorf("POST %s %s = %d %s, want %d %s", c.path, c.body, code, body, c.code, c.want)
+		}
+	}
+}
+
+func compact(json string) string { return strings.ReplaceAll(json, " ", "") }
+
+// A request over HTTP may choose how it is read as well, and learns it.
+func TestGatewayPassesReadModeAndTrailers(t *testing.T) {
+	s := startServer(t, Config{})
+	h, err := s.api.Gateway(t.Context(), s.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := askHeader(t, h, http.MethodPost, "/v3/kv/range", `{"key":"Zm9v"}`, nil)
+	if got := w.Header(); got.Get(TrailerReadPath) != "lease" || got.Get(TrailerRemaining) != "850" {
+		t.Errorf("headers = %v, want lease and 850", got)
+	}
+	s.mu.modes = nil
+	w = askHeader(t, h, http.MethodPost, "/v3/kv/range", `{"key":"Zm9v"}`, http.Header{"X-Lease-Read": {"read-index"}})
+	if got := s.lastMode(t); got != kvnode.ReadIndex || w.Header().Get(TrailerReadPath) != "read_index" {
+		t.Errorf("mode = %v, headers %v; want read-index", got, w.Header())
+	}
+}
+
+// counted counts what is read of a body.
+type counted struct {
+	io.Reader
+	n int
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += n
+	return n, err
+}
+
+// A body without end is not read to its end.
+func TestGatewayBoundsRequests(t *testing.T) {
+	s := startServer(t, Config{MaxRequestBytes: 1024})
+	h, err := s.api.Gateway(t.Context(), s.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := &counted{Reader: strings.NewReader(`{"key":"` + strings.Repeat("A", 8<<20) + `"}`)}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v3/kv/put", body))
+	if limit := s.api.maxMessageBytes() * 3 / 2; w.Code < 400 || body.n > limit {
+		t.Errorf("POST of too much = %d after %d bytes, want at most %d read", w.Code, body.n, limit)
+	}
+}

@@ -1,0 +1,163 @@
+package etcdapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode"
+)
+
+// A request that panics fails alone, and leaves one line in the log.
+func TestRequestThatPanicsDoesNotEndTheProcess(t *testing.T) {
+	var log bytes.Buffer
+	s := startServer(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s.onRead = func(context.Context, kvnode.ReadMode) error { panic("broken") }
+	get := &pb.RangeRequest{Key: []byte("k")}
+	_, unary := s.kv.Range(t.Context(), get)
+	_, stream := s.recv(t.Context(), get)
+	for _, err := range []error{unary, stream} {
+		if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "broken") {
+			t.Errorf("request that panics = %v, want Internal without what it said", err)
+		}
+	}
+	if got := strings.Count(log.String(), "panic=broken"); got != 2 || !strings.Contains(log.String(), "stack=") {
+		t.Errorf("log has %d lines of 2 panics:\n%s", got, log.String())
+	}
+	s.onRead = nil
+	if _, err := s.kv.Range(t.Context(), get); err != nil {
+		t.Errorf("next request = %v", err)
+	}
+	if got := s.api.inFlight.Load(); got != 0 {
+		t.Errorf("%d requests are counted as under way", got)
+	}
+}
+
+// Requests beyond the limit are refused with the limit in the text, and those
+// before it are not disturbed.
+func TestRequestsUnderWayAreBounded(t *testing.T) {
+	s := startServer(t, Config{MaxInFlight: 2})
+	enter, leave := make(chan struct{}), make(chan struct{})
+	s.onRead = func(context.Context, kvnode.ReadMode) error {
+		enter <- struct{}{}
+		<-leave
+		return nil
+	}
+	get := &pb.RangeRequest{Key: []byte("k")}
+	results := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := s.kv.Range(t.Context(), get)
+			results <- err
+		}()
+		<-enter
+	}
+	_, err := s.kv.Range(t.Context(), get)
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "2 are under way, which is the limit") {
+		t.Errorf("third request = %v, want ResourceExhausted that names the limit", err)
+	}
+	close(leave)
+	for range 2 {
+		if err := <-results; err != nil {
+			t.Errorf("request within the limit = %v", err)
+		}
+	}
+	s.onRead = nil
+	if _, err := s.kv.Range(t.Context(), get); err != nil {
+		t.Errorf("request after the others = %v", err)
+	}
+}
+
+// A client that gives no deadline gets the server's, and etcd's error for it; one
+// that does keeps its own.
+func TestRequestsWithoutDeadlineGetOne(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		client  time.Duration
+		after   time.Duration
+		want    error
+		timeout time.Duration
+	}{
+		{"none", 0, 5 * time.Second, rpctypes.ErrGRPCTimeout, 5 * time.Second},
+		{"none, by default", 0, 7 * time.Second, rpctypes.ErrGRPCTimeout, 0},
+		{"longer", time.Minute, time.Minute, rpctypes.ErrGRPCDeadlineExceeded, 5 * time.Second},
+		{"shorter", time.Second, time.Second, rpctypes.ErrGRPCDeadlineExceeded, 5 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := New(newLedNode(), Config{RequestTimeout: c.timeout})
+				ctx := t.Context()
+				if c.client != 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, c.client)
+					defer cancel()
+				}
+				begun := time.Now()
+				_, err := a.interceptUnary(ctx, nil, &grpc.UnaryServerInfo{}, func(ctx context.Context, _ any) (any, error) {
+					<-ctx.Done()
+					return nil, clientError(ctx.Err())
+				})
+				wantStatus(t, "request that waits", err, c.want)
+				if got := time.Since(begun); got != c.after {
+					t.Errorf("it took %v, want %v", got, c.after)
+				}
+			})
+		})
+	}
+}
+
+// lateContext is a context like any other.
+func TestLateContextIsAContext(t *testing.T) {
+	type key struct{}
+	synctest.Test(t, func(t *testing.T) {
+		parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
+		defer cancel()
+		c := newLateContext(parent, time.Now().Add(time.Second))
+		defer c.release()
+		if d, ok := c.Deadline(); !ok || time.Until(d) != time.Second {
+			t.Errorf("Deadline() = %v, %v", d, ok)
+		}
+		if c.Err() != nil || c.Value(key{}) != "v" {
+			t.Errorf("Err() = %v, Value() = %v", c.Err(), c.Value(key{}))
+		}
+		child, stop := context.WithCancel(c)
+		defer stop()
+		if c.Err() != nil || c.Value(key{}) != "v" {
+			t.Errorf("Err() = %v, Value() = %v with a child", c.Err(), c.Value(key{}))
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !errors.Is(child.Err(), context.DeadlineExceeded) || !errors.Is(c.Err(), context.DeadlineExceeded) {
+			t.Errorf("Err() = %v, of a child %v; want DeadlineExceeded", c.Err(), child.Err())
+		}
+		if got := context.Cause(c); !errors.Is(got, kvnode.ErrTimeout) {
+			t.Errorf("Cause() = %v, want %v", got, kvnode.ErrTimeout)
+		}
+
+		idle := newLateContext(parent, time.Now().Add(time.Second))
+		time.Sleep(time.Second - 1)
+		if idle.Err() != nil {
+			t.Errorf("Err() before the deadline = %v", idle.Err())
+		}
+		time.Sleep(time.Nanosecond)
+		if !errors.Is(idle.Err(), context.DeadlineExceeded) {
+			t.Errorf("Err() at the deadline = %v, although nobody asked for Done", idle.Err())
+		}
+		fresh := newLateContext(parent, time.Now().Add(time.Second))
+		cancel()
+		if !errors.Is(fresh.Err(), context.Canceled) {
+			t.Errorf("Err() of a request that was cancelled = %v", fresh.Err())
+		}
+	})
+}

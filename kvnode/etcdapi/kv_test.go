@@ -1,0 +1,266 @@
+package etcdapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/kvnode"
+)
+
+// What etcd's own client does with keys works, and every reply says who gave it
+// and as of when.
+func TestEtcdClientPutsGetsDeletesAndCompacts(t *testing.T) {
+	s := startServer(t, Config{})
+	c := s.client(t)
+	ctx := t.Context()
+
+	put, err := c.Put(ctx, "k", "1", clientv3.WithPrevKV())
+	if err != nil || put.PrevKv != nil {
+		t.Fatalf("first Put = %v, %v", put, err)
+	}
+	wantHeader(t, "Put", put.Header, 2)
+	if put, err = c.Put(ctx, "k", "2", clientv3.WithPrevKV()); err != nil || string(put.PrevKv.GetValue()) != "1" {
+		t.Fatalf("second Put = %v, %v; want the value before", put, err)
+	}
+
+	get, err := c.Get(ctx, "k")
+	if err != nil || get.Count != 1 || string(get.Kvs[0].GetValue()) != "2" || get.Kvs[0].GetVersion() != 2 {
+		t.Fatalf("Get = %v, %v", get, err)
+	}
+	wantHeader(t, "Get", get.Header, 3)
+	if get, err = c.Get(ctx, "k", clientv3.WithRev(2)); err != nil || string(get.Kvs[0].GetValue()) != "1" {
+		t.Fatalf("Get as of revision 2 = %v, %v", get, err)
+	}
+	if get, err = c.Get(ctx, "none"); err != nil || get.Count != 0 || len(get.Kvs) != 0 {
+		t.Fatalf("Get of nothing = %v, %v", get, err)
+	}
+	wantHeader(t, "Get of nothing", get.Header, 3)
+
+	txn, err := c.Txn(ctx).If(clientv3.Compare(clientv3.Version("k"), "=", 2)).
+		Then(clientv3.OpPut("t", "x"), clientv3.OpGet("t")).Commit()
+	if err != nil || !txn.Succeeded || string(txn.Responses[1].GetResponseRange().GetKvs()[0].GetValue()) != "x" {
+		t.Fatalf("Txn = %v, %v", txn, err)
+	}
+	wantHeader(t, "Txn", txn.Header, 4)
+
+	del, err := c.Delete(ctx, "k")
+	if err != nil || del.Deleted != 1 {
+		t.Fatalf("Delete = %v, %v", del, err)
+	}
+	wantHeader(t, "Delete", del.Header, 5)
+
+	compact, err := c.Compact(ctx, 4, clientv3.WithCompactPhysical())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantHeader(t, "Compact", compact.Header, 5)
+	if _, err := c.Get(ctx, "k", clientv3.WithRev(3)); !errors.Is(err, rpctypes.ErrCompacted) {
+		t.Errorf("Get of a compacted revision = %v, want %v", err, rpctypes.ErrCompacted)
+	}
+}
+
+// The short cut for one key gives what the long way gives.
+func TestGetOfOneKeyAgreesWithRange(t *testing.T) {
+	s := startServer(t, Config{})
+	s.put(t, "k", "v")
+	for _, key := range []string{"k", "none"} {
+		// A limit takes the short cut, a minimal revision of 1 the long way.
+		short, err := s.kv.Range(t.Context(), &pb.RangeRequest{Key: []byte(key), Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		long, err := s.kv.Range(t.Context(), &pb.RangeRequest{Key: []byte(key), MinModRevision: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !proto.Equal(short, long) {
+			t.Errorf("Range(%q) = %v by the short cut, %v by the long way", key, short, long)
+		}
+	}
+}
+
+// Only what is no plain get goes the long way.
+func TestShortCutIsForPlainGets(t *testing.T) {
+	key := []byte("k")
+	for _, c := range []struct {
+		req  *pb.RangeRequest
+		want bool
+	}{
+		{&pb.RangeRequest{Key: key}, true},
+		{&pb.RangeRequest{Key: key, Limit: 3, SortOrder: pb.RangeRequest_DESCEND, SortTarget: pb.RangeRequest_VALUE}, true},
+		{&pb.RangeRequest{Key: key, RangeEnd: []byte{0}}, false},
+		{&pb.RangeRequest{Key: key, Revision: 1}, false},
+		{&pb.RangeRequest{Key: key, KeysOnly: true}, false},
+		{&pb.RangeRequest{Key: key, CountOnly: true}, false},
+		{&pb.RangeRequest{Key: key, MinModRevision: 1}, false},
+		{&pb.RangeRequest{Key: key, MaxModRevision: 1}, false},
+		{&pb.RangeRequest{Key: key, MinCreateRevision: 1}, false},
+		{&pb.RangeRequest{Key: key, MaxCreateRevision: 1}, false},
+	} {
+		if got := isGet(c.req); got != c.want {
+			t.Errorf("isGet(%v) = %v, want %v", c.req, got, c.want)
+		}
+	}
+}
+
+// A transaction that only reads costs no entry in the log, however deep it is,
+// and reads everything as of one revision.
+func TestTransactionsThatOnlyReadAreReads(t *testing.T) {
+	s := startServer(t, Config{})
+	s.put(t, "k", "v")
+	before := s.proposals()
+	resp, err := s.kv.Txn(t.Context(), &pb.TxnRequest{
+		Compare: []*pb.Compare{{Key: []byte("k"), Target: pb.Compare_VALUE, TargetUnion: &pb.Compare_Value{Value: []byte("v")}}},
+		Success: ops(opGet("k"), opTxn(ops(opGet("k")), nil)),
+		Failure: ops(opGet("none")),
+	})
+	if err != nil || !resp.GetSucceeded() || string(resp.GetResponses()[0].GetResponseRange().GetKvs()[0].GetValue()) != "v" {
+		t.Fatalf("Txn = %v, %v", resp, err)
+	}
+	if got := string(resp.GetResponses()[1].GetResponseTxn().GetResponses()[0].GetResponseRange().GetKvs()[0].GetValue()); got != "v" {
+		t.Errorf("inner transaction read %q, want v", got)
+	}
+	wantHeader(t, "Txn", resp.GetHeader(), 2)
+	if got := s.proposals() - before; got != 0 {
+		t.Errorf("a transaction that only reads was proposed %d times", got)
+	}
+	if got := s.lastMode(t); got != kvnode.ReadAuto {
+		t.Errorf("read mode = %v, want auto", got)
+	}
+}
+
+// Whatever part of a transaction writes, it is replicated.
+func TestTransactionsThatMayWriteAreReplicated(t *testing.T) {
+	for name, r := range map[string]*pb.TxnRequest{
+		"put":                  {Success: ops(opGet("k"), opPut("a"))},
+		"put in the other":     {Failure: ops(opPut("a"))},
+		"delete":               {Success: ops(opDel("a", ""))},
+		"put in an inner one":  {Success: ops(opTxn(nil, ops(opPut("a"))))},
+		"delete two levels in": {Failure: ops(opTxn(ops(opTxn(ops(opDel("a", "")), nil)), nil))},
+	} {
+		if readOnly(r) {
+			t.Errorf("readOnly(%s) = true", name)
+		}
+	}
+}
+
+// A transaction is local only if every read in it says so; a mere comparison
+// says nothing.
+func TestOnlySerializableTransactionsAreLocal(t *testing.T) {
+	local := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Key: []byte("k"), Serializable: true}}}
+	for _, c := range []struct {
+		name string
+		req  *pb.TxnRequest
+		want kvnode.ReadMode
+	}{
+		{"all serializable", &pb.TxnRequest{Success: ops(local), Failure: ops(opTxn(ops(local), nil))}, kvnode.ReadSerializable},
+		{"one of them not", &pb.TxnRequest{Success: ops(local), Failure: ops(opGet("k"))}, kvnode.ReadAuto},
+		{"an inner one not", &pb.TxnRequest{Success: ops(local, opTxn(ops(opGet("k")), nil))}, kvnode.ReadAuto},
+		{"compares only", &pb.TxnRequest{Compare: []*pb.Compare{{Key: []byte("k")}}}, kvnode.ReadAuto},
+	} {
+		s := startServer(t, Config{})
+		if _, err := s.kv.Txn(t.Context(), c.req); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.lastMode(t); got != c.want {
+			t.Errorf("%s: read mode = %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// The chunks of a stream put together are the answer of Range; none is large,
+// and only the last says how it went.
+func TestRangeStreamMergesIntoRange(t *testing.T) {
+	s := startServer(t, Config{})
+	for i := range 20 {
+		s.put(t, fmt.Sprintf("k%02d", i), string(bytes.Repeat([]byte("v"), 50<<10)))
+	}
+	s.put(t, "large", string(bytes.Repeat([]byte("v"), 2*chunkBytes)))
+	for _, r := range []*pb.RangeRequest{
+		{Key: []byte("k"), RangeEnd: []byte("z")},
+		{Key: []byte("k"), RangeEnd: []byte("z"), Limit: 7},
+		{Key: []byte("k"), RangeEnd: []byte("z"), CountOnly: true},
+		{Key: []byte("k"), RangeEnd: []byte("z"), KeysOnly: true, Revision: 5},
+		{Key: []byte("large")},
+		{Key: []byte("none")},
+	} {
+		want, err := s.kv.Range(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, chunks := s.stream(t, r)
+		if !proto.Equal(got, want) {
+			t.Errorf("RangeStream(%v) merges into %d keys, count %d, more %v, header %v; want %d, %d, %v, %v", r,
+				len(got.GetKvs()), got.GetCount(), got.GetMore(), got.GetHeader(), len(want.GetKvs()), want.GetCount(), want.GetMore(), want.GetHeader())
+		}
+		if least := proto.Size(want) / (chunkBytes + 60<<10); chunks < max(least, 1) {
+			t.Errorf("RangeStream(%v) of %d bytes came in %d chunks", r, proto.Size(want), chunks)
+		}
+	}
+	if _, err := s.recv(t.Context(), &pb.RangeRequest{Key: []byte("k"), Revision: 1 << 40}); err == nil {
+		t.Error("RangeStream of a future revision = nil error")
+	}
+}
+
+func (s *server) recv(ctx context.Context, r *pb.RangeRequest) (*pb.RangeStreamResponse, error) {
+	stream, err := s.kv.RangeStream(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return stream.Recv()
+}
+
+// stream merges the chunks of r.
+func (s *server) stream(t *testing.T, r *pb.RangeRequest) (merged *pb.RangeResponse, chunks int) {
+	t.Helper()
+	stream, err := s.kv.RangeStream(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged = &pb.RangeResponse{}
+	for {
+		m, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return merged, chunks
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if merged.GetHeader() != nil {
+			t.Error("a chunk came after the one with the header")
+		}
+		if n := proto.Size(m); n > chunkBytes+1024 && len(m.GetRangeResponse().GetKvs()) > 1 {
+			t.Errorf("chunk of %d bytes, want at most %d", n, chunkBytes)
+		}
+		chunks++
+		proto.Merge(merged, m.GetRangeResponse())
+	}
+}
+
+func TestChunkHoldsAtLeastOneKey(t *testing.T) {
+	kv := func(n int) *mvccpb.KeyValue { return &mvccpb.KeyValue{Key: []byte("k"), Value: make([]byte, n)} }
+	for _, c := range []struct {
+		name string
+		kvs  []*mvccpb.KeyValue
+		want int
+	}{
+		{"nothing", nil, 0},
+		{"one that is too large", []*mvccpb.KeyValue{kv(chunkBytes)}, 1},
+		{"a small one before it", []*mvccpb.KeyValue{kv(1), kv(chunkBytes)}, 1},
+		{"two halves", []*mvccpb.KeyValue{kv(chunkBytes/2 - 16), kv(chunkBytes/2 - 16), kv(64)}, 2},
+	} {
+		if got := chunk(c.kvs); got != c.want {
+			t.Errorf("chunk(%s) = %d, want %d", c.name, got, c.want)
+		}
+	}
+}

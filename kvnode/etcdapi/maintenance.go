@@ -1,0 +1,114 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode"
+)
+
+// maintenanceServer is the Maintenance service. See also alarm.go, snapshot.go.
+type maintenanceServer struct {
+	*API
+	pb.UnsafeMaintenanceServer
+}
+
+// Status describes this member.
+func (s *maintenanceServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+	node := s.node.Status()
+	size, inUse := s.node.Store().Size()
+	return &pb.StatusResponse{
+		Header:           s.header(),
+		Version:          Version,
+		StorageVersion:   Version,
+		DbSize:           size,
+		DbSizeInUse:      inUse,
+		DbSizeQuota:      s.cfg.QuotaBytes,
+		Leader:           node.Leader,
+		RaftIndex:        node.Commit,
+		RaftTerm:         node.Term,
+		RaftAppliedIndex: node.Applied,
+		IsLearner:        node.Learner,
+		Errors:           s.troubles(&node),
+		DowngradeInfo:    &pb.DowngradeInfo{},
+	}, nil
+}
+
+// troubles lists what an operator should know, alarms in etcd's form.
+func (s *maintenanceServer) troubles(node *kvnode.Status) []string {
+	var all []string
+	if node.Leader == 0 {
+		all = append(all, status.Convert(rpctypes.ErrGRPCNoLeader).Message())
+	}
+	for _, m := range s.node.Store().Alarms() {
+		all = append(all, fmt.Sprintf("memberID:%d alarm:%s", m.GetMemberID(), m.GetAlarm()))
+	}
+	if node.DiskFull {
+		all = append(all, kvnode.ErrDiskFull.Error())
+	}
+	if node.Err != nil {
+		all = append(all, node.Err.Error())
+	}
+	return all
+}
+
+// Hash hashes everything. There is nothing but keys to hash, so that it agrees
+// with HashKV and on all members.
+func (s *maintenanceServer) Hash(context.Context, *pb.HashRequest) (*pb.HashResponse, error) {
+	h, err := s.node.Store().HashKV(0)
+	if err != nil {
+		return nil, clientError(err)
+	}
+	resp := &pb.HashResponse{Header: &pb.ResponseHeader{Revision: h.Revision}, Hash: h.Hash}
+	s.fill(resp.GetHeader())
+	return resp, nil
+}
+
+// HashKV hashes all keys as of a revision, 0 meaning the newest that this
+// member has applied. It is not linearizable: it compares members.
+func (s *maintenanceServer) HashKV(_ context.Context, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
+	h, err := s.node.Store().HashKV(r.GetRevision())
+	if err != nil {
+		return nil, clientError(err)
+	}
+	resp := &pb.HashKVResponse{
+		Header: &pb.ResponseHeader{Revision: h.Revision}, Hash: h.Hash,
+		CompactRevision: h.CompactRevision, HashRevision: h.HashRevision,
+	}
+	s.fill(resp.GetHeader())
+	return resp, nil
+}
+
+// MoveLeader hands leadership over. Only the leader can.
+func (s *maintenanceServer) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {
+	if s.node.Leader() != s.node.ID() {
+		return nil, rpctypes.ErrGRPCNotLeader
+	}
+	err := s.node.MoveLeader(ctx, r.GetTargetID())
+	if errors.Is(err, kvnode.ErrUnknownMember) {
+		return nil, rpctypes.ErrGRPCBadLeaderTransferee
+	}
+	if err != nil {
+		return nil, clientError(err)
+	}
+	return &pb.MoveLeaderResponse{Header: s.header()}, nil
+}
+
+// Defragment gives unused space back.
+func (s *maintenanceServer) Defragment(ctx context.Context, _ *pb.DefragmentRequest) (*pb.DefragmentResponse, error) {
+	if err := s.node.Store().Defragment(ctx); err != nil {
+		return nil, clientError(err)
+	}
+	return &pb.DefragmentResponse{Header: s.header()}, nil
+}
+
+// Downgrade is not supported.
+func (*maintenanceServer) Downgrade(context.Context, *pb.DowngradeRequest) (*pb.DowngradeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "kvnode: a cluster cannot be downgraded")
+}

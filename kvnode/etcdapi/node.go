@@ -1,0 +1,58 @@
+package etcdapi
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// Proposer replicates requests.
+type Proposer interface {
+	// Propose returns what applying r gave.
+	Propose(ctx context.Context, r *pb.InternalRaftRequest) (store.Result, error)
+}
+
+// Reader admits reads of a store.
+type Reader interface {
+	// Read returns once Store may answer a read that mode asks for.
+	Read(ctx context.Context, mode kvnode.ReadMode) (kvnode.Read, error)
+	Store() *store.Store
+}
+
+// Member is one member's view of itself and its cluster.
+type Member interface {
+	ID() uint64
+	ClusterID() uint64
+	Term() uint64
+	// Leader returns 0 if there is none. It takes no lock.
+	Leader() uint64
+	// LeaderChanged returns a channel that is closed when the leader is lost or
+	// changes.
+	LeaderChanged() <-chan struct{}
+	MoveLeader(ctx context.Context, to uint64) error
+	// Checkpoint makes what is applied durable, so that a snapshot holds it.
+	Checkpoint(ctx context.Context) error
+	Status() kvnode.Status
+}
+
+// Changer changes the members of the cluster.
+type Changer interface {
+	AddMember(ctx context.Context, peerURLs []string, learner bool) (store.Member, error)
+	RemoveMember(ctx context.Context, id uint64) error
+	UpdateMember(ctx context.Context, id uint64, peerURLs []string) error
+	// PromoteMember works on the leader only.
+	PromoteMember(ctx context.Context, id uint64) error
+}
+
+// Node is what the API needs of a *kvnode.Node.
+type Node interface {
+	Changer
+	Proposer
+	Reader
+	Member
+}
+
+var _ Node = (*kvnode.Node)(nil)

@@ -1,0 +1,117 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/status"
+)
+
+// check is one thing that a probe looks at. It returns what there is to say, and
+// an error if the probe must fail.
+type check struct {
+	name string
+	run  func(ctx context.Context) (remark string, err error)
+}
+
+// probe is /livez or /readyz: its checks under one path, and each under its own.
+type probe struct {
+	path   string
+	checks []check
+}
+
+// livez says whether the process answers at all: a member that lost its cluster
+// gains nothing from a restart.
+func (a *API) livez() probe {
+	return probe{"/livez", []check{{"serializable_read", a.readCheck(true)}}}
+}
+
+// readyz says whether requests should be sent here.
+func (a *API) readyz() probe {
+	return probe{"/readyz", []check{
+		{"data_corruption", a.corruptCheck},
+		{"serializable_read", a.readCheck(true)},
+		{"linearizable_read", a.readCheck(false)},
+		{"non_learner", a.voterCheck},
+		{"lease", a.leaseRemark},
+	}}
+}
+
+func (a *API) readCheck(serializable bool) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) { return "", a.tryRead(ctx, serializable) }
+}
+
+func (a *API) corruptCheck(context.Context) (string, error) {
+	for _, m := range a.node.Store().Alarms() {
+		if m.GetAlarm() == pb.AlarmType_CORRUPT {
+			return "", errors.New("alarm activated: CORRUPT")
+		}
+	}
+	return "", nil
+}
+
+func (a *API) voterCheck(context.Context) (string, error) {
+	if m, ok := a.node.Store().Members().ByID[a.node.ID()]; ok && m.Learner {
+		return "", errors.New("not supported for learner")
+	}
+	return "", nil
+}
+
+// leaseRemark never fails: without a lease reads are slower, not wrong.
+func (a *API) leaseRemark(context.Context) (string, error) {
+	s := a.node.Status().Lease
+	if s.Valid() {
+		return fmt.Sprintf("valid for another %v", s.Remaining), nil
+	}
+	return s.Lease.String(), nil
+}
+
+// install adds the paths of p to mux.
+func (p probe) install(mux *http.ServeMux) {
+	mux.HandleFunc("GET "+p.path, func(w http.ResponseWriter, r *http.Request) {
+		exclude := r.URL.Query()["exclude"]
+		serveChecks(w, r, slices.DeleteFunc(slices.Clone(p.checks), func(c check) bool {
+			return slices.Contains(exclude, c.name)
+		}))
+	})
+	for _, c := range p.checks {
+		mux.HandleFunc("GET "+p.path+"/"+c.name, func(w http.ResponseWriter, r *http.Request) {
+			serveChecks(w, r, []check{c})
+		})
+	}
+}
+
+// serveChecks runs checks and says ok, or which of them failed. With ?verbose it
+// tells of all.
+func serveChecks(w http.ResponseWriter, r *http.Request, checks []check) {
+	var report strings.Builder
+	failed := false
+	for _, c := range checks {
+		remark, err := c.run(r.Context())
+		switch {
+		case err != nil:
+			failed = true
+			fmt.Fprintf(&report, "[-]%s failed: %s\n", c.name, status.Convert(err).Message())
+		case remark != "":
+			fmt.Fprintf(&report, "[+]%s ok: %s\n", c.name, remark)
+		default:
+			fmt.Fprintf(&report, "[+]%s ok\n", c.name)
+		}
+	}
+	if failed {
+		http.Error(w, report.String(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	// Errors here mean that the client has gone.
+	if r.URL.Query().Has("verbose") {
+		_, _ = fmt.Fprint(w, report.String())
+	}
+	_, _ = fmt.Fprintln(w, "ok")
+}

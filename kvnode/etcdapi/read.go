@@ -1,0 +1,65 @@
+package etcdapi
+
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode"
+)
+
+// MetadataReadMode is the metadata by which a request says how it wants to be
+// read.
+const MetadataReadMode = "x-lease-read"
+
+// admit returns once the store may answer the read of ctx, and says in the
+// trailers how that came about. Fetch the value afterwards, never before.
+func (a *API) admit(ctx context.Context, serializable bool) error {
+	asked := metadata.ValueFromIncomingContext(ctx, MetadataReadMode)
+	mode, err := readMode(asked, serializable)
+	if err != nil {
+		return err
+	}
+	read, err := a.node.Read(ctx, mode)
+	if err != nil {
+		return clientError(err)
+	}
+	if len(asked) > 0 || !a.cfg.TrailersOnDemand {
+		// The error says that ctx is no gRPC request's; then nobody reads trailers.
+		_ = grpc.SetTrailer(ctx, trailer(read))
+	}
+	return nil
+}
+
+// readMode returns how a request wants to be read. Its metadata, asked, goes
+// before the request's own flag.
+func readMode(asked []string, serializable bool) (kvnode.ReadMode, error) {
+	mode := kvnode.ReadAuto
+	if len(asked) > 0 {
+		var err error
+		if mode, err = parseReadMode(asked); err != nil {
+			return 0, err
+		}
+	}
+	if mode == kvnode.ReadAuto && serializable {
+		return kvnode.ReadSerializable, nil
+	}
+	return mode, nil
+}
+
+func parseReadMode(asked []string) (kvnode.ReadMode, error) {
+	const choices = "auto, lease, read-index, log or serializable"
+	if len(asked) > 1 {
+		return 0, status.Errorf(codes.InvalidArgument, "kvnode: metadata %s has %d values (%s), want one of %s",
+			MetadataReadMode, len(asked), strings.Join(asked, ", "), choices)
+	}
+	mode, err := kvnode.ParseReadMode(asked[0])
+	if err != nil {
+		return 0, status.Errorf(codes.InvalidArgument, "kvnode: metadata %s is %q, want %s", MetadataReadMode, asked[0], choices)
+	}
+	return mode, nil
+}

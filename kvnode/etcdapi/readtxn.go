@@ -1,0 +1,55 @@
+package etcdapi
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// readTxn answers a transaction that only reads, as of one revision.
+func (s *kvServer) readTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if err := s.admit(ctx, localOnly(r)); err != nil {
+		return nil, err
+	}
+	resp, err := s.node.Store().Txn(ctx, r)
+	if err != nil {
+		return nil, clientError(err)
+	}
+	s.fill(resp.GetHeader())
+	return resp, nil
+}
+
+// readOnly reports whether no branch of r, however deep, writes.
+func readOnly(r *pb.TxnRequest) bool {
+	return everyOp(r, func(op *pb.RequestOp) bool { return op.GetRequestRange() != nil })
+}
+
+// localOnly reports whether all that r reads may be stale. A transaction that
+// only compares is not: nothing in it says so.
+func localOnly(r *pb.TxnRequest) bool {
+	ranges := 0
+	all := everyOp(r, func(op *pb.RequestOp) bool {
+		ranges++
+		return op.GetRequestRange().GetSerializable()
+	})
+	return all && ranges > 0
+}
+
+// everyOp reports whether ok holds for every operation of r that is not itself
+// a transaction.
+func everyOp(r *pb.TxnRequest, ok func(*pb.RequestOp) bool) bool {
+	for _, branch := range [][]*pb.RequestOp{r.GetSuccess(), r.GetFailure()} {
+		for _, op := range branch {
+			if t := op.GetRequestTxn(); t != nil {
+				if !everyOp(t, ok) {
+					return false
+				}
+				continue
+			}
+			if !ok(op) {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -1,0 +1,103 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// server is an API on an in-memory listener.
+type server struct {
+	*fakeNode
+	api    *API
+	listen *bufconn.Listener
+	conn   *grpc.ClientConn
+	kv     pb.KVClient
+}
+
+func startServer(tb testing.TB, cfg Config) *server {
+	tb.Helper()
+	s := &server{fakeNode: newFakeNode(tb), listen: bufconn.Listen(1 << 20)}
+	s.api = New(s.fakeNode, cfg)
+	g := grpc.NewServer(s.api.ServerOptions()...)
+	s.api.Register(g)
+	done := make(chan error, 1)
+	go func() { done <- g.Serve(s.listen) }()
+	conn, err := grpc.NewClient("passthrough:///a", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(s.dial))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	s.conn, s.kv = conn, pb.NewKVClient(conn)
+	tb.Cleanup(func() {
+		if err := conn.Close(); err != nil {
+			tb.Error(err)
+		}
+		g.Stop()
+		if err := <-done; err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *server) dial(ctx context.Context, _ string) (net.Conn, error) {
+	return s.listen.DialContext(ctx)
+}
+
+// client returns an etcd client of the server.
+func (s *server) client(tb testing.TB) *clientv3.Client {
+	tb.Helper()
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints:   []string{"http://a"},
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(s.dial)},
+		Logger:      zap.NewNop(),
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return c
+}
+
+func (s *server) put(tb testing.TB, key, value string) *pb.PutResponse {
+	tb.Helper()
+	resp, err := s.kv.Put(tb.Context(), &pb.PutRequest{Key: []byte(key), Value: []byte(value)})
+	if err != nil {
+		tb.Fatalf("Put(%q) = %v", key, err)
+	}
+	return resp
+}
+
+// wantStatus fails unless err has the code and text of want.
+func wantStatus(tb testing.TB, what string, err, want error) {
+	tb.Helper()
+	got, exp := status.Convert(err), status.Convert(want)
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok { // from clientv3
+		got = status.New(e.Code(), e.Error())
+	}
+	if got.Code() != exp.Code() || got.Message() != exp.Message() {
+		tb.Errorf("%s = %v %q, want %v %q", what, got.Code(), got.Message(), exp.Code(), exp.Message())
+	}
+}
+
+// wantHeader fails unless h is of this member and of that revision.
+func wantHeader(tb testing.TB, what string, h *pb.ResponseHeader, revision int64) {
+	tb.Helper()
+	if h.GetClusterId() != testCluster || h.GetMemberId() != testMember || h.GetRaftTerm() != testTerm || h.GetRevision() != revision {
+		tb.Errorf("header of %s = %v, want cluster %d member %d term %d revision %d", what, h, testCluster, testMember, testTerm, revision)
+	}
+}
