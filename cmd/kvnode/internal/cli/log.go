@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
+)
+
+// levels has two of etcd's that are beyond ours: nothing is logged there.
+var levels = map[string]slog.Level{
+	"debug": slog.LevelDebug,
+	"info":  slog.LevelInfo,
+	"warn":  slog.LevelWarn,
+	"error": slog.LevelError,
+	"panic": slog.LevelError + 4,
+	"fatal": slog.LevelError + 8,
+}
+
+// newLogger returns a logger as configured, and what closes its files.
+func newLogger(sys *System, cfg settings.Log) (*slog.Logger, func(), error) {
+	var files []io.Closer
+	closeAll := func() {
+		for _, f := range files {
+			_ = f.Close() // there is nowhere left to say so
+		}
+	}
+	var outputs []io.Writer
+	for _, name := range cfg.Outputs {
+		switch name {
+		case "default", "stderr":
+			outputs = append(outputs, sys.Stderr)
+		case "stdout":
+			outputs = append(outputs, sys.Stdout)
+		default:
+			f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			if err != nil {
+				closeAll()
+				return nil, nil, fmt.Errorf("--log-outputs: %w", err)
+			}
+			files, outputs = append(files, f), append(outputs, f)
+		}
+	}
+	if len(outputs) == 0 {
+		outputs = []io.Writer{sys.Stderr}
+	}
+	options := &slog.HandlerOptions{Level: levels[cfg.Level], ReplaceAttr: readable}
+	w := io.MultiWriter(outputs...)
+	var h slog.Handler = slog.NewJSONHandler(w, options)
+	if cfg.Format != "json" {
+		h = slog.NewTextHandler(w, options)
+	}
+	return slog.New(h), closeAll, nil
+}
+
+// readable writes durations as people do: JSON would have nanoseconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
+}

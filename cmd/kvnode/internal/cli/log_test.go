@@ -1,0 +1,69 @@
+package cli
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
+)
+
+var defaultLog = settings.Log{Level: "info", Format: "json"}
+
+func TestLogger(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	var stdout, stderr buffer
+	log, closeAll, err := newLogger(&System{Stdout: &stdout, Stderr: &stderr},
+		settings.Log{Level: "warn", Format: "json", Outputs: []string{"stdout", "default", path}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("hidden")
+	log.Warn("shown", "took", 1500*time.Millisecond)
+	closeAll()
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, got := range map[string]string{"stdout": stdout.String(), "stderr": stderr.String(), "file": string(file)} {
+		var line map[string]string
+		if err := json.Unmarshal([]byte(got), &line); err != nil || line["msg"] != "shown" || line["level"] != "WARN" || line["took"] != "1.5s" || line["time"] == "" {
+			t.Errorf("%s has %q, want one line with time, level, msg and took=1.5s", name, got)
+		}
+	}
+}
+
+func TestLogFormats(t *testing.T) {
+	for format, want := range map[string]string{"json": `"msg":"m"`, "text": "msg=m", "console": "msg=m"} {
+		var stderr buffer
+		log, _, err := newLogger(&System{Stderr: &stderr}, settings.Log{Level: "info", Format: format})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Info("m")
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("--log-format %s logs %q, want %s", format, stderr.String(), want)
+		}
+	}
+}
+
+// Levels that only etcd has log less than error.
+func TestLevels(t *testing.T) {
+	for level, want := range map[string]int{"debug": 4, "info": 3, "warn": 2, "error": 1, "panic": 0, "fatal": 0} {
+		var stderr buffer
+		log, _, err := newLogger(&System{Stderr: &stderr}, settings.Log{Level: level, Format: "text"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Debug("m")
+		log.Info("m")
+		log.Warn("m")
+		log.Error("m")
+		if got := strings.Count(stderr.String(), "\n"); got != want {
+			t.Errorf("--log-level %s logs %d of 4 lines, want %d", level, got, want)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
+
+// golden compares with a file in testdata.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s has changed (go test -args -rewrite, then read the diff):\ngot:\n%s", path, got)
+	}
+}
+
+// buffer may be written and read at once.
+type buffer struct {
+	mu struct {
+		sync.Mutex
+		b bytes.Buffer
+	}
+}
+
+// Write implements io.Writer.
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.b.Write(p)
+}
+
+// String returns all that was written.
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.b.String()
+}
+
+// kvnode runs a command line.
+func kvnode(args ...string) (code int, stdout, stderr string) {
+	var out, errs buffer
+	code = Main(System{Args: args, Stdout: &out, Stderr: &errs, Exit: func(int) {}})
+	return code, out.String(), errs.String()
+}
+
+func TestExitCodes(t *testing.T) {
+	dir := t.TempDir()
+	for _, test := range []struct {
+		name   string
+		args   string
+		code   int
+		stdout string // parts of what is printed
+		stderr string
+	}{
+		{"help", "--help", exitOK, "Exit codes: 0", ""},
+		{"help of serve", "serve --help", exitOK, "--listen-client-urls", ""},
+		{"version", "version", exitOK, "etcd Version: 3.7", ""},
+		{"version as a flag", "--version", exitOK, "kvnode Version: ", ""},
+		{"completion", "completion bash", exitOK, "__start_kvnode", ""},
+		{"valid", "--validate --data-dir " + dir, exitOK, "the configuration is valid", ""},
+		{"printed", "serve --print-config", exitOK, "name: default # default", ""},
+		{"no such command", "bogus", exitUsage, "", `unknown command "bogus"`},
+		{"no such flag", "--bogus", exitUsage, "", "unknown flag: --bogus"},
+		{"no such flag of serve", "serve --bogus", exitUsage, "", "unknown flag: --bogus"},
+		{"serve takes no arguments", "serve me", exitUsage, "", `"me"`},
+		{"refused", "--auto-tls", exitUsage, "", "TLS is not offered yet"},
+		{"invalid", "--validate --name a,b", exitUsage, "", "--name"},
+		{"invalid directory", "--validate --data-dir /dev/null", exitUsage, "", "is a file"},
+		{"status of nobody", "status --endpoints=", exitUsage, "", "names no member"},
+		{"status as XML", "status -o xml", exitUsage, "", "must be table or json"},
+		{"status in a hurry", "status --interval 1ms", exitUsage, "", "10ms at least"},
+		{"status of a path", "status --endpoints http://a:1/b", exitUsage, "", "must be host:port"},
+		{"no log", "wal verify " + dir, exitFailed, "", "no log in this directory"},
+		{"no directory", "wal verify /nowhere", exitUsage, "", "/nowhere"},
+		{"wal of nothing", "wal verify", exitUsage, "", "accepts 1 arg"},
+		{"dump as XML", "wal dump -o xml " + dir, exitUsage, "", "must be text or json"},
+		{"unwritable log", "--log-outputs /nowhere/log --data-dir " + dir, exitFailed, "", "--log-outputs"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, stdout, stderr := kvnode(strings.Fields(test.args)...)
+			if code != test.code || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) {
+				t.Errorf("kvnode %s = %d, stdout %q, stderr %q, want %d, %q, %q", test.args, code, stdout, stderr, test.code, test.stdout, test.stderr)
+			}
+		})
+	}
+}
+
+// The shell is told what flags take.
+func TestCompletion(t *testing.T) {
+	for args, want := range map[string]string{
+		"serve --read-mode ":  "lease\nread-index\nlog\nserializable\n",
+		"--metrics ":          "basic\nextensive\n",
+		"status -o ":          "table\njson\n",
+		"serve --data-dir ":   ":16", // directories
+		"serve --config-file": "config-file",
+		"wal verify ":         ":16",
+	} {
+		_, stdout, _ := kvnode(append([]string{"__complete"}, strings.Split(args, " ")...)...)
+		if !strings.Contains(stdout, want) {
+			t.Errorf("completion of %q = %q, want %q", args, stdout, want)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+// Package cli is kvnode's command line, one file a command.
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leaderlease/go/cmd/kvnode/internal/demo"
+)
+
+// Exit codes.
+const (
+	// exitOK means that everything went well; a server was stopped in order.
+	exitOK = 0
+	// exitFailed means that it did not: the node failed, an endpoint does not
+	// answer, a log is damaged, or a second signal cut a stop short.
+	exitFailed = 1
+	// exitUsage means that the command line or the configuration is wrong;
+	// nothing was done.
+	exitUsage = 2
+)
+
+// System is what a process has of its surroundings.
+type System struct {
+	Args           []string // without the program's name
+	Environ        []string
+	Stdout, Stderr io.Writer
+	// Exit ends the process at once.
+	Exit func(code int)
+}
+
+// OS returns the operating system's.
+func OS() System {
+	return System{Args: os.Args[1:], Environ: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr, Exit: os.Exit}
+}
+
+// usageError is an error of whoever wrote the command line.
+type usageError struct{ error }
+
+// Unwrap returns the error itself.
+func (e usageError) Unwrap() error { return e.error }
+
+// errReported ends a command that has already said what is wrong.
+var errReported = errors.New("kvnode: reported")
+
+// Main runs the command in sys and returns the exit code.
+func Main(sys System) int {
+	root := newRoot(&sys)
+	root.SetArgs(sys.Args)
+	root.SetOut(sys.Stdout)
+	root.SetErr(sys.Stderr)
+	// Whatever goes wrong before a command begins is wrong usage.
+	began := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
+
+	err := root.Execute()
+	_, usage := errors.AsType[usageError](err)
+	usage = usage || !began
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errReported):
+		return exitFailed
+	case usage:
+		_, _ = fmt.Fprintf(sys.Stderr, "%v\nkvnode --help and kvnode serve --help show what there is.\n", err)
+		return exitUsage
+	default:
+		_, _ = fmt.Fprintln(sys.Stderr, err)
+		return exitFailed
+	}
+}
+
+const rootLong = `kvnode is a replicated key-value node. It speaks the etcd v3 API and serves linearizable reads from
+the leader's memory under a leader lease. kvnode alone is kvnode serve.
+
+Exit codes: 0 all went well, or a server was stopped in order; 1 something failed; 2 the command
+line or the configuration is wrong.`
+
+// rootUsage leaves the flags out: they are those of kvnode serve.
+const rootUsage = `Usage:
+  kvnode [flags of kvnode serve]
+  kvnode <command>
+
+Commands:{{range .Commands}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}
+
+kvnode <command> --help shows more of each.
+`
+
+func newRoot(sys *System) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "kvnode",
+		Short: "A replicated key-value node with the etcd v3 API and leader leases",
+		Long:  rootLong,
+		Args:  cobra.NoArgs,
+		// Main prints errors, once.
+		SilenceErrors: true, SilenceUsage: true,
+		Version: versionText(),
+	}
+	root.SetVersionTemplate("{{.Version}}")
+	usage := root.UsageTemplate()
+	serveWith(root, sys)
+	root.SetUsageTemplate(rootUsage)
+	for _, cmd := range commands(sys) {
+		if cmd.Name() != "serve" {
+			cmd.SetUsageTemplate(usage)
+		}
+		root.AddCommand(cmd)
+	}
+	return root
+}
+
+// commands are all but cobra's own, which are help and completion.
+func commands(sys *System) []*cobra.Command {
+	return []*cobra.Command{
+		newServe(sys),
+		demo.Command(),
+		newStatus(sys),
+		newWAL(sys),
+		newVersion(sys),
+	}
+}

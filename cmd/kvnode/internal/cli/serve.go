@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
+	"github.com/leaderlease/go/kvnode/server"
+)
+
+// stopTime bounds an orderly stop: requests under way, then the transfer of
+// leadership. Whoever stops the process waits as long.
+const stopTime = 10 * time.Second
+
+const serveLong = `Serve runs one member until it is told to stop with SIGTERM or SIGINT: it is not ready any more,
+requests under way finish, leadership is handed over, the node stops. A second signal ends the
+process at once. Once linearizable reads are served, it logs "ready to serve client requests".`
+
+func newServe(sys *System) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a member of a cluster",
+		Long:  serveLong,
+		Args:  cobra.NoArgs,
+	}
+	serveWith(cmd, sys)
+	cmd.SetUsageFunc(func(c *cobra.Command) error {
+		_, err := fmt.Fprintf(c.OutOrStderr(), "Usage:\n  kvnode serve [flags]\n\n")
+		return errors.Join(err, settings.Help(c.OutOrStderr(), c.Flags()))
+	})
+	return cmd
+}
+
+// serveWith makes cmd serve, and gives it the flags of that.
+func serveWith(cmd *cobra.Command, sys *System) {
+	if err := settings.AddFlags(cmd); err != nil {
+		panic(err) // two settings have one name
+	}
+	printConfig := cmd.Flags().Bool("print-config", false, "Print the configuration in effect, and where each value comes from, and end.")
+	validate := cmd.Flags().Bool("validate", false, "Check the configuration and the data directory, report all that is wrong, and end.")
+	cmd.RunE = func(c *cobra.Command, _ []string) error {
+		loaded, err := settings.Load(settings.Flags(c.Flags()), sys.Environ)
+		if *validate {
+			err = errors.Join(err, loaded.Check())
+		}
+		if err != nil {
+			return usageError{fmt.Errorf("the configuration is wrong:\n%w", err)}
+		}
+		switch {
+		case *printConfig:
+			return loaded.Print(sys.Stdout)
+		case *validate:
+			_, err := fmt.Fprintln(sys.Stdout, "the configuration is valid")
+			return err
+		}
+		return serve(sys, loaded)
+	}
+}
+
+func serve(sys *System, loaded *settings.Loaded) error {
+	log, closeLog, err := newLogger(sys, loaded.Log)
+	if err != nil {
+		return err
+	}
+	defer closeLog()
+	for _, w := range loaded.Warnings {
+		log.Warn(w)
+	}
+	stop := watchSignals(sys, log)
+	defer stop.ignore()
+
+	cfg := loaded.Server
+	cfg.Logger = log
+	log.Info("starting kvnode", "version", server.Version(), "commit", commit(), "go", runtime.Version(),
+		"name", cfg.Name, "data_dir", cfg.DataDir)
+	srv, err := server.Start(cfg)
+	if err != nil {
+		log.Error("cannot start", "error", err)
+		return err
+	}
+	return untilStopped(srv, stop.asked, log)
+}
+
+// untilStopped returns when the server has stopped, in order or not.
+func untilStopped(srv *server.Server, asked <-chan struct{}, log *slog.Logger) error {
+	select {
+	case <-asked:
+	case <-srv.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
+	defer cancel()
+	failure := srv.Err()
+	if failure != nil {
+		log.Error("the member has failed and stops", "error", failure)
+	}
+	err := srv.Stop(ctx)
+	if failure != nil {
+		return failure
+	}
+	return err
+}

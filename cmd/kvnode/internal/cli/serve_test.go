@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// served is a member that Main runs.
+type served struct {
+	t        *testing.T
+	client   string
+	stderr   buffer
+	exited   chan int // what Main returned
+	atOnce   chan int // what Exit was called with
+	dataDir  string
+	httpAddr string
+}
+
+func serving(t *testing.T, args ...string) *served {
+	t.Helper()
+	s := &served{
+		t: t, client: free(t), httpAddr: free(t), dataDir: t.TempDir(),
+		exited: make(chan int, 1), atOnce: make(chan int, 1),
+	}
+	args = append([]string{
+		"serve", "--data-dir", s.dataDir, "--listen-client-urls", "http://" + s.client,
+		"--listen-peer-urls", "http://" + free(t), "--listen-client-http-urls", "http://" + s.httpAddr,
+	}, args...)
+	go func() {
+		s.exited <- Main(System{Args: args, Stdout: &s.stderr, Stderr: &s.stderr, Exit: func(code int) { s.atOnce <- code }})
+	}()
+	return s
+}
+
+// free returns an address that was free a moment ago.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// says waits for a line.
+func (s *served) says(what string) {
+	s.t.Helper()
+	for deadline := time.Now().Add(15 * time.Second); !strings.Contains(s.stderr.String(), what); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatalf("15s have passed, want a line with %q: %s", what, s.stderr.String())
+		}
+	}
+}
+
+func (s *served) exits(want int) {
+	s.t.Helper()
+	select {
+	case code := <-s.exited:
+		if code != want {
+			s.t.Errorf("kvnode serve = %d, want %d: %s", code, want, s.stderr.String())
+		}
+	case <-time.After(15 * time.Second):
+		s.t.Fatalf("15s have passed, want kvnode serve to end: %s", s.stderr.String())
+	}
+}
+
+// send tells this process, which is where the member runs.
+func send(t *testing.T, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(os.Getpid(), sig); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A day of a member: it starts, says so, answers, is told to stop, and its log
+// can be looked at.
+func TestServe(t *testing.T) {
+	s := serving(t, "--name", "solo", "--unsafe-no-fsync")
+	s.says("ready to serve client requests")
+	s.says("has no effect because kvnode always syncs")
+
+	code, stdout, stderr := kvnode("status", "--endpoints", "http://"+s.client)
+	if code != exitOK || !strings.Contains(stdout, "solo") || !strings.Contains(stdout, "leader") || !strings.Contains(stdout, "valid") {
+		t.Errorf("kvnode status = %d %s %s, want solo, leader, valid", code, stdout, stderr)
+	}
+	code, stdout, _ = kvnode("status", "-o", "json", "--endpoints", s.client+","+free(t))
+	var answers []answer
+	if err := json.Unmarshal([]byte(stdout), &answers); err != nil || code != exitFailed || len(answers) != 2 ||
+		answers[0].Status == nil || answers[0].Error != "" || answers[1].Status != nil || answers[1].Error == "" {
+		t.Errorf("kvnode status of two, one of them dead = %d %s, want one status, one error, and exit code 1", code, stdout)
+	}
+
+	send(t, syscall.SIGTERM)
+	s.exits(exitOK)
+	for line := range strings.Lines(s.stderr.String()) {
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(line), &fields); err != nil || fields["level"] == nil || fields["msg"] == nil {
+			t.Errorf("the log has %q, want JSON with level and msg", line)
+		}
+	}
+
+	code, stdout, stderr = kvnode("wal", "verify", s.dataDir)
+	if code != exitOK || !strings.Contains(stdout, "no damage") {
+		t.Errorf("kvnode wal verify = %d %s %s, want no damage", code, stdout, stderr)
+	}
+	code, stdout, stderr = kvnode("wal", "dump", s.dataDir)
+	if code != exitOK || !strings.Contains(stdout, "hard state") || !strings.Contains(stdout, `register`) {
+		t.Errorf("kvnode wal dump = %d %s %s, want records, the member's registration among them", code, stdout, stderr)
+	}
+}
+
+// One wish that comes twice, as from a terminal through a wrapper, is one; a
+// later second signal ends the process at once.
+func TestASecondSignal(t *testing.T) {
+	var log buffer
+	sys := System{Stderr: &log, Exit: func(int) {}}
+	exited := make(chan int, 1)
+	sys.Exit = func(code int) { exited <- code }
+	logger, _, err := newLogger(&sys, defaultLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := watchSignals(&sys, logger)
+	defer s.ignore()
+	send(t, syscall.SIGINT)
+	<-s.asked
+	send(t, syscall.SIGINT)
+	select {
+	case code := <-exited:
+		t.Fatalf("Exit(%d) after the same wish twice, want an orderly stop", code)
+	case <-time.After(again + 50*time.Millisecond):
+	}
+	send(t, syscall.SIGTERM)
+	select {
+	case code := <-exited:
+		if code != exitFailed {
+			t.Errorf("Exit(%d) at the second signal, want %d", code, exitFailed)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("5s have passed since the second signal, want Exit")
+	}
+}
+
+// A port that is taken is a failure with the flag to change.
+func TestServeOnATakenPort(t *testing.T) {
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	code, _, stderr := kvnode("--data-dir", t.TempDir(), "--listen-client-urls", "http://"+l.Addr().String(), "--listen-peer-urls", "http://"+free(t))
+	if code != exitFailed || !strings.Contains(stderr, "--listen-client-urls http://"+l.Addr().String()+": the port is taken") {
+		t.Errorf("kvnode on a taken port = %d %s, want 1 and the flag", code, stderr)
+	}
+}

@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode/server/status"
+)
+
+const statusLong = `Status asks members how they are: role, term, the leader lease with its state and reason, for how
+long it still serves reads (REMAINING) and how long before its end it stops (MARGIN), for how long
+the member has promised to help nobody else (PROMISED), reads by path, and how far it has applied
+the log. It exits with 1 if a member does not answer.`
+
+// asker is what kvnode status was told.
+type asker struct {
+	sys       *System
+	endpoints []string
+	timeout   time.Duration
+	interval  time.Duration
+	watch     bool
+	output    string
+}
+
+func newStatus(sys *System) *cobra.Command {
+	a := &asker{sys: sys}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show members with their leases",
+		Long:  statusLong,
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return a.run(c.Context()) },
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&a.endpoints, "endpoints", []string{"127.0.0.1:2379"}, "client URLs or addresses of the members")
+	flags.DurationVar(&a.timeout, "timeout", 2*time.Second, "how long to wait for an answer")
+	flags.BoolVarP(&a.watch, "watch", "w", false, "ask again, and draw again, until interrupted")
+	flags.DurationVar(&a.interval, "interval", time.Second, "how often, with --watch")
+	flags.StringVarP(&a.output, "output", "o", "table", "table or json; with --watch a line of JSON each time")
+	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // there is no such flag
+	}
+	return cmd
+}
+
+func (a *asker) check() error {
+	switch {
+	case a.output != "table" && a.output != "json":
+		return usageError{fmt.Errorf("--output %q must be table or json", a.output)}
+	case len(a.endpoints) == 0:
+		return usageError{fmt.Errorf("--endpoints names no member")}
+	case a.interval < 10*time.Millisecond:
+		return usageError{fmt.Errorf("--interval %v must be 10ms at least", a.interval)}
+	case a.timeout <= 0:
+		return usageError{fmt.Errorf("--timeout %v must be positive", a.timeout)}
+	}
+	return nil
+}
+
+func (a *asker) run(ctx context.Context) error {
+	if err := a.check(); err != nil {
+		return err
+	}
+	members, err := connect(a.endpoints)
+	defer func() {
+		for _, m := range members {
+			_ = m.conn.Close() // nothing is under way
+		}
+	}()
+	if err != nil {
+		return usageError{err}
+	}
+	if !a.watch {
+		return a.once(ctx, members)
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return a.redraw(ctx, members)
+}
+
+// answer is one member's, or why there is none.
+type answer struct {
+	Endpoint string         `json:"endpoint"`
+	Status   *status.Report `json:"status,omitempty"`
+	Error    string         `json:"error,omitempty"`
+}
+
+// once asks all and prints.
+func (a *asker) once(ctx context.Context, members []endpoint) error {
+	answers := ask(ctx, members, a.timeout)
+	if err := a.print(a.sys.Stdout, answers); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(answers, func(x answer) bool { return x.Error != "" }) {
+		return errReported
+	}
+	return nil
+}
+
+// redraw asks until it is interrupted.
+func (a *asker) redraw(ctx context.Context, members []endpoint) error {
+	ticker := time.NewTicker(a.interval)
+	defer ticker.Stop()
+	for {
+		var page strings.Builder
+		if err := a.print(&page, ask(ctx, members, a.timeout)); err != nil {
+			return err
+		}
+		if a.output == "table" {
+			page.WriteString("\n")
+			if isTerminal(a.sys.Stdout) {
+				// One write, so that the screen does not flicker.
+				page.WriteString("every " + a.interval.String() + ", ends with Ctrl-C\n")
+				cleared := "\x1b[H\x1b[2J" + page.String()
+				page.Reset()
+				page.WriteString(cleared)
+			}
+		}
+		if _, err := io.WriteString(a.sys.Stdout, page.String()); err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// endpoint is a connection to one member.
+type endpoint struct {
+	name string
+	conn *grpc.ClientConn
+}
+
+// connect makes connections, which dial when they are first used.
+func connect(names []string) (members []endpoint, err error) {
+	patient := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second}}
+	for _, name := range names {
+		addr := strings.TrimSuffix(strings.TrimPrefix(name, "http://"), "/")
+		if addr == "" || strings.Contains(addr, "/") {
+			return members, fmt.Errorf("--endpoints %q must be host:port or http://host:port", name)
+		}
+		conn, err := grpc.NewClient("passthrough:///"+addr,
+			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(patient))
+		if err != nil {
+			return members, fmt.Errorf("--endpoints %q: %w", name, err)
+		}
+		members = append(members, endpoint{name, conn})
+	}
+	return members, nil
+}
+
+// ask asks all members at once, so that one that hangs does not hold up the
+// others.
+func ask(ctx context.Context, members []endpoint, timeout time.Duration) []answer {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	answers := make([]answer, len(members))
+	var wg sync.WaitGroup
+	for i, m := range members {
+		wg.Go(func() {
+			answers[i].Endpoint = m.name
+			r, err := status.Fetch(ctx, m.conn)
+			if err != nil {
+				answers[i].Error = plain(grpcstatus.Convert(err).Message())
+				return
+			}
+			answers[i].Status = &r
+		})
+	}
+	wg.Wait()
+	return answers
+}
+
+// plain takes gRPC's wrapping off an error: what is left says why.
+func plain(message string) string {
+	if _, cause, ok := strings.Cut(message, "Error while dialing: "); ok {
+		return strings.TrimSuffix(cause, `"`)
+	}
+	return message
+}

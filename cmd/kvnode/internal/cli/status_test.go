@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/server/status"
+)
+
+// What an operator sees of a cluster in which everything has happened.
+func TestStatusTable(t *testing.T) {
+	lease := func(state string, remaining float64) status.Lease {
+		return status.Lease{State: state, RemainingMS: remaining, MarginMS: 180}
+	}
+	answers := []answer{
+		{Endpoint: "10.0.0.1:2379", Status: &status.Report{
+			Name: "a", Role: "leader", Term: 7, Leader: "a1", Lease: lease("valid", 612.4),
+			Reads: map[string]uint64{"lease": 123456, "joined": 2}, Applied: 99, Commit: 100,
+			Peers: []status.Peer{{ID: "b1", Name: "b", Connected: true, ClockSuspect: true}, {ID: "c1"}},
+		}},
+		{Endpoint: "10.0.0.2:2379", Status: &status.Report{
+			Name: "b", Role: "follower", Term: 7, Leader: "a1", Lease: lease("not_leader", 0),
+			Promise: status.Promise{RemainingMS: 803.2}, Applied: 98, Commit: 100,
+		}},
+		{Endpoint: "10.0.0.3:2379", Status: &status.Report{
+			Name: "c", Role: "pre_candidate", Term: 6, Lease: lease("restart_hold", 0),
+			Promise: status.Promise{RemainingMS: 10, RestartHoldMS: 450}, DiskFull: true,
+			Reads: map[string]uint64{"read_index": 1},
+		}},
+		{Endpoint: "10.0.0.4:2379", Error: "connection error:\n connection refused"},
+	}
+	var b strings.Builder
+	if err := (&asker{output: "table"}).print(&b, answers); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "status.txt", b.String())
+}
+
+func TestStatusOfFailure(t *testing.T) {
+	r := status.Report{Leader: "1", Error: "the disk\nhas failed", Lease: status.Lease{Error: "misuse"}}
+	if got, want := note(&r), "the disk has failed; misuse"; got != want {
+		t.Errorf("note() = %q, want %q", got, want)
+	}
+}
+
+// Watching draws again until it is interrupted, and a dead member is no reason
+// to end.
+func TestWatch(t *testing.T) {
+	var out buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	a := &asker{
+		sys: &System{Stdout: &out}, endpoints: []string{free(t)}, timeout: time.Second,
+		interval: 10 * time.Millisecond, watch: true, output: "table",
+	}
+	go func() { done <- a.run(ctx) }()
+	for deadline := time.Now().Add(10 * time.Second); strings.Count(out.String(), "ENDPOINT") < 3; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("10s have passed, want three tables: %s", out.String())
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("run() of an interrupted watch = %v, want nil", err)
+	}
+	if strings.Contains(out.String(), "\x1b") {
+		t.Error("the watch draws with escape sequences, want none: nobody is looking at a screen")
+	}
+}

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/leaderlease/go/kvnode/server/status"
+)
+
+// print writes answers as one line of JSON or as a table.
+func (a *asker) print(w io.Writer, answers []answer) error {
+	if a.output == "json" {
+		return json.NewEncoder(w).Encode(answers)
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, err := fmt.Fprintln(t, "ENDPOINT\tNAME\tROLE\tTERM\tLEASE\tREMAINING\tMARGIN\tPROMISED\tREADS\tAPPLIED/COMMIT\tNOTE")
+	for _, x := range answers {
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(t, strings.Join(x.row(), "\t"))
+	}
+	if err != nil {
+		return err
+	}
+	return t.Flush()
+}
+
+// row is a line of the table, a cell each.
+func (x *answer) row() []string {
+	r := x.Status
+	if r == nil {
+		return []string{x.Endpoint, "-", "-", "-", "-", "-", "-", "-", "-", "-", oneLine(x.Error)}
+	}
+	return []string{
+		x.Endpoint, r.Name, r.Role, fmt.Sprint(r.Term),
+		r.Lease.State, millis(r.Lease.RemainingMS), millis(r.Lease.MarginMS), promised(r),
+		reads(r.Reads), fmt.Sprintf("%d/%d", r.Applied, r.Commit), note(r),
+	}
+}
+
+// millis shows a duration; what has run out shows as a dash.
+func millis(ms float64) string {
+	if ms <= 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.0fms", ms)
+}
+
+// promised is for how long the member is bound: by a promise, or longer by its
+// restart.
+func promised(r *status.Report) string {
+	if hold := r.Promise.RestartHoldMS; hold > r.Promise.RemainingMS {
+		return millis(hold) + " (restart)"
+	}
+	return millis(r.Promise.RemainingMS)
+}
+
+// reads lists counts by path.
+func reads(counts map[string]uint64) string {
+	var parts []string
+	for _, path := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s=%d", path, counts[path]))
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, " ")
+}
+
+// note says what an operator should look at first.
+func note(r *status.Report) string {
+	var parts []string
+	add := func(condition bool, text string) {
+		if condition {
+			parts = append(parts, oneLine(text))
+		}
+	}
+	add(r.Error != "", r.Error)
+	add(r.Lease.Error != "", r.Lease.Error)
+	add(r.Leader == "", "no leader")
+	add(r.DiskFull, "disk full")
+	for _, p := range r.Peers {
+		add(!p.Connected, "not connected to "+nameOf(&p))
+		add(p.ClockSuspect, "clock of "+nameOf(&p)+" suspect")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func nameOf(p *status.Peer) string {
+	if p.Name != "" {
+		return p.Name
+	}
+	return p.ID
+}
+
+// oneLine keeps an error from breaking the table.
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leaderlease/go/kvnode/etcdapi"
+	"github.com/leaderlease/go/kvnode/server"
+)
+
+func newVersion(sys *System) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of kvnode, and of the etcd API that it speaks",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprint(sys.Stdout, versionText())
+			return err
+		},
+	}
+}
+
+// versionText has the lines of etcd --version, which harnesses read.
+func versionText() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "kvnode Version: %s\n", server.Version())
+	fmt.Fprintf(&b, "etcd Version: %s (the API that is served)\n", etcdapi.Version)
+	fmt.Fprintf(&b, "Git SHA: %s\n", commit())
+	fmt.Fprintf(&b, "Go Version: %s\n", runtime.Version())
+	fmt.Fprintf(&b, "Go OS/Arch: %s/%s\n", runtime.GOOS, runtime.GOARCH)
+	return b.String()
+}
+
+// commit is what the program was built from.
+func commit() string {
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return "unknown"
+	}
+	revision, modified := "unknown", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			revision = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			modified = " with changes"
+		}
+	}
+	return revision + modified
+}

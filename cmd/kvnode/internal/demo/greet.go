@@ -1,0 +1,59 @@
+package demo
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// greet prints what a newcomer needs.
+func (c *cluster) greet(ctx context.Context, out *printer) {
+	web := "http://" + c.members[0].http
+	out.linef("")
+	out.linef("%s", out.paint(bold, "With etcdctl:"))
+	out.linef("  etcdctl --endpoints=%s put hello world", c.endpoints())
+	out.linef("  etcdctl --endpoints=%s get hello", c.endpoints())
+	out.linef("  etcdctl --endpoints=%s endpoint status -w table", c.endpoints())
+	if body, ok := c.gateway(ctx); ok {
+		out.linef("%s", out.paint(bold, "With curl (keys and values in base64):"))
+		out.linef("  curl -i %s/v3/kv/range -d '%s'", web, body)
+		out.linef(`  curl %s/v3/kv/put -d '{"key": %q, "value": %q}'`, web, encode(helloKey), encode("again"))
+	}
+	out.linef("%s", out.paint(bold, "To look at:"))
+	out.linef("  %s/metrics   %s/status   %s/readyz?verbose", web, web, web)
+	out.linef("%s", out.paint(bold, "Nodes:"))
+	for _, m := range c.members {
+		out.linef("  %s  process %d  clients %s  http %s  data %s  log %s", m.name, m.current().cmd.Process.Pid, m.client, m.http, m.dir, m.log)
+	}
+	out.linef("")
+	out.linef("Ctrl-C stops them. Try: kill -STOP, -CONT or -9 one of the processes, and watch the line below.")
+}
+
+func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
+
+// gatewayPatience bounds the trial of the JSON gateway.
+const gatewayPatience = 2 * time.Second
+
+// gateway returns the body of a request that reads the first key, and whether
+// the JSON gateway has answered it.
+func (c *cluster) gateway(ctx context.Context) (body string, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, gatewayPatience)
+	defer cancel()
+	body = fmt.Sprintf(`{"key": %q}`, encode(helloKey))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.members[0].http+"/v3/kv/range", strings.NewReader(body))
+	if err != nil {
+		return body, false
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return body, false
+	}
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	return body, errors.Join(err, resp.Body.Close()) == nil && resp.StatusCode == http.StatusOK && strings.Contains(string(text), encode(helloValue))
+}

@@ -1,0 +1,129 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// redrawEvery is between two states of the line on a terminal, lineEvery
+	// between two lines elsewhere.
+	redrawEvery = time.Second
+	lineEvery   = 5 * time.Second
+)
+
+// live runs a cluster until ctx ends: by Ctrl-C.
+func live(ctx context.Context, out *printer, c *cluster) error {
+	out.linef("Starting three nodes …")
+	begun := time.Now()
+	if err := c.start(); err != nil {
+		return err
+	}
+	first, err := c.firstWrite(ctx)
+	if ctx.Err() != nil {
+		return c.stop()
+	}
+	if err != nil {
+		return err
+	}
+	out.linef("Ready after %s. Wrote %s = %q and read it back, path %q.", short(time.Since(begun)), helloKey, first.value, first.path)
+	c.greet(ctx, out)
+	return c.show(ctx, out)
+}
+
+const (
+	helloKey   = "hello"
+	helloValue = "world"
+)
+
+// firstWrite writes a key and reads it under the lease.
+func (c *cluster) firstWrite(ctx context.Context) (got answer, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case m := <-c.died:
+			cancel(errors.New(m.obituary()))
+		case <-ctx.Done():
+		}
+	}()
+	err = until(ctx, func(ctx context.Context) error {
+		leader, err := c.leading(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := leader.Put(ctx, helloKey, helloValue); err != nil {
+			return err
+		}
+		if got, err = leader.read(ctx, helloKey, modeLease); err != nil {
+			return err
+		}
+		return differs("the path of the first read", got.path, pathLease)
+	})
+	for _, cl := range c.clients {
+		err = errors.Join(err, until(ctx, cl.ready))
+	}
+	return got, err
+}
+
+// ready checks that the member has served a linearizable read.
+func (c *client) ready(ctx context.Context) error {
+	r, err := c.status(ctx)
+	if err == nil && !r.Ready {
+		err = fmt.Errorf("%s is not ready", c.m.name)
+	}
+	return err
+}
+
+// leading returns the client of the member that says it leads.
+func (c *cluster) leading(ctx context.Context) (*client, error) {
+	err := errors.New("nobody leads")
+	for _, cl := range c.clients {
+		r, statusErr := cl.status(ctx)
+		if statusErr == nil && r.Role == "leader" {
+			return cl, nil
+		}
+		if statusErr != nil {
+			err = fmt.Errorf("status of %s: %w", cl.m.name, statusErr)
+		}
+	}
+	return nil, err
+}
+
+// show keeps a status line until ctx ends, and says which members die.
+func (c *cluster) show(ctx context.Context, out *printer) error {
+	every := lineEvery
+	if out.terminal() {
+		every = redrawEvery
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		line := c.statusLine(ctx)
+		if ctx.Err() == nil {
+			out.status(line)
+		}
+		select {
+		case <-ctx.Done():
+			out.linef("Stopping …")
+			return c.stop()
+		case m := <-c.died:
+			out.linef("%s", m.obituary())
+			if !c.anyRunning() {
+				return errors.New("no node is left")
+			}
+		case <-tick.C:
+		}
+	}
+}
+
+func (c *cluster) anyRunning() bool {
+	for _, m := range c.members {
+		if m.running() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,13 @@
+//go:build !unix
+
+package demo
+
+import (
+	"errors"
+	"os"
+)
+
+var errNoPause = errors.New("this system cannot pause a process")
+
+func pauseProcess(*os.Process) error { return errNoPause }
+func wakeProcess(*os.Process) error  { return errNoPause }

@@ -1,0 +1,83 @@
+package settings
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestFiles(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		want       string // part of the error; the path is F
+	}{
+		{"empty", "", ""},
+		{"only a comment", "# nothing\n", ""},
+		{"null is unset", "name:\n", ""},
+		{"unknown key", "name: a\nlisten-urls: b\n", `F:2: unknown key "listen-urls"`},
+		{"the same key twice", "name: a\nmetrics: basic\nname: b\n", "F:3: name is set here and in line 1"},
+		{"the same setting in a section", "cert-file: ''\nclient-transport-security:\n  cert-file: ''\n", "F:3: cert-file is set here and in line 1"},
+		{"unknown key in a section", "peer-transport-security:\n  colour: red\n", `F:2: unknown key "colour"`},
+		{"no section in a section", "peer-transport-security:\n  client-transport-security: {}\n", `F:2: unknown key`},
+		{"refused in a section", "peer-transport-security:\n  auto-tls: true\n", `--peer-auto-tls "true" is refused because TLS`},
+		{"a section of defaults", "client-transport-security:\n  auto-tls: false\n  cert-file: ''\n", ""},
+		{"not a mapping", "- a\n", "F:1: must be keys with values"},
+		{"a mapping for a value", "name: {a: b}\n", "F:1: name must be a plain value"},
+		{"a list in a list", "listen-client-urls: [[a]]\n", "F:1: listen-client-urls must be a list of plain values"},
+		{"two documents", "name: a\n---\nname: b\n", "a second document follows"},
+		{"not YAML", "name: [\n", "--config-file F: yaml: "},
+		{"config-file in a file", "config-file: a\n", `F:1: unknown key "config-file"`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			path := file(t, test.text)
+			_, err := Load(map[string]string{configFile: path}, nil)
+			want := strings.ReplaceAll(test.want, "F", path)
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("Load(%q) = %v, want %q", test.text, err, want)
+			}
+		})
+	}
+}
+
+func TestAFileThatIsMissing(t *testing.T) {
+	if _, err := Load(map[string]string{configFile: "/nowhere.yaml"}, nil); err == nil || !strings.Contains(err.Error(), "/nowhere.yaml") {
+		t.Errorf("Load() = %v, want that /nowhere.yaml cannot be read", err)
+	}
+}
+
+// A file that was made for etcd says the same here.
+func TestAFileOfEtcd(t *testing.T) {
+	l, err := Load(map[string]string{configFile: file(t, `
+name: infra0
+data-dir: /var/lib/infra0
+heartbeat-interval: 200
+election-timeout: 2000
+listen-client-urls: http://10.0.0.1:2379,http://127.0.0.1:2379
+listen-metrics-urls: &m [http://127.0.0.1:2381, http://127.0.0.1:2382]
+listen-client-http-urls: *m
+advertise-client-urls: http://10.0.0.1:2379
+listen-peer-urls: http://10.0.0.1:2380
+initial-advertise-peer-urls: http://10.0.0.1:2380
+initial-cluster: infra0=http://10.0.0.1:2380,infra1=http://10.0.0.2:2380
+initial-cluster-state: new
+strict-reconfig-check: false
+enable-pprof: true
+grpc-keepalive-min-time: 2000000000
+log-outputs: [stderr]
+log-level: debug
+feature-gates: LeaseCheckpoint=true
+auto-compaction-retention: "0"
+`)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &l.Server
+	if s.Name != "infra0" || s.DataDir != "/var/lib/infra0" || s.HeartbeatInterval != 200*time.Millisecond ||
+		len(s.ListenClientURLs) != 2 || len(s.ListenMetricsURLs) != 2 || len(s.ListenClientHTTPURLs) != 2 || len(s.InitialCluster) != 2 ||
+		!s.EnablePprof || s.Keepalive.MinTime != 2*time.Second || l.Log.Level != "debug" || l.Log.Outputs[0] != "stderr" {
+		t.Errorf("Load() = %+v, %+v, want what the file says", l.Server, l.Log)
+	}
+	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "strict-reconfig-check") {
+		t.Errorf("Warnings = %q, want one, of strict-reconfig-check", l.Warnings)
+	}
+}

@@ -1,0 +1,109 @@
+package settings
+
+// Reasons that several settings share.
+const (
+	noTLS       = "TLS is not offered yet: all URLs are http"
+	noAuth      = "there is no authentication yet, which auth enable says clearly"
+	noDiscovery = "clusters are made with --initial-cluster; there is no discovery service"
+	noTracing   = "there is no tracing"
+	noLimit     = "nothing depends on it: kvnode stores checkpoints, not each write"
+	noFiles     = "old files go when a checkpoint no longer needs them"
+)
+
+// tlsTable is refused whole.
+//
+// TODO(#6): TLS.
+var tlsTable = []setting{
+	{name: "cert-file", refused: noTLS},
+	{name: "key-file", refused: noTLS},
+	{name: "client-cert-file", refused: noTLS},
+	{name: "client-key-file", refused: noTLS},
+	{name: "client-cert-auth", refused: noTLS, etcd: "false", bool: true},
+	{name: "client-crl-file", refused: noTLS},
+	{name: "client-cert-allowed-hostname", refused: noTLS},
+	{name: "trusted-ca-file", refused: noTLS},
+	{name: "auto-tls", refused: noTLS, etcd: "false", bool: true},
+	{name: "peer-cert-file", refused: noTLS},
+	{name: "peer-key-file", refused: noTLS},
+	{name: "peer-client-cert-file", refused: noTLS},
+	{name: "peer-client-key-file", refused: noTLS},
+	{name: "peer-client-cert-auth", refused: noTLS, etcd: "false", bool: true},
+	{name: "peer-crl-file", refused: noTLS},
+	{name: "peer-cert-allowed-cn", refused: noTLS},
+	{name: "peer-cert-allowed-hostname", refused: noTLS},
+	{name: "peer-trusted-ca-file", refused: noTLS},
+	{name: "peer-auto-tls", refused: noTLS, etcd: "false", bool: true},
+	{name: "peer-skip-client-san-verification", refused: noTLS, etcd: "false", bool: true},
+	{name: "cipher-suites", refused: noTLS},
+	{name: "tls-min-version", refused: noTLS, etcd: "TLS1.2"},
+	{name: "tls-max-version", refused: noTLS},
+	{name: "self-signed-cert-validity", refused: noTLS, etcd: "1"},
+}
+
+// foreignTable is what etcd 3.7 has and kvnode does not do.
+var foreignTable = []setting{
+	// Somebody would miss these.
+	{name: "wal-dir", refused: "the log lies in the data directory; mount a disk there"},
+	{name: "auto-compaction-retention", refused: "compaction is left to clients (etcdctl compaction); nothing would be compacted", etcd: "0"},
+	{name: "corrupt-check-time", refused: "members are not compared in the background; etcdctl endpoint hashkv does it", etcd: "0s"},
+	{name: "host-whitelist", refused: "HTTP requests are not checked for their host", etcd: "*"},
+	{name: "pre-vote", refused: "the leader lease depends on it", etcd: "true", bool: true},
+	{name: "force-new-cluster", refused: "a cluster that has lost its quorum is made anew from a snapshot", etcd: "false", bool: true},
+	{name: "memory-mlock", refused: "memory is not locked", etcd: "false", bool: true},
+	{name: "socket-reuse-port", refused: "two processes on one port would share clients by chance", etcd: "false", bool: true},
+	{name: "enable-log-rotation", refused: "log files are left to logrotate and its like", etcd: "false", bool: true},
+	{name: "enable-distributed-tracing", refused: noTracing, etcd: "false", bool: true},
+	{name: "discovery-endpoints", refused: noDiscovery},
+	{name: "discovery-token", refused: noDiscovery},
+	{name: "discovery-srv", refused: noDiscovery},
+
+	// Nobody would.
+	{name: "auto-compaction-mode", ignored: "there is no automatic compaction", etcd: "periodic"},
+	{name: "strict-reconfig-check", ignored: "changes of membership are always checked", etcd: "true", bool: true},
+	{name: "unsafe-no-fsync", ignored: "kvnode always syncs", etcd: "false", bool: true},
+	{name: "initial-election-tick-advance", ignored: "the first election of a cluster never waits", etcd: "true", bool: true},
+	{name: "socket-reuse-address", ignored: "Go always does so", etcd: "false", bool: true},
+	{name: "max-snapshots", ignored: noFiles, etcd: "5"},
+	{name: "max-wals", ignored: noFiles, etcd: "5"},
+	{name: "backend-batch-interval", ignored: noLimit, etcd: "0s"},
+	{name: "backend-batch-limit", ignored: noLimit, etcd: "0"},
+	{name: "backend-bbolt-freelist-type", ignored: noLimit},
+	{name: "bootstrap-defrag-threshold-megabytes", ignored: noLimit, etcd: "0"},
+	{name: "compaction-batch-limit", ignored: noLimit, etcd: "0"},
+	{name: "compaction-sleep-interval", ignored: noLimit, etcd: "0s"},
+	{name: "compact-hash-check-time", ignored: "members are not compared in the background", etcd: "1m0s"},
+	{name: "raft-read-timeout", ignored: "peers' connections are watched otherwise", etcd: "5s"},
+	{name: "raft-write-timeout", ignored: "peers' connections are watched otherwise", etcd: "5s"},
+	{name: "watch-progress-notify-interval", ignored: "it is not adjustable", etcd: "0s"},
+	{name: "downgrade-check-time", ignored: "there are no downgrades", etcd: "5s"},
+	{name: "warning-apply-duration", ignored: "metrics show what is slow", etcd: "100ms"},
+	{name: "warning-unary-request-duration", ignored: "metrics show what is slow", etcd: "300ms"},
+	{name: "max-learners", ignored: "there is no limit of learners", etcd: "1"},
+	{name: "auth-token", ignored: noAuth, etcd: "simple"},
+	{name: "auth-token-ttl", ignored: noAuth, etcd: "300"},
+	{name: "bcrypt-cost", ignored: noAuth, etcd: "10"},
+	{name: "cors", ignored: "no other origin is allowed, whatever it says", etcd: "*"},
+	{name: "logger", ignored: "there is only one", etcd: "zap"},
+	{
+		name: "log-rotation-config-json", ignored: "log files are not rotated",
+		etcd: `{"maxsize": 100, "maxage": 0, "maxbackups": 0, "localtime": false, "compress": false}`,
+	},
+	{name: "distributed-tracing-address", ignored: noTracing, etcd: "localhost:4317"},
+	{name: "distributed-tracing-service-name", ignored: noTracing, etcd: "etcd"},
+	{name: "distributed-tracing-instance-id", ignored: noTracing},
+	{name: "distributed-tracing-sampling-rate", ignored: noTracing, etcd: "0"},
+	{name: "discovery-srv-name", ignored: noDiscovery},
+	{name: "discovery-fallback", ignored: noDiscovery, etcd: "exit"},
+	{name: "discovery-dial-timeout", ignored: noDiscovery, etcd: "2s"},
+	{name: "discovery-request-timeout", ignored: noDiscovery, etcd: "5s"},
+	{name: "discovery-keepalive-time", ignored: noDiscovery, etcd: "2s"},
+	{name: "discovery-keepalive-timeout", ignored: noDiscovery, etcd: "6s"},
+	{name: "discovery-insecure-transport", ignored: noDiscovery, etcd: "true", bool: true},
+	{name: "discovery-insecure-skip-tls-verify", ignored: noDiscovery, etcd: "false", bool: true},
+	{name: "discovery-cert", ignored: noDiscovery},
+	{name: "discovery-key", ignored: noDiscovery},
+	{name: "discovery-cacert", ignored: noDiscovery},
+	{name: "discovery-user", ignored: noDiscovery},
+	{name: "discovery-password", ignored: noDiscovery},
+	{name: "v2-deprecation", ignored: "there is no v2 store", etcd: "gone"},
+}

@@ -1,0 +1,99 @@
+package settings
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// helpWidth is that of a page that fits most terminals.
+const helpWidth = 100
+
+// Help writes what fs and the table offer, by topic.
+func Help(w io.Writer, fs *pflag.FlagSet) error {
+	var b strings.Builder
+	for _, topic := range topics {
+		group := pflag.NewFlagSet(string(topic), pflag.ContinueOnError)
+		group.SortFlags = false
+		fs.VisitAll(func(f *pflag.Flag) {
+			if !f.Hidden && topicOf(f.Name) == topic {
+				group.AddFlag(f)
+			}
+		})
+		if usage := group.FlagUsagesWrapped(helpWidth); usage != "" {
+			fmt.Fprintf(&b, "%s:\n%s\n", topic, usage)
+		}
+	}
+	b.WriteString(precedence)
+	writeForeign(&b)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func topicOf(name string) topic {
+	if s, ok := byName[name]; ok {
+		return s.topic
+	}
+	return others
+}
+
+const precedence = `Each setting is also an environment variable and a key of --config-file: --data-dir is
+KVNODE_DATA_DIR, ETCD_DATA_DIR and data-dir. A flag goes before the environment, the environment
+before the file; KVNODE_X and ETCD_X must not disagree. --print-config shows what is in effect.
+
+`
+
+// writeForeign lists what kvnode knows of etcd and does not do.
+func writeForeign(b *strings.Builder) {
+	b.WriteString("Settings of etcd that are refused, unless they have etcd's default:\n")
+	writeReasons(b, func(s *setting) string { return s.refused })
+	b.WriteString("\nSettings of etcd that are accepted and have no effect:\n")
+	writeReasons(b, func(s *setting) string { return s.ignored })
+	b.WriteString("\nFeatures of etcd, which have no effect or cannot be on:\n")
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		reason := gates[name].refused
+		if reason == "" {
+			reason = "no effect"
+		}
+		fmt.Fprintf(b, "  %s: %s\n", name, reason)
+	}
+}
+
+// writeReasons lists settings under their common reason, in the table's order.
+func writeReasons(b *strings.Builder, reason func(*setting) string) {
+	var order []string
+	names := make(map[string][]string)
+	for i := range table {
+		s := &table[i]
+		why := reason(s)
+		if why == "" {
+			continue
+		}
+		if names[why] == nil {
+			order = append(order, why)
+		}
+		names[why] = append(names[why], "--"+s.name)
+	}
+	for _, why := range order {
+		fmt.Fprintf(b, "  %s:\n%s", why, wrapped(names[why]))
+	}
+}
+
+// wrapped sets words in lines.
+func wrapped(words []string) string {
+	var b strings.Builder
+	line := "     "
+	for _, word := range words {
+		if len(line)+1+len(word) > helpWidth {
+			b.WriteString(line + "\n")
+			line = "     "
+		}
+		line += " " + word
+	}
+	b.WriteString(line + "\n")
+	return b.String()
+}

@@ -1,0 +1,154 @@
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/server"
+)
+
+// Loaded is the configuration in effect.
+type Loaded struct {
+	Config
+	// Warnings name settings that are known and have no effect.
+	Warnings []string
+	from     map[string]string // where a setting's value came from
+}
+
+// given is a value before it is understood.
+type given struct {
+	text string
+	from string // to be read after "from"
+}
+
+// Load works out the configuration from flags, which has those that were set,
+// the environment (os.Environ) and the file that either of them names. It
+// reports everything that is wrong together, also when it returns a Loaded.
+func Load(flags map[string]string, environ []string) (*Loaded, error) {
+	l := &Loaded{from: make(map[string]string)}
+	env, envErrs := l.readEnv(environ)
+	errs := envErrs
+
+	layers := []map[string]given{nil, env, fromFlags(flags)}
+	if file := last(layers, configFile); file.text != "" {
+		layer, fileErrs := readFile(file.text)
+		layers[0] = layer
+		errs = append(errs, fileErrs...)
+	}
+	for i := range table {
+		s := &table[i]
+		if g := last(layers, s.name); g.from != "" {
+			errs = append(errs, l.apply(s, g)...)
+		}
+	}
+	l.Server = l.Server.WithDefaults()
+	l.Log = l.Log.withDefaults()
+	if err := l.Server.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	return l, errors.Join(errs...)
+}
+
+// Check reports what can only be seen on this machine. It changes nothing.
+func (l *Loaded) Check() error { return server.CheckDataDir(l.Server.DataDir) }
+
+// last returns what the strongest layer says.
+func last(layers []map[string]given, name string) given {
+	for _, layer := range slices.Backward(layers) {
+		if g, ok := layer[name]; ok {
+			return g
+		}
+	}
+	return given{}
+}
+
+func fromFlags(flags map[string]string) map[string]given {
+	layer := make(map[string]given)
+	for name, text := range flags {
+		layer[name] = given{text, "flag --" + name}
+	}
+	return layer
+}
+
+// apply puts one value into its place, or refuses it.
+func (l *Loaded) apply(s *setting, g given) []error {
+	switch {
+	case s.honoured():
+		if err := s.field(&l.Config).Set(g.text); err != nil {
+			return []error{fmt.Errorf("--%s: %w (from %s)", s.name, err, g.from)}
+		}
+		l.from[s.name] = g.from
+	case s.asksForNothing(g.text):
+		// It asks for nothing.
+	case s.refused != "":
+		return []error{fmt.Errorf("--%s %q is refused because %s (from %s)", s.name, g.text, s.refused, g.from)}
+	default:
+		l.Warnings = append(l.Warnings, fmt.Sprintf("--%s %q has no effect because %s (from %s)", s.name, g.text, s.ignored, g.from))
+	}
+	return nil
+}
+
+// asksForNothing reports whether text is etcd's default, however it is spelled.
+func (s *setting) asksForNothing(text string) bool { return s.canonical(text) == s.canonical(s.etcd) }
+
+func (s *setting) canonical(text string) string {
+	if b, err := parseBool(text); err == nil && s.bool {
+		return strconv.FormatBool(b)
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return d.String()
+	}
+	return text
+}
+
+// notOurs are variables that etcd's users have set and that are no settings.
+var notOurs = []string{"ETCD_VERSION", "ETCD_UNSUPPORTED_ARCH"}
+
+// readEnv takes the settings out of an environment. Empty variables count as
+// unset, as in etcd. Others with our prefixes are likely typing errors, but may
+// also come from Kubernetes, which invents some for each service.
+func (l *Loaded) readEnv(environ []string) (layer map[string]given, errs []error) {
+	vars := make(map[string]string)
+	for _, kv := range environ {
+		name, text, _ := strings.Cut(kv, "=")
+		if text != "" && (strings.HasPrefix(name, "KVNODE_") || strings.HasPrefix(name, "ETCD_")) {
+			vars[name] = text
+		}
+	}
+	layer = make(map[string]given)
+	for _, s := range slices.Concat(table, meta) {
+		envs := s.envs()
+		ours, theirs := vars[envs[0]], vars[envs[1]]
+		if ours != "" && theirs != "" && ours != theirs {
+			errs = append(errs, fmt.Errorf("%s is %q but %s is %q; unset one of them", envs[0], ours, envs[1], theirs))
+		}
+		for _, name := range []string{envs[1], envs[0]} { // the stronger one last
+			if text := vars[name]; text != "" {
+				layer[s.name] = given{text, "environment " + name}
+			}
+			delete(vars, name)
+		}
+	}
+	for _, name := range notOurs {
+		delete(vars, name)
+	}
+	for name := range vars {
+		l.Warnings = append(l.Warnings, fmt.Sprintf("environment %s is no setting of kvnode and has no effect", name))
+	}
+	slices.Sort(l.Warnings)
+	return layer, errs
+}
+
+func (l Log) withDefaults() Log {
+	if l.Level == "" {
+		l.Level = "info"
+	}
+	if l.Format == "" {
+		l.Format = "json"
+	}
+	return l
+}

@@ -1,0 +1,140 @@
+package settings
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// etcdFlags returns etcd's flags with their defaults.
+func etcdFlags(t *testing.T) map[string]string {
+	t.Helper()
+	data, err := os.ReadFile("testdata/etcd-3.7-flags.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := make(map[string]string)
+	for line := range strings.Lines(string(data)) {
+		if name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t"); ok {
+			flags[name] = value
+		}
+	}
+	if len(flags) < 100 {
+		t.Fatalf("etcd has %d flags, want more than 100", len(flags))
+	}
+	return flags
+}
+
+// otherDefaults differ from etcd's on purpose.
+var otherDefaults = map[string]string{
+	"data-dir":               "default.kvnode", // another program's data
+	"max-concurrent-streams": "256",            // no client may take all there is
+	"quota-backend-bytes":    "2147483648",     // what etcd means by 0
+}
+
+// Whatever starts etcd is understood: each flag is honoured with etcd's default,
+// ignored, or refused with a reason.
+func TestEveryFlagOfEtcdIsKnown(t *testing.T) {
+	defaults, err := Load(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range etcdFlags(t) {
+		s, ok := byName[name]
+		if !ok {
+			t.Errorf("the table has no %s", name)
+			continue
+		}
+		if other, ok := otherDefaults[name]; ok {
+			want = other
+		}
+		got := s.etcd
+		if s.honoured() {
+			got = s.field(&defaults.Config).String()
+		}
+		if got != want {
+			t.Errorf("default of %s = %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Each row is one of three things, and says what a person needs to know.
+func TestTheTableIsComplete(t *testing.T) {
+	seen := make(map[string]bool)
+	for i := range table {
+		s := &table[i]
+		if seen[s.name] {
+			t.Errorf("%s is twice in the table", s.name)
+		}
+		seen[s.name] = true
+		fates := 0
+		for _, is := range []bool{s.honoured(), s.ignored != "", s.refused != ""} {
+			if is {
+				fates++
+			}
+		}
+		if fates != 1 {
+			t.Errorf("%s is %d of honoured, ignored and refused, want one", s.name, fates)
+		}
+		if s.honoured() != (s.usage != "" && s.topic != "") {
+			t.Errorf("%s: usage %q, topic %q, want both if it is honoured", s.name, s.usage, s.topic)
+		}
+	}
+}
+
+// Asking for what etcd does by default asks for nothing. Anything else is
+// refused, or said to have no effect.
+func TestWhatIsNotHonoured(t *testing.T) {
+	for i := range table {
+		s := &table[i]
+		if s.honoured() {
+			continue
+		}
+		if l, err := Load(map[string]string{s.name: s.etcd}, nil); err != nil || len(l.Warnings) > 0 {
+			t.Errorf("--%s %q = %v, warnings %q, want silence: it is etcd's default", s.name, s.etcd, err, l.Warnings)
+		}
+		odd := "97"
+		if s.bool {
+			odd = map[string]string{"true": "f", "false": "1"}[s.etcd]
+		}
+		l, err := Load(map[string]string{s.name: odd}, nil)
+		if s.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), "--"+s.name) || !strings.Contains(err.Error(), s.refused) {
+				t.Errorf("--%s %q = %v, want it refused because %s", s.name, odd, err, s.refused)
+			}
+			continue
+		}
+		if err != nil || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], s.ignored) {
+			t.Errorf("--%s %q = %v, warnings %q, want one warning with %s", s.name, odd, err, l.Warnings, s.ignored)
+		}
+	}
+}
+
+func TestSpellingsOfADefault(t *testing.T) {
+	for name, text := range map[string]string{
+		"pre-vote": "1", "auto-tls": "F", "corrupt-check-time": "0", "compact-hash-check-time": "60s", "raft-read-timeout": "5000ms",
+	} {
+		if l, err := Load(map[string]string{name: text}, nil); err != nil || len(l.Warnings) > 0 {
+			t.Errorf("--%s %s = %v, %q, want it taken for etcd's default", name, text, err, l.Warnings)
+		}
+	}
+}
+
+func TestFeatureGates(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                  "",
+		"LeaseCheckpoint=true":              "",
+		"AllAlpha=false,AllBeta=true":       "",
+		"InitialCorruptCheck=false":         "",
+		"InitialCorruptCheck=true":          "cannot be on because members are not compared",
+		"LeaseCheckpoint":                   `feature LeaseCheckpoint: "" must be true or false`,
+		"leasecheckpoint=true":              `there is no feature "leasecheckpoint"`,
+		"LeaseCheckpoint=true, Warp=true":   `there is no feature "Warp"`,
+		"TxnModeWriteWithSharedBuffer=nope": "must be true or false",
+	} {
+		_, err := Load(map[string]string{"feature-gates": text}, nil)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("--feature-gates %q = %v, want %q", text, err, want)
+		}
+	}
+}

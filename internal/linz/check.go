@@ -1,0 +1,160 @@
+package linz
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// Limits of what the search for an order is asked to judge. Beyond them it may
+// not end: see Keys for how to stay below.
+const (
+	MaxOps     = 2000 // operations on one key
+	MaxClients = 10   // clients on one key
+)
+
+// DefaultBudget is how long Check searches for an order of one key's operations.
+const DefaultBudget = 10 * time.Second
+
+// Violation is something that a single copy of the data would not have shown.
+type Violation struct {
+	Oracle string // porcupine, floor, session, revision, missing or size
+	Key    string
+	Detail string
+}
+
+// String shows the violation on one line.
+func (v Violation) String() string {
+	return fmt.Sprintf("%s: key %s: %s", v.Oracle, v.Key, v.Detail)
+}
+
+// Report is what Check found.
+type Report struct {
+	Ops, OK, Failed, Unknown int
+	Keys                     int
+	Violations               []Violation
+
+	// pictures are the histories of keys without an order.
+	pictures map[string][]porcupine.Operation
+}
+
+// What a report that is bad anyway need not go beyond.
+const (
+	maxShown     = 10 // violations in an error's text
+	maxUnordered = 5  // keys without an order, each of which may take all of its budget
+)
+
+func (r *Report) addf(oracle, key, format string, args ...any) {
+	r.Violations = append(r.Violations, Violation{oracle, key, fmt.Sprintf(format, args...)})
+}
+
+// String sums the report up on one line.
+func (r *Report) String() string {
+	return fmt.Sprintf("%d operations (%d ok, %d failed, %d unknown) on %d keys, %d violations",
+		r.Ops, r.OK, r.Failed, r.Unknown, r.Keys, len(r.Violations))
+}
+
+// ErrNotLinearizable is matched by the error of a Report with violations.
+var ErrNotLinearizable = errors.New("linz: not linearizable")
+
+// Err returns nil if there is no violation, else what the first ones are.
+func (r *Report) Err() error {
+	if len(r.Violations) == 0 {
+		return nil
+	}
+	var b strings.Builder
+	for _, v := range r.Violations[:min(len(r.Violations), maxShown)] {
+		fmt.Fprintf(&b, "\n  %v", v)
+	}
+	if more := len(r.Violations) - maxShown; more > 0 {
+		fmt.Fprintf(&b, "\n  and %d more", more)
+	}
+	return fmt.Errorf("%w: %v%s", ErrNotLinearizable, r, b.String())
+}
+
+// Check judges a history and what was read after it. Budget bounds the search
+// for one key, 0 meaning DefaultBudget.
+func Check(history []Op, final Final, budget time.Duration) *Report {
+	if budget <= 0 {
+		budget = DefaultBudget
+	}
+	rep := &Report{Ops: len(history), pictures: make(map[string][]porcupine.Operation)}
+	if len(history) == 0 {
+		return rep
+	}
+	ops := slices.SortedStableFunc(slices.Values(history), byCall)
+	for i := range ops {
+		switch ops[i].Outcome {
+		case OK:
+			rep.OK++
+		case Failed:
+			rep.Failed++
+		case Unknown:
+			rep.Unknown++
+		}
+	}
+	checkFinal(ops, final, rep)
+	ops = withFinal(ops, final)
+	checkSessions(ops, rep)
+	checkFloor(ops, rep)
+	checkRevisions(ops, rep)
+	checkOrder(ops, budget, rep)
+	return rep
+}
+
+// checkOrder searches for an order of each key's operations, until some have
+// none.
+func checkOrder(ops []Op, budget time.Duration, rep *Report) {
+	byKey := make(map[string][]Op)
+	for i := range ops {
+		byKey[ops[i].Key] = append(byKey[ops[i].Key], ops[i])
+	}
+	rep.Keys = len(byKey)
+	for _, key := range slices.Sorted(maps.Keys(byKey)) {
+		if len(rep.pictures) == maxUnordered {
+			return
+		}
+		settled := settle(byKey[key])
+		if !fits(key, settled, rep) {
+			continue
+		}
+		operations := translate(settled)
+		verdict := porcupine.CheckOperationsTimeout(model, operations, budget)
+		if verdict == porcupine.Ok {
+			continue
+		}
+		rep.addf("porcupine", key, "%s: no order found for %d operations in %v", verdict, len(operations), budget)
+		rep.pictures[key] = operations
+	}
+}
+
+// fits reports whether a key's history is small enough to be judged.
+func fits(key string, ops []Op, rep *Report) bool {
+	clients := make(map[int]bool)
+	for i := range ops {
+		clients[ops[i].Client] = true
+	}
+	// The read of the final state is one operation, and one client, more.
+	if len(ops) > MaxOps+1 || len(clients) > MaxClients+1 {
+		rep.addf("size", key, "%d operations of %d clients, the limits are %d and %d",
+			len(ops), len(clients), MaxOps, MaxClients)
+		return false
+	}
+	return true
+}
+
+func translate(ops []Op) []porcupine.Operation {
+	operations := make([]porcupine.Operation, len(ops))
+	for i := range ops {
+		op := &ops[i]
+		operations[i] = porcupine.Operation{
+			ClientId: op.Client, Input: op, Call: int64(op.Call), Return: int64(op.Return),
+		}
+	}
+	return operations
+}

@@ -1,0 +1,130 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/leaderlease/go/kvnode"
+)
+
+// ephemeral returns a listener on a port that is free because it has it.
+func ephemeral(t *testing.T) net.Listener {
+	t.Helper()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// trio starts three members and stops those that are left.
+func trio(t *testing.T, change ...func(*Config)) []*Server {
+	t.Helper()
+	configs := make([]Config, 3)
+	var cluster []kvnode.Member
+	for i := range configs {
+		c := &configs[i]
+		c.Name = fmt.Sprintf("m%d", i)
+		c.DataDir = t.TempDir()
+		c.PeerListener, c.ClientListener, c.HTTPListener = ephemeral(t), ephemeral(t), ephemeral(t)
+		cluster = append(cluster, kvnode.Member{Name: c.Name, PeerURLs: []string{listenerURL(c.PeerListener, "")}})
+	}
+	all := make([]*Server, len(configs))
+	for i, c := range configs {
+		c.InitialCluster = cluster
+		for _, f := range change {
+			f(&c)
+		}
+		s, err := Start(c)
+		if err != nil {
+			t.Fatalf("Start(%s): %v", c.Name, err)
+		}
+		t.Cleanup(func() { stop(t, s) })
+		all[i] = s
+	}
+	for _, s := range all {
+		await(t, s.cfg.Name+" is ready", s.Ready())
+	}
+	return all
+}
+
+// solo starts a cluster of one.
+func solo(t *testing.T, change ...func(*Config)) *Server {
+	t.Helper()
+	c := Config{DataDir: t.TempDir(), PeerListener: ephemeral(t), ClientListener: ephemeral(t), HTTPListener: ephemeral(t)}
+	for _, f := range change {
+		f(&c)
+	}
+	s, err := Start(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, s) })
+	await(t, "ready", s.Ready())
+	return s
+}
+
+func stop(t *testing.T, s *Server) {
+	t.Helper()
+	// t.Context has ended when clean-ups run.
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := s.Stop(ctx); err != nil {
+		t.Errorf("Stop(%s) = %v, want nil", s.cfg.Name, err)
+	}
+}
+
+// await waits for real goroutines on real sockets, so the time is generous.
+func await(t *testing.T, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(15 * time.Second):
+		t.Fatalf("15s have passed, want that %s", what)
+	}
+}
+
+func client(t *testing.T, servers ...*Server) *clientv3.Client {
+	t.Helper()
+	var endpoints []string
+	for _, s := range servers {
+		endpoints = append(endpoints, s.ClientAddrs()...)
+	}
+	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func dial(t *testing.T, s *Server) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+s.ClientAddrs()[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// leader returns the member that leads, and the others.
+func leader(t *testing.T, all []*Server) (*Server, []*Server) {
+	t.Helper()
+	for i, s := range all {
+		if s.Node().Leader() == s.Node().ID() {
+			others := append(append([]*Server(nil), all[:i]...), all[i+1:]...)
+			return s, others
+		}
+	}
+	t.Fatal("nobody leads, want a leader once all are ready")
+	return nil, nil
+}

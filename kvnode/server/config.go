@@ -1,0 +1,201 @@
+package server
+
+import (
+	"log/slog"
+	"math"
+	"net"
+	"time"
+
+	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/etcdapi"
+	"github.com/leaderlease/go/leaderlease/clock"
+)
+
+// Config configures a Server. The fields mean what the flags of kvnode serve
+// mean, and errors name those. The zero value, with defaults, is a cluster of
+// one on etcd's ports.
+type Config struct {
+	// Name names this member in InitialCluster. Default: default.
+	Name string
+	// DataDir is made if it is missing. Default: the name and ".kvnode".
+	DataDir string
+
+	// URLs are http://host:port. Those to listen on default to etcd's ports on
+	// localhost, HTTP and metrics to none; those to advertise to where the
+	// server listens.
+	ListenPeerURLs       []string
+	ListenClientURLs     []string
+	ListenClientHTTPURLs []string
+	ListenMetricsURLs    []string
+	AdvertisePeerURLs    []string
+	AdvertiseClientURLs  []string
+
+	// PeerListener, ClientListener and HTTPListener take the place of the URLs
+	// to listen on, so that tests need not guess free ports. The Server closes
+	// them, also when Start fails.
+	PeerListener, ClientListener, HTTPListener net.Listener
+
+	// InitialCluster has all members that make the cluster, this one included.
+	// Default: this one alone.
+	InitialCluster []kvnode.Member
+	// InitialClusterToken sets clusters with equal members apart. Default:
+	// etcd-cluster, as in etcd.
+	InitialClusterToken string
+	// Existing says to join a cluster instead of making one.
+	Existing bool
+
+	// HeartbeatInterval defaults to 100 ms, ElectionTimeout to 1 s. The election
+	// timeout must be 5 intervals at least and 50 s at most, as in etcd.
+	HeartbeatInterval, ElectionTimeout time.Duration
+	// SnapshotCount and CatchUpEntries: see kvnode.Config. Defaults: 10,000 and
+	// 5,000, as in etcd.
+	SnapshotCount, CatchUpEntries uint64
+
+	// ReadMode is how a read is made linearizable that does not say. Default:
+	// kvnode.ReadLease.
+	ReadMode kvnode.ReadMode
+	// The lease's parameters: see leaderlease.Config. Zero means its defaults.
+	LeaseDuration, MaxClockSkew time.Duration
+	MaxDriftPPM                 int
+	DisableLease                bool
+	Clock                       clock.Clock
+
+	// MaxRequestBytes bounds one request. Default: 1.5 MiB. Larger: one request
+	// holds up all others for longer.
+	MaxRequestBytes int
+	// MaxTxnOps bounds the operations of one transaction. Default: 128.
+	MaxTxnOps int
+	// MaxConcurrentStreams bounds the requests under way on one connection.
+	// Default: 256; etcd has no bound. A client that has reached it waits.
+	MaxConcurrentStreams uint32
+	// QuotaBytes bounds the size of the store; beyond it only deletions and
+	// compaction are accepted. Default: 2 GiB. Negative: no bound.
+	QuotaBytes int64
+	// Keepalive is what is asked of clients' connections.
+	Keepalive Keepalive
+
+	// ExtensiveMetrics adds latency histograms of gRPC requests, at the cost of
+	// some CPU time on each.
+	ExtensiveMetrics bool
+	// EnablePprof serves /debug/pprof/ on the HTTP listener.
+	EnablePprof bool
+	// DisableGateway leaves etcd's JSON gateway out.
+	DisableGateway bool
+
+	// Logger receives what an operator should know, nothing per request.
+	// Default: none.
+	Logger *slog.Logger
+}
+
+// Keepalive configures pings on clients' connections, with etcd's names and
+// defaults.
+type Keepalive struct {
+	// MinTime is how often a client may ping. Default: 5 s.
+	MinTime time.Duration
+	// Interval is after how much silence the server pings. Default: 2 h.
+	// Negative: never.
+	Interval time.Duration
+	// Timeout is how long it waits for the answer before it closes the
+	// connection. Default: 20 s.
+	Timeout time.Duration
+}
+
+// Default is the configuration that WithDefaults makes of the zero value.
+func Default() Config { return Config{}.WithDefaults() }
+
+const (
+	defaultName         = "default"
+	defaultPeerURL      = "http://localhost:2380"
+	defaultClientURL    = "http://localhost:2379"
+	defaultToken        = "etcd-cluster"
+	defaultSnapshot     = 10_000
+	defaultCatchUp      = 5_000
+	defaultHeartbeat    = 100 * time.Millisecond
+	defaultElection     = time.Second
+	defaultPingEvery    = 5 * time.Second
+	defaultPingInterval = 2 * time.Hour
+	defaultPingTimeout  = 20 * time.Second
+
+	// never is what gRPC understands as no pings.
+	never = time.Duration(math.MaxInt64)
+)
+
+// WithDefaults returns a copy of c with every unset field filled in.
+func (c Config) WithDefaults() Config {
+	set(&c.Name, defaultName)
+	set(&c.DataDir, c.Name+".kvnode")
+	set(&c.InitialClusterToken, defaultToken)
+	set(&c.HeartbeatInterval, defaultHeartbeat)
+	set(&c.ElectionTimeout, defaultElection)
+	set(&c.SnapshotCount, defaultSnapshot)
+	set(&c.CatchUpEntries, defaultCatchUp)
+	set(&c.ReadMode, kvnode.ReadLease)
+	set(&c.MaxRequestBytes, etcdapi.DefaultMaxRequestBytes)
+	set(&c.MaxTxnOps, etcdapi.DefaultMaxTxnOps)
+	set(&c.MaxConcurrentStreams, etcdapi.DefaultMaxConcurrentStreams)
+	set(&c.QuotaBytes, etcdapi.DefaultQuotaBytes)
+	set(&c.Keepalive.MinTime, defaultPingEvery)
+	set(&c.Keepalive.Interval, defaultPingInterval)
+	set(&c.Keepalive.Timeout, defaultPingTimeout)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+
+	setURLs(&c.ListenPeerURLs, listenerURL(c.PeerListener, defaultPeerURL))
+	setURLs(&c.ListenClientURLs, listenerURL(c.ClientListener, defaultClientURL))
+	if c.HTTPListener != nil {
+		setURLs(&c.ListenClientHTTPURLs, listenerURL(c.HTTPListener, ""))
+	}
+	setURLs(&c.AdvertisePeerURLs, c.ListenPeerURLs...)
+	setURLs(&c.AdvertiseClientURLs, c.ListenClientURLs...)
+	if len(c.InitialCluster) == 0 {
+		c.InitialCluster = []kvnode.Member{{Name: c.Name, PeerURLs: c.AdvertisePeerURLs}}
+	}
+	return c
+}
+
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func setURLs(field *[]string, urls ...string) {
+	if len(*field) == 0 {
+		*field = urls
+	}
+}
+
+// listenerURL returns the URL of a listener, or other if there is none.
+func listenerURL(l net.Listener, other string) string {
+	if l == nil {
+		return other
+	}
+	return "http://" + l.Addr().String()
+}
+
+// node returns the node's part of a configuration.
+func (c *Config) node(peers net.Listener) kvnode.Config {
+	return kvnode.Config{
+		Name:            c.Name,
+		DataDir:         c.DataDir,
+		Cluster:         c.InitialCluster,
+		Token:           c.InitialClusterToken,
+		Existing:        c.Existing,
+		ClientURLs:      c.AdvertiseClientURLs,
+		Listener:        peers,
+		TickInterval:    c.HeartbeatInterval,
+		ElectionTimeout: c.ElectionTimeout,
+		LeaseDuration:   c.LeaseDuration,
+		MaxClockSkew:    c.MaxClockSkew,
+		MaxDriftPPM:     c.MaxDriftPPM,
+		DisableLease:    c.DisableLease,
+		Clock:           c.Clock,
+		ReadMode:        c.ReadMode,
+		MaxRequestBytes: c.MaxRequestBytes,
+		SnapshotCount:   c.SnapshotCount,
+		CatchUpEntries:  c.CatchUpEntries,
+		Logger:          c.Logger,
+	}
+}

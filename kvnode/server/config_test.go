@@ -1,0 +1,121 @@
+package server
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/kvnode"
+)
+
+func TestDefaultIsValid(t *testing.T) {
+	c := Default()
+	if err := c.Validate(); err != nil {
+		t.Errorf("Default().Validate() = %v, want nil", err)
+	}
+	if again := c.WithDefaults(); again.InitialCluster[0].PeerURLs[0] != "http://localhost:2380" || again.DataDir != "default.kvnode" {
+		t.Errorf("WithDefaults() = %+v, want etcd's ports and a directory by the name", again)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		set  func(*Config)
+		want string // part of the error, nothing if it is valid
+	}{
+		{"shortest election timeout", func(c *Config) { c.ElectionTimeout = 500 * time.Millisecond }, ""},
+		{"election timeout too short", func(c *Config) { c.ElectionTimeout = 499 * time.Millisecond }, "--election-timeout 499 must be 5 times"},
+		{"longest election timeout", func(c *Config) { c.ElectionTimeout = 50 * time.Second }, ""},
+		{"election timeout too long", func(c *Config) { c.ElectionTimeout = 50*time.Second + time.Millisecond }, "must be 50000 at most"},
+		{"negative heartbeat", func(c *Config) { c.HeartbeatInterval = -1 }, "--heartbeat-interval"},
+		{"longest lease", func(c *Config) { c.LeaseDuration = 900 * time.Millisecond }, ""},
+		{"lease delays fail-over", func(c *Config) { c.LeaseDuration = 901 * time.Millisecond }, "--lease-duration 901ms must be 900ms at most"},
+		{"negative lease", func(c *Config) { c.LeaseDuration = -1 }, "--lease-duration"},
+		{"largest skew", func(c *Config) { c.MaxClockSkew = 900*time.Millisecond - 1 }, ""},
+		{"skew eats the lease", func(c *Config) { c.MaxClockSkew = 900 * time.Millisecond }, "must be below --lease-duration 900ms"},
+		{"negative skew", func(c *Config) { c.MaxClockSkew = -1 }, "--max-clock-skew"},
+		{"drift", func(c *Config) { c.MaxDriftPPM = 1_000_000 }, "--max-drift-ppm 1000000"},
+		{"requests too large", func(c *Config) { c.MaxRequestBytes = 64<<20 + 1 }, "--max-request-bytes 67108865 must be from 1 to 67108864"},
+		{"negative operations", func(c *Config) { c.MaxTxnOps = -1 }, "--max-txn-ops -1"},
+		{"https", func(c *Config) { c.ListenClientURLs = []string{"https://localhost:1"} }, ErrTLS.Error()},
+		{"unix", func(c *Config) { c.ListenClientURLs = []string{"unix://a:1"} }, "unix sockets are not offered"},
+		{"no scheme", func(c *Config) { c.ListenClientURLs = []string{"localhost:1"} }, `must begin with http://`},
+		{"no port", func(c *Config) { c.ListenMetricsURLs = []string{"http://localhost"} }, "with the port"},
+		{"port too large", func(c *Config) { c.ListenMetricsURLs = []string{"http://localhost:65536"} }, `port "65536"`},
+		{"path", func(c *Config) { c.ListenClientHTTPURLs = []string{"http://localhost:1/x"} }, "and nothing else"},
+		{"not a URL", func(c *Config) { c.ListenClientURLs = []string{"http://[::1"} }, "is not a URL"},
+		{"IPv6", func(c *Config) { c.ListenClientURLs = []string{"http://[::1]:1"} }, ""},
+		{"clients may be told anything", func(c *Config) { c.ListenClientURLs = []string{"http://0.0.0.0:1"} }, ""},
+		{"peers cannot dial everywhere", func(c *Config) { c.ListenPeerURLs = []string{"http://0.0.0.0:1"} }, "unspecified address"},
+		{"peers cannot dial port 0", func(c *Config) { c.ListenPeerURLs = []string{"http://localhost:0"} }, "port 0"},
+		{"not a member", func(c *Config) { c.InitialCluster = member("other", "http://a:1") }, `no member "default"`},
+		{"other URLs", func(c *Config) { c.InitialCluster = member("default", "http://a:1") }, "but --initial-advertise-peer-urls is"},
+		{"one URL twice", func(c *Config) {
+			c.InitialCluster = append(member("default", "http://localhost:2380"), member("b", "http://localhost:2380")...)
+		}, `to "default" and to "b"`},
+		{"name with a comma", func(c *Config) { c.Name = "a,b" }, "--name"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var c Config
+			test.set(&c)
+			err := c.WithDefaults().Validate()
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("Validate() = %v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+func member(name string, urls ...string) []kvnode.Member {
+	return []kvnode.Member{{Name: name, PeerURLs: urls}}
+}
+
+func TestDataDir(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	etcd := filepath.Join(dir, "etcd")
+	if err := errors.Join(os.WriteFile(file, nil, 0o600), os.MkdirAll(filepath.Join(etcd, "member", "wal"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ name, dir, want string }{
+		{"empty", dir, ""},
+		{"missing", filepath.Join(dir, "a", "b"), ""},
+		{"a file", file, "is a file"},
+		{"below a file", filepath.Join(file, "a"), "not a directory"},
+		{"etcd's", etcd, "etcd member"},
+		{"nobody's to write", "/proc/1/kvnode", "--data-dir"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := CheckDataDir(test.dir)
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("CheckDataDir(%s) = %v, want %q", test.dir, err, test.want)
+			}
+		})
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".kvnode-*")); len(left) > 0 {
+		t.Errorf("CheckDataDir left %v behind", left)
+	}
+}
+
+// A bad configuration, and a bad directory, are refused before anything is
+// bound, and the listeners that were passed in are closed.
+func TestStartRefuses(t *testing.T) {
+	for name, c := range map[string]Config{
+		"configuration": {MaxTxnOps: -1},
+		"directory":     {DataDir: "/proc/1/kvnode"},
+	} {
+		l := ephemeral(t)
+		c.ClientListener = l
+		if _, err := Start(c); err == nil {
+			t.Errorf("Start with a bad %s = nil, want an error", name)
+		}
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("Close() after Start with a bad %s = %v, want it closed already", name, err)
+		}
+	}
+}

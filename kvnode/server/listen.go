@@ -1,0 +1,87 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+)
+
+// listeners are all that a server has. They are bound before anything else is
+// done, so that a taken port costs nothing.
+type listeners struct {
+	peer    net.Listener
+	client  []net.Listener
+	http    []net.Listener
+	metrics []net.Listener
+}
+
+// bind binds all listeners of c, or none.
+func bind(ctx context.Context, c *Config) (*listeners, error) {
+	l := &listeners{}
+	var errs []error
+	given := func(flag string, listener net.Listener, urls []string) []net.Listener {
+		if listener != nil {
+			return []net.Listener{listener}
+		}
+		bound, err := listen(ctx, flag, urls)
+		errs = append(errs, err...)
+		return bound
+	}
+	peers := given("listen-peer-urls", c.PeerListener, c.ListenPeerURLs)
+	l.client = given("listen-client-urls", c.ClientListener, c.ListenClientURLs)
+	l.http = given("listen-client-http-urls", c.HTTPListener, c.ListenClientHTTPURLs)
+	l.metrics = given("listen-metrics-urls", nil, c.ListenMetricsURLs)
+	if len(errs) > 0 {
+		closeListeners(peers)
+		l.close()
+		return nil, errors.Join(errs...)
+	}
+	l.peer = merge(peers)
+	return l, nil
+}
+
+func listen(ctx context.Context, flag string, urls []string) (bound []net.Listener, errs []error) {
+	for _, s := range urls {
+		host, port, err := parseURL(s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s %w", flag, err))
+			continue
+		}
+		var lc net.ListenConfig
+		listener, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, port))
+		if err != nil {
+			errs = append(errs, listenError(flag, s, err))
+			continue
+		}
+		bound = append(bound, listener)
+	}
+	return bound, errs
+}
+
+// listenError says which flag to change.
+func listenError(flag, url string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("--%s %s: the port is taken, by another process or by another flag of this one: %w", flag, url, err)
+	}
+	return fmt.Errorf("--%s %s: cannot listen: %w", flag, url, err)
+}
+
+// close closes what the server still owns; the node closes peer once it runs.
+func (l *listeners) close() {
+	if l.peer != nil {
+		_ = l.peer.Close()
+	}
+	closeListeners(l.client)
+	closeListeners(l.http)
+	closeListeners(l.metrics)
+}
+
+// closeListeners is for the way out after an error: nothing was accepted, so
+// nothing can be lost.
+func closeListeners(all []net.Listener) {
+	for _, l := range all {
+		_ = l.Close()
+	}
+}

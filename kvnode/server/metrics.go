@@ -1,0 +1,170 @@
+package server
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/server/status"
+	"github.com/leaderlease/go/leaderlease/metrics"
+)
+
+// leaseGroup is the label of the only Raft group in leaderlease's metrics.
+const leaseGroup = "kvnode"
+
+// newRegistry returns everything that is exported.
+func (s *Server) newRegistry(more ...prometheus.Collector) (*prometheus.Registry, error) {
+	leases := metrics.New()
+	leases.Add(leaseGroup, s.node.Lease())
+	all := append([]prometheus.Collector{
+		leases,
+		nodeCollector{s},
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}, more...)
+	registry := prometheus.NewRegistry()
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, registry.Register(c))
+	}
+	return registry, errors.Join(errs...)
+}
+
+// reading is a member at the moment of a scrape.
+type reading struct {
+	kvnode.Status
+	revision, compacted int64
+	dbSize, dbInUse     int64
+	changes             uint64
+	ready               bool
+}
+
+func (s *Server) read() *reading {
+	store := s.node.Store()
+	r := &reading{
+		Status: s.node.Status(), revision: store.Revision(), compacted: store.CompactRevision(),
+		changes: s.changes.Load(), ready: s.isReady() && !s.stopping.Load(),
+	}
+	r.dbSize, r.dbInUse = store.Size()
+	return r
+}
+
+// family is one metric without labels.
+type family struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*reading) float64
+}
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("kvnode_"+name, help, labels, nil)
+}
+
+func gauge(name, help string, value func(*reading) float64) family {
+	return family{describe(name, help), prometheus.GaugeValue, value}
+}
+
+func counter(name, help string, value func(*reading) float64) family {
+	return family{describe(name, help), prometheus.CounterValue, value}
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// families is what describes a member; leaderlease_… describes its lease.
+var families = []family{
+	gauge("ready", "1 once a linearizable read has been served, until the server stops.",
+		func(r *reading) float64 { return truth(r.ready) }),
+	gauge("has_leader", "1 if a leader is known, else 0.",
+		func(r *reading) float64 { return truth(r.Leader != 0) }),
+	gauge("is_leader", "1 if this member leads, else 0.",
+		func(r *reading) float64 { return truth(r.Leader != 0 && r.Leader == r.ID) }),
+	gauge("is_learner", "1 if this member is a learner, else 0.",
+		func(r *reading) float64 { return truth(r.Learner) }),
+	counter("leader_changes_total", "Leaders that this member has seen since its start.",
+		func(r *reading) float64 { return float64(r.changes) }),
+	gauge("term", "Newest term that this member knows.",
+		func(r *reading) float64 { return float64(r.Term) }),
+	gauge("commit_index", "Newest index known to be committed.",
+		func(r *reading) float64 { return float64(r.Commit) }),
+	gauge("applied_index", "Newest index whose effect is visible to readers.",
+		func(r *reading) float64 { return float64(r.Applied) }),
+	gauge("last_index", "Last index of the log.",
+		func(r *reading) float64 { return float64(r.Last) }),
+	gauge("revision", "Newest revision that is visible to readers.",
+		func(r *reading) float64 { return float64(r.revision) }),
+	gauge("compact_revision", "Newest revision that was compacted.",
+		func(r *reading) float64 { return float64(r.compacted) }),
+	gauge("proposals_pending", "Proposals of this member's clients that are under way.",
+		func(r *reading) float64 { return float64(r.Waiting) }),
+	gauge("disk_full", "1 if writes are refused until there is room on the disk, else 0.",
+		func(r *reading) float64 { return truth(r.DiskFull) }),
+	gauge("checkpoint_index", "Index of the newest durable checkpoint: a restart replays the log after it.",
+		func(r *reading) float64 { return float64(r.Checkpoint.Index) }),
+	gauge("checkpoint_revision", "Revision of the newest durable checkpoint.",
+		func(r *reading) float64 { return float64(r.Checkpoint.Revision) }),
+	gauge("db_size_bytes", "Size of the checkpoint's file.",
+		func(r *reading) float64 { return float64(r.dbSize) }),
+	gauge("db_in_use_bytes", "How much of the checkpoint's file is in use.",
+		func(r *reading) float64 { return float64(r.dbInUse) }),
+	gauge("wal_sync_max_seconds", "Longest write and sync of the log since the start.",
+		func(r *reading) float64 { return r.WAL.MaxSyncTime.Seconds() }),
+	counter("wal_directory_syncs_total", "Syncs of the log's directory.",
+		func(r *reading) float64 { return float64(r.WAL.DirSyncs) }),
+	counter("wal_entries_total", "Entries written to the log.",
+		func(r *reading) float64 { return float64(r.WAL.Entries) }),
+	counter("wal_written_bytes_total", "Bytes written to the log.",
+		func(r *reading) float64 { return float64(r.WAL.Bytes) }),
+	counter("wal_segments_total", "Segments of the log that were begun.",
+		func(r *reading) float64 { return float64(r.WAL.Segments) }),
+	counter("wal_recycled_segments_total", "Segments of the log that were kept for further use.",
+		func(r *reading) float64 { return float64(r.WAL.Recycled) }),
+}
+
+var (
+	buildInfo = describe("build_info", "1, with the version that is running.", "version")
+	walSyncs  = describe("wal_sync_seconds", "Time to write and sync a batch of the log.")
+
+	peerConnected = describe("peer_connected", "1 if this member is connected to the peer, else 0.", "peer")
+	peerSent      = describe("peer_sent_messages_total", "Messages sent to the peer.", "peer")
+	peerLost      = describe("peer_lost_messages_total", "Messages to the peer that were dropped.", "peer")
+	peerRTT       = describe("peer_round_trip_seconds", "Round trip to the peer, as measured last.", "peer")
+)
+
+// nodeCollector reads the member at each scrape and keeps no figures.
+type nodeCollector struct{ s *Server }
+
+// Describe implements prometheus.Collector.
+func (c nodeCollector) Describe(descs chan<- *prometheus.Desc) {
+	for i := range families {
+		descs <- families[i].desc
+	}
+	for _, d := range []*prometheus.Desc{buildInfo, walSyncs, peerConnected, peerSent, peerLost, peerRTT} {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
+	r := c.s.read()
+	for i := range families {
+		f := &families[i]
+		out <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(r))
+	}
+	out <- prometheus.MustNewConstMetric(buildInfo, prometheus.GaugeValue, 1, Version())
+	out <- prometheus.MustNewConstSummary(walSyncs, r.WAL.Syncs, r.WAL.SyncTime.Seconds(), nil)
+	for i := range r.Peers {
+		p := &r.Peers[i]
+		id := status.ID(p.ID)
+		out <- prometheus.MustNewConstMetric(peerConnected, prometheus.GaugeValue, truth(p.Connected), id)
+		out <- prometheus.MustNewConstMetric(peerSent, prometheus.CounterValue, float64(p.Sent), id)
+		out <- prometheus.MustNewConstMetric(peerLost, prometheus.CounterValue, float64(p.Lost), id)
+		out <- prometheus.MustNewConstMetric(peerRTT, prometheus.GaugeValue, p.RTT.Seconds(), id)
+	}
+}

@@ -1,0 +1,83 @@
+package server
+
+import (
+	"encoding/json"
+	"math"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	headerTime = 5 * time.Second
+	idleTime   = 2 * time.Minute
+	// maxGatewayReply is gRPC's own limit of a message.
+	maxGatewayReply = math.MaxInt32
+)
+
+// servePages serves handler on l. There is no time limit on a whole request:
+// profiles and watches through the gateway last.
+func (s *Server) servePages(l net.Listener, handler http.Handler) {
+	p := &http.Server{Handler: handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime}
+	s.pages = append(s.pages, p)
+	s.wg.Go(func() { s.served(l, p.Serve(l)) })
+}
+
+// metricsPages is what listen-metrics-urls serves: nothing that shows or
+// changes data.
+func (s *Server) metricsPages() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{Registry: s.registry}))
+	mux.HandleFunc("GET /status", s.statusPage)
+	// The API's own: /version, /health, /livez, /readyz and what is below them.
+	probes := s.api.Handler()
+	mux.Handle("/", probes)
+	for _, path := range []string{"/health", "/readyz", "/readyz/"} {
+		mux.Handle(path, s.unlessStopping(probes))
+	}
+	return mux
+}
+
+// clientPages adds what listen-client-http-urls serves besides.
+func (s *Server) clientPages(gateway http.Handler) *http.ServeMux {
+	mux := s.metricsPages()
+	if gateway != nil {
+		mux.Handle("/v3/", gateway)
+	}
+	if s.cfg.EnablePprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// unlessStopping turns readiness off as soon as the server stops, while it still
+// serves what is under way.
+func (s *Server) unlessStopping(probes http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.stopping.Load() {
+			http.Error(w, "[-]stopping failed: the server is stopping", http.StatusServiceUnavailable)
+			return
+		}
+		probes.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) statusPage(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Report()) }
+
+func writeJSON(w http.ResponseWriter, value any) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// A client that has gone does not read its answer.
+	_, _ = w.Write(append(data, '\n'))
+}

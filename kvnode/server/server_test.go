@@ -1,0 +1,177 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode/server/status"
+)
+
+// A client of etcd writes to one member and reads from another.
+func TestThreeServersAreACluster(t *testing.T) {
+	all := trio(t)
+	for i, s := range all {
+		c := client(t, s)
+		if _, err := c.Put(t.Context(), "key", string(rune('a'+i))); err != nil {
+			t.Fatalf("Put at %s: %v", s.cfg.Name, err)
+		}
+		other := client(t, all[(i+1)%len(all)])
+		got, err := other.Get(t.Context(), "key")
+		if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].GetValue()) != string(rune('a'+i)) {
+			t.Fatalf("Get at another member = %v, %v, want what was just written", got, err)
+		}
+	}
+}
+
+// Whoever can reach the client port can ask for the status, and it says the
+// same as the page.
+func TestStatusOverGRPC(t *testing.T) {
+	all := trio(t)
+	first, _ := leader(t, all)
+	if _, err := client(t, first).Get(t.Context(), "key"); err != nil {
+		t.Fatal(err)
+	}
+	leaders := 0
+	for _, s := range all {
+		r, err := status.Fetch(t.Context(), dial(t, s))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Name != s.cfg.Name || r.ID != status.ID(s.Node().ID()) || !r.Ready || len(r.Peers) != 2 || r.Version == "" {
+			t.Errorf("Fetch(%s) = %+v, want that member, ready, with two peers", s.cfg.Name, r)
+		}
+		if r.Leader != status.ID(first.Node().ID()) {
+			t.Errorf("Fetch(%s).Leader = %s, want %x", s.cfg.Name, r.Leader, first.Node().ID())
+		}
+		if r.Role != "leader" {
+			continue
+		}
+		leaders++
+		if r.Lease.State != "valid" || r.Lease.RemainingMS <= 0 || r.Lease.EndMS-r.Lease.RemainingMS > r.Lease.MarginMS+1 {
+			t.Errorf("Fetch(leader).Lease = %+v, want it valid, and its end a margin after what remains", r.Lease)
+		}
+		if r.Reads["lease"]+r.Reads["joined"] == 0 {
+			t.Errorf("Fetch(leader).Reads = %v, want reads under the lease", r.Reads)
+		}
+	}
+	if leaders != 1 {
+		t.Errorf("%d members say that they lead, want 1", leaders)
+	}
+}
+
+// A stop hands leadership over first: another leads at once, not after an
+// election timeout, and the promise to the old leader does not stand in its way.
+func TestStopHandsLeadershipOver(t *testing.T) {
+	all := trio(t)
+	old, others := leader(t, all)
+	term := old.Node().Term()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := old.Stop(ctx); err != nil {
+		t.Fatalf("Stop() = %v, want nil", err)
+	}
+	await(t, "Done is closed after Stop", old.Done())
+	if err := old.Err(); err != nil {
+		t.Errorf("Err() after Stop = %v, want nil", err)
+	}
+	if l := others[0].Node().Leader(); l == old.Node().ID() || l == 0 {
+		t.Errorf("Leader() when Stop returns = %x, want one of the others: it was to hand over", l)
+	}
+	if got := others[0].Node().Term(); got != term+1 {
+		t.Errorf("Term() after the stop = %d, want %d: one transfer", got, term+1)
+	}
+	if _, err := client(t, others...).Put(t.Context(), "key", "after"); err != nil {
+		t.Errorf("Put after the stop: %v, want the others to go on", err)
+	}
+}
+
+// A stream that would never end does not hold up a stop.
+func TestStopEndsStreams(t *testing.T) {
+	s := solo(t)
+	conn := dial(t, s)
+	watch, err := healthpb.NewHealthClient(conn).Watch(t.Context(), &healthpb.HealthCheckRequest{})
+	if err == nil {
+		_, err = watch.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	stop(t, s)
+	if took := time.Since(began); took >= drainTime {
+		t.Errorf("Stop() took %v with a stream open, want less than %v", took, drainTime)
+	}
+	if _, err := watch.Recv(); err == nil {
+		t.Error("the stream goes on after Stop, want it ended")
+	}
+	if _, err := status.Fetch(t.Context(), conn); grpcstatus.Code(err) != codes.Unavailable {
+		t.Errorf("a request after Stop = %v, want Unavailable", err)
+	}
+}
+
+func TestStopTwiceIsOneStop(t *testing.T) {
+	s := solo(t)
+	stop(t, s)
+	stop(t, s)
+}
+
+// A taken port is an error that says which flag to change, and leaves no other
+// port taken.
+func TestATakenPort(t *testing.T) {
+	taken := ephemeral(t)
+	defer taken.Close()
+	url := listenerURL(taken, "")
+	for _, test := range []struct {
+		flag string
+		set  func(*Config)
+	}{
+		{"listen-client-urls", func(c *Config) { c.ListenClientURLs = []string{url} }},
+		{"listen-peer-urls", func(c *Config) { c.ListenPeerURLs = []string{url} }},
+		{"listen-client-http-urls", func(c *Config) { c.ListenClientHTTPURLs = []string{url} }},
+		{"listen-metrics-urls", func(c *Config) { c.ListenMetricsURLs = []string{url} }},
+	} {
+		t.Run(test.flag, func(t *testing.T) {
+			client, peer := free(t), free(t)
+			c := Config{DataDir: t.TempDir(), ListenClientURLs: []string{"http://" + client}, ListenPeerURLs: []string{"http://" + peer}}
+			test.set(&c)
+			_, err := Start(c)
+			if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "--"+test.flag+" "+url) {
+				t.Errorf("Start() = %v, want EADDRINUSE with --%s and %s", err, test.flag, url)
+			}
+			for _, addr := range []string{client, peer} {
+				l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
+				if err != nil {
+					t.Errorf("listen on %s after the failed Start: %v, want it to be free again", addr, err)
+					continue
+				}
+				_ = l.Close()
+			}
+		})
+	}
+}
+
+// free returns an address that was free a moment ago.
+func free(t *testing.T) string {
+	t.Helper()
+	l := ephemeral(t)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Two flags that name one port are found out too.
+func TestOnePortTwice(t *testing.T) {
+	addr := "http://" + free(t)
+	_, err := Start(Config{DataDir: t.TempDir(), ListenClientURLs: []string{addr}, ListenPeerURLs: []string{addr}})
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("Start() with one port for two things = %v, want EADDRINUSE", err)
+	}
+}

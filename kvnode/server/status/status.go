@@ -1,0 +1,223 @@
+// Package status is a member's status as JSON: what GET /status answers, what
+// the gRPC method leaderlease.kvnode.v1.Node/Status returns, and what kvnode
+// status prints.
+//
+// The names of fields are stable; new ones may be added. Identifiers are
+// hexadecimal strings, as etcdctl prints them. Durations are milliseconds, with
+// a fraction.
+package status
+
+import (
+	"fmt"
+	"time"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// Report is the status of one member at one moment.
+type Report struct {
+	ID        string `json:"id"`
+	ClusterID string `json:"cluster_id"`
+	Name      string `json:"name"`
+	Version   string `json:"version"`
+	// Role is leader, follower, candidate, pre_candidate or learner.
+	Role string `json:"role"`
+	Term uint64 `json:"term"`
+	// Leader is empty if none is known.
+	Leader string `json:"leader"`
+	// Ready means that a linearizable read has been served since the start.
+	Ready bool `json:"ready"`
+
+	Lease   Lease   `json:"lease"`
+	Promise Promise `json:"promise"`
+	// Reads counts served reads by path, Refused failed lease checks by reason,
+	// both since the start; what is zero is left out.
+	Reads   map[string]uint64 `json:"reads"`
+	Refused map[string]uint64 `json:"refused"`
+	// WaitingReads wait for a round or for the state machine, WaitingProposals
+	// for their entry to be applied.
+	WaitingReads     int `json:"waiting_reads"`
+	WaitingProposals int `json:"waiting_proposals"`
+
+	Commit     uint64     `json:"commit"`
+	Applied    uint64     `json:"applied"`
+	LastIndex  uint64     `json:"last_index"`
+	Revision   int64      `json:"revision"`
+	Checkpoint Checkpoint `json:"checkpoint"`
+	WAL        WAL        `json:"wal"`
+	Clock      Clock      `json:"clock"`
+	Peers      []Peer     `json:"peers"`
+
+	// DiskFull means that writes are refused until there is room.
+	DiskFull bool `json:"disk_full"`
+	// Error is why the member has failed, if it has.
+	Error string `json:"error,omitempty"`
+}
+
+// Lease is the leader's half.
+type Lease struct {
+	// State is valid, or why no read is served under the lease.
+	State string `json:"state"`
+	// RemainingMS is for how long lease reads are still served, EndMS until
+	// another leader may exist.
+	RemainingMS float64 `json:"remaining_ms"`
+	EndMS       float64 `json:"end_ms"`
+	// MarginMS is MaxClockSkew: what lies between the two.
+	MarginMS     float64 `json:"margin_ms"`
+	DurationMS   float64 `json:"duration_ms"`
+	MaxPromiseMS float64 `json:"max_promise_ms"`
+	// Error is the misuse that turned leases off, if any.
+	Error string `json:"error,omitempty"`
+}
+
+// Promise is the voter's half: what the member owes to a leader.
+type Promise struct {
+	Leader      string  `json:"leader"`
+	Term        uint64  `json:"term"`
+	RemainingMS float64 `json:"remaining_ms"`
+	// RestartHoldMS is for how long it is bound by its restart.
+	RestartHoldMS float64 `json:"restart_hold_ms"`
+}
+
+// Checkpoint is the newest durable state.
+type Checkpoint struct {
+	Index    uint64 `json:"index"`
+	Term     uint64 `json:"term"`
+	Revision int64  `json:"revision"`
+}
+
+// WAL is what the log has done since the start.
+type WAL struct {
+	Syncs     uint64  `json:"syncs"`
+	SyncAvgMS float64 `json:"sync_avg_ms"`
+	SyncMaxMS float64 `json:"sync_max_ms"`
+	Entries   uint64  `json:"entries"`
+	Bytes     uint64  `json:"bytes"`
+}
+
+// Clock is the lease clock.
+type Clock struct {
+	Name          string `json:"name"`
+	CountsSuspend bool   `json:"counts_suspend"`
+	Warning       string `json:"warning,omitempty"`
+}
+
+// Peer is another member: the link to it, and on the leader what it promises.
+type Peer struct {
+	ID        string  `json:"id"`
+	Name      string  `json:"name"`
+	Connected bool    `json:"connected"`
+	RTTMS     float64 `json:"rtt_ms"`
+	Sent      uint64  `json:"sent"`
+	Lost      uint64  `json:"lost"`
+	LastError string  `json:"last_error,omitempty"`
+	// PromisedMS is for how long its promise to this leader lasts. ClockSuspect
+	// means that its grants do not count.
+	PromisedMS   float64 `json:"promised_ms"`
+	ClockSuspect bool    `json:"clock_suspect"`
+}
+
+// Of returns the report of a node's status. The caller fills in Version, Ready
+// and Revision.
+func Of(s *kvnode.Status) Report {
+	l := &s.Lease
+	r := Report{
+		ID: ID(s.ID), ClusterID: ID(s.ClusterID), Name: s.Name,
+		Role: role(s), Term: s.Term, Leader: ID(s.Leader),
+		Lease: Lease{
+			State: l.Lease.String(), RemainingMS: ms(l.Remaining), EndMS: ms(l.End),
+			MarginMS: ms(l.MaxClockSkew), DurationMS: ms(l.Duration), MaxPromiseMS: ms(l.MaxPromise),
+			Error: text(l.Err),
+		},
+		Promise: Promise{
+			Leader: ID(l.Promise.Leader), Term: l.Promise.Term,
+			RemainingMS: ms(l.Promise.Remaining), RestartHoldMS: ms(l.Promise.Hold),
+		},
+		Reads:        counts(s.Stats.Reads[:], func(i int) string { return leaderlease.Path(i).String() }),
+		Refused:      counts(s.Stats.Refused[:], func(i int) string { return core.Status(i).String() }),
+		WaitingReads: l.Waiting, WaitingProposals: s.Waiting,
+		Commit: s.Commit, Applied: s.Applied, LastIndex: s.Last,
+		Checkpoint: Checkpoint{Index: s.Checkpoint.Index, Term: s.Checkpoint.Term, Revision: s.Checkpoint.Revision},
+		WAL: WAL{
+			Syncs: s.WAL.Syncs, SyncAvgMS: average(s.WAL.SyncTime, s.WAL.Syncs), SyncMaxMS: ms(s.WAL.MaxSyncTime),
+			Entries: s.WAL.Entries, Bytes: s.WAL.Bytes,
+		},
+		Clock:    Clock{Name: l.Clock.Name, CountsSuspend: l.Clock.CountsSuspend, Warning: l.Clock.Warning},
+		Peers:    peers(s),
+		DiskFull: s.DiskFull,
+		Error:    text(s.Err),
+	}
+	return r
+}
+
+func peers(s *kvnode.Status) []Peer {
+	promised := make(map[uint64]core.PeerInfo, len(s.Lease.Peers))
+	for _, p := range s.Lease.Peers {
+		promised[p.ID] = p
+	}
+	all := make([]Peer, 0, len(s.Peers))
+	for i := range s.Peers {
+		p := &s.Peers[i]
+		all = append(all, Peer{
+			ID: ID(p.ID), Name: p.Hello.Name, Connected: p.Connected, RTTMS: ms(p.RTT),
+			Sent: p.Sent, Lost: p.Lost, LastError: p.LastError,
+			PromisedMS: ms(promised[p.ID].Promised), ClockSuspect: promised[p.ID].ClockSuspect,
+		})
+	}
+	return all
+}
+
+func role(s *kvnode.Status) string {
+	if s.Learner {
+		return "learner"
+	}
+	switch s.Lease.Role {
+	case raft.StateLeader:
+		return "leader"
+	case raft.StateCandidate:
+		return "candidate"
+	case raft.StatePreCandidate:
+		return "pre_candidate"
+	default:
+		return "follower"
+	}
+}
+
+// ID formats a member's or a cluster's identifier; 0, which nothing has, is "".
+func ID(id uint64) string {
+	if id == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%x", id)
+}
+
+func counts(values []uint64, name func(int) string) map[string]uint64 {
+	m := make(map[string]uint64)
+	for i, n := range values {
+		if n > 0 {
+			m[name(i)] = n
+		}
+	}
+	return m
+}
+
+// ms rounds to a microsecond: what is below says nothing, and is ugly to read.
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+func average(sum time.Duration, n uint64) float64 {
+	if n == 0 {
+		return 0
+	}
+	return ms(sum / time.Duration(n))
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

@@ -1,0 +1,133 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The limits of etcd, so that a configuration either works with both or with
+// neither.
+const (
+	maxElection       = 50 * time.Second
+	minElectionRounds = 5
+	maxRequestLimit   = 64 << 20
+)
+
+// Validate reports everything that is wrong with c, after WithDefaults. It
+// looks at nothing but c.
+func (c Config) Validate() error {
+	errs := slices.Concat(c.checkNames(), c.checkAddresses(), c.checkTimes(), c.checkLimits())
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	return nil
+}
+
+func (c *Config) checkNames() (errs []error) {
+	if strings.ContainsAny(c.Name, "=,") {
+		errs = append(errs, fmt.Errorf("--name %q must not contain = or a comma, which separate members in --initial-cluster", c.Name))
+	}
+	return append(errs, c.checkCluster()...)
+}
+
+// checkCluster checks that all members can be told apart and that this one is
+// among them, with the URLs that it advertises.
+func (c *Config) checkCluster() (errs []error) {
+	owner := make(map[string]string)
+	self := -1
+	for i, m := range c.InitialCluster {
+		if m.Name == c.Name {
+			self = i
+		}
+		if m.Name != c.Name { // of this one --initial-advertise-peer-urls is checked
+			errs = append(errs, checkDialled("initial-cluster", m.PeerURLs, nil)...)
+		}
+		for _, u := range m.PeerURLs {
+			if other, ok := owner[u]; ok {
+				errs = append(errs, fmt.Errorf("--initial-cluster gives %s to %q and to %q", u, other, m.Name))
+			}
+			owner[u] = m.Name
+		}
+	}
+	if self < 0 {
+		return append(errs, fmt.Errorf("--initial-cluster has no member %q, which is the --name of this one", c.Name))
+	}
+	if got, want := sorted(c.InitialCluster[self].PeerURLs), sorted(c.AdvertisePeerURLs); !slices.Equal(got, want) {
+		errs = append(errs, fmt.Errorf("--initial-cluster has %q at %s, but --initial-advertise-peer-urls is %s",
+			c.Name, strings.Join(got, ","), strings.Join(want, ",")))
+	}
+	return errs
+}
+
+func sorted(urls []string) []string { return slices.Sorted(slices.Values(urls)) }
+
+func (c *Config) checkAddresses() []error {
+	return slices.Concat(
+		checkURLs("listen-peer-urls", c.ListenPeerURLs, nil),
+		checkURLs("listen-client-urls", c.ListenClientURLs, nil),
+		checkURLs("listen-client-http-urls", c.ListenClientHTTPURLs, nil),
+		checkURLs("listen-metrics-urls", c.ListenMetricsURLs, nil),
+		checkDialled("initial-advertise-peer-urls", c.AdvertisePeerURLs, c.ListenPeerURLs),
+		// Clients may know better where this member is, so that an unspecified
+		// address harms nobody; scripts made for etcd advertise it.
+		checkURLs("advertise-client-urls", c.AdvertiseClientURLs, c.ListenClientURLs),
+	)
+}
+
+func (c *Config) checkTimes() (errs []error) {
+	tick, election := c.HeartbeatInterval, c.ElectionTimeout
+	switch {
+	case tick <= 0:
+		errs = append(errs, fmt.Errorf("--heartbeat-interval %d must be 1 ms at least", tick.Milliseconds()))
+	case election < minElectionRounds*tick:
+		errs = append(errs, fmt.Errorf("--election-timeout %d must be %d times --heartbeat-interval %d at least, or a late heartbeat costs the leader its office",
+			election.Milliseconds(), minElectionRounds, tick.Milliseconds()))
+	case election > maxElection:
+		errs = append(errs, fmt.Errorf("--election-timeout %d must be %d at most", election.Milliseconds(), maxElection.Milliseconds()))
+	}
+	if c.LeaseDuration < 0 {
+		errs = append(errs, fmt.Errorf("--lease-duration %v must not be negative", c.LeaseDuration))
+	}
+	if c.LeaseDuration > 0 && c.LeaseDuration > election-tick {
+		errs = append(errs, fmt.Errorf("--lease-duration %v must be %v at most, which is --election-timeout less one --heartbeat-interval, or it delays every fail-over",
+			c.LeaseDuration, election-tick))
+	}
+	if c.MaxClockSkew < 0 {
+		errs = append(errs, fmt.Errorf("--max-clock-skew %v must not be negative", c.MaxClockSkew))
+	}
+	if d := c.leaseDuration(); c.MaxClockSkew > 0 && c.MaxClockSkew >= d {
+		errs = append(errs, fmt.Errorf("--max-clock-skew %v must be below --lease-duration %v, or no read is ever served under the lease", c.MaxClockSkew, d))
+	}
+	if c.MaxDriftPPM < 0 || c.MaxDriftPPM >= 1e6 {
+		errs = append(errs, fmt.Errorf("--max-drift-ppm %d must be from 0, meaning the default, to 999999", c.MaxDriftPPM))
+	}
+	return errs
+}
+
+// leaseDuration is the one in effect.
+func (c *Config) leaseDuration() time.Duration {
+	if c.LeaseDuration > 0 {
+		return c.LeaseDuration
+	}
+	return c.ElectionTimeout - c.HeartbeatInterval
+}
+
+func (c *Config) checkLimits() (errs []error) {
+	if n := c.MaxRequestBytes; n < 1 || n > maxRequestLimit {
+		errs = append(errs, fmt.Errorf("--max-request-bytes %d must be from 1 to %d", n, maxRequestLimit))
+	}
+	if n := c.MaxTxnOps; n < 1 || n > math.MaxInt32 {
+		errs = append(errs, fmt.Errorf("--max-txn-ops %d must be from 1 to %d", n, math.MaxInt32))
+	}
+	if c.Keepalive.MinTime < 0 {
+		errs = append(errs, fmt.Errorf("--grpc-keepalive-min-time %v must not be negative", c.Keepalive.MinTime))
+	}
+	if c.Keepalive.Timeout < 0 {
+		errs = append(errs, fmt.Errorf("--grpc-keepalive-timeout %v must not be negative", c.Keepalive.Timeout))
+	}
+	return errs
+}
