@@ -63,7 +63,7 @@ func (o options) picks(m Mutant) bool {
 func runAll(ctx context.Context, o options) (bad int) {
 	run := 0
 	start := time.Now()
-	for _, m := range slices.Concat(planted, rules, wal) {
+	for _, m := range slices.Concat(planted, rules, wal, stores) {
 		if !o.picks(m) {
 			continue
 		}

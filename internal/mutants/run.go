@@ -124,7 +124,11 @@ func directed(ctx context.Context, m Mutant, overlay, dir string) (outcome, erro
 	if strings.Contains(out, "no tests to run") {
 		return outcome{}, fmt.Errorf("%s has no test %s", m.Pkg, m.Test)
 	}
-	return outcome{ran: true, caught: err != nil, detail: "by " + m.Test}, ctx.Err()
+	o := outcome{ran: true, caught: err != nil, detail: "by " + m.Test}
+	if found := violation.FindStringSubmatch(out); found != nil {
+		o.detail += fmt.Sprintf(", seed %s, oracle %s", found[1], found[2])
+	}
+	return o, ctx.Err()
 }
 
 // violation is the line that the simulator prints for what it has found.

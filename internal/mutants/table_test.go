@@ -14,7 +14,7 @@ func TestMutantsApply(t *testing.T) {
 		sim        bool
 	}
 	names := make(map[key]bool)
-	for _, m := range slices.Concat(planted, rules, wal) {
+	for _, m := range slices.Concat(planted, rules, wal, stores) {
 		if m.Equivalent == "" && m.Test == "" && !m.Sim {
 			t.Errorf("%s: %s: nothing is named that catches it", m.Rule, m.Name)
 		}

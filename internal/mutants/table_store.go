@@ -1,0 +1,94 @@
+package main
+
+// storeSim is the test that runs the store in whole clusters.
+const storeSim = "./kvnode/storesim"
+
+// stores are bugs between a store, its checkpoints and the log. Where a rule is
+// the embedder's, it is broken in the simulator's node.
+var stores = []Mutant{
+	{
+		Rule: "storage", Name: "checkpoint acknowledged, and the log compacted, before it is durable", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "kvnode/store/checkpoint.go",
+		Old:  "\treturn s.backend.Update(func(tx Tx) error { return saveTx(tx, m, dirty) })\n",
+		New:  "\t_ = s.backend.Update(func(tx Tx) error { return saveTx(tx, m, dirty) })\n\treturn nil\n",
+	},
+	{
+		Rule: "storage", Name: "log compacted although the checkpoint failed", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "leaderlease/leasetest/checkpoint.go",
+		Old:  "|| n.machine.Checkpoint(n.committed) != nil {",
+		New:  "|| n.machine.Checkpoint(n.committed) != nil && !n.machine.Durable() {",
+	},
+	{
+		Rule: "storage", Name: "checkpoint without asking the log", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "kvnode/store/checkpoint.go",
+		Old:  "\tif before != nil {\n",
+		New:  "\tif false {\n",
+	},
+	{
+		Rule: "storage", Name: "checkpoint's index ahead of its content", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "kvnode/store/checkpoint.go",
+		Old:  "\tdata, err := m.encode()\n",
+		New:  "\tahead := *m\n\tahead.Index++\n\tdata, err := ahead.encode()\n",
+	},
+	{
+		Rule: "storage", Name: "what a failed checkpoint would have saved is forgotten", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "kvnode/store/checkpoint.go",
+		Old:  "\t\tst.unsaved.add(dirty)\n",
+		New:  "\t\tst.unsaved.add(unsaved{})\n",
+	},
+	{
+		Rule: "storage", Name: "replay applies an entry twice", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "kvnode/store/apply.go",
+		Old:  "\t\treturn Result{Err: ErrStale}\n",
+		New:  "\t\tst.applied.Store(index)\n",
+	},
+	{
+		Rule: "storage", Name: "value fetched before the read check", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "leaderlease/leasetest/client.go",
+		Old:  "\t\t\trun := n.run\n\t\t\tn.lease.StartRead(",
+		New:  "\t\t\trun, early := n.run, n.Version(key)\n\t\t\tn.lease.StartRead(",
+		More: []Edit{{"leaderlease/leasetest/client.go", "\t\t\t\tdone(n.Version(key), r.Path, err)", "\t\t\t\tdone(early, r.Path, err)"}},
+	},
+	{
+		Rule: "storage", Name: "restore keeps old keys", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "kvnode/store/restore.go",
+		Old:  "\ts.state.Store(st)\n",
+		New:  "\tfor _, c := range s.state.Load().index.next(make([]*chain, 0, 4), nil, nil, false) {\n\t\tif st.index.find(c.key) == nil {\n\t\t\tst.index.add(c)\n\t\t}\n\t}\n\ts.state.Store(st)\n",
+	},
+	{
+		Rule: "storage", Name: "restore is visible before it is durable", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "kvnode/store/restore.go",
+		Old:  "\treturn st, c, staged.Install()\n",
+		New:  "\ts.state.Store(st)\n\treturn st, c, staged.Install()\n",
+	},
+	{
+		Rule: "storage", Name: "a snapshot is restored without a check for damage", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "kvnode/store/load.go",
+		Old:  "\tif l.records != m.Records || l.sum != m.Sum {\n",
+		New:  "\tif false {\n",
+	},
+	{
+		Rule: "storage", Name: "deletes of one revision in map order", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "kvnode/store/write.go",
+		Old:  "\tfor _, v := range found {\n",
+		New:  "\torder := map[*version]bool{}\n\tfor _, v := range found {\n\t\torder[v] = true\n\t}\n\tfor v := range order {\n",
+	},
+	{
+		Rule: "storage", Name: "members are not in the checkpoint", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "kvnode/store/meta.go",
+		Old:  "\t\tm.Members = append(m.Members, members.ByID[id])\n",
+		New:  "\t\tm.Members = append(m.Members, Member{ID: id})\n",
+	},
+	{
+		Rule: "storage", Name: "compacted revision is not in the checkpoint", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "kvnode/store/meta.go",
+		Old:  "Compacted: st.compacted.Load(),",
+		New:  "Compacted: -1,",
+	},
+	{
+		Rule: "storage", Name: "a compaction frees what is visible at its revision", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "kvnode/store/compact.go",
+		Old:  "\t\tif v == nil || v.main() > target {\n",
+		New:  "\t\tif v == nil || v.main() > target+1 {\n",
+	},
+}

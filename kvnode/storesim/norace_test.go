@@ -1,0 +1,5 @@
+//go:build !race
+
+package storesim
+
+const raceEnabled = false

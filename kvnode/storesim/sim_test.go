@@ -1,0 +1,139 @@
+package storesim
+
+import (
+	"flag"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
+	"github.com/leaderlease/go/raftwal/waltest"
+)
+
+var (
+	firstSeed = flag.Uint64("first", 1, "first seed of TestSimulation")
+	seedCount = flag.Int("seeds", 0, "number of seeds of TestSimulation; 0 takes the standard number")
+	stopAfter = flag.Int("stop", 5, "number of seeds with violations after which TestSimulation ends")
+	messages  = flag.Bool("messages", false, "keep messages in the time line of TestSimulation")
+)
+
+// compactEvery is how often a node makes a checkpoint, on average.
+const compactEvery = 4 * time.Second
+
+func defaultSeeds(standard int) int {
+	switch {
+	case *seedCount > 0:
+		return *seedCount
+	case raceEnabled:
+		return 2
+	case testing.Short():
+		return 3
+	default:
+		return standard
+	}
+}
+
+// TestSimulation runs leasetest's simulator, with all its faults and oracles,
+// over the real store. A violation prints a line that begins with VIOLATION.
+func TestSimulation(t *testing.T) {
+	var stats Stats
+	simulate(t, standardSeeds, &stats, func(*leasetest.SimConfig) {})
+}
+
+// TestSimulationOverWAL runs it with the real log under the store.
+func TestSimulationOverWAL(t *testing.T) {
+	var stats Stats
+	var disks waltest.Stats
+	simulate(t, standardSeedsOverWAL, &stats, func(cfg *leasetest.SimConfig) {
+		cfg.NewDisk = waltest.NewDisk(cfg.Seed, &disks)
+	})
+	t.Logf("disks: %+v", disks)
+	if disks.Interrupted == 0 {
+		t.Errorf("disks: %+v: none was ever interrupted", disks)
+	}
+}
+
+// The numbers of seeds if -seeds does not say, and from how many on everything
+// must have happened.
+const (
+	standardSeeds        = 50
+	standardSeedsOverWAL = 15
+	boltSeeds            = 3
+	coverageSeeds        = 15
+)
+
+func simulate(t *testing.T, seeds int, stats *Stats, amend func(cfg *leasetest.SimConfig)) {
+	t.Helper()
+	sum, violations, began := &leasetest.Result{}, 0, time.Now()
+	n := defaultSeeds(seeds)
+	for seed := *firstSeed; seed < *firstSeed+uint64(n) && violations < *stopAfter; seed++ {
+		r := one(t, seed, func(sim *leasetest.SimConfig, machine *Config) {
+			machine.Stats = stats
+			amend(sim)
+		})
+		r.Require(t)
+		sum.Add(r)
+		if r.Violation != nil {
+			violations++
+		}
+	}
+	t.Logf("simulated %.1f h, %d lease reads, %d writes, %d elections, %d violations, %d seeds (%d stuck), %v wall",
+		sum.Elapsed.Hours(), sum.AllLeaseReads(), sum.Writes, sum.Elections, violations, n, sum.Stuck, time.Since(began).Round(time.Second))
+	t.Logf("machines: %+v", *stats)
+	if n < coverageSeeds {
+		return
+	}
+	for name, hits := range map[string]int{
+		"checkpoints": stats.Checkpoints, "restores": stats.Restores, "failed commits": stats.Failed,
+		"refused checkpoints": stats.Refused, "damaged snapshots": stats.Damaged,
+		"starts behind": stats.Behind, "failed commits found": stats.Unsaid,
+		"entries applied before": stats.Stale, "fenced commands": stats.Fenced, "compactions": stats.Compactions,
+	} {
+		if hits == 0 {
+			t.Errorf("not covered in %d seeds: %s", n, name)
+		}
+	}
+}
+
+// one simulates in a bubble, where the goroutines that free old versions can be
+// waited for: that makes a run repeat. In every fourth run they may be late, so
+// that checkpoints hold what is compacted and not freed yet.
+func one(t *testing.T, seed uint64, amend func(sim *leasetest.SimConfig, machine *Config)) (r *leasetest.Result) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		machine := Config{Seed: seed, Settle: synctest.Wait, Cleanup: t.Cleanup}
+		if seed%4 == 0 {
+			machine.Settle = nil
+		}
+		sim := leasetest.SimConfig{Seed: seed, Compact: compactEvery, Messages: *messages}
+		amend(&sim, &machine)
+		sim.NewMachine = NewMachine(machine)
+		r = leasetest.Simulate(t, sim)
+	})
+	return r
+}
+
+// The same over bbolt: what a database in memory only imitates, a real one does,
+// too.
+func TestSimulationOverBolt(t *testing.T) {
+	for seed := uint64(1); seed <= uint64(min(defaultSeeds(boltSeeds), boltSeeds)); seed++ {
+		var stats Stats
+		one(t, seed, func(sim *leasetest.SimConfig, machine *Config) {
+			sim.Duration = time.Minute
+			machine.Dir, machine.Stats = t.TempDir(), &stats
+		}).Require(t)
+		t.Logf("seed %d: %+v", seed, stats)
+	}
+}
+
+// A failure that does not repeat cannot be understood.
+func TestSameSeedSameTrace(t *testing.T) {
+	for seed := uint64(1); seed <= uint64(min(defaultSeeds(5), 5)); seed++ {
+		run := func() uint64 {
+			return one(t, seed, func(sim *leasetest.SimConfig, _ *Config) { sim.Duration = 30 * time.Second }).Hash
+		}
+		if a, b := run(), run(); a != b || a == 0 {
+			t.Errorf("seed %d: trace hashes %x and %x, want equal ones", seed, a, b)
+		}
+	}
+}
