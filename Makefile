@@ -29,13 +29,15 @@ check: fmt-check vet lint ## before each push: format, vet, lint, short tests
 # at every bit and byte in a run of its own.
 SIMULATE = $(GO) test ./leaderlease/leasetest -run '^TestSimulation$$' -count 1 -timeout 0 -v -args
 
+# kvnode/e2e is a module of its own: real processes, and an unmodified etcdctl.
 .PHONY: test
-test: ## what CI runs: all tests with the race detector, and the standard simulation
+test: ## what CI runs: all tests with the race detector, the standard simulation, real processes
 	$(GO) test -race -timeout 15m $(PKG)
 	$(GO) test -timeout 15m ./raftwal/...
 	@$(SIMULATE) -first=1 -seeds=400 & first=$$!; \
 	$(SIMULATE) -first=401 -seeds=400; second=$$?; \
 	wait $$first && exit $$second
+	cd kvnode/e2e && $(GO) test -timeout 15m ./...
 
 .PHONY: race
 race: ## short tests under the race detector, twice and shuffled
@@ -77,6 +79,10 @@ bench: ## benchmarks (BENCH=regexp COUNT=6) into bench/results, compared with BA
 .PHONY: demo
 demo: ## cut a leader off 500 times and count the stale reads, with and without the library
 	@$(GO) run ./examples/stale
+
+.PHONY: story
+story: ## thirty seconds with a kvnode cluster: pause, fail-over, restart, transfer, verdict
+	@$(GO) run ./cmd/kvnode demo --story
 
 .PHONY: vet
 vet:

@@ -1,0 +1,61 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/leaderlease/go/internal/linz"
+	"github.com/leaderlease/go/kvnode/e2e/load"
+)
+
+// judge stops the load and holds what it saw against what is promised.
+func (c *chaos) judge() {
+	t := c.t
+	took := time.Since(c.start)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	history, err := c.l.Stop()
+	if err != nil {
+		t.Error(err)
+	}
+	final, err := load.Final(ctx, c.c.Members()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep := linz.Check(history, final, 0)
+	t.Logf("%v of chaos: %v; paths %v; %d leaders found reads waiting when they woke", took.Round(time.Millisecond), rep, c.l.Paths.All(), c.woken)
+	if err := rep.Err(); err != nil {
+		t.Error(err)
+		files, err := rep.WritePictures(t.ArtifactDir())
+		t.Logf("pictures: %s (%v); keep them with -artifacts", strings.Join(files, " "), err)
+	}
+	hash, err := load.Hashes(ctx, c.c.Members(), final.Revision)
+	if err != nil {
+		t.Error(err)
+	}
+	t.Logf("all members hash to %x at revision %d", hash, final.Revision)
+	for _, m := range c.c.Members() {
+		missing, err := load.Missing(ctx, m, history)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, w := range missing[:min(len(missing), 5)] {
+			t.Errorf("%s has lost one of %d acknowledged writes: %v", m.Name, len(missing), &w)
+		}
+	}
+	c.judgePaths()
+}
+
+// judgePaths sees to it that the lease was at work: a cluster that never trusts
+// its lease would pass all else.
+func (c *chaos) judgePaths() {
+	c.t.Helper()
+	if c.p.Name != kvnode {
+		return
+	}
+	byLease := c.l.Paths.Count("lease") + c.l.Paths.Count("joined")
+	if want := int(c.l.Reads()) / 10; byLease < want || byLease == 0 {
+		c.t.Errorf("%d of %d reads were served by lease, want %d: %v", byLease, c.l.Reads(), want, c.l.Paths.All())
+	}
+}

@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/kvnode/e2e/load"
+)
+
+var (
+	seedFlag   = flag.Uint64("seed", 0, "seed of the chaos test; drawn if 0")
+	roundsFlag = flag.Int("rounds", 30, "rounds of SIGKILL in the chaos test")
+	pausesFlag = flag.Int("pauses", 3, "times that the chaos test stops the leader for longer than its lease")
+)
+
+// The log is compacted soon, so that a member that was down for a moment finds
+// it gone.
+const (
+	snapshotCount  = 300
+	catchUpEntries = 100
+)
+
+var chaosFlags = []string{
+	fmt.Sprintf("--snapshot-count=%d", snapshotCount),
+	fmt.Sprintf("--snapshot-catchup-entries=%d", catchUpEntries),
+}
+
+// How long things may take before the cluster counts as dead. Promises are 0.9 s
+// and election timeouts 1 to 2 s, so a leader is found within 4 s or so.
+const (
+	recovery = 15 * time.Second
+	progress = 100 // reads, and writes, that show that the cluster lives
+)
+
+// TestChaos kills, stops and restarts members under load. What the clients saw
+// must be what one copy of the data would have shown, and nothing acknowledged
+// may be lost.
+func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the chaos test takes over a minute")
+	}
+	seed := *seedFlag
+	for seed == 0 {
+		seed = rand.Uint64()
+	}
+	eachServer(t, func(t *testing.T, p cluster.Program) {
+		t.Logf("repeat the choices with -args -servers=%s -seed=%d -rounds=%d -pauses=%d", p.Name, seed, *roundsFlag, *pausesFlag)
+		c := startChaos(t, p, seed)
+		for _, step := range c.steps() {
+			c.do(step)
+		}
+		c.judge()
+	})
+}
+
+// chaos is one run.
+type chaos struct {
+	t       *testing.T
+	p       cluster.Program
+	c       *cluster.Cluster
+	l       *load.Load
+	random  *rand.Rand
+	probers []*load.Client // of each member
+	start   time.Time
+
+	woken    int  // leaders that found reads waiting when they woke
+	keepKeys bool // whether faults leave the keys as they are
+}
+
+func startChaos(t *testing.T, p cluster.Program, seed uint64) *chaos {
+	t.Helper()
+	c := &chaos{t: t, p: p, c: startCluster(t, p, chaosFlags...), random: rand.New(rand.NewPCG(seed, 1)), start: time.Now()}
+	var err error
+	c.l, err = load.Start(t.Context(), c.c.Members(), load.Config{
+		Clients: 8, Slots: 5, KeyOps: 1000, Think: 3 * time.Millisecond, Timeout: 2 * time.Second, Seed: seed,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// step is something that happens to the cluster.
+type step struct {
+	name string
+	do   func() error
+}
+
+func (c *chaos) steps() []step {
+	var all []step
+	for range *roundsFlag {
+		all = append(all, step{"kill", c.kill})
+	}
+	for range *pausesFlag {
+		all = append(all, step{"pause", c.pauseLeader})
+	}
+	all = append(all, step{"restart all", c.restartAll}, step{"catch up by snapshot", c.catchUp})
+	c.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all
+}
+
+// do runs one step and waits until the cluster serves again. New keys begin
+// then, so that what the fault left in doubt is not in doubt for ever.
+func (c *chaos) do(s step) {
+	c.t.Helper()
+	if err := s.do(); err != nil {
+		c.fail(fmt.Errorf("%s: %w", s.name, err))
+	}
+	ctx, cancel := context.WithTimeout(c.t.Context(), recovery)
+	defer cancel()
+	if err := c.l.WaitProgress(ctx, progress); err != nil {
+		c.fail(fmt.Errorf("after %s the cluster does not serve: %w", s.name, err))
+	}
+	c.renameKeys()
+}
+
+// renameKeys begins new keys.
+func (c *chaos) renameKeys() {
+	if !c.keepKeys {
+		c.l.Keys.Rename()
+	}
+}
+
+// fail ends the test, but not before what was recorded so far is judged: a dead
+// cluster may have lied before it died.
+func (c *chaos) fail(err error) {
+	c.t.Helper()
+	c.t.Errorf("after %v: %v", time.Since(c.start).Round(time.Millisecond), err)
+	if _, err := c.l.Stop(); err != nil {
+		c.t.Log(err)
+	}
+	c.t.FailNow()
+}
+
+func (c *chaos) anyMember() *cluster.Member {
+	return c.c.Members()[c.random.IntN(len(c.c.Members()))]
+}
+
+// sleep waits for a random time of at most limit.
+func (c *chaos) sleep(limit time.Duration) {
+	time.Sleep(time.Duration(c.random.Int64N(int64(limit))))
+}
+
+// restart starts a member again and waits until it serves.
+func (c *chaos) restart(m *cluster.Member) error {
+	ctx, cancel := context.WithTimeout(c.t.Context(), recovery)
+	defer cancel()
+	if err := m.Start(); err != nil {
+		return err
+	}
+	return m.WaitReady(ctx)
+}
+
+// kill kills one member, or two, and restarts them.
+func (c *chaos) kill() error {
+	victims := []*cluster.Member{c.anyMember()}
+	if other := c.anyMember(); c.random.IntN(4) == 0 && other != victims[0] {
+		victims = append(victims, other)
+	}
+	for _, m := range victims {
+		if err := m.Kill(); err != nil {
+			return err
+		}
+	}
+	c.sleep(300 * time.Millisecond)
+	for _, m := range victims {
+		if err := m.Start(); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(c.t.Context(), recovery)
+	defer cancel()
+	for _, m := range victims {
+		if err := m.WaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restartAll cuts the power.
+func (c *chaos) restartAll() error {
+	if err := c.c.Kill(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.t.Context(), recovery)
+	defer cancel()
+	return c.c.Start(ctx)
+}
+
+// others returns the members without m.
+func (c *chaos) others(m *cluster.Member) []*cluster.Member {
+	return slices.DeleteFunc(slices.Clone(c.c.Members()), func(o *cluster.Member) bool { return o == m })
+}

@@ -1,0 +1,8 @@
+//go:build !linux
+
+package cluster
+
+import "syscall"
+
+// dieWithParent does nothing where the system cannot.
+func dieWithParent() *syscall.SysProcAttr { return nil }

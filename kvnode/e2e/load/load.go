@@ -1,0 +1,121 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/internal/linz"
+	"github.com/leaderlease/go/kvnode/e2e/cluster"
+)
+
+// Config describes a load.
+type Config struct {
+	// Clients is the number of clients, each with one request at a time. With
+	// those that Load.Client adds, at most linz.MaxClients.
+	Clients int
+	// Slots is the number of keys in use at a time.
+	Slots int
+	// KeyOps is after how many operations a slot takes a new key.
+	KeyOps int
+	// Think is the mean pause of a client between two requests.
+	Think time.Duration
+	// Timeout bounds one request.
+	Timeout time.Duration
+	// Seed makes the choices repeatable; their timing is not.
+	Seed uint64
+}
+
+// Prefix is in front of all keys.
+const Prefix = "load/"
+
+// Load is a running load.
+type Load struct {
+	cfg      Config // immutable
+	Keys     *linz.Keys
+	Paths    Paths
+	recorder *linz.Recorder
+	members  []*cluster.Member
+	conns    []*clientv3.Client // one a member
+
+	reads, writes atomic.Int64
+
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// Start connects to the members and starts the clients.
+func Start(ctx context.Context, members []*cluster.Member, cfg Config) (*Load, error) {
+	l := &Load{
+		cfg:      cfg,
+		Keys:     linz.NewKeys(Prefix, cfg.Slots, cfg.KeyOps),
+		recorder: linz.NewRecorder(),
+		members:  members,
+	}
+	for _, m := range members {
+		conn, err := m.Client(l.Paths.DialOption())
+		if err != nil {
+			return nil, errors.Join(err, l.close())
+		}
+		l.conns = append(l.conns, conn)
+	}
+	ctx, l.stop = context.WithCancel(ctx)
+	for i := range cfg.Clients {
+		w := &worker{
+			l:      l,
+			id:     i,
+			random: rand.New(rand.NewPCG(cfg.Seed, uint64(i))),
+			client: Client{rec: l.recorder.Client()},
+			seen:   make(map[string]int64),
+		}
+		l.wg.Go(func() { w.run(ctx) })
+	}
+	return l, nil
+}
+
+// Client returns a client of the member numbered i, for the caller's own use.
+func (l *Load) Client(i int) *Client {
+	return &Client{rec: l.recorder.Client(), to: l.conns[i], name: l.members[i].Name}
+}
+
+// Reads counts the reads that were answered.
+func (l *Load) Reads() int64 { return l.reads.Load() }
+
+// Writes counts the writes that were answered.
+func (l *Load) Writes() int64 { return l.writes.Load() }
+
+// WaitProgress waits until n more reads and n more writes were answered.
+func (l *Load) WaitProgress(ctx context.Context, n int64) error {
+	reads, writes := l.Reads()+n, l.Writes()+n
+	for l.Reads() < reads || l.Writes() < writes {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d reads and %d writes are missing of %d each: %w",
+				max(0, reads-l.Reads()), max(0, writes-l.Writes()), n, ctx.Err())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// Stop ends the load and returns what was recorded. The clients that were made
+// with Client must be idle.
+func (l *Load) Stop() ([]linz.Op, error) {
+	l.stop()
+	l.wg.Wait()
+	return l.recorder.History(), l.close()
+}
+
+func (l *Load) close() error {
+	var errs []error
+	for _, conn := range l.conns {
+		errs = append(errs, conn.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,158 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/leaderlease/go/kvnode/e2e/cluster"
+)
+
+const (
+	kvnode = "kvnode"
+	etcd   = "etcd"
+)
+
+var (
+	serversFlag = flag.String("servers", kvnode, "comma-separated servers to test: kvnode, etcd")
+	kvnodeFlag  = flag.String("kvnode", "", "kvnode `binary`; built from the working tree if empty")
+	etcdFlag    = flag.String("etcd", "", "etcd `binary`; built from the module proxy if empty")
+	etcdctlFlag = flag.String("etcdctl", "", "etcdctl `binary`; built from the module proxy if empty")
+)
+
+// binDir holds the binaries that were built.
+var binDir string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "e2e")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binDir = dir
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}
+
+// binary returns a function that builds a binary on its first call.
+func binary(name, module, pkg string, given *string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		if *given != "" {
+			return filepath.Abs(*given)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer cancel()
+		dir, err := ".", error(nil)
+		if module != "" {
+			dir, err = cluster.ModuleDir(ctx, module)
+		}
+		if err != nil {
+			return "", err
+		}
+		out := filepath.Join(binDir, name)
+		return out, cluster.Build(ctx, dir, pkg, out)
+	})
+}
+
+// kvnode is built in its own module, so that it is linked with what its own
+// go.mod says.
+var binaries = map[string]func() (string, error){
+	kvnode:    binary(kvnode, "github.com/leaderlease/go", "./cmd/kvnode", kvnodeFlag),
+	etcd:      binary(etcd, "", "go.etcd.io/etcd/server/v3", etcdFlag),
+	"etcdctl": binary("etcdctl", "", "go.etcd.io/etcd/etcdctl/v3", etcdctlFlag),
+}
+
+func binaryPath(t *testing.T, name string) string {
+	t.Helper()
+	build, ok := binaries[name]
+	if !ok {
+		t.Fatalf("unknown binary %q", name)
+	}
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func program(t *testing.T, name string) cluster.Program {
+	t.Helper()
+	p := cluster.Program{Name: name, Path: binaryPath(t, name)}
+	if name == kvnode {
+		p.Args = []string{"serve"}
+	}
+	return p
+}
+
+// eachServer runs a test against each server that was asked for.
+func eachServer(t *testing.T, test func(t *testing.T, p cluster.Program)) {
+	t.Helper()
+	for name := range strings.SplitSeq(*serversFlag, ",") {
+		t.Run("server="+name, func(t *testing.T) { test(t, program(t, name)) })
+	}
+}
+
+// onlyKvnode skips a test of what etcd does not promise.
+func onlyKvnode(t *testing.T) cluster.Program {
+	t.Helper()
+	if !slices.Contains(strings.Split(*serversFlag, ","), kvnode) {
+		t.Skip("this is a promise of kvnode's")
+	}
+	return program(t, kvnode)
+}
+
+// newCluster lays out a cluster that ends with the test and, if that fails,
+// shows the ends of its logs. The whole logs are in the test's artifacts.
+func newCluster(t *testing.T, cfg cluster.Config) *cluster.Cluster {
+	t.Helper()
+	cfg.Dir, cfg.LogDir = t.TempDir(), t.ArtifactDir()
+	c, err := cluster.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Kill(); err != nil {
+			t.Error(err)
+		}
+		if !t.Failed() {
+			return
+		}
+		for _, m := range c.Members() {
+			t.Log(m.LogTail())
+		}
+	})
+	return c
+}
+
+// startCluster starts three members and waits until they serve.
+func startCluster(t *testing.T, p cluster.Program, flags ...string) *cluster.Cluster {
+	t.Helper()
+	c := newCluster(t, cluster.Config{Program: p, Flags: flags})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := c.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
