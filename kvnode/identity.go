@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
 // identity is whose data directory this is. It is written before anything else
@@ -56,7 +57,8 @@ func openIdentity(cfg *Config) (id identity, fresh bool, err error) {
 	if err := json.Unmarshal(data, &id); err != nil {
 		return id, false, fmt.Errorf("%s is damaged: %w", path, err)
 	}
-	return id, false, id.check(path, cfg)
+	err = id.check(path, cfg)
+	return id, false, err
 }
 
 // check refuses a directory of another member or cluster.
@@ -73,14 +75,24 @@ func (id *identity) check(path string, cfg *Config) error {
 	known := make(map[string]bool)
 	for _, m := range id.Members {
 		for _, u := range m.PeerURLs {
-			known[u] = true
+			known[address(u)] = true
 		}
 	}
-	isKnown := func(u string) bool { return known[u] }
+	isKnown := func(u string) bool { return known[address(u)] }
 	if !slices.ContainsFunc(cfg.Cluster, func(m Member) bool { return slices.ContainsFunc(m.PeerURLs, isKnown) }) {
 		return fmt.Errorf("%s is of cluster %x, which has no member in common with the initial cluster", path, id.ClusterID)
 	}
 	return nil
+}
+
+// address is what a peer URL leads to, whatever is spoken there: a cluster may turn
+// to TLS.
+func address(peer string) string {
+	addr, err := hostPort(peer)
+	if err != nil {
+		return peer
+	}
+	return addr
 }
 
 func makeIdentity(cfg *Config) (identity, error) {
@@ -97,7 +109,8 @@ func makeIdentity(cfg *Config) (identity, error) {
 		id = cfg.found()
 	}
 	id.Format, id.Name, id.Token, id.Instance = identityFormat, cfg.Name, cfg.Token, rand.Text()
-	return id, id.save(cfg.DataDir)
+	err := id.save(cfg.DataDir)
+	return id, err
 }
 
 // found returns who this member is in a cluster that it is about to found with
@@ -124,8 +137,9 @@ func (c *Config) checkEmpty() error {
 		return fmt.Errorf("read the data directory: %w", err)
 	}
 	for _, e := range entries {
-		// What an interrupted first start leaves behind.
-		if e.Name() != identityFile+".tmp" && e.Name() != "lost+found" {
+		// What an interrupted first start leaves behind, and certificates of the
+		// server's own making.
+		if e.Name() != identityFile+".tmp" && e.Name() != "lost+found" && e.Name() != tlsconf.AutoFolder {
 			return fmt.Errorf("data directory %s holds %q, but no %s: it is not a member's, or has lost what told whose", c.DataDir, e.Name(), identityFile)
 		}
 	}

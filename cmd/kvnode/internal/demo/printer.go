@@ -40,7 +40,7 @@ func newPrinter(w io.Writer) *printer {
 	if !ok || !term.IsTerminal(int(f.Fd())) {
 		return p
 	}
-	p.colour = os.Getenv("NO_COLOR") == ""
+	p.colour = wantColour(os.Getenv("NO_COLOR"))
 	p.width = func() int {
 		columns, _, err := term.GetSize(int(f.Fd()))
 		if err != nil || columns <= 0 {
@@ -50,6 +50,10 @@ func newPrinter(w io.Writer) *printer {
 	}
 	return p
 }
+
+// wantColour reports whether a terminal gets colours: any value of NO_COLOR but
+// none turns them off.
+func wantColour(noColour string) bool { return noColour == "" }
 
 func (p *printer) terminal() bool { return p.width() > 0 }
 

@@ -20,6 +20,16 @@ func TestOutputThatIsNoTerminalHasNoColour(t *testing.T) {
 	}
 }
 
+func TestColoursCanBeTurnedOff(t *testing.T) {
+	if !wantColour("") || wantColour("1") || wantColour("0") {
+		t.Errorf("wantColour of nothing, 1, 0 = %v, %v, %v, want true, false, false", wantColour(""), wantColour("1"), wantColour("0"))
+	}
+	p := &printer{colour: true}
+	if got := p.paint(red, "text"); got != "\x1b[31mtext\x1b[0m" {
+		t.Errorf("paint = %q, want it red", got)
+	}
+}
+
 func TestStatusLineIsRedrawnInPlaceAndCutToTheTerminal(t *testing.T) {
 	var out bytes.Buffer
 	p := &printer{w: &out, width: func() int { return 8 }}

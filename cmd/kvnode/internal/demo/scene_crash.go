@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/leaderlease/go/kvnode/server/status"
 )
 
 // missedWrites is how many writes a member must miss before it comes back.
@@ -30,7 +32,11 @@ func (p *play) crash(ctx context.Context) error {
 	}
 	p.claimf(nil, "%s was killed; the other two acknowledged %d writes without it", victim.m.name, p.cast.writes.Load()-before)
 
-	target, err := p.clients[p.leader].status(ctx)
+	var target status.Report
+	err = until(ctx, func(ctx context.Context) (err error) {
+		target, err = p.clients[p.leader].status(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}

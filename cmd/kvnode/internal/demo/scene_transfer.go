@@ -39,7 +39,7 @@ func (p *play) transfer(ctx context.Context) error {
 		p.notef("it took %d tries", tries)
 		return nil
 	}
-	p.notef("no lease for %s; after a pause or a crash it takes over a second", short(first.first.returned.Sub(last.last.called)))
+	p.notef("no lease for %s; when the leader froze there was none for %s at least", short(first.first.returned.Sub(last.last.called)), short(p.nap.gap))
 	return nil
 }
 
