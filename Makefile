@@ -60,17 +60,32 @@ fuzz: ## run each fuzz target of PKG for FUZZTIME=20s
 		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg" </dev/null || exit 1; \
 	done
 
+# etcd, the other side of leasebench, is built from its own module.
+ETCD = $(or $(TMPDIR),/tmp)/leasebench-etcd
+
+.PHONY: bench
+bench: ## leasebench, two minutes, with its report in bench/results
+	$(GO) run ./cmd/leasebench all --quick
+
+.PHONY: bench-full
+bench-full: bench-etcd ## all of leasebench beside etcd, about 36 minutes
+	$(GO) run ./cmd/leasebench all --start etcd=$(ETCD)
+
+.PHONY: bench-etcd
+bench-etcd:
+	$(GO) build -C bench/etcd -o $(ETCD) .
+
 # The first lines of a result are configuration in the benchmark format, so
 # that a file says by itself where it comes from; benchstat ignores them.
-.PHONY: bench
-bench: ## benchmarks (BENCH=regexp COUNT=6) into bench/results, compared with BASE=file
+.PHONY: bench-go
+bench-go: ## Go benchmarks (BENCH=regexp COUNT=6) into bench/results, compared with BASE=file
 	@mkdir -p bench/results
 	@out=bench/results/$$(date -u +%Y%m%dT%H%M%SZ).txt; \
 	{ \
 		echo "commit: $$(git describe --always --dirty 2>/dev/null || echo unknown)"; \
 		echo "toolchain: $$($(GO) version)"; \
 		echo "machine: $$(uname -srm), $$(getconf _NPROCESSORS_ONLN) cpus"; \
-		echo 'command: make bench PKG=$(PKG) BENCH=$(BENCH) COUNT=$(COUNT)'; \
+		echo 'command: make bench-go PKG=$(PKG) BENCH=$(BENCH) COUNT=$(COUNT)'; \
 	} >$$out; \
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 $(PKG) >>$$out || { cat $$out; exit 1; }; \
 	$(TOOL) benchstat -ignore commit,toolchain,machine,command $(BASE) $$out; \

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"sync"
 	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/transport/memlink"
+	"github.com/leaderlease/go/leaderlease"
 )
 
 // Mode is a way to serve linearizable reads.
@@ -36,29 +40,45 @@ var Modes = []Mode{Lease, ReadIndex, RaftSafe, RaftLease}
 // Voters is the number of nodes.
 const Voters = 3
 
-// The timing of an ordinary deployment: the lease lasts 900 ms and is renewed
-// every 100 ms.
+// DefaultTick is that of an ordinary deployment: the lease lasts 900 ms and is
+// renewed every 100 ms.
+const DefaultTick = 100 * time.Millisecond
+
 const (
-	tickInterval  = 100 * time.Millisecond
 	electionTick  = 10
 	heartbeatTick = 1
 )
 
+// Options describe a cluster.
+type Options struct {
+	// Mode is how it serves reads. Only Lease runs the filter.
+	Mode Mode
+	// Tick is the time between heartbeats, a tenth of the election timeout.
+	// Default: DefaultTick.
+	Tick time.Duration
+	// Network connects the nodes, by the names that Host returns. Default:
+	// loopback TCP.
+	Network *memlink.Network
+}
+
 // Cluster is three nodes of which the first one leads.
 type Cluster struct {
+	opts  Options
 	nodes []*node
 	links []*link
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 }
 
-// Start returns a cluster that serves reads in the given mode. Only Lease runs
-// the filter.
-func Start(ctx context.Context, mode Mode) (*Cluster, error) {
+// Start returns a running cluster.
+func Start(ctx context.Context, opts Options) (*Cluster, error) {
+	if opts.Tick == 0 {
+		opts.Tick = DefaultTick
+	}
 	running, stop := context.WithCancel(context.Background())
-	c := &Cluster{stop: stop}
+	c := &Cluster{opts: opts, stop: stop}
 	for id := range uint64(Voters) {
-		n, err := newNode(id+1, mode)
+		n, err := newNode(id+1, opts)
 		if err != nil {
 			stop()
 			return nil, err
@@ -72,8 +92,10 @@ func Start(ctx context.Context, mode Mode) (*Cluster, error) {
 		c.wg.Go(l.receive)
 	}
 	for _, n := range c.nodes {
-		c.wg.Go(func() { n.run(running) })
-		c.wg.Go(func() { n.reads.run(running) })
+		alive, kill := context.WithCancel(running)
+		n.kill = kill
+		c.wg.Go(func() { n.run(alive) })
+		c.wg.Go(func() { n.reads.run(alive) })
 	}
 	if err := c.elect(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -85,7 +107,7 @@ func Start(ctx context.Context, mode Mode) (*Cluster, error) {
 func (c *Cluster) connect() error {
 	for i, a := range c.nodes {
 		for _, b := range c.nodes[i+1:] {
-			ends, err := connectPair(a, b)
+			ends, err := connectPair(c.opts.Network, a, b)
 			if err != nil {
 				return fmt.Errorf("connect node %d to node %d: %w", a.id, b.id, err)
 			}
@@ -99,7 +121,7 @@ func (c *Cluster) connect() error {
 func (c *Cluster) elect(ctx context.Context) error {
 	for {
 		if c.nodes[0].leads.Load() {
-			if err := c.Write(ctx, 1); err != nil {
+			if _, err := c.Write(ctx); err != nil {
 				return err
 			}
 			_, err := c.Read(ctx)
@@ -110,29 +132,37 @@ func (c *Cluster) elect(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for node 1 to lead: %w", ctx.Err())
 		}
-		time.Sleep(tickInterval / 2)
+		time.Sleep(c.opts.Tick / 2)
 	}
 }
 
-// Read returns the register's value, linearizably.
+// Read returns the register's version, linearizably, from the first node.
 func (c *Cluster) Read(ctx context.Context) (uint64, error) { return c.nodes[0].read(ctx) }
 
-// Write replaces the register's value and returns once the leader has applied
-// it.
-func (c *Cluster) Write(ctx context.Context, value uint64) error {
-	return c.nodes[0].write(ctx, value)
+// Write gives the register a new version and returns it once the first node has
+// applied it.
+func (c *Cluster) Write(ctx context.Context) (version uint64, err error) {
+	return c.nodes[0].write(ctx)
 }
 
 // LeaseReads returns how many reads were served under the lease at once, and how
 // many in all, by the count of the lease itself; both are 0 in other modes.
 func (c *Cluster) LeaseReads() (lease, all uint64) { return c.nodes[0].leaseReads() }
 
+// Lease returns the first node's lease, nil in modes other than Lease.
+func (c *Cluster) Lease() *leaderlease.Lease { return c.nodes[0].lease }
+
 // Close stops the nodes and waits for them.
 func (c *Cluster) Close() error {
 	c.stop()
+	for _, n := range c.nodes {
+		n.resume()
+	}
 	var errs []error
 	for _, l := range c.links {
-		errs = append(errs, l.conn.Close())
+		if err := l.conn.Close(); !errors.Is(err, net.ErrClosed) { // those of a killed node are
+			errs = append(errs, err)
+		}
 	}
 	c.wg.Wait()
 	return errors.Join(errs...)

@@ -16,7 +16,7 @@ func start(tb testing.TB, mode Mode) *Cluster {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	c, err := Start(ctx, mode)
+	c, err := Start(ctx, Options{Mode: mode})
 	if err != nil {
 		tb.Fatalf("Start(%s): %v", mode, err)
 	}
@@ -32,12 +32,13 @@ func TestReadsSeeCompletedWrites(t *testing.T) {
 	for _, mode := range Modes {
 		t.Run("mode="+string(mode), func(t *testing.T) {
 			c := start(t, mode)
-			for value := range uint64(50) {
-				if err := c.Write(t.Context(), value); err != nil {
+			for range 50 {
+				version, err := c.Write(t.Context())
+				if err != nil {
 					t.Fatal(err)
 				}
-				if got, err := c.Read(t.Context()); got != value || err != nil {
-					t.Fatalf("Read() = %d, %v, want %d", got, err, value)
+				if got, err := c.Read(t.Context()); got != version || err != nil {
+					t.Fatalf("Read() = %d, %v, want %d", got, err, version)
 				}
 			}
 		})

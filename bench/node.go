@@ -10,12 +10,14 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/bench/load"
 	"github.com/leaderlease/go/leaderlease"
 )
 
 // node is one member. Its goroutine owns raft and the storage.
 type node struct {
 	id    uint64             // immutable
+	every time.Duration      // immutable
 	lease *leaderlease.Lease // immutable, nil without the filter
 	reads reads              // immutable
 	peers map[uint64]*link   // immutable once the cluster runs
@@ -24,10 +26,15 @@ type node struct {
 	campaign  chan struct{}
 	readIndex chan []byte
 	proposals chan []byte
+	transfer  chan uint64
+	kill      context.CancelFunc // immutable once the cluster runs
+	gate      load.Gate
+	pausing   pausing
 
 	leads atomic.Bool
-	// value is the state machine. It is stored before applied says so.
-	value   atomic.Uint64
+	// version is the state machine: the index of the newest write. It is stored
+	// before applied says so.
+	version atomic.Uint64
 	applied barrier
 	writes  waiters
 
@@ -38,33 +45,34 @@ type node struct {
 	}
 }
 
-func newNode(id uint64, mode Mode) (*node, error) {
+func newNode(id uint64, opts Options) (*node, error) {
 	n := &node{
-		id: id, peers: make(map[uint64]*link),
+		id: id, every: opts.Tick, peers: make(map[uint64]*link),
 		inbox: make(chan *raftpb.Message, 1<<13), campaign: make(chan struct{}),
 		readIndex: make(chan []byte, 1<<10), proposals: make(chan []byte, 1<<10),
+		transfer: make(chan uint64, 1),
 	}
 	storage, err := newStorage()
 	if err != nil {
 		return nil, err
 	}
-	cfg := raftConfig(id, mode, storage)
+	cfg := raftConfig(id, opts.Mode, storage)
 	n.loop.storage, n.loop.dirty = storage, make(map[*link]struct{})
 	if n.loop.raw, err = raft.NewRawNode(cfg); err != nil {
 		return nil, err
 	}
-	if mode == Lease {
-		if n.lease, err = leaderlease.New(leaderlease.Config{Raft: cfg, TickInterval: tickInterval}); err != nil {
+	if opts.Mode == Lease {
+		if n.lease, err = leaderlease.New(leaderlease.Config{Raft: cfg, TickInterval: opts.Tick}); err != nil {
 			return nil, err
 		}
 	}
-	n.reads = newReads(mode, n)
+	n.reads = newReads(opts.Mode, n)
 	return n, nil
 }
 
 // run is the raft loop.
 func (n *node) run(ctx context.Context) {
-	ticker := time.NewTicker(tickInterval)
+	ticker := time.NewTicker(n.every)
 	defer ticker.Stop()
 	var requests <-chan []byte
 	if n.lease != nil {
@@ -77,6 +85,8 @@ func (n *node) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 			n.tick()
+		case to := <-n.transfer:
+			n.loop.raw.TransferLeader(to)
 		case <-n.campaign:
 			_ = n.loop.raw.Campaign() // tried again by whoever asked
 		case rctx := <-requests:
@@ -88,6 +98,7 @@ func (n *node) run(ctx context.Context) {
 		case m := <-n.inbox:
 			n.step(m)
 		}
+		n.pausing.wait(ctx)
 		n.drain()
 		for n.loop.raw.HasReady() {
 			n.handleReady()
@@ -167,8 +178,8 @@ func (n *node) send(msgs []*raftpb.Message) {
 	}
 }
 
-// entryLen is the length of a proposal: its id, the new value, and what makes
-// it as long as a small write.
+// entryLen is the length of a proposal: its node, its id, and what makes it as
+// long as a small write.
 const entryLen = 128
 
 func (n *node) apply(entries []*raftpb.Entry) {
@@ -177,8 +188,12 @@ func (n *node) apply(entries []*raftpb.Entry) {
 	}
 	last := entries[len(entries)-1].GetIndex()
 	for _, e := range entries {
-		if data := e.GetData(); len(data) == entryLen {
-			n.value.Store(binary.BigEndian.Uint64(data[8:]))
+		data := e.GetData()
+		if len(data) != entryLen {
+			continue
+		}
+		n.version.Store(e.GetIndex())
+		if binary.BigEndian.Uint64(data[8:]) == n.id {
 			n.writes.finish(binary.BigEndian.Uint64(data), e.GetIndex(), nil)
 		}
 	}
@@ -191,27 +206,27 @@ func (n *node) apply(entries []*raftpb.Entry) {
 	}
 }
 
-func (n *node) write(ctx context.Context, value uint64) error {
+func (n *node) write(ctx context.Context) (version uint64, err error) {
 	id, done := n.writes.add()
 	data := make([]byte, entryLen)
 	binary.BigEndian.PutUint64(data, id)
-	binary.BigEndian.PutUint64(data[8:], value)
+	binary.BigEndian.PutUint64(data[8:], n.id)
 	select {
 	case n.proposals <- data:
 	case <-ctx.Done():
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
-	if _, err := done.wait(ctx); err != nil {
-		return fmt.Errorf("write %d: %w", value, err)
+	if version, err = done.wait(ctx); err != nil {
+		return 0, fmt.Errorf("write: %w", err)
 	}
-	return nil
+	return version, nil
 }
 
 func (n *node) read(ctx context.Context) (uint64, error) {
 	if err := n.reads.read(ctx); err != nil {
 		return 0, err
 	}
-	return n.value.Load(), nil
+	return n.version.Load(), nil
 }
 
 func (n *node) leaseReads() (lease, all uint64) {

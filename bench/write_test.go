@@ -26,7 +26,7 @@ func benchmarkWrites(b *testing.B, inFlight int) {
 	b.ResetTimer()
 	for done := 0; done < b.N || len(times[0]) < 5; done += len(arms) * block {
 		for i, c := range arms {
-			load := Load{InFlight: inFlight, Sample: block, Op: func(ctx context.Context) error { return c.Write(ctx, 1) }}
+			load := Load{InFlight: inFlight, Sample: block, Op: func(ctx context.Context) error { _, err := c.Write(ctx); return err }}
 			r, err := load.Run(b.Context(), block)
 			if err != nil {
 				b.Fatal(err)

@@ -1,0 +1,104 @@
+package load
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Load describes a load. Target, Clients, Keys and Duration are required.
+type Load struct {
+	Target Target
+	// Clients is how many operations may be under way.
+	Clients int
+	Keys    Keys
+	// WritePercent is the share of writes. Default: 0, only reads.
+	WritePercent int
+	// Rate is how many operations a second are due, evenly. Default: 0, a closed
+	// loop, in which each client does one operation after the other.
+	Rate float64
+	// Warmup comes before the measurement and is not counted, but audited.
+	Warmup   time.Duration
+	Duration time.Duration
+	// Timeout bounds one operation. Default: 0, none, but that what is under way
+	// at the end has Grace to finish. A timer for each operation costs more than
+	// a lease read.
+	Timeout time.Duration
+	// Grace is how long operations under way, or due, at the end may take.
+	// Default: 10 s.
+	Grace time.Duration
+	// Floor audits the reads. Loads that follow each other on one target share
+	// it. Default: a new one.
+	Floor *Floor
+	// Sleep paces an open loop. Default: time.Sleep, which may be late by a
+	// millisecond; see package precise.
+	Sleep func(time.Duration)
+	// Timeline, if set, counts by time.
+	Timeline *Timeline
+	Seed     uint64
+}
+
+// Result is what a load has measured.
+type Result struct {
+	Elapsed time.Duration
+	Read    *Tally
+	Write   *Tally
+	// Asked says which kinds of operations there were to do: none may have been
+	// done.
+	Asked [kinds]bool
+	// Sample is how many operations there are for each whose latency was taken.
+	Sample int
+	// AuditedStale counts stale reads, those of the warm-up included.
+	AuditedStale int64
+}
+
+// Of returns the tally of a kind.
+func (r *Result) Of(k Kind) *Tally {
+	if k == Read {
+		return r.Read
+	}
+	return r.Write
+}
+
+// PerSecond returns the throughput of a kind.
+func (r *Result) PerSecond(k Kind) float64 { return float64(r.Of(k).Done) / r.Elapsed.Seconds() }
+
+const (
+	defaultGrace = 10 * time.Second
+	// maxScheduled bounds what an open loop may have waiting.
+	maxScheduled = 10_000_000
+)
+
+// Validate reports everything that is wrong with l.
+func (l *Load) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if l.Target == nil {
+		bad("no target")
+	}
+	if l.Clients < 1 {
+		bad("number of clients %d must be at least 1", l.Clients)
+	}
+	if l.Duration <= 0 {
+		bad("duration %v must be positive", l.Duration)
+	}
+	if l.Warmup < 0 || l.Timeout < 0 || l.Grace < 0 || l.Rate < 0 {
+		bad("warm-up %v, timeout %v, grace %v and rate %v must not be negative", l.Warmup, l.Timeout, l.Grace, l.Rate)
+	}
+	if l.WritePercent < 0 || l.WritePercent > 100 {
+		bad("write percentage %d must be in [0, 100]", l.WritePercent)
+	}
+	if err := l.Keys.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if n := l.Rate * (l.Warmup + l.Duration).Seconds(); n > maxScheduled {
+		bad("rate %v over %v is %.0f operations, at most %d", l.Rate, l.Warmup+l.Duration, n, maxScheduled)
+	}
+	if l.Floor != nil && len(l.Floor.keys) < l.Keys.Count {
+		bad("floor of %d keys is too small for %d", len(l.Floor.keys), l.Keys.Count)
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("load: invalid: %w", errors.Join(errs...))
+	}
+	return nil
+}

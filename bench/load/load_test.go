@@ -1,0 +1,378 @@
+package load
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// register is a Client whose operations take as long as delay says.
+type register struct {
+	delay func(since time.Duration) time.Duration
+	fail  func(n int) error
+	// behind makes reads show older versions.
+	behind uint64
+
+	mu      sync.Mutex
+	start   time.Time
+	ops     int
+	version uint64
+}
+
+func newRegister(d time.Duration) *register {
+	return &register{start: time.Now(), delay: func(time.Duration) time.Duration { return d }}
+}
+
+func (r *register) op() error {
+	r.mu.Lock()
+	r.ops++
+	n := r.ops
+	r.mu.Unlock()
+	if r.fail != nil {
+		if err := r.fail(n); err != nil {
+			return err
+		}
+	}
+	time.Sleep(r.delay(time.Since(r.start)))
+	return nil
+}
+
+func (r *register) Read(context.Context, int) (Seen, error) {
+	if err := r.op(); err != nil {
+		return Seen{}, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Seen{Version: r.version - min(r.behind, r.version), Path: PathLease}, nil
+}
+
+func (r *register) Write(context.Context, int) (uint64, error) {
+	if err := r.op(); err != nil {
+		return 0, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.version++
+	return r.version, nil
+}
+
+func runLoad(t *testing.T, l Load) *Result {
+	t.Helper()
+	r, err := l.Run(t.Context())
+	if err != nil {
+		t.Fatalf("Run() = %v", err)
+	}
+	return r
+}
+
+func TestClosedLoopCountsWhatItsClientsDo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runLoad(t, Load{
+			Target: Each{newRegister(10 * time.Millisecond)}, Clients: 10, Keys: Keys{Count: 1},
+			Warmup: 500 * time.Millisecond, Duration: time.Second,
+		})
+		if r.Read.Done < 990 || r.Read.Done > 1010 || r.Read.Path(PathLease) != r.Read.Done {
+			t.Errorf("10 clients at 10 ms did %d reads, %d by lease, in %v, want 1000", r.Read.Done, r.Read.Path(PathLease), r.Elapsed)
+		}
+		if p := r.Read.Quantile(0.9999); p < 10*time.Millisecond || p > 10100*time.Microsecond {
+			t.Errorf("p99.99 = %v, want 10ms", p)
+		}
+		if r.Sample != 1 {
+			t.Errorf("one in %d was timed, want all", r.Sample)
+		}
+	})
+}
+
+// A target that stalls for a second while operations are due every 10 ms delays
+// a hundred of them. A closed loop of one client sees one slow operation.
+func TestOpenLoopShowsTheStallThatAClosedLoopOmits(t *testing.T) {
+	stall := func(since time.Duration) time.Duration {
+		if since >= 2*time.Second && since < 2010*time.Millisecond {
+			return time.Second
+		}
+		return time.Millisecond
+	}
+	load := func(target Target) Load {
+		return Load{Target: target, Clients: 1, Keys: Keys{Count: 1}, Duration: 10 * time.Second}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		target := newRegister(0)
+		target.delay = stall
+		closed := runLoad(t, load(Each{target}))
+		if p := closed.Read.Quantile(0.99); p > 2*time.Millisecond {
+			t.Errorf("closed loop: p99 = %v, want 1ms: the stall is one of thousands", p)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		target := newRegister(0)
+		target.delay = stall
+		l := load(Each{target})
+		l.Rate = 100
+		open := runLoad(t, l)
+		if p := open.Read.Quantile(0.95); p < 400*time.Millisecond {
+			t.Errorf("open loop: p95 = %v, want about 0.5s: a tenth of all operations were due during the stall", p)
+		}
+		if open.Read.Done != 1000 {
+			t.Errorf("open loop: %d operations, want the 1000 that were due", open.Read.Done)
+		}
+	})
+}
+
+// A target that hangs for as long as it is measured has done nothing, and that
+// must show.
+func TestClosedLoopShowsAStallThatCoversItAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		target := newRegister(0)
+		target.delay = func(since time.Duration) time.Duration {
+			if since < 500*time.Millisecond {
+				return time.Millisecond
+			}
+			return 3 * time.Second
+		}
+		r := runLoad(t, Load{
+			Target: Each{target}, Clients: 4, Keys: Keys{Count: 1},
+			Warmup: 600 * time.Millisecond, Duration: time.Second,
+		})
+		if r.Read.Done != 0 || !r.Asked[Read] || r.Asked[Write] || r.Read.Latency.TotalCount() != 4 || r.Read.Quantile(0) < 2900*time.Millisecond {
+			t.Errorf("%d done, latency of %d from %v on, want 0 done and 4 latencies of 3s", r.Read.Done, r.Read.Latency.TotalCount(), r.Read.Quantile(0))
+		}
+	})
+}
+
+func TestOpenLoopCountsWhatItCouldNotBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runLoad(t, Load{
+			Target: Each{newRegister(time.Second)}, Clients: 1, Keys: Keys{Count: 1},
+			Rate: 100, Duration: time.Second, Grace: time.Second,
+		})
+		if r.Read.Done+r.Read.Failed != 100 || r.Read.Failed < 97 {
+			t.Errorf("%d done and %d failed of 100 that were due, of which 2 could begin", r.Read.Done, r.Read.Failed)
+		}
+	})
+}
+
+func TestFailuresAreCountedByText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		target := newRegister(time.Millisecond)
+		target.fail = func(n int) error {
+			if n%10 == 0 {
+				time.Sleep(time.Millisecond)
+				return errors.New("every tenth " + strings.Repeat("x", 200))
+			}
+			return nil
+		}
+		r := runLoad(t, Load{Target: Each{target}, Clients: 1, Keys: Keys{Count: 1}, Duration: time.Second})
+		if r.Read.Failed < 99 || r.Read.Failed > 101 || len(r.Read.Errors) != 1 {
+			t.Errorf("%d of %d failed with %d texts, want a tenth with one", r.Read.Failed, r.Read.Done, len(r.Read.Errors))
+		}
+		if timed := r.Read.Latency.TotalCount(); timed < r.Read.Done || timed > r.Read.Done+1 {
+			t.Errorf("%d latencies of %d reads that were done", timed, r.Read.Done)
+		}
+	})
+}
+
+type instant struct{}
+
+func (instant) Read(context.Context, int) (Seen, error)    { return Seen{}, nil }
+func (instant) Write(context.Context, int) (uint64, error) { return 1, nil }
+
+func TestOneIn64IsTimedWhereTimingWouldBeTheLoad(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		ops        int64
+		processors int
+		want       bool
+	}{
+		{"nothing was done", 0, 2, false},
+		{"2000 ns each, on one processor", 500, 1, false},
+		{"1996 ns each, on one processor", 501, 1, true},
+		{"twice as many take as long on two", 1000, 2, false},
+		{"a lease read", 50_000, 2, true},
+	} {
+		if got := tooFastToTime(c.ops, time.Millisecond, c.processors); got != c.want {
+			t.Errorf("%s: tooFastToTime(%d in 1ms) = %v, want %v", c.name, c.ops, got, c.want)
+		}
+	}
+	// In real time it depends on the machine whether this is one in 64.
+	r := runLoad(t, Load{
+		Target: Each{instant{}}, Clients: 1, Keys: Keys{Count: 1},
+		Warmup: 20 * time.Millisecond, Duration: 20 * time.Millisecond,
+	})
+	timed, each := r.Read.Latency.TotalCount(), r.Read.Done/int64(r.Sample)
+	if timed < each || timed > each+2 {
+		t.Errorf("%d of %d operations were timed, want one in %d", timed, r.Read.Done, r.Sample)
+	}
+}
+
+func TestErrorTextsAreBounded(t *testing.T) {
+	all := NewTally()
+	for i := range 100 {
+		all.Fail(errors.New("text " + strings.Repeat("y", i)))
+	}
+	if all.Failed != 100 || len(all.Errors) > maxTexts+1 {
+		t.Errorf("%d failures under %d texts, want 100 under at most %d", all.Failed, len(all.Errors), maxTexts+1)
+	}
+}
+
+func TestTheFloorCatchesReadsOfThePast(t *testing.T) {
+	for _, behind := range []uint64{0, 1} {
+		synctest.Test(t, func(t *testing.T) {
+			target := newRegister(time.Millisecond)
+			target.behind = behind
+			r := runLoad(t, Load{
+				Target: Each{target}, Clients: 4, Keys: Keys{Count: 1}, WritePercent: 50,
+				Warmup: 100 * time.Millisecond, Duration: time.Second,
+			})
+			if caught := r.Read.Stale > r.Read.Done/10; caught != (behind > 0) || r.AuditedStale < r.Read.Stale {
+				t.Errorf("%d versions behind: %d of %d reads are stale (%d with the warm-up)", behind, r.Read.Stale, r.Read.Done, r.AuditedStale)
+			}
+		})
+	}
+}
+
+func TestTimeoutsEndOperations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := runLoad(t, Load{
+			Target: Each{hanging{}}, Clients: 2, Keys: Keys{Count: 1}, WritePercent: 50,
+			Duration: time.Second, Timeout: 100 * time.Millisecond,
+		})
+		if failed := r.Read.Failed + r.Write.Failed; failed < 18 || failed > 22 || r.Read.Done+r.Write.Done != 0 {
+			t.Errorf("%d operations failed, want 20", failed)
+		}
+	})
+}
+
+type hanging struct{}
+
+func (hanging) Read(ctx context.Context, _ int) (Seen, error) {
+	<-ctx.Done()
+	return Seen{}, context.Cause(ctx)
+}
+
+func (hanging) Write(ctx context.Context, _ int) (uint64, error) {
+	<-ctx.Done()
+	return 0, context.Cause(ctx)
+}
+
+func TestTimelineShowsTheOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		line := NewTimeline(10*time.Millisecond, 2*time.Second)
+		target := newRegister(time.Millisecond)
+		target.fail = func(int) error {
+			if now := time.Since(target.start); now > 500*time.Millisecond && now < 900*time.Millisecond {
+				time.Sleep(5 * time.Millisecond)
+				return errors.New("down")
+			}
+			return nil
+		}
+		runLoad(t, Load{Target: Each{target}, Clients: 3, Keys: Keys{Count: 1}, Duration: 2 * time.Second, Timeline: line})
+		if got := line.Unavailable(Read, 0); got < 380*time.Millisecond || got > 400*time.Millisecond {
+			t.Errorf("Unavailable(read) = %v, want about 390ms", got)
+		}
+		if got := line.Unavailable(Read, time.Second); got > 10*time.Millisecond {
+			t.Errorf("Unavailable(read) after it = %v, want none", got)
+		}
+		if got := line.Unavailable(Write, 0); got < 2*time.Second {
+			t.Errorf("Unavailable(write) = %v of nothing, want all of it", got)
+		}
+	})
+}
+
+func TestStaleReadsAreNoService(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		line := NewTimeline(10*time.Millisecond, 100*time.Millisecond)
+		for range 10 {
+			line.record(Read, time.Now(), false, true)
+			time.Sleep(10 * time.Millisecond)
+		}
+		if got := line.Unavailable(Read, 0); got < 100*time.Millisecond {
+			t.Errorf("Unavailable() = %v with stale reads only, want all of it", got)
+		}
+	})
+}
+
+func TestZipfPrefersTheFirstKeys(t *testing.T) {
+	count := func(k Keys) (first int) {
+		next := k.chooser(rand.New(rand.NewPCG(1, 2)))
+		for range 10_000 {
+			key := next()
+			if key < 0 || key >= k.Count {
+				t.Fatalf("key %d of %d", key, k.Count)
+			}
+			if key < k.Count/100 {
+				first++
+			}
+		}
+		return first
+	}
+	if got := count(Keys{Count: 1000}); got < 50 || got > 200 {
+		t.Errorf("uniform: %d of 10000 hit the first hundredth, want 100", got)
+	}
+	if got := count(Keys{Count: 1000, Zipf: 1.2}); got < 5000 {
+		t.Errorf("zipf: %d of 10000 hit the first hundredth, want most", got)
+	}
+}
+
+func TestInvalidLoadsAreRefused(t *testing.T) {
+	ok := Load{Target: Each{hanging{}}, Clients: 1, Keys: Keys{Count: 1}, Duration: time.Second}
+	for _, c := range []struct {
+		name string
+		bad  func(*Load)
+		want string
+	}{
+		{"no target", func(l *Load) { l.Target = nil }, "no target"},
+		{"no clients", func(l *Load) { l.Clients = 0 }, "clients 0"},
+		{"no time", func(l *Load) { l.Duration = 0 }, "duration 0s"},
+		{"negative rate", func(l *Load) { l.Rate = -1 }, "rate -1"},
+		{"rate beyond all measure", func(l *Load) { l.Rate = 1e8 }, "at most 10000000"},
+		{"more writes than operations", func(l *Load) { l.WritePercent = 101 }, "101"},
+		{"no keys", func(l *Load) { l.Keys.Count = 0 }, "keys 0"},
+		{"zipf that has no sum", func(l *Load) { l.Keys.Zipf = 1 }, "zipf exponent 1"},
+		{"small floor", func(l *Load) { l.Keys.Count = 2; l.Floor = NewFloor(1) }, "floor of 1"},
+	} {
+		l := ok
+		c.bad(&l)
+		if _, err := l.Run(t.Context()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: Run() = %v, want an error with %q", c.name, err, c.want)
+		}
+	}
+}
+
+func TestQuantilesNeedEnoughOperations(t *testing.T) {
+	all := NewTally()
+	for range 1000 {
+		_ = all.Latency.RecordValue(5)
+	}
+	if !all.Supports(0.999) || all.Supports(0.9999) {
+		t.Errorf("1000 operations: Supports(0.999) = %v, Supports(0.9999) = %v, want true, false", all.Supports(0.999), all.Supports(0.9999))
+	}
+	if ParsePath(PathForwarded.String()) != PathForwarded || ParsePath("?") != PathUnknown {
+		t.Error("paths and names do not match")
+	}
+}
+
+func TestCountsAreShortInJSON(t *testing.T) {
+	was := []Count{{Done: 7}, {}, {Done: 1, Failed: 2, Stale: 3}}
+	data, err := json.Marshal(was)
+	if err != nil || string(data) != "[7,0,[1,2,3]]" {
+		t.Fatalf("Marshal(%v) = %s, %v", was, data, err)
+	}
+	var is []Count
+	if err := json.Unmarshal(data, &is); err != nil || !slices.Equal(was, is) {
+		t.Errorf("Unmarshal(%s) = %v, %v, want %v", data, is, err, was)
+	}
+	if err := json.Unmarshal([]byte(`["seven"]`), &is); err == nil {
+		t.Error("Unmarshal of text succeeds")
+	}
+}

@@ -1,0 +1,72 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestGateIsWhatClientsSeeOfAMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Gate
+		c := g.Guard(newRegister(0))
+		ask := func() (read, write error) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, read = c.Read(ctx, 0)
+			_, write = c.Write(ctx, 0)
+			return read, write
+		}
+		if read, write := ask(); read != nil || write != nil {
+			t.Errorf("open: %v, %v, want answers", read, write)
+		}
+		g.Kill()
+		if read, write := ask(); !errors.Is(read, ErrDown) || !errors.Is(write, ErrDown) {
+			t.Errorf("dead: %v, %v, want %v", read, write, ErrDown)
+		}
+		g.Pause()
+		begin := time.Now()
+		if read, _ := ask(); !errors.Is(read, context.DeadlineExceeded) || time.Since(begin) != time.Second {
+			t.Errorf("paused: %v after %v, want no answer for as long as the client waits", read, time.Since(begin))
+		}
+		g.Open()
+		if read, write := ask(); read != nil || write != nil {
+			t.Errorf("open again: %v, %v, want answers", read, write)
+		}
+	})
+}
+
+// A process that dies while it answers has not answered.
+func TestWhatADyingMemberAnswersIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var g Gate
+		c := g.Guard(newRegister(10 * time.Millisecond))
+		time.AfterFunc(5*time.Millisecond, g.Kill)
+		if _, err := c.Read(t.Context(), 0); !errors.Is(err, ErrDown) {
+			t.Errorf("Read() = %v, want %v", err, ErrDown)
+		}
+	})
+}
+
+func TestClientsGoOnToTheNextMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gates := make([]Gate, 3)
+		var members []Client
+		for i := range gates {
+			members = append(members, gates[i].Guard(newRegister(0)))
+		}
+		gates[2].Kill()
+		gates[0].Kill()
+		c := Roam{Members: members, First: 2}.Client(0)
+		var errs []bool
+		for range 3 {
+			_, err := c.Read(t.Context(), 0)
+			errs = append(errs, err != nil)
+		}
+		if _, err := c.Write(t.Context(), 0); err != nil || !errs[0] || !errs[1] || errs[2] {
+			t.Errorf("members 2 and 0 are dead: failures %v and then %v, want two failures and service by member 1", errs, err)
+		}
+	})
+}

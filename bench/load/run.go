@@ -1,0 +1,152 @@
+package load
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The phases of a closed loop.
+const (
+	warming int32 = iota
+	measuring
+	stopping
+)
+
+// run is a load under way.
+type run struct {
+	*Load
+	phase  atomic.Int32
+	sample atomic.Int64 // one in so many is timed
+	warm   atomic.Int64 // operations of the warm-up
+
+	start time.Time // of an open loop's schedule
+	// due has when each operation of an open loop should begin, as it does.
+	due chan time.Time
+
+	mu     sync.Mutex // of the histograms
+	result Result
+}
+
+// Run runs the load. Failing operations are no error: they are in the Result.
+func (l Load) Run(ctx context.Context) (*Result, error) {
+	if err := l.Validate(); err != nil {
+		return nil, err
+	}
+	if l.Floor == nil {
+		l.Floor = NewFloor(l.Keys.Count)
+	}
+	if l.Grace == 0 {
+		l.Grace = defaultGrace
+	}
+	r := &run{Load: &l, result: Result{Read: NewTally(), Write: NewTally()}}
+	r.sample.Store(1)
+	r.start = time.Now()
+	r.due = make(chan time.Time, r.scheduled())
+	bounded, cancel := context.WithTimeout(ctx, l.Warmup+l.Duration+l.Grace)
+	defer cancel()
+	var workers sync.WaitGroup
+	all := make([]*worker, l.Clients)
+	for i := range all {
+		all[i] = r.newWorker(i)
+		workers.Go(func() { all[i].loop(bounded) })
+	}
+	if l.Rate == 0 {
+		r.pace(bounded)
+	} else {
+		r.schedule(bounded)
+	}
+	workers.Wait()
+	r.collect(all)
+	return &r.result, ctx.Err()
+}
+
+// pace leads a closed loop through its phases.
+func (r *run) pace(ctx context.Context) {
+	sleep(ctx, r.Warmup)
+	if tooFastToTime(r.warm.Load(), r.Warmup, runtime.GOMAXPROCS(0)) {
+		r.sample.Store(fastSample)
+	}
+	r.phase.Store(measuring)
+	begin := time.Now()
+	sleep(ctx, r.Duration)
+	r.phase.Store(stopping)
+	r.result.Elapsed = time.Since(begin)
+}
+
+// scheduled returns how many operations of an open loop are due.
+func (r *run) scheduled() int {
+	return int(math.Ceil(r.Rate * (r.Warmup + r.Duration).Seconds()))
+}
+
+// schedule hands out the operations of an open loop as they fall due. It never
+// waits for clients: what they have no time for waits for them.
+func (r *run) schedule(ctx context.Context) {
+	defer close(r.due)
+	nap := r.Sleep
+	if nap == nil {
+		nap = time.Sleep
+	}
+	for i := range r.scheduled() {
+		at := r.start.Add(time.Duration(float64(i) / r.Rate * float64(time.Second)))
+		if ctx.Err() == nil {
+			nap(time.Until(at))
+		}
+		r.due <- at
+	}
+}
+
+const (
+	// fastSample is how many operations there are for each that is timed where
+	// timing each would take longer than the operations. The rule is the same
+	// for every target.
+	fastSample = 64
+	fastNanos  = 2000
+)
+
+// tooFastToTime: the processors needed less than fastNanos for an operation.
+func tooFastToTime(ops int64, took time.Duration, processors int) bool {
+	return ops > 0 && took.Nanoseconds()*int64(processors)/ops < fastNanos
+}
+
+func (r *run) collect(all []*worker) {
+	for _, w := range all {
+		for k := range kinds {
+			w.latency[k].flush()
+			r.result.Of(k).add(w.tally[k])
+		}
+		r.result.AuditedStale += w.stale
+	}
+	r.result.Asked = [kinds]bool{Read: r.WritePercent < 100, Write: r.WritePercent > 0}
+	r.result.Sample = int(r.sample.Load())
+	if r.Rate > 0 {
+		r.result.Elapsed = max(time.Since(r.start)-r.Warmup, r.Duration)
+	}
+}
+
+func (r *run) newWorker(i int) *worker {
+	random := rand.New(rand.NewPCG(r.Seed, uint64(i)))
+	w := &worker{run: r, client: r.Target.Client(i), random: random, key: r.Keys.chooser(random)}
+	for k := range kinds {
+		w.tally[k] = &Tally{Errors: make(map[string]int64)}
+		w.latency[k] = latencies{mu: &r.mu, to: r.result.Of(k).Latency, kept: make([]int64, 0, keptLatencies)}
+	}
+	return w
+}
+
+// sleep returns after d, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,128 @@
+package report
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease/clock"
+)
+
+// Environment says what ran where. It names no host and no directory.
+type Environment struct {
+	Date       time.Time `json:"date"`
+	Command    string    `json:"command"`
+	Commit     string    `json:"commit"`
+	Go         string    `json:"go"`
+	Kernel     string    `json:"kernel"`
+	CPU        string    `json:"cpu"`
+	CPUs       int       `json:"cpus"`
+	MaxProcs   int       `json:"gomaxprocs"`
+	Clock      string    `json:"clock_source"`
+	LeaseClock string    `json:"lease_clock"`
+	// LoadBefore and LoadAfter are the system's load averages: what else ran.
+	LoadBefore string `json:"load_before"`
+	LoadAfter  string `json:"load_after"`
+}
+
+// Here describes this process and its machine.
+func Here() Environment {
+	return Environment{
+		Date:       time.Now().UTC().Truncate(time.Second),
+		Command:    command(os.Args),
+		Commit:     commit(),
+		Go:         runtime.Version(),
+		Kernel:     runtime.GOOS + "/" + runtime.GOARCH + " " + firstLine("/proc/sys/kernel/osrelease"),
+		CPU:        cpu(),
+		CPUs:       runtime.NumCPU(),
+		MaxProcs:   runtime.GOMAXPROCS(0),
+		Clock:      firstLine("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+		LeaseClock: clock.Describe(clock.System()).Name,
+		LoadBefore: loadAverage(),
+	}
+}
+
+// Lines returns the environment as key and value, in order.
+func (e *Environment) Lines() [][2]string {
+	return [][2]string{
+		{"date", e.Date.Format(time.RFC3339)},
+		{"command", e.Command},
+		{"commit", e.Commit},
+		{"toolchain", e.Go},
+		{"kernel", e.Kernel},
+		{"machine", e.CPU},
+		{"cpus", itoa(e.CPUs) + ", GOMAXPROCS " + itoa(e.MaxProcs)},
+		{"clock-source", e.Clock + ", lease clock " + e.LeaseClock},
+		{"load-average", e.LoadBefore + " before, " + e.LoadAfter + " after"},
+	}
+}
+
+// Finish notes what only the end of a run can tell.
+func (e *Environment) Finish() { e.LoadAfter = loadAverage() }
+
+func command(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return strings.Join(append([]string{filepath.Base(args[0])}, args[1:]...), " ")
+}
+
+// commit is what the binary was built from; a binary of go run does not know.
+func commit() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		revision, dirty := "", ""
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				revision = s.Value[:min(len(s.Value), 12)]
+			case s.Key == "vcs.modified" && s.Value == "true":
+				dirty = "-dirty"
+			}
+		}
+		if revision != "" {
+			return revision + dirty
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func firstLine(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "unknown"
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	return line
+}
+
+func loadAverage() string {
+	fields := strings.Fields(firstLine("/proc/loadavg"))
+	return strings.Join(fields[:min(len(fields), 3)], " ")
+}
+
+func cpu() string {
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return "unknown"
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}

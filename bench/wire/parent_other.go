@@ -1,0 +1,8 @@
+//go:build !linux
+
+package wire
+
+import "syscall"
+
+// dieWithParent does nothing where the system cannot.
+func dieWithParent() *syscall.SysProcAttr { return nil }

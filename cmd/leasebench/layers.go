@@ -1,0 +1,192 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leaderlease/go/bench/suite"
+)
+
+func newCheck(c *common) *cobra.Command {
+	return &cobra.Command{
+		Use: "check", Short: "layer a: the lease check alone", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := c.timing(cmd)
+			if err != nil {
+				return err
+			}
+			s := suite.New()
+			s.Check(t)
+			return c.finish(cmd, s)
+		},
+	}
+}
+
+// clusterFlags are the conditions of layer b.
+type clusterFlags struct {
+	rtts    []time.Duration
+	clients []int
+	keys    int
+	rate    float64
+}
+
+func defaultRTTs() []time.Duration {
+	const ms = time.Millisecond
+	return []time.Duration{0, ms / 5, ms, 5 * ms, 20 * ms, 80 * ms}
+}
+
+func newCluster(c *common) *cobra.Command {
+	f := &clusterFlags{}
+	cmd := &cobra.Command{
+		Use: "cluster", Short: "layer b: the whole linearizable read, in process, against the peers' round trip", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := c.timing(cmd)
+			if err != nil {
+				return err
+			}
+			s := suite.New()
+			p, err := f.plan(t, c.quick && !cmd.Flags().Changed("clients"))
+			if err != nil {
+				return err
+			}
+			s.Cluster(p)
+			return c.finish(cmd, s)
+		},
+	}
+	cmd.Flags().DurationSliceVar(&f.rtts, "rtt", defaultRTTs(), "round-trip times between peers")
+	cmd.Flags().IntSliceVar(&f.clients, "clients", []int{1, 16, 64, 256, 1024}, "numbers of clients")
+	cmd.Flags().IntVar(&f.keys, "keys", 10_000, "number of keys")
+	cmd.Flags().Float64Var(&f.rate, "rate", 2000, "operations per second of the open loop")
+	return cmd
+}
+
+func (f *clusterFlags) plan(t suite.Timing, quick bool) (suite.ClusterPlan, error) {
+	p := suite.ClusterPlan{Timing: t, Keys: f.keys, RTTs: f.rtts, MixedRTT: time.Millisecond, Audit: true}
+	clients := f.clients
+	if quick {
+		clients = []int{1, 64}
+	}
+	if f.keys < 1 || f.rate <= 0 {
+		return p, fmt.Errorf("keys %d must be at least 1 and rate %v positive", f.keys, f.rate)
+	}
+	for _, rtt := range f.rtts {
+		if rtt < 0 || rtt > maxRTT {
+			return p, fmt.Errorf("rtt %v must be in [0, %v]: members would not hear each other in time", rtt, maxRTT)
+		}
+	}
+	if err := checkClients(clients); err != nil {
+		return p, err
+	}
+	for _, n := range clients {
+		p.Works = append(p.Works, suite.Work{Clients: n})
+	}
+	p.Mixed = mixed(64, f.rate)
+	return p, nil
+}
+
+// maxRTT leaves room for a quorum round within a lease.
+const maxRTT = 300 * time.Millisecond
+
+// maxClients bounds what one machine can stand.
+const maxClients = 10_000
+
+func checkClients(all []int) error {
+	for _, n := range all {
+		if n < 1 || n > maxClients {
+			return fmt.Errorf("number of clients %d must be in [1, %d]", n, maxClients)
+		}
+	}
+	return nil
+}
+
+// zipf is YCSB's skew, as near as rand.Zipf comes.
+const zipf = 1.1
+
+// mixed are works with writes, with hot keys, and with a fixed arrival rate.
+func mixed(clients int, rate float64) []suite.Work {
+	return []suite.Work{
+		{Clients: clients, WritePercent: 5, Zipf: zipf},
+		{Clients: clients, WritePercent: 50, Zipf: zipf},
+		{Clients: clients, WritePercent: 5, Rate: rate},
+	}
+}
+
+func newStale(c *common) *cobra.Command {
+	var trials int
+	var seed uint64
+	cmd := &cobra.Command{
+		Use: "stale", Short: "stale reads of leaders that were cut off: raft's ReadOnlyLeaseBased against leaderlease", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if trials < 1 {
+				return fmt.Errorf("trials %d must be at least 1", trials)
+			}
+			s := suite.New()
+			s.Stale(trials, seed)
+			return c.finish(cmd, s)
+		},
+	}
+	cmd.Flags().IntVar(&trials, "trials", 500, "how often to cut a leader off")
+	cmd.Flags().Uint64Var(&seed, "seed", 1, "seed of when it happens")
+	return cmd
+}
+
+// failoverFlags are what happens to leaders.
+type failoverFlags struct {
+	faults        []string
+	tick          time.Duration
+	before, after time.Duration
+	rate          float64
+	processes     bool
+}
+
+func newFailover(c *common) *cobra.Command {
+	f, srv := &failoverFlags{}, &serverFlags{}
+	cmd := &cobra.Command{
+		Use: "failover", Short: "throughput and errors per 10 ms while the leader is killed, paused, cut off, transferred", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t, err := c.timing(cmd)
+			if err != nil {
+				return err
+			}
+			p, err := f.plan(t.Rounds)
+			if err != nil {
+				return err
+			}
+			others, err := srv.servers(false)
+			if err != nil {
+				return err
+			}
+			p.Programs = append(p.Programs, programs(others)...)
+			s := suite.New()
+			if err := s.Failover(p); err != nil {
+				return err
+			}
+			return c.finish(cmd, s)
+		},
+	}
+	srv.registerStart(cmd)
+	cmd.Flags().StringSliceVar(&f.faults, "fault", suite.Faults, "what happens to the leader")
+	cmd.Flags().DurationVar(&f.tick, "tick", 100*time.Millisecond, "heartbeat interval; the election timeout is 10 of them")
+	cmd.Flags().DurationVar(&f.before, "before", time.Second, "how long the load runs before the fault")
+	cmd.Flags().DurationVar(&f.after, "after", 5*time.Second, "how long it runs afterwards")
+	cmd.Flags().Float64Var(&f.rate, "rate", 1000, "operations per second, a fifth of which are writes")
+	cmd.Flags().BoolVar(&f.processes, "processes", true, "also with server processes (SIGKILL, SIGSTOP)")
+	return cmd
+}
+
+func (f *failoverFlags) plan(rounds int) (suite.FailoverPlan, error) {
+	p := suite.FailoverPlan{Rounds: rounds, Faults: f.faults, Tick: f.tick, Before: f.before, After: f.after, Rate: f.rate}
+	if f.tick < time.Millisecond || f.before <= 0 || f.after <= 0 || f.rate <= 0 {
+		return p, fmt.Errorf("tick %v must be at least 1ms, before %v, after %v and rate %v positive", f.tick, f.before, f.after, f.rate)
+	}
+	if f.processes {
+		own, err := ownMember()
+		if err != nil {
+			return p, err
+		}
+		p.Programs = append(p.Programs, own)
+	}
+	return p, nil
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/server"
+)
+
+// memberCommand makes this binary a kvnode server, with the few of etcd's flags
+// that package wire gives to every server.
+const memberCommand = "member"
+
+func newMember() *cobra.Command {
+	var cfg server.Config
+	var cluster, state string
+	var heartbeat, election int
+	cmd := &cobra.Command{
+		Use: memberCommand, Short: "run as a kvnode server, for the benchmark's own use", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if cfg.InitialCluster, err = parseCluster(cluster); err != nil {
+				return err
+			}
+			cfg.Existing = state == "existing"
+			cfg.HeartbeatInterval = time.Duration(heartbeat) * time.Millisecond
+			cfg.ElectionTimeout = time.Duration(election) * time.Millisecond
+			return serve(cmd.Context(), cfg)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.Name, "name", "", "as etcd's")
+	f.StringVar(&cfg.DataDir, "data-dir", "", "as etcd's")
+	f.StringSliceVar(&cfg.ListenClientURLs, "listen-client-urls", nil, "as etcd's")
+	f.StringSliceVar(&cfg.AdvertiseClientURLs, "advertise-client-urls", nil, "as etcd's")
+	f.StringSliceVar(&cfg.ListenPeerURLs, "listen-peer-urls", nil, "as etcd's")
+	f.StringSliceVar(&cfg.AdvertisePeerURLs, "initial-advertise-peer-urls", nil, "as etcd's")
+	f.StringVar(&cluster, "initial-cluster", "", "as etcd's")
+	f.StringVar(&state, "initial-cluster-state", "new", "as etcd's")
+	f.StringVar(&cfg.InitialClusterToken, "initial-cluster-token", "", "as etcd's")
+	f.IntVar(&heartbeat, "heartbeat-interval", 100, "as etcd's, in ms")
+	f.IntVar(&election, "election-timeout", 1000, "as etcd's, in ms")
+	return cmd
+}
+
+// parseCluster takes name=url,name=url.
+func parseCluster(s string) (members []kvnode.Member, err error) {
+	if s == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(s, ",") {
+		name, url, ok := strings.Cut(part, "=")
+		if !ok {
+			return nil, fmt.Errorf("initial cluster: %q must be NAME=URL", part)
+		}
+		members = append(members, kvnode.Member{Name: name, PeerURLs: []string{url}})
+	}
+	return members, nil
+}
+
+const stopTimeout = 5 * time.Second
+
+// serve runs until ctx ends or the server fails.
+func serve(ctx context.Context, cfg server.Config) error {
+	s, err := server.Start(cfg)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-s.Done():
+	}
+	stop, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	failure := s.Err()
+	if err := s.Stop(stop); failure == nil {
+		failure = err
+	}
+	return failure
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leaderlease/go/bench/suite"
+)
+
+// streams are where output goes.
+type streams struct{ out, err io.Writer }
+
+// common are the flags of every measurement.
+type common struct {
+	streams
+	suite.Timing
+	quick bool
+	out   string
+	name  string
+}
+
+func newRoot(s streams) *cobra.Command {
+	root := &cobra.Command{
+		Use: "leasebench", Short: rootShort, Long: rootLong,
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+	}
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	c := &common{streams: s}
+	f := root.PersistentFlags()
+	f.IntVar(&c.Rounds, "rounds", 5, "how often each arm is measured")
+	f.DurationVar(&c.Duration, "duration", time.Second, "how long each arm is measured in each round")
+	f.DurationVar(&c.Warmup, "warmup", 200*time.Millisecond, "how long each arm runs before that")
+	f.BoolVar(&c.quick, "quick", false, "one short round and fewer conditions: it shows that everything works, not how fast")
+	f.StringVar(&c.out, "out", "", "`directory` for the report: text, benchstat, JSON and HTML")
+	f.StringVar(&c.name, "name", "", "name of the report's files (default: the date and the command)")
+	root.AddCommand(
+		newCheck(c), newCluster(c), newWire(c), newFailover(c), newStale(c),
+		newCompare(c), newLocks(c), newAll(c), newReport(c), newMember(),
+	)
+	return root
+}
+
+// timing returns the flags, or short times where --quick leaves them open.
+func (c *common) timing(cmd *cobra.Command) (suite.Timing, error) {
+	t := c.Timing
+	if c.quick {
+		quick := suite.Timing{Rounds: 1, Warmup: 50 * time.Millisecond, Duration: 250 * time.Millisecond}
+		if !cmd.Flags().Changed("rounds") {
+			t.Rounds = quick.Rounds
+		}
+		if !cmd.Flags().Changed("warmup") {
+			t.Warmup = quick.Warmup
+		}
+		if !cmd.Flags().Changed("duration") {
+			t.Duration = quick.Duration
+		}
+	}
+	return t, t.Validate()
+}
+
+// finish runs the plan, and prints and saves the report even if it was cut short.
+func (c *common) finish(cmd *cobra.Command, s *suite.Suite) error {
+	err := s.Run(cmd.Context(), newProgress(c.err))
+	if err != nil {
+		s.Report.Notes = append(s.Report.Notes, "The run was cut short: "+err.Error())
+	}
+	if printErr := s.Report.WriteText(c.streams.out); printErr != nil && err == nil {
+		err = printErr
+	}
+	if c.out != "" {
+		files, saveErr := s.Report.Save(c.out, c.fileName(cmd, s))
+		for _, f := range files {
+			fmt.Fprintln(c.err, "wrote", filepath.ToSlash(f)) //nolint:errcheck // nobody is left to tell
+		}
+		if saveErr != nil && err == nil {
+			err = saveErr
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return s.Report.Verdict()
+}
+
+func (c *common) fileName(cmd *cobra.Command, s *suite.Suite) string {
+	if c.name != "" {
+		return c.name
+	}
+	return s.Report.Environment.Date.Format("2006-01-02-150405") + "-leasebench-" + cmd.Name()
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leaderlease/go/bench/suite"
+	"github.com/leaderlease/go/bench/wire"
+)
+
+// kvnodeName is the server whose modes are known.
+const kvnodeName = "kvnode"
+
+// ownMember is this very binary as a kvnode server, so that there is nothing to
+// install.
+func ownMember() (wire.Program, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return wire.Program{}, fmt.Errorf("find this program: %w", err)
+	}
+	return wire.Program{Name: kvnodeName, Path: self, Args: []string{memberCommand}}, nil
+}
+
+// parsePeer takes NAME=ENDPOINT,ENDPOINT.
+func parsePeer(s string) (suite.Server, error) {
+	name, list, ok := strings.Cut(s, "=")
+	if !ok || name == "" || list == "" || strings.ContainsAny(name, "/ ") {
+		return suite.Server{}, fmt.Errorf("peer %q must be NAME=HOST:PORT,HOST:PORT", s)
+	}
+	var endpoints []string
+	for e := range strings.SplitSeq(list, ",") {
+		endpoints = append(endpoints, strings.TrimPrefix(e, "http://"))
+	}
+	return suite.Server{Name: name, Endpoints: endpoints}, nil
+}
+
+// parseStart takes NAME=BINARY,ARG.
+func parseStart(s string) (suite.Server, error) {
+	name, list, ok := strings.Cut(s, "=")
+	if !ok || name == "" || list == "" || strings.ContainsAny(name, "/ ") {
+		return suite.Server{}, fmt.Errorf("program %q must be NAME=BINARY,ARGUMENT", s)
+	}
+	parts := strings.Split(list, ",")
+	return suite.Server{Name: name, Program: &wire.Program{Name: name, Path: parts[0], Args: parts[1:]}}, nil
+}
+
+// serverFlags say which servers are measured.
+type serverFlags struct{ peers, starts []string }
+
+func (f *serverFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.peers, "peer", nil, "a running `NAME=ENDPOINTS`, all members of it; repeat for more")
+	f.registerStart(cmd)
+}
+
+// registerStart is for what cannot use servers that run already.
+func (f *serverFlags) registerStart(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&f.starts, "start", nil, "a `NAME=BINARY` that takes etcd's flags, of which three members are started; repeat for more")
+}
+
+// servers returns what the flags name, with kvnode in front: this binary's own
+// unless the flags have it.
+func (f *serverFlags) servers(own bool) ([]suite.Server, error) {
+	var all []suite.Server
+	for _, p := range f.peers {
+		s, err := parsePeer(p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	for _, p := range f.starts {
+		s, err := parseStart(p)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	names := make(map[string]bool)
+	for _, s := range all {
+		if names[s.Name] {
+			return nil, fmt.Errorf("server %q is named twice", s.Name)
+		}
+		names[s.Name] = true
+	}
+	if !own || names[kvnodeName] {
+		return all, nil
+	}
+	program, err := ownMember()
+	if err != nil {
+		return nil, err
+	}
+	return append([]suite.Server{{Name: kvnodeName, Program: &program}}, all...), nil
+}
+
+// programs returns those of servers that are not this binary's own: they can be
+// killed.
+func programs(servers []suite.Server) (all []wire.Program) {
+	for _, s := range servers {
+		if s.Program != nil && s.Name != kvnodeName {
+			all = append(all, *s.Program)
+		}
+	}
+	return all
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leaderlease/go/bench/report"
+	"github.com/leaderlease/go/bench/suite"
+)
+
+// wireFlags are the conditions of layer c.
+type wireFlags struct {
+	clients []int
+	keys    int
+	rate    float64
+}
+
+func (f *wireFlags) register(cmd *cobra.Command, clients []int) {
+	cmd.Flags().IntSliceVar(&f.clients, "clients", clients, "numbers of clients")
+	cmd.Flags().IntVar(&f.keys, "keys", 1000, "number of keys")
+	cmd.Flags().Float64Var(&f.rate, "rate", 1000, "operations per second of the open loop")
+}
+
+func (f *wireFlags) plan(layer string, t suite.Timing, servers []suite.Server, quick bool) (suite.WirePlan, error) {
+	p := suite.WirePlan{Timing: t, Layer: layer, Keys: f.keys, Servers: servers}
+	clients := f.clients
+	if quick {
+		clients = []int{1, 64}
+	}
+	if f.keys < 1 || f.rate <= 0 {
+		return p, fmt.Errorf("keys %d must be at least 1 and rate %v positive", f.keys, f.rate)
+	}
+	if err := checkClients(clients); err != nil {
+		return p, err
+	}
+	for _, n := range clients {
+		p.Works = append(p.Works, suite.Work{Clients: n})
+	}
+	p.Works = append(p.Works, suite.Work{Clients: 64, WritePercent: 100})
+	p.Works = append(p.Works, mixed(64, f.rate)...)
+	if layer == report.Compare {
+		p.Arms = suite.CompareArms(servers)
+		for _, n := range clients {
+			if n != 64 {
+				p.Works = append(p.Works, suite.Work{Clients: n, WritePercent: 100}, suite.Work{Clients: n, WritePercent: 10})
+			}
+		}
+		return p, nil
+	}
+	p.Arms = suite.WireArms(servers[0].Name)
+	if servers[0].Name != kvnodeName {
+		p.Arms = suite.CompareArms(servers)
+	}
+	return p, nil
+}
+
+func newWire(c *common) *cobra.Command {
+	f, srv := &wireFlags{}, &serverFlags{}
+	cmd := &cobra.Command{
+		Use: "wire", Short: "layer c: etcd's client against server processes", Args: cobra.NoArgs,
+		Long: "Measure one server over the wire: kvnode, three members of which are started from this binary, or --peer.\nA peer named kvnode is asked in kvnode's own read modes, any other one as etcd.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			servers, err := srv.servers(len(srv.peers)+len(srv.starts) == 0)
+			if err != nil {
+				return err
+			}
+			if len(servers) != 1 {
+				return fmt.Errorf("wire measures one server, not %d: use compare", len(servers))
+			}
+			return c.runWire(cmd, f, report.Wire, servers)
+		},
+	}
+	f.register(cmd, []int{1, 16, 64, 256, 1024})
+	srv.register(cmd)
+	return cmd
+}
+
+func (c *common) runWire(cmd *cobra.Command, f *wireFlags, layer string, servers []suite.Server) error {
+	t, err := c.timing(cmd)
+	if err != nil {
+		return err
+	}
+	p, err := f.plan(layer, t, servers, c.quick && !cmd.Flags().Changed("clients"))
+	if err != nil {
+		return err
+	}
+	s := suite.New()
+	s.Wire(p)
+	return c.finish(cmd, s)
+}
+
+func newCompare(c *common) *cobra.Command {
+	f, srv := &wireFlags{}, &serverFlags{}
+	cmd := &cobra.Command{
+		Use: "compare", Short: "layer c, side by side with a running etcd, in alternation", Args: cobra.NoArgs,
+		Example: "  leasebench compare --peer etcd=127.0.0.1:2379,127.0.0.1:22379,127.0.0.1:32379\n  leasebench compare --start etcd=./etcd",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			servers, err := srv.servers(true)
+			if err != nil {
+				return err
+			}
+			if len(servers) < 2 {
+				return errors.New("compare with what? give --peer NAME=ENDPOINTS or --start NAME=BINARY")
+			}
+			return c.runWire(cmd, f, report.Compare, servers)
+		},
+	}
+	f.register(cmd, []int{1, 16, 64, 256})
+	srv.register(cmd)
+	return cmd
+}
