@@ -54,7 +54,7 @@ type Config struct {
 	Clock clock.Clock
 	// Send sends messages to peers without blocking. Optional: with it, a
 	// leader answers forwarded reads from its lease; without, they take a
-	// quorum round. It is called by Incoming's caller.
+	// quorum round. It is called from within Incoming and Ready.
 	Send func(msgs []*raftpb.Message)
 	// Notify is called whenever ReadRequests has something to hand to raft, with
 	// the lease locked: it must not block and must not call the Lease. Optional,

@@ -131,7 +131,8 @@ func releases(m *raftpb.Message, r core.Release) bool {
 
 // forwarded answers a follower's read out of the lease if it can. Otherwise
 // raft takes a quorum round for it, but only where raft's answer is right (see
-// mayAnswerLocked); the follower asks again.
+// mayAnswerLocked). A new leader keeps it until its reign's first commit, as it
+// does with its own reads; else the follower asks again.
 func (l *Lease) forwarded(m *raftpb.Message) bool {
 	if l.cfg.Send != nil && m.GetFrom() != raft.None {
 		if v, _, s := l.check(); s == core.Valid {
@@ -141,8 +142,17 @@ func (l *Lease) forwarded(m *raftpb.Message) bool {
 		}
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mu.role != raft.StateLeader || l.mayAskLocked()
+	may := l.mu.role != raft.StateLeader || l.mayAskLocked()
+	keep := !may && l.mu.lease.Term() != 0 && l.mu.lease.IsVoter() && l.cfg.Send != nil && m.GetFrom() != raft.None
+	l.mu.Unlock()
+	if keep {
+		l.start(&waiter{remote: true, done: func(r Read, err error) {
+			if err == nil {
+				l.cfg.Send([]*raftpb.Message{l.readIndexResp(m, r.Term, r.Index)})
+			}
+		}})
+	}
+	return may
 }
 
 // vouched keeps answers to this node's reads away from raft that their leader

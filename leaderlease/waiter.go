@@ -11,6 +11,8 @@ type waiter struct {
 	done  func(Read, error)
 	stats *counters
 	read  Read
+	// remote means that the read is a follower's, which counts it itself.
+	remote bool
 	// quorum means that no lease may answer: see Lease.ReadIndex.
 	quorum bool
 
@@ -33,7 +35,11 @@ func (w *waiter) finish(err error) {
 		w.done(Read{}, err)
 		return
 	}
-	w.stats.paths.add(w.read.Path)
+	if w.remote {
+		w.stats.answered.Add(1)
+	} else {
+		w.stats.paths.add(w.read.Path)
+	}
 	w.done(w.read, nil)
 }
 
