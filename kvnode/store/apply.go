@@ -89,6 +89,12 @@ func (s *Store) requestLocked(st *state, r *pb.InternalRaftRequest) (proto.Messa
 		return s.compactLocked(st, r.GetCompaction())
 	case r.GetAlarm() != nil:
 		return st.alarm(r.GetAlarm()), nil
+	case r.GetLeaseGrant() != nil:
+		return s.grant(st, r.GetLeaseGrant())
+	case r.GetLeaseRevoke() != nil:
+		return s.revoke(st, r.GetLeaseRevoke())
+	case r.GetLeaseCheckpoint() != nil:
+		return s.remember(st, r.GetLeaseCheckpoint()), nil
 	default:
 		return nil, ErrUnimplemented
 	}

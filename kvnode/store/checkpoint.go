@@ -42,6 +42,7 @@ func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) 
 	dirty := st.unsaved
 	st.unsaved = unsaved{}
 	st.tried = m.Revision
+	grown := st.growth.Load()
 	s.mu.Unlock()
 
 	if err == nil {
@@ -53,6 +54,7 @@ func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) 
 		s.mu.Unlock()
 		return Checkpoint{}, fmt.Errorf("store: checkpoint at index %d: %w", m.Index, err)
 	}
+	st.growth.Add(-grown)
 	c := Checkpoint{Index: m.Index, Term: m.Term, ConfState: conf, Revision: m.Revision}
 	s.durable.Store(&c)
 	return c, nil
@@ -64,7 +66,7 @@ func (s *Store) save(before func(index uint64) error, m *meta, dirty unsaved) er
 			return err
 		}
 	}
-	if m.Index == s.durable.Load().Index && m.Index != 0 && len(dirty.versions)+len(dirty.trimmed) == 0 {
+	if m.Index == s.durable.Load().Index && m.Index != 0 && len(dirty.versions)+len(dirty.trimmed)+len(dirty.leases) == 0 {
 		return nil
 	}
 	return s.backend.Update(func(tx Tx) error { return saveTx(tx, m, dirty) })
@@ -106,6 +108,9 @@ func saveTx(tx Tx, m *meta, dirty unsaved) error {
 		}
 		m.Records++
 		m.Sum += uint64(binary.BigEndian.Uint32(value))
+	}
+	if err := saveLeases(tx, m, dirty.leases, forget); err != nil {
+		return err
 	}
 	data, err := m.encode()
 	if err != nil {

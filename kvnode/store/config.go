@@ -19,6 +19,11 @@ type Config struct {
 	// once that is visible: the events up to it were not given. It must not
 	// block. Optional.
 	Restored func(revision int64)
+	// TTLEvents is told of each TTL lease that is granted, and, with a TTL of 0, of
+	// each that is gone, by the goroutine that applies. It must not block, nor call
+	// anything but the TTL methods of the store. A Restore gives no events.
+	// Optional.
+	TTLEvents func(l TTLLease)
 	// Logger receives a line for each restore and defragmentation. Default: none.
 	Logger *slog.Logger
 }

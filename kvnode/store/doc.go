@@ -28,6 +28,13 @@
 // the compacted revision last: if it has passed the reader's revision, what was
 // read may have holes, and it reads again or reports the compaction.
 //
+// The history lists the versions in the order of writes, back to the last
+// compaction, for those who watch and have to catch up (package watch).
+//
+// TTL leases are part of the state: which there are, and which keys name them. They
+// are records of a checkpoint like versions, and end by an entry only: the store
+// knows no time.
+//
 // All of it hangs off one pointer, which Restore replaces.
 //
 // # What it relies on

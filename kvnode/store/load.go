@@ -54,6 +54,9 @@ type loader struct {
 }
 
 func (l *loader) add(key, value []byte) error {
+	if isLeaseKey(key) {
+		return l.addLease(key, value)
+	}
 	v, err := decodeRecord(key, value)
 	if err != nil {
 		return err
@@ -73,8 +76,10 @@ func (l *loader) add(key, value []byte) error {
 		l.st.index.add(c)
 	}
 	v.kv.Key = c.key
-	v.prev.Store(c.head.Load())
+	prev := c.head.Load()
+	v.prev.Store(prev)
 	c.head.Store(v)
+	l.st.leases.move(prev.live(), v)
 	l.st.garbage.add(v)
 	if v.main() >= l.meta.Compacted {
 		l.st.history.add(v)

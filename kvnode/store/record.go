@@ -38,6 +38,15 @@ func recordValue(key []byte, v *version) ([]byte, error) {
 	return buf, nil
 }
 
+// recordCost is what a record takes besides the bytes of key and value: its own
+// key and head, the numbers of a KeyValue, and its place in a page of bbolt.
+const recordCost = 80
+
+// cost estimates what v takes in a checkpoint.
+func (v *version) cost() int64 {
+	return recordCost + int64(len(v.kv.GetKey())+len(v.kv.GetValue()))
+}
+
 // recordSum computes the sum of a record, whatever value begins with.
 func recordSum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value[4:])

@@ -131,7 +131,7 @@ func TestWritesThatAreRefused(t *testing.T) {
 		}}), rpctypes.ErrGRPCFutureRev},
 		{"empty operation", txn(&pb.TxnRequest{Success: []*pb.RequestOp{opPut("new", "1"), {}}}), rpctypes.ErrGRPCKeyNotFound},
 		{"request of no kind", &pb.InternalRaftRequest{}, store.ErrUnimplemented},
-		{"TTL lease", &pb.InternalRaftRequest{LeaseGrant: &pb.LeaseGrantRequest{TTL: 1}}, store.ErrUnimplemented},
+		{"users and roles", &pb.InternalRaftRequest{AuthEnable: &pb.AuthEnableRequest{}}, store.ErrUnimplemented},
 		{"user", &pb.InternalRaftRequest{AuthUserAdd: &pb.AuthUserAddRequest{Name: "root"}}, store.ErrUnimplemented},
 	} {
 		t.Run(c.name, func(t *testing.T) {

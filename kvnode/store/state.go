@@ -13,6 +13,7 @@ import (
 type state struct {
 	index   *index
 	history *history
+	leases  *leases
 
 	// revision is what readers see. It is published last, after all versions
 	// that belong to it.
@@ -34,16 +35,20 @@ type state struct {
 	unsaved unsaved
 	tried   int64 // the newest revision that a checkpoint, even a failed one, was to have
 	garbage garbage
+
+	// growth is what the next checkpoint will add, see Store.Unsaved.
+	growth atomic.Int64
 }
 
 // unsaved is how the state differs from the newest checkpoint.
 type unsaved struct {
 	versions []*version // in the order of revisions
 	trimmed  []*version // in the checkpoint, and freed since
+	leases   map[int64]TTLLease
 }
 
 func newState() *state {
-	st := &state{index: newIndex(), history: newHistory()}
+	st := &state{index: newIndex(), history: newHistory(), leases: newLeases()}
 	st.revision.Store(1)
 	st.compacted.Store(-1)
 	st.members.Store(&Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}})
@@ -55,6 +60,7 @@ func newState() *state {
 func (u *unsaved) add(older unsaved) {
 	u.versions = slices.Concat(older.versions, u.versions)
 	u.trimmed = slices.Concat(older.trimmed, u.trimmed)
+	u.addLeases(older.leases)
 }
 
 func (st *state) view() view { return view{st, st.revision.Load()} }

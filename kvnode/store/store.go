@@ -19,7 +19,9 @@ type Store struct {
 	backend  Backend
 	events   func(revision int64, events []*mvccpb.Event)
 	restored func(revision int64)
-	log      *slog.Logger
+	// ttlEvents may be nil.
+	ttlEvents func(TTLLease)
+	log       *slog.Logger
 
 	// state is what readers see. Restore replaces it.
 	state atomic.Pointer[state]
@@ -53,7 +55,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: open: %w", err)
 	}
-	s := &Store{backend: cfg.Backend, events: cfg.Events, restored: cfg.Restored, log: log, saving: newSemaphore()}
+	s := &Store{backend: cfg.Backend, events: cfg.Events, restored: cfg.Restored, ttlEvents: cfg.TTLEvents, log: log, saving: newSemaphore()}
 	s.state.Store(st)
 	s.durable.Store(&at)
 	return s, nil
@@ -109,6 +111,11 @@ func (s *Store) Members() *Members { return s.state.Load().members.Load() }
 
 // Size returns the size of the durable state, and how much of it is in use.
 func (s *Store) Size() (total, inUse int64) { return s.backend.Size() }
+
+// Unsaved estimates by how many bytes the next checkpoint makes the durable state
+// grow: what was written since the last one, not less what was freed. It takes no
+// lock.
+func (s *Store) Unsaved() int64 { return s.state.Load().growth.Load() }
 
 // Close closes the backend. It makes no checkpoint. Reads from memory go on. A
 // snapshot that is open keeps the database's file, and its lock, until it is

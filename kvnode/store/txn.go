@@ -78,7 +78,7 @@ func (w *writer) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
 		case op.GetRequestRange() != nil:
 			err = w.checkRange(op.GetRequestRange())
 		case op.GetRequestPut() != nil:
-			err = checkPut(op.GetRequestPut(), w.view().find(op.GetRequestPut().GetKey()))
+			err = w.checkPut(op.GetRequestPut(), w.view().find(op.GetRequestPut().GetKey()))
 		case op.GetRequestDeleteRange() != nil:
 		case op.GetRequestTxn() != nil:
 			path, err = w.check(op.GetRequestTxn(), path)

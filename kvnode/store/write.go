@@ -43,6 +43,8 @@ func (s *Store) publish(st *state, w *writer) {
 	for _, v := range w.changes {
 		st.garbage.add(v)
 		st.history.add(v)
+		st.leases.move(v.prev.Load().live(), v)
+		st.growth.Add(v.cost())
 	}
 	st.revision.Store(w.base + 1)
 	if s.events != nil {
@@ -106,7 +108,7 @@ func (w *writer) put(r *pb.PutRequest) (*pb.PutResponse, error) {
 	if c != nil {
 		prev = c.head.Load().live()
 	}
-	if err := checkPut(r, prev); err != nil {
+	if err := w.checkPut(r, prev); err != nil {
 		return nil, err
 	}
 	v := &version{kv: mvccpb.KeyValue{Value: r.GetValue(), Lease: r.GetLease(), CreateRevision: w.base + 1, Version: 1}}
@@ -134,10 +136,9 @@ func (w *writer) put(r *pb.PutRequest) (*pb.PutResponse, error) {
 }
 
 // checkPut returns why r cannot be carried out on a key that has prev.
-func checkPut(r *pb.PutRequest, prev *version) error {
+func (w *writer) checkPut(r *pb.PutRequest, prev *version) error {
 	switch {
-	case r.GetLease() != 0:
-		// No TTL lease exists yet.
+	case r.GetLease() != 0 && !w.st.leases.has(r.GetLease()):
 		return rpctypes.ErrGRPCLeaseNotFound
 	case (r.GetIgnoreValue() || r.GetIgnoreLease()) && prev == nil:
 		return rpctypes.ErrGRPCKeyNotFound

@@ -1,0 +1,457 @@
+package etcdapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	"pgregory.net/rapid"
+)
+
+// watchPipe is a stream of the Watch service without a client library.
+type watchPipe struct {
+	pb.Watch_WatchClient
+	tb testing.TB
+}
+
+func (s *server) watchPipe(tb testing.TB) *watchPipe {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	tb.Cleanup(cancel)
+	stream, err := pb.NewWatchClient(s.conn).Watch(ctx)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &watchPipe{stream, tb}
+}
+
+func (p *watchPipe) request(r *pb.WatchRequest) {
+	p.tb.Helper()
+	if err := p.Send(r); err != nil {
+		p.tb.Fatal(err)
+	}
+}
+
+func (p *watchPipe) create(r *pb.WatchCreateRequest) {
+	p.tb.Helper()
+	p.request(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}})
+}
+
+func (p *watchPipe) cancel(id int64) {
+	p.tb.Helper()
+	p.request(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{CancelRequest: &pb.WatchCancelRequest{WatchId: id}}})
+}
+
+func (p *watchPipe) progress() {
+	p.tb.Helper()
+	p.request(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}})
+}
+
+// want fails unless the next replies are what the lines say.
+func (p *watchPipe) want(lines ...string) {
+	p.tb.Helper()
+	for _, want := range lines {
+		r, err := p.Recv()
+		if err != nil {
+			p.tb.Fatalf("Recv() = %v, want %q", err, want)
+		}
+		wantHeader(p.tb, want, r.GetHeader(), r.GetHeader().GetRevision())
+		if got := replyText(r); got != want {
+			p.tb.Errorf("reply = %q, want %q", got, want)
+		}
+	}
+}
+
+// replyText writes a reply as id@revision and what it says.
+func replyText(r *pb.WatchResponse) string {
+	line := fmt.Sprintf("%d@%d", r.GetWatchId(), r.GetHeader().GetRevision())
+	for _, flag := range []struct {
+		name string
+		on   bool
+	}{{"created", r.GetCreated()}, {"canceled", r.GetCanceled()}, {"fragment", r.GetFragment()}} {
+		if flag.on {
+			line += " " + flag.name
+		}
+	}
+	if r.GetCompactRevision() != 0 {
+		line += fmt.Sprintf(" compacted=%d", r.GetCompactRevision())
+	}
+	if r.GetCancelReason() != "" {
+		line += fmt.Sprintf(" (%s)", r.GetCancelReason())
+	}
+	for _, e := range r.GetEvents() {
+		kind := ""
+		if e.GetType() == clientv3.EventTypeDelete {
+			kind = "-"
+		}
+		line += fmt.Sprintf(" %s%s=%s/%d", kind, e.GetKv().GetKey(), e.GetKv().GetValue(), e.GetKv().GetModRevision())
+		if e.GetPrevKv() != nil {
+			line += fmt.Sprintf("(%s)", e.GetPrevKv().GetValue())
+		}
+	}
+	return line
+}
+
+func (s *server) delete(tb testing.TB, key string) {
+	tb.Helper()
+	if _, err := s.kv.DeleteRange(tb.Context(), &pb.DeleteRangeRequest{Key: []byte(key)}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (s *server) compact(tb testing.TB, rev int64) {
+	tb.Helper()
+	if _, err := s.kv.Compact(tb.Context(), &pb.CompactionRequest{Revision: rev}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// The replies on the wire are those of etcd.
+func TestWatchRepliesAreThoseOfEtcd(t *testing.T) {
+	s := startServer(t, Config{})
+	s.put(t, "a", "1")
+	s.put(t, "a", "2")
+	s.delete(t, "a") // 4
+	p := s.watchPipe(t)
+
+	p.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 2, PrevKv: true})
+	p.want("0@4 created", "0@4 a=1/2 a=2/3(1) -a=/4(2)")
+	p.create(&pb.WatchCreateRequest{Key: []byte("a"), WatchId: 7, Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NODELETE}})
+	p.want("7@4 created")
+	p.create(&pb.WatchCreateRequest{Key: []byte("b"), WatchId: 7})
+	p.want("-1@4 created canceled (mvcc: duplicate watch ID provided on the WatchStream)")
+	p.create(&pb.WatchCreateRequest{Key: []byte("b"), RangeEnd: []byte("a")})
+	p.want("-1@4 created canceled (mvcc: watcher range is empty)")
+	p.create(&pb.WatchCreateRequest{Key: []byte("b"), StartRevision: -1})
+	p.want("-1@4 created canceled (etcdserver: mvcc: required revision has been compacted)")
+	p.create(&pb.WatchCreateRequest{Key: []byte("b"), WatchId: -1})
+	p.want("-1@4 created canceled (kvnode: watch ID -1 means all watchers of a stream)")
+	p.request(&pb.WatchRequest{}) // nothing that is known
+	p.cancel(99)                  // not there: no reply
+
+	p.cancel(0)
+	p.want("0@4 canceled")
+	s.delete(t, "a") // changes nothing
+	s.put(t, "a", "3")
+	p.want("7@5 a=3/5")
+	s.compact(t, 5)
+	p.create(&pb.WatchCreateRequest{Key: []byte("a"), StartRevision: 4})
+	p.want("1@5 created", "1@5 canceled compacted=5 (etcdserver: mvcc: required revision has been compacted)")
+	p.create(&pb.WatchCreateRequest{StartRevision: 5, RangeEnd: []byte{0}, PrevKv: true}) // all keys
+	p.want("2@5 created", "2@5 a=3/5")
+	p.cancel(7)
+	p.want("7@5 canceled")
+	p.progress()
+	p.want("-1@5")
+}
+
+// A client that says it is done with requests goes on getting events.
+func TestWatchGoesOnAfterTheLastRequest(t *testing.T) {
+	s := startServer(t, Config{})
+	p := s.watchPipe(t)
+	p.create(&pb.WatchCreateRequest{Key: []byte("a")})
+	if err := p.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	p.want("0@1 created")
+	s.put(t, "a", "1")
+	p.want("0@2 a=1/2")
+}
+
+// What is too large is split, in a row, if the client said that it can put it
+// together; else it comes as it is.
+func TestWatchSplitsWhatIsTooLarge(t *testing.T) {
+	s := startServer(t, Config{MaxRequestBytes: 1}) // and 512 KiB
+	for i := range 8 {
+		s.put(t, "k", fmt.Sprint(i)+strings.Repeat("x", 99_999))
+	}
+	for _, c := range []struct {
+		fragment bool
+		want     []int // events by reply
+	}{{false, []int{8}}, {true, []int{5, 3}}} {
+		p := s.watchPipe(t)
+		p.create(&pb.WatchCreateRequest{Key: []byte("k"), StartRevision: 1, Fragment: c.fragment})
+		p.want("0@9 created")
+		next := int64(2)
+		for i, n := range c.want {
+			r, err := p.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.GetEvents()) != n || r.GetFragment() != (i < len(c.want)-1) || r.GetHeader().GetRevision() != 9 {
+				t.Errorf("reply %d has %d events, fragment %v, want %d", i, len(r.GetEvents()), r.GetFragment(), n)
+			}
+			if c.fragment && proto.Size(r) >= s.api.maxMessageBytes() {
+				t.Errorf("reply %d has %d bytes, want less than %d", i, proto.Size(r), s.api.maxMessageBytes())
+			}
+			for _, e := range r.GetEvents() {
+				if e.GetKv().GetModRevision() != next {
+					t.Errorf("event of revision %d, want %d", e.GetKv().GetModRevision(), next)
+				}
+				next++
+			}
+		}
+	}
+}
+
+// An event is never split, however large; the parts together are the whole.
+func TestFragmentsHoldAtLeastOneEvent(t *testing.T) {
+	event := func(size int) *mvccpb.Event {
+		return &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: []byte("k"), Value: make([]byte, size)}}
+	}
+	for _, c := range []struct {
+		name   string
+		events []*mvccpb.Event
+		limit  int
+		want   []int
+	}{
+		{"no event", nil, 1, []int{0}},
+		{"one that is too large", []*mvccpb.Event{event(100)}, 1, []int{1}},
+		{"all too large", []*mvccpb.Event{event(100), event(100), event(100)}, 1, []int{1, 1, 1}},
+		{"one of them too large", []*mvccpb.Event{event(1), event(500), event(1), event(1)}, 200, []int{1, 1, 2}},
+		{"all fit", []*mvccpb.Event{event(1), event(1)}, 200, []int{2}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var sizes []int
+			var all []*mvccpb.Event
+			var last bool
+			err := sendFragments(&pb.WatchResponse{WatchId: 3, Events: c.events}, c.limit, func(r *pb.WatchResponse) error {
+				if last || r.GetWatchId() != 3 {
+					t.Errorf("fragment %v after the last one, or of another watcher", r)
+				}
+				sizes, all, last = append(sizes, len(r.GetEvents())), append(all, r.GetEvents()...), !r.GetFragment()
+				return nil
+			})
+			if err != nil || !last || !slices.Equal(sizes, c.want) || !slices.Equal(all, c.events) {
+				t.Errorf("fragments of %v events, want %v; the last says so: %v; %v", sizes, c.want, last, err)
+			}
+		})
+	}
+}
+
+// The limit is exclusive, to the byte.
+func TestFragmentsAreBelowTheLimit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &pb.WatchResponse{Header: &pb.ResponseHeader{Revision: 300}, WatchId: 200}
+		for _, n := range rapid.SliceOfN(rapid.IntRange(0, 300), 2, 20).Draw(t, "sizes") {
+			m.Events = append(m.Events, &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: make([]byte, n)}})
+		}
+		limit := rapid.IntRange(1, 1000).Draw(t, "limit")
+		var parts []*pb.WatchResponse
+		_ = sendFragments(m, limit, func(r *pb.WatchResponse) error {
+			parts = append(parts, r)
+			return nil
+		})
+		for i, p := range parts {
+			if len(p.GetEvents()) > 1 && proto.Size(p) >= limit {
+				t.Fatalf("fragment %d of %d events has %d bytes, limit %d", i, len(p.GetEvents()), proto.Size(p), limit)
+			}
+			if i+1 < len(parts) {
+				p.Events = append(slices.Clone(p.GetEvents()), parts[i+1].GetEvents()[0])
+				if proto.Size(p) < limit {
+					t.Fatalf("fragment %d has room for one event more", i)
+				}
+			}
+		}
+	})
+}
+
+func TestProgressIsNotifiedWhileNothingHappens(t *testing.T) {
+	s := startServer(t, Config{WatchProgressInterval: time.Millisecond}) // raised to 100 ms
+	c := s.client(t)
+	s.put(t, "a", "1")
+	w := c.Watch(t.Context(), "b", clientv3.WithProgressNotify())
+	r := <-w
+	if !r.IsProgressNotify() || r.Header.GetRevision() != 2 {
+		t.Errorf("response = %+v, want progress at 2", r)
+	}
+}
+
+// What clients see of it through the etcd client library.
+func TestWatchThroughTheEtcdClient(t *testing.T) {
+	s := startServer(t, Config{})
+	c := s.client(t)
+	ctx := t.Context()
+	for i := range 5 {
+		s.put(t, "k", fmt.Sprint(i))
+	}
+	all := c.Watch(ctx, "k", clientv3.WithRev(3), clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithFragment())
+	now := c.Watch(ctx, "k", clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
+	if r := <-now; !r.Created || r.Header.GetRevision() != 6 {
+		t.Errorf("first response = %+v, want created at 6", r)
+	}
+	if r := <-all; len(r.Events) != 4 || r.Events[0].GetKv().GetModRevision() != 3 || string(r.Events[0].GetPrevKv().GetValue()) != "0" || !r.Events[0].IsModify() {
+		t.Errorf("replay = %v", r.Events)
+	}
+	if _, err := c.Txn(ctx).Then(clientv3.OpPut("k/1", "x"), clientv3.OpPut("k/2", "x")).Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-all; len(r.Events) != 2 || r.Header.GetRevision() != 7 {
+		t.Errorf("a transaction came as %v at %d, want both events of revision 7", r.Events, r.Header.GetRevision())
+	}
+	s.delete(t, "k")
+	if r := <-now; len(r.Events) != 1 || r.Events[0].GetType() != clientv3.EventTypeDelete {
+		t.Errorf("events without puts = %v", r.Events)
+	}
+	<-all
+	if err := c.RequestProgress(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for name, w := range map[string]clientv3.WatchChan{"all": all, "now": now} {
+		if r := <-w; !r.IsProgressNotify() || r.Header.GetRevision() != 8 {
+			t.Errorf("%s: response = %+v, want progress at 8", name, r)
+		}
+	}
+	s.compact(t, 7)
+	r := <-c.Watch(ctx, "k", clientv3.WithRev(2))
+	if !errors.Is(r.Err(), rpctypes.ErrCompacted) || r.CompactRevision != 7 || !r.Canceled {
+		t.Errorf("watch from a compacted revision = %+v, %v", r, r.Err())
+	}
+}
+
+// Many watchers share one stream.
+func TestThousandsOfWatchersOfOneClient(t *testing.T) {
+	const n = 2000
+	s := startServer(t, Config{})
+	p := s.watchPipe(t)
+	go func() {
+		for i := range n {
+			p.create(&pb.WatchCreateRequest{Key: fmt.Appendf(nil, "k/%d", i)})
+		}
+	}()
+	for range n {
+		if r, err := p.Recv(); err != nil || !r.GetCreated() {
+			t.Fatalf("Recv() = %v, %v", r, err)
+		}
+	}
+	var got, want []int64
+	for i := range n {
+		s.put(t, fmt.Sprintf("k/%d", i), "v")
+		want = append(want, int64(i))
+	}
+	for range n {
+		r, err := p.Recv()
+		if err != nil || len(r.GetEvents()) != 1 {
+			t.Fatalf("Recv() = %v, %v", r, err)
+		}
+		got = append(got, r.GetWatchId())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("watchers %v got something, want each once", got)
+	}
+}
+
+// A client that does not read holds up neither writes nor other clients.
+func TestAClientThatDoesNotReadHoldsUpNobody(t *testing.T) {
+	const n = 300
+	s := startServer(t, Config{})
+	slow := s.watchPipe(t)
+	slow.create(&pb.WatchCreateRequest{Key: []byte("k")})
+	slow.want("0@1 created")
+	fast := s.client(t).Watch(t.Context(), "k")
+	value := strings.Repeat("v", 100<<10) // 30 MB in all, far more than the transport takes
+	for range n {
+		rev := s.put(t, "k", value).GetHeader().GetRevision()
+		if r := <-fast; r.Events[0].GetKv().GetModRevision() != rev {
+			t.Fatalf("fast client got %v, want revision %d", r.Events, rev)
+		}
+	}
+	for next := int64(2); next < n+2; {
+		r, err := slow.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range r.GetEvents() {
+			if e.GetKv().GetModRevision() != next {
+				t.Fatalf("slow client got revision %d, want %d", e.GetKv().GetModRevision(), next)
+			}
+			next++
+		}
+	}
+}
+
+// A watch that requires a leader is cut without one, even though its client says
+// nothing that would wake the receiver.
+func TestWatchThatRequiresALeaderIsCut(t *testing.T) {
+	s := startServer(t, Config{ElectionTimeout: time.Millisecond})
+	c := s.client(t)
+	w := c.Watch(clientv3.WithRequireLeader(t.Context()), "k", clientv3.WithCreatedNotify())
+	free := c.Watch(t.Context(), "k", clientv3.WithCreatedNotify())
+	<-w
+	<-free
+	s.setLeader(0)
+	r := <-w
+	if !errors.Is(r.Err(), rpctypes.ErrNoLeader) {
+		t.Errorf("watch ended with %+v, %v, want %v", r, r.Err(), rpctypes.ErrNoLeader)
+	}
+	s.put(t, "k", "1")
+	if r := <-free; len(r.Events) != 1 {
+		t.Errorf("a watch that requires no leader got %+v", r)
+	}
+}
+
+// When the server ends streams, clients are to go on elsewhere, for which the
+// status has to be Unavailable.
+func TestAnEndedWatchSaysWhy(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		cause error
+		want  codes.Code
+	}{
+		{"the client left", context.Canceled, codes.Canceled},
+		{"the server stops", rpctypes.ErrGRPCStopped, codes.Unavailable},
+		{"the time is up", context.DeadlineExceeded, codes.DeadlineExceeded},
+	} {
+		if got := status.Code(watchError(c.cause)); got != c.want {
+			t.Errorf("%s: watchError(%v) = %v, want %v", c.name, c.cause, got, c.want)
+		}
+	}
+}
+
+// Through the gateway a watch is a line of JSON for each reply.
+func TestGatewayStreamsAWatch(t *testing.T) {
+	s := startServer(t, Config{})
+	h, err := s.api.Gateway(t.Context(), s.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(h)
+	defer web.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, web.URL+"/v3/watch", strings.NewReader(`{"create_request":{"key":"Zm9v"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := web.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	lines := bufio.NewScanner(resp.Body)
+	for i, want := range []string{
+		`{"result":{"header":{"cluster_id":"193","member_id":"161","revision":"1","raft_term":"7"},"created":true}}`,
+		`{"result":{"header":{"cluster_id":"193","member_id":"161","revision":"2","raft_term":"7"},"events":[{"kv":{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}}]}}`,
+	} {
+		if !lines.Scan() || compact(lines.Text()) != want {
+			t.Fatalf("line %d = %s, %v, want %s", i, lines.Text(), lines.Err(), want)
+		}
+		if i == 0 {
+			s.put(t, "foo", "bar")
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package store
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// MaxTTL is the longest TTL in seconds, etcd's own.
+const MaxTTL = 9_000_000_000
+
+// TTLLease is one of those that clients are granted, and attach keys to.
+// When it ends is not for the store to say: it has no clock. Whoever leads counts
+// the time and proposes to revoke it.
+type TTLLease struct {
+	ID int64
+	// TTL is what was granted, in seconds, at least 1.
+	TTL int64
+	// Remaining is what a new leader starts from: 0 means TTL, else what was left
+	// when a leader last said so.
+	Remaining int64
+}
+
+// Left returns the seconds that a new leader gives the TTL lease.
+func (l TTLLease) Left() int64 {
+	if l.Remaining > 0 {
+		return min(l.Remaining, l.TTL)
+	}
+	return l.TTL
+}
+
+// TTLLease returns the TTL lease with that ID, and whether there is one.
+func (s *Store) TTLLease(id int64) (TTLLease, bool) {
+	x := s.state.Load().leases
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	a := x.all[id]
+	if a == nil {
+		return TTLLease{}, false
+	}
+	return a.TTLLease, true
+}
+
+// TTLLeases returns all TTL leases by ID.
+func (s *Store) TTLLeases() []TTLLease {
+	x := s.state.Load().leases
+	x.mu.RLock()
+	all := make([]TTLLease, 0, len(x.all))
+	for _, a := range x.all {
+		all = append(all, a.TTLLease)
+	}
+	x.mu.RUnlock()
+	slices.SortFunc(all, func(a, b TTLLease) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// CountTTLLeases returns how many TTL leases there are.
+func (s *Store) CountTTLLeases() int {
+	x := s.state.Load().leases
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return len(x.all)
+}
+
+// TTLKeys returns the keys that are attached to a TTL lease, in order.
+func (s *Store) TTLKeys(id int64) [][]byte {
+	x := s.state.Load().leases
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var keys [][]byte
+	for _, k := range x.all[id].sortedKeys() {
+		keys = append(keys, []byte(k))
+	}
+	return keys
+}
+
+// leases are the TTL leases of a state. The goroutine that applies changes them.
+type leases struct {
+	mu  sync.RWMutex
+	all map[int64]*attached // under mu
+}
+
+// attached is a TTL lease and its keys. Invariant: they are the keys whose newest
+// version is live and names it.
+type attached struct {
+	TTLLease
+	keys map[string]struct{} // the chains' own keys
+}
+
+func newLeases() *leases { return &leases{all: make(map[int64]*attached)} }
+
+func (a *attached) sortedKeys() []string {
+	if a == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(a.keys))
+}
+
+func (x *leases) has(id int64) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return x.all[id] != nil
+}
+
+func (x *leases) set(l TTLLease) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if a := x.all[l.ID]; a != nil {
+		a.TTLLease = l
+		return
+	}
+	x.all[l.ID] = &attached{TTLLease: l, keys: make(map[string]struct{})}
+}
+
+// remove forgets a TTL lease, and returns its keys in order: members must delete them
+// alike.
+func (x *leases) remove(id int64) []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	keys := x.all[id].sortedKeys()
+	delete(x.all, id)
+	return keys
+}
+
+// move makes the key of v follow it from the TTL lease of prev, the live version
+// before, if there is one.
+func (x *leases) move(prev, v *version) {
+	var from int64
+	if prev != nil {
+		from = prev.kv.GetLease()
+	}
+	to := v.kv.GetLease() // 0 for a tombstone
+	if from == to {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	key := keyString(v.kv.GetKey())
+	// A TTL lease that is not there was revoked by this very revision, or, where a
+	// checkpoint is loaded, by a later one.
+	if a := x.all[from]; a != nil {
+		delete(a.keys, key)
+	}
+	if a := x.all[to]; a != nil {
+		a.keys[key] = struct{}{}
+	}
+}
+
+// grant makes a TTL lease. Its ID was picked, and a TTL that is too short was
+// lengthened, before the request was proposed.
+func (s *Store) grant(st *state, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+	switch {
+	case r.GetID() == 0:
+		return nil, rpctypes.ErrGRPCLeaseNotFound
+	case r.GetTTL() > MaxTTL:
+		return nil, rpctypes.ErrGRPCLeaseTTLTooLarge
+	case st.leases.has(r.GetID()):
+		return nil, rpctypes.ErrGRPCLeaseExist
+	}
+	l := TTLLease{ID: r.GetID(), TTL: max(r.GetTTL(), 1)}
+	st.leases.set(l)
+	s.leaseChanged(st, l)
+	return &pb.LeaseGrantResponse{Header: st.header(), ID: l.ID, TTL: l.TTL}, nil
+}
+
+// revoke ends a TTL lease and deletes its keys, in one revision.
+func (s *Store) revoke(st *state, r *pb.LeaseRevokeRequest) (proto.Message, error) {
+	if !st.leases.has(r.GetID()) {
+		return nil, rpctypes.ErrGRPCLeaseNotFound
+	}
+	// The TTL lease goes first: nobody finds it once its keys are seen to be gone.
+	keys := st.leases.remove(r.GetID())
+	resp, err := write(s, st, func(w *writer, _ *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
+		for _, key := range keys {
+			w.prepend(w.st.index.find([]byte(key)), &version{})
+		}
+		return &pb.LeaseRevokeResponse{Header: w.header()}, nil
+	}, r)
+	s.leaseChanged(st, TTLLease{ID: r.GetID()})
+	return resp, err
+}
+
+// remember notes how much time is left of TTL leases. Those that have gone meanwhile
+// are skipped.
+func (s *Store) remember(st *state, r *pb.LeaseCheckpointRequest) *pb.LeaseCheckpointResponse {
+	for _, c := range r.GetCheckpoints() {
+		l, ok := s.TTLLease(c.GetID())
+		if !ok {
+			continue
+		}
+		l.Remaining = min(max(c.GetRemaining_TTL(), 0), l.TTL)
+		st.leases.set(l)
+		st.unsaved.setLease(l)
+	}
+	return &pb.LeaseCheckpointResponse{Header: st.header()}
+}
+
+// leaseChanged tells the next checkpoint, and who counts the time, of l; its TTL
+// is 0 if it is gone.
+func (s *Store) leaseChanged(st *state, l TTLLease) {
+	st.unsaved.setLease(l)
+	if s.ttlEvents != nil {
+		s.ttlEvents(l)
+	}
+}
+
+func (st *state) header() *pb.ResponseHeader {
+	return &pb.ResponseHeader{Revision: st.revision.Load()}
+}

@@ -1,0 +1,90 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+)
+
+// Refounding says what becomes of a snapshot that another cluster begins with.
+type Refounding struct {
+	// Members take the place of all that the snapshot knows, and ConfState that
+	// of its configuration.
+	Members   []Member
+	ConfState *raftpb.ConfState
+	// BumpRevision is added to the newest revision, so that clients that have
+	// seen newer revisions of the old cluster than the snapshot has do not meet
+	// them again with other contents.
+	BumpRevision int64
+	// MarkCompacted counts everything below the newest revision as compacted:
+	// who watches from there on is told to begin anew.
+	MarkCompacted bool
+}
+
+// Refound turns the snapshot in the file path into the first checkpoint of
+// another cluster, durably. Index, term, keys, revisions and TTL leases stay;
+// alarms were about the old members and go. It reads everything first: what is
+// damaged, or is no snapshot, is refused and left as it is.
+func Refound(path string, r Refounding) (Checkpoint, error) {
+	c, err := refound(path, r)
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("store: begin with snapshot %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func refound(path string, r Refounding) (c Checkpoint, err error) {
+	if _, err := os.Stat(path); err != nil {
+		return Checkpoint{}, err // opening would make it
+	}
+	b, err := OpenBolt(path)
+	if err != nil {
+		return Checkpoint{}, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if _, c, err = load(b); err != nil {
+		return Checkpoint{}, err
+	}
+	if c.Index == 0 {
+		return Checkpoint{}, ErrNoCheckpoint
+	}
+	err = b.Update(func(tx Tx) error {
+		m, err := decodeMeta(tx.Meta())
+		if err == nil {
+			err = r.change(&m)
+		}
+		if err != nil {
+			return err
+		}
+		if c, err = m.checkpoint(); err != nil {
+			return err
+		}
+		data, err := m.encode()
+		if err != nil {
+			return err
+		}
+		return tx.SetMeta(data)
+	})
+	return c, err
+}
+
+// change makes m the new cluster's.
+func (r *Refounding) change(m *meta) error {
+	if r.BumpRevision < 0 || r.BumpRevision > math.MaxInt64-m.Revision {
+		return fmt.Errorf("revision %d cannot be raised by %d: it must be from 0 to %d", m.Revision, r.BumpRevision, math.MaxInt64-m.Revision)
+	}
+	conf, err := proto.Marshal(r.ConfState)
+	if err != nil {
+		return fmt.Errorf("encode configuration: %w", err)
+	}
+	m.ConfState, m.Members, m.Removed, m.Alarms = conf, r.Members, nil, nil
+	m.Revision += r.BumpRevision
+	if r.MarkCompacted {
+		m.Compacted = m.Revision
+	}
+	return nil
+}

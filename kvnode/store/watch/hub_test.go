@@ -1,0 +1,175 @@
+package watch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// startRig is a rig whose hub runs.
+func startRig(t *testing.T) *rig {
+	t.Helper()
+	r := newRig(t)
+	r.hub.Start(r.store)
+	return r
+}
+
+func (r *rig) stop() {
+	r.hub.Close()
+	_ = r.store.Close()
+}
+
+// A watcher that comes after a long time without any gets the past, and nothing
+// has to be written for that.
+func TestThePastIsTakenInWithoutAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := startRig(t)
+		defer r.stop()
+		r.puts("a", 100)
+		s := r.hub.NewStream(Limits{ScanWrites: 3, BatchEvents: 3})
+		defer s.Close()
+		r.watch(s, from(key("a"), 1))
+		var all []Response
+		for range 200 {
+			all = append(all, drain(s)...)
+			synctest.Wait()
+		}
+		wantAll(t, all, 2, 101)
+	})
+}
+
+// reader drains a stream, now and then with a pause, and keeps what it got.
+type reader struct {
+	*Stream
+	got  map[int64][]int64 // revisions by watcher
+	upTo map[int64]int64
+}
+
+func (c *reader) run(t *testing.T, rnd *rand.Rand, stop <-chan struct{}) {
+	for {
+		for r, ok := c.Next(); ok; r, ok = c.Next() {
+			for _, e := range r.Events {
+				rev := e.GetKv().GetModRevision()
+				if rev <= c.upTo[r.ID] {
+					t.Errorf("watcher %d got revision %d although it had all up to %d", r.ID, rev, c.upTo[r.ID])
+				}
+				c.got[r.ID] = append(c.got[r.ID], rev)
+			}
+			c.upTo[r.ID] = r.Revision
+			if rnd.IntN(20) == 0 {
+				time.Sleep(time.Duration(rnd.IntN(50)) * time.Millisecond)
+			}
+		}
+		select {
+		case <-c.Ready():
+		case <-stop:
+			return
+		}
+	}
+}
+
+// With all goroutines there are, and clients that come, pause and go, each
+// watcher gets every revision once, in order.
+func TestReadersThatPauseMissNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := startRig(t)
+		defer r.stop()
+		r.hub.inbox.maxEvents = 20
+		var wg sync.WaitGroup
+		stop := make(chan struct{})
+		var readers []*reader
+		var mu sync.Mutex
+		for i := range 8 {
+			wg.Go(func() {
+				rnd := rand.New(rand.NewPCG(uint64(i), 1))
+				for range 3 {
+					time.Sleep(time.Duration(rnd.IntN(300)) * time.Millisecond)
+					c := &reader{r.hub.NewStream(Limits{QueueEvents: 1 + i, ScanWrites: 1 + 3*i, BatchEvents: 1 + i}), map[int64][]int64{}, map[int64]int64{}}
+					for _, start := range []int64{1, 50, 150} {
+						r.watch(c.Stream, from(prefix("k"), start))
+					}
+					mu.Lock()
+					readers = append(readers, c)
+					mu.Unlock()
+					own := rand.New(rand.NewPCG(rnd.Uint64(), 1))
+					wg.Go(func() {
+						defer c.Close()
+						c.run(t, own, stop)
+					})
+				}
+			})
+		}
+		for i := range 400 {
+			r.put(fmt.Sprint("k", i%5), "v")
+			if i%3 == 0 {
+				time.Sleep(time.Duration(i%5) * time.Millisecond)
+			}
+		}
+		time.Sleep(time.Minute)
+		close(stop)
+		wg.Wait()
+		for _, c := range readers {
+			for id, start := range []int64{2, 50, 150} {
+				got := c.got[int64(id)]
+				if len(got) != int(401-start+1) || got[0] != start || got[len(got)-1] != 401 {
+					t.Errorf("watcher from %d got %d revisions from %d to %d, want all up to 401", start, len(got), got[0], got[len(got)-1])
+				}
+			}
+		}
+	})
+}
+
+// Whoever begins to watch while a revision is being published gets it from here
+// or from there.
+func TestNothingIsLostAtTheMomentOfAWatch(t *testing.T) {
+	r := newRig(t)
+	r.hub.Start(r.store)
+	defer r.stop()
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				r.put("a", "v")
+			}
+		}
+	})
+	for range 300 {
+		s := r.hub.NewStream(Limits{})
+		_, rev, err := s.Watch(key("a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, ok := s.Next()
+		for !ok {
+			<-s.Ready()
+			got, ok = s.Next()
+		}
+		if first := got.Events[0].GetKv().GetModRevision(); first != rev+1 {
+			t.Errorf("watch at revision %d begins with %d", rev, first)
+		}
+		s.Close()
+	}
+	close(stop)
+	wg.Wait()
+}
+
+// Apply does not wait for the hub, let alone for anybody who watches.
+func TestApplyDoesNotWaitForTheHub(t *testing.T) {
+	r := testRig(t)
+	s := r.hub.NewStream(Limits{})
+	r.watch(s, key("a"))
+	r.hub.mu.Lock() // The hub is stuck, and so is every stream.
+	s.queue.mu.Lock()
+	r.puts("a", 1000)
+	s.queue.mu.Unlock()
+	r.hub.mu.Unlock()
+	r.pass()
+	wantAll(t, drain(s), 2, 1001)
+}

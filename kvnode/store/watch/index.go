@@ -1,0 +1,180 @@
+package watch
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// index finds the watchers of a key. A watcher is in one index at a time.
+//
+// Most ranges are prefixes: these are found by hash, one look-up for each length
+// that is in use. Other ranges are compared one after another.
+type index struct {
+	keys     map[string]*bucket
+	prefixes map[string]*bucket
+	lengths  []prefixLength // in order
+	spans    map[span]*bucket
+	list     []*bucket // the values of spans
+	size     int
+}
+
+// bucket holds the watchers of the same keys.
+type bucket struct {
+	watchers []*watcher
+	span     span
+	place    int // in index.list
+}
+
+type span struct{ from, end string } // no end: all from from on
+
+type prefixLength struct{ length, buckets int }
+
+func newIndex() *index {
+	return &index{keys: map[string]*bucket{}, prefixes: map[string]*bucket{}, spans: map[span]*bucket{}}
+}
+
+// prefixEnd returns the end of the range of all keys that begin with p, nil if
+// it has none.
+func prefixEnd(p []byte) []byte {
+	for i := len(p) - 1; i >= 0; i-- {
+		if p[i] < 0xff {
+			end := slices.Clone(p[:i+1])
+			end[i]++
+			return end
+		}
+	}
+	return nil
+}
+
+func isFrom(end []byte) bool { return len(end) == 1 && end[0] == 0 }
+
+func (w *watcher) span() span {
+	if isFrom(w.End) {
+		return span{from: string(w.Key)}
+	}
+	return span{string(w.Key), string(w.End)}
+}
+
+func (w *watcher) isPrefix() bool { return bytes.Equal(prefixEnd(w.Key), w.End) }
+
+func (x *index) add(w *watcher) {
+	key := string(w.Key)
+	switch {
+	case len(w.End) == 0:
+		w.home = bucketOf(x.keys, key)
+	case w.isPrefix():
+		w.home = bucketOf(x.prefixes, key)
+		if len(w.home.watchers) == 0 {
+			x.countLength(len(key), 1)
+		}
+	default:
+		w.home = bucketOf(x.spans, w.span())
+		if len(w.home.watchers) == 0 {
+			w.home.span, w.home.place = w.span(), len(x.list)
+			x.list = append(x.list, w.home)
+		}
+	}
+	w.place = len(w.home.watchers)
+	w.home.watchers = append(w.home.watchers, w)
+	x.size++
+}
+
+func bucketOf[K comparable](m map[K]*bucket, key K) *bucket {
+	b := m[key]
+	if b == nil {
+		b = &bucket{}
+		m[key] = b
+	}
+	return b
+}
+
+func (x *index) remove(w *watcher) {
+	b := w.home
+	last := len(b.watchers) - 1
+	b.watchers[w.place] = b.watchers[last]
+	b.watchers[w.place].place = w.place
+	b.watchers[last] = nil
+	b.watchers = b.watchers[:last]
+	w.home = nil
+	x.size--
+	if last > 0 {
+		return
+	}
+	switch {
+	case len(w.End) == 0:
+		delete(x.keys, string(w.Key))
+	case w.isPrefix():
+		delete(x.prefixes, string(w.Key))
+		x.countLength(len(w.Key), -1)
+	default:
+		delete(x.spans, b.span)
+		last := len(x.list) - 1
+		x.list[b.place] = x.list[last]
+		x.list[b.place].place = b.place
+		x.list[last] = nil
+		x.list = x.list[:last]
+	}
+}
+
+func (x *index) countLength(n, change int) {
+	i, ok := slices.BinarySearchFunc(x.lengths, n, func(l prefixLength, n int) int { return l.length - n })
+	if !ok {
+		x.lengths = slices.Insert(x.lengths, i, prefixLength{length: n})
+	}
+	x.lengths[i].buckets += change
+	if x.lengths[i].buckets == 0 {
+		x.lengths = slices.Delete(x.lengths, i, i+1)
+	}
+}
+
+// match calls visit with the watchers of key, in no particular order. Visit must
+// not change the index.
+func (x *index) match(key []byte, visit func(*watcher)) {
+	if b := x.keys[string(key)]; b != nil {
+		b.visit(visit)
+	}
+	for _, l := range x.lengths {
+		if l.length > len(key) {
+			break
+		}
+		if b := x.prefixes[string(key[:l.length])]; b != nil {
+			b.visit(visit)
+		}
+	}
+	for _, b := range x.list {
+		if b.span.has(key) {
+			b.visit(visit)
+		}
+	}
+}
+
+func (b *bucket) visit(visit func(*watcher)) {
+	for _, w := range b.watchers {
+		visit(w)
+	}
+}
+
+func (s span) has(key []byte) bool {
+	return strings.Compare(string(key), s.from) >= 0 && (s.end == "" || string(key) < s.end)
+}
+
+// each calls visit with all watchers. Visit may remove the one it is given.
+func (x *index) each(visit func(*watcher)) {
+	for _, m := range []map[string]*bucket{x.keys, x.prefixes} {
+		for _, b := range m {
+			b.eachBackward(visit)
+		}
+	}
+	for _, b := range slices.Backward(x.list) {
+		b.eachBackward(visit)
+	}
+}
+
+// eachBackward goes backward since a removed watcher's place is taken by the
+// last one.
+func (b *bucket) eachBackward(visit func(*watcher)) {
+	for i := len(b.watchers) - 1; i >= 0; i-- {
+		visit(b.watchers[i])
+	}
+}

@@ -1,0 +1,171 @@
+package watch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrEmptyRange says that a range ends before it begins. Its text is etcd's.
+	ErrEmptyRange = errors.New("mvcc: watcher range is empty")
+	// ErrDuplicateID says that a stream has a watcher of the ID that was asked
+	// for. Its text is etcd's.
+	ErrDuplicateID = errors.New("mvcc: duplicate watch ID provided on the WatchStream")
+	// ErrReservedID says that a watcher cannot have the ID that was asked for.
+	ErrReservedID = fmt.Errorf("kvnode: watch ID %d means all watchers of a stream", All)
+)
+
+// Stream is some watchers whose news one client gets. Its methods are called by
+// one goroutine at a time.
+type Stream struct {
+	hub    *Hub          // immutable
+	limits Limits        // immutable
+	wake   chan struct{} // immutable
+
+	queue queue
+
+	// The rest is the caller's goroutine's.
+
+	watchers map[int64]*watcher
+	auto     int64 // the ID to try next
+	behind   *index
+	// ready are responses to watchers that were behind. They come before what is
+	// in the queue for the same watchers.
+	ready []Response
+	// scan says that it is the history's turn to give news, else the queue's.
+	scan bool
+	// added is how many watchers there have been.
+	added int
+	// asked is the revision that the store had when progress was asked for last,
+	// 0 if that is answered.
+	asked int64
+}
+
+// NewStream returns a stream without watchers.
+func (h *Hub) NewStream(l Limits) *Stream {
+	return &Stream{
+		hub: h, limits: l.withDefaults(), wake: make(chan struct{}, 1),
+		watchers: map[int64]*watcher{}, behind: newIndex(),
+	}
+}
+
+// Watch adds a watcher, and returns its ID and the newest revision: a watcher
+// that starts now gets what is newer. Key must not be changed.
+func (s *Stream) Watch(r Request) (id, revision int64, err error) {
+	h := s.hub
+	// Counted before the revision is looked at: what is published in between is
+	// kept for the watcher.
+	h.open.Add(1)
+	revision = h.history.Revision()
+	if r.ID, err = s.admit(&r); err != nil {
+		h.open.Add(-1)
+		return 0, revision, err
+	}
+	w := &watcher{Request: r, stream: s, next: r.Start}
+	if r.Start == 0 {
+		w.next = revision + 1
+	}
+	s.watchers[w.ID] = w
+	s.added++
+	s.queue.mu.Lock()
+	s.queue.mu.room++
+	s.queue.mu.Unlock()
+	s.place(w, revision)
+	return w.ID, revision, nil
+}
+
+// place lets the hub serve a new watcher, or the history if it is to get what
+// the hub has passed by, or may pass by without a look at it.
+func (s *Stream) place(w *watcher, revision int64) {
+	h := s.hub
+	h.mu.Lock()
+	synced := w.next > revision && w.next >= h.mu.next
+	if synced {
+		w.synced = true
+		h.mu.synced.add(w)
+	}
+	h.mu.Unlock()
+	if !synced {
+		s.behind.add(w)
+		signal(s.wake)
+	}
+	// What was published before it was counted may still be unnoticed.
+	signal(h.wake)
+}
+
+// admit returns the ID for r.
+func (s *Stream) admit(r *Request) (id int64, err error) {
+	if len(r.End) > 0 && !isFrom(r.End) && bytes.Compare(r.Key, r.End) >= 0 {
+		return 0, ErrEmptyRange
+	}
+	switch {
+	case r.ID == All:
+		return 0, ErrReservedID
+	case r.ID != 0:
+		if s.watchers[r.ID] != nil {
+			return 0, ErrDuplicateID
+		}
+		return r.ID, nil
+	}
+	for s.watchers[s.auto] != nil {
+		s.auto++
+	}
+	s.auto++
+	return s.auto - 1, nil
+}
+
+// Cancel removes a watcher and reports whether there was one of that ID. Next
+// returns nothing for it from now on.
+func (s *Stream) Cancel(id int64) bool {
+	w := s.watchers[id]
+	if w == nil {
+		return false
+	}
+	s.remove(w)
+	kept := s.ready[:0]
+	for _, r := range s.ready {
+		if r.ID != id {
+			kept = append(kept, r)
+		}
+	}
+	clear(s.ready[len(kept):])
+	s.ready = kept
+	return true
+}
+
+func (s *Stream) remove(w *watcher) {
+	delete(s.watchers, w.ID)
+	h := s.hub
+	h.mu.Lock()
+	synced := w.synced
+	if synced {
+		h.mu.synced.remove(w)
+		w.synced = false
+	}
+	h.mu.Unlock()
+	// If the hub had demoted it, it is either in the queue's list or in behind.
+	s.drop(w)
+	if w.home != nil {
+		s.behind.remove(w)
+	}
+	h.open.Add(-1)
+}
+
+// Close removes all watchers.
+func (s *Stream) Close() {
+	h := s.hub
+	h.mu.Lock()
+	for _, w := range s.watchers {
+		if w.synced {
+			h.mu.synced.remove(w)
+			w.synced = false
+		}
+	}
+	delete(h.mu.waiting, s)
+	h.mu.Unlock()
+	h.open.Add(-int64(len(s.watchers)))
+	clear(s.watchers)
+	s.queue = queue{}
+	s.behind, s.ready, s.asked = newIndex(), nil, 0
+}
