@@ -19,14 +19,21 @@ const (
 	maxHeaderBytes = 64 << 10
 	// handshakeTimeout bounds how long a connection may take to become one.
 	handshakeTimeout = 5 * time.Second
+	// streamWorkers is how many goroutines wait for requests with a stack that
+	// has grown already: to grow a new one is a fifth of the processor time of a
+	// read. Beyond them, or if watches hold them, each request has its own. Fewer:
+	// writes, which wait, hold them all. More: memory, some 10 KiB for each.
+	streamWorkers = 256
 )
 
-// API serves the etcd v3 API. It starts no goroutine of its own and needs no
-// closing.
+// API serves the etcd v3 API. It starts no goroutine of its own, but a connection
+// to the leader has some: Close closes it.
 type API struct {
 	node Node
 	cfg  Config
 
+	// leader is where requests go that only the leader can answer.
+	leader leaderConn
 	// inFlight counts unary requests under way.
 	inFlight atomic.Int64
 }
@@ -35,6 +42,9 @@ type API struct {
 func New(node Node, cfg Config) *API {
 	return &API{node: node, cfg: cfg.WithDefaults()}
 }
+
+// Close closes the connection to the leader. It comes after the servers' end.
+func (a *API) Close() { a.leader.close() }
 
 // Register registers all services with s.
 func (a *API) Register(s *grpc.Server) {
@@ -65,6 +75,7 @@ func (a *API) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(append(unary, a.interceptUnary)...),
 		grpc.ChainStreamInterceptor(append(stream, a.interceptStream)...),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxRecvMsgSize(a.maxMessageBytes()),
 		grpc.MaxSendMsgSize(math.MaxInt32),
 		grpc.MaxHeaderListSize(maxHeaderBytes),

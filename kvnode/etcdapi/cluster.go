@@ -7,6 +7,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/store"
@@ -73,10 +74,17 @@ func (s *clusterServer) MemberUpdate(ctx context.Context, r *pb.MemberUpdateRequ
 
 // MemberPromote makes a learner a voter. Only the leader knows how far it is.
 func (s *clusterServer) MemberPromote(ctx context.Context, r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
-	if err := s.node.PromoteMember(ctx, r.GetID()); err != nil {
-		return nil, clientError(err)
-	}
-	return &pb.MemberPromoteResponse{Header: s.header(), Members: s.members()}, nil
+	return leaderWork[*pb.MemberPromoteResponse]{
+		here: func(ctx context.Context) (*pb.MemberPromoteResponse, error) {
+			if err := s.node.PromoteMember(ctx, r.GetID()); err != nil {
+				return nil, err
+			}
+			return &pb.MemberPromoteResponse{Header: s.header(), Members: s.members()}, nil
+		},
+		there: func(ctx context.Context, leader grpc.ClientConnInterface) (*pb.MemberPromoteResponse, error) {
+			return pb.NewClusterClient(leader).MemberPromote(ctx, r, grpc.WaitForReady(true))
+		},
+	}.do(ctx, s.API)
 }
 
 // checkURLs refuses what no peer could be reached at.

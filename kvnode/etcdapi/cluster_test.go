@@ -38,7 +38,6 @@ func TestMembershipErrorsAreEtcds(t *testing.T) {
 		{kvnode.ErrLearnerNotReady, rpctypes.ErrMemberLearnerNotReady},
 		{kvnode.ErrTooManyLearners, rpctypes.ErrTooManyLearners},
 		{kvnode.ErrUnhealthy, rpctypes.ErrUnhealthy},
-		{kvnode.ErrNotLeader, rpctypes.ErrNotLeader},
 	}
 	for _, tc := range tests {
 		s := startServer(t, Config{})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
+	"google.golang.org/grpc"
 )
 
 // Version is the version of etcd whose API this is. Clients parse it.
@@ -18,6 +19,7 @@ const (
 	DefaultMaxInFlight          = 10_000
 	DefaultElectionTimeout      = time.Second
 	DefaultQuotaBytes           = 2 << 30
+	DefaultWatchProgress        = 10 * time.Minute
 )
 
 // Config configures an API. A field that is zero, or negative unless it says
@@ -46,12 +48,19 @@ type Config struct {
 	// raised, and writes that may grow it are refused. Negative means no bound.
 	// Default: 2 GiB.
 	QuotaBytes int64
+	// WatchProgressInterval is after how long without an event a watcher that
+	// asked for it is told of progress, at least 100 ms. Streams wait up to a
+	// tenth longer, each its own time. Default: 10 min.
+	WatchProgressInterval time.Duration
 	// TrailersOnDemand sends trailers only to requests that carry the metadata
 	// x-lease-read, be it auto. They are about a tenth of the processor time that
 	// client and server together spend on a read of one key. Default: to all.
 	TrailersOnDemand bool
 	// NodeVersion is kvnode's own version, for /version. Optional.
 	NodeVersion string
+	// LeaderDial are the options by which another member's client URLs are dialled,
+	// for what only the leader can answer. Default: plain text.
+	LeaderDial []grpc.DialOption
 	// Metrics counts requests if it is set. Whoever made it registers it.
 	Metrics *grpcprom.ServerMetrics
 	// Logger receives panics, snapshots and alarms, never reads. Default: none.
@@ -65,6 +74,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.MaxConcurrentStreams, DefaultMaxConcurrentStreams)
 	orDefault(&c.MaxInFlight, DefaultMaxInFlight)
 	orDefault(&c.ElectionTimeout, DefaultElectionTimeout)
+	orDefault(&c.WatchProgressInterval, DefaultWatchProgress)
 	orDefault(&c.RequestTimeout, 5*time.Second+2*c.ElectionTimeout)
 	if c.QuotaBytes == 0 {
 		c.QuotaBytes = DefaultQuotaBytes

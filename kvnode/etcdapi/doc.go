@@ -21,11 +21,25 @@
 // x-lease-read-path and, under a lease, x-lease-remaining-ms say how the read
 // was served (see Config.TrailersOnDemand).
 //
+// # How a watch is served
+//
+// A stream of watchers is one goroutine that receives, and one that does the
+// rest: it takes news from its watch.Stream when the transport has room for
+// more. A client that does not read costs what a watch.Limits allows, and holds
+// up nobody. The revision in the header of a reply is one up to which the
+// watcher has got everything; etcd sends the newest revision there even if more
+// is to come.
+//
+// # What only the leader can answer
+//
+// How much time is left of a TTL lease, and how far a learner is, the leader alone
+// knows. Another member passes such a request on to the leader's client URLs,
+// once, and tries again while leadership moves (forward.go).
+//
 // # What is missing
 //
-// Watch and the TTL leases answer Unimplemented (watch.go, lease.go), as do
-// changes of membership (cluster.go), downgrades, and the administration of
-// users and roles (auth.go): authentication is always off.
+// Downgrades, and the administration of users and roles (auth.go), answer
+// Unimplemented: authentication is always off.
 //
 // # Using it
 //

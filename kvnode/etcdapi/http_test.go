@@ -90,7 +90,7 @@ func noSpace(n *fakeNode) {
 func TestProbesRunTheirChecks(t *testing.T) {
 	n := newFakeNode(t)
 	h := New(n, Config{}).Handler()
-	const verbose = "[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]lease ok: valid for another 1s\nok\n"
+	const verbose = "[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]disk_space ok\n[+]lease ok: valid for another 1s\nok\n"
 	if code, body := ask(t, h, http.MethodGet, "/readyz?verbose", ""); code != http.StatusOK || body != verbose {
 		t.Errorf("GET /readyz?verbose = %d %q, want %q", code, body, verbose)
 	}
@@ -201,5 +201,18 @@ func TestGatewayBoundsRequests(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v3/kv/put", body))
 	if limit := s.api.maxMessageBytes() * 3 / 2; w.Code < 400 || body.n > limit {
 		t.Errorf("POST of too much = %d after %d bytes, want at most %d read", w.Code, body.n, limit)
+	}
+}
+
+// A member that refuses writes for lack of room is not ready, and says why.
+func TestReadinessEndsWithTheDisk(t *testing.T) {
+	n := newFakeNode(t)
+	h := New(n, Config{}).Handler()
+	n.full.Store(true)
+	for path, ok := range map[string]bool{"/readyz": false, "/readyz/disk_space": false, "/readyz?exclude=disk_space": true, "/livez": true} {
+		code, body := ask(t, h, http.MethodGet, path, "")
+		if (code == http.StatusOK) != ok || !ok && !strings.Contains(body, "[-]disk_space failed: kvnode: disk is full\n") {
+			t.Errorf("GET %s with a full disk = %d %q, want success %v", path, code, body, ok)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/watch"
 )
 
 // Proposer replicates requests.
@@ -47,12 +48,19 @@ type Changer interface {
 	PromoteMember(ctx context.Context, id uint64) error
 }
 
+// Watcher tells what changes in a store.
+type Watcher interface {
+	Watch() *watch.Hub
+}
+
 // Node is what the API needs of a *kvnode.Node.
 type Node interface {
 	Changer
 	Proposer
 	Reader
 	Member
+	TTLKeeper
+	Watcher
 }
 
 var _ Node = (*kvnode.Node)(nil)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/watch"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
 )
@@ -29,6 +30,7 @@ const (
 // is proposed.
 type fakeNode struct {
 	store *store.Store
+	hub   *watch.Hub
 	limit int // of a command, in bytes
 
 	// onRead and onPropose, if set, run first and may fail the request.
@@ -36,6 +38,7 @@ type fakeNode struct {
 	onPropose func(context.Context, *pb.InternalRaftRequest) error
 	moved     error // what MoveLeader returns
 	changes   changed
+	ttl       fakeTTL
 
 	mu struct {
 		sync.Mutex
@@ -45,6 +48,7 @@ type fakeNode struct {
 		changed  chan struct{}
 	}
 	leader atomic.Uint64
+	full   atomic.Bool // the disk
 }
 
 // openBolt returns a real backend.
@@ -59,7 +63,12 @@ func openBolt(tb testing.TB) store.Backend {
 
 func openStore(tb testing.TB, backend store.Backend) *store.Store {
 	tb.Helper()
-	s, err := store.Open(store.Config{Backend: backend})
+	return openStoreWith(tb, store.Config{Backend: backend})
+}
+
+func openStoreWith(tb testing.TB, cfg store.Config) *store.Store {
+	tb.Helper()
+	s, err := store.Open(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -78,7 +87,10 @@ func newFakeNode(tb testing.TB) *fakeNode {
 
 func newFakeNodeOn(tb testing.TB, backend store.Backend) *fakeNode {
 	tb.Helper()
-	n := &fakeNode{store: openStore(tb, backend), limit: DefaultMaxRequestBytes}
+	n := &fakeNode{hub: watch.New(), limit: DefaultMaxRequestBytes}
+	n.store = openStoreWith(tb, store.Config{Backend: backend, Events: n.hub.Publish, Restored: n.hub.Missed})
+	n.hub.Start(n.store)
+	tb.Cleanup(n.hub.Close)
 	n.mu.changed = make(chan struct{})
 	n.leader.Store(testMember)
 	n.mu.index = 1
@@ -180,6 +192,7 @@ func (n *fakeNode) LeaderChanged() <-chan struct{} {
 
 // The rest of Node.
 func (n *fakeNode) Store() *store.Store                      { return n.store }
+func (n *fakeNode) Watch() *watch.Hub                        { return n.hub }
 func (n *fakeNode) Leader() uint64                           { return n.leader.Load() }
 func (n *fakeNode) ID() uint64                               { return testMember }
 func (n *fakeNode) ClusterID() uint64                        { return testCluster }
@@ -188,7 +201,7 @@ func (n *fakeNode) MoveLeader(context.Context, uint64) error { return n.moved }
 func (n *fakeNode) Status() kvnode.Status {
 	return kvnode.Status{
 		ID: testMember, ClusterID: testCluster, Term: testTerm, Leader: n.Leader(),
-		Commit: 12, Applied: 11, Lease: leaderlease.Status{Lease: core.Valid, Remaining: time.Second},
+		Commit: 12, Applied: 11, DiskFull: n.full.Load(), Lease: leaderlease.Status{Lease: core.Valid, Remaining: time.Second},
 	}
 }
 

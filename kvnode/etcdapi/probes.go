@@ -10,6 +10,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode"
 )
 
 // check is one thing that a probe looks at. It returns what there is to say, and
@@ -38,6 +40,7 @@ func (a *API) readyz() probe {
 		{"serializable_read", a.readCheck(true)},
 		{"linearizable_read", a.readCheck(false)},
 		{"non_learner", a.voterCheck},
+		{"disk_space", a.diskCheck},
 		{"lease", a.leaseRemark},
 	}}
 }
@@ -58,6 +61,14 @@ func (a *API) corruptCheck(context.Context) (string, error) {
 func (a *API) voterCheck(context.Context) (string, error) {
 	if m, ok := a.node.Store().Members().ByID[a.node.ID()]; ok && m.Learner {
 		return "", errors.New("not supported for learner")
+	}
+	return "", nil
+}
+
+// diskCheck fails while this member refuses writes for lack of room.
+func (a *API) diskCheck(context.Context) (string, error) {
+	if a.node.Status().DiskFull {
+		return "", kvnode.ErrDiskFull
 	}
 	return "", nil
 }

@@ -5,6 +5,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/leaderlease/go/kvnode/store"
 )
 
 // keyOverhead is what a key costs besides its own bytes, as etcd estimates it.
@@ -17,7 +19,7 @@ func (a *API) admitGrowth(ctx context.Context, cost int64) error {
 	if cost == 0 || a.cfg.QuotaBytes < 0 {
 		return nil
 	}
-	size, _ := a.node.Store().Size()
+	size := projectedSize(a.node.Store())
 	if size+cost < a.cfg.QuotaBytes {
 		return nil
 	}
@@ -28,6 +30,14 @@ func (a *API) admitGrowth(ctx context.Context, cost int64) error {
 		_, _ = a.node.Propose(ctx, &pb.InternalRaftRequest{Alarm: alarm})
 	}
 	return rpctypes.ErrGRPCNoSpace
+}
+
+// projectedSize is the size that the durable state is going to have: what no
+// checkpoint has yet goes to unused pages first. It takes no more than a few
+// microseconds, and a write that is under way counts once it is applied.
+func projectedSize(s *store.Store) int64 {
+	size, inUse := s.Size()
+	return max(size, inUse+s.Unsaved())
 }
 
 // alarmRaised reports whether this member has raised an alarm of that type.

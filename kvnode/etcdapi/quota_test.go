@@ -70,3 +70,46 @@ func TestCostIsThatOfTheDearerBranch(t *testing.T) {
 		}
 	}
 }
+
+// What no checkpoint has yet counts too: the durable size alone would let a burst
+// through.
+func TestQuotaCountsWhatIsNotSaved(t *testing.T) {
+	s := startServer(t, Config{QuotaBytes: 1 << 20})
+	value := make([]byte, 100<<10)
+	taken := 0
+	for range 12 {
+		if s.call(t.Context(), &pb.PutRequest{Key: []byte("k"), Value: value}) == nil {
+			taken++
+		}
+	}
+	if taken < 8 || taken > 10 {
+		t.Errorf("%d puts of 100 KiB were taken with a quota of 1 MiB and no checkpoint, want 8 to 10", taken)
+	}
+	if total, _ := s.store.Size(); total > 256<<10 {
+		t.Errorf("size = %d, want no checkpoint in between", total)
+	}
+}
+
+// Compaction and a defragmentation right after it make room, as etcd's users are
+// told to do it.
+func TestDefragmentationLetsGoOfWhatIsCompacted(t *testing.T) {
+	s := startServer(t, Config{})
+	c := s.client(t)
+	var last int64
+	for range 20 {
+		last = s.put(t, "k", string(make([]byte, 100<<10))).GetHeader().GetRevision()
+	}
+	if err := s.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := s.store.Size()
+	if _, err := c.Compact(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Defragment(t.Context(), "http://a"); err != nil {
+		t.Fatal(err)
+	}
+	if after, _ := s.store.Size(); before < 2_000_000 || after > before/5 {
+		t.Errorf("size = %d before and %d after, want 2 MB to become 0.1", before, after)
+	}
+}

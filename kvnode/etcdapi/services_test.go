@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
@@ -56,18 +55,6 @@ func TestAuthenticationIsOff(t *testing.T) {
 	wantUnimplemented(t, "AuthEnable", err, "no users and roles")
 	_, err = c.RoleGrantPermission(t.Context(), "r", "a", "b", clientv3.PermissionType(clientv3.PermReadWrite))
 	wantUnimplemented(t, "RoleGrantPermission", err, "no users and roles")
-}
-
-// What is missing says so.
-func TestMissingServicesSayWhatIsMissing(t *testing.T) {
-	s := startServer(t, Config{})
-	_, err := pb.NewLeaseClient(s.conn).LeaseGrant(t.Context(), &pb.LeaseGrantRequest{TTL: 5})
-	wantUnimplemented(t, "LeaseGrant", err, "TTL")
-	watch, err := pb.NewWatchClient(s.conn).Watch(t.Context())
-	if err == nil {
-		_, err = watch.Recv()
-	}
-	wantUnimplemented(t, "Watch", err, "watch")
 }
 
 func wantUnimplemented(t *testing.T, what string, err error, text string) {

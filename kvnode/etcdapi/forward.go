@@ -1,0 +1,195 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/resolver"
+	"google.golang.org/grpc/resolver/manual"
+	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode"
+)
+
+// metadataForwarded marks a request that another member has passed on. Whoever
+// gets it answers or refuses it, so that no request goes round in circles.
+const metadataForwarded = "x-kvnode-forwarded"
+
+// forwardPause is between two tries to reach a leader that is known.
+const forwardPause = 50 * time.Millisecond
+
+// leaderWork is something that only the leader can do.
+type leaderWork[T any] struct {
+	// here does it on this member; it fails with kvnode.ErrNotLeader if that does
+	// not lead, and then nothing was done.
+	here func(context.Context) (T, error)
+	// there asks another member.
+	there func(context.Context, grpc.ClientConnInterface) (T, error)
+	// repeatable says that it may be done twice.
+	repeatable bool
+}
+
+// do does it here or has the leader asked, and tries again while leadership moves,
+// until ctx ends. Its error is one for clients.
+func (w leaderWork[T]) do(ctx context.Context, a *API) (T, error) {
+	for {
+		// The channel is fetched before the leader is looked at, or a change in
+		// between would be missed.
+		changed := a.node.LeaderChanged()
+		out, err := w.try(ctx, a, changed)
+		switch {
+		case err == nil:
+			return out, nil
+		case ctx.Err() != nil:
+			return out, a.overdue(ctx)
+		case !w.again(err):
+			return out, clientError(err)
+		case wasForwarded(ctx):
+			return out, rpctypes.ErrGRPCNotLeader // whoever passed it on asks again
+		}
+		pause := time.NewTimer(forwardPause)
+		select {
+		case <-changed:
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+		pause.Stop()
+	}
+}
+
+func (w leaderWork[T]) try(ctx context.Context, a *API, changed <-chan struct{}) (out T, err error) {
+	leader := a.node.Leader()
+	switch {
+	case leader == a.node.ID():
+		return w.here(ctx)
+	case leader == 0 || wasForwarded(ctx):
+		return out, kvnode.ErrNotLeader
+	}
+	conn, err := a.leader.connect(a, leader)
+	if err != nil {
+		return out, err
+	}
+	ctx = metadata.AppendToOutgoingContext(ctx, metadataForwarded, "1")
+	if !w.repeatable {
+		return w.there(ctx, conn)
+	}
+	// A leader that was cut off does not answer, and there is another one before
+	// that shows.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-changed:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return w.there(ctx, conn)
+}
+
+// again reports whether it may succeed elsewhere or later.
+func (w leaderWork[T]) again(err error) bool {
+	if errors.Is(err, kvnode.ErrNotLeader) {
+		return true
+	}
+	s, ok := status.FromError(err)
+	if !ok {
+		return false
+	}
+	if s.Message() == status.Convert(rpctypes.ErrGRPCNotLeader).Message() {
+		return true
+	}
+	// A connection that breaks, or is closed because leadership moved, leaves open
+	// what became of a request.
+	return w.repeatable && (s.Code() == codes.Unavailable || s.Code() == codes.Canceled)
+}
+
+// overdue says what it means that ctx has ended.
+func (a *API) overdue(ctx context.Context) error {
+	if a.node.Leader() == 0 && !errors.Is(ctx.Err(), context.Canceled) {
+		return rpctypes.ErrGRPCNoLeader
+	}
+	return clientError(ctx.Err())
+}
+
+func wasForwarded(ctx context.Context) bool {
+	return len(metadata.ValueFromIncomingContext(ctx, metadataForwarded)) > 0
+}
+
+// leaderConn is the connection to the member that leads, shared by all requests.
+// It is made when it is needed first.
+type leaderConn struct {
+	mu     sync.Mutex
+	conn   *grpc.ClientConn // nil if there is none
+	member uint64
+	urls   []string
+	closed bool
+}
+
+// connect returns a connection to member, which must not be closed.
+func (l *leaderConn) connect(a *API, member uint64) (grpc.ClientConnInterface, error) {
+	urls := a.node.Store().Members().ByID[member].ClientURLs
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.closed:
+		return nil, kvnode.ErrStopped
+	case l.conn != nil && l.member == member && slices.Equal(l.urls, urls):
+		return l.conn, nil
+	}
+	conn, err := dialMember(urls, a.cfg.LeaderDial)
+	if err != nil {
+		return nil, err
+	}
+	l.closeLocked()
+	l.conn, l.member, l.urls = conn, member, urls
+	return conn, nil
+}
+
+func (l *leaderConn) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	l.closeLocked()
+}
+
+// closeLocked ends requests under way; those that may be are tried again.
+func (l *leaderConn) closeLocked() {
+	if l.conn != nil {
+		_ = l.conn.Close() // nobody can do anything about it
+		l.conn = nil
+	}
+}
+
+// dialMember returns a connection to whichever of its client URLs answers.
+func dialMember(urls []string, options []grpc.DialOption) (*grpc.ClientConn, error) {
+	var state resolver.State
+	for _, text := range urls {
+		if u, err := url.Parse(text); err == nil && u.Port() != "" {
+			state.Addresses = append(state.Addresses, resolver.Address{Addr: u.Host, ServerName: u.Hostname()})
+		}
+	}
+	if len(state.Addresses) == 0 {
+		// It has not published them yet.
+		return nil, fmt.Errorf("%w: its client URLs are %q", kvnode.ErrNotLeader, urls)
+	}
+	r := manual.NewBuilderWithScheme("kvnode-leader")
+	r.InitialState(state)
+	all := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}
+	all = append(all, options...)
+	conn, err := grpc.NewClient(r.Scheme()+":///leader", append(all, grpc.WithResolvers(r))...)
+	if err != nil {
+		return nil, fmt.Errorf("kvnode: connect to the leader at %q: %w", urls, err)
+	}
+	return conn, nil
+}

@@ -1,0 +1,171 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// two members: follower passes on to leader what only that can answer.
+type pair struct {
+	follower, leader *server
+	dials            chan string // addresses that the follower dialled
+}
+
+const otherMember = 0xb2
+
+func startPair(t *testing.T) *pair {
+	t.Helper()
+	p := &pair{leader: startServer(t, Config{}), dials: make(chan string, 100)}
+	p.follower = startServer(t, Config{RequestTimeout: 2 * time.Second, LeaderDial: []grpc.DialOption{
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			p.dials <- addr
+			if addr != "leader:2379" {
+				return nil, errors.New("nobody is there")
+			}
+			return p.leader.dial(ctx, "")
+		}),
+	}})
+	t.Cleanup(p.follower.api.Close)
+	p.follower.publish("http://gone:2379", "http://leader:2379")
+	p.follower.deposed()
+	p.follower.setLeader(otherMember)
+	return p
+}
+
+// publish names the client URLs of the other member.
+func (s *server) publish(urls ...string) {
+	s.mu.Lock()
+	s.mu.index++
+	index := s.mu.index
+	s.mu.Unlock()
+	s.store.ApplyConf(index, testTerm, nil, &store.MemberChange{Set: &store.Member{ID: otherMember}})
+	s.apply(&store.Command{Register: &store.Member{ID: otherMember, ClientURLs: urls}})
+}
+
+// deposed makes the member answer like one that does not lead.
+func (s *server) deposed() {
+	s.ttl.onTTL = func(context.Context, int64) error { return kvnode.ErrNotLeader }
+	s.changes.err = kvnode.ErrNotLeader
+}
+
+func TestWhatTheLeaderMustAnswerIsForwarded(t *testing.T) {
+	p := startPair(t)
+	p.leader.grant(t, 7, 60)
+	if _, err := p.leader.kv.Put(t.Context(), &pb.PutRequest{Key: []byte("a"), Lease: 7}); err != nil {
+		t.Fatal(err)
+	}
+	c := p.follower.client(t)
+	for range 20 {
+		if ka, err := c.KeepAliveOnce(t.Context(), 7); err != nil || ka.TTL != 60 {
+			t.Fatalf("KeepAliveOnce() = %+v, %v, want 60 s", ka, err)
+		}
+	}
+	left, err := pb.NewLeaseClient(p.follower.conn).LeaseTimeToLive(t.Context(), &pb.LeaseTimeToLiveRequest{ID: 7, Keys: true})
+	if err != nil || left.GetTTL() != 59 || len(left.GetKeys()) != 1 {
+		t.Errorf("LeaseTimeToLive() = %v, %v, want 59 s and one key", left, err)
+	}
+	wantHeader(t, "LeaseTimeToLive", left.GetHeader(), 1) // the follower's own
+	if _, err := c.MemberPromote(t.Context(), 5); err != nil || len(p.leader.changes.calls) != 1 {
+		t.Errorf("MemberPromote() = %v, and the leader was asked %q, want once", err, p.leader.changes.calls)
+	}
+	if _, err := c.KeepAliveOnce(t.Context(), 8); !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		t.Errorf("KeepAliveOnce(unknown) = %v, want %v", err, rpctypes.ErrLeaseNotFound)
+	}
+	p.leader.changes.err = kvnode.ErrLearnerNotReady
+	if _, err := c.MemberPromote(t.Context(), 5); !errors.Is(err, rpctypes.ErrMemberLearnerNotReady) {
+		t.Errorf("MemberPromote() = %v, want what the leader says", err)
+	}
+	if first, second := <-p.dials, <-p.dials; first != "gone:2379" || second != "leader:2379" || len(p.dials) != 0 {
+		t.Errorf("dialled %q, %q and %d more, want one connection, to the URL that answers", first, second, len(p.dials))
+	}
+}
+
+// Two members that take each other for the leader do not send a request round.
+func TestWhatWasForwardedIsNotForwardedAgain(t *testing.T) {
+	p := startPair(t)
+	ctx := metadata.AppendToOutgoingContext(t.Context(), metadataForwarded, "1")
+	_, err := pb.NewLeaseClient(p.follower.conn).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: 7})
+	wantStatus(t, "a forwarded LeaseTimeToLive on a follower", err, rpctypes.ErrGRPCNotLeader)
+	_, err = pb.NewClusterClient(p.follower.conn).MemberPromote(ctx, &pb.MemberPromoteRequest{ID: 7})
+	wantStatus(t, "a forwarded MemberPromote on a follower", err, rpctypes.ErrGRPCNotLeader)
+	if len(p.dials) != 0 {
+		t.Error("the follower has asked another member")
+	}
+	// It ends with an error, and not before its time: leadership may come back.
+	p.leader.deposed()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	if _, err := pb.NewLeaseClient(p.follower.conn).LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: 7}); err == nil || time.Since(begun) < 250*time.Millisecond {
+		t.Errorf("LeaseTimeToLive() = %v after %v when nobody leads, want an error at the deadline", err, time.Since(begun))
+	}
+}
+
+// A request that comes while leadership moves waits for it.
+func TestForwardingFollowsTheLeader(t *testing.T) {
+	p := startPair(t)
+	p.leader.grant(t, 7, 60)
+	p.follower.setLeader(0)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := p.follower.client(t).KeepAliveOnce(context.Background(), 7)
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		t.Fatalf("KeepAliveOnce() = %v without a leader, want it to wait", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	p.follower.setLeader(otherMember)
+	if err := <-answered; err != nil {
+		t.Errorf("KeepAliveOnce() = %v once there is a leader, want nil", err)
+	}
+	// It moves to this member.
+	p.follower.ttl.onTTL = nil
+	p.follower.grant(t, 9, 60)
+	p.follower.setLeader(testMember)
+	if ka, err := p.follower.client(t).KeepAliveOnce(t.Context(), 9); err != nil || ka.TTL != 60 {
+		t.Errorf("KeepAliveOnce() = %v, %v on the new leader, want 60 s", ka, err)
+	}
+}
+
+// A leader that was cut off does not answer. The next one does.
+func TestAForwardedRequestIsNotStuckWithTheOldLeader(t *testing.T) {
+	p := startPair(t)
+	p.leader.grant(t, 7, 60)
+	asked := make(chan struct{}, 10)
+	p.leader.ttl.onTTL = func(ctx context.Context, _ int64) error {
+		asked <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := p.follower.client(t).KeepAliveOnce(context.Background(), 8)
+		answered <- err
+	}()
+	<-asked
+	p.follower.ttl.onTTL = nil
+	p.follower.setLeader(testMember)
+	if err := <-answered; !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		t.Errorf("KeepAliveOnce() = %v, want the new leader's answer", err)
+	}
+}
+
+func TestAfterCloseNothingIsForwarded(t *testing.T) {
+	p := startPair(t)
+	p.follower.api.Close()
+	_, err := pb.NewLeaseClient(p.follower.conn).LeaseTimeToLive(t.Context(), &pb.LeaseTimeToLiveRequest{ID: 7})
+	wantStatus(t, "LeaseTimeToLive() after Close", err, rpctypes.ErrGRPCStopped)
+}

@@ -1,0 +1,79 @@
+package ttl
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// Engine counts time while its member leads. Renew and TimeLeft may be called by
+// any goroutine, Changed by the one that applies.
+type Engine struct {
+	cfg   Config // immutable
+	stats counters
+
+	// reign is nil while this member does not lead.
+	reign atomic.Pointer[reign]
+}
+
+// New returns an Engine. It does nothing before Run.
+func New(cfg Config) *Engine { return &Engine{cfg: cfg.WithDefaults()} }
+
+// Run counts time whenever this member leads, until stop is closed. When it
+// returns nothing of it is left running.
+func (e *Engine) Run(stop <-chan struct{}) {
+	for {
+		term, over := e.cfg.Member.Reign()
+		if term != 0 {
+			e.lead(term, over, stop)
+		}
+		select {
+		case <-over:
+		case <-stop:
+			return
+		}
+	}
+}
+
+// lead returns when the reign is over.
+func (e *Engine) lead(term uint64, over, stop <-chan struct{}) {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := newReign(ctx, e, term)
+	// From here on r hears of changes; what was there before is adopted. Both may
+	// bring the same TTL lease.
+	e.reign.Store(r)
+	r.workers.Go(func() {
+		select {
+		case <-over:
+		case <-stop:
+		}
+		// Everything stops at once, whatever it waits for.
+		e.reign.Store(nil)
+		cancel()
+	})
+	r.adopt(e.cfg.Leases.TTLLeases())
+	ticker := time.NewTicker(e.cfg.Interval)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		r.tick()
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
+	}
+	r.workers.Wait()
+}
+
+// Changed tells the engine that l was granted, or, with a TTL of 0, is gone. The
+// store calls it.
+func (e *Engine) Changed(l store.TTLLease) {
+	switch r := e.reign.Load(); {
+	case r == nil:
+	case l.TTL == 0:
+		r.forget(l.ID)
+	default:
+		r.adopt([]store.TTLLease{l})
+	}
+}

@@ -1,0 +1,253 @@
+package ttl
+
+import (
+	"container/heap"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// served is how long a reign could have answered keep-alives. It stands still
+// while there is no telling whether this member still leads, so it must not be
+// compared with a clock, nor with that of another reign.
+type served time.Duration
+
+// reign is the time in which this member leads in one term.
+type reign struct {
+	*Engine                 // immutable, as all of this block
+	ctx     context.Context // ends with the reign
+	term    uint64
+	slots   chan struct{} // taken by revocations under way
+	workers sync.WaitGroup
+
+	// The goroutine of the ticks only:
+
+	held  bool         // whether the leader lease held at the last tick
+	heard core.Instant // of the last tick at which it did
+	due   queue
+
+	mu struct {
+		sync.Mutex
+		now  served
+		last core.Instant // of the last tick
+		// floor is before which nothing is revoked.
+		floor  served
+		leases map[int64]*entry
+		fresh  []*entry // not in due yet
+		// nextSave is when to look for checkpoints that are due.
+		nextSave served
+	}
+}
+
+// entry is a TTL lease as the leader sees it. Its fields are under the reign's mu
+// unless it says otherwise.
+type entry struct {
+	store.TTLLease // immutable; Remaining is of the beginning
+	// deadline never decreases.
+	deadline served
+	// at is where the entry is in the queue: never after its deadline. The
+	// goroutine of the ticks only.
+	at served
+	// revoking is not nil once its end is being proposed, and closed when it is
+	// gone, or when it turns out that nothing was proposed after all.
+	revoking chan struct{}
+	// saving is not nil while what is left of it is being written to the log, and
+	// closed then.
+	saving chan struct{}
+	// saved says that the log may hold less than its TTL.
+	saved bool
+	// save is when that is due next.
+	save served
+}
+
+func newReign(ctx context.Context, e *Engine, term uint64) *reign {
+	r := &reign{Engine: e, ctx: ctx, term: term, slots: make(chan struct{}, maxRevoking)}
+	r.mu.leases = make(map[int64]*entry)
+	return r
+}
+
+func seconds(n int64) served {
+	// A TTL may be longer than a Duration can say: 292 years do as well.
+	const most = int64(1<<63-1) / int64(time.Second) / 2
+	return served(time.Duration(min(n, most)) * time.Second)
+}
+
+// adopt begins to count the time of TTL leases that are not known yet.
+func (r *reign) adopt(all []store.TTLLease) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, l := range all {
+		if r.mu.leases[l.ID] == nil {
+			r.adoptLocked(l)
+		}
+	}
+}
+
+func (r *reign) adoptLocked(l store.TTLLease) *entry {
+	now := r.nowLocked()
+	e := &entry{TTLLease: l, deadline: now + seconds(l.Left()), saved: l.Remaining > 0, save: now + served(r.cfg.Checkpoint)}
+	r.mu.leases[l.ID] = e
+	r.mu.fresh = append(r.mu.fresh, e)
+	return e
+}
+
+// forget drops a TTL lease that is gone from the store.
+func (r *reign) forget(id int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.mu.leases[id]
+	if e == nil {
+		return
+	}
+	delete(r.mu.leases, id)
+	for _, waited := range []chan struct{}{e.revoking, e.saving} {
+		if waited != nil {
+			close(waited)
+		}
+	}
+}
+
+// nowLocked returns the latest that it may be: until the next tick nobody knows
+// whether the time since the last one will count.
+func (r *reign) nowLocked() served { return r.mu.now + served(r.sinceTick(r.cfg.Clock.Now())) }
+
+// sinceTick returns the time since the last tick, of which MaxGap may count at
+// most.
+func (r *reign) sinceTick(now core.Instant) time.Duration {
+	if r.mu.last == 0 || now == 0 {
+		return 0
+	}
+	return min(max(now.Sub(r.mu.last), 0), r.cfg.MaxGap)
+}
+
+// tick lets the time pass that counts, and sees to what is due.
+func (r *reign) tick() {
+	// The clock is read before the question whether the leader lease holds: if it
+	// does, it did at that reading, and a pause in between is seen at the next.
+	now := r.cfg.Clock.Now()
+	holds := r.idle() || r.holds()
+	r.advance(now, holds)
+	if !holds {
+		return
+	}
+	for _, e := range r.expired() {
+		r.slots <- struct{}{} // there is room: expired has looked
+		r.workers.Go(func() {
+			defer func() { <-r.slots }()
+			r.revoke(e)
+		})
+	}
+	r.checkpoint()
+}
+
+// advance counts the time since the last tick if it was served.
+func (r *reign) advance(now core.Instant, holds bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	gap := now.Sub(r.mu.last)
+	first := r.mu.last == 0
+	r.mu.last = now
+	switch {
+	case holds && r.held && !first && now != 0 && gap >= 0 && gap <= r.cfg.MaxGap:
+		r.mu.now += served(gap)
+	case holds && (now.Sub(r.heard) > r.cfg.MaxGap || r.mu.now >= r.mu.floor):
+		// Service begins, or goes on after an interruption. A short one does not
+		// prolong the grace of the one before: were there one after another, nothing
+		// would ever end.
+		r.mu.floor = r.mu.now + served(r.cfg.Grace)
+	}
+	if r.held = holds; holds {
+		r.heard = now
+	}
+}
+
+func (r *reign) idle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.mu.leases) == 0
+}
+
+// holds reports whether this member still leads in the reign's term.
+func (r *reign) holds() bool {
+	switch r.cfg.Member.Standing() {
+	case core.Valid:
+		// The term is asked for last: it did not change before the leader lease was found
+		// to hold.
+		term, _ := r.cfg.Member.Reign()
+		return term == r.term
+	case core.Disabled, core.ClockFault:
+		// There may never be a leader lease, but there is a leader.
+		ctx, cancel := context.WithTimeout(r.ctx, r.cfg.MaxGap)
+		defer cancel()
+		return r.cfg.Member.Confirm(ctx, r.term) == nil
+	default:
+		return false
+	}
+}
+
+// expired takes those whose time is over out of the queue, as many as may be
+// revoked now, and marks them.
+func (r *reign) expired() (out []*entry) {
+	quota := min(int(float64(r.cfg.Rate)*r.cfg.Interval.Seconds())+1, cap(r.slots)-len(r.slots))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.mu.fresh {
+		e.at = e.deadline
+		heap.Push(&r.due, e)
+	}
+	r.mu.fresh = nil
+	r.sweepLocked()
+	for len(r.due) > 0 && r.due[0].at <= r.mu.now && len(out) < quota {
+		e := r.due[0]
+		end := max(e.deadline, r.mu.floor)
+		switch {
+		case r.mu.leases[e.ID] != e:
+			heap.Pop(&r.due) // gone
+		case end > r.mu.now:
+			e.at = end // renewed since, or spared
+			heap.Fix(&r.due, 0)
+		default:
+			heap.Pop(&r.due)
+			e.revoking = make(chan struct{})
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// sweepLocked takes those that are gone out of the queue once they are most of
+// it: their time may not be over for years.
+func (r *reign) sweepLocked() {
+	if len(r.due) < 1024 || len(r.due) < 2*len(r.mu.leases) {
+		return
+	}
+	r.due = slices.DeleteFunc(r.due, func(e *entry) bool { return r.mu.leases[e.ID] != e })
+	heap.Init(&r.due)
+}
+
+// queue is a heap of entries by at.
+type queue []*entry
+
+func (q queue) Len() int           { return len(q) }
+func (q queue) Less(i, j int) bool { return q[i].at < q[j].at }
+func (q queue) Swap(i, j int)      { q[i], q[j] = q[j], q[i] }
+
+// Push implements heap.Interface.
+func (q *queue) Push(x any) {
+	if e, ok := x.(*entry); ok { // nothing else is pushed
+		*q = append(*q, e)
+	}
+}
+
+// Pop implements heap.Interface.
+func (q *queue) Pop() any {
+	last := len(*q) - 1
+	e := (*q)[last]
+	(*q)[last] = nil
+	*q = (*q)[:last]
+	return e
+}

@@ -1,0 +1,67 @@
+package ttl
+
+import (
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// revoke proposes to revoke e until it is gone or the reign is over. Whether a
+// proposal that failed takes effect is not known, so e cannot be renewed any more
+// once there was one.
+func (r *reign) revoke(e *entry) {
+	for proposed := false; ; {
+		if r.holds() {
+			proposed = true
+			if r.revokeOnce(e) {
+				return
+			}
+		} else if !proposed {
+			r.spare(e)
+			return
+		}
+		pause := time.NewTimer(retryPause)
+		select {
+		case <-r.ctx.Done():
+			pause.Stop()
+			return
+		case <-pause.C:
+		}
+	}
+}
+
+// revokeOnce reports whether e is gone, or can no longer be revoked.
+func (r *reign) revokeOnce(e *entry) (over bool) {
+	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: e.ID}})
+	switch {
+	case r.ctx.Err() != nil:
+		return true
+	case err == nil && res.Err == nil:
+		r.stats.expirations.Add(1)
+		return true
+	case errors.Is(res.Err, rpctypes.ErrGRPCLeaseNotFound):
+		r.forget(e.ID)
+		return true
+	case errors.Is(res.Err, store.ErrFenced):
+		return true
+	}
+	r.cfg.Logger.Warn("ttl: a TTL lease could not be revoked", "id", e.ID, "error", errors.Join(err, res.Err))
+	return false
+}
+
+// spare takes e back: it turned out that nothing may be proposed.
+func (r *reign) spare(e *entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.leases[e.ID] != e {
+		return // gone, and closed
+	}
+	close(e.revoking)
+	e.revoking = nil
+	r.mu.fresh = append(r.mu.fresh, e)
+}

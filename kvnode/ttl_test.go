@@ -1,0 +1,290 @@
+package kvnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/leaderlease/clock"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// do proposes r on n and fails unless it is carried out.
+func (c *cluster) do(n *Node, r *pb.InternalRaftRequest) store.Result {
+	c.t.Helper()
+	res, err := n.Propose(c.t.Context(), r)
+	if err = errors.Join(err, res.Err); err != nil {
+		c.t.Fatalf("Propose(%v) on %s = %v", r, n.Name(), err)
+	}
+	return res
+}
+
+// grant makes a TTL lease with one key, named as its ID.
+func (c *cluster) grant(n *Node, id, ttl int64) {
+	c.t.Helper()
+	c.do(n, &pb.InternalRaftRequest{LeaseGrant: &pb.LeaseGrantRequest{ID: id, TTL: ttl}})
+	c.do(n, &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte(fmt.Sprint(id)), Lease: id}})
+}
+
+func (c *cluster) wantAlive(n *Node, id int64, want bool) {
+	c.t.Helper()
+	if _, err := n.Read(c.t.Context(), ReadAuto); err != nil {
+		c.t.Fatal(err)
+	}
+	_, alive := n.Store().TTLLease(id)
+	kv, _ := n.Store().Get([]byte(fmt.Sprint(id)))
+	if alive != want || (kv != nil) != want {
+		c.t.Fatalf("on %s TTL lease %d is there: %v, and its key: %v, want %v", n.Name(), id, alive, kv != nil, want)
+	}
+}
+
+func (c *cluster) renew(n *Node, id int64) {
+	c.t.Helper()
+	if _, err := n.RenewTTL(c.t.Context(), id); err != nil {
+		c.t.Fatalf("RenewTTL(%d) on %s = %v", id, n.Name(), err)
+	}
+}
+
+func TestATTLLeaseLivesAsLongAsItIsRenewed(t *testing.T) {
+	for _, disabled := range []bool{false, true} {
+		t.Run(fmt.Sprintf("leader leases disabled=%v", disabled), func(t *testing.T) {
+			inCluster(t, 3, func(c *Config) { c.DisableLease = disabled }, func(t *testing.T, c *cluster) {
+				leader := c.leader()
+				follower := c.followers(leader)[0]
+				c.grant(follower, 1, 5)
+				for range 10 {
+					time.Sleep(4 * time.Second)
+					c.renew(leader, 1)
+				}
+				c.wantAlive(follower, 1, true)
+				if _, err := follower.RenewTTL(t.Context(), 1); !errors.Is(err, ErrNotLeader) {
+					t.Errorf("RenewTTL() on a follower = %v, want ErrNotLeader", err)
+				}
+				if _, err := follower.TTLLeft(t.Context(), 1); !errors.Is(err, ErrNotLeader) {
+					t.Errorf("TTLLeft() on a follower = %v, want ErrNotLeader", err)
+				}
+				time.Sleep(5*time.Second - 10*time.Millisecond)
+				c.wantAlive(leader, 1, true)
+				time.Sleep(500 * time.Millisecond)
+				for _, n := range c.nodes {
+					c.wantAlive(n, 1, false)
+				}
+				if _, err := leader.RenewTTL(t.Context(), 1); !errors.Is(err, rpctypes.ErrGRPCLeaseNotFound) {
+					t.Errorf("RenewTTL() afterwards = %v, want %v", err, rpctypes.ErrGRPCLeaseNotFound)
+				}
+				if s := leader.TTLStats(); s.Renewals != 10 || s.Expirations != 1 {
+					t.Errorf("TTLStats() = %+v, want 10 renewals and 1 expiration", s)
+				}
+			})
+		})
+	}
+}
+
+// A new leader does not know when a TTL lease was renewed last, so it gives it all
+// its time. The old one, cut off, renews nothing, and what it had counted does not
+// matter any more.
+func TestFailOverGivesTheFullTTL(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		old := c.leader()
+		c.grant(old, 1, 10)
+		time.Sleep(9 * time.Second)
+		c.isolate(old)
+		cut := time.Now()
+		next := c.leader(old)
+		elected := time.Since(cut)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		if ttl, err := old.RenewTTL(ctx, 1); err == nil {
+			t.Errorf("RenewTTL() on a leader that was deposed = %d, nil, want an error", ttl)
+		}
+		cancel()
+		time.Sleep(10*time.Second - time.Since(cut) + elected - 300*time.Millisecond)
+		c.wantAlive(next, 1, true)
+		c.net.HealAll()
+		time.Sleep(1500 * time.Millisecond)
+		c.wantAlive(next, 1, false)
+		if s := old.TTLStats(); s.Expirations != 0 || s.Leading {
+			t.Errorf("TTLStats() of the old leader = %+v, want none", s)
+		}
+	})
+}
+
+// A leader that loses its quorum cannot know whether its keep-alives count.
+func TestNoRenewalWithoutAQuorum(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		c.grant(leader, 1, 60)
+		c.isolate(leader)
+		for range 40 { // through the end of the lease, the step-down and the election
+			valid := c.leaseStatus(leader) == core.Valid
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			_, err := leader.RenewTTL(ctx, 1)
+			cancel()
+			if err == nil && !valid {
+				t.Fatalf("RenewTTL() = nil without a valid lease and without a quorum")
+			}
+			if err != nil && !errors.Is(err, ErrNotLeader) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, ErrNoLeader) {
+				t.Errorf("RenewTTL() = %v, want ErrNotLeader, ErrNoLeader or the deadline", err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		if leader.Leader() == leader.ID() {
+			t.Error("the leader still leads")
+		}
+	})
+}
+
+// A leader whose disk hangs counts no time, and when the disk comes back it
+// revokes nothing that was not due before.
+func TestALeaderStuckOnItsDiskRevokesNothing(t *testing.T) {
+	for _, tc := range []struct{ deposed, disabled bool }{{false, false}, {false, true}, {true, false}} {
+		deposed := tc.deposed
+		t.Run(fmt.Sprintf("deposed meanwhile=%v/leader leases disabled=%v", deposed, tc.disabled), func(t *testing.T) {
+			inCluster(t, 3, func(c *Config) { c.DisableLease = tc.disabled }, func(t *testing.T, c *cluster) {
+				stuck := c.leader()
+				c.grant(stuck, 1, 10)
+				time.Sleep(6 * time.Second)
+				stuck.disk.begin() // and does not end
+				leader := stuck
+				if deposed {
+					c.isolate(stuck) // as when it is stopped as a whole
+					leader = c.leader(stuck)
+				}
+				for range 20 {
+					time.Sleep(5 * time.Second)
+					if deposed {
+						c.renew(leader, 1)
+					}
+				}
+				stuck.disk.end()
+				c.net.HealAll()
+				time.Sleep(1200 * time.Millisecond)
+				synctest.Wait()
+				c.wantAlive(leader, 1, true)
+				if s := stuck.TTLStats(); s.Expirations != 0 {
+					t.Errorf("TTLStats() of the member that was stuck = %+v, want no expiration", s)
+				}
+				c.renew(leader, 1)
+				time.Sleep(9 * time.Second)
+				c.wantAlive(leader, 1, true)
+				time.Sleep(2 * time.Second)
+				c.wantAlive(leader, 1, false)
+			})
+		})
+	}
+}
+
+// sleeper is a lease clock whose machine can sleep.
+type sleeper struct {
+	clock.Clock
+	slept atomic.Int64
+}
+
+func (s *sleeper) Now() core.Instant {
+	return s.Clock.Now().Add(time.Duration(s.slept.Load()))
+}
+
+// A machine that sleeps hears no keep-alives.
+func TestALeaderThatSleptRevokesNothing(t *testing.T) {
+	var clocks []*sleeper
+	inCluster(t, 1, func(c *Config) {
+		s := &sleeper{Clock: c.Clock}
+		clocks = append(clocks, s)
+		c.Clock = s
+	}, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		c.grant(n, 1, 10)
+		time.Sleep(9 * time.Second)
+		clocks[0].slept.Add(int64(time.Hour))
+		time.Sleep(1400 * time.Millisecond) // of which the rest of the TTL is 1 s
+		c.wantAlive(n, 1, true)
+		c.renew(n, 1)
+		time.Sleep(9 * time.Second)
+		c.wantAlive(n, 1, true)
+		time.Sleep(2 * time.Second)
+		c.wantAlive(n, 1, false)
+	})
+}
+
+// A revocation that lay in the queue of a leader while it was deposed reaches the
+// next one, and is dropped.
+func TestARevocationDoesNotOutliveItsTerm(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		old := c.leader()
+		term := old.Term()
+		c.grant(old, 1, 60)
+		c.isolate(old)
+		c.leader(old)
+		for old.Leader() == old.ID() {
+			time.Sleep(50 * time.Millisecond)
+		}
+		type outcome struct {
+			res store.Result
+			err error
+		}
+		done := make(chan outcome, 1)
+		go func() {
+			res, err := old.ProposeFenced(t.Context(), term, &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}})
+			done <- outcome{res, err}
+		}()
+		synctest.Wait()
+		c.net.HealAll()
+		if o := <-done; o.err != nil || !errors.Is(o.res.Err, store.ErrFenced) {
+			t.Errorf("ProposeFenced(old term) = %+v, %v, want %v", o.res, o.err, store.ErrFenced)
+		}
+		for _, n := range c.nodes {
+			c.wantAlive(n, 1, true)
+		}
+	})
+}
+
+// Time is nothing that is replicated: members agree on TTL leases whatever they
+// went through, and a cluster that was restarted gives the full TTL.
+func TestExpiryDoesNotShiftInSnapshots(t *testing.T) {
+	few := func(c *Config) { c.SnapshotCount, c.CatchUpEntries = 20, 5 }
+	inCluster(t, 3, few, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		away := c.followers(leader)[0]
+		c.grant(leader, 1, 20)
+		c.grant(leader, 2, 20)
+		c.isolate(away)
+		for range 100 {
+			c.put(leader, "k", "v")
+		}
+		time.Sleep(15 * time.Second)
+		c.renew(leader, 1)
+		c.renew(leader, 2)
+		c.net.HealAll()
+		time.Sleep(5 * time.Second)
+		for _, n := range c.nodes {
+			if got, want := fmt.Sprint(n.Store().TTLLeases()), "[{1 20 0} {2 20 0}]"; got != want {
+				t.Errorf("TTLLeases() of %s = %s, want %s", n.Name(), got, want)
+			}
+			if keys := n.Store().TTLKeys(2); len(keys) != 1 || string(keys[0]) != "2" {
+				t.Errorf("TTLKeys(2) of %s = %q, want 2", n.Name(), keys)
+			}
+		}
+		for _, name := range []string{"m1", "m2", "m3"} {
+			c.stop(name)
+		}
+		time.Sleep(time.Hour)
+		for _, name := range []string{"m1", "m2", "m3"} {
+			c.start(name)
+		}
+		leader = c.leader()
+		time.Sleep(19 * time.Second)
+		c.wantAlive(leader, 1, true)
+		c.renew(leader, 1)
+		time.Sleep(2 * time.Second)
+		c.wantAlive(leader, 1, true)
+		c.wantAlive(leader, 2, false)
+	})
+}
