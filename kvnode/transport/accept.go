@@ -102,6 +102,9 @@ func (in *inbound) shake() error {
 	if err := in.conn.SetDeadline(time.Now().Add(t.limits.handshake)); err != nil {
 		return err
 	}
+	if err := in.secure(); err != nil {
+		return err
+	}
 	p, err := readPacket(in.conn)
 	if err != nil {
 		t.totals.garbled.Add(1)
@@ -126,13 +129,34 @@ func (in *inbound) shake() error {
 	return err
 }
 
-// admit decides about a hello, and gives the connection its slot. This is the
-// place that knows both the connection and the member it claims to come from:
-// with TLS, the identity in the certificate of in.conn is compared with
-// in.hello here.
+// secure shakes hands for TLS, if the connection speaks it. The other end may be
+// anybody, so what is logged about it is limited.
+func (in *inbound) secure() error {
+	c, ok := in.conn.(interface {
+		HandshakeContext(ctx context.Context) error
+	})
+	if !ok {
+		return nil
+	}
+	err := c.HandshakeContext(in.t.ctx)
+	if err != nil {
+		in.t.totals.garbled.Add(1)
+		in.t.totals.complain.Do(func() {
+			in.t.cfg.Logger.Warn("TLS handshake failed", "remote", in.conn.RemoteAddr().String(), "err", err)
+		})
+	}
+	return err
+}
+
+// admit decides about a hello, and gives the connection its slot. Nothing but the
+// hello itself is looked at before the certificate is: whoever shows another
+// member's learns nothing, and leaves no trace with the handler.
 func (t *Transport) admit(in *inbound, p packet) error {
 	if err := t.identify(in, p); err != nil {
 		return err
+	}
+	if err := t.cfg.Authenticate(in.conn, in.hello); err != nil {
+		return refusal(ReasonCertificate, "this is not known to be member %s: %v", idString(in.from), err)
 	}
 	for {
 		// RemovePeer closes the connections that it finds. One whose admission it

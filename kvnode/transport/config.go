@@ -10,7 +10,7 @@ import (
 )
 
 // Config configures a Transport. To add TLS, pass a Listener and a Dial that
-// speak it; where the certificate's identity belongs, see Transport.admit.
+// speak it, and an Authenticate that knows whose certificate is whose.
 type Config struct {
 	Hello    Hello // of this member; To is filled in for each peer
 	Listener net.Listener
@@ -24,6 +24,13 @@ type Config struct {
 	// Default: 0, no bound. A low bound delays members that are far behind; none
 	// lets a snapshot take the whole network.
 	SnapshotRate int64
+	// Authenticate checks that the other end of a connection is the member that it
+	// says it is. It is asked for each connection, whoever has made it, before
+	// Handler hears of it; its error goes to the other end if that has dialled.
+	// Validate then binds the sender of each message to the member. Default: what
+	// the other end says is believed. Of a member that was dialled, h holds no more
+	// than the ID.
+	Authenticate func(c net.Conn, h Hello) error
 	// Logger takes what operators should know. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -35,6 +42,9 @@ func (c Config) WithDefaults() Config {
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", addr)
 		}
+	}
+	if c.Authenticate == nil {
+		c.Authenticate = func(net.Conn, Hello) error { return nil }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -48,16 +48,19 @@ func (t *Transport) greet(c net.Conn, id uint64, kind stream) (Hello, error) {
 	if err != nil {
 		return Hello{}, broken("await hello", err)
 	}
-	answer, err := t.answered(p, id)
+	answer, err := t.answered(c, p, id)
 	if err != nil {
 		return Hello{}, err
 	}
 	return answer, c.SetDeadline(time.Time{})
 }
 
-// answered checks the acceptor's answer. With TLS, Config.Dial has checked the
-// certificate; what the answer claims is compared with it here.
-func (t *Transport) answered(p packet, id uint64) (Hello, error) {
+// answered checks the acceptor's answer, and that c leads to that member. A
+// refusal counts only if it comes from the member: it may end this one.
+func (t *Transport) answered(c net.Conn, p packet, id uint64) (Hello, error) {
+	if err := t.cfg.Authenticate(c, Hello{From: id}); err != nil {
+		return Hello{}, fmt.Errorf("this is not known to be member %s: %w", idString(id), err)
+	}
 	if p.kind == answerRefused {
 		r := refusedBy(id, p.payload)
 		return Hello{}, r

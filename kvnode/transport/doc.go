@@ -18,9 +18,9 @@
 //
 // # What it relies on
 //
-// Peers are authenticated by whoever makes the connections: Config.Listener and
-// Config.Dial may speak TLS. The handshake tells members and clusters apart; it
-// keeps out the misconfigured, not the malicious.
+// Peers are authenticated by Config.Authenticate, over connections that
+// Config.Listener and Config.Dial secure with TLS. Without it the handshake tells
+// members and clusters apart; it keeps out the misconfigured, not the malicious.
 //
 // # On the wire
 //

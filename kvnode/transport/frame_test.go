@@ -137,13 +137,13 @@ func FuzzPacketsNeverPanic(f *testing.F) {
 	f.Add(p.wire())
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, wire []byte) {
-		tr := &Transport{cfg: Config{Hello: helloOf(2)}, self: 2}
+		tr := &Transport{cfg: Config{Hello: helloOf(2)}.WithDefaults(), self: 2}
 		p, err := readPacket(bytes.NewReader(wire))
 		if err != nil {
 			return
 		}
 		_ = tr.identify(&inbound{}, p)
-		_, _ = tr.answered(p, 1)
+		_, _ = tr.answered(nil, p, 1)
 	})
 }
 

@@ -15,6 +15,8 @@ type Hello struct {
 	// Instance is the sender's (store.Member.Instance).
 	Instance string `json:"instance"`
 	Name     string `json:"name"`
+	// PeerURLs are where the sender listens, for members that have not heard of it.
+	PeerURLs string `json:"peer_urls,omitempty"` // separated by commas
 	// Promise is the sender's leaderlease Duration, Skew its MaxClockSkew and
 	// DriftPPM its MaxDriftPPM.
 	Promise  time.Duration `json:"promise"`

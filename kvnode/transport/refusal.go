@@ -20,11 +20,13 @@ const (
 	ReasonRemoved = "removed"
 	// ReasonWiped means that the member came back without its data.
 	ReasonWiped = "wiped"
+	// ReasonCertificate means that the certificate is not that of the member.
+	ReasonCertificate = "certificate"
 	// ReasonOther is everything else.
 	ReasonOther = "other"
 )
 
-var reasons = []string{ReasonCluster, ReasonMember, ReasonVersion, ReasonRemoved, ReasonWiped, ReasonOther}
+var reasons = []string{ReasonCluster, ReasonMember, ReasonVersion, ReasonRemoved, ReasonWiped, ReasonCertificate, ReasonOther}
 
 // Refusal is an error with which Handler.Admit refuses a peer for a reason that
 // the peer can act on.

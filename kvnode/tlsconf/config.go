@@ -1,0 +1,168 @@
+package tlsconf
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+)
+
+// Config says where the certificates of one side are. The zero value means no
+// TLS.
+type Config struct {
+	// Peers is the side of other members, as opposed to that of clients. Both ends
+	// of a connection between members are checked alike.
+	Peers bool
+
+	// CertFile and KeyFile are the certificate for those who connect, PEM.
+	CertFile, KeyFile string
+	// ClientCertFile and ClientKeyFile are shown when this member connects.
+	// Default: CertFile and KeyFile, which then must be good for clients as well.
+	ClientCertFile, ClientKeyFile string
+	// TrustedCAFile has the authorities that may sign the certificates of others.
+	// If it is given, everybody who connects needs a certificate.
+	TrustedCAFile string
+	// ClientCertAuth asks for certificates of those who connect, for which
+	// TrustedCAFile is needed. TrustedCAFile alone means the same, as in etcd.
+	ClientCertAuth bool
+	// CRLFile lists certificates that were revoked by one of these authorities.
+	CRLFile string
+	// LeaderCAFile has the authorities that sign other members' certificates, if
+	// TrustedCAFile is not given. Default: those of the system.
+	LeaderCAFile string
+	// AllowedCNs and AllowedHostnames bound whose certificates are accepted, to
+	// those with one of the common names, or valid for one of the host names. At
+	// most one of the two may be given, as in etcd.
+	AllowedCNs, AllowedHostnames []string
+
+	// Auto makes a certificate that nobody has signed, for AutoHosts, and keeps it
+	// in AutoDir. It is made anew before AutoYears have passed. Default: 1.
+	Auto      bool
+	AutoDir   string
+	AutoHosts []string
+	AutoYears int
+
+	// CipherSuites are names as in crypto/tls, for TLS 1.2 only. Default: Go's.
+	CipherSuites []string
+	// MinVersion and MaxVersion are TLS1.2 or TLS1.3. Default: TLS1.2, and the
+	// newest.
+	MinVersion, MaxVersion string
+
+	// Logger receives a line for each reload. Default: none.
+	Logger *slog.Logger
+}
+
+// Enabled reports whether there is a certificate, so that TLS can be spoken.
+func (c *Config) Enabled() bool { return c.CertFile != "" || c.KeyFile != "" || c.Auto }
+
+// RequiresCert reports whether whoever connects must show a certificate.
+func (c *Config) RequiresCert() bool { return c.TrustedCAFile != "" || c.ClientCertAuth }
+
+// Flag returns the flag that sets something, given its name for clients.
+func (c *Config) Flag(name string) string {
+	if !c.Peers {
+		return "--" + name
+	}
+	switch name {
+	case "client-crl-file":
+		return "--peer-crl-file"
+	case "client-cert-allowed-hostname":
+		return "--peer-cert-allowed-hostname"
+	default:
+		return "--peer-" + name
+	}
+}
+
+// WithDefaults returns a copy of c with every unset optional field filled in.
+func (c Config) WithDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Auto {
+		c.LeaderCAFile = "" // no authority has signed what other members have
+	}
+	if c.AutoYears == 0 {
+		c.AutoYears = 1
+	}
+	if c.ClientCertFile == "" && c.ClientKeyFile == "" {
+		c.ClientCertFile, c.ClientKeyFile = c.CertFile, c.KeyFile
+	}
+	return c
+}
+
+// maxAutoYears keeps the dates of a certificate within what X.509 can say.
+const maxAutoYears = 100
+
+// Validate reports everything that is wrong with c but what ValidateShared
+// reports, and looks at no file.
+func (c *Config) Validate() error {
+	return errors.Join(slices.Concat(c.checkPairs(), c.checkTrust())...)
+}
+
+// ValidateShared reports what is wrong with the settings that have one flag for
+// both sides.
+func (c *Config) ValidateShared() error {
+	_, err := c.versions()
+	if c.AutoYears < 0 || c.AutoYears > maxAutoYears {
+		err = errors.Join(err, fmt.Errorf("--self-signed-cert-validity %d must be from 1 to %d years", c.AutoYears, maxAutoYears))
+	}
+	return err
+}
+
+// checkPairs checks that certificates and keys come together.
+func (c *Config) checkPairs() (errs []error) {
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		errs = append(errs, fmt.Errorf("%s %q and %s %q go together: one is missing", c.Flag("cert-file"), c.CertFile, c.Flag("key-file"), c.KeyFile))
+	}
+	if (c.ClientCertFile == "") != (c.ClientKeyFile == "") {
+		errs = append(errs, fmt.Errorf("%s %q and %s %q go together: one is missing",
+			c.Flag("client-cert-file"), c.ClientCertFile, c.Flag("client-key-file"), c.ClientKeyFile))
+	}
+	if c.Auto && (c.CertFile != "" || c.KeyFile != "") {
+		errs = append(errs, fmt.Errorf("%s makes a certificate, and %s %q names one; give one of the two", c.Flag("auto-tls"), c.Flag("cert-file"), c.CertFile))
+	}
+	if !c.Enabled() {
+		errs = append(errs, c.checkUnused()...)
+	}
+	return errs
+}
+
+// checkUnused refuses what would have no effect without a certificate: somebody
+// relies on it.
+func (c *Config) checkUnused() (errs []error) {
+	for _, setting := range []struct {
+		name string
+		set  bool
+	}{
+		{"trusted-ca-file", c.TrustedCAFile != ""},
+		{"client-cert-auth", c.ClientCertAuth},
+		{"client-cert-file", c.ClientCertFile != ""},
+		{"client-crl-file", c.CRLFile != ""},
+		{"cert-allowed-cn", len(c.AllowedCNs) > 0},
+		{"client-cert-allowed-hostname", len(c.AllowedHostnames) > 0},
+	} {
+		if setting.set {
+			errs = append(errs, fmt.Errorf("%s has no effect without TLS: give %s and %s, or %s",
+				c.Flag(setting.name), c.Flag("cert-file"), c.Flag("key-file"), c.Flag("auto-tls")))
+		}
+	}
+	return errs
+}
+
+// checkTrust checks what is asked of others' certificates.
+func (c *Config) checkTrust() (errs []error) {
+	need := func(name string, set bool, why string) {
+		if set && c.TrustedCAFile == "" && c.Enabled() {
+			errs = append(errs, fmt.Errorf("%s needs %s: %s", c.Flag(name), c.Flag("trusted-ca-file"), why))
+		}
+	}
+	need("client-cert-auth", c.ClientCertAuth, "or whatever a public authority has signed would be let in")
+	need("client-crl-file", c.CRLFile != "", "an authority says what is revoked")
+	need("cert-allowed-cn", len(c.AllowedCNs) > 0, "a name that nobody has signed says nothing")
+	need("client-cert-allowed-hostname", len(c.AllowedHostnames) > 0, "a name that nobody has signed says nothing")
+	need("cert-file", c.Peers && !c.Auto, "members know each other by their certificates")
+	if len(c.AllowedCNs) > 0 && len(c.AllowedHostnames) > 0 {
+		errs = append(errs, fmt.Errorf("%s and %s cannot both be given", c.Flag("cert-allowed-cn"), c.Flag("client-cert-allowed-hostname")))
+	}
+	return errs
+}

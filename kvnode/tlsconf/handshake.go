@@ -1,0 +1,162 @@
+package tlsconf
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+)
+
+// Server returns a configuration for listeners, which offers the protocols. It
+// follows the files.
+func (s *Source) Server(protocols ...string) *tls.Config {
+	return &tls.Config{
+		MinVersion: s.versions.low, MaxVersion: s.versions.high,
+		NextProtos: protocols, SessionTicketsDisabled: true,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return s.server(s.current(), protocols), nil
+		},
+	}
+}
+
+func (s *Source) server(m *material, protocols []string) *tls.Config {
+	c := &tls.Config{
+		MinVersion: s.versions.low, MaxVersion: s.versions.high, CipherSuites: s.versions.suites,
+		NextProtos: protocols, SessionTicketsDisabled: true,
+		Certificates: []tls.Certificate{*m.server},
+		ClientAuth:   tls.NoClientCert,
+	}
+	if s.cfg.RequiresCert() {
+		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, m.roots
+		c.VerifyConnection = func(state tls.ConnectionState) error { return s.verify(m, &state) }
+	}
+	return c
+}
+
+// Client returns a configuration to connect to a host with, as of now. The
+// protocols are offered.
+func (s *Source) Client(host string, protocols ...string) *tls.Config {
+	m := s.current()
+	c := &tls.Config{
+		MinVersion: s.versions.low, MaxVersion: s.versions.high, CipherSuites: s.versions.suites,
+		NextProtos: protocols, ServerName: host,
+		Certificates: []tls.Certificate{*m.client},
+		RootCAs:      m.dialled,
+	}
+	if s.cfg.Auto && m.dialled == nil {
+		c.InsecureSkipVerify = true // nobody has signed the other end's certificate either
+	}
+	if s.cfg.Peers && m.roots != nil {
+		c.VerifyConnection = func(state tls.ConnectionState) error { return s.verify(m, &state) }
+	}
+	return c
+}
+
+// verify checks what crypto/tls does not, after it has checked the signatures.
+func (s *Source) verify(m *material, state *tls.ConnectionState) error {
+	if len(state.VerifiedChains) == 0 {
+		return errors.New("the certificate was not verified") // a slip in this package
+	}
+	for _, chain := range state.VerifiedChains {
+		if err := m.checkRevoked(chain); err != nil {
+			return err
+		}
+	}
+	leaf := state.PeerCertificates[0]
+	if names := s.cfg.AllowedCNs; len(names) > 0 && !slices.Contains(names, leaf.Subject.CommonName) {
+		return fmt.Errorf("certificate with common name %q, want one of %q", leaf.Subject.CommonName, names)
+	}
+	if hosts := s.cfg.AllowedHostnames; len(hosts) > 0 && !validFor(leaf, hosts) {
+		return fmt.Errorf("certificate for %q, want one for any of %q", names(leaf), hosts)
+	}
+	return nil
+}
+
+// CheckHosts checks that the certificate at the other end of c, which must speak
+// TLS, is valid for one of the hosts.
+func CheckHosts(c net.Conn, hosts []string) error {
+	leaf, err := leafOf(c)
+	if err == nil && !validFor(leaf, hosts) {
+		err = fmt.Errorf("its certificate is for %q, want one for any of %q", names(leaf), hosts)
+	}
+	return err
+}
+
+// CheckSigned checks that a trusted authority has signed the certificate at the
+// other end of c.
+func CheckSigned(c net.Conn) error {
+	_, err := leafOf(c)
+	return err
+}
+
+// leafOf returns the certificate at the other end, which the handshake has
+// verified.
+func leafOf(c net.Conn) (*x509.Certificate, error) {
+	secured, ok := c.(interface{ ConnectionState() tls.ConnectionState })
+	if !ok {
+		return nil, errors.New("the connection is plain text")
+	}
+	state := secured.ConnectionState()
+	if len(state.VerifiedChains) == 0 {
+		return nil, errors.New("no verified certificate was shown")
+	}
+	return state.PeerCertificates[0], nil
+}
+
+func validFor(leaf *x509.Certificate, hosts []string) bool {
+	return slices.ContainsFunc(hosts, func(host string) bool { return leaf.VerifyHostname(host) == nil })
+}
+
+// names are what a certificate is for.
+func names(leaf *x509.Certificate) []string {
+	all := slices.Clone(leaf.DNSNames)
+	for _, ip := range leaf.IPAddresses {
+		all = append(all, ip.String())
+	}
+	return all
+}
+
+// PeerProtocol is what members negotiate, so that nothing else that the same
+// certificates serve can be taken for a member.
+const PeerProtocol = "leaderlease-peer"
+
+// Listener returns l with TLS, for peers. The handshake happens at the first read
+// from a connection.
+func (s *Source) Listener(l net.Listener) net.Listener {
+	return tls.NewListener(l, s.Server(PeerProtocol))
+}
+
+// DialFunc connects to an address, host:port.
+type DialFunc = func(ctx context.Context, addr string) (net.Conn, error)
+
+// Dialer returns dial with TLS, for peers. The other end's certificate must be
+// valid for the host that is dialled.
+func (s *Source) Dialer(dial DialFunc) DialFunc {
+	if dial == nil {
+		var d net.Dialer
+		dial = func(ctx context.Context, addr string) (net.Conn, error) { return d.DialContext(ctx, "tcp", addr) }
+	}
+	return func(ctx context.Context, addr string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		raw, err := dial(ctx, addr)
+		if err != nil {
+			return nil, err
+		}
+		c := tls.Client(raw, s.Client(host, PeerProtocol))
+		if err := c.HandshakeContext(ctx); err != nil {
+			_ = raw.Close() // nothing was said
+			if errors.Is(err, io.EOF) {
+				return nil, errors.New("TLS handshake: the peer closed the connection; does it expect plain text?")
+			}
+			return nil, fmt.Errorf("TLS handshake: %w", err)
+		}
+		return c, nil
+	}
+}

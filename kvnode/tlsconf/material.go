@@ -1,0 +1,189 @@
+package tlsconf
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// material is what the files said when they were read. It is never changed.
+type material struct {
+	server, client *tls.Certificate
+	// roots may sign the certificates of those who connect; it is nil if nobody
+	// asks for any. dialled is the same for those who are connected to, where nil
+	// means the system's.
+	roots, dialled *x509.CertPool
+	revoked        map[string]bool // by revocationKey
+}
+
+// contents are the bytes of all files.
+type contents struct {
+	cert, key, clientCert, clientKey, ca, leaderCA, crl []byte
+}
+
+// sum tells contents apart.
+func (f *contents) sum() [sha256.Size]byte {
+	h := sha256.New()
+	for _, b := range [][]byte{f.cert, f.key, f.clientCert, f.clientKey, f.ca, f.leaderCA, f.crl} {
+		part := sha256.Sum256(b)
+		h.Write(part[:])
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// read reads all files of c.
+func (c *Config) read() (*contents, error) {
+	f := &contents{}
+	var errs []error
+	get := func(flag, path string) []byte {
+		if path == "" {
+			return nil
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", c.Flag(flag), err))
+		}
+		return b
+	}
+	f.cert, f.key = get("cert-file", c.CertFile), get("key-file", c.KeyFile)
+	f.clientCert, f.clientKey = f.cert, f.key
+	if c.ClientCertFile != c.CertFile || c.ClientKeyFile != c.KeyFile {
+		f.clientCert, f.clientKey = get("client-cert-file", c.ClientCertFile), get("client-key-file", c.ClientKeyFile)
+	}
+	f.ca, f.crl = get("trusted-ca-file", c.TrustedCAFile), get("client-crl-file", c.CRLFile)
+	if c.TrustedCAFile == "" && c.LeaderCAFile != "" {
+		var err error
+		f.leaderCA, err = os.ReadFile(c.LeaderCAFile)
+		errs = append(errs, err)
+	}
+	return f, errors.Join(errs...)
+}
+
+// parse makes sense of the files, and checks that they fit together.
+func (c *Config) parse(f *contents) (m *material, err error) {
+	m = &material{}
+	if m.server, err = c.pair("cert-file", "key-file", c.CertFile, f.cert, f.key); err != nil {
+		return nil, err
+	}
+	if m.client, err = c.pair("client-cert-file", "client-key-file", c.ClientCertFile, f.clientCert, f.clientKey); err != nil {
+		return nil, err
+	}
+	if err := c.parseTrust(f, m); err != nil {
+		return nil, err
+	}
+	return m, c.checkOwn(m)
+}
+
+// parseTrust reads who may sign others' certificates, and what they revoked.
+func (c *Config) parseTrust(f *contents, m *material) (err error) {
+	if c.TrustedCAFile == "" {
+		if c.LeaderCAFile != "" {
+			if m.dialled, _, err = pool(f.leaderCA); err != nil {
+				return fmt.Errorf("%s: %w", c.LeaderCAFile, err)
+			}
+		}
+		return nil
+	}
+	roots, authorities, err := pool(f.ca)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", c.Flag("trusted-ca-file"), c.TrustedCAFile, err)
+	}
+	m.roots, m.dialled = roots, roots
+	if m.revoked, err = revocations(f.crl, authorities); err != nil {
+		return fmt.Errorf("%s %s: %w", c.Flag("client-crl-file"), c.CRLFile, err)
+	}
+	return nil
+}
+
+// pair returns a certificate that is valid now.
+func (c *Config) pair(certFlag, keyFlag, path string, cert, key []byte) (*tls.Certificate, error) {
+	p, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s with %s: %w", c.Flag(certFlag), path, c.Flag(keyFlag), err)
+	}
+	switch now := time.Now(); {
+	case now.After(p.Leaf.NotAfter):
+		return nil, fmt.Errorf("%s %s: the certificate has expired at %v", c.Flag(certFlag), path, p.Leaf.NotAfter)
+	case now.Before(p.Leaf.NotBefore):
+		return nil, fmt.Errorf("%s %s: the certificate is not valid before %v", c.Flag(certFlag), path, p.Leaf.NotBefore)
+	}
+	return &p, nil
+}
+
+// checkOwn checks that other members, who trust the same authorities, will accept
+// this one's certificates. Peers that do not are an error. On the side of clients
+// all goes well without, but for what a member passes on to the leader.
+func (c *Config) checkOwn(m *material) error {
+	if c.Auto {
+		return nil
+	}
+	err := c.acceptable(m)
+	if err != nil && !c.Peers {
+		c.Logger.Warn("in a cluster of several members, requests that only the leader can answer will fail at the others", "error", err)
+		err = nil
+	}
+	return err
+}
+
+func (c *Config) acceptable(m *material) error {
+	for _, own := range []struct {
+		flag, role string
+		cert       *tls.Certificate
+		usage      x509.ExtKeyUsage
+	}{
+		{"cert-file", "a server", m.server, x509.ExtKeyUsageServerAuth},
+		{"client-cert-file", "a client", m.client, x509.ExtKeyUsageClientAuth},
+	} {
+		if own.usage == x509.ExtKeyUsageClientAuth && m.roots == nil {
+			continue // nobody asks for it
+		}
+		between := x509.NewCertPool()
+		for _, der := range own.cert.Certificate[1:] {
+			if x, err := x509.ParseCertificate(der); err == nil {
+				between.AddCert(x)
+			}
+		}
+		opts := x509.VerifyOptions{Roots: m.dialled, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{own.usage}}
+		if _, err := own.cert.Leaf.Verify(opts); err != nil {
+			return fmt.Errorf("other members would not accept the certificate of %s as that of %s: %w", c.Flag(own.flag), own.role, err)
+		}
+	}
+	return nil
+}
+
+// pool returns the certificates in a PEM file as a pool, too.
+func pool(file []byte) (*x509.CertPool, []*x509.Certificate, error) {
+	all, err := authorities(file)
+	p := x509.NewCertPool()
+	for _, a := range all {
+		p.AddCert(a)
+	}
+	return p, all, err
+}
+
+// authorities returns the certificates in a PEM file.
+func authorities(file []byte) (all []*x509.Certificate, err error) {
+	for {
+		var block *pem.Block
+		if block, file = pem.Decode(file); block == nil {
+			break
+		}
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("it has a %s, want certificates only", block.Type)
+		}
+		x, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, x)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("it has no certificate in PEM form")
+	}
+	return all, nil
+}
