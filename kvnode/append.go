@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -56,10 +57,7 @@ func (n *Node) started() {
 	if n.id.Started {
 		return
 	}
-	n.id.Started = true
-	if err := n.id.save(n.cfg.DataDir); err != nil {
-		n.fail(err)
-	}
+	n.note(func(id *identity) { id.Started = true })
 }
 
 // respond delivers what a local thread has to say.
@@ -90,6 +88,8 @@ func (n *Node) respond(msgs []*raftpb.Message) {
 type diskWatch struct {
 	begun, ended atomic.Uint64
 	full         atomic.Bool
+	stuck        atomic.Bool // stalled, for others than the loop
+	aside        atomic.Bool // leadership is being handed over
 
 	// The loop only.
 	stalled bool
@@ -111,8 +111,12 @@ func (d *diskWatch) check(n *Node) {
 	}
 	if stalled := d.idle >= n.cfg.electionTicks(); stalled != d.stalled {
 		d.stalled = stalled
+		d.stuck.Store(stalled)
 		n.lease.SetDiskStalled(stalled)
 		n.log.Warn("kvnode: disk", "stalled", stalled)
+	}
+	if d.stalled || d.full.Load() {
+		n.stepAside()
 	}
 }
 
@@ -132,4 +136,20 @@ func (n *Node) retryFullDisk(err error) bool {
 	case <-time.After(fullDiskPause):
 		return true
 	}
+}
+
+// stepAside hands leadership over if the others go on without this member's disk:
+// what they commit it cannot apply, since raft applies only what is durable here,
+// and so it could answer no linearizable read. If nobody else can write, it stays,
+// and serves reads.
+func (n *Node) stepAside() {
+	if n.Leader() != n.ID() || n.lease.Status().Commit <= n.store.Applied() || n.disk.aside.Swap(true) {
+		return
+	}
+	n.workers.Go(func() {
+		defer n.disk.aside.Store(false)
+		if err := n.handOver(context.Background()); err != nil {
+			n.log.Warn("kvnode: the disk does not take writes, and leadership was not handed over", "error", err)
+		}
+	})
 }

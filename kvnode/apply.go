@@ -29,6 +29,8 @@ type applyQueue struct {
 	// bytes counts the applied entries since the last checkpoint was asked for.
 	// The applier only.
 	bytes int
+	// superseded is the index of a snapshot that raft has restored already.
+	superseded uint64
 
 	mu struct {
 		sync.Mutex
@@ -94,7 +96,7 @@ func (n *Node) runJob(j applyJob) bool {
 	}
 	bytes := 0
 	for _, e := range j.entries {
-		if e.GetIndex() <= n.store.Applied() {
+		if e.GetIndex() <= max(n.store.Applied(), n.applies.superseded) {
 			continue // a snapshot was faster
 		}
 		bytes += len(e.GetData())
@@ -137,6 +139,11 @@ func (n *Node) applyConf(e *raftpb.Entry) bool {
 	w := n.waiters.remove(ctx.Proposal)
 	var conf *raftpb.ConfState
 	ok := n.call(func() {
+		n.handleReadys() // a snapshot that was stepped just now
+		if n.loop.restored >= e.GetIndex() {
+			n.applies.superseded = n.loop.restored
+			return
+		}
 		conf = n.loop.raw.ApplyConfChange(cc)
 		n.lease.ApplyConfState(conf)
 	})
@@ -145,6 +152,13 @@ func (n *Node) applyConf(e *raftpb.Entry) bool {
 			w.done <- outcome{err: ErrStopped}
 		}
 		return false
+	}
+	if conf == nil {
+		// Raft is past it: nothing is applied until the store is, too.
+		if w != nil {
+			w.done <- outcome{err: ErrTimeout}
+		}
+		return true
 	}
 	n.store.ApplyConf(e.GetIndex(), e.GetTerm(), conf, change)
 	n.connectPeers()

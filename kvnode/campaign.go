@@ -5,6 +5,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/store"
 )
 
 // campaigns decides when this member campaigns before raft's random timeout
@@ -16,9 +18,10 @@ import (
 // instead, and then the first turn is due as soon as anybody would vote: just
 // after one election timeout.
 type campaigns struct {
-	// open: raft takes part. A member that starts for the first time waits until
-	// a majority of the initial cluster has admitted it: had it lost its
-	// directory, one of them would know (peers.Admit).
+	// open: raft takes part. A member that founds a cluster waits until so many of
+	// the others have admitted it that any majority without it has one among them:
+	// had it been there before and lost its directory, that one would know
+	// (peers.Admit).
 	open bool
 	// fresh: there has been no leader since the log was bootstrapped, so nobody
 	// has promised anything and nobody needs to wait.
@@ -31,17 +34,24 @@ type campaigns struct {
 
 func (c *campaigns) init(n *Node) {
 	c.fresh = n.boot > 0
-	c.open = n.boot <= 1
-	c.admitted = map[uint64]bool{n.ID(): true}
+	c.open = n.id.Joined || n.id.Admitted || len(n.id.Members) == 1
+	c.admitted = make(map[uint64]bool)
 }
 
 // admit notes that peer has accepted this member.
 func (c *campaigns) admit(n *Node, peer uint64) {
-	c.admitted[peer] = true
-	if !c.open && len(c.admitted) > len(n.cfg.Cluster)/2 {
-		c.open = true
-		n.campaignIfDue()
+	founders := len(n.id.Members)
+	if c.open || !slices.ContainsFunc(n.id.Members, func(m store.Member) bool { return m.ID == peer }) {
+		return
 	}
+	c.admitted[peer] = true
+	if missing := founders - founders/2 - len(c.admitted); missing > 0 {
+		n.log.Info("kvnode: waits for others to found the cluster with", "missing", missing)
+		return
+	}
+	n.note(func(id *identity) { id.Admitted = true })
+	c.open = true
+	n.campaignIfDue()
 }
 
 func (c *campaigns) leaderIs(leader uint64) {

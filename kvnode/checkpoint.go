@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -74,6 +75,13 @@ func (n *Node) survives(err error) bool {
 // before the store is durable at it, and keeps the entries until the store is
 // (raftwal, Applied index). A crash in between is finished by reconcile.
 func (n *Node) checkpoint() error {
+	begun := time.Now()
+	err := n.saveCheckpoint()
+	n.counts.checkpoint(time.Since(begun), err)
+	return err
+}
+
+func (n *Node) saveCheckpoint() error {
 	at, err := n.store.Checkpoint(func(uint64) error { return n.wal.Flush() })
 	if err != nil {
 		return err

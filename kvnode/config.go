@@ -10,8 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leaderlease/go/kvnode/tlsconf"
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease/clock"
+	"github.com/leaderlease/go/raftwal/fs"
 )
 
 // Member is one member of the initial cluster.
@@ -41,6 +43,10 @@ type Config struct {
 	Listener net.Listener
 	// Dial replaces TCP, for tests.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// PeerTLS secures all connections between members, over Listener and Dial, and
+	// binds each to the member that it comes from. Either all members have it or
+	// none. Default: plain text, in which anybody can be any member.
+	PeerTLS *tlsconf.Source
 
 	// TickInterval is the time between heartbeats. Default: 100 ms. Shorter:
 	// more messages, and elections after shorter pauses.
@@ -79,12 +85,19 @@ type Config struct {
 	// CatchUpEntries stay in the log after a checkpoint, for followers that lag.
 	// Default: 5,000. Fewer: more snapshots are sent.
 	CatchUpEntries uint64
+	// TTLCheckpoint is how often what is left of a TTL lease longer than that is
+	// replicated, so that a new leader need not begin its time anew. Default:
+	// never, as in etcd.
+	TTLCheckpoint time.Duration
 	// SegmentSize is raftwal's. Default: its own.
 	SegmentSize int64
 
 	// Logger receives a line for each change that an operator cares about.
 	// Default: none.
 	Logger *slog.Logger
+
+	// walFS replaces the directory of the log, for tests whose disk fails.
+	walFS fs.FS
 }
 
 // WithDefaults returns a copy of c with every unset optional field filled in.
@@ -211,8 +224,8 @@ func hostPort(peer string) (string, error) {
 	if _, _, err := net.SplitHostPort(u.Host); err != nil {
 		return "", fmt.Errorf("peer URL %q must be scheme://host:port: %w", peer, err)
 	}
-	if u.Path != "" && u.Path != "/" {
-		return "", fmt.Errorf("peer URL %q must not have a path", peer)
+	if u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
+		return "", fmt.Errorf("peer URL %q must not have more than scheme, host and port", peer)
 	}
 	return u.Host, nil
 }

@@ -24,7 +24,7 @@ func TestValidateReportsEverything(t *testing.T) {
 	}
 	for _, want := range []string{
 		"no data directory", "no listener", "election timeout 400ms", "max request bytes 1073741824",
-		"read mode 9", `"n1" is twice`, `scheme "ftp"`, "has no name", "must be scheme://host:port", `have the same peer URLs`, "must not have a path",
+		"read mode 9", `"n1" is twice`, `scheme "ftp"`, "has no name", "must be scheme://host:port", `have the same peer URLs`, "must not have more than scheme, host and port",
 		`member "n3" is not in the initial cluster`,
 	} {
 		if !strings.Contains(err.Error(), want) {

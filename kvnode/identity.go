@@ -34,6 +34,11 @@ type identity struct {
 	// Started means that the log holds something: found empty, it was lost, and
 	// with it votes and promises.
 	Started bool `json:"started"`
+	// Admitted means that enough of the others have let this member in for it to
+	// found the cluster with them: see campaigns.
+	Admitted bool `json:"admitted,omitempty"`
+	// Joined means that the cluster was there before the member.
+	Joined bool `json:"joined,omitempty"`
 	// Members are the cluster as it was when the directory was made.
 	Members []store.Member `json:"members"`
 }
@@ -105,6 +110,7 @@ func makeIdentity(cfg *Config) (identity, error) {
 		if id, err = cfg.join(); err != nil {
 			return id, err
 		}
+		id.Joined = true
 	} else {
 		id = cfg.found()
 	}
@@ -144,6 +150,16 @@ func (c *Config) checkEmpty() error {
 		}
 	}
 	return nil
+}
+
+// note makes a change of the identity durable, or the node fails.
+func (n *Node) note(change func(*identity)) {
+	n.noting.Lock()
+	defer n.noting.Unlock()
+	change(&n.id)
+	if err := n.id.save(n.cfg.DataDir); err != nil {
+		n.fail(err)
+	}
 }
 
 // save replaces the file, so that a crash leaves the old or the new.

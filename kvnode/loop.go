@@ -35,6 +35,10 @@ func (n *Node) run() {
 		}
 		n.drain()
 		n.handleReadys()
+		if n.mayPropose() {
+			n.propose()
+			n.handleReadys()
+		}
 	}
 }
 
@@ -64,7 +68,6 @@ func (n *Node) drain() {
 		}
 		break
 	}
-	n.propose()
 }
 
 func (n *Node) tick() {
@@ -140,9 +143,16 @@ func (n *Node) handleReady() {
 func (n *Node) follow(rd *raft.Ready) {
 	if !raft.IsEmptyHardState(rd.HardState) {
 		n.term.Store(rd.HardState.GetTerm())
+		n.loop.commit = rd.HardState.GetCommit()
 	}
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		n.last.Store(rd.Snapshot.GetMetadata().GetIndex())
+		n.loop.restored = rd.Snapshot.GetMetadata().GetIndex()
+		n.loop.confIndex = min(n.loop.confIndex, n.loop.restored)
+	}
+	if len(rd.Entries) > 0 {
+		// What a new leader cuts off will not be applied.
+		n.loop.confIndex = min(n.loop.confIndex, rd.Entries[0].GetIndex()-1)
 	}
 	for _, e := range rd.Entries {
 		n.last.Store(e.GetIndex())

@@ -73,7 +73,9 @@ func (n *Node) PromoteMember(ctx context.Context, id uint64) error {
 	m := n.store.Members().ByID[id]
 	m.ID = id
 	ready := false
-	n.call(func() { ready = n.upToDate(id) })
+	if !n.call(func() { ready = n.upToDate(id) }) {
+		return ErrStopped
+	}
 	if m.Learner && !ready {
 		return ErrLearnerNotReady
 	}
@@ -115,19 +117,27 @@ func (n *Node) changeMembers(ctx context.Context, typ raftpb.ConfChangeType, c c
 		}
 	}
 	c.Proposal = n.waiters.id()
-	data, err := json.Marshal(c)
+	entry, err := confEntry(typ, &c)
 	if err != nil {
 		return err
 	}
-	data, err = proto.Marshal(&raftpb.ConfChange{Type: typ.Enum(), NodeId: new(c.Member.ID), Context: data})
-	if err != nil {
-		return err
+	if size := len(entry.GetData()); size > n.cfg.MaxRequestBytes {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, n.cfg.MaxRequestBytes)
 	}
-	r, err := n.await(ctx, proposal{id: c.Proposal, entry: &raftpb.Entry{Type: raftpb.EntryConfChange.Enum(), Data: data}})
+	r, err := n.await(ctx, proposal{id: c.Proposal, entry: entry})
 	if err != nil {
 		return err
 	}
 	return r.Err
+}
+
+func confEntry(typ raftpb.ConfChangeType, c *confContext) (*raftpb.Entry, error) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	data, err = proto.Marshal(&raftpb.ConfChange{Type: typ.Enum(), NodeId: new(c.Member.ID), Context: data})
+	return &raftpb.Entry{Type: raftpb.EntryConfChange.Enum(), Data: data}, err
 }
 
 // planChange says what a configuration change means for the registry, or why it

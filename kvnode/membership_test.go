@@ -13,9 +13,15 @@ import (
 	"github.com/leaderlease/go/kvnode/store"
 )
 
-// join configures a member that was added, and starts it.
+// join starts a member that was added.
 func (c *cluster) join(name string) *Node {
 	c.t.Helper()
+	c.cfgs[name] = c.joining(name)
+	return c.start(name)
+}
+
+// joining returns the configuration of a member that was added.
+func (c *cluster) joining(name string) Config {
 	var cfg Config
 	for _, other := range c.cfgs {
 		cfg = other // any one will do
@@ -24,8 +30,7 @@ func (c *cluster) join(name string) *Node {
 	cfg.Cluster = append(cfg.Cluster, Member{Name: name, PeerURLs: peerURLs(name)})
 	cfg.Name, cfg.DataDir, cfg.Existing = name, filepath.Join(filepath.Dir(cfg.DataDir), name), true
 	cfg.ClientURLs, cfg.Dial = []string{"http://" + name + ":2379"}, c.net.Dialer(name)
-	c.cfgs[name] = cfg
-	return c.start(name)
+	return cfg
 }
 
 func peerURLs(name string) []string { return []string{"http://" + name + ":2380"} }

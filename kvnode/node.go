@@ -4,12 +4,15 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/watch"
 	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/ttl"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/raftwal"
 )
@@ -17,11 +20,12 @@ import (
 // Node is one member of a cluster. Its methods are safe for concurrent use.
 type Node struct {
 	cfg      Config             // immutable
-	id       identity           // immutable but for Started, which the appender sets
+	id       identity           // immutable but for what note changes
 	boot     uint64             // immutable: entries that bootstrapping made, 0 on a restart
 	log      *slog.Logger       // immutable
 	wal      *raftwal.Log       // immutable
 	store    *store.Store       // immutable
+	watch    *watch.Hub         // immutable
 	lease    *leaderlease.Lease // immutable
 	appender *raftwal.Appender  // immutable
 	links    *transport.Transport
@@ -45,6 +49,10 @@ type Node struct {
 	// last is the last index of the log, stable or not.
 	last atomic.Uint64
 	disk diskWatch
+	// counts are figures for Status.
+	counts counts
+	// ttl is set before anything is applied.
+	ttl *ttl.Engine
 
 	// loop is touched by the loop only.
 	loop loopState
@@ -60,6 +68,7 @@ type Node struct {
 	shutdownOnce sync.Once
 	leaveOnce    sync.Once
 	receiving    atomic.Bool // a snapshot
+	noting       sync.Mutex  // guards changes of id
 }
 
 // loopState is what only the loop touches.
@@ -71,17 +80,23 @@ type loopState struct {
 	// leader is handing over.
 	parked    []proposal
 	spare     []proposal
+	commit    uint64    // of the newest Ready
+	offered   time.Time // when raft was offered proposals last
 	responses []*raftpb.Message
 	run       []func()
 	campaigns campaigns
 	// confIndex is the newest configuration change that may be in the log: until
 	// it is applied, raft takes no other.
 	confIndex uint64
+	// restored is the index of the newest snapshot that raft has switched to: older
+	// changes of the configuration are in it.
+	restored uint64
 }
 
 // leadership is who leads, for as long as that stays so.
 type leadership struct {
 	id      uint64
+	term    uint64        // in which id leads, if it is this member
 	changed chan struct{} // closed when it is over
 }
 
@@ -100,6 +115,9 @@ func (n *Node) Config() Config { return n.cfg }
 // Store returns the state machine. Read asks whether it may be read.
 func (n *Node) Store() *store.Store { return n.store }
 
+// Watch returns what tells of the changes in Store.
+func (n *Node) Watch() *watch.Hub { return n.watch }
+
 // Lease returns the leader lease.
 func (n *Node) Lease() *leaderlease.Lease { return n.lease }
 
@@ -108,6 +126,16 @@ func (n *Node) Term() uint64 { return n.term.Load() }
 
 // Leader returns the leader's ID as far as this member knows, 0 if none.
 func (n *Node) Leader() uint64 { return n.leader.Load().id }
+
+// LeadingTerm returns the term in which this member leads, 0 if it does not: what
+// is proposed with ProposeFenced and this term takes effect only if it still does
+// then.
+func (n *Node) LeadingTerm() uint64 {
+	if now := n.leader.Load(); now.id == n.ID() {
+		return now.term
+	}
+	return 0
+}
 
 // LeaderChanged returns a channel that is closed when the present leader, or
 // the lack of one, is over.
@@ -126,6 +154,6 @@ func (n *Node) Err() error {
 
 // setLeader tells everybody who asked that leadership has moved.
 func (n *Node) setLeader(id uint64) {
-	old := n.leader.Swap(&leadership{id: id, changed: make(chan struct{})})
+	old := n.leader.Swap(&leadership{id: id, term: n.Term(), changed: make(chan struct{})})
 	close(old.changed)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -33,8 +34,6 @@ func (p *peers) Admit(h transport.Hello) error {
 	}
 	m, ok := members.ByID[h.From]
 	switch {
-	case !ok && n.store.Applied() >= n.boot && len(members.ByID) > 0:
-		return &transport.Refusal{Reason: transport.ReasonMember, Text: fmt.Sprintf("member %x is not in the cluster", h.From)}
 	case ok && m.Instance != "" && m.Instance != h.Instance:
 		return wiped(h)
 	}
@@ -44,6 +43,11 @@ func (p *peers) Admit(h transport.Hello) error {
 	}
 	if first != h.Instance {
 		return wiped(h)
+	}
+	if !ok {
+		// It was added after what this member has applied. It may be the leader,
+		// from whom alone this member can learn that, so it needs a way back, too.
+		n.links.SetPeer(h.From, hostPorts(strings.Split(h.PeerURLs, ",")))
 	}
 	return nil
 }
@@ -107,6 +111,14 @@ func (p *peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) 
 	}
 	defer n.receiving.Store(false)
 	n.log.Info("kvnode: receives a snapshot", "from", fmt.Sprintf("%x", m.GetFrom()), "index", m.GetSnapshot().GetMetadata().GetIndex(), "bytes", size)
+	if m.GetSnapshot().GetMetadata().GetIndex() <= n.store.Applied() {
+		// Its acknowledgement was lost. Raft does not take it, and says how far it is.
+		if _, err := io.Copy(io.Discard, state); err != nil {
+			return err
+		}
+		p.Receive(m)
+		return nil
+	}
 	if err := n.receiveSnapshot(m, state); err != nil {
 		return err
 	}

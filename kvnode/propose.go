@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/raft/v3"
@@ -34,9 +35,6 @@ func (n *Node) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaf
 }
 
 func (n *Node) submit(ctx context.Context, c *store.Command) (store.Result, error) {
-	if n.disk.full.Load() {
-		return store.Result{}, ErrDiskFull
-	}
 	c.ID = n.waiters.id()
 	data, err := c.Encode()
 	if err != nil {
@@ -50,6 +48,17 @@ func (n *Node) submit(ctx context.Context, c *store.Command) (store.Result, erro
 
 // await hands p to the loop and waits for what becomes of it.
 func (n *Node) await(ctx context.Context, p proposal) (store.Result, error) {
+	r, err := n.awaitResult(ctx, p)
+	if err != nil {
+		n.counts.failedProposals.Add(1)
+	}
+	return r, err
+}
+
+func (n *Node) awaitResult(ctx context.Context, p proposal) (store.Result, error) {
+	if n.disk.full.Load() {
+		return store.Result{}, ErrDiskFull
+	}
 	ctx, cancel := n.withTimeout(ctx)
 	defer cancel()
 	w, err := n.waiters.add(p.id, int64(len(p.entry.GetData())))
@@ -95,6 +104,24 @@ func (n *Node) withTimeout(ctx context.Context) (context.Context, context.Cancel
 	return context.WithTimeoutCause(ctx, n.cfg.RequestTimeout, ErrTimeout)
 }
 
+// maxHold bounds how long a batch that is not committed holds up the next one,
+// while the loop has something to do. It matters where the quorum is far away, or
+// slow: longer adds as much to a write's latency, shorter makes small batches of
+// what a busy member is late with.
+const maxHold = 10 * time.Millisecond
+
+// mayPropose makes a leader finish one batch before it proposes the next. What
+// arrives meanwhile shares the fixed costs of messages, syncs and answers, and
+// would have waited for the disks anyway. A write that comes alone waits for
+// nobody.
+func (n *Node) mayPropose() bool {
+	l := &n.loop
+	if l.role != raft.StateLeader || l.commit >= n.last.Load() {
+		return true
+	}
+	return time.Since(l.offered) > maxHold
+}
+
 // propose hands raft everything that is there, in one message.
 func (n *Node) propose() {
 	l := &n.loop
@@ -126,6 +153,7 @@ const maxOffer = 256 << 10
 // offer proposes ps, in order. What raft does not take yet is parked.
 func (n *Node) offer(ps []proposal) {
 	ps = n.waiters.propose(ps)
+	n.loop.offered = time.Now()
 	for len(ps) > 0 {
 		k := n.firstOffer(ps)
 		err := raft.ErrProposalDropped
@@ -152,7 +180,7 @@ func (n *Node) offer(ps []proposal) {
 // and configuration changes alone. 0 means that the first must wait.
 func (n *Node) firstOffer(ps []proposal) int {
 	if isConfChange(ps[0].entry) {
-		if n.loop.confIndex > n.store.Applied() {
+		if n.loop.confIndex > n.loop.raw.BasicStatus().Applied {
 			return 0 // raft would drop it without a word (raft.go, pendingConfIndex)
 		}
 		return 1

@@ -55,6 +55,12 @@ func (n *Node) Read(ctx context.Context, mode ReadMode) (Read, error) {
 
 // readUntil tries again after each change of the leader.
 func (n *Node) readUntil(ctx context.Context, read func(context.Context) (leaderlease.Read, error)) (Read, error) {
+	if _, ok := ctx.Deadline(); !ok && !n.readsAtOnce() {
+		// What it waits for may never come: a state machine behind a full disk, say.
+		bounded, cancel := n.withTimeout(ctx)
+		defer cancel()
+		ctx = bounded
+	}
 	r, err := read(ctx)
 	if err == nil {
 		return Read{Path: r.Path.String(), Remaining: r.Remaining, Term: r.Term}, nil
@@ -73,6 +79,12 @@ func (n *Node) readUntil(ctx context.Context, read func(context.Context) (leader
 		}
 	}
 	return Read{}, n.readError(ctx, err)
+}
+
+// readsAtOnce reports whether a read under the lease would not have to wait.
+func (n *Node) readsAtOnce() bool {
+	index, status := n.lease.TryRead()
+	return status == core.Valid && n.store.Applied() >= index
 }
 
 // retryable: misuse and Close are final, everything else changes.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,9 +67,6 @@ func (n *Node) snapPath(index uint64) string {
 // it, before raft hears of the snapshot.
 func (n *Node) receiveSnapshot(m *raftpb.Message, state io.Reader) error {
 	want := m.GetSnapshot().GetMetadata()
-	if err := n.acceptable(want); err != nil {
-		return err
-	}
 	path := n.snapPath(want.GetIndex())
 	part, err := os.CreateTemp(n.snapDir(), "*.part")
 	if err != nil {
@@ -86,17 +84,11 @@ func (n *Node) receiveSnapshot(m *raftpb.Message, state io.Reader) error {
 	if got.Index != want.GetIndex() || got.Term != want.GetTerm() || !proto.Equal(got.ConfState, want.GetConfState()) {
 		return fmt.Errorf("snapshot of index %d, term %d holds a state of index %d, term %d", want.GetIndex(), want.GetTerm(), got.Index, got.Term)
 	}
-	if err := os.Rename(part.Name(), path); err != nil {
+	// A file of that name is as good, and may be on its way into the store.
+	if err := os.Link(part.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return syncDir(n.snapDir())
-}
-
-func (n *Node) acceptable(meta *raftpb.SnapshotMetadata) error {
-	if applied := n.store.Applied(); meta.GetIndex() <= applied {
-		return fmt.Errorf("snapshot of index %d is not news: %d is applied", meta.GetIndex(), applied)
-	}
-	return nil
 }
 
 // restore replaces the state by the snapshot that the log now begins with. It

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/watch"
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/raftwal"
@@ -23,6 +25,7 @@ func Start(cfg Config) (n *Node, err error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, errors.Join(err, closeIf(cfg.Listener))
 	}
+	cfg.secure()
 	n = newNode(cfg)
 	defer func() {
 		if err != nil {
@@ -37,7 +40,8 @@ func Start(cfg Config) (n *Node, err error) {
 	if err := n.openRaft(fresh); err != nil {
 		return n, err
 	}
-	return n, n.begin()
+	err = n.begin()
+	return n, err
 }
 
 func closeIf(c interface{ Close() error }) error {
@@ -51,6 +55,7 @@ func newNode(cfg Config) *Node {
 	n := &Node{
 		cfg:           cfg,
 		log:           cfg.Logger.With("member", cfg.Name),
+		watch:         watch.New(),
 		wake:          make(chan struct{}, 1),
 		urgent:        make(chan *raftpb.Message, 1024),
 		bulk:          make(chan *raftpb.Message, 256),
@@ -78,18 +83,18 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if n.met, err = openAcquaintances(n.cfg.DataDir); err != nil {
 		return false, err
 	}
-	n.wal, err = raftwal.Open(raftwal.Config{Dir: n.walDir(), SegmentSize: n.cfg.SegmentSize, Logger: n.log})
+	n.wal, err = raftwal.Open(raftwal.Config{Dir: n.walDir(), FS: n.cfg.walFS, SegmentSize: n.cfg.SegmentSize, Logger: n.log})
 	if err != nil {
 		return false, fmt.Errorf("open the log in %s: %w", n.walDir(), err)
 	}
 	if r := n.wal.Recovered(); r.Torn != nil {
 		n.log.Warn("kvnode: the log had a torn tail", "torn", *r.Torn)
 	}
-	backend, err := store.OpenBolt(filepath.Join(n.cfg.DataDir, "store.db"))
+	backend, err := store.OpenBolt(filepath.Join(n.cfg.DataDir, storeFile))
 	if err != nil {
 		return false, err
 	}
-	if n.store, err = store.Open(store.Config{Backend: backend, Logger: n.log}); err != nil {
+	if n.store, err = store.Open(store.Config{Backend: backend, TTLEvents: n.ttlChanged, Events: n.watch.Publish, Restored: n.watch.Missed, Logger: n.log}); err != nil {
 		return false, errors.Join(err, backend.Close())
 	}
 	if fresh, err = n.isFresh(); err != nil || fresh {
@@ -98,7 +103,13 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	return false, n.reconcile()
 }
 
-func (n *Node) walDir() string  { return filepath.Join(n.cfg.DataDir, "wal") }
+// What a data directory holds besides identityFile and acquaintancesFile.
+const (
+	walDir    = "wal"
+	storeFile = "store.db"
+)
+
+func (n *Node) walDir() string  { return filepath.Join(n.cfg.DataDir, walDir) }
 func (n *Node) snapDir() string { return filepath.Join(n.cfg.DataDir, "snap") }
 
 // isFresh reports whether the log has not begun, and refuses one that has
@@ -175,7 +186,7 @@ func (n *Node) openRaft(fresh bool) error {
 	}
 	n.last.Store(last)
 	n.lease.Applied(n.store.Applied())
-	if fresh && !n.cfg.Existing {
+	if fresh && !n.id.Joined {
 		return n.bootstrap()
 	}
 	return nil
@@ -200,20 +211,24 @@ func (n *Node) begin() (err error) {
 	lease := n.lease.Status()
 	n.links, err = transport.Start(transport.Config{
 		Hello: transport.Hello{
-			ClusterID: n.ClusterID(), From: n.ID(), Instance: n.id.Instance, Name: n.cfg.Name,
+			ClusterID: n.ClusterID(), From: n.ID(), Instance: n.id.Instance, Name: n.cfg.Name, PeerURLs: strings.Join(n.cfg.self().PeerURLs, ","),
 			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM,
 		},
-		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Dial: n.cfg.Dial, Logger: n.log,
+		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Dial: n.cfg.Dial,
+		Authenticate: n.authenticate, Logger: n.log,
 	})
 	if err != nil {
 		return err
 	}
 	n.appender = raftwal.NewAppender(n.wal, n.retryFullDisk)
 	n.loop.campaigns.init(n)
+	n.ttl = n.newTTL()
 	n.connectPeers()
+	n.watch.Start(n.store)
 	n.workers.Go(n.applyLoop)
 	n.workers.Go(n.checkpointLoop)
 	n.workers.Go(n.publish)
+	n.workers.Go(func() { n.ttl.Run(n.stopping) })
 	n.workers.Go(n.run)
 	close(n.begun)
 	n.log.Info("kvnode: started", "id", fmt.Sprintf("%x", n.ID()), "cluster", fmt.Sprintf("%x", n.ClusterID()),

@@ -1,6 +1,8 @@
 package kvnode
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease"
@@ -24,11 +26,16 @@ type Status struct {
 	Peers      []transport.PeerStatus
 	// Waiting is the number of proposals under way.
 	Waiting int
+	// Counts is what has happened since the start.
+	Counts Counts
 	// DiskFull means that writes are refused until there is room.
 	DiskFull bool
 	// Err is why the node has failed, if it has.
 	Err error
 }
+
+// LinkMetrics exports what the links to the peers count. Whoever asks registers it.
+func (n *Node) LinkMetrics() prometheus.Collector { return transport.NewCollector(n.links) }
 
 // Status describes the member as of now.
 func (n *Node) Status() Status {
@@ -39,6 +46,6 @@ func (n *Node) Status() Status {
 		Lease:   lease, Stats: n.lease.Stats(),
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
 		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(),
-		Waiting: n.waiters.len(), DiskFull: n.disk.full.Load(), Err: n.Err(),
+		Waiting: n.waiters.len(), Counts: n.counts.load(), DiskFull: n.disk.full.Load(), Err: n.Err(),
 	}
 }

@@ -51,6 +51,7 @@ func (n *Node) shutdown() {
 		n.applies.close()
 		n.appender.Close()
 		n.workers.Wait()
+		n.watch.Close()
 		if n.Err() == nil {
 			if err := n.checkpoint(); err != nil {
 				n.log.Warn("kvnode: no last checkpoint", "error", err)
@@ -124,16 +125,30 @@ func (n *Node) handOver(ctx context.Context) error {
 	if n.Leader() != n.ID() {
 		return nil
 	}
-	var best, match uint64
-	n.call(func() {
-		n.loop.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
-			if id != n.ID() && typ == raft.ProgressTypePeer && pr.RecentActive && pr.Match > match {
-				best, match = id, pr.Match
-			}
-		})
-	})
+	found := make(chan uint64, 1)
+	n.calls.put(func() { found <- n.furthest() })
+	var best uint64
+	select {
+	case best = <-found:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-n.stopping:
+		return ErrStopped
+	}
 	if best == raft.None {
 		return nil
 	}
 	return n.transfer(ctx, best)
+}
+
+// furthest returns the voter that has most of the log of those that answer, 0 if
+// none does. The loop asks.
+func (n *Node) furthest() (best uint64) {
+	match := uint64(0)
+	n.loop.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
+		if id != n.ID() && typ == raft.ProgressTypePeer && pr.RecentActive && pr.Match > match {
+			best, match = id, pr.Match
+		}
+	})
+	return best
 }

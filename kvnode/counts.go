@@ -1,0 +1,51 @@
+package kvnode
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// counts are what Status tells of the past.
+type counts struct {
+	checkpoints       atomic.Uint64
+	failedCheckpoints atomic.Uint64
+	checkpointTime    atomic.Int64
+	maxCheckpointTime atomic.Int64
+	failedProposals   atomic.Uint64
+}
+
+// Counts is what a member has done since its start.
+type Counts struct {
+	// Checkpoints counts those that were made, and FailedCheckpoints those that
+	// were not, for lack of room for example. CheckpointTime is how long the
+	// former took together, MaxCheckpointTime the longest of them.
+	Checkpoints, FailedCheckpoints    uint64
+	CheckpointTime, MaxCheckpointTime time.Duration
+	// FailedProposals counts this member's proposals of which nothing became, or
+	// nobody knows what: all that ended with an error other than the request's
+	// own.
+	FailedProposals uint64
+}
+
+func (c *counts) checkpoint(took time.Duration, err error) {
+	if err != nil {
+		c.failedCheckpoints.Add(1)
+		return
+	}
+	c.checkpoints.Add(1)
+	c.checkpointTime.Add(int64(took))
+	for {
+		longest := c.maxCheckpointTime.Load()
+		if int64(took) <= longest || c.maxCheckpointTime.CompareAndSwap(longest, int64(took)) {
+			return
+		}
+	}
+}
+
+func (c *counts) load() Counts {
+	return Counts{
+		Checkpoints: c.checkpoints.Load(), FailedCheckpoints: c.failedCheckpoints.Load(),
+		CheckpointTime: time.Duration(c.checkpointTime.Load()), MaxCheckpointTime: time.Duration(c.maxCheckpointTime.Load()),
+		FailedProposals: c.failedProposals.Load(),
+	}
+}

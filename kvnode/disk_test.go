@@ -1,0 +1,231 @@
+package kvnode
+
+import (
+	"errors"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/raftwal/fs"
+)
+
+// disks are the disks of the logs, in memory, by the names of the members.
+type disks struct {
+	mu  sync.Mutex
+	all map[string]*fs.Memory
+}
+
+// use gives each member a disk of its own. It is for inCluster.
+func (d *disks) use(cfg *Config) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all == nil {
+		d.all = make(map[string]*fs.Memory)
+	}
+	d.all[cfg.Name] = fs.NewMemory()
+	cfg.walFS = d.all[cfg.Name]
+}
+
+func (d *disks) of(n *Node) *fs.Memory { return d.all[n.Name()] }
+
+// fill leaves no room for another byte; log writes go to what is reserved first.
+func (d *disks) fill(n *Node) {
+	d.of(n).SetHook(func(op fs.Op) *fs.Fault {
+		if op.Kind == fs.OpWrite || op.Kind == fs.OpCreate {
+			return &fs.Fault{Err: syscall.ENOSPC}
+		}
+		return nil
+	})
+}
+
+func (d *disks) free(n *Node) { d.of(n).SetHook(nil) }
+
+// untilFull writes until the node has noticed that its disk is full.
+func (c *cluster) untilFull(n *Node) error {
+	c.t.Helper()
+	var err error
+	for range 100 {
+		if err = put(c.t.Context(), n, "k", "lost?"); err != nil && n.Status().DiskFull {
+			return err
+		}
+	}
+	c.t.Fatalf("100 puts on a full disk: the last one = %v, disk full %v, want a refusal", err, n.Status().DiskFull)
+	return nil
+}
+
+// A leader whose disk is full serves reads and refuses writes, at once and with
+// the reason. Once there is room it goes on by itself.
+func TestAFullDiskStopsWritesOnly(t *testing.T) {
+	var d disks
+	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		c.put(n, "k", "v")
+		d.fill(n)
+		_ = c.untilFull(n) // the one that found out may or may not take effect
+
+		begun := time.Now()
+		if err := put(t.Context(), n, "k", "refused"); !errors.Is(err, ErrDiskFull) || time.Since(begun) > 0 {
+			t.Errorf("put on a full disk = %v after %v, want ErrDiskFull at once", err, time.Since(begun))
+		}
+		if _, err := n.AddMember(t.Context(), []string{"http://x:1"}, true); !errors.Is(err, ErrDiskFull) {
+			t.Errorf("AddMember on a full disk = %v, want ErrDiskFull", err)
+		}
+		for range 100 { // for longer than a disk may hang
+			time.Sleep(100 * time.Millisecond)
+			if value, _ := c.get(n, ReadLease, "k"); value != "v" {
+				t.Fatalf("k = %q on a full disk, want v", value)
+			}
+		}
+		if err := n.Err(); err != nil {
+			t.Fatalf("Err() on a full disk = %v", err)
+		}
+		if got := n.Status().Counts.FailedProposals; got == 0 {
+			t.Error("FailedProposals = 0 on a full disk")
+		}
+
+		d.free(n)
+		time.Sleep(2 * fullDiskPause)
+		if n.Status().DiskFull {
+			t.Error("the disk has room, but DiskFull says otherwise")
+		}
+		c.put(n, "k", "after")
+		time.Sleep(time.Second)
+		if value, path := c.get(n, ReadLease, "k"); value != "after" || path != "lease" {
+			t.Errorf("k = %q by %s once there is room, want after, by lease", value, path)
+		}
+		c.stop("m1")
+		n = c.start("m1")
+		if value, _ := c.get(n, ReadLease, "k"); value != "after" {
+			t.Errorf("k = %q after a restart, want after", value)
+		}
+	})
+}
+
+// A follower with a full disk costs the cluster nothing: it serves reads, and the
+// others take writes.
+func TestAFollowerWithAFullDisk(t *testing.T) {
+	var d disks
+	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		victim := c.followers(leader)[0]
+		d.fill(victim)
+		c.put(leader, "k", "v")
+		time.Sleep(time.Second)
+		if !victim.Status().DiskFull || leader.Status().DiskFull {
+			t.Fatalf("DiskFull is %v at the victim and %v at the leader, want true and false", victim.Status().DiskFull, leader.Status().DiskFull)
+		}
+		if err := put(t.Context(), victim, "k", "refused"); !errors.Is(err, ErrDiskFull) {
+			t.Errorf("put at the victim = %v, want ErrDiskFull", err)
+		}
+		if got := c.leaseStatus(leader); got != core.Valid {
+			t.Errorf("the leader's lease is %v, want it valid", got)
+		}
+		c.put(leader, "k", "2")
+		d.free(victim)
+		time.Sleep(time.Second)
+		if value, _ := c.get(victim, ReadIndex, "k"); value != "2" {
+			t.Errorf("k at the victim = %q once there is room, want 2", value)
+		}
+		c.put(victim, "k", "3")
+	})
+}
+
+// A leader with a full disk cannot apply what the others commit, so it lets
+// another lead: writes and reads go on there. Its own reads are refused in time,
+// and are right again when there is room.
+func TestALeaderOfThreeWithAFullDiskStepsAside(t *testing.T) {
+	var d disks
+	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
+		old := c.leader()
+		c.put(old, "k", "v")
+		d.fill(old)
+		_ = put(t.Context(), old, "k", "1")
+		_ = put(t.Context(), c.followers(old)[0], "k", "2")
+		time.Sleep(2 * time.Second)
+		next := c.leader()
+		if next == old || !old.Status().DiskFull {
+			t.Fatalf("%s leads, DiskFull of the old leader is %v, want another leader and true", next.Name(), old.Status().DiskFull)
+		}
+		c.put(next, "k", "3")
+		if value, path := c.get(next, ReadLease, "k"); value != "3" || path != "lease" {
+			t.Errorf("k = %q by %s, want 3, by lease", value, path)
+		}
+		begun := time.Now()
+		if _, err := old.Read(t.Context(), ReadIndex); !errors.Is(err, ErrTimeout) {
+			t.Errorf("Read() at the member with a full disk = %v after %v, want ErrTimeout", err, time.Since(begun))
+		}
+		if kv, _ := old.Store().Get([]byte("k")); kv == nil { // serializable
+			t.Error("k is gone at the member with a full disk")
+		}
+		d.free(old)
+		time.Sleep(2 * time.Second)
+		if value, _ := c.get(old, ReadIndex, "k"); value != "3" {
+			t.Errorf("k at the old leader = %q once there is room, want 3", value)
+		}
+		c.put(old, "k", "4")
+	})
+}
+
+// Nobody knows what a failed sync has left on the disk, so the member ends; what
+// it was about to acknowledge is not acknowledged.
+func TestAFailedSyncEndsTheMember(t *testing.T) {
+	for name, kind := range map[string]fs.Kind{"sync": fs.OpSync, "write": fs.OpWrite} {
+		t.Run(name, func(t *testing.T) {
+			var d disks
+			inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
+				n := c.leader()
+				c.put(n, "k", "v")
+				d.of(n).SetHook(func(op fs.Op) *fs.Fault {
+					if op.Kind == kind {
+						return &fs.Fault{Err: syscall.EIO}
+					}
+					return nil
+				})
+				if err := put(t.Context(), n, "k", "lost"); err == nil {
+					t.Error("put = nil although its sync failed")
+				}
+				<-n.Done()
+				if err := n.Err(); !errors.Is(err, syscall.EIO) {
+					t.Errorf("Err() = %v, want EIO", err)
+				}
+				if _, err := n.Read(t.Context(), ReadLease); !errors.Is(err, ErrStopped) {
+					t.Errorf("Read() after the failure = %v, want ErrStopped", err)
+				}
+				if _, err := n.Read(t.Context(), ReadIndex); !errors.Is(err, ErrStopped) {
+					t.Errorf("Read(ReadIndex) after the failure = %v, want ErrStopped", err)
+				}
+				delete(c.nodes, n.Name())
+			})
+		})
+	}
+}
+
+// Two of three disks fail in the middle of writes: no write is acknowledged that
+// only they had.
+func TestFailedSyncsNeverAcknowledge(t *testing.T) {
+	var d disks
+	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		c.put(leader, "k", "v")
+		for _, f := range c.followers(leader) {
+			d.of(f).SetHook(func(op fs.Op) *fs.Fault {
+				if op.Kind == fs.OpSync {
+					return &fs.Fault{Err: syscall.EIO}
+				}
+				return nil
+			})
+		}
+		if err := put(t.Context(), leader, "k", "lost"); err == nil {
+			t.Error("put = nil although two of three syncs failed")
+		}
+		for _, f := range c.followers(leader) {
+			<-f.Done()
+			if err := f.Err(); !errors.Is(err, syscall.EIO) {
+				t.Errorf("Err() of %s = %v, want EIO", f.Name(), err)
+			}
+			delete(c.nodes, f.Name())
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package kvnode
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/raftwal"
+)
+
+// RestoreConfig says what RestoreSnapshot makes of a snapshot. File, Name, DataDir
+// and Cluster are required.
+type RestoreConfig struct {
+	// File is what a client's snapshot save wrote.
+	File string
+	// SkipHashCheck takes a file whose checksum is missing or wrong. Damage to
+	// records is found all the same.
+	SkipHashCheck bool
+
+	// Name, DataDir, Cluster and Token are the member's Config. DataDir must be
+	// empty, or missing.
+	Name, DataDir string
+	Cluster       []Member
+	Token         string
+	// PeerURLs are to be this member's in Cluster. They are checked if given.
+	PeerURLs []string
+
+	// BumpRevision and MarkCompacted go together: the newest revision is raised
+	// by so much, and all below it counts as compacted. Clients that have seen
+	// revisions newer than the snapshot's then begin anew instead of waiting
+	// for, or mixing up, revisions that come again.
+	BumpRevision  int64
+	MarkCompacted bool
+
+	// Logger receives a line when it is done. Default: none.
+	Logger *slog.Logger
+}
+
+// Restored is what RestoreSnapshot has made.
+type Restored struct {
+	ClusterID, MemberID uint64
+	Checkpoint          store.Checkpoint
+}
+
+// RestoreSnapshot makes the data directory of one member of a new cluster that
+// begins with the state in a snapshot. Start then starts it, with the same Name,
+// Cluster and Token; that counts as a restart.
+//
+// All members are restored from the same file with the same options. The
+// cluster's ID is derived from both, so that neither members of the old cluster
+// nor members restored from another file are let in: their logs do not fit.
+//
+// The log begins at the snapshot's index and term, hence terms and fencing tokens
+// go on growing.
+func RestoreSnapshot(cfg RestoreConfig) (Restored, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	r, err := cfg.restore()
+	if err != nil {
+		return Restored{}, fmt.Errorf("kvnode: restore member %q: %w", cfg.Name, err)
+	}
+	cfg.Logger.Info("kvnode: restored a snapshot into a data directory", "dir", cfg.DataDir,
+		"id", fmt.Sprintf("%x", r.MemberID), "cluster", fmt.Sprintf("%x", r.ClusterID),
+		"index", r.Checkpoint.Index, "revision", r.Checkpoint.Revision)
+	return r, nil
+}
+
+// member returns the part of a Config that matters here.
+func (r *RestoreConfig) member() Config {
+	return Config{Name: r.Name, DataDir: r.DataDir, Cluster: r.Cluster, Token: r.Token}.WithDefaults()
+}
+
+func (r *RestoreConfig) validate(c *Config) error {
+	errs := c.validateCluster()
+	if c.DataDir == "" {
+		errs = append(errs, errors.New("no data directory"))
+	}
+	if r.BumpRevision < 0 {
+		errs = append(errs, fmt.Errorf("bump revision %d must not be negative", r.BumpRevision))
+	}
+	if r.MarkCompacted != (r.BumpRevision > 0) {
+		errs = append(errs, fmt.Errorf("mark compacted is %v and bump revision %d: both are needed, or neither", r.MarkCompacted, r.BumpRevision))
+	}
+	if len(errs) == 0 && len(r.PeerURLs) > 0 {
+		got, want := slices.Sorted(slices.Values(r.PeerURLs)), slices.Sorted(slices.Values(c.self().PeerURLs))
+		if !slices.Equal(got, want) {
+			errs = append(errs, fmt.Errorf("member %q is at %v in the initial cluster, but advertises %v", r.Name, want, got))
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("invalid config: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+func (r *RestoreConfig) restore() (_ Restored, err error) {
+	cfg := r.member()
+	if err := r.validate(&cfg); err != nil {
+		return Restored{}, err
+	}
+	// It is read once before anything is made: a wrong file leaves nothing behind.
+	sum, err := checkSnapshotFile(r.File, r.SkipHashCheck)
+	if err != nil {
+		return Restored{}, err
+	}
+	_, missing := os.Stat(cfg.DataDir)
+	if err := cfg.checkEmpty(); err != nil {
+		return Restored{}, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, cfg.clear(missing != nil))
+		}
+	}()
+	id := cfg.refounded(r, sum)
+	at, err := r.restoreStore(&cfg, id.Members, sum)
+	if err != nil {
+		return Restored{}, err
+	}
+	if err := beginLog(filepath.Join(cfg.DataDir, walDir), at); err != nil {
+		return Restored{}, err
+	}
+	// The identity comes last: a directory without it is refused, whatever it
+	// holds.
+	if err := id.save(cfg.DataDir); err != nil {
+		return Restored{}, err
+	}
+	return Restored{ClusterID: id.ClusterID, MemberID: id.MemberID, Checkpoint: at}, syncDir(filepath.Dir(cfg.DataDir))
+}
+
+// refounded returns who this member is in the cluster that begins with a snapshot
+// of that sum.
+func (c *Config) refounded(r *RestoreConfig, sum []byte) identity {
+	id := c.found()
+	id.ClusterID = hashID("restored", fmt.Sprintf("%x", id.ClusterID), fmt.Sprintf("%x", sum), fmt.Sprint(r.BumpRevision))
+	id.Format, id.Name, id.Token, id.Instance = identityFormat, c.Name, c.Token, rand.Text()
+	// Whoever restores says by that which state counts, so nobody is asked.
+	id.Started, id.Admitted = true, true
+	return id
+}
+
+// restoreStore makes the state of members out of the snapshot.
+func (r *RestoreConfig) restoreStore(cfg *Config, members []store.Member, sum []byte) (store.Checkpoint, error) {
+	path := filepath.Join(cfg.DataDir, storeFile)
+	if err := copySnapshotFile(r.File, path, sum); err != nil {
+		return store.Checkpoint{}, err
+	}
+	conf := &raftpb.ConfState{}
+	for _, m := range members {
+		conf.Voters = append(conf.Voters, m.ID)
+	}
+	slices.Sort(conf.GetVoters())
+	at, err := store.Refound(path, store.Refounding{
+		Members: members, ConfState: conf, BumpRevision: r.BumpRevision, MarkCompacted: r.MarkCompacted,
+	})
+	return at, explainForeign(err)
+}
+
+// beginLog makes a log that begins behind a checkpoint. Nobody has voted in its
+// term: whoever campaigns does so in a later one.
+func beginLog(dir string, at store.Checkpoint) error {
+	log, err := raftwal.Open(raftwal.Config{Dir: dir})
+	if err != nil {
+		return fmt.Errorf("make the log: %w", err)
+	}
+	hard := &raftpb.HardState{Term: new(at.Term), Vote: new(uint64(0)), Commit: new(at.Index)}
+	if err := errors.Join(log.Save(nil, hard, snapshotOf(at)), log.Close()); err != nil {
+		return fmt.Errorf("make the log: %w", err)
+	}
+	return nil
+}
+
+// clear removes what a restore that failed has made.
+func (c *Config) clear(dirToo bool) error {
+	if dirToo {
+		return os.RemoveAll(c.DataDir)
+	}
+	entries, err := os.ReadDir(c.DataDir)
+	for _, e := range entries {
+		if e.Name() != "lost+found" {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(c.DataDir, e.Name())))
+		}
+	}
+	return err
+}

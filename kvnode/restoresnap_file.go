@@ -1,0 +1,144 @@
+package kvnode
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// A snapshot's file is a database, padded to a multiple of snapshotAlign, and
+// then its SHA-256 (see package etcdapi, and etcd's clients).
+const (
+	snapshotAlign = 512
+	// minSnapshot is what the smallest of bbolt's databases has.
+	minSnapshot = 16 << 10
+)
+
+var (
+	// ErrSnapshotDamaged means that a snapshot's file does not hold what was sent.
+	ErrSnapshotDamaged = errors.New("kvnode: the snapshot's file is damaged")
+	// ErrSnapshotForeign means that a file is no snapshot of kvnode. Those of etcd
+	// look much alike and hold something else.
+	ErrSnapshotForeign = errors.New("kvnode: the file is no snapshot of kvnode; those of etcd cannot be restored")
+)
+
+// checkSnapshotFile verifies the checksum at the end of the file path, and returns
+// that of everything before.
+func checkSnapshotFile(path string, skip bool) (sum []byte, err error) {
+	f, size, err := openSnapshotFile(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	body := size - size%snapshotAlign
+	switch extra := size % snapshotAlign; {
+	case extra == sha256.Size:
+	case skip:
+		body = size // a database that was copied from a data directory
+	case extra == 0:
+		return nil, fmt.Errorf("%w: %s of %d bytes has no checksum at its end: it is cut off, or was not made by snapshot save", ErrSnapshotDamaged, path, size)
+	default:
+		return nil, fmt.Errorf("%w: %s has %d bytes, want a multiple of %d and %d more", ErrSnapshotDamaged, path, size, snapshotAlign, sha256.Size)
+	}
+	hash := sha256.New()
+	if _, err := io.CopyN(hash, f, body); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	sum = hash.Sum(nil)
+	want, err := io.ReadAll(f)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if !skip && !bytes.Equal(sum, want) {
+		return nil, fmt.Errorf("%w: %s has SHA-256 %x, want %x", ErrSnapshotDamaged, path, sum, want)
+	}
+	return sum, nil
+}
+
+func openSnapshotFile(path string) (f *os.File, size int64, err error) {
+	if f, err = os.Open(path); err != nil {
+		return nil, 0, fmt.Errorf("open the snapshot: %w", err)
+	}
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular():
+		err = fmt.Errorf("%w: %s is not a regular file", ErrSnapshotForeign, path)
+	case info.Size() == 0:
+		err = fmt.Errorf("%w: %s is empty", ErrSnapshotDamaged, path)
+	case info.Size() < minSnapshot:
+		err = fmt.Errorf("%w: %s has %d bytes, and none has less than %d", ErrSnapshotForeign, path, info.Size(), minSnapshot)
+	default:
+		return f, info.Size(), nil
+	}
+	return nil, 0, errors.Join(err, f.Close())
+}
+
+// copySnapshotFile copies the database out of the file from, durably. The copy
+// must have that sum: the file may have changed since it was checked.
+func copySnapshotFile(from, to string, sum []byte) (err error) {
+	src, size, err := openSnapshotFile(from)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	dst, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	body := size
+	if size%snapshotAlign == sha256.Size {
+		body -= sha256.Size
+	}
+	hash := sha256.New()
+	_, err = io.CopyN(io.MultiWriter(dst, hash), src, body)
+	if err = errors.Join(err, dst.Sync(), dst.Close()); err != nil {
+		return fmt.Errorf("copy %s: %w", from, err)
+	}
+	if got := hash.Sum(nil); !bytes.Equal(got, sum) {
+		return fmt.Errorf("%w: %s has changed while it was read", ErrSnapshotDamaged, from)
+	}
+	return nil
+}
+
+// SnapshotInfo describes a snapshot's file.
+type SnapshotInfo struct {
+	store.Summary
+	// Size is that of the file.
+	Size int64
+}
+
+// InspectSnapshot reads all of a snapshot's file, checks it and changes nothing.
+// A database that was copied from a data directory of a member that has stopped
+// will do.
+func InspectSnapshot(path string) (SnapshotInfo, error) {
+	f, size, err := openSnapshotFile(path)
+	if err != nil {
+		return SnapshotInfo{}, err
+	}
+	if err := f.Close(); err != nil {
+		return SnapshotInfo{}, err
+	}
+	if _, err := checkSnapshotFile(path, size%snapshotAlign == 0); err != nil {
+		return SnapshotInfo{}, err
+	}
+	s, err := store.Inspect(path)
+	return SnapshotInfo{Summary: s, Size: size}, explainForeign(err)
+}
+
+// explainForeign says it in this package's terms.
+func explainForeign(err error) error {
+	switch {
+	case errors.Is(err, store.ErrForeign):
+		return fmt.Errorf("%w: %w", ErrSnapshotForeign, err)
+	case errors.Is(err, store.ErrDamaged):
+		return fmt.Errorf("%w: %w", ErrSnapshotDamaged, err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,366 @@
+package kvnode
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.etcd.io/bbolt"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// saveSnapshot writes what a client's snapshot save does.
+func saveSnapshot(t *testing.T, n *Node) string {
+	t.Helper()
+	if err := n.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	state, err := n.Store().OpenSnapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = state.Close() }()
+	var b bytes.Buffer
+	if _, err := state.WriteTo(&b); err != nil {
+		t.Fatal(err)
+	}
+	return writeSnapshotFile(t, b.Bytes())
+}
+
+func writeSnapshotFile(t *testing.T, db []byte) string {
+	t.Helper()
+	db = append(db, make([]byte, -len(db)&(snapshotAlign-1))...)
+	sum := sha256.Sum256(db)
+	return writeFile(t, append(db, sum[:]...))
+}
+
+func writeFile(t *testing.T, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "snapshot.db")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// restoreAll stops all members and gives each a new directory that is restored
+// from file.
+func (c *cluster) restoreAll(file string, amend func(*RestoreConfig)) []Restored {
+	c.t.Helper()
+	c.stopAll()
+	clear(c.nodes)
+	var all []Restored
+	for _, name := range []string{"m1", "m2", "m3"} {
+		cfg, ok := c.cfgs[name]
+		if !ok {
+			continue
+		}
+		cfg.DataDir += "-restored"
+		c.cfgs[name] = cfg
+		r := RestoreConfig{File: file, Name: name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token}
+		if amend != nil {
+			amend(&r)
+		}
+		got, err := RestoreSnapshot(r)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		all = append(all, got)
+	}
+	return all
+}
+
+// Three members that are restored from one snapshot are a new cluster with the
+// old keys, at the old revisions, which goes on from there.
+func TestRestoreBeginsANewCluster(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		old := c.leader()
+		for i := range 30 {
+			c.put(old, fmt.Sprintf("k%d", i%10), fmt.Sprint(i))
+		}
+		if _, err := old.Propose(t.Context(), &pb.InternalRaftRequest{Alarm: &pb.AlarmRequest{
+			Action: pb.AlarmRequest_ACTIVATE, MemberID: old.ID(), Alarm: pb.AlarmType_NOSPACE,
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		file := saveSnapshot(t, old)
+		want, err := old.Store().HashKV(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		oldCluster, oldTerm := old.ClusterID(), old.Term()
+
+		restored := c.restoreAll(file, nil)
+		for _, name := range []string{"m1", "m2", "m3"} {
+			c.start(name)
+		}
+		n := c.leader()
+		for _, r := range restored {
+			if r.ClusterID != n.ClusterID() || r.ClusterID == oldCluster || r.Checkpoint.Revision != want.Revision {
+				t.Errorf("restored %+v, want cluster %x, which is not %x, at revision %d", r, n.ClusterID(), oldCluster, want.Revision)
+			}
+		}
+		if got, err := n.Store().HashKV(0); err != nil || got != want {
+			t.Errorf("HashKV(0) = %+v, %v, want %+v", got, err, want)
+		}
+		if n.Term() <= oldTerm {
+			t.Errorf("term = %d, want it above the old cluster's %d", n.Term(), oldTerm)
+		}
+		if got := n.Store().Alarms(); len(got) != 0 {
+			t.Errorf("alarms = %v, want none", got)
+		}
+		c.put(n, "k0", "new")
+		for _, f := range c.followers(n) {
+			if value, _ := c.get(f, ReadIndex, "k0"); value != "new" {
+				t.Errorf("k0 on %s = %q, want new", f.Name(), value)
+			}
+		}
+		if got := n.Store().Revision(); got != want.Revision+1 {
+			t.Errorf("revision after a put = %d, want %d", got, want.Revision+1)
+		}
+		members := n.Store().Members()
+		if len(members.ByID) != 3 || members.ByID[n.ID()].Name != n.Name() {
+			t.Errorf("Members() = %+v, want the three that were restored", members)
+		}
+		// A restart of one finds what the restore has made, and what came after.
+		victim := c.followers(n)[0].Name()
+		c.stop(victim)
+		back := c.start(victim)
+		if value, _ := c.get(back, ReadIndex, "k0"); value != "new" {
+			t.Errorf("k0 after a restart = %q, want new", value)
+		}
+	})
+}
+
+// A member of the old cluster has the same name, URLs and token, and yet is not
+// let in; nor is one that was restored from another snapshot.
+func TestOthersAreNotLetIntoARestoredCluster(t *testing.T) {
+	for name, change := range map[string]func(c *cluster, cfg *Config, older string){
+		"of the old cluster": func(_ *cluster, cfg *Config, _ string) {
+			cfg.DataDir = strings.TrimSuffix(cfg.DataDir, "-restored")
+		},
+		"from another snapshot": func(c *cluster, cfg *Config, older string) {
+			cfg.DataDir += "-again"
+			if _, err := RestoreSnapshot(RestoreConfig{File: older, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster}); err != nil {
+				c.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+				old := c.leader()
+				older := saveSnapshot(t, old)
+				c.put(old, "k", "v")
+				c.restoreAll(saveSnapshot(t, old), nil)
+				cfg := c.cfgs["m3"]
+				change(c, &cfg, older)
+				c.cfgs["m3"] = cfg
+				c.start("m1")
+				c.start("m2")
+				stranger := c.start("m3")
+				n := c.leader(stranger)
+				c.put(n, "k", "new")
+				if stranger.Leader() != 0 {
+					t.Errorf("the stranger follows %x, want nobody", stranger.Leader())
+				}
+				for _, p := range stranger.Status().Peers {
+					if p.Connected {
+						t.Errorf("the stranger is connected to %x, want it refused", p.ID)
+					}
+				}
+				if kv, _ := stranger.Store().Get([]byte("k")); string(kv.GetValue()) == "new" {
+					t.Error("the stranger has heard of a write")
+				}
+			})
+		})
+	}
+}
+
+// A directory that is restored once more has lost the promises of the first time.
+func TestARestoredMemberThatIsRestoredAgainIsRefused(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		file := saveSnapshot(t, c.leader())
+		c.restoreAll(file, nil)
+		for _, name := range []string{"m1", "m2", "m3"} {
+			c.start(name)
+		}
+		n := c.leader()
+		c.put(n, "k", "v")
+		victim := c.followers(n)[0]
+		c.stop(victim.Name())
+		cfg := c.cfgs[victim.Name()]
+		cfg.DataDir += "-again"
+		c.cfgs[victim.Name()] = cfg
+		if _, err := RestoreSnapshot(RestoreConfig{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster}); err != nil {
+			t.Fatal(err)
+		}
+		back := c.start(victim.Name())
+		<-back.Done()
+		if !errors.Is(back.Err(), ErrLost) {
+			t.Errorf("Err() = %v, want ErrLost", back.Err())
+		}
+		delete(c.nodes, victim.Name())
+	})
+}
+
+func TestRestoreMayRaiseTheRevision(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		c.put(n, "k", "v")
+		before := n.Store().Revision()
+		c.restoreAll(saveSnapshot(t, n), func(r *RestoreConfig) { r.BumpRevision, r.MarkCompacted = 1_000_000, true })
+		c.start("m1")
+		n = c.leader()
+		c.put(n, "k", "w")
+		if got := n.Store().Revision(); got != before+1_000_001 || n.Store().CompactRevision() != got-1 {
+			t.Errorf("revision %d, compacted %d, want %d and one less", got, n.Store().CompactRevision(), before+1_000_001)
+		}
+	})
+}
+
+// Whatever is wrong with the file, the directory or the options is said, and
+// leaves nothing behind.
+func TestRestoreRefuses(t *testing.T) {
+	n := startAlone(t)
+	if err := put(t.Context(), n, "key", "value"); err != nil {
+		t.Fatal(err)
+	}
+	whole := saveSnapshot(t, n)
+	data := readFile(t, whole)
+	members := []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}, {Name: "b", PeerURLs: []string{"http://b:2380"}}}
+	flipped := bytes.Clone(data)
+	flipped[len(data)/2] ^= 1
+	damaged := bytes.Clone(data[:len(data)-sha256.Size])
+	damaged[bytes.Index(damaged, []byte("value"))] ^= 1
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "a"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name string
+		set  func(*RestoreConfig)
+		is   error
+		want string // part of the error
+	}{
+		{"a bit flipped", func(r *RestoreConfig) { r.File = writeFile(t, flipped) }, ErrSnapshotDamaged, "SHA-256"},
+		{"cut off", func(r *RestoreConfig) { r.File = writeFile(t, data[:len(data)-1]) }, ErrSnapshotDamaged, fmt.Sprint(len(data) - 1)},
+		{"without checksum", func(r *RestoreConfig) { r.File = writeFile(t, data[:len(data)-32]) }, ErrSnapshotDamaged, "no checksum"},
+		{"damage under a right checksum", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, damaged) }, ErrSnapshotDamaged, ""},
+		{"damage that is not looked for", func(r *RestoreConfig) { r.File, r.SkipHashCheck = writeFile(t, damaged), true }, ErrSnapshotDamaged, ""},
+		{"empty file", func(r *RestoreConfig) { r.File = writeFile(t, nil) }, ErrSnapshotDamaged, "is empty"},
+		{"text", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, bytes.Repeat([]byte("text"), 4096)) }, ErrSnapshotForeign, ""},
+		{"of etcd", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, etcdDatabase(t)) }, ErrSnapshotForeign, "etcd"},
+		{"a directory", func(r *RestoreConfig) { r.File = t.TempDir() }, ErrSnapshotForeign, "regular"},
+		{"no file", func(r *RestoreConfig) { r.File = filepath.Join(t.TempDir(), "none") }, os.ErrNotExist, "none"},
+		{"directory in use", func(r *RestoreConfig) { r.DataDir = full }, nil, `holds "a"`},
+		{"no directory", func(r *RestoreConfig) { r.DataDir = "" }, nil, "no data directory"},
+		{"not a member", func(r *RestoreConfig) { r.Name = "c" }, nil, `member "c" is not in the initial cluster`},
+		{"elsewhere", func(r *RestoreConfig) { r.PeerURLs = []string{"http://c:2380"} }, nil, "advertises [http://c:2380]"},
+		{"bump alone", func(r *RestoreConfig) { r.BumpRevision = 1 }, nil, "both are needed"},
+		{"mark alone", func(r *RestoreConfig) { r.MarkCompacted = true }, nil, "both are needed"},
+		{"negative bump", func(r *RestoreConfig) { r.BumpRevision = -1 }, nil, "-1 must not be negative"},
+		{"bump too high", func(r *RestoreConfig) { r.BumpRevision, r.MarkCompacted = 1<<63-1, true }, nil, "cannot be raised"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "data")
+			cfg := RestoreConfig{File: whole, Name: "a", DataDir: dir, Cluster: members}
+			test.set(&cfg)
+			_, err := RestoreSnapshot(cfg)
+			if err == nil || test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("RestoreSnapshot() = %v, want %v with %q", err, test.is, test.want)
+			}
+			if _, err := os.Stat(dir); err == nil {
+				t.Error("the refusal has left a directory behind")
+			}
+		})
+	}
+	if got := readFile(t, whole); !bytes.Equal(got, data) {
+		t.Error("the snapshot's file was changed")
+	}
+}
+
+// etcdDatabase returns what etcd's own snapshots hold: buckets with the same
+// names, and other things in them.
+func etcdDatabase(t *testing.T) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "db")
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error {
+		for _, name := range []string{"meta", "key", "members"} {
+			if _, err := tx.CreateBucket([]byte(name)); err != nil {
+				return err
+			}
+		}
+		return tx.Bucket([]byte("meta")).Put([]byte("consistent_index"), make([]byte, 8))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return readFile(t, path)
+}
+
+// A directory that exists and is empty, such as a mounted disk, will do.
+func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
+	n := startAlone(t)
+	file := saveSnapshot(t, n)
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "lost+found"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	members := []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}}
+	if _, err := RestoreSnapshot(RestoreConfig{File: file, Name: "a", DataDir: dir, Cluster: members}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := RestoreSnapshot(RestoreConfig{File: file, Name: "a", DataDir: dir, Cluster: members})
+	if err == nil || !strings.Contains(err.Error(), "member.json") && !strings.Contains(err.Error(), "holds") {
+		t.Errorf("a second RestoreSnapshot() = %v, want the directory refused", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, identityFile)); err != nil {
+		t.Errorf("the refusal has cost the first one its identity: %v", err)
+	}
+}
+
+func TestInspectSnapshot(t *testing.T) {
+	n := startAlone(t)
+	if err := put(t.Context(), n, "key", "value"); err != nil {
+		t.Fatal(err)
+	}
+	file := saveSnapshot(t, n)
+	data := readFile(t, file)
+	want, err := n.Store().HashKV(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{"snapshot": file, "database": writeFile(t, data[:len(data)-32])} {
+		got, err := InspectSnapshot(path)
+		if err != nil || got.Hash != want || got.Keys != 1 || got.Revision != 2 || got.Size != int64(len(readFile(t, path))) {
+			t.Errorf("InspectSnapshot(%s) = %+v, %v, want one key and %+v", name, got, err, want)
+		}
+	}
+	data[100] ^= 1
+	if _, err := InspectSnapshot(writeFile(t, data)); !errors.Is(err, ErrSnapshotDamaged) {
+		t.Errorf("InspectSnapshot(damaged) = %v, want ErrSnapshotDamaged", err)
+	}
+	if _, err := InspectSnapshot(writeSnapshotFile(t, etcdDatabase(t))); !errors.Is(err, ErrSnapshotForeign) || errors.Is(err, store.ErrDamaged) {
+		t.Errorf("InspectSnapshot(etcd's) = %v, want ErrSnapshotForeign", err)
+	}
+}
