@@ -8,9 +8,11 @@ import (
 	"net/http"
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/server/status"
@@ -19,7 +21,11 @@ import (
 // build makes everything that serves, on a node that runs.
 func (s *Server) build() (err error) {
 	requests := s.requestMetrics()
-	s.api = etcdapi.New(s.node, s.cfg.api(requests))
+	api := s.cfg.api(requests)
+	if s.certs.client != nil {
+		api.LeaderDial = append(api.LeaderDial, newLeaderCredentials(s.certs.client))
+	}
+	s.api = etcdapi.New(s.node, api)
 	s.grpc = grpc.NewServer(s.grpcOptions()...)
 	// Before the API, which makes the metrics of all methods there are.
 	status.Register(s.grpc, s)
@@ -58,15 +64,19 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 	if k.Interval < 0 {
 		k.Interval = never
 	}
+	if s.certs.client != nil {
+		options = append(options, newGRPCCredentials(s.certs.client, s.log))
+	}
 	return append(options, grpc.KeepaliveParams(keepalive.ServerParameters{Time: k.Interval, Timeout: k.Timeout}))
 }
 
 // endingStream gives a stream a context that ends with the server, so that a
-// watch does not hold up its stop.
+// watch does not hold up its stop. The cause says that it is the server: clients
+// watch on at another member then.
 func (s *Server) endingStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-	ctx, cancel := context.WithCancel(stream.Context())
-	defer cancel()
-	defer context.AfterFunc(s.streams, cancel)()
+	ctx, cancel := context.WithCancelCause(stream.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(s.streams, func() { cancel(rpctypes.ErrGRPCStopped) })()
 	return handle(srv, &streamUntil{ServerStream: stream, ctx: ctx})
 }
 
@@ -78,10 +88,16 @@ type streamUntil struct {
 // Context implements grpc.ServerStream.
 func (s *streamUntil) Context() context.Context { return s.ctx }
 
+// insideBytes are buffered each way between the gateway and gRPC.
+const insideBytes = 256 << 10
+
 // newGateway returns the JSON gateway: a client of this very server, so that
-// JSON and gRPC cannot differ in limits, errors or metrics.
-func (s *Server) newGateway(l net.Listener) (http.Handler, error) {
-	conn, err := grpc.NewClient("passthrough:///"+loopback(l.Addr()),
+// JSON and gRPC cannot differ in limits, errors or metrics. It connects inside
+// the process: the listener that a JSON client came by has checked it already,
+// and the member needs no certificate to be its own client.
+func (s *Server) newGateway(inside *bufconn.Listener) (http.Handler, error) {
+	conn, err := grpc.NewClient("passthrough:///gateway",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return inside.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxGatewayReply)))
 	if err != nil {
@@ -93,13 +109,4 @@ func (s *Server) newGateway(l net.Listener) (http.Handler, error) {
 	}
 	s.gatewayConn = conn
 	return handler, nil
-}
-
-// loopback returns the address by which a process reaches its own listener.
-func loopback(addr net.Addr) string {
-	host, port, err := net.SplitHostPort(addr.String())
-	if err == nil && wildcard(host) {
-		return net.JoinHostPort("localhost", port)
-	}
-	return addr.String()
 }

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/autocompact"
 	"github.com/leaderlease/go/kvnode/etcdapi"
+	"github.com/leaderlease/go/kvnode/tlsconf"
 	"github.com/leaderlease/go/leaderlease/clock"
 )
 
@@ -20,9 +22,9 @@ type Config struct {
 	// DataDir is made if it is missing. Default: the name and ".kvnode".
 	DataDir string
 
-	// URLs are http://host:port. Those to listen on default to etcd's ports on
-	// localhost, HTTP and metrics to none; those to advertise to where the
-	// server listens.
+	// URLs are http://host:port, or https://host:port with TLS. Those to listen on
+	// default to etcd's ports on localhost, HTTP and metrics to none; those to
+	// advertise to where the server listens.
 	ListenPeerURLs       []string
 	ListenClientURLs     []string
 	ListenClientHTTPURLs []string
@@ -34,6 +36,17 @@ type Config struct {
 	// to listen on, so that tests need not guess free ports. The Server closes
 	// them, also when Start fails.
 	PeerListener, ClientListener, HTTPListener net.Listener
+
+	// ClientTLS is for URLs with https to listen on for clients, HTTP and metrics
+	// included, PeerTLS for peers. Their zero values mean plain text.
+	ClientTLS, PeerTLS tlsconf.Config
+	// TLSMinVersion and TLSMaxVersion, TLSCipherSuites and SelfSignedYears are for
+	// both: see tlsconf.Config. Defaults: TLS1.2, none, Go's and 1.
+	TLSMinVersion, TLSMaxVersion string
+	TLSCipherSuites              []string
+	SelfSignedYears              int
+	// AllowPlaintext permits plain text on other addresses than those of loopback.
+	AllowPlaintext bool
 
 	// InitialCluster has all members that make the cluster, this one included.
 	// Default: this one alone.
@@ -71,6 +84,12 @@ type Config struct {
 	// QuotaBytes bounds the size of the store; beyond it only deletions and
 	// compaction are accepted. Default: 2 GiB. Negative: no bound.
 	QuotaBytes int64
+	// AutoCompactionMode is periodic, the default, or revision, and
+	// AutoCompactionRetention what compaction leaves: see autocompact.Parse.
+	// Default: 0, which means no compaction.
+	AutoCompactionMode, AutoCompactionRetention string
+	// LaxReconfig permits changes of membership that may cost the quorum.
+	LaxReconfig bool
 	// Keepalive is what is asked of clients' connections.
 	Keepalive Keepalive
 
@@ -134,6 +153,8 @@ func (c Config) WithDefaults() Config {
 	set(&c.MaxTxnOps, etcdapi.DefaultMaxTxnOps)
 	set(&c.MaxConcurrentStreams, etcdapi.DefaultMaxConcurrentStreams)
 	set(&c.QuotaBytes, etcdapi.DefaultQuotaBytes)
+	set(&c.AutoCompactionMode, autocompact.Periodic)
+	set(&c.AutoCompactionRetention, "0")
 	set(&c.Keepalive.MinTime, defaultPingEvery)
 	set(&c.Keepalive.Interval, defaultPingInterval)
 	set(&c.Keepalive.Timeout, defaultPingTimeout)
@@ -141,13 +162,14 @@ func (c Config) WithDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 
-	setURLs(&c.ListenPeerURLs, listenerURL(c.PeerListener, defaultPeerURL))
-	setURLs(&c.ListenClientURLs, listenerURL(c.ClientListener, defaultClientURL))
+	setURLs(&c.ListenPeerURLs, scheme(listenerURL(c.PeerListener, defaultPeerURL), &c.PeerTLS))
+	setURLs(&c.ListenClientURLs, scheme(listenerURL(c.ClientListener, defaultClientURL), &c.ClientTLS))
 	if c.HTTPListener != nil {
-		setURLs(&c.ListenClientHTTPURLs, listenerURL(c.HTTPListener, ""))
+		setURLs(&c.ListenClientHTTPURLs, scheme(listenerURL(c.HTTPListener, ""), &c.ClientTLS))
 	}
 	setURLs(&c.AdvertisePeerURLs, c.ListenPeerURLs...)
 	setURLs(&c.AdvertiseClientURLs, c.ListenClientURLs...)
+	c.tlsDefaults()
 	if len(c.InitialCluster) == 0 {
 		c.InitialCluster = []kvnode.Member{{Name: c.Name, PeerURLs: c.AdvertisePeerURLs}}
 	}
@@ -195,6 +217,7 @@ func (c *Config) node(peers net.Listener) kvnode.Config {
 		ReadMode:        c.ReadMode,
 		MaxRequestBytes: c.MaxRequestBytes,
 		SnapshotCount:   c.SnapshotCount,
+		LaxReconfig:     c.LaxReconfig,
 		CatchUpEntries:  c.CatchUpEntries,
 		Logger:          c.Logger,
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
 func TestDefaultIsValid(t *testing.T) {
@@ -41,8 +42,49 @@ func TestValidate(t *testing.T) {
 		{"negative skew", func(c *Config) { c.MaxClockSkew = -1 }, "--max-clock-skew"},
 		{"drift", func(c *Config) { c.MaxDriftPPM = 1_000_000 }, "--max-drift-ppm 1000000"},
 		{"requests too large", func(c *Config) { c.MaxRequestBytes = 64<<20 + 1 }, "--max-request-bytes 67108865 must be from 1 to 67108864"},
+		{"no such mode", func(c *Config) { c.AutoCompactionMode = "hourly" }, `--auto-compaction-mode and --auto-compaction-retention: mode "hourly"`},
+		{"a time for revisions", func(c *Config) { c.AutoCompactionMode, c.AutoCompactionRetention = "revision", "30m" }, `retention "30m" must be a number of revisions`},
+		{"revisions", func(c *Config) { c.AutoCompactionMode, c.AutoCompactionRetention = "revision", "1000" }, ""},
+		{"hours", func(c *Config) { c.AutoCompactionRetention = "8" }, ""},
 		{"negative operations", func(c *Config) { c.MaxTxnOps = -1 }, "--max-txn-ops -1"},
-		{"https", func(c *Config) { c.ListenClientURLs = []string{"https://localhost:1"} }, ErrTLS.Error()},
+		{"https", func(c *Config) { c.ListenClientURLs = []string{"https://localhost:1"} }, "needs --cert-file and --key-file, or --auto-tls"},
+		{"https for clients", func(c *Config) { c.ListenClientURLs, c.ClientTLS = []string{"https://a:1"}, certified }, ""},
+		{"https in capitals is https", func(c *Config) { c.ListenClientURLs, c.ClientTLS = []string{"HTTPS://a:1"}, certified }, ""},
+		{"http in capitals is http", func(c *Config) { c.ListenClientURLs = []string{"HTTP://10.0.0.1:1"} }, "is plain text for the whole network"},
+		{"a certificate for no URL", func(c *Config) {
+			c.ListenClientURLs, c.ClientTLS = []string{"http://localhost:1"}, certified
+		}, "no URL to listen on for clients is https"},
+		{"half a certificate", func(c *Config) { c.ClientTLS.CertFile = "a" }, "go together"},
+		{"plain text for all", func(c *Config) { c.ListenClientURLs = []string{"http://0.0.0.0:1"} }, "make it https, or give --allow-plaintext"},
+		{"plain text for peers", func(c *Config) { c.ListenPeerURLs = []string{"http://10.0.0.1:1"} }, "--listen-peer-urls http://10.0.0.1:1 is plain text"},
+		{"plain metrics for all", func(c *Config) { c.ListenMetricsURLs = []string{"http://:1"} }, "--listen-metrics-urls http://:1 is plain text"},
+		{"plain text on a name", func(c *Config) { c.ListenClientHTTPURLs = []string{"http://localhost.example.org:1"} }, "is plain text"},
+		{"plain text on loopback", func(c *Config) {
+			c.ListenMetricsURLs = []string{"http://127.0.0.2:1", "http://[::1]:1", "http://localhost:2"}
+		}, ""},
+		{"a way round the certificate", func(c *Config) {
+			c.ListenClientURLs, c.ClientTLS = []string{"https://a:1", "http://localhost:1"}, certified
+			c.ClientTLS.TrustedCAFile, c.AllowPlaintext = "a", true
+		}, "--listen-client-urls http://localhost:1 would let clients in without the certificate"},
+		{"a way round it by HTTP", func(c *Config) {
+			c.ListenClientURLs, c.ListenClientHTTPURLs, c.ClientTLS = []string{"https://a:1"}, []string{"http://localhost:1"}, certified
+			c.ClientTLS.TrustedCAFile = "a"
+		}, "--listen-client-http-urls http://localhost:1 would let clients in without the certificate"},
+		{"metrics are open", func(c *Config) {
+			c.ListenClientURLs, c.ListenMetricsURLs, c.ClientTLS = []string{"https://a:1"}, []string{"http://localhost:1"}, certified
+			c.ClientTLS.TrustedCAFile = "a"
+		}, ""},
+		{"https for peers", func(c *Config) { c.PeerTLS = tlsconf.Config{Auto: true} }, ""},
+		{"https for peers without TLS", func(c *Config) { c.ListenPeerURLs = []string{"https://localhost:1"} }, "needs --peer-cert-file"},
+		{"http for peers with TLS", func(c *Config) {
+			c.ListenPeerURLs, c.PeerTLS = []string{"http://localhost:1"}, tlsconf.Config{Auto: true}
+		}, "--listen-peer-urls http://localhost:1 must be https"},
+		{"a member without TLS", func(c *Config) {
+			c.PeerTLS = tlsconf.Config{Auto: true}
+			c.InitialCluster = append(member("default", "https://localhost:2380"), member("b", "http://b:1")...)
+		}, "--initial-cluster http://b:1 must be https"},
+		{"peers without authority", func(c *Config) { c.PeerTLS = certified }, "--peer-cert-file needs --peer-trusted-ca-file"},
+		{"TLS 1.1", func(c *Config) { c.TLSMinVersion = "TLS1.1" }, "--tls-min-version"},
 		{"unix", func(c *Config) { c.ListenClientURLs = []string{"unix://a:1"} }, "unix sockets are not offered"},
 		{"no scheme", func(c *Config) { c.ListenClientURLs = []string{"localhost:1"} }, `must begin with http://`},
 		{"no port", func(c *Config) { c.ListenMetricsURLs = []string{"http://localhost"} }, "with the port"},
@@ -50,7 +92,9 @@ func TestValidate(t *testing.T) {
 		{"path", func(c *Config) { c.ListenClientHTTPURLs = []string{"http://localhost:1/x"} }, "and nothing else"},
 		{"not a URL", func(c *Config) { c.ListenClientURLs = []string{"http://[::1"} }, "is not a URL"},
 		{"IPv6", func(c *Config) { c.ListenClientURLs = []string{"http://[::1]:1"} }, ""},
-		{"clients may be told anything", func(c *Config) { c.ListenClientURLs = []string{"http://0.0.0.0:1"} }, ""},
+		{"clients may be told anything", func(c *Config) {
+			c.ListenClientURLs, c.AllowPlaintext = []string{"http://0.0.0.0:1"}, true
+		}, ""},
 		{"peers cannot dial everywhere", func(c *Config) { c.ListenPeerURLs = []string{"http://0.0.0.0:1"} }, "unspecified address"},
 		{"peers cannot dial port 0", func(c *Config) { c.ListenPeerURLs = []string{"http://localhost:0"} }, "port 0"},
 		{"not a member", func(c *Config) { c.InitialCluster = member("other", "http://a:1") }, `no member "default"`},
@@ -70,6 +114,8 @@ func TestValidate(t *testing.T) {
 		})
 	}
 }
+
+var certified = tlsconf.Config{CertFile: "c", KeyFile: "k"}
 
 func member(name string, urls ...string) []kvnode.Member {
 	return []kvnode.Member{{Name: name, PeerURLs: urls}}

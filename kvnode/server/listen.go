@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -17,22 +18,23 @@ type listeners struct {
 	metrics []net.Listener
 }
 
-// bind binds all listeners of c, or none.
-func bind(ctx context.Context, c *Config) (*listeners, error) {
+// bind binds all listeners of c, or none. Those for HTTP speak TLS themselves, if
+// their URL says so; gRPC and the node do it for the others.
+func bind(ctx context.Context, c *Config, certs certificates) (*listeners, error) {
 	l := &listeners{}
 	var errs []error
-	given := func(flag string, listener net.Listener, urls []string) []net.Listener {
+	given := func(flag string, listener net.Listener, urls []string, wrap wrapper) []net.Listener {
 		if listener != nil {
-			return []net.Listener{listener}
+			return []net.Listener{wrap(listener, speaksTLS(urls[0]))}
 		}
-		bound, err := listen(ctx, flag, urls)
+		bound, err := listen(ctx, flag, urls, wrap)
 		errs = append(errs, err...)
 		return bound
 	}
-	peers := given("listen-peer-urls", c.PeerListener, c.ListenPeerURLs)
-	l.client = given("listen-client-urls", c.ClientListener, c.ListenClientURLs)
-	l.http = given("listen-client-http-urls", c.HTTPListener, c.ListenClientHTTPURLs)
-	l.metrics = given("listen-metrics-urls", nil, c.ListenMetricsURLs)
+	peers := given("listen-peer-urls", c.PeerListener, c.ListenPeerURLs, bare)
+	l.client = given("listen-client-urls", c.ClientListener, c.ListenClientURLs, certs.forGRPC)
+	l.http = given("listen-client-http-urls", c.HTTPListener, c.ListenClientHTTPURLs, certs.forHTTP)
+	l.metrics = given("listen-metrics-urls", nil, c.ListenMetricsURLs, certs.forHTTP)
 	if len(errs) > 0 {
 		closeListeners(peers)
 		l.close()
@@ -42,7 +44,26 @@ func bind(ctx context.Context, c *Config) (*listeners, error) {
 	return l, nil
 }
 
-func listen(ctx context.Context, flag string, urls []string) (bound []net.Listener, errs []error) {
+// wrapper makes a listener speak what its URL says.
+type wrapper func(l net.Listener, secure bool) net.Listener
+
+func bare(l net.Listener, _ bool) net.Listener { return l }
+
+func (certs certificates) forGRPC(l net.Listener, secure bool) net.Listener {
+	if certs.client != nil && !secure {
+		return unsecured{l}
+	}
+	return l
+}
+
+func (certs certificates) forHTTP(l net.Listener, secure bool) net.Listener {
+	if secure {
+		return tls.NewListener(l, certs.client.Server(httpProtocols...))
+	}
+	return l
+}
+
+func listen(ctx context.Context, flag string, urls []string, wrap wrapper) (bound []net.Listener, errs []error) {
 	for _, s := range urls {
 		host, port, err := parseURL(s)
 		if err != nil {
@@ -55,7 +76,7 @@ func listen(ctx context.Context, flag string, urls []string) (bound []net.Listen
 			errs = append(errs, listenError(flag, s, err))
 			continue
 		}
-		bound = append(bound, listener)
+		bound = append(bound, wrap(listener, speaksTLS(s)))
 	}
 	return bound, errs
 }

@@ -62,17 +62,3 @@ func TestSeveralURLs(t *testing.T) {
 		}
 	}
 }
-
-func TestLoopback(t *testing.T) {
-	for addr, want := range map[string]string{
-		"0.0.0.0:1": "localhost:1", "[::]:1": "localhost:1", "10.0.0.1:1": "10.0.0.1:1", "[::1]:1": "[::1]:1",
-	} {
-		tcp, err := net.ResolveTCPAddr("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := loopback(tcp); got != want {
-			t.Errorf("loopback(%s) = %s, want %s", addr, got, want)
-		}
-	}
-}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server/status"
+	"github.com/leaderlease/go/kvnode/ttl"
 	"github.com/leaderlease/go/leaderlease/metrics"
 )
 
@@ -21,6 +22,7 @@ func (s *Server) newRegistry(more ...prometheus.Collector) (*prometheus.Registry
 	all := append([]prometheus.Collector{
 		leases,
 		nodeCollector{s},
+		s.node.LinkMetrics(),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}, more...)
@@ -37,8 +39,11 @@ type reading struct {
 	kvnode.Status
 	revision, compacted int64
 	dbSize, dbInUse     int64
+	dbUnsaved           int64
 	changes             uint64
 	ready               bool
+	ttl                 ttl.Stats
+	ttlLeases           int
 }
 
 func (s *Server) read() *reading {
@@ -46,8 +51,10 @@ func (s *Server) read() *reading {
 	r := &reading{
 		Status: s.node.Status(), revision: store.Revision(), compacted: store.CompactRevision(),
 		changes: s.changes.Load(), ready: s.isReady() && !s.stopping.Load(),
+		ttl: s.node.TTLStats(), ttlLeases: store.CountTTLLeases(),
 	}
 	r.dbSize, r.dbInUse = store.Size()
+	r.dbUnsaved = store.Unsaved()
 	return r
 }
 
@@ -101,8 +108,24 @@ var families = []family{
 		func(r *reading) float64 { return float64(r.revision) }),
 	gauge("compact_revision", "Newest revision that was compacted.",
 		func(r *reading) float64 { return float64(r.compacted) }),
+	gauge("ttl_leases", "TTL leases that clients hold.",
+		func(r *reading) float64 { return float64(r.ttlLeases) }),
+	gauge("ttl_revoking", "TTL leases whose time is over and whose revocation is under way, on the leader.",
+		func(r *reading) float64 { return float64(r.ttl.Revoking) }),
+	counter("ttl_renewals_total", "Keep-alives that this member has answered as the leader.",
+		func(r *reading) float64 { return float64(r.ttl.Renewals) }),
+	counter("ttl_expirations_total", "TTL leases that this member, as the leader, has revoked for want of keep-alives.",
+		func(r *reading) float64 { return float64(r.ttl.Expirations) }),
+	counter("ttl_checkpoints_total", "Times that this member, as the leader, has had the remaining time of a TTL lease replicated.",
+		func(r *reading) float64 { return float64(r.ttl.Checkpoints) }),
 	gauge("proposals_pending", "Proposals of this member's clients that are under way.",
 		func(r *reading) float64 { return float64(r.Waiting) }),
+	counter("proposals_failed_total", "Proposals of this member of which nothing became, or nobody knows what.",
+		func(r *reading) float64 { return float64(r.Counts.FailedProposals) }),
+	counter("checkpoint_failures_total", "Checkpoints that could not be made.",
+		func(r *reading) float64 { return float64(r.Counts.FailedCheckpoints) }),
+	gauge("checkpoint_max_seconds", "Longest checkpoint since the start.",
+		func(r *reading) float64 { return r.Counts.MaxCheckpointTime.Seconds() }),
 	gauge("disk_full", "1 if writes are refused until there is room on the disk, else 0.",
 		func(r *reading) float64 { return truth(r.DiskFull) }),
 	gauge("checkpoint_index", "Index of the newest durable checkpoint: a restart replays the log after it.",
@@ -111,6 +134,8 @@ var families = []family{
 		func(r *reading) float64 { return float64(r.Checkpoint.Revision) }),
 	gauge("db_size_bytes", "Size of the checkpoint's file.",
 		func(r *reading) float64 { return float64(r.dbSize) }),
+	gauge("db_unsaved_bytes", "How much the next checkpoint will add, estimated.",
+		func(r *reading) float64 { return float64(r.dbUnsaved) }),
 	gauge("db_in_use_bytes", "How much of the checkpoint's file is in use.",
 		func(r *reading) float64 { return float64(r.dbInUse) }),
 	gauge("wal_sync_max_seconds", "Longest write and sync of the log since the start.",
@@ -129,12 +154,17 @@ var families = []family{
 
 var (
 	buildInfo = describe("build_info", "1, with the version that is running.", "version")
+	saving    = describe("checkpoint_seconds", "Time to make a checkpoint.")
 	walSyncs  = describe("wal_sync_seconds", "Time to write and sync a batch of the log.")
 
 	peerConnected = describe("peer_connected", "1 if this member is connected to the peer, else 0.", "peer")
 	peerSent      = describe("peer_sent_messages_total", "Messages sent to the peer.", "peer")
 	peerLost      = describe("peer_lost_messages_total", "Messages to the peer that were dropped.", "peer")
-	peerRTT       = describe("peer_round_trip_seconds", "Round trip to the peer, as measured last.", "peer")
+	tlsReloads    = describe("tls_reloads_total", "Changes of TLS files that were taken over.", "side")
+	tlsFailures   = describe("tls_reload_failures_total", "Changes of TLS files that made no sense; the old ones stay in use.", "side")
+	tlsNotAfter   = describe("tls_certificate_not_after_seconds", "When the certificate for those who connect ends, in seconds since 1970.", "side")
+
+	peerRTT = describe("peer_round_trip_seconds", "Round trip to the peer, as measured last.", "peer")
 )
 
 // nodeCollector reads the member at each scrape and keeps no figures.
@@ -145,7 +175,7 @@ func (c nodeCollector) Describe(descs chan<- *prometheus.Desc) {
 	for i := range families {
 		descs <- families[i].desc
 	}
-	for _, d := range []*prometheus.Desc{buildInfo, walSyncs, peerConnected, peerSent, peerLost, peerRTT} {
+	for _, d := range []*prometheus.Desc{buildInfo, saving, walSyncs, peerConnected, peerSent, peerLost, peerRTT, tlsReloads, tlsFailures, tlsNotAfter} {
 		descs <- d
 	}
 }
@@ -158,7 +188,9 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(r))
 	}
 	out <- prometheus.MustNewConstMetric(buildInfo, prometheus.GaugeValue, 1, Version())
+	out <- prometheus.MustNewConstSummary(saving, r.Counts.Checkpoints, r.Counts.CheckpointTime.Seconds(), nil)
 	out <- prometheus.MustNewConstSummary(walSyncs, r.WAL.Syncs, r.WAL.SyncTime.Seconds(), nil)
+	c.s.certs.collect(out)
 	for i := range r.Peers {
 		p := &r.Peers[i]
 		id := status.ID(p.ID)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"log/slog"
 	"math"
 	"net"
 	"net/http"
@@ -21,7 +22,10 @@ const (
 // servePages serves handler on l. There is no time limit on a whole request:
 // profiles and watches through the gateway last.
 func (s *Server) servePages(l net.Listener, handler http.Handler) {
-	p := &http.Server{Handler: handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime}
+	p := &http.Server{
+		Handler: handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // of failed handshakes, most of all
+	}
 	s.pages = append(s.pages, p)
 	s.wg.Go(func() { s.served(l, p.Serve(l)) })
 }

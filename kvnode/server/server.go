@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/etcdapi"
@@ -28,6 +29,7 @@ type Server struct {
 	pages []*http.Server
 	// gatewayConn is nil if there is no gateway.
 	gatewayConn *grpc.ClientConn
+	certs       certificates
 	addrs       addrs
 	registry    *prometheus.Registry
 	// streams ends the requests that would never end by themselves.
@@ -68,16 +70,24 @@ func Start(cfg Config) (*Server, error) {
 		cfg.closeListeners()
 		return nil, fmt.Errorf("kvnode: invalid configuration: %w", err)
 	}
-	l, err := bind(context.Background(), &cfg)
+	certs, err := cfg.certificates()
+	if err != nil {
+		cfg.closeListeners()
+		return nil, fmt.Errorf("kvnode: %w", err)
+	}
+	l, err := bind(context.Background(), &cfg, certs)
 	if err != nil {
 		return nil, fmt.Errorf("kvnode: %w", err)
 	}
-	node, err := kvnode.Start(cfg.node(l.peer))
+	nodeConfig := cfg.node(l.peer)
+	nodeConfig.PeerTLS = certs.peer
+	node, err := kvnode.Start(nodeConfig)
 	if err != nil {
 		l.close()
 		return nil, err
 	}
 	s := newServer(&cfg, node)
+	s.certs = certs
 	err = s.build()
 	if err == nil {
 		err = s.serve(l)
@@ -115,10 +125,12 @@ func (s *Server) serve(l *listeners) error {
 	s.addrs = addrs{client: addresses(l.client), http: addresses(l.http), metrics: addresses(l.metrics)}
 	var gateway http.Handler
 	if len(l.http) > 0 && !s.cfg.DisableGateway {
+		inside := bufconn.Listen(insideBytes)
 		var err error
-		if gateway, err = s.newGateway(l.client[0]); err != nil {
+		if gateway, err = s.newGateway(inside); err != nil {
 			return err
 		}
+		l.client = append(l.client, s.certs.forGRPC(inside, false))
 	}
 	for _, listener := range l.client {
 		s.wg.Go(func() { s.served(listener, s.grpc.Serve(listener)) })
@@ -132,6 +144,7 @@ func (s *Server) serve(l *listeners) error {
 	s.wg.Go(s.watchNode)
 	s.wg.Go(s.watchLeader)
 	s.wg.Go(s.announce)
+	s.wg.Go(s.compact)
 	s.log.Info("serving", "name", s.cfg.Name, "member", status.ID(s.node.ID()), "cluster", status.ID(s.node.ClusterID()),
 		"client", s.addrs.client, "http", s.addrs.http, "metrics", s.addrs.metrics)
 	return nil

@@ -34,6 +34,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	if s.gatewayConn != nil {
 		err = errors.Join(err, s.gatewayConn.Close())
 	}
+	s.api.Close()
 	s.end()
 	s.wg.Wait()
 	s.fail(nil)

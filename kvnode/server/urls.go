@@ -1,7 +1,6 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -9,24 +8,17 @@ import (
 	"strconv"
 )
 
-// ErrTLS is why https is refused.
-//
-// TODO(#6): TLS on all listeners.
-var ErrTLS = errors.New("TLS is not offered yet, only http")
-
-// parseURL returns the address in a URL of the form http://host:port.
+// parseURL returns the address in a URL of the form http://host:port, or https.
 func parseURL(s string) (host, port string, err error) {
 	u, err := url.Parse(s)
 	if err != nil {
 		return "", "", fmt.Errorf("%q is not a URL like http://host:port", s)
 	}
 	switch {
-	case u.Scheme == "https":
-		return "", "", fmt.Errorf("%q: %w", s, ErrTLS)
 	case u.Scheme == "unix" || u.Scheme == "unixs":
-		return "", "", fmt.Errorf("%q: unix sockets are not offered, only http://host:port", s)
-	case u.Scheme != "http":
-		return "", "", fmt.Errorf("%q must begin with http://", s)
+		return "", "", fmt.Errorf("%q: unix sockets are not offered, only http://host:port and https://host:port", s)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "", "", fmt.Errorf("%q must begin with http:// or https://", s)
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return "", "", fmt.Errorf("%q must be http://host:port and nothing else", s)
 	}

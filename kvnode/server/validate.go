@@ -20,7 +20,7 @@ const (
 // Validate reports everything that is wrong with c, after WithDefaults. It
 // looks at nothing but c.
 func (c Config) Validate() error {
-	errs := slices.Concat(c.checkNames(), c.checkAddresses(), c.checkTimes(), c.checkLimits())
+	errs := slices.Concat(c.checkNames(), c.checkAddresses(), c.checkTLS(), c.checkTimes(), c.checkLimits())
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
@@ -122,6 +122,9 @@ func (c *Config) checkLimits() (errs []error) {
 	}
 	if n := c.MaxTxnOps; n < 1 || n > math.MaxInt32 {
 		errs = append(errs, fmt.Errorf("--max-txn-ops %d must be from 1 to %d", n, math.MaxInt32))
+	}
+	if _, err := c.compaction(); err != nil {
+		errs = append(errs, fmt.Errorf("--auto-compaction-mode and --auto-compaction-retention: %w", err))
 	}
 	if c.Keepalive.MinTime < 0 {
 		errs = append(errs, fmt.Errorf("--grpc-keepalive-min-time %v must not be negative", c.Keepalive.MinTime))

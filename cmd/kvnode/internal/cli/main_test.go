@@ -83,7 +83,7 @@ func TestExitCodes(t *testing.T) {
 		{"no such flag", "--bogus", exitUsage, "", "unknown flag: --bogus"},
 		{"no such flag of serve", "serve --bogus", exitUsage, "", "unknown flag: --bogus"},
 		{"serve takes no arguments", "serve me", exitUsage, "", `"me"`},
-		{"refused", "--auto-tls", exitUsage, "", "TLS is not offered yet"},
+		{"refused", "--peer-skip-client-san-verification", exitUsage, "", "peer-skip-client-san-verification"},
 		{"invalid", "--validate --name a,b", exitUsage, "", "--name"},
 		{"invalid directory", "--validate --data-dir /dev/null", exitUsage, "", "is a file"},
 		{"status of nobody", "status --endpoints=", exitUsage, "", "names no member"},

@@ -120,6 +120,7 @@ func commands(sys *System) []*cobra.Command {
 		newServe(sys),
 		demo.Command(),
 		newStatus(sys),
+		newSnapshot(sys),
 		newWAL(sys),
 		newVersion(sys),
 	}

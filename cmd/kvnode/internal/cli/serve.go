@@ -69,6 +69,7 @@ func serve(sys *System, loaded *settings.Loaded) error {
 		return err
 	}
 	defer closeLog()
+	defer raiseHeap()()
 	for _, w := range loaded.Warnings {
 		log.Warn(w)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode/server/status"
@@ -30,6 +29,7 @@ the log. It exits with 1 if a member does not answer.`
 type asker struct {
 	sys       *System
 	endpoints []string
+	secure    secure
 	timeout   time.Duration
 	interval  time.Duration
 	watch     bool
@@ -47,6 +47,7 @@ func newStatus(sys *System) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(&a.endpoints, "endpoints", []string{"127.0.0.1:2379"}, "client URLs or addresses of the members")
+	a.secure.flags(flags)
 	flags.DurationVar(&a.timeout, "timeout", 2*time.Second, "how long to wait for an answer")
 	flags.BoolVarP(&a.watch, "watch", "w", false, "ask again, and draw again, until interrupted")
 	flags.DurationVar(&a.interval, "interval", time.Second, "how often, with --watch")
@@ -75,7 +76,7 @@ func (a *asker) run(ctx context.Context) error {
 	if err := a.check(); err != nil {
 		return err
 	}
-	members, err := connect(a.endpoints)
+	members, err := connect(a.endpoints, &a.secure)
 	defer func() {
 		for _, m := range members {
 			_ = m.conn.Close() // nothing is under way
@@ -148,15 +149,15 @@ type endpoint struct {
 }
 
 // connect makes connections, which dial when they are first used.
-func connect(names []string) (members []endpoint, err error) {
+func connect(names []string, how *secure) (members []endpoint, err error) {
 	patient := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second}}
 	for _, name := range names {
-		addr := strings.TrimSuffix(strings.TrimPrefix(name, "http://"), "/")
-		if addr == "" || strings.Contains(addr, "/") {
-			return members, fmt.Errorf("--endpoints %q must be host:port or http://host:port", name)
+		addr, creds, err := how.endpoint(name)
+		if err != nil {
+			return members, err
 		}
 		conn, err := grpc.NewClient("passthrough:///"+addr,
-			grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(patient))
+			grpc.WithTransportCredentials(creds), grpc.WithConnectParams(patient))
 		if err != nil {
 			return members, fmt.Errorf("--endpoints %q: %w", name, err)
 		}

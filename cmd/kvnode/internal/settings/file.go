@@ -16,6 +16,13 @@ var sections = map[string]string{
 	"peer-transport-security":   "peer-",
 }
 
+// sectionNames are keys of sections that are no part of the flag's name.
+var sectionNames = map[string]string{
+	"peer-allowed-cn":       "peer-cert-allowed-cn",
+	"peer-allowed-hostname": "peer-cert-allowed-hostname",
+	"allowed-hostname":      "client-cert-allowed-hostname",
+}
+
 // readFile reads a configuration file. What can be understood of it comes back
 // beside the errors, so that all is reported together.
 func readFile(path string) (map[string]given, []error) {
@@ -36,7 +43,7 @@ func readFile(path string) (map[string]given, []error) {
 	if err := decoder.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		r.fail(&doc, "a second document follows")
 	}
-	r.mapping("", doc.Content[0])
+	r.mapping("", false, doc.Content[0])
 	return r.layer, r.errs
 }
 
@@ -51,8 +58,8 @@ func (r *fileReader) fail(at *yaml.Node, format string, args ...any) {
 	r.errs = append(r.errs, fmt.Errorf("%s:%d: %s", r.path, at.Line, fmt.Sprintf(format, args...)))
 }
 
-// mapping reads all keys of one mapping; prefix makes them settings.
-func (r *fileReader) mapping(prefix string, m *yaml.Node) {
+// mapping reads all keys of one mapping; prefix makes those of a section settings.
+func (r *fileReader) mapping(prefix string, inSection bool, m *yaml.Node) {
 	if m.Kind != yaml.MappingNode {
 		if m.Tag != "!!null" {
 			r.fail(m, "must be keys with values, as in name: node1")
@@ -61,11 +68,15 @@ func (r *fileReader) mapping(prefix string, m *yaml.Node) {
 	}
 	for i := 0; i+1 < len(m.Content); i += 2 {
 		key, content := m.Content[i], m.Content[i+1]
-		if section, ok := sections[key.Value]; ok && prefix == "" {
-			r.mapping(section, content)
+		if section, ok := sections[key.Value]; ok && !inSection {
+			r.mapping(section, true, content)
 			continue
 		}
-		r.setting(prefix+key.Value, key, content)
+		name := prefix + key.Value
+		if flag, ok := sectionNames[name]; ok && inSection {
+			name = flag
+		}
+		r.setting(name, key, content)
 	}
 }
 

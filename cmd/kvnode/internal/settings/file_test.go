@@ -19,7 +19,11 @@ func TestFiles(t *testing.T) {
 		{"the same setting in a section", "cert-file: ''\nclient-transport-security:\n  cert-file: ''\n", "F:3: cert-file is set here and in line 1"},
 		{"unknown key in a section", "peer-transport-security:\n  colour: red\n", `F:2: unknown key "colour"`},
 		{"no section in a section", "peer-transport-security:\n  client-transport-security: {}\n", `F:2: unknown key`},
-		{"refused in a section", "peer-transport-security:\n  auto-tls: true\n", `--peer-auto-tls "true" is refused because TLS`},
+		{"refused in a section", "peer-transport-security:\n  skip-client-san-verification: true\n", `--peer-skip-client-san-verification "true" is refused because a peer`},
+		{"TLS in sections", "client-transport-security: {cert-file: a, key-file: b, trusted-ca-file: c, allowed-hostname: h}\n" +
+			"peer-transport-security: {cert-file: a, key-file: b, trusted-ca-file: c, allowed-cn: n}\n" +
+			"listen-client-urls: https://localhost:1\nlisten-peer-urls: https://localhost:2\n", ""},
+		{"no short name outside", "peer-allowed-cn: a\n", `F:1: unknown key "peer-allowed-cn"`},
 		{"a section of defaults", "client-transport-security:\n  auto-tls: false\n  cert-file: ''\n", ""},
 		{"not a mapping", "- a\n", "F:1: must be keys with values"},
 		{"a mapping for a value", "name: {a: b}\n", "F:1: name must be a plain value"},
@@ -49,6 +53,7 @@ func TestAFileThatIsMissing(t *testing.T) {
 func TestAFileOfEtcd(t *testing.T) {
 	l, err := Load(map[string]string{configFile: file(t, `
 name: infra0
+allow-plaintext: true # this one is not etcd's
 data-dir: /var/lib/infra0
 heartbeat-interval: 200
 election-timeout: 2000
@@ -66,7 +71,8 @@ grpc-keepalive-min-time: 2000000000
 log-outputs: [stderr]
 log-level: debug
 feature-gates: LeaseCheckpoint=true
-auto-compaction-retention: "0"
+auto-compaction-retention: 30m
+max-wals: 7
 `)}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -74,10 +80,10 @@ auto-compaction-retention: "0"
 	s := &l.Server
 	if s.Name != "infra0" || s.DataDir != "/var/lib/infra0" || s.HeartbeatInterval != 200*time.Millisecond ||
 		len(s.ListenClientURLs) != 2 || len(s.ListenMetricsURLs) != 2 || len(s.ListenClientHTTPURLs) != 2 || len(s.InitialCluster) != 2 ||
-		!s.EnablePprof || s.Keepalive.MinTime != 2*time.Second || l.Log.Level != "debug" || l.Log.Outputs[0] != "stderr" {
+		!s.LaxReconfig || s.AutoCompactionMode != "periodic" || s.AutoCompactionRetention != "30m" || !s.EnablePprof || s.Keepalive.MinTime != 2*time.Second || l.Log.Level != "debug" || l.Log.Outputs[0] != "stderr" {
 		t.Errorf("Load() = %+v, %+v, want what the file says", l.Server, l.Log)
 	}
-	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "strict-reconfig-check") {
-		t.Errorf("Warnings = %q, want one, of strict-reconfig-check", l.Warnings)
+	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "max-wals") {
+		t.Errorf("Warnings = %q, want one, of max-wals", l.Warnings)
 	}
 }

@@ -29,7 +29,7 @@ func (r *raw) Type() string { return r.kind }
 func AddFlags(cmd *cobra.Command) error {
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.AddFlag(&pflag.Flag{Name: configFile, Usage: meta[0].usage, Value: &raw{kind: "file"}})
+	fs.AddFlag(&pflag.Flag{Name: configFile, Usage: meta[0].usage, Value: &raw{kind: kindFile}})
 	if err := cmd.MarkFlagFilename(configFile, "yaml", "yml"); err != nil {
 		return err
 	}
@@ -66,6 +66,8 @@ func complete(cmd *cobra.Command, s *setting, f *pflag.Flag) error {
 	switch {
 	case kind == kindDir:
 		return cmd.MarkFlagDirname(s.name)
+	case kind == kindFile:
+		return cmd.MarkFlagFilename(s.name)
 	case strings.Contains(kind, "|"):
 		return cmd.RegisterFlagCompletionFunc(s.name, cobra.FixedCompletions(strings.Split(kind, "|"), cobra.ShellCompDirectiveNoFileComp))
 	default:

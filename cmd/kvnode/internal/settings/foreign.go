@@ -2,7 +2,6 @@ package settings
 
 // Reasons that several settings share.
 const (
-	noTLS       = "TLS is not offered yet: all URLs are http"
 	noAuth      = "there is no authentication yet, which auth enable says clearly"
 	noDiscovery = "clusters are made with --initial-cluster; there is no discovery service"
 	noTracing   = "there is no tracing"
@@ -10,41 +9,10 @@ const (
 	noFiles     = "old files go when a checkpoint no longer needs them"
 )
 
-// tlsTable is refused whole.
-//
-// TODO(#6): TLS.
-var tlsTable = []setting{
-	{name: "cert-file", refused: noTLS},
-	{name: "key-file", refused: noTLS},
-	{name: "client-cert-file", refused: noTLS},
-	{name: "client-key-file", refused: noTLS},
-	{name: "client-cert-auth", refused: noTLS, etcd: "false", bool: true},
-	{name: "client-crl-file", refused: noTLS},
-	{name: "client-cert-allowed-hostname", refused: noTLS},
-	{name: "trusted-ca-file", refused: noTLS},
-	{name: "auto-tls", refused: noTLS, etcd: "false", bool: true},
-	{name: "peer-cert-file", refused: noTLS},
-	{name: "peer-key-file", refused: noTLS},
-	{name: "peer-client-cert-file", refused: noTLS},
-	{name: "peer-client-key-file", refused: noTLS},
-	{name: "peer-client-cert-auth", refused: noTLS, etcd: "false", bool: true},
-	{name: "peer-crl-file", refused: noTLS},
-	{name: "peer-cert-allowed-cn", refused: noTLS},
-	{name: "peer-cert-allowed-hostname", refused: noTLS},
-	{name: "peer-trusted-ca-file", refused: noTLS},
-	{name: "peer-auto-tls", refused: noTLS, etcd: "false", bool: true},
-	{name: "peer-skip-client-san-verification", refused: noTLS, etcd: "false", bool: true},
-	{name: "cipher-suites", refused: noTLS},
-	{name: "tls-min-version", refused: noTLS, etcd: "TLS1.2"},
-	{name: "tls-max-version", refused: noTLS},
-	{name: "self-signed-cert-validity", refused: noTLS, etcd: "1"},
-}
-
 // foreignTable is what etcd 3.7 has and kvnode does not do.
 var foreignTable = []setting{
 	// Somebody would miss these.
 	{name: "wal-dir", refused: "the log lies in the data directory; mount a disk there"},
-	{name: "auto-compaction-retention", refused: "compaction is left to clients (etcdctl compaction); nothing would be compacted", etcd: "0"},
 	{name: "corrupt-check-time", refused: "members are not compared in the background; etcdctl endpoint hashkv does it", etcd: "0s"},
 	{name: "host-whitelist", refused: "HTTP requests are not checked for their host", etcd: "*"},
 	{name: "pre-vote", refused: "the leader lease depends on it", etcd: "true", bool: true},
@@ -58,8 +26,6 @@ var foreignTable = []setting{
 	{name: "discovery-srv", refused: noDiscovery},
 
 	// Nobody would.
-	{name: "auto-compaction-mode", ignored: "there is no automatic compaction", etcd: "periodic"},
-	{name: "strict-reconfig-check", ignored: "changes of membership are always checked", etcd: "true", bool: true},
 	{name: "unsafe-no-fsync", ignored: "kvnode always syncs", etcd: "false", bool: true},
 	{name: "initial-election-tick-advance", ignored: "the first election of a cluster never waits", etcd: "true", bool: true},
 	{name: "socket-reuse-address", ignored: "Go always does so", etcd: "false", bool: true},
@@ -78,7 +44,7 @@ var foreignTable = []setting{
 	{name: "downgrade-check-time", ignored: "there are no downgrades", etcd: "5s"},
 	{name: "warning-apply-duration", ignored: "metrics show what is slow", etcd: "100ms"},
 	{name: "warning-unary-request-duration", ignored: "metrics show what is slow", etcd: "300ms"},
-	{name: "max-learners", ignored: "there is no limit of learners", etcd: "1"},
+	{name: "max-learners", refused: "a cluster has one learner at a time at most", etcd: "1"},
 	{name: "auth-token", ignored: noAuth, etcd: "simple"},
 	{name: "auth-token-ttl", ignored: noAuth, etcd: "300"},
 	{name: "bcrypt-cost", ignored: noAuth, etcd: "10"},

@@ -76,7 +76,7 @@ func TestTheFileMayBeNamedByTheEnvironment(t *testing.T) {
 
 // Whoever corrects a configuration wants to see all of it at once.
 func TestAllErrorsAreReportedTogether(t *testing.T) {
-	path := file(t, "heartbeat-interval: soon\nbogus: 1\nmax-txn-ops: 0\nauto-tls: true\n")
+	path := file(t, "heartbeat-interval: soon\nbogus: 1\nmax-txn-ops: 0\npeer-skip-client-san-verification: true\n")
 	_, err := Load(map[string]string{
 		configFile: path, "listen-client-urls": "localhost:1", "feature-gates": "Flying=true", "wal-dir": "/elsewhere",
 		"lease-duration": "-1s", "read-mode": "auto", "initial-cluster": "a",
@@ -88,7 +88,7 @@ func TestAllErrorsAreReportedTogether(t *testing.T) {
 		`--heartbeat-interval: "soon" must be a whole number of milliseconds from 1 to 86400000 (from file ` + path + ":1)",
 		path + `:2: unknown key "bogus"`,
 		`--max-txn-ops: "0" must be a whole number from 1 to 2147483647`,
-		`--auto-tls "true" is refused because TLS is not offered yet`,
+		`--peer-skip-client-san-verification "true" is refused because a peer`,
 		`--listen-client-urls "localhost:1" must begin with http://`,
 		`--feature-gates: there is no feature "Flying"`,
 		`--wal-dir "/elsewhere" is refused because`,
@@ -109,8 +109,8 @@ func TestAllErrorsAreReportedTogether(t *testing.T) {
 
 // What would be wrong but is overridden does not count.
 func TestOnlyTheStrongestSourceCounts(t *testing.T) {
-	path := file(t, "heartbeat-interval: soon\ncert-file: a\n")
-	l, err := Load(map[string]string{configFile: path, "heartbeat-interval": "50", "cert-file": ""}, nil)
+	path := file(t, "heartbeat-interval: soon\nwal-dir: a\n")
+	l, err := Load(map[string]string{configFile: path, "heartbeat-interval": "50", "wal-dir": ""}, nil)
 	if err != nil || l.Server.HeartbeatInterval != 50*time.Millisecond {
 		t.Errorf("Load() = %v, %v, want the flag's 50ms", l.Server.HeartbeatInterval, err)
 	}

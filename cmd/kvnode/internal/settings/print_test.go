@@ -43,7 +43,7 @@ func printed(t *testing.T, l *Loaded) []byte {
 func TestPrint(t *testing.T) {
 	l, err := Load(map[string]string{
 		"name": "a", "initial-cluster": "a=http://10.0.0.1:2380,b=http://10.0.0.2:2380", "enable-pprof": "1",
-		"listen-peer-urls": "http://10.0.0.1:2380", "grpc-keepalive-interval": "0",
+		"listen-peer-urls": "http://10.0.0.1:2380", "allow-plaintext": "true", "grpc-keepalive-interval": "0",
 	}, []string{"KVNODE_READ_MODE=log", "ETCD_MAX_TXN_OPS=512", "ETCD_INITIAL_CLUSTER_STATE=existing"})
 	if err != nil {
 		t.Fatal(err)

@@ -5,12 +5,13 @@ import (
 	"slices"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/autocompact"
 )
 
 // table is every setting, in the order of the help: those that are honoured,
 // then what kvnode knows of etcd's others (foreign.go).
-var table = slices.Concat(memberTable, clusterTable, readTable, limitTable, connectionTable, logTable, observeTable, otherTable,
-	foreignTable, tlsTable)
+var table = slices.Concat(memberTable, clusterTable, readTable, limitTable, connectionTable, securityTable, logTable, observeTable,
+	otherTable, foreignTable)
 
 var memberTable = []setting{
 	{
@@ -67,6 +68,10 @@ var clusterTable = []setting{
 		name: "election-timeout", topic: clustering, usage: "Silence of the leader after which another is elected.",
 		field: func(c *Config) value { return milliseconds(&c.Server.ElectionTimeout) },
 	},
+	{
+		name: "strict-reconfig-check", topic: clustering, usage: "Refuse changes of membership after which too few members may be up.",
+		field: func(c *Config) value { return not(&c.Server.LaxReconfig) },
+	},
 }
 
 // readModes are those that a default may be: all but auto.
@@ -120,6 +125,17 @@ var limitTable = []setting{
 		name: "quota-backend-bytes", topic: limits,
 		usage: "Size of the store beyond which only deletions and compaction are accepted. 0: 2 GiB; negative: no limit.",
 		field: func(c *Config) value { return signed(&c.Server.QuotaBytes) },
+	},
+	{
+		name: "auto-compaction-mode", topic: limits, usage: "How --auto-compaction-retention is meant.",
+		field: func(c *Config) value {
+			return oneOf(&c.Server.AutoCompactionMode, autocompact.Periodic, autocompact.Revision)
+		},
+	},
+	{
+		name: "auto-compaction-retention", topic: limits,
+		usage: "History that compaction leaves: hours or a duration such as 30m, in mode revision a number of revisions. 0: all.",
+		field: func(c *Config) value { return text(&c.Server.AutoCompactionRetention) },
 	},
 	{
 		name: "max-request-bytes", topic: limits, usage: "Largest request.",

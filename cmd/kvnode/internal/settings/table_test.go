@@ -112,7 +112,7 @@ func TestWhatIsNotHonoured(t *testing.T) {
 
 func TestSpellingsOfADefault(t *testing.T) {
 	for name, text := range map[string]string{
-		"pre-vote": "1", "auto-tls": "F", "corrupt-check-time": "0", "compact-hash-check-time": "60s", "raft-read-timeout": "5000ms",
+		"pre-vote": "1", "force-new-cluster": "F", "corrupt-check-time": "0", "compact-hash-check-time": "60s", "raft-read-timeout": "5000ms",
 	} {
 		if l, err := Load(map[string]string{name: text}, nil); err != nil || len(l.Warnings) > 0 {
 			t.Errorf("--%s %s = %v, %q, want it taken for etcd's default", name, text, err, l.Warnings)

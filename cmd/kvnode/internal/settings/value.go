@@ -55,9 +55,17 @@ func path(field *string) value {
 	return b
 }
 
+// filename is text that is completed with files.
+func filename(field *string) value {
+	b, _ := text(field).(*bound[string])
+	b.kind = kindFile
+	return b
+}
+
 // Kinds that more than one place knows.
 const (
 	kindDir      = "dir"
+	kindFile     = "file"
 	kindBool     = "bool"
 	kindDuration = "duration"
 )
@@ -180,6 +188,19 @@ func oneOf(field *string, words ...string) value {
 			return s, nil
 		},
 		func(s string) string { return s },
+	}
+	return c
+}
+
+// orNone is oneOf, or nothing.
+func orNone(field *string, words ...string) value {
+	c, _ := oneOf(field, words...).(*choice)
+	one := c.parse
+	c.parse = func(s string) (string, error) {
+		if s == "" {
+			return "", nil
+		}
+		return one(s)
 	}
 	return c
 }

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/kvnode/server"
+)
+
+// listen returns a listener on a port that is free because it has it.
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// runServer runs f with a client of a server.
+func runServer(t *testing.T, cfg server.Config, f func(c *clientv3.Client)) {
+	t.Helper()
+	s, err := server.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-s.Ready()
+	c, err := clientv3.New(clientv3.Config{Endpoints: s.ClientAddrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f(c)
+	if err := errors.Join(c.Close(), s.Stop(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// savedSnapshot returns a file with two keys at revisions 2 and 3, and the hash
+// that the server gave for them.
+func savedSnapshot(t *testing.T) (path, hash string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "snapshot.db")
+	runServer(t, server.Config{DataDir: t.TempDir(), PeerListener: listen(t), ClientListener: listen(t)}, func(c *clientv3.Client) {
+		for _, key := range []string{"a", "b"} {
+			if _, err := c.Put(t.Context(), key, "v"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h, err := c.HashKV(t.Context(), c.Endpoints()[0], 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hash = fmt.Sprintf("%x", h.Hash)
+		stream, err := c.Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(stream)
+		if err := errors.Join(err, stream.Close(), os.WriteFile(path, data, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return path, hash
+}
+
+// What etcd's client saves, these commands describe and restore.
+func TestSnapshotStatusAndRestore(t *testing.T) {
+	file, hash := savedSnapshot(t)
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for output, want := range map[string]string{
+		"simple": fmt.Sprintf("%s, 3, 2, %d\n", hash, info.Size()),
+		"table":  "HASH",
+		"json":   `"revision":3,"totalKey":2,"totalSize":` + fmt.Sprint(info.Size()),
+	} {
+		code, stdout, stderr := kvnode("snapshot", "status", file, "-w", output)
+		if code != exitOK || !strings.Contains(stdout, want) {
+			t.Errorf("snapshot status -w %s = %d %q %s, want %q", output, code, stdout, stderr, want)
+		}
+	}
+
+	dir := filepath.Join(t.TempDir(), "data")
+	peer := listen(t)
+	url := "http://" + peer.Addr().String()
+	args := []string{
+		"snapshot", "restore", file, "--name", "new", "--data-dir", dir, "--initial-cluster", "new=" + url,
+		"--initial-advertise-peer-urls", url, "--initial-cluster-token", "other", "--bump-revision", "1000", "--mark-compacted",
+	}
+	code, stdout, stderr := kvnode(args...)
+	if code != exitOK || !strings.Contains(stdout, "into "+dir) || !strings.Contains(stdout, "revision 1003") {
+		t.Fatalf("snapshot restore = %d %q %s, want the directory and revision 1003", code, stdout, stderr)
+	}
+	if code, _, stderr := kvnode(args...); code != exitFailed || !strings.Contains(stderr, "holds") {
+		t.Errorf("snapshot restore once more = %d %s, want it refused: the directory is in use", code, stderr)
+	}
+	runServer(t, server.Config{
+		Name: "new", DataDir: dir, InitialClusterToken: "other", PeerListener: peer, ClientListener: listen(t),
+	}, func(c *clientv3.Client) {
+		got, err := c.Get(t.Context(), "a", clientv3.WithFromKey())
+		if err != nil || len(got.Kvs) != 2 || got.Kvs[1].GetModRevision() != 3 || got.Header.GetRevision() != 1003 {
+			t.Errorf("Get = %v, %v, want two keys at their revisions, and revision 1003", got, err)
+		}
+	})
+}
+
+func TestSnapshotRefusals(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad")
+	if err := os.WriteFile(bad, make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"snapshot status", exitUsage, "accepts 1 arg"},
+		{"snapshot status -w xml " + bad, exitUsage, "must be simple, table or json"},
+		{"snapshot status " + bad, exitFailed, "no snapshot of kvnode"},
+		{"snapshot status " + dir, exitFailed, "not a regular file"},
+		{"snapshot status /nowhere", exitFailed, "/nowhere"},
+		{"snapshot restore", exitUsage, "accepts 1 arg"},
+		{"snapshot restore " + bad + " --data-dir " + dir + "/new", exitFailed, "has 4096 bytes"},
+		{"snapshot restore " + bad + " --initial-cluster a", exitUsage, "must be name=url"},
+		{"snapshot restore " + bad + " --bump-revision 1", exitUsage, "--mark-compacted"},
+		{"snapshot restore " + bad + " --mark-compacted", exitUsage, "--bump-revision 0"},
+		{"snapshot restore " + bad + " --name x --initial-cluster a=http://a:1", exitFailed, `member "x" is not in the initial cluster`},
+		{"snapshot restore " + bad + " --wal-dir x", exitUsage, "unknown flag"},
+	} {
+		code, _, stderr := kvnode(strings.Fields(test.args)...)
+		if code != test.code || !strings.Contains(stderr, test.want) {
+			t.Errorf("kvnode %s = %d %s, want %d and %q", test.args, code, stderr, test.code, test.want)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("the refusals have left %v behind", entries)
+	}
+}

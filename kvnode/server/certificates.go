@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/leaderlease/go/kvnode/tlsconf"
+)
+
+// certificates are where each side's come from, nil for plain text.
+type certificates struct{ client, peer *tlsconf.Source }
+
+// certificates reads the files, and makes what is to be made.
+func (c *Config) certificates() (certs certificates, err error) {
+	var clientErr, peerErr error
+	certs.client, clientErr = tlsconf.New(c.ClientTLS)
+	certs.peer, peerErr = tlsconf.New(c.PeerTLS)
+	return certs, errors.Join(clientErr, peerErr)
+}
+
+// collect tells how the files fare. It looks for changes, so that a scrape finds
+// them even if nobody connects.
+func (certs certificates) collect(out chan<- prometheus.Metric) {
+	for side, source := range map[string]*tlsconf.Source{"client": certs.client, "peer": certs.peer} {
+		if source == nil {
+			continue
+		}
+		st := source.Stats()
+		out <- prometheus.MustNewConstMetric(tlsReloads, prometheus.CounterValue, float64(st.Reloads), side)
+		out <- prometheus.MustNewConstMetric(tlsFailures, prometheus.CounterValue, float64(st.Failures), side)
+		out <- prometheus.MustNewConstMetric(tlsNotAfter, prometheus.GaugeValue, float64(st.NotAfter.Unix()), side)
+	}
+}
+
+// httpProtocols are what is offered to browsers and the like.
+var httpProtocols = []string{"h2", "http/1.1"}
+
+// unsecured marks a listener for gRPC on which plain text is spoken although
+// there is TLS: what is not marked demands TLS.
+type unsecured struct{ net.Listener }
+
+type unsecuredConn struct{ net.Conn }
+
+// Accept implements net.Listener.
+func (l unsecured) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return unsecuredConn{c}, nil
+}
+
+// grpcCredentials shake hands with clients.
+type grpcCredentials struct {
+	credentials.TransportCredentials // TLS
+	plain                            credentials.TransportCredentials
+	log                              *slog.Logger
+	complain                         *rate.Sometimes
+}
+
+func newGRPCCredentials(source *tlsconf.Source, log *slog.Logger) grpc.ServerOption {
+	return grpc.Creds(&grpcCredentials{
+		TransportCredentials: credentials.NewTLS(source.Server("h2")),
+		plain:                insecure.NewCredentials(),
+		log:                  log, complain: &rate.Sometimes{First: 10, Interval: time.Second},
+	})
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (g *grpcCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	if c, ok := raw.(unsecuredConn); ok {
+		return g.plain.ServerHandshake(c.Conn)
+	}
+	c, info, err := g.TransportCredentials.ServerHandshake(raw)
+	if err != nil && !errors.Is(err, io.EOF) { // probes of ports say nothing
+		g.complain.Do(func() {
+			g.log.Warn("TLS handshake with a client failed", "remote", raw.RemoteAddr().String(), "error", err)
+		})
+	}
+	return c, info, err
+}
+
+// leaderCredentials connect to other members' client URLs. They follow the files.
+type leaderCredentials struct {
+	credentials.TransportCredentials // what is not about handshakes
+	source                           *tlsconf.Source
+}
+
+func newLeaderCredentials(source *tlsconf.Source) grpc.DialOption {
+	return grpc.WithTransportCredentials(&leaderCredentials{credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12}), source})
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (l *leaderCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	host, _, err := net.SplitHostPort(authority)
+	if err != nil {
+		host = authority
+	}
+	return credentials.NewTLS(l.source.Client(host, "h2")).ClientHandshake(ctx, authority, raw)
+}
+
+// Clone implements credentials.TransportCredentials.
+func (l *leaderCredentials) Clone() credentials.TransportCredentials {
+	return &leaderCredentials{l.TransportCredentials.Clone(), l.source}
+}

@@ -1,0 +1,172 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+)
+
+// Locks of the unmodified client on three members, each worker through another
+// one: they exclude each other, and their tokens grow in the order of holding.
+func TestMutexExcludes(t *testing.T) {
+	all := trio(t)
+	var (
+		mu      sync.Mutex
+		holders int
+		tokens  []int64
+		wg      sync.WaitGroup
+	)
+	for _, s := range all {
+		for range 2 {
+			c := client(t, s)
+			wg.Go(func() {
+				session, err := concurrency.NewSession(c, concurrency.WithTTL(10))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				m := concurrency.NewMutex(session, "/lock")
+				for range 3 {
+					if err := m.Lock(t.Context()); err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					if holders++; holders != 1 {
+						t.Errorf("%d hold the lock, want 1", holders)
+					}
+					resp, err := session.Client().Get(t.Context(), m.Key())
+					if err != nil || len(resp.Kvs) != 1 {
+						t.Errorf("Get(%s) = %v, %v, want the lock's key", m.Key(), resp, err)
+					} else {
+						tokens = append(tokens, resp.Kvs[0].GetCreateRevision())
+					}
+					holders--
+					mu.Unlock()
+					if err := m.Unlock(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := session.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for i := 1; i < len(tokens); i++ {
+		if tokens[i] <= tokens[i-1] {
+			t.Errorf("token %d after %d, want a higher one", tokens[i], tokens[i-1])
+		}
+	}
+	if len(tokens) != 18 {
+		t.Errorf("the lock was held %d times, want 18", len(tokens))
+	}
+}
+
+// A session lives on through the loss of the leader, and with it what it holds.
+func TestASessionOutlivesTheLeader(t *testing.T) {
+	all := trio(t)
+	old, others := leader(t, all)
+	session, err := concurrency.NewSession(client(t, others...), concurrency.WithTTL(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := concurrency.NewElection(session, "/elect")
+	if err := e.Campaign(t.Context(), "me"); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, old)
+	// Longer than the TTL: nothing but keep-alives through the new leader, which
+	// one of the two is not, keeps it.
+	select {
+	case <-session.Done():
+		t.Fatal("the session ended with the leader")
+	case <-time.After(5 * time.Second):
+	}
+	if resp, err := e.Leader(t.Context()); err != nil || string(resp.Kvs[0].GetValue()) != "me" {
+		t.Errorf("Leader() = %v, %v, want me", resp, err)
+	}
+	if err := e.Resign(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := e.Leader(t.Context()); !errors.Is(err, concurrency.ErrElectionNoLeader) {
+		t.Errorf("Leader() after Resign = %v, want %v", err, concurrency.ErrElectionNoLeader)
+	}
+}
+
+// A holder that is gone loses its lock when its TTL is over, and the next in line
+// gets it; what the first one does with its token is refused.
+func TestADeadHoldersLockIsTaken(t *testing.T) {
+	s := solo(t)
+	dead, alive := client(t, s), client(t, s)
+	grant, err := dead.Grant(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Nobody keeps it alive.
+	ctx, cancel := context.WithCancel(t.Context())
+	first, err := concurrency.NewSession(dead, concurrency.WithLease(grant.ID), concurrency.WithContext(ctx))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := concurrency.NewMutex(first, "/lock")
+	if err := m.Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	first.Orphan()
+	second, err := concurrency.NewSession(alive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	next := concurrency.NewMutex(second, "/lock")
+	if err := next.Lock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took > 6*time.Second {
+		t.Errorf("the lock was taken after %v, want about the TTL of 2s", took)
+	}
+	stale, err := dead.Txn(t.Context()).If(m.IsOwner()).Then(clientv3.OpPut("guarded", "stale")).Commit()
+	if err != nil || stale.Succeeded {
+		t.Errorf("a write with the lost lock = %+v, %v, want it refused", stale, err)
+	}
+	if fresh, err := alive.Txn(t.Context()).If(next.IsOwner()).Then(clientv3.OpPut("guarded", "fresh")).Commit(); err != nil || !fresh.Succeeded {
+		t.Errorf("a write with the lock = %+v, %v, want it done", fresh, err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSTMAddsUp(t *testing.T) {
+	all := trio(t)
+	var wg sync.WaitGroup
+	for _, s := range all {
+		c := client(t, s)
+		wg.Go(func() {
+			for range 20 {
+				_, err := concurrency.NewSTM(c, func(stm concurrency.STM) error {
+					n, _ := strconv.Atoi(stm.Get("sum"))
+					stm.Put("sum", fmt.Sprint(n+1))
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if resp, err := client(t, all...).Get(t.Context(), "sum"); err != nil || string(resp.Kvs[0].GetValue()) != "60" {
+		t.Errorf("sum = %v, %v, want 60", resp, err)
+	}
+}

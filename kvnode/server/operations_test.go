@@ -1,0 +1,200 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/kvnode"
+)
+
+// A full store is brought back as etcd's users are told to do it: delete, compact,
+// defragment, disarm.
+func TestAFullStoreIsBroughtBack(t *testing.T) {
+	s := solo(t, func(c *Config) { c.QuotaBytes = 2 << 20 })
+	c := client(t, s)
+	ctx, value := t.Context(), strings.Repeat("x", 100<<10)
+	full := func(key string) error { _, err := c.Put(ctx, key, value); return err }
+	var err error
+	for i := range 40 {
+		if err = full(string(rune('a' + i))); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatalf("4 MB into a store with a quota of 2 MiB = %v, want ErrNoSpace", err)
+	}
+	alarms, err := c.AlarmList(ctx)
+	if err != nil || len(alarms.Alarms) != 1 || alarms.Alarms[0].GetMemberID() != s.Node().ID() {
+		t.Fatalf("AlarmList() = %v, %v, want NOSPACE of this member", alarms, err)
+	}
+	if got, err := c.Get(ctx, "a"); err != nil || len(got.Kvs) != 1 {
+		t.Errorf("Get of a full store = %v, %v, want it served", got, err)
+	}
+	// Disarming alone helps nobody.
+	disarm(t, c)
+	if err := full("again"); !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Errorf("Put after no more than a disarm = %v, want ErrNoSpace", err)
+	}
+	deleted, err := c.Delete(ctx, "a", clientv3.WithFromKey())
+	if err != nil {
+		t.Fatalf("Delete in a full store: %v", err)
+	}
+	if _, err := c.Compact(ctx, deleted.Header.GetRevision()); err != nil {
+		t.Fatalf("Compact in a full store: %v", err)
+	}
+	if _, err := c.Defragment(ctx, c.Endpoints()[0]); err != nil {
+		t.Fatalf("Defragment: %v", err)
+	}
+	if err := full("armed"); !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Errorf("Put with room and the alarm = %v, want ErrNoSpace until it is disarmed", err)
+	}
+	disarm(t, c)
+	for range 10 {
+		if err := full("after"); err != nil {
+			t.Fatalf("Put with room again: %v", err)
+		}
+	}
+}
+
+func disarm(t *testing.T, c *clientv3.Client) {
+	t.Helper()
+	if _, err := c.AlarmDisarm(t.Context(), &clientv3.AlarmMember{}); err != nil {
+		t.Fatalf("AlarmDisarm: %v", err)
+	}
+}
+
+// What clientv3 saves begins a new cluster, with other members, which an old
+// client reads from.
+func TestSaveAndRestore(t *testing.T) {
+	old := trio(t)
+	c := client(t, old...)
+	lease, err := c.Grant(t.Context(), 600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put, err := c.Put(t.Context(), "key", "value", clientv3.WithLease(lease.ID))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := saveFile(t, client(t, old[0]))
+
+	restored := trio(t, func(c *Config) {
+		c.DataDir = filepath.Join(c.DataDir, "restored")
+		if _, err := kvnode.RestoreSnapshot(kvnode.RestoreConfig{
+			File: file, Name: c.Name, DataDir: c.DataDir, Cluster: c.InitialCluster, PeerURLs: []string{listenerURL(c.PeerListener, "")},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	c = client(t, restored...)
+	got, err := c.Get(t.Context(), "key")
+	if err != nil || len(got.Kvs) != 1 || got.Kvs[0].GetModRevision() != put.Header.GetRevision() || got.Kvs[0].GetLease() != int64(lease.ID) {
+		t.Fatalf("Get of the restored cluster = %v, %v, want the key at revision %d with its lease", got, err, put.Header.GetRevision())
+	}
+	if got.Header.GetClusterId() == put.Header.GetClusterId() {
+		t.Errorf("the restored cluster has the old one's ID %x", got.Header.GetClusterId())
+	}
+	members, err := c.MemberList(t.Context())
+	if err != nil || len(members.Members) != 3 {
+		t.Fatalf("MemberList() = %v, %v, want three", members, err)
+	}
+	for _, m := range members.Members {
+		for _, s := range old {
+			if m.GetPeerURLs()[0] == s.cfg.ListenPeerURLs[0] {
+				t.Errorf("member %x is at the old %v", m.GetID(), m.GetPeerURLs())
+			}
+		}
+	}
+	if ttl, err := c.TimeToLive(t.Context(), lease.ID); err != nil || ttl.TTL <= 0 {
+		t.Errorf("TimeToLive of the restored lease = %v, %v, want some", ttl, err)
+	}
+	if _, err := c.Put(t.Context(), "key", "new"); err != nil {
+		t.Errorf("Put: %v", err)
+	}
+}
+
+func saveFile(t *testing.T, c *clientv3.Client) string {
+	t.Helper()
+	stream, err := c.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = stream.Close() }()
+	path := filepath.Join(t.TempDir(), "snapshot.db")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.Copy(f, stream)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// History goes by itself, and newest values stay.
+func TestAutoCompaction(t *testing.T) {
+	s := solo(t, func(c *Config) { c.AutoCompactionRetention = "100ms" })
+	c := client(t, s)
+	first, err := c.Put(t.Context(), "key", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Put(t.Context(), "key", "2"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	for {
+		_, err := c.Get(ctx, "key", clientv3.WithRev(first.Header.GetRevision()))
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("Get as of the first revision = %v, want it compacted in the end", err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if got, err := c.Get(ctx, "key"); err != nil || string(got.Kvs[0].GetValue()) != "2" {
+		t.Errorf("Get = %v, %v, want 2", got, err)
+	}
+}
+
+// What operators look for after trouble is there before.
+func TestMetricsOfTrouble(t *testing.T) {
+	all := trio(t)
+	if err := all[0].Node().Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, body := page(t, all[0], "/metrics")
+	for _, want := range []string{
+		"\nkvnode_checkpoint_seconds_count 1\n", "\nkvnode_checkpoint_failures_total 0\n", "\nkvnode_checkpoint_max_seconds 0.",
+		"\nkvnode_proposals_failed_total ", "\nkvnode_db_unsaved_bytes ", "\nkvnode_transport_sent_messages_total{",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("/metrics has no %q", want)
+		}
+	}
+}
+
+// --strict-reconfig-check=false lets a cluster grow although members are down.
+func TestLaxReconfiguration(t *testing.T) {
+	for _, lax := range []bool{false, true} {
+		all := trio(t, func(c *Config) { c.LaxReconfig = lax })
+		first, others := leader(t, all)
+		stop(t, others[0])
+		_, err := first.Node().AddMember(t.Context(), []string{"http://127.0.0.1:1"}, false)
+		if lax && err != nil || !lax && !errors.Is(err, kvnode.ErrUnhealthy) {
+			t.Errorf("AddMember with one of three down, lax %v = %v", lax, err)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"slices"
+
+	"github.com/leaderlease/go/kvnode/tlsconf"
+)
+
+// tlsDefaults fills in what the rest of c says about TLS.
+func (c *Config) tlsDefaults() {
+	set(&c.TLSMinVersion, "TLS1.2")
+	set(&c.SelfSignedYears, 1)
+	for _, side := range []*tlsconf.Config{&c.ClientTLS, &c.PeerTLS} {
+		side.MinVersion, side.MaxVersion, side.CipherSuites = c.TLSMinVersion, c.TLSMaxVersion, c.TLSCipherSuites
+		side.AutoYears = c.SelfSignedYears
+	}
+	client, peer := &c.ClientTLS, &c.PeerTLS
+	peer.Peers = true
+	client.Logger, peer.Logger = c.Logger, c.Logger
+	set(&client.AutoDir, filepath.Join(c.DataDir, tlsconf.AutoFolder, "client"))
+	set(&peer.AutoDir, filepath.Join(c.DataDir, tlsconf.AutoFolder, "peer"))
+	setURLs(&client.AutoHosts, hostsOf(c.ListenClientURLs, c.ListenClientHTTPURLs, c.ListenMetricsURLs, c.AdvertiseClientURLs)...)
+	setURLs(&peer.AutoHosts, hostsOf(c.ListenPeerURLs, c.AdvertisePeerURLs)...)
+	// Who is not asked for certificates is not asked who may sign them either, but
+	// other members' certificates have to be checked.
+	set(&client.LeaderCAFile, peer.TrustedCAFile)
+}
+
+// hostsOf returns the hosts that a certificate can be for.
+func hostsOf(urls ...[]string) (hosts []string) {
+	for _, s := range slices.Concat(urls...) {
+		if host, _, err := parseURL(s); err == nil && !wildcard(host) && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host)
+		}
+	}
+	return hosts
+}
+
+// speaksTLS reports whether a URL asks for TLS.
+func speaksTLS(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Scheme == "https"
+}
+
+// scheme turns a URL of ours into one with TLS, if there is TLS.
+func scheme(s string, c *tlsconf.Config) string {
+	if s != "" && c.Enabled() {
+		return "https" + s[len("http"):]
+	}
+	return s
+}
+
+// checkTLS checks that what each URL speaks is possible and was meant.
+func (c *Config) checkTLS() (errs []error) {
+	errs = append(errs, c.ClientTLS.Validate(), c.PeerTLS.Validate(), c.PeerTLS.ValidateShared())
+	errs = slices.Concat(errs, c.checkPeerScheme(), c.checkClientScheme(), c.checkPlaintext())
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
+
+// checkPeerScheme checks that members agree: either all speak TLS or none.
+func (c *Config) checkPeerScheme() (errs []error) {
+	seen := make(map[string]bool)
+	check := func(flag string, urls []string) {
+		for _, s := range urls {
+			if _, _, err := parseURL(s); err != nil || seen[s] || speaksTLS(s) == c.PeerTLS.Enabled() {
+				continue
+			}
+			seen[s] = true
+			if c.PeerTLS.Enabled() {
+				errs = append(errs, fmt.Errorf("--%s %s must be https, since peers speak TLS", flag, s))
+				continue
+			}
+			errs = append(errs, fmt.Errorf("--%s %s needs --peer-cert-file, --peer-key-file and --peer-trusted-ca-file, or --peer-auto-tls", flag, s))
+		}
+	}
+	check("listen-peer-urls", c.ListenPeerURLs)
+	check("initial-advertise-peer-urls", c.AdvertisePeerURLs)
+	for _, m := range c.InitialCluster {
+		check("initial-cluster", m.PeerURLs)
+	}
+	return errs
+}
+
+// listens is one flag that says where to listen.
+type listens struct {
+	flag string
+	urls []string
+}
+
+const metricsFlag = "listen-metrics-urls"
+
+// listening is where a server listens for others than peers.
+func (c *Config) listening() []listens {
+	return []listens{
+		{"listen-client-urls", c.ListenClientURLs},
+		{"listen-client-http-urls", c.ListenClientHTTPURLs},
+		{metricsFlag, c.ListenMetricsURLs},
+	}
+}
+
+func (c *Config) checkClientScheme() (errs []error) {
+	used := false
+	for _, l := range c.listening() {
+		for _, s := range l.urls {
+			switch secure := speaksTLS(s); {
+			case secure && !c.ClientTLS.Enabled():
+				errs = append(errs, fmt.Errorf("--%s %s needs --cert-file and --key-file, or --auto-tls", l.flag, s))
+			case secure:
+				used = true
+			case c.ClientTLS.RequiresCert() && l.flag != metricsFlag:
+				errs = append(errs, fmt.Errorf("--%s %s would let clients in without the certificate that --trusted-ca-file asks for; make it https", l.flag, s))
+			}
+		}
+	}
+	if c.ClientTLS.Enabled() && !used {
+		errs = append(errs, errors.New("--cert-file or --auto-tls is given, but no URL to listen on for clients is https"))
+	}
+	return errs
+}
+
+// checkPlaintext refuses plain text that can be read on the network, unless that
+// was asked for.
+func (c *Config) checkPlaintext() (errs []error) {
+	if c.AllowPlaintext {
+		return nil
+	}
+	for _, l := range append(c.listening(), listens{"listen-peer-urls", c.ListenPeerURLs}) {
+		for _, s := range l.urls {
+			if host, _, err := parseURL(s); err == nil && !speaksTLS(s) && !isLoopback(host) {
+				errs = append(errs, fmt.Errorf("--%s %s is plain text for the whole network; make it https, or give --allow-plaintext if others are kept out", l.flag, s))
+			}
+		}
+	}
+	return errs
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

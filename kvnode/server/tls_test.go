@@ -1,0 +1,362 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/leaderlease/go/kvnode/tlsconf"
+	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
+)
+
+// files are certificates on disk that all members of a test share.
+type files struct {
+	t             *testing.T
+	ca            *tlstest.Authority
+	dir           string
+	cert, key, in string // in has the authorities
+}
+
+var loopbackHosts = []string{"127.0.0.1", "localhost"}
+
+func newFiles(t *testing.T) *files {
+	t.Helper()
+	f := &files{t: t, ca: tlstest.New(t, "ca"), dir: t.TempDir()}
+	f.cert, f.key = f.ca.Issue(loopbackHosts).Write(f.dir, "member")
+	f.in = tlstest.Write(t, f.dir, "ca.crt", f.ca.PEM)
+	return f
+}
+
+// mutual is TLS with certificates on both sides.
+func (f *files) mutual(c *Config) {
+	side := tlsconf.Config{CertFile: f.cert, KeyFile: f.key, TrustedCAFile: f.in, ClientCertAuth: true}
+	c.ClientTLS, c.PeerTLS = side, side
+	securePeers(c)
+}
+
+// securePeers makes the peer URLs of a cluster https.
+func securePeers(c *Config) {
+	c.InitialCluster = slices.Clone(c.InitialCluster)
+	for i := range c.InitialCluster {
+		m := &c.InitialCluster[i]
+		m.PeerURLs = []string{strings.Replace(m.PeerURLs[0], "http:", "https:", 1)}
+	}
+}
+
+// started returns how many requests have reached the server.
+func started(t *testing.T, s *Server) (n float64) {
+	t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "grpc_server_started_total" {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
+// trusting is a client that shows the pairs.
+func (f *files) trusting(shown ...tlstest.Pair) *tls.Config {
+	f.t.Helper()
+	cfg := &tls.Config{RootCAs: x509.NewCertPool()}
+	cfg.RootCAs.AppendCertsFromPEM(f.ca.PEM)
+	if len(shown) > 0 {
+		pair, err := tls.X509KeyPair(shown[0].Cert, shown[0].Key)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		// Whatever authorities the server names, this is what is shown.
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	}
+	return cfg
+}
+
+func secureConn(t *testing.T, s *Server, cfg *tls.Config) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+s.ClientAddrs()[0], grpc.WithTransportCredentials(credentials.NewTLS(cfg)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// securePage fetches a path of a listener with TLS.
+func securePage(t *testing.T, method, url string, cfg *tls.Config) (code int, body string, err error) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: cfg, DisableKeepAlives: true, ForceAttemptHTTP2: true}}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(`{"key":"Zm9v","value":"YmFy"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(data), err
+}
+
+// call calls any method, which need not like the request, and returns how that
+// ends: for a stream, how the first answer does.
+func call(ctx context.Context, conn *grpc.ClientConn, method string, m grpc.MethodInfo) error {
+	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	if !m.IsClientStream && !m.IsServerStream {
+		return conn.Invoke(ctx, method, new(emptypb.Empty), new(emptypb.Empty))
+	}
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+	if err == nil {
+		err = stream.SendMsg(new(emptypb.Empty))
+	}
+	if err == nil || err == io.EOF { //nolint:errorlint // grpc's own convention: the reason is in RecvMsg
+		err = stream.RecvMsg(new(emptypb.Empty))
+	}
+	return err
+}
+
+// Whoever has no certificate, or a bad one, gets no answer from any method of any
+// service, nor from any page.
+func TestNothingIsServedWithoutACertificate(t *testing.T) {
+	f := newFiles(t)
+	other := tlstest.New(t, "other")
+	s := solo(t, f.mutual, func(c *Config) { c.EnablePprof = true; c.ListenMetricsURLs = []string{"https://" + free(t)} })
+	strangers := map[string]*tls.Config{
+		"none":                f.trusting(),
+		"another authority's": f.trusting(other.Issue(nil)),
+		"expired":             f.trusting(f.ca.Issue(nil, tlstest.Expired)),
+		"not for clients":     f.trusting(f.ca.Issue(nil, tlstest.Only(x509.ExtKeyUsageServerAuth))),
+	}
+	methods := 0
+	for name, cfg := range strangers {
+		conn := secureConn(t, s, cfg)
+		for service, info := range s.grpc.GetServiceInfo() {
+			for _, m := range info.Methods {
+				methods++
+				err := call(t.Context(), conn, "/"+service+"/"+m.Name, m)
+				if grpcstatus.Code(err) != codes.Unavailable {
+					t.Errorf("certificate %s: %s/%s = %v, want no connection", name, service, m.Name, err)
+				}
+			}
+		}
+		for _, base := range []string{"https://" + s.HTTPAddrs()[0], "https://" + s.MetricsAddrs()[0]} {
+			for _, path := range []string{"/health", "/metrics", "/version", "/livez", "/readyz", "/status", "/v3/kv/put", "/debug/pprof/", "/"} {
+				if code, body, err := securePage(t, http.MethodPost, base+path, cfg); err == nil {
+					t.Errorf("certificate %s: %s = %d %s, want no connection", name, path, code, body)
+				}
+			}
+		}
+	}
+	if n := started(t, s); n != 0 {
+		t.Errorf("%v requests have reached the server, want none", n)
+	}
+	if want := 4 * 40; methods < want {
+		t.Errorf("%d methods were called, want %d at least", methods, want)
+	}
+	if methods%len(strangers) != 0 {
+		t.Errorf("%d methods were called by %d strangers, want all by each", methods, len(strangers))
+	}
+	for _, addr := range []string{s.HTTPAddrs()[0], s.ClientAddrs()[0]} {
+		if _, body, _ := securePage(t, http.MethodGet, "http://"+addr+"/health", nil); strings.Contains(body, "health\":") {
+			t.Errorf("GET http://…/health = %s, want no answer to plain text", body)
+		}
+	}
+
+	// The same calls reach the server with a certificate, so it is that which is
+	// missing above.
+	good := f.trusting(f.ca.Issue(nil))
+	conn := secureConn(t, s, good)
+	for service, info := range s.grpc.GetServiceInfo() {
+		for _, m := range info.Methods {
+			before := started(t, s)
+			err := call(t.Context(), conn, "/"+service+"/"+m.Name, m)
+			if n := started(t, s) - before; n != 1 {
+				t.Errorf("with a certificate: %s/%s = %v, reached the server %v times, want once", service, m.Name, err, n)
+			}
+		}
+	}
+	if code, body, err := securePage(t, http.MethodPost, "https://"+s.HTTPAddrs()[0]+"/v3/kv/put", good); code != http.StatusOK {
+		t.Errorf("POST /v3/kv/put with a certificate = %d %s %v, want 200", code, body, err)
+	}
+}
+
+// Three members with certificates are a cluster, also for what only the leader
+// can answer.
+func TestAClusterWithMutualTLS(t *testing.T) {
+	f := newFiles(t)
+	all := trio(t, f.mutual)
+	for _, s := range all {
+		c, err := clientv3.New(clientv3.Config{Endpoints: s.ClientAddrs(), TLS: f.trusting(f.ca.Issue(nil)), DialTimeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Put(t.Context(), "key", s.cfg.Name); err != nil {
+			t.Errorf("Put at %s: %v", s.cfg.Name, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		if lease, err := c.Grant(ctx, 60); err != nil {
+			t.Errorf("Grant at %s: %v", s.cfg.Name, err)
+		} else if _, err := c.KeepAliveOnce(ctx, lease.ID); err != nil {
+			t.Errorf("KeepAliveOnce at %s: %v", s.cfg.Name, err)
+		}
+		cancel()
+		_ = c.Close()
+	}
+}
+
+// Certificates, and then the authority, change under writers, who notice nothing;
+// a bad file changes nothing, and is counted.
+func TestCertificatesChangeUnderLoad(t *testing.T) {
+	f := newFiles(t)
+	all := trio(t, f.mutual)
+	next := tlstest.New(t, "next")
+	both := append(append([]byte(nil), f.ca.PEM...), next.PEM...)
+	mine := f.trusting(f.ca.Issue(nil))
+	var endpoints []string
+	for _, s := range all {
+		endpoints = append(endpoints, s.ClientAddrs()...)
+	}
+	writer, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: mine, DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	terms := all[0].Node().Term()
+	written := 0
+	settle := func(what string, done func(metrics string) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(15 * time.Second); ; {
+			if _, err := writer.Put(t.Context(), "key", what); err != nil {
+				t.Fatalf("Put while %s: %v", what, err)
+			}
+			written++
+			settled := true
+			for _, s := range all {
+				var b bytes.Buffer
+				families, err := s.registry.Gather()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, family := range families {
+					if strings.Contains(family.GetName(), "kvnode_tls_") {
+						b.WriteString(family.String() + "\n")
+					}
+				}
+				settled = settled && done(b.String())
+			}
+			if settled {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("15s have passed while %s", what)
+			}
+		}
+	}
+	count := func(name, value string) func(string) bool {
+		return func(metrics string) bool {
+			for line := range strings.Lines(metrics) {
+				if strings.Contains(line, name) {
+					return strings.Count(strings.ReplaceAll(line, " ", ""), "counter:{value:"+value+"}") == 2 // both sides
+				}
+			}
+			return false
+		}
+	}
+	tlstest.Write(t, f.dir, "ca.crt", both)
+	settle("the authorities change", count("reloads", "1"))
+	next.Issue(loopbackHosts).Write(f.dir, "member")
+	settle("the certificate changes", count("reloads", "2"))
+	tlstest.Write(t, f.dir, "member.crt", []byte("garbage"))
+	settle("the certificate is garbage", count("failures", "1"))
+	next.Issue(loopbackHosts).Write(f.dir, "member")
+	settle("the certificate is good again", count("reloads", "3"))
+
+	// New connections see the new certificate.
+	conn, err := tls.Dial("tcp", all[0].ClientAddrs()[0], &tls.Config{
+		InsecureSkipVerify: true, NextProtos: []string{"h2"}, GetClientCertificate: mine.GetClientCertificate,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got := conn.ConnectionState().PeerCertificates[0].Issuer.CommonName; got != "next" {
+		t.Errorf("a new connection sees a certificate of %q, want of next", got)
+	}
+	if got := all[0].Node().Term(); got != terms {
+		t.Errorf("Term() = %d after the changes, want %d: nobody is to notice", got, terms)
+	}
+	t.Logf("%d writes", written)
+}
+
+// A certificate of the server's own making hides what is said, and lies where
+// etcd keeps it.
+func TestAutoTLS(t *testing.T) {
+	all := trio(t, func(c *Config) { c.ClientTLS.Auto, c.PeerTLS.Auto = true, true }, securePeers)
+	c, err := clientv3.New(clientv3.Config{Endpoints: all[0].ClientAddrs(), TLS: &tls.Config{InsecureSkipVerify: true}, DialTimeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, s := range all {
+		c.SetEndpoints(s.ClientAddrs()...)
+		if _, err := c.Put(t.Context(), "key", "value"); err != nil {
+			t.Errorf("Put at %s: %v", s.cfg.Name, err)
+		}
+		for _, side := range []string{"client", "peer"} {
+			if _, err := os.Stat(filepath.Join(s.cfg.DataDir, "fixtures", side, "cert.pem")); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// One member may listen with and without TLS.
+func TestBothKindsOfURL(t *testing.T) {
+	f := newFiles(t)
+	secure, plain, metrics := free(t), free(t), free(t)
+	s := solo(t, func(c *Config) {
+		c.closeListeners()
+		c.ClientListener, c.HTTPListener = nil, nil
+		c.PeerListener = ephemeral(t)
+		c.ListenClientURLs = []string{"https://" + secure, "http://" + plain}
+		c.ListenMetricsURLs = []string{"http://" + metrics}
+		c.ClientTLS = tlsconf.Config{CertFile: f.cert, KeyFile: f.key}
+	})
+	for endpoint, cfg := range map[string]*tls.Config{"https://" + secure: f.trusting(), "http://" + plain: nil} {
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, TLS: cfg, DialTimeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Put(t.Context(), "key", "value"); err != nil {
+			t.Errorf("Put at %s: %v", endpoint, err)
+		}
+		_ = c.Close()
+	}
+	if code, _, err := securePage(t, http.MethodGet, "http://"+s.MetricsAddrs()[0]+"/metrics", nil); code != http.StatusOK {
+		t.Errorf("GET /metrics in plain text = %d, %v, want 200", code, err)
+	}
+}
