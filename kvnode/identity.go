@@ -143,6 +143,9 @@ func (c *Config) checkEmpty() error {
 		return fmt.Errorf("read the data directory: %w", err)
 	}
 	for _, e := range entries {
+		if e.Name() == identityFile {
+			return fmt.Errorf("data directory %s is a member's already (it holds %s), and must be empty or missing", c.DataDir, identityFile)
+		}
 		// What an interrupted first start leaves behind, and certificates of the
 		// server's own making.
 		if e.Name() != identityFile+".tmp" && e.Name() != "lost+found" && e.Name() != tlsconf.AutoFolder {

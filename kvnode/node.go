@@ -65,6 +65,7 @@ type Node struct {
 
 	// begun is closed when peers may be admitted.
 	begun        chan struct{}
+	known        chan struct{} // closed when the member has published itself
 	shutdownOnce sync.Once
 	leaveOnce    sync.Once
 	receiving    atomic.Bool // a snapshot

@@ -10,6 +10,10 @@ import (
 	"github.com/leaderlease/go/kvnode/store"
 )
 
+// Published is closed once the cluster knows this member's name, client URLs and
+// instance.
+func (n *Node) Published() <-chan struct{} { return n.known }
+
 // publishPause is between two tries to publish.
 const publishPause = 500 * time.Millisecond
 
@@ -33,6 +37,7 @@ func (n *Node) publish() {
 		case <-time.After(publishPause):
 		}
 	}
+	close(n.known)
 }
 
 func (n *Node) registration() *store.Member {

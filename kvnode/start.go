@@ -62,6 +62,7 @@ func newNode(cfg Config) *Node {
 		checkpointDue: make(chan struct{}, 1),
 		stopping:      make(chan struct{}),
 		begun:         make(chan struct{}),
+		known:         make(chan struct{}),
 		stopped:       make(chan struct{}),
 	}
 	n.local.wake, n.calls.wake, n.proposals.wake = n.wake, n.wake, n.wake

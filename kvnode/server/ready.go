@@ -12,7 +12,8 @@ import (
 const readyRetry = 20 * time.Millisecond
 
 // announce says when clients can be served: when a linearizable read has been,
-// which needs a leader and everything that was committed before the start.
+// which needs a leader and everything that was committed before the start, and
+// when the other members know where this one serves.
 func (s *Server) announce() {
 	// A read that begins before there is a leader waits for its next try, which
 	// may be long after there is one.
@@ -29,6 +30,14 @@ func (s *Server) announce() {
 			return
 		case <-time.After(readyRetry):
 		}
+	}
+	// Scripts list the members next, and followers look for the leader's URLs.
+	select {
+	case <-s.node.Published():
+	case <-s.ending.Done():
+		return
+	case <-s.done:
+		return
 	}
 	close(s.ready)
 	// Harnesses made for etcd wait for these very words.
