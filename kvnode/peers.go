@@ -33,8 +33,7 @@ func (p *peers) Admit(h transport.Hello) error {
 		return &transport.Refusal{Reason: transport.ReasonRemoved, Text: fmt.Sprintf("member %x was removed from the cluster", h.From)}
 	}
 	m, ok := members.ByID[h.From]
-	switch {
-	case ok && m.Instance != "" && m.Instance != h.Instance:
+	if ok && m.Instance != "" && m.Instance != h.Instance {
 		return wiped(h)
 	}
 	first, err := n.met.meet(h.From, h.Instance)
