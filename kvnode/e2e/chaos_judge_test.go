@@ -45,6 +45,53 @@ func (c *chaos) judge() {
 		}
 	}
 	c.judgePaths()
+	c.judgeWatches(ctx, c.judgeLocks(), history)
+}
+
+// judgeLocks ends the contenders and returns the last revision of all.
+func (c *chaos) judgeLocks() int64 {
+	c.t.Helper()
+	acquired, refused, err := c.locks.Stop()
+	if err != nil {
+		c.t.Error(err)
+	}
+	c.t.Logf("the lock was acquired %d times, and %d late writes were refused", acquired, refused)
+	if acquired < *roundsFlag/2 || refused == 0 && *roundsFlag >= 30 {
+		c.t.Errorf("the lock was acquired %d times with %d late writes refused, want more in %d rounds", acquired, refused, *roundsFlag)
+	}
+	final, err := load.Final(c.t.Context(), c.c.Members()[0])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return final.Revision
+}
+
+// judgeWatches ends the watches and compares what they saw with each other, with
+// the writes that were acknowledged, and with what locks promise.
+func (c *chaos) judgeWatches(ctx context.Context, revision int64, history []linz.Op) {
+	c.t.Helper()
+	seen, err := c.watches.Stop(ctx, revision)
+	if err != nil {
+		c.t.Error(err)
+	}
+	c.t.Logf("watches, opened %d times, have seen %d events up to revision %d", c.watches.Opened(), len(seen), revision)
+	if err := load.JudgeLocks(seen); err != nil {
+		c.t.Error(err)
+	}
+	type write struct {
+		revision int64
+		key      string
+	}
+	told := make(map[write]bool)
+	for _, e := range seen {
+		told[write{e.Revision, e.Key}] = true
+	}
+	for _, op := range linz.Acknowledged(history) {
+		if !told[write{op.Revision, op.Key}] {
+			c.t.Errorf("no watch has told of %v", &op)
+			return
+		}
+	}
 }
 
 // judgePaths sees to it that the lease was at work: a cluster that never trusts

@@ -40,7 +40,8 @@ const (
 
 // TestChaos kills, stops and restarts members under load. What the clients saw
 // must be what one copy of the data would have shown, and nothing acknowledged
-// may be lost.
+// may be lost. Locks exclude each other by their tokens, and every watch sees
+// every revision.
 func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the chaos test takes over a minute")
@@ -65,6 +66,8 @@ type chaos struct {
 	p       cluster.Program
 	c       *cluster.Cluster
 	l       *load.Load
+	locks   *load.Locks
+	watches *load.Watches
 	random  *rand.Rand
 	probers []*load.Client // of each member
 	start   time.Time
@@ -81,6 +84,12 @@ func startChaos(t *testing.T, p cluster.Program, seed uint64) *chaos {
 		Clients: 8, Slots: 5, KeyOps: 1000, Think: 3 * time.Millisecond, Timeout: 2 * time.Second, Seed: seed,
 	})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if c.locks, err = load.StartLocks(t.Context(), c.c.Members(), 4, seed); err != nil {
+		t.Fatal(err)
+	}
+	if c.watches, err = load.StartWatches(t.Context(), c.c, seed); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os/exec"
 	"regexp"
@@ -24,19 +25,70 @@ func TestEtcdctl(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
 	eachServer(t, func(t *testing.T, p cluster.Program) {
 		datadriven.Walk(t, "testdata/etcdctl", func(t *testing.T, path string) {
-			s := &ctlScript{ctl: ctl, c: startCluster(t, p), dir: t.TempDir()}
-			s.learn(t)
-			datadriven.RunTest(t, path, s.run)
+			runScript(t, newScript(t, ctl, startCluster(t, p)), path)
 		})
 	})
 }
 
+// The same scripts print the same on one member.
+func TestEtcdctlOnOneMember(t *testing.T) {
+	ctl := binaryPath(t, "etcdctl")
+	eachServer(t, func(t *testing.T, p cluster.Program) {
+		for _, name := range []string{"auth", "lock", "txn", "watch", "write"} {
+			t.Run(name, func(t *testing.T) {
+				noRewrite(t)
+				runScript(t, newScript(t, ctl, startSize(t, p, 1)), "testdata/etcdctl/"+name)
+			})
+		}
+	})
+}
+
+// And with mutual TLS between all.
+func TestEtcdctlScriptsWithMutualTLS(t *testing.T) {
+	ctl := binaryPath(t, "etcdctl")
+	eachServer(t, func(t *testing.T, p cluster.Program) {
+		for _, name := range []string{"auth", "lease", "lock", "watch", "write"} {
+			t.Run(name, func(t *testing.T) {
+				noRewrite(t)
+				s := newSecured(t, p)
+				s.trust()
+				s.start()
+				runScript(t, newScript(t, ctl, s.Cluster, s.shown("client")...), "testdata/etcdctl/"+name)
+			})
+		}
+	})
+}
+
+// noRewrite skips a test that repeats the scripts of another.
+func noRewrite(t *testing.T) {
+	t.Helper()
+	if f := flag.Lookup("rewrite"); f != nil && f.Value.String() == "true" {
+		t.Skip("TestEtcdctl writes the scripts")
+	}
+}
+
 // ctlScript runs the directives of one script against one cluster.
 type ctlScript struct {
-	ctl   string
-	c     *cluster.Cluster
-	dir   string // for files
-	names *names
+	ctl     string
+	flags   []string // of each etcdctl
+	c       *cluster.Cluster
+	dir     string // for files
+	names   *names
+	running map[string]*running // etcdctl in the background
+}
+
+func newScript(t *testing.T, ctl string, c *cluster.Cluster, flags ...string) *ctlScript {
+	t.Helper()
+	s := &ctlScript{ctl: ctl, c: c, flags: flags, dir: t.TempDir(), running: make(map[string]*running)}
+	s.learn(t)
+	return s
+}
+
+// runScript runs the script in the file.
+func runScript(t *testing.T, s *ctlScript, path string) {
+	t.Helper()
+	defer s.stopAll(t)
+	datadriven.RunTest(t, path, s.run)
 }
 
 // dash stands for an empty line, of which scripts take the last ones away.
@@ -47,10 +99,11 @@ const commandTimeout = 20 * time.Second
 
 // run executes one directive:
 //
-//	etcdctl [endpoints=(m1, m2)] [columns=(ID, IS LEADER)] [sorted]
+//	etcdctl [endpoints=(m1, m2)] [columns=(ID, IS LEADER)] [sorted] [until=text]
 //
 // runs each line of the input; columns picks those of a table; what lists
-// members by ID, which depends on the ports, is to be sorted;
+// members by ID, which depends on the ports, is to be sorted; until repeats a
+// line that takes its time until it prints the text, quotes left out;
 //
 //	stdin args=(txn -i)
 //
@@ -59,34 +112,66 @@ const commandTimeout = 20 * time.Second
 //
 //	lead m1
 //
-// waits until the member named leads, moving leadership if need be.
+// waits until the member named leads, moving leadership if need be. For those of
+// processes see etcdctl_background_test.go and etcdctl_member_test.go.
 func (s *ctlScript) run(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
-	switch d.Cmd {
-	case "etcdctl":
-		var out strings.Builder
-		for line := range strings.Lines(d.Input) {
-			text := s.etcdctl(t, s.endpoints(t, d), strings.Fields(line), "")
-			if arg, ok := d.Arg("columns"); ok {
-				text = columns(text, arg.Vals)
-			}
-			if d.HasArg("sorted") {
-				text = sorted(text)
-			}
-			out.WriteString(text)
-		}
-		return out.String()
-	case "stdin":
-		arg, _ := d.Arg("args")
-		return s.etcdctl(t, s.endpoints(t, d), strings.Fields(strings.Join(arg.Vals, " ")), dash.ReplaceAllString(d.Input, "")+"\n")
-	case "lead":
-		if len(d.CmdArgs) != 1 {
-			d.Fatalf(t, "lead needs the name of a member")
-		}
-		return s.lead(t, s.member(t, d.CmdArgs[0].Key))
+	directives := map[string]func(*testing.T, *datadriven.TestData) string{
+		"etcdctl": s.lines, "stdin": s.stdin,
+		"begin": s.begin, "tell": s.tell, "read": s.read, "interrupt": s.interrupt,
+		"new": s.lay, "start": s.start, "kill": s.kill, "wipe": s.wipe, "exits": s.exits,
+		"lead": func(t *testing.T, d *datadriven.TestData) string { return s.lead(t, s.member(t, name(t, d))) },
 	}
-	d.Fatalf(t, "unknown directive %q", d.Cmd)
-	return ""
+	directive, ok := directives[d.Cmd]
+	if !ok {
+		d.Fatalf(t, "unknown directive %q", d.Cmd)
+	}
+	return directive(t, d)
+}
+
+// name returns the name that a directive is about.
+func name(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	if len(d.CmdArgs) == 0 {
+		d.Fatalf(t, "%s needs a name", d.Cmd)
+	}
+	return d.CmdArgs[0].Key
+}
+
+// lines runs etcdctl with each line of the input.
+func (s *ctlScript) lines(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	var out strings.Builder
+	for line := range strings.Lines(d.Input) {
+		text := s.until(t, d, strings.Fields(line))
+		if arg, ok := d.Arg("columns"); ok {
+			text = columns(text, arg.Vals)
+		}
+		if d.HasArg("sorted") {
+			text = sorted(text)
+		}
+		out.WriteString(text)
+	}
+	return out.String()
+}
+
+// until runs etcdctl once, or as often as it takes.
+func (s *ctlScript) until(t *testing.T, d *datadriven.TestData, args []string) string {
+	t.Helper()
+	arg, repeated := d.Arg("until")
+	for begin := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		text := s.etcdctl(t, s.endpoints(t, d), args, "")
+		if !repeated || strings.Contains(strings.ReplaceAll(text, `"`, ""), strings.Join(arg.Vals, " ")) || time.Since(begin) > commandTimeout {
+			return text
+		}
+	}
+}
+
+// stdin runs etcdctl with the input as its standard input.
+func (s *ctlScript) stdin(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
+	arg, _ := d.Arg("args")
+	return s.etcdctl(t, s.endpoints(t, d), strings.Fields(strings.Join(arg.Vals, " ")), dash.ReplaceAllString(d.Input, "")+"\n")
 }
 
 func (s *ctlScript) member(t *testing.T, name string) *cluster.Member {
@@ -102,7 +187,7 @@ func (s *ctlScript) endpoints(t *testing.T, d *datadriven.TestData) []string {
 	t.Helper()
 	arg, ok := d.Arg("endpoints")
 	if !ok {
-		return s.c.Endpoints()
+		return s.c.Running()
 	}
 	var some []string
 	for _, name := range arg.Vals {
@@ -111,16 +196,21 @@ func (s *ctlScript) endpoints(t *testing.T, d *datadriven.TestData) []string {
 	return some
 }
 
+// args returns the arguments of an etcdctl.
+func (s *ctlScript) args(endpoints, args []string) []string {
+	all := append(slices.Clone(s.flags), "--endpoints="+strings.Join(endpoints, ","))
+	for _, arg := range args {
+		all = append(all, s.names.expand(strings.Trim(arg, `"`)))
+	}
+	return all
+}
+
 // etcdctl runs one command and returns what a person would see.
 func (s *ctlScript) etcdctl(t *testing.T, endpoints, args []string, stdin string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
-	all := []string{"--endpoints=" + strings.Join(endpoints, ",")}
-	for _, arg := range args {
-		all = append(all, s.names.expand(strings.Trim(arg, `"`)))
-	}
-	cmd := exec.CommandContext(ctx, s.ctl, all...)
+	cmd := exec.CommandContext(ctx, s.ctl, s.args(endpoints, args)...)
 	cmd.Dir = s.dir
 	cmd.Stdin = strings.NewReader(stdin)
 	var out bytes.Buffer

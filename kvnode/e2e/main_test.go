@@ -33,6 +33,13 @@ var (
 var binDir string
 
 func TestMain(m *testing.M) {
+	if endpoints := os.Getenv(holderEnv); endpoints != "" {
+		if err := hold(endpoints); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 	os.Exit(run(m))
 }

@@ -9,14 +9,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/leaderlease/go/kvnode/e2e/cluster"
 )
 
 // names replaces what differs from run to run by what does not: members'
 // addresses and IDs by e1, p1 and $id1, hashes by H1 for the first, H2 for the
 // next that differs, and so on.
+// Lease and member IDs that etcdctl prints for the first time become x1, x2 and
+// so on.
 type names struct {
 	vars  []string // $name, value, ...
-	known *strings.Replacer
+	known []string // value, name, ...
+	found int      // IDs
 }
 
 // learn asks the cluster for its members' IDs.
@@ -25,24 +30,49 @@ func (s *ctlScript) learn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	n := &names{}
-	var known []string
 	for i, m := range s.c.Members() {
 		status, err := m.Status(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		id, no := status.Header.GetMemberId(), i+1
-		n.vars = append(n.vars, fmt.Sprintf("$id%d", no), fmt.Sprintf("%x", id), fmt.Sprintf("$e%d", no), m.Endpoint)
-		known = append(known,
-			m.Endpoint, fmt.Sprintf("e%d", no), m.Peer, fmt.Sprintf("p%d", no),
-			fmt.Sprintf("%x", id), fmt.Sprintf("id%d", no), strconv.FormatUint(id, 10), fmt.Sprintf("id%d", no))
+		n.addMember(no, m)
+		n.add(fmt.Sprintf("id%d", no), fmt.Sprintf("%x", id), strconv.FormatUint(id, 10))
 		if i == 0 {
 			cid := status.Header.GetClusterId()
-			known = append(known, fmt.Sprintf("%x", cid), "CLUSTER", strconv.FormatUint(cid, 10), "CLUSTER")
+			n.add("CLUSTER", fmt.Sprintf("%x", cid), strconv.FormatUint(cid, 10))
 		}
 	}
-	n.known = strings.NewReplacer(known...)
 	s.names = n
+}
+
+// addMember names a member's addresses.
+func (n *names) addMember(no int, m *cluster.Member) {
+	n.add(fmt.Sprintf("e%d", no), m.Endpoint)
+	n.add(fmt.Sprintf("p%d", no), m.Peer)
+}
+
+// add names a value, of which the first form is what $name stands for.
+func (n *names) add(name string, forms ...string) {
+	n.vars = append(n.vars, "$"+name, forms[0])
+	for _, form := range forms {
+		n.known = append(n.known, form, name)
+	}
+}
+
+// id finds IDs of leases and members.
+var id = regexp.MustCompile(`\b[0-9a-f]{14,16}\b`)
+
+// learnIDs names the IDs in a text, in their order.
+func (n *names) learnIDs(text string) {
+	for _, hex := range id.FindAllString(text, -1) {
+		value, err := strconv.ParseUint(hex, 16, 64)
+		if err != nil || slices.Contains(n.known, hex) {
+			continue
+		}
+		n.found++
+		n.add(fmt.Sprintf("x%d", n.found), hex, strconv.FormatUint(value, 10))
+	}
 }
 
 // expand replaces $id1, $e1 and the like in an argument.
@@ -60,16 +90,27 @@ var varying = []struct {
 	{regexp.MustCompile(`took [0-9.]+[a-zµ]+`), "took TIME"},
 	{regexp.MustCompile(`\b\d+\.\d+\.\d+\b`), "VERSION"},
 	{regexp.MustCompile(`"(raft_term|raftTerm|raftIndex|raftAppliedIndex|dbSize|dbSizeInUse|dbSizeQuota)":\d+`), `"$1":N`},
+	{regexp.MustCompile(`\b(Member|cluster)  +`), "$1 "}, // before an ID with leading zeros
+	{regexp.MustCompile(`remaining\(\d+s\)`), "remaining(TTL)"},
+	{regexp.MustCompile(`"ttl":\d+`), `"ttl":TTL`},
 	{regexp.MustCompile(`"(MemberID|RaftTerm)" : \w+`), `"$1" : N`},
-	{regexp.MustCompile(`("header":\{[^}]*"member_id":)id\d`), `${1}ID`},
+	{regexp.MustCompile(`("[hH]eader":\{[^}]*"member_id":)id\d`), `${1}ID`},
 }
+
+// initialCluster finds the members that member add prints, ordered by their IDs.
+var initialCluster = regexp.MustCompile(`(ETCD_INITIAL_CLUSTER=")([^"]*)`)
 
 // hash finds the hashes in what endpoint hashkv prints.
 var hash = regexp.MustCompile(`(?m)(^(?:http://)?e\d, |"hash":)(\d+)`)
 
 // normalise replaces in what etcdctl printed.
 func (n *names) normalise(text string) string {
-	text = n.known.Replace(text)
+	n.learnIDs(text)
+	text = strings.NewReplacer(n.known...).Replace(text)
+	text = initialCluster.ReplaceAllStringFunc(text, func(match string) string {
+		part := initialCluster.FindStringSubmatch(match)
+		return part[1] + strings.Join(slices.Sorted(strings.SplitSeq(part[2], ",")), ",")
+	})
 	for _, v := range varying {
 		text = v.pattern.ReplaceAllString(text, v.by)
 	}

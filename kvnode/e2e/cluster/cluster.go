@@ -96,6 +96,17 @@ func (c *Cluster) Endpoints() []string {
 	return all
 }
 
+// Running returns the client addresses of the members whose processes exist.
+func (c *Cluster) Running() []string {
+	var all []string
+	for _, m := range c.members {
+		if m.Running() {
+			all = append(all, m.Endpoint)
+		}
+	}
+	return all
+}
+
 // Start starts all members that do not run and waits until each serves.
 func (c *Cluster) Start(ctx context.Context) error {
 	for _, m := range c.members {

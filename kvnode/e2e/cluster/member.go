@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
@@ -20,6 +21,8 @@ type Member struct {
 	Peer     string // for other members, host:port
 	// Flags are those of the next start.
 	Flags []string
+	// TLS is for clients, if they need it.
+	TLS *tls.Config
 
 	program Program
 	run     *run // the newest, nil before the first

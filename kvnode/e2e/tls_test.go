@@ -1,0 +1,237 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
+)
+
+// secured is a cluster with mutual TLS on all listeners.
+type secured struct {
+	*cluster.Cluster
+	t    *testing.T
+	ca   *tlstest.Authority
+	dir  string // of certificates
+	http map[string]string
+}
+
+// newSecured lays out three members, each with a certificate of its own, and one
+// for clients.
+func newSecured(t *testing.T, p cluster.Program) *secured {
+	t.Helper()
+	s := &secured{
+		Cluster: newCluster(t, cluster.Config{Program: p}), t: t,
+		ca: tlstest.New(t, "ca"), dir: t.TempDir(), http: make(map[string]string),
+	}
+	tlstest.Write(t, s.dir, "ca.crt", s.ca.PEM)
+	s.ca.Issue(nil, tlstest.For("root")).Write(s.dir, "client")
+	for _, m := range s.Members() {
+		s.http[m.Name] = freeAddr(t)
+		m.Flags = slices.Concat(m.Flags, s.flags(m.Name))
+		for i := range m.Flags {
+			m.Flags[i] = strings.ReplaceAll(m.Flags[i], "http://", "https://")
+		}
+	}
+	return s
+}
+
+// flags gives a member its certificate.
+func (s *secured) flags(name string) []string {
+	cert, key := s.ca.Issue([]string{"127.0.0.1"}).Write(s.dir, name)
+	ca := filepath.Join(s.dir, "ca.crt")
+	return []string{
+		"--cert-file=" + cert, "--key-file=" + key, "--trusted-ca-file=" + ca, "--client-cert-auth",
+		"--peer-cert-file=" + cert, "--peer-key-file=" + key, "--peer-trusted-ca-file=" + ca, "--peer-client-cert-auth",
+		"--listen-client-http-urls=https://" + s.http[name],
+	}
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// run runs a program and returns what it prints.
+func (s *secured) run(program string, args ...string) (string, error) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), commandTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	return out.String(), err
+}
+
+// shown are etcdctl's flags for a certificate.
+func (s *secured) shown(name string) []string {
+	flags := []string{"--cacert=" + filepath.Join(s.dir, "ca.crt")}
+	if name != "" {
+		flags = append(flags, "--cert="+filepath.Join(s.dir, name+".crt"), "--key="+filepath.Join(s.dir, name+".key"))
+	}
+	return flags
+}
+
+func (s *secured) urls() string {
+	var all []string
+	for _, e := range s.Endpoints() {
+		all = append(all, "https://"+e)
+	}
+	return strings.Join(all, ",")
+}
+
+func (s *secured) start() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	defer cancel()
+	if err := s.Start(ctx); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// An unmodified etcdctl does its work with a certificate, and none without.
+func TestEtcdctlWithMutualTLS(t *testing.T) {
+	ctl := binaryPath(t, "etcdctl")
+	p := onlyKvnode(t)
+	s := newSecured(t, p)
+	s.start()
+	etcdctl := func(certificate string, args ...string) (string, error) {
+		return s.run(ctl, slices.Concat([]string{"--endpoints=" + s.urls(), "--command-timeout=5s"}, s.shown(certificate), args)...)
+	}
+	for _, step := range []struct{ line, want string }{
+		{"put key value", "OK"},
+		{"get key", "value"},
+		{"get key --consistency=s", "value"},
+		{"del key", "1"},
+		{"endpoint health", "is healthy"},
+		{"endpoint status -w table", "true"},
+		{"endpoint hashkv", "https://"},
+		{"member list", "started"},
+		{"compaction 2", "compacted"},
+		{"lease list", "found 0 leases"},
+	} {
+		if out, err := etcdctl("client", strings.Fields(step.line)...); err != nil || !strings.Contains(out, step.want) {
+			t.Errorf("etcdctl %s = %s %v, want %q", step.line, out, err, step.want)
+		}
+	}
+	// What only the leader can answer passes between members with TLS as well.
+	out, err := etcdctl("client", "lease", "grant", "60")
+	fields := strings.Fields(out)
+	if err != nil || len(fields) < 2 {
+		t.Fatalf("etcdctl lease grant = %s %v", out, err)
+	}
+	for _, m := range s.Members() {
+		args := slices.Concat([]string{"--endpoints=https://" + m.Endpoint}, s.shown("client"), []string{"lease", "keep-alive", "--once", fields[1]})
+		if out, err := s.run(ctl, args...); err != nil || !strings.Contains(out, "keepalived") {
+			t.Errorf("etcdctl lease keep-alive at %s = %s %v, want keepalived", m.Name, out, err)
+		}
+	}
+
+	tlstest.New(t, "other").Issue(nil).Write(s.dir, "stranger")
+	for _, certificate := range []string{"", "stranger"} {
+		if out, err := etcdctl(certificate, "get", "key"); err == nil {
+			t.Errorf("etcdctl get with certificate %q = %s, want it refused", certificate, out)
+		}
+	}
+	args := slices.Concat([]string{"status", "--endpoints=" + s.urls()}, s.shown("client"))
+	if out, err := s.run(p.Path, args...); err != nil || !strings.Contains(out, "leader") {
+		t.Errorf("kvnode status = %s %v, want the leader", out, err)
+	}
+	if out, err := s.run(p.Path, "status", "--endpoints="+s.urls(), "--cacert="+filepath.Join(s.dir, "ca.crt")); err == nil {
+		t.Errorf("kvnode status without a certificate = %s, want an error", out)
+	}
+}
+
+// curl speaks to the JSON gateway with a certificate, and not without.
+func TestCurlWithMutualTLS(t *testing.T) {
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Skip("there is no curl")
+	}
+	s := newSecured(t, onlyKvnode(t))
+	s.start()
+	ca, cert, key := filepath.Join(s.dir, "ca.crt"), filepath.Join(s.dir, "client.crt"), filepath.Join(s.dir, "client.key")
+	for _, addr := range s.http {
+		url := "https://" + addr
+		out, err := s.run(curl, "-sS", "--cacert", ca, "--cert", cert, "--key", key, url+"/v3/kv/put", "-d", `{"key":"Zm9v","value":"YmFy"}`)
+		if err != nil || !strings.Contains(out, `"revision"`) {
+			t.Errorf("curl %s/v3/kv/put = %s %v, want a revision", url, out, err)
+		}
+		for _, path := range []string{"/v3/kv/put", "/health", "/metrics"} {
+			if out, err := s.run(curl, "-sS", "--cacert", ca, url+path); err == nil {
+				t.Errorf("curl %s%s without a certificate = %s, want it refused", url, path, out)
+			}
+		}
+	}
+}
+
+// A member joins over TLS, and another one with a certificate that nobody here
+// has signed does not.
+func TestJoinWithMutualTLS(t *testing.T) {
+	ctl := binaryPath(t, "etcdctl")
+	p := onlyKvnode(t)
+	s := newSecured(t, p)
+	s.start()
+	peer, client := freeAddr(t), freeAddr(t)
+	s.http["m4"] = freeAddr(t)
+	args := slices.Concat([]string{"--endpoints=" + s.urls()}, s.shown("client"), []string{"member", "add", "m4", "--peer-urls=https://" + peer, "--learner"})
+	out, err := s.run(ctl, args...)
+	if err != nil || !strings.Contains(out, "added as learner") {
+		t.Fatalf("etcdctl member add = %s %v", out, err)
+	}
+	initial := []string{"m4=https://" + peer}
+	for _, m := range s.Members() {
+		initial = append(initial, fmt.Sprintf("%s=https://%s", m.Name, m.Peer))
+	}
+	flags := []string{
+		"--name=m4", "--listen-peer-urls=https://" + peer, "--initial-advertise-peer-urls=https://" + peer,
+		"--listen-client-urls=https://" + client, "--advertise-client-urls=https://" + client,
+		"--initial-cluster=" + strings.Join(initial, ","), "--initial-cluster-state=existing", "--initial-cluster-token=e2e",
+	}
+	stranger := tlstest.New(t, "other")
+	cert, key := stranger.Issue([]string{"127.0.0.1"}).Write(s.dir, "stranger")
+	bad := slices.Concat(p.Args, flags, []string{
+		"--data-dir=" + filepath.Join(s.dir, "bad"),
+		"--cert-file=" + cert, "--key-file=" + key, "--peer-cert-file=" + cert, "--peer-key-file=" + key,
+		"--peer-trusted-ca-file=" + tlstest.Write(t, s.dir, "other.crt", slices.Concat(stranger.PEM, s.ca.PEM)),
+	})
+	if out, err := s.run(p.Path, bad...); err == nil || !strings.Contains(out, "certificate") {
+		t.Errorf("kvnode with a stranger's certificate = %s %v, want it refused for that", out, err)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, p.Path, slices.Concat(p.Args, flags, s.flags("m4"), []string{"--data-dir=" + filepath.Join(s.dir, "m4")})...)
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+	}()
+	args = slices.Concat([]string{"--endpoints=" + s.urls()}, s.shown("client"), []string{"member", "list"})
+	for ctx.Err() == nil {
+		if out, _ = s.run(ctl, args...); strings.Contains(out, "started, m4") {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Errorf("etcdctl member list = %s, want m4 started: %s", out, log.String())
+}
