@@ -38,7 +38,7 @@ func benchNode(b *testing.B) *Node {
 // whole, so one lease check serves it.
 func BenchmarkRead(b *testing.B) {
 	n := benchNode(b)
-	keys := make([][]byte, 1<<16)
+	keys := make([][]byte, 1<<20)
 	for i := range keys {
 		keys[i] = benchKey(rand.IntN(benchKeys))
 	}
