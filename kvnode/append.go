@@ -35,7 +35,9 @@ func (n *Node) appended(m *raftpb.Message, err error) {
 		n.disk.full.Store(false)
 		n.log.Info("kvnode: disk has room again")
 	}
-	n.started()
+	if !n.started() {
+		return
+	}
 	if raft.IsEmptySnap(m.GetSnapshot()) {
 		n.respond(m.GetResponses())
 		return
@@ -53,11 +55,8 @@ func (n *Node) appended(m *raftpb.Message, err error) {
 
 // started notes, before anybody hears of it, that the log has begun: from now
 // on an empty one is a loss.
-func (n *Node) started() {
-	if n.id.Started {
-		return
-	}
-	n.note(func(id *identity) { id.Started = true })
+func (n *Node) started() bool {
+	return n.id.Started || n.note(func(id *identity) { id.Started = true })
 }
 
 // respond delivers what a local thread has to say.

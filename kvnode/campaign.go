@@ -18,10 +18,10 @@ import (
 // instead, and then the first turn is due as soon as anybody would vote: just
 // after one election timeout.
 type campaigns struct {
-	// open: raft takes part. A member that founds a cluster waits until so many of
-	// the others have admitted it that any majority without it has one among them:
-	// had it been there before and lost its directory, that one would know
-	// (peers.Admit).
+	// open: raft takes part. A member that founds a cluster, or joins one, waits
+	// until so many of the others have admitted it that any majority without it has
+	// one among them: had it been there before and lost its directory, that one
+	// would know (peers.Admit).
 	open bool
 	// fresh: there has been no leader since the log was bootstrapped, so nobody
 	// has promised anything and nobody needs to wait.
@@ -34,24 +34,25 @@ type campaigns struct {
 
 func (c *campaigns) init(n *Node) {
 	c.fresh = n.boot > 0
-	c.open = n.id.Joined || n.id.Admitted || len(n.id.Members) == 1
+	c.open = n.id.Admitted || len(n.id.Members) == 1
 	c.admitted = make(map[uint64]bool)
 }
 
 // admit notes that peer has accepted this member.
 func (c *campaigns) admit(n *Node, peer uint64) {
-	founders := len(n.id.Members)
+	first := len(n.id.Members)
 	if c.open || !slices.ContainsFunc(n.id.Members, func(m store.Member) bool { return m.ID == peer }) {
 		return
 	}
 	c.admitted[peer] = true
-	if missing := founders - founders/2 - len(c.admitted); missing > 0 {
-		n.log.Info("kvnode: waits for others to found the cluster with", "missing", missing)
+	if missing := first - first/2 - len(c.admitted); missing > 0 {
+		n.log.Info("kvnode: waits to be let in by others before it takes part", "missing", missing)
 		return
 	}
-	n.note(func(id *identity) { id.Admitted = true })
-	c.open = true
-	n.campaignIfDue()
+	if n.note(func(id *identity) { id.Admitted = true }) {
+		c.open = true
+		n.campaignIfDue()
+	}
 }
 
 func (c *campaigns) leaderIs(leader uint64) {

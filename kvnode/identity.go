@@ -35,7 +35,7 @@ type identity struct {
 	// with it votes and promises.
 	Started bool `json:"started"`
 	// Admitted means that enough of the others have let this member in for it to
-	// found the cluster with them: see campaigns.
+	// take part: see campaigns.
 	Admitted bool `json:"admitted,omitempty"`
 	// Joined means that the cluster was there before the member.
 	Joined bool `json:"joined,omitempty"`
@@ -155,14 +155,17 @@ func (c *Config) checkEmpty() error {
 	return nil
 }
 
-// note makes a change of the identity durable, or the node fails.
-func (n *Node) note(change func(*identity)) {
+// note makes a change of the identity durable, or the node fails and it returns
+// false.
+func (n *Node) note(change func(*identity)) bool {
 	n.noting.Lock()
 	defer n.noting.Unlock()
 	change(&n.id)
 	if err := n.id.save(n.cfg.DataDir); err != nil {
 		n.fail(err)
+		return false
 	}
+	return true
 }
 
 // save replaces the file, so that a crash leaves the old or the new.

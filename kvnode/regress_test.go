@@ -290,3 +290,39 @@ func TestStopIsBoundedByItsContext(t *testing.T) {
 		<-n.Done()
 	})
 }
+
+// Found by review: a joiner took part at once. One that had lost its directory
+// could join again through a member that had never met it, and the two outvoted
+// the one that knew: an acknowledged write was gone.
+func TestJoinersWaitForThoseWhoWouldKnow(t *testing.T) {
+	inCluster(t, 2, func(c *Config) { c.LaxReconfig = true }, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		lags := c.followers(leader)[0]
+		time.Sleep(time.Second)
+		if _, err := leader.AddMember(t.Context(), peerURLs("m3"), false); err != nil {
+			t.Fatal(err)
+		}
+		c.applied(lags, leader)
+		c.isolate(lags)
+		c.net.Cut(lags.Name(), "m3")
+		third := c.join("m3")
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		acked := put(ctx, leader, "k", "v") == nil
+
+		c.crash(leader)
+		c.crash(third)
+		if err := os.RemoveAll(third.cfg.DataDir); err != nil {
+			t.Fatal(err)
+		}
+		c.net.HealAll()
+		third = c.start("m3")
+		time.Sleep(10 * time.Second)
+		for _, n := range []*Node{lags, third} {
+			if n.Leader() == n.ID() {
+				value, path := c.get(n, ReadLease, "k")
+				t.Errorf("%s leads without the member that knew; acknowledged: %v, read by %s: %q", n.Name(), acked, path, value)
+			}
+		}
+	})
+}
