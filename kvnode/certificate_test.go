@@ -47,7 +47,7 @@ func talkTo(t *testing.T, source *tlsconf.Source, shown tlstest.Pair) net.Conn {
 		t.Fatalf("Accept() = %T, want a TLS connection", c)
 	}
 	_ = secured.Handshake() // what it is worth, authenticate says
-	<-done
+	t.Log("the other end:", <-done)
 	return secured
 }
 
