@@ -30,12 +30,17 @@ func TestLogOnARealDisk(t *testing.T) {
 	if _, err := Open(cfg); !errors.Is(err, ErrLocked) {
 		t.Errorf("Open() of a log that is open = %v, want %v", err, ErrLocked)
 	}
+	if err := CheckLock(dir); !errors.Is(err, ErrLocked) {
+		t.Errorf("CheckLock() of a log that is open = %v, want %v", err, ErrLocked)
+	}
 	if diff := sameEntries(all(t, l), want[500:]); diff != nil {
 		t.Error(diff)
 	}
 	must(t, l.Close())
 
 	before := contents(t, dir)
+	must(t, CheckLock(dir))
+	must(t, CheckLock(filepath.Join(dir, "missing")))
 	report, err := Verify(cfg)
 	must(t, err)
 	if report.FirstIndex != 501 || report.LastIndex != 1000 || report.MaxPromise != 3*time.Second ||

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // OS returns the directory dir of the operating system. It must exist.
@@ -95,11 +96,23 @@ func (d osDir) Lock(name string) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := lockFile(f); err != nil {
+	// Whoever only looks (CheckLock) holds it for a moment.
+	err = lockFile(f)
+	for try := 1; errors.Is(err, ErrLocked) && try < lockTries; try++ {
+		time.Sleep(lockPause)
+		err = lockFile(f)
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
+
+// A lock that is held is asked for a few times, for a tenth of a second.
+const (
+	lockTries = 10
+	lockPause = 10 * time.Millisecond
+)
 
 // osFile is a file of the operating system.
 type osFile struct{ *os.File }
