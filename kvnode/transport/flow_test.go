@@ -353,6 +353,33 @@ func TestInvalidMessagesEndTheConnection(t *testing.T) {
 	})
 }
 
+// Whoever has proved to be member 1 speaks for nobody else.
+func TestMessagesAreOfWhoeverIsConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := memlink.New()
+		b := begin(t, net, &fakeNode{id: 2})
+		c := dialRaw(t, net, 1, 2)
+		defer c.Close()
+		if end := outcome(c); end != "" {
+			t.Fatalf("the hello is answered with %q, want it to be welcome", end)
+		}
+		var frames []byte
+		for _, from := range []uint64{1, 3} {
+			var err error
+			if frames, err = appendFrame(frames, heartbeat(from, 2, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := c.Write(frames); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := b.got(); len(got) != 1 || got[0].GetFrom() != 1 {
+			t.Errorf("member 2 got %v, want what member 1 says in its own name", got)
+		}
+	})
+}
+
 // What raft passes on in another member's name goes out in this one's, if that
 // means the same.
 func TestForwardedProposalsAreRestamped(t *testing.T) {

@@ -97,6 +97,10 @@ func (s *sending) connect(p *peer) (net.Conn, error) {
 	return nil, errors.Join(errs...)
 }
 
+// verdictTime is how long after a failed write the receiver's words are waited
+// for. They are there already, or never come.
+const verdictTime = 500 * time.Millisecond
+
 // stream sends everything and awaits the answer. It closes c.
 func (s *sending) stream(p *peer, c net.Conn) error {
 	stop := context.AfterFunc(p.ctx, func() { closeQuietly(c) })
@@ -114,7 +118,9 @@ func (s *sending) stream(p *peer, c net.Conn) error {
 		err = fmt.Errorf("close state: %w", e)
 	}
 	if err != nil {
-		closeQuietly(c)
+		// The receiver may have said why, and then hung up under our writes.
+		hurry := time.AfterFunc(verdictTime, func() { closeQuietly(c) })
+		defer hurry.Stop()
 	}
 	said := <-answer
 	closeQuietly(c)

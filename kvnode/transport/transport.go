@@ -55,7 +55,7 @@ func start(cfg Config, lim limits) (*Transport, error) {
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.mu.inbound = make(map[slot]*inbound)
 	t.mu.turns = make(map[slot]chan struct{})
-	t.totals.complain = rate.Sometimes{First: 10, Interval: time.Second}
+	t.totals.complain = rate.Sometimes{First: 10, Interval: 10 * time.Second}
 	t.peers.Store(&map[uint64]*peer{})
 	if cfg.SnapshotRate > 0 {
 		t.pace = rate.NewLimiter(rate.Limit(cfg.SnapshotRate), t.chunkSize())
