@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
@@ -420,10 +421,30 @@ func TestTheQueueForgets(t *testing.T) {
 	})
 }
 
-// A TTL beyond what a Duration can say is forever.
+// The longest TTL is counted like any other, and lasts even under a leader that has
+// reigned for so long that its end is more than a Duration can say.
 func TestTheLongestTTL(t *testing.T) {
+	for _, reigned := range []time.Duration{0, 20 * 365 * 24 * time.Hour} {
+		inRig(t, nil, func(t *testing.T, r *rig) {
+			r.lead(1)
+			now := r.engine.reign.Load()
+			now.mu.Lock()
+			now.mu.now += served(reigned)
+			now.mu.Unlock()
+			r.grant(1, store.MaxTTL)
+			time.Sleep(sec)
+			r.renew(1)
+			time.Sleep(sec)
+			r.wantGone()
+			most := min(store.MaxTTL*sec-sec, 1<<63-1-reigned-2*sec)
+			left, err := r.engine.TimeLeft(t.Context(), 1)
+			if err != nil || left.Time > most || left.Time < most-sec {
+				t.Errorf("TimeLeft() under a reign of %v = %v, %v, want %v", reigned, left.Time, err, most)
+			}
+		})
+	}
 	for _, n := range []int64{0, 1, 1 << 32, 1<<63 - 1} {
-		if s := seconds(n); s < 0 || s+seconds(1<<63-1) < s {
+		if s := seconds(n); s < 0 {
 			t.Errorf("seconds(%d) = %v overflows", n, time.Duration(s))
 		}
 	}

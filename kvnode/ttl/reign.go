@@ -3,6 +3,7 @@ package ttl
 import (
 	"container/heap"
 	"context"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -70,10 +71,18 @@ func newReign(ctx context.Context, e *Engine, term uint64) *reign {
 	return r
 }
 
+// seconds is for TTLs, of which the longest is little less than a Duration can
+// say.
 func seconds(n int64) served {
-	// A TTL may be longer than a Duration can say: 292 years do as well.
-	const most = int64(1<<63-1) / int64(time.Second) / 2
-	return served(time.Duration(min(n, most)) * time.Second)
+	return served(time.Duration(min(n, store.MaxTTL)) * time.Second)
+}
+
+// after returns the time n seconds after s, or the end of time if that is later.
+func (s served) after(n int64) served {
+	if then := s + seconds(n); then >= s {
+		return then
+	}
+	return math.MaxInt64 // more than a Duration can say
 }
 
 // adopt begins to count the time of TTL leases that are not known yet.
@@ -89,7 +98,7 @@ func (r *reign) adopt(all []store.TTLLease) {
 
 func (r *reign) adoptLocked(l store.TTLLease) *entry {
 	now := r.nowLocked()
-	e := &entry{TTLLease: l, deadline: now + seconds(l.Left()), saved: l.Remaining > 0, save: now + served(r.cfg.Checkpoint)}
+	e := &entry{TTLLease: l, deadline: now.after(l.Left()), saved: l.Remaining > 0, save: now + served(r.cfg.Checkpoint)}
 	r.mu.leases[l.ID] = e
 	r.mu.fresh = append(r.mu.fresh, e)
 	return e

@@ -62,7 +62,7 @@ func (r *reign) renew(l store.TTLLease) (wait <-chan struct{}, takeBack bool) {
 		return e.revoking, false
 	}
 	now := r.nowLocked()
-	e.deadline = max(e.deadline, now+seconds(l.TTL))
+	e.deadline = max(e.deadline, now.after(l.TTL))
 	e.save = now + served(r.cfg.Checkpoint)
 	switch {
 	case e.saving != nil:
