@@ -144,7 +144,7 @@ func TestRevokeDeletesInOneRevision(t *testing.T) {
 	r := &replica{t: t, Store: s}
 	defer shut(t, r)
 	r.must(grant(1, 10))
-	for _, key := range []string{"c", "a", "b"} {
+	for _, key := range []string{"b", "a", "c"} { // a map does not give them in order, wherever it begins
 		r.must(putUnder(key, 1))
 	}
 	r.put("free", "")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -123,7 +124,7 @@ func from(r Request, start int64) Request {
 
 // drain returns what s has to say by now.
 func drain(s *Stream) (all []Response) {
-	for {
+	for range 1 << 20 {
 		r, ok := s.Next()
 		if ok {
 			all = append(all, r)
@@ -135,19 +136,21 @@ func drain(s *Stream) (all []Response) {
 			return all
 		}
 	}
+	panic("the stream is ready for ever, and has nothing to say")
 }
 
 // text writes responses for comparison: id@revision: events.
 func text(all ...Response) (lines []string) {
 	for _, r := range all {
-		line := fmt.Sprintf("%d@%d:", r.ID, r.Revision)
+		var line strings.Builder
+		fmt.Fprintf(&line, "%d@%d:", r.ID, r.Revision)
 		if r.Compacted != 0 {
-			line += fmt.Sprintf(" compacted %d", r.Compacted)
+			fmt.Fprintf(&line, " compacted %d", r.Compacted)
 		}
 		for _, e := range r.Events {
-			line += " " + eventText(e)
+			line.WriteString(" " + eventText(e))
 		}
-		lines = append(lines, line)
+		lines = append(lines, line.String())
 	}
 	return lines
 }

@@ -276,7 +276,7 @@ func (m *member) watch(t *rapid.T, c *client) {
 }
 
 func (m *member) cancel(t *rapid.T, c *client) {
-	for id := int64(0); id < 100; id++ {
+	for id := range int64(100) {
 		if c.open[id] == nil {
 			continue
 		}

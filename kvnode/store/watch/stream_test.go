@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/leaderlease/go/kvnode/store"
 )
 
 // The history of these tables: revisions 2 to 6.
@@ -206,6 +208,33 @@ func TestCompactionEndsTheWatchersThatNeedMore(t *testing.T) {
 			wantText(t, "start", drain(s), c.want)
 		})
 	}
+}
+
+// passedBy is a history that a compaction passes by while it is read.
+type passedBy struct {
+	*store.Store
+	compact func()
+}
+
+func (h *passedBy) History(from int64, limit int, visit func(store.Write) bool) (next int64, err error) {
+	return h.Store.History(from, limit, func(w store.Write) bool {
+		if h.compact != nil {
+			h.compact()
+			h.compact = nil
+		}
+		return visit(w)
+	})
+}
+
+// What was read before a compaction passed by may have holes, so none of it is
+// told.
+func TestACompactionThatPassesByEndsWatchers(t *testing.T) {
+	r := testRig(t)
+	tell(r)
+	r.hub.history = &passedBy{Store: r.store, compact: func() { r.apply(compact(4)) }}
+	s := r.hub.NewStream(Limits{})
+	r.watch(s, from(key("a"), 2))
+	wantText(t, "a compaction during the scan", drain(s), "0@6: compacted 4")
 }
 
 // The hub is late: the revisions that it has not passed on are compacted. Its
