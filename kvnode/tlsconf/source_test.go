@@ -23,6 +23,7 @@ func TestBadFilesKeepTheOld(t *testing.T) {
 		"garbage":           func(k *kit) { tlstest.Write(k.t, k.dir, "own.crt", []byte("garbage")) },
 		"an empty file":     func(k *kit) { tlstest.Write(k.t, k.dir, "own.key", nil) },
 		"no file":           func(k *kit) { _ = os.Remove(k.cfg.CertFile) },
+		"another's":         func(k *kit) { tlstest.New(k.t, "other").Issue([]string{"server"}).Write(k.dir, "own") },
 		"another's key":     func(k *kit) { tlstest.Write(k.t, k.dir, "own.key", k.ca.Issue(nil).Key) },
 		"an expired one":    func(k *kit) { k.ca.Issue([]string{"server"}, tlstest.Expired).Write(k.dir, "own") },
 		"no authority":      func(k *kit) { tlstest.Write(k.t, k.dir, "ca", []byte("# none\n")) },
