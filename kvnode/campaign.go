@@ -2,6 +2,7 @@ package kvnode
 
 import (
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -27,6 +28,7 @@ type campaigns struct {
 	// has promised anything and nobody needs to wait.
 	fresh    bool
 	admitted map[uint64]bool
+	reminded time.Time // when it was last said who is waited for
 	// silent counts the ticks since the leader, now or last, was heard.
 	silent int
 	lost   uint64 // that leader, 0 if none was known since the start
@@ -34,23 +36,26 @@ type campaigns struct {
 
 func (c *campaigns) init(n *Node) {
 	c.fresh = n.boot > 0
-	c.open = n.id.Admitted || len(n.id.Members) == 1
+	c.open = !n.id.waits()
 	c.admitted = make(map[uint64]bool)
+	c.reminded = time.Now()
+	c.await(n)
 }
 
 // admit notes that peer has accepted this member.
 func (c *campaigns) admit(n *Node, peer uint64) {
-	first := len(n.id.Members)
 	if c.open || !slices.ContainsFunc(n.id.Members, func(m store.Member) bool { return m.ID == peer }) {
 		return
 	}
 	c.admitted[peer] = true
-	if missing := first - first/2 - len(c.admitted); missing > 0 {
-		n.log.Info("kvnode: waits to be let in by others before it takes part", "missing", missing)
+	c.await(n)
+	if missing := c.missing(n); missing > 0 {
+		n.log.Info("kvnode: waits to be let in by others before it takes part", "missing", missing, "of", n.Awaited())
 		return
 	}
 	if n.note(func(id *identity) { id.Admitted = true }) {
 		c.open = true
+		c.await(n)
 		n.campaignIfDue()
 	}
 }
@@ -83,6 +88,7 @@ const tries = 2
 func (n *Node) campaignIfDue() {
 	c := &n.loop.campaigns
 	c.silent++
+	c.remind(n)
 	if !c.open || n.loop.role == raft.StateLeader || n.store.Applied() < n.boot || n.lease.MayCampaign() != nil {
 		return
 	}

@@ -33,18 +33,41 @@ func (n *Node) askCheckpoint() {
 	}
 }
 
+// A checkpoint that finds no room is tried again after minCheckpointPause at the
+// soonest, then after twice that, up to maxCheckpointPause. Shorter: each try
+// writes what is left of the disk full, and says so in the log. Longer: the log
+// grows on after there is room again.
+const (
+	minCheckpointPause = fullDiskPause
+	maxCheckpointPause = 10 * time.Second
+)
+
 // checkpointLoop is the checkpointer.
 func (n *Node) checkpointLoop() {
+	pause := minCheckpointPause
 	for {
 		select {
 		case <-n.stopping:
 			return
 		case <-n.checkpointDue:
 		}
-		if err := n.checkpoint(); err != nil && !n.survives(err) {
+		err := n.checkpoint()
+		if err == nil {
+			pause = minCheckpointPause
+			continue
+		}
+		if !n.survives(err) {
 			n.fail(fmt.Errorf("checkpoint: %w", err))
 			return
 		}
+		// Who asks meanwhile is served after it.
+		select {
+		case <-n.stopping:
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, maxCheckpointPause)
+		n.askCheckpoint() // nobody else may, if nothing is written
 	}
 }
 
@@ -89,6 +112,8 @@ func (n *Node) saveCheckpoint() error {
 	if err := n.wal.SaveSnapshot(snapshotOf(at)); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
 		return err
 	}
+	// Raft ignores snapshots that come late, so that nobody restores them.
+	n.dropSnapshots(at.Index)
 	if at.Index <= n.cfg.CatchUpEntries {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease/clock"
@@ -98,6 +99,8 @@ type Config struct {
 
 	// walFS replaces the directory of the log, for tests whose disk fails.
 	walFS fs.FS
+	// wrapBackend replaces what the store writes to, likewise.
+	wrapBackend func(store.Backend) store.Backend
 }
 
 // WithDefaults returns a copy of c with every unset optional field filled in.
@@ -126,8 +129,9 @@ func or[T comparable](value, fallback T) T {
 	return value
 }
 
-// maxRequestBytes keeps an entry within what the transport takes.
-const maxRequestBytes = transport.MaxMessageBytes - 1<<20
+// MaxRequestLimit bounds MaxRequestBytes, so that an entry is within what the
+// transport takes.
+const MaxRequestLimit = transport.MaxMessageBytes - 1<<20
 
 // minElectionTicks leaves room for a lease of a few heartbeats below the
 // election timeout.
@@ -150,8 +154,8 @@ func (c Config) Validate() error {
 	} else if c.electionTicks() < minElectionTicks {
 		bad("election timeout %v must be at least %d tick intervals of %v", c.ElectionTimeout, minElectionTicks, c.TickInterval)
 	}
-	if c.MaxRequestBytes < 0 || c.MaxRequestBytes > maxRequestBytes {
-		bad("max request bytes %d must be in [1, %d]", c.MaxRequestBytes, maxRequestBytes)
+	if c.MaxRequestBytes < 0 || c.MaxRequestBytes > MaxRequestLimit {
+		bad("max request bytes %d must be in [1, %d]", c.MaxRequestBytes, MaxRequestLimit)
 	}
 	if c.MaxProposals < 0 || c.MaxProposalBytes < int64(c.MaxRequestBytes) {
 		bad("max proposals %d must be positive, and max proposal bytes %d at least max request bytes %d", c.MaxProposals, c.MaxProposalBytes, c.MaxRequestBytes)

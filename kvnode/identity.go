@@ -50,21 +50,35 @@ const (
 
 // openIdentity reads the identity of the data directory, or makes one.
 func openIdentity(cfg *Config) (id identity, fresh bool, err error) {
-	path := filepath.Join(cfg.DataDir, identityFile)
-	data, err := os.ReadFile(path)
+	id, err = readIdentity(cfg)
 	if errors.Is(err, fs.ErrNotExist) {
 		id, err = makeIdentity(cfg)
 		return id, true, err
 	}
-	if err != nil {
-		return id, false, fmt.Errorf("read the identity of the data directory: %w", err)
+	if err == nil && cfg.Existing && id.waits() {
+		err = cfg.stillThere(&id)
 	}
-	if err := json.Unmarshal(data, &id); err != nil {
-		return id, false, fmt.Errorf("%s is damaged: %w", path, err)
-	}
-	err = id.check(path, cfg)
 	return id, false, err
 }
+
+// readIdentity returns the identity of the data directory, fs.ErrNotExist if it
+// has none.
+func readIdentity(cfg *Config) (id identity, err error) {
+	path := filepath.Join(cfg.DataDir, identityFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return id, fmt.Errorf("read the identity of the data directory: %w", err)
+	}
+	if err := json.Unmarshal(data, &id); err != nil {
+		return id, fmt.Errorf("%s is damaged: %w", path, err)
+	}
+	err = id.check(path, cfg)
+	return id, err
+}
+
+// waits reports whether the others have yet to let the member in: it has not taken
+// part in anything.
+func (id *identity) waits() bool { return !id.Admitted && len(id.Members) > 1 }
 
 // check refuses a directory of another member or cluster.
 func (id *identity) check(path string, cfg *Config) error {
@@ -74,7 +88,7 @@ func (id *identity) check(path string, cfg *Config) error {
 	case id.Name != cfg.Name:
 		return fmt.Errorf("%s is of member %q (%x), not of %q", path, id.Name, id.MemberID, cfg.Name)
 	case id.Token != cfg.Token:
-		return fmt.Errorf("%s is of a cluster with token %q, not %q", path, id.Token, cfg.Token)
+		return fmt.Errorf("%s is of a cluster with token %q, not %q%s", path, id.Token, cfg.Token, id.hint())
 	}
 	// Members come and go, so it is enough to have one in common.
 	known := make(map[string]bool)
@@ -85,9 +99,17 @@ func (id *identity) check(path string, cfg *Config) error {
 	}
 	isKnown := func(u string) bool { return known[address(u)] }
 	if !slices.ContainsFunc(cfg.Cluster, func(m Member) bool { return slices.ContainsFunc(m.PeerURLs, isKnown) }) {
-		return fmt.Errorf("%s is of cluster %x, which has no member in common with the initial cluster", path, id.ClusterID)
+		return fmt.Errorf("%s is of cluster %x, which has no member in common with the initial cluster%s", path, id.ClusterID, id.hint())
 	}
 	return nil
+}
+
+// hint is what can be done about a directory that is not the right one.
+func (id *identity) hint() string {
+	if !id.waits() {
+		return ""
+	}
+	return "; this member has never taken part in that cluster: if the configuration is right, remove the data directory, which holds nothing yet"
 }
 
 // address is what a peer URL leads to, whatever is spoken there: a cluster may turn
@@ -101,7 +123,7 @@ func address(peer string) string {
 }
 
 func makeIdentity(cfg *Config) (identity, error) {
-	if err := cfg.checkEmpty(); err != nil {
+	if err := cfg.makeEmpty(); err != nil {
 		return identity{}, err
 	}
 	var id identity
@@ -133,11 +155,17 @@ func (c *Config) found() identity {
 	return id
 }
 
-// checkEmpty refuses a directory that somebody else keeps files in.
-func (c *Config) checkEmpty() error {
+// makeEmpty makes the directory if it is missing, and refuses one that somebody
+// else keeps files in.
+func (c *Config) makeEmpty() error {
 	if err := os.MkdirAll(c.DataDir, 0o700); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
+	return c.checkEmpty()
+}
+
+// checkEmpty refuses a directory that somebody else keeps files in.
+func (c *Config) checkEmpty() error {
 	entries, err := os.ReadDir(c.DataDir)
 	if err != nil {
 		return fmt.Errorf("read the data directory: %w", err)

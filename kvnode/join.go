@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 
 	"github.com/leaderlease/go/kvnode/store"
@@ -30,7 +31,65 @@ func sortedMembers(members *store.Members) []store.Member {
 
 // join returns who this member is in a cluster that exists: whoever added it
 // named its peer URLs, and the members of the initial cluster know its ID.
-func (c *Config) join() (identity, error) {
+func (c *Config) join() (id identity, err error) {
+	err = c.askOthers(func(r transport.Roster) error {
+		id, err = c.joinAs(r)
+		return err
+	})
+	if err != nil {
+		return identity{}, fmt.Errorf("join an existing cluster: %w", err)
+	}
+	return id, nil
+}
+
+// stillThere refuses the identity of a member that waits to be let in by a cluster
+// that is not the one it is told to join: nobody would ever let it in. All others
+// must be of another cluster, as in foreign.allRefuse: one alone may be the one
+// that is wrong, and some may be about to start.
+func (c *Config) stillThere(id *identity) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.ElectionTimeout)
+	defer cancel()
+	answers := make(chan uint64, len(c.Cluster)) // cluster IDs, 0 for no answer
+	others := 0
+	for _, m := range c.Cluster {
+		if m.Name != c.Name {
+			others++
+			go func() { answers <- c.clusterOf(ctx, &m) }()
+		}
+	}
+	var there uint64
+	foreign := others > 0
+	for range others {
+		got := <-answers
+		if got == 0 || got == id.ClusterID {
+			foreign = false
+		}
+		there = got
+	}
+	if !foreign {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is of cluster %x, which this member never joined, but the one to join is %x; %s",
+		ErrForeignCluster, filepath.Join(c.DataDir, identityFile), id.ClusterID, there, startAnew)
+}
+
+// clusterOf asks a member for its cluster, and returns 0 if it does not say.
+func (c *Config) clusterOf(ctx context.Context, m *Member) uint64 {
+	for _, addr := range hostPorts(m.PeerURLs) {
+		if r, err := transport.Ask(ctx, c.Dial, addr); err == nil {
+			return r.ClusterID
+		}
+	}
+	return 0
+}
+
+// startAnew is what to do about a member that has joined nothing.
+const startAnew = "remove the data directory, which holds nothing yet, add the member to the cluster (member add) " +
+	"unless that is done, and start it with --initial-cluster-state existing"
+
+// askOthers passes what the other members of the initial cluster say of their
+// cluster to use, one after the other until that returns nil.
+func (c *Config) askOthers(use func(transport.Roster) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.RequestTimeout)
 	defer cancel()
 	var errs []error
@@ -44,14 +103,16 @@ func (c *Config) join() (identity, error) {
 				errs = append(errs, err)
 				continue
 			}
-			id, err := c.joinAs(r)
-			if err == nil {
-				return id, nil
+			if err = use(r); err == nil {
+				return nil
 			}
 			errs = append(errs, fmt.Errorf("%s: %w", addr, err))
 		}
 	}
-	return identity{}, fmt.Errorf("join an existing cluster: %w", errors.Join(errs...))
+	if len(errs) == 0 {
+		return errors.New("the initial cluster has no other member to ask")
+	}
+	return errors.Join(errs...)
 }
 
 // joinAs finds this member in a roster.

@@ -30,6 +30,7 @@ type Node struct {
 	appender *raftwal.Appender  // immutable
 	links    *transport.Transport
 	met      *acquaintances // immutable
+	foreign  foreign
 
 	// Boxes and channels into the loop.
 	wake      chan struct{}
@@ -45,7 +46,9 @@ type Node struct {
 	checkpointDue chan struct{}
 
 	leader atomic.Pointer[leadership]
-	term   atomic.Uint64
+	// awaited are those who have not let this member in yet.
+	awaited atomic.Pointer[[]string]
+	term    atomic.Uint64
 	// last is the last index of the log, stable or not.
 	last atomic.Uint64
 	disk diskWatch

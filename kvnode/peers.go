@@ -68,14 +68,20 @@ func (p *peers) Refused(peer uint64, err error) {
 		n.fail(fmt.Errorf("%w: %w", ErrLost, err))
 	case transport.ReasonRemoved:
 		n.leaveOnce.Do(func() { n.workers.Go(n.leave) })
+	case transport.ReasonCluster:
+		n.foreign.refused(n, refused)
 	default:
-		n.log.Error("kvnode: refused by a peer", "peer", fmt.Sprintf("%x", peer), "error", err)
+		n.foreign.otherwise(peer)
+		if n.foreign.loud(peer) {
+			n.log.Error("kvnode: refused by a peer", "peer", fmt.Sprintf("%x", peer), "error", err)
+		}
 	}
 }
 
 // Connected implements transport.Handler.
 func (p *peers) Connected(peer uint64, h transport.Hello) {
 	n := p.node()
+	n.foreign.accepted(peer)
 	if lease := n.lease.Status(); h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew {
 		// Each member serves by its own parameters and promises what it is asked
 		// for, so this is safe; but nobody wants it.

@@ -18,10 +18,12 @@ func (n *Node) Published() <-chan struct{} { return n.known }
 const publishPause = 500 * time.Millisecond
 
 // publish tells the cluster this member's name, client URLs and instance, and
-// tries until the registry has them.
+// tries until the registry has them. A try takes no longer than an election: what
+// is handed to a leader whom only heartbeats reach so far is lost on the way, and
+// clients wait for this member until it is known.
 func (n *Node) publish() {
 	for !n.published() {
-		ctx, cancel := context.WithTimeout(context.Background(), n.cfg.RequestTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), n.cfg.ElectionTimeout)
 		r, err := n.submit(ctx, &store.Command{Register: n.registration()})
 		cancel()
 		if err == nil && r.Err == nil {

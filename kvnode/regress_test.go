@@ -233,6 +233,9 @@ func TestAJoinerNeverFounds(t *testing.T) {
 		cfg.Existing = false
 		c.cfgs["m4"] = cfg
 		fourth := c.start("m4")
+		if fourth.boot != 0 {
+			t.Fatal("its log begins with a cluster that it has founded")
+		}
 		c.applied(fourth, leader)
 		if value, _ := c.get(fourth, ReadLease, "k"); value != "v" {
 			t.Errorf("k = %q, want v", value)

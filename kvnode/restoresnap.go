@@ -112,7 +112,7 @@ func (r *RestoreConfig) restore() (_ Restored, err error) {
 		return Restored{}, err
 	}
 	_, missing := os.Stat(cfg.DataDir)
-	if err := cfg.checkEmpty(); err != nil {
+	if err := cfg.makeEmpty(); err != nil {
 		return Restored{}, err
 	}
 	defer func() {

@@ -63,12 +63,15 @@ func (n *Node) snapPath(index uint64) string {
 	return filepath.Join(n.snapDir(), fmt.Sprintf("%016x.snap", index))
 }
 
+// partSuffix is of files that are being received.
+const partSuffix = ".part"
+
 // receiveSnapshot makes the state durable under the name by which restore finds
 // it, before raft hears of the snapshot.
 func (n *Node) receiveSnapshot(m *raftpb.Message, state io.Reader) error {
 	want := m.GetSnapshot().GetMetadata()
 	path := n.snapPath(want.GetIndex())
-	part, err := os.CreateTemp(n.snapDir(), "*.part")
+	part, err := os.CreateTemp(n.snapDir(), "*"+partSuffix) // a number takes the place of the star
 	if err != nil {
 		return err
 	}
@@ -108,21 +111,23 @@ func (n *Node) restore(snap *raftpb.Snapshot) error {
 	return nil
 }
 
-// dropSnapshots removes files that nobody will restore: of index or older, and
-// what was interrupted.
+// dropSnapshots removes files that nobody will restore: of index or older, where
+// the store is durable at index, and what was interrupted. It leaves what is not
+// this program's alone.
 func (n *Node) dropSnapshots(index uint64) {
 	entries, err := os.ReadDir(n.snapDir())
 	if err != nil {
 		return // only room is lost
 	}
 	for _, e := range entries {
-		name, isSnap := strings.CutSuffix(e.Name(), ".snap")
-		i, err := strconv.ParseUint(name, 16, 64)
-		if isSnap && (err != nil || i > index) {
-			continue
+		path := filepath.Join(n.snapDir(), e.Name())
+		snap, isSnap := strings.CutSuffix(e.Name(), ".snap")
+		if i, err := strconv.ParseUint(snap, 16, 64); isSnap && err == nil && i <= index && path == n.snapPath(i) {
+			_ = os.Remove(path)
 		}
-		if isSnap || strings.HasSuffix(e.Name(), ".part") && !n.isReceiving() {
-			_ = os.Remove(filepath.Join(n.snapDir(), e.Name()))
+		part, isPart := strings.CutSuffix(e.Name(), partSuffix)
+		if _, err := strconv.ParseUint(part, 10, 64); isPart && err == nil && !n.isReceiving() {
+			_ = os.Remove(path)
 		}
 	}
 }

@@ -95,6 +95,9 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	if wrap := n.cfg.wrapBackend; wrap != nil {
+		backend = wrap(backend)
+	}
 	if n.store, err = store.Open(store.Config{Backend: backend, TTLEvents: n.ttlChanged, Events: n.watch.Publish, Restored: n.watch.Missed, Logger: n.log}); err != nil {
 		return false, errors.Join(err, backend.Close())
 	}

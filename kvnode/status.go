@@ -24,6 +24,10 @@ type Status struct {
 	Checkpoint store.Checkpoint
 	WAL        raftwal.Stats
 	Peers      []transport.PeerStatus
+	// Names are the members' names, also of peers that were never reached.
+	Names map[uint64]string
+	// Awaited is Node.Awaited.
+	Awaited []string
 	// Waiting is the number of proposals under way.
 	Waiting int
 	// Counts is what has happened since the start.
@@ -45,7 +49,7 @@ func (n *Node) Status() Status {
 		Learner: n.store.Members().ByID[n.ID()].Learner,
 		Lease:   lease, Stats: n.lease.Stats(),
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
-		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(),
+		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.names(), Awaited: n.Awaited(),
 		Waiting: n.waiters.len(), Counts: n.counts.load(), DiskFull: n.disk.full.Load(), Err: n.Err(),
 	}
 }

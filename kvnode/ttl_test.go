@@ -32,7 +32,7 @@ func (c *cluster) do(n *Node, r *pb.InternalRaftRequest) store.Result {
 func (c *cluster) grant(n *Node, id, ttl int64) {
 	c.t.Helper()
 	c.do(n, &pb.InternalRaftRequest{LeaseGrant: &pb.LeaseGrantRequest{ID: id, TTL: ttl}})
-	c.do(n, &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte(fmt.Sprint(id)), Lease: id}})
+	c.do(n, &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: fmt.Append(nil, id), Lease: id}})
 }
 
 func (c *cluster) wantAlive(n *Node, id int64, want bool) {
@@ -41,7 +41,7 @@ func (c *cluster) wantAlive(n *Node, id int64, want bool) {
 		c.t.Fatal(err)
 	}
 	_, alive := n.Store().TTLLease(id)
-	kv, _ := n.Store().Get([]byte(fmt.Sprint(id)))
+	kv, _ := n.Store().Get(fmt.Append(nil, id))
 	if alive != want || (kv != nil) != want {
 		c.t.Fatalf("on %s TTL lease %d is there: %v, and its key: %v, want %v", n.Name(), id, alive, kv != nil, want)
 	}
@@ -232,7 +232,7 @@ func TestARevocationDoesNotOutliveItsTerm(t *testing.T) {
 		}
 		done := make(chan outcome, 1)
 		go func() {
-			res, err := old.ProposeFenced(t.Context(), term, &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}})
+			res, err := (*ttlMember)(old).ProposeFenced(t.Context(), term, &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}})
 			done <- outcome{res, err}
 		}()
 		synctest.Wait()

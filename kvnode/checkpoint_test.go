@@ -1,0 +1,122 @@
+package kvnode
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// fullBackend is where the store lies on a disk that may be full.
+type fullBackend struct {
+	store.Backend
+	full  atomic.Bool
+	tried atomic.Int64
+}
+
+func (b *fullBackend) Update(fn func(store.Tx) error) error {
+	b.tried.Add(1)
+	if b.full.Load() {
+		return syscall.ENOSPC
+	}
+	return b.Backend.Update(fn)
+}
+
+// A disk without room for a checkpoint is asked less and less often, not with each
+// write, which go on as long as the log has room. Once there is room the
+// checkpoint is made soon, and the next trouble begins with short pauses again.
+func TestCheckpointsBackOffOnAFullDisk(t *testing.T) {
+	var disk fullBackend
+	amend := func(cfg *Config) {
+		cfg.SnapshotCount = 1
+		cfg.wrapBackend = func(b store.Backend) store.Backend {
+			disk.Backend = b
+			return &disk
+		}
+	}
+	inCluster(t, 1, amend, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		writeFor := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+				c.put(n, "k", "v")
+			}
+		}
+		tries := func(d time.Duration) int64 {
+			before := disk.tried.Load()
+			writeFor(d)
+			return disk.tried.Load() - before
+		}
+		for round := range 2 {
+			disk.full.Store(true)
+			// At 0, 0.2, 0.6, 1.4, 3, 6.2 and 12.6 s, then each 10 s.
+			if got := tries(time.Second); got < 3 || got > 4 {
+				t.Errorf("round %d: %d tries in the first second, want 3 or so", round, got)
+			}
+			if got := tries(time.Minute); got < 7 || got > 10 {
+				t.Errorf("round %d: %d tries in the next minute, want 8 or so", round, got)
+			}
+			if err := n.Err(); err != nil {
+				t.Fatalf("Err() = %v, want the node to go on", err)
+			}
+			disk.full.Store(false)
+			writeFor(maxCheckpointPause + time.Second)
+			if behind := n.Status().Applied - n.Status().Checkpoint.Index; behind > 10 {
+				t.Errorf("round %d: the checkpoint is %d entries behind once there is room, want few", round, behind)
+			}
+		}
+	})
+}
+
+// A snapshot that raft did not take lies about until a checkpoint is as new. What
+// may be restored yet stays, and so does what is not this program's.
+func TestSnapshotsThatNobodyRestoresGo(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		for range 5 {
+			c.put(n, "k", "v")
+		}
+		at := n.Store().Applied()
+		gone := []string{n.snapPath(1), n.snapPath(at), filepath.Join(n.snapDir(), "123"+partSuffix)}
+		stay := []string{n.snapPath(at + 1)}
+		for _, foreign := range []string{"1.snap", "000000000000000A.snap", "mine.snap", "mine.part", "0000000000000002.snap.bak"} {
+			stay = append(stay, filepath.Join(n.snapDir(), foreign))
+		}
+		for _, path := range slices.Concat(gone, stay) {
+			if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := n.Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range gone {
+			if _, err := os.Stat(path); err == nil {
+				t.Errorf("%s is there after a checkpoint at %d, want it gone", path, at)
+			}
+		}
+		for _, path := range stay {
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("%s after a checkpoint at %d: %v, want it there", path, at, err)
+			}
+		}
+		// What is being received is nobody else's to remove.
+		part := filepath.Join(n.snapDir(), "456"+partSuffix)
+		if err := os.WriteFile(part, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		n.receiving.Store(true)
+		c.put(n, "k", "v")
+		if err := n.Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n.receiving.Store(false)
+		if _, err := os.Stat(part); err != nil {
+			t.Errorf("%s while it is received: %v, want it there", part, err)
+		}
+	})
+}

@@ -1,0 +1,207 @@
+package kvnode
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/transport"
+)
+
+// The rules of this file are kept in more than one place, so that a cluster goes
+// well without one of them, mostly.
+
+// A member is kept out by what the registry says, and before that by whom this
+// one has met.
+func TestWhoIsAdmitted(t *testing.T) {
+	inCluster(t, 1, func(c *Config) { c.LaxReconfig = true }, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		<-n.Published()
+		m, err := n.AddMember(t.Context(), peerURLs("m2"), true)
+		if err == nil {
+			err = n.RemoveMember(t.Context(), m.ID)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tc := range []struct {
+			name   string
+			hello  transport.Hello
+			reason string
+		}{
+			{"a stranger", transport.Hello{From: 7, Instance: "a"}, ""},
+			{"the same", transport.Hello{From: 7, Instance: "a"}, ""},
+			{"another in its place", transport.Hello{From: 7, Instance: "b"}, transport.ReasonWiped},
+			{"a member that is registered with another instance", transport.Hello{From: n.ID(), Instance: "b"}, transport.ReasonWiped},
+			{"a member that was removed", transport.Hello{From: m.ID, Instance: "a"}, transport.ReasonRemoved},
+		} {
+			tc.hello.PeerURLs = "http://m7:2380"
+			var reason string
+			err := (*peers)(n).Admit(tc.hello)
+			if refusal, ok := errors.AsType[*transport.Refusal](err); ok {
+				reason = refusal.Reason
+			}
+			if reason != tc.reason || tc.reason == "" && err != nil {
+				t.Errorf("%s: Admit(%+v) = %v, want a refusal for %q", tc.name, tc.hello, err, tc.reason)
+			}
+		}
+	})
+}
+
+// Who was met first is known after a restart, too.
+func TestWhoWasMetIsRemembered(t *testing.T) {
+	dir := t.TempDir()
+	for _, instance := range []string{"a", "b"} {
+		met, err := openAcquaintances(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first, err := met.meet(1, instance); first != "a" || err != nil {
+			t.Errorf("meet(1, %s) = %q, %v, want a", instance, first, err)
+		}
+	}
+}
+
+// A member that has not noticed yet that it was deposed gets its index from the
+// new leader. That does not confirm its own reign.
+func TestANewLeaderConfirmsNoOldOne(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		n := c.followers(c.leader())[0]
+		now := n.leader.Load()
+		n.leader.Store(&leadership{id: n.ID(), term: n.Term(), changed: now.changed})
+		if err := (*ttlMember)(n).Confirm(t.Context(), n.Term()); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("Confirm() of a reign that is over = %v, want ErrNotLeader", err)
+		}
+		n.leader.Store(now)
+	})
+}
+
+// Nobody need tell a leader that has removed itself.
+func TestARemovedLeaderStopsUntold(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		time.Sleep(time.Second)
+		for _, n := range c.followers(leader) { // they hear of it, but not that it is committed
+			c.net.Delay(leader.Name(), n.Name(), 50*time.Millisecond)
+		}
+		if err := leader.RemoveMember(t.Context(), leader.ID()); err != nil {
+			t.Fatal(err)
+		}
+		c.isolate(leader)
+		select {
+		case <-leader.Done():
+		case <-time.After(10 * time.Second):
+			t.Fatal("the removed member still runs after 10s")
+		}
+		if err := leader.Err(); !errors.Is(err, ErrRemoved) {
+			t.Errorf("Err() = %v, want ErrRemoved", err)
+		}
+		delete(c.nodes, leader.Name())
+	})
+}
+
+// Of one voter two may be made, whether the second has started or not. A third
+// has to wait for it.
+func TestAVoterThatHasNotStartedIsNotUp(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		time.Sleep(time.Second)
+		if _, err := n.AddMember(t.Context(), peerURLs("m2"), false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.AddMember(t.Context(), peerURLs("m3"), false); !errors.Is(err, ErrUnhealthy) {
+			t.Errorf("AddMember() of a third voter = %v, want ErrUnhealthy", err)
+		}
+	})
+}
+
+// Two writes are committed together, and the applier has come to the first. What
+// the second wrote is not there, so no read is served, although this is the leader
+// under a valid lease.
+func TestAReadWaitsForWhatIsCommitted(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		<-n.Published()
+		gate := &waiter{done: make(chan outcome)} // the applier waits for who takes the result
+		var both []proposal
+		for _, key := range []string{"first", "second"} {
+			command := &store.Command{ID: n.waiters.id(), Request: &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte(key)}}}
+			data, err := command.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.waiters.mu.Lock()
+			n.waiters.mu.all[command.ID] = gate
+			n.waiters.mu.Unlock()
+			both = append(both, proposal{id: command.ID, entry: &raftpb.Entry{Data: data}})
+		}
+		n.proposals.put(both...)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if _, err := n.Read(ctx, ReadLease); !errors.Is(err, context.DeadlineExceeded) {
+			kv, _ := n.Store().Get([]byte("second"))
+			t.Errorf("Read() before all is applied = %v, and finds %v; want it to wait", err, kv)
+		}
+		<-gate.done
+		<-gate.done
+		if _, err := n.Read(t.Context(), ReadLease); err != nil {
+			t.Errorf("Read() once all is applied = %v, want nil", err)
+		}
+	})
+}
+
+// A change that has become wrong since it was proposed is made by nobody.
+func TestChangesAreCheckedWhenTheyAreApplied(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		change := confContext{Proposal: n.waiters.id(), Member: store.Member{ID: 77, PeerURLs: peerURLs("m1")}}
+		entry, err := confEntry(raftpb.ConfChangeAddNode, &change)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := n.await(t.Context(), proposal{id: change.Proposal, entry: entry})
+		if err != nil || !errors.Is(r.Err, ErrMemberExists) {
+			t.Errorf("a member with another's URL = %v, %v, want ErrMemberExists", r.Err, err)
+		}
+		var voters int
+		n.call(func() { voters = len(n.loop.raw.Status().Config.Voters.IDs()) })
+		if voters != 1 {
+			t.Fatalf("raft counts %d voters, want 1", voters)
+		}
+		c.put(n, "k", "v")
+	})
+}
+
+// A snapshot whose state is not the one that its message speaks of is refused
+// before raft hears of it.
+func TestASnapshotIsWhatItSays(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		if err := n.Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		file := t.TempDir() + "/state"
+		writeState(t, n, file)
+		f, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		says := snapshotOf(n.Store().Durable())
+		says.Metadata.Index = new(says.GetMetadata().GetIndex() + 1)
+		if err := n.receiveSnapshot(&raftpb.Message{Snapshot: says}, f); err == nil {
+			t.Errorf("receiveSnapshot() of index %d with the state of another = nil, want an error", says.GetMetadata().GetIndex())
+		}
+		if left, err := os.ReadDir(n.snapDir()); err != nil || len(left) != 0 {
+			t.Errorf("%v, %v is left in %s, want nothing", left, err, n.snapDir())
+		}
+	})
+}
