@@ -7,7 +7,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 )
@@ -33,18 +32,22 @@ type API struct {
 	cfg  Config
 
 	// leader is where requests go that only the leader can answer.
-	leader leaderConn
+	leader    leaderConn
+	elsewhere elsewhere
 	// inFlight counts unary requests under way.
 	inFlight atomic.Int64
 }
 
 // New returns the API of node.
 func New(node Node, cfg Config) *API {
-	return &API{node: node, cfg: cfg.WithDefaults()}
+	return &API{node: node, cfg: cfg.WithDefaults(), elsewhere: newElsewhere()}
 }
 
 // Close closes the connection to the leader. It comes after the servers' end.
-func (a *API) Close() { a.leader.close() }
+func (a *API) Close() {
+	a.elsewhere.close()
+	a.leader.close()
+}
 
 // Register registers all services with s.
 func (a *API) Register(s *grpc.Server) {
@@ -55,9 +58,7 @@ func (a *API) Register(s *grpc.Server) {
 	pb.RegisterMaintenanceServer(s, &maintenanceServer{API: a})
 	pb.RegisterAuthServer(s, &authServer{API: a})
 
-	hs := health.NewServer()
-	hs.SetServingStatus("", healthpb.HealthCheckResponse_SERVING)
-	healthpb.RegisterHealthServer(s, hs)
+	healthpb.RegisterHealthServer(s, a.newHealthServer())
 	if a.cfg.Metrics != nil {
 		a.cfg.Metrics.InitializeMetrics(s)
 	}

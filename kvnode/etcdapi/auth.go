@@ -28,7 +28,8 @@ func (*authServer) Authenticate(context.Context, *pb.AuthenticateRequest) (*pb.A
 	return nil, rpctypes.ErrGRPCAuthNotEnabled
 }
 
-// noRBAC answers everything that administers users and roles.
+// noRBAC answers everything that would have users and roles: none may seem to be
+// there.
 func noRBAC[T any]() (*T, error) {
 	return nil, status.Error(codes.Unimplemented,
 		"kvnode: there are no users and roles; restrict access with TLS client certificates and the network")
@@ -39,9 +40,9 @@ func (*authServer) AuthEnable(context.Context, *pb.AuthEnableRequest) (*pb.AuthE
 	return noRBAC[pb.AuthEnableResponse]()
 }
 
-// AuthDisable is not supported.
-func (*authServer) AuthDisable(context.Context, *pb.AuthDisableRequest) (*pb.AuthDisableResponse, error) {
-	return noRBAC[pb.AuthDisableResponse]()
+// AuthDisable has nothing to do, as in an etcd whose authentication is off.
+func (s *authServer) AuthDisable(context.Context, *pb.AuthDisableRequest) (*pb.AuthDisableResponse, error) {
+	return &pb.AuthDisableResponse{Header: s.header()}, nil
 }
 
 // UserAdd is not supported.
@@ -54,9 +55,9 @@ func (*authServer) UserGet(context.Context, *pb.AuthUserGetRequest) (*pb.AuthUse
 	return noRBAC[pb.AuthUserGetResponse]()
 }
 
-// UserList is not supported.
-func (*authServer) UserList(context.Context, *pb.AuthUserListRequest) (*pb.AuthUserListResponse, error) {
-	return noRBAC[pb.AuthUserListResponse]()
+// UserList lists no users.
+func (s *authServer) UserList(context.Context, *pb.AuthUserListRequest) (*pb.AuthUserListResponse, error) {
+	return &pb.AuthUserListResponse{Header: s.header()}, nil
 }
 
 // UserDelete is not supported.
@@ -89,9 +90,9 @@ func (*authServer) RoleGet(context.Context, *pb.AuthRoleGetRequest) (*pb.AuthRol
 	return noRBAC[pb.AuthRoleGetResponse]()
 }
 
-// RoleList is not supported.
-func (*authServer) RoleList(context.Context, *pb.AuthRoleListRequest) (*pb.AuthRoleListResponse, error) {
-	return noRBAC[pb.AuthRoleListResponse]()
+// RoleList lists no roles.
+func (s *authServer) RoleList(context.Context, *pb.AuthRoleListRequest) (*pb.AuthRoleListResponse, error) {
+	return &pb.AuthRoleListResponse{Header: s.header()}, nil
 }
 
 // RoleDelete is not supported.

@@ -38,9 +38,15 @@ type Config struct {
 	// low refuses bursts that the node could serve; too high lets a stalled
 	// node collect requests until memory ends. Default: 10,000.
 	MaxInFlight int
-	// RequestTimeout bounds unary requests whose client gave no deadline.
-	// Default: 5 s + 2 ElectionTimeout.
+	// RequestTimeout bounds how long a request waits for the cluster, whatever
+	// deadline its client gave. Shorter: requests fail in an election that would
+	// have ended. Longer: where there is no quorum clients learn later that they
+	// should ask another member. Default: 5 s + 2 ElectionTimeout, as in etcd.
 	RequestTimeout time.Duration
+	// WaitingMethods are the full names of unary methods that wait for other
+	// clients. Like streams they are not bounded in time, nor by MaxInFlight: those
+	// that wait could keep out the request that ends their wait. Default: none.
+	WaitingMethods []string
 	// ElectionTimeout is the node's. Streams that require a leader are cut
 	// when there was none for three of them. Default: 1 s.
 	ElectionTimeout time.Duration

@@ -62,6 +62,16 @@ func (c *lateContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
+// ownContext returns the client's context if ctx is a lateContext of it. It is
+// for what a member does by itself once it has been admitted: that takes as long
+// as it takes, or as the client waits, and no other member would be faster.
+func ownContext(ctx context.Context) context.Context {
+	if late, ok := ctx.(*lateContext); ok {
+		return late.Context
+	}
+	return ctx
+}
+
 func (c *lateContext) started() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()

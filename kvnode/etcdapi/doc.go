@@ -39,7 +39,8 @@
 // # What is missing
 //
 // Downgrades, and the administration of users and roles (auth.go), answer
-// Unimplemented: authentication is always off.
+// Unimplemented: authentication is always off. The Lock and Election services are
+// package concurrency's.
 //
 // # Using it
 //

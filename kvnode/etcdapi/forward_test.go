@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,14 +21,20 @@ import (
 // two members: follower passes on to leader what only that can answer.
 type pair struct {
 	follower, leader *server
-	dials            chan string // addresses that the follower dialled
+	dials            chan string  // addresses that the follower dialled
+	streams          atomic.Int64 // that the follower has opened to the leader
 }
 
 const otherMember = 0xb2
 
 func startPair(t *testing.T) *pair {
 	t.Helper()
-	p := &pair{leader: startServer(t, Config{}), dials: make(chan string, 100)}
+	return startPairOf(t, Config{})
+}
+
+func startPairOf(t *testing.T, leader Config) *pair {
+	t.Helper()
+	p := &pair{leader: startServer(t, leader), dials: make(chan string, 100)}
 	p.follower = startServer(t, Config{RequestTimeout: 2 * time.Second, LeaderDial: []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
 			p.dials <- addr
@@ -34,6 +42,10 @@ func startPair(t *testing.T) *pair {
 				return nil, errors.New("nobody is there")
 			}
 			return p.leader.dial(ctx, "")
+		}),
+		grpc.WithStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+			p.streams.Add(1)
+			return open(ctx, d, c, method, o...)
 		}),
 	}})
 	t.Cleanup(p.follower.api.Close)
@@ -160,6 +172,75 @@ func TestAForwardedRequestIsNotStuckWithTheOldLeader(t *testing.T) {
 	p.follower.setLeader(testMember)
 	if err := <-answered; !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		t.Errorf("KeepAliveOnce() = %v, want the new leader's answer", err)
+	}
+}
+
+// Opening a stream costs as much as a keep-alive, so those of one client share
+// one, until it fails.
+func TestKeepAlivesShareAStreamToTheLeader(t *testing.T) {
+	p := startPair(t)
+	p.leader.grant(t, 7, 60)
+	stream, err := pb.NewLeaseClient(p.follower.conn).LeaseKeepAlive(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	renew := func(want int64) {
+		t.Helper()
+		for range 20 {
+			if got := keepAll(t, stream, 7); got[7] != 60 {
+				t.Fatalf("keep-alives are answered %v, want 60 s", got)
+			}
+		}
+		if n := p.streams.Load(); n != want {
+			t.Errorf("%d streams to the leader, want %d", n, want)
+		}
+	}
+	renew(1)
+	// The leader ends it: the next keep-alive is answered all the same.
+	fail := make(chan struct{}, 1)
+	fail <- struct{}{}
+	p.leader.ttl.onTTL = func(context.Context, int64) error {
+		select {
+		case <-fail:
+			return kvnode.ErrStopped
+		default:
+			return nil
+		}
+	}
+	renew(2)
+}
+
+// The leader allows so many streams on a connection. Those that clients leave idle
+// do not use them up, nor do those of a burst for long.
+func TestIdleKeepAlivesLeaveRoom(t *testing.T) {
+	p := startPairOf(t, Config{MaxConcurrentStreams: 4})
+	p.leader.grant(t, 7, 60)
+	var bursts, met sync.WaitGroup
+	met.Add(4)
+	p.leader.ttl.onTTL = func(context.Context, int64) error {
+		met.Done()
+		met.Wait() // all at once
+		return nil
+	}
+	open := func() pb.Lease_LeaseKeepAliveClient {
+		stream, err := pb.NewLeaseClient(p.follower.conn).LeaseKeepAlive(t.Context())
+		if err != nil {
+			t.Error(err)
+		}
+		return stream
+	}
+	for range 4 {
+		bursts.Go(func() { keepAll(t, open(), 7) })
+	}
+	bursts.Wait()
+	p.leader.ttl.onTTL = nil
+	for range 12 { // each stays open
+		if got := keepAll(t, open(), 7); got[7] != 60 {
+			t.Fatalf("a keep-alive is answered %v, want 60 s", got)
+		}
+	}
+	if _, err := pb.NewLeaseClient(p.follower.conn).LeaseTimeToLive(t.Context(), &pb.LeaseTimeToLiveRequest{ID: 7}); err != nil {
+		t.Errorf("LeaseTimeToLive() = %v beside idle keep-alives, want it answered", err)
 	}
 }
 

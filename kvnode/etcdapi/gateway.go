@@ -12,31 +12,37 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// GatewayService registers a service with a gateway; it is generated.
+type GatewayService = func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error
+
 // Gateway serves the API as JSON under /v3/, through conn, which is a connection
 // to a server of this API and the caller's to close. As in etcd fields have
 // their protobuf names, 64-bit integers are strings, bytes are base64, and what
 // is zero is left out. The header x-lease-read is passed on, and the trailers of
-// a read come back as headers.
-func (a *API) Gateway(ctx context.Context, conn *grpc.ClientConn) (http.Handler, error) {
+// a read come back as headers. What else the server has is served too, if its
+// generated function is among more.
+func (a *API) Gateway(ctx context.Context, conn *grpc.ClientConn, more ...GatewayService) (http.Handler, error) {
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, &runtime.HTTPBodyMarshaler{Marshaler: &runtime.JSONPb{
 			MarshalOptions:   protojson.MarshalOptions{UseProtoNames: true},
 			UnmarshalOptions: protojson.UnmarshalOptions{DiscardUnknown: true},
 		}}),
 		runtime.WithIncomingHeaderMatcher(gatewayHeader),
+		runtime.WithOutgoingHeaderMatcher(gatewayReplyHeader),
 		runtime.WithForwardResponseOption(readHeaders),
+		runtime.WithErrorHandler(gatewayError),
 	)
-	for _, register := range []func(context.Context, *runtime.ServeMux, *grpc.ClientConn) error{
+	for _, register := range append([]GatewayService{
 		gw.RegisterKVHandler, gw.RegisterWatchHandler, gw.RegisterLeaseHandler,
 		gw.RegisterClusterHandler, gw.RegisterMaintenanceHandler, gw.RegisterAuthHandler,
-	} {
+	}, more...) {
 		if err := register(ctx, mux, conn); err != nil {
 			return nil, fmt.Errorf("kvnode: JSON gateway: %w", err)
 		}
 	}
 	// Base64 takes four bytes for three; what is too large after it has been
 	// decoded gets the node's own refusal.
-	return http.MaxBytesHandler(mux, int64(a.maxMessageBytes())/3*4), nil
+	return boundBodies(mux, int64(a.maxMessageBytes())/3*4), nil
 }
 
 // gatewayHeader passes x-lease-read on besides what gateways pass on anyway.
@@ -45,6 +51,12 @@ func gatewayHeader(name string) (string, bool) {
 		return MetadataReadMode, true
 	}
 	return runtime.DefaultHeaderMatcher(name)
+}
+
+// gatewayReplyHeader keeps to itself how gRPC encodes a reply, which says nothing
+// about the JSON that it becomes.
+func gatewayReplyHeader(name string) (string, bool) {
+	return runtime.MetadataHeaderPrefix + name, name != "content-type"
 }
 
 // readHeaders turns the trailers of a read into headers.

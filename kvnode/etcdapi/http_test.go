@@ -3,6 +3,7 @@ package etcdapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -201,6 +202,61 @@ func TestGatewayBoundsRequests(t *testing.T) {
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v3/kv/put", body))
 	if limit := s.api.maxMessageBytes() * 3 / 2; w.Code < 400 || body.n > limit {
 		t.Errorf("POST of too much = %d after %d bytes, want at most %d read", w.Code, body.n, limit)
+	}
+}
+
+// What is too large is refused as gRPC refuses it, with both values where the
+// client has told its own; what fits is not, and what makes no sense is said so.
+func TestGatewayNamesItsLimit(t *testing.T) {
+	s := startServer(t, Config{MaxRequestBytes: 1024})
+	h, err := s.api.Gateway(t.Context(), s.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := s.api.maxMessageBytes() / 3 * 4
+	// What no field is for is read, and counts.
+	body := func(size int) string {
+		const around = len(`{"key":"Zm9v","x":""}`)
+		return `{"key":"Zm9v","x":"` + strings.Repeat("A", size-around) + `"}`
+	}
+	for _, c := range []struct {
+		name, body string
+		chunked    bool
+		code       int
+		want       string
+	}{
+		{"as large as may be", body(limit), false, 200, `"header"`},
+		{"one byte more", body(limit + 1), false, 429, fmt.Sprintf(`{"code":8,"message":"kvnode: request body of %d bytes is larger than the limit of %d bytes"}`, limit+1, limit)},
+		{"more than that, in chunks", body(limit + 1), true, 429, fmt.Sprintf(`{"code":8,"message":"kvnode: request body is larger than the limit of %d bytes"}`, limit)},
+		{"what is no JSON", "key", false, 400, `{"code":3,`},
+	} {
+		var from io.Reader = strings.NewReader(c.body)
+		if c.chunked {
+			from = &counted{Reader: from}
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v3/kv/range", from))
+		got := strings.ReplaceAll(w.Body.String(), `, "`, `,"`)
+		if w.Code != c.code || !strings.Contains(compact(got), compact(c.want)) {
+			t.Errorf("POST of %s = %d %s, want %d %s", c.name, w.Code, got, c.code, c.want)
+		}
+	}
+}
+
+// Headers tell nothing of how gRPC has encoded the reply.
+func TestGatewayHasNoHeadersOfGRPC(t *testing.T) {
+	s := startServer(t, Config{})
+	h, err := s.api.Gateway(t.Context(), s.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{`{"key":"Zm9v"}`, `{}`} { // served and refused
+		w := askHeader(t, h, http.MethodPost, "/v3/kv/range", body, nil)
+		for name := range w.Header() {
+			if strings.HasPrefix(name, "Grpc-Metadata-") {
+				t.Errorf("reply %d to %s has the header %s: %q", w.Code, body, name, w.Header()[name])
+			}
+		}
 	}
 }
 

@@ -3,8 +3,10 @@ package etcdapi
 import (
 	"context"
 	"runtime/debug"
+	"slices"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -14,6 +16,9 @@ import (
 // interceptUnary bounds a request in number and time, refuses it if it requires
 // a leader and there is none, and survives it.
 func (a *API) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
+	if slices.Contains(a.cfg.WaitingMethods, info.FullMethod) {
+		return a.interceptWaiting(ctx, req, info, handle)
+	}
 	if n := a.inFlight.Add(1); n > int64(a.cfg.MaxInFlight) {
 		a.inFlight.Add(-1)
 		return nil, status.Errorf(codes.ResourceExhausted, "kvnode: too many requests: %d are under way, which is the limit", a.cfg.MaxInFlight)
@@ -27,18 +32,44 @@ func (a *API) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServe
 	if a.node.Leader() == 0 && requiresLeader(ctx) {
 		return nil, rpctypes.ErrGRPCNoLeader
 	}
-	if _, ok := ctx.Deadline(); ok {
+	if info.FullMethod == pb.Maintenance_Defragment_FullMethodName {
+		// It waits for no other member, and takes as long as there is to copy.
 		return handle(ctx, req)
 	}
-	late := newLateContext(ctx, time.Now().Add(a.cfg.RequestTimeout))
+	return a.inTime(ctx, req, handle)
+}
+
+// inTime lets a request wait for RequestTimeout, or until the client's deadline
+// if that comes first. However long a client would wait: where there is no
+// quorum it had better learn so and ask another member.
+func (a *API) inTime(ctx context.Context, req any, handle grpc.UnaryHandler) (any, error) {
+	end := time.Now().Add(a.cfg.RequestTimeout)
+	if d, ok := ctx.Deadline(); ok && !d.After(end) {
+		return handle(ctx, req)
+	}
+	late := newLateContext(ctx, end)
 	defer late.release()
-	resp, err = handle(late, req)
+	resp, err := handle(late, req)
 	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
 		// The time was ours, not the client's: etcd calls that a timeout, and
 		// clients repeat reads that met one.
 		err = rpctypes.ErrGRPCTimeout
 	}
 	return resp, err
+}
+
+// interceptWaiting does the same for a request that waits for other clients,
+// except that it has no bounds.
+func (a *API) interceptWaiting(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			resp, err = nil, a.recovered(info.FullMethod, p)
+		}
+	}()
+	if a.node.Leader() == 0 && requiresLeader(ctx) {
+		return nil, rpctypes.ErrGRPCNoLeader
+	}
+	return handle(ctx, req)
 }
 
 // interceptStream does the same for a stream, except that it has no bounds.

@@ -49,10 +49,14 @@ func TestRequestThatPanicsDoesNotEndTheProcess(t *testing.T) {
 func TestRequestsUnderWayAreBounded(t *testing.T) {
 	s := startServer(t, Config{MaxInFlight: 2})
 	enter, leave := make(chan struct{}), make(chan struct{})
-	s.onRead = func(context.Context, kvnode.ReadMode) error {
-		enter <- struct{}{}
-		<-leave
-		return nil
+	s.onRead = func(ctx context.Context, _ kvnode.ReadMode) error {
+		select {
+		case enter <- struct{}{}:
+			<-leave
+			return nil
+		case <-ctx.Done(): // one too many
+			return ctx.Err()
+		}
 	}
 	get := &pb.RangeRequest{Key: []byte("k")}
 	results := make(chan error, 2)
@@ -63,7 +67,9 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 		}()
 		<-enter
 	}
-	_, err := s.kv.Range(t.Context(), get)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	_, err := s.kv.Range(ctx, get)
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "2 are under way, which is the limit") {
 		t.Errorf("third request = %v, want ResourceExhausted that names the limit", err)
 	}
@@ -79,20 +85,26 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	}
 }
 
-// A client that gives no deadline gets the server's, and etcd's error for it; one
-// that does keeps its own.
-func TestRequestsWithoutDeadlineGetOne(t *testing.T) {
+// However long a client would wait, it gets the server's deadline, and etcd's
+// error for it, so that it asks another member; one that waits less has its way.
+// A defragmentation takes as long as there is to copy.
+func TestRequestsAreBoundedInTime(t *testing.T) {
+	const defragment = pb.Maintenance_Defragment_FullMethodName
 	for _, c := range []struct {
 		name    string
+		method  string
 		client  time.Duration
 		after   time.Duration
 		want    error
 		timeout time.Duration
 	}{
-		{"none", 0, 5 * time.Second, rpctypes.ErrGRPCTimeout, 5 * time.Second},
-		{"none, by default", 0, 7 * time.Second, rpctypes.ErrGRPCTimeout, 0},
-		{"longer", time.Minute, time.Minute, rpctypes.ErrGRPCDeadlineExceeded, 5 * time.Second},
-		{"shorter", time.Second, time.Second, rpctypes.ErrGRPCDeadlineExceeded, 5 * time.Second},
+		{"none", "", 0, 5 * time.Second, rpctypes.ErrGRPCTimeout, 5 * time.Second},
+		{"none, by default", "", 0, 7 * time.Second, rpctypes.ErrGRPCTimeout, 0},
+		{"longer, by default", "", 20 * time.Second, 7 * time.Second, rpctypes.ErrGRPCTimeout, 0},
+		{"just longer", "", 5*time.Second + 1, 5 * time.Second, rpctypes.ErrGRPCTimeout, 5 * time.Second},
+		{"the same", "", 5 * time.Second, 5 * time.Second, rpctypes.ErrGRPCDeadlineExceeded, 5 * time.Second},
+		{"shorter", "", time.Second, time.Second, rpctypes.ErrGRPCDeadlineExceeded, 5 * time.Second},
+		{"longer, of a defragmentation", defragment, time.Minute, time.Minute, rpctypes.ErrGRPCDeadlineExceeded, 5 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -104,7 +116,7 @@ func TestRequestsWithoutDeadlineGetOne(t *testing.T) {
 					defer cancel()
 				}
 				begun := time.Now()
-				_, err := a.interceptUnary(ctx, nil, &grpc.UnaryServerInfo{}, func(ctx context.Context, _ any) (any, error) {
+				_, err := a.interceptUnary(ctx, nil, &grpc.UnaryServerInfo{FullMethod: c.method}, func(ctx context.Context, _ any) (any, error) {
 					<-ctx.Done()
 					return nil, clientError(ctx.Err())
 				})
@@ -115,6 +127,54 @@ func TestRequestsWithoutDeadlineGetOne(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A stream of a range waits for the cluster no longer than a request, and then
+// streams for as long as it takes.
+func TestRangeStreamIsAdmittedInTime(t *testing.T) {
+	s := startServer(t, Config{RequestTimeout: 50 * time.Millisecond})
+	s.put(t, "k", "v")
+	s.onRead = func(ctx context.Context, _ kvnode.ReadMode) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	get := &pb.RangeRequest{Key: []byte("k")}
+	_, err := s.recv(ctx, get)
+	wantStatus(t, "RangeStream without a quorum", err, rpctypes.ErrGRPCTimeout)
+	s.onRead = func(ctx context.Context, _ kvnode.ReadMode) error {
+		if _, bounded := ctx.Deadline(); !bounded {
+			t.Error("the wait of a RangeStream has no end")
+		}
+		time.Sleep(60 * time.Millisecond) // late, but admitted
+		return nil
+	}
+	if resp, err := s.recv(t.Context(), get); err != nil || len(resp.GetRangeResponse().GetKvs()) != 1 {
+		t.Errorf("RangeStream that was admitted = %v, %v, want a key", resp, err)
+	}
+}
+
+// What a member does by itself after it was admitted is the client's to bound: a
+// large range is as slow elsewhere.
+func TestWhatIsAdmittedTakesItsTime(t *testing.T) {
+	s := startServer(t, Config{RequestTimeout: time.Nanosecond})
+	list := &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte("z")}
+	txn := &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: list}}}}
+	for _, req := range []any{list, txn} {
+		if err := s.call(t.Context(), req); err != nil {
+			t.Errorf("%T that takes longer than the request timeout = %v, want nil", req, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	s.onRead = func(context.Context, kvnode.ReadMode) error {
+		cancel()
+		return nil
+	}
+	late := newLateContext(ctx, time.Now().Add(time.Hour))
+	defer late.release()
+	_, err := (&kvServer{API: s.api}).Range(late, list)
+	wantStatus(t, "range whose client has gone", err, rpctypes.ErrGRPCCanceled)
 }
 
 // lateContext is a context like any other.

@@ -24,7 +24,7 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 	if isGet(r) {
 		return s.get(r.GetKey()), nil
 	}
-	resp, err := s.node.Store().Range(ctx, r)
+	resp, err := s.node.Store().Range(ownContext(ctx), r)
 	if err != nil {
 		return nil, clientError(err)
 	}

@@ -90,9 +90,11 @@ func (s *leaseServer) timeToLive(ctx context.Context, r *pb.LeaseTimeToLiveReque
 	return resp, nil
 }
 
-// LeaseLeases lists the TTL leases by ID.
+// LeaseLeases lists the TTL leases by ID. As in etcd it is this member that is
+// asked, so that there is an answer without a leader as well: any list may be old
+// once it arrives. Metadata may ask for more.
 func (s *leaseServer) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest) (*pb.LeaseLeasesResponse, error) {
-	if err := s.admit(ctx, false); err != nil {
+	if err := s.admit(ctx, true); err != nil {
 		return nil, err
 	}
 	resp := &pb.LeaseLeasesResponse{Header: s.header()}

@@ -7,10 +7,7 @@ import (
 	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
-
-	"github.com/leaderlease/go/kvnode"
 )
 
 // maxRenewals bounds the keep-alives of one stream that are under way: those that
@@ -27,7 +24,9 @@ type keepAlives struct {
 	stream keepAliveStream
 	ctx    context.Context
 	slots  chan struct{}
-	failed chan error // buffered by one: the first error ends the stream
+	work   chan int64    // to the goroutine that waits for more
+	idle   chan struct{} // holds one token while there is such a goroutine
+	failed chan error    // buffered by one: the first error ends the stream
 
 	sending sync.Mutex
 	mu      struct {
@@ -42,7 +41,10 @@ type keepAlives struct {
 // requests.
 func (s *leaseServer) LeaseKeepAlive(stream keepAliveStream) error {
 	ctx, cancel := context.WithCancel(stream.Context())
-	k := &keepAlives{API: s.API, stream: stream, ctx: ctx, slots: make(chan struct{}, maxRenewals), failed: make(chan error, 1)}
+	k := &keepAlives{
+		API: s.API, stream: stream, ctx: ctx, slots: make(chan struct{}, maxRenewals),
+		work: make(chan int64), idle: make(chan struct{}, 1), failed: make(chan error, 1),
+	}
 	// It ends when this stream does, at the latest once this function has returned.
 	go k.receive()
 	var err error
@@ -67,6 +69,7 @@ func (s *leaseServer) LeaseKeepAlive(stream keepAliveStream) error {
 }
 
 func (k *keepAlives) receive() {
+	defer close(k.work)
 	for {
 		r, err := k.stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -77,16 +80,32 @@ func (k *keepAlives) receive() {
 			k.fail(err)
 			return
 		}
-		select {
-		case k.slots <- struct{}{}:
-		case <-k.ctx.Done():
+		if !k.assign(r.GetID()) {
 			return
 		}
-		if !k.begin() {
-			return
-		}
-		go k.renew(r.GetID())
 	}
+}
+
+// assign has a TTL lease renewed by the goroutine that waits, or a new one. It
+// returns false if the stream is over.
+func (k *keepAlives) assign(id int64) bool {
+	select {
+	case k.work <- id:
+		return true
+	default:
+	}
+	select {
+	case k.work <- id:
+		return true
+	case k.slots <- struct{}{}:
+	case <-k.ctx.Done():
+		return false
+	}
+	if !k.begin() {
+		return false
+	}
+	go k.renewals(id)
+	return true
 }
 
 func (k *keepAlives) fail(err error) {
@@ -112,64 +131,4 @@ func (k *keepAlives) end() {
 	k.mu.over = true
 	k.mu.Unlock()
 	k.mu.running.Wait()
-}
-
-func (k *keepAlives) renew(id int64) {
-	defer k.mu.running.Done()
-	defer func() { <-k.slots }()
-	// The header is of before the renewal: a TTL lease that is revoked at its
-	// revision was so after the renewal.
-	resp := &pb.LeaseKeepAliveResponse{Header: k.header(), ID: id}
-	var err error
-	if resp.TTL, err = k.renewed(id); err != nil {
-		k.fail(err)
-		return
-	}
-	k.sending.Lock()
-	defer k.sending.Unlock()
-	if k.ctx.Err() != nil {
-		return
-	}
-	if err := k.stream.Send(resp); err != nil {
-		k.fail(err)
-	}
-}
-
-// renewed returns the TTL of a TTL lease that was renewed, here or by the leader.
-func (k *keepAlives) renewed(id int64) (int64, error) {
-	ctx, cancel := context.WithTimeoutCause(k.ctx, k.cfg.RequestTimeout, kvnode.ErrTimeout)
-	defer cancel()
-	ttl, err := leaderWork[int64]{
-		here: func(ctx context.Context) (int64, error) { return k.node.RenewTTL(ctx, id) },
-		there: func(ctx context.Context, leader grpc.ClientConnInterface) (int64, error) {
-			return renewThere(ctx, leader, id)
-		},
-		repeatable: true,
-	}.do(ctx, k.API)
-	switch {
-	case errors.Is(err, rpctypes.ErrGRPCLeaseNotFound):
-		return 0, nil
-	case err != nil && errors.Is(context.Cause(ctx), kvnode.ErrTimeout) && k.node.Leader() != 0:
-		return 0, rpctypes.ErrGRPCTimeout
-	default:
-		return ttl, err
-	}
-}
-
-// renewThere has another member renew one TTL lease.
-func renewThere(ctx context.Context, member grpc.ClientConnInterface, id int64) (int64, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the stream
-	stream, err := pb.NewLeaseClient(member).LeaseKeepAlive(ctx)
-	if err != nil {
-		return 0, err
-	}
-	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: id}); err != nil && !errors.Is(err, io.EOF) {
-		return 0, err
-	}
-	resp, err := stream.Recv() // says why, if Send has failed
-	if err != nil {
-		return 0, err
-	}
-	return resp.GetTTL(), nil
 }

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode"
@@ -117,6 +118,28 @@ func TestTheTTLLeaseServiceThroughAClient(t *testing.T) {
 	if ka, err := c.KeepAliveOnce(t.Context(), 3); err != nil || ka.TTL != 60 {
 		t.Errorf("KeepAliveOnce(3) = %+v, %v, want 60 s", ka, err)
 	}
+}
+
+// A member without a leader says which TTL leases it knows, as etcd does, unless
+// it is asked for a linearizable list.
+func TestTTLLeasesAreListedWithoutALeader(t *testing.T) {
+	s := startServer(t, Config{RequestTimeout: 50 * time.Millisecond})
+	s.grant(t, 7, 60)
+	s.setLeader(0)
+	s.onRead = func(_ context.Context, mode kvnode.ReadMode) error {
+		if mode != kvnode.ReadSerializable {
+			return kvnode.ErrNoLeader
+		}
+		return nil
+	}
+	c := pb.NewLeaseClient(s.conn)
+	all, err := c.LeaseLeases(t.Context(), &pb.LeaseLeasesRequest{})
+	if err != nil || len(all.GetLeases()) != 1 || all.GetLeases()[0].GetID() != 7 {
+		t.Errorf("LeaseLeases() without a leader = %v, %v, want 7", all, err)
+	}
+	ctx := metadata.AppendToOutgoingContext(t.Context(), MetadataReadMode, "read-index")
+	_, err = c.LeaseLeases(ctx, &pb.LeaseLeasesRequest{})
+	wantStatus(t, "LeaseLeases() by read-index without a leader", err, rpctypes.ErrGRPCNoLeader)
 }
 
 // keepAll sends keep-alives on a stream and returns the TTLs of the answers by ID.

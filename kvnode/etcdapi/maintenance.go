@@ -19,10 +19,10 @@ type maintenanceServer struct {
 	pb.UnsafeMaintenanceServer
 }
 
-// Status describes this member.
+// Status describes this member. Its sizes are those that the quota counts.
 func (s *maintenanceServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
 	node := s.node.Status()
-	size, inUse := s.node.Store().Size()
+	size, inUse := Size(s.node.Store())
 	return &pb.StatusResponse{
 		Header:           s.header(),
 		Version:          Version,

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/status"
@@ -25,24 +26,31 @@ type check struct {
 type probe struct {
 	path   string
 	checks []check
+	// patience bounds a run: as long as streams that require a leader go on
+	// without one. Most elections end before.
+	patience time.Duration
+}
+
+func (a *API) probe(path string, checks ...check) probe {
+	return probe{path, checks, leaderlessTimeouts * a.cfg.ElectionTimeout}
 }
 
 // livez says whether the process answers at all: a member that lost its cluster
 // gains nothing from a restart.
 func (a *API) livez() probe {
-	return probe{"/livez", []check{{"serializable_read", a.readCheck(true)}}}
+	return a.probe("/livez", check{"serializable_read", a.readCheck(true)})
 }
 
 // readyz says whether requests should be sent here.
 func (a *API) readyz() probe {
-	return probe{"/readyz", []check{
-		{"data_corruption", a.corruptCheck},
-		{"serializable_read", a.readCheck(true)},
-		{"linearizable_read", a.readCheck(false)},
-		{"non_learner", a.voterCheck},
-		{"disk_space", a.diskCheck},
-		{"lease", a.leaseRemark},
-	}}
+	return a.probe("/readyz",
+		check{"data_corruption", a.corruptCheck},
+		check{"serializable_read", a.readCheck(true)},
+		check{"linearizable_read", a.readCheck(false)},
+		check{"non_learner", a.voterCheck},
+		check{"disk_space", a.diskCheck},
+		check{"lease", a.leaseRemark},
+	)
 }
 
 func (a *API) readCheck(serializable bool) func(context.Context) (string, error) {
@@ -86,24 +94,38 @@ func (a *API) leaseRemark(context.Context) (string, error) {
 func (p probe) install(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+p.path, func(w http.ResponseWriter, r *http.Request) {
 		exclude := r.URL.Query()["exclude"]
-		serveChecks(w, r, slices.DeleteFunc(slices.Clone(p.checks), func(c check) bool {
+		p.serve(w, r, slices.DeleteFunc(slices.Clone(p.checks), func(c check) bool {
 			return slices.Contains(exclude, c.name)
 		}))
 	})
 	for _, c := range p.checks {
 		mux.HandleFunc("GET "+p.path+"/"+c.name, func(w http.ResponseWriter, r *http.Request) {
-			serveChecks(w, r, []check{c})
+			p.serve(w, r, []check{c})
 		})
 	}
 }
 
-// serveChecks runs checks and says ok, or which of them failed. With ?verbose it
-// tells of all.
-func serveChecks(w http.ResponseWriter, r *http.Request, checks []check) {
+// failure runs all checks and returns the first error.
+func (p probe) failure(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.patience)
+	defer cancel()
+	for _, c := range p.checks {
+		if _, err := c.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// serve runs checks and says ok, or which of them failed. With ?verbose it tells
+// of all.
+func (p probe) serve(w http.ResponseWriter, r *http.Request, checks []check) {
+	ctx, cancel := context.WithTimeout(r.Context(), p.patience)
+	defer cancel()
 	var report strings.Builder
 	failed := false
 	for _, c := range checks {
-		remark, err := c.run(r.Context())
+		remark, err := c.run(ctx)
 		switch {
 		case err != nil:
 			failed = true

@@ -40,6 +40,13 @@ func projectedSize(s *store.Store) int64 {
 	return max(size, inUse+s.Unsaved())
 }
 
+// Size returns what the quota counts, and how much of it is in use: a
+// defragmentation gives the rest back.
+func Size(s *store.Store) (total, inUse int64) {
+	_, inUse = s.Size()
+	return projectedSize(s), inUse + s.Unsaved()
+}
+
 // alarmRaised reports whether this member has raised an alarm of that type.
 func (a *API) alarmRaised(t pb.AlarmType) bool {
 	for _, m := range a.node.Store().Alarms() {

@@ -88,6 +88,12 @@ func TestQuotaCountsWhatIsNotSaved(t *testing.T) {
 	if total, _ := s.store.Size(); total > 256<<10 {
 		t.Errorf("size = %d, want no checkpoint in between", total)
 	}
+	// Whoever is refused can see why.
+	got, err := s.client(t).Status(t.Context(), "http://a")
+	if err != nil || got.DbSize < got.DbSizeQuota-200<<10 || got.DbSize > got.DbSizeQuota || got.DbSizeInUse > got.DbSize || got.DbSizeInUse < 800<<10 {
+		t.Errorf("Status of a full store = %d bytes, %d in use, quota %d, %v, want the first two just below the quota",
+			got.DbSize, got.DbSizeInUse, got.DbSizeQuota, err)
+	}
 }
 
 // Compaction and a defragmentation right after it make room, as etcd's users are

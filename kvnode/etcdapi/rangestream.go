@@ -1,6 +1,8 @@
 package etcdapi
 
 import (
+	"context"
+
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/grpc"
@@ -18,7 +20,11 @@ func (s *kvServer) RangeStream(r *pb.RangeRequest, out grpc.ServerStreamingServe
 		return err
 	}
 	ctx := out.Context()
-	if err := s.admit(ctx, r.GetSerializable()); err != nil {
+	// Only the wait for the cluster is bounded, not the stream.
+	_, err := s.inTime(ctx, r, func(ctx context.Context, _ any) (any, error) {
+		return nil, s.admit(ctx, r.GetSerializable())
+	})
+	if err != nil {
 		return err
 	}
 	all, err := s.node.Store().Range(ctx, r)

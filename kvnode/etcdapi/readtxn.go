@@ -11,7 +11,7 @@ func (s *kvServer) readTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespon
 	if err := s.admit(ctx, localOnly(r)); err != nil {
 		return nil, err
 	}
-	resp, err := s.node.Store().Txn(ctx, r)
+	resp, err := s.node.Store().Txn(ownContext(ctx), r)
 	if err != nil {
 		return nil, clientError(err)
 	}

@@ -49,6 +49,25 @@ func TestAuthenticationIsOff(t *testing.T) {
 	if _, err := c.Authenticate(t.Context(), "root", "secret"); !errors.Is(err, rpctypes.ErrAuthNotEnabled) {
 		t.Errorf("Authenticate = %v, want %v", err, rpctypes.ErrAuthNotEnabled)
 	}
+	// Scripts that make sure of it, or look at what there is, find it done and empty.
+	off, err := c.AuthDisable(t.Context())
+	if err != nil {
+		t.Fatalf("AuthDisable = %v, want nil", err)
+	}
+	wantHeader(t, "AuthDisable", off.Header, 1)
+	users, err := c.UserList(t.Context())
+	if err != nil || len(users.Users) != 0 {
+		t.Fatalf("UserList = %v, %v, want nobody", users, err)
+	}
+	wantHeader(t, "UserList", users.Header, 1)
+	roles, err := c.RoleList(t.Context())
+	if err != nil || len(roles.Roles) != 0 {
+		t.Fatalf("RoleList = %v, %v, want none", roles, err)
+	}
+	wantHeader(t, "RoleList", roles.Header, 1)
+
+	_, err = c.UserGet(t.Context(), "u")
+	wantUnimplemented(t, "UserGet", err, "no users and roles")
 	_, err = c.UserAdd(t.Context(), "u", "p")
 	wantUnimplemented(t, "UserAdd", err, "no users and roles")
 	_, err = c.AuthEnable(t.Context())

@@ -78,32 +78,33 @@ func (p *watchPipe) want(lines ...string) {
 
 // replyText writes a reply as id@revision and what it says.
 func replyText(r *pb.WatchResponse) string {
-	line := fmt.Sprintf("%d@%d", r.GetWatchId(), r.GetHeader().GetRevision())
+	var line strings.Builder
+	fmt.Fprintf(&line, "%d@%d", r.GetWatchId(), r.GetHeader().GetRevision())
 	for _, flag := range []struct {
 		name string
 		on   bool
 	}{{"created", r.GetCreated()}, {"canceled", r.GetCanceled()}, {"fragment", r.GetFragment()}} {
 		if flag.on {
-			line += " " + flag.name
+			line.WriteString(" " + flag.name)
 		}
 	}
 	if r.GetCompactRevision() != 0 {
-		line += fmt.Sprintf(" compacted=%d", r.GetCompactRevision())
+		fmt.Fprintf(&line, " compacted=%d", r.GetCompactRevision())
 	}
 	if r.GetCancelReason() != "" {
-		line += fmt.Sprintf(" (%s)", r.GetCancelReason())
+		fmt.Fprintf(&line, " (%s)", r.GetCancelReason())
 	}
 	for _, e := range r.GetEvents() {
 		kind := ""
 		if e.GetType() == clientv3.EventTypeDelete {
 			kind = "-"
 		}
-		line += fmt.Sprintf(" %s%s=%s/%d", kind, e.GetKv().GetKey(), e.GetKv().GetValue(), e.GetKv().GetModRevision())
+		fmt.Fprintf(&line, " %s%s=%s/%d", kind, e.GetKv().GetKey(), e.GetKv().GetValue(), e.GetKv().GetModRevision())
 		if e.GetPrevKv() != nil {
-			line += fmt.Sprintf("(%s)", e.GetPrevKv().GetValue())
+			fmt.Fprintf(&line, "(%s)", e.GetPrevKv().GetValue())
 		}
 	}
-	return line
+	return line.String()
 }
 
 func (s *server) delete(tb testing.TB, key string) {

@@ -9,13 +9,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// minWatchProgressInterval is etcd's: a shorter one is raised to it.
-const minWatchProgressInterval = 100 * time.Millisecond
+// MinWatchProgress is the shortest Config.WatchProgressInterval, as in etcd: a
+// shorter one is raised to it.
+const MinWatchProgress = 100 * time.Millisecond
 
 // newProgressTicker spreads the streams that connect together over a tenth of
 // the interval.
 func newProgressTicker(interval time.Duration) *time.Ticker {
-	interval = max(interval, minWatchProgressInterval)
+	interval = max(interval, MinWatchProgress)
 	return time.NewTicker(interval + rand.N(interval/10))
 }
 

@@ -1,0 +1,122 @@
+package etcdapi
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// healthInterval is between two looks for a client that watches. Longer: it
+	// goes on sending requests to a member that cannot serve them.
+	healthInterval = time.Second
+	// healthShared is for how long a look counts for all clients that watch, so
+	// that a thousand of them cost no more than two reads a second.
+	healthShared = healthInterval / 2
+)
+
+// healthServer is grpc.health.v1. It runs the checks of /readyz and /livez, so
+// that who asks over gRPC is told what who asks over HTTP is told. Etcd always
+// says that it serves; but clients that look at it (gRPC's client-side health
+// checks) look for a member that can serve, and stay with one that was cut off.
+type healthServer struct {
+	healthpb.UnsafeHealthServer
+	services map[string]*vital // immutable
+}
+
+func (a *API) newHealthServer() *healthServer {
+	ready, live := newVital(a.readyz()), newVital(a.livez())
+	// The server as a whole is what clients ask about, hence readiness.
+	return &healthServer{services: map[string]*vital{"": ready, "readyz": ready, "livez": live}}
+}
+
+// Check implements healthpb.HealthServer.
+func (s *healthServer) Check(ctx context.Context, r *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	v, ok := s.services[r.GetService()]
+	if !ok {
+		return nil, status.Errorf(codes.NotFound, `kvnode: there is no service %q to check, only "", "readyz" and "livez"`, r.GetService())
+	}
+	return &healthpb.HealthCheckResponse{Status: v.look(ctx)}, nil
+}
+
+// List implements healthpb.HealthServer.
+func (s *healthServer) List(ctx context.Context, _ *healthpb.HealthListRequest) (*healthpb.HealthListResponse, error) {
+	all := make(map[string]*healthpb.HealthCheckResponse, len(s.services))
+	for name, v := range s.services {
+		all[name] = &healthpb.HealthCheckResponse{Status: v.shared(ctx)}
+	}
+	return &healthpb.HealthListResponse{Statuses: all}, nil
+}
+
+// Watch implements healthpb.HealthServer. The last that a client hears of a server
+// that stops is that it does not serve.
+func (s *healthServer) Watch(r *healthpb.HealthCheckRequest, out grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
+	ctx := out.Context()
+	v, known := s.services[r.GetService()]
+	tick := time.NewTicker(healthInterval)
+	defer tick.Stop()
+	said := healthpb.HealthCheckResponse_UNKNOWN
+	for {
+		now := healthpb.HealthCheckResponse_SERVICE_UNKNOWN
+		if known {
+			now = v.shared(ctx)
+		}
+		if now != said {
+			if err := out.Send(&healthpb.HealthCheckResponse{Status: now}); err != nil {
+				return err
+			}
+			said = now
+		}
+		select {
+		case <-tick.C:
+			continue
+		case <-ctx.Done():
+		}
+		if known && said != healthpb.HealthCheckResponse_NOT_SERVING {
+			// An error means that it is the client who has gone.
+			_ = out.Send(&healthpb.HealthCheckResponse{Status: healthpb.HealthCheckResponse_NOT_SERVING})
+		}
+		return clientError(context.Cause(ctx))
+	}
+}
+
+// vital is a probe whose newest result many clients share.
+type vital struct {
+	probe probe // immutable
+	// turn is held by the one that looks, and by who reads or writes the rest.
+	turn chan struct{}
+	seen healthpb.HealthCheckResponse_ServingStatus
+	at   time.Time
+}
+
+func newVital(p probe) *vital { return &vital{probe: p, turn: make(chan struct{}, 1)} }
+
+// look runs the checks.
+func (v *vital) look(ctx context.Context) healthpb.HealthCheckResponse_ServingStatus {
+	if v.probe.failure(ctx) != nil {
+		return healthpb.HealthCheckResponse_NOT_SERVING
+	}
+	return healthpb.HealthCheckResponse_SERVING
+}
+
+// shared returns the newest result, or looks if that is too old.
+func (v *vital) shared(ctx context.Context) healthpb.HealthCheckResponse_ServingStatus {
+	select {
+	case v.turn <- struct{}{}:
+		defer func() { <-v.turn }()
+	case <-ctx.Done():
+		return healthpb.HealthCheckResponse_NOT_SERVING
+	}
+	if v.at.IsZero() || time.Since(v.at) >= healthShared {
+		seen := v.look(ctx)
+		if ctx.Err() != nil {
+			return seen // it is this client that has gone; that says nothing to others
+		}
+		v.seen, v.at = seen, time.Now()
+	}
+	return v.seen
+}
