@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/leaderlease/go/kvnode/etcdapi"
+	"github.com/leaderlease/go/kvnode/etcdapi/concurrency"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
@@ -26,10 +28,19 @@ func (s *Server) build() (err error) {
 		api.LeaderDial = append(api.LeaderDial, newLeaderCredentials(s.certs.client))
 	}
 	s.api = etcdapi.New(s.node, api)
-	s.grpc = grpc.NewServer(s.grpcOptions()...)
-	// Before the API, which makes the metrics of all methods there are.
-	status.Register(s.grpc, s)
-	s.api.Register(s.grpc)
+	// The gateway has one connection for all its clients, of whom those that wait
+	// for a lock must not keep out the one that gives it back.
+	s.inside = grpc.NewServer(append(s.grpcOptions(), grpc.MaxConcurrentStreams(math.MaxUint32), grpc.NumStreamWorkers(0))...)
+	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.entrance.options()...)...)
+	if s.locks, err = concurrency.New(s.streams, s.node, api); err != nil {
+		return err
+	}
+	for _, to := range []*grpc.Server{s.inside, s.grpc} {
+		// Before the API, which makes the metrics of all methods there are.
+		status.Register(to, s)
+		s.locks.Register(to)
+		s.api.Register(to)
+	}
 	s.registry, err = s.newRegistry(requests)
 	return err
 }
@@ -37,14 +48,16 @@ func (s *Server) build() (err error) {
 // api returns the API's part of a configuration.
 func (c *Config) api(requests *grpcprom.ServerMetrics) etcdapi.Config {
 	return etcdapi.Config{
-		MaxTxnOps:            c.MaxTxnOps,
-		MaxRequestBytes:      c.MaxRequestBytes,
-		MaxConcurrentStreams: c.MaxConcurrentStreams,
-		ElectionTimeout:      c.ElectionTimeout,
-		QuotaBytes:           c.QuotaBytes,
-		NodeVersion:          Version(),
-		Metrics:              requests,
-		Logger:               c.Logger,
+		MaxTxnOps:             c.MaxTxnOps,
+		WatchProgressInterval: c.WatchProgressInterval,
+		MaxRequestBytes:       c.MaxRequestBytes,
+		MaxConcurrentStreams:  c.MaxConcurrentStreams,
+		ElectionTimeout:       c.ElectionTimeout,
+		QuotaBytes:            c.QuotaBytes,
+		NodeVersion:           Version(),
+		WaitingMethods:        concurrency.Waiting,
+		Metrics:               requests,
+		Logger:                c.Logger,
 	}
 }
 
@@ -63,9 +76,6 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 		keepalive.EnforcementPolicy{MinTime: k.MinTime, PermitWithoutStream: true}))
 	if k.Interval < 0 {
 		k.Interval = never
-	}
-	if s.certs.client != nil {
-		options = append(options, newGRPCCredentials(s.certs.client, s.log))
 	}
 	return append(options, grpc.KeepaliveParams(keepalive.ServerParameters{Time: k.Interval, Timeout: k.Timeout}))
 }
@@ -91,7 +101,7 @@ func (s *streamUntil) Context() context.Context { return s.ctx }
 // insideBytes are buffered each way between the gateway and gRPC.
 const insideBytes = 256 << 10
 
-// newGateway returns the JSON gateway: a client of this very server, so that
+// newGateway returns the JSON gateway: a client of this very member, so that
 // JSON and gRPC cannot differ in limits, errors or metrics. It connects inside
 // the process: the listener that a JSON client came by has checked it already,
 // and the member needs no certificate to be its own client.
@@ -103,7 +113,7 @@ func (s *Server) newGateway(inside *bufconn.Listener) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kvnode: JSON gateway: %w", err)
 	}
-	handler, err := s.api.Gateway(s.ending, conn)
+	handler, err := s.api.Gateway(s.ending, conn, concurrency.Gateway...)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}

@@ -4,16 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
-	"log/slog"
 	"net"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/leaderlease/go/kvnode/tlsconf"
 )
@@ -45,51 +40,6 @@ func (certs certificates) collect(out chan<- prometheus.Metric) {
 
 // httpProtocols are what is offered to browsers and the like.
 var httpProtocols = []string{"h2", "http/1.1"}
-
-// unsecured marks a listener for gRPC on which plain text is spoken although
-// there is TLS: what is not marked demands TLS.
-type unsecured struct{ net.Listener }
-
-type unsecuredConn struct{ net.Conn }
-
-// Accept implements net.Listener.
-func (l unsecured) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return unsecuredConn{c}, nil
-}
-
-// grpcCredentials shake hands with clients.
-type grpcCredentials struct {
-	credentials.TransportCredentials // TLS
-	plain                            credentials.TransportCredentials
-	log                              *slog.Logger
-	complain                         *rate.Sometimes
-}
-
-func newGRPCCredentials(source *tlsconf.Source, log *slog.Logger) grpc.ServerOption {
-	return grpc.Creds(&grpcCredentials{
-		TransportCredentials: credentials.NewTLS(source.Server("h2")),
-		plain:                insecure.NewCredentials(),
-		log:                  log, complain: &rate.Sometimes{First: 10, Interval: time.Second},
-	})
-}
-
-// ServerHandshake implements credentials.TransportCredentials.
-func (g *grpcCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if c, ok := raw.(unsecuredConn); ok {
-		return g.plain.ServerHandshake(c.Conn)
-	}
-	c, info, err := g.TransportCredentials.ServerHandshake(raw)
-	if err != nil && !errors.Is(err, io.EOF) { // probes of ports say nothing
-		g.complain.Do(func() {
-			g.log.Warn("TLS handshake with a client failed", "remote", raw.RemoteAddr().String(), "error", err)
-		})
-	}
-	return c, info, err
-}
 
 // leaderCredentials connect to other members' client URLs. They follow the files.
 type leaderCredentials struct {

@@ -23,8 +23,9 @@ type Config struct {
 	DataDir string
 
 	// URLs are http://host:port, or https://host:port with TLS. Those to listen on
-	// default to etcd's ports on localhost, HTTP and metrics to none; those to
-	// advertise to where the server listens.
+	// default to etcd's ports on localhost, metrics to none; those to advertise to
+	// where the server listens. Client URLs serve HTTP besides gRPC, unless
+	// ListenClientHTTPURLs are given, which serve it instead.
 	ListenPeerURLs       []string
 	ListenClientURLs     []string
 	ListenClientHTTPURLs []string
@@ -88,6 +89,13 @@ type Config struct {
 	// AutoCompactionRetention what compaction leaves: see autocompact.Parse.
 	// Default: 0, which means no compaction.
 	AutoCompactionMode, AutoCompactionRetention string
+	// WatchProgressInterval is after how much silence a watcher that asked for it
+	// is told how far it is, from 100 ms. Default: 10 min.
+	WatchProgressInterval time.Duration
+	// TTLCheckpoint is how often what is left of a TTL lease longer than that is
+	// replicated: see kvnode.Config. Default: never; the feature gate
+	// LeaseCheckpoint makes it 5 min, as in etcd.
+	TTLCheckpoint time.Duration
 	// LaxReconfig permits changes of membership that may cost the quorum.
 	LaxReconfig bool
 	// Keepalive is what is asked of clients' connections.
@@ -96,7 +104,7 @@ type Config struct {
 	// ExtensiveMetrics adds latency histograms of gRPC requests, at the cost of
 	// some CPU time on each.
 	ExtensiveMetrics bool
-	// EnablePprof serves /debug/pprof/ on the HTTP listener.
+	// EnablePprof serves /debug/pprof/ where JSON is served.
 	EnablePprof bool
 	// DisableGateway leaves etcd's JSON gateway out.
 	DisableGateway bool
@@ -153,6 +161,7 @@ func (c Config) WithDefaults() Config {
 	set(&c.MaxTxnOps, etcdapi.DefaultMaxTxnOps)
 	set(&c.MaxConcurrentStreams, etcdapi.DefaultMaxConcurrentStreams)
 	set(&c.QuotaBytes, etcdapi.DefaultQuotaBytes)
+	set(&c.WatchProgressInterval, etcdapi.DefaultWatchProgress)
 	set(&c.AutoCompactionMode, autocompact.Periodic)
 	set(&c.AutoCompactionRetention, "0")
 	set(&c.Keepalive.MinTime, defaultPingEvery)
@@ -217,6 +226,7 @@ func (c *Config) node(peers net.Listener) kvnode.Config {
 		ReadMode:        c.ReadMode,
 		MaxRequestBytes: c.MaxRequestBytes,
 		SnapshotCount:   c.SnapshotCount,
+		TTLCheckpoint:   c.TTLCheckpoint,
 		LaxReconfig:     c.LaxReconfig,
 		CatchUpEntries:  c.CatchUpEntries,
 		Logger:          c.Logger,

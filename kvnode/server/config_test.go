@@ -37,15 +37,36 @@ func TestValidate(t *testing.T) {
 		{"longest lease", func(c *Config) { c.LeaseDuration = 900 * time.Millisecond }, ""},
 		{"lease delays fail-over", func(c *Config) { c.LeaseDuration = 901 * time.Millisecond }, "--lease-duration 901ms must be 900ms at most"},
 		{"negative lease", func(c *Config) { c.LeaseDuration = -1 }, "--lease-duration"},
-		{"largest skew", func(c *Config) { c.MaxClockSkew = 900*time.Millisecond - 1 }, ""},
+		{"longest lease of an odd election timeout", func(c *Config) {
+			c.ElectionTimeout, c.LeaseDuration = 1050*time.Millisecond, 900*time.Millisecond
+		}, ""},
+		{"the node counts in heartbeats", func(c *Config) {
+			c.ElectionTimeout, c.LeaseDuration = 1050*time.Millisecond, 950*time.Millisecond
+		}, "--lease-duration 950ms must be 900ms at most"},
+		{"largest skew", func(c *Config) { c.MaxClockSkew = 700 * time.Millisecond }, ""},
+		{"skew leaves less than two heartbeats", func(c *Config) { c.MaxClockSkew = 700*time.Millisecond + 1 }, "--max-clock-skew 700.000001ms, --lease-duration 900ms"},
+		{"skew below what clocks drift", func(c *Config) { c.MaxClockSkew = 1 }, "max clock skew 1ns is below 138.461027ms"},
+		{"drift beyond the default skew", func(c *Config) { c.MaxDriftPPM = 200_000 }, "and --max-drift-ppm 200000 do not go together"},
+		{"a lease of one heartbeat", func(c *Config) { c.LeaseDuration = 100 * time.Millisecond }, "--lease-duration 100ms and"},
 		{"skew eats the lease", func(c *Config) { c.MaxClockSkew = 900 * time.Millisecond }, "must be below --lease-duration 900ms"},
 		{"negative skew", func(c *Config) { c.MaxClockSkew = -1 }, "--max-clock-skew"},
 		{"drift", func(c *Config) { c.MaxDriftPPM = 1_000_000 }, "--max-drift-ppm 1000000"},
-		{"requests too large", func(c *Config) { c.MaxRequestBytes = 64<<20 + 1 }, "--max-request-bytes 67108865 must be from 1 to 67108864"},
+		{"requests too large", func(c *Config) { c.MaxRequestBytes = 9<<20 + 1 }, "--max-request-bytes 9437185 must be from 1 to 9437184"},
+		{"largest requests", func(c *Config) { c.MaxRequestBytes = 9 << 20 }, ""},
+		{"a member without URL", func(c *Config) {
+			c.InitialCluster = append(member("default", "http://localhost:2380"), member("b")...)
+		}, `member "b" has no peer URL`},
+		{"a member twice", func(c *Config) {
+			c.InitialCluster = append(member("default", "http://localhost:2380"), member("default", "http://localhost:1")...)
+		}, "--initial-cluster"},
 		{"no such mode", func(c *Config) { c.AutoCompactionMode = "hourly" }, `--auto-compaction-mode and --auto-compaction-retention: mode "hourly"`},
 		{"a time for revisions", func(c *Config) { c.AutoCompactionMode, c.AutoCompactionRetention = "revision", "30m" }, `retention "30m" must be a number of revisions`},
 		{"revisions", func(c *Config) { c.AutoCompactionMode, c.AutoCompactionRetention = "revision", "1000" }, ""},
 		{"hours", func(c *Config) { c.AutoCompactionRetention = "8" }, ""},
+		{"shortest watch progress", func(c *Config) { c.WatchProgressInterval = 100 * time.Millisecond }, ""},
+		{"watch progress too often", func(c *Config) { c.WatchProgressInterval = 100*time.Millisecond - 1 }, "--watch-progress-notify-interval 99.999999ms must be 100ms at least"},
+		{"negative watch progress", func(c *Config) { c.WatchProgressInterval = -1 }, "--watch-progress-notify-interval -1ns"},
+		{"negative checkpoints of TTL leases", func(c *Config) { c.TTLCheckpoint = -1 }, "TTLCheckpoint -1ns must not be negative"},
 		{"negative operations", func(c *Config) { c.MaxTxnOps = -1 }, "--max-txn-ops -1"},
 		{"https", func(c *Config) { c.ListenClientURLs = []string{"https://localhost:1"} }, "needs --cert-file and --key-file, or --auto-tls"},
 		{"https for clients", func(c *Config) { c.ListenClientURLs, c.ClientTLS = []string{"https://a:1"}, certified }, ""},

@@ -19,8 +19,8 @@ type listeners struct {
 }
 
 // bind binds all listeners of c, or none. Those for HTTP speak TLS themselves, if
-// their URL says so; gRPC and the node do it for the others.
-func bind(ctx context.Context, c *Config, certs certificates) (*listeners, error) {
+// their URL says so; the entrance and the node do it for the others.
+func bind(ctx context.Context, c *Config, certs certificates, clients wrapper) (*listeners, error) {
 	l := &listeners{}
 	var errs []error
 	given := func(flag string, listener net.Listener, urls []string, wrap wrapper) []net.Listener {
@@ -32,7 +32,7 @@ func bind(ctx context.Context, c *Config, certs certificates) (*listeners, error
 		return bound
 	}
 	peers := given("listen-peer-urls", c.PeerListener, c.ListenPeerURLs, bare)
-	l.client = given("listen-client-urls", c.ClientListener, c.ListenClientURLs, certs.forGRPC)
+	l.client = given("listen-client-urls", c.ClientListener, c.ListenClientURLs, clients)
 	l.http = given("listen-client-http-urls", c.HTTPListener, c.ListenClientHTTPURLs, certs.forHTTP)
 	l.metrics = given("listen-metrics-urls", nil, c.ListenMetricsURLs, certs.forHTTP)
 	if len(errs) > 0 {
@@ -48,13 +48,6 @@ func bind(ctx context.Context, c *Config, certs certificates) (*listeners, error
 type wrapper func(l net.Listener, secure bool) net.Listener
 
 func bare(l net.Listener, _ bool) net.Listener { return l }
-
-func (certs certificates) forGRPC(l net.Listener, secure bool) net.Listener {
-	if certs.client != nil && !secure {
-		return unsecured{l}
-	}
-	return l
-}
 
 func (certs certificates) forHTTP(l net.Listener, secure bool) net.Listener {
 	if secure {

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/server/status"
+	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/ttl"
 	"github.com/leaderlease/go/leaderlease/metrics"
 )
@@ -39,7 +39,7 @@ type reading struct {
 	kvnode.Status
 	revision, compacted int64
 	dbSize, dbInUse     int64
-	dbUnsaved           int64
+	dbUnsaved, dbQuota  int64
 	changes             uint64
 	ready               bool
 	ttl                 ttl.Stats
@@ -53,7 +53,8 @@ func (s *Server) read() *reading {
 		changes: s.changes.Load(), ready: s.isReady() && !s.stopping.Load(),
 		ttl: s.node.TTLStats(), ttlLeases: store.CountTTLLeases(),
 	}
-	r.dbSize, r.dbInUse = store.Size()
+	r.dbSize, r.dbInUse = etcdapi.Size(store)
+	r.dbQuota = s.cfg.QuotaBytes
 	r.dbUnsaved = store.Unsaved()
 	return r
 }
@@ -84,7 +85,8 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// families is what describes a member; leaderlease_… describes its lease.
+// families is what describes a member; leaderlease_… describes its lease, and
+// kvnode_transport_… its links to the peers.
 var families = []family{
 	gauge("ready", "1 once a linearizable read has been served, until the server stops.",
 		func(r *reading) float64 { return truth(r.ready) }),
@@ -132,11 +134,13 @@ var families = []family{
 		func(r *reading) float64 { return float64(r.Checkpoint.Index) }),
 	gauge("checkpoint_revision", "Revision of the newest durable checkpoint.",
 		func(r *reading) float64 { return float64(r.Checkpoint.Revision) }),
-	gauge("db_size_bytes", "Size of the checkpoint's file.",
+	gauge("db_quota_bytes", "What db_size_bytes must stay below (--quota-backend-bytes); negative if there is no quota.",
+		func(r *reading) float64 { return float64(r.dbQuota) }),
+	gauge("db_size_bytes", "Size of the store as the quota counts it: of the checkpoint's file, once it has what is not saved yet.",
 		func(r *reading) float64 { return float64(r.dbSize) }),
-	gauge("db_unsaved_bytes", "How much the next checkpoint will add, estimated.",
+	gauge("db_unsaved_bytes", "How much of it no checkpoint has yet, estimated.",
 		func(r *reading) float64 { return float64(r.dbUnsaved) }),
-	gauge("db_in_use_bytes", "How much of the checkpoint's file is in use.",
+	gauge("db_in_use_bytes", "How much of it is in use: a defragmentation gives the rest back.",
 		func(r *reading) float64 { return float64(r.dbInUse) }),
 	gauge("wal_sync_max_seconds", "Longest write and sync of the log since the start.",
 		func(r *reading) float64 { return r.WAL.MaxSyncTime.Seconds() }),
@@ -157,14 +161,9 @@ var (
 	saving    = describe("checkpoint_seconds", "Time to make a checkpoint.")
 	walSyncs  = describe("wal_sync_seconds", "Time to write and sync a batch of the log.")
 
-	peerConnected = describe("peer_connected", "1 if this member is connected to the peer, else 0.", "peer")
-	peerSent      = describe("peer_sent_messages_total", "Messages sent to the peer.", "peer")
-	peerLost      = describe("peer_lost_messages_total", "Messages to the peer that were dropped.", "peer")
-	tlsReloads    = describe("tls_reloads_total", "Changes of TLS files that were taken over.", "side")
-	tlsFailures   = describe("tls_reload_failures_total", "Changes of TLS files that made no sense; the old ones stay in use.", "side")
-	tlsNotAfter   = describe("tls_certificate_not_after_seconds", "When the certificate for those who connect ends, in seconds since 1970.", "side")
-
-	peerRTT = describe("peer_round_trip_seconds", "Round trip to the peer, as measured last.", "peer")
+	tlsReloads  = describe("tls_reloads_total", "Changes of TLS files that were taken over.", "side")
+	tlsFailures = describe("tls_reload_failures_total", "Changes of TLS files that made no sense; the old ones stay in use.", "side")
+	tlsNotAfter = describe("tls_certificate_not_after_seconds", "When the certificate for those who connect ends, in seconds since 1970.", "side")
 )
 
 // nodeCollector reads the member at each scrape and keeps no figures.
@@ -175,7 +174,7 @@ func (c nodeCollector) Describe(descs chan<- *prometheus.Desc) {
 	for i := range families {
 		descs <- families[i].desc
 	}
-	for _, d := range []*prometheus.Desc{buildInfo, saving, walSyncs, peerConnected, peerSent, peerLost, peerRTT, tlsReloads, tlsFailures, tlsNotAfter} {
+	for _, d := range []*prometheus.Desc{buildInfo, saving, walSyncs, tlsReloads, tlsFailures, tlsNotAfter} {
 		descs <- d
 	}
 }
@@ -191,12 +190,4 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstSummary(saving, r.Counts.Checkpoints, r.Counts.CheckpointTime.Seconds(), nil)
 	out <- prometheus.MustNewConstSummary(walSyncs, r.WAL.Syncs, r.WAL.SyncTime.Seconds(), nil)
 	c.s.certs.collect(out)
-	for i := range r.Peers {
-		p := &r.Peers[i]
-		id := status.ID(p.ID)
-		out <- prometheus.MustNewConstMetric(peerConnected, prometheus.GaugeValue, truth(p.Connected), id)
-		out <- prometheus.MustNewConstMetric(peerSent, prometheus.CounterValue, float64(p.Sent), id)
-		out <- prometheus.MustNewConstMetric(peerLost, prometheus.CounterValue, float64(p.Lost), id)
-		out <- prometheus.MustNewConstMetric(peerRTT, prometheus.GaugeValue, p.RTT.Seconds(), id)
-	}
 }

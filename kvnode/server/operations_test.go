@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/server/status"
 )
 
 // A full store is brought back as etcd's users are told to do it: delete, compact,
@@ -31,6 +32,11 @@ func TestAFullStoreIsBroughtBack(t *testing.T) {
 	}
 	if !errors.Is(err, rpctypes.ErrNoSpace) {
 		t.Fatalf("4 MB into a store with a quota of 2 MiB = %v, want ErrNoSpace", err)
+	}
+	// Nothing is saved yet, and still the sizes say why.
+	size, inUse, quota := metric(t, s, "kvnode_db_size_bytes"), metric(t, s, "kvnode_db_in_use_bytes"), metric(t, s, "kvnode_db_quota_bytes")
+	if quota != 2<<20 || size > quota || size < quota-(200<<10) || inUse > size || inUse < quota-(300<<10) {
+		t.Errorf("metrics of a full store: size %v, in use %v, quota %v, want the first two just below 2 MiB", size, inUse, quota)
 	}
 	alarms, err := c.AlarmList(ctx)
 	if err != nil || len(alarms.Alarms) != 1 || alarms.Alarms[0].GetMemberID() != s.Node().ID() {
@@ -122,6 +128,22 @@ func TestSaveAndRestore(t *testing.T) {
 	}
 }
 
+// metric returns the value of a gauge without labels.
+func metric(t *testing.T, s *Server, name string) float64 {
+	t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Errorf("there is no metric %s", name)
+	return 0
+}
+
 func saveFile(t *testing.T, c *clientv3.Client) string {
 	t.Helper()
 	stream, err := c.Snapshot(t.Context())
@@ -179,10 +201,39 @@ func TestMetricsOfTrouble(t *testing.T) {
 	for _, want := range []string{
 		"\nkvnode_checkpoint_seconds_count 1\n", "\nkvnode_checkpoint_failures_total 0\n", "\nkvnode_checkpoint_max_seconds 0.",
 		"\nkvnode_proposals_failed_total ", "\nkvnode_db_unsaved_bytes ", "\nkvnode_transport_sent_messages_total{",
+		"\nkvnode_transport_round_trip_seconds{peer=\"" + status.ID(all[1].Node().ID()) + "\"} ",
+		"\nkvnode_transport_connected{peer=\"" + status.ID(all[1].Node().ID()) + "\",stream=\"control\"} 1\n",
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("/metrics has no %q", want)
 		}
+	}
+}
+
+// Whoever looks for a figure of a peer finds it once.
+func TestNoMetricOfPeersTwice(t *testing.T) {
+	families, err := trio(t)[0].registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(map[string]string)
+	for _, f := range families {
+		ofPeers := false
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			ofPeers = ofPeers || l.GetName() == "peer"
+		}
+		if !ofPeers {
+			continue
+		}
+		// The first word says whose it is, the second which part tells.
+		figure := strings.SplitN(f.GetName(), "_", 3)[2]
+		if other, ok := seen[figure]; ok {
+			t.Errorf("%s and %s are one figure", other, f.GetName())
+		}
+		seen[figure] = f.GetName()
+	}
+	if len(seen) < 10 {
+		t.Errorf("%d metrics of peers, want those of the transport", len(seen))
 	}
 }
 

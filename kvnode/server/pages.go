@@ -19,13 +19,17 @@ const (
 	maxGatewayReply = math.MaxInt32
 )
 
-// servePages serves handler on l. There is no time limit on a whole request:
-// profiles and watches through the gateway last.
-func (s *Server) servePages(l net.Listener, handler http.Handler) {
-	p := &http.Server{
+// newPages returns what serves handler. There is no time limit on a whole
+// request: profiles and watches through the gateway last.
+func newPages(handler http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
 		Handler: handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // of failed handshakes, most of all
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of failed handshakes, most of all
 	}
+}
+
+func (s *Server) servePages(l net.Listener, handler http.Handler) {
+	p := newPages(handler, s.log)
 	s.pages = append(s.pages, p)
 	s.wg.Go(func() { s.served(l, p.Serve(l)) })
 }
@@ -45,11 +49,13 @@ func (s *Server) metricsPages() *http.ServeMux {
 	return mux
 }
 
-// clientPages adds what listen-client-http-urls serves besides.
+// clientPages adds what clients of HTTP get besides.
 func (s *Server) clientPages(gateway http.Handler) *http.ServeMux {
 	mux := s.metricsPages()
 	if gateway != nil {
-		mux.Handle("/v3/", gateway)
+		// Browsers send what any page tells them to, also to ports that only they
+		// can reach; other clients do not notice this.
+		mux.Handle("/v3/", http.NewCrossOriginProtection().Handler(gateway))
 	}
 	if s.cfg.EnablePprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)

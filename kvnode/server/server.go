@@ -16,6 +16,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/etcdapi"
+	"github.com/leaderlease/go/kvnode/etcdapi/concurrency"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
@@ -25,11 +26,15 @@ type Server struct {
 	log   *slog.Logger
 	node  *kvnode.Node
 	api   *etcdapi.API
+	locks *concurrency.Services // nil if it could not be made
 	grpc  *grpc.Server
-	pages []*http.Server
+	// inside is the same for the JSON gateway.
+	inside *grpc.Server
+	pages  []*http.Server
 	// gatewayConn is nil if there is no gateway.
 	gatewayConn *grpc.ClientConn
 	certs       certificates
+	entrance    *entrance
 	addrs       addrs
 	registry    *prometheus.Registry
 	// streams ends the requests that would never end by themselves.
@@ -64,7 +69,7 @@ func Start(cfg Config) (*Server, error) {
 	cfg = cfg.WithDefaults()
 	err := cfg.Validate()
 	if err == nil {
-		err = CheckDataDir(cfg.DataDir)
+		err = cfg.Check()
 	}
 	if err != nil {
 		cfg.closeListeners()
@@ -75,7 +80,8 @@ func Start(cfg Config) (*Server, error) {
 		cfg.closeListeners()
 		return nil, fmt.Errorf("kvnode: %w", err)
 	}
-	l, err := bind(context.Background(), &cfg, certs)
+	door := newEntrance(&cfg, certs)
+	l, err := bind(context.Background(), &cfg, certs, door.forClients)
 	if err != nil {
 		return nil, fmt.Errorf("kvnode: %w", err)
 	}
@@ -87,7 +93,7 @@ func Start(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := newServer(&cfg, node)
-	s.certs = certs
+	s.certs, s.entrance = certs, door
 	err = s.build()
 	if err == nil {
 		err = s.serve(l)
@@ -124,13 +130,17 @@ func newServer(cfg *Config, node *kvnode.Node) *Server {
 func (s *Server) serve(l *listeners) error {
 	s.addrs = addrs{client: addresses(l.client), http: addresses(l.http), metrics: addresses(l.metrics)}
 	var gateway http.Handler
-	if len(l.http) > 0 && !s.cfg.DisableGateway {
+	if !s.cfg.DisableGateway {
 		inside := bufconn.Listen(insideBytes)
 		var err error
 		if gateway, err = s.newGateway(inside); err != nil {
 			return err
 		}
-		l.client = append(l.client, s.certs.forGRPC(inside, false))
+		s.wg.Go(func() { s.served(inside, s.inside.Serve(inside)) })
+	}
+	if s.entrance.pages != nil {
+		s.addrs.http = s.addrs.client
+		l.http = append(l.http, s.entrance.pages)
 	}
 	for _, listener := range l.client {
 		s.wg.Go(func() { s.served(listener, s.grpc.Serve(listener)) })
@@ -208,11 +218,11 @@ func (s *Server) Err() error {
 	return s.mu.err
 }
 
-// ClientAddrs returns the addresses that serve gRPC, HTTPAddrs those of the
-// pages.
+// ClientAddrs returns the addresses that serve gRPC.
 func (s *Server) ClientAddrs() []string { return s.addrs.client }
 
-// HTTPAddrs returns the addresses of listen-client-http-urls.
+// HTTPAddrs returns the addresses that serve JSON and the pages: those of
+// listen-client-http-urls, or of listen-client-urls if there are none.
 func (s *Server) HTTPAddrs() []string { return s.addrs.http }
 
 // MetricsAddrs returns the addresses of listen-metrics-urls.

@@ -110,6 +110,9 @@ func TestStopEndsStreams(t *testing.T) {
 	if took := time.Since(began); took >= drainTime {
 		t.Errorf("Stop() took %v with a stream open, want less than %v", took, drainTime)
 	}
+	if last, err := watch.Recv(); err != nil || last.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
+		t.Errorf("the last health of a server that stops = %v, %v, want NOT_SERVING", last, err)
+	}
 	if _, err := watch.Recv(); err == nil {
 		t.Error("the stream goes on after Stop, want it ended")
 	}

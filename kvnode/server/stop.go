@@ -28,7 +28,11 @@ func (s *Server) shutdown(ctx context.Context) error {
 	s.log.Info("stopping", "name", s.cfg.Name)
 
 	s.drain(ctx)
-	err := s.node.Stop(ctx)
+	var err error
+	if s.locks != nil {
+		err = s.locks.Close()
+	}
+	err = errors.Join(err, s.node.Stop(ctx))
 	// The pages last longest: /readyz and /metrics answer until the end.
 	err = errors.Join(err, s.closePages(ctx))
 	if s.gatewayConn != nil {
@@ -48,14 +52,17 @@ func (s *Server) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
 	s.endStreams()
+	s.entrance.end()
 	drained := make(chan struct{})
 	s.wg.Go(func() {
+		s.inside.GracefulStop()
 		s.grpc.GracefulStop()
 		close(drained)
 	})
 	select {
 	case <-drained:
 	case <-ctx.Done():
+		s.inside.Stop()
 		s.grpc.Stop()
 	}
 }

@@ -142,9 +142,15 @@ func call(ctx context.Context, conn *grpc.ClientConn, method string, m grpc.Meth
 // Whoever has no certificate, or a bad one, gets no answer from any method of any
 // service, nor from any page.
 func TestNothingIsServedWithoutACertificate(t *testing.T) {
+	t.Run("HTTP on its own", func(t *testing.T) { checkStrangers(t, func(*Config) {}) })
+	t.Run("one port", func(t *testing.T) { checkStrangers(t, onePort) })
+}
+
+func checkStrangers(t *testing.T, change func(*Config)) {
+	t.Helper()
 	f := newFiles(t)
 	other := tlstest.New(t, "other")
-	s := solo(t, f.mutual, func(c *Config) { c.EnablePprof = true; c.ListenMetricsURLs = []string{"https://" + free(t)} })
+	s := solo(t, change, f.mutual, func(c *Config) { c.EnablePprof = true; c.ListenMetricsURLs = []string{"https://" + free(t)} })
 	strangers := map[string]*tls.Config{
 		"none":                f.trusting(),
 		"another authority's": f.trusting(other.Issue(nil)),

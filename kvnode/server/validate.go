@@ -4,9 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"slices"
 	"strings"
 	"time"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/etcdapi"
+	"github.com/leaderlease/go/leaderlease"
 )
 
 // The limits of etcd, so that a configuration either works with both or with
@@ -14,7 +21,6 @@ import (
 const (
 	maxElection       = 50 * time.Second
 	minElectionRounds = 5
-	maxRequestLimit   = 64 << 20
 )
 
 // Validate reports everything that is wrong with c, after WithDefaults. It
@@ -24,8 +30,12 @@ func (c Config) Validate() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	return nil
+	// What the node would refuse besides has no flag of its own.
+	return c.node(nobody{}).WithDefaults().Validate()
 }
+
+// nobody stands for a listener where nothing is to be listened on.
+type nobody struct{ net.Listener }
 
 func (c *Config) checkNames() (errs []error) {
 	if strings.ContainsAny(c.Name, "=,") {
@@ -89,12 +99,20 @@ func (c *Config) checkTimes() (errs []error) {
 	case election > maxElection:
 		errs = append(errs, fmt.Errorf("--election-timeout %d must be %d at most", election.Milliseconds(), maxElection.Milliseconds()))
 	}
+	if len(errs) == 0 {
+		errs = c.checkLease()
+	}
+	return errs
+}
+
+// checkLease expects a heartbeat interval and an election timeout that are right.
+func (c *Config) checkLease() (errs []error) {
 	if c.LeaseDuration < 0 {
 		errs = append(errs, fmt.Errorf("--lease-duration %v must not be negative", c.LeaseDuration))
 	}
-	if c.LeaseDuration > 0 && c.LeaseDuration > election-tick {
-		errs = append(errs, fmt.Errorf("--lease-duration %v must be %v at most, which is --election-timeout less one --heartbeat-interval, or it delays every fail-over",
-			c.LeaseDuration, election-tick))
+	if longest := c.longestLease(); c.LeaseDuration > longest {
+		errs = append(errs, fmt.Errorf("--lease-duration %v must be %v at most, which is --election-timeout, in whole heartbeat intervals, less one, or it delays every fail-over",
+			c.LeaseDuration, longest))
 	}
 	if c.MaxClockSkew < 0 {
 		errs = append(errs, fmt.Errorf("--max-clock-skew %v must not be negative", c.MaxClockSkew))
@@ -105,7 +123,33 @@ func (c *Config) checkTimes() (errs []error) {
 	if c.MaxDriftPPM < 0 || c.MaxDriftPPM >= 1e6 {
 		errs = append(errs, fmt.Errorf("--max-drift-ppm %d must be from 0, meaning the default, to 999999", c.MaxDriftPPM))
 	}
+	if len(errs) == 0 {
+		errs = c.checkTogether()
+	}
 	return errs
+}
+
+// checkTogether asks the library whether the lease's parameters go together.
+func (c *Config) checkTogether() []error {
+	lease := leaderlease.Config{
+		Raft: &raft.Config{
+			ID: 1, ElectionTick: int(c.ElectionTimeout / c.HeartbeatInterval), HeartbeatTick: 1, Storage: raft.NewMemoryStorage(),
+			PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
+		},
+		TickInterval: c.HeartbeatInterval, Duration: c.LeaseDuration, MaxClockSkew: c.MaxClockSkew, MaxDriftPPM: c.MaxDriftPPM, Clock: c.Clock,
+	}.WithDefaults()
+	err := lease.Validate()
+	if err == nil {
+		return nil
+	}
+	return []error{fmt.Errorf("--max-clock-skew %v, --lease-duration %v and --max-drift-ppm %d do not go together: %w",
+		lease.MaxClockSkew, lease.Duration, lease.MaxDriftPPM, err)}
+}
+
+// longestLease delays no fail-over. The node counts in heartbeat intervals.
+func (c *Config) longestLease() time.Duration {
+	tick := c.HeartbeatInterval
+	return c.ElectionTimeout.Truncate(tick) - tick
 }
 
 // leaseDuration is the one in effect.
@@ -113,15 +157,21 @@ func (c *Config) leaseDuration() time.Duration {
 	if c.LeaseDuration > 0 {
 		return c.LeaseDuration
 	}
-	return c.ElectionTimeout - c.HeartbeatInterval
+	return c.longestLease()
 }
 
 func (c *Config) checkLimits() (errs []error) {
-	if n := c.MaxRequestBytes; n < 1 || n > maxRequestLimit {
-		errs = append(errs, fmt.Errorf("--max-request-bytes %d must be from 1 to %d", n, maxRequestLimit))
+	if n := c.MaxRequestBytes; n < 1 || n > kvnode.MaxRequestLimit {
+		errs = append(errs, fmt.Errorf("--max-request-bytes %d must be from 1 to %d", n, kvnode.MaxRequestLimit))
 	}
 	if n := c.MaxTxnOps; n < 1 || n > math.MaxInt32 {
 		errs = append(errs, fmt.Errorf("--max-txn-ops %d must be from 1 to %d", n, math.MaxInt32))
+	}
+	if d := c.WatchProgressInterval; d < etcdapi.MinWatchProgress {
+		errs = append(errs, fmt.Errorf("--watch-progress-notify-interval %v must be %v at least", d, etcdapi.MinWatchProgress))
+	}
+	if c.TTLCheckpoint < 0 {
+		errs = append(errs, fmt.Errorf("TTLCheckpoint %v must not be negative", c.TTLCheckpoint))
 	}
 	if _, err := c.compaction(); err != nil {
 		errs = append(errs, fmt.Errorf("--auto-compaction-mode and --auto-compaction-retention: %w", err))

@@ -8,6 +8,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -51,6 +52,8 @@ type Report struct {
 	WAL        WAL        `json:"wal"`
 	Clock      Clock      `json:"clock"`
 	Peers      []Peer     `json:"peers"`
+	// Awaited are members of which some must let this one in before it takes part.
+	Awaited []string `json:"awaited,omitempty"`
 
 	// DiskFull means that writes are refused until there is room.
 	DiskFull bool `json:"disk_full"`
@@ -148,6 +151,7 @@ func Of(s *kvnode.Status) Report {
 		},
 		Clock:    Clock{Name: l.Clock.Name, CountsSuspend: l.Clock.CountsSuspend, Warning: l.Clock.Warning},
 		Peers:    peers(s),
+		Awaited:  s.Awaited,
 		DiskFull: s.DiskFull,
 		Error:    text(s.Err),
 	}
@@ -163,7 +167,7 @@ func peers(s *kvnode.Status) []Peer {
 	for i := range s.Peers {
 		p := &s.Peers[i]
 		all = append(all, Peer{
-			ID: ID(p.ID), Name: p.Hello.Name, Connected: p.Connected, RTTMS: ms(p.RTT),
+			ID: ID(p.ID), Name: cmp.Or(p.Hello.Name, s.Names[p.ID]), Connected: p.Connected, RTTMS: ms(p.RTT),
 			Sent: p.Sent, Lost: p.Lost, LastError: p.LastError,
 			PromisedMS: ms(promised[p.ID].Promised), ClockSuspect: promised[p.ID].ClockSuspect,
 		})

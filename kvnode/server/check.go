@@ -1,0 +1,64 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+
+	"github.com/leaderlease/go/kvnode/tlsconf"
+)
+
+// Check reports everything on this machine for which Start would refuse c, after
+// WithDefaults: the data directory and whose it is, a member that runs with it,
+// certificates, ports. It leaves nothing behind, asks no other member and reads
+// no log. What Validate reports it may report again.
+func (c Config) Check() error {
+	dir := CheckDataDir(c.DataDir)
+	if dir == nil {
+		dir = c.node(nobody{}).CheckDataDir()
+	}
+	return errors.Join(dir, c.checkFiles(), c.checkPorts())
+}
+
+// checkFiles reads the files of both sides. What is wrong with a side as such
+// Validate reports.
+func (c *Config) checkFiles() error {
+	var errs []error
+	for _, side := range []tlsconf.Config{c.ClientTLS, c.PeerTLS} {
+		if errors.Join(side.Validate(), side.ValidateShared()) == nil {
+			errs = append(errs, tlsconf.Check(side))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkPorts takes all ports that c names at once, and gives them back.
+func (c *Config) checkPorts() error {
+	var bound []net.Listener
+	var errs []error
+	for _, l := range append(c.listening(), listens{"listen-peer-urls", c.ListenPeerURLs}) {
+		if c.isGiven(l.flag) {
+			continue
+		}
+		unreadable := func(s string) bool { _, _, err := parseURL(s); return err != nil }
+		taken, err := listen(context.Background(), l.flag, slices.DeleteFunc(slices.Clone(l.urls), unreadable), bare)
+		bound, errs = append(bound, taken...), append(errs, err...)
+	}
+	closeListeners(bound)
+	return errors.Join(errs...)
+}
+
+// isGiven reports whether the caller has bound the listener of that flag.
+func (c *Config) isGiven(flag string) bool {
+	switch flag {
+	case "listen-peer-urls":
+		return c.PeerListener != nil
+	case "listen-client-urls":
+		return c.ClientListener != nil
+	case "listen-client-http-urls":
+		return c.HTTPListener != nil
+	default:
+		return false
+	}
+}
