@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
-	"os"
 
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 )
@@ -35,10 +33,10 @@ func newLogger(sys *System, cfg settings.Log) (*slog.Logger, func(), error) {
 		case "stdout":
 			outputs = append(outputs, sys.Stdout)
 		default:
-			f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			f, err := settings.OpenOutput(name)
 			if err != nil {
 				closeAll()
-				return nil, nil, fmt.Errorf("--log-outputs: %w", err)
+				return nil, nil, err
 			}
 			files, outputs = append(files, f), append(outputs, f)
 		}

@@ -76,6 +76,7 @@ func TestExitCodes(t *testing.T) {
 		{"help of serve", "serve --help", exitOK, "--listen-client-urls", ""},
 		{"version", "version", exitOK, "etcd Version: 3.7", ""},
 		{"version as a flag", "--version", exitOK, "kvnode Version: ", ""},
+		{"version as a flag of serve", "serve --version", exitOK, "kvnode Version: ", ""},
 		{"completion", "completion bash", exitOK, "__start_kvnode", ""},
 		{"valid", "--validate --data-dir " + dir, exitOK, "the configuration is valid", ""},
 		{"printed", "serve --print-config", exitOK, "name: default # default", ""},
@@ -91,9 +92,17 @@ func TestExitCodes(t *testing.T) {
 		{"status in a hurry", "status --interval 1ms", exitUsage, "", "10ms at least"},
 		{"status of a path", "status --endpoints http://a:1/b", exitUsage, "", "must be host:port"},
 		{"no log", "wal verify " + dir, exitFailed, "", "no log in this directory"},
-		{"no directory", "wal verify /nowhere", exitUsage, "", "/nowhere"},
+		{"no directory", "wal verify /nowhere", exitFailed, "", "kvnode wal: stat /nowhere: no such file"},
+		{"a log that is a file", "wal dump /dev/null", exitFailed, "", "kvnode wal: /dev/null is not a directory"},
+		{"no snapshot", "snapshot status /nowhere", exitFailed, "", "kvnode snapshot status: open the snapshot: open /nowhere: no such file"},
 		{"wal of nothing", "wal verify", exitUsage, "", "accepts 1 arg"},
 		{"dump as XML", "wal dump -o xml " + dir, exitUsage, "", "must be text or json"},
+		{"a lease that cannot be", "--max-clock-skew 1ns --data-dir " + dir, exitUsage, "", "--max-clock-skew 1ns, --lease-duration 900ms"},
+		{
+			"no certificate", "--validate --auto-tls --trusted-ca-file /nowhere/ca --listen-client-urls https://localhost:0 --data-dir " + dir,
+			exitUsage, "", "--trusted-ca-file: open /nowhere/ca",
+		},
+		{"a log nobody can write", "--validate --log-outputs /nowhere/log --data-dir " + dir, exitUsage, "", "--log-outputs: open /nowhere/log"},
 		{"unwritable log", "--log-outputs /nowhere/log --data-dir " + dir, exitFailed, "", "--log-outputs"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

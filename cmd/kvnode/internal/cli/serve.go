@@ -28,7 +28,10 @@ func newServe(sys *System) *cobra.Command {
 		Short: "Run a member of a cluster",
 		Long:  serveLong,
 		Args:  cobra.NoArgs,
+		// Harnesses ask etcd for it with the flags they start it with.
+		Version: versionText(),
 	}
+	cmd.SetVersionTemplate("{{.Version}}")
 	serveWith(cmd, sys)
 	cmd.SetUsageFunc(func(c *cobra.Command) error {
 		_, err := fmt.Fprintf(c.OutOrStderr(), "Usage:\n  kvnode serve [flags]\n\n")
@@ -43,7 +46,7 @@ func serveWith(cmd *cobra.Command, sys *System) {
 		panic(err) // two settings have one name
 	}
 	printConfig := cmd.Flags().Bool("print-config", false, "Print the configuration in effect, and where each value comes from, and end.")
-	validate := cmd.Flags().Bool("validate", false, "Check the configuration and the data directory, report all that is wrong, and end.")
+	validate := cmd.Flags().Bool("validate", false, "Check the configuration and what it needs of this machine (data directory, files, ports), report all that is wrong, and end.")
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
 		loaded, err := settings.Load(settings.Flags(c.Flags()), sys.Environ)
 		if *validate {

@@ -26,7 +26,7 @@ size. The hash is what etcdctl endpoint hashkv --rev REVISION gives for the clus
 			}
 			info, err := node.InspectSnapshot(args[0])
 			if err != nil {
-				return err
+				return fmt.Errorf("kvnode snapshot status: %w", err)
 			}
 			return write(sys.Stdout, newSnapshotLine(&info))
 		},

@@ -188,10 +188,28 @@ func ask(ctx context.Context, members []endpoint, timeout time.Duration) []answe
 	return answers
 }
 
-// plain takes gRPC's wrapping off an error: what is left says why.
+// plain takes gRPC's wrapping off an error: what is left says why, and what to do
+// where something else was expected at the other end.
 func plain(message string) string {
 	if _, cause, ok := strings.Cut(message, "Error while dialing: "); ok {
 		return strings.TrimSuffix(cause, `"`)
 	}
+	for _, known := range misunderstandings {
+		if strings.Contains(message, known.says) {
+			return known.means
+		}
+	}
 	return message
+}
+
+// misunderstandings are what gRPC says of ports that speak something else, from the
+// most to the least particular.
+var misunderstandings = []struct{ says, means string }{
+	{"looked like an HTTP/1.1 header", "this port speaks HTTP/1.1, not gRPC; give one of --listen-client-urls, or https:// if it speaks TLS"},
+	{"first record does not look like a TLS handshake", "this port speaks plain text; give http://host:port"},
+	{"server gave HTTP response to HTTPS client", "this port speaks plain text; give http://host:port"},
+	{"unexpected HTTP status code", "this port speaks HTTP, but not gRPC; give one of --listen-client-urls"},
+	{"missing selected ALPN", "this port speaks TLS, but not gRPC; give one of --listen-client-urls"},
+	{"error reading server preface", "this port does not speak gRPC in plain text; give https://host:port if it is one for clients with TLS, " +
+		"else one of --listen-client-urls"},
 }

@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/leaderlease/go/kvnode/server"
 	"github.com/leaderlease/go/kvnode/server/status"
+	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
 // What an operator sees of a cluster in which everything has happened.
@@ -27,7 +30,7 @@ func TestStatusTable(t *testing.T) {
 		{Endpoint: "10.0.0.3:2379", Status: &status.Report{
 			Name: "c", Role: "pre_candidate", Term: 6, Lease: lease("restart_hold", 0),
 			Promise: status.Promise{RemainingMS: 10, RestartHoldMS: 450}, DiskFull: true,
-			Reads: map[string]uint64{"read_index": 1},
+			Reads: map[string]uint64{"read_index": 1}, Awaited: []string{"d (http://10.0.0.4:2380)"},
 		}},
 		{Endpoint: "10.0.0.4:2379", Error: "connection error:\n connection refused"},
 	}
@@ -67,5 +70,41 @@ func TestWatch(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "\x1b") {
 		t.Error("the watch draws with escape sequences, want none: nobody is looking at a screen")
+	}
+}
+
+// Whoever asks at the wrong port, or with the wrong scheme, is told which is
+// right.
+func TestStatusAtTheWrongPort(t *testing.T) {
+	member := func(set func(*server.Config)) *server.Server {
+		c := server.Config{DataDir: t.TempDir(), ListenPeerURLs: []string{"http://" + free(t)}}
+		set(&c)
+		s, err := server.Start(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Stop(context.Background()) })
+		return s
+	}
+	plain := member(func(c *server.Config) {
+		c.ListenClientURLs, c.ListenMetricsURLs = []string{"http://" + free(t)}, []string{"http://" + free(t)}
+	})
+	secure := member(func(c *server.Config) {
+		c.ListenClientURLs, c.ListenMetricsURLs = []string{"https://" + free(t)}, []string{"https://" + free(t)}
+		c.ClientTLS.Auto = true
+	})
+	ca := filepath.Join(secure.Node().Config().DataDir, tlsconf.AutoFolder, "client", "cert.pem")
+	for _, test := range []struct{ name, endpoint, want string }{
+		{"HTTP", "http://" + plain.MetricsAddrs()[0], "give one of --listen-client-urls"},
+		{"TLS", "http://" + secure.ClientAddrs()[0], "give https://host:port"},
+		{"HTTP over TLS", "http://" + secure.MetricsAddrs()[0], "give "},
+		{"plain text", "https://" + plain.ClientAddrs()[0], "give http://host:port"},
+		{"HTTP over TLS, asked with TLS", "https://" + secure.MetricsAddrs()[0], "give one of --listen-client-urls"},
+		{"the right one", "https://" + secure.ClientAddrs()[0], ""},
+	} {
+		code, stdout, stderr := kvnode("status", "--endpoints", test.endpoint, "--cacert", ca)
+		if (code == exitOK) != (test.want == "") || !strings.Contains(stdout, test.want) {
+			t.Errorf("kvnode status at a port for %s = %d %s %s, want %q", test.name, code, stdout, stderr, test.want)
+		}
 	}
 }

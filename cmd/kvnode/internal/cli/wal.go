@@ -40,10 +40,10 @@ func logDir(dir string) (string, error) {
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
-		return "", usageError{err}
+		return "", err
 	}
 	if !info.IsDir() {
-		return "", usageError{fmt.Errorf("%s is not a directory", dir)}
+		return "", fmt.Errorf("%s is not a directory", dir)
 	}
 	return dir, nil
 }
@@ -51,6 +51,14 @@ func logDir(dir string) (string, error) {
 // readWAL reads the log in dir, shows each record and a bar on the way, and
 // explains a failure.
 func readWAL(sys *System, dir string, show func(*raftwal.Record) error) (*raftwal.Report, error) {
+	report, err := dumpWAL(sys, dir, show)
+	if err != nil {
+		return nil, fmt.Errorf("kvnode wal: %w", err)
+	}
+	return report, nil
+}
+
+func dumpWAL(sys *System, dir string, show func(*raftwal.Record) error) (*raftwal.Report, error) {
 	dir, err := logDir(dir)
 	if err != nil {
 		return nil, err

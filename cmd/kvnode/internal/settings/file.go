@@ -14,6 +14,8 @@ import (
 var sections = map[string]string{
 	"client-transport-security": "",
 	"peer-transport-security":   "peer-",
+	"socket-options":            "socket-",
+	"discovery-config":          "discovery-",
 }
 
 // sectionNames are keys of sections that are no part of the flag's name.
@@ -125,5 +127,8 @@ func (r *fileReader) text(s *setting, content *yaml.Node) (string, bool) {
 }
 
 func (s *setting) isDuration() bool {
+	if s.now != "" {
+		return byName[s.now].isDuration()
+	}
 	return s.honoured() && s.field(new(Config)).Type() == kindDuration
 }

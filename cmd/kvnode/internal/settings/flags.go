@@ -53,6 +53,9 @@ func (s *setting) flag() *pflag.Flag {
 		v := s.field(&defaults.Config)
 		kind, f.DefValue = v.Type(), v.String()
 	}
+	if s.now != "" && s.gate == "" {
+		f.NoOptDefVal = byName[s.now].flag().NoOptDefVal
+	}
 	f.Value = &raw{text: f.DefValue, kind: kind}
 	if s.bool || kind == kindBool {
 		f.NoOptDefVal = "true"

@@ -22,7 +22,9 @@ var foreignTable = []setting{
 	{name: "enable-log-rotation", refused: "log files are left to logrotate and its like", etcd: "false", bool: true},
 	{name: "enable-distributed-tracing", refused: noTracing, etcd: "false", bool: true},
 	{name: "discovery-endpoints", refused: noDiscovery},
-	{name: "discovery-token", refused: noDiscovery},
+	{name: "discovery-token", refused: noDiscovery, secret: true},
+	{name: "discovery", refused: noDiscovery},       // in the help, though etcd
+	{name: "discovery-proxy", refused: noDiscovery}, // takes neither any more
 	{name: "discovery-srv", refused: noDiscovery},
 
 	// Nobody would.
@@ -40,7 +42,6 @@ var foreignTable = []setting{
 	{name: "compact-hash-check-time", ignored: "members are not compared in the background", etcd: "1m0s"},
 	{name: "raft-read-timeout", ignored: "peers' connections are watched otherwise", etcd: "5s"},
 	{name: "raft-write-timeout", ignored: "peers' connections are watched otherwise", etcd: "5s"},
-	{name: "watch-progress-notify-interval", ignored: "it is not adjustable", etcd: "0s"},
 	{name: "downgrade-check-time", ignored: "there are no downgrades", etcd: "5s"},
 	{name: "warning-apply-duration", ignored: "metrics show what is slow", etcd: "100ms"},
 	{name: "warning-unary-request-duration", ignored: "metrics show what is slow", etcd: "300ms"},
@@ -69,7 +70,7 @@ var foreignTable = []setting{
 	{name: "discovery-cert", ignored: noDiscovery},
 	{name: "discovery-key", ignored: noDiscovery},
 	{name: "discovery-cacert", ignored: noDiscovery},
-	{name: "discovery-user", ignored: noDiscovery},
-	{name: "discovery-password", ignored: noDiscovery},
+	{name: "discovery-user", ignored: noDiscovery, secret: true},
+	{name: "discovery-password", ignored: noDiscovery, secret: true},
 	{name: "v2-deprecation", ignored: "there is no v2 store", etcd: "gone"},
 }

@@ -5,52 +5,102 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
-// gate is a feature of etcd.
+// gate is a feature of etcd. It is honoured unless one of refused and ignored
+// says why not.
 type gate struct {
 	etcd bool // etcd's default
-	// refused says why it cannot be on; else it makes no difference.
-	refused string
+	// refused says why it cannot be on, ignored why it makes no difference. Both
+	// are to be read after "because".
+	refused, ignored string
+	// does says what it does, if it is honoured.
+	does string
 }
 
-const noComparison = "members are not compared by themselves; etcdctl endpoint hashkv does it"
+const (
+	leaseCheckpoint        = "LeaseCheckpoint"
+	leaseCheckpointPersist = "LeaseCheckpointPersist"
+	// ttlCheckpoint is how often LeaseCheckpoint saves a TTL lease, as in etcd.
+	ttlCheckpoint = 5 * time.Minute
+
+	noComparison = "members are not compared by themselves; use endpoint hashkv"
+)
 
 // gates are etcd 3.7's.
 var gates = map[string]gate{
-	"AllAlpha":                     {},
-	"AllBeta":                      {},
+	"AllAlpha":                     {refused: "it stands for some that cannot be; name those that are meant"},
+	"AllBeta":                      {ignored: "those are on by default"},
 	"CompactHashCheck":             {refused: noComparison},
-	"FastLeaseKeepAlive":           {etcd: true},
+	"FastLeaseKeepAlive":           {etcd: true, ignored: "no keep-alive waits under a valid leader lease"},
 	"InitialCorruptCheck":          {refused: noComparison},
-	"LeaseCheckpoint":              {},
-	"LeaseCheckpointPersist":       {},
-	"PriorityRequest":              {},
+	leaseCheckpoint:                {does: "the next leader knows what was left of TTL leases longer than 5 min"},
+	leaseCheckpointPersist:         {does: "comes with " + leaseCheckpoint + ", which it needs"},
+	"PriorityRequest":              {ignored: "no request goes before those that came first"},
 	"SetMemberLocalAddr":           {refused: "peers are dialled from any address"},
-	"StopGRPCServiceOnDefrag":      {},
-	"TxnModeWriteWithSharedBuffer": {etcd: true},
+	"StopGRPCServiceOnDefrag":      {ignored: "a member serves while it defragments"},
+	"TxnModeWriteWithSharedBuffer": {etcd: true, ignored: "there is no such buffer"},
 }
 
-// featureGates takes Name=true and the like. The features are etcd's own and about how it
-// works inside; kvnode has none, so that they are checked and then forgotten.
+// featureGates takes Name=true and the like.
 func featureGates(field *string) value {
-	return &bound[string]{field, "name=bool,...", parseGates, func(s string) string { return s }}
+	return &bound[string]{field, "name=bool,...", checkGates, func(s string) string { return s }}
 }
 
-func parseGates(s string) (string, error) {
+func checkGates(s string) (string, error) {
+	on, err := parseGates(s)
+	if err == nil && on[leaseCheckpointPersist] && !on[leaseCheckpoint] {
+		err = fmt.Errorf("feature %s needs %s=true", leaseCheckpointPersist, leaseCheckpoint)
+	}
+	return s, err
+}
+
+// parseGates returns what is said of which feature.
+func parseGates(s string) (map[string]bool, error) {
+	said := make(map[string]bool)
 	for _, part := range split(s) {
 		name, state, _ := strings.Cut(part, "=")
 		g, ok := gates[name]
 		if !ok {
-			return "", fmt.Errorf("there is no feature %q, only %s", name, strings.Join(slices.Sorted(maps.Keys(gates)), ", "))
+			return nil, fmt.Errorf("there is no feature %q, only %s", name, strings.Join(slices.Sorted(maps.Keys(gates)), ", "))
 		}
 		on, err := parseBool(state)
 		if err != nil {
-			return "", fmt.Errorf("feature %s: %w", name, err)
+			return nil, fmt.Errorf("feature %s: %w", name, err)
 		}
 		if on && g.refused != "" {
-			return "", fmt.Errorf("feature %s cannot be on because %s", name, g.refused)
+			return nil, fmt.Errorf("feature %s cannot be on because %s", name, g.refused)
+		}
+		if before, ok := said[name]; ok && before != on {
+			return nil, fmt.Errorf("feature %s is said to be both true and false", name)
+		}
+		said[name] = on
+	}
+	return said, nil
+}
+
+// applyGates does what the features ask for, and says which have no effect.
+func (l *Loaded) applyGates() {
+	said, _ := parseGates(l.gates) // Set has checked it
+	if said[leaseCheckpoint] {
+		l.Server.TTLCheckpoint = ttlCheckpoint
+	}
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		if g := gates[name]; g.ignored != "" && said[name] != g.etcd {
+			l.Warnings = append(l.Warnings, fmt.Sprintf("feature %s=%v has no effect because %s (from %s)", name, said[name], g.ignored, l.from[featureFlag]))
 		}
 	}
-	return s, nil
+}
+
+// fate says what becomes of a feature, for the help.
+func (g gate) fate() string {
+	switch {
+	case g.refused != "":
+		return " cannot be on: " + g.refused
+	case g.ignored != "":
+		return " has no effect: " + g.ignored
+	default:
+		return ": " + g.does
+	}
 }

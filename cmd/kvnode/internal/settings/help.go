@@ -53,13 +53,10 @@ func writeForeign(b *strings.Builder) {
 	writeReasons(b, func(s *setting) string { return s.refused })
 	b.WriteString("\nSettings of etcd that are accepted and have no effect:\n")
 	writeReasons(b, func(s *setting) string { return s.ignored })
-	b.WriteString("\nFeatures of etcd, which have no effect or cannot be on:\n")
+	b.WriteString("\nNames with experimental-, which etcd had up to 3.6, are understood as today's.\n")
+	b.WriteString("\nFeatures of etcd, for --feature-gates:\n")
 	for _, name := range slices.Sorted(maps.Keys(gates)) {
-		reason := gates[name].refused
-		if reason == "" {
-			reason = "no effect"
-		}
-		fmt.Fprintf(b, "  %s: %s\n", name, reason)
+		fmt.Fprintf(b, "  %s%s\n", name, gates[name].fate())
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/leaderlease/go/kvnode/server"
 )
 
 // Loaded is the configuration in effect.
@@ -39,12 +37,16 @@ func Load(flags map[string]string, environ []string) (*Loaded, error) {
 		layers[0] = layer
 		errs = append(errs, fileErrs...)
 	}
+	for _, layer := range layers {
+		errs = append(errs, l.modernise(layer)...)
+	}
 	for i := range table {
 		s := &table[i]
 		if g := last(layers, s.name); g.from != "" {
 			errs = append(errs, l.apply(s, g)...)
 		}
 	}
+	l.applyGates()
 	l.Server = l.Server.WithDefaults()
 	l.Log = l.Log.withDefaults()
 	if err := l.Server.Validate(); err != nil {
@@ -54,7 +56,7 @@ func Load(flags map[string]string, environ []string) (*Loaded, error) {
 }
 
 // Check reports what can only be seen on this machine. It changes nothing.
-func (l *Loaded) Check() error { return server.CheckDataDir(l.Server.DataDir) }
+func (l *Loaded) Check() error { return errors.Join(l.Server.Check(), l.Log.check()) }
 
 // last returns what the strongest layer says.
 func last(layers []map[string]given, name string) given {
@@ -76,6 +78,10 @@ func fromFlags(flags map[string]string) map[string]given {
 
 // apply puts one value into its place, or refuses it.
 func (l *Loaded) apply(s *setting, g given) []error {
+	shown := strconv.Quote(g.text)
+	if s.secret {
+		shown = "(not shown)"
+	}
 	switch {
 	case s.honoured():
 		if err := s.field(&l.Config).Set(g.text); err != nil {
@@ -85,9 +91,9 @@ func (l *Loaded) apply(s *setting, g given) []error {
 	case s.asksForNothing(g.text):
 		// It asks for nothing.
 	case s.refused != "":
-		return []error{fmt.Errorf("--%s %q is refused because %s (from %s)", s.name, g.text, s.refused, g.from)}
+		return []error{fmt.Errorf("--%s %s is refused because %s (from %s)", s.name, shown, s.refused, g.from)}
 	default:
-		l.Warnings = append(l.Warnings, fmt.Sprintf("--%s %q has no effect because %s (from %s)", s.name, g.text, s.ignored, g.from))
+		l.Warnings = append(l.Warnings, fmt.Sprintf("--%s %s has no effect because %s (from %s)", s.name, shown, s.ignored, g.from))
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 type Config struct {
 	Server server.Config
 	Log    Log
-	// gates is checked and has no effect: see gates.go.
+	// gates are etcd's features: see gates.go.
 	gates string
 }
 
@@ -42,7 +42,8 @@ const (
 var topics = []topic{member, clustering, reading, limits, connection, security, logging, observing, others}
 
 // setting is one row of the table. Either field is set, and the setting is
-// honoured, or one of ignored and refused says why it is not.
+// honoured, or one of ignored and refused says why it is not, or it is an old
+// name of another.
 type setting struct {
 	name  string
 	topic topic
@@ -53,8 +54,13 @@ type setting struct {
 	ignored, refused string
 	// etcd is etcd's default of a setting that is not honoured.
 	etcd string
+	// now is what an old name is called today, gate the feature that has become of
+	// it if that is feature-gates.
+	now, gate string
 	// bool says that such a setting may be given without a value.
 	bool bool
+	// secret says that its value is not to be shown.
+	secret bool
 }
 
 // honoured reports whether the setting does something.

@@ -9,9 +9,10 @@ import (
 )
 
 // table is every setting, in the order of the help: those that are honoured,
-// then what kvnode knows of etcd's others (foreign.go).
+// then what etcd calls otherwise now (old.go)
+// and what kvnode knows of etcd's others (foreign.go).
 var table = slices.Concat(memberTable, clusterTable, readTable, limitTable, connectionTable, securityTable, logTable, observeTable,
-	otherTable, foreignTable)
+	otherTable, oldTable, foreignTable)
 
 var memberTable = []setting{
 	{
@@ -23,12 +24,12 @@ var memberTable = []setting{
 		field: func(c *Config) value { return path(&c.Server.DataDir) },
 	},
 	{
-		name: "listen-client-urls", topic: member, usage: "Where to listen for clients (gRPC).",
+		name: "listen-client-urls", topic: member, usage: "Where to listen for clients: gRPC, and HTTP unless that has URLs of its own.",
 		field: func(c *Config) value { return urls(&c.Server.ListenClientURLs) },
 	},
 	{
 		name: "listen-client-http-urls", topic: member,
-		usage: "Where to listen for HTTP: JSON gateway, /metrics, /health, /status and others. By default nowhere.",
+		usage: "Where to listen for HTTP (JSON gateway, /metrics, /health, /status and others) instead. By default --listen-client-urls.",
 		field: func(c *Config) value { return urls(&c.Server.ListenClientHTTPURLs) },
 	},
 	{
@@ -145,6 +146,11 @@ var limitTable = []setting{
 		name: "max-txn-ops", topic: limits, usage: "Most operations in one transaction.",
 		field: func(c *Config) value { return number(&c.Server.MaxTxnOps, 1, math.MaxInt32) },
 	},
+	{
+		name: "watch-progress-notify-interval", topic: limits,
+		usage: "Silence after which a watcher that asked for it hears how far it is. 0: 10 min.",
+		field: func(c *Config) value { return duration(&c.Server.WatchProgressInterval) },
+	},
 }
 
 var connectionTable = []setting{
@@ -165,7 +171,7 @@ var connectionTable = []setting{
 		field: func(c *Config) value { return duration(&c.Server.Keepalive.Timeout) },
 	},
 	{
-		name: "enable-grpc-gateway", topic: connection, usage: "Serve the JSON gateway on --listen-client-http-urls.",
+		name: "enable-grpc-gateway", topic: connection, usage: "Serve the JSON gateway where HTTP is served.",
 		field: func(c *Config) value { return not(&c.Server.DisableGateway) },
 	},
 }
@@ -197,14 +203,14 @@ var observeTable = []setting{
 		},
 	},
 	{
-		name: "enable-pprof", topic: observing, usage: "Serve /debug/pprof/ on --listen-client-http-urls.",
+		name: "enable-pprof", topic: observing, usage: "Serve /debug/pprof/ where HTTP is served.",
 		field: func(c *Config) value { return truth(&c.Server.EnablePprof) },
 	},
 }
 
 var otherTable = []setting{
 	{
-		name: "feature-gates", topic: others, usage: "Features of etcd, as name=true,...; see the end of this help.",
+		name: featureFlag, topic: others, usage: "Features of etcd, as name=true,...; see the end of this help.",
 		field: func(c *Config) value { return featureGates(&c.gates) },
 	},
 }

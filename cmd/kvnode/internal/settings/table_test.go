@@ -1,9 +1,11 @@
 package settings
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // etcdFlags returns etcd's flags with their defaults.
@@ -30,6 +32,8 @@ var otherDefaults = map[string]string{
 	"data-dir":               "default.kvnode", // another program's data
 	"max-concurrent-streams": "256",            // no client may take all there is
 	"quota-backend-bytes":    "2147483648",     // what etcd means by 0
+
+	"watch-progress-notify-interval": "10m0s", // the same
 }
 
 // Whatever starts etcd is understood: each flag is honoured with etcd's default,
@@ -68,13 +72,13 @@ func TestTheTableIsComplete(t *testing.T) {
 		}
 		seen[s.name] = true
 		fates := 0
-		for _, is := range []bool{s.honoured(), s.ignored != "", s.refused != ""} {
+		for _, is := range []bool{s.honoured(), s.ignored != "", s.refused != "", s.now != ""} {
 			if is {
 				fates++
 			}
 		}
 		if fates != 1 {
-			t.Errorf("%s is %d of honoured, ignored and refused, want one", s.name, fates)
+			t.Errorf("%s is %d of honoured, ignored, refused and renamed, want one", s.name, fates)
 		}
 		if s.honoured() != (s.usage != "" && s.topic != "") {
 			t.Errorf("%s: usage %q, topic %q, want both if it is honoured", s.name, s.usage, s.topic)
@@ -87,7 +91,7 @@ func TestTheTableIsComplete(t *testing.T) {
 func TestWhatIsNotHonoured(t *testing.T) {
 	for i := range table {
 		s := &table[i]
-		if s.honoured() {
+		if s.honoured() || s.now != "" {
 			continue
 		}
 		if l, err := Load(map[string]string{s.name: s.etcd}, nil); err != nil || len(l.Warnings) > 0 {
@@ -131,10 +135,35 @@ func TestFeatureGates(t *testing.T) {
 		"leasecheckpoint=true":              `there is no feature "leasecheckpoint"`,
 		"LeaseCheckpoint=true, Warp=true":   `there is no feature "Warp"`,
 		"TxnModeWriteWithSharedBuffer=nope": "must be true or false",
+		"AllAlpha=true":                     "cannot be on because it stands for some",
+		"LeaseCheckpointPersist=true":       "needs LeaseCheckpoint=true",
+		"LeaseCheckpointPersist=true,LeaseCheckpoint=true": "",
+		"PriorityRequest=true,PriorityRequest=false":       "feature PriorityRequest is said to be both",
 	} {
 		_, err := Load(map[string]string{"feature-gates": text}, nil)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("--feature-gates %q = %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A feature is on, or refused, or said to have no effect; its default says nothing.
+func TestFeaturesThatHaveNoEffect(t *testing.T) {
+	for name, g := range gates {
+		for _, on := range []bool{true, false} {
+			if on && (g.refused != "" || name == leaseCheckpointPersist) {
+				continue
+			}
+			l, err := Load(map[string]string{featureFlag: fmt.Sprintf("%s=%v", name, on)}, nil)
+			want := g.ignored != "" && on != g.etcd
+			if err != nil || (len(l.Warnings) == 1) != want || want && !strings.Contains(l.Warnings[0], g.ignored) {
+				t.Errorf("--feature-gates %s=%v = %v, warnings %q, want a warning: %v", name, on, err, l.Warnings, want)
+			}
+		}
+	}
+	for text, want := range map[string]time.Duration{"": 0, "LeaseCheckpoint=false": 0, "LeaseCheckpoint=true": 5 * time.Minute} {
+		if l, err := Load(map[string]string{featureFlag: text}, nil); err != nil || l.Server.TTLCheckpoint != want {
+			t.Errorf("--feature-gates %q: TTLCheckpoint = %v, %v, want %v", text, l.Server.TTLCheckpoint, err, want)
 		}
 	}
 }
