@@ -1,0 +1,83 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"slices"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/kvnode/e2e/cluster"
+)
+
+// Members make certificates of their own, for clients and for each other. Who does
+// not ask who signed them is served; who asks, or speaks plain text, is not.
+func TestAutoTLS(t *testing.T) {
+	ctl := binaryPath(t, "etcdctl")
+	eachServer(t, func(t *testing.T, p cluster.Program) {
+		s := &secured{Cluster: newCluster(t, cluster.Config{Program: p, Flags: []string{"--auto-tls", "--peer-auto-tls"}}), t: t}
+		for _, m := range s.Members() {
+			for i := range m.Flags {
+				m.Flags[i] = strings.ReplaceAll(m.Flags[i], "http://", "https://")
+			}
+			m.TLS = &tls.Config{InsecureSkipVerify: true} // #nosec G402 -- nobody has signed it
+		}
+		s.start()
+		skip := []string{"--insecure-skip-tls-verify", "--insecure-transport=false"}
+		for line, want := range map[string]string{"put key value": "OK", "endpoint health": "is healthy", "member list": "started", "get key --consistency=s": ""} {
+			args := slices.Concat([]string{"--endpoints=" + s.urls()}, skip, strings.Fields(line))
+			if out, err := s.run(ctl, args...); err != nil || !strings.Contains(out, want) {
+				t.Errorf("etcdctl %s = %s %v, want %q", line, out, err, want)
+			}
+		}
+		for name, args := range map[string][]string{
+			"who asks who signed it": {"--endpoints=" + s.urls(), "--insecure-transport=false"},
+			"plain text":             {"--endpoints=" + strings.Join(s.Endpoints(), ",")},
+		} {
+			if out, err := s.run(ctl, append(args, "--command-timeout=500ms", "get", "key")...); err == nil {
+				t.Errorf("etcdctl get by %s = %s, want it refused", name, out)
+			}
+		}
+		keepsCertificates(t, s)
+	})
+}
+
+// keepsCertificates restarts a member that does not lead, so that nobody waits for
+// the next leader: it goes on with the certificates it has made.
+func keepsCertificates(t *testing.T, s *secured) {
+	t.Helper()
+	leader, err := s.Leader(deadline(t))
+	must(t, err)
+	m := s.Members()[0]
+	if m == leader {
+		m = s.Members()[1]
+	}
+	before := certificates(t, m)
+	must(t, m.Kill())
+	must(t, m.Start())
+	must(t, m.WaitReady(deadline(t)))
+	if after := certificates(t, m); !slices.Equal(after, before) || before[0] == before[1] {
+		t.Error("a member that was restarted shows other certificates, want one for clients and one for peers, as before")
+	}
+	must(t, m.Use(func(c *clientv3.Client) error { return putAndGet(deadline(t), c, "restarted") }))
+}
+
+// certificates returns those that a member shows to clients and to peers.
+func certificates(t *testing.T, m *cluster.Member) (seen []string) {
+	t.Helper()
+	for _, addr := range []string{m.Endpoint, m.Peer} {
+		d := &tls.Dialer{Config: m.TLS.Clone()}
+		d.Config.VerifyConnection = func(state tls.ConnectionState) error {
+			seen = append(seen, string(state.PeerCertificates[0].Raw))
+			return nil
+		}
+		// A peer that shows no certificate of its own may be sent away later.
+		if conn, err := d.DialContext(deadline(t), "tcp", addr); err == nil {
+			must(t, conn.Close())
+		} else if len(seen) == 0 {
+			t.Fatal(err)
+		}
+	}
+	return seen
+}

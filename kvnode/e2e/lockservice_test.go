@@ -1,0 +1,232 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3lock/v3lockpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode/e2e/cluster"
+)
+
+// locker is a member's Lock service through the stubs that etcd generates.
+func locker(c *clientv3.Client) v3lockpb.LockClient {
+	return v3lockpb.NewLockClient(c.ActiveConnection())
+}
+
+// wantStatus fails unless err has that code and text.
+func wantStatus(t *testing.T, what string, err error, code codes.Code, text string) {
+	t.Helper()
+	if s := status.Convert(err); s.Code() != code || s.Message() != text {
+		t.Errorf("%s = %v, want %v %q", what, err, code, text)
+	}
+}
+
+// granted grants a TTL lease that nobody keeps alive.
+func granted(t *testing.T, c *clientv3.Client, ttl int64) int64 {
+	t.Helper()
+	resp, err := c.Grant(deadline(t), ttl)
+	must(t, err)
+	return int64(resp.ID)
+}
+
+// keysOf returns the keys with a prefix, oldest first.
+func keysOf(t *testing.T, c *clientv3.Client, prefix string) (keys []string) {
+	t.Helper()
+	resp, err := c.Get(deadline(t), prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+	must(t, err)
+	for _, kv := range resp.Kvs {
+		keys = append(keys, string(kv.GetKey()))
+	}
+	return keys
+}
+
+// inLine waits until so many keys have the prefix, and returns them.
+func inLine(t *testing.T, c *clientv3.Client, prefix string, n int) []string {
+	t.Helper()
+	for ctx := deadline(t); ; {
+		keys := keysOf(t, c, prefix)
+		if len(keys) == n {
+			return keys
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("keys = %q, want %d", keys, n)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// result is what a call in the background has returned.
+type result[T any] struct {
+	resp *T
+	err  error
+}
+
+// background calls f, whose answer is not there yet when prefix has n keys.
+func background[T any](t *testing.T, c *clientv3.Client, prefix string, n int, f func() (*T, error)) <-chan result[T] {
+	t.Helper()
+	done := make(chan result[T], 1)
+	go func() {
+		resp, err := f()
+		done <- result[T]{resp, err}
+	}()
+	inLine(t, c, prefix, n)
+	select {
+	case r := <-done:
+		t.Fatalf("answer = %v, %v, want it to wait", r.resp, r.err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	return done
+}
+
+// Clients of the service at two members and clients that lock by themselves exclude
+// each other and are served in order.
+func TestLockService(t *testing.T) {
+	eachSize(t, func(t *testing.T, c *cluster.Cluster) {
+		ctx := deadline(t)
+		a, b := memberClients(t, c)
+		lease := granted(t, a, 60)
+		first, err := locker(a).Lock(ctx, &v3lockpb.LockRequest{Name: []byte("l"), Lease: lease})
+		must(t, err)
+		if want := fmt.Sprintf("l/%x", lease); string(first.GetKey()) != want {
+			t.Errorf("Lock() = %q, want %q", first.GetKey(), want)
+		}
+		kv, err := b.Get(ctx, string(first.GetKey()))
+		must(t, err)
+		if h := first.GetHeader(); kv.Kvs[0].GetCreateRevision() != h.GetRevision() || h.GetMemberId() == 0 || h.GetClusterId() == 0 || h.GetRaftTerm() == 0 {
+			t.Errorf("header = %v of a key created at %d, want that and all the rest", h, kv.Kvs[0].GetCreateRevision())
+		}
+		second := background(t, a, "l/", 2, func() (*v3lockpb.LockResponse, error) {
+			return locker(b).Lock(ctx, &v3lockpb.LockRequest{Name: []byte("l")})
+		})
+		mutex := concurrency.NewMutex(session(t, a, 60), "l")
+		third := background(t, a, "l/", 3, func() (*struct{}, error) { return nil, mutex.Lock(ctx) })
+
+		_, err = locker(b).Unlock(ctx, &v3lockpb.UnlockRequest{Key: first.GetKey()})
+		must(t, err)
+		r := <-second
+		must(t, r.err)
+		if r.resp.GetHeader().GetRevision() <= first.GetHeader().GetRevision() {
+			t.Errorf("the second header is of revision %d, want more than %d", r.resp.GetHeader().GetRevision(), first.GetHeader().GetRevision())
+		}
+		if got := keysOf(t, a, "l/"); len(got) != 2 || got[0] != string(r.resp.GetKey()) {
+			t.Errorf("keys = %q, want %q first of two", got, r.resp.GetKey())
+		}
+		_, err = locker(a).Unlock(ctx, &v3lockpb.UnlockRequest{Key: r.resp.GetKey()})
+		must(t, err)
+		must(t, (<-third).err)
+		must(t, mutex.Unlock(ctx))
+	})
+}
+
+// A caller that gives up, or whose time is over, does not stand in line any more.
+func TestLockServiceForgetsWhoGivesUp(t *testing.T) {
+	eachSize(t, func(t *testing.T, c *cluster.Cluster) {
+		a, b := memberClients(t, c)
+		held, err := locker(a).Lock(deadline(t), &v3lockpb.LockRequest{Name: []byte("l")})
+		must(t, err)
+		ctx, cancel := context.WithCancel(deadline(t))
+		given := background(t, a, "l/", 2, func() (*v3lockpb.LockResponse, error) {
+			return locker(b).Lock(ctx, &v3lockpb.LockRequest{Name: []byte("l")})
+		})
+		cancel()
+		wantStatus(t, "Lock() of a caller that gave up", (<-given).err, codes.Canceled, "context canceled")
+		ctx, cancel = context.WithTimeout(deadline(t), 300*time.Millisecond)
+		defer cancel()
+		_, err = locker(b).Lock(ctx, &v3lockpb.LockRequest{Name: []byte("l"), Lease: granted(t, a, 60)})
+		if status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("Lock() past its deadline = %v, want DeadlineExceeded", err)
+		}
+		if got := inLine(t, a, "l/", 1); got[0] != string(held.GetKey()) {
+			t.Errorf("keys = %q, want the holder's", got)
+		}
+	})
+}
+
+// A lock whose TTL lease runs out or is revoked goes to the next.
+func TestLockServiceLocksGoWithTheirLeases(t *testing.T) {
+	eachSize(t, func(t *testing.T, c *cluster.Cluster) {
+		ctx := deadline(t)
+		a, b := memberClients(t, c)
+		lease := granted(t, a, 60)
+		for _, id := range []int64{granted(t, a, 2), lease} {
+			_, err := locker(a).Lock(ctx, &v3lockpb.LockRequest{Name: []byte("l"), Lease: id})
+			must(t, err)
+		}
+		next := background(t, a, "l/", 2, func() (*v3lockpb.LockResponse, error) {
+			return locker(b).Lock(ctx, &v3lockpb.LockRequest{Name: []byte("l")})
+		})
+		_, err := a.Revoke(ctx, clientv3.LeaseID(lease))
+		must(t, err)
+		r := <-next
+		must(t, r.err)
+		if got := keysOf(t, a, "l/"); !slices.Equal(got, []string{string(r.resp.GetKey())}) {
+			t.Errorf("keys = %q, want %q", got, r.resp.GetKey())
+		}
+	})
+}
+
+// What cannot be is refused with the same codes and texts.
+func TestLockServiceRefuses(t *testing.T) {
+	eachSize(t, func(t *testing.T, c *cluster.Cluster) {
+		ctx := deadline(t)
+		_, b := memberClients(t, c)
+		for _, lease := range []int64{-1, 77} {
+			_, err := locker(b).Lock(ctx, &v3lockpb.LockRequest{Name: []byte("l"), Lease: lease})
+			wantStatus(t, "Lock() of an unknown TTL lease", err, codes.Unknown, "etcdserver: requested lease not found")
+		}
+		_, err := locker(b).Unlock(ctx, new(v3lockpb.UnlockRequest))
+		wantStatus(t, "Unlock() of no key", err, codes.Unknown, "etcdserver: key is not provided")
+		_, err = locker(b).Lock(ctx, &v3lockpb.LockRequest{Name: make([]byte, 512<<10)})
+		wantStatus(t, "Lock() of a name of 512 KiB", err, codes.Unknown, "etcdserver: request is too large")
+		// There is no such key, and that is how an unlocked lock looks.
+		_, err = locker(b).Unlock(ctx, &v3lockpb.UnlockRequest{Key: []byte("l/none")})
+		must(t, err)
+		// A lock may have no name.
+		nameless, err := locker(b).Lock(ctx, &v3lockpb.LockRequest{Lease: granted(t, b, 60)})
+		if err != nil || len(nameless.GetKey()) < 2 || nameless.GetKey()[0] != '/' {
+			t.Errorf("Lock() of no name = %v, %v, want a key below /", nameless, err)
+		}
+	})
+}
+
+// Who waits at a follower waits on when the leader dies, and is served.
+func TestLockServiceOutlivesTheLeader(t *testing.T) {
+	eachServer(t, func(t *testing.T, p cluster.Program) {
+		c := startCluster(t, p)
+		ctx := deadline(t)
+		leader, err := c.Leader(ctx)
+		must(t, err)
+		i := slices.Index(c.Members(), leader)
+		all := clients(t, c.Members())
+		waiter, other := all[(i+1)%3], all[(i+2)%3]
+		held, err := locker(other).Lock(ctx, &v3lockpb.LockRequest{Name: []byte("l"), Lease: granted(t, other, 60)})
+		must(t, err)
+		next := background(t, other, "l/", 2, func() (*v3lockpb.LockResponse, error) {
+			return locker(waiter).Lock(ctx, &v3lockpb.LockRequest{Name: []byte("l"), Lease: granted(t, other, 60)})
+		})
+		must(t, leader.Kill())
+		for {
+			_, err = locker(other).Unlock(ctx, &v3lockpb.UnlockRequest{Key: held.GetKey()})
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		r := <-next
+		must(t, r.err)
+		if got := keysOf(t, other, "l/"); !slices.Equal(got, []string{string(r.resp.GetKey())}) {
+			t.Errorf("keys = %q, want %q", got, r.resp.GetKey())
+		}
+	})
+}
