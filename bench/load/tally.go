@@ -66,6 +66,13 @@ func (t *Tally) Record(d time.Duration) {
 	_ = t.Latency.RecordValue(min(max(int64(d), 1), longest)) // within its range
 }
 
+// Late notes the latency of an operation that began in time and ended after the
+// measurement, so that what was stuck at the end shows. It does not count as
+// done.
+func (t *Tally) Late(d time.Duration) {
+	_ = t.Latency.RecordValue(min(max(int64(d), 1), longest)) // within its range
+}
+
 // Fail counts an operation that failed.
 func (t *Tally) Fail(err error) {
 	text := err.Error()
@@ -79,6 +86,12 @@ func (t *Tally) text(text string, n int64) {
 		text = "other errors"
 	}
 	t.Errors[text] += n
+}
+
+// Merge adds what part has counted and timed.
+func (t *Tally) Merge(part *Tally) {
+	t.add(part)
+	t.Latency.Merge(part.Latency)
 }
 
 // add merges the counts of part; latencies are shared already.

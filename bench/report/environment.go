@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -70,8 +71,16 @@ func command(args []string) string {
 	if len(args) == 0 {
 		return ""
 	}
-	return strings.Join(append([]string{filepath.Base(args[0])}, args[1:]...), " ")
+	return WithoutPaths(strings.Join(append([]string{filepath.Base(args[0])}, args[1:]...), " "))
 }
+
+// absolute finds paths from the root, alone or in a flag's value. It lets the
+// addresses of URLs be, and relative paths: they say nothing about the machine.
+var absolute = regexp.MustCompile(`(^|[\s=,:"'(])(/[^\s/=,:"')]+)*/([^\s/=,:"')]+)/?`)
+
+// WithoutPaths returns text with the base names of absolute paths in place of
+// them.
+func WithoutPaths(text string) string { return absolute.ReplaceAllString(text, "$1$3") }
 
 // commit is what the binary was built from; a binary of go run does not know.
 func commit() string {

@@ -44,7 +44,7 @@ func (r *Report) Plots() ([]Plot, error) {
 		title := "Throughput against the peers' round trip, " + clients + " clients"
 		add(title, r.throughputPlot(clients), plotHeight)
 	}
-	for _, layer := range []string{Cluster, Wire, Compare} {
+	for _, layer := range Layers[1:] {
 		all := r.Comparisons(layer)
 		for i := range all {
 			if c := &all[i]; worthPlotting(c) {
@@ -61,9 +61,23 @@ func (r *Report) Plots() ([]Plot, error) {
 // worthPlotting keeps the page short: one plot for each condition of the
 // greatest interest, the rest is in the tables.
 func worthPlotting(c *Comparison) bool {
-	clients := c.Group.Value("clients")
-	rtt := c.Group.Value("rtt")
-	return len(c.Rows) > 1 && (rtt == "" || rtt == "0s" || rtt == "1ms") && (clients == "" || clients == "64" || clients == "1")
+	if len(c.Rows) < 2 {
+		return false
+	}
+	is := func(key string, values ...string) bool {
+		v := c.Group.Value(key)
+		return v == "" || slices.Contains(values, v)
+	}
+	switch c.Layer {
+	case Locks:
+		return c.Op == "acquire" && is("members", "3")
+	case Watch:
+		return c.Op == "event" && is("members", "3") && is("watchers", "1000")
+	case KeepAlive:
+		return is("members", "3") && is("streams", "16")
+	default:
+		return is("rtt", "0s", "1ms") && is("clients", "64", "1")
+	}
 }
 
 var svgSize = regexp.MustCompile(`<svg width="[^"]*" height="[^"]*"`)

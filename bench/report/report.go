@@ -1,6 +1,7 @@
 package report
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +27,17 @@ const (
 	Wire    = "wire"
 	Compare = "compare"
 	Locks   = "locks"
+	Watch   = "watch"
+	// KeepAlive is about TTL leases.
+	KeepAlive = "keepalive"
 )
+
+// Note adds what a reader must know, once.
+func (r *Report) Note(format string, args ...any) {
+	if n := fmt.Sprintf(format, args...); !slices.Contains(r.Notes, n) {
+		r.Notes = append(r.Notes, n)
+	}
+}
 
 // Label is a condition, such as clients=64.
 type Label struct {
@@ -63,8 +74,10 @@ type Measurement struct {
 	Op    string `json:"op"`
 	Round int    `json:"round"`
 
-	Done    int64         `json:"done"`
-	Failed  int64         `json:"failed"`
+	Done   int64 `json:"done"`
+	Failed int64 `json:"failed"`
+	// Stale counts what must not be: stale reads, locks held twice, events that
+	// are missing, come twice or out of order, wrong answers to keep-alives.
 	Stale   int64         `json:"stale"`
 	Elapsed time.Duration `json:"elapsed_ns"`
 	// Sample is how many operations there are for each whose latency was taken.
@@ -169,7 +182,8 @@ type Staleness struct {
 	Window     time.Duration `json:"mean_window_ns"`
 }
 
-// Audit is one arm that is wrong on purpose.
+// Audit is one arm that is wrong on purpose: how many reads, or events, there
+// were, and how many the audit found to be wrong.
 type Audit struct {
 	Arm    string `json:"arm"`
 	Reads  int64  `json:"reads"`

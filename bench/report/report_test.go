@@ -203,8 +203,20 @@ func TestOutagesAreOverRounds(t *testing.T) {
 }
 
 func TestTheEnvironmentNamesNoDirectory(t *testing.T) {
-	if got := command([]string{"/some/where/leasebench", "all", "--quick"}); got != "leasebench all --quick" {
+	if got := command([]string{"/some/where/leasebench", "all", "--start=etcd=/some/where/etcd"}); got != "leasebench all --start=etcd=etcd" {
 		t.Errorf("command() = %q", got)
+	}
+	for in, want := range map[string]string{
+		"all --start etcd=/usr/local/bin/etcd --out /var/x/out/": "all --start etcd=etcd --out out",
+		"all --start=etcd=/tmp/a/etcd,--config,/etc/x.yml":       "all --start=etcd=etcd,--config,x.yml",
+		"start /tmp/etcd: fork/exec /tmp/etcd: not there":        "start etcd: fork/exec etcd: not there",
+		"--peer etcd=http://127.0.0.1:2379,http://[::1]:1/":      "--peer etcd=http://127.0.0.1:2379,http://[::1]:1/",
+		"--out bench/results --start etcd=./etcd":                "--out bench/results --start etcd=./etcd",
+		`open "/home/me/x": 50/s`:                                `open "x": 50/s`,
+	} {
+		if got := WithoutPaths(in); got != want {
+			t.Errorf("WithoutPaths(%q) = %q, want %q", in, got, want)
+		}
 	}
 	e := Here()
 	for _, l := range e.Lines() {

@@ -35,7 +35,7 @@ type Row struct {
 	Ratio, P50Ratio Spread
 
 	Done, Failed, Stale int64
-	Paths               map[string]int64
+	Paths, Errors       map[string]int64
 }
 
 // Comparison is all arms under one group of conditions.
@@ -98,7 +98,7 @@ func compare(ms []*Measurement) Comparison {
 }
 
 func row(ms, base []*Measurement) Row {
-	r := Row{Arm: ms[0].Arm, Rounds: len(ms), Quantiles: make(map[float64]Spread), Paths: make(map[string]int64)}
+	r := Row{Arm: ms[0].Arm, Rounds: len(ms), Quantiles: make(map[float64]Spread), Paths: make(map[string]int64), Errors: make(map[string]int64)}
 	// What a round did not measure is left out, but getting nothing done is a
 	// throughput of 0.
 	all := func(value func(*Measurement) float64) []float64 {
@@ -131,6 +131,9 @@ func row(ms, base []*Measurement) Row {
 		r.Done, r.Failed, r.Stale = r.Done+m.Done, r.Failed+m.Failed, r.Stale+m.Stale
 		for p, n := range m.Paths {
 			r.Paths[p] += n
+		}
+		for text, n := range m.Errors {
+			r.Errors[text] += n
 		}
 	}
 	return r

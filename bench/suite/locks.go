@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/leaderlease/go/bench/report"
@@ -13,47 +12,62 @@ import (
 
 // LockPlan is what the locks of clientv3/concurrency are measured with.
 type LockPlan struct {
-	Timing
-	Servers []Server
+	Beside
+	// Clients are the numbers of clients of the parallel and the contended
+	// measurements.
 	Clients []int
 }
 
-// Locks plans the measurement of locks.
-func (s *Suite) Locks(p LockPlan) {
-	servers := slices.Clone(p.Servers)
-	for i := range servers {
-		s.add("locks: start "+servers[i].Name, startTime, func(ctx context.Context) error { return s.start(ctx, &servers[i]) })
-	}
-	for round := range p.Rounds {
-		for i := range servers {
-			srv := &servers[i]
-			s.lockArm(&p, srv, "sequential", 1, false, round)
-			for _, n := range p.Clients {
-				s.lockArm(&p, srv, "parallel", n, false, round)
-				s.lockArm(&p, srv, "contended", n, true, round)
-			}
-		}
-	}
-	s.stop("locks")
+// lockWork is who takes which locks.
+type lockWork struct {
+	kind    string
+	clients int
+	shared  bool
 }
 
-func (s *Suite) lockArm(p *LockPlan, srv *Server, kind string, clients int, shared bool, round int) {
-	name := fmt.Sprintf("locks: round %d, %s, %s, %d clients", round+1, srv.Name, kind, clients)
-	s.add(name, p.Duration+100*time.Millisecond, func(ctx context.Context) (err error) {
-		l, err := wire.NewLockers(ctx, srv.Endpoints, clients, shared)
-		if err != nil {
-			return err
+func (p *LockPlan) works() []lockWork {
+	all := []lockWork{{"sequential", 1, false}}
+	for _, n := range p.Clients {
+		all = append(all, lockWork{"parallel", n, false}, lockWork{"contended", n, true})
+	}
+	return all
+}
+
+// sessionTime is what opening and closing a client with its session takes.
+const sessionTime = 10 * time.Millisecond
+
+// Locks plans the measurement of locks.
+func (s *Suite) Locks(p LockPlan) {
+	s.beside(report.Locks, &p.Beside, func(servers []*besides, size int) {
+		for round := range p.Rounds {
+			for _, w := range p.works() {
+				name := fmt.Sprintf("locks: members=%d, round %d, %s, %d clients", size, round+1, w.kind, w.clients)
+				takes := p.Warmup + p.Duration + time.Duration(w.clients)*sessionTime
+				s.inTurn(servers, round, name, takes, func(ctx context.Context, c *besides) error {
+					return s.lock(ctx, &p, c, w, round)
+				})
+			}
 		}
-		defer func() { err = errors.Join(err, l.Close()) }()
-		res := l.Measure(ctx, p.Duration)
-		where := report.Measurement{
-			Layer: report.Locks, Arm: srv.Name, Round: round, Elapsed: res.Elapsed, Sample: 1,
-			Group: report.Group{{Key: "kind", Value: kind}, {Key: "clients", Value: fmt.Sprint(clients)}, {Key: "members", Value: fmt.Sprint(len(srv.Endpoints))}},
-		}
-		where.Stale = res.Overlaps
-		s.Report.AddTally(where, "acquire", res.Acquire)
-		where.Stale = 0
-		s.Report.AddTally(where, "release", res.Release)
-		return nil
 	})
+}
+
+func (s *Suite) lock(ctx context.Context, p *LockPlan, c *besides, w lockWork, round int) (err error) {
+	l, err := wire.NewLockers(ctx, c.Endpoints, w.clients, w.shared)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	res, err := l.Measure(ctx, p.times())
+	if err != nil {
+		return err
+	}
+	where := report.Measurement{
+		Layer: report.Locks, Arm: c.Name, Round: round, Elapsed: res.Elapsed, Sample: 1,
+		Group: report.Group{{Key: "kind", Value: w.kind}, {Key: "clients", Value: fmt.Sprint(w.clients)}, members(len(c.Endpoints))},
+	}
+	acquire := where
+	acquire.Stale = res.Overlaps
+	s.Report.AddTally(acquire, "acquire", res.Acquire)
+	s.Report.AddTally(where, "release", res.Release)
+	return nil
 }

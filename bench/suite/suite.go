@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/leaderlease/go/bench/load"
 	"github.com/leaderlease/go/bench/precise"
 	"github.com/leaderlease/go/bench/report"
+	"github.com/leaderlease/go/bench/wire"
 )
 
 // Step is one thing to do, of a duration that is known about.
@@ -44,6 +47,25 @@ func (s *Suite) Names() []string {
 		names = append(names, step.Name)
 	}
 	return names
+}
+
+// Part is what comes before the colon in steps' names, and how long they take.
+type Part struct {
+	Name  string
+	Takes time.Duration
+}
+
+// Parts returns the parts of the plan in order.
+func (s *Suite) Parts() (all []Part) {
+	for _, step := range s.steps {
+		name, _, _ := strings.Cut(step.Name, ":")
+		i := slices.IndexFunc(all, func(p Part) bool { return p.Name == name })
+		if i < 0 {
+			i, all = len(all), append(all, Part{Name: name})
+		}
+		all[i].Takes += step.Takes
+	}
+	return all
 }
 
 // Takes returns how long the plan will take, about.
@@ -119,6 +141,8 @@ func (t Timing) Validate() error {
 	}
 	return nil
 }
+
+func (t *Timing) times() wire.Times { return wire.Times{Warmup: t.Warmup, Duration: t.Duration} }
 
 // rotated returns the numbers 0 to n−1, beginning elsewhere in each round.
 func rotated(n, round int) []int {

@@ -97,6 +97,9 @@ const valueLen = 128
 // DefaultTick is the heartbeat interval of servers that are started.
 const DefaultTick = 100 * time.Millisecond
 
+// findTimeout is how long a cluster may take to agree on a leader.
+const findTimeout = 10 * time.Second
+
 // connected is a server that runs, and the connections to it.
 type connected struct {
 	Server
@@ -126,7 +129,8 @@ func (s *Suite) Wire(p WirePlan) {
 	}
 	s.add(p.Layer+": who leads now", 0, func(ctx context.Context) error {
 		for _, srv := range p.Servers {
-			s.stillLeads(ctx, servers[srv.Name])
+			c := servers[srv.Name]
+			s.stillLeads(ctx, p.Layer, &c.Server, c.leader.Endpoint)
 		}
 		return nil
 	})
@@ -134,15 +138,15 @@ func (s *Suite) Wire(p WirePlan) {
 }
 
 // stillLeads notes it if what was measured was not the leader throughout.
-func (s *Suite) stillLeads(ctx context.Context, c *connected) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+func (s *Suite) stillLeads(ctx context.Context, part string, srv *Server, leader string) {
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
-	roles, err := wire.Find(ctx, c.Endpoints)
+	roles, err := wire.Find(ctx, srv.Endpoints)
 	switch {
 	case err != nil:
-		s.Report.Notes = append(s.Report.Notes, fmt.Sprintf("%s: at the end nobody could say who leads: %v.", c.Name, err))
-	case roles.Leader != c.leader.Endpoint:
-		s.Report.Notes = append(s.Report.Notes, c.Name+": leadership moved during the run, so its arms did not all run at the leader. Repeat it.")
+		s.Report.Note("%s, %s: at the end nobody could say who leads: %v.", part, srv.Name, err)
+	case roles.Leader != leader:
+		s.Report.Note("%s, %s: leadership moved during the run, so what should have been measured at the leader was not throughout. Repeat it.", part, srv.Name)
 	}
 }
 
@@ -150,13 +154,13 @@ func (s *Suite) connect(ctx context.Context, c *connected, p *WirePlan) error {
 	if err := s.start(ctx, &c.Server); err != nil {
 		return err
 	}
-	find, cancel := context.WithTimeout(ctx, 10*time.Second)
+	find, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
 	roles, err := wire.Find(find, c.Endpoints)
 	if err != nil {
 		return err
 	}
-	s.Report.Notes = append(s.Report.Notes, fmt.Sprintf("%s: %d members, version %s.", c.Name, len(c.Endpoints), roles.Version))
+	s.Report.Note("%s: %d members, version %s.", c.Name, len(c.Endpoints), roles.Version)
 	most := 0
 	for _, w := range p.Works {
 		most = max(most, w.Clients)
@@ -211,8 +215,8 @@ func (s *Suite) wire(ctx context.Context, p *WirePlan, c *connected, arm *WireAr
 	}
 	s.Report.AddLoad(report.Measurement{Layer: p.Layer, Group: w.group(), Arm: arm.Name, Round: round}, res)
 	if took := res.Read.Path(arm.Path); took < res.Read.Done*9/10 {
-		s.Report.Notes = append(s.Report.Notes, fmt.Sprintf("Only %d of %d reads of arm %s (%s) were served by path %s: it measured something else too.",
-			took, res.Read.Done, arm.Name, w.group(), arm.Path))
+		s.Report.Note("Only %d of %d reads of arm %s (%s) were served by path %s: it measured something else too.",
+			took, res.Read.Done, arm.Name, w.group(), arm.Path)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -18,34 +17,39 @@ func newAll(c *common) *cobra.Command {
 	srv := &serverFlags{}
 	cmd := &cobra.Command{
 		Use: "all", Short: "every part, one report; with --quick in about two minutes", Args: cobra.NoArgs,
+		Example: "  leasebench all --quick\n  leasebench all --start etcd=./etcd",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("out") {
 				c.out = defaultOut
 			}
 			s := suite.New()
-			if err := c.planAll(cmd, s, srv); err != nil {
+			t, err := c.timing(cmd)
+			if err != nil {
+				return err
+			}
+			if err := planAll(s, t, srv, c.quick); err != nil {
 				return err
 			}
 			return c.finish(cmd, s)
 		},
 	}
 	srv.register(cmd)
+	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		cmd.Long = allLong + planTable()
+		cmd.Parent().HelpFunc()(cmd, args)
+	})
 	return cmd
 }
 
 // planAll plans everything with the defaults of the parts.
-func (c *common) planAll(cmd *cobra.Command, s *suite.Suite, srv *serverFlags) error {
-	t, err := c.timing(cmd)
-	if err != nil {
-		return err
-	}
+func planAll(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error {
 	servers, err := srv.servers(true)
 	if err != nil {
 		return err
 	}
 	trials := 500
 	fail := failoverFlags{faults: suite.Faults, tick: 100 * time.Millisecond, before: time.Second, after: 5 * time.Second, rate: 1000, processes: true}
-	if c.quick {
+	if quick {
 		trials = 100
 		fail.faults, fail.tick = []string{"kill", "cut"}, 40*time.Millisecond
 		fail.before, fail.after = 500*time.Millisecond, 1500*time.Millisecond
@@ -56,7 +60,7 @@ func (c *common) planAll(cmd *cobra.Command, s *suite.Suite, srv *serverFlags) e
 	s.Check(check)
 
 	cluster := clusterFlags{rtts: defaultRTTs(), clients: []int{1, 16, 64, 256, 1024}, keys: 10_000, rate: 2000}
-	p, err := cluster.plan(t, c.quick)
+	p, err := cluster.plan(t, quick)
 	if err != nil {
 		return err
 	}
@@ -70,58 +74,43 @@ func (c *common) planAll(cmd *cobra.Command, s *suite.Suite, srv *serverFlags) e
 	if err := s.Failover(f); err != nil {
 		return err
 	}
-	return c.planServers(s, t, servers)
+	if err := planServers(s, t, servers, quick); err != nil {
+		return err
+	}
+	return planServices(s, t, srv, quick)
+}
+
+// planServices plans locks, watches and keep-alives.
+func planServices(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error {
+	locks := lockFlags{besideFlags{*srv, []int{1, 3}}, lockClients()}
+	if err := locks.add(s, t, quick); err != nil {
+		return err
+	}
+	watch := watchFlags{besideFlags{*srv, []int{3}}, []int{1, 1000}, streamCounts(), watchRate}
+	if err := watch.add(s, t, quick); err != nil {
+		return err
+	}
+	renew := keepAliveFlags{besideFlags{*srv, []int{1, 3}}, leaseCount, renewStreams()}
+	return renew.add(s, t, quick)
 }
 
 // planServers plans layer c: kvnode alone, and side by side if there is another.
-func (c *common) planServers(s *suite.Suite, t suite.Timing, servers []suite.Server) error {
+func planServers(s *suite.Suite, t suite.Timing, servers []suite.Server, quick bool) error {
 	own := slices.IndexFunc(servers, func(s suite.Server) bool { return s.Name == kvnodeName })
 	f := wireFlags{clients: []int{1, 16, 64, 256, 1024}, keys: 1000, rate: 1000}
-	p, err := f.plan(report.Wire, t, servers[own:own+1], c.quick)
+	p, err := f.plan(report.Wire, t, servers[own:own+1], quick)
 	if err != nil {
 		return err
 	}
 	s.Wire(p)
 	if len(servers) < 2 {
-		s.Report.Notes = append(s.Report.Notes, "No other server was compared with: see leasebench compare.")
+		s.Report.Note("No other server was compared with: see leasebench compare, or give all a --start.")
 		return nil
 	}
 	f.clients = []int{1, 16, 64, 256}
-	if p, err = f.plan(report.Compare, t, servers, c.quick); err != nil {
+	if p, err = f.plan(report.Compare, t, servers, quick); err != nil {
 		return err
 	}
 	s.Wire(p)
 	return nil
-}
-
-func newReport(c *common) *cobra.Command {
-	return &cobra.Command{
-		Use: "report FILE.json...", Short: "print saved reports again, as one, and with --out write them", Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, files []string) error {
-			all, err := report.Open(files[0])
-			if err != nil {
-				return err
-			}
-			for _, file := range files[1:] {
-				other, err := report.Open(file)
-				if err != nil {
-					return err
-				}
-				all.Merge(other)
-			}
-			if err := all.WriteText(c.streams.out); err != nil {
-				return err
-			}
-			if c.out != "" {
-				name := c.name
-				if name == "" {
-					name = all.Environment.Date.Format("2006-01-02-150405") + "-leasebench"
-				}
-				if _, err := all.Save(c.out, name); err != nil {
-					return fmt.Errorf("report: %w", err)
-				}
-			}
-			return all.Verdict()
-		},
-	}
 }

@@ -92,14 +92,7 @@ const maxRTT = 300 * time.Millisecond
 // maxClients bounds what one machine can stand.
 const maxClients = 10_000
 
-func checkClients(all []int) error {
-	for _, n := range all {
-		if n < 1 || n > maxClients {
-			return fmt.Errorf("number of clients %d must be in [1, %d]", n, maxClients)
-		}
-	}
-	return nil
-}
+func checkClients(all []int) error { return inRange("number of clients", all, maxClients) }
 
 // zipf is YCSB's skew, as near as rand.Zipf comes.
 const zipf = 1.1

@@ -1,45 +1,49 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/bench/suite"
 )
 
+// lockFlags are the conditions of locks.
+type lockFlags struct {
+	besideFlags
+	clients []int
+}
+
 func newLocks(c *common) *cobra.Command {
-	srv := &serverFlags{}
-	var clients []int
-	var size int
+	f := &lockFlags{}
 	cmd := &cobra.Command{
-		Use: "locks", Short: "acquire and release of locks (clientv3/concurrency): sequential, parallel, contended", Args: cobra.NoArgs,
-		Long: "Locks need an endpoint with TTL leases. One that has none is refused with its own answer.",
+		Use: "locks", Short: "acquire and release of locks, side by side", Args: cobra.NoArgs,
+		Long:    locksLong,
+		Example: "  leasebench locks --start etcd=./etcd\n  leasebench locks --peer etcd=127.0.0.1:2379,127.0.0.1:22379,127.0.0.1:32379 --members 3",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := c.timing(cmd)
-			if err != nil {
-				return err
-			}
-			if err := checkClients(clients); err != nil {
-				return err
-			}
-			if size < 1 || size > 9 {
-				return fmt.Errorf("members %d must be in [1, 9]", size)
-			}
-			servers, err := srv.servers(len(srv.peers)+len(srv.starts) == 0)
-			if err != nil {
-				return err
-			}
-			for i := range servers {
-				servers[i].Size = size
-			}
-			s := suite.New()
-			s.Locks(suite.LockPlan{Timing: t, Servers: servers, Clients: clients})
-			return c.finish(cmd, s)
+			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
+				return f.add(s, t, c.quick && !cmd.Flags().Changed("clients"))
+			})
 		},
 	}
-	srv.register(cmd)
-	cmd.Flags().IntSliceVar(&clients, "clients", []int{4, 16}, "numbers of clients of the parallel and the contended arm")
-	cmd.Flags().IntVar(&size, "members", 3, "number of members of servers that are started")
+	f.register(cmd, []int{1, 3})
+	cmd.Flags().IntSliceVar(&f.clients, "clients", lockClients(), "numbers of clients of the parallel and the contended part")
 	return cmd
+}
+
+func lockClients() []int { return []int{4, 16} }
+
+// add plans it.
+func (f *lockFlags) add(s *suite.Suite, t suite.Timing, quick bool) error {
+	b, err := f.plan(t)
+	if err != nil {
+		return err
+	}
+	clients := f.clients
+	if quick {
+		clients = []int{4}
+	}
+	if err := checkClients(clients); err != nil {
+		return err
+	}
+	s.Locks(suite.LockPlan{Beside: b, Clients: clients})
+	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/leaderlease/go/bench/suite"
-	"github.com/leaderlease/go/bench/wire"
 )
 
 // TestMain lets the test binary stand in for leasebench when it starts itself as
@@ -51,6 +49,9 @@ func TestEachSubcommandMeasures(t *testing.T) {
 		{"stale", tiny("stale", "--trials=5"), []string{"ReadOnlyLeaseBased", "leaderlease"}, false},
 		{"cluster", tiny("cluster", "--rtt=0s", "--clients=4", "--keys=16"), []string{"read-index", "follower", "caught"}, false},
 		{"failover", tiny("failover", "--fault=kill", "--tick=20ms", "--before=100ms", "--after=500ms"), []string{"rawnode", "wire"}, true},
+		{"locks", tiny("locks", "--clients=2", "--members=1"), []string{"kind=sequential", "kind=contended/clients=2/members=1 release", "kvnode: 1 members"}, true},
+		{"watch", tiny("watch", "--watchers=20", "--streams=1,4", "--members=1", "--rate=200"), []string{"watchers=20/streams=4/loop=closed/members=1 event", "loop=open-200/s/members=1 put", "watch-drops-an-event"}, true},
+		{"keepalive", tiny("keepalive", "--leases=10", "--streams=2", "--members=1,3"), []string{"at=leader/members=1 keep-alive", "at=follower/members=3 keep-alive"}, true},
 		{"wire", tiny("wire", "--clients=2", "--keys=16"), []string{"read-index", "lease 100%", "kvnode: 3 members"}, true},
 	} {
 		t.Run("command="+c.name, func(t *testing.T) {
@@ -97,33 +98,90 @@ func TestCompareMeasuresTwoServers(t *testing.T) {
 	}
 }
 
-// Locks are measured where there are TTL leases, and refused by name elsewhere.
-func TestLocksAreMeasuredOrRefused(t *testing.T) {
+// One that stands in for etcd is measured in the same run, in alternation.
+func TestServicesAreMeasuredSideBySide(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers")
 	}
-	out, _, err := leasebench(t, tiny("locks", "--clients=2", "--members=1")...)
-	switch {
-	case err == nil && strings.Contains(out, "kind=contended"):
-	case errors.Is(err, wire.ErrNoTTLLeases) && strings.Contains(out, "no TTL leases"):
-	default:
-		t.Errorf("locks = %v, want measurements or %v:\n%s", err, wire.ErrNoTTLLeases, out)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := "--start=other=" + self + "," + memberCommand
+	for _, args := range [][]string{
+		tiny("locks", "--clients=2", "--members=1", other),
+		tiny("watch", "--watchers=5", "--streams=1", "--members=1", "--rate=500", other),
+		tiny("keepalive", "--leases=5", "--streams=2", "--members=1", other),
+	} {
+		out, _, err := leasebench(t, args...)
+		if err != nil {
+			t.Errorf("leasebench %v: %v\n%s", args, err, out)
+			continue
+		}
+		// Rows of one condition come in pairs, kvnode first: it is the base.
+		var arms []string
+		for line := range strings.Lines(out) {
+			if fields := strings.Fields(line); len(fields) > 2 && strings.Contains(fields[0], "/members=1") {
+				arms = append(arms, fields[2])
+			}
+		}
+		if len(arms) < 2 || len(arms)%2 != 0 {
+			t.Fatalf("leasebench %v: arms %v, want pairs", args, arms)
+		}
+		for i := 0; i < len(arms); i += 2 {
+			if arms[i] != "kvnode" || arms[i+1] != "other" {
+				t.Errorf("leasebench %v: arms %v, want kvnode and what is compared with it", args, arms)
+				break
+			}
+		}
+		if strings.Contains(out, self) {
+			t.Errorf("leasebench %v prints a path of this machine:\n%s", args, out)
+		}
 	}
 }
 
 func TestAllPlansEveryPart(t *testing.T) {
 	s := suite.New()
-	c := &common{quick: true}
-	if err := c.planAll(newAll(c), s, &serverFlags{}); err != nil {
+	if err := planAll(s, quickTiming(), &serverFlags{}, true); err != nil {
 		t.Fatal(err)
 	}
 	plan := s.Names()
 	if s.Takes() > 150*time.Second {
 		t.Errorf("leasebench all --quick takes %v, want about two minutes", s.Takes())
 	}
-	for _, part := range []string{"stale:", "check:", "cluster:", "audit:", "failover:", "wire:"} {
+	for _, part := range []string{"stale:", "check:", "cluster:", "audit:", "failover:", "wire:", "locks:", "watch:", "keepalive:"} {
 		if !slices.ContainsFunc(plan, func(step string) bool { return strings.HasPrefix(step, part) }) {
 			t.Errorf("leasebench all --quick does not plan %q", part)
+		}
+	}
+}
+
+func TestServicesAddAFewMinutesToAFullRun(t *testing.T) {
+	s := suite.New()
+	if err := planServices(s, defaultTiming(), &serverFlags{starts: []string{"etcd=etcd"}}, false); err != nil {
+		t.Fatal(err)
+	}
+	if s.Takes() > 6*time.Minute {
+		t.Errorf("locks, watches and keep-alives beside etcd take %v, want at most six minutes: %+v", s.Takes(), s.Parts())
+	}
+}
+
+func TestHelpOfAllShowsThePlan(t *testing.T) {
+	out, _, err := leasebench(t, "all", "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"part", "--quick", "--start etcd=…", "check", "failover", "locks", "watch", "keepalive", "compare", "total", defaultOut, "Usage:"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("all --help does not show %q:\n%s", want, out)
+		}
+	}
+}
+
+func TestHelpSaysWhereFilesGo(t *testing.T) {
+	for _, command := range []string{"compare", "locks", "wire", "watch", "keepalive", "check"} {
+		if out, _, err := leasebench(t, command, "--help"); err != nil || !strings.Contains(out, "default: none, the text is only printed") {
+			t.Errorf("%s --help does not say that files are written with --out only (%v):\n%s", command, err, out)
 		}
 	}
 }
@@ -136,6 +194,7 @@ func TestHelpExplainsEachArm(t *testing.T) {
 	arms := []string{
 		"try-read", "try-read-of-16", "lease-clock", "time-now", "rwmutex-time-now", "raft-lease-based", "raft-safe",
 		"read-index", "lease", "log", "serializable", "follower", "rawnode", "kvnode-read-index", "PEER-linearizable",
+		"kvnode-serializable", "PEER-serializable", "PEER-put", "raft-lease", "no-lease", "locks", "watch", "keepalive",
 	}
 	for _, arm := range arms {
 		if !strings.Contains(out, arm) {
@@ -165,6 +224,14 @@ func TestBadFlagsAreRefusedByNameAndLimit(t *testing.T) {
 		{[]string{"failover", "--fault=flood"}, "flood"},
 		{[]string{"failover", "--tick=1us"}, "tick 1µs"},
 		{[]string{"locks", "--members=0"}, "members 0 must be in [1, 9]"},
+		{[]string{"locks", "--members=1,10"}, "members 10 must be in [1, 9]"},
+		{[]string{"locks", "--clients=0"}, "clients 0 must be in [1, 10000]"},
+		{[]string{"watch", "--watchers=0"}, "watchers 0 must be in [1, 100000]"},
+		{[]string{"watch", "--streams=1001"}, "streams 1001 must be in [1, 1000]"},
+		{[]string{"watch", "--watchers=2", "--streams=3"}, "streams [3] must not all be more than watchers [2]"},
+		{[]string{"watch", "--rate=0"}, "rate 0 must be positive"},
+		{[]string{"keepalive", "--leases=0"}, "leases 0 must be in [1, 100000]"},
+		{[]string{"keepalive", "--streams=0"}, "streams 0 must be in [1, 1000]"},
 		{[]string{"report", "nowhere.json"}, "nowhere.json"},
 		{[]string{"check", "more"}, "more"},
 	} {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"os"
 	"strings"
 	"time"
 
@@ -30,6 +32,7 @@ func newMember() *cobra.Command {
 			cfg.Existing = state == "existing"
 			cfg.HeartbeatInterval = time.Duration(heartbeat) * time.Millisecond
 			cfg.ElectionTimeout = time.Duration(election) * time.Millisecond
+			cfg.Logger = slog.New(slog.NewJSONHandler(os.Stderr, nil)) // as kvnode's, and etcd's
 			return serve(cmd.Context(), cfg)
 		},
 	}

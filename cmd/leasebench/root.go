@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/leaderlease/go/bench/report"
 	"github.com/leaderlease/go/bench/suite"
 )
 
@@ -32,15 +32,16 @@ func newRoot(s streams) *cobra.Command {
 	root.SetErr(s.err)
 	c := &common{streams: s}
 	f := root.PersistentFlags()
-	f.IntVar(&c.Rounds, "rounds", 5, "how often each arm is measured")
-	f.DurationVar(&c.Duration, "duration", time.Second, "how long each arm is measured in each round")
-	f.DurationVar(&c.Warmup, "warmup", 200*time.Millisecond, "how long each arm runs before that")
+	t := defaultTiming()
+	f.IntVar(&c.Rounds, "rounds", t.Rounds, "how often each arm is measured")
+	f.DurationVar(&c.Duration, "duration", t.Duration, "how long each arm is measured in each round")
+	f.DurationVar(&c.Warmup, "warmup", t.Warmup, "how long each arm runs before that")
 	f.BoolVar(&c.quick, "quick", false, "one short round and fewer conditions: it shows that everything works, not how fast")
-	f.StringVar(&c.out, "out", "", "`directory` for the report: text, benchstat, JSON and HTML")
-	f.StringVar(&c.name, "name", "", "name of the report's files (default: the date and the command)")
+	f.StringVar(&c.out, "out", "", "`directory` for the report's files: text, benchstat, JSON and HTML (default: none, the text is only printed; all has "+defaultOut+")")
+	f.StringVar(&c.name, "name", "", "name of the report's files without suffix (default: the date and the command)")
 	root.AddCommand(
 		newCheck(c), newCluster(c), newWire(c), newFailover(c), newStale(c),
-		newCompare(c), newLocks(c), newAll(c), newReport(c), newMember(),
+		newCompare(c), newLocks(c), newWatch(c), newKeepAlive(c), newAll(c), newReport(c), newMember(),
 	)
 	return root
 }
@@ -49,7 +50,7 @@ func newRoot(s streams) *cobra.Command {
 func (c *common) timing(cmd *cobra.Command) (suite.Timing, error) {
 	t := c.Timing
 	if c.quick {
-		quick := suite.Timing{Rounds: 1, Warmup: 50 * time.Millisecond, Duration: 250 * time.Millisecond}
+		quick := quickTiming()
 		if !cmd.Flags().Changed("rounds") {
 			t.Rounds = quick.Rounds
 		}
@@ -63,11 +64,24 @@ func (c *common) timing(cmd *cobra.Command) (suite.Timing, error) {
 	return t, t.Validate()
 }
 
+// runPart plans one part with the flags' times, and runs it.
+func (c *common) runPart(cmd *cobra.Command, add func(s *suite.Suite, t suite.Timing) error) error {
+	t, err := c.timing(cmd)
+	if err != nil {
+		return err
+	}
+	s := suite.New()
+	if err := add(s, t); err != nil {
+		return err
+	}
+	return c.finish(cmd, s)
+}
+
 // finish runs the plan, and prints and saves the report even if it was cut short.
 func (c *common) finish(cmd *cobra.Command, s *suite.Suite) error {
 	err := s.Run(cmd.Context(), newProgress(c.err))
 	if err != nil {
-		s.Report.Notes = append(s.Report.Notes, "The run was cut short: "+err.Error())
+		s.Report.Note("The run was cut short: %s", report.WithoutPaths(err.Error()))
 	}
 	if printErr := s.Report.WriteText(c.streams.out); printErr != nil && err == nil {
 		err = printErr

@@ -57,7 +57,7 @@ func (f *serverFlags) register(cmd *cobra.Command) {
 
 // registerStart is for what cannot use servers that run already.
 func (f *serverFlags) registerStart(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVar(&f.starts, "start", nil, "a `NAME=BINARY` that takes etcd's flags, of which three members are started; repeat for more")
+	cmd.Flags().StringArrayVar(&f.starts, "start", nil, "a `NAME=BINARY` that takes etcd's flags and is started as a cluster, of three members unless --members says otherwise; arguments before the flags follow commas; repeat for more")
 }
 
 // servers returns what the flags name, with kvnode in front: this binary's own

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leaderlease/go/bench/suite"
+)
+
+// keepAliveFlags are the conditions of renewing TTL leases.
+type keepAliveFlags struct {
+	besideFlags
+	leases  int
+	streams []int
+}
+
+func newKeepAlive(c *common) *cobra.Command {
+	f := &keepAliveFlags{}
+	cmd := &cobra.Command{
+		Use: "keepalive", Short: "keep-alives of TTL leases per second, side by side", Args: cobra.NoArgs,
+		Long: keepAliveLong, Example: "  leasebench keepalive --start etcd=./etcd",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
+				return f.add(s, t, c.quick && !cmd.Flags().Changed("streams"))
+			})
+		},
+	}
+	f.register(cmd, []int{1, 3})
+	cmd.Flags().IntVar(&f.leases, "leases", leaseCount, "number of TTL leases")
+	cmd.Flags().IntSliceVar(&f.streams, "streams", renewStreams(), "numbers of streams, each on its own connection")
+	return cmd
+}
+
+func renewStreams() []int { return []int{1, 16, 64} }
+
+const (
+	leaseCount = 1000
+	maxLeases  = 100_000
+)
+
+// add plans it.
+func (f *keepAliveFlags) add(s *suite.Suite, t suite.Timing, quick bool) error {
+	b, err := f.plan(t)
+	if err != nil {
+		return err
+	}
+	leases, streams := f.leases, f.streams
+	if quick {
+		leases, streams = min(leases, 200), []int{16}
+	}
+	if err := inRange("streams", streams, maxStreams); err != nil {
+		return err
+	}
+	if leases < 1 || leases > maxLeases {
+		return fmt.Errorf("leases %d must be in [1, %d]", leases, maxLeases)
+	}
+	s.KeepAlive(suite.KeepAlivePlan{Beside: b, Leases: leases, Streams: streams})
+	return nil
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/leaderlease/go/bench/suite"
+)
+
+// defaultTiming and quickTiming are how long arms are measured.
+func defaultTiming() suite.Timing {
+	return suite.Timing{Rounds: 5, Warmup: 200 * time.Millisecond, Duration: time.Second}
+}
+
+func quickTiming() suite.Timing {
+	return suite.Timing{Rounds: 1, Warmup: 50 * time.Millisecond, Duration: 250 * time.Millisecond}
+}
+
+// planTable shows what all does and how long it takes, about.
+func planTable() string {
+	plans := []struct {
+		title  string
+		timing suite.Timing
+		starts []string
+		quick  bool
+	}{
+		{"--quick", quickTiming(), nil, true},
+		{"(no flag)", defaultTiming(), nil, false},
+		{"--start etcd=…", defaultTiming(), []string{"etcd=etcd"}, false},
+	}
+	header, total := []string{"  part"}, []string{"  total"}
+	var rows []string
+	cells := make(map[string][]string)
+	for _, p := range plans {
+		s := suite.New()
+		if err := planAll(s, p.timing, &serverFlags{starts: p.starts}, p.quick); err != nil {
+			return fmt.Sprintf("The plan cannot be made: %v\n", err)
+		}
+		header = append(header, p.title)
+		total = append(total, about(s.Takes()))
+		for _, part := range s.Parts() {
+			if cells[part.Name] == nil {
+				rows = append(rows, part.Name)
+				cells[part.Name] = make([]string, len(plans))
+			}
+			cells[part.Name][len(header)-2] = about(part.Takes)
+		}
+	}
+	out := &strings.Builder{}
+	tab := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tab, strings.Join(header, "\t")) //nolint:errcheck // a Builder takes everything
+	for _, name := range rows {
+		fmt.Fprintln(tab, "  "+name+"\t"+strings.Join(cells[name], "\t")) //nolint:errcheck // as above
+	}
+	fmt.Fprintln(tab, strings.Join(total, "\t")) //nolint:errcheck // as above
+	_ = tab.Flush()                              // as above
+	return strings.TrimRight(out.String(), "\n")
+}
+
+// about rounds to what a plan can know.
+func about(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%.0f s", d.Seconds())
+	}
+	return fmt.Sprintf("%.0f min %02.0f s", d.Truncate(time.Minute).Minutes(), (d % time.Minute).Seconds())
+}
