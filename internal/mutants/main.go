@@ -5,6 +5,7 @@
 //	go run ./internal/mutants                 all of them
 //	go run ./internal/mutants -sim=false      those that a directed test catches
 //	go run ./internal/mutants -only 'L6|half' those whose rule or name match
+//	go run ./internal/mutants -table kvnode   those of one table
 //
 // It exits with 1 if a mutant survives, does not compile, or no longer applies.
 package main
@@ -16,22 +17,38 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 )
 
 // options say which mutants to run and what on.
 type options struct {
-	only          *regexp.Regexp
+	only, table   *regexp.Regexp
 	directed, sim bool
 	seeds         int
 	list          bool
 }
 
+// tables are all mutants, by what they break.
+var tables = []struct {
+	name    string
+	mutants []Mutant
+}{
+	{"planted", planted},
+	{"rules", rules},
+	{"wal", wal},
+	{"store", stores},
+	{"kvnode", members},
+	{"ttl", ttls},
+	{"watch", watches},
+	{"etcdapi", requests},
+	{"tls", certificates},
+}
+
 func main() {
 	var o options
 	only := flag.String("only", "", "run mutants whose rule or name match this regexp")
+	table := flag.String("table", "", "run mutants of the tables that match this regexp: "+tableNames())
 	flag.BoolVar(&o.directed, "directed", true, "run the directed test that is named for a mutant")
 	flag.BoolVar(&o.sim, "sim", true, "let the simulator find the bugs it is expected to find")
 	flag.IntVar(&o.seeds, "seeds", 2000, "give up on a simulation after this many seeds")
@@ -41,6 +58,10 @@ func main() {
 	var err error
 	if o.only, err = regexp.Compile(*only); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants: -only:", err)
+		os.Exit(2)
+	}
+	if o.table, err = regexp.Compile(*table); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants: -table:", err)
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -59,11 +80,29 @@ func (o options) picks(m Mutant) bool {
 	return m.Equivalent != "" || o.directed && m.Test != "" || o.sim && m.Sim
 }
 
+// mutants returns those of the tables that were asked for.
+func (o options) mutants() (all []Mutant) {
+	for _, t := range tables {
+		if o.table.MatchString(t.name) {
+			all = append(all, t.mutants...)
+		}
+	}
+	return all
+}
+
+func tableNames() string {
+	var names []string
+	for _, t := range tables {
+		names = append(names, t.name)
+	}
+	return strings.Join(names, ", ")
+}
+
 // runAll returns how many mutants were not caught.
 func runAll(ctx context.Context, o options) (bad int) {
 	run := 0
 	start := time.Now()
-	for _, m := range slices.Concat(planted, rules, wal, stores) {
+	for _, m := range o.mutants() {
 		if !o.picks(m) {
 			continue
 		}
@@ -72,8 +111,9 @@ func runAll(ctx context.Context, o options) (bad int) {
 			fmt.Printf("%-8s %-60s %s\n", m.Rule, m.Name, describe(m))
 			continue
 		}
+		begun := time.Now()
 		v := runMutant(ctx, m, o)
-		fmt.Printf("%-8s %-60s %s\n", m.Rule, m.Name, v)
+		fmt.Printf("%-8s %-60s %s (%.1fs)\n", m.Rule, m.Name, v, time.Since(begun).Seconds())
 		if !v.caught() {
 			bad++
 		}

@@ -120,7 +120,11 @@ func directed(ctx context.Context, m Mutant, overlay, dir string) (outcome, erro
 	if err != nil {
 		return outcome{}, err
 	}
-	out, err := run(ctx, m.Pkg, binary, "-test.run", m.Test, "-test.timeout", "2m")
+	args := []string{"-test.run", m.Test, "-test.timeout", "2m"}
+	if m.Model {
+		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=0s")
+	}
+	out, err := run(ctx, m.Pkg, binary, args...)
 	if strings.Contains(out, "no tests to run") {
 		return outcome{}, fmt.Errorf("%s has no test %s", m.Pkg, m.Test)
 	}

@@ -1,0 +1,88 @@
+package main
+
+const (
+	tlsPkg       = "./kvnode/tlsconf"
+	transportPkg = "./kvnode/transport"
+)
+
+// certificates are bugs of who is believed to be whom.
+var certificates = []Mutant{
+	{
+		Rule: "peer", Name: "any member's certificate is each member's", Pkg: nodePkg, Test: "^TestWhoseCertificate$",
+		File: "kvnode/certificate.go",
+		Old:  "\treturn tlsconf.CheckHosts(conn, hosts)\n",
+		New:  "\treturn tlsconf.CheckSigned(conn)\n",
+	},
+	{
+		Rule: "peer", Name: "a member that nobody has told of need not be where it says", Pkg: nodePkg, Test: "^TestWhoseCertificate$",
+		File: "kvnode/certificate.go",
+		Old:  "\tif len(hosts) == 0 {\n\t\thosts =",
+		New:  "\tif false {\n\t\thosts =",
+	},
+	{
+		Rule: "peer", Name: "who dials is not identified", Pkg: transportPkg, Test: "^TestDiallersWithoutTheRightCertificate$",
+		File: "kvnode/transport/accept.go",
+		Old:  "\tif err := t.cfg.Authenticate(in.conn, in.hello); err != nil {\n",
+		New:  "\tif err := error(nil); err != nil {\n",
+	},
+	{
+		Rule: "peer", Name: "who answers is not identified, and its refusal counts", Pkg: transportPkg, Test: "^TestDialsThatLeadElsewhere$",
+		File: "kvnode/transport/dial.go",
+		Old:  "\tif err := t.cfg.Authenticate(c, Hello{From: id}); err != nil {\n",
+		New:  "\tif err := error(nil); err != nil {\n",
+	},
+	{
+		Rule: "peer", Name: "a message may say that another member has sent it", Pkg: transportPkg, Test: "^TestMessagesAreOfWhoeverIsConnected$",
+		File: "kvnode/transport/receive.go",
+		Old:  "\treturn Validate(m, in.from, in.t.self)\n",
+		New:  "\treturn Validate(m, m.GetFrom(), in.t.self)\n",
+	},
+	{
+		Rule: "peer", Name: "a member of another cluster is admitted", Pkg: transportPkg, Test: "^TestRefusals$",
+		File: "kvnode/transport/accept.go",
+		Old:  "\tcase h.ClusterID != t.cfg.Hello.ClusterID:\n",
+		New:  "\tcase false:\n",
+	},
+	{
+		Rule: "client", Name: "no certificate is required", Pkg: tlsPkg, Test: "^TestWhoIsLetIn$",
+		File: "kvnode/tlsconf/handshake.go",
+		Old:  "= tls.RequireAndVerifyClientCert, m.roots\n\t\tc.VerifyConnection",
+		New:  "= tls.VerifyClientCertIfGiven, m.roots\n\t\t_",
+	},
+	{
+		Rule: "client", Name: "a revoked certificate is taken", Pkg: tlsPkg, Test: "^TestWhoIsLetIn$",
+		File: "kvnode/tlsconf/handshake.go",
+		Old:  "\t\tif err := m.checkRevoked(chain); err != nil {\n",
+		New:  "\t\tif err := m.checkRevoked(chain); err != nil && false {\n",
+	},
+	{
+		Rule: "client", Name: "a list of revocations need not be signed", Pkg: tlsPkg, Test: "^TestBadFilesKeepTheOld$",
+		File: "kvnode/tlsconf/crl.go",
+		Old:  "\tif !signed(list, authorities) {\n",
+		New:  "\tif false {\n",
+	},
+	{
+		Rule: "client", Name: "a session is resumed after what let it in is gone", Pkg: tlsPkg, Test: "^TestNoResumption$",
+		File: "kvnode/tlsconf/handshake.go",
+		Old:  "\t\tNextProtos: protocols, SessionTicketsDisabled: true,\n\t\tCertificates:",
+		New:  "\t\tNextProtos: protocols,\n\t\tCertificates:",
+	},
+	{
+		Rule: "reload", Name: "changed files are not read", Pkg: tlsPkg, Test: "^TestANewAuthority$",
+		File: "kvnode/tlsconf/source.go",
+		Old:  "\t\t\ts.reloadLocked()\n",
+		New:  "",
+	},
+	{
+		Rule: "reload", Name: "a certificate that the others would refuse is taken over", Pkg: tlsPkg, Test: "^TestBadFilesKeepTheOld$",
+		File: "kvnode/tlsconf/material.go",
+		Old:  "\treturn m, c.checkOwn(m)\n",
+		New:  "\treturn m, nil\n",
+	},
+	{
+		Rule: "reload", Name: "an expired certificate is taken over", Pkg: tlsPkg, Test: "^TestBadFilesKeepTheOld$",
+		File: "kvnode/tlsconf/material.go",
+		Old:  "\tcase now.After(p.Leaf.NotAfter):\n",
+		New:  "\tcase false:\n",
+	},
+}
