@@ -213,6 +213,9 @@ func TestResetEndsBothSidesAtOnce(t *testing.T) {
 		}
 		n.Reset("a", "b")
 		for _, c := range []net.Conn{a, b} {
+			if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
+				t.Errorf("SetDeadline() = %v: a socket that was reset takes one", err)
+			}
 			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, errReset) {
 				t.Errorf("Read() = %v, want %v", err, errReset)
 			}

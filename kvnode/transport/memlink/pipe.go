@@ -188,9 +188,9 @@ func (q *pipe) closeReader() bool {
 
 func (q *pipe) reset() {
 	q.mu.Lock()
-	q.isReset = true
-	q.reading.stop()
-	q.writing.stop()
+	q.isReset = true // deadlines may still be set, as of a socket, and mean nothing
+	q.reading.disarm()
+	q.writing.disarm()
 	q.changed.Broadcast()
 	q.mu.Unlock()
 	q.forget()
@@ -215,12 +215,9 @@ func (q *pipe) setDeadline(s *side, t time.Time) error {
 	if s.closed {
 		return net.ErrClosed
 	}
-	if s.timer != nil {
-		s.timer.Stop()
-		s.timer = nil
-	}
+	s.disarm()
 	s.deadline = t
-	if d := time.Until(t); !t.IsZero() && d > 0 {
+	if d := time.Until(t); !t.IsZero() && d > 0 && !q.isReset {
 		s.timer = time.AfterFunc(d, q.wakeUp)
 	}
 	q.changed.Broadcast()
@@ -231,7 +228,12 @@ func (s *side) expired() bool { return !s.deadline.IsZero() && !time.Now().Befor
 
 func (s *side) stop() {
 	s.closed = true
+	s.disarm()
+}
+
+func (s *side) disarm() {
 	if s.timer != nil {
 		s.timer.Stop()
+		s.timer = nil
 	}
 }
