@@ -20,10 +20,26 @@ const maxReplayBytes = 64 << 20
 // checkpointIfDue is asked by the applier after each batch.
 func (n *Node) checkpointIfDue(bytes int) {
 	n.applies.bytes += bytes
-	if n.store.Applied()-n.store.Durable().Index >= n.cfg.SnapshotCount || n.applies.bytes >= maxReplayBytes {
+	every, ahead := n.cfg.SnapshotCount, n.checkpointTurn()
+	turns := (n.store.Applied()+ahead)/every - (n.store.Durable().Index+ahead)/every
+	if turns > 0 || n.applies.bytes >= maxReplayBytes {
 		n.applies.bytes = 0
 		n.askCheckpoint()
 	}
+}
+
+// checkpointTurn is how many entries ahead of the multiples of SnapshotCount this
+// member makes its checkpoints. Each takes processor and disk from the log, so the
+// members take turns: a majority is always free to commit.
+func (n *Node) checkpointTurn() uint64 {
+	members := n.store.Members().ByID
+	rank := uint64(0)
+	for id := range members {
+		if id < n.ID() {
+			rank++
+		}
+	}
+	return n.cfg.SnapshotCount / uint64(max(len(members), 1)) * rank
 }
 
 func (n *Node) askCheckpoint() {

@@ -120,3 +120,37 @@ func TestSnapshotsThatNobodyRestoresGo(t *testing.T) {
 		}
 	})
 }
+
+// No two members make a checkpoint at the same time, or it would take processor and
+// disk from all who could commit meanwhile.
+func TestMembersTakeTurnsWithCheckpoints(t *testing.T) {
+	const every = 30
+	few := func(c *Config) { c.SnapshotCount = every }
+	inCluster(t, 3, few, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		time.Sleep(time.Second) // all have published themselves
+		made := make(map[uint64][]string)
+		last := make(map[string]uint64)
+		for range 5 * every {
+			c.put(leader, "k", "v")
+			time.Sleep(time.Second)
+			for name, n := range c.nodes {
+				if at := n.Store().Durable().Index; at != last[name] {
+					made[at] = append(made[at], name)
+					if was, ok := last[name]; ok && at-was > every {
+						t.Errorf("%s made checkpoints at %d and %d, want no more than %d entries between", name, was, at, every)
+					}
+					last[name] = at
+				}
+			}
+		}
+		if len(made) < 3*5 {
+			t.Errorf("checkpoints at %d indexes, want 5 of each member's own", len(made))
+		}
+		for at, names := range made {
+			if len(names) > 1 {
+				t.Errorf("%v made a checkpoint at %d", names, at)
+			}
+		}
+	})
+}

@@ -3,6 +3,7 @@ package store_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"sync"
 	"testing"
 
@@ -144,6 +145,46 @@ func BenchmarkApply(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkCheckpoint measures checkpoints of 10,000 puts, kvnode's default, to a
+// database of a hundred thousand keys on a disk.
+func BenchmarkCheckpoint(b *testing.B) {
+	backend, err := store.OpenBolt(filepath.Join(b.TempDir(), "db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	s, err := store.Open(store.Config{Backend: backend})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { shut(b, s) })
+	next := uint64(0)
+	put := func(keys [][]byte) {
+		for _, key := range keys {
+			next++
+			if r := s.Apply(next, 1, putCommand(b, key, make([]byte, 128))); r.Err != nil {
+				b.Fatal(r.Err)
+			}
+		}
+	}
+	save := func() {
+		if _, err := s.Checkpoint(nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	const each = 10_000
+	keys := benchKeys(10 * each)
+	put(keys)
+	save()
+	order := benchOrder(keys)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		put(order[i%10*each:][:each])
+		b.StartTimer()
+		save()
 	}
 }
 
