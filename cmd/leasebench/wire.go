@@ -42,6 +42,10 @@ func (f *wireFlags) plan(layer string, t suite.Timing, servers []suite.Server, q
 	p.Works = append(p.Works, mixed(64, f.rate)...)
 	if layer == report.Compare {
 		p.Arms = suite.CompareArms(servers)
+		// In closed loops a faster server has more to do. These have the same.
+		for _, writes := range []int{0, 100} {
+			p.Works = append(p.Works, suite.Work{Clients: 64, WritePercent: writes, Rate: f.rate})
+		}
 		for _, n := range clients {
 			if n != 64 {
 				p.Works = append(p.Works, suite.Work{Clients: n, WritePercent: 100}, suite.Work{Clients: n, WritePercent: 10})
