@@ -147,6 +147,18 @@ var members = []Mutant{
 		New:  "&store.Command{Request: r}",
 	},
 	{
+		Rule: "restart", Name: "what a failed checkpoint left is counted twice", Pkg: storePkg, Test: "^TestCheckpointAfterAFailedOne$",
+		File: "kvnode/store/checkpoint.go",
+		Old:  "\t\tif v.main() <= was.Revision {\n",
+		New:  "\t\tif false {\n",
+	},
+	{
+		Rule: "restart", Name: "all members make their checkpoints at once", Pkg: nodePkg, Test: "^TestMembersTakeTurnsWithCheckpoints$",
+		File: "kvnode/checkpoint.go",
+		Old:  "\t\tif id < n.ID() {\n",
+		New:  "\t\tif id < n.ID() && false {\n",
+	},
+	{
 		Rule: "restart", Name: "the log does not learn of a checkpoint after a crash", Pkg: nodePkg, Test: "^TestCrashBetweenCheckpointAndLog$",
 		File: "kvnode/start.go",
 		Old:  "\tcase durable.Index > logged:\n",
