@@ -147,10 +147,10 @@ var members = []Mutant{
 		New:  "&store.Command{Request: r}",
 	},
 	{
-		Rule: "restart", Name: "what a failed checkpoint left is counted twice", Pkg: storePkg, Test: "^TestCheckpointAfterAFailedOne$",
+		Rule: "restart", Name: "what a failed checkpoint left is counted twice", Pkg: storePkg, Test: "^TestFailedCheckpointIsCountedOnce$",
 		File: "kvnode/store/checkpoint.go",
 		Old:  "\t\tif v.main() <= was.Revision {\n",
-		New:  "\t\tif false {\n",
+		New:  "\t\tif v.main() < was.Revision {\n",
 	},
 	{
 		Rule: "restart", Name: "all members make their checkpoints at once", Pkg: nodePkg, Test: "^TestMembersTakeTurnsWithCheckpoints$",

@@ -61,3 +61,29 @@ func TestFailedCheckpointBringsNoKeyBack(t *testing.T) {
 		}
 	})
 }
+
+// What a checkpoint that failed has left on the disk all the same is counted once,
+// with its newest revision and its oldest.
+func TestFailedCheckpointIsCountedOnce(t *testing.T) {
+	disk := storetest.NewDisk()
+	r := &replica{t: t, Store: openStore(t, disk.Open())}
+	for _, key := range pair {
+		r.put(key, "1")
+	}
+	disk.Fail(func(op storetest.Op) error {
+		if op == storetest.OpCommitted {
+			return errDisk
+		}
+		return nil
+	})
+	if _, err := r.Checkpoint(nil); !errors.Is(err, errDisk) {
+		t.Fatalf("Checkpoint() = %v, want %v", err, errDisk)
+	}
+	disk.Fail(nil)
+	r.put("new", "1")
+	checkpoint(t, r.Store)
+	again := openStore(t, disk.Open())
+	sameHash(t, r.Store, again)
+	shut(t, again)
+	shut(t, r)
+}
