@@ -92,9 +92,26 @@ func (c *Cluster) startMember(i int, opts Options) (*kvnode.Node, error) {
 	return n, nil
 }
 
-// fill writes every key once, through whoever leads, and waits until all members
-// can read.
+// fill writes every key, through whoever leads, and waits until all members can
+// read. On a busy machine the first leader may not last.
 func (c *Cluster) fill(ctx context.Context) error {
+	for {
+		err := c.tryFill(ctx)
+		if !errors.Is(err, kvnode.ErrLeaderChanged) && !errors.Is(err, kvnode.ErrNoLeader) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(fillPause):
+		}
+	}
+}
+
+// fillPause is how long fill leaves members alone that have lost their leader.
+const fillPause = 10 * time.Millisecond
+
+func (c *Cluster) tryFill(ctx context.Context) error {
 	n := c.nodes[0]
 	if _, err := n.Read(ctx, kvnode.ReadLog); err != nil {
 		return fmt.Errorf("wait for a leader: %w", err)
