@@ -80,8 +80,9 @@ type Config struct {
 	// Default: 5,000 and 64 MiB.
 	MaxProposals     int
 	MaxProposalBytes int64
-	// SnapshotCount is after how many entries a checkpoint is made. Default:
-	// 10,000. Fewer: shorter restarts, more disk writes.
+	// SnapshotCount is after how many entries at most a checkpoint is made; the
+	// members take turns. Default: 10,000. Fewer: shorter restarts, more disk
+	// writes.
 	SnapshotCount uint64
 	// CatchUpEntries stay in the log after a checkpoint, for followers that lag.
 	// Default: 5,000. Fewer: more snapshots are sent.
