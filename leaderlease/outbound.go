@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
 // campaignTransfer is how raft marks the votes of a leadership transfer
@@ -15,6 +16,9 @@ const campaignTransfer = "CampaignTransfer"
 
 // outboundLocked stamps and withholds messages on their way out. A transfer is
 // looked for first: it ends the lease and stops the probes of its own Ready.
+// Requests for votes wait until their term is durable (V9); what binds this node
+// by then is a promise to a leader of that term or a later one, which they cannot
+// unseat.
 func (l *Lease) outboundLocked(msgs []*raftpb.Message, now core.Instant) []*raftpb.Message {
 	for _, m := range msgs {
 		if m.GetType() == raftpb.MsgTimeoutNow {
@@ -35,6 +39,13 @@ func (l *Lease) outboundLocked(msgs []*raftpb.Message, now core.Instant) []*raft
 		if dropped > 0 {
 			kept = append(kept, m)
 		}
+	}
+	if !l.cfg.Raft.AsyncStorageWrites {
+		return kept // the whole Ready is durable before any of it is sent
+	}
+	kept, stray := votes.AfterTerm(kept)
+	for _, m := range stray {
+		l.stats.withhold(m.GetType(), false)
 	}
 	return kept
 }

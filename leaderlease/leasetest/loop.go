@@ -7,6 +7,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
 // maxTurns is far more Readys than one event can cause.
@@ -71,10 +73,7 @@ func (n *Node) resumeReady(rd raft.Ready) {
 }
 
 func (n *Node) processReady(rd raft.Ready) {
-	msgs := rd.Messages
-	if n.lease != nil {
-		msgs = n.lease.Ready(rd)
-	}
+	msgs := n.filter(rd)
 	if n.cluster.OnReady != nil {
 		n.cluster.OnReady(n, msgs)
 	}
@@ -94,6 +93,20 @@ func (n *Node) processReady(rd raft.Ready) {
 			n.observe()
 		})
 	})
+}
+
+// filter returns what of rd may leave. A node without the library keeps V9 by
+// itself: raft diverges without it, whoever serves the reads.
+func (n *Node) filter(rd raft.Ready) []*raftpb.Message {
+	switch {
+	case n.lease != nil:
+		return n.lease.Ready(rd)
+	case n.opts.Async && !n.opts.HastyVotes:
+		kept, _ := votes.AfterTerm(rd.Messages)
+		return kept
+	default:
+		return rd.Messages
+	}
 }
 
 // afterApplyDelay runs f once the state machine is done with entries.

@@ -28,6 +28,9 @@ type NodeOptions struct {
 	Kind Kind
 	// Async uses AsyncStorageWrites.
 	Async bool
+	// HastyVotes, with Async, lets requests for votes leave before their term is
+	// durable, as raft does by itself; for nodes without the library only.
+	HastyVotes bool
 	// DiskDelay and ApplyDelay return how long the next write and the next
 	// batch of entries take. Nil means no time.
 	DiskDelay, ApplyDelay func() time.Duration

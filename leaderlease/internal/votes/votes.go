@@ -1,0 +1,49 @@
+// Package votes keeps a candidate's requests back until its term is on its disk
+// (V9).
+//
+// With AsyncStorageWrites raft 3.7 sends MsgVote in the Ready that begins to
+// write the candidate's own term and vote. If the others' votes elect it and it
+// crashes before that write, its next process starts in the term before, asks
+// for the same term once more, and a voter repeats its vote to the same
+// candidate: two processes have led one term, and entries of one index and one
+// term differ (docs/raft-durability.md).
+package votes
+
+import (
+	"slices"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// AfterTerm moves each MsgVote of one Ready into the Responses of the
+// MsgStorageAppend that makes its term durable, and returns the other messages.
+// Votes whose term no write of this Ready holds are returned as stray and must
+// not leave: raft 3.7 makes none. msgs itself is not changed.
+func AfterTerm(msgs []*raftpb.Message) (kept, stray []*raftpb.Message) {
+	if !slices.ContainsFunc(msgs, asks) {
+		return msgs, nil
+	}
+	var requests []*raftpb.Message
+	var write *raftpb.Message
+	for _, m := range msgs {
+		if asks(m) {
+			requests = append(requests, m)
+			continue
+		}
+		if m.GetType() == raftpb.MsgStorageAppend {
+			write = m
+		}
+		kept = append(kept, m)
+	}
+	for _, m := range requests {
+		if write.GetTerm() < m.GetTerm() {
+			stray = append(stray, m)
+			continue
+		}
+		// Raft may still hold the array.
+		write.Responses = append(slices.Clip(write.GetResponses()), m)
+	}
+	return kept, stray
+}
+
+func asks(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgVote }
