@@ -89,7 +89,7 @@ func grantOf(m *raftpb.Message) (core.Grant, error) {
 		Sent:        core.Instant(v[0]),
 		Duration:    time.Duration(v[1]),
 		Reading:     core.Instant(v[2]),
-		Incarnation: core.Instant(v[3]),
+		Incarnation: core.Incarnation(v[3]),
 	}, err
 }
 

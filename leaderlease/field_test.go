@@ -69,7 +69,7 @@ func TestFieldIsSmall(t *testing.T) {
 	for name, attach := range map[string]func(*raftpb.Message){
 		"probe": func(m *raftpb.Message) { attachProbe(m, core.Probe{Sent: century, Duration: time.Hour}) },
 		"grant": func(m *raftpb.Message) {
-			attachGrant(m, core.Grant{Sent: century, Duration: time.Hour, Reading: century, Incarnation: century})
+			attachGrant(m, core.Grant{Sent: century, Duration: time.Hour, Reading: century, Incarnation: 1 << 42})
 		},
 		"release": func(m *raftpb.Message) { attachRelease(m, core.Release{Term: math.MaxInt64, At: century}) },
 		"absurd": func(m *raftpb.Message) {
@@ -274,7 +274,7 @@ func TestGrantNamesTheProbe(t *testing.T) {
 	p.promiseTo(3)
 	msgs := p.Ready(raft.Ready{Messages: []*raftpb.Message{p.message(raftpb.MsgHeartbeatResp, 1, 3)}})
 	g, err := grantOf(overWire(t, msgs[0]))
-	want := core.Grant{Sent: core.Instant(time.Minute), Duration: 900 * ms, Reading: p.clock.Now(), Incarnation: core.Instant(time.Hour)}
+	want := core.Grant{Sent: core.Instant(time.Minute), Duration: 900 * ms, Reading: p.clock.Now(), Incarnation: p.nonce.incarnation()}
 	if g != want || err != nil {
 		t.Errorf("grantOf(answer) = %+v, %v, want %+v", g, err, want)
 	}

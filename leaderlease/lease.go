@@ -22,7 +22,7 @@ type Lease struct {
 	cfg         Config            // immutable, with defaults filled in
 	clock       clock.Clock       // cfg.Clock
 	disruptable clock.Disruptable // nil if the clock cannot tell
-	nonce       nonce             // immutable, sets this start's read rounds apart
+	nonce       nonce             // immutable, sets this start apart from all others
 	clockInfo   clock.Info        // immutable, measured by New
 	found       uint64            // immutable, last index in the log at New
 
@@ -111,7 +111,7 @@ func New(cfg Config) (*Lease, error) {
 	mu.last, mu.marker = now, l.disruptions()
 	mu.term = start.hard.GetTerm()
 	mu.durable = !cfg.Raft.AsyncStorageWrites || start.restarted
-	mu.guard = core.NewGuard(now, cfg.MaxPromise, start.hold)
+	mu.guard = core.NewGuard(now, l.nonce.incarnation(), cfg.MaxPromise, start.hold)
 	mu.guard.SetTerm(mu.term)
 	mu.lease = core.NewLease(core.Params{
 		ID:              cfg.Raft.ID,

@@ -124,13 +124,19 @@ func (l *Lease) failReadsLocked(err error, all bool) (done finished) {
 	return done
 }
 
-// nonce sets the rounds of one start of one node apart from all others: an
-// answer that was meant for an earlier start must not confirm a read of this
-// one.
+// nonce sets one start of one node apart from all others: an answer that was
+// meant for an earlier start must not confirm a read of this one, and readings of
+// an earlier process must not be compared with those of this one.
 type nonce [8]byte
 
 func (n nonce) id(seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(n[:len(n):len(n)], seq)
+}
+
+// incarnation takes 42 bits of it, which are 6 bytes on the wire: a process has
+// its predecessor's once in 4 * 10^12 restarts.
+func (n nonce) incarnation() core.Incarnation {
+	return core.Incarnation(binary.BigEndian.Uint64(n[:]) >> 22).Next()
 }
 
 func (n nonce) seq(id []byte) (uint64, bool) {

@@ -114,3 +114,22 @@ func TestClockFastVoterDoesNotCount(t *testing.T) {
 	s.Run(duration)
 	s.wantStatus(1, core.Expired)
 }
+
+// A process that starts again reads a clock that begins anew, at the reading at
+// which its predecessor's began. Leaders must not take the two for one clock that
+// has lost time.
+func TestClockOfARestartedVoterIsTrusted(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.lead(1)
+	s.Net.Split(ids(1), ids(3))
+	s.Run(3 * time.Second)
+	s.Node(2).Crash(0)
+	s.Node(2).Restart()
+	s.Run(500 * ms)
+	for _, p := range s.Node(1).Lease().Status().Peers {
+		if p.ClockSuspect {
+			t.Errorf("Status().Peers: node %d is suspect after a restart, want trusted", p.ID)
+		}
+	}
+	s.wantStatus(1, core.Valid)
+}

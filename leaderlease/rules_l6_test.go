@@ -139,7 +139,7 @@ func TestL6ForcedVoteMeetsANewerPromise(t *testing.T) {
 // A heartbeat from before the transfer arrives after the release. Its probe asks
 // for a promise that nobody would count, and that would hold the transfer up.
 func TestL6LateProbeDoesNotUndoTheRelease(t *testing.T) {
-	g := core.NewGuard(1, duration, 0)
+	g := core.NewGuard(1, 1, duration, 0)
 	g.Promise(1, 5, core.Probe{Sent: 100, Duration: duration}, 1000)
 	g.Admit(&core.Release{Term: 5, At: 200}, 1001)
 	if g.Promise(1, 5, core.Probe{Sent: 200, Duration: duration}, 1002) || g.Bound(1002) {
@@ -183,7 +183,7 @@ func TestL6WhatAReleaseCovers(t *testing.T) {
 		{"nothing", core.Release{}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			g := core.NewGuard(1, duration, 0)
+			g := core.NewGuard(1, 1, duration, 0)
 			if !g.Promise(1, 5, core.Probe{Sent: 100, Duration: duration}, 1000) {
 				t.Fatal("Promise() = false, want true")
 			}

@@ -26,7 +26,7 @@ func TestV1PromiseOutlastsTheLease(t *testing.T) {
 
 // A second probe that asks for less does not shorten what was promised.
 func TestV1ShorterProbeDoesNotShortenThePromise(t *testing.T) {
-	g := core.NewGuard(1, time.Second, 0)
+	g := core.NewGuard(1, 1, time.Second, 0)
 	g.Promise(1, 2, core.Probe{Sent: 10, Duration: time.Second}, 100)
 	g.Promise(1, 2, core.Probe{Sent: 20, Duration: time.Millisecond}, 200)
 	if last := core.Instant(100).Add(time.Second) - 1; !g.Bound(last) || g.Bound(last+1) {

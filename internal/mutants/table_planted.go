@@ -41,6 +41,11 @@ var planted = []Mutant{
 		File: "leaderlease/start.go", Old: "	return longest, nil", New: "	return longest / 2, nil",
 	},
 	{
+		Rule: "V9", Name: "requests for votes leave before their term is durable", Sim: true,
+		File: "leaderlease/outbound.go",
+		Old:  "	if !l.cfg.Raft.AsyncStorageWrites {\n", New: "	if true {\n",
+	},
+	{
 		Rule: "V3", Name: "no vote guard", Sim: true,
 		File: "leaderlease/core/guard.go",
 		Old:  "func (g *Guard) Bound(now Instant) bool { return now.Before(g.promise.until) || g.Held(now) }",

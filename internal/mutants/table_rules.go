@@ -12,4 +12,5 @@ const (
 	leaseFile  = "leaderlease/core/lease.go"
 	peerFile   = "leaderlease/core/peer.go"
 	quorumFile = "leaderlease/core/quorum.go"
+	votesFile  = "leaderlease/internal/votes/votes.go"
 )

@@ -63,6 +63,26 @@ var voterRules = []Mutant{
 		Old:  "return now.Before(g.promise.until) || g.Held(now)", New: "return 0 < g.promise.until || g.Held(now)",
 	},
 	{
+		Rule: "V9", Name: "requests for votes do not wait for the disk", Pkg: libPkg, Test: "^TestV9NoTermIsLedTwice$",
+		File: "leaderlease/outbound.go",
+		Old:  "	if !l.cfg.Raft.AsyncStorageWrites {\n", New: "	if true {\n",
+	},
+	{
+		Rule: "V9", Name: "requests for votes wait for an older term", Pkg: libPkg, Test: "^TestV9AVoteWithoutItsTermStays$",
+		File: votesFile,
+		Old:  "if write.GetTerm() < m.GetTerm() {", New: "if write == nil {",
+	},
+	{
+		Rule: "V9", Name: "a request for a vote is kept for good", Pkg: libPkg, Test: "^TestV9TheVoteLeavesWhenItsTermIsDurable$",
+		File: votesFile,
+		Old:  "write.Responses = append(slices.Clip(write.GetResponses()), m)", New: "_ = m",
+	},
+	{
+		Rule: "A1", Name: "an incarnation is the clock's first reading", Pkg: libPkg, Test: "^TestClockOfARestartedVoterIsTrusted$",
+		File: "leaderlease/lease.go",
+		Old:  "l.nonce.incarnation(), cfg.MaxPromise", New: "core.Incarnation(now), cfg.MaxPromise",
+	},
+	{
 		Rule: "V4", Name: "no exit filter for granted votes", Pkg: libPkg, Test: "^TestV4VoteCastBeforeThePromiseDoesNotLeave$/^sync$",
 		File: "leaderlease/outbound.go",
 		Old:  "if m.GetReject() || !l.mu.guard.Bound(now) {", New: "if true {",
@@ -146,7 +166,7 @@ var voterRules = []Mutant{
 		Rule: "V7", Name: "guard cleared when raft forgets its leader", Pkg: libPkg, Test: "^TestV7PromiseSurvivesAForgottenLeader$",
 		File: "leaderlease/ready.go",
 		Old:  "mu.role, mu.leader = rd.RaftState, rd.Lead",
-		New:  "mu.role, mu.leader = rd.RaftState, rd.Lead\n\t\tif rd.Lead == raft.None {\n\t\t\tmu.guard = core.NewGuard(now, l.cfg.MaxPromise, 0)\n\t\t}",
+		New:  "mu.role, mu.leader = rd.RaftState, rd.Lead\n\t\tif rd.Lead == raft.None {\n\t\t\tmu.guard = core.NewGuard(now, l.nonce.incarnation(), l.cfg.MaxPromise, 0)\n\t\t}",
 	},
 	{
 		Rule: "V7", Name: "guard cleared by a higher term", Pkg: libPkg, Test: "^TestV7PromiseSurvivesAHigherTerm$",

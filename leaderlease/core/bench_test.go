@@ -39,7 +39,7 @@ func BenchmarkCount(b *testing.B) {
 func count(b *testing.B, cfg quorum.JointConfig, n int) {
 	b.Helper()
 	l := leading(sec, cfg)
-	g := Grant{Duration: time.Second, Incarnation: sec}
+	g := Grant{Duration: time.Second, Incarnation: 1}
 	now, from := sec, 0
 	b.ReportAllocs()
 	for b.Loop() {
@@ -56,7 +56,7 @@ func count(b *testing.B, cfg quorum.JointConfig, n int) {
 
 // BenchmarkPromise is what a voter pays for each heartbeat and its answer.
 func BenchmarkPromise(b *testing.B) {
-	g := NewGuard(sec, time.Second, 0)
+	g := NewGuard(sec, 1, time.Second, 0)
 	p := Probe{Duration: time.Second}
 	now := sec
 	b.ReportAllocs()
@@ -78,7 +78,7 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 		voters(1, 2, 3), voters(1, 2, 3, 4, 5, 6, 7), joint([]uint64{1, 2, 3}, []uint64{1, 4, 5}),
 	} {
 		l := leading(sec, cfg)
-		g := NewGuard(sec, time.Second, 0)
+		g := NewGuard(sec, 1, time.Second, 0)
 		now := sec
 		allocs := testing.AllocsPerRun(100, func() {
 			now += ms

@@ -126,7 +126,7 @@ func anyGrant(t *rapid.T, now Instant) Grant {
 	}
 	if rapid.Bool().Draw(t, "odd") {
 		g.Sent, g.Duration = anyInstant.Draw(t, "sent"), anyDuration.Draw(t, "duration")
-		g.Reading, g.Incarnation = anyInstant.Draw(t, "reading"), anyInstant.Draw(t, "incarnation")
+		g.Reading, g.Incarnation = anyInstant.Draw(t, "reading"), Incarnation(anyInstant.Draw(t, "incarnation"))
 	}
 	return g
 }

@@ -7,7 +7,7 @@ import "time"
 // that raft's own lead and electionElapsed do not (V7).
 type Guard struct {
 	maxPromise  time.Duration
-	incarnation Instant
+	incarnation Incarnation
 	// hold is the end of the restart hold, holdFor its length (V6).
 	hold    Instant
 	holdFor time.Duration
@@ -32,12 +32,12 @@ type Guard struct {
 	release Release
 }
 
-// NewGuard returns the guard of a node whose clock shows now. It makes no
-// promise longer than maxPromise. hold is how long the node may neither vote
+// NewGuard returns the guard of a node whose clock shows now and is known to
+// leaders as i. It makes no promise longer than maxPromise. hold is how long the node may neither vote
 // nor campaign, because its memory of earlier promises is gone: 0 only for a
 // node that never took part in its group (V6).
-func NewGuard(now Instant, maxPromise, hold time.Duration) *Guard {
-	g := &Guard{maxPromise: maxPromise, incarnation: now, holdFor: hold}
+func NewGuard(now Instant, i Incarnation, maxPromise, hold time.Duration) *Guard {
+	g := &Guard{maxPromise: maxPromise, incarnation: i, holdFor: hold}
 	if hold > 0 {
 		g.hold = max(now, 0).Add(hold)
 	}
@@ -100,14 +100,14 @@ func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.Held(now
 
 // Disrupted records that the clock may have missed time before now. Promises
 // only last longer for it; leaders must not take it for a slow clock.
-func (g *Guard) Disrupted(now Instant) { g.incarnation = now }
+func (g *Guard) Disrupted(now Instant) { g.incarnation = g.incarnation.Next() }
 
 // ClockStepped starts over after the clock went back to now: instants from
 // before mean nothing any more. Whatever was promised ends within the longest
 // promise, so the node holds for that long as after a restart.
 func (g *Guard) ClockStepped(now Instant) {
 	g.promise.until, g.owed = 0, 0
-	g.incarnation = now
+	g.incarnation = g.incarnation.Next()
 	g.hold = now.Add(max(g.holdFor, g.maxPromise))
 }
 

@@ -8,7 +8,7 @@ import (
 
 // newGuard returns the guard of a node that promises up to two seconds and has
 // no past.
-func newGuard() *Guard { return NewGuard(sec, 2*time.Second, 0) }
+func newGuard() *Guard { return NewGuard(sec, 1, 2*time.Second, 0) }
 
 // bound returns a guard that has promised leader 1 in term 5, at 1s and for a
 // probe sent at 500s on the leader's clock, to be bound until 2s.
@@ -65,9 +65,9 @@ func TestGuardPromiseRefuses(t *testing.T) {
 }
 
 func TestGuardBound(t *testing.T) {
-	hold := func(*testing.T) *Guard { return NewGuard(sec, 2*time.Second, time.Second) }
+	hold := func(*testing.T) *Guard { return NewGuard(sec, 1, 2*time.Second, time.Second) }
 	both := func(*testing.T) *Guard {
-		g := NewGuard(sec, 2*time.Second, 500*time.Millisecond)
+		g := NewGuard(sec, 1, 2*time.Second, 500*time.Millisecond)
 		g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, sec)
 		return g
 	}
@@ -146,7 +146,7 @@ func TestGuardRelease(t *testing.T) {
 // A release speaks of promises; what a node forgot by its restart it cannot
 // know (V6).
 func TestNoReleaseLiftsTheHold(t *testing.T) {
-	g := NewGuard(sec, 2*time.Second, time.Second)
+	g := NewGuard(sec, 1, 2*time.Second, time.Second)
 	g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, 1500*ms)
 	rel := &Release{Term: 5, At: 500 * sec}
 	if g.Admit(rel, 2*sec-1) {
@@ -247,7 +247,7 @@ func TestGuardPromiseOnlyGrows(t *testing.T) {
 
 // A grant is a promise to that leader in that term, never an echo (V2).
 func TestGuardGrant(t *testing.T) {
-	want := Grant{Sent: 500 * sec, Duration: time.Second, Reading: 1500 * ms, Incarnation: sec}
+	want := Grant{Sent: 500 * sec, Duration: time.Second, Reading: 1500 * ms, Incarnation: 1}
 	for _, tt := range []struct {
 		name         string
 		leader, term uint64
@@ -312,7 +312,7 @@ func TestGuardOwes(t *testing.T) {
 	if !g.Owes(2500*ms - 1) {
 		t.Error("Owes() = false before the newer granted end, want true")
 	}
-	held := NewGuard(sec, 2*time.Second, time.Second)
+	held := NewGuard(sec, 1, 2*time.Second, time.Second)
 	if !held.Owes(2*sec-1) || held.Owes(2*sec) {
 		t.Errorf("Owes() = %t, %t around the end of the hold, want true, false", held.Owes(2*sec-1), held.Owes(2*sec))
 	}
@@ -331,7 +331,7 @@ func TestGuardClockStepped(t *testing.T) {
 		{"for the restart hold, if that was longer", 3 * time.Second, 3500 * ms},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			g := NewGuard(100*sec, 2*time.Second, tt.hold)
+			g := NewGuard(100*sec, 1, 2*time.Second, tt.hold)
 			g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, 100*sec)
 			g.Grant(1, 5, 100*sec)
 			g.ClockStepped(500 * ms)
@@ -348,7 +348,7 @@ func TestGuardClockStepped(t *testing.T) {
 				t.Error("Admit() with a release in the hold = true, want false")
 			}
 			g.Promise(1, 5, Probe{Sent: 2 * sec, Duration: time.Second}, sec)
-			if got, ok := g.Grant(1, 5, sec); !ok || got.Incarnation != 500*ms || got.Sent != 2*sec {
+			if got, ok := g.Grant(1, 5, sec); !ok || got.Incarnation == 1 || got.Sent != 2*sec {
 				t.Errorf("Grant() by the new clock = %+v, %t, want a new incarnation", got, ok)
 			}
 		})
@@ -356,7 +356,7 @@ func TestGuardClockStepped(t *testing.T) {
 }
 
 func TestGuardInfo(t *testing.T) {
-	g := NewGuard(sec, 2*time.Second, 500*time.Millisecond)
+	g := NewGuard(sec, 1, 2*time.Second, 500*time.Millisecond)
 	g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, sec)
 	want := PromiseInfo{Leader: 1, Term: 5, Remaining: 900 * time.Millisecond, Hold: 400 * time.Millisecond}
 	if got := g.Info(1100 * ms); got != want {
@@ -381,7 +381,7 @@ func TestZeroGuard(t *testing.T) {
 
 // A hold that would end beyond the end of the clock ends there.
 func TestGuardHoldSaturates(t *testing.T) {
-	g := NewGuard(sec, time.Second, math.MaxInt64)
+	g := NewGuard(sec, 1, time.Second, math.MaxInt64)
 	if !g.Bound(Forever - 1) {
 		t.Error("Bound() = false within an absurd hold, want true")
 	}

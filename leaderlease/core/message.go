@@ -22,10 +22,18 @@ type Grant struct {
 	// Reading is the voter's clock when the grant left. The leader uses it only
 	// to watch how fast that clock runs, never as a point in time.
 	Reading Instant
-	// Incarnation is the voter's clock when its guard was created. Readings are
-	// comparable only within one incarnation.
-	Incarnation Instant
+	// Incarnation tells the voter's present clock from every other one.
+	Incarnation Incarnation
 }
+
+// Incarnation names one run of one node's clock: that of a process, up to the
+// next step or disruption. Readings are comparable only within one. It is drawn
+// at random, because clocks begin anew with each process, at the same reading. A
+// valid one is from 1 to Forever.
+type Incarnation uint64
+
+// Next returns the incarnation that follows a step or a disruption of the clock.
+func (i Incarnation) Next() Incarnation { return i%Incarnation(Forever) + 1 }
 
 // Release is the leader's word, given with a leadership transfer, that it
 // relies on no probe of Term sent at or before At (L6). It stays true forever,

@@ -22,8 +22,8 @@ type model struct {
 	truth  int64 // true time in nanoseconds
 	nodes  []*modelNode
 	wire   []modelMsg
-	// origins counts the clocks that have been started.
-	origins Instant
+	// processes counts the clocks that have been started.
+	processes Incarnation
 	// weights say how often each kind of event is chosen.
 	weights [numEvents]int
 
@@ -161,19 +161,17 @@ func (m *model) drawRate() int64 {
 	}
 }
 
-// drawOrigin is what a new process's clock shows: nothing that the last one's
-// did has a meaning for it, and no two show the same.
-func (m *model) drawOrigin() Instant {
-	m.origins++
-	return Instant(1+m.pick(256))*sec + m.origins
-}
+// drawOrigin is what a new process's clock shows. Like the product's, clocks
+// begin anew, so what two processes read overlaps and means nothing together.
+func (m *model) drawOrigin() Instant { return Instant(1+m.pick(4)) * sec }
 
 // start begins a process: what the last one knew and did not store is gone.
 func (m *model) start(n *modelNode, hold time.Duration) {
 	p := m.params
 	p.ID = n.id
 	n.leads, n.match, n.votes, n.forced, n.took = false, nil, nil, nil, 0
-	n.guard = NewGuard(m.now(n), m.params.Duration, hold)
+	m.processes += 1 << 20 // Next counts from it
+	n.guard = NewGuard(m.now(n), m.processes, m.params.Duration, hold)
 	n.lease = NewLease(p)
 	n.lease.SetVoters(n.cfg)
 	m.tell(n)

@@ -22,8 +22,9 @@ type rateWatch struct {
 
 // sample is one grant as the leader saw it.
 type sample struct {
-	sent, received       Instant // leader's clock
-	reading, incarnation Instant // voter's clock
+	sent, received Instant // leader's clock
+	reading        Instant // voter's clock
+	incarnation    Incarnation
 }
 
 const (

@@ -14,14 +14,14 @@ type watched struct {
 	lease         *Lease
 	truth         int64
 	leader, voter modelClock
-	origin        Instant
+	incarnation   Incarnation
 	every, rtt    time.Duration
 }
 
 func newWatched(leaderPPM, voterPPM int64, every, rtt time.Duration) *watched {
-	w := &watched{every: every, rtt: rtt, origin: 77 * sec}
+	w := &watched{every: every, rtt: rtt, incarnation: 1}
 	w.leader = modelClock{base: sec, ppm: leaderPPM}
-	w.voter = modelClock{base: w.origin, ppm: voterPPM}
+	w.voter = modelClock{base: 77 * sec, ppm: voterPPM}
 	w.lease = leading(sec, voters(1, 2))
 	return w
 }
@@ -33,7 +33,7 @@ func (w *watched) beat() bool {
 	w.truth += int64(w.rtt) / 2
 	reading := w.voter.at(w.truth)
 	w.truth += int64(w.rtt) / 2
-	w.lease.Count(2, 5, Grant{Sent: sent, Duration: testParams.Duration, Reading: reading, Incarnation: w.origin}, w.leader.at(w.truth))
+	w.lease.Count(2, 5, Grant{Sent: sent, Duration: testParams.Duration, Reading: reading, Incarnation: w.incarnation}, w.leader.at(w.truth))
 	w.truth += int64(w.every - w.rtt)
 	return w.suspect()
 }
@@ -127,12 +127,12 @@ func TestRateForgetsWithTheIncarnation(t *testing.T) {
 	if at := w.within(time.Minute, true); at < 0 {
 		t.Fatal("a fast clock is not doubted")
 	}
-	w.origin, w.voter = 5*sec, modelClock{base: 5 * sec, since: w.truth}
+	w.incarnation, w.voter = w.incarnation.Next(), modelClock{base: 77 * sec, since: w.truth}
 	if w.beat() {
 		t.Error("doubted by the first grant of a new incarnation")
 	}
 	if at := w.within(10*time.Minute, true); at >= 0 {
-		t.Errorf("a good clock is doubted after %v, want never: its origin is new", at)
+		t.Errorf("a good clock is doubted after %v, want never: its incarnation is new", at)
 	}
 }
 
@@ -259,7 +259,7 @@ func goodClocksAreNeverDoubted(t *rapid.T) {
 	for range rapid.IntRange(1, 60).Draw(t, "rounds") {
 		sent := w.leader.at(w.truth)
 		w.truth += delay.Draw(t, "out")
-		late = append(late, Grant{Sent: sent, Duration: time.Second, Reading: w.voter.at(w.truth), Incarnation: w.origin})
+		late = append(late, Grant{Sent: sent, Duration: time.Second, Reading: w.voter.at(w.truth), Incarnation: w.incarnation})
 		w.truth += delay.Draw(t, "back")
 		g := late[rapid.IntRange(0, len(late)-1).Draw(t, "grant")] // the newest, or a repeated one
 		w.lease.Count(2, 5, g, w.leader.at(w.truth))

@@ -133,7 +133,7 @@ func (s *scenario) voter(a args) (out string, ok bool) {
 	g := s.guards[id]
 	switch a.d.Cmd {
 	case "start":
-		s.guards[id] = NewGuard(now, cmp.Or(a.duration("max"), testParams.Duration), a.duration("hold"))
+		s.guards[id] = NewGuard(now, Incarnation(max(a.number("incarnation"), 1)), cmp.Or(a.duration("max"), testParams.Duration), a.duration("hold"))
 		g = s.guards[id]
 	case "promise":
 		p := Probe{Sent: a.instant("sent"), Duration: cmp.Or(a.duration("duration"), testParams.Duration)}
@@ -143,7 +143,7 @@ func (s *scenario) voter(a args) (out string, ok bool) {
 		if !ok {
 			return "none\n", true
 		}
-		return fmt.Sprintf("sent=%v duration=%v incarnation=%v\n", stamp(grant.Sent), grant.Duration, stamp(grant.Incarnation)), true
+		return fmt.Sprintf("sent=%v duration=%v incarnation=%d\n", stamp(grant.Sent), grant.Duration, grant.Incarnation), true
 	case "admit":
 		out = fmt.Sprintf("admitted=%t ", g.Admit(a.release(), now))
 	case "released":
@@ -168,7 +168,7 @@ func (s *scenario) voter(a args) (out string, ok bool) {
 func (s *scenario) drift(a args) (out string) {
 	at, id := a.instant("now"), a.number("voter")
 	every, rtt := a.duration("every"), a.duration("rtt")
-	origin, read := a.instant("origin"), a.instant("reading")
+	incarnation, read := Incarnation(a.number("incarnation")), a.instant("reading")
 	ppm := a.signed("ppm")
 	suspect := false
 	for _, p := range s.lease.Peers(at) {
@@ -178,7 +178,7 @@ func (s *scenario) drift(a args) (out string) {
 	for start := at; at <= last; at = at.Add(every) {
 		passed := int64(at.Sub(start))
 		reading := read.Add(time.Duration(passed + passed/1e6*ppm))
-		g := Grant{Sent: at, Duration: testParams.Duration, Reading: reading, Incarnation: origin}
+		g := Grant{Sent: at, Duration: testParams.Duration, Reading: reading, Incarnation: incarnation}
 		now := at.Add(rtt)
 		s.lease.Count(id, s.lease.Term(), g, now)
 		is := slices.ContainsFunc(s.lease.Peers(now), func(p PeerInfo) bool { return p.ID == id && p.ClockSuspect })

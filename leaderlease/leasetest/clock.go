@@ -12,6 +12,8 @@ import (
 // concurrent use.
 type Clock struct {
 	truth func() time.Duration
+	// first is what the clock shows to a process that starts.
+	first core.Instant
 	// The reading was base when true time was since, and runs at rate from
 	// there.
 	base    core.Instant
@@ -25,8 +27,13 @@ type Clock struct {
 // NewClock returns a clock that shows offset now and runs at rate 1. truth
 // returns true time; it must not go backwards. offset must be positive.
 func NewClock(truth func() time.Duration, offset time.Duration) *Clock {
-	return &Clock{truth: truth, base: core.Instant(offset), since: truth(), rate: 1}
+	return &Clock{truth: truth, first: core.Instant(offset), base: core.Instant(offset), since: truth(), rate: 1}
 }
+
+// Restart makes the clock show its offset again, as clock.System does in each
+// process: instants of two processes of one node overlap and mean nothing to
+// each other. A node restarts its clock with its process.
+func (c *Clock) Restart() { c.base, c.since = c.first, c.truth() }
 
 // Now implements clock.Clock.
 func (c *Clock) Now() core.Instant {

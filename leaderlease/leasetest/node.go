@@ -105,6 +105,7 @@ func (n *Node) start() {
 	n.reads = stockReads{}
 	n.lease = nil
 	n.newest = nil
+	n.Clock.Restart()
 
 	snap, err := n.disk.Snapshot()
 	must(err)
