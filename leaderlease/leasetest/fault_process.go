@@ -70,14 +70,18 @@ func suspendFault(f *fault) {
 
 // crashFor kills the process, and some of the writes under way with it, and
 // starts it again after d.
-func (f *fault) crashFor(n *Node, d time.Duration) {
+func (f *fault) crashFor(n *Node, d time.Duration) { f.crashLosing(n, f.r.IntN(3), d) }
+
+// crashLosing does so, and of the writes under way the oldest survive ones have
+// reached the disk.
+func (f *fault) crashLosing(n *Node, survive int, d time.Duration) {
 	if n == nil || !n.up {
 		return
 	}
 	f.note(n, "crashes")
 	f.pauses[n.ID] = 0
 	n.Clock.Start()
-	n.Crash(f.r.IntN(3))
+	n.Crash(survive)
 	f.after(d, func() { f.restart(n) })
 }
 

@@ -27,6 +27,7 @@ var recipes = []faultKind{
 	{"recipe_grow", 3, 1, 3, growRecipe},
 	{"recipe_learners", 3, 1, 3, learnersRecipe},
 	{"recipe_demote", 3, 1, 3, demoteRecipe},
+	{"recipe_forgotten_reign", 5, 1, 3, forgottenReign},
 }
 
 // withLeader runs do if there is a leader that runs.
