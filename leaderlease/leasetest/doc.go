@@ -26,7 +26,7 @@
 //     its own lease check, not even one that is paused
 //   - guard: at the instant of the decision, a bound node lets no request for a
 //     vote in and none of its votes out
-//   - raft: one leader a term, equal entries, states and answers at each index,
+//   - raft: one process leads a term, equal entries, states and answers at each index,
 //     also after a crash, no acknowledged write lost
 //   - porcupine: each key's history is linearizable
 //   - liveness: after healing, a leader is elected and serves at least 99 of 100

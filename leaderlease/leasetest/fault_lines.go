@@ -24,6 +24,7 @@ type trouble struct {
 	loss, dup float64
 	delay     time.Duration // drawn from zero
 	fixed     time.Duration
+	echo      time.Duration // drawn from zero, of second copies only
 	r         *rand.Rand
 }
 
@@ -53,7 +54,7 @@ func (l *lines) plan(m *raftpb.Message) []time.Duration {
 			return nil
 		}
 		if x.dup > 0 && x.r.Float64() < x.dup {
-			delays = append(delays, delays[0]+between(x.r, 0, 4*lat+x.delay))
+			delays = append(delays, delays[0]+between(x.r, 0, 4*lat+x.delay+x.echo))
 		}
 		for i := range delays {
 			delays[i] += x.fixed + between(x.r, 0, x.delay)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 )
 
 var processFaults = []faultKind{
@@ -14,6 +15,8 @@ var processFaults = []faultKind{
 	{"crash_many", 2, 0, 3, crashMany},
 	{"bounce", 3, 0, 0.02, func(f *fault) { f.crashFor(f.leaderOr(), f.For) }},
 	{"disk_stall", 2, 0.1, 3, diskStall},
+	{"slow_candidates", 3, 1, 4, slowCandidates},
+	{"echo", 2, 1, 4, echoFault},
 }
 
 // pauseFor stops the process. Before it goes on, a reader that is scheduled
@@ -123,10 +126,34 @@ func diskStall(f *fault) {
 
 // unstall lets the writes go on that have not begun yet.
 func (s *sim) unstall() {
+	s.slowCandidates = 0
 	for _, n := range s.c.Nodes() {
 		s.stalled[n.ID], s.slowApply[n.ID], s.slowVotes[n.ID] = 0, 0, 0
 		if n.up && n.lease != nil {
 			n.lease.SetDiskStalled(false)
 		}
 	}
+}
+
+// slowCandidates makes the disk of whoever campaigns slow for a while, and kills
+// the first one that is voted for before the disk has answered.
+func slowCandidates(f *fault) {
+	f.slowCandidates = f.c.Now() + f.For
+	f.lines.when(f.For, func(m *raftpb.Message) bool {
+		return m.GetType() == raftpb.MsgVoteResp && !m.GetReject()
+	}, func(m *raftpb.Message) {
+		f.after(between(f.r, 0, f.w.D), func() { f.crashLosing(f.c.Node(m.GetTo()), 0, f.beat()) })
+	})
+}
+
+// echoFault repeats what a node says, late, and kills it meanwhile: its next
+// process lives among words of the former one.
+func echoFault(f *fault) {
+	n := f.leaderOr()
+	if n == nil {
+		return
+	}
+	f.note(n, "what it says comes twice, the second time late")
+	f.lines.add(&trouble{match: func(m *raftpb.Message) bool { return m.GetFrom() == n.ID }, dup: 0.5, echo: f.upTo(4), r: f.r}, f.For)
+	f.after(between(f.r, 0, f.For), func() { f.crashLosing(n, f.r.IntN(2), f.beat()) })
 }

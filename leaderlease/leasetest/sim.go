@@ -8,6 +8,7 @@ import (
 	"testing/cryptotest"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
@@ -65,7 +66,9 @@ type sim struct {
 	slowApply map[uint64]time.Duration
 	slowVotes map[uint64]time.Duration
 	scale     map[uint64]float64
-	healed    bool
+	// slowCandidates is until when the disks of those who campaign are slow.
+	slowCandidates time.Duration
+	healed         bool
 	// mistrusted: a voter's clock stood still, which leaders may have noticed.
 	mistrusted bool
 }
@@ -195,6 +198,9 @@ func (s *sim) nodeOptions(id uint64) NodeOptions {
 	delays := stream(s.sched.Seed, streamDisk+id<<8)
 	o.DiskDelay = func() time.Duration {
 		d := between(delays, 0, w.Disk)
+		if role := s.c.Node(id).role; s.c.Now() < s.slowCandidates && role == raft.StateCandidate {
+			d += between(delays, 0, w.D)
+		}
 		return max(d, s.stalled[id]-s.c.Now())
 	}
 	o.ApplyDelay = func() time.Duration {
