@@ -91,7 +91,12 @@ func TestSaveAndRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := saveFile(t, client(t, old[0]))
+	saver := client(t, old[0])
+	// A backup is of what its member has applied, as in etcd: a read sees to it.
+	if _, err := saver.Get(t.Context(), "key"); err != nil {
+		t.Fatal(err)
+	}
+	file := saveFile(t, saver)
 
 	restored := trio(t, func(c *Config) {
 		c.DataDir = filepath.Join(c.DataDir, "restored")
