@@ -10,6 +10,8 @@ import (
 
 // Disk is what a node keeps across crashes. It is raft.Storage plus the writes;
 // everything a method has returned for is durable, and a crash loses the rest.
+// Only a commit index that comes alone may be put off, if there is a method
+// Flush() error to ask for it.
 type Disk interface {
 	raft.Storage
 	// Save appends entries, and replaces the hard state and the snapshot where
@@ -25,11 +27,14 @@ type Disk interface {
 	SaveMaxPromise(d time.Duration) error
 }
 
-// memoryDisk is a Disk whose writes are atomic: raft's MemoryStorage, which
-// holds exactly what was saved.
+// memoryDisk is a Disk whose writes are atomic: raft's MemoryStorage. Like a real
+// log it does not write a commit index that comes alone; the next write takes it
+// along, and a crash before that forgets it.
 type memoryDisk struct {
 	*raft.MemoryStorage
 	maxPromise time.Duration
+	// committed is the commit index that is written.
+	committed uint64
 }
 
 // NewMemoryDisk returns the empty disk of a member of the configuration conf,
@@ -57,10 +62,35 @@ func (d *memoryDisk) Save(entries []*raftpb.Entry, hard *raftpb.HardState, snap 
 	if err := d.Append(entries); err != nil {
 		return err
 	}
+	before := d.hardState()
 	if !raft.IsEmptyHardState(hard) {
-		return d.SetHardState(hard)
+		must(d.SetHardState(hard))
+	}
+	if now := d.hardState(); len(entries) > 0 || !raft.IsEmptySnap(snap) || now.GetTerm() != before.GetTerm() || now.GetVote() != before.GetVote() {
+		return d.Flush()
 	}
 	return nil
+}
+
+// Flush writes a commit index that has come alone.
+func (d *memoryDisk) Flush() error {
+	d.committed = d.hardState().GetCommit()
+	return nil
+}
+
+func (d *memoryDisk) hardState() *raftpb.HardState {
+	hard, _, err := d.InitialState()
+	must(err)
+	return hard
+}
+
+func (d *memoryDisk) setCommit(index uint64) {
+	d.committed = index
+	hard := d.hardState()
+	if hard.GetCommit() == index {
+		return
+	}
+	must(d.SetHardState(&raftpb.HardState{Term: new(hard.GetTerm()), Vote: new(hard.GetVote()), Commit: new(index)}))
 }
 
 // Compact implements Disk.
@@ -68,9 +98,7 @@ func (d *memoryDisk) Compact(snap *raftpb.Snapshot) error {
 	index := snap.GetMetadata().GetIndex()
 	// What is applied is committed, and a log that begins after its own commit
 	// index is one that raft refuses to start from.
-	if hard, _, err := d.InitialState(); err == nil && hard.GetCommit() < index {
-		must(d.SetHardState(&raftpb.HardState{Term: new(hard.GetTerm()), Vote: new(hard.GetVote()), Commit: new(index)}))
-	}
+	d.setCommit(max(index, d.hardState().GetCommit()))
 	if _, err := d.CreateSnapshot(index, snap.GetMetadata().GetConfState(), snap.GetData()); err != nil {
 		return err
 	}
@@ -78,7 +106,10 @@ func (d *memoryDisk) Compact(snap *raftpb.Snapshot) error {
 }
 
 // Reopen implements Disk.
-func (d *memoryDisk) Reopen() (Disk, error) { return d, nil }
+func (d *memoryDisk) Reopen() (Disk, error) {
+	d.setCommit(d.committed)
+	return d, nil
+}
 
 // LoadMaxPromise implements Disk.
 func (d *memoryDisk) LoadMaxPromise() (time.Duration, error) { return d.maxPromise, nil }

@@ -87,10 +87,12 @@ func (n *Node) processReady(rd raft.Ready) {
 		n.send(msgs)
 		n.restore(rd.Snapshot)
 		n.afterApplyDelay(rd.CommittedEntries, func() {
-			n.apply(rd.CommittedEntries)
-			n.raw.Advance(rd)
-			n.busy = false
-			n.observe()
+			n.knowChanges(rd.CommittedEntries, func() {
+				n.apply(rd.CommittedEntries)
+				n.raw.Advance(rd)
+				n.busy = false
+				n.observe()
+			})
 		})
 	})
 }
@@ -145,10 +147,12 @@ func (n *Node) appendThread(m *raftpb.Message, done func()) {
 
 func (n *Node) applyThread(m *raftpb.Message, done func()) {
 	n.later(delay(n.opts.ApplyDelay), func() {
-		n.exec(func() {
-			n.apply(m.GetEntries())
-			n.respond(m.GetResponses())
-			done()
+		n.knowChanges(m.GetEntries(), func() {
+			n.exec(func() {
+				n.apply(m.GetEntries())
+				n.respond(m.GetResponses())
+				done()
+			})
 		})
 	})
 }

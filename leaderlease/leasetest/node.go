@@ -40,6 +40,9 @@ type NodeOptions struct {
 	// FilterOnArrival asks Incoming when a message arrives, before it queues,
 	// as a transport goroutine does, and not when raft is about to step it.
 	FilterOnArrival bool
+	// ForgetsChanges applies changes of membership before the log knows for good
+	// that they are committed: a negative control.
+	ForgetsChanges bool
 	// StepDelay returns how long after Incoming was asked raft steps a message,
 	// with FilterOnArrival. Messages of several connections overtake each other
 	// there, as they do on a transport's goroutines. Nil means no time.
