@@ -5,6 +5,7 @@ import (
 	"testing/cryptotest"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 )
 
@@ -39,6 +40,78 @@ func TestAChangeOutlivesACrash(t *testing.T) {
 	}
 }
 
+// A leader removes itself from a group of two, with writes behind that, and the
+// word that it is committed is lost. The other needs its vote, which it refuses:
+// its log is longer.
+func TestALeaderThatRemovedItselfIsSucceeded(t *testing.T) {
+	for _, v := range []struct {
+		name         string
+		mute, crash  bool
+		async, later bool
+		want         bool
+	}{
+		{name: "everybody stays up", want: true},
+		{name: "with AsyncStorageWrites", async: true, want: true},
+		{name: "both are killed", crash: true, want: true},
+		{name: "terms have moved on", later: true, want: true},
+		{name: "nobody says what is committed", mute: true},
+	} {
+		t.Run(v.name, func(t *testing.T) {
+			c := pair(t, NodeOptions{Async: v.async, TellsNobody: v.mute})
+			one, two := c.Node(1), c.Node(2)
+			removedUnheard(t, c)
+			if v.crash {
+				one.Crash(0)
+				two.Crash(0)
+				one.Restart()
+				two.Restart()
+			}
+			if v.later {
+				two.exec(func() {
+					_ = two.raw.Step(&raftpb.Message{Type: raftpb.MsgPreVoteResp.Enum(), From: new(uint64(1)), To: new(uint64(2)), Term: new(two.Term() + 5), Reject: new(true)})
+				})
+			}
+			if got := c.RunUntil(20*time.Second, func() bool { return c.Leader() == two }); got != v.want {
+				t.Errorf("node 2 leads: %v, want %v: it has configuration %v and applied %d, node 1 %v and %d",
+					got, v.want, two.Conf(), two.Applied(), one.Conf(), one.Applied())
+			}
+		})
+	}
+}
+
+// Word of what is committed counts only where the log has the same entry, and
+// makes nobody a leader.
+func TestWordOfAnotherEntryIsNotTaken(t *testing.T) {
+	c := pair(t, NodeOptions{TellsNobody: true})
+	removedUnheard(t, c)
+	one, two := c.Node(1), c.Node(2)
+	c.Net.Split([]uint64{1}, []uint64{2})
+	if !c.RunUntil(20*time.Second, func() bool { return two.Raw().BasicStatus().Lead == raft.None }) {
+		t.Fatal("node 2 follows a leader that is gone")
+	}
+	before, change, term := two.Raw().BasicStatus().GetCommit(), one.Applied(), one.Term()
+	for _, v := range []struct {
+		name        string
+		index, term uint64
+		want        uint64
+	}{
+		{"of another term", change, term - 1, before},
+		{"behind the end of the log", change + 7, term, before},
+		{"of the same entry", change, term, change},
+	} {
+		two.exec(func() {
+			two.stepRaw(&raftpb.Message{
+				Type: raftpb.MsgPreVoteResp.Enum(), From: new(uint64(1)), To: new(uint64(2)),
+				Term: new(two.Term()), Reject: new(true), Commit: new(v.index), RejectHint: new(v.term),
+			})
+		})
+		s := two.Raw().BasicStatus()
+		if s.GetCommit() != v.want || s.Lead != raft.None {
+			t.Errorf("%s: the commit index is %d and the leader %d, want %d and none", v.name, s.GetCommit(), s.Lead, v.want)
+		}
+	}
+}
+
 // pair returns a group of nodes 1, which leads, and 2.
 func pair(t *testing.T, opts NodeOptions) *Cluster {
 	t.Helper()
@@ -53,4 +126,32 @@ func pair(t *testing.T, opts NodeOptions) *Cluster {
 
 func remove(l *Node, id uint64) {
 	l.Change(&raftpb.ConfChange{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(id)})
+}
+
+// removedUnheard has node 1 remove itself. Node 2 gets the change, but nothing
+// behind it, and does not hear that it is committed.
+func removedUnheard(t *testing.T, c *Cluster) {
+	t.Helper()
+	one, two := c.Node(1), c.Node(2)
+	change := uint64(0)
+	c.Net.Plan = func(m *raftpb.Message) []time.Duration {
+		for _, e := range m.GetEntries() {
+			if e.GetType() != raftpb.EntryNormal {
+				change = e.GetIndex()
+			}
+		}
+		if m.GetFrom() == 1 && change > 0 && (m.GetCommit() >= change || m.GetIndex() >= change) {
+			return nil
+		}
+		return []time.Duration{time.Millisecond}
+	}
+	remove(one, 1)
+	one.Write(1, 1, func(uint64) {})
+	if !c.RunUntil(time.Second, func() bool { return len(one.Conf().GetVoters()) == 1 }) {
+		t.Fatalf("node 1 has configuration %v, want node 2 alone", one.Conf())
+	}
+	if got := len(two.Conf().GetVoters()); got != 2 {
+		t.Fatalf("node 2 has %d voters, want 2: it was not to hear", got)
+	}
+	c.Net.Plan = nil
 }

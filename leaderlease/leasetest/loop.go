@@ -170,6 +170,7 @@ func (n *Node) respond(msgs []*raftpb.Message) {
 
 func (n *Node) send(msgs []*raftpb.Message) {
 	for _, m := range msgs {
+		n.tellCommit(m)
 		n.cluster.Net.send(m)
 		if m.GetType() == raftpb.MsgSnap {
 			to := m.GetTo()

@@ -41,8 +41,9 @@ type NodeOptions struct {
 	// as a transport goroutine does, and not when raft is about to step it.
 	FilterOnArrival bool
 	// ForgetsChanges applies changes of membership before the log knows for good
-	// that they are committed: a negative control.
-	ForgetsChanges bool
+	// that they are committed, TellsNobody keeps to itself in elections what is
+	// committed: negative controls.
+	ForgetsChanges, TellsNobody bool
 	// StepDelay returns how long after Incoming was asked raft steps a message,
 	// with FilterOnArrival. Messages of several connections overtake each other
 	// there, as they do on a transport's goroutines. Nil means no time.
@@ -203,6 +204,7 @@ func (n *Node) step(m *raftpb.Message) {
 }
 
 func (n *Node) stepRaw(m *raftpb.Message) {
+	n.learnCommit(m)
 	// Raft answers what it cannot use with an error, and goes on.
 	_ = n.raw.Step(m)
 }
