@@ -29,8 +29,8 @@
 //   - raft: one process leads a term, equal entries, states and answers at each index,
 //     also after a crash, no acknowledged write lost
 //   - porcupine: each key's history is linearizable
-//   - liveness: after healing, a leader is elected and serves at least 99 of 100
-//     reads under its lease
+//   - liveness: after healing, with every member up and everybody else switched
+//     off, a leader is elected and serves at least 99 of 100 reads under its lease
 //   - misuse and panic: neither happens
 //
 // A failing run is made small by [Minimise] and kept as text, see [Schedule].

@@ -81,11 +81,15 @@ func (f *fault) crashLosing(n *Node, survive int, d time.Duration) {
 	if n == nil || !n.up {
 		return
 	}
+	f.kill(n, survive)
+	f.after(d, func() { f.restart(n) })
+}
+
+func (f *fault) kill(n *Node, survive int) {
 	f.note(n, "crashes")
 	f.pauses[n.ID] = 0
 	n.Clock.Start()
 	n.Crash(survive)
-	f.after(d, func() { f.restart(n) })
 }
 
 func (s *sim) restart(n *Node) {

@@ -19,11 +19,7 @@ func (s *sim) finish() {
 	start := s.c.Now()
 	var l *Node
 	healthy := func() bool { l = s.serving(); return l != nil || s.violated() }
-	if !s.c.RunUntil(limit, healthy) && s.stuck() {
-		s.res.Stuck++
-		s.summarise()
-		return
-	}
+	s.c.RunUntil(limit, healthy)
 	switch {
 	case l == nil && s.w.BeyondPPM > 0:
 		// Leaders do not trust such clocks, and rightly so.
@@ -58,21 +54,6 @@ func (s *sim) summarise() {
 	}
 }
 
-// stuck reports whether raft cannot elect anyone although no promise is in the
-// way: for two election timeouts no node is bound. That happens when a leader
-// that has removed itself dies with entries that the voters who remain, and do
-// not know yet that it is gone, lack: they ask for its vote, and it refuses.
-func (s *sim) stuck() bool {
-	bound := false
-	s.c.RunUntil(2*s.w.electionTimeout(), func() bool {
-		for _, n := range s.c.Nodes() {
-			bound = bound || n.Bound()
-		}
-		return bound || s.c.Leader() != nil || s.violated()
-	})
-	return !bound && s.c.Leader() == nil && !s.violated()
-}
-
 // heal ends every fault.
 func (s *sim) heal() {
 	s.trace.note(s.c.Now(), 0, "everything heals", "")
@@ -89,6 +70,7 @@ func (s *sim) heal() {
 			s.restart(n)
 		}
 	}
+	s.operate()
 }
 
 // needsRestart reports whether the library remembers something about n's clock,

@@ -71,6 +71,7 @@ func (s *sim) onApply(n *Node, e *raftpb.Entry) {
 
 func (s *sim) noteConf(n *Node, index uint64) {
 	s.res.ConfChanges++
+	s.operator.sees(n, index)
 	s.trace.note(s.c.Now(), n.ID, "applies configuration", "index voters outgoing learners",
 		index, digits(n.conf.GetVoters()), digits(n.conf.GetVotersOutgoing()), digits(n.conf.GetLearners()))
 }

@@ -28,6 +28,7 @@ var recipes = []faultKind{
 	{"recipe_learners", 3, 1, 3, learnersRecipe},
 	{"recipe_demote", 3, 1, 3, demoteRecipe},
 	{"recipe_forgotten_reign", 5, 1, 3, forgottenReign},
+	{"recipe_retire", 3, 0, 1, retireRecipe},
 }
 
 // withLeader runs do if there is a leader that runs.

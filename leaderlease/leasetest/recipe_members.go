@@ -180,3 +180,38 @@ func demoteRecipe(f *fault) {
 		f.after(f.For+2*f.w.electionTimeout(), func() { f.change(f.home()) })
 	})
 }
+
+// retireRecipe leaves so few voters that they are no quorum of those before,
+// switches off all others as soon as the leader has applied that, and crashes
+// those that remain. The others come back when there is a leader again.
+func retireRecipe(f *fault) {
+	f.withLeader(func(l *Node) {
+		others := f.except(l.ID)
+		f.r.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+		stay := f.r.IntN(max(1, len(voters(l))/2))
+		to := configuration{voters: append(slices.Clone(others[:stay]), l.ID)}
+		f.changeThen(l, to, to.is, func() {
+			f.note(l, "stays, others are switched off")
+			for _, id := range others[stay:] {
+				f.kill(f.c.Node(id), f.r.IntN(3))
+			}
+			for _, id := range to.voters {
+				f.crashFor(f.c.Node(id), f.For)
+			}
+			f.comeBack(others)
+		})
+	})
+}
+
+// comeBack starts nodes again once there is a leader.
+func (f *fault) comeBack(ids []uint64) {
+	f.repeat(f.w.electionTimeout(), f.sched.Duration, func() bool {
+		if f.c.Leader() == nil {
+			return false
+		}
+		for _, id := range ids {
+			f.restart(f.c.Node(id))
+		}
+		return true
+	})
+}

@@ -55,6 +55,7 @@ type sim struct {
 	raft     raftOracle
 	linear   linearOracle
 	lines    lines
+	operator operator
 
 	load   load
 	clocks *rand.Rand
@@ -165,6 +166,7 @@ func (s *sim) build() {
 		Configure: s.configure, Node: s.nodeOptions, NewDisk: s.cfg.NewDisk, NewMachine: s.cfg.NewMachine,
 	})
 	s.lines.init(s)
+	s.operator.conf = &raftpb.ConfState{Voters: ids[0], Learners: ids[1]}
 	s.c.OnLeader, s.c.OnApply, s.c.OnCrash = s.onLeader, s.onApply, s.onCrash
 	s.c.OnRestart = s.compareState
 	s.c.OnDeliver, s.c.OnAdmit, s.c.OnReady = s.onDeliver, s.onAdmit, s.onReady
@@ -189,6 +191,7 @@ func (s *sim) configure(id uint64, cfg *leaderlease.Config) {
 func (s *sim) nodeOptions(id uint64) NodeOptions {
 	w := s.w
 	o := NodeOptions{Async: has(w.Async, id), QueueWhileBusy: has(w.Queue, id), FilterOnArrival: has(w.Arrival, id)}
+	o.ForgetsChanges, o.TellsNobody = w.Forgets, w.Mute
 	switch {
 	case has(w.Stock, id):
 		o.Kind = Stock

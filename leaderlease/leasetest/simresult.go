@@ -49,8 +49,6 @@ type Result struct {
 	Crashes         uint64
 	Messages        uint64
 	Histories       uint64
-	// Stuck counts runs in which raft itself could elect nobody any more.
-	Stuck int
 	// Faults counts injected faults by kind.
 	Faults map[string]int
 	// Stats adds up the counters of all Leases.
@@ -137,7 +135,6 @@ func (r *Result) Add(o *Result) {
 	r.Crashes += o.Crashes
 	r.Messages += o.Messages
 	r.Histories += o.Histories
-	r.Stuck += o.Stuck
 	r.heldBack += o.heldBack
 	r.Recovery = max(r.Recovery, o.Recovery)
 	if r.Faults == nil {

@@ -141,6 +141,8 @@ func (w *Swarm) fields() []field {
 		{"no_margin", &w.NoMargin},
 		{"beyond_ppm", &w.BeyondPPM},
 		{"stops_clock", &w.StopsClock},
+		{"forgets", &w.Forgets},
+		{"mute", &w.Mute},
 		{"plain", &w.Plain},
 		{"stock", &w.Stock},
 		{"async", &w.Async},

@@ -22,6 +22,8 @@ type Swarm struct {
 	NoMargin   bool // negative control: reads are served to the end of the lease
 	BeyondPPM  int  // negative control: clocks err by this much more than claimed
 	StopsClock bool // negative control: a suspended leader's clock stands still
+	Forgets    bool // negative control: a crash forgets changes of membership
+	Mute       bool // negative control: nobody says in elections what is committed
 
 	// How nodes run: one bit per node, bit 1 for node 1.
 	Plain, Stock, Async, Queue, Arrival uint64
@@ -44,6 +46,7 @@ func (w *Swarm) electionTimeout() time.Duration { return time.Duration(w.Electio
 // keepAssumptions takes back what a negative control has broken.
 func (w *Swarm) keepAssumptions() {
 	w.NoMargin, w.BeyondPPM, w.StopsClock, w.Stock = false, 0, false, 0
+	w.Forgets, w.Mute = false, false
 }
 
 func has(set uint64, id uint64) bool { return set>>id&1 == 1 }
