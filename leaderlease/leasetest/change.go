@@ -22,6 +22,27 @@ func (n *Node) knowChanges(entries []*raftpb.Entry, apply func()) {
 	})
 }
 
+// putsOff reports whether m has to wait: a snapshot while entries that raft has
+// handed out are being applied. Raft takes its configuration at once and cannot
+// be told that a change is an older one: it would make it again, or panic. With
+// AsyncStorageWrites the node sees the snapshot first: see superseded.
+func (n *Node) putsOff(m *raftpb.Message) bool {
+	if m.GetType() != raftpb.MsgSnap || n.opts.Async || !n.busy {
+		return false
+	}
+	n.snapshots = append(n.snapshots, m)
+	return true
+}
+
+// stepSnapshots steps what was put off.
+func (n *Node) stepSnapshots() {
+	late := n.snapshots
+	n.snapshots = nil
+	for _, m := range late {
+		n.stepRaw(m)
+	}
+}
+
 // newestChange returns the index of the last change of membership, 0 if there
 // is none.
 func newestChange(entries []*raftpb.Entry) (index uint64) {

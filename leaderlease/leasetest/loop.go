@@ -91,6 +91,7 @@ func (n *Node) processReady(rd raft.Ready) {
 				n.apply(rd.CommittedEntries)
 				n.raw.Advance(rd)
 				n.busy = false
+				n.stepSnapshots()
 				n.observe()
 			})
 		})
@@ -127,6 +128,7 @@ func (n *Node) dispatch(msgs []*raftpb.Message) {
 	for _, m := range msgs {
 		switch m.GetTo() {
 		case raft.LocalAppendThread:
+			n.superseded = max(n.superseded, m.GetSnapshot().GetMetadata().GetIndex())
 			n.appends.push(n, func(done func()) { n.appendThread(m, done) })
 		case raft.LocalApplyThread:
 			n.applies.push(n, func(done func()) { n.applyThread(m, done) })
@@ -256,6 +258,9 @@ func (n *Node) apply(entries []*raftpb.Entry) {
 			n.applyAgain(e)
 			continue
 		}
+		if e.GetIndex() <= n.superseded {
+			continue
+		}
 		n.outcome = n.machine.Apply(e, n.applyConf(e))
 		if n.cluster.OnApply != nil {
 			n.cluster.OnApply(n, e)
@@ -288,7 +293,7 @@ func (n *Node) reached(entries []*raftpb.Entry) uint64 {
 	if !n.machine.Durable() {
 		return n.Applied()
 	}
-	return entries[len(entries)-1].GetIndex()
+	return min(n.Applied(), entries[len(entries)-1].GetIndex())
 }
 
 func (n *Node) applied(index uint64) {

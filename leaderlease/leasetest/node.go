@@ -89,6 +89,11 @@ type Node struct {
 	missed  int
 	appends queue
 	applies queue
+	// superseded is the index of the newest snapshot that raft has restored: its
+	// configuration is that one, whatever is still to be applied.
+	superseded uint64
+	// snapshots are such that wait until what is committed is applied.
+	snapshots []*raftpb.Message
 	// unsynced are writes under way, oldest first.
 	unsynced []write
 	// heldBack counts the Readys that V5 held back.
@@ -104,7 +109,8 @@ func (n *Node) start() {
 	n.run++
 	n.up, n.paused, n.busy, n.missed = true, false, false, 0
 	n.inbox, n.finished, n.unsynced = nil, nil, nil
-	n.appends, n.applies = queue{}, queue{}
+	n.appends, n.applies, n.superseded = queue{}, queue{}, 0
+	n.snapshots = nil
 	n.writes = make(map[uint64]func(uint64))
 	n.reads = stockReads{}
 	n.lease = nil
@@ -204,6 +210,9 @@ func (n *Node) step(m *raftpb.Message) {
 }
 
 func (n *Node) stepRaw(m *raftpb.Message) {
+	if n.putsOff(m) {
+		return
+	}
 	n.learnCommit(m)
 	// Raft answers what it cannot use with an error, and goes on.
 	_ = n.raw.Step(m)
