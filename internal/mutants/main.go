@@ -38,6 +38,7 @@ var tables = []struct {
 	{"rules", rules},
 	{"wal", wal},
 	{"store", stores},
+	{"membership", memberships},
 	{"kvnode", members},
 	{"ttl", ttls},
 	{"watch", watches},
