@@ -12,8 +12,8 @@
 // # What it promises
 //
 //   - When Save has returned nil, everything it was given is there after any
-//     crash, except for a commit index that came alone (see Save). Until then
-//     it is there as a whole or not at all; it need not be gone if Save has
+//     crash, except for a commit index that came alone (see SaveCommit). Until
+//     then it is there as a whole or not at all; it need not be gone if Save has
 //     returned an error.
 //   - Batches survive as a prefix of the order in which they were written.
 //   - Open returns such a prefix, or a CorruptError that says where the log is
@@ -43,7 +43,8 @@
 // applied than committed. An application that makes its state durable itself,
 // with or without SaveSnapshot, therefore
 //
-//   - calls Flush before its state becomes durable, and SaveSnapshot after, and
+//   - calls SaveCommit with the state's index before that becomes durable (Flush,
+//     if no update may be waiting for an Appender), and SaveSnapshot after, and
 //   - starts raft with Applied no larger than the commit index of InitialState,
 //     and skips what raft then has it apply a second time.
 //
@@ -52,27 +53,34 @@
 // installs, take the commit index along: on disk it is never below the
 // snapshot's.
 //
+// # Configuration changes
+//
+// After a crash raft counts the members as of the commit index on disk. So who
+// applies a change calls SaveCommit with its index before raft's ApplyConfChange,
+// and before anybody is told that the change is made: whom it has removed may be
+// gone for good by then, and a majority of the old members with them.
+//
 // # Full disk
 //
 // The end of each segment is kept for what is not entries or an installed
 // snapshot: an eighth of it, but at least 1 KiB and at most 64 KiB. Of this
 // reserve, hard states and promises may use a quarter. The rest is for Flush,
-// SaveSnapshot and Compact, and only where a Compact that far frees a segment;
-// what frees none has to do with the quarter. Flush may use another eighth, and
-// SaveSnapshot leaves room for Compact. So neither elections nor checkpoints
-// that come again and again can use up what leads to a free segment:
+// SaveCommit, SaveSnapshot and Compact, and only where a Compact that far frees a
+// segment; what frees none has to do with the quarter. Flush and SaveCommit may use
+// another eighth, and SaveSnapshot leaves room for Compact. So neither elections nor
+// checkpoints that come again and again can use up what leads to a free segment:
 //
-//	err = l.Flush()                   // and make the state durable
+//	err = l.SaveCommit(index)         // and make the state at index durable
 //	err = l.SaveSnapshot(checkpoint)  // as new as possible
 //	err = l.Compact(checkpoint.index) // as far as it reaches
 //
 // This takes a log of at least two segments of the size in Config, since the
 // last one never goes and the next one must fit where the first was, a file
 // system that overwrites in place, and a snapshot that, with its data and
-// configuration, fits into a third of the reserve. The share of Flush is a
-// hundred calls in segments of 512 KiB or more, and one in segments of 8 KiB or
-// less: who checkpoints, or fails to, more often than that without a Compact
-// may find no room to Flush, and goes on if raft starts with the smaller index
+// configuration, fits into a third of the reserve. The share of SaveCommit
+// is a hundred calls in segments of 512 KiB or more, and one in segments of 8 KiB or
+// less: who checkpoints, or fails to, more often than that without a Compact may
+// find no room for it, and goes on if raft starts with the smaller index
 // (see Applied index). Elections may find no room either. So compact well
 // before the disk is full.
 //

@@ -83,9 +83,9 @@ var (
 	// ErrGap is returned by Save for entries that do not continue the log or
 	// each other.
 	ErrGap = errors.New("raftwal: entries do not continue the log")
-	// ErrCommitBeyondLog is returned by Save for what would leave a commit index
-	// beyond the last entry: a committed entry would be lost, or a snapshot is
-	// older than what is committed. raft does not start from such a log.
+	// ErrCommitBeyondLog is returned by Save and SaveCommit for what would leave a
+	// commit index beyond the last entry: a committed entry would be lost, or a
+	// snapshot is older than what is committed. raft does not start from such a log.
 	ErrCommitBeyondLog = errors.New("raftwal: the commit index is beyond the log")
 	// ErrTooLarge is returned by Save for what a batch cannot hold.
 	ErrTooLarge = errors.New("raftwal: too large for one batch")

@@ -72,6 +72,7 @@ type step struct {
 	compact uint64           // Compact, or
 	promise time.Duration    // SaveMaxPromise, or
 	flush   bool             // Flush, or
+	commit  uint64           // SaveCommit, or
 	reopen  bool             // Close and Open
 }
 
@@ -89,6 +90,9 @@ func (s *step) apply(m *model) {
 		m.promise = s.promise
 	case s.flush, s.reopen:
 		m.durable = m.hard
+	case s.commit != 0:
+		m.hard.commit = max(m.hard.commit, s.commit)
+		m.durable.commit = max(m.durable.commit, s.commit)
 	default:
 		m.save(s.update)
 	}
@@ -115,6 +119,8 @@ func (s *step) write(l *Log) error {
 		return l.SaveMaxPromise(s.promise)
 	case s.flush:
 		return l.Flush()
+	case s.commit != 0:
+		return l.SaveCommit(s.commit)
 	default:
 		return l.Save(s.update.Entries, s.update.HardState, s.update.Snapshot)
 	}
@@ -169,6 +175,10 @@ func draw(m *model, r *rand.Rand) step {
 		return step{name: "flush", flush: true}
 	case 10:
 		return step{name: "reopen", reopen: true}
+	case 11:
+		if index := commit(m.last()); index > 0 {
+			return step{name: "save commit", commit: index}
+		}
 	}
 	e := next(m.last()+1, 1+r.Uint64N(4))
 	return step{name: "append", update: Update{Entries: e, HardState: hard(term, m.hard.vote, commit(m.last()))}}

@@ -26,8 +26,9 @@ type Update struct {
 //
 // It refuses what would leave the commit index beyond the last entry.
 //
-// If only the commit index has changed nothing is written: raft does not need
-// it, and it goes along with the next batch (see Flush).
+// If only the commit index has changed nothing is written: it goes along with the
+// next batch. Raft needs no more, but for changes of the configuration (see
+// SaveCommit).
 func (l *Log) Save(entries []*raftpb.Entry, hard *raftpb.HardState, snap *raftpb.Snapshot) error {
 	one := [1]Update{{Entries: entries, HardState: hard, Snapshot: snap}}
 	return l.SaveAll(one[:])
@@ -72,14 +73,18 @@ func (l *Log) flushLocked(u use) error {
 	if l.w.hard == l.mu.view.hard {
 		return nil
 	}
+	return l.writeHard(u, l.mu.view.hard)
+}
+
+func (l *Log) writeHard(u use, hard hardState) error {
 	b := &l.w.batch
 	b.reset(keepBuffer)
 	b.use = u
-	b.hard(l.mu.view.hard)
+	b.hard(hard)
 	if err := l.write(b); err != nil {
 		return err
 	}
-	l.w.hard = l.mu.view.hard
+	l.w.hard = hard
 	return nil
 }
 
