@@ -133,7 +133,9 @@ func (n *Node) saveCheckpoint() error {
 	if at.Index <= n.cfg.CatchUpEntries {
 		return nil
 	}
-	if err := n.wal.Compact(at.Index - n.cfg.CatchUpEntries); err != nil && !errors.Is(err, raft.ErrCompacted) {
+	// Raft may not have heard yet that all of it is applied.
+	to := min(at.Index-n.cfg.CatchUpEntries, n.told.Load())
+	if err := n.wal.Compact(to); err != nil && !errors.Is(err, raft.ErrCompacted) {
 		return err
 	}
 	n.log.Debug("kvnode: checkpoint", "index", at.Index, "revision", at.Revision)

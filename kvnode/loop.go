@@ -98,8 +98,18 @@ func (n *Node) step(m *raftpb.Message) {
 func (n *Node) stepLocal(m *raftpb.Message) {
 	if err := n.loop.raw.Step(m); err != nil {
 		n.log.Debug("kvnode: raft refused a local answer", "type", m.GetType(), "error", err)
+		return
+	}
+	switch entries := m.GetEntries(); {
+	case m.GetType() == raftpb.MsgStorageApplyResp && len(entries) > 0:
+		n.tell(entries[len(entries)-1].GetIndex())
+	case m.GetType() == raftpb.MsgStorageAppendResp && m.GetSnapshot() != nil:
+		n.tell(m.GetSnapshot().GetMetadata().GetIndex())
 	}
 }
+
+// tell notes that raft knows index to be applied.
+func (n *Node) tell(index uint64) { n.told.Store(max(index, n.told.Load())) }
 
 func (n *Node) handleReadys() {
 	for n.loop.raw.HasReady() {

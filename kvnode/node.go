@@ -51,6 +51,9 @@ type Node struct {
 	term    atomic.Uint64
 	// last is the last index of the log, stable or not.
 	last atomic.Uint64
+	// told is what raft has been told is applied, and so at most what is. Before a
+	// campaign it scans what is committed beyond. The loop stores.
+	told atomic.Uint64
 	disk diskWatch
 	// counts are figures for Status.
 	counts counts

@@ -189,6 +189,7 @@ func (n *Node) openRaft(fresh bool) error {
 		return err
 	}
 	n.last.Store(last)
+	n.told.Store(rc.Applied)
 	n.lease.Applied(n.store.Applied())
 	if fresh && !n.id.Joined {
 		return n.bootstrap()

@@ -159,6 +159,12 @@ var members = []Mutant{
 		New:  "\t\tif id < n.ID() && false {\n",
 	},
 	{
+		Rule: "restart", Name: "a checkpoint compacts what raft may scan", Pkg: nodePkg, Test: "^TestACheckpointLeavesWhatRaftMayScan$",
+		File: "kvnode/checkpoint.go",
+		Old:  "min(at.Index-n.cfg.CatchUpEntries, n.told.Load())",
+		New:  "at.Index - n.cfg.CatchUpEntries",
+	},
+	{
 		Rule: "restart", Name: "the log does not learn of a checkpoint after a crash", Pkg: nodePkg, Test: "^TestCrashBetweenCheckpointAndLog$",
 		File: "kvnode/start.go",
 		Old:  "\tcase durable.Index > logged:\n",
