@@ -31,10 +31,7 @@ func (n *Node) appended(m *raftpb.Message, err error) {
 		n.fail(fmt.Errorf("write the log: %w", err))
 		return
 	}
-	if n.disk.full.Load() {
-		n.disk.full.Store(false)
-		n.log.Info("kvnode: disk has room again")
-	}
+	n.hasRoom()
 	if !n.started() {
 		return
 	}
@@ -50,6 +47,14 @@ func (n *Node) appended(m *raftpb.Message, err error) {
 	case <-done:
 		n.respond(m.GetResponses())
 	case <-n.stopping:
+	}
+}
+
+// hasRoom notes that something was written.
+func (n *Node) hasRoom() {
+	if n.disk.full.Load() {
+		n.disk.full.Store(false)
+		n.log.Info("kvnode: disk has room again")
 	}
 }
 

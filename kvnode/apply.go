@@ -2,6 +2,7 @@ package kvnode
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/raftwal"
 )
 
 // applyJob is a MsgStorageApply, or a snapshot to restore.
@@ -122,8 +124,12 @@ func (n *Node) applyEntry(e *raftpb.Entry) bool {
 }
 
 // applyConf switches raft and the lease, in the loop, and then the store, before
-// raft hears that the change was applied (L5).
+// raft hears that the change was applied (L5). Before all that the log learns that
+// the change is committed, or after a crash the old members would count.
 func (n *Node) applyConf(e *raftpb.Entry) bool {
+	if !n.saveCommit(e.GetIndex()) {
+		return false
+	}
 	cc, ctx, err := decodeConfChange(e)
 	if err != nil {
 		n.fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), err))
@@ -169,6 +175,25 @@ func (n *Node) applyConf(e *raftpb.Entry) bool {
 		n.leaveOnce.Do(func() { n.workers.Go(n.leave) })
 	}
 	return true
+}
+
+// saveCommit returns when the log has it that index is committed, durably: raft
+// hands that to the appender, which puts it off until something else is written. On
+// a full disk it waits for room; nobody may rely on the change before. It returns
+// false if the node stops meanwhile.
+func (n *Node) saveCommit(index uint64) bool {
+	n.disk.begin()
+	defer n.disk.end()
+	err := n.wal.SaveCommit(index)
+	for errors.Is(err, raftwal.ErrNoSpace) && n.retryFullDisk(err) {
+		if err = n.wal.SaveCommit(index); err == nil {
+			n.hasRoom()
+		}
+	}
+	if err != nil {
+		n.fail(fmt.Errorf("write the log: %w", err))
+	}
+	return err == nil
 }
 
 // leave stops a member that was removed, once the others have had time to hear

@@ -121,7 +121,7 @@ func (n *Node) checkpoint() error {
 }
 
 func (n *Node) saveCheckpoint() error {
-	at, err := n.store.Checkpoint(func(uint64) error { return n.wal.Flush() })
+	at, err := n.store.Checkpoint(n.wal.SaveCommit)
 	if err != nil {
 		return err
 	}

@@ -5,18 +5,56 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/raftwal"
+	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// crash ends a member without a last checkpoint.
-func (c *cluster) crash(n *Node) {
+// crash ends members at one moment, as kill -9 does: what the next start finds is
+// what was on the disk just then. The end of a Node writes more, as that of a Log
+// does, which no crash waits for.
+func (c *cluster) crash(nodes ...*Node) {
 	c.t.Helper()
-	n.fail(errors.New("crash"))
-	<-n.Done()
-	delete(c.nodes, n.Name())
+	c.end(nodes, (*fs.Memory).EndProcess)
+}
+
+// cutPower ends members at one moment, and what their logs had not synced is lost.
+// It is for members with disks.
+func (c *cluster) cutPower(nodes ...*Node) {
+	c.t.Helper()
+	c.end(nodes, func(m *fs.Memory) *fs.Memory { return m.Crash(fs.Nothing, nil) })
+}
+
+// end replaces the disks of nodes by what left says of them, and their directories by
+// what they held before the nodes stopped.
+func (c *cluster) end(nodes []*Node, left func(*fs.Memory) *fs.Memory) {
+	c.t.Helper()
+	// Nobody may hear of what comes later than the copy.
+	for _, n := range nodes {
+		_ = n.links.Close()
+	}
+	synctest.Wait()
+	for _, n := range nodes {
+		if err := os.CopyFS(n.cfg.DataDir+".left", os.DirFS(n.cfg.DataDir)); err != nil {
+			c.t.Fatal(err)
+		}
+		if disk, ok := n.cfg.walFS.(*fs.Memory); ok {
+			cfg := c.cfgs[n.Name()]
+			cfg.walFS = left(disk)
+			c.cfgs[n.Name()] = cfg
+		}
+	}
+	for _, n := range nodes {
+		n.fail(errors.New("crash"))
+		<-n.Done()
+		if err := errors.Join(os.RemoveAll(n.cfg.DataDir), os.Rename(n.cfg.DataDir+".left", n.cfg.DataDir)); err != nil {
+			c.t.Fatal(err)
+		}
+		delete(c.nodes, n.Name())
+	}
 }
 
 func TestRestartReplaysTheLog(t *testing.T) {

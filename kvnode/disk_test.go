@@ -2,7 +2,6 @@ package kvnode
 
 import (
 	"errors"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -11,24 +10,16 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// disks are the disks of the logs, in memory, by the names of the members.
-type disks struct {
-	mu  sync.Mutex
-	all map[string]*fs.Memory
-}
+// disks are the disks of the logs, in memory.
+type disks struct{}
 
 // use gives each member a disk of its own. It is for inCluster.
-func (d *disks) use(cfg *Config) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.all == nil {
-		d.all = make(map[string]*fs.Memory)
-	}
-	d.all[cfg.Name] = fs.NewMemory()
-	cfg.walFS = d.all[cfg.Name]
-}
+func (disks) use(cfg *Config) { cfg.walFS = fs.NewMemory() }
 
-func (d *disks) of(n *Node) *fs.Memory { return d.all[n.Name()] }
+func (disks) of(n *Node) *fs.Memory {
+	disk, _ := n.cfg.walFS.(*fs.Memory)
+	return disk
+}
 
 // fill leaves no room for another byte; log writes go to what is reserved first.
 func (d *disks) fill(n *Node) {

@@ -106,7 +106,8 @@ func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
 	return n.changeMembers(ctx, raftpb.ConfChangeRemoveNode, confContext{Member: store.Member{ID: id}})
 }
 
-// changeMembers proposes a change and waits until it is applied.
+// changeMembers proposes a change and waits until it is applied, and known to a
+// majority of the new members.
 func (n *Node) changeMembers(ctx context.Context, typ raftpb.ConfChangeType, c confContext) error {
 	if _, err := planChange(n.store.Members(), typ, &c); err != nil {
 		return err
@@ -128,7 +129,24 @@ func (n *Node) changeMembers(ctx context.Context, typ raftpb.ConfChangeType, c c
 	if err != nil {
 		return err
 	}
+	if r.Err == nil {
+		n.confirm(ctx)
+	}
 	return r.Err
+}
+
+// confirm waits until an entry behind the change that was applied last is committed.
+// Whoever writes that entry writes with it that the change is committed, so every
+// majority of the new members then has one that knows the change after a crash, and
+// none of the others has a longer log.
+//
+// That majority may not be there yet: who is added may wait to be told so before it
+// starts. And a member that was removed is not heard. So the answer comes after half
+// an election timeout at the latest, which is before leave.
+func (n *Node) confirm(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout/2)
+	defer cancel()
+	_, _ = n.submit(ctx, &store.Command{})
 }
 
 func confEntry(typ raftpb.ConfChangeType, c *confContext) (*raftpb.Entry, error) {

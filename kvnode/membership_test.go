@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/raftwal/fs"
 )
 
 // join starts a member that was added.
@@ -30,6 +31,9 @@ func (c *cluster) joining(name string) Config {
 	cfg.Cluster = append(cfg.Cluster, Member{Name: name, PeerURLs: peerURLs(name)})
 	cfg.Name, cfg.DataDir, cfg.Existing = name, filepath.Join(filepath.Dir(cfg.DataDir), name), true
 	cfg.ClientURLs, cfg.Dial = []string{"http://" + name + ":2379"}, c.net.Dialer(name)
+	if cfg.walFS != nil {
+		cfg.walFS = fs.NewMemory()
+	}
 	return cfg
 }
 

@@ -257,7 +257,8 @@ func TestAnOldChangeDoesNotUndoASnapshot(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		change.Index, change.Term = new(n.Store().Applied()+1), new(n.Term())
+		// What is applied is in the log.
+		change.Index, change.Term = new(n.last.Load()), new(n.Term())
 		n.call(func() { n.loop.restored = change.GetIndex() + 1 }) // as a Ready with a snapshot does
 		if !n.applyConf(change) {
 			t.Fatal("applyConf() = false, want true")

@@ -123,6 +123,36 @@ var members = []Mutant{
 		New:  "",
 	},
 	{
+		Rule: "members", Name: "a change counts before the log knows that it is committed", Pkg: nodePkg, Test: "^TestAnAcknowledgedChangeSurvivesACrash$",
+		File: "kvnode/apply.go",
+		Old:  "\tif !n.saveCommit(e.GetIndex()) {\n",
+		New:  "\tif false {\n",
+	},
+	{
+		Rule: "members", Name: "a change is acknowledged with the commit index in the appender's queue", Pkg: nodePkg, Test: "^TestAnAcknowledgedChangeWaitsForNoAppender$",
+		File: "kvnode/apply.go",
+		Old:  "\terr := n.wal.SaveCommit(index)\n",
+		New:  "\terr := n.wal.Flush()\n",
+	},
+	{
+		Rule: "members", Name: "a change is acknowledged although the disk was full", Pkg: nodePkg, Test: "^TestAChangeWaitsForRoom$",
+		File: "kvnode/apply.go",
+		Old:  "\tfor errors.Is(err, raftwal.ErrNoSpace) && n.retryFullDisk(err) {\n",
+		New:  "\tfor errors.Is(err, raftwal.ErrNoSpace) {\n\t\terr = nil\n\t}\n\tfor errors.Is(err, raftwal.ErrNoSpace) && n.retryFullDisk(err) {\n",
+	},
+	{
+		Rule: "members", Name: "a change is acknowledged before those who are left know it", Pkg: nodePkg, Test: "^TestWhoIsLeftKnowsOfARemoval$",
+		File: "kvnode/membership.go",
+		Old:  "\t\tn.confirm(ctx)\n",
+		New:  "",
+	},
+	{
+		Rule: "members", Name: "every entry's commit index is synced", Pkg: nodePkg, Test: "^TestOnlyChangesOfMembershipSyncMore$",
+		File: "kvnode/apply.go",
+		Old:  "\tdefault:\n\t\tn.waiters.finish(",
+		New:  "\tdefault:\n\t\t_ = n.saveCommit(e.GetIndex())\n\t\tn.waiters.finish(",
+	},
+	{
 		Rule: "members", Name: "an old change undoes a snapshot's configuration", Pkg: nodePkg, Test: "^TestAnOldChangeDoesNotUndoASnapshot$",
 		File: "kvnode/apply.go",
 		Old:  "\t\tif n.loop.restored >= e.GetIndex() {\n",
