@@ -123,7 +123,7 @@ var members = []Mutant{
 		New:  "",
 	},
 	{
-		Rule: "members", Name: "a change counts before the log knows that it is committed", Pkg: nodePkg, Test: "^TestAnAcknowledgedChangeSurvivesACrash$",
+		Rule: "members", Name: "a change counts before the log knows that it is committed", Pkg: nodePkg, Test: "^TestAnAcknowledgedChangeWaitsForNoAppender$",
 		File: "kvnode/apply.go",
 		Old:  "\tif !n.saveCommit(e.GetIndex()) {\n",
 		New:  "\tif false {\n",

@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/kvnode/e2e/cluster"
+)
+
+// One of two members is removed, and the other is killed. It comes back as a
+// cluster of one, and does not ask for a member that nobody needs any more.
+func TestARemovalIsNotForgotten(t *testing.T) {
+	eachServer(t, func(t *testing.T, p cluster.Program) {
+		c := newCluster(t, cluster.Config{Program: p, Size: 2})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := c.Start(ctx); err != nil {
+			t.Fatal(err)
+		}
+		mustServe(t, c.Members()...)
+		stays, err := c.Leader(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		goes := c.Members()[0]
+		if goes == stays {
+			goes = c.Members()[1]
+		}
+		status, err := goes.Status(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Second) // etcd removes nobody whom it has known for less than 5 s
+		err = stays.Use(func(cl *clientv3.Client) error {
+			_, err := cl.MemberRemove(ctx, status.Header.GetMemberId())
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(6 * time.Second)
+		kill(t, goes)
+		kill(t, stays)
+		if err := stays.Start(); err != nil {
+			t.Fatal(err)
+		}
+		mustServe(t, stays)
+	})
+}
