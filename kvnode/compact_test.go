@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 )
 
 // Raft looks for configuration changes in what is committed and, as far as it has
@@ -35,6 +36,7 @@ func TestACheckpointLeavesWhatRaftMayScan(t *testing.T) {
 // lateApplier catches n up while its loop, which calls this, hears of nothing that is
 // applied; makes a checkpoint; and lets raft campaign.
 func (c *cluster) lateApplier(t *testing.T, n, leader *Node) {
+	var late []*raftpb.Message
 	for range 1000 {
 		if n.Store().Applied() >= leader.Store().Applied() {
 			break
@@ -43,7 +45,7 @@ func (c *cluster) lateApplier(t *testing.T, n, leader *Node) {
 		synctest.Wait()
 		for _, m := range n.local.take(nil) {
 			if m.GetFrom() == raft.LocalApplyThread {
-				defer n.stepLocal(m)
+				late = append(late, m)
 				continue
 			}
 			n.stepLocal(m)
@@ -57,6 +59,9 @@ func (c *cluster) lateApplier(t *testing.T, n, leader *Node) {
 	defer func() {
 		if r := recover(); r != nil {
 			t.Errorf("raft does not campaign: %v", r)
+		}
+		for _, m := range late {
+			n.stepLocal(m)
 		}
 	}()
 	if err := n.loop.raw.Campaign(); err != nil {
