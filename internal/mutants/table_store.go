@@ -9,8 +9,8 @@ var stores = []Mutant{
 	{
 		Rule: "storage", Name: "checkpoint acknowledged, and the log compacted, before it is durable", Pkg: storeSim, Test: "^TestSimulation$",
 		File: "kvnode/store/checkpoint.go",
-		Old:  "\treturn s.backend.Update(func(tx Tx) error { return saveTx(tx, m, dirty) })\n",
-		New:  "\t_ = s.backend.Update(func(tx Tx) error { return saveTx(tx, m, dirty) })\n\treturn nil\n",
+		Old:  "\treturn s.update(func(tx Tx) error { return saveTx(tx, m, dirty) })\n",
+		New:  "\t_ = s.update(func(tx Tx) error { return saveTx(tx, m, dirty) })\n\treturn nil\n",
 	},
 	{
 		Rule: "storage", Name: "log compacted although the checkpoint failed", Pkg: storeSim, Test: "^TestSimulation$",
@@ -90,5 +90,53 @@ var stores = []Mutant{
 		File: "kvnode/store/compact.go",
 		Old:  "\t\tif v == nil || v.main() > target {\n",
 		New:  "\t\tif v == nil || v.main() > target+1 {\n",
+	},
+	{
+		Rule: "storage", Name: "what a store begins with is in memory only", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "kvnode/store/store.go",
+		Old:  "\tif err := cfg.Backend.Settle(); err != nil {\n",
+		New:  "\tif err := error(nil); err != nil {\n",
+	},
+	{
+		Rule: "storage", Name: "what a store begins with is in memory only, with bbolt", Pkg: storeSim, Test: "^TestSimulationOverBolt$",
+		File: "kvnode/store/store.go",
+		Old:  "\tif err := cfg.Backend.Settle(); err != nil {\n",
+		New:  "\tif err := error(nil); err != nil {\n",
+	},
+	{
+		Rule: "storage", Name: "a checkpoint goes on from a failed one that is in memory only", Pkg: storeSim, Test: "^TestSimulation$",
+		File: "kvnode/store/checkpoint.go",
+		Old:  "\tif s.unsettled {\n",
+		New:  "\tif false {\n",
+	},
+	{
+		Rule: "storage", Name: "a checkpoint goes on from a failed one that is in memory only, with bbolt", Pkg: storeSim, Test: "^TestSimulationOverBolt$",
+		File: "kvnode/store/checkpoint.go",
+		Old:  "\tif s.unsettled {\n",
+		New:  "\tif false {\n",
+	},
+	{
+		Rule: "storage", Name: "meta page is synced again and not written", Pkg: storePkg, Test: "^TestSettleMakesDurableWhatAFailedCommitLeft$",
+		File: "kvnode/store/bolt_settle.go",
+		Old:  "\tif _, err := f.WriteAt(page, at); err != nil {\n",
+		New:  "\tif _, _, err := page, at, error(nil); err != nil {\n",
+	},
+	{
+		Rule: "storage", Name: "meta page is written again and not synced", Pkg: storePkg, Test: "^TestSettleMakesDurableWhatAFailedCommitLeft$",
+		File: "kvnode/store/bolt_settle.go",
+		Old:  "\treturn f.Sync()\n",
+		New:  "\treturn nil\n",
+	},
+	{
+		Rule: "storage", Name: "the older meta page is written again", Pkg: storePkg, Test: "^TestSettleMakesDurableWhatAFailedCommitLeft$",
+		File: "kvnode/store/bolt_pages.go",
+		Old:  "order.Uint64(m[48:]) > order",
+		New:  "order.Uint64(m[48:]) < order",
+	},
+	{
+		Rule: "storage", Name: "bbolt's file is not settled", Pkg: storePkg, Test: "^TestOpenWritesAgain$",
+		File: "kvnode/store/bolt_settle.go",
+		Old:  "\terr = settlePath(b.path, int64(f.db.Info().PageSize))\n",
+		New:  "",
 	},
 }

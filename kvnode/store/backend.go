@@ -8,15 +8,23 @@ type Writer = io.Writer
 // Backend keeps checkpoints on stable storage. OpenBolt returns the real one;
 // package storetest has one in memory that can crash.
 //
+// What it holds when it is opened, and after an Update that has failed, may be in
+// memory only: a power failure then brings back what was there before. Settle
+// comes before anything is built on it.
+//
 // A backend holds one meta value, and records in the order of their keys. Its
 // methods are not called concurrently, except that View and Size are called, and
 // images read and closed, at any time.
 type Backend interface {
+	// Settle makes what View shows durable, whatever the process before, or an
+	// Update that has failed, has left undone.
+	Settle() error
 	// View returns what the newest commit left. It stays as it is until closed,
 	// whatever is committed or replaced meanwhile.
 	View() (Image, error)
 	// Update makes what fn does to tx durable, all of it or nothing. It returns
-	// fn's error, or its own; then all of it may still be found after a crash.
+	// fn's error, or its own; then all of it may still be found after a crash, or
+	// nothing that is whole, if another Update has begun without a Settle.
 	Update(fn func(tx Tx) error) error
 	// Stage opens the snapshot in the file path. It changes nothing yet.
 	Stage(path string) (Staged, error)

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"os"
 )
 
@@ -44,7 +45,7 @@ func checkPages(path string, pageSize int) error {
 	}
 	defer f.Close() //nolint:errcheck // it was only read
 	w := &pageWalk{file: f, pageSize: int64(pageSize)}
-	root, err := w.readMeta()
+	root, err := w.root()
 	if err != nil {
 		return err
 	}
@@ -54,28 +55,39 @@ func checkPages(path string, pageSize int) error {
 	return nil
 }
 
-// readMeta returns the root page as the newest of both meta pages says.
-func (w *pageWalk) readMeta() (root uint64, err error) {
-	var newest []byte
+// newestMeta returns the newest meta page that is valid, and where it is. Both
+// are read as a whole.
+func newestMeta(f io.ReaderAt, pageSize int64) (page []byte, at int64, err error) {
 	for i := range int64(2) {
-		buf := make([]byte, metaSize)
-		if _, err := w.file.ReadAt(buf, i*w.pageSize+pageHead); err != nil {
-			return 0, fmt.Errorf("%w: meta page: %w", ErrDamaged, err)
+		buf := make([]byte, pageSize)
+		if _, err := f.ReadAt(buf, i*pageSize); err != nil {
+			return nil, 0, fmt.Errorf("%w: meta page %d: %w", ErrDamaged, i, err)
 		}
+		m := buf[pageHead:][:metaSize]
 		sum := fnv.New64a()
-		_, _ = sum.Write(buf[:metaSize-8]) // never fails
-		valid := order.Uint32(buf) == metaMagic && order.Uint32(buf[4:]) == metaVersion && order.Uint64(buf[56:]) == sum.Sum64()
-		if valid && (newest == nil || order.Uint64(buf[48:]) > order.Uint64(newest[48:])) {
-			newest = buf
+		_, _ = sum.Write(m[:metaSize-8]) // never fails
+		valid := order.Uint32(m) == metaMagic && order.Uint32(m[4:]) == metaVersion && order.Uint64(m[56:]) == sum.Sum64()
+		if valid && (page == nil || order.Uint64(m[48:]) > order.Uint64(page[pageHead+48:])) {
+			page, at = buf, i*pageSize
 		}
 	}
-	if newest == nil {
-		return 0, fmt.Errorf("%w: no valid meta page", ErrForeign)
+	if page == nil {
+		return nil, 0, fmt.Errorf("%w: no valid meta page", ErrForeign)
+	}
+	return page, at, nil
+}
+
+// root returns the root page as the newest meta page says.
+func (w *pageWalk) root() (uint64, error) {
+	page, _, err := newestMeta(w.file, w.pageSize)
+	if err != nil {
+		return 0, err
 	}
 	info, err := w.file.Stat()
 	if err != nil {
 		return 0, err
 	}
+	newest := page[pageHead:]
 	w.pages = order.Uint64(newest[40:])
 	if have := uint64(info.Size() / w.pageSize); w.pages > have {
 		return 0, fmt.Errorf("%w: it has %d pages, want %d", ErrDamaged, have, w.pages)

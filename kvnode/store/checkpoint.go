@@ -69,7 +69,20 @@ func (s *Store) save(before func(index uint64) error, m *meta, dirty unsaved) er
 	if m.Index == s.durable.Load().Index && m.Index != 0 && len(dirty.versions)+len(dirty.trimmed)+len(dirty.leases) == 0 {
 		return nil
 	}
-	return s.backend.Update(func(tx Tx) error { return saveTx(tx, m, dirty) })
+	return s.update(func(tx Tx) error { return saveTx(tx, m, dirty) })
+}
+
+// update changes the backend. What an update that failed has left is made durable
+// first: this one begins with it, and writes over what was durable before.
+func (s *Store) update(fn func(tx Tx) error) error {
+	if s.unsettled {
+		if err := s.backend.Settle(); err != nil {
+			return err
+		}
+	}
+	err := s.backend.Update(fn)
+	s.unsettled = err != nil
+	return err
 }
 
 // saveTx writes a checkpoint. The transaction may begin where an earlier one

@@ -32,6 +32,9 @@ type Store struct {
 	// checkpoints, the trimmer, Restore, Defragment and Close exclude each other.
 	// It is taken before mu.
 	saving semaphore
+	// unsettled means that the newest update of the backend has failed, so that
+	// what it shows may be in memory only. Whoever holds saving.
+	unsettled bool
 
 	mu struct {
 		sync.Mutex // the apply lock
@@ -50,6 +53,10 @@ func Open(cfg Config) (*Store, error) {
 	log := cfg.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
+	}
+	// The log forgets what the checkpoint has, which must not vanish then.
+	if err := cfg.Backend.Settle(); err != nil {
+		return nil, fmt.Errorf("store: open: %w", err)
 	}
 	st, at, err := load(cfg.Backend)
 	if err != nil {

@@ -109,12 +109,33 @@ func (m *Machine) restoreDamaged(data []byte) (unharmed uint64) {
 	return 0
 }
 
-// Reopen implements leasetest.Machine.
+// Reopen implements leasetest.Machine. Every second time the power has failed;
+// otherwise it may fail when the next process has read what it has found.
 func (m *Machine) Reopen(*raftpb.Snapshot) (leasetest.Machine, error) {
+	m.cfg.Stats.Reopens++
+	powerFails := m.random.IntN(2) == 0
+	next, err := m.reopen(powerFails)
+	if err == nil && !powerFails && m.random.IntN(2) == 0 {
+		next, err = next.reopen(true)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if next.kept < m.Applied() {
+		m.cfg.Stats.Behind++
+	}
+	return next, nil
+}
+
+// reopen returns the machine of the next process.
+func (m *Machine) reopen(powerFails bool) (*Machine, error) {
 	// The store of the last process ends with it. Whatever it still does is
 	// lost.
 	must(m.store.Close())
-	d, err := m.disk.reopen()
+	if powerFails {
+		m.cfg.Stats.PowerFailures++
+	}
+	d, err := m.disk.reopen(powerFails)
 	if err != nil {
 		return nil, err
 	}
@@ -123,15 +144,11 @@ func (m *Machine) Reopen(*raftpb.Snapshot) (leasetest.Machine, error) {
 		return nil, err
 	}
 	next.kept = next.Applied()
-	m.cfg.Stats.Reopens++
 	switch {
 	case next.kept < m.kept:
-		return nil, fmt.Errorf("back at index %d, but a checkpoint of %d was acknowledged", next.kept, m.kept)
+		return nil, fmt.Errorf("back at index %d, but a checkpoint of %d was acknowledged, or found", next.kept, m.kept)
 	case next.kept > m.kept:
 		m.cfg.Stats.Unsaid++
-	}
-	if next.kept < m.Applied() {
-		m.cfg.Stats.Behind++
 	}
 	if d := next.store.Durable(); d.Index != next.kept {
 		return nil, fmt.Errorf("applied %d after opening a checkpoint of %d", next.kept, d.Index)

@@ -16,19 +16,44 @@ import (
 // errCommit is what a commit fails with now and then.
 var errCommit = errors.New("storesim: commit failed")
 
-// failOneIn says how seldom a commit or an installation fails.
-const failOneIn = 8
+// failOneIn says how seldom a commit or an installation fails, failAgainOneIn how
+// seldom one after that.
+const (
+	failOneIn      = 8
+	failAgainOneIn = 2
+)
 
-// memoryDisk is a disk in memory. A commit that fails may have taken effect:
-// for this process, for the next one, for both or for none. That is what a failed
-// sync leaves of a file that is mapped into memory.
-type memoryDisk struct {
-	seen  content // by this process
-	found content // by the next one
-	files map[string][]byte
-
+// trouble is a disk's. What fails once is likely to fail again.
+type trouble struct {
 	random *rand.Rand
-	stats  *Stats
+	failed bool
+}
+
+// comes reports whether the next commit fails.
+func (t *trouble) comes() bool {
+	n := failOneIn
+	if t.failed {
+		n = failAgainOneIn
+	}
+	t.failed = t.random.IntN(n) == 0
+	return t.failed
+}
+
+// memoryDisk is a disk in memory. A commit that fails may have taken effect: for
+// this process, for the next one, for the one after a power failure, or not. That
+// is what a failed sync leaves of a file that is mapped into memory, and a process
+// that ends between a write and its sync.
+type memoryDisk struct {
+	seen    *content // by this process
+	cached  *content // by the next one, if no more than this process ends
+	durable *content // by the next one, if the power fails
+	files   map[string][]byte
+
+	trouble
+	stats *Stats
+	// begun says that the process has come through its start: it ends if a
+	// Settle fails there.
+	begun  bool
 	closed bool
 }
 
@@ -38,8 +63,16 @@ type content struct {
 	records map[string][]byte
 }
 
-func newMemoryDisk(seed, id uint64, stats *Stats) *memoryDisk {
-	return &memoryDisk{files: make(map[string][]byte), random: rand.New(rand.NewPCG(seed, id)), stats: stats}
+// torn is a database whose pages were overwritten while it was the newest on the
+// disk. Its meta is damaged.
+var torn = &content{meta: []byte{}}
+
+func newMemoryDisk(random *rand.Rand, stats *Stats) *memoryDisk {
+	empty := &content{}
+	return &memoryDisk{
+		seen: empty, cached: empty, durable: empty,
+		files: make(map[string][]byte), trouble: trouble{random: random}, stats: stats,
+	}
 }
 
 // arrive implements disk.
@@ -49,28 +82,50 @@ func (d *memoryDisk) arrive(data []byte) (string, error) {
 }
 
 // reopen implements disk. The last process cannot change anything any more.
-func (d *memoryDisk) reopen() (disk, error) {
+func (d *memoryDisk) reopen(powerFails bool) (disk, error) {
 	d.closed = true
-	return &memoryDisk{seen: d.found, found: d.found, files: make(map[string][]byte), random: d.random, stats: d.stats}, nil
+	found := d.cached
+	if powerFails {
+		found = d.durable
+	}
+	if found != d.durable {
+		d.stats.Unsettled++
+	}
+	return &memoryDisk{
+		seen: found, cached: found, durable: d.durable,
+		files: make(map[string][]byte), trouble: trouble{random: d.random}, stats: d.stats,
+	}, nil
 }
 
 var errClosed = errors.New("storesim: disk of a process that has ended")
 
+// Settle implements store.Backend.
+func (d *memoryDisk) Settle() error {
+	switch {
+	case d.closed:
+		return errClosed
+	case d.begun && d.comes():
+		return errCommit
+	}
+	d.begun = true
+	d.cached, d.durable = d.seen, d.seen
+	return nil
+}
+
 // commit replaces what the disk holds by c, or fails.
-func (d *memoryDisk) commit(c content) error {
+func (d *memoryDisk) commit(c *content) error {
 	if d.closed {
 		return errClosed
 	}
-	if d.random.IntN(failOneIn) != 0 {
-		d.seen, d.found = c, c
+	if !d.comes() {
+		d.seen, d.cached, d.durable = c, c, c
 		return nil
 	}
 	d.stats.Failed++
-	if d.random.IntN(2) == 0 {
-		d.seen = c
-	}
-	if d.random.IntN(2) == 0 {
-		d.found = c
+	for _, layer := range []**content{&d.seen, &d.cached, &d.durable} {
+		if d.random.IntN(2) == 0 {
+			*layer = c
+		}
 	}
 	return errCommit
 }
@@ -80,12 +135,17 @@ func (d *memoryDisk) View() (store.Image, error) { return image{d.seen}, nil }
 
 // Update implements store.Backend.
 func (d *memoryDisk) Update(fn func(tx store.Tx) error) error {
-	tx := &tx{content{meta: d.seen.meta, records: maps.Clone(d.seen.records)}}
+	tx := &tx{&content{meta: d.seen.meta, records: maps.Clone(d.seen.records)}}
 	if tx.records == nil {
 		tx.records = make(map[string][]byte)
 	}
 	if err := fn(tx); err != nil {
 		return err
+	}
+	// What it writes goes to pages that are free in what this process sees, not
+	// in what is durable.
+	if d.seen != d.durable {
+		d.durable = torn
 	}
 	return d.commit(tx.content)
 }
@@ -112,7 +172,7 @@ func (d *memoryDisk) Size() (total, inUse int64) {
 func (d *memoryDisk) Close() error { return nil }
 
 // tx is a store.Tx.
-type tx struct{ content }
+type tx struct{ *content }
 
 func (t *tx) Meta() []byte             { return t.meta }
 func (t *tx) Record(key []byte) []byte { return t.records[string(key)] }
@@ -133,7 +193,7 @@ func (t *tx) DeleteRecord(key []byte) error {
 }
 
 // image is a store.Image.
-type image struct{ content }
+type image struct{ *content }
 
 func (i image) Meta() []byte { return i.meta }
 func (i image) Size() int64  { return int64(len(i.encode())) }
@@ -154,7 +214,7 @@ func (i image) WriteTo(w io.Writer) (int64, error) {
 }
 
 // encode writes the meta value and the records, each after its length.
-func (c content) encode() []byte {
+func (c *content) encode() []byte {
 	var b []byte
 	put := func(p []byte) {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(p)))
@@ -168,20 +228,20 @@ func (c content) encode() []byte {
 	return b
 }
 
-func decode(b []byte) (content, error) {
+func decode(b []byte) (*content, error) {
 	var parts [][]byte
 	for len(b) > 0 {
 		if len(b) < 4 || uint32(len(b)-4) < binary.BigEndian.Uint32(b) {
-			return content{}, fmt.Errorf("%w: it ends within part %d", store.ErrDamaged, len(parts))
+			return nil, fmt.Errorf("%w: it ends within part %d", store.ErrDamaged, len(parts))
 		}
 		n := 4 + int(binary.BigEndian.Uint32(b))
 		parts = append(parts, b[4:n])
 		b = b[n:]
 	}
 	if len(parts)%2 != 1 {
-		return content{}, fmt.Errorf("%w: it has %d parts", store.ErrDamaged, len(parts))
+		return nil, fmt.Errorf("%w: it has %d parts", store.ErrDamaged, len(parts))
 	}
-	c := content{meta: parts[0], records: make(map[string][]byte)}
+	c := &content{meta: parts[0], records: make(map[string][]byte)}
 	for i := 1; i < len(parts); i += 2 {
 		c.records[string(parts[i])] = parts[i+1]
 	}

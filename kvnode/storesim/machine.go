@@ -51,6 +51,9 @@ type Stats struct {
 	// than the last one had applied, Unsaid those that found a commit that had
 	// failed.
 	Reopens, Behind, Unsaid int
+	// PowerFailures counts processes that began after one, Unsettled those that
+	// found what was not durable.
+	PowerFailures, Unsettled int
 	// Stale counts entries that had been applied before, Fenced those of another
 	// term, Compactions those that dropped history.
 	Stale, Fenced, Compactions int
@@ -66,8 +69,8 @@ type Config struct {
 	// synctest.Wait does. Without it, they run when the Go scheduler lets them,
 	// and what depends on that may not repeat.
 	Settle func()
-	// Dir, if set, is where checkpoints are kept in bbolt databases, for which
-	// nothing fails. Default: in memory.
+	// Dir, if set, is where checkpoints are kept in bbolt databases. Default: in
+	// memory.
 	Dir string
 	// Cleanup is told what to do at the end, as testing.T's is. Optional.
 	Cleanup func(func())
@@ -77,10 +80,11 @@ type Config struct {
 
 // newDisk returns the empty disk of a node.
 func (cfg Config) newDisk(id uint64) (disk, error) {
+	random := rand.New(rand.NewPCG(cfg.Seed, id))
 	if cfg.Dir != "" {
-		return openBolt(filepath.Join(cfg.Dir, fmt.Sprintf("node-%d.db", id)))
+		return openBolt(filepath.Join(cfg.Dir, fmt.Sprintf("node-%d.db", id)), random, cfg.Stats)
 	}
-	return newMemoryDisk(cfg.Seed, id, cfg.Stats), nil
+	return newMemoryDisk(random, cfg.Stats), nil
 }
 
 // NewMachine returns what leasetest.SimConfig.NewMachine wants.

@@ -1,6 +1,7 @@
 // Package storetest has a backend for stores that is kept in memory: what was
-// committed survives a crash and nothing else does, and any step can be made to
-// fail. Simulators and tests use it instead of bbolt.
+// committed survives a crash, what was written and not synced survives the end of
+// a process only, and any step can be made to fail. Simulators and tests use it
+// instead of bbolt.
 package storetest
 
 import (
@@ -25,21 +26,26 @@ const (
 	OpView       Op = "view"
 	OpUpdate     Op = "update"     // nothing is written yet
 	OpWrite      Op = "write"      // one record is deleted or written, or the meta
-	OpCommit     Op = "commit"     // all is written, nothing is durable
+	OpCommit     Op = "commit"     // nothing can be read yet
+	OpSync       Op = "sync"       // all can be read, also by another process, and nothing is durable
 	OpCommitted  Op = "committed"  // all is durable, but nobody knows
+	OpSettle     Op = "settle"     // what can be read is about to be made durable
 	OpStage      Op = "stage"      // a snapshot's file is about to be read
 	OpInstall    Op = "install"    // nothing is replaced yet
 	OpInstalled  Op = "installed"  // all is replaced, but nobody knows
 	OpDefragment Op = "defragment" // nothing happens here but this step
 )
 
-// Disk holds what was committed. It is safe for concurrent use.
+// Disk holds what was committed, and in memory what was not synced. It is safe
+// for concurrent use.
 type Disk struct {
-	mu      sync.Mutex
-	now     contents // replaced, never changed
-	fail    func(Op) error
-	opened  *backend
-	commits int
+	mu sync.Mutex
+	// Both are replaced, never changed: now is what can be read, durable what a
+	// power failure leaves.
+	now, durable *contents
+	fail         func(Op) error
+	opened       *backend
+	commits      int
 }
 
 // contents are what a disk holds at one moment.
@@ -49,7 +55,22 @@ type contents struct {
 }
 
 // NewDisk returns an empty disk.
-func NewDisk() *Disk { return &Disk{now: contents{records: map[string][]byte{}}} }
+func NewDisk() *Disk {
+	empty := &contents{records: map[string][]byte{}}
+	return &Disk{now: empty, durable: empty}
+}
+
+// torn is what is left of a disk whose newest durable contents were written over
+// by a commit that never became durable.
+var torn = &contents{meta: []byte{}}
+
+// PowerFailure forgets what is not durable. The backend that is open fails from
+// then on.
+func (d *Disk) PowerFailure() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.now, d.opened = d.durable, nil
+}
 
 // Open returns a backend that finds what was committed. The one that was opened
 // before fails from then on, as if its process had crashed.
@@ -106,17 +127,40 @@ func (b *backend) step(op Op) error {
 	}
 }
 
-func (b *backend) contents() contents {
+func (b *backend) contents() *contents {
 	b.disk.mu.Lock()
 	defer b.disk.mu.Unlock()
 	return b.disk.now
 }
 
-func (b *backend) replace(c contents) {
+// replace makes c durable.
+func (b *backend) replace(c *contents) {
 	b.disk.mu.Lock()
 	defer b.disk.mu.Unlock()
-	b.disk.now = c
+	b.disk.now, b.disk.durable = c, c
 	b.disk.commits++
+}
+
+// write makes c what can be read. It goes to what is free in the contents from
+// before; what is durable loses by it if that is something else.
+func (b *backend) write(c *contents) {
+	b.disk.mu.Lock()
+	defer b.disk.mu.Unlock()
+	if b.disk.now != b.disk.durable {
+		b.disk.durable = torn
+	}
+	b.disk.now = c
+}
+
+// Settle implements store.Backend.
+func (b *backend) Settle() error {
+	if err := b.step(OpSettle); err != nil {
+		return err
+	}
+	b.disk.mu.Lock()
+	defer b.disk.mu.Unlock()
+	b.disk.durable = b.disk.now
+	return nil
 }
 
 // View implements store.Backend.
@@ -133,11 +177,15 @@ func (b *backend) Update(fn func(tx store.Tx) error) error {
 		return err
 	}
 	was := b.contents()
-	tx := &tx{b: b, next: contents{was.meta, maps.Clone(was.records)}}
+	tx := &tx{b: b, next: &contents{was.meta, maps.Clone(was.records)}}
 	if err := fn(tx); err != nil {
 		return err
 	}
 	if err := b.step(OpCommit); err != nil {
+		return err
+	}
+	b.write(tx.next)
+	if err := b.step(OpSync); err != nil {
 		return err
 	}
 	b.replace(tx.next)
@@ -195,7 +243,7 @@ func (s *staged) Install() error {
 
 type tx struct {
 	b    *backend
-	next contents
+	next *contents
 }
 
 func (t *tx) Meta() []byte             { return t.next.meta }
@@ -216,7 +264,7 @@ func (t *tx) DeleteRecord(key []byte) error {
 	return t.b.step(OpWrite)
 }
 
-type image struct{ contents }
+type image struct{ *contents }
 
 func (i *image) Meta() []byte { return i.meta }
 

@@ -23,7 +23,7 @@ type file struct {
 	Values  [][]byte
 }
 
-func (c contents) encode() []byte {
+func (c *contents) encode() []byte {
 	f := file{HasMeta: c.meta != nil, Meta: c.meta}
 	for _, key := range slices.Sorted(maps.Keys(c.records)) {
 		f.Keys = append(f.Keys, key)
@@ -36,19 +36,19 @@ func (c contents) encode() []byte {
 	return fmt.Appendf(nil, "%s%08x%s", magic, crc32.ChecksumIEEE(body.Bytes()), body.Bytes())
 }
 
-func decode(data []byte) (contents, error) {
+func decode(data []byte) (*contents, error) {
 	rest, ok := strings.CutPrefix(string(data), magic)
 	if !ok {
-		return contents{}, store.ErrForeign
+		return nil, store.ErrForeign
 	}
 	if len(rest) < 8 || fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(rest[8:]))) != rest[:8] {
-		return contents{}, store.ErrDamaged
+		return nil, store.ErrDamaged
 	}
 	var f file
 	if err := gob.NewDecoder(strings.NewReader(rest[8:])).Decode(&f); err != nil {
-		return contents{}, fmt.Errorf("%w: %w", store.ErrDamaged, err)
+		return nil, fmt.Errorf("%w: %w", store.ErrDamaged, err)
 	}
-	c := contents{meta: f.Meta, records: map[string][]byte{}}
+	c := &contents{meta: f.Meta, records: map[string][]byte{}}
 	if f.HasMeta && c.meta == nil {
 		c.meta = []byte{}
 	}
