@@ -136,8 +136,9 @@ func (n *Node) isFresh() (bool, error) {
 	return true, nil
 }
 
-// reconcile brings log and store to the same checkpoint. A crash may have come
-// between the two, in either order (see checkpoint.go and snapshot.go).
+// reconcile brings log and store to the same checkpoint, or leaves the store
+// behind it if the log has the entries in between. A crash may have come between
+// the two, in either order (see checkpoint.go and snapshot.go).
 func (n *Node) reconcile() error {
 	snap, err := n.wal.Snapshot()
 	if err != nil {
@@ -150,6 +151,14 @@ func (n *Node) reconcile() error {
 			return fmt.Errorf("the state in store.db is of index %d, which is not in the log: %w", durable.Index, err)
 		}
 	case durable.Index < logged:
+		replays, err := n.replays(durable)
+		if err != nil {
+			return err
+		}
+		if replays {
+			n.log.Warn("kvnode: the state is older than the log's snapshot; what is missing is applied again", "state", durable.Index, "snapshot", logged)
+			break
+		}
 		path := n.snapPath(logged)
 		if err := n.store.Restore(path); err != nil {
 			return fmt.Errorf("the log begins at a snapshot of index %d, the state in store.db is of index %d, and %s cannot be restored: %w", logged, durable.Index, path, err)
@@ -164,7 +173,7 @@ func (n *Node) openRaft(fresh bool) error {
 	ticks := n.cfg.electionTicks()
 	rc := &raft.Config{
 		ID: n.ID(), ElectionTick: ticks, HeartbeatTick: 1,
-		Storage: n.wal, Applied: n.store.Durable().Index, AsyncStorageWrites: true,
+		Storage: startLog{n.wal, n.store.Durable().ConfState}, Applied: n.store.Durable().Index, AsyncStorageWrites: true,
 		// As in etcd. What is under way to one follower stays below what the
 		// appender takes without blocking.
 		MaxSizePerMsg: 512 << 10, MaxInflightMsgs: 512, MaxInflightBytes: 8 << 20,

@@ -139,4 +139,34 @@ var stores = []Mutant{
 		Old:  "\terr = settlePath(b.path, int64(f.db.Info().PageSize))\n",
 		New:  "",
 	},
+	{
+		Rule: "storage", Name: "a store behind the log's snapshot is refused", Pkg: nodePkg, Test: "^TestAStoreBehindTheLogsSnapshot$",
+		File: "kvnode/start.go",
+		Old:  "\t\tif replays {\n",
+		New:  "\t\tif replays && false {\n",
+	},
+	{
+		Rule: "storage", Name: "a store is replayed from a log that does not reach back to it", Pkg: nodePkg, Test: "^TestAStoreTooFarBehindTheLog$",
+		File: "kvnode/behind.go",
+		Old:  "err != nil || from.Index+1 < first {\n",
+		New:  "err != nil || first == 0 {\n",
+	},
+	{
+		Rule: "storage", Name: "a store of another log is replayed", Pkg: nodePkg, Test: "^TestAStoreOfAnotherLogIsRefused$",
+		File: "kvnode/behind.go",
+		Old:  "\treturn term == from.Term, err\n",
+		New:  "\treturn term > 0, err\n",
+	},
+	{
+		Rule: "storage", Name: "raft begins with the configuration of the log's snapshot", Pkg: nodePkg, Test: "^TestRaftBeginsWithTheStoresConfiguration$",
+		File: "kvnode/behind.go",
+		Old:  "\thard, _, err := l.Log.InitialState()\n\treturn hard, raftpb.EnsureConfState(l.conf), err\n",
+		New:  "\treturn l.Log.InitialState()\n",
+	},
+	{
+		Rule: "storage", Name: "what a node begins with is in memory only", Pkg: nodePkg, Test: "^TestPowerFailureAfterAFailedSync$",
+		File: "kvnode/store/store.go",
+		Old:  "\tif err := cfg.Backend.Settle(); err != nil {\n",
+		New:  "\tif err := error(nil); err != nil {\n",
+	},
 }
