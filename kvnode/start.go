@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/raftwal"
+	"github.com/leaderlease/go/raftwal/fs"
 )
 
 // Start opens or makes the data directory of cfg, and joins the cluster. It
@@ -78,10 +78,12 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if n.id, _, err = openIdentity(&n.cfg); err != nil {
 		return false, err
 	}
-	if err := os.MkdirAll(n.snapDir(), 0o700); err != nil {
+	if n.met, err = openAcquaintances(n.cfg.DataDir); err != nil {
 		return false, err
 	}
-	if n.met, err = openAcquaintances(n.cfg.DataDir); err != nil {
+	// The process before may have ended between a rename and the sync: nothing is
+	// built on names that are in memory only, this directory's own among them.
+	if err := errors.Join(fs.MakeDir(n.snapDir()), fs.MakeDir(n.cfg.DataDir)); err != nil {
 		return false, err
 	}
 	n.wal, err = raftwal.Open(raftwal.Config{Dir: n.walDir(), FS: n.cfg.walFS, SegmentSize: n.cfg.SegmentSize, Logger: n.log})
