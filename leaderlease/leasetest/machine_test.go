@@ -1,6 +1,7 @@
 package leasetest
 
 import (
+	"slices"
 	"errors"
 	"testing"
 	"time"
@@ -114,17 +115,20 @@ func TestDurableMachine(t *testing.T) {
 // TestDurableMachineControls plants one bug each into a durable machine. The
 // simulator finds them all.
 func TestDurableMachineControls(t *testing.T) {
-	for _, c := range []struct{ bug, oracle string }{
-		{"does not ask the log", "panic"},
-		{"index ahead of its content", "panic"},
-		{notDurable, "panic"},
-		{"restore is not durable", "panic"},
-		{"restore keeps old state", "stale"},
+	for _, c := range []struct {
+		bug     string
+		oracles []string
+	}{
+		{"does not ask the log", []string{"panic"}},
+		{"index ahead of its content", []string{"panic"}},
+		{notDurable, []string{"panic"}},
+		{"restore is not durable", []string{"panic"}},
+		{"restore keeps old state", []string{"stale", "raft"}},
 	} {
 		t.Run(c.bug, func(t *testing.T) {
 			r := firstViolation(t, SimConfig{NewMachine: newKeeper(c.bug), Compact: 5 * time.Second}, 50)
-			if r.Violation.Oracle != c.oracle {
-				t.Errorf("%s, want oracle %s", r.Line(), c.oracle)
+			if !slices.Contains(c.oracles, r.Violation.Oracle) {
+				t.Errorf("%s, want one of the oracles %v", r.Line(), c.oracles)
 			}
 		})
 	}
