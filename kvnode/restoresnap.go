@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -38,15 +39,26 @@ type RestoreConfig struct {
 	// for, or mixing up, revisions that come again.
 	BumpRevision  int64
 	MarkCompacted bool
+	// BumpTerm is added to the snapshot's term: the new cluster's terms, and with
+	// them the fencing tokens of its leaders, are above those that the saved one
+	// reached after the snapshot. Whoever restores the same snapshot, or an older
+	// one, once more raises it beyond what it was before. Default: DefaultBumpTerm.
+	BumpTerm uint64
 
 	// Logger receives a line when it is done. Default: none.
 	Logger *slog.Logger
 }
 
+// DefaultBumpTerm is by how much a restore raises the term unless it is told to do
+// otherwise. A cluster that elects a leader each second reaches it in 31 years.
+const DefaultBumpTerm = 1_000_000_000
+
 // Restored is what RestoreSnapshot has made.
 type Restored struct {
 	ClusterID, MemberID uint64
 	Checkpoint          store.Checkpoint
+	// Term is that in which the member begins: its first leader's is above it.
+	Term uint64
 }
 
 // RestoreSnapshot makes the data directory of one member of a new cluster that
@@ -57,19 +69,22 @@ type Restored struct {
 // cluster's ID is derived from both, so that neither members of the old cluster
 // nor members restored from another file are let in: their logs do not fit.
 //
-// The log begins at the snapshot's index and term, hence terms and fencing tokens
-// go on growing.
+// The log begins at the snapshot's index, in a term that no leader of the saved
+// cluster has reached (see BumpTerm): tokens of the leader lease are above all that
+// were given before. The tokens of locks are revisions and come again unless those
+// are raised, too.
 func RestoreSnapshot(cfg RestoreConfig) (Restored, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.BumpTerm = or(cfg.BumpTerm, DefaultBumpTerm)
 	r, err := cfg.restore()
 	if err != nil {
 		return Restored{}, fmt.Errorf("kvnode: restore member %q: %w", cfg.Name, err)
 	}
 	cfg.Logger.Info("kvnode: restored a snapshot into a data directory", "dir", cfg.DataDir,
 		"id", fmt.Sprintf("%x", r.MemberID), "cluster", fmt.Sprintf("%x", r.ClusterID),
-		"index", r.Checkpoint.Index, "revision", r.Checkpoint.Revision)
+		"index", r.Checkpoint.Index, "revision", r.Checkpoint.Revision, "term", r.Term)
 	return r, nil
 }
 
@@ -125,7 +140,11 @@ func (r *RestoreConfig) restore() (_ Restored, err error) {
 	if err != nil {
 		return Restored{}, err
 	}
-	if err := beginLog(filepath.Join(cfg.DataDir, walDir), at); err != nil {
+	term, err := r.raise(at)
+	if err != nil {
+		return Restored{}, err
+	}
+	if err := beginLog(filepath.Join(cfg.DataDir, walDir), at, term); err != nil {
 		return Restored{}, err
 	}
 	// The identity comes last: a directory without it is refused, whatever it
@@ -133,14 +152,14 @@ func (r *RestoreConfig) restore() (_ Restored, err error) {
 	if err := id.save(cfg.DataDir); err != nil {
 		return Restored{}, err
 	}
-	return Restored{ClusterID: id.ClusterID, MemberID: id.MemberID, Checkpoint: at}, syncDir(filepath.Dir(cfg.DataDir))
+	return Restored{ClusterID: id.ClusterID, MemberID: id.MemberID, Checkpoint: at, Term: term}, syncDir(filepath.Dir(cfg.DataDir))
 }
 
 // refounded returns who this member is in the cluster that begins with a snapshot
 // of that sum.
 func (c *Config) refounded(r *RestoreConfig, sum []byte) identity {
 	id := c.found()
-	id.ClusterID = hashID("restored", fmt.Sprintf("%x", id.ClusterID), fmt.Sprintf("%x", sum), fmt.Sprint(r.BumpRevision))
+	id.ClusterID = hashID("restored", fmt.Sprintf("%x", id.ClusterID), fmt.Sprintf("%x", sum), fmt.Sprint(r.BumpRevision), fmt.Sprint(r.BumpTerm))
 	id.Format, id.Name, id.Token, id.Instance = identityFormat, c.Name, c.Token, rand.Text()
 	// Whoever restores says by that which state counts, so nobody is asked.
 	id.Started, id.Admitted = true, true
@@ -164,14 +183,27 @@ func (r *RestoreConfig) restoreStore(cfg *Config, members []store.Member, sum []
 	return at, explainForeign(err)
 }
 
-// beginLog makes a log that begins behind a checkpoint. Nobody has voted in its
-// term: whoever campaigns does so in a later one.
-func beginLog(dir string, at store.Checkpoint) error {
+// raise returns the term in which the new cluster begins. The snapshot knows the
+// term of its newest entry, and nothing of the leaders that came after it.
+func (r *RestoreConfig) raise(at store.Checkpoint) (uint64, error) {
+	switch {
+	case at.Term == 0:
+		return 0, fmt.Errorf("%w: the entry of index %d has no term", ErrSnapshotDamaged, at.Index)
+	case at.Term > math.MaxInt64 || r.BumpTerm > math.MaxInt64-at.Term:
+		return 0, fmt.Errorf("term %d cannot be raised by %d: no term may be above %d", at.Term, r.BumpTerm, int64(math.MaxInt64))
+	default:
+		return at.Term + r.BumpTerm, nil
+	}
+}
+
+// beginLog makes a log that begins behind a checkpoint. Nobody has voted in term:
+// whoever campaigns does so in a later one.
+func beginLog(dir string, at store.Checkpoint, term uint64) error {
 	log, err := raftwal.Open(raftwal.Config{Dir: dir})
 	if err != nil {
 		return fmt.Errorf("make the log: %w", err)
 	}
-	hard := &raftpb.HardState{Term: new(at.Term), Vote: new(uint64(0)), Commit: new(at.Index)}
+	hard := &raftpb.HardState{Term: &term, Vote: new(uint64(0)), Commit: new(at.Index)}
 	if err := errors.Join(log.Save(nil, hard, snapshotOf(at)), log.Close()); err != nil {
 		return fmt.Errorf("make the log: %w", err)
 	}

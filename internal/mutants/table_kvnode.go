@@ -231,6 +231,24 @@ var members = []Mutant{
 		New:  "",
 	},
 	{
+		Rule: "token", Name: "a restore does not raise the term", Pkg: nodePkg, Test: "^TestTokensOfARestoredClusterAreNew$",
+		File: "kvnode/restoresnap.go",
+		Old:  "\t\treturn at.Term + r.BumpTerm, nil\n",
+		New:  "\t\treturn at.Term, nil\n",
+	},
+	{
+		Rule: "token", Name: "a raised term is told, and the log begins in the old one", Pkg: nodePkg, Test: "^TestTokensOfARestoredClusterAreNew$",
+		File: "kvnode/restoresnap.go",
+		Old:  "HardState{Term: &term,",
+		New:  "HardState{Term: new(at.Term),",
+	},
+	{
+		Rule: "token", Name: "members restored into different terms pass for one cluster", Pkg: nodePkg, Test: "^TestASecondRestoreMayBeginLater$",
+		File: "kvnode/restoresnap.go",
+		Old:  ", fmt.Sprint(r.BumpTerm))\n",
+		New:  ")\n",
+	},
+	{
 		Rule: "snapshot", Name: "a snapshot's checksum is not compared", Pkg: nodePkg, Test: "^TestRestoreRefuses$",
 		File: "kvnode/restoresnap_file.go",
 		Old:  "\tif !skip && !bytes.Equal(sum, want) {\n",

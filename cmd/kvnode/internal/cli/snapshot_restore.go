@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -19,8 +20,14 @@ and leases of a snapshot. Run it for each member, with the same file and the sam
 The new cluster has an ID of its own, so that members of the old one, and members restored from
 another file, are not let in.
 
-If clients may have seen newer revisions than the snapshot's, have them begin anew, with
---bump-revision 1000000000 --mark-compacted: else a watch that goes on from there misses changes.`
+The new cluster's terms, and with them the fencing tokens of its leaders, begin 1000000000 above the
+snapshot's, so that they are above all that the old cluster may have reached since. If this snapshot,
+or an older one, was restored before, and that cluster has run, raise --bump-term beyond what it was
+then, by the same number for each member.
+
+The fencing tokens of locks are revisions. If clients may have seen newer revisions than the snapshot's, have them begin anew, with
+--bump-revision 1000000000 --mark-compacted: else a watch that goes on from there misses changes, and tokens of locks that were
+taken since come again.`
 
 // restoreFlags are etcdutl's.
 type restoreFlags struct {
@@ -47,6 +54,7 @@ func newSnapshotRestore(sys *System) *cobra.Command {
 	flags.BoolVar(&f.SkipHashCheck, "skip-hash-check", false, "take a file without its checksum, such as one that was copied from a data directory")
 	flags.Int64Var(&f.BumpRevision, "bump-revision", 0, "how much to raise the newest revision by")
 	flags.BoolVar(&f.MarkCompacted, "mark-compacted", false, "count all that is older than the raised revision as compacted; goes with --bump-revision")
+	flags.Uint64Var(&f.BumpTerm, "bump-term", node.DefaultBumpTerm, "how much to raise the term by, from 1 up; the same for all members")
 	if err := cmd.MarkFlagDirname("data-dir"); err != nil {
 		panic(err) // there is no such flag
 	}
@@ -73,11 +81,14 @@ func (f *restoreFlags) run(sys *System) error {
 	if f.MarkCompacted != (f.BumpRevision > 0) {
 		return usageError{fmt.Errorf("--bump-revision %d must be above 0 with --mark-compacted, and 0 without", f.BumpRevision)}
 	}
+	if f.BumpTerm == 0 {
+		return usageError{errors.New("--bump-term 0 must be 1 at least, or terms and fencing tokens of the old cluster come again")}
+	}
 	r, err := node.RestoreSnapshot(f.RestoreConfig)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(sys.Stdout, "restored %s into %s: member %x of cluster %x, revision %d\n",
-		f.File, f.DataDir, r.MemberID, r.ClusterID, r.Checkpoint.Revision)
+	_, err = fmt.Fprintf(sys.Stdout, "restored %s into %s: member %x of cluster %x, revision %d, in terms above %d\n",
+		f.File, f.DataDir, r.MemberID, r.ClusterID, r.Checkpoint.Revision, r.Term)
 	return err
 }

@@ -97,8 +97,8 @@ func TestSnapshotStatusAndRestore(t *testing.T) {
 		"--initial-advertise-peer-urls", url, "--initial-cluster-token", "other", "--bump-revision", "1000", "--mark-compacted",
 	}
 	code, stdout, stderr := kvnode(args...)
-	if code != exitOK || !strings.Contains(stdout, "into "+dir) || !strings.Contains(stdout, "revision 1003") {
-		t.Fatalf("snapshot restore = %d %q %s, want the directory and revision 1003", code, stdout, stderr)
+	if code != exitOK || !strings.Contains(stdout, "into "+dir) || !strings.Contains(stdout, "revision 1003, in terms above 100000000") {
+		t.Fatalf("snapshot restore = %d %q %s, want the directory, revision 1003 and a term above 10^9", code, stdout, stderr)
 	}
 	if code, _, stderr := kvnode(args...); code != exitFailed || !strings.Contains(stderr, "holds") {
 		t.Errorf("snapshot restore once more = %d %s, want it refused: the directory is in use", code, stderr)
@@ -134,6 +134,8 @@ func TestSnapshotRefusals(t *testing.T) {
 		{"snapshot restore " + bad + " --initial-cluster a", exitUsage, "must be name=url"},
 		{"snapshot restore " + bad + " --bump-revision 1", exitUsage, "--mark-compacted"},
 		{"snapshot restore " + bad + " --mark-compacted", exitUsage, "--bump-revision 0"},
+		{"snapshot restore " + bad + " --bump-term 0", exitUsage, "--bump-term 0"},
+		{"snapshot restore " + bad + " --bump-term -1", exitUsage, "--bump-term"},
 		{"snapshot restore " + bad + " --name x --initial-cluster a=http://a:1", exitFailed, `member "x" is not in the initial cluster`},
 		{"snapshot restore " + bad + " --wal-dir x", exitUsage, "unknown flag"},
 	} {

@@ -1,0 +1,136 @@
+package kvnode
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/leaderlease/fence"
+	"github.com/leaderlease/go/raftwal"
+)
+
+// token takes a fencing token of the leader lease.
+func (c *cluster) token(n *Node) fence.Token {
+	c.t.Helper()
+	token, err := n.Lease().Token()
+	if err != nil {
+		c.t.Fatalf("Token() on %s: %v", n.Name(), err)
+	}
+	return token
+}
+
+// handOvers has each of the members lead in turn, and returns the newest token.
+func (c *cluster) handOvers(times int) fence.Token {
+	c.t.Helper()
+	for range times {
+		n := c.leader()
+		if err := n.MoveLeader(c.t.Context(), c.followers(n)[0].ID()); err != nil {
+			c.t.Fatal(err)
+		}
+		c.put(c.leader(), "k", "after a hand-over")
+	}
+	return c.token(c.leader())
+}
+
+// termOnDisk returns the term in which the log of a data directory begins.
+func termOnDisk(t *testing.T, dataDir string) uint64 {
+	t.Helper()
+	log, err := raftwal.OpenReadOnly(raftwal.Config{Dir: filepath.Join(dataDir, walDir)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hard, _, err := log.InitialState()
+	if err := errors.Join(err, log.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return hard.GetTerm()
+}
+
+// A resource that has seen tokens of the saved cluster, those that were given after
+// the snapshot included, takes those of the restored one for newer: the first one,
+// and all that follow.
+func TestTokensOfARestoredClusterAreNew(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		c.put(c.leader(), "k", "v")
+		file := saveSnapshot(t, c.leader())
+		last := c.handOvers(3)
+
+		restored := c.restoreAll(file, nil)
+		for _, r := range restored {
+			if r.Term != restored[0].Term || r.Checkpoint.Term >= last.Term {
+				t.Errorf("restored %+v, want all in term %d, from a snapshot older than term %d", r, restored[0].Term, last.Term)
+			}
+		}
+		for name, cfg := range c.cfgs {
+			if got := termOnDisk(t, cfg.DataDir); got != restored[0].Term {
+				t.Errorf("the log of %s begins in term %d, want %d", name, got, restored[0].Term)
+			}
+			c.start(name)
+		}
+		token := c.token(c.leader())
+		for range 3 {
+			if !last.Less(token) {
+				t.Fatalf("token %v after %v, want a newer one", token, last)
+			}
+			last, token = token, c.handOvers(1)
+		}
+	})
+}
+
+// A snapshot that was restored before is restored in a later term if one asks for
+// that: the first restored cluster's tokens do not come again either, and its
+// members are strangers.
+func TestASecondRestoreMayBeginLater(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		file := saveSnapshot(t, c.leader())
+		first := c.restoreAll(file, nil)
+		for name := range c.cfgs {
+			c.start(name)
+		}
+		last := c.handOvers(3)
+
+		second := c.restoreAll(file, func(r *RestoreConfig) { r.BumpTerm = 2 * DefaultBumpTerm })
+		if second[0].ClusterID == first[0].ClusterID || second[0].Term != first[0].Term+DefaultBumpTerm {
+			t.Errorf("restored %+v after %+v, want another cluster, %d terms later", second[0], first[0], DefaultBumpTerm)
+		}
+		for name := range c.cfgs {
+			c.start(name)
+		}
+		if token := c.token(c.leader()); !last.Less(token) {
+			t.Errorf("token %v after %v, want a newer one", token, last)
+		}
+	})
+}
+
+// Terms end where a signed number of 64 bits does, which is what most clients keep
+// them in.
+func TestRaisedTermsHaveALimit(t *testing.T) {
+	file := saveSnapshot(t, startAlone(t))
+	members := []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}}
+	for bump, want := range map[uint64]bool{math.MaxInt64 - 2: true, math.MaxInt64 - 1: false, math.MaxUint64: false} {
+		dir := filepath.Join(t.TempDir(), "data")
+		got, err := RestoreSnapshot(RestoreConfig{File: file, Name: "a", DataDir: dir, Cluster: members, BumpTerm: bump})
+		if (err == nil) != want {
+			t.Errorf("RestoreSnapshot() of term 2 with bump %d = %+v, %v, want success %v", bump, got, err, want)
+		}
+		if err != nil && !strings.Contains(err.Error(), fmt.Sprint(bump)) {
+			t.Errorf("RestoreSnapshot() with bump %d = %v, want the number", bump, err)
+		}
+	}
+}
+
+// Every snapshot has the term of its newest entry. Without one nobody knows what
+// to begin above.
+func TestASnapshotWithoutATermIsRefused(t *testing.T) {
+	r := RestoreConfig{BumpTerm: 7}
+	if got, err := r.raise(store.Checkpoint{Index: 5}); !errors.Is(err, ErrSnapshotDamaged) {
+		t.Errorf("raise() of no term = %d, %v, want ErrSnapshotDamaged", got, err)
+	}
+	if got, err := r.raise(store.Checkpoint{Index: 5, Term: 1}); got != 8 || err != nil {
+		t.Errorf("raise() of term 1 by 7 = %d, %v, want 8", got, err)
+	}
+}
