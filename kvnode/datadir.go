@@ -3,11 +3,49 @@ package kvnode
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/leaderlease/go/raftwal"
+	walfs "github.com/leaderlease/go/raftwal/fs"
 )
+
+// lockFile is locked by whoever makes or runs with the data directory. The log has
+// a lock of its own, but there is no log yet when the identity is written.
+const lockFile = "lock"
+
+// lock makes the data directory if it is missing, and takes it for this process
+// alone until the lock is closed. It leaves nothing in a directory that it refuses.
+func (c *Config) lock() (io.Closer, error) {
+	if err := c.checkUnused(); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(filepath.Join(c.DataDir, identityFile)); errors.Is(err, fs.ErrNotExist) {
+		if err := c.makeEmpty(); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := walfs.OS(c.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := dir.Lock(lockFile)
+	return lock, c.inUse(err)
+}
+
+// inUse explains why a lock was not to be had.
+func (c *Config) inUse(err error) error {
+	switch {
+	case errors.Is(err, walfs.ErrLocked):
+		return fmt.Errorf("data directory %s: a member runs with it, or is being made or restored: %w", c.DataDir, err)
+	case err != nil:
+		return fmt.Errorf("lock the data directory %s: %w", c.DataDir, err)
+	default:
+		return nil
+	}
+}
 
 // CheckDataDir reports why Start would refuse the data directory: it is another
 // member's or another cluster's, holds what is nobody's, has lost its log, or is
@@ -19,7 +57,7 @@ func (c Config) CheckDataDir() error {
 	}
 	id, err := readIdentity(&c)
 	if errors.Is(err, fs.ErrNotExist) {
-		return c.checkEmpty()
+		return errors.Join(c.checkEmpty(), c.checkUnused())
 	}
 	n := &Node{cfg: c}
 	if _, gone := os.Stat(n.walDir()); err == nil && id.Started && errors.Is(gone, fs.ErrNotExist) {
@@ -28,12 +66,10 @@ func (c Config) CheckDataDir() error {
 	return errors.Join(err, c.checkUnused())
 }
 
-// checkUnused reports whether a process runs with the data directory.
+// checkUnused reports whether a process runs with the data directory. One of an
+// older version has locked the log alone.
 func (c *Config) checkUnused() error {
 	n := &Node{cfg: *c}
-	err := raftwal.CheckLock(n.walDir())
-	if errors.Is(err, raftwal.ErrLocked) {
-		return fmt.Errorf("data directory %s: a member runs with it: %w", c.DataDir, err)
-	}
-	return err
+	err := walfs.CheckLock(filepath.Join(c.DataDir, lockFile))
+	return c.inUse(errors.Join(err, raftwal.CheckLock(n.walDir())))
 }

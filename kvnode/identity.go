@@ -48,7 +48,8 @@ const (
 	identityFormat = 1
 )
 
-// openIdentity reads the identity of the data directory, or makes one.
+// openIdentity reads the identity of the data directory, which is locked, or makes
+// one.
 func openIdentity(cfg *Config) (id identity, fresh bool, err error) {
 	id, err = readIdentity(cfg)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -174,13 +175,18 @@ func (c *Config) checkEmpty() error {
 		if e.Name() == identityFile {
 			return fmt.Errorf("data directory %s is a member's already (it holds %s), and must be empty or missing", c.DataDir, identityFile)
 		}
-		// What an interrupted first start leaves behind, and certificates of the
-		// server's own making.
-		if e.Name() != identityFile+".tmp" && e.Name() != "lost+found" && e.Name() != tlsconf.AutoFolder {
+		if !isNobodys(e.Name()) && e.Name() != identityFile+".tmp" {
 			return fmt.Errorf("data directory %s holds %q, but no %s: it is not a member's, or has lost what told whose", c.DataDir, e.Name(), identityFile)
 		}
 	}
 	return nil
+}
+
+// isNobodys reports whether a file may be in a directory that is no member's yet,
+// besides what an interrupted first start leaves behind: the lock, certificates of
+// the server's own making, and what file systems keep.
+func isNobodys(name string) bool {
+	return name == lockFile || name == "lost+found" || name == tlsconf.AutoFolder
 }
 
 // note makes a change of the identity durable, or the node fails and it returns

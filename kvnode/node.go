@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ type Node struct {
 	id       identity           // immutable but for what note changes
 	boot     uint64             // immutable: entries that bootstrapping made, 0 on a restart
 	log      *slog.Logger       // immutable
+	lock     io.Closer          // immutable: the data directory is this process's
 	wal      *raftwal.Log       // immutable
 	store    *store.Store       // immutable
 	watch    *watch.Hub         // immutable

@@ -127,7 +127,12 @@ func (r *RestoreConfig) restore() (_ Restored, err error) {
 		return Restored{}, err
 	}
 	_, missing := os.Stat(cfg.DataDir)
-	if err := cfg.makeEmpty(); err != nil {
+	lock, err := cfg.lock()
+	if err != nil {
+		return Restored{}, err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := cfg.checkEmpty(); err != nil {
 		return Restored{}, err
 	}
 	defer func() {
@@ -217,7 +222,7 @@ func (c *Config) clear(dirToo bool) error {
 	}
 	entries, err := os.ReadDir(c.DataDir)
 	for _, e := range entries {
-		if e.Name() != "lost+found" {
+		if !isNobodys(e.Name()) {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(c.DataDir, e.Name())))
 		}
 	}

@@ -75,6 +75,10 @@ func newNode(cfg Config) *Node {
 // openFiles opens what the member keeps, and finishes what a crash interrupted.
 // fresh says that the log has not begun.
 func (n *Node) openFiles() (fresh bool, err error) {
+	// First: two processes on an empty directory would each write an identity.
+	if n.lock, err = n.cfg.lock(); err != nil {
+		return false, err
+	}
 	if n.id, _, err = openIdentity(&n.cfg); err != nil {
 		return false, err
 	}

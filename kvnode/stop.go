@@ -74,6 +74,9 @@ func (n *Node) closeFiles() (err error) {
 	if n.wal != nil {
 		err = errors.Join(err, n.wal.Close())
 	}
+	if n.lock != nil { // last
+		err = errors.Join(err, n.lock.Close())
+	}
 	return err
 }
 

@@ -15,6 +15,19 @@ var members = []Mutant{
 		New:  "\tif false {\n",
 	},
 	{
+		Rule: "identity", Name: "the identity is written before the directory is locked", Pkg: nodePkg, Test: "^TestADirectoryInUseIsRefused$",
+		File: "kvnode/start.go",
+		Old:  "\tif n.lock, err = n.cfg.lock(); err != nil {\n\t\treturn false, err\n\t}\n\tif n.id, _, err = openIdentity(&n.cfg); err != nil {\n\t\treturn false, err\n\t}\n",
+		New:  "\tif n.id, _, err = openIdentity(&n.cfg); err != nil {\n\t\treturn false, err\n\t}\n\tif n.lock, err = n.cfg.lock(); err != nil {\n\t\treturn false, err\n\t}\n",
+	},
+	{
+		Rule: "identity", Name: "a restore does not lock the directory", Pkg: nodePkg, Test: "^TestADirectoryInUseIsRefused$",
+		File: "kvnode/restoresnap.go",
+		Old:  "\tlock, err := cfg.lock()\n",
+		New:  "\tlock, err := io.NopCloser(nil), os.MkdirAll(cfg.DataDir, 0o700)\n",
+		More: []Edit{{File: "kvnode/restoresnap.go", Old: "\t\"fmt\"\n", New: "\t\"fmt\"\n\t\"io\"\n"}},
+	},
+	{
 		Rule: "identity", Name: "a directory of another cluster is taken", Pkg: nodePkg, Test: "^TestDirectoriesOfOthersAreRefused$",
 		File: "kvnode/identity.go",
 		Old:  "\tif !slices.ContainsFunc(cfg.Cluster,",

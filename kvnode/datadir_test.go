@@ -1,0 +1,159 @@
+package kvnode
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/leaderlease/go/raftwal"
+)
+
+// race calls f at once, and returns what became of it.
+func race(times int, f func(i int) error) (errs []error) {
+	errs = make([]error, times)
+	var wg sync.WaitGroup
+	for i := range errs {
+		wg.Go(func() { errs[i] = f(i) })
+	}
+	wg.Wait()
+	return errs
+}
+
+// Of several processes that are started on one empty directory one gets it, with
+// the identity that it wrote. Otherwise the next start is another instance, which
+// the members that have met the first one refuse for ever.
+func TestOneOfTwoFirstStartsGetsTheDirectory(t *testing.T) {
+	for range 10 {
+		cfg := aloneConfig(t)
+		cfg.SegmentSize = 1 << 20
+		var nodes [4]*Node
+		errs := race(len(nodes), func(i int) error {
+			nodes[i] = newNode(cfg)
+			_, err := nodes[i].openFiles()
+			return err
+		})
+		on, err := readIdentity(&cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		winners := 0
+		for i, err := range errs {
+			switch {
+			case err == nil:
+				winners++
+				if nodes[i].id.Instance != on.Instance {
+					t.Errorf("the process that runs is instance %s, and its directory's is %s", nodes[i].id.Instance, on.Instance)
+				}
+			case !errors.Is(err, raftwal.ErrLocked):
+				t.Errorf("openFiles() beside another = %v, want ErrLocked", err)
+			}
+		}
+		if winners != 1 {
+			t.Errorf("%d of %d first starts on one directory went on, want 1: %v", winners, len(nodes), errs)
+		}
+		for _, n := range nodes {
+			if err := n.closeFiles(); err != nil {
+				t.Error(err)
+			}
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// A restore that meets another, or a member that starts, leaves it what it made.
+func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
+	file := saveSnapshot(t, startAlone(t))
+	for range 5 {
+		cfg := aloneConfig(t)
+		restore := RestoreConfig{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token}
+		starting := newNode(cfg)
+		errs := race(3, func(i int) error {
+			if i == 0 {
+				_, err := starting.openFiles()
+				return err
+			}
+			_, err := RestoreSnapshot(restore)
+			return err
+		})
+		won := 0
+		for _, err := range errs {
+			if err == nil {
+				won++
+			}
+		}
+		// The start may come once a restore is done, and finds what it has made.
+		if won == 0 || won == 2 && errs[0] != nil || won > 2 {
+			t.Errorf("of one start and two restores, %d succeeded: %v", won, errs)
+		}
+		if err := starting.closeFiles(); err != nil {
+			t.Error(err)
+		}
+		again := newNode(cfg)
+		if _, err := again.openFiles(); err != nil {
+			t.Errorf("openFiles() of the directory afterwards = %v; the race ended in %v", err, errs)
+		}
+		if err := again.closeFiles(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// A directory that is in use says so, also before its log has begun.
+func TestADirectoryInUseIsRefused(t *testing.T) {
+	cfg := aloneConfig(t)
+	lock, err := cfg.lock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, check := range map[string]func() error{
+		"openFiles":    func() error { _, err := newNode(cfg).openFiles(); return err },
+		"CheckDataDir": cfg.CheckDataDir,
+		"RestoreSnapshot": func() error {
+			_, err := RestoreSnapshot(RestoreConfig{File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster})
+			return err
+		},
+	} {
+		if err := check(); !errors.Is(err, raftwal.ErrLocked) {
+			t.Errorf("%s() of a directory in use = %v, want ErrLocked", name, err)
+		}
+	}
+	if _, err := readIdentity(&cfg); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory that was refused has an identity: %v", err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cfg.CheckDataDir(); err != nil {
+		t.Errorf("CheckDataDir() of a directory with a lock that nobody holds = %v", err)
+	}
+}
+
+// Certificates of the server's own making were there before a restore, and stay
+// when it fails.
+func TestARestoreThatFailsRemovesWhatItMade(t *testing.T) {
+	cfg := aloneConfig(t)
+	kept := filepath.Join(cfg.DataDir, "fixtures")
+	if err := os.MkdirAll(kept, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := RestoreSnapshot(RestoreConfig{
+		File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster,
+		BumpRevision: 1<<63 - 1, MarkCompacted: true,
+	})
+	if err == nil {
+		t.Fatal("RestoreSnapshot() with too high a revision = nil")
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Errorf("the restore has removed what it did not make: %v", err)
+	}
+	if err := cfg.checkEmpty(); err != nil {
+		t.Errorf("the restore has left something behind: %v", err)
+	}
+}
