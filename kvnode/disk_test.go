@@ -2,10 +2,15 @@ package kvnode
 
 import (
 	"errors"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"go.etcd.io/raft/v3"
+
+	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/leaderlease/core"
 	"github.com/leaderlease/go/raftwal/fs"
 )
@@ -217,6 +222,73 @@ func TestFailedSyncsNeverAcknowledge(t *testing.T) {
 				t.Errorf("Err() of %s = %v, want EIO", f.Name(), err)
 			}
 			delete(c.nodes, f.Name())
+		}
+	})
+}
+
+// The store is durable, the log has not heard of it, and there is no room to tell
+// it. The member starts all the same, with the configuration of the store, and
+// goes on by itself when there is room.
+func TestAFullDiskBetweenCheckpointAndLog(t *testing.T) {
+	var d disks
+	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		c.put(n, "k", "v")
+		at, err := n.store.Checkpoint(func(uint64) error { return n.wal.Flush() })
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.crash(n)
+		cfg := c.cfgs["m1"]
+		cfg.wrapBackend = func(b store.Backend) store.Backend { // called when the log is open
+			d.fill(n)
+			return b
+		}
+		c.cfgs["m1"] = cfg
+		n = c.start("m1")
+		if snap, err := n.wal.Snapshot(); err != nil || snap.GetMetadata().GetIndex() != 0 {
+			t.Fatalf("the log's snapshot is %v, %v, want none: there is no room for it", snap, err)
+		}
+		if got := n.lease.Status(); got.Commit < at.Index {
+			t.Errorf("Status() of the lease = %+v, want commit %d at least", got, at.Index)
+		}
+		time.Sleep(5 * time.Second)
+		if err := n.Err(); err != nil {
+			t.Fatalf("Err() on a full disk = %v", err)
+		}
+		d.free(n)
+		n = c.leader()
+		if value, _ := c.get(n, ReadLease, "k"); value != "v" {
+			t.Errorf("k = %q once there is room, want v", value)
+		}
+		time.Sleep(maxCheckpointPause)
+		if snap, err := n.wal.Snapshot(); err != nil || snap.GetMetadata().GetIndex() < at.Index {
+			t.Errorf("the log's snapshot is %v, %v once there is room, want index %d at least", snap, err, at.Index)
+		}
+		c.put(n, "k", "w")
+	})
+}
+
+// A store that is ahead of what the log has is no matter of room.
+func TestAStoreThatIsAheadOfItsLogIsRefused(t *testing.T) {
+	var d disks
+	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		c.put(n, "k", "v")
+		if err := n.Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		old := d.of(n).Durable()
+		for range 10 {
+			c.put(n, "k", "w")
+		}
+		c.stop("m1")
+		cfg := c.cfgs["m1"]
+		cfg.walFS = old
+		c.cfgs["m1"] = cfg
+		_, err := c.tryStart("m1")
+		if !errors.Is(err, raft.ErrUnavailable) || !strings.Contains(err.Error(), "whose snapshot is of index") {
+			t.Errorf("Start() with an old log = %v, want ErrUnavailable and both indexes", err)
 		}
 	})
 }

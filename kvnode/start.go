@@ -153,8 +153,8 @@ func (n *Node) reconcile() error {
 	logged, durable := snap.GetMetadata().GetIndex(), n.store.Durable()
 	switch {
 	case durable.Index > logged:
-		if err := n.wal.SaveSnapshot(snapshotOf(durable)); err != nil {
-			return fmt.Errorf("the state in store.db is of index %d, which is not in the log: %w", durable.Index, err)
+		if err := n.noteState(durable); err != nil {
+			return fmt.Errorf("the state in store.db is of index %d, and the log, whose snapshot is of index %d, does not take it: %w", durable.Index, logged, err)
 		}
 	case durable.Index < logged:
 		replays, err := n.replays(durable)
@@ -174,12 +174,29 @@ func (n *Node) reconcile() error {
 	return nil
 }
 
+// noteState tells the log of a state that it has not heard of. If there is no room
+// for that, nothing is missing: the entries are there, and the next checkpoint
+// tries again. Whoever stopped here would stop a member that serves reads.
+func (n *Node) noteState(at store.Checkpoint) error {
+	err := n.wal.SaveSnapshot(snapshotOf(at))
+	if !errors.Is(err, raftwal.ErrNoSpace) {
+		return err
+	}
+	hard, _, readErr := n.wal.InitialState()
+	if readErr != nil || hard.GetCommit() < at.Index {
+		return errors.Join(err, readErr)
+	}
+	n.log.Error("kvnode: no room to note the last checkpoint in the log", "index", at.Index, "error", err)
+	n.askCheckpoint()
+	return nil
+}
+
 // openRaft makes the RawNode and its lease.
 func (n *Node) openRaft(fresh bool) error {
-	ticks := n.cfg.electionTicks()
+	ticks, durable := n.cfg.electionTicks(), n.store.Durable()
 	rc := &raft.Config{
 		ID: n.ID(), ElectionTick: ticks, HeartbeatTick: 1,
-		Storage: startLog{n.wal, n.store.Durable().ConfState}, Applied: n.store.Durable().Index, AsyncStorageWrites: true,
+		Storage: startLog{n.wal, durable.ConfState}, Applied: durable.Index, AsyncStorageWrites: true,
 		// As in etcd. What is under way to one follower stays below what the
 		// appender takes without blocking.
 		MaxSizePerMsg: 512 << 10, MaxInflightMsgs: 512, MaxInflightBytes: 8 << 20,

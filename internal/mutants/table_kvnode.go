@@ -268,6 +268,25 @@ var members = []Mutant{
 		New:  "\tif false {\n",
 	},
 	{
+		Rule: "disk", Name: "a member whose log has no room for the last checkpoint does not start", Pkg: nodePkg, Test: "^TestAFullDiskBetweenCheckpointAndLog$",
+		File: "kvnode/start.go",
+		Old:  "\tif !errors.Is(err, raftwal.ErrNoSpace) {\n\t\treturn err\n\t}\n\thard",
+		New:  "\tif err != nil {\n\t\treturn err\n\t}\n\thard",
+	},
+	{
+		Rule: "disk", Name: "it starts with the configuration of the log's snapshot", Pkg: nodePkg, Test: "^TestAFullDiskBetweenCheckpointAndLog$",
+		File: "kvnode/start.go",
+		Old:  "\tif len(l.conf.GetVoters()) > 0 {\n",
+		New:  "\tif false {\n",
+	},
+	{
+		Rule: "disk", Name: "a store that is ahead of its log passes for a full disk", Pkg: nodePkg, Test: "^TestAStoreThatIsAheadOfItsLogIsRefused$",
+		File: "kvnode/start.go",
+		Old:  "\tif !errors.Is(err, raftwal.ErrNoSpace) {\n\t\treturn err\n\t}\n\thard",
+		New:  "\tif err == nil {\n\t\treturn err\n\t}\n\thard",
+		More: []Edit{{File: "kvnode/start.go", Old: "readErr != nil || hard.GetCommit() < at.Index {", New: "hard == nil {"}},
+	},
+	{
 		Rule: "disk", Name: "a stalled disk does not cost the lease", Pkg: nodePkg, Test: "^TestAStalledDiskCostsTheLeaseReads$",
 		File: "kvnode/append.go",
 		Old:  "\t\tn.lease.SetDiskStalled(stalled)\n",
