@@ -156,6 +156,18 @@ func (c *Config) found() identity {
 	return id
 }
 
+// founders are the first members as the state begins with them, the same on each
+// member to the byte. Their IDs are made of what is here, so it cannot differ; how
+// they are called and in which order their URLs are written can, and each says its
+// name itself (publish).
+func (id *identity) founders() []store.Member {
+	founders := make([]store.Member, 0, len(id.Members))
+	for _, m := range id.Members {
+		founders = append(founders, store.Member{ID: m.ID, PeerURLs: slices.Sorted(slices.Values(m.PeerURLs))})
+	}
+	return founders
+}
+
 // makeEmpty makes the directory if it is missing, and refuses one that somebody
 // else keeps files in.
 func (c *Config) makeEmpty() error {

@@ -1,13 +1,19 @@
 package kvnode
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"go.etcd.io/raft/v3"
+	"google.golang.org/protobuf/proto"
 )
 
 // aloneConfig returns the configuration of a cluster of one, whose directory is
@@ -106,4 +112,81 @@ func TestIDs(t *testing.T) {
 	if clusterID([]Member{x, y}, "t") != clusterID([]Member{y, x}, "t") {
 		t.Error("clusterID depends on the order of members")
 	}
+}
+
+// spell has each member of a cluster of three write down the others in its own way,
+// each with two URLs: other names, and another order.
+func spell(cfg *Config) {
+	var cluster []Member
+	for _, m := range cfg.Cluster {
+		urls := []string{m.PeerURLs[0], strings.Replace(m.PeerURLs[0], "2380", "2381", 1)}
+		if cfg.Name == "m2" {
+			slices.Reverse(urls)
+		}
+		name := m.Name
+		if name != cfg.Name && cfg.Name == "m3" {
+			name = "the one called " + name
+		}
+		cluster = append(cluster, Member{Name: name, PeerURLs: urls})
+	}
+	if cfg.Name == "m2" {
+		slices.Reverse(cluster)
+	}
+	cfg.Cluster = cluster
+}
+
+// What the log begins with is the same on all members, to the byte, however each
+// of them spelt its flags: an entry of one index and term has one content.
+func TestFoundersBeginWithTheSameEntries(t *testing.T) {
+	inCluster(t, 3, spell, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		want, err := n.wal.Entries(1, 4, math.MaxUint64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range c.followers(n) {
+			got, err := f.wal.Entries(1, 4, math.MaxUint64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range got {
+				if !proto.Equal(got[i], want[i]) {
+					t.Errorf("entry %d of %s is %q, and that of %s %q", i+1, f.Name(), got[i].GetData(), n.Name(), want[i].GetData())
+				}
+			}
+		}
+		<-n.Published()
+		if m := n.Store().Members().ByID[n.ID()]; m.Name != n.Name() || len(m.PeerURLs) != 2 {
+			t.Errorf("the registry has %+v, want the name %s and both URLs", m, n.Name())
+		}
+	})
+}
+
+// So is the state that a restored cluster begins with.
+func TestRestoredMembersBeginWithTheSameState(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		file := saveSnapshot(t, c.leader())
+		c.restoreAll(file, func(r *RestoreConfig) {
+			cfg := Config{Name: r.Name, Cluster: r.Cluster}
+			spell(&cfg)
+			r.Cluster = cfg.Cluster
+		})
+		var want []byte
+		for _, name := range []string{"m1", "m2", "m3"} {
+			n := newNode(c.cfgs[name].WithDefaults())
+			if _, err := n.openFiles(); err != nil {
+				t.Fatal(err)
+			}
+			got, err := json.Marshal(sortedMembers(n.store.Members()))
+			if err := errors.Join(err, n.closeFiles()); err != nil {
+				t.Fatal(err)
+			}
+			if want == nil {
+				want = got
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("%s begins with members %s, and m1 with %s", name, got, want)
+			}
+		}
+	})
 }

@@ -141,7 +141,7 @@ func (r *RestoreConfig) restore() (_ Restored, err error) {
 		}
 	}()
 	id := cfg.refounded(r, sum)
-	at, err := r.restoreStore(&cfg, id.Members, sum)
+	at, err := r.restoreStore(&cfg, id.founders(), sum)
 	if err != nil {
 		return Restored{}, err
 	}

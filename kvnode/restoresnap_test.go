@@ -134,6 +134,7 @@ func TestRestoreBeginsANewCluster(t *testing.T) {
 		if got := n.Store().Revision(); got != want.Revision+1 {
 			t.Errorf("revision after a put = %d, want %d", got, want.Revision+1)
 		}
+		<-n.Published()
 		members := n.Store().Members()
 		if len(members.ByID) != 3 || members.ByID[n.ID()].Name != n.Name() {
 			t.Errorf("Members() = %+v, want the three that were restored", members)

@@ -232,7 +232,7 @@ func (n *Node) openRaft(fresh bool) error {
 // bootstrap begins the log with the initial cluster, the same on each member.
 func (n *Node) bootstrap() error {
 	var peers []raft.Peer
-	for _, m := range n.id.Members {
+	for _, m := range n.id.founders() {
 		data, err := json.Marshal(confContext{Member: m})
 		if err != nil {
 			return err

@@ -64,6 +64,18 @@ var members = []Mutant{
 		New:  "\tif false {\n",
 	},
 	{
+		Rule: "founding", Name: "the log begins with members as the flags spell them", Pkg: nodePkg, Test: "^TestFoundersBeginWithTheSameEntries$",
+		File: "kvnode/start.go",
+		Old:  "range n.id.founders() {",
+		New:  "range n.id.Members {",
+	},
+	{
+		Rule: "founding", Name: "a restored state begins with members as the flags spell them", Pkg: nodePkg, Test: "^TestRestoredMembersBeginWithTheSameState$",
+		File: "kvnode/restoresnap.go",
+		Old:  "id.founders()",
+		New:  "id.Members",
+	},
+	{
 		Rule: "founding", Name: "founders take part at once", Pkg: nodePkg, Test: "^TestFoundersWaitForThoseWhoWouldKnow$",
 		File: "kvnode/campaign.go",
 		Old:  "\tc.admitted = make(map[uint64]bool)\n",
