@@ -28,6 +28,7 @@ type campaigns struct {
 	// has promised anything and nobody needs to wait.
 	fresh    bool
 	admitted map[uint64]bool
+	began    time.Time
 	reminded time.Time // when it was last said who is waited for
 	// silent counts the ticks since the leader, now or last, was heard.
 	silent int
@@ -38,7 +39,8 @@ func (c *campaigns) init(n *Node) {
 	c.fresh = n.boot > 0
 	c.open = !n.id.waits()
 	c.admitted = make(map[uint64]bool)
-	c.reminded = time.Now()
+	c.began = time.Now()
+	c.reminded = c.began
 	c.await(n)
 }
 
@@ -89,6 +91,7 @@ func (n *Node) campaignIfDue() {
 	c := &n.loop.campaigns
 	c.silent++
 	c.remind(n)
+	c.waitAlone(n)
 	if !c.open || n.loop.role == raft.StateLeader || n.store.Applied() < n.boot || n.lease.MayCampaign() != nil {
 		return
 	}

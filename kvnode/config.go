@@ -98,6 +98,8 @@ type Config struct {
 	// Default: none.
 	Logger *slog.Logger
 
+	// patience replaces alonePatience, for tests.
+	patience time.Duration
 	// walFS replaces the directory of the log, for tests whose disk fails.
 	walFS fs.FS
 	// wrapBackend replaces what the store writes to, likewise.
@@ -116,6 +118,7 @@ func (c Config) WithDefaults() Config {
 	c.CatchUpEntries = or(c.CatchUpEntries, 5_000)
 	c.Token = or(c.Token, "etcd-cluster")
 	c.ReadMode = or(c.ReadMode, ReadLease)
+	c.patience = or(c.patience, alonePatience)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

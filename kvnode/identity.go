@@ -35,8 +35,10 @@ type identity struct {
 	// with it votes and promises.
 	Started bool `json:"started"`
 	// Admitted means that enough of the others have let this member in for it to
-	// take part: see campaigns.
+	// take part, or that there are none: see campaigns.
 	Admitted bool `json:"admitted,omitempty"`
+	// Alone means that the member has founded a cluster of one, and drawn its ID.
+	Alone bool `json:"alone,omitempty"`
 	// Joined means that the cluster was there before the member.
 	Joined bool `json:"joined,omitempty"`
 	// Members are the cluster as it was when the directory was made.
@@ -77,9 +79,9 @@ func readIdentity(cfg *Config) (id identity, err error) {
 	return id, err
 }
 
-// waits reports whether the others have yet to let the member in: it has not taken
-// part in anything.
-func (id *identity) waits() bool { return !id.Admitted && len(id.Members) > 1 }
+// waits reports whether the others have yet to let the member in, or it has yet to
+// find out that there are none: it has not taken part in anything.
+func (id *identity) waits() bool { return !id.Admitted && (id.Alone || len(id.Members) > 1) }
 
 // check refuses a directory of another member or cluster.
 func (id *identity) check(path string, cfg *Config) error {
@@ -138,6 +140,9 @@ func makeIdentity(cfg *Config) (identity, error) {
 		id = cfg.found()
 	}
 	id.Format, id.Name, id.Token, id.Instance = identityFormat, cfg.Name, cfg.Token, rand.Text()
+	if !id.Joined && len(id.Members) == 1 {
+		id.drawAlone(cfg)
+	}
 	err := id.save(cfg.DataDir)
 	return id, err
 }

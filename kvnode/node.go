@@ -77,6 +77,8 @@ type Node struct {
 	shutdownOnce sync.Once
 	leaveOnce    sync.Once
 	receiving    atomic.Bool // a snapshot
+	asking       atomic.Bool // whoever claims this member
+	advice       sync.Once   // of adviseAlone
 	noting       sync.Mutex  // guards changes of id
 }
 

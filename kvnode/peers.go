@@ -162,6 +162,7 @@ func (n *Node) connectPeers() {
 	for id := range members.Removed {
 		n.links.RemovePeer(id)
 	}
+	n.adviseAlone(members)
 }
 
 // plausible refuses what a peer cannot know if this member's log is the one it

@@ -251,7 +251,7 @@ func (n *Node) begin() (err error) {
 			ClusterID: n.ClusterID(), From: n.ID(), Instance: n.id.Instance, Name: n.cfg.Name, PeerURLs: strings.Join(n.cfg.self().PeerURLs, ","),
 			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM,
 		},
-		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Dial: n.cfg.Dial,
+		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Dial: n.cfg.Dial,
 		Authenticate: n.authenticate, Logger: n.log,
 	})
 	if err != nil {

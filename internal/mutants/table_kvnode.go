@@ -76,6 +76,42 @@ var members = []Mutant{
 		New:  "id.Members",
 	},
 	{
+		Rule: "founding", Name: "a founder of one takes the ID that its flags give", Pkg: nodePkg, Test: "^TestAFounderOfOne(DrawsItsID|ThatIsCutOffFoundsAnotherCluster)$",
+		File: "kvnode/alone.go",
+		Old:  "\tid.ClusterID = hashID(\"alone\", fmt.Sprintf(\"%x\", id.ClusterID), id.Instance)\n",
+		New:  "",
+	},
+	{
+		Rule: "founding", Name: "a founder of one takes part at once", Pkg: nodePkg, Test: "^TestAFounderOfOneThatLostItsDirectoryNeverServes$",
+		File: "kvnode/alone.go",
+		Old:  "\tid.Admitted = !slices.ContainsFunc(c.self().PeerURLs, func(u string) bool { return !isLoopback(u) })\n",
+		New:  "\tid.Admitted = slices.ContainsFunc(c.self().PeerURLs, func(string) bool { return true })\n",
+	},
+	{
+		Rule: "founding", Name: "a founder of one does not hear who claims it", Pkg: nodePkg, Test: "^TestAFounderOfOneThatIsCutOffFoundsAnotherCluster$",
+		File: "kvnode/transport/accept.go",
+		Old:  "\t\t\tt.cfg.Claimed(*h)\n",
+		New:  "",
+	},
+	{
+		Rule: "founding", Name: "whoever claims a member is believed unasked", Pkg: nodePkg, Test: "^TestAClaimIsNotBelievedUnasked$",
+		File: "kvnode/alone.go",
+		Old:  "\t\t\tif m.ID == n.ID() && m.Instance != \"\" && m.Instance != n.id.Instance {\n",
+		New:  "\t\t\tif m.ID != 0 {\n",
+	},
+	{
+		Rule: "founding", Name: "strays end a founder of one that others have joined", Pkg: nodePkg, Test: "^TestStraysDoNotEndWhoeverTheyClaim$",
+		File: "kvnode/alone.go",
+		Old:  "\t\tif len(n.store.Members().ByID) > 1 {\n",
+		New:  "\t\tif false {\n",
+	},
+	{
+		Rule: "founding", Name: "a restored member ends when its old cluster calls", Pkg: nodePkg, Test: "^TestStraysDoNotEndWhoeverTheyClaim$",
+		File: "kvnode/alone.go",
+		Old:  "\tif !n.id.Alone || !n.asking",
+		New:  "\tif !n.asking",
+	},
+	{
 		Rule: "founding", Name: "founders take part at once", Pkg: nodePkg, Test: "^TestFoundersWaitForThoseWhoWouldKnow$",
 		File: "kvnode/campaign.go",
 		Old:  "\tc.admitted = make(map[uint64]bool)\n",

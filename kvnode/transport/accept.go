@@ -187,6 +187,9 @@ func (t *Transport) identify(in *inbound, p packet) error {
 	in.from = h.From
 	switch {
 	case h.ClusterID != t.cfg.Hello.ClusterID:
+		if h.To == t.self {
+			t.cfg.Claimed(*h)
+		}
 		return refusal(ReasonCluster, "this is cluster %s, not %s", idString(t.cfg.Hello.ClusterID), idString(h.ClusterID))
 	case h.To != t.self:
 		return refusal(ReasonMember, "this is member %s, not %s", idString(t.self), idString(h.To))

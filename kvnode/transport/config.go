@@ -17,6 +17,10 @@ type Config struct {
 	Handler  Handler
 	// Roster says who is in the cluster, for members that want to join. Optional.
 	Roster func() (Roster, error)
+	// Claimed hears of a member of another cluster that takes this one for a member
+	// of its own, with the same ID. It is refused in any case, and may be anybody:
+	// Authenticate has not been asked. Claimed must not block. Optional.
+	Claimed func(h Hello)
 	// Dial connects to a peer's address, host:port. Default: net.Dialer over TCP. Tests pass
 	// in-memory links.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -42,6 +46,9 @@ func (c Config) WithDefaults() Config {
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", addr)
 		}
+	}
+	if c.Claimed == nil {
+		c.Claimed = func(Hello) {}
 	}
 	if c.Authenticate == nil {
 		c.Authenticate = func(net.Conn, Hello) error { return nil }
