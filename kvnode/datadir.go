@@ -69,7 +69,9 @@ func (c Config) CheckDataDir() error {
 // checkUnused reports whether a process runs with the data directory. One of an
 // older version has locked the log alone.
 func (c *Config) checkUnused() error {
-	n := &Node{cfg: *c}
 	err := walfs.CheckLock(filepath.Join(c.DataDir, lockFile))
-	return c.inUse(errors.Join(err, raftwal.CheckLock(n.walDir())))
+	if err == nil {
+		err = raftwal.CheckLock((&Node{cfg: *c}).walDir())
+	}
+	return c.inUse(err)
 }
