@@ -47,6 +47,9 @@ func TestSavedSnapshotIsRestored(t *testing.T) {
 			if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].GetValue()) != "2" || got.Header.GetRevision() != late.Header.GetRevision()-1 {
 				t.Fatalf("Get(k) = %v, %v, want 2 at the snapshot's revision %d", got, err, late.Header.GetRevision()-1)
 			}
+			if old, now := late.Header.GetRaftTerm(), got.Header.GetRaftTerm(); now < old+1_000_000_000 {
+				t.Errorf("the restored cluster is in term %d after %d: tokens come again", now, old)
+			}
 			past, err := b.Get(ctx, "k", clientv3.WithRev(got.Kvs[0].GetModRevision()-1))
 			if err != nil || string(past.Kvs[0].GetValue()) != "1" {
 				t.Errorf("Get(k) of the past = %v, %v, want 1", past, err)
