@@ -42,6 +42,9 @@ func (c *campaigns) init(n *Node) {
 	c.began = time.Now()
 	c.reminded = c.began
 	c.await(n)
+	if !c.open && n.id.Alone {
+		n.log.Info("kvnode: founds a cluster of one, unless members of an older one call first", "in", n.cfg.patience)
+	}
 }
 
 // admit notes that peer has accepted this member.
