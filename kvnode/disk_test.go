@@ -3,7 +3,6 @@ package kvnode
 import (
 	"errors"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,8 +26,10 @@ func (disks) of(n *Node) *fs.Memory {
 }
 
 // fill leaves no room for another byte; log writes go to what is reserved first.
-func (d *disks) fill(n *Node) {
-	d.of(n).SetHook(func(op fs.Op) *fs.Fault {
+func (d *disks) fill(n *Node) { fillDisk(d.of(n)) }
+
+func fillDisk(disk *fs.Memory) {
+	disk.SetHook(func(op fs.Op) *fs.Fault {
 		if op.Kind == fs.OpWrite || op.Kind == fs.OpCreate {
 			return &fs.Fault{Err: syscall.ENOSPC}
 		}
@@ -234,14 +235,15 @@ func TestAFullDiskBetweenCheckpointAndLog(t *testing.T) {
 	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		c.put(n, "k", "v")
-		at, err := n.store.Checkpoint(func(uint64) error { return n.wal.Flush() })
+		at, err := n.store.Checkpoint(n.wal.SaveCommit)
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.crash(n)
 		cfg := c.cfgs["m1"]
+		disk, _ := cfg.walFS.(*fs.Memory) // what the crash has left
 		cfg.wrapBackend = func(b store.Backend) store.Backend { // called when the log is open
-			d.fill(n)
+			fillDisk(disk)
 			return b
 		}
 		c.cfgs["m1"] = cfg

@@ -323,9 +323,9 @@ var members = []Mutant{
 	},
 	{
 		Rule: "disk", Name: "it starts with the configuration of the log's snapshot", Pkg: nodePkg, Test: "^TestAFullDiskBetweenCheckpointAndLog$",
-		File: "kvnode/start.go",
-		Old:  "\tif len(l.conf.GetVoters()) > 0 {\n",
-		New:  "\tif false {\n",
+		File: "kvnode/behind.go",
+		Old:  "\thard, _, err := l.Log.InitialState()\n\treturn hard, raftpb.EnsureConfState(l.conf), err\n",
+		New:  "\treturn l.Log.InitialState()\n",
 	},
 	{
 		Rule: "disk", Name: "a store that is ahead of its log passes for a full disk", Pkg: nodePkg, Test: "^TestAStoreThatIsAheadOfItsLogIsRefused$",
