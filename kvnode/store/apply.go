@@ -24,18 +24,19 @@ func (s *Store) Apply(index, term uint64, data []byte) Result {
 	}
 	st.term = term
 	var r Result
-	if err != nil {
+	if err != nil || c.Grants != nil && st.format.Load() < FormatGrants {
+		// A version that does not know the command takes it for malformed, too.
 		r.Err = ErrMalformed
 	} else {
-		r = s.applyLocked(st, term, c)
+		r = s.applyLocked(st, index, term, c)
 	}
 	st.applied.Store(index)
 	return r
 }
 
 // ApplyConf applies a configuration change: conf is what raft switched to, and
-// change what it means for the registry of members (nil: nothing). An entry that
-// is applied already changes nothing.
+// change what it means for the registry of members and the format (nil: nothing).
+// An entry that is applied already changes nothing.
 func (s *Store) ApplyConf(index, term uint64, conf *raftpb.ConfState, change *MemberChange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -49,11 +50,12 @@ func (s *Store) ApplyConf(index, term uint64, conf *raftpb.ConfState, change *Me
 	}
 	if change != nil {
 		st.members.Store(st.members.Load().change(change))
+		st.format.Store(max(st.format.Load(), change.Format))
 	}
 	st.applied.Store(index)
 }
 
-func (s *Store) applyLocked(st *state, term uint64, c *Command) Result {
+func (s *Store) applyLocked(st *state, index, term uint64, c *Command) Result {
 	r := Result{ID: c.ID}
 	switch {
 	case c.Fence != 0 && c.Fence != term:
@@ -64,19 +66,19 @@ func (s *Store) applyLocked(st *state, term uint64, c *Command) Result {
 			st.members.Store(next)
 		}
 	case c.Request != nil:
-		if r.Err = st.refusal(c.Request); r.Err != nil {
+		if r.Err = st.refusal(c); r.Err != nil {
 			break
 		}
 		var resp proto.Message
-		if resp, r.Err = s.requestLocked(st, c.Request); r.Err == nil {
+		if resp, r.Err = s.requestLocked(st, index, c); r.Err == nil {
 			r.Response = resp
 		}
 	}
 	return r
 }
 
-func (s *Store) requestLocked(st *state, r *pb.InternalRaftRequest) (proto.Message, error) {
-	switch {
+func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Message, error) {
+	switch r := c.Request; {
 	case r.GetRange() != nil:
 		return st.view().rangeKeys(context.Background(), r.GetRange())
 	case r.GetPut() != nil:
@@ -90,20 +92,23 @@ func (s *Store) requestLocked(st *state, r *pb.InternalRaftRequest) (proto.Messa
 	case r.GetAlarm() != nil:
 		return st.alarm(r.GetAlarm()), nil
 	case r.GetLeaseGrant() != nil:
-		return s.grant(st, r.GetLeaseGrant())
+		return s.grant(st, index, r.GetLeaseGrant())
 	case r.GetLeaseRevoke() != nil:
-		return s.revoke(st, r.GetLeaseRevoke())
+		return s.revoke(st, c)
 	case r.GetLeaseCheckpoint() != nil:
-		return s.remember(st, r.GetLeaseCheckpoint()), nil
+		return s.remember(st, c), nil
 	default:
 		return nil, ErrUnimplemented
 	}
 }
 
-// refusal returns why r must not be carried out while alarms are raised, nil if
-// it may be.
-func (st *state) refusal(r *pb.InternalRaftRequest) error {
+// refusal returns why c must not be carried out while alarms are raised, or in this
+// format, nil if it may be.
+func (st *state) refusal(c *Command) error {
+	r := c.Request
 	switch {
+	case c.Fence != 0 && c.Grants == nil && st.format.Load() >= FormatGrants && (r.GetLeaseRevoke() != nil || r.GetLeaseCheckpoint() != nil):
+		return ErrNoGrant // of a leader that had not come to the format yet
 	case len(*st.alarms.Load()) == 0:
 		return nil
 	case st.raised(pb.AlarmType_CORRUPT) && touchesKeys(r):

@@ -20,6 +20,10 @@ var (
 	stateKey  = []byte("state")         // in meta: see meta.go
 )
 
+// layout is the number under formatKey: which buckets there are, and what for. What
+// the records and the state hold is another matter (FormatFirst).
+const layout = 1
+
 // mapSize is the address space that is set aside for a database. One that
 // outgrows it has to be mapped anew, and a checkpoint that needs this waits for
 // open snapshots. Address space costs nothing, but 32 bits do not have it.
@@ -99,8 +103,8 @@ func checkFormat(tx *bbolt.Tx, path string) error {
 	if meta == nil || tx.Bucket(recordBucket) == nil || meta.Get(formatKey) == nil {
 		return ErrForeign
 	}
-	if got := string(meta.Get(formatKey)); got != strconv.Itoa(format) {
-		return fmt.Errorf("%w: it is %q, this version reads %d", ErrFormat, got, format)
+	if got := string(meta.Get(formatKey)); got != strconv.Itoa(layout) {
+		return fmt.Errorf("%w: it is %q, this version reads %d", ErrFormat, got, layout)
 	}
 	return nil
 }
@@ -113,7 +117,7 @@ func initBuckets(tx *bbolt.Tx) error {
 	if _, err := tx.CreateBucket(recordBucket); err != nil {
 		return err
 	}
-	return meta.Put(formatKey, []byte(strconv.Itoa(format)))
+	return meta.Put(formatKey, []byte(strconv.Itoa(layout)))
 }
 
 // guard turns panics and page faults of bbolt, which are what damage leads to,

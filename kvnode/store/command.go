@@ -18,6 +18,11 @@ type Command struct {
 	// Fence drops the command unless the entry has this term; 0: it does not
 	// matter. Work that only the leader of that term may do carries it.
 	Fence uint64
+	// Grants says which TTL leases a LeaseRevoke or LeaseCheckpoint means, in its
+	// order: those that were made by the entries of these indexes, 0 for one whose
+	// entry is not known. Of any other that has the ID by then nothing becomes. Nil:
+	// whichever has the ID. FormatGrants is what it takes.
+	Grants []uint64
 	// Request is the client's request. Exactly one of Request and Register is
 	// set, or neither: a command without effect, which reads through the log use.
 	Request *pb.InternalRaftRequest
@@ -27,11 +32,13 @@ type Command struct {
 
 // The first byte of a command is its kind, and the format of what follows: ID
 // and Fence as uvarints, then the payload up to the end. A format that an older
-// version cannot read gets a byte that it does not know.
+// version cannot read gets a byte that it does not know, and is not used before
+// the cluster's format says that all members know it.
 const (
 	kindNothing  = 0x10 // no payload
 	kindRequest  = 0x11 // an InternalRaftRequest
 	kindRegister = 0x12 // a Member as JSON
+	kindGrants   = 0x13 // the number of Grants, each of them, and an InternalRaftRequest
 )
 
 var errTwoPayloads = errors.New("store: command has both a request and a registration")
@@ -46,6 +53,10 @@ func (c *Command) Encode() ([]byte, error) {
 		return nil, errTwoPayloads
 	case c.Request != nil:
 		head[0] = kindRequest
+		if c.Grants != nil {
+			head[0] = kindGrants
+			head = appendGrants(head, c.Grants)
+		}
 		opts := proto.MarshalOptions{}
 		buf := make([]byte, len(head), len(head)+opts.Size(c.Request))
 		copy(buf, head)
@@ -88,6 +99,11 @@ func DecodeCommand(data []byte) (*Command, error) {
 		if len(rest) > 0 {
 			err = fmt.Errorf("%d bytes follow it", len(rest))
 		}
+	case kindGrants:
+		if c.Grants, rest, err = cutGrants(rest); err != nil {
+			break
+		}
+		fallthrough
 	case kindRequest:
 		c.Request = &pb.InternalRaftRequest{}
 		err = proto.Unmarshal(rest, c.Request)
@@ -101,4 +117,34 @@ func DecodeCommand(data []byte) (*Command, error) {
 		return nil, fmt.Errorf("store: command of kind %#x: %w", kind, err)
 	}
 	return c, nil
+}
+
+func appendGrants(to []byte, grants []uint64) []byte {
+	to = binary.AppendUvarint(to, uint64(len(grants)))
+	for _, g := range grants {
+		to = binary.AppendUvarint(to, g)
+	}
+	return to
+}
+
+// cutGrants is the reverse, and returns what follows. Its result is not nil.
+func cutGrants(data []byte) (grants []uint64, rest []byte, err error) {
+	count, n := binary.Uvarint(data)
+	if n <= 0 || count > uint64(len(data)-n) { // each takes a byte at least
+		return nil, nil, fmt.Errorf("%d grants in %d bytes", count, len(data))
+	}
+	grants, rest = make([]uint64, count), data[n:]
+	for i := range grants {
+		x, n := binary.Uvarint(rest)
+		if n <= 0 {
+			return nil, nil, fmt.Errorf("it ends within grant %d of %d", i+1, count)
+		}
+		grants[i], rest = x, rest[n:]
+	}
+	return grants, rest, nil
+}
+
+// means reports whether l is what the i-th TTL lease of the request is to be.
+func (c *Command) means(i int, l TTLLease) bool {
+	return c.Grants == nil || i < len(c.Grants) && c.Grants[i] == l.Grant
 }

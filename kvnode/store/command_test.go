@@ -20,11 +20,13 @@ func TestCommandsComeBack(t *testing.T) {
 		{ID: math.MaxUint64, Fence: math.MaxUint64},
 		{ID: 300, Fence: 1, Request: put("key", "value")},
 		{Request: &pb.InternalRaftRequest{}},
+		{ID: 1, Fence: 2, Grants: []uint64{0, 300, math.MaxUint64}, Request: put("key", "value")},
+		{ID: 1, Grants: []uint64{}, Request: put("key", "value")},
 		{ID: 2, Register: &store.Member{ID: math.MaxUint64, Name: "n", PeerURLs: []string{"http://h:1"}, ClientURLs: []string{"a", "b"}, Learner: true, Instance: "i"}},
 	} {
 		data := encode(t, &c)
 		got, err := store.DecodeCommand(data)
-		if err != nil || got.ID != c.ID || got.Fence != c.Fence || !proto.Equal(got.Request, c.Request) || !reflect.DeepEqual(got.Register, c.Register) {
+		if err != nil || got.ID != c.ID || got.Fence != c.Fence || !proto.Equal(got.Request, c.Request) || !reflect.DeepEqual(got.Grants, c.Grants) || !reflect.DeepEqual(got.Register, c.Register) {
 			t.Errorf("DecodeCommand(%x) = %+v, %v, want %+v", data, got, err, c)
 		}
 	}
@@ -35,7 +37,10 @@ func TestCommandsThatAreMalformed(t *testing.T) {
 		"kind alone":          {0x10},
 		"no fence":            {0x10, 1},
 		"endless ID":          bytes.Repeat([]byte{0xff}, 30),
-		"unknown kind":        {0x13, 0, 0},
+		"unknown kind":        {0x14, 0, 0},
+		"no number of grants": {0x13, 0, 0},
+		"too few grants":      {0x13, 0, 0, 2, 1},
+		"an endless grant":    append([]byte{0x13, 0, 0, 1}, bytes.Repeat([]byte{0xff}, 30)...),
 		"later version":       {0x21, 0, 0},
 		"nothing with a tail": {0x10, 0, 0, 1},
 		"cut request":         {0x11, 0, 0, 0x22, 5, 1},

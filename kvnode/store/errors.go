@@ -21,6 +21,10 @@ var (
 	// ErrInstance says that a member has been in the cluster with another data
 	// directory, and with it has lost what it promised.
 	ErrInstance = status.Error(codes.FailedPrecondition, "kvnode: member has another data directory")
+	// ErrNoGrant says that a LeaseRevoke or LeaseCheckpoint with a fence was dropped
+	// because it does not say which grants it means: whoever proposed it did not know
+	// the cluster's format yet.
+	ErrNoGrant = status.Error(codes.Aborted, "kvnode: command names no grant of a TTL lease")
 	// ErrStale says that an entry was dropped because its effect is there
 	// already: its index is not above Applied.
 	ErrStale = status.Error(codes.AlreadyExists, "kvnode: entry is applied already")

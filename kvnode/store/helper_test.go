@@ -91,9 +91,34 @@ func (r *replica) put(key, value string) { r.t.Helper(); r.must(put(key, value))
 func replay(s *store.Store, log [][]byte) {
 	for i, data := range log {
 		if index := uint64(i + 1); index > s.Applied() {
-			s.Apply(index, 1, data)
+			applyEntry(s, index, data)
 		}
 	}
+}
+
+// raising is the entry that raises the format.
+var raising = []byte("raise the format")
+
+func applyEntry(s *store.Store, index uint64, data []byte) store.Result {
+	if bytes.Equal(data, raising) {
+		s.ApplyConf(index, 1, nil, &store.MemberChange{Format: store.FormatNewest})
+		return store.Result{}
+	}
+	return s.Apply(index, 1, data)
+}
+
+// raise gives the replica the newest format.
+func (r *replica) raise() {
+	r.t.Helper()
+	r.log = append(r.log, raising)
+	applyEntry(r.Store, uint64(len(r.log)), raising)
+}
+
+// command appends c to the log and applies it.
+func (r *replica) command(c *store.Command) error {
+	r.t.Helper()
+	r.log = append(r.log, encode(r.t, c))
+	return r.Apply(uint64(len(r.log)), 1, r.log[len(r.log)-1]).Err
 }
 
 func put(key, value string) *pb.InternalRaftRequest {

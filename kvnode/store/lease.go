@@ -26,6 +26,9 @@ type TTLLease struct {
 	// Remaining is what a new leader starts from: 0 means TTL, else what was left
 	// when a leader last said so.
 	Remaining int64
+	// Grant is the index of the entry that made it, which no other TTL lease has. It
+	// is 0 for one that was made before FormatGrants.
+	Grant uint64
 }
 
 // Left returns the seconds that a new leader gives the TTL lease.
@@ -155,7 +158,7 @@ func (x *leases) move(prev, v *version) {
 
 // grant makes a TTL lease. Its ID was picked, and a TTL that is too short was
 // lengthened, before the request was proposed.
-func (s *Store) grant(st *state, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+func (s *Store) grant(st *state, index uint64, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
 	switch {
 	case r.GetID() == 0:
 		return nil, rpctypes.ErrGRPCLeaseNotFound
@@ -165,14 +168,18 @@ func (s *Store) grant(st *state, r *pb.LeaseGrantRequest) (*pb.LeaseGrantRespons
 		return nil, rpctypes.ErrGRPCLeaseExist
 	}
 	l := TTLLease{ID: r.GetID(), TTL: max(r.GetTTL(), 1)}
+	if st.format.Load() >= FormatGrants {
+		l.Grant = index
+	}
 	st.leases.set(l)
 	s.leaseChanged(st, l)
 	return &pb.LeaseGrantResponse{Header: st.header(), ID: l.ID, TTL: l.TTL}, nil
 }
 
 // revoke ends a TTL lease and deletes its keys, in one revision.
-func (s *Store) revoke(st *state, r *pb.LeaseRevokeRequest) (proto.Message, error) {
-	if !st.leases.has(r.GetID()) {
+func (s *Store) revoke(st *state, c *Command) (proto.Message, error) {
+	r := c.Request.GetLeaseRevoke()
+	if l, ok := s.TTLLease(r.GetID()); !ok || !c.means(0, l) {
 		return nil, rpctypes.ErrGRPCLeaseNotFound
 	}
 	// The TTL lease goes first: nobody finds it once its keys are seen to be gone.
@@ -189,13 +196,13 @@ func (s *Store) revoke(st *state, r *pb.LeaseRevokeRequest) (proto.Message, erro
 
 // remember notes how much time is left of TTL leases. Those that have gone meanwhile
 // are skipped.
-func (s *Store) remember(st *state, r *pb.LeaseCheckpointRequest) *pb.LeaseCheckpointResponse {
-	for _, c := range r.GetCheckpoints() {
-		l, ok := s.TTLLease(c.GetID())
-		if !ok {
+func (s *Store) remember(st *state, c *Command) *pb.LeaseCheckpointResponse {
+	for i, left := range c.Request.GetLeaseCheckpoint().GetCheckpoints() {
+		l, ok := s.TTLLease(left.GetID())
+		if !ok || !c.means(i, l) {
 			continue
 		}
-		l.Remaining = min(max(c.GetRemaining_TTL(), 0), l.TTL)
+		l.Remaining = min(max(left.GetRemaining_TTL(), 0), l.TTL)
 		st.leases.set(l)
 		st.unsaved.setLease(l)
 	}

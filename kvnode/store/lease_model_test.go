@@ -22,6 +22,7 @@ import (
 type ttlModel struct {
 	leases map[int64]*store.TTLLease
 	of     map[string]int64 // keys that are there; 0: without
+	raised bool             // the format is the newest
 }
 
 func (m *ttlModel) String() string {
@@ -34,31 +35,45 @@ func (m *ttlModel) String() string {
 			}
 		}
 		l := m.leases[id]
-		out = append(out, fmt.Sprintf("%d: %d, %d left, %q", id, l.TTL, l.Left(), keys))
+		out = append(out, fmt.Sprintf("%d of %d: %d, %d left, %q", id, l.Grant, l.TTL, l.Left(), keys))
 	}
 	return fmt.Sprint(out)
 }
 
+// means reports whether there is a TTL lease with that ID, and c is about it.
+func (m *ttlModel) means(c *store.Command, id int64) bool {
+	l := m.leases[id]
+	return l != nil && (c.Grants == nil || len(c.Grants) > 0 && c.Grants[0] == l.Grant)
+}
+
 // apply returns what the store must answer.
-func (m *ttlModel) apply(r *pb.InternalRaftRequest) error {
+func (m *ttlModel) apply(index int, c *store.Command) error {
+	r := c.Request
 	switch {
+	case c.Grants != nil && !m.raised:
+		return store.ErrMalformed
+	case c.Grants == nil && m.raised && c.Fence != 0 && (r.GetLeaseRevoke() != nil || r.GetLeaseCheckpoint() != nil):
+		return store.ErrNoGrant
 	case r.GetLeaseGrant() != nil:
 		g := r.GetLeaseGrant()
 		if m.leases[g.GetID()] != nil {
 			return rpctypes.ErrGRPCLeaseExist
 		}
 		m.leases[g.GetID()] = &store.TTLLease{ID: g.GetID(), TTL: g.GetTTL()}
+		if m.raised {
+			m.leases[g.GetID()].Grant = uint64(index)
+		}
 	case r.GetLeaseRevoke() != nil:
 		id := r.GetLeaseRevoke().GetID()
-		if m.leases[id] == nil {
+		if !m.means(c, id) {
 			return rpctypes.ErrGRPCLeaseNotFound
 		}
 		delete(m.leases, id)
 		maps.DeleteFunc(m.of, func(_ string, of int64) bool { return of == id })
 	case r.GetLeaseCheckpoint() != nil:
-		c := r.GetLeaseCheckpoint().GetCheckpoints()[0]
-		if l := m.leases[c.GetID()]; l != nil {
-			l.Remaining = min(c.GetRemaining_TTL(), l.TTL)
+		one := r.GetLeaseCheckpoint().GetCheckpoints()[0]
+		if l := m.leases[one.GetID()]; m.means(c, one.GetID()) {
+			l.Remaining = min(one.GetRemaining_TTL(), l.TTL)
 		}
 	case r.GetDeleteRange() != nil:
 		delete(m.of, string(r.GetDeleteRange().GetKey()))
@@ -93,6 +108,15 @@ func (m *ttlModel) put(of map[string]int64, p *pb.PutRequest) error {
 		of[string(p.GetKey())] = p.GetLease()
 	}
 	return nil
+}
+
+// draw returns the number of a grant that there is, or any other.
+func (m *ttlModel) draw(t *rapid.T) uint64 {
+	grants := []uint64{0, 1}
+	for _, id := range slices.Sorted(maps.Keys(m.leases)) {
+		grants = append(grants, m.leases[id].Grant)
+	}
+	return rapid.SampledFrom(grants).Draw(t, "grant")
 }
 
 var (
@@ -152,14 +176,24 @@ func TestTTLLeasesDoWhatTheModelDoes(t *testing.T) {
 		}()
 		rt.Repeat(map[string]func(*rapid.T){
 			"apply": func(*rapid.T) {
-				r := genTTLRequest.Draw(rt, "request")
-				data := encode(rt, &store.Command{Request: r})
+				one := &store.Command{Request: genTTLRequest.Draw(rt, "request"), Fence: rapid.Uint64Range(0, 1).Draw(rt, "fence")}
+				if rapid.Bool().Draw(rt, "with grants") {
+					one.Grants = []uint64{m.draw(rt)}
+				}
+				data := encode(rt, one)
 				c.log = append(c.log, data)
-				want := m.apply(r)
+				want := m.apply(len(c.log), one)
 				for _, s := range []*store.Store{c.s, c.other} {
 					if got := s.Apply(uint64(len(c.log)), 1, data); !errors.Is(got.Err, want) {
-						rt.Fatalf("Apply(%v) = %v, want %v", r, got.Err, want)
+						rt.Fatalf("Apply(%+v) = %v, want %v", one, got.Err, want)
 					}
+				}
+			},
+			"raise": func(*rapid.T) {
+				c.log = append(c.log, raising)
+				m.raised = true
+				for _, s := range []*store.Store{c.s, c.other} {
+					applyEntry(s, uint64(len(c.log)), raising)
 				}
 			},
 			"checkpoint": func(*rapid.T) { checkpoint(rt, c.s) },
@@ -174,7 +208,7 @@ func TestTTLLeasesDoWhatTheModelDoes(t *testing.T) {
 			"restore":  func(*rapid.T) { c.restore() },
 			"": func(*rapid.T) {
 				for _, s := range []*store.Store{c.s, c.other} {
-					if got, want := ttlState(s), m.String(); got != want {
+					if got, want := grantState(s), m.String(); got != want {
 						rt.Fatalf("TTL leases = %s, want %s", got, want)
 					}
 				}

@@ -7,7 +7,8 @@ import (
 
 // A TTL lease is a record, too. Its key is that of revision 0, which no version
 // has, and the ID: TTL leases come before all versions. Its value is that of a
-// record with TTL and remaining seconds as varints.
+// record with TTL and remaining seconds as varints, and the index of the grant as a
+// uvarint unless it is 0, as it always is before FormatGrants.
 const recordLease = 2
 
 func isLeaseKey(key []byte) bool {
@@ -21,10 +22,13 @@ func leaseKey(id int64) []byte {
 }
 
 func leaseValue(key []byte, l TTLLease) []byte {
-	buf := make([]byte, recordHead, recordHead+2*binary.MaxVarintLen64)
+	buf := make([]byte, recordHead, recordHead+3*binary.MaxVarintLen64)
 	buf[4] = recordLease
 	buf = binary.AppendVarint(buf, l.TTL)
 	buf = binary.AppendVarint(buf, l.Remaining)
+	if l.Grant != 0 {
+		buf = binary.AppendUvarint(buf, l.Grant)
+	}
 	binary.BigEndian.PutUint32(buf, recordSum(key, buf))
 	return buf
 }
@@ -42,6 +46,13 @@ func decodeLease(key, value []byte) (TTLLease, error) {
 			return TTLLease{}, fmt.Errorf("%w: record of lease %x has %d bytes", ErrDamaged, uint64(l.ID), len(value))
 		}
 		*field, rest = x, rest[n:]
+	}
+	if len(rest) > 0 {
+		x, n := binary.Uvarint(rest)
+		if n <= 0 || x == 0 {
+			return TTLLease{}, fmt.Errorf("%w: record of lease %x names no grant", ErrDamaged, uint64(l.ID))
+		}
+		l.Grant, rest = x, rest[n:]
 	}
 	if value[4] != recordLease || len(rest) > 0 || l.ID == 0 || l.TTL < 1 || l.TTL > MaxTTL || l.Remaining < 0 || l.Remaining > l.TTL {
 		return TTLLease{}, fmt.Errorf("%w: record of lease %x holds kind %d, TTL %d, remaining %d and %d bytes too many",
@@ -95,6 +106,9 @@ func (l *loader) addLease(key, value []byte) error {
 	one, err := decodeLease(key, value)
 	if err != nil {
 		return err
+	}
+	if one.Grant > l.meta.Index {
+		return fmt.Errorf("%w: record of lease %x names a grant of index %d above the newest, %d", ErrDamaged, uint64(one.ID), one.Grant, l.meta.Index)
 	}
 	l.records++
 	l.sum += uint64(binary.BigEndian.Uint32(value))

@@ -33,11 +33,20 @@ func putUnder(key string, id int64) *pb.InternalRaftRequest {
 	return &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte(key), Lease: id}}
 }
 
-// ttlState is all that a store says about TTL leases, as text.
+// ttlState is what a store says about TTL leases, as text.
 func ttlState(s *store.Store) string {
+	return leaseState(s, func(l store.TTLLease) string { return fmt.Sprint(l.ID) })
+}
+
+// grantState is ttlState with the numbers of the grants.
+func grantState(s *store.Store) string {
+	return leaseState(s, func(l store.TTLLease) string { return fmt.Sprintf("%d of %d", l.ID, l.Grant) })
+}
+
+func leaseState(s *store.Store, name func(store.TTLLease) string) string {
 	var out []string
 	for _, l := range s.TTLLeases() {
-		out = append(out, fmt.Sprintf("%d: %d, %d left, %q", l.ID, l.TTL, l.Left(), s.TTLKeys(l.ID)))
+		out = append(out, fmt.Sprintf("%s: %d, %d left, %q", name(l), l.TTL, l.Left(), s.TTLKeys(l.ID)))
 	}
 	return fmt.Sprint(out)
 }

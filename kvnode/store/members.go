@@ -31,6 +31,8 @@ type MemberChange struct {
 	// name, client URLs and instance if it was known. Remove is the ID that goes.
 	Set    *Member
 	Remove uint64
+	// Format raises the cluster's format; 0: it stays.
+	Format int64
 }
 
 // register replaces what a member says about itself.

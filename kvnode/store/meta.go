@@ -15,12 +15,9 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// format is what this package writes. A number that it does not know is refused.
-const format = 1
-
 // meta is what a checkpoint holds besides records.
 type meta struct {
-	Format    int
+	Format    int64
 	Index     uint64
 	Term      uint64
 	ConfState []byte `json:",omitempty"` // raftpb.ConfState
@@ -43,7 +40,7 @@ type alarm struct {
 // capture takes what the state has now, but for Records and Sum.
 func (st *state) capture() (meta, error) {
 	m := meta{
-		Format: format, Index: st.applied.Load(), Term: st.term,
+		Format: st.format.Load(), Index: st.applied.Load(), Term: st.term,
 		Revision: st.revision.Load(), Compacted: st.compacted.Load(),
 	}
 	members := st.members.Load()
@@ -71,6 +68,7 @@ func (m *meta) restore(st *state) error {
 		return err
 	}
 	st.term, st.conf = m.Term, c.ConfState
+	st.format.Store(m.Format)
 	st.revision.Store(m.Revision)
 	st.compacted.Store(m.Compacted)
 	st.applied.Store(m.Index)
@@ -117,19 +115,19 @@ func (m *meta) encode() ([]byte, error) {
 // meta of an empty state.
 func decodeMeta(data []byte) (meta, error) {
 	if data == nil {
-		return meta{Format: format, Revision: 1, Compacted: -1}, nil
+		return meta{Format: FormatFirst, Revision: 1, Compacted: -1}, nil
 	}
 	if len(data) < 4 || crc32.Checksum(data[4:], castagnoli) != binary.BigEndian.Uint32(data) {
 		return meta{}, fmt.Errorf("%w: meta of %d bytes has a wrong checksum", ErrDamaged, len(data))
 	}
 	data = data[4:]
 	// The format decides what the rest means.
-	var v struct{ Format int }
+	var v struct{ Format int64 }
 	if err := json.Unmarshal(data, &v); err != nil {
 		return meta{}, fmt.Errorf("%w: meta: %w", ErrDamaged, err)
 	}
-	if v.Format != format {
-		return meta{}, fmt.Errorf("%w: it is %d, this version reads %d", ErrFormat, v.Format, format)
+	if v.Format < FormatFirst || v.Format > FormatNewest {
+		return meta{}, fmt.Errorf("%w: it is %d, this version reads %d to %d", ErrFormat, v.Format, FormatFirst, FormatNewest)
 	}
 	var m meta
 	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&m); err != nil {

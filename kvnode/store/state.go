@@ -24,6 +24,7 @@ type state struct {
 	// applied is published after revision: who has seen an index sees its effect.
 	applied atomic.Uint64
 
+	format  atomic.Int64
 	members atomic.Pointer[Members]
 	alarms  atomic.Pointer[[]*pb.AlarmMember] // sorted
 
@@ -49,6 +50,7 @@ type unsaved struct {
 
 func newState() *state {
 	st := &state{index: newIndex(), history: newHistory(), leases: newLeases()}
+	st.format.Store(FormatFirst)
 	st.revision.Store(1)
 	st.compacted.Store(-1)
 	st.members.Store(&Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}})
