@@ -21,17 +21,23 @@ func (r *reign) checkpoint() {
 	}
 	r.workers.Go(func() {
 		// Whether it failed or not, the log may hold it.
-		if err := r.propose(batch); err != nil && r.ctx.Err() == nil {
+		if err := r.remember(batch); err != nil && r.ctx.Err() == nil {
 			r.cfg.Logger.Warn("ttl: no checkpoint of TTL leases", "count", len(batch), "error", err)
 		}
 		for _, c := range batch {
-			r.savedAs(c.GetID(), true)
+			r.savedAs(c.entry, true)
 		}
 	})
 }
 
+// remaining is what is left of a TTL lease in seconds, 0 meaning all.
+type remaining struct {
+	*entry
+	left int64
+}
+
 // dueCheckpoints marks the TTL leases that it returns as being saved.
-func (r *reign) dueCheckpoints() (batch []*pb.LeaseCheckpoint) {
+func (r *reign) dueCheckpoints() (batch []remaining) {
 	every := served(r.cfg.Checkpoint)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -46,29 +52,28 @@ func (r *reign) dueCheckpoints() (batch []*pb.LeaseCheckpoint) {
 			continue
 		}
 		e.saving = make(chan struct{})
-		batch = append(batch, &pb.LeaseCheckpoint{ID: e.ID, Remaining_TTL: int64((time.Duration(left) + time.Second - 1) / time.Second)})
+		batch = append(batch, remaining{e, int64((time.Duration(left) + time.Second - 1) / time.Second)})
 		if len(batch) == maxBatch {
 			r.mu.nextSave = r.mu.now // there may be more
 			break
 		}
 	}
-	slices.SortFunc(batch, func(a, b *pb.LeaseCheckpoint) int { return cmp.Compare(a.GetID(), b.GetID()) })
+	slices.SortFunc(batch, func(a, b remaining) int { return cmp.Compare(a.ID, b.ID) })
 	return batch
 }
 
 // takeBack has the log forget what is left of a TTL lease that was renewed.
-func (r *reign) takeBack(id int64) error {
-	err := r.propose([]*pb.LeaseCheckpoint{{ID: id}})
-	r.savedAs(id, err != nil)
+func (r *reign) takeBack(e *entry) error {
+	err := r.remember([]remaining{{entry: e}})
+	r.savedAs(e, err != nil)
 	return err
 }
 
-func (r *reign) savedAs(id int64, saved bool) {
+func (r *reign) savedAs(e *entry, saved bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.mu.leases[id]
-	if e == nil || e.saving == nil {
-		return
+	if r.mu.leases[e.ID] != e {
+		return // gone, and closed
 	}
 	e.saved = saved
 	e.save = r.mu.now + served(r.cfg.Checkpoint)
@@ -76,8 +81,15 @@ func (r *reign) savedAs(id int64, saved bool) {
 	e.saving = nil
 }
 
-func (r *reign) propose(batch []*pb.LeaseCheckpoint) error {
-	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, &pb.InternalRaftRequest{LeaseCheckpoint: &pb.LeaseCheckpointRequest{Checkpoints: batch}})
+// remember has the log hold what is left.
+func (r *reign) remember(batch []remaining) error {
+	req := &pb.LeaseCheckpointRequest{}
+	var grants []uint64
+	for _, c := range batch {
+		grants = append(grants, c.Grant)
+		req.Checkpoints = append(req.Checkpoints, &pb.LeaseCheckpoint{ID: c.ID, Remaining_TTL: c.left})
+	}
+	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, &pb.InternalRaftRequest{LeaseCheckpoint: req}, grants)
 	err = errors.Join(err, res.Err)
 	if err == nil {
 		r.stats.checkpoints.Add(uint64(len(batch)))

@@ -5,18 +5,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/leaderlease/go/kvnode/store"
 )
-
-func leaseGone(id int64) store.TTLLease { return store.TTLLease{ID: id} }
 
 func everyMinute(c *Config) { c.Checkpoint = time.Minute }
 
 func (r *rig) wantRemaining(id, want int64) {
 	r.t.Helper()
 	synctest.Wait()
-	if l, _ := r.TTLLease(id); l.Remaining != want {
+	if l, _ := r.store.TTLLease(id); l.Remaining != want {
 		r.t.Errorf("%d s remain in the log of TTL lease %d, want %d", l.Remaining, id, want)
 	}
 }
@@ -41,7 +37,7 @@ func TestCheckpoints(t *testing.T) {
 				r.wantRemaining(1, 0)
 				return
 			}
-			l, _ := r.TTLLease(1)
+			l, _ := r.store.TTLLease(1)
 			if l.Remaining < 470 || l.Remaining > 480 {
 				t.Errorf("%d s remain in the log after 150 s of 600, want what did after 2 minutes", l.Remaining)
 			}
@@ -66,7 +62,7 @@ func TestARenewalTakesACheckpointBack(t *testing.T) {
 		r.grant(1, 600)
 		time.Sleep(70 * sec)
 		synctest.Wait()
-		if l, _ := r.TTLLease(1); l.Remaining == 0 {
+		if l, _ := r.store.TTLLease(1); l.Remaining == 0 {
 			t.Fatal("no checkpoint after a minute")
 		}
 		r.failProposals(errTest)

@@ -27,12 +27,15 @@ type Member interface {
 	// Confirm returns nil once it is certain that this member led in term at some
 	// moment during the call, and the store has applied what was committed by then.
 	Confirm(ctx context.Context, term uint64) error
-	// ProposeFenced replicates r, and has it dropped in any term but this one.
-	ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest) (store.Result, error)
+	// ProposeFenced replicates r, and has it dropped in any term but this one. The TTL
+	// leases in it are those of the grants (store.Command), in its order.
+	ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error)
 }
 
 // Leases is what an Engine needs of the store.
 type Leases interface {
+	// TTLLease is called under a lock that Engine.Changed takes: it must not wait for
+	// who applies.
 	TTLLease(id int64) (store.TTLLease, bool)
 	TTLLeases() []store.TTLLease
 }

@@ -41,8 +41,7 @@ func (e *Engine) Run(stop <-chan struct{}) {
 func (e *Engine) lead(term uint64, over, stop <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	r := newReign(ctx, e, term)
-	// From here on r hears of changes; what was there before is adopted. Both may
-	// bring the same TTL lease.
+	// From here on r hears of changes; what was there before is adopted.
 	e.reign.Store(r)
 	r.workers.Go(func() {
 		select {
@@ -53,7 +52,11 @@ func (e *Engine) lead(term uint64, over, stop <-chan struct{}) {
 		e.reign.Store(nil)
 		cancel()
 	})
-	r.adopt(e.cfg.Leases.TTLLeases())
+	if !r.caughtUp() {
+		r.workers.Wait()
+		return
+	}
+	r.adopt()
 	ticker := time.NewTicker(e.cfg.Interval)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
@@ -67,13 +70,9 @@ func (e *Engine) lead(term uint64, over, stop <-chan struct{}) {
 }
 
 // Changed tells the engine that l was granted, or, with a TTL of 0, is gone. The
-// store calls it.
+// store calls it, in the order of the log, once it is so.
 func (e *Engine) Changed(l store.TTLLease) {
-	switch r := e.reign.Load(); {
-	case r == nil:
-	case l.TTL == 0:
-		r.forget(l.ID)
-	default:
-		r.adopt([]store.TTLLease{l})
+	if r := e.reign.Load(); r != nil {
+		r.changed(l)
 	}
 }

@@ -346,6 +346,29 @@ func TestWhatIsSparedMayLive(t *testing.T) {
 	})
 }
 
+// A keep-alive that waited for the end of one TTL lease, and finds another under its
+// ID, is one for that: it is confirmed again that this member leads.
+func TestAKeepAliveThatHasWaitedIsConfirmedAgain(t *testing.T) {
+	inRig(t, nil, func(t *testing.T, r *rig) {
+		r.lead(1)
+		r.grant(1, 2)
+		r.hold()
+		time.Sleep(2200 * time.Millisecond) // its end is proposed, and on its way
+		renewed := make(chan error, 1)
+		go func() {
+			_, err := r.engine.Renew(t.Context(), 1)
+			renewed <- err
+		}()
+		synctest.Wait()
+		r.failConfirms(errTest)
+		r.revoke(1)
+		r.grant(1, 600)
+		if err := <-renewed; !errors.Is(err, errTest) {
+			t.Errorf("Renew() = %v after it has waited for long, want %v", err, errTest)
+		}
+	})
+}
+
 // A crowd is revoked at the rate that is configured.
 func TestRate(t *testing.T) {
 	inRig(t, func(c *Config) { c.Rate = 100 }, func(t *testing.T, r *rig) {
@@ -407,7 +430,7 @@ func TestTheQueueForgets(t *testing.T) {
 		for id := range int64(5000) {
 			r.grant(id+1, 1_000_000)
 			if id >= 10 {
-				r.engine.Changed(leaseGone(id + 1))
+				r.revoke(id + 1)
 			}
 			if id%500 == 0 {
 				time.Sleep(150 * time.Millisecond)

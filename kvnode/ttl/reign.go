@@ -85,15 +85,45 @@ func (s served) after(n int64) served {
 	return math.MaxInt64 // more than a Duration can say
 }
 
-// adopt begins to count the time of TTL leases that are not known yet.
-func (r *reign) adopt(all []store.TTLLease) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, l := range all {
-		if r.mu.leases[l.ID] == nil {
-			r.adoptLocked(l)
+// caughtUp returns once the store has applied what the leaders before have
+// committed, and false if the reign ends first. Until then a TTL lease may have
+// more time than the store says: a keep-alive took a checkpoint back.
+func (r *reign) caughtUp() bool {
+	for r.cfg.Member.Confirm(r.ctx, r.term) != nil {
+		select {
+		case <-r.ctx.Done():
+		case <-time.After(r.cfg.Interval):
+		}
+		if r.ctx.Err() != nil {
+			return false
 		}
 	}
+	return true
+}
+
+// adopt begins to count the time of all TTL leases that there are.
+func (r *reign) adopt() {
+	for _, l := range r.cfg.Leases.TTLLeases() {
+		r.mu.Lock()
+		r.seeLocked(l.ID) // it may be gone by now
+		r.mu.Unlock()
+	}
+}
+
+// seeLocked returns the TTL lease with that ID as the store has it now, and what is
+// counted of it; nil if there is none. The store is read under mu, for it changes
+// before Changed is called: whatever is adopted here and goes is dropped by a call
+// that is yet to come. What was read before mu was taken may be gone for good.
+func (r *reign) seeLocked(id int64) (*entry, store.TTLLease) {
+	l, ok := r.cfg.Leases.TTLLease(id)
+	if !ok {
+		return nil, store.TTLLease{}
+	}
+	e := r.mu.leases[id]
+	if e == nil {
+		e = r.adoptLocked(l)
+	}
+	return e, l
 }
 
 func (r *reign) adoptLocked(l store.TTLLease) *entry {
@@ -104,20 +134,34 @@ func (r *reign) adoptLocked(l store.TTLLease) *entry {
 	return e
 }
 
-// forget drops a TTL lease that is gone from the store.
-func (r *reign) forget(id int64) {
+// changed drops what was counted under the ID of l, whichever grant that was of, and
+// begins with l unless it is gone.
+func (r *reign) changed(l store.TTLLease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.mu.leases[id]
-	if e == nil {
-		return
+	if e := r.mu.leases[l.ID]; e != nil {
+		r.dropLocked(e)
 	}
-	delete(r.mu.leases, id)
+	if l.TTL != 0 {
+		r.adoptLocked(l)
+	}
+}
+
+func (r *reign) dropLocked(e *entry) {
+	delete(r.mu.leases, e.ID)
 	for _, waited := range []chan struct{}{e.revoking, e.saving} {
 		if waited != nil {
 			close(waited)
 		}
 	}
+}
+
+// counts reports whether e is what is counted under its ID: it is neither gone nor
+// replaced.
+func (r *reign) counts(e *entry) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.leases[e.ID] == e
 }
 
 // nowLocked returns the latest that it may be: until the next tick nobody knows
@@ -180,14 +224,20 @@ func (r *reign) idle() bool {
 	return len(r.mu.leases) == 0
 }
 
+// lasts reports whether this member leads in the reign's term as far as it knows. It
+// knows better before it applies what a later leader has replicated.
+func (r *reign) lasts() bool {
+	term, _ := r.cfg.Member.Reign()
+	return term == r.term
+}
+
 // holds reports whether this member still leads in the reign's term.
 func (r *reign) holds() bool {
 	switch r.cfg.Member.Standing() {
 	case core.Valid:
 		// The term is asked for last: it did not change before the leader lease was found
 		// to hold.
-		term, _ := r.cfg.Member.Reign()
-		return term == r.term
+		return r.lasts()
 	case core.Disabled, core.ClockFault:
 		// There may never be a leader lease, but there is a leader.
 		ctx, cancel := context.WithTimeout(r.ctx, r.cfg.MaxGap)

@@ -18,28 +18,28 @@ func (e *Engine) Renew(ctx context.Context, id int64) (int64, error) {
 	if r == nil {
 		return 0, ErrNotLeader
 	}
-	if err := e.cfg.Member.Confirm(ctx, r.term); err != nil {
-		return 0, err
-	}
 	for {
-		// The store knows what there is; the reign, what time is left.
-		l, ok := e.cfg.Leases.TTLLease(id)
-		if !ok {
-			return 0, rpctypes.ErrGRPCLeaseNotFound
+		// Each time: another may lead since, and have granted the ID again.
+		if err := e.cfg.Member.Confirm(ctx, r.term); err != nil {
+			return 0, err
 		}
-		wait, takeBack := r.renew(l)
-		if takeBack {
-			if err := r.takeBack(l.ID); err != nil {
+		k := r.renew(id)
+		switch {
+		case !r.lasts():
+			return 0, ErrNotLeader
+		case k.ttl == 0:
+			return 0, rpctypes.ErrGRPCLeaseNotFound
+		case k.takeBack != nil:
+			if err := r.takeBack(k.takeBack); err != nil {
 				return 0, err
 			}
 			continue
-		}
-		if wait == nil {
+		case k.wait == nil:
 			e.stats.renewals.Add(1)
-			return l.TTL, nil
+			return k.ttl, nil
 		}
 		select {
-		case <-wait:
+		case <-k.wait:
 		case <-r.ctx.Done():
 			return 0, ErrNotLeader
 		case <-ctx.Done():
@@ -48,30 +48,39 @@ func (e *Engine) Renew(ctx context.Context, id int64) (int64, error) {
 	}
 }
 
-// renew moves the deadline of l. If wait is not nil, something is under way that
-// must be waited for before it is tried again; if takeBack is set, the log may hold
-// less than the TTL, and the caller must have that taken back.
-func (r *reign) renew(l store.TTLLease) (wait <-chan struct{}, takeBack bool) {
+// renewal is how far a keep-alive has come.
+type renewal struct {
+	ttl int64 // 0: there is no such TTL lease
+	// wait is not nil if something is under way that must be over first.
+	wait <-chan struct{}
+	// takeBack is not nil if the log may hold less than the TTL: the caller must
+	// have that taken back first.
+	takeBack *entry
+}
+
+// renew moves the deadline of the TTL lease with that ID.
+func (r *reign) renew(id int64) renewal {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.mu.leases[l.ID]
+	// The store knows what there is; the reign, what time is left.
+	e, l := r.seeLocked(id)
 	if e == nil {
-		e = r.adoptLocked(l)
+		return renewal{}
 	}
 	if e.revoking != nil {
-		return e.revoking, false
+		return renewal{ttl: l.TTL, wait: e.revoking}
 	}
 	now := r.nowLocked()
 	e.deadline = max(e.deadline, now.after(l.TTL))
 	e.save = now + served(r.cfg.Checkpoint)
 	switch {
 	case e.saving != nil:
-		return e.saving, false
-	case e.saved:
+		return renewal{ttl: l.TTL, wait: e.saving}
+	case e.saved || l.Remaining > 0: // by this leader, or by one before
 		e.saving = make(chan struct{})
-		return nil, true
+		return renewal{ttl: l.TTL, takeBack: e}
 	}
-	return nil, false
+	return renewal{ttl: l.TTL}
 }
 
 // Left is what is left of a TTL lease.
@@ -91,23 +100,23 @@ func (e *Engine) TimeLeft(ctx context.Context, id int64) (Left, error) {
 	if err := e.cfg.Member.Confirm(ctx, r.term); err != nil {
 		return Left{}, err
 	}
-	l, ok := e.cfg.Leases.TTLLease(id)
-	if !ok {
+	left := r.left(id)
+	switch {
+	case !r.lasts():
+		return Left{}, ErrNotLeader
+	case left.TTL == 0:
 		return Left{}, rpctypes.ErrGRPCLeaseNotFound
 	}
-	return Left{TTLLease: l, Time: r.left(l)}, nil
+	return left, nil
 }
 
-func (r *reign) left(l store.TTLLease) time.Duration {
+func (r *reign) left(id int64) Left {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.mu.leases[l.ID]
-	if e == nil {
-		e = r.adoptLocked(l)
-	}
-	if e.revoking != nil {
-		return 0
+	e, l := r.seeLocked(id)
+	if e == nil || e.revoking != nil {
+		return Left{TTLLease: l}
 	}
 	// As of the last tick or now, whichever makes it shorter.
-	return time.Duration(max(max(e.deadline, r.mu.floor)-r.nowLocked(), 0))
+	return Left{TTLLease: l, Time: time.Duration(max(max(e.deadline, r.mu.floor)-r.nowLocked(), 0))}
 }

@@ -13,9 +13,9 @@ import (
 
 // revoke proposes to revoke e until it is gone or the reign is over. Whether a
 // proposal that failed takes effect is not known, so e cannot be renewed any more
-// once there was one.
+// once there was one. A TTL lease that was granted under its ID meanwhile is another.
 func (r *reign) revoke(e *entry) {
-	for proposed := false; ; {
+	for proposed := false; r.counts(e); {
 		if r.holds() {
 			proposed = true
 			if r.revokeOnce(e) {
@@ -37,17 +37,15 @@ func (r *reign) revoke(e *entry) {
 
 // revokeOnce reports whether e is gone, or can no longer be revoked.
 func (r *reign) revokeOnce(e *entry) (over bool) {
-	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: e.ID}})
+	req := &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: e.ID}}
+	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, req, []uint64{e.Grant})
 	switch {
 	case r.ctx.Err() != nil:
 		return true
 	case err == nil && res.Err == nil:
 		r.stats.expirations.Add(1)
 		return true
-	case errors.Is(res.Err, rpctypes.ErrGRPCLeaseNotFound):
-		r.forget(e.ID)
-		return true
-	case errors.Is(res.Err, store.ErrFenced):
+	case errors.Is(res.Err, rpctypes.ErrGRPCLeaseNotFound), errors.Is(res.Err, store.ErrFenced):
 		return true
 	}
 	r.cfg.Logger.Warn("ttl: a TTL lease could not be revoked", "id", e.ID, "error", errors.Join(err, res.Err))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -12,14 +11,14 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/storetest"
 	"github.com/leaderlease/go/leaderlease/clock"
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// rig is a member, a store and a log that do what a test says, with an Engine on
+// rig is a member and a log that do what a test says, and a store, with an Engine on
 // them. It is for use in a bubble.
 type rig struct {
 	t      *testing.T
@@ -27,13 +26,15 @@ type rig struct {
 	stop   chan struct{}
 	ended  sync.WaitGroup
 	clock  clock.Clock
+	store  *store.Store
+
+	applying sync.Mutex // taken before mu
 
 	mu      sync.Mutex
 	term    uint64 // 0: it does not lead
 	over    chan struct{}
 	status  core.Status
 	slept   time.Duration // that the lease clock is ahead of the bubble's
-	leases  map[int64]store.TTLLease
 	revoked []string
 	// confirmErr and proposeErr fail requests; held stops proposals.
 	confirmErr error
@@ -46,8 +47,10 @@ type rig struct {
 func inRig(t *testing.T, amend func(*Config), f func(t *testing.T, r *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, stop: make(chan struct{}), over: make(chan struct{}), clock: clock.Runtime(), leases: map[int64]store.TTLLease{}}
-		cfg := Config{Member: r, Leases: r, Clock: r}
+		r := &rig{t: t, stop: make(chan struct{}), over: make(chan struct{}), clock: clock.Runtime()}
+		r.store = openStore(t, store.FormatGrants, func(l store.TTLLease) { r.engine.Changed(l) })
+		defer r.store.Close()
+		cfg := Config{Member: r, Leases: r.store, Clock: r}
 		if amend != nil {
 			amend(&cfg)
 		}
@@ -107,13 +110,54 @@ func (r *rig) failProposals(err error) {
 	r.proposeErr = err
 }
 
-// grant makes a TTL lease as applying an entry does.
+// openStore returns an empty store of that format.
+func openStore(t *testing.T, format int64, events func(store.TTLLease)) *store.Store {
+	t.Helper()
+	s, err := store.Open(store.Config{Backend: storetest.NewDisk().Open(), TTLEvents: events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.ApplyConf(1, 1, nil, &store.MemberChange{Format: format})
+	return s
+}
+
+// apply has the store apply a command of that term.
+func (r *rig) apply(term uint64, c *store.Command) store.Result {
+	r.applying.Lock()
+	defer r.applying.Unlock()
+	return applyTo(r.store, r.store.Applied()+1, term, c)
+}
+
+func applyTo(s *store.Store, index, term uint64, c *store.Command) store.Result {
+	data, err := c.Encode()
+	if err != nil {
+		panic(err) // two payloads
+	}
+	return s.Apply(index, term, data)
+}
+
+// grant makes a TTL lease as a client does.
 func (r *rig) grant(id, ttl int64) {
-	l := store.TTLLease{ID: id, TTL: ttl}
-	r.mu.Lock()
-	r.leases[id] = l
-	r.mu.Unlock()
-	r.engine.Changed(l)
+	r.t.Helper()
+	if res := r.apply(1, &store.Command{Request: granting(id, ttl)}); res.Err != nil {
+		r.t.Fatalf("grant of %d = %v", id, res.Err)
+	}
+}
+
+// revoke ends one as a client does.
+func (r *rig) revoke(id int64) {
+	r.t.Helper()
+	if res := r.apply(1, &store.Command{Request: revocation(id)}); res.Err != nil {
+		r.t.Fatalf("revocation of %d = %v", id, res.Err)
+	}
+}
+
+func granting(id, ttl int64) *pb.InternalRaftRequest {
+	return &pb.InternalRaftRequest{LeaseGrant: &pb.LeaseGrantRequest{ID: id, TTL: ttl}}
+}
+
+func revocation(id int64) *pb.InternalRaftRequest {
+	return &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: id}}
 }
 
 func (r *rig) renew(id int64) {
@@ -171,7 +215,7 @@ func (r *rig) Confirm(_ context.Context, term uint64) error {
 }
 
 // ProposeFenced implements Member.
-func (r *rig) ProposeFenced(ctx context.Context, term uint64, req *pb.InternalRaftRequest) (store.Result, error) {
+func (r *rig) ProposeFenced(ctx context.Context, term uint64, req *pb.InternalRaftRequest, grants []uint64) (store.Result, error) {
 	r.mu.Lock()
 	held := r.held
 	r.mu.Unlock()
@@ -183,43 +227,18 @@ func (r *rig) ProposeFenced(ctx context.Context, term uint64, req *pb.InternalRa
 		}
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case r.proposeErr != nil:
-		return store.Result{}, r.proposeErr
-	case r.term != term:
-		return store.Result{Err: store.ErrFenced}, nil
+	now, err := r.term, r.proposeErr
+	r.mu.Unlock()
+	if err != nil {
+		return store.Result{}, err
 	}
-	for _, c := range req.GetLeaseCheckpoint().GetCheckpoints() {
-		if l, ok := r.leases[c.GetID()]; ok {
-			l.Remaining = c.GetRemaining_TTL()
-			r.leases[l.ID] = l
-		}
-	}
-	if id := req.GetLeaseRevoke().GetID(); id != 0 {
-		if _, ok := r.leases[id]; !ok {
-			return store.Result{Err: rpctypes.ErrGRPCLeaseNotFound}, nil
-		}
-		delete(r.leases, id)
+	res := r.apply(now, &store.Command{Fence: term, Request: req, Grants: grants})
+	if id := req.GetLeaseRevoke().GetID(); id != 0 && res.Err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		r.revoked = append(r.revoked, fmt.Sprint(id))
-		r.engine.Changed(store.TTLLease{ID: id})
 	}
-	return store.Result{}, nil
-}
-
-// TTLLease implements Leases.
-func (r *rig) TTLLease(id int64) (store.TTLLease, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l, ok := r.leases[id]
-	return l, ok
-}
-
-// TTLLeases implements Leases.
-func (r *rig) TTLLeases() []store.TTLLease {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Collect(maps.Values(r.leases))
+	return res, nil
 }
 
 var errTest = errors.New("test")

@@ -1,0 +1,386 @@
+package ttl
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/leaderlease/clock"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// A plan is what happens to one ID in a cluster of two members, step by step:
+//
+//	g G r  a client's grant of shortTTL or longTTL, or its revocation, is replicated
+//	a b    the leader, or the other member, applies what is replicated
+//	k l    a keep-alive or a TimeToLive comes to the leader
+//	1 2 3  right after the leader's engine reads the store next, a client revokes; or
+//	       revokes, and grants again, shortly or for long
+//	4      right after the leader is confirmed next, the other one takes over, the ID
+//	       is revoked and granted shortly, both apply that, and 1 s passes
+//	n N    the other member takes over; and the old leader does not know it
+//	s t T  1 s, 4 s or 12 s pass
+//	c C    from now on nothing is committed; and all is again
+//	o      from now on what engines propose is applied at once,
+//	d      is lost, with an error,
+//	u      is replicated, with an error,
+//	w      is replicated, and waits for who applies it
+type plan string
+
+const (
+	shortTTL = 2
+	longTTL  = 30
+	theID    = 7
+)
+
+var races = map[rune]plan{'1': "ra", '2': "rga", '3': "rGa", '4': "nrgabs"}
+
+// world is the log, and what was promised to clients.
+type world struct {
+	ctx     context.Context
+	clock   clock.Clock
+	stop    chan struct{}
+	running sync.WaitGroup
+
+	applying sync.Mutex // taken before mu
+
+	mu struct {
+		sync.Mutex
+		log []*logged // all that was ever replicated
+		// committed is how many of log may be applied, stalled that it stays so.
+		committed int
+		stalled   bool
+		term      uint64
+		leader    *member
+		other     *member
+		mode      rune
+		race      rune
+		// grant is the index of the entry that granted theID last, promised until
+		// when it must live.
+		grant    uint64
+		promised core.Instant
+		waiting  int // keep-alives that are not answered
+		err      error
+	}
+}
+
+// logged is an entry.
+type logged struct {
+	term    uint64
+	command *store.Command
+	applied chan struct{} // closed once result is there
+	result  store.Result
+}
+
+// member is one member of a world.
+type member struct {
+	*world
+	engine *Engine
+	store  *store.Store
+	before uint64        // entries of the store that are not in the world's log
+	term   uint64        // under the world's mu: in which it believes that it leads
+	over   chan struct{} // likewise: closed when that ends, or begins
+}
+
+// run carries out p in a bubble, and returns what went wrong.
+func (p plan) run(t *testing.T, format int64) (err error) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{ctx: t.Context(), clock: clock.Runtime(), stop: make(chan struct{})}
+		w.mu.mode = 'o'
+		w.mu.leader, w.mu.other = w.newMember(t, format), w.newMember(t, format)
+		defer w.mu.leader.store.Close()
+		defer w.mu.other.store.Close()
+		w.takeOver(true)
+		for _, step := range p {
+			synctest.Wait()
+			w.step(step)
+		}
+		w.end()
+		close(w.stop)
+		w.running.Wait()
+		err = w.mu.err
+	})
+	return err
+}
+
+func (w *world) newMember(t *testing.T, format int64) *member {
+	m := &member{world: w, over: make(chan struct{})}
+	m.store = openStore(t, format, func(l store.TTLLease) { m.engine.Changed(l) })
+	m.before = m.store.Applied()
+	m.engine = New(Config{
+		Member: m, Leases: m, Clock: w.clock,
+		Interval: time.Second, MaxGap: 2 * time.Second, Grace: time.Second, Checkpoint: 8 * time.Second,
+	})
+	w.running.Go(func() { m.engine.Run(w.stop) })
+	return m
+}
+
+// end heals everything. Then nothing lives for ever, nobody waits for ever, and the
+// members agree.
+func (w *world) end() {
+	for _, s := range "oCab" {
+		w.step(s)
+	}
+	time.Sleep(2 * longTTL * time.Second)
+	w.step('b')
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range []*member{w.mu.leader, w.mu.other} {
+		if all, s := m.store.TTLLeases(), m.engine.Stats(); len(all)+s.Active > 0 {
+			w.fail("in the end there are %+v, and the engine counts %d", all, s.Active)
+		}
+	}
+	if w.mu.waiting > 0 {
+		w.fail("%d keep-alives are not answered", w.mu.waiting)
+	}
+}
+
+// fail keeps the first failure.
+func (w *world) fail(format string, args ...any) {
+	if w.mu.err == nil {
+		w.mu.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (w *world) step(s rune) {
+	w.mu.Lock()
+	leader, other := w.mu.leader, w.mu.other
+	w.mu.Unlock()
+	switch s {
+	case 'g':
+		w.replicate(0, &store.Command{Request: granting(theID, shortTTL)})
+	case 'G':
+		w.replicate(0, &store.Command{Request: granting(theID, longTTL)})
+	case 'r':
+		w.replicate(0, &store.Command{Request: revocation(theID)})
+	case 'a':
+		leader.apply()
+	case 'b':
+		other.apply()
+	case 'k':
+		w.running.Go(leader.keepAlive)
+	case 'l':
+		w.running.Go(func() { _, _ = leader.engine.TimeLeft(w.ctx, theID) })
+	case 'c', 'C':
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.stallLocked(s == 'c')
+	case 'n', 'N':
+		w.takeOver(s == 'n')
+	case 's', 't', 'T':
+		time.Sleep(map[rune]time.Duration{'s': sec, 't': 4 * sec, 'T': 12 * sec}[s])
+	case '1', '2', '3', '4':
+		w.mu.Lock()
+		w.mu.race = s
+		w.mu.Unlock()
+	default:
+		w.mu.Lock()
+		w.mu.mode = s
+		w.mu.Unlock()
+	}
+}
+
+func (w *world) stallLocked(stalled bool) {
+	w.mu.stalled = stalled
+	if !stalled {
+		w.mu.committed = len(w.mu.log)
+	}
+}
+
+// takeOver begins a new term with the other member, which commits all that there is.
+func (w *world) takeOver(known bool) {
+	w.mu.Lock()
+	if known {
+		w.mu.leader.deposeLocked()
+	}
+	w.mu.leader, w.mu.other = w.mu.other, w.mu.leader
+	w.mu.term++
+	w.mu.leader.deposeLocked()
+	w.mu.leader.term = w.mu.term
+	w.stallLocked(false)
+	w.mu.Unlock()
+	w.replicate(0, &store.Command{})
+}
+
+func (m *member) deposeLocked() {
+	close(m.over)
+	m.term, m.over = 0, make(chan struct{})
+}
+
+// replicate appends what a client (fence 0) or the leader of a term proposes.
+func (w *world) replicate(fence uint64, c *store.Command) *logged {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.Fence = fence
+	e := &logged{term: w.mu.term, command: c, applied: make(chan struct{})}
+	w.mu.log = append(w.mu.log, e)
+	w.stallLocked(w.mu.stalled)
+	return e
+}
+
+// apply applies all that is committed. A member that learns of a later term no
+// longer leads.
+func (m *member) apply() {
+	m.applying.Lock()
+	defer m.applying.Unlock()
+	m.mu.Lock()
+	log := m.mu.log[:m.mu.committed]
+	m.mu.Unlock()
+	for _, e := range log[m.store.Applied()-m.before:] {
+		m.mu.Lock()
+		if m.term != 0 && m.term < e.term {
+			m.deposeLocked()
+		}
+		m.mu.Unlock()
+		m.applyOne(e)
+	}
+}
+
+func (m *member) applyOne(e *logged) {
+	index := m.store.Applied() + 1
+	got := applyTo(m.store, index, e.term, e.command)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	select {
+	case <-e.applied:
+		if got.Err != e.result.Err || !proto.Equal(got.Response, e.result.Response) { //nolint:errorlint // the very same
+			m.fail("two members apply entry %d as %+v and as %+v", index, e.result, got)
+		}
+	default:
+		e.result = got
+		m.judgeLocked(index, e)
+		close(e.applied)
+	}
+}
+
+// judgeLocked looks at what an entry did.
+func (w *world) judgeLocked(index uint64, e *logged) {
+	now := w.clock.Now()
+	switch r := e.command.Request; {
+	case e.result.Err != nil:
+	case r.GetLeaseGrant() != nil:
+		w.mu.grant = index
+		w.mu.promised = now.Add(time.Duration(r.GetLeaseGrant().GetTTL()) * sec)
+	case r.GetLeaseRevoke() != nil && e.command.Fence != 0 && now.Before(w.mu.promised):
+		w.fail("what entry %d granted is revoked for want of keep-alives %v before its time", w.mu.grant, w.mu.promised.Sub(now))
+	}
+}
+
+func (m *member) keepAlive() {
+	m.mu.Lock()
+	m.mu.waiting++
+	m.mu.Unlock()
+	ttl, err := m.engine.Renew(m.ctx, theID)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.waiting--
+	if err == nil {
+		m.mu.promised = max(m.mu.promised, m.clock.Now().Add(time.Duration(ttl)*sec))
+	}
+}
+
+// race does what is to happen now, at a read of the store or a confirmation.
+func (w *world) raceAt(confirmed bool) {
+	w.mu.Lock()
+	race := w.mu.race
+	if race == 0 || confirmed != (race == '4') {
+		w.mu.Unlock()
+		return
+	}
+	w.mu.race = 0
+	w.mu.Unlock()
+	for _, s := range races[race] {
+		w.step(s)
+	}
+}
+
+// read lets clients in once the engine has read the store, if it did so without the
+// lock under which it hears of changes: with it, they come later.
+func (m *member) read() {
+	if r := m.engine.reign.Load(); r == nil || r.mu.TryLock() {
+		if r != nil {
+			r.mu.Unlock()
+		}
+		m.raceAt(false)
+	}
+}
+
+// TTLLease implements Leases.
+func (m *member) TTLLease(id int64) (store.TTLLease, bool) {
+	l, ok := m.store.TTLLease(id)
+	m.read()
+	return l, ok
+}
+
+// TTLLeases implements Leases.
+func (m *member) TTLLeases() []store.TTLLease {
+	all := m.store.TTLLeases()
+	m.read()
+	return all
+}
+
+// Reign implements Member.
+func (m *member) Reign() (uint64, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.term, m.over
+}
+
+// leads reports whether m leads in term, whatever it believes.
+func (m *member) leads(term uint64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.leader == m && m.mu.term == term && m.term == term
+}
+
+// Standing implements Member. Nobody takes over from a valid leader lease.
+func (m *member) Standing() core.Status {
+	if term, _ := m.Reign(); !m.leads(term) {
+		return core.Expired
+	}
+	return core.Valid
+}
+
+// Confirm implements Member.
+func (m *member) Confirm(_ context.Context, term uint64) error {
+	if !m.leads(term) {
+		return ErrNotLeader
+	}
+	m.apply()
+	m.raceAt(true)
+	return nil
+}
+
+// ProposeFenced implements Member.
+func (m *member) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error) {
+	m.mu.Lock()
+	mode := m.mu.mode
+	m.mu.Unlock()
+	if mode == 'd' {
+		return store.Result{}, errTest
+	}
+	if m.store.Format() < store.FormatGrants {
+		grants = nil
+	}
+	e := m.replicate(term, &store.Command{Request: r, Grants: grants})
+	switch mode {
+	case 'o':
+		m.apply()
+	case 'u':
+		return store.Result{}, errTest
+	}
+	select {
+	case <-e.applied:
+		return e.result, nil
+	case <-ctx.Done():
+		return store.Result{}, ctx.Err()
+	}
+}
