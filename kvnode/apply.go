@@ -130,7 +130,7 @@ func (n *Node) applyConf(e *raftpb.Entry) bool {
 	if !n.saveCommit(e.GetIndex()) {
 		return false
 	}
-	cc, ctx, err := decodeConfChange(e)
+	cc, ctx, err := n.decodeConfChange(e)
 	if err != nil {
 		n.fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), err))
 		return false
@@ -208,10 +208,10 @@ func (n *Node) leave() {
 
 // decodeConfChange returns the single change that this package proposes, and
 // that raft bootstraps with.
-func decodeConfChange(e *raftpb.Entry) (*raftpb.ConfChange, *confContext, error) {
+func (n *Node) decodeConfChange(e *raftpb.Entry) (*raftpb.ConfChange, *confContext, error) {
 	cc, ctx := &raftpb.ConfChange{}, &confContext{}
 	if e.GetType() != raftpb.EntryConfChange {
-		return nil, nil, fmt.Errorf("type %v is not in use", e.GetType())
+		return n.decodeFormat(e)
 	}
 	if err := proto.Unmarshal(e.GetData(), cc); err != nil {
 		return nil, nil, err

@@ -104,6 +104,9 @@ type Config struct {
 	walFS fs.FS
 	// wrapBackend replaces what the store writes to, likewise.
 	wrapBackend func(store.Backend) store.Backend
+	// newestFormat makes a member of an older version in tests. Default: what this
+	// version knows.
+	newestFormat int64
 }
 
 // WithDefaults returns a copy of c with every unset optional field filled in.
@@ -119,6 +122,7 @@ func (c Config) WithDefaults() Config {
 	c.Token = or(c.Token, "etcd-cluster")
 	c.ReadMode = or(c.ReadMode, ReadLease)
 	c.patience = or(c.patience, alonePatience)
+	c.newestFormat = or(c.newestFormat, store.FormatNewest)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

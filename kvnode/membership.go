@@ -44,6 +44,8 @@ type confContext struct {
 	Member   store.Member `json:"member"`
 	// Promote tells a learner that becomes a voter from a new member.
 	Promote bool `json:"promote,omitempty"`
+	// Format raises the cluster's format. Nothing else is changed then.
+	Format int64 `json:"format,omitempty"`
 }
 
 // AddMember adds a member that listens for its peers at peerURLs, as a learner
@@ -165,6 +167,8 @@ func planChange(members *store.Members, typ raftpb.ConfChangeType, c *confContex
 	known, exists := members.ByID[c.Member.ID]
 	m := c.Member
 	switch {
+	case c.Format != 0:
+		return &store.MemberChange{Format: c.Format}, nil
 	case m.ID == raft.None:
 		return nil, nil // a change that was turned into none
 	case members.Removed[m.ID]:

@@ -308,6 +308,7 @@ func TestAStalledDiskCostsTheLeaseReads(t *testing.T) {
 	// What diskWatch does, without a disk: nothing ends for an election timeout.
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
+		c.raised(n)
 		n.disk.begin()
 		time.Sleep(1200 * time.Millisecond)
 		synctest.Wait()

@@ -36,6 +36,9 @@ func (p *peers) Admit(h transport.Hello) error {
 	if ok && m.Instance != "" && m.Instance != h.Instance {
 		return wiped(h)
 	}
+	if err := n.knowsFormat(h); err != nil {
+		return err
+	}
 	first, err := n.met.meet(h.From, h.Instance)
 	if err != nil {
 		return err

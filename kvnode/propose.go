@@ -29,7 +29,8 @@ func (n *Node) Propose(ctx context.Context, r *pb.InternalRaftRequest) (store.Re
 }
 
 // ProposeFenced is Propose for work that only the leader of term may do: it is
-// dropped if it is not replicated in that very term.
+// dropped if it is not replicated in that very term. What counts the time of TTL
+// leases has a way of its own: here a LeaseRevoke gives store.ErrNoGrant.
 func (n *Node) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest) (store.Result, error) {
 	return n.submit(ctx, &store.Command{Fence: term, Request: r})
 }

@@ -249,7 +249,7 @@ func (n *Node) begin() (err error) {
 	n.links, err = transport.Start(transport.Config{
 		Hello: transport.Hello{
 			ClusterID: n.ClusterID(), From: n.ID(), Instance: n.id.Instance, Name: n.cfg.Name, PeerURLs: strings.Join(n.cfg.self().PeerURLs, ","),
-			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM,
+			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat,
 		},
 		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Dial: n.cfg.Dial,
 		Authenticate: n.authenticate, Logger: n.log,
@@ -265,6 +265,7 @@ func (n *Node) begin() (err error) {
 	n.workers.Go(n.applyLoop)
 	n.workers.Go(n.checkpointLoop)
 	n.workers.Go(n.publish)
+	n.workers.Go(n.raiseFormat)
 	n.workers.Go(func() { n.ttl.Run(n.stopping) })
 	n.workers.Go(n.run)
 	close(n.begun)

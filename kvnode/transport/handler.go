@@ -22,6 +22,9 @@ type Hello struct {
 	Promise  time.Duration `json:"promise"`
 	Skew     time.Duration `json:"skew"`
 	DriftPPM int           `json:"drift_ppm"`
+	// Format is the newest that the sender's version knows (store.FormatNewest); 0 is
+	// a version that knows the first only, and does not say so.
+	Format int64 `json:"format,omitempty"`
 }
 
 // Handler is the node behind a transport. Its methods are called concurrently.

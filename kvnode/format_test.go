@@ -1,0 +1,138 @@
+package kvnode
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// raised waits until the cluster has the newest format.
+func (c *cluster) raised(n *Node) {
+	c.t.Helper()
+	for range 100 {
+		if n.Store().Format() == store.FormatNewest {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	c.t.Fatalf("%s has format %d after 10 s, want %d", n.Name(), n.Store().Format(), store.FormatNewest)
+}
+
+// version makes a member one of a version that knows no newer format.
+func version(format int64) func(*Config) {
+	return func(c *Config) { c.newestFormat = format }
+}
+
+// Members of two versions do the same, whoever leads, and the format is raised when
+// the last old one is gone. TTL leases of before are revoked and kept as ever.
+func TestTheFormatWaitsForTheLastOldMember(t *testing.T) {
+	inCluster(t, 3, version(store.FormatFirst), func(t *testing.T, c *cluster) {
+		c.grant(c.leader(), 1, 5)
+		c.grant(c.leader(), 2, 5)
+		for _, name := range []string{"m1", "m2"} {
+			c.restart(name, false, version(store.FormatNewest))
+			leader := c.leader()
+			for _, n := range c.nodes {
+				time.Sleep(3 * time.Second)
+				c.renew(leader, 1)
+				c.renew(leader, 2)
+				if f := n.Store().Format(); f != store.FormatFirst {
+					t.Fatalf("%s has format %d while m3 is old", n.Name(), f)
+				}
+			}
+		}
+		c.restart("m3", false, version(store.FormatNewest))
+		leader := c.leader()
+		for _, n := range c.nodes {
+			c.raised(n)
+			if l, ok := n.Store().TTLLease(1); !ok || l.Grant != 0 {
+				t.Errorf("TTLLease(1) on %s = %+v, %v, want one without number", n.Name(), l, ok)
+			}
+		}
+		c.grant(leader, 3, 5)
+		for range 3 {
+			time.Sleep(3 * time.Second)
+			c.renew(leader, 2)
+			c.renew(leader, 3)
+		}
+		for _, n := range c.nodes {
+			c.wantAlive(n, 1, false) // nobody has renewed it
+			c.wantAlive(n, 2, true)
+			c.wantAlive(n, 3, true)
+			if l, _ := n.Store().TTLLease(3); l.Grant == 0 {
+				t.Errorf("TTLLease(3) on %s = %+v, want a number", n.Name(), l)
+			}
+		}
+	})
+}
+
+// A member that comes back with an old version after all has said otherwise stops
+// where the format is raised, and goes on from there with the right version.
+func TestAnOldMemberStopsWhereTheFormatIsRaised(t *testing.T) {
+	var logs lines
+	inCluster(t, 3, version(store.FormatFirst), func(t *testing.T, c *cluster) {
+		for _, name := range []string{"m1", "m2"} {
+			c.restart(name, false, version(store.FormatNewest))
+		}
+		c.restart("m3", false, func(c *Config) { c.Logger = logs.logger() })
+		victim, leader := c.nodes["m3"], c.leader()
+		if leader == victim {
+			if err := leader.transfer(t.Context(), c.nodes["m1"].ID()); err != nil {
+				t.Fatal(err)
+			}
+			leader = c.nodes["m1"]
+		}
+		leader.proposeFormat(store.FormatGrants)
+		c.raised(leader)
+		<-victim.Done()
+		if err := victim.Err(); err == nil || !strings.Contains(err.Error(), "raises the cluster's format to 2, and this version knows 1 to 1: start this member with") {
+			t.Errorf("Err() = %v, want what to do about an old version", err)
+		}
+		delete(c.nodes, "m3")
+		// A store of the second format is made, and the old version looks again.
+		c.grant(leader, 1, 1000)
+		again := c.start("m3")
+		<-again.Done()
+		if logs.count("is of a version that knows format 1, and the cluster has format 2: start it with the version of the others") == 0 {
+			t.Error("m3 does not log why it is refused")
+		}
+		delete(c.nodes, "m3")
+		c.raised(c.restart("m3", false, version(store.FormatNewest)))
+		time.Sleep(2 * time.Second)
+		want, _ := leader.Store().TTLLease(1)
+		if got, ok := c.nodes["m3"].Store().TTLLease(1); !ok || got != want || want.Grant == 0 {
+			t.Errorf("TTLLease(1) = %+v, %v, want %+v", got, ok, want)
+		}
+	})
+}
+
+// A revocation that is tried again after its ID was granted again has no effect.
+func TestARevocationNamesItsGrant(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		c.raised(leader)
+		c.grant(leader, 1, 1000)
+		l, _ := leader.Store().TTLLease(1)
+		req := &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}}
+		revoke := func() (store.Result, error) {
+			return (*ttlMember)(leader).ProposeFenced(t.Context(), leader.LeadingTerm(), req, []uint64{l.Grant})
+		}
+		if res, err := revoke(); err != nil || res.Err != nil {
+			t.Fatalf("ProposeFenced() = %+v, %v", res, err)
+		}
+		c.grant(leader, 1, 1000)
+		if res, err := revoke(); err != nil || res.Err == nil {
+			t.Errorf("ProposeFenced() of a grant that is gone = %+v, %v, want that it is not found", res, err)
+		}
+		time.Sleep(time.Second)
+		for _, n := range c.nodes {
+			c.wantAlive(n, 1, true)
+		}
+		c.do(leader, req) // a client's: whichever there is
+		c.wantAlive(leader, 1, false)
+	})
+}
