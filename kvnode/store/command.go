@@ -146,5 +146,8 @@ func cutGrants(data []byte) (grants []uint64, rest []byte, err error) {
 
 // means reports whether l is what the i-th TTL lease of the request is to be.
 func (c *Command) means(i int, l TTLLease) bool {
-	return c.Grants == nil || i < len(c.Grants) && c.Grants[i] == l.Grant
+	if c.Grants == nil {
+		return true
+	}
+	return i < len(c.Grants) && c.Grants[i] == l.Grant
 }

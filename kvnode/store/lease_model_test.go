@@ -43,7 +43,10 @@ func (m *ttlModel) String() string {
 // means reports whether there is a TTL lease with that ID, and c is about it.
 func (m *ttlModel) means(c *store.Command, id int64) bool {
 	l := m.leases[id]
-	return l != nil && (c.Grants == nil || len(c.Grants) > 0 && c.Grants[0] == l.Grant)
+	if l == nil || c.Grants == nil {
+		return l != nil
+	}
+	return c.Grants[0] == l.Grant
 }
 
 // apply returns what the store must answer.

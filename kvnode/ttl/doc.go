@@ -29,11 +29,23 @@
 // even a proposal that lay in a queue while the leader was stopped, and is then
 // handed to the next leader, has no effect.
 //
+// An ID may be granted again. So a revocation names its grant, and the store drops it
+// if the ID is another's by then, whichever way it came there: late, twice, or after
+// one of a client. (Unless members of older versions are there, see ADR 12: then it
+// says the ID alone, and is not tried again once the engine knows of another grant.)
+// What the engine counts is what the store has: it reads the store under the lock
+// under which it hears of changes, and a grant replaces what was counted under its
+// ID.
+//
 // # Why a keep-alive that is answered can be believed
 //
 // It is answered under a valid leader lease, or after a quorum round, in the term
-// of the reign, once the store has applied everything committed by then. A TTL
-// lease whose revocation was proposed is not renewed any more in that reign: its
+// of the reign, once the store has applied everything committed by then; that is
+// asked again after each wait, and what a later leader has granted is not renewed. A
+// TTL lease whose revocation was proposed is not renewed any more in that reign: its
 // keep-alives wait until it is gone. A checkpoint that might shorten its life on
-// the next leader is taken back in the log before the answer.
+// the next leader is taken back in the log before the answer, be it of this reign, or
+// of one before: then the store says so. And a new reign adopts only once the store
+// has applied what those before have committed, or it would go by checkpoints that
+// they have taken back.
 package ttl
