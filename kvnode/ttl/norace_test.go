@@ -1,0 +1,5 @@
+//go:build !race
+
+package ttl
+
+const raceEnabled = false
