@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -40,7 +41,7 @@ var tables = []struct {
 	{"store", stores},
 	{"membership", memberships},
 	{"kvnode", members},
-	{"ttl", ttls},
+	{"ttl", slices.Concat(ttls, ttlGrants)},
 	{"watch", watches},
 	{"etcdapi", requests},
 	{"tls", certificates},

@@ -37,7 +37,7 @@ var ttls = []Mutant{
 	{
 		Rule: "time", Name: "a new leader does not look at what is there", Pkg: ttlPkg, Test: "^TestANewReignBeginsAnew$",
 		File: "kvnode/ttl/engine.go",
-		Old:  "\tr.adopt(e.cfg.Leases.TTLLeases())\n",
+		Old:  "\tr.adopt()\n",
 		New:  "",
 	},
 	{
@@ -49,8 +49,8 @@ var ttls = []Mutant{
 	{
 		Rule: "renew", Name: "a keep-alive is answered without knowing who leads", Pkg: ttlPkg, Test: "^TestAnswersAreConfirmed$",
 		File: "kvnode/ttl/renew.go",
-		Old:  "\tif err := e.cfg.Member.Confirm(ctx, r.term); err != nil {\n\t\treturn 0, err\n",
-		New:  "\tif err := error(nil); err != nil {\n\t\treturn 0, err\n",
+		Old:  "\t\tif err := e.cfg.Member.Confirm(ctx, r.term); err != nil {\n\t\t\treturn 0, err\n",
+		New:  "\t\tif err := error(nil); err != nil {\n\t\t\treturn 0, err\n",
 	},
 	{
 		Rule: "renew", Name: "what a new leader says confirms the old one", Pkg: nodePkg, Test: "^TestANewLeaderConfirmsNoOldOne$",
@@ -61,14 +61,14 @@ var ttls = []Mutant{
 	{
 		Rule: "renew", Name: "renewed while its end is being proposed", Pkg: ttlPkg, Test: "^TestNoRenewalOnceTheEndIsProposed$",
 		File: "kvnode/ttl/renew.go",
-		Old:  "\tif e.revoking != nil {\n\t\treturn e.revoking, false\n",
-		New:  "\tif false {\n\t\treturn e.revoking, false\n",
+		Old:  "\tif e.revoking != nil {\n\t\treturn renewal{",
+		New:  "\tif false {\n\t\treturn renewal{",
 	},
 	{
 		Rule: "renew", Name: "a renewal leaves in the log what was left before", Pkg: ttlPkg, Test: "^TestARenewalTakesACheckpointBack$",
 		File: "kvnode/ttl/renew.go",
-		Old:  "\tcase e.saved:\n",
-		New:  "\tcase false:\n",
+		Old:  "\tcase e.saved || l.Remaining > 0:",
+		New:  "\tcase false:",
 	},
 	{
 		Rule: "renew", Name: "a renewal does not wait for a checkpoint under way", Pkg: ttlPkg, Test: "^TestARenewalDuringACheckpoint$",
@@ -79,8 +79,8 @@ var ttls = []Mutant{
 	{
 		Rule: "revoke", Name: "a revocation is not bound to its term", Pkg: nodePkg, Test: "^TestARevocationDoesNotOutliveItsTerm$",
 		File: "kvnode/ttl.go",
-		Old:  "m.node().ProposeFenced(ctx, term, r)",
-		New:  "m.node().Propose(ctx, r)",
+		Old:  "&store.Command{Fence: term, ",
+		New:  "&store.Command{",
 	},
 	{
 		Rule: "revoke", Name: "revoked although it is no longer known who leads", Pkg: ttlPkg, Test: "^TestWhatIsSparedMayLive$",
