@@ -6,6 +6,8 @@ PKG      ?= ./...
 SEEDS    ?= 200
 FIRST    ?= 1
 HOURS    ?=
+FOR      ?=
+WITHOUT  ?=
 FUZZTIME ?= 20s
 BENCH    ?= .
 COUNT    ?= 6
@@ -29,6 +31,10 @@ check: fmt-check vet lint ## before each push: format, vet, lint, short tests
 # at every bit and byte in a run of its own.
 SIMULATE = $(GO) test ./leaderlease/leasetest -run '^TestSimulation$$' -count 1 -timeout 0 -v -args
 
+# Bare RawNodes over volatile disks, one goroutine as well. TestSimulation of
+# the package takes -first, -seeds, -for, -without and -trace.
+RAFTSIM = $(GO) test ./internal/raftsim -count 1 -timeout 0 -v -run
+
 # kvnode/e2e is a module of its own: real processes, and an unmodified etcdctl.
 .PHONY: test
 test: ## what CI runs: all tests with the race detector, the standard simulation, real processes
@@ -37,6 +43,7 @@ test: ## what CI runs: all tests with the race detector, the standard simulation
 	@$(SIMULATE) -first=1 -seeds=400 & first=$$!; \
 	$(SIMULATE) -first=401 -seeds=400; second=$$?; \
 	wait $$first && exit $$second
+	$(GO) test -timeout 15m ./internal/raftsim
 	cd kvnode/e2e && $(GO) test -timeout 15m ./...
 
 .PHONY: race
@@ -44,8 +51,14 @@ race: ## short tests under the race detector, twice and shuffled
 	$(GO) test -race -short -count 2 -shuffle on $(PKG)
 
 .PHONY: sim
-sim: ## long simulation: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time
+sim: ## long simulations: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time
 	$(SIMULATE) -first=$(FIRST) -seeds=$(SEEDS) $(if $(HOURS),-hours=$(HOURS))
+
+	$(RAFTSIM) '^TestSimulation$$' -args -first=$(FIRST) -seeds=$(SEEDS)
+
+.PHONY: raftsim
+raftsim: ## bare RawNodes alone: SEEDS=200 from FIRST=1 on, or FOR=10m, WITHOUT=HoldVotes to see it find something
+	$(RAFTSIM) '^TestSimulation$$' -args -first=$(FIRST) -seeds=$(SEEDS) $(if $(FOR),-for=$(FOR)) $(if $(WITHOUT),-without=$(WITHOUT))
 
 .PHONY: mutants
 mutants: ## plant each bug of docs/reliability.md and see it caught

@@ -1,0 +1,62 @@
+package raftsim
+
+import "time"
+
+// Rules are what an embedder of raft does beyond what raft's documentation asks
+// of it. The zero value is raft as it is.
+type Rules struct {
+	// HoldVotes (rule V9) moves a MsgVote from the messages of a Ready to the
+	// responses of that Ready's MsgStorageAppend: it leaves when the candidate's
+	// term and vote are durable.
+	HoldVotes bool
+	// DurableConf applies a configuration change only when a commit index that
+	// covers it is durable. A flush of its own makes it so, in the order of the
+	// log's writes.
+	DurableConf bool
+	// CompactByRaft compacts no entry that raft has not been told is applied.
+	CompactByRaft bool
+	// OwnTermReads lets no MsgReadIndex reach a leader that has committed nothing
+	// in its term. Raft waits for that, but not if the leader is the only voter.
+	OwnTermReads bool
+	// QuietExit lets a leader append nothing between a change that takes its own
+	// vote away and the end of its reign. Otherwise it may leave with a longer log
+	// than those who remain, without having told them that the change is committed:
+	// they need its vote, it refuses, and nobody can be elected any more.
+	QuietExit bool
+	// HoldAppends lets a leader's entries leave only when they are durable, while
+	// a change of configuration is under way. Otherwise a former voter, which knows
+	// that it is none and never campaigns, may hold entries that the leader has
+	// lost, and refuse it the vote that it needs by the older configuration.
+	HoldAppends bool
+}
+
+// AllRules returns the rules with which the simulator finds nothing.
+func AllRules() Rules {
+	return Rules{HoldVotes: true, DurableConf: true, CompactByRaft: true, OwnTermReads: true, QuietExit: true, HoldAppends: true}
+}
+
+// Config chooses a simulation. Only Seed is required.
+type Config struct {
+	// Seed decides everything that happens.
+	Seed uint64
+	// Rules are what the embedder does besides.
+	Rules Rules
+	// Tolerate is a kind of violation that does not end the run, to see what
+	// comes of it.
+	Tolerate string
+	// Duration is how much time passes with faults before everything is healed;
+	// default 10 s.
+	Duration time.Duration
+	// Trace is how many of the last events are kept as text; default none, since
+	// a run repeats.
+	Trace int
+	// RaftLog adds raft's own log lines to the trace.
+	RaftLog bool
+}
+
+func (c Config) withDefaults() Config {
+	if c.Duration == 0 {
+		c.Duration = 10 * time.Second
+	}
+	return c
+}

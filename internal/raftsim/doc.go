@@ -1,0 +1,42 @@
+// Package raftsim looks for what go.etcd.io/raft/v3 and whoever embeds it do
+// wrong when writes are asynchronous and volatile. It runs bare RawNodes, without
+// leases and without a product around them, in one goroutine over one heap of
+// events: a seed makes the same run every time.
+//
+// # What is modelled
+//
+//   - Messages leave as raft lets them leave with AsyncStorageWrites: those of a
+//     Ready first, and the responses of its MsgStorageAppend when that is durable.
+//   - A disk writes in order, slowly, and stalls. A crash keeps what is durable
+//     and, by chance, the first few of the writes that are under way. As in
+//     raftwal, a HardState that changes the commit index alone is not written: it
+//     goes along with the next write.
+//   - The network delays, loses, doubles and reorders messages, and delivers old
+//     ones once more, also those that a former incarnation of the sender sent.
+//   - State machines apply slowly, and raft is told later still. Checkpoints are
+//     durable some time after they were taken, and then compact the log.
+//   - Configurations change, one member at a time and jointly, with learners. An
+//     operator switches removed members off once a majority of the new voters
+//     reports that it has applied the removal.
+//
+// # What is judged
+//
+//   - led twice: one incarnation of one member leads a term
+//   - diverged: logs that are known to be committed are equal, entries of one
+//     index and term are one entry, and a new leader has all that was committed
+//   - stale read: ReadIndex answers at least what was known to be committed
+//     anywhere when the request was made
+//   - broken word: a granted vote and an acknowledged append are durable when
+//     they leave; no term, vote or commit index goes back within an incarnation
+//   - lost: what a client was told is there at the end, on every member
+//   - panic: raft does not panic
+//   - no leader: once everything is healed, a leader is elected and commits
+//     within a bounded virtual time
+//
+// # What an embedder must add
+//
+// With AsyncStorageWrites as raft documents it, the simulator finds a violation
+// within a few seeds. [Rules] are what an embedder has to do besides; with all of
+// them it finds none, and without any one of them it does. docs/raft-durability.md
+// tells the story, message by message.
+package raftsim

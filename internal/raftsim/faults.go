@@ -1,0 +1,212 @@
+package raftsim
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// fault lets one thing go wrong.
+func (s *sim) fault() {
+	if s.healed {
+		return
+	}
+	n := s.someone(nil)
+	if n == nil {
+		return
+	}
+	s.trace.mix(uint64(s.now), n.id)
+	faults := []func(*node){
+		s.crashOne, s.crashOne, s.crashOne, s.crashAll, s.part, s.part, s.join, s.join, s.slowType, s.stallDisk, s.stallDisk, s.pause,
+		s.transfer, s.transfer, s.campaignNow, s.forgetLeader, s.checkpointNow, s.tickBurst, s.replay, s.replay,
+	}
+	pick(s.rng, faults...)(n)
+}
+
+func (s *sim) crashOne(n *node) {
+	s.crashSoon(n, 0, pick(s.rng, 0, 10*time.Millisecond, 100*time.Millisecond, time.Second))
+}
+
+// crashSoon crashes n within a while, and lets it come back within another.
+func (s *sim) crashSoon(n *node, within, back time.Duration) {
+	run := n.run
+	s.after(between(s.rng, 0, within), func() {
+		if s.healed || n.run != run {
+			return
+		}
+		n.crash()
+		n.restartAfter(between(s.rng, 0, back))
+	})
+}
+
+func (s *sim) crashAll(*node) {
+	s.note(nil, "POWER CUT")
+	for _, n := range s.nodes {
+		n.crash()
+		n.restartAfter(between(s.rng, 0, 100*time.Millisecond))
+	}
+}
+
+func (s *sim) part(n *node) {
+	switch s.rng.IntN(4) {
+	case 0:
+		s.net.split()
+	case 1:
+		s.net.isolate(n.id, true, false)
+	case 2:
+		s.net.isolate(n.id, false, true)
+	default:
+		s.net.isolate(n.id, true, true)
+	}
+	s.note(n, "is parted from others")
+	s.after(soon(s.rng, 200*time.Millisecond), s.net.join)
+}
+
+func (s *sim) join(*node) { s.net.join() }
+
+// slowType delays messages of one type, which shows races with the others.
+func (s *sim) slowType(*node) {
+	kind := pick(s.rng, raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgSnap, raftpb.MsgHeartbeat,
+		raftpb.MsgHeartbeatResp, raftpb.MsgTimeoutNow, raftpb.MsgReadIndex, raftpb.MsgReadIndexResp, raftpb.MsgPreVoteResp)
+	s.net.slow = [numTypes]time.Duration{}
+	s.net.slow[kind] = between(s.rng, 0, 500*time.Millisecond)
+	s.net.slowUntil = s.now + between(s.rng, 0, time.Second)
+	s.note(nil, "%v is slow", kind)
+}
+
+func (s *sim) stallDisk(n *node) { s.stall(n, between(s.rng, 0, 500*time.Millisecond)) }
+
+func (s *sim) stall(n *node, d time.Duration) {
+	s.note(n, "disk stalls for %v", d)
+	n.disk.stalledUntil = max(n.disk.stalledUntil, s.now+d)
+}
+
+func (s *sim) pause(n *node) {
+	n.pausedUntil = s.now + between(s.rng, 0, 300*time.Millisecond)
+	s.note(n, "is paused until %v", n.pausedUntil)
+}
+
+// transfer hands leadership over, sometimes to a member whose disk is slow.
+func (s *sim) transfer(n *node) {
+	leader := s.someone((*node).leads)
+	if leader == nil || leader == n {
+		return
+	}
+	if chance(s.rng, s.w.slowCandidate) {
+		s.stall(n, between(s.rng, 0, 300*time.Millisecond))
+	}
+	s.res.Count.Transfers++
+	s.note(leader, "is asked to transfer to %d", n.id)
+	leader.later(0, func() {
+		leader.p.raw.TransferLeader(n.id)
+		leader.pump()
+	})
+}
+
+func (s *sim) campaignNow(n *node) { n.later(0, n.campaign) }
+
+func (s *sim) forgetLeader(n *node) {
+	n.later(0, func() {
+		_ = n.p.raw.ForgetLeader()
+		n.pump()
+	})
+}
+
+func (s *sim) checkpointNow(n *node) { n.later(0, n.checkpoint) }
+
+func (s *sim) tickBurst(n *node) {
+	n.later(0, func() {
+		for range s.rng.IntN(2 * electionTick) {
+			n.p.raw.Tick()
+			n.pump()
+		}
+	})
+}
+
+func (s *sim) replay(*node) { s.net.replay(64) }
+
+// candidate is told of a Ready that makes n a candidate, before the write of its
+// term begins: this is when a slow disk matters.
+func (s *sim) candidate(n *node) {
+	s.res.Count.Campaigns++
+	if !s.healed && chance(s.rng, s.w.slowCandidate) {
+		s.stall(n, between(s.rng, 0, 300*time.Millisecond))
+	}
+}
+
+// leaving is told that a leader has just committed a change that may take its
+// vote away, before it can tell anybody.
+func (s *sim) leaving(n *node) {
+	if s.healed || !n.leaves() || !chance(s.rng, s.w.afterRemoval) {
+		return
+	}
+	s.note(n, "is heard by nobody, just as it has committed that it leaves")
+	s.net.isolate(n.id, false, true)
+	s.after(between(s.rng, 0, 200*time.Millisecond), s.net.join)
+	s.crashSoon(n, 300*time.Millisecond, 100*time.Millisecond)
+}
+
+// tempt looks at what leaves. If it speaks of what its sender could still forget,
+// the sender may crash before that is durable and come back at once, and its old
+// messages with it.
+func (s *sim) tempt(n *node, m *raftpb.Message) {
+	if s.healed || m.GetType() != s.w.tempting || !chance(s.rng, s.temptation(n, m)) || !n.forgettable(m).any() {
+		return
+	}
+	s.res.Count.TemptedByMessage++
+	s.stall(n, 100*time.Millisecond)
+	s.net.muteSome(n, 100*time.Millisecond)
+	run := n.run
+	s.after(between(s.rng, 0, 60*time.Millisecond), func() {
+		if s.healed || n.run != run {
+			return
+		}
+		n.crash()
+		n.disk.stalledUntil = 0
+		s.net.replay(16)
+		s.after(between(s.rng, 0, 10*time.Millisecond), func() { s.comeBack(n) })
+	})
+}
+
+// temptation is lower for messages that leave all the time.
+func (s *sim) temptation(n *node, m *raftpb.Message) float64 {
+	switch m.GetType() {
+	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp:
+		if n.changes() {
+			return s.w.tempted / 2
+		}
+		return s.w.tempted / 20
+	default:
+		return s.w.tempted
+	}
+}
+
+// comeBack starts n, which wants to lead again.
+func (s *sim) comeBack(n *node) {
+	n.start()
+	if chance(s.rng, 0.7) {
+		n.campaign()
+	}
+}
+
+// heal lets everything work from now on.
+func (s *sim) heal() {
+	s.note(nil, "everything is healed")
+	s.healed = true
+	s.net.join()
+	s.net.slow = [numTypes]time.Duration{}
+	s.w.slowTell, s.w.apply, s.w.tell = 0, time.Millisecond, time.Millisecond
+	s.load.probe = s.load.proposal + 1
+	s.judge.healedAt = s.now
+	for _, n := range s.nodes {
+		n.pausedUntil, n.disk.stalledUntil = 0, 0
+		n.start()
+	}
+}
+
+// isCandidate reports whether the state is that of a member whose term is its
+// own.
+func isCandidate(st *raft.SoftState) bool {
+	return st != nil && st.RaftState == raft.StateCandidate
+}
