@@ -53,7 +53,6 @@ race: ## short tests under the race detector, twice and shuffled
 .PHONY: sim
 sim: ## long simulations: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time
 	$(SIMULATE) -first=$(FIRST) -seeds=$(SEEDS) $(if $(HOURS),-hours=$(HOURS))
-
 	$(RAFTSIM) '^TestSimulation$$' -args -first=$(FIRST) -seeds=$(SEEDS)
 
 .PHONY: raftsim

@@ -2,6 +2,7 @@ package raftsim
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -67,10 +68,8 @@ func (d *disk) work() {
 
 // delay is how long a batch takes; one that writes nothing takes no time.
 func (d *disk) delay(batch int) time.Duration {
-	for _, w := range d.queue[:batch] {
-		if d.worth(w) {
-			return soon(d.n.s.rng, d.n.s.w.disk)
-		}
+	if slices.ContainsFunc(d.queue[:batch], d.worth) {
+		return soon(d.n.s.rng, d.n.s.w.disk)
 	}
 	return 0
 }
@@ -106,7 +105,7 @@ func (d *disk) persist(w *write) {
 		d.hard.commit = d.held
 		return
 	}
-	real := d.worth(w)
+	written := d.worth(w)
 	if snap := w.m.GetSnapshot(); !raft.IsEmptySnap(snap) {
 		d.install(snap)
 	}
@@ -115,7 +114,7 @@ func (d *disk) persist(w *write) {
 		d.hard.term, d.hard.vote = w.m.GetTerm(), w.m.GetVote()
 		d.held = max(d.held, w.m.GetCommit())
 	}
-	if real {
+	if written {
 		d.hard.commit = d.held
 		d.n.s.trace.mix(uint64(d.n.s.now), d.n.id, d.hard.term, d.hard.vote, d.hard.commit, d.last())
 		d.n.s.note(d.n, "durable: term %d vote %d commit %d last %d", d.hard.term, d.hard.vote, d.hard.commit, d.last())

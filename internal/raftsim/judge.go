@@ -83,11 +83,11 @@ func (j *judge) ready(n *node, rd raft.Ready) {
 
 // entry judges that an index and a term name one entry.
 func (j *judge) entry(n *node, e *raftpb.Entry) {
-	key, print := [2]uint64{e.GetIndex(), e.GetTerm()}, fingerprint(e)
-	if was, known := j.entries[key]; known && was != print {
+	key, mark := [2]uint64{e.GetIndex(), e.GetTerm()}, fingerprint(e)
+	if was, known := j.entries[key]; known && was != mark {
 		j.s.violate("diverged", "member %s has another entry at index %d, term %d than was written before", n.name(), e.GetIndex(), e.GetTerm())
 	}
-	j.entries[key] = print
+	j.entries[key] = mark
 }
 
 // hardState judges that nothing goes back within an incarnation.

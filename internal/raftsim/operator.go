@@ -27,7 +27,10 @@ func (o *operator) change() {
 			return
 		}
 		cc := o.draw(n.p.machine.conf)
-		if cc == nil || len(cc.GetChanges()) > 0 && !n.mayAppend() {
+		// A joint configuration is left once: raft would make an entry without a
+		// meaning of the second attempt.
+		leave := cc != nil && len(cc.GetChanges()) == 0 && !n.changePending()
+		if cc == nil || !leave && !n.mayAppend() {
 			return
 		}
 		s.note(n, "is asked for %v %s", cc.GetTransition(), raftpb.ConfChangesToString(cc.GetChanges()))

@@ -2,6 +2,7 @@ package raftsim
 
 import (
 	"fmt"
+	"slices"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -65,8 +66,12 @@ func (n *node) holdsAppend(m *raftpb.Message) bool {
 // changes reports whether a change of configuration is under way, as far as n
 // knows.
 func (n *node) changes() bool {
-	m := &n.p.machine
-	return len(m.conf.GetVotersOutgoing()) > 0 || n.p.log.firstConf(m.applied, n.p.log.last()) > 0
+	return len(n.p.machine.conf.GetVotersOutgoing()) > 0 || n.changePending()
+}
+
+// changePending reports whether the log has a change that is not applied.
+func (n *node) changePending() bool {
+	return n.p.log.firstConf(n.p.machine.applied, n.p.log.last()) > 0
 }
 
 // holdVotes is rule V9: a MsgVote leaves with the responses of its Ready's
@@ -91,7 +96,7 @@ func (n *node) holdVotes(msgs []*raftpb.Message) []*raftpb.Message {
 		panic("MsgVote without MsgStorageAppend")
 	}
 	n.s.res.Count.HeldVotes += len(votes)
-	appends.Responses = append(votes, appends.GetResponses()...)
+	appends.Responses = slices.Concat(votes, appends.GetResponses())
 	return rest
 }
 

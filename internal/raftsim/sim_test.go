@@ -18,10 +18,10 @@ var (
 )
 
 // The numbers of seeds if -seeds does not say.
-const raceSeeds, shortSeeds, standardSeeds = 8, 40, 200
+const raceSeeds, shortSeeds, standardSeeds = 8, 30, 150
 
 // coverageSeeds is from how many seeds on everything must have happened.
-const coverageSeeds = 150
+const coverageSeeds = 100
 
 func enough(run int, began time.Time) bool {
 	switch {
