@@ -22,8 +22,8 @@ func (n *node) forgettable(m *raftpb.Message) forgettable {
 	}
 	switch m.GetType() {
 	case raftpb.MsgVote, raftpb.MsgPreVote:
-		// A newer term's entries may have replaced them meanwhile.
-		f.entry = d.hard.term <= m.GetTerm() && !d.has(m.GetIndex(), m.GetLogTerm())
+		// Later, entries of that term may have replaced them rightly.
+		f.entry = d.hard.term < m.GetTerm() && !d.has(m.GetIndex(), m.GetLogTerm())
 	case raftpb.MsgApp:
 		f.entry = !d.has(m.GetIndex(), m.GetLogTerm())
 		for _, e := range m.GetEntries() {
