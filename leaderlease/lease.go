@@ -53,9 +53,11 @@ type Lease struct {
 
 		conf  confWatch
 		reads rounds
-		// last is the newest clock reading, marker the disruption it saw.
+		// last is the newest clock reading, marker the disruption it saw; unread
+		// means that the clock could not be read since.
 		last   core.Instant
 		marker uint64
+		unread bool
 		// held is the term whose lease watchers believe to be held, 0 if none.
 		held uint64
 		// durable: storage is known to hold a term, so a restart is noticed.
@@ -103,12 +105,14 @@ func New(cfg Config) (*Lease, error) {
 		return nil, fmt.Errorf("leaderlease: draw a nonce: %w", err)
 	}
 
+	// A disruption after the marker is read is noticed by the next reading.
+	marker := l.disruptions()
 	now := cfg.Clock.Now()
 	if !now.Valid() {
 		return nil, fmt.Errorf("leaderlease: the clock reads %d at start, want a positive reading", now)
 	}
 	mu := &l.mu
-	mu.last, mu.marker = now, l.disruptions()
+	mu.last, mu.marker = now, marker
 	mu.term = start.hard.GetTerm()
 	mu.durable = !cfg.Raft.AsyncStorageWrites || start.restarted
 	mu.guard = core.NewGuard(now, l.nonce.incarnation(), cfg.MaxPromise, start.hold)
@@ -172,35 +176,51 @@ func (l *Lease) SetDiskStalled(stalled bool) {
 // fails, steps back or was disrupted costs the lease. It returns 0 if the
 // reading must not be used.
 func (l *Lease) nowLocked() core.Instant {
-	now := l.clock.Now()
+	now, marker := l.clock.Now(), l.disruptions()
+	if marker != l.mu.marker {
+		// The first reading may be from before the disruption.
+		now = l.clock.Now()
+	}
 	switch {
 	case !now.Valid():
-		l.clockFaultLocked("the clock could not be read", now)
+		l.clockFaultLocked("the clock cannot be read", now)
+		l.mu.lease.FailClock()
+		l.mu.unread = true
+		l.revokeLocked(now)
 		return 0
+	case marker != l.mu.marker:
+		// The machine was stopped, cloned or moved, and its clock does not say
+		// for how long.
+		l.stats.disruptions.Add(1)
+		l.cfg.Logger.Warn("leaderlease: clock disrupted, lease given up", "id", l.id(), "marker", marker)
+		l.startOverLocked(now, marker)
 	case now < l.mu.last:
 		l.clockFaultLocked("the clock went backwards", now)
-		l.mu.guard.ClockStepped(now)
+		l.startOverLocked(now, marker)
+	case l.mu.unread:
+		l.startOverLocked(now, marker)
 	}
-	l.mu.last = now
-	if m := l.disruptions(); m != l.mu.marker {
-		// The machine was stopped, cloned or moved, and its clock does not say
-		// for how long. Only what is measured from here on counts.
-		l.mu.marker = m
-		l.stats.disruptions.Add(1)
-		l.mu.lease.Disrupted(now)
-		l.mu.guard.Disrupted(now)
-		l.cfg.Logger.Warn("leaderlease: clock disrupted, lease given up", "id", l.id(), "marker", m)
-		l.revokeLocked(now)
-	}
+	l.mu.last, l.mu.unread = now, false
 	return now
+}
+
+// startOverLocked forgets every instant from before now: only what is measured
+// from here on counts for the lease, and what this node has promised it holds
+// anew.
+func (l *Lease) startOverLocked(now core.Instant, marker uint64) {
+	l.mu.last, l.mu.marker = now, marker
+	l.mu.lease.ClockStepped(now)
+	l.mu.guard.ClockStepped(now)
+	l.revokeLocked(now)
 }
 
 func (l *Lease) clockFaultLocked(what string, now core.Instant) {
 	l.stats.clockFaults.Add(1)
-	l.mu.lease.FailClock()
-	l.cfg.Logger.Error("leaderlease: "+what+", no lease for the rest of the term",
+	if l.mu.unread {
+		return // said already
+	}
+	l.cfg.Logger.Error("leaderlease: "+what+", lease given up",
 		"id", l.id(), "term", l.mu.term, "reading", int64(now), "last", int64(l.mu.last))
-	l.revokeLocked(now)
 }
 
 // revokeLocked shows readers at once what the clock has cost the lease. Whoever

@@ -87,15 +87,16 @@ func TestStatsCountWhatHappened(t *testing.T) {
 		Renewals: 2, Rounds: 3, Answered: 1, Probes: 2, Promises: 1, Grants: 1, RefusedProbes: 1,
 		Malformed: 1, Absent: 1, Transfers: 1, ClockFaults: 1, Disruptions: 1,
 	}
-	want.Losses[core.Margin], want.Losses[core.Expired] = 1, 1
+	want.Losses[core.Margin], want.Losses[core.ClockFault] = 1, 1
 	want.Reads[PathLease], want.Reads[PathReadIndex], want.Reads[PathJoined], want.Reads[PathForwarded] = 1, 1, 1, 1
 	for _, w := range []Withheld{
 		WithheldVoteIn, WithheldPreVoteIn, WithheldTimeoutNowIn, WithheldVoteOut, WithheldPreVoteOut, WithheldVoteRespOut,
 	} {
 		want.Withheld[w] = 1
 	}
-	// TryRead and the two reads in the margin; the read of the follower.
-	want.Refused[core.Margin], want.Refused[core.NotLeader] = 3, 1
+	// TryRead and the two reads in the margin; the read of the follower, which
+	// holds since its clock was disrupted.
+	want.Refused[core.Margin], want.Refused[core.RestartHold] = 3, 1
 
 	got := p.Stats()
 	if got != want {
@@ -106,8 +107,8 @@ func TestStatsCountWhatHappened(t *testing.T) {
 			}
 		}
 	}
-	if n := got.Expirations(); n != 2 {
-		t.Errorf("Expirations() = %d, want 2: the losses to time", n)
+	if n := got.Expirations(); n != 1 {
+		t.Errorf("Expirations() = %d, want 1: the loss to time", n)
 	}
 	if reset := p.ResetStats(); reset != got {
 		t.Errorf("ResetStats() = %+v, want what Stats said, %+v", reset, got)

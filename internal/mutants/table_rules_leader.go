@@ -9,7 +9,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L1", Name: "the probe carries the reading of the tick before", Pkg: libPkg, Test: "^TestL1EveryHeartbeatCarriesAProbe$",
 		File: leaseFile,
-		Old:  "return Probe{Sent: now, Duration: l.p.Duration}, true", New: "return Probe{Sent: now - 1, Duration: l.p.Duration}, true",
+		Old:  "return Probe{Sent: sent, Duration: l.p.Duration}, true", New: "return Probe{Sent: sent - 1, Duration: l.p.Duration}, true",
 	},
 	{
 		Rule: "L1", Name: "a quorum round with each tick", Pkg: libPkg, Test: "^TestL1NoExtraMessages$",
@@ -189,7 +189,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L6", Name: "lease resumed after an abort with grants from before", Pkg: libPkg, Test: "^TestL6OldGrantsDoNotCountAfterAbort$",
 		File: leaseFile,
-		Old:  "\tl.after = max(l.after, l.probed, now)\n", New: "\tl.after = max(l.after, 0*now)\n",
+		Old:  "\tl.after = max(l.after, l.probed, now.Add(l.shift))\n", New: "\tl.after = max(l.after, 0*now)\n",
 	},
 	{
 		Rule: "L7", Name: "Ready does not publish", Pkg: libPkg, Test: "^TestL7StepDownIsSeenBeforeTheVoteLeaves$",
@@ -219,11 +219,11 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L8", Name: "grants survive their reign", Pkg: libPkg, Test: "^TestL8NewReignBeginsWithNothing$",
 		File: leaseFile,
-		Old:  "\tl.ownCommit, l.clockFault = false, false\n\tfor i := range l.peers {\n\t\tl.peers[i].forget()\n\t}\n", New: "\tl.ownCommit, l.clockFault = false, false\n",
+		Old:  "\tl.ownCommit, l.clockFault, l.stepped = false, false, false\n\tfor i := range l.peers {\n\t\tl.peers[i].forget()\n\t}\n", New: "\tl.ownCommit, l.clockFault, l.stepped = false, false, false\n",
 	},
 	{
 		Rule: "L8", Name: "old grants revive the lease of a new reign", Pkg: libPkg, Test: "^TestL8OldGrantsDoNotReviveTheLease$",
 		File: leaseFile,
-		Old:  "\tl.ownCommit, l.clockFault = false, false\n\tfor i := range l.peers {\n\t\tl.peers[i].forget()\n\t}\n", New: "\tl.ownCommit, l.clockFault = false, false\n",
+		Old:  "\tl.ownCommit, l.clockFault, l.stepped = false, false, false\n\tfor i := range l.peers {\n\t\tl.peers[i].forget()\n\t}\n", New: "\tl.ownCommit, l.clockFault, l.stepped = false, false, false\n",
 	},
 }

@@ -66,12 +66,12 @@ var readRules = []Mutant{
 	{
 		Rule: "§8", Name: "a clock that went back is believed again", Pkg: libPkg, Test: "^TestClockOfTheLeaderGoesBack$",
 		File: "leaderlease/lease.go",
-		Old:  "\t\tl.clockFaultLocked(\"the clock went backwards\", now)\n", New: "",
+		Old:  "now < l.mu.last", New: "now < l.mu.last && false",
 	},
 	{
 		Rule: "§8", Name: "a voter's promise from before its clock went back", Pkg: libPkg, Test: "^TestClockOfAVoterGoesBack$",
 		File: "leaderlease/lease.go",
-		Old:  "\t\tl.mu.guard.ClockStepped(now)\n", New: "",
+		Old:  "\tl.mu.guard.ClockStepped(now)\n", New: "",
 	},
 	{
 		Rule: "§8", Name: "a voter whose clock went back is free", Pkg: libPkg, Test: "^TestClockOfAVoterGoesBack$",
@@ -79,9 +79,36 @@ var readRules = []Mutant{
 		Old:  "\tg.hold = now.Add(max(g.holdFor, g.maxPromise))\n", New: "\tg.hold = now\n",
 	},
 	{
-		Rule: "§8", Name: "a clock that failed is believed again", Pkg: libPkg, Test: "^TestClockFails$",
+		Rule: "§8", Name: "a clock that failed is believed at once", Pkg: libPkg, Test: "^TestClockFails$",
 		File: "leaderlease/lease.go",
-		Old:  "\t\tl.clockFaultLocked(\"the clock could not be read\", now)\n", New: "",
+		Old:  "\tcase l.mu.unread:\n\t\tl.startOverLocked(now, marker)\n", New: "\tcase l.mu.unread:\n\t\tl.mu.lease.Trust()\n",
+		More: []Edit{{leaseFile, "// Close refuses for good.\n", "func (l *Lease) Trust() { l.clockFault = false }\n\n// Close refuses for good.\n"}},
+	},
+	{
+		Rule: "§8", Name: "the lease outlives a clock that fails", Pkg: libPkg, Test: "^TestClockFails$",
+		File: "leaderlease/lease.go",
+		Old:  "\t\tl.mu.lease.FailClock()\n", New: "",
+	},
+	{
+		Rule: "§8", Name: "send instants repeat after the clock went back", Pkg: libPkg, Test: "^TestClockThatWentBackIsUsedAgain$",
+		File: leaseFile,
+		Old:  "\tl.shift = max(l.shift, max(l.after, l.probed).Sub(now))\n", New: "\tl.after, l.probed = 0, 0\n",
+	},
+	{
+		Rule: "§8", Name: "a voter goes by its clock after a disruption", Pkg: libPkg, Test: "^TestClockOfAVoterJumpsAhead$",
+		File: "leaderlease/lease.go",
+		Old:  "\t\tl.startOverLocked(now, marker)\n\tcase now < l.mu.last:",
+		New:  "\t\tl.mu.marker = marker\n\t\tl.mu.lease.ClockStepped(now)\n\t\tl.revokeLocked(now)\n\tcase now < l.mu.last:", Sim: true,
+	},
+	{
+		Rule: "§8", Name: "a hold that is measured from before the disruption", Pkg: libPkg, Test: "^TestDisruptionBetweenTwoReadings$",
+		File: "leaderlease/lease.go",
+		Old:  "\tif marker != l.mu.marker {\n", New: "\tif false {\n",
+	},
+	{
+		Rule: "§8", Name: "a restart hold that is measured from before a disruption", Pkg: libPkg, Test: "^TestDisruptionWithinNew$",
+		File: "leaderlease/lease.go",
+		Old:  "\tmarker := l.disruptions()\n\tnow := cfg.Clock.Now()\n", New: "\tnow := cfg.Clock.Now()\n\tmarker := l.disruptions()\n",
 	},
 	{
 		Rule: "§8", Name: "a reader does not look at the disruption marker", Pkg: libPkg, Test: "^TestClockDisruptionVoidsTheLease$",
@@ -91,7 +118,7 @@ var readRules = []Mutant{
 	{
 		Rule: "§8", Name: "a disrupted clock does not void the lease", Pkg: libPkg, Test: "^TestClockDisruptionVoidsTheLease$",
 		File: "leaderlease/lease.go",
-		Old:  "\t\tl.mu.lease.Disrupted(now)\n", New: "",
+		Old:  "\tl.mu.lease.ClockStepped(now)\n", New: "",
 	},
 	{
 		Rule: "§8", Name: "the rate watch sees nothing", Pkg: libPkg, Test: "^TestClockRateWatchGivesUp$",
@@ -123,7 +150,7 @@ var readRules = []Mutant{
 	{
 		Rule: "L6", Name: "a release does not cover the newest probe", Pkg: "./leaderlease/core", Test: "^TestReleaseCoversProbesOfALaterClock$",
 		File: leaseFile,
-		Old:  "	l.probed = max(l.probed, now)\n", New: "",
+		Old:  "	l.probed = max(l.probed, sent)\n", New: "",
 	},
 	{
 		Rule: "L6", Name: "a released probe that comes late binds again", Pkg: "./leaderlease/core", Test: "^TestGuardReleasedProbeBindsNobody$",

@@ -19,7 +19,8 @@
 // A clock that stops with the machine can serve a stale read after a suspend. A
 // voter with such a clock is harmless: its promise only lasts longer. A clock
 // that cannot be read gives zero, which is no lease. A clock that jumps forward
-// ends leases early.
+// ends leases early on a leader; on a voter it ends promises early, which is
+// harmless only if the clock reports it (Disruptable).
 //
 // No clock of a virtual machine counts the time in which the machine was paused
 // by its hypervisor, or lay in a snapshot, unless the hypervisor says so. Linux

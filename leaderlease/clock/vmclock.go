@@ -15,8 +15,9 @@ const DefaultVMClock = "/dev/vmclock0"
 // meaning.
 //
 // Disruptions changes, to a value it has not had, when the machine was stopped
-// or moved in a way that no guest clock counts. A lease holds only while the
-// value is what it was when the lease was granted. Read it after the clock, for
+// or moved in a way that no guest clock counts, or that made a clock jump. A
+// lease holds only while the value is what it was when the lease was granted,
+// and promises start over. It must not change later than the readings do. Read it after the clock, for
 // each check: a disruption between the two readings is then seen, and one after
 // both is as harmless as any pause after the check.
 type Disruptable interface {

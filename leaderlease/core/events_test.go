@@ -58,6 +58,7 @@ const (
 	stepDownUntold
 	clockUntold
 	suspendUntold
+	jumpUntold
 	echoed
 	numFlaws = iota
 )
@@ -77,6 +78,7 @@ var flawNames = [numFlaws]string{
 	stepDownUntold:      "the lease not told to step down",
 	clockUntold:         "a clock that went back not reported",
 	suspendUntold:       "a clock that missed time not reported",
+	jumpUntold:          "a clock that jumped ahead not reported",
 	echoed:              "an echo taken for a grant",
 }
 
@@ -223,19 +225,31 @@ func (m *model) disturb(e event, n *modelNode) {
 		n.pacer = modelClock{base: max(now.Add(-back), 1), since: m.truth, ppm: n.pacer.ppm}
 		if m.flaw != clockUntold {
 			n.guard.ClockStepped(m.now(n))
-			n.lease.FailClock()
+			n.lease.ClockStepped(m.now(n))
 		}
 		m.publish(n)
 	case suspend:
-		m.truth += int64(m.params.Duration) * int64(m.pick(256)) / 128
-		n.pacer = modelClock{base: now + 1, since: m.truth, ppm: n.pacer.ppm}
-		if m.flaw != suspendUntold {
-			n.guard.Disrupted(now + 1)
-			n.lease.Disrupted(now + 1)
-		}
-		m.publish(n)
+		m.suspend(n, now)
 	}
 	m.tracef("%v of %d, which shows %v after %v", e, n.id, time.Duration(m.now(n)), time.Duration(now))
+}
+
+// suspend stops a node's machine, whose clock misses the time, or makes its clock
+// jump ahead, and says so to the node.
+func (m *model) suspend(n *modelNode, now Instant) {
+	drawn := m.pick(256)
+	d, untold := m.params.Duration*time.Duration(drawn)/128, m.flaw == suspendUntold
+	if drawn%3 == 0 {
+		now, untold = now.Add(d), m.flaw == jumpUntold
+	} else {
+		m.truth += int64(d)
+	}
+	n.pacer = modelClock{base: now + 1, since: m.truth, ppm: n.pacer.ppm}
+	if !untold {
+		n.guard.ClockStepped(now + 1)
+		n.lease.ClockStepped(now + 1)
+	}
+	m.publish(n)
 }
 
 // arrive takes one message off the wire, or a copy of it.

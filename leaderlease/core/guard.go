@@ -98,13 +98,11 @@ func (g *Guard) Bound(now Instant) bool { return now.Before(g.promise.until) || 
 // yet, and decides about votes of this node that cannot be withheld (V5).
 func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.Held(now) }
 
-// Disrupted records that the clock may have missed time before now. Promises
-// only last longer for it; leaders must not take it for a slow clock.
-func (g *Guard) Disrupted(now Instant) { g.incarnation = g.incarnation.Next() }
-
-// ClockStepped starts over after the clock went back to now: instants from
-// before mean nothing any more. Whatever was promised ends within the longest
-// promise, so the node holds for that long as after a restart.
+// ClockStepped starts over at now, after the clock went back, could not be read,
+// or was disrupted: it may have missed time or jumped ahead, and the machine may
+// have gone back to a memory without its newest promises. Instants from before
+// mean nothing any more. Whatever was promised ends within the longest promise,
+// so the node holds for that long as after a restart.
 func (g *Guard) ClockStepped(now Instant) {
 	g.promise.until, g.owed = 0, 0
 	g.incarnation = g.incarnation.Next()

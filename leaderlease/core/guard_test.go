@@ -355,6 +355,21 @@ func TestGuardClockStepped(t *testing.T) {
 	}
 }
 
+// A clock that was disrupted may have jumped ahead: it shows that a promise, or
+// the restart hold, has ended, which is not so.
+func TestGuardHoldsWhenItsClockJumpsAhead(t *testing.T) {
+	for _, ahead := range []Instant{500 * ms, 900 * ms, 3600 * sec} {
+		g := NewGuard(sec, 1, time.Second, time.Second)
+		g.Promise(1, 5, Probe{Sent: sec, Duration: 900 * time.Millisecond}, 2*sec)
+		g.Grant(1, 5, 2*sec)
+		now := 2*sec + ahead
+		g.ClockStepped(now)
+		if end := now + sec; !g.Bound(end-1) || !g.Owes(end-1) || g.Bound(end) {
+			t.Errorf("a clock %d ahead: Bound() = %t, %t around %d, want true, false", ahead, g.Bound(end-1), g.Bound(end), end)
+		}
+	}
+}
+
 func TestGuardInfo(t *testing.T) {
 	g := NewGuard(sec, 1, 2*time.Second, 500*time.Millisecond)
 	g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, sec)

@@ -35,14 +35,17 @@ type Lease struct {
 	// before the reign, a release, an invalidation. Invariant: it never
 	// decreases within a term.
 	after Instant
-	// probed is the send instant of the newest probe. It is above now only after
-	// the clock has gone back.
+	// probed is the send instant of the newest probe.
 	probed Instant
+	// shift is added to a reading to make a send instant. It is 0 until the clock
+	// goes back: send instants must grow for the whole term, or a grant of an old
+	// probe would be taken for one of a newer one.
+	shift time.Duration
 	// transferUntil is when a transfer under way can no longer succeed.
 	transferUntil Instant
-	// clockFault is latched for the rest of the term: send instants from before
-	// a backward step would be taken for newer than they are.
-	clockFault bool
+	// clockFault lasts from a reading that failed until ClockStepped; stepped from
+	// there until a quorum has answered, and only explains why there is no lease.
+	clockFault, stepped bool
 
 	// What the driver reports, whatever the term.
 	closed, disabled, hold, confPending, diskStalled bool
@@ -73,8 +76,8 @@ func (l *Lease) Lead(term uint64, now Instant) {
 
 // StepDown ends the reign. The next one starts from nothing (L8).
 func (l *Lease) StepDown() {
-	l.term, l.after, l.probed, l.transferUntil, l.end = 0, 0, 0, 0, 0
-	l.ownCommit, l.clockFault = false, false
+	l.term, l.after, l.probed, l.shift, l.transferUntil, l.end = 0, 0, 0, 0, 0, 0
+	l.ownCommit, l.clockFault, l.stepped = false, false, false
 	for i := range l.peers {
 		l.peers[i].forget()
 	}
@@ -119,8 +122,9 @@ func (l *Lease) Probe(now Instant) (Probe, bool) {
 	if l.term == 0 || l.closed || l.disabled || l.clockFault || !now.Valid() || now.Before(l.transferUntil) {
 		return Probe{}, false
 	}
-	l.probed = max(l.probed, now)
-	return Probe{Sent: now, Duration: l.p.Duration}, true
+	sent := now.Add(l.shift)
+	l.probed = max(l.probed, sent)
+	return Probe{Sent: sent, Duration: l.p.Duration}, true
 }
 
 // Count takes a grant that arrived at now in a message of the given term and
@@ -131,9 +135,10 @@ func (l *Lease) Count(from, term uint64, g Grant, now Instant) (renewed bool) {
 	if p == nil || term == 0 || term != l.term || l.clockFault || !now.Valid() {
 		return false
 	}
-	if g.Sent <= l.after || g.Sent > now || g.Duration <= 0 {
+	if g.Sent <= l.after || g.Sent > now.Add(l.shift) || g.Duration <= 0 {
 		return false
 	}
+	g.Sent = g.Sent.Add(-l.shift)
 	suspect := p.rate.suspect
 	if !p.count(g, now, l.p) {
 		return false
@@ -161,35 +166,31 @@ func (l *Lease) Release(now Instant) Release {
 
 // Invalidate gives the lease up at now. Probes sent later renew it.
 func (l *Lease) Invalidate(now Instant) {
-	l.after = max(l.after, l.probed, now)
+	l.after = max(l.after, l.probed, now.Add(l.shift))
 	for i := range l.peers {
 		l.peers[i].forget()
 	}
 	l.recompute()
 }
 
-// Disrupted gives the lease up because the clock may have missed time before
-// now, without having gone wrong since: the machine was stopped, cloned or
-// moved. What was learnt about other clocks by this one is void too.
-func (l *Lease) Disrupted(now Instant) {
+// ClockStepped gives the lease up and starts over at now, after the clock went
+// back, could not be read, or was disrupted: the machine was stopped, cloned or
+// moved. Instants from before mean nothing any more, nor does what was learnt
+// about other clocks by this one. Only probes sent after now count from here on.
+func (l *Lease) ClockStepped(now Instant) {
 	for i := range l.peers {
 		l.peers[i].rate = rateWatch{}
 	}
 	l.noteClocks()
+	l.clockFault, l.stepped = false, l.term != 0
+	l.shift = max(l.shift, max(l.after, l.probed).Sub(now))
+	l.transferUntil = min(l.transferUntil, now.Add(l.p.TransferTimeout))
 	l.Invalidate(now)
 }
 
-// FailClock records that the clock failed or went backwards: there is no lease
-// for the rest of the term. What was measured by it before is void: the next
-// grant of each voter begins a new comparison of clocks.
-func (l *Lease) FailClock() {
-	for i := range l.peers {
-		l.peers[i].rate.anchor = sample{}
-	}
-	if l.term != 0 {
-		l.clockFault = true
-	}
-}
+// FailClock records that the clock cannot be read: there is no lease until it
+// can, which ClockStepped says.
+func (l *Lease) FailClock() { l.clockFault = l.term != 0 }
 
 // Close refuses for good.
 func (l *Lease) Close() { l.closed = true }
@@ -245,7 +246,7 @@ func (l *Lease) status(now Instant) Status {
 		return ConfPending
 	case now.Before(l.transferUntil):
 		return Transferring
-	case l.clockFault || l.outvoted:
+	case l.clockFault || l.stepped || l.outvoted:
 		return ClockFault
 	case l.diskStalled:
 		return DiskStalled
@@ -259,6 +260,7 @@ func (l *Lease) recompute() {
 	l.end = 0
 	if l.term != 0 {
 		l.end = quorumEnd(l.voters, promises{l})
+		l.stepped = l.stepped && l.end == 0
 	}
 }
 

@@ -244,9 +244,9 @@ func TestReleaseInstant(t *testing.T) {
 	}
 }
 
-// A backward step makes old send instants look newer than they are, so no
-// grant counts until the term is over.
-func TestFailClockLastsForTheTerm(t *testing.T) {
+// A clock that failed gives no lease until it can be read again, and then by
+// what is sent from there on. In the next term nothing of it is left.
+func TestFailClockLastsUntilItStartsOver(t *testing.T) {
 	l := leading(sec, voters(1, 2, 3))
 	grants(l, 1500*ms, 2*sec, 2)
 	l.FailClock()
@@ -257,6 +257,15 @@ func TestFailClockLastsForTheTerm(t *testing.T) {
 	if s := l.View(3 * sec).Status; s != ClockFault {
 		t.Errorf("View().Status = %v after Lead of the same term, want clock", s)
 	}
+	l.ClockStepped(3 * sec)
+	if l.Count(3, 5, Grant{Sent: 3 * sec, Duration: time.Second}, 3*sec) {
+		t.Error("Count() of a probe from before ClockStepped = true, want false")
+	}
+	if !l.Count(3, 5, Grant{Sent: 3*sec + 1, Duration: time.Second}, 3*sec+1) {
+		t.Error("Count() of a probe from after ClockStepped = false, want true")
+	}
+
+	l.FailClock()
 	l.Lead(6, 3*sec)
 	l.OwnTermCommitted()
 	if s := l.View(3 * sec).Status; s != Valid {
@@ -269,6 +278,35 @@ func TestFailClockLastsForTheTerm(t *testing.T) {
 	l.OwnTermCommitted()
 	if s := l.View(4 * sec).Status; s != Valid {
 		t.Errorf("View().Status = %v, want valid: no reign saw the clock fail", s)
+	}
+}
+
+// After a step back send instants go on growing, by what they have to: an answer
+// to a probe from before never counts, one to a later probe does, and the lease
+// it gives is measured by the clock as it is now.
+func TestSendInstantsGrowWhenTheClockGoesBack(t *testing.T) {
+	l := leading(10*sec, voters(1, 2, 3))
+	old, _ := l.Probe(11 * sec)
+	for _, now := range []Instant{3 * sec, sec, 5 * sec} {
+		l.ClockStepped(now)
+		if v := l.View(now); v.End != 0 || v.Status != ClockFault {
+			t.Errorf("View() after ClockStepped(%d) = %+v, want no end, because of the clock", now, v)
+		}
+		p, ok := l.Probe(now + 1)
+		if !ok || p.Sent <= old.Sent {
+			t.Errorf("Probe() after ClockStepped(%d) = %+v, %t, want one sent after %d", now, p, ok, old.Sent)
+		}
+		if l.Count(2, 5, Grant{Sent: old.Sent, Duration: time.Second}, now+2) {
+			t.Errorf("Count() of a probe from before ClockStepped(%d) = true, want false", now)
+		}
+		if l.Count(2, 5, Grant{Sent: p.Sent + 2, Duration: time.Second}, now+2) {
+			t.Errorf("Count() of a probe from the future after ClockStepped(%d) = true, want false", now)
+		}
+		l.Count(2, 5, Grant{Sent: p.Sent, Duration: time.Second}, now+2)
+		if v, want := l.View(now+2), (now + 1).Add(time.Second); v.End != want || v.Status != Valid {
+			t.Errorf("View() = %+v once a probe from after ClockStepped(%d) is answered, want one that ends at %d", v, now, want)
+		}
+		old = p
 	}
 }
 
@@ -345,8 +383,21 @@ func TestReleaseCoversProbesOfALaterClock(t *testing.T) {
 	l := NewLease(testParams)
 	l.Lead(5, 1000)
 	l.Probe(2000)
-	l.FailClock()
 	if r := l.Release(1500); r.At < 2000 {
 		t.Errorf("Release(1500).At = %d, want at least 2000, the newest probe", r.At)
+	}
+}
+
+// A transfer that was under way when the clock went back does not keep the lease
+// away for as long as the clock went back.
+func TestTransferEndsAlsoIfTheClockGoesBack(t *testing.T) {
+	l := leading(3600*sec, voters(1, 2, 3))
+	l.Release(3600 * sec)
+	l.ClockStepped(sec)
+	if _, ok := l.Probe(2200*ms - 1); ok {
+		t.Error("Probe() while the transfer can still succeed, want none")
+	}
+	if _, ok := l.Probe(2200 * ms); !ok {
+		t.Error("Probe() = none one election timeout later, want one")
 	}
 }

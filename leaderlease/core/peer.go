@@ -64,7 +64,7 @@ func (l *Lease) Peers(now Instant) []PeerInfo {
 		p := &l.peers[i]
 		info := PeerInfo{ID: p.id, GrantAge: -1, Duration: p.last.duration, ClockSuspect: p.rate.suspect}
 		if p.last.at != 0 {
-			info.GrantAge = now.Sub(p.last.at)
+			info.GrantAge = max(now.Sub(p.last.at), 0)
 		}
 		if p.promised != 0 {
 			info.Promised = max(p.promised.Sub(now), 0)

@@ -76,10 +76,10 @@ func (s *scenario) leader(a args) (out string, ok bool) {
 		out = fmt.Sprintf("release=%d@%v ", r.Term, stamp(r.At))
 	case "invalidate":
 		s.lease.Invalidate(now)
-	case "disrupted":
-		s.lease.Disrupted(now)
 	case "fail-clock":
 		s.lease.FailClock()
+	case "leader-clock-stepped":
+		s.lease.ClockStepped(now)
 	case "set":
 		s.set(a)
 	case "drift":
@@ -152,8 +152,6 @@ func (s *scenario) voter(a args) (out string, ok bool) {
 	case "bound":
 	case "in-term":
 		g.SetTerm(a.number("term"))
-	case "clock-disrupted":
-		g.Disrupted(now)
 	case "clock-stepped":
 		g.ClockStepped(now)
 	default:

@@ -13,8 +13,8 @@ const (
 	// Disabled means that leases are off, by configuration or because the
 	// embedding broke a rule that the lease depends on.
 	Disabled
-	// RestartHold means that the node has restarted a short while ago and may
-	// neither vote nor campaign yet (V6).
+	// RestartHold means that the node has restarted a short while ago, or that its
+	// clock could not be relied on, and may neither vote nor campaign yet (V6).
 	RestartHold
 	// NotLeader means that another node leads, or none.
 	NotLeader
@@ -28,8 +28,9 @@ const (
 	ConfPending
 	// Transferring means that leadership is being handed over (L6).
 	Transferring
-	// ClockFault means that the clock failed, went backwards, or was found to
-	// run outside the configured bound.
+	// ClockFault means that the clock failed, went backwards or was disrupted and
+	// no quorum has answered since, or that too many clocks were found to run
+	// outside the configured bound.
 	ClockFault
 	// DiskStalled means that the embedder's disk does not answer.
 	DiskStalled

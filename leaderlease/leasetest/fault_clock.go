@@ -1,5 +1,7 @@
 package leasetest
 
+import "time"
+
 var clockFaults = []faultKind{
 	{"rates", 3, 0, 0, func(f *fault) {
 		for _, n := range f.c.Nodes() {
@@ -16,6 +18,11 @@ var clockFaults = []faultKind{
 	{"clock_fails", 1, 0.1, 2, failClock},
 	{"clock_steps_back", 1, 0, 0, stepBack},
 	{"slow_leader", 4, 0, 0, slowLeader},
+	{"clock_jumps_ahead", 2, 0, 0, func(f *fault) {
+		if n := f.leaderOr(); n != nil {
+			f.jumpAhead(n)
+		}
+	}},
 }
 
 // failClock makes a clock unreadable for a while. A process cannot start with
@@ -44,6 +51,33 @@ func stepBack(f *fault) {
 	n.Clock.Step(-between(f.r, 1, 4*f.w.D))
 	n.lease.Status()
 	n.lease.Status()
+}
+
+// jumpAhead sets a clock ahead and changes its disruption marker, as when a
+// machine is moved or restored and its clock set right. What the node owed a
+// moment ago it still owes.
+func (f *fault) jumpAhead(n *Node) {
+	ahead := pick(f.r, f.w.D/2, 500*time.Millisecond, 900*time.Millisecond, time.Hour)
+	f.note(n, "its clock jumps ahead")
+	n.Clock.Step(ahead)
+	n.Clock.Disrupt()
+}
+
+// jumpingVoters cuts the leader off at some point between two heartbeats, has
+// the clocks of most voters jump ahead, and pushes.
+func jumpingVoters(f *fault) {
+	f.withLeader(func(l *Node) {
+		f.after(between(f.r, 0, f.beat()), func() {
+			others := f.except(l.ID)
+			f.lines.cutAll([]uint64{l.ID}, others, true, f.For)
+			for _, id := range others {
+				if f.r.IntN(4) != 0 {
+					f.jumpAhead(f.c.Node(id))
+				}
+			}
+			f.push(others, f.For)
+		})
+	})
 }
 
 // slowLeader makes the leader's clock as slow and all others as fast as the

@@ -29,6 +29,7 @@ var recipes = []faultKind{
 	{"recipe_demote", 3, 1, 3, demoteRecipe},
 	{"recipe_forgotten_reign", 5, 1, 3, forgottenReign},
 	{"recipe_retire", 3, 0, 1, retireRecipe},
+	{"recipe_jumping_voters", 4, 0.8, 2, jumpingVoters},
 }
 
 // withLeader runs do if there is a leader that runs.
