@@ -162,4 +162,23 @@ var readRules = []Mutant{
 		File: "leaderlease/inbound.go",
 		Old:  "	err := answerOf(m)\n", New: "	err := error(nil)\n",
 	},
+	{
+		Rule: "§6", Name: "commit index loaded first", Pkg: libPkg, Test: "^TestCommitIndexIsReadAfterTheChecks$",
+		File: "leaderlease/tryread.go",
+		Old:  "\tnow := l.clock.Now()\n\tv := l.view.Load()\n\tif v.Check(now) != core.Valid ||",
+		New:  "\tindex = l.commit.Load()\n\tnow := l.clock.Now()\n\tv := l.view.Load()\n\tif v.Check(now) != core.Valid ||",
+		More: []Edit{{"leaderlease/tryread.go", "return l.commit.Load(), core.Valid", "return index, core.Valid"}},
+	},
+	{
+		Rule: "§6", Name: "commit index loaded first by a read that may wait", Pkg: libPkg, Test: "^TestCommitIndexIsReadAfterTheChecks$",
+		File: "leaderlease/read.go",
+		Old:  "\tv, now, s := l.check()\n", New: "\tindex := l.commit.Load()\n\tv, now, s := l.check()\n",
+		More: []Edit{{"leaderlease/read.go", "\tindex := l.commit.Load()\n\tif l.applied", "\tif l.applied"}},
+	},
+	{
+		Rule: "§6", Name: "view stored outside the lock", Pkg: libPkg, Test: "^TestViewsAreStoredUnderTheLock$",
+		File: "leaderlease/ready.go",
+		Old:  "\tl.view.Store(next)\n",
+		New:  "\tif l.view.Load() == nil {\n\t\tl.view.Store(next)\n\t} else {\n\t\tl.mu.Unlock()\n\t\tl.view.Store(next)\n\t\tl.mu.Lock()\n\t}\n",
+	},
 }
