@@ -11,8 +11,9 @@ const (
 	// ReadLease is under the leader lease, and by a quorum round where there is
 	// none.
 	ReadLease
-	// ReadIndex is by a quorum round whatever the lease says. On a follower the
-	// leader may answer from its own lease.
+	// ReadIndex is by a quorum round whatever the lease says, and so without
+	// relying on any clock. On a follower the leader makes the round; where the
+	// leader runs a version that does not, it is ReadLog.
 	ReadIndex
 	// ReadLog is through the log, as a write is.
 	ReadLog

@@ -12,6 +12,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
@@ -48,12 +49,34 @@ func TestEachModeTakesItsPath(t *testing.T) {
 			{leader, ReadSerializable, "serializable"},
 			{c.followers(leader)[0], ReadLease, "forwarded"},
 			{c.followers(leader)[0], ReadLog, "log"},
+			{c.followers(leader)[1], ReadIndex, "forwarded"},
 		}
+		answered := func() uint64 { return leader.Lease().Stats().Answered }
 		for _, tc := range tests {
 			value, path := c.get(tc.on, tc.mode, "k")
 			if path != tc.want || value != "v" && tc.mode != ReadSerializable {
 				t.Errorf("Read(%v) on %s = %q by %s, want v by %s", tc.mode, tc.on.Name(), value, path, tc.want)
 			}
+		}
+		before := answered()
+		c.get(c.followers(leader)[0], ReadIndex, "k")
+		if n := answered() - before; n != 0 {
+			t.Errorf("the leader answered %d ReadIndex reads from its lease, want 0", n)
+		}
+	})
+}
+
+// The leader is of a version that answers every follower from its lease: a read
+// that trusts no clock goes through the log.
+func TestReadIndexUnderAnOldLeader(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		c.put(c.leader(), "k", "v")
+		f := c.followers(c.leader())[0]
+		r, err := f.readByRound(t.Context(), func(context.Context) (leaderlease.Read, error) {
+			return leaderlease.Read{}, &leaderlease.NoLeaseError{Err: fmt.Errorf("old: %w", leaderlease.ErrNoRound)}
+		})
+		if err != nil || r.Path != pathLog {
+			t.Errorf("Read(read-index) = by %s, %v, want by log", r.Path, err)
 		}
 	})
 }

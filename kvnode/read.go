@@ -47,10 +47,20 @@ func (n *Node) Read(ctx context.Context, mode ReadMode) (Read, error) {
 		}
 		return Read{Path: pathLog, Term: n.Term()}, nil
 	case ReadIndex:
-		return n.readUntil(ctx, n.lease.ReadIndex)
+		return n.readByRound(ctx, n.lease.ReadIndex)
 	default:
 		return n.readUntil(ctx, n.lease.Read)
 	}
+}
+
+// readByRound goes through the log where the leader runs a version that makes no
+// round for others.
+func (n *Node) readByRound(ctx context.Context, round func(context.Context) (leaderlease.Read, error)) (Read, error) {
+	r, err := n.readUntil(ctx, round)
+	if errors.Is(err, leaderlease.ErrNoRound) {
+		return n.Read(ctx, ReadLog)
+	}
+	return r, err
 }
 
 // readUntil tries again after each change of the leader.

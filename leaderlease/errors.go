@@ -11,6 +11,11 @@ import (
 // could not be served or that work may not go on. *NoLeaseError says why.
 var ErrNoLease = errors.New("leaderlease: no usable lease")
 
+// ErrNoRound is the cause of a *NoLeaseError from ReadIndex on a follower whose
+// leader does not say that it made a quorum round: it runs a version of this
+// library that answers from its lease. Ask at the leader, or by another path.
+var ErrNoRound = errors.New("the leader runs a version that may have answered from its lease, without a quorum round")
+
 // NoLeaseError says why a lease could not be used. The request has had no
 // effect and may be tried again, here or at Leader.
 type NoLeaseError struct {

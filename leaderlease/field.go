@@ -19,12 +19,12 @@ import (
 //
 //	field   71370, length-delimited, at most once in a message
 //	byte 0  version (1)
-//	byte 1  kind: 1 probe, 2 grant, 3 release, 4 answer
+//	byte 1  kind: 1 probe, 2 grant, 3 release, 4 answer, 5 answer by a round
 //	then    uvarints, nothing after them:
 //	  probe    sent, duration
 //	  grant    sent, duration, reading, incarnation
 //	  release  term, at
-//	  answer   term
+//	  answers  term
 const (
 	fieldNumber  protowire.Number = 71370
 	fieldVersion byte             = 1
@@ -33,6 +33,7 @@ const (
 	kindGrant   byte = 2
 	kindRelease byte = 3
 	kindAnswer  byte = 4
+	kindRound   byte = 5
 
 	// maxFieldLen bounds what is looked at: 2 + 4 uvarints of 10 bytes.
 	maxFieldLen = 42
@@ -75,8 +76,16 @@ func attachRelease(m *raftpb.Message, r core.Release) {
 	attach(m, kindRelease, r.Term, uint64(r.At))
 }
 
-// attachAnswer vouches for a MsgReadIndexResp: see Lease.mayAnswerLocked.
-func attachAnswer(m *raftpb.Message) { attach(m, kindAnswer, m.GetTerm()) }
+// attachAnswer vouches for a MsgReadIndexResp: see Lease.mayAnswerLocked. Where a
+// round was asked for, it says that there was one; a node that does not ask need
+// not know that kind.
+func attachAnswer(m *raftpb.Message) {
+	kind := kindAnswer
+	if wantsRound(m) {
+		kind = kindRound
+	}
+	attach(m, kind, m.GetTerm())
+}
 
 func probeOf(m *raftpb.Message) (core.Probe, error) {
 	v, err := fieldOf(m, kindProbe, 2)
@@ -98,9 +107,12 @@ func releaseOf(m *raftpb.Message) (core.Release, error) {
 	return core.Release{Term: v[0], At: core.Instant(v[1])}, err
 }
 
-func answerOf(m *raftpb.Message) error {
-	_, err := fieldOf(m, kindAnswer, 1)
-	return err
+func answerOf(m *raftpb.Message) (byRound bool, err error) {
+	if _, err := fieldOf(m, kindRound, 1); err == nil {
+		return true, nil
+	}
+	_, err = fieldOf(m, kindAnswer, 1)
+	return false, err
 }
 
 // fieldOf returns the n values of m's lease field, all positive as an int64.

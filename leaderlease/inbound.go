@@ -3,7 +3,6 @@ package leaderlease
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -129,12 +128,13 @@ func releases(m *raftpb.Message, r core.Release) bool {
 	}
 }
 
-// forwarded answers a follower's read out of the lease if it can. Otherwise
-// raft takes a quorum round for it, but only where raft's answer is right (see
-// mayAnswerLocked). A new leader keeps it until its reign's first commit, as it
+// forwarded answers a follower's read out of the lease if it can and may.
+// Otherwise raft takes a quorum round for it, but only where raft's answer is
+// right (see mayAnswerLocked). A new leader keeps it until its reign's first commit, as it
 // does with its own reads; else the follower asks again.
 func (l *Lease) forwarded(m *raftpb.Message) bool {
-	if l.cfg.Send != nil && m.GetFrom() != raft.None {
+	quorum := wantsRound(m)
+	if !quorum && l.cfg.Send != nil && m.GetFrom() != raft.None {
 		if v, _, s := l.check(); s == core.Valid {
 			l.stats.answered.Add(1)
 			l.cfg.Send([]*raftpb.Message{l.readIndexResp(m, v.Term, l.commit.Load())})
@@ -146,7 +146,7 @@ func (l *Lease) forwarded(m *raftpb.Message) bool {
 	keep := !may && l.mu.lease.Term() != 0 && l.mu.lease.IsVoter() && l.cfg.Send != nil && m.GetFrom() != raft.None
 	l.mu.Unlock()
 	if keep {
-		l.start(&waiter{remote: true, done: func(r Read, err error) {
+		l.start(&waiter{remote: true, quorum: quorum, done: func(r Read, err error) {
 			if err == nil {
 				l.cfg.Send([]*raftpb.Message{l.readIndexResp(m, r.Term, r.Index)})
 			}
@@ -157,27 +157,42 @@ func (l *Lease) forwarded(m *raftpb.Message) bool {
 
 // vouched keeps answers to this node's reads away from raft that their leader
 // does not vouch for: it runs without the library, and raft's own answer may be
-// stale. The reads that wait fail, rather than wait for a better one.
+// stale. The reads that wait fail, rather than wait for a better one. So do those
+// that asked for a round, if the leader does not say that it made one: it runs a
+// version that answers them from its lease.
 func (l *Lease) vouched(m *raftpb.Message) bool {
-	ours := slices.ContainsFunc(m.GetEntries(), func(e *raftpb.Entry) bool {
-		_, ours := l.nonce.seq(e.GetData())
-		return ours
-	})
-	if !ours {
-		return true
+	var asked uint64
+	quorum, ours := false, false
+	for _, e := range m.GetEntries() {
+		if seq, q, mine := l.nonce.seq(e.GetData()); mine {
+			asked, quorum, ours = seq, q, true
+		}
 	}
-	err := answerOf(m)
-	if err == nil {
+	byRound, err := answerOf(m)
+	switch {
+	case !ours, err == nil && (byRound || !quorum):
 		return true
+	case err != nil:
+		l.stats.countField(err)
+		l.refuseReads(m, err, everyone)
+		return false
+	default:
+		l.refuseReads(m, ErrNoRound, func(w *waiter) bool { return w.quorum && w.round <= asked })
+		return true // it will do for the others
 	}
-	l.stats.countField(err)
+}
+
+// refuseReads fails the waiting reads that match because of the answer m.
+func (l *Lease) refuseReads(m *raftpb.Message, why error, match func(*waiter) bool) {
 	l.mu.Lock()
 	refusal := l.noLeaseLocked(core.NotLeader)
-	refusal.Err = fmt.Errorf("node %d does not vouch for its answer: %w", m.GetFrom(), err)
-	done := l.failReadsLocked(refusal, false)
+	refusal.Err = fmt.Errorf("node %d does not vouch for its answer: %w", m.GetFrom(), why)
+	done := l.failWaitingLocked(refusal, match)
+	if l.mu.reads.waiting.len() == 0 {
+		l.mu.reads.asked = false
+	}
 	l.mu.Unlock()
 	done.report()
-	return false
 }
 
 func (l *Lease) readIndexResp(m *raftpb.Message, term, index uint64) *raftpb.Message {

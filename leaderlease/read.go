@@ -29,7 +29,8 @@ func (l *Lease) Read(ctx context.Context) (Read, error) {
 // ReadIndex is Read without the lease: it takes a quorum round even if the
 // lease is valid, for those who trust no clock with this one read, and for
 // comparison. Its Path is PathReadIndex, or PathForwarded on a follower, whose
-// leader may still answer from its own lease.
+// leader makes the round. A leader of a version that does not know of such
+// requests answers from its lease; then it fails with ErrNoRound.
 func (l *Lease) ReadIndex(ctx context.Context) (Read, error) {
 	return l.wait(ctx, &waiter{quorum: true})
 }
@@ -65,6 +66,9 @@ func (l *Lease) StartRead(done func(Read, error)) {
 	}
 	l.start(&waiter{done: done})
 }
+
+// StartReadIndex is ReadIndex for callers that must not block: see StartRead.
+func (l *Lease) StartReadIndex(done func(Read, error)) { l.start(&waiter{quorum: true, done: done}) }
 
 // readNow serves under a valid lease if nothing has to be waited for.
 func (l *Lease) readNow() (Read, bool) {

@@ -38,7 +38,7 @@ func TestForwardedReadWaitsForTheReignsFirstCommit(t *testing.T) {
 	}
 	m := sent[0]
 	if m.GetType() != raftpb.MsgReadIndexResp || m.GetTo() != 2 || m.GetTerm() != 2 || m.GetIndex() != p.last ||
-		string(m.GetEntries()[0].GetData()) != "the follower's request" || answerOf(m) != nil {
+		string(m.GetEntries()[0].GetData()) != "the follower's request" || !vouchedFor(m) {
 		t.Errorf("sent %v, want a vouched answer with index %d in term 2", m, p.last)
 	}
 	if s := p.Stats(); s.Answered != 1 || s.Reads != [numPaths]uint64{} {

@@ -360,7 +360,7 @@ func TestForeignReadStatesAreIgnored(t *testing.T) {
 	p := following(t)
 	o := p.startRead()
 	rctx := p.asked()
-	other := newPuppet(t).nonce.id(1)
+	other := newPuppet(t).nonce.id(1, false)
 	for _, foreign := range [][]byte{nil, {1}, other, rctx[:8], append(rctx[:16:16], 0)} {
 		p.answer(foreign, 1)
 	}

@@ -2,8 +2,10 @@ package leaderlease
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
 )
@@ -43,7 +45,8 @@ func (l *Lease) askLocked() {
 	r := &l.mu.reads
 	r.seq++
 	r.asked, r.age = true, 0
-	rctx := l.nonce.id(r.seq)
+	quorum := slices.ContainsFunc(r.waiting.all, func(w *waiter) bool { return w.quorum && !w.gone })
+	rctx := l.nonce.id(r.seq, quorum)
 	// The newest request serves every read that waits, so one that nobody has
 	// taken yet is replaced.
 	select {
@@ -68,7 +71,7 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 	r := &l.mu.reads
 	leads := l.mu.role == raft.StateLeader
 	for _, s := range states {
-		seq, ours := l.nonce.seq(s.RequestCtx)
+		seq, quorum, ours := l.nonce.seq(s.RequestCtx)
 		if !ours {
 			continue
 		}
@@ -84,7 +87,10 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 		if leads {
 			path = PathReadIndex
 		}
-		for _, w := range r.waiting.take(func(w *waiter) bool { return w.round <= seq }) {
+		// A leader makes a round for each of its own requests, for a follower's
+		// only if they say so.
+		serves := func(w *waiter) bool { return w.round <= seq && (leads || quorum || !w.quorum) }
+		for _, w := range r.waiting.take(serves) {
 			w.read = Read{Term: l.mu.term, Path: path}
 			done = append(done, l.awaitLocked(w, s.Index)...)
 		}
@@ -114,11 +120,18 @@ func (l *Lease) joinedLocked(v *view) (done finished) {
 func (l *Lease) failReadsLocked(err error, all bool) (done finished) {
 	r := &l.mu.reads
 	r.asked = false
-	failed := r.waiting.take(everyone)
+	done = l.failWaitingLocked(err, everyone)
 	if all {
-		failed = append(failed, r.barriers.take(everyone)...)
+		for _, w := range r.barriers.take(everyone) {
+			done = append(done, result{w: w, err: err})
+		}
 	}
-	for _, w := range failed {
+	return done
+}
+
+// failWaitingLocked fails the reads that wait for an index and match.
+func (l *Lease) failWaitingLocked(err error, match func(*waiter) bool) (done finished) {
+	for _, w := range l.mu.reads.waiting.take(match) {
 		done = append(done, result{w: w, err: err})
 	}
 	return done
@@ -129,7 +142,15 @@ func (l *Lease) failReadsLocked(err error, all bool) (done finished) {
 // an earlier process must not be compared with those of this one.
 type nonce [8]byte
 
-func (n nonce) id(seq uint64) []byte {
+// roundMark in the number of a request says that its leader must make a quorum
+// round for it, and not answer from its lease. A leader that does not know the
+// mark ignores it, so what counts is the voucher on the answer.
+const roundMark = 1 << 63
+
+func (n nonce) id(seq uint64, quorum bool) []byte {
+	if quorum {
+		seq |= roundMark
+	}
 	return binary.BigEndian.AppendUint64(n[:len(n):len(n)], seq)
 }
 
@@ -139,9 +160,19 @@ func (n nonce) incarnation() core.Incarnation {
 	return core.Incarnation(binary.BigEndian.Uint64(n[:]) >> 22).Next()
 }
 
-func (n nonce) seq(id []byte) (uint64, bool) {
+func (n nonce) seq(id []byte) (seq uint64, quorum, ours bool) {
 	if len(id) != 2*len(n) || nonce(id[:len(n)]) != n {
-		return 0, false
+		return 0, false, false
 	}
-	return binary.BigEndian.Uint64(id[len(n):]), true
+	seq = binary.BigEndian.Uint64(id[len(n):])
+	return seq &^ roundMark, seq&roundMark != 0, true
+}
+
+// wantsRound reports whether m, a request or its answer, carries the mark. An
+// embedder's own request that looks like one costs a round, no more.
+func wantsRound(m *raftpb.Message) bool {
+	return slices.ContainsFunc(m.GetEntries(), func(e *raftpb.Entry) bool {
+		id := e.GetData()
+		return len(id) == 2*len(nonce{}) && binary.BigEndian.Uint64(id[len(nonce{}):])&roundMark != 0
+	})
 }

@@ -196,3 +196,38 @@ func TestReadFailsFastWhenLeadershipMoves(t *testing.T) {
 		t.Errorf("Read(7) = %+v, want not_leader", *a)
 	}
 }
+
+// The clock of leader 1 stands still, so its lease never ends, while a majority
+// elects another. Node 2 follows node 1 still, and an ordinary read there is
+// stale: that is what assumption A2 is for. A ReadIndex read is not answered,
+// since no round of node 1 comes back any more.
+func TestReadIndexOnAFollowerTrustsNoClock(t *testing.T) {
+	s := begin(t, leasetest.Options{Voters: ids(1, 2, 3, 4, 5)})
+	s.lead(1)
+	old := s.write(1, 7)
+	s.Run(100 * ms)
+	s.Node(1).Clock.Stop()
+	s.Net.Split(ids(1, 2), ids(3, 4, 5))
+	if !s.campaign(5*time.Second, 3, 4, 5) {
+		t.Fatal("node 3 was not elected")
+	}
+	newest := s.write(3, 7)
+
+	plain := s.read(2, 7)
+	s.Run(100 * ms)
+	if !plain.served() || plain.version != old {
+		t.Fatalf("Read() on node 2 = %+v, want version %d by a lease that should have ended, or this test shows nothing", plain, old)
+	}
+	round := &answer{}
+	s.Node(2).ReadIndex(7, func(v uint64, path leaderlease.Path, err error) { *round = answer{true, v, path, err} })
+	s.Run(100 * ms)
+	if round.served() {
+		t.Errorf("ReadIndex() on node 2 = version %d by %v, but %d was written elsewhere", round.version, round.path, newest)
+	}
+	s.Node(1).Clock.Start()
+	s.Net.Heal()
+	s.Run(3 * election)
+	if !round.done || round.served() && round.version < newest {
+		t.Errorf("ReadIndex() on node 2 = %+v after healing, want version %d or an error", round, newest)
+	}
+}

@@ -66,7 +66,8 @@ const (
 	PathJoined
 	// PathReadIndex means after a quorum round that raft made on this leader.
 	PathReadIndex
-	// PathForwarded means with an index from the leader, on another node.
+	// PathForwarded means with an index from the leader, on another node: by its
+	// lease or by a round, which ReadIndex insists on.
 	PathForwarded
 
 	numPaths = int(PathForwarded) + 1

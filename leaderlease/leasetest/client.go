@@ -42,11 +42,20 @@ func (n *Node) Write(key, write uint64, done func(version uint64)) {
 // Read reads key linearizably, by whatever path serves. done is called with its
 // version or an error, or never if the process dies.
 func (n *Node) Read(key uint64, done func(version uint64, path leaderlease.Path, err error)) {
+	n.read(key, (*leaderlease.Lease).StartRead, done)
+}
+
+// ReadIndex is Read without any lease, which relies on no clock.
+func (n *Node) ReadIndex(key uint64, done func(version uint64, path leaderlease.Path, err error)) {
+	n.read(key, (*leaderlease.Lease).StartReadIndex, done)
+}
+
+func (n *Node) read(key uint64, start func(*leaderlease.Lease, func(leaderlease.Read, error)), done func(uint64, leaderlease.Path, error)) {
 	n.exec(func() {
 		switch n.opts.Kind {
 		case Library:
 			run := n.run
-			n.lease.StartRead(func(r leaderlease.Read, err error) {
+			start(n.lease, func(r leaderlease.Read, err error) {
 				if n.run != run {
 					return
 				}

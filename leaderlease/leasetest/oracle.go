@@ -48,7 +48,7 @@ func (o *leaseOracle) init() { o.winner = make(map[uint64]process) }
 // check looks at one node, as a reader would find it, at any moment. A paused
 // node is asked as well: what would it answer, if it ran just for this.
 func (o *leaseOracle) check(s *sim, n *Node) {
-	if n.lease == nil || !n.up || (n.role == leaderRole && n.term >= o.newest) {
+	if s.cfg.IndexReads || n.lease == nil || !n.up || (n.role == leaderRole && n.term >= o.newest) {
 		return
 	}
 	if !n.Valid() {

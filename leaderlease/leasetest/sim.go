@@ -35,6 +35,9 @@ type SimConfig struct {
 	Compact time.Duration
 	// Messages keeps every message in the time line.
 	Messages bool
+	// IndexReads makes every read a ReadIndex read, which must be right whatever
+	// clocks do: leases are not judged.
+	IndexReads bool
 	// SkipGuard turns the guard oracle off, to see what the others find without
 	// it: it looks at single decisions, they at consequences.
 	SkipGuard bool

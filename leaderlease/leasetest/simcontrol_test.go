@@ -3,6 +3,9 @@ package leasetest
 import (
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease"
 )
 
 // controls break one assumption each. They are the negative controls of the
@@ -35,5 +38,35 @@ func TestControls(t *testing.T) {
 				t.Errorf("%s: %s, want one of %v", c.claim, r.Line(), c.oracles)
 			}
 		})
+	}
+}
+
+// ReadIndex reads are right whatever clocks do, on followers, too: leaders with
+// clocks far too slow, each in a part of the cluster that elects nobody.
+func TestReadIndexTrustsNoClock(t *testing.T) {
+	seeds := uint64(20)
+	if testing.Short() || raceEnabled {
+		seeds = 3
+	}
+	sum := &Result{}
+	for seed := uint64(1); seed <= seeds; seed++ {
+		r := Simulate(t, SimConfig{Seed: seed, Amend: slowMinorities, IndexReads: true})
+		r.Require(t)
+		sum.Add(r)
+	}
+	if n := sum.Reads[leaderlease.PathForwarded]; n == 0 {
+		t.Error("no read was forwarded")
+	}
+}
+
+func slowMinorities(s *Schedule) {
+	w := &s.Swarm
+	w.Voters, w.Learners, w.Spares, w.Plain, w.BeyondPPM = 5, 0, 0, 0, 700_000
+	s.Faults = nil
+	for at := 2 * time.Second; at < s.Duration; at += 8 * w.electionTimeout() {
+		n := len(s.Faults)
+		s.Faults = append(s.Faults,
+			Fault{N: n + 1, At: at, Kind: "slow_leader"},
+			Fault{N: n + 2, At: at + w.D/4, Kind: "halves", For: 4 * w.electionTimeout()})
 	}
 }

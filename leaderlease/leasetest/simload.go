@@ -97,7 +97,11 @@ func (s *sim) readAt(n *Node, key uint64) {
 	}
 	floor, newest := s.versions.floor(key), s.versions.newest
 	record := s.linear.beginRead(key)
-	n.Read(key, func(version uint64, path leaderlease.Path, err error) {
+	read := n.Read
+	if s.cfg.IndexReads {
+		read = n.ReadIndex
+	}
+	read(key, func(version uint64, path leaderlease.Path, err error) {
 		s.trace.mix(uint64(s.c.Now()), n.ID, key, version, uint64(path))
 		if err != nil {
 			s.res.Failed++
@@ -133,6 +137,9 @@ func (s *sim) probeAll(key uint64) {
 
 // probe makes a lease read of key at n, unless n is paused.
 func (s *sim) probe(n *Node, key uint64) {
+	if s.cfg.IndexReads {
+		return
+	}
 	s.leases.check(s, n)
 	version, status := n.TryRead(key)
 	if status != core.Valid {
