@@ -151,7 +151,7 @@ func (n *Node) applyConf(e *raftpb.Entry) bool {
 			return
 		}
 		conf = n.loop.raw.ApplyConfChange(cc)
-		n.lease.ApplyConfState(conf)
+		n.lease.ApplyConfStateAt(e.GetIndex(), conf)
 	})
 	if !ok {
 		if w != nil {

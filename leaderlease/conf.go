@@ -1,6 +1,8 @@
 package leaderlease
 
 import (
+	"fmt"
+
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
@@ -16,15 +18,35 @@ import (
 // From the Ready that hands a configuration change out until this call, leases
 // are refused with core.ConfPending, so a forgotten call costs the lease and
 // nothing else.
+//
+// It is taken to be about the oldest change that is open: call it once for each,
+// in order. A call when none is open is a misuse. An apply thread that may be late,
+// so that a snapshot has been restored and a newer change handed out meanwhile,
+// says which change it means: ApplyConfStateAt.
 func (l *Lease) ApplyConfState(cs *raftpb.ConfState) {
+	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.told() })
+}
+
+// ApplyConfStateAt is ApplyConfState for the change at index. A call that comes
+// late, for a change below a snapshot that has been restored since, and one that
+// is repeated change nothing. One for a change that is not the next is a misuse.
+func (l *Lease) ApplyConfStateAt(index uint64, cs *raftpb.ConfState) {
+	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.toldAt(index) })
+}
+
+func (l *Lease) switchTo(cs *raftpb.ConfState, told func(*confWatch) (use bool, broken string)) {
 	l.mu.Lock()
 	now := l.nowLocked()
-	if l.mu.conf.told() {
+	use, broken := told(&l.mu.conf)
+	if use {
 		l.setVotersLocked(cs)
 	}
 	done := l.publishLocked(now)
 	l.mu.Unlock()
 	done.report()
+	if broken != "" {
+		l.misuse(broken, false)
+	}
 }
 
 // Applied tells the lease that the embedder's state machine has applied
@@ -85,6 +107,9 @@ type confWatch struct {
 	alone bool
 	// open holds the indexes of changes that ApplyConfState was not called for.
 	open []uint64
+	// settled is the newest change that was told of, or snapshot that was
+	// restored.
+	settled uint64
 	// superseded: the newest configuration came with a snapshot. What older
 	// changes lead to, told late by an apply thread, is void.
 	superseded bool
@@ -99,16 +124,36 @@ func (c *confWatch) committed(entries []*raftpb.Entry) {
 	}
 }
 
-// told closes the oldest change, and reports whether its result is to be used.
-func (c *confWatch) told() bool {
-	if len(c.open) > 0 {
-		c.open = c.open[1:]
+// told closes the oldest change, and reports whether its result is to be used,
+// or else which rule was broken, if any.
+func (c *confWatch) told() (use bool, broken string) {
+	switch {
+	case c.superseded:
+		return false, ""
+	case len(c.open) == 0:
+		return false, "ApplyConfState without a configuration change: once for each that raft has handed out"
+	default:
+		return c.toldAt(c.open[0])
 	}
-	return !c.superseded
+}
+
+// toldAt is told for the change at index.
+func (c *confWatch) toldAt(index uint64) (use bool, broken string) {
+	switch {
+	case index <= c.settled:
+		return false, "" // late or repeated
+	case len(c.open) == 0 || index != c.open[0]:
+		return false, fmt.Sprintf("ApplyConfStateAt %d, where the changes that raft has handed out are at %d", index, c.open)
+	}
+	c.open, c.settled = c.open[1:], index
+	return true, ""
 }
 
 // applied reports whether every change up to index was told of.
 func (c *confWatch) applied(index uint64) bool { return len(c.open) == 0 || c.open[0] > index }
 
-func (c *confWatch) restored()     { c.open, c.superseded = nil, true }
+func (c *confWatch) restored(index uint64) {
+	c.open, c.settled, c.superseded = nil, index, true
+}
+
 func (c *confWatch) pending() bool { return len(c.open) > 0 }

@@ -2,6 +2,7 @@ package leaderlease
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -164,6 +165,49 @@ func TestSnapshotSettlesChanges(t *testing.T) {
 	p.want(core.NotVoter)
 }
 
+// One call too many is about nothing, or was about another change: it turns leases
+// off, before a lease is computed under voters that are none.
+func TestConfStateToldOnceTooOften(t *testing.T) {
+	p := leading(t)
+	p.ApplyConfState(voters(1))
+	p.misused("without a configuration change")
+
+	p = leading(t)
+	p.commitChanges(2)
+	for range 3 {
+		p.ApplyConfState(voters(1, 2, 3))
+	}
+	p.misused("without a configuration change")
+}
+
+// With its index a call is matched with its change, however late it comes.
+func TestConfStateIsMatchedByItsIndex(t *testing.T) {
+	p := leading(t)
+	old := p.commitChanges(1)
+	p.Ready(raft.Ready{Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+		Index: new(old + 5), Term: new(p.term), ConfState: voters(1, 2, 3),
+	}}})
+	p.last = old + 5
+	index := p.commitChanges(2)
+	p.ApplyConfStateAt(old, voters(1)) // an apply thread that is late
+	p.want(core.ConfPending)
+	p.ApplyConfStateAt(index-1, voters(1, 2, 3))
+	p.ApplyConfStateAt(index-1, voters(1)) // repeated
+	p.want(core.ConfPending)
+	p.ApplyConfStateAt(index, voters(1, 2, 3))
+	p.ApplyConfStateAt(index, voters(1))
+	p.sound()
+	p.Applied(index)
+	p.sound()
+
+	index = p.commitChanges(2)
+	p.ApplyConfStateAt(index, voters(1))
+	p.misused(fmt.Sprintf("ApplyConfStateAt %d", index))
+	p = leading(t)
+	p.ApplyConfStateAt(p.last+1, voters(1))
+	p.misused("ApplyConfStateAt")
+}
+
 // A lease is recomputed under the new voters from the grants at hand.
 func TestApplyConfStateRecomputes(t *testing.T) {
 	p := leading(t)
@@ -260,6 +304,7 @@ func TestClosedLeaseRefusesByName(t *testing.T) {
 	}
 	p.lead(3)
 	p.Tick()
+	p.commitChanges(1)
 	p.ApplyConfState(voters(1))
 	p.Invalidate()
 	p.SetDiskStalled(false)
@@ -293,7 +338,6 @@ func TestCallsOutOfOrder(t *testing.T) {
 	p.Invalidate()
 	p.SetDiskStalled(true)
 	p.SetDiskStalled(false)
-	p.ApplyConfState(voters(1, 2, 3))
 	p.Applied(0)
 	if !p.Tick() {
 		t.Error("Tick() of a new node = false, want true")

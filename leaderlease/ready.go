@@ -58,7 +58,7 @@ func (l *Lease) followLocked(rd raft.Ready, now core.Instant) (done finished) {
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		// Raft has switched to the snapshot's configuration already.
 		commit = max(commit, rd.Snapshot.GetMetadata().GetIndex())
-		mu.conf.restored()
+		mu.conf.restored(rd.Snapshot.GetMetadata().GetIndex())
 		l.setVotersLocked(rd.Snapshot.GetMetadata().GetConfState())
 	}
 	// Most Readys of an idle group change nothing: readers keep their caches.

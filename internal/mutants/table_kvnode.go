@@ -180,7 +180,7 @@ var members = []Mutant{
 	{
 		Rule: "members", Name: "the lease is not told of a change", Pkg: nodePkg, Test: "^TestALearnerJoinsAndIsPromoted$",
 		File: "kvnode/apply.go",
-		Old:  "\t\tn.lease.ApplyConfState(conf)\n",
+		Old:  "\t\tn.lease.ApplyConfStateAt(e.GetIndex(), conf)\n",
 		New:  "",
 	},
 	{

@@ -145,7 +145,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "L5", Name: "initial configuration for ever", Sim: true,
-		File: "leaderlease/conf.go", Old: "	if l.mu.conf.told() {\n		l.setVotersLocked(cs)\n	}", New: "	l.mu.conf.told()\n	_ = cs",
+		File: "leaderlease/conf.go", Old: "	if use {\n		l.setVotersLocked(cs)\n	}", New: "	_ = use",
 	},
 	{
 		Rule: "L3", Name: "only the incoming half of a joint configuration", Sim: true,
@@ -155,7 +155,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "L5", Name: "voters updated after Advance", Sim: true,
-		File: "leaderlease/conf.go", Old: "	if l.mu.conf.told() {\n		l.setVotersLocked(cs)\n	}", New: "	l.mu.conf.told()\n	lateConf[l] = append(lateConf[l], cs)",
+		File: "leaderlease/conf.go", Old: "	if use {\n		l.setVotersLocked(cs)\n	}", New: "	_ = use\n	lateConf[l] = append(lateConf[l], cs)",
 		More: []Edit{
 			{"leaderlease/conf.go", "func (l *Lease) setVotersLocked(", "var lateConf = map[*Lease][]*raftpb.ConfState{}\n\nfunc (l *Lease) setVotersLocked("},
 			{"leaderlease/tick.go", "	done := l.publishLocked(now)", "	for _, cs := range lateConf[l] {\n		l.setVotersLocked(cs)\n	}\n	delete(lateConf, l)\n	done := l.publishLocked(now)"},

@@ -141,6 +141,16 @@ var leaderRules = []Mutant{
 		Old:  "\tif !ok {\n", New: "\tif false && !ok {\n",
 	},
 	{
+		Rule: "L5", Name: "one ApplyConfState too many goes unnoticed", Pkg: libPkg, Test: "^TestConfStateToldOnceTooOften$",
+		File: "leaderlease/conf.go",
+		Old:  "\tif broken != \"\" {\n", New: "\tif false {\n",
+	},
+	{
+		Rule: "L5", Name: "a late change is taken for the next", Pkg: libPkg, Test: "^TestConfStateIsMatchedByItsIndex$",
+		File: "leaderlease/conf.go",
+		Old:  "return c.toldAt(index) })", New: "return c.told() })\n\t_ = index",
+	},
+	{
 		Rule: "L6", Name: "lease kept in a transfer", Pkg: libPkg, Test: "^TestL6LeaseEndsBeforeTheTransferLeaves$",
 		File: leaseFile,
 		Old:  "\tl.transferUntil = now.Add(l.p.TransferTimeout)\n\tl.Invalidate(now)\n\treturn Release{Term: l.term, At: l.after}\n",

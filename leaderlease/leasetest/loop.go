@@ -283,7 +283,7 @@ func (n *Node) applyAgain(e *raftpb.Entry) {
 	}
 	n.machine.Apply(e, nil)
 	if e.GetType() != raftpb.EntryNormal && n.lease != nil {
-		n.lease.ApplyConfState(n.conf)
+		n.lease.ApplyConfStateAt(e.GetIndex(), n.conf)
 	}
 }
 
@@ -321,7 +321,7 @@ func (n *Node) applyConf(e *raftpb.Entry) *raftpb.ConfState {
 	}
 	n.conf = n.raw.ApplyConfChange(cc)
 	if n.lease != nil {
-		n.lease.ApplyConfState(n.conf)
+		n.lease.ApplyConfStateAt(e.GetIndex(), n.conf)
 	}
 	return n.conf
 }
