@@ -82,11 +82,22 @@ func (l *Lease) admit(m *raftpb.Message) bool {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.mu.guard.Admit(rel, l.nowLocked()) {
+	if !l.mu.guard.Admit(rel, l.nowLocked()) || l.panicsLocked(m) {
 		l.stats.withhold(m.GetType(), true)
 		return false
 	}
 	return true
+}
+
+// panicsLocked reports whether raft would panic on m: a node that was bootstrapped
+// from a snapshot and has heard of no term cannot turn a pre-vote down (raft.go,
+// send). It would do so because the candidate's log is behind the one it began with,
+// so withholding the request costs nobody a vote.
+func (l *Lease) panicsLocked(m *raftpb.Message) bool {
+	if m.GetType() != raftpb.MsgPreVote || l.mu.term != 0 {
+		return false
+	}
+	return m.GetLogTerm() < l.foundTerm || (m.GetLogTerm() == l.foundTerm && m.GetIndex() < l.found)
 }
 
 // mayWin keeps votes for this node away from raft while it is bound: it must not

@@ -25,6 +25,8 @@ type Lease struct {
 	nonce       nonce             // immutable, sets this start apart from all others
 	clockInfo   clock.Info        // immutable, measured by New
 	found       uint64            // immutable, last index in the log at New
+	foundTerm   uint64            // immutable, term of that entry, or snapshot
+	longest     time.Duration     // immutable, the longest promise ever made, before this start too
 
 	// view is the newest lease. Whoever holds mu replaces it whole; readers
 	// load it without a lock.
@@ -126,16 +128,18 @@ func New(cfg Config) (*Lease, error) {
 	mu.lease.SetDisabled(cfg.Disabled)
 	l.setVotersLocked(start.conf)
 	l.commit.Store(start.commit)
-	l.found = start.last
+	l.found, l.foundTerm = start.last, start.lastTerm
+	l.longest = max(cfg.MaxPromise, start.hold)
 	l.applied.Store(min(cfg.Raft.Applied, start.commit))
 	l.publishLocked(now)
 	return l, nil
 }
 
 // Close gives the lease up for good, fails every read that waits and ends every
-// Watch. The voter's half goes on: promises are kept for as long as messages go
-// through Incoming and Ready, which is as long as raft runs. Close may be called
-// more than once.
+// Watch and every Context. The voter's half goes on: promises are kept for as long
+// as messages go through Incoming and Ready, which is as long as raft runs. Close
+// may be called more than once. What each method does then is in the package's
+// documentation.
 func (l *Lease) Close() {
 	l.mu.Lock()
 	now := l.nowLocked()

@@ -20,8 +20,12 @@ import (
 // only after a burst of ticks, or a Campaign that did not ask MayCampaign. Loops
 // that must not block, and those whose clock they drive themselves, ask Blocks.
 func (l *Lease) Ready(rd raft.Ready) []*raftpb.Message {
-	l.holdBack(rd)
+	l.holdBack(rd, nil)
+	return l.ready(rd)
+}
 
+// ready is Ready for a Ready that nothing holds back.
+func (l *Lease) ready(rd raft.Ready) []*raftpb.Message {
 	l.mu.Lock()
 	now := l.nowLocked()
 	done := l.followLocked(rd, now)
@@ -121,18 +125,30 @@ func (l *Lease) publishLocked(now core.Instant) finished {
 }
 
 // holdBack waits while this node would elect itself, or stand for election,
-// against a promise that its leader relies on. Without AsyncStorageWrites raft
-// counts the node's own vote in Advance, where no filter sees it (V5).
-func (l *Lease) holdBack(rd raft.Ready) {
+// against a promise that its leader relies on, and reports whether that came to an
+// end before stop did. Without AsyncStorageWrites raft counts the node's own vote
+// in Advance, where no filter sees it (V5).
+//
+// No grant leaves meanwhile. So what is owed has ended once the longest promise
+// has passed by Go's clock, even if the lease clock is dead or stands still.
+func (l *Lease) holdBack(rd raft.Ready, stop <-chan struct{}) bool {
+	end := time.Now().Add(l.longest)
 	for l.Blocks(rd) {
 		l.stats.withheld[WithheldSelf].Add(1)
 		l.mu.Lock()
 		left := l.mu.guard.Info(l.nowLocked())
 		l.mu.Unlock()
-		// A clock that cannot be read now may be readable later, and what is left
-		// by a reading that failed means nothing.
-		time.Sleep(min(max(left.Remaining, left.Hold, time.Millisecond), l.cfg.MaxPromise))
+		wait := min(max(left.Remaining, left.Hold, time.Millisecond), time.Until(end))
+		if wait <= 0 {
+			return true
+		}
+		select {
+		case <-time.After(wait):
+		case <-stop:
+			return false
+		}
 	}
+	return true
 }
 
 // Blocks reports whether Ready(rd) would block now. A loop that must not block

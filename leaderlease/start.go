@@ -13,6 +13,7 @@ type start struct {
 	conf      *raftpb.ConfState
 	commit    uint64
 	last      uint64
+	lastTerm  uint64
 	restarted bool
 	hold      time.Duration
 }
@@ -33,8 +34,12 @@ func readStart(cfg *Config) (start, error) {
 	if err != nil {
 		return start{}, fmt.Errorf("leaderlease: read last index: %w", err)
 	}
+	lastTerm, err := cfg.Raft.Storage.Term(last)
+	if err != nil {
+		return start{}, fmt.Errorf("leaderlease: read the term of the last index %d: %w", last, err)
+	}
 	s := start{
-		hard: hard, conf: conf,
+		hard: hard, conf: conf, lastTerm: lastTerm,
 		// Everything before the first index is in a snapshot, hence committed.
 		commit: max(hard.GetCommit(), first-1),
 		last:   last,

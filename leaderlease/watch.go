@@ -27,9 +27,10 @@ type watcher struct {
 }
 
 // Watch delivers an event whenever the lease is gained or lost, beginning with
-// the present state, until stop or Close is called, which closes the channel. A
-// receiver that falls behind loses the oldest events and is told how many. Loss by time alone is noticed at the
-// next Tick: to stop work in time use Do, to check use TryRead.
+// the present state, until stop or Close is called, which closes the channel;
+// after Close it delivers that state and is closed already. A receiver that falls
+// behind loses the oldest events and is told how many. Loss by time alone is
+// noticed at the next Tick: to stop work in time use Do, to check use TryRead.
 func (l *Lease) Watch() (events <-chan Event, stop func()) {
 	w := &watcher{events: make(chan Event, watchBuffer)}
 	l.mu.Lock()
@@ -40,6 +41,9 @@ func (l *Lease) Watch() (events <-chan Event, stop func()) {
 		l.mu.watchers = make(map[*watcher]struct{})
 	}
 	l.mu.watchers[w] = struct{}{}
+	if l.mu.closed {
+		l.unwatchLocked(w)
+	}
 	return w.events, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()

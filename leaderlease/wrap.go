@@ -14,8 +14,8 @@ import (
 // returned Node wherever the inner one was used, tell the Lease of Applied, and
 // read through it. Ready, Step, Tick, Campaign and ApplyConfChange pass through
 // the lease; everything else is the inner Node's. The inner Node must not be
-// used any more, and Stop stops it, which may take up to MaxPromise in the case
-// that Ready describes.
+// used any more, and Stop stops it. A Ready that is held back, as Lease.Ready
+// describes, is dropped then.
 //
 // An embedder that rejects a configuration change, and so does not call
 // ApplyConfChange, tells the Lease by ApplyConfState with the unchanged
@@ -56,7 +56,10 @@ func (n *node) pumpReady() {
 			if !ok {
 				return
 			}
-			rd.Messages = n.lease.Ready(rd)
+			if !n.lease.holdBack(rd, n.stop) {
+				return
+			}
+			rd.Messages = n.lease.ready(rd)
 			select {
 			case n.ready <- rd:
 			case <-n.stop:

@@ -206,4 +206,29 @@ var readRules = []Mutant{
 		File: "leaderlease/rounds.go",
 		Old:  "\tif quorum {\n\t\tseq |= roundMark\n\t}\n", New: "\tif false && quorum {\n\t\tseq |= roundMark\n\t}\n",
 	},
+	{
+		Rule: "storage", Name: "a pre-vote that raft cannot turn down is let in", Pkg: libPkg, Test: "^TestPreVoteOfAShorterLogAtTermZero$",
+		File: "leaderlease/inbound.go",
+		Old:  " || l.panicsLocked(m) {", New: " {",
+	},
+	{
+		Rule: "API", Name: "a Watch after Close never ends", Pkg: libPkg, Test: "^TestWatchAfterClose$",
+		File: "leaderlease/watch.go",
+		Old:  "\tif l.mu.closed {\n", New: "\tif false {\n",
+	},
+	{
+		Rule: "V5", Name: "Ready goes by the lease clock alone", Pkg: libPkg, Test: "^TestReadyIsHeldBackWithoutAClock$",
+		File: "leaderlease/ready.go",
+		Old:  "time.Now().Add(l.longest)", New: "time.Now().Add(100 * l.longest)",
+	},
+	{
+		Rule: "V5", Name: "Ready is held back for half of the longest promise", Pkg: libPkg, Test: "^TestReadyIsHeldBackWithoutAClock$",
+		File: "leaderlease/ready.go",
+		Old:  "time.Now().Add(l.longest)", New: "time.Now().Add(l.longest / 2)",
+	},
+	{
+		Rule: "V5", Name: "Stop waits for what is held back", Pkg: libPkg, Test: "^TestStopEndsWhatIsHeldBack$",
+		File: "leaderlease/wrap.go",
+		Old:  "n.lease.holdBack(rd, n.stop)", New: "n.lease.holdBack(rd, nil)",
+	},
 }

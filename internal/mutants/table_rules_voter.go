@@ -115,7 +115,7 @@ var voterRules = []Mutant{
 	{
 		Rule: "V5", Name: "Ready does not hold back", Pkg: libPkg, Test: "^TestV5ReadyIsHeldBack$",
 		File: "leaderlease/ready.go",
-		Old:  "\tl.holdBack(rd)\n", New: "",
+		Old:  "\tl.holdBack(rd, nil)\n", New: "",
 	},
 	{
 		Rule: "V6", Name: "no restart hold", Pkg: libPkg, Test: "^TestV6RestartHoldOutlastsTheLease$",
