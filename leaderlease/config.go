@@ -50,11 +50,15 @@ type Config struct {
 	// node to the next. With it, restarts hold for the longest ever configured.
 	Promises PromiseStore
 
-	// Clock is this node's lease clock (assumption A2). Default: clock.System.
+	// Clock is this node's lease clock (assumption A2). Default: clock.System. It
+	// is read by every reader, and with the lease locked: it must not block and
+	// must not call the Lease.
 	Clock clock.Clock
 	// Send sends messages to peers without blocking. Optional: with it, a
 	// leader answers forwarded reads from its lease; without, they take a
-	// quorum round. It is called from within Incoming and Ready.
+	// quorum round. It is called from within Incoming, and from whatever ends a
+	// waiting read, as StartRead says of done; like that it may call every method
+	// that does not block, but Ready.
 	Send func(msgs []*raftpb.Message)
 	// Notify is called whenever ReadRequests has something to hand to raft, with
 	// the lease locked: it must not block and must not call the Lease. Optional,
@@ -69,7 +73,7 @@ type Config struct {
 	Disabled bool
 }
 
-// PromiseStore keeps one duration on stable storage.
+// PromiseStore keeps one duration on stable storage. Only New calls it.
 type PromiseStore interface {
 	// LoadMaxPromise returns what was saved last, or 0.
 	LoadMaxPromise() (time.Duration, error)

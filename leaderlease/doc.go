@@ -70,6 +70,26 @@
 // The raft.Config given to New is the very one the node runs with, and does not
 // change. Its Storage is read by New and not afterwards.
 //
+// # Callbacks
+//
+// Config.Send and what StartRead and StartReadIndex call run without a lock, from
+// within the method that has ended the read: they may call every method that does
+// not block, but Ready. Config.Clock, Config.Notify and the handler of
+// Config.Logger are called with the lease locked, and must call none. The work of
+// Do runs in its caller and may call anything; contexts that end with the lease
+// run nothing of the embedder's under the lock. Config.Promises and the Storage are
+// used by New alone.
+//
+// # After Close
+//
+// Reads, Token, Context and Do are refused with core.Closed, TryRead and Status say
+// so, and a Watch delivers that and ends. No heartbeat carries a probe, and
+// forwarded reads are left to raft. All else works as before, for as long as raft
+// runs: Ready, Incoming, Tick, Blocks and MayCampaign keep this node's promises, and
+// make new ones; ApplyConfState, Applied, Invalidate, SetDiskStalled and Stats do no
+// harm. ReadRequests delivers nothing new, and never closes. No method brings the
+// lease back, and none blocks for longer than Ready says.
+//
 // # Mixed groups
 //
 // Nodes without the library count as voters that never grant, so lease reads are

@@ -58,7 +58,8 @@ type answered struct {
 // StartRead is Read for callers that must not block, such as the raft loop
 // itself: done is called exactly once, maybe before StartRead returns and
 // otherwise from within a later call of any other method but Status, Stats, Read
-// and the like. It must not block; it may call every method but Ready.
+// and the like. It must not block; it may call every method that does not block,
+// but Ready.
 func (l *Lease) StartRead(done func(Read, error)) {
 	if r, ok := l.readNow(); ok {
 		done(r, nil)
