@@ -241,7 +241,7 @@ func TestAFullDiskBetweenCheckpointAndLog(t *testing.T) {
 		}
 		c.crash(n)
 		cfg := c.cfgs["m1"]
-		disk, _ := cfg.walFS.(*fs.Memory) // what the crash has left
+		disk, _ := cfg.walFS.(*fs.Memory)                       // what the crash has left
 		cfg.wrapBackend = func(b store.Backend) store.Backend { // called when the log is open
 			fillDisk(disk)
 			return b

@@ -2,6 +2,7 @@ package leaderlease
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log"
 	"testing"
@@ -43,7 +44,10 @@ func soleVoter(t *testing.T) (*raft.Config, Config, *handClock) {
 		t.Fatal(err)
 	}
 	cfg.Raft.Storage = storage
-	return cfg.Raft, cfg, cfg.Clock.(*handClock)
+	clock := &handClock{}
+	clock.Advance(time.Hour)
+	cfg.Clock = clock
+	return cfg.Raft, cfg, clock
 }
 
 // A clock that is dead, or stands still, never shows the end of what a node owes.
@@ -121,7 +125,7 @@ func TestEveryMethodAfterClose(t *testing.T) {
 		"Read": second(p.Read(t.Context())), "ReadIndex": second(p.ReadIndex(t.Context())), "Token": second(p.Token()),
 		"Do": p.Do(t.Context(), func(context.Context) error { t.Error("Do ran work after Close"); return nil }),
 	} {
-		if nl, ok := err.(*NoLeaseError); !ok || nl.Status != core.Closed {
+		if nl, ok := errors.AsType[*NoLeaseError](err); !ok || nl.Status != core.Closed {
 			t.Errorf("%s() after Close = %v, want %v", name, err, core.Closed)
 		}
 	}
