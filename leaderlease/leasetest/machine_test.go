@@ -1,8 +1,8 @@
 package leasetest
 
 import (
-	"slices"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
