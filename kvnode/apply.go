@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -172,7 +171,7 @@ func (n *Node) applyConf(e *raftpb.Entry) bool {
 		w.done <- outcome{result: store.Result{ID: ctx.Proposal, Err: refusal}}
 	}
 	if change != nil && change.Remove == n.ID() {
-		n.leaveOnce.Do(func() { n.workers.Go(n.leave) })
+		n.log.Warn("kvnode: this member was removed, and goes on until enough of those who are left know")
 	}
 	return true
 }
@@ -194,16 +193,6 @@ func (n *Node) saveCommit(index uint64) bool {
 		n.fail(fmt.Errorf("write the log: %w", err))
 	}
 	return err == nil
-}
-
-// leave stops a member that was removed, once the others have had time to hear
-// that the change is committed, and clients to hear of it.
-func (n *Node) leave() {
-	select {
-	case <-n.stopping:
-	case <-time.After(n.cfg.ElectionTimeout):
-		n.fail(ErrRemoved)
-	}
 }
 
 // decodeConfChange returns the single change that this package proposes, and

@@ -90,6 +90,7 @@ func (n *Node) step(m *raftpb.Message) {
 		return
 	}
 	n.loop.campaigns.heard(n, m)
+	n.learnCommit(m)
 	_ = n.loop.raw.Step(m)
 }
 
@@ -128,6 +129,7 @@ func (n *Node) handleReady() {
 	for _, m := range msgs {
 		switch {
 		case m.GetTo() == raft.LocalAppendThread:
+			n.tellCommit(m.GetResponses()) // raft answers candidates behind what it writes
 			appendMsg = m
 		case m.GetTo() == raft.LocalApplyThread:
 			applyMsg = m

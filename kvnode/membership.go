@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -103,13 +105,14 @@ func (n *Node) UpdateMember(ctx context.Context, id uint64, peerURLs []string) e
 }
 
 // RemoveMember removes a member, which then stops itself. Its ID never comes
-// back.
+// back. When it returns nil, any majority of those who are left elects a leader,
+// and does not need the one that was removed. Until then keep that one running.
 func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
 	return n.changeMembers(ctx, raftpb.ConfChangeRemoveNode, confContext{Member: store.Member{ID: id}})
 }
 
-// changeMembers proposes a change and waits until it is applied, and known to a
-// majority of the new members.
+// changeMembers proposes a change and waits until it is applied, and known to enough
+// of the new members.
 func (n *Node) changeMembers(ctx context.Context, typ raftpb.ConfChangeType, c confContext) error {
 	if _, err := planChange(n.store.Members(), typ, &c); err != nil {
 		return err
@@ -127,28 +130,62 @@ func (n *Node) changeMembers(ctx context.Context, typ raftpb.ConfChangeType, c c
 	if size := len(entry.GetData()); size > n.cfg.MaxRequestBytes {
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, n.cfg.MaxRequestBytes)
 	}
+	ctx, cancel := n.withTimeout(ctx)
+	defer cancel()
 	r, err := n.await(ctx, proposal{id: c.Proposal, entry: entry})
-	if err != nil {
+	if err := cmp.Or(err, r.Err); err != nil {
 		return err
 	}
-	if r.Err == nil {
-		n.confirm(ctx)
-	}
-	return r.Err
+	return n.confirm(ctx, typ, c.Member.ID)
 }
 
-// confirm waits until an entry behind the change that was applied last is committed.
-// Whoever writes that entry writes with it that the change is committed, so every
-// majority of the new members then has one that knows the change after a crash, and
-// none of the others has a longer log.
-//
-// That majority may not be there yet: who is added may wait to be told so before it
-// starts. And a member that was removed is not heard. So the answer comes after half
-// an election timeout at the latest, which is before leave.
-func (n *Node) confirm(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout/2)
-	defer cancel()
-	_, _ = n.submit(ctx, &store.Command{})
+// confirm waits until every majority of the new members has one that knows the change
+// after a crash, too. Where a member was removed, that one tells the others in an
+// election (candid.go), for all of them were voters before, and campaign.
+func (n *Node) confirm(ctx context.Context, typ raftpb.ConfChangeType, id uint64) (err error) {
+	members := n.store.Members()
+	self, ok := members.ByID[n.ID()]
+	switch {
+	case typ != raftpb.ConfChangeRemoveNode:
+		// The majority may not be there yet: who is added may wait to be told so before
+		// it starts. So half an election timeout has to do.
+		ctx, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout/2)
+		defer cancel()
+		_ = n.commitBehind(ctx)
+	case id == n.ID():
+		err = n.awaitRelease(ctx) // whoever knows does not hear this member
+	case !ok || self.Learner || !inEveryMajority(1, countVoters(members)):
+		err = n.commitBehind(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %x is removed, but too few of the others are known to know; let it run until it stops itself", err, id)
+	}
+	return nil
+}
+
+// inEveryMajority reports whether every majority of so many voters has one of some.
+func inEveryMajority(some, voters int) bool { return some > (voters-1)/2 }
+
+// commitBehind waits until an entry behind the change that was applied last is
+// committed. Whoever writes that entry writes with it that the change is committed.
+// A try takes no longer than an election: what is handed to a leader that is gone is
+// lost.
+func (n *Node) commitBehind(ctx context.Context) error {
+	for {
+		try, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout)
+		_, err := n.submit(try, &store.Command{})
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-n.stopping:
+			return ErrStopped
+		case <-time.After(n.cfg.TickInterval):
+		}
+	}
 }
 
 func confEntry(typ raftpb.ConfChangeType, c *confContext) (*raftpb.Entry, error) {

@@ -75,7 +75,7 @@ type Node struct {
 	begun        chan struct{}
 	known        chan struct{} // closed when the member has published itself
 	shutdownOnce sync.Once
-	leaveOnce    sync.Once
+	farewells    farewells
 	receiving    atomic.Bool // a snapshot
 	asking       atomic.Bool // whoever claims this member
 	advice       sync.Once   // of adviseAlone

@@ -70,7 +70,7 @@ func (p *peers) Refused(peer uint64, err error) {
 	case transport.ReasonWiped:
 		n.fail(fmt.Errorf("%w: %w", ErrLost, err))
 	case transport.ReasonRemoved:
-		n.leaveOnce.Do(func() { n.workers.Go(n.leave) })
+		n.dismissed(peer)
 	case transport.ReasonCluster:
 		n.foreign.refused(n, refused)
 	default:

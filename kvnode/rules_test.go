@@ -83,7 +83,7 @@ func TestANewLeaderConfirmsNoOldOne(t *testing.T) {
 	})
 }
 
-// Nobody need tell a leader that has removed itself.
+// A leader whose removal of itself was answered stops, although nobody reaches it.
 func TestARemovedLeaderStopsUntold(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()

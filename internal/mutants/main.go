@@ -40,7 +40,7 @@ var tables = []struct {
 	{"wal", wal},
 	{"store", stores},
 	{"membership", memberships},
-	{"kvnode", members},
+	{"kvnode", slices.Concat(members, succession)},
 	{"ttl", slices.Concat(ttls, ttlGrants)},
 	{"watch", watches},
 	{"etcdapi", requests},

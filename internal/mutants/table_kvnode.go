@@ -143,9 +143,9 @@ var members = []Mutant{
 	},
 	{
 		Rule: "members", Name: "a removed member goes on", Pkg: nodePkg, Test: "^TestARemovedLeaderStopsUntold$",
-		File: "kvnode/apply.go",
-		Old:  "\tif change != nil && change.Remove == n.ID() {\n",
-		New:  "\tif false {\n",
+		File: "kvnode/leave.go",
+		Old:  "\tf.begun.Do(func() { n.workers.Go(n.leave) })\n",
+		New:  "",
 	},
 	{
 		Rule: "members", Name: "the ID of a removed member comes back", Pkg: nodePkg, Test: "^TestPlanChange$",
@@ -204,7 +204,7 @@ var members = []Mutant{
 	{
 		Rule: "members", Name: "a change is acknowledged before those who are left know it", Pkg: nodePkg, Test: "^TestWhoIsLeftKnowsOfARemoval$",
 		File: "kvnode/membership.go",
-		Old:  "\t\tn.confirm(ctx)\n",
+		Old:  "\t\terr = n.awaitRelease(ctx) // whoever knows does not hear this member\n",
 		New:  "",
 	},
 	{

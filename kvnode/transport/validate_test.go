@@ -272,6 +272,9 @@ func TestWhatMembersSendIsValid(t *testing.T) {
 		{"a vote", message(raftpb.MsgVote, nil)},
 		{"a vote of a transfer", message(raftpb.MsgVote, func(m *raftpb.Message) { m.Context = []byte(campaignTransfer) })},
 		{"a refused pre-vote", message(raftpb.MsgPreVoteResp, func(m *raftpb.Message) { m.Reject = new(true) })},
+		{"a refused vote that says what is committed", message(raftpb.MsgVoteResp, func(m *raftpb.Message) {
+			m.Reject, m.Commit, m.RejectHint = new(true), new(uint64(6)), new(uint64(2))
+		})},
 		{"an order to campaign", message(raftpb.MsgTimeoutNow, nil)},
 		{"an empty snapshot of an old member", message(raftpb.MsgHeartbeat, func(m *raftpb.Message) { m.Snapshot = &raftpb.Snapshot{} })},
 		{"the first append", message(raftpb.MsgApp, func(m *raftpb.Message) { after(m, 0, 0, entry(1, 1), entry(2, 3)) })},

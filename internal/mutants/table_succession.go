@@ -1,0 +1,80 @@
+package main
+
+// succession are bugs of those who are left when a leader is removed.
+var succession = []Mutant{
+	{
+		Rule: "succession", Name: "nobody says to candidates what is committed", Pkg: nodePkg, Test: "^TestALeaderOfTwoThatRemovesItselfIsSucceeded$",
+		File: "kvnode/candid.go",
+		Old:  "\t\t\tm.Commit, m.RejectHint = new(index), new(term)\n",
+		New:  "\t\t\t_ = index\n",
+	},
+	{
+		Rule: "succession", Name: "candidates do not listen", Pkg: nodePkg, Test: "^TestALeaderOfTwoThatRemovesItselfIsSucceeded$",
+		File: "kvnode/loop.go",
+		Old:  "\tn.learnCommit(m)\n",
+		New:  "",
+	},
+	{
+		Rule: "succession", Name: "word of another entry is taken", Pkg: nodePkg, Test: "^TestWordOfAnotherEntryIsNotTaken$",
+		File: "kvnode/candid.go",
+		Old:  "err != nil || term != m.GetRejectHint() {\n",
+		New:  "err != nil || term == 0 {\n",
+	},
+	{
+		Rule: "succession", Name: "a candidate gives up for word of any entry", Pkg: nodePkg, Test: "^TestWordOfAnotherEntryIsNotTaken$",
+		File: "kvnode/candid.go",
+		Old:  "\tif !n.changes(s.GetCommit()+1, index+1) {\n",
+		New:  "\tif false {\n",
+	},
+	{
+		Rule: "succession", Name: "whoever told is taken for the leader", Pkg: nodePkg, Test: "^TestWordOfAnotherEntryIsNotTaken$",
+		File: "kvnode/candid.go",
+		Old:  "\t_ = n.loop.raw.ForgetLeader()\n",
+		New:  "",
+	},
+	{
+		Rule: "succession", Name: "a removed member stops before the others know", Pkg: nodePkg, Test: "^TestOneOfThreeThatKnowsIsNotEnough$",
+		File: "kvnode/leave.go",
+		Old:  "\tif !members.Removed[n.ID()] {\n",
+		New:  "\tif true {\n",
+	},
+	{
+		Rule: "succession", Name: "a removed member stops of itself", Pkg: nodePkg, Test: "^TestALeaderOfTwoThatRemovesItselfIsSucceeded$",
+		File: "kvnode/apply.go",
+		Old:  "\tif change != nil && change.Remove == n.ID() {\n",
+		New:  "\tif change != nil && change.Remove == n.ID() {\n\t\tn.dismissed(n.ID())\n",
+		More: []Edit{{
+			File: "kvnode/leave.go",
+			Old:  "\tfor n.awaitRelease(context.Background()) == nil {\n",
+			New:  "\tfor {\n",
+		}, {
+			File: "kvnode/leave.go",
+			Old:  "\t\tif n.released() { // it may have applied its removal meanwhile, and be needed\n",
+			New:  "\t\t{\n",
+		}},
+	},
+	{
+		Rule: "succession", Name: "a member that was asked to remove itself answers at once", Pkg: nodePkg, Test: "^TestWhoIsLeftOfTwoNeedsNobody$",
+		File: "kvnode/membership.go",
+		Old:  "\t\terr = n.awaitRelease(ctx) // whoever knows does not hear this member\n",
+		New:  "",
+	},
+	{
+		Rule: "succession", Name: "one that knows is enough", Pkg: nodePkg, Test: "^TestWhoeverIsAskedToRemoveTheLeaderWaits$",
+		File: "kvnode/membership.go",
+		Old:  "return some > (voters-1)/2 }\n",
+		New:  "return some > 0 }\n",
+	},
+	{
+		Rule: "succession", Name: "a removal is answered by whoever knows first", Pkg: nodePkg, Test: "^TestWhoeverIsAskedToRemoveTheLeaderWaits$",
+		File: "kvnode/membership.go",
+		Old:  "\tcase !ok || self.Learner || !inEveryMajority(1, countVoters(members)):\n",
+		New:  "\tcase !ok || self.Learner:\n",
+	},
+	{
+		Rule: "succession", Name: "a removal is answered after half an election timeout", Pkg: nodePkg, Test: "^TestWhoeverIsAskedToRemoveTheLeaderWaits$",
+		File: "kvnode/membership.go",
+		Old:  "\tcase typ != raftpb.ConfChangeRemoveNode:\n",
+		New:  "\tcase typ != raftpb.ConfChangeRemoveNode || id != n.ID():\n",
+	},
+}

@@ -1,0 +1,84 @@
+package kvnode
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// farewells are the members that have refused this one because it was removed.
+// Whoever does has applied the removal, and its log has it that the change is
+// committed. Once every majority of those who are left has one that knows, and tells
+// the others in an election (candid.go), nobody needs this member. Before, they may be
+// waiting for its vote.
+type farewells struct {
+	begun sync.Once // leave
+	mu    struct {
+		sync.Mutex
+		from map[uint64]bool
+	}
+}
+
+// dismissed notes that peer has refused this member because it was removed.
+func (n *Node) dismissed(peer uint64) {
+	f := &n.farewells
+	f.mu.Lock()
+	if f.mu.from == nil {
+		f.mu.from = make(map[uint64]bool)
+	}
+	f.mu.from[peer] = true
+	f.mu.Unlock()
+	f.begun.Do(func() { n.workers.Go(n.leave) })
+}
+
+// released reports whether this member was removed and is not needed any more. If it
+// has not applied its removal, it does not know who is left, and knows nothing that
+// they could need: then one is enough.
+func (n *Node) released() bool {
+	members := n.store.Members()
+	f := &n.farewells
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !members.Removed[n.ID()] {
+		return len(f.mu.from) > 0
+	}
+	told := 0
+	for id, m := range members.ByID {
+		if !m.Learner && f.mu.from[id] {
+			told++
+		}
+	}
+	return inEveryMajority(told, countVoters(members))
+}
+
+// awaitRelease waits until this member is released. It looks at each tick.
+func (n *Node) awaitRelease(ctx context.Context) error {
+	ticker := time.NewTicker(n.cfg.TickInterval)
+	defer ticker.Stop()
+	for !n.released() {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-n.stopping:
+			return ErrStopped
+		case <-ticker.C:
+		}
+	}
+	return nil
+}
+
+// leave stops a member that was removed, once it is released and clients have had
+// time to hear of it. There is no bound: without it the others may have no leader.
+func (n *Node) leave() {
+	for n.awaitRelease(context.Background()) == nil {
+		select {
+		case <-n.stopping:
+			return
+		case <-time.After(n.cfg.ElectionTimeout):
+		}
+		if n.released() { // it may have applied its removal meanwhile, and be needed
+			n.fail(ErrRemoved)
+			return
+		}
+	}
+}
