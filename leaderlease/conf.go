@@ -3,6 +3,7 @@ package leaderlease
 import (
 	"fmt"
 
+	"go.etcd.io/raft/v3/quorum"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
@@ -20,7 +21,8 @@ import (
 // nothing else.
 //
 // It is taken to be about the oldest change that is open: call it once for each,
-// in order. A call when none is open is a misuse. An apply thread that may be late,
+// in order. A call when none is open is a misuse, unless it says what counts
+// already. An apply thread that may be late,
 // so that a snapshot has been restored and a newer change handed out meanwhile,
 // says which change it means: ApplyConfStateAt.
 func (l *Lease) ApplyConfState(cs *raftpb.ConfState) {
@@ -38,6 +40,9 @@ func (l *Lease) switchTo(cs *raftpb.ConfState, told func(*confWatch) (use bool, 
 	l.mu.Lock()
 	now := l.nowLocked()
 	use, broken := told(&l.mu.conf)
+	if broken != "" && core.SameVoters(l.mu.conf.voters, core.Voters(cs)) {
+		broken = "" // what counts already, said once more
+	}
 	if use {
 		l.setVotersLocked(cs)
 	}
@@ -92,6 +97,7 @@ func (l *Lease) misuse(rule string, broken bool) {
 
 func (l *Lease) setVotersLocked(cs *raftpb.ConfState) {
 	voters := core.Voters(cs)
+	l.mu.conf.voters = voters
 	l.mu.conf.alone = core.AloneQuorum(voters, l.id())
 	l.mu.lease.SetVoters(voters)
 }
@@ -104,7 +110,8 @@ func (l *Lease) aloneLocked() bool {
 
 // confWatch follows the configuration changes that raft has handed out.
 type confWatch struct {
-	alone bool
+	voters quorum.JointConfig
+	alone  bool
 	// open holds the indexes of changes that ApplyConfState was not called for.
 	open []uint64
 	// settled is the newest change that was told of, or snapshot that was

@@ -60,6 +60,7 @@ type Lease struct {
 		last   core.Instant
 		marker uint64
 		unread bool
+		still  standstill
 		// held is the term whose lease watchers believe to be held, 0 if none.
 		held uint64
 		// durable: storage is known to hold a term, so a restart is noticed.
@@ -202,7 +203,9 @@ func (l *Lease) nowLocked() core.Instant {
 		l.clockFaultLocked("the clock went backwards", now)
 		l.startOverLocked(now, marker)
 	case l.mu.unread:
-		l.startOverLocked(now, marker)
+		// Promises last as long as they did: time has passed as ever.
+		l.mu.lease.ClockRead(now)
+		l.revokeLocked(now)
 	}
 	l.mu.last, l.mu.unread = now, false
 	return now
@@ -210,7 +213,8 @@ func (l *Lease) nowLocked() core.Instant {
 
 // startOverLocked forgets every instant from before now: only what is measured
 // from here on counts for the lease, and what this node has promised it holds
-// anew.
+// anew. It is about time: a leader whose memory went back, too, has forgotten votes
+// and entries, and nothing repairs that (docs/clocks.md).
 func (l *Lease) startOverLocked(now core.Instant, marker uint64) {
 	l.mu.last, l.mu.marker = now, marker
 	l.mu.lease.ClockStepped(now)

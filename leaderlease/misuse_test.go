@@ -174,10 +174,23 @@ func TestConfStateToldOnceTooOften(t *testing.T) {
 
 	p = leading(t)
 	p.commitChanges(2)
-	for range 3 {
+	for range 2 {
 		p.ApplyConfState(voters(1, 2, 3))
 	}
+	p.ApplyConfState(voters(1, 2))
 	p.misused("without a configuration change")
+}
+
+// Saying once more what counts already is no misuse: some say what a snapshot that
+// they began with has, or ask raft for the configuration by a change of nobody.
+func TestConfStateThatCountsAlreadyIsNoMisuse(t *testing.T) {
+	p := newPuppet(t)
+	p.ApplyConfState(voters(1, 2, 3))
+	p.lead(2)
+	p.renew()
+	p.ApplyConfState(voters(1, 2, 3))
+	p.sound()
+	p.want(core.Valid)
 }
 
 // With its index a call is matched with its change, however late it comes.

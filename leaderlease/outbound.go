@@ -101,7 +101,8 @@ func (l *Lease) releaseLocked(m *raftpb.Message, now core.Instant) {
 	if m.GetTerm() != l.mu.lease.Term() {
 		return
 	}
-	if r := l.mu.lease.Release(now); r.At > 0 {
+	// The newest good reading is a lower bound of one that failed.
+	if r := l.mu.lease.Release(max(now, l.mu.last)); r.At > 0 {
 		attachRelease(m, r)
 	}
 	l.stats.transfers.Add(1)

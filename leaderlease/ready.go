@@ -17,8 +17,9 @@ import (
 //
 // Without AsyncStorageWrites it blocks, for at most the longest promise, where a
 // bound node is about to count its own vote (V5). With Tick asked, that happens
-// only after a burst of ticks, or a Campaign that did not ask MayCampaign. Loops
-// that must not block, and those whose clock they drive themselves, ask Blocks.
+// only after a burst of ticks, a Campaign that did not ask MayCampaign, or a clock
+// that was disrupted since a transfer was let in. Loops that must not block, and
+// those whose clock they drive themselves, ask Blocks.
 func (l *Lease) Ready(rd raft.Ready) []*raftpb.Message {
 	l.holdBack(rd, nil)
 	return l.ready(rd)
@@ -129,21 +130,15 @@ func (l *Lease) publishLocked(now core.Instant) finished {
 // end before stop did. Without AsyncStorageWrites raft counts the node's own vote
 // in Advance, where no filter sees it (V5).
 //
-// No grant leaves meanwhile. So what is owed has ended once the longest promise
-// has passed by Go's clock, even if the lease clock is dead or stands still.
+// No grant leaves meanwhile.
 func (l *Lease) holdBack(rd raft.Ready, stop <-chan struct{}) bool {
-	end := time.Now().Add(l.longest)
 	for l.Blocks(rd) {
 		l.stats.withheld[WithheldSelf].Add(1)
 		l.mu.Lock()
 		left := l.mu.guard.Info(l.nowLocked())
 		l.mu.Unlock()
-		wait := min(max(left.Remaining, left.Hold, time.Millisecond), time.Until(end))
-		if wait <= 0 {
-			return true
-		}
 		select {
-		case <-time.After(wait):
+		case <-time.After(min(max(left.Remaining, left.Hold, time.Millisecond), l.longest)):
 		case <-stop:
 			return false
 		}
@@ -153,7 +148,7 @@ func (l *Lease) holdBack(rd raft.Ready, stop <-chan struct{}) bool {
 
 // Blocks reports whether Ready(rd) would block now. A loop that must not block
 // goes on with Step and Tick, does nothing with rd, does not call Advance, and
-// asks again later.
+// asks again later, at least once in MaxPromise.
 func (l *Lease) Blocks(rd raft.Ready) bool {
 	if rd.SoftState == nil || l.cfg.Raft.AsyncStorageWrites || rd.RaftState == raft.StateFollower {
 		return false
@@ -162,5 +157,27 @@ func (l *Lease) Blocks(rd raft.Ready) bool {
 	defer l.mu.Unlock()
 	// A pre-candidate's own vote elects it only where it is alone.
 	counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()
-	return counts && l.mu.guard.Owes(l.nowLocked())
+	now := l.nowLocked()
+	if !counts || !l.mu.guard.Owes(now) {
+		l.mu.still = standstill{}
+		return false
+	}
+	return l.mu.still.shorterThan(l.longest, now)
+}
+
+// standstill is for how long the lease clock has been seen to be dead or to stand
+// still, by Go's clock: it never shows the end of what is owed then. While it moves,
+// Go's clock has no say, since it jumps with the machine and has no marker.
+type standstill struct {
+	reading core.Instant
+	since   time.Time
+}
+
+// shorterThan notes a reading and reports whether the clock has moved within d. What
+// was granted before it stood still has ended after the longest promise.
+func (s *standstill) shorterThan(d time.Duration, now core.Instant) bool {
+	if s.since.IsZero() || (now.Valid() && now != s.reading) {
+		*s = standstill{reading: now, since: time.Now()}
+	}
+	return time.Since(s.since) < d
 }

@@ -169,7 +169,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	{
 		Rule: "L6", Name: "lease kept in a transfer", Sim: true,
 		File: "leaderlease/outbound.go",
-		Old:  "	if r := l.mu.lease.Release(now); r.At > 0 {",
+		Old:  "	if r := l.mu.lease.Release(max(now, l.mu.last)); r.At > 0 {",
 		New:  "	if r := (core.Release{Term: m.GetTerm(), At: now}); r.At > 0 {",
 	},
 	{

@@ -81,8 +81,29 @@ var readRules = []Mutant{
 	{
 		Rule: "§8", Name: "a clock that failed is believed at once", Pkg: libPkg, Test: "^TestClockFails$",
 		File: "leaderlease/lease.go",
-		Old:  "\tcase l.mu.unread:\n\t\tl.startOverLocked(now, marker)\n", New: "\tcase l.mu.unread:\n\t\tl.mu.lease.Trust()\n",
+		Old:  "\t\tl.mu.lease.ClockRead(now)\n", New: "\t\tl.mu.lease.Trust()\n",
 		More: []Edit{{leaseFile, "// Close refuses for good.\n", "func (l *Lease) Trust() { l.clockFault = false }\n\n// Close refuses for good.\n"}},
+	},
+	{
+		Rule: "§8", Name: "a reading that fails begins a hold", Pkg: libPkg, Test: "^TestAClockThatFailsBindsNobody$",
+		File: "leaderlease/lease.go",
+		Old:  "\t\tl.mu.lease.ClockRead(now)\n", New: "\t\tl.mu.lease.ClockRead(now)\n\t\tl.mu.guard.ClockStepped(now)\n",
+	},
+	{
+		Rule: "§8", Name: "send instants reach Forever", Pkg: libPkg, Test: "^TestAClockSpikeMakesNoLeaseForEver$",
+		File: "leaderlease/core/instant.go",
+		Old:  "const maxReading Instant = 1 << 62", New: "const maxReading = Forever",
+		More: []Edit{{leaseFile, "l.shift >= time.Duration(maxReading)", "false"}},
+	},
+	{
+		Rule: "§8", Name: "a clock may go back as often as it likes", Pkg: libPkg, Test: "^TestAClockThatKeepsSteppingIsDistrusted$",
+		File: leaseFile,
+		Old:  "l.steps > maxSteps ||", New: "",
+	},
+	{
+		Rule: "L5", Name: "saying once more what counts is a misuse", Pkg: libPkg, Test: "^TestConfStateThatCountsAlreadyIsNoMisuse$",
+		File: "leaderlease/conf.go",
+		Old:  "if broken != \"\" && core", New: "if false && core",
 	},
 	{
 		Rule: "§8", Name: "the lease outlives a clock that fails", Pkg: libPkg, Test: "^TestClockFails$",
@@ -92,7 +113,7 @@ var readRules = []Mutant{
 	{
 		Rule: "§8", Name: "send instants repeat after the clock went back", Pkg: libPkg, Test: "^TestClockThatWentBackIsUsedAgain$",
 		File: leaseFile,
-		Old:  "\tl.shift = max(l.shift, max(l.after, l.probed).Sub(now))\n", New: "\tl.after, l.probed = 0, 0\n",
+		Old:  "\t\tl.shift = back\n", New: "\t\tl.after, l.probed = 0, 0\n",
 	},
 	{
 		Rule: "§8", Name: "a voter goes by its clock after a disruption", Pkg: libPkg, Test: "^TestClockOfAVoterJumpsAhead$",
@@ -219,12 +240,17 @@ var readRules = []Mutant{
 	{
 		Rule: "V5", Name: "Ready goes by the lease clock alone", Pkg: libPkg, Test: "^TestReadyIsHeldBackWithoutAClock$",
 		File: "leaderlease/ready.go",
-		Old:  "time.Now().Add(l.longest)", New: "time.Now().Add(100 * l.longest)",
+		Old:  "return l.mu.still.shorterThan(l.longest, now)", New: "return l.mu.still.shorterThan(100*l.longest, now)",
 	},
 	{
-		Rule: "V5", Name: "Ready is held back for half of the longest promise", Pkg: libPkg, Test: "^TestReadyIsHeldBackWithoutAClock$",
+		Rule: "V5", Name: "Go's clock ends a hold while the lease clock moves", Pkg: libPkg, Test: "^TestGoClockDoesNotEndAHold$",
 		File: "leaderlease/ready.go",
-		Old:  "time.Now().Add(l.longest)", New: "time.Now().Add(l.longest / 2)",
+		Old:  "if s.since.IsZero() || (now.Valid() && now != s.reading) {", New: "if s.since.IsZero() {",
+	},
+	{
+		Rule: "V5", Name: "a node is held back for half of the longest promise", Pkg: libPkg, Test: "^TestBlocksEndsWithoutAClock$",
+		File: "leaderlease/ready.go",
+		Old:  "return l.mu.still.shorterThan(l.longest, now)", New: "return l.mu.still.shorterThan(l.longest/2, now)",
 	},
 	{
 		Rule: "V5", Name: "Stop waits for what is held back", Pkg: libPkg, Test: "^TestStopEndsWhatIsHeldBack$",

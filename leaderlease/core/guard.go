@@ -98,8 +98,8 @@ func (g *Guard) Bound(now Instant) bool { return now.Before(g.promise.until) || 
 // yet, and decides about votes of this node that cannot be withheld (V5).
 func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.Held(now) }
 
-// ClockStepped starts over at now, after the clock went back, could not be read,
-// or was disrupted: it may have missed time or jumped ahead, and the machine may
+// ClockStepped starts over at now, after the clock went back or was disrupted: it
+// may have missed time or jumped ahead, and the machine may
 // have gone back to a memory without its newest promises. Instants from before
 // mean nothing any more. Whatever was promised ends within the longest promise,
 // so the node holds for that long as after a restart.

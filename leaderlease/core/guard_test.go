@@ -74,7 +74,7 @@ func TestGuardBound(t *testing.T) {
 	none := func(*testing.T) *Guard { return newGuard() }
 	late := func(*testing.T) *Guard {
 		g := newGuard()
-		g.Promise(1, 5, Probe{Sent: sec, Duration: 2 * time.Second}, Forever-sec)
+		g.Promise(1, 5, Probe{Sent: sec, Duration: 2 * time.Second}, maxReading-sec)
 		return g
 	}
 	for _, tt := range []struct {
@@ -92,7 +92,7 @@ func TestGuardBound(t *testing.T) {
 		{"a clock that cannot be read does not end the hold", hold, 0, true},
 		{"the hold has ended, the promise has not", both, 2*sec - 1, true},
 		{"both have ended", both, 2 * sec, false},
-		{"a promise beyond the end of the clock", late, Forever - 1, true},
+		{"a promise beyond the end of the clock", late, maxReading - 1, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := tt.guard(t)

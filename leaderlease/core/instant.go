@@ -9,17 +9,21 @@ import (
 // origin that only this node knows. It must not be compared with an Instant of
 // another node, stored across a restart, or turned into a date.
 //
-// A valid reading is positive. Zero and negative values mean that the clock
-// could not be read; whoever holds such a value has no lease and makes no
-// promise.
+// A valid reading is positive and below 2^62, which is 146 years. Other values
+// mean that the clock could not be read; whoever holds such a value has no lease
+// and makes no promise.
 type Instant int64
 
 // Forever is later than every reading. It is the leader's own promise to
 // itself: it cannot vote for another node without giving its lease up first.
 const Forever Instant = math.MaxInt64
 
+// maxReading bounds what a clock may show and what is added to it, so that the sum
+// of both never reaches Forever.
+const maxReading Instant = 1 << 62
+
 // Valid reports whether i is a reading at all.
-func (i Instant) Valid() bool { return i > 0 && i < Forever }
+func (i Instant) Valid() bool { return i > 0 && i < maxReading }
 
 // Add returns i moved by d. It saturates at Forever and never wraps, so that a
 // hostile or absurd duration cannot turn a late instant into an early one.

@@ -69,7 +69,8 @@ func TestInstantValid(t *testing.T) {
 		{"the first reading", 1, true},
 		{"zero is a clock that could not be read", 0, false},
 		{"negative is none either", -1, false},
-		{"the last reading", Forever - 1, true},
+		{"the last reading", maxReading - 1, true},
+		{"a reading to which no second one can be added", maxReading, false},
 		{"Forever is no reading", Forever, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

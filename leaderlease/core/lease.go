@@ -39,12 +39,14 @@ type Lease struct {
 	probed Instant
 	// shift is added to a reading to make a send instant. It is 0 until the clock
 	// goes back: send instants must grow for the whole term, or a grant of an old
-	// probe would be taken for one of a newer one.
+	// probe would be taken for one of a newer one. steps counts how often it grew.
 	shift time.Duration
+	steps int
 	// transferUntil is when a transfer under way can no longer succeed.
 	transferUntil Instant
-	// clockFault lasts from a reading that failed until ClockStepped; stepped from
-	// there until a quorum has answered, and only explains why there is no lease.
+	// clockFault lasts from a reading that failed until ClockRead, or for the rest
+	// of the term; stepped from there until a quorum has answered, and only explains
+	// why there is no lease.
 	clockFault, stepped bool
 
 	// What the driver reports, whatever the term.
@@ -76,7 +78,7 @@ func (l *Lease) Lead(term uint64, now Instant) {
 
 // StepDown ends the reign. The next one starts from nothing (L8).
 func (l *Lease) StepDown() {
-	l.term, l.after, l.probed, l.shift, l.transferUntil, l.end = 0, 0, 0, 0, 0, 0
+	l.term, l.after, l.probed, l.shift, l.steps, l.transferUntil, l.end = 0, 0, 0, 0, 0, 0, 0
 	l.ownCommit, l.clockFault, l.stepped = false, false, false
 	for i := range l.peers {
 		l.peers[i].forget()
@@ -173,24 +175,37 @@ func (l *Lease) Invalidate(now Instant) {
 	l.recompute()
 }
 
+// maxSteps is how often the clock may go back in one term: there is no lease for
+// the rest of it then, since such a clock will do so again.
+const maxSteps = 3
+
 // ClockStepped gives the lease up and starts over at now, after the clock went
-// back, could not be read, or was disrupted: the machine was stopped, cloned or
-// moved. Instants from before mean nothing any more, nor does what was learnt
-// about other clocks by this one. Only probes sent after now count from here on.
+// back or was disrupted: the machine was stopped or moved. Instants from before
+// mean nothing any more, nor does what was learnt about other clocks by this one.
+// Only probes sent after now count from here on.
 func (l *Lease) ClockStepped(now Instant) {
 	for i := range l.peers {
 		l.peers[i].rate = rateWatch{}
 	}
 	l.noteClocks()
-	l.clockFault, l.stepped = false, l.term != 0
-	l.shift = max(l.shift, max(l.after, l.probed).Sub(now))
+	if back := max(l.after, l.probed).Sub(now); back > l.shift {
+		l.shift = back
+		l.steps++
+	}
 	l.transferUntil = min(l.transferUntil, now.Add(l.p.TransferTimeout))
-	l.Invalidate(now)
+	l.ClockRead(now)
 }
 
 // FailClock records that the clock cannot be read: there is no lease until it
-// can, which ClockStepped says.
+// can, which ClockRead says.
 func (l *Lease) FailClock() { l.clockFault = l.term != 0 }
+
+// ClockRead ends FailClock at now. Only probes sent after now count from here on.
+func (l *Lease) ClockRead(now Instant) {
+	bad := l.steps > maxSteps || l.shift >= time.Duration(maxReading)
+	l.clockFault, l.stepped = bad && l.term != 0, l.term != 0
+	l.Invalidate(now)
+}
 
 // Close refuses for good.
 func (l *Lease) Close() { l.closed = true }

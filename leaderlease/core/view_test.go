@@ -26,7 +26,7 @@ func TestViewCheck(t *testing.T) {
 		{"margin begins", held, 850 * ms, Margin},
 		{"last instant of the margin", held, 1050*ms - 1, Margin},
 		{"expired", held, 1050 * ms, Expired},
-		{"long expired", held, Forever - 1, Expired},
+		{"long expired", held, maxReading - 1, Expired},
 		{"a clock that cannot be read", held, 0, ClockFault},
 		{"a negative reading", held, math.MinInt64, ClockFault},
 		{"Forever is no reading", held, Forever, ClockFault},
