@@ -147,3 +147,32 @@ func TestGoClockDoesNotEndAHold(t *testing.T) {
 		<-done
 	})
 }
+
+// A grant that leaves after Go's clock has ended one hold is owed as long as ever,
+// although the lease clock stands still.
+func TestAGrantOfAStandingClockIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPuppet(t)
+		p.follow(2, 3)
+		candidate := raft.Ready{SoftState: &raft.SoftState{RaftState: raft.StateCandidate}}
+		grant := func() {
+			p.Incoming(probed(p.message(raftpb.MsgHeartbeat, 3, 1)))
+			p.Ready(raft.Ready{Messages: []*raftpb.Message{p.message(raftpb.MsgHeartbeatResp, 1, 3)}})
+		}
+		for range 3 {
+			grant()
+			if !p.Blocks(candidate) {
+				t.Error("Blocks() = false right after a grant, want true")
+			}
+			time.Sleep(p.longest)
+			if p.Blocks(candidate) {
+				t.Error("Blocks() = true when the longest promise has passed by Go's clock, want false")
+			}
+		}
+	})
+}
+
+func probed(m *raftpb.Message) *raftpb.Message {
+	attachProbe(m, core.Probe{Sent: core.Instant(time.Minute), Duration: 900 * ms})
+	return m
+}

@@ -173,8 +173,8 @@ type standstill struct {
 	since   time.Time
 }
 
-// shorterThan notes a reading and reports whether the clock has moved within d. What
-// was granted before it stood still has ended after the longest promise.
+// shorterThan notes a reading and reports whether the clock has moved, or a grant has
+// left, within d. What was granted before has ended after the longest promise.
 func (s *standstill) shorterThan(d time.Duration, now core.Instant) bool {
 	if s.since.IsZero() || (now.Valid() && now != s.reading) {
 		*s = standstill{reading: now, since: time.Now()}

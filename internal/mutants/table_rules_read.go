@@ -248,6 +248,11 @@ var readRules = []Mutant{
 		Old:  "if s.since.IsZero() || (now.Valid() && now != s.reading) {", New: "if s.since.IsZero() {",
 	},
 	{
+		Rule: "V5", Name: "a grant is not held if the clock stood still before it", Pkg: libPkg, Test: "^TestAGrantOfAStandingClockIsHeld$",
+		File: "leaderlease/outbound.go",
+		Old:  "\t\tl.mu.still = standstill{} // what is owed now was not when the clock stopped\n", New: "",
+	},
+	{
 		Rule: "V5", Name: "a node is held back for half of the longest promise", Pkg: libPkg, Test: "^TestBlocksEndsWithoutAClock$",
 		File: "leaderlease/ready.go",
 		Old:  "return l.mu.still.shorterThan(l.longest, now)", New: "return l.mu.still.shorterThan(l.longest/2, now)",
