@@ -118,11 +118,7 @@ func (m *ttlMember) Confirm(ctx context.Context, term uint64) error {
 	return nil
 }
 
-// ProposeFenced implements ttl.Member. Members that are older than the grants would
-// not know such a command; before all know it, an ID must do.
+// ProposeFenced implements ttl.Member.
 func (m *ttlMember) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error) {
-	if m.store.Format() < store.FormatGrants {
-		grants = nil
-	}
 	return m.node().submit(ctx, &store.Command{Fence: term, Request: r, Grants: grants})
 }

@@ -3,6 +3,8 @@ package main
 const (
 	againTest = "^TestAnIDIsGrantedAgainInAllOrders$"
 	mixedTest = "^TestAnIDIsGrantedAgainInAMixedCluster$"
+	aloneTest = "^TestAnIDIsGrantedAgainWithoutLeaderLeases$"
+	voidTest  = "^TestWhatTheRaiseMakesVoidIsProposedAnew$"
 	backTest  = "^TestCheckpointsAreTakenBackInAllOrders$"
 )
 
@@ -59,6 +61,38 @@ var ttlGrants = []Mutant{
 		File: "kvnode/ttl/revoke.go",
 		Old:  "\tfor proposed := false; r.counts(e); {\n",
 		New:  "\tfor proposed := false; ; {\n",
+		More: []Edit{{File: "kvnode/ttl/revoke.go", Old: "\tif !r.counts(e) {\n", New: "\tif false {\n"}},
+	},
+	{
+		Rule: "again", Name: "what is gone once a revocation is confirmed is revoked", Pkg: ttlPkg, Test: "^TestWhatIsGrantedWhileARevocationIsConfirmed$",
+		File: "kvnode/ttl/revoke.go",
+		Old:  "\tif !r.counts(e) {\n",
+		New:  "\tif false {\n",
+	},
+	{
+		Rule: "again", Name: "the format is read after the last look at whether an entry counts", Pkg: ttlPkg, Test: aloneTest,
+		File: "kvnode/ttl/revoke.go",
+		Old:  "\tvar grants []uint64\n",
+		New:  "\tcounts := r.counts(e)\n\tvar grants []uint64\n",
+		More: []Edit{{File: "kvnode/ttl/revoke.go", Old: "\tif !r.counts(e) {\n", New: "\tif !counts {\n"}},
+	},
+	{
+		Rule: "again", Name: "checkpoints are written by ID", Pkg: ttlPkg, Test: "^TestNoCheckpointsInTheFirstFormat$",
+		File: "kvnode/ttl/checkpoint.go",
+		Old:  " || !r.names() {\n",
+		New:  " {\n",
+	},
+	{
+		Rule: "format", Name: "a keep-alive fails since the format is raised", Pkg: ttlPkg, Test: voidTest,
+		File: "kvnode/ttl/checkpoint.go",
+		Old:  "\tif errors.Is(res.Err, store.ErrNoGrant) && !named {\n",
+		New:  "\tif errors.Is(res.Err, store.ErrNoGrant) && false {\n",
+	},
+	{
+		Rule: "format", Name: "a revocation that the raise makes void waits", Pkg: ttlPkg, Test: voidTest,
+		File: "kvnode/ttl/revoke.go",
+		Old:  "\tcase errors.Is(res.Err, store.ErrNoGrant) && grants == nil:\n",
+		New:  "\tcase false:\n",
 	},
 	{
 		Rule: "again", Name: "a revocation means whatever has the ID", Pkg: ttlPkg, Test: againTest,

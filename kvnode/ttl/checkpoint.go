@@ -7,6 +7,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode/store"
 )
 
 // checkpoint writes what is left of long TTL leases to the log where that is due,
@@ -36,12 +38,13 @@ type remaining struct {
 	left int64
 }
 
-// dueCheckpoints marks the TTL leases that it returns as being saved.
+// dueCheckpoints marks the TTL leases that it returns as being saved. By their IDs
+// alone a checkpoint might mean others by then, and shorten their lives.
 func (r *reign) dueCheckpoints() (batch []remaining) {
 	every := served(r.cfg.Checkpoint)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.now < r.mu.nextSave {
+	if r.mu.now < r.mu.nextSave || !r.names() {
 		return nil
 	}
 	// It costs a look at each, so it is done now and then.
@@ -81,15 +84,22 @@ func (r *reign) savedAs(e *entry, saved bool) {
 	e.saving = nil
 }
 
-// remember has the log hold what is left.
+// remember has the log hold what is left. Without names it must be all of it: for
+// whatever has the IDs that is no loss.
 func (r *reign) remember(batch []remaining) error {
 	req := &pb.LeaseCheckpointRequest{}
 	var grants []uint64
+	named := r.names()
 	for _, c := range batch {
-		grants = append(grants, c.Grant)
+		if named {
+			grants = append(grants, c.Grant)
+		}
 		req.Checkpoints = append(req.Checkpoints, &pb.LeaseCheckpoint{ID: c.ID, Remaining_TTL: c.left})
 	}
 	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, &pb.InternalRaftRequest{LeaseCheckpoint: req}, grants)
+	if errors.Is(res.Err, store.ErrNoGrant) && !named {
+		return r.remember(batch) // the format was raised before it: now there are names
+	}
 	err = errors.Join(err, res.Err)
 	if err == nil {
 		r.stats.checkpoints.Add(uint64(len(batch)))

@@ -28,7 +28,8 @@ type Member interface {
 	// moment during the call, and the store has applied what was committed by then.
 	Confirm(ctx context.Context, term uint64) error
 	// ProposeFenced replicates r, and has it dropped in any term but this one. The TTL
-	// leases in it are those of the grants (store.Command), in its order.
+	// leases in it are those of the grants (store.Command), in its order; nil: whichever
+	// have the IDs.
 	ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error)
 }
 
@@ -38,6 +39,9 @@ type Leases interface {
 	// who applies.
 	TTLLease(id int64) (store.TTLLease, bool)
 	TTLLeases() []store.TTLLease
+	// Format is the cluster's. It never sinks, and what was granted before it rose has
+	// been told to Engine.Changed before it is seen here.
+	Format() int64
 }
 
 // Config configures an Engine. Member, Leases and Clock are required.
@@ -62,7 +66,7 @@ type Config struct {
 	Rate int
 	// Checkpoint is how often what is left of a TTL lease longer than that is
 	// written to the log, so that a new leader need not begin anew. Default: never,
-	// as in etcd.
+	// as in etcd. It waits for store.FormatGrants.
 	Checkpoint time.Duration
 	// Logger receives a line for revocations that fail. Default: none.
 	Logger *slog.Logger

@@ -32,7 +32,9 @@
 // An ID may be granted again. So a revocation names its grant, and the store drops it
 // if the ID is another's by then, whichever way it came there: late, twice, or after
 // one of a client. (Unless members of older versions are there, see ADR 12: then it
-// says the ID alone, and is not tried again once the engine knows of another grant.)
+// says the ID alone. Right before it is proposed the engine looks whether the grant
+// is still there, but what is in the log by then it cannot know. And no checkpoints are
+// written, which might shorten the life of another grant.)
 // What the engine counts is what the store has: it reads the store under the lock
 // under which it hears of changes, and a grant replaces what was counted under its
 // ID.

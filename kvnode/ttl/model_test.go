@@ -85,6 +85,19 @@ func TestAnIDIsGrantedAgainInAMixedCluster(t *testing.T) {
 	})
 }
 
+// Without leader leases a quorum round comes before each revocation, in which the ID
+// may be granted again, and the format raised. What the store knew by its end is not
+// revoked, nor is what a leader before wrote about it counted.
+func TestAnIDIsGrantedAgainWithoutLeaderLeases(t *testing.T) {
+	for _, format := range []int64{store.FormatFirst, store.FormatGrants} {
+		holds(t, format, func(check func(plan)) {
+			for _, begin := range []plan{"Dga5", "Dga6", "Dga7", "DGa5", "DGa6", "Dgaf5"} {
+				orders(begin, "tTknf", 4, check)
+			}
+		})
+	}
+}
+
 // TestTheEngineKeepsItsPromises tries longer plans.
 func TestTheEngineKeepsItsPromises(t *testing.T) {
 	stories := rapid.SampledFrom([]string{"gGrabkl1234nNstToduwcC", "GTknbouwd", "gGrkatuwo"})

@@ -37,20 +37,38 @@ func (r *reign) revoke(e *entry) {
 
 // revokeOnce reports whether e is gone, or can no longer be revoked.
 func (r *reign) revokeOnce(e *entry) (over bool) {
+	var grants []uint64
+	if r.names() {
+		grants = []uint64{e.Grant}
+	}
+	// Not before that: holds may have waited, and whatever was granted without a number
+	// is known once the format has numbers. So an e that still counts is the only one
+	// of its ID that has none.
+	if !r.counts(e) {
+		return true
+	}
 	req := &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: e.ID}}
-	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, req, []uint64{e.Grant})
+	res, err := r.cfg.Member.ProposeFenced(r.ctx, r.term, req, grants)
 	switch {
 	case r.ctx.Err() != nil:
 		return true
 	case err == nil && res.Err == nil:
 		r.stats.expirations.Add(1)
 		return true
+	case errors.Is(res.Err, store.ErrNoGrant) && grants == nil:
+		return r.revokeOnce(e) // the format was raised before it: now there are names
 	case errors.Is(res.Err, rpctypes.ErrGRPCLeaseNotFound), errors.Is(res.Err, store.ErrFenced):
+		// Nobody waits for e any more: changed has dropped it, for the store knew that it
+		// was gone or another's; or another leads, and the reign ends.
 		return true
 	}
 	r.cfg.Logger.Warn("ttl: a TTL lease could not be revoked", "id", e.ID, "error", errors.Join(err, res.Err))
 	return false
 }
+
+// names reports whether what is proposed says which grants it means. Members that are
+// older than that would not know such a command.
+func (r *reign) names() bool { return r.cfg.Leases.Format() >= store.FormatGrants }
 
 // spare takes e back: it turned out that nothing may be proposed.
 func (r *reign) spare(e *entry) {

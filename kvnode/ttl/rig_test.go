@@ -41,14 +41,23 @@ type rig struct {
 	proposeErr error
 	held       chan struct{}
 	confirms   int
+	// confirmed is called at the next Confirm while a revocation is under way,
+	// proposing at the next ProposeFenced.
+	confirmed, proposing func()
 }
 
 // inRig runs f in a bubble, on an Engine whose member does not lead yet.
 func inRig(t *testing.T, amend func(*Config), f func(t *testing.T, r *rig)) {
 	t.Helper()
+	inRigOf(t, store.FormatGrants, amend, f)
+}
+
+// inRigOf is inRig in a cluster of that format.
+func inRigOf(t *testing.T, format int64, amend func(*Config), f func(t *testing.T, r *rig)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, stop: make(chan struct{}), over: make(chan struct{}), clock: clock.Runtime()}
-		r.store = openStore(t, store.FormatGrants, func(l store.TTLLease) { r.engine.Changed(l) })
+		r.store = openStore(t, format, func(l store.TTLLease) { r.engine.Changed(l) })
 		defer r.store.Close()
 		cfg := Config{Member: r, Leases: r.store, Clock: r}
 		if amend != nil {
@@ -121,6 +130,31 @@ func openStore(t *testing.T, format int64, events func(store.TTLLease)) *store.S
 	return s
 }
 
+// raise raises the format.
+func (r *rig) raise() {
+	r.applying.Lock()
+	defer r.applying.Unlock()
+	r.store.ApplyConf(r.store.Applied()+1, 1, nil, &store.MemberChange{Format: store.FormatGrants})
+}
+
+// once has f called at the next confirmation, or the next proposal.
+func (r *rig) once(at *func(), f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*at = f
+}
+
+// happen is where that is called.
+func (r *rig) happen(at *func()) {
+	r.mu.Lock()
+	f := *at
+	*at = nil
+	r.mu.Unlock()
+	if f != nil {
+		f()
+	}
+}
+
 // apply has the store apply a command of that term.
 func (r *rig) apply(term uint64, c *store.Command) store.Result {
 	r.applying.Lock()
@@ -158,6 +192,10 @@ func granting(id, ttl int64) *pb.InternalRaftRequest {
 
 func revocation(id int64) *pb.InternalRaftRequest {
 	return &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: id}}
+}
+
+func remembering(id, left int64) *pb.InternalRaftRequest {
+	return &pb.InternalRaftRequest{LeaseCheckpoint: &pb.LeaseCheckpointRequest{Checkpoints: []*pb.LeaseCheckpoint{{ID: id, Remaining_TTL: left}}}}
 }
 
 func (r *rig) renew(id int64) {
@@ -205,6 +243,9 @@ func (r *rig) Standing() core.Status {
 
 // Confirm implements Member.
 func (r *rig) Confirm(_ context.Context, term uint64) error {
+	if r.engine.Stats().Revoking > 0 {
+		r.happen(&r.confirmed)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.confirms++
@@ -216,6 +257,7 @@ func (r *rig) Confirm(_ context.Context, term uint64) error {
 
 // ProposeFenced implements Member.
 func (r *rig) ProposeFenced(ctx context.Context, term uint64, req *pb.InternalRaftRequest, grants []uint64) (store.Result, error) {
+	r.happen(&r.proposing)
 	r.mu.Lock()
 	held := r.held
 	r.mu.Unlock()

@@ -3,6 +3,7 @@ package ttl
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,12 @@ import (
 //	       revokes, and grants again, shortly or for long
 //	4      right after the leader is confirmed next, the other one takes over, the ID
 //	       is revoked and granted shortly, both apply that, and 1 s passes
+//	5 6    right after a leader that is about to revoke is confirmed next, a client
+//	       revokes, and grants again for long; or that, and the format is raised
+//	7      the latter right before the leader's engine reads the format next
+//	0      none of these any more
+//	D      from now on there are no leader leases
+//	f      an entry that raises the format is replicated
 //	n N    the other member takes over; and the old leader does not know it
 //	s t T  1 s, 4 s or 12 s pass
 //	c C    from now on nothing is committed; and all is again
@@ -40,7 +47,7 @@ const (
 	theID    = 7
 )
 
-var races = map[rune]plan{'1': "ra", '2': "rga", '3': "rGa", '4': "nrgabs"}
+var raced = map[rune]plan{'1': "ra", '2': "rga", '3': "rGa", '4': "nrgabs", '5': "rGa", '6': "rGfa", '7': "rGfa"}
 
 // world is the log, and what was promised to clients.
 type world struct {
@@ -61,6 +68,7 @@ type world struct {
 		leader    *member
 		other     *member
 		mode      rune
+		disabled  bool // there are no leader leases
 		race      rune
 		// grant is the index of the entry that granted theID last, promised until
 		// when it must live.
@@ -74,8 +82,8 @@ type world struct {
 // logged is an entry.
 type logged struct {
 	term    uint64
-	command *store.Command
-	applied chan struct{} // closed once result is there
+	command *store.Command // nil: the format is raised
+	applied chan struct{}  // closed once result is there
 	result  store.Result
 }
 
@@ -125,7 +133,7 @@ func (w *world) newMember(t *testing.T, format int64) *member {
 // end heals everything. Then nothing lives for ever, nobody waits for ever, and the
 // members agree.
 func (w *world) end() {
-	for _, s := range "oCab" {
+	for _, s := range "oCab0" {
 		w.step(s)
 	}
 	time.Sleep(2 * longTTL * time.Second)
@@ -177,7 +185,13 @@ func (w *world) step(s rune) {
 		w.takeOver(s == 'n')
 	case 's', 't', 'T':
 		time.Sleep(map[rune]time.Duration{'s': sec, 't': 4 * sec, 'T': 12 * sec}[s])
-	case '1', '2', '3', '4':
+	case 'D':
+		w.mu.Lock()
+		w.mu.disabled = true
+		w.mu.Unlock()
+	case 'f':
+		w.replicate(0, nil)
+	case '0', '1', '2', '3', '4', '5', '6', '7':
 		w.mu.Lock()
 		w.mu.race = s
 		w.mu.Unlock()
@@ -219,7 +233,9 @@ func (m *member) deposeLocked() {
 func (w *world) replicate(fence uint64, c *store.Command) *logged {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c.Fence = fence
+	if c != nil {
+		c.Fence = fence
+	}
 	e := &logged{term: w.mu.term, command: c, applied: make(chan struct{})}
 	w.mu.log = append(w.mu.log, e)
 	w.stallLocked(w.mu.stalled)
@@ -246,6 +262,10 @@ func (m *member) apply() {
 
 func (m *member) applyOne(e *logged) {
 	index := m.store.Applied() + 1
+	if e.command == nil {
+		m.store.ApplyConf(index, e.term, nil, &store.MemberChange{Format: store.FormatGrants})
+		return
+	}
 	got := applyTo(m.store, index, e.term, e.command)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -287,44 +307,50 @@ func (m *member) keepAlive() {
 	}
 }
 
-// race does what is to happen now, at a read of the store or a confirmation.
-func (w *world) raceAt(confirmed bool) {
+// raceAt does what is to happen now, if it is one of these races.
+func (w *world) raceAt(races string) {
 	w.mu.Lock()
 	race := w.mu.race
-	if race == 0 || confirmed != (race == '4') {
+	if !strings.ContainsRune(races, race) {
 		w.mu.Unlock()
 		return
 	}
 	w.mu.race = 0
 	w.mu.Unlock()
-	for _, s := range races[race] {
+	for _, s := range raced[race] {
 		w.step(s)
 	}
 }
 
-// read lets clients in once the engine has read the store, if it did so without the
+// read lets clients in where the engine reads the store, if it does so without the
 // lock under which it hears of changes: with it, they come later.
-func (m *member) read() {
+func (m *member) read(races string) {
 	if r := m.engine.reign.Load(); r == nil || r.mu.TryLock() {
 		if r != nil {
 			r.mu.Unlock()
 		}
-		m.raceAt(false)
+		m.raceAt(races)
 	}
 }
 
 // TTLLease implements Leases.
 func (m *member) TTLLease(id int64) (store.TTLLease, bool) {
 	l, ok := m.store.TTLLease(id)
-	m.read()
+	m.read("123")
 	return l, ok
 }
 
 // TTLLeases implements Leases.
 func (m *member) TTLLeases() []store.TTLLease {
 	all := m.store.TTLLeases()
-	m.read()
+	m.read("123")
 	return all
+}
+
+// Format implements Leases.
+func (m *member) Format() int64 {
+	m.read("7")
+	return m.store.Format()
 }
 
 // Reign implements Member.
@@ -346,6 +372,11 @@ func (m *member) Standing() core.Status {
 	if term, _ := m.Reign(); !m.leads(term) {
 		return core.Expired
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.disabled {
+		return core.Disabled
+	}
 	return core.Valid
 }
 
@@ -355,7 +386,10 @@ func (m *member) Confirm(_ context.Context, term uint64) error {
 		return ErrNotLeader
 	}
 	m.apply()
-	m.raceAt(true)
+	m.raceAt("4")
+	if m.engine.Stats().Revoking > 0 {
+		m.raceAt("56")
+	}
 	return nil
 }
 
@@ -366,9 +400,6 @@ func (m *member) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalR
 	m.mu.Unlock()
 	if mode == 'd' {
 		return store.Result{}, errTest
-	}
-	if m.store.Format() < store.FormatGrants {
-		grants = nil
 	}
 	e := m.replicate(term, &store.Command{Request: r, Grants: grants})
 	switch mode {
