@@ -15,8 +15,13 @@ import (
 	"github.com/leaderlease/go/kvnode/transport"
 )
 
-// formatPause is between two looks at whether the cluster's format can be raised.
-const formatPause = time.Second
+const (
+	// formatPause is between two looks at whether the cluster's format can be raised.
+	formatPause = time.Second
+	// formatReminder is between two lines about what keeps it; while that changes,
+	// they come as often as other reminders do.
+	formatReminder = time.Hour
+)
 
 // raiseFormat has the leader raise the cluster's format as soon as all members have
 // said that their version knows a newer one. Until then what is new is not used.
@@ -27,29 +32,29 @@ const formatPause = time.Second
 // later ones know whether they know its format.
 func (n *Node) raiseFormat() {
 	var known []string
+	said := time.Now()
 	for n.store.Format() < n.cfg.newestFormat {
 		select {
 		case <-n.stopping:
 			return
 		case <-time.After(formatPause):
 		}
-		if n.LeadingTerm() == 0 {
-			continue
+		format, keptBy := n.commonFormat()
+		since := time.Since(said)
+		if len(keptBy) > 0 && (since >= formatReminder || since >= reminder && !slices.Equal(keptBy, known)) {
+			said, known = time.Now(), keptBy
+			n.log.Warn("kvnode: members keep the cluster's format: start them with this version, and remove those that are gone for good",
+				"format", n.store.Format(), "newest", n.cfg.newestFormat, "members", keptBy)
 		}
-		format, old := n.commonFormat()
-		if len(old) > 0 && !slices.Equal(old, known) {
-			n.log.Info("kvnode: the cluster's format stays until members are of newer versions", "format", n.store.Format(), "members", old)
-		}
-		known = old
-		if format > n.store.Format() {
+		if format > n.store.Format() && n.LeadingTerm() != 0 {
 			n.proposeFormat(format)
 		}
 	}
 }
 
 // commonFormat returns the newest format that all members know, 0 if one has not
-// said, and who of them knows less than this one.
-func (n *Node) commonFormat() (format int64, old []string) {
+// said, and who of them keeps it from being the newest that this one knows.
+func (n *Node) commonFormat() (format int64, keptBy []string) {
 	format = n.cfg.newestFormat
 	said := map[uint64]int64{n.ID(): format}
 	for _, p := range n.links.Peers() {
@@ -60,11 +65,24 @@ func (n *Node) commonFormat() (format int64, old []string) {
 	for _, m := range sortedMembers(n.store.Members()) {
 		knows, ok := said[m.ID]
 		format = min(format, knows)
-		if ok && knows < n.cfg.newestFormat {
-			old = append(old, m.Name)
+		switch {
+		case !ok:
+			keptBy = append(keptBy, n.nameOf(m.ID)+": not connected")
+		case knows < n.cfg.newestFormat:
+			keptBy = append(keptBy, fmt.Sprintf("%s: knows format %d", n.nameOf(m.ID), knows))
 		}
 	}
-	return format, old
+	return format, keptBy
+}
+
+// formatKeptBy returns who keeps the cluster's format from being the newest that this
+// member knows, and why.
+func (n *Node) formatKeptBy() []string {
+	if n.store.Format() >= n.cfg.newestFormat {
+		return nil
+	}
+	_, keptBy := n.commonFormat()
+	return keptBy
 }
 
 func (n *Node) proposeFormat(format int64) {

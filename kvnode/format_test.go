@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -135,4 +136,51 @@ func TestARevocationNamesItsGrant(t *testing.T) {
 		c.do(leader, req) // a client's: whichever there is
 		c.wantAlive(leader, 1, false)
 	})
+}
+
+// What keeps the format is said by every member of the newer version, whoever leads,
+// also of members that nobody has heard of; once an hour, and by the status.
+func TestWhatKeepsTheFormatIsSaid(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		begin      func(t *testing.T, c *cluster)
+	}{
+		{"a member is down", "m3 (http://m3:2380): not connected", func(_ *testing.T, c *cluster) { c.crash(c.nodes["m3"]) }},
+		{"an old member leads", "m3 (http://m3:2380): knows format 1", func(t *testing.T, c *cluster) {
+			time.Sleep(5 * time.Second)
+			if l := c.leader(); l != c.nodes["m3"] {
+				if err := l.transfer(t.Context(), c.nodes["m3"].ID()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var logs [2]lines
+			inCluster(t, 3, version(store.FormatFirst), func(t *testing.T, cl *cluster) {
+				for i, name := range []string{"m1", "m2"} {
+					cl.restart(name, false, func(cfg *Config) {
+						cfg.newestFormat, cfg.Logger = store.FormatNewest, logs[i].logger()
+					})
+				}
+				c.begin(t, cl)
+				time.Sleep(time.Hour + 10*time.Minute)
+				for i, name := range []string{"m1", "m2"} {
+					if got := logs[i].count(c.want); got != 2 {
+						t.Errorf("%s says %q %d times in 70 minutes, want 2", name, c.want, got)
+					}
+					if s := cl.nodes[name].Status(); s.Format != store.FormatFirst || !slices.Equal(s.FormatKeptBy, []string{c.want}) {
+						t.Errorf("Status() of %s = format %d, kept by %q, want 1, kept by %q", name, s.Format, s.FormatKeptBy, c.want)
+					}
+				}
+				cl.restart("m3", false, version(store.FormatNewest))
+				for _, n := range cl.nodes {
+					cl.raised(n)
+					if s := n.Status(); s.Format != store.FormatNewest || len(s.FormatKeptBy) > 0 {
+						t.Errorf("Status() = format %d, kept by %q, want the newest", s.Format, s.FormatKeptBy)
+					}
+				}
+			})
+		})
+	}
 }

@@ -28,6 +28,10 @@ type Status struct {
 	Names map[uint64]string
 	// Awaited is Node.Awaited.
 	Awaited []string
+	// Format is the cluster's, NewestFormat what this member's version knows, and
+	// FormatKeptBy who keeps the former from being the latter, and why.
+	Format, NewestFormat int64
+	FormatKeptBy         []string
 	// Waiting is the number of proposals under way.
 	Waiting int
 	// Counts is what has happened since the start.
@@ -50,6 +54,7 @@ func (n *Node) Status() Status {
 		Lease:   lease, Stats: n.lease.Stats(),
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
 		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.names(), Awaited: n.Awaited(),
+		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: n.formatKeptBy(),
 		Waiting: n.waiters.len(), Counts: n.counts.load(), DiskFull: n.disk.full.Load(), Err: n.Err(),
 	}
 }

@@ -5,6 +5,7 @@ const (
 	mixedTest = "^TestAnIDIsGrantedAgainInAMixedCluster$"
 	aloneTest = "^TestAnIDIsGrantedAgainWithoutLeaderLeases$"
 	voidTest  = "^TestWhatTheRaiseMakesVoidIsProposedAnew$"
+	keptTest  = "^TestWhatKeepsTheFormatIsSaid$"
 	backTest  = "^TestCheckpointsAreTakenBackInAllOrders$"
 )
 
@@ -163,6 +164,24 @@ var ttlGrants = []Mutant{
 		Rule: "format", Name: "the format is raised while a member is old", Pkg: nodePkg, Test: "^TestTheFormatWaitsForTheLastOldMember$",
 		File: "kvnode/format.go",
 		Old:  "\t\tformat = min(format, knows)\n",
+		New:  "",
+	},
+	{
+		Rule: "format", Name: "a silent member keeps the format, and nobody says so", Pkg: nodePkg, Test: keptTest,
+		File: "kvnode/format.go",
+		Old:  "\t\tcase !ok:\n",
+		New:  "\t\tcase !ok && knows > 0:\n",
+	},
+	{
+		Rule: "format", Name: "followers do not say what keeps the format", Pkg: nodePkg, Test: keptTest,
+		File: "kvnode/format.go",
+		Old:  "\t\tformat, keptBy := n.commonFormat()\n",
+		New:  "\t\tif n.LeadingTerm() == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tformat, keptBy := n.commonFormat()\n",
+	},
+	{
+		Rule: "format", Name: "what keeps the format is said once", Pkg: nodePkg, Test: keptTest,
+		File: "kvnode/format.go",
+		Old:  "since >= formatReminder || ",
 		New:  "",
 	},
 	{

@@ -55,6 +55,12 @@ type Report struct {
 	// Awaited are members of which some must let this one in before it takes part.
 	Awaited []string `json:"awaited,omitempty"`
 
+	// Format is what the whole cluster may use, NewestFormat what this version knows,
+	// and FormatKeptBy the members because of which the former is not the latter.
+	Format       int64    `json:"format"`
+	NewestFormat int64    `json:"newest_format"`
+	FormatKeptBy []string `json:"format_kept_by,omitempty"`
+
 	// DiskFull means that writes are refused until there is room.
 	DiskFull bool `json:"disk_full"`
 	// Error is why the member has failed, if it has.
@@ -149,9 +155,10 @@ func Of(s *kvnode.Status) Report {
 			Syncs: s.WAL.Syncs, SyncAvgMS: average(s.WAL.SyncTime, s.WAL.Syncs), SyncMaxMS: ms(s.WAL.MaxSyncTime),
 			Entries: s.WAL.Entries, Bytes: s.WAL.Bytes,
 		},
-		Clock:    Clock{Name: l.Clock.Name, CountsSuspend: l.Clock.CountsSuspend, Warning: l.Clock.Warning},
-		Peers:    peers(s),
-		Awaited:  s.Awaited,
+		Clock:   Clock{Name: l.Clock.Name, CountsSuspend: l.Clock.CountsSuspend, Warning: l.Clock.Warning},
+		Peers:   peers(s),
+		Awaited: s.Awaited,
+		Format:  s.Format, NewestFormat: s.NewestFormat, FormatKeptBy: s.FormatKeptBy,
 		DiskFull: s.DiskFull,
 		Error:    text(s.Err),
 	}

@@ -85,6 +85,7 @@ func note(r *status.Report) string {
 	add(r.Lease.Error != "", r.Lease.Error)
 	add(r.Leader == "", "no leader")
 	add(len(r.Awaited) > 0, "waits to be let in by "+strings.Join(r.Awaited, ", "))
+	add(len(r.FormatKeptBy) > 0, fmt.Sprintf("format %d is kept by %s", r.Format, strings.Join(r.FormatKeptBy, ", ")))
 	add(r.DiskFull, "disk full")
 	for _, p := range r.Peers {
 		add(!p.Connected, "not connected to "+nameOf(&p))
