@@ -35,6 +35,7 @@ func (n *Node) run() {
 		}
 		n.drain()
 		n.handleReadys()
+		n.stepHeld()
 		if n.mayPropose() {
 			n.propose()
 			n.handleReadys()
@@ -91,6 +92,9 @@ func (n *Node) step(m *raftpb.Message) {
 	}
 	n.loop.campaigns.heard(n, m)
 	n.learnCommit(m)
+	if n.hold(m) {
+		return
+	}
 	_ = n.loop.raw.Step(m)
 }
 

@@ -90,6 +90,7 @@ type loopState struct {
 	// parked are proposals that raft would not take yet: nobody leads, or the
 	// leader is handing over.
 	parked    []proposal
+	held      []*raftpb.Message // followers' configuration changes, see hold
 	spare     []proposal
 	commit    uint64    // of the newest Ready
 	offered   time.Time // when raft was offered proposals last

@@ -185,6 +185,12 @@ var ttlGrants = []Mutant{
 		New:  "",
 	},
 	{
+		Rule: "format", Name: "raft drops a follower's change that meets the raise", Pkg: nodePkg, Test: "^TestChangesThatMeetAllTakeEffect$",
+		File: "kvnode/held.go",
+		Old:  "\tfor len(l.held) > 0 && l.confIndex <= l.raw.BasicStatus().Applied {\n",
+		New:  "\tfor len(l.held) > 0 {\n",
+	},
+	{
 		Rule: "format", Name: "a member goes on in a format that it does not know", Pkg: nodePkg, Test: "^TestAnOldMemberStopsWhereTheFormatIsRaised$",
 		File: "kvnode/format.go",
 		Old:  " || c.Format > n.cfg.newestFormat {\n",
