@@ -8,7 +8,7 @@ import (
 )
 
 // maxHeld bounds the followers' configuration changes that a leader holds.
-const maxHeld = 16
+const maxHeld = 64
 
 // hold keeps a follower's configuration change until those before it are applied:
 // raft would drop it without a word, and whoever waits for it would hear nothing
