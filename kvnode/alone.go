@@ -3,6 +3,7 @@ package kvnode
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -19,12 +20,13 @@ import (
 // the majority. So it draws the cluster's ID, waits for those who knew it to call,
 // and ends when one of them does (docs/adr/0013-founders-of-one.md).
 
-// alonePatience is how long a founder of one waits for members of an older cluster
-// to call it. An attempt of theirs takes 2 s at most, and the pause before the next
-// one 1 s. Shorter: it serves an empty store before they reach it. Longer: a first
-// start takes that long. On loopback it does not wait: whoever could call is on this
+// alonePatience is how long nobody may have called a founder of one before it takes
+// part. Whoever knows it calls within 6 s: a handshake with what was there before
+// ends after 5 s and the pause after it within 1 s, the pause after a refusal within
+// 5 s. Shorter: it serves an empty store before they reach it. Longer: a first start
+// takes that long. On loopback it does not wait: whoever could call is on this
 // machine, whose operator sees it.
-const alonePatience = 4 * time.Second
+const alonePatience = 7 * time.Second
 
 // drawAlone makes id that of a cluster of one, which no other founding has.
 func (id *identity) drawAlone(c *Config) {
@@ -43,65 +45,101 @@ func isLoopback(peer string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// waitAlone is asked at each tick: a founder of one takes part once nobody has
-// called it for alonePatience.
+// waitAlone is asked at each tick: a founder of one takes part once nobody is being
+// asked, and for alonePatience nobody has called who could not be.
 func (c *campaigns) waitAlone(n *Node) {
-	if c.open || !n.id.Alone || time.Since(c.began) < n.cfg.patience {
+	if c.open || !n.id.Alone || c.asking > 0 || time.Since(c.called) < n.cfg.patience {
 		return
 	}
 	c.open = n.note(func(id *identity) { id.Admitted = true })
 }
 
-// claimed is called by the transport when a member of another cluster takes this
-// one for a member of its own, of the same ID, which is made of its peer URLs and
-// the token. What it says is not believed before its cluster was asked.
-func (n *Node) claimed(h transport.Hello) {
-	if !n.id.Alone || !n.asking.CompareAndSwap(false, true) {
-		return
+// claimed is called by the transport when a member of another cluster has dialled
+// this one. Where clusters have tokens of their own it means nothing. What it says is
+// not believed before its cluster was asked. Once this member takes part, a claim is
+// said and no more: whoever calls may be the stray.
+func (n *Node) claimed(ctx context.Context, h transport.Hello) {
+	switch {
+	case !n.id.Alone || h.To != n.ID() && h.Token != n.id.Token: // an ID is made of the token
+	case n.waiting():
+		n.hearOut(ctx, h)
+	default:
+		n.strays.Do(func() {
+			if claim, err := n.askClaimant(ctx, h); err == nil && claim != "" {
+				n.log.Error("kvnode: another cluster has a member at this address", "claim", claim, "advice", "see which of the two holds what counts: "+
+					"if this one, stop the members of the other, or remove the member there; if the other, this one has lost its data directory and begun anew: "+
+					"stop it, save what was written to it since, and only then add it to the other as a new member")
+			}
+		})
 	}
-	n.workers.Go(func() {
-		defer n.asking.Store(false)
-		select {
-		case <-n.begun:
-		case <-n.stopping:
-			return
-		}
-		if len(n.store.Members().ByID) > 1 {
-			return // others have joined it since: whoever calls is the stray
-		}
-		if err := n.askClaimant(h); err != nil {
-			n.fail(err)
+}
+
+// hearOut ends this member, which waits, if the claim of h is true.
+func (n *Node) hearOut(ctx context.Context, h transport.Hello) {
+	c := &n.loop.campaigns
+	n.calls.put(func() { c.asking++ })
+	claim, err := n.askClaimant(ctx, h)
+	if err != nil {
+		n.strays.Do(func() {
+			n.log.Warn("kvnode: waits with founding its cluster, as a member of another one calls, which cannot be asked whether this one is its own; "+
+				"make its peer URLs reachable from here, or stop it", "peer", h.Name, "urls", h.PeerURLs, "cluster", fmt.Sprintf("%x", h.ClusterID), "error", err)
+		})
+	}
+	n.calls.put(func() {
+		c.asking--
+		switch {
+		case c.open: // the next claim is said
+		case err != nil:
+			c.called = time.Now()
+		case claim != "":
+			n.fail(fmt.Errorf("%w: %s; %s", ErrLost, claim, n.remedyAlone()))
 		}
 	})
 }
 
-// askClaimant returns ErrLost if the cluster of h has this member in its registry,
-// as one that ran with another data directory.
-func (n *Node) askClaimant(h transport.Hello) error {
-	ctx, cancel := context.WithTimeout(context.Background(), n.cfg.ElectionTimeout)
+// askClaimant returns how the cluster of h has this member, or another one at its
+// address, in its registry, and "" if it has not.
+func (n *Node) askClaimant(ctx context.Context, h transport.Hello) (claim string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout)
 	defer cancel()
+	err = errors.New("it names no peer URL")
 	for _, addr := range hostPorts(strings.Split(h.PeerURLs, ",")) {
-		r, err := transport.Ask(ctx, n.cfg.Dial, addr)
-		if err != nil {
-			n.log.Debug("kvnode: whoever claims this member does not say who is in its cluster", "error", err)
+		var r transport.Roster
+		if r, err = transport.Ask(ctx, n.cfg.Dial, addr); err != nil {
+			continue
+		}
+		if r.ClusterID != h.ClusterID {
+			err = fmt.Errorf("cluster %x answers at %s", r.ClusterID, addr)
 			continue
 		}
 		var members []store.Member
-		if err := json.Unmarshal(r.Members, &members); err != nil || r.ClusterID == n.ClusterID() {
+		if err = json.Unmarshal(r.Members, &members); err != nil {
 			continue
 		}
-		for _, m := range members {
-			if m.ID == n.ID() && m.Instance != "" && m.Instance != n.id.Instance {
-				return fmt.Errorf("%w: it has founded cluster %x, but cluster %x, as %s says, has it as a member with another data directory; %s",
-					ErrLost, n.ClusterID(), r.ClusterID, addr, remedyAlone)
-			}
+		if own := slices.IndexFunc(members, n.isHere); own >= 0 {
+			claim = fmt.Sprintf("this one is of cluster %x, but cluster %x, as %s says, has member %s with another data directory",
+				n.ClusterID(), r.ClusterID, addr, describe(&members[own]))
 		}
+		return claim, nil
 	}
-	return nil
+	return "", err
 }
 
-const remedyAlone = "if that directory is lost, remove this one and the member (member remove), and add it anew; if that cluster is of the past, " +
-	"stop its members, or found the new one with another --initial-cluster-token"
+// isHere reports whether m is this member, or is to be found where it is.
+func (n *Node) isHere(m store.Member) bool {
+	isOwn := func(u string) bool {
+		return slices.ContainsFunc(n.cfg.self().PeerURLs, func(own string) bool { return address(own) == address(u) })
+	}
+	return m.ID == n.ID() || slices.ContainsFunc(m.PeerURLs, isOwn)
+}
+
+// remedyAlone is what to do about a founder of one that was claimed while it waited.
+func (n *Node) remedyAlone() string {
+	return "if that is this member, first see to it that nothing starts it but with --initial-cluster-state existing and all members in --initial-cluster; " +
+		"then remove it (member remove), add it anew (member add), remove " + n.cfg.DataDir + ", which holds nothing yet, and start it; " +
+		"if that cluster is of the past, or the address was another one's, stop that cluster's members, " +
+		"or remove the directory and give this one another --initial-cluster-token"
+}
 
 // adviseAlone says once that the flags of a member would found a cluster again
 // although it is not alone any more.

@@ -77,25 +77,163 @@ func TestAFounderOfOneThatLostItsDirectoryNeverServes(t *testing.T) {
 	})
 }
 
-// Cut off from the others it cannot know. What it founds then is another cluster,
-// and it ends once they reach it.
-func TestAFounderOfOneThatIsCutOffFoundsAnotherCluster(t *testing.T) {
+// Whoever would call may be waiting for an answer of what was there before.
+func TestAFounderOfOneWaitsForWhoIsStuck(t *testing.T) {
 	inCluster(t, 1, patient, func(t *testing.T, c *cluster) {
+		c.grow()
+		c.crash(c.nodes["m1"])
+		if err := os.RemoveAll(c.cfgs["m1"].DataDir); err != nil {
+			t.Fatal(err)
+		}
+		before, err := c.net.Listen("m1:2380")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 4 { // two links of each
+			conn, err := before.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+		}
+		_ = before.Close()
+		if err := c.ended(c.start("m1"), alonePatience); !errors.Is(err, ErrLost) {
+			t.Errorf("Err() = %v, want ErrLost", err)
+		}
+	})
+}
+
+// A supervisor starts it again and again.
+func TestAFounderOfOneUnderASupervisorNeverServes(t *testing.T) {
+	inCluster(t, 1, patient, func(t *testing.T, c *cluster) {
+		c.grow()
+		back := c.loseDirectory(false)
+		for range 30 {
+			for back.Err() == nil {
+				if back.Leader() == back.ID() {
+					t.Fatal("it leads a cluster of one, though nobody is cut off")
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			<-back.Done()
+			back = c.start("m1")
+		}
+	})
+}
+
+// The others may know it under another ID: it was removed and added anew, or has
+// other peer URLs now.
+func TestAFounderOfOneIsKnownByItsAddress(t *testing.T) {
+	for name, change := range map[string]func(c *cluster, lost uint64) error{
+		"added anew": func(c *cluster, lost uint64) error {
+			if err := c.leader().RemoveMember(c.t.Context(), lost); err != nil {
+				return err
+			}
+			_, err := c.leader().AddMember(c.t.Context(), peerURLs("m1"), false)
+			return err
+		},
+		"updated": func(c *cluster, lost uint64) error {
+			urls := append(peerURLs("m1"), "http://m9:2380")
+			cfg := c.cfgs["m1"]
+			cfg.Cluster = []Member{{Name: "m1", PeerURLs: urls}}
+			c.cfgs["m1"] = cfg
+			return c.leader().UpdateMember(c.t.Context(), lost, urls)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, 1, patient, func(t *testing.T, c *cluster) {
+				c.grow()
+				lost := c.nodes["m1"]
+				c.crash(lost)
+				if err := change(c, lost.ID()); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.RemoveAll(c.cfgs["m1"].DataDir); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.ended(c.start("m1"), alonePatience); !errors.Is(err, ErrLost) {
+					t.Errorf("Err() = %v, want ErrLost", err)
+				}
+			})
+		})
+	}
+}
+
+// Whoever calls, but cannot be asked, holds it up for as long as that is so.
+func TestAFounderOfOneWaitsForWhoCannotBeAsked(t *testing.T) {
+	var log lines
+	inCluster(t, 1, func(c *Config) { patient(c); c.Logger = log.logger() }, func(t *testing.T, c *cluster) {
+		c.grow()
+		cfg := c.cfgs["m1"]
+		cfg.Dial = c.net.Dialer("outside")
+		c.cfgs["m1"] = cfg
+		c.net.Cut("outside", "m2")
+		c.net.Cut("outside", "m3")
+		back := c.loseDirectory(false)
+		time.Sleep(time.Minute)
+		if back.Leader() != 0 || back.Err() != nil {
+			t.Fatalf("a minute after its start leader %x, Err() = %v, want that it waits", back.Leader(), back.Err())
+		}
+		if got := log.count("which cannot be asked"); got < 2 || got > 3 {
+			t.Errorf("%d lines about who cannot be asked, want one in %v: %s", got, refusalPause, log.all.String())
+		}
+		c.net.HealAll()
+		if err := c.ended(back, 10*time.Second); !errors.Is(err, ErrLost) {
+			t.Errorf("Err() once they can be asked = %v, want ErrLost", err)
+		}
+	})
+}
+
+// The wait is not over while somebody is being asked.
+func TestAFounderOfOneWaitsForAnAnswer(t *testing.T) {
+	inCluster(t, 1, patient, func(t *testing.T, c *cluster) {
+		c.grow()
+		back := c.loseDirectory(true)
+		c.net.Delay("m1", "m2", 120*time.Millisecond)
+		c.net.Delay("m1", "m3", 120*time.Millisecond)
+		for range 50 { // whenever they come: it ends, or they were late
+			time.Sleep(alonePatience - 700*time.Millisecond)
+			c.net.HealAll()
+			for asked := false; back.Err() == nil; time.Sleep(time.Millisecond) {
+				back.call(func() { asked = asked || back.loop.campaigns.asking > 0 })
+				if asked && back.Leader() != 0 {
+					t.Fatal("it leads while it asks whoever called in time")
+				}
+				if back.Leader() != 0 {
+					break
+				}
+			}
+			back = c.loseDirectory(true)
+		}
+	})
+}
+
+// Cut off from the others it cannot know. What it founds then is another cluster. It
+// does not end when they reach it: they may be the strays, for all it knows.
+func TestAFounderOfOneThatIsCutOffFoundsAnotherCluster(t *testing.T) {
+	var log lines
+	const line = "another cluster has a member at this address"
+	inCluster(t, 1, func(c *Config) { patient(c); c.Logger = log.logger() }, func(t *testing.T, c *cluster) {
 		c.grow()
 		old := c.nodes["m2"].ClusterID()
 		back := c.loseDirectory(true)
 		time.Sleep(2 * alonePatience)
-		if err := put(t.Context(), back, "k", "stray"); err != nil {
-			t.Errorf("put at the founder that is cut off = %v, want it served: it cannot be told from a first start", err)
-		}
+		c.put(back, "k", "v")
 		if back.ClusterID() == old {
 			t.Errorf("it serves as cluster %x, which is the one that it has lost", old)
 		}
 		c.net.HealAll()
-		if err := c.ended(back, 10*time.Second); !errors.Is(err, ErrLost) {
-			t.Errorf("Err() once the others reach it = %v, want ErrLost", err)
+		time.Sleep(time.Minute)
+		if got := log.count(line); got < 1 || got > 3 {
+			t.Errorf("%d lines once the others reach it, want one in %v: %s", got, refusalPause, log.all.String())
 		}
-		n := c.leader()
+		back = c.restart("m1", false, func(*Config) {})
+		time.Sleep(time.Minute)
+		c.put(back, "l", "v")
+		if kv, err := back.Store().Get([]byte("k")); kv == nil {
+			t.Errorf("what it has acknowledged is gone after a restart: %v", err)
+		}
+		n := c.leader(back)
 		if kv, _ := n.Store().Get([]byte("k")); kv != nil {
 			t.Errorf("the others have heard of its writes: %v", kv)
 		}
@@ -125,12 +263,21 @@ func TestAFounderOfOneDrawsItsID(t *testing.T) {
 	})
 }
 
-// A cluster of the past does not end one that has grown, one of another token, or
-// one that was restored: there the operator has said what counts.
+// A cluster of the past does not end one of another token, one that others found with
+// this member, or one that was restored: there the operator has said what counts.
 func TestStraysDoNotEndWhoeverTheyClaim(t *testing.T) {
 	for name, found := range map[string]func(c *cluster, file string) *Node{
 		"of another token": func(c *cluster, _ string) *Node {
 			return c.restart("m1", true, func(cfg *Config) { cfg.Token = "new" })
+		},
+		"founded with another": func(c *cluster, _ string) *Node {
+			cfg := c.joining("m4")
+			cfg.Cluster, cfg.Existing = []Member{{Name: "m1", PeerURLs: peerURLs("m1")}, {Name: "m4", PeerURLs: peerURLs("m4")}}, false
+			c.cfgs["m4"] = cfg
+			n := c.restart("m1", true, func(own *Config) { own.Cluster = cfg.Cluster })
+			time.Sleep(alonePatience)
+			c.start("m4")
+			return n
 		},
 		"restored": func(c *cluster, file string) *Node {
 			cfg := c.cfgs["m1"]
@@ -141,15 +288,6 @@ func TestStraysDoNotEndWhoeverTheyClaim(t *testing.T) {
 				c.t.Fatal(err)
 			}
 			return c.start("m1")
-		},
-		"grown": func(c *cluster, _ string) *Node {
-			n := c.loseDirectory(true)
-			time.Sleep(2 * alonePatience)
-			if _, err := n.AddMember(c.t.Context(), peerURLs("m4"), true); err != nil {
-				c.t.Fatal(err)
-			}
-			c.net.HealAll()
-			return n
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,26 +304,41 @@ func TestStraysDoNotEndWhoeverTheyClaim(t *testing.T) {
 	}
 }
 
-// Anybody can say that a member is its own. It counts if the cluster that it is of
-// has that member, as one that has run.
+// Anybody can call a member. It ends only if the caller's cluster has a member there,
+// and it is held up only by whom it cannot ask.
 func TestAClaimIsNotBelievedUnasked(t *testing.T) {
-	inCluster(t, 1, patient, func(t *testing.T, c *cluster) {
-		n := c.leader()
-		cfg := c.joining("m2")
-		cfg.Cluster, cfg.Existing = cfg.Cluster[1:], false
-		c.cfgs["m2"] = cfg
-		other := c.start("m2") // a cluster of its own, which has no member m1
-		if _, err := other.Read(t.Context(), ReadLease); err != nil {
-			t.Fatal(err)
-		}
-		for name, url := range map[string]string{"a member of another cluster": "http://m2:2380", "nobody": "http://m9:2380", "itself": "http://m1:2380", "no URL": ""} {
-			n.claimed(transport.Hello{ClusterID: other.ClusterID(), From: other.ID(), To: n.ID(), PeerURLs: url})
-			time.Sleep(2 * time.Second)
-			if err := n.Err(); err != nil {
-				t.Fatalf("Err() after a claim by %s = %v", name, err)
-			}
-		}
-	})
+	for name, test := range map[string]struct {
+		url  string
+		held bool
+	}{
+		"a member of another cluster": {"http://m2:2380", false},
+		"nobody":                      {"http://m9:2380", true},
+		"itself":                      {"http://m1:2380", true},
+		"no URL":                      {"", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, 1, patient, func(t *testing.T, c *cluster) {
+				n := c.nodes["m1"]
+				cfg := c.joining("m2")
+				cfg.Cluster, cfg.Existing, cfg.patience = cfg.Cluster[1:], false, time.Nanosecond
+				c.cfgs["m2"] = cfg
+				other := c.start("m2") // a cluster of its own, which has no member m1
+				if _, err := other.Read(t.Context(), ReadLease); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(alonePatience / 2)
+				n.claimed(t.Context(), transport.Hello{ClusterID: other.ClusterID(), From: other.ID(), To: n.ID(), PeerURLs: test.url})
+				time.Sleep(alonePatience/2 + 2*time.Second)
+				if leads := n.Leader() == n.ID(); leads == test.held {
+					t.Errorf("it leads after %v = %v, want %v", alonePatience, leads, !test.held)
+				}
+				time.Sleep(alonePatience / 2)
+				if n.Leader() != n.ID() || n.Err() != nil {
+					t.Errorf("leader %x, Err() = %v %v after the claim, want that it leads", n.Leader(), n.Err(), alonePatience)
+				}
+			})
+		})
+	}
 }
 
 // Flags that would found a cluster again are said once others have joined.

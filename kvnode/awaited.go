@@ -39,7 +39,7 @@ func (c *campaigns) missing(n *Node) int {
 
 // remind is asked at each tick. It says once in a while what a member waits for.
 func (c *campaigns) remind(n *Node) {
-	if c.open || time.Since(c.reminded) < reminder {
+	if c.open || n.id.Alone || time.Since(c.reminded) < reminder {
 		return
 	}
 	c.reminded = time.Now()

@@ -28,7 +28,10 @@ type campaigns struct {
 	// has promised anything and nobody needs to wait.
 	fresh    bool
 	admitted map[uint64]bool
-	began    time.Time
+	// asking counts the claimants of a founder of one that are being asked, called is
+	// when one last could not be, or the start: see waitAlone.
+	asking   int
+	called   time.Time
 	reminded time.Time // when it was last said who is waited for
 	// silent counts the ticks since the leader, now or last, was heard.
 	silent int
@@ -39,8 +42,8 @@ func (c *campaigns) init(n *Node) {
 	c.fresh = n.boot > 0
 	c.open = !n.id.waits()
 	c.admitted = make(map[uint64]bool)
-	c.began = time.Now()
-	c.reminded = c.began
+	c.called = time.Now()
+	c.reminded = c.called
 	c.await(n)
 	if !c.open && n.id.Alone {
 		n.log.Info("kvnode: founds a cluster of one, unless members of an older one call first", "in", n.cfg.patience)

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"golang.org/x/time/rate"
 
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/watch"
@@ -64,6 +65,7 @@ func newNode(cfg Config) *Node {
 		begun:         make(chan struct{}),
 		known:         make(chan struct{}),
 		stopped:       make(chan struct{}),
+		strays:        rate.Sometimes{First: 1, Interval: refusalPause},
 	}
 	n.local.wake, n.calls.wake, n.proposals.wake = n.wake, n.wake, n.wake
 	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
@@ -248,7 +250,7 @@ func (n *Node) begin() (err error) {
 	lease := n.lease.Status()
 	n.links, err = transport.Start(transport.Config{
 		Hello: transport.Hello{
-			ClusterID: n.ClusterID(), From: n.ID(), Instance: n.id.Instance, Name: n.cfg.Name, PeerURLs: strings.Join(n.cfg.self().PeerURLs, ","),
+			ClusterID: n.ClusterID(), From: n.ID(), Token: n.id.Token, Instance: n.id.Instance, Name: n.cfg.Name, PeerURLs: strings.Join(n.cfg.self().PeerURLs, ","),
 			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat,
 		},
 		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Dial: n.cfg.Dial,

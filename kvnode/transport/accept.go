@@ -152,8 +152,11 @@ func (in *inbound) secure() error {
 // hello itself is looked at before the certificate is: whoever shows another
 // member's learns nothing, and leaves no trace with the handler.
 func (t *Transport) admit(in *inbound, p packet) error {
-	if err := t.identify(in, p); err != nil {
-		return err
+	if r := t.identify(in, p); r != nil {
+		if r.Reason == ReasonCluster && t.cfg.Authenticate(in.conn, in.hello) == nil {
+			t.cfg.Claimed(t.ctx, in.hello)
+		}
+		return r
 	}
 	if err := t.cfg.Authenticate(in.conn, in.hello); err != nil {
 		return refusal(ReasonCertificate, "this is not known to be member %s: %v", idString(in.from), err)
@@ -172,7 +175,7 @@ func (t *Transport) admit(in *inbound, p packet) error {
 }
 
 // identify checks a hello on its own.
-func (t *Transport) identify(in *inbound, p packet) error {
+func (t *Transport) identify(in *inbound, p packet) *Refusal {
 	if p.version != version {
 		return refusal(ReasonVersion, "protocol version %d is not spoken here, want %d", p.version, version)
 	}
@@ -187,9 +190,6 @@ func (t *Transport) identify(in *inbound, p packet) error {
 	in.from = h.From
 	switch {
 	case h.ClusterID != t.cfg.Hello.ClusterID:
-		if h.To == t.self {
-			t.cfg.Claimed(*h)
-		}
 		return refusal(ReasonCluster, "this is cluster %s, not %s", idString(t.cfg.Hello.ClusterID), idString(h.ClusterID))
 	case h.To != t.self:
 		return refusal(ReasonMember, "this is member %s, not %s", idString(t.self), idString(h.To))

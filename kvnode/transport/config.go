@@ -17,10 +17,10 @@ type Config struct {
 	Handler  Handler
 	// Roster says who is in the cluster, for members that want to join. Optional.
 	Roster func() (Roster, error)
-	// Claimed hears of a member of another cluster that takes this one for a member
-	// of its own, with the same ID. It is refused in any case, and may be anybody:
-	// Authenticate has not been asked. Claimed must not block. Optional.
-	Claimed func(h Hello)
+	// Claimed hears of a member of another cluster that has dialled this one, once
+	// Authenticate has let it pass, and before it is refused, as it is in any case. ctx
+	// ends with the transport. Optional.
+	Claimed func(ctx context.Context, h Hello)
 	// Dial connects to a peer's address, host:port. Default: net.Dialer over TCP. Tests pass
 	// in-memory links.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -48,7 +48,7 @@ func (c Config) WithDefaults() Config {
 		}
 	}
 	if c.Claimed == nil {
-		c.Claimed = func(Hello) {}
+		c.Claimed = func(context.Context, Hello) {}
 	}
 	if c.Authenticate == nil {
 		c.Authenticate = func(net.Conn, Hello) error { return nil }

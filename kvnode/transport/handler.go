@@ -12,6 +12,9 @@ type Hello struct {
 	ClusterID uint64 `json:"cluster_id"`
 	From      uint64 `json:"from"`
 	To        uint64 `json:"to"`
+	// Token is of the cluster that the sender was started for; "" is a version that
+	// does not say.
+	Token string `json:"token,omitempty"`
 	// Instance is the sender's (store.Member.Instance).
 	Instance string `json:"instance"`
 	Name     string `json:"name"`

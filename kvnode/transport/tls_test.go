@@ -127,6 +127,26 @@ func TestDiallersWithoutTheRightCertificate(t *testing.T) {
 	}
 }
 
+// Nor does whoever cannot prove it claim anything.
+func TestAClaimNeedsTheRightCertificate(t *testing.T) {
+	for shown, want := range map[string]int{"n1": 1, "n3": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			s, network := newSecured(t), memlink.New()
+			claims := 0
+			begin(t, network, &fakeNode{id: 2}, s.apply, func(c *Config, _ *limits) {
+				c.Hello.ClusterID = 9
+				c.Claimed = func(context.Context, Hello) { claims++ }
+			})
+			cert := certificate(t, s.ca.Issue([]string{shown}))
+			c := tls.Client(dialRaw(t, network, 1, 2), &tls.Config{RootCAs: trusting(s.ca), ServerName: "n2", Certificates: []tls.Certificate{cert}})
+			defer c.Close()
+			if end := outcome(c); end != ReasonCluster || claims != want {
+				t.Errorf("with the certificate of %s the connection ends with %q, Claimed was called %d times, want %q and %d", shown, end, claims, ReasonCluster, want)
+			}
+		})
+	}
+}
+
 // outcome says hello as member 1 and returns how the other end takes it.
 func outcome(c net.Conn) string {
 	// The other end may have closed already; what it said is there to be read.
