@@ -82,7 +82,7 @@ func (n *Node) hearOut(ctx context.Context, h transport.Hello) {
 	if err != nil {
 		n.strays.Do(func() {
 			n.log.Warn("kvnode: waits with founding its cluster, as a member of another one calls, which cannot be asked whether this one is its own; "+
-				"make its peer URLs reachable from here, or stop it", "peer", h.Name, "urls", h.PeerURLs, "cluster", fmt.Sprintf("%x", h.ClusterID), "error", err)
+				"make its peer URLs reachable from here, stop it, or begin anew with another --initial-cluster-token", "peer", h.Name, "urls", h.PeerURLs, "cluster", fmt.Sprintf("%x", h.ClusterID), "error", err)
 		})
 	}
 	n.calls.put(func() {
@@ -117,7 +117,7 @@ func (n *Node) askClaimant(ctx context.Context, h transport.Hello) (claim string
 			continue
 		}
 		if own := slices.IndexFunc(members, n.isHere); own >= 0 {
-			claim = fmt.Sprintf("this one is of cluster %x, but cluster %x, as %s says, has member %s with another data directory",
+			claim = fmt.Sprintf("this one is of cluster %x, but cluster %x, as %s says, has member %s with another data directory, or none yet",
 				n.ClusterID(), r.ClusterID, addr, describe(&members[own]))
 		}
 		return claim, nil
