@@ -47,7 +47,9 @@ func TestAClockSpikeMakesNoLeaseForEver(t *testing.T) {
 func TestAClockThatKeepsSteppingIsDistrusted(t *testing.T) {
 	p := leading(t)
 	for steps := 1; steps <= 5; steps++ {
-		p.clock.Advance(-500 * ms)
+		p.clock.Advance(500 * ms)
+		p.Tick()
+		p.clock.Advance(-400 * ms) // send instants need no shift for it
 		p.Tick()
 		p.clock.Advance(ms)
 		p.tryRenew()
@@ -168,6 +170,28 @@ func TestAGrantOfAStandingClockIsHeld(t *testing.T) {
 			if p.Blocks(candidate) {
 				t.Error("Blocks() = true when the longest promise has passed by Go's clock, want false")
 			}
+		}
+	})
+}
+
+// The marker of a dead clock can still be read: Go's clock may have jumped with it.
+func TestADisruptionOfADeadClockIsHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPuppet(t)
+		p.follow(2, 3)
+		p.Incoming(probed(p.message(raftpb.MsgHeartbeat, 3, 1)))
+		p.Ready(raft.Ready{Messages: []*raftpb.Message{p.message(raftpb.MsgHeartbeatResp, 1, 3)}})
+		p.clock.reading.Store(0)
+		candidate := raft.Ready{SoftState: &raft.SoftState{RaftState: raft.StateCandidate}}
+		p.Blocks(candidate)
+		time.Sleep(time.Hour)
+		p.clock.marker.Add(1)
+		if !p.Blocks(candidate) {
+			t.Error("Blocks() = false after a disruption by which Go's clock jumped, want true")
+		}
+		time.Sleep(p.longest)
+		if p.Blocks(candidate) {
+			t.Error("Blocks() = true for longer than the longest promise, want false")
 		}
 	})
 }

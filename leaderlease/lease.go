@@ -201,6 +201,7 @@ func (l *Lease) nowLocked() core.Instant {
 		l.startOverLocked(now, marker)
 	case now < l.mu.last:
 		l.clockFaultLocked("the clock went backwards", now)
+		l.mu.lease.ClockWentBack(now)
 		l.startOverLocked(now, marker)
 	case l.mu.unread:
 		// Promises last as long as they did: time has passed as ever.

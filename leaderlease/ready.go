@@ -15,8 +15,8 @@ import (
 // withholds votes that a promise forbids (L1, L6, L7, V2, V4). Send the messages
 // it returns instead of rd.Messages; it may reuse that slice.
 //
-// Without AsyncStorageWrites it blocks, for at most the longest promise, where a
-// bound node is about to count its own vote (V5). With Tick asked, that happens
+// Without AsyncStorageWrites it blocks, for at most the longest promise after the
+// newest disruption or step of the clock, where a bound node is about to count its own vote (V5). With Tick asked, that happens
 // only after a burst of ticks, a Campaign that did not ask MayCampaign, or a clock
 // that was disrupted since a transfer was let in. Loops that must not block, and
 // those whose clock they drive themselves, ask Blocks.
@@ -162,22 +162,23 @@ func (l *Lease) Blocks(rd raft.Ready) bool {
 		l.mu.still = standstill{}
 		return false
 	}
-	return l.mu.still.shorterThan(l.longest, now)
+	return l.mu.still.shorterThan(l.longest, now, l.disruptions())
 }
 
 // standstill is for how long the lease clock has been seen to be dead or to stand
 // still, by Go's clock: it never shows the end of what is owed then. While it moves,
-// Go's clock has no say, since it jumps with the machine and has no marker.
+// or was disrupted, Go's clock has no say, since it jumps with the machine.
 type standstill struct {
 	reading core.Instant
+	marker  uint64
 	since   time.Time
 }
 
 // shorterThan notes a reading and reports whether the clock has moved, or a grant has
 // left, within d. What was granted before has ended after the longest promise.
-func (s *standstill) shorterThan(d time.Duration, now core.Instant) bool {
-	if s.since.IsZero() || (now.Valid() && now != s.reading) {
-		*s = standstill{reading: now, since: time.Now()}
+func (s *standstill) shorterThan(d time.Duration, now core.Instant, marker uint64) bool {
+	if s.since.IsZero() || marker != s.marker || (now.Valid() && now != s.reading) {
+		*s = standstill{reading: now, marker: marker, since: time.Now()}
 	}
 	return time.Since(s.since) < d
 }

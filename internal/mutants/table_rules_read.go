@@ -113,7 +113,7 @@ var readRules = []Mutant{
 	{
 		Rule: "§8", Name: "send instants repeat after the clock went back", Pkg: libPkg, Test: "^TestClockThatWentBackIsUsedAgain$",
 		File: leaseFile,
-		Old:  "\t\tl.shift = back\n", New: "\t\tl.after, l.probed = 0, 0\n",
+		Old:  "\tl.shift = max(l.shift, max(l.after, l.probed).Sub(now))\n", New: "\tl.after, l.probed = 0, 0\n",
 	},
 	{
 		Rule: "§8", Name: "a voter goes by its clock after a disruption", Pkg: libPkg, Test: "^TestClockOfAVoterJumpsAhead$",
@@ -240,12 +240,17 @@ var readRules = []Mutant{
 	{
 		Rule: "V5", Name: "Ready goes by the lease clock alone", Pkg: libPkg, Test: "^TestReadyIsHeldBackWithoutAClock$",
 		File: "leaderlease/ready.go",
-		Old:  "return l.mu.still.shorterThan(l.longest, now)", New: "return l.mu.still.shorterThan(100*l.longest, now)",
+		Old:  "return l.mu.still.shorterThan(l.longest, now, l.disruptions())", New: "return l.mu.still.shorterThan(100*l.longest, now, l.disruptions())",
 	},
 	{
 		Rule: "V5", Name: "Go's clock ends a hold while the lease clock moves", Pkg: libPkg, Test: "^TestGoClockDoesNotEndAHold$",
 		File: "leaderlease/ready.go",
-		Old:  "if s.since.IsZero() || (now.Valid() && now != s.reading) {", New: "if s.since.IsZero() {",
+		Old:  " || (now.Valid() && now != s.reading) {", New: " {",
+	},
+	{
+		Rule: "V5", Name: "Go's clock ends a hold in which a dead clock was disrupted", Pkg: libPkg, Test: "^TestADisruptionOfADeadClockIsHeld$",
+		File: "leaderlease/ready.go",
+		Old:  " || marker != s.marker", New: "",
 	},
 	{
 		Rule: "V5", Name: "a grant is not held if the clock stood still before it", Pkg: libPkg, Test: "^TestAGrantOfAStandingClockIsHeld$",
@@ -255,7 +260,7 @@ var readRules = []Mutant{
 	{
 		Rule: "V5", Name: "a node is held back for half of the longest promise", Pkg: libPkg, Test: "^TestBlocksEndsWithoutAClock$",
 		File: "leaderlease/ready.go",
-		Old:  "return l.mu.still.shorterThan(l.longest, now)", New: "return l.mu.still.shorterThan(l.longest/2, now)",
+		Old:  "return l.mu.still.shorterThan(l.longest, now, l.disruptions())", New: "return l.mu.still.shorterThan(l.longest/2, now, l.disruptions())",
 	},
 	{
 		Rule: "V5", Name: "Stop waits for what is held back", Pkg: libPkg, Test: "^TestStopEndsWhatIsHeldBack$",

@@ -39,7 +39,7 @@ type Lease struct {
 	probed Instant
 	// shift is added to a reading to make a send instant. It is 0 until the clock
 	// goes back: send instants must grow for the whole term, or a grant of an old
-	// probe would be taken for one of a newer one. steps counts how often it grew.
+	// probe would be taken for one of a newer one. steps counts how often it did.
 	shift time.Duration
 	steps int
 	// transferUntil is when a transfer under way can no longer succeed.
@@ -179,6 +179,13 @@ func (l *Lease) Invalidate(now Instant) {
 // the rest of it then, since such a clock will do so again.
 const maxSteps = 3
 
+// ClockWentBack is ClockStepped for a clock that goes back by itself, which is
+// counted.
+func (l *Lease) ClockWentBack(now Instant) {
+	l.steps++
+	l.ClockStepped(now)
+}
+
 // ClockStepped gives the lease up and starts over at now, after the clock went
 // back or was disrupted: the machine was stopped or moved. Instants from before
 // mean nothing any more, nor does what was learnt about other clocks by this one.
@@ -188,10 +195,7 @@ func (l *Lease) ClockStepped(now Instant) {
 		l.peers[i].rate = rateWatch{}
 	}
 	l.noteClocks()
-	if back := max(l.after, l.probed).Sub(now); back > l.shift {
-		l.shift = back
-		l.steps++
-	}
+	l.shift = max(l.shift, max(l.after, l.probed).Sub(now))
 	l.transferUntil = min(l.transferUntil, now.Add(l.p.TransferTimeout))
 	l.ClockRead(now)
 }
