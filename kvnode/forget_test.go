@@ -51,7 +51,7 @@ func TestARemovalWithOneMemberAwaySurvivesAPowerCut(t *testing.T) {
 		t.Run(wait, func(t *testing.T) {
 			inCluster(t, 4, d.use, func(t *testing.T, c *cluster) {
 				leader := c.leader()
-				time.Sleep(time.Second)
+				c.raised(leader) // all have registered
 				others := c.followers(leader)
 				c.cutPower(others[0])
 				if err := leader.RemoveMember(t.Context(), others[1].ID()); err != nil {

@@ -32,23 +32,22 @@ func (n *Node) dismissed(peer uint64) {
 }
 
 // released reports whether this member was removed and is not needed any more. If it
-// has not applied its removal, it does not know who is left, and knows nothing that
-// they could need: then one is enough.
+// has not applied its removal, those who are left are all that it knows but itself.
 func (n *Node) released() bool {
-	members := n.store.Members()
 	f := &n.farewells
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !members.Removed[n.ID()] {
-		return len(f.mu.from) > 0
-	}
-	told := 0
-	for id, m := range members.ByID {
-		if !m.Learner && f.mu.from[id] {
+	told, voters := 0, 0
+	for id, m := range n.store.Members().ByID {
+		if m.Learner || id == n.ID() {
+			continue
+		}
+		voters++
+		if f.mu.from[id] {
 			told++
 		}
 	}
-	return inEveryMajority(told, countVoters(members))
+	return inEveryMajority(told, voters)
 }
 
 // awaitRelease waits until this member is released. It looks at each tick.

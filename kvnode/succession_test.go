@@ -270,3 +270,33 @@ func TestWordOfAnotherEntryIsNotTaken(t *testing.T) {
 		})
 	}
 }
+
+// Of four, the leader removes a follower. All have written that; only the leader
+// hears that it is committed, refuses the follower, and is lost. The two others are a
+// majority of the three that are left, but count by four: they need the vote of the
+// one that was removed, which has not applied that.
+func TestARemovedFollowerStaysWhileItsVoteIsNeeded(t *testing.T) {
+	inCluster(t, 4, lax, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		others := c.followers(leader)
+		removed, left := others[0], others[1:]
+		c.untold(leader, removes(t, leader, removed), others...)
+		for _, n := range left {
+			c.net.Cut(removed.Name(), n.Name())
+		}
+		c.net.Reset(leader.Name(), removed.Name())
+		c.net.Heal(leader.Name(), removed.Name())
+		time.Sleep(5 * time.Second)
+		c.gone(leader)
+		for _, n := range left {
+			c.net.Reset(removed.Name(), n.Name())
+			c.net.Heal(removed.Name(), n.Name())
+		}
+		time.Sleep(time.Minute)
+		if left[0].Leader() == 0 {
+			t.Error("nobody leads a minute later")
+		}
+		<-removed.Done()
+		delete(c.nodes, removed.Name())
+	})
+}

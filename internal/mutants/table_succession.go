@@ -35,8 +35,14 @@ var succession = []Mutant{
 	{
 		Rule: "succession", Name: "a removed member stops before the others know", Pkg: nodePkg, Test: "^TestOneOfThreeThatKnowsIsNotEnough$",
 		File: "kvnode/leave.go",
-		Old:  "\tif !members.Removed[n.ID()] {\n",
-		New:  "\tif true {\n",
+		Old:  "return inEveryMajority(told, voters)",
+		New:  "return told > 0 && voters > 0",
+	},
+	{
+		Rule: "succession", Name: "one refusal stops a member that has not applied its removal", Pkg: nodePkg, Test: "^TestARemovedFollowerStaysWhileItsVoteIsNeeded$",
+		File: "kvnode/leave.go",
+		Old:  "\ttold, voters := 0, 0\n",
+		New:  "\tif !n.store.Members().Removed[n.ID()] {\n\t\treturn len(f.mu.from) > 0\n\t}\n\ttold, voters := 0, 0\n",
 	},
 	{
 		Rule: "succession", Name: "a removed member stops of itself", Pkg: nodePkg, Test: "^TestALeaderOfTwoThatRemovesItselfIsSucceeded$",
