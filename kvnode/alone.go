@@ -63,14 +63,12 @@ func (n *Node) claimed(ctx context.Context, h transport.Hello) {
 	case !n.id.Alone || h.To != n.ID() && h.Token != n.id.Token: // an ID is made of the token
 	case n.waiting():
 		n.hearOut(ctx, h)
-	default:
-		n.strays.Do(func() {
-			if claim, err := n.askClaimant(ctx, h); err == nil && claim != "" {
-				n.log.Error("kvnode: another cluster has a member at this address", "claim", claim, "advice", "see which of the two holds what counts: "+
-					"if this one, stop the members of the other, or remove the member there; if the other, this one has lost its data directory and begun anew: "+
-					"stop it, save what was written to it since, and only then add it to the other as a new member")
-			}
-		})
+	case n.foreign.loud(n.ID()): // one line for all, as anybody can call under any ID
+		if claim, err := n.askClaimant(ctx, h); err == nil && claim != "" {
+			n.log.Error("kvnode: another cluster has a member at this address", "claim", claim, "advice", "see which of the two holds what counts: "+
+				"if this one, stop the members of the other, or remove the member there; if the other, this one has lost its data directory and begun anew: "+
+				"stop it, save what was written to it since, and only then add it to the other as a new member")
+		}
 	}
 }
 
@@ -79,11 +77,10 @@ func (n *Node) hearOut(ctx context.Context, h transport.Hello) {
 	c := &n.loop.campaigns
 	n.calls.put(func() { c.asking++ })
 	claim, err := n.askClaimant(ctx, h)
-	if err != nil {
-		n.strays.Do(func() {
-			n.log.Warn("kvnode: waits with founding its cluster, as a member of another one calls, which cannot be asked whether this one is its own; "+
-				"make its peer URLs reachable from here, stop it, or begin anew with another --initial-cluster-token", "peer", h.Name, "urls", h.PeerURLs, "cluster", fmt.Sprintf("%x", h.ClusterID), "error", err)
-		})
+	if err != nil && n.foreign.loud(n.ID()) {
+		n.log.Warn("kvnode: waits with founding its cluster, as a member of another one calls, which cannot be asked whether this one is its own; "+
+			"make its peer URLs reachable from here, stop it, or begin anew with another --initial-cluster-token",
+			"peer", h.Name, "urls", h.PeerURLs, "cluster", fmt.Sprintf("%x", h.ClusterID), "error", err)
 	}
 	n.calls.put(func() {
 		c.asking--

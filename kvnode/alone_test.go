@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -94,7 +95,7 @@ func TestAFounderOfOneWaitsForWhoIsStuck(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer conn.Close()
+			t.Cleanup(func() { _ = conn.Close() })
 		}
 		_ = before.Close()
 		if err := c.ended(c.start("m1"), alonePatience); !errors.Is(err, ErrLost) {
@@ -194,14 +195,17 @@ func TestAFounderOfOneWaitsForAnAnswer(t *testing.T) {
 		for range 50 { // whenever they come: it ends, or they were late
 			time.Sleep(alonePatience - 700*time.Millisecond)
 			c.net.HealAll()
-			for asked := false; back.Err() == nil; time.Sleep(time.Millisecond) {
-				back.call(func() { asked = asked || back.loop.campaigns.asking > 0 })
-				if asked && back.Leader() != 0 {
-					t.Fatal("it leads while it asks whoever called in time")
-				}
-				if back.Leader() != 0 {
-					break
-				}
+			var asked atomic.Bool
+			for back.Err() == nil && back.Leader() == 0 {
+				back.call(func() {
+					if back.loop.campaigns.asking > 0 {
+						asked.Store(true)
+					}
+				})
+				time.Sleep(time.Millisecond)
+			}
+			if asked.Load() && back.Leader() != 0 {
+				t.Fatal("it leads, though somebody was asked who called in time")
 			}
 			back = c.loseDirectory(true)
 		}

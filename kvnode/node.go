@@ -9,7 +9,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"golang.org/x/time/rate"
 
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/watch"
@@ -77,10 +76,9 @@ type Node struct {
 	known        chan struct{} // closed when the member has published itself
 	shutdownOnce sync.Once
 	farewells    farewells
-	receiving    atomic.Bool    // a snapshot
-	strays       rate.Sometimes // limits lines about whoever claims this member
-	advice       sync.Once      // of adviseAlone
-	noting       sync.Mutex     // guards changes of id
+	receiving    atomic.Bool // a snapshot
+	advice       sync.Once   // of adviseAlone
+	noting       sync.Mutex  // guards changes of id
 }
 
 // loopState is what only the loop touches.

@@ -9,7 +9,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"golang.org/x/time/rate"
 
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/watch"
@@ -65,7 +64,6 @@ func newNode(cfg Config) *Node {
 		begun:         make(chan struct{}),
 		known:         make(chan struct{}),
 		stopped:       make(chan struct{}),
-		strays:        rate.Sometimes{First: 1, Interval: refusalPause},
 	}
 	n.local.wake, n.calls.wake, n.proposals.wake = n.wake, n.wake, n.wake
 	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
