@@ -40,7 +40,7 @@ func (l *Lease) switchTo(cs *raftpb.ConfState, told func(*confWatch) (use bool, 
 	l.mu.Lock()
 	now := l.nowLocked()
 	use, broken := told(&l.mu.conf)
-	if broken != "" && core.SameVoters(l.mu.conf.voters, core.Voters(cs)) {
+	if broken != "" && l.mu.conf.voters.String() == core.Voters(cs).String() {
 		broken = "" // what counts already, said once more
 	}
 	if use {

@@ -103,7 +103,7 @@ var readRules = []Mutant{
 	{
 		Rule: "L5", Name: "saying once more what counts is a misuse", Pkg: libPkg, Test: "^TestConfStateThatCountsAlreadyIsNoMisuse$",
 		File: "leaderlease/conf.go",
-		Old:  "if broken != \"\" && core", New: "if false && core",
+		Old:  "if broken != \"\" && l.mu", New: "if false && l.mu",
 	},
 	{
 		Rule: "§8", Name: "the lease outlives a clock that fails", Pkg: libPkg, Test: "^TestClockFails$",

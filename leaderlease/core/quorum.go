@@ -1,8 +1,6 @@
 package core
 
 import (
-	"maps"
-
 	"go.etcd.io/raft/v3/quorum"
 	"go.etcd.io/raft/v3/raftpb"
 )
@@ -27,11 +25,6 @@ func quorumEnd(cfg quorum.JointConfig, promised quorum.AckedIndexer) Instant {
 // only where ConfState lists them as voters.
 func Voters(cs *raftpb.ConfState) quorum.JointConfig {
 	return quorum.JointConfig{majority(cs.GetVoters()), majority(cs.GetVotersOutgoing())}
-}
-
-// SameVoters reports whether both halves of two configurations are equal.
-func SameVoters(a, b quorum.JointConfig) bool {
-	return maps.Equal(a[0], b[0]) && maps.Equal(a[1], b[1])
 }
 
 func majority(ids []uint64) quorum.MajorityConfig {

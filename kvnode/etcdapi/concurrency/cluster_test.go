@@ -2,6 +2,7 @@ package concurrency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -75,7 +76,11 @@ func inCluster(t *testing.T, n int, f func(t *testing.T, c *cluster), amend ...f
 		}
 		defer c.stop()
 		for _, m := range c.members {
-			if _, err := m.Read(t.Context(), kvnode.ReadLease); err != nil {
+			_, err := m.Read(t.Context(), kvnode.ReadLease)
+			if errors.Is(err, kvnode.ErrNoLeader) { // a founder of one waits
+				_, err = m.Read(t.Context(), kvnode.ReadLease)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
