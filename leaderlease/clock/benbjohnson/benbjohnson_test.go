@@ -42,7 +42,8 @@ func TestEdgesOfAMock(t *testing.T) {
 		{"first valid instant", epoch.Add(-first + 1), 1},
 		{"set back to before all readings", epoch.Add(-first), 0},
 		{"set back by a century", epoch.AddDate(-100, 0, 0), 0},
-		{"last valid instant", epoch.Add(math.MaxInt64 - 1 - first), core.Forever - 1},
+		{"last valid instant", epoch.Add(1<<62 - 1 - first), 1<<62 - 1},
+		{"beyond all readings", epoch.Add(1<<62 - first), 0},
 		{"beyond what an Instant holds", epoch.Add(math.MaxInt64 - first), 0},
 		{"beyond what a Duration holds", epoch.AddDate(1000, 0, 0), 0},
 	}
