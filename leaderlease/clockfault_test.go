@@ -80,23 +80,30 @@ func TestAClockThatFailsBindsNobody(t *testing.T) {
 	}
 }
 
+// heldCandidate is a sole voter in its restart hold, and the Ready with which it would
+// elect itself.
+func heldCandidate(t *testing.T) (*Lease, *handClock, raft.Ready) {
+	t.Helper()
+	rc, cfg, clock := soleVoter(t)
+	raw, err := raft.NewRawNode(rc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Campaign(); err != nil {
+		t.Fatal(err)
+	}
+	return l, clock, raw.Ready()
+}
+
 // Blocks ends as Ready does, by Go's clock, where the lease clock never shows the
 // end of what is owed.
 func TestBlocksEndsWithoutAClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rc, cfg, clock := soleVoter(t)
-		raw, err := raft.NewRawNode(rc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := raw.Campaign(); err != nil {
-			t.Fatal(err)
-		}
-		rd := raw.Ready()
+		l, clock, rd := heldCandidate(t)
 		clock.reading.Store(0)
 		start := time.Now()
 		for l.Blocks(rd) && time.Since(start) < time.Hour {
@@ -112,19 +119,7 @@ func TestBlocksEndsWithoutAClock(t *testing.T) {
 // and its marker begins the hold anew.
 func TestGoClockDoesNotEndAHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rc, cfg, clock := soleVoter(t)
-		raw, err := raft.NewRawNode(rc)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := raw.Campaign(); err != nil {
-			t.Fatal(err)
-		}
-		rd := raw.Ready()
+		l, clock, rd := heldCandidate(t)
 		for range 3 {
 			time.Sleep(time.Hour)
 			clock.Advance(time.Hour)
