@@ -115,12 +115,11 @@ func (n *Network) Damage(from, to string, f func([]byte)) {
 	p.damage = f
 }
 
-// Reset ends all connections between a and b, even while they are cut.
+// Reset ends all connections between a and b, even while they are cut. One that
+// is dialled because of it stays.
 func (n *Network) Reset(a, b string) {
-	for _, p := range []*path{n.path(a, b), n.path(b, a)} {
-		for _, q := range p.live() {
-			q.reset()
-		}
+	for _, q := range append(n.path(a, b).live(), n.path(b, a).live()...) {
+		q.reset()
 	}
 }
 
