@@ -23,7 +23,10 @@ import (
 
 // metadataForwarded marks a request that another member has passed on. Whoever
 // gets it answers or refuses it, so that no request goes round in circles.
-const metadataForwarded = "x-kvnode-forwarded"
+const metadataForwarded = metadataMembers + "forwarded"
+
+// metadataMembers begins the names of what members say to each other.
+const metadataMembers = "x-kvnode-"
 
 // forwardPause is between two tries to reach a leader that is known.
 const forwardPause = 50 * time.Millisecond
@@ -147,7 +150,7 @@ func (l *leaderConn) connect(a *API, member uint64) (grpc.ClientConnInterface, e
 	case l.conn != nil && l.member == member && slices.Equal(l.urls, urls):
 		return l.conn, nil
 	}
-	conn, err := dialMember(urls, a.cfg.LeaderDial)
+	conn, err := dialMember(urls, slices.Concat(a.cfg.LeaderDial, sameCluster(a.node.ClusterID()).options()))
 	if err != nil {
 		return nil, err
 	}

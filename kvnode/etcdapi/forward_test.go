@@ -3,7 +3,10 @@ package etcdapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -124,6 +127,20 @@ func TestWhatWasForwardedIsNotForwardedAgain(t *testing.T) {
 	}
 }
 
+// Nor can whoever comes over HTTP say that a request was forwarded.
+func TestTheGatewayDropsWhatMembersSayToEachOther(t *testing.T) {
+	p := startPair(t)
+	p.leader.grant(t, 7, 60)
+	h, err := p.follower.api.Gateway(t.Context(), p.follower.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := askHeader(t, h, http.MethodPost, "/v3/lease/timetolive", `{"ID":7}`, http.Header{"Grpc-Metadata-X-Kvnode-Forwarded": {"1"}})
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"grantedTTL":"60"`) {
+		t.Errorf("POST = %d %s, want the leader's answer", w.Code, w.Body)
+	}
+}
+
 // A request that comes while leadership moves waits for it.
 func TestForwardingFollowsTheLeader(t *testing.T) {
 	p := startPair(t)
@@ -149,6 +166,33 @@ func TestForwardingFollowsTheLeader(t *testing.T) {
 	p.follower.setLeader(testMember)
 	if ka, err := p.follower.client(t).KeepAliveOnce(t.Context(), 9); err != nil || ka.TTL != 60 {
 		t.Errorf("KeepAliveOnce() = %v, %v on the new leader, want 60 s", ka, err)
+	}
+}
+
+// The leader is gone, and a member of another cluster has its address. That one
+// knows nothing of any TTL lease, and nobody must believe it.
+func TestAnotherClusterDoesNotAnswerForTheLeader(t *testing.T) {
+	p := startPair(t)
+	p.leader.foreign.Store(true)
+	lease := pb.NewLeaseClient(p.follower.conn)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if left, err := lease.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: 7}); err == nil {
+		t.Errorf("LeaseTimeToLive() = %v by another cluster's word, want an error", left)
+	}
+	answered := make(chan error, 1)
+	go func() {
+		ka, err := p.follower.client(t).KeepAliveOnce(context.Background(), 7)
+		if err == nil && ka.TTL != 60 {
+			err = fmt.Errorf("TTL %d", ka.TTL)
+		}
+		answered <- err
+	}()
+	<-p.dials // it has asked
+	p.leader.grant(t, 7, 60)
+	p.leader.foreign.Store(false)
+	if err := <-answered; err != nil {
+		t.Errorf("KeepAliveOnce() = %v once the leader answers, want 60 s", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	gw "go.etcd.io/etcd/api/v3/etcdserverpb/gw"
@@ -45,12 +46,14 @@ func (a *API) Gateway(ctx context.Context, conn *grpc.ClientConn, more ...Gatewa
 	return boundBodies(mux, int64(a.maxMessageBytes())/3*4), nil
 }
 
-// gatewayHeader passes x-lease-read on besides what gateways pass on anyway.
+// gatewayHeader passes x-lease-read on besides what gateways pass on anyway, but
+// nothing that only members say to each other.
 func gatewayHeader(name string) (string, bool) {
 	if name == http.CanonicalHeaderKey(MetadataReadMode) {
 		return MetadataReadMode, true
 	}
-	return runtime.DefaultHeaderMatcher(name)
+	key, ok := runtime.DefaultHeaderMatcher(name)
+	return key, ok && !strings.HasPrefix(strings.ToLower(key), metadataMembers)
 }
 
 // gatewayReplyHeader keeps to itself how gRPC encodes a reply, which says nothing

@@ -47,8 +47,9 @@ type fakeNode struct {
 		modes    []kvnode.ReadMode
 		changed  chan struct{}
 	}
-	leader atomic.Uint64
-	full   atomic.Bool // the disk
+	leader  atomic.Uint64
+	full    atomic.Bool // the disk
+	foreign atomic.Bool // it is of another cluster
 }
 
 // openBolt returns a real backend.
@@ -191,11 +192,17 @@ func (n *fakeNode) LeaderChanged() <-chan struct{} {
 }
 
 // The rest of Node.
-func (n *fakeNode) Store() *store.Store                      { return n.store }
-func (n *fakeNode) Watch() *watch.Hub                        { return n.hub }
-func (n *fakeNode) Leader() uint64                           { return n.leader.Load() }
-func (n *fakeNode) ID() uint64                               { return testMember }
-func (n *fakeNode) ClusterID() uint64                        { return testCluster }
+func (n *fakeNode) Store() *store.Store { return n.store }
+func (n *fakeNode) Watch() *watch.Hub   { return n.hub }
+func (n *fakeNode) Leader() uint64      { return n.leader.Load() }
+func (n *fakeNode) ID() uint64          { return testMember }
+func (n *fakeNode) ClusterID() uint64 {
+	if n.foreign.Load() {
+		return testCluster + 1
+	}
+	return testCluster
+}
+
 func (n *fakeNode) Term() uint64                             { return testTerm }
 func (n *fakeNode) MoveLeader(context.Context, uint64) error { return n.moved }
 func (n *fakeNode) Status() kvnode.Status {
