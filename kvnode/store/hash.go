@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"hash"
@@ -12,6 +13,10 @@ import (
 // castagnoli is used for hashes and for the sums of records.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// hashOfNothing is etcd's. A hash is never 0: tools take that for a member that has
+// not answered.
+var hashOfNothing = crc32.Checksum([]byte("key"), castagnoli)
+
 // Hash is equal on members that have applied the same.
 type Hash struct {
 	// Hash covers the versions up to HashRevision that are above CompactRevision
@@ -22,7 +27,8 @@ type Hash struct {
 	Revision        int64
 }
 
-// HashKV hashes all keys as of revision, 0 meaning the newest.
+// HashKV hashes all keys as of revision, 0 meaning the newest. There are none as of
+// a negative one, as in etcd.
 func (s *Store) HashKV(revision int64) (Hash, error) {
 	return again(s, true, func(w view) (Hash, error) {
 		compacted := w.st.compacted.Load()
@@ -33,7 +39,7 @@ func (s *Store) HashKV(revision int64) (Hash, error) {
 			return Hash{}, rpctypes.ErrGRPCFutureRev
 		}
 		h := Hash{CompactRevision: compacted, HashRevision: revision, Revision: w.rev}
-		if revision <= 0 {
+		if revision == 0 {
 			h.HashRevision = w.rev
 		}
 		var err error
@@ -64,7 +70,7 @@ func (w view) hash(compacted int64) (uint32, error) {
 	if w.st.compacted.Load() != compacted {
 		return 0, rpctypes.ErrGRPCCompacted
 	}
-	return h.Sum32(), nil
+	return cmp.Or(h.Sum32(), hashOfNothing), nil
 }
 
 // hashVersion hashes every field of v. Lengths come first, so that no two
