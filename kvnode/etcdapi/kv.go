@@ -2,6 +2,7 @@ package etcdapi
 
 import (
 	"context"
+	"fmt"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -96,8 +97,24 @@ func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, 
 	return propose[*pb.TxnResponse](ctx, s.API, &pb.InternalRaftRequest{Txn: r})
 }
 
-// Compact forgets history. The store has let go of it when this returns, so
-// that nothing is left to wait for when the request says physical.
+// Compact forgets history. Where the request says physical, this member has let go
+// of it when this returns: dbSizeInUse has fallen.
 func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
-	return propose[*pb.CompactionResponse](ctx, s.API, &pb.InternalRaftRequest{Compaction: r})
+	resp, err := propose[*pb.CompactionResponse](ctx, s.API, &pb.InternalRaftRequest{Compaction: r})
+	if err != nil || !r.GetPhysical() {
+		return resp, err
+	}
+	return resp, s.letGo(ctx)
+}
+
+// letGo frees in the store what compactions have made unreachable. It is in use
+// until a checkpoint has let go of it.
+func (a *API) letGo(ctx context.Context) error {
+	if err := a.node.Store().FinishCompaction(ctx); err != nil {
+		return clientError(err)
+	}
+	if err := a.node.Checkpoint(ctx); err != nil {
+		return clientError(fmt.Errorf("checkpoint after a compaction: %w", err))
+	}
+	return nil
 }

@@ -100,14 +100,10 @@ func (s *maintenanceServer) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequ
 	return &pb.MoveLeaderResponse{Header: s.header()}, nil
 }
 
-// Defragment gives unused space back. What was deleted and compacted is in use
-// until a checkpoint has let go of it, and clients defragment right after that.
+// Defragment gives unused space back. Clients do so right after a compaction.
 func (s *maintenanceServer) Defragment(ctx context.Context, _ *pb.DefragmentRequest) (*pb.DefragmentResponse, error) {
-	if err := s.node.Store().FinishCompaction(ctx); err != nil {
-		return nil, clientError(err)
-	}
-	if err := s.node.Checkpoint(ctx); err != nil {
-		return nil, clientError(fmt.Errorf("checkpoint before a defragmentation: %w", err))
+	if err := s.letGo(ctx); err != nil {
+		return nil, err
 	}
 	if err := s.node.Store().Defragment(ctx); err != nil {
 		return nil, clientError(err)

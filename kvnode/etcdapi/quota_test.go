@@ -5,6 +5,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Beyond the quota nothing that grows is taken, the alarm is raised once, and
@@ -117,5 +118,32 @@ func TestDefragmentationLetsGoOfWhatIsCompacted(t *testing.T) {
 	}
 	if after, _ := s.store.Size(); before < 2_000_000 || after > before/5 {
 		t.Errorf("size = %d before and %d after, want 2 MB to become 0.1", before, after)
+	}
+}
+
+// A client that asks for a physical compaction waits until it shows.
+func TestAPhysicalCompactionHasFreedBeforeItReturns(t *testing.T) {
+	s := startServer(t, Config{})
+	c := s.client(t)
+	inUse := func() int64 {
+		got, err := c.Status(t.Context(), "http://a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.DbSizeInUse
+	}
+	var last int64
+	for range 20 {
+		last = s.put(t, "k", string(make([]byte, 100<<10))).GetHeader().GetRevision()
+	}
+	if err := s.Checkpoint(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := inUse()
+	if _, err := c.Compact(t.Context(), last, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	if after := inUse(); before < 2_000_000 || after > before/5 {
+		t.Errorf("%d bytes in use before and %d after, want 2 MB to become 0.1", before, after)
 	}
 }
