@@ -24,8 +24,12 @@ var (
 	ErrSnapshotDamaged = errors.New("kvnode: the snapshot's file is damaged")
 	// ErrSnapshotForeign means that a file is no snapshot of kvnode. Those of etcd
 	// look much alike and hold something else.
-	ErrSnapshotForeign = errors.New("kvnode: the file is no snapshot of kvnode; those of etcd cannot be restored")
+	ErrSnapshotForeign = errors.New("kvnode: the file is no snapshot of kvnode; those of etcd cannot be restored: " + FromEtcd)
 )
+
+// FromEtcd is how keys get from etcd to kvnode.
+const FromEtcd = "run etcd with its data, restored by etcdutl if it is a snapshot, and copy the keys with " +
+	"`etcdctl --endpoints ETCD make-mirror KVNODE`; revisions begin anew, and TTL leases are not copied"
 
 // checkSnapshotFile verifies the checksum at the end of the file path, and returns
 // that of everything before.

@@ -154,7 +154,7 @@ func TestDataDir(t *testing.T) {
 		{"missing", filepath.Join(dir, "a", "b"), ""},
 		{"a file", file, "is a file"},
 		{"below a file", filepath.Join(file, "a"), "not a directory"},
-		{"etcd's", etcd, "etcd member"},
+		{"etcd's", etcd, "etcd member, which kvnode cannot read; run etcd with its data"},
 		{"nobody's to write", "/proc/1/kvnode", "--data-dir"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -126,7 +126,7 @@ func TestSnapshotRefusals(t *testing.T) {
 	}{
 		{"snapshot status", exitUsage, "accepts 1 arg"},
 		{"snapshot status -w xml " + bad, exitUsage, "must be simple, table or json"},
-		{"snapshot status " + bad, exitFailed, "no snapshot of kvnode"},
+		{"snapshot status " + bad, exitFailed, "make-mirror KVNODE"},
 		{"snapshot status " + dir, exitFailed, "not a regular file"},
 		{"snapshot status /nowhere", exitFailed, "/nowhere"},
 		{"snapshot restore", exitUsage, "accepts 1 arg"},
