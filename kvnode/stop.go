@@ -3,10 +3,6 @@ package kvnode
 import (
 	"context"
 	"errors"
-	"fmt"
-
-	"go.etcd.io/raft/v3"
-	"go.etcd.io/raft/v3/tracker"
 )
 
 // Stop hands leadership over, if this member has it and somebody takes it before
@@ -78,80 +74,4 @@ func (n *Node) closeFiles() (err error) {
 		err = errors.Join(err, n.lock.Close())
 	}
 	return err
-}
-
-// MoveLeader hands leadership to member to and returns when that has happened.
-// It fails with ErrNotLeader unless this member leads, and with ErrUnknownMember
-// if to is not a voter.
-func (n *Node) MoveLeader(ctx context.Context, to uint64) error {
-	if n.Leader() != n.ID() {
-		return ErrNotLeader
-	}
-	if m, ok := n.store.Members().ByID[to]; !ok || m.Learner {
-		return fmt.Errorf("%w: %x cannot lead", ErrUnknownMember, to)
-	}
-	return n.transfer(ctx, to)
-}
-
-// transfer returns when to leads, or raft has given up: after an election
-// timeout.
-func (n *Node) transfer(ctx context.Context, to uint64) error {
-	if to == n.ID() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, n.cfg.ElectionTimeout+2*n.cfg.TickInterval, ErrTimeout)
-	defer cancel()
-	if !n.call(func() { n.loop.raw.TransferLeader(to) }) {
-		return ErrStopped
-	}
-	for {
-		now := n.leader.Load()
-		if now.id == to {
-			return nil
-		}
-		if now.id != n.ID() && now.id != raft.None {
-			return fmt.Errorf("%w: %x leads, not %x", ErrLeaderChanged, now.id, to)
-		}
-		select {
-		case <-now.changed:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-n.stopping:
-			return ErrStopped
-		}
-	}
-}
-
-// handOver transfers leadership to the follower that is furthest, if there is
-// one that answers.
-func (n *Node) handOver(ctx context.Context) error {
-	if n.Leader() != n.ID() {
-		return nil
-	}
-	found := make(chan uint64, 1)
-	n.calls.put(func() { found <- n.furthest() })
-	var best uint64
-	select {
-	case best = <-found:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-n.stopping:
-		return ErrStopped
-	}
-	if best == raft.None {
-		return nil
-	}
-	return n.transfer(ctx, best)
-}
-
-// furthest returns the voter that has most of the log of those that answer, 0 if
-// none does. The loop asks.
-func (n *Node) furthest() (best uint64) {
-	match := uint64(0)
-	n.loop.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
-		if id != n.ID() && typ == raft.ProgressTypePeer && pr.RecentActive && pr.Match > match {
-			best, match = id, pr.Match
-		}
-	})
-	return best
 }

@@ -118,9 +118,7 @@ func (in *inbound) shake() error {
 		in.refuse(refusalOf(err))
 		return err
 	}
-	answer := t.cfg.Hello
-	answer.To = in.from
-	if err = writePacket(in.conn, answerOK, answer); err == nil {
+	if err = writePacket(in.conn, answerOK, t.hello(in.from)); err == nil {
 		err = in.conn.SetDeadline(time.Time{})
 	}
 	if err != nil {

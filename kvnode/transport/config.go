@@ -12,9 +12,11 @@ import (
 // Config configures a Transport. To add TLS, pass a Listener and a Dial that
 // speak it, and an Authenticate that knows whose certificate is whose.
 type Config struct {
-	Hello    Hello // of this member; To is filled in for each peer
+	Hello    Hello // of this member; To and Hold are filled in each time
 	Listener net.Listener
 	Handler  Handler
+	// Hold returns Hello.Hold as of now. Default: 0.
+	Hold func() time.Duration
 	// Roster says who is in the cluster, for members that want to join. Optional.
 	Roster func() (Roster, error)
 	// Claimed hears of a member of another cluster that has dialled this one, once
@@ -46,6 +48,9 @@ func (c Config) WithDefaults() Config {
 		c.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "tcp", addr)
 		}
+	}
+	if c.Hold == nil {
+		c.Hold = func() time.Duration { return 0 }
 	}
 	if c.Claimed == nil {
 		c.Claimed = func(context.Context, Hello) {}

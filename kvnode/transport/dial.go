@@ -34,14 +34,19 @@ func (t *Transport) dial(ctx context.Context, addr string, id uint64, kind strea
 	return c, h, nil
 }
 
+// hello is what this member says to another as of now.
+func (t *Transport) hello(to uint64) Hello {
+	h := t.cfg.Hello
+	h.To, h.Hold = to, t.cfg.Hold()
+	return h
+}
+
 // greet does the dialler's half of the handshake.
 func (t *Transport) greet(c net.Conn, id uint64, kind stream) (Hello, error) {
 	if err := c.SetDeadline(time.Now().Add(t.limits.handshake)); err != nil {
 		return Hello{}, err
 	}
-	h := t.cfg.Hello
-	h.To = id
-	if err := writePacket(c, byte(kind)+1, h); err != nil {
+	if err := writePacket(c, byte(kind)+1, t.hello(id)); err != nil {
 		return Hello{}, broken("send hello", err)
 	}
 	p, err := readPacket(c)

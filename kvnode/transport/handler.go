@@ -25,6 +25,9 @@ type Hello struct {
 	Promise  time.Duration `json:"promise"`
 	Skew     time.Duration `json:"skew"`
 	DriftPPM int           `json:"drift_ppm"`
+	// Hold is for how long the sender is still in its restart hold (leaderlease, V6):
+	// it cannot lead before. 0 is also a version that does not say.
+	Hold time.Duration `json:"hold,omitempty"`
 	// Format is the newest that the sender's version knows (store.FormatNewest); 0 is
 	// a version that knows the first only, and does not say so.
 	Format int64 `json:"format,omitempty"`

@@ -1,0 +1,128 @@
+package kvnode
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// A member that has restarted neither votes nor campaigns for a while. Whoever hands
+// leadership over must not wait for it.
+
+// restarted stops a follower of leader and starts it again, so that it is in its
+// restart hold. It is the one that was taken for the successor before: of the lowest
+// ID, with as much of the log as the other.
+func (c *cluster) restarted(leader *Node) *Node {
+	c.t.Helper()
+	time.Sleep(2 * time.Second) // the others are out of theirs, and the logs are equal
+	others := c.followers(leader)
+	first := others[0]
+	for _, n := range others {
+		if n.ID() < first.ID() {
+			first = n
+		}
+	}
+	c.stop(first.Name())
+	back := c.start(first.Name())
+	time.Sleep(200 * time.Millisecond)
+	if hold := back.Status().Lease.Promise.Hold; hold == 0 {
+		c.t.Fatal("a member that has restarted 200 ms ago is not in its restart hold")
+	}
+	return back
+}
+
+func TestAStoppingLeaderPassesOverAMemberThatIsHeld(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		back := c.restarted(leader)
+		begun := time.Now()
+		c.stop(leader.Name())
+		next := c.leader()
+		if took := time.Since(begun); took > 200*time.Millisecond || next == back {
+			t.Errorf("%s leads after %v, want the member that has not restarted, within 200ms", next.Name(), took)
+		}
+	})
+}
+
+// Nobody who is left may campaign yet, so the leader stays until one may: it serves
+// meanwhile.
+func TestAStoppingLeaderWaitsForAHeldMember(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		back := c.restarted(leader)
+		for _, n := range c.followers(leader) {
+			if n != back {
+				c.stop(n.Name())
+			}
+		}
+		stopped := make(chan error, 1)
+		go func() { stopped <- leader.Stop(t.Context()) }()
+		time.Sleep(300 * time.Millisecond)
+		c.put(back, "k", "v")
+		if err := <-stopped; err != nil {
+			t.Fatal(err)
+		}
+		delete(c.nodes, leader.Name())
+		if now := back.Leader(); now != back.ID() {
+			t.Errorf("%x leads when the old leader has stopped, want %x: it may campaign by then", now, back.ID())
+		}
+	})
+}
+
+// The first choice does not hear of it. Another does.
+func TestAStoppingLeaderTriesTheNext(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		time.Sleep(2 * time.Second)
+		others := c.followers(leader)
+		deaf, next := others[0], others[1]
+		if deaf.ID() > next.ID() {
+			deaf, next = next, deaf
+		}
+		c.net.CutOneWay(leader.Name(), deaf.Name())
+		begun := time.Now()
+		c.stop(leader.Name())
+		took := time.Since(begun)
+		if now := next.Leader(); now != next.ID() || took > 600*time.Millisecond {
+			t.Errorf("%x leads %v after the leader began to stop, want %x within 600ms", now, took, next.ID())
+		}
+	})
+}
+
+func TestMoveLeaderWaitsForAHeldMember(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		back := c.restarted(leader)
+		moved := make(chan error, 1)
+		go func() { moved <- leader.MoveLeader(t.Context(), back.ID()) }()
+		time.Sleep(300 * time.Millisecond)
+		c.put(leader, "k", "v") // until then it serves
+		if err := <-moved; err != nil {
+			t.Errorf("MoveLeader() to a member in its restart hold = %v, want it to wait", err)
+		}
+		if now := c.leader(); now != back {
+			t.Errorf("%s leads, want %s", now.Name(), back.Name())
+		}
+	})
+}
+
+// A transfer to a member that does not take over is called off: raft would keep
+// proposals waiting for another election timeout.
+func TestATransferThatFailsIsCalledOff(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		time.Sleep(2 * time.Second)
+		deaf := c.followers(leader)[0]
+		c.net.CutOneWay(leader.Name(), deaf.Name())
+		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+		defer cancel()
+		if err := leader.MoveLeader(ctx, deaf.ID()); err == nil {
+			t.Fatal("MoveLeader() to a member that hears nothing = nil")
+		}
+		begun := time.Now()
+		c.put(leader, "k", "v")
+		if took := time.Since(begun); took > 150*time.Millisecond {
+			t.Errorf("a write took %v after a transfer that failed, want a tick at most", took)
+		}
+	})
+}
