@@ -12,6 +12,8 @@ type counts struct {
 	checkpointTime    atomic.Int64
 	maxCheckpointTime atomic.Int64
 	failedProposals   atomic.Uint64
+	// failure is why the newest checkpoint was not made.
+	failure atomic.Pointer[error]
 }
 
 // Counts is what a member has done since its start.
@@ -29,9 +31,11 @@ type Counts struct {
 
 func (c *counts) checkpoint(took time.Duration, err error) {
 	if err != nil {
+		c.failure.Store(&err)
 		c.failedCheckpoints.Add(1)
 		return
 	}
+	c.failure.Store(nil)
 	c.checkpoints.Add(1)
 	c.checkpointTime.Add(int64(took))
 	for {
@@ -40,6 +44,13 @@ func (c *counts) checkpoint(took time.Duration, err error) {
 			return
 		}
 	}
+}
+
+func (c *counts) checkpointErr() error {
+	if err := c.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func (c *counts) load() Counts {

@@ -2,6 +2,7 @@ package kvnode
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
@@ -38,6 +39,10 @@ type Status struct {
 	Counts Counts
 	// DiskFull means that writes are refused until there is room.
 	DiskFull bool
+	// CheckpointErr is why the newest checkpoint could not be made, nil if it was.
+	CheckpointErr error
+	// Alarms are those that are raised. They are shared and must not be changed.
+	Alarms []*pb.AlarmMember
 	// Err is why the node has failed, if it has.
 	Err error
 }
@@ -55,6 +60,7 @@ func (n *Node) Status() Status {
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
 		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.names(), Awaited: n.Awaited(),
 		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: n.formatKeptBy(),
-		Waiting: n.waiters.len(), Counts: n.counts.load(), DiskFull: n.disk.full.Load(), Err: n.Err(),
+		Waiting: n.waiters.len(), Counts: n.counts.load(), DiskFull: n.disk.full.Load(),
+		CheckpointErr: n.counts.checkpointErr(), Alarms: n.store.Alarms(), Err: n.Err(),
 	}
 }

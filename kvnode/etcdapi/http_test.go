@@ -9,7 +9,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
@@ -91,7 +93,7 @@ func noSpace(n *fakeNode) {
 func TestProbesRunTheirChecks(t *testing.T) {
 	n := newFakeNode(t)
 	h := New(n, Config{}).Handler()
-	const verbose = "[+]data_corruption ok\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]disk_space ok\n[+]lease ok: valid for another 1s\nok\n"
+	const verbose = "[+]data_corruption ok\n[+]restart_hold ok\n[+]serializable_read ok\n[+]linearizable_read ok\n[+]non_learner ok\n[+]disk_space ok\n[+]lease ok: valid for another 1s\nok\n"
 	if code, body := ask(t, h, http.MethodGet, "/readyz?verbose", ""); code != http.StatusOK || body != verbose {
 		t.Errorf("GET /readyz?verbose = %d %q, want %q", code, body, verbose)
 	}
@@ -256,6 +258,24 @@ func TestGatewayHasNoHeadersOfGRPC(t *testing.T) {
 			if strings.HasPrefix(name, "Grpc-Metadata-") {
 				t.Errorf("reply %d to %s has the header %s: %q", w.Code, body, name, w.Header()[name])
 			}
+		}
+	}
+}
+
+// A member in its restart hold is not ready: it does not vote. Nor is one whose
+// checkpoints find no room, as it will refuse writes next. Both say so.
+func TestReadinessSaysWhatIsMissing(t *testing.T) {
+	n := newFakeNode(t)
+	h := New(n, Config{}).Handler()
+	n.hold.Store(int64(734 * time.Millisecond))
+	n.saved.Store(new(error(syscall.ENOSPC)))
+	_, body := ask(t, h, http.MethodGet, "/readyz", "")
+	for _, want := range []string{
+		"[-]restart_hold failed: restarted, votes in 734ms\n",
+		"[-]disk_space failed: no checkpoint can be made: " + syscall.ENOSPC.Error() + "\n",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("GET /readyz = %s, want %q", body, want)
 		}
 	}
 }

@@ -50,6 +50,8 @@ type fakeNode struct {
 	leader  atomic.Uint64
 	full    atomic.Bool // the disk
 	foreign atomic.Bool // it is of another cluster
+	hold    atomic.Int64
+	saved   atomic.Pointer[error] // CheckpointErr
 }
 
 // openBolt returns a real backend.
@@ -206,9 +208,16 @@ func (n *fakeNode) ClusterID() uint64 {
 func (n *fakeNode) Term() uint64                             { return testTerm }
 func (n *fakeNode) MoveLeader(context.Context, uint64) error { return n.moved }
 func (n *fakeNode) Status() kvnode.Status {
+	var saved error
+	if err := n.saved.Load(); err != nil {
+		saved = *err
+	}
 	return kvnode.Status{
-		ID: testMember, ClusterID: testCluster, Term: testTerm, Leader: n.Leader(),
-		Commit: 12, Applied: 11, DiskFull: n.full.Load(), Lease: leaderlease.Status{Lease: core.Valid, Remaining: time.Second},
+		CheckpointErr: saved,
+		ID:            testMember, ClusterID: testCluster, Term: testTerm, Leader: n.Leader(),
+		Commit: 12, Applied: 11, DiskFull: n.full.Load(), Lease: leaderlease.Status{
+			Lease: core.Valid, Remaining: time.Second, Promise: core.PromiseInfo{Hold: time.Duration(n.hold.Load())},
+		},
 	}
 }
 

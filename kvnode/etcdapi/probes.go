@@ -45,6 +45,7 @@ func (a *API) livez() probe {
 func (a *API) readyz() probe {
 	return a.probe("/readyz",
 		check{"data_corruption", a.corruptCheck},
+		check{"restart_hold", a.holdCheck},
 		check{"serializable_read", a.readCheck(true)},
 		check{"linearizable_read", a.readCheck(false)},
 		check{"non_learner", a.voterCheck},
@@ -73,12 +74,26 @@ func (a *API) voterCheck(context.Context) (string, error) {
 	return "", nil
 }
 
-// diskCheck fails while this member refuses writes for lack of room.
-func (a *API) diskCheck(context.Context) (string, error) {
-	if a.node.Status().DiskFull {
-		return "", kvnode.ErrDiskFull
+// holdCheck fails while this member may neither vote nor lead, because it has
+// restarted: whoever stops the next one then finds nobody to take over.
+func (a *API) holdCheck(context.Context) (string, error) {
+	if hold := a.node.Status().Lease.Promise.Hold; hold > 0 {
+		return "", fmt.Errorf("restarted, votes in %v", hold.Round(time.Millisecond))
 	}
 	return "", nil
+}
+
+// diskCheck fails while this member refuses writes for lack of room, or cannot make
+// checkpoints: then it is going to.
+func (a *API) diskCheck(context.Context) (string, error) {
+	switch s := a.node.Status(); {
+	case s.DiskFull:
+		return "", kvnode.ErrDiskFull
+	case s.CheckpointErr != nil:
+		return "", fmt.Errorf("no checkpoint can be made: %w", s.CheckpointErr)
+	default:
+		return "", nil
+	}
 }
 
 // leaseRemark never fails: without a lease reads are slower, not wrong.
