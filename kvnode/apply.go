@@ -117,7 +117,9 @@ func (n *Node) applyEntry(e *raftpb.Entry) bool {
 	case raftpb.EntryConfChange, raftpb.EntryConfChangeV2:
 		return n.applyConf(e)
 	default:
+		before := n.store.Alarms()
 		n.waiters.finish(n.store.Apply(e.GetIndex(), e.GetTerm(), e.GetData()))
+		n.sayAlarms(before)
 		return true
 	}
 }

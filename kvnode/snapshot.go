@@ -101,9 +101,11 @@ func (n *Node) restore(snap *raftpb.Snapshot) error {
 	if index <= n.store.Applied() {
 		return nil
 	}
+	before := n.store.Alarms()
 	if err := n.store.Restore(n.snapPath(index)); err != nil {
 		return fmt.Errorf("restore the snapshot of index %d: %w", index, err)
 	}
+	n.sayAlarms(before)
 	n.log.Info("kvnode: restored a snapshot", "index", index, "revision", n.store.Revision())
 	n.dropSnapshots(index)
 	n.lease.Applied(n.store.Applied())

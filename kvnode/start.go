@@ -264,6 +264,7 @@ func (n *Node) begin() (err error) {
 	n.ttl = n.newTTL()
 	n.connectPeers()
 	n.watch.Start(n.store)
+	n.sayAlarms(nil)
 	n.workers.Go(n.applyLoop)
 	n.workers.Go(n.checkpointLoop)
 	n.workers.Go(n.publish)

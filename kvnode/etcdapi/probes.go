@@ -54,6 +54,10 @@ func (a *API) readyz() probe {
 	)
 }
 
+// Readiness returns why /readyz fails, or cannot say before ctx ends, and nil if it is
+// good.
+func (a *API) Readiness(ctx context.Context) error { return a.readyz().failure(ctx) }
+
 func (a *API) readCheck(serializable bool) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) { return "", a.tryRead(ctx, serializable) }
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/etcdapi"
@@ -50,7 +51,7 @@ func (s *Server) read() *reading {
 	store := s.node.Store()
 	r := &reading{
 		Status: s.node.Status(), revision: store.Revision(), compacted: store.CompactRevision(),
-		changes: s.changes.Load(), ready: s.isReady() && !s.stopping.Load(),
+		changes: s.changes.Load(), ready: s.servesNow(),
 		ttl: s.node.TTLStats(), ttlLeases: store.CountTTLLeases(),
 	}
 	r.dbSize, r.dbInUse = etcdapi.Size(store)
@@ -88,7 +89,7 @@ func truth(b bool) float64 {
 // families is what describes a member; leaderlease_… describes its lease, and
 // kvnode_transport_… its links to the peers.
 var families = []family{
-	gauge("ready", "1 once a linearizable read has been served, until the server stops.",
+	gauge("ready", "1 while the checks of /readyz succeed, within a second, else 0.",
 		func(r *reading) float64 { return truth(r.ready) }),
 	gauge("has_leader", "1 if a leader is known, else 0.",
 		func(r *reading) float64 { return truth(r.Leader != 0) }),
@@ -163,6 +164,7 @@ var families = []family{
 }
 
 var (
+	alarm     = describe("alarm", "Members that have raised the alarm of this type.", "type")
 	buildInfo = describe("build_info", "1, with the version that is running.", "version")
 	saving    = describe("checkpoint_seconds", "Time to make a checkpoint.")
 	walSyncs  = describe("wal_sync_seconds", "Time to write and sync a batch of the log.")
@@ -180,7 +182,7 @@ func (c nodeCollector) Describe(descs chan<- *prometheus.Desc) {
 	for i := range families {
 		descs <- families[i].desc
 	}
-	for _, d := range []*prometheus.Desc{buildInfo, saving, walSyncs, tlsReloads, tlsFailures, tlsNotAfter} {
+	for _, d := range []*prometheus.Desc{alarm, buildInfo, saving, walSyncs, tlsReloads, tlsFailures, tlsNotAfter} {
 		descs <- d
 	}
 }
@@ -191,6 +193,15 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	for i := range families {
 		f := &families[i]
 		out <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(r))
+	}
+	for _, t := range []pb.AlarmType{pb.AlarmType_NOSPACE, pb.AlarmType_CORRUPT} {
+		raised := 0
+		for _, m := range r.Alarms {
+			if m.GetAlarm() == t {
+				raised++
+			}
+		}
+		out <- prometheus.MustNewConstMetric(alarm, prometheus.GaugeValue, float64(raised), t.String())
 	}
 	out <- prometheus.MustNewConstMetric(buildInfo, prometheus.GaugeValue, 1, Version())
 	out <- prometheus.MustNewConstSummary(saving, r.Counts.Checkpoints, r.Counts.CheckpointTime.Seconds(), nil)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"time"
 
 	"github.com/leaderlease/go/kvnode"
@@ -10,6 +11,21 @@ import (
 // own waiting paces it while there is no leader; this is for errors that come
 // at once.
 const readyRetry = 20 * time.Millisecond
+
+// scrapeTime bounds for how long a scrape waits for the checks of /readyz. Longer: who
+// scrapes a member without a leader gives up, and gets no figures at all. Shorter: an
+// election shows as a member that is not ready, which /readyz waits for.
+const scrapeTime = time.Second
+
+// servesNow reports whether /readyz would be good.
+func (s *Server) servesNow() bool {
+	if !s.isReady() || s.stopping.Load() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(s.ending, scrapeTime)
+	defer cancel()
+	return s.api.Readiness(ctx) == nil
+}
 
 // announce says when clients can be served: when a linearizable read has been,
 // which needs a leader and everything that was committed before the start, and

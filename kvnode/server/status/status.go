@@ -63,8 +63,19 @@ type Report struct {
 
 	// DiskFull means that writes are refused until there is room.
 	DiskFull bool `json:"disk_full"`
+	// CheckpointError is why the newest checkpoint could not be made, empty if it was.
+	CheckpointError string `json:"checkpoint_error,omitempty"`
+	// Alarms are those that are raised, of all members.
+	Alarms []Alarm `json:"alarms,omitempty"`
 	// Error is why the member has failed, if it has.
 	Error string `json:"error,omitempty"`
+}
+
+// Alarm is one that a member has raised.
+type Alarm struct {
+	Type   string `json:"type"` // NOSPACE or CORRUPT
+	Member string `json:"member"`
+	Name   string `json:"name"`
 }
 
 // Lease is the leader's half.
@@ -159,10 +170,17 @@ func Of(s *kvnode.Status) Report {
 		Peers:   peers(s),
 		Awaited: s.Awaited,
 		Format:  s.Format, NewestFormat: s.NewestFormat, FormatKeptBy: s.FormatKeptBy,
-		DiskFull: s.DiskFull,
-		Error:    text(s.Err),
+		DiskFull: s.DiskFull, CheckpointError: text(s.CheckpointErr), Alarms: alarms(s),
+		Error: text(s.Err),
 	}
 	return r
+}
+
+func alarms(s *kvnode.Status) (all []Alarm) {
+	for _, m := range s.Alarms {
+		all = append(all, Alarm{Type: m.GetAlarm().String(), Member: ID(m.GetMemberID()), Name: s.Names[m.GetMemberID()]})
+	}
+	return all
 }
 
 func peers(s *kvnode.Status) []Peer {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/raft/v3"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -47,7 +48,8 @@ func full() kvnode.Status {
 		{ID: 0xb1, Connected: true, Hello: transport.Hello{Name: "b"}, Sent: 10, Lost: 1, RTT: 250 * time.Microsecond},
 		{ID: 0xc2, LastError: "refused"},
 	}
-	s.Err = errors.New("the disk has failed")
+	s.Err, s.CheckpointErr = errors.New("the disk has failed"), errors.New("no space left on device")
+	s.Alarms = []*pb.AlarmMember{{MemberID: 0xc2, Alarm: pb.AlarmType_NOSPACE}, {MemberID: 0xd4, Alarm: pb.AlarmType_CORRUPT}}
 	return s
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -86,7 +87,11 @@ func note(r *status.Report) string {
 	add(r.Leader == "", "no leader")
 	add(len(r.Awaited) > 0, "waits to be let in by "+strings.Join(r.Awaited, ", "))
 	add(len(r.FormatKeptBy) > 0, fmt.Sprintf("format %d is kept by %s", r.Format, strings.Join(r.FormatKeptBy, ", ")))
+	for _, m := range r.Alarms {
+		add(true, "alarm "+m.Type+" of "+cmp.Or(m.Name, m.Member))
+	}
 	add(r.DiskFull, "disk full")
+	add(r.CheckpointError != "", "no checkpoint can be made: "+r.CheckpointError)
 	for _, p := range r.Peers {
 		add(!p.Connected, "not connected to "+nameOf(&p))
 		add(p.ClockSuspect, "clock of "+nameOf(&p)+" suspect")

@@ -1,0 +1,30 @@
+package kvnode
+
+import (
+	"fmt"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// sayAlarms logs which alarms have been raised and disarmed since there were those
+// before. Alarms are replicated, so each member says it. The applier, and who starts.
+func (n *Node) sayAlarms(before []*pb.AlarmMember) {
+	now := n.store.Alarms()
+	for _, m := range now {
+		if !hasAlarm(before, m) {
+			n.log.Error("kvnode: alarm raised", "type", m.GetAlarm().String(), "by", n.nameOf(m.GetMemberID()), "id", fmt.Sprintf("%x", m.GetMemberID()))
+		}
+	}
+	for _, m := range before {
+		if !hasAlarm(now, m) {
+			n.log.Info("kvnode: alarm disarmed", "type", m.GetAlarm().String(), "of", n.nameOf(m.GetMemberID()), "id", fmt.Sprintf("%x", m.GetMemberID()))
+		}
+	}
+}
+
+func hasAlarm(all []*pb.AlarmMember, m *pb.AlarmMember) bool {
+	return slices.ContainsFunc(all, func(o *pb.AlarmMember) bool {
+		return o.GetAlarm() == m.GetAlarm() && o.GetMemberID() == m.GetMemberID()
+	})
+}
