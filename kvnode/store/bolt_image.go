@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 
 	"go.etcd.io/bbolt"
@@ -131,13 +132,31 @@ func (b *bolt) Defragment() error {
 	if err := b.failed(); err != nil {
 		return err
 	}
-	f, err := b.acquire()
+	part := defragName(b.path)
+	// What one has left that found no room takes the room of the next.
+	defer func() { _ = os.Remove(part) }() // gone if it was renamed
+	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	db, err := b.compactInto(part)
 	if err != nil {
 		return err
 	}
-	db, err := openBolt(defragName(b.path), false)
+	if err := rename(part, b.path); err != nil {
+		return errors.Join(b.fail(err), db.Close())
+	}
+	return b.replace(db)
+}
+
+// compactInto makes a database of what is in use, and returns it when it is durable.
+func (b *bolt) compactInto(path string) (*bbolt.DB, error) {
+	f, err := b.acquire()
 	if err != nil {
-		return errors.Join(err, b.release(f))
+		return nil, err
+	}
+	db, err := openBolt(path, false)
+	if err != nil {
+		return nil, errors.Join(err, b.release(f))
 	}
 	err = guard(func() error { return bbolt.Compact(db, f.db, compactBatch) })
 	err = errors.Join(err, b.release(f))
@@ -145,10 +164,7 @@ func (b *bolt) Defragment() error {
 		err = db.Sync()
 	}
 	if err != nil {
-		return errors.Join(err, db.Close())
+		return nil, errors.Join(err, db.Close())
 	}
-	if err := rename(defragName(b.path), b.path); err != nil {
-		return errors.Join(b.fail(err), db.Close())
-	}
-	return b.replace(db)
+	return db, nil
 }

@@ -311,6 +311,37 @@ func TestDefragmentGivesSpaceBack(t *testing.T) {
 	}
 }
 
+// What a defragmentation that failed has left is in nobody's way: it would take the
+// room that the next one needs.
+func TestDefragmentLeavesNothingBehind(t *testing.T) {
+	path := dbPath(t)
+	r := &replica{t: t, Store: openBolt(t, path)}
+	defer func() { _ = r.Close() }()
+	r.put("k", "v")
+	checkpoint(t, r.Store)
+	part := path + ".defrag"
+	half, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(part, half, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Defragment(t.Context()); err != nil {
+		t.Fatalf("Defragment() beside what another has left = %v", err)
+	}
+	// A directory in the place of the file is as good as any failure.
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Defragment(t.Context()); err == nil {
+		t.Fatal("Defragment() that cannot replace the file = nil")
+	}
+	if _, err := os.Stat(part); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Stat() of the new file after a failure = %v, want it gone", err)
+	}
+}
+
 func TestDefragmentWaitsForACheckpointUntilItsContextEnds(t *testing.T) {
 	r := newReplica(t)
 	r.put("a", "1")
