@@ -131,7 +131,7 @@ const fullDiskPause = 200 * time.Millisecond
 // the batch is in the log, so nothing is lost, and reads go on.
 func (n *Node) retryFullDisk(err error) bool {
 	if !n.disk.full.Swap(true) {
-		n.log.Error("kvnode: disk is full, writes are refused", "error", err)
+		n.log.Error("kvnode: disk is full, writes are refused", append(n.roomFor(n.segmentSize()), "error", err)...)
 	}
 	n.askCheckpoint() // it may free segments
 	select {

@@ -88,7 +88,8 @@ func (n *Node) checkpointLoop() {
 }
 
 // Checkpoint makes everything that is applied durable in the store, so that a
-// snapshot holds it. It returns ErrStopped once the node stops.
+// snapshot holds it. It returns ErrStopped once the node stops, and ErrDiskFull if there
+// is no room for it.
 func (n *Node) Checkpoint(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -96,18 +97,24 @@ func (n *Node) Checkpoint(ctx context.Context) error {
 	if n.isStopping() {
 		return ErrStopped
 	}
-	return n.checkpoint()
+	err := n.checkpoint()
+	if noRoom(err) {
+		return fmt.Errorf("%w: %w", ErrDiskFull, err)
+	}
+	return err
 }
 
 // survives reports whether the node can go on without the checkpoint: a full
 // disk costs nothing but room.
 func (n *Node) survives(err error) bool {
-	if errors.Is(err, raftwal.ErrNoSpace) || isNoSpace(err) {
-		n.log.Error("kvnode: no room for a checkpoint", "error", err)
+	if noRoom(err) {
+		n.log.Error("kvnode: no room for a checkpoint", append(n.roomFor(n.checkpointSize()), "error", err)...)
 		return true
 	}
 	return errors.Is(err, raftwal.ErrClosed) && n.isStopping()
 }
+
+func noRoom(err error) bool { return errors.Is(err, raftwal.ErrNoSpace) || isNoSpace(err) }
 
 // checkpoint makes the applied state durable and then shortens the log. The
 // order is what makes a crash harmless: the log knows an index to be committed
@@ -122,23 +129,43 @@ func (n *Node) checkpoint() error {
 
 func (n *Node) saveCheckpoint() error {
 	at, err := n.store.Checkpoint(n.wal.SaveCommit)
-	if err != nil {
+	if err == nil {
+		err = n.shorten(at, n.disk.full.Load())
+		n.log.Debug("kvnode: checkpoint", "index", at.Index, "revision", at.Revision)
 		return err
+	}
+	if noRoom(err) {
+		// What the one before covers makes room, for the log or for the next try.
+		if failed := n.shorten(n.store.Durable(), true); failed != nil && !noRoom(failed) {
+			return failed
+		}
+	}
+	return err
+}
+
+// shorten has the log forget what a checkpoint covers, but for CatchUpEntries, unless
+// it is for room: a follower that lags gets a snapshot then.
+func (n *Node) shorten(at store.Checkpoint, forRoom bool) error {
+	if at.Index == 0 {
+		return nil
 	}
 	if err := n.wal.SaveSnapshot(snapshotOf(at)); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
 		return err
 	}
 	// Raft ignores snapshots that come late, so that nobody restores them.
 	n.dropSnapshots(at.Index)
-	if at.Index <= n.cfg.CatchUpEntries {
+	keep := n.cfg.CatchUpEntries
+	if forRoom {
+		keep = 0
+	}
+	if at.Index <= keep {
 		return nil
 	}
 	// Raft may not have heard yet that all of it is applied.
-	to := min(at.Index-n.cfg.CatchUpEntries, n.told.Load())
+	to := min(at.Index-keep, n.told.Load())
 	if err := n.wal.Compact(to); err != nil && !errors.Is(err, raft.ErrCompacted) {
 		return err
 	}
-	n.log.Debug("kvnode: checkpoint", "index", at.Index, "revision", at.Revision)
 	return nil
 }
 

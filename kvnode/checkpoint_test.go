@@ -4,12 +4,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/raftwal/fs"
 )
 
 // fullBackend is where the store lies on a disk that may be full.
@@ -70,6 +72,58 @@ func TestCheckpointsBackOffOnAFullDisk(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The log keeps entries for followers that lag. On a full disk it gives them up, those
+// that the newest checkpoint covers, whether another checkpoint finds room or not.
+func TestAFullDiskIsFreedOfWhatFollowersMayWant(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		full bool // no checkpoint can be made from then on
+		want int  // writes of 320, of which an ungiving log takes 116
+	}{
+		{"room for a checkpoint", false, 280},
+		{"no room for a checkpoint", true, 180},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var state fullBackend
+			disk := fs.NewMemory()
+			amend := func(cfg *Config) {
+				cfg.walFS, cfg.SegmentSize = disk, 256<<10
+				cfg.wrapBackend = func(b store.Backend) store.Backend {
+					state.Backend = b
+					return &state
+				}
+			}
+			inCluster(t, 1, amend, func(t *testing.T, c *cluster) {
+				n := c.leader()
+				disk.SetCapacity(8 * 256 << 10)
+				write := func() error { return put(t.Context(), n, "k", strings.Repeat("v", 8<<10)) }
+				for range 100 {
+					if err := write(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := n.Checkpoint(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				state.full.Store(tc.full)
+				taken := 0
+				for range 320 {
+					if write() == nil {
+						taken++
+					}
+					time.Sleep(100 * time.Millisecond)
+				}
+				if taken < tc.want {
+					t.Errorf("%d of 320 writes were taken, want %d at least", taken, tc.want)
+				}
+				if err := n.Err(); err != nil {
+					t.Errorf("Err() = %v", err)
+				}
+			})
+		})
+	}
 }
 
 // A snapshot that raft did not take lies about until a checkpoint is as new. What

@@ -104,17 +104,20 @@ func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.Co
 	if err != nil || !r.GetPhysical() {
 		return resp, err
 	}
-	return resp, s.letGo(ctx)
+	if err := s.letGo(ctx); err != nil {
+		return nil, clientError(err)
+	}
+	return resp, nil
 }
 
 // letGo frees in the store what compactions have made unreachable. It is in use
 // until a checkpoint has let go of it.
 func (a *API) letGo(ctx context.Context) error {
 	if err := a.node.Store().FinishCompaction(ctx); err != nil {
-		return clientError(err)
+		return err
 	}
 	if err := a.node.Checkpoint(ctx); err != nil {
-		return clientError(fmt.Errorf("checkpoint after a compaction: %w", err))
+		return fmt.Errorf("checkpoint after a compaction: %w", err)
 	}
 	return nil
 }

@@ -100,13 +100,20 @@ func (s *maintenanceServer) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequ
 	return &pb.MoveLeaderResponse{Header: s.header()}, nil
 }
 
-// Defragment gives unused space back. Clients do so right after a compaction.
+// Defragment gives unused space back. Clients do so right after a compaction. Where a
+// checkpoint finds no room, what the one before does not use is given back first.
 func (s *maintenanceServer) Defragment(ctx context.Context, _ *pb.DefragmentRequest) (*pb.DefragmentResponse, error) {
-	if err := s.letGo(ctx); err != nil {
-		return nil, err
+	saved := s.letGo(ctx)
+	if saved != nil && !errors.Is(saved, kvnode.ErrDiskFull) {
+		return nil, clientError(saved)
 	}
 	if err := s.node.Store().Defragment(ctx); err != nil {
-		return nil, clientError(err)
+		return nil, clientError(errors.Join(saved, err))
+	}
+	if saved != nil {
+		if err := s.node.Checkpoint(ctx); err != nil {
+			return nil, clientError(fmt.Errorf("checkpoint after a defragmentation: %w", err))
+		}
 	}
 	return &pb.DefragmentResponse{Header: s.header()}, nil
 }

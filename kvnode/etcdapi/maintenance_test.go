@@ -203,6 +203,39 @@ func TestSnapshotMessagesSayWhatRemains(t *testing.T) {
 	}
 }
 
+// On a full disk a defragmentation gives back what the newest checkpoint does not use,
+// which makes room for the next.
+func TestDefragmentMakesRoomForACheckpoint(t *testing.T) {
+	s := startServer(t, Config{})
+	c := s.client(t)
+	var last int64
+	for range 20 {
+		last = s.put(t, "k", string(make([]byte, 100<<10))).GetHeader().GetRevision()
+	}
+	saved := s.Checkpoint(t.Context())
+	if _, err := c.Compact(t.Context(), last); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(saved, s.store.FinishCompaction(t.Context()), s.Checkpoint(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := s.store.Size() // most of it is not in use
+	s.onCheckpoint = func() error {
+		if now, _ := s.store.Size(); now == before {
+			return kvnode.ErrDiskFull
+		}
+		return nil
+	}
+	_, err := c.Defragment(t.Context(), "http://a")
+	if after, _ := s.store.Size(); err != nil || after > before/5 {
+		t.Errorf("Defragment without room for a checkpoint = %v, %d bytes before and %d after, want a fifth at most", err, before, after)
+	}
+	s.onCheckpoint = func() error { return kvnode.ErrDiskFull }
+	if _, err := c.Defragment(t.Context(), "http://a"); !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Errorf("Defragment that makes no room = %v, want ErrNoSpace", err)
+	}
+}
+
 func TestDefragmentWorksAndDowngradeDoesNot(t *testing.T) {
 	s := startServer(t, Config{})
 	if _, err := s.client(t).Defragment(t.Context(), "http://a"); err != nil {

@@ -52,6 +52,8 @@ type fakeNode struct {
 	foreign atomic.Bool // it is of another cluster
 	hold    atomic.Int64
 	saved   atomic.Pointer[error] // CheckpointErr
+	// onCheckpoint fails checkpoints.
+	onCheckpoint func() error
 }
 
 // openBolt returns a real backend.
@@ -223,6 +225,11 @@ func (n *fakeNode) Status() kvnode.Status {
 
 // Checkpoint implements Node.
 func (n *fakeNode) Checkpoint(context.Context) error {
+	if n.onCheckpoint != nil {
+		if err := n.onCheckpoint(); err != nil {
+			return err
+		}
+	}
 	_, err := n.store.Checkpoint(func(uint64) error { return nil })
 	return err
 }
