@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/transport"
@@ -169,7 +170,14 @@ func (n *Node) connectPeers() {
 }
 
 // plausible refuses what a peer cannot know if this member's log is the one it
-// answered from: raft would panic.
+// answered from: raft would panic. An answer to what was sent in another term, before
+// a restart most of all, is about another log, and raft ignores it.
 func (n *Node) plausible(m *raftpb.Message) error {
-	return transport.ValidateAgainst(m, n.last.Load())
+	err := transport.ValidateAgainst(m, n.last.Load())
+	if err != nil && m.GetType() == raftpb.MsgAppResp {
+		if s := n.loop.raw.BasicStatus(); s.RaftState != raft.StateLeader || s.GetTerm() != m.GetTerm() {
+			return nil
+		}
+	}
+	return err
 }
