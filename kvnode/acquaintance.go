@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 )
 
@@ -16,8 +17,9 @@ import (
 // comes back without its directory must not be let in then. A member that was
 // removed and added anew has another ID, so what is written here stays true.
 type acquaintances struct {
-	dir string
-	mu  struct {
+	dir  string
+	lost bool // there was no file
+	mu   struct {
 		sync.Mutex
 		instances map[uint64]string
 	}
@@ -31,6 +33,7 @@ func openAcquaintances(dir string) (*acquaintances, error) {
 	path := filepath.Join(dir, acquaintancesFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		a.lost = true
 		return a, nil
 	}
 	if err == nil {
@@ -60,4 +63,26 @@ func (a *acquaintances) meet(id uint64, instance string) (first string, err erro
 		return "", fmt.Errorf("remember member %x: %w", id, err)
 	}
 	return instance, nil
+}
+
+// recall makes up for a file that is gone, as far as the registry in the last
+// checkpoint can: it knows all that were in the cluster by then. A restored snapshot,
+// whose members have not started, has none to recall.
+func (n *Node) recall() error {
+	var names []string
+	for id, m := range n.store.Members().ByID {
+		if !n.met.lost || id == n.ID() || m.Instance == "" {
+			continue
+		}
+		if _, err := n.met.meet(id, m.Instance); err != nil {
+			return err
+		}
+		names = append(names, n.nameOf(id))
+	}
+	if len(names) > 0 {
+		slices.Sort(names)
+		n.log.Warn("kvnode: "+acquaintancesFile+", which says whom this member has met, was gone, and is made again of the registry in the last checkpoint; "+
+			"if a peer that is not among these has lost its data directory, too, do not start it: remove it and add it anew", "known", names)
+	}
+	return nil
 }

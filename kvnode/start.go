@@ -111,7 +111,7 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if fresh, err = n.isFresh(); err != nil || fresh {
 		return fresh, err
 	}
-	return false, n.reconcile()
+	return false, errors.Join(n.reconcile(), n.recall())
 }
 
 // What a data directory holds besides identityFile and acquaintancesFile.
