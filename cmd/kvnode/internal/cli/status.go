@@ -202,6 +202,13 @@ func plain(message string) string {
 	return message
 }
 
+const (
+	// stillStarting is of a port that takes connections and does not answer: it is
+	// bound before the store is read.
+	stillStarting = "this port takes connections, but nothing answers yet; a member that is still starting is like that, or one that hangs: see its log"
+	hungUp        = "this port ended the connection; give a client certificate (--cert, --key) if it asks for one, and https://host:port if it speaks TLS"
+)
+
 // misunderstandings are what gRPC says of ports that speak something else, from the
 // most to the least particular.
 var misunderstandings = []struct{ says, means string }{
@@ -210,6 +217,11 @@ var misunderstandings = []struct{ says, means string }{
 	{"server gave HTTP response to HTTPS client", "this port speaks plain text; give http://host:port"},
 	{"unexpected HTTP status code", "this port speaks HTTP, but not gRPC; give one of --listen-client-urls"},
 	{"missing selected ALPN", "this port speaks TLS, but not gRPC; give one of --listen-client-urls"},
+	{"error reading server preface: raw-read", stillStarting},
+	{"authentication handshake failed: context deadline exceeded", stillStarting},
+	{"no application protocol", "this port speaks TLS, but not gRPC; give one of --listen-client-urls"},
+	{"broken pipe", hungUp},
+	{"connection reset by peer", hungUp},
 	{"error reading server preface", "this port does not speak gRPC in plain text; give https://host:port if it is one for clients with TLS, " +
 		"else one of --listen-client-urls"},
 }
