@@ -96,7 +96,11 @@ func TestMoveLeaderWaitsForAHeldMember(t *testing.T) {
 		moved := make(chan error, 1)
 		go func() { moved <- leader.MoveLeader(t.Context(), back.ID()) }()
 		time.Sleep(300 * time.Millisecond)
-		c.put(leader, "k", "v") // until then it serves
+		begun := time.Now()
+		c.put(leader, "k", "v")
+		if took := time.Since(begun); took > 100*time.Millisecond {
+			t.Errorf("a write took %v while the leader waits for its successor, want it to serve meanwhile", took)
+		}
 		if err := <-moved; err != nil {
 			t.Errorf("MoveLeader() to a member in its restart hold = %v, want it to wait", err)
 		}
@@ -125,4 +129,30 @@ func TestATransferThatFailsIsCalledOff(t *testing.T) {
 			t.Errorf("a write took %v after a transfer that failed, want a tick at most", took)
 		}
 	})
+}
+
+func TestChooseHeir(t *testing.T) {
+	const second = time.Second
+	for _, tc := range []struct {
+		name  string
+		heirs []heir
+		id    uint64
+		wait  time.Duration
+	}{
+		{"nobody", nil, 0, 0},
+		{"nobody who answers", []heir{{id: 2, match: 9}, {id: 3, match: 9, held: second}}, 0, 0},
+		{"who has most of the log", []heir{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true}}, 3, 0},
+		{"in a tie the first", []heir{{id: 3, match: 9, answers: true}, {id: 2, match: 9, answers: true}}, 2, 0},
+		{"who answers rather than who has most", []heir{{id: 2, match: 8, answers: true}, {id: 3, match: 9}}, 2, 0},
+		{"who may campaign rather than who has most", []heir{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true, held: 1}}, 2, 0},
+		{"who was not asked rather than who has most", []heir{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true, tries: 1}}, 2, 0},
+		{"all were asked: again", []heir{{id: 2, match: 8, answers: true, tries: 1}, {id: 3, match: 9, answers: true, tries: 1}}, 3, 0},
+		{"who may, asked before, rather than who is held", []heir{{id: 2, answers: true, tries: 3}, {id: 3, answers: true, held: second}}, 2, 0},
+		{"all are held: the first to be free", []heir{{id: 2, answers: true, held: 2 * second}, {id: 3, answers: true, held: second}}, 0, second},
+		{"who is held and does not answer is not waited for", []heir{{id: 2, held: 1}, {id: 3, answers: true, held: second}}, 0, second},
+	} {
+		if id, wait := chooseHeir(tc.heirs); id != tc.id || wait != tc.wait {
+			t.Errorf("chooseHeir() of %s = %d, %v, want %d, %v", tc.name, id, wait, tc.id, tc.wait)
+		}
+	}
 }

@@ -1,0 +1,117 @@
+package main
+
+// handovers are bugs of who takes over, of when a member is ready, and of what is said
+// about a disk without room.
+var handovers = []Mutant{
+	{
+		Rule: "handover", Name: "a member in its restart hold is asked to lead", Pkg: nodePkg, Test: "^TestAStoppingLeaderPassesOverAMemberThatIsHeld$",
+		File: "kvnode/handover.go",
+		Old:  "\t\th.held = max(peers[at].Hello.Hold-time.Since(peers[at].Since), 0)\n",
+		New:  "",
+	},
+	{
+		Rule: "handover", Name: "members do not say that they are held", Pkg: nodePkg, Test: "^TestAStoppingLeaderWaitsForAHeldMember$",
+		File: "kvnode/transport/dial.go",
+		Old:  "h.To, h.Hold = to, t.cfg.Hold()", New: "h.To = to",
+	},
+	{
+		Rule: "handover", Name: "whoever is held is not waited for", Pkg: nodePkg, Test: "^TestAStoppingLeaderWaitsForAHeldMember$",
+		File: "kvnode/handover.go",
+		Old:  "\t\treturn raft.None, best.held\n", New: "\t\treturn raft.None, 0\n",
+	},
+	{
+		Rule: "handover", Name: "nobody else is asked", Pkg: nodePkg, Test: "^TestAStoppingLeaderTriesTheNext$",
+		File: "kvnode/handover.go",
+		Old:  "\t\t\ttries[id]++\n", New: "",
+	},
+	{
+		Rule: "handover", Name: "the next is asked after an election timeout", Pkg: nodePkg, Test: "^TestAStoppingLeaderTriesTheNext$",
+		File: "kvnode/handover.go",
+		Old:  "\t\t\twait = heirTicks * n.cfg.TickInterval\n", New: "\t\t\twait = n.cfg.ElectionTimeout\n",
+	},
+	{
+		Rule: "handover", Name: "a transfer that failed stays", Pkg: nodePkg, Test: "^TestATransferThatFailsIsCalledOff$",
+		File: "kvnode/handover.go",
+		Old:  "n.askToLead(n.ID()) // which calls it off", New: "_ = n.ID()",
+	},
+	{
+		Rule: "handover", Name: "who has least of the log is asked first", Pkg: nodePkg, Test: "^TestChooseHeir$",
+		File: "kvnode/handover.go",
+		Old:  "cmp.Compare(b.match, a.match)", New: "cmp.Compare(a.match, b.match)",
+	},
+	{
+		Rule: "handover", Name: "a named successor that is held is asked at once", Pkg: nodePkg, Test: "^TestMoveLeaderWaitsForAHeldMember$",
+		File: "kvnode/handover.go",
+		Old:  "\tif best.held > 0 {\n", New: "\tif best.held > 0 && len(heirs) > 1 {\n",
+	},
+	{
+		Rule: "readiness", Name: "a member that cannot vote is ready", Pkg: apiPkg, Test: "^TestReadinessSaysWhatIsMissing$",
+		File: "kvnode/etcdapi/probes.go",
+		Old:  "hold > 0 {", New: "hold < 0 {",
+	},
+	{
+		Rule: "readiness", Name: "a member that cannot make checkpoints is ready", Pkg: apiPkg, Test: "^TestReadinessSaysWhatIsMissing$",
+		File: "kvnode/etcdapi/probes.go",
+		Old:  "\tcase s.CheckpointErr != nil:\n", New: "\tcase false:\n",
+	},
+	{
+		Rule: "readiness", Name: "kvnode_ready stays once it was", Pkg: "./kvnode/server", Test: "^TestMetricsOfReadinessAndAlarms$",
+		File: "kvnode/server/ready.go",
+		Old:  "return s.api.Readiness(ctx) == nil", New: "return ctx.Err() == nil",
+	},
+	{
+		Rule: "readiness", Name: "alarms of others are not counted", Pkg: "./kvnode/server", Test: "^TestMetricsOfReadinessAndAlarms$",
+		File: "kvnode/server/metrics.go",
+		Old:  "if m.GetAlarm() == t {", New: "if m.GetAlarm() == t && m.GetMemberID() == r.ID {",
+	},
+	{
+		Rule: "readiness", Name: "nobody says that an alarm is raised", Pkg: nodePkg, Test: "^TestAlarmsAreSaid$",
+		File: "kvnode/apply.go",
+		Old:  "\t\tn.sayAlarms(before)\n", New: "\t\t_ = before\n",
+	},
+	{
+		Rule: "readiness", Name: "a member that starts does not say which alarms stand", Pkg: nodePkg, Test: "^TestAlarmsAreSaid$",
+		File: "kvnode/start.go",
+		Old:  "\tn.sayAlarms(nil)\n", New: "",
+	},
+	{
+		Rule: "full disk", Name: "a full log keeps what followers may want", Pkg: nodePkg, Test: "^TestAFullDiskIsFreedOfWhatFollowersMayWant$",
+		File: "kvnode/checkpoint.go",
+		Old:  "err = n.shorten(at, n.disk.full.Load())", New: "err = n.shorten(at, false)",
+	},
+	{
+		Rule: "full disk", Name: "nothing is freed unless a checkpoint finds room", Pkg: nodePkg, Test: "^TestAFullDiskIsFreedOfWhatFollowersMayWant$",
+		File: "kvnode/checkpoint.go",
+		Old:  "\tif noRoom(err) {\n\t\t// What", New: "\tif false {\n\t\t// What",
+	},
+	{
+		Rule: "full disk", Name: "a checkpoint without room keeps a defragmentation away", Pkg: apiPkg, Test: "^TestDefragmentMakesRoomForACheckpoint$",
+		File: "kvnode/etcdapi/maintenance.go",
+		Old:  "if saved != nil && !errors.Is(saved, kvnode.ErrDiskFull) {", New: "if saved != nil {",
+	},
+	{
+		Rule: "full disk", Name: "a defragmentation trips over what another has left", Pkg: storePkg, Test: "^TestDefragmentLeavesNothingBehind$",
+		File: "kvnode/store/bolt_image.go",
+		Old:  "if err := os.Remove(part); err != nil &&", New: "if err := error(nil); err != nil &&",
+	},
+	{
+		Rule: "full disk", Name: "a defragmentation that failed keeps its file", Pkg: storePkg, Test: "^TestDefragmentLeavesNothingBehind$",
+		File: "kvnode/store/bolt_image.go",
+		Old:  "\tdefer func() { _ = os.Remove(part) }() // gone if it was renamed\n", New: "",
+	},
+	{
+		Rule: "membership", Name: "a peers.json that is gone is not made again", Pkg: nodePkg, Test: "^TestALostListOfAcquaintancesIsSaid$",
+		File: "kvnode/start.go",
+		Old:  "errors.Join(n.reconcile(), n.recall())", New: "n.reconcile()",
+	},
+	{
+		Rule: "membership", Name: "what a leader never sent is acknowledged", Pkg: nodePkg, Test: "^TestAnswersToThePastAreNoErrors$",
+		File: "kvnode/peers.go",
+		Old:  "s.RaftState != raft.StateLeader || s.GetTerm() != m.GetTerm()", New: "s.GetTerm() > 0",
+	},
+	{
+		Rule: "membership", Name: "answers of another term are refused", Pkg: nodePkg, Test: "^TestAnswersToThePastAreNoErrors$",
+		File: "kvnode/peers.go",
+		Old:  "s.RaftState != raft.StateLeader || s.GetTerm() != m.GetTerm()", New: "s.GetTerm() == 0",
+	},
+}
