@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/leaderlease/go/kvnode/store"
@@ -203,6 +204,13 @@ func (c *Config) validateCluster() (errs []error) {
 			bad("members %q and %q have the same peer URLs", other, m.Name)
 		}
 		ids[id] = m.Name
+	}
+	own := transport.Hello{Name: c.Name, Token: c.Token}
+	if names[c.Name] {
+		own.PeerURLs = strings.Join(c.self().PeerURLs, ",")
+	}
+	if err := own.Validate(); err != nil {
+		bad("the others would refuse this member: %w", err)
 	}
 	if !names[c.Name] {
 		bad("member %q is not in the initial cluster", c.Name)

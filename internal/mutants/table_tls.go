@@ -28,7 +28,7 @@ var certificates = []Mutant{
 	{
 		Rule: "peer", Name: "who answers is not identified, and its refusal counts", Pkg: transportPkg, Test: "^TestDialsThatLeadElsewhere$",
 		File: "kvnode/transport/dial.go",
-		Old:  "\tif err := t.cfg.Authenticate(c, Hello{From: id}); err != nil {\n",
+		Old:  "\tif err := t.cfg.Authenticate(c, Hello{ClusterID: t.cfg.Hello.ClusterID, From: id}); err != nil {\n",
 		New:  "\tif err := error(nil); err != nil {\n",
 	},
 	{

@@ -105,7 +105,7 @@ func (in *inbound) shake() error {
 	if err := in.secure(); err != nil {
 		return err
 	}
-	p, err := readPacket(in.conn)
+	p, err := readPacket(in.conn, maxHello)
 	if err != nil {
 		t.totals.garbled.Add(1)
 		t.cfg.Logger.Debug("no handshake", "remote", in.conn.RemoteAddr().String(), "err", err)
@@ -157,6 +157,9 @@ func (t *Transport) admit(in *inbound, p packet) error {
 		return r
 	}
 	if err := t.cfg.Authenticate(in.conn, in.hello); err != nil {
+		if r, ok := errors.AsType[*Refusal](err); ok {
+			return r
+		}
 		return refusal(ReasonCertificate, "this is not known to be member %s: %v", idString(in.from), err)
 	}
 	for {
@@ -186,6 +189,9 @@ func (t *Transport) identify(in *inbound, p packet) *Refusal {
 		return refusal(ReasonOther, "decode hello: %v", err)
 	}
 	in.from = h.From
+	if err := h.Validate(); err != nil {
+		return refusal(ReasonOther, "hello: %v", err)
+	}
 	switch {
 	case h.ClusterID != t.cfg.Hello.ClusterID:
 		return refusal(ReasonCluster, "this is cluster %s, not %s", idString(t.cfg.Hello.ClusterID), idString(h.ClusterID))

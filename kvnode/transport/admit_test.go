@@ -21,7 +21,7 @@ func speak(t *testing.T, c net.Conn, kind stream, h Hello) packet {
 	if err := writePacket(c, byte(kind)+1, h); err != nil {
 		t.Fatal(err)
 	}
-	p, err := readPacket(c)
+	p, err := readPacket(c, maxPayload)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,13 +94,19 @@ func TestHellosRefusedWithoutAsking(t *testing.T) {
 		kind   stream
 		change func(*Hello)
 		reason string
+		text   string
 	}{
-		{"another cluster", control, func(h *Hello) { h.ClusterID = 1 }, ReasonCluster},
-		{"for another member", control, func(h *Hello) { h.To = 3 }, ReasonMember},
-		{"from this member", control, func(h *Hello) { h.From = 2 }, ReasonMember},
-		{"from member 0", control, func(h *Hello) { h.From = 0 }, ReasonMember},
-		{"from a storage thread", control, func(h *Hello) { h.From = ^uint64(0) }, ReasonMember},
-		{"for an unknown stream", numStreams, func(*Hello) {}, ReasonVersion},
+		{"another cluster", control, func(h *Hello) { h.ClusterID = 1 }, ReasonCluster, ""},
+		{"for another member", control, func(h *Hello) { h.To = 3 }, ReasonMember, ""},
+		{"from this member", control, func(h *Hello) { h.From = 2 }, ReasonMember, ""},
+		{"from member 0", control, func(h *Hello) { h.From = 0 }, ReasonMember, ""},
+		{"from a storage thread", control, func(h *Hello) { h.From = ^uint64(0) }, ReasonMember, ""},
+		{"for an unknown stream", numStreams, func(*Hello) {}, ReasonVersion, ""},
+		{"a long instance", control, func(h *Hello) { h.Instance = strings.Repeat("x", 65) }, ReasonOther, "instance: 65 bytes exceed the limit of 64"},
+		{"a long name", control, func(h *Hello) { h.Name = strings.Repeat("x", 1025) }, ReasonOther, "name: 1025 bytes exceed the limit of 1024"},
+		{"a long token", control, func(h *Hello) { h.Token = strings.Repeat("x", 1025) }, ReasonOther, "token: 1025 bytes exceed the limit of 1024"},
+		{"long URLs", control, func(h *Hello) { h.PeerURLs = strings.Repeat("x", 8193) }, ReasonOther, "peer URLs: 8193 bytes exceed the limit of 8192"},
+		{"many URLs", control, func(h *Hello) { h.PeerURLs = strings.Repeat(",", 64) }, ReasonOther, "peer URLs: 65 URLs exceed the limit of 64"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -114,12 +120,62 @@ func TestHellosRefusedWithoutAsking(t *testing.T) {
 				h := helloTo(1, 2)
 				c.change(&h)
 				p := speak(t, conn, c.kind, h)
-				if r := refusedBy(2, p.payload); p.kind != answerRefused || r.Reason != c.reason {
-					t.Errorf("answered with kind %d, %v, want a refusal for %q", p.kind, r, c.reason)
+				if r := refusedBy(2, p.payload); p.kind != answerRefused || r.Reason != c.reason || !strings.Contains(r.Text, c.text) {
+					t.Errorf("answered with kind %d, %v, want a refusal for %q with %q", p.kind, r, c.reason, c.text)
 				}
 			})
 		})
 	}
+}
+
+// What members say at most is let in; a packet that no member sends is not read.
+func TestHellosHaveALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := memlink.New()
+		b := begin(t, network, &fakeNode{id: 2})
+		greatest := helloTo(1, 2)
+		greatest.Instance, greatest.PeerURLs = strings.Repeat("x", 64), strings.Repeat(","+strings.Repeat("x", 127), 64)[1:]
+		greatest.Name, greatest.Token = strings.Repeat("x", 1024), strings.Repeat("x", 1024)
+		c := dialRaw(t, network, 1, 2)
+		defer c.Close()
+		if p := speak(t, c, control, greatest); p.kind != answerOK {
+			t.Errorf("the greatest hello was answered with kind %d, %q, want %d", p.kind, p.payload, answerOK)
+		}
+		greatest.Name = strings.Repeat("x", 16<<10)
+		c = dialRaw(t, network, 1, 2)
+		defer c.Close()
+		_ = writePacket(c, byte(control)+1, greatest) // the other end has closed
+		if p, err := readPacket(c, maxPayload); err == nil {
+			t.Errorf("a hello of more than 16 KiB was answered with kind %d, want the connection closed", p.kind)
+		}
+		if n := b.totals.garbled.Load(); n != 1 {
+			t.Errorf("%d hellos were garbled, want 1", n)
+		}
+	})
+}
+
+// Whoever is not known yet tries again each second at least: the one that refuses it
+// asks the others.
+func TestUnknownMembersTryAgainSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, known := memlink.New(), time.Now().Add(time.Minute)
+		a := begin(t, network, &fakeNode{id: 1})
+		begin(t, network, &fakeNode{id: 2, admit: func(Hello) error {
+			if time.Now().Before(known) {
+				return &Refusal{Reason: ReasonUnknown, Text: "who?"}
+			}
+			return nil
+		}})
+		a.SetPeer(2, []string{addrOf(2)})
+		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
+		if !a.peerOf(t, 2).Connected {
+			t.Error("a second after it is known it is not connected")
+		}
+		if n := len(a.refusals()); n > 125 {
+			t.Errorf("it has called %d times in a minute, want each half second at most", n)
+		}
+	})
 }
 
 // Connections that say nothing are closed in time, and too many of them keep

@@ -43,7 +43,7 @@ func askOver(c net.Conn) (r Roster, err error) {
 	if err := writePacket(c, kindAsk, nil); err != nil {
 		return r, err
 	}
-	p, err := readPacket(c)
+	p, err := readPacket(c, maxPayload)
 	if err != nil {
 		return r, err
 	}

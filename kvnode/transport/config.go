@@ -32,10 +32,11 @@ type Config struct {
 	SnapshotRate int64
 	// Authenticate checks that the other end of a connection is the member that it
 	// says it is. It is asked for each connection, whoever has made it, before
-	// Handler hears of it; its error goes to the other end if that has dialled.
-	// Validate then binds the sender of each message to the member. Default: what
-	// the other end says is believed. Of a member that was dialled, h holds no more
-	// than the ID.
+	// Handler hears of it; its error, which may be a *Refusal, goes to the other end if
+	// that has dialled. Validate then binds the sender of each message to the member.
+	// What h says beside the IDs nobody has checked, and of a member that was dialled
+	// it holds no more than they. h may be of another cluster: see Claimed. Default:
+	// what the other end says is believed.
 	Authenticate func(c net.Conn, h Hello) error
 	// Logger takes what operators should know. Default: nothing is logged.
 	Logger *slog.Logger
@@ -69,6 +70,9 @@ func (c Config) Validate() error {
 	var errs []error
 	if reservedID(c.Hello.From) {
 		errs = append(errs, fmt.Errorf("member ID %#x is reserved by raft", c.Hello.From))
+	}
+	if err := c.Hello.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	if c.Hello.ClusterID == 0 {
 		errs = append(errs, errors.New("cluster ID 0 is not one"))

@@ -15,7 +15,7 @@ type counts struct {
 	// invalid counts messages that Validate refused, or that did not decode;
 	// refusals count by reason what the peer said.
 	invalid  atomic.Uint64
-	refusals [7]atomic.Uint64 // by index in reasons
+	refusals [len(reasons)]atomic.Uint64 // by index in reasons
 }
 
 // outCounts count what is sent on one stream.
@@ -41,12 +41,12 @@ type totals struct {
 	shed, garbled atomic.Uint64
 	// refusals count by reason what this member said; complain limits what is
 	// logged about it.
-	refusals [7]atomic.Uint64
+	refusals [len(reasons)]atomic.Uint64
 	complain rate.Sometimes
 }
 
 func reasonIndex(reason string) int {
-	if i := slices.Index(reasons, reason); i >= 0 {
+	if i := slices.Index(reasons[:], reason); i >= 0 {
 		return i
 	}
 	return len(reasons) - 1

@@ -49,7 +49,7 @@ func (t *Transport) greet(c net.Conn, id uint64, kind stream) (Hello, error) {
 	if err := writePacket(c, byte(kind)+1, t.hello(id)); err != nil {
 		return Hello{}, broken("send hello", err)
 	}
-	p, err := readPacket(c)
+	p, err := readPacket(c, maxPayload)
 	if err != nil {
 		return Hello{}, broken("await hello", err)
 	}
@@ -63,7 +63,7 @@ func (t *Transport) greet(c net.Conn, id uint64, kind stream) (Hello, error) {
 // answered checks the acceptor's answer, and that c leads to that member. A
 // refusal counts only if it comes from the member: it may end this one.
 func (t *Transport) answered(c net.Conn, p packet, id uint64) (Hello, error) {
-	if err := t.cfg.Authenticate(c, Hello{From: id}); err != nil {
+	if err := t.cfg.Authenticate(c, Hello{ClusterID: t.cfg.Hello.ClusterID, From: id}); err != nil {
 		return Hello{}, fmt.Errorf("this is not known to be member %s: %w", idString(id), err)
 	}
 	if p.kind == answerRefused {

@@ -239,7 +239,7 @@ func TestDiallerChecksTheAnswer(t *testing.T) {
 						if err != nil {
 							return
 						}
-						if _, err := readPacket(conn); err == nil {
+						if _, err := readPacket(conn, maxPayload); err == nil {
 							_ = writePacket(conn, answerOK, c.answer)
 						}
 					}
@@ -272,7 +272,7 @@ func TestVersionsAreNamed(t *testing.T) {
 		if _, err := c.Write(p.wire()); err != nil {
 			t.Fatal(err)
 		}
-		answer, err := readPacket(c)
+		answer, err := readPacket(c, maxPayload)
 		if err != nil {
 			t.Fatal(err)
 		}

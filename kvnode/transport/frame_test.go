@@ -138,7 +138,7 @@ func FuzzPacketsNeverPanic(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, wire []byte) {
 		tr := &Transport{cfg: Config{Hello: helloOf(2)}.WithDefaults(), self: 2}
-		p, err := readPacket(bytes.NewReader(wire))
+		p, err := readPacket(bytes.NewReader(wire), maxPayload)
 		if err != nil {
 			return
 		}
@@ -163,14 +163,14 @@ func TestPacketLimits(t *testing.T) {
 		{"too long", long, "exceeds the limit of 65536"},
 		{"cut short", whole[:len(whole)-1], "unexpected EOF"},
 	} {
-		if _, err := readPacket(bytes.NewReader(c.wire)); err == nil != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if _, err := readPacket(bytes.NewReader(c.wire), maxPayload); err == nil != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("readPacket() of %s = %v, want %q", c.name, err, c.want)
 		}
 	}
 	for i := range whole {
 		b := bytes.Clone(whole)
 		b[i] ^= 0x10
-		if _, err := readPacket(bytes.NewReader(b)); err == nil {
+		if _, err := readPacket(bytes.NewReader(b), maxPayload); err == nil {
 			t.Errorf("a hello with byte %d damaged was read", i)
 		}
 	}

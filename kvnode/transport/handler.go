@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -18,7 +20,8 @@ type Hello struct {
 	// Instance is the sender's (store.Member.Instance).
 	Instance string `json:"instance"`
 	Name     string `json:"name"`
-	// PeerURLs are where the sender listens, for members that have not heard of it.
+	// PeerURLs are where the sender says that it listens. Nobody of its own cluster
+	// goes by that.
 	PeerURLs string `json:"peer_urls,omitempty"` // separated by commas
 	// Promise is the sender's leaderlease Duration, Skew its MaxClockSkew and
 	// DriftPPM its MaxDriftPPM.
@@ -31,6 +34,39 @@ type Hello struct {
 	// Format is the newest that the sender's version knows (store.FormatNewest); 0 is
 	// a version that knows the first only, and does not say so.
 	Format int64 `json:"format,omitempty"`
+}
+
+// What a hello may hold. Whoever sends it may be anybody, so these are far below what
+// memory or a log could take, and far above what members say.
+const (
+	maxInstance = 64 // bytes
+	maxName     = 1 << 10
+	maxToken    = 1 << 10
+	maxURLs     = 8 << 10
+	maxURLCount = 64
+	maxHello    = 16 << 10 // all of it, as JSON
+)
+
+// Validate reports what is too long in h. Members refuse a hello in which something
+// is.
+func (h *Hello) Validate() error {
+	for _, field := range []struct {
+		name  string
+		size  int
+		limit int
+		unit  string
+	}{
+		{"instance", len(h.Instance), maxInstance, "bytes"},
+		{"name", len(h.Name), maxName, "bytes"},
+		{"token", len(h.Token), maxToken, "bytes"},
+		{"peer URLs", len(h.PeerURLs), maxURLs, "bytes"},
+		{"peer URLs", strings.Count(h.PeerURLs, ",") + 1, maxURLCount, "URLs"},
+	} {
+		if field.size > field.limit {
+			return fmt.Errorf("%s: %d %s exceed the limit of %d", field.name, field.size, field.unit, field.limit)
+		}
+	}
+	return nil
 }
 
 // Handler is the node behind a transport. Its methods are called concurrently.

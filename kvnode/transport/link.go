@@ -83,10 +83,13 @@ func (l *link) run() {
 		}
 		lim := &l.t.limits
 		low, high, wake := lim.retryMin, lim.retryMax, l.wake
-		if _, ok := errors.AsType[*RefusedError](err); ok {
+		if refused, ok := errors.AsType[*RefusedError](err); ok {
 			// That the peer dials this member does not mean that it has changed
 			// its mind.
 			low, high, wake = lim.refusedMin, lim.refusedMax, nil
+			if refused.Reason == ReasonUnknown {
+				high = lim.retryMax // it asks the others, and soon knows
+			}
 		}
 		if time.Since(began) > lim.retryMax && l.was(began) {
 			wait = 0

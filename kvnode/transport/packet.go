@@ -75,8 +75,8 @@ func writePacket(w io.Writer, kind byte, v any) error {
 	return err
 }
 
-// readPacket reads one packet of any version.
-func readPacket(r io.Reader) (packet, error) {
+// readPacket reads one packet of any version, whose payload has at most limit bytes.
+func readPacket(r io.Reader, limit uint32) (packet, error) {
 	b := make([]byte, packetHead, packetHead+512)
 	if _, err := io.ReadFull(r, b); err != nil {
 		return packet{}, err
@@ -85,8 +85,8 @@ func readPacket(r io.Reader) (packet, error) {
 		return packet{}, fmt.Errorf("connection begins with %q, want %q: not a member of a cluster", got, magic)
 	}
 	size := binary.BigEndian.Uint32(b[8:])
-	if size > maxPayload {
-		return packet{}, fmt.Errorf("packet of %d bytes exceeds the limit of %d", size, maxPayload)
+	if size > limit {
+		return packet{}, fmt.Errorf("packet of %d bytes exceeds the limit of %d", size, limit)
 	}
 	b, err := readN(r, b, int(size)+crcSize)
 	if err != nil {

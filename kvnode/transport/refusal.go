@@ -22,11 +22,14 @@ const (
 	ReasonWiped = "wiped"
 	// ReasonCertificate means that the certificate is not that of the member.
 	ReasonCertificate = "certificate"
+	// ReasonUnknown means that the member is not in the registry of the one that
+	// refuses, and nobody whom that one believes has vouched for it yet.
+	ReasonUnknown = "unknown"
 	// ReasonOther is everything else.
 	ReasonOther = "other"
 )
 
-var reasons = []string{ReasonCluster, ReasonMember, ReasonVersion, ReasonRemoved, ReasonWiped, ReasonCertificate, ReasonOther}
+var reasons = [...]string{ReasonCluster, ReasonMember, ReasonVersion, ReasonRemoved, ReasonWiped, ReasonCertificate, ReasonUnknown, ReasonOther}
 
 // Refusal is an error with which Handler.Admit refuses a peer for a reason that
 // the peer can act on.
@@ -44,7 +47,7 @@ func refusal(reason, format string, args ...any) *Refusal {
 
 // refusalOf returns what to tell a peer that err keeps out.
 func refusalOf(err error) *Refusal {
-	if r, ok := errors.AsType[*Refusal](err); ok && slices.Contains(reasons, r.Reason) {
+	if r, ok := errors.AsType[*Refusal](err); ok && slices.Contains(reasons[:], r.Reason) {
 		return &Refusal{Reason: r.Reason, Text: err.Error()}
 	}
 	return &Refusal{Reason: ReasonOther, Text: err.Error()}

@@ -215,7 +215,7 @@ func (e *remoteError) Error() string { return "the peer did not take the snapsho
 func awaitAnswer(c net.Conn, stall time.Duration) error {
 	r := &patient{conn: c, limit: stall}
 	for {
-		p, err := readPacket(r)
+		p, err := readPacket(r, maxPayload)
 		switch {
 		case err != nil:
 			return broken("await verdict on snapshot", err)

@@ -151,7 +151,7 @@ func TestAClaimNeedsTheRightCertificate(t *testing.T) {
 func outcome(c net.Conn) string {
 	// The other end may have closed already; what it said is there to be read.
 	failed := writePacket(c, byte(control)+1, helloTo(1, 2))
-	p, err := readPacket(c)
+	p, err := readPacket(c, maxPayload)
 	switch {
 	case err != nil:
 		return errors.Join(failed, err).Error()
@@ -239,7 +239,7 @@ func impersonate(ln net.Listener, cfg *tls.Config) {
 			return
 		}
 		c := tls.Server(raw, cfg)
-		p, err := readPacket(c)
+		p, err := readPacket(c, maxPayload)
 		var h Hello
 		if err == nil && json.Unmarshal(p.payload, &h) == nil {
 			err = writePacket(c, answerOK, helloTo(2, h.From))
