@@ -18,7 +18,8 @@ type material struct {
 	// asks for any. dialled is the same for those who are connected to, where nil
 	// means the system's.
 	roots, dialled *x509.CertPool
-	revoked        map[string]bool // by revocationKey
+	authorities    []*x509.Certificate // of roots
+	revoked        map[string]bool     // by revocationKey
 }
 
 // contents are the bytes of all files.
@@ -93,7 +94,7 @@ func (c *Config) parseTrust(f *contents, m *material) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", c.Flag("trusted-ca-file"), c.TrustedCAFile, err)
 	}
-	m.roots, m.dialled = roots, roots
+	m.roots, m.dialled, m.authorities = roots, roots, authorities
 	if m.revoked, err = revocations(f.crl, authorities); err != nil {
 		return fmt.Errorf("%s %s: %w", c.Flag("client-crl-file"), c.CRLFile, err)
 	}

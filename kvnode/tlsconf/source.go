@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -138,6 +139,20 @@ func (s *Source) Stats() Stats {
 
 // Requires reports whether whoever connects must show a certificate.
 func (s *Source) Requires() bool { return s.cfg.RequiresCert() }
+
+// Shared returns the name of an authority that is trusted by both of two sources which
+// ask those who connect for certificates, "" if there is none. Either may be nil.
+func Shared(a, b *Source) string {
+	if a == nil || b == nil {
+		return ""
+	}
+	for _, x := range a.loaded.Load().authorities {
+		if slices.ContainsFunc(b.loaded.Load().authorities, x.Equal) {
+			return x.Subject.String()
+		}
+	}
+	return ""
+}
 
 // String says what the source is, for logs.
 func (s *Source) String() string {
