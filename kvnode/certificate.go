@@ -15,36 +15,23 @@ func (c *Config) secure() {
 	}
 }
 
-// authenticate checks that the certificate at the other end of conn is valid for
-// where the member is registered to be found. A member that nobody has told this
-// one of may have been added meanwhile (Admit); its certificate must at least be
-// valid for where it says that it is to be found, so it cannot pose as another.
+// authenticate checks that the certificate at the other end of conn is valid for one
+// of the hosts where that member is to be found, as this member believes (peer): what
+// the other end says of itself does not count. A member of another cluster, which is
+// refused whatever it shows, must be where it says that it is.
 func (n *Node) authenticate(conn net.Conn, h transport.Hello) error {
 	if n.cfg.PeerTLS == nil || !n.cfg.PeerTLS.Requires() {
 		return nil
 	}
-	hosts := n.hostsOf(h.From)
-	if len(hosts) == 0 {
-		hosts = hostsIn(strings.Split(h.PeerURLs, ","))
-	}
-	if len(hosts) == 0 { // it was dialled, at a host that the dialler has checked
-		return tlsconf.CheckSigned(conn)
-	}
-	return tlsconf.CheckHosts(conn, hosts)
-}
-
-// hostsOf returns the hosts of a member's peer URLs, as they are registered or,
-// before the registry knows the member, as they were when this one began.
-func (n *Node) hostsOf(member uint64) []string {
-	m, ok := n.store.Members().ByID[member]
-	if !ok {
-		for _, first := range n.id.Members {
-			if first.ID == member {
-				m = first
-			}
+	urls := strings.Split(h.PeerURLs, ",")
+	if h.ClusterID == n.ClusterID() {
+		m, err := n.peer(h.From)
+		if err != nil {
+			return err
 		}
+		urls = m.PeerURLs
 	}
-	return hostsIn(m.PeerURLs)
+	return tlsconf.CheckHosts(conn, hostsIn(urls))
 }
 
 func hostsIn(peerURLs []string) (hosts []string) {

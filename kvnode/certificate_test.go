@@ -52,7 +52,9 @@ func talkTo(t *testing.T, source *tlsconf.Source, shown tlstest.Pair) net.Conn {
 }
 
 // A certificate is a member's if it is valid for where that one is registered;
-// before the registry knows it, for where it was when this member began.
+// before the registry knows it, for where it was when this member began, or where
+// those say who have vouched for it. What it says itself counts for members of other
+// clusters only.
 func TestWhoseCertificate(t *testing.T) {
 	ca := tlstest.New(t, "ca")
 	dir := t.TempDir()
@@ -72,11 +74,14 @@ func TestWhoseCertificate(t *testing.T) {
 	}
 	defer registry.Close()
 	n := &Node{cfg: Config{PeerTLS: source}, store: registry}
+	n.id.ClusterID = 1
+	n.vouchers.note("n1:1", []store.Member{{ID: 4, PeerURLs: []string{"https://n4:1"}}, {ID: 5}})
 	n.id.Members = []store.Member{
 		{ID: 1, PeerURLs: []string{"https://n1:1"}},
 		{ID: 2, PeerURLs: []string{"https://n2:1", "https://10.0.0.2:1"}},
 		{ID: 3, PeerURLs: []string{"https://[::3]:1"}},
 	}
+	const foreigner = 0 // a member of another cluster, under the ID of one of this
 	for _, test := range []struct {
 		name   string
 		hosts  []string
@@ -89,22 +94,33 @@ func TestWhoseCertificate(t *testing.T) {
 		{"an IPv6 address", []string{"::3"}, 3, "", ""},
 		{"another member's", []string{"n2"}, 3, "want one for any of", "https://n2:1"},
 		{"nobody's", []string{"n9"}, 2, "want one for any of", ""},
-		{"a member that nobody has told of", []string{"n9"}, 9, "", "https://n9:1"},
-		{"one that says it is elsewhere", []string{"n9"}, 9, "want one for any of", "https://n2:1"},
-		{"one that was dialled", []string{"n9"}, 9, "", ""},
+		{"nobody's, for no host", nil, 2, "want one for any of", ""},
+		{"one that was vouched for", []string{"n4"}, 4, "", ""},
+		{"elsewhere than those say who vouch for it", []string{"n9"}, 4, "want one for any of", "https://n9:1"},
+		{"one without a host", []string{"n5"}, 5, "want one for any of", "https://n5:1"},
+		{"a member that nobody has told of", []string{"n9"}, 9, "not known", "https://n9:1"},
+		{"one that says it is elsewhere", []string{"n9"}, 9, "not known", "https://n2:1"},
+		{"one that does not say where it is", []string{"n9"}, 9, "not known", ""},
+		{"another cluster's", []string{"n9"}, foreigner, "", "https://n9:1"},
+		{"another cluster's that is elsewhere", []string{"n9"}, foreigner, "want one for any of", "https://n2:1"},
+		{"another cluster's that does not say where it is", []string{"n9"}, foreigner, "want one for any of", ""},
 	} {
-		err := n.authenticate(talkTo(t, source, ca.Issue(test.hosts)), transport.Hello{From: test.member, PeerURLs: test.says})
+		hello := transport.Hello{ClusterID: 1, From: test.member, PeerURLs: test.says}
+		if test.member == foreigner {
+			hello.ClusterID, hello.From = 2, 2
+		}
+		err := n.authenticate(talkTo(t, source, ca.Issue(test.hosts)), hello)
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s: authenticate(%v, %d) = %v, want %q", test.name, test.hosts, test.member, err, test.want)
 		}
 	}
 	stranger := tlstest.New(t, "other")
-	if err := n.authenticate(talkTo(t, source, stranger.Issue([]string{"n2"})), transport.Hello{From: 9}); err == nil {
-		t.Error("authenticate() of a stranger's certificate, in the name of a member that nobody has told of = nil, want an error")
+	if err := n.authenticate(talkTo(t, source, stranger.Issue([]string{"n2"})), transport.Hello{ClusterID: 1, From: 2}); err == nil {
+		t.Error("authenticate() of another authority's certificate = nil, want an error")
 	}
 	plain, _ := net.Pipe()
 	for _, member := range []uint64{2, 9} {
-		if err := n.authenticate(plain, transport.Hello{From: member}); err == nil {
+		if err := n.authenticate(plain, transport.Hello{ClusterID: 1, From: member}); err == nil {
 			t.Errorf("authenticate(plain text, %d) = nil, want an error", member)
 		}
 	}

@@ -14,13 +14,18 @@ import (
 	"github.com/leaderlease/go/kvnode/transport"
 )
 
-// roster tells members that want to join who is there.
+// roster tells members that want to join, or have been away, who is there. Anybody
+// with a certificate may ask, so it shows only digests of instances.
 func (n *Node) roster() (transport.Roster, error) {
 	members := n.store.Members()
 	if len(members.ByID) == 0 {
 		return transport.Roster{}, errors.New("this member does not know the others yet")
 	}
-	data, err := json.Marshal(sortedMembers(members))
+	all := sortedMembers(members)
+	for i := range all {
+		all[i].Instance = digestOf(all[i].Instance)
+	}
+	data, err := json.Marshal(all)
 	return transport.Roster{ClusterID: n.ClusterID(), Members: data}, err
 }
 

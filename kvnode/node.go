@@ -33,6 +33,7 @@ type Node struct {
 	links    *transport.Transport
 	met      *acquaintances // immutable
 	foreign  foreign
+	vouchers vouchers
 
 	// Boxes and channels into the loop.
 	wake      chan struct{}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -29,12 +28,11 @@ func (p *peers) Admit(h transport.Hello) error {
 	case <-n.stopping:
 		return ErrStopped
 	}
-	members := n.store.Members()
-	if members.Removed[h.From] {
-		return &transport.Refusal{Reason: transport.ReasonRemoved, Text: fmt.Sprintf("member %x was removed from the cluster", h.From)}
+	m, err := n.peer(h.From)
+	if err != nil {
+		return err
 	}
-	m, ok := members.ByID[h.From]
-	if ok && m.Instance != "" && m.Instance != h.Instance {
+	if !isInstance(m.Instance, h.Instance) {
 		return wiped(h)
 	}
 	if err := n.knowsFormat(h); err != nil {
@@ -47,17 +45,17 @@ func (p *peers) Admit(h transport.Hello) error {
 	if first != h.Instance {
 		return wiped(h)
 	}
-	if !ok {
+	if _, ok := n.store.Members().ByID[h.From]; !ok {
 		// It was added after what this member has applied. It may be the leader,
 		// from whom alone this member can learn that, so it needs a way back, too.
-		n.links.SetPeer(h.From, hostPorts(strings.Split(h.PeerURLs, ",")))
+		n.links.SetPeer(h.From, hostPorts(m.PeerURLs))
 	}
 	return nil
 }
 
 func wiped(h transport.Hello) error {
 	return &transport.Refusal{Reason: transport.ReasonWiped, Text: fmt.Sprintf(
-		"member %x (%s) has been in the cluster with another data directory; its votes and promises are lost, so remove it and add it anew", h.From, h.Name)}
+		"member %x (%q) has been in the cluster with another data directory; its votes and promises are lost, so remove it and add it anew", h.From, h.Name)}
 }
 
 // Refused implements transport.Handler.
@@ -76,7 +74,11 @@ func (p *peers) Refused(peer uint64, err error) {
 		n.foreign.refused(n, refused)
 	default:
 		n.foreign.otherwise(peer)
-		if n.foreign.loud(peer) {
+		switch {
+		case !n.foreign.loud(peer):
+		case refused.Reason == transport.ReasonUnknown: // mostly it is known a moment later
+			n.log.Warn("kvnode: not known to a peer yet", "peer", fmt.Sprintf("%x", peer), "error", err)
+		default:
 			n.log.Error("kvnode: refused by a peer", "peer", fmt.Sprintf("%x", peer), "error", err)
 		}
 	}
@@ -149,18 +151,9 @@ func (n *Node) isReceiving() bool { return n.receiving.Load() }
 // connectPeers makes the links follow the registry of members.
 func (n *Node) connectPeers() {
 	members := n.store.Members()
-	if len(members.ByID) == 0 {
-		// Nothing is applied yet: this is what there was at the beginning.
-		for _, m := range n.id.Members {
-			if m.ID != n.ID() {
-				n.links.SetPeer(m.ID, hostPorts(m.PeerURLs))
-			}
-		}
-		return
-	}
-	for id, m := range members.ByID {
-		if id != n.ID() {
-			n.links.SetPeer(id, hostPorts(m.PeerURLs))
+	for _, m := range n.knownMembers() {
+		if m.ID != n.ID() {
+			n.links.SetPeer(m.ID, hostPorts(m.PeerURLs))
 		}
 	}
 	for id := range members.Removed {

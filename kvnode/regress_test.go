@@ -14,10 +14,12 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/transport"
 )
 
 // Found by review: a member that was down while another was added refused it,
-// even as its leader, from whom alone it could have heard of it.
+// even as its leader, from whom alone it could have heard of it. See also
+// TestAMemberIsLetInOnceOthersVouchForIt.
 func TestALaggingMemberLetsANewLeaderIn(t *testing.T) {
 	inCluster(t, 3, func(c *Config) { c.LaxReconfig = true }, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -39,6 +41,17 @@ func TestALaggingMemberLetsANewLeaderIn(t *testing.T) {
 		// Two of three are up: the new one, and one that has never heard of it.
 		c.crash(leader)
 		back := c.start(away.Name())
+		time.Sleep(30 * time.Second)
+		if _, err := back.peer(fourth.ID()); reasonOf(err) != transport.ReasonUnknown || !strings.Contains(err.Error(), "--initial-cluster") {
+			t.Errorf("the new member is refused with %v, want %q and what to do", err, transport.ReasonUnknown)
+		}
+		// All whom it knows are gone, so nobody can vouch for the new one. The operator
+		// can.
+		c.stop(away.Name())
+		cfg := c.cfgs[away.Name()]
+		cfg.Cluster = append(slices.Clone(cfg.Cluster), Member{Name: "m4", PeerURLs: peerURLs("m4")})
+		c.cfgs[away.Name()] = cfg
+		back = c.start(away.Name())
 		if value, _ := c.get(c.leader(), ReadLease, "k"); value != "v" {
 			t.Errorf("k = %q, want v", value)
 		}

@@ -3,7 +3,9 @@ package kvnode
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,9 +21,17 @@ import (
 // well without one of them, mostly.
 
 // A member is kept out by what the registry says, and before that by whom this
-// one has met.
+// one has met. Strangers are, until somebody has vouched for them.
 func TestWhoIsAdmitted(t *testing.T) {
-	inCluster(t, 1, func(c *Config) { c.LaxReconfig = true }, func(t *testing.T, c *cluster) {
+	var dialled sync.Map
+	amend := func(c *Config) {
+		dial := c.Dial
+		c.LaxReconfig, c.Dial = true, func(ctx context.Context, addr string) (net.Conn, error) {
+			dialled.Store(addr, true)
+			return dial(ctx, addr)
+		}
+	}
+	inCluster(t, 1, amend, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		<-n.Published()
 		m, err := n.AddMember(t.Context(), peerURLs("m2"), true)
@@ -31,25 +41,30 @@ func TestWhoIsAdmitted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		n.vouchers.note("m1:2380", []store.Member{{ID: 7, PeerURLs: peerURLs("m7")}, {ID: 9, PeerURLs: peerURLs("m9"), Instance: digestOf("a")}})
 		for _, tc := range []struct {
 			name   string
 			hello  transport.Hello
 			reason string
 		}{
-			{"a stranger", transport.Hello{From: 7, Instance: "a"}, ""},
+			{"a stranger", transport.Hello{From: 8, Instance: "a"}, transport.ReasonUnknown},
+			{"a member that was vouched for", transport.Hello{From: 7, Instance: "a"}, ""},
 			{"the same", transport.Hello{From: 7, Instance: "a"}, ""},
+			{"one that was vouched for with another instance", transport.Hello{From: 9, Instance: "b"}, transport.ReasonWiped},
 			{"another in its place", transport.Hello{From: 7, Instance: "b"}, transport.ReasonWiped},
 			{"a member that is registered with another instance", transport.Hello{From: n.ID(), Instance: "b"}, transport.ReasonWiped},
 			{"a member that was removed", transport.Hello{From: m.ID, Instance: "a"}, transport.ReasonRemoved},
 		} {
-			tc.hello.PeerURLs = "http://m7:2380"
-			var reason string
+			tc.hello.PeerURLs = "http://elsewhere:2380"
 			err := (*peers)(n).Admit(tc.hello)
-			if refusal, ok := errors.AsType[*transport.Refusal](err); ok {
-				reason = refusal.Reason
-			}
-			if reason != tc.reason || tc.reason == "" && err != nil {
+			if reason := reasonOf(err); reason != tc.reason || tc.reason == "" && err != nil {
 				t.Errorf("%s: Admit(%+v) = %v, want a refusal for %q", tc.name, tc.hello, err, tc.reason)
+			}
+		}
+		time.Sleep(vouchPause)
+		for addr, want := range map[string]bool{"m7:2380": true, "elsewhere:2380": false} {
+			if _, got := dialled.Load(addr); got != want {
+				t.Errorf("dialled %s: %v, want %v: others say where a member is", addr, got, want)
 			}
 		}
 	})

@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,6 +70,7 @@ func newNode(cfg Config) *Node {
 	n.local.wake, n.calls.wake, n.proposals.wake = n.wake, n.wake, n.wake
 	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
 	n.applies.init()
+	n.vouchers.due = make(chan struct{}, 1)
 	n.leader.Store(&leadership{changed: make(chan struct{})})
 	return n
 }
@@ -269,6 +271,9 @@ func (n *Node) begin() (err error) {
 	n.workers.Go(n.checkpointLoop)
 	n.workers.Go(n.publish)
 	n.workers.Go(n.raiseFormat)
+	ctx, cancel := context.WithCancel(context.Background())
+	n.workers.Go(func() { <-n.stopping; cancel() })
+	n.workers.Go(func() { n.vouch(ctx) })
 	n.workers.Go(func() { n.ttl.Run(n.stopping) })
 	n.workers.Go(n.run)
 	close(n.begun)

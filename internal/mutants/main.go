@@ -44,7 +44,7 @@ var tables = []struct {
 	{"ttl", slices.Concat(ttls, ttlGrants)},
 	{"watch", watches},
 	{"etcdapi", requests},
-	{"tls", certificates},
+	{"tls", slices.Concat(certificates, vouching)},
 }
 
 func main() {

@@ -48,8 +48,8 @@ var members = []Mutant{
 	{
 		Rule: "identity", Name: "the registry's instance is not asked when a member is let in", Pkg: nodePkg, Test: "^TestWhoIsAdmitted$",
 		File: "kvnode/peers.go",
-		Old:  "\tif ok && m.Instance != \"\" && m.Instance != h.Instance {\n",
-		New:  "\tif ok && m.Instance == \"\" && m.Instance != h.Instance {\n",
+		Old:  "\tif !isInstance(m.Instance, h.Instance) {\n",
+		New:  "\tif m.Instance == \"\" && !isInstance(m.Instance, h.Instance) {\n",
 	},
 	{
 		Rule: "identity", Name: "the registry takes another instance for the same member", Pkg: storePkg, Test: "^TestMembersFollowChangesAndRegistrations$",
@@ -59,8 +59,8 @@ var members = []Mutant{
 	},
 	{
 		Rule: "identity", Name: "a member that was removed is let in", Pkg: nodePkg, Test: "^TestWhoIsAdmitted$",
-		File: "kvnode/peers.go",
-		Old:  "\tif members.Removed[h.From] {\n",
+		File: "kvnode/vouch.go",
+		Old:  "\tif members.Removed[id] {\n",
 		New:  "\tif false {\n",
 	},
 	{

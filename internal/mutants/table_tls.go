@@ -3,6 +3,7 @@ package main
 const (
 	tlsPkg       = "./kvnode/tlsconf"
 	transportPkg = "./kvnode/transport"
+	serverPkg    = "./kvnode/server"
 )
 
 // certificates are bugs of who is believed to be whom.
@@ -10,14 +11,32 @@ var certificates = []Mutant{
 	{
 		Rule: "peer", Name: "any member's certificate is each member's", Pkg: nodePkg, Test: "^TestWhoseCertificate$",
 		File: "kvnode/certificate.go",
-		Old:  "\treturn tlsconf.CheckHosts(conn, hosts)\n",
-		New:  "\treturn tlsconf.CheckSigned(conn)\n",
+		Old:  "\treturn tlsconf.CheckHosts(conn, hostsIn(urls))\n",
+		New:  "\t_ = tlsconf.CheckHosts(conn, hostsIn(urls))\n\treturn nil\n",
 	},
 	{
-		Rule: "peer", Name: "a member that nobody has told of need not be where it says", Pkg: nodePkg, Test: "^TestWhoseCertificate$",
+		Rule: "peer", Name: "of a member that nobody has told of, what it says of itself counts", Pkg: nodePkg, Test: "^TestWhoseCertificate$",
 		File: "kvnode/certificate.go",
-		Old:  "\tif len(hosts) == 0 {\n\t\thosts =",
-		New:  "\tif false {\n\t\thosts =",
+		Old:  "\t\tif err != nil {\n\t\t\treturn err\n\t\t}\n\t\turls = m.PeerURLs\n",
+		New:  "\t\tif err == nil {\n\t\t\turls = m.PeerURLs\n\t\t}\n",
+	},
+	{
+		Rule: "peer", Name: "a member without a host is where it says that it is", Pkg: nodePkg, Test: "^TestWhoseCertificate$",
+		File: "kvnode/certificate.go",
+		Old:  "\t\turls = m.PeerURLs\n",
+		New:  "\t\tif len(m.PeerURLs) > 0 {\n\t\t\turls = m.PeerURLs\n\t\t}\n",
+	},
+	{
+		Rule: "peer", Name: "whoever does not say where it is need not be there", Pkg: nodePkg, Test: "^TestWhoseCertificate$",
+		File: "kvnode/certificate.go",
+		Old:  "\treturn tlsconf.CheckHosts(conn, hostsIn(urls))\n",
+		New:  "\tif len(hostsIn(urls)) == 0 {\n\t\treturn nil\n\t}\n\treturn tlsconf.CheckHosts(conn, hostsIn(urls))\n",
+	},
+	{
+		Rule: "peer", Name: "why a member is not known is not passed on", Pkg: serverPkg, Test: "^TestASignedCertificateWritesNothing$",
+		File: "kvnode/transport/accept.go",
+		Old:  "\t\tif r, ok := errors.AsType[*Refusal](err); ok {\n",
+		New:  "\t\tif r, ok := errors.AsType[*Refusal](err); ok && false {\n",
 	},
 	{
 		Rule: "peer", Name: "who dials is not identified", Pkg: transportPkg, Test: "^TestDiallersWithoutTheRightCertificate$",

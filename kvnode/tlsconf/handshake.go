@@ -86,13 +86,6 @@ func CheckHosts(c net.Conn, hosts []string) error {
 	return err
 }
 
-// CheckSigned checks that a trusted authority has signed the certificate at the
-// other end of c.
-func CheckSigned(c net.Conn) error {
-	_, err := leafOf(c)
-	return err
-}
-
 // leafOf returns the certificate at the other end, which the handshake has
 // verified.
 func leafOf(c net.Conn) (*x509.Certificate, error) {

@@ -1,0 +1,264 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"encoding/json"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/tlsconf"
+	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
+	"github.com/leaderlease/go/kvnode/transport"
+)
+
+// forger speaks the members' protocol and is none of them.
+type forger struct {
+	*transport.Transport
+	id  uint64
+	met chan verdict
+}
+
+// verdict is how a member has taken the forger.
+type verdict struct {
+	member uint64
+	err    error // nil if it was let in
+}
+
+func (f *forger) Admit(transport.Hello) error                             { return nil }
+func (f *forger) Receive(*raftpb.Message)                                 {}
+func (f *forger) ReceiveSnapshot(*raftpb.Message, int64, io.Reader) error { return nil }
+func (f *forger) Unreachable(uint64)                                      {}
+func (f *forger) SnapshotSent(uint64, error)                              {}
+func (f *forger) Refused(peer uint64, err error)                          { f.tell(verdict{peer, err}) }
+
+func (f *forger) Connected(peer uint64, _ transport.Hello) { f.tell(verdict{peer, nil}) }
+
+func (f *forger) tell(v verdict) {
+	select {
+	case f.met <- v:
+	default: // there is room for the first of each
+	}
+}
+
+// forge dials all members with a certificate and says hello.
+func forge(t *testing.T, f *files, shown tlstest.Pair, hello transport.Hello, all []*Server) *forger {
+	t.Helper()
+	dir := t.TempDir()
+	side := tlsconf.Config{Peers: true, CertFile: f.cert, KeyFile: f.key, TrustedCAFile: f.in}
+	side.ClientCertFile, side.ClientKeyFile = shown.Write(dir, "shown")
+	source, err := tlsconf.New(side)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake := &forger{id: hello.From, met: make(chan verdict, 64)}
+	fake.Transport, err = transport.Start(transport.Config{Hello: hello, Listener: ephemeral(t), Handler: fake, Dial: source.Dialer(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = fake.Close() })
+	for _, s := range all {
+		fake.SetPeer(s.Node().ID(), []string{s.cfg.PeerListener.Addr().String()})
+	}
+	return fake
+}
+
+// append is an entry behind all that s has, from the leader of a term far ahead.
+func (f *forger) append(t *testing.T, s *Server, key string) *raftpb.Message {
+	t.Helper()
+	data, err := (&store.Command{Request: &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte(key), Value: []byte("forged")}}}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := s.Node().Store().Applied()
+	return &raftpb.Message{
+		Type: raftpb.MsgApp.Enum(), From: &f.id, To: new(s.Node().ID()), Term: new(uint64(1000)),
+		Index: &last, LogTerm: new(s.Node().Term()), Commit: new(last + 1),
+		Entries: []*raftpb.Entry{{Index: new(last + 1), Term: new(uint64(1000)), Data: data}},
+	}
+}
+
+// A certificate that the peers' authority has signed makes nobody a member: what
+// it says in the name of a member that nobody has added, or of one that is
+// elsewhere, does not reach the log.
+func TestASignedCertificateWritesNothing(t *testing.T) {
+	f := newFiles(t)
+	all := trio(t, f.mutual)
+	cluster, member := all[0].Node().ClusterID(), all[0].Node().ID()
+	const elsewhere = "127.0.0.2"
+	for _, test := range []struct {
+		name   string
+		hosts  []string
+		hello  transport.Hello
+		reason string
+	}{
+		{"no host and no URL", nil, transport.Hello{From: 0x5a}, transport.ReasonUnknown},
+		{"no host and a member's URL", nil, transport.Hello{From: 0x5b, PeerURLs: all[0].cfg.AdvertisePeerURLs[0]}, transport.ReasonUnknown},
+		{"a host and a URL of its own", []string{elsewhere}, transport.Hello{From: 0x5c, PeerURLs: "https://" + elsewhere + ":1"}, transport.ReasonUnknown},
+		{"a member's ID", []string{elsewhere}, transport.Hello{From: member, PeerURLs: "https://" + elsewhere + ":1"}, transport.ReasonCertificate},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			victims := all
+			if test.hello.From == member {
+				victims = all[1:] // one that hears from itself knows better
+			}
+			test.hello.ClusterID, test.hello.Name, test.hello.Instance = cluster, "forger", "forged"
+			fake := forge(t, f, f.ca.Issue(test.hosts), test.hello, victims)
+			for seen := map[uint64]bool{}; len(seen) < len(victims); {
+				v := fake.verdict(t)
+				refused, _ := v.err.(*transport.RefusedError) //nolint:errorlint // it is handed over as it is
+				if seen[v.member] {
+					continue
+				}
+				seen[v.member] = true
+				if refused == nil {
+					t.Errorf("member %x has let it in", v.member)
+				} else if refused.Reason != test.reason {
+					t.Errorf("member %x refuses with %v, want %q", v.member, refused, test.reason)
+				}
+			}
+			for _, s := range victims {
+				fake.deliver(t, s, test.name)
+			}
+		})
+	}
+	for _, s := range all {
+		if term := s.Node().Term(); term >= 1000 {
+			t.Errorf("%s is in term %d, which the forger has made up", s.cfg.Name, term)
+		}
+	}
+}
+
+func (f *forger) verdict(t *testing.T) verdict {
+	t.Helper()
+	select {
+	case v := <-f.met:
+		return v
+	case <-time.After(15 * time.Second):
+		t.Fatal("15s have passed, want that each member lets the forger in or refuses it")
+		return verdict{}
+	}
+}
+
+// deliver sends the forged entry for as long as s has the forger connected, until it
+// is served.
+func (f *forger) deliver(t *testing.T, s *Server, key string) {
+	t.Helper()
+	m := f.append(t, s, key)
+	connected := func() bool {
+		for _, p := range f.Peers() {
+			if p.ID == m.GetTo() {
+				return p.Connected
+			}
+		}
+		return false
+	}
+	for deadline := time.Now().Add(5 * time.Second); connected() && time.Now().Before(deadline); {
+		f.Send([]*raftpb.Message{m})
+		if kv, _ := s.Node().Store().Get([]byte(key)); kv != nil {
+			t.Errorf("%s serves %q", s.cfg.Name, kv.GetValue())
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// lie says hello as a member that nobody has added, and returns what it is answered.
+func lie(ctx context.Context, cfg *tls.Config, addr string, hello transport.Hello) (string, error) {
+	raw, err := (&tls.Dialer{Config: cfg}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer raw.Close()
+	payload, err := json.Marshal(hello)
+	if err != nil {
+		return "", err
+	}
+	packet := append([]byte("llkv"), 0, 1, 1, 0)
+	packet = binary.BigEndian.AppendUint32(packet, uint32(len(payload)))
+	packet = append(packet, payload...)
+	packet = binary.BigEndian.AppendUint32(packet, crc32.Checksum(packet, crc32.MakeTable(crc32.Castagnoli)))
+	if _, err := raw.Write(packet); err != nil {
+		return "", err
+	}
+	answer, err := io.ReadAll(raw)
+	return string(answer), err
+}
+
+// Hellos that lie leave nothing behind: no link, no goroutine, nothing on disk.
+func TestLiesLeaveNothingBehind(t *testing.T) {
+	f := newFiles(t)
+	s := solo(t, f.mutual)
+	<-s.Node().Published()
+	file := filepath.Join(s.cfg.DataDir, "peers.json")
+	before, _ := os.ReadFile(file) // there is none while nobody was met
+	goroutines := runtime.NumGoroutine()
+	cfg := f.trusting(f.ca.Issue([]string{"127.0.0.2"}))
+	cfg.ServerName, cfg.NextProtos = "127.0.0.1", []string{tlsconf.PeerProtocol}
+	hello := transport.Hello{ClusterID: s.Node().ClusterID(), To: s.Node().ID(), Instance: strings.Repeat("x", 64), PeerURLs: "https://127.0.0.2:1"}
+	const liars, lies = 8, 500
+	var wg sync.WaitGroup
+	for i := range uint64(liars) {
+		wg.Go(func() {
+			h := hello
+			for h.From = i + 1; h.From <= lies; h.From += liars {
+				answer, err := lie(t.Context(), cfg, s.cfg.PeerListener.Addr().String(), h)
+				if err != nil || !strings.Contains(answer, transport.ReasonUnknown) {
+					t.Errorf("a lie is answered with %q, %v, want a refusal for %q", answer, err, transport.ReasonUnknown)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if after, _ := os.ReadFile(file); !bytes.Equal(after, before) {
+		t.Errorf("%s has %d bytes, want it as before: %d", file, len(after), len(before))
+	}
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines+liars; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines run after %d lies, want about %d as before", runtime.NumGoroutine(), lies, goroutines)
+		}
+	}
+}
+
+// Who has one authority for both sides is told what that means.
+func TestOneAuthorityForBothIsSaid(t *testing.T) {
+	f := newFiles(t)
+	other := tlstest.New(t, "peers")
+	cert, key := other.Issue(loopbackHosts).Write(f.dir, "peer")
+	in := tlstest.Write(t, f.dir, "peers.crt", other.PEM)
+	both := tlstest.Write(t, f.dir, "both.crt", append(append([]byte(nil), other.PEM...), f.ca.PEM...))
+	for _, test := range []struct {
+		name    string
+		trusted string
+		want    bool
+	}{
+		{"one of their own", in, false},
+		{"that of clients, too", both, true},
+	} {
+		var log bytes.Buffer
+		c := Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		c.ClientTLS = tlsconf.Config{CertFile: f.cert, KeyFile: f.key, TrustedCAFile: f.in, Logger: c.Logger}
+		c.PeerTLS = tlsconf.Config{Peers: true, CertFile: cert, KeyFile: key, TrustedCAFile: test.trusted, Logger: c.Logger}
+		if _, err := c.certificates(); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(log.String(), "an authority of their own"); got != test.want {
+			t.Errorf("%s: it is said that there is one authority: %v, want %v: %s", test.name, got, test.want, log.String())
+		}
+	}
+}
