@@ -35,11 +35,11 @@ func (n *Node) run() {
 		}
 		n.drain()
 		n.handleReadys()
-		n.stepHeld()
 		if n.mayPropose() {
-			n.propose()
-			n.handleReadys()
+			n.takeProposals()
 		}
+		n.offer()
+		n.handleReadys()
 	}
 }
 
@@ -77,12 +77,17 @@ func (n *Node) tick() {
 	}
 	n.campaignIfDue()
 	n.disk.check(n)
-	n.retryParked()
+	n.loop.offers.own = n.waiters.awaited(n.loop.offers.own)
+	n.loop.offers.full = false
 }
 
 // step ignores raft's errors as every embedder does: raft drops what it cannot
 // use. The lease has seen m on arrival (peers.Receive).
 func (n *Node) step(m *raftpb.Message) {
+	if m.GetType() == raftpb.MsgProp {
+		n.forwarded(m)
+		return
+	}
 	if !n.loop.campaigns.open {
 		return // a first start that nobody has admitted yet: see campaigns
 	}
@@ -92,9 +97,6 @@ func (n *Node) step(m *raftpb.Message) {
 	}
 	n.loop.campaigns.heard(n, m)
 	n.learnCommit(m)
-	if n.hold(m) {
-		return
-	}
 	_ = n.loop.raw.Step(m)
 }
 
@@ -107,6 +109,7 @@ func (n *Node) stepLocal(m *raftpb.Message) {
 	}
 	switch entries := m.GetEntries(); {
 	case m.GetType() == raftpb.MsgStorageApplyResp && len(entries) > 0:
+		n.loop.offers.full = false // less is uncommitted, as raft counts it
 		n.tell(entries[len(entries)-1].GetIndex())
 	case m.GetType() == raftpb.MsgStorageAppendResp && m.GetSnapshot() != nil:
 		n.tell(m.GetSnapshot().GetMetadata().GetIndex())
@@ -157,6 +160,7 @@ func (n *Node) handleReady() {
 
 // follow takes over what raft says about role, term and log.
 func (n *Node) follow(rd *raft.Ready) {
+	was := n.Term()
 	if !raft.IsEmptyHardState(rd.HardState) {
 		n.term.Store(rd.HardState.GetTerm())
 		n.loop.commit = rd.HardState.GetCommit()
@@ -164,36 +168,30 @@ func (n *Node) follow(rd *raft.Ready) {
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		n.last.Store(rd.Snapshot.GetMetadata().GetIndex())
 		n.loop.restored = rd.Snapshot.GetMetadata().GetIndex()
-		n.loop.confIndex = min(n.loop.confIndex, n.loop.restored)
 	}
 	if len(rd.Entries) > 0 {
-		// What a new leader cuts off will not be applied.
-		n.loop.confIndex = min(n.loop.confIndex, rd.Entries[0].GetIndex()-1)
+		n.last.Store(rd.Entries[len(rd.Entries)-1].GetIndex())
 	}
-	for _, e := range rd.Entries {
-		n.last.Store(e.GetIndex())
-		if isConfChange(e) {
-			n.loop.confIndex = e.GetIndex()
-		}
+	lead := n.Leader()
+	if rd.SoftState != nil {
+		n.loop.role, lead = rd.RaftState, rd.Lead
 	}
-	if rd.SoftState == nil {
-		return
+	// The same member may lead again, and have forgotten what it was handed before.
+	if lead != n.Leader() || lead != raft.None && n.Term() != was {
+		n.followLeader(lead)
 	}
-	if rd.RaftState == raft.StateLeader && n.loop.role != raft.StateLeader {
-		n.loop.confIndex = n.last.Load() // as raft does: it does not look at what is there
-	}
-	n.loop.role = rd.RaftState
-	if old := n.Leader(); old != rd.Lead {
-		n.log.Info("kvnode: leader", "leader", fmt.Sprintf("%x", rd.Lead), "was", fmt.Sprintf("%x", old), "term", n.Term(), "role", rd.RaftState.String())
-		n.loop.campaigns.leaderIs(rd.Lead)
-		n.setLeader(rd.Lead)
-		// What was handed to the old leader may be lost on the way.
-		if old != raft.None {
-			n.waiters.failProposed(ErrLeaderChanged)
-		}
-	}
-	if rd.Lead != raft.None {
-		n.retryParked()
+}
+
+// followLeader notes that a reign has begun, or that one is over.
+func (n *Node) followLeader(lead uint64) {
+	old := n.Leader()
+	n.log.Info("kvnode: leader", "leader", fmt.Sprintf("%x", lead), "was", fmt.Sprintf("%x", old), "term", n.Term(), "role", n.loop.role.String())
+	n.loop.campaigns.leaderIs(lead)
+	n.setLeader(lead)
+	n.loop.offers.full = false
+	// What was handed to the old leader may be lost on the way.
+	if old != raft.None {
+		n.waiters.failProposed(ErrLeaderChanged)
 	}
 }
 

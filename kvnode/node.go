@@ -44,6 +44,7 @@ type Node struct {
 	proposals box[proposal]
 
 	waiters waiters
+	intake  intake
 	applies applyQueue
 	// checkpointDue asks for a checkpoint.
 	checkpointDue chan struct{}
@@ -84,22 +85,16 @@ type Node struct {
 
 // loopState is what only the loop touches.
 type loopState struct {
-	raw    *raft.RawNode
-	role   raft.StateType
-	outbox []*raftpb.Message
-	// parked are proposals that raft would not take yet: nobody leads, or the
-	// leader is handing over.
-	parked    []proposal
-	held      []*raftpb.Message // followers' configuration changes, see hold
+	raw       *raft.RawNode
+	role      raft.StateType
+	outbox    []*raftpb.Message
+	offers    offers
 	spare     []proposal
 	commit    uint64    // of the newest Ready
 	offered   time.Time // when raft was offered proposals last
 	responses []*raftpb.Message
 	run       []func()
 	campaigns campaigns
-	// confIndex is the newest configuration change that may be in the log: until
-	// it is applied, raft takes no other.
-	confIndex uint64
 	// restored is the index of the newest snapshot that raft has switched to: older
 	// changes of the configuration are in it.
 	restored uint64

@@ -105,7 +105,13 @@ func (p *peers) Receive(m *raftpb.Message) {
 		return
 	}
 	into := n.urgent
-	if t := m.GetType(); t == raftpb.MsgApp || t == raftpb.MsgProp {
+	switch m.GetType() {
+	case raftpb.MsgProp:
+		if !n.intake.enter(m, n.stopping) {
+			return
+		}
+		into = n.bulk
+	case raftpb.MsgApp:
 		into = n.bulk
 	}
 	select {

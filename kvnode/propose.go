@@ -123,67 +123,57 @@ func (n *Node) mayPropose() bool {
 	return time.Since(l.offered) > maxHold
 }
 
-// propose hands raft everything that is there, in one message.
-func (n *Node) propose() {
-	l := &n.loop
+// takeProposals puts what has come behind what waits.
+func (n *Node) takeProposals() {
+	l, o := &n.loop, &n.loop.offers
+	if len(o.own) > 0 {
+		o.own = append(o.own, n.proposals.take(nil)...)
+		l.spare = nil // its array may be that of own
+		return
+	}
 	l.spare = n.proposals.take(l.spare)
-	if len(l.spare) == 0 {
-		return
+	if o.own = l.spare; len(o.own) > 0 {
+		o.wait(n.ID())
 	}
-	if len(l.parked) > 0 {
-		l.parked = append(l.parked, l.spare...) // in order of arrival
-		return
-	}
-	n.offer(l.spare)
-}
-
-// retryParked offers again what raft would not take before.
-func (n *Node) retryParked() {
-	if len(n.loop.parked) == 0 {
-		return
-	}
-	parked := n.loop.parked
-	n.loop.parked = nil
-	n.offer(parked)
 }
 
 // maxOffer bounds the entries of one message to raft, which is the unit it takes
 // or drops.
 const maxOffer = 256 << 10
 
-// offer proposes ps, in order. What raft does not take yet is parked.
-func (n *Node) offer(ps []proposal) {
-	ps = n.waiters.propose(ps)
-	n.loop.offered = time.Now()
-	for len(ps) > 0 {
-		k := n.firstOffer(ps)
-		err := raft.ErrProposalDropped
-		if k > 0 {
-			err = n.loop.raw.Step(propMessage(n.ID(), ps[:k]))
-		}
+// offerOwn offers raft this member's next proposals, and returns whether it has taken
+// them.
+func (n *Node) offerOwn() bool {
+	l, o := &n.loop, &n.loop.offers
+	if len(o.own) == 0 {
+		return true // nobody waited any more
+	}
+	k := firstOffer(o.own)
+	ps := n.waiters.propose(o.own[:k])
+	if len(ps) > 0 {
+		err := n.tryPropose(propMessage(n.ID(), ps))
 		if errors.Is(err, raft.ErrProposalDropped) {
-			// Raft has not kept them: nobody leads, the leader is handing over, or
-			// too much is uncommitted. They wait until that has changed.
 			n.waiters.park(ps)
-			n.loop.parked = append(n.loop.parked, ps...)
-			return
+			gone := k - len(ps)
+			copy(o.own[gone:k], ps)
+			o.own = o.own[gone:]
+			return false
 		}
+		l.offered = time.Now()
 		if err != nil {
-			for _, p := range ps[:k] {
+			for _, p := range ps {
 				n.waiters.fail(p.id, err)
 			}
 		}
-		ps = ps[k:]
 	}
+	o.own = o.own[k:]
+	return true
 }
 
 // firstOffer returns how many of ps to propose together: up to maxOffer bytes,
-// and configuration changes alone. 0 means that the first must wait.
-func (n *Node) firstOffer(ps []proposal) int {
+// and configuration changes alone.
+func firstOffer(ps []proposal) int {
 	if isConfChange(ps[0].entry) {
-		if n.loop.confIndex > n.loop.raw.BasicStatus().Applied {
-			return 0 // raft would drop it without a word (raft.go, pendingConfIndex)
-		}
 		return 1
 	}
 	k, bytes := 0, 0

@@ -3,6 +3,7 @@ package kvnode
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -117,6 +118,14 @@ func (w *waiters) propose(ps []proposal) []proposal {
 		}
 	}
 	return kept
+}
+
+// awaited returns those of ps that somebody still waits for: nobody waits for ever, so
+// what waits for a leader that does not come stays bounded.
+func (w *waiters) awaited(ps []proposal) []proposal {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(ps, func(p proposal) bool { return w.mu.all[p.id] == nil })
 }
 
 // park takes back propose: raft has not taken them after all.

@@ -186,9 +186,9 @@ var ttlGrants = []Mutant{
 	},
 	{
 		Rule: "format", Name: "raft drops a follower's change that meets the raise", Pkg: nodePkg, Test: "^TestChangesThatMeetAllTakeEffect$",
-		File: "kvnode/held.go",
-		Old:  "\tfor len(l.held) > 0 && l.confIndex <= l.raw.BasicStatus().Applied {\n",
-		New:  "\tfor len(l.held) > 0 {\n",
+		File: "kvnode/forwards.go",
+		Old:  "\t\tif l.raw.BasicStatus().Applied < n.last.Load() {\n",
+		New:  "\t\tif false {\n",
 	},
 	{
 		Rule: "format", Name: "a member goes on in a format that it does not know", Pkg: nodePkg, Test: "^TestAnOldMemberStopsWhereTheFormatIsRaised$",

@@ -48,7 +48,7 @@ func (q *queue) add(m *raftpb.Message) (lost int) {
 		it.at = time.Now()
 		lost = q.expireLocked(it.at)
 	}
-	if q.mu.count >= q.limits.count || q.mu.count > 0 && q.mu.bytes+it.size > q.limits.bytes {
+	if !q.roomLocked(it.size) {
 		return lost + 1
 	}
 	q.mu.items = append(q.mu.items, it)
@@ -59,6 +59,17 @@ func (q *queue) add(m *raftpb.Message) (lost int) {
 	default:
 	}
 	return lost
+}
+
+// takes reports whether add would take a message of that size.
+func (q *queue) takes(size int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return (q.mu.up || q.hold > 0) && q.roomLocked(size)
+}
+
+func (q *queue) roomLocked(size int) bool {
+	return q.mu.count < q.limits.count && (q.mu.count == 0 || q.mu.bytes+size <= q.limits.bytes)
 }
 
 // take returns everything queued, in order, to be given back with done. The

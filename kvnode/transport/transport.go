@@ -127,6 +127,13 @@ func (t *Transport) Send(msgs []*raftpb.Message) {
 	}
 }
 
+// Takes reports whether Send would queue m for a peer now, or lose it.
+func (t *Transport) Takes(to uint64, m *raftpb.Message) bool {
+	kind := streamOf(m.GetType())
+	p := t.peer(to)
+	return p != nil && kind != snapshots && p.links[kind].queue.takes(sizeOf(m))
+}
+
 // Close ends all connections and waits for every goroutine, hence for every
 // call of Handler under way: those must not wait for Close. Snapshots under way
 // fail, and SnapshotSent says so before Close returns.

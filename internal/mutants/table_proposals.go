@@ -1,0 +1,67 @@
+package main
+
+const forwardsFile = "kvnode/forwards.go"
+
+// proposals are bugs in what becomes of proposals that raft does not take at once.
+var proposals = []Mutant{
+	{
+		Rule: "proposals", Name: "a leader drops what followers forward while too much is uncommitted", Pkg: nodePkg, Test: "^TestALeaderLosesNothingThatAFollowerForwards$",
+		File: forwardsFile,
+		Old:  "hasConfChange(m) || errors.Is(l.raw.Step(m), raft.ErrProposalDropped):\n",
+		New:  "hasConfChange(m) || l.raw.Step(m) != nil && false:\n",
+	},
+	{
+		Rule: "proposals", Name: "what is parked waits for a tick", Pkg: nodePkg, Test: "^TestALeaderLosesNothingThatAFollowerForwards$",
+		File: "kvnode/loop.go",
+		Old:  "\t\tn.loop.offers.full = false // less is uncommitted, as raft counts it\n",
+		New:  "",
+	},
+	{
+		Rule: "proposals", Name: "whoever is first goes on", Pkg: nodePkg, Test: "^TestMembersTakeTurnsAtTheLeader$",
+		File: forwardsFile,
+		Old:  "\t\t\tpassed = 0\n\t\t\to.turns = append(o.turns, id)\n",
+		New:  "\t\t\tpassed = 0\n\t\t\to.turns = append([]uint64{id}, o.turns...)\n",
+	},
+	{
+		Rule: "proposals", Name: "who was deposed keeps what followers forwarded", Pkg: nodePkg, Test: "^TestAFollowersShareIsBounded$",
+		File: forwardsFile,
+		Old:  "\tif l.role != raft.StateLeader && o.lanes != nil {\n",
+		New:  "\tif false {\n",
+	},
+	{
+		Rule: "proposals", Name: "a follower's share has no bound", Pkg: nodePkg, Test: "^TestAFollowersShareIsBounded$",
+		File: "kvnode/intake.go",
+		Old:  "\tif s.count == 0 || s.count < maxShareCount && s.bytes+size <= maxShareBytes {\n",
+		New:  "\tif true {\n",
+	},
+	{
+		Rule: "proposals", Name: "whoever waits for a share is not woken", Pkg: nodePkg, Test: "^TestAFollowersShareIsBounded$",
+		File: "kvnode/intake.go",
+		Old:  "\t\tclose(s.freed)\n",
+		New:  "",
+	},
+	{
+		Rule: "proposals", Name: "the same leader in a later term is taken for the old one", Pkg: nodePkg, Test: "^TestALeaderOfALaterTermIsAnotherOne$",
+		File: "kvnode/loop.go",
+		Old:  "\tif lead != n.Leader() || lead != raft.None && n.Term() != was {\n",
+		New:  "\tif _ = was; lead != n.Leader() {\n",
+	},
+	{
+		Rule: "proposals", Name: "a follower sends to a leader that it is not connected to", Pkg: nodePkg, Test: "^TestAFollowerKeepsWhatItCannotSend$",
+		File: forwardsFile,
+		Old:  "lead != raft.None && !n.links.Takes(lead, m) {\n",
+		New:  "lead != raft.None && !n.links.Takes(lead, m) && false {\n",
+	},
+	{
+		Rule: "proposals", Name: "a change is offered while too much is uncommitted", Pkg: nodePkg, Test: "^TestAChangeBehindMuchThatIsUncommitted$",
+		File: forwardsFile,
+		Old:  "\t\tif l.raw.BasicStatus().Applied < n.last.Load() {\n",
+		New:  "\t\tif false {\n",
+	},
+	{
+		Rule: "proposals", Name: "what nobody waits for any more is kept", Pkg: nodePkg, Test: "^TestWhatNobodyWaitsForIsForgotten$",
+		File: "kvnode/loop.go",
+		Old:  "\tn.loop.offers.own = n.waiters.awaited(n.loop.offers.own)\n",
+		New:  "",
+	},
+}

@@ -1,0 +1,145 @@
+package kvnode
+
+import (
+	"errors"
+	"slices"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// offers is what waits for raft to take it: this member's own proposals and, on a
+// leader, those that followers have forwarded. Raft would drop them without a word to
+// whoever has made them. The loop only.
+type offers struct {
+	own []proposal // in order of arrival
+	// lanes are the messages of each follower, in order. intake bounds them.
+	lanes map[uint64][]*raftpb.Message
+	// turns are the members with something that waits, the next one first: raft takes
+	// one message of each in turn, or one busy member would keep the others out.
+	turns []uint64
+	// full: raft has taken no more, and nothing has changed since.
+	full bool
+}
+
+// forwarded takes a follower's proposal. A member that does not lead passes it on, or
+// drops it if nobody does: who has made it will hear of another leader or term, and
+// does not wait for it then.
+func (n *Node) forwarded(m *raftpb.Message) {
+	l, from, size := &n.loop, m.GetFrom(), payload(m)
+	switch {
+	case !l.campaigns.open: // a first start that nobody has admitted yet: see campaigns
+	case l.role != raft.StateLeader:
+		_ = l.raw.Step(m)
+	case len(l.offers.turns) > 0 || hasConfChange(m) || errors.Is(l.raw.Step(m), raft.ErrProposalDropped):
+		l.offers.park(m)
+		return
+	default:
+		// Nobody was before it, so it shares the Ready of what came with it.
+	}
+	n.intake.leave(from, size)
+}
+
+// park keeps m behind what its sender has sent before.
+func (o *offers) park(m *raftpb.Message) {
+	from := m.GetFrom()
+	if o.lanes == nil {
+		o.lanes = make(map[uint64][]*raftpb.Message)
+	}
+	o.lanes[from] = append(o.lanes[from], m)
+	o.wait(from)
+}
+
+// wait gives a member with something that waits a turn.
+func (o *offers) wait(id uint64) {
+	if !slices.Contains(o.turns, id) {
+		o.turns = append(o.turns, id)
+	}
+}
+
+// forget drops what followers have forwarded to a member that no longer leads.
+func (n *Node) forget() {
+	o := &n.loop.offers
+	for _, lane := range o.lanes {
+		for _, m := range lane {
+			n.intake.leave(m.GetFrom(), payload(m))
+		}
+	}
+	o.lanes = nil
+	o.turns = slices.DeleteFunc(o.turns, func(id uint64) bool { return id != n.ID() })
+}
+
+// offer hands raft what waits until it takes no more.
+func (n *Node) offer() {
+	l, o := &n.loop, &n.loop.offers
+	if l.role != raft.StateLeader && o.lanes != nil {
+		n.forget()
+	}
+	if o.full {
+		return
+	}
+	for passed, own := 0, n.mayPropose(); passed < len(o.turns); {
+		id := o.turns[0]
+		held := id == n.ID() && !own
+		if !held && !n.offerOf(id) {
+			o.full = true // id keeps its turn
+			return
+		}
+		o.turns = o.turns[1:]
+		switch {
+		case held:
+			passed++
+			o.turns = append(o.turns, id)
+		case len(o.lanes[id]) > 0 || id == n.ID() && len(o.own) > 0:
+			passed = 0
+			o.turns = append(o.turns, id)
+		default:
+			passed = 0
+		}
+	}
+}
+
+// offerOf offers raft the next message of a member, and returns whether it was taken.
+func (n *Node) offerOf(id uint64) bool {
+	if id == n.ID() {
+		return n.offerOwn()
+	}
+	lanes := n.loop.offers.lanes
+	m := lanes[id][0]
+	size := payload(m) // before raft may replace what it does not take
+	if errors.Is(n.tryPropose(m), raft.ErrProposalDropped) {
+		return false
+	}
+	n.intake.leave(id, size)
+	if lanes[id] = lanes[id][1:]; len(lanes[id]) == 0 {
+		delete(lanes, id)
+	}
+	return true
+}
+
+// tryPropose steps a proposal. After raft.ErrProposalDropped it is nowhere: nobody
+// leads, or is connected, the leader is handing over, or too much is uncommitted.
+func (n *Node) tryPropose(m *raftpb.Message) error {
+	l := &n.loop
+	if l.role != raft.StateLeader {
+		if lead := n.Leader(); lead != raft.None && !n.links.Takes(lead, m) {
+			return raft.ErrProposalDropped
+		}
+		err := l.raw.Step(m)
+		n.handleReadys() // what is sent now counts when the next one is offered
+		return err
+	}
+	if hasConfChange(m) {
+		// It waits until all that is in the log is applied, and nobody overtakes it.
+		// With one before it that is not applied, raft puts an empty entry in its
+		// place; and raft takes one for pending that it has dropped since too much was
+		// uncommitted, and so would do that with the next one (raft.go, stepLeader).
+		n.handleReadys()
+		if l.raw.BasicStatus().Applied < n.last.Load() {
+			return raft.ErrProposalDropped
+		}
+	}
+	return l.raw.Step(m)
+}
+
+func hasConfChange(m *raftpb.Message) bool { return slices.ContainsFunc(m.GetEntries(), isConfChange) }

@@ -1,0 +1,263 @@
+package kvnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// putLarge puts so many values of 1 MiB at once, and returns what waits for them.
+func (c *cluster) putLarge(n *Node, count int) (wait func()) {
+	value := strings.Repeat("x", 1<<20)
+	var all sync.WaitGroup
+	for i := range count {
+		all.Go(func() {
+			if err := put(c.t.Context(), n, fmt.Sprint(n.Name(), i), value); err != nil {
+				c.t.Errorf("put %d of %d of 1 MiB through %s: %v", i, count, n.Name(), err)
+			}
+		})
+	}
+	return all.Wait
+}
+
+// withoutQuorum runs f while leader and follower, of four, hear nothing of the other
+// two, so that nothing is committed. It must take less than an election timeout.
+func (c *cluster) withoutQuorum(leader, follower *Node, f func()) {
+	c.t.Helper()
+	for _, n := range []*Node{leader, follower} {
+		for _, other := range c.followers(leader) {
+			if other != follower {
+				c.net.Cut(n.Name(), other.Name())
+			}
+		}
+	}
+	f()
+	c.net.HealAll()
+}
+
+// More than raft takes uncommitted, all of it through one follower: the leader keeps
+// what it cannot take yet, as it does with what its own clients write.
+func TestALeaderLosesNothingThatAFollowerForwards(t *testing.T) {
+	var d disks
+	inCluster(t, 4, d.use, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		follower := c.followers(leader)[0]
+		c.put(follower, "first", "v")
+		var wait func()
+		c.withoutQuorum(leader, follower, func() {
+			wait = c.putLarge(follower, 24)
+			synctest.Wait()
+		})
+		begun := time.Now()
+		wait()
+		if took := time.Since(begun); took >= leader.cfg.TickInterval {
+			t.Errorf("24 MiB took %v once there was a quorum, want less than a tick", took)
+		}
+	})
+}
+
+// Whoever has much to write does not keep others out.
+func TestMembersTakeTurnsAtTheLeader(t *testing.T) {
+	var d disks
+	inCluster(t, 4, d.use, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		follower := c.followers(leader)[0]
+		c.put(follower, "first", "v")
+		var busy func()
+		var little sync.WaitGroup
+		c.withoutQuorum(leader, follower, func() {
+			busy = c.putLarge(leader, 24)
+			synctest.Wait()
+			little.Go(func() { c.putLarge(follower, 1)() })
+			synctest.Wait()
+		})
+		little.Wait()
+		if left := leader.waiters.len(); left < 8 {
+			t.Errorf("a follower's write was done when %d of the leader's 24 were left, want 8 at least", left)
+		}
+		busy()
+	})
+}
+
+// A leader holds no more than a share for each follower. The rest waits there, and
+// goes on when the leader does not lead any more.
+func TestAFollowersShareIsBounded(t *testing.T) {
+	var d disks
+	short := func(c *Config) { d.use(c); c.RequestTimeout = 700 * time.Millisecond }
+	inCluster(t, 4, short, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		follower := c.followers(leader)[0]
+		c.put(follower, "first", "v")
+		value := strings.Repeat("x", 1<<20)
+		c.withoutQuorum(leader, follower, func() {
+			var all sync.WaitGroup
+			for range 24 {
+				all.Go(func() { _ = put(t.Context(), follower, "k", value) })
+			}
+			synctest.Wait()
+			if got := leader.intake.bytes(follower.ID()); got < maxShareBytes/2 || got > maxShareBytes {
+				t.Errorf("the leader holds %d bytes of the follower, want about %d, and no more", got, maxShareBytes)
+			}
+			all.Wait()
+			for leader.Leader() == leader.ID() {
+				time.Sleep(10 * time.Millisecond)
+			}
+			time.Sleep(10 * time.Millisecond)
+			if got := leader.intake.bytes(follower.ID()); got != 0 {
+				t.Errorf("who led holds %d bytes of a follower's proposals, want none", got)
+			}
+		})
+		c.leader()
+		for _, n := range c.nodes {
+			c.put(n, n.Name(), "v")
+		}
+	})
+}
+
+func (in *intake) bytes(from uint64) int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if s := in.mu.shares[from]; s != nil {
+		return s.bytes
+	}
+	return 0
+}
+
+// fillUncommitted puts what leaves raft less room than a change of membership takes.
+func (c *cluster) fillUncommitted(leader *Node) (wait func()) {
+	value := func(size int) *pb.InternalRaftRequest {
+		return &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("k"), Value: make([]byte, size)}}
+	}
+	room, count := 8<<20-32, 7
+	var all sync.WaitGroup
+	for i := range count {
+		size := room / (count - i)
+		data, err := (&store.Command{ID: leader.waiters.nextID.Load(), Request: value(size)}).Encode()
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		r := value(2*size - len(data))
+		room -= size
+		all.Go(func() {
+			if _, err := leader.Propose(c.t.Context(), r); err != nil {
+				c.t.Errorf("put %d of %d: %v", i, count, err)
+			}
+		})
+	}
+	return all.Wait
+}
+
+// Raft takes a change that it has dropped for one that is under way, and then puts an
+// empty entry in the place of the same change. So it is not offered before there is
+// room, be it the leader's own or a follower's.
+func TestAChangeBehindMuchThatIsUncommitted(t *testing.T) {
+	for _, through := range []string{"leader", "follower"} {
+		t.Run(through, func(t *testing.T) {
+			var d disks
+			inCluster(t, 4, d.use, func(t *testing.T, c *cluster) {
+				leader := c.leader()
+				c.raised(leader)
+				follower := c.followers(leader)[0]
+				asked := map[string]*Node{"leader": leader, "follower": follower}[through]
+				var wait func()
+				var change sync.WaitGroup
+				c.withoutQuorum(leader, follower, func() {
+					wait = c.fillUncommitted(leader)
+					synctest.Wait()
+					change.Go(func() {
+						if err := asked.UpdateMember(t.Context(), follower.ID(), []string{"http://elsewhere.example:2380"}); err != nil {
+							t.Errorf("UpdateMember() through the %s with 8 MiB uncommitted = %v", through, err)
+						}
+					})
+					synctest.Wait()
+				})
+				wait()
+				change.Wait()
+			})
+		})
+	}
+}
+
+// A follower that is not connected to the leader keeps what it would lose.
+func TestAFollowerKeepsWhatItCannotSend(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		follower := c.followers(leader)[0]
+		c.put(follower, "first", "v")
+		c.net.Cut(follower.Name(), leader.Name())
+		c.net.Reset(follower.Name(), leader.Name())
+		time.Sleep(10 * time.Millisecond)
+		begun, done := time.Now(), make(chan error, 1)
+		go func() { done <- put(t.Context(), follower, "k", "v") }()
+		time.Sleep(300 * time.Millisecond)
+		c.net.HealAll()
+		if err := <-done; err != nil {
+			t.Errorf("put through a follower that was cut off for 300ms = %v after %v", err, time.Since(begun))
+		}
+	})
+}
+
+// Without a leader a member holds what somebody waits for, and no more.
+func TestWhatNobodyWaitsForIsForgotten(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		for _, other := range c.followers(n) {
+			c.crash(other)
+		}
+		time.Sleep(3 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		for range 100 {
+			go func() { _ = put(ctx, n, "k", "v") }()
+		}
+		synctest.Wait()
+		for _, want := range []int{100, 0} {
+			got := 0
+			n.call(func() { got = len(n.loop.offers.own) })
+			if got != want {
+				t.Errorf("%d proposals wait for a leader, want %d", got, want)
+			}
+			time.Sleep(2 * n.cfg.TickInterval)
+		}
+	})
+}
+
+// A follower that has missed that its leader was deposed, and leads again in a later
+// term, does not wait for what the leader of the former term was handed.
+func TestALeaderOfALaterTermIsAnotherOne(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		follower, other := c.followers(leader)[0], c.followers(leader)[1]
+		c.put(follower, "first", "v")
+		time.Sleep(time.Second)
+		c.isolate(follower)
+		begun, done := time.Now(), make(chan error, 1)
+		go func() { done <- put(t.Context(), follower, "k", "v") }()
+		synctest.Wait()
+		if err := leader.MoveLeader(t.Context(), other.ID()); err != nil {
+			t.Fatal(err)
+		}
+		if err := other.MoveLeader(t.Context(), leader.ID()); err != nil {
+			t.Fatal(err)
+		}
+		if follower.Leader() != leader.ID() {
+			t.Fatal("the follower has noticed")
+		}
+		for _, n := range []*Node{leader, other} {
+			c.net.Reset(n.Name(), follower.Name())
+		}
+		c.net.Heal(leader.Name(), follower.Name())
+		if err := <-done; !errors.Is(err, ErrLeaderChanged) || time.Since(begun) > 2*time.Second {
+			t.Errorf("put that the connection took along, and the leader leads again = %v after %v, want ErrLeaderChanged at once", err, time.Since(begun))
+		}
+	})
+}
