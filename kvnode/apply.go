@@ -1,14 +1,11 @@
 package kvnode
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 
-	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/raftwal"
@@ -118,7 +115,11 @@ func (n *Node) applyEntry(e *raftpb.Entry) bool {
 		return n.applyConf(e)
 	default:
 		before := n.store.Alarms()
-		n.waiters.finish(n.store.Apply(e.GetIndex(), e.GetTerm(), e.GetData()))
+		r := n.store.Apply(e.GetIndex(), e.GetTerm(), e.GetData())
+		if errors.Is(r.Err, store.ErrMalformed) {
+			n.malformed(r.Err, "index", e.GetIndex())
+		}
+		n.waiters.finish(r)
 		n.sayAlarms(before)
 		return true
 	}
@@ -131,19 +132,17 @@ func (n *Node) applyConf(e *raftpb.Entry) bool {
 	if !n.saveCommit(e.GetIndex()) {
 		return false
 	}
-	cc, ctx, err := n.decodeConfChange(e)
+	plan, err := planEntry(n.store.Members(), e, n.cfg.newestFormat)
 	if err != nil {
 		n.fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), err))
 		return false
 	}
-	change, refusal := planChange(n.store.Members(), cc.GetType(), ctx)
-	if refusal != nil {
-		// All members refuse it alike. Raft takes a change of nobody for none.
-		cc = &raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(raft.None)}
+	if errors.Is(plan.refusal, errMalformedChange) {
+		n.malformed(plan.refusal, "index", e.GetIndex())
 	}
 	// It is decided what becomes of the proposal, even if this member steps down
 	// by it.
-	w := n.waiters.remove(ctx.Proposal)
+	w := n.waiters.remove(plan.proposal)
 	var conf *raftpb.ConfState
 	ok := n.call(func() {
 		n.handleReadys() // a snapshot that was stepped just now
@@ -151,7 +150,7 @@ func (n *Node) applyConf(e *raftpb.Entry) bool {
 			n.applies.superseded = n.loop.restored
 			return
 		}
-		conf = n.loop.raw.ApplyConfChange(cc)
+		conf = n.loop.raw.ApplyConfChange(plan.raft)
 		n.lease.ApplyConfStateAt(e.GetIndex(), conf)
 	})
 	if !ok {
@@ -167,12 +166,12 @@ func (n *Node) applyConf(e *raftpb.Entry) bool {
 		}
 		return true
 	}
-	n.store.ApplyConf(e.GetIndex(), e.GetTerm(), conf, change)
+	n.store.ApplyConf(e.GetIndex(), e.GetTerm(), conf, plan.registry)
 	n.connectPeers()
 	if w != nil {
-		w.done <- outcome{result: store.Result{ID: ctx.Proposal, Err: refusal}}
+		w.done <- outcome{result: store.Result{ID: plan.proposal, Err: plan.refusal}}
 	}
-	if change != nil && change.Remove == n.ID() {
+	if plan.removes(n.ID()) {
 		n.log.Warn("kvnode: this member was removed, and goes on until enough of those who are left know")
 	}
 	return true
@@ -195,22 +194,4 @@ func (n *Node) saveCommit(index uint64) bool {
 		n.fail(fmt.Errorf("write the log: %w", err))
 	}
 	return err == nil
-}
-
-// decodeConfChange returns the single change that this package proposes, and
-// that raft bootstraps with.
-func (n *Node) decodeConfChange(e *raftpb.Entry) (*raftpb.ConfChange, *confContext, error) {
-	cc, ctx := &raftpb.ConfChange{}, &confContext{}
-	if e.GetType() != raftpb.EntryConfChange {
-		return n.decodeFormat(e)
-	}
-	if err := proto.Unmarshal(e.GetData(), cc); err != nil {
-		return nil, nil, err
-	}
-	if err := json.Unmarshal(cc.GetContext(), ctx); err != nil {
-		return nil, nil, fmt.Errorf("context: %w", err)
-	}
-	ctx.Member.ID = cc.GetNodeId()
-	ctx.Member.Learner = cc.GetType() == raftpb.ConfChangeAddLearnerNode
-	return cc, ctx, nil
 }

@@ -13,7 +13,8 @@ type counts struct {
 	maxCheckpointTime atomic.Int64
 	failedProposals   atomic.Uint64
 	// failure is why the newest checkpoint was not made.
-	failure atomic.Pointer[error]
+	failure   atomic.Pointer[error]
+	malformed atomic.Uint64
 }
 
 // Counts is what a member has done since its start.
@@ -27,6 +28,9 @@ type Counts struct {
 	// nobody knows what: all that ended with an error other than the request's
 	// own.
 	FailedProposals uint64
+	// Malformed counts entries of the log that no version up to this one writes, which
+	// do nothing on any member, and proposals of peers that would have become such.
+	Malformed uint64
 }
 
 func (c *counts) checkpoint(took time.Duration, err error) {
@@ -57,6 +61,15 @@ func (c *counts) load() Counts {
 	return Counts{
 		Checkpoints: c.checkpoints.Load(), FailedCheckpoints: c.failedCheckpoints.Load(),
 		CheckpointTime: time.Duration(c.checkpointTime.Load()), MaxCheckpointTime: time.Duration(c.maxCheckpointTime.Load()),
-		FailedProposals: c.failedProposals.Load(),
+		FailedProposals: c.failedProposals.Load(), Malformed: c.malformed.Load(),
 	}
+}
+
+// malformed counts an entry, or a peer's proposal, that nobody should have written. The
+// state is sound, the same on all members, so there is no alarm that stops clients.
+func (n *Node) malformed(err error, args ...any) {
+	n.counts.malformed.Add(1)
+	n.complain.Do(func() {
+		n.log.Error("kvnode: an entry that does not decode has no effect: is a peer faulty, or not one?", append(args, "error", err)...)
+	})
 }

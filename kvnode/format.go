@@ -109,23 +109,6 @@ func formatEntry(c *confContext) (*raftpb.Entry, error) {
 	return &raftpb.Entry{Type: raftpb.EntryConfChangeV2.Enum(), Data: data}, err
 }
 
-// decodeFormat returns what formatEntry was made of, and a change of nobody for
-// raft. A member that does not know the format must not apply anything after it.
-func (n *Node) decodeFormat(e *raftpb.Entry) (*raftpb.ConfChange, *confContext, error) {
-	cc, c := &raftpb.ConfChangeV2{}, &confContext{}
-	if err := proto.Unmarshal(e.GetData(), cc); err != nil {
-		return nil, nil, err
-	}
-	if err := json.Unmarshal(cc.GetContext(), c); err != nil {
-		return nil, nil, fmt.Errorf("context: %w", err)
-	}
-	if c.Format < store.FormatFirst || c.Format > n.cfg.newestFormat {
-		return nil, nil, fmt.Errorf("it raises the cluster's format to %d, and this version knows %d to %d: start this member with the version of the others",
-			c.Format, store.FormatFirst, n.cfg.newestFormat)
-	}
-	return &raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(raft.None)}, c, nil
-}
-
 // knowsFormat refuses a peer whose version does not know the cluster's format: it
 // stops, or has stopped, where the format was raised.
 func (n *Node) knowsFormat(h transport.Hello) error {

@@ -27,7 +27,10 @@ type offers struct {
 // does not wait for it then.
 func (n *Node) forwarded(m *raftpb.Message) {
 	l, from, size := &n.loop, m.GetFrom(), payload(m)
+	err := checkForwarded(m)
 	switch {
+	case err != nil:
+		n.malformed(err, "from", n.nameOf(from))
 	case !l.campaigns.open: // a first start that nobody has admitted yet: see campaigns
 	case l.role != raft.StateLeader:
 		_ = l.raw.Step(m)
@@ -122,6 +125,9 @@ func (n *Node) offerOf(id uint64) bool {
 func (n *Node) tryPropose(m *raftpb.Message) error {
 	l := &n.loop
 	if l.role != raft.StateLeader {
+		if m.GetEntries()[0].GetType() == raftpb.EntryConfChangeV2 {
+			return ErrNotLeader // who leads raises the format by itself
+		}
 		if lead := n.Leader(); lead != raft.None && !n.links.Takes(lead, m) {
 			return raft.ErrProposalDropped
 		}

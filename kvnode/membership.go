@@ -4,16 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/store"
 )
@@ -39,24 +35,11 @@ var (
 // maxLearners is etcd's default: each of them costs the leader what a voter does.
 const maxLearners = 1
 
-// confContext rides on a configuration change.
-type confContext struct {
-	// Proposal is the ID of the proposal, Member what the change is about.
-	Proposal uint64       `json:"proposal,omitempty"`
-	Member   store.Member `json:"member"`
-	// Promote tells a learner that becomes a voter from a new member.
-	Promote bool `json:"promote,omitempty"`
-	// Format raises the cluster's format. Nothing else is changed then.
-	Format int64 `json:"format,omitempty"`
-}
-
 // AddMember adds a member that listens for its peers at peerURLs, as a learner
 // or as a voter, and returns it. It may start afterwards, with Config.Existing.
 func (n *Node) AddMember(ctx context.Context, peerURLs []string, learner bool) (store.Member, error) {
-	for _, u := range peerURLs {
-		if _, err := hostPort(u); err != nil {
-			return store.Member{}, err
-		}
+	if err := checkPeerURLs(peerURLs); err != nil {
+		return store.Member{}, err
 	}
 	// The same URLs may come back after a removal, so they are not enough.
 	id := hashID("member", strings.Join(peerURLs, ","), n.cfg.Token, rand.Text())
@@ -66,6 +49,19 @@ func (n *Node) AddMember(ctx context.Context, peerURLs []string, learner bool) (
 		typ = raftpb.ConfChangeAddLearnerNode
 	}
 	return m, n.changeMembers(ctx, typ, confContext{Member: m})
+}
+
+// checkPeerURLs refuses what no peer could be reached at.
+func checkPeerURLs(peerURLs []string) error {
+	if len(peerURLs) == 0 {
+		return errors.New("kvnode: a member needs a peer URL")
+	}
+	for _, u := range peerURLs {
+		if _, err := hostPort(u); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // PromoteMember makes a learner a voter. Only the leader knows whether it is up
@@ -96,10 +92,8 @@ func (n *Node) upToDate(id uint64) bool {
 
 // UpdateMember gives a member other peer URLs.
 func (n *Node) UpdateMember(ctx context.Context, id uint64, peerURLs []string) error {
-	for _, u := range peerURLs {
-		if _, err := hostPort(u); err != nil {
-			return err
-		}
+	if err := checkPeerURLs(peerURLs); err != nil {
+		return err
 	}
 	return n.changeMembers(ctx, raftpb.ConfChangeUpdateNode, confContext{Member: store.Member{ID: id, PeerURLs: peerURLs}})
 }
@@ -186,78 +180,6 @@ func (n *Node) commitBehind(ctx context.Context) error {
 		case <-time.After(n.cfg.TickInterval):
 		}
 	}
-}
-
-func confEntry(typ raftpb.ConfChangeType, c *confContext) (*raftpb.Entry, error) {
-	data, err := json.Marshal(c)
-	if err != nil {
-		return nil, err
-	}
-	data, err = proto.Marshal(&raftpb.ConfChange{Type: typ.Enum(), NodeId: new(c.Member.ID), Context: data})
-	return &raftpb.Entry{Type: raftpb.EntryConfChange.Enum(), Data: data}, err
-}
-
-// planChange says what a configuration change means for the registry, or why it
-// must not be made. It is asked when the change is proposed, and, since others
-// may have come in between, again when it is applied, where all members agree.
-func planChange(members *store.Members, typ raftpb.ConfChangeType, c *confContext) (*store.MemberChange, error) {
-	known, exists := members.ByID[c.Member.ID]
-	m := c.Member
-	switch {
-	case c.Format != 0:
-		return &store.MemberChange{Format: c.Format}, nil
-	case m.ID == raft.None:
-		return nil, nil // a change that was turned into none
-	case members.Removed[m.ID]:
-		return nil, fmt.Errorf("%w: %x was removed", ErrMemberNotFound, m.ID)
-	case typ == raftpb.ConfChangeRemoveNode:
-		if !exists {
-			return nil, fmt.Errorf("%w: %x", ErrMemberNotFound, m.ID)
-		}
-		if !known.Learner && countVoters(members) == 1 {
-			return nil, fmt.Errorf("%w: %x is the last voter", ErrUnhealthy, m.ID)
-		}
-		return &store.MemberChange{Remove: m.ID}, nil
-	case typ == raftpb.ConfChangeUpdateNode || c.Promote:
-		if !exists {
-			return nil, fmt.Errorf("%w: %x", ErrMemberNotFound, m.ID)
-		}
-		if c.Promote {
-			if !known.Learner {
-				return nil, fmt.Errorf("%w: %x", ErrNotLearner, m.ID)
-			}
-			known.Learner = false
-			return &store.MemberChange{Set: &known}, nil
-		}
-		known.PeerURLs = m.PeerURLs
-		return &store.MemberChange{Set: &known}, urlsFree(members, &m)
-	case exists:
-		return nil, fmt.Errorf("%w: %x", ErrMemberExists, m.ID)
-	case m.Learner && len(members.ByID)-countVoters(members) >= maxLearners:
-		return nil, fmt.Errorf("%w: at most %d", ErrTooManyLearners, maxLearners)
-	default:
-		return &store.MemberChange{Set: &m}, urlsFree(members, &m)
-	}
-}
-
-func urlsFree(members *store.Members, m *store.Member) error {
-	for id, other := range members.ByID {
-		for _, u := range m.PeerURLs {
-			if id != m.ID && slices.Contains(other.PeerURLs, u) {
-				return fmt.Errorf("%w: %s is of %x", ErrMemberExists, u, id)
-			}
-		}
-	}
-	return nil
-}
-
-func countVoters(members *store.Members) (voters int) {
-	for _, m := range members.ByID {
-		if !m.Learner {
-			voters++
-		}
-	}
-	return voters
 }
 
 // affordable refuses changes after which too few voters are up, as this member

@@ -176,6 +176,21 @@ func TestJoiningIsRefused(t *testing.T) {
 		if _, err := leader.AddMember(t.Context(), peerURLs("m1"), false); !errors.Is(err, ErrMemberExists) {
 			t.Errorf("AddMember() with a URL in use = %v, want ErrMemberExists", err)
 		}
+		for name, err := range map[string]error{
+			"PromoteMember": leader.PromoteMember(t.Context(), 0),
+			"UpdateMember":  leader.UpdateMember(t.Context(), 0, peerURLs("m9")),
+			"RemoveMember":  leader.RemoveMember(t.Context(), 0),
+		} {
+			if !errors.Is(err, ErrMemberNotFound) {
+				t.Errorf("%s(0) = %v, want ErrMemberNotFound", name, err)
+			}
+		}
+		if _, err := leader.AddMember(t.Context(), nil, false); err == nil {
+			t.Error("AddMember() without a peer URL = nil")
+		}
+		if err := leader.UpdateMember(t.Context(), leader.ID(), nil); err == nil {
+			t.Error("UpdateMember() without a peer URL = nil")
+		}
 		if err := leader.UpdateMember(t.Context(), 7, peerURLs("m9")); !errors.Is(err, ErrMemberNotFound) {
 			t.Errorf("UpdateMember(7) = %v, want ErrMemberNotFound", err)
 		}
@@ -231,7 +246,17 @@ func TestPlanChange(t *testing.T) {
 		{"the learner's removal", "remove", confContext{Member: store.Member{ID: 2}}, nil},
 		{"the last voter's removal", "remove", confContext{Member: store.Member{ID: 1}}, ErrUnhealthy},
 		{"a stranger's removal", "remove", confContext{Member: store.Member{ID: 3}}, ErrMemberNotFound},
-		{"nobody", "add", confContext{}, nil},
+		{"nobody", "add", confContext{}, ErrMemberNotFound},
+		{"a learner that is nobody", "learner", confContext{}, ErrMemberNotFound},
+		{"the promotion of nobody", "add", confContext{Promote: true}, ErrMemberNotFound},
+		{"the removal of nobody", "remove", confContext{}, ErrMemberNotFound},
+		{"other URLs of nobody", "update", confContext{Member: store.Member{PeerURLs: peerURLs("d")}}, ErrMemberNotFound},
+		{"a promotion after a removal", "add", confContext{Member: store.Member{ID: 9}, Promote: true}, ErrMemberNotFound},
+		{"other URLs after a removal", "update", confContext{Member: store.Member{ID: 9, PeerURLs: peerURLs("d")}}, ErrMemberNotFound},
+		{"a second removal", "remove", confContext{Member: store.Member{ID: 9}}, ErrMemberNotFound},
+		{"a learner with an ID that is there", "learner", confContext{Member: store.Member{ID: 1, PeerURLs: peerURLs("c")}}, ErrMemberExists},
+		{"a stranger with other URLs", "update", confContext{Member: store.Member{ID: 3, PeerURLs: peerURLs("d")}}, ErrMemberNotFound},
+		{"the same URLs", "update", confContext{Member: store.Member{ID: 1, PeerURLs: peerURLs("a")}}, nil},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

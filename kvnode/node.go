@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"golang.org/x/time/rate"
 
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/watch"
@@ -59,8 +60,9 @@ type Node struct {
 	// campaign it scans what is committed beyond. The loop stores.
 	told atomic.Uint64
 	disk diskWatch
-	// counts are figures for Status.
-	counts counts
+	// counts are figures for Status, complain limits what is logged of malformed.
+	counts   counts
+	complain rate.Sometimes
 	// ttl is set before anything is applied.
 	ttl *ttl.Engine
 

@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"golang.org/x/time/rate"
 
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/watch"
@@ -66,6 +67,7 @@ func newNode(cfg Config) *Node {
 		begun:         make(chan struct{}),
 		known:         make(chan struct{}),
 		stopped:       make(chan struct{}),
+		complain:      rate.Sometimes{First: 3, Interval: 10 * time.Second},
 	}
 	n.local.wake, n.calls.wake, n.proposals.wake = n.wake, n.wake, n.wake
 	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)

@@ -192,9 +192,9 @@ var members = []Mutant{
 	},
 	{
 		Rule: "members", Name: "the ID of a removed member comes back", Pkg: nodePkg, Test: "^TestPlanChange$",
-		File: "kvnode/membership.go",
-		Old:  "\tcase members.Removed[m.ID]:\n",
-		New:  "\tcase false:\n",
+		File: "kvnode/change.go",
+		Old:  " || members.Removed[c.Member.ID]:\n",
+		New:  ":\n",
 	},
 	{
 		Rule: "members", Name: "a change that may cost the quorum is made", Pkg: nodePkg, Test: "^TestStrictReconfiguration$",
@@ -210,8 +210,8 @@ var members = []Mutant{
 	},
 	{
 		Rule: "members", Name: "a change is not checked when it is applied", Pkg: nodePkg, Test: "^TestChangesAreCheckedWhenTheyAreApplied$",
-		File: "kvnode/apply.go",
-		Old:  "\tif refusal != nil {\n",
+		File: "kvnode/change.go",
+		Old:  "\tif plan.refusal != nil {\n",
 		New:  "\tif false {\n",
 	},
 	{
@@ -253,8 +253,8 @@ var members = []Mutant{
 	{
 		Rule: "members", Name: "every entry's commit index is synced", Pkg: nodePkg, Test: "^TestOnlyChangesOfMembershipSyncMore$",
 		File: "kvnode/apply.go",
-		Old:  "\tdefault:\n\t\tn.waiters.finish(",
-		New:  "\tdefault:\n\t\t_ = n.saveCommit(e.GetIndex())\n\t\tn.waiters.finish(",
+		Old:  "\tdefault:\n\t\tr := n.store.Apply(",
+		New:  "\tdefault:\n\t\t_ = n.saveCommit(e.GetIndex())\n\t\tr := n.store.Apply(",
 	},
 	{
 		Rule: "members", Name: "an old change undoes a snapshot's configuration", Pkg: nodePkg, Test: "^TestAnOldChangeDoesNotUndoASnapshot$",

@@ -65,3 +65,51 @@ var proposals = []Mutant{
 		New:  "",
 	},
 }
+
+const changeFuzz = "^FuzzHostileEntriesAreAppliedAlike$"
+
+// changes are bugs in what becomes of configuration changes that nobody makes.
+var changes = []Mutant{
+	{
+		Rule: "changes", Name: "malformed changes are taken from peers", Pkg: nodePkg, Test: "^TestMalformedChangesAreNotTakenFromPeers$",
+		File: forwardsFile,
+		Old:  "\terr := checkForwarded(m)\n",
+		New:  "\terr := error(nil)\n",
+	},
+	{
+		Rule: "changes", Name: "a malformed change in the log ends the member", Pkg: nodePkg, Test: "^TestMalformedChangesInTheLogAreOfNobody$",
+		File: "kvnode/change.go",
+		Old:  "\t\tplan.refusal = err\n\t\treturn plan, nil\n",
+		New:  "\t\treturn plan, err\n",
+	},
+	{
+		Rule: "changes", Name: "a change that is refused is registered", Pkg: nodePkg, Test: "^TestARefusedChangeRegistersNobody$",
+		File: "kvnode/change.go",
+		Old:  "\t\tplan.registry = nil\n",
+		New:  "",
+	},
+	{
+		Rule: "changes", Name: "raft and the registry take a promotion for two things", Pkg: nodePkg, Test: changeFuzz,
+		File: "kvnode/change.go",
+		Old:  ", ctx.Promote && cc.GetType() != raftpb.ConfChangeAddNode:\n",
+		New:  ":\n",
+	},
+	{
+		Rule: "changes", Name: "a change of an unknown type is made", Pkg: nodePkg, Test: changeFuzz,
+		File: "kvnode/change.go",
+		Old:  "\tcase !slices.Contains(changeTypes, cc.GetType()), ctx",
+		New:  "\tcase ctx",
+	},
+	{
+		Rule: "changes", Name: "a member's change raises the format", Pkg: nodePkg, Test: "^TestMalformedChangesInTheLogAreOfNobody$",
+		File: "kvnode/change.go",
+		Old:  ", !raises && ctx.Format != 0:\n",
+		New:  ":\n",
+	},
+	{
+		Rule: "changes", Name: "changes of nobody succeed", Pkg: nodePkg, Test: "^TestJoiningIsRefused$",
+		File: "kvnode/change.go",
+		Old:  "\tcase c.Member.ID == raft.None || members",
+		New:  "\tcase c.Member.ID == raft.None:\n\t\treturn nil, nil\n\tcase members",
+	},
+}

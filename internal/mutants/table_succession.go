@@ -47,8 +47,8 @@ var succession = []Mutant{
 	{
 		Rule: "succession", Name: "a removed member stops of itself", Pkg: nodePkg, Test: "^TestALeaderOfTwoThatRemovesItselfIsSucceeded$",
 		File: "kvnode/apply.go",
-		Old:  "\tif change != nil && change.Remove == n.ID() {\n",
-		New:  "\tif change != nil && change.Remove == n.ID() {\n\t\tn.dismissed(n.ID())\n",
+		Old:  "\tif plan.removes(n.ID()) {\n",
+		New:  "\tif plan.removes(n.ID()) {\n\t\tn.dismissed(n.ID())\n",
 		More: []Edit{{
 			File: "kvnode/leave.go",
 			Old:  "\tfor n.awaitRelease(context.Background()) == nil {\n",

@@ -192,9 +192,9 @@ var ttlGrants = []Mutant{
 	},
 	{
 		Rule: "format", Name: "a member goes on in a format that it does not know", Pkg: nodePkg, Test: "^TestAnOldMemberStopsWhereTheFormatIsRaised$",
-		File: "kvnode/format.go",
-		Old:  " || c.Format > n.cfg.newestFormat {\n",
-		New:  " {\n",
+		File: "kvnode/change.go",
+		Old:  "\t\tif ctx.Format > newestFormat {\n",
+		New:  "\t\tif false {\n",
 	},
 	{
 		Rule: "format", Name: "a peer of an older version is let in", Pkg: nodePkg, Test: "^TestAnOldMemberStopsWhereTheFormatIsRaised$",

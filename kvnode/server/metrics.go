@@ -131,6 +131,8 @@ var families = []family{
 		func(r *reading) float64 { return float64(r.Waiting) }),
 	counter("proposals_failed_total", "Proposals of this member of which nothing became, or nobody knows what.",
 		func(r *reading) float64 { return float64(r.Counts.FailedProposals) }),
+	counter("malformed_entries_total", "Entries without effect since they do not decode, in the log or in what peers forward: a peer is faulty, or not one.",
+		func(r *reading) float64 { return float64(r.Counts.Malformed) }),
 	counter("checkpoint_failures_total", "Checkpoints that could not be made.",
 		func(r *reading) float64 { return float64(r.Counts.FailedCheckpoints) }),
 	gauge("checkpoint_max_seconds", "Longest checkpoint since the start.",
