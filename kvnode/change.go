@@ -170,7 +170,7 @@ func planChange(members *store.Members, typ raftpb.ConfChangeType, c *confContex
 		return &store.MemberChange{Set: &known}, urlsFree(members, &c.Member)
 	default:
 		if !known.Learner && countVoters(members) == 1 {
-			return nil, fmt.Errorf("%w: %x is the last voter", ErrUnhealthy, known.ID)
+			return nil, fmt.Errorf("%w: %x is the last voter", ErrNotStarted, known.ID)
 		}
 		return &store.MemberChange{Remove: known.ID}, nil
 	}

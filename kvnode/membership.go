@@ -25,8 +25,11 @@ var (
 	ErrLearnerNotReady = errors.New("kvnode: the learner is not up to date")
 	// ErrTooManyLearners means that the cluster has a learner already.
 	ErrTooManyLearners = errors.New("kvnode: too many learners")
+	// ErrNotStarted means that the change could leave the cluster without a quorum of
+	// members that have ever started: the last voter cannot be removed, for example.
+	ErrNotStarted = errors.New("kvnode: too few members would have started")
 	// ErrUnhealthy means that the change could cost the cluster its quorum, since
-	// members are down or have not started.
+	// members are down.
 	ErrUnhealthy = errors.New("kvnode: too few members are up for this change")
 	// ErrRemoved means that this member was removed from the cluster.
 	ErrRemoved = errors.New("kvnode: the member was removed from the cluster")
@@ -182,38 +185,57 @@ func (n *Node) commitBehind(ctx context.Context) error {
 	}
 }
 
-// affordable refuses changes after which too few voters are up, as this member
-// sees it (etcd's strict reconfiguration check). To replace a member, the broken
-// one is removed first.
+// affordable refuses changes after which too few voters have started or are up, as
+// this member sees it (etcd's strict reconfiguration check, which counts a learner as
+// the voter that it is to be). To replace a member, the broken one is removed first.
 func (n *Node) affordable(typ raftpb.ConfChangeType, c *confContext) error {
-	members := n.store.Members()
+	learner := typ == raftpb.ConfChangeAddLearnerNode
+	adds := learner || typ == raftpb.ConfChangeAddNode && !c.Promote
+	leaves := uint64(0)
+	if typ == raftpb.ConfChangeRemoveNode {
+		leaves = c.Member.ID
+	}
 	up := map[uint64]bool{n.ID(): true}
 	for _, p := range n.links.Peers() {
 		up[p.ID] = p.Connected
 	}
-	voters, active := 0, 0
-	for id, m := range members.ByID {
-		if m.Learner || typ == raftpb.ConfChangeRemoveNode && id == c.Member.ID {
-			continue
-		}
-		voters++
-		if up[id] && m.Instance != "" {
-			active++
-		}
-	}
-	newVoter := typ == raftpb.ConfChangeAddNode && !c.Member.Learner
+	members := n.store.Members()
+	voters, started, active := countActive(members, up, leaves)
 	switch {
-	case typ == raftpb.ConfChangeRemoveNode && !up[c.Member.ID]:
+	case leaves != 0 && (members.ByID[leaves].Learner || !up[leaves]):
 		return nil // it does not help as it is
 	case c.Promote:
-		voters, active = voters+1, active+1
-	case newVoter && voters == 1:
+		voters, started, active = voters+1, started+1, active+1
+	case adds && voters == 1:
 		return nil // from one to two there is no other way
-	case newVoter:
+	case adds:
 		voters++
 	}
-	if quorum := voters/2 + 1; active < quorum {
+	quorum := voters/2 + 1
+	if started < quorum && !learner {
+		return fmt.Errorf("%w: %d of %d voters, and a quorum is %d", ErrNotStarted, started, voters, quorum)
+	}
+	if active < quorum {
 		return fmt.Errorf("%w: %d of %d voters would be up, and a quorum is %d", ErrUnhealthy, active, voters, quorum)
 	}
 	return nil
+}
+
+// countActive returns how many voters there are but for one that leaves, how many of
+// them have ever started, and how many of those are up.
+func countActive(members *store.Members, up map[uint64]bool, leaves uint64) (voters, started, active int) {
+	for id, m := range members.ByID {
+		if m.Learner || id == leaves {
+			continue
+		}
+		voters++
+		if m.Instance == "" {
+			continue
+		}
+		started++
+		if up[id] {
+			active++
+		}
+	}
+	return voters, started, active
 }

@@ -170,8 +170,8 @@ func TestJoiningIsRefused(t *testing.T) {
 		if _, err := Start(cfg); !errors.Is(err, ErrMemberNotFound) {
 			t.Errorf("Start() of a member that nobody added = %v, want ErrMemberNotFound", err)
 		}
-		if err := leader.RemoveMember(t.Context(), leader.ID()); !errors.Is(err, ErrUnhealthy) {
-			t.Errorf("RemoveMember() of the last voter = %v, want ErrUnhealthy", err)
+		if err := leader.RemoveMember(t.Context(), leader.ID()); !errors.Is(err, ErrNotStarted) {
+			t.Errorf("RemoveMember() of the last voter = %v, want ErrNotStarted", err)
 		}
 		if _, err := leader.AddMember(t.Context(), peerURLs("m1"), false); !errors.Is(err, ErrMemberExists) {
 			t.Errorf("AddMember() with a URL in use = %v, want ErrMemberExists", err)
@@ -207,6 +207,9 @@ func TestStrictReconfiguration(t *testing.T) {
 		// With one of three down a fourth would make two of four.
 		if _, err := leader.AddMember(t.Context(), peerURLs("m4"), false); !errors.Is(err, ErrUnhealthy) {
 			t.Errorf("AddMember() with a member down = %v, want ErrUnhealthy", err)
+		}
+		if _, err := leader.AddMember(t.Context(), peerURLs("m4"), true); !errors.Is(err, ErrUnhealthy) {
+			t.Errorf("AddMember() of a learner with a member down = %v, want ErrUnhealthy", err)
 		}
 		if err := leader.RemoveMember(t.Context(), others[1].ID()); !errors.Is(err, ErrUnhealthy) {
 			t.Errorf("RemoveMember() of one that is up = %v, want ErrUnhealthy", err)
@@ -244,7 +247,7 @@ func TestPlanChange(t *testing.T) {
 		{"other URLs", "update", confContext{Member: store.Member{ID: 1, PeerURLs: peerURLs("d")}}, nil},
 		{"the other's URLs", "update", confContext{Member: store.Member{ID: 1, PeerURLs: peerURLs("b")}}, ErrMemberExists},
 		{"the learner's removal", "remove", confContext{Member: store.Member{ID: 2}}, nil},
-		{"the last voter's removal", "remove", confContext{Member: store.Member{ID: 1}}, ErrUnhealthy},
+		{"the last voter's removal", "remove", confContext{Member: store.Member{ID: 1}}, ErrNotStarted},
 		{"a stranger's removal", "remove", confContext{Member: store.Member{ID: 3}}, ErrMemberNotFound},
 		{"nobody", "add", confContext{}, ErrMemberNotFound},
 		{"a learner that is nobody", "learner", confContext{}, ErrMemberNotFound},

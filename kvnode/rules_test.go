@@ -131,8 +131,8 @@ func TestAVoterThatHasNotStartedIsNotUp(t *testing.T) {
 		if _, err := n.AddMember(t.Context(), peerURLs("m2"), false); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := n.AddMember(t.Context(), peerURLs("m3"), false); !errors.Is(err, ErrUnhealthy) {
-			t.Errorf("AddMember() of a third voter = %v, want ErrUnhealthy", err)
+		if _, err := n.AddMember(t.Context(), peerURLs("m3"), false); !errors.Is(err, ErrNotStarted) {
+			t.Errorf("AddMember() of a third voter = %v, want ErrNotStarted", err)
 		}
 	})
 }

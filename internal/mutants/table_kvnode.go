@@ -199,14 +199,14 @@ var members = []Mutant{
 	{
 		Rule: "members", Name: "a change that may cost the quorum is made", Pkg: nodePkg, Test: "^TestStrictReconfiguration$",
 		File: "kvnode/membership.go",
-		Old:  "; active < quorum {\n",
-		New:  "; active < quorum-1 {\n",
+		Old:  "\tif active < quorum {\n",
+		New:  "\tif active < quorum-1 {\n",
 	},
 	{
 		Rule: "members", Name: "voters that have not started count as up", Pkg: nodePkg, Test: "^TestAVoterThatHasNotStartedIsNotUp$",
 		File: "kvnode/membership.go",
-		Old:  "\t\tif up[id] && m.Instance != \"\" {\n",
-		New:  "\t\tif up[id] || m.Instance == \"\" {\n",
+		Old:  "\t\tif m.Instance == \"\" {\n\t\t\tcontinue\n",
+		New:  "\t\tif m.Instance == \"\" {\n\t\t\tup[id] = true\n",
 	},
 	{
 		Rule: "members", Name: "a change is not checked when it is applied", Pkg: nodePkg, Test: "^TestChangesAreCheckedWhenTheyAreApplied$",

@@ -112,4 +112,16 @@ var changes = []Mutant{
 		Old:  "\tcase c.Member.ID == raft.None || members",
 		New:  "\tcase c.Member.ID == raft.None:\n\t\treturn nil, nil\n\tcase members",
 	},
+	{
+		Rule: "changes", Name: "a learner is no voter to be", Pkg: nodePkg, Test: "^TestStrictReconfiguration$",
+		File: "kvnode/membership.go",
+		Old:  "\tadds := learner || typ",
+		New:  "\tadds := typ",
+	},
+	{
+		Rule: "changes", Name: "a quorum that has never started is one", Pkg: nodePkg, Test: "^TestAVoterThatHasNotStartedIsNotUp$",
+		File: "kvnode/membership.go",
+		Old:  "\tif started < quorum && !learner {\n",
+		New:  "\tif false {\n",
+	},
 }

@@ -37,6 +37,7 @@ func TestMembershipErrorsAreEtcds(t *testing.T) {
 		{kvnode.ErrNotLearner, rpctypes.ErrMemberNotLearner},
 		{kvnode.ErrLearnerNotReady, rpctypes.ErrMemberLearnerNotReady},
 		{kvnode.ErrTooManyLearners, rpctypes.ErrTooManyLearners},
+		{kvnode.ErrNotStarted, rpctypes.ErrMemberNotEnoughStarted},
 		{kvnode.ErrUnhealthy, rpctypes.ErrUnhealthy},
 	}
 	for _, tc := range tests {

@@ -28,6 +28,7 @@ var sentinels = []struct{ from, to error }{
 	{kvnode.ErrNotLearner, rpctypes.ErrGRPCMemberNotLearner},
 	{kvnode.ErrLearnerNotReady, rpctypes.ErrGRPCLearnerNotReady},
 	{kvnode.ErrTooManyLearners, rpctypes.ErrGRPCTooManyLearners},
+	{kvnode.ErrNotStarted, rpctypes.ErrGRPCMemberNotEnoughStarted},
 	{kvnode.ErrUnhealthy, rpctypes.ErrGRPCUnhealthy},
 	{kvnode.ErrTooLarge, rpctypes.ErrGRPCRequestTooLarge},
 	{kvnode.ErrDiskFull, rpctypes.ErrGRPCNoSpace},
