@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"strings"
@@ -31,5 +32,21 @@ func TestAMemberThatFails(t *testing.T) {
 	err = untilStopped(srv, make(chan struct{}), slog.New(slog.NewTextHandler(&log, nil)))
 	if !errors.Is(err, node.ErrStopped) || !strings.Contains(log.String(), "the member has failed") {
 		t.Errorf("untilStopped() = %v, logs %s, want kvnode.ErrStopped and a line that says so", err, log.String())
+	}
+}
+
+// Whatever starts members that have failed again leaves alone who was removed.
+func TestAMemberThatWasRemovedHasNotFailed(t *testing.T) {
+	removed := fmt.Errorf("kvnode: %w", node.ErrRemoved)
+	if err := ended(removed, removed); err != nil {
+		t.Errorf("ended(removed) = %v, want nil", err)
+	}
+	for _, failure := range []error{node.ErrLost, node.ErrStopped} {
+		if err := ended(failure, nil); !errors.Is(err, failure) {
+			t.Errorf("ended(%v) = %v, want the failure", failure, err)
+		}
+	}
+	if err := ended(nil, node.ErrTimeout); !errors.Is(err, node.ErrTimeout) {
+		t.Errorf("ended(asked to, not in order) = %v, want why not", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
+	node "github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -103,9 +104,18 @@ func untilStopped(srv *server.Server, asked <-chan struct{}, log *slog.Logger) e
 	if failure != nil {
 		log.Error("the member has failed and stops", "error", failure)
 	}
-	err := srv.Stop(ctx)
-	if failure != nil {
+	return ended(failure, srv.Stop(ctx))
+}
+
+// ended returns what the process ends with. Who was removed has done what was asked, as
+// in etcd: whatever starts members that have failed again must leave it alone.
+func ended(failure, stop error) error {
+	switch {
+	case errors.Is(failure, node.ErrRemoved):
+		return nil
+	case failure != nil:
 		return failure
+	default:
+		return stop
 	}
-	return err
 }
