@@ -89,6 +89,7 @@ func (n *Node) runJob(j applyJob) bool {
 			n.fail(err)
 			return false
 		}
+		n.replay.look(n)
 		close(j.done)
 		return true
 	}
@@ -103,6 +104,7 @@ func (n *Node) runJob(j applyJob) bool {
 		}
 	}
 	n.lease.Applied(n.store.Applied())
+	n.replay.look(n)
 	n.local.put(j.responses...)
 	n.checkpointIfDue(bytes)
 	return true

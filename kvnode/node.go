@@ -47,6 +47,7 @@ type Node struct {
 	waiters waiters
 	intake  intake
 	applies applyQueue
+	replay  replay
 	// checkpointDue asks for a checkpoint.
 	checkpointDue chan struct{}
 

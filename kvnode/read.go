@@ -30,7 +30,7 @@ const (
 // Read returns once Store may answer a read in that mode; the value must be
 // fetched afterwards. Where there is no leader it waits for one until ctx ends,
 // or RequestTimeout has passed: nothing is done by a read that fails, so trying
-// again is free.
+// again is free. A stale read waits only after a start (replay.go).
 //
 // Under a valid lease it takes no lock and allocates nothing.
 func (n *Node) Read(ctx context.Context, mode ReadMode) (Read, error) {
@@ -39,6 +39,9 @@ func (n *Node) Read(ctx context.Context, mode ReadMode) (Read, error) {
 	}
 	switch mode {
 	case ReadSerializable:
+		if err := n.awaitReplay(ctx); err != nil {
+			return Read{}, err
+		}
 		return Read{Path: pathSerializable, Term: n.Term()}, nil
 	case ReadLog:
 		// A command without effect takes its place among the writes.

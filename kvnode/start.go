@@ -73,6 +73,7 @@ func newNode(cfg Config) *Node {
 	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
 	n.applies.init()
 	n.vouchers.due = make(chan struct{}, 1)
+	n.replay.init()
 	n.leader.Store(&leadership{changed: make(chan struct{})})
 	return n
 }
@@ -228,6 +229,9 @@ func (n *Node) openRaft(fresh bool) error {
 	n.last.Store(last)
 	n.told.Store(rc.Applied)
 	n.lease.Applied(n.store.Applied())
+	if err := n.replay.begin(n); err != nil {
+		return err
+	}
 	if fresh && !n.id.Joined {
 		return n.bootstrap()
 	}
@@ -270,6 +274,7 @@ func (n *Node) begin() (err error) {
 	n.watch.Start(n.store)
 	n.sayAlarms(nil)
 	n.workers.Go(n.applyLoop)
+	n.workers.Go(n.catchUp)
 	n.workers.Go(n.checkpointLoop)
 	n.workers.Go(n.publish)
 	n.workers.Go(n.raiseFormat)

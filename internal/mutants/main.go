@@ -40,7 +40,7 @@ var tables = []struct {
 	{"wal", wal},
 	{"store", stores},
 	{"membership", memberships},
-	{"kvnode", slices.Concat(members, succession, handovers, proposals, changes)},
+	{"kvnode", slices.Concat(members, succession, handovers, proposals, changes, recovery)},
 	{"ttl", slices.Concat(ttls, ttlGrants)},
 	{"watch", watches},
 	{"etcdapi", requests},

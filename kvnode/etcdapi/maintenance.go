@@ -20,7 +20,10 @@ type maintenanceServer struct {
 }
 
 // Status describes this member. Its sizes are those that the quota counts.
-func (s *maintenanceServer) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
+func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	if err := s.settled(ctx); err != nil {
+		return nil, err
+	}
 	node := s.node.Status()
 	size, inUse := Size(s.node.Store())
 	return &pb.StatusResponse{
@@ -60,7 +63,10 @@ func (s *maintenanceServer) troubles(node *kvnode.Status) []string {
 
 // Hash hashes everything. There is nothing but keys to hash, so that it agrees
 // with HashKV and on all members.
-func (s *maintenanceServer) Hash(context.Context, *pb.HashRequest) (*pb.HashResponse, error) {
+func (s *maintenanceServer) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.HashResponse, error) {
+	if err := s.settled(ctx); err != nil {
+		return nil, err
+	}
 	h, err := s.node.Store().HashKV(0)
 	if err != nil {
 		return nil, clientError(err)
@@ -72,7 +78,10 @@ func (s *maintenanceServer) Hash(context.Context, *pb.HashRequest) (*pb.HashResp
 
 // HashKV hashes all keys as of a revision, 0 meaning the newest that this
 // member has applied. It is not linearizable: it compares members.
-func (s *maintenanceServer) HashKV(_ context.Context, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
+func (s *maintenanceServer) HashKV(ctx context.Context, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
+	if err := s.settled(ctx); err != nil {
+		return nil, err
+	}
 	h, err := s.node.Store().HashKV(r.GetRevision())
 	if err != nil {
 		return nil, clientError(err)

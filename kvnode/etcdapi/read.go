@@ -35,6 +35,13 @@ func (a *API) admit(ctx context.Context, serializable bool) error {
 	return nil
 }
 
+// settled returns once what this member answers by itself is not older than what it
+// had acknowledged before it was restarted.
+func (a *API) settled(ctx context.Context) error {
+	_, err := a.node.Read(ctx, kvnode.ReadSerializable)
+	return clientError(err)
+}
+
 // readMode returns how a request wants to be read. Its metadata, asked, goes
 // before the request's own flag.
 func readMode(asked []string, serializable bool) (kvnode.ReadMode, error) {

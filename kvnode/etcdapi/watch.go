@@ -33,6 +33,9 @@ type watchCall struct {
 func (s *watchServer) Watch(out grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]) error {
 	ctx, cancel := context.WithCancel(out.Context())
 	defer cancel()
+	if err := s.settled(ctx); err != nil {
+		return watchError(err)
+	}
 	c := &watchCall{API: s.API, out: out, stream: s.node.Watch().NewStream(watch.Limits{})}
 	defer c.stream.Close()
 	requests := make(chan *pb.WatchRequest)

@@ -1,0 +1,71 @@
+package etcdapi
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/leaderlease/go/kvnode"
+)
+
+// Whatever a member answers by itself waits, after a start, until that is not older
+// than what it had acknowledged: each of these asks the node first.
+func TestNothingIsAnsweredBeforeTheLogIsApplied(t *testing.T) {
+	s := startServer(t, Config{})
+	s.put(t, "k", "v")
+	s.onRead = func(_ context.Context, m kvnode.ReadMode) error {
+		if m == kvnode.ReadSerializable {
+			return kvnode.ErrTimeout // the log is not applied yet
+		}
+		return nil
+	}
+	get := &pb.RangeRequest{Key: []byte("k"), Serializable: true}
+	maintenance := pb.NewMaintenanceClient(s.conn)
+	for what, ask := range map[string]func(ctx context.Context) error{
+		"Range": func(ctx context.Context) error { _, err := s.kv.Range(ctx, get); return err },
+		"RangeStream": func(ctx context.Context) error {
+			_, err := s.recv(ctx, get)
+			return err
+		},
+		"Txn": func(ctx context.Context) error {
+			op := &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: get}}
+			_, err := s.kv.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{op}})
+			return err
+		},
+		"MemberList": func(ctx context.Context) error {
+			_, err := pb.NewClusterClient(s.conn).MemberList(ctx, &pb.MemberListRequest{})
+			return err
+		},
+		"LeaseLeases": func(ctx context.Context) error {
+			_, err := pb.NewLeaseClient(s.conn).LeaseLeases(ctx, &pb.LeaseLeasesRequest{})
+			return err
+		},
+		"Status": func(ctx context.Context) error { _, err := maintenance.Status(ctx, &pb.StatusRequest{}); return err },
+		"Hash":   func(ctx context.Context) error { _, err := maintenance.Hash(ctx, &pb.HashRequest{}); return err },
+		"HashKV": func(ctx context.Context) error { _, err := maintenance.HashKV(ctx, &pb.HashKVRequest{}); return err },
+		"Snapshot": func(ctx context.Context) error {
+			stream, err := maintenance.Snapshot(ctx, &pb.SnapshotRequest{})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			return err
+		},
+		"Watch": func(ctx context.Context) error {
+			stream, err := pb.NewWatchClient(s.conn).Watch(ctx)
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			// A watch that is let in has nothing to say.
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			wantStatus(t, what, ask(ctx), rpctypes.ErrGRPCTimeout)
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package kvnode
+
+import (
+	"context"
+	"slices"
+)
+
+// replayPatience is for how many election timeouts a member that has applied what its
+// log says is committed waits for a leader before it serves stale reads. Shorter: an
+// election after all were killed takes longer, and what the last of them acknowledged
+// is not seen. Longer: a member that is left alone serves nothing for so long.
+const replayPatience = 5
+
+// replay keeps stale reads waiting after a start, for what is applied then is older
+// than what was served, and acknowledged, before: the store begins at a checkpoint, and
+// the commit index on disk lags behind. A member that is alone a quorum had all of its
+// log committed, and waits for that however long it takes. One of several cannot know
+// by itself what was; it asks the leader, as for a linearizable read, and serves what
+// it has if it finds none in time.
+type replay struct {
+	last uint64 // immutable: of the log at the start
+
+	// The applier only, once it runs.
+	until uint64 // what must be applied
+	alone bool   // until is of a log that is committed whole
+	over  bool
+
+	applied chan struct{} // closed when until is applied
+	served  chan struct{} // closed when stale reads may be
+}
+
+func (r *replay) init() { r.applied, r.served = make(chan struct{}), make(chan struct{}) }
+
+// begin notes what the log holds.
+func (r *replay) begin(n *Node) error {
+	hard, _, err := n.wal.InitialState()
+	if err != nil {
+		return err
+	}
+	r.last = n.last.Load()
+	r.until = hard.GetCommit()
+	r.look(n)
+	return nil
+}
+
+// look is asked whenever something was applied. The configuration as of the commit
+// index says whether the rest of the log is committed, too.
+func (r *replay) look(n *Node) {
+	for !r.over && n.store.Applied() >= r.until {
+		if r.alone || !slices.Equal(n.voters(), []uint64{n.ID()}) {
+			r.over = true
+			close(r.applied)
+			return
+		}
+		r.alone = true
+		r.until = n.ownEntries(r.until, r.last)
+	}
+}
+
+// ownEntries returns how much of the log behind commit up to last is of a configuration
+// in which this member alone is a quorum: all, or up to the first change of it.
+func (n *Node) ownEntries(commit, last uint64) uint64 {
+	for at := commit; at < last; {
+		entries, err := n.wal.Entries(at+1, last+1, changesPage)
+		if err != nil || len(entries) == 0 {
+			return last // raft will say what is wrong
+		}
+		for _, e := range entries {
+			if at = e.GetIndex(); isConfChange(e) {
+				return at
+			}
+		}
+	}
+	return last
+}
+
+// catchUp lets stale reads in.
+func (n *Node) catchUp() {
+	select {
+	case <-n.replay.applied:
+	case <-n.stopping:
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), replayPatience*n.cfg.ElectionTimeout)
+	defer cancel()
+	if _, err := n.Read(ctx, ReadLease); err != nil && !n.isStopping() {
+		n.log.Warn("kvnode: found no leader since the start; stale reads may lack what was acknowledged last", "error", err)
+	}
+	close(n.replay.served)
+}
+
+// awaitReplay returns once a stale read may be served. It takes no lock then.
+func (n *Node) awaitReplay(ctx context.Context) error {
+	select {
+	case <-n.replay.served:
+		return nil
+	default:
+	}
+	ctx, cancel := n.withTimeout(ctx)
+	defer cancel()
+	select {
+	case <-n.replay.served:
+		return nil
+	case <-n.stopping:
+		return ErrStopped
+	case <-ctx.Done():
+		return n.readError(ctx, ctx.Err())
+	}
+}

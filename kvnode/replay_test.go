@@ -1,0 +1,123 @@
+package kvnode
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// A put that was acknowledged is in every read after a crash, of whatever kind: what
+// the log of a member that is alone had is committed, whether or not its disk says so.
+func TestNoReadAfterACrashIsOlderThanAnAcknowledgedPut(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		t.Run(fmt.Sprintf("members=%d", members), func(t *testing.T) {
+			inCluster(t, members, nil, func(t *testing.T, c *cluster) {
+				for round := range 5 {
+					n := c.leader()
+					want := fmt.Sprint(round)
+					c.put(n, "k", want)
+					var all []*Node
+					for _, n := range c.nodes {
+						all = append(all, n)
+					}
+					c.crash(all...)
+					for i := range members {
+						c.start(fmt.Sprintf("m%d", i+1))
+					}
+					for name, n := range c.nodes {
+						if got, _ := c.get(n, ReadSerializable, "k"); got != want {
+							t.Errorf("%s reads %q right after the crash, want %q", name, got, want)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// A member that comes back without a quorum serves what its log says is committed,
+// and does not wait for the others for ever.
+func TestASurvivorServesWhatItKnows(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		c.put(leader, "k", "v")
+		c.put(leader, "l", "v") // the log says with it that the first is committed
+		f := c.followers(leader)[0]
+		time.Sleep(time.Second)
+		c.stop(f.Name())
+		for _, n := range c.nodes {
+			c.isolate(n)
+		}
+		f = c.start(f.Name())
+		c.isolate(f)
+		begun := time.Now()
+		if got, _ := c.get(f, ReadSerializable, "k"); got != "v" {
+			t.Errorf("the survivor reads %q, want v", got)
+		}
+		if took := time.Since(begun); took > (replayPatience+1)*f.cfg.ElectionTimeout {
+			t.Errorf("the survivor's first read took %v, want at most %d election timeouts", took, replayPatience)
+		}
+	})
+}
+
+// The wait is bounded by whoever waits.
+func TestAReadDoesNotOutwaitItsContext(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		c.put(n, "k", "v")
+		c.crash(n)
+		n = c.start("m1")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if r, err := n.Read(ctx, ReadSerializable); err == nil {
+			t.Errorf("Read(serializable) before the log is applied = %+v, want an error", r)
+		}
+	})
+}
+
+// Behind the first change of the configuration that the log does not say is committed,
+// a member that was alone may have written what nobody else agreed to.
+func TestOwnEntriesEndAtAChange(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		<-n.Published()
+		before := n.Store().Applied()
+		if _, err := n.AddMember(t.Context(), []string{"http://x:1"}, true); err != nil {
+			t.Fatal(err)
+		}
+		c.put(n, "k", "v")
+		last := n.last.Load()
+		change := n.ownEntries(before, last)
+		if change >= last || n.changes(before+1, change) || !n.changes(change, change+1) {
+			t.Errorf("ownEntries(%d, %d) = %d, want the first change", before, last, change)
+		}
+		if got := n.ownEntries(last-1, last); got != last {
+			t.Errorf("ownEntries(%d, %d) = %d, want all", last-1, last, got)
+		}
+	})
+}
+
+// A member that is alone does not serve less than its log has, however long it takes
+// until it leads: here its disk takes no vote.
+func TestALonelyMemberWaitsForItsLog(t *testing.T) {
+	var d disks
+	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		c.put(n, "k", "v")
+		c.crash(n)
+		n = c.start("m1")
+		d.fill(n)
+		time.Sleep(time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := n.Read(ctx, ReadSerializable); err == nil {
+			kv, _ := n.Store().Get([]byte("k"))
+			t.Errorf("k = %v before the log is applied, want an error", kv)
+		}
+		d.free(n)
+		if got, _ := c.get(n, ReadSerializable, "k"); got != "v" {
+			t.Errorf("k = %q, want v", got)
+		}
+	})
+}
