@@ -6,6 +6,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -36,11 +37,16 @@ type API struct {
 	elsewhere elsewhere
 	// inFlight counts unary requests under way.
 	inFlight atomic.Int64
+	// complain limits what is logged because of requests.
+	complain rate.Sometimes
 }
 
 // New returns the API of node.
 func New(node Node, cfg Config) *API {
-	return &API{node: node, cfg: cfg.WithDefaults(), elsewhere: newElsewhere()}
+	return &API{
+		node: node, cfg: cfg.WithDefaults(), elsewhere: newElsewhere(),
+		complain: rate.Sometimes{First: 10, Interval: time.Second},
+	}
 }
 
 // Close closes the connection to the leader. It comes after the servers' end.

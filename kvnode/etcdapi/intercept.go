@@ -87,6 +87,9 @@ func (a *API) interceptStream(srv any, ss grpc.ServerStream, info *grpc.StreamSe
 
 // recovered logs a panic under method and returns what the client is told.
 func (a *API) recovered(method string, p any) error {
-	a.cfg.Logger.Error("request panicked", "method", method, "panic", p, "stack", string(debug.Stack()))
+	stack := debug.Stack() // of the panic
+	a.complain.Do(func() {
+		a.cfg.Logger.Error("request panicked", "method", method, "panic", p, "stack", string(stack))
+	})
 	return status.Errorf(codes.Internal, "kvnode: %s failed on an internal error, which the member has logged", method)
 }

@@ -24,7 +24,9 @@ func (a *API) admitGrowth(ctx context.Context, cost int64) error {
 		return nil
 	}
 	if !a.alarmRaised(pb.AlarmType_NOSPACE) {
-		a.cfg.Logger.Warn("store exceeds its quota", "size", size, "request", cost, "quota", a.cfg.QuotaBytes)
+		a.complain.Do(func() {
+			a.cfg.Logger.Warn("store exceeds its quota", "size", size, "request", cost, "quota", a.cfg.QuotaBytes)
+		})
 		alarm := &pb.AlarmRequest{MemberID: a.node.ID(), Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType_NOSPACE}
 		// The request is refused whether the alarm could be raised or not.
 		_, _ = a.node.Propose(ctx, &pb.InternalRaftRequest{Alarm: alarm})

@@ -47,7 +47,7 @@ func (t *Transport) accept() {
 			return
 		default: // most likely too many open files
 			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-			t.cfg.Logger.Error("cannot accept connections", "err", err, "retry_in", wait)
+			t.totals.complain.Do(func() { t.cfg.Logger.Error("cannot accept connections", "err", err, "retry_in", wait) })
 			if !sleep(t.ctx, wait, nil) {
 				return
 			}
@@ -86,7 +86,10 @@ func (t *Transport) welcome(c net.Conn) {
 		return
 	}
 	defer t.leave(in)
-	t.cfg.Logger.Info("peer has connected", "peer", idString(in.from), "stream", in.kind.String(), "name", in.hello.Name)
+	t.notice(in)
+	t.totals.came.Do(func() {
+		t.cfg.Logger.Info("peer has connected", "peer", idString(in.from), "stream", in.kind.String(), "name", in.hello.Name)
+	})
 	t.hurry(in.from)
 	select {
 	case in.turn <- struct{}{}:

@@ -3,6 +3,7 @@ package transport
 import (
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/time/rate"
 )
@@ -43,7 +44,11 @@ type totals struct {
 	// logged about it.
 	refusals [len(reasons)]atomic.Uint64
 	complain rate.Sometimes
+	came     rate.Sometimes // the same for connections of peers
 }
+
+// seldom limits what is logged of something that may repeat for ever.
+func seldom() rate.Sometimes { return rate.Sometimes{First: 10, Interval: 10 * time.Second} }
 
 func reasonIndex(reason string) int {
 	if i := slices.Index(reasons[:], reason); i >= 0 {

@@ -34,6 +34,19 @@ type Hello struct {
 	// Format is the newest that the sender's version knows (store.FormatNewest); 0 is
 	// a version that knows the first only, and does not say so.
 	Format int64 `json:"format,omitempty"`
+	// Log is what the sender's process found on its disk.
+	Log LogEnd `json:"log,omitzero"`
+}
+
+// LogEnd is what a process found of its member's log when it began. It stays the same
+// for as long as the process runs, so that it can be held against what the member had
+// said before, whatever else is under way.
+type LogEnd struct {
+	// Boot names the process; "" is a version that says nothing of its log.
+	Boot   string `json:"boot"`
+	Term   uint64 `json:"term"`   // of the hard state
+	Commit uint64 `json:"commit"` // likewise
+	Last   uint64 `json:"last"`   // index
 }
 
 // What a hello may hold. Whoever sends it may be anybody, so these are far below what

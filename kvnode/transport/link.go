@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+	"golang.org/x/time/rate"
 )
 
 // link is one stream to one peer: it connects for as long as the peer exists,
@@ -22,6 +23,8 @@ type link struct {
 	queue *queue
 	wake  chan struct{} // a token ends the wait for the next attempt
 	log   *slog.Logger
+	// came and went limit what is logged of connections.
+	came, went rate.Sometimes
 
 	mu struct {
 		sync.Mutex
@@ -46,6 +49,7 @@ func newLink(p *peer, kind stream, hold time.Duration) *link {
 		queue: newQueue(p.t.limits.streams[kind], hold),
 		wake:  make(chan struct{}, 1),
 		log:   p.t.cfg.Logger.With("peer", p.name, "stream", kind.String()),
+		came:  seldom(), went: seldom(),
 	}
 	l.mu.state.since = time.Now()
 	return l
@@ -138,7 +142,7 @@ func (l *link) connected(h Hello, addr string, rtt time.Duration) {
 	l.mu.quiet = time.Time{}
 	l.mu.Unlock()
 	l.peer.counts.out[l.kind].connects.Add(1)
-	l.log.Info("connected to peer", "addr", addr, "name", h.Name)
+	l.came.Do(func() { l.log.Info("connected to peer", "addr", addr, "name", h.Name) })
 	l.lose(l.queue.open())
 	if l.kind == control {
 		l.t.cfg.Handler.Connected(l.peer.id, h)
@@ -153,7 +157,7 @@ func (l *link) disconnected(err error) {
 	// What was written last may be lost as well, which nobody can count.
 	l.peer.lost()
 	if l.peer.ctx.Err() == nil {
-		l.log.Warn("lost connection to peer", "err", err)
+		l.went.Do(func() { l.log.Warn("lost connection to peer", "err", err) })
 	}
 }
 

@@ -31,7 +31,7 @@ func (t *Transport) sendSnapshot(m *raftpb.Message, state State) {
 		log.Warn("cannot close the state of a snapshot", "err", e)
 	}
 	if err != nil {
-		log.Warn("snapshot was not sent", "err", err, "took", time.Since(began))
+		t.totals.complain.Do(func() { log.Warn("snapshot was not sent", "err", err, "took", time.Since(began)) })
 	} else {
 		log.Info("snapshot was sent", "bytes", s.size, "took", time.Since(began))
 	}

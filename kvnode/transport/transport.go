@@ -7,7 +7,6 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"golang.org/x/time/rate"
@@ -39,6 +38,8 @@ type Transport struct {
 		removals uint64
 		// turns are kept for ever: there are three for each member ever admitted.
 		turns map[slot]chan struct{}
+		// processes are kept for ever, too: see notice.
+		processes map[uint64]*processes
 	}
 }
 
@@ -55,7 +56,8 @@ func start(cfg Config, lim limits) (*Transport, error) {
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.mu.inbound = make(map[slot]*inbound)
 	t.mu.turns = make(map[slot]chan struct{})
-	t.totals.complain = rate.Sometimes{First: 10, Interval: 10 * time.Second}
+	t.mu.processes = make(map[uint64]*processes)
+	t.totals.complain, t.totals.came = seldom(), seldom()
 	t.peers.Store(&map[uint64]*peer{})
 	if cfg.SnapshotRate > 0 {
 		t.pace = rate.NewLimiter(rate.Limit(cfg.SnapshotRate), t.chunkSize())

@@ -24,7 +24,9 @@ func (r *reign) checkpoint() {
 	r.workers.Go(func() {
 		// Whether it failed or not, the log may hold it.
 		if err := r.remember(batch); err != nil && r.ctx.Err() == nil {
-			r.cfg.Logger.Warn("ttl: no checkpoint of TTL leases", "count", len(batch), "error", err)
+			r.complain.Do(func() {
+				r.cfg.Logger.Warn("ttl: no checkpoint of TTL leases", "count", len(batch), "error", err)
+			})
 		}
 		for _, c := range batch {
 			r.savedAs(c.entry, true)

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -13,13 +15,17 @@ import (
 type Engine struct {
 	cfg   Config // immutable
 	stats counters
+	// complain limits what is logged of TTL leases, of which there may be thousands.
+	complain rate.Sometimes
 
 	// reign is nil while this member does not lead.
 	reign atomic.Pointer[reign]
 }
 
 // New returns an Engine. It does nothing before Run.
-func New(cfg Config) *Engine { return &Engine{cfg: cfg.WithDefaults()} }
+func New(cfg Config) *Engine {
+	return &Engine{cfg: cfg.WithDefaults(), complain: rate.Sometimes{First: 10, Interval: 10 * time.Second}}
+}
 
 // Run counts time whenever this member leads, until stop is closed. When it
 // returns nothing of it is left running.

@@ -62,7 +62,9 @@ func (r *reign) revokeOnce(e *entry) (over bool) {
 		// was gone or another's; or another leads, and the reign ends.
 		return true
 	}
-	r.cfg.Logger.Warn("ttl: a TTL lease could not be revoked", "id", e.ID, "error", errors.Join(err, res.Err))
+	r.complain.Do(func() {
+		r.cfg.Logger.Warn("ttl: a TTL lease could not be revoked", "id", e.ID, "error", errors.Join(err, res.Err))
+	})
 	return false
 }
 
