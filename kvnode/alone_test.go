@@ -176,7 +176,7 @@ func TestAFounderOfOneWaitsForWhoCannotBeAsked(t *testing.T) {
 			t.Fatalf("a minute after its start leader %x, Err() = %v, want that it waits", back.Leader(), back.Err())
 		}
 		if got := log.count("which cannot be asked"); got < 2 || got > 3 {
-			t.Errorf("%d lines about who cannot be asked, want one in %v: %s", got, refusalPause, log.all.String())
+			t.Errorf("%d lines about who cannot be asked, want one in %v: %s", got, hushTime, log.all.String())
 		}
 		c.net.HealAll()
 		if err := c.ended(back, 10*time.Second); !errors.Is(err, ErrLost) {
@@ -229,7 +229,7 @@ func TestAFounderOfOneThatIsCutOffFoundsAnotherCluster(t *testing.T) {
 		c.net.HealAll()
 		time.Sleep(time.Minute)
 		if got := log.count(line); got < 1 || got > 3 {
-			t.Errorf("%d lines once the others reach it, want one in %v: %s", got, refusalPause, log.all.String())
+			t.Errorf("%d lines once the others reach it, want one in %v: %s", got, hushTime, log.all.String())
 		}
 		back = c.restart("m1", false, func(*Config) {})
 		time.Sleep(time.Minute)

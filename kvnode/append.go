@@ -152,7 +152,7 @@ func (n *Node) stepAside() {
 	}
 	n.workers.Go(func() {
 		defer n.disk.aside.Store(false)
-		if err := n.handOver(context.Background()); err != nil {
+		if err := n.handOver(context.Background()); err != nil && n.quiet.disk.loud(n.ID()) {
 			n.log.Warn("kvnode: the disk does not take writes, and leadership was not handed over", "error", err)
 		}
 	})

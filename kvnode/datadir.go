@@ -61,7 +61,7 @@ func (c Config) CheckDataDir() error {
 	}
 	n := &Node{cfg: c}
 	if _, gone := os.Stat(n.walDir()); err == nil && id.Started && errors.Is(gone, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: the log %s is missing, but this member has run before", ErrLost, n.walDir())
+		err = fmt.Errorf("%w: the log %s is missing, but this member has run before; %s", ErrLost, n.walDir(), c.beginAnew(id.MemberID))
 	}
 	return errors.Join(err, c.checkUnused())
 }

@@ -15,8 +15,6 @@ import (
 var ErrForeignCluster = errors.New("kvnode: the other members are of another cluster")
 
 const (
-	// refusalPause is between two lines about one peer's refusals.
-	refusalPause = 30 * time.Second
 	// refusalPatience is how long all others must refuse a member before it gives
 	// up. Shorter: one that starts while its predecessors stop ends, too.
 	refusalPatience = 10 * time.Second
@@ -29,10 +27,10 @@ const (
 
 // foreign remembers which peers say that they are of another cluster.
 type foreign struct {
+	hush
 	mu struct {
 		sync.Mutex
-		since map[uint64]span      // refusals in a row
-		quiet map[uint64]time.Time // until when nothing is logged
+		since map[uint64]span // refusals in a row
 	}
 }
 
@@ -42,28 +40,10 @@ type span struct {
 	count       int
 }
 
-// loud reports whether a refusal by peer should be logged: the first, and one
-// every refusalPause.
-func (f *foreign) loud(peer uint64) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now()
-	if now.Before(f.mu.quiet[peer]) {
-		return false
-	}
-	if f.mu.quiet == nil {
-		f.mu.quiet = make(map[uint64]time.Time)
-	}
-	f.mu.quiet[peer] = now.Add(refusalPause)
-	return true
-}
-
 // accepted forgets that peer has refused.
 func (f *foreign) accepted(peer uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.mu.since, peer)
-	delete(f.mu.quiet, peer)
+	f.otherwise(peer)
+	f.forget(peer)
 }
 
 // otherwise forgets that peer was of another cluster: it refuses for another reason.

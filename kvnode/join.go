@@ -132,7 +132,7 @@ func (c *Config) joinAs(r transport.Roster) (identity, error) {
 			continue
 		}
 		if m.Instance != "" {
-			return id, fmt.Errorf("%w: member %x has started before, with another data directory; remove it and add it anew", ErrLost, m.ID)
+			return id, fmt.Errorf("%w: member %x has started before, with another data directory; %s", ErrLost, m.ID, c.beginAnew(m.ID))
 		}
 		id.MemberID = m.ID
 		return id, nil

@@ -2,6 +2,7 @@ package kvnode
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -76,7 +77,7 @@ func (n *Node) leave() {
 		case <-time.After(n.cfg.ElectionTimeout):
 		}
 		if n.released() { // it may have applied its removal meanwhile, and be needed
-			n.fail(ErrRemoved)
+			n.fail(fmt.Errorf("%w; if it is to come back: %s", ErrRemoved, n.beginAnew()))
 			return
 		}
 	}

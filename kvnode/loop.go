@@ -92,10 +92,11 @@ func (n *Node) step(m *raftpb.Message) {
 		return // a first start that nobody has admitted yet: see campaigns
 	}
 	if err := n.plausible(m); err != nil {
-		n.log.Error("kvnode: message dropped", "from", fmt.Sprintf("%x", m.GetFrom()), "type", m.GetType(), "error", err)
+		n.implausible(m, err)
 		return
 	}
 	n.loop.campaigns.heard(n, m)
+	n.loop.vouched.answer(m)
 	n.learnCommit(m)
 	_ = n.loop.raw.Step(m)
 }

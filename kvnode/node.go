@@ -35,6 +35,7 @@ type Node struct {
 	met      *acquaintances // immutable
 	foreign  foreign
 	vouchers vouchers
+	quiet    quiet
 
 	// Boxes and channels into the loop.
 	wake      chan struct{}
@@ -48,6 +49,7 @@ type Node struct {
 	intake  intake
 	applies applyQueue
 	replay  replay
+	found   transport.LogEnd // immutable: what was on the disk
 	// checkpointDue asks for a checkpoint.
 	checkpointDue chan struct{}
 
@@ -98,6 +100,7 @@ type loopState struct {
 	responses []*raftpb.Message
 	run       []func()
 	campaigns campaigns
+	vouched   vouched
 	// restored is the index of the newest snapshot that raft has switched to: older
 	// changes of the configuration are in it.
 	restored uint64

@@ -45,6 +45,10 @@ func (p *peers) Admit(h transport.Hello) error {
 	if first != h.Instance {
 		return wiped(h)
 	}
+	if err := n.setBack(h); err != nil {
+		return err
+	}
+	n.adviseMoved(&m, h.PeerURLs)
 	if _, ok := n.store.Members().ByID[h.From]; !ok {
 		// It was added after what this member has applied. It may be the leader,
 		// from whom alone this member can learn that, so it needs a way back, too.
@@ -67,7 +71,7 @@ func (p *peers) Refused(peer uint64, err error) {
 	}
 	switch refused.Reason {
 	case transport.ReasonWiped:
-		n.fail(fmt.Errorf("%w: %w", ErrLost, err))
+		n.fail(fmt.Errorf("%w: %w; %s", ErrLost, err, n.beginAnew()))
 	case transport.ReasonRemoved:
 		n.dismissed(peer)
 	case transport.ReasonCluster:
@@ -88,7 +92,7 @@ func (p *peers) Refused(peer uint64, err error) {
 func (p *peers) Connected(peer uint64, h transport.Hello) {
 	n := p.node()
 	n.foreign.accepted(peer)
-	if lease := n.lease.Status(); h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew {
+	if lease := n.lease.Status(); (h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew) && n.quiet.parameters.loud(peer) {
 		// Each member serves by its own parameters and promises what it is asked
 		// for, so this is safe; but nobody wants it.
 		n.log.Warn("kvnode: a peer has other lease parameters", "peer", fmt.Sprintf("%x", peer),
@@ -127,7 +131,9 @@ func (p *peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) 
 		return errors.New("another snapshot is being received")
 	}
 	defer n.receiving.Store(false)
-	n.log.Info("kvnode: receives a snapshot", "from", fmt.Sprintf("%x", m.GetFrom()), "index", m.GetSnapshot().GetMetadata().GetIndex(), "bytes", size)
+	if n.quiet.received.loud(m.GetFrom()) {
+		n.log.Info("kvnode: receives a snapshot", "from", n.nameOf(m.GetFrom()), "index", m.GetSnapshot().GetMetadata().GetIndex(), "bytes", size)
+	}
 	if m.GetSnapshot().GetMetadata().GetIndex() <= n.store.Applied() {
 		// Its acknowledgement was lost. Raft does not take it, and says how far it is.
 		if _, err := io.Copy(io.Discard, state); err != nil {

@@ -30,7 +30,7 @@ func (n *Node) publish() {
 			continue
 		}
 		if errors.Is(r.Err, store.ErrInstance) {
-			n.fail(fmt.Errorf("%w: the cluster knows it with another data directory; remove it and add it anew", ErrLost))
+			n.fail(fmt.Errorf("%w: the cluster knows it with another data directory; %s", ErrLost, n.beginAnew()))
 			return
 		}
 		select {

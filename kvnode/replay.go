@@ -18,8 +18,6 @@ const replayPatience = 5
 // by itself what was; it asks the leader, as for a linearizable read, and serves what
 // it has if it finds none in time.
 type replay struct {
-	last uint64 // immutable: of the log at the start
-
 	// The applier only, once it runs.
 	until uint64 // what must be applied
 	alone bool   // until is of a log that is committed whole
@@ -31,16 +29,10 @@ type replay struct {
 
 func (r *replay) init() { r.applied, r.served = make(chan struct{}), make(chan struct{}) }
 
-// begin notes what the log holds.
-func (r *replay) begin(n *Node) error {
-	hard, _, err := n.wal.InitialState()
-	if err != nil {
-		return err
-	}
-	r.last = n.last.Load()
-	r.until = hard.GetCommit()
+// begin is called before the applier runs.
+func (r *replay) begin(n *Node) {
+	r.until = n.found.Commit
 	r.look(n)
-	return nil
 }
 
 // look is asked whenever something was applied. The configuration as of the commit
@@ -53,7 +45,7 @@ func (r *replay) look(n *Node) {
 			return
 		}
 		r.alone = true
-		r.until = n.ownEntries(r.until, r.last)
+		r.until = n.ownEntries(r.until, n.found.Last)
 	}
 }
 
@@ -83,18 +75,31 @@ func (n *Node) catchUp() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), replayPatience*n.cfg.ElectionTimeout)
 	defer cancel()
-	if _, err := n.Read(ctx, ReadLease); err != nil && !n.isStopping() {
+	_, err := n.Read(ctx, ReadLease)
+	if n.isStopping() {
+		return
+	}
+	if err != nil {
 		n.log.Warn("kvnode: found no leader since the start; stale reads may lack what was acknowledged last", "error", err)
 	}
 	close(n.replay.served)
+	n.adviseAllMoved()
+}
+
+// isOver reports whether stale reads are served.
+func (r *replay) isOver() bool {
+	select {
+	case <-r.served:
+		return true
+	default:
+		return false
+	}
 }
 
 // awaitReplay returns once a stale read may be served. It takes no lock then.
 func (n *Node) awaitReplay(ctx context.Context) error {
-	select {
-	case <-n.replay.served:
+	if n.replay.isOver() {
 		return nil
-	default:
 	}
 	ctx, cancel := n.withTimeout(ctx)
 	defer cancel()

@@ -27,14 +27,15 @@ func (n *Node) sendSnapshot(m *raftpb.Message) {
 		to := m.GetTo()
 		state, err := n.openSnapshot(to)
 		if err != nil {
-			n.log.Error("kvnode: no snapshot to send", "to", fmt.Sprintf("%x", to), "error", err)
 			(*peers)(n).SnapshotSent(to, err)
 			return
 		}
 		at := state.Checkpoint()
 		m = proto.CloneOf(m)
 		m.Snapshot = snapshotOf(at)
-		n.log.Info("kvnode: sends a snapshot", "to", fmt.Sprintf("%x", to), "index", at.Index, "bytes", state.Size())
+		if n.quiet.sent.loud(to) {
+			n.log.Info("kvnode: sends a snapshot", "to", n.nameOf(to), "index", at.Index, "bytes", state.Size())
+		}
 		n.links.SendSnapshot(m, state)
 	})
 }
@@ -140,7 +141,9 @@ func (n *Node) reportSnapshot(to uint64, err error) {
 	status := raft.SnapshotFinish
 	if err != nil {
 		status = raft.SnapshotFailure
-		n.log.Warn("kvnode: snapshot was not delivered", "to", fmt.Sprintf("%x", to), "error", err)
+		if n.quiet.undelivered.loud(to) {
+			n.log.Warn("kvnode: snapshot was not delivered", "to", n.nameOf(to), "error", err)
+		}
 	}
 	n.calls.put(func() { n.loop.raw.ReportSnapshot(to, status) })
 }

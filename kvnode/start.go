@@ -2,6 +2,7 @@ package kvnode
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -74,6 +75,7 @@ func newNode(cfg Config) *Node {
 	n.applies.init()
 	n.vouchers.due = make(chan struct{}, 1)
 	n.replay.init()
+	n.loop.vouched = make(vouched)
 	n.leader.Store(&leadership{changed: make(chan struct{})})
 	return n
 }
@@ -143,7 +145,7 @@ func (n *Node) isFresh() (bool, error) {
 		return false, nil
 	}
 	if n.id.Started || n.store.Durable().Index > 0 {
-		return false, fmt.Errorf("%w: the log in %s is empty, but this member has run before", ErrLost, n.walDir())
+		return false, fmt.Errorf("%w: the log in %s is empty, but this member has run before; %s", ErrLost, n.walDir(), n.beginAnew())
 	}
 	return true, nil
 }
@@ -229,9 +231,12 @@ func (n *Node) openRaft(fresh bool) error {
 	n.last.Store(last)
 	n.told.Store(rc.Applied)
 	n.lease.Applied(n.store.Applied())
-	if err := n.replay.begin(n); err != nil {
+	hard, _, err := n.wal.InitialState()
+	if err != nil {
 		return err
 	}
+	n.found = transport.LogEnd{Boot: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
+	n.replay.begin(n)
 	if fresh && !n.id.Joined {
 		return n.bootstrap()
 	}
@@ -258,7 +263,7 @@ func (n *Node) begin() (err error) {
 	n.links, err = transport.Start(transport.Config{
 		Hello: transport.Hello{
 			ClusterID: n.ClusterID(), From: n.ID(), Token: n.id.Token, Instance: n.id.Instance, Name: n.cfg.Name, PeerURLs: strings.Join(n.cfg.self().PeerURLs, ","),
-			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat,
+			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.found,
 		},
 		Hold:     func() time.Duration { return n.lease.Status().Promise.Hold },
 		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Dial: n.cfg.Dial,

@@ -1,0 +1,45 @@
+package kvnode
+
+import (
+	"sync"
+	"time"
+)
+
+// hushTime is between two lines that say the same of one peer. Shorter: what lasts
+// fills the log. Longer: who looks for what is wrong now does not find it.
+const hushTime = 30 * time.Second
+
+// hush keeps what is logged of peers from being repeated too often.
+type hush struct {
+	mu    sync.Mutex
+	until map[uint64]time.Time
+}
+
+// quiet limits what a node logs of each peer, for each thing that may go on for ever.
+type quiet struct {
+	dropped, moved, parameters, disk hush
+	sent, received, undelivered      hush // snapshots
+}
+
+// loud reports whether something should be logged of peer: the first time, and once
+// every hushTime.
+func (h *hush) loud(peer uint64) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	if now.Before(h.until[peer]) {
+		return false
+	}
+	if h.until == nil {
+		h.until = make(map[uint64]time.Time)
+	}
+	h.until[peer] = now.Add(hushTime)
+	return true
+}
+
+// forget lets the next line about peer be loud.
+func (h *hush) forget(peer uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.until, peer)
+}

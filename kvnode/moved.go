@@ -1,0 +1,47 @@
+package kvnode
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// adviseMoved says that a member, which may be this one, is to be found elsewhere than
+// the registry says, for whoever joins or starts later looks there. Moving it is a
+// change of membership, which an operator makes.
+func (n *Node) adviseMoved(m *store.Member, advertised string) {
+	there := strings.Split(advertised, ",")
+	// Right after the start the registry may be an old one.
+	if m.ID == 0 || advertised == "" || !n.replay.isOver() || sameAddresses(m.PeerURLs, there) || !n.quiet.moved.loud(m.ID) {
+		return
+	}
+	n.log.Warn("kvnode: a member advertises other peer URLs than the cluster has", "name", m.Name, "cluster_has", m.PeerURLs, "advertises", there,
+		"advice", fmt.Sprintf("if it has moved: member update %x --peer-urls=%s; if not, start it with the URLs that the cluster has", m.ID, advertised))
+}
+
+// adviseAllMoved does the same for those that have connected before the registry was
+// known, and for this member.
+func (n *Node) adviseAllMoved() {
+	all := n.store.Members().ByID
+	for _, p := range n.links.Peers() {
+		m := all[p.ID]
+		n.adviseMoved(&m, p.Hello.PeerURLs)
+	}
+	self := all[n.ID()]
+	n.adviseMoved(&self, strings.Join(n.cfg.self().PeerURLs, ","))
+}
+
+// sameAddresses compares what peer URLs lead to, whatever is spoken there: a cluster
+// may be turning to TLS.
+func sameAddresses(a, b []string) bool {
+	addresses := func(urls []string) (all []string) {
+		for _, u := range urls {
+			all = append(all, address(u))
+		}
+		slices.Sort(all)
+		return all
+	}
+	return slices.Equal(addresses(a), addresses(b))
+}
