@@ -18,7 +18,9 @@ import (
 
 var errDisk = errors.New("disk: input/output error")
 
-// script feeds r with n entries of all kinds, the same for every seed.
+// script feeds r with n entries of all kinds, the same for every seed. What one of
+// them compacts is freed before the next, for what is left of a key that is written
+// again depends on which comes first: so checkpoints have the same steps each time.
 func script(r *replica, seed uint64, n int) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	for range n {
@@ -35,6 +37,14 @@ func script(r *replica, seed uint64, n int) {
 			req = put(key, fmt.Sprint(rnd.Uint32()))
 		}
 		_, _ = r.request(req) // Compactions may be refused, by all replicas alike.
+		untilTrimmed(r)
+	}
+}
+
+// untilTrimmed waits for the trimmer, which has its own goroutine.
+func untilTrimmed(r *replica) {
+	for r.Trimming() {
+		runtime.Gosched()
 	}
 }
 
@@ -109,6 +119,9 @@ func TestCheckpointAfterAFailedOne(t *testing.T) {
 		sameHash(t, r.Store, again)
 		shut(t, again)
 		if !failed {
+			if step < 20 {
+				t.Fatalf("a checkpoint has %d steps, want more", step-1)
+			}
 			return
 		}
 	}
@@ -204,13 +217,11 @@ func TestTrimmedHistoryLeavesTheDisk(t *testing.T) {
 	sameHash(t, r.Store, again)
 }
 
-// waitTrimmed makes a checkpoint when the trimmer, which has its own goroutine,
-// is done, and expects it to leave want records.
+// waitTrimmed makes a checkpoint when the trimmer is done, and expects it to leave
+// want records.
 func waitTrimmed(t *testing.T, r *replica, disk *storetest.Disk, want int) {
 	t.Helper()
-	for r.Trimming() {
-		runtime.Gosched()
-	}
+	untilTrimmed(r)
 	checkpoint(t, r.Store)
 	if got := disk.Records(); got != want {
 		t.Fatalf("%d records after a checkpoint, want %d", got, want)
@@ -227,9 +238,7 @@ func TestHistoryFreedBeforeACheckpointIsNeverWritten(t *testing.T) {
 		r.put("hot", fmt.Sprint(i))
 	}
 	r.must(compact(r.Revision()))
-	for r.Trimming() {
-		runtime.Gosched()
-	}
+	untilTrimmed(r)
 	checkpoint(t, r.Store)
 	if got := disk.Records(); got != 1 {
 		t.Errorf("%d records, want 1", got)
