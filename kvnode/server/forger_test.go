@@ -210,7 +210,7 @@ func TestLiesLeaveNothingBehind(t *testing.T) {
 	cfg := f.trusting(f.ca.Issue([]string{"127.0.0.2"}))
 	cfg.ServerName, cfg.NextProtos = "127.0.0.1", []string{tlsconf.PeerProtocol}
 	hello := transport.Hello{ClusterID: s.Node().ClusterID(), To: s.Node().ID(), Instance: strings.Repeat("x", 64), PeerURLs: "https://127.0.0.2:1"}
-	const liars, lies = 8, 500
+	const liars, lies = 8, 200
 	var wg sync.WaitGroup
 	for i := range uint64(liars) {
 		wg.Go(func() {
