@@ -228,13 +228,15 @@ func (n *Node) openRaft(fresh bool) error {
 	if err != nil {
 		return err
 	}
-	n.last.Store(last)
-	n.told.Store(rc.Applied)
-	n.lease.Applied(n.store.Applied())
 	hard, _, err := n.wal.InitialState()
 	if err != nil {
 		return err
 	}
+	n.last.Store(last)
+	// Raft tells of a hard state that changes only, and none may for a long time.
+	n.term.Store(hard.GetTerm())
+	n.told.Store(rc.Applied)
+	n.lease.Applied(n.store.Applied())
 	n.found = transport.LogEnd{Boot: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
 	n.replay.begin(n)
 	if fresh && !n.id.Joined {
@@ -290,6 +292,6 @@ func (n *Node) begin() (err error) {
 	n.workers.Go(n.run)
 	close(n.begun)
 	n.log.Info("kvnode: started", "id", fmt.Sprintf("%x", n.ID()), "cluster", fmt.Sprintf("%x", n.ClusterID()),
-		"applied", n.store.Applied(), "last", n.last.Load(), "lease", lease.Duration, "margin", lease.MaxClockSkew)
+		"term", n.Term(), "applied", n.store.Applied(), "last", n.last.Load(), "lease", lease.Duration, "margin", lease.MaxClockSkew)
 	return nil
 }

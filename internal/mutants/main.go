@@ -45,6 +45,7 @@ var tables = []struct {
 	{"watch", watches},
 	{"etcdapi", requests},
 	{"tls", slices.Concat(certificates, vouching)},
+	{"http", web},
 }
 
 func main() {
