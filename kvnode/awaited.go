@@ -48,11 +48,11 @@ func (c *campaigns) remind(n *Node) {
 
 // describe names a member for people.
 func describe(m *store.Member) string {
-	name := m.Name
+	name := Shown(m.Name)
 	if name == "" {
 		name = fmt.Sprintf("%x", m.ID)
 	}
-	return fmt.Sprintf("%s (%s)", name, strings.Join(m.PeerURLs, ", "))
+	return fmt.Sprintf("%s (%s)", name, shown(strings.Join(m.PeerURLs, ", "), 4*shownBytes))
 }
 
 // nameOf names a member for people, by its ID if nothing else is known.

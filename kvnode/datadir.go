@@ -47,17 +47,18 @@ func (c *Config) inUse(err error) error {
 	}
 }
 
-// CheckDataDir reports why Start would refuse the data directory: it is another
-// member's or another cluster's, holds what is nobody's, has lost its log, or is
-// in use. It changes nothing, asks no peer, and reads no log.
+// CheckDataDir reports why Start would refuse the data directory, or the name of a
+// member that is to have it. The directory is another member's or another
+// cluster's, holds what is nobody's, has lost its log, or is in use. It changes
+// nothing, asks no peer, and reads no log.
 func (c Config) CheckDataDir() error {
 	c = c.WithDefaults()
 	if _, err := os.Stat(c.DataDir); errors.Is(err, fs.ErrNotExist) {
-		return nil // it will be made
+		return c.checkName() // it will be made
 	}
 	id, err := readIdentity(&c)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(c.checkEmpty(), c.checkUnused())
+		return errors.Join(c.checkName(), c.checkEmpty(), c.checkUnused())
 	}
 	n := &Node{cfg: c}
 	if _, gone := os.Stat(n.walDir()); err == nil && id.Started && errors.Is(gone, fs.ErrNotExist) {

@@ -114,8 +114,8 @@ func formatEntry(c *confContext) (*raftpb.Entry, error) {
 func (n *Node) knowsFormat(h transport.Hello) error {
 	if format := n.store.Format(); max(h.Format, store.FormatFirst) < format {
 		return &transport.Refusal{Reason: transport.ReasonOther, Text: fmt.Sprintf(
-			"member %x (%q) is of a version that knows format %d, and the cluster has format %d: start it with the version of the others",
-			h.From, h.Name, max(h.Format, store.FormatFirst), format)}
+			"member %x (%s) is of a version that knows format %d, and the cluster has format %d: start it with the version of the others",
+			h.From, Shown(h.Name), max(h.Format, store.FormatFirst), format)}
 	}
 	return nil
 }

@@ -126,7 +126,7 @@ func address(peer string) string {
 }
 
 func makeIdentity(cfg *Config) (identity, error) {
-	if err := cfg.makeEmpty(); err != nil {
+	if err := errors.Join(cfg.checkName(), cfg.makeEmpty()); err != nil {
 		return identity{}, err
 	}
 	var id identity

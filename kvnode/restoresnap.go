@@ -95,6 +95,9 @@ func (r *RestoreConfig) member() Config {
 
 func (r *RestoreConfig) validate(c *Config) error {
 	errs := c.validateCluster()
+	if err := c.checkName(); err != nil {
+		errs = append(errs, err)
+	}
 	if c.DataDir == "" {
 		errs = append(errs, errors.New("no data directory"))
 	}

@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
+	"strings"
+	"time"
 
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 )
@@ -53,10 +56,27 @@ func newLogger(sys *System, cfg settings.Log) (*slog.Logger, func(), error) {
 	return slog.New(h), closeAll, nil
 }
 
-// readable writes durations as people do: JSON would have nanoseconds.
+// loggedBytes is the most of one text that a line has. Longer: whoever may say what
+// is logged, such as the name of a member, fills disks with it.
+const loggedBytes = 16 << 10
+
+// readable writes durations as people do, since JSON would have nanoseconds, and of
+// a text what prints, as both formats quote only a part of what does not.
 func readable(_ []string, a slog.Attr) slog.Attr {
-	if a.Value.Kind() == slog.KindDuration {
-		a.Value = slog.StringValue(a.Value.Duration().String())
+	switch v := a.Value.Any().(type) {
+	case time.Duration:
+		a.Value = slog.StringValue(v.String())
+	case string:
+		a.Value = slog.StringValue(logged(v))
+	case error:
+		a.Value = slog.StringValue(logged(v.Error()))
 	}
 	return a
+}
+
+func logged(s string) string {
+	if len(s) > loggedBytes {
+		s = fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:loggedBytes], ""), len(s))
+	}
+	return printable(s)
 }

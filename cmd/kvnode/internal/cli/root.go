@@ -66,10 +66,10 @@ func Main(sys System) int {
 	case errors.Is(err, errReported):
 		return exitFailed
 	case usage:
-		_, _ = fmt.Fprintf(sys.Stderr, "%v\nkvnode --help and kvnode serve --help show what there is.\n", err)
+		_, _ = fmt.Fprintf(sys.Stderr, "%v\nkvnode --help and kvnode serve --help show what there is.\n", printable(err.Error()))
 		return exitUsage
 	default:
-		_, _ = fmt.Fprintln(sys.Stderr, err)
+		_, _ = fmt.Fprintln(sys.Stderr, printable(err.Error()))
 		return exitFailed
 	}
 }

@@ -10,13 +10,18 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	node "github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
 // print writes answers as one line of JSON or as a table.
 func (a *asker) print(w io.Writer, answers []answer) error {
 	if a.output == "json" {
-		return json.NewEncoder(w).Encode(answers)
+		data, err := json.Marshal(answers)
+		if err == nil {
+			_, err = io.WriteString(w, printableJSON(string(data))+"\n")
+		}
+		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	_, err := fmt.Fprintln(t, "ENDPOINT\tNAME\tROLE\tTERM\tLEASE\tREMAINING\tMARGIN\tPROMISED\tREADS\tAPPLIED/COMMIT\tNOTE")
@@ -24,7 +29,11 @@ func (a *asker) print(w io.Writer, answers []answer) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintln(t, strings.Join(x.row(), "\t"))
+		row := x.row()
+		for i, cell := range row {
+			row[i] = oneLine(cell)
+		}
+		_, err = fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
 	if err != nil {
 		return err
@@ -36,10 +45,10 @@ func (a *asker) print(w io.Writer, answers []answer) error {
 func (x *answer) row() []string {
 	r := x.Status
 	if r == nil {
-		return []string{x.Endpoint, "-", "-", "-", "-", "-", "-", "-", "-", "-", oneLine(x.Error)}
+		return []string{x.Endpoint, "-", "-", "-", "-", "-", "-", "-", "-", "-", x.Error}
 	}
 	return []string{
-		x.Endpoint, r.Name, r.Role, fmt.Sprint(r.Term),
+		x.Endpoint, node.Shown(r.Name), r.Role, fmt.Sprint(r.Term),
 		r.Lease.State, millis(r.Lease.RemainingMS), millis(r.Lease.MarginMS), promised(r),
 		reads(r.Reads), fmt.Sprintf("%d/%d", r.Applied, r.Commit), note(r),
 	}
@@ -101,10 +110,7 @@ func note(r *status.Report) string {
 
 func nameOf(p *status.Peer) string {
 	if p.Name != "" {
-		return p.Name
+		return node.Shown(p.Name)
 	}
 	return p.ID
 }
-
-// oneLine keeps an error from breaking the table.
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,0 +1,83 @@
+package kvnode
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// What is shown of a name is one line that no terminal acts upon, and not long.
+func TestNamesAreShownAsTheyAre(t *testing.T) {
+	long := strings.Repeat("x", shownBytes)
+	for _, test := range []struct{ what, name, want string }{
+		{"none", "", ""},
+		{"a plain one", "n1.example", "n1.example"},
+		{"letters of any script", "Knöten 節点", "Knöten 節点"},
+		{"an escape sequence", "\x1b[2Ja", `"\x1b[2Ja"`},
+		{"one of the second half", "\u009b2Ja", `"\u009b2Ja"`},
+		{"a line end", "a\nb", `"a\nb"`},
+		{"a tab", "a\tb", `"a\tb"`},
+		{"what turns the line round", "a\u202eb", `"a\u202eb"`},
+		{"no UTF-8", "a\xff", `"a\xff"`},
+		{"the longest", long, long},
+		{"a longer one", long + "y", long + "…"},
+		{"a longer one with an escape", "\x1b" + long, `"\x1b` + long[1:] + `"…`},
+		{"a rune across the end", long[1:] + "é", long[1:] + "…"},
+	} {
+		if got := Shown(test.name); got != test.want {
+			t.Errorf("Shown(%s) = %s, want %s", test.what, got, test.want)
+		}
+	}
+	if got := Shown(strings.Repeat("\x1b", 60_000)); len(got) > 5*shownBytes || !utf8.ValidString(got) {
+		t.Errorf("Shown(60,000 escapes) has %d bytes, want few", len(got))
+	}
+}
+
+// A new member has a name that can be shown; one that has another already keeps it.
+func TestNamesOfNewMembers(t *testing.T) {
+	named := func(name string) Config {
+		cfg := aloneConfig(t)
+		cfg.Name, cfg.Cluster[0].Name = name, name
+		return cfg
+	}
+	for _, name := range []string{"\x1b]0;title\a", "a\nb", "a\u202eb", "a\xff", strings.Repeat("x", MaxNameBytes+1)} {
+		cfg := named(name)
+		if err := cfg.CheckDataDir(); err == nil || !strings.Contains(err.Error(), Shown(name)+" (--name)") {
+			t.Errorf("CheckDataDir() for a new member called %q = %v, want it refused by its name", name, err)
+		}
+		if _, _, err := openIdentity(&cfg); err == nil {
+			t.Errorf("a directory is made for a member called %q, want it refused", name)
+		}
+		if _, err := os.Stat(filepath.Join(cfg.DataDir, identityFile)); err == nil {
+			t.Errorf("a refused start with the name %q has left %s", name, identityFile)
+		}
+		id := cfg.found() // by a version that did not ask
+		id.Format, id.Name, id.Token = identityFormat, cfg.Name, cfg.Token
+		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := id.save(cfg.DataDir); err != nil {
+			t.Fatal(err)
+		}
+		if err := cfg.CheckDataDir(); err != nil && strings.Contains(err.Error(), "--name") {
+			t.Errorf("CheckDataDir() for an old member called %q = %v, want it kept", name, err)
+		}
+	}
+	cfg := named(strings.Repeat("é", MaxNameBytes/2))
+	if err := cfg.CheckDataDir(); err != nil {
+		t.Errorf("CheckDataDir() for a name of %d bytes = %v, want it taken", len(cfg.Name), err)
+	}
+}
+
+// What an old member has called itself, in the registry or on the wire, does not
+// reach the status's lists for people raw.
+func TestOldNamesAreShownQuoted(t *testing.T) {
+	m := &store.Member{ID: 1, Name: "\x1b[31m" + strings.Repeat("z", 60_000), PeerURLs: []string{"http://h:1\x1b[2J", strings.Repeat("u", 60_000)}}
+	if got := describe(m); strings.ContainsRune(got, '\x1b') || len(got) > 4<<10 {
+		t.Errorf("describe() of a strange member has %d bytes: %.100q, want it quoted and short", len(got), got)
+	}
+}
