@@ -76,3 +76,27 @@ func (c *Config) checkUnused() error {
 	}
 	return c.inUse(err)
 }
+
+// warnOfWriters warns of others who may write to the data directory: what they put
+// there the member takes for its votes, its promises and its log.
+func (c *Config) warnOfWriters() {
+	all := []string{c.DataDir}
+	entries, _ := os.ReadDir(c.DataDir) // what cannot be read is said by whoever needs it
+	for _, e := range entries {
+		all = append(all, filepath.Join(c.DataDir, e.Name()))
+	}
+	for _, path := range all {
+		info, err := os.Lstat(path)
+		if path == c.DataDir {
+			info, err = os.Stat(path)
+		}
+		if err != nil {
+			continue
+		}
+		if who := writers(info); who != "" {
+			c.Logger.Warn("kvnode: others may write to the data directory, and so to what this member has voted and promised",
+				"path", path, "who", who, "mode", info.Mode().String(), "advice", "let this process's user own it, and take the permission away: chmod -R go-w "+c.DataDir)
+			return
+		}
+	}
+}

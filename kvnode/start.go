@@ -87,6 +87,7 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if n.lock, err = n.cfg.lock(); err != nil {
 		return false, err
 	}
+	n.cfg.warnOfWriters()
 	if n.id, _, err = openIdentity(&n.cfg); err != nil {
 		return false, err
 	}

@@ -17,7 +17,7 @@ var members = []Mutant{
 	{
 		Rule: "identity", Name: "the identity is written before the directory is locked", Pkg: nodePkg, Test: "^TestADirectoryInUseIsRefused$",
 		File: "kvnode/start.go",
-		Old:  "\tif n.lock, err = n.cfg.lock(); err != nil {\n\t\treturn false, err\n\t}\n\tif n.id, _, err = openIdentity(&n.cfg); err != nil {\n\t\treturn false, err\n\t}\n",
+		Old:  "\tif n.lock, err = n.cfg.lock(); err != nil {\n\t\treturn false, err\n\t}\n\tn.cfg.warnOfWriters()\n\tif n.id, _, err = openIdentity(&n.cfg); err != nil {\n\t\treturn false, err\n\t}\n",
 		New:  "\tif n.id, _, err = openIdentity(&n.cfg); err != nil {\n\t\treturn false, err\n\t}\n\tif n.lock, err = n.cfg.lock(); err != nil {\n\t\treturn false, err\n\t}\n",
 	},
 	{

@@ -1,0 +1,8 @@
+//go:build !unix
+
+package kvnode
+
+import "io/fs"
+
+// writers does not know: permissions mean something else here.
+func writers(fs.FileInfo) string { return "" }
