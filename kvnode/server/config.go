@@ -48,6 +48,10 @@ type Config struct {
 	SelfSignedYears              int
 	// AllowPlaintext permits plain text on other addresses than those of loopback.
 	AllowPlaintext bool
+	// HostWhitelist are names besides localhost and the hosts of its URLs that
+	// requests over HTTP without TLS may be for; * is all. Default: none. All: web
+	// pages can read and write what the browser that shows them can reach.
+	HostWhitelist []string
 
 	// InitialCluster has all members that make the cluster, this one included.
 	// Default: this one alone.

@@ -23,13 +23,13 @@ const (
 // request: profiles and watches through the gateway last.
 func newPages(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+		Handler: handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, ConnContext: noteTLS,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of failed handshakes, most of all
 	}
 }
 
 func (s *Server) servePages(l net.Listener, handler http.Handler) {
-	p := newPages(handler, s.log)
+	p := newPages(s.hosts.only(handler), s.log)
 	s.pages = append(s.pages, p)
 	s.wg.Go(func() { s.served(l, p.Serve(l)) })
 }
@@ -54,7 +54,8 @@ func (s *Server) clientPages(gateway http.Handler) *http.ServeMux {
 	mux := s.metricsPages()
 	if gateway != nil {
 		// Browsers send what any page tells them to, also to ports that only they
-		// can reach; other clients do not notice this.
+		// can reach; other clients do not notice this. A page that asks under the
+		// name that it came from itself is up to hosts.
 		mux.Handle("/v3/", http.NewCrossOriginProtection().Handler(gateway))
 	}
 	if s.cfg.EnablePprof {

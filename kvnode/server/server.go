@@ -35,6 +35,7 @@ type Server struct {
 	gatewayConn *grpc.ClientConn
 	certs       certificates
 	entrance    *entrance
+	hosts       *hosts
 	addrs       addrs
 	registry    *prometheus.Registry
 	// streams ends the requests that would never end by themselves.
@@ -118,7 +119,7 @@ func (c *Config) closeListeners() {
 
 func newServer(cfg *Config, node *kvnode.Node) *Server {
 	s := &Server{
-		cfg: *cfg, log: cfg.Logger, node: node,
+		cfg: *cfg, log: cfg.Logger, node: node, hosts: newHosts(cfg),
 		ready: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.streams, s.endStreams = context.WithCancel(context.Background())

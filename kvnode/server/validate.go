@@ -26,7 +26,7 @@ const (
 // Validate reports everything that is wrong with c, after WithDefaults. It
 // looks at nothing but c.
 func (c Config) Validate() error {
-	errs := slices.Concat(c.checkNames(), c.checkAddresses(), c.checkTLS(), c.checkTimes(), c.checkLimits())
+	errs := slices.Concat(c.checkNames(), c.checkAddresses(), c.checkHosts(), c.checkTLS(), c.checkTimes(), c.checkLimits())
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}

@@ -14,7 +14,6 @@ var foreignTable = []setting{
 	// Somebody would miss these.
 	{name: "wal-dir", refused: "the log lies in the data directory; mount a disk there"},
 	{name: "corrupt-check-time", refused: "members are not compared in the background; etcdctl endpoint hashkv does it", etcd: "0s"},
-	{name: "host-whitelist", refused: "HTTP requests are not checked for their host", etcd: "*"},
 	{name: "pre-vote", refused: "the leader lease depends on it", etcd: "true", bool: true},
 	{name: "force-new-cluster", refused: "a cluster that has lost its quorum is made anew from a snapshot", etcd: "false", bool: true},
 	{name: "memory-mlock", refused: "memory is not locked", etcd: "false", bool: true},

@@ -103,5 +103,10 @@ var securityTable = []setting{
 		usage: "Allow http URLs to listen on that are not on loopback.",
 		field: func(c *Config) value { return truth(&c.Server.AllowPlaintext) },
 	},
+	{
+		name: "host-whitelist", topic: security,
+		usage: "Host names that requests over HTTP without TLS may be for, besides localhost and those in this member's URLs; * is all.",
+		field: func(c *Config) value { return list(&c.Server.HostWhitelist, "names") },
+	},
 	{name: "peer-skip-client-san-verification", refused: noBinding, etcd: "false", bool: true},
 }

@@ -1,0 +1,105 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/leaderlease/go/kvnode"
+)
+
+// anyHost is the name in --host-whitelist that stands for all, as in etcd.
+const anyHost = "*"
+
+// hosts are the names that requests over plain HTTP may be for. A web page whose
+// name its owner has rebound to this machine asks for that name: the browser takes
+// it for one origin with what it reads here, so nothing else gives it away. Over
+// TLS the certificate has no such name. gRPC needs no check: a browser speaks HTTP/2
+// over TLS only, and no page makes it begin a connection in any other way.
+type hosts struct {
+	// The names of this member, and those of --host-whitelist.
+	names    map[string]bool // immutable, as all of this
+	log      *slog.Logger
+	complain *rate.Sometimes
+}
+
+func newHosts(c *Config) *hosts {
+	h := &hosts{names: map[string]bool{"localhost": true}, log: c.Logger, complain: &rate.Sometimes{First: 10, Interval: time.Second}}
+	for _, urls := range [][]string{
+		c.AdvertiseClientURLs, c.ListenClientURLs, c.ListenClientHTTPURLs, c.ListenMetricsURLs, c.AdvertisePeerURLs,
+	} {
+		for _, s := range urls {
+			if u, err := url.Parse(s); err == nil {
+				h.names[plainName(u.Hostname())] = true
+			}
+		}
+	}
+	for _, name := range c.HostWhitelist {
+		h.names[plainName(name)] = true
+	}
+	return h
+}
+
+// plainName returns a name in the one form in which it is compared.
+func plainName(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
+
+// knows reports whether a request for host may be answered. One that names none is
+// no browser's, and pages have no address for a name.
+func (h *hosts) knows(host string) bool {
+	name := host
+	if before, _, err := net.SplitHostPort(host); err == nil {
+		name = before
+	}
+	name = plainName(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
+	_, err := netip.ParseAddr(name)
+	return name == "" || err == nil || h.names[name] || h.names[anyHost]
+}
+
+// only serves pages to requests over TLS, and to others if they are for a host
+// that is known.
+func (h *hosts) only(pages http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Value(cameByTLS{}) == true || h.knows(r.Host) {
+			pages.ServeHTTP(w, r)
+			return
+		}
+		name := kvnode.Shown(r.Host)
+		h.complain.Do(func() {
+			h.log.Warn("HTTP request for an unknown host is refused", "host", name, "remote", r.RemoteAddr)
+		})
+		http.Error(w, fmt.Sprintf("kvnode: %s is no host that this member knows itself by, and without TLS a web page could ask for it under a name of its own. "+
+			"If it is one, add the name to --host-whitelist, or ask over https.", name), http.StatusMisdirectedRequest)
+	})
+}
+
+// cameByTLS is the key of what noteTLS notes.
+type cameByTLS struct{}
+
+// noteTLS notes how a connection came. Of one that something was read from already
+// net/http does not know.
+func noteTLS(ctx context.Context, c net.Conn) context.Context {
+	if o, ok := c.(*overheard); ok {
+		c = o.Conn
+	}
+	_, ok := c.(*tls.Conn)
+	return context.WithValue(ctx, cameByTLS{}, ok)
+}
+
+// checkHosts checks the form of HostWhitelist: what can match nothing is an error.
+func (c *Config) checkHosts() (errs []error) {
+	for _, name := range c.HostWhitelist {
+		if _, err := netip.ParseAddr(name); err != nil && name != anyHost && strings.ContainsAny(name, "*/:[] ") {
+			errs = append(errs, fmt.Errorf("--host-whitelist %q must be a host name without scheme, port and wildcard, or just * for all", name))
+		}
+	}
+	return errs
+}
