@@ -20,10 +20,11 @@ const (
 )
 
 // newPages returns what serves handler. There is no time limit on a whole
-// request: profiles and watches through the gateway last.
+// request: profiles and watches through the gateway last. Headers and bodies have
+// one each.
 func newPages(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
-		Handler: handler, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, ConnContext: noteTLS,
+		Handler: timely(handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, ConnContext: noteTLS,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of failed handshakes, most of all
 	}
 }
