@@ -35,6 +35,9 @@ type API struct {
 	// leader is where requests go that only the leader can answer.
 	leader    leaderConn
 	elsewhere elsewhere
+	// replies bounds the memory of large replies, deliveries those of the gateway.
+	replies    *replies
+	deliveries deliveries
 	// inFlight counts unary requests under way.
 	inFlight atomic.Int64
 	// complain limits what is logged because of requests.
@@ -43,8 +46,9 @@ type API struct {
 
 // New returns the API of node.
 func New(node Node, cfg Config) *API {
+	cfg = cfg.WithDefaults()
 	return &API{
-		node: node, cfg: cfg.WithDefaults(), elsewhere: newElsewhere(),
+		node: node, cfg: cfg, elsewhere: newElsewhere(), replies: newReplies(int64(cfg.MaxReplyBytes), cfg.Logger),
 		complain: rate.Sometimes{First: 10, Interval: time.Second},
 	}
 }
@@ -82,6 +86,7 @@ func (a *API) ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(append(unary, a.interceptUnary)...),
 		grpc.ChainStreamInterceptor(append(stream, a.interceptStream)...),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxRecvMsgSize(a.maxMessageBytes()),
 		grpc.MaxSendMsgSize(math.MaxInt32),

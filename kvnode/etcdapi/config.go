@@ -17,6 +17,7 @@ const (
 	DefaultMaxRequestBytes      = 3 << 19 // 1.5 MiB
 	DefaultMaxConcurrentStreams = 256
 	DefaultMaxInFlight          = 10_000
+	DefaultMaxReplyBytes        = 256 << 20
 	DefaultElectionTimeout      = time.Second
 	DefaultQuotaBytes           = 2 << 30
 	DefaultWatchProgress        = 10 * time.Minute
@@ -38,6 +39,10 @@ type Config struct {
 	// low refuses bursts that the node could serve; too high lets a stalled
 	// node collect requests until memory ends. Default: 10,000.
 	MaxInFlight int
+	// MaxReplyBytes bounds the replies of more than 64 KiB that are encoded and not
+	// written yet, on all connections; what is larger passes alone. Fewer: large
+	// reads wait for each other. More: as many bytes of memory. Default: 256 MiB.
+	MaxReplyBytes int
 	// RequestTimeout bounds how long a request waits for the cluster, whatever
 	// deadline its client gave. Shorter: requests fail in an election that would
 	// have ended. Longer: where there is no quorum clients learn later that they
@@ -79,6 +84,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.MaxRequestBytes, DefaultMaxRequestBytes)
 	orDefault(&c.MaxConcurrentStreams, DefaultMaxConcurrentStreams)
 	orDefault(&c.MaxInFlight, DefaultMaxInFlight)
+	orDefault(&c.MaxReplyBytes, DefaultMaxReplyBytes)
 	orDefault(&c.ElectionTimeout, DefaultElectionTimeout)
 	orDefault(&c.WatchProgressInterval, DefaultWatchProgress)
 	orDefault(&c.RequestTimeout, 5*time.Second+2*c.ElectionTimeout)

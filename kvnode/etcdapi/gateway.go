@@ -31,6 +31,11 @@ func (a *API) Gateway(ctx context.Context, conn *grpc.ClientConn, more ...Gatewa
 		runtime.WithIncomingHeaderMatcher(gatewayHeader),
 		runtime.WithOutgoingHeaderMatcher(gatewayReplyHeader),
 		runtime.WithForwardResponseOption(readHeaders),
+		runtime.WithMetadata(a.deliveries.annotate),
+		runtime.WithForwardResponseOption(func(ctx context.Context, w http.ResponseWriter, _ proto.Message) error {
+			a.deliveries.hurry(ctx, w)
+			return nil
+		}),
 		runtime.WithErrorHandler(gatewayError),
 	)
 	for _, register := range append([]GatewayService{
@@ -43,7 +48,7 @@ func (a *API) Gateway(ctx context.Context, conn *grpc.ClientConn, more ...Gatewa
 	}
 	// Base64 takes four bytes for three; what is too large after it has been
 	// decoded gets the node's own refusal.
-	return boundBodies(mux, int64(a.maxMessageBytes())/3*4), nil
+	return a.deliveries.serve(boundBodies(mux, int64(a.maxMessageBytes())/3*4)), nil
 }
 
 // gatewayHeader passes x-lease-read on besides what gateways pass on anyway, but

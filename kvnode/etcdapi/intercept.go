@@ -36,7 +36,10 @@ func (a *API) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServe
 		// It waits for no other member, and takes as long as there is to copy.
 		return handle(ctx, req)
 	}
-	return a.inTime(ctx, req, handle)
+	if resp, err = a.inTime(ctx, req, handle); err != nil {
+		return nil, err
+	}
+	return a.weigh(ctx, resp)
 }
 
 // inTime lets a request wait for RequestTimeout, or until the client's deadline

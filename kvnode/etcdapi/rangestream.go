@@ -45,13 +45,30 @@ func (s *kvServer) RangeStream(r *pb.RangeRequest, out grpc.ServerStreamingServe
 		if err := ctx.Err(); err != nil {
 			return clientError(err)
 		}
-		if err := out.Send(&pb.RangeStreamResponse{RangeResponse: resp}); err != nil {
+		if err := s.sendChunk(out, &pb.RangeStreamResponse{RangeResponse: resp}); err != nil {
 			return clientError(err)
 		}
 		if len(kvs) == 0 {
 			return nil
 		}
 	}
+}
+
+// sendChunk sends a message of a stream when there is room for it.
+func (s *kvServer) sendChunk(out grpc.ServerStreamingServer[pb.RangeStreamResponse], resp *pb.RangeStreamResponse) error {
+	size := proto.Size(resp)
+	if size <= smallReply {
+		return out.Send(resp)
+	}
+	r, err := s.replies.reserve(out.Context(), int64(size), 1)
+	if err != nil {
+		return err
+	}
+	err = out.SendMsg(&weighed{resp, r})
+	if err != nil {
+		r.release()
+	}
+	return err
 }
 
 // chunk returns how many of kvs, at least one, make a message.

@@ -1,0 +1,98 @@
+package etcdapi
+
+import (
+	"context"
+	"runtime"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc/encoding"
+	protocodec "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+)
+
+// weighed is a reply with the room that it takes once it is encoded.
+type weighed struct {
+	message proto.Message
+	room    *room
+}
+
+// weigh finds room for a reply if it is not small. What it returns is what is to
+// be sent.
+func (a *API) weigh(ctx context.Context, reply any) (any, error) {
+	size := replySize(reply)
+	if size <= smallReply {
+		return reply, nil
+	}
+	if d := a.deliveries.of(ctx); d != nil {
+		return reply, d.reserve(ctx, a.replies, int64(size))
+	}
+	r, err := a.replies.reserve(ctx, int64(size), 1)
+	if err != nil {
+		return nil, err
+	}
+	message, _ := reply.(proto.Message)
+	return &weighed{message, r}, nil
+}
+
+// replySize returns the size of a reply. Of what is read most, and is small, it is
+// an estimate that costs nothing.
+func replySize(reply any) int {
+	if r, ok := reply.(*pb.RangeResponse); ok && kvBytes(r.GetKvs()) <= smallReply {
+		return 0
+	}
+	if m, ok := reply.(proto.Message); ok {
+		return proto.Size(m)
+	}
+	return 0
+}
+
+// kvBytes is about the size of kvs, and not less.
+func kvBytes(kvs []*mvccpb.KeyValue) (n int) {
+	const numbers = 64 // tags, lengths, revisions, version and TTL lease
+	for _, kv := range kvs {
+		n += len(kv.GetKey()) + len(kv.GetValue()) + numbers
+	}
+	return n
+}
+
+// codec is gRPC's own, except that the room of a reply is given back when gRPC
+// needs its bytes no more.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() codec { return codec{encoding.GetCodecV2(protocodec.Name)} }
+
+// Marshal implements encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	w, ok := v.(*weighed)
+	if !ok {
+		return c.CodecV2.Marshal(v)
+	}
+	b := &replyBytes{BufferPool: mem.DefaultBufferPool(), room: w.room}
+	// Streams that end while their reply is on its way are forgotten without a word.
+	b.forgotten = runtime.AddCleanup(b, (*room).release, w.room)
+	buf := b.Get(proto.Size(w.message))
+	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*buf)[:0], w.message)
+	if err != nil {
+		b.Put(buf)
+		return nil, err
+	}
+	*buf = data
+	return mem.BufferSlice{mem.NewBuffer(buf, b)}, nil
+}
+
+// replyBytes is where the bytes of one reply come from and go back to.
+type replyBytes struct {
+	mem.BufferPool
+
+	room      *room
+	forgotten runtime.Cleanup
+}
+
+// Put implements mem.BufferPool.
+func (b *replyBytes) Put(buf *[]byte) {
+	b.BufferPool.Put(buf)
+	b.forgotten.Stop()
+	b.room.release()
+}

@@ -1,0 +1,386 @@
+package etcdapi
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+)
+
+// usedBytes returns what is reserved now.
+func (b *replies) usedBytes() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.mu.used
+}
+
+func (b *replies) waiting() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.mu.line)
+}
+
+// until waits for what real goroutines do; the time is generous.
+func until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("20s have passed, want that %s", what)
+		}
+	}
+}
+
+// Replies have room in the order in which they came, as many bytes at once as there
+// are, and one that is larger than all of that when it is alone.
+func TestRepliesWaitInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newReplies(100, slog.New(slog.DiscardHandler))
+		var mu sync.Mutex
+		var order []int64
+		rooms := make(map[int64]*room)
+		ask := func(size int64) {
+			go func() {
+				r, err := b.reserve(t.Context(), size, 1)
+				if err != nil {
+					t.Errorf("reserve(%d) = %v", size, err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				order, rooms[size] = append(order, size), r
+			}()
+			synctest.Wait()
+		}
+		want := func(what string, sizes ...int64) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if fmt.Sprint(order) != fmt.Sprint(sizes) {
+				t.Errorf("%s: room was had by %v, want %v", what, order, sizes)
+			}
+		}
+		ask(60)
+		ask(40)
+		ask(41)
+		ask(500)
+		ask(1)
+		want("at first", 60, 40)
+		rooms[60].release()
+		want("when the first is gone", 60, 40, 41)
+		rooms[60].release()
+		want("when it goes again", 60, 40, 41)
+		rooms[40].release()
+		want("as long as one is there", 60, 40, 41)
+		rooms[41].release()
+		want("when all are gone", 60, 40, 41, 500)
+		rooms[500].release()
+		want("after the largest", 60, 40, 41, 500, 1)
+		rooms[1].release()
+		if n := b.usedBytes(); n != 0 {
+			t.Errorf("%d bytes are used when all are gone, want 0", n)
+		}
+	})
+}
+
+// Who gives up leaves the line, and is told by which limit it stood there.
+func TestRepliesThatFindNoRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newReplies(100, slog.New(slog.DiscardHandler))
+		first, err := b.reserve(t.Context(), 100, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err = b.reserve(ctx, 77, 1)
+		if s := status.Convert(err); s.Code() != codes.ResourceExhausted || !strings.Contains(s.Message(), "77 bytes") || !strings.Contains(s.Message(), "100 bytes") {
+			t.Errorf("reserve() without room = %v, want ResourceExhausted with 77 and 100", err)
+		}
+		if n := b.waiting(); n != 0 {
+			t.Errorf("%d wait after the only one has left, want 0", n)
+		}
+		first.release()
+		if r, err := b.reserve(t.Context(), 100, 1); err != nil {
+			t.Errorf("reserve() afterwards = %v", err)
+		} else {
+			r.release()
+		}
+	})
+}
+
+// fakeRemote is the other end of a connection.
+type fakeRemote struct {
+	net.Addr
+
+	ended atomic.Bool
+}
+
+func (*fakeRemote) String() string { return "10.0.0.1:1" }
+func (f *fakeRemote) End()         { f.ended.Store(true) }
+func (f *fakeRemote) Ended() bool  { return f.ended.Load() }
+
+// from is a request from the other end of a connection.
+func from(t *testing.T, f *fakeRemote) context.Context {
+	t.Helper()
+	return peer.NewContext(t.Context(), &peer.Peer{Addr: f})
+}
+
+// A client that does not take its reply keeps the others waiting for a bounded time
+// only, and as long as nobody waits it is left alone.
+func TestWhoTakesNothingIsCutOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		b := newReplies(100<<20, slog.New(slog.NewTextHandler(&said, nil)))
+		slow := new(fakeRemote)
+		if _, err := b.reserve(from(t, slow), 50<<20, 1); err != nil { // 10 s and 50 s
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if slow.Ended() {
+			t.Fatal("a slow client is cut off though nobody waits")
+		}
+		quick := new(fakeRemote)
+		if _, err := b.reserve(from(t, quick), 50<<20, 1); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		third, err := b.reserve(t.Context(), 50<<20, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); !slow.Ended() || quick.Ended() || took > 2*replyCheck {
+			t.Errorf("a reply has room after %v, slow is cut: %v, quick: %v; want it at once, and only slow cut", took, slow.Ended(), quick.Ended())
+		}
+		if !strings.Contains(said.String(), "10.0.0.1:1") {
+			t.Errorf("the log says %q, want who was cut off", said.String())
+		}
+		began = time.Now()
+		if _, err := b.reserve(t.Context(), 50<<20, 1); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); !quick.Ended() || took < 57*time.Second || took > 62*time.Second {
+			t.Errorf("the next has room after %v, quick is cut: %v; want both after 60s", took, quick.Ended())
+		}
+		third.release()
+		gone := new(fakeRemote)
+		if _, err := b.reserve(from(t, gone), 50<<20, 1); err != nil {
+			t.Fatal(err)
+		}
+		gone.End()
+		began = time.Now()
+		if _, err := b.reserve(t.Context(), 50<<20, 1); err != nil || time.Since(began) > 2*replyCheck {
+			t.Errorf("what a client that has gone had is free after %v, %v; want it at once", time.Since(began), err)
+		}
+	})
+}
+
+// Small replies, and those of the lease's read path most of all, touch nothing that
+// is shared.
+func TestSmallRepliesAreNotCounted(t *testing.T) {
+	a := New(newFakeNode(t), Config{})
+	a.replies.mu.Lock() // whoever wants it never returns
+	defer a.replies.mu.Unlock()
+	kv := &mvccpb.KeyValue{Key: []byte("k"), Value: make([]byte, smallReply-1000)}
+	for name, reply := range map[string]any{
+		"get": &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{kv}, Count: 1}, "nothing": &pb.RangeResponse{}, "put": &pb.PutResponse{},
+		"txn": &pb.TxnResponse{Responses: []*pb.ResponseOp{{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{kv}}}}}},
+	} {
+		ctx := t.Context()
+		if n := testing.AllocsPerRun(100, func() {
+			if got, err := a.weigh(ctx, reply); got != reply || err != nil {
+				t.Errorf("weigh(%s) = %v, %v, want it as it is", name, got, err)
+			}
+		}); n != 0 {
+			t.Errorf("weigh(%s) allocates %v times, want never", name, n)
+		}
+	}
+}
+
+// largeServer has eight values of a quarter of the bound each under k.
+func largeServer(t *testing.T) *server {
+	t.Helper()
+	s := startServer(t, Config{MaxReplyBytes: 1 << 20})
+	for i := range 8 {
+		s.put(t, fmt.Sprintf("k%d", i), strings.Repeat("v", 256<<10))
+	}
+	return s
+}
+
+func rangeOf(key string, n int) *pb.RangeRequest {
+	return &pb.RangeRequest{Key: []byte(key), RangeEnd: []byte("l"), Limit: int64(n)}
+}
+
+// holding asks for a reply and does not take it, until cancel is called.
+func holding(t *testing.T, conn *grpc.ClientConn, method string, r *pb.RangeRequest) (cancel func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method)
+	if err == nil {
+		err = stream.SendMsg(r)
+	}
+	if err == nil {
+		err = stream.CloseSend()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cancel
+}
+
+// What is encoded for those who do not take it stays within the bound, however many
+// they are; what they do not want any more is free; and small reads notice nothing.
+func TestRepliesStayWithinTheirBound(t *testing.T) {
+	for _, method := range []string{pb.KV_Range_FullMethodName, pb.KV_RangeStream_FullMethodName} {
+		t.Run(method, func(t *testing.T) {
+			s := largeServer(t)
+			b := s.api.replies
+			var cancels []func()
+			for range 12 {
+				cancels = append(cancels, holding(t, s.conn, method, rangeOf("k", 2)))
+			}
+			until(t, "those for whom there is no room wait", func() bool { return b.waiting() > 0 && b.usedBytes() > b.limit/4 })
+			if used := b.usedBytes(); used > b.limit {
+				t.Errorf("%d bytes are encoded, want %d at most", used, b.limit)
+			}
+			if _, err := s.kv.Range(t.Context(), &pb.RangeRequest{Key: []byte("k0"), CountOnly: true}); err != nil {
+				t.Errorf("a small read beside them = %v", err)
+			}
+			for _, cancel := range cancels {
+				cancel()
+			}
+			until(t, "all is given back", func() bool { return b.usedBytes() == 0 && b.waiting() == 0 })
+			// All of it, which is twice the bound, passes alone.
+			resp, err := s.kv.Range(t.Context(), rangeOf("k", 0), grpc.MaxCallRecvMsgSize(8<<20))
+			if err != nil || len(resp.GetKvs()) != 8 {
+				t.Errorf("Range() of more than the bound = %d keys, %v, want 8", len(resp.GetKvs()), err)
+			}
+			until(t, "its room is given back", func() bool { return b.usedBytes() == 0 })
+		})
+	}
+}
+
+// A connection that ends takes nothing along.
+func TestRepliesOfAConnectionThatEnds(t *testing.T) {
+	s := largeServer(t)
+	conn, err := grpc.NewClient("passthrough:///a", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(s.dial))
+	if err != nil {
+		t.Fatal(err)
+	}
+	holding(t, conn, pb.KV_Range_FullMethodName, rangeOf("k", 2))
+	until(t, "the reply is encoded", func() bool { return s.api.replies.usedBytes() > 0 })
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "its room is given back", func() bool {
+		runtime.GC() // gRPC forgets what a connection that ends has not sent
+		return s.api.replies.usedBytes() == 0
+	})
+}
+
+// stuck is a client over HTTP that does not take its reply.
+type stuck struct {
+	*httptest.ResponseRecorder
+
+	begun chan struct{}
+	once  sync.Once
+	end   chan struct{}
+	until atomic.Pointer[time.Time]
+}
+
+func (s *stuck) Write(p []byte) (int, error) {
+	s.once.Do(func() { close(s.begun) })
+	<-s.end
+	return s.ResponseRecorder.Write(p)
+}
+
+func (s *stuck) SetWriteDeadline(t time.Time) error {
+	s.until.Store(&t)
+	return nil
+}
+
+// Over the gateway a reply takes room until it is written, in all the forms in which
+// it is there; and it has a time limit.
+func TestRepliesOverTheGateway(t *testing.T) {
+	s := largeServer(t)
+	h, err := s.api.Gateway(t.Context(), s.conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := s.api.replies
+	w := &stuck{ResponseRecorder: httptest.NewRecorder(), begun: make(chan struct{}), end: make(chan struct{})}
+	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v3/kv/range", strings.NewReader(`{"key":"azA="}`))
+	// A client cannot name another's request.
+	request.Header.Set("Grpc-Metadata-"+metadataDelivery, "1")
+	done := make(chan struct{})
+	go func() { h.ServeHTTP(w, request); close(done) }()
+	<-w.begun
+	if used := b.usedBytes(); used != b.limit { // 8 times 256 KiB, and no more than there is
+		t.Errorf("%d bytes are used while the reply is written, want %d", used, b.limit)
+	}
+	if at := w.until.Load(); at == nil || at.IsZero() {
+		t.Error("the reply has no time limit, want one")
+	}
+	close(w.end)
+	<-done
+	if used := b.usedBytes(); used != 0 || w.Code != http.StatusOK {
+		t.Errorf("%d bytes are used after the reply %d, want 0 after 200", used, w.Code)
+	}
+	if at := w.until.Load(); at == nil || !at.IsZero() {
+		t.Errorf("the next request has the time limit %v, want none", at)
+	}
+	s.api.deliveries.byID.Range(func(id, _ any) bool {
+		t.Errorf("request %v is kept, want it forgotten", id)
+		return true
+	})
+}
+
+// The encoding is gRPC's, byte by byte.
+func TestWeighedRepliesAreEncodedAsOthers(t *testing.T) {
+	c, b := newCodec(), newReplies(1<<30, slog.New(slog.DiscardHandler))
+	m := &pb.RangeResponse{Count: 7, Kvs: []*mvccpb.KeyValue{{Key: []byte("k"), Value: bytes.Repeat([]byte("v"), 3<<20)}}}
+	r, err := b.reserve(t.Context(), int64(proto.Size(m)), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Marshal(&weighed{m, r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := c.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, _ := io.ReadAll(got.Reader())
+	other, _ := io.ReadAll(want.Reader())
+	if !bytes.Equal(one, other) {
+		t.Errorf("a weighed reply is encoded as %d bytes, want the %d that it is", len(one), len(other))
+	}
+	if b.usedBytes() == 0 {
+		t.Error("the room of a reply is free before its bytes are")
+	}
+	got.Free()
+	if used := b.usedBytes(); used != 0 {
+		t.Errorf("%d bytes are used after the bytes are free, want 0", used)
+	}
+}
