@@ -35,7 +35,9 @@ func talkTo(t *testing.T, source *tlsconf.Source, shown tlstest.Pair) net.Conn {
 	t.Cleanup(func() { _ = raw.Close() })
 	done := make(chan error, 1)
 	go func() {
-		done <- tls.Client(raw, &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}}).Handshake()
+		done <- tls.Client(raw, &tls.Config{
+			InsecureSkipVerify: true, Certificates: []tls.Certificate{pair}, NextProtos: []string{tlsconf.PeerProtocol},
+		}).Handshake()
 	}()
 	c, err := source.Listener(ln).Accept()
 	if err != nil {

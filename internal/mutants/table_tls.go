@@ -63,6 +63,18 @@ var certificates = []Mutant{
 		New:  "\tcase false:\n",
 	},
 	{
+		Rule: "peer", Name: "who connects need not negotiate what members speak", Pkg: tlsPkg, Test: "^TestMembersNegotiate$",
+		File: "kvnode/tlsconf/handshake.go",
+		Old:  "\tif s.cfg.Peers && len(hello.SupportedProtos) == 0 {\n",
+		New:  "\tif false {\n",
+	},
+	{
+		Rule: "peer", Name: "who is dialled need not negotiate what members speak", Pkg: tlsPkg, Test: "^TestMembersNegotiate$",
+		File: "kvnode/tlsconf/handshake.go",
+		Old:  "\t\tif c.ConnectionState().NegotiatedProtocol != PeerProtocol {\n",
+		New:  "\t\tif false {\n",
+	},
+	{
 		Rule: "client", Name: "no certificate is required", Pkg: tlsPkg, Test: "^TestWhoIsLetIn$",
 		File: "kvnode/tlsconf/handshake.go",
 		Old:  "= tls.RequireAndVerifyClientCert, m.roots\n\t\tc.VerifyConnection",

@@ -17,11 +17,26 @@ func (s *Source) Server(protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: s.versions.low, MaxVersion: s.versions.high,
 		NextProtos: protocols, SessionTicketsDisabled: true,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			if err := s.receive(hello); err != nil {
+				return nil, err
+			}
 			return s.server(s.current(), protocols), nil
 		},
 	}
 }
+
+// receive says whether a handshake goes on, before anything is computed for it.
+func (s *Source) receive(hello *tls.ClientHelloInfo) error {
+	if s.cfg.Peers && len(hello.SupportedProtos) == 0 {
+		return errNoProtocol
+	}
+	return nil
+}
+
+// errNoProtocol ends a connection between members on which nothing is negotiated,
+// as PeerProtocol promises. That something else is, crypto/tls refuses.
+var errNoProtocol = errors.New("the other end does not negotiate " + PeerProtocol + ", as members do")
 
 func (s *Source) server(m *material, protocols []string) *tls.Config {
 	c := &tls.Config{
@@ -149,6 +164,10 @@ func (s *Source) Dialer(dial DialFunc) DialFunc {
 				return nil, errors.New("TLS handshake: the peer closed the connection; does it expect plain text?")
 			}
 			return nil, fmt.Errorf("TLS handshake: %w", err)
+		}
+		if c.ConnectionState().NegotiatedProtocol != PeerProtocol {
+			_ = raw.Close() // as above
+			return nil, fmt.Errorf("TLS handshake: %w", errNoProtocol)
 		}
 		return c, nil
 	}

@@ -272,3 +272,48 @@ func TestCheckHosts(t *testing.T) {
 		t.Errorf("CheckHosts of a pipe = %v, want it refused as plain text", err)
 	}
 }
+
+// Between members nothing else than their protocol is spoken, whatever the
+// certificates are, and whichever end does not negotiate it.
+func TestMembersNegotiate(t *testing.T) {
+	k := newKit(t).mutual()
+	k.cfg.Peers = true
+	source := k.source()
+	for name, test := range map[string]struct {
+		protocols []string
+		ok        bool
+	}{
+		"what members speak": {[]string{PeerProtocol}, true},
+		"that among others":  {[]string{"h2", PeerProtocol}, true},
+		"something else":     {[]string{"h2"}, false},
+		"nothing":            {nil, false},
+	} {
+		client := source.Client("server", test.protocols...)
+		if _, err := shake(client, source.Server(PeerProtocol)); (err == nil) != test.ok {
+			t.Errorf("a handshake of who negotiates %s = %v, want it let in: %v", name, err, test.ok)
+		}
+		dialler, acceptor, err := connected()
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := source.Server(test.protocols...)
+		server.GetConfigForClient = nil
+		server.Certificates = []tls.Certificate{*source.current().server}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = tls.Server(acceptor, server).Handshake() // the dialler says what it is worth
+			_ = acceptor.Close()
+		}()
+		dial := source.Dialer(func(context.Context, string) (net.Conn, error) { return dialler, nil })
+		c, err := dial(t.Context(), "server:1")
+		if (err == nil) != test.ok {
+			t.Errorf("dialling who negotiates %s = %v, want it let in: %v", name, err, test.ok)
+		}
+		if err == nil {
+			_ = c.Close()
+		}
+		_ = dialler.Close()
+		<-done
+	}
+}

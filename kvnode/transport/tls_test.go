@@ -106,7 +106,7 @@ func TestDiallersWithoutTheRightCertificate(t *testing.T) {
 				s, network := newSecured(t), memlink.New()
 				admitted := 0
 				begin(t, network, &fakeNode{id: 2, admit: func(Hello) error { admitted++; return nil }}, s.apply)
-				cfg := &tls.Config{RootCAs: trusting(s.ca), ServerName: "n2"}
+				cfg := &tls.Config{RootCAs: trusting(s.ca), ServerName: "n2", NextProtos: []string{tlsconf.PeerProtocol}}
 				if test.cert != nil {
 					// Whatever authorities the other end names, this is what is shown.
 					shown := certificate(t, *test.cert(s.ca, tlstest.New(t, "other")))
@@ -138,7 +138,9 @@ func TestAClaimNeedsTheRightCertificate(t *testing.T) {
 				c.Claimed = func(context.Context, Hello) { claims++ }
 			})
 			cert := certificate(t, s.ca.Issue([]string{shown}))
-			c := tls.Client(dialRaw(t, network, 1, 2), &tls.Config{RootCAs: trusting(s.ca), ServerName: "n2", Certificates: []tls.Certificate{cert}})
+			c := tls.Client(dialRaw(t, network, 1, 2), &tls.Config{
+				RootCAs: trusting(s.ca), ServerName: "n2", Certificates: []tls.Certificate{cert}, NextProtos: []string{tlsconf.PeerProtocol},
+			})
 			defer c.Close()
 			if end := outcome(c); end != ReasonCluster || claims != want {
 				t.Errorf("with the certificate of %s the connection ends with %q, Claimed was called %d times, want %q and %d", shown, end, claims, ReasonCluster, want)
@@ -215,7 +217,7 @@ func TestAcceptorsWithoutTheRightCertificate(t *testing.T) {
 				}
 				defer ln.Close()
 				pair := test.cert(s.ca, tlstest.New(t, "other"))
-				go impersonate(ln, &tls.Config{Certificates: []tls.Certificate{certificate(t, pair)}})
+				go impersonate(ln, &tls.Config{Certificates: []tls.Certificate{certificate(t, pair)}, NextProtos: []string{tlsconf.PeerProtocol}})
 				a := begin(t, network, &fakeNode{id: 1}, s.apply)
 				a.SetPeer(2, []string{addrOf(2)})
 				settled()
@@ -317,7 +319,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		}
 		shown := certificate(t, old.Issue([]string{"n1"}))
 		c := tls.Client(dialRaw(t, network, 1, 2), &tls.Config{
-			RootCAs: trusting(next), ServerName: "n2",
+			RootCAs: trusting(next), ServerName: "n2", NextProtos: []string{tlsconf.PeerProtocol},
 			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &shown, nil },
 		})
 		defer c.Close()
