@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"slices"
+
+	"github.com/leaderlease/go/kvnode/internal/arrivals"
 )
 
 // Server returns a configuration for listeners, which offers the protocols. It
@@ -31,7 +33,7 @@ func (s *Source) receive(hello *tls.ClientHelloInfo) error {
 	if s.cfg.Peers && len(hello.SupportedProtos) == 0 {
 		return errNoProtocol
 	}
-	return nil
+	return arrivals.Work(hello.Context())
 }
 
 // errNoProtocol ends a connection between members on which nothing is negotiated,

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/leaderlease/go/kvnode/internal/arrivals"
 )
 
 // errAsked ends a connection that has asked for the roster.
@@ -23,6 +25,7 @@ type inbound struct {
 	slot
 	t      *Transport
 	conn   net.Conn
+	guest  *arrivals.Guest
 	hello  Hello
 	counts *counts
 	cancel context.CancelFunc // closes conn
@@ -55,37 +58,36 @@ func (t *Transport) accept() {
 	}
 }
 
-// handle serves c in the background, unless too many others are shaking hands.
+// handle serves c in the background, if the hall lets it in.
 func (t *Transport) handle(c net.Conn) {
-	select {
-	case t.shakes <- struct{}{}:
-	default:
-		t.totals.shed.Add(1)
-		closeQuietly(c)
-		return
-	}
-	if !t.spawn(func() { t.welcome(c) }) {
+	g, ok := t.hall.Enter(c)
+	if ok && !t.spawn(func() { t.welcome(c, g) }) {
 		closeQuietly(c)
 	}
 }
 
 // welcome does the acceptor's half of the handshake and serves the stream.
-func (t *Transport) welcome(c net.Conn) {
+func (t *Transport) welcome(c net.Conn, g *arrivals.Guest) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	stop := context.AfterFunc(ctx, func() { closeQuietly(c) })
 	defer func() {
 		cancel()
 		stop()
 		closeQuietly(c)
+		g.Leave()
 	}()
 	noDelay(c)
-	in := &inbound{t: t, conn: c, cancel: cancel}
-	err := in.shake()
-	<-t.shakes
-	if err != nil {
+	in := &inbound{t: t, conn: c, guest: g, cancel: cancel}
+	if in.shake() != nil {
 		return
 	}
 	defer t.leave(in)
+	if !g.Settle() {
+		return
+	}
+	if p := t.peer(in.from); p != nil {
+		p.came.Store(hostAt(c))
+	}
 	t.notice(in)
 	t.totals.came.Do(func() {
 		t.cfg.Logger.Info("peer has connected", "peer", idString(in.from), "stream", in.kind.String(), "name", in.hello.Name)
@@ -139,8 +141,13 @@ func (in *inbound) secure() error {
 	if !ok {
 		return nil
 	}
-	err := c.HandshakeContext(in.t.ctx)
-	if err != nil {
+	// welcome closes the connection when the transport ends.
+	err := c.HandshakeContext(in.guest.Context(context.Background()))
+	switch {
+	case err == nil:
+		in.guest.Alive()
+	case in.guest.Cut() || errors.Is(err, arrivals.ErrThrottled): // the hall counts these, and logs them
+	default:
 		in.t.totals.garbled.Add(1)
 		in.t.totals.complain.Do(func() {
 			in.t.cfg.Logger.Warn("TLS handshake failed", "remote", in.conn.RemoteAddr().String(), "err", err)

@@ -178,20 +178,20 @@ func TestUnknownMembersTryAgainSoon(t *testing.T) {
 	})
 }
 
-// Connections that say nothing are closed in time, and too many of them keep
-// nobody out for longer than that.
+// Connections that say nothing are closed in time, and the first of too many at
+// once.
 func TestSilentConnectionsAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := memlink.New()
-		b := begin(t, network, &fakeNode{id: 2}, func(_ *Config, lim *limits) { lim.shakes = 4 })
+		b := begin(t, network, &fakeNode{id: 2}, few)
 		began := time.Now()
 		var silent []net.Conn
 		for range 6 {
 			silent = append(silent, dialRaw(t, network, 1, 2))
 		}
 		synctest.Wait()
-		if n := b.totals.shed.Load(); n != 2 {
-			t.Errorf("%d connections were shed, want 2", n)
+		if s := b.hall.Stats(); s.Cut != 2 || s.Guests != 4 {
+			t.Errorf("%+v of 6 connections, want 2 cut and 4 to wait", s)
 		}
 		for _, c := range silent {
 			_ = c.SetReadDeadline(began.Add(time.Minute))
@@ -202,6 +202,81 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 				t.Errorf("a silent connection was closed after %v, want 5s", d)
 			}
 			_ = c.Close()
+		}
+	})
+}
+
+// few is an adjustment for begin that makes places short.
+func few(_ *Config, lim *limits) { lim.strangers.Guests, lim.reserve.Guests = 4, 4 }
+
+// Whoever says nothing, or dials again and again, keeps no member out: neither
+// strangers, nor others on the member's own host.
+func TestStrangersKeepNobodyOut(t *testing.T) {
+	for _, from := range []uint64{1, 9} {
+		synctest.Test(t, func(t *testing.T) {
+			network := memlink.New()
+			b := begin(t, network, &fakeNode{id: 2}, few)
+			stop := make(chan struct{})
+			flooded := make(chan struct{})
+			go func() {
+				defer close(flooded)
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(time.Millisecond):
+						c := dialRaw(t, network, from, 2)
+						defer c.Close()
+					}
+				}
+			}()
+			time.Sleep(100 * time.Millisecond)
+			a := begin(t, network, &fakeNode{id: 1})
+			acquaint(a, b)
+			settled()
+			if !a.peerOf(t, 2).Connected || !b.peerOf(t, 1).Connected {
+				t.Errorf("a flood from n%d: %q, %q, want both connected", from, a.peerOf(t, 2).LastError, b.peerOf(t, 1).LastError)
+			}
+			close(stop)
+			<-flooded
+			if s := b.hall.Stats(); s.Cut < 90 || s.Guests > 8 {
+				t.Errorf("%+v after a flood, want most of it cut", s)
+			}
+		})
+	}
+}
+
+// A place for a peer is not taken by strangers, wherever the peer has been found:
+// by its address, by a connection to it, or by one from it.
+func TestPlacesForPeers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := memlink.New()
+		elsewhere := func(c *Config, _ *limits) { c.Dial = network.Dialer("n7") }
+		a, b := begin(t, network, &fakeNode{id: 1}, elsewhere), begin(t, network, &fakeNode{id: 2}, few)
+		if b.Knows("n1") || b.Knows("n7") {
+			t.Error("Knows() of a host where no peer is = true, want false")
+		}
+		b.SetPeer(1, []string{"n3:1", addrOf(1)})
+		a.SetPeer(2, []string{addrOf(2)})
+		time.Sleep(2 * time.Second)
+		for _, host := range []string{"n1", "n3", "n7"} {
+			if !b.Knows(host) {
+				t.Errorf("Knows(%s) = false, want true", host)
+			}
+		}
+		slow := dialRaw(t, network, 1, 2)
+		defer slow.Close()
+		for range 10 {
+			c := dialRaw(t, network, 9, 2)
+			defer c.Close()
+		}
+		synctest.Wait()
+		if p := speak(t, slow, bulk, helloTo(1, 2)); p.kind != answerOK {
+			t.Errorf("a slow member is answered with kind %d, want %d", p.kind, answerOK)
+		}
+		b.RemovePeer(1)
+		if b.Knows("n1") || b.Knows("n7") {
+			t.Error("Knows() of a removed peer's host = true, want false")
 		}
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"time"
+
+	"github.com/leaderlease/go/kvnode/internal/arrivals"
 )
 
 // Config configures a Transport. To add TLS, pass a Listener and a Dial that
@@ -105,8 +107,9 @@ type limits struct {
 	hold time.Duration
 	// lost is the least time between two calls of Unreachable for one peer.
 	lost time.Duration
-	// shakes is how many handshakes of peers may be under way.
-	shakes int
+	// strangers bound connections that have not said hello yet, reserve those from
+	// where peers are.
+	strangers, reserve arrivals.Bounds
 	// stall is how long either end of a snapshot waits for the other to move.
 	// Every second the receiver says that it is still at work.
 	stall, working time.Duration
@@ -128,8 +131,9 @@ func defaultLimits() limits {
 		retryMin: 10 * time.Millisecond, retryMax: time.Second,
 		refusedMin: 500 * time.Millisecond, refusedMax: 5 * time.Second,
 		hold: 500 * time.Millisecond, lost: 100 * time.Millisecond,
-		shakes: 64,
-		stall:  30 * time.Second, working: time.Second,
+		strangers: arrivals.Bounds{Guests: 64, PerHost: 20, Total: 100},
+		reserve:   arrivals.Bounds{Guests: 64, PerHost: 400, Total: 800},
+		stall:     30 * time.Second, working: time.Second,
 		streams: [2]streamLimits{
 			control: {count: 4096, bytes: 4 << 20, ping: time.Second, timeout: 5 * time.Second, write: 5 * time.Second},
 			// A receiver may block for long while its disk does, and holds up the

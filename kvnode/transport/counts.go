@@ -37,9 +37,9 @@ type totals struct {
 	strangers counts
 	// unaddressed counts messages to nobody that SetPeer has named.
 	unaddressed atomic.Uint64
-	// shed counts connections closed at once, because too many were shaking
-	// hands; garbled those that never said a readable hello.
-	shed, garbled atomic.Uint64
+	// garbled counts connections that never said a readable hello. What the hall
+	// turned away it counts itself.
+	garbled atomic.Uint64
 	// refusals count by reason what this member said; complain limits what is
 	// logged about it.
 	refusals [len(reasons)]atomic.Uint64

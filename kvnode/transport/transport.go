@@ -10,6 +10,8 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"golang.org/x/time/rate"
+
+	"github.com/leaderlease/go/kvnode/internal/arrivals"
 )
 
 // Transport connects one member to its peers. All its methods are safe for
@@ -20,8 +22,8 @@ type Transport struct {
 	self   uint64
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	pace   *rate.Limiter // of snapshots, nil if unlimited
-	shakes chan struct{} // a token for each handshake under way
+	pace   *rate.Limiter  // of snapshots, nil if unlimited
+	hall   *arrivals.Hall // of those who have not said hello yet
 	totals totals
 
 	// peers is replaced whole, under mu, so that Send finds a peer without a
@@ -52,7 +54,10 @@ func start(cfg Config, lim limits) (*Transport, error) {
 		return nil, err
 	}
 	cfg = cfg.WithDefaults()
-	t := &Transport{cfg: cfg, limits: lim, self: cfg.Hello.From, shakes: make(chan struct{}, lim.shakes)}
+	t := &Transport{cfg: cfg, limits: lim, self: cfg.Hello.From}
+	t.hall = arrivals.New(arrivals.Config{
+		Port: "peer", Strangers: lim.strangers, Reserve: lim.reserve, Known: t.Knows, Logger: cfg.Logger,
+	})
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.mu.inbound = make(map[slot]*inbound)
 	t.mu.turns = make(map[slot]chan struct{})
