@@ -4,11 +4,13 @@ import (
 	"context"
 	"net"
 	"time"
+
+	"github.com/leaderlease/go/kvnode/internal/arrivals"
 )
 
-// arrivals is a listener whose connections do not hold up a stop before gRPC
+// clientListener is a listener whose connections do not hold up a stop before gRPC
 // knows them: it waits for those that it shakes hands with.
-type arrivals struct {
+type clientListener struct {
 	net.Listener // immutable, as all of this
 
 	ending context.Context
@@ -17,12 +19,12 @@ type arrivals struct {
 }
 
 // Accept implements net.Listener.
-func (l *arrivals) Accept() (net.Conn, error) {
+func (l *clientListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	a := &arrival{Conn: c, secure: l.secure, shared: l.shared}
+	a := &arrival{Conn: c, guest: arrivals.Of(c), secure: l.secure, shared: l.shared}
 	a.settled = context.AfterFunc(l.ending, func() {
 		_ = c.Close() // nothing was promised to it
 	})
@@ -34,28 +36,31 @@ func (l *arrivals) Accept() (net.Conn, error) {
 type arrival struct {
 	net.Conn
 
-	secure, shared bool        // immutable
+	guest          *arrivals.Guest // immutable, as the next line
+	secure, shared bool
 	settled        func() bool // no end of the server closes it from here on
 	left           bool        // it is not gRPC's any more
 }
 
 // SetDeadline implements net.Conn. gRPC's server sets a deadline before the
-// handshake and takes it away when it is done, also from a connection that the
-// pages have set deadlines for by then.
+// handshake and takes it away when it is done: the client has begun by then. It
+// does so, too, with a connection that the pages have set deadlines for.
 func (a *arrival) SetDeadline(t time.Time) error {
-	if t.IsZero() {
-		a.settled()
-	}
 	if a.left {
 		return nil
+	}
+	if t.IsZero() {
+		a.settled()
+		a.guest.Settle() // if it was cut, the next read says so
 	}
 	return a.Conn.SetDeadline(t)
 }
 
 // leave takes the connection away from gRPC's server.
 func (a *arrival) leave() {
+	a.settled()
 	// An error means that it is closed, which its new owner finds out.
-	_ = a.SetDeadline(time.Time{})
+	_ = a.Conn.SetDeadline(time.Time{})
 	a.left = true
 }
 

@@ -8,12 +8,16 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/arrivals"
 )
 
 // arrivalTime bounds how long a connection may take until it has said what it
@@ -36,8 +40,12 @@ type entrance struct {
 	// The methods that servers do not need.
 	credentials.TransportCredentials // immutable, as all of this block
 
+	certs certificates
 	tls   *tls.Config // nil if there is none
 	pages *handover   // nil if HTTP has listeners of its own
+	hall  *arrivals.Hall
+	// members says who else is known, once the node runs.
+	members atomic.Pointer[kvnode.Node]
 	// ending is done when whoever has not come in yet is not to any more.
 	ending   context.Context
 	end      context.CancelFunc
@@ -48,8 +56,9 @@ type entrance struct {
 func newEntrance(c *Config, certs certificates) *entrance {
 	e := &entrance{
 		TransportCredentials: insecure.NewCredentials(),
-		log:                  c.Logger, complain: &rate.Sometimes{First: 10, Interval: time.Second},
+		certs:                certs, log: c.Logger, complain: &rate.Sometimes{First: 10, Interval: time.Second},
 	}
+	e.hall = e.newHall()
 	e.ending, e.end = context.WithCancel(context.Background())
 	protocols := onlyGRPC
 	if len(c.ListenClientHTTPURLs) == 0 {
@@ -68,7 +77,16 @@ func (e *entrance) options() []grpc.ServerOption {
 
 // forClients makes a listener one of the entrance.
 func (e *entrance) forClients(l net.Listener, secure bool) net.Listener {
-	return &arrivals{Listener: l, ending: e.ending, secure: secure, shared: e.pages != nil}
+	return &clientListener{Listener: e.hall.Listener(l), ending: e.ending, secure: secure, shared: e.pages != nil}
+}
+
+// forPages makes a listener one of HTTP alone.
+func (e *entrance) forPages(l net.Listener, secure bool) net.Listener {
+	l = e.hall.Listener(l)
+	if secure {
+		return tls.NewListener(l, e.certs.client.Server(httpProtocols...))
+	}
+	return l
 }
 
 // ServerHandshake implements credentials.TransportCredentials. What did not come
@@ -103,17 +121,20 @@ func (e *entrance) greet(a *arrival) (net.Conn, credentials.AuthInfo, string, er
 		return conn, info, "", err
 	}
 	conn := tls.Server(a.Conn, e.tls)
-	if err := conn.Handshake(); err != nil {
+	if err := conn.HandshakeContext(a.guest.Context(context.Background())); err != nil {
 		if a.shared {
 			sayHTTPS(err)
 		}
-		if !errors.Is(err, io.EOF) && e.ending.Err() == nil { // probes of ports say nothing
+		// Probes of ports say nothing, and the hall has a line of its own.
+		quiet := errors.Is(err, io.EOF) || errors.Is(err, arrivals.ErrThrottled) || a.guest.Cut()
+		if !quiet && e.ending.Err() == nil {
 			e.complain.Do(func() {
 				e.log.Warn("TLS handshake with a client failed", "remote", a.RemoteAddr().String(), "error", err)
 			})
 		}
 		return nil, nil, "", err
 	}
+	a.guest.Alive()
 	state := conn.ConnectionState()
 	info := credentials.TLSInfo{
 		State: state, CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},

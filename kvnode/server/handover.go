@@ -33,6 +33,9 @@ type overheard struct {
 	said []byte // what was, as long as nobody has read it again
 }
 
+// NetConn returns what is below, as tls.Conn's does.
+func (o *overheard) NetConn() net.Conn { return o.Conn }
+
 // Read implements net.Conn.
 func (o *overheard) Read(p []byte) (int, error) {
 	if len(o.said) == 0 {

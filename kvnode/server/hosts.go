@@ -87,11 +87,21 @@ type cameByTLS struct{}
 // noteTLS notes how a connection came. Of one that something was read from already
 // net/http does not know.
 func noteTLS(ctx context.Context, c net.Conn) context.Context {
-	if o, ok := c.(*overheard); ok {
-		c = o.Conn
+	return context.WithValue(ctx, cameByTLS{}, speaksTLSNow(c))
+}
+
+// speaksTLSNow looks through the layers of a connection.
+func speaksTLSNow(c net.Conn) bool {
+	for {
+		if _, ok := c.(*tls.Conn); ok {
+			return true
+		}
+		above, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return false
+		}
+		c = above.NetConn()
 	}
-	_, ok := c.(*tls.Conn)
-	return context.WithValue(ctx, cameByTLS{}, ok)
 }
 
 // checkHosts checks the form of HostWhitelist: what can match nothing is an error.

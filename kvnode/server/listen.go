@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -20,7 +19,7 @@ type listeners struct {
 
 // bind binds all listeners of c, or none. Those for HTTP speak TLS themselves, if
 // their URL says so; the entrance and the node do it for the others.
-func bind(ctx context.Context, c *Config, certs certificates, clients wrapper) (*listeners, error) {
+func bind(ctx context.Context, c *Config, clients, pages wrapper) (*listeners, error) {
 	l := &listeners{}
 	var errs []error
 	given := func(flag string, listener net.Listener, urls []string, wrap wrapper) []net.Listener {
@@ -33,8 +32,8 @@ func bind(ctx context.Context, c *Config, certs certificates, clients wrapper) (
 	}
 	peers := given("listen-peer-urls", c.PeerListener, c.ListenPeerURLs, bare)
 	l.client = given("listen-client-urls", c.ClientListener, c.ListenClientURLs, clients)
-	l.http = given("listen-client-http-urls", c.HTTPListener, c.ListenClientHTTPURLs, certs.forHTTP)
-	l.metrics = given("listen-metrics-urls", nil, c.ListenMetricsURLs, certs.forHTTP)
+	l.http = given("listen-client-http-urls", c.HTTPListener, c.ListenClientHTTPURLs, pages)
+	l.metrics = given("listen-metrics-urls", nil, c.ListenMetricsURLs, pages)
 	if len(errs) > 0 {
 		closeListeners(peers)
 		l.close()
@@ -48,13 +47,6 @@ func bind(ctx context.Context, c *Config, certs certificates, clients wrapper) (
 type wrapper func(l net.Listener, secure bool) net.Listener
 
 func bare(l net.Listener, _ bool) net.Listener { return l }
-
-func (certs certificates) forHTTP(l net.Listener, secure bool) net.Listener {
-	if secure {
-		return tls.NewListener(l, certs.client.Server(httpProtocols...))
-	}
-	return l
-}
 
 func listen(ctx context.Context, flag string, urls []string, wrap wrapper) (bound []net.Listener, errs []error) {
 	for _, s := range urls {

@@ -23,6 +23,7 @@ func (s *Server) newRegistry(more ...prometheus.Collector) (*prometheus.Registry
 	all := append([]prometheus.Collector{
 		leases,
 		nodeCollector{s},
+		hallCollector{s.entrance.hall},
 		s.node.LinkMetrics(),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

@@ -23,10 +23,10 @@ const (
 // request: profiles and watches through the gateway last. Headers and bodies have
 // one each.
 func newPages(handler http.Handler, log *slog.Logger) *http.Server {
-	return &http.Server{
+	return meet(&http.Server{
 		Handler: timely(handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, ConnContext: noteTLS,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of failed handshakes, most of all
-	}
+	})
 }
 
 func (s *Server) servePages(l net.Listener, handler http.Handler) {

@@ -82,7 +82,7 @@ func Start(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("kvnode: %w", err)
 	}
 	door := newEntrance(&cfg, certs)
-	l, err := bind(context.Background(), &cfg, certs, door.forClients)
+	l, err := bind(context.Background(), &cfg, door.forClients, door.forPages)
 	if err != nil {
 		return nil, fmt.Errorf("kvnode: %w", err)
 	}
@@ -93,6 +93,7 @@ func Start(cfg Config) (*Server, error) {
 		l.close()
 		return nil, err
 	}
+	door.members.Store(node)
 	s := newServer(&cfg, node)
 	s.certs, s.entrance = certs, door
 	err = s.build()

@@ -1,0 +1,6 @@
+//go:build !unix
+
+package server
+
+// maxFiles returns 0: how many file descriptors this process may have is not known.
+func maxFiles() int { return 0 }

@@ -1,0 +1,18 @@
+//go:build unix
+
+package server
+
+import (
+	"math"
+	"syscall"
+)
+
+// maxFiles returns how many file descriptors this process may have, 0 if that is
+// not known. Go has raised the soft limit to the hard one.
+func maxFiles() int {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return 0
+	}
+	return int(min(uint64(limit.Cur), math.MaxInt32))
+}
