@@ -46,6 +46,7 @@ var tables = []struct {
 	{"etcdapi", requests},
 	{"tls", slices.Concat(certificates, vouching)},
 	{"http", web},
+	{"doors", doors},
 }
 
 func main() {

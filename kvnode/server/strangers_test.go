@@ -1,0 +1,213 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/emptypb"
+)
+
+// crowd keeps n connections that say nothing at each address until the function
+// that it returns is called: half of them come from the members' own host.
+func crowd(t *testing.T, n int, addrs ...string) (leave func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	var there sync.WaitGroup
+	for i := range n * len(addrs) {
+		there.Add(1)
+		arrived := sync.OnceFunc(there.Done)
+		from := net.IPv4(127, 0, 0, 1)
+		if i%2 == 0 {
+			from = net.IPv4(127, 1, 0, byte(i%100)+1)
+		}
+		wg.Go(func() {
+			defer arrived()
+			for ctx.Err() == nil {
+				silent(ctx, from, addrs[i%len(addrs)], arrived)
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Second): // or the machine does nothing else
+				}
+			}
+		})
+	}
+	there.Wait()
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
+// silent is one of them, until it is closed.
+func silent(ctx context.Context, from net.IP, addr string, arrived func()) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	arrived()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	_, _ = conn.Read(make([]byte, 1)) // whatever ends it
+}
+
+// door is where a server listens for peers.
+func door(s *Server) string { return strings.TrimPrefix(s.cfg.ListenPeerURLs[0], "https://") }
+
+// again listens where somebody has listened before. Meanwhile the port may be that
+// of a connection to elsewhere.
+func again(t *testing.T, addr string) net.Listener {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
+		if err == nil {
+			return l
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A crowd that says nothing at both doors keeps neither a member out that starts
+// again, nor a client.
+func TestACrowdKeepsNobodyApart(t *testing.T) {
+	bounds := knownClients
+	defer func() { knownClients = bounds }()
+	knownClients.Guests = 16
+	f := newFiles(t)
+	all := trio(t, f.mutual)
+	leads, others := leader(t, all)
+	away, other := others[0], others[1]
+	stop(t, away)
+	cfg := away.cfg
+	cfg.ClientListener, cfg.HTTPListener, cfg.PeerListener = ephemeral(t), ephemeral(t), again(t, door(away))
+	cfg.ListenClientURLs, cfg.ListenClientHTTPURLs, cfg.AdvertiseClientURLs = nil, nil, nil
+	// More than the 64 places for hosts of members, and the 64 for others.
+	defer crowd(t, 140, door(leads), door(other))()
+	defer crowd(t, 60, other.ClientAddrs()[0])()
+
+	back, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { stop(t, back) })
+	await(t, "the member is in again", back.Ready())
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	conn := secureConn(t, other, f.trusting(f.ca.Issue(nil)))
+	if err := conn.Invoke(ctx, "/etcdserverpb.Maintenance/Status", new(emptypb.Empty), new(emptypb.Empty)); err != nil {
+		t.Errorf("a client's call in the crowd: %v", err)
+	}
+	for _, name := range []string{"kvnode_transport_cut_connections_total", "kvnode_client_cut_connections_total"} {
+		if n := total(t, other, name); n == 0 {
+			t.Errorf("%s = 0, want it to count who made room", name)
+		}
+	}
+}
+
+// total sums a metric's values.
+func total(t *testing.T, s *Server, name string) (n float64) {
+	t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			n += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return n
+}
+
+// Handshakes that lead nowhere come to an end before anything is computed for
+// them; those of others go on.
+func TestFailingHandshakesAreThrottled(t *testing.T) {
+	bounds := strangeClients
+	defer func() { strangeClients = bounds }()
+	strangeClients.PerHost = 1
+	f := newFiles(t)
+	s := solo(t, f.mutual)
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, 0, 1)}}
+	fail := func() {
+		raw, err := d.DialContext(t.Context(), "tcp", s.ClientAddrs()[0])
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer raw.Close()
+		c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		if c.Handshake() == nil {
+			_, _ = c.Read(make([]byte, 1)) // in TLS 1.3 the refusal comes now
+		}
+	}
+	// A machine that needs a second for each handshake throttles none.
+	for deadline := time.Now().Add(20 * time.Second); total(t, s, "kvnode_client_throttled_connections_total") == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("20s of handshakes without a certificate have passed, want some throttled")
+		}
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(fail)
+		}
+		wg.Wait()
+	}
+	conn := secureConn(t, s, f.trusting(f.ca.Issue(nil)))
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	if err := conn.Invoke(ctx, "/etcdserverpb.Maintenance/Status", new(emptypb.Empty), new(emptypb.Empty)); err != nil {
+		t.Errorf("a client's call from another host: %v", err)
+	}
+}
+
+// Connections to the client URLs are counted until they are closed, however they
+// came, and only until then are they in the way of others.
+func TestClientsAreCounted(t *testing.T) {
+	s := solo(t, onePort)
+	wait := func(what string, want float64, metric string) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); total(t, s, metric) != want; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %s = %v, want %v", what, metric, total(t, s, metric), want)
+			}
+		}
+	}
+	const open, arriving = "kvnode_client_open_connections", "kvnode_client_arriving_connections"
+	conn := dial(t, s)
+	if err := conn.Invoke(t.Context(), "/etcdserverpb.Maintenance/Status", new(emptypb.Empty), new(emptypb.Empty)); err != nil {
+		t.Fatal(err)
+	}
+	wait("a gRPC client", 1, open)
+	wait("a gRPC client", 0, arriving)
+	raw, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.ClientAddrs()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	wait("who says nothing", 2, open)
+	wait("who says nothing", 1, arriving)
+	if _, err := raw.Write([]byte("GET /health HTTP/1.1\r\nHost: ")); err != nil {
+		t.Fatal(err)
+	}
+	wait("half a request", 1, arriving)
+	if _, err := raw.Write([]byte("localhost\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	wait("a request", 0, arriving)
+	wait("an idle client of HTTP", 2, open)
+	_ = raw.Close()
+	wait("one has gone", 1, open)
+	_ = conn.Close()
+	wait("both have gone", 0, open)
+}
