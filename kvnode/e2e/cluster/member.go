@@ -141,3 +141,6 @@ func (m *Member) Wipe() error {
 	}
 	return os.RemoveAll(m.Dir)
 }
+
+// PID returns the number of the newest process.
+func (m *Member) PID() int { return m.run.cmd.Process.Pid }

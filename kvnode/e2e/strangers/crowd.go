@@ -1,0 +1,174 @@
+package strangers
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Crowd says who comes, and where to.
+type Crowd struct {
+	// Peers and Clients are the addresses, host:port, of the two doors.
+	Peers, Clients []string
+	// Silent connections say nothing. Each comes again Pause after it was closed.
+	Silent int
+	Pause  time.Duration
+	// Failing handshakes and Lies are begun each second.
+	Failing, Lies int
+	// Liar is what those show who lie, which the members' authority has signed, and
+	// Lie what they say.
+	Liar tls.Certificate
+	Lie  []byte
+	// Sources is from how many addresses of loopback they come, none of which is the
+	// members'; 1 is the members' own.
+	Sources int
+
+	counts
+	source atomic.Uint64 // numbers who comes from elsewhere
+}
+
+type counts struct{ open, cut, refused, failed, lied atomic.Int64 }
+
+// String says what has happened so far.
+func (c *Crowd) String() string {
+	return fmt.Sprintf("%d silent connections are open, %d were closed, %d could not be made; %d handshakes failed, %d lied",
+		c.open.Load(), c.cut.Load(), c.refused.Load(), c.failed.Load(), c.lied.Load())
+}
+
+// Run lets them come until ctx ends, and waits until all have gone.
+func (c *Crowd) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for i := range c.Silent {
+		door := c.Peers
+		if i%2 == 0 {
+			door = c.Clients
+		}
+		wg.Go(func() { c.silent(ctx, door[i/2%len(door)]) })
+	}
+	hellos := map[string][]byte{"leaderlease-peer": clientHello("leaderlease-peer"), "h2": clientHello("h2")}
+	wg.Go(func() {
+		c.each(ctx, c.Failing, func(n uint64) {
+			defer c.failed.Add(1)
+			if n%2 == 0 {
+				c.fail(ctx, c.Peers[n/2%uint64(len(c.Peers))], hellos["leaderlease-peer"])
+				return
+			}
+			c.fail(ctx, c.Clients[n/2%uint64(len(c.Clients))], hellos["h2"])
+		})
+	})
+	wg.Go(func() {
+		c.each(ctx, c.Lies, func(n uint64) {
+			defer c.lied.Add(1)
+			c.lie(ctx, c.Peers[n%uint64(len(c.Peers))])
+		})
+	})
+	wg.Wait()
+}
+
+// each calls f so many times a second, whether or not calls before it have ended.
+func (c *Crowd) each(ctx context.Context, perSecond int, f func(n uint64)) {
+	if perSecond == 0 {
+		return
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	began, n := time.Now(), 0
+	for ctx.Err() == nil {
+		for ; n < int(time.Since(began).Seconds()*float64(perSecond)); n++ {
+			wg.Go(func() { f(uint64(n)) })
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// dial connects from the next address.
+func (c *Crowd) dial(ctx context.Context, addr string) (net.Conn, error) {
+	from := net.IPv4(127, 0, 0, 1)
+	if c.Sources > 1 {
+		i := c.source.Add(1) % uint64(c.Sources)
+		from = net.IPv4(127, 1, byte(i>>8), byte(i)+1)
+	}
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: 10 * time.Second}
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err == nil {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0) // or its port would be taken for a minute
+		}
+	}
+	return conn, err
+}
+
+func (c *Crowd) silent(ctx context.Context, addr string) {
+	for ctx.Err() == nil {
+		c.wait(ctx, addr)
+		select {
+		case <-ctx.Done():
+		case <-time.After(c.Pause):
+		}
+	}
+}
+
+// wait connects and says nothing until the other end has had enough.
+func (c *Crowd) wait(ctx context.Context, addr string) {
+	conn, err := c.dial(ctx, addr)
+	if err != nil {
+		c.refused.Add(1)
+		return
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	c.open.Add(1)
+	_, _ = conn.Read(make([]byte, 1)) // whatever ends it
+	c.open.Add(-1)
+	c.cut.Add(1)
+}
+
+const handshakeTime = 5 * time.Second
+
+// fail says a hello that costs the other end a handshake, and goes.
+func (c *Crowd) fail(ctx context.Context, addr string, hello []byte) {
+	conn, err := c.dial(ctx, addr)
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(handshakeTime))
+	if _, err := conn.Write(hello); err == nil {
+		_, _ = conn.Read(make([]byte, 4096)) // what it has computed for nobody
+	}
+}
+
+// lie shows a certificate and says what is not true.
+func (c *Crowd) lie(ctx context.Context, addr string) {
+	raw, err := c.dial(ctx, addr)
+	if err != nil {
+		return
+	}
+	defer raw.Close()
+	_ = raw.SetDeadline(time.Now().Add(handshakeTime))
+	conn := tls.Client(raw, &tls.Config{
+		Certificates: []tls.Certificate{c.Liar}, NextProtos: []string{"leaderlease-peer"},
+		InsecureSkipVerify: true, // #nosec G402 -- it does not care where it is
+	})
+	if _, err := conn.Write(c.Lie); err == nil {
+		_, _ = conn.Read(make([]byte, 1024)) // the refusal
+	}
+}
+
+// clientHello returns what a client of a protocol says first.
+func clientHello(protocol string) []byte {
+	near, far := net.Pipe()
+	defer far.Close()
+	go func() {
+		c := tls.Client(near, &tls.Config{NextProtos: []string{protocol}, InsecureSkipVerify: true}) // #nosec G402 -- nobody answers
+		_ = c.Handshake()                                                                            // as above
+		_ = near.Close()
+	}()
+	hello := make([]byte, 16<<10)
+	n, _ := far.Read(hello) // it is written in one piece
+	return hello[:n]
+}

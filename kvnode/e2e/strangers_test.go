@@ -1,0 +1,214 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	be "encoding/binary" // binary is what a server is made of here
+	"flag"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/kvnode/e2e/strangers"
+	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
+)
+
+var (
+	silentFlag = flag.Int("silent", 200, "connections of TestStrangers that say nothing")
+	failsFlag  = flag.Int("failing", 100, "handshakes of TestStrangers that fail, a second")
+	floodFlag  = flag.Duration("flood", time.Second, "for how long TestStrangers measures a flood before it stops members")
+	beforeFlag = flag.String("before", "", "another kvnode `binary` that TestStrangers measures in turn, and asks nothing of")
+)
+
+// letIn is how soon a member that was started is connected both ways.
+const letIn = 5 * time.Second
+
+// TestStrangers has nobody in particular at both doors of three members, while one
+// is killed, the leader moves, and the next leader is killed. Members are let in,
+// the leader changes only then, and clients are served. In full it is
+//
+//	make strangers
+//
+// which takes minutes and compares what it costs.
+func TestStrangers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the crowd needs some seconds")
+	}
+	p := onlyKvnode(t)
+	arms := []arm{{"one host, the members' own", p, 1, true}}
+	if *beforeFlag != "" {
+		before := p
+		before.Path = *beforeFlag
+		arms = []arm{
+			{"before, many hosts", before, 250, false},
+			{"after,  many hosts", p, 250, true},
+			{"before, one host", before, 1, false},
+			{"after,  one host", p, 1, true},
+			{"before, many hosts, 1024 files", withFiles(before, 1024), 250, false},
+			{"after,  many hosts, 1024 files", withFiles(p, 1024), 250, true},
+		}
+	}
+	for _, a := range arms {
+		t.Run(a.name, func(t *testing.T) { newSiege(t, a).run() })
+	}
+}
+
+// arm is one way to be besieged.
+type arm struct {
+	name    string
+	program cluster.Program
+	sources int
+	holds   bool // it is held to what is promised
+}
+
+// withFiles runs a program with so many file descriptors.
+func withFiles(p cluster.Program, n int) cluster.Program {
+	p.Args = slices.Concat([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, n), p.Path}, p.Args)
+	p.Path = "/bin/sh"
+	return p
+}
+
+// siege is a cluster with a crowd before it.
+type siege struct {
+	*secured
+	arm
+	crowd strangers.Crowd
+
+	stop context.CancelFunc
+	gone sync.WaitGroup
+}
+
+func newSiege(t *testing.T, a arm) *siege {
+	t.Helper()
+	s := &siege{secured: newSecured(t, a.program), arm: a}
+	s.start()
+	s.trust()
+	s.crowd = strangers.Crowd{
+		Silent: *silentFlag, Pause: 5 * time.Second, Failing: *failsFlag, Lies: *failsFlag / 20, Sources: a.sources,
+		Liar: s.liar(), Lie: s.lie(),
+	}
+	for _, m := range s.Members() {
+		s.crowd.Peers, s.crowd.Clients = append(s.crowd.Peers, m.Peer), append(s.crowd.Clients, m.Endpoint)
+	}
+	return s
+}
+
+// liar returns a certificate of the members' authority that is valid for no host.
+func (s *siege) liar() tls.Certificate {
+	pair := s.ca.Issue(nil, tlstest.For("liar"))
+	c, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	must(s.t, err)
+	return c
+}
+
+// lie says to be a member of another cluster (see transport/packet.go).
+func (s *siege) lie() []byte {
+	payload := []byte(`{"cluster_id":1,"from":2,"to":3,"instance":"` + strings.Repeat("x", 1000) + `"}`)
+	b := slices.Concat([]byte("llkv\x00\x01\x01\x00"), be.BigEndian.AppendUint32(nil, uint32(len(payload))), payload)
+	return be.BigEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
+}
+
+func (s *siege) run() {
+	ctx, cancel := context.WithTimeout(s.t.Context(), 5*time.Minute)
+	defer cancel()
+	watch := watchTerms(ctx, s)
+	defer func() {
+		cancel()
+		watch.asking.Wait()
+	}()
+	quiet := s.cost(func() { time.Sleep(*floodFlag) })
+	probe := s.probe(ctx)
+	s.come(ctx)
+	flooded := s.cost(func() { time.Sleep(*floodFlag) })
+	s.t.Logf("%-32s quiet:  %s", s.name, quiet)
+	s.t.Logf("%-32s strangers: %s", s.name, flooded)
+	calm := watch.changes()
+
+	leader, err := s.Leader(ctx)
+	must(s.t, err)
+	i := slices.Index(s.Members(), leader)
+	next := (i + 1) % 3
+	follower := s.Members()[next]
+	s.restart(ctx, "follower", follower)
+	began := time.Now()
+	s.move(ctx, watch.clients[i], watch.clients[next])
+	s.t.Logf("%-32s leader moved after %v", s.name, time.Since(began).Round(time.Millisecond))
+	s.restart(ctx, "leader", follower)
+	time.Sleep(*floodFlag / 2)
+	s.leave()
+	if all := watch.changes(); calm != 0 || all > 2 {
+		s.complain("the leader changed %d times, and %d times before it was moved or killed, want 2 and 0", all, calm)
+	}
+	s.t.Logf("%-32s leader changes: %d while nobody touched a member, %d in all (moved once, killed once)", s.name, calm, watch.changes())
+	s.t.Logf("%-32s clients: %s", s.name, probe())
+	s.t.Logf("%-32s %s", s.name, &s.crowd)
+}
+
+// complain fails the test if this arm is held to something.
+func (s *siege) complain(format string, args ...any) {
+	s.t.Helper()
+	if s.holds {
+		s.t.Errorf(format, args...)
+		return
+	}
+	s.t.Logf("%-32s NOT AS PROMISED: "+format, slices.Concat([]any{s.name}, args)...)
+}
+
+func (s *siege) come(ctx context.Context) {
+	ctx, s.stop = context.WithCancel(ctx)
+	s.gone.Go(func() { s.crowd.Run(ctx) })
+	time.Sleep(*floodFlag) // until all are there
+}
+
+func (s *siege) leave() {
+	s.stop()
+	s.gone.Wait()
+}
+
+// restart kills a member and says how long it took to be let in again.
+func (s *siege) restart(ctx context.Context, what string, m *cluster.Member) {
+	must(s.t, m.Kill())
+	time.Sleep(time.Second)
+	logged := len(m.Log())
+	began := time.Now()
+	must(s.t, m.Start())
+	links := func(text string) int { return strings.Count(m.Log()[logged:], text) }
+	// Two streams to each of two members, and as many from them.
+	const limit = time.Minute
+	for links("connected to peer") < 4 || links("peer has connected") < 4 {
+		if time.Since(began) > limit || ctx.Err() != nil {
+			s.complain("the %s is not connected to all after %v: %d links to others, %d from them", what, limit,
+				links("connected to peer"), links("peer has connected"))
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	took := time.Since(began)
+	s.t.Logf("%-32s %s killed and started: connected both ways after %v", s.name, what, took.Round(time.Millisecond))
+	if took > letIn {
+		s.complain("the %s is let in after %v, want %v", what, took, letIn)
+	}
+}
+
+// move hands leadership over and waits until the other member has it.
+func (s *siege) move(ctx context.Context, from, to *clientv3.Client) {
+	for ctx.Err() == nil {
+		status, err := to.Status(ctx, to.Endpoints()[0])
+		if err == nil && status.Leader == status.Header.GetMemberId() {
+			return
+		}
+		if err == nil {
+			// It may be refused as long as the other one keeps a promise of its last
+			// process. Whether it was done, the status says.
+			_, _ = from.MoveLeader(ctx, status.Header.GetMemberId())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
