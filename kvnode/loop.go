@@ -23,7 +23,8 @@ func (n *Node) run() {
 		select {
 		case <-n.stopping:
 			return
-		case <-ticker.C:
+		case due := <-ticker.C:
+			n.late.note(time.Since(due))
 			n.tick()
 		case rctx := <-n.lease.ReadRequests():
 			n.loop.raw.ReadIndex(rctx)

@@ -66,6 +66,8 @@ type Node struct {
 	// counts are figures for Status, complain limits what is logged of malformed.
 	counts   counts
 	complain rate.Sometimes
+	// late is how late the loop is at its ticks.
+	late lateness
 	// ttl is set before anything is applied.
 	ttl *ttl.Engine
 

@@ -37,6 +37,9 @@ type Status struct {
 	Waiting int
 	// Counts is what has happened since the start.
 	Counts Counts
+	// Late is how late the raft loop was at its ticks: late heartbeats cost the
+	// lease first, then the leadership.
+	Late Lateness
 	// DiskFull means that writes are refused until there is room.
 	DiskFull bool
 	// CheckpointErr is why the newest checkpoint could not be made, nil if it was.
@@ -64,7 +67,7 @@ func (n *Node) Status() Status {
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
 		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.names(), Awaited: n.Awaited(),
 		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: n.formatKeptBy(),
-		Waiting: n.waiters.len(), Counts: n.counts.load(), DiskFull: n.disk.full.Load(),
+		Waiting: n.waiters.len(), Counts: n.counts.load(), Late: n.late.load(), DiskFull: n.disk.full.Load(),
 		CheckpointErr: n.counts.checkpointErr(), Alarms: n.store.Alarms(), Err: n.Err(),
 	}
 }
