@@ -18,6 +18,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/internal/arrivals"
+	"github.com/leaderlease/go/kvnode/server/floodgate"
 )
 
 // arrivalTime bounds how long a connection may take until it has said what it
@@ -46,6 +47,7 @@ type entrance struct {
 	hall  *arrivals.Hall
 	// members says who else is known, once the node runs.
 	members atomic.Pointer[kvnode.Node]
+	gate    *floodgate.Gate
 	// ending is done when whoever has not come in yet is not to any more.
 	ending   context.Context
 	end      context.CancelFunc
@@ -56,7 +58,8 @@ type entrance struct {
 func newEntrance(c *Config, certs certificates) *entrance {
 	e := &entrance{
 		TransportCredentials: insecure.NewCredentials(),
-		certs:                certs, log: c.Logger, complain: &rate.Sometimes{First: 10, Interval: time.Second},
+		certs:                certs, gate: floodgate.New(c.Logger, c.MaxConcurrentStreams),
+		log: c.Logger, complain: &rate.Sometimes{First: 10, Interval: time.Second},
 	}
 	e.hall = e.newHall()
 	e.ending, e.end = context.WithCancel(context.Background())
@@ -72,7 +75,7 @@ func newEntrance(c *Config, certs certificates) *entrance {
 
 // options make a server of gRPC one behind the entrance.
 func (e *entrance) options() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.Creds(e), grpc.ConnectionTimeout(arrivalTime)}
+	return []grpc.ServerOption{grpc.Creds(counted{e}), grpc.ConnectionTimeout(arrivalTime)}
 }
 
 // forClients makes a listener one of the entrance.

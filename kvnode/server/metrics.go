@@ -9,6 +9,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/etcdapi"
+	"github.com/leaderlease/go/kvnode/server/floodgate"
 	"github.com/leaderlease/go/kvnode/ttl"
 	"github.com/leaderlease/go/leaderlease/metrics"
 )
@@ -43,6 +44,7 @@ type reading struct {
 	dbSize, dbInUse     int64
 	dbUnsaved, dbQuota  int64
 	changes             uint64
+	floods              floodgate.Counts
 	ready               bool
 	ttl                 ttl.Stats
 	ttlLeases           int
@@ -52,7 +54,7 @@ func (s *Server) read() *reading {
 	store := s.node.Store()
 	r := &reading{
 		Status: s.node.Status(), revision: store.Revision(), compacted: store.CompactRevision(),
-		changes: s.changes.Load(), ready: s.servesNow(),
+		changes: s.changes.Load(), floods: s.entrance.gate.Counts(), ready: s.servesNow(),
 		ttl: s.node.TTLStats(), ttlLeases: store.CountTTLLeases(),
 	}
 	r.dbSize, r.dbInUse = etcdapi.Size(store)
@@ -128,6 +130,10 @@ var families = []family{
 		func(r *reading) float64 { return float64(r.ttl.Expirations) }),
 	counter("ttl_checkpoints_total", "Times that this member, as the leader, has had the remaining time of a TTL lease replicated.",
 		func(r *reading) float64 { return float64(r.ttl.Checkpoints) }),
+	counter("flood_closed_connections_total", "Connections of clients that were closed because they flooded.",
+		func(r *reading) float64 { return float64(r.floods.Closed) }),
+	counter("flood_frames_total", "Frames of HTTP/2 from clients that carried no request and were not accounted for by answers.",
+		func(r *reading) float64 { return float64(r.floods.Frames) }),
 	gauge("proposals_pending", "Proposals of this member's clients that are under way.",
 		func(r *reading) float64 { return float64(r.Waiting) }),
 	counter("proposals_failed_total", "Proposals of this member of which nothing became, or nobody knows what.",
@@ -154,6 +160,8 @@ var families = []family{
 		func(r *reading) float64 { return float64(r.dbInUse) }),
 	gauge("wal_sync_max_seconds", "Longest write and sync of the log since the start.",
 		func(r *reading) float64 { return r.WAL.MaxSyncTime.Seconds() }),
+	gauge("tick_late_max_seconds", "Latest tick of the raft loop since the start. Beyond the election timeout the leader is not one any more.",
+		func(r *reading) float64 { return r.Late.Max.Seconds() }),
 	counter("wal_directory_syncs_total", "Syncs of the log's directory.",
 		func(r *reading) float64 { return float64(r.WAL.DirSyncs) }),
 	counter("wal_entries_total", "Entries written to the log.",
@@ -171,6 +179,7 @@ var (
 	buildInfo = describe("build_info", "1, with the version that is running.", "version")
 	saving    = describe("checkpoint_seconds", "Time to make a checkpoint.")
 	walSyncs  = describe("wal_sync_seconds", "Time to write and sync a batch of the log.")
+	late      = describe("tick_late_seconds", "How late the raft loop was at its ticks, which make the heartbeats.")
 
 	tlsReloads  = describe("tls_reloads_total", "Changes of TLS files that were taken over.", "side")
 	tlsFailures = describe("tls_reload_failures_total", "Changes of TLS files that made no sense; the old ones stay in use.", "side")
@@ -185,7 +194,7 @@ func (c nodeCollector) Describe(descs chan<- *prometheus.Desc) {
 	for i := range families {
 		descs <- families[i].desc
 	}
-	for _, d := range []*prometheus.Desc{alarm, buildInfo, saving, walSyncs, tlsReloads, tlsFailures, tlsNotAfter} {
+	for _, d := range []*prometheus.Desc{alarm, buildInfo, saving, walSyncs, late, tlsReloads, tlsFailures, tlsNotAfter} {
 		descs <- d
 	}
 }
@@ -209,5 +218,15 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(buildInfo, prometheus.GaugeValue, 1, Version())
 	out <- prometheus.MustNewConstSummary(saving, r.Counts.Checkpoints, r.Counts.CheckpointTime.Seconds(), nil)
 	out <- prometheus.MustNewConstSummary(walSyncs, r.WAL.Syncs, r.WAL.SyncTime.Seconds(), nil)
+	out <- prometheus.MustNewConstHistogram(late, r.Late.Ticks, r.Late.Total.Seconds(), lateBuckets(&r.Late))
 	c.s.certs.collect(out)
+}
+
+// lateBuckets returns the cumulative counts that Prometheus wants.
+func lateBuckets(l *kvnode.Lateness) map[float64]uint64 {
+	buckets := make(map[float64]uint64, len(l.Within))
+	for i, bound := range kvnode.LateBounds {
+		buckets[bound.Seconds()] = l.Within[i]
+	}
+	return buckets
 }
