@@ -47,6 +47,7 @@ var tables = []struct {
 	{"tls", slices.Concat(certificates, vouching)},
 	{"http", web},
 	{"doors", doors},
+	{"floods", floods},
 }
 
 func main() {

@@ -19,7 +19,7 @@ const (
 	maxCredit = 2_000
 	// maxDebt closes a connection. One frame of it is forgiven each debtTime.
 	maxDebt  = 1_000
-	debtTime = 10 * time.Millisecond
+	debtTime = 20 * time.Millisecond
 	// perStream is how many frames besides its requests each stream may have for
 	// nothing: clients send a WINDOW_UPDATE to begin with, and an empty DATA in the
 	// end. What streams have saved up ends with maxCredit.

@@ -215,6 +215,45 @@ func TestFloodsAreClosed(t *testing.T) {
 	}
 }
 
+// A stream is young until half a second has passed, however much is read
+// meanwhile.
+func TestResetsOfYoungStreams(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := connect(t, New(quiet(), 256))
+		var err error
+		id := uint32(1)
+		for ; err == nil && id < 10_000; id += 2 {
+			if err = s.receive(request(id)); err == nil {
+				err = s.receive(reset(id))
+			}
+		}
+		if !errors.Is(err, ErrFlood) {
+			t.Errorf("after %d streams: %v, want ErrFlood", id/2, err)
+		}
+	})
+}
+
+// Nobody answers, and the deadlines of all that a client has asked pass at once,
+// again and again. It is slowed down at most.
+func TestDeadlinesThatPassAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := connect(t, New(quiet(), 256))
+		for id := uint32(1); id < 10_000; id += 2 * 250 {
+			var asked, gone []byte
+			for i := range uint32(250) {
+				asked, gone = append(asked, request(id+2*i)...), append(gone, reset(id+2*i)...)
+			}
+			if err := s.receive(asked); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(young)
+			if err := s.receive(gone); err != nil {
+				t.Fatalf("after stream %d: %v", id, err)
+			}
+		}
+	})
+}
+
 // What the server has to reset, because the client has broken a rule, counts as
 // what the client resets.
 func TestWhatTheServerResets(t *testing.T) {
@@ -287,7 +326,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 
 // Debts are forgiven with time.
 func TestDebtsAreForgiven(t *testing.T) {
-	for pause, want := range map[time.Duration]error{0: ErrFlood, 9 * time.Second: nil} {
+	for pause, want := range map[time.Duration]error{0: ErrFlood, 18 * time.Second: nil} {
 		synctest.Test(t, func(t *testing.T) {
 			s := connect(t, New(quiet(), 256))
 			pings := bytes.Repeat(raw(framePing, 0, 0, 8), 900)
