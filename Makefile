@@ -55,6 +55,10 @@ sim: ## long simulations: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time
 	$(SIMULATE) -first=$(FIRST) -seeds=$(SEEDS) $(if $(HOURS),-hours=$(HOURS))
 	$(RAFTSIM) '^TestSimulation$$' -args -first=$(FIRST) -seeds=$(SEEDS)
 
+.PHONY: floods
+floods: ## hostile clients of HTTP/2 at the leader's port, kvnode beside etcd, about 7 minutes
+	cd kvnode/e2e && $(GO) test -run '^TestFloods$$' -count 1 -v -timeout 30m . -args -slow -servers=kvnode,etcd
+
 .PHONY: raftsim
 raftsim: ## bare RawNodes alone: SEEDS=200 from FIRST=1 on, or FOR=10m, WITHOUT=HoldVotes to see it find something
 	$(RAFTSIM) '^TestSimulation$$' -args -first=$(FIRST) -seeds=$(SEEDS) $(if $(FOR),-for=$(FOR)) $(if $(WITHOUT),-without=$(WITHOUT))

@@ -1,0 +1,158 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/internal/flood"
+	"github.com/leaderlease/go/kvnode/e2e/cluster"
+)
+
+// floodConns is how many connections flood at a time. Those that are closed are
+// opened anew.
+const floodConns = 20
+
+// floodLasts is for how long, at most.
+const floodLasts = 12 * time.Second
+
+// TestFloods floods the leader's client port in every way that a client of HTTP/2
+// has, while another client writes and reads there. Without -slow the first of them
+// lasts until a connection was closed; with it each lasts for longer than it takes
+// an election to come of it, and what it costs is printed:
+//
+//	make floods
+func TestFloods(t *testing.T) {
+	eachServer(t, func(t *testing.T, p cluster.Program) {
+		kinds := flood.Kinds[:1]
+		if *slowFlag {
+			kinds = flood.Kinds
+		}
+		t.Logf("%-24s %6s %8s %10s %10s %8s %8s %10s", "flood", "terms", "MB peak", "p50", "p99", "failed", "closed", "tick late")
+		for _, kind := range kinds {
+			t.Run(kind.Name, func(t *testing.T) { floodLeader(t, p, kind) })
+		}
+	})
+}
+
+func floodLeader(t *testing.T, p cluster.Program, kind flood.Kind) {
+	c := startCluster(t, p)
+	ctx, cancel := context.WithTimeout(t.Context(), floodLasts+30*time.Second)
+	defer cancel()
+	lead, err := c.Leader(ctx)
+	must(t, err)
+	before, err := lead.Status(ctx)
+	must(t, err)
+	client, err := lead.Client()
+	must(t, err)
+	defer client.Close()
+
+	flooding, end := context.WithTimeout(ctx, floodLasts)
+	defer end()
+	var wg sync.WaitGroup
+	var rounds atomic.Uint64
+	for range floodConns {
+		wg.Go(func() {
+			for flooding.Err() == nil {
+				if conn, err := new(net.Dialer).DialContext(flooding, "tcp", lead.Endpoint); err == nil {
+					_ = kind.Run(flooding, conn, "/etcdserverpb.KV/Range", &rounds) // it ends by being cut off
+				}
+			}
+		})
+	}
+	const closings = "kvnode_flood_closed_connections_total"
+	took, failed := useWhile(client, func() bool {
+		return flooding.Err() == nil && (*slowFlag || p.Name != kvnode || metric(ctx, lead, closings) == 0)
+	})
+	end()
+	wg.Wait()
+
+	after, err := anyStatus(ctx, c)
+	must(t, err)
+	peak, err := lead.PeakMemory()
+	if err != nil && runtime.GOOS == "linux" {
+		t.Error(err)
+	}
+	closed, late := metric(ctx, lead, closings), metric(ctx, lead, "kvnode_tick_late_max_seconds")
+	terms := after.RaftTerm - before.RaftTerm
+	t.Logf("%-24s %6d %8d %10v %10v %8d %8v %9.3fs", kind.Name, terms, peak/1e6,
+		took[len(took)/2].Round(time.Microsecond), took[len(took)*99/100].Round(time.Microsecond), failed, closed, late)
+	if p.Name != kvnode {
+		return // to compare with
+	}
+	if !kind.Work && kind.Name != "ping" && closed == 0 { // gRPC itself has something against PING
+		t.Error("nobody was closed, want all that flood")
+	}
+	if failed > 0 || (*slowFlag && terms > 0) {
+		t.Errorf("%d requests of another client failed, %d elections, want none", failed, terms)
+	}
+	if peak > 400e6 {
+		t.Errorf("the leader had %d MB in memory, want at most 400", peak/1e6)
+	}
+}
+
+// useWhile writes and reads, and returns how long each pair took.
+func useWhile(c *clientv3.Client, more func() bool) (took []time.Duration, failed int) {
+	for ok := true; ok; ok = more() {
+		began := time.Now()
+		one, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		_, err := c.Put(one, "k", "v")
+		if err == nil {
+			_, err = c.Get(one, "k")
+		}
+		cancel()
+		if err != nil {
+			failed++
+		}
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	return took, failed
+}
+
+// anyStatus asks until a member answers.
+func anyStatus(ctx context.Context, c *cluster.Cluster) (*clientv3.StatusResponse, error) {
+	for {
+		for _, m := range c.Members() {
+			if s, err := m.Status(ctx); err == nil {
+				return s, nil
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("no member says its status: %w", err)
+		}
+	}
+}
+
+// metric returns a metric without labels, 0 if there is none.
+func metric(ctx context.Context, m *cluster.Member, name string) float64 {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.Endpoint+"/metrics", http.NoBody)
+	if err != nil {
+		return 0
+	}
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(response.Body) // half of it has what it has
+	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text)
+	if found == nil {
+		return 0
+	}
+	v, _ := strconv.ParseFloat(string(found[1]), 64)
+	return v
+}
