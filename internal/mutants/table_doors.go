@@ -1,9 +1,6 @@
 package main
 
-const (
-	arrivalsPkg = "./kvnode/internal/arrivals"
-	serverPkg   = "./kvnode/server"
-)
+const arrivalsPkg = "./kvnode/internal/arrivals"
 
 // doors are bugs of what strangers may cost.
 var doors = []Mutant{

@@ -1,8 +1,7 @@
 package main
 
 const (
-	floodPkg  = "./kvnode/server/floodgate"
-	serverPkg = "./kvnode/server"
+	floodPkg = "./kvnode/server/floodgate"
 )
 
 // floods are bugs of what one connection may cost, and of what tells of it.
