@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -178,7 +179,7 @@ func (l *leaderConn) closeLocked() {
 func dialMember(urls []string, options []grpc.DialOption) (*grpc.ClientConn, error) {
 	var state resolver.State
 	for _, text := range urls {
-		if u, err := url.Parse(text); err == nil && u.Port() != "" {
+		if u, err := url.Parse(text); err == nil && u.Port() != "" && strings.HasPrefix(u.Scheme, "http") { // no unix socket
 			state.Addresses = append(state.Addresses, resolver.Address{Addr: u.Host, ServerName: u.Hostname()})
 		}
 	}
