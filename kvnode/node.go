@@ -24,6 +24,7 @@ type Node struct {
 	cfg      Config             // immutable
 	id       identity           // immutable but for what note changes
 	boot     uint64             // immutable: entries that bootstrapping made, 0 on a restart
+	fresh    bool               // immutable: the log had not begun at the start
 	log      *slog.Logger       // immutable
 	lock     io.Closer          // immutable: the data directory is this process's
 	wal      *raftwal.Log       // immutable
@@ -123,6 +124,9 @@ func (n *Node) ClusterID() uint64 { return n.id.ClusterID }
 
 // Name returns this member's name.
 func (n *Node) Name() string { return n.cfg.Name }
+
+// Fresh reports whether the member had nothing in its log when it started.
+func (n *Node) Fresh() bool { return n.fresh }
 
 // Config returns the configuration the node runs with, defaults filled in.
 func (n *Node) Config() Config { return n.cfg }

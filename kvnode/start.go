@@ -37,11 +37,10 @@ func Start(cfg Config) (n *Node, err error) {
 			n = nil
 		}
 	}()
-	fresh, err := n.openFiles()
-	if err != nil {
+	if n.fresh, err = n.openFiles(); err != nil {
 		return n, err
 	}
-	if err := n.openRaft(fresh); err != nil {
+	if err := n.openRaft(); err != nil {
 		return n, err
 	}
 	err = n.begin()
@@ -201,7 +200,7 @@ func (n *Node) noteState(at store.Checkpoint) error {
 }
 
 // openRaft makes the RawNode and its lease.
-func (n *Node) openRaft(fresh bool) error {
+func (n *Node) openRaft() error {
 	ticks, durable := n.cfg.electionTicks(), n.store.Durable()
 	rc := &raft.Config{
 		ID: n.ID(), ElectionTick: ticks, HeartbeatTick: 1,
@@ -240,7 +239,7 @@ func (n *Node) openRaft(fresh bool) error {
 	n.lease.Applied(n.store.Applied())
 	n.found = transport.LogEnd{Boot: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
 	n.replay.begin(n)
-	if fresh && !n.id.Joined {
+	if n.fresh && !n.id.Joined {
 		return n.bootstrap()
 	}
 	return nil

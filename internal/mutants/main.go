@@ -48,6 +48,7 @@ var tables = []struct {
 	{"http", web},
 	{"doors", doors},
 	{"floods", floods},
+	{"hashcheck", hashes},
 }
 
 func main() {

@@ -181,8 +181,8 @@ var members = []Mutant{
 	{
 		Rule: "founding", Name: "a joiner that is started as a founder founds", Pkg: nodePkg, Test: "^TestAJoinerNeverFounds$",
 		File: "kvnode/start.go",
-		Old:  "\tif fresh && !n.id.Joined {\n",
-		New:  "\tif fresh && !n.cfg.Existing {\n",
+		Old:  "\tif n.fresh && !n.id.Joined {\n",
+		New:  "\tif n.fresh && !n.cfg.Existing {\n",
 	},
 	{
 		Rule: "members", Name: "a removed member goes on", Pkg: nodePkg, Test: "^TestARemovedLeaderStopsUntold$",

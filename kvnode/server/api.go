@@ -73,6 +73,9 @@ func (s *Server) requestMetrics() *grpcprom.ServerMetrics {
 func (s *Server) grpcOptions() []grpc.ServerOption {
 	k := s.cfg.Keepalive
 	options := append([]grpc.ServerOption{grpc.ChainStreamInterceptor(s.endingStream)}, s.api.ServerOptions()...)
+	if s.gate.shut.Load() {
+		options = append(options, s.gate.options()...)
+	}
 	options = append(options, grpc.KeepaliveEnforcementPolicy(
 		keepalive.EnforcementPolicy{MinTime: k.MinTime, PermitWithoutStream: true}))
 	if k.Interval < 0 {

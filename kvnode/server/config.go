@@ -100,6 +100,17 @@ type Config struct {
 	// replicated: see kvnode.Config. Default: never; the feature gate
 	// LeaseCheckpoint makes it 5 min, as in etcd.
 	TTLCheckpoint time.Duration
+	// InitialCorruptCheck compares the keys of a member that has run before with
+	// those of the others, by hashes, before it serves clients. If they differ, and
+	// most members do not agree with this one, the server fails with ErrCorrupt.
+	InitialCorruptCheck bool
+	// CorruptCheckTime is how often the leader compares all members, and raises the
+	// alarm CORRUPT for those that differ, from 1 s. Each member hashes all of its
+	// keys for that. Default: never. With CompactHashCheck it does so each
+	// CompactHashCheckTime, too. Default of that: 1 min.
+	CorruptCheckTime     time.Duration
+	CompactHashCheck     bool
+	CompactHashCheckTime time.Duration
 	// LaxReconfig permits changes of membership that may cost the quorum.
 	LaxReconfig bool
 	// Keepalive is what is asked of clients' connections.
@@ -143,6 +154,7 @@ const (
 	defaultCatchUp      = 5_000
 	defaultHeartbeat    = 100 * time.Millisecond
 	defaultElection     = time.Second
+	defaultHashEvery    = time.Minute
 	defaultPingEvery    = 5 * time.Second
 	defaultPingInterval = 2 * time.Hour
 	defaultPingTimeout  = 20 * time.Second
@@ -168,6 +180,7 @@ func (c Config) WithDefaults() Config {
 	set(&c.WatchProgressInterval, etcdapi.DefaultWatchProgress)
 	set(&c.AutoCompactionMode, autocompact.Periodic)
 	set(&c.AutoCompactionRetention, "0")
+	set(&c.CompactHashCheckTime, defaultHashEvery)
 	set(&c.Keepalive.MinTime, defaultPingEvery)
 	set(&c.Keepalive.Interval, defaultPingInterval)
 	set(&c.Keepalive.Timeout, defaultPingTimeout)

@@ -73,8 +73,12 @@ func (s *Server) clientPages(gateway http.Handler) *http.ServeMux {
 // serves what is under way.
 func (s *Server) unlessStopping(probes http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.stopping.Load() {
+		switch {
+		case s.stopping.Load():
 			http.Error(w, "[-]stopping failed: the server is stopping", http.StatusServiceUnavailable)
+			return
+		case s.gate.shut.Load():
+			http.Error(w, "[-]data_corruption failed: "+checking, http.StatusServiceUnavailable)
 			return
 		}
 		probes.ServeHTTP(w, r)

@@ -31,6 +31,9 @@ func (s *Server) servesNow() bool {
 // which needs a leader and everything that was committed before the start, and
 // when the other members know where this one serves.
 func (s *Server) announce() {
+	if !s.openGate() {
+		return
+	}
 	// A read that begins before there is a leader waits for its next try, which
 	// may be long after there is one.
 	s.awaitLeader()

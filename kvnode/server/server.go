@@ -36,6 +36,7 @@ type Server struct {
 	certs       certificates
 	entrance    *entrance
 	hosts       *hosts
+	gate        gate
 	addrs       addrs
 	registry    *prometheus.Registry
 	// streams ends the requests that would never end by themselves.
@@ -96,6 +97,7 @@ func Start(cfg Config) (*Server, error) {
 	door.members.Store(node)
 	s := newServer(&cfg, node)
 	s.certs, s.entrance = certs, door
+	s.gate.shut.Store(cfg.InitialCorruptCheck && !node.Fresh())
 	err = s.build()
 	if err == nil {
 		err = s.serve(l)
@@ -157,6 +159,7 @@ func (s *Server) serve(l *listeners) error {
 	s.wg.Go(s.watchLeader)
 	s.wg.Go(s.announce)
 	s.wg.Go(s.compact)
+	s.wg.Go(s.watchCorruption)
 	s.log.Info("serving", "name", s.cfg.Name, "member", status.ID(s.node.ID()), "cluster", status.ID(s.node.ClusterID()),
 		"client", s.addrs.client, "http", s.addrs.http, "metrics", s.addrs.metrics)
 	return nil

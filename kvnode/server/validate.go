@@ -21,6 +21,8 @@ import (
 const (
 	maxElection       = 50 * time.Second
 	minElectionRounds = 5
+	// minHashEvery keeps the comparison of members from being all that they do.
+	minHashEvery = time.Second
 )
 
 // Validate reports everything that is wrong with c, after WithDefaults. It
@@ -169,6 +171,12 @@ func (c *Config) checkLimits() (errs []error) {
 	}
 	if d := c.WatchProgressInterval; d < etcdapi.MinWatchProgress {
 		errs = append(errs, fmt.Errorf("--watch-progress-notify-interval %v must be %v at least", d, etcdapi.MinWatchProgress))
+	}
+	if d := c.CorruptCheckTime; d != 0 && d < minHashEvery {
+		errs = append(errs, fmt.Errorf("--corrupt-check-time %v must be 0, which is never, or %v at least: all members hash all keys each time", d, minHashEvery))
+	}
+	if d := c.CompactHashCheckTime; d < minHashEvery {
+		errs = append(errs, fmt.Errorf("--compact-hash-check-time %v must be %v at least", d, minHashEvery))
 	}
 	if c.TTLCheckpoint < 0 {
 		errs = append(errs, fmt.Errorf("TTLCheckpoint %v must not be negative", c.TTLCheckpoint))

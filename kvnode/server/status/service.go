@@ -16,7 +16,9 @@ import (
 // the Report is defined in one place and needs no stubs.
 const (
 	service = "leaderlease.kvnode.v1.Node"
-	method  = "/" + service + "/Status"
+
+	// Method is the full name of the only method.
+	Method = "/" + service + "/Status"
 )
 
 // reporter is what the service asks.
@@ -47,18 +49,18 @@ func handle(srv any, ctx context.Context, decode func(any) error, intercept grpc
 	if intercept == nil {
 		return answer(ctx, request)
 	}
-	return intercept(ctx, request, &grpc.UnaryServerInfo{Server: srv, FullMethod: method}, answer)
+	return intercept(ctx, request, &grpc.UnaryServerInfo{Server: srv, FullMethod: Method}, answer)
 }
 
 // Fetch asks the member that conn leads to.
 func Fetch(ctx context.Context, conn grpc.ClientConnInterface, opts ...grpc.CallOption) (Report, error) {
 	answer := new(wrapperspb.BytesValue)
-	if err := conn.Invoke(ctx, method, new(emptypb.Empty), answer, opts...); err != nil {
+	if err := conn.Invoke(ctx, Method, new(emptypb.Empty), answer, opts...); err != nil {
 		return Report{}, err
 	}
 	var r Report
 	if err := json.Unmarshal(answer.GetValue(), &r); err != nil {
-		return Report{}, fmt.Errorf("kvnode: the answer of %s is not a status: %w", method, err)
+		return Report{}, fmt.Errorf("kvnode: the answer of %s is not a status: %w", Method, err)
 	}
 	return r, nil
 }

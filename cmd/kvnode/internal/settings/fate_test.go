@@ -106,9 +106,15 @@ func TestOldNames(t *testing.T) {
 		if err != nil || l.Server.TTLCheckpoint != ttlCheckpoint {
 			t.Errorf("lease checkpoints by %s = %v, %v, want %v", way, l.Server.TTLCheckpoint, err, ttlCheckpoint)
 		}
-		_, err = load(t, "experimental-corrupt-check-time", "1m")
-		if err == nil || !strings.Contains(err.Error(), "--corrupt-check-time") {
-			t.Errorf("corrupt checks by %s = %v, want them refused", way, err)
+		l, err = load(t, "experimental-corrupt-check-time", "1m")
+		if err != nil || l.Server.CorruptCheckTime != time.Minute {
+			t.Errorf("corrupt checks by %s = %v, %v, want one a minute", way, l.Server.CorruptCheckTime, err)
+		}
+		for _, name := range []string{"experimental-initial-corrupt-check", "experimental-compact-hash-check-enabled"} {
+			l, err = load(t, name, "true")
+			if err != nil || (name == "experimental-initial-corrupt-check") != l.Server.InitialCorruptCheck || l.Server.InitialCorruptCheck == l.Server.CompactHashCheck {
+				t.Errorf("%s by %s = %v, %v, %v, want that one alone", name, way, l.Server.InitialCorruptCheck, l.Server.CompactHashCheck, err)
+			}
 		}
 	}
 	// As etcd reads a number in a file.

@@ -5,17 +5,18 @@ const (
 	noAuth      = "there is no authentication yet, which auth enable says clearly"
 	noDiscovery = "clusters are made with --initial-cluster; there is no discovery service"
 	noTracing   = "there is no tracing"
-	noLimit     = "nothing depends on it: kvnode stores checkpoints, not each write"
-	noFiles     = "old files go when a checkpoint no longer needs them"
+	forceNew    = "a cluster that has lost its majority is made anew from a snapshot: start the survivor alone, etcdctl snapshot save, " +
+		"then kvnode snapshot restore with --bump-revision and --mark-compacted for each member (docs/operations.md)"
+	noLimit = "nothing depends on it: kvnode stores checkpoints, not each write"
+	noFiles = "old files go when a checkpoint no longer needs them"
 )
 
 // foreignTable is what etcd 3.7 has and kvnode does not do.
 var foreignTable = []setting{
 	// Somebody would miss these.
 	{name: "wal-dir", refused: "the log lies in the data directory; mount a disk there"},
-	{name: "corrupt-check-time", refused: "members are not compared in the background; etcdctl endpoint hashkv does it", etcd: "0s"},
 	{name: "pre-vote", refused: "the leader lease depends on it", etcd: "true", bool: true},
-	{name: "force-new-cluster", refused: "a cluster that has lost its quorum is made anew from a snapshot", etcd: "false", bool: true},
+	{name: "force-new-cluster", refused: forceNew, etcd: "false", bool: true},
 	{name: "memory-mlock", refused: "memory is not locked", etcd: "false", bool: true},
 	{name: "socket-reuse-port", refused: "two processes on one port would share clients by chance", etcd: "false", bool: true},
 	{name: "enable-log-rotation", refused: "log files are left to logrotate and its like", etcd: "false", bool: true},
@@ -38,7 +39,6 @@ var foreignTable = []setting{
 	{name: "bootstrap-defrag-threshold-megabytes", ignored: noLimit, etcd: "0"},
 	{name: "compaction-batch-limit", ignored: noLimit, etcd: "0"},
 	{name: "compaction-sleep-interval", ignored: noLimit, etcd: "0s"},
-	{name: "compact-hash-check-time", ignored: "members are not compared in the background", etcd: "1m0s"},
 	{name: "raft-read-timeout", ignored: "peers' connections are watched otherwise", etcd: "5s"},
 	{name: "raft-write-timeout", ignored: "peers' connections are watched otherwise", etcd: "5s"},
 	{name: "downgrade-check-time", ignored: "there are no downgrades", etcd: "5s"},

@@ -20,21 +20,21 @@ type gate struct {
 }
 
 const (
+	compactHashCheck       = "CompactHashCheck"
+	initialCorruptCheck    = "InitialCorruptCheck"
 	leaseCheckpoint        = "LeaseCheckpoint"
 	leaseCheckpointPersist = "LeaseCheckpointPersist"
 	// ttlCheckpoint is how often LeaseCheckpoint saves a TTL lease, as in etcd.
 	ttlCheckpoint = 5 * time.Minute
-
-	noComparison = "members are not compared by themselves; use endpoint hashkv"
 )
 
 // gates are etcd 3.7's.
 var gates = map[string]gate{
 	"AllAlpha":                     {refused: "it stands for some that cannot be; name those that are meant"},
 	"AllBeta":                      {ignored: "those are on by default"},
-	"CompactHashCheck":             {refused: noComparison},
+	compactHashCheck:               {does: "the leader compares all members each --compact-hash-check-time, too"},
 	"FastLeaseKeepAlive":           {etcd: true, ignored: "no keep-alive waits under a valid leader lease"},
-	"InitialCorruptCheck":          {refused: noComparison},
+	initialCorruptCheck:            {does: "a member compares its data with the others' before it serves"},
 	leaseCheckpoint:                {does: "the next leader knows what was left of TTL leases longer than 5 min"},
 	leaseCheckpointPersist:         {does: "comes with " + leaseCheckpoint + ", which it needs"},
 	"PriorityRequest":              {ignored: "no request goes before those that came first"},
@@ -86,6 +86,7 @@ func (l *Loaded) applyGates() {
 	if said[leaseCheckpoint] {
 		l.Server.TTLCheckpoint = ttlCheckpoint
 	}
+	l.Server.InitialCorruptCheck, l.Server.CompactHashCheck = said[initialCorruptCheck], said[compactHashCheck]
 	for _, name := range slices.Sorted(maps.Keys(said)) {
 		if g := gates[name]; g.ignored != "" && said[name] != g.etcd {
 			l.Warnings = append(l.Warnings, fmt.Sprintf("feature %s=%v has no effect because %s (from %s)", name, said[name], g.ignored, l.from[featureFlag]))

@@ -76,18 +76,18 @@ func writeReasons(b *strings.Builder, reason func(*setting) string) {
 		names[why] = append(names[why], "--"+s.name)
 	}
 	for _, why := range order {
-		fmt.Fprintf(b, "  %s:\n%s", why, wrapped(names[why]))
+		b.WriteString(wrapped(" ", strings.Fields(why+":")) + wrapped("     ", names[why]))
 	}
 }
 
-// wrapped sets words in lines.
-func wrapped(words []string) string {
+// wrapped sets words in lines that begin with indent.
+func wrapped(indent string, words []string) string {
 	var b strings.Builder
-	line := "     "
+	line := indent
 	for _, word := range words {
 		if len(line)+1+len(word) > helpWidth {
 			b.WriteString(line + "\n")
-			line = "     "
+			line = indent
 		}
 		line += " " + word
 	}

@@ -11,19 +11,20 @@ const featureFlag = "feature-gates"
 // oldTable is what etcd had other names for up to 3.6. They are understood as
 // today's, and a warning says so.
 var oldTable = slices.Concat(
+
 	renamed(
 		"bootstrap-defrag-threshold-megabytes", "compact-hash-check-time", "compaction-batch-limit", "compaction-sleep-interval",
 		"corrupt-check-time", "distributed-tracing-address", "distributed-tracing-instance-id", "distributed-tracing-sampling-rate",
-		"distributed-tracing-service-name", "downgrade-check-time", "enable-distributed-tracing", "max-learners", "memory-mlock",
+		"distributed-tracing-service-name", "downgrade-check-time", "enable-distributed-tracing", "enable-v2v3", "max-learners", "memory-mlock",
 		"peer-skip-client-san-verification", "snapshot-catchup-entries", "warning-apply-duration", "warning-unary-request-duration",
 		"watch-progress-notify-interval",
 	),
 	[]setting{
 		{name: "experimental-snapshot-catch-up-entries", now: "snapshot-catchup-entries"}, // so in files
-		became("compact-hash-check-enabled", "CompactHashCheck"),
+		became("compact-hash-check-enabled", compactHashCheck),
 		became("enable-lease-checkpoint", leaseCheckpoint),
 		became("enable-lease-checkpoint-persist", leaseCheckpointPersist),
-		became("initial-corrupt-check", "InitialCorruptCheck"),
+		became("initial-corrupt-check", initialCorruptCheck),
 		became("stop-grpc-service-on-defrag", "StopGRPCServiceOnDefrag"),
 		became("txn-mode-write-with-shared-buffer", "TxnModeWriteWithSharedBuffer"),
 	},

@@ -10,9 +10,9 @@ import (
 
 // table is every setting, in the order of the help: those that are honoured,
 // then what etcd calls otherwise now (old.go)
-// and what kvnode knows of etcd's others (foreign.go).
+// and what kvnode knows of etcd's others (foreign.go, v2.go).
 var table = slices.Concat(memberTable, clusterTable, readTable, limitTable, connectionTable, securityTable, logTable, observeTable,
-	otherTable, oldTable, foreignTable)
+	otherTable, oldTable, foreignTable, v2Table)
 
 var memberTable = []setting{
 	{
@@ -137,6 +137,15 @@ var limitTable = []setting{
 		name: "auto-compaction-retention", topic: limits,
 		usage: "History that compaction leaves: hours or a duration such as 30m, in mode revision a number of revisions. 0: all.",
 		field: func(c *Config) value { return text(&c.Server.AutoCompactionRetention) },
+	},
+	{
+		name: "corrupt-check-time", topic: limits,
+		usage: "How often the leader compares all members' data, and raises the alarm CORRUPT if it differs. 0: never.",
+		field: func(c *Config) value { return duration(&c.Server.CorruptCheckTime) },
+	},
+	{
+		name: "compact-hash-check-time", topic: limits, usage: "The same for the feature CompactHashCheck.",
+		field: func(c *Config) value { return duration(&c.Server.CompactHashCheckTime) },
 	},
 	{
 		name: "max-request-bytes", topic: limits, usage: "Largest request.",

@@ -131,7 +131,7 @@ func TestFeatureGates(t *testing.T) {
 		"LeaseCheckpoint=true":              "",
 		"AllAlpha=false,AllBeta=true":       "",
 		"InitialCorruptCheck=false":         "",
-		"InitialCorruptCheck=true":          "cannot be on because members are not compared",
+		"InitialCorruptCheck=true":          "",
 		"LeaseCheckpoint":                   `feature LeaseCheckpoint: "" must be true or false`,
 		"leasecheckpoint=true":              `there is no feature "leasecheckpoint"`,
 		"LeaseCheckpoint=true, Warp=true":   `there is no feature "Warp"`,

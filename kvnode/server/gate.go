@@ -1,0 +1,53 @@
+package server
+
+import (
+	"context"
+	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode/server/status"
+)
+
+// gate keeps clients out while this member compares its data with the others',
+// which do the same and must be answered.
+type gate struct {
+	shut atomic.Bool
+}
+
+// admitted are the methods that show no data.
+var admitted = map[string]bool{
+	pb.Maintenance_HashKV_FullMethodName: true,
+	pb.Maintenance_Status_FullMethodName: true,
+	status.Method:                        true,
+}
+
+const checking = "kvnode: this member compares its data with the others' before it serves"
+
+func (g *gate) check(method string) error {
+	if g.shut.Load() && !admitted[method] {
+		return grpcstatus.Error(codes.Unavailable, checking)
+	}
+	return nil
+}
+
+// options make a server of gRPC one behind the gate.
+func (g *gate) options() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			if err := g.check(info.FullMethod); err != nil {
+				return nil, err
+			}
+			return handle(ctx, req)
+		}),
+		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+			if err := g.check(info.FullMethod); err != nil {
+				return err
+			}
+			return handle(srv, stream)
+		}),
+	}
+}
