@@ -41,7 +41,7 @@ func (c *Config) checkPorts() error {
 		if c.isGiven(l.flag) {
 			continue
 		}
-		unreadable := func(s string) bool { _, _, err := parseURL(s); return err != nil }
+		unreadable := func(s string) bool { _, _, err := address(s); return err != nil }
 		taken, err := listen(context.Background(), l.flag, slices.DeleteFunc(slices.Clone(l.urls), unreadable), bare)
 		bound, errs = append(bound, taken...), append(errs, err...)
 	}

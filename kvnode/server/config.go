@@ -22,7 +22,8 @@ type Config struct {
 	// DataDir is made if it is missing. Default: the name and ".kvnode".
 	DataDir string
 
-	// URLs are http://host:port, or https://host:port with TLS. Those to listen on
+	// URLs are http://host:port, or https://host:port with TLS, those for clients
+	// unix:///path or unixs:///path, too. Those to listen on
 	// default to etcd's ports on localhost, metrics to none; those to advertise to
 	// where the server listens. Client URLs serve HTTP besides gRPC, unless
 	// ListenClientHTTPURLs are given, which serve it instead.

@@ -106,7 +106,20 @@ func TestValidate(t *testing.T) {
 		}, "--initial-cluster http://b:1 must be https"},
 		{"peers without authority", func(c *Config) { c.PeerTLS = certified }, "--peer-cert-file needs --peer-trusted-ca-file"},
 		{"TLS 1.1", func(c *Config) { c.TLSMinVersion = "TLS1.1" }, "--tls-min-version"},
-		{"unix", func(c *Config) { c.ListenClientURLs = []string{"unix://a:1"} }, "unix sockets are not offered"},
+		{"a socket for clients", func(c *Config) { c.ListenClientURLs = []string{"unix://a:1"} }, ""},
+		{"a socket without a path", func(c *Config) { c.ListenMetricsURLs = []string{"unix://"} }, `--listen-metrics-urls "unix://" must be unix:///path`},
+		{"a socket with a long path", func(c *Config) { c.ListenClientURLs = []string{"unix:///" + strings.Repeat("a", 107)} }, "has a path of 108 bytes, and the system takes 107"},
+		{"a socket with TLS and no certificate", func(c *Config) { c.ListenClientURLs = []string{"unixs:///a"} }, "--listen-client-urls unixs:///a needs --cert-file"},
+		{"a socket for peers", func(c *Config) { c.ListenPeerURLs = []string{"unix://a:1"} }, "unix sockets are for clients"},
+		{"a socket that peers are told", func(c *Config) { c.AdvertisePeerURLs = []string{"unix://a:1"} }, "unix sockets are for clients"},
+		{"a socket alone in a cluster", func(c *Config) {
+			c.ListenClientURLs = []string{"unix:///a"}
+			c.InitialCluster = []kvnode.Member{{Name: "default", PeerURLs: []string{"http://localhost:2380"}}, {Name: "b", PeerURLs: []string{"http://localhost:2382"}}}
+		}, "--advertise-client-urls unix:///a: other members cannot pass requests on"},
+		{"a socket beside an address in a cluster", func(c *Config) {
+			c.ListenClientURLs = []string{"unix:///a", "http://localhost:2379"}
+			c.InitialCluster = []kvnode.Member{{Name: "default", PeerURLs: []string{"http://localhost:2380"}}, {Name: "b", PeerURLs: []string{"http://localhost:2382"}}}
+		}, ""},
 		{"no scheme", func(c *Config) { c.ListenClientURLs = []string{"localhost:1"} }, `must begin with http://`},
 		{"no port", func(c *Config) { c.ListenMetricsURLs = []string{"http://localhost"} }, "with the port"},
 		{"port too large", func(c *Config) { c.ListenMetricsURLs = []string{"http://localhost:65536"} }, `port "65536"`},

@@ -50,13 +50,7 @@ func bare(l net.Listener, _ bool) net.Listener { return l }
 
 func listen(ctx context.Context, flag string, urls []string, wrap wrapper) (bound []net.Listener, errs []error) {
 	for _, s := range urls {
-		host, port, err := parseURL(s)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("--%s %w", flag, err))
-			continue
-		}
-		var lc net.ListenConfig
-		listener, err := lc.Listen(ctx, "tcp", net.JoinHostPort(host, port))
+		listener, err := listenAt(ctx, s)
 		if err != nil {
 			errs = append(errs, listenError(flag, s, err))
 			continue
@@ -66,10 +60,26 @@ func listen(ctx context.Context, flag string, urls []string, wrap wrapper) (boun
 	return bound, errs
 }
 
+func listenAt(ctx context.Context, url string) (net.Listener, error) {
+	network, addr, err := address(url)
+	switch {
+	case err != nil:
+		return nil, err
+	case network == "unix":
+		return listenSocket(ctx, addr)
+	default:
+		return new(net.ListenConfig).Listen(ctx, network, addr)
+	}
+}
+
 // listenError says which flag to change.
 func listenError(flag, url string, err error) error {
+	what := "port"
+	if _, ok := socketPath(url); ok {
+		what = "file"
+	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("--%s %s: the port is taken, by another process or by another flag of this one: %w", flag, url, err)
+		return fmt.Errorf("--%s %s: the "+what+" is taken, by another process or by another flag of this one: %w", flag, url, err)
 	}
 	return fmt.Errorf("--%s %s: cannot listen: %w", flag, url, err)
 }

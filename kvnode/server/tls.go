@@ -44,7 +44,7 @@ func hostsOf(urls ...[]string) (hosts []string) {
 // speaksTLS reports whether a URL asks for TLS.
 func speaksTLS(s string) bool {
 	u, err := url.Parse(s)
-	return err == nil && u.Scheme == "https"
+	return err == nil && (u.Scheme == "https" || u.Scheme == "unixs")
 }
 
 // scheme turns a URL of ours into one with TLS, if there is TLS.

@@ -16,7 +16,7 @@ func parseURL(s string) (host, port string, err error) {
 	}
 	switch {
 	case u.Scheme == "unix" || u.Scheme == "unixs":
-		return "", "", fmt.Errorf("%q: unix sockets are not offered, only http://host:port and https://host:port", s)
+		return "", "", fmt.Errorf("%q: unix sockets are for clients, and members connect to http://host:port or https://host:port", s)
 	case u.Scheme != "http" && u.Scheme != "https":
 		return "", "", fmt.Errorf("%q must begin with http:// or https://", s)
 	case u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:

@@ -80,13 +80,14 @@ func sorted(urls []string) []string { return slices.Sorted(slices.Values(urls)) 
 func (c *Config) checkAddresses() []error {
 	return slices.Concat(
 		checkURLs("listen-peer-urls", c.ListenPeerURLs, nil),
-		checkURLs("listen-client-urls", c.ListenClientURLs, nil),
-		checkURLs("listen-client-http-urls", c.ListenClientHTTPURLs, nil),
-		checkURLs("listen-metrics-urls", c.ListenMetricsURLs, nil),
+		checkClientURLs("listen-client-urls", c.ListenClientURLs, nil),
+		checkClientURLs("listen-client-http-urls", c.ListenClientHTTPURLs, nil),
+		checkClientURLs("listen-metrics-urls", c.ListenMetricsURLs, nil),
 		checkDialled("initial-advertise-peer-urls", c.AdvertisePeerURLs, c.ListenPeerURLs),
 		// Clients may know better where this member is, so that an unspecified
 		// address harms nobody; scripts made for etcd advertise it.
-		checkURLs("advertise-client-urls", c.AdvertiseClientURLs, c.ListenClientURLs),
+		checkClientURLs("advertise-client-urls", c.AdvertiseClientURLs, c.ListenClientURLs),
+		c.checkAdvertised(),
 	)
 }
 

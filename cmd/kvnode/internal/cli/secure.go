@@ -47,9 +47,9 @@ func (s *secure) config() (*tls.Config, error) {
 	return cfg, nil
 }
 
-// endpoint splits what --endpoints has into an address and how to speak there.
-// What does not say so is spoken to as the flags do.
-func (s *secure) endpoint(name string) (addr string, creds credentials.TransportCredentials, err error) {
+// endpoint splits what --endpoints has into what gRPC is to dial and how to speak
+// there. What does not say so is spoken to as the flags do.
+func (s *secure) endpoint(name string) (target string, creds credentials.TransportCredentials, err error) {
 	scheme, rest, ok := strings.Cut(name, "://")
 	if !ok {
 		scheme, rest = "http", name
@@ -57,16 +57,20 @@ func (s *secure) endpoint(name string) (addr string, creds credentials.Transport
 			scheme = "https"
 		}
 	}
-	addr = strings.TrimSuffix(rest, "/")
-	if addr == "" || strings.Contains(addr, "/") || scheme != "http" && scheme != "https" {
-		return "", nil, fmt.Errorf("--endpoints %q must be host:port, http://host:port or https://host:port", name)
+	addr := strings.TrimSuffix(rest, "/")
+	target = "passthrough:///" + addr
+	switch {
+	case addr != "" && (scheme == "unix" || scheme == "unixs"):
+		target = "unix:" + addr
+	case addr == "" || strings.Contains(addr, "/") || scheme != "http" && scheme != "https":
+		return "", nil, fmt.Errorf("--endpoints %q must be host:port, http://host:port, https://host:port or unix:///path", name)
 	}
-	if scheme == "http" {
-		return addr, insecure.NewCredentials(), nil
+	if scheme == "http" || scheme == "unix" {
+		return target, insecure.NewCredentials(), nil
 	}
 	cfg, err := s.config()
 	if err != nil {
 		return "", nil, err
 	}
-	return addr, credentials.NewTLS(cfg), nil
+	return target, credentials.NewTLS(cfg), nil
 }

@@ -152,11 +152,11 @@ type endpoint struct {
 func connect(names []string, how *secure) (members []endpoint, err error) {
 	patient := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second}}
 	for _, name := range names {
-		addr, creds, err := how.endpoint(name)
+		target, creds, err := how.endpoint(name)
 		if err != nil {
 			return members, err
 		}
-		conn, err := grpc.NewClient("passthrough:///"+addr,
+		conn, err := grpc.NewClient(target,
 			grpc.WithTransportCredentials(creds), grpc.WithConnectParams(patient))
 		if err != nil {
 			return members, fmt.Errorf("--endpoints %q: %w", name, err)

@@ -1,0 +1,108 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/kvnode/tlsconf"
+)
+
+// on makes a server listen on these URLs alone.
+func on(urls ...string) func(*Config) {
+	return func(c *Config) {
+		c.closeListeners()
+		c.PeerListener, c.ClientListener, c.HTTPListener = nil, nil, nil
+		c.ListenPeerURLs = []string{"http://127.0.0.1:0"}
+		c.AdvertisePeerURLs = []string{"http://127.0.0.1:1"}
+		c.ListenClientURLs = urls
+	}
+}
+
+// Clients of etcd come by unix sockets, with gRPC and HTTP, and with TLS.
+func TestUnixSockets(t *testing.T) {
+	t.Chdir(t.TempDir())
+	f := newFiles(t)
+	absolute := filepath.Join(t.TempDir(), "s")
+	s := solo(t, on("unix://localhost:12345", "unix://"+absolute, "unixs://localhost:54321"), func(c *Config) {
+		c.ClientTLS = tlsconf.Config{CertFile: f.cert, KeyFile: f.key}
+	})
+	for url, secure := range map[string]*tls.Config{
+		"unix://localhost:12345": nil, "unix://" + absolute: nil, "unixs://localhost:54321": f.trusting(),
+	} {
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, TLS: secure, DialTimeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Put(t.Context(), "key", url); err != nil {
+			t.Errorf("Put at %s: %v", url, err)
+		}
+		_ = c.Close()
+	}
+	web := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", absolute)
+	}}}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/health", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := web.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(body), `"health":"true"`) {
+		t.Errorf("GET /health = %s, %v, want true", body, err)
+	}
+	stop(t, s)
+	if _, err := os.Stat(absolute); !os.IsNotExist(err) {
+		t.Errorf("the socket is still there after the stop: %v", err)
+	}
+}
+
+// A socket that nobody listens on any more makes room; another server's does not,
+// nor does a file.
+func TestSocketsThatAreThere(t *testing.T) {
+	dir := t.TempDir()
+	stale, used, file := filepath.Join(dir, "stale"), filepath.Join(dir, "used"), filepath.Join(dir, "file")
+	if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{stale, used} {
+		l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if unix, ok := l.(*net.UnixListener); ok && path == stale { // as if it was killed
+			unix.SetUnlinkOnClose(false)
+			_ = unix.Close()
+		}
+	}
+	for _, path := range []string{used, file} {
+		c := Config{DataDir: t.TempDir()}
+		on("unix://" + path)(&c)
+		c = c.WithDefaults()
+		err := c.Check()
+		if err == nil || !strings.Contains(err.Error(), "--listen-client-urls unix://"+path+": the file is taken") {
+			t.Errorf("Check() = %v with %s, want it refused", err, path)
+		}
+		if _, err := bind(t.Context(), &c, certificates{}, bare); err == nil || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
+			t.Errorf("bind(%s) = %v, want it refused", path, err)
+		}
+	}
+	if data, err := os.ReadFile(file); err != nil || string(data) != "precious" {
+		t.Errorf("the file has %q, %v, want it untouched", data, err)
+	}
+	solo(t, on("unix://"+stale))
+}
