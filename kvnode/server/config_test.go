@@ -84,13 +84,17 @@ func TestValidate(t *testing.T) {
 			c.ListenMetricsURLs = []string{"http://127.0.0.2:1", "http://[::1]:1", "http://localhost:2"}
 		}, ""},
 		{"a way round the certificate", func(c *Config) {
-			c.ListenClientURLs, c.ClientTLS = []string{"https://a:1", "http://localhost:1"}, certified
+			c.ListenClientURLs, c.ClientTLS = []string{"https://a:1", "http://10.0.0.1:1"}, certified
 			c.ClientTLS.TrustedCAFile, c.AllowPlaintext = "a", true
-		}, "--listen-client-urls http://localhost:1 would let clients in without the certificate"},
+		}, "--listen-client-urls http://10.0.0.1:1 would let clients in without the certificate"},
 		{"a way round it by HTTP", func(c *Config) {
-			c.ListenClientURLs, c.ListenClientHTTPURLs, c.ClientTLS = []string{"https://a:1"}, []string{"http://localhost:1"}, certified
+			c.ListenClientURLs, c.ListenClientHTTPURLs, c.ClientTLS = []string{"https://a:1"}, []string{"http://0.0.0.0:1"}, certified
+			c.ClientTLS.TrustedCAFile, c.AllowPlaintext = "a", true
+		}, "--listen-client-http-urls http://0.0.0.0:1 would let clients in without the certificate"},
+		{"a way round it on this machine", func(c *Config) {
+			c.ListenClientURLs, c.ListenClientHTTPURLs, c.ClientTLS = []string{"https://a:1", "unix:///a"}, []string{"http://localhost:1"}, certified
 			c.ClientTLS.TrustedCAFile = "a"
-		}, "--listen-client-http-urls http://localhost:1 would let clients in without the certificate"},
+		}, ""},
 		{"metrics are open", func(c *Config) {
 			c.ListenClientURLs, c.ListenMetricsURLs, c.ClientTLS = []string{"https://a:1"}, []string{"http://localhost:1"}, certified
 			c.ClientTLS.TrustedCAFile = "a"

@@ -77,6 +77,9 @@ func Start(cfg Config) (*Server, error) {
 		cfg.closeListeners()
 		return nil, fmt.Errorf("kvnode: invalid configuration: %w", err)
 	}
+	for _, w := range cfg.Warnings() {
+		cfg.Logger.Warn(w)
+	}
 	certs, err := cfg.certificates()
 	if err != nil {
 		cfg.closeListeners()

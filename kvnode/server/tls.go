@@ -112,7 +112,7 @@ func (c *Config) checkClientScheme() (errs []error) {
 				errs = append(errs, fmt.Errorf("--%s %s needs --cert-file and --key-file, or --auto-tls", l.flag, s))
 			case secure:
 				used = true
-			case c.ClientTLS.RequiresCert() && l.flag != metricsFlag:
+			case c.ClientTLS.RequiresCert() && l.flag != metricsFlag && !isLocal(s):
 				errs = append(errs, fmt.Errorf("--%s %s would let clients in without the certificate that --trusted-ca-file asks for; make it https", l.flag, s))
 			}
 		}
@@ -137,6 +137,28 @@ func (c *Config) checkPlaintext() (errs []error) {
 		}
 	}
 	return errs
+}
+
+// Warnings name what is allowed, and may not have been meant, after WithDefaults.
+// Start logs them.
+func (c *Config) Warnings() (all []string) {
+	for _, l := range c.listening() {
+		for _, s := range l.urls {
+			if c.ClientTLS.RequiresCert() && l.flag != metricsFlag && !speaksTLS(s) {
+				all = append(all, fmt.Sprintf("--%s %s lets whoever is on this machine in without the certificate that --trusted-ca-file asks for", l.flag, s))
+			}
+		}
+	}
+	return all
+}
+
+// isLocal reports whether only this machine reaches a URL.
+func isLocal(s string) bool {
+	if _, ok := socketPath(s); ok {
+		return true
+	}
+	host, _, err := parseURL(s)
+	return err == nil && isLoopback(host)
 }
 
 func isLoopback(host string) bool {

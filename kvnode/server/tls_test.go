@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -364,5 +365,35 @@ func TestBothKindsOfURL(t *testing.T) {
 	}
 	if code, _, err := securePage(t, http.MethodGet, "http://"+s.MetricsAddrs()[0]+"/metrics", nil); code != http.StatusOK {
 		t.Errorf("GET /metrics in plain text = %d, %v, want 200", code, err)
+	}
+}
+
+// Where one URL demands certificates, one for this machine that does not is as in
+// etcd: allowed, with a warning.
+func TestPlainTextBesideCertificates(t *testing.T) {
+	f := newFiles(t)
+	secure, plain := free(t), free(t)
+	var log bytes.Buffer
+	s := solo(t, on("https://"+secure, "http://"+plain), func(c *Config) {
+		c.ClientTLS = tlsconf.Config{CertFile: f.cert, KeyFile: f.key, TrustedCAFile: f.in, ClientCertAuth: true}
+		c.ListenMetricsURLs = []string{"http://" + free(t)}
+		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	for endpoint, cfg := range map[string]*tls.Config{"https://" + secure: f.trusting(f.ca.Issue(nil)), "http://" + plain: nil} {
+		c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, TLS: cfg, DialTimeout: 5 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Put(t.Context(), "key", "value"); err != nil {
+			t.Errorf("Put at %s: %v", endpoint, err)
+		}
+		_ = c.Close()
+	}
+	if err := call(t.Context(), secureConn(t, s, f.trusting()), "/etcdserverpb.KV/Range", grpc.MethodInfo{}); grpcstatus.Code(err) != codes.Unavailable {
+		t.Errorf("Range without a certificate = %v, want no connection", err)
+	}
+	stop(t, s)
+	if n := strings.Count(log.String(), "lets whoever is on this machine in"); n != 1 || !strings.Contains(log.String(), "--listen-client-urls http://"+plain) {
+		t.Errorf("the log warns %d times, want once, of http://%s:\n%s", n, plain, log.String())
 	}
 }

@@ -37,6 +37,10 @@ func TestValidate(t *testing.T) {
 		{"an unknown version", func(c *Config) { c.MaxVersion = "TLS1.4" }, `--tls-max-version "TLS1.4"`},
 		{"versions crossed", func(c *Config) { c.MinVersion, c.MaxVersion = "TLS1.3", "TLS1.2" }, "is below --tls-min-version"},
 		{"a suite", func(c *Config) { c.CipherSuites = []string{"TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"} }, ""},
+		{"suites by their old names", func(c *Config) {
+			c.CipherSuites = []string{"TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305"}
+		}, ""},
+		{"an old name of nothing", func(c *Config) { c.CipherSuites = []string{"TLS_RSA_WITH_CHACHA20_POLY1305"} }, "must be some of TLS_ECDHE"},
 		{"a weak suite", func(c *Config) { c.CipherSuites = []string{"TLS_RSA_WITH_RC4_128_SHA"} }, "is not offered, because it is insecure"},
 		{"a suite of TLS 1.3", func(c *Config) { c.CipherSuites = []string{"TLS_AES_128_GCM_SHA256"} }, "must be some of TLS_ECDHE"},
 		{"suites where there is no choice", func(c *Config) {

@@ -45,6 +45,9 @@ func (c *Config) versions() (v versions, err error) {
 
 // suite returns the suite of that name, unless it is weak.
 func suite(name string) (uint16, error) {
+	if strings.HasSuffix(name, "_CHACHA20_POLY1305") {
+		name += "_SHA256" // as etcd, and Go before 1.14, call it
+	}
 	var known []string
 	for _, s := range tls.CipherSuites() {
 		if s.Name == name && slices.Contains(s.SupportedVersions, tls.VersionTLS12) {
