@@ -87,3 +87,17 @@ max-wals: 7
 		t.Errorf("Warnings = %q, want one, of max-wals", l.Warnings)
 	}
 }
+
+// The file that comes with etcd starts kvnode; what has no effect is said.
+func TestTheSampleFileOfEtcd(t *testing.T) {
+	l, err := Load(map[string]string{configFile: "testdata/etcd.conf.yml.sample"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "--discovery-fallback \"proxy\" has no effect") || !strings.Contains(l.Warnings[0], "etcd.conf.yml.sample:49") {
+		t.Errorf("Warnings = %q, want one, of discovery-fallback", l.Warnings)
+	}
+	if s := &l.Server; !s.LaxReconfig || s.AutoCompactionRetention != "1" || len(s.TLSCipherSuites) != 2 || !s.EnablePprof || s.TLSMaxVersion != "TLS1.3" || l.Log.Level != "debug" {
+		t.Errorf("Load() = %+v, %+v, want what the file says", l.Server, l.Log)
+	}
+}
