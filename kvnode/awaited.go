@@ -55,6 +55,17 @@ func describe(m *store.Member) string {
 	return fmt.Sprintf("%s (%s)", name, shown(strings.Join(m.PeerURLs, ", "), 4*shownBytes))
 }
 
+// called names a member by its name and ID, which other tools show.
+func (n *Node) called(id uint64) string {
+	if m, ok := n.memberOf(id); ok && m.Name != "" {
+		return fmt.Sprintf("%s (%x)", Shown(m.Name), id)
+	}
+	if id == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("%x", id)
+}
+
 // nameOf names a member for people, by its ID if nothing else is known.
 func (n *Node) nameOf(id uint64) string {
 	if m, ok := n.memberOf(id); ok {

@@ -1,7 +1,6 @@
 package kvnode
 
 import (
-	"fmt"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -187,7 +186,7 @@ func (n *Node) follow(rd *raft.Ready) {
 // followLeader notes that a reign has begun, or that one is over.
 func (n *Node) followLeader(lead uint64) {
 	old := n.Leader()
-	n.log.Info("kvnode: leader", "leader", fmt.Sprintf("%x", lead), "was", fmt.Sprintf("%x", old), "term", n.Term(), "role", n.loop.role.String())
+	n.log.Info("kvnode: leader", "leader", n.called(lead), "was", n.called(old), "term", n.Term(), "role", n.loop.role.String())
 	n.loop.campaigns.leaderIs(lead)
 	n.setLeader(lead)
 	n.loop.offers.full = false

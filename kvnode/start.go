@@ -268,7 +268,7 @@ func (n *Node) begin() (err error) {
 			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.found,
 		},
 		Hold:     func() time.Duration { return n.lease.Status().Promise.Hold },
-		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Dial: n.cfg.Dial,
+		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Called: n.called, Dial: n.cfg.Dial,
 		Authenticate: n.authenticate, Logger: n.log,
 	})
 	if err != nil {

@@ -25,6 +25,8 @@ type Config struct {
 	// Authenticate has let it pass, and before it is refused, as it is in any case. ctx
 	// ends with the transport. Optional.
 	Claimed func(ctx context.Context, h Hello)
+	// Called names a member in log lines. Default: its ID.
+	Called func(id uint64) string
 	// Dial connects to a peer's address, host:port. Default: net.Dialer over TCP. Tests pass
 	// in-memory links.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -57,6 +59,9 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Claimed == nil {
 		c.Claimed = func(context.Context, Hello) {}
+	}
+	if c.Called == nil {
+		c.Called = idString
 	}
 	if c.Authenticate == nil {
 		c.Authenticate = func(net.Conn, Hello) error { return nil }

@@ -48,7 +48,7 @@ func newLink(p *peer, kind stream, hold time.Duration) *link {
 		lim:   p.t.limits.streams[kind],
 		queue: newQueue(p.t.limits.streams[kind], hold),
 		wake:  make(chan struct{}, 1),
-		log:   p.t.cfg.Logger.With("peer", p.name, "stream", kind.String()),
+		log:   p.t.cfg.Logger.With("peer", p.t.cfg.Called(p.id), "stream", kind.String()),
 		came:  seldom(), went: seldom(),
 	}
 	l.mu.state.since = time.Now()

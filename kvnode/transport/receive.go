@@ -22,7 +22,7 @@ func (in *inbound) serve() {
 	} else {
 		err = in.messages()
 	}
-	log := in.t.cfg.Logger.With("peer", idString(in.from), "stream", in.kind.String())
+	log := in.t.cfg.Logger.With("peer", in.t.cfg.Called(in.from), "stream", in.kind.String())
 	if _, ok := errors.AsType[*InvalidError](err); ok {
 		in.counts.invalid.Add(1)
 		in.complain(func() { log.Error("peer sends what raft must not see", "err", err) })

@@ -23,7 +23,7 @@ func (t *Transport) SendSnapshot(m *raftpb.Message, state State) {
 
 func (t *Transport) sendSnapshot(m *raftpb.Message, state State) {
 	to, began := m.GetTo(), time.Now()
-	log := t.cfg.Logger.With("peer", idString(to), "index", m.GetSnapshot().GetMetadata().GetIndex())
+	log := t.cfg.Logger.With("peer", t.cfg.Called(to), "index", m.GetSnapshot().GetMetadata().GetIndex())
 	s := &sending{t: t, m: m, state: state}
 	err := s.run()
 	if e := s.release(); e != nil && err == nil {
