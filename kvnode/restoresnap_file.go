@@ -75,6 +75,8 @@ func openSnapshotFile(path string) (f *os.File, size int64, err error) {
 		err = fmt.Errorf("%w: %s is not a regular file", ErrSnapshotForeign, path)
 	case info.Size() == 0:
 		err = fmt.Errorf("%w: %s is empty", ErrSnapshotDamaged, path)
+	case lacking(f, info.Size()) > 0:
+		err = fmt.Errorf("%w: %s is cut off: it has %d bytes, and lacks %d at its end", ErrSnapshotDamaged, path, info.Size(), lacking(f, info.Size()))
 	case info.Size() < minSnapshot:
 		err = fmt.Errorf("%w: %s has %d bytes, and none has less than %d", ErrSnapshotForeign, path, info.Size(), minSnapshot)
 	default:
