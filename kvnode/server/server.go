@@ -75,7 +75,7 @@ func Start(cfg Config) (*Server, error) {
 	}
 	if err != nil {
 		cfg.closeListeners()
-		return nil, fmt.Errorf("kvnode: invalid configuration: %w", err)
+		return nil, &ConfigError{err}
 	}
 	for _, w := range cfg.Warnings() {
 		cfg.Logger.Warn(w)
@@ -83,12 +83,12 @@ func Start(cfg Config) (*Server, error) {
 	certs, err := cfg.certificates()
 	if err != nil {
 		cfg.closeListeners()
-		return nil, fmt.Errorf("kvnode: %w", err)
+		return nil, &ConfigError{err}
 	}
 	door := newEntrance(&cfg, certs)
 	l, err := bind(context.Background(), &cfg, door.forClients, door.forPages)
 	if err != nil {
-		return nil, fmt.Errorf("kvnode: %w", err)
+		return nil, &ConfigError{err}
 	}
 	nodeConfig := cfg.node(l.peer)
 	nodeConfig.PeerTLS = certs.peer

@@ -25,6 +25,16 @@ const (
 	minHashEvery = time.Second
 )
 
+// ConfigError means that a server was not started because of its configuration, or
+// because of what that asks of this machine: Validate, Check, files and ports.
+type ConfigError struct{ Err error }
+
+// Error implements error.
+func (e *ConfigError) Error() string { return "the configuration is wrong:\n" + e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *ConfigError) Unwrap() error { return e.Err }
+
 // Validate reports everything that is wrong with c, after WithDefaults. It
 // looks at nothing but c.
 func (c Config) Validate() error {

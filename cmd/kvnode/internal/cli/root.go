@@ -19,8 +19,8 @@ const (
 	// exitFailed means that it did not: the node failed, an endpoint does not
 	// answer, a log is damaged, or a second signal cut a stop short.
 	exitFailed = 1
-	// exitUsage means that the command line or the configuration is wrong;
-	// nothing was done.
+	// exitUsage means that the command line or the configuration is wrong, or asks
+	// for what this machine does not have, such as a file or a free port.
 	exitUsage = 2
 )
 
@@ -78,7 +78,7 @@ const rootLong = `kvnode is a replicated key-value node. It speaks the etcd v3 A
 the leader's memory under a leader lease. kvnode alone is kvnode serve.
 
 Exit codes: 0 all went well, or a server was stopped in order; 1 something failed; 2 the command
-line or the configuration is wrong.`
+line or the configuration is wrong, or asks for what is not there, such as a file or a free port.`
 
 // rootUsage leaves the flags out: they are those of kvnode serve.
 const rootUsage = `Usage:

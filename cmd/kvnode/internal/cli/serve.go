@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,8 +54,13 @@ func serveWith(cmd *cobra.Command, sys *System) {
 		if *validate {
 			err = errors.Join(err, loaded.Check())
 		}
+		if *validate {
+			for _, w := range append(loaded.Warnings, loaded.Server.Warnings()...) {
+				_, _ = fmt.Fprintln(sys.Stderr, "warning:", w)
+			}
+		}
 		if err != nil {
-			return usageError{fmt.Errorf("the configuration is wrong:\n%w", err)}
+			return usageError{&server.ConfigError{Err: err}}
 		}
 		switch {
 		case *printConfig:
@@ -70,7 +76,7 @@ func serveWith(cmd *cobra.Command, sys *System) {
 func serve(sys *System, loaded *settings.Loaded) error {
 	log, closeLog, err := newLogger(sys, loaded.Log)
 	if err != nil {
-		return err
+		return usageError{err}
 	}
 	defer closeLog()
 	defer raiseHeap()()
@@ -85,11 +91,27 @@ func serve(sys *System, loaded *settings.Loaded) error {
 	log.Info("starting kvnode", "version", server.Version(), "commit", commit(), "go", runtime.Version(),
 		"name", cfg.Name, "data_dir", cfg.DataDir)
 	srv, err := server.Start(cfg)
+	if _, wrong := errors.AsType[*server.ConfigError](err); wrong {
+		if !toStderr(loaded.Log) {
+			log.Error("cannot start", "error", err)
+		}
+		return usageError{err} // as --validate says it
+	}
 	if err != nil {
 		log.Error("cannot start", "error", err)
+	} else if err = untilStopped(srv, stop.asked, log); srv.Err() == nil {
 		return err
 	}
-	return untilStopped(srv, stop.asked, log)
+	if toStderr(loaded.Log) { // where Main would say it once more
+		err = errors.Join(errReported, err)
+	}
+	return err
+}
+
+// toStderr reports whether errors are logged to where a command's go.
+func toStderr(cfg settings.Log) bool {
+	named := slices.ContainsFunc(cfg.Outputs, func(o string) bool { return o == "default" || o == "stderr" })
+	return (named || len(cfg.Outputs) == 0) && levels[cfg.Level] <= slog.LevelError
 }
 
 // untilStopped returns when the server has stopped, in order or not.

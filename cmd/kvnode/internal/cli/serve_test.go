@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -147,15 +148,70 @@ func TestASecondSignal(t *testing.T) {
 	}
 }
 
-// A port that is taken is a failure with the flag to change.
+// A port that is taken is a wrong configuration, with the flag to change, and is said
+// once, wherever logs go.
 func TestServeOnATakenPort(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	code, _, stderr := kvnode("--data-dir", t.TempDir(), "--listen-client-urls", "http://"+l.Addr().String(), "--listen-peer-urls", "http://"+free(t))
-	if code != exitFailed || !strings.Contains(stderr, "--listen-client-urls http://"+l.Addr().String()+": the port is taken") {
-		t.Errorf("kvnode on a taken port = %d %s, want 1 and the flag", code, stderr)
+	file := filepath.Join(t.TempDir(), "log")
+	for _, more := range [][]string{nil, {"--log-level", "fatal"}, {"--log-outputs", file}} {
+		args := append([]string{"--data-dir", t.TempDir(), "--listen-client-urls", "http://" + l.Addr().String(), "--listen-peer-urls", "http://" + free(t)}, more...)
+		code, _, stderr := kvnode(args...)
+		if code != exitUsage || strings.Count(stderr, "--listen-client-urls http://"+l.Addr().String()+": the port is taken") != 1 {
+			t.Errorf("kvnode on a taken port, %q = %d %s, want 2 and the flag once", more, code, stderr)
+		}
+	}
+	if data, err := os.ReadFile(file); err != nil || strings.Count(string(data), "the port is taken") != 1 {
+		t.Errorf("the log's file has %s, %v, want it there once, too", data, err)
+	}
+}
+
+// What ends a member is said once, wherever logs go.
+func TestAFailureIsSaidOnce(t *testing.T) {
+	dir := t.TempDir()
+	sound := func(args ...string) []string {
+		return append([]string{
+			"--data-dir", filepath.Join(dir, "data"), "--listen-client-urls", "http://" + free(t), "--listen-peer-urls", "http://" + free(t),
+			"--initial-advertise-peer-urls", "http://127.0.0.1:1",
+		}, args...)
+	}
+	s := &served{t: t, exited: make(chan int, 1)}
+	args := sound()
+	go func() {
+		s.exited <- Main(System{Args: args, Stdout: &s.stderr, Stderr: &s.stderr, Exit: func(int) {}})
+	}()
+	s.says("ready to serve client requests")
+	send(t, syscall.SIGTERM)
+	s.exits(exitOK)
+
+	// Something that is found when the member opens its data, and not before.
+	if err := os.WriteFile(filepath.Join(dir, "data", "store.db"), []byte("garbage"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "log")
+	for _, more := range [][]string{nil, {"--log-level", "fatal"}, {"--log-outputs", file}, {"--log-outputs", "stderr," + file + "2"}} {
+		code, _, stderr := kvnode(sound(more...)...)
+		if n := strings.Count(stderr, "store.db"); code != exitFailed || n != 1 {
+			t.Errorf("kvnode with a damaged store, %q = %d, which names it %d times, want 1 and once: %s", more, code, n, stderr)
+		}
+	}
+	if data, err := os.ReadFile(file); err != nil || strings.Count(string(data), "store.db") != 1 {
+		t.Errorf("the log's file has %s, %v, want it there once, too", data, err)
+	}
+}
+
+// --validate names what will have no effect, as serve does.
+func TestValidateWarns(t *testing.T) {
+	var out, errs buffer
+	code := Main(System{
+		Args: []string{"serve", "--validate", "--data-dir", t.TempDir(), "--max-wals", "7"}, Environ: []string{"ETCD_DATA_DIRR=/x"},
+		Stdout: &out, Stderr: &errs, Exit: func(int) {},
+	})
+	if code != exitOK || !strings.Contains(errs.String(), "ETCD_DATA_DIRR is no setting") || !strings.Contains(errs.String(), "--max-wals") ||
+		out.String() != "the configuration is valid\n" {
+		t.Errorf("serve --validate = %d %q %q, want both warnings and that it is valid", code, out.String(), errs.String())
 	}
 }

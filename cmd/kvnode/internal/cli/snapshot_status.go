@@ -17,7 +17,8 @@ func newSnapshotStatus(sys *System) *cobra.Command {
 		Use:   "status FILE",
 		Short: "Check a snapshot and describe it",
 		Long: `Status reads all of a snapshot, checks it, and prints its hash, newest revision, number of keys and
-size. The hash is what etcdctl endpoint hashkv --rev REVISION gives for the cluster that it is of.`,
+size. The hash is what etcdctl endpoint hashkv --rev REVISION gives for the cluster that it is of: that
+and json have it as a decimal number, simple in hex, as in etcdutl, and table in both.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			write, ok := snapshotWriters[output]
@@ -65,7 +66,7 @@ var snapshotWriters = map[string]func(io.Writer, *snapshotLine) error{
 	},
 	"table": func(w io.Writer, l *snapshotLine) error {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		if _, err := fmt.Fprintf(t, "HASH\tREVISION\tTOTAL KEYS\tTOTAL SIZE\n%x\t%d\t%d\t%d\n", l.Hash, l.Revision, l.TotalKey, l.TotalSize); err != nil {
+		if _, err := fmt.Fprintf(t, "HASH (HEX)\tHASH (DECIMAL)\tREVISION\tTOTAL KEYS\tTOTAL SIZE\n%x\t%d\t%d\t%d\t%d\n", l.Hash, l.Hash, l.Revision, l.TotalKey, l.TotalSize); err != nil {
 			return err
 		}
 		return t.Flush()

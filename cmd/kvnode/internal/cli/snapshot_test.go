@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -74,14 +75,18 @@ func savedSnapshot(t *testing.T) (path, hash string) {
 // What etcd's client saves, these commands describe and restore.
 func TestSnapshotStatusAndRestore(t *testing.T) {
 	file, hash := savedSnapshot(t)
+	number, err := strconv.ParseUint(hash, 16, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
 	info, err := os.Stat(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for output, want := range map[string]string{
 		"simple": fmt.Sprintf("%s, 3, 2, %d\n", hash, info.Size()),
-		"table":  "HASH",
-		"json":   `"revision":3,"totalKey":2,"totalSize":` + fmt.Sprint(info.Size()),
+		"table":  fmt.Sprintf("%s%s%d ", hash, strings.Repeat(" ", 2+max(0, len("HASH (HEX)")-len(hash))), number),
+		"json":   fmt.Sprintf(`"hash":%d,`, number) + `"revision":3,"totalKey":2,"totalSize":` + fmt.Sprint(info.Size()),
 	} {
 		code, stdout, stderr := kvnode("snapshot", "status", file, "-w", output)
 		if code != exitOK || !strings.Contains(stdout, want) {
