@@ -7,9 +7,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/spf13/cobra"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -18,10 +21,22 @@ func run(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	root := newRoot(streams{out: os.Stdout, err: os.Stderr})
+	return execute(ctx, root, args, os.Stderr)
+}
+
+// execute returns the exit code: 1 if something failed, 2 if the command line is
+// wrong, which it is if nothing has begun.
+func execute(ctx context.Context, root *cobra.Command, args []string, stderr io.Writer) int {
+	began := false
+	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
 	root.SetArgs(args)
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "leasebench:", err)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintln(stderr, "leasebench:", err) //nolint:errcheck // nobody is left to tell
+	if began {
 		return 1
 	}
-	return 0
+	return 2
 }

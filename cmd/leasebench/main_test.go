@@ -240,3 +240,25 @@ func TestBadFlagsAreRefusedByNameAndLimit(t *testing.T) {
 		}
 	}
 }
+
+// Whoever mistypes is told, and the exit code says that nothing was measured.
+func TestWrongUsage(t *testing.T) {
+	for _, test := range []struct {
+		args, want string
+		code       int
+	}{
+		{"foo", `unknown command "foo" for "leasebench"`, 2},
+		{"wtach", "did you mean watch?", 2},
+		{"check --round 1", "unknown flag: --round; did you mean --rounds?", 2},
+		{"check more", "more", 2},
+		{"check --rounds 0", "rounds", 1},
+		{"", "", 0},
+	} {
+		var out, errs bytes.Buffer
+		root := newRoot(streams{out: &out, err: &errs})
+		code := execute(t.Context(), root, strings.Fields(test.args), &errs)
+		if code != test.code || !strings.Contains(errs.String(), test.want) {
+			t.Errorf("leasebench %s = %d %s, want %d and %q", test.args, code, errs.String(), test.code, test.want)
+		}
+	}
+}

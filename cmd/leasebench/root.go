@@ -9,6 +9,7 @@ import (
 
 	"github.com/leaderlease/go/bench/report"
 	"github.com/leaderlease/go/bench/suite"
+	"github.com/leaderlease/go/cmd/internal/nearest"
 )
 
 // streams are where output goes.
@@ -26,8 +27,10 @@ type common struct {
 func newRoot(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use: "leasebench", Short: rootShort, Long: rootLong,
-		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true, Args: nearest.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	nearest.Flags(root)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	c := &common{streams: s}

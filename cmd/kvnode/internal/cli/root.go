@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leaderlease/go/cmd/internal/nearest"
 	"github.com/leaderlease/go/cmd/kvnode/internal/demo"
 )
 
@@ -96,12 +97,13 @@ func newRoot(sys *System) *cobra.Command {
 		Use:   "kvnode",
 		Short: "A replicated key-value node with the etcd v3 API and leader leases",
 		Long:  rootLong,
-		Args:  cobra.NoArgs,
+		Args:  nearest.NoArgs,
 		// Main prints errors, once.
 		SilenceErrors: true, SilenceUsage: true,
 		Version: versionText(),
 	}
 	root.SetVersionTemplate("{{.Version}}")
+	nearest.Flags(root)
 	usage := root.UsageTemplate()
 	serveWith(root, sys)
 	root.SetUsageTemplate(rootUsage)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leaderlease/go/cmd/internal/nearest"
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	node "github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server"
@@ -29,7 +30,7 @@ func newServe(sys *System) *cobra.Command {
 		Use:   "serve",
 		Short: "Run a member of a cluster",
 		Long:  serveLong,
-		Args:  cobra.NoArgs,
+		Args:  nearest.NoArgs,
 		// Harnesses ask etcd for it with the flags they start it with.
 		Version: versionText(),
 	}

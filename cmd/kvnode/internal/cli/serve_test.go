@@ -210,7 +210,7 @@ func TestValidateWarns(t *testing.T) {
 		Args: []string{"serve", "--validate", "--data-dir", t.TempDir(), "--max-wals", "7"}, Environ: []string{"ETCD_DATA_DIRR=/x"},
 		Stdout: &out, Stderr: &errs, Exit: func(int) {},
 	})
-	if code != exitOK || !strings.Contains(errs.String(), "ETCD_DATA_DIRR is no setting") || !strings.Contains(errs.String(), "--max-wals") ||
+	if code != exitOK || !strings.Contains(errs.String(), "ETCD_DATA_DIRR is no setting of kvnode and has no effect; did you mean ETCD_DATA_DIR?") || !strings.Contains(errs.String(), "--max-wals") ||
 		out.String() != "the configuration is valid\n" {
 		t.Errorf("serve --validate = %d %q %q, want both warnings and that it is valid", code, out.String(), errs.String())
 	}

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/leaderlease/go/cmd/internal/nearest"
 )
 
 // options is what the command line says.
@@ -52,7 +54,7 @@ claim it prints was checked; the exit code is 0 only if all of them held.`,
   kvnode demo --story
   kvnode demo --story --pace 0   # without pauses to read, as for CI`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			return errors.Join(cobra.NoArgs(cmd, args), o.validate())
+			return errors.Join(nearest.NoArgs(cmd, args), o.validate())
 		},
 		SilenceUsage:  true,
 		SilenceErrors: true, // the root prints them

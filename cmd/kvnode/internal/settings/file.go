@@ -4,10 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/leaderlease/go/cmd/internal/nearest"
 )
 
 // sections of etcd's file hold settings without their prefix.
@@ -85,7 +89,7 @@ func (r *fileReader) mapping(prefix string, inSection bool, m *yaml.Node) {
 func (r *fileReader) setting(name string, key, content *yaml.Node) {
 	s, ok := byName[name]
 	if !ok {
-		r.fail(key, "unknown key %q", key.Value)
+		r.fail(key, "unknown key %q%s", key.Value, nearest.Hint(name, slices.Collect(maps.Keys(byName)), "%s"))
 		return
 	}
 	if line, ok := r.lines[name]; ok {

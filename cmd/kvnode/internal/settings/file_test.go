@@ -15,6 +15,8 @@ func TestFiles(t *testing.T) {
 		{"only a comment", "# nothing\n", ""},
 		{"null is unset", "name:\n", ""},
 		{"unknown key", "name: a\nlisten-urls: b\n", `F:2: unknown key "listen-urls"`},
+		{"a key with a slip", "listen-client-url: b\n", `F:1: unknown key "listen-client-url"; did you mean listen-client-urls?`},
+		{"a key of a section with a slip", "peer-transport-security:\n  cert-fil: a\n", `F:2: unknown key "cert-fil"; did you mean peer-cert-file?`},
 		{"the same key twice", "name: a\nmetrics: basic\nname: b\n", "F:3: name is set here and in line 1"},
 		{"the same setting in a section", "cert-file: ''\nclient-transport-security:\n  cert-file: ''\n", "F:3: cert-file is set here and in line 1"},
 		{"unknown key in a section", "peer-transport-security:\n  colour: red\n", `F:2: unknown key "colour"`},

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/leaderlease/go/cmd/internal/nearest"
 )
 
 // gate is a feature of etcd. It is honoured unless one of refused and ignored
@@ -63,7 +65,7 @@ func parseGates(s string) (map[string]bool, error) {
 		name, state, _ := strings.Cut(part, "=")
 		g, ok := gates[name]
 		if !ok {
-			return nil, fmt.Errorf("there is no feature %q, only %s", name, strings.Join(slices.Sorted(maps.Keys(gates)), ", "))
+			return nil, fmt.Errorf("there is no feature %q%s, only %s", name, nearest.Hint(name, slices.Collect(maps.Keys(gates)), "%s"), strings.Join(slices.Sorted(maps.Keys(gates)), ", "))
 		}
 		on, err := parseBool(state)
 		if err != nil {

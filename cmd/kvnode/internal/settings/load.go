@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/leaderlease/go/cmd/internal/nearest"
 )
 
 // Loaded is the configuration in effect.
@@ -143,10 +145,20 @@ func (l *Loaded) readEnv(environ []string) (layer map[string]given, errs []error
 		delete(vars, name)
 	}
 	for name := range vars {
-		l.Warnings = append(l.Warnings, fmt.Sprintf("environment %s is no setting of kvnode and has no effect", name))
+		l.Warnings = append(l.Warnings, fmt.Sprintf("environment %s is no setting of kvnode and has no effect%s", name, hintOf(name)))
 	}
 	slices.Sort(l.Warnings)
 	return layer, errs
+}
+
+// hintOf guesses which variable was meant. The prefix is not what was mistyped.
+func hintOf(name string) string {
+	prefix, rest, _ := strings.Cut(name, "_")
+	var known []string
+	for _, s := range slices.Concat(table, meta) {
+		known = append(known, strings.TrimPrefix(s.envs()[0], "KVNODE_"))
+	}
+	return nearest.Hint(rest, known, prefix+"_%s")
 }
 
 func (l Log) withDefaults() Log {

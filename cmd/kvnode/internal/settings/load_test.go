@@ -121,7 +121,7 @@ func TestOnlyTheStrongestSourceCounts(t *testing.T) {
 func TestUnknownVariablesAreMentioned(t *testing.T) {
 	l, err := Load(nil, []string{"ETCD_NAMES=a", "KVNODE_PORT=tcp://10.0.0.1:80", "ETCD_VERSION=3", "ETCDCTL_API=3"})
 	want := []string{
-		"environment ETCD_NAMES is no setting of kvnode and has no effect",
+		"environment ETCD_NAMES is no setting of kvnode and has no effect; did you mean ETCD_NAME?",
 		"environment KVNODE_PORT is no setting of kvnode and has no effect",
 	}
 	if err != nil || strings.Join(l.Warnings, "\n") != strings.Join(want, "\n") {

@@ -133,7 +133,7 @@ func TestFeatureGates(t *testing.T) {
 		"InitialCorruptCheck=false":         "",
 		"InitialCorruptCheck=true":          "",
 		"LeaseCheckpoint":                   `feature LeaseCheckpoint: "" must be true or false`,
-		"leasecheckpoint=true":              `there is no feature "leasecheckpoint"`,
+		"leasecheckpoint=true":              `there is no feature "leasecheckpoint"; did you mean LeaseCheckpoint?, only`,
 		"LeaseCheckpoint=true, Warp=true":   `there is no feature "Warp"`,
 		"TxnModeWriteWithSharedBuffer=nope": "must be true or false",
 		"AllAlpha=true":                     "cannot be on because it stands for some",

@@ -1,0 +1,34 @@
+package nearest
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestWord(t *testing.T) {
+	known := []string{"data-dir", "name", "serve", "status", "snapshot", "wal", "listen-client-urls", "listen-metrics-urls"}
+	for given, want := range map[string]string{
+		"":                   "",
+		"stauts":             "status", // two letters swapped
+		"STATUS":             "status",
+		"sttus":              "status",
+		"serv":               "serve",
+		"walk":               "wal",
+		"nmae":               "name",
+		"data-dirr":          "data-dir",
+		"datadir":            "data-dir",
+		"listen-client-url":  "listen-client-urls",
+		"listen-clients-url": "listen-client-urls",
+		"bogus":              "",
+		"foo":                "",
+		"x":                  "",
+		"wallet":             "",
+	} {
+		if got := Word(given, known); got != want {
+			t.Errorf("Word(%q) = %q, want %q", given, got, want)
+		}
+	}
+}
