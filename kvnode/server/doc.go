@@ -24,5 +24,7 @@
 //	/livez /readyz      as etcd answers; ?verbose, ?exclude=check, /readyz/check
 //	/status             the member, with its lease, as JSON (package status)
 //	/v3/…               etcd's JSON gateway (listen-client-http-urls only)
+//	/v3beta/…           the same, as etcd 3.3 called it
+//	/debug/vars         the process's expvar, as in etcd (listen-client-http-urls only)
 //	/debug/pprof/       with EnablePprof (listen-client-http-urls only)
 package server

@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"expvar"
 	"log/slog"
 	"math"
 	"net"
@@ -58,7 +59,9 @@ func (s *Server) clientPages(gateway http.Handler) *http.ServeMux {
 		// can reach; other clients do not notice this. A page that asks under the
 		// name that it came from itself is up to hosts.
 		mux.Handle("/v3/", http.NewCrossOriginProtection().Handler(gateway))
+		mux.Handle("/v3beta/", http.NewCrossOriginProtection().Handler(v3beta(gateway)))
 	}
+	mux.Handle("GET /debug/vars", expvar.Handler())
 	if s.cfg.EnablePprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)
 		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
