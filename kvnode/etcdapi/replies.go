@@ -76,20 +76,20 @@ func (b *replies) reserve(ctx context.Context, size, times int64) (*room, error)
 	b.mu.line = append(b.mu.line, r)
 	b.admitLocked()
 	b.mu.Unlock()
-	select {
-	case <-r.letIn:
-		return r, nil
-	default:
-	}
 	check := time.NewTicker(replyCheck)
 	defer check.Stop()
 	for {
 		select {
 		case <-r.letIn:
-			return r, nil
+			// For a request that has ended gRPC would not say when the bytes are free.
+			if ctx.Err() == nil {
+				return r, nil
+			}
 		case <-check.C:
 			b.reclaim(time.Now())
 		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
 			r.release()
 			return nil, status.Errorf(codes.ResourceExhausted, "kvnode: a reply of %d bytes has found no room beside others until its request ended: "+
 				"those that are being sent may take %d bytes; ask for less at a time, or with RangeStream", size, b.limit)

@@ -269,7 +269,10 @@ func TestRepliesStayWithinTheirBound(t *testing.T) {
 			for _, cancel := range cancels {
 				cancel()
 			}
-			until(t, "all is given back", func() bool { return b.usedBytes() == 0 && b.waiting() == 0 })
+			until(t, "all is given back", func() bool {
+				runtime.GC() // gRPC forgets what it has for a stream that was ended meanwhile
+				return b.usedBytes() == 0 && b.waiting() == 0
+			})
 			// All of it, which is twice the bound, passes alone.
 			resp, err := s.kv.Range(t.Context(), rangeOf("k", 0), grpc.MaxCallRecvMsgSize(8<<20))
 			if err != nil || len(resp.GetKvs()) != 8 {

@@ -23,11 +23,11 @@ var streaming = map[string]bool{"/v3/watch": true, "/v3/lease/keepalive": true}
 func timely(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != http.NoBody && !streaming[r.URL.Path] {
-			conn := http.NewResponseController(w)
-			// An error means that the connection has ended, which whoever reads finds out.
-			_ = conn.SetReadDeadline(time.Now().Add(bodyTime))
+			// Package http takes it away when the body is there. An error means that the
+			// connection has ended, which whoever reads finds out.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 			timed := *r
-			timed.Body = &timedBody{r.Body, conn}
+			timed.Body = &timedBody{r.Body}
 			r = &timed
 		}
 		pages.ServeHTTP(w, r)
@@ -35,21 +35,12 @@ func timely(pages http.Handler) http.Handler {
 }
 
 // timedBody is a body whose connection has a read deadline until it has arrived.
-type timedBody struct {
-	io.ReadCloser
-
-	conn *http.ResponseController
-}
+type timedBody struct{ io.ReadCloser }
 
 // Read implements io.Reader.
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	switch {
-	case errors.Is(err, io.EOF):
-		// What is read from here on is the end of the client, for which nobody sets a
-		// time.
-		_ = b.conn.SetReadDeadline(time.Time{})
-	case errors.Is(err, os.ErrDeadlineExceeded):
+	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("kvnode: the body of the request has not arrived within %v, which is the limit", bodyTime)
 	}
 	return n, err
