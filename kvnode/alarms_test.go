@@ -13,10 +13,11 @@ func TestAlarmsAreSaid(t *testing.T) {
 	log := &lines{}
 	inCluster(t, 3, func(c *Config) { c.Logger = log.logger() }, func(t *testing.T, c *cluster) {
 		leader := c.leader()
+		id := leader.ID()
 		alarm := func(action pb.AlarmRequest_AlarmAction) {
 			t.Helper()
 			if _, err := leader.Propose(t.Context(), &pb.InternalRaftRequest{
-				Alarm: &pb.AlarmRequest{MemberID: leader.ID(), Action: action, Alarm: pb.AlarmType_NOSPACE},
+				Alarm: &pb.AlarmRequest{MemberID: id, Action: action, Alarm: pb.AlarmType_NOSPACE},
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +40,8 @@ func TestAlarmsAreSaid(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.stop(leader.Name())
-		leader = c.start(leader.Name())
+		c.start(leader.Name())
+		leader = c.leader()
 		said("after a restart", raised, 4)
 		said("before it is disarmed", disarmed, 0)
 		alarm(pb.AlarmRequest_DEACTIVATE)

@@ -107,11 +107,11 @@ var handovers = []Mutant{
 	{
 		Rule: "membership", Name: "what a leader never sent is acknowledged", Pkg: nodePkg, Test: "^TestAnswersToThePastAreNoErrors$",
 		File: "kvnode/peers.go",
-		Old:  "s.RaftState != raft.StateLeader || s.GetTerm() != m.GetTerm()", New: "s.GetTerm() > 0",
+		Old:  "s.RaftState != raft.StateLeader || s.GetTerm() != m.GetTerm()", New: "s.RaftState != raft.StateLeader || s.GetTerm() > 0",
 	},
 	{
 		Rule: "membership", Name: "answers of another term are refused", Pkg: nodePkg, Test: "^TestAnswersToThePastAreNoErrors$",
 		File: "kvnode/peers.go",
-		Old:  "s.RaftState != raft.StateLeader || s.GetTerm() != m.GetTerm()", New: "s.GetTerm() == 0",
+		Old:  "s.RaftState != raft.StateLeader || s.GetTerm() != m.GetTerm()", New: "s.RaftState != raft.StateLeader && s.GetTerm() == 0",
 	},
 }
