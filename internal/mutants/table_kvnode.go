@@ -253,8 +253,8 @@ var members = []Mutant{
 	{
 		Rule: "members", Name: "every entry's commit index is synced", Pkg: nodePkg, Test: "^TestOnlyChangesOfMembershipSyncMore$",
 		File: "kvnode/apply.go",
-		Old:  "\tdefault:\n\t\tr := n.store.Apply(",
-		New:  "\tdefault:\n\t\t_ = n.saveCommit(e.GetIndex())\n\t\tr := n.store.Apply(",
+		Old:  "\t\tn.waiters.finish(",
+		New:  "\t\t_ = n.saveCommit(e.GetIndex())\n\t\tn.waiters.finish(",
 	},
 	{
 		Rule: "members", Name: "an old change undoes a snapshot's configuration", Pkg: nodePkg, Test: "^TestAnOldChangeDoesNotUndoASnapshot$",
@@ -295,8 +295,8 @@ var members = []Mutant{
 	{
 		Rule: "restart", Name: "a checkpoint compacts what raft may scan", Pkg: nodePkg, Test: "^TestACheckpointLeavesWhatRaftMayScan$",
 		File: "kvnode/checkpoint.go",
-		Old:  "min(at.Index-n.cfg.CatchUpEntries, n.told.Load())",
-		New:  "at.Index - n.cfg.CatchUpEntries",
+		Old:  "min(at.Index-keep, n.told.Load())",
+		New:  "at.Index - keep",
 	},
 	{
 		Rule: "restart", Name: "the log does not learn of a checkpoint after a crash", Pkg: nodePkg, Test: "^TestCrashBetweenCheckpointAndLog$",
