@@ -90,11 +90,11 @@ func replicas(t *testing.T, n int) (all []*replica, members []*Member) {
 func told(r *Report) string {
 	var parts []string
 	for _, camp := range r.Camps {
-		names := ""
+		var names strings.Builder
 		for _, m := range camp {
-			names += m.Name
+			names.WriteString(m.Name)
 		}
-		parts = append(parts, names)
+		parts = append(parts, names.String())
 	}
 	said := strings.Join(parts, "|")
 	for _, u := range r.Unknown {

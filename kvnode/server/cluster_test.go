@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"testing"
 	"time"
@@ -14,15 +15,19 @@ import (
 	"github.com/leaderlease/go/kvnode"
 )
 
-// ephemeral returns a listener on a port that is free because it has it.
+// ephemeral returns a listener on a port that is free because it has it. The port is
+// none that systems give to those who connect, so that nobody is likely to have it
+// when the test wants it again.
 func ephemeral(t *testing.T) net.Listener {
 	t.Helper()
 	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		if l, err := lc.Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))); err == nil {
+			return l
+		}
 	}
-	return l
+	t.Fatal("no port is free from 10000 to 30000")
+	return nil
 }
 
 // trio starts three members and stops those that are left.

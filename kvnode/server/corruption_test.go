@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -242,13 +243,26 @@ func TestHowLongTheInitialCheckTakes(t *testing.T) {
 func TestWhoComparesAndWhen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, answer := clockwork(3)
-		leads, asked := false, 0
+		var leads atomic.Bool
+		var mode atomic.Int64 // 0: all are sound, 1: c differs, 2: and b has gone
+		asked := 0
 		raised := make(map[uint64]int)
-		m.leads = func() bool { return leads }
+		m.leads = leads.Load
 		m.raised = func(id uint64) bool { return raised[id] > 0 }
 		m.raise = func(_ context.Context, id uint64) error { raised[id]++; return nil }
-		sound := answer[1]
-		answer[1] = func() (store.Hash, error) { asked++; return sound() }
+		sound := answer[0]
+		answer[1] = func() (store.Hash, error) {
+			if asked++; mode.Load() == 2 {
+				return gone()
+			}
+			return sound()
+		}
+		answer[2] = func() (store.Hash, error) {
+			if mode.Load() > 0 {
+				return differs()
+			}
+			return sound()
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); m.watch(ctx, time.Minute) }()
@@ -257,17 +271,17 @@ func TestWhoComparesAndWhen(t *testing.T) {
 		if asked != 0 {
 			t.Errorf("a follower has asked %d times in 3 min, want never", asked)
 		}
-		leads = true
+		leads.Store(true)
 		at(3)
 		if asked != 3 || len(raised) != 0 {
 			t.Errorf("the leader has asked %d times in 3 min and raised %v, want 3 times and none", asked, raised)
 		}
-		answer[2] = differs
+		mode.Store(1)
 		at(3)
 		if len(raised) != 1 || raised[3] != 1 {
 			t.Errorf("alarms raised = %v, want one of member 3", raised)
 		}
-		answer[1] = gone // nobody knows any more who is right
+		mode.Store(2) // nobody knows any more who is right
 		at(2)
 		if len(raised) != 2 || raised[0] != 1 {
 			t.Errorf("alarms raised = %v, want one of member 0 besides", raised)

@@ -83,7 +83,7 @@ func TestSocketsThatAreThere(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.Close()
+		t.Cleanup(func() { _ = l.Close() })
 		if unix, ok := l.(*net.UnixListener); ok && path == stale { // as if it was killed
 			unix.SetUnlinkOnClose(false)
 			_ = unix.Close()

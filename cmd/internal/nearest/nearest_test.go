@@ -17,7 +17,7 @@ func TestWord(t *testing.T) {
 		"sttus":              "status",
 		"serv":               "serve",
 		"walk":               "wal",
-		"nmae":               "name",
+		"anme":               "name",
 		"data-dirr":          "data-dir",
 		"datadir":            "data-dir",
 		"listen-client-url":  "listen-client-urls",

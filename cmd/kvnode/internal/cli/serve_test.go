@@ -2,6 +2,8 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -38,15 +40,19 @@ func serving(t *testing.T, args ...string) *served {
 	return s
 }
 
-// free returns an address that was free a moment ago.
+// free returns an address that was free a moment ago. Its port is none that systems
+// give to those who connect, so that nobody is likely to have taken it since.
 func free(t *testing.T) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))
+		if l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr); err == nil {
+			_ = l.Close() // nothing was accepted
+			return addr
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free from 10000 to 30000")
+	return ""
 }
 
 // says waits for a line.
