@@ -96,14 +96,14 @@ func told(r *Report) string {
 		}
 		parts = append(parts, names.String())
 	}
-	said := strings.Join(parts, "|")
+	said := []string{strings.Join(parts, "|")}
 	for _, u := range r.Unknown {
-		said += fmt.Sprintf(" %s?", u.Member.Name)
+		said = append(said, u.Member.Name+"?")
 	}
 	for _, m := range r.Corrupt() {
-		said += fmt.Sprintf(" %s!", m.Name)
+		said = append(said, m.Name+"!")
 	}
-	return said
+	return strings.Join(said, " ")
 }
 
 func TestJudge(t *testing.T) {
