@@ -16,15 +16,15 @@ var web = []Mutant{
 	},
 	{
 		Rule: "web", Name: "a web page that was rebound reads and writes", Pkg: webPkg, Test: "^TestAWebPageGetsNothing$",
-		File: "kvnode/server/pages.go",
-		Old:  "newPages(s.hosts.only(handler), s.log)",
-		New:  "newPages(handler, s.log)",
+		File: "kvnode/server/server.go",
+		Old:  "s.hosts.only(s.clientPages(gateway))",
+		New:  "s.clientPages(gateway)",
 	},
 	{
 		Rule: "web", Name: "hosts are checked only where data is", Pkg: webPkg, Test: "^TestAWebPageGetsNothing$",
-		File: "kvnode/server/pages.go",
-		Old:  "newPages(s.hosts.only(handler), s.log)",
-		New:  "newPages(handler, s.log)",
+		File: "kvnode/server/server.go",
+		Old:  "s.hosts.only(s.clientPages(gateway))",
+		New:  "s.clientPages(gateway)",
 		More: []Edit{{"kvnode/server/pages.go", "http.NewCrossOriginProtection().Handler(gateway)", "s.hosts.only(http.NewCrossOriginProtection().Handler(gateway))"}},
 	},
 	{
@@ -40,10 +40,16 @@ var web = []Mutant{
 		New:  "\t_, err := netip.ParseAddr(name[:min(len(name), len(\"127.0.0.1\"))])\n",
 	},
 	{
+		Rule: "web", Name: "monitoring has to be told of", Pkg: webPkg, Test: "^TestAWebPageGetsNothing$",
+		File: "kvnode/server/server.go",
+		Old:  "s.servePages(listener, s.metricsPages())",
+		New:  "s.servePages(listener, s.hosts.only(s.metricsPages()))",
+	},
+	{
 		Rule: "web", Name: "TLS without ALPN is taken for plain text", Pkg: webPkg, Test: "^TestAnyHostIsAnswered$",
 		File: "kvnode/server/hosts.go",
-		Old:  "\tif o, ok := c.(*overheard); ok {\n\t\tc = o.Conn\n\t}\n",
-		New:  "",
+		Old:  "\t\tc = above.NetConn()\n",
+		New:  "\t\t_ = above\n\t\treturn false\n",
 	},
 	{
 		Rule: "names", Name: "a new member may have a name that terminals act upon", Pkg: nodePkg, Test: "^TestNamesOfNewMembers$",
@@ -181,8 +187,8 @@ var web = []Mutant{
 	},
 	{
 		Rule: "replies", Name: "connections of clients cannot be ended", Pkg: webPkg, Test: "^TestConnectionsOfClientsCanBeEnded$",
-		File: "kvnode/server/api.go",
-		Old:  "grpc.Creds(endable{s.entrance})",
-		New:  "grpc.Creds(s.entrance)",
+		File: "kvnode/server/entrance.go",
+		Old:  "grpc.Creds(endable{counted{e}})",
+		New:  "grpc.Creds(counted{e})",
 	},
 }

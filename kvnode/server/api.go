@@ -7,7 +7,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"slices"
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -32,7 +31,7 @@ func (s *Server) build() (err error) {
 	// The gateway has one connection for all its clients, of whom those that wait
 	// for a lock must not keep out the one that gives it back.
 	s.inside = grpc.NewServer(append(s.grpcOptions(), grpc.MaxConcurrentStreams(math.MaxUint32), grpc.NumStreamWorkers(0))...)
-	s.grpc = grpc.NewServer(s.clientOptions()...)
+	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.entrance.options()...)...)
 	if s.locks, err = concurrency.New(s.streams, s.node, api); err != nil {
 		return err
 	}
@@ -82,11 +81,6 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 		k.Interval = never
 	}
 	return append(options, grpc.KeepaliveParams(keepalive.ServerParameters{Time: k.Interval, Timeout: k.Timeout}))
-}
-
-// clientOptions are those of the server for clients.
-func (s *Server) clientOptions() []grpc.ServerOption {
-	return slices.Concat(s.grpcOptions(), s.entrance.options(), []grpc.ServerOption{grpc.Creds(endable{s.entrance})})
 }
 
 // endingStream gives a stream a context that ends with the server, so that a

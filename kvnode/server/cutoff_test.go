@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -40,11 +41,11 @@ func TestConnectionsOfClientsCanBeEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := solo(t, onePort, change)
 			e := ending{make(chan bool, 1)}
-			g := grpc.NewServer(append(s.clientOptions(), grpc.ChainUnaryInterceptor(
+			g := grpc.NewServer(slices.Concat(s.grpcOptions(), s.entrance.options(), []grpc.ServerOption{grpc.ChainUnaryInterceptor(
 				func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 					e.end(ctx)
 					return handle(ctx, req)
-				}))...)
+				})})...)
 			status.Register(g, s)
 			secure := name == "TLS"
 			l := s.entrance.forClients(ephemeral(t), secure)

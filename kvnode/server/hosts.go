@@ -20,7 +20,9 @@ import (
 // anyHost is the name in --host-whitelist that stands for all, as in etcd.
 const anyHost = "*"
 
-// hosts are the names that requests over plain HTTP may be for. A web page whose
+// hosts are the names that requests over plain HTTP to the client URLs may be for.
+// Those to listen-metrics-urls, which show no data, may be for any: monitoring asks
+// by names of its own. A web page whose
 // name its owner has rebound to this machine asks for that name: the browser takes
 // it for one origin with what it reads here, so nothing else gives it away. Over
 // TLS the certificate has no such name. gRPC needs no check: a browser speaks HTTP/2

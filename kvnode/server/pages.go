@@ -31,7 +31,7 @@ func newPages(handler http.Handler, log *slog.Logger) *http.Server {
 }
 
 func (s *Server) servePages(l net.Listener, handler http.Handler) {
-	p := newPages(s.hosts.only(handler), s.log)
+	p := newPages(handler, s.log)
 	s.pages = append(s.pages, p)
 	s.wg.Go(func() { s.served(l, p.Serve(l)) })
 }

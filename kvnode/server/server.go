@@ -153,7 +153,7 @@ func (s *Server) serve(l *listeners) error {
 		s.wg.Go(func() { s.served(listener, s.grpc.Serve(listener)) })
 	}
 	for _, listener := range l.http {
-		s.servePages(listener, s.clientPages(gateway))
+		s.servePages(listener, s.hosts.only(s.clientPages(gateway)))
 	}
 	for _, listener := range l.metrics {
 		s.servePages(listener, s.metricsPages())

@@ -97,7 +97,7 @@ func TestSocketsThatAreThere(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "--listen-client-urls unix://"+path+": the file is taken") {
 			t.Errorf("Check() = %v with %s, want it refused", err, path)
 		}
-		if _, err := bind(t.Context(), &c, certificates{}, bare); err == nil || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
+		if _, err := bind(t.Context(), &c, bare, bare); err == nil || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
 			t.Errorf("bind(%s) = %v, want it refused", path, err)
 		}
 	}

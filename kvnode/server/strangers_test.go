@@ -60,9 +60,9 @@ func silent(ctx context.Context, from net.IP, addr string, arrived func()) {
 // door is where a server listens for peers.
 func door(s *Server) string { return strings.TrimPrefix(s.cfg.ListenPeerURLs[0], "https://") }
 
-// listenAt listens where somebody has listened before. Meanwhile the port may be that
+// listenAgain listens where somebody has listened before. Meanwhile the port may be that
 // of a connection to elsewhere.
-func listenAt(t *testing.T, addr string) net.Listener {
+func listenAgain(t *testing.T, addr string) net.Listener {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
@@ -87,7 +87,7 @@ func TestACrowdKeepsNobodyApart(t *testing.T) {
 	away, other := others[0], others[1]
 	stop(t, away)
 	cfg := away.cfg
-	cfg.ClientListener, cfg.HTTPListener, cfg.PeerListener = ephemeral(t), ephemeral(t), listenAt(t, door(away))
+	cfg.ClientListener, cfg.HTTPListener, cfg.PeerListener = ephemeral(t), ephemeral(t), listenAgain(t, door(away))
 	cfg.ListenClientURLs, cfg.ListenClientHTTPURLs, cfg.AdvertiseClientURLs = nil, nil, nil
 	// More than the 64 places for hosts of members, and the 64 for others.
 	defer crowd(t, 140, door(leads), door(other))()
