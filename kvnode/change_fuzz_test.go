@@ -123,9 +123,9 @@ func hostileEntries(data []byte) (entries []*raftpb.Entry) {
 		case 3:
 			e.Type = raftpb.EntryConfChangeV2.Enum()
 		case 4:
-			e = changeEntry(typ%4, id, string(b))
+			e = changeEntry(typ%6, id, string(b))
 		case 5:
-			e = changesEntry(string(b), &raftpb.ConfChangeSingle{Type: (typ % 4).Enum(), NodeId: new(id)})
+			e = changesEntry(string(b), &raftpb.ConfChangeSingle{Type: (typ % 6).Enum(), NodeId: new(id)})
 		}
 		entries = append(entries, e)
 	}
@@ -170,7 +170,7 @@ func changeSeeds(f *testing.F) (data []byte) {
 		}
 		data = append(data, entrySeed(kind, 0, 0, e.GetData())...)
 	}
-	for typ := range byte(4) {
+	for typ := range byte(6) { // two of them are unknown
 		for _, id := range []byte{0, 1, 2, 3, 4, 77} {
 			b, err := json.Marshal(confContext{Member: store.Member{PeerURLs: peerURLs("x")}, Promote: id%2 == 0})
 			if err != nil {

@@ -105,6 +105,8 @@ type Config struct {
 	walFS fs.FS
 	// wrapBackend replaces what the store writes to, likewise.
 	wrapBackend func(store.Backend) store.Backend
+	// maxUncommitted replaces maxUncommittedBytes, for tests.
+	maxUncommitted int
 	// newestFormat makes a member of an older version in tests. Default: what this
 	// version knows.
 	newestFormat int64
@@ -123,6 +125,7 @@ func (c Config) WithDefaults() Config {
 	c.Token = or(c.Token, "etcd-cluster")
 	c.ReadMode = or(c.ReadMode, ReadLease)
 	c.patience = or(c.patience, alonePatience)
+	c.maxUncommitted = or(c.maxUncommitted, maxUncommittedBytes)
 	c.newestFormat = or(c.newestFormat, store.FormatNewest)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

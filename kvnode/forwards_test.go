@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,27 +16,38 @@ import (
 	"github.com/leaderlease/go/kvnode/store"
 )
 
-// putLarge puts so many values of 1 MiB at once, and returns what waits for them.
+const (
+	littleRoom = 1 << 20
+	// large is more than half of what goes into one message.
+	large = 130 << 10
+)
+
+// little lets raft take littleRoom uncommitted.
+func little(d *disks) func(*Config) {
+	return func(c *Config) { d.use(c); c.maxUncommitted = littleRoom }
+}
+
+// putLarge puts so many large values at once, and returns what waits for them.
 func (c *cluster) putLarge(n *Node, count int) (wait func()) {
-	value := strings.Repeat("x", 1<<20)
+	value := strings.Repeat("x", large)
 	var all sync.WaitGroup
 	for i := range count {
 		all.Go(func() {
 			if err := put(c.t.Context(), n, fmt.Sprint(n.Name(), i), value); err != nil {
-				c.t.Errorf("put %d of %d of 1 MiB through %s: %v", i, count, n.Name(), err)
+				c.t.Errorf("large put %d of %d through %s: %v", i, count, n.Name(), err)
 			}
 		})
 	}
 	return all.Wait
 }
 
-// withoutQuorum runs f while leader and follower, of four, hear nothing of the other
-// two, so that nothing is committed. It must take less than an election timeout.
-func (c *cluster) withoutQuorum(leader, follower *Node, f func()) {
+// withoutQuorum runs f while those given, the leader first, hear nothing of the others,
+// so that nothing is committed. It must take less than an election timeout.
+func (c *cluster) withoutQuorum(some []*Node, f func()) {
 	c.t.Helper()
-	for _, n := range []*Node{leader, follower} {
-		for _, other := range c.followers(leader) {
-			if other != follower {
+	for _, n := range some {
+		for _, other := range c.nodes {
+			if !slices.Contains(some, other) {
 				c.net.Cut(n.Name(), other.Name())
 			}
 		}
@@ -48,19 +60,19 @@ func (c *cluster) withoutQuorum(leader, follower *Node, f func()) {
 // what it cannot take yet, as it does with what its own clients write.
 func TestALeaderLosesNothingThatAFollowerForwards(t *testing.T) {
 	var d disks
-	inCluster(t, 4, d.use, func(t *testing.T, c *cluster) {
+	inCluster(t, 4, little(&d), func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		follower := c.followers(leader)[0]
 		c.put(follower, "first", "v")
 		var wait func()
-		c.withoutQuorum(leader, follower, func() {
+		c.withoutQuorum([]*Node{leader, follower}, func() {
 			wait = c.putLarge(follower, 24)
 			synctest.Wait()
 		})
 		begun := time.Now()
 		wait()
 		if took := time.Since(begun); took >= leader.cfg.TickInterval {
-			t.Errorf("24 MiB took %v once there was a quorum, want less than a tick", took)
+			t.Errorf("24 large writes took %v once there was a quorum, want less than a tick", took)
 		}
 	})
 }
@@ -68,21 +80,20 @@ func TestALeaderLosesNothingThatAFollowerForwards(t *testing.T) {
 // Whoever has much to write does not keep others out.
 func TestMembersTakeTurnsAtTheLeader(t *testing.T) {
 	var d disks
-	inCluster(t, 4, d.use, func(t *testing.T, c *cluster) {
+	inCluster(t, 6, little(&d), func(t *testing.T, c *cluster) {
 		leader := c.leader()
-		follower := c.followers(leader)[0]
-		c.put(follower, "first", "v")
-		var busy func()
-		var little sync.WaitGroup
-		c.withoutQuorum(leader, follower, func() {
-			busy = c.putLarge(leader, 24)
+		others := c.followers(leader)
+		c.put(others[0], "first", "v")
+		var busy, idle func()
+		c.withoutQuorum([]*Node{leader, others[0], others[1]}, func() {
+			busy = c.putLarge(others[0], 24)
 			synctest.Wait()
-			little.Go(func() { c.putLarge(follower, 1)() })
+			idle = c.putLarge(others[1], 1)
 			synctest.Wait()
 		})
-		little.Wait()
-		if left := leader.waiters.len(); left < 8 {
-			t.Errorf("a follower's write was done when %d of the leader's 24 were left, want 8 at least", left)
+		idle()
+		if left := others[0].waiters.len(); left < 8 {
+			t.Errorf("a follower's write was done when %d of the other's 24 were left, want 8 at least", left)
 		}
 		busy()
 	})
@@ -92,20 +103,20 @@ func TestMembersTakeTurnsAtTheLeader(t *testing.T) {
 // goes on when the leader does not lead any more.
 func TestAFollowersShareIsBounded(t *testing.T) {
 	var d disks
-	short := func(c *Config) { d.use(c); c.RequestTimeout = 700 * time.Millisecond }
+	short := func(c *Config) { little(&d)(c); c.RequestTimeout = 700 * time.Millisecond }
 	inCluster(t, 4, short, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		follower := c.followers(leader)[0]
 		c.put(follower, "first", "v")
-		value := strings.Repeat("x", 1<<20)
-		c.withoutQuorum(leader, follower, func() {
+		value := strings.Repeat("x", large)
+		c.withoutQuorum([]*Node{leader, follower}, func() {
 			var all sync.WaitGroup
 			for range 24 {
 				all.Go(func() { _ = put(t.Context(), follower, "k", value) })
 			}
 			synctest.Wait()
-			if got := leader.intake.bytes(follower.ID()); got < maxShareBytes/2 || got > maxShareBytes {
-				t.Errorf("the leader holds %d bytes of the follower, want about %d, and no more", got, maxShareBytes)
+			if got := leader.intake.bytes(follower.ID()); got < littleRoom/2 || got > littleRoom {
+				t.Errorf("the leader holds %d bytes of the follower, want about %d, and no more", got, littleRoom)
 			}
 			all.Wait()
 			for leader.Leader() == leader.ID() {
@@ -137,7 +148,7 @@ func (c *cluster) fillUncommitted(leader *Node) (wait func()) {
 	value := func(size int) *pb.InternalRaftRequest {
 		return &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("k"), Value: make([]byte, size)}}
 	}
-	room, count := 8<<20-32, 7
+	room, count := littleRoom-32, 7
 	var all sync.WaitGroup
 	for i := range count {
 		size := room / (count - i)
@@ -163,19 +174,19 @@ func TestAChangeBehindMuchThatIsUncommitted(t *testing.T) {
 	for _, through := range []string{"leader", "follower"} {
 		t.Run(through, func(t *testing.T) {
 			var d disks
-			inCluster(t, 4, d.use, func(t *testing.T, c *cluster) {
+			inCluster(t, 4, little(&d), func(t *testing.T, c *cluster) {
 				leader := c.leader()
 				c.raised(leader)
 				follower := c.followers(leader)[0]
 				asked := map[string]*Node{"leader": leader, "follower": follower}[through]
 				var wait func()
 				var change sync.WaitGroup
-				c.withoutQuorum(leader, follower, func() {
+				c.withoutQuorum([]*Node{leader, follower}, func() {
 					wait = c.fillUncommitted(leader)
 					synctest.Wait()
 					change.Go(func() {
 						if err := asked.UpdateMember(t.Context(), follower.ID(), []string{"http://elsewhere.example:2380"}); err != nil {
-							t.Errorf("UpdateMember() through the %s with 8 MiB uncommitted = %v", through, err)
+							t.Errorf("UpdateMember() through the %s without room = %v", through, err)
 						}
 					})
 					synctest.Wait()
@@ -216,11 +227,12 @@ func TestWhatNobodyWaitsForIsForgotten(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		for range 100 {
-			go func() { _ = put(ctx, n, "k", "v") }()
+		value := strings.Repeat("x", large) // no two of them are offered together
+		for range 10 {
+			go func() { _ = put(ctx, n, "k", value) }()
 		}
 		synctest.Wait()
-		for _, want := range []int{100, 0} {
+		for _, want := range []int{10, 0} {
 			got := 0
 			n.call(func() { got = len(n.loop.offers.own) })
 			if got != want {

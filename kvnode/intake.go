@@ -6,10 +6,11 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// A follower's share of what this member holds of proposals that it has not handed to
-// raft. One message is taken however large it is.
 const (
-	maxShareBytes = 8 << 20
+	// maxUncommittedBytes is what a leader has raft take that is not applied, and each
+	// follower's share of what waits for that. One message is taken however large it is.
+	maxUncommittedBytes = 8 << 20
+	// maxShareCount bounds the messages in a share.
 	maxShareCount = 1024
 )
 
@@ -19,7 +20,8 @@ const (
 // entries, too: nothing is held by then, for a member that no longer leads drops what
 // it holds (Node.forget).
 type intake struct {
-	mu struct {
+	maxBytes int // immutable: of one share
+	mu       struct {
 		sync.Mutex
 		shares map[uint64]*share
 	}
@@ -59,7 +61,7 @@ func (in *intake) tryEnter(from uint64, size int) <-chan struct{} {
 		s = &share{}
 		in.mu.shares[from] = s
 	}
-	if s.count == 0 || s.count < maxShareCount && s.bytes+size <= maxShareBytes {
+	if s.count == 0 || s.count < maxShareCount && s.bytes+size <= in.maxBytes {
 		s.count++
 		s.bytes += size
 		return nil

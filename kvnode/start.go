@@ -75,6 +75,7 @@ func newNode(cfg Config) *Node {
 	n.vouchers.due = make(chan struct{}, 1)
 	n.replay.init()
 	n.loop.vouched = make(vouched)
+	n.intake.maxBytes = cfg.maxUncommitted
 	n.leader.Store(&leadership{changed: make(chan struct{})})
 	return n
 }
@@ -208,7 +209,7 @@ func (n *Node) openRaft() error {
 		// As in etcd. What is under way to one follower stays below what the
 		// appender takes without blocking.
 		MaxSizePerMsg: 512 << 10, MaxInflightMsgs: 512, MaxInflightBytes: 8 << 20,
-		MaxCommittedSizePerReady: 4 << 20, MaxUncommittedEntriesSize: 8 << 20,
+		MaxCommittedSizePerReady: 4 << 20, MaxUncommittedEntriesSize: uint64(n.cfg.maxUncommitted),
 		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
 		Logger: raftLogger{n.log},
 	}

@@ -26,12 +26,12 @@ var proposals = []Mutant{
 		Rule: "proposals", Name: "who was deposed keeps what followers forwarded", Pkg: nodePkg, Test: "^TestAFollowersShareIsBounded$",
 		File: forwardsFile,
 		Old:  "\tif l.role != raft.StateLeader && o.lanes != nil {\n",
-		New:  "\tif false {\n",
+		New:  "\tif l.role != raft.StateLeader && o.lanes != nil && false {\n",
 	},
 	{
 		Rule: "proposals", Name: "a follower's share has no bound", Pkg: nodePkg, Test: "^TestAFollowersShareIsBounded$",
 		File: "kvnode/intake.go",
-		Old:  "\tif s.count == 0 || s.count < maxShareCount && s.bytes+size <= maxShareBytes {\n",
+		Old:  "\tif s.count == 0 || s.count < maxShareCount && s.bytes+size <= in.maxBytes {\n",
 		New:  "\tif true {\n",
 	},
 	{
@@ -66,8 +66,6 @@ var proposals = []Mutant{
 	},
 }
 
-const changeFuzz = "^FuzzHostileEntriesAreAppliedAlike$"
-
 // changes are bugs in what becomes of configuration changes that nobody makes.
 var changes = []Mutant{
 	{
@@ -89,13 +87,13 @@ var changes = []Mutant{
 		New:  "",
 	},
 	{
-		Rule: "changes", Name: "raft and the registry take a promotion for two things", Pkg: nodePkg, Test: changeFuzz,
+		Rule: "changes", Name: "a promotion is of any type", Pkg: nodePkg, Test: "^TestMalformedChangesInTheLogAreOfNobody$",
 		File: "kvnode/change.go",
 		Old:  ", ctx.Promote && cc.GetType() != raftpb.ConfChangeAddNode:\n",
 		New:  ":\n",
 	},
 	{
-		Rule: "changes", Name: "a change of an unknown type is made", Pkg: nodePkg, Test: changeFuzz,
+		Rule: "changes", Name: "a change of an unknown type is made", Pkg: nodePkg, Test: "^FuzzHostileEntriesAreAppliedAlike$",
 		File: "kvnode/change.go",
 		Old:  "\tcase !slices.Contains(changeTypes, cc.GetType()), ctx",
 		New:  "\tcase ctx",
