@@ -134,9 +134,9 @@ func (n *Node) applyConf(e *raftpb.Entry) bool {
 	if !n.saveCommit(e.GetIndex()) {
 		return false
 	}
-	plan, err := planEntry(n.store.Members(), e, n.cfg.newestFormat)
-	if err != nil {
-		n.fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), err))
+	plan := planEntry(n.store.Members(), e, n.cfg.newestFormat)
+	if plan.stop != nil {
+		n.fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), plan.stop))
 		return false
 	}
 	if errors.Is(plan.refusal, errMalformedChange) {

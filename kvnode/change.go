@@ -44,38 +44,38 @@ type changePlan struct {
 	registry *store.MemberChange // nil: nothing
 	proposal uint64              // who waits for it
 	refusal  error
+	// stop is why this member must not apply anything after the entry, nil if it may: it
+	// raises the cluster's format to one that this version does not know.
+	stop error
 }
 
 func (p *changePlan) removes(id uint64) bool { return p.registry != nil && p.registry.Remove == id }
 
-// planEntry says what e does. It fails only if e raises the cluster's format to one
-// that this version does not know: then the member must not apply anything after it.
-// What does not decode is refused, on all members alike, for whoever stopped there
-// would stop again at each start, and so would all the others.
-func planEntry(members *store.Members, e *raftpb.Entry, newestFormat int64) (changePlan, error) {
-	nobody := &raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(raft.None)}
-	plan := changePlan{raft: nobody}
+// planEntry says what e does. What does not decode is refused, on all members alike, for
+// whoever stopped there would stop again at each start, and so would all the others.
+func planEntry(members *store.Members, e *raftpb.Entry, newestFormat int64) changePlan {
+	plan := changePlan{raft: &raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(raft.None)}}
 	cc, ctx, err := decodeChange(e)
 	if err != nil {
 		plan.refusal = err
-		return plan, nil
+		return plan
 	}
 	plan.proposal = ctx.Proposal
 	if ctx.Format != 0 {
+		plan.registry = &store.MemberChange{Format: ctx.Format}
 		if ctx.Format > newestFormat {
-			return plan, fmt.Errorf("it raises the cluster's format to %d, and this version knows %d to %d: start this member with the version of the others",
+			plan.stop = fmt.Errorf("it raises the cluster's format to %d, and this version knows %d to %d: start this member with the version of the others",
 				ctx.Format, store.FormatFirst, newestFormat)
 		}
-		plan.registry = &store.MemberChange{Format: ctx.Format}
-		return plan, nil
+		return plan
 	}
 	plan.registry, plan.refusal = planChange(members, cc.GetType(), ctx)
 	if plan.refusal != nil {
 		plan.registry = nil
-		return plan, nil
+		return plan
 	}
 	plan.raft = cc
-	return plan, nil
+	return plan
 }
 
 // checkForwarded refuses configuration changes that no member forwards. In the log they

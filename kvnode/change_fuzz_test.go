@@ -73,8 +73,8 @@ func (r *replica) apply(e *raftpb.Entry) (store.Result, bool) {
 	if !isConfChange(e) {
 		return r.store.Apply(r.index, 1, e.GetData()), true
 	}
-	plan, err := planEntry(r.store.Members(), e, store.FormatNewest)
-	if err != nil {
+	plan := planEntry(r.store.Members(), e, store.FormatNewest)
+	if plan.stop != nil {
 		return store.Result{}, false
 	}
 	r.store.ApplyConf(r.index, 1, r.raw.ApplyConfChange(plan.raft), plan.registry)

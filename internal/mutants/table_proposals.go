@@ -77,8 +77,8 @@ var changes = []Mutant{
 	{
 		Rule: "changes", Name: "a malformed change in the log ends the member", Pkg: nodePkg, Test: "^TestMalformedChangesInTheLogAreOfNobody$",
 		File: "kvnode/change.go",
-		Old:  "\t\tplan.refusal = err\n\t\treturn plan, nil\n",
-		New:  "\t\treturn plan, err\n",
+		Old:  "\t\tplan.refusal = err\n",
+		New:  "\t\tplan.stop = err\n",
 	},
 	{
 		Rule: "changes", Name: "a change that is refused is registered", Pkg: nodePkg, Test: "^TestARefusedChangeRegistersNobody$",
