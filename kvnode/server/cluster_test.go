@@ -80,7 +80,7 @@ func solo(t *testing.T, change ...func(*Config)) *Server {
 func stop(t *testing.T, s *Server) {
 	t.Helper()
 	// t.Context has ended when clean-ups run.
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
 		t.Errorf("Stop(%s) = %v, want nil", s.cfg.Name, err)
@@ -92,7 +92,7 @@ func await(t *testing.T, what string, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
-	case <-time.After(15 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("15s have passed, want that %s", what)
 	}
 }

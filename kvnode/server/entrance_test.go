@@ -102,7 +102,7 @@ func TestClientsThatDoNotNegotiate(t *testing.T) {
 			conn = tls.Client(conn, cfg)
 		}
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(patience))
 		if _, err := io.WriteString(conn, text); err != nil {
 			t.Fatal(err)
 		}
@@ -197,10 +197,9 @@ func TestStopWhileAConnectionIsUndecided(t *testing.T) {
 			conn := dial(t, s)
 			conn.Connect()
 			time.Sleep(50 * time.Millisecond)
-			began := time.Now()
 			stop(t, s)
-			if took := time.Since(began); took >= drainTime {
-				t.Errorf("Stop() took %v with undecided connections, want less than %v", took, drainTime)
+			if s.cut.Load() {
+				t.Error("Stop() has waited for undecided connections, want them ended")
 			}
 		})
 	}

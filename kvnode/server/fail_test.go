@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/leaderlease/go/kvnode"
 )
@@ -24,7 +23,7 @@ func TestAListenerThatFails(t *testing.T) {
 // So has one whose node has ended by itself; Stop still cleans up.
 func TestANodeThatEnds(t *testing.T) {
 	s := solo(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := s.Node().Stop(ctx); err != nil {
 		t.Fatal(err)

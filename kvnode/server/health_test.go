@@ -12,7 +12,7 @@ import (
 // health asks as Kubernetes' probes do.
 func health(t *testing.T, s *Server, service string) healthpb.HealthCheckResponse_ServingStatus {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	r, err := healthpb.NewHealthClient(dial(t, s)).Check(ctx, &healthpb.HealthCheckRequest{Service: service})
 	if err != nil {
@@ -27,8 +27,11 @@ func TestHealthWithoutAQuorum(t *testing.T) {
 		c.HeartbeatInterval, c.ElectionTimeout = 50*time.Millisecond, 500*time.Millisecond
 	})
 	left, others := leader(t, all)
-	if got := health(t, left, ""); got != healthpb.HealthCheckResponse_SERVING {
-		t.Errorf("health with a quorum = %v, want SERVING", got)
+	// On a busy machine the quorum may be lost for a moment.
+	for deadline := time.Now().Add(patience); health(t, left, "") != healthpb.HealthCheckResponse_SERVING; {
+		if time.Now().After(deadline) {
+			t.Fatalf("health with a quorum is not SERVING in %v", patience)
+		}
 	}
 	for _, s := range others {
 		stop(t, s)

@@ -179,7 +179,7 @@ func TestAutoCompaction(t *testing.T) {
 	if _, err := c.Put(t.Context(), "key", "2"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
 		_, err := c.Get(ctx, "key", clientv3.WithRev(first.Header.GetRevision()))

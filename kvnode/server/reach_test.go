@@ -12,7 +12,7 @@ import (
 // --watch-progress-notify-interval reaches the watchers that ask for it.
 func TestWatchProgressInterval(t *testing.T) {
 	s := solo(t, func(c *Config) { c.WatchProgressInterval = 100 * time.Millisecond })
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for r := range client(t, s).Watch(ctx, "key", clientv3.WithProgressNotify()) {
 		if r.IsProgressNotify() {
@@ -28,7 +28,7 @@ func TestTTLCheckpoints(t *testing.T) {
 	if _, err := client(t, s).Grant(t.Context(), 100); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		_, body := page(t, s, "/metrics")
 		if strings.Contains(body, "\nkvnode_ttl_checkpoints_total ") && !strings.Contains(body, "\nkvnode_ttl_checkpoints_total 0\n") {

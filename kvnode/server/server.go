@@ -45,6 +45,7 @@ type Server struct {
 
 	ready    chan struct{}
 	stopping atomic.Bool
+	cut      atomic.Bool // requests were still under way at the end of drainTime
 	// changes counts leaders.
 	changes atomic.Uint64
 

@@ -3,11 +3,12 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -74,7 +75,7 @@ func TestStopHandsLeadershipOver(t *testing.T) {
 	all := trio(t)
 	old, others := leader(t, all)
 	term := old.Node().Term()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := old.Stop(ctx); err != nil {
 		t.Fatalf("Stop() = %v, want nil", err)
@@ -105,10 +106,9 @@ func TestStopEndsStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
 	stop(t, s)
-	if took := time.Since(began); took >= drainTime {
-		t.Errorf("Stop() took %v with a stream open, want less than %v", took, drainTime)
+	if s.cut.Load() {
+		t.Error("Stop() has cut a stream after its time, want it ended before")
 	}
 	if last, err := watch.Recv(); err != nil || last.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
 		t.Errorf("the last health of a server that stops = %v, %v, want NOT_SERVING", last, err)
@@ -162,12 +162,25 @@ func TestATakenPort(t *testing.T) {
 	}
 }
 
-// free returns an address that was free a moment ago.
+// free returns an address that was free a moment ago. Its port is below those that
+// Linux gives to outgoing connections and to listeners that leave it open, so that
+// nobody takes it before the test does.
 func free(t *testing.T) string {
 	t.Helper()
-	l := ephemeral(t)
-	defer l.Close()
-	return l.Addr().String()
+	const first, last = 20000, 32000
+	for range 1000 {
+		addr := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first))
+		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return addr
+	}
+	t.Fatalf("no port between %d and %d is free", first, last)
+	return ""
 }
 
 // Two flags that name one port are found out too.

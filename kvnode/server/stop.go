@@ -62,6 +62,8 @@ func (s *Server) drain(ctx context.Context) {
 	select {
 	case <-drained:
 	case <-ctx.Done():
+		s.cut.Store(true)
+		s.log.Warn("requests under way are cut", "after", drainTime)
 		s.inside.Stop()
 		s.grpc.Stop()
 	}

@@ -58,9 +58,9 @@ func free(t *testing.T) string {
 // says waits for a line.
 func (s *served) says(what string) {
 	s.t.Helper()
-	for deadline := time.Now().Add(15 * time.Second); !strings.Contains(s.stderr.String(), what); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.stderr.String(), what); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("15s have passed, want a line with %q: %s", what, s.stderr.String())
+			s.t.Fatalf("a minute has passed, want a line with %q: %s", what, s.stderr.String())
 		}
 	}
 }
@@ -72,8 +72,8 @@ func (s *served) exits(want int) {
 		if code != want {
 			s.t.Errorf("kvnode serve = %d, want %d: %s", code, want, s.stderr.String())
 		}
-	case <-time.After(15 * time.Second):
-		s.t.Fatalf("15s have passed, want kvnode serve to end: %s", s.stderr.String())
+	case <-time.After(time.Minute):
+		s.t.Fatalf("a minute has passed, want kvnode serve to end: %s", s.stderr.String())
 	}
 }
 

@@ -61,7 +61,7 @@ func TestWatch(t *testing.T) {
 		interval: 10 * time.Millisecond, watch: true, output: "table",
 	}
 	go func() { done <- a.run(ctx) }()
-	for deadline := time.Now().Add(10 * time.Second); strings.Count(out.String(), "ENDPOINT") < 3; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); strings.Count(out.String(), "ENDPOINT") < 3; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("10s have passed, want three tables: %s", out.String())
 		}
