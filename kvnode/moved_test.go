@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/store"
 )
 
 // A member that was started with another peer URL than the cluster has for it is named
@@ -39,35 +39,26 @@ func TestAMovedMemberIsNamed(t *testing.T) {
 	})
 }
 
-// A registry that is not up to date yet names nobody.
+// A registry that may be an old one names nobody.
 func TestAMemberThatHasMovedIsNotNamedByAnOldRegistry(t *testing.T) {
 	var log lines
-	inCluster(t, 1, func(cfg *Config) { cfg.Logger = log.logger() }, func(t *testing.T, c *cluster) {
-		n := c.leader()
-		m, err := n.AddMember(t.Context(), []string{"http://old:2380"}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := n.Checkpoint(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := n.UpdateMember(t.Context(), m.ID, []string{"http://new:2380"}); err != nil {
-			t.Fatal(err)
-		}
-		c.crash(n)
-		n = c.start("m1")
-		if got := n.Store().Members().ByID[m.ID].PeerURLs[0]; got != "http://old:2380" {
-			t.Fatalf("the registry has %s right after the start, want the old URL", got)
-		}
-		hello := transport.Hello{From: m.ID, Instance: "i", Name: "m2", PeerURLs: "http://new:2380", Format: n.cfg.newestFormat}
-		for range 2 {
-			if err := (*peers)(n).Admit(hello); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Minute)
-		}
-		if got := log.count("advertises other peer URLs"); got != 0 {
-			t.Errorf("%d lines, want none: %s", got, log.all.String())
-		}
-	})
+	n := &Node{log: log.logger()}
+	n.replay.init()
+	m := store.Member{ID: 2, Name: "m2", PeerURLs: []string{"http://old:2380"}}
+	n.adviseMoved(&m, "http://new:2380")
+	if log.all.Len() != 0 {
+		t.Errorf("before the log is applied: %s, want nothing", log.all.String())
+	}
+	close(n.replay.served)
+	n.adviseMoved(&m, "http://old:2380")
+	n.adviseMoved(&m, "https://old:2380")
+	if log.all.Len() != 0 {
+		t.Errorf("of a member that has not moved: %s, want nothing", log.all.String())
+	}
+	for range 2 {
+		n.adviseMoved(&m, "http://new:2380")
+	}
+	if got := log.count("a member advertises"); got != 1 {
+		t.Errorf("%d lines, want one: %s", got, log.all.String())
+	}
 }
