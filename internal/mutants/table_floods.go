@@ -81,7 +81,7 @@ var floods = []Mutant{
 	{
 		Rule: "floods", Name: "debts are not forgiven", Pkg: floodPkg, Test: "^TestDebtsAreForgiven$",
 		File: "kvnode/server/floodgate/conn.go",
-		Old:  "\t\tc.balance = min(0, c.balance+int64(forgiven))\n",
+		Old:  "\t\tc.balance = min(0, c.balance+int64(idle/debtTime))\n",
 		New:  "",
 	},
 	{

@@ -28,7 +28,7 @@ func TestFloods(t *testing.T) {
 		}
 		passed := t.Run(kind.Name, func(t *testing.T) {
 			before := s.entrance.gate.Counts().Closed
-			const floods = 4
+			const floods = 2
 			var wg sync.WaitGroup
 			cut := make(chan struct{})
 			for range floods {

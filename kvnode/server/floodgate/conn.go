@@ -230,9 +230,9 @@ func (c *conn) pay(now time.Time, t toll) error {
 // settle adds to the balance what was answered, and forgives debts with time.
 func (c *conn) settle(now time.Time) {
 	c.balance = min(maxCredit, c.balance+c.earned.Swap(0))
-	forgiven := now.Sub(c.settled) / debtTime
+	idle := now.Sub(c.settled)
 	if c.balance < 0 {
-		c.balance = min(0, c.balance+int64(forgiven))
+		c.balance = min(0, c.balance+int64(idle/debtTime))
 	}
-	c.settled = c.settled.Add(forgiven * debtTime)
+	c.settled = now.Add(-idle % debtTime)
 }

@@ -39,13 +39,3 @@ func TestFramesAreFoundInAnyPieces(t *testing.T) {
 		}
 	}
 }
-
-// Counting is paid for by each read of a client.
-func BenchmarkNext(b *testing.B) {
-	p := append(request(1), answer(1)...)
-	s := scanner{}
-	for b.Loop() {
-		for _, rest, ok := s.next(p); ok; _, rest, ok = s.next(rest) {
-		}
-	}
-}

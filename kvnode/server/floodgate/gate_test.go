@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,11 +20,11 @@ const method = "/etcdserverpb.KV/Range"
 type wire struct {
 	net.Conn
 	pieces [][]byte
-	closed bool
+	closed atomic.Bool
 }
 
 func (w *wire) Read(p []byte) (int, error) {
-	if w.closed {
+	if w.closed.Load() {
 		return 0, net.ErrClosed
 	}
 	n := copy(p, w.pieces[0])
@@ -35,7 +36,7 @@ func (w *wire) Read(p []byte) (int, error) {
 
 func (w *wire) Write(p []byte) (int, error) { return len(p), nil }
 
-func (w *wire) Close() error { w.closed = true; return nil }
+func (w *wire) Close() error { w.closed.Store(true); return nil }
 
 func (w *wire) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 4} }
 
@@ -123,7 +124,7 @@ func TestClientsThatAreServedNeverWait(t *testing.T) {
 			s.send(answer(id), raw(frameWindowUpdate, 0, 0, 4, 0, 0, 0, 1))
 			b := flood.Open(nil, id, method)
 			for range 2 {
-				b = append(b, raw(frameData, 0, id, 16<<10)...)
+				b = append(b, raw(frameData, 0, id, 600)...)
 			}
 			return append(b, raw(frameData, flagEndStream, id, 100)...)
 		},
@@ -131,7 +132,7 @@ func TestClientsThatAreServedNeverWait(t *testing.T) {
 			b := request(id)
 			s.send(answer(id))
 			for range 2 {
-				s.send(raw(frameData, 0, id, 16<<10), raw(frameData, 0, id, 16<<10))
+				s.send(raw(frameData, 0, id, 600), raw(frameData, 0, id, 600))
 				b = append(append(b, raw(frameWindowUpdate, 0, id, 4, 0, 0, 0, 1)...), raw(framePing, 0, 0, 8)...)
 			}
 			return b
@@ -198,7 +199,7 @@ func TestFloodsAreClosed(t *testing.T) {
 				if !errors.Is(err, ErrFlood) || rounds > most {
 					t.Errorf("after %d rounds: %v, want ErrFlood within %d", rounds, err, most)
 				}
-				if !s.closed {
+				if !s.closed.Load() {
 					t.Error("the connection is open, want it closed")
 				}
 				if took := time.Since(began); took > time.Second {
@@ -377,6 +378,33 @@ func TestShortFramesAreTakenInSmallPieces(t *testing.T) {
 	for i, want := range []int{len(request(1)), denseRead, denseRead, 109*100 - 2*denseRead, denseRead, 32 << 10, 4*(16<<10+9) - denseRead - 32<<10} {
 		if got := read(); got != want {
 			t.Errorf("read %d has %d bytes, want %d", i, got, want)
+		}
+	}
+}
+
+// once is a wire that says the same for ever.
+type once struct {
+	wire
+	said []byte
+}
+
+func (o *once) Read(p []byte) (int, error) { return copy(p, o.said), nil }
+
+// Each request of a client pays for being counted.
+func BenchmarkRequest(b *testing.B) {
+	o := &once{said: flood.Hello()}
+	c := New(quiet(), 256).Conn(o)
+	buf, reply := make([]byte, 32<<10), answer(1)
+	if _, err := c.Read(buf); err != nil {
+		b.Fatal(err)
+	}
+	o.said = request(1)
+	for b.Loop() {
+		if _, err := c.Read(buf); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := c.Write(reply); err != nil {
+			b.Fatal(err)
 		}
 	}
 }
