@@ -8,6 +8,7 @@ FIRST    ?= 1
 HOURS    ?=
 FOR      ?=
 WITHOUT  ?=
+BEFORE   ?=
 FUZZTIME ?= 20s
 BENCH    ?= .
 COUNT    ?= 6
@@ -66,6 +67,10 @@ raftsim: ## bare RawNodes alone: SEEDS=200 from FIRST=1 on, or FOR=10m, WITHOUT=
 .PHONY: mutants
 mutants: ## plant each bug of docs/reliability.md and see it caught
 	$(GO) run ./internal/mutants
+
+.PHONY: strangers
+strangers: ## 10,000 silent connections and 1,000 failing handshakes a second at three members' doors; BEFORE=kvnode to compare with
+	cd kvnode/e2e && $(GO) test -run '^TestStrangers$$' -count 1 -timeout 20m -v . -args -silent=10000 -failing=1000 -flood=8s $(if $(BEFORE),-before=$(abspath $(BEFORE)))
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target of PKG for FUZZTIME=20s

@@ -10,9 +10,10 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/arrivals"
 )
 
-// Bounds of clients that have not begun yet, on all listeners together. Guests
-// more: each costs up to 50 KB. Fewer: who needs more than guests/arrivals-a-second
-// to begin is cut in a flood. Handshakes more: each costs 0.3 ms of a processor.
+// Bounds of clients that have not begun yet, on all listeners together. More
+// guests: each costs up to 50 KB. Fewer: who needs longer to begin than that many
+// others need to come is cut in a flood. More handshakes: each costs 0.3 ms of a
+// processor. Fewer: an honest client at the address of one that fails is kept out.
 var (
 	strangeClients = arrivals.Bounds{Guests: 512, PerHost: 100, Total: 500}
 	// Members send requests on to the leader. On this machine nobody needs a

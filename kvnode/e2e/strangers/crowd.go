@@ -119,7 +119,7 @@ func (c *Crowd) wait(ctx context.Context, addr string) {
 		c.refused.Add(1)
 		return
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	c.open.Add(1)
 	_, _ = conn.Read(make([]byte, 1)) // whatever ends it
@@ -135,7 +135,7 @@ func (c *Crowd) fail(ctx context.Context, addr string, hello []byte) {
 	if err != nil {
 		return
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	_ = conn.SetDeadline(time.Now().Add(handshakeTime))
 	if _, err := conn.Write(hello); err == nil {
 		_, _ = conn.Read(make([]byte, 4096)) // what it has computed for nobody
@@ -148,7 +148,7 @@ func (c *Crowd) lie(ctx context.Context, addr string) {
 	if err != nil {
 		return
 	}
-	defer raw.Close()
+	defer func() { _ = raw.Close() }()
 	_ = raw.SetDeadline(time.Now().Add(handshakeTime))
 	conn := tls.Client(raw, &tls.Config{
 		Certificates: []tls.Certificate{c.Liar}, NextProtos: []string{"leaderlease-peer"},
@@ -162,7 +162,7 @@ func (c *Crowd) lie(ctx context.Context, addr string) {
 // clientHello returns what a client of a protocol says first.
 func clientHello(protocol string) []byte {
 	near, far := net.Pipe()
-	defer far.Close()
+	defer func() { _ = far.Close() }()
 	go func() {
 		c := tls.Client(near, &tls.Config{NextProtos: []string{protocol}, InsecureSkipVerify: true}) // #nosec G402 -- nobody answers
 		_ = c.Handshake()                                                                            // as above

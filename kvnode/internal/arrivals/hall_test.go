@@ -166,7 +166,11 @@ func TestHandshakesThatLeadNowhere(t *testing.T) {
 				t.Fatal("Work() of a host whose handshakes succeed = an error, want none")
 			}
 		}
-		if !works("1.0.0.1", false) || !works("1.0.0.1", false) || works("1.0.0.1", false) {
+		saved := 0
+		for works("1.0.0.1", false) {
+			saved++
+		}
+		if saved != 2 {
 			t.Fatal("a host with one handshake a second has saved up something else than two")
 		}
 		if g, c := enter(h, "1.0.0.1"); !c.closed || g != nil {
@@ -236,8 +240,10 @@ func TestGoneIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(small())
 		g, _ := enter(h, "1.0.0.1")
-		if !g.Settle() || !g.Settle() || g.Work() != nil {
-			t.Error("a guest cannot settle twice")
+		for range 2 {
+			if !g.Settle() || g.Work() != nil {
+				t.Error("a guest cannot settle twice")
+			}
 		}
 		g.Leave()
 		if g.Settle() || !errors.Is(g.Work(), net.ErrClosed) {
