@@ -151,7 +151,11 @@ type endpoint struct {
 
 // connect makes connections, which dial when they are first used.
 func connect(names []string, how *secure) (members []endpoint, err error) {
-	patient := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second}}
+	patient := grpc.ConnectParams{
+		Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
+		// Without it an attempt has 100 ms, in which members far away do not shake hands.
+		MinConnectTimeout: 20 * time.Second,
+	}
 	for _, name := range names {
 		target, creds, err := how.endpoint(name)
 		if err != nil {

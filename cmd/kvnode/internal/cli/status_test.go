@@ -104,7 +104,7 @@ func TestStatusAtTheWrongPort(t *testing.T) {
 		{"HTTP over TLS, asked with TLS", "https://" + secure.MetricsAddrs()[0], "give one of --listen-client-urls"},
 		{"the right one", "https://" + secure.ClientAddrs()[0], ""},
 	} {
-		code, stdout, stderr := kvnode("status", "--endpoints", test.endpoint, "--cacert", ca)
+		code, stdout, stderr := kvnode("status", "--timeout", "15s", "--endpoints", test.endpoint, "--cacert", ca)
 		if (code == exitOK) != (test.want == "") || !strings.Contains(stdout, test.want) {
 			t.Errorf("kvnode status at a port for %s = %d %s %s, want %q", test.name, code, stdout, stderr, test.want)
 		}
