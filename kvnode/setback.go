@@ -2,6 +2,7 @@ package kvnode
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.etcd.io/raft/v3"
@@ -23,19 +24,30 @@ type evidence struct {
 	// term is the least that its hard state may have, index the least that its log may
 	// end at: it voted in term, and knew index to be committed.
 	term, index uint64
-	// boots are the verdicts about its processes. A process is judged once, when it is
-	// met first: what is learned later, it may have said itself.
-	boots map[string]error
+	// admitted are the processes that were let in, the one that came last at the end.
+	// They are judged once: what is learned later, they may have said themselves. Who
+	// is refused says nothing, and is judged again.
+	admitted []string
 }
 
-// maxBoots bounds what is remembered of processes that have ended.
-const maxBoots = 16
+// maxAdmitted is how many processes of one member are remembered. Those that run come
+// again whenever another one has taken their connections, and so stay among the last.
+const maxAdmitted = 16
 
 func (v vouched) of(id uint64) *evidence {
 	if v[id] == nil {
-		v[id] = &evidence{boots: make(map[string]error)}
+		v[id] = &evidence{}
 	}
 	return v[id]
+}
+
+// admit notes that a process is let in.
+func (e *evidence) admit(boot string) {
+	e.admitted = slices.DeleteFunc(e.admitted, func(b string) bool { return b == boot })
+	if len(e.admitted) == maxAdmitted {
+		e.admitted = slices.Delete(e.admitted, 0, 1)
+	}
+	e.admitted = append(e.admitted, boot)
 }
 
 // answer notes what a member says of its disk when it is asked for its vote. Both a
@@ -65,11 +77,9 @@ func (n *Node) setBack(h transport.Hello) error {
 
 func (n *Node) judge(h transport.Hello) error {
 	e := n.loop.vouched.of(h.From)
-	if verdict, ok := e.boots[h.Log.Boot]; ok {
-		return verdict
-	}
-	if len(e.boots) >= maxBoots {
-		clear(e.boots)
+	if slices.Contains(e.admitted, h.Log.Boot) {
+		e.admit(h.Log.Boot)
+		return nil
 	}
 	term, index := e.term, e.index
 	if s := n.loop.raw.Status(); s.RaftState == raft.StateLeader {
@@ -78,16 +88,14 @@ func (n *Node) judge(h transport.Hello) error {
 			term, index = max(term, s.GetTerm()), max(index, match)
 		}
 	}
-	var verdict error
 	if h.Log.Term < term || h.Log.Last < index {
-		verdict = &transport.Refusal{Reason: transport.ReasonWiped, Text: fmt.Sprintf(
+		return &transport.Refusal{Reason: transport.ReasonWiped, Text: fmt.Sprintf(
 			"member %x (%s) has gone back in time: it comes with a log that ends at index %d, in term %d, but it had acknowledged index %d, and term %d",
 			h.From, h.Name, h.Log.Last, h.Log.Term, index, term)}
-	} else {
-		e.term, e.index = max(e.term, h.Log.Term), max(e.index, h.Log.Commit)
 	}
-	e.boots[h.Log.Boot] = verdict
-	return verdict
+	e.term, e.index = max(e.term, h.Log.Term), max(e.index, h.Log.Commit)
+	e.admit(h.Log.Boot)
+	return nil
 }
 
 // implausible drops a message that raft would panic on. A leader tells a member that

@@ -89,7 +89,7 @@ func TestWhoHasGoneBack(t *testing.T) {
 		}{
 			{"all that it acknowledged", leader, transport.LogEnd{Boot: "1", Term: term, Last: last}, false},
 			{"one entry less", leader, transport.LogEnd{Boot: "2", Term: term, Last: last - 1}, true},
-			{"it tries again", leader, transport.LogEnd{Boot: "2", Term: term, Last: last}, true},
+			{"it tries again", leader, transport.LogEnd{Boot: "2", Term: term, Last: last - 1}, true},
 			{"a later leader has cut its log", leader, transport.LogEnd{Boot: "3", Term: term + 1, Last: last - 1}, false},
 			{"a term before that in which it acknowledged", leader, transport.LogEnd{Boot: "4", Term: term - 1, Last: last}, true},
 			{"a former version", leader, transport.LogEnd{Last: last - 1}, false},
@@ -150,6 +150,42 @@ func TestWhoConnectsAnewHasNotGoneBack(t *testing.T) {
 		}
 		if err := f.Err(); err != nil {
 			t.Errorf("Err() = %v, want nil", err)
+		}
+	})
+}
+
+// However many processes with an old copy of its directory are started meanwhile, and
+// refused or let in, a member that was right goes on.
+func TestCopiesDoNotEndTheMember(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		f := c.followers(leader)[0]
+		c.put(leader, "k", "v")
+		time.Sleep(time.Second)
+		copied := func(boot string, last uint64) error {
+			return (*peers)(leader).Admit(transport.Hello{
+				From: f.ID(), Instance: f.id.Instance, Name: f.Name(), Format: f.cfg.newestFormat,
+				Log: transport.LogEnd{Boot: boot, Term: leader.Term(), Last: last},
+			})
+		}
+		for i := range 2 * maxAdmitted {
+			if err := copied(fmt.Sprint("old", i), 1); err == nil {
+				t.Fatal("an old copy was let in")
+			}
+			if err := copied(fmt.Sprint("new", i), leader.last.Load()); err != nil {
+				t.Fatal(err)
+			}
+			c.isolate(f) // it connects anew, as it does when a copy has taken its place
+			time.Sleep(20 * time.Second)
+			c.net.HealAll()
+			time.Sleep(20 * time.Second)
+			leader = c.leader()
+		}
+		if err := f.Err(); err != nil {
+			t.Errorf("Err() = %v, want nil", err)
+		}
+		if got := len(leader.loop.vouched.of(f.ID()).admitted); got > maxAdmitted {
+			t.Errorf("%d processes are remembered, want %d at most", got, maxAdmitted)
 		}
 	})
 }

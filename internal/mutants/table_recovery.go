@@ -78,8 +78,26 @@ var recovery = []Mutant{
 	{
 		Rule: "set back", Name: "a process is judged each time it connects", Pkg: nodePkg, Test: "^TestWhoConnectsAnewHasNotGoneBack$",
 		File: "kvnode/setback.go",
-		Old:  "\tif verdict, ok := e.boots[h.Log.Boot]; ok {\n",
-		New:  "\tif verdict, ok := e.boots[h.Log.Boot]; ok && verdict != nil {\n",
+		Old:  "\tif slices.Contains(e.admitted, h.Log.Boot) {\n",
+		New:  "\tif false {\n",
+	},
+	{
+		Rule: "set back", Name: "many copies make a peer forget whom it has let in", Pkg: nodePkg, Test: "^TestCopiesDoNotEndTheMember$",
+		File: "kvnode/setback.go",
+		Old:  "\t\te.admitted = slices.Delete(e.admitted, 0, 1)\n",
+		New:  "\t\te.admitted = nil\n",
+	},
+	{
+		Rule: "set back", Name: "a process that runs on is forgotten before those that have ended", Pkg: nodePkg, Test: "^TestCopiesDoNotEndTheMember$",
+		File: "kvnode/setback.go",
+		Old:  "\t\te.admit(h.Log.Boot)\n\t\treturn nil\n",
+		New:  "\t\treturn nil\n",
+	},
+	{
+		Rule: "set back", Name: "the name of a process may be of any length", Pkg: transportPkg, Test: "^TestHellosRefusedWithoutAsking$",
+		File: "kvnode/transport/handler.go",
+		Old:  "\tmaxBoot     = 64\n",
+		New:  "\tmaxBoot     = 64 << 10\n",
 	},
 	{
 		Rule: "set back", Name: "the leader does not look at what was acknowledged", Pkg: nodePkg, Test: "^TestWhoHasGoneBack$",

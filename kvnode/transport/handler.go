@@ -53,6 +53,7 @@ type LogEnd struct {
 // memory or a log could take, and far above what members say.
 const (
 	maxInstance = 64 // bytes
+	maxBoot     = 64
 	maxName     = 1 << 10
 	maxToken    = 1 << 10
 	maxURLs     = 8 << 10
@@ -70,6 +71,7 @@ func (h *Hello) Validate() error {
 		unit  string
 	}{
 		{"instance", len(h.Instance), maxInstance, "bytes"},
+		{"boot", len(h.Log.Boot), maxBoot, "bytes"},
 		{"name", len(h.Name), maxName, "bytes"},
 		{"token", len(h.Token), maxToken, "bytes"},
 		{"peer URLs", len(h.PeerURLs), maxURLs, "bytes"},
