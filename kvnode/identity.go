@@ -41,6 +41,9 @@ type identity struct {
 	Alone bool `json:"alone,omitempty"`
 	// Joined means that the cluster was there before the member.
 	Joined bool `json:"joined,omitempty"`
+	// Lost is the proof that this member has forgotten what it had acknowledged: it must
+	// not start again. A former version does not know of it, and starts.
+	Lost string `json:"lost,omitempty"`
 	// Members are the cluster as it was when the directory was made.
 	Members []store.Member `json:"members"`
 }
@@ -103,6 +106,9 @@ func (id *identity) check(path string, cfg *Config) error {
 	isKnown := func(u string) bool { return known[address(u)] }
 	if !slices.ContainsFunc(cfg.Cluster, func(m Member) bool { return slices.ContainsFunc(m.PeerURLs, isKnown) }) {
 		return fmt.Errorf("%s is of cluster %x, which has no member in common with the initial cluster%s", path, id.ClusterID, id.hint())
+	}
+	if id.Lost != "" {
+		return fmt.Errorf("%w: %s; %s", ErrLost, id.Lost, cfg.beginAnew(id.MemberID))
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func (n *Node) step(m *raftpb.Message) {
 		return
 	}
 	n.loop.campaigns.heard(n, m)
-	n.loop.vouched.answer(m)
+	n.vouched.answer(m)
 	n.learnCommit(m)
 	_ = n.loop.raw.Step(m)
 }

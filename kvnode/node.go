@@ -36,6 +36,7 @@ type Node struct {
 	met      *acquaintances // immutable
 	foreign  foreign
 	vouchers vouchers
+	vouched  vouched
 	quiet    quiet
 
 	// Boxes and channels into the loop.
@@ -103,7 +104,6 @@ type loopState struct {
 	responses []*raftpb.Message
 	run       []func()
 	campaigns campaigns
-	vouched   vouched
 	// restored is the index of the newest snapshot that raft has switched to: older
 	// changes of the configuration are in it.
 	restored uint64

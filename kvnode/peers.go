@@ -45,7 +45,7 @@ func (p *peers) Admit(h transport.Hello) error {
 	if first != h.Instance {
 		return wiped(h)
 	}
-	if err := n.setBack(h); err != nil {
+	if err := n.vouched.setBack(h); err != nil {
 		return err
 	}
 	n.adviseMoved(&m, h.PeerURLs)
@@ -71,7 +71,7 @@ func (p *peers) Refused(peer uint64, err error) {
 	}
 	switch refused.Reason {
 	case transport.ReasonWiped:
-		n.fail(fmt.Errorf("%w: %w; %s", ErrLost, err, n.beginAnew()))
+		n.lose(peer, n.lacks(refused), err)
 	case transport.ReasonRemoved:
 		n.dismissed(peer)
 	case transport.ReasonCluster:

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
-	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
 
@@ -17,13 +18,22 @@ import (
 // lacks those entries. Nobody knows everything that it had said; what its peers happen
 // to know they hold against what it finds when it starts (docs/adr/0019-set-back.md).
 
-// vouched is, by member, what it is known to have had on disk. The loop only.
-type vouched map[uint64]*evidence
+// vouched is, by member, what it is known to have had on disk.
+type vouched struct {
+	mu struct {
+		sync.Mutex
+		of map[uint64]*evidence
+	}
+}
 
+// evidence only grows: who was refused is refused again, whoever leads by then.
 type evidence struct {
 	// term is the least that its hard state may have, index the least that its log may
-	// end at: it voted in term, and knew index to be committed.
+	// end at: it voted, or acknowledged, in term, and knew index to be committed.
 	term, index uint64
+	// acked is what it acknowledged to the leader of ackedTerm. Of a later term another
+	// leader may have cut that off.
+	acked, ackedTerm uint64
 	// admitted are the processes that were let in, the one that came last at the end.
 	// They are judged once: what is learned later, they may have said themselves. Who
 	// is refused says nothing, and is judged again.
@@ -34,11 +44,15 @@ type evidence struct {
 // again whenever another one has taken their connections, and so stay among the last.
 const maxAdmitted = 16
 
-func (v vouched) of(id uint64) *evidence {
-	if v[id] == nil {
-		v[id] = &evidence{}
+func (v *vouched) init() { v.mu.of = make(map[uint64]*evidence) }
+
+// lock returns what is known of a member, for use until unlock is called.
+func (v *vouched) lock(id uint64) (e *evidence, unlock func()) {
+	v.mu.Lock()
+	if v.mu.of[id] == nil {
+		v.mu.of[id] = &evidence{}
 	}
-	return v[id]
+	return v.mu.of[id], v.mu.Unlock
 }
 
 // admit notes that a process is let in.
@@ -50,46 +64,54 @@ func (e *evidence) admit(boot string) {
 	e.admitted = append(e.admitted, boot)
 }
 
-// answer notes what a member says of its disk when it is asked for its vote. Both a
-// vote and the entry that it knows to be committed are durable before it answers.
-func (v vouched) answer(m *raftpb.Message) {
-	if !isVoteAnswer(m) {
+// answer notes what a member says of its disk when it is asked for its vote, or was sent
+// entries. A vote, the entry that it knows to be committed and what it acknowledges are
+// durable before it answers.
+func (v *vouched) answer(m *raftpb.Message) {
+	acks := m.GetType() == raftpb.MsgAppResp && !m.GetReject()
+	if !acks && !isVoteAnswer(m) {
 		return
 	}
-	e := v.of(m.GetFrom())
+	e, unlock := v.lock(m.GetFrom())
+	defer unlock()
+	if acks {
+		e.ack(m.GetTerm(), m.GetIndex())
+		return
+	}
 	e.index = max(e.index, m.GetCommit())
 	if m.GetType() == raftpb.MsgVoteResp && !m.GetReject() {
 		e.term = max(e.term, m.GetTerm())
 	}
 }
 
-// setBack refuses a member that has less on its disk than it is known to have had.
-func (n *Node) setBack(h transport.Hello) error {
+func (e *evidence) ack(term, index uint64) {
+	e.term = max(e.term, term)
+	if term > e.ackedTerm {
+		e.ackedTerm, e.acked = term, 0
+	}
+	if term == e.ackedTerm {
+		e.acked = max(e.acked, index)
+	}
+}
+
+// setBack refuses a member that has less on its disk than it is known to have had. It
+// does not wait for the loop, which a slow disk may hold up.
+func (v *vouched) setBack(h transport.Hello) error {
 	if h.Log.Boot == "" {
 		return nil // a former version, which ends once the leader tells it more
 	}
-	var verdict error
-	if !n.call(func() { verdict = n.judge(h) }) {
-		return ErrStopped
-	}
-	return verdict
-}
-
-func (n *Node) judge(h transport.Hello) error {
-	e := n.loop.vouched.of(h.From)
+	e, unlock := v.lock(h.From)
+	defer unlock()
 	if slices.Contains(e.admitted, h.Log.Boot) {
 		e.admit(h.Log.Boot)
 		return nil
 	}
 	term, index := e.term, e.index
-	if s := n.loop.raw.Status(); s.RaftState == raft.StateLeader {
-		// Of a later term another leader may have cut off what this one was sent.
-		if match := s.Progress[h.From].Match; match > 0 && h.Log.Term <= s.GetTerm() {
-			term, index = max(term, s.GetTerm()), max(index, match)
-		}
+	if h.Log.Term <= e.ackedTerm {
+		index = max(index, e.acked)
 	}
 	if h.Log.Term < term || h.Log.Last < index {
-		return &transport.Refusal{Reason: transport.ReasonWiped, Text: fmt.Sprintf(
+		return &transport.Refusal{Reason: transport.ReasonWiped, Term: term, Index: index, Text: fmt.Sprintf(
 			"member %x (%s) has gone back in time: it comes with a log that ends at index %d, in term %d, but it had acknowledged index %d, and term %d",
 			h.From, h.Name, h.Log.Last, h.Log.Term, index, term)}
 	}
@@ -104,13 +126,35 @@ func (n *Node) judge(h transport.Hello) error {
 func (n *Node) implausible(m *raftpb.Message, err error) {
 	switch {
 	case m.GetType() == raftpb.MsgHeartbeat:
-		n.fail(fmt.Errorf("%w: it had acknowledged index %d to member %s, and its log ends at %d: an old image of its disk was restored, or the disk has lost what it had written; %s",
-			ErrLost, m.GetCommit(), n.nameOf(m.GetFrom()), n.last.Load(), n.beginAnew()))
-	case m.GetTerm() < n.Term():
-		// It answers a former process of this member, which had sent more than it kept.
+		n.lose(m.GetFrom(), true, fmt.Errorf("it had acknowledged index %d to member %s, and its log ends at %d: an old image of its disk was restored, or the disk has lost what it had written",
+			m.GetCommit(), n.nameOf(m.GetFrom()), n.last.Load()))
 	case n.quiet.dropped.loud(m.GetFrom()):
 		n.log.Error("kvnode: message dropped", "from", n.nameOf(m.GetFrom()), "type", m.GetType(), "error", err)
 	}
+}
+
+// lose ends this member because of what a peer told it. What is proven, by a member of
+// the cluster, is noted before Done is closed: nobody else may know when it is started
+// again, and it would vote. It takes no part any more while that is written.
+func (n *Node) lose(peer uint64, proven bool, err error) {
+	n.fail(fmt.Errorf("%w: %w; %s", ErrLost, err, n.beginAnew()))
+	if !proven || !slices.ContainsFunc(n.knownMembers(), func(m store.Member) bool { return m.ID == peer }) {
+		return
+	}
+	if !n.note(func(id *identity) { id.Lost = shown(err.Error(), lostBytes) }) {
+		n.log.Error("kvnode: cannot note that this member has lost its data; see to it that nothing starts it again with this directory")
+	}
+}
+
+// lostBytes bounds what is kept of the words of a peer.
+const lostBytes = 1 << 10
+
+// lacks reports whether this member sees for itself that it has not what a peer refuses
+// it for. What it has got since it began it may have acknowledged since: then that peer
+// has mixed up two of its processes, and the next one is right.
+func (n *Node) lacks(r *transport.RefusedError) bool {
+	less := func(term, last uint64) bool { return term < r.Term || last < r.Index }
+	return less(n.found.Term, n.found.Last) && less(n.Term(), n.last.Load())
 }
 
 // beginAnew is what to do about a member that must not go on with its directory.

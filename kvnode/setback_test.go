@@ -107,15 +107,18 @@ func TestWhoHasGoneBack(t *testing.T) {
 	})
 }
 
-// What a candidate hears from those it asks is evidence, too.
-func TestAnswersToCandidatesAreEvidence(t *testing.T) {
-	v := make(vouched)
+// What a candidate hears from those it asks is evidence, and what a leader hears.
+func TestAnswersAreEvidence(t *testing.T) {
+	var v vouched
+	v.init()
 	answer := func(typ raftpb.MessageType, term, commit uint64, reject bool) {
-		v.answer(&raftpb.Message{Type: typ.Enum(), From: new(uint64(2)), Term: new(term), Commit: new(commit), Reject: new(reject)})
+		v.answer(&raftpb.Message{Type: typ.Enum(), From: new(uint64(2)), Term: new(term), Commit: new(commit), Index: new(10 * commit), Reject: new(reject)})
 	}
 	want := func(what string, term, index uint64) {
 		t.Helper()
-		if e := v.of(2); e.term != term || e.index != index {
+		e, unlock := v.lock(2)
+		defer unlock()
+		if e.term != term || e.index != index {
 			t.Errorf("after %s: term %d, index %d, want %d, %d", what, e.term, e.index, term, index)
 		}
 	}
@@ -129,6 +132,26 @@ func TestAnswersToCandidatesAreEvidence(t *testing.T) {
 	want("a vote", 9, 4)
 	answer(raftpb.MsgVoteResp, 8, 2, false)
 	want("a late vote", 9, 4)
+	for _, tc := range []struct {
+		what                      string
+		term, index               uint64
+		reject                    bool
+		wantTerm, acked, wantLast uint64
+	}{
+		{"entries refused", 12, 9, true, 9, 0, 0},
+		{"entries", 10, 7, false, 10, 10, 70},
+		{"a late answer", 10, 6, false, 10, 10, 70},
+		{"fewer entries of a later term", 11, 5, false, 11, 11, 50},
+		{"an answer to a former leader", 10, 9, false, 11, 11, 50},
+	} {
+		answer(raftpb.MsgAppResp, tc.term, tc.index, tc.reject)
+		want(tc.what, tc.wantTerm, 4)
+		e, unlock := v.lock(2)
+		if e.ackedTerm != tc.acked || e.acked != tc.wantLast {
+			t.Errorf("after %s: acknowledged %d in term %d, want %d, %d", tc.what, e.acked, e.ackedTerm, tc.wantLast, tc.acked)
+		}
+		unlock()
+	}
 }
 
 // A process that has acknowledged more since it was met is let in whenever it connects
@@ -184,7 +207,9 @@ func TestCopiesDoNotEndTheMember(t *testing.T) {
 		if err := f.Err(); err != nil {
 			t.Errorf("Err() = %v, want nil", err)
 		}
-		if got := len(leader.loop.vouched.of(f.ID()).admitted); got > maxAdmitted {
+		e, unlock := leader.vouched.lock(f.ID())
+		defer unlock()
+		if got := len(e.admitted); got > maxAdmitted {
 			t.Errorf("%d processes are remembered, want %d at most", got, maxAdmitted)
 		}
 	})

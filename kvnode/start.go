@@ -74,7 +74,7 @@ func newNode(cfg Config) *Node {
 	n.applies.init()
 	n.vouchers.due = make(chan struct{}, 1)
 	n.replay.init()
-	n.loop.vouched = make(vouched)
+	n.vouched.init()
 	n.intake.maxBytes = cfg.maxUncommitted
 	n.leader.Store(&leadership{changed: make(chan struct{})})
 	return n

@@ -99,5 +99,5 @@ func refusedBy(id uint64, payload []byte) *RefusedError {
 		r.Text = "without readable words"
 	}
 	known := refusalOf(&r)
-	return &RefusedError{Peer: id, Reason: known.Reason, Text: known.Text}
+	return &RefusedError{Peer: id, Reason: known.Reason, Text: known.Text, Term: known.Term, Index: known.Index}
 }

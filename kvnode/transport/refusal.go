@@ -36,6 +36,10 @@ var reasons = [...]string{ReasonCluster, ReasonMember, ReasonVersion, ReasonRemo
 type Refusal struct { //nolint:errname // both ends call it that; the peer's half is RefusedError
 	Reason string // one of the Reason constants
 	Text   string // for people
+	// Term and Index say what a wiped member is known to have had: a hard state of at
+	// least that term, a log that ends no earlier. 0 is a version that does not say, or
+	// another directory.
+	Term, Index uint64 `json:",omitempty"`
 }
 
 // Error returns the text.
@@ -48,7 +52,7 @@ func refusal(reason, format string, args ...any) *Refusal {
 // refusalOf returns what to tell a peer that err keeps out.
 func refusalOf(err error) *Refusal {
 	if r, ok := errors.AsType[*Refusal](err); ok && slices.Contains(reasons[:], r.Reason) {
-		return &Refusal{Reason: r.Reason, Text: err.Error()}
+		return &Refusal{Reason: r.Reason, Text: err.Error(), Term: r.Term, Index: r.Index}
 	}
 	return &Refusal{Reason: ReasonOther, Text: err.Error()}
 }
@@ -58,6 +62,8 @@ type RefusedError struct {
 	Peer   uint64
 	Reason string // one of the Reason constants
 	Text   string // the peer's words
+	// Term and Index are the Refusal's.
+	Term, Index uint64
 }
 
 // Error names the peer, the reason and the peer's words.
