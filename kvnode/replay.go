@@ -3,6 +3,8 @@ package kvnode
 import (
 	"context"
 	"slices"
+
+	"go.etcd.io/raft/v3"
 )
 
 // replayPatience is for how many election timeouts a member that has applied what its
@@ -80,7 +82,11 @@ func (n *Node) catchUp() {
 		return
 	}
 	if err != nil {
-		n.log.Warn("kvnode: found no leader since the start; stale reads may lack what was acknowledged last", "error", err)
+		why := "found no leader since the start"
+		if n.Leader() != raft.None {
+			why = "has not applied what the leader has committed yet"
+		}
+		n.log.Warn("kvnode: "+why+"; stale reads may lack what was acknowledged last", "error", err)
 	}
 	close(n.replay.served)
 	n.adviseAllMoved()

@@ -2,6 +2,7 @@ package kvnode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -115,9 +116,18 @@ func TestALonelyMemberWaitsForItsLog(t *testing.T) {
 			kv, _ := n.Store().Get([]byte("k"))
 			t.Errorf("k = %v before the log is applied, want an error", kv)
 		}
+		if err := n.Alive(); err != nil || !n.Status().Replaying {
+			t.Errorf("Alive() = %v, Replaying = %v, want a member that runs, and says that it waits", err, n.Status().Replaying)
+		}
 		d.free(n)
 		if got, _ := c.get(n, ReadSerializable, "k"); got != "v" {
 			t.Errorf("k = %q, want v", got)
+		}
+		if n.Status().Replaying {
+			t.Error("Replaying after a stale read was served")
+		}
+		if err := n.Stop(t.Context()); err != nil || !errors.Is(n.Alive(), ErrStopped) {
+			t.Errorf("Stop() = %v, then Alive() = %v, want ErrStopped", err, n.Alive())
 		}
 	})
 }

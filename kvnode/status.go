@@ -40,6 +40,9 @@ type Status struct {
 	// Late is how late the raft loop was at its ticks: late heartbeats cost the
 	// lease first, then the leadership.
 	Late Lateness
+	// Replaying means that stale reads still wait, since the start, for what is not older
+	// than what this member had acknowledged before.
+	Replaying bool
 	// DiskFull means that writes are refused until there is room.
 	DiskFull bool
 	// CheckpointErr is why the newest checkpoint could not be made, nil if it was.
@@ -67,7 +70,7 @@ func (n *Node) Status() Status {
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
 		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.names(), Awaited: n.Awaited(),
 		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: n.formatKeptBy(),
-		Waiting: n.waiters.len(), Counts: n.counts.load(), Late: n.late.load(), DiskFull: n.disk.full.Load(),
+		Replaying: !n.replay.isOver(), Waiting: n.waiters.len(), Counts: n.counts.load(), Late: n.late.load(), DiskFull: n.disk.full.Load(),
 		CheckpointErr: n.counts.checkpointErr(), Alarms: n.store.Alarms(), Err: n.Err(),
 	}
 }

@@ -28,6 +28,18 @@ func (n *Node) fail(err error) {
 	})
 }
 
+// Alive returns why the node has ended, or is about to, and nil while it runs: Err, or
+// ErrStopped. It waits for nothing, neither for a leader nor for the disk.
+func (n *Node) Alive() error {
+	if !n.isStopping() {
+		return nil
+	}
+	if err := n.Err(); err != nil {
+		return err
+	}
+	return ErrStopped
+}
+
 func (n *Node) isStopping() bool {
 	select {
 	case <-n.stopping:

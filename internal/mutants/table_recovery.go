@@ -52,6 +52,24 @@ var recovery = []Mutant{
 		New:  "\tif err := out.Context().Err(); err != nil {\n",
 	},
 	{
+		Rule: "replay", Name: "a member that waits for its log is not alive", Pkg: apiPkg, Test: "^TestWhoAsksHowItIsDoesNotWait$",
+		File: "kvnode/etcdapi/probes.go",
+		Old:  "check{\"serializable_read\", func(context.Context) (string, error) { return \"\", a.alive() }})",
+		New:  "check{\"serializable_read\", a.readCheck(true)})",
+	},
+	{
+		Rule: "replay", Name: "the status of a member waits for its log", Pkg: apiPkg, Test: "^TestWhoAsksHowItIsDoesNotWait$",
+		File: "kvnode/etcdapi/maintenance.go",
+		Old:  "Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {\n",
+		New:  "Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {\n\tif err := s.settled(ctx); err != nil {\n\t\treturn nil, err\n\t}\n",
+	},
+	{
+		Rule: "replay", Name: "a member does not say that it waits for its log", Pkg: nodePkg, Test: "^TestALonelyMemberWaitsForItsLog$",
+		File: "kvnode/status.go",
+		Old:  "Replaying: !n.replay.isOver(), ",
+		New:  "",
+	},
+	{
 		Rule: "set back", Name: "a heartbeat beyond the log is dropped", Pkg: nodePkg, Test: "^TestAHeartbeatBeyondTheLogEndsTheMember$",
 		File: "kvnode/setback.go",
 		Old:  "\tcase m.GetType() == raftpb.MsgHeartbeat:\n",

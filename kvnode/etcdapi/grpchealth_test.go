@@ -37,7 +37,17 @@ func leaderless(n *fakeNode) {
 	}
 }
 
+// replaying is a member that waits for its log.
+func replaying(n *fakeNode) {
+	n.replays.Store(true)
+	n.onRead = func(ctx context.Context, _ kvnode.ReadMode) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+}
+
 func stopped(n *fakeNode) {
+	n.ended.Store(true)
 	n.onRead = func(context.Context, kvnode.ReadMode) error { return kvnode.ErrStopped }
 }
 
@@ -50,6 +60,7 @@ func TestGRPCHealthIsThatOfTheProbes(t *testing.T) {
 	}{
 		{"a sound member", func(*fakeNode) {}, serving, serving},
 		{"no leader", leaderless, notServing, serving},
+		{"it waits for its log", replaying, notServing, serving},
 		{"the member has stopped", stopped, notServing, notServing},
 		{"a full disk", func(n *fakeNode) { n.full.Store(true) }, notServing, serving},
 		{"checkpoints fail", func(n *fakeNode) { n.saved.Store(new(error(syscall.ENOSPC))) }, notServing, serving},

@@ -17,7 +17,7 @@ type healthy struct {
 }
 
 // serveHealth answers /health. With ?serializable=true it is about this member
-// alone, and ?exclude=NOSPACE leaves an alarm out.
+// alone, as /livez is, for that is what asks so; ?exclude=NOSPACE leaves an alarm out.
 func (a *API) serveHealth(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	reason := a.illness(r.Context(), query["exclude"], query.Get("serializable") == "true")
@@ -38,7 +38,11 @@ func (a *API) illness(ctx context.Context, exclude []string, serializable bool) 
 	if !serializable && a.node.Leader() == 0 {
 		return "RAFT NO LEADER"
 	}
-	if err := a.tryRead(ctx, serializable); err != nil {
+	err := a.alive()
+	if !serializable {
+		err = a.tryRead(ctx, false)
+	}
+	if err != nil {
 		return "RANGE ERROR:" + status.Convert(err).Message()
 	}
 	return ""

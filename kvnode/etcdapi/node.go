@@ -36,6 +36,8 @@ type Member interface {
 	MoveLeader(ctx context.Context, to uint64) error
 	// Checkpoint makes what is applied durable, so that a snapshot holds it.
 	Checkpoint(ctx context.Context) error
+	// Alive returns why the member has ended, nil while it runs. It waits for nothing.
+	Alive() error
 	Status() kvnode.Status
 }
 

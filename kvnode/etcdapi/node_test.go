@@ -49,6 +49,8 @@ type fakeNode struct {
 	}
 	leader  atomic.Uint64
 	full    atomic.Bool // the disk
+	replays atomic.Bool
+	ended   atomic.Bool
 	foreign atomic.Bool // it is of another cluster
 	hold    atomic.Int64
 	saved   atomic.Pointer[error] // CheckpointErr
@@ -215,12 +217,20 @@ func (n *fakeNode) Status() kvnode.Status {
 		saved = *err
 	}
 	return kvnode.Status{
-		CheckpointErr: saved,
-		ID:            testMember, ClusterID: testCluster, Term: testTerm, Leader: n.Leader(),
+		CheckpointErr: saved, Replaying: n.replays.Load(),
+		ID: testMember, ClusterID: testCluster, Term: testTerm, Leader: n.Leader(),
 		Commit: 12, Applied: 11, DiskFull: n.full.Load(), Lease: leaderlease.Status{
 			Lease: core.Valid, Remaining: time.Second, Promise: core.PromiseInfo{Hold: time.Duration(n.hold.Load())},
 		},
 	}
+}
+
+// Alive implements Node.
+func (n *fakeNode) Alive() error {
+	if n.ended.Load() {
+		return kvnode.ErrStopped
+	}
+	return nil
 }
 
 // Checkpoint implements Node.

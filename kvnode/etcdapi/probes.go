@@ -35,11 +35,13 @@ func (a *API) probe(path string, checks ...check) probe {
 	return probe{path, checks, leaderlessTimeouts * a.cfg.ElectionTimeout}
 }
 
-// livez says whether the process answers at all: a member that lost its cluster
-// gains nothing from a restart.
+// livez says whether the process answers at all: a member that lost its cluster, or
+// still waits for its log, gains nothing from a restart. The check is called as in etcd.
 func (a *API) livez() probe {
-	return a.probe("/livez", check{"serializable_read", a.readCheck(true)})
+	return a.probe("/livez", check{"serializable_read", func(context.Context) (string, error) { return "", a.alive() }})
 }
+
+func (a *API) alive() error { return clientError(a.node.Alive()) }
 
 // readyz says whether requests should be sent here.
 func (a *API) readyz() probe {

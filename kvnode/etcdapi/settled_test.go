@@ -2,6 +2,9 @@ package etcdapi
 
 import (
 	"context"
+	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,7 +46,6 @@ func TestNothingIsAnsweredBeforeTheLogIsApplied(t *testing.T) {
 			_, err := pb.NewLeaseClient(s.conn).LeaseLeases(ctx, &pb.LeaseLeasesRequest{})
 			return err
 		},
-		"Status": func(ctx context.Context) error { _, err := maintenance.Status(ctx, &pb.StatusRequest{}); return err },
 		"Hash":   func(ctx context.Context) error { _, err := maintenance.Hash(ctx, &pb.HashRequest{}); return err },
 		"HashKV": func(ctx context.Context) error { _, err := maintenance.HashKV(ctx, &pb.HashKVRequest{}); return err },
 		"Snapshot": func(ctx context.Context) error {
@@ -67,5 +69,28 @@ func TestNothingIsAnsweredBeforeTheLogIsApplied(t *testing.T) {
 			defer cancel()
 			wantStatus(t, what, ask(ctx), rpctypes.ErrGRPCTimeout)
 		})
+	}
+}
+
+// Who asks how a member is, or whether it is there at all, is answered meanwhile: a
+// member that waits must not be ended for it, and somebody has to see why it waits.
+func TestWhoAsksHowItIsDoesNotWait(t *testing.T) {
+	s := startServer(t, Config{})
+	replaying(s.fakeNode)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	got, err := pb.NewMaintenanceClient(s.conn).Status(ctx, &pb.StatusRequest{})
+	if err != nil || !slices.ContainsFunc(got.GetErrors(), func(e string) bool { return strings.Contains(e, "still applies its log") }) {
+		t.Errorf("Status() = %v, %v, want it to say what it waits for", got, err)
+	}
+	for _, path := range []string{"/livez", "/livez/serializable_read", "/health?serializable=true"} {
+		if code, body := ask(t, s.api.Handler(), http.MethodGet, path, ""); code != http.StatusOK {
+			t.Errorf("GET %s = %d %s, want 200", path, code, body)
+		}
+	}
+	s.replays.Store(false)
+	got, err = pb.NewMaintenanceClient(s.conn).Status(ctx, &pb.StatusRequest{})
+	if err != nil || len(got.GetErrors()) > 0 {
+		t.Errorf("Status() of a member that waits for nothing = %v, %v, want no errors", got, err)
 	}
 }
