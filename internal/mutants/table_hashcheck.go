@@ -80,7 +80,13 @@ var hashes = []Mutant{
 	{
 		Rule: "hash", Name: "who compares is not answered by others that compare", Pkg: "./kvnode/server", Test: "^TestAllStartAtOnceWithTheCheck$",
 		File: "kvnode/server/gate.go",
-		Old:  "\tpb.Maintenance_HashKV_FullMethodName: true,\n",
+		Old:  "\tpb.Maintenance_HashKV_FullMethodName:   true,\n",
+		New:  "",
+	},
+	{
+		Rule: "hash", Name: "TTL leases end because nobody can renew them while the leader compares", Pkg: "./kvnode/server", Test: "^TestAllStartAtOnceWithTheCheck$",
+		File: "kvnode/server/gate.go",
+		Old:  "\tpb.Lease_LeaseKeepAlive_FullMethodName: true,\n",
 		New:  "",
 	},
 	{

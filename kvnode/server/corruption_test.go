@@ -148,6 +148,7 @@ func TestAllStartAtOnceWithTheCheck(t *testing.T) {
 	for _, s := range next {
 		await(t, s.cfg.Name+" is ready", s.Ready())
 	}
+	keepAlivesPass(t, next)
 	next[0].gate.shut.Store(true)
 	c := client(t, next[0])
 	if h, err := c.HashKV(t.Context(), next[0].ClientAddrs()[0], 0); err != nil || h.Hash == 0 {
@@ -167,6 +168,33 @@ func TestAllStartAtOnceWithTheCheck(t *testing.T) {
 	for path, want := range map[string]int{"/readyz": http.StatusServiceUnavailable, "/livez": http.StatusOK} {
 		if code, body := page(t, next[0], path); code != want {
 			t.Errorf("GET %s = %d %s behind the gate, want %d", path, code, body, want)
+		}
+	}
+}
+
+// keepAlivesPass checks that TTL leases live on while members compare, whoever leads
+// meanwhile: it counts the time of them all.
+func keepAlivesPass(t *testing.T, all []*Server) {
+	t.Helper()
+	lease, err := client(t, all[0]).Grant(t.Context(), 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		s.gate.shut.Store(true)
+		defer s.gate.shut.Store(false)
+	}
+	for _, s := range all {
+		stream, err := pb.NewLeaseClient(dial(t, s)).LeaseKeepAlive(t.Context())
+		if err == nil {
+			err = stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(lease.ID)})
+		}
+		var got *pb.LeaseKeepAliveResponse
+		if err == nil {
+			got, err = stream.Recv()
+		}
+		if err != nil || got.GetTTL() != 60 {
+			t.Errorf("a keep-alive by way of %s = %v, %v behind the gate, want 60 s", s.cfg.Name, got, err)
 		}
 	}
 }

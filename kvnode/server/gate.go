@@ -18,11 +18,14 @@ type gate struct {
 	shut atomic.Bool
 }
 
-// admitted are the methods that show no data.
+// admitted are the methods that show no key. Keep-alives are among them: a member
+// that leads counts the time of TTL leases behind its gate, too, and would revoke
+// those that nobody could renew.
 var admitted = map[string]bool{
-	pb.Maintenance_HashKV_FullMethodName: true,
-	pb.Maintenance_Status_FullMethodName: true,
-	status.Method:                        true,
+	pb.Lease_LeaseKeepAlive_FullMethodName: true,
+	pb.Maintenance_HashKV_FullMethodName:   true,
+	pb.Maintenance_Status_FullMethodName:   true,
+	status.Method:                          true,
 }
 
 const checking = "kvnode: this member compares its data with the others' before it serves"
