@@ -2,10 +2,13 @@ package etcdapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/leaderlease/go/kvnode"
 )
 
 // kvServer is the KV service.
@@ -98,13 +101,19 @@ func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, 
 }
 
 // Compact forgets history. Where the request says physical, this member has let go
-// of it when this returns: dbSizeInUse has fallen.
+// of it when this returns, unless its disk is full: dbSizeInUse has fallen.
 func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
 	resp, err := propose[*pb.CompactionResponse](ctx, s.API, &pb.InternalRaftRequest{Compaction: r})
 	if err != nil || !r.GetPhysical() {
 		return resp, err
 	}
-	if err := s.letGo(ctx); err != nil {
+	err = s.letGo(ctx)
+	if errors.Is(err, kvnode.ErrDiskFull) {
+		// It took effect, and cannot be repeated. A defragmentation makes room.
+		s.cfg.Logger.Warn("what was compacted stays in use: there is no room for a checkpoint", "error", err)
+		return resp, nil
+	}
+	if err != nil {
 		return nil, clientError(err)
 	}
 	return resp, nil

@@ -6,6 +6,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/kvnode"
 )
 
 // Beyond the quota nothing that grows is taken, the alarm is raised once, and
@@ -145,5 +147,24 @@ func TestAPhysicalCompactionHasFreedBeforeItReturns(t *testing.T) {
 	}
 	if after := inUse(); before < 2_000_000 || after > before/5 {
 		t.Errorf("%d bytes in use before and %d after, want 2 MB to become 0.1", before, after)
+	}
+}
+
+// Without room for a checkpoint it has compacted all the same, which cannot be done
+// twice: a client that is told so goes on to the defragmentation, which makes room.
+func TestAPhysicalCompactionWithoutRoomHasCompacted(t *testing.T) {
+	s := startServer(t, Config{})
+	c := s.client(t)
+	var last int64
+	for range 3 {
+		last = s.put(t, "k", "v").GetHeader().GetRevision()
+	}
+	s.onCheckpoint = func() error { return kvnode.ErrDiskFull }
+	if _, err := c.Compact(t.Context(), last-1, clientv3.WithCompactPhysical()); err != nil || s.store.CompactRevision() != last-1 {
+		t.Errorf("Compact() = %v without room for a checkpoint, compacted at %d, want nil and %d", err, s.store.CompactRevision(), last-1)
+	}
+	s.onCheckpoint = func() error { return kvnode.ErrStopped }
+	if _, err := c.Compact(t.Context(), last, clientv3.WithCompactPhysical()); err == nil {
+		t.Error("Compact() = nil on a member that stops, want an error")
 	}
 }
