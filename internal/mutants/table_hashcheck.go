@@ -60,6 +60,12 @@ var hashes = []Mutant{
 		New:  "a.cfg.LeaderDial",
 	},
 	{
+		Rule: "hash", Name: "another cluster's errors are the leader's", Pkg: apiPkg, Test: "^TestAnotherClustersErrorsAreNotTheLeaders$",
+		File: "kvnode/etcdapi/samecluster.go",
+		Old:  "failed != nil {\n\t\treturn failed\n",
+		New:  "failed != nil {\n\t\treturn err\n",
+	},
+	{
 		Rule: "hash", Name: "a corrupt member serves", Pkg: "./kvnode/server", Test: "^TestInitialCorruptCheck$",
 		File: "kvnode/server/corruption.go",
 		Old:  "\t\ts.fail(err)\n\t\treturn false\n",

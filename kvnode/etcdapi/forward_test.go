@@ -196,6 +196,29 @@ func TestAnotherClusterDoesNotAnswerForTheLeader(t *testing.T) {
 	}
 }
 
+// Nor do its errors count, which have no header: it says of each member that there
+// is none.
+func TestAnotherClustersErrorsAreNotTheLeaders(t *testing.T) {
+	p := startPair(t)
+	p.leader.foreign.Store(true)
+	p.leader.changes.err = kvnode.ErrUnknownMember
+	p.leader.ttl.onTTL = func(context.Context, int64) error { return kvnode.ErrTooLarge }
+	conn, err := p.follower.api.leader.connect(p.follower.api, otherMember)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pb.NewClusterClient(conn).MemberPromote(t.Context(), &pb.MemberPromoteRequest{ID: 5}); !errors.Is(err, kvnode.ErrNotLeader) {
+		t.Errorf("MemberPromote() = %v by another cluster's word, want %v", err, kvnode.ErrNotLeader)
+	}
+	if _, err := p.follower.api.elsewhere.renew(t.Context(), conn, 7); !errors.Is(err, kvnode.ErrNotLeader) {
+		t.Errorf("a keep-alive = %v by another cluster's word, want %v", err, kvnode.ErrNotLeader)
+	}
+	p.leader.foreign.Store(false)
+	if _, err := pb.NewClusterClient(conn).MemberPromote(t.Context(), &pb.MemberPromoteRequest{ID: 5}); !errors.Is(err, rpctypes.ErrGRPCMemberNotFound) {
+		t.Errorf("MemberPromote() = %v, want what the leader says, %v", err, rpctypes.ErrGRPCMemberNotFound)
+	}
+}
+
 // A leader that was cut off does not answer. The next one does.
 func TestAForwardedRequestIsNotStuckWithTheOldLeader(t *testing.T) {
 	p := startPair(t)
