@@ -3,7 +3,6 @@ package kvnode
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -99,27 +98,21 @@ func (n *Node) hearOut(ctx context.Context, h transport.Hello) {
 func (n *Node) askClaimant(ctx context.Context, h transport.Hello) (claim string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout)
 	defer cancel()
-	err = errors.New("it names no peer URL")
-	for _, addr := range hostPorts(strings.Split(h.PeerURLs, ",")) {
-		var r transport.Roster
-		if r, err = transport.Ask(ctx, n.cfg.Dial, addr); err != nil {
-			continue
-		}
+	err = n.cfg.askFirst(ctx, hostPorts(strings.Split(h.PeerURLs, ",")), func(addr string, r transport.Roster) error {
 		if r.ClusterID != h.ClusterID {
-			err = fmt.Errorf("cluster %x answers at %s", r.ClusterID, addr)
-			continue
+			return fmt.Errorf("cluster %x answers at %s", r.ClusterID, addr)
 		}
 		var members []store.Member
-		if err = json.Unmarshal(r.Members, &members); err != nil {
-			continue
+		if err := json.Unmarshal(r.Members, &members); err != nil {
+			return err
 		}
 		if own := slices.IndexFunc(members, n.isHere); own >= 0 {
 			claim = fmt.Sprintf("this one is of cluster %x, but cluster %x, as %s says, has member %s with another data directory, or none yet",
 				n.ClusterID(), r.ClusterID, addr, describe(&members[own]))
 		}
-		return claim, nil
-	}
-	return "", err
+		return nil
+	})
+	return claim, err
 }
 
 // isHere reports whether m is this member, or is to be found where it is.

@@ -31,7 +31,11 @@ func (n *Node) authenticate(conn net.Conn, h transport.Hello) error {
 		}
 		urls = m.PeerURLs
 	}
-	return tlsconf.CheckHosts(conn, hostsIn(urls))
+	err := tlsconf.CheckHosts(conn, hostsIn(urls))
+	if err != nil && h.ClusterID == n.ClusterID() {
+		n.askAround() // the member may have moved
+	}
+	return err
 }
 
 func hostsIn(peerURLs []string) (hosts []string) {

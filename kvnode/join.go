@@ -17,6 +17,7 @@ import (
 // roster tells members that want to join, or have been away, who is there. Anybody
 // with a certificate may ask, so it shows only digests of instances.
 func (n *Node) roster() (transport.Roster, error) {
+	applied := n.store.Applied() // first: members may be newer than it says, not older
 	members := n.store.Members()
 	if len(members.ByID) == 0 {
 		return transport.Roster{}, errors.New("this member does not know the others yet")
@@ -24,9 +25,10 @@ func (n *Node) roster() (transport.Roster, error) {
 	all := sortedMembers(members)
 	for i := range all {
 		all[i].Instance = digestOf(all[i].Instance)
+		all[i].ClientURLs = nil // nobody asks for them here, and a packet has a limit
 	}
 	data, err := json.Marshal(all)
-	return transport.Roster{ClusterID: n.ClusterID(), Members: data}, err
+	return transport.Roster{ClusterID: n.ClusterID(), Members: data, Applied: applied}, err
 }
 
 func sortedMembers(members *store.Members) []store.Member {
@@ -79,13 +81,12 @@ func (c *Config) stillThere(id *identity) error {
 }
 
 // clusterOf asks a member for its cluster, and returns 0 if it does not say.
-func (c *Config) clusterOf(ctx context.Context, m *Member) uint64 {
-	for _, addr := range hostPorts(m.PeerURLs) {
-		if r, err := transport.Ask(ctx, c.Dial, addr); err == nil {
-			return r.ClusterID
-		}
-	}
-	return 0
+func (c *Config) clusterOf(ctx context.Context, m *Member) (id uint64) {
+	_ = c.askFirst(ctx, hostPorts(m.PeerURLs), func(_ string, r transport.Roster) error {
+		id = r.ClusterID
+		return nil
+	})
+	return id
 }
 
 // startAnew is what to do about a member that has joined nothing.
@@ -93,31 +94,25 @@ const startAnew = "remove the data directory, which holds nothing yet, add the m
 	"unless that is done, and start it with --initial-cluster-state existing"
 
 // askOthers passes what the other members of the initial cluster say of their
-// cluster to use, one after the other until that returns nil.
+// cluster to use, as they answer, until that returns nil.
 func (c *Config) askOthers(use func(transport.Roster) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.RequestTimeout)
 	defer cancel()
-	var errs []error
+	var addrs []string
 	for _, m := range c.Cluster {
-		if m.Name == c.Name {
-			continue
-		}
-		for _, addr := range hostPorts(m.PeerURLs) {
-			r, err := transport.Ask(ctx, c.Dial, addr)
-			if err != nil {
-				errs = append(errs, err)
-				continue
-			}
-			if err = use(r); err == nil {
-				return nil
-			}
-			errs = append(errs, fmt.Errorf("%s: %w", addr, err))
+		if m.Name != c.Name {
+			addrs = append(addrs, hostPorts(m.PeerURLs)...)
 		}
 	}
-	if len(errs) == 0 {
+	if len(addrs) == 0 {
 		return errors.New("the initial cluster has no other member to ask")
 	}
-	return errors.Join(errs...)
+	return c.askFirst(ctx, addrs, func(addr string, r transport.Roster) error {
+		if err := use(r); err != nil {
+			return fmt.Errorf("%s: %w", addr, err)
+		}
+		return nil
+	})
 }
 
 // joinAs finds this member in a roster.

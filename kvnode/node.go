@@ -90,6 +90,7 @@ type Node struct {
 	receiving    atomic.Bool // a snapshot
 	advice       sync.Once   // of adviseAlone
 	noting       sync.Mutex  // guards changes of id
+	linking      sync.Mutex  // guards changes of links
 }
 
 // loopState is what only the loop touches.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -49,12 +50,13 @@ func (p *peers) Admit(h transport.Hello) error {
 		return err
 	}
 	n.adviseMoved(&m, h.PeerURLs)
-	if _, ok := n.store.Members().ByID[h.From]; !ok {
-		// It was added after what this member has applied. It may be the leader,
-		// from whom alone this member can learn that, so it needs a way back, too.
-		n.links.SetPeer(h.From, hostPorts(m.PeerURLs))
+	if _, known := n.familiar(h.From); known {
+		if !areAmong(strings.Split(h.PeerURLs, ","), m.PeerURLs) {
+			n.askAround() // it has moved, unless it is wrong about itself
+		}
+		return nil
 	}
-	return nil
+	return n.linkVouched(h.From)
 }
 
 func wiped(h transport.Hello) error {
@@ -69,12 +71,12 @@ func (p *peers) Refused(peer uint64, err error) {
 	if !errors.As(err, &refused) {
 		return
 	}
-	switch refused.Reason {
-	case transport.ReasonWiped:
+	switch reason, say := refused.Reason, n.hasSay(peer); {
+	case reason == transport.ReasonWiped && say:
 		n.lose(peer, n.lacks(refused), err)
-	case transport.ReasonRemoved:
+	case reason == transport.ReasonRemoved && say:
 		n.dismissed(peer)
-	case transport.ReasonCluster:
+	case reason == transport.ReasonCluster:
 		n.foreign.refused(n, refused)
 	default:
 		n.foreign.otherwise(peer)
@@ -153,26 +155,15 @@ func (p *peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) 
 func (p *peers) Unreachable(peer uint64) {
 	n := p.node()
 	n.calls.put(func() { n.loop.raw.ReportUnreachable(peer) })
+	if n.Leader() != n.ID() && n.quiet.sought.loud(peer) { // a leader's registry is the newest
+		n.askAround()
+	}
 }
 
 // SnapshotSent implements transport.Handler.
 func (p *peers) SnapshotSent(peer uint64, err error) { p.node().reportSnapshot(peer, err) }
 
 func (n *Node) isReceiving() bool { return n.receiving.Load() }
-
-// connectPeers makes the links follow the registry of members.
-func (n *Node) connectPeers() {
-	members := n.store.Members()
-	for _, m := range n.knownMembers() {
-		if m.ID != n.ID() {
-			n.links.SetPeer(m.ID, hostPorts(m.PeerURLs))
-		}
-	}
-	for id := range members.Removed {
-		n.links.RemovePeer(id)
-	}
-	n.adviseAlone(members)
-}
 
 // plausible refuses what a peer cannot know if this member's log is the one it
 // answered from: raft would panic. An answer to what was sent in another term, before

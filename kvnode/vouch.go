@@ -3,8 +3,8 @@ package kvnode
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,82 +13,51 @@ import (
 	"github.com/leaderlease/go/kvnode/transport"
 )
 
-// A member that was away may be called by one that was added meanwhile. What that one
-// says of itself anybody can say, so it is let in only if somebody vouches for it: a
-// member that this one knows, asked at an address where it is registered
-// (docs/adr/0015-vouching.md).
+const (
+	// vouchPause is the least time between two rounds of questions. Shorter: strangers
+	// have members ask each other more often. Longer: a new member waits for longer, up
+	// to a round, at those who lag behind.
+	vouchPause = time.Second
+	// vouchRenewal is the most time between two of them while somebody is let in, or
+	// looked for, on others' word. Longer: who lost that word stays in for longer.
+	vouchRenewal = 10 * time.Second
+	// minLonely is for how many rounds in a row there must be no leader, and no
+	// majority, before those count whom --initial-cluster alone names. Less: somebody
+	// who keeps the others from answering for a moment brings them in.
+	minLonely = 3
+)
 
-// vouchPause is the least time between two rounds of questions. Shorter: strangers
-// have members ask each other more often. Longer: a new member waits for longer, up to
-// a round, at those who lag behind.
-const vouchPause = time.Second
-
-// vouchers are the members that others have named.
-type vouchers struct {
-	due chan struct{} // a token asks for a round
-	mu  struct {
-		sync.Mutex
-		rosters map[string][]store.Member // the newest, by the address that was asked
-	}
-}
-
-// peer returns what this member believes of another one. The registry comes first;
-// what there was when this one began is for as long as the registry lags behind that;
-// and then whoever was vouched for. The error is a *transport.Refusal.
-func (n *Node) peer(id uint64) (store.Member, error) {
-	members := n.store.Members()
-	if members.Removed[id] {
-		return store.Member{}, &transport.Refusal{Reason: transport.ReasonRemoved, Text: fmt.Sprintf("member %x was removed from the cluster", id)}
-	}
-	if m, ok := members.ByID[id]; ok {
-		return m, nil
-	}
-	if i := slices.IndexFunc(n.id.Members, func(m store.Member) bool { return m.ID == id }); i >= 0 {
-		return n.id.Members[i], nil
-	}
-	if m, ok := n.vouchers.named(id); ok {
-		return m, nil
-	}
+// askAround has the others asked, soon, who is in the cluster and where.
+func (n *Node) askAround() {
 	select {
 	case n.vouchers.due <- struct{}{}:
 	default:
 	}
-	return store.Member{}, &transport.Refusal{Reason: transport.ReasonUnknown, Text: fmt.Sprintf(
-		"member %x is not known to %s (%x), which asks the members that it knows; if all of these were replaced while it was away, start %[2]s "+
-			"with --initial-cluster naming the present ones, or remove it and add it anew", id, n.Name(), n.ID())}
-}
-
-// named returns a member as all rosters have it: they may be of different age, so its
-// peer URLs are those of all.
-func (v *vouchers) named(id uint64) (found store.Member, ok bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	for _, roster := range v.mu.rosters {
-		for _, m := range roster {
-			if m.ID != id {
-				continue
-			}
-			m.PeerURLs = slices.Concat(found.PeerURLs, m.PeerURLs)
-			m.Instance = or(m.Instance, found.Instance)
-			found, ok = m, true
-		}
-	}
-	slices.Sort(found.PeerURLs)
-	found.PeerURLs = slices.Compact(found.PeerURLs)
-	return found, ok
 }
 
 // vouch asks the others who is in the cluster each time that somebody calls whom this
-// member does not know. One round is under way at a time.
+// member does not know, or does not expect there, and for as long as somebody is in on
+// their word. One round is under way at a time.
 func (n *Node) vouch(ctx context.Context) {
+	lonely, last := 0, time.Time{}
 	for {
+		var renewal <-chan time.Time
+		if n.relink() {
+			renewal = time.After(vouchRenewal)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-n.vouchers.due:
+		case <-renewal:
 		}
+		if time.Since(last) > 2*vouchRenewal {
+			lonely = 0 // these rounds are not in a row
+		}
+		last = time.Now()
 		pause := time.NewTimer(vouchPause)
-		n.askRosters(ctx)
+		lonely = n.askRosters(ctx, lonely)
+		n.relink() // whoever is refused now is not kept until the pause is over
 		select {
 		case <-ctx.Done():
 			return
@@ -97,43 +66,64 @@ func (n *Node) vouch(ctx context.Context) {
 	}
 }
 
-// askRosters asks all members that this one knows. Those whom only --initial-cluster
-// names are asked if no majority of the voters is there: if one is, its members know
-// who leads, or can elect a leader, and who has left the cluster has no say.
-func (n *Node) askRosters(ctx context.Context) {
-	known := n.knownMembers()
-	voters, away := 0, 0
-	for i, answered := range n.askAll(ctx, known) {
-		if known[i].Learner {
-			continue
-		}
-		voters++
-		if !answered && known[i].ID != n.ID() {
-			away++
-		}
+// askRosters asks all members that this one knows, and returns how many rounds in a
+// row, lonely before this one, there was no leader and no majority. After minLonely
+// those are asked whom only --initial-cluster names: if there is a majority, its
+// members know who leads, or can elect a leader, and who has left the cluster has no
+// say.
+func (n *Node) askRosters(ctx context.Context, lonely int) int {
+	known, led := n.knownMembers(), n.Leader() != 0
+	if n.isMajority(known, n.askAll(ctx, known, false)) || led || n.Leader() != 0 {
+		n.vouchers.keep(known)
+		return 0
 	}
-	if voters-away <= voters/2 {
-		var named []store.Member
-		for _, m := range n.cfg.Cluster {
-			if m.Name != n.Name() {
-				named = append(named, store.Member{PeerURLs: m.PeerURLs})
-			}
-		}
-		n.askAll(ctx, named)
+	if lonely++; lonely >= minLonely {
+		named := n.namedByFlags(known)
+		n.askAll(ctx, named, true)
 		known = append(known, named...)
 	}
 	n.vouchers.keep(known)
+	return lonely
+}
+
+// isMajority reports whether most of the voters have answered, counting this member.
+func (n *Node) isMajority(known []store.Member, answered []bool) bool {
+	voters, there := 0, 0
+	for i, m := range known {
+		if m.Learner {
+			continue
+		}
+		voters++
+		if answered[i] || m.ID == n.ID() {
+			there++
+		}
+	}
+	return there > voters/2
+}
+
+// namedByFlags are the others in --initial-cluster, as far as nobody known is there.
+func (n *Node) namedByFlags(known []store.Member) (named []store.Member) {
+	for _, m := range n.cfg.Cluster {
+		isTaken := func(u string) bool {
+			return slices.ContainsFunc(known, func(k store.Member) bool { return areAmong([]string{u}, k.PeerURLs) })
+		}
+		urls := slices.DeleteFunc(slices.Clone(m.PeerURLs), isTaken)
+		if m.Name != n.Name() && len(urls) > 0 {
+			named = append(named, store.Member{PeerURLs: urls})
+		}
+	}
+	return named
 }
 
 // askAll asks all at once, and returns which have answered within an election timeout.
-func (n *Node) askAll(ctx context.Context, members []store.Member) []bool {
+func (n *Node) askAll(ctx context.Context, members []store.Member, flags bool) []bool {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout)
 	defer cancel()
 	answered := make([]bool, len(members))
 	var wg sync.WaitGroup
 	for i, m := range members {
 		if m.ID != n.ID() {
-			wg.Go(func() { answered[i] = n.askRoster(ctx, m.PeerURLs) })
+			wg.Go(func() { answered[i] = n.askRoster(ctx, m.PeerURLs, flags) })
 		}
 	}
 	wg.Wait()
@@ -142,48 +132,52 @@ func (n *Node) askAll(ctx context.Context, members []store.Member) []bool {
 
 // askRoster keeps the roster of whoever answers first at one of the URLs, and reports
 // whether somebody of this cluster does.
-func (n *Node) askRoster(ctx context.Context, peerURLs []string) bool {
-	for _, addr := range hostPorts(peerURLs) {
-		r, err := transport.Ask(ctx, n.cfg.Dial, addr)
-		if err != nil || r.ClusterID != n.ClusterID() {
-			continue
+func (n *Node) askRoster(ctx context.Context, peerURLs []string, flags bool) bool {
+	return n.cfg.askFirst(ctx, hostPorts(peerURLs), func(addr string, r transport.Roster) error {
+		if r.ClusterID != n.ClusterID() {
+			return fmt.Errorf("cluster %x answers at %s", r.ClusterID, addr)
 		}
-		var roster []store.Member
-		if json.Unmarshal(r.Members, &roster) == nil {
-			n.vouchers.note(addr, roster)
-			return true
+		said := roster{applied: r.Applied, flags: flags}
+		if err := json.Unmarshal(r.Members, &said.members); err != nil {
+			return err
 		}
-	}
-	return false
+		n.vouchers.note(addr, said)
+		return nil
+	}) == nil
 }
 
-func (v *vouchers) note(addr string, roster []store.Member) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.mu.rosters == nil {
-		v.mu.rosters = make(map[string][]store.Member)
+// askFirst asks for the roster at all addresses at once, as one of them may hang, and
+// passes what is said to use, one after the other until that returns nil. Its error is
+// that of each address.
+func (c *Config) askFirst(ctx context.Context, addrs []string, use func(addr string, r transport.Roster) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		done bool
+		errs = make([]error, len(addrs))
+	)
+	for i, addr := range addrs {
+		wg.Go(func() {
+			r, err := transport.Ask(ctx, c.Dial, addr)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && !done {
+				if err = use(addr, r); err == nil {
+					done = true
+					cancel()
+				}
+			}
+			errs[i] = err
+		})
 	}
-	v.mu.rosters[addr] = roster
-}
-
-// keep forgets what was said at addresses where none of the members is.
-func (v *vouchers) keep(members []store.Member) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	maps.DeleteFunc(v.mu.rosters, func(addr string, _ []store.Member) bool {
-		return !slices.ContainsFunc(members, func(m store.Member) bool { return slices.Contains(hostPorts(m.PeerURLs), addr) })
-	})
-}
-
-// knownMembers are the registry, and whoever was there when this member began and is
-// not in it yet.
-func (n *Node) knownMembers() []store.Member {
-	members := n.store.Members()
-	known := sortedMembers(members)
-	for _, m := range n.id.Members {
-		if _, ok := members.ByID[m.ID]; !ok && !members.Removed[m.ID] {
-			known = append(known, m)
-		}
+	wg.Wait()
+	if done {
+		return nil
 	}
-	return known
+	if len(addrs) == 0 {
+		return errors.New("no peer URL is known")
+	}
+	return errors.Join(errs...)
 }

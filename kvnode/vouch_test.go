@@ -229,11 +229,11 @@ func TestFlagsVouchOnlyForWantOfAMajority(t *testing.T) {
 func TestRostersOfOtherClustersDoNotVouch(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
-		if !n.askRoster(t.Context(), peerURLs("m1")) {
+		if !n.askRoster(t.Context(), peerURLs("m1"), false) {
 			t.Error("askRoster() of a member of this cluster = false, want true")
 		}
 		c.ghost(n, n.ClusterID()+1)
-		if n.askRoster(t.Context(), peerURLs("m9")) {
+		if n.askRoster(t.Context(), peerURLs("m9"), false) {
 			t.Error("askRoster() of a member of another cluster = true, want false")
 		}
 		if _, err := n.peer(99); reasonOf(err) != transport.ReasonUnknown {
@@ -266,13 +266,13 @@ func TestInstancesAreRecognised(t *testing.T) {
 		t.Errorf("digestOf nothing = %q, want nothing: joiners ask whether there is one", digestOf(""))
 	}
 	var v vouchers
-	v.note("a:1", []store.Member{{ID: 1, PeerURLs: peerURLs("b"), Instance: instance}}) // of a former version
-	v.note("b:1", []store.Member{{ID: 1, PeerURLs: peerURLs("a")}, {ID: 2}})
-	m, ok := v.named(1)
+	v.note("a:1", roster{members: []store.Member{{ID: 1, PeerURLs: peerURLs("b"), Instance: instance}}}) // of a former version
+	v.note("b:1", roster{members: []store.Member{{ID: 1, PeerURLs: peerURLs("a")}, {ID: 2}}})
+	m, ok := v.named(1, 0, false)
 	if !ok || !isInstance(m.Instance, instance) || isInstance(m.Instance, "x") || len(m.PeerURLs) != 2 {
 		t.Errorf("named(1) = %+v, %v, want both URLs and the instance", m, ok)
 	}
-	if m, ok := v.named(3); ok {
+	if m, ok := v.named(3, 0, false); ok {
 		t.Errorf("named(3) = %+v, want none", m)
 	}
 }

@@ -17,6 +17,9 @@ const kindAsk = 200
 type Roster struct {
 	ClusterID uint64          `json:"cluster_id"`
 	Members   json.RawMessage `json:"members"`
+	// Applied is an index as of which Members are at least; 0 is a version that does
+	// not say.
+	Applied uint64 `json:"applied,omitempty"`
 }
 
 // Ask asks the member at addr for its roster. dial is Config.Dial, nil for TCP.

@@ -45,6 +45,9 @@ func newPeer(t *Transport, id uint64, addrs []string) *peer {
 }
 
 func (p *peer) setAddrs(addrs []string) {
+	if old := p.addrs.Load(); old != nil && slices.Equal(*old, addrs) {
+		return
+	}
 	p.addrs.Store(new(slices.Clone(addrs)))
 	for _, l := range p.links {
 		if l != nil {
