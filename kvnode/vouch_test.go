@@ -199,7 +199,7 @@ func TestFlagsVouchOnlyForWantOfAMajority(t *testing.T) {
 		n = c.start(n.Name())
 		c.leader()
 		ask := func() string {
-			for range 10 { // as whoever is refused does
+			for range 20 { // as whoever is refused does
 				_, _ = n.peer(99)
 				time.Sleep(vouchPause / 2)
 			}
