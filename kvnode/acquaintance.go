@@ -69,6 +69,7 @@ func (a *acquaintances) meet(id uint64, instance string) (first string, err erro
 // checkpoint can: it knows all that were in the cluster by then. A restored snapshot,
 // whose members have not started, has none to recall.
 func (n *Node) recall() error {
+	n.saved.Store(n.store.Members()) // nothing is applied yet
 	var names []string
 	for id, m := range n.store.Members().ByID {
 		if !n.met.lost || id == n.ID() || m.Instance == "" {

@@ -128,8 +128,10 @@ func (n *Node) checkpoint() error {
 }
 
 func (n *Node) saveCheckpoint() error {
+	members := n.store.Members()
 	at, err := n.store.Checkpoint(n.wal.SaveCommit)
 	if err == nil {
+		n.saved.Store(members)
 		err = n.shorten(at, n.disk.full.Load())
 		n.log.Debug("kvnode: checkpoint", "index", at.Index, "revision", at.Revision)
 		return err

@@ -58,6 +58,7 @@ type Node struct {
 	leader atomic.Pointer[leadership]
 	// awaited are those who have not let this member in yet.
 	awaited atomic.Pointer[[]string]
+	saved   atomic.Pointer[store.Members] // the last checkpoint has them, nil before
 	term    atomic.Uint64
 	// last is the last index of the log, stable or not.
 	last atomic.Uint64

@@ -40,6 +40,9 @@ func (p *peers) Admit(h transport.Hello) error {
 		return err
 	}
 	first, err := n.met.meet(h.From, h.Instance)
+	if saved := n.saved.Load(); err != nil && saved != nil && h.Instance != "" && saved.ByID[h.From].Instance == h.Instance {
+		first, err = h.Instance, nil // the last checkpoint has it, so it is durable there
+	}
 	if err != nil {
 		return err
 	}

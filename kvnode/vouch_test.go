@@ -299,6 +299,9 @@ func TestARosterShowsNoInstance(t *testing.T) {
 			if m.ID == n.ID() {
 				want = digestOf(n.id.Instance)
 			}
+			if len(m.ClientURLs) > 0 {
+				t.Errorf("of member %x the roster says client URLs %q, want none", m.ID, m.ClientURLs)
+			}
 			if m.Instance != want {
 				t.Errorf("of member %x the roster says instance %q, want %q", m.ID, m.Instance, want)
 			}

@@ -1,8 +1,10 @@
 package transport
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"time"
 
@@ -81,7 +83,14 @@ func (h *Hello) Validate() error {
 			return fmt.Errorf("%s: %d %s exceed the limit of %d", field.name, field.size, field.unit, field.limit)
 		}
 	}
-	return nil
+	full := *h
+	full.To, full.Hold = math.MaxUint64, math.MaxInt64 // which are filled in later
+	data, err := json.Marshal(full)
+	if err == nil && len(data) > maxHello {
+		err = fmt.Errorf("%d bytes as JSON exceed the limit of %d: name, token and peer URLs are too long together, or have many characters that JSON escapes",
+			len(data), maxHello)
+	}
+	return err
 }
 
 // Handler is the node behind a transport. Its methods are called concurrently.
