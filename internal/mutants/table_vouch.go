@@ -20,8 +20,8 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "who was vouched for is dialled where it says", Pkg: nodePkg, Test: "^TestWhoIsAdmitted$",
 		File: "kvnode/peers.go",
-		Old:  "\t\tn.links.SetPeer(h.From, hostPorts(m.PeerURLs))\n",
-		New:  "\t\tn.links.SetPeer(h.From, hostPorts([]string{h.PeerURLs}))\n",
+		Old:  "\treturn n.linkVouched(h.From)\n",
+		New:  "\tn.links.SetPeer(h.From, hostPorts([]string{h.PeerURLs}))\n\treturn nil\n",
 	},
 	{
 		Rule: "vouching", Name: "strangers have members ask without a pause", Pkg: nodePkg, Test: "^TestStrangersLeaveNothingBehind$",
@@ -36,22 +36,23 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "whom flags alone name always has a say", Pkg: nodePkg, Test: "^TestFlagsVouchOnlyForWantOfAMajority$",
 		File: vouchFile,
-		Old:  "\tif voters-away <= voters/2 {\n", New: "\tif voters-away <= voters {\n",
+		Old:  "\treturn there > voters/2\n", New: "\treturn there > voters\n",
+		More: []Edit{{vouchFile, " || led || n.Leader() != 0 {", " {"}},
 	},
 	{
 		Rule: "vouching", Name: "whom flags alone name never has a say", Pkg: nodePkg, Test: "^TestFlagsVouchOnlyForWantOfAMajority$",
 		File: vouchFile,
-		Old:  "\tif voters-away <= voters/2 {\n", New: "\tif voters-away < 0 {\n",
+		Old:  "\treturn there > voters/2\n", New: "\treturn true\n",
 	},
 	{
 		Rule: "vouching", Name: "what was said for want of a majority stays", Pkg: nodePkg, Test: "^TestFlagsVouchOnlyForWantOfAMajority$",
 		File: vouchFile,
-		Old:  "\tn.vouchers.keep(known)\n", New: "",
+		Old:  "\t\tn.vouchers.keep(known)\n\t\treturn 0\n", New: "\t\treturn 0\n",
 	},
 	{
 		Rule: "vouching", Name: "another cluster vouches", Pkg: nodePkg, Test: "^TestRostersOfOtherClustersDoNotVouch$",
 		File: vouchFile,
-		Old:  "if err != nil || r.ClusterID != n.ClusterID() {", New: "if err != nil {",
+		Old:  "if r.ClusterID != n.ClusterID() {", New: "if r.ClusterID == 0 {",
 	},
 	{
 		Rule: "vouching", Name: "a roster shows instances", Pkg: nodePkg, Test: "^TestARosterShowsNoInstance$",
@@ -95,5 +96,55 @@ var vouching = []Mutant{
 		File: "kvnode/tlsconf/source.go",
 		Old:  "\t\tif slices.ContainsFunc(b.loaded.Load().authorities, x.Equal) {\n",
 		New:  "\t\tif slices.ContainsFunc(b.loaded.Load().authorities, x.Equal) && false {\n",
+	},
+	{
+		Rule: "vouching", Name: "a registered member is nowhere else", Pkg: nodePkg, Test: "^TestALeaderThatHasMovedIsLetIn$",
+		File: "kvnode/believed.go",
+		Old:  "\t\tif !slices.Contains(m.PeerURLs, u) {\n", New: "\t\tif false {\n",
+	},
+	{
+		Rule: "vouching", Name: "an old roster moves a member", Pkg: nodePkg, Test: "^TestOldRostersDoNotMoveMembers$",
+		File: "kvnode/vouchers.go",
+		Old:  "if r.applied <= applied && (r.applied > 0 || registered) {", New: "if r.applied < applied && (r.applied > 0 || registered) {",
+	},
+	{
+		Rule: "vouching", Name: "flags vouch although there is a leader", Pkg: nodePkg, Test: "^TestFlagsDoNotVouchUnderAFlood$",
+		File: vouchFile,
+		Old:  " || led || n.Leader() != 0 {", New: " {",
+	},
+	{
+		Rule: "vouching", Name: "flags vouch at once", Pkg: nodePkg, Test: "^TestWhoFlagsLetInLeavesWithThem$",
+		File: vouchFile,
+		Old:  "lonely >= minLonely {", New: "lonely >= 1 {",
+	},
+	{
+		Rule: "vouching", Name: "who is vouched for no more stays connected", Pkg: nodePkg, Test: "^TestWhoFlagsLetInLeavesWithThem$",
+		File: "kvnode/links.go",
+		Old:  "\t\t\tn.links.RemovePeer(p.ID)\n", New: "",
+	},
+	{
+		Rule: "vouching", Name: "whoever is let in has a say", Pkg: nodePkg, Test: "^TestWhoFlagsLetInLeavesWithThem$",
+		File: "kvnode/believed.go",
+		Old:  "\treturn known && !n.vouchers.flagged(&m)\n", New: "\treturn known || !n.vouchers.flagged(&m)\n",
+	},
+	{
+		Rule: "vouching", Name: "whom flags lead to has a say", Pkg: nodePkg, Test: "^TestWhoHasASay$",
+		File: "kvnode/vouchers.go",
+		Old:  "\t\tif r.flags && slices", New: "\t\tif false && slices",
+	},
+	{
+		Rule: "vouching", Name: "a hello may be too long for its packet", Pkg: transportPkg, Test: "^TestWhatValidateAcceptsFits$",
+		File: "kvnode/transport/handler.go",
+		Old:  "err == nil && len(data) > maxHello {", New: "err == nil && len(data) > 2*maxHello {",
+	},
+	{
+		Rule: "vouching", Name: "who is not in the file is not let in", Pkg: nodePkg, Test: "^TestTheCheckpointRemembersToo$",
+		File: "kvnode/peers.go",
+		Old:  "\t\tfirst, err = h.Instance, nil // the", New: "\t\tfirst = h.Instance // the",
+	},
+	{
+		Rule: "vouching", Name: "a roster has client URLs", Pkg: nodePkg, Test: "^TestARosterShowsNoInstance$",
+		File: "kvnode/join.go",
+		Old:  "\t\tall[i].ClientURLs = nil //", New: "\t\t//",
 	},
 }
