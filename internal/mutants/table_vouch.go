@@ -37,7 +37,7 @@ var vouching = []Mutant{
 		Rule: "vouching", Name: "whom flags alone name always has a say", Pkg: nodePkg, Test: "^TestFlagsVouchOnlyForWantOfAMajority$",
 		File: vouchFile,
 		Old:  "\treturn there > voters/2\n", New: "\treturn there > voters\n",
-		More: []Edit{{vouchFile, " || led || n.Leader() != 0 {", " {"}},
+		More: []Edit{{vouchFile, " || led || n.Leader() != 0 {", " || led && false {"}},
 	},
 	{
 		Rule: "vouching", Name: "whom flags alone name never has a say", Pkg: nodePkg, Test: "^TestFlagsVouchOnlyForWantOfAMajority$",
@@ -110,7 +110,7 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "flags vouch although there is a leader", Pkg: nodePkg, Test: "^TestFlagsDoNotVouchUnderAFlood$",
 		File: vouchFile,
-		Old:  " || led || n.Leader() != 0 {", New: " {",
+		Old:  " || led || n.Leader() != 0 {", New: " || led && false {",
 	},
 	{
 		Rule: "vouching", Name: "flags vouch at once", Pkg: nodePkg, Test: "^TestWhoFlagsLetInLeavesWithThem$",
