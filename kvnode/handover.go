@@ -53,7 +53,7 @@ func (n *Node) MoveLeader(ctx context.Context, to uint64) error {
 		return ErrNotLeader
 	}
 	if m, ok := n.store.Members().ByID[to]; !ok || m.Learner {
-		return fmt.Errorf("%w: %x cannot lead", ErrUnknownMember, to)
+		return cannotLead(to)
 	}
 	if to == n.ID() {
 		return nil
@@ -66,6 +66,8 @@ func (n *Node) MoveLeader(ctx context.Context, to uint64) error {
 	}
 	return nil
 }
+
+func cannotLead(id uint64) error { return fmt.Errorf("%w: %x cannot lead", ErrUnknownMember, id) }
 
 // handOver makes another member lead, if this one does and any answers.
 func (n *Node) handOver(ctx context.Context) error {
@@ -95,6 +97,8 @@ func (n *Node) transfer(ctx context.Context, only uint64) error {
 			tries[id]++
 			n.askToLead(id)
 			wait = heirTicks * n.cfg.TickInterval
+		case wait == 0 && only != raft.None:
+			return cannotLead(only) // it was removed meanwhile
 		case wait == 0:
 			return nil
 		}
@@ -127,7 +131,7 @@ func (n *Node) heirs(ctx context.Context, only uint64, tries map[uint64]int) ([]
 	case <-n.stopping:
 		return nil, ErrStopped
 	}
-	peers := n.links.Peers()
+	peers, most := n.links.Peers(), n.lease.Status().MaxPromise
 	for i := range all {
 		h := &all[i]
 		at := slices.IndexFunc(peers, func(p transport.PeerStatus) bool { return p.ID == h.id })
@@ -135,17 +139,29 @@ func (n *Node) heirs(ctx context.Context, only uint64, tries map[uint64]int) ([]
 			continue
 		}
 		h.answers = h.answers && (peers[at].Connected || only == h.id)
-		h.held = max(peers[at].Hello.Hold-time.Since(peers[at].Since), 0)
+		h.held = stillHeld(peers[at].Hello.Hold, time.Since(peers[at].Since), most)
 	}
 	return all, nil
 }
 
+// stillHeld returns what is left of the hold that a member told of so long ago. None
+// lasts longer than most: whatever else a member says, leadership must not wait for it.
+func stillHeld(said, ago, most time.Duration) time.Duration {
+	return max(min(max(said, 0), most)-ago, 0)
+}
+
 // askToLead makes raft hand leadership to member to. To itself means: not at all.
+// Raft ignores a request for the one it hands over to already, so that is called off
+// before, or one that has dropped the first request would never hear another.
 func (n *Node) askToLead(to uint64) {
 	n.calls.put(func() {
-		if n.loop.role == raft.StateLeader {
-			n.loop.raw.TransferLeader(to)
+		if n.loop.role != raft.StateLeader {
+			return
 		}
+		if n.loop.raw.BasicStatus().LeadTransferee == to {
+			n.loop.raw.TransferLeader(n.ID())
+		}
+		n.loop.raw.TransferLeader(to)
 	})
 }
 

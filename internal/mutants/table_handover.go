@@ -6,8 +6,8 @@ var handovers = []Mutant{
 	{
 		Rule: "handover", Name: "a member in its restart hold is asked to lead", Pkg: nodePkg, Test: "^TestAStoppingLeaderPassesOverAMemberThatIsHeld$",
 		File: "kvnode/handover.go",
-		Old:  "\t\th.held = max(peers[at].Hello.Hold-time.Since(peers[at].Since), 0)\n",
-		New:  "",
+		Old:  "\t\th.held = stillHeld(peers[at].Hello.Hold, time.Since(peers[at].Since), most)\n",
+		New:  "\t\t_ = most\n",
 	},
 	{
 		Rule: "handover", Name: "members do not say that they are held", Pkg: nodePkg, Test: "^TestAStoppingLeaderWaitsForAHeldMember$",
@@ -33,6 +33,21 @@ var handovers = []Mutant{
 		Rule: "handover", Name: "a transfer that failed stays", Pkg: nodePkg, Test: "^TestATransferThatFailsIsCalledOff$",
 		File: "kvnode/handover.go",
 		Old:  "n.askToLead(n.ID()) // which calls it off", New: "_ = n.ID()",
+	},
+	{
+		Rule: "handover", Name: "the only heir is not asked again", Pkg: nodePkg, Test: "^TestTheOnlyHeirIsAskedAgain$",
+		File: "kvnode/handover.go",
+		Old:  "if n.loop.raw.BasicStatus().LeadTransferee == to {", New: "if false {",
+	},
+	{
+		Rule: "handover", Name: "a hold lasts as long as a member says", Pkg: nodePkg, Test: "^TestStillHeld$",
+		File: "kvnode/handover.go",
+		Old:  "min(max(said, 0), most)-ago", New: "said-ago",
+	},
+	{
+		Rule: "handover", Name: "a transfer to nobody succeeds", Pkg: nodePkg, Test: "^TestWhoIsNoVoterCannotLead$",
+		File: "kvnode/handover.go",
+		Old:  "case wait == 0 && only != raft.None:", New: "case false:",
 	},
 	{
 		Rule: "handover", Name: "who has least of the log is asked first", Pkg: nodePkg, Test: "^TestChooseHeir$",
