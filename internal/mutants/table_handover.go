@@ -62,7 +62,12 @@ var handovers = []Mutant{
 	{
 		Rule: "readiness", Name: "a member that cannot vote is ready", Pkg: apiPkg, Test: "^TestReadinessSaysWhatIsMissing$",
 		File: "kvnode/etcdapi/probes.go",
-		Old:  "hold > 0 {", New: "hold < 0 {",
+		Old:  "hold > 0 &&", New: "hold < 0 &&",
+	},
+	{
+		Rule: "readiness", Name: "a leader is not ready after a step of its clock", Pkg: apiPkg, Test: "^TestALeaderInAHoldIsReady$",
+		File: "kvnode/etcdapi/probes.go",
+		Old:  "hold > 0 && s.Leader != s.ID {", New: "hold > 0 {",
 	},
 	{
 		Rule: "readiness", Name: "a member that cannot make checkpoints is ready", Pkg: apiPkg, Test: "^TestReadinessSaysWhatIsMissing$",

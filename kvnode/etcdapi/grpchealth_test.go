@@ -64,7 +64,7 @@ func TestGRPCHealthIsThatOfTheProbes(t *testing.T) {
 		{"the member has stopped", stopped, notServing, notServing},
 		{"a full disk", func(n *fakeNode) { n.full.Store(true) }, notServing, serving},
 		{"checkpoints fail", func(n *fakeNode) { n.saved.Store(new(error(syscall.ENOSPC))) }, notServing, serving},
-		{"a restart hold", func(n *fakeNode) { n.hold.Store(int64(time.Millisecond)) }, notServing, serving},
+		{"a restart hold", func(n *fakeNode) { n.leader.Store(testMember + 1); n.hold.Store(int64(time.Millisecond)) }, notServing, serving},
 		{"a full store", noSpace, serving, serving}, // as in etcd: reads and deletions are served
 		{"a damaged store", corrupt, notServing, serving},
 		{"a learner", learner, notServing, serving},

@@ -267,6 +267,7 @@ func TestGatewayHasNoHeadersOfGRPC(t *testing.T) {
 func TestReadinessSaysWhatIsMissing(t *testing.T) {
 	n := newFakeNode(t)
 	h := New(n, Config{}).Handler()
+	n.leader.Store(testMember + 1)
 	n.hold.Store(int64(734 * time.Millisecond))
 	n.saved.Store(new(error(syscall.ENOSPC)))
 	_, body := ask(t, h, http.MethodGet, "/readyz", "")
@@ -277,6 +278,16 @@ func TestReadinessSaysWhatIsMissing(t *testing.T) {
 		if !strings.Contains(body, want) {
 			t.Errorf("GET /readyz = %s, want %q", body, want)
 		}
+	}
+}
+
+// A step of its clock holds a leader, too. It serves meanwhile.
+func TestALeaderInAHoldIsReady(t *testing.T) {
+	n := newFakeNode(t)
+	h := New(n, Config{}).Handler()
+	n.hold.Store(int64(time.Second))
+	if code, body := ask(t, h, http.MethodGet, "/readyz", ""); code != http.StatusOK {
+		t.Errorf("GET /readyz of a leader in a hold = %d %q, want 200", code, body)
 	}
 }
 

@@ -81,9 +81,11 @@ func (a *API) voterCheck(context.Context) (string, error) {
 }
 
 // holdCheck fails while this member may neither vote nor lead, because it has
-// restarted: whoever stops the next one then finds nobody to take over.
+// restarted: whoever stops the next one then finds nobody to take over. A leader is in
+// a hold after a step of its clock, and serves meanwhile.
 func (a *API) holdCheck(context.Context) (string, error) {
-	if hold := a.node.Status().Lease.Promise.Hold; hold > 0 {
+	s := a.node.Status()
+	if hold := s.Lease.Promise.Hold; hold > 0 && s.Leader != s.ID {
 		return "", fmt.Errorf("restarted, votes in %v", hold.Round(time.Millisecond))
 	}
 	return "", nil
