@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/raftwal"
@@ -145,8 +147,8 @@ func (n *Node) saveCheckpoint() error {
 	return err
 }
 
-// shorten has the log forget what a checkpoint covers, but for CatchUpEntries, unless
-// it is for room: a follower that lags gets a snapshot then.
+// shorten has the log forget what a checkpoint covers, but for CatchUpEntries, or less
+// if it is for room.
 func (n *Node) shorten(at store.Checkpoint, forRoom bool) error {
 	if at.Index == 0 {
 		return nil
@@ -156,19 +158,57 @@ func (n *Node) shorten(at store.Checkpoint, forRoom bool) error {
 	}
 	// Raft ignores snapshots that come late, so that nobody restores them.
 	n.dropSnapshots(at.Index)
-	keep := n.cfg.CatchUpEntries
+	to := at.Index - min(at.Index, n.cfg.CatchUpEntries)
+	// Raft may not have heard yet that all of it is applied.
+	limit := min(at.Index, n.told.Load())
 	if forRoom {
-		keep = 0
+		to = max(to, n.forRoom(limit))
 	}
-	if at.Index <= keep {
+	if to = min(to, limit); to == 0 {
 		return nil
 	}
-	// Raft may not have heard yet that all of it is applied.
-	to := min(at.Index-keep, n.told.Load())
 	if err := n.wal.Compact(to); err != nil && !errors.Is(err, raft.ErrCompacted) {
 		return err
 	}
 	return nil
+}
+
+// forRoom returns up to where the log, of which limit may go, is given up for room:
+// what no connected voter lacks, and more only if that frees no segment, and then one.
+// Whoever lacks what is gone needs a snapshot, for which its disk may be too full.
+func (n *Node) forRoom(limit uint64) uint64 {
+	frees, ok := n.wal.FreesAt()
+	if !ok || frees > limit {
+		return 0
+	}
+	return min(limit, max(frees, n.followedUpTo()))
+}
+
+// followedUpTo returns how much of the log all connected voters have, and no bound
+// if this member does not lead, or ends.
+func (n *Node) followedUpTo() uint64 {
+	connected := make(map[uint64]bool)
+	for _, p := range n.links.Peers() {
+		connected[p.ID] = p.Connected
+	}
+	found := make(chan uint64, 1)
+	n.calls.put(func() {
+		lowest := uint64(math.MaxUint64)
+		if n.loop.role == raft.StateLeader {
+			n.loop.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
+				if typ == raft.ProgressTypePeer && connected[id] {
+					lowest = min(lowest, pr.Match)
+				}
+			})
+		}
+		found <- lowest
+	})
+	select {
+	case lowest := <-found:
+		return lowest
+	case <-n.stopping:
+		return math.MaxUint64
+	}
 }
 
 // snapshotOf returns what the log keeps of a checkpoint: all but the state.

@@ -126,6 +126,70 @@ func TestAFullDiskIsFreedOfWhatFollowersMayWant(t *testing.T) {
 	}
 }
 
+// A follower that lives and lags a little is not left to a snapshot, for which its disk
+// has no room either, as long as the log has other segments to give.
+func TestAFullDiskLeavesWhatALiveFollowerLacks(t *testing.T) {
+	var d disks
+	inCluster(t, 3, func(c *Config) { d.use(c); c.SegmentSize = 256 << 10 }, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		lag := c.followers(n)[0]
+		for range 6 {
+			c.put(n, "k", strings.Repeat("v", 100<<10))
+		}
+		time.Sleep(time.Second)
+		d.fill(lag) // its log takes nothing
+		for range 3 {
+			c.put(n, "k", strings.Repeat("v", 100<<10))
+		}
+		if err := n.Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		before, _ := n.wal.FirstIndex()
+		if err := n.shorten(n.store.Durable(), true); err != nil {
+			t.Fatal(err)
+		}
+		first, _ := n.wal.FirstIndex()
+		end, _ := lag.wal.LastIndex()
+		if first == before || first > end+1 {
+			t.Errorf("for room, the leader's log begins at %d, after %d, want less of it, and all behind %d, which a follower lacks", first, before, end)
+		}
+		// If that frees nothing any more, one segment goes: the follower must wait.
+		at, ok := n.wal.FreesAt()
+		if !ok {
+			t.Fatal("all of the log is in one segment")
+		}
+		if err := n.shorten(n.store.Durable(), true); err != nil {
+			t.Fatal(err)
+		}
+		if first, _ := n.wal.FirstIndex(); first != at+1 || first <= end+1 {
+			t.Errorf("for room, the leader's log begins at %d, want %d: one segment less", first, at+1)
+		}
+		d.free(lag)
+		c.put(n, "k", "last")
+		time.Sleep(2 * time.Second)
+		if value, _ := c.get(lag, ReadIndex, "k"); value != "last" {
+			t.Errorf("k = %.10q at the follower once it has room, want last", value)
+		}
+	})
+}
+
+// What lies in the segment that is written to makes no room.
+func TestAFullDiskKeepsWhatFreesNothing(t *testing.T) {
+	inCluster(t, 1, disks{}.use, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		c.put(n, "k", "v")
+		if err := n.Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.shorten(n.store.Durable(), true); err != nil {
+			t.Fatal(err)
+		}
+		if first, _ := n.wal.FirstIndex(); first != 1 {
+			t.Errorf("for room, the log begins at %d, want 1: there is no segment to free", first)
+		}
+	})
+}
+
 // A snapshot that raft did not take lies about until a checkpoint is as new. What
 // may be restored yet stays, and so does what is not this program's.
 func TestSnapshotsThatNobodyRestoresGo(t *testing.T) {

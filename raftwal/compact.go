@@ -3,6 +3,7 @@ package raftwal
 import (
 	"errors"
 	"fmt"
+	"sort"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -122,6 +123,20 @@ func (l *Log) Compact(index uint64) error {
 	v.compact(base)
 	l.mu.Unlock()
 	return l.retire(l.dead())
+}
+
+// FreesAt returns the lowest index at which a Compact frees a segment, and false if
+// none does yet: all that there is lies in the newest one.
+func (l *Log) FreesAt() (index uint64, ok bool) {
+	l.w.Lock()
+	defer l.w.Unlock()
+	v := &l.mu.view
+	base, last := v.base.index, v.last()
+	if l.deadAfter(last) == 0 {
+		return 0, false
+	}
+	n := sort.Search(int(last-base), func(i int) bool { return l.deadAfter(base+uint64(i)) > 0 })
+	return base + uint64(n), true
 }
 
 // dead returns how many segments, from the first, hold no entry of the log.

@@ -100,6 +100,21 @@ var handovers = []Mutant{
 		Old:  "err = n.shorten(at, n.disk.full.Load())", New: "err = n.shorten(at, false)",
 	},
 	{
+		Rule: "full disk", Name: "a live follower is left to a snapshot", Pkg: nodePkg, Test: "^TestAFullDiskLeavesWhatALiveFollowerLacks$",
+		File: "kvnode/checkpoint.go",
+		Old:  "\treturn min(limit, max(frees, n.followedUpTo()))\n", New: "\treturn limit\n",
+	},
+	{
+		Rule: "full disk", Name: "nothing is freed that a live follower lacks", Pkg: nodePkg, Test: "^TestAFullDiskLeavesWhatALiveFollowerLacks$",
+		File: "kvnode/checkpoint.go",
+		Old:  "max(frees, n.followedUpTo())", New: "n.followedUpTo()",
+	},
+	{
+		Rule: "full disk", Name: "the log is given up although that frees no segment", Pkg: nodePkg, Test: "^TestAFullDiskKeepsWhatFreesNothing$",
+		File: "kvnode/checkpoint.go",
+		Old:  "\tif !ok || frees > limit {\n\t\treturn 0\n", New: "\tif !ok || frees > limit {\n\t\treturn limit\n",
+	},
+	{
 		Rule: "full disk", Name: "nothing is freed unless a checkpoint finds room", Pkg: nodePkg, Test: "^TestAFullDiskIsFreedOfWhatFollowersMayWant$",
 		File: "kvnode/checkpoint.go",
 		Old:  "\tif noRoom(err) {\n\t\t// What", New: "\tif false {\n\t\t// What",
