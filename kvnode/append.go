@@ -155,5 +155,11 @@ func (n *Node) stepAside() {
 		if err := n.handOver(context.Background()); err != nil && n.quiet.disk.loud(n.ID()) {
 			n.log.Warn("kvnode: the disk does not take writes, and leadership was not handed over", "error", err)
 		}
+		// Each request to take over makes raft count anew to its next look at who
+		// answers, and keeps proposals waiting. Both need an election timeout of rest.
+		select {
+		case <-time.After(n.cfg.ElectionTimeout + n.cfg.TickInterval):
+		case <-n.stopping:
+		}
 	})
 }

@@ -165,6 +165,32 @@ func TestALeaderOfThreeWithAFullDiskStepsAside(t *testing.T) {
 	})
 }
 
+// Between two rounds of requests to take over, raft looks at who answers, and takes
+// proposals: each request makes it begin anew.
+func TestWhoStepsAsideRestsBetweenRounds(t *testing.T) {
+	var d disks
+	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
+		old := c.leader()
+		c.put(old, "k", "v")
+		d.fill(old)
+		_ = put(t.Context(), old, "k", "1")
+		for range 1000 {
+			if old.Leader() != old.ID() {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(old.cfg.ElectionTimeout)
+		if !old.disk.aside.Load() {
+			t.Error("another round may begin within an election timeout")
+		}
+		time.Sleep(old.cfg.ElectionTimeout)
+		if old.disk.aside.Load() {
+			t.Error("no other round may begin after two election timeouts")
+		}
+	})
+}
+
 // Nobody knows what a failed sync has left on the disk, so the member ends; what
 // it was about to acknowledge is not acknowledged.
 func TestAFailedSyncEndsTheMember(t *testing.T) {
