@@ -8,7 +8,10 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/raftwal/fs"
@@ -186,6 +189,25 @@ func TestAFullDiskKeepsWhatFreesNothing(t *testing.T) {
 		}
 		if first, _ := n.wal.FirstIndex(); first != 1 {
 			t.Errorf("for room, the log begins at %d, want 1: there is no segment to free", first)
+		}
+	})
+}
+
+// A snapshot that finds no room is not tried again at once: its file takes what the log
+// waits for.
+func TestASnapshotWithoutRoomRests(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		m := &raftpb.Message{Snapshot: snapshotOf(store.Checkpoint{Index: 99, Term: 9})}
+		for _, step := range []struct {
+			wait time.Duration
+			read bool
+		}{{0, true}, {maxCheckpointPause / 2, false}, {maxCheckpointPause, true}} {
+			time.Sleep(step.wait)
+			err := (*peers)(n).ReceiveSnapshot(m, 1, iotest.ErrReader(syscall.ENOSPC))
+			if err == nil || isNoSpace(err) != step.read {
+				t.Errorf("ReceiveSnapshot() %v later = %v, want that it is tried: %v", step.wait, err, step.read)
+			}
 		}
 	})
 }

@@ -89,6 +89,7 @@ type Node struct {
 	shutdownOnce sync.Once
 	farewells    farewells
 	receiving    atomic.Bool // a snapshot
+	noRoomSince  time.Time   // when one last found no room; of whoever is receiving
 	advice       sync.Once   // of adviseAlone
 	noting       sync.Mutex  // guards changes of id
 	linking      sync.Mutex  // guards changes of links

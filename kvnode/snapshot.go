@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -68,8 +69,20 @@ func (n *Node) snapPath(index uint64) string {
 const partSuffix = ".part"
 
 // receiveSnapshot makes the state durable under the name by which restore finds
-// it, before raft hears of the snapshot.
+// it, before raft hears of the snapshot. Raft offers one that failed again at its next
+// heartbeat; one that found no room would take at once what the log waits for.
 func (n *Node) receiveSnapshot(m *raftpb.Message, state io.Reader) error {
+	if ago := time.Since(n.noRoomSince); ago < maxCheckpointPause {
+		return fmt.Errorf("no room for a snapshot %v ago, the next is taken %v after that", ago.Round(time.Millisecond), maxCheckpointPause)
+	}
+	err := n.saveSnapshot(m, state)
+	if isNoSpace(err) {
+		n.noRoomSince = time.Now()
+	}
+	return err
+}
+
+func (n *Node) saveSnapshot(m *raftpb.Message, state io.Reader) error {
 	want := m.GetSnapshot().GetMetadata()
 	path := n.snapPath(want.GetIndex())
 	part, err := os.CreateTemp(n.snapDir(), "*"+partSuffix) // a number takes the place of the star

@@ -115,6 +115,16 @@ var handovers = []Mutant{
 		Old:  "\tif !ok || frees > limit {\n\t\treturn 0\n", New: "\tif !ok || frees > limit {\n\t\treturn limit\n",
 	},
 	{
+		Rule: "full disk", Name: "a snapshot without room is tried again at once", Pkg: nodePkg, Test: "^TestASnapshotWithoutRoomRests$",
+		File: "kvnode/snapshot.go",
+		Old:  "\t\tn.noRoomSince = time.Now()\n", New: "",
+	},
+	{
+		Rule: "full disk", Name: "who steps aside asks without rest", Pkg: nodePkg, Test: "^TestWhoStepsAsideRestsBetweenRounds$",
+		File: "kvnode/append.go",
+		Old:  "time.After(n.cfg.ElectionTimeout + n.cfg.TickInterval)", New: "time.After(0)",
+	},
+	{
 		Rule: "full disk", Name: "nothing is freed unless a checkpoint finds room", Pkg: nodePkg, Test: "^TestAFullDiskIsFreedOfWhatFollowersMayWant$",
 		File: "kvnode/checkpoint.go",
 		Old:  "\tif noRoom(err) {\n\t\t// What", New: "\tif false {\n\t\t// What",
