@@ -191,4 +191,10 @@ var web = []Mutant{
 		Old:  "grpc.Creds(endable{counted{e}})",
 		New:  "grpc.Creds(counted{e})",
 	},
+	{
+		Rule: "web", Name: "a unix socket with an odd name speaks plain text", Pkg: webPkg, Test: "^TestUnixSocketsWithOddNamesSpeakTLS$",
+		File: "kvnode/server/tls.go",
+		Old:  "\t\treturn strings.HasPrefix(s, secureSocket)\n",
+		New:  "\t\t_, err := url.Parse(s)\n\t\treturn err == nil && strings.HasPrefix(s, secureSocket)\n",
+	},
 }

@@ -12,11 +12,18 @@ import (
 	"syscall"
 )
 
+// plainSocket and secureSocket are what URLs of unix sockets begin with, the second
+// of those that speak TLS.
+const (
+	plainSocket  = "unix://"
+	secureSocket = "unixs://"
+)
+
 // socketPath returns the file of a URL of a unix socket, and whether it is one. As in
 // etcd, unix://localhost:12345 is the file localhost:12345 in the working directory,
 // unix:///run/kvnode is /run/kvnode, and unixs speaks TLS.
 func socketPath(s string) (path string, ok bool) {
-	for _, scheme := range []string{"unix://", "unixs://"} {
+	for _, scheme := range []string{plainSocket, secureSocket} {
 		if path, ok = strings.CutPrefix(s, scheme); ok {
 			return path, true
 		}

@@ -70,6 +70,37 @@ func TestUnixSockets(t *testing.T) {
 	}
 }
 
+// A file may have any name: where unixs is asked for, TLS is spoken and certificates
+// are asked for, whatever package net/url thinks of the name.
+func TestUnixSocketsWithOddNamesSpeakTLS(t *testing.T) {
+	t.Chdir(t.TempDir())
+	f := newFiles(t)
+	for _, name := range []string{"100%.sock", "kv:sock", "a b", "[x"} {
+		url := "unixs://" + name
+		if !speaksTLS(url) || speaksTLS("unix://"+name) {
+			t.Errorf("speaksTLS(%q) = %v, and %v without the s, want true and false", url, speaksTLS(url), speaksTLS("unix://"+name))
+		}
+		s := solo(t, on(url, "https://127.0.0.1:0"), func(c *Config) {
+			c.ClientTLS = tlsconf.Config{CertFile: f.cert, KeyFile: f.key, TrustedCAFile: f.in, ClientCertAuth: true}
+		})
+		if all := s.cfg.Warnings(); len(all) != 0 {
+			t.Errorf("%s is warned of: %q", url, all)
+		}
+		conn, err := new(net.Dialer).DialContext(t.Context(), "unix", name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		said, _ := io.ReadAll(conn) // how it ends is all the same
+		if _ = conn.Close(); strings.Contains(string(said), " 200 ") {
+			t.Errorf("%s answers in plain text without a certificate: %.40q", url, said)
+		}
+		stop(t, s)
+	}
+}
+
 // A socket that nobody listens on any more makes room; another server's does not,
 // nor does a file.
 func TestSocketsThatAreThere(t *testing.T) {

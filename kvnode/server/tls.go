@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/leaderlease/go/kvnode/tlsconf"
 )
@@ -41,10 +42,15 @@ func hostsOf(urls ...[]string) (hosts []string) {
 	return hosts
 }
 
-// speaksTLS reports whether a URL asks for TLS.
+// speaksTLS reports whether a URL asks for TLS. That of a unix socket is not parsed:
+// what socketPath takes for a file is no URL to package net/url if it is called 100%,
+// and would be served in plain text.
 func speaksTLS(s string) bool {
+	if _, ok := socketPath(s); ok {
+		return strings.HasPrefix(s, secureSocket)
+	}
 	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "https" || u.Scheme == "unixs")
+	return err == nil && u.Scheme == "https"
 }
 
 // scheme turns a URL of ours into one with TLS, if there is TLS.
