@@ -109,7 +109,7 @@ var web = []Mutant{
 	{
 		Rule: "bodies", Name: "streams are cut after a minute", Pkg: webPkg, Test: "^TestWhatMayLast$",
 		File: "kvnode/server/bodies.go",
-		Old:  "r.Body != http.NoBody && !streaming[r.URL.Path]",
+		Old:  "r.Body != http.NoBody && !streaming[currentPath(r.URL.Path)]",
 		New:  "r.Body != http.NoBody",
 	},
 	{
@@ -196,5 +196,11 @@ var web = []Mutant{
 		File: "kvnode/server/tls.go",
 		Old:  "\t\treturn strings.HasPrefix(s, secureSocket)\n",
 		New:  "\t\t_, err := url.Parse(s)\n\t\treturn err == nil && strings.HasPrefix(s, secureSocket)\n",
+	},
+	{
+		Rule: "bodies", Name: "streams are cut after a minute by their old names", Pkg: webPkg, Test: "^TestWhatMayLast$",
+		File: "kvnode/server/bodies.go",
+		Old:  "!streaming[currentPath(r.URL.Path)]",
+		New:  "!streaming[r.URL.Path]",
 	},
 }

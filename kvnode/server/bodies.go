@@ -16,13 +16,14 @@ const bodyTime = time.Minute
 
 // streaming are the paths of the gateway whose requests are streams: a body there
 // goes on as long as its client has something to ask, and costs what a watch costs.
+// They are the names of today; currentPath knows the old ones.
 var streaming = map[string]bool{"/v3/watch": true, "/v3/lease/keepalive": true}
 
 // timely serves pages to requests whose bodies arrive in time. It bounds no answer,
 // as profiles, locks and watches last.
 func timely(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body != http.NoBody && !streaming[r.URL.Path] {
+		if r.Body != http.NoBody && !streaming[currentPath(r.URL.Path)] {
 			// Package http takes it away when the body is there. An error means that the
 			// connection has ended, which whoever reads finds out.
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))

@@ -79,7 +79,7 @@ func TestABodyThatTakesForEver(t *testing.T) {
 func TestWhatMayLast(t *testing.T) {
 	long := func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		if r.URL.Path != "/v3/watch" {
+		if r.URL.Path == "/v3/lock/lock" {
 			select {
 			case <-time.After(10 * bodyTime):
 			case <-r.Context().Done():
@@ -112,12 +112,14 @@ func TestWhatMayLast(t *testing.T) {
 			wait("an answer that lasts ten times as long as a body may take")
 			time.Sleep(idleTime - time.Second)
 		}
-		say("POST /v3/watch HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200\r\n\r\n")
-		for range 200 {
-			time.Sleep(time.Second)
-			say("1")
+		for _, path := range []string{"/v3/watch", "/v3beta/watch", "/v3beta/lease/keepalive"} {
+			say("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200\r\n\r\n", path)
+			for range 200 {
+				time.Sleep(time.Second)
+				say("1")
+			}
+			wait("a stream of a byte a second to " + path)
 		}
-		wait("a stream of a byte a second")
 	})
 }
 
