@@ -25,7 +25,7 @@ const anyHost = "*"
 // by names of its own. A web page whose
 // name its owner has rebound to this machine asks for that name: the browser takes
 // it for one origin with what it reads here, so nothing else gives it away. Over
-// TLS the certificate has no such name. gRPC needs no check: a browser speaks HTTP/2
+// TLS the certificate has no such name, and to unix sockets no browser goes. gRPC needs no check: a browser speaks HTTP/2
 // over TLS only, and no page makes it begin a connection in any other way.
 type hosts struct {
 	// The names of this member, and those of --host-whitelist.
@@ -66,11 +66,11 @@ func (h *hosts) knows(host string) bool {
 	return name == "" || err == nil || h.names[name] || h.names[anyHost]
 }
 
-// only serves pages to requests over TLS, and to others if they are for a host
-// that is known.
+// only serves pages to requests over TLS and unix sockets, and to others if they
+// are for a host that is known.
 func (h *hosts) only(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Context().Value(cameByTLS{}) == true || h.knows(r.Host) {
+		if r.Context().Value(outOfReach{}) == true || h.knows(r.Host) {
 			pages.ServeHTTP(w, r)
 			return
 		}
@@ -83,13 +83,14 @@ func (h *hosts) only(pages http.Handler) http.Handler {
 	})
 }
 
-// cameByTLS is the key of what noteTLS notes.
-type cameByTLS struct{}
+// outOfReach is the key of what noteReach notes.
+type outOfReach struct{}
 
-// noteTLS notes how a connection came. Of one that something was read from already
-// net/http does not know.
-func noteTLS(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, cameByTLS{}, speaksTLSNow(c))
+// noteReach notes whether a connection came in a way that a page whose name was
+// rebound has not. Of one that something was read from already net/http does not
+// know that it speaks TLS.
+func noteReach(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, outOfReach{}, speaksTLSNow(c) || c.LocalAddr().Network() == "unix")
 }
 
 // speaksTLSNow looks through the layers of a connection.

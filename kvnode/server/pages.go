@@ -25,7 +25,7 @@ const (
 // one each.
 func newPages(handler http.Handler, log *slog.Logger) *http.Server {
 	return meet(&http.Server{
-		Handler: timely(handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, ConnContext: noteTLS,
+		Handler: timely(handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, ConnContext: noteReach,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of failed handshakes, most of all
 	})
 }
