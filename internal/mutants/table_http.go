@@ -143,11 +143,10 @@ var web = []Mutant{
 		New:  "\tb.forgotten = runtime.AddCleanup(b, func(*room) {}, w.room)\n",
 	},
 	{
-		Rule: "replies", Name: "small ones pass those that wait", Pkg: apiPkg, Test: "^TestRepliesWaitInOrder$",
+		Rule: "replies", Name: "who comes last passes those that wait", Pkg: apiPkg, Test: "^TestRepliesWaitInOrder$",
 		File: "kvnode/etcdapi/replies.go",
-		Old:  "\tb.mu.line = append(b.mu.line, r)\n",
-		New:  "\tb.mu.line = append(b.mu.line, r)\n\tslices.SortFunc(b.mu.line, func(x, y *room) int { return int(x.bytes - y.bytes) })\n",
-		More: []Edit{{"kvnode/etcdapi/replies.go", "\t\"log/slog\"\n", "\t\"log/slog\"\n\t\"slices\"\n"}},
+		Old:  "b.mu.line.PushBack(r)",
+		New:  "b.mu.line.PushFront(r)",
 	},
 	{
 		Rule: "replies", Name: "one that is larger than the bound never passes", Pkg: apiPkg, Test: "^TestRepliesWaitInOrder$",
@@ -166,6 +165,36 @@ var web = []Mutant{
 		File: "kvnode/etcdapi/replies.go",
 		Old:  "\t\tif now.After(r.until) || ",
 		New:  "\t\tif ",
+	},
+	{
+		Rule: "replies", Name: "whose reply waits is under way", Pkg: apiPkg, Test: "^TestRepliesThatWaitAreNotUnderWay$",
+		File: "kvnode/etcdapi/intercept.go",
+		Old:  "\treturn a.inTime(ctx, req, handle)\n",
+		New:  "\tresp, err := a.inTime(ctx, req, handle)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\treturn a.weigh(ctx, resp)\n",
+	},
+	{
+		Rule: "replies", Name: "the line has no end", Pkg: apiPkg, Test: "^TestTheLineOfRepliesIsBounded$",
+		File: "kvnode/etcdapi/replies.go",
+		Old:  "all >= maxWaiting || ",
+		New:  "",
+	},
+	{
+		Rule: "replies", Name: "one connection takes the whole line", Pkg: apiPkg, Test: "^TestTheLineOfRepliesIsBounded$",
+		File: "kvnode/etcdapi/replies.go",
+		Old:  " || own >= maxWaitingOfOne",
+		New:  "",
+	},
+	{
+		Rule: "replies", Name: "a reply waits as long as its client does", Pkg: apiPkg, Test: "^TestRepliesWaitForATime$",
+		File: "kvnode/etcdapi/replies.go",
+		Old:  "context.WithTimeout(ctx, b.patience)",
+		New:  "context.WithCancel(ctx)",
+	},
+	{
+		Rule: "replies", Name: "each of those who wait looks for itself", Pkg: apiPkg, Test: "^TestWhoWaitsLooksOnce$",
+		File: "kvnode/etcdapi/replies.go",
+		Old:  "b.mu.line.Len() == 0 || now.Before(b.mu.reclaim)",
+		New:  "b.mu.line.Len() == 0",
 	},
 	{
 		Rule: "replies", Name: "a get takes a lock that all share", Pkg: apiPkg, Test: "^TestSmallRepliesAreNotCounted$",

@@ -48,7 +48,7 @@ type API struct {
 func New(node Node, cfg Config) *API {
 	cfg = cfg.WithDefaults()
 	return &API{
-		node: node, cfg: cfg, elsewhere: newElsewhere(), replies: newReplies(int64(cfg.MaxReplyBytes), cfg.Logger),
+		node: node, cfg: cfg, elsewhere: newElsewhere(), replies: newReplies(int64(cfg.MaxReplyBytes), cfg.RequestTimeout, cfg.Logger),
 		complain: rate.Sometimes{First: 10, Interval: time.Second},
 	}
 }

@@ -40,11 +40,11 @@ type Config struct {
 	// node collect requests until memory ends. Default: 10,000.
 	MaxInFlight int
 	// MaxReplyBytes bounds the replies of more than 64 KiB that are encoded and not
-	// written yet, on all connections; what is larger passes alone. Fewer: large
-	// reads wait for each other. More: as many bytes of memory. Default: 256 MiB.
+	// written yet, on all connections; what is larger passes alone. Others wait for
+	// RequestTimeout, and are refused then. Fewer: large reads wait for each other. More: as many bytes of memory. Default: 256 MiB.
 	MaxReplyBytes int
 	// RequestTimeout bounds how long a request waits for the cluster, whatever
-	// deadline its client gave. Shorter: requests fail in an election that would
+	// deadline its client gave, and then how long its reply waits for room. Shorter: requests fail in an election that would
 	// have ended. Longer: where there is no quorum clients learn later that they
 	// should ask another member. Default: 5 s + 2 ElectionTimeout, as in etcd.
 	RequestTimeout time.Duration

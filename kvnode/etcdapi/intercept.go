@@ -19,27 +19,33 @@ func (a *API) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServe
 	if slices.Contains(a.cfg.WaitingMethods, info.FullMethod) {
 		return a.interceptWaiting(ctx, req, info, handle)
 	}
-	if n := a.inFlight.Add(1); n > int64(a.cfg.MaxInFlight) {
-		a.inFlight.Add(-1)
-		return nil, status.Errorf(codes.ResourceExhausted, "kvnode: too many requests: %d are under way, which is the limit", a.cfg.MaxInFlight)
-	}
 	defer func() {
-		a.inFlight.Add(-1)
 		if p := recover(); p != nil {
 			resp, err = nil, a.recovered(info.FullMethod, p)
 		}
 	}()
+	if resp, err = a.bounded(ctx, req, info.FullMethod, handle); err != nil {
+		return nil, err
+	}
+	// Its work is done: while its reply waits for clients that take nothing, it must
+	// not keep out others. That has a bound of its own.
+	return a.weigh(ctx, resp)
+}
+
+// bounded handles a request unless too many are under way.
+func (a *API) bounded(ctx context.Context, req any, method string, handle grpc.UnaryHandler) (any, error) {
+	defer a.inFlight.Add(-1)
+	if n := a.inFlight.Add(1); n > int64(a.cfg.MaxInFlight) {
+		return nil, status.Errorf(codes.ResourceExhausted, "kvnode: too many requests: %d are under way, which is the limit", a.cfg.MaxInFlight)
+	}
 	if a.node.Leader() == 0 && requiresLeader(ctx) {
 		return nil, rpctypes.ErrGRPCNoLeader
 	}
-	if info.FullMethod == pb.Maintenance_Defragment_FullMethodName {
+	if method == pb.Maintenance_Defragment_FullMethodName {
 		// It waits for no other member, and takes as long as there is to copy.
 		return handle(ctx, req)
 	}
-	if resp, err = a.inTime(ctx, req, handle); err != nil {
-		return nil, err
-	}
-	return a.weigh(ctx, resp)
+	return a.inTime(ctx, req, handle)
 }
 
 // inTime lets a request wait for RequestTimeout, or until the client's deadline

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -82,6 +83,30 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	s.onRead = nil
 	if _, err := s.kv.Range(t.Context(), get); err != nil {
 		t.Errorf("request after the others = %v", err)
+	}
+}
+
+// Those whose replies wait for room, as others do not take theirs, keep out nobody
+// else: their work is done.
+func TestRepliesThatWaitAreNotUnderWay(t *testing.T) {
+	s := startServer(t, Config{MaxReplyBytes: 1 << 20, MaxInFlight: 4})
+	for i := range 8 {
+		s.put(t, fmt.Sprintf("k%d", i), strings.Repeat("v", 256<<10))
+	}
+	for n := range 12 {
+		cancel := holding(t, s.conn, pb.KV_Range_FullMethodName, rangeOf("k", 2))
+		defer cancel()
+		until(t, "the reply has room or waits", func() bool {
+			s.api.replies.mu.Lock()
+			defer s.api.replies.mu.Unlock()
+			return len(s.api.replies.mu.held)+s.api.replies.mu.line.Len() == n+1 || s.api.inFlight.Load() >= 4
+		})
+	}
+	if n := s.api.inFlight.Load(); n != 0 {
+		t.Errorf("%d requests are counted as under way whose replies wait, want none", n)
+	}
+	if _, err := s.kv.Put(t.Context(), &pb.PutRequest{Key: []byte("x")}); err != nil {
+		t.Errorf("Put() beside %d that wait = %v", s.api.replies.waiting(), err)
 	}
 }
 

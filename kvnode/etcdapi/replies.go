@@ -1,6 +1,7 @@
 package etcdapi
 
 import (
+	"container/list"
 	"context"
 	"log/slog"
 	"sync"
@@ -21,29 +22,43 @@ const (
 	// lines are cut off. Longer: those who take nothing keep others waiting.
 	replyGrace = 10 * time.Second
 	replyRate  = 1 << 20
-	// replyCheck is how often those who wait look for such clients.
+	// replyCheck is how often those who wait look for such clients, all of them
+	// together about once in that time. Each for itself: with thousands of them the
+	// raft loop has no processor left.
 	replyCheck = time.Second
+	// maxWaiting bounds the replies that wait for room, maxWaitingOfOne those for one
+	// connection. More: what a stalled member collects for them, a tenth of each and
+	// more. Fewer: bursts of large reads are refused, though they would have had room
+	// soon. The second is less than the first, so that one client does not take all.
+	maxWaiting      = 1000
+	maxWaitingOfOne = 100
 )
 
 // replies bounds the bytes of the replies that are encoded and have not been written
 // yet, on all connections. gRPC keeps such a reply until its client takes it. Who
-// finds no room waits in the order of arrival; a reply that is larger than the bound
+// finds no room waits in the order of arrival, for a time, unless too many do; a reply that is larger than the bound
 // passes when it is alone. Small replies do not come here.
 type replies struct {
-	limit int64        // immutable
-	log   *slog.Logger // immutable
+	limit    int64         // immutable, as the next two
+	patience time.Duration // how long a reply may wait
+	log      *slog.Logger
 
 	mu struct {
 		sync.Mutex
 		used int64
 		held map[*room]struct{}
-		line []*room
+		line *list.List // of *room
+		// waiting is how many of the line are for one connection.
+		waiting map[remote]int
+		// reclaim is when those who wait look again.
+		reclaim time.Time
 	}
 }
 
 // room is what one reply takes of the bound.
 type room struct {
 	of     *replies
+	place  *list.Element // in the line, nil if not; under the lock of replies
 	size   int64         // of the reply; immutable
 	bytes  int64         // of the bound; immutable
 	client remote        // nil if it cannot be ended; immutable
@@ -51,7 +66,8 @@ type room struct {
 	letIn  chan struct{} // closed then
 }
 
-// remote is the address of a connection that can be ended.
+// remote is the address of a connection that can be ended. gRPC has one for each
+// connection, however many requests come by it.
 type remote interface {
 	String() string
 	// End ends the connection, Ended reports whether it has ended.
@@ -59,26 +75,28 @@ type remote interface {
 	Ended() bool
 }
 
-func newReplies(limit int64, log *slog.Logger) *replies {
-	b := &replies{limit: limit, log: log}
-	b.mu.held = make(map[*room]struct{})
+func newReplies(limit int64, patience time.Duration, log *slog.Logger) *replies {
+	b := &replies{limit: limit, patience: patience, log: log}
+	b.mu.held, b.mu.line, b.mu.waiting = make(map[*room]struct{}), list.New(), make(map[remote]int)
 	return b
 }
 
 // reserve returns room for a reply of that size, which takes times as much memory.
-// It waits until there is, or until ctx ends.
+// It waits until there is, until its patience ends, or until ctx does.
 func (b *replies) reserve(ctx context.Context, size, times int64) (*room, error) {
 	r := &room{of: b, size: size, bytes: min(size*times, b.limit), letIn: make(chan struct{})}
 	if p, ok := peer.FromContext(ctx); ok {
 		r.client, _ = p.Addr.(remote)
 	}
-	b.mu.Lock()
-	b.mu.line = append(b.mu.line, r)
-	b.admitLocked()
-	b.mu.Unlock()
+	if err := b.queue(r); err != nil {
+		return nil, err
+	}
+	waiting, cancel := context.WithTimeout(ctx, b.patience)
+	defer cancel()
 	check := time.NewTicker(replyCheck)
 	defer check.Stop()
 	for {
+		b.reclaim(time.Now())
 		select {
 		case <-r.letIn:
 			// For a request that has ended gRPC would not say when the bytes are free.
@@ -86,26 +104,56 @@ func (b *replies) reserve(ctx context.Context, size, times int64) (*room, error)
 				return r, nil
 			}
 		case <-check.C:
-			b.reclaim(time.Now())
-		case <-ctx.Done():
+		case <-waiting.Done():
 		}
-		if ctx.Err() != nil {
+		if waiting.Err() != nil {
 			r.release()
-			return nil, status.Errorf(codes.ResourceExhausted, "kvnode: a reply of %d bytes has found no room beside others until its request ended: "+
-				"those that are being sent may take %d bytes; ask for less at a time, or with RangeStream", size, b.limit)
+			return nil, status.Errorf(codes.ResourceExhausted, "kvnode: a reply of %d bytes has found no room beside others within %v, or until its request ended: "+
+				"those that are being sent may take %d bytes; ask for less at a time, with RangeStream, or another member", size, b.patience, b.limit)
 		}
 	}
 }
 
+// queue puts a reply at the end of the line, or lets it in.
+func (b *replies) queue(r *room) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if all, own := b.mu.line.Len(), b.mu.waiting[r.client]; all >= maxWaiting || own >= maxWaitingOfOne {
+		return status.Errorf(codes.ResourceExhausted, "kvnode: a reply of %d bytes cannot wait for room: %d others do, %d of them of this connection, "+
+			"and %d and %d are the limits; ask for less at a time, with RangeStream, or another member", r.size, all, own, maxWaiting, maxWaitingOfOne)
+	}
+	r.place = b.mu.line.PushBack(r)
+	if r.client != nil {
+		b.mu.waiting[r.client]++
+	}
+	b.admitLocked()
+	return nil
+}
+
 // admitLocked lets in those at the head of the line for whom there is room.
 func (b *replies) admitLocked() {
-	for len(b.mu.line) > 0 && b.mu.used+b.mu.line[0].bytes <= b.limit {
-		r := b.mu.line[0]
-		b.mu.line = b.mu.line[1:]
+	for b.mu.line.Len() > 0 {
+		r, _ := b.mu.line.Front().Value.(*room)
+		if b.mu.used+r.bytes > b.limit {
+			return
+		}
+		b.leaveLocked(r)
 		b.mu.used += r.bytes
 		b.mu.held[r] = struct{}{}
 		r.until = time.Now().Add(replyGrace + time.Duration(r.size)*time.Second/replyRate)
 		close(r.letIn)
+	}
+}
+
+// leaveLocked takes a reply out of the line if it stands there.
+func (b *replies) leaveLocked(r *room) {
+	if r.place == nil {
+		return
+	}
+	b.mu.line.Remove(r.place)
+	r.place = nil
+	if b.mu.waiting[r.client]--; b.mu.waiting[r.client] <= 0 {
+		delete(b.mu.waiting, r.client)
 	}
 }
 
@@ -118,21 +166,21 @@ func (r *room) release() {
 		delete(b.mu.held, r)
 		b.mu.used -= r.bytes
 	}
-	for i, other := range b.mu.line {
-		if other == r {
-			b.mu.line = append(b.mu.line[:i:i], b.mu.line[i+1:]...)
-			break
-		}
-	}
+	b.leaveLocked(r)
 	b.admitLocked()
 }
 
 // reclaim takes room back from connections that have ended, and ends those that
-// have not taken their reply in time. Only who waits calls it: a slow client harms
-// nobody otherwise.
+// have not taken their reply in time. It does nothing while nobody waits: a slow
+// client harms nobody then. Nor does it right after another has done it.
 func (b *replies) reclaim(now time.Time) {
 	var late []*room
 	b.mu.Lock()
+	if b.mu.line.Len() == 0 || now.Before(b.mu.reclaim) {
+		b.mu.Unlock()
+		return
+	}
+	b.mu.reclaim = now.Add(replyCheck / 2) // half: tickers are early at times
 	for r := range b.mu.held {
 		if now.After(r.until) || r.client != nil && r.client.Ended() {
 			late = append(late, r)

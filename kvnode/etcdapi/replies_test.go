@@ -37,7 +37,7 @@ func (b *replies) usedBytes() int64 {
 func (b *replies) waiting() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.mu.line)
+	return b.mu.line.Len()
 }
 
 // until waits for what real goroutines do; the time is generous.
@@ -54,7 +54,7 @@ func until(t *testing.T, what string, done func() bool) {
 // are, and one that is larger than all of that when it is alone.
 func TestRepliesWaitInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newReplies(100, slog.New(slog.DiscardHandler))
+		b := newReplies(100, time.Hour, slog.New(slog.DiscardHandler))
 		var mu sync.Mutex
 		var order []int64
 		rooms := make(map[int64]*room)
@@ -106,7 +106,7 @@ func TestRepliesWaitInOrder(t *testing.T) {
 // Who gives up leaves the line, and is told by which limit it stood there.
 func TestRepliesThatFindNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newReplies(100, slog.New(slog.DiscardHandler))
+		b := newReplies(100, time.Hour, slog.New(slog.DiscardHandler))
 		first, err := b.reserve(t.Context(), 100, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -134,11 +134,16 @@ type fakeRemote struct {
 	net.Addr
 
 	ended atomic.Bool
+	asked atomic.Int64 // how often somebody wanted to know
 }
 
 func (*fakeRemote) String() string { return "10.0.0.1:1" }
 func (f *fakeRemote) End()         { f.ended.Store(true) }
-func (f *fakeRemote) Ended() bool  { return f.ended.Load() }
+
+func (f *fakeRemote) Ended() bool {
+	f.asked.Add(1)
+	return f.ended.Load()
+}
 
 // from is a request from the other end of a connection.
 func from(t *testing.T, f *fakeRemote) context.Context {
@@ -151,7 +156,7 @@ func from(t *testing.T, f *fakeRemote) context.Context {
 func TestWhoTakesNothingIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		b := newReplies(100<<20, slog.New(slog.NewTextHandler(&said, nil)))
+		b := newReplies(100<<20, time.Hour, slog.New(slog.NewTextHandler(&said, nil)))
 		slow := new(fakeRemote)
 		if _, err := b.reserve(from(t, slow), 50<<20, 1); err != nil { // 10 s and 50 s
 			t.Fatal(err)
@@ -191,6 +196,110 @@ func TestWhoTakesNothingIsCutOff(t *testing.T) {
 		began = time.Now()
 		if _, err := b.reserve(t.Context(), 50<<20, 1); err != nil || time.Since(began) > 2*replyCheck {
 			t.Errorf("what a client that has gone had is free after %v, %v; want it at once", time.Since(began), err)
+		}
+	})
+}
+
+// crowd lets n replies wait for a connection, and reports how many were refused at
+// once, with what they were told.
+func crowd(ctx context.Context, b *replies, n int) (refused int, said string) {
+	errs := make(chan error, n)
+	for range n {
+		go func() {
+			_, err := b.reserve(ctx, 50, 1)
+			errs <- err
+		}()
+	}
+	synctest.Wait()
+	for refused = len(errs); len(errs) > 0; {
+		said = fmt.Sprint(<-errs)
+	}
+	return refused, said
+}
+
+// The line has an end, for one connection and for all; who leaves it makes room.
+func TestTheLineOfRepliesIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newReplies(100, time.Hour, slog.New(slog.DiscardHandler))
+		if _, err := b.reserve(t.Context(), 100, 1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(from(t, new(fakeRemote)))
+		defer cancel()
+		refused, said := crowd(ctx, b, maxWaitingOfOne+3)
+		if refused != 3 || !strings.Contains(said, "ResourceExhausted") || !strings.Contains(said, fmt.Sprint(maxWaitingOfOne)) {
+			t.Errorf("%d replies of one connection are refused, %q; want 3, and the limit %d", refused, said, maxWaitingOfOne)
+		}
+		for range maxWaiting/maxWaitingOfOne - 1 {
+			if refused, said := crowd(from(t, new(fakeRemote)), b, maxWaitingOfOne); refused != 0 {
+				t.Errorf("%d replies of another connection are refused: %s", refused, said)
+			}
+		}
+		refused, said = crowd(from(t, new(fakeRemote)), b, 3)
+		if refused != 3 || !strings.Contains(said, fmt.Sprint(maxWaiting)) {
+			t.Errorf("with %d in the line %d of 3 are refused, %q; want all, and the limit", b.waiting(), refused, said)
+		}
+		cancel()
+		synctest.Wait()
+		if n := b.waiting(); n != maxWaiting-maxWaitingOfOne {
+			t.Errorf("%d wait when one connection has left, want %d", n, maxWaiting-maxWaitingOfOne)
+		}
+		if refused, said := crowd(from(t, new(fakeRemote)), b, 3); refused != 0 {
+			t.Errorf("%d replies are refused after some have left: %s", refused, said)
+		}
+	})
+}
+
+// A reply waits as long as a request may, even if its client would wait for ever.
+func TestRepliesWaitForATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newReplies(100, 7*time.Second, slog.New(slog.DiscardHandler))
+		if _, err := b.reserve(t.Context(), 100, 1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		_, err := b.reserve(ctx, 77, 1)
+		if took := time.Since(began); took != 7*time.Second || status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("a reply without room waits %v and gets %v, want 7s and ResourceExhausted", took, err)
+		}
+		if n := b.waiting(); n != 0 {
+			t.Errorf("%d wait afterwards, want 0", n)
+		}
+	})
+}
+
+// However many wait, they look for slow clients together, not each for itself; also
+// if none of them waits as long as it takes to look twice.
+func TestWhoWaitsLooksOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newReplies(100, time.Hour, slog.New(slog.DiscardHandler))
+		slow := new(fakeRemote)
+		if _, err := b.reserve(from(t, slow), 100, 1); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for i := range 500 {
+			go func() {
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				_, _ = b.reserve(ctx, 60, 1) // it is the test's end that ends it
+			}()
+		}
+		time.Sleep(8 * time.Second)
+		if n := slow.asked.Load(); n < 7 || n > 17 {
+			t.Errorf("500 that wait 8s look %d times, want about once, and twice at most, each second", n)
+		}
+		cancel()
+		synctest.Wait()
+		for range 8 {
+			hasty, cancel := context.WithTimeout(t.Context(), replyCheck/2)
+			_, _ = b.reserve(hasty, 60, 1) // in vain, except for the last ones
+			cancel()
+		}
+		if !slow.Ended() {
+			t.Error("those who wait half a second each have not cut a client that takes nothing for 12s")
 		}
 	})
 }
@@ -360,7 +469,7 @@ func TestRepliesOverTheGateway(t *testing.T) {
 
 // The encoding is gRPC's, byte by byte.
 func TestWeighedRepliesAreEncodedAsOthers(t *testing.T) {
-	c, b := newCodec(), newReplies(1<<30, slog.New(slog.DiscardHandler))
+	c, b := newCodec(), newReplies(1<<30, time.Hour, slog.New(slog.DiscardHandler))
 	m := &pb.RangeResponse{Count: 7, Kvs: []*mvccpb.KeyValue{{Key: []byte("k"), Value: bytes.Repeat([]byte("v"), 3<<20)}}}
 	r, err := b.reserve(t.Context(), int64(proto.Size(m)), 1)
 	if err != nil {
