@@ -4,6 +4,8 @@ import (
 	"net"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/leaderlease/go/kvnode/internal/arrivals"
 )
 
 // counted is an entrance that counts what those who have come in send, so that no
@@ -16,5 +18,6 @@ func (c counted) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	if err != nil {
 		return conn, info, err
 	}
-	return c.gate.Conn(conn), info, nil
+	host := arrivals.Host(conn.RemoteAddr().String())
+	return c.gate.Conn(conn, func() bool { return c.isMember(host) }), info, nil
 }

@@ -38,9 +38,10 @@ func (e *entrance) newHall() *arrivals.Hall {
 // knows reports whether a host is this machine, by the address that it has for
 // itself, or a member's.
 func (e *entrance) knows(host string) bool {
-	if host == "127.0.0.1" || host == "::1" {
-		return true
-	}
+	return host == "127.0.0.1" || host == "::1" || e.isMember(host)
+}
+
+func (e *entrance) isMember(host string) bool {
 	node := e.members.Load()
 	return node != nil && node.Knows(host)
 }

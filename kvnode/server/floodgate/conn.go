@@ -20,6 +20,11 @@ const (
 	// maxDebt closes a connection. One frame of it is forgiven each debtTime.
 	maxDebt  = 1_000
 	debtTime = 20 * time.Millisecond
+	// While connections queue, debtTime is busyDebtTime, and no more than busyDebts
+	// are forgiven at once. Less: a thousand connections get through what each alone
+	// may. More: clients that send a PING now and then are closed in a flood.
+	busyDebtTime = time.Second
+	busyDebts    = 10
 	// perStream is how many frames besides its requests each stream may have for
 	// nothing: clients send a WINDOW_UPDATE to begin with, and an empty DATA in the
 	// end. What streams have saved up ends with maxCredit.
@@ -43,6 +48,7 @@ const (
 type conn struct {
 	net.Conn // immutable, as all of this block
 	gate     *Gate
+	member   func() bool
 	closing  sync.Once
 	closed   chan struct{}
 
@@ -82,17 +88,18 @@ func (c *conn) Write(p []byte) (int, error) {
 			ended++
 		case f.kind == frameHeaders, f.kind == frameData:
 			earned++
-		case f.kind == frameReset:
+		case f.kind == frameReset && f.code != codeNone: // without trailers
+			ended++
 			if f.code != codeCancel {
 				earned-- // the client has made the server reset it
-			}
-			if f.code != codeNone {
-				ended++ // without trailers
 			}
 		}
 	}
 	if earned != 0 {
 		c.earned.Add(earned)
+	}
+	if earned > 0 && !c.gate.answers.Load() {
+		c.gate.answers.Store(true)
 	}
 	if ended != 0 {
 		c.ended.Add(ended)
@@ -199,21 +206,39 @@ func (c *conn) idle(f *frame) bool {
 // it is its turn.
 func (c *conn) pay(now time.Time, t toll) error {
 	c.balance -= t.owed
-	if c.balance < 0 {
-		c.settle(now)
+	if c.balance < t.old {
+		c.balance = min(maxCredit, c.balance+c.earned.Swap(0))
 	}
-	beyond := min(t.owed, max(0, -c.balance)) + t.old
-	if beyond == 0 {
+	owed := min(t.owed, max(0, -c.balance))
+	old := max(0, t.old-max(0, c.balance))
+	c.balance -= t.old - old
+	if owed+old == 0 {
 		return nil
 	}
-	c.gate.held.Add(uint64(beyond))
+	c.gate.held.Add(uint64(owed + old))
+	most, spared := maxWait, c.member()
+	if !spared && owed > 0 && c.gate.mute(now) {
+		most, spared = maxMuteWait, true
+	}
+	if spared {
+		c.balance, owed, old = max(c.balance, -maxDebt/2), 0, owed+old
+	}
+	if owed > 0 {
+		c.forgive(now)
+	}
 	if c.balance < -maxDebt {
 		return c.gate.refuse(c.Conn, t.last)
 	}
-	wait, ok := c.gate.wait(now, beyond, c.balance < 0)
-	if !ok {
+	wait, late := turn(c.gate.allowance, now, owed, most)
+	if late && c.balance < 0 {
 		return c.gate.refuse(c.Conn, t.last)
 	}
+	patient, _ := turn(c.gate.patient, now, old, most)
+	return c.sleep(max(wait, patient))
+}
+
+// sleep waits, or until the connection is closed.
+func (c *conn) sleep(wait time.Duration) error {
 	if wait == 0 {
 		return nil
 	}
@@ -227,12 +252,13 @@ func (c *conn) pay(now time.Time, t toll) error {
 	}
 }
 
-// settle adds to the balance what was answered, and forgives debts with time.
-func (c *conn) settle(now time.Time) {
-	c.balance = min(maxCredit, c.balance+c.earned.Swap(0))
-	idle := now.Sub(c.settled)
-	if c.balance < 0 {
-		c.balance = min(0, c.balance+int64(idle/debtTime))
+// forgive forgives debts with time.
+func (c *conn) forgive(now time.Time) {
+	each, most := debtTime, int64(maxDebt)
+	if c.gate.busy(now) {
+		each, most = busyDebtTime, busyDebts
 	}
-	c.settled = now.Add(-idle % debtTime)
+	idle := now.Sub(c.settled)
+	c.balance = min(0, c.balance+min(most, int64(idle/each)))
+	c.settled = now.Add(-idle % each)
 }

@@ -9,9 +9,14 @@
 // empty DATA), is first slowed down, then cut off:
 //
 //   - All connections together get frames like these through at 5,000 a second,
-//     some 5 % of one processor, and whoever is late to that waits.
+//     some 5 % of one processor, and whoever is late to that waits, for 0.3 s at
+//     most at a time. While some wait, each connection has one a second besides.
 //   - A connection that has sent 1,000 more than its requests account for is
 //     closed, and so is one in debt that would have to wait for longer than 0.3 s.
+//   - A member's connection is slowed down, and never closed: it carries what the
+//     clients of that member do.
+//   - While the server answers nobody, nobody is closed, for then deadlines
+//     however short pass. Floods are slowed down, by up to 2 s for 4 KiB of them.
 //
 // # How it tells
 //
@@ -20,7 +25,8 @@
 // carries no request. So a client may reset what was answered, or half of what was
 // not: it pays with the answers to the rest. Only what nothing pays for is counted
 // against it. A stream that is half a second old may be reset without being
-// held against the client, for that is what a deadline does; it waits its turn.
+// held against the client, for that is what a deadline does. If no answer pays for
+// it the reset waits, among its like and no longer than 0.3 s.
 //
 // gRPC's own bounds are behind this. It closes a connection for PINGs that come
 // too often, and no longer reads from one for which it has 10,000 frames to

@@ -18,9 +18,18 @@ const (
 	perSecond = 5_000
 	// burst is how many of them need not wait at first.
 	burst = 1_000
-	// maxWait is how long who is in debt may wait for its turn, rather than be
-	// closed. Longer: the more connections flood, the longer each is there.
+	// maxWait is how long anybody waits for its turn. Who is in debt is closed if
+	// it would have to wait longer, others jump the queue: their resets are bounded
+	// by how many streams may be half a second old. Longer: the more connections
+	// flood, the longer each is there, and clients whose deadlines have passed wait
+	// for each other.
 	maxWait = 300 * time.Millisecond
+	// A server that has answered nobody for muteTime closes nobody, and who owes
+	// something waits for up to maxMuteWait. Longer, the former: clients with short
+	// deadlines lose their connections when the member stalls. Shorter: floods of a
+	// server with few clients are slowed down only.
+	muteTime    = 300 * time.Millisecond
+	maxMuteWait = 2 * time.Second
 	// unaware is how many streams too many a connection may have. Fewer: clients
 	// that begin before they have heard of the limit wait, or are closed. More: as
 	// many streams are kept that gRPC has refused, or ended, and not said so yet.
@@ -34,9 +43,14 @@ var ErrFlood = errors.New("kvnode: the connection floods")
 // for concurrent use.
 type Gate struct {
 	log       *slog.Logger  // immutable
-	allowance *rate.Limiter // immutable
+	allowance *rate.Limiter // immutable: of those who may be closed
+	patient   *rate.Limiter // immutable: of those who may not
 	streams   int64         // immutable: more than that at a time are a flood
+	began     time.Time     // immutable
 	complain  *rate.Sometimes
+
+	answers  atomic.Bool  // somebody was answered since it was last looked at
+	answered atomic.Int64 // when that was seen, since began
 
 	held, closed atomic.Uint64
 }
@@ -54,6 +68,7 @@ type Counts struct {
 func New(log *slog.Logger, streams uint32) *Gate {
 	return &Gate{
 		log: log, streams: int64(streams) + unaware, allowance: rate.NewLimiter(perSecond, burst),
+		patient: rate.NewLimiter(perSecond, burst), began: time.Now(),
 		complain: &rate.Sometimes{First: 3, Interval: 10 * time.Second},
 	}
 }
@@ -62,27 +77,43 @@ func New(log *slog.Logger, streams uint32) *Gate {
 func (g *Gate) Counts() Counts { return Counts{Frames: g.held.Load(), Closed: g.closed.Load()} }
 
 // Conn returns a connection that counts what is read from and written to c, which
-// speaks HTTP/2 and has said nothing yet. One goroutine may read while another
+// speaks HTTP/2 and has said nothing yet. Of a member's, which passes on what its
+// clients do, it slows floods down only. One goroutine may read while another
 // writes.
-func (g *Gate) Conn(c net.Conn) net.Conn {
+func (g *Gate) Conn(c net.Conn, member func() bool) net.Conn {
 	now := time.Now()
-	r := &conn{Conn: c, gate: g, closed: make(chan struct{})}
+	r := &conn{Conn: c, gate: g, member: member, closed: make(chan struct{})}
 	r.in.skip = prefaceLen
 	r.balance, r.settled = startCredit, now
 	r.ages.seen, r.ages.marked = now, now
 	return r
 }
 
-// wait returns how long n frames have to wait for their turn, false if that is
-// too long for a client in debt.
-func (g *Gate) wait(now time.Time, n int64, inDebt bool) (time.Duration, bool) {
-	r := g.allowance.ReserveN(now, int(min(n, burst)))
-	d := r.DelayFrom(now)
-	if inDebt && d > maxWait {
-		r.CancelAt(now)
+// turn returns how long n frames have to wait for their turn, and whether that
+// would be longer than most: then it is most, and they take nobody's turn.
+func turn(allowance *rate.Limiter, now time.Time, n int64, most time.Duration) (wait time.Duration, late bool) {
+	if n == 0 {
 		return 0, false
 	}
-	return d, true
+	r := allowance.ReserveN(now, int(min(n, burst)))
+	if wait = r.DelayFrom(now); wait <= most {
+		return wait, false
+	}
+	r.CancelAt(now)
+	return most, true
+}
+
+// busy reports whether anybody waits for its turn.
+func (g *Gate) busy(now time.Time) bool { return g.allowance.TokensAt(now) < 0 }
+
+// mute reports whether the server has answered nobody for some time: it stalls, or
+// nobody asks for an answer.
+func (g *Gate) mute(now time.Time) bool {
+	at := int64(now.Sub(g.began))
+	if g.answers.Swap(false) {
+		g.answered.Store(at)
+	}
+	return at-g.answered.Load() > int64(muteTime)
 }
 
 // refuse counts a connection that is to be closed, and says why.
