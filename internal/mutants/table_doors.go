@@ -31,8 +31,8 @@ var doors = []Mutant{
 	{
 		Rule: "doors", Name: "strangers take the places of members", Pkg: transportPkg, Test: "^TestPlacesForPeers$",
 		File: "kvnode/internal/arrivals/hall.go",
-		Old:  "\tif h.cfg.Known(host) {\n",
-		New:  "\tif false {\n",
+		Old:  "local || h.cfg.Known(host) {\n",
+		New:  "local {\n",
 	},
 	{
 		Rule: "doors", Name: "where a peer was dialled is forgotten", Pkg: transportPkg, Test: "^TestWherePeersAre$",
@@ -81,6 +81,24 @@ var doors = []Mutant{
 		File: "kvnode/internal/arrivals/hall.go",
 		Old:  "\tfull := h.cfg.Open > 0 && h.mu.open >= h.cfg.Open\n",
 		New:  "\tfull := false\n",
+	},
+	{
+		Rule: "doors", Name: "unix sockets are strangers", Pkg: arrivalsPkg, Test: "^TestWhoMakesNoHandshakes$",
+		File: "kvnode/internal/arrivals/hall.go",
+		Old:  "local || h.cfg.Known(host) {\n",
+		New:  "local && false || h.cfg.Known(host) {\n",
+	},
+	{
+		Rule: "doors", Name: "plain text is asked for a handshake's token", Pkg: arrivalsPkg, Test: "^TestWhoMakesNoHandshakes$",
+		File: "kvnode/internal/arrivals/hall.go",
+		Old:  "\tif secure && g.pool.dry(",
+		New:  "\tif g.pool.dry(",
+	},
+	{
+		Rule: "doors", Name: "members make room for members before strangers do", Pkg: arrivalsPkg, Test: "^TestStrangersMakeRoomFirst$",
+		File: "kvnode/internal/arrivals/hall.go",
+		Old:  "\t\tif g.pool == h.known && !crowded {\n",
+		New:  "\t\tif false {\n",
 	},
 	{
 		Rule: "doors", Name: "a connection that is closed counts for ever", Pkg: serverPkg, Test: "^TestClientsAreCounted$",

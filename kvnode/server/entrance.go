@@ -80,12 +80,12 @@ func (e *entrance) options() []grpc.ServerOption {
 
 // forClients makes a listener one of the entrance.
 func (e *entrance) forClients(l net.Listener, secure bool) net.Listener {
-	return &clientListener{Listener: e.hall.Listener(l), ending: e.ending, secure: secure, shared: e.pages != nil}
+	return &clientListener{Listener: e.hall.Listener(l, secure), ending: e.ending, secure: secure, shared: e.pages != nil}
 }
 
 // forPages makes a listener one of HTTP alone.
 func (e *entrance) forPages(l net.Listener, secure bool) net.Listener {
-	l = e.hall.Listener(l)
+	l = e.hall.Listener(l, secure)
 	if secure {
 		return tls.NewListener(l, e.certs.client.Server(httpProtocols...))
 	}

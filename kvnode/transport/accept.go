@@ -60,7 +60,7 @@ func (t *Transport) accept() {
 
 // handle serves c in the background, if the hall lets it in.
 func (t *Transport) handle(c net.Conn) {
-	g, ok := t.hall.Enter(c)
+	g, ok := t.hall.Enter(c, true)
 	if ok && !t.spawn(func() { t.welcome(c, g) }) {
 		closeQuietly(c)
 	}

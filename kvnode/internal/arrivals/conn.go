@@ -3,12 +3,13 @@ package arrivals
 import "net"
 
 // Listener returns l with its connections as guests, until Settle is called on
-// what Of finds, or the connection is closed.
-func (h *Hall) Listener(l net.Listener) net.Listener { return &listener{l, h} }
+// what Of finds, or the connection is closed. They shake hands if it is secure.
+func (h *Hall) Listener(l net.Listener, secure bool) net.Listener { return &listener{l, h, secure} }
 
 type listener struct {
 	net.Listener
-	hall *Hall
+	hall   *Hall
+	secure bool
 }
 
 // Accept implements net.Listener.
@@ -18,7 +19,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if g, ok := l.hall.Enter(c); ok {
+		if g, ok := l.hall.Enter(c, l.secure); ok {
 			return &conn{c, g}, nil
 		}
 	}

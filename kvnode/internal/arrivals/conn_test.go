@@ -20,7 +20,7 @@ func TestListener(t *testing.T) {
 	cfg := small()
 	cfg.Open = 1
 	h := New(cfg)
-	l := h.Listener(ln)
+	l := h.Listener(ln, true)
 	accept := func() net.Conn {
 		t.Helper()
 		c, err := network.Dial(t.Context(), "n2", "n1:1")

@@ -16,7 +16,7 @@ type Config struct {
 	// Strangers bound whoever Known does not report.
 	Strangers Bounds
 	// Known reports whether connections are expected from a host, an IP address or
-	// what the network has instead. It is asked for each connection, and must not
+	// what the network has instead. Unix sockets are known in any case. It is asked for each connection, and must not
 	// ask the network. Default: none is known.
 	Known func(host string) bool
 	// Reserve bounds those that are known.
@@ -70,15 +70,16 @@ func New(cfg Config) *Hall {
 
 func (h *Hall) now() time.Duration { return time.Since(h.opened) }
 
-// Enter makes c a guest, or closes it, and reports which.
-func (h *Hall) Enter(c net.Conn) (*Guest, bool) {
+// Enter makes c, which shakes hands if it is secure, a guest, or closes it, and
+// reports which.
+func (h *Hall) Enter(c net.Conn, secure bool) (*Guest, bool) {
 	host := Host(c.RemoteAddr().String())
 	g := &Guest{hall: h, pool: h.strangers, conn: under(c), owner: shared(host)}
-	if h.cfg.Known(host) {
+	if _, local := c.RemoteAddr().(*net.UnixAddr); local || h.cfg.Known(host) {
 		g.pool = h.known
 	}
 	g.alive = h.now()
-	unlucky, ok := h.enter(g)
+	unlucky, ok := h.enter(g, secure)
 	if unlucky != nil {
 		_ = unlucky.conn.Close() // nothing was promised to it
 		h.tell(unlucky.owner)
@@ -91,17 +92,21 @@ func (h *Hall) Enter(c net.Conn) (*Guest, bool) {
 
 // enter returns whose connection is to be closed, if any is, and reports whether g
 // is let in.
-func (h *Hall) enter(g *Guest) (unlucky *Guest, ok bool) {
+func (h *Hall) enter(g *Guest, secure bool) (unlucky *Guest, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if g.pool.dry(g.alive, g.owner) {
+	if secure && g.pool.dry(g.alive, g.owner) {
 		h.mu.throttled++
 		return g, false
 	}
 	full := h.cfg.Open > 0 && h.mu.open >= h.cfg.Open
-	if full || len(g.pool.waiting) >= g.pool.limit {
-		if unlucky = g.pool.victim(); unlucky == nil && full && g.pool == h.known {
+	crowded := len(g.pool.waiting) >= g.pool.limit
+	if full || crowded {
+		if g.pool == h.known && !crowded {
 			unlucky = h.strangers.victim()
+		}
+		if unlucky == nil {
+			unlucky = g.pool.victim()
 		}
 		if unlucky == nil {
 			h.mu.shed++

@@ -33,7 +33,7 @@ func callFrom(host string) *call {
 // enter lets a connection from a host come.
 func enter(h *Hall, host string) (*Guest, *call) {
 	c := callFrom(host)
-	g, _ := h.Enter(c)
+	g, _ := h.Enter(c, true)
 	return g, c
 }
 
@@ -147,7 +147,7 @@ func TestHandshakesThatLeadNowhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(small())
 		works := func(host string, settle bool) bool {
-			g, in := h.Enter(callFrom(host))
+			g, in := h.Enter(callFrom(host), true)
 			if !in {
 				return false
 			}
@@ -231,6 +231,56 @@ func TestOpenConnections(t *testing.T) {
 		}
 		if s := h.Stats(); s.Open != 3 || s.Shed != 2 || s.Cut != 2 {
 			t.Errorf("Stats() = %+v, want 3 open, 2 shed and 2 cut", s)
+		}
+	})
+}
+
+// Handshakes that have failed keep nobody out who makes none, nor who comes over a
+// unix socket.
+func TestWhoMakesNoHandshakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(small())
+		for i := range 100 {
+			if g, _ := enter(h, string(rune('1'+i%8))+".0.0.1"); g != nil {
+				_ = g.Work()
+				g.Leave()
+			}
+		}
+		if _, c := enter(h, "1.0.0.1"); !c.closed {
+			t.Error("a host that has no handshakes left was let in")
+		}
+		if _, ok := h.Enter(callFrom("1.0.0.1"), false); !ok {
+			t.Error("who speaks plain text is kept out by handshakes of others")
+		}
+		local := &call{from: &net.UnixAddr{Name: "@", Net: "unix"}}
+		if g, ok := h.Enter(local, true); !ok || g.Work() != nil {
+			t.Error("who comes over a unix socket is kept out by strangers")
+		}
+	})
+}
+
+// Who is known takes the place of a stranger first if connections run out.
+func TestStrangersMakeRoomFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := small()
+		cfg.Open = 3
+		h := New(cfg)
+		_, known := enter(h, "10.0.0.1")
+		time.Sleep(time.Second)
+		var strangers []*call
+		for _, host := range []string{"1.0.0.1", "2.0.0.1"} {
+			_, c := enter(h, host)
+			strangers = append(strangers, c)
+			time.Sleep(time.Millisecond)
+		}
+		_, second := enter(h, "10.0.0.2")
+		if known.closed || second.closed || !strangers[0].closed || strangers[1].closed {
+			t.Errorf("closed: %v and %v of those who are known, %v and %v of the strangers, want the first stranger alone",
+				known.closed, second.closed, strangers[0].closed, strangers[1].closed)
+		}
+		// Its own places are bounded all the same.
+		if _, third := enter(h, "10.0.0.3"); third.closed || !known.closed || strangers[1].closed {
+			t.Error("a third one that is known did not take the place of the first")
 		}
 	})
 }
