@@ -64,6 +64,20 @@ func TestALossProvenByAHeartbeatIsKept(t *testing.T) {
 	})
 }
 
+// Whoever is not a member ends none.
+func TestARefusalByAStrangerIsNothing(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		f := c.followers(c.leader())[0]
+		(*peers)(f).Refused(99, &transport.RefusedError{
+			Peer: 99, Reason: transport.ReasonWiped, Text: "gone back", Term: f.Term(), Index: f.last.Load() + 1,
+		})
+		time.Sleep(time.Second)
+		if err := f.Err(); err != nil {
+			t.Errorf("the member has ended: %v", err)
+		}
+	})
+}
+
 // A refusal ends a member for good only if it comes from another one of the cluster, and
 // names what this one sees itself that it has not.
 func TestARefusalThatProvesNothingIsNotKept(t *testing.T) {
@@ -83,9 +97,6 @@ func TestARefusalThatProvesNothingIsNotKept(t *testing.T) {
 		}, false},
 		{"a former version, or another directory", func(peer, _ *Node) *transport.RefusedError {
 			return &transport.RefusedError{Peer: peer.ID()}
-		}, false},
-		{"not a member", func(_, f *Node) *transport.RefusedError {
-			return &transport.RefusedError{Peer: 99, Term: f.Term(), Index: f.last.Load() + 1}
 		}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
