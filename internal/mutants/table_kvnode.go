@@ -59,8 +59,8 @@ var members = []Mutant{
 	},
 	{
 		Rule: "identity", Name: "a member that was removed is let in", Pkg: nodePkg, Test: "^TestWhoIsAdmitted$",
-		File: "kvnode/vouch.go",
-		Old:  "\tif members.Removed[id] {\n",
+		File: "kvnode/believed.go",
+		Old:  "\tif n.store.Members().Removed[id] {\n",
 		New:  "\tif false {\n",
 	},
 	{

@@ -136,7 +136,7 @@ func defaultLimits() limits {
 		retryMin: 10 * time.Millisecond, retryMax: time.Second,
 		refusedMin: 500 * time.Millisecond, refusedMax: 5 * time.Second,
 		hold: 500 * time.Millisecond, lost: 100 * time.Millisecond,
-		strangers: arrivals.Bounds{Guests: 64, PerHost: 10, Total: 40},
+		strangers: arrivals.Bounds{Guests: 64, PerHost: 20, Total: 500},
 		reserve:   arrivals.Bounds{Guests: 64, PerHost: 400, Total: 800},
 		stall:     30 * time.Second, working: time.Second,
 		streams: [2]streamLimits{
