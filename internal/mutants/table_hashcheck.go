@@ -48,6 +48,36 @@ var hashes = []Mutant{
 		New:  "\tif len(r.Camps) > 1 {\n\t\tr.Camps = [][]*Member{slices.Concat(r.Camps[0], r.Camps[0]), slices.Concat(r.Camps[1:]...)}\n\t}\n",
 	},
 	{
+		Rule: "hash", Name: "members are asked one after another", Pkg: hashcheckPkg, Test: "^TestASilentMemberHidesNobody$",
+		File: "kvnode/hashcheck/judge.go",
+		Old:  "\tanswered := make(chan int)\n\tfor i, m := range others {\n\t\tgo func() {",
+		New:  "\tanswered := make(chan int, len(others))\n\tfor i, m := range others {\n\t\tfunc() {",
+	},
+	{
+		Rule: "hash", Name: "all rounds share one deadline", Pkg: hashcheckPkg, Test: "^TestASilentMemberHidesNobody$",
+		File: "kvnode/hashcheck/judge.go",
+		Old:  "\tr := &Report{Members: len(members)}\n",
+		New:  "\tctx, cancel := context.WithTimeout(ctx, l.Each)\n\tdefer cancel()\n\tr := &Report{Members: len(members)}\n",
+	},
+	{
+		Rule: "hash", Name: "a start waits for who is silent though most agree", Pkg: hashcheckPkg, Test: "^TestASilentMemberHidesNobody$",
+		File: "kvnode/hashcheck/judge.go",
+		Old:  "agree++; agree == r.Members/2+1 {",
+		New:  "agree++; false {",
+	},
+	{
+		Rule: "hash", Name: "who had no time to answer is not asked again", Pkg: "./kvnode/server", Test: "^TestHowLongTheInitialCheckTakes$",
+		File: "kvnode/hashcheck/judge.go",
+		Old:  "status.Code(u.Err) == codes.DeadlineExceeded",
+		New:  "status.Code(u.Err) == codes.DataLoss",
+	},
+	{
+		Rule: "hash", Name: "a hash that takes longer than 2 s is not waited for", Pkg: "./kvnode/server", Test: "^TestHowLongTheInitialCheckTakes$",
+		File: "kvnode/server/corruption.go",
+		Old:  "max(askTime, time.Until(deadline))",
+		New:  "min(askTime, time.Until(deadline))",
+	},
+	{
 		Rule: "hash", Name: "the hash of whoever answers counts", Pkg: apiPkg, Test: "^TestWhoseHashItIs$",
 		File: "kvnode/etcdapi/hashes.go",
 		Old:  "id != m.ID {",

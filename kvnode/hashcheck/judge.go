@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Report is what a comparison of all members has found.
@@ -24,35 +28,69 @@ type Unknown struct {
 	Err    error
 }
 
-// Judge compares all members. Each is asked by way of those who speak for a camp,
-// the first of all members first.
-func Judge(ctx context.Context, members []*Member) *Report {
+// Limits bound how long a comparison of all members takes.
+type Limits struct {
+	// Each is how long two members may take. Whoever takes longer is in no camp.
+	Each time.Duration
+	// Rest is how long the others may take once most members agree.
+	Rest time.Duration
+}
+
+// Judge compares all members with the first of them, then those that differ with the
+// first of those, and so on. They are asked at once: nobody who is silent hides
+// another one.
+func Judge(ctx context.Context, members []*Member, l Limits) *Report {
 	r := &Report{Members: len(members)}
-	for _, m := range members {
-		r.place(ctx, m)
+	for left := members; len(left) > 0; {
+		left = r.round(ctx, left, l)
 	}
 	slices.SortStableFunc(r.Camps, func(a, b []*Member) int { return len(b) - len(a) })
 	return r
 }
 
-// place puts a member into the camp whose speaker it agrees with, or into one of
-// its own if it differs from all of them.
-func (r *Report) place(ctx context.Context, m *Member) {
-	var found []*Difference
-	for i, camp := range r.Camps {
-		d, err := compare(ctx, camp[0], m)
+// round makes the camp of the first of those left, and returns who differs from it.
+func (r *Report) round(ctx context.Context, left []*Member, l Limits) (differ []*Member) {
+	camp := left[:1:1]
+	differences, errs := r.ask(ctx, left[0], left[1:], l)
+	for i, m := range left[1:] {
 		switch {
-		case err != nil:
-			r.Unknown = append(r.Unknown, Unknown{m, err})
-			return
-		case d == nil:
-			r.Camps[i] = append(camp, m)
-			return
+		case errs[i] != nil:
+			r.Unknown = append(r.Unknown, Unknown{m, errs[i]})
+		case differences[i] == nil:
+			camp = append(camp, m)
+		default:
+			r.Differences = append(r.Differences, differences[i])
+			differ = append(differ, m)
 		}
-		found = append(found, d)
 	}
-	r.Differences = append(r.Differences, found...)
-	r.Camps = append(r.Camps, []*Member{m})
+	r.Camps = append(r.Camps, camp)
+	return differ
+}
+
+// ask compares each of the others with one member.
+func (r *Report) ask(ctx context.Context, one *Member, others []*Member, l Limits) (differences []*Difference, errs []error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	differences, errs = make([]*Difference, len(others)), make([]error, len(others))
+	answered := make(chan int)
+	for i, m := range others {
+		go func() {
+			ctx, cancel := context.WithTimeout(ctx, l.Each)
+			defer cancel()
+			differences[i], errs[i] = compare(ctx, one, m)
+			answered <- i
+		}()
+	}
+	agree := 1
+	for range others {
+		if i := <-answered; errs[i] != nil || differences[i] != nil {
+			continue
+		}
+		if agree++; agree == r.Members/2+1 {
+			defer time.AfterFunc(l.Rest, cancel).Stop()
+		}
+	}
+	return differences, errs
 }
 
 // Right returns the camp of more than half of all members, nil if there is none.
@@ -73,7 +111,9 @@ func (r *Report) Corrupt() []*Member {
 }
 
 // Pending reports whether a later comparison may find out more: somebody has yet
-// to catch up.
+// to catch up, or has not had the time to answer.
 func (r *Report) Pending() bool {
-	return slices.ContainsFunc(r.Unknown, func(u Unknown) bool { return errors.Is(u.Err, ErrBehind) })
+	return slices.ContainsFunc(r.Unknown, func(u Unknown) bool {
+		return errors.Is(u.Err, ErrBehind) || errors.Is(u.Err, context.DeadlineExceeded) || status.Code(u.Err) == codes.DeadlineExceeded
+	})
 }

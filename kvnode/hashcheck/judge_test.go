@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
@@ -185,8 +187,41 @@ func TestJudge(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			all, members := replicas(t, test.members)
 			test.do(all)
-			if got := told(Judge(t.Context(), members)); got != test.want {
+			if got := told(Judge(t.Context(), members, Limits{time.Minute, time.Minute})); got != test.want {
 				t.Errorf("Judge() = %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// Whoever is silent takes up nobody else's time, in no round, and once most members
+// agree no more than what the limits say.
+func TestASilentMemberHidesNobody(t *testing.T) {
+	for _, test := range []struct {
+		hashes []uint32 // 0: silent
+		want   string
+		takes  time.Duration
+	}{
+		{[]uint32{1, 0, 2}, "a|c b?", 10 * time.Second},
+		{[]uint32{1, 0, 2, 2, 2}, "cde|a b? a!", 10 * time.Second},
+		{[]uint32{1, 2, 0, 2, 1}, "ae|bd c?", 10 * time.Second},
+		{[]uint32{1, 0, 1}, "ac b?", 3 * time.Second},
+		{[]uint32{1, 1, 0, 2, 1}, "abe|d c? d!", 3 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var members []*Member
+			for i, h := range test.hashes {
+				members = append(members, &Member{ID: uint64(i + 1), Name: string(rune('a' + i)), Hash: func(ctx context.Context, _ int64) (store.Hash, error) {
+					if h == 0 {
+						<-ctx.Done()
+					}
+					return store.Hash{Hash: h, HashRevision: 5}, ctx.Err() // as gRPC does
+				}})
+			}
+			begun := time.Now()
+			got := told(Judge(t.Context(), members, Limits{Each: 10 * time.Second, Rest: 3 * time.Second}))
+			if took := time.Since(begun); got != test.want || took != test.takes {
+				t.Errorf("Judge(%v) = %q after %v, want %q after %v", test.hashes, got, took, test.want, test.takes)
 			}
 		})
 	}
@@ -211,7 +246,7 @@ func TestACompactionBetweenTwoAnswers(t *testing.T) {
 			}
 			return h, err
 		}
-		if got := told(Judge(t.Context(), members)); got != want || all[0].store.CompactRevision() != 8 {
+		if got := told(Judge(t.Context(), members, Limits{time.Minute, time.Minute})); got != want || all[0].store.CompactRevision() != 8 {
 			t.Errorf("Judge() = %q with values that differ: %v, want %q", got, differs, want)
 		}
 	}
@@ -234,7 +269,7 @@ func TestMembersUnderLoadAreNotSaidToDiffer(t *testing.T) {
 				r.put(fmt.Sprint(r.index))
 			}
 		}
-		report := Judge(t.Context(), members)
+		report := Judge(t.Context(), members, Limits{time.Minute, time.Minute})
 		if len(report.Camps) != 1 || len(report.Differences) != 0 {
 			t.Fatalf("Judge() = %s after %d steps, want nobody to differ", told(report), i)
 		}

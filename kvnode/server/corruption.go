@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	// hashTime bounds a comparison of all members. Shorter: large stores are never
-	// compared. Longer: a member that does not answer hides one that differs.
+	// hashTime bounds the comparison of two members. Shorter: large stores are never
+	// compared. Longer: a member that does not answer keeps the alarm for another one.
 	hashTime = 30 * time.Second
-	// askTime bounds one try at start: clients wait meanwhile.
+	// askTime is how long a member that starts waits for the rest once most agree with
+	// it, for clients wait meanwhile, and what its last try has at least.
 	askTime = 2 * time.Second
 	// askPause is between two tries at start.
 	askPause = 200 * time.Millisecond
@@ -93,8 +94,9 @@ func (s *Server) checked() *checkedMember {
 func (m *checkedMember) atStart(ctx context.Context, patience time.Duration) error {
 	m.log.Info("comparing this member's data with the others' before it serves", "at_most", patience)
 	for deadline := time.Now().Add(patience); ; {
-		tryCtx, cancel := context.WithTimeout(ctx, askTime)
-		report := hashcheck.Judge(tryCtx, m.all())
+		limit := max(askTime, time.Until(deadline))
+		tryCtx, cancel := context.WithTimeout(ctx, limit)
+		report := hashcheck.Judge(tryCtx, m.all(), hashcheck.Limits{Each: limit, Rest: askTime})
 		cancel()
 		decided := report.Right() != nil || len(report.Camps) == 1 && !report.Pending()
 		if decided && m.caughtUp() || !time.Now().Before(deadline) {
@@ -156,9 +158,7 @@ func (m *checkedMember) watch(ctx context.Context, every time.Duration) {
 
 // check compares all members once.
 func (m *checkedMember) check(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, hashTime)
-	defer cancel()
-	report := hashcheck.Judge(ctx, m.all())
+	report := hashcheck.Judge(ctx, m.all(), hashcheck.Limits{Each: hashTime, Rest: hashTime})
 	for _, u := range report.Unknown {
 		m.log.Info("a member could not be compared with the others", "member", u.Member.String(), "error", u.Err)
 	}
