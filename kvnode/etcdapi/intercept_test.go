@@ -94,8 +94,7 @@ func TestRepliesThatWaitAreNotUnderWay(t *testing.T) {
 		s.put(t, fmt.Sprintf("k%d", i), strings.Repeat("v", 256<<10))
 	}
 	for n := range 12 {
-		cancel := holding(t, s.conn, pb.KV_Range_FullMethodName, rangeOf("k", 2))
-		defer cancel()
+		holding(t, s.conn, pb.KV_Range_FullMethodName, rangeOf("k", 2))
 		until(t, "the reply has room or waits", func() bool {
 			s.api.replies.mu.Lock()
 			defer s.api.replies.mu.Unlock()
