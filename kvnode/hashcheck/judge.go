@@ -87,7 +87,7 @@ func (r *Report) ask(ctx context.Context, one *Member, others []*Member, l Limit
 			continue
 		}
 		if agree++; agree == r.Members/2+1 {
-			defer time.AfterFunc(l.Rest, cancel).Stop()
+			time.AfterFunc(l.Rest, cancel) // harmless if all have answered by then
 		}
 	}
 	return differences, errs

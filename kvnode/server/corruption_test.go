@@ -185,7 +185,6 @@ func keepAlivesPass(t *testing.T, all []*Server) {
 	}
 	for _, s := range all {
 		s.gate.shut.Store(true)
-		defer s.gate.shut.Store(false)
 	}
 	for _, s := range all {
 		stream, err := pb.NewLeaseClient(dial(t, s)).LeaseKeepAlive(t.Context())
@@ -199,6 +198,9 @@ func keepAlivesPass(t *testing.T, all []*Server) {
 		if err != nil || got.GetTTL() != 60 {
 			t.Errorf("a keep-alive by way of %s = %v, %v behind the gate, want 60 s", s.cfg.Name, got, err)
 		}
+	}
+	for _, s := range all {
+		s.gate.shut.Store(false)
 	}
 }
 
