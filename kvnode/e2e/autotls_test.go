@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
 // Members make certificates of their own, for clients and for each other. Who does
@@ -68,6 +69,7 @@ func certificates(t *testing.T, m *cluster.Member) (seen []string) {
 	t.Helper()
 	for _, addr := range []string{m.Endpoint, m.Peer} {
 		d := &tls.Dialer{Config: m.TLS.Clone()}
+		d.Config.NextProtos = []string{"h2", tlsconf.PeerProtocol}
 		d.Config.VerifyConnection = func(state tls.ConnectionState) error {
 			seen = append(seen, string(state.PeerCertificates[0].Raw))
 			return nil

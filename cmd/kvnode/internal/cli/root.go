@@ -11,6 +11,7 @@ import (
 
 	"github.com/leaderlease/go/cmd/internal/nearest"
 	"github.com/leaderlease/go/cmd/kvnode/internal/demo"
+	"github.com/leaderlease/go/kvnode/server"
 )
 
 // Exit codes.
@@ -61,11 +62,15 @@ func Main(sys System) int {
 	err := root.Execute()
 	_, usage := errors.AsType[usageError](err)
 	usage = usage || !began
+	_, wrong := errors.AsType[*server.ConfigError](err)
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errReported):
 		return exitFailed
+	case wrong: // it says what to change itself
+		_, _ = fmt.Fprintln(sys.Stderr, printable(err.Error()))
+		return exitUsage
 	case usage:
 		_, _ = fmt.Fprintf(sys.Stderr, "%v\nkvnode --help and kvnode serve --help show what there is.\n", printable(err.Error()))
 		return exitUsage
