@@ -108,7 +108,7 @@ var vouching = []Mutant{
 		Old:  "if r.applied <= applied && (r.applied > 0 || registered) {", New: "if r.applied < applied && (r.applied > 0 || registered) {",
 	},
 	{
-		Rule: "vouching", Name: "flags vouch although there is a leader", Pkg: nodePkg, Test: "^TestFlagsDoNotVouchUnderAFlood$",
+		Rule: "vouching", Name: "flags vouch although there is a leader", Pkg: nodePkg, Test: "^TestFlagsDoNotVouchWhileThereIsALeader$",
 		File: vouchFile,
 		Old:  " || led || n.Leader() != 0 {", New: " || led && false {",
 	},
