@@ -85,7 +85,7 @@ func (n *Node) transfer(ctx context.Context, only uint64) error {
 	limit := n.cfg.ElectionTimeout + n.lease.Status().MaxPromise + 2*n.cfg.TickInterval
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)
 	defer cancel()
-	tries := make(map[uint64]int)
+	tries, lookedAgain := make(map[uint64]int), false
 	for {
 		heirs, err := n.heirs(ctx, only, tries)
 		if err != nil {
@@ -95,12 +95,16 @@ func (n *Node) transfer(ctx context.Context, only uint64) error {
 		switch {
 		case id != raft.None:
 			tries[id]++
+			lookedAgain = false
 			n.askToLead(id)
 			wait = heirTicks * n.cfg.TickInterval
 		case wait == 0 && only != raft.None:
 			return cannotLead(only) // it was removed meanwhile
-		case wait == 0:
+		case wait == 0 && (len(heirs) == 0 || lookedAgain):
 			return nil
+		case wait == 0:
+			// Once in an election timeout raft forgets who answers, until they do again.
+			lookedAgain, wait = true, 2*n.cfg.TickInterval
 		}
 		if done, err := n.awaitHeir(ctx, wait); done || err != nil {
 			if err != nil {

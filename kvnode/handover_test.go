@@ -6,6 +6,9 @@ import (
 	"math"
 	"testing"
 	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/tracker"
 )
 
 // A member that has restarted neither votes nor campaigns for a while. Whoever hands
@@ -204,4 +207,36 @@ func TestChooseHeir(t *testing.T) {
 			t.Errorf("chooseHeir() of %s = %d, %v, want %d, %v", tc.name, id, wait, tc.id, tc.wait)
 		}
 	}
+}
+
+// Raft forgets who answers each time that it has counted them. Whoever stops then hands
+// over all the same.
+func TestAStoppingLeaderLooksAgain(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		time.Sleep(2 * time.Second)
+		for _, n := range c.followers(leader) {
+			c.net.Delay(n.Name(), leader.Name(), 20*time.Millisecond)
+		}
+		answering := func() (some int) {
+			leader.call(func() {
+				leader.loop.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+					if id != leader.ID() && pr.RecentActive {
+						some++
+					}
+				})
+			})
+			return some
+		}
+		for answering() > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		begun := time.Now()
+		if err := leader.handOver(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if now := leader.Leader(); now == leader.ID() || time.Since(begun) > time.Second {
+			t.Errorf("%x leads after %v, want another member within a second", now, time.Since(begun))
+		}
+	})
 }

@@ -159,4 +159,9 @@ var handovers = []Mutant{
 		File: "kvnode/peers.go",
 		Old:  "s.RaftState != raft.StateLeader || s.GetTerm() != m.GetTerm()", New: "s.RaftState != raft.StateLeader && s.GetTerm() == 0",
 	},
+	{
+		Rule: "handover", Name: "there is no heir while raft counts anew who answers", Pkg: nodePkg, Test: "^TestAStoppingLeaderLooksAgain$",
+		File: "kvnode/handover.go",
+		Old:  "len(heirs) == 0 || lookedAgain", New: "len(heirs) == 0 || !lookedAgain",
+	},
 }
