@@ -147,7 +147,7 @@ func (n *Node) retryFullDisk(err error) bool {
 // and so it could answer no linearizable read. If nobody else can write, it stays,
 // and serves reads.
 func (n *Node) stepAside() {
-	if n.Leader() != n.ID() || n.lease.Status().Commit <= n.store.Applied() || n.disk.aside.Swap(true) {
+	if n.Leader() != n.ID() || n.lease.Info().Commit <= n.store.Applied() || n.disk.aside.Swap(true) {
 		return
 	}
 	n.workers.Go(func() {

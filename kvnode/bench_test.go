@@ -8,7 +8,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease"
 )
 
 const benchKeys = 1_000_000
@@ -60,7 +60,7 @@ func BenchmarkRead(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				if i%batch == 0 {
-					if index, s := n.Lease().TryRead(); s != core.Valid || n.Store().Applied() < index {
+					if index, s := n.Lease().TryRead(); s != leaderlease.Valid || n.Store().Applied() < index {
 						b.Fatal(s)
 					}
 				}

@@ -14,8 +14,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/leaderlease/go/kvnode/transport/memlink"
+	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/clock"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // startAlone starts a cluster of one over real files and waits until it leads.
@@ -197,7 +197,7 @@ func (c *cluster) isolate(n *Node) {
 	}
 }
 
-func (c *cluster) leaseStatus(n *Node) core.Status {
+func (c *cluster) leaseStatus(n *Node) leaderlease.Status {
 	_, s := n.Lease().TryRead()
 	return s
 }

@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
@@ -116,7 +116,7 @@ func TestAFollowerWithAFullDisk(t *testing.T) {
 		if err := put(t.Context(), victim, "k", "refused"); !errors.Is(err, ErrDiskFull) {
 			t.Errorf("put at the victim = %v, want ErrDiskFull", err)
 		}
-		if got := c.leaseStatus(leader); got != core.Valid {
+		if got := c.leaseStatus(leader); got != leaderlease.Valid {
 			t.Errorf("the leader's lease is %v, want it valid", got)
 		}
 		c.put(leader, "k", "2")
@@ -277,7 +277,7 @@ func TestAFullDiskBetweenCheckpointAndLog(t *testing.T) {
 		if snap, err := n.wal.Snapshot(); err != nil || snap.GetMetadata().GetIndex() != 0 {
 			t.Fatalf("the log's snapshot is %v, %v, want none: there is no room for it", snap, err)
 		}
-		if got := n.lease.Status(); got.Commit < at.Index {
+		if got := n.lease.Info(); got.Commit < at.Index {
 			t.Errorf("Status() of the lease = %+v, want commit %d at least", got, at.Index)
 		}
 		time.Sleep(5 * time.Second)

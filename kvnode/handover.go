@@ -82,7 +82,7 @@ func (n *Node) handOver(ctx context.Context) error {
 // timeout more. One that was asked and does not campaign has not heard of it, or may
 // not: the lease of this member is released for as long as it still could.
 func (n *Node) transfer(ctx context.Context, only uint64) error {
-	limit := n.cfg.ElectionTimeout + n.lease.Status().MaxPromise + 2*n.cfg.TickInterval
+	limit := n.cfg.ElectionTimeout + n.lease.Info().MaxPromise + 2*n.cfg.TickInterval
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)
 	defer cancel()
 	tries, lookedAgain := make(map[uint64]int), false
@@ -135,7 +135,7 @@ func (n *Node) heirs(ctx context.Context, only uint64, tries map[uint64]int) ([]
 	case <-n.stopping:
 		return nil, ErrStopped
 	}
-	peers, most := n.links.Peers(), n.lease.Status().MaxPromise
+	peers, most := n.links.Peers(), n.lease.Info().MaxPromise
 	for i := range all {
 		h := &all[i]
 		at := slices.IndexFunc(peers, func(p transport.PeerStatus) bool { return p.ID == h.id })

@@ -13,7 +13,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 func TestFreshMembersServeWithinASecond(t *testing.T) {
@@ -106,11 +105,11 @@ func TestFailOverWaitsForThePromiseAndNotMuchLonger(t *testing.T) {
 			next := c.leader(old)
 			took := time.Since(cut)
 			// The last heartbeat may have arrived one tick before the cut.
-			if promise := old.Lease().Status().Duration; took < promise-100*time.Millisecond || took > 1300*time.Millisecond {
+			if promise := old.Lease().Info().Duration; took < promise-100*time.Millisecond || took > 1300*time.Millisecond {
 				t.Errorf("next leader serves after %v, want between the promise of %v and 1.3s", took, promise)
 			}
 			c.put(next, "k", after)
-			if s := c.leaseStatus(old); s == core.Valid {
+			if s := c.leaseStatus(old); s == leaderlease.Valid {
 				t.Errorf("the old leader's lease is still valid")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -337,12 +336,12 @@ func TestAStalledDiskCostsTheLeaseReads(t *testing.T) {
 		n.disk.begin()
 		time.Sleep(1200 * time.Millisecond)
 		synctest.Wait()
-		if s := c.leaseStatus(n); s != core.DiskStalled {
+		if s := c.leaseStatus(n); s != leaderlease.DiskStalled {
 			t.Errorf("TryRead() = %v with a stalled disk, want disk_stalled", s)
 		}
 		n.disk.end()
 		time.Sleep(300 * time.Millisecond)
-		if s := c.leaseStatus(n); s != core.Valid {
+		if s := c.leaseStatus(n); s != leaderlease.Valid {
 			t.Errorf("TryRead() = %v once the disk answers, want valid", s)
 		}
 	})

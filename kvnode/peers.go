@@ -97,7 +97,7 @@ func (p *peers) Refused(peer uint64, err error) {
 func (p *peers) Connected(peer uint64, h transport.Hello) {
 	n := p.node()
 	n.foreign.accepted(peer)
-	if lease := n.lease.Status(); (h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew) && n.quiet.parameters.loud(peer) {
+	if lease := n.lease.Info(); (h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew) && n.quiet.parameters.loud(peer) {
 		// Each member serves by its own parameters and promises what it is asked
 		// for, so this is safe; but nobody wants it.
 		n.log.Warn("kvnode: a peer has other lease parameters", "peer", n.called(peer),

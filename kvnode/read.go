@@ -7,7 +7,6 @@ import (
 
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // Read is a read that the store may answer now.
@@ -97,13 +96,13 @@ func (n *Node) readUntil(ctx context.Context, read func(context.Context) (leader
 // readsAtOnce reports whether a read under the lease would not have to wait.
 func (n *Node) readsAtOnce() bool {
 	index, status := n.lease.TryRead()
-	return status == core.Valid && n.store.Applied() >= index
+	return status == leaderlease.Valid && n.store.Applied() >= index
 }
 
 // retryable: misuse and Close are final, everything else changes.
 func retryable(err error) bool {
 	var refused *leaderlease.NoLeaseError
-	return errors.As(err, &refused) && refused.Status != core.Closed && refused.Err == nil
+	return errors.As(err, &refused) && refused.Status != leaderlease.Closed && refused.Err == nil
 }
 
 // readPause bounds how often a read that is refused although there is a leader

@@ -262,13 +262,13 @@ func (n *Node) bootstrap() error {
 
 // begin starts the goroutines and connects to the peers.
 func (n *Node) begin() (err error) {
-	lease := n.lease.Status()
+	lease := n.lease.Info()
 	n.links, err = transport.Start(transport.Config{
 		Hello: transport.Hello{
 			ClusterID: n.ClusterID(), From: n.ID(), Token: n.id.Token, Instance: n.id.Instance, Name: n.cfg.Name, PeerURLs: strings.Join(n.cfg.self().PeerURLs, ","),
 			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.found,
 		},
-		Hold:     func() time.Duration { return n.lease.Status().Promise.Hold },
+		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
 		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Called: n.called, Dial: n.cfg.Dial,
 		Authenticate: n.authenticate, Logger: n.log,
 	})

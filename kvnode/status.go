@@ -17,7 +17,7 @@ type Status struct {
 	Term, Leader  uint64
 	Learner       bool
 	// Lease and Stats are the leader lease's.
-	Lease leaderlease.Status
+	Lease leaderlease.Info
 	Stats leaderlease.Stats
 	// Commit and Applied are indexes of the log, Last its end.
 	Commit, Applied, Last uint64
@@ -62,7 +62,7 @@ func (n *Node) LinkMetrics() prometheus.Collector { return transport.NewCollecto
 
 // Status describes the member as of now.
 func (n *Node) Status() Status {
-	lease := n.lease.Status()
+	lease := n.lease.Info()
 	return Status{
 		ID: n.ID(), ClusterID: n.ClusterID(), Name: n.cfg.Name, Term: n.Term(), Leader: n.Leader(),
 		Learner: n.store.Members().ByID[n.ID()].Learner,

@@ -10,7 +10,6 @@ import (
 	"github.com/leaderlease/go/kvnode/ttl"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/clock"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // newTTL makes what counts the time of TTL leases while this member leads.
@@ -91,9 +90,9 @@ func (m *ttlMember) Reign() (term uint64, over <-chan struct{}) {
 // Standing implements ttl.Member. A disk that hangs counts even if there is no
 // leader lease: what is proposed now would only be replicated, and answered,
 // whenever the disk comes back.
-func (m *ttlMember) Standing() core.Status {
+func (m *ttlMember) Standing() leaderlease.Status {
 	if m.disk.stuck.Load() {
-		return core.DiskStalled
+		return leaderlease.DiskStalled
 	}
 	_, status := m.lease.TryRead()
 	return status

@@ -9,7 +9,6 @@ import (
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/clock"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // trio is three voters in one goroutine that hand messages to each other
@@ -43,7 +42,7 @@ func newTrio(tb testing.TB, c clock.Clock, filter bool) *trio {
 	}
 	if filter {
 		t.renew(tb)
-		if _, s := t.leader().lease.TryRead(); s != core.Valid {
+		if _, s := t.leader().lease.TryRead(); s != leaderlease.Valid {
 			tb.Fatalf("TryRead() after a renewal = %v, want valid", s)
 		}
 	}

@@ -159,8 +159,8 @@ func TestEveryMethodAfterClose(t *testing.T) {
 	if p.asked() != nil {
 		t.Error("ReadRequests() has a request after Close, want none")
 	}
-	if s := p.Status(); s.Lease != core.Closed || s.Applied != index || s.Err != nil {
-		t.Errorf("Status() after Close = %v, applied %d, %v, want %v, %d", s.Lease, s.Applied, s.Err, core.Closed, index)
+	if s := p.Info(); s.Lease != core.Closed || s.Applied != index || s.Err != nil {
+		t.Errorf("Info() after Close = %v, applied %d, %v, want %v, %d", s.Lease, s.Applied, s.Err, core.Closed, index)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestCallbacksMayCallTheLease(t *testing.T) {
 		if inside++; inside > 1 {
 			return
 		}
-		p.Status()
+		p.Info()
 		p.Stats()
 		p.TryRead()
 		p.StartRead(func(Read, error) {})

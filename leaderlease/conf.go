@@ -17,7 +17,7 @@ import (
 // that has been restored are skipped, here as in raft.
 //
 // From the Ready that hands a configuration change out until this call, leases
-// are refused with core.ConfPending, so a forgotten call costs the lease and
+// are refused with ConfPending, so a forgotten call costs the lease and
 // nothing else.
 //
 // It is taken to be about the oldest change that is open: call it once for each,
@@ -58,7 +58,7 @@ func (l *Lease) switchTo(cs *raftpb.ConfState, told func(*confWatch) (use bool, 
 // everything up to index. Reads wait for it. An index that raft has not
 // committed is a misuse that fails every read from then on; one beyond a
 // configuration change that ApplyConfState was not told of turns leases off.
-// Status says so.
+// Info says so.
 func (l *Lease) Applied(index uint64) {
 	// A state machine that outlives restarts may be ahead of the commit index on
 	// disk, which raft does not sync; it cannot be ahead of the log.

@@ -53,7 +53,7 @@ type Config struct {
 	// Clock is this node's lease clock (assumption A2). Default: clock.System. It
 	// is read by every reader, and with the lease locked: it must not block and
 	// must not call the Lease.
-	Clock clock.Clock
+	Clock Clock
 	// Send sends messages to peers without blocking. Optional: with it, a
 	// leader answers forwarded reads from its lease; without, they take a
 	// quorum round. It is called from within Incoming, and from whatever ends a

@@ -357,8 +357,8 @@ func TestNewSavesTheLongestPromise(t *testing.T) {
 			if file.kept != tc.want || file.saves != tc.saves {
 				t.Errorf("New() left %v in the promise store after %d saves, want %v after %d", file.kept, file.saves, tc.want, tc.saves)
 			}
-			if hold := p.Status().Promise.Hold; hold != tc.holds {
-				t.Errorf("Status().Promise.Hold = %v, want %v", hold, tc.holds)
+			if hold := p.Info().Promise.Hold; hold != tc.holds {
+				t.Errorf("Info().Promise.Hold = %v, want %v", hold, tc.holds)
 			}
 		})
 	}
@@ -380,8 +380,8 @@ func TestNewKnowsWhatIsApplied(t *testing.T) {
 			}
 			c.Raft.Storage, c.Raft.Applied = s, tc.told
 		})
-		if s := p.Status(); s.Applied != tc.want || s.Commit != 5 || s.Term != 1 {
-			t.Errorf("Status() with Raft.Applied %d = applied %d, commit %d, term %d, want %d, 5, 1", tc.told, s.Applied, s.Commit, s.Term, tc.want)
+		if s := p.Info(); s.Applied != tc.want || s.Commit != 5 || s.Term != 1 {
+			t.Errorf("Info() with Raft.Applied %d = applied %d, commit %d, term %d, want %d, 5, 1", tc.told, s.Applied, s.Commit, s.Term, tc.want)
 		}
 	}
 }

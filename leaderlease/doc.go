@@ -31,6 +31,14 @@
 // machine that is restored from a snapshot, or cloned, breaks A2 unless its
 // clock tells (see package clock). If A3 is false, raft itself is not safe.
 //
+// # Which packages are stable
+//
+// This package has a name for all that its users need: Status and its values,
+// Clock, PeerInfo and the like are the types of the packages beneath. Beside it,
+// clock, fence, fence/boltfence and metrics keep their exported names as
+// semantic versioning asks. Packages core and leasetest are open to be read and
+// used, and change without notice.
+//
 // # How it works
 //
 // A leader stamps each heartbeat with the instant it was sent (a probe). A voter
@@ -62,7 +70,7 @@
 // rd.Messages, which may hold votes that a promise forbids; and Applied follows
 // the state machine, never runs ahead of it. Nothing can notice if they are not.
 // Any other forgotten call may cost the lease, never correctness, and shows in
-// Status: a node without Incoming grants nothing; without ApplyConfState leases
+// Info: a node without Incoming grants nothing; without ApplyConfState leases
 // are refused from the next configuration change on; without Applied reads wait;
 // without Tick a node that would elect itself against its promise is held back
 // in Ready.
@@ -82,7 +90,7 @@
 //
 // # After Close
 //
-// Reads, Token, Context and Do are refused with core.Closed, TryRead and Status say
+// Reads, Token, Context and Do are refused with Closed, TryRead and Info say
 // so, and a Watch delivers that and ends. No heartbeat carries a probe, and
 // forwarded reads are left to raft. All else works as before, for as long as raft
 // runs: Ready, Incoming, Tick, Blocks and MayCampaign keep this node's promises, and

@@ -3,8 +3,6 @@ package leaderlease
 import (
 	"errors"
 	"fmt"
-
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // ErrNoLease is matched, with errors.Is, by every error that says that a read
@@ -24,7 +22,7 @@ type NoLeaseError struct {
 	// Leader is the node that leads Term as far as this node knows, or 0.
 	Leader uint64
 	// Status is the strongest reason to refuse.
-	Status core.Status
+	Status Status
 	// Err is the cause where there is one, such as a misuse of the Lease.
 	Err error
 }

@@ -18,7 +18,7 @@ func ExampleConfig_fakeClock() {
 	defer group.stop()
 	leader := group.elect(1)
 
-	s := leader.lease.Status()
+	s := leader.lease.Info()
 	fmt.Printf("the lease lasts %v, of which %v are margin\n", s.Duration, s.MaxClockSkew)
 	show := func(when string) {
 		_, status := leader.lease.TryRead()

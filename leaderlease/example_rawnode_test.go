@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // Three members of a Raft group run in this process, each in a loop around its
@@ -209,7 +208,7 @@ func (m *member) do(f func() error) {
 // put replicates a value and waits until this member has applied it.
 func (m *member) put(key, value string) {
 	m.do(func() error { return m.node.Propose([]byte(key + "=" + value)) })
-	for m.get(key) != value || m.applied.Load() < m.lease.Status().Commit {
+	for m.get(key) != value || m.applied.Load() < m.lease.Info().Commit {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -268,13 +267,13 @@ func (g *group) transfer(from, to *member) {
 // leads waits until m leads, and lets it send the heartbeats that renew its
 // lease.
 func (m *member) leads() {
-	m.await(core.Expired) // leads, but nobody has promised anything yet
+	m.await(leaderlease.Expired) // leads, but nobody has promised anything yet
 	m.ticks <- struct{}{}
-	m.await(core.Valid)
+	m.await(leaderlease.Valid)
 }
 
-func (m *member) await(want core.Status) {
-	for m.lease.Status().Lease != want {
+func (m *member) await(want leaderlease.Status) {
+	for m.lease.Info().Lease != want {
 		time.Sleep(time.Millisecond)
 	}
 }

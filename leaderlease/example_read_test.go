@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // A read tries the lease first, which costs nanoseconds, and falls back to Read,
@@ -22,7 +21,7 @@ func ExampleLease_Read() {
 
 	get := func(m *member, key string) string {
 		index, status := m.lease.TryRead()
-		if status == core.Valid && m.applied.Load() >= index {
+		if status == leaderlease.Valid && m.applied.Load() >= index {
 			return m.get(key) + " (under the lease)"
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -54,7 +53,7 @@ func ExampleLease_TryRead() {
 	leader.put("shape", "round")
 
 	batch := []string{"color", "shape", "color"}
-	if index, status := leader.lease.TryRead(); status == core.Valid && leader.applied.Load() >= index {
+	if index, status := leader.lease.TryRead(); status == leaderlease.Valid && leader.applied.Load() >= index {
 		for _, key := range batch {
 			fmt.Println(key, "is", leader.get(key))
 		}

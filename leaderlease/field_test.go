@@ -257,8 +257,8 @@ func (p *puppet) promiseTo(leader uint64) {
 // grantsNothing fails the test if the puppet is bound to leader, or says so.
 func (p *puppet) grantsNothing(leader uint64) {
 	p.t.Helper()
-	if left := p.Status().Promise.Remaining; left != 0 {
-		p.t.Errorf("Status().Promise.Remaining = %v, want no promise", left)
+	if left := p.Info().Promise.Remaining; left != 0 {
+		p.t.Errorf("Info().Promise.Remaining = %v, want no promise", left)
 	}
 	for _, m := range p.Ready(raft.Ready{Messages: []*raftpb.Message{p.message(raftpb.MsgHeartbeatResp, 1, leader)}}) {
 		if g, err := grantOf(m); err == nil {
@@ -335,14 +335,14 @@ func (p *puppet) renewalsAreEarned(m *raftpb.Message) {
 	if s.Renewals > 0 && (!ok || m.GetType() != raftpb.MsgHeartbeatResp || v.kind != kindGrant) {
 		p.t.Fatalf("%v with %x renewed the lease", m.GetType(), m.ProtoReflect().GetUnknown())
 	}
-	if left := p.Status().Promise.Remaining; left > 900*ms {
+	if left := p.Info().Promise.Remaining; left > 900*ms {
 		p.t.Fatalf("promise of %v, want at most MaxPromise, 900ms", left)
 	}
 }
 
 // sane checks what must hold after any message at all.
 func (p *puppet) sane(typ raftpb.MessageType, leads bool) error {
-	s := p.Status()
+	s := p.Info()
 	switch {
 	case s.Remaining > usable:
 		return fmt.Errorf("lease of %v, want at most %v", s.Remaining, usable)

@@ -19,14 +19,14 @@ import (
 // All methods are safe for concurrent use. Ready must see each Ready once and
 // in order, as raft's own contract demands anyway.
 type Lease struct {
-	cfg         Config            // immutable, with defaults filled in
-	clock       clock.Clock       // cfg.Clock
-	disruptable clock.Disruptable // nil if the clock cannot tell
-	nonce       nonce             // immutable, sets this start apart from all others
-	clockInfo   clock.Info        // immutable, measured by New
-	found       uint64            // immutable, last index in the log at New
-	foundTerm   uint64            // immutable, term of that entry, or snapshot
-	longest     time.Duration     // immutable, the longest promise ever made, before this start too
+	cfg         Config        // immutable, with defaults filled in
+	clock       Clock         // cfg.Clock
+	disruptable Disruptable   // nil if the clock cannot tell
+	nonce       nonce         // immutable, sets this start apart from all others
+	clockInfo   ClockInfo     // immutable, measured by New
+	found       uint64        // immutable, last index in the log at New
+	foundTerm   uint64        // immutable, term of that entry, or snapshot
+	longest     time.Duration // immutable, the longest promise ever made, before this start too
 
 	// view is the newest lease. Whoever holds mu replaces it whole; readers
 	// load it without a lock.
@@ -102,7 +102,7 @@ func New(cfg Config) (*Lease, error) {
 		return nil, err
 	}
 	l := &Lease{cfg: cfg, clock: cfg.Clock, clockInfo: clock.Describe(cfg.Clock), requests: make(chan []byte, 1)}
-	l.disruptable, _ = cfg.Clock.(clock.Disruptable)
+	l.disruptable, _ = cfg.Clock.(Disruptable)
 	l.stats.init()
 	if _, err := rand.Read(l.nonce[:]); err != nil {
 		return nil, fmt.Errorf("leaderlease: draw a nonce: %w", err)
@@ -166,7 +166,7 @@ func (l *Lease) Invalidate() {
 }
 
 // SetDiskStalled tells the lease whether this node's disk has stopped to answer.
-// While it has, reads are refused with core.DiskStalled and take ReadIndex: a
+// While it has, reads are refused with DiskStalled and take ReadIndex: a
 // leader that cannot write should not look healthy. Linearizability does not
 // depend on it.
 func (l *Lease) SetDiskStalled(stalled bool) {
@@ -247,6 +247,6 @@ func (l *Lease) disruptions() uint64 {
 
 func (l *Lease) id() uint64 { return l.cfg.Raft.ID }
 
-func (l *Lease) noLeaseLocked(s core.Status) *NoLeaseError {
+func (l *Lease) noLeaseLocked(s Status) *NoLeaseError {
 	return &NoLeaseError{Term: l.mu.term, Leader: l.mu.leader, Status: s, Err: l.mu.misuse}
 }

@@ -19,10 +19,10 @@ func voters(ids ...uint64) *raftpb.ConfState { return &raftpb.ConfState{Voters: 
 // stay off.
 func (p *puppet) misused(want string) {
 	p.t.Helper()
-	s := p.Status()
+	s := p.Info()
 	m, ok := errors.AsType[*MisuseError](s.Err)
 	if !ok || !strings.Contains(m.Rule, want) || !strings.Contains(m.Error(), m.Rule) || s.Lease != core.Disabled {
-		p.t.Fatalf("Status() = %v, error %v, want %v for a misuse: %q", s.Lease, s.Err, core.Disabled, want)
+		p.t.Fatalf("Info() = %v, error %v, want %v for a misuse: %q", s.Lease, s.Err, core.Disabled, want)
 	}
 	_, err := p.Token()
 	if m2, ok := errors.AsType[*MisuseError](err); !ok || m2 != m || !errors.Is(err, ErrNoLease) {
@@ -35,8 +35,8 @@ func (p *puppet) misused(want string) {
 
 func (p *puppet) sound() {
 	p.t.Helper()
-	if s := p.Status(); s.Lease != core.Valid || s.Err != nil {
-		p.t.Fatalf("Status() = %v, error %v, want a valid lease", s.Lease, s.Err)
+	if s := p.Info(); s.Lease != core.Valid || s.Err != nil {
+		p.t.Fatalf("Info() = %v, error %v, want a valid lease", s.Lease, s.Err)
 	}
 }
 
@@ -67,8 +67,8 @@ func TestForgottenConfStateIsDetected(t *testing.T) {
 	p := leading(t)
 	index := p.commitChanges(1)
 	p.Applied(index - 1)
-	if err := p.Status().Err; err != nil {
-		t.Fatalf("Status().Err = %v before the change is applied, want none", err)
+	if err := p.Info().Err; err != nil {
+		t.Fatalf("Info().Err = %v before the change is applied, want none", err)
 	}
 	p.Applied(index)
 	p.misused("without ApplyConfState")
@@ -147,8 +147,8 @@ func TestSnapshotSettlesChanges(t *testing.T) {
 		p.Ready(raft.Ready{Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(at), Term: new(p.term), ConfState: cs}}})
 	}
 	snap(index+5, voters(1, 2, 3))
-	if s := p.Status(); s.Lease != core.Valid || s.Commit != index+5 {
-		t.Errorf("Status() = %v, commit %d after the snapshot, want valid, %d", s.Lease, s.Commit, index+5)
+	if s := p.Info(); s.Lease != core.Valid || s.Commit != index+5 {
+		t.Errorf("Info() = %v, commit %d after the snapshot, want valid, %d", s.Lease, s.Commit, index+5)
 	}
 	p.Applied(index + 5)
 	p.sound()
@@ -250,8 +250,8 @@ func TestAppliedBeyondCommitFailsLoudly(t *testing.T) {
 	if nl, ok := errors.AsType[*NoLeaseError](waits.err); waits.calls != 1 || !ok || nl.Status != core.Disabled {
 		t.Errorf("waiting read: called %d times, error %v, want %v", waits.calls, waits.err, core.Disabled)
 	}
-	if got := p.Status().Applied; got >= ahead {
-		t.Errorf("Status().Applied = %d, want the impossible index ignored", got)
+	if got := p.Info().Applied; got >= ahead {
+		t.Errorf("Info().Applied = %d, want the impossible index ignored", got)
 	}
 	// No path may serve from this state machine any more, also not once raft
 	// has caught up or leadership has moved.
@@ -277,8 +277,8 @@ func TestAppliedUpToCommitIsFine(t *testing.T) {
 	p.Applied(p.commitNew())
 	p.sound()
 	p.Applied(1) // late, from an earlier batch
-	if got := p.Status().Applied; got != p.last {
-		t.Errorf("Status().Applied = %d, want it to stay at %d", got, p.last)
+	if got := p.Info().Applied; got != p.last {
+		t.Errorf("Info().Applied = %d, want it to stay at %d", got, p.last)
 	}
 }
 
@@ -331,8 +331,8 @@ func TestClosedLeaseRefusesByName(t *testing.T) {
 	closed("Context", err)
 	closed("Do", p.Do(t.Context(), nil))
 	p.want(core.Closed)
-	if s := p.Status(); s.Lease != core.Closed || s.Remaining != 0 {
-		t.Errorf("Status() after Close = %v, %v, want %v", s.Lease, s.Remaining, core.Closed)
+	if s := p.Info(); s.Lease != core.Closed || s.Remaining != 0 {
+		t.Errorf("Info() after Close = %v, %v, want %v", s.Lease, s.Remaining, core.Closed)
 	}
 	events, stop := p.Watch()
 	defer stop()

@@ -14,7 +14,7 @@ import (
 // comes from the leader, which answers from its own lease if it can.
 //
 // Nothing is done by a read that fails, so it may be tried again. It fails with a *NoLeaseError as soon as no leader is known or leadership
-// moves, with core.Closed after Close, and with ctx's error when ctx ends
+// moves, with Closed after Close, and with ctx's error when ctx ends
 // first.
 //
 // With a valid lease and an up-to-date state machine it takes no lock and
@@ -57,7 +57,7 @@ type answered struct {
 
 // StartRead is Read for callers that must not block, such as the raft loop
 // itself: done is called exactly once, maybe before StartRead returns and
-// otherwise from within a later call of any other method but Status, Stats, Read
+// otherwise from within a later call of any other method but Info, Stats, Read
 // and the like. It must not block; it may call every method that does not block,
 // but Ready.
 func (l *Lease) StartRead(done func(Read, error)) {

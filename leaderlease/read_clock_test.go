@@ -25,7 +25,7 @@ func TestDisruptionIsSeenByEveryReader(t *testing.T) {
 			}
 			return err == nil
 		},
-		"Status": func(p *puppet) bool { s := p.Status(); return s.Valid() },
+		"Info": func(p *puppet) bool { s := p.Info(); return s.Valid() },
 		"Watch": func(p *puppet) bool {
 			events, stop := p.Watch()
 			defer stop()
@@ -85,8 +85,8 @@ func TestClockFaultIsSeenByEveryReader(t *testing.T) {
 			}
 			p.Close()
 			p = prepare()
-			if s := p.Status(); s.Lease != core.ClockFault {
-				t.Errorf("Status().Lease = %v with a clock that %s, want %v", s.Lease, name, core.ClockFault)
+			if s := p.Info(); s.Lease != core.ClockFault {
+				t.Errorf("Info().Lease = %v with a clock that %s, want %v", s.Lease, name, core.ClockFault)
 			}
 			p = prepare()
 			events, stop := p.Watch()

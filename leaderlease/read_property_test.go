@@ -125,8 +125,8 @@ func TestEachReadIsAnsweredOnce(t *testing.T) {
 			actions[rapid.SampledFrom(names).Draw(rt, "action")](rt)
 		}
 		s.Close()
-		if n := s.Status().Waiting; n != 0 {
-			rt.Fatalf("Status().Waiting = %d after Close, want 0", n)
+		if n := s.Info().Waiting; n != 0 {
+			rt.Fatalf("Info().Waiting = %d after Close, want 0", n)
 		}
 		for i, tr := range s.reads {
 			if tr.calls != 1 {

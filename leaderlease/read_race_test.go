@@ -42,8 +42,8 @@ func TestReadersRaceTheRaftLoop(t *testing.T) {
 				r, err := p.Read(ctx)
 				cancel()
 				switch {
-				case err == nil && (r.Index < newest || r.Index > p.Status().Applied):
-					t.Errorf("Read() = %+v after index %d, applied %d", r, newest, p.Status().Applied)
+				case err == nil && (r.Index < newest || r.Index > p.Info().Applied):
+					t.Errorf("Read() = %+v after index %d, applied %d", r, newest, p.Info().Applied)
 				case err == nil:
 					newest = r.Index
 					read.Add(1)

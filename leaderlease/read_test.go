@@ -54,8 +54,8 @@ func TestReadWaitsUntilItsIndexIsApplied(t *testing.T) {
 		synctest.Wait()
 		p.Applied(first)
 		synctest.Wait()
-		if n := p.Status().Waiting; n != 1 {
-			t.Fatalf("Status().Waiting = %d before index %d is applied, want 1", n, second)
+		if n := p.Info().Waiting; n != 1 {
+			t.Fatalf("Info().Waiting = %d before index %d is applied, want 1", n, second)
 		}
 		p.Applied(second)
 		if a := <-read; a.read.Index != second || a.read.Path != PathLease || a.err != nil {
@@ -87,8 +87,8 @@ func TestReadEndsWithItsContext(t *testing.T) {
 				if a := <-read; !errors.Is(a.err, context.Canceled) || a.read != (Read{}) {
 					t.Errorf("Read() = %+v, %v, want nothing and context.Canceled", a.read, a.err)
 				}
-				if n := p.Status().Waiting; n != 1 {
-					t.Errorf("Status().Waiting = %d, want the other read only", n)
+				if n := p.Info().Waiting; n != 1 {
+					t.Errorf("Info().Waiting = %d, want the other read only", n)
 				}
 				// What comes for the read that has gone must do no harm.
 				p.renew()
@@ -114,8 +114,8 @@ func TestAbandonedReadsAreForgotten(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		if n := p.Status().Waiting; n != 1 {
-			t.Errorf("Status().Waiting = %d after 1000 of 1001 reads were given up, want 1", n)
+		if n := p.Info().Waiting; n != 1 {
+			t.Errorf("Info().Waiting = %d after 1000 of 1001 reads were given up, want 1", n)
 		}
 		p.renew()
 		if stays.calls != 1 || stays.err != nil {
@@ -140,8 +140,8 @@ func TestConcurrentReadsShareARound(t *testing.T) {
 		}
 		first := p.asked()
 		p.answer(first, p.last)
-		if n := p.Status().Waiting; n != readers-1 {
-			t.Errorf("Status().Waiting = %d after the first round, want %d: it was asked before they came", n, readers-1)
+		if n := p.Info().Waiting; n != readers-1 {
+			t.Errorf("Info().Waiting = %d after the first round, want %d: it was asked before they came", n, readers-1)
 		}
 		p.answer(p.asked(), p.last)
 		for _, read := range reads {

@@ -44,9 +44,9 @@ func TestClockThatWentBackIsUsedAgain(t *testing.T) {
 		n := s.lead(1)
 		s.Net.Hold = to(1, raftpb.MsgHeartbeatResp)
 		s.Run(150 * ms)
-		n.Lease().Status() // or a small step is not noticed
+		n.Lease().Info() // or a small step is not noticed
 		n.Clock.Step(-back)
-		n.Lease().Status()
+		n.Lease().Info()
 		s.wantStatus(1, core.ClockFault)
 		s.Net.Hold = nil
 		late := s.Net.Held()
@@ -85,7 +85,7 @@ func TestClockFails(t *testing.T) {
 	n := s.lead(1)
 	n.Clock.SetFailed(true)
 	s.wantStatus(1, core.ClockFault)
-	n.Lease().Status() // the raft side has a bad reading, readers have good ones
+	n.Lease().Info() // the raft side has a bad reading, readers have good ones
 	n.Clock.SetFailed(false)
 	s.wantStatus(1, core.ClockFault)
 	n.Clock.SetFailed(true)
@@ -160,9 +160,9 @@ func TestClockRateWatchGivesUp(t *testing.T) {
 	s.Node(1).Campaign()
 	s.Run(3 * time.Second)
 	s.wantStatus(1, core.ClockFault)
-	for _, p := range s.Node(1).Lease().Status().Peers {
+	for _, p := range s.Node(1).Lease().Info().Peers {
 		if !p.ClockSuspect {
-			t.Errorf("Status().Peers: node %d is not suspect, want suspect", p.ID)
+			t.Errorf("Info().Peers: node %d is not suspect, want suspect", p.ID)
 		}
 	}
 	s.isolate(1)
@@ -193,9 +193,9 @@ func TestClockOfARestartedVoterIsTrusted(t *testing.T) {
 	s.Node(2).Crash(0)
 	s.Node(2).Restart()
 	s.Run(500 * ms)
-	for _, p := range s.Node(1).Lease().Status().Peers {
+	for _, p := range s.Node(1).Lease().Info().Peers {
 		if p.ClockSuspect {
-			t.Errorf("Status().Peers: node %d is suspect after a restart, want trusted", p.ID)
+			t.Errorf("Info().Peers: node %d is suspect after a restart, want trusted", p.ID)
 		}
 	}
 	s.wantStatus(1, core.Valid)

@@ -66,8 +66,8 @@ func TestL2LeaseRunsFromTheSendTime(t *testing.T) {
 	s.Run(2 * ms)
 	s.isolate(1)
 	s.wantStatus(1, core.Valid)
-	if end := s.Node(1).Lease().Status().End; end > duration-600*ms {
-		t.Errorf("Status().End = %v, want at most %v", end, duration-600*ms)
+	if end := s.Node(1).Lease().Info().End; end > duration-600*ms {
+		t.Errorf("Info().End = %v, want at most %v", end, duration-600*ms)
 	}
 	s.usurp(2, 2, 3)
 }
@@ -86,8 +86,8 @@ func TestL2LateAndDuplicateGrants(t *testing.T) {
 	for range 100 {
 		s.Run(10 * ms)
 		// The newest grant is at most a heartbeat and a round trip old.
-		if end := s.Node(1).Lease().Status().End; end < duration-103*ms {
-			t.Fatalf("%v: Status().End = %v, want at least %v", s.Now(), end, duration-103*ms)
+		if end := s.Node(1).Lease().Info().End; end < duration-103*ms {
+			t.Fatalf("%v: Info().End = %v, want at least %v", s.Now(), end, duration-103*ms)
 		}
 	}
 	s.isolate(1)

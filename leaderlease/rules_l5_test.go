@@ -93,7 +93,7 @@ func TestL5ForgottenApplyConfStateTurnsLeasesOff(t *testing.T) {
 	s.wantStatus(1, core.ConfPending)
 	n.Lease().Applied(n.Applied() + 1)
 	s.wantStatus(1, core.Disabled)
-	if _, ok := errors.AsType[*leaderlease.MisuseError](n.Lease().Status().Err); !ok {
-		t.Errorf("Status().Err = %v, want a *MisuseError", n.Lease().Status().Err)
+	if _, ok := errors.AsType[*leaderlease.MisuseError](n.Lease().Info().Err); !ok {
+		t.Errorf("Info().Err = %v, want a *MisuseError", n.Lease().Info().Err)
 	}
 }

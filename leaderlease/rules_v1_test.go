@@ -74,7 +74,7 @@ func TestV1ProbeOfDeposedLeaderMakesNoPromise(t *testing.T) {
 	if got := s.Node(3).Lease().Stats().RefusedProbes; got == before {
 		t.Errorf("RefusedProbes = %d after the late heartbeats, want more than %d", got, before)
 	}
-	if p := s.Node(3).Lease().Status().Promise; p.Leader != 2 {
-		t.Errorf("Status().Promise.Leader = %d, want 2", p.Leader)
+	if p := s.Node(3).Lease().Info().Promise; p.Leader != 2 {
+		t.Errorf("Info().Promise.Leader = %d, want 2", p.Leader)
 	}
 }

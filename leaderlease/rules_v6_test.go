@@ -44,8 +44,8 @@ func TestV6HeldVotersGrant(t *testing.T) {
 	}
 	before := s.Node(1).Lease().Stats().Renewals
 	s.Run(500 * ms)
-	if h := s.Node(2).Lease().Status().Promise.Hold; h <= 0 {
-		t.Fatalf("Status().Promise.Hold = %v, want more than 0", h)
+	if h := s.Node(2).Lease().Info().Promise.Hold; h <= 0 {
+		t.Fatalf("Info().Promise.Hold = %v, want more than 0", h)
 	}
 	if got := s.Node(1).Lease().Stats().Renewals - before; got < 4 {
 		t.Errorf("%d renewals in the restart hold, want at least 4", got)
@@ -128,8 +128,8 @@ func TestV6FirstGrantWaitsForTheDisk(t *testing.T) {
 	s.wantStatus(1, core.Expired)
 	s.Node(3).Crash(0)
 	s.Node(3).Restart()
-	if h := s.Node(3).Lease().Status().Promise.Hold; h != 0 {
-		t.Fatalf("Status().Promise.Hold = %v, want 0: nothing was durable", h)
+	if h := s.Node(3).Lease().Info().Promise.Hold; h != 0 {
+		t.Fatalf("Info().Promise.Hold = %v, want 0: nothing was durable", h)
 	}
 	s.Net.Heal()
 	s.isolate(1)

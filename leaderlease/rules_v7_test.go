@@ -16,8 +16,8 @@ func TestV7PromiseSurvivesAForgottenLeader(t *testing.T) {
 	s.isolate(1)
 	s.Node(2).ForgetLeader()
 	s.Node(3).ForgetLeader()
-	if l := s.Node(3).Lease().Status().Leader; l != raft.None {
-		t.Fatalf("Status().Leader = %d, want 0", l)
+	if l := s.Node(3).Lease().Info().Leader; l != raft.None {
+		t.Fatalf("Info().Leader = %d, want 0", l)
 	}
 	s.wantStatus(1, core.Valid)
 	s.usurp(2, 3)

@@ -143,8 +143,8 @@ func TestStatusOfALeader(t *testing.T) {
 	p.commitNew()
 	p.startRead()
 	p.clock.Advance(100 * ms)
-	s := p.Status()
-	want := Status{
+	s := p.Info()
+	want := Info{
 		ID: 1, Term: 2, Leader: 1, Role: raft.StateLeader, Lease: core.Valid,
 		Remaining: usable - 100*ms, End: 800 * ms,
 		Commit: p.last, Applied: p.last - 1, Waiting: 1,
@@ -155,18 +155,18 @@ func TestStatusOfALeader(t *testing.T) {
 		},
 	}
 	if s.Clock.Name == "" {
-		t.Error("Status().Clock.Name is empty, want to know which clock is in use")
+		t.Error("Info().Clock.Name is empty, want to know which clock is in use")
 	}
 	s.Clock = clock.Info{}
 	if got, want := fmt.Sprintf("%+v", s), fmt.Sprintf("%+v", want); got != want {
-		t.Errorf("Status() = %s, want %s", got, want)
+		t.Errorf("Info() = %s, want %s", got, want)
 	}
 	if !s.Valid() {
-		t.Error("Status().Valid() = false, want true")
+		t.Error("Info().Valid() = false, want true")
 	}
 	p.clock.Advance(time.Hour)
-	if s := p.Status(); s.Valid() || s.Remaining != 0 || s.End != 0 || s.Lease != core.Expired || s.Peers[0].Promised != 0 {
-		t.Errorf("Status() after the end = %+v, want nothing left", s)
+	if s := p.Info(); s.Valid() || s.Remaining != 0 || s.End != 0 || s.Lease != core.Expired || s.Peers[0].Promised != 0 {
+		t.Errorf("Info() after the end = %+v, want nothing left", s)
 	}
 }
 
@@ -174,20 +174,20 @@ func TestStatusOfAFollower(t *testing.T) {
 	p := following(t)
 	p.promiseTo(3)
 	p.clock.Advance(300 * ms)
-	s := p.Status()
+	s := p.Info()
 	if s.Leader != 3 || s.Role != raft.StateFollower || s.Lease != core.NotLeader || s.Peers != nil || s.End != 0 || s.Remaining != 0 {
-		t.Errorf("Status() = %+v, want a follower of 3 without a lease", s)
+		t.Errorf("Info() = %+v, want a follower of 3 without a lease", s)
 	}
 	if want := (core.PromiseInfo{Leader: 3, Term: 2, Remaining: 600 * ms}); s.Promise != want {
-		t.Errorf("Status().Promise = %+v, want %+v", s.Promise, want)
+		t.Errorf("Info().Promise = %+v, want %+v", s.Promise, want)
 	}
 }
 
 func TestStatusOfASoleVoter(t *testing.T) {
 	p := newPuppet(t, func(c *Config) { c.Raft.Storage = bootstrapped(t, 1) })
 	p.lead(2)
-	if s := p.Status(); !s.Valid() || s.Remaining != 900*ms || s.End != 900*ms {
-		t.Errorf("Status() = %v, %v, %v, want valid, and at most Duration, 900ms", s.Lease, s.Remaining, s.End)
+	if s := p.Info(); !s.Valid() || s.Remaining != 900*ms || s.End != 900*ms {
+		t.Errorf("Info() = %v, %v, %v, want valid, and at most Duration, 900ms", s.Lease, s.Remaining, s.End)
 	}
 }
 

@@ -9,13 +9,13 @@ import (
 // TryRead reports whether a linearizable read may be served from local state
 // now, and from which index on: a state machine that has applied index, or
 // more, may answer. There is no waiting and no fallback; unless the status is
-// core.Valid the index is 0 and nothing may be served.
+// Valid the index is 0 and nothing may be served.
 //
 // It takes no lock, allocates nothing and writes to no memory that other cores
 // write. One call may serve a batch of requests, if all of them had arrived
 // before it. The read takes effect during the call: pausing afterwards is
 // harmless, but the value must be fetched after it, never before.
-func (l *Lease) TryRead() (index uint64, status core.Status) {
+func (l *Lease) TryRead() (index uint64, status Status) {
 	// The clock is read before the view is loaded: a lease revoked in between
 	// is refused.
 	now := l.clock.Now()
@@ -35,7 +35,7 @@ func (l *Lease) disrupted(v *view) bool {
 }
 
 // check is TryRead for callers that want to know more, or to know why not.
-func (l *Lease) check() (v *view, now core.Instant, s core.Status) {
+func (l *Lease) check() (v *view, now core.Instant, s Status) {
 	now = l.clock.Now()
 	v = l.view.Load()
 	if s = v.Check(now); s == core.ClockFault {

@@ -77,12 +77,12 @@ func TestAppliedMayOutrunTheCommitIndexOnDisk(t *testing.T) {
 		c.Raft.Storage = s
 	})
 	p.Applied(3)
-	if s := p.Status(); s.Err != nil || s.Applied != 3 {
-		t.Errorf("Status() after Applied(3) = applied %d, %v, want 3, nil", s.Applied, s.Err)
+	if s := p.Info(); s.Err != nil || s.Applied != 3 {
+		t.Errorf("Info() after Applied(3) = applied %d, %v, want 3, nil", s.Applied, s.Err)
 	}
 	p.Applied(4)
-	if s := p.Status(); s.Err == nil || s.Lease != core.Disabled {
-		t.Errorf("Status() after Applied(4) = %v, %v, want disabled by a misuse", s.Lease, s.Err)
+	if s := p.Info(); s.Err == nil || s.Lease != core.Disabled {
+		t.Errorf("Info() after Applied(4) = %v, %v, want disabled by a misuse", s.Lease, s.Err)
 	}
 }
 

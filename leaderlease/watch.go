@@ -12,8 +12,8 @@ type Event struct {
 	Held bool
 	// Term is the reign that gained or lost it.
 	Term uint64
-	// Status is core.Valid, or why it was lost.
-	Status core.Status
+	// Status is Valid, or why it was lost.
+	Status Status
 	// Missed is how many events the receiver was too slow for before this one.
 	Missed int
 }

@@ -86,7 +86,7 @@ func (l *Lease) checkWork(w *worker) {
 }
 
 // stopWorkLocked ends the work of reigns whose lease is not valid any more.
-func (l *Lease) stopWorkLocked(v *view, s core.Status) {
+func (l *Lease) stopWorkLocked(v *view, s Status) {
 	for w := range l.mu.workers {
 		if s == core.Valid && v.Term == w.term {
 			continue
@@ -105,7 +105,7 @@ func (l *Lease) stopWork(w *worker) {
 	w.cancel(context.Canceled)
 }
 
-func (l *Lease) noLease(s core.Status) error {
+func (l *Lease) noLease(s Status) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.noLeaseLocked(s)

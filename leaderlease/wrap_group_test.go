@@ -274,7 +274,7 @@ func (g *wrappedGroup) leads(id uint64) {
 		}
 		time.Sleep(wrapTick)
 	}
-	g.t.Fatalf("node %d does not lead under a lease: %+v", id, g.nodes[id].Lease.Status())
+	g.t.Fatalf("node %d does not lead under a lease: %+v", id, g.nodes[id].Lease.Info())
 }
 
 // Valid reports whether the node would serve a lease read now.

@@ -101,10 +101,10 @@ func TestWrappedCampaignIsRefusedWhileBound(t *testing.T) {
 		if nl, ok := errors.AsType[*NoLeaseError](err); !ok || nl.Status != core.NotLeader || nl.Leader != 1 {
 			t.Errorf("Campaign() under a promise = %v, want %v, leader 1", err, core.NotLeader)
 		}
-		term := g.nodes[1].Lease.Status().Term
+		term := g.nodes[1].Lease.Info().Term
 		time.Sleep(time.Second)
-		if s := g.nodes[1].Lease.Status(); s.Term != term || !s.Valid() {
-			t.Errorf("Status() = %+v, want node 1 to lead on in term %d", s, term)
+		if s := g.nodes[1].Lease.Info(); s.Term != term || !s.Valid() {
+			t.Errorf("Info() = %+v, want node 1 to lead on in term %d", s, term)
 		}
 		g.cut(1, true)
 		time.Sleep(900 * ms)
@@ -129,12 +129,12 @@ func TestWrappedRestartHold(t *testing.T) {
 		if nl, ok := errors.AsType[*NoLeaseError](err); !ok || nl.Status != core.RestartHold {
 			t.Errorf("Campaign() after a restart = %v, want %v", err, core.RestartHold)
 		}
-		if hold := restarted.Lease.Status().Promise.Hold; hold != 900*ms {
-			t.Errorf("Status().Promise.Hold = %v, want 900ms", hold)
+		if hold := restarted.Lease.Info().Promise.Hold; hold != 900*ms {
+			t.Errorf("Info().Promise.Hold = %v, want 900ms", hold)
 		}
 		time.Sleep(time.Second)
-		if !g.nodes[1].Valid() || restarted.Lease.Status().Promise.Hold != 0 {
-			t.Errorf("after the hold: lease valid %v, hold %v, want true, 0", g.nodes[1].Valid(), restarted.Lease.Status().Promise.Hold)
+		if !g.nodes[1].Valid() || restarted.Lease.Info().Promise.Hold != 0 {
+			t.Errorf("after the hold: lease valid %v, hold %v, want true, 0", g.nodes[1].Valid(), restarted.Lease.Info().Promise.Hold)
 		}
 	})
 }
@@ -146,7 +146,7 @@ func TestWrappedTickBurst(t *testing.T) {
 	bothModes(t, 3, func(t *testing.T, g *wrappedGroup) {
 		g.elect(1)
 		time.Sleep(wrapTick) // until node 3 has promised, too
-		term := g.nodes[1].Lease.Status().Term
+		term := g.nodes[1].Lease.Info().Term
 		f := g.nodes[3]
 		f.hold <- struct{}{}
 		for range 128 {
@@ -157,10 +157,10 @@ func TestWrappedTickBurst(t *testing.T) {
 		for range 20 {
 			time.Sleep(wrapTick)
 			if !g.nodes[1].Valid() {
-				t.Fatalf("lease = %v after the burst, want it untouched", g.nodes[1].Lease.Status().Lease)
+				t.Fatalf("lease = %v after the burst, want it untouched", g.nodes[1].Lease.Info().Lease)
 			}
 		}
-		if got := g.nodes[1].Lease.Status().Term; got != term {
+		if got := g.nodes[1].Lease.Info().Term; got != term {
 			t.Errorf("term = %d after the burst, want %d", got, term)
 		}
 		if n := f.Stats().Withheld[WithheldPreVoteOut]; n == 0 {
@@ -189,7 +189,7 @@ func TestWrappedSoleVoterAwaitsItsHold(t *testing.T) {
 		}
 		for range 8 {
 			time.Sleep(wrapTick)
-			if restarted.Lease.Status().Role == raft.StateLeader {
+			if restarted.Lease.Info().Role == raft.StateLeader {
 				t.Fatal("the node leads within its restart hold")
 			}
 		}
@@ -207,7 +207,7 @@ func TestWrappedStepKeepsVotesAway(t *testing.T) {
 		g.elect(1)
 		time.Sleep(wrapTick) // until node 2 has promised, too
 		f := g.nodes[2]
-		term := f.Lease.Status().Term
+		term := f.Lease.Info().Term
 		vote := &raftpb.Message{
 			Type: raftpb.MsgVote.Enum(), From: new(uint64(3)), To: new(uint64(2)), Term: new(term + 7),
 			LogTerm: new(term + 6), Index: new(uint64(100)), Context: []byte(campaignTransfer),
@@ -236,9 +236,9 @@ func TestWrappedConfChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * wrapTick)
-		s := g.nodes[1].Lease.Status()
+		s := g.nodes[1].Lease.Info()
 		if len(s.Peers) != 1 || s.Peers[0].ID != 2 || !s.Valid() || s.Err != nil {
-			t.Errorf("Status() = %+v, want a lease from node 2 alone", s)
+			t.Errorf("Info() = %+v, want a lease from node 2 alone", s)
 		}
 	})
 }

@@ -14,8 +14,8 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/leaderlease/go/bench"
+	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/clock"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // Arm is one way to ask.
@@ -62,7 +62,7 @@ func (a *Arms) arms(safe, based *trio) []Arm {
 	system := clock.System()
 	lease := a.cluster.Lease()
 	tryRead := func() error {
-		if _, s := lease.TryRead(); s != core.Valid {
+		if _, s := lease.TryRead(); s != leaderlease.Valid {
 			return fmt.Errorf("check: the lease is %v", s)
 		}
 		return nil

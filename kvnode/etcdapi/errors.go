@@ -10,7 +10,6 @@ import (
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // sentinels maps what the node returns to what clients know. The node's own
@@ -63,9 +62,9 @@ func clientError(err error) error {
 // All of it is Unavailable: the read had no effect, and clients retry it.
 func noLeaseError(err *leaderlease.NoLeaseError) error {
 	switch err.Status {
-	case core.Closed:
+	case leaderlease.Closed:
 		return rpctypes.ErrGRPCStopped
-	case core.Disabled, core.ClockFault, core.DiskStalled:
+	case leaderlease.Disabled, leaderlease.ClockFault, leaderlease.DiskStalled:
 		return rpctypes.ErrGRPCUnhealthy
 	default:
 	}

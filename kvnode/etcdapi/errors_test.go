@@ -13,7 +13,6 @@ import (
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // Clients recognise what the node says, wrapped or not.
@@ -47,7 +46,7 @@ func TestNodeErrorsBecomeEtcdErrors(t *testing.T) {
 // it again.
 func TestReadsThatWereNotAdmittedMayBeRetried(t *testing.T) {
 	s := startServer(t, Config{})
-	for status := core.None; status <= core.Margin; status++ {
+	for status := leaderlease.None; status <= leaderlease.Margin; status++ {
 		for _, leader := range []uint64{0, 2} {
 			s.onRead = func(context.Context, kvnode.ReadMode) error {
 				return fmt.Errorf("read: %w", &leaderlease.NoLeaseError{Term: 3, Leader: leader, Status: status})
@@ -55,9 +54,9 @@ func TestReadsThatWereNotAdmittedMayBeRetried(t *testing.T) {
 			_, err := s.kv.Range(t.Context(), &pb.RangeRequest{Key: []byte("k")})
 			want := rpctypes.ErrGRPCLeaderChanged
 			switch {
-			case status == core.Closed:
+			case status == leaderlease.Closed:
 				want = rpctypes.ErrGRPCStopped
-			case status == core.Disabled || status == core.ClockFault || status == core.DiskStalled:
+			case status == leaderlease.Disabled || status == leaderlease.ClockFault || status == leaderlease.DiskStalled:
 				want = rpctypes.ErrGRPCUnhealthy
 			case leader == 0:
 				want = rpctypes.ErrGRPCNoLeader

@@ -17,7 +17,6 @@ import (
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/watch"
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 const (
@@ -219,8 +218,8 @@ func (n *fakeNode) Status() kvnode.Status {
 	return kvnode.Status{
 		CheckpointErr: saved, Replaying: n.replays.Load(),
 		ID: testMember, ClusterID: testCluster, Term: testTerm, Leader: n.Leader(),
-		Commit: 12, Applied: 11, DiskFull: n.full.Load(), Lease: leaderlease.Status{
-			Lease: core.Valid, Remaining: time.Second, Promise: core.PromiseInfo{Hold: time.Duration(n.hold.Load())},
+		Commit: 12, Applied: 11, DiskFull: n.full.Load(), Lease: leaderlease.Info{
+			Lease: leaderlease.Valid, Remaining: time.Second, Promise: leaderlease.PromiseInfo{Hold: time.Duration(n.hold.Load())},
 		},
 	}
 }

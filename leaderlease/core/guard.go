@@ -145,7 +145,7 @@ func (g *Guard) Released(term uint64) (Release, bool) {
 	return g.release, g.release.Term != 0 && g.release.Term < term
 }
 
-// PromiseInfo is what Status shows of the voter's half.
+// PromiseInfo is what Lease.Info shows of the voter's half.
 type PromiseInfo struct {
 	Leader, Term uint64
 	// Remaining is how long this node is still bound by the promise, Hold how

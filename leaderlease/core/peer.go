@@ -42,7 +42,7 @@ func (p *peer) until() Instant {
 	return p.promised
 }
 
-// PeerInfo is what Status shows of one other voter.
+// PeerInfo is what Lease.Info shows of one other voter.
 type PeerInfo struct {
 	ID uint64
 	// Promised is how long the voter's promise still lasts by the leader's

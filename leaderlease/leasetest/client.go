@@ -8,7 +8,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // Campaign asks the node to campaign.
@@ -70,16 +69,16 @@ func (n *Node) read(key uint64, start func(*leaderlease.Lease, func(leaderlease.
 	})
 }
 
-// TryRead reads key under the lease, without waiting. The status is core.Valid
+// TryRead reads key under the lease, without waiting. The status is leaderlease.Valid
 // if it was served; a read that would have to wait for the state machine is
 // not.
-func (n *Node) TryRead(key uint64) (version uint64, s core.Status) {
+func (n *Node) TryRead(key uint64) (version uint64, s leaderlease.Status) {
 	if !n.up || n.paused || n.lease == nil {
-		return 0, core.None
+		return 0, leaderlease.None
 	}
 	index, s := n.lease.TryRead()
-	if s == core.Valid && n.Applied() < index {
-		return 0, core.None
+	if s == leaderlease.Valid && n.Applied() < index {
+		return 0, leaderlease.None
 	}
 	return n.Version(key), s
 }

@@ -3,8 +3,8 @@ package leasetest
 import (
 	"time"
 
+	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/clock"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // Clock is a lease clock with an offset and a rate of its own, driven by true
@@ -13,10 +13,10 @@ import (
 type Clock struct {
 	truth func() time.Duration
 	// first is what the clock shows to a process that starts.
-	first core.Instant
+	first leaderlease.Instant
 	// The reading was base when true time was since, and runs at rate from
 	// there.
-	base    core.Instant
+	base    leaderlease.Instant
 	since   time.Duration
 	rate    float64
 	stopped bool
@@ -27,7 +27,7 @@ type Clock struct {
 // NewClock returns a clock that shows offset now and runs at rate 1. truth
 // returns true time; it must not go backwards. offset must be positive.
 func NewClock(truth func() time.Duration, offset time.Duration) *Clock {
-	return &Clock{truth: truth, first: core.Instant(offset), base: core.Instant(offset), since: truth(), rate: 1}
+	return &Clock{truth: truth, first: leaderlease.Instant(offset), base: leaderlease.Instant(offset), since: truth(), rate: 1}
 }
 
 // Restart makes the clock show its offset again, as clock.System does in each
@@ -36,14 +36,14 @@ func NewClock(truth func() time.Duration, offset time.Duration) *Clock {
 func (c *Clock) Restart() { c.base, c.since = c.first, c.truth() }
 
 // Now implements clock.Clock.
-func (c *Clock) Now() core.Instant {
+func (c *Clock) Now() leaderlease.Instant {
 	if c.failed {
 		return 0
 	}
 	return c.reading()
 }
 
-func (c *Clock) reading() core.Instant {
+func (c *Clock) reading() leaderlease.Instant {
 	if c.stopped {
 		return c.base
 	}

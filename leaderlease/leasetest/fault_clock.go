@@ -40,17 +40,17 @@ func failClock(f *fault) {
 // stepBack sets a clock back while the node runs, which then notices it. The
 // node must hold as after a restart and give its lease up. A clock that goes
 // back where nobody looks, while the node is paused or by less than the time
-// since it was last read, breaks assumption A1: Status reads it before and after.
+// since it was last read, breaks assumption A1: Info reads it before and after.
 func stepBack(f *fault) {
 	n := f.leaderOr()
 	if n == nil || !n.up || n.paused || n.lease == nil {
 		return
 	}
 	f.note(n, "its clock goes back")
-	n.lease.Status()
+	n.lease.Info()
 	n.Clock.Step(-between(f.r, 1, 4*f.w.D))
-	n.lease.Status()
-	n.lease.Status()
+	n.lease.Info()
+	n.lease.Info()
 }
 
 // jumpAhead sets a clock ahead and changes its disruption marker, as when a

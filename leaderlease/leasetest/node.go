@@ -8,7 +8,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // Kind says what a node runs.
@@ -297,7 +296,7 @@ func (n *Node) Valid() bool {
 		return false
 	}
 	_, s := n.lease.TryRead()
-	return s == core.Valid
+	return s == leaderlease.Valid
 }
 
 // Bound reports whether a promise or the restart hold binds the node.
@@ -305,7 +304,7 @@ func (n *Node) Bound() bool {
 	if n.lease == nil || !n.up {
 		return false
 	}
-	p := n.lease.Status().Promise
+	p := n.lease.Info().Promise
 	return p.Remaining > 0 || p.Hold > 0
 }
 

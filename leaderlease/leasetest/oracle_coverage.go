@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // rule names a decision of docs/design.md and how often it was taken.
@@ -28,21 +27,21 @@ var rules = []rule{
 	{"V4 granted votes kept in", func(r *Result) uint64 { return r.Stats.Withheld[leaderlease.WithheldVoteRespOut] }},
 	{"V5 ticks withheld", func(r *Result) uint64 { return r.Stats.Withheld[leaderlease.WithheldTick] }},
 	{"V5 own election held back", func(r *Result) uint64 { return uint64(r.heldBack) }},
-	{"V6 restart holds", func(r *Result) uint64 { return r.Stats.Refused[core.RestartHold] }},
+	{"V6 restart holds", func(r *Result) uint64 { return r.Stats.Refused[leaderlease.RestartHold] }},
 	{"L1 probes sent", func(r *Result) uint64 { return r.Stats.Probes }},
 	{"L2 renewals", func(r *Result) uint64 { return r.Stats.Renewals }},
 	{"L3 reads in joint configurations", func(r *Result) uint64 { return r.JointReads }},
-	{"L4 no own-term commit", refused(core.NoOwnTermCommit)},
-	{"L4 not a voter", refused(core.NotVoter)},
-	{"L5 configuration pending", refused(core.ConfPending)},
+	{"L4 no own-term commit", refused(leaderlease.NoOwnTermCommit)},
+	{"L4 not a voter", refused(leaderlease.NotVoter)},
+	{"L5 configuration pending", refused(leaderlease.ConfPending)},
 	{"L6 releases", func(r *Result) uint64 { return r.Stats.Transfers }},
-	{"L6 transferring", refused(core.Transferring)},
-	{"L7 leases lost by step-down", func(r *Result) uint64 { return r.Stats.Losses[core.NotLeader] }},
-	{"margin", refused(core.Margin)},
-	{"expired", refused(core.Expired)},
+	{"L6 transferring", refused(leaderlease.Transferring)},
+	{"L7 leases lost by step-down", func(r *Result) uint64 { return r.Stats.Losses[leaderlease.NotLeader] }},
+	{"margin", refused(leaderlease.Margin)},
+	{"expired", refused(leaderlease.Expired)},
 	{"clock faults", func(r *Result) uint64 { return r.Stats.ClockFaults }},
 	{"clock disruptions", func(r *Result) uint64 { return r.Stats.Disruptions }},
-	{"disk stalled", refused(core.DiskStalled)},
+	{"disk stalled", refused(leaderlease.DiskStalled)},
 	{"reads by lease", path(leaderlease.PathLease)},
 	{"reads joined", path(leaderlease.PathJoined)},
 	{"reads by read index", path(leaderlease.PathReadIndex)},
@@ -50,7 +49,7 @@ var rules = []rule{
 	{"forwarded reads answered", func(r *Result) uint64 { return r.Stats.Answered }},
 }
 
-func refused(s core.Status) func(*Result) uint64 {
+func refused(s leaderlease.Status) func(*Result) uint64 {
 	return func(r *Result) uint64 { return r.Stats.Refused[s] }
 }
 

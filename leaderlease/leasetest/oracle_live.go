@@ -88,7 +88,7 @@ func (s *sim) needsRestart(n *Node) bool {
 	}
 	// Mistrust of a clock that stood still lasts for twice as long as it took to
 	// notice.
-	odd := s.scale[n.ID] != 0 || s.mistrusted || n.lease.Status().Lease == core.ClockFault
+	odd := s.scale[n.ID] != 0 || s.mistrusted || n.lease.Info().Lease == core.ClockFault
 	s.scale[n.ID] = 0
 	return odd
 }
@@ -194,7 +194,7 @@ func (s *sim) describe() string {
 	for _, n := range s.c.Nodes() {
 		fmt.Fprintf(&b, "\nnode %d up=%v paused=%v busy=%v %v term=%d applied=%d conf=%v", n.ID, n.up, n.paused, n.busy, n.role, n.term, n.Applied(), n.conf)
 		if n.lease != nil {
-			st := n.lease.Status()
+			st := n.lease.Info()
 			fmt.Fprintf(&b, " lease=%v promise=%+v peers=%+v", st.Lease, st.Promise, st.Peers)
 		}
 	}

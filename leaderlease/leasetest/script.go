@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // RunScript plays a scenario: a datadriven file whose directives act on a
@@ -199,9 +198,9 @@ func (n *Node) describe() string {
 	if n.lease == nil {
 		return b.String()
 	}
-	st := n.lease.Status()
+	st := n.lease.Info()
 	fmt.Fprintf(&b, " lease=%v", st.Lease)
-	if st.Lease == core.Valid {
+	if st.Lease == leaderlease.Valid {
 		fmt.Fprintf(&b, " remaining=%v", short(st.Remaining))
 	}
 	if st.Promise.Remaining > 0 {

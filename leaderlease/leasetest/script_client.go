@@ -6,7 +6,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // change proposes a configuration change and gives it 10 ms.
@@ -87,7 +86,7 @@ func (s *script) read(a *args) {
 func (s *script) tryRead(a *args) {
 	n, key := a.node(s, 0), a.id("key")
 	version, st := n.TryRead(key)
-	if st != core.Valid {
+	if st != leaderlease.Valid {
 		s.event("node %d: try-read %d: refused, %v", n.ID, key, st)
 		return
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // load is what clients do. Keys are numbered up: when the history of one is
@@ -142,7 +141,7 @@ func (s *sim) probe(n *Node, key uint64) {
 	}
 	s.leases.check(s, n)
 	version, status := n.TryRead(key)
-	if status != core.Valid {
+	if status != leaderlease.Valid {
 		return
 	}
 	s.res.LeaseReads++

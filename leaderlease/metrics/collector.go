@@ -11,7 +11,7 @@ import (
 // Source is what is exported. *leaderlease.Lease is one.
 type Source interface {
 	Stats() leaderlease.Stats
-	Status() leaderlease.Status
+	Info() leaderlease.Info
 }
 
 // Collector is a prometheus.Collector of any number of groups. It reads their
@@ -63,7 +63,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector. Each lease is asked once.
 func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	for _, g := range c.groups() {
-		r := reading{stats: g.source.Stats(), status: g.source.Status()}
+		r := reading{stats: g.source.Stats(), status: g.source.Info()}
 		r.peers = countPeers(&r.status)
 		for i := range families {
 			families[i].collect(metrics, g.name, &r)

@@ -19,17 +19,16 @@ import (
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/clock"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // fake is a Source that says what the test wants.
 type fake struct {
 	stats  leaderlease.Stats
-	status leaderlease.Status
+	status leaderlease.Info
 }
 
-func (f *fake) Stats() leaderlease.Stats   { return f.stats }
-func (f *fake) Status() leaderlease.Status { return f.status }
+func (f *fake) Stats() leaderlease.Stats { return f.stats }
+func (f *fake) Info() leaderlease.Info   { return f.status }
 
 func collectorOf(source Source) *Collector {
 	c := New()
@@ -90,7 +89,7 @@ func seriesOf(field string, i int) string {
 	case !ok:
 		return strings.ToLower(field) + "_total"
 	case field == "Losses" || field == "Refused":
-		return fmt.Sprintf(name, core.Status(i))
+		return fmt.Sprintf(name, leaderlease.Status(i))
 	case field == "Reads":
 		return fmt.Sprintf(name, leaderlease.Path(i))
 	case field == "Withheld":
@@ -129,14 +128,14 @@ func TestEveryCounterOfStatsIsExported(t *testing.T) {
 }
 
 func TestStatusIsExported(t *testing.T) {
-	s := leaderlease.Status{
-		Term: 5, Lease: core.Valid, Remaining: 2 * time.Second, End: 3 * time.Second,
-		Promise: core.PromiseInfo{Remaining: 4 * time.Second, Hold: 6 * time.Second},
+	s := leaderlease.Info{
+		Term: 5, Lease: leaderlease.Valid, Remaining: 2 * time.Second, End: 3 * time.Second,
+		Promise: leaderlease.PromiseInfo{Remaining: 4 * time.Second, Hold: 6 * time.Second},
 		Commit:  30, Applied: 29, Waiting: 8,
 		Duration: 9 * time.Second, MaxClockSkew: time.Second, MaxPromise: 10 * time.Second,
 		Clock: clock.Info{CountsSuspend: true, Cost: 25 * time.Nanosecond},
 		Err:   errors.New("misuse"),
-		Peers: []core.PeerInfo{
+		Peers: []leaderlease.PeerInfo{
 			{ID: 2, GrantAge: time.Second, Duration: 9 * time.Second},
 			{ID: 3, GrantAge: 10 * time.Second, Duration: 9 * time.Second},
 			{ID: 4, GrantAge: -1},
@@ -165,7 +164,7 @@ func TestFieldsOfStatusAreKnown(t *testing.T) {
 		// The embedder's own raft metrics have these.
 		"ID", "Leader", "Role",
 	}
-	for field := range reflect.TypeFor[leaderlease.Status]().Fields() {
+	for field := range reflect.TypeFor[leaderlease.Info]().Fields() {
 		if !slices.Contains(known, field.Name) {
 			t.Errorf("Status.%s is not exported, and not known", field.Name)
 		}
@@ -187,7 +186,7 @@ func TestManyGroupsInTwoRegistries(t *testing.T) {
 	}
 	c.Remove("group-7")
 	c.Remove("unknown")
-	c.Add("group-8", &fake{status: leaderlease.Status{Lease: core.Valid}})
+	c.Add("group-8", &fake{status: leaderlease.Info{Lease: leaderlease.Valid}})
 	if n := testutil.CollectAndCount(c, "leaderlease_held"); n != groups-1 {
 		t.Errorf("groups after Remove = %d, want %d", n, groups-1)
 	}

@@ -5,7 +5,7 @@
 //	registry.MustRegister(leases)
 //
 // One Collector serves any number of groups; each has the label group. A scrape
-// asks each lease once for its Stats and its Status. It writes to none of the
+// asks each lease once for its Stats and its Info. It writes to none of the
 // counters, and holds the lease's lock, which reads under lease do not take, for
 // as long as it takes to copy a few fields.
 //
@@ -59,7 +59,7 @@
 //     go up: the leader gets no quorum of grants; losses_total and
 //     refusals_total say why.
 //   - peers in a state other than granting: the group is a failure away from
-//     having no lease. Lease.Status names the peer.
+//     having no lease. Lease.Info names the peer.
 //   - clock_faults_total, peers{state="suspect_clock"}: an assumption about
 //     clocks is false (docs/clocks.md).
 //   - misused is 1, or malformed_fields_total goes up: a bug in the embedding,

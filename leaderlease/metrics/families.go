@@ -7,13 +7,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // reading is one group's lease at the moment of a scrape.
 type reading struct {
 	stats  leaderlease.Stats
-	status leaderlease.Status
+	status leaderlease.Info
 	peers  [numPeerStates]int
 }
 
@@ -52,13 +51,13 @@ func counters(name, help, label string, values []string, field func(*leaderlease
 		func(r *reading, i int) float64 { return float64(field(&r.stats)[i]) })
 }
 
-func gauge(name, help string, value func(*leaderlease.Status) float64) family {
+func gauge(name, help string, value func(*leaderlease.Info) float64) family {
 	return newFamily(prometheus.GaugeValue, name, help, "", noValues,
 		func(r *reading, _ int) float64 { return value(&r.status) })
 }
 
-func seconds(name, help string, value func(*leaderlease.Status) time.Duration) family {
-	return gauge(name, help, func(s *leaderlease.Status) float64 { return value(s).Seconds() })
+func seconds(name, help string, value func(*leaderlease.Info) time.Duration) family {
+	return gauge(name, help, func(s *leaderlease.Info) float64 { return value(s).Seconds() })
 }
 
 func truth(b bool) float64 {
@@ -79,7 +78,7 @@ func names[T ~uint8](n int, name func(T) string) []string {
 }
 
 var (
-	reasons = names(core.NumStatus, core.Status.String)
+	reasons = names(leaderlease.NumStatus, leaderlease.Status.String)
 	paths   = names(len(leaderlease.Stats{}.Reads), leaderlease.Path.String)
 	kinds   = names(leaderlease.NumWithheld, leaderlease.Withheld.String)
 )
@@ -87,7 +86,7 @@ var (
 // never says which values of a label cannot occur: nothing is lost or refused
 // because the lease is valid, and no read is served by no path.
 func never(value string) bool {
-	return value == core.Valid.String() || value == core.None.String()
+	return value == leaderlease.Valid.String() || value == leaderlease.None.String()
 }
 
 // families is everything that is exported.
@@ -132,35 +131,35 @@ var counterFamilies = []family{
 
 var gaugeFamilies = []family{
 	gauge("held", "1 if a lease read would be served now, else 0.",
-		func(s *leaderlease.Status) float64 { return truth(s.Valid()) }),
+		func(s *leaderlease.Info) float64 { return truth(s.Valid()) }),
 	gauge("term", "Newest term that this node knows.",
-		func(s *leaderlease.Status) float64 { return float64(s.Term) }),
+		func(s *leaderlease.Info) float64 { return float64(s.Term) }),
 	gauge("commit_index", "Commit index that raft has published.",
-		func(s *leaderlease.Status) float64 { return float64(s.Commit) }),
+		func(s *leaderlease.Info) float64 { return float64(s.Commit) }),
 	gauge("applied_index", "Index that the state machine has applied.",
-		func(s *leaderlease.Status) float64 { return float64(s.Applied) }),
+		func(s *leaderlease.Info) float64 { return float64(s.Applied) }),
 	gauge("waiting_reads", "Reads that wait for a round or for the state machine.",
-		func(s *leaderlease.Status) float64 { return float64(s.Waiting) }),
+		func(s *leaderlease.Info) float64 { return float64(s.Waiting) }),
 	gauge("misused", "1 if leases are off because the embedding broke a rule, else 0.",
-		func(s *leaderlease.Status) float64 { return truth(s.Err != nil) }),
+		func(s *leaderlease.Info) float64 { return truth(s.Err != nil) }),
 	seconds("remaining_seconds", "For how long lease reads are still served; 0 if they are not.",
-		func(s *leaderlease.Status) time.Duration { return s.Remaining }),
+		func(s *leaderlease.Info) time.Duration { return s.Remaining }),
 	seconds("end_seconds", "Time until another leader may exist: the remaining time and the margin.",
-		func(s *leaderlease.Status) time.Duration { return s.End }),
+		func(s *leaderlease.Info) time.Duration { return s.End }),
 	seconds("promise_remaining_seconds", "For how long this node is still bound by a promise.",
-		func(s *leaderlease.Status) time.Duration { return s.Promise.Remaining }),
+		func(s *leaderlease.Info) time.Duration { return s.Promise.Remaining }),
 	seconds("restart_hold_seconds", "For how long this node still neither votes nor campaigns after its restart.",
-		func(s *leaderlease.Status) time.Duration { return s.Promise.Hold }),
+		func(s *leaderlease.Info) time.Duration { return s.Promise.Hold }),
 	seconds("margin_seconds", "Configured MaxClockSkew: reads stop that long before the lease ends.",
-		func(s *leaderlease.Status) time.Duration { return s.MaxClockSkew }),
+		func(s *leaderlease.Info) time.Duration { return s.MaxClockSkew }),
 	seconds("duration_seconds", "Configured Duration of a promise.",
-		func(s *leaderlease.Status) time.Duration { return s.Duration }),
+		func(s *leaderlease.Info) time.Duration { return s.Duration }),
 	seconds("max_promise_seconds", "Configured MaxPromise: the longest promise that this node makes.",
-		func(s *leaderlease.Status) time.Duration { return s.MaxPromise }),
+		func(s *leaderlease.Info) time.Duration { return s.MaxPromise }),
 	seconds("clock_read_seconds", "Cost of one reading of the lease clock, measured at start.",
-		func(s *leaderlease.Status) time.Duration { return s.Clock.Cost }),
+		func(s *leaderlease.Info) time.Duration { return s.Clock.Cost }),
 	gauge("clock_counts_suspend", "1 if the lease clock is known to count suspended time (assumption A2), else 0.",
-		func(s *leaderlease.Status) float64 { return truth(s.Clock.CountsSuspend) }),
+		func(s *leaderlease.Info) float64 { return truth(s.Clock.CountsSuspend) }),
 	newFamily(prometheus.GaugeValue, "peers", "Other voters as the leader sees them, by state; 0 on other nodes.",
 		"state", peerStateNames[:], func(r *reading, i int) float64 { return float64(r.peers[i]) }),
 }

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // peerState is what is most wrong with a voter as the leader sees it.
@@ -23,7 +22,7 @@ const (
 
 var peerStateNames = [numPeerStates]string{"suspect_clock", "silent", "other_duration", "granting"}
 
-func stateOf(p *core.PeerInfo, s *leaderlease.Status) peerState {
+func stateOf(p *leaderlease.PeerInfo, s *leaderlease.Info) peerState {
 	switch {
 	case p.ClockSuspect:
 		return peerSuspectClock
@@ -37,7 +36,7 @@ func stateOf(p *core.PeerInfo, s *leaderlease.Status) peerState {
 }
 
 // countPeers counts the other voters by state.
-func countPeers(s *leaderlease.Status) (counts [numPeerStates]int) {
+func countPeers(s *leaderlease.Info) (counts [numPeerStates]int) {
 	for i := range s.Peers {
 		counts[stateOf(&s.Peers[i], s)]++
 	}

@@ -16,7 +16,6 @@ import (
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // Report is the status of one member at one moment.
@@ -158,7 +157,7 @@ func Of(s *kvnode.Status) Report {
 			RemainingMS: ms(l.Promise.Remaining), RestartHoldMS: ms(l.Promise.Hold),
 		},
 		Reads:        counts(s.Stats.Reads[:], func(i int) string { return leaderlease.Path(i).String() }),
-		Refused:      counts(s.Stats.Refused[:], func(i int) string { return core.Status(i).String() }),
+		Refused:      counts(s.Stats.Refused[:], func(i int) string { return leaderlease.Status(i).String() }),
 		WaitingReads: l.Waiting, WaitingProposals: s.Waiting,
 		Commit: s.Commit, Applied: s.Applied, LastIndex: s.Last,
 		Checkpoint: Checkpoint{Index: s.Checkpoint.Index, Term: s.Checkpoint.Term, Revision: s.Checkpoint.Revision},
@@ -184,7 +183,7 @@ func alarms(s *kvnode.Status) (all []Alarm) {
 }
 
 func peers(s *kvnode.Status) []Peer {
-	promised := make(map[uint64]core.PeerInfo, len(s.Lease.Peers))
+	promised := make(map[uint64]leaderlease.PeerInfo, len(s.Lease.Peers))
 	for _, p := range s.Lease.Peers {
 		promised[p.ID] = p
 	}

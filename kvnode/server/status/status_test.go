@@ -19,7 +19,6 @@ import (
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,16 +28,16 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 // full is a status in which nothing is zero.
 func full() kvnode.Status {
 	s := kvnode.Status{ID: 0xa1, ClusterID: 0xc1, Name: "a", Term: 7, Leader: 0xa1, Commit: 100, Applied: 99, Last: 101, Waiting: 3, DiskFull: true}
-	s.Lease = leaderlease.Status{
-		Role: raft.StateLeader, Lease: core.Valid, Waiting: 2,
+	s.Lease = leaderlease.Info{
+		Role: raft.StateLeader, Lease: leaderlease.Valid, Waiting: 2,
 		Remaining: 612345 * time.Microsecond, End: 792345 * time.Microsecond,
 		Duration: 900 * time.Millisecond, MaxClockSkew: 180 * time.Millisecond, MaxPromise: time.Second,
-		Promise: core.PromiseInfo{Leader: 0xb1, Term: 6, Remaining: 5 * time.Millisecond, Hold: 10 * time.Millisecond},
-		Peers:   []core.PeerInfo{{ID: 0xb1, Promised: 700 * time.Millisecond}, {ID: 0xc2, ClockSuspect: true}},
+		Promise: leaderlease.PromiseInfo{Leader: 0xb1, Term: 6, Remaining: 5 * time.Millisecond, Hold: 10 * time.Millisecond},
+		Peers:   []leaderlease.PeerInfo{{ID: 0xb1, Promised: 700 * time.Millisecond}, {ID: 0xc2, ClockSuspect: true}},
 		Err:     errors.New("misuse"),
 	}
 	s.Lease.Clock.Name, s.Lease.Clock.CountsSuspend, s.Lease.Clock.Warning = "vdso:boottime", true, "none"
-	s.Stats.Reads[leaderlease.PathLease], s.Stats.Refused[core.Margin] = 1000, 1
+	s.Stats.Reads[leaderlease.PathLease], s.Stats.Refused[leaderlease.Margin] = 1000, 1
 	s.Checkpoint.Index, s.Checkpoint.Term, s.Checkpoint.Revision = 90, 6, 50
 	s.Names, s.Awaited = map[uint64]string{0xb1: "not b", 0xc2: "c"}, []string{"c (http://c:2380)"}
 	s.Format, s.NewestFormat, s.FormatKeptBy = 1, 2, []string{"c (http://c:2380): not connected"}
@@ -82,7 +81,7 @@ func TestRoles(t *testing.T) {
 	for state, want := range map[raft.StateType]string{
 		raft.StateLeader: "leader", raft.StateFollower: "follower", raft.StateCandidate: "candidate", raft.StatePreCandidate: "pre_candidate",
 	} {
-		s := kvnode.Status{Lease: leaderlease.Status{Role: state}}
+		s := kvnode.Status{Lease: leaderlease.Info{Role: state}}
 		if got := Of(&s).Role; got != want {
 			t.Errorf("Role of %v = %s, want %s", state, got, want)
 		}

@@ -5,51 +5,50 @@ import (
 
 	"go.etcd.io/raft/v3"
 
-	"github.com/leaderlease/go/leaderlease/clock"
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// Status is everything there is to know about a lease at one moment.
-type Status struct {
+// Info is everything there is to know about a lease at one moment.
+type Info struct {
 	ID     uint64
 	Term   uint64
 	Leader uint64 // 0 if unknown
 	Role   raft.StateType
 
 	// Lease says whether a lease read would be served now, and if not, why.
-	Lease core.Status
+	Lease Status
 	// Remaining is for how long lease reads are still served, 0 if they are
 	// not; End is how long until another leader may exist, by this node's clock:
 	// Remaining and the margin. Both are at most Duration.
 	Remaining, End time.Duration
 
 	// Promise is what this node owes to a leader, and its restart hold.
-	Promise core.PromiseInfo
+	Promise PromiseInfo
 	// Peers are the other voters as the leader sees them: who grants nothing,
 	// or something else than Duration, stands out here.
-	Peers []core.PeerInfo
+	Peers []PeerInfo
 
 	Commit, Applied uint64
 	// Waiting is the number of reads that wait.
 	Waiting int
 
 	Duration, MaxClockSkew, MaxPromise time.Duration
-	Clock                              clock.Info
+	Clock                              ClockInfo
 	// Err is the misuse that turned leases off, if any.
 	Err error
 }
 
 // Valid reports whether a lease read would be served.
-func (s *Status) Valid() bool { return s.Lease == core.Valid }
+func (i *Info) Valid() bool { return i.Lease == core.Valid }
 
-// Status describes the lease as of now.
-func (l *Lease) Status() Status {
+// Info describes the lease as of now.
+func (l *Lease) Info() Info {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	mu := &l.mu
 	now := l.nowLocked()
 	v := l.view.Load()
-	s := Status{
+	s := Info{
 		ID: l.id(), Term: mu.term, Leader: mu.leader, Role: mu.role,
 		Lease:     v.Check(now),
 		Remaining: v.Remaining(now, l.cfg.Duration),

@@ -1,0 +1,50 @@
+package leaderlease_test
+
+import (
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/leaderlease/go/leaderlease"
+)
+
+// Every verdict has a name here, so that nobody imports core for one.
+func TestEveryStatusHasAName(t *testing.T) {
+	all := [leaderlease.NumStatus]leaderlease.Status{
+		leaderlease.None, leaderlease.Closed, leaderlease.Disabled, leaderlease.RestartHold, leaderlease.NotLeader,
+		leaderlease.NotVoter, leaderlease.NoOwnTermCommit, leaderlease.ConfPending, leaderlease.Transferring,
+		leaderlease.ClockFault, leaderlease.DiskStalled, leaderlease.Expired, leaderlease.Margin, leaderlease.Valid,
+	}
+	for i, s := range all {
+		if int(s) != i {
+			t.Errorf("status %d, %v, has no name in package leaderlease", i, leaderlease.Status(i))
+		}
+	}
+}
+
+// The examples embed the library as users do: they import leaderlease, its clocks
+// and fences, and nothing beneath.
+func TestExamplesImportNothingBeneath(t *testing.T) {
+	files, err := filepath.Glob("example_*_test.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("Glob() = %d examples, %v, want some", len(files), err)
+	}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, imp := range parsed.Imports {
+			path, err := strconv.Unquote(imp.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasSuffix(path, "leaderlease/core") || strings.Contains(path, "/internal/") {
+				t.Errorf("%s imports %s, want what users import", file, path)
+			}
+		}
+	}
+}
