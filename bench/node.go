@@ -144,9 +144,8 @@ func (n *node) propose(data []byte) {
 
 func (n *node) handleReady() {
 	rd := n.loop.raw.Ready()
-	msgs := rd.Messages
 	if n.lease != nil {
-		msgs = n.lease.Ready(rd)
+		n.lease.Ready(&rd)
 	}
 	if rd.SoftState != nil {
 		n.leads.Store(rd.RaftState == raft.StateLeader)
@@ -155,7 +154,7 @@ func (n *node) handleReady() {
 	if !raft.IsEmptyHardState(rd.HardState) {
 		must(n.loop.storage.SetHardState(rd.HardState))
 	}
-	n.send(msgs)
+	n.send(rd.Messages)
 	n.apply(rd.CommittedEntries)
 	for _, s := range rd.ReadStates {
 		n.reads.answer(s)

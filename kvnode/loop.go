@@ -130,11 +130,11 @@ func (n *Node) handleReadys() {
 // be kept and what is to be applied to their goroutines.
 func (n *Node) handleReady() {
 	rd := n.loop.raw.Ready()
-	msgs := n.lease.Ready(rd)
+	n.lease.Ready(&rd)
 	n.follow(&rd)
 	var appendMsg, applyMsg *raftpb.Message
 	out := n.loop.outbox[:0]
-	for _, m := range msgs {
+	for _, m := range rd.Messages {
 		switch {
 		case m.GetTo() == raft.LocalAppendThread:
 			n.tellCommit(m.GetResponses()) // raft answers candidates behind what it writes

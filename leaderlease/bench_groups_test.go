@@ -39,14 +39,14 @@ func benchmarkIdleLeaders(b *testing.B, groups int) {
 		b.StartTimer()
 		for i, l := range leaders {
 			l.Tick()
-			l.Ready(raft.Ready{Messages: []*raftpb.Message{rounds[i].beat[0], beats[i].beat[0]}})
+			l.Ready(&raft.Ready{Messages: []*raftpb.Message{rounds[i].beat[0], beats[i].beat[0]}})
 		}
 		b.StopTimer()
 		// Two voters do for all groups: each promises to the same leader.
 		for _, r := range rounds {
 			for i, resp := range [][]*raftpb.Message{r.first, r.second} {
 				voters[i].Incoming(r.beat[0])
-				voters[i].Ready(raft.Ready{Messages: resp})
+				voters[i].Ready(&raft.Ready{Messages: resp})
 			}
 		}
 		b.StartTimer()
@@ -73,13 +73,13 @@ func benchmarkIdleFollowers(b *testing.B, groups int) {
 		b.StopTimer()
 		for _, r := range rounds {
 			r.reset()
-			leader.Ready(raft.Ready{Messages: r.beat})
+			leader.Ready(&raft.Ready{Messages: r.beat})
 		}
 		b.StartTimer()
 		for i, l := range followers {
 			l.Tick()
 			l.Incoming(rounds[i].beat[0])
-			l.Ready(raft.Ready{Messages: rounds[i].first})
+			l.Ready(&raft.Ready{Messages: rounds[i].first})
 		}
 	}
 	reportPerGroup(b, groups)
@@ -117,7 +117,7 @@ func newIdleGroups(b *testing.B, id uint64, n int) []*leaderlease.Lease {
 		if err != nil {
 			b.Fatal(err)
 		}
-		l.Ready(state)
+		l.Ready(&state)
 		leases[i] = l
 	}
 	if n > 1 {

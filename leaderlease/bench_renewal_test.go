@@ -21,7 +21,7 @@ func BenchmarkRenewal(b *testing.B) {
 		lease := newTrio(b, clock.System(), true).leader().lease
 		b.ReportAllocs()
 		for b.Loop() {
-			lease.Ready(raft.Ready{})
+			lease.Ready(&raft.Ready{})
 		}
 	})
 	for _, step := range []string{"probe", "promise", "grant", "first", "second"} {
@@ -67,9 +67,9 @@ func benchmarkStep(b *testing.B, step string) {
 // Each round has a probe of its own, later than the one before.
 func (t *trio) steps(step string) (prepare, measured func(heartbeatRound)) {
 	leader, voter, other := t.nodes[0].lease, t.nodes[1].lease, t.nodes[2].lease
-	probe := func(r heartbeatRound) { leader.Ready(raft.Ready{Messages: r.beat}) }
+	probe := func(r heartbeatRound) { leader.Ready(&raft.Ready{Messages: r.beat}) }
 	promise := func(r heartbeatRound) { voter.Incoming(r.beat[0]) }
-	grant := func(r heartbeatRound) { voter.Ready(raft.Ready{Messages: r.first}) }
+	grant := func(r heartbeatRound) { voter.Ready(&raft.Ready{Messages: r.first}) }
 	first := func(r heartbeatRound) { leader.Incoming(r.first[0]) }
 	second := func(r heartbeatRound) { leader.Incoming(r.second[0]) }
 	switch step {
@@ -88,7 +88,7 @@ func (t *trio) steps(step string) (prepare, measured func(heartbeatRound)) {
 			grant(r)
 			first(r)
 			other.Incoming(r.beat[0])
-			other.Ready(raft.Ready{Messages: r.second})
+			other.Ready(&raft.Ready{Messages: r.second})
 		}, second
 	}
 }

@@ -118,16 +118,15 @@ func (t *trio) pump(tb testing.TB) {
 
 func (t *trio) handle(tb testing.TB, n *trioNode) {
 	rd := n.raw.Ready()
-	msgs := rd.Messages
 	if n.lease != nil {
-		msgs = n.lease.Ready(rd)
+		n.lease.Ready(&rd)
 	}
 	t.must(tb, n.storage.Append(rd.Entries))
 	if !raft.IsEmptyHardState(rd.HardState) {
 		t.must(tb, n.storage.SetHardState(rd.HardState))
 	}
-	t.queue = append(t.queue, msgs...)
-	t.sent += len(msgs)
+	t.queue = append(t.queue, rd.Messages...)
+	t.sent += len(rd.Messages)
 	if last := len(rd.CommittedEntries) - 1; last >= 0 && n.lease != nil {
 		n.lease.Applied(rd.CommittedEntries[last].GetIndex())
 	}

@@ -106,7 +106,7 @@ func TestBlocksEndsWithoutAClock(t *testing.T) {
 		l, clock, rd := heldCandidate(t)
 		clock.reading.Store(0)
 		start := time.Now()
-		for l.Blocks(rd) && time.Since(start) < time.Hour {
+		for l.Blocks(&rd) && time.Since(start) < time.Hour {
 			time.Sleep(10 * ms)
 		}
 		if took := time.Since(start); took < l.longest || took > l.longest+20*ms {
@@ -124,12 +124,15 @@ func TestGoClockDoesNotEndAHold(t *testing.T) {
 			time.Sleep(time.Hour)
 			clock.Advance(time.Hour)
 			clock.marker.Add(1)
-			if !l.Blocks(rd) {
+			if !l.Blocks(&rd) {
 				t.Fatal("Blocks() = false right after a disruption, want the longest promise held")
 			}
 		}
 		done := make(chan []*raftpb.Message, 1)
-		go func() { done <- l.Ready(rd) }()
+		go func() {
+			l.Ready(&rd)
+			done <- rd.Messages
+		}()
 		for range 30 { // 3 s by Go's clock, 0.3 s by the lease clock
 			time.Sleep(100 * ms)
 			clock.Advance(10 * ms)

@@ -74,10 +74,10 @@ func TestReadyIsHeldBackWithoutAClock(t *testing.T) {
 				stop(clock)
 				began := time.Now()
 				rd := raw.Ready()
-				if !l.Blocks(rd) {
+				if !l.Blocks(&rd) {
 					t.Fatal("Blocks() = false in the restart hold, want true")
 				}
-				l.Ready(rd)
+				l.Ready(&rd)
 				if took := time.Since(began); took != 900*ms {
 					t.Errorf("Ready() returned after %v, want 900 ms, the longest promise", took)
 				}

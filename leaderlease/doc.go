@@ -57,7 +57,7 @@
 // A Lease is a filter around the loop that drives raft, be it a RawNode or a
 // Node, with or without AsyncStorageWrites:
 //
-//   - Ready sees each raft.Ready first, and its messages are sent instead;
+//   - Ready sees each raft.Ready first, and replaces its messages;
 //   - Incoming decides about each message from a peer before Step;
 //   - Tick decides about each tick;
 //   - ApplyConfState and Applied follow what the state machine does;
@@ -66,9 +66,15 @@
 // Read, TryRead, Do, Token and Watch are for everybody else. Wrap does the
 // filtering inside a raft.Node.
 //
-// Two things must be right: the messages that Ready returns are sent, and not
-// rd.Messages, which may hold votes that a promise forbids; and Applied follows
-// the state machine, never runs ahead of it. Nothing can notice if they are not.
+// Two things must be right: Ready sees every raft.Ready before anything of it leaves;
+// and Applied follows the state machine, never runs ahead of it. Nothing notices an
+// embedding that shows some Readys to Ready and not others, or that calls Applied for
+// what its state machine does not serve yet. Other mistakes with Ready are harmless:
+// sending from a copy of the Ready is right, since messages are stamped, and what is
+// withheld is made void, where they are; a member on which Ready is never called, or
+// comes too late, or whose messages were cloned before it, holds no lease unless it
+// is the only voter, and no leader counts on its promises.
+//
 // Any other forgotten call may cost the lease, never correctness, and shows in
 // Info: a node without Incoming grants nothing; without ApplyConfState leases
 // are refused from the next configuration change on; without Applied reads wait;

@@ -14,6 +14,10 @@ var ErrNoLease = errors.New("leaderlease: no usable lease")
 // library that answers from its lease. Ask at the leader, or by another path.
 var ErrNoRound = errors.New("the leader runs a version that may have answered from its lease, without a quorum round")
 
+// errNoReady is the cause of a *NoLeaseError from a member whose loop has not
+// called Ready: it knows of no leader, whatever raft does.
+var errNoReady = errors.New("Ready was not called yet")
+
 // NoLeaseError says why a lease could not be used. The request has had no
 // effect and may be tried again, here or at Leader.
 type NoLeaseError struct {

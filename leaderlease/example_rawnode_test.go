@@ -123,10 +123,10 @@ func (m *member) run(stop <-chan struct{}) {
 		for node.HasReady() {
 			rd := node.Ready()
 			// embed:begin
-			msgs := lease.Ready(rd) // before all else; send msgs, not rd.Messages
+			lease.Ready(&rd) // before all else; it replaces rd.Messages
 			// embed:end
 			m.save(rd)
-			m.send(msgs)
+			m.send(rd.Messages)
 			m.apply(rd.CommittedEntries)
 			node.Advance(rd)
 		}

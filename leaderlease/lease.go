@@ -49,6 +49,8 @@ type Lease struct {
 		term   uint64
 		leader uint64
 		role   raft.StateType
+		// ready: it has published anything.
+		ready bool
 		// ownIndex is the first entry of the reign's own term; 0 if not leading
 		// or not seen yet.
 		ownIndex uint64
@@ -248,5 +250,9 @@ func (l *Lease) disruptions() uint64 {
 func (l *Lease) id() uint64 { return l.cfg.Raft.ID }
 
 func (l *Lease) noLeaseLocked(s Status) *NoLeaseError {
-	return &NoLeaseError{Term: l.mu.term, Leader: l.mu.leader, Status: s, Err: l.mu.misuse}
+	err := &NoLeaseError{Term: l.mu.term, Leader: l.mu.leader, Status: s, Err: l.mu.misuse}
+	if err.Err == nil && !l.mu.ready {
+		err.Err = errNoReady
+	}
+	return err
 }

@@ -25,27 +25,33 @@ func (l *Lease) outboundLocked(msgs []*raftpb.Message, now core.Instant) []*raft
 			l.releaseLocked(m, now)
 		}
 	}
-	kept := msgs
-	dropped := 0
-	for i, m := range msgs {
-		if !l.mayLeaveLocked(m, now) {
-			if dropped == 0 {
-				// Raft may still hold the array: copy before changing it.
-				kept = append([]*raftpb.Message(nil), msgs[:i]...)
-			}
-			dropped++
-			continue
-		}
-		if dropped > 0 {
-			kept = append(kept, m)
-		}
-	}
+	kept := without(msgs, func(m *raftpb.Message) bool { return !l.mayLeaveLocked(m, now) })
 	if !l.cfg.Raft.AsyncStorageWrites {
 		return kept // the whole Ready is durable before any of it is sent
 	}
 	kept, stray := votes.AfterTerm(kept)
 	for _, m := range stray {
 		l.stats.withhold(m.GetType(), false)
+		votes.Void(m)
+	}
+	return kept
+}
+
+// without returns msgs less those that are withheld, which are voided: who sends
+// them all the same, from a copy of the Ready, sends nothing. The array of msgs is
+// not changed, since raft may still hold it.
+func without(msgs []*raftpb.Message, withheld func(*raftpb.Message) bool) []*raftpb.Message {
+	kept, dropped := msgs, false
+	for i, m := range msgs {
+		switch {
+		case withheld(m):
+			votes.Void(m)
+			if !dropped {
+				kept, dropped = slices.Clone(msgs[:i]), true
+			}
+		case dropped:
+			kept = append(kept, m)
+		}
 	}
 	return kept
 }
@@ -146,10 +152,7 @@ func (l *Lease) storageAppendLocked(m *raftpb.Message, now core.Instant) {
 		vote := r.GetType() == raftpb.MsgVoteResp || r.GetType() == raftpb.MsgPreVoteResp
 		return vote && !l.voteLocked(r, now)
 	}
-	if slices.ContainsFunc(m.GetResponses(), withheld) {
-		// Raft may still hold the array.
-		m.Responses = slices.DeleteFunc(slices.Clone(m.GetResponses()), withheld)
-	}
+	m.Responses = without(m.GetResponses(), withheld)
 }
 
 // mayAnswerLocked reports whether raft's answer to a ReadIndex is right. Raft

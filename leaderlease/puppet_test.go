@@ -97,6 +97,15 @@ func leading(tb testing.TB, amend ...func(*Config)) *puppet {
 	return p
 }
 
+// Ready lets the lease see rd, and returns the messages that may leave.
+func (p *puppet) Ready(rd raft.Ready) []*raftpb.Message {
+	p.Lease.Ready(&rd)
+	return rd.Messages
+}
+
+// Blocks reports whether Ready(rd) would block now.
+func (p *puppet) Blocks(rd raft.Ready) bool { return p.Lease.Blocks(&rd) }
+
 func (p *puppet) hard(commit uint64) *raftpb.HardState {
 	return &raftpb.HardState{Term: new(p.term), Vote: new(uint64(1)), Commit: new(commit)}
 }

@@ -68,18 +68,20 @@ func TestLocalReadIndexPassesThrough(t *testing.T) {
 func TestRaftsAnswerIsKeptBackWithoutACommit(t *testing.T) {
 	p := newPuppet(t)
 	p.win(2)
-	resp := p.message(raftpb.MsgReadIndexResp, 1, 2)
-	if msgs := p.Ready(raft.Ready{Messages: []*raftpb.Message{resp}}); len(msgs) != 0 {
+	let := func(index uint64) []*raftpb.Message {
+		resp := p.message(raftpb.MsgReadIndexResp, 1, 2)
+		resp.Index = new(index)
+		return p.Ready(raft.Ready{Messages: []*raftpb.Message{resp}})
+	}
+	if msgs := let(0); len(msgs) != 0 {
 		t.Errorf("Ready() let %v out, want raft's answer kept back before a commit of the term", msgs)
 	}
 	p.commitTo(p.last)
 	// Raft may have given it before the commit that has come to light with it.
-	resp.Index = new(p.last - 1)
-	if msgs := p.Ready(raft.Ready{Messages: []*raftpb.Message{resp}}); len(msgs) != 0 {
+	if msgs := let(p.last - 1); len(msgs) != 0 {
 		t.Errorf("Ready() let %v out, want an answer below the reign's first entry kept back", msgs)
 	}
-	resp.Index = new(p.last)
-	if msgs := p.Ready(raft.Ready{Messages: []*raftpb.Message{resp}}); len(msgs) != 1 {
+	if msgs := let(p.last); len(msgs) != 1 {
 		t.Errorf("Ready() let %d messages out, want the answer", len(msgs))
 	}
 }

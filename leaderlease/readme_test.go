@@ -25,7 +25,7 @@ func TestReadmeShowsCodeThatRuns(t *testing.T) {
 		t.Errorf("the embedding takes %d lines, want at most %d", n, maxEmbedLines)
 	}
 	for _, call := range []string{
-		"leaderlease.New(", "lease.Tick()", "lease.Ready(rd)", "lease.Incoming(", "lease.ReadRequests()",
+		"leaderlease.New(", "lease.Tick()", "lease.Ready(&rd)", "lease.Incoming(", "lease.ReadRequests()",
 		"lease.ApplyConfState(", "lease.Applied(", "lease.Read(ctx)",
 	} {
 		if !strings.Contains(want, call) {

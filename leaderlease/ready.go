@@ -10,38 +10,49 @@ import (
 )
 
 // Ready is the first thing to do with each raft.Ready, before anything of it is
-// persisted, sent or applied. It gives the lease up if leadership is gone,
-// publishes the new commit index, stamps heartbeats and their responses, and
-// withholds votes that a promise forbids (L1, L6, L7, V2, V4). Send the messages
-// it returns instead of rd.Messages; it may reuse that slice.
+// persisted, sent or applied:
+//
+//	rd := node.Ready()
+//	lease.Ready(&rd)
+//
+// It gives the lease up if leadership is gone, publishes the new commit index,
+// stamps heartbeats and their responses, and withholds votes that a promise forbids
+// (L1, L6, L7, V2, V4). It replaces rd.Messages by what may leave, and takes the
+// answers to the lease's own reads out of rd.ReadStates; the rest of rd is as raft
+// made it, and so is what Advance may be given.
+//
+// Messages are stamped in place, and one that is withheld becomes a MsgUnreachable,
+// which no raft steps. So sending from a copy of rd that was made before does no
+// harm, nor does it matter to Advance, which ignores its argument.
 //
 // Without AsyncStorageWrites it blocks, for at most the longest promise after the
 // newest disruption or step of the clock, where a bound node is about to count its own vote (V5). With Tick asked, that happens
 // only after a burst of ticks, a Campaign that did not ask MayCampaign, or a clock
 // that was disrupted since a transfer was let in. Loops that must not block, and
 // those whose clock they drive themselves, ask Blocks.
-func (l *Lease) Ready(rd raft.Ready) []*raftpb.Message {
+func (l *Lease) Ready(rd *raft.Ready) {
 	l.holdBack(rd, nil)
-	return l.ready(rd)
+	l.ready(rd)
 }
 
 // ready is Ready for a Ready that nothing holds back.
-func (l *Lease) ready(rd raft.Ready) []*raftpb.Message {
+func (l *Lease) ready(rd *raft.Ready) {
 	l.mu.Lock()
 	now := l.nowLocked()
+	l.mu.ready = true
 	done := l.followLocked(rd, now)
-	msgs := l.outboundLocked(rd.Messages, now)
+	rd.Messages = l.outboundLocked(rd.Messages, now)
 	// One writer publishes, and before anything of this Ready leaves (L7, L8).
 	done = append(done, l.publishLocked(now)...)
 	done = append(done, l.readStatesLocked(rd.ReadStates)...)
+	rd.ReadStates = l.nonce.others(rd.ReadStates)
 	l.mu.Unlock()
 	done.report()
-	return msgs
 }
 
 // followLocked takes over what raft says about role, term, commit index and
 // configuration.
-func (l *Lease) followLocked(rd raft.Ready, now core.Instant) (done finished) {
+func (l *Lease) followLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	mu := &l.mu
 	term, leader := mu.term, mu.leader
 	commit := l.commit.Load()
@@ -131,7 +142,7 @@ func (l *Lease) publishLocked(now core.Instant) finished {
 // in Advance, where no filter sees it (V5).
 //
 // No grant leaves meanwhile.
-func (l *Lease) holdBack(rd raft.Ready, stop <-chan struct{}) bool {
+func (l *Lease) holdBack(rd *raft.Ready, stop <-chan struct{}) bool {
 	for l.Blocks(rd) {
 		l.stats.withheld[WithheldSelf].Add(1)
 		l.mu.Lock()
@@ -149,7 +160,7 @@ func (l *Lease) holdBack(rd raft.Ready, stop <-chan struct{}) bool {
 // Blocks reports whether Ready(rd) would block now. A loop that must not block
 // goes on with Step and Tick, does nothing with rd, does not call Advance, and
 // asks again later, at least once in MaxPromise.
-func (l *Lease) Blocks(rd raft.Ready) bool {
+func (l *Lease) Blocks(rd *raft.Ready) bool {
 	if rd.SoftState == nil || l.cfg.Raft.AsyncStorageWrites || rd.RaftState == raft.StateFollower {
 		return false
 	}

@@ -168,6 +168,18 @@ func (n nonce) seq(id []byte) (seq uint64, quorum, ours bool) {
 	return seq &^ roundMark, seq&roundMark != 0, true
 }
 
+// others returns the answers that are not to requests of the lease. An embedder
+// that hands every ReadState to a reader of its own would wait for one that there
+// is not.
+func (n nonce) others(states []raft.ReadState) (kept []raft.ReadState) {
+	for _, s := range states {
+		if _, _, ours := n.seq(s.RequestCtx); !ours {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
 // wantsRound reports whether m, a request or its answer, carries the mark. An
 // embedder's own request that looks like one costs a round, no more.
 func wantsRound(m *raftpb.Message) bool {

@@ -89,7 +89,7 @@ func TestL5ForgottenApplyConfStateTurnsLeasesOff(t *testing.T) {
 	rd := raft.Ready{CommittedEntries: []*raftpb.Entry{{
 		Type: raftpb.EntryConfChange.Enum(), Term: new(n.Term()), Index: new(n.Applied() + 1),
 	}}}
-	n.Lease().Ready(rd)
+	n.Lease().Ready(&rd)
 	s.wantStatus(1, core.ConfPending)
 	n.Lease().Applied(n.Applied() + 1)
 	s.wantStatus(1, core.Disabled)

@@ -105,7 +105,7 @@ func TestV5ReadyIsHeldBack(t *testing.T) {
 		}
 		for raw.HasReady() && raw.Status().RaftState != raft.StateLeader {
 			rd := raw.Ready()
-			lease.Ready(rd)
+			lease.Ready(&rd)
 			raw.Advance(rd)
 		}
 		if raw.Status().RaftState != raft.StateLeader {

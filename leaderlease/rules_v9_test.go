@@ -125,12 +125,16 @@ func TestV9TheVoteRidesWithItsTerm(t *testing.T) {
 // Ready, and the rule does not rest on that.
 func TestV9AVoteWithoutItsTermStays(t *testing.T) {
 	s := begin(t, leasetest.Options{Node: func(uint64) leasetest.NodeOptions { return leasetest.NodeOptions{Async: true} }})
-	vote := &raftpb.Message{Type: raftpb.MsgVote.Enum(), From: new(uint64(1)), To: new(uint64(2)), Term: new(uint64(7))}
+	vote := func() *raftpb.Message {
+		return &raftpb.Message{Type: raftpb.MsgVote.Enum(), From: new(uint64(1)), To: new(uint64(2)), Term: new(uint64(7))}
+	}
 	write := &raftpb.Message{Type: raftpb.MsgStorageAppend.Enum(), From: new(uint64(1)), To: new(raft.LocalAppendThread), Term: new(uint64(6))}
 	l := s.Node(1).Lease()
-	for _, msgs := range [][]*raftpb.Message{{vote}, {vote, write}} {
-		for _, m := range l.Ready(raft.Ready{Messages: msgs}) {
-			if m == vote || len(m.GetResponses()) > 0 {
+	for _, msgs := range [][]*raftpb.Message{{vote()}, {vote(), write}} {
+		rd := raft.Ready{Messages: msgs}
+		l.Ready(&rd)
+		for _, m := range rd.Messages {
+			if m != write || len(m.GetResponses()) > 0 {
 				t.Errorf("Ready(%v) lets the vote of term 7 out, want it withheld", msgs)
 			}
 		}

@@ -223,7 +223,7 @@ func idleGroups(tb testing.TB, n int) (groups []*Lease, bytes uint64) {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		l.Ready(raft.Ready{
+		l.Ready(&raft.Ready{
 			SoftState: &raft.SoftState{Lead: 2, RaftState: raft.StateFollower},
 			HardState: &raftpb.HardState{Term: new(uint64(2)), Commit: new(uint64(1))},
 		})

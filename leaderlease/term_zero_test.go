@@ -60,7 +60,7 @@ func TestPreVoteOfAShorterLogAtTermZero(t *testing.T) {
 				t.Error("Step(pre-vote) panics")
 			}
 			// Any message of a term ends that: raft can turn it down then.
-			l.Ready(raft.Ready{HardState: &raftpb.HardState{Term: new(uint64(4))}})
+			l.Ready(&raft.Ready{HardState: &raftpb.HardState{Term: new(uint64(4))}})
 			if !l.Incoming(tt.m) {
 				t.Error("Incoming(pre-vote) = false in term 4, want raft to answer")
 			}

@@ -56,10 +56,10 @@ func (n *node) pumpReady() {
 			if !ok {
 				return
 			}
-			if !n.lease.holdBack(rd, n.stop) {
+			if !n.lease.holdBack(&rd, n.stop) {
 				return
 			}
-			rd.Messages = n.lease.ready(rd)
+			n.lease.ready(&rd)
 			select {
 			case n.ready <- rd:
 			case <-n.stop:

@@ -150,6 +150,9 @@ func (n *wrapped) loop() {
 		select {
 		case rd := <-n.Node.Ready():
 			n.hold <- struct{}{}
+			if len(rd.ReadStates) > 0 {
+				n.group.t.Errorf("node %d is handed %v, want the lease's own answers taken out", n.id, rd.ReadStates)
+			}
 			if n.async {
 				n.dispatch(rd.Messages)
 			} else {

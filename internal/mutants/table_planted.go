@@ -66,7 +66,7 @@ var planted = []Mutant{
 	{
 		Rule: "V4", Name: "no exit filter", Sim: true,
 		File: "leaderlease/outbound.go",
-		Old:  "if !l.mayLeaveLocked(m, now) {", New: "if !l.mayLeaveLocked(m, now) && false {",
+		Old:  "return !l.mayLeaveLocked(m, now) })", New: "return !l.mayLeaveLocked(m, now) && false })",
 		More: []Edit{{"leaderlease/outbound.go", "return vote && !l.voteLocked(r, now)", "return vote && !l.voteLocked(r, now) && false"}},
 	},
 	{

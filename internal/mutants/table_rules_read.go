@@ -265,6 +265,6 @@ var readRules = []Mutant{
 	{
 		Rule: "V5", Name: "Stop waits for what is held back", Pkg: libPkg, Test: "^TestStopEndsWhatIsHeldBack$",
 		File: "leaderlease/wrap.go",
-		Old:  "n.lease.holdBack(rd, n.stop)", New: "n.lease.holdBack(rd, nil)",
+		Old:  "n.lease.holdBack(&rd, n.stop)", New: "n.lease.holdBack(&rd, nil)",
 	},
 }

@@ -75,7 +75,7 @@ var voterRules = []Mutant{
 	{
 		Rule: "V9", Name: "a request for a vote is kept for good", Pkg: libPkg, Test: "^TestV9TheVoteLeavesWhenItsTermIsDurable$",
 		File: votesFile,
-		Old:  "write.Responses = append(slices.Clip(write.GetResponses()), m)", New: "_ = m",
+		Old:  "write.Responses = append(slices.Clip(write.GetResponses()), proto.CloneOf(m))", New: "_ = proto.CloneOf(m)",
 	},
 	{
 		Rule: "A1", Name: "an incarnation is the clock's first reading", Pkg: libPkg, Test: "^TestClockOfARestartedVoterIsTrusted$",
@@ -101,6 +101,32 @@ var voterRules = []Mutant{
 		Rule: "V4", Name: "a candidate's votes leave, its pre-votes do not", Pkg: libPkg, Test: "^TestV4BoundCandidateAsksForNoVote$",
 		File: "leaderlease/outbound.go",
 		Old:  "\tif l.mu.guard.Bound(now) {\n\t\tl.stats.withhold", New: "\tif m.GetType() == raftpb.MsgPreVote && l.mu.guard.Bound(now) {\n\t\tl.stats.withhold",
+	},
+	{
+		Rule: "V4", Name: "what is withheld stays in copies of the Ready", Pkg: nodeSim, Test: "^TestSendingACopyOfTheReadyIsHarmless$",
+		File: "leaderlease/outbound.go",
+		Old:  "\t\t\tvotes.Void(m)\n", New: "",
+	},
+	{
+		Rule: "V4", Name: "a vote in Responses stays in copies of the Ready", Pkg: libPkg, Test: "^TestACopyOfTheReadyHoldsNoVoteInResponses$",
+		File: "leaderlease/outbound.go",
+		Old:  "\t\t\tvotes.Void(m)\n", New: "",
+	},
+	{
+		Rule: "V9", Name: "a request for a vote stays in copies of the Ready", Pkg: libPkg, Test: "^TestACopyOfTheReadyHoldsNoVoteBeforeItsTerm$",
+		File: votesFile,
+		Old:  "\t\tVoid(m)\n", New: "",
+	},
+	{
+		Rule: "V3", Name: "only Ready keeps a restart hold", Pkg: nodeSim, Test: "^TestMistakesWithReadyKeepAnEarlierPromise$",
+		File: "leaderlease/inbound.go",
+		Old:  "\t\treturn l.mayWin(m)\n", New: "\t\treturn true\n",
+		More: []Edit{{"leaderlease/inbound.go", "\t\treturn l.admit(m)\n", "\t\treturn true\n"}},
+	},
+	{
+		Rule: "§6", Name: "the lease's own ReadStates are left to the embedder", Pkg: libPkg, Test: "^TestReadyTakesItsOwnReadStatesOut$",
+		File: "leaderlease/ready.go",
+		Old:  "\trd.ReadStates = l.nonce.others(rd.ReadStates)\n", New: "",
 	},
 	{
 		Rule: "V5", Name: "alone-a-quorum self-election: the own vote counts", Pkg: libPkg, Test: "^TestV5OwnVoteDoesNotCountWhileBound$",

@@ -59,7 +59,7 @@ func (n *Node) handleReady() {
 // virtual time: a sole voter without AsyncStorageWrites that campaigns while it
 // is bound (V5). The cluster lets time pass instead.
 func (n *Node) holdsBack(rd raft.Ready) bool {
-	return n.lease != nil && n.lease.Blocks(rd)
+	return n.lease != nil && n.mistake() != NeverReady && n.lease.Blocks(&rd)
 }
 
 func (n *Node) resumeReady(rd raft.Ready) {
@@ -73,18 +73,20 @@ func (n *Node) resumeReady(rd raft.Ready) {
 }
 
 func (n *Node) processReady(rd raft.Ready) {
-	msgs := n.filter(rd)
+	msgs := n.filter(&rd)
 	if n.cluster.OnReady != nil {
 		n.cluster.OnReady(n, msgs)
 	}
 	n.stockReadStates(rd.ReadStates)
 	if n.opts.Async {
 		n.dispatch(msgs)
+		n.filterLate(&rd)
 		return
 	}
 	n.busy = true
 	n.startWrite(write{entries: rd.Entries, hard: rd.HardState, snap: rd.Snapshot}, func() {
 		n.send(msgs)
+		n.filterLate(&rd)
 		n.restore(rd.Snapshot)
 		n.afterApplyDelay(rd.CommittedEntries, func() {
 			n.knowChanges(rd.CommittedEntries, func() {
@@ -98,18 +100,25 @@ func (n *Node) processReady(rd raft.Ready) {
 	})
 }
 
-// filter returns what of rd may leave. A node without the library keeps V9 by
-// itself: raft diverges without it, whoever serves the reads.
-func (n *Node) filter(rd raft.Ready) []*raftpb.Message {
-	switch {
-	case n.lease != nil:
-		return n.lease.Ready(rd)
-	case n.opts.Async && !n.opts.HastyVotes:
-		kept, _ := votes.AfterTerm(rd.Messages)
-		return kept
-	default:
-		return rd.Messages
+// filter returns what of rd leaves.
+func (n *Node) filter(rd *raft.Ready) []*raftpb.Message {
+	if n.lease == nil {
+		return n.plainly(rd.Messages)
 	}
+	if m := n.mistake(); m != NoMistake {
+		return n.mistaken(m, rd)
+	}
+	n.lease.Ready(rd)
+	return rd.Messages
+}
+
+// plainly returns what of msgs leaves a node without the library. It keeps V9 by
+// itself: raft diverges without it, whoever serves the reads.
+func (n *Node) plainly(msgs []*raftpb.Message) []*raftpb.Message {
+	if n.opts.Async && !n.opts.HastyVotes {
+		msgs, _ = votes.AfterTerm(msgs)
+	}
+	return msgs
 }
 
 // afterApplyDelay runs f once the state machine is done with entries.

@@ -43,6 +43,9 @@ type NodeOptions struct {
 	// that they are committed, TellsNobody keeps to itself in elections what is
 	// committed: negative controls.
 	ForgetsChanges, TellsNobody bool
+	// Mistake returns how the given process of the node, counted from 1, embeds
+	// its Lease wrongly: a negative control. Nil means none.
+	Mistake func(run int) Mistake
 	// StepDelay returns how long after Incoming was asked raft steps a message,
 	// with FilterOnArrival. Messages of several connections overtake each other
 	// there, as they do on a transport's goroutines. Nil means no time.

@@ -16,6 +16,11 @@ import (
 // any would pass.
 func (s *sim) finish() {
 	s.heal()
+	if s.cfg.Misused {
+		s.advance(3 * (s.w.D + s.w.electionTimeout()))
+		s.summarise()
+		return
+	}
 	limit := 3 * (s.w.D + s.w.electionTimeout())
 	start := s.c.Now()
 	var l *Node

@@ -38,6 +38,11 @@ type SimConfig struct {
 	// IndexReads makes every read a ReadIndex read, which must be right whatever
 	// clocks do: leases are not judged.
 	IndexReads bool
+	// Node may amend how a node runs. With Misused nodes may embed their Lease
+	// wrongly: what is judged then is that nobody reads what is stale, not that
+	// anybody reads under a lease, nor single decisions.
+	Node    func(id uint64, o *NodeOptions)
+	Misused bool
 	// SkipGuard turns the guard oracle off, to see what the others find without
 	// it: it looks at single decisions, they at consequences.
 	SkipGuard bool
@@ -217,6 +222,9 @@ func (s *sim) nodeOptions(id uint64) NodeOptions {
 			return s.slowVotes[id]
 		}
 		return between(delays, 0, w.Step)
+	}
+	if s.cfg.Node != nil {
+		s.cfg.Node(id, &o)
 	}
 	return o
 }

@@ -13,12 +13,18 @@ import (
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
 )
+
+// Void makes of m, which must not leave, what no raft steps: a message that is
+// local to its sender. Whoever sends it from a copy of the Ready does no harm.
+func Void(m *raftpb.Message) { m.Type = raftpb.MsgUnreachable.Enum() }
 
 // AfterTerm moves each MsgVote of one Ready into the Responses of the
 // MsgStorageAppend that makes its term durable, and returns the other messages.
 // Votes whose term no write of this Ready holds are returned as stray and must
-// not leave: raft 3.7 makes none. msgs itself is not changed.
+// not leave: raft 3.7 makes none. The slice msgs is not changed; a vote that is
+// moved is a new message, and the one in msgs is void.
 func AfterTerm(msgs []*raftpb.Message) (kept, stray []*raftpb.Message) {
 	if !slices.ContainsFunc(msgs, asks) {
 		return msgs, nil
@@ -41,7 +47,8 @@ func AfterTerm(msgs []*raftpb.Message) (kept, stray []*raftpb.Message) {
 			continue
 		}
 		// Raft may still hold the array.
-		write.Responses = append(slices.Clip(write.GetResponses()), m)
+		write.Responses = append(slices.Clip(write.GetResponses()), proto.CloneOf(m))
+		Void(m)
 	}
 	return kept, stray
 }
