@@ -14,10 +14,6 @@ var ErrNoLease = errors.New("leaderlease: no usable lease")
 // library that answers from its lease. Ask at the leader, or by another path.
 var ErrNoRound = errors.New("the leader runs a version that may have answered from its lease, without a quorum round")
 
-// errNoReady is the cause of a *NoLeaseError from a member whose loop has not
-// called Ready: it knows of no leader, whatever raft does.
-var errNoReady = errors.New("Ready was not called yet")
-
 // NoLeaseError says why a lease could not be used. The request has had no
 // effect and may be tried again, here or at Leader.
 type NoLeaseError struct {
@@ -29,11 +25,17 @@ type NoLeaseError struct {
 	Status Status
 	// Err is the cause where there is one, such as a misuse of the Lease.
 	Err error
+
+	// blind: Ready was not called yet, so no leader is known, whatever raft does.
+	blind bool
 }
 
 // Error implements error.
 func (e *NoLeaseError) Error() string {
 	s := fmt.Sprintf("leaderlease: no usable lease: %s (term %d, leader %d)", e.Status, e.Term, e.Leader)
+	if e.blind {
+		s += ": Ready was not called yet"
+	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}

@@ -250,9 +250,5 @@ func (l *Lease) disruptions() uint64 {
 func (l *Lease) id() uint64 { return l.cfg.Raft.ID }
 
 func (l *Lease) noLeaseLocked(s Status) *NoLeaseError {
-	err := &NoLeaseError{Term: l.mu.term, Leader: l.mu.leader, Status: s, Err: l.mu.misuse}
-	if err.Err == nil && !l.mu.ready {
-		err.Err = errNoReady
-	}
-	return err
+	return &NoLeaseError{Term: l.mu.term, Leader: l.mu.leader, Status: s, Err: l.mu.misuse, blind: !l.mu.ready}
 }
