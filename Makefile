@@ -2,7 +2,7 @@
 # needs a C compiler. Variables: make fuzz FUZZTIME=5m PKG=./leaderlease/...
 
 GO       ?= go
-PKG      ?= ./...
+PKG      ?= work
 SEEDS    ?= 200
 FIRST    ?= 1
 HOURS    ?=
@@ -14,9 +14,13 @@ BENCH    ?= .
 COUNT    ?= 6
 BASE     ?=
 
-# Developer tools have their own module, so that the library's go.mod stays
-# short. The first use builds them (golangci-lint takes about two minutes).
-TOOL = $(GO) tool -modfile=tools/go.mod
+# Developer tools have their own module, so that go.mod stays short. The first
+# use builds them (golangci-lint takes about two minutes). "work" is every package
+# of the modules that go.work joins.
+TOOL = $$($(GO) -C tools tool -n $(1))
+
+# The modules' directories, for tools that know no "work".
+DIRS = $(addsuffix /...,$(shell $(GO) list -m -f '{{.Dir}}'))
 
 .PHONY: help
 help: ## print this help
@@ -116,7 +120,7 @@ bench-go: ## Go benchmarks (BENCH=regexp COUNT=6) into bench/results, compared w
 		echo 'command: make bench-go PKG=$(PKG) BENCH=$(BENCH) COUNT=$(COUNT)'; \
 	} >$$out; \
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 0 $(PKG) >>$$out || { cat $$out; exit 1; }; \
-	$(TOOL) benchstat -ignore commit,toolchain,machine,command $(BASE) $$out; \
+	$(call TOOL,benchstat) -ignore commit,toolchain,machine,command $(BASE) $$out; \
 	echo "raw output: $$out"
 
 .PHONY: demo
@@ -133,7 +137,7 @@ vet:
 
 .PHONY: lint
 lint: ## golangci-lint with .golangci.yaml
-	$(TOOL) golangci-lint run $(PKG)
+	$(call TOOL,golangci-lint) run $(DIRS)
 
 # The generator, its compiler and its plugins are tools/proto, a module of their
 # own.
@@ -141,13 +145,17 @@ lint: ## golangci-lint with .golangci.yaml
 generate: ## Go code of the .proto files taken from etcd; changes nothing if they have not changed
 	$(GO) run -C tools/proto .
 
+.PHONY: tidy
+tidy: ## go mod tidy in each module, as if all were published
+	$(GO) run ./internal/release tidy
+
 .PHONY: fmt
 fmt: ## rewrite: gofumpt and go fix
-	$(TOOL) gofumpt -l -w .
+	$(call TOOL,gofumpt) -l -w .
 	$(GO) fix $(PKG)
 
 .PHONY: fmt-check
 fmt-check:
-	@out=$$($(TOOL) gofumpt -l .) || exit 1; \
+	@out=$$($(call TOOL,gofumpt) -l .) || exit 1; \
 	test -z "$$out" || { echo "not formatted, run make fmt:"; echo "$$out"; exit 1; }
 	$(GO) fix -diff $(PKG)

@@ -5,11 +5,12 @@ go 1.26.0
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0
 	github.com/anishathalye/porcupine v1.3.1
-	github.com/benbjohnson/clock v1.3.5
 	github.com/cheggaaa/pb/v3 v3.2.1
-	github.com/cockroachdb/datadriven v1.0.3
 	github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus v1.1.1
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.29.0
+	github.com/leaderlease/go/leaderlease v0.1.0
+	github.com/leaderlease/go/leaderlease/leasetest v0.1.0
+	github.com/leaderlease/go/leaderlease/metrics v0.1.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/puzpuzpuz/xsync/v4 v4.5.0
 	github.com/spf13/cobra v1.10.2
@@ -22,6 +23,7 @@ require (
 	go.uber.org/goleak v1.3.0
 	go.uber.org/zap v1.27.1
 	go.yaml.in/yaml/v3 v3.0.6
+	golang.org/x/mod v0.41.0
 	golang.org/x/sys v0.49.0
 	golang.org/x/term v0.47.0
 	golang.org/x/time v0.16.0
@@ -31,6 +33,8 @@ require (
 	google.golang.org/protobuf v1.36.12
 	pgregory.net/rapid v1.3.0
 )
+
+require github.com/cockroachdb/datadriven v1.0.3 // indirect
 
 require (
 	codeberg.org/go-fonts/liberation v0.5.0 // indirect

@@ -2,19 +2,25 @@ package leaderlease_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
-	bbj "github.com/benbjohnson/clock"
-
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/clock/benbjohnson"
+	"github.com/leaderlease/go/leaderlease/core"
 )
+
+// handClock moves when it is told to.
+type handClock struct{ now atomic.Int64 }
+
+func (c *handClock) Now() core.Instant   { return core.Instant(c.now.Load()) }
+func (c *handClock) Add(d time.Duration) { c.now.Add(int64(d)) }
 
 // A test moves time by hand: the lease follows the clock it was given. Package
 // leasetest has a whole cluster on such clocks, each with a rate of its own.
 func ExampleConfig_fakeClock() {
-	mock := bbj.NewMock()
-	group := startGroup(func(cfg *leaderlease.Config) { cfg.Clock = benbjohnson.From(mock) })
+	clock := new(handClock)
+	clock.Add(time.Hour)
+	group := startGroup(func(cfg *leaderlease.Config) { cfg.Clock = clock })
 	defer group.stop()
 	leader := group.elect(1)
 
@@ -25,11 +31,11 @@ func ExampleConfig_fakeClock() {
 		fmt.Printf("%s: %v\n", when, status)
 	}
 	show("renewed just now")
-	mock.Add(7 * time.Second)
+	clock.Add(7 * time.Second)
 	show("7 s later")
-	mock.Add(1 * time.Second)
+	clock.Add(1 * time.Second)
 	show("8 s later")
-	mock.Add(1 * time.Second)
+	clock.Add(1 * time.Second)
 	show("9 s later")
 	leader.leads() // sends heartbeats, which renew the lease
 	show("renewed again")

@@ -3,11 +3,12 @@ package main
 import "slices"
 
 // rules take one rule out, or half of it, and name the directed test that must
-// then fail (leaderlease/rules_*_test.go).
+// then fail (leaderlease/leasetest/rules, and leaderlease itself).
 var rules = slices.Concat(voterRules, leaderRules, readRules)
 
 const (
 	libPkg     = "./leaderlease"
+	rulesPkg   = "./leaderlease/leasetest/rules"
 	guardFile  = "leaderlease/core/guard.go"
 	leaseFile  = "leaderlease/core/lease.go"
 	peerFile   = "leaderlease/core/peer.go"

@@ -3,7 +3,7 @@ package main
 // readRules are those of sections 6 and 8 of the protocol.
 var readRules = []Mutant{
 	{
-		Rule: "§6", Name: "ReadIndex answers before an own-term commit", Pkg: libPkg, Test: "^TestReadSoleVoterBeforeOwnTermCommit$",
+		Rule: "§6", Name: "ReadIndex answers before an own-term commit", Pkg: rulesPkg, Test: "^TestReadSoleVoterBeforeOwnTermCommit$",
 		File: "leaderlease/outbound.go",
 		Old:  "l.mu.lease.Term() != 0 && l.mu.lease.HasOwnTermCommit() &&", New: "l.mu.lease.Term() != 0 &&",
 	},
@@ -14,72 +14,72 @@ var readRules = []Mutant{
 		Equivalent: "StepDownOnRemoval, which Validate demands, makes raft step down within ApplyConfChange, before it can answer",
 	},
 	{
-		Rule: "§6", Name: "applied index not awaited", Pkg: libPkg, Test: "^TestReadWaitsUntilApplied$",
+		Rule: "§6", Name: "applied index not awaited", Pkg: rulesPkg, Test: "^TestReadWaitsUntilApplied$",
 		File: "leaderlease/read.go",
 		Old:  "\tif l.applied.Load() < index {\n\t\treturn Read{}, false\n\t}\n", New: "",
 	},
 	{
-		Rule: "§6", Name: "a read that waits does not await the applied index", Pkg: libPkg, Test: "^TestReadWaitsUntilApplied$",
+		Rule: "§6", Name: "a read that waits does not await the applied index", Pkg: rulesPkg, Test: "^TestReadWaitsUntilApplied$",
 		File: "leaderlease/read.go",
 		Old:  "\tif l.applied.Load() >= index {\n", New: "\tif true {\n",
 	},
 	{
-		Rule: "§6", Name: "a read joins any renewal", Pkg: libPkg, Test: "^TestReadJoinsOnlyWhatCoversIt$",
+		Rule: "§6", Name: "a read joins any renewal", Pkg: rulesPkg, Test: "^TestReadJoinsOnlyWhatCoversIt$",
 		File: "leaderlease/rounds.go",
 		Old:  "return w.at > 0 && w.at < v.Usable", New: "return w.at > 0",
 	},
 	{
-		Rule: "§6", Name: "a round for each read", Pkg: libPkg, Test: "^TestReadsShareOneRound$",
+		Rule: "§6", Name: "a round for each read", Pkg: rulesPkg, Test: "^TestReadsShareOneRound$",
 		File: "leaderlease/read.go",
 		Old:  "\tif !mu.reads.asked {\n", New: "\tif true {\n",
 	},
 	{
-		Rule: "§6", Name: "forwarded reads answered without a lease", Pkg: libPkg, Test: "^TestReadForwardedNeedsALease$",
+		Rule: "§6", Name: "forwarded reads answered without a lease", Pkg: rulesPkg, Test: "^TestReadForwardedNeedsALease$",
 		File: "leaderlease/inbound.go",
 		Old:  "if v, _, s := l.check(); s == core.Valid {", New: "if v, _, s := l.check(); s >= core.Expired {",
 	},
 	{
-		Rule: "§6", Name: "request ids repeat after a restart", Pkg: libPkg, Test: "^TestReadAnswerOfAnEarlierStart$",
+		Rule: "§6", Name: "request ids repeat after a restart", Pkg: rulesPkg, Test: "^TestReadAnswerOfAnEarlierStart$",
 		File: "leaderlease/lease.go",
 		Old:  "rand.Read(l.nonce[:])", New: "rand.Read(nil)",
 	},
 	{
-		Rule: "§6", Name: "reads outlive the leadership they began under", Pkg: libPkg, Test: "^TestReadFailsFastWhenLeadershipMoves$",
+		Rule: "§6", Name: "reads outlive the leadership they began under", Pkg: rulesPkg, Test: "^TestReadFailsFastWhenLeadershipMoves$",
 		File: "leaderlease/ready.go",
 		Old:  "if mu.term != term || mu.leader != leader {", New: "if false && (mu.term != term || mu.leader != leader) {",
 	},
 	{
-		Rule: "A1", Name: "margin 0", Pkg: libPkg, Test: "^TestClockMarginCoversTheDrift$",
+		Rule: "A1", Name: "margin 0", Pkg: rulesPkg, Test: "^TestClockMarginCoversTheDrift$",
 		File: leaseFile,
 		Old:  "l.end.Add(-l.p.MaxClockSkew)", New: "l.end",
 	},
 	{
-		Rule: "A1", Name: "margin with the wrong sign", Pkg: libPkg, Test: "^TestClockMarginCoversTheDrift$",
+		Rule: "A1", Name: "margin with the wrong sign", Pkg: rulesPkg, Test: "^TestClockMarginCoversTheDrift$",
 		File: leaseFile,
 		Old:  "l.end.Add(-l.p.MaxClockSkew)", New: "l.end.Add(l.p.MaxClockSkew)",
 	},
 	{
-		Rule: "§8", Name: "a reader does not notice a clock that went back", Pkg: libPkg, Test: "^TestClockOfTheLeaderGoesBack$",
+		Rule: "§8", Name: "a reader does not notice a clock that went back", Pkg: rulesPkg, Test: "^TestClockOfTheLeaderGoesBack$",
 		File: "leaderlease/core/view.go",
 		Old:  "v.Status == Valid && v.From <= now && now < v.Usable", New: "v.Status == Valid && now < v.Usable",
 	},
 	{
-		Rule: "§8", Name: "a clock that went back is believed again", Pkg: libPkg, Test: "^TestClockOfTheLeaderGoesBack$",
+		Rule: "§8", Name: "a clock that went back is believed again", Pkg: rulesPkg, Test: "^TestClockOfTheLeaderGoesBack$",
 		File: "leaderlease/lease.go",
 		Old:  "now < l.mu.last", New: "now < l.mu.last && false",
 	},
 	{
-		Rule: "§8", Name: "a voter's promise from before its clock went back", Pkg: libPkg, Test: "^TestClockOfAVoterGoesBack$",
+		Rule: "§8", Name: "a voter's promise from before its clock went back", Pkg: rulesPkg, Test: "^TestClockOfAVoterGoesBack$",
 		File: "leaderlease/lease.go",
 		Old:  "\tl.mu.guard.ClockStepped(now)\n", New: "",
 	},
 	{
-		Rule: "§8", Name: "a voter whose clock went back is free", Pkg: libPkg, Test: "^TestClockOfAVoterGoesBack$",
+		Rule: "§8", Name: "a voter whose clock went back is free", Pkg: rulesPkg, Test: "^TestClockOfAVoterGoesBack$",
 		File: guardFile,
 		Old:  "\tg.hold = now.Add(max(g.holdFor, g.maxPromise))\n", New: "\tg.hold = now\n",
 	},
 	{
-		Rule: "§8", Name: "a clock that failed is believed at once", Pkg: libPkg, Test: "^TestClockFails$",
+		Rule: "§8", Name: "a clock that failed is believed at once", Pkg: rulesPkg, Test: "^TestClockFails$",
 		File: "leaderlease/lease.go",
 		Old:  "\t\tl.mu.lease.ClockRead(now)\n", New: "\t\tl.mu.lease.Trust()\n",
 		More: []Edit{{leaseFile, "// Close refuses for good.\n", "func (l *Lease) Trust() { l.clockFault = false }\n\n// Close refuses for good.\n"}},
@@ -106,17 +106,17 @@ var readRules = []Mutant{
 		Old:  "if broken != \"\" && l.mu", New: "if false && l.mu",
 	},
 	{
-		Rule: "§8", Name: "the lease outlives a clock that fails", Pkg: libPkg, Test: "^TestClockFails$",
+		Rule: "§8", Name: "the lease outlives a clock that fails", Pkg: rulesPkg, Test: "^TestClockFails$",
 		File: "leaderlease/lease.go",
 		Old:  "\t\tl.mu.lease.FailClock()\n", New: "",
 	},
 	{
-		Rule: "§8", Name: "send instants repeat after the clock went back", Pkg: libPkg, Test: "^TestClockThatWentBackIsUsedAgain$",
+		Rule: "§8", Name: "send instants repeat after the clock went back", Pkg: rulesPkg, Test: "^TestClockThatWentBackIsUsedAgain$",
 		File: leaseFile,
 		Old:  "\tl.shift = max(l.shift, max(l.after, l.probed).Sub(now))\n", New: "\tl.after, l.probed = 0, 0\n",
 	},
 	{
-		Rule: "§8", Name: "a voter goes by its clock after a disruption", Pkg: libPkg, Test: "^TestClockOfAVoterJumpsAhead$",
+		Rule: "§8", Name: "a voter goes by its clock after a disruption", Pkg: rulesPkg, Test: "^TestClockOfAVoterJumpsAhead$",
 		File: "leaderlease/lease.go",
 		Old:  "\t\tl.startOverLocked(now, marker)\n\tcase now < l.mu.last:",
 		New:  "\t\tl.mu.marker = marker\n\t\tl.mu.lease.ClockStepped(now)\n\t\tl.revokeLocked(now)\n\tcase now < l.mu.last:", Sim: true,
@@ -132,22 +132,22 @@ var readRules = []Mutant{
 		Old:  "\tmarker := l.disruptions()\n\tnow := cfg.Clock.Now()\n", New: "\tnow := cfg.Clock.Now()\n\tmarker := l.disruptions()\n",
 	},
 	{
-		Rule: "§8", Name: "a reader does not look at the disruption marker", Pkg: libPkg, Test: "^TestClockDisruptionVoidsTheLease$",
+		Rule: "§8", Name: "a reader does not look at the disruption marker", Pkg: rulesPkg, Test: "^TestClockDisruptionVoidsTheLease$",
 		File: "leaderlease/tryread.go",
 		Old:  "return l.disruptable != nil && l.disruptable.Disruptions() != v.marker", New: "return l.disruptable == nil && v == nil",
 	},
 	{
-		Rule: "§8", Name: "a disrupted clock does not void the lease", Pkg: libPkg, Test: "^TestClockDisruptionVoidsTheLease$",
+		Rule: "§8", Name: "a disrupted clock does not void the lease", Pkg: rulesPkg, Test: "^TestClockDisruptionVoidsTheLease$",
 		File: "leaderlease/lease.go",
 		Old:  "\tl.mu.lease.ClockStepped(now)\n", New: "",
 	},
 	{
-		Rule: "§8", Name: "the rate watch sees nothing", Pkg: libPkg, Test: "^TestClockRateWatchGivesUp$",
+		Rule: "§8", Name: "the rate watch sees nothing", Pkg: rulesPkg, Test: "^TestClockRateWatchGivesUp$",
 		File: "leaderlease/core/rate.go",
 		Old:  "return voter*bound > most+slack || voter < least*bound-slack", New: "return voter*bound > most+slack && voter < least*bound-slack",
 	},
 	{
-		Rule: "§8", Name: "grants of a voter with a fast clock count", Pkg: libPkg, Test: "^TestClockFastVoterDoesNotCount$",
+		Rule: "§8", Name: "grants of a voter with a fast clock count", Pkg: rulesPkg, Test: "^TestClockFastVoterDoesNotCount$",
 		File: peerFile,
 		Old:  "\tif p.rate.suspect {\n\t\treturn 0\n\t}\n", New: "",
 	},
@@ -203,7 +203,7 @@ var readRules = []Mutant{
 		New:  "\tif l.view.Load() == nil {\n\t\tl.view.Store(next)\n\t} else {\n\t\tl.mu.Unlock()\n\t\tl.view.Store(next)\n\t\tl.mu.Lock()\n\t}\n",
 	},
 	{
-		Rule: "§6", Name: "a round that was asked for is answered from the lease", Pkg: libPkg, Test: "^TestReadIndexOnAFollowerTrustsNoClock$",
+		Rule: "§6", Name: "a round that was asked for is answered from the lease", Pkg: rulesPkg, Test: "^TestReadIndexOnAFollowerTrustsNoClock$",
 		File: "leaderlease/inbound.go",
 		Old:  "if !quorum && l.cfg.Send != nil", New: "if l.cfg.Send != nil",
 	},

@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/cockroachdb/datadriven v1.0.3
 	github.com/leaderlease/go v0.0.0
+	github.com/leaderlease/go/leaderlease v0.1.0
 	go.etcd.io/etcd/api/v3 v3.7.3
 	go.etcd.io/etcd/client/v3 v3.7.3
 	go.etcd.io/etcd/server/v3 v3.7.3
@@ -93,3 +94,9 @@ tool (
 	go.etcd.io/etcd/etcdctl/v3
 	go.etcd.io/etcd/server/v3
 )
+
+replace github.com/leaderlease/go/leaderlease => ../../leaderlease
+
+replace github.com/leaderlease/go/leaderlease/leasetest => ../../leaderlease/leasetest
+
+replace github.com/leaderlease/go/leaderlease/metrics => ../../leaderlease/metrics

@@ -203,11 +203,24 @@ type args struct {
 }
 
 func (a args) text(key string) string {
-	arg, ok := a.d.Arg(key)
-	if !ok {
+	switch vals := a.vals(key); len(vals) {
+	case 0:
+		return ""
+	case 1:
+		return vals[0]
+	default:
+		a.d.Fatalf(a.t, "%s has %d values, want one", key, len(vals))
 		return ""
 	}
-	return arg.SingleVal(a.t)
+}
+
+func (a args) vals(key string) []string {
+	for _, arg := range a.d.CmdArgs {
+		if arg.Key == key {
+			return arg.Vals
+		}
+	}
+	return nil
 }
 
 func (a args) instant(key string) Instant { return Instant(a.duration(key)) }
@@ -225,8 +238,7 @@ func (a args) number(key string) uint64 {
 }
 
 func (a args) numbers(key string) (ids []uint64) {
-	arg, _ := a.d.Arg(key)
-	for _, v := range arg.Vals {
+	for _, v := range a.vals(key) {
 		id, err := parseID(v)
 		if err != nil {
 			a.d.Fatalf(a.t, "%s: %v", key, err)

@@ -50,3 +50,9 @@ require (
 	google.golang.org/grpc v1.85.0 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
+
+replace github.com/leaderlease/go/leaderlease => ../../leaderlease
+
+replace github.com/leaderlease/go/leaderlease/leasetest => ../../leaderlease/leasetest
+
+replace github.com/leaderlease/go/leaderlease/metrics => ../../leaderlease/metrics

@@ -1,0 +1,2 @@
+// Package docs holds the tests that keep the documents true; it exports nothing.
+package docs

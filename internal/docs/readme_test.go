@@ -1,0 +1,101 @@
+package docs
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+const (
+	readmePath = "../../README.md"
+	embedPath  = "../../leaderlease/example_rawnode_test.go"
+	// maxEmbedLines is what the embedding may take in a raft loop.
+	maxEmbedLines = 19
+)
+
+// The embedding that the README shows is code that is compiled and run by
+// Example_rawNode.
+func TestReadmeShowsCodeThatRuns(t *testing.T) {
+	want := region(t, embedPath)
+	got := snippet(t, readmePath, "<!-- embed:rawnode -->")
+	if got != want {
+		t.Errorf("README.md shows\n%s\nbut the regions of %s between embed:begin and embed:end are\n%s", got, embedPath, want)
+	}
+	if n := strings.Count(want, "\n"); n == 0 || n > maxEmbedLines {
+		t.Errorf("the embedding takes %d lines, want at most %d", n, maxEmbedLines)
+	}
+	for _, call := range []string{
+		"leaderlease.New(", "lease.Tick()", "lease.Ready(&rd)", "lease.Incoming(", "lease.ReadRequests()",
+		"lease.ApplyConfState(", "lease.Applied(", "lease.Read(ctx)",
+	} {
+		if !strings.Contains(want, call) {
+			t.Errorf("the embedding does not show %s", call)
+		}
+	}
+}
+
+func readLines(t *testing.T, path string) []string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.ReplaceAll(string(b), "\r\n", "\n"), "\n")
+}
+
+// region returns the lines of a Go file that stand between markers, each piece
+// without the indentation of its first line. A piece marked "// embed:begin last"
+// comes after the others.
+func region(t *testing.T, path string) string {
+	t.Helper()
+	var pieces, last strings.Builder
+	var to *strings.Builder
+	var piece []string
+	for _, line := range readLines(t, path) {
+		text := strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(text, "// embed:begin"):
+			to, piece = &pieces, nil
+			if strings.HasSuffix(text, " last") {
+				to = &last
+			}
+		case text == "// embed:end":
+			to.WriteString(dedent(piece))
+			to = nil
+		case to != nil:
+			piece = append(piece, line)
+		}
+	}
+	return pieces.String() + last.String()
+}
+
+func dedent(lines []string) string {
+	var b strings.Builder
+	indent := lines[0][:len(lines[0])-len(strings.TrimLeft(lines[0], "\t"))]
+	for _, line := range lines {
+		b.WriteString(strings.TrimPrefix(line, indent) + "\n")
+	}
+	return b.String()
+}
+
+// snippet returns the fenced block that follows a marker.
+func snippet(t *testing.T, path, marker string) string {
+	t.Helper()
+	lines := readLines(t, path)
+	var b strings.Builder
+	found, open := false, false
+	for _, line := range lines {
+		switch {
+		case strings.TrimSpace(line) == marker:
+			found = true
+		case found && !open && strings.HasPrefix(line, "```go"):
+			open = true
+		case open && strings.HasPrefix(line, "```"):
+			return b.String()
+		case open:
+			b.WriteString(line + "\n")
+		}
+	}
+	t.Fatalf("%s has no fenced Go block after %s", path, marker)
+	return ""
+}

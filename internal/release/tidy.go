@@ -1,0 +1,77 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// tidy runs go mod tidy in each module, against a packed copy of them all. The
+// sums of our own modules are left out: they change with each edit, and neither
+// go.work nor go install of a version reads them.
+func tidy(ctx context.Context, root string) (err error) {
+	modules, err := Modules(root)
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "release-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := Pack(filepath.Join(dir, "proxy"), modules, Required); err != nil {
+		return err
+	}
+	for _, m := range modules {
+		cmd := exec.CommandContext(ctx, "go", "mod", "tidy")
+		cmd.Dir = m.Dir
+		if cmd.Env, err = environment(ctx, filepath.Join(dir, "proxy"), filepath.Join(dir, "cache")); err != nil {
+			return err
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: go mod tidy: %w\n%s", m.Dir, err, out)
+		}
+		if err := forget(filepath.Join(m.Dir, "go.sum"), modules); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// environment is one in which the go command sees our modules as published. A
+// cache of its own, filled from the usual one, keeps them out of the latter.
+func environment(ctx context.Context, proxy, cache string) ([]string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE", "GOPROXY").Output()
+	if err != nil {
+		return nil, err
+	}
+	usual, rest, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	return append(os.Environ(),
+		"GOWORK=off", "GOFLAGS=-modcacherw", "GOMODCACHE="+cache, "GONOSUMDB=github.com/leaderlease",
+		"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(filepath.Join(usual, "cache", "download"))+","+rest), nil
+}
+
+// forget takes the lines of our own modules out of a go.sum.
+func forget(name string, modules []Module) error {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var kept bytes.Buffer
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		path, _, _ := strings.Cut(lines.Text(), " ")
+		if !own(modules, path) {
+			kept.WriteString(lines.Text() + "\n")
+		}
+	}
+	return os.WriteFile(name, kept.Bytes(), 0o644)
+}

@@ -1,0 +1,202 @@
+package rules
+
+import (
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetest"
+)
+
+// The leader's clock is as slow as the configured bound allows: what it takes
+// for the promised time is more than the voters do. The margin covers it.
+func TestClockMarginCoversTheDrift(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.Node(1).Clock.SetRate(0.82)
+	s.lead(1)
+	s.Run(500 * ms)
+	s.isolate(1)
+	s.wantStatus(1, core.Valid)
+	s.usurp(2, 2, 3)
+}
+
+// A leader's clock that goes back would make its lease last longer than the
+// promises. It is noticed by the next read and costs the lease, until a quorum
+// has answered a probe that was sent later.
+func TestClockOfTheLeaderGoesBack(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	n := s.lead(1)
+	n.Clock.Step(-500 * ms)
+	s.wantStatus(1, core.ClockFault)
+	s.isolate(1)
+	s.Run(200 * ms)
+	s.wantStatus(1, core.ClockFault)
+	s.usurp(2, 2, 3)
+}
+
+// One bad reading costs the lease of one round, not of the term. Answers that
+// are under way to probes from before do not bring it back.
+func TestClockThatWentBackIsUsedAgain(t *testing.T) {
+	for _, back := range []time.Duration{ms, 500 * ms, time.Hour} {
+		s := begin(t, leasetest.Options{})
+		n := s.lead(1)
+		s.Net.Hold = to(1, raftpb.MsgHeartbeatResp)
+		s.Run(150 * ms)
+		n.Lease().Info() // or a small step is not noticed
+		n.Clock.Step(-back)
+		n.Lease().Info()
+		s.wantStatus(1, core.ClockFault)
+		s.Net.Hold = nil
+		late := s.Net.Held()
+		if len(late) == 0 {
+			t.Fatal("no grant is held")
+		}
+		for _, m := range late {
+			s.hand(m)
+		}
+		s.wantStatus(1, core.ClockFault)
+		s.Run(150 * ms)
+		s.wantReign(1, 1)
+		s.isolate(1)
+		s.usurp(2, 2, 3)
+	}
+}
+
+// A voter's clock that goes back would make its promise endless. It ends within
+// the longest promise.
+func TestClockOfAVoterGoesBack(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.lead(1)
+	s.isolate(1)
+	for _, id := range ids(2, 3) {
+		s.Node(id).Clock.Step(-time.Hour)
+	}
+	if took := s.usurp(2, 2, 3); took < duration-10*ms {
+		t.Errorf("node 2 was elected after %v, want about %v", took, duration)
+	}
+}
+
+// A clock that cannot be read gives no lease. When it is back, only what is sent
+// from then on counts: what happened meanwhile is not known.
+func TestClockFails(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	n := s.lead(1)
+	n.Clock.SetFailed(true)
+	s.wantStatus(1, core.ClockFault)
+	n.Lease().Info() // the raft side has a bad reading, readers have good ones
+	n.Clock.SetFailed(false)
+	s.wantStatus(1, core.ClockFault)
+	n.Clock.SetFailed(true)
+	s.Run(200 * ms)
+	s.wantStatus(1, core.ClockFault)
+	s.Net.Hold = to(1, raftpb.MsgHeartbeatResp)
+	n.Clock.SetFailed(false)
+	s.Run(300 * ms)
+	s.wantStatus(1, core.ClockFault)
+	s.Net.Hold = nil
+	s.Run(200 * ms)
+	s.wantReign(1, 1)
+	s.isolate(1)
+	s.usurp(2, 2, 3)
+}
+
+// A voter's clock is disrupted and jumps ahead: its promise seems to have ended.
+// The leader relies on it all the same.
+func TestClockOfAVoterJumpsAhead(t *testing.T) {
+	for _, ahead := range []time.Duration{0, 500 * ms, 900 * ms, time.Hour} {
+		s := begin(t, leasetest.Options{})
+		s.lead(1)
+		s.isolate(1)
+		for _, id := range ids(2, 3) {
+			s.Node(id).Clock.Step(ahead)
+			s.Node(id).Clock.Disrupt()
+		}
+		if took := s.usurp(2, 2, 3); took < duration-10*ms || took > duration+50*ms {
+			t.Errorf("node 2 was elected after %v with clocks %v ahead, want about %v", took, ahead, duration)
+		}
+	}
+}
+
+// The same in the restart hold, which no clock shows the end of either.
+func TestClockJumpsAheadInTheRestartHold(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.lead(1)
+	s.isolate(1)
+	for _, id := range ids(2, 3) {
+		s.Node(id).Crash(0)
+		s.Node(id).Restart()
+		s.Node(id).Clock.Step(time.Hour)
+		s.Node(id).Clock.Disrupt()
+	}
+	s.usurp(2, 2, 3)
+}
+
+// The machine stood still and its clock with it; only the disruption marker
+// tells. The lease is void from the first reading on.
+func TestClockDisruptionVoidsTheLease(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	n := s.lead(1)
+	s.Run(50 * ms)
+	s.isolate(1)
+	n.Suspend(true)
+	s.Run(700 * ms)
+	n.Clock.Start()
+	n.Clock.Disrupt()
+	s.wantStatus(1, core.ClockFault)
+	n.Wake(true)
+	s.Run(200 * ms)
+	s.wantStatus(1, core.ClockFault)
+	s.usurp(2, 2, 3)
+}
+
+// Both voters' clocks run faster than the bound allows, so their promises end
+// too early. The leader sees that from their readings and gives the lease up.
+func TestClockRateWatchGivesUp(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.Node(2).Clock.SetRate(1.4)
+	s.Node(3).Clock.SetRate(1.4)
+	s.Node(1).Campaign()
+	s.Run(3 * time.Second)
+	s.wantStatus(1, core.ClockFault)
+	for _, p := range s.Node(1).Lease().Info().Peers {
+		if !p.ClockSuspect {
+			t.Errorf("Info().Peers: node %d is not suspect, want suspect", p.ID)
+		}
+	}
+	s.isolate(1)
+	s.usurp(2, 2, 3)
+}
+
+// One voter's clock is too fast. The lease goes on with the other, and not with
+// the fast one alone.
+func TestClockFastVoterDoesNotCount(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.Node(2).Clock.SetRate(1.4)
+	s.lead(1)
+	s.Run(3 * time.Second)
+	s.wantStatus(1, core.Valid)
+	s.Net.Split(ids(1), ids(3))
+	s.Run(duration)
+	s.wantStatus(1, core.Expired)
+}
+
+// A process that starts again reads a clock that begins anew, at the reading at
+// which its predecessor's began. Leaders must not take the two for one clock that
+// has lost time.
+func TestClockOfARestartedVoterIsTrusted(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.lead(1)
+	s.Net.Split(ids(1), ids(3))
+	s.Run(3 * time.Second)
+	s.Node(2).Crash(0)
+	s.Node(2).Restart()
+	s.Run(500 * ms)
+	for _, p := range s.Node(1).Lease().Info().Peers {
+		if p.ClockSuspect {
+			t.Errorf("Info().Peers: node %d is suspect after a restart, want trusted", p.ID)
+		}
+	}
+	s.wantStatus(1, core.Valid)
+}

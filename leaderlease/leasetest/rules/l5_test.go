@@ -1,0 +1,99 @@
+package rules
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetest"
+)
+
+// grow is a joint change that leaves by itself.
+func grow(added ...uint64) *raftpb.ConfChangeV2 {
+	cc := &raftpb.ConfChangeV2{}
+	for _, id := range added {
+		cc.Changes = append(cc.Changes, &raftpb.ConfChangeSingle{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(id)})
+	}
+	return cc
+}
+
+// Three voters become five. Node 1 and 2 were a quorum; now the other three
+// are one, and the lease must know.
+func TestL5VotersFollowTheConfiguration(t *testing.T) {
+	s := begin(t, leasetest.Options{Spares: ids(4, 5)})
+	s.lead(1)
+	s.Node(1).Change(grow(4, 5))
+	s.joined(1, func() bool { return len(s.Node(1).Conf().GetVoters()) == 5 })
+	// Just after the leader has checked its quorum, so that it stays leader for
+	// as long as raft lets it.
+	s.Run(2050*ms - s.Now())
+	if got := s.Node(1).Conf(); len(got.GetVoters()) != 5 || len(got.GetVotersOutgoing()) != 0 {
+		t.Fatalf("Conf() = %v, want five voters", got)
+	}
+	s.Net.Split(ids(1, 2), ids(3, 4, 5))
+	s.usurp(3, 3, 4, 5)
+}
+
+// As before, but node 1 learns of the five voters from a snapshot.
+func TestL5VotersFollowASnapshot(t *testing.T) {
+	s := begin(t, leasetest.Options{Spares: ids(4, 5)})
+	s.lead(2)
+	s.isolate(1)
+	s.Node(2).Change(grow(4, 5))
+	s.joined(2, func() bool { return len(s.Node(2).Conf().GetVoters()) == 5 })
+	s.Run(500 * ms)
+	s.write(2, 7)
+	s.Node(2).Compact()
+	s.Net.Heal()
+	if !s.RunUntil(3*time.Second, func() bool { return len(s.Node(1).Conf().GetVoters()) == 5 }) {
+		t.Fatalf("Conf() of node 1 = %v, want five voters", s.Node(1).Conf())
+	}
+	s.Node(2).Transfer(1)
+	if !s.RunUntil(3*time.Second, s.Node(1).Valid) {
+		t.Fatal("node 1 never led under a lease")
+	}
+	s.Run(50 * ms)
+	s.Net.Split(ids(1, 2), ids(3, 4, 5))
+	s.usurp(3, 3, 4, 5)
+}
+
+// From the Ready that hands a change out until the lease is told of its result
+// there is no lease: others may have applied it long ago.
+func TestL5PendingChangeRefuses(t *testing.T) {
+	s := begin(t, leasetest.Options{Spares: ids(4), Node: func(uint64) leasetest.NodeOptions {
+		return leasetest.NodeOptions{Async: true, ApplyDelay: func() time.Duration { return 300 * ms }}
+	}})
+	s.lead(1)
+	s.Run(time.Second)
+	s.wantStatus(1, core.Valid)
+	s.Node(1).Change(&raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(uint64(4))})
+	s.Run(100 * ms)
+	if got := len(s.Node(1).Conf().GetVoters()); got != 3 {
+		t.Fatalf("node 1 has applied the change to %d voters, want 3 still", got)
+	}
+	s.wantStatus(1, core.ConfPending)
+	s.Run(300 * ms)
+	s.wantStatus(1, core.Valid)
+}
+
+// An embedding that goes on without ApplyConfState loses its leases for good,
+// and is told why.
+func TestL5ForgottenApplyConfStateTurnsLeasesOff(t *testing.T) {
+	s := begin(t, leasetest.Options{Voters: ids(1), Spares: ids(2)})
+	n := s.lead(1)
+	rd := raft.Ready{CommittedEntries: []*raftpb.Entry{{
+		Type: raftpb.EntryConfChange.Enum(), Term: new(n.Term()), Index: new(n.Applied() + 1),
+	}}}
+	n.Lease().Ready(&rd)
+	s.wantStatus(1, core.ConfPending)
+	n.Lease().Applied(n.Applied() + 1)
+	s.wantStatus(1, core.Disabled)
+	if _, ok := errors.AsType[*leaderlease.MisuseError](n.Lease().Info().Err); !ok {
+		t.Errorf("Info().Err = %v, want a *MisuseError", n.Lease().Info().Err)
+	}
+}

@@ -1,0 +1,167 @@
+package rules
+
+import (
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
+)
+
+// The ways in which raft's own ReadOnlyLeaseBased serves stale reads. Each
+// schedule leads nodes 2 and 3 to elect without node 1, which goes on believing
+// that it leads. The same schedule runs with raft's option and with the library.
+var stockSchedules = []struct {
+	name string
+	// run brings node 1 into power, and takes it away unnoticed.
+	run func(s *story)
+	// usurp gets node 2 elected; it has as long as it takes.
+	usurp func(s *story) bool
+}{
+	{
+		// Nothing but a partition: followers may elect after one election
+		// timeout, CheckQuorum notices after up to two.
+		name:  "partitioned leader",
+		run:   func(s *story) { s.reigns(); s.isolate(1); s.Run(election + 50*ms) },
+		usurp: electNode2,
+	},
+	{
+		name: "follower restart forgets who leads",
+		run: func(s *story) {
+			s.reigns()
+			s.isolate(1)
+			s.Node(3).Crash(0)
+			s.Node(3).Restart()
+		},
+		usurp: electNode2,
+	},
+	{
+		// All the ticks of a pause come at once, right after a heartbeat that
+		// says the leader is well.
+		name: "tick burst",
+		run: func(s *story) {
+			s.reigns()
+			s.Node(2).Pause()
+			s.Node(3).Pause()
+			s.Run(850 * ms)
+			// Node 1 sees the answers of both, so that it stays.
+			s.Node(2).Resume(false)
+			s.Node(3).Resume(false)
+			s.Run(ms)
+			s.isolate(1)
+			for _, id := range ids(2, 3) {
+				n := s.Node(id)
+				for range 20 {
+					if n.Lease() == nil || n.Lease().Tick() {
+						n.Raw().Tick()
+					}
+				}
+				n.Kick()
+			}
+		},
+		usurp: electNode2,
+	},
+	{
+		// The old leader does not hear that the transfer has succeeded.
+		name: "transfer",
+		run: func(s *story) {
+			s.reigns()
+			s.Node(1).Transfer(2)
+			s.Net.Cut(2, 1)
+			s.Net.Cut(3, 1)
+		},
+		usurp: func(s *story) bool {
+			return s.RunUntil(500*ms, func() bool { return s.Node(2).Role() == raft.StateLeader })
+		},
+	},
+	{
+		name: "late TimeoutNow after an aborted transfer",
+		run: func(s *story) {
+			s.lead(1)
+			s.Run(1050*ms - s.Now())
+			s.Net.Hold = to(2, raftpb.MsgTimeoutNow)
+			s.Node(1).Transfer(2)
+			late := s.heldOf(to(2, raftpb.MsgTimeoutNow))
+			s.Run(2150*ms - s.Now())
+			s.isolate(1)
+			s.hand(late)
+		},
+		usurp: electNode2,
+	},
+	{
+		// CheckQuorum counts the leader's own slow ticks. By a clock at the right
+		// rate it would have stepped down when node 2 is elected.
+		name: "slow leader clock",
+		run: func(s *story) {
+			s.Node(1).Clock.SetRate(0.83)
+			s.lead(1)
+			s.Run(1950*ms - s.Now())
+			s.isolate(1)
+			s.Run(election + 60*ms)
+		},
+		usurp: electNode2,
+	},
+	{
+		// What the others have sent meanwhile is still on its way when the process
+		// is scheduled again and a client's read comes first.
+		name: "paused leader",
+		run: func(s *story) {
+			s.reigns()
+			s.Node(1).Pause()
+			s.isolate(1)
+			s.Run(election + 60*ms)
+		},
+		usurp: electNode2,
+	},
+}
+
+// reigns lets node 1 lead, until just after it has checked its quorum.
+func (s *story) reigns() {
+	s.t.Helper()
+	s.lead(1)
+	s.Run(2050*ms - s.Now())
+}
+
+// electNode2 lets node 2 campaign until it leads. It asks nobody to forget its
+// leader: raft's own follower lease stands if it stands.
+func electNode2(s *story) bool {
+	return s.campaign(3*time.Second, 2)
+}
+
+// The same schedule gives a stale read with ReadOnlyLeaseBased, which is what
+// the library is for, and none with the library.
+func TestStockGoesStale(t *testing.T) {
+	for _, tc := range stockSchedules {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, arm := range []struct {
+				name      string
+				kind      leasetest.Kind
+				wantStale bool
+			}{
+				{"ReadOnlyLeaseBased", leasetest.Stock, true},
+				{"leaderlease", leasetest.Library, false},
+			} {
+				t.Run(arm.name, func(t *testing.T) {
+					s := begin(t, leasetest.Options{Node: func(uint64) leasetest.NodeOptions {
+						return leasetest.NodeOptions{Kind: arm.kind}
+					}})
+					tc.run(s)
+					if !tc.usurp(s) {
+						t.Fatal("node 2 was not elected")
+					}
+					s.disjoint()
+					written := s.write(2, 7)
+					a := s.read(1, 7)
+					s.Node(1).Resume(false)
+					s.Run(20 * ms)
+					if stale := a.served() && a.version < written; stale != arm.wantStale {
+						t.Errorf("%v: node 1, %v of term %d: Read(7) = %+v after version %d was written, want stale: %v",
+							s.Now(), s.Node(1).Role(), s.Node(1).Term(), *a, written, arm.wantStale)
+					}
+				})
+			}
+		})
+	}
+}
