@@ -7,19 +7,32 @@ import (
 )
 
 const (
-	readmePath = "../../README.md"
-	embedPath  = "../../leaderlease/example_rawnode_test.go"
+	readmePath    = "../../README.md"
+	programPath   = "../../examples/three/main.go"
+	embeddingPath = "../../docs/embedding.md"
+	embedPath     = "../../leaderlease/example_rawnode_test.go"
 	// maxEmbedLines is what the embedding may take in a raft loop.
 	maxEmbedLines = 19
 )
 
-// The embedding that the README shows is code that is compiled and run by
-// Example_rawNode.
-func TestReadmeShowsCodeThatRuns(t *testing.T) {
+// The program that the README shows is examples/three. internal/release pastes
+// and runs it as a user would.
+func TestReadmeShowsAProgramThatRuns(t *testing.T) {
+	want, err := os.ReadFile(programPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := snippet(t, readmePath, "<!-- embed:three -->"); got != string(want) {
+		t.Errorf("README.md shows\n%s\nbut %s is\n%s", got, programPath, want)
+	}
+}
+
+// The loop that docs/embedding.md shows is compiled and run by Example_rawNode.
+func TestEmbeddingShowsCodeThatRuns(t *testing.T) {
 	want := region(t, embedPath)
-	got := snippet(t, readmePath, "<!-- embed:rawnode -->")
+	got := snippet(t, embeddingPath, "<!-- embed:rawnode -->")
 	if got != want {
-		t.Errorf("README.md shows\n%s\nbut the regions of %s between embed:begin and embed:end are\n%s", got, embedPath, want)
+		t.Errorf("docs/embedding.md shows\n%s\nbut the regions of %s between embed:begin and embed:end are\n%s", got, embedPath, want)
 	}
 	if n := strings.Count(want, "\n"); n == 0 || n > maxEmbedLines {
 		t.Errorf("the embedding takes %d lines, want at most %d", n, maxEmbedLines)

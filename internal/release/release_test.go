@@ -88,6 +88,25 @@ func TestCommandsAreInstalled(t *testing.T) {
 	}
 }
 
+// The README's program, pasted into a new module.
+func TestTheReadmesProgramRuns(t *testing.T) {
+	p := publish(t)
+	dir := t.TempDir()
+	text, err := os.ReadFile("../../examples/three/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	goCommand(t, dir, p.env, "mod", "init", "example.com/three")
+	goCommand(t, dir, p.env, "get", "github.com/leaderlease/go/leaderlease@"+p.version)
+	goCommand(t, dir, p.env, "mod", "tidy")
+	if out := goCommand(t, dir, p.env, "run", "."); strings.Count(out, "may read from its own memory") != 5 {
+		t.Errorf("the program prints\n%s, want five reads", out)
+	}
+}
+
 // What go get of the library changes in services that do not know it yet. Each
 // testdata file is the go.mod of one.
 func TestGetRaisesRaftsModulesAtMost(t *testing.T) {
