@@ -3,6 +3,7 @@ package kvnode
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -26,11 +27,15 @@ func (disks) of(n *Node) *fs.Memory {
 }
 
 // fill leaves no room for another byte; log writes go to what is reserved first.
-func (d *disks) fill(n *Node) { fillDisk(d.of(n)) }
+func (d *disks) fill(n *Node) { d.fillAfter(n, 0) }
 
-func fillDisk(disk *fs.Memory) {
+// fillAfter leaves room for so many writes.
+func (d *disks) fillAfter(n *Node, writes int64) { fillDisk(d.of(n), writes) }
+
+func fillDisk(disk *fs.Memory, after int64) {
+	var written atomic.Int64
 	disk.SetHook(func(op fs.Op) *fs.Fault {
-		if op.Kind == fs.OpWrite || op.Kind == fs.OpCreate {
+		if (op.Kind == fs.OpWrite || op.Kind == fs.OpCreate) && written.Add(1) > after {
 			return &fs.Fault{Err: syscall.ENOSPC}
 		}
 		return nil
@@ -269,7 +274,7 @@ func TestAFullDiskBetweenCheckpointAndLog(t *testing.T) {
 		cfg := c.cfgs["m1"]
 		disk, _ := cfg.walFS.(*fs.Memory)                       // what the crash has left
 		cfg.wrapBackend = func(b store.Backend) store.Backend { // called when the log is open
-			fillDisk(disk)
+			fillDisk(disk, 0)
 			return b
 		}
 		c.cfgs["m1"] = cfg

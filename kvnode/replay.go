@@ -18,7 +18,7 @@ const replayPatience = 5
 // the commit index on disk lags behind. A member that is alone a quorum had all of its
 // log committed, and waits for that however long it takes. One of several cannot know
 // by itself what was; it asks the leader, as for a linearizable read, and serves what
-// it has if it finds none in time.
+// it has if it finds none in time. It waits as long as there is one.
 type replay struct {
 	// The applier only, once it runs.
 	until uint64 // what must be applied
@@ -75,21 +75,46 @@ func (n *Node) catchUp() {
 	case <-n.stopping:
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), replayPatience*n.cfg.ElectionTimeout)
-	defer cancel()
-	_, err := n.Read(ctx, ReadLease)
+	for n.mayLack(n.askLeader()) {
+		n.log.Warn("kvnode: stale reads still wait, since the start, until what the leader has committed is applied",
+			"applied", n.store.Applied(), "found", n.found.Last)
+	}
 	if n.isStopping() {
 		return
 	}
-	if err != nil {
-		why := "found no leader since the start"
-		if n.Leader() != raft.None {
-			why = "has not applied what the leader has committed yet"
-		}
-		n.log.Warn("kvnode: "+why+"; stale reads may lack what was acknowledged last", "error", err)
-	}
 	close(n.replay.served)
 	n.adviseAllMoved()
+}
+
+// askLeader reads once, as of what the leader has committed. If it fails it has taken
+// all its time, also where the read was refused at once.
+func (n *Node) askLeader() error {
+	ctx, cancel := context.WithTimeout(context.Background(), replayPatience*n.cfg.ElectionTimeout)
+	defer cancel()
+	_, err := n.Read(ctx, ReadLease)
+	if err != nil {
+		select {
+		case <-ctx.Done():
+		case <-n.stopping:
+		}
+	}
+	return err
+}
+
+// mayLack reports whether stale reads are to go on waiting after one that ended with
+// err. While there is a leader, what is behind the commit index in the log that this
+// member began with may be what it acknowledged last, and will be applied or replaced:
+// a snapshot of many gigabytes is received first, or a full disk is given room. Without
+// one nobody knows for how long that would be.
+func (n *Node) mayLack(err error) bool {
+	if err == nil || n.isStopping() || n.store.Applied() >= n.found.Last {
+		return false
+	}
+	if n.Leader() != raft.None {
+		return true
+	}
+	n.log.Warn("kvnode: found no leader since the start; stale reads may lack what was acknowledged last", "error", err)
+	return false
 }
 
 // isOver reports whether stale reads are served.

@@ -62,6 +62,61 @@ func TestASurvivorServesWhatItKnows(t *testing.T) {
 	})
 }
 
+// A member whose log lags so far behind that a snapshot has to come first does not
+// serve less than it had acknowledged meanwhile, however long that takes: here its disk
+// is full. The leader is new and does not know how far that was.
+func TestALeaderIsWaitedFor(t *testing.T) {
+	var d disks
+	few := func(cfg *Config) { d.use(cfg); cfg.CatchUpEntries = 1 }
+	inCluster(t, 3, few, func(t *testing.T, c *cluster) {
+		first := c.leader()
+		f, next := c.followers(first)[0], c.followers(first)[1]
+		time.Sleep(5 * time.Second) // all have said who they are, which is written, too
+		c.put(first, "k", "old")
+		time.Sleep(time.Second)
+		d.fillAfter(f, 1)                    // the put, and not that it is committed
+		c.net.Cut(first.Name(), next.Name()) // which it is not before
+		c.put(first, "k", "new")
+		if got, _ := c.get(f, ReadLease, "k"); got != "new" {
+			t.Fatalf("k = %q before the crash, want new", got)
+		}
+		c.crash(f)
+		c.net.HealAll()
+		for range 10 {
+			c.put(first, "k", "newest")
+		}
+		for _, n := range []*Node{first, next} {
+			if err := n.Checkpoint(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := first.MoveLeader(t.Context(), next.ID()); err != nil {
+			t.Fatal(err)
+		}
+		c.net.Isolate(f.Name())
+		f = c.start(f.Name())
+		d.fill(f)
+		c.net.HealAll()
+		time.Sleep(4 * replayPatience * f.cfg.ElectionTimeout)
+		if f.Leader() == 0 || f.Store().Applied() >= f.found.Last {
+			t.Fatalf("leader %x, applied %d of %+v, want a leader, and less than the log", f.Leader(), f.Store().Applied(), f.found)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := f.Read(ctx, ReadSerializable); err == nil {
+			kv, _ := f.Store().Get([]byte("k"))
+			t.Errorf("k = %q after the crash, want an error: it was new before", kv.GetValue())
+		}
+		if !f.Status().Replaying {
+			t.Error("Replaying = false, want it to be said")
+		}
+		d.free(f)
+		if got, _ := c.get(f, ReadSerializable, "k"); got != "newest" {
+			t.Errorf("k = %q once there is room, want newest", got)
+		}
+	})
+}
+
 // The wait is bounded by whoever waits.
 func TestAReadDoesNotOutwaitItsContext(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {

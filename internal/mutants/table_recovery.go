@@ -28,6 +28,12 @@ var recovery = []Mutant{
 		New:  "1000*n.cfg.ElectionTimeout)",
 	},
 	{
+		Rule: "replay", Name: "stale reads are let in although there is a leader to hear from", Pkg: nodePkg, Test: "^TestALeaderIsWaitedFor$",
+		File: "kvnode/replay.go",
+		Old:  "\tif n.Leader() != raft.None {\n\t\treturn true\n",
+		New:  "\tif false {\n\t\treturn true\n",
+	},
+	{
 		Rule: "replay", Name: "a change of membership that may not be committed is passed over", Pkg: nodePkg, Test: "^TestOwnEntriesEndAtAChange$",
 		File: "kvnode/replay.go",
 		Old:  "\t\t\tif at = e.GetIndex(); isConfChange(e) {\n",

@@ -60,6 +60,9 @@ type Report struct {
 	NewestFormat int64    `json:"newest_format"`
 	FormatKeptBy []string `json:"format_kept_by,omitempty"`
 
+	// Replaying means that the member, since its start, still applies its log, and that
+	// what it answers by itself waits: stale reads, watches, hashes.
+	Replaying bool `json:"replaying"`
 	// DiskFull means that writes are refused until there is room.
 	DiskFull bool `json:"disk_full"`
 	// CheckpointError is why the newest checkpoint could not be made, empty if it was.
@@ -169,7 +172,7 @@ func Of(s *kvnode.Status) Report {
 		Peers:   peers(s),
 		Awaited: s.Awaited,
 		Format:  s.Format, NewestFormat: s.NewestFormat, FormatKeptBy: s.FormatKeptBy,
-		DiskFull: s.DiskFull, CheckpointError: text(s.CheckpointErr), Alarms: alarms(s),
+		Replaying: s.Replaying, DiskFull: s.DiskFull, CheckpointError: text(s.CheckpointErr), Alarms: alarms(s),
 		Error: text(s.Err),
 	}
 	return r

@@ -29,7 +29,7 @@ func TestStatusTable(t *testing.T) {
 			Format: 1, FormatKeptBy: []string{"d (http://10.0.0.4:2380): not connected"},
 		}},
 		{Endpoint: "10.0.0.3:2379", Status: &status.Report{
-			Name: "c", Role: "pre_candidate", Term: 6, Lease: lease("restart_hold", 0),
+			Name: "c", Role: "pre_candidate", Term: 6, Lease: lease("restart_hold", 0), Replaying: true,
 			Promise: status.Promise{RemainingMS: 10, RestartHoldMS: 450}, DiskFull: true, CheckpointError: "no space left on device",
 			Alarms: []status.Alarm{{Type: "NOSPACE", Member: "a1", Name: "a"}, {Type: "CORRUPT", Member: "d1"}},
 			Reads:  map[string]uint64{"read_index": 1}, Awaited: []string{"d (http://10.0.0.4:2380)"},
