@@ -62,6 +62,7 @@ func Open(cfg Config) (*Log, error) {
 		return nil, fmt.Errorf("raftwal: lock the log: %w", err)
 	}
 	l := &Log{cfg: cfg, dir: dir}
+	l.stats.init()
 	l.w.lock = lock
 	if err := l.open(); err != nil {
 		return nil, errors.Join(err, closeAll(l.mu.segments), lock.Close())
@@ -82,6 +83,7 @@ func OpenReadOnly(cfg Config) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{cfg: cfg, dir: dir, readOnly: true}
+	l.stats.init()
 	l.adopt(rec)
 	l.w.failed = ErrReadOnly
 	return l, nil

@@ -83,10 +83,11 @@ func (l *Log) install(h header, b *batch) error {
 	if err != nil {
 		return l.failWrite(errors.Join(fmt.Errorf("write segment %d: %w", h.id, err), l.spares.discard(spare)))
 	}
+	written := time.Now()
 	if err := spare.file.Sync(); err != nil {
 		return l.fail(fmt.Errorf("sync segment %d: %w", h.id, errors.Join(err, spare.file.Close())))
 	}
-	l.stats.sync(int(t.end), time.Since(began))
+	l.stats.sync(int(t.end), began, written)
 	return l.link(&segment{header: h, name: segmentName(h.id), crc: crc, file: spare.file}, spare, t)
 }
 

@@ -200,10 +200,11 @@ func (l *Log) write(b *batch) error {
 		// Whatever of it is there is no batch, and the next one goes on top.
 		return l.failWrite(fmt.Errorf("write %s: %w", w.seg.name, err))
 	}
+	written := time.Now()
 	if err := w.seg.file.Sync(); err != nil {
 		return l.fail(fmt.Errorf("sync %s: %w", w.seg.name, err))
 	}
-	l.stats.sync(len(b.buf), time.Since(began))
+	l.stats.sync(len(b.buf), began, written)
 	w.tail = tail{end: w.tail.end + int64(len(b.buf)), chain: chain, number: w.tail.number + 1}
 	return nil
 }

@@ -31,7 +31,7 @@ var recovery = []Mutant{
 		Rule: "replay", Name: "stale reads are let in although there is a leader to hear from", Pkg: nodePkg, Test: "^TestALeaderIsWaitedFor$",
 		File: "kvnode/replay.go",
 		Old:  "\tif n.Leader() != raft.None {\n\t\treturn true\n",
-		New:  "\tif false {\n\t\treturn true\n",
+		New:  "\tif n.Leader() == raft.None {\n\t\treturn true\n",
 	},
 	{
 		Rule: "replay", Name: "a change of membership that may not be committed is passed over", Pkg: nodePkg, Test: "^TestOwnEntriesEndAtAChange$",

@@ -80,6 +80,7 @@ func (s *Store) applyLocked(st *state, index, term uint64, c *Command) Result {
 func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Message, error) {
 	switch r := c.Request; {
 	case r.GetRange() != nil:
+		s.ops.add(&Ops{Ranges: 1})
 		return st.view().rangeKeys(context.Background(), r.GetRange())
 	case r.GetPut() != nil:
 		return write(s, st, (*writer).put, r.GetPut())

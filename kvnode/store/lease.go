@@ -186,6 +186,7 @@ func (s *Store) revoke(st *state, c *Command) (proto.Message, error) {
 	keys := st.leases.remove(r.GetID())
 	resp, err := write(s, st, func(w *writer, _ *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
 		for _, key := range keys {
+			w.ops.Deletes++
 			w.prepend(w.st.index.find([]byte(key)), &version{})
 		}
 		return &pb.LeaseRevokeResponse{Header: w.header()}, nil

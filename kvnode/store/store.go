@@ -25,6 +25,8 @@ type Store struct {
 
 	// state is what readers see. Restore replaces it.
 	state atomic.Pointer[state]
+	// ops is written by whoever holds the apply lock.
+	ops ops
 	// durable is the newest checkpoint, never nil.
 	durable atomic.Pointer[Checkpoint]
 

@@ -119,6 +119,7 @@ func (w *writer) execute(ctx context.Context, t *pb.TxnRequest, path []bool) (*p
 		var err error
 		switch {
 		case op.GetRequestRange() != nil:
+			w.ops.Ranges++
 			one := &pb.ResponseOp_ResponseRange{}
 			one.ResponseRange, err = w.view().rangeKeys(ctx, op.GetRequestRange())
 			out.Response = one

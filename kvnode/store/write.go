@@ -18,6 +18,7 @@ type writer struct {
 	st      *state
 	base    int64      // the revision before
 	changes []*version // in order; the place is the sub-revision
+	ops     Ops
 }
 
 // write carries out op and publishes what it wrote, or takes it back if op
@@ -32,6 +33,7 @@ func write[Req, Resp proto.Message](s *Store, st *state, op func(*writer, Req) (
 	case len(w.changes) > 0:
 		s.publish(st, w)
 	}
+	s.ops.add(&w.ops)
 	clear(w.changes)
 	st.changes = w.changes[:0]
 	return resp, nil
@@ -103,6 +105,8 @@ func (w *writer) prepend(c *chain, v *version) {
 }
 
 func (w *writer) put(r *pb.PutRequest) (*pb.PutResponse, error) {
+	w.ops.Puts++
+	w.ops.PutBytes += uint64(len(r.GetKey()) + len(r.GetValue()))
 	c := w.st.index.find(r.GetKey())
 	var prev *version
 	if c != nil {
@@ -148,6 +152,7 @@ func (w *writer) checkPut(r *pb.PutRequest, prev *version) error {
 }
 
 func (w *writer) deleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
+	w.ops.Deletes++
 	var found []*version
 	err := w.view().scan(context.Background(), r.GetKey(), r.GetRangeEnd(), func(v *version) { found = append(found, v) })
 	if err != nil {

@@ -35,6 +35,9 @@ type Hub struct {
 		synced *index
 		// waiting are the streams that wait for next to move.
 		waiting map[*Stream]struct{}
+		// streams are those that are not closed, sent the events of those that are.
+		streams map[*Stream]struct{}
+		sent    uint64
 		touched []*watcher // scratch
 	}
 }
@@ -46,6 +49,7 @@ func New() *Hub {
 	h.inbox.maxEvents, h.inbox.maxBytes = inboxEvents, inboxBytes
 	h.mu.synced = newIndex()
 	h.mu.waiting = map[*Stream]struct{}{}
+	h.mu.streams = map[*Stream]struct{}{}
 	return h
 }
 

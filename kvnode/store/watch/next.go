@@ -6,6 +6,13 @@ func (s *Stream) Ready() <-chan struct{} { return s.wake }
 // Next returns the next response, if it has found one. It looks at a bounded
 // part of the history only.
 func (s *Stream) Next() (r Response, ok bool) {
+	if r, ok = s.next(); ok {
+		s.sent.Add(uint64(len(r.Events)))
+	}
+	return r, ok
+}
+
+func (s *Stream) next() (r Response, ok bool) {
 	for _, w := range s.takeDemoted() {
 		s.behind.add(w)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 var (
@@ -24,6 +25,8 @@ type Stream struct {
 	wake   chan struct{} // immutable
 
 	queue queue
+	// sent counts the events that Next has returned.
+	sent atomic.Uint64
 
 	// The rest is the caller's goroutine's.
 
@@ -44,10 +47,14 @@ type Stream struct {
 
 // NewStream returns a stream without watchers.
 func (h *Hub) NewStream(l Limits) *Stream {
-	return &Stream{
+	s := &Stream{
 		hub: h, limits: l.withDefaults(), wake: make(chan struct{}, 1),
 		watchers: map[int64]*watcher{}, behind: newIndex(),
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.streams[s] = struct{}{}
+	return s
 }
 
 // Watch adds a watcher, and returns its ID and the newest revision: a watcher
@@ -163,6 +170,10 @@ func (s *Stream) Close() {
 		}
 	}
 	delete(h.mu.waiting, s)
+	if _, open := h.mu.streams[s]; open {
+		delete(h.mu.streams, s)
+		h.mu.sent += s.sent.Load()
+	}
 	h.mu.Unlock()
 	h.open.Add(-int64(len(s.watchers)))
 	clear(s.watchers)

@@ -1,0 +1,75 @@
+// Package durations counts how long things took, in the buckets of a histogram.
+package durations
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Doubling returns n bounds, from the first on, of which each is twice the one before.
+func Doubling(first time.Duration, n int) []time.Duration {
+	bounds := make([]time.Duration, n)
+	for i := range bounds {
+		bounds[i] = first << i
+	}
+	return bounds
+}
+
+// Histogram counts durations. All methods are safe for concurrent use; those who note
+// at the same time write to the same cache line.
+type Histogram struct {
+	bounds   []time.Duration // immutable
+	sum, max atomic.Int64
+	// at counts by the first bound that is not exceeded; the last counts what exceeds
+	// all.
+	at []atomic.Uint64
+}
+
+// New returns a histogram with these bounds, which ascend.
+func New(bounds []time.Duration) *Histogram {
+	return &Histogram{bounds: bounds, at: make([]atomic.Uint64, len(bounds)+1)}
+}
+
+// Note counts one that took so long. It allocates nothing.
+func (h *Histogram) Note(took time.Duration) {
+	took = max(took, 0)
+	i := 0
+	for i < len(h.bounds) && took > h.bounds[i] {
+		i++
+	}
+	h.at[i].Add(1)
+	h.sum.Add(int64(took))
+	for longest := h.max.Load(); int64(took) > longest && !h.max.CompareAndSwap(longest, int64(took)); {
+		longest = h.max.Load()
+	}
+}
+
+// Counts is what a Histogram has counted. The zero value is of nothing.
+type Counts struct {
+	Count    uint64
+	Sum, Max time.Duration
+	Bounds   []time.Duration
+	// Within counts what took no longer than each of Bounds.
+	Within []uint64
+}
+
+// Load returns the counts. They are read one by one, not as of one moment.
+func (h *Histogram) Load() Counts {
+	c := Counts{Sum: time.Duration(h.sum.Load()), Max: time.Duration(h.max.Load()), Bounds: h.bounds, Within: make([]uint64, len(h.bounds))}
+	for i := range h.at {
+		c.Count += h.at[i].Load()
+		if i < len(c.Within) {
+			c.Within[i] = c.Count
+		}
+	}
+	return c
+}
+
+// Buckets returns the cumulative counts by bounds in seconds, as Prometheus wants them.
+func (c *Counts) Buckets() map[float64]uint64 {
+	buckets := make(map[float64]uint64, len(c.Bounds))
+	for i, bound := range c.Bounds {
+		buckets[bound.Seconds()] = c.Within[i]
+	}
+	return buckets
+}

@@ -1,0 +1,24 @@
+package durations
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestBuckets(t *testing.T) {
+	h := New(Doubling(time.Millisecond, 3))
+	for _, d := range []time.Duration{-1, time.Millisecond, time.Millisecond + 1, 4 * time.Millisecond, 5 * time.Millisecond} {
+		h.Note(d)
+	}
+	c := h.Load()
+	if got, want := fmt.Sprint(c.Buckets()), "map[0.001:2 0.002:3 0.004:4]"; got != want || c.Count != 5 {
+		t.Errorf("Buckets() = %s of %d, want %s of 5: a bound is within", got, c.Count, want)
+	}
+	if c.Sum != 11*time.Millisecond+1 || c.Max != 5*time.Millisecond {
+		t.Errorf("Sum, Max = %v, %v, want 11.000001ms, 5ms", c.Sum, c.Max)
+	}
+	if n := testing.AllocsPerRun(100, func() { h.Note(time.Second) }); n != 0 {
+		t.Errorf("Note() allocates %v times", n)
+	}
+}
