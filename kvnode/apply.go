@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -117,7 +118,9 @@ func (n *Node) applyEntry(e *raftpb.Entry) bool {
 		return n.applyConf(e)
 	default:
 		before := n.store.Alarms()
+		begun := time.Now()
 		r := n.store.Apply(e.GetIndex(), e.GetTerm(), e.GetData())
+		n.applied(&r, e.GetIndex(), time.Since(begun))
 		if errors.Is(r.Err, store.ErrMalformed) {
 			n.malformed(r.Err, "index", e.GetIndex())
 		}

@@ -92,6 +92,9 @@ type Config struct {
 	// replicated, so that a new leader need not begin its time anew. Default:
 	// never, as in etcd.
 	TTLCheckpoint time.Duration
+	// WarnApply is how long an entry may take to be applied before the log says so. While
+	// it is, all others wait. Default: 100 ms, as in etcd.
+	WarnApply time.Duration
 	// SegmentSize is raftwal's. Default: its own.
 	SegmentSize int64
 
@@ -122,6 +125,7 @@ func (c Config) WithDefaults() Config {
 	c.MaxProposalBytes = or(c.MaxProposalBytes, 64<<20)
 	c.SnapshotCount = or(c.SnapshotCount, 10_000)
 	c.CatchUpEntries = or(c.CatchUpEntries, 5_000)
+	c.WarnApply = or(c.WarnApply, 100*time.Millisecond)
 	c.Token = or(c.Token, "etcd-cluster")
 	c.ReadMode = or(c.ReadMode, ReadLease)
 	c.patience = or(c.patience, alonePatience)

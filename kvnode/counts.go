@@ -3,15 +3,17 @@ package kvnode
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/leaderlease/go/internal/durations"
+	"github.com/leaderlease/go/raftwal"
 )
 
 // counts are what Status tells of the past.
 type counts struct {
-	checkpoints       atomic.Uint64
+	checkpoints       *durations.Histogram
 	failedCheckpoints atomic.Uint64
-	checkpointTime    atomic.Int64
-	maxCheckpointTime atomic.Int64
 	failedProposals   atomic.Uint64
+	failedReads       atomic.Uint64
 	// failure is why the newest checkpoint was not made.
 	failure   atomic.Pointer[error]
 	malformed atomic.Uint64
@@ -24,14 +26,21 @@ type Counts struct {
 	// former took together, MaxCheckpointTime the longest of them.
 	Checkpoints, FailedCheckpoints    uint64
 	CheckpointTime, MaxCheckpointTime time.Duration
+	// CheckpointWithin counts those that took no longer than each of raftwal.SyncBounds.
+	CheckpointWithin []uint64
 	// FailedProposals counts this member's proposals of which nothing became, or
 	// nobody knows what: all that ended with an error other than the request's
 	// own.
 	FailedProposals uint64
+	// FailedReads counts this member's linearizable reads that were not served. Those
+	// in the mode log are proposals.
+	FailedReads uint64
 	// Malformed counts entries of the log that no version up to this one writes, which
 	// do nothing on any member, and proposals of peers that would have become such.
 	Malformed uint64
 }
+
+func (c *counts) init() { c.checkpoints = durations.New(raftwal.SyncBounds) }
 
 func (c *counts) checkpoint(took time.Duration, err error) {
 	if err != nil {
@@ -40,14 +49,7 @@ func (c *counts) checkpoint(took time.Duration, err error) {
 		return
 	}
 	c.failure.Store(nil)
-	c.checkpoints.Add(1)
-	c.checkpointTime.Add(int64(took))
-	for {
-		longest := c.maxCheckpointTime.Load()
-		if int64(took) <= longest || c.maxCheckpointTime.CompareAndSwap(longest, int64(took)) {
-			return
-		}
-	}
+	c.checkpoints.Note(took)
 }
 
 func (c *counts) checkpointErr() error {
@@ -58,10 +60,11 @@ func (c *counts) checkpointErr() error {
 }
 
 func (c *counts) load() Counts {
+	saved := c.checkpoints.Load()
 	return Counts{
-		Checkpoints: c.checkpoints.Load(), FailedCheckpoints: c.failedCheckpoints.Load(),
-		CheckpointTime: time.Duration(c.checkpointTime.Load()), MaxCheckpointTime: time.Duration(c.maxCheckpointTime.Load()),
-		FailedProposals: c.failedProposals.Load(), Malformed: c.malformed.Load(),
+		Checkpoints: saved.Count, FailedCheckpoints: c.failedCheckpoints.Load(),
+		CheckpointTime: saved.Sum, MaxCheckpointTime: saved.Max, CheckpointWithin: saved.Within,
+		FailedProposals: c.failedProposals.Load(), FailedReads: c.failedReads.Load(), Malformed: c.malformed.Load(),
 	}
 }
 

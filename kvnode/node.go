@@ -69,6 +69,8 @@ type Node struct {
 	// counts are figures for Status, complain limits what is logged of malformed.
 	counts   counts
 	complain rate.Sometimes
+	// applying is how long entries take to be applied.
+	applying applying
 	// late is how late the loop is at its ticks.
 	late lateness
 	// ttl is set before anything is applied.

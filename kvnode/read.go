@@ -65,8 +65,17 @@ func (n *Node) readByRound(ctx context.Context, round func(context.Context) (lea
 	return r, err
 }
 
-// readUntil tries again after each change of the leader.
+// readUntil tries again after each change of the leader, and counts what fails. That
+// its client has gone is no failure.
 func (n *Node) readUntil(ctx context.Context, read func(context.Context) (leaderlease.Read, error)) (Read, error) {
+	r, err := n.tryUntil(ctx, read)
+	if err != nil && !errors.Is(err, context.Canceled) {
+		n.counts.failedReads.Add(1)
+	}
+	return r, err
+}
+
+func (n *Node) tryUntil(ctx context.Context, read func(context.Context) (leaderlease.Read, error)) (Read, error) {
 	if _, ok := ctx.Deadline(); !ok && !n.readsAtOnce() {
 		// What it waits for may never come: a state machine behind a full disk, say.
 		bounded, cancel := n.withTimeout(ctx)

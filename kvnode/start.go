@@ -72,6 +72,8 @@ func newNode(cfg Config) *Node {
 	n.local.wake, n.calls.wake, n.proposals.wake = n.wake, n.wake, n.wake
 	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
 	n.applies.init()
+	n.applying.init()
+	n.counts.init()
 	n.vouchers.due = make(chan struct{}, 1)
 	n.replay.init()
 	n.vouched.init()

@@ -56,7 +56,7 @@ func (s *Store) ApplyConf(index, term uint64, conf *raftpb.ConfState, change *Me
 }
 
 func (s *Store) applyLocked(st *state, index, term uint64, c *Command) Result {
-	r := Result{ID: c.ID}
+	r := Result{ID: c.ID, Command: c}
 	switch {
 	case c.Fence != 0 && c.Fence != term:
 		r.Err = ErrFenced

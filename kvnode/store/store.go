@@ -74,6 +74,8 @@ func Open(cfg Config) (*Store, error) {
 type Result struct {
 	// ID is the proposal's, 0 for an entry that carries none.
 	ID uint64
+	// Command is what the entry asked for, nil if it does not decode.
+	Command *Command
 	// Response is the etcd response, its header filled with the revision only.
 	// It is nil for commands without request, and with an error.
 	Response proto.Message

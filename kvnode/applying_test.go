@@ -1,0 +1,84 @@
+package kvnode
+
+import (
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+func applyTimes(n *Node, op string, success bool) (c OpTimes) {
+	all, _ := n.ApplyTimes()
+	for i := range all {
+		if all[i].Op == op && all[i].Success == success {
+			return all[i]
+		}
+	}
+	return c
+}
+
+// Every entry that asks for something is counted, under etcd's names.
+func TestAppliedEntriesAreTimed(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		<-n.Published()
+		c.put(n, "k", "v")
+		c.get(n, ReadLog, "k") // asks for nothing
+		before, _ := n.ApplyTimes()
+		compact := &pb.InternalRaftRequest{Compaction: &pb.CompactionRequest{Revision: 2}}
+		for range 2 { // the second time it is done, which is no failure
+			if _, err := n.Propose(t.Context(), compact); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := n.Propose(t.Context(), &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 99}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []struct {
+			op      string
+			success bool
+			n       uint64
+		}{{"Put", true, 1}, {"ClusterMemberAttrSet", true, 1}, {"Compaction", true, 2}, {"LeaseRevoke", false, 1}, {"unknown", true, 0}} {
+			if got := applyTimes(n, want.op, want.success); got.Count != want.n {
+				t.Errorf("%d entries of %s, success %v, want %d; before %+v", got.Count, want.op, want.success, want.n, before)
+			}
+		}
+	})
+}
+
+// One that holds up all others is named, without what it holds, and not each time.
+func TestSlowAppliesAreLogged(t *testing.T) {
+	log := &lines{}
+	inCluster(t, 1, func(cfg *Config) { cfg.Logger = log.logger() }, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		r := &store.Result{
+			Command: &store.Command{Request: &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("k\n"), Value: []byte("secret")}}},
+			Err:     rpctypes.ErrGRPCNoSpace,
+		}
+		const line = "apply request took too long"
+		n.applied(r, 7, 100*time.Millisecond)
+		if log.count(line) > 0 {
+			t.Errorf("an entry that took 100 ms is logged")
+		}
+		for range 100 {
+			n.applied(r, 7, 101*time.Millisecond)
+		}
+		if got := log.count(line); got != 3 {
+			t.Errorf("%d lines of 100 slow entries at once, want 3", got)
+		}
+		for _, want := range []string{"took=101ms", "expected-duration=100ms", "op=Put", `put key=\"k\\n\" value_size=6`, "index=7", "database space exceeded"} {
+			if log.count(want) == 0 {
+				t.Errorf("the log lacks %s: %s", want, log.all.String())
+			}
+		}
+		if log.count("secret") > 0 {
+			t.Errorf("the log has a value")
+		}
+		if _, slow := n.ApplyTimes(); slow != 100 {
+			t.Errorf("%d slow entries, want 100", slow)
+		}
+	})
+}

@@ -1,0 +1,88 @@
+// Package requests names requests for logs and metrics: by what they do, their keys and
+// their sizes. Values are never part of it.
+package requests
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
+)
+
+const (
+	// keyBytes is how much is shown of a key. Longer: one fills a line of the log.
+	// Shorter: nobody recognises it.
+	keyBytes = 64
+	// maxShown is how many operations of a transaction are shown.
+	maxShown = 4
+)
+
+// Describe returns what r asks for, in one line of bounded length in which everything
+// prints.
+func Describe(r any) string {
+	switch r := r.(type) {
+	case *pb.RangeRequest:
+		return keys("range", r.GetKey(), r.GetRangeEnd()) + number(" revision=", r.GetRevision()) + number(" limit=", r.GetLimit())
+	case *pb.PutRequest:
+		return keys("put", r.GetKey(), nil) + number(" lease=", r.GetLease()) + fmt.Sprintf(" value_size=%d", len(r.GetValue()))
+	case *pb.DeleteRangeRequest:
+		return keys("delete", r.GetKey(), r.GetRangeEnd())
+	case *pb.TxnRequest:
+		return fmt.Sprintf("txn compares=%d success=%s failure=%s", len(r.GetCompare()), operations(r.GetSuccess()), operations(r.GetFailure()))
+	case *pb.CompactionRequest:
+		return fmt.Sprintf("compaction revision=%d physical=%v", r.GetRevision(), r.GetPhysical())
+	case *pb.LeaseGrantRequest:
+		return fmt.Sprintf("lease_grant id=%x ttl=%d", uint64(r.GetID()), r.GetTTL())
+	case *pb.LeaseRevokeRequest:
+		return fmt.Sprintf("lease_revoke id=%x", uint64(r.GetID()))
+	case proto.Message:
+		return string(r.ProtoReflect().Descriptor().Name())
+	default:
+		return "unknown"
+	}
+}
+
+func keys(what string, key, end []byte) string {
+	what += " key=" + short(key)
+	if len(end) > 0 {
+		what += " range_end=" + short(end)
+	}
+	return what
+}
+
+// short quotes a key. What does not print is escaped.
+func short(key []byte) string {
+	if len(key) <= keyBytes {
+		return strconv.QuoteToASCII(string(key))
+	}
+	return fmt.Sprintf("%s…(%d bytes)", strconv.QuoteToASCII(string(key[:keyBytes])), len(key))
+}
+
+func number(name string, n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return name + strconv.FormatInt(n, 10)
+}
+
+func operations(ops []*pb.RequestOp) string {
+	var shown []string
+	for _, op := range ops[:min(len(ops), maxShown)] {
+		switch {
+		case op.GetRequestRange() != nil:
+			shown = append(shown, Describe(op.GetRequestRange()))
+		case op.GetRequestPut() != nil:
+			shown = append(shown, Describe(op.GetRequestPut()))
+		case op.GetRequestDeleteRange() != nil:
+			shown = append(shown, Describe(op.GetRequestDeleteRange()))
+		default:
+			shown = append(shown, "txn") // one inside another may be as deep as it likes
+		}
+	}
+	if more := len(ops) - len(shown); more > 0 {
+		shown = append(shown, fmt.Sprintf("%d more", more))
+	}
+	return "[" + strings.Join(shown, ", ") + "]"
+}
