@@ -22,3 +22,15 @@ func TestBuckets(t *testing.T) {
 		t.Errorf("Note() allocates %v times", n)
 	}
 }
+
+func TestStripedAddsUp(t *testing.T) {
+	s := NewStriped(Doubling(time.Millisecond, 2))
+	for i, h := range s.stripes {
+		h.Note(time.Duration(i) * time.Second)
+	}
+	s.Note(time.Millisecond)
+	n := uint64(len(s.stripes))
+	if c := s.Load(); c.Count != n+1 || c.Within[1] != 2 || c.Max != time.Duration(n-1)*time.Second || c.Sum != time.Duration(n*(n-1)/2)*time.Second+time.Millisecond {
+		t.Errorf("Load() = %+v of %d stripes", c, n)
+	}
+}

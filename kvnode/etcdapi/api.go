@@ -40,6 +40,7 @@ type API struct {
 	deliveries deliveries
 	// inFlight counts unary requests under way.
 	inFlight atomic.Int64
+	times    times
 	// complain limits what is logged because of requests.
 	complain rate.Sometimes
 }
@@ -47,10 +48,12 @@ type API struct {
 // New returns the API of node.
 func New(node Node, cfg Config) *API {
 	cfg = cfg.WithDefaults()
-	return &API{
+	a := &API{
 		node: node, cfg: cfg, elsewhere: newElsewhere(), replies: newReplies(int64(cfg.MaxReplyBytes), cfg.RequestTimeout, cfg.Logger),
 		complain: rate.Sometimes{First: 10, Interval: time.Second},
 	}
+	a.times.init()
+	return a
 }
 
 // Close closes the connection to the leader. It comes after the servers' end.

@@ -21,6 +21,8 @@ const (
 	DefaultElectionTimeout      = time.Second
 	DefaultQuotaBytes           = 2 << 30
 	DefaultWatchProgress        = 10 * time.Minute
+	DefaultWarnRequest          = 300 * time.Millisecond
+	DefaultWarnApply            = 100 * time.Millisecond
 )
 
 // Config configures an API. A field that is zero, or negative unless it says
@@ -63,6 +65,9 @@ type Config struct {
 	// asked for it is told of progress, at least 100 ms. Streams wait up to a
 	// tenth longer, each its own time. Default: 10 min.
 	WatchProgressInterval time.Duration
+	// WarnRequest is how long a request may take before the log says so, WarnApply how
+	// long one that only reads may. Default: 300 ms and 100 ms, as in etcd.
+	WarnRequest, WarnApply time.Duration
 	// TrailersOnDemand sends trailers only to requests that carry the metadata
 	// x-lease-read, be it auto. They are about a tenth of the processor time that
 	// client and server together spend on a read of one key. Default: to all.
@@ -87,6 +92,8 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.MaxReplyBytes, DefaultMaxReplyBytes)
 	orDefault(&c.ElectionTimeout, DefaultElectionTimeout)
 	orDefault(&c.WatchProgressInterval, DefaultWatchProgress)
+	orDefault(&c.WarnRequest, DefaultWarnRequest)
+	orDefault(&c.WarnApply, DefaultWarnApply)
 	orDefault(&c.RequestTimeout, 5*time.Second+2*c.ElectionTimeout)
 	if c.QuotaBytes == 0 {
 		c.QuotaBytes = DefaultQuotaBytes

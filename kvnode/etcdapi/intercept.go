@@ -24,7 +24,10 @@ func (a *API) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServe
 			resp, err = nil, a.recovered(info.FullMethod, p)
 		}
 	}()
-	if resp, err = a.bounded(ctx, req, info.FullMethod, handle); err != nil {
+	begun := time.Now()
+	resp, err = a.bounded(ctx, begun, req, info.FullMethod, handle)
+	a.note(ctx, info.FullMethod, req, resp, err, time.Since(begun))
+	if err != nil {
 		return nil, err
 	}
 	// Its work is done: while its reply waits for clients that take nothing, it must
@@ -32,8 +35,8 @@ func (a *API) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServe
 	return a.weigh(ctx, resp)
 }
 
-// bounded handles a request unless too many are under way.
-func (a *API) bounded(ctx context.Context, req any, method string, handle grpc.UnaryHandler) (any, error) {
+// bounded handles a request that has begun just now, unless too many are under way.
+func (a *API) bounded(ctx context.Context, begun time.Time, req any, method string, handle grpc.UnaryHandler) (any, error) {
 	defer a.inFlight.Add(-1)
 	if n := a.inFlight.Add(1); n > int64(a.cfg.MaxInFlight) {
 		return nil, status.Errorf(codes.ResourceExhausted, "kvnode: too many requests: %d are under way, which is the limit", a.cfg.MaxInFlight)
@@ -45,14 +48,14 @@ func (a *API) bounded(ctx context.Context, req any, method string, handle grpc.U
 		// It waits for no other member, and takes as long as there is to copy.
 		return handle(ctx, req)
 	}
-	return a.inTime(ctx, req, handle)
+	return a.inTime(ctx, begun, req, handle)
 }
 
-// inTime lets a request wait for RequestTimeout, or until the client's deadline
+// inTime lets a request, which has begun just now, wait for RequestTimeout, or until the client's deadline
 // if that comes first. However long a client would wait: where there is no
 // quorum it had better learn so and ask another member.
-func (a *API) inTime(ctx context.Context, req any, handle grpc.UnaryHandler) (any, error) {
-	end := time.Now().Add(a.cfg.RequestTimeout)
+func (a *API) inTime(ctx context.Context, begun time.Time, req any, handle grpc.UnaryHandler) (any, error) {
+	end := begun.Add(a.cfg.RequestTimeout)
 	if d, ok := ctx.Deadline(); ok && !d.After(end) {
 		return handle(ctx, req)
 	}

@@ -2,6 +2,7 @@ package etcdapi
 
 import (
 	"context"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -21,7 +22,7 @@ func (s *kvServer) RangeStream(r *pb.RangeRequest, out grpc.ServerStreamingServe
 	}
 	ctx := out.Context()
 	// Only the wait for the cluster is bounded, not the stream.
-	_, err := s.inTime(ctx, r, func(ctx context.Context, _ any) (any, error) {
+	_, err := s.inTime(ctx, time.Now(), r, func(ctx context.Context, _ any) (any, error) {
 		return nil, s.admit(ctx, r.GetSerializable())
 	})
 	if err != nil {
@@ -31,6 +32,7 @@ func (s *kvServer) RangeStream(r *pb.RangeRequest, out grpc.ServerStreamingServe
 	if err != nil {
 		return clientError(err)
 	}
+	s.times.ranges.Add(1)
 	kvs := all.GetKvs()
 	for {
 		n := chunk(kvs)

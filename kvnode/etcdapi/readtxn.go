@@ -16,7 +16,28 @@ func (s *kvServer) readTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnRespon
 		return nil, clientError(err)
 	}
 	s.fill(resp.GetHeader())
+	s.countTxn(resp)
 	return resp, nil
+}
+
+// countTxn counts the ranges of a transaction that was answered.
+func (a *API) countTxn(resp *pb.TxnResponse) {
+	ranges := rangesOf(resp)
+	a.times.ranges.Add(ranges)
+	if ranges > 1 {
+		a.times.txns.Add(1)
+	}
+}
+
+func rangesOf(resp *pb.TxnResponse) (n uint64) {
+	for _, r := range resp.GetResponses() {
+		if nested := r.GetResponseTxn(); nested != nil {
+			n += rangesOf(nested)
+		} else {
+			n++
+		}
+	}
+	return n
 }
 
 // readOnly reports whether no branch of r, however deep, writes.

@@ -59,3 +59,27 @@ func Applied(r *pb.InternalRaftRequest) (Op, proto.Message) {
 		return Unknown, r
 	}
 }
+
+// Of returns what a client's request does, as far as etcd's metrics have a name for it.
+func Of(r any) Op {
+	switch r.(type) {
+	case *pb.RangeRequest:
+		return Range
+	case *pb.PutRequest:
+		return Put
+	case *pb.DeleteRangeRequest:
+		return DeleteRange
+	case *pb.TxnRequest:
+		return Txn
+	case *pb.CompactionRequest:
+		return Compaction
+	case *pb.LeaseGrantRequest:
+		return LeaseGrant
+	case *pb.LeaseRevokeRequest:
+		return LeaseRevoke
+	case *pb.AlarmRequest:
+		return Alarm
+	default:
+		return Unknown
+	}
+}

@@ -1,0 +1,133 @@
+package etcdapi
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/internal/durations"
+	"github.com/leaderlease/go/internal/stripes"
+	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/requests"
+)
+
+// requestBounds are etcd's, of etcd_server_request_duration_seconds.
+var requestBounds = durations.Doubling(time.Millisecond, 14)
+
+// times counts how long requests took. Reads under a lease are counted, too, so it is
+// all in stripes.
+type times struct {
+	took [requests.NumOps][2]*durations.Striped // failed, and not
+	// ranges are those of transactions that only read, and of streams; txns such
+	// transactions with more than one.
+	ranges, txns *stripes.Counter
+	slow         atomic.Uint64
+	warned       rate.Sometimes
+}
+
+func (t *times) init() {
+	for op := range t.took {
+		t.took[op] = [2]*durations.Striped{durations.NewStriped(requestBounds), durations.NewStriped(requestBounds)}
+	}
+	t.ranges, t.txns = stripes.NewCounter(), stripes.NewCounter()
+	t.warned = rate.Sometimes{First: 10, Interval: time.Second}
+}
+
+// note counts a request that is over, and logs it if it took too long.
+func (a *API) note(ctx context.Context, method string, req, resp any, err error, took time.Duration) {
+	op := opOf(req)
+	if op != requests.Unknown {
+		i := 0
+		if err == nil {
+			i = 1
+		}
+		a.times.took[op][i].Note(took)
+	}
+	reads := op == requests.Range || op == requests.ReadTxn
+	if reads && took > a.cfg.WarnApply {
+		a.times.slow.Add(1)
+	}
+	if took <= a.cfg.WarnRequest && (!reads || took <= a.cfg.WarnApply) {
+		return
+	}
+	a.times.warned.Do(func() { a.warnSlow(ctx, method, req, resp, err, took, reads) })
+}
+
+// warnSlow says of a request what may be said: its keys, bounded, and no values.
+func (a *API) warnSlow(ctx context.Context, method string, req, resp any, err error, took time.Duration, reads bool) {
+	what, expected := "request took too long", a.cfg.WarnRequest
+	if took <= expected {
+		expected = a.cfg.WarnApply
+	}
+	if reads {
+		what = "read-only request took too long"
+	}
+	remote := ""
+	if p, ok := peer.FromContext(ctx); ok {
+		remote = p.Addr.String()
+	}
+	a.cfg.Logger.Warn(what, "took", took, "expected-duration", expected, "method", method, "remote", remote,
+		"request", requests.Describe(req), "request-size", sizeOf(req), "response-count", countOf(resp), "response-size", sizeOf(resp), "error", err)
+}
+
+func sizeOf(m any) int {
+	if p, ok := m.(proto.Message); ok {
+		return proto.Size(p)
+	}
+	return 0
+}
+
+// countOf returns how many keys a response is about, as far as it says so.
+func countOf(resp any) int64 {
+	switch r := resp.(type) {
+	case *pb.RangeResponse:
+		return int64(len(r.GetKvs()))
+	case *pb.DeleteRangeResponse:
+		return r.GetDeleted()
+	default:
+		return 0
+	}
+}
+
+// opOf returns what a request does.
+func opOf(req any) requests.Op {
+	if t, ok := req.(*pb.TxnRequest); ok && readOnly(t) {
+		return requests.ReadTxn
+	}
+	return requests.Of(req)
+}
+
+// RequestStats is what clients asked of this member since its start.
+type RequestStats struct {
+	// Times are how long requests took, by operation.
+	Times []kvnode.OpTimes
+	// Slow are reads that took longer than Config.WarnApply.
+	Slow uint64
+	// Ranges are those that were answered without an entry in the log, by themselves
+	// and in transactions, and Txns such transactions with more than one.
+	Ranges, Txns uint64
+}
+
+// RequestStats returns the figures of this moment.
+func (a *API) RequestStats() RequestStats {
+	t := &a.times
+	s := RequestStats{Slow: t.slow.Load(), Ranges: t.ranges.Load(), Txns: t.txns.Load()}
+	for op := range t.took {
+		for i, h := range t.took[op] {
+			c := h.Load()
+			if c.Count == 0 {
+				continue
+			}
+			s.Times = append(s.Times, kvnode.OpTimes{Op: requests.Op(op).String(), Success: i == 1, Counts: c})
+			if requests.Op(op) == requests.Range {
+				s.Ranges += c.Count
+			}
+		}
+	}
+	return s
+}
