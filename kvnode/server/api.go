@@ -49,6 +49,8 @@ func (s *Server) build() (err error) {
 func (c *Config) api(requests *grpcprom.ServerMetrics) etcdapi.Config {
 	return etcdapi.Config{
 		MaxTxnOps:             c.MaxTxnOps,
+		WarnRequest:           c.WarnRequest,
+		WarnApply:             c.WarnApply,
 		WatchProgressInterval: c.WatchProgressInterval,
 		MaxRequestBytes:       c.MaxRequestBytes,
 		MaxConcurrentStreams:  c.MaxConcurrentStreams,

@@ -117,6 +117,10 @@ type Config struct {
 	// Keepalive is what is asked of clients' connections.
 	Keepalive Keepalive
 
+	// WarnRequest is how long a request may take before the log says so, WarnApply how long
+	// one that only reads may, or an entry of the log to be applied. Default: 300 ms and
+	// 100 ms, as in etcd.
+	WarnRequest, WarnApply time.Duration
 	// ExtensiveMetrics adds latency histograms of gRPC requests, at the cost of
 	// some CPU time on each.
 	ExtensiveMetrics bool
@@ -179,6 +183,8 @@ func (c Config) WithDefaults() Config {
 	set(&c.MaxConcurrentStreams, etcdapi.DefaultMaxConcurrentStreams)
 	set(&c.QuotaBytes, etcdapi.DefaultQuotaBytes)
 	set(&c.WatchProgressInterval, etcdapi.DefaultWatchProgress)
+	set(&c.WarnRequest, etcdapi.DefaultWarnRequest)
+	set(&c.WarnApply, etcdapi.DefaultWarnApply)
 	set(&c.AutoCompactionMode, autocompact.Periodic)
 	set(&c.AutoCompactionRetention, "0")
 	set(&c.CompactHashCheckTime, defaultHashEvery)
@@ -244,6 +250,7 @@ func (c *Config) node(peers net.Listener) kvnode.Config {
 		ReadMode:        c.ReadMode,
 		MaxRequestBytes: c.MaxRequestBytes,
 		SnapshotCount:   c.SnapshotCount,
+		WarnApply:       c.WarnApply,
 		TTLCheckpoint:   c.TTLCheckpoint,
 		LaxReconfig:     c.LaxReconfig,
 		CatchUpEntries:  c.CatchUpEntries,

@@ -7,11 +7,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/server/floodgate"
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/watch"
 	"github.com/leaderlease/go/kvnode/ttl"
 	"github.com/leaderlease/go/leaderlease/metrics"
+	"github.com/leaderlease/go/raftwal"
 )
 
 // leaseGroup is the label of the only Raft group in leaderlease's metrics.
@@ -48,18 +52,25 @@ type reading struct {
 	ready               bool
 	ttl                 ttl.Stats
 	ttlLeases           int
+	applies             []kvnode.OpTimes
+	slowApplies         uint64
+	requests            etcdapi.RequestStats
+	ops                 store.Ops
+	watches             watch.Stats
 }
 
 func (s *Server) read() *reading {
-	store := s.node.Store()
+	kept := s.node.Store()
 	r := &reading{
-		Status: s.node.Status(), revision: store.Revision(), compacted: store.CompactRevision(),
+		Status: s.node.Status(), revision: kept.Revision(), compacted: kept.CompactRevision(),
 		changes: s.changes.Load(), floods: s.entrance.gate.Counts(), ready: s.servesNow(),
-		ttl: s.node.TTLStats(), ttlLeases: store.CountTTLLeases(),
+		ttl: s.node.TTLStats(), ttlLeases: kept.CountTTLLeases(),
 	}
-	r.dbSize, r.dbInUse = etcdapi.Size(store)
+	r.applies, r.slowApplies = s.node.ApplyTimes()
+	r.requests, r.ops, r.watches = s.api.RequestStats(), kept.Ops(), s.node.Watch().Stats()
+	r.dbSize, r.dbInUse = etcdapi.Size(kept)
 	r.dbQuota = s.cfg.QuotaBytes
-	r.dbUnsaved = store.Unsaved()
+	r.dbUnsaved = kept.Unsaved()
 	return r
 }
 
@@ -138,6 +149,8 @@ var families = []family{
 		func(r *reading) float64 { return float64(r.Waiting) }),
 	counter("proposals_failed_total", "Proposals of this member of which nothing became, or nobody knows what.",
 		func(r *reading) float64 { return float64(r.Counts.FailedProposals) }),
+	counter("reads_failed_total", "Linearizable reads of this member that were not served, but for those whose client left.",
+		func(r *reading) float64 { return float64(r.Counts.FailedReads) }),
 	counter("malformed_entries_total", "Entries without effect since they do not decode, in the log or in what peers forward: a peer is faulty, or not one.",
 		func(r *reading) float64 { return float64(r.Counts.Malformed) }),
 	counter("checkpoint_failures_total", "Checkpoints that could not be made.",
@@ -194,6 +207,7 @@ func (c nodeCollector) Describe(descs chan<- *prometheus.Desc) {
 	for i := range families {
 		descs <- families[i].desc
 	}
+	describeEtcd(descs)
 	for _, d := range []*prometheus.Desc{alarm, buildInfo, saving, walSyncs, late, tlsReloads, tlsFailures, tlsNotAfter} {
 		descs <- d
 	}
@@ -206,6 +220,7 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 		f := &families[i]
 		out <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(r))
 	}
+	collectEtcd(out, r)
 	for _, t := range []pb.AlarmType{pb.AlarmType_NOSPACE, pb.AlarmType_CORRUPT} {
 		raised := 0
 		for _, m := range r.Alarms {
@@ -216,8 +231,8 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(alarm, prometheus.GaugeValue, float64(raised), t.String())
 	}
 	out <- prometheus.MustNewConstMetric(buildInfo, prometheus.GaugeValue, 1, Version())
-	out <- prometheus.MustNewConstSummary(saving, r.Counts.Checkpoints, r.Counts.CheckpointTime.Seconds(), nil)
-	out <- prometheus.MustNewConstSummary(walSyncs, r.WAL.Syncs, r.WAL.SyncTime.Seconds(), nil)
+	out <- prometheus.MustNewConstHistogram(saving, r.Counts.Checkpoints, r.Counts.CheckpointTime.Seconds(), syncBuckets(r.Counts.CheckpointWithin))
+	out <- prometheus.MustNewConstHistogram(walSyncs, r.WAL.Syncs, r.WAL.SyncTime.Seconds(), syncBuckets(r.WAL.SyncWithin))
 	out <- prometheus.MustNewConstHistogram(late, r.Late.Ticks, r.Late.Total.Seconds(), lateBuckets(&r.Late))
 	c.s.certs.collect(out)
 }
@@ -229,4 +244,10 @@ func lateBuckets(l *kvnode.Lateness) map[float64]uint64 {
 		buckets[bound.Seconds()] = l.Within[i]
 	}
 	return buckets
+}
+
+// syncBuckets does the same for what has the bounds of the log.
+func syncBuckets(within []uint64) map[float64]uint64 {
+	c := durations.Counts{Bounds: raftwal.SyncBounds, Within: within}
+	return c.Buckets()
 }

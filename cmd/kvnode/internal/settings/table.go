@@ -212,6 +212,14 @@ var observeTable = []setting{
 		},
 	},
 	{
+		name: "warning-unary-request-duration", topic: observing, usage: "How long a request may take before the log says so. 0: 300 ms.",
+		field: func(c *Config) value { return duration(&c.Server.WarnRequest) },
+	},
+	{
+		name: "warning-apply-duration", topic: observing, usage: "The same for requests that only read, and for entries of the log to be applied. 0: 100 ms.",
+		field: func(c *Config) value { return duration(&c.Server.WarnApply) },
+	},
+	{
 		name: "enable-pprof", topic: observing, usage: "Serve /debug/pprof/ where HTTP is served.",
 		field: func(c *Config) value { return truth(&c.Server.EnablePprof) },
 	},
