@@ -120,4 +120,52 @@ var requests = []Mutant{
 		Old:  "errors.Is(err, kvnode.ErrDiskFull)",
 		New:  "false && errors.Is(err, kvnode.ErrDiskFull)",
 	},
+	{
+		Rule: "metrics", Name: "a slow request is not logged", Pkg: apiPkg, Test: "^TestSlowRequestsAreLogged$",
+		File: "kvnode/etcdapi/times.go",
+		Old:  "\tif took <= a.cfg.WarnRequest && (",
+		New:  "\tif true || took <= a.cfg.WarnRequest && (",
+	},
+	{
+		Rule: "metrics", Name: "slow requests fill the log", Pkg: apiPkg, Test: "^TestSlowRequestsDoNotFillTheLog$",
+		File: "kvnode/etcdapi/times.go",
+		Old:  "rate.Sometimes{First: 10, Interval: time.Second}",
+		New:  "rate.Sometimes{Every: 1}",
+	},
+	{
+		Rule: "metrics", Name: "the line of a slow request has its value", Pkg: "./kvnode/internal/requests", Test: "^TestDescribe$",
+		File: "kvnode/internal/requests/describe.go",
+		Old:  "value_size=%d\", len(r.GetValue()))",
+		New:  "value_size=%s\", r.GetValue())",
+	},
+	{
+		Rule: "metrics", Name: "keys in the log are as long as they are", Pkg: "./kvnode/internal/requests", Test: "^TestDescriptionsAreBounded$",
+		File: "kvnode/internal/requests/describe.go",
+		Old:  "\tif len(key) <= keyBytes {\n",
+		New:  "\tif len(key) >= 0 {\n",
+	},
+	{
+		Rule: "metrics", Name: "an entry that holds up all others is not logged", Pkg: nodePkg, Test: "^TestSlowAppliesAreLogged$",
+		File: "kvnode/applying.go",
+		Old:  "\tif took <= n.cfg.WarnApply {\n",
+		New:  "\tif took >= 0 {\n",
+	},
+	{
+		Rule: "metrics", Name: "what was refused counts as an operation", Pkg: storePkg, Test: "^TestOpsAreCounted$",
+		File: "kvnode/store/write.go",
+		Old:  "\t\tw.rollback()\n",
+		New:  "\t\ts.ops.add(&w.ops)\n\t\tw.rollback()\n",
+	},
+	{
+		Rule: "metrics", Name: "events of streams that have ended are forgotten", Pkg: watchPkg, Test: "^TestStatsOfStreams$",
+		File: "kvnode/store/watch/stream.go",
+		Old:  "\t\th.mu.sent += s.sent.Load()\n",
+		New:  "",
+	},
+	{
+		Rule: "metrics", Name: "the time of a sync is that of its write, too", Pkg: walPkg, Test: "^TestStatsTellWriteFromSync$",
+		File: "raftwal/stats.go",
+		Old:  "c.flushes.Note(now.Sub(written))",
+		New:  "c.flushes.Note(now.Sub(begun))",
+	},
 }
