@@ -2,6 +2,7 @@ package etcdapi
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -30,12 +31,12 @@ func TestPrevKVOfWhatIsCompacted(t *testing.T) {
 				s.compact(t, compacted)
 			}
 			r := <-c.Watch(t.Context(), "a", clientv3.WithRev(max(compacted, 1)), clientv3.WithPrevKV())
-			got := ""
+			var got strings.Builder
 			for _, e := range r.Events {
-				got += fmt.Sprintf(" %v@%d(%s)", e.Type, e.Kv.GetModRevision(), e.PrevKv.GetValue())
+				fmt.Fprintf(&got, " %v@%d(%s)", e.Type, e.Kv.GetModRevision(), e.PrevKv.GetValue())
 			}
-			if got != want {
-				t.Errorf("events from %d on =%s, want%s", compacted, got, want)
+			if got.String() != want {
+				t.Errorf("events from %d on =%s, want%s", compacted, got.String(), want)
 			}
 		})
 	}
