@@ -31,12 +31,15 @@ func (n *Node) peer(id uint64) (store.Member, error) {
 // believed returns a member that is known, or that somebody vouches for. Where it is
 // known to be comes first; behind that is where those say that it has moved to who
 // have applied more.
-func (n *Node) believed(id uint64) (store.Member, bool) {
+func (n *Node) believed(id uint64) (store.Member, bool) { return n.believedBy(id, true) }
+
+// believedBy is believed, with or without those whom --initial-cluster alone names.
+func (n *Node) believedBy(id uint64, flags bool) (store.Member, bool) {
 	m, known := n.familiar(id)
 	if !known && n.store.Members().Removed[id] {
 		return m, false
 	}
-	told, vouched := n.vouchers.named(id, n.store.Applied(), known)
+	told, vouched := n.vouchers.named(id, n.store.Applied(), known, flags)
 	if !known {
 		return told, vouched
 	}

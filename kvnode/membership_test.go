@@ -42,13 +42,17 @@ func peerURLs(name string) []string { return []string{"http://" + name + ":2380"
 // applied waits until n has applied what leader has.
 func (c *cluster) applied(n, leader *Node) {
 	c.t.Helper()
-	for range 1000 {
+	c.appliedWithin(10*time.Second, n, leader)
+}
+
+func (c *cluster) appliedWithin(d time.Duration, n, leader *Node) {
+	c.t.Helper()
+	for began := time.Now(); time.Since(began) < d; time.Sleep(10 * time.Millisecond) {
 		if n.Store().Applied() >= leader.Store().Applied() {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	c.t.Fatalf("%s has applied %d after 10s, the leader %d", n.Name(), n.Store().Applied(), leader.Store().Applied())
+	c.t.Fatalf("%s has applied %d after %v, the leader %d", n.Name(), n.Store().Applied(), d, leader.Store().Applied())
 }
 
 func TestALearnerJoinsAndIsPromoted(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/raft/v3"
+
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -19,11 +21,12 @@ const (
 	// to a round, at those who lag behind.
 	vouchPause = time.Second
 	// vouchRenewal is the most time between two of them while somebody is let in, or
-	// looked for, on others' word. Longer: who lost that word stays in for longer.
+	// looked for, on others' word, or needs to be, as nobody leads who hears this member.
+	// Longer: who lost that word stays in for longer.
 	vouchRenewal = 10 * time.Second
-	// minLonely is for how many rounds in a row there must be no leader, and no
-	// majority, before those count whom --initial-cluster alone names. Less: somebody
-	// who keeps the others from answering for a moment brings them in.
+	// minLonely is for how many rounds in a row this member must not be led, and there
+	// be no majority, before those count whom --initial-cluster alone names. Less:
+	// somebody who keeps the others from answering for a moment brings them in.
 	minLonely = 3
 )
 
@@ -37,12 +40,12 @@ func (n *Node) askAround() {
 
 // vouch asks the others who is in the cluster each time that somebody calls whom this
 // member does not know, or does not expect there, and for as long as somebody is in on
-// their word. One round is under way at a time.
+// their word, or nobody has answered who could help. One round is under way at a time.
 func (n *Node) vouch(ctx context.Context) {
-	lonely, last := 0, time.Time{}
+	lonely := 0
 	for {
 		var renewal <-chan time.Time
-		if n.relink() {
+		if n.relink() || lonely > 0 {
 			renewal = time.After(vouchRenewal)
 		}
 		select {
@@ -51,10 +54,6 @@ func (n *Node) vouch(ctx context.Context) {
 		case <-n.vouchers.due:
 		case <-renewal:
 		}
-		if time.Since(last) > 2*vouchRenewal {
-			lonely = 0 // these rounds are not in a row
-		}
-		last = time.Now()
 		pause := time.NewTimer(vouchPause)
 		lonely = n.askRosters(ctx, lonely)
 		n.relink() // whoever is refused now is not kept until the pause is over
@@ -67,13 +66,13 @@ func (n *Node) vouch(ctx context.Context) {
 }
 
 // askRosters asks all members that this one knows, and returns how many rounds in a
-// row, lonely before this one, there was no leader and no majority. After minLonely
-// those are asked whom only --initial-cluster names: if there is a majority, its
-// members know who leads, or can elect a leader, and who has left the cluster has no
-// say.
+// row, lonely before this one, it was not led, and there was no majority. After
+// minLonely those are asked whom only --initial-cluster names: if there is a majority,
+// its members know who leads, or can elect a leader, and who has left the cluster has
+// no say.
 func (n *Node) askRosters(ctx context.Context, lonely int) int {
-	known, led := n.knownMembers(), n.Leader() != 0
-	if n.isMajority(known, n.askAll(ctx, known, false)) || led || n.Leader() != 0 {
+	known, led := n.knownMembers(), n.isLed()
+	if n.isMajority(known, n.askAll(ctx, known, false)) || led || n.isLed() {
 		n.vouchers.keep(known)
 		return 0
 	}
@@ -84,6 +83,20 @@ func (n *Node) askRosters(ctx context.Context, lonely int) int {
 	}
 	n.vouchers.keep(known)
 	return lonely
+}
+
+// isLed reports whether there is a leader that hears this member, for whoever cannot
+// answer gets nothing from it, and that nobody whom --initial-cluster alone names is
+// needed to find: they are, until the registry knows it, however long that takes.
+func (n *Node) isLed() bool {
+	lead := n.Leader()
+	if lead == n.ID() || lead == raft.None {
+		return lead != raft.None
+	}
+	hears := func(p transport.PeerStatus) bool { return p.ID == lead && p.Connected }
+	m, known := n.believedBy(lead, false)
+	all, _ := n.believed(lead)
+	return known && len(m.PeerURLs) == len(all.PeerURLs) && slices.ContainsFunc(n.links.Peers(), hears)
 }
 
 // isMajority reports whether most of the voters have answered, counting this member.

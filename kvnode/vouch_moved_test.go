@@ -7,32 +7,32 @@ import (
 	"time"
 )
 
-// move has m1 registered, and started again, at another host, with a certificate for
-// that one alone. away does not hear of it.
-func (c *cluster) move(away *Node, secure func(*Config)) *Node {
+// move has a member registered, and started again, at another host, with a certificate
+// for that one alone. away does not hear of it.
+func (c *cluster) move(name, host string, away *Node, secure func(*Config)) *Node {
 	c.t.Helper()
-	if err := c.leader(away).UpdateMember(c.t.Context(), c.nodes["m1"].ID(), peerURLs("m1b")); err != nil {
+	if err := c.leader(away).UpdateMember(c.t.Context(), c.nodes[name].ID(), peerURLs(host)); err != nil {
 		c.t.Fatal(err)
 	}
 	time.Sleep(time.Second)
-	c.stop("m1")
-	certified := Config{Name: "m1b", Dial: c.net.Dialer("m1b")}
+	c.stop(name)
+	certified := Config{Name: host, Dial: c.net.Dialer(host)}
 	secure(&certified)
-	cfg := c.cfgs["m1"]
+	cfg := c.cfgs[name]
 	cfg.Cluster = slices.Clone(cfg.Cluster)
-	cfg.Cluster[0].PeerURLs = peerURLs("m1b")
+	cfg.Cluster[slices.IndexFunc(cfg.Cluster, func(m Member) bool { return m.Name == name })].PeerURLs = peerURLs(host)
 	cfg.Dial, cfg.PeerTLS = certified.Dial, certified.PeerTLS
 	var err error
-	if cfg.Listener, err = c.net.Listen("m1b:2380"); err != nil {
+	if cfg.Listener, err = c.net.Listen(host + ":2380"); err != nil {
 		c.t.Fatal(err)
 	}
-	m1, err := Start(cfg)
+	moved, err := Start(cfg)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	c.nodes["m1"] = m1
-	c.hand(m1, away)
-	return m1
+	c.nodes[name] = moved
+	c.leader(away)
+	return moved
 }
 
 // A member that moved while another one was away, and leads now, reaches that one and
@@ -45,7 +45,8 @@ func TestALeaderThatHasMovedIsLetIn(t *testing.T) {
 				time.Sleep(time.Second)
 				away := c.nodes["m3"]
 				c.isolate(away)
-				m1 := c.move(away, secure)
+				m1 := c.move("m1", "m1b", away, secure)
+				c.hand(m1, away)
 				c.net.Reset("m1b", "m3")
 				c.net.Reset("m2", "m3")
 				c.net.HealAll()

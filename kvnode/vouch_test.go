@@ -268,11 +268,11 @@ func TestInstancesAreRecognised(t *testing.T) {
 	var v vouchers
 	v.note("a:1", roster{members: []store.Member{{ID: 1, PeerURLs: peerURLs("b"), Instance: instance}}}) // of a former version
 	v.note("b:1", roster{members: []store.Member{{ID: 1, PeerURLs: peerURLs("a")}, {ID: 2}}})
-	m, ok := v.named(1, 0, false)
+	m, ok := v.named(1, 0, false, false)
 	if !ok || !isInstance(m.Instance, instance) || isInstance(m.Instance, "x") || len(m.PeerURLs) != 2 {
 		t.Errorf("named(1) = %+v, %v, want both URLs and the instance", m, ok)
 	}
-	if m, ok := v.named(3, 0, false); ok {
+	if m, ok := v.named(3, 0, false, false); ok {
 		t.Errorf("named(3) = %+v, want none", m)
 	}
 }

@@ -29,12 +29,13 @@ type roster struct {
 // named returns a member as all rosters have it: they may be of different age, so its
 // peer URLs are those of all. Rosters of registries that are no newer than this
 // member's, which has applied so much, say nothing: what they have it has. One that
-// does not say how old it is does not count about members that are registered.
-func (v *vouchers) named(id, applied uint64, registered bool) (found store.Member, ok bool) {
+// does not say how old it is does not count about members that are registered, and
+// those of whom --initial-cluster alone names do only with flags.
+func (v *vouchers) named(id, applied uint64, registered, flags bool) (found store.Member, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, r := range v.mu.rosters {
-		if r.applied <= applied && (r.applied > 0 || registered) {
+		if r.flags && !flags || r.applied <= applied && (r.applied > 0 || registered) {
 			continue
 		}
 		for _, m := range r.members {

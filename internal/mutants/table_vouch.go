@@ -37,7 +37,7 @@ var vouching = []Mutant{
 		Rule: "vouching", Name: "whom flags alone name always has a say", Pkg: nodePkg, Test: "^TestFlagsVouchOnlyForWantOfAMajority$",
 		File: vouchFile,
 		Old:  "\treturn there > voters/2\n", New: "\treturn there > voters\n",
-		More: []Edit{{vouchFile, " || led || n.Leader() != 0 {", " || led && false {"}},
+		More: []Edit{{vouchFile, " || led || n.isLed() {", " || led && false {"}},
 	},
 	{
 		Rule: "vouching", Name: "whom flags alone name never has a say", Pkg: nodePkg, Test: "^TestFlagsVouchOnlyForWantOfAMajority$",
@@ -105,12 +105,12 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "an old roster moves a member", Pkg: nodePkg, Test: "^TestOldRostersDoNotMoveMembers$",
 		File: "kvnode/vouchers.go",
-		Old:  "if r.applied <= applied && (r.applied > 0 || registered) {", New: "if r.applied < applied && (r.applied > 0 || registered) {",
+		Old:  "|| r.applied <= applied && (r.applied > 0 || registered) {", New: "|| r.applied < applied && (r.applied > 0 || registered) {",
 	},
 	{
 		Rule: "vouching", Name: "flags vouch although there is a leader", Pkg: nodePkg, Test: "^TestFlagsDoNotVouchWhileThereIsALeader$",
 		File: vouchFile,
-		Old:  " || led || n.Leader() != 0 {", New: " || led && false {",
+		Old:  " || led || n.isLed() {", New: " || led && false {",
 	},
 	{
 		Rule: "vouching", Name: "flags vouch at once", Pkg: nodePkg, Test: "^TestWhoFlagsLetInLeavesWithThem$",
@@ -146,5 +146,20 @@ var vouching = []Mutant{
 		Rule: "vouching", Name: "a roster has client URLs", Pkg: nodePkg, Test: "^TestARosterShowsNoInstance$",
 		File: "kvnode/join.go",
 		Old:  "\t\tall[i].ClientURLs = nil //", New: "\t\t//",
+	},
+	{
+		Rule: "vouching", Name: "whom flags name goes as soon as it leads", Pkg: nodePkg, Test: "^TestFlagsLastUntilAMemberThatWasAwayKnowsTheOthers$",
+		File: vouchFile,
+		Old:  "return known && len(m.PeerURLs) == len(all.PeerURLs) && ", New: "_, _, _ = m, known, all\n\treturn ",
+	},
+	{
+		Rule: "vouching", Name: "a leader that does not hear a member is enough", Pkg: nodePkg, Test: "^TestWhoIsLedButNotHeardAsksWhomFlagsName$",
+		File: vouchFile,
+		Old:  "p.ID == lead && p.Connected }", New: "p.ID == lead }",
+	},
+	{
+		Rule: "vouching", Name: "who finds nobody waits until it is called", Pkg: nodePkg, Test: "^TestWhoFindsNobodyAsksAgain$",
+		File: vouchFile,
+		Old:  "n.relink() || lonely > 0 {", New: "n.relink() {",
 	},
 }
