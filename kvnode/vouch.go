@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -76,27 +77,56 @@ func (n *Node) askRosters(ctx context.Context, lonely int) int {
 		n.vouchers.keep(known)
 		return 0
 	}
-	if lonely++; lonely >= minLonely {
-		named := n.namedByFlags(known)
-		n.askAll(ctx, named, true)
-		known = append(known, named...)
+	if lonely++; lonely < minLonely {
+		n.vouchers.keep(known)
+		return lonely
 	}
-	n.vouchers.keep(known)
+	named := n.namedByFlags(known)
+	answered := n.askAll(ctx, named, true)
+	n.vouchers.keep(slices.Concat(known, named))
+	n.vouchers.note(flagsPlace, roster{members: placed(known, named, answered), applied: math.MaxUint64, flags: true})
 	return lonely
 }
 
+// flagsPlace is whose roster says where --initial-cluster has members that are
+// registered elsewhere.
+const flagsPlace = "--initial-cluster"
+
+// placed are those who are known by a name that --initial-cluster has where somebody
+// of this cluster has answered. Without a majority, nobody can register that they have
+// moved, and if most of them have, there is none before they find each other.
+func placed(known, named []store.Member, answered []bool) (moved []store.Member) {
+	for i, there := range named {
+		at := slices.IndexFunc(known, func(m store.Member) bool { return m.Name == there.Name && m.Name != "" })
+		if at >= 0 && answered[i] {
+			moved = append(moved, store.Member{ID: known[at].ID, PeerURLs: there.PeerURLs})
+		}
+	}
+	return moved
+}
+
 // isLed reports whether there is a leader that hears this member, for whoever cannot
-// answer gets nothing from it, and that nobody whom --initial-cluster alone names is
-// needed to find: they are, until the registry knows it, however long that takes.
+// answer gets nothing from it, and that nobody is needed to find whom --initial-cluster
+// alone names: they are, until the registry has them, however long that takes.
 func (n *Node) isLed() bool {
 	lead := n.Leader()
-	if lead == n.ID() || lead == raft.None {
-		return lead != raft.None
-	}
 	hears := func(p transport.PeerStatus) bool { return p.ID == lead && p.Connected }
-	m, known := n.believedBy(lead, false)
-	all, _ := n.believed(lead)
-	return known && len(m.PeerURLs) == len(all.PeerURLs) && slices.ContainsFunc(n.links.Peers(), hears)
+	switch {
+	case lead == raft.None || lead != n.ID() && !slices.ContainsFunc(n.links.Peers(), hears):
+		return false
+	case n.isFlagged(lead):
+		return false
+	default:
+		return !slices.ContainsFunc(n.knownMembers(), func(m store.Member) bool { return n.isFlagged(m.ID) })
+	}
+}
+
+// isFlagged reports whether a member is believed, or believed to be at some address,
+// on the word alone of those whom --initial-cluster names.
+func (n *Node) isFlagged(id uint64) bool {
+	without, known := n.believedBy(id, false)
+	with, vouched := n.believed(id)
+	return known != vouched || len(without.PeerURLs) < len(with.PeerURLs)
 }
 
 // isMajority reports whether most of the voters have answered, counting this member.
@@ -122,7 +152,7 @@ func (n *Node) namedByFlags(known []store.Member) (named []store.Member) {
 		}
 		urls := slices.DeleteFunc(slices.Clone(m.PeerURLs), isTaken)
 		if m.Name != n.Name() && len(urls) > 0 {
-			named = append(named, store.Member{PeerURLs: urls})
+			named = append(named, store.Member{Name: m.Name, PeerURLs: urls})
 		}
 	}
 	return named

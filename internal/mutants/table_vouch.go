@@ -115,7 +115,7 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "flags vouch at once", Pkg: nodePkg, Test: "^TestWhoFlagsLetInLeavesWithThem$",
 		File: vouchFile,
-		Old:  "lonely >= minLonely {", New: "lonely >= 1 {",
+		Old:  "lonely < minLonely {", New: "lonely < 1 {",
 	},
 	{
 		Rule: "vouching", Name: "who is vouched for no more stays connected", Pkg: nodePkg, Test: "^TestWhoFlagsLetInLeavesWithThem$",
@@ -150,7 +150,7 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "whom flags name goes as soon as it leads", Pkg: nodePkg, Test: "^TestFlagsLastUntilAMemberThatWasAwayKnowsTheOthers$",
 		File: vouchFile,
-		Old:  "return known && len(m.PeerURLs) == len(all.PeerURLs) && ", New: "_, _, _ = m, known, all\n\treturn ",
+		Old:  "\tcase n.isFlagged(lead):\n", New: "\tcase n.isFlagged(lead) && false:\n",
 	},
 	{
 		Rule: "vouching", Name: "a leader that does not hear a member is enough", Pkg: nodePkg, Test: "^TestWhoIsLedButNotHeardAsksWhomFlagsName$",
@@ -161,5 +161,21 @@ var vouching = []Mutant{
 		Rule: "vouching", Name: "who finds nobody waits until it is called", Pkg: nodePkg, Test: "^TestWhoFindsNobodyAsksAgain$",
 		File: vouchFile,
 		Old:  "n.relink() || lonely > 0 {", New: "n.relink() {",
+	},
+	{
+		Rule: "vouching", Name: "flags do not say where registered members are", Pkg: nodePkg, Test: "^TestFlagsSayWhereMembersAreForWantOfAMajority$",
+		File: vouchFile,
+		Old:  "if at >= 0 && answered[i] {", New: "if at >= len(known) && answered[i] {",
+	},
+	{
+		Rule: "vouching", Name: "flags say where members are though nobody answers there", Pkg: nodePkg, Test: "^TestPlaced$",
+		File: vouchFile,
+		Old:  "if at >= 0 && answered[i] {", New: "if at >= 0 && i >= 0 {",
+	},
+	{
+		Rule: "vouching", Name: "where flags have members is forgotten before it is registered", Pkg: nodePkg, Test: "^TestFlagsSayWhereMembersAreForWantOfAMajority$",
+		File: vouchFile,
+		Old:  "bool { return n.isFlagged(m.ID) })", New: "bool { return n.isFlagged(m.ID) && false })",
+		More: []Edit{{vouchFile, "\tcase n.isFlagged(lead):\n", "\tcase lead != n.ID() && n.isFlagged(lead):\n"}},
 	},
 }

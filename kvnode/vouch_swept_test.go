@@ -1,0 +1,113 @@
+package kvnode
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// restartAt ends members and starts them at other hosts, without a word to the
+// registry. The flags of all name the new hosts, and of others the old ones, too.
+func (c *cluster) restartAt(hosts map[string]string) {
+	c.t.Helper()
+	for name := range c.cfgs {
+		c.crash(c.nodes[name])
+	}
+	for name, cfg := range c.cfgs {
+		cfg.Cluster = slices.Clone(cfg.Cluster)
+		for i, m := range cfg.Cluster {
+			if host, moved := hosts[m.Name]; moved {
+				urls := peerURLs(host)
+				if m.Name != name {
+					urls = append(urls, m.PeerURLs...)
+				}
+				cfg.Cluster[i].PeerURLs = urls
+			}
+		}
+		host := name
+		if hosts[name] != "" {
+			host = hosts[name]
+		}
+		cfg.Dial = c.net.Dialer(host)
+		var err error
+		if cfg.Listener, err = c.net.Listen(host + ":2380"); err != nil {
+			c.t.Fatal(err)
+		}
+		if c.nodes[name], err = Start(cfg); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// leading returns a member that leads.
+func (c *cluster) leading() *Node {
+	c.t.Helper()
+	for _, n := range c.nodes {
+		if n.Leader() == n.ID() {
+			return n
+		}
+	}
+	c.t.Fatal("nobody leads")
+	return nil
+}
+
+// flagged is at how many members flags say where others are.
+func (c *cluster) flagged() (members int) {
+	for _, n := range c.nodes {
+		n.vouchers.mu.Lock()
+		if _, ok := n.vouchers.mu.rosters[flagsPlace]; ok {
+			members++
+		}
+		n.vouchers.mu.Unlock()
+	}
+	return members
+}
+
+// Most members, or all, come back elsewhere after all were stopped. Nobody is where
+// the registry says, and without a majority it cannot be changed: flags say where.
+func TestFlagsSayWhereMembersAreForWantOfAMajority(t *testing.T) {
+	for name, hosts := range map[string]map[string]string{
+		"two of three": {"m2": "m2b", "m3": "m3b"},
+		"all":          {"m1": "m1b", "m2": "m2b", "m3": "m3b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+				c.put(c.leader(), "k", "1")
+				for _, n := range c.nodes {
+					<-n.Published()
+					c.applied(n, c.leader())
+				}
+				c.restartAt(hosts)
+				time.Sleep(6 * vouchRenewal)
+				leader := c.leading()
+				c.put(leader, "k", "2")
+				time.Sleep(3 * vouchRenewal) // they are asked again, and stay
+				if n, want := c.flagged(), len(hosts); want == len(c.nodes) && n < want {
+					t.Errorf("flags count at %d members before anybody is registered elsewhere, want all", n)
+				}
+				for name, host := range hosts {
+					if err := leader.UpdateMember(t.Context(), c.nodes[name].ID(), peerURLs(host)); err != nil {
+						t.Fatalf("UpdateMember(%s, %s): %v", name, host, err)
+					}
+				}
+				c.leader()
+				time.Sleep(3 * vouchRenewal)
+				if n := c.flagged(); n != 0 {
+					t.Errorf("flags count at %d members once all are registered where they are, want them forgotten", n)
+				}
+			})
+		})
+	}
+}
+
+// Only who is known by that name is placed, and only where somebody has answered.
+func TestPlaced(t *testing.T) {
+	known := []store.Member{{ID: 1}, {ID: 2, Name: "m2"}, {ID: 3, Name: "m3"}}
+	named := []store.Member{{PeerURLs: peerURLs("x")}, {Name: "m2", PeerURLs: peerURLs("m2b")}, {Name: "m3", PeerURLs: peerURLs("m3b")}, {Name: "m4", PeerURLs: peerURLs("m4")}}
+	got := placed(known, named, []bool{true, true, false, true})
+	if len(got) != 1 || got[0].ID != 2 || !slices.Equal(got[0].PeerURLs, peerURLs("m2b")) {
+		t.Errorf("placed() = %+v, want member 2 at m2b alone", got)
+	}
+}
