@@ -1,6 +1,9 @@
 package kvnode
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // box hands values from many goroutines to one. It never blocks a sender: what
 // bounds it is said where it is used.
@@ -31,4 +34,13 @@ func (b *box[T]) take(spare []T) []T {
 	taken := b.mu.items
 	b.mu.items = spare[:0]
 	return taken
+}
+
+// drop takes out the first value that is so, if it was not taken.
+func (b *box[T]) drop(is func(T) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := slices.IndexFunc(b.mu.items, is); i >= 0 {
+		b.mu.items = slices.Delete(b.mu.items, i, i+1)
+	}
 }

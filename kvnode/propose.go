@@ -76,6 +76,8 @@ func (n *Node) awaitResult(ctx context.Context, p proposal) (store.Result, error
 			o := <-w.done
 			return o.result, o.err
 		}
+		// The loop may be held up. What it is yet to take counts no more, and others come.
+		n.proposals.drop(func(q proposal) bool { return q.id == p.id })
 		return store.Result{}, n.overdue(ctx, w)
 	case <-n.stopping:
 		n.waiters.remove(p.id)

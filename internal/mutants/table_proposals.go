@@ -64,6 +64,11 @@ var proposals = []Mutant{
 		Old:  "\tn.loop.offers.own = n.waiters.awaited(n.loop.offers.own)\n",
 		New:  "",
 	},
+	{
+		Rule: "proposals", Name: "what is overdue waits for the loop", Pkg: nodePkg, Test: "^TestWhatIsOverdueIsNotKept$",
+		File: "kvnode/propose.go",
+		Old:  "\t\tn.proposals.drop(func(q proposal) bool { return q.id == p.id })\n", New: "",
+	},
 }
 
 // changes are bugs in what becomes of configuration changes that nobody makes.
