@@ -127,8 +127,8 @@ var web = []Mutant{
 	{
 		Rule: "replies", Name: "a reply is given up when its request has been answered", Pkg: apiPkg, Test: "^Test(RepliesStayWithinTheirBound|WeighedRepliesAreEncodedAsOthers)$",
 		File: "kvnode/etcdapi/encode.go",
-		Old:  "\t*buf = data\n",
-		New:  "\t*buf = data\n\tw.room.release()\n",
+		Old:  "\tb := &replyBytes{room: w.room}\n",
+		New:  "\tb := &replyBytes{room: w.room}\n\tw.room.release()\n",
 	},
 	{
 		Rule: "replies", Name: "the bytes of a reply are never given back", Pkg: apiPkg, Test: "^TestWeighedRepliesAreEncodedAsOthers$",
@@ -195,6 +195,30 @@ var web = []Mutant{
 		File: "kvnode/etcdapi/replies.go",
 		Old:  "b.mu.line.Len() == 0 || now.Before(b.mu.reclaim)",
 		New:  "b.mu.line.Len() == 0",
+	},
+	{
+		Rule: "replies", Name: "a reply takes more memory than is counted", Pkg: apiPkg, Test: "^TestRepliesTakeWhatIsCounted$",
+		File: "kvnode/etcdapi/encode.go",
+		Old:  "\tdata, err := proto.Marshal(w.message)\n",
+		New:  "\tdata, err := proto.MarshalOptions{}.MarshalAppend((*mem.DefaultBufferPool().Get(proto.Size(w.message)))[:0], w.message)\n",
+	},
+	{
+		Rule: "replies", Name: "a large event of a watch takes more memory than it has bytes", Pkg: apiPkg, Test: "^TestRepliesTakeWhatIsCounted$",
+		File: "kvnode/etcdapi/encode.go",
+		Old:  "\tcase *pb.WatchResponse, *pb.SnapshotResponse:",
+		New:  "\tcase *pb.SnapshotResponse:",
+	},
+	{
+		Rule: "replies", Name: "replies for which gRPC has no buffer are not counted", Pkg: apiPkg, Test: "^TestRepliesTakeWhatIsCounted$",
+		File: "kvnode/etcdapi/replies.go",
+		Old:  "\tsmallReply = 32 << 10\n",
+		New:  "\tsmallReply = 64 << 10\n",
+	},
+	{
+		Rule: "replies", Name: "a reply is estimated without its header", Pkg: apiPkg, Test: "^TestEstimatesAreNotLess$",
+		File: "kvnode/etcdapi/encode.go",
+		Old:  "\tn := header\n",
+		New:  "\tn := header - header\n",
 	},
 	{
 		Rule: "replies", Name: "a get takes a lock that all share", Pkg: apiPkg, Test: "^TestSmallRepliesAreNotCounted$",

@@ -41,7 +41,7 @@ type Config struct {
 	// low refuses bursts that the node could serve; too high lets a stalled
 	// node collect requests until memory ends. Default: 10,000.
 	MaxInFlight int
-	// MaxReplyBytes bounds the replies of more than 64 KiB that are encoded and not
+	// MaxReplyBytes bounds the replies of more than 32 KiB that are encoded and not
 	// written yet, on all connections; what is larger passes alone. Others wait for
 	// RequestTimeout, and are refused then. Fewer: large reads wait for each other. More: as many bytes of memory. Default: 256 MiB.
 	MaxReplyBytes int

@@ -48,51 +48,64 @@ func replySize(reply any) int {
 	return 0
 }
 
-// kvBytes is about the size of kvs, and not less.
-func kvBytes(kvs []*mvccpb.KeyValue) (n int) {
-	const numbers = 64 // tags, lengths, revisions, version and TTL lease
+// kvBytes is about the size of a reply of kvs, and not less.
+func kvBytes(kvs []*mvccpb.KeyValue) int {
+	const (
+		header  = 64 // with the count
+		numbers = 64 // tags, lengths, revisions, version and TTL lease
+	)
+	n := header
 	for _, kv := range kvs {
 		n += len(kv.GetKey()) + len(kv.GetValue()) + numbers
 	}
 	return n
 }
 
-// codec is gRPC's own, except that the room of a reply is given back when gRPC
-// needs its bytes no more.
+// codec is gRPC's own, except that large replies take as much memory as they have
+// bytes, where gRPC takes 1 MiB for whatever has more than 32 KiB, and that the room
+// of one is given back when gRPC needs its bytes no more.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(protocodec.Name)} }
 
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	w, ok := v.(*weighed)
-	if !ok {
-		return c.CodecV2.Marshal(v)
+	switch m := v.(type) {
+	case *weighed:
+		return m.marshal()
+	case *pb.WatchResponse, *pb.SnapshotResponse: // nobody has weighed them
+		message, _ := v.(proto.Message)
+		if proto.Size(message) <= smallReply {
+			break
+		}
+		data, err := proto.MarshalOptions{UseCachedSize: true}.Marshal(message)
+		return mem.BufferSlice{mem.SliceBuffer(data)}, err
 	}
-	b := &replyBytes{BufferPool: mem.DefaultBufferPool(), room: w.room}
-	// Streams that end while their reply is on its way are forgotten without a word.
-	b.forgotten = runtime.AddCleanup(b, (*room).release, w.room)
-	buf := b.Get(proto.Size(w.message))
-	data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend((*buf)[:0], w.message)
-	if err != nil {
-		b.Put(buf)
-		return nil, err
-	}
-	*buf = data
-	return mem.BufferSlice{mem.NewBuffer(buf, b)}, nil
+	return c.CodecV2.Marshal(v)
 }
 
-// replyBytes is where the bytes of one reply come from and go back to.
+func (w *weighed) marshal() (mem.BufferSlice, error) {
+	data, err := proto.Marshal(w.message)
+	if err != nil {
+		w.room.release()
+		return nil, err
+	}
+	b := &replyBytes{room: w.room}
+	// Streams that end while their reply is on its way are forgotten without a word.
+	b.forgotten = runtime.AddCleanup(b, (*room).release, w.room)
+	return mem.BufferSlice{mem.NewBuffer(&data, b)}, nil
+}
+
+// replyBytes is where the bytes of one reply go back to.
 type replyBytes struct {
-	mem.BufferPool
+	mem.NopBufferPool
 
 	room      *room
 	forgotten runtime.Cleanup
 }
 
 // Put implements mem.BufferPool.
-func (b *replyBytes) Put(buf *[]byte) {
-	b.BufferPool.Put(buf)
+func (b *replyBytes) Put(*[]byte) {
 	b.forgotten.Stop()
 	b.room.release()
 }

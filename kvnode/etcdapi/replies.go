@@ -14,9 +14,10 @@ import (
 
 const (
 	// smallReply is up to what size a reply is not counted: most are far smaller, and
-	// share nothing with others. Larger: the streams of one connection, each with a
-	// reply that nobody takes, hold more.
-	smallReply = 64 << 10
+	// share nothing with others; and it is what gRPC has buffers for, beyond which one
+	// has 1 MiB. Larger: the streams of one connection, each with a reply that nobody
+	// takes, hold more.
+	smallReply = 32 << 10
 	// replyGrace, and a second for each replyRate bytes, is how long a client may take
 	// for a reply while others wait for its memory. Shorter: clients behind slow
 	// lines are cut off. Longer: those who take nothing keep others waiting.
