@@ -93,7 +93,7 @@ var Kinds = []Kind{
 		}
 		return frame(b, frameData, 0, at, 0)
 	}},
-	{"open", false, Open},
+	{"open", true, Open},
 	{"empty data", false, func(b []byte, id uint32, method string) []byte {
 		if id == 1 {
 			b = Open(b, id, method)

@@ -2,6 +2,7 @@ package etcdapi
 
 import (
 	"log/slog"
+	"math"
 	"time"
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
@@ -15,7 +16,7 @@ const Version = "3.7.0"
 const (
 	DefaultMaxTxnOps            = 128
 	DefaultMaxRequestBytes      = 3 << 19 // 1.5 MiB
-	DefaultMaxConcurrentStreams = 256
+	DefaultMaxConcurrentStreams = math.MaxUint32
 	DefaultMaxInFlight          = 10_000
 	DefaultMaxReplyBytes        = 256 << 20
 	DefaultElectionTimeout      = time.Second
@@ -35,7 +36,7 @@ type Config struct {
 	// the node's own refusal is what clients see. Default: 1.5 MiB.
 	MaxRequestBytes int
 	// MaxConcurrentStreams bounds the requests under way on one connection.
-	// Default: 256.
+	// Default: no bound, as in etcd: who has reached one waits, and is not told.
 	MaxConcurrentStreams uint32
 	// MaxInFlight bounds the unary requests under way on all connections. Too
 	// low refuses bursts that the node could serve; too high lets a stalled

@@ -1,6 +1,7 @@
 package etcdapi
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -9,7 +10,7 @@ import (
 // only a quota may be negative.
 func TestConfigHasTheDefaultsOfEtcd(t *testing.T) {
 	c := Config{MaxTxnOps: -1, ElectionTimeout: 3 * time.Second}.WithDefaults()
-	if c.MaxTxnOps != 128 || c.MaxRequestBytes != 1572864 || c.MaxConcurrentStreams != 256 || c.MaxInFlight != 10_000 ||
+	if c.MaxTxnOps != 128 || c.MaxRequestBytes != 1572864 || c.MaxConcurrentStreams != math.MaxUint32 || c.MaxInFlight != 10_000 ||
 		c.RequestTimeout != 11*time.Second || c.QuotaBytes != 2147483648 || c.Logger == nil {
 		t.Errorf("defaults = %+v", c)
 	}

@@ -85,8 +85,13 @@ type Config struct {
 	// MaxTxnOps bounds the operations of one transaction. Default: 128.
 	MaxTxnOps int
 	// MaxConcurrentStreams bounds the requests under way on one connection.
-	// Default: 256; etcd has no bound. A client that has reached it waits.
+	// Default: no bound, as in etcd. A client that has reached it waits.
 	MaxConcurrentStreams uint32
+	// MaxOpenStreams bounds those on all connections of clients that speak gRPC. A
+	// connection may have as many as all leave free, and is refused more. Default:
+	// 65,536. More: up to 40 KB of memory for each. Fewer: clients that wait or watch
+	// a lot are refused.
+	MaxOpenStreams int
 	// QuotaBytes bounds the size of the store; beyond it only deletions and
 	// compaction are accepted. Default: 2 GiB. Negative: no bound.
 	QuotaBytes int64
@@ -159,6 +164,7 @@ const (
 	defaultCatchUp      = 5_000
 	defaultHeartbeat    = 100 * time.Millisecond
 	defaultElection     = time.Second
+	defaultOpenStreams  = 65_536
 	defaultHashEvery    = time.Minute
 	defaultPingEvery    = 5 * time.Second
 	defaultPingInterval = 2 * time.Hour
@@ -181,6 +187,7 @@ func (c Config) WithDefaults() Config {
 	set(&c.MaxRequestBytes, etcdapi.DefaultMaxRequestBytes)
 	set(&c.MaxTxnOps, etcdapi.DefaultMaxTxnOps)
 	set(&c.MaxConcurrentStreams, etcdapi.DefaultMaxConcurrentStreams)
+	set(&c.MaxOpenStreams, defaultOpenStreams)
 	set(&c.QuotaBytes, etcdapi.DefaultQuotaBytes)
 	set(&c.WatchProgressInterval, etcdapi.DefaultWatchProgress)
 	set(&c.WarnRequest, etcdapi.DefaultWarnRequest)

@@ -68,6 +68,7 @@ func TestValidate(t *testing.T) {
 		{"negative watch progress", func(c *Config) { c.WatchProgressInterval = -1 }, "--watch-progress-notify-interval -1ns"},
 		{"negative checkpoints of TTL leases", func(c *Config) { c.TTLCheckpoint = -1 }, "TTLCheckpoint -1ns must not be negative"},
 		{"negative operations", func(c *Config) { c.MaxTxnOps = -1 }, "--max-txn-ops -1"},
+		{"too few streams", func(c *Config) { c.MaxOpenStreams = 15 }, "--max-open-streams 15 must be from 16"},
 		{"https", func(c *Config) { c.ListenClientURLs = []string{"https://localhost:1"} }, "needs --cert-file and --key-file, or --auto-tls"},
 		{"https for clients", func(c *Config) { c.ListenClientURLs, c.ClientTLS = []string{"https://a:1"}, certified }, ""},
 		{"https in capitals is https", func(c *Config) { c.ListenClientURLs, c.ClientTLS = []string{"HTTPS://a:1"}, certified }, ""},

@@ -1,11 +1,20 @@
 package server
 
 import (
+	"context"
 	"net"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
+	epb "github.com/leaderlease/go/kvnode/etcdapi/concurrency/v3electionpb"
+	lpb "github.com/leaderlease/go/kvnode/etcdapi/concurrency/v3lockpb"
 	"github.com/leaderlease/go/kvnode/internal/arrivals"
+	"github.com/leaderlease/go/kvnode/server/floodgate"
 )
 
 // counted is an entrance that counts what those who have come in send, so that no
@@ -20,4 +29,29 @@ func (c counted) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	}
 	host := arrivals.Host(conn.RemoteAddr().String())
 	return c.gate.Conn(conn, func() bool { return c.isMember(host) }), info, nil
+}
+
+// lasting are the methods whose requests last until others are served: those that
+// give locks back, and keep TTL leases alive, are not among them.
+var lasting = map[string]bool{
+	pb.Watch_Watch_FullMethodName:        true,
+	lpb.Lock_Lock_FullMethodName:         true,
+	epb.Election_Campaign_FullMethodName: true,
+	epb.Election_Observe_FullMethodName:  true,
+}
+
+// admit is asked by gRPC before it serves a stream.
+func admit(ctx context.Context, stream *tap.Info) (context.Context, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return ctx, nil
+	}
+	from, ok := p.Addr.(*endableAddr)
+	if !ok {
+		return ctx, nil
+	}
+	if err := floodgate.Admit(from.conn.Conn, lasting[stream.FullMethodName]); err != nil {
+		return ctx, grpcstatus.Error(codes.ResourceExhausted, err.Error())
+	}
+	return ctx, nil
 }

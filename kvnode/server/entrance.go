@@ -58,7 +58,7 @@ type entrance struct {
 func newEntrance(c *Config, certs certificates) *entrance {
 	e := &entrance{
 		TransportCredentials: insecure.NewCredentials(),
-		certs:                certs, gate: floodgate.New(c.Logger, c.MaxConcurrentStreams),
+		certs:                certs, gate: floodgate.New(c.Logger, c.MaxOpenStreams),
 		log: c.Logger, complain: &rate.Sometimes{First: 10, Interval: time.Second},
 	}
 	e.hall = e.newHall()
@@ -75,7 +75,7 @@ func newEntrance(c *Config, certs certificates) *entrance {
 
 // options make a server of gRPC one behind the entrance.
 func (e *entrance) options() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.Creds(endable{counted{e}}), grpc.ConnectionTimeout(arrivalTime)}
+	return []grpc.ServerOption{grpc.Creds(endable{counted{e}}), grpc.ConnectionTimeout(arrivalTime), grpc.InTapHandle(admit)}
 }
 
 // forClients makes a listener one of the entrance.

@@ -23,6 +23,8 @@ const (
 	minElectionRounds = 5
 	// minHashEvery keeps the comparison of members from being all that they do.
 	minHashEvery = time.Second
+	// minOpenStreams is what few clients need who do nothing but ask.
+	minOpenStreams = 16
 )
 
 // ConfigError means that a server was not started because of its configuration, or
@@ -179,6 +181,9 @@ func (c *Config) checkLimits() (errs []error) {
 	}
 	if n := c.MaxTxnOps; n < 1 || n > math.MaxInt32 {
 		errs = append(errs, fmt.Errorf("--max-txn-ops %d must be from 1 to %d", n, math.MaxInt32))
+	}
+	if n := c.MaxOpenStreams; n < minOpenStreams || n > math.MaxInt32 {
+		errs = append(errs, fmt.Errorf("--max-open-streams %d must be from %d to %d", n, minOpenStreams, math.MaxInt32))
 	}
 	if d := c.WatchProgressInterval; d < etcdapi.MinWatchProgress {
 		errs = append(errs, fmt.Errorf("--watch-progress-notify-interval %v must be %v at least", d, etcdapi.MinWatchProgress))

@@ -52,9 +52,13 @@ type conn struct {
 	closing  sync.Once
 	closed   chan struct{}
 
-	// earned are the answers that were sent, ended the streams that the server has
-	// ended. The writer adds, the reader takes.
-	earned, ended atomic.Int64
+	streams streams
+	// earned are the answers that were sent. The writer adds, the reader takes.
+	earned atomic.Int64
+	// pen is full while something is written, and since says when that began, after
+	// the gate was made; 0 if nothing is.
+	pen   chan struct{}
+	since atomic.Int64
 
 	// The reader's own.
 	in      scanner
@@ -64,9 +68,11 @@ type conn struct {
 	extra   int64  // what streams have for nothing
 	crumbs  uint64 // short DATA
 	dense   bool   // frames were short lately
-	// open are the streams that nobody has ended, or a few less: one may be reset
-	// by the client that the server has ended.
-	open int64
+	heads   bool   // the newest frame is of those that begin a stream
+	headed  bool   // and was their last
+	refused int64  // streams, lately
+	later   []byte // what was read beyond one stream, in buffer
+	buffer  *[]byte
 
 	// The writer's own.
 	out scanner
@@ -74,23 +80,30 @@ type conn struct {
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
-	c.closing.Do(func() { close(c.closed) })
+	c.closing.Do(func() {
+		close(c.closed)
+		c.streams.leave()
+	})
 	return c.Conn.Close()
 }
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
+	c.pen <- struct{}{}
+	c.since.Store(max(1, int64(time.Since(c.gate.began))))
 	n, err := c.Conn.Write(p)
-	var earned, ended int64
+	c.since.Store(0)
+	<-c.pen
+	var earned int64
 	for f, rest, ok := c.out.next(p[:n]); ok; f, rest, ok = c.out.next(rest) {
 		switch {
 		case f.kind == frameHeaders && f.flags&flagEndStream != 0:
-			ended++
+			c.streams.end(f.stream)
 		case f.kind == frameHeaders, f.kind == frameData:
 			earned++
-		case f.kind == frameReset && f.code != codeNone: // without trailers
-			ended++
-			if f.code != codeCancel {
+		case f.kind == frameReset:
+			c.streams.end(f.stream)
+			if f.code != codeNone && f.code != codeCancel {
 				earned-- // the client has made the server reset it
 			}
 		}
@@ -101,38 +114,33 @@ func (c *conn) Write(p []byte) (int, error) {
 	if earned > 0 && !c.gate.answers.Load() {
 		c.gate.answers.Store(true)
 	}
-	if ended != 0 {
-		c.ended.Add(ended)
-	}
 	return n, err
 }
 
 // Read implements net.Conn. What floods is not returned before its turn, so that
-// whoever sends it is slowed down by TCP, and nothing is kept for it.
+// whoever sends it is slowed down by TCP, and nothing is kept for it; nor is
+// anything while answers are not taken. At most one stream begins in what is
+// returned, so that Admit can tell which is meant.
 func (c *conn) Read(p []byte) (int, error) {
-	if c.dense {
-		p = p[:min(len(p), denseRead)]
-	}
-	n, err := c.Conn.Read(p)
-	if n == 0 {
-		return n, err
-	}
-	if c.dense && n == len(p) {
-		runtime.Gosched() // there is more: others have their turn first
+	data, err := c.take(p)
+	if len(data) == 0 {
+		return 0, err
 	}
 	now := time.Now()
 	c.ages.pass(now)
-	c.open = max(0, c.open-c.ended.Swap(0))
-	var t toll
-	frames := 0
-	for f, rest, ok := c.in.next(p[:n]); ok; f, rest, ok = c.in.next(rest) {
-		c.charge(&t, &f)
-		frames++
-	}
-	c.dense = frames*denseFrame > n
+	t := toll{old: c.refused, last: frameHeaders}
+	c.refused = 0
+	n := c.scan(&t, data)
+	c.keep(p, data, n)
 	if owed := c.earned.Load(); owed < 0 {
 		c.earned.Add(-owed)
 		t.owed, t.last = t.owed-owed, frameHeaders
+	}
+	if n < len(data) {
+		err = nil // it comes again
+	}
+	if stuck := c.unstick(now); stuck != nil {
+		return 0, stuck
 	}
 	if t.owed+t.old == 0 {
 		return n, err
@@ -142,6 +150,77 @@ func (c *conn) Read(p []byte) (int, error) {
 		return 0, refused
 	}
 	return n, err
+}
+
+// take returns what is to be looked at next: what is left, or what is read into p.
+func (c *conn) take(p []byte) ([]byte, error) {
+	if c.later != nil {
+		return c.later[:min(len(c.later), len(p))], nil
+	}
+	if c.dense {
+		p = p[:min(len(p), denseRead)]
+	}
+	n, err := c.Conn.Read(p)
+	if c.dense && n == len(p) {
+		runtime.Gosched() // there is more: others have their turn first
+	}
+	return p[:n], err
+}
+
+// scan charges for what is in p, and returns how much of it comes before a second
+// stream begins.
+func (c *conn) scan(t *toll, p []byte) int {
+	frames, n := 0, len(p)
+	begun := c.heads && (c.in.skip > 0 || !c.headed)
+	for f, rest, ok := c.in.next(p); ok; f, rest, ok = c.in.next(rest) {
+		at := len(p) - len(rest) - headerLen
+		if f.kind == frameHeaders && begun && at > 0 {
+			c.in, n = scanner{}, at // its header is read again
+			break
+		}
+		begun = begun || f.kind == frameHeaders
+		c.heads = f.kind == frameHeaders || f.kind == frameContinuation
+		c.headed = f.flags&flagEndHeaders != 0
+		c.charge(t, &f)
+		frames++
+	}
+	c.dense = frames*denseFrame > n
+	return n
+}
+
+// spare are buffers for what is left of a read.
+var spare = sync.Pool{New: func() any { return new(make([]byte, 0, 32<<10)) }}
+
+// keep has the first n bytes of data in p, and the others returned later.
+func (c *conn) keep(p, data []byte, n int) {
+	switch {
+	case c.later != nil:
+		copy(p, data[:n])
+		if c.later = c.later[n:]; len(c.later) == 0 {
+			c.later = nil
+			spare.Put(c.buffer)
+			c.buffer = nil
+		}
+	case n < len(data):
+		c.buffer, _ = spare.Get().(*[]byte)
+		*c.buffer = append((*c.buffer)[:0], data[n:]...)
+		c.later = *c.buffer
+	}
+}
+
+// unstick waits while what was to be written is not taken.
+func (c *conn) unstick(now time.Time) error {
+	since := c.since.Load()
+	if since == 0 || now.Sub(c.gate.began)-time.Duration(since) < maxStuck {
+		return nil
+	}
+	select {
+	case c.pen <- struct{}{}:
+		<-c.pen
+		return nil
+	case <-c.closed:
+		return net.ErrClosed
+	}
 }
 
 // toll is what one Read has to pay for.
@@ -156,13 +235,13 @@ func (c *conn) charge(t *toll, f *frame) {
 	case frameHeaders:
 		c.ages.newest = max(c.ages.newest, f.stream)
 		c.extra = min(maxCredit, c.extra+perStream)
-		c.open++
-		if f.flags&flagEndStream == 0 && c.open <= c.gate.streams {
+		c.streams.begin(f.stream)
+		if f.flags&flagEndStream == 0 {
 			return
 		}
-		t.owed++ // a request without a message is none, one beyond the limit is refused
+		t.owed++ // a request without a message is none
 	case frameReset:
-		c.open = max(0, c.open-1)
+		c.streams.end(f.stream)
 		if f.stream <= c.ages.old {
 			t.old++
 		} else {

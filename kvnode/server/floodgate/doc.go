@@ -17,6 +17,9 @@
 //     clients of that member do.
 //   - While the server answers nobody, nobody is closed, for then deadlines
 //     however short pass. Floods are slowed down, by up to 2 s for 4 KiB of them.
+//   - All connections together have so many streams open, and one as many as all
+//     leave free; more are refused.
+//   - From a client that takes no answers nothing is read.
 //
 // # How it tells
 //

@@ -17,7 +17,7 @@ import (
 func TestOldResetsHoldUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const strangers, each = 200, 250
-		g := New(quiet(), 256)
+		g := New(quiet(), 1<<20)
 		served, idle := connect(t, g), connect(t, g)
 		for id := uint32(1); id < 2*each; id += 2 {
 			served.send(answer(id))
@@ -69,7 +69,7 @@ func TestOldResetsHoldUpNobody(t *testing.T) {
 func TestForgivenFramesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const floods, seconds, each = 400, 10, 50
-		g := New(quiet(), 256)
+		g := New(quiet(), 1<<20)
 		pings := func(n int) []byte { return bytes.Repeat(raw(framePing, 0, 0, 8), n) }
 		idle := connect(t, g)
 		if err := idle.receive(pings(startCredit - 1)); err != nil {
@@ -115,7 +115,7 @@ func TestForgivenFramesTakeTurns(t *testing.T) {
 func TestMembersAreNotClosed(t *testing.T) {
 	for member, want := range map[bool]error{true: nil, false: ErrFlood} {
 		synctest.Test(t, func(t *testing.T) {
-			w, g := &wire{}, New(quiet(), 256)
+			w, g := &wire{}, New(quiet(), 1<<20)
 			s := &session{t: t, wire: w, c: g.Conn(w, func() bool { return member }), gate: g}
 			if err := s.receive(flood.Hello()); err != nil {
 				t.Fatal(err)
@@ -139,7 +139,7 @@ func TestMembersAreNotClosed(t *testing.T) {
 // the client has not ended its half is not its fault.
 func TestStreamsThatTheServerEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := connect(t, New(quiet(), 256))
+		s := connect(t, New(quiet(), 1<<20))
 		for id := uint32(1); id < 10_000; id += 2 {
 			if err := s.receive(append(flood.Open(nil, id, method), raw(frameData, 0, id, 8)...)); err != nil {
 				t.Fatalf("after stream %d: %v", id, err)
@@ -154,7 +154,7 @@ func TestStreamsThatTheServerEnds(t *testing.T) {
 func TestAServerThatAnswersNobodyClosesNobody(t *testing.T) {
 	for _, perSecond := range []int{100, 500, 2_000} {
 		synctest.Test(t, func(t *testing.T) {
-			g := New(quiet(), 256)
+			g := New(quiet(), 1<<20)
 			s, other := connect(t, g), connect(t, g)
 			s.alone = true
 			other.send(answer(1)) // before the member stalls

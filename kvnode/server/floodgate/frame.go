@@ -16,7 +16,8 @@ const (
 	frameWindowUpdate = 0x8
 	frameContinuation = 0x9
 
-	flagEndStream = 0x1
+	flagEndStream  = 0x1
+	flagEndHeaders = 0x4
 
 	// What a server resets a stream with that has had its trailers, and one whose
 	// time is over.

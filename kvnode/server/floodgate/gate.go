@@ -30,10 +30,10 @@ const (
 	// server with few clients are slowed down only.
 	muteTime    = 300 * time.Millisecond
 	maxMuteWait = 2 * time.Second
-	// unaware is how many streams too many a connection may have. Fewer: clients
-	// that begin before they have heard of the limit wait, or are closed. More: as
-	// many streams are kept that gRPC has refused, or ended, and not said so yet.
-	unaware = 256
+	// maxStuck is for how long a write may be under way while requests are handed on.
+	// Longer: whoever takes no answers has more of them made. Shorter: who takes large
+	// ones over a slow line asks more slowly.
+	maxStuck = 100 * time.Millisecond
 )
 
 // ErrFlood is why a connection was closed.
@@ -45,9 +45,13 @@ type Gate struct {
 	log       *slog.Logger  // immutable
 	allowance *rate.Limiter // immutable: of those who may be closed
 	patient   *rate.Limiter // immutable: of those who may not
-	streams   int64         // immutable: more than that at a time are a flood
+	most      int64         // immutable: how many streams may be open
 	began     time.Time     // immutable
 	complain  *rate.Sometimes
+	full      *rate.Sometimes
+
+	open    atomic.Int64  // streams of all connections
+	refused atomic.Uint64 // streams
 
 	answers  atomic.Bool  // somebody was answered since it was last looked at
 	answered atomic.Int64 // when that was seen, since began
@@ -61,20 +65,25 @@ type Counts struct {
 	Frames uint64
 	// Closed are the connections that were closed because of them.
 	Closed uint64
+	// Open streams there are, and Refused is how many have found no room.
+	Open    int64
+	Refused uint64
 }
 
-// New returns a Gate for a server that tells clients how many streams they may
-// have. It logs whom it closes, a few lines a minute.
-func New(log *slog.Logger, streams uint32) *Gate {
+// New returns a Gate for a server on which at most so many streams may be open. It
+// logs whom it closes or refuses, a few lines a minute.
+func New(log *slog.Logger, most int) *Gate {
 	return &Gate{
-		log: log, streams: int64(streams) + unaware, allowance: rate.NewLimiter(perSecond, burst),
+		log: log, most: int64(most), allowance: rate.NewLimiter(perSecond, burst),
 		patient: rate.NewLimiter(perSecond, burst), began: time.Now(),
-		complain: &rate.Sometimes{First: 3, Interval: 10 * time.Second},
+		complain: &rate.Sometimes{First: 3, Interval: 10 * time.Second}, full: &rate.Sometimes{First: 3, Interval: 10 * time.Second},
 	}
 }
 
 // Counts returns what has happened so far.
-func (g *Gate) Counts() Counts { return Counts{Frames: g.held.Load(), Closed: g.closed.Load()} }
+func (g *Gate) Counts() Counts {
+	return Counts{Frames: g.held.Load(), Closed: g.closed.Load(), Open: g.open.Load(), Refused: g.refused.Load()}
+}
 
 // Conn returns a connection that counts what is read from and written to c, which
 // speaks HTTP/2 and has said nothing yet. Of a member's, which passes on what its
@@ -82,7 +91,8 @@ func (g *Gate) Counts() Counts { return Counts{Frames: g.held.Load(), Closed: g.
 // writes.
 func (g *Gate) Conn(c net.Conn, member func() bool) net.Conn {
 	now := time.Now()
-	r := &conn{Conn: c, gate: g, member: member, closed: make(chan struct{})}
+	r := &conn{Conn: c, gate: g, member: member, closed: make(chan struct{}), pen: make(chan struct{}, 1)}
+	r.streams.gate = g
 	r.in.skip = prefaceLen
 	r.balance, r.settled = startCredit, now
 	r.ages.seen, r.ages.marked = now, now

@@ -160,7 +160,7 @@ func TestClientsThatAreServedNeverWait(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := New(quiet(), 256)
+				g := New(quiet(), 1<<20)
 				s := connect(t, g)
 				began := time.Now()
 				id := uint32(1)
@@ -187,10 +187,14 @@ func TestClientsThatAreServedNeverWait(t *testing.T) {
 // Each flood ends, before it has cost much.
 func TestFloodsAreClosed(t *testing.T) {
 	for _, kind := range flood.Kinds {
+		switch kind.Name {
+		case "open", "request", "reset by a wrong frame":
+			continue // whoever serves it has to refuse such streams, or to reset them
+		}
 		t.Run(kind.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
-				g := New(slog.New(slog.NewTextHandler(&log, nil)), 256)
+				g := New(slog.New(slog.NewTextHandler(&log, nil)), 1<<20)
 				s := connect(t, g)
 				began := time.Now()
 				var b []byte
@@ -200,7 +204,7 @@ func TestFloodsAreClosed(t *testing.T) {
 					b, id = kind.Rounds(nil, id, method, 10)
 					err = s.receive(b)
 				}
-				most := maxDebt + startCredit + 256 + unaware + 10
+				most := maxDebt + startCredit + 2*10
 				if kind.Name == "crumbs" {
 					most = crumbsPerFrame * (maxDebt + startCredit + 10)
 				}
@@ -228,7 +232,7 @@ func TestFloodsAreClosed(t *testing.T) {
 // meanwhile.
 func TestResetsOfYoungStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := connect(t, New(quiet(), 256))
+		s := connect(t, New(quiet(), 1<<20))
 		var err error
 		id := uint32(1)
 		for ; err == nil && id < 10_000; id += 2 {
@@ -246,7 +250,7 @@ func TestResetsOfYoungStreams(t *testing.T) {
 // again and again. It is slowed down at most.
 func TestDeadlinesThatPassAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := connect(t, New(quiet(), 256))
+		s := connect(t, New(quiet(), 1<<20))
 		for id := uint32(1); id < 10_000; id += 2 * 250 {
 			var asked, gone []byte
 			for i := range uint32(250) {
@@ -267,7 +271,7 @@ func TestDeadlinesThatPassAtOnce(t *testing.T) {
 // what the client resets.
 func TestWhatTheServerResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := connect(t, New(quiet(), 256))
+		s := connect(t, New(quiet(), 1<<20))
 		var err error
 		id := uint32(1)
 		for ; err == nil && id < 10_000; id += 2 {
@@ -284,7 +288,7 @@ func TestWhatTheServerResets(t *testing.T) {
 // whoever has credit does not notice.
 func TestConnectionsShareOneAllowance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New(quiet(), 256)
+		g := New(quiet(), 1<<20)
 		served := connect(t, g)
 		for id := uint32(1); id < 400; id += 2 {
 			served.send(answer(id))
@@ -312,7 +316,7 @@ func TestConnectionsShareOneAllowance(t *testing.T) {
 // Who would have to wait too long is closed, though its own debts are small.
 func TestTheQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New(quiet(), 256)
+		g := New(quiet(), 1<<20)
 		const floods = 20
 		done := make(chan error, floods)
 		for range floods {
@@ -337,7 +341,7 @@ func TestTheQueueIsBounded(t *testing.T) {
 func TestDebtsAreForgiven(t *testing.T) {
 	for pause, want := range map[time.Duration]error{0: ErrFlood, 18 * time.Second: nil} {
 		synctest.Test(t, func(t *testing.T) {
-			s := connect(t, New(quiet(), 256))
+			s := connect(t, New(quiet(), 1<<20))
 			pings := bytes.Repeat(raw(framePing, 0, 0, 8), 900)
 			if err := s.receive(pings); err != nil {
 				t.Fatal(err)
@@ -353,7 +357,7 @@ func TestDebtsAreForgiven(t *testing.T) {
 // Closing a connection ends its wait.
 func TestCloseEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := New(quiet(), 256)
+		g := New(quiet(), 1<<20)
 		if err := connect(t, g).receive(bytes.Repeat(raw(framePing, 0, 0, 8), 1_000)); err != nil {
 			t.Fatal(err)
 		}
@@ -373,7 +377,7 @@ func TestCloseEndsTheWait(t *testing.T) {
 
 // Short frames are taken a few at a time, long ones as they come.
 func TestShortFramesAreTakenInSmallPieces(t *testing.T) {
-	s := connect(t, New(quiet(), 256))
+	s := connect(t, New(quiet(), 1<<20))
 	buf := make([]byte, 32<<10)
 	read := func() int {
 		n, err := s.c.Read(buf)
@@ -401,7 +405,7 @@ func (o *once) Read(p []byte) (int, error) { return copy(p, o.said), nil }
 // Each request of a client pays for being counted.
 func BenchmarkRequest(b *testing.B) {
 	o := &once{said: flood.Hello()}
-	c := New(quiet(), 256).Conn(o, stranger)
+	c := New(quiet(), 1<<20).Conn(o, stranger)
 	buf, reply := make([]byte, 32<<10), answer(1)
 	if _, err := c.Read(buf); err != nil {
 		b.Fatal(err)

@@ -164,8 +164,12 @@ var limitTable = []setting{
 
 var connectionTable = []setting{
 	{
-		name: "max-concurrent-streams", topic: connection, usage: "Most requests under way on one connection; etcd sets no limit.",
+		name: "max-concurrent-streams", topic: connection, usage: "Most requests under way on one connection, beyond which its client waits.",
 		field: func(c *Config) value { return number(&c.Server.MaxConcurrentStreams, 1, math.MaxUint32) },
+	},
+	{
+		name: "max-open-streams", topic: connection, usage: "Most requests, watches and waits under way on all connections; one may have as many as all leave free.",
+		field: func(c *Config) value { return number(&c.Server.MaxOpenStreams, 16, math.MaxInt32) },
 	},
 	{
 		name: "grpc-keepalive-min-time", topic: connection, usage: "How often a client may ping.",

@@ -31,7 +31,6 @@ func etcdFlags(t *testing.T) map[string]string {
 var otherDefaults = map[string]string{
 	"data-dir":               "default.kvnode", // another program's data
 	"host-whitelist":         "",               // no web page may take a name of its own
-	"max-concurrent-streams": "256",            // no client may take all there is
 	"quota-backend-bytes":    "2147483648",     // what etcd means by 0
 
 	"watch-progress-notify-interval": "10m0s", // the same

@@ -1,0 +1,99 @@
+package floodgate
+
+import (
+	"fmt"
+	"net"
+	"sync"
+)
+
+// streams are those of one connection that are open: they have begun, and neither
+// end has ended them. So one counts whose answer is not taken.
+type streams struct {
+	gate *Gate // immutable
+
+	mu struct {
+		sync.Mutex
+		open map[uint32]struct{}
+		gone bool // the connection is closed
+	}
+}
+
+func (s *streams) begin(id uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.mu.open[id]; ok || s.mu.gone {
+		return
+	}
+	if s.mu.open == nil {
+		s.mu.open = make(map[uint32]struct{})
+	}
+	s.mu.open[id] = struct{}{}
+	s.gate.open.Add(1)
+}
+
+// end may be told of a stream by both ends.
+func (s *streams) end(id uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.mu.open[id]; ok {
+		delete(s.mu.open, id)
+		s.gate.open.Add(-1)
+	}
+}
+
+// leave ends all.
+func (s *streams) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gate.open.Add(-int64(len(s.mu.open)))
+	s.mu.open, s.mu.gone = nil, true
+}
+
+func (s *streams) count() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int64(len(s.mu.open))
+}
+
+// TooManyError says that a connection may have no further stream now.
+type TooManyError struct {
+	// Own are those of the connection, All those of all connections.
+	Own, All int64
+	// Most is how many all may have.
+	Most int64
+}
+
+// Error implements error.
+func (e *TooManyError) Error() string {
+	return fmt.Sprintf("kvnode: one request, watch or wait for a lock too many: %d are under way on this connection, and %d on all, of %d at most "+
+		"(--max-open-streams); a connection may have as many as all leave free, and half as many that wait or watch", e.Own, e.All, e.Most)
+}
+
+// Admit is asked about the newest stream that was read from c, a connection of a
+// Gate, before it is served, by whoever reads from c. Its error is a *TooManyError: then the stream is to be
+// refused, and is not counted. Streams that last leave room on their connection for
+// those that end them.
+func Admit(c net.Conn, lasts bool) error {
+	counted, ok := c.(*conn)
+	if !ok {
+		return nil
+	}
+	g, own := counted.gate, counted.streams.count()
+	weight := own
+	if lasts {
+		weight *= 2
+	}
+	all := g.open.Load()
+	if weight+all <= g.most || all <= g.most && counted.member() {
+		return nil
+	}
+	counted.streams.end(counted.ages.newest)
+	counted.refused++
+	g.refused.Add(1)
+	e := &TooManyError{Own: own - 1, All: all - 1, Most: g.most}
+	g.full.Do(func() {
+		g.log.Warn("a stream is refused: its connection has as many as all connections leave free (--max-open-streams)",
+			"remote", c.RemoteAddr().String(), "own", e.Own, "all", e.All, "most", e.Most, "refused", g.refused.Load())
+	})
+	return e
+}

@@ -1,0 +1,96 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	lpb "github.com/leaderlease/go/kvnode/etcdapi/concurrency/v3lockpb"
+)
+
+// However many wait on a connection, watch, or stand in line for a lock: who holds
+// that lock keeps its TTL lease alive and gives the lock back by the same one.
+func TestWhoWaitsKeepsNobodyOut(t *testing.T) {
+	s := solo(t)
+	conn := dial(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	leases, locks := pb.NewLeaseClient(conn), lpb.NewLockClient(conn)
+	granted, err := leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, err := locks.Lock(ctx, &lpb.LockRequest{Name: []byte("l"), Lease: granted.GetID()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan error, 1)
+	go func() {
+		_, err := locks.Lock(ctx, &lpb.LockRequest{Name: []byte("l")})
+		next <- err
+	}()
+	for range 300 {
+		if _, err := pb.NewWatchClient(conn).Watch(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alive, err := leases.LeaseKeepAlive(ctx)
+	if err != nil {
+		t.Fatalf("LeaseKeepAlive() beside 301 streams: %v", err)
+	}
+	if err := alive.Send(&pb.LeaseKeepAliveRequest{ID: granted.GetID()}); err != nil {
+		t.Fatal(err)
+	}
+	if resp, err := alive.Recv(); err != nil || resp.GetTTL() != 60 {
+		t.Errorf("a keep-alive is answered %v, %v, want 60 s", resp, err)
+	}
+	if _, err := locks.Unlock(ctx, &lpb.UnlockRequest{Key: held.GetKey()}); err != nil {
+		t.Errorf("Unlock() = %v beside 302 streams, want it served", err)
+	}
+	if err := <-next; err != nil {
+		t.Errorf("Lock() = %v, want the lock of whoever has given it back", err)
+	}
+}
+
+// Who asks for more than there is room for is told so, with the limit, and what it
+// has goes on; so does another client.
+func TestTooManyStreams(t *testing.T) {
+	s := solo(t, func(c *Config) { c.MaxOpenStreams = 30 })
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	greedy := dial(t, s)
+	watch := func() error {
+		stream, err := pb.NewWatchClient(greedy).Watch(ctx)
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{Key: []byte("k")}}}); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		_, err = stream.Recv()
+		return err
+	}
+	for i := range 10 {
+		if err := watch(); err != nil {
+			t.Fatalf("watch %d: %v", i, err)
+		}
+	}
+	if err := watch(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "30 at most (--max-open-streams)") {
+		t.Errorf("the 11th watch: %v, want ResourceExhausted with the limit", err)
+	}
+	for _, c := range []pb.KVClient{pb.NewKVClient(greedy), pb.NewKVClient(dial(t, s))} {
+		if _, err := c.Put(ctx, &pb.PutRequest{Key: []byte("k")}); err != nil {
+			t.Errorf("Put() = %v beside 10 watches, want it served", err)
+		}
+	}
+	_, metrics := page(t, s, "/metrics")
+	if open, refused := value(metrics, "kvnode_client_open_streams"), value(metrics, "kvnode_client_refused_streams_total"); open != 10 || refused != 1 {
+		t.Errorf("metrics say %v open and %v refused, want 10 and 1", open, refused)
+	}
+}
