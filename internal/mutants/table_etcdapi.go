@@ -168,4 +168,10 @@ var requests = []Mutant{
 		Old:  "c.flushes.Note(now.Sub(written))",
 		New:  "c.flushes.Note(now.Sub(begun))",
 	},
+	{
+		Rule: "members", Name: "who does not lead is asked for its cluster besides", Pkg: apiPkg, Test: "^TestWhatNeedsNoOrigin$",
+		File: "kvnode/etcdapi/samecluster.go",
+		Old:  "\t\treturn err // another one is asked\n",
+		New:  "",
+	},
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -48,8 +49,11 @@ func (c sameCluster) check(reply any) error {
 // answers is asked for one: a stranger's word is final otherwise.
 func whose(ctx context.Context, method string, conn *grpc.ClientConn, err error) error {
 	switch status.Code(err) {
-	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.ResourceExhausted:
 		return err // it says nothing of the request
+	}
+	if status.Convert(err).Message() == status.Convert(rpctypes.ErrGRPCNotLeader).Message() {
+		return err // another one is asked
 	}
 	if method == pb.Maintenance_Status_FullMethodName || errors.Is(err, io.EOF) {
 		return err
