@@ -100,8 +100,10 @@ func TestWhichStreamsAreOpen(t *testing.T) {
 		want(10, "after ten requests")
 		s.send(raw(frameHeaders, 4, 1, 14), raw(frameData, 0, 1, 40))
 		want(10, "while an answer is under way")
-		s.send(raw(frameHeaders, 4|flagEndStream, 1, 24), raw(frameReset, 0, 1, 4, 0, 0, 0, codeNone))
+		s.send(raw(frameHeaders, 4|flagEndStream, 1, 24))
 		want(9, "when it has ended")
+		s.send(raw(frameReset, 0, 1, 4, 0, 0, 0, codeNone))
+		want(9, "when gRPC says so again")
 		s.send(raw(frameReset, 0, 3, 4, 0, 0, 0, codeCancel))
 		want(8, "when the server has reset one")
 		for range 3 {
