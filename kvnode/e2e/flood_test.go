@@ -61,25 +61,12 @@ func floodLeader(t *testing.T, p cluster.Program, kind flood.Kind) {
 
 	flooding, end := context.WithTimeout(ctx, floodLasts)
 	defer end()
-	var wg sync.WaitGroup
-	var rounds atomic.Uint64
-	// Members' addresses, which are 127.0.0.1 here, are slowed down and never closed.
-	elsewhere := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
-	for range floodConns {
-		wg.Go(func() {
-			for flooding.Err() == nil {
-				if conn, err := elsewhere.DialContext(flooding, "tcp", lead.Endpoint); err == nil {
-					_ = kind.Run(flooding, conn, "/etcdserverpb.KV/Range", &rounds) // it ends by being cut off
-				}
-			}
-		})
-	}
-	const closings = "kvnode_flood_closed_connections_total"
+	wait := floodMember(flooding, lead, kind)
 	took, failed := useWhile(client, func() bool {
 		return flooding.Err() == nil && (*slowFlag || p.Name != kvnode || metric(ctx, lead, closings) == 0)
 	})
 	end()
-	wg.Wait()
+	wait()
 
 	after, err := anyStatus(ctx, c)
 	must(t, err)
@@ -94,7 +81,7 @@ func floodLeader(t *testing.T, p cluster.Program, kind flood.Kind) {
 	if p.Name != kvnode {
 		return // to compare with
 	}
-	if !kind.Work && kind.Name != "ping" && closed == 0 { // gRPC itself has something against PING
+	if mustClose(kind) && closed == 0 {
 		t.Error("nobody was closed, want all that flood")
 	}
 	if failed > 0 || (*slowFlag && terms > 0) {
@@ -103,6 +90,31 @@ func floodLeader(t *testing.T, p cluster.Program, kind flood.Kind) {
 	if peak > 400e6 {
 		t.Errorf("the leader had %d MB in memory, want at most 400", peak/1e6)
 	}
+}
+
+// closings counts the connections that a member has closed because they flood.
+const closings = "kvnode_flood_closed_connections_total"
+
+// mustClose tells whether the member itself closes who floods. gRPC itself has
+// something against PING.
+func mustClose(kind flood.Kind) bool { return !kind.Work && kind.Name != "ping" }
+
+// floodMember floods the client port of m until ctx ends. wait returns then.
+func floodMember(ctx context.Context, m *cluster.Member, kind flood.Kind) (wait func()) {
+	var wg sync.WaitGroup
+	var rounds atomic.Uint64
+	// Members' addresses, which are 127.0.0.1 here, are slowed down and never closed.
+	elsewhere := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
+	for range floodConns {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				if conn, err := elsewhere.DialContext(ctx, "tcp", m.Endpoint); err == nil {
+					_ = kind.Run(ctx, conn, "/etcdserverpb.KV/Range", &rounds) // it ends by being cut off
+				}
+			}
+		})
+	}
+	return wg.Wait
 }
 
 // useWhile writes and reads, and returns how long each pair took.
@@ -140,21 +152,27 @@ func anyStatus(ctx context.Context, c *cluster.Cluster) (*clientv3.StatusRespons
 
 // metric returns a metric without labels, 0 if there is none.
 func metric(ctx context.Context, m *cluster.Member, name string) float64 {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.Endpoint+"/metrics", http.NoBody)
-	if err != nil {
-		return 0
-	}
-	request.Close = true
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return 0
-	}
-	defer response.Body.Close()
-	text, _ := io.ReadAll(response.Body) // half of it has what it has
+	_, text := page(ctx, m, "/metrics") // half of it has what it has
 	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text)
 	if found == nil {
 		return 0
 	}
 	v, _ := strconv.ParseFloat(string(found[1]), 64)
 	return v
+}
+
+// page gets a page of a member. The code is 0 if nobody answers.
+func page(ctx context.Context, m *cluster.Member, path string) (code int, body []byte) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.Endpoint+path, http.NoBody)
+	if err != nil {
+		return 0, nil
+	}
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, nil
+	}
+	defer response.Body.Close()
+	body, _ = io.ReadAll(response.Body)
+	return response.StatusCode, body
 }

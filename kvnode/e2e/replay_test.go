@@ -44,14 +44,25 @@ func TestNoReadAfterAKillIsOlderThanAnAcknowledgedPut(t *testing.T) {
 // firstStaleRead returns what the first read that m serves shows.
 func firstStaleRead(ctx context.Context, t *testing.T, m *cluster.Member) (value string) {
 	t.Helper()
-	must(t, m.Use(func(c *clientv3.Client) error {
-		for {
-			got, err := c.Get(ctx, "acknowledged", clientv3.WithSerializable())
+	must(t, staleReads(ctx, m, "acknowledged", 1, func(got *clientv3.GetResponse) error {
+		value = valueOf(got)
+		return nil
+	}))
+	return value
+}
+
+// staleReads reads a key from m, as stale as it may be, from before it serves until it
+// has served n reads, and has each of them checked.
+func staleReads(ctx context.Context, m *cluster.Member, key string, n int, check func(*clientv3.GetResponse) error) error {
+	return m.Use(func(c *clientv3.Client) error {
+		for n > 0 {
+			got, err := c.Get(ctx, key, clientv3.WithSerializable())
 			if err == nil {
-				if len(got.Kvs) == 1 {
-					value = string(got.Kvs[0].GetValue())
+				n--
+				if err := check(got); err != nil {
+					return err
 				}
-				return nil
+				continue
 			}
 			select {
 			case <-ctx.Done():
@@ -59,6 +70,14 @@ func firstStaleRead(ctx context.Context, t *testing.T, m *cluster.Member) (value
 			case <-time.After(time.Millisecond):
 			}
 		}
-	}))
-	return value
+		return nil
+	})
+}
+
+// valueOf returns the value of the only key in an answer.
+func valueOf(got *clientv3.GetResponse) string {
+	if len(got.Kvs) != 1 {
+		return ""
+	}
+	return string(got.Kvs[0].GetValue())
 }

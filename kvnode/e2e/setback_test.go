@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -18,21 +19,12 @@ func TestARestoredImageEndsItsMember(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	m := follower(ctx, t, c)
-	must(t, m.Kill())
-	image := m.Dir + ".image"
-	must(t, os.CopyFS(image, os.DirFS(m.Dir)))
-	must(t, m.Start())
-	must(t, m.WaitReady(ctx))
-	mustServe(t, m)
-	must(t, m.Kill())
-	must(t, errors.Join(os.RemoveAll(m.Dir), os.Rename(image, m.Dir)))
-	must(t, m.Start())
-	code, err := m.WaitExit(ctx)
-	if err != nil || code == 0 {
-		t.Fatalf("WaitExit() = %d, %v, want another code than 0", code, err)
-	}
+	must(t, setBack(ctx, m, func() error {
+		mustServe(t, m)
+		return nil
+	}))
 	log := m.Log()
-	for _, word := range []string{"lost its data", "acknowledged", "member remove", "member add m", "remove " + m.Dir, "--initial-cluster-state existing"} {
+	for _, word := range setBackWords(m) {
 		if !strings.Contains(log, word) {
 			t.Errorf("the log does not say %q", word)
 		}
@@ -40,6 +32,31 @@ func TestARestoredImageEndsItsMember(t *testing.T) {
 	if n := strings.Count(log, "message dropped"); n > 0 {
 		t.Errorf("%d messages were dropped, want none", n)
 	}
+}
+
+// setBack puts an image of m's directory back that is older than what m acknowledges
+// in use, and waits until m has ended by itself.
+func setBack(ctx context.Context, m *cluster.Member, use func() error) error {
+	image := m.Dir + ".image"
+	if err := errors.Join(m.Kill(), os.CopyFS(image, os.DirFS(m.Dir)), m.Start()); err != nil {
+		return err
+	}
+	if err := errors.Join(m.WaitReady(ctx), use(), m.Kill()); err != nil {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(m.Dir), os.Rename(image, m.Dir), m.Start()); err != nil {
+		return err
+	}
+	code, err := m.WaitExit(ctx)
+	if err == nil && code <= 0 {
+		err = fmt.Errorf("%s ended with code %d, want one above 0", m.Name, code)
+	}
+	return err
+}
+
+// setBackWords are what a member says that was set back.
+func setBackWords(m *cluster.Member) []string {
+	return []string{"lost its data", "acknowledged", "member remove", "member add " + m.Name, "remove " + m.Dir, "--initial-cluster-state existing"}
 }
 
 // follower returns a member that does not lead.
