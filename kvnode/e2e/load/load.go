@@ -44,7 +44,9 @@ type Load struct {
 	members  []*cluster.Member
 	conns    []*clientv3.Client // one a member
 
-	reads, writes atomic.Int64
+	hold                  sync.RWMutex // see Hold
+	reads, writes, failed atomic.Int64
+	newest                atomic.Int64 // see Newest
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -89,6 +91,26 @@ func (l *Load) Reads() int64 { return l.reads.Load() }
 
 // Writes counts the writes that were answered.
 func (l *Load) Writes() int64 { return l.writes.Load() }
+
+// Failed counts the requests that were not answered, or with an error.
+func (l *Load) Failed() int64 { return l.failed.Load() }
+
+// Newest returns the newest revision that a client was told of, by a read or by the
+// answer to a write. Nobody may be shown less from then on.
+func (l *Load) Newest() int64 { return l.newest.Load() }
+
+// Hold waits until no request is under way, and has none begin until release.
+func (l *Load) Hold() (release func()) {
+	l.hold.Lock()
+	return l.hold.Unlock
+}
+
+// told notes a revision for Newest.
+func (l *Load) told(revision int64) {
+	for newest := l.newest.Load(); revision > newest && !l.newest.CompareAndSwap(newest, revision); {
+		newest = l.newest.Load()
+	}
+}
 
 // WaitProgress waits until n more reads and n more writes were answered.
 func (l *Load) WaitProgress(ctx context.Context, n int64) error {

@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,9 +19,12 @@ import (
 // Event is what a watch tells of one key.
 type Event struct {
 	Revision, Create int64
-	Key, Value       string
+	Key, Value       string // of a long value, its hash
 	Deleted          bool
 }
+
+// longest is what is kept of a value: each stream keeps all that it has seen.
+const longest = 100
 
 // Watches are streams that watch all keys from the first revision on, through
 // whatever happens to the members. Each must see every revision once, in order
@@ -155,8 +159,16 @@ func (s *stream) take(resp *clientv3.WatchResponse) {
 func event(e *clientv3.Event) Event {
 	return Event{
 		Revision: e.GetKv().GetModRevision(), Create: e.GetKv().GetCreateRevision(),
-		Key: string(e.GetKv().GetKey()), Value: string(e.GetKv().GetValue()), Deleted: e.GetType() == mvccpb.Event_DELETE,
+		Key: string(e.GetKv().GetKey()), Value: Short(e.GetKv().GetValue()), Deleted: e.GetType() == mvccpb.Event_DELETE,
 	}
+}
+
+// Short returns what Event keeps of a value.
+func Short(value []byte) string {
+	if len(value) <= longest {
+		return string(value)
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(value))
 }
 
 func (s *stream) brokenLocked(format string, args ...any) {

@@ -47,6 +47,8 @@ func (w *worker) run(ctx context.Context) {
 
 // once makes one request: half of them read.
 func (w *worker) once(ctx context.Context) {
+	w.l.hold.RLock()
+	defer w.l.hold.RUnlock()
 	ctx, cancel := context.WithTimeout(ctx, w.l.cfg.Timeout)
 	defer cancel()
 	key := w.l.Keys.Key(w.random.IntN(w.l.Keys.Len()))
@@ -70,8 +72,10 @@ func (w *worker) once(ctx context.Context) {
 	}
 	w.failed = err != nil
 	if w.failed {
+		w.l.failed.Add(1)
 		return
 	}
+	w.l.told(now.Mod)
 	w.seen[key] = now.Mod
 	count.Add(1)
 }
