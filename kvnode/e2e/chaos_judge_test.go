@@ -13,7 +13,7 @@ import (
 func (c *chaos) judge() {
 	t := c.t
 	took := time.Since(c.start)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute+took)
 	defer cancel()
 	history, err := c.l.Stop()
 	if err != nil {
@@ -25,6 +25,7 @@ func (c *chaos) judge() {
 	}
 	rep := linz.Check(history, final, 0)
 	t.Logf("%v of chaos: %v; paths %v; %d leaders found reads waiting when they woke", took.Round(time.Millisecond), rep, c.l.Paths.All(), c.woken)
+	t.Logf("done: %v", c.did)
 	if err := rep.Err(); err != nil {
 		t.Error(err)
 		files, err := rep.WritePictures(t.ArtifactDir())

@@ -5,6 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -17,6 +19,8 @@ var (
 	seedFlag   = flag.Uint64("seed", 0, "seed of the chaos test; drawn if 0")
 	roundsFlag = flag.Int("rounds", 30, "rounds of SIGKILL in the chaos test")
 	pausesFlag = flag.Int("pauses", 3, "times that the chaos test stops the leader for longer than its lease")
+	stepFlag   = flag.String("step", "", "`regexp` of the steps that the chaos test does; all if empty")
+	forFlag    = flag.Duration("for", 0, "for how long the chaos test goes on; until all was done once if 0")
 )
 
 // The log is compacted soon, so that a member that was down for a moment finds
@@ -41,7 +45,14 @@ const (
 // TestChaos kills, stops and restarts members under load. What the clients saw
 // must be what one copy of the data would have shown, and nothing acknowledged
 // may be lost. Locks exclude each other by their tokens, and every watch sees
-// every revision.
+// every revision. What else each step promises it checks itself.
+//
+// Without -slow and -for each step is done as often as the flags say, and no time is
+// judged but what is too long for anything. In full it is
+//
+//	make chaos FOR=6m
+//
+// which wants a quiet machine.
 func TestChaos(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the chaos test takes over a minute")
@@ -53,8 +64,11 @@ func TestChaos(t *testing.T) {
 	eachServer(t, func(t *testing.T, p cluster.Program) {
 		t.Logf("repeat the choices with -args -servers=%s -seed=%d -rounds=%d -pauses=%d", p.Name, seed, *roundsFlag, *pausesFlag)
 		c := startChaos(t, p, seed)
-		for _, step := range c.steps() {
-			c.do(step)
+		for steps := c.steps(); len(steps) > 0 && !c.over(); {
+			c.do(steps[0])
+			if steps = steps[1:]; len(steps) == 0 && *forFlag > 0 {
+				steps = c.steps()
+			}
 		}
 		c.judge()
 	})
@@ -71,14 +85,19 @@ type chaos struct {
 	random  *rand.Rand
 	probers []*load.Client // of each member
 	start   time.Time
+	small   *cluster.Member // its disk can be full; nil where none can
+	disk    *smallDisk      // of small
 
-	woken    int  // leaders that found reads waiting when they woke
-	keepKeys bool // whether faults leave the keys as they are
+	did      map[string]int // how often each step was done
+	woken    int            // leaders that found reads waiting when they woke
+	large    int            // times that large values were put
+	keepKeys bool           // whether faults leave the keys as they are
 }
 
 func startChaos(t *testing.T, p cluster.Program, seed uint64) *chaos {
 	t.Helper()
-	c := &chaos{t: t, p: p, c: startCluster(t, p, chaosFlags...), random: rand.New(rand.NewPCG(seed, 1)), start: time.Now()}
+	c := &chaos{t: t, p: p, random: rand.New(rand.NewPCG(seed, 1)), start: time.Now(), did: make(map[string]int)}
+	c.startMembers()
 	var err error
 	c.l, err = load.Start(t.Context(), c.c.Members(), load.Config{
 		Clients: 8, Slots: 5, KeyOps: 1000, Think: 3 * time.Millisecond, Timeout: 2 * time.Second, Seed: seed,
@@ -95,6 +114,23 @@ func startChaos(t *testing.T, p cluster.Program, seed uint64) *chaos {
 	return c
 }
 
+// startMembers starts the cluster. The last member has a disk that can be full.
+func (c *chaos) startMembers() {
+	c.t.Helper()
+	if c.p.Name == kvnode {
+		c.disk = newSmallDisk(c.t)
+	}
+	c.c = newCluster(c.t, cluster.Config{Program: c.p, Flags: chaosFlags})
+	if c.disk != nil {
+		c.small = c.c.Members()[len(c.c.Members())-1]
+		c.small.Dir = filepath.Join(c.disk.Dir, c.small.Name)
+		with(c.small, "--data-dir="+c.small.Dir)
+	}
+	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	defer cancel()
+	must(c.t, c.c.Start(ctx))
+}
+
 // step is something that happens to the cluster.
 type step struct {
 	name string
@@ -109,10 +145,21 @@ func (c *chaos) steps() []step {
 	for range *pausesFlag {
 		all = append(all, step{"pause", c.pauseLeader})
 	}
-	all = append(all, step{"restart all", c.restartAll}, step{"catch up by snapshot", c.catchUp})
+	all = append(all, step{"restart all", c.restartAll}, step{"restart all when quiet", c.restartAllQuiet},
+		step{"catch up by snapshot", c.catchUp}, step{"rolling restart", c.rollingRestart}, step{"large values", c.largeValues})
+	if c.p.Name == kvnode { // what etcd does not promise
+		all = append(all, step{"set back", c.setMemberBack}, step{"flood", c.floodTheLeader})
+	}
+	if c.small != nil {
+		all = append(all, step{"full disk", c.fullDisk})
+	}
+	all = slices.DeleteFunc(all, func(s step) bool { return !regexp.MustCompile(*stepFlag).MatchString(s.name) })
 	c.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all
 }
+
+// over tells whether the time that was given has passed.
+func (c *chaos) over() bool { return *forFlag > 0 && time.Since(c.start) >= *forFlag }
 
 // do runs one step and waits until the cluster serves again. New keys begin
 // then, so that what the fault left in doubt is not in doubt for ever.
@@ -121,6 +168,7 @@ func (c *chaos) do(s step) {
 	if err := s.do(); err != nil {
 		c.fail(fmt.Errorf("%s: %w", s.name, err))
 	}
+	c.did[s.name]++
 	ctx, cancel := context.WithTimeout(c.t.Context(), recovery)
 	defer cancel()
 	if err := c.l.WaitProgress(ctx, progress); err != nil {
@@ -191,16 +239,6 @@ func (c *chaos) kill() error {
 		}
 	}
 	return nil
-}
-
-// restartAll cuts the power.
-func (c *chaos) restartAll() error {
-	if err := c.c.Kill(); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(c.t.Context(), recovery)
-	defer cancel()
-	return c.c.Start(ctx)
 }
 
 // others returns the members without m.

@@ -18,7 +18,7 @@ import (
 // only if it were blind.
 func TestChaosFindsStaleReads(t *testing.T) {
 	eachServer(t, func(t *testing.T, p cluster.Program) {
-		c := &chaos{t: t, p: p, c: startCluster(t, p), start: time.Now()}
+		c := &chaos{t: t, p: p, c: startCluster(t, p), start: time.Now(), did: make(map[string]int)}
 		var err error
 		c.l, err = load.Start(t.Context(), c.c.Members(), load.Config{
 			Clients: 8, Slots: 5, KeyOps: 1000, Think: 3 * time.Millisecond, Timeout: 2 * time.Second, Seed: 1,

@@ -33,8 +33,12 @@ var (
 var binDir string
 
 func TestMain(m *testing.M) {
-	if endpoints := os.Getenv(holderEnv); endpoints != "" {
-		if err := hold(endpoints); err != nil {
+	for variable, be := range map[string]func(string) error{holderEnv: hold, diskEnv: holdDisk} {
+		value := os.Getenv(variable)
+		if value == "" {
+			continue
+		}
+		if err := be(value); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

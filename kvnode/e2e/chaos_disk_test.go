@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/kvnode/e2e/cluster"
+)
+
+// ballast is how many MB of entries are written at most until a full disk refuses
+// one: what is reserved in the log, several segments of 64 MB.
+const ballast = 400
+
+// fullDisk lets the leader's disk become full. It says so and serves reads, another
+// member leads, and the cluster serves. Once there is room it goes on by itself.
+func (c *chaos) fullDisk() error {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 4*recovery)
+	defer cancel()
+	m := c.small
+	if err := c.makeLead(ctx, m); err != nil {
+		return err
+	}
+	if err := c.disk.fill(); err != nil {
+		return err
+	}
+	defer func() { _ = c.disk.free() }() // for what is judged after an error
+	if err := m.Use(func(cl *clientv3.Client) error { return c.untilFull(ctx, cl, m) }); err != nil {
+		return err
+	}
+	if err := untilReadyz(ctx, m, http.StatusServiceUnavailable); err != nil {
+		return fmt.Errorf("with a full disk: %w", err)
+	}
+	if err := c.waitOtherLeader(ctx, m); err != nil {
+		return fmt.Errorf("with a full disk: %w", err)
+	}
+	if err := c.l.WaitProgress(ctx, progress); err != nil {
+		return fmt.Errorf("with a full disk at %s the others do not serve: %w", m.Name, err)
+	}
+	if err := staleReads(ctx, m, "cut", 1, func(*clientv3.GetResponse) error { return nil }); err != nil {
+		return fmt.Errorf("with a full disk %s does not serve reads: %w", m.Name, err)
+	}
+	if err := c.disk.free(); err != nil {
+		return err
+	}
+	if err := untilReadyz(ctx, m, http.StatusOK); err != nil {
+		return fmt.Errorf("once there is room again: %w", err)
+	}
+	return m.Use(func(cl *clientv3.Client) error { return putAndGet(ctx, cl, "there is room again") })
+}
+
+// untilFull fills the log by way of m until m refuses for want of room. It leaves
+// nothing in the store: the condition of what it writes never holds.
+func (c *chaos) untilFull(ctx context.Context, cl *clientv3.Client, m *cluster.Member) error {
+	large := string(bytes.Repeat([]byte("x"), 1e6))
+	var last error
+	for n := range ballast {
+		one, cancel := context.WithTimeout(ctx, 5*time.Second)
+		_, last = cl.Txn(one).If(clientv3.Compare(clientv3.Version("ballast"), ">", 0)).Then(clientv3.OpPut("ballast", large)).Commit()
+		cancel()
+		if errors.Is(last, rpctypes.ErrNoSpace) {
+			c.t.Logf("the disk of %s was full after %d MB", m.Name, n)
+			return nil
+		}
+		if !m.Running() {
+			return fmt.Errorf("a full disk has ended %s:\n%s", m.Name, m.LogTail())
+		}
+		if err := ctx.Err(); err != nil {
+			return errors.Join(err, last)
+		}
+	}
+	return fmt.Errorf("%s took %d MB with a full disk, the last with error %w, want %w", m.Name, ballast, last, rpctypes.ErrNoSpace)
+}
+
+// makeLead hands leadership to m.
+func (c *chaos) makeLead(ctx context.Context, m *cluster.Member) error {
+	return retry(ctx, func(ctx context.Context) error {
+		s, err := m.Status(ctx)
+		if err != nil || s.Leader == s.Header.GetMemberId() {
+			return err
+		}
+		lead, err := c.c.Leader(ctx)
+		if err != nil {
+			return err
+		}
+		return lead.Use(func(cl *clientv3.Client) error {
+			_, err := cl.MoveLeader(ctx, s.Header.GetMemberId())
+			return err
+		})
+	})
+}
+
+// retry does something until it succeeds.
+func retry(ctx context.Context, do func(context.Context) error) error {
+	for {
+		one, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := do(one)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// untilReadyz waits until /readyz of a member that runs has that code.
+func untilReadyz(ctx context.Context, m *cluster.Member, code int) error {
+	for {
+		got, body := page(ctx, m, "/readyz")
+		if got == code {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("/readyz of %s was %d last, want %d: %w\n%s", m.Name, got, code, ctx.Err(), body)
+		case <-time.After(5 * time.Millisecond):
+		}
+		if !m.Running() {
+			return fmt.Errorf("%s has ended, want %d of /readyz:\n%s", m.Name, code, m.LogTail())
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/leaderlease/go/internal/flood"
+)
+
+// chaosFlood is for how long the leader is flooded. With -slow it is floodLasts.
+const chaosFlood = 3 * time.Second
+
+// floodTheLeader has hostile clients at the leader's door. It leads on, clients are
+// served meanwhile, and who floods is closed.
+func (c *chaos) floodTheLeader() error {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*recovery)
+	defer cancel()
+	lead, err := c.c.Leader(ctx)
+	if err != nil {
+		return err
+	}
+	before, err := lead.Status(ctx)
+	if err != nil {
+		return err
+	}
+	kind, lasts := flood.Kinds[0], chaosFlood
+	if *slowFlag {
+		kind, lasts = flood.Kinds[c.random.IntN(len(flood.Kinds))], floodLasts
+	}
+	closed := metric(ctx, lead, closings)
+	flooding, end := context.WithTimeout(ctx, lasts)
+	defer end()
+	wait := floodMember(flooding, lead, kind)
+	for flooding.Err() == nil && err == nil {
+		err = c.l.WaitProgress(ctx, progress)
+	}
+	end()
+	wait()
+	if err != nil {
+		return fmt.Errorf("while clients flood the leader by %q the cluster does not serve: %w", kind.Name, err)
+	}
+	after, err := anyStatus(ctx, c.c)
+	if err != nil {
+		return err
+	}
+	closed = metric(ctx, lead, closings) - closed
+	c.t.Logf("a flood of %q for %v: %v connections closed", kind.Name, lasts, closed)
+	switch {
+	case after.RaftTerm != before.RaftTerm || after.Leader != before.Leader:
+		return fmt.Errorf("a flood of %q cost %s its leadership: term %d and leader %x became %d and %x",
+			kind.Name, lead.Name, before.RaftTerm, before.Leader, after.RaftTerm, after.Leader)
+	case mustClose(kind) && closed < 1:
+		return fmt.Errorf("a flood of %q closed nobody's connection, want all that flood closed", kind.Name)
+	}
+	return nil
+}

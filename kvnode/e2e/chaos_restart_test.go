@@ -1,0 +1,164 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/kvnode/e2e/cluster"
+)
+
+// staleAfterStart is how many stale reads of a member are looked at after a start. At
+// first they come faster than a log is applied.
+const staleAfterStart = 200
+
+// restartAll cuts the power. Stale reads begin before the members are back, at first
+// a quorum of them, and none shows less than what a client knew before.
+func (c *chaos) restartAll() error {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*recovery)
+	defer cancel()
+	return c.anyMember().Use(func(cl *clientv3.Client) error { return c.cutPower(ctx, cl) })
+}
+
+// restartAllQuiet does so when the last write is just acknowledged, so that nothing
+// that comes later has told anybody that it is committed.
+func (c *chaos) restartAllQuiet() error {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*recovery)
+	defer cancel()
+	defer c.l.Hold()()
+	return c.anyMember().Use(func(cl *clientv3.Client) error { return c.cutPower(ctx, cl) })
+}
+
+// cutPower kills all members as soon as a write is acknowledged, and starts them.
+func (c *chaos) cutPower(ctx context.Context, cl *clientv3.Client) error {
+	value := fmt.Sprintf("before the cut at %v", time.Since(c.start))
+	var revision int64
+	err := retry(ctx, func(ctx context.Context) error {
+		done, err := cl.Put(ctx, "cut", value)
+		if err == nil {
+			revision = done.Header.GetRevision()
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	newest := max(revision, c.l.Newest())
+	if err := c.c.Kill(); err != nil {
+		return err
+	}
+	back := slices.Clone(c.c.Members())
+	c.random.Shuffle(len(back), func(i, j int) { back[i], back[j] = back[j], back[i] })
+	quorum := len(back)/2 + 1
+	for _, some := range [][]*cluster.Member{back[:quorum], back[quorum:]} {
+		if err := c.startAndRead(ctx, some, value, newest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startAndRead starts members and checks what they serve from the first moment on.
+func (c *chaos) startAndRead(ctx context.Context, some []*cluster.Member, value string, newest int64) error {
+	for _, m := range some {
+		if err := m.Start(); err != nil {
+			return err
+		}
+	}
+	return together(ctx, len(some), func(ctx context.Context, i int) error {
+		m := some[i]
+		err := staleReads(ctx, m, "cut", staleAfterStart, func(got *clientv3.GetResponse) error {
+			if rev := got.Header.GetRevision(); rev < newest || valueOf(got) != value {
+				return fmt.Errorf("after a restart of all, %s shows revision %d and %q, older than what was acknowledged: %d and %q",
+					m.Name, rev, valueOf(got), newest, value)
+			}
+			return nil
+		})
+		return errors.Join(err, m.WaitReady(ctx))
+	})
+}
+
+// together does something n times at once. The first error ends the others.
+func together(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			if err := do(ctx, i); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+// How long a rolling restart may leave clients without the answer to a write, or to a
+// read, on a quiet machine. Handing over takes a tenth of it, an election by timeout
+// twice as long, and a restart hold nearly.
+const rollingPause = 500 * time.Millisecond
+
+// notHandedOver is what a leader says that ends although nobody else leads.
+const notHandedOver = "leadership was not handed over"
+
+// rollingRestart stops one member after the other as an operator does, and goes by
+// nothing but /readyz. A leader that stops finds who takes over.
+func (c *chaos) rollingRestart() error {
+	order := slices.Clone(c.c.Members())
+	c.random.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	pauses, begun := c.l.Pauses(), time.Now()
+	var errs []error
+	for _, m := range order {
+		errs = append(errs, c.replaceProcess(m))
+	}
+	reads, writes, failed := pauses.End()
+	c.t.Logf("a rolling restart in %v: at most %v without a read, %v without a write, %d requests failed",
+		time.Since(begun).Round(time.Millisecond), reads.Round(time.Millisecond), writes.Round(time.Millisecond), failed)
+	if longest := max(reads, writes); *slowFlag && c.p.Name == kvnode && longest > rollingPause {
+		errs = append(errs, fmt.Errorf("a rolling restart left clients without an answer for %v, want at most %v", longest, rollingPause))
+	}
+	return errors.Join(errs...)
+}
+
+// replaceProcess ends a member in good order, starts it, and waits for /readyz.
+func (c *chaos) replaceProcess(m *cluster.Member) error {
+	ctx, cancel := context.WithTimeout(c.t.Context(), recovery)
+	defer cancel()
+	before := len(m.Log())
+	code, err := m.Terminate(ctx)
+	if err != nil {
+		return err
+	}
+	if said := m.Log()[before:]; code > 0 || strings.Contains(said, notHandedOver) {
+		return fmt.Errorf("%s ended with code %d on SIGTERM, want an end in good order that hands leadership over:\n%s", m.Name, code, m.LogTail())
+	}
+	if err := m.Start(); err != nil {
+		return err
+	}
+	if err := untilReadyz(ctx, m, http.StatusOK); err != nil {
+		return err
+	}
+	if hold := restartHold(ctx, m); hold != "" && hold != "0" {
+		return fmt.Errorf("/readyz of %s is good %s ms before it may vote", m.Name, hold)
+	}
+	return nil
+}
+
+// restartHold returns for how many milliseconds a restart keeps a member of kvnode
+// from voting, by its own word.
+func restartHold(ctx context.Context, m *cluster.Member) string {
+	_, body := page(ctx, m, "/status")
+	if found := regexp.MustCompile(`"restart_hold_ms":\s*([0-9.]+)`).FindSubmatch(body); found != nil {
+		return string(found[1])
+	}
+	return ""
+}
