@@ -42,12 +42,21 @@ func (c *chaos) setMemberBack() error {
 
 // replace makes a new member, with an empty directory, of one that does not run.
 func (c *chaos) replace(ctx context.Context, m *cluster.Member) error {
-	err := c.others(m)[0].Use(func(cl *clientv3.Client) error {
+	before := len(m.Log())
+	if err := replaceMember(ctx, c.c, m, c.others(m)[0]); err != nil {
+		return err
+	}
+	return c.waitCaughtUp(ctx, m, before)
+}
+
+// replaceMember does by way of another member what an operator does with one whose
+// directory is of no use any more.
+func replaceMember(ctx context.Context, c *cluster.Cluster, m, by *cluster.Member) error {
+	err := by.Use(func(cl *clientv3.Client) error {
 		if err := retry(ctx, func(ctx context.Context) error { return removeNamed(ctx, cl, m.Name) }); err != nil {
 			return fmt.Errorf("remove %s: %w", m.Name, err)
 		}
-		err := retry(ctx, func(ctx context.Context) error { return addNamed(ctx, cl, m) })
-		if err != nil {
+		if err := retry(ctx, func(ctx context.Context) error { return addNamed(ctx, cl, m) }); err != nil {
 			return fmt.Errorf("add %s: %w", m.Name, err)
 		}
 		return nil
@@ -55,17 +64,13 @@ func (c *chaos) replace(ctx context.Context, m *cluster.Member) error {
 	if err != nil {
 		return err
 	}
-	before := len(m.Log())
-	if _, err := c.c.Join(m.Name); err != nil {
+	if _, err := c.Join(m.Name); err != nil {
 		return err
 	}
 	if err := errors.Join(m.Wipe(), m.Start()); err != nil {
 		return err
 	}
-	if err := m.WaitReady(ctx); err != nil {
-		return err
-	}
-	return c.waitCaughtUp(ctx, m, before)
+	return m.WaitReady(ctx)
 }
 
 // removeNamed removes the member of that name, if there is one.
