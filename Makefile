@@ -64,6 +64,10 @@ sim: ## long simulations: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time
 floods: ## hostile clients of HTTP/2 at the leader's port, kvnode beside etcd, about 7 minutes
 	cd kvnode/e2e && $(GO) test -run '^TestFloods$$' -count 1 -v -timeout 30m . -args -slow -servers=kvnode,etcd
 
+.PHONY: chaos
+chaos: ## real processes killed, paused, flooded, set back, their disks full, under load, for FOR=6m; histories are judged
+	cd kvnode/e2e && $(GO) test -run '^TestChaos$$' -count 1 -v -timeout 0 . -args -slow -for=$(or $(FOR),6m)
+
 .PHONY: raftsim
 raftsim: ## bare RawNodes alone: SEEDS=200 from FIRST=1 on, or FOR=10m, WITHOUT=HoldVotes to see it find something
 	$(RAFTSIM) '^TestSimulation$$' -args -first=$(FIRST) -seeds=$(SEEDS) $(if $(FOR),-for=$(FOR)) $(if $(WITHOUT),-without=$(WITHOUT))
