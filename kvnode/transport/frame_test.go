@@ -147,6 +147,28 @@ func FuzzPacketsNeverPanic(f *testing.F) {
 	})
 }
 
+// Whatever a hello holds whose sum is right, it is answered or refused. Nothing that is
+// wrong at random gets as far as this.
+func FuzzHellosNeverPanic(f *testing.F) {
+	p, err := newPacket(1, helloTo(1, 2))
+	must(err)
+	f.Add(p.kind, p.payload)
+	f.Add(p.kind, []byte(`{"log":{"boot":"x","term":1,"commit":18446744073709551615,"last":0},"hold":-1}`))
+	f.Fuzz(func(t *testing.T, kind byte, payload []byte) {
+		if len(payload) > maxPayload {
+			return
+		}
+		tr := &Transport{cfg: Config{Hello: helloOf(2)}.WithDefaults(), self: 2}
+		wire := packet{version: version, kind: kind, payload: payload}.wire()
+		p, err := readPacket(bytes.NewReader(wire), maxPayload)
+		if err != nil {
+			t.Fatalf("readPacket() of a packet whose sum is right = %v", err)
+		}
+		_ = tr.identify(&inbound{}, p)
+		_, _ = tr.answered(nil, p, 1)
+	})
+}
+
 func TestPacketLimits(t *testing.T) {
 	p, err := newPacket(1, helloTo(1, 2))
 	must(err)

@@ -39,3 +39,32 @@ func TestFramesAreFoundInAnyPieces(t *testing.T) {
 		}
 	}
 }
+
+// FuzzFramesAreFoundInAnyPieces: whatever a client sends, in whatever pieces, the
+// frames are the same, and what is skipped never goes below nothing.
+func FuzzFramesAreFoundInAnyPieces(f *testing.F) {
+	f.Add(append(raw(frameReset, 0, 1, 4, 0, 0, 0, codeCancel), raw(framePing, 0, 0, 8)...), byte(99))
+	f.Add(raw(frameReset, 0, 1, 2), byte(9))
+	f.Add(append(raw(frameSettings, 0, 0, 0), raw(frameData, flagEndStream, 3, 5)...), byte(13))
+	f.Fuzz(func(t *testing.T, all []byte, size byte) {
+		find := func(size int) (got []frame) {
+			s := scanner{}
+			for piece := range slices.Chunk(all, size) {
+				for f, rest, ok := s.next(piece); ok; f, rest, ok = s.next(rest) {
+					got = append(got, f)
+				}
+				if s.skip < 0 {
+					t.Fatalf("in pieces of %d: %d bytes to skip", size, s.skip)
+				}
+			}
+			return got
+		}
+		if len(all) == 0 {
+			return
+		}
+		want, got := find(1), find(int(size)+1)
+		if !slices.Equal(got, want) {
+			t.Errorf("in pieces of %d: %+v, byte by byte %+v", int(size)+1, got, want)
+		}
+	})
+}
