@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,7 +55,7 @@ func newSmallDisk(t *testing.T) *smallDisk {
 	if err := d.free(); err != nil {
 		t.Fatalf("mount a disk in a user namespace: %v", err)
 	}
-	d.Dir = filepath.Join("/proc", fmt.Sprint(cmd.Process.Pid), "root", mount)
+	d.Dir = fmt.Sprintf("/proc/%d/root%s", cmd.Process.Pid, mount)
 	return d
 }
 

@@ -12,8 +12,8 @@ func TestPauses(t *testing.T) {
 		l := &Load{}
 		l.failed.Add(5)
 		p := l.Pauses()
-		for _, quiet := range []time.Duration{20, 300, 40} {
-			time.Sleep(quiet * time.Millisecond)
+		for _, quiet := range []time.Duration{20 * time.Millisecond, 300 * time.Millisecond, 40 * time.Millisecond} {
+			time.Sleep(quiet)
 			l.reads.Add(1)
 		}
 		l.failed.Add(2)
