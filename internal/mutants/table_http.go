@@ -169,8 +169,8 @@ var web = []Mutant{
 	{
 		Rule: "replies", Name: "whose reply waits is under way", Pkg: apiPkg, Test: "^TestRepliesThatWaitAreNotUnderWay$",
 		File: "kvnode/etcdapi/intercept.go",
-		Old:  "\treturn a.inTime(ctx, req, handle)\n",
-		New:  "\tresp, err := a.inTime(ctx, req, handle)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\treturn a.weigh(ctx, resp)\n",
+		Old:  "\treturn a.inTime(ctx, begun, req, handle)\n",
+		New:  "\tresp, err := a.inTime(ctx, begun, req, handle)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\treturn a.weigh(ctx, resp)\n",
 	},
 	{
 		Rule: "replies", Name: "the line has no end", Pkg: apiPkg, Test: "^TestTheLineOfRepliesIsBounded$",
