@@ -129,9 +129,9 @@ func TestEveryMethodAfterClose(t *testing.T) {
 			t.Errorf("%s() after Close = %v, want %v", name, err, core.Closed)
 		}
 	}
-	for name, start := range map[string]func(func(Read, error)){"StartRead": p.StartRead, "StartReadIndex": p.StartReadIndex} {
+	for name, start := range map[string]func(context.Context, func(Read, error)){"StartRead": p.StartRead, "StartReadIndex": p.StartReadIndex} {
 		calls := 0
-		start(func(_ Read, err error) {
+		start(t.Context(), func(_ Read, err error) {
 			if calls++; err == nil {
 				t.Errorf("%s() after Close was served", name)
 			}
@@ -178,8 +178,8 @@ func TestCallbacksMayCallTheLease(t *testing.T) {
 		p.Info()
 		p.Stats()
 		p.TryRead()
-		p.StartRead(func(Read, error) {})
-		p.StartReadIndex(func(Read, error) {})
+		p.StartRead(context.Background(), func(Read, error) {})
+		p.StartReadIndex(context.Background(), func(Read, error) {})
 		_, _ = p.Token()
 		_ = p.Do(t.Context(), func(context.Context) error { p.Invalidate(); return nil })
 		_, stop := p.Watch()
@@ -206,7 +206,7 @@ func TestCallbacksMayCallTheLease(t *testing.T) {
 			inside = 0
 			p = expired(t, func(c *Config) { c.Send = func([]*raftpb.Message) { everything() } })
 			if name != "Send" {
-				p.StartRead(func(Read, error) { everything() })
+				p.StartRead(context.Background(), func(Read, error) { everything() })
 			}
 			event()
 			if inside == 0 {

@@ -37,6 +37,9 @@ func (l *Lease) ApplyConfStateAt(index uint64, cs *raftpb.ConfState) {
 }
 
 func (l *Lease) switchTo(cs *raftpb.ConfState, told func(*confWatch) (use bool, broken string)) {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	now := l.nowLocked()
 	use, broken := told(&l.mu.conf)
@@ -60,6 +63,9 @@ func (l *Lease) switchTo(cs *raftpb.ConfState, told func(*confWatch) (use bool, 
 // configuration change that ApplyConfState was not told of turns leases off.
 // Info says so.
 func (l *Lease) Applied(index uint64) {
+	if l == nil {
+		return
+	}
 	// A state machine that outlives restarts may be ahead of the commit index on
 	// disk, which raft does not sync; it cannot be ahead of the log.
 	if index > max(l.commit.Load(), l.found) {

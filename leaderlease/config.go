@@ -56,9 +56,11 @@ type Config struct {
 	Clock Clock
 	// Send sends messages to peers without blocking. Optional: with it, a
 	// leader answers forwarded reads from its lease; without, they take a
-	// quorum round. It is called from within Incoming, and from whatever ends a
-	// waiting read, as StartRead says of done; like that it may call every method
-	// that does not block, but Ready.
+	// quorum round. It is called from within Incoming and Ready, and from whatever
+	// else may bring a lease about (Tick, ApplyConfState, ApplyConfStateAt,
+	// Invalidate, SetDiskStalled), in the goroutine that has called them, and
+	// without a lock: it may call every method that does not block, but Ready. It is
+	// never called from Applied, nor from within a read.
 	Send func(msgs []*raftpb.Message)
 	// Notify is called whenever ReadRequests has something to hand to raft, with
 	// the lease locked: it must not block and must not call the Lease. Optional,
@@ -86,8 +88,8 @@ const defaultDriftPPM = 83_333
 
 // WithDefaults returns a copy of c with every unset optional field filled in.
 func (c Config) WithDefaults() Config {
-	if c.Duration == 0 && c.Raft != nil {
-		c.Duration = c.electionFloor()
+	if c.Duration == 0 {
+		c.Duration = max(c.electionFloor(), 0)
 	}
 	if c.MaxClockSkew == 0 {
 		c.MaxClockSkew = c.Duration / 5
@@ -110,6 +112,9 @@ func (c Config) WithDefaults() Config {
 // electionFloor is the least time from a heartbeat's arrival to the campaign of
 // a follower that ticks regularly.
 func (c *Config) electionFloor() time.Duration {
+	if c.Raft == nil {
+		return 0
+	}
 	return time.Duration(c.Raft.ElectionTick-1) * c.TickInterval
 }
 
@@ -127,73 +132,97 @@ func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.TickInterval <= 0 {
-		bad("tick interval %v must be positive", c.TickInterval)
-	}
-	if c.Duration <= 0 {
-		bad("duration %v must be positive", c.Duration)
-	}
-	if c.MaxClockSkew <= 0 {
-		bad("max clock skew %v must be positive", c.MaxClockSkew)
-	}
-	if c.MaxClockSkew >= c.Duration {
-		bad("max clock skew %v must be below duration %v, or no read is ever served", c.MaxClockSkew, c.Duration)
+		bad("TickInterval %v must be positive", c.TickInterval)
 	}
 	if c.MaxDriftPPM < 0 || c.MaxDriftPPM >= 1e6 {
-		bad("max drift of %d ppm must be in [0, 1000000)", c.MaxDriftPPM)
-	} else if c.MaxClockSkew < c.driftBound() {
-		bad("max clock skew %v is below %v, which clocks that drift by %d ppm diverge over duration %v",
-			c.MaxClockSkew, c.driftBound(), c.MaxDriftPPM, c.Duration)
-	}
-	if c.MaxPromise < c.Duration {
-		bad("max promise %v is below duration %v: this node would refuse what it asks of others", c.MaxPromise, c.Duration)
+		bad("MaxDriftPPM %d must be in [0, 1000000)", c.MaxDriftPPM)
 	}
 	if c.Clock == nil {
-		bad("no clock")
+		bad("Clock is missing")
 	}
 	errs = append(errs, c.validateRaft()...)
+	errs = append(errs, c.validateDurations()...)
 	if len(errs) > 0 {
 		return fmt.Errorf("leaderlease: invalid config: %w", errors.Join(errs...))
 	}
 	return nil
 }
 
+// ticks reports whether the raft configuration and TickInterval say how long an
+// election takes, which the defaults of the durations follow from.
+func (c *Config) ticks() bool {
+	return c.Raft != nil && c.TickInterval > 0 && c.Raft.HeartbeatTick > 0 && c.Raft.ElectionTick > c.Raft.HeartbeatTick
+}
+
+// validateDurations checks the durations against each other and against raft's. It
+// says nothing of what is wrong only because something else is.
+func (c *Config) validateDurations() (errs []error) {
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Duration <= 0 {
+		if c.ticks() || c.Duration < 0 && c.TickInterval > 0 {
+			bad("Duration %v must be positive", c.Duration)
+		}
+		return errs
+	}
+	if c.MaxPromise < c.Duration {
+		bad("MaxPromise %v is below Duration %v: this node would refuse what it asks of others", c.MaxPromise, c.Duration)
+	}
+	if floor := c.electionFloor(); c.ticks() && c.Duration > floor && !c.AllowLongDuration {
+		bad("Duration %v is above %v, (ElectionTick−1)·TickInterval, which delays every fail-over; set AllowLongDuration to accept that", c.Duration, floor)
+	}
+	switch {
+	case c.MaxClockSkew <= 0:
+		bad("MaxClockSkew %v must be positive", c.MaxClockSkew)
+	case c.MaxClockSkew >= c.Duration:
+		bad("MaxClockSkew %v must be below Duration %v, or no read is ever served", c.MaxClockSkew, c.Duration)
+	case c.MaxDriftPPM >= 0 && c.MaxDriftPPM < 1e6 && c.MaxClockSkew < c.driftBound():
+		bad("MaxClockSkew %v is below %v, which clocks that drift by MaxDriftPPM %d diverge over Duration %v",
+			c.MaxClockSkew, c.driftBound(), c.MaxDriftPPM, c.Duration)
+	case c.ticks() && c.Duration-c.MaxClockSkew < c.twoBeats():
+		bad("Duration %v less MaxClockSkew %v is below two heartbeats, %v: one lost heartbeat would lose the lease",
+			c.Duration, c.MaxClockSkew, c.twoBeats())
+	}
+	return errs
+}
+
+// heartbeat is the time from one heartbeat of a leader to the next.
+func (c *Config) heartbeat() time.Duration {
+	return time.Duration(c.Raft.HeartbeatTick) * c.TickInterval
+}
+
+func (c *Config) twoBeats() time.Duration { return 2 * c.heartbeat() }
+
 // validateRaft checks what the lease depends on in raft's configuration.
 func (c *Config) validateRaft() (errs []error) {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	r := c.Raft
 	if r == nil {
-		bad("no raft config")
+		bad("Raft is missing: the raft.Config that the node runs with")
 		return errs
 	}
 	if r.ID == raft.None || raft.IsLocalMsgTarget(r.ID) {
-		bad("raft: ID %d is reserved", r.ID)
+		bad("Raft.ID %d is reserved", r.ID)
 	}
 	if r.Storage == nil {
-		bad("raft: no storage, which tells a restart from a first start")
+		bad("Raft.Storage is missing, which tells a restart from a first start")
 	}
 	if r.HeartbeatTick <= 0 || r.ElectionTick <= r.HeartbeatTick {
-		bad("raft: election tick %d must be above heartbeat tick %d, and both positive", r.ElectionTick, r.HeartbeatTick)
-	}
-	if floor := c.electionFloor(); c.Duration > floor && !c.AllowLongDuration {
-		bad("duration %v is above %v, (ElectionTick−1)·TickInterval, which delays every fail-over; set AllowLongDuration to accept that", c.Duration, floor)
-	}
-	if beats := 2 * time.Duration(r.HeartbeatTick) * c.TickInterval; c.Duration-c.MaxClockSkew < beats {
-		bad("duration %v less max clock skew %v is below two heartbeats, %v: one lost heartbeat would lose the lease", c.Duration, c.MaxClockSkew, beats)
+		bad("Raft.ElectionTick %d must be above Raft.HeartbeatTick %d, and both positive", r.ElectionTick, r.HeartbeatTick)
 	}
 	if !r.PreVote {
-		bad("raft: PreVote must be on, or a node that was bound disrupts the leader when it is free")
+		bad("Raft.PreVote must be on, or a node that was bound disrupts the leader when it is free")
 	}
 	if !r.CheckQuorum {
-		bad("raft: CheckQuorum must be on, or a leader without a quorum never steps down")
+		bad("Raft.CheckQuorum must be on, or a leader without a quorum never steps down")
 	}
 	if !r.StepDownOnRemoval {
-		bad("raft: StepDownOnRemoval must be on, or a removed leader keeps its reign")
+		bad("Raft.StepDownOnRemoval must be on, or a removed leader keeps its reign")
 	}
 	if r.ReadOnlyOption != raft.ReadOnlySafe {
-		bad("raft: ReadOnlyOption must be ReadOnlySafe: ReadOnlyLeaseBased serves stale reads (docs/design.md)")
+		bad("Raft.ReadOnlyOption must be ReadOnlySafe: ReadOnlyLeaseBased serves stale reads (docs/design.md)")
 	}
 	if r.DisableConfChangeValidation {
-		bad("raft: DisableConfChangeValidation must be off: overlapping quorums depend on it")
+		bad("Raft.DisableConfChangeValidation must be off: overlapping quorums depend on it")
 	}
 	return errs
 }

@@ -35,133 +35,133 @@ func TestValidateRefusesEachBound(t *testing.T) {
 			"tick interval",
 			func(c *Config) { c.TickInterval = 0 },
 			func(c *Config) { c.TickInterval = 100 * ms },
-			[]string{"tick interval 0s must be positive"},
+			[]string{"TickInterval 0s must be positive"},
 		},
 		{
 			"duration is not positive",
 			func(c *Config) { c.Duration, c.MaxClockSkew = 0, -1 },
 			func(c *Config) { c.Duration, c.MaxClockSkew = 300*ms, 60*ms },
-			[]string{"duration 0s must be positive"},
+			[]string{"Duration 0s must be positive"},
 		},
 		{
 			"skew is not positive",
 			func(c *Config) { c.MaxClockSkew = 0 },
 			func(c *Config) { c.MaxClockSkew, c.MaxDriftPPM = 1, 0 },
-			[]string{"max clock skew 0s must be positive"},
+			[]string{"MaxClockSkew 0s must be positive"},
 		},
 		{
 			"skew reaches duration",
 			func(c *Config) { c.MaxClockSkew = 900 * ms },
 			func(c *Config) { c.MaxClockSkew = 700 * ms },
-			[]string{"max clock skew 900ms must be below duration 900ms"},
+			[]string{"MaxClockSkew 900ms must be below Duration 900ms"},
 		},
 		{
 			"skew below the drift bound",
 			func(c *Config) { c.MaxClockSkew = c.driftBound() - 1 },
 			func(c *Config) { c.MaxClockSkew = c.driftBound() },
-			[]string{"max clock skew 138.461026ms is below 138.461027ms", "83333 ppm", "900ms"},
+			[]string{"MaxClockSkew 138.461026ms is below 138.461027ms", "MaxDriftPPM 83333", "900ms"},
 		},
 		{
 			"drift is negative",
 			func(c *Config) { c.MaxDriftPPM = -1 },
 			func(c *Config) { c.MaxDriftPPM = 0 },
-			[]string{"max drift of -1 ppm must be in [0, 1000000)"},
+			[]string{"MaxDriftPPM -1 must be in [0, 1000000)"},
 		},
 		{
 			"drift of a clock that stands still",
 			func(c *Config) { c.MaxDriftPPM = 1e6 },
 			func(c *Config) { c.MaxDriftPPM = 100_000 },
-			[]string{"max drift of 1000000 ppm must be in [0, 1000000)"},
+			[]string{"MaxDriftPPM 1000000 must be in [0, 1000000)"},
 		},
 		{
 			"promise below duration",
 			func(c *Config) { c.MaxPromise = 900*ms - 1 },
 			func(c *Config) { c.MaxPromise = 900 * ms },
-			[]string{"max promise 899.999999ms is below duration 900ms"},
+			[]string{"MaxPromise 899.999999ms is below Duration 900ms"},
 		},
 		{
 			"no clock",
 			func(c *Config) { c.Clock = nil },
 			func(c *Config) { c.Clock = &handClock{} },
-			[]string{"no clock"},
+			[]string{"Clock is missing"},
 		},
 		{
 			"duration delays fail-over",
 			func(c *Config) { c.Duration, c.MaxPromise = 900*ms+1, time.Second },
 			func(c *Config) { c.Duration, c.MaxPromise, c.AllowLongDuration = 900*ms+1, time.Second, true },
-			[]string{"duration 900.000001ms is above 900ms", "AllowLongDuration"},
+			[]string{"Duration 900.000001ms is above 900ms", "AllowLongDuration"},
 		},
 		{
 			"less than two heartbeats",
 			func(c *Config) { c.MaxClockSkew = 700*ms + 1 },
 			func(c *Config) { c.MaxClockSkew = 700 * ms },
-			[]string{"duration 900ms less max clock skew 700.000001ms is below two heartbeats, 200ms"},
+			[]string{"Duration 900ms less MaxClockSkew 700.000001ms is below two heartbeats, 200ms"},
 		},
 		{
 			"no raft config",
 			func(c *Config) { c.Raft = nil },
 			func(*Config) {},
-			[]string{"no raft config"},
+			[]string{"Raft is missing"},
 		},
 		{
 			"raft ID 0",
 			func(c *Config) { c.Raft.ID = raft.None },
 			func(c *Config) { c.Raft.ID = 1 },
-			[]string{"raft: ID 0 is reserved"},
+			[]string{"Raft.ID 0 is reserved"},
 		},
 		{
 			"raft ID of a local thread",
 			func(c *Config) { c.Raft.ID = raft.LocalAppendThread },
 			func(c *Config) { c.Raft.ID = raft.LocalApplyThread - 1 },
-			[]string{"raft: ID 18446744073709551615 is reserved"},
+			[]string{"Raft.ID 18446744073709551615 is reserved"},
 		},
 		{
 			"no storage",
 			func(c *Config) { c.Raft.Storage = nil },
 			func(c *Config) { c.Raft.Storage = raft.NewMemoryStorage() },
-			[]string{"raft: no storage"},
+			[]string{"Raft.Storage is missing"},
 		},
 		{
 			"heartbeat tick is not positive",
 			func(c *Config) { c.Raft.HeartbeatTick = 0 },
 			func(c *Config) { c.Raft.HeartbeatTick = 1 },
-			[]string{"raft: election tick 10 must be above heartbeat tick 0"},
+			[]string{"Raft.ElectionTick 10 must be above Raft.HeartbeatTick 0"},
 		},
 		{
 			"election tick reaches heartbeat tick",
 			func(c *Config) { c.Raft.HeartbeatTick = 10 },
 			func(c *Config) { c.Raft.HeartbeatTick = 3 },
-			[]string{"raft: election tick 10 must be above heartbeat tick 10"},
+			[]string{"Raft.ElectionTick 10 must be above Raft.HeartbeatTick 10"},
 		},
 		{
 			"pre-vote off",
 			func(c *Config) { c.Raft.PreVote = false },
 			func(c *Config) { c.Raft.PreVote = true },
-			[]string{"raft: PreVote must be on"},
+			[]string{"Raft.PreVote must be on"},
 		},
 		{
 			"check quorum off",
 			func(c *Config) { c.Raft.CheckQuorum = false },
 			func(c *Config) { c.Raft.CheckQuorum = true },
-			[]string{"raft: CheckQuorum must be on"},
+			[]string{"Raft.CheckQuorum must be on"},
 		},
 		{
 			"step-down on removal off",
 			func(c *Config) { c.Raft.StepDownOnRemoval = false },
 			func(c *Config) { c.Raft.StepDownOnRemoval = true },
-			[]string{"raft: StepDownOnRemoval must be on"},
+			[]string{"Raft.StepDownOnRemoval must be on"},
 		},
 		{
 			"raft's own lease reads",
 			func(c *Config) { c.Raft.ReadOnlyOption = raft.ReadOnlyLeaseBased },
 			func(c *Config) { c.Raft.ReadOnlyOption = raft.ReadOnlySafe },
-			[]string{"raft: ReadOnlyOption must be ReadOnlySafe"},
+			[]string{"Raft.ReadOnlyOption must be ReadOnlySafe"},
 		},
 		{
 			"conf change validation off",
 			func(c *Config) { c.Raft.DisableConfChangeValidation = true },
 			func(c *Config) { c.Raft.DisableConfChangeValidation = false },
-			[]string{"raft: DisableConfChangeValidation must be off"},
+			[]string{"Raft.DisableConfChangeValidation must be off"},
 		},
 	}
 	for _, tc := range tests {
@@ -185,6 +185,31 @@ func TestValidateRefusesEachBound(t *testing.T) {
 	}
 }
 
+// What is wrong only because something else is, is not said.
+func TestValidateReportsNoConsequences(t *testing.T) {
+	lines := func(amend func(*Config)) int {
+		cfg := puppetConfig(t)
+		amend(&cfg)
+		return strings.Count(cfg.WithDefaults().Validate().Error(), "\n") + 1
+	}
+	for name, amend := range map[string]func(*Config){
+		"Raft":          func(c *Config) { c.Raft = nil },
+		"TickInterval":  func(c *Config) { c.TickInterval = 0 },
+		"negative tick": func(c *Config) { c.TickInterval = -1 },
+		"ElectionTick":  func(c *Config) { c.Raft.ElectionTick = 0 },
+		"Duration":      func(c *Config) { c.Duration = -1 },
+		"MaxClockSkew":  func(c *Config) { c.MaxClockSkew = -1 },
+		"MaxDriftPPM":   func(c *Config) { c.MaxDriftPPM = -1 },
+	} {
+		if n := lines(amend); n != 1 {
+			t.Errorf("%s: Validate() reports %d errors, want the one", name, n)
+		}
+	}
+	if n := lines(func(c *Config) { *c = Config{} }); n != 2 {
+		t.Errorf("Validate() of nothing reports %d errors, want 2: Raft and TickInterval", n)
+	}
+}
+
 // An operator who mends one field at a time needs one attempt, not six.
 func TestValidateReportsEverything(t *testing.T) {
 	cfg := filled(t)
@@ -200,7 +225,7 @@ func TestValidateReportsEverything(t *testing.T) {
 		t.Fatal("Validate() = nil")
 	}
 	for _, want := range []string{
-		"leaderlease: invalid config", "tick interval -1s", "max clock skew 1m0s", "max promise 0s", "no clock", "PreVote", "CheckQuorum", "no storage",
+		"leaderlease: invalid config", "TickInterval -1s", "MaxClockSkew 1m0s", "MaxPromise 0s", "Clock is missing", "PreVote", "CheckQuorum", "Raft.Storage is missing",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("Validate() = %q, want it to say %q", err, want)

@@ -126,10 +126,18 @@ func (c *counters) withhold(t raftpb.MessageType, inbound bool) {
 }
 
 // Stats returns the counters. They are read one by one, not as of one moment.
-func (l *Lease) Stats() Stats { return l.stats.collect((*atomic.Uint64).Load) }
+func (l *Lease) Stats() Stats {
+	if l == nil {
+		return Stats{}
+	}
+	return l.stats.collect((*atomic.Uint64).Load)
+}
 
 // ResetStats sets every counter to zero and returns what it was.
 func (l *Lease) ResetStats() Stats {
+	if l == nil {
+		return Stats{}
+	}
 	return l.stats.collect(func(c *atomic.Uint64) uint64 { return c.Swap(0) })
 }
 

@@ -87,8 +87,9 @@
 // # Callbacks
 //
 // Config.Send and what StartRead and StartReadIndex call run without a lock, from
-// within the method that has ended the read: they may call every method that does
-// not block, but Ready. Config.Clock, Config.Notify and the handler of
+// within the method that has ended the read, or in a goroutine of its own if that is
+// the end of a context: they may call every method that does
+// not block, but Ready. Config.Send says which methods call it. Config.Clock, Config.Notify and the handler of
 // Config.Logger are called with the lease locked, and must call none. The work of
 // Do runs in its caller and may call anything; contexts that end with the lease
 // run nothing of the embedder's under the lock. Config.Promises and the Storage are
@@ -115,8 +116,10 @@
 //
 // # Errors
 //
-// A *NoLeaseError from Read means that nothing was done: ask again, here or at
-// its Leader. It is returned at once when no leader is known and when leadership
+// A *NoLeaseError from Read means that nothing was done: ask again, here after
+// RetryAfter or at its Leader. A read whose context ends fails with an error that
+// matches the context's and says what was waited for: Applied, a quorum round, or a
+// call that the embedding has forgotten. It is returned at once when no leader is known and when leadership
 // moves, so a caller that wants to ride out an election retries until its own
 // deadline. Misuse and Close are final.
 package leaderlease

@@ -3,6 +3,9 @@ package leaderlease
 import (
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // ErrNoLease is matched, with errors.Is, by every error that says that a read
@@ -14,6 +17,9 @@ var ErrNoLease = errors.New("leaderlease: no usable lease")
 // library that answers from its lease. Ask at the leader, or by another path.
 var ErrNoRound = errors.New("the leader runs a version that may have answered from its lease, without a quorum round")
 
+// errNoLibrary is what a nil *Lease answers.
+var errNoLibrary = &NoLeaseError{Status: core.Disabled}
+
 // NoLeaseError says why a lease could not be used. The request has had no
 // effect and may be tried again, here or at Leader.
 type NoLeaseError struct {
@@ -23,6 +29,11 @@ type NoLeaseError struct {
 	Leader uint64
 	// Status is the strongest reason to refuse.
 	Status Status
+	// RetryAfter is a hint for whoever asks again here: how long until the answer
+	// may be another. It is what is left of a restart hold or of a promise, else the
+	// time between two heartbeats. 0 means that waiting does not help: ask at Leader,
+	// or the status is final.
+	RetryAfter time.Duration
 	// Err is the cause where there is one, such as a misuse of the Lease.
 	Err error
 

@@ -15,6 +15,9 @@ import (
 // keeps votes away while a promise lasts (V3) and answers forwarded reads from
 // the lease. It does not change m and does not block.
 func (l *Lease) Incoming(m *raftpb.Message) bool {
+	if l == nil {
+		return true
+	}
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
 		l.promise(m)

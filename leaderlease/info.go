@@ -43,6 +43,9 @@ func (i *Info) Valid() bool { return i.Lease == core.Valid }
 
 // Info describes the lease as of now.
 func (l *Lease) Info() Info {
+	if l == nil {
+		return Info{Lease: core.Disabled}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	mu := &l.mu

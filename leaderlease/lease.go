@@ -16,6 +16,12 @@ import (
 // Lease drives the leader lease of one Raft group on one node: the leader's
 // half and the voter's half. It has no goroutine and no timer of its own.
 //
+// A nil *Lease is a member without the library: Ready, Incoming, Tick and what
+// follows the state machine leave raft as it is, Blocks and MayCampaign keep nothing
+// back, ReadRequests never delivers, and whoever reads or wants a Token is refused
+// with Disabled. A member that ran with a Lease must stay down for MaxPromise before
+// it runs with nil.
+//
 // All methods are safe for concurrent use. Ready must see each Ready once and
 // in order, as raft's own contract demands anyway.
 type Lease struct {
@@ -144,6 +150,9 @@ func New(cfg Config) (*Lease, error) {
 // may be called more than once. What each method does then is in the package's
 // documentation.
 func (l *Lease) Close() {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	now := l.nowLocked()
 	l.mu.closed = true
@@ -159,6 +168,9 @@ func (l *Lease) Close() {
 
 // Invalidate gives the lease up now. Heartbeats that are sent later renew it.
 func (l *Lease) Invalidate() {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	now := l.nowLocked()
 	l.mu.lease.Invalidate(now)
@@ -172,6 +184,9 @@ func (l *Lease) Invalidate() {
 // leader that cannot write should not look healthy. Linearizability does not
 // depend on it.
 func (l *Lease) SetDiskStalled(stalled bool) {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	l.mu.lease.SetDiskStalled(stalled)
 	done := l.publishLocked(l.nowLocked())
@@ -250,5 +265,21 @@ func (l *Lease) disruptions() uint64 {
 func (l *Lease) id() uint64 { return l.cfg.Raft.ID }
 
 func (l *Lease) noLeaseLocked(s Status) *NoLeaseError {
-	return &NoLeaseError{Term: l.mu.term, Leader: l.mu.leader, Status: s, Err: l.mu.misuse, blind: !l.mu.ready}
+	return &NoLeaseError{
+		Term: l.mu.term, Leader: l.mu.leader, Status: s, RetryAfter: l.retryAfterLocked(s),
+		Err: l.mu.misuse, blind: !l.mu.ready,
+	}
+}
+
+func (l *Lease) retryAfterLocked(s Status) time.Duration {
+	switch {
+	case s == core.Closed, s == core.Disabled:
+		return 0
+	case s == core.RestartHold:
+		return l.mu.guard.Info(l.mu.last).Hold
+	case l.mu.leader != raft.None && l.mu.leader != l.id():
+		return 0
+	default:
+		return l.cfg.heartbeat()
+	}
 }

@@ -234,7 +234,7 @@ type outcome struct {
 
 func (p *puppet) startRead() *outcome {
 	o := &outcome{}
-	p.StartRead(func(r Read, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
+	p.StartRead(context.Background(), func(r Read, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
 	return o
 }
 

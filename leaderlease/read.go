@@ -14,12 +14,15 @@ import (
 // comes from the leader, which answers from its own lease if it can.
 //
 // Nothing is done by a read that fails, so it may be tried again. It fails with a *NoLeaseError as soon as no leader is known or leadership
-// moves, with Closed after Close, and with ctx's error when ctx ends
-// first.
+// moves, with Closed after Close, and when ctx ends first with an error that
+// matches ctx's and says what it was waiting for.
 //
 // With a valid lease and an up-to-date state machine it takes no lock and
 // allocates nothing.
 func (l *Lease) Read(ctx context.Context) (Read, error) {
+	if l == nil {
+		return Read{}, errNoLibrary
+	}
 	if r, ok := l.readNow(); ok {
 		return r, nil
 	}
@@ -32,6 +35,9 @@ func (l *Lease) Read(ctx context.Context) (Read, error) {
 // leader makes the round. A leader of a version that does not know of such
 // requests answers from its lease; then it fails with ErrNoRound.
 func (l *Lease) ReadIndex(ctx context.Context) (Read, error) {
+	if l == nil {
+		return Read{}, errNoLibrary
+	}
 	return l.wait(ctx, &waiter{quorum: true})
 }
 
@@ -44,8 +50,10 @@ func (l *Lease) wait(ctx context.Context, w *waiter) (Read, error) {
 	case a := <-answer:
 		return a.read, a.err
 	case <-ctx.Done():
-		l.cancel(w)
-		return Read{}, ctx.Err()
+		if err, mine := l.giveUp(w, ctx.Err()); mine {
+			return Read{}, err
+		}
+		return Read{}, ctx.Err() // it was about to be answered
 	}
 }
 
@@ -58,18 +66,29 @@ type answered struct {
 // StartRead is Read for callers that must not block, such as the raft loop
 // itself: done is called exactly once, maybe before StartRead returns and
 // otherwise from within a later call of any other method but Info, Stats, Read
-// and the like. It must not block; it may call every method that does not block,
-// but Ready.
-func (l *Lease) StartRead(done func(Read, error)) {
+// and the like, or in a goroutine of its own when ctx ends first. It must not block; it
+// may call every method that does not block, but Ready. With context.Background()
+// nothing is set up for ctx.
+func (l *Lease) StartRead(ctx context.Context, done func(Read, error)) {
+	if l == nil {
+		done(Read{}, errNoLibrary)
+		return
+	}
 	if r, ok := l.readNow(); ok {
 		done(r, nil)
 		return
 	}
-	l.start(&waiter{done: done})
+	l.startUntil(ctx, &waiter{done: done})
 }
 
 // StartReadIndex is ReadIndex for callers that must not block: see StartRead.
-func (l *Lease) StartReadIndex(done func(Read, error)) { l.start(&waiter{quorum: true, done: done}) }
+func (l *Lease) StartReadIndex(ctx context.Context, done func(Read, error)) {
+	if l == nil {
+		done(Read{}, errNoLibrary)
+		return
+	}
+	l.startUntil(ctx, &waiter{quorum: true, done: done})
+}
 
 // readNow serves under a valid lease if nothing has to be waited for.
 func (l *Lease) readNow() (Read, bool) {
@@ -100,6 +119,8 @@ func (l *Lease) startLocked(w *waiter) finished {
 	v := l.view.Load()
 	w.stats = &l.stats
 	switch {
+	case w.ctx != nil && w.ctx.Err() != nil:
+		return finished{{w: w, err: w.ctx.Err()}} // it ended before anybody could give w up
 	case mu.closed:
 		return finished{{w: w, err: l.noLeaseLocked(core.Closed)}}
 	case mu.broken:
@@ -121,17 +142,11 @@ func (l *Lease) startLocked(w *waiter) finished {
 	return nil
 }
 
-// cancel forgets a read whose caller has gone.
-func (l *Lease) cancel(w *waiter) {
-	l.mu.Lock()
-	w.leave()
-	l.mu.Unlock()
-}
-
 // awaitLocked lets w go on once the state machine has applied index.
 func (l *Lease) awaitLocked(w *waiter, index uint64) finished {
 	w.read.Index = index
-	if l.applied.Load() >= index {
+	// A follower that asked waits for its own state machine.
+	if w.remote || l.applied.Load() >= index {
 		return finished{{w: w}}
 	}
 	l.mu.reads.barriers.file(w)

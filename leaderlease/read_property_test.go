@@ -1,6 +1,7 @@
 package leaderlease
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
@@ -30,7 +31,7 @@ type reader struct {
 func (s *reader) start(rt *rapid.T, again int) {
 	tr := &tracked{commit: s.commit.Load()}
 	s.reads = append(s.reads, tr)
-	s.StartRead(func(r Read, err error) {
+	s.StartRead(context.Background(), func(r Read, err error) {
 		tr.calls++
 		tr.read, tr.err = r, err
 		if tr.calls > 1 {

@@ -55,7 +55,7 @@ func TestReadersRaceTheRaftLoop(t *testing.T) {
 	}
 	wg.Go(func() {
 		for !closed() {
-			p.StartRead(func(Read, error) { started.Add(1) })
+			p.StartRead(context.Background(), func(Read, error) { started.Add(1) })
 			if _, stop, err := p.Context(t.Context()); err == nil {
 				stop()
 			}

@@ -1,6 +1,7 @@
 package leaderlease
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 // returns the request.
 func roundAsked(p *puppet) (rctx []byte, o *outcome) {
 	o = &outcome{}
-	p.StartReadIndex(func(r Read, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
+	p.StartReadIndex(context.Background(), func(r Read, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
 	return p.asked(), o
 }
 
@@ -121,7 +122,7 @@ func TestAnswerOfALeaseIsNoRound(t *testing.T) {
 	first := p.startRead()
 	under := p.asked()
 	o := &outcome{}
-	p.StartReadIndex(func(r Read, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
+	p.StartReadIndex(context.Background(), func(r Read, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
 	plain := p.startRead()
 	p.answerTo(under, kindAnswer)
 	if first.calls != 1 || o.calls != 0 {

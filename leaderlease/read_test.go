@@ -227,7 +227,7 @@ func TestReadFailsFast(t *testing.T) {
 			"the leader hears of a later term",
 			func(tb testing.TB) *puppet { return expired(tb) },
 			func(p *puppet) { p.follow(3, 0) },
-			NoLeaseError{Term: 3, Leader: 0, Status: core.NotLeader},
+			NoLeaseError{Term: 3, Leader: 0, Status: core.NotLeader, RetryAfter: 100 * ms},
 		},
 		{
 			// Between the reigns another node may have led, and committed what
@@ -235,7 +235,7 @@ func TestReadFailsFast(t *testing.T) {
 			"the leader is elected again in a later term",
 			func(tb testing.TB) *puppet { return expired(tb) },
 			func(p *puppet) { p.win(3) },
-			NoLeaseError{Term: 3, Leader: 1, Status: core.NotLeader},
+			NoLeaseError{Term: 3, Leader: 1, Status: core.NotLeader, RetryAfter: 100 * ms},
 		},
 		{
 			"the follower's leader is replaced",
@@ -247,7 +247,7 @@ func TestReadFailsFast(t *testing.T) {
 			"the follower's leader is forgotten",
 			func(tb testing.TB) *puppet { return following(tb) },
 			func(p *puppet) { p.follow(2, 0) },
-			NoLeaseError{Term: 2, Leader: 0, Status: core.NotLeader},
+			NoLeaseError{Term: 2, Leader: 0, Status: core.NotLeader, RetryAfter: 100 * ms},
 		},
 		{
 			"close",
@@ -394,7 +394,7 @@ func TestDoneMayReadAgain(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			p := tc.build(t)
 			var second *outcome
-			p.StartRead(func(_ Read, err error) {
+			p.StartRead(context.Background(), func(_ Read, err error) {
 				if (err == nil) != tc.served {
 					t.Errorf("first read: error %v, want served: %v", err, tc.served)
 				}
@@ -418,7 +418,7 @@ func TestReadUnderLeaseAllocatesNothing(t *testing.T) {
 	for name, read := range map[string]func(){
 		"TryRead":   func() { p.TryRead() },
 		"Read":      func() { _, _ = p.Read(ctx) },
-		"StartRead": func() { p.StartRead(func(Read, error) {}) },
+		"StartRead": func() { p.StartRead(context.Background(), func(Read, error) {}) },
 		"Token":     func() { _, _ = p.Token() },
 	} {
 		if n := testing.AllocsPerRun(1000, read); n != 0 {

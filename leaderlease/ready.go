@@ -31,6 +31,9 @@ import (
 // that was disrupted since a transfer was let in. Loops that must not block, and
 // those whose clock they drive themselves, ask Blocks.
 func (l *Lease) Ready(rd *raft.Ready) {
+	if l == nil {
+		return
+	}
 	l.holdBack(rd, nil)
 	l.ready(rd)
 }
@@ -161,6 +164,9 @@ func (l *Lease) holdBack(rd *raft.Ready, stop <-chan struct{}) bool {
 // goes on with Step and Tick, does nothing with rd, does not call Advance, and
 // asks again later, at least once in MaxPromise.
 func (l *Lease) Blocks(rd *raft.Ready) bool {
+	if l == nil {
+		return false
+	}
 	if rd.SoftState == nil || l.cfg.Raft.AsyncStorageWrites || rd.RaftState == raft.StateFollower {
 		return false
 	}

@@ -22,6 +22,9 @@ type rounds struct {
 	// by index.
 	waiting  waitlist
 	barriers waitlist
+	// still is for how many ticks barriers have waited with Applied at seen.
+	seen  uint64
+	still int
 }
 
 func (r *rounds) add(w *waiter) {
@@ -64,7 +67,12 @@ func (l *Lease) askLocked() {
 // value, call ReadIndex of the group's RawNode or Node with it, from the loop
 // that owns it. The channel never closes; at most one request is in it. Wrap
 // receives from it, so its users must not.
-func (l *Lease) ReadRequests() <-chan []byte { return l.requests }
+func (l *Lease) ReadRequests() <-chan []byte {
+	if l == nil {
+		return nil
+	}
+	return l.requests
+}
 
 // readStatesLocked takes the answers of rounds.
 func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {

@@ -12,12 +12,17 @@ import (
 //
 // It withholds the tick while this node is the only voter of its own
 // configuration and bound: raft would elect it without sending anything (V5).
-// It also repeats lost read rounds and notices that the lease has run out.
+// It also repeats lost read rounds, notices that the lease has run out, and warns of
+// reads that wait for an Applied that does not move.
 func (l *Lease) Tick() bool {
+	if l == nil {
+		return true
+	}
 	l.mu.Lock()
 	now := l.nowLocked()
 	done := l.publishLocked(now)
 	l.retryLocked()
+	l.warnLocked()
 	may := l.mu.role == raft.StateLeader || !l.aloneLocked() || !l.mu.guard.Bound(now)
 	l.mu.Unlock()
 	done.report()

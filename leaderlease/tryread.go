@@ -16,6 +16,9 @@ import (
 // before it. The read takes effect during the call: pausing afterwards is
 // harmless, but the value must be fetched after it, never before.
 func (l *Lease) TryRead() (index uint64, status Status) {
+	if l == nil {
+		return 0, core.Disabled
+	}
 	// The clock is read before the view is loaded: a lease revoked in between
 	// is refused.
 	now := l.clock.Now()

@@ -1,6 +1,7 @@
 package leaderlease
 
 import (
+	"context"
 	"slices"
 
 	"github.com/leaderlease/go/leaderlease/core"
@@ -28,9 +29,16 @@ type waiter struct {
 	// has left, and that the list drops it when it is met next.
 	in   *waitlist
 	gone bool
+	// ctx ends the read, nil if none does or its caller sees to it; unhook makes ctx
+	// forget the read.
+	ctx    context.Context
+	unhook func() bool
 }
 
 func (w *waiter) finish(err error) {
+	if w.unhook != nil {
+		w.unhook()
+	}
 	if err != nil {
 		w.done(Read{}, err)
 		return

@@ -1,6 +1,7 @@
 package leaderlease
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -60,7 +61,7 @@ func TestRaftsAnswerBelowTheReignIsNotServed(t *testing.T) {
 	p := newPuppet(t, func(c *Config) { c.Disabled = true })
 	p.win(2)
 	var got Read
-	p.StartRead(func(r Read, err error) {
+	p.StartRead(context.Background(), func(r Read, err error) {
 		if err != nil {
 			t.Errorf("StartRead() = %v", err)
 		}

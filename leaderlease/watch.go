@@ -33,6 +33,11 @@ type watcher struct {
 // noticed at the next Tick: to stop work in time use Do, to check use TryRead.
 func (l *Lease) Watch() (events <-chan Event, stop func()) {
 	w := &watcher{events: make(chan Event, watchBuffer)}
+	if l == nil {
+		w.send(Event{Status: core.Disabled})
+		close(w.events)
+		return w.events, func() {}
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.noteLocked(l.nowLocked())
@@ -96,10 +101,10 @@ func (l *Lease) noteLocked(now core.Instant) {
 	mu.held = held
 	e := Event{Held: held != 0, Term: cmp.Or(held, lost), Status: s}
 	if e.Held {
-		l.cfg.Logger.Debug("leaderlease: lease gained", "id", l.id(), "term", e.Term)
+		l.cfg.Logger.Info("leaderlease: lease gained", "id", l.id(), "term", e.Term)
 	} else {
 		l.stats.losses[s].Add(1)
-		l.cfg.Logger.Debug("leaderlease: lease lost", "id", l.id(), "term", e.Term, "reason", s.String())
+		l.cfg.Logger.Info("leaderlease: lease lost", "id", l.id(), "term", e.Term, "reason", s.String())
 	}
 	for w := range mu.watchers {
 		w.send(e)

@@ -15,6 +15,9 @@ import (
 // work touches must check it (package fence): a lease can be lost at any moment
 // after this call.
 func (l *Lease) Token() (fence.Token, error) {
+	if l == nil {
+		return fence.Token{}, errNoLibrary
+	}
 	v, _, s := l.check()
 	if s != core.Valid {
 		return fence.Token{}, l.noLease(s)
@@ -29,6 +32,9 @@ func (l *Lease) Token() (fence.Token, error) {
 // Ending a context takes time and stops nothing that is on its way already:
 // work with effects outside this process carries a Token.
 func (l *Lease) Context(parent context.Context) (ctx context.Context, stop func(), err error) {
+	if l == nil {
+		return nil, nil, errNoLibrary
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.nowLocked()

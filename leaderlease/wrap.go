@@ -136,6 +136,9 @@ func (n *node) Stop() {
 // before they call Campaign; a node that campaigns all the same cannot win, and
 // may make Ready block (V4, V5).
 func (l *Lease) MayCampaign() error {
+	if l == nil {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.nowLocked()
@@ -143,7 +146,9 @@ func (l *Lease) MayCampaign() error {
 	case l.mu.guard.Held(now):
 		return l.noLeaseLocked(core.RestartHold)
 	case l.mu.guard.Bound(now):
-		return l.noLeaseLocked(core.NotLeader)
+		refused := l.noLeaseLocked(core.NotLeader)
+		refused.RetryAfter = l.mu.guard.Info(now).Remaining
+		return refused
 	default:
 		return nil
 	}

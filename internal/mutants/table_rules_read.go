@@ -21,7 +21,22 @@ var readRules = []Mutant{
 	{
 		Rule: "§6", Name: "a read that waits does not await the applied index", Pkg: rulesPkg, Test: "^TestReadWaitsUntilApplied$",
 		File: "leaderlease/read.go",
-		Old:  "\tif l.applied.Load() >= index {\n", New: "\tif true {\n",
+		Old:  "\tif w.remote || l.applied.Load() >= index {\n", New: "\tif true {\n",
+	},
+	{
+		Rule: "§6", Name: "a follower's read waits for the leader's state machine", Pkg: libPkg, Test: "^TestAnAnswerForAFollowerNeedsNoApplied$",
+		File: "leaderlease/read.go",
+		Old:  "\tif w.remote || l.applied.Load() >= index {\n", New: "\tif l.applied.Load() >= index {\n",
+	},
+	{
+		Rule: "§6", Name: "an ended context leaves its read behind", Pkg: libPkg, Test: "^TestStartReadEndsWithItsContext$",
+		File: "leaderlease/waiting.go",
+		Old:  "\tw.leave()\n\treturn e, true\n", New: "\treturn e, true\n",
+	},
+	{
+		Rule: "§6", Name: "a context that ended before the read waits", Pkg: libPkg, Test: "^TestAContextThatEndsBeforeTheReadWaits$",
+		File: "leaderlease/read.go",
+		Old:  "\tcase w.ctx != nil && w.ctx.Err() != nil:\n", New: "\tcase false:\n",
 	},
 	{
 		Rule: "§6", Name: "a read joins any renewal", Pkg: rulesPkg, Test: "^TestReadJoinsOnlyWhatCoversIt$",

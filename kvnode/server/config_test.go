@@ -45,7 +45,7 @@ func TestValidate(t *testing.T) {
 		}, "--lease-duration 950ms must be 900ms at most"},
 		{"largest skew", func(c *Config) { c.MaxClockSkew = 700 * time.Millisecond }, ""},
 		{"skew leaves less than two heartbeats", func(c *Config) { c.MaxClockSkew = 700*time.Millisecond + 1 }, "--max-clock-skew 700.000001ms, --lease-duration 900ms"},
-		{"skew below what clocks drift", func(c *Config) { c.MaxClockSkew = 1 }, "max clock skew 1ns is below 138.461027ms"},
+		{"skew below what clocks drift", func(c *Config) { c.MaxClockSkew = 1 }, "MaxClockSkew 1ns is below 138.461027ms"},
 		{"drift beyond the default skew", func(c *Config) { c.MaxDriftPPM = 200_000 }, "and --max-drift-ppm 200000 do not go together"},
 		{"a lease of one heartbeat", func(c *Config) { c.LeaseDuration = 100 * time.Millisecond }, "--lease-duration 100ms and"},
 		{"skew eats the lease", func(c *Config) { c.MaxClockSkew = 900 * time.Millisecond }, "must be below --lease-duration 900ms"},

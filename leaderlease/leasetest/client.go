@@ -1,6 +1,7 @@
 package leasetest
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 
@@ -49,12 +50,12 @@ func (n *Node) ReadIndex(key uint64, done func(version uint64, path leaderlease.
 	n.read(key, (*leaderlease.Lease).StartReadIndex, done)
 }
 
-func (n *Node) read(key uint64, start func(*leaderlease.Lease, func(leaderlease.Read, error)), done func(uint64, leaderlease.Path, error)) {
+func (n *Node) read(key uint64, start func(*leaderlease.Lease, context.Context, func(leaderlease.Read, error)), done func(uint64, leaderlease.Path, error)) {
 	n.exec(func() {
 		switch n.opts.Kind {
 		case Library:
 			run := n.run
-			start(n.lease, func(r leaderlease.Read, err error) {
+			start(n.lease, context.Background(), func(r leaderlease.Read, err error) {
 				if n.run != run {
 					return
 				}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"context"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -76,7 +77,7 @@ func TestL7CloseAndInvalidateTakeEffectAtOnce(t *testing.T) {
 	s.Run(200 * ms)
 	s.wantStatus(1, core.Closed)
 	var err error
-	n.Lease().StartRead(func(_ leaderlease.Read, e error) { err = e })
+	n.Lease().StartRead(context.Background(), func(_ leaderlease.Read, e error) { err = e })
 	if err == nil {
 		t.Error("StartRead() after Close = nil, want an error")
 	}

@@ -1,0 +1,281 @@
+package leaderlease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// A read whose context ends says what it was waiting for.
+func TestAReadSaysWhatItWaitsFor(t *testing.T) {
+	tests := []struct {
+		name  string
+		build func(testing.TB, ...func(*Config)) *puppet
+		event func(*puppet)
+		want  string
+	}{
+		{"the state machine", leading, func(p *puppet) { p.commitNew() }, "waits for Applied >= 3, is 2"},
+		{"a round that nobody asks raft for", expired, func(*puppet) {}, "waits for ReadIndex to be called with what ReadRequests delivers, try 1"},
+		{"the first commit", newPuppet, func(p *puppet) { p.win(2) }, "waits for the first commit of the reign"},
+		{"a misuse", expired, func(p *puppet) { p.misuse("a rule", false) }, "leaderlease: misuse: a rule"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := tc.build(t)
+				tc.event(p)
+				wantWait(t, p, func() {}, tc.want)
+			})
+		})
+	}
+	for name, tc := range map[string]struct {
+		build func(testing.TB, ...func(*Config)) *puppet
+		want  string
+	}{
+		"a round":             {expired, "waits for a quorum round, try 3"},
+		"the leader's answer": {following, "waits for an answer of leader 3, try 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := tc.build(t)
+				wantWait(t, p, func() {
+					for range 2*p.cfg.Raft.ElectionTick/2 + 1 {
+						p.asked()
+						p.Tick()
+					}
+					p.asked()
+				}, tc.want)
+			})
+		})
+	}
+}
+
+// wantWait reads, lets meanwhile happen, ends the context and looks at the error.
+func wantWait(t *testing.T, p *puppet, meanwhile func(), want string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	read := p.readSoon(ctx)
+	synctest.Wait()
+	meanwhile()
+	cancel()
+	if a := <-read; !errors.Is(a.err, context.Canceled) || errors.Is(a.err, ErrNoLease) || !strings.Contains(a.err.Error(), want) {
+		t.Errorf("Read() = %v, want context.Canceled, and %q", a.err, want)
+	}
+	if n := p.Info().Waiting; n != 0 {
+		t.Errorf("Info().Waiting = %d after the context has ended, want 0", n)
+	}
+}
+
+// A started read ends with its context, once, and is forgotten; or it is served, and
+// the end of the context changes nothing.
+func TestStartReadEndsWithItsContext(t *testing.T) {
+	for _, served := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := leading(t)
+			p.commitNew()
+			ctx, cancel := context.WithCancel(t.Context())
+			o := &outcome{}
+			p.StartRead(ctx, func(r Read, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
+			if served {
+				p.Applied(p.last)
+			}
+			cancel()
+			synctest.Wait()
+			if o.calls != 1 || served != (o.err == nil) || !served && !errors.Is(o.err, context.Canceled) {
+				t.Errorf("served %v: done was called %d times with %v", served, o.calls, o.err)
+			}
+			if n := p.Info().Waiting; n != 0 {
+				t.Errorf("served %v: Info().Waiting = %d, want 0", served, n)
+			}
+			p.Applied(p.last)
+			p.follow(3, 0)
+			if o.calls != 1 {
+				t.Errorf("served %v: done was called %d times, want once", served, o.calls)
+			}
+		})
+	}
+}
+
+// lateContext ends between the first look at it and the second.
+type lateContext struct {
+	context.Context
+	looks int
+}
+
+func (c *lateContext) Err() error {
+	if c.looks++; c.looks == 1 {
+		return nil
+	}
+	return context.Canceled
+}
+
+func TestAContextThatEndsBeforeTheReadWaits(t *testing.T) {
+	p := expired(t)
+	inner, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var got error
+	calls := 0
+	p.StartReadIndex(&lateContext{Context: inner}, func(_ Read, err error) { calls, got = calls+1, err })
+	if calls != 1 || !errors.Is(got, context.Canceled) {
+		t.Errorf("StartReadIndex() called done %d times with %v, want once, at once, with context.Canceled", calls, got)
+	}
+}
+
+// Reads that wait for a state machine which does not move are warned of, rarely.
+func TestReadsThatWaitForAppliedAreWarnedOf(t *testing.T) {
+	var log strings.Builder
+	p := leading(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	warned := func() int { return strings.Count(log.String(), "level=WARN") }
+	timeout := p.cfg.Raft.ElectionTick
+	index := p.commitNew()
+	p.startRead()
+	for range timeout {
+		p.Tick()
+	}
+	if warned() != 0 {
+		t.Errorf("warned after %d ticks: %s", timeout-1, log.String())
+	}
+	p.Tick()
+	if want := fmt.Sprintf("index=%d applied=%d", index, index-1); warned() != 1 || !strings.Contains(log.String(), want) {
+		t.Errorf("log = %q, want one warning with %q", log.String(), want)
+	}
+	for range 64*timeout - 2 {
+		p.Tick()
+	}
+	if n := warned(); n > 2 {
+		t.Errorf("%d warnings in %d ticks, want 2 at most", n, 65*timeout)
+	}
+	before := warned()
+	p.Applied(index)
+	for range 2 * timeout {
+		p.commitNew()
+		p.startRead()
+		p.Tick()
+		p.Applied(p.last)
+	}
+	if n := warned(); n != before {
+		t.Errorf("%d warnings more of a state machine that moves, want none", n-before)
+	}
+}
+
+// Leases that are gained and lost are in the log at the level that handlers show.
+func TestGainAndLossAreLogged(t *testing.T) {
+	var log strings.Builder
+	p := leading(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	p.clock.Advance(time.Second)
+	p.Tick()
+	for _, want := range []string{`level=INFO msg="leaderlease: lease gained" id=1 term=2`, `level=INFO msg="leaderlease: lease lost" id=1 term=2 reason=expired`} {
+		if strings.Count(log.String(), want) != 1 {
+			t.Errorf("log = %q, want %q once", log.String(), want)
+		}
+	}
+}
+
+// RetryAfter is when the answer may be another: here, or not at all.
+func TestRetryAfter(t *testing.T) {
+	held := newPuppet(t, func(c *Config) { restartedAlone(t, c) })
+	held.clock.Advance(300 * ms)
+	bound := bound(t)
+	bound.clock.Advance(300 * ms)
+	closed := leading(t)
+	closed.Close()
+	for name, tc := range map[string]struct {
+		err  error
+		want time.Duration
+	}{
+		"restart hold":      {held.MayCampaign(), 600 * ms},
+		"promise":           {bound.MayCampaign(), 600 * ms},
+		"no quorum answers": {second(expired(t).Token()), 100 * ms},
+		"ask at the leader": {second(following(t).Token()), 0},
+		"final":             {second(closed.Token()), 0},
+	} {
+		if nl, ok := errors.AsType[*NoLeaseError](tc.err); !ok || nl.RetryAfter != tc.want {
+			t.Errorf("%s: %v, want RetryAfter %v", name, tc.err, tc.want)
+		}
+	}
+}
+
+// A follower that asks waits for its own state machine, not for the leader's.
+func TestAnAnswerForAFollowerNeedsNoApplied(t *testing.T) {
+	var sent []*raftpb.Message
+	p := newPuppet(t, func(c *Config) { c.Send = func(msgs []*raftpb.Message) { sent = append(sent, msgs...) } })
+	p.win(2)
+	if p.Incoming(p.message(raftpb.MsgReadIndex, 2, 1)) {
+		t.Fatal("raft sees the request before a commit of the term")
+	}
+	p.commitTo(p.last)
+	p.renew()
+	if len(sent) != 1 || sent[0].GetIndex() != p.last {
+		t.Errorf("sent %v with Applied at %d, want index %d", sent, p.Info().Applied, p.last)
+	}
+}
+
+// Send is called in the goroutine of the methods that Config.Send names, and with
+// no lock: whatever does not block may be called from it.
+func TestSendIsCalledFromWhatItsCommentSays(t *testing.T) {
+	// waits is a new leader that keeps the read of a follower.
+	waits := func(t *testing.T, sent *int) *puppet {
+		var p *puppet
+		p = newPuppet(t, func(c *Config) {
+			c.Send = func([]*raftpb.Message) {
+				if *sent++; *sent > 1 {
+					return // it asks within itself
+				}
+				p.Info()
+				p.Tick()
+				p.Incoming(p.message(raftpb.MsgReadIndex, 3, 1))
+				p.Applied(p.last)
+				p.StartRead(context.Background(), func(Read, error) {})
+			}
+		})
+		p.win(2)
+		p.Incoming(p.message(raftpb.MsgReadIndex, 2, 1))
+		return p
+	}
+	for name, end := range map[string]func(p *puppet, sent *int) int{
+		"Incoming": func(p *puppet, sent *int) int { p.commitTo(p.last); n := *sent; p.renew(); return *sent - n },
+		"ApplyConfState": func(p *puppet, sent *int) int {
+			h := p.heartbeat()
+			p.commitTo(p.last)
+			p.commitChanges(1)
+			p.Incoming(p.granted(h))
+			n := *sent
+			p.ApplyConfState(voters(1, 2, 3))
+			return *sent - n
+		},
+		"SetDiskStalled": func(p *puppet, sent *int) int {
+			p.SetDiskStalled(true)
+			p.commitTo(p.last)
+			p.renew()
+			n := *sent
+			p.SetDiskStalled(false)
+			return *sent - n
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := 0
+			if n := end(waits(t, &sent), &sent); n == 0 {
+				t.Errorf("Send was not called from within %s", name)
+			}
+		})
+	}
+	sent := 0
+	p := waits(t, &sent)
+	p.commitTo(p.last)
+	p.Applied(p.last)
+	p.startRead()
+	p.Info()
+	if sent != 0 {
+		t.Errorf("Send was called %d times from Applied or a read, want never", sent)
+	}
+	p.want(core.Expired)
+}
