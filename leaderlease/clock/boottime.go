@@ -1,17 +1,14 @@
-//go:build linux || darwin
+//go:build linux || darwin || windows
 
 package clock
 
 import (
-	"fmt"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// boottimeClock reads a clock that counts suspended time with a system call.
+// boottimeClock reads a clock that counts suspended time by asking the system.
 type boottimeClock struct {
 	described
 	origin int64 // immutable
@@ -19,7 +16,7 @@ type boottimeClock struct {
 
 // Boottime returns the operating system's clock that counts suspended time,
 // read with a system call: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC_RAW (the
-// continuous time) on macOS. It costs several times as much as time.Now, which
+// continuous time) on macOS, QueryInterruptTimePrecise on Windows. It costs several times as much as time.Now, which
 // Info reports. Where there is no such clock it returns Runtime, and Info says
 // why.
 func Boottime() Clock { return newBoottimeClock() }
@@ -32,7 +29,7 @@ func newBoottimeClock() platform {
 		return c
 	}
 	c := &boottimeClock{origin: origin}
-	c.info = Info{Name: "syscall:" + boottimeName, CountsSuspend: true}
+	c.info = Info{Name: boottimeCall + boottimeName, CountsSuspend: true}
 	c.info.Cost, c.info.Slow = measure(c)
 	return c
 }
@@ -44,16 +41,6 @@ func (c *boottimeClock) Now() core.Instant {
 		return 0
 	}
 	return core.Instant(ns + c.origin)
-}
-
-// readBoottime returns the raw reading in nanoseconds. In a time namespace its
-// origin is anywhere.
-func readBoottime() (int64, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(boottimeID, &ts); err != nil {
-		return 0, fmt.Errorf("read clock %s (%d): %w", boottimeName, boottimeID, err)
-	}
-	return ts.Nano(), nil
 }
 
 // origin is what a raw reading needs added to start at firstReading. All clocks

@@ -36,11 +36,14 @@
 //	linux/arm64           the same, see below                    yes             about time.Now
 //	linux, other          CLOCK_BOOTTIME by system call          yes             slow
 //	darwin                CLOCK_MONOTONIC_RAW through libSystem  yes             a library call
-//	windows, all others   the Go runtime's monotonic time        not known       about time.Now
+//	windows               QueryInterruptTimePrecise              yes             a library call
+//	all others            the Go runtime's monotonic time        not known       about time.Now
 //
 // CLOCK_MONOTONIC, which Go's time package uses, stops on Linux while the
 // machine is suspended. On macOS the runtime's clock stops as well; the raw
-// monotonic clock does not.
+// monotonic clock does not. On Windows the runtime's clock is up to one system
+// tick late; the precise interrupt time, which Windows 10 and Server 2016 have, is
+// not, and counts sleep and hibernation. Older ones get the runtime's clock.
 //
 // The vDSO is trusted after checks at start: its readings must lie between
 // system calls, and it must not use much of the stack given to it. If a check
