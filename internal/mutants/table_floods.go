@@ -21,8 +21,20 @@ var floods = []Mutant{
 	{
 		Rule: "floods", Name: "answers pay for nothing", Pkg: floodPkg, Test: "^TestClientsThatAreServedNeverWait$",
 		File: "kvnode/server/floodgate/conn.go",
-		Old:  "\t\tcase f.kind == frameHeaders, f.kind == frameData:\n\t\t\tearned++\n",
-		New:  "\t\tcase f.kind == frameHeaders, f.kind == frameData:\n",
+		Old:  "\t\tcase f.kind == frameData:\n\t\t\tearned += perAnswer\n",
+		New:  "",
+	},
+	{
+		Rule: "floods", Name: "an answer pays for no ping besides", Pkg: floodPkg, Test: "^TestClientsThatAreServedNeverWait$",
+		File: "kvnode/server/floodgate/conn.go",
+		Old:  "\tperAnswer = 2\n",
+		New:  "\tperAnswer = 1\n",
+	},
+	{
+		Rule: "floods", Name: "who acknowledges a ping is in debt for it", Pkg: floodPkg, Test: "^TestClientsThatAreServedNeverWait$",
+		File: "kvnode/server/floodgate/conn.go",
+		Old:  "\t\t\tearned++ // its acknowledgement\n",
+		New:  "",
 	},
 	{
 		Rule: "floods", Name: "a deadline that passes is held against the client", Pkg: floodPkg, Test: "^TestClientsThatAreServedNeverWait$",

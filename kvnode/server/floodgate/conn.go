@@ -31,6 +31,12 @@ const (
 	perStream = 2
 	// settingLen is how much of a SETTINGS counts as a frame of its own.
 	settingLen = 60
+	// perAnswer is what a DATA of the server pays for: gRPC's clients measure the
+	// path with a PING for each, if nothing else is under way, and take a long stream
+	// with window updates. With 1 a client that renewed one TTL lease as fast as it
+	// was answered was closed after some 400 renewals.
+	perAnswer = 2
+
 	// One in crumbsPerFrame of those DATA counts that are shorter than crumbLen and
 	// not the last of their stream: gRPC keeps 100 bytes and more for each, until
 	// the message is complete. Streams of keep-alives are made of them, too.
@@ -99,8 +105,12 @@ func (c *conn) Write(p []byte) (int, error) {
 		switch {
 		case f.kind == frameHeaders && f.flags&flagEndStream != 0:
 			c.streams.end(f.stream)
-		case f.kind == frameHeaders, f.kind == frameData:
+		case f.kind == frameHeaders:
 			earned++
+		case f.kind == frameData:
+			earned += perAnswer
+		case (f.kind == framePing || f.kind == frameSettings) && f.flags&flagAck == 0:
+			earned++ // its acknowledgement
 		case f.kind == frameReset:
 			c.streams.end(f.stream)
 			if f.code != codeNone && f.code != codeCancel {

@@ -17,6 +17,7 @@ const (
 	frameContinuation = 0x9
 
 	flagEndStream  = 0x1
+	flagAck        = 0x1 // of SETTINGS and PING
 	flagEndHeaders = 0x4
 
 	// What a server resets a stream with that has had its trailers, and one whose

@@ -149,6 +149,11 @@ func TestClientsThatAreServedNeverWait(t *testing.T) {
 			s.send(raw(frameData, 0, 1, 30))
 			return raw(frameData, 0, 1, 15)
 		},
+		"keep-alives of one stream, and both ends measure the path": func(s *session, id uint32) []byte {
+			s.send(raw(framePing, flagAck, 0, 8), raw(framePing, 0, 0, 8), raw(frameData, 0, 1, 30))
+			b := append(raw(framePing, flagAck, 0, 8), raw(framePing, 0, 0, 8)...)
+			return append(b, raw(frameData, 0, 1, 15)...)
+		},
 		"deadlines that pass": func(s *session, id uint32) []byte {
 			if id > 401 { // 200 at a time
 				s.send(reset(id - 400)) // the server's own
