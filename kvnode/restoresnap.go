@@ -19,7 +19,8 @@ import (
 // RestoreConfig says what RestoreSnapshot makes of a snapshot. File, Name, DataDir
 // and Cluster are required.
 type RestoreConfig struct {
-	// File is what a client's snapshot save wrote.
+	// File is what a client's snapshot save wrote, or the data directory of a member
+	// that does not run, whose log is replayed: nothing that it had is lost.
 	File string
 	// SkipHashCheck takes a file whose checksum is missing or wrong. Damage to
 	// records is found all the same.
@@ -59,13 +60,15 @@ type Restored struct {
 	Checkpoint          store.Checkpoint
 	// Term is that in which the member begins: its first leader's is above it.
 	Term uint64
+	// Replayed is of a data directory, nil for a file.
+	Replayed *Replayed
 }
 
 // RestoreSnapshot makes the data directory of one member of a new cluster that
-// begins with the state in a snapshot. Start then starts it, with the same Name,
+// begins with the state in a snapshot, or in a member's data directory. Start then starts it, with the same Name,
 // Cluster and Token; that counts as a restart.
 //
-// All members are restored from the same file with the same options. The
+// All members are restored from the same file, or copies of one directory, with the same options. The
 // cluster's ID is derived from both, so that neither members of the old cluster
 // nor members restored from another file are let in: their logs do not fit.
 //
@@ -125,10 +128,11 @@ func (r *RestoreConfig) restore() (_ Restored, err error) {
 		return Restored{}, err
 	}
 	// It is read once before anything is made: a wrong file leaves nothing behind.
-	sum, err := checkSnapshotFile(r.File, r.SkipHashCheck)
+	src, err := r.open()
 	if err != nil {
 		return Restored{}, err
 	}
+	defer func() { err = errors.Join(err, src.Close()) }()
 	_, missing := os.Stat(cfg.DataDir)
 	lock, err := cfg.lock()
 	if err != nil {
@@ -143,12 +147,42 @@ func (r *RestoreConfig) restore() (_ Restored, err error) {
 			err = errors.Join(err, cfg.clear(missing != nil))
 		}
 	}()
-	id := cfg.refounded(r, sum)
-	at, err := r.restoreStore(&cfg, id.founders(), sum)
+	made, err := r.fill(&cfg, src)
+	return made, errors.Join(err, syncDir(filepath.Dir(cfg.DataDir)))
+}
+
+// source is what a restore begins with. Nobody changes it before it is closed.
+type source interface {
+	// copyTo makes its state a database in a new file.
+	copyTo(path string) (origin, error)
+	Close() error
+}
+
+// origin tells what was restored from all else: equal sources have equal sums. No vote
+// in it is of a later term than term, as far as it knows.
+type origin struct {
+	sum      []byte
+	term     uint64
+	replayed *Replayed
+}
+
+func (r *RestoreConfig) open() (source, error) {
+	if isDir(r.File) {
+		return openMemberDir(r.File)
+	}
+	sum, err := checkSnapshotFile(r.File, r.SkipHashCheck)
+	return &snapshotCopy{r.File, sum}, err
+}
+
+// fill makes what is in the data directory.
+func (r *RestoreConfig) fill(cfg *Config, src source) (Restored, error) {
+	id := cfg.found()
+	from, at, err := r.restoreStore(cfg, id.founders(), src)
 	if err != nil {
 		return Restored{}, err
 	}
-	term, err := r.raise(at)
+	id = cfg.refounded(r, from.sum)
+	term, err := r.raise(at, from.term)
 	if err != nil {
 		return Restored{}, err
 	}
@@ -160,7 +194,7 @@ func (r *RestoreConfig) restore() (_ Restored, err error) {
 	if err := id.save(cfg.DataDir); err != nil {
 		return Restored{}, err
 	}
-	return Restored{ClusterID: id.ClusterID, MemberID: id.MemberID, Checkpoint: at, Term: term}, syncDir(filepath.Dir(cfg.DataDir))
+	return Restored{ClusterID: id.ClusterID, MemberID: id.MemberID, Checkpoint: at, Term: term, Replayed: from.replayed}, nil
 }
 
 // refounded returns who this member is in the cluster that begins with a snapshot
@@ -174,11 +208,12 @@ func (c *Config) refounded(r *RestoreConfig, sum []byte) identity {
 	return id
 }
 
-// restoreStore makes the state of members out of the snapshot.
-func (r *RestoreConfig) restoreStore(cfg *Config, members []store.Member, sum []byte) (store.Checkpoint, error) {
+// restoreStore makes the state of members out of the source.
+func (r *RestoreConfig) restoreStore(cfg *Config, members []store.Member, src source) (origin, store.Checkpoint, error) {
 	path := filepath.Join(cfg.DataDir, storeFile)
-	if err := copySnapshotFile(r.File, path, sum); err != nil {
-		return store.Checkpoint{}, err
+	from, err := src.copyTo(path)
+	if err != nil {
+		return origin{}, store.Checkpoint{}, err
 	}
 	conf := &raftpb.ConfState{}
 	for _, m := range members {
@@ -188,19 +223,21 @@ func (r *RestoreConfig) restoreStore(cfg *Config, members []store.Member, sum []
 	at, err := store.Refound(path, store.Refounding{
 		Members: members, ConfState: conf, BumpRevision: r.BumpRevision, MarkCompacted: r.MarkCompacted,
 	})
-	return at, explainForeign(err)
+	return from, at, explainForeign(err)
 }
 
 // raise returns the term in which the new cluster begins. The snapshot knows the
-// term of its newest entry, and nothing of the leaders that came after it.
-func (r *RestoreConfig) raise(at store.Checkpoint) (uint64, error) {
+// term of its newest entry, and nothing of the leaders that came after it; a data
+// directory knows the last term, too, in which its member voted.
+func (r *RestoreConfig) raise(at store.Checkpoint, voted uint64) (uint64, error) {
+	last := max(at.Term, voted)
 	switch {
 	case at.Term == 0:
 		return 0, fmt.Errorf("%w: the entry of index %d has no term", ErrSnapshotDamaged, at.Index)
-	case at.Term > math.MaxInt64 || r.BumpTerm > math.MaxInt64-at.Term:
-		return 0, fmt.Errorf("term %d cannot be raised by %d: no term may be above %d", at.Term, r.BumpTerm, int64(math.MaxInt64))
+	case last > math.MaxInt64 || r.BumpTerm > math.MaxInt64-last:
+		return 0, fmt.Errorf("term %d cannot be raised by %d: no term may be above %d", last, r.BumpTerm, int64(math.MaxInt64))
 	default:
-		return at.Term + r.BumpTerm, nil
+		return last + r.BumpTerm, nil
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/leaderlease/go/kvnode/store"
 )
@@ -45,7 +46,7 @@ func checkSnapshotFile(path string, skip bool) (sum []byte, err error) {
 	case skip:
 		body = size // a database that was copied from a data directory
 	case extra == 0:
-		return nil, fmt.Errorf("%w: %s of %d bytes has no checksum at its end: it is cut off, or was not made by snapshot save", ErrSnapshotDamaged, path, size)
+		return nil, fmt.Errorf("%w: %s of %d bytes has no checksum at its end: it is cut off, or was not made by snapshot save%s", ErrSnapshotDamaged, path, size, orItsDirectory(path))
 	default:
 		return nil, fmt.Errorf("%w: %s has %d bytes, want a multiple of %d and %d more", ErrSnapshotDamaged, path, size, snapshotAlign, sha256.Size)
 	}
@@ -85,6 +86,46 @@ func openSnapshotFile(path string) (f *os.File, size int64, err error) {
 	return nil, 0, errors.Join(err, f.Close())
 }
 
+// orItsDirectory is the better way for who has a member's store.db.
+func orItsDirectory(path string) string {
+	if advice := AdviseBareStore(path); advice != "" {
+		return "; " + advice
+	}
+	return ""
+}
+
+// AdviseBareStore says what a file lacks that is a member's checkpoint by itself, as
+// one is that was copied from a data directory. It returns "" for any other.
+func AdviseBareStore(path string) string {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size()%snapshotAlign != 0 {
+		return ""
+	}
+	dir := filepath.Dir(path)
+	if !isDir(filepath.Join(dir, walDir)) {
+		dir = "DATA_DIR"
+	}
+	return fmt.Sprintf("if it is the %s of a member, it is a checkpoint, and lacks what was written after it, which is in the %s next to it: "+
+		"restore the data directory instead, which loses nothing: kvnode snapshot restore %s", storeFile, walDir, dir)
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// snapshotCopy is a snapshot's file that was checked, and the sum that it had.
+type snapshotCopy struct {
+	path string
+	sum  []byte
+}
+
+func (s *snapshotCopy) copyTo(path string) (origin, error) {
+	return origin{sum: s.sum}, copySnapshotFile(s.path, path, s.sum)
+}
+
+func (s *snapshotCopy) Close() error { return nil }
+
 // copySnapshotFile copies the database out of the file from, durably. The copy
 // must have that sum: the file may have changed since it was checked.
 func copySnapshotFile(from, to string, sum []byte) (err error) {
@@ -93,17 +134,12 @@ func copySnapshotFile(from, to string, sum []byte) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	dst, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
 	body := size
 	if size%snapshotAlign == sha256.Size {
 		body -= sha256.Size
 	}
 	hash := sha256.New()
-	_, err = io.CopyN(io.MultiWriter(dst, hash), src, body)
-	if err = errors.Join(err, dst.Sync(), dst.Close()); err != nil {
+	if err := writeNew(to, io.LimitReader(src, body), hash); err != nil {
 		return fmt.Errorf("copy %s: %w", from, err)
 	}
 	if got := hash.Sum(nil); !bytes.Equal(got, sum) {
@@ -112,17 +148,32 @@ func copySnapshotFile(from, to string, sum []byte) (err error) {
 	return nil
 }
 
+// writeNew makes a durable file of what it reads.
+func writeNew(path string, from io.Reader, sum io.Writer) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.MultiWriter(f, sum), from)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
 // SnapshotInfo describes a snapshot's file.
 type SnapshotInfo struct {
 	store.Summary
 	// Size is that of the file.
 	Size int64
+	// Replayed is of a data directory, nil for a file.
+	Replayed *Replayed
 }
 
 // InspectSnapshot reads all of a snapshot's file, checks it and changes nothing.
 // A database that was copied from a data directory of a member that has stopped
-// will do.
+// will do, and so will all of the directory, of which the log is replayed.
 func InspectSnapshot(path string) (SnapshotInfo, error) {
+	if isDir(path) {
+		return inspectDir(path)
+	}
 	f, size, err := openSnapshotFile(path)
 	if err != nil {
 		return SnapshotInfo{}, err

@@ -267,7 +267,7 @@ func TestRestoreRefuses(t *testing.T) {
 		{"empty file", func(r *RestoreConfig) { r.File = writeFile(t, nil) }, ErrSnapshotDamaged, "is empty"},
 		{"text", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, bytes.Repeat([]byte("text"), 4096)) }, ErrSnapshotForeign, ""},
 		{"of etcd", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, etcdDatabase(t)) }, ErrSnapshotForeign, "etcd"},
-		{"a directory", func(r *RestoreConfig) { r.File = t.TempDir() }, ErrSnapshotForeign, "regular"},
+		{"a directory", func(r *RestoreConfig) { r.File = t.TempDir() }, ErrSnapshotForeign, "holds no member.json"},
 		{"no file", func(r *RestoreConfig) { r.File = filepath.Join(t.TempDir(), "none") }, os.ErrNotExist, "none"},
 		{"directory in use", func(r *RestoreConfig) { r.DataDir = full }, nil, `holds "a"`},
 		{"no directory", func(r *RestoreConfig) { r.DataDir = "" }, nil, "no data directory"},

@@ -127,10 +127,13 @@ func TestRaisedTermsHaveALimit(t *testing.T) {
 // to begin above.
 func TestASnapshotWithoutATermIsRefused(t *testing.T) {
 	r := RestoreConfig{BumpTerm: 7}
-	if got, err := r.raise(store.Checkpoint{Index: 5}); !errors.Is(err, ErrSnapshotDamaged) {
+	if got, err := r.raise(store.Checkpoint{Index: 5}, 0); !errors.Is(err, ErrSnapshotDamaged) {
 		t.Errorf("raise() of no term = %d, %v, want ErrSnapshotDamaged", got, err)
 	}
-	if got, err := r.raise(store.Checkpoint{Index: 5, Term: 1}); got != 8 || err != nil {
+	if got, err := r.raise(store.Checkpoint{Index: 5, Term: 1}, 0); got != 8 || err != nil {
 		t.Errorf("raise() of term 1 by 7 = %d, %v, want 8", got, err)
+	}
+	if got, err := r.raise(store.Checkpoint{Index: 5, Term: 1}, 3); got != 10 || err != nil {
+		t.Errorf("raise() of term 1 by 7, after a vote in term 3, = %d, %v, want 10", got, err)
 	}
 }

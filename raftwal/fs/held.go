@@ -2,18 +2,40 @@ package fs
 
 import (
 	"errors"
+	"io"
 	"os"
 )
 
 // CheckLock returns ErrLocked if another process holds the lock that Lock takes
 // with the file at path. It makes no file; what there is it locks for a moment.
 func CheckLock(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0) // NFS locks only what can be written
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
+	lock, err := Hold(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(lockFile(f), f.Close())
+	return lock.Close()
 }
+
+// Hold takes the lock that Lock takes with the file at path until it is closed. It
+// makes no file: if there is none, there is nothing to lock. What can only be read is
+// locked all the same.
+func Hold(path string) (io.Closer, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0) // NFS locks only what can be written
+	if errors.Is(err, os.ErrNotExist) {
+		return noLock{}, nil
+	}
+	if err != nil {
+		if f, err = os.Open(path); err != nil {
+			return nil, err
+		}
+	}
+	if err := lockFile(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// noLock is that of a file that is missing.
+type noLock struct{}
+
+func (noLock) Close() error { return nil }

@@ -1,17 +1,21 @@
 package cli
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/cmd/internal/nearest"
+	node "github.com/leaderlease/go/kvnode"
 )
 
 func newSnapshot(sys *System) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Look at a saved snapshot, or begin a new cluster with one",
-		Long: `Snapshot works on the files that etcdctl snapshot save writes when it talks to a kvnode. Those of
-etcd's own servers hold something else and are refused.`,
+		Long: `Snapshot works on the files that etcdctl snapshot save writes when it talks to a kvnode, and on the
+data directories of members that do not run. Those of etcd's own servers hold something else and are
+refused.`,
 		Args: nearest.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -22,4 +26,27 @@ etcd's own servers hold something else and are refused.`,
 // completeSnapshot has the shell offer files.
 func completeSnapshot(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// warnOfBareStore warns of a file that may be a member's checkpoint by itself.
+func warnOfBareStore(sys *System, path string) {
+	if advice := node.AdviseBareStore(path); advice != "" {
+		_, _ = fmt.Fprintf(sys.Stderr, "WARNING: %s has no checksum: %s\n", path, advice)
+	}
+}
+
+// sayReplayed says what the log of a data directory has added to its checkpoint.
+func sayReplayed(sys *System, path string, r *node.Replayed) {
+	if r == nil {
+		return
+	}
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(sys.Stderr, format+"\n", args...) }
+	say("replayed %d entries of the log in %s, which ends at index %d in term %d; %d of them are beyond index %d, the last that this member knew to be committed",
+		r.Entries, path, r.Last, r.Term, r.Beyond, r.Committed)
+	if r.Torn != "" {
+		say("WARNING: the last write to the log was interrupted, and is left out: this member had not acknowledged it (%s)", r.Torn)
+	}
+	if r.Lost != "" {
+		say("WARNING: this member had been told that it lacks what it had acknowledged, so what is restored may lack it: %s", r.Lost)
+	}
 }

@@ -13,9 +13,14 @@ import (
 )
 
 const restoreLong = `Restore makes the data directory of one member of a new cluster that begins with the keys, revisions
-and leases of a snapshot. Run it for each member, with the same file and the same options but for
+and leases of a snapshot, or of a member's data directory. Run it for each member, with the same file and the same options but for
 --name, --initial-advertise-peer-urls and --data-dir; then start each with kvnode serve and the same
 --initial-cluster and --initial-cluster-token.
+
+If a majority of the members is gone for good, stop those that are left, and restore the data directory
+of the one whose log ends last, or copies of it: all of its log is replayed, so nothing that was
+acknowledged is missing. A copied store.db by itself is a checkpoint, and lacks what was written since.
+The directory is not changed, and must not be in use.
 
 The new cluster has an ID of its own, so that members of the old one, and members restored from
 another file, are not let in.
@@ -38,8 +43,8 @@ type restoreFlags struct {
 func newSnapshotRestore(sys *System) *cobra.Command {
 	var f restoreFlags
 	cmd := &cobra.Command{
-		Use:               "restore FILE",
-		Short:             "Make a data directory for a new cluster out of a snapshot",
+		Use:               "restore FILE|DATA_DIR",
+		Short:             "Make a data directory for a new cluster out of a snapshot, or of a member's data directory",
 		Long:              restoreLong,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeSnapshot,
@@ -51,7 +56,7 @@ func newSnapshotRestore(sys *System) *cobra.Command {
 	flags.StringVar(&f.cluster, "initial-cluster", "", "all members of the new cluster, as name=url,...; by default this one alone")
 	flags.StringVar(&f.Token, "initial-cluster-token", defaults.InitialClusterToken, "sets clusters with equal members apart")
 	flags.StringVar(&f.peerURLs, "initial-advertise-peer-urls", strings.Join(defaults.AdvertisePeerURLs, ","), "where other members reach this one")
-	flags.BoolVar(&f.SkipHashCheck, "skip-hash-check", false, "take a file without its checksum, such as one that was copied from a data directory")
+	flags.BoolVar(&f.SkipHashCheck, "skip-hash-check", false, "take a file without its checksum; of a member that is left, restore the data directory instead")
 	flags.Int64Var(&f.BumpRevision, "bump-revision", 0, "how much to raise the newest revision by")
 	flags.BoolVar(&f.MarkCompacted, "mark-compacted", false, "count all that is older than the raised revision as compacted; goes with --bump-revision")
 	flags.Uint64Var(&f.BumpTerm, "bump-term", node.DefaultBumpTerm, "how much to raise the term by, from 1 up; the same for all members")
@@ -84,10 +89,12 @@ func (f *restoreFlags) run(sys *System) error {
 	if f.BumpTerm == 0 {
 		return usageError{errors.New("--bump-term 0 must be 1 at least, or terms and fencing tokens of the old cluster come again")}
 	}
+	warnOfBareStore(sys, f.File)
 	r, err := node.RestoreSnapshot(f.RestoreConfig)
 	if err != nil {
 		return err
 	}
+	sayReplayed(sys, f.File, r.Replayed)
 	_, err = fmt.Fprintf(sys.Stdout, "restored %s into %s: member %x of cluster %x, revision %d, in terms above %d\n",
 		f.File, f.DataDir, r.MemberID, r.ClusterID, r.Checkpoint.Revision, r.Term)
 	return err

@@ -14,11 +14,14 @@ import (
 func newSnapshotStatus(sys *System) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:   "status FILE",
+		Use:   "status FILE|DATA_DIR",
 		Short: "Check a snapshot and describe it",
 		Long: `Status reads all of a snapshot, checks it, and prints its hash, newest revision, number of keys and
 size. The hash is what etcdctl endpoint hashkv --rev REVISION gives for the cluster that it is of: that
-and json have it as a decimal number, simple in hex, as in etcdutl, and table in both.`,
+and json have it as a decimal number, simple in hex, as in etcdutl, and table in both.
+
+Of a member's data directory it tells what a restore of that would begin with, and where its log ends.
+It needs room for a copy of the state in the directory for temporary files.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			write, ok := snapshotWriters[output]
@@ -29,6 +32,8 @@ and json have it as a decimal number, simple in hex, as in etcdutl, and table in
 			if err != nil {
 				return fmt.Errorf("kvnode snapshot status: %w", err)
 			}
+			warnOfBareStore(sys, args[0])
+			sayReplayed(sys, args[0], info.Replayed)
 			return write(sys.Stdout, newSnapshotLine(&info))
 		},
 		ValidArgsFunction: completeSnapshot,

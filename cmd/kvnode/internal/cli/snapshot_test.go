@@ -118,6 +118,41 @@ func TestSnapshotStatusAndRestore(t *testing.T) {
 	})
 }
 
+// A data directory is described and restored with all of its log, and who gives its
+// store.db alone is warned.
+func TestADataDirectoryIsStatedAndRestored(t *testing.T) {
+	old := filepath.Join(t.TempDir(), "old")
+	runServer(t, server.Config{DataDir: old, PeerListener: listen(t), ClientListener: listen(t)}, func(c *clientv3.Client) {
+		for _, key := range []string{"a", "b"} {
+			if _, err := c.Put(t.Context(), key, "v"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		code, _, stderr := kvnode("snapshot", "restore", old, "--data-dir", old+".new")
+		if code != exitFailed || !strings.Contains(stderr, "a member runs with it") {
+			t.Errorf("snapshot restore of a member that runs = %d %s, want it refused", code, stderr)
+		}
+	})
+	said := func(stderr string) bool {
+		return strings.Contains(stderr, "entries of the log in "+old) && strings.Contains(stderr, "the last that this member knew to be committed")
+	}
+	if code, stdout, stderr := kvnode("snapshot", "status", old); code != exitOK || !strings.Contains(stdout, ", 3, 2, ") || !said(stderr) {
+		t.Errorf("snapshot status = %d %q %s, want revision 3 and what was replayed", code, stdout, stderr)
+	}
+	url := "http://127.0.0.1:2380"
+	code, stdout, stderr := kvnode("snapshot", "restore", old, "--data-dir", old+".new",
+		"--initial-advertise-peer-urls", url, "--bump-revision", "1000", "--mark-compacted")
+	if code != exitOK || !strings.Contains(stdout, "revision 1003, in terms above 100000000") || !said(stderr) {
+		t.Errorf("snapshot restore = %d %q %s, want revision 1003 and what was replayed", code, stdout, stderr)
+	}
+	store := filepath.Join(old, "store.db")
+	for _, verb := range []string{"status", "restore"} {
+		if _, _, stderr := kvnode("snapshot", verb, store); !strings.Contains(stderr, "WARNING: "+store) || !strings.Contains(stderr, "kvnode snapshot restore "+old) {
+			t.Errorf("snapshot %s of store.db says %s, want a warning", verb, stderr)
+		}
+	}
+}
+
 func TestSnapshotRefusals(t *testing.T) {
 	dir := t.TempDir()
 	bad := filepath.Join(dir, "bad")
@@ -132,7 +167,8 @@ func TestSnapshotRefusals(t *testing.T) {
 		{"snapshot status", exitUsage, "accepts 1 arg"},
 		{"snapshot status -w xml " + bad, exitUsage, "must be simple, table or json"},
 		{"snapshot status " + bad, exitFailed, "make-mirror KVNODE"},
-		{"snapshot status " + dir, exitFailed, "not a regular file"},
+		{"snapshot status " + dir, exitFailed, "holds no member.json"},
+		{"snapshot restore " + dir + " --data-dir " + dir + "/new", exitFailed, "holds no member.json"},
 		{"snapshot status /nowhere", exitFailed, "/nowhere"},
 		{"snapshot restore", exitUsage, "accepts 1 arg"},
 		{"snapshot restore " + bad + " --data-dir " + dir + "/new", exitFailed, "has 4096 bytes"},

@@ -5,8 +5,9 @@ const (
 	noAuth      = "there is no authentication yet, which auth enable says clearly"
 	noDiscovery = "clusters are made with --initial-cluster; there is no discovery service"
 	noTracing   = "there is no tracing"
-	forceNew    = "a cluster that has lost its majority is made anew from a snapshot: start the survivor alone, etcdctl snapshot save, " +
-		"then kvnode snapshot restore with --bump-revision and --mark-compacted for each member (docs/operations.md)"
+	forceNew    = "a cluster that has lost its majority is made anew from the data directory of a member that is left: stop that member, " +
+		"then for each member of the new cluster run kvnode snapshot restore with --bump-revision and --mark-compacted on that directory, " +
+		"which loses nothing (docs/operations.md, A majority is lost for good)"
 	noLimit = "nothing depends on it: kvnode stores checkpoints, not each write"
 	noFiles = "old files go when a checkpoint no longer needs them"
 )

@@ -41,7 +41,7 @@ func TestV2(t *testing.T) {
 		{"experimental-enable-v2v3", "/v2", "clients must speak v3"},
 		{"v2-deprecation", "not-yet", "there is no v2 store"},
 		{"discovery-fallback", "proxy", "there is no discovery service"},
-		{"force-new-cluster", "true", "kvnode snapshot restore with --bump-revision"},
+		{"force-new-cluster", "true", "kvnode snapshot restore with --bump-revision and --mark-compacted on that directory"},
 	} {
 		for way, load := range ways {
 			l, err := load(t, test.name, test.value)

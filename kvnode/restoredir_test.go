@@ -1,0 +1,440 @@
+package kvnode
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/raftwal"
+)
+
+// lostMajority puts keys before and after a checkpoint, crashes all members at once, and
+// returns the data directory of one of them with the state that it had.
+func (c *cluster) lostMajority(before, after int) (survivor *Node) {
+	c.t.Helper()
+	survivor = c.leader()
+	for i := range before {
+		c.put(survivor, fmt.Sprintf("before%d", i), "v")
+	}
+	if before > 0 {
+		if err := survivor.Checkpoint(c.t.Context()); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for i := range after {
+		c.put(survivor, fmt.Sprintf("after%d", i), "v")
+	}
+	c.crash(slices.Collect(maps.Values(c.nodes))...)
+	return survivor
+}
+
+// absent counts the keys that were put, and are not there.
+func absent(n *Node, prefix string, count int) (lost int) {
+	for i := range count {
+		if kv, _ := n.Store().Get(fmt.Append(nil, prefix, i)); kv == nil {
+			lost++
+		}
+	}
+	return lost
+}
+
+// sumDir returns what tells whether a file of a directory was changed.
+func sumDir(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	sums := make(map[string]string)
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		sums[path] = fmt.Sprint(info.ModTime())
+		if info.Mode().IsRegular() {
+			sums[path] += fmt.Sprintf(" %x", sha256.Sum256(readFile(t, path)))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sums
+}
+
+// The majority is gone for good. The checkpoint of who is left lacks what was
+// acknowledged since; its data directory lacks nothing.
+func TestADataDirectoryIsRestoredWithItsLog(t *testing.T) {
+	for _, before := range []int{0, 4} {
+		t.Run(fmt.Sprintf("before=%d", before), func(t *testing.T) {
+			inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+				survivor := c.lostMajority(before, 6)
+				dir := survivor.cfg.DataDir
+				whole := sumDir(t, dir)
+				want, err := survivor.Store().HashKV(0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if before > 0 {
+					c.restoreAll(filepath.Join(dir, storeFile), func(r *RestoreConfig) { r.SkipHashCheck = true })
+					if lost := absent(c.start("m1"), "after", 6); lost != 6 {
+						t.Errorf("restored from the checkpoint, %d puts are lost, want the control to lose 6", lost)
+					}
+				}
+				restored := c.restoreAll(dir, nil)
+				for _, r := range restored {
+					if r.ClusterID != restored[0].ClusterID || r.Checkpoint.Revision != want.Revision || r.Replayed.Entries < 6 || r.Term <= survivor.Term() {
+						t.Errorf("restored %+v with %+v, want cluster %x, revision %d, and at least 6 entries", r, r.Replayed, restored[0].ClusterID, want.Revision)
+					}
+				}
+				if got := sumDir(t, dir); !maps.Equal(got, whole) {
+					t.Errorf("the directory that was restored from has changed: %v, was %v", got, whole)
+				}
+				for _, name := range []string{"m1", "m2", "m3"} {
+					c.start(name)
+				}
+				n := c.leader()
+				if lost := absent(n, "before", before) + absent(n, "after", 6); lost > 0 {
+					t.Errorf("%d puts are lost, want none", lost)
+				}
+				if got, err := n.Store().HashKV(0); err != nil || got != want {
+					t.Errorf("HashKV(0) = %+v, %v, want %+v", got, err, want)
+				}
+				c.put(n, "k", "new")
+			})
+		})
+	}
+}
+
+// appendPuts has a log hold puts that the member does not know to be committed.
+func appendPuts(t *testing.T, dir string, keys ...string) {
+	t.Helper()
+	log, err := raftwal.Open(raftwal.Config{Dir: filepath.Join(dir, walDir), SegmentSize: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hard, _, err := log.InitialState()
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, key := range keys {
+		data, err := (&store.Command{Request: &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte(key), Value: []byte("v")}}}).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &raftpb.Entry{Term: new(hard.GetTerm()), Index: new(last + 1 + uint64(i)), Data: data}
+		if err := log.Save([]*raftpb.Entry{e}, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The two that are lost had acknowledged entries, of which the third had not heard yet
+// that they are committed.
+func TestEntriesBeyondTheCommitIndexAreRestored(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		survivor := c.lostMajority(4, 2)
+		appendPuts(t, survivor.cfg.DataDir, "x", "y", "z")
+		r := c.restoreAll(survivor.cfg.DataDir, nil)[0].Replayed
+		if r.Beyond < 3 || r.Last != survivor.last.Load()+3 || r.Committed+r.Beyond != r.Last || r.Term != survivor.Term() {
+			t.Errorf("replayed %+v, want 3 entries at least beyond the last committed, up to index %d", r, survivor.last.Load()+3)
+		}
+		n := c.start("m1")
+		for _, key := range []string{"x", "y", "z"} {
+			if kv, _ := n.Store().Get([]byte(key)); kv == nil {
+				t.Errorf("%s is lost", key)
+			}
+		}
+	})
+}
+
+// Copies of one directory begin one cluster, and directories that differ do not.
+func TestDirectoriesThatDifferBeginDifferentClusters(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		dir := c.lostMajority(4, 6).cfg.DataDir
+		same, other := filepath.Join(t.TempDir(), "same"), filepath.Join(t.TempDir(), "other")
+		if err := errors.Join(os.CopyFS(same, os.DirFS(dir)), os.CopyFS(other, os.DirFS(dir))); err != nil {
+			t.Fatal(err)
+		}
+		appendPuts(t, other, "one more")
+		ids := make(map[string]uint64)
+		for _, from := range []string{dir, same, other} {
+			got, err := RestoreSnapshot(RestoreConfig{File: from, Name: "m1", DataDir: from + "-restored", Cluster: c.cfgs["m1"].Cluster})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids[from] = got.ClusterID
+		}
+		if ids[dir] != ids[same] || ids[dir] == ids[other] {
+			t.Errorf("clusters %x, want the copy's to be the same, and the longer log's not", ids)
+		}
+	})
+}
+
+// Whatever the log holds does the same to the state as on a member that runs.
+func TestARestoreAppliesAsAMemberDoes(t *testing.T) {
+	inCluster(t, 3, func(c *Config) { c.LaxReconfig = true }, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		propose := func(r *pb.InternalRaftRequest) { _, _ = n.Propose(t.Context(), r) }
+		propose(&pb.InternalRaftRequest{LeaseGrant: &pb.LeaseGrantRequest{ID: 7, TTL: 600}})
+		propose(&pb.InternalRaftRequest{LeaseGrant: &pb.LeaseGrantRequest{ID: 8, TTL: 600}})
+		for i := range 20 {
+			propose(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: fmt.Append(nil, "k", i%5), Value: fmt.Append(nil, i), Lease: int64(7 + i%2)}})
+		}
+		propose(&pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 8}})
+		propose(&pb.InternalRaftRequest{Compaction: &pb.CompactionRequest{Revision: 9}})
+		propose(&pb.InternalRaftRequest{Alarm: &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: n.ID(), Alarm: pb.AlarmType_CORRUPT}})
+		m4, err := n.AddMember(t.Context(), peerURLs("m4"), true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := n.UpdateMember(t.Context(), m4.ID, peerURLs("m5")); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.RemoveMember(t.Context(), m4.ID); err != nil {
+			t.Fatal(err)
+		}
+		c.crash(slices.Collect(maps.Values(c.nodes))...)
+
+		d, err := openMemberDir(n.cfg.DataDir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(t.TempDir(), "copy")
+		if _, err := d.copyTo(path); err != nil {
+			t.Fatal(err)
+		}
+		backend, err := store.OpenBolt(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := store.Open(store.Config{Backend: backend})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := n.Store()
+		for what, pair := range map[string][2]any{
+			"applied":  {s.Applied(), want.Applied()},
+			"revision": {s.Revision(), want.Revision()},
+			"members":  {s.Members(), want.Members()},
+			"format":   {s.Format(), want.Format()},
+			"compact":  {s.CompactRevision(), want.CompactRevision()},
+			"alarms":   {len(s.Alarms()), len(want.Alarms())},
+			"hash":     {hashOf(t, s), hashOf(t, want)},
+		} {
+			if !reflect.DeepEqual(pair[0], pair[1]) {
+				t.Errorf("%s = %+v, want the member's %+v", what, pair[0], pair[1])
+			}
+		}
+		if err := errors.Join(s.Close(), d.Close()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func hashOf(t *testing.T, s *store.Store) store.Hash {
+	t.Helper()
+	h, err := s.HashKV(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// A snapshot that came from another member, and that a crash kept out of store.db, is
+// where the log goes on from.
+func TestARestoreBeginsWithTheSnapshotThatWasReceived(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		victim := c.followers(leader)[0]
+		c.crash(victim)
+		c.put(leader, "k", "v")
+		if err := leader.Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		at := installInLog(t, victim, leader)
+		cfg := RestoreConfig{File: victim.cfg.DataDir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: victim.cfg.Cluster}
+		if _, err := RestoreSnapshot(cfg); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the log begins at %d", at+1)) {
+			t.Errorf("RestoreSnapshot() without the state = %v, want where the log begins", err)
+		}
+		writeState(t, leader, victim.snapPath(at))
+		got, err := RestoreSnapshot(cfg)
+		if err != nil || got.Checkpoint.Index != at || got.Checkpoint.Revision != leader.Store().Durable().Revision {
+			t.Errorf("RestoreSnapshot() = %+v, %v, want index %d", got, err, at)
+		}
+	})
+}
+
+// A state and a log that do not fit together, or are not whole, are refused, and so is
+// a directory in use.
+func TestRestoreRefusesADirectory(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		early := c.leader().cfg.DataDir
+		old := filepath.Join(t.TempDir(), "old")
+		if err := os.CopyFS(old, os.DirFS(early)); err != nil {
+			t.Fatal(err)
+		}
+		n := c.lostMajority(4, 6)
+		fresh := filepath.Join(t.TempDir(), "fresh")
+		for _, test := range []struct {
+			name   string
+			damage func(dir string) error
+			want   string
+		}{
+			{"no identity", func(dir string) error { return os.Remove(filepath.Join(dir, identityFile)) }, "holds no member.json"},
+			{"another format", func(dir string) error { return edit(dir, `"format": 1`, `"format": 7`) }, "has format 7, this version reads 1"},
+			{"damaged identity", func(dir string) error { return os.WriteFile(filepath.Join(dir, identityFile), []byte("{"), 0o600) }, "member.json is damaged"},
+			{"another directory's identity", func(dir string) error { return edit(dir, `"instance": "`, `"instance": "X`) }, "with another directory"},
+			{"another cluster's identity", func(dir string) error { return edit(dir, fmt.Sprint(n.ID()), "12345") }, "of which the log knows nothing"},
+			{"no log", func(dir string) error { return os.RemoveAll(filepath.Join(dir, walDir)) }, "open the log in"},
+			{"an empty log", func(dir string) error { return errors.Join(os.RemoveAll(filepath.Join(dir, walDir)), beginEmpty(dir)) }, "its log is empty"},
+			{"a log that is cut off", func(dir string) error { return os.Truncate(firstSegment(dir), 4096) }, "is damaged"},
+			{"a log from before", func(dir string) error { return swap(filepath.Join(dir, walDir), filepath.Join(old, walDir)) }, "the log ends at"},
+			{"no state", func(dir string) error { return os.Remove(filepath.Join(dir, storeFile)) }, storeFile},
+			{"a damaged state", func(dir string) error { return os.WriteFile(filepath.Join(dir, storeFile), make([]byte, 1<<16), 0o600) }, storeFile},
+		} {
+			dir := filepath.Join(t.TempDir(), "dir")
+			if err := errors.Join(os.CopyFS(dir, os.DirFS(n.cfg.DataDir)), test.damage(dir)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := RestoreSnapshot(RestoreConfig{File: dir, Name: "m1", DataDir: fresh, Cluster: n.cfg.Cluster})
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("%s: RestoreSnapshot() = %v, want %q of %s", test.name, err, test.want, dir)
+			}
+			if _, err := InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: InspectSnapshot() = %v, want %q", test.name, err, test.want)
+			}
+			if _, err := os.Stat(fresh); err == nil {
+				t.Errorf("%s: the refusal has left a directory behind", test.name)
+			}
+		}
+		running := c.start("m1").cfg.DataDir
+		if _, err := RestoreSnapshot(RestoreConfig{File: running, Name: "m1", DataDir: fresh, Cluster: n.cfg.Cluster}); !errors.Is(err, raftwal.ErrLocked) || !strings.Contains(err.Error(), running) {
+			t.Errorf("RestoreSnapshot() of a member that runs = %v, want ErrLocked", err)
+		}
+	})
+}
+
+// edit replaces a text in the identity of a directory.
+func edit(dir, old, new string) error {
+	path := filepath.Join(dir, identityFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text := strings.ReplaceAll(string(data), old, new)
+	if text == string(data) {
+		return fmt.Errorf("%s does not hold %q", path, old)
+	}
+	return os.WriteFile(path, []byte(text), 0o600)
+}
+
+func swap(dir, from string) error {
+	return errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(from)))
+}
+
+func firstSegment(dir string) string { return filepath.Join(dir, walDir, "0000000000000001.wal") }
+
+func beginEmpty(dir string) error {
+	log, err := raftwal.Open(raftwal.Config{Dir: filepath.Join(dir, walDir), SegmentSize: 1 << 20})
+	if err != nil {
+		return err
+	}
+	return log.Close()
+}
+
+// The log and the state are of clusters that have an index in common.
+func TestRestoreRefusesTheLogOfAnotherTerm(t *testing.T) {
+	other := startAlone(t)
+	for range 40 {
+		if err := put(t.Context(), other, "k", "v"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := other.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dir := other.cfg.DataDir
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.lostMajority(4, 2)
+		n = c.start(n.Name())
+		c.put(c.leader(), "k", "in a later term")
+		if err := n.Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.stop("m1")
+		if err := os.WriteFile(filepath.Join(dir, storeFile), readFile(t, filepath.Join(n.cfg.DataDir, storeFile)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := RestoreSnapshot(RestoreConfig{File: dir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: n.cfg.Cluster})
+		if err == nil || !strings.Contains(err.Error(), "one of the two is of another directory") {
+			t.Errorf("RestoreSnapshot() = %v, want it refused: the terms differ", err)
+		}
+	})
+}
+
+// What an entry of a newer version does, this one does not know.
+func TestRestoreStopsAtANewerFormat(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.lostMajority(0, 2)
+		s := n.Store()
+		e, err := formatEntry(&confContext{Format: store.FormatNewest + 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Index, e.Term = new(s.Applied()+1), new(n.Term())
+		if err := applyOffline(s, e); err == nil || !strings.Contains(err.Error(), "start this member with the version of the others") || s.Applied() == e.GetIndex() {
+			t.Errorf("applyOffline() of a newer format = %v at index %d, want it refused", err, s.Applied())
+		}
+	})
+}
+
+// A directory is described as what a restore makes of it.
+func TestInspectADataDirectory(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		n := c.lostMajority(4, 6)
+		got, err := InspectSnapshot(n.cfg.DataDir)
+		if err != nil || got.Keys != 10 || got.Hash != hashOf(t, n.Store()) || got.Size == 0 || got.Replayed.Entries < 6 {
+			t.Errorf("InspectSnapshot(%s) = %+v, %+v, %v, want 10 keys, and the member's hash", n.cfg.DataDir, got, got.Replayed, err)
+		}
+	})
+}
+
+// Who has only a checkpoint is told what it lacks.
+func TestABareStoreIsCalledACheckpoint(t *testing.T) {
+	n := startAlone(t)
+	file := saveSnapshot(t, n)
+	if err := n.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	bare := filepath.Join(n.cfg.DataDir, storeFile)
+	alone := writeFile(t, readFile(t, bare))
+	for path, want := range map[string]string{file: "", n.cfg.DataDir: "", "/nowhere": "", bare: "restore " + n.cfg.DataDir, alone: "restore DATA_DIR"} {
+		if got := AdviseBareStore(path); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("AdviseBareStore(%s) = %q, want %q", path, got, want)
+		}
+	}
+	_, err := RestoreSnapshot(RestoreConfig{File: bare, Name: "a", DataDir: filepath.Join(t.TempDir(), "a"), Cluster: []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}}})
+	if !errors.Is(err, ErrSnapshotDamaged) || !strings.Contains(err.Error(), "restore "+n.cfg.DataDir) {
+		t.Errorf("RestoreSnapshot(%s) = %v, want the better way", bare, err)
+	}
+}
