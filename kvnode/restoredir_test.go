@@ -386,7 +386,7 @@ func TestRestoreRefusesTheLogOfAnotherTerm(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := RestoreSnapshot(RestoreConfig{File: dir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: n.cfg.Cluster})
-		if err == nil || !strings.Contains(err.Error(), "one of the two is of another directory") {
+		if err == nil || !strings.Contains(err.Error(), "the log has that index in term") {
 			t.Errorf("RestoreSnapshot() = %v, want it refused: the terms differ", err)
 		}
 	})

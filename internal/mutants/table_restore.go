@@ -8,63 +8,64 @@ const (
 // restores are bugs of a restore from a data directory.
 var restores = []Mutant{
 	{
-		Rule: "restore", Name: "the checkpoint alone is restored", Pkg: nodePkg, Test: "^TestADataDirectoryIsRestoredWithItsLog$",
+		Rule: "datadir", Name: "the checkpoint alone is restored", Pkg: nodePkg, Test: "^TestADataDirectoryIsRestoredWithItsLog$",
 		File: restoreFile,
 		Old:  "next <= d.last; {", New: "next <= d.at.Index; {",
 	},
 	{
-		Rule: "restore", Name: "what is not known to be committed is left out", Pkg: nodePkg, Test: "^TestEntriesBeyondTheCommitIndexAreRestored$",
+		Rule: "datadir", Name: "what is not known to be committed is left out", Pkg: nodePkg, Test: "^TestEntriesBeyondTheCommitIndexAreRestored$",
 		File: restoreFile,
 		Old:  "next <= d.last; {", New: "next <= d.hard.GetCommit(); {",
+		More: []Edit{{restoreFile, "d.log.Entries(next, d.last+1, changesPage)", "d.log.Entries(next, d.hard.GetCommit()+1, changesPage)"}},
 	},
 	{
-		Rule: "restore", Name: "changes of members are passed over", Pkg: nodePkg, Test: "^TestARestoreAppliesAsAMemberDoes$",
+		Rule: "datadir", Name: "changes of members are passed over", Pkg: nodePkg, Test: "^TestARestoreAppliesAsAMemberDoes$",
 		File: restoreFile,
 		Old:  "\tif !isConfChange(e) {\n", New: "\tif true {\n",
 	},
 	{
-		Rule: "restore", Name: "the log does not count for the cluster's ID", Pkg: nodePkg, Test: "^TestDirectoriesThatDifferBeginDifferentClusters$",
+		Rule: "datadir", Name: "the log does not count for the cluster's ID", Pkg: nodePkg, Test: "^TestDirectoriesThatDifferBeginDifferentClusters$",
 		File: restoreFile,
 		Old:  "\t\t\tsum.Write(e.GetData())\n", New: "\t\t\tsum.Reset()\n",
 	},
 	{
-		Rule: "restore", Name: "the identity of another directory is taken", Pkg: nodePkg, Test: "^TestRestoreRefusesADirectory$",
+		Rule: "datadir", Name: "the identity of another directory is taken", Pkg: nodePkg, Test: "^TestRestoreRefusesADirectory$",
 		File: restoreFile,
 		Old:  "m.Instance != d.id.Instance:", New: "m.Instance == \"\":",
 	},
 	{
-		Rule: "restore", Name: "an entry of a newer format is applied", Pkg: nodePkg, Test: "^TestRestoreStopsAtANewerFormat$",
+		Rule: "datadir", Name: "an entry of a newer format is applied", Pkg: nodePkg, Test: "^TestRestoreStopsAtANewerFormat$",
 		File: restoreFile,
 		Old:  "\tif plan.stop == nil {\n", New: "\tif plan.stop = nil; plan.stop == nil {\n",
 	},
 	{
-		Rule: "restore", Name: "the directory of a member that runs is read", Pkg: nodePkg, Test: "^TestRestoreRefusesADirectory$",
+		Rule: "datadir", Name: "the directory of a member that runs is read", Pkg: nodePkg, Test: "^TestRestoreRefusesADirectory$",
 		File: dirFile,
 		Old:  "walfs.Hold(filepath.Join(path, lockFile))", New: "walfs.Hold(filepath.Join(path, \"no lock\"))",
 		More: []Edit{{dirFile, "cfg.inUse(raftwal.CheckLock(filepath.Join(path, walDir)))", "cfg.inUse(nil)"}},
 	},
 	{
-		Rule: "restore", Name: "a state of another term than the log's is taken", Pkg: nodePkg, Test: "^TestRestoreRefusesTheLogOfAnotherTerm$",
+		Rule: "datadir", Name: "a state of another term than the log's is taken", Pkg: nodePkg, Test: "^TestRestoreRefusesTheLogOfAnotherTerm$",
 		File: dirFile,
 		Old:  "\tif term != d.at.Term {\n", New: "\tif term == 0 {\n",
 	},
 	{
-		Rule: "restore", Name: "a log that ends before the state is taken", Pkg: nodePkg, Test: "^TestRestoreRefusesADirectory$",
+		Rule: "datadir", Name: "a log that ends before the state is taken", Pkg: nodePkg, Test: "^TestRestoreRefusesADirectory$",
 		File: dirFile,
 		Old:  "\tif d.at.Index > d.last {\n", New: "\tif d.last == 0 {\n",
 	},
 	{
-		Rule: "restore", Name: "a snapshot that was received is forgotten", Pkg: nodePkg, Test: "^TestARestoreBeginsWithTheSnapshotThatWasReceived$",
+		Rule: "datadir", Name: "a snapshot that was received is forgotten", Pkg: nodePkg, Test: "^TestARestoreBeginsWithTheSnapshotThatWasReceived$",
 		File: dirFile,
 		Old:  "\t\td.base = filepath.Join(d.path, \"snap\", ", New: "\t\td.base = filepath.Join(d.path, \"none\", ",
 	},
 	{
-		Rule: "restore", Name: "terms in which the member voted come again", Pkg: nodePkg, Test: "^TestASnapshotWithoutATermIsRefused$",
+		Rule: "datadir", Name: "terms in which the member voted come again", Pkg: nodePkg, Test: "^TestASnapshotWithoutATermIsRefused$",
 		File: "kvnode/restoresnap.go",
 		Old:  "last := max(at.Term, voted)", New: "last := max(at.Term, 0*voted)",
 	},
 	{
-		Rule: "restore", Name: "a copied store.db passes for a snapshot", Pkg: nodePkg, Test: "^TestABareStoreIsCalledACheckpoint$",
+		Rule: "datadir", Name: "a copied store.db passes for a snapshot", Pkg: nodePkg, Test: "^TestABareStoreIsCalledACheckpoint$",
 		File: "kvnode/restoresnap_file.go",
 		Old:  "!info.Mode().IsRegular() || info.Size()%snapshotAlign != 0 {", New: "!info.Mode().IsRegular() || info.Size() > 0 {",
 	},

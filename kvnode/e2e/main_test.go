@@ -44,6 +44,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if addr := os.Getenv(systemctlEnv); addr != "" {
+		if err := beSystemctl(addr, os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 	os.Exit(run(m))
 }

@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// diskSize is enough for a log's segments of 64 MiB, the spare ones and a small store.
+const diskSize = "400m"
+
+// drillDisk fills the disk of m3 until a checkpoint finds no room.
+func drillDisk(t *testing.T, m *machines) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Fatalf("the page's commands need curl: %v", err)
+	}
+	m.common("snapshot-count: 100\n")
+	disk := m.mount()
+	m.set("OTHER", filepath.Join(disk, "other"))
+	must(t, os.Mkdir(filepath.Join(disk, "m3"), 0o700))
+	must(t, os.Symlink(filepath.Join(disk, "m3"), m.member("m3").Dir))
+	m.perform("found")
+	a, _ := memberClients(t, m.Cluster)
+	m.fill(filepath.Join(disk, "other"))
+	ctx, cancel := context.WithTimeout(t.Context(), blockTimeout)
+	defer cancel()
+	for full := !m.mounted; !full; {
+		_, err := a.Put(ctx, "k", strings.Repeat("x", 100<<10))
+		must(t, err)
+		out, err := m.sh("curl -sS \"$M3/readyz?verbose\"\n")
+		must(t, err)
+		full = strings.Contains(out, "[-]disk_space")
+	}
+	m.perform("disk")
+}
+
+// mount returns a directory with a small disk of its own. Who may not mount one gets a
+// directory: the commands are performed on a disk with room.
+func (m *machines) mount() string {
+	m.t.Helper()
+	dir := m.path("disk")
+	must(m.t, os.Mkdir(dir, 0o700))
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+diskSize, "tmpfs", dir).CombinedOutput(); err != nil {
+		m.t.Logf("no small disk, so none will be full: %v: %s", err, out)
+		return dir
+	}
+	m.mounted = true
+	m.t.Cleanup(func() {
+		// The members that have files there end before, but the test's clean-ups come in
+		// the other order.
+		must(m.t, m.Kill())
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			m.t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+// fill writes a file until there is no room, if the disk is small.
+func (m *machines) fill(path string) {
+	m.t.Helper()
+	f, err := os.Create(path)
+	must(m.t, err)
+	defer f.Close()
+	for block := make([]byte, 1<<20); m.mounted && err == nil; {
+		_, err = f.Write(block)
+	}
+}

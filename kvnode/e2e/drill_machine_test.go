@@ -1,0 +1,204 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/e2e/cluster"
+)
+
+// machines are what the page's commands find: members that units start, and the
+// programs and variables that it names. All members are on one.
+type machines struct {
+	*cluster.Cluster
+	t   *testing.T
+	dir string // of what is made here; files of the test only
+	env []string
+	// mounted means that a disk of its own was to be had.
+	mounted bool
+	// mu is held by who starts and stops members: units, and the test.
+	mu sync.Mutex
+}
+
+// systemctlEnv makes the test binary systemctl: it is the address of the test, which
+// starts and stops the processes.
+const systemctlEnv = "E2E_SYSTEMCTL"
+
+// outputTail is how much a failure shows of what the commands have printed.
+const outputTail = 4 << 10
+
+// blockTimeout bounds the commands of one block. They wait for members, not for times.
+const blockTimeout = 30 * time.Second
+
+func newMachines(t *testing.T, p cluster.Program) *machines {
+	t.Helper()
+	m := &machines{Cluster: newCluster(t, cluster.Config{Program: p, Size: 4}), t: t, dir: t.TempDir()}
+	bin := m.path("bin")
+	must(t, os.Mkdir(bin, 0o700))
+	must(t, os.Mkdir(m.path("conf"), 0o700))
+	must(t, os.Symlink(p.Path, filepath.Join(bin, "kvnode")))
+	must(t, os.Symlink(binaryPath(t, "etcdctl"), filepath.Join(bin, "etcdctl")))
+	self, err := os.Executable()
+	must(t, err)
+	script := fmt.Sprintf("#!/bin/sh\nexec env %s=%s %s \"$@\"\n", systemctlEnv, m.listen(), self)
+	must(t, os.WriteFile(filepath.Join(bin, "systemctl"), []byte(script), 0o700))
+	m.set("PATH", bin+":"+os.Getenv("PATH"))
+	m.set("CONF", m.path("conf"))
+	m.set("DATA", filepath.Dir(m.Members()[0].Dir))
+	m.set("BACKUP", m.dir)
+	m.set("TOKEN", "drill")
+	m.urls("http")
+	m.common("")
+	for _, one := range m.Members() {
+		one.Flags = []string{"--config-file=" + filepath.Join(m.path("conf"), one.Name+".yaml")}
+	}
+	return m
+}
+
+func (m *machines) path(name string) string { return filepath.Join(m.dir, name) }
+
+func (m *machines) set(name, value string) { m.env = append(m.env, name+"="+value) }
+
+// urls sets the members' addresses.
+func (m *machines) urls(scheme string) {
+	var clients []string
+	for _, one := range m.Members() {
+		name := strings.ToUpper(one.Name)
+		clients = append(clients, scheme+"://"+one.Endpoint)
+		m.set(name, scheme+"://"+one.Endpoint)
+		m.set(name+"_PEER", scheme+"://"+one.Peer)
+	}
+	m.set("ALL", strings.Join(clients[:3], ","))
+}
+
+// common is what all members have in common.
+func (m *machines) common(yaml string) {
+	m.t.Helper()
+	must(m.t, os.WriteFile(filepath.Join(m.path("conf"), "common.yaml"), []byte(yaml), 0o600))
+}
+
+// perform runs the commands of the page with that name, as they stand there.
+func (m *machines) perform(name string) {
+	m.t.Helper()
+	begin := time.Now()
+	script := strings.Join(commands(m.t, name), "")
+	if out, err := m.sh(script); err != nil {
+		m.t.Fatalf("drill:%s of %s: %v:\n%s", name, page, err, out[max(0, len(out)-outputTail):])
+	}
+	m.t.Logf("drill:%s took %v", name, time.Since(begin).Round(10*time.Millisecond))
+}
+
+// sh runs commands behind those that all have in common, until one fails.
+func (m *machines) sh(script string) (string, error) {
+	m.t.Helper()
+	ctx, cancel := context.WithTimeout(m.t.Context(), blockTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-eux", "-c", strings.Join(commands(m.t, "setup"), "")+script)
+	cmd.Dir, cmd.Env, cmd.WaitDelay = m.dir, m.env, time.Second
+	out, err := cmd.CombinedOutput()
+	return string(out), errors.Join(err, ctx.Err())
+}
+
+// listen answers systemctl until the test ends.
+func (m *machines) listen() string {
+	m.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(m.t, err)
+	var answers sync.WaitGroup
+	answers.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			answers.Go(func() {
+				defer c.Close()
+				line, _ := bufio.NewReader(c).ReadString('\n')
+				if err := m.systemctl(strings.Fields(line)); err != nil {
+					fmt.Fprint(c, err)
+				}
+			})
+		}
+	})
+	m.t.Cleanup(func() {
+		_ = l.Close()
+		answers.Wait()
+	})
+	return l.Addr().String()
+}
+
+// systemctl does to units what the words say.
+func (m *machines) systemctl(words []string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(words) < 2 {
+		return fmt.Errorf("systemctl %q: what, and to which unit?", words)
+	}
+	for _, unit := range words[1:] {
+		one := m.member(strings.TrimPrefix(unit, "kvnode@"))
+		if one == nil {
+			return fmt.Errorf("there is no unit %s", unit)
+		}
+		if err := act(words[0], one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func act(verb string, one *cluster.Member) error {
+	stops, starts := verb == "stop" || verb == "restart", verb == "start" || verb == "restart"
+	if !stops && !starts {
+		return fmt.Errorf("systemctl knows no %s", verb)
+	}
+	if stops && one.Running() {
+		ctx, cancel := context.WithTimeout(context.Background(), blockTimeout)
+		defer cancel()
+		if _, err := one.Terminate(ctx); err != nil {
+			return err
+		}
+	}
+	if starts {
+		return one.Start()
+	}
+	return nil
+}
+
+func (m *machines) member(name string) *cluster.Member {
+	for _, one := range m.Members() {
+		if one.Name == name {
+			return one
+		}
+	}
+	return nil
+}
+
+// beSystemctl is what the test binary does as systemctl.
+func beSystemctl(addr string, args []string) error {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := fmt.Fprintln(c, strings.Join(args, " ")); err != nil {
+		return err
+	}
+	var text strings.Builder
+	if _, err := bufio.NewReader(c).WriteTo(&text); err != nil {
+		return err
+	}
+	if text.Len() > 0 {
+		return errors.New(text.String())
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
+)
+
+// drill is a procedure of the page: blocks are the markers of its commands.
+type drill struct {
+	name   string
+	blocks []string
+	run    func(t *testing.T, m *machines)
+}
+
+var drills = []drill{
+	{"a dead member is replaced", []string{"replace"}, drillReplace},
+	{"a majority is lost for good", []string{"majority-look", "majority"}, drillMajority},
+	{"a backup is restored", []string{"backup", "backup-restore"}, drillBackup},
+	{"a disk is full", []string{"disk"}, drillDisk},
+	{"the store is full", []string{"nospace"}, drillNoSpace},
+	{"certificates are changed", []string{"certificates"}, drillCertificates},
+	{"a member moves", []string{"moved"}, drillMoved},
+}
+
+// What operators are told to do works as it is written, command by command.
+func TestDrill(t *testing.T) {
+	p := onlyKvnode(t)
+	for _, d := range drills {
+		t.Run(strings.ReplaceAll(d.name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			d.run(t, newMachines(t, p))
+		})
+	}
+}
+
+// A command that fails ends the drill, wherever it is.
+func TestDrillEndsAtTheFirstFailure(t *testing.T) {
+	m := newMachines(t, onlyKvnode(t))
+	for _, script := range []string{"false\ntrue", "conf m1\ntrue", "systemctl start kvnode@m9\ntrue", "systemctl mask kvnode@m1\ntrue", "etcdctl get\ntrue", "echo $UNSET\ntrue"} {
+		if out, err := m.sh(script + "\n"); err == nil {
+			t.Errorf("sh(%q) = %s, want an error", script, out)
+		}
+	}
+	if out, err := m.sh("true\n"); err != nil {
+		t.Errorf("sh(true) = %v: %s", err, out)
+	}
+}
+
+// puts writes n keys and returns the last revision.
+func puts(t *testing.T, c *clientv3.Client, prefix string, n int) (revision int64) {
+	t.Helper()
+	for i := range n {
+		resp, err := c.Put(deadline(t), fmt.Sprint(prefix, i), "v")
+		must(t, err)
+		revision = resp.Header.GetRevision()
+	}
+	return revision
+}
+
+// count asks how many keys with the prefix there are.
+func count(t *testing.T, c *clientv3.Client, prefix string) (int64, int64) {
+	t.Helper()
+	resp, err := c.Get(deadline(t), prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	must(t, err)
+	return resp.Count, resp.Header.GetRevision()
+}
+
+// destroy ends a member and takes its disk away.
+func (m *machines) destroy(name string) {
+	m.t.Helper()
+	one := m.member(name)
+	must(m.t, one.Kill())
+	must(m.t, one.Wipe())
+}
+
+func drillReplace(t *testing.T, m *machines) {
+	m.perform("found")
+	a, _ := memberClients(t, m.Cluster)
+	puts(t, a, "k", 10)
+	m.destroy("m3")
+	m.perform("replace")
+	must(t, m.member("m4").Use(func(c *clientv3.Client) error {
+		if n, _ := count(t, c, "k"); n != 10 {
+			t.Errorf("m4 has %d of 10 keys", n)
+		}
+		return nil
+	}))
+}
+
+// Some of what was acknowledged is in a checkpoint, some in the log behind it.
+func drillMajority(t *testing.T, m *machines) {
+	m.perform("found")
+	a, _ := memberClients(t, m.Cluster)
+	puts(t, a, "k", 10)
+	_, err := m.sh("etcdctl --endpoints=\"$M1\" snapshot save before.db\n") // makes a checkpoint
+	must(t, err)
+	last := puts(t, a, "late", 6)
+	must(t, m.Kill()) // m1 has not written yet what it knew to be committed
+	m.destroy("m2")
+	m.destroy("m3")
+	_, err = m.sh("systemctl start kvnode@m1\n")
+	must(t, err)
+	m.perform("majority-look")
+	m.perform("majority")
+	if n, rev := count(t, a, "k"); n != 10 || rev <= last+1_000_000_000 {
+		t.Errorf("%d of 10 keys at revision %d, want it raised above %d", n, rev, last)
+	}
+	if n, _ := count(t, a, "late"); n != 6 {
+		t.Errorf("%d of the last 6 puts are lost", 6-n)
+	}
+}
+
+func drillBackup(t *testing.T, m *machines) {
+	m.perform("found")
+	a, _ := memberClients(t, m.Cluster)
+	puts(t, a, "k", 10)
+	m.perform("backup")
+	last := puts(t, a, "late", 6)
+	m.perform("backup-restore")
+	if n, rev := count(t, a, "k"); n != 10 || rev <= last {
+		t.Errorf("%d of 10 keys at revision %d, want it raised above %d", n, rev, last)
+	}
+	if n, _ := count(t, a, "late"); n != 0 {
+		t.Errorf("%d of 6 puts that came after the backup are there", n)
+	}
+}
+
+func drillNoSpace(t *testing.T, m *machines) {
+	m.common("quota-backend-bytes: 2097152\n")
+	m.set("JUNK", "junk/")
+	m.perform("found")
+	a, _ := memberClients(t, m.Cluster)
+	var err error
+	for i := 0; err == nil; i++ {
+		if i == 100 {
+			t.Fatal("10 MiB were written with a quota of 2 MiB")
+		}
+		_, err = a.Put(deadline(t), fmt.Sprint("junk/", i), strings.Repeat("x", 100<<10))
+	}
+	if !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatal(err)
+	}
+	m.perform("nospace")
+}
+
+func drillCertificates(t *testing.T, m *machines) {
+	for name, ca := range map[string]*tlstest.Authority{"tls": tlstest.New(t, "old"), "new": tlstest.New(t, "new")} {
+		dir := m.path(name)
+		must(t, os.Mkdir(dir, 0o700))
+		tlstest.Write(t, dir, "ca.crt", ca.PEM)
+		ca.Issue([]string{"127.0.0.1"}).Write(dir, "member")
+		ca.Issue(nil, tlstest.For("root")).Write(dir, "client")
+	}
+	dir := m.path("tls")
+	ca, cert, key := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "member.crt"), filepath.Join(dir, "member.key")
+	m.common(fmt.Sprintf("client-transport-security: {cert-file: %[2]s, key-file: %[3]s, trusted-ca-file: %[1]s, client-cert-auth: true}\n"+
+		"peer-transport-security: {cert-file: %[2]s, key-file: %[3]s, trusted-ca-file: %[1]s, client-cert-auth: true}\n", ca, cert, key))
+	m.set("TLS", dir)
+	m.set("NEW", m.path("new"))
+	m.set("ETCDCTL_CACERT", ca)
+	m.set("ETCDCTL_CERT", filepath.Join(dir, "client.crt"))
+	m.set("ETCDCTL_KEY", filepath.Join(dir, "client.key"))
+	m.urls("https")
+	m.perform("found")
+	m.perform("certificates")
+}
+
+func drillMoved(t *testing.T, m *machines) {
+	m.perform("found")
+	a, _ := memberClients(t, m.Cluster)
+	puts(t, a, "k", 10)
+	// The unit of m3 is on the new machine from then on: it is the same here.
+	m.perform("moved")
+}
