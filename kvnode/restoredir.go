@@ -54,7 +54,8 @@ func openMemberDir(path string) (_ *memberDir, err error) {
 	if err := d.openLog(); err != nil {
 		return nil, err
 	}
-	return d, d.findBase()
+	err = d.findBase()
+	return d, err
 }
 
 func (d *memberDir) Close() error {

@@ -334,16 +334,42 @@ func TestRestoreRefusesADirectory(t *testing.T) {
 	})
 }
 
+// All members may be restored from one directory at once, and none may start with it
+// meanwhile.
+func TestADirectoryThatIsReadIsNotRunWith(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		dir := c.lostMajority(0, 2).cfg.DataDir
+		a, err := openMemberDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := openMemberDir(dir)
+		if err != nil {
+			t.Fatalf("openMemberDir() beside another = %v, want both to read", err)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.tryStart("m1"); !errors.Is(err, raftwal.ErrLocked) {
+			t.Errorf("Start() with a directory that is read = %v, want ErrLocked", err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		c.start("m1")
+	})
+}
+
 // edit replaces a text in the identity of a directory.
-func edit(dir, old, new string) error {
+func edit(dir, from, to string) error {
 	path := filepath.Join(dir, identityFile)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	text := strings.ReplaceAll(string(data), old, new)
+	text := strings.ReplaceAll(string(data), from, to)
 	if text == string(data) {
-		return fmt.Errorf("%s does not hold %q", path, old)
+		return fmt.Errorf("%s does not hold %q", path, from)
 	}
 	return os.WriteFile(path, []byte(text), 0o600)
 }

@@ -86,7 +86,7 @@ func (d *memberDir) replay(s *store.Store, sum hash.Hash) error {
 			if err := applyOffline(s, e); err != nil {
 				return fmt.Errorf("entry of index %d: %w", next, err)
 			}
-			fmt.Fprintf(sum, "%d %d %d %d ", e.GetIndex(), e.GetTerm(), e.GetType(), len(e.GetData()))
+			sum.Write(fmt.Appendf(nil, "%d %d %d %d ", e.GetIndex(), e.GetTerm(), e.GetType(), len(e.GetData())))
 			sum.Write(e.GetData())
 			next++
 		}

@@ -45,6 +45,16 @@ var restores = []Mutant{
 		More: []Edit{{dirFile, "cfg.inUse(raftwal.CheckLock(filepath.Join(path, walDir)))", "cfg.inUse(nil)"}},
 	},
 	{
+		Rule: "datadir", Name: "a member starts while its directory is read", Pkg: nodePkg, Test: "^TestADirectoryThatIsReadIsNotRunWith$",
+		File: "raftwal/fs/held.go",
+		Old:  "\treturn f, nil\n", New: "\treturn noLock{}, f.Close()\n",
+	},
+	{
+		Rule: "datadir", Name: "a directory is read by one at a time", Pkg: nodePkg, Test: "^TestADirectoryThatIsReadIsNotRunWith$",
+		File: "raftwal/fs/held.go",
+		Old:  "shareLock(f)", New: "lockFile(f)",
+	},
+	{
 		Rule: "datadir", Name: "a state of another term than the log's is taken", Pkg: nodePkg, Test: "^TestRestoreRefusesTheLogOfAnotherTerm$",
 		File: dirFile,
 		Old:  "\tif term != d.at.Term {\n", New: "\tif term == 0 {\n",

@@ -16,9 +16,9 @@ func CheckLock(path string) error {
 	return lock.Close()
 }
 
-// Hold takes the lock that Lock takes with the file at path until it is closed. It
-// makes no file: if there is none, there is nothing to lock. What can only be read is
-// locked all the same.
+// Hold keeps others from taking the lock that Lock takes with the file at path, until it
+// is closed; any number may hold it together. It makes no file: if there is none, there
+// is nothing to lock. A file that can only be read is locked all the same.
 func Hold(path string) (io.Closer, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0) // NFS locks only what can be written
 	if errors.Is(err, os.ErrNotExist) {
@@ -29,7 +29,7 @@ func Hold(path string) (io.Closer, error) {
 			return nil, err
 		}
 	}
-	if err := lockFile(f); err != nil {
+	if err := shareLock(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

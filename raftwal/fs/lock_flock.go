@@ -10,14 +10,19 @@ import (
 
 // lockFile takes the lock that flock knows, which ends with the process however
 // it ends.
-func lockFile(f *os.File) error {
+func lockFile(f *os.File) error { return flock(f, syscall.LOCK_EX) }
+
+// shareLock takes it together with others who share it.
+func shareLock(f *os.File) error { return flock(f, syscall.LOCK_SH) }
+
+func flock(f *os.File, how int) error {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var lerr error
 	err = conn.Control(func(fd uintptr) {
-		lerr = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB)
+		lerr = syscall.Flock(int(fd), how|syscall.LOCK_NB)
 	})
 	if err != nil {
 		return err

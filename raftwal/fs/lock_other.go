@@ -14,3 +14,5 @@ import (
 func lockFile(*os.File) error {
 	return fmt.Errorf("fs: there is no flock on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
+
+func shareLock(f *os.File) error { return lockFile(f) }
