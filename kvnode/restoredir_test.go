@@ -178,7 +178,7 @@ func TestDirectoriesThatDifferBeginDifferentClusters(t *testing.T) {
 		appendPuts(t, other, "one more")
 		ids := make(map[string]uint64)
 		for _, from := range []string{dir, same, other} {
-			got, err := RestoreSnapshot(RestoreConfig{File: from, Name: "m1", DataDir: from + "-restored", Cluster: c.cfgs["m1"].Cluster})
+			got, err := RestoreSnapshot(RestoreConfig{File: from, Name: "m1", DataDir: from + "-restored", Cluster: c.cfgs["m1"].Cluster, segmentSize: 1 << 20})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -272,7 +272,7 @@ func TestARestoreBeginsWithTheSnapshotThatWasReceived(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := installInLog(t, victim, leader)
-		cfg := RestoreConfig{File: victim.cfg.DataDir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: victim.cfg.Cluster}
+		cfg := RestoreConfig{File: victim.cfg.DataDir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: victim.cfg.Cluster, segmentSize: 1 << 20}
 		if _, err := RestoreSnapshot(cfg); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the log begins at %d", at+1)) {
 			t.Errorf("RestoreSnapshot() without the state = %v, want where the log begins", err)
 		}
@@ -316,7 +316,7 @@ func TestRestoreRefusesADirectory(t *testing.T) {
 			if err := errors.Join(os.CopyFS(dir, os.DirFS(n.cfg.DataDir)), test.damage(dir)); err != nil {
 				t.Fatal(err)
 			}
-			_, err := RestoreSnapshot(RestoreConfig{File: dir, Name: "m1", DataDir: fresh, Cluster: n.cfg.Cluster})
+			_, err := RestoreSnapshot(RestoreConfig{File: dir, Name: "m1", DataDir: fresh, Cluster: n.cfg.Cluster, segmentSize: 1 << 20})
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), dir) {
 				t.Errorf("%s: RestoreSnapshot() = %v, want %q of %s", test.name, err, test.want, dir)
 			}
@@ -328,7 +328,7 @@ func TestRestoreRefusesADirectory(t *testing.T) {
 			}
 		}
 		running := c.start("m1").cfg.DataDir
-		if _, err := RestoreSnapshot(RestoreConfig{File: running, Name: "m1", DataDir: fresh, Cluster: n.cfg.Cluster}); !errors.Is(err, raftwal.ErrLocked) || !strings.Contains(err.Error(), running) {
+		if _, err := RestoreSnapshot(RestoreConfig{File: running, Name: "m1", DataDir: fresh, Cluster: n.cfg.Cluster, segmentSize: 1 << 20}); !errors.Is(err, raftwal.ErrLocked) || !strings.Contains(err.Error(), running) {
 			t.Errorf("RestoreSnapshot() of a member that runs = %v, want ErrLocked", err)
 		}
 	})
@@ -411,7 +411,7 @@ func TestRestoreRefusesTheLogOfAnotherTerm(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, storeFile), readFile(t, filepath.Join(n.cfg.DataDir, storeFile)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := RestoreSnapshot(RestoreConfig{File: dir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: n.cfg.Cluster})
+		_, err := RestoreSnapshot(RestoreConfig{File: dir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: n.cfg.Cluster, segmentSize: 1 << 20})
 		if err == nil || !strings.Contains(err.Error(), "the log has that index in term") {
 			t.Errorf("RestoreSnapshot() = %v, want it refused: the terms differ", err)
 		}

@@ -48,6 +48,9 @@ type RestoreConfig struct {
 
 	// Logger receives a line when it is done. Default: none.
 	Logger *slog.Logger
+
+	// segmentSize is that of the log: smaller in tests, which then write less.
+	segmentSize int64
 }
 
 // DefaultBumpTerm is by how much a restore raises the term unless it is told to do
@@ -186,7 +189,7 @@ func (r *RestoreConfig) fill(cfg *Config, src source) (Restored, error) {
 	if err != nil {
 		return Restored{}, err
 	}
-	if err := beginLog(filepath.Join(cfg.DataDir, walDir), at, term); err != nil {
+	if err := r.beginLog(filepath.Join(cfg.DataDir, walDir), at, term); err != nil {
 		return Restored{}, err
 	}
 	// The identity comes last: a directory without it is refused, whatever it
@@ -243,8 +246,8 @@ func (r *RestoreConfig) raise(at store.Checkpoint, voted uint64) (uint64, error)
 
 // beginLog makes a log that begins behind a checkpoint. Nobody has voted in term:
 // whoever campaigns does so in a later one.
-func beginLog(dir string, at store.Checkpoint, term uint64) error {
-	log, err := raftwal.Open(raftwal.Config{Dir: dir})
+func (r *RestoreConfig) beginLog(dir string, at store.Checkpoint, term uint64) error {
+	log, err := raftwal.Open(raftwal.Config{Dir: dir, SegmentSize: r.segmentSize})
 	if err != nil {
 		return fmt.Errorf("make the log: %w", err)
 	}

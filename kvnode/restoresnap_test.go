@@ -73,7 +73,7 @@ func (c *cluster) restoreAll(file string, amend func(*RestoreConfig)) []Restored
 		}
 		cfg.DataDir += "-restored"
 		c.cfgs[name] = cfg
-		r := RestoreConfig{File: file, Name: name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token}
+		r := RestoreConfig{File: file, Name: name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token, segmentSize: 1 << 20}
 		if amend != nil {
 			amend(&r)
 		}
