@@ -9,6 +9,8 @@ HOURS    ?=
 FOR      ?=
 WITHOUT  ?=
 BEFORE   ?=
+ONLY     ?=
+SUITES   ?=
 FUZZTIME ?= 20s
 BENCH    ?= .
 COUNT    ?= 6
@@ -79,6 +81,11 @@ mutants: ## plant each bug of docs/reliability.md and see it caught
 .PHONY: strangers
 strangers: ## 10,000 silent connections and 1,000 failing handshakes a second at three members' doors; BEFORE=kvnode to compare with
 	cd kvnode/e2e && $(GO) test -run '^TestStrangers$$' -count 1 -timeout 20m -v . -args -silent=10000 -failing=1000 -flood=8s $(if $(BEFORE),-before=$(abspath $(BEFORE)))
+
+# A module of its own, which takes etcd's tests from the module proxy.
+.PHONY: etcd-suites
+etcd-suites: ## etcd's own tests against kvnode, TIMEHERE: passed, failed with the known reason, failed; ONLY=regexp
+	cd kvnode/etcdsuites && $(GO) test . && $(GO) run . $(if $(ONLY),-only '$(ONLY)') $(if $(SUITES),-suites $(SUITES))
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target of PKG for FUZZTIME=20s

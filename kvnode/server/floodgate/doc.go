@@ -23,9 +23,10 @@
 //
 // # How it tells
 //
-// Frames are counted in both directions, by their headers alone. Each HEADERS and
-// each DATA that the server sends is an answer, and pays for one frame that
-// carries no request. So a client may reset what was answered, or half of what was
+// Frames are counted in both directions, by their headers alone. Each HEADERS that
+// the server sends is an answer, and pays for one frame that carries no request;
+// each DATA pays for two, since gRPC's clients measure the path with a PING for
+// each, and each PING and SETTINGS for its acknowledgement. So a client may reset what was answered, or half of what was
 // not: it pays with the answers to the rest. Only what nothing pays for is counted
 // against it. A stream that is half a second old may be reset without being
 // held against the client, for that is what a deadline does. If no answer pays for

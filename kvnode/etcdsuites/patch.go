@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// edit replaces a piece of the framework that etcd's integration tests use,
+// which starts etcd in the tests' own process. With the edits, and
+// testdata/integration, it starts kvnode as a process instead.
+type edit struct {
+	old, replacement string
+	times            int // how often it is there; 0: once
+}
+
+const (
+	framework    = "framework/integration"
+	clusterFile  = framework + "/cluster.go"
+	clusterTests = "integration/cluster_test.go"
+)
+
+var edits = map[string][]edit{
+	clusterFile: {
+		// kvnode's members connect by TCP.
+		{old: `URLScheme    = "unix"`, replacement: `URLScheme    = "http"`},
+		{old: `URLSchemeTLS = "unixs"`, replacement: `URLSchemeTLS = "https"`},
+		{old: `addr := fmt.Sprintf("127.0.0.1:%05d%05d", c+BasePort, os.Getpid())`, replacement: `addr := fmt.Sprintf("127.0.0.1:%d", 0*c)`},
+		{old: `l, err := transport.NewUnixListener(addr)`, replacement: `l, err := net.Listen("tcp", addr)`},
+		// The code that starts etcd stays, and is not called.
+		{old: `Server        *etcdserver.EtcdServer`, replacement: "Server        *Server\n\tconfigured    MemberConfig"},
+		{old: `func (m *Member) Launch() error {`, replacement: `func (m *etcdMember) Launch() error {`},
+		{old: `m.Client, err = NewClientV3(m)`, replacement: `m.Client, err = NewClientV3(&m.Member)`},
+		{old: "m.Name = mcfg.Name\n", replacement: "m.Name = mcfg.Name\n\tm.configured = mcfg\n"},
+		// An election timeout of 500 ms: processes on a loaded machine need more than 100.
+		{old: `m.TickMs = uint(framecfg.TickDuration / time.Millisecond)`, replacement: `m.TickMs = 50`},
+		// There is no log of etcd's to verify.
+		{old: "if !m.Closed {\n", replacement: "if false {\n"},
+		{old: "\tm.RaftHandler.Pause()\n"},
+		{old: "\tm.RaftHandler.Resume()\n"},
+	},
+	clusterTests: {{old: "unix://foo:12345", replacement: "http://foo:12345", times: 2}},
+}
+
+// patch edits the copy of etcd's tests.
+func patch(tests string) error {
+	for name, list := range edits {
+		if err := change(filepath.Join(tests, name), list); err != nil {
+			return fmt.Errorf("patch etcd's framework: %w", err)
+		}
+	}
+	if err := copyFile("testdata/integration/server.go", filepath.Join(tests, framework, "server.go")); err != nil {
+		return err
+	}
+	// It tests a library of clients that is no part of the server.
+	if err := os.Remove(filepath.Join(tests, "integration", "cache_test.go")); err != nil {
+		return fmt.Errorf("patch etcd's framework: %w", err)
+	}
+	return nil
+}
+
+// change applies edits to a file, each of which must fit.
+func change(name string, list []edit) error {
+	text, err := os.ReadFile(filepath.Clean(name))
+	if err != nil {
+		return err
+	}
+	code := string(text)
+	for _, e := range list {
+		if n, want := strings.Count(code, e.old), max(e.times, 1); n != want {
+			return fmt.Errorf("%s: %q is there %d times, not %d", name, e.old, n, want)
+		}
+		code = strings.ReplaceAll(code, e.old, e.replacement)
+	}
+	return os.WriteFile(name, []byte(code), 0o600)
+}

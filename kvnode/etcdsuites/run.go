@@ -1,0 +1,139 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// testTimeout bounds one test of etcd's; the longest takes two minutes. One that
+// is known to fail as a whole may wait for ever for a line in the log.
+const (
+	testTimeout  = "5m"
+	knownTimeout = "30s"
+)
+
+// run is the record of all tests that were run.
+type run struct {
+	outcomes map[string]outcome // by suite and name
+	output   map[string]string  // of those of the first level
+}
+
+// tests lists the tests of a suite that only matches.
+func (b bench) tests(ctx context.Context, suite string, only *regexp.Regexp) ([]string, error) {
+	cmd := b.command(ctx, suite, b.binary(suite), "-test.list", ".")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the tests of %s: %w", suite, err)
+	}
+	var names []string
+	for name := range strings.FieldsSeq(string(out)) {
+		if strings.HasPrefix(name, "Test") && only.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// command makes a command that runs where the suite expects to be, and finds
+// kvnode.
+func (b bench) command(ctx context.Context, suite, name string, args ...string) *exec.Cmd {
+	if !strings.HasPrefix(suite, "integration") {
+		args = append(args, "-bin-dir", b.bin())
+	}
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = b.home(suite)
+	cmd.Env = append(os.Environ(), "ETCDSUITES_KVNODE="+b.kvnode())
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
+// perform runs one test of the first level as a process of its own, so that a
+// panic or the time limit ends that test alone.
+func (b bench) perform(ctx context.Context, suite, name, timeout string) (*heard, error) {
+	defer b.sweep()
+	cmd := b.command(ctx, suite, "go", "tool", "test2json", b.binary(suite),
+		"-test.v=test2json", "-test.timeout", timeout, "-test.run", "^"+name+"$")
+	out, _ := cmd.Output() // that it failed stands in what it says
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("%s %s: %w", suite, name, ctx.Err())
+	}
+	h, err := listen(bytes.NewReader(out))
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", suite, name, err)
+	}
+	// A process may fail after its test has passed, if a goroutine of etcd's
+	// framework has not ended by then: that says nothing of kvnode.
+	if _, met := h.outcomes[name]; !met {
+		h.outcomes[name] = failed
+	}
+	return h, nil
+}
+
+// sweep kills what a test has left behind that was cut off: it would keep the
+// ports. Without /proc there is nothing to go by.
+func (b bench) sweep() {
+	processes, _ := filepath.Glob("/proc/[0-9]*/exe")
+	for _, exe := range processes {
+		if program, err := os.Readlink(exe); err != nil || filepath.Dir(program) != b.bin() {
+			continue
+		}
+		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(exe))); err == nil {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by now
+		}
+	}
+}
+
+// all runs the tests of the suites one after another: they use the same ports.
+func (b bench) all(ctx context.Context, suites []string, only *regexp.Regexp, list known) (*run, error) {
+	r := &run{outcomes: map[string]outcome{}, output: map[string]string{}}
+	for _, suite := range suites {
+		names, err := b.tests(ctx, suite, only)
+		if err != nil {
+			return nil, err
+		}
+		for n, name := range names {
+			begin := time.Now()
+			timeout := testTimeout
+			if c, is := list[suite+" "+name]; is && !c.sometimes {
+				timeout = knownTimeout
+			}
+			h, err := b.perform(ctx, suite, name, timeout)
+			if err != nil {
+				return nil, err
+			}
+			for test, got := range h.outcomes {
+				r.outcomes[suite+" "+test] = got
+			}
+			r.output[suite+" "+name] = h.output.String()
+			if err := b.save(suite+" "+name, h.output.String()); err != nil {
+				return nil, err
+			}
+			fmt.Fprintf(os.Stderr, "%d/%d %s %s %s %.1fs\n", n+1, len(names), h.outcomes[name], suite, name, time.Since(begin).Seconds())
+		}
+	}
+	return r, nil
+}
+
+// save writes what a test said to a file in the directory for logs, if there is one.
+func (b bench) save(test, output string) error {
+	if b.logs == "" {
+		return nil
+	}
+	if err := os.MkdirAll(b.logs, 0o700); err != nil {
+		return fmt.Errorf("the directory for logs: %w", err)
+	}
+	name := strings.NewReplacer("/", "-", " ", "-").Replace(test) + ".log"
+	if err := os.WriteFile(filepath.Join(b.logs, name), []byte(output), 0o600); err != nil {
+		return fmt.Errorf("save what %s said: %w", test, err)
+	}
+	return nil
+}
