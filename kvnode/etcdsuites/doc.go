@@ -1,10 +1,12 @@
-// Etcdsuites runs etcd's own tests against kvnode: those of
-// go.etcd.io/etcd/tests/v3 that start etcd as a program (common and e2e), with
-// kvnode in the place of the program, and etcd's own etcdctl and etcdutl.
+// Etcdsuites runs etcd's own tests, go.etcd.io/etcd/tests/v3, against kvnode.
+//
+// Those that start etcd as a program (common, e2e) get kvnode in its place, and
+// etcd's own etcdctl, etcdutl and proxies. Those that embed etcd (integration)
+// get a framework that starts kvnode as a process: see patch.go.
 //
 // known.txt says of each test that cannot pass why it cannot. The run fails if
 // a test fails that is not there, and if one passes, or is gone, that is there.
 //
 //	make etcd-suites
-//	cd kvnode/etcdsuites && go run . -only TestLease -v
+//	cd kvnode/etcdsuites && go run . -suites e2e -only TestCtlV3 -logs DIR
 package main

@@ -92,6 +92,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
+// A library of clients, no part of the server; its test is left out.
 replace go.etcd.io/etcd/cache/v3 => ./nocache
 
 tool (

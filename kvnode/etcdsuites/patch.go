@@ -50,8 +50,10 @@ func patch(tests string) error {
 			return fmt.Errorf("patch etcd's framework: %w", err)
 		}
 	}
-	if err := copyFile("testdata/integration/server.go", filepath.Join(tests, framework, "server.go")); err != nil {
-		return err
+	for _, name := range []string{"launch.go", "server.go"} {
+		if err := copyFile(filepath.Join("testdata/integration", name), filepath.Join(tests, framework, name)); err != nil {
+			return err
+		}
 	}
 	// It tests a library of clients that is no part of the server.
 	if err := os.Remove(filepath.Join(tests, "integration", "cache_test.go")); err != nil {
