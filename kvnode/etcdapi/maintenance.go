@@ -125,7 +125,7 @@ func (s *maintenanceServer) Defragment(ctx context.Context, _ *pb.DefragmentRequ
 			return nil, clientError(fmt.Errorf("checkpoint after a defragmentation: %w", err))
 		}
 	}
-	return &pb.DefragmentResponse{Header: s.header()}, nil
+	return &pb.DefragmentResponse{}, nil // as etcd: without a header
 }
 
 // Downgrade is not supported.
