@@ -337,8 +337,8 @@ var members = []Mutant{
 	{
 		Rule: "token", Name: "a restore does not raise the term", Pkg: nodePkg, Test: "^TestTokensOfARestoredClusterAreNew$",
 		File: "kvnode/restoresnap.go",
-		Old:  "\t\treturn at.Term + r.BumpTerm, nil\n",
-		New:  "\t\treturn at.Term, nil\n",
+		Old:  "\t\treturn last + r.BumpTerm, nil\n",
+		New:  "\t\treturn last, nil\n",
 	},
 	{
 		Rule: "token", Name: "a raised term is told, and the log begins in the old one", Pkg: nodePkg, Test: "^TestTokensOfARestoredClusterAreNew$",

@@ -224,8 +224,8 @@ var walRules = []Mutant{
 	{
 		Rule: "storage", Name: "no lock against a second process",
 		File: "raftwal/fs/lock_flock.go",
-		Old:  "syscall.LOCK_EX|syscall.LOCK_NB",
-		New:  "syscall.LOCK_SH|syscall.LOCK_NB",
+		Old:  "return flock(f, syscall.LOCK_EX)",
+		New:  "return flock(f, syscall.LOCK_SH)",
 		Pkg:  "./raftwal", Test: "TestLogOnARealDisk",
 	},
 }

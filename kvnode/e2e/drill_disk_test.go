@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// diskSize is enough for a log's segments of 64 MiB, the spare ones and a small store.
-const diskSize = "400m"
+// drillDiskSize is enough for a log's segments of 64 MiB, the spare ones and a small store.
+const drillDiskSize = "400m"
 
 // drillDisk fills the disk of m3 until a checkpoint finds no room.
 func drillDisk(t *testing.T, m *machines) {
@@ -43,7 +43,7 @@ func (m *machines) mount() string {
 	m.t.Helper()
 	dir := m.path("disk")
 	must(m.t, os.Mkdir(dir, 0o700))
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+diskSize, "tmpfs", dir).CombinedOutput(); err != nil {
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+drillDiskSize, "tmpfs", dir).CombinedOutput(); err != nil {
 		m.t.Logf("no small disk, so none will be full: %v: %s", err, out)
 		return dir
 	}

@@ -93,7 +93,7 @@ func (m *machines) perform(name string) {
 	begin := time.Now()
 	script := strings.Join(commands(m.t, name), "")
 	if out, err := m.sh(script); err != nil {
-		m.t.Fatalf("drill:%s of %s: %v:\n%s", name, page, err, out[max(0, len(out)-outputTail):])
+		m.t.Fatalf("drill:%s of %s: %v:\n%s", name, procedures, err, out[max(0, len(out)-outputTail):])
 	}
 	m.t.Logf("drill:%s took %v", name, time.Since(begin).Round(10*time.Millisecond))
 }

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// page is where operators find the commands that the drills perform.
-const page = "../../docs/operations.md"
+// procedures is where operators find the commands that the drills perform.
+const procedures = "../../docs/operations.md"
 
 // marker is in front of a block of commands: <!-- drill:NAME -->
 var marker = regexp.MustCompile(`(?m)^<!-- drill:([a-z-]+) -->$`)
@@ -34,19 +34,19 @@ func blocks(text string) (map[string][]string, error) {
 // commands returns the blocks with that name.
 func commands(t *testing.T, name string) []string {
 	t.Helper()
-	text, err := os.ReadFile(page)
+	text, err := os.ReadFile(procedures)
 	must(t, err)
 	all, err := blocks(string(text))
 	must(t, err)
 	if len(all[name]) == 0 {
-		t.Fatalf("%s has no commands with the marker drill:%s", page, name)
+		t.Fatalf("%s has no commands with the marker drill:%s", procedures, name)
 	}
 	return all[name]
 }
 
 // Every marker of the page is of a drill.
 func TestDrillsAreThoseOfThePage(t *testing.T) {
-	text, err := os.ReadFile(page)
+	text, err := os.ReadFile(procedures)
 	must(t, err)
 	all, err := blocks(string(text))
 	must(t, err)
@@ -56,11 +56,11 @@ func TestDrillsAreThoseOfThePage(t *testing.T) {
 	}
 	for name := range all {
 		if !slices.Contains(want, name) {
-			t.Errorf("no drill performs drill:%s of %s", name, page)
+			t.Errorf("no drill performs drill:%s of %s", name, procedures)
 		}
 	}
 	if n := strings.Count(string(text), "drill:"); n != len(marker.FindAllString(string(text), -1)) {
-		t.Errorf("%s has %d words drill:, and %d markers: one is written in another way", page, n, len(marker.FindAllString(string(text), -1)))
+		t.Errorf("%s has %d words drill:, and %d markers: one is written in another way", procedures, n, len(marker.FindAllString(string(text), -1)))
 	}
 	if _, err := blocks("<!-- drill:a -->\n\n```sh\nx\n```\n"); err == nil {
 		t.Error("a marker that is not next to its commands is not found out")

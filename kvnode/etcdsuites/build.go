@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -138,6 +139,9 @@ func moduleDir(ctx context.Context, module string) (string, error) {
 // goTool runs the go command and returns what it prints.
 func goTool(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
+	if slices.Contains(args, "-modfile") {
+		cmd.Env = append(os.Environ(), "GOWORK=off") // it knows no workspace
+	}
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
