@@ -29,9 +29,9 @@ func etcdFlags(t *testing.T) map[string]string {
 
 // otherDefaults differ from etcd's on purpose.
 var otherDefaults = map[string]string{
-	"data-dir":               "default.kvnode", // another program's data
-	"host-whitelist":         "",               // no web page may take a name of its own
-	"quota-backend-bytes":    "2147483648",     // what etcd means by 0
+	"data-dir":            "default.kvnode", // another program's data
+	"host-whitelist":      "",               // no web page may take a name of its own
+	"quota-backend-bytes": "2147483648",     // what etcd means by 0
 
 	"watch-progress-notify-interval": "10m0s", // the same
 }
