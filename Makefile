@@ -29,7 +29,7 @@ help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: check
-check: fmt-check vet lint ## before each push: format, vet, lint, short tests
+check: fmt-check vet lint api ## before each push: format, vet, lint, short tests
 	$(GO) test -short $(PKG)
 
 # The simulation has one goroutine, so the race detector would only slow it
@@ -152,6 +152,10 @@ lint: ## golangci-lint with .golangci.yaml
 
 # The generator, its compiler and its plugins are tools/proto, a module of their
 # own.
+.PHONY: api
+api: ## public names against those of the library's last release
+	@tools/api/compare.sh
+
 .PHONY: generate
 generate: ## Go code of the .proto files taken from etcd; changes nothing if they have not changed
 	$(GO) run -C tools/proto .
