@@ -1,6 +1,7 @@
 package leaderlease
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"sync"
@@ -276,7 +277,8 @@ func (l *Lease) retryAfterLocked(s Status) time.Duration {
 	case s == core.Closed, s == core.Disabled:
 		return 0
 	case s == core.RestartHold:
-		return l.mu.guard.Info(l.mu.last).Hold
+		// The view says so until the next Tick, though the hold may have ended.
+		return cmp.Or(l.mu.guard.Info(l.mu.last).Hold, l.cfg.heartbeat())
 	case l.mu.leader != raft.None && l.mu.leader != l.id():
 		return 0
 	default:

@@ -184,6 +184,8 @@ func TestGainAndLossAreLogged(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	held := newPuppet(t, func(c *Config) { restartedAlone(t, c) })
 	held.clock.Advance(300 * ms)
+	freed := newPuppet(t, func(c *Config) { restartedAlone(t, c) })
+	freed.clock.Advance(freed.longest)
 	bound := bound(t)
 	bound.clock.Advance(300 * ms)
 	closed := leading(t)
@@ -193,6 +195,7 @@ func TestRetryAfter(t *testing.T) {
 		want time.Duration
 	}{
 		"restart hold":      {held.MayCampaign(), 600 * ms},
+		"the hold's end":    {freed.startRead().err, 100 * ms}, // no Tick has noticed it yet
 		"promise":           {bound.MayCampaign(), 600 * ms},
 		"no quorum answers": {second(expired(t).Token()), 100 * ms},
 		"ask at the leader": {second(following(t).Token()), 0},

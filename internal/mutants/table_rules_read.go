@@ -29,6 +29,11 @@ var readRules = []Mutant{
 		Old:  "\tif w.remote || l.applied.Load() >= index {\n", New: "\tif l.applied.Load() >= index {\n",
 	},
 	{
+		Rule: "§6", Name: "a hold that has ended says that waiting does not help", Pkg: libPkg, Test: "^TestRetryAfter$",
+		File: "leaderlease/lease.go",
+		Old:  "cmp.Or(l.mu.guard.Info(l.mu.last).Hold, l.cfg.heartbeat())", New: "cmp.Or(l.mu.guard.Info(l.mu.last).Hold)",
+	},
+	{
 		Rule: "§6", Name: "an ended context leaves its read behind", Pkg: libPkg, Test: "^TestStartReadEndsWithItsContext$",
 		File: "leaderlease/waiting.go",
 		Old:  "\tw.leave()\n\treturn e, true\n", New: "\treturn e, true\n",
