@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // handClock moves when it is told to.
 type handClock struct{ now atomic.Int64 }
 
-func (c *handClock) Now() core.Instant   { return core.Instant(c.now.Load()) }
-func (c *handClock) Add(d time.Duration) { c.now.Add(int64(d)) }
+func (c *handClock) Now() leaderlease.Instant { return leaderlease.Instant(c.now.Load()) }
+func (c *handClock) Add(d time.Duration)      { c.now.Add(int64(d)) }
 
 // A test moves time by hand: the lease follows the clock it was given. Package
 // leasetest has a whole cluster on such clocks, each with a rate of its own.
