@@ -119,8 +119,6 @@ func (l *Lease) startLocked(w *waiter) finished {
 	v := l.view.Load()
 	w.stats = &l.stats
 	switch {
-	case w.ctx != nil && w.ctx.Err() != nil:
-		return finished{{w: w, err: w.ctx.Err()}} // it ended before anybody could give w up
 	case mu.closed:
 		return finished{{w: w, err: l.noLeaseLocked(core.Closed)}}
 	case mu.broken:

@@ -1,7 +1,6 @@
 package leaderlease
 
 import (
-	"context"
 	"slices"
 
 	"github.com/leaderlease/go/leaderlease/core"
@@ -29,9 +28,8 @@ type waiter struct {
 	// has left, and that the list drops it when it is met next.
 	in   *waitlist
 	gone bool
-	// ctx ends the read, nil if none does or its caller sees to it; unhook makes ctx
-	// forget the read.
-	ctx    context.Context
+	// unhook makes the context that ends the read forget it, nil if there is none or
+	// the caller sees to it.
 	unhook func() bool
 }
 

@@ -78,13 +78,16 @@ func (l *Lease) startUntil(ctx context.Context, w *waiter) {
 		w.done(Read{}, err)
 		return
 	}
-	w.ctx = ctx
-	w.unhook = context.AfterFunc(ctx, func() {
+	ended := func() {
 		if err, mine := l.giveUp(w, ctx.Err()); mine {
 			w.done(Read{}, err)
 		}
-	})
+	}
+	w.unhook = context.AfterFunc(ctx, ended)
 	l.start(w)
+	if ctx.Err() != nil {
+		ended() // it may have ended before there was a read to give up
+	}
 }
 
 // warnLocked is asked with each tick. It says once an election timeout, and rarely

@@ -35,21 +35,33 @@ func (l *Lease) Context(parent context.Context) (ctx context.Context, stop func(
 	if l == nil {
 		return nil, nil, errNoLibrary
 	}
+	// Parent may be the embedder's code. What ends with the lease, under its lock,
+	// is a child of base and asks no further.
+	base, leave := context.WithCancel(parent)
+	ctx, cancel := context.WithCancelCause(base)
+	w, err := l.startWork(cancel)
+	if err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return ctx, func() { l.stopWork(w); leave() }, nil
+}
+
+func (l *Lease) startWork(cancel context.CancelCauseFunc) (*worker, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.nowLocked()
 	v := l.view.Load()
 	if s := v.Check(now); s != core.Valid {
-		return nil, nil, l.noLeaseLocked(s)
+		return nil, l.noLeaseLocked(s)
 	}
-	ctx, cancel := context.WithCancelCause(parent)
 	w := &worker{term: v.Term, cancel: cancel}
 	if l.mu.workers == nil {
 		l.mu.workers = make(map[*worker]struct{})
 	}
 	l.mu.workers[w] = struct{}{}
 	w.timer = time.AfterFunc(v.Remaining(now, l.cfg.Duration), func() { l.checkWork(w) })
-	return ctx, func() { l.stopWork(w) }, nil
+	return w, nil
 }
 
 // Do runs work with a Context of the lease, and returns its error: a

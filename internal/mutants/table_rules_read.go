@@ -40,8 +40,14 @@ var readRules = []Mutant{
 	},
 	{
 		Rule: "§6", Name: "a context that ended before the read waits", Pkg: libPkg, Test: "^TestAContextThatEndsBeforeTheReadWaits$",
-		File: "leaderlease/read.go",
-		Old:  "\tcase w.ctx != nil && w.ctx.Err() != nil:\n", New: "\tcase false:\n",
+		File: "leaderlease/waiting.go",
+		Old:  "\tif ctx.Err() != nil {\n\t\tended()", New: "\tif false {\n\t\tended()",
+	},
+	{
+		Rule: "§6", Name: "a context that ends is asked about its parent under the lock", Pkg: libPkg, Test: "^TestAContextIsNotAskedUnderTheLock$",
+		File: "leaderlease/work.go",
+		Old:  "context.WithCancelCause(base)", New: "context.WithCancelCause(parent)",
+		More: []Edit{{"leaderlease/work.go", "base, leave := context.WithCancel(parent)", "_, leave := context.WithCancel(parent)"}},
 	},
 	{
 		Rule: "§6", Name: "a read joins any renewal", Pkg: rulesPkg, Test: "^TestReadJoinsOnlyWhatCoversIt$",
