@@ -53,9 +53,14 @@ func TestReadersRaceTheRaftLoop(t *testing.T) {
 			}
 		})
 	}
+	var pending sync.WaitGroup // each read ends, and once
 	wg.Go(func() {
 		for !closed() {
-			p.StartRead(context.Background(), func(Read, error) { started.Add(1) })
+			ctx, cancel := context.WithCancel(t.Context())
+			go cancel()
+			pending.Add(2)
+			p.StartRead(ctx, func(Read, error) { started.Add(1); pending.Done() })
+			p.StartReadIndex(context.Background(), func(Read, error) { started.Add(1); pending.Done() })
 			if _, stop, err := p.Context(t.Context()); err == nil {
 				stop()
 			}
@@ -88,5 +93,6 @@ func TestReadersRaceTheRaftLoop(t *testing.T) {
 	}
 	p.Close()
 	wg.Wait()
+	pending.Wait()
 	t.Logf("served: %d TryRead, %d Read; %d StartRead answered", tried.Load(), read.Load(), started.Load())
 }

@@ -119,14 +119,20 @@ func (c *lateContext) Err() error {
 }
 
 func TestAContextThatEndsBeforeTheReadWaits(t *testing.T) {
-	p := expired(t)
-	inner, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	var got error
-	calls := 0
-	p.StartReadIndex(&lateContext{Context: inner}, func(_ Read, err error) { calls, got = calls+1, err })
-	if calls != 1 || !errors.Is(got, context.Canceled) {
-		t.Errorf("StartReadIndex() called done %d times with %v, want once, at once, with context.Canceled", calls, got)
+	waits, refused := expired(t), expired(t)
+	refused.Close()
+	for want, p := range map[error]*puppet{context.Canceled: waits, ErrNoLease: refused} {
+		inner, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var got error
+		calls := 0
+		p.StartReadIndex(&lateContext{Context: inner}, func(_ Read, err error) { calls, got = calls+1, err })
+		if calls != 1 || !errors.Is(got, want) {
+			t.Errorf("StartReadIndex() called done %d times with %v, want once, at once, with %v", calls, got, want)
+		}
+		if n := p.Info().Waiting; n != 0 {
+			t.Errorf("Info().Waiting = %d, want 0", n)
+		}
 	}
 }
 

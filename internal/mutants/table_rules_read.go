@@ -44,6 +44,11 @@ var readRules = []Mutant{
 		Old:  "\tif ctx.Err() != nil {\n\t\tended()", New: "\tif false {\n\t\tended()",
 	},
 	{
+		Rule: "§6", Name: "a read that is over is given up once more", Pkg: libPkg, Test: "^TestAContextThatEndsBeforeTheReadWaits$",
+		File: "leaderlease/waiting.go",
+		Old:  "\tif w.in == nil || w.gone {\n", New: "\tif w.gone {\n",
+	},
+	{
 		Rule: "§6", Name: "a context that ends is asked about its parent under the lock", Pkg: libPkg, Test: "^TestAContextIsNotAskedUnderTheLock$",
 		File: "leaderlease/work.go",
 		Old:  "context.WithCancelCause(base)", New: "context.WithCancelCause(parent)",
