@@ -50,7 +50,7 @@ func (l *Lease) wait(ctx context.Context, w *waiter) (Read, error) {
 	case a := <-answer:
 		return a.read, a.err
 	case <-ctx.Done():
-		if err, mine := l.giveUp(w, ctx.Err()); mine {
+		if mine, err := l.giveUp(w, ctx.Err()); mine {
 			return Read{}, err
 		}
 		return Read{}, ctx.Err() // it was about to be answered

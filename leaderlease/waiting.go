@@ -46,11 +46,11 @@ func (e *waitError) Unwrap() error { return e.err }
 
 // giveUp forgets a read whose context has ended, and returns its error. It reports
 // false, and no error, if the read is over, or about to be reported.
-func (l *Lease) giveUp(w *waiter, ended error) (error, bool) {
+func (l *Lease) giveUp(w *waiter, ended error) (mine bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w.in == nil || w.gone {
-		return nil, false
+		return false, nil
 	}
 	mu := &l.mu
 	e := &waitError{err: ended, misuse: mu.misuse}
@@ -65,7 +65,7 @@ func (l *Lease) giveUp(w *waiter, ended error) (error, bool) {
 		}
 	}
 	w.leave()
-	return e, true
+	return true, e
 }
 
 // startUntil starts w, which ends with ctx at the latest.
@@ -79,7 +79,7 @@ func (l *Lease) startUntil(ctx context.Context, w *waiter) {
 		return
 	}
 	ended := func() {
-		if err, mine := l.giveUp(w, ctx.Err()); mine {
+		if mine, err := l.giveUp(w, ctx.Err()); mine {
 			w.done(Read{}, err)
 		}
 	}

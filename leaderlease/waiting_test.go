@@ -123,7 +123,6 @@ func TestAContextThatEndsBeforeTheReadWaits(t *testing.T) {
 	refused.Close()
 	for want, p := range map[error]*puppet{context.Canceled: waits, ErrNoLease: refused} {
 		inner, cancel := context.WithCancel(t.Context())
-		defer cancel()
 		var got error
 		calls := 0
 		p.StartReadIndex(&lateContext{Context: inner}, func(_ Read, err error) { calls, got = calls+1, err })
@@ -133,6 +132,7 @@ func TestAContextThatEndsBeforeTheReadWaits(t *testing.T) {
 		if n := p.Info().Waiting; n != 0 {
 			t.Errorf("Info().Waiting = %d, want 0", n)
 		}
+		cancel()
 	}
 }
 
