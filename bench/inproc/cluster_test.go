@@ -2,6 +2,7 @@ package inproc
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -102,11 +103,15 @@ func TestFaultsFailOver(t *testing.T) {
 		t.Run("fault="+name, func(t *testing.T) {
 			t.Parallel()
 			c, leader, _ := start(t, Options{Tick: 20 * time.Millisecond})
-			if err := fault(c, leader); err != nil {
-				t.Fatal(err)
-			}
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
+			err := fault(c, leader)
+			for errors.Is(err, kvnode.ErrTimeout) && ctx.Err() == nil {
+				err = fault(c, leader) // a transfer has less than half a second, which a busy machine may not
+			}
+			if err != nil && !errors.Is(err, kvnode.ErrNotLeader) {
+				t.Fatal(err)
+			}
 			members := make([]load.Client, Members)
 			for i := range members {
 				members[i] = c.Reader(i, kvnode.ReadLease)
