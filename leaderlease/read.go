@@ -134,7 +134,7 @@ func (l *Lease) startLocked(w *waiter) finished {
 		w.at, w.index = now, l.commit.Load()
 	}
 	mu.reads.add(w)
-	if !mu.reads.asked {
+	if l.overdueLocked() {
 		l.askLocked()
 	}
 	return nil

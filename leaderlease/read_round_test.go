@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -136,4 +137,39 @@ func TestAnswerOfALeaseIsNoRound(t *testing.T) {
 	if plain.calls != 1 || plain.err != nil {
 		t.Errorf("Read() = %+v, %v after %d calls, want it served", plain.read, plain.err, plain.calls)
 	}
+}
+
+// A request that was lost while nobody waited any more delays no later read.
+func TestALostRoundOfReadsGivenUpIsAskedAgainAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := following(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		p.StartRead(ctx, func(Read, error) {})
+		if p.asked() == nil {
+			t.Fatal("the first read asks for nothing")
+		}
+		cancel()
+		synctest.Wait()
+		half := p.cfg.Raft.ElectionTick / 2
+		for range half - 1 {
+			p.Tick()
+		}
+		p.startRead()
+		if p.asked() != nil {
+			t.Error("a read asks for a round of its own while one may be under way")
+		}
+		p.follow(2, 0) // both reads are over
+		p.follow(2, 3)
+		ctx, cancel = context.WithCancel(t.Context())
+		p.StartRead(ctx, func(Read, error) {})
+		p.asked()
+		cancel()
+		synctest.Wait()
+		for range half {
+			p.Tick()
+		}
+		if p.startRead(); p.asked() == nil {
+			t.Errorf("a read %d ticks after a request that was lost asks for nothing", half)
+		}
+	})
 }

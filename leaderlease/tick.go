@@ -37,11 +37,15 @@ func (l *Lease) Tick() bool {
 // heartbeat; those of a follower are not.
 func (l *Lease) retryLocked() {
 	r := &l.mu.reads
-	if r.waiting.len() == 0 {
-		return
-	}
 	r.age++
-	if !r.asked || r.age >= max(l.cfg.Raft.ElectionTick/2, 1) {
+	if r.waiting.len() > 0 && l.overdueLocked() {
 		l.askLocked()
 	}
+}
+
+// overdueLocked reports whether no round is under way, as far as can be told. One may
+// have been lost while those who waited for it have left.
+func (l *Lease) overdueLocked() bool {
+	r := &l.mu.reads
+	return !r.asked || r.age >= max(l.cfg.Raft.ElectionTick/2, 1)
 }

@@ -62,7 +62,12 @@ var readRules = []Mutant{
 	{
 		Rule: "§6", Name: "a round for each read", Pkg: rulesPkg, Test: "^TestReadsShareOneRound$",
 		File: "leaderlease/read.go",
-		Old:  "\tif !mu.reads.asked {\n", New: "\tif true {\n",
+		Old:  "\tif l.overdueLocked() {\n", New: "\tif true {\n",
+	},
+	{
+		Rule: "§6", Name: "a lost round that nobody waits for does not age", Pkg: libPkg, Test: "^TestALostRoundOfReadsGivenUpIsAskedAgainAtOnce$",
+		File: "leaderlease/tick.go",
+		Old:  "\tr.age++\n", New: "\tif r.waiting.len() > 0 {\n\t\tr.age++\n\t}\n",
 	},
 	{
 		Rule: "§6", Name: "forwarded reads answered without a lease", Pkg: rulesPkg, Test: "^TestReadForwardedNeedsALease$",
