@@ -2,6 +2,7 @@ package leaderlease
 
 import (
 	"fmt"
+	"slices"
 
 	"go.etcd.io/raft/v3/quorum"
 	"go.etcd.io/raft/v3/raftpb"
@@ -60,8 +61,8 @@ func (l *Lease) switchTo(cs *raftpb.ConfState, told func(*confWatch) (use bool, 
 // Applied tells the lease that the embedder's state machine has applied
 // everything up to index. Reads wait for it. An index that raft has not
 // committed is a misuse that fails every read from then on; one beyond a
-// configuration change that ApplyConfState was not told of turns leases off.
-// Info says so.
+// configuration change that ApplyConfState was not told of leaves leases off until
+// it is told, or a snapshot is restored. Info says so.
 func (l *Lease) Applied(index uint64) {
 	if l == nil {
 		return
@@ -74,13 +75,20 @@ func (l *Lease) Applied(index uint64) {
 	}
 	l.mu.Lock()
 	l.applied.Store(max(l.applied.Load(), index))
-	ok := l.mu.conf.applied(index)
+	if err := l.mu.conf.applied(index); err != nil {
+		l.cfg.Logger.Error(err.Error(), "id", l.id(), "applied", index)
+	}
 	done := l.barrierLocked()
 	l.mu.Unlock()
 	done.report()
-	if !ok {
-		l.misuse("Applied beyond a configuration change without ApplyConfState", false)
+}
+
+// wrongLocked is the misuse that keeps leases off, for good or until it is mended.
+func (l *Lease) wrongLocked() error {
+	if l.mu.misuse != nil {
+		return l.mu.misuse
 	}
+	return l.mu.conf.missed()
 }
 
 // misuse turns leases off for good and says why, once. If the state machine is
@@ -120,9 +128,11 @@ type confWatch struct {
 	alone  bool
 	// open holds the indexes of changes that ApplyConfState was not called for.
 	open []uint64
-	// settled is the newest change that was told of, or snapshot that was
-	// restored.
+	// settled is the newest change that was told of or that Storage had at the
+	// start, or the newest snapshot that was restored.
 	settled uint64
+	// skipped is the newest index that was applied while an older change was open.
+	skipped uint64
 	// superseded: the newest configuration came with a snapshot. What older
 	// changes lead to, told late by an apply thread, is void.
 	superseded bool
@@ -130,7 +140,7 @@ type confWatch struct {
 
 func (c *confWatch) committed(entries []*raftpb.Entry) {
 	for _, e := range entries {
-		if t := e.GetType(); t == raftpb.EntryConfChange || t == raftpb.EntryConfChangeV2 {
+		if t := e.GetType(); e.GetIndex() > c.settled && (t == raftpb.EntryConfChange || t == raftpb.EntryConfChangeV2) {
 			c.open = append(c.open, e.GetIndex())
 			c.superseded = false
 		}
@@ -150,20 +160,40 @@ func (c *confWatch) told() (use bool, broken string) {
 	}
 }
 
-// toldAt is told for the change at index.
+// toldAt is told for the change at index. Its result has the changes before it,
+// too: those that were skipped are closed with it.
 func (c *confWatch) toldAt(index uint64) (use bool, broken string) {
-	switch {
-	case index <= c.settled:
+	if index <= c.settled {
 		return false, "" // late or repeated
-	case len(c.open) == 0 || index != c.open[0]:
+	}
+	i := slices.Index(c.open, index)
+	if i < 0 || (i > 0 && c.open[i-1] > c.skipped) {
 		return false, fmt.Sprintf("ApplyConfStateAt %d, where the changes that raft has handed out are at %d", index, c.open)
 	}
-	c.open, c.settled = c.open[1:], index
+	c.open, c.settled = c.open[i+1:], index
 	return true, ""
 }
 
-// applied reports whether every change up to index was told of.
-func (c *confWatch) applied(index uint64) bool { return len(c.open) == 0 || c.open[0] > index }
+// applied returns an error if a change up to index was not told of, and was not
+// missed before.
+func (c *confWatch) applied(index uint64) error {
+	missed := c.missed()
+	if c.pending() && c.open[0] <= index {
+		c.skipped = max(c.skipped, index)
+	}
+	if missed == nil {
+		return c.missed()
+	}
+	return nil
+}
+
+// missed says which change was applied without being told of, if any.
+func (c *confWatch) missed() error {
+	if !c.pending() || c.open[0] > c.skipped {
+		return nil
+	}
+	return &MisuseError{Rule: fmt.Sprintf("Applied %d beyond the configuration change at %d without ApplyConfState: no lease until it is told, or a snapshot restored", c.skipped, c.open[0])}
+}
 
 func (c *confWatch) restored(index uint64) {
 	c.open, c.settled, c.superseded = nil, index, true

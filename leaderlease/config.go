@@ -49,6 +49,13 @@ type Config struct {
 	// Optional: without it, MaxPromise must not be lowered from one start of a
 	// node to the next. With it, restarts hold for the longest ever configured.
 	Promises PromiseStore
+	// ConfIndex is the index up to which the ConfState that Storage returns has every
+	// configuration change, if that is beyond its snapshot. It is for embedders whose
+	// state machine outlives restarts, makes that ConfState, and skips the changes it
+	// has when raft hands them out again: ApplyConfState is not expected for them. The
+	// log may end before it. Default: 0, every change handed out is told of. Too low:
+	// no lease (ConfPending). Too high: leases under voters that do not count any more.
+	ConfIndex uint64
 
 	// Clock is this node's lease clock (assumption A2). Default: clock.System. It
 	// is read by every reader, and with the lease locked: it must not block and

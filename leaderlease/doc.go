@@ -79,7 +79,8 @@
 // Info: a node without Incoming grants nothing; without ApplyConfState leases
 // are refused from the next configuration change on; without Applied reads wait;
 // without Tick a node that would elect itself against its promise is held back
-// in Ready.
+// in Ready. Config.ConfIndex is for those whose Storage has changes that raft hands
+// out again.
 //
 // The raft.Config given to New is the very one the node runs with, and does not
 // change. Its Storage is read by New and not afterwards.

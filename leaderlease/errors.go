@@ -60,7 +60,7 @@ func (e *NoLeaseError) Is(target error) bool { return target == ErrNoLease }
 func (e *NoLeaseError) Unwrap() error { return e.Err }
 
 // MisuseError says that the embedding broke a rule on which the lease depends.
-// Leases stay off until the Lease is made anew.
+// Leases stay off until the Lease is made anew, or until what Rule asks for is done.
 type MisuseError struct{ Rule string }
 
 // Error implements error.

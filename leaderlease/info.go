@@ -34,7 +34,7 @@ type Info struct {
 
 	Duration, MaxClockSkew, MaxPromise time.Duration
 	Clock                              ClockInfo
-	// Err is the misuse that turned leases off, if any.
+	// Err is the misuse that keeps leases off, if any.
 	Err error
 }
 
@@ -60,7 +60,7 @@ func (l *Lease) Info() Info {
 		Waiting:  mu.reads.waiting.len() + mu.reads.barriers.len(),
 		Duration: l.cfg.Duration, MaxClockSkew: l.cfg.MaxClockSkew, MaxPromise: l.cfg.MaxPromise,
 		Clock: l.clockInfo,
-		Err:   mu.misuse,
+		Err:   l.wrongLocked(),
 	}
 	if v.End != 0 {
 		s.End = min(max(v.End.Sub(now), 0), l.cfg.Duration)

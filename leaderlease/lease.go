@@ -137,6 +137,7 @@ func New(cfg Config) (*Lease, error) {
 	})
 	mu.lease.SetDisabled(cfg.Disabled)
 	l.setVotersLocked(start.conf)
+	mu.conf.settled = cfg.ConfIndex
 	l.commit.Store(start.commit)
 	l.found, l.foundTerm = start.last, start.lastTerm
 	l.longest = max(cfg.MaxPromise, start.hold)
@@ -268,7 +269,7 @@ func (l *Lease) id() uint64 { return l.cfg.Raft.ID }
 func (l *Lease) noLeaseLocked(s Status) *NoLeaseError {
 	return &NoLeaseError{
 		Term: l.mu.term, Leader: l.mu.leader, Status: s, RetryAfter: l.retryAfterLocked(s),
-		Err: l.mu.misuse, blind: !l.mu.ready,
+		Err: l.wrongLocked(), blind: !l.mu.ready,
 	}
 }
 

@@ -71,17 +71,9 @@ func TestForgottenConfStateIsDetected(t *testing.T) {
 		t.Fatalf("Info().Err = %v before the change is applied, want none", err)
 	}
 	p.Applied(index)
-	p.misused("without ApplyConfState")
-
-	// The state machine is sound, so reads go on by the quorum.
-	o := p.startRead()
-	p.answer(p.asked(), p.last)
-	if o.calls != 1 || o.err != nil || o.read.Path != PathReadIndex {
-		t.Errorf("read = %+v, %v, want it by a quorum round", o.read, o.err)
-	}
-	// What is told too late cannot be trusted to be all.
-	p.ApplyConfState(voters(1, 2, 3))
-	p.misused("without ApplyConfState")
+	p.missing()
+	p.ApplyConfState(voters(1, 2, 3)) // late
+	p.sound()
 }
 
 func TestSeveralChangesInOneReady(t *testing.T) {
@@ -102,7 +94,7 @@ func TestSeveralChangesInOneReady(t *testing.T) {
 		p.Applied(last - 1)
 		p.want(core.ConfPending)
 		p.Applied(last)
-		p.misused("without ApplyConfState")
+		p.missing()
 	})
 	t.Run("told of one, applied together", func(t *testing.T) {
 		p := leading(t)
@@ -110,12 +102,12 @@ func TestSeveralChangesInOneReady(t *testing.T) {
 		p.ApplyConfState(voters(1, 2, 3))
 		p.want(core.ConfPending)
 		p.Applied(last)
-		p.misused("without ApplyConfState")
+		p.missing()
 	})
 	t.Run("never told", func(t *testing.T) {
 		p := leading(t)
 		p.Applied(p.commitChanges(3))
-		p.misused("without ApplyConfState")
+		p.missing()
 	})
 }
 
@@ -143,10 +135,7 @@ func TestSnapshotSettlesChanges(t *testing.T) {
 	p := leading(t)
 	index := p.commitChanges(2)
 	p.want(core.ConfPending)
-	snap := func(at uint64, cs *raftpb.ConfState) {
-		p.Ready(raft.Ready{Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(at), Term: new(p.term), ConfState: cs}}})
-	}
-	snap(index+5, voters(1, 2, 3))
+	p.restore(index+5, voters(1, 2, 3))
 	if s := p.Info(); s.Lease != core.Valid || s.Commit != index+5 {
 		t.Errorf("Info() = %v, commit %d after the snapshot, want valid, %d", s.Lease, s.Commit, index+5)
 	}
@@ -161,7 +150,7 @@ func TestSnapshotSettlesChanges(t *testing.T) {
 	p.want(core.ConfPending)
 	p.ApplyConfState(voters(1, 2))
 	p.sound()
-	snap(p.last+1, voters(2, 3))
+	p.restore(p.last+1, voters(2, 3))
 	p.want(core.NotVoter)
 }
 
@@ -197,9 +186,7 @@ func TestConfStateThatCountsAlreadyIsNoMisuse(t *testing.T) {
 func TestConfStateIsMatchedByItsIndex(t *testing.T) {
 	p := leading(t)
 	old := p.commitChanges(1)
-	p.Ready(raft.Ready{Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
-		Index: new(old + 5), Term: new(p.term), ConfState: voters(1, 2, 3),
-	}}})
+	p.restore(old+5, voters(1, 2, 3))
 	p.last = old + 5
 	index := p.commitChanges(2)
 	p.ApplyConfStateAt(old, voters(1)) // an apply thread that is late

@@ -172,6 +172,13 @@ func (p *puppet) commitChanges(n int) uint64 {
 	return p.last
 }
 
+// restore publishes a snapshot at index.
+func (p *puppet) restore(index uint64, cs *raftpb.ConfState) {
+	p.Ready(raft.Ready{Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+		Index: new(index), Term: new(p.term), ConfState: cs,
+	}}})
+}
+
 func (p *puppet) message(t raftpb.MessageType, from, to uint64) *raftpb.Message {
 	return &raftpb.Message{Type: t.Enum(), From: new(from), To: new(to), Term: new(p.term)}
 }

@@ -53,7 +53,7 @@ func (l *Lease) giveUp(w *waiter, ended error) (mine bool, err error) {
 		return false, nil
 	}
 	mu := &l.mu
-	e := &waitError{err: ended, misuse: mu.misuse}
+	e := &waitError{err: ended, misuse: l.wrongLocked()}
 	if w.in == &mu.reads.barriers {
 		e.index, e.applied = w.read.Index, l.applied.Load()
 	} else {

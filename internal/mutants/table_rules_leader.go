@@ -136,9 +136,24 @@ var leaderRules = []Mutant{
 		Old:  "case l.confPending:", New: "case false:",
 	},
 	{
-		Rule: "L5", Name: "a forgotten ApplyConfState goes unnoticed", Pkg: rulesPkg, Test: "^TestL5ForgottenApplyConfStateTurnsLeasesOff$",
+		Rule: "L5", Name: "a forgotten ApplyConfState goes unnoticed", Pkg: rulesPkg, Test: "^TestL5ForgottenApplyConfStateLeavesLeasesOff$",
 		File: "leaderlease/conf.go",
-		Old:  "\tif !ok {\n", New: "\tif false && !ok {\n",
+		Old:  "\t\tc.skipped = max(c.skipped, index)\n", New: "\t\tc.open = nil\n",
+	},
+	{
+		Rule: "L5", Name: "changes that Storage has are waited for", Pkg: libPkg, Test: "^TestChangesThatStorageHasAreNotTold$",
+		File: "leaderlease/lease.go",
+		Old:  "\tmu.conf.settled = cfg.ConfIndex\n", New: "",
+	},
+	{
+		Rule: "L5", Name: "a missed change never heals", Pkg: libPkg, Test: "^TestMissedChangesHeal$",
+		File: "leaderlease/conf.go",
+		Old:  "c.open[i-1] > c.skipped)", New: "true)",
+	},
+	{
+		Rule: "L5", Name: "a change is told for one that is still being applied", Pkg: libPkg, Test: "^TestMissedChangesHeal$",
+		File: "leaderlease/conf.go",
+		Old:  "if i < 0 || (i > 0 && c.open[i-1] > c.skipped) {", New: "if i < 0 {",
 	},
 	{
 		Rule: "L5", Name: "one ApplyConfState too many goes unnoticed", Pkg: libPkg, Test: "^TestConfStateToldOnceTooOften$",

@@ -81,9 +81,9 @@ func TestL5PendingChangeRefuses(t *testing.T) {
 	s.wantStatus(1, core.Valid)
 }
 
-// An embedding that goes on without ApplyConfState loses its leases for good,
-// and is told why.
-func TestL5ForgottenApplyConfStateTurnsLeasesOff(t *testing.T) {
+// An embedding that goes on without ApplyConfState has no lease until it has told
+// of the change, and is told why.
+func TestL5ForgottenApplyConfStateLeavesLeasesOff(t *testing.T) {
 	s := begin(t, leasetest.Options{Voters: ids(1), Spares: ids(2)})
 	n := s.lead(1)
 	rd := raft.Ready{CommittedEntries: []*raftpb.Entry{{
@@ -92,8 +92,10 @@ func TestL5ForgottenApplyConfStateTurnsLeasesOff(t *testing.T) {
 	n.Lease().Ready(&rd)
 	s.wantStatus(1, core.ConfPending)
 	n.Lease().Applied(n.Applied() + 1)
-	s.wantStatus(1, core.Disabled)
+	s.wantStatus(1, core.ConfPending)
 	if _, ok := errors.AsType[*leaderlease.MisuseError](n.Lease().Info().Err); !ok {
 		t.Errorf("Info().Err = %v, want a *MisuseError", n.Lease().Info().Err)
 	}
+	n.Lease().ApplyConfStateAt(n.Applied()+1, n.Conf())
+	s.wantStatus(1, core.Valid)
 }
