@@ -45,7 +45,7 @@ type Config struct {
 	// voters are then still bound when they would campaign, which delays every
 	// fail-over.
 	AllowLongDuration bool
-	// Promises remembers MaxPromise across restarts; raftwal.Log is one.
+	// Promises remembers MaxPromise across restarts; raftwal.Log is one, PromiseFile another.
 	// Optional: without it, MaxPromise must not be lowered from one start of a
 	// node to the next. With it, restarts hold for the longest ever configured.
 	Promises PromiseStore

@@ -113,7 +113,8 @@
 // its reads fail until a leader vouches for its answers. Nor does a ReadIndex
 // read believe one that does not say that it made a round (ErrNoRound), as the
 // versions before that mark. A node that ran the
-// library must stay down for MaxPromise before it runs without.
+// library must stay down for MaxPromise before it runs without, as PromiseFile.Retire
+// does.
 //
 // # Errors
 //

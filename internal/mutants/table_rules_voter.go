@@ -174,6 +174,31 @@ var voterRules = []Mutant{
 		Old:  "if saved < cfg.MaxPromise {", New: "if false {",
 	},
 	{
+		Rule: "V6", Name: "a promise file shrinks", Pkg: libPkg, Test: "^TestPromiseFileKeepsTheLongest$",
+		File: "leaderlease/promise_file.go",
+		Old:  "saved >= d {", New: "saved < 0 {",
+	},
+	{
+		Rule: "V6", Name: "a promise file is written in place", Pkg: libPkg, Test: "^TestPromiseFileSurvivesACrash$",
+		File: "leaderlease/promise_file.go",
+		Old:  "next := string(f) + \".new\"", New: "next := string(f)",
+	},
+	{
+		Rule: "V6", Name: "a promise file's new name is not made durable", Pkg: libPkg, Test: "^TestPromiseFileOrder$",
+		File: "leaderlease/promise_file.go",
+		Old:  "return on.syncDir(filepath.Dir(string(f)))", New: "_ = filepath.Dir\n\treturn nil",
+	},
+	{
+		Rule: "V6", Name: "a truncated promise counts", Pkg: libPkg, Test: "^TestPromiseFileThatCannotBeUsed$",
+		File: "leaderlease/promise_file.go",
+		Old:  "!whole || d <= 0 {", New: "(!whole && d < 0) || d <= 0 {",
+	},
+	{
+		Rule: "V6", Name: "the lease is turned off without waiting", Pkg: libPkg, Test: "^TestRetireWaitsForThePromises$",
+		File: "leaderlease/promise_file.go",
+		Old:  "time.NewTimer(longest)", New: "time.NewTimer(0)",
+	},
+	{
 		Rule: "V6", Name: "a first start holds, too", Pkg: rulesPkg, Test: "^TestV6EmptyStorageDoesNotHold$",
 		File: "leaderlease/start.go",
 		Old:  "if !s.restarted {", New: "if false {",
