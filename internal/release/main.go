@@ -2,6 +2,7 @@
 // them, so that what a user will get can be tried before it is published.
 //
 //	go run ./internal/release pack DIR    a file proxy with all modules in DIR
+//	go run ./internal/release try DIR     the same under a version of their own, which it prints
 //	go run ./internal/release tidy        go mod tidy in each module
 //
 // In development go.work joins the modules. Published ones know each other by
@@ -32,9 +33,29 @@ func run(args []string) error {
 			return err
 		}
 		return Pack(args[1], modules, Required)
+	case len(args) == 2 && args[0] == "try":
+		return try(args[1])
 	case len(args) == 1 && args[0] == "tidy":
 		return tidy(ctx, ".")
 	default:
-		return fmt.Errorf("%q is none of: pack DIR, tidy", args)
+		return fmt.Errorf("%q is none of: pack DIR, try DIR, tidy", args)
 	}
+}
+
+// try packs the modules for somebody who has the usual module cache, which keeps
+// what it knows of a version for ever.
+func try(dir string) error {
+	modules, err := Modules(".")
+	if err != nil {
+		return err
+	}
+	version, err := Fingerprint(modules)
+	if err != nil {
+		return err
+	}
+	if err := Pack(dir, modules, version); err != nil {
+		return err
+	}
+	_, err = fmt.Println(version)
+	return err
 }
