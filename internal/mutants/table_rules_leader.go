@@ -136,6 +136,16 @@ var leaderRules = []Mutant{
 		Old:  "case l.confPending:", New: "case false:",
 	},
 	{
+		Rule: "L5", Name: "changes that are in flight behind Advance do not refuse", Pkg: rulesPkg, Test: "^TestL5TwoLateChangesRefuse$",
+		File: leaseFile,
+		Old:  "case l.confPending:", New: "case false:",
+	},
+	{
+		Rule: "L5", Name: "one call settles all changes that are in flight", Pkg: rulesPkg, Test: "^TestL5TwoLateChangesAreToldInTurn$",
+		File: "leaderlease/conf.go",
+		Old:  "c.open, c.settled = c.open[i+1:], index", New: "c.open, c.settled = nil, index",
+	},
+	{
 		Rule: "L5", Name: "a forgotten ApplyConfState goes unnoticed", Pkg: rulesPkg, Test: "^TestL5ForgottenApplyConfStateLeavesLeasesOff$",
 		File: "leaderlease/conf.go",
 		Old:  "\t\tc.skipped = max(c.skipped, index)\n", New: "\t\tc.open = nil\n",

@@ -88,6 +88,10 @@ func (n *Node) processReady(rd raft.Ready) {
 		n.send(msgs)
 		n.filterLate(&rd)
 		n.restore(rd.Snapshot)
+		if n.opts.EarlyAdvance {
+			n.advanceEarly(rd)
+			return
+		}
 		n.afterApplyDelay(rd.CommittedEntries, func() {
 			n.knowChanges(rd.CommittedEntries, func() {
 				n.apply(rd.CommittedEntries)
@@ -98,6 +102,17 @@ func (n *Node) processReady(rd raft.Ready) {
 			})
 		})
 	})
+}
+
+// advanceEarly lets an apply thread of its own apply what rd has committed.
+func (n *Node) advanceEarly(rd raft.Ready) {
+	if len(rd.CommittedEntries) > 0 {
+		n.applies.push(n, func(done func()) { n.applyThread(&raftpb.Message{Entries: rd.CommittedEntries}, done) })
+	}
+	n.raw.Advance(rd)
+	n.busy = false
+	n.stepSnapshots()
+	n.observe()
 }
 
 // filter returns what of rd leaves.

@@ -33,6 +33,9 @@ type NodeOptions struct {
 	// DiskDelay and ApplyDelay return how long the next write and the next
 	// batch of entries take. Nil means no time.
 	DiskDelay, ApplyDelay func() time.Duration
+	// EarlyAdvance, without Async, calls Advance before the entries of the Ready are
+	// applied, as etcd's leader does: ApplyConfState comes after it.
+	EarlyAdvance bool
 	// QueueWhileBusy keeps messages back while a write is under way without
 	// AsyncStorageWrites; otherwise raft steps them meanwhile, as raft.Node does.
 	QueueWhileBusy bool

@@ -81,6 +81,53 @@ func TestL5PendingChangeRefuses(t *testing.T) {
 	s.wantStatus(1, core.Valid)
 }
 
+// shrink begins with five voters of which node 1 leads and advances early, and
+// removes 5 and 4 while its state machine is late by as much: raft lets the second change in,
+// since it takes the first for applied.
+func shrink(t *testing.T, late time.Duration) *story {
+	var apply time.Duration
+	s := begin(t, leasetest.Options{Voters: ids(1, 2, 3, 4, 5), Node: func(id uint64) leasetest.NodeOptions {
+		if id != 1 {
+			return leasetest.NodeOptions{}
+		}
+		return leasetest.NodeOptions{EarlyAdvance: true, ApplyDelay: func() time.Duration { return apply }}
+	}})
+	s.lead(1)
+	s.Run(time.Second)
+	s.wantStatus(1, core.Valid)
+	apply = late
+	for i, gone := range []uint64{5, 4} {
+		s.Node(1).Change(&raftpb.ConfChange{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(gone)})
+		s.joined(2, func() bool { return len(s.Node(2).Conf().GetVoters()) == 4-i })
+		s.wantStatus(1, core.ConfPending)
+	}
+	s.Run(50 * ms)
+	if got := len(s.Node(1).Conf().GetVoters()); got != 5 {
+		t.Fatalf("node 1 has applied changes: %d voters, want 5 still", got)
+	}
+	return s
+}
+
+// Two changes are in flight at a leader that calls Advance before ApplyConfState. A
+// quorum of the newest configuration shares nobody with one of the oldest; the
+// lease refuses until it is told of both.
+func TestL5TwoLateChangesRefuse(t *testing.T) {
+	s := shrink(t, 10*time.Second)
+	s.Net.Split(ids(1, 4, 5), ids(2, 3))
+	s.usurp(2, 2, 3)
+}
+
+// Told of one it still refuses; told of both it counts the voters that are left.
+func TestL5TwoLateChangesAreToldInTurn(t *testing.T) {
+	s := shrink(t, 500*ms)
+	s.joined(1, func() bool { return len(s.Node(1).Conf().GetVoters()) == 4 })
+	s.wantStatus(1, core.ConfPending)
+	s.joined(1, func() bool { return len(s.Node(1).Conf().GetVoters()) == 3 })
+	s.wantStatus(1, core.Valid)
+	s.Net.Split(ids(1, 4, 5), ids(2, 3))
+	s.usurp(2, 2, 3)
+}
+
 // An embedding that goes on without ApplyConfState has no lease until it has told
 // of the change, and is told why.
 func TestL5ForgottenApplyConfStateLeavesLeasesOff(t *testing.T) {
