@@ -7,6 +7,7 @@ SEEDS    ?= 200
 FIRST    ?= 1
 HOURS    ?=
 FOR      ?=
+SUITES   ?=
 WITHOUT  ?=
 BEFORE   ?=
 ONLY     ?=
@@ -26,7 +27,7 @@ DIRS = $(addsuffix /...,$(shell $(GO) list -m -f '{{.Dir}}'))
 
 .PHONY: help
 help: ## print this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: check
 check: fmt-check vet lint api ## before each push: format, vet, lint, short tests
@@ -117,6 +118,15 @@ bench-tool: bench-etcd ## kvnode against etcd by etcd's own benchmark tool, ten 
 .PHONY: bench-etcd
 bench-etcd:
 	$(GO) build -C bench/etcd -o $(ETCD) .
+
+# SUITES= is a regular expression for etcd's integration tests: '.' is all, 15 minutes.
+CONTRIB = $(or $(TMPDIR),/tmp)/contrib-etcd
+
+.PHONY: contrib-etcd
+contrib-etcd: ## etcd 3.7 with the leader lease: patch, build, smoke check; SUITES=TestV3 for etcd's own tests
+	$(GO) run ./contrib/etcd build $(CONTRIB)
+	$(GO) run ./contrib/etcd smoke $(CONTRIB)
+	$(if $(SUITES),$(GO) run ./contrib/etcd suites -run '$(SUITES)' $(CONTRIB))
 
 # The first lines of a result are configuration in the benchmark format, so
 # that a file says by itself where it comes from; benchstat ignores them.
