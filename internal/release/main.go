@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+
+	"github.com/leaderlease/go/internal/modules"
 )
 
 func main() {
@@ -28,11 +30,11 @@ func run(args []string) error {
 	defer stop()
 	switch {
 	case len(args) == 2 && args[0] == "pack":
-		modules, err := Modules(".")
+		all, err := modules.All(".")
 		if err != nil {
 			return err
 		}
-		return Pack(args[1], modules, Required)
+		return modules.Pack(args[1], all, modules.Required)
 	case len(args) == 2 && args[0] == "try":
 		return try(args[1])
 	case len(args) == 1 && args[0] == "tidy":
@@ -45,15 +47,15 @@ func run(args []string) error {
 // try packs the modules for somebody who has the usual module cache, which keeps
 // what it knows of a version for ever.
 func try(dir string) error {
-	modules, err := Modules(".")
+	all, err := modules.All(".")
 	if err != nil {
 		return err
 	}
-	version, err := Fingerprint(modules)
+	version, err := modules.Fingerprint(all)
 	if err != nil {
 		return err
 	}
-	if err := Pack(dir, modules, version); err != nil {
+	if err := modules.Pack(dir, all, version); err != nil {
 		return err
 	}
 	_, err = fmt.Println(version)

@@ -10,13 +10,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/leaderlease/go/internal/modules"
 )
 
 // tidy runs go mod tidy in each module, against a packed copy of them all. The
 // sums of our own modules are left out: they change with each edit, and neither
 // go.work nor go install of a version reads them.
 func tidy(ctx context.Context, root string) (err error) {
-	modules, err := Modules(root)
+	all, err := modules.All(root)
 	if err != nil {
 		return err
 	}
@@ -25,10 +27,10 @@ func tidy(ctx context.Context, root string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	if err := Pack(filepath.Join(dir, "proxy"), modules, Required); err != nil {
+	if err := modules.Pack(filepath.Join(dir, "proxy"), all, modules.Required); err != nil {
 		return err
 	}
-	for _, m := range modules {
+	for _, m := range all {
 		cmd := exec.CommandContext(ctx, "go", "mod", "tidy")
 		cmd.Dir = m.Dir
 		if cmd.Env, err = environment(ctx, filepath.Join(dir, "proxy"), filepath.Join(dir, "cache")); err != nil {
@@ -37,7 +39,7 @@ func tidy(ctx context.Context, root string) (err error) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: go mod tidy: %w\n%s", m.Dir, err, out)
 		}
-		if err := forget(filepath.Join(m.Dir, "go.sum"), modules); err != nil {
+		if err := forget(filepath.Join(m.Dir, "go.sum"), all); err != nil {
 			return err
 		}
 	}
@@ -58,7 +60,7 @@ func environment(ctx context.Context, proxy, cache string) ([]string, error) {
 }
 
 // forget takes the lines of our own modules out of a go.sum.
-func forget(name string, modules []Module) error {
+func forget(name string, all []modules.Module) error {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -69,7 +71,7 @@ func forget(name string, modules []Module) error {
 	var kept bytes.Buffer
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		path, _, _ := strings.Cut(lines.Text(), " ")
-		if !own(modules, path) {
+		if !modules.Own(all, path) {
 			kept.WriteString(lines.Text() + "\n")
 		}
 	}

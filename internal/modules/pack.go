@@ -1,4 +1,6 @@
-package main
+// Package modules packs the modules of this repository as a module proxy serves
+// them, so that what a user will get can be tried before it is published.
+package modules
 
 import (
 	"bytes"
@@ -27,8 +29,8 @@ type Module struct {
 	Dir  string
 }
 
-// Modules returns those that the workspace at root joins.
-func Modules(root string) ([]Module, error) {
+// All returns those that the workspace at root joins.
+func All(root string) ([]Module, error) {
 	name := filepath.Join(root, "go.work")
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -127,7 +129,7 @@ func (m Module) goMod(all []Module, version string) ([]byte, error) {
 		return nil, fmt.Errorf("%s has a replace directive, which go install refuses: use go.work", name)
 	}
 	for _, r := range parsed.Require {
-		if !own(all, r.Mod.Path) {
+		if !Own(all, r.Mod.Path) {
 			continue
 		}
 		if r.Mod.Version != Required {
@@ -140,7 +142,8 @@ func (m Module) goMod(all []Module, version string) ([]byte, error) {
 	return parsed.Format()
 }
 
-func own(all []Module, path string) bool {
+// Own reports whether a module path is that of one of all.
+func Own(all []Module, path string) bool {
 	for _, m := range all {
 		if m.Path == path {
 			return true
