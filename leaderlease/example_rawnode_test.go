@@ -220,8 +220,18 @@ type group struct {
 	loops   sync.WaitGroup
 }
 
-// startGroup starts three members. Amend may change their lease configuration.
+// startGroup starts three members and their loops. Amend may change their lease
+// configuration.
 func startGroup(amend ...func(*leaderlease.Config)) *group {
+	g := openGroup(amend...)
+	for _, m := range g.members {
+		g.loops.Go(func() { m.run(g.done) })
+	}
+	return g
+}
+
+// openGroup starts three members without their loops.
+func openGroup(amend ...func(*leaderlease.Config)) *group {
 	g := &group{members: map[uint64]*member{}, done: make(chan struct{})}
 	for _, id := range []uint64{1, 2, 3} {
 		g.members[id] = &member{
@@ -233,7 +243,6 @@ func startGroup(amend ...func(*leaderlease.Config)) *group {
 		if err := m.start(amend...); err != nil {
 			log.Fatal(err)
 		}
-		g.loops.Go(func() { m.run(g.done) })
 	}
 	return g
 }

@@ -1,0 +1,35 @@
+package leasetest_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetest"
+)
+
+// A leader is cut off in virtual time: it serves until its lease ends, and another
+// member leads only after that.
+func Example() {
+	// embed:begin
+	c := leasetest.New(leasetest.Options{}) // three voters; NewDisk and NewMachine take yours
+	if !c.Elect(1) {
+		panic("no leader")
+	}
+	old := c.Node(1)
+	c.Net.Split([]uint64{1}, []uint64{2, 3})
+	_, status := old.TryRead(7)
+	fmt.Println("cut off a moment ago:", status)
+
+	c.RunUntil(time.Minute, func() bool { return !old.Valid() })
+	fmt.Println("another leads already:", c.Leader() != old)
+	c.RunUntil(time.Minute, func() bool { return c.Leader() != old && c.Leader().Valid() })
+	_, status = old.TryRead(7)
+	fmt.Println("once another leads:", status == leaderlease.Valid)
+	// embed:end
+
+	// Output:
+	// cut off a moment ago: valid
+	// another leads already: false
+	// once another leads: false
+}
