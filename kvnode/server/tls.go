@@ -150,7 +150,7 @@ func (c *Config) checkPlaintext() (errs []error) {
 func (c *Config) Warnings() (all []string) {
 	for _, l := range c.listening() {
 		for _, s := range l.urls {
-			if c.ClientTLS.RequiresCert() && l.flag != metricsFlag && !speaksTLS(s) {
+			if c.ClientTLS.RequiresCert() && l.flag != metricsFlag && !speaksTLS(s) && isLocal(s) {
 				all = append(all, fmt.Sprintf("--%s %s lets whoever is on this machine in without the certificate that --trusted-ca-file asks for", l.flag, s))
 			}
 		}

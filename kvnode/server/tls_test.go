@@ -394,6 +394,17 @@ func TestBothKindsOfURL(t *testing.T) {
 	}
 }
 
+// What is refused is not said to be allowed as well.
+func TestWarningsAreOfWhatIsAllowed(t *testing.T) {
+	c := Config{
+		ListenClientURLs: []string{"https://a:1", "http://0.0.0.0:2", "http://127.0.0.1:3", "unix:///a"},
+		ClientTLS:        tlsconf.Config{CertFile: "a", KeyFile: "a", TrustedCAFile: "a"},
+	}
+	if all := c.Warnings(); len(all) != 2 || !strings.Contains(all[0], " http://127.0.0.1:3 ") || !strings.Contains(all[1], " unix:///a ") {
+		t.Errorf("Warnings() = %q, want one of http://127.0.0.1:3 and one of unix:///a", all)
+	}
+}
+
 // Where one URL demands certificates, one for this machine that does not is as in
 // etcd: allowed, with a warning.
 func TestPlainTextBesideCertificates(t *testing.T) {
