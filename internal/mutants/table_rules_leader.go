@@ -14,7 +14,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L1", Name: "a quorum round with each tick", Pkg: rulesPkg, Test: "^TestL1NoExtraMessages$",
 		File: "leaderlease/tick.go",
-		Old:  "if r.waiting.len() == 0 {", New: "if false {",
+		Old:  "if r.waiting.len() > 0 && l.overdueLocked() {", New: "if true {",
 	},
 	{
 		Rule: "L2", Name: "lease measured from the arrival of the answer", Pkg: rulesPkg, Test: "^TestL2LeaseRunsFromTheSendTime$",
