@@ -79,6 +79,11 @@ raftsim: ## bare RawNodes alone: SEEDS=200 from FIRST=1 on, or FOR=10m, WITHOUT=
 mutants: ## plant each bug of docs/reliability.md and see it caught
 	$(GO) run ./internal/mutants
 
+# contrib/raftexample is a module of its own, too: docs/embedding.md, done by a test.
+.PHONY: contrib
+contrib: ## the lease in etcd's raftexample, as docs/embedding.md has it: patched, built, run; a minute
+	cd contrib/raftexample && $(GO) test -count 1 -v -timeout 15m ./...
+
 .PHONY: strangers
 strangers: ## 10,000 silent connections and 1,000 failing handshakes a second at three members' doors; BEFORE=kvnode to compare with
 	cd kvnode/e2e && $(GO) test -run '^TestStrangers$$' -count 1 -timeout 20m -v . -args -silent=10000 -failing=1000 -flood=8s $(if $(BEFORE),-before=$(abspath $(BEFORE)))

@@ -30,10 +30,7 @@ func TestReadmeShowsAProgramThatRuns(t *testing.T) {
 // The loop that docs/embedding.md shows is compiled and run by Example_rawNode.
 func TestEmbeddingShowsCodeThatRuns(t *testing.T) {
 	want := region(t, embedPath)
-	got := snippet(t, embeddingPath, "<!-- embed:rawnode -->")
-	if got != want {
-		t.Errorf("docs/embedding.md shows\n%s\nbut the regions of %s between embed:begin and embed:end are\n%s", got, embedPath, want)
-	}
+	shows(t, "<!-- embed:rawnode -->", embedPath)
 	if n := strings.Count(want, "\n"); n == 0 || n > maxEmbedLines {
 		t.Errorf("the embedding takes %d lines, want at most %d", n, maxEmbedLines)
 	}
@@ -44,6 +41,22 @@ func TestEmbeddingShowsCodeThatRuns(t *testing.T) {
 		if !strings.Contains(want, call) {
 			t.Errorf("the embedding does not show %s", call)
 		}
+	}
+}
+
+// The other pieces of code in docs/embedding.md are examples that run, too.
+func TestEmbeddingShowsExamples(t *testing.T) {
+	shows(t, "<!-- embed:apply -->", "../../leaderlease/example_applyloop_test.go")
+	shows(t, "<!-- embed:leasetest -->", "../../leaderlease/leasetest/example_test.go")
+}
+
+// shows fails the test unless docs/embedding.md has the regions of a file after
+// marker.
+func shows(t *testing.T, marker, path string) {
+	t.Helper()
+	want := region(t, path)
+	if got := snippet(t, embeddingPath, marker); got != want {
+		t.Errorf("docs/embedding.md shows\n%s\nbut the regions of %s between embed:begin and embed:end are\n%s", got, path, want)
 	}
 }
 
