@@ -95,6 +95,14 @@ var snapshots = map[string][]string{
 // they were.
 func build(t *testing.T, user *published.Modules, dir string, changes map[string][]string) string {
 	t.Helper()
+	before := make(map[string][]byte)
+	defer func() {
+		for name, text := range before {
+			if err := os.WriteFile(name, text, 0o600); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
 	for file, replace := range changes {
 		name := filepath.Join(dir, file)
 		text, err := os.ReadFile(name)
@@ -106,14 +114,10 @@ func build(t *testing.T, user *published.Modules, dir string, changes map[string
 				t.Fatalf("%s has %q %d times, want once", file, replace[i], n)
 			}
 		}
+		before[name] = text
 		if err := os.WriteFile(name, []byte(strings.NewReplacer(replace...).Replace(string(text))), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		defer func() {
-			if err := os.WriteFile(name, text, 0o600); err != nil {
-				t.Error(err)
-			}
-		}()
 	}
 	program := filepath.Join(t.TempDir(), "raftexample")
 	user.Go(t, dir, "build", "-race", "-o", program)

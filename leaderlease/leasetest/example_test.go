@@ -23,7 +23,7 @@ func Example() {
 
 	c.RunUntil(time.Minute, func() bool { return !old.Valid() })
 	fmt.Println("another leads already:", c.Leader() != old)
-	c.RunUntil(time.Minute, func() bool { return c.Leader() != old && c.Leader().Valid() })
+	c.RunUntil(time.Minute, func() bool { return c.Node(2).Valid() || c.Node(3).Valid() })
 	_, status = old.TryRead(7)
 	fmt.Println("once another leads:", status == leaderlease.Valid)
 	// embed:end
