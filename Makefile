@@ -8,6 +8,7 @@ FIRST    ?= 1
 HOURS    ?=
 FOR      ?=
 SUITES   ?=
+PATCHED  ?=
 WITHOUT  ?=
 BEFORE   ?=
 ONLY     ?=
@@ -114,11 +115,11 @@ bench-full: bench-etcd ## all of leasebench beside etcd, about 42 minutes
 	$(GO) run ./cmd/leasebench all --start etcd=$(ETCD)
 
 .PHONY: bench-tool
-bench-tool: bench-etcd ## kvnode against etcd by etcd's own benchmark tool, ten minutes (needs python3)
+bench-tool: bench-etcd ## kvnode, and PATCHED= etcd of contrib-etcd, against etcd by etcd's own benchmark tool, ten minutes (needs python3)
 	$(GO) build -C bench/etcd -o $(ETCD)-tool go.etcd.io/etcd/v3/tools/benchmark
 	$(GO) build -C kvnode/e2e -o $(ETCD)-ctl go.etcd.io/etcd/etcdctl/v3
 	$(GO) build -o $(ETCD)-kvnode ./cmd/kvnode
-	python3 bench/etcd/tool.py --etcd $(ETCD) --kvnode $(ETCD)-kvnode --tool $(ETCD)-tool --etcdctl $(ETCD)-ctl
+	python3 bench/etcd/tool.py --etcd $(ETCD) --kvnode $(ETCD)-kvnode --tool $(ETCD)-tool --etcdctl $(ETCD)-ctl $(if $(PATCHED),--patched $(PATCHED))
 
 .PHONY: bench-etcd
 bench-etcd:

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Compares kvnode with etcd by etcd's own benchmark tool.
 
-  tool.py --etcd ETCD --kvnode KVNODE --tool BENCHMARK [--rounds 5] [--clients 1,16,64,256]
+  tool.py --etcd ETCD --kvnode KVNODE --patched ETCD --tool BENCHMARK --etcdctl ETCDCTL [--rounds 5] [--clients 1,16,64,256]
+
+--patched is etcd with the leader lease (contrib/etcd); one of it and --kvnode is enough.
 
 Starts three members of each on loopback, and asks the leader: linearizable and
 serializable range of one key, and put. Runs alternate, their order rotates, and
@@ -64,34 +66,42 @@ class Cluster:
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for flag in ("--etcd", "--kvnode", "--tool", "--etcdctl"):
+    for flag in ("--etcd", "--tool", "--etcdctl"):
         p.add_argument(flag, required=True)
+    for flag in ("--kvnode", "--patched"):
+        p.add_argument(flag)
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--clients", default="1,16,64,256")
     p.add_argument("--port", type=int, default=25000)
     a = p.parse_args()
     folder = tempfile.mkdtemp()
-    clusters = [Cluster("etcd", [a.etcd], a.port, folder), Cluster("kvnode", [a.kvnode, "serve"], a.port + 100, folder)]
+    clusters = [Cluster("etcd", [a.etcd], a.port, folder)]
+    if a.patched:
+        clusters.append(Cluster("patched", [a.patched, "--feature-gates", "LeaderLeaseReads=true"], a.port + 200, folder))
+    if a.kvnode:
+        clusters.append(Cluster("kvnode", [a.kvnode, "serve"], a.port + 100, folder))
     try:
         time.sleep(4)
         for c in clusters:
             c.find_leader(a.etcdctl)
             subprocess.run([a.etcdctl, "--endpoints", c.leader, "put", "foo", "x" * 240], check=True, capture_output=True)
-        print("clients op            etcd/s kvnode/s  ratio   etcd us/op kvnode us/op  cpu ratio")
+        print("clients op            etcd/s  other/s  ratio   etcd us/op  other us/op  cpu ratio  other")
         for clients in map(int, a.clients.split(",")):
             results = {}
             for r in range(a.rounds):
-                order = clusters if r % 2 == 0 else clusters[::-1]
+                turn = r % len(clusters)
+                order = clusters[turn:] + clusters[:turn]
                 for op in OPS:
                     n = READS.get(clients, 20000) if op != "put" else max(READS.get(clients, 20000) // 3, 600)
                     for c in order:
                         results.setdefault((c.name, op), []).append(c.run(a.tool, op, clients, n))
             med = lambda name, op, i: statistics.median(x[i] for x in results[name, op])
-            for op in OPS:
-                e, k = med("etcd", op, 0), med("kvnode", op, 0)
-                ec, kc = med("etcd", op, 1), med("kvnode", op, 1)
-                print(f"{clients:7} {op:13} {e:6.0f} {k:8.0f} {k/e:6.2f} {ec:12.1f} {kc:12.1f} {kc/ec:10.2f}", flush=True)
-            print(f"{clients:7} kvnode linearizable, under the lease, against etcd serializable: {med('kvnode','linearizable',0)/med('etcd','serializable',0):.2f}", flush=True)
+            for name in [c.name for c in clusters[1:]]:
+                for op in OPS:
+                    e, k = med("etcd", op, 0), med(name, op, 0)
+                    ec, kc = med("etcd", op, 1), med(name, op, 1)
+                    print(f"{clients:7} {op:13} {e:6.0f} {k:8.0f} {k/e:6.2f} {ec:12.1f} {kc:12.1f} {kc/ec:10.2f}  {name}", flush=True)
+                print(f"{clients:7} {name} linearizable, under the lease, against etcd serializable: {med(name,'linearizable',0)/med('etcd','serializable',0):.2f}", flush=True)
     finally:
         for c in clusters:
             for m in c.members:

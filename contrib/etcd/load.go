@@ -40,19 +40,26 @@ func (l *load) write(ctx context.Context) {
 
 func (l *load) read(ctx context.Context, m *member) {
 	for ctx.Err() == nil {
-		floor := l.acked.Load()
-		got, err := m.get(ctx, l.serializable)
-		if err != nil {
+		if l.judge(ctx, m) != nil {
 			_ = pause(ctx)
-			continue
-		}
-		l.reads.Add(1)
-		if int64(got) < floor && l.stale.Add(1) == 1 {
-			l.mu.Lock()
-			l.first = fmt.Sprintf("%s returned %d after %d was acknowledged", m.name, got, floor)
-			l.mu.Unlock()
 		}
 	}
+}
+
+// judge reads once at m.
+func (l *load) judge(ctx context.Context, m *member) error {
+	floor := l.acked.Load()
+	got, err := m.get(ctx, l.serializable)
+	if err != nil {
+		return err
+	}
+	l.reads.Add(1)
+	if int64(got) < floor && l.stale.Add(1) == 1 {
+		l.mu.Lock()
+		l.first = fmt.Sprintf("%s returned %d after %d was acknowledged", m.name, got, floor)
+		l.mu.Unlock()
+	}
+	return nil
 }
 
 // stop ends the load and judges it.

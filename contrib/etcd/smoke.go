@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
+	"syscall"
 	"time"
 )
 
 // smoke runs three members, under load: reads at the leader, kill -9, the restart,
-// and the gate turned off member by member. What it waits for has two minutes.
+// a leader that is stopped for a while, and the gate turned off member by member. What it waits for has two minutes.
 func smoke(ctx context.Context, dir, control string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
@@ -34,13 +36,13 @@ func smoke(ctx context.Context, dir, control string) (err error) {
 	if _, err := s.leader(ctx); err != nil {
 		return err
 	}
-	l := startLoad(ctx, s.cluster, control == "serializable")
-	for _, step := range []func(context.Context) error{s.read, s.fail, s.replay, s.turnOff} {
+	s.load = startLoad(ctx, s.cluster, control == "serializable")
+	for _, step := range []func(context.Context) error{s.read, s.fail, s.replay, s.freeze, s.freeze, s.freeze, s.turnOff} {
 		if err = step(ctx); err != nil {
 			break
 		}
 	}
-	if err = errors.Join(err, l.stop()); err == nil {
+	if err = errors.Join(err, s.load.stop()); err == nil {
 		err = os.RemoveAll(home)
 	}
 	return err
@@ -49,6 +51,7 @@ func smoke(ctx context.Context, dir, control string) (err error) {
 // stage is a cluster of what was built.
 type stage struct {
 	*cluster
+	load         *load
 	lease, stock string // programs
 	gates        string
 	killed       *member
@@ -129,6 +132,38 @@ func (s *stage) moveTo(ctx context.Context, m *member) error {
 			return fmt.Errorf("%s does not become leader: %w", m.name, err)
 		}
 	}
+}
+
+// freeze stops the leader, and asks it as soon as another has acknowledged a write:
+// what it answers when it goes on must not be older.
+func (s *stage) freeze(ctx context.Context) error {
+	old, err := s.leader(ctx)
+	if err != nil {
+		return err
+	}
+	if err := old.process.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for seen := s.load.acked.Load(); s.load.acked.Load() < seen+3; {
+		if err := pause(ctx); err != nil {
+			return errors.Join(err, old.process.Process.Signal(syscall.SIGCONT))
+		}
+	}
+	before := s.load.reads.Load()
+	var asked sync.WaitGroup
+	for range 50 {
+		asked.Go(func() { _ = s.load.judge(ctx, old) })
+	}
+	if err := errors.Join(pause(ctx), old.process.Process.Signal(syscall.SIGCONT)); err != nil {
+		return err
+	}
+	asked.Wait()
+	fmt.Printf("%s was stopped while it led: %d reads judged, asked while it was and elsewhere\n", old.name, s.load.reads.Load()-before)
+	next, err := s.leader(ctx)
+	if err != nil {
+		return err
+	}
+	return s.byLease(ctx, next, "after the stop")
 }
 
 // turnOff restarts each member without the gate, and the last one with stock etcd.
