@@ -142,13 +142,32 @@ func readSnapshot(t *testing.T, program string) {
 	}
 }
 
-// refuseAlone: one member of three knows nothing of what the others may have done.
+// refuseAlone leaves one member of three, which has the lease: it answers until that
+// has ended, and no longer, since the others might have another leader.
 func refuseAlone(t *testing.T, program string) {
 	c := newCluster(t, program)
-	alone := c.members[0]
-	c.start(alone)
-	c.until("a member alone answers", func() bool {
-		a := c.ask(alone, http.MethodGet, "nothing", "")
+	all := c.members
+	c.start(all...)
+	alone := c.holder(all...)
+	c.write("key", alone, alone)
+	for _, m := range all {
+		if m != alone {
+			c.kill(m)
+		}
+	}
+	refused := func() bool { return c.ask(alone, http.MethodGet, "key", "").code == http.StatusServiceUnavailable }
+	c.until("a member alone refuses", refused)
+	for range 10 {
+		if !refused() {
+			t.Error("a member alone reads after it has refused")
+		}
+	}
+
+	c = newCluster(t, program)
+	fresh := c.members[0]
+	c.start(fresh)
+	c.until("a member that never saw another answers", func() bool {
+		a := c.ask(fresh, http.MethodGet, "nothing", "")
 		if a.code == http.StatusOK || a.code == http.StatusNotFound {
 			t.Fatalf("a member alone answers %d: %s", a.code, a.body)
 		}
