@@ -33,7 +33,7 @@ func TestPrevKVOfWhatIsCompacted(t *testing.T) {
 			r := <-c.Watch(t.Context(), "a", clientv3.WithRev(max(compacted, 1)), clientv3.WithPrevKV())
 			var got strings.Builder
 			for _, e := range r.Events {
-				fmt.Fprintf(&got, " %v@%d(%s)", e.GetType(), e.Kv.GetModRevision(), e.PrevKv.GetValue())
+				fmt.Fprintf(&got, " %v@%d(%s)", e.GetType(), e.GetKv().GetModRevision(), e.GetPrevKv().GetValue())
 			}
 			if got.String() != want {
 				t.Errorf("events from %d on =%s, want%s", compacted, got.String(), want)
