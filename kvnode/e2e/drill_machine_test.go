@@ -125,7 +125,7 @@ func (m *machines) listen() string {
 				defer c.Close()
 				line, _ := bufio.NewReader(c).ReadString('\n')
 				if err := m.systemctl(strings.Fields(line)); err != nil {
-					fmt.Fprint(c, err)
+					_, _ = fmt.Fprint(c, err)
 				}
 			})
 		}

@@ -12,7 +12,7 @@ import (
 // procedures is where operators find the commands that the drills perform.
 const procedures = "../../docs/operations.md"
 
-// marker is in front of a block of commands: <!-- drill:NAME -->
+// marker is in front of a block of commands: <!-- drill:NAME -->.
 var marker = regexp.MustCompile(`(?m)^<!-- drill:([a-z-]+) -->$`)
 
 // blocks returns the commands of the page by the names of their markers, those with the
