@@ -1,7 +1,6 @@
 // Command etcd puts the leader lease into etcd and tries it.
 //
 //	go run ./contrib/etcd build DIR      etcd with lease.patch in DIR, and etcd as it is
-//	go run ./contrib/etcd smoke DIR      three members of what was built: reads, kill -9, restart, turning it off
 //	go run ./contrib/etcd suites DIR     suites of etcd's own tests with the gate on; -run and -packages choose
 //
 // The sources are those that the module proxy has for the version in
@@ -31,9 +30,8 @@ func run(args []string) error {
 	flags := flag.NewFlagSet("etcd", flag.ContinueOnError)
 	which := flags.String("run", "", "suites: the tests to run, a regular expression")
 	packages := flags.String("packages", "./integration", "suites: packages of go.etcd.io/etcd/tests, separated by commas")
-	control := flags.String("control", "", "smoke: gate-off or serializable, which must fail")
 	if len(args) == 0 {
-		return fmt.Errorf("want one of: build DIR, smoke DIR, suites DIR")
+		return fmt.Errorf("want one of: build DIR, suites DIR")
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
@@ -48,11 +46,9 @@ func run(args []string) error {
 	switch args[0] {
 	case "build":
 		return build(ctx, dir)
-	case "smoke":
-		return smoke(ctx, dir, *control)
 	case "suites":
 		return suites(ctx, dir, *which, strings.Split(*packages, ","))
 	default:
-		return fmt.Errorf("%q is none of: build, smoke, suites", args[0])
+		return fmt.Errorf("%q is none of: build, suites", args[0])
 	}
 }

@@ -120,7 +120,11 @@ func (c *chaos) startMembers() {
 	if c.p.Name == kvnode {
 		c.disk = newSmallDisk(c.t)
 	}
-	c.c = newCluster(c.t, cluster.Config{Program: c.p, Flags: chaosFlags})
+	flags := slices.Clone(chaosFlags)
+	if len(c.leaseSteps()) > 0 {
+		flags = append(flags, leaseGate)
+	}
+	c.c = newCluster(c.t, cluster.Config{Program: c.p, Flags: flags})
 	if c.disk != nil {
 		c.small = c.c.Members()[len(c.c.Members())-1]
 		c.small.Dir = filepath.Join(c.disk.Dir, c.small.Name)
@@ -153,6 +157,7 @@ func (c *chaos) steps() []step {
 	if c.small != nil {
 		all = append(all, step{"full disk", c.fullDisk})
 	}
+	all = append(all, c.leaseSteps()...)
 	all = slices.DeleteFunc(all, func(s step) bool { return !regexp.MustCompile(*stepFlag).MatchString(s.name) })
 	c.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all

@@ -56,7 +56,7 @@ func New(cfg Config) (*Cluster, error) {
 			LogFile:  filepath.Join(cfg.LogDir, name+".log"),
 			Endpoint: ports[2*i],
 			Peer:     ports[2*i+1],
-			program:  cfg.Program,
+			Program:  cfg.Program,
 		})
 	}
 	for _, m := range c.members {

@@ -27,7 +27,7 @@ func (c *Cluster) Join(name string) (*Member, error) {
 			LogFile:  filepath.Join(c.cfg.LogDir, name+".log"),
 			Endpoint: ports[0],
 			Peer:     ports[1],
-			program:  c.cfg.Program,
+			Program:  c.cfg.Program,
 		})
 	}
 	m := c.members[i]

@@ -24,7 +24,8 @@ type Member struct {
 	// TLS is for clients, if they need it.
 	TLS *tls.Config
 
-	program Program
+	// Program is what the next start runs.
+	Program Program
 	run     *run // the newest, nil before the first
 }
 
@@ -57,7 +58,7 @@ func (m *Member) Start() error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", m.Name, err)
 	}
-	cmd := exec.Command(m.program.Path, slices.Concat(m.program.Args, m.Flags)...)
+	cmd := exec.Command(m.Program.Path, slices.Concat(m.Program.Args, m.Flags)...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = dieWithParent()
 	if err := cmd.Start(); err != nil {
