@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/kvnode/store/storetest"
 	"github.com/leaderlease/go/raftwal/fs"
 )
@@ -123,7 +124,7 @@ func TestAStoreOfAnotherLogIsRefused(t *testing.T) {
 		if err := os.Remove(storeOf(n)); err != nil {
 			t.Fatal(err)
 		}
-		backend, err := store.OpenBolt(storeOf(n))
+		backend, err := boltdb.Open(storeOf(n))
 		if err != nil {
 			t.Fatal(err)
 		}

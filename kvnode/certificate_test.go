@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
 	"github.com/leaderlease/go/kvnode/transport"
@@ -66,7 +67,7 @@ func TestWhoseCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	backend, err := store.OpenBolt(filepath.Join(dir, "store.db"))
+	backend, err := boltdb.Open(filepath.Join(dir, "store.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

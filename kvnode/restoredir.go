@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/raftwal"
 	walfs "github.com/leaderlease/go/raftwal/fs"
 )
@@ -108,14 +109,14 @@ func (d *memberDir) findBase() error {
 		return err
 	}
 	d.base = filepath.Join(d.path, storeFile)
-	d.at, err = store.ReadCheckpoint(d.base)
+	d.at, err = boltdb.ReadCheckpoint(d.base)
 	if err != nil && !errors.Is(err, store.ErrNoCheckpoint) {
 		return explainForeign(err)
 	}
 	if d.at.Index+1 < first {
 		behind := d.at.Index
 		d.base = filepath.Join(d.path, "snap", fmt.Sprintf("%016x.snap", first-1))
-		if d.at, err = store.ReadCheckpoint(d.base); err != nil {
+		if d.at, err = boltdb.ReadCheckpoint(d.base); err != nil {
 			return fmt.Errorf("%s is of index %d, and the log begins at %d: what is between them is missing (%w)", storeFile, behind, first, err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -223,7 +224,7 @@ func TestARestoreAppliesAsAMemberDoes(t *testing.T) {
 		if _, err := d.copyTo(path); err != nil {
 			t.Fatal(err)
 		}
-		backend, err := store.OpenBolt(path)
+		backend, err := boltdb.Open(path)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
 
 // Replayed says what the log of a data directory has added to the member's last
@@ -47,7 +48,7 @@ func (d *memberDir) copyTo(to string) (origin, error) {
 
 // replayInto applies the rest of the log to the state in the file path.
 func (d *memberDir) replayInto(path string, sum hash.Hash) (_ *Replayed, err error) {
-	backend, err := store.OpenBolt(path)
+	backend, err := boltdb.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -144,6 +145,6 @@ func inspectDir(path string) (_ SnapshotInfo, err error) {
 	if err != nil {
 		return SnapshotInfo{}, err
 	}
-	s, err := store.Inspect(to)
+	s, err := boltdb.Inspect(to)
 	return SnapshotInfo{Summary: s, Size: info.Size(), Replayed: from.replayed}, explainForeign(err)
 }

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -223,7 +224,7 @@ func (r *RestoreConfig) restoreStore(cfg *Config, members []store.Member, src so
 		conf.Voters = append(conf.Voters, m.ID)
 	}
 	slices.Sort(conf.GetVoters())
-	at, err := store.Refound(path, store.Refounding{
+	at, err := boltdb.Refound(path, store.Refounding{
 		Members: members, ConfState: conf, BumpRevision: r.BumpRevision, MarkCompacted: r.MarkCompacted,
 	})
 	return from, at, explainForeign(err)

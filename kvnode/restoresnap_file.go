@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
 
 // A snapshot's file is a database, padded to a multiple of snapshotAlign, and
@@ -184,7 +185,7 @@ func InspectSnapshot(path string) (SnapshotInfo, error) {
 	if _, err := checkSnapshotFile(path, size%snapshotAlign == 0); err != nil {
 		return SnapshotInfo{}, err
 	}
-	s, err := store.Inspect(path)
+	s, err := boltdb.Inspect(path)
 	return SnapshotInfo{Summary: s, Size: size}, explainForeign(err)
 }
 

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
 
 // sendSnapshot streams the newest checkpoint to a follower that the log does
@@ -94,7 +95,7 @@ func (n *Node) saveSnapshot(m *raftpb.Message, state io.Reader) error {
 	if err = errors.Join(err, part.Sync(), part.Close()); err != nil {
 		return fmt.Errorf("receive the snapshot of index %d: %w", want.GetIndex(), err)
 	}
-	got, err := store.ReadCheckpoint(part.Name())
+	got, err := boltdb.ReadCheckpoint(part.Name())
 	if err != nil {
 		return fmt.Errorf("snapshot of index %d: %w", want.GetIndex(), err)
 	}

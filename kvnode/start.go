@@ -15,6 +15,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/kvnode/store/watch"
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease"
@@ -108,7 +109,7 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if r := n.wal.Recovered(); r.Torn != nil {
 		n.log.Warn("kvnode: the log had a torn tail", "torn", *r.Torn)
 	}
-	backend, err := store.OpenBolt(filepath.Join(n.cfg.DataDir, storeFile))
+	backend, err := boltdb.Open(filepath.Join(n.cfg.DataDir, storeFile))
 	if err != nil {
 		return false, err
 	}

@@ -136,12 +136,12 @@ var handovers = []Mutant{
 	},
 	{
 		Rule: "full disk", Name: "a defragmentation trips over what another has left", Pkg: storePkg, Test: "^TestDefragmentLeavesNothingBehind$",
-		File: "kvnode/store/bolt_image.go",
+		File: "kvnode/store/boltdb/image.go",
 		Old:  "if err := os.Remove(part); err != nil &&", New: "if err := error(nil); err != nil &&",
 	},
 	{
 		Rule: "full disk", Name: "a defragmentation that failed keeps its file", Pkg: storePkg, Test: "^TestDefragmentLeavesNothingBehind$",
-		File: "kvnode/store/bolt_image.go",
+		File: "kvnode/store/boltdb/image.go",
 		Old:  "\tdefer func() { _ = os.Remove(part) }() // gone if it was renamed\n", New: "",
 	},
 	{

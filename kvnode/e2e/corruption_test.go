@@ -15,6 +15,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode/e2e/cluster"
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
 
 // A value in a member's store.db is altered while the member does not run. The leader
@@ -86,7 +87,7 @@ func checkpoint(ctx context.Context, m *cluster.Member) error {
 // that it would apply next, which is of that term. No sum is wrong: the member cannot see it by itself.
 func alter(t *testing.T, m *cluster.Member, term uint64, key, value string) {
 	t.Helper()
-	backend, err := store.OpenBolt(filepath.Join(m.Dir, "store.db"))
+	backend, err := boltdb.Open(filepath.Join(m.Dir, "store.db"))
 	must(t, err)
 	s, err := store.Open(store.Config{Backend: backend})
 	must(t, err)

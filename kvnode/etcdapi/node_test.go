@@ -15,6 +15,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/kvnode/store/watch"
 	"github.com/leaderlease/go/leaderlease"
 )
@@ -60,7 +61,7 @@ type fakeNode struct {
 // openBolt returns a real backend.
 func openBolt(tb testing.TB) store.Backend {
 	tb.Helper()
-	backend, err := store.OpenBolt(filepath.Join(tb.TempDir(), "db"))
+	backend, err := boltdb.Open(filepath.Join(tb.TempDir(), "db"))
 	if err != nil {
 		tb.Fatal(err)
 	}

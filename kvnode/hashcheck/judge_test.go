@@ -14,6 +14,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
 
 // replica is a member whose store applies what it is given.
@@ -28,7 +29,7 @@ type replica struct {
 
 func newReplica(t *testing.T, name string, id uint64) *replica {
 	t.Helper()
-	backend, err := store.OpenBolt(filepath.Join(t.TempDir(), "db"))
+	backend, err := boltdb.Open(filepath.Join(t.TempDir(), "db"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import "io"
 // Writer is io.Writer.
 type Writer = io.Writer
 
-// Backend keeps checkpoints on stable storage. OpenBolt returns the real one;
+// Backend keeps checkpoints on stable storage. Open of package boltdb returns the real one;
 // package storetest has one in memory that can crash.
 //
 // What it holds when it is opened, and after an Update that has failed, may be in

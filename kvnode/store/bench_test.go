@@ -13,6 +13,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/kvnode/store/storetest"
 )
 
@@ -151,7 +152,7 @@ func BenchmarkApply(b *testing.B) {
 // BenchmarkCheckpoint measures checkpoints of 10,000 puts, kvnode's default, to a
 // database of a hundred thousand keys on a disk.
 func BenchmarkCheckpoint(b *testing.B) {
-	backend, err := store.OpenBolt(filepath.Join(b.TempDir(), "db"))
+	backend, err := boltdb.Open(filepath.Join(b.TempDir(), "db"))
 	if err != nil {
 		b.Fatal(err)
 	}

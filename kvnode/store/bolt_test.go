@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
 
 // TestRestartOnBolt reopens a database and replays the log after it.
@@ -67,7 +68,7 @@ func openBytes(t *testing.T, path string, data []byte) (*store.Store, error) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b, err := store.OpenBolt(path)
+	b, err := boltdb.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -128,8 +129,8 @@ func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
 	} else {
 		shut(t, s)
 	}
-	if _, err := store.OpenBolt(filepath.Dir(path)); err == nil {
-		t.Error("OpenBolt(a directory) = nil, want an error")
+	if _, err := boltdb.Open(filepath.Dir(path)); err == nil {
+		t.Error("Open(a directory) = nil, want an error")
 	}
 }
 
@@ -240,7 +241,7 @@ func TestSnapshotStaysWhileTheStoreGoesOn(t *testing.T) {
 	if err := os.WriteFile(file, buf.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := store.ReadCheckpoint(file)
+	c, err := boltdb.ReadCheckpoint(file)
 	if err != nil || c.Index != at.Index || c.Revision != at.Revision || snap.Checkpoint().Index != at.Index {
 		t.Errorf("ReadCheckpoint() = %+v, %v, want %+v", c, err, at)
 	}
@@ -267,7 +268,7 @@ func TestSnapshotsWithoutACheckpointAreRefused(t *testing.T) {
 	s := openBolt(t, dbPath(t))
 	defer s.Close()
 	file := saveSnapshot(t, s, t.TempDir())
-	if _, err := store.ReadCheckpoint(file); !errors.Is(err, store.ErrNoCheckpoint) {
+	if _, err := boltdb.ReadCheckpoint(file); !errors.Is(err, store.ErrNoCheckpoint) {
 		t.Errorf("ReadCheckpoint() = %v, want %v", err, store.ErrNoCheckpoint)
 	}
 	if err := s.Restore(file); !errors.Is(err, store.ErrNoCheckpoint) {
@@ -360,8 +361,8 @@ func TestDefragmentWaitsForACheckpointUntilItsContextEnds(t *testing.T) {
 func TestOneProcessAtATime(t *testing.T) {
 	path := dbPath(t)
 	s := openBolt(t, path)
-	if _, err := store.OpenBolt(path); err == nil {
-		t.Error("OpenBolt() of a database that is open = nil, want an error")
+	if _, err := boltdb.Open(path); err == nil {
+		t.Error("Open() of a database that is open = nil, want an error")
 	}
 	shut(t, s)
 	shut(t, openBolt(t, path))

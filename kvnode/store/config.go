@@ -8,7 +8,7 @@ import (
 
 // Config says where a store is kept.
 type Config struct {
-	// Backend keeps checkpoints; OpenBolt returns the real one.
+	// Backend keeps checkpoints; Open of package boltdb returns the real one.
 	Backend Backend
 	// Events is given the events of each revision, in order, by the goroutine
 	// that applies, once the revision is visible. They carry the previous

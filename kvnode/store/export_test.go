@@ -6,6 +6,3 @@ func (s *Store) Trimming() bool {
 	defer s.mu.Unlock()
 	return s.mu.trimming
 }
-
-// Settle is what Settle of a bbolt database does to its file.
-func Settle(f settleFile, pageSize int) error { return settle(f, int64(pageSize)) }

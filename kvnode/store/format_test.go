@@ -12,6 +12,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
 
 // leader is what counts the time of TTL leases says about those of grants.
@@ -100,7 +101,7 @@ func TestCheckpointsSayTheirFormat(t *testing.T) {
 	if got := again.Format(); got != store.FormatNewest {
 		t.Errorf("Format() = %d after it was to be lowered, want %d", got, store.FormatNewest)
 	}
-	if c, err := store.ReadCheckpoint(snap); err != nil || c.Index != 4 {
+	if c, err := boltdb.ReadCheckpoint(snap); err != nil || c.Index != 4 {
 		t.Errorf("ReadCheckpoint() = %+v, %v, want one of index 4", c, err)
 	}
 }

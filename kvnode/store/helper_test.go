@@ -16,6 +16,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/kvnode/store/storetest"
 )
 
@@ -52,9 +53,9 @@ func openStore(t fataler, b store.Backend) *store.Store {
 
 func openBolt(t fataler, path string) *store.Store {
 	t.Helper()
-	b, err := store.OpenBolt(path)
+	b, err := boltdb.Open(path)
 	if err != nil {
-		t.Fatalf("OpenBolt(%s) = %v", path, err)
+		t.Fatalf("Open(%s) = %v", path, err)
 	}
 	return openStore(t, b)
 }

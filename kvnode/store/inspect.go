@@ -1,9 +1,6 @@
 package store
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // Summary describes the snapshot in a file.
 type Summary struct {
@@ -15,23 +12,8 @@ type Summary struct {
 	Keys, Versions, TTLLeases int
 }
 
-// Inspect reads all of the snapshot in the file path and changes nothing.
-func Inspect(path string) (Summary, error) {
-	img, err := openFile(path)
-	if err != nil {
-		return Summary{}, fmt.Errorf("store: inspect snapshot %s: %w", path, err)
-	}
-	s, err := inspect(img)
-	if cerr := img.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
-		return Summary{}, fmt.Errorf("store: inspect snapshot %s: %w", path, err)
-	}
-	return s, nil
-}
-
-func inspect(img Image) (Summary, error) {
+// Inspect reads all of a snapshot. It returns ErrNoCheckpoint if it is of nothing.
+func Inspect(img Image) (Summary, error) {
 	st, c, err := loadImage(img)
 	if err != nil {
 		return Summary{}, err

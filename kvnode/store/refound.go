@@ -1,10 +1,8 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"os"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
@@ -25,27 +23,11 @@ type Refounding struct {
 	MarkCompacted bool
 }
 
-// Refound turns the snapshot in the file path into the first checkpoint of
-// another cluster, durably. Index, term, keys, revisions and TTL leases stay;
+// Refound turns the checkpoint that b holds, which is a snapshot, into the first one
+// of another cluster, durably. Index, term, keys, revisions and TTL leases stay;
 // alarms were about the old members and go. It reads everything first: what is
-// damaged, or is no snapshot, is refused and left as it is.
-func Refound(path string, r Refounding) (Checkpoint, error) {
-	c, err := refound(path, r)
-	if err != nil {
-		return Checkpoint{}, fmt.Errorf("store: begin with snapshot %s: %w", path, err)
-	}
-	return c, nil
-}
-
-func refound(path string, r Refounding) (c Checkpoint, err error) {
-	if _, err := os.Stat(path); err != nil {
-		return Checkpoint{}, err // opening would make it
-	}
-	b, err := OpenBolt(path)
-	if err != nil {
-		return Checkpoint{}, err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
+// damaged is refused and left as it is. It returns ErrNoCheckpoint if there is none.
+func Refound(b Backend, r Refounding) (c Checkpoint, err error) {
 	if _, c, err = load(b); err != nil {
 		return Checkpoint{}, err
 	}

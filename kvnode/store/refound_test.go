@@ -15,6 +15,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
 
 // snapshotOfOldCluster has keys at revisions 2 to 4, a lease, an alarm and a
@@ -45,7 +46,7 @@ func newCluster() store.Refounding {
 func TestRefoundKeepsKeysAndForgetsMembers(t *testing.T) {
 	old, path := snapshotOfOldCluster(t)
 	r := newCluster()
-	at, err := store.Refound(path, r)
+	at, err := boltdb.Refound(path, r)
 	if err != nil || at.Index != old.Applied() || at.Term != 5 || at.Revision != 4 || !proto.Equal(at.ConfState, r.ConfState) {
 		t.Fatalf("Refound() = %+v, %v, want index %d, term 5, revision 4 and %v", at, err, old.Applied(), r.ConfState)
 	}
@@ -72,7 +73,7 @@ func TestRefoundMayRaiseTheRevision(t *testing.T) {
 	_, path := snapshotOfOldCluster(t)
 	r := newCluster()
 	r.BumpRevision, r.MarkCompacted = 1000, true
-	if at, err := store.Refound(path, r); err != nil || at.Revision != 1004 {
+	if at, err := boltdb.Refound(path, r); err != nil || at.Revision != 1004 {
 		t.Fatalf("Refound() = %+v, %v, want revision 1004", at, err)
 	}
 	s := openBolt(t, path)
@@ -119,21 +120,21 @@ func TestRefoundRefuses(t *testing.T) {
 		}
 		r := newCluster()
 		r.BumpRevision = c.bump
-		if _, err := store.Refound(path, r); err == nil || c.want != nil && !errors.Is(err, c.want) {
+		if _, err := boltdb.Refound(path, r); err == nil || c.want != nil && !errors.Is(err, c.want) {
 			t.Errorf("Refound(%s) = %v, want %v", name, err, c.want)
 		}
 		if c.want != nil {
 			continue
 		}
-		if s, err := store.Inspect(path); err != nil || s.Revision != 4 {
+		if s, err := boltdb.Inspect(path); err != nil || s.Revision != 4 {
 			t.Errorf("Inspect(%s) after the refusal = %+v, %v, want revision 4 still", name, s, err)
 		}
 	}
-	if _, err := store.Refound(saveSnapshot(t, empty.Store, t.TempDir()), newCluster()); !errors.Is(err, store.ErrNoCheckpoint) {
+	if _, err := boltdb.Refound(saveSnapshot(t, empty.Store, t.TempDir()), newCluster()); !errors.Is(err, store.ErrNoCheckpoint) {
 		t.Errorf("Refound() of an empty store = %v, want ErrNoCheckpoint", err)
 	}
 	missing := filepath.Join(t.TempDir(), "missing")
-	if _, err := store.Refound(missing, newCluster()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := boltdb.Refound(missing, newCluster()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Refound(missing) = %v, want ErrNotExist", err)
 	}
 	if _, err := os.Stat(missing); err == nil {
@@ -144,7 +145,7 @@ func TestRefoundRefuses(t *testing.T) {
 // Inspect tells what a store that had restored the snapshot would.
 func TestInspect(t *testing.T) {
 	old, path := snapshotOfOldCluster(t)
-	got, err := store.Inspect(path)
+	got, err := boltdb.Inspect(path)
 	if err != nil || got.Hash != hashOf(t, old.Store) || got.Index != old.Applied() || got.Revision != 4 {
 		t.Fatalf("Inspect() = %+v, %v, want %+v at revision 4", got, err, hashOf(t, old.Store))
 	}

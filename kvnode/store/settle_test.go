@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/kvnode/store/storetest"
 	"github.com/leaderlease/go/raftwal/fs"
 )
@@ -85,7 +86,7 @@ func (u *unsettled) settle(t *testing.T) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return errors.Join(store.Settle(f, os.Getpagesize()), f.Close())
+	return errors.Join(boltdb.Settle(f, int64(os.Getpagesize())), f.Close())
 }
 
 // hash opens what disk has, and loads it.
@@ -174,7 +175,7 @@ func TestOpenWritesAgain(t *testing.T) {
 // file stays what it is.
 func TestSettleGoesUnseen(t *testing.T) {
 	path := dbPath(t)
-	b, err := store.OpenBolt(path)
+	b, err := boltdb.Open(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,24 +41,14 @@ func (s *Store) OpenSnapshot() (Snapshot, error) {
 	return &snapshot{img, c}, nil
 }
 
-// ReadCheckpoint returns what the snapshot in the file path is of. It reads its
-// description only: Restore finds damage in the rest.
-func ReadCheckpoint(path string) (Checkpoint, error) {
-	img, err := openFile(path)
-	if err != nil {
-		return Checkpoint{}, fmt.Errorf("store: read snapshot %s: %w", path, err)
-	}
+// ReadCheckpoint returns what a snapshot is of. It reads its description only:
+// Restore finds damage in the rest. It returns ErrNoCheckpoint if it is of nothing.
+func ReadCheckpoint(img Image) (Checkpoint, error) {
 	c, err := imageCheckpoint(img)
-	if cerr := img.Close(); err == nil {
-		err = cerr
-	}
 	if err == nil && c.Index == 0 {
 		err = ErrNoCheckpoint
 	}
-	if err != nil {
-		return Checkpoint{}, fmt.Errorf("store: read snapshot %s: %w", path, err)
-	}
-	return c, nil
+	return c, err
 }
 
 func imageCheckpoint(img Image) (Checkpoint, error) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
 
 // disk is where a machine keeps its checkpoints.
@@ -34,7 +35,7 @@ type boltDisk struct {
 }
 
 func openBolt(path string, random *rand.Rand, stats *Stats) (*boltDisk, error) {
-	b, err := store.OpenBolt(path)
+	b, err := boltdb.Open(path)
 	if err != nil {
 		return nil, err
 	}

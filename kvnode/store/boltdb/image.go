@@ -1,4 +1,4 @@
-package store
+package boltdb
 
 import (
 	"bytes"
@@ -9,15 +9,17 @@ import (
 	"sync"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/leaderlease/go/kvnode/store"
 )
 
-// boltImage is a read transaction.
-type boltImage struct {
+// image is a read transaction.
+type image struct {
 	tx    *bbolt.Tx
 	close func() error // once
 }
 
-func (b *bolt) View() (Image, error) {
+func (b *backend) View() (store.Image, error) {
 	f, err := b.acquire()
 	if err != nil {
 		return nil, err
@@ -30,21 +32,21 @@ func (b *bolt) View() (Image, error) {
 }
 
 // newImage returns an image of db, which calls done when it is closed.
-func newImage(db *bbolt.DB, done func() error) (*boltImage, error) {
+func newImage(db *bbolt.DB, done func() error) (*image, error) {
 	tx, err := db.Begin(false)
 	if err != nil {
 		return nil, err
 	}
-	return &boltImage{tx, sync.OnceValue(func() error { return errors.Join(tx.Rollback(), done()) })}, nil
+	return &image{tx, sync.OnceValue(func() error { return errors.Join(tx.Rollback(), done()) })}, nil
 }
 
-// openFile opens a snapshot's file for reading.
-func openFile(path string) (Image, error) {
-	db, err := openBolt(path, true)
+// openImage opens a snapshot's file for reading.
+func openImage(path string) (store.Image, error) {
+	db, err := openDB(path, true)
 	if err != nil {
 		return nil, err
 	}
-	var img *boltImage
+	var img *image
 	err = guard(func() error {
 		if err := db.View(func(tx *bbolt.Tx) error { return checkFormat(tx, path) }); err != nil {
 			return err
@@ -58,7 +60,7 @@ func openFile(path string) (Image, error) {
 	return img, nil
 }
 
-func (i *boltImage) Meta() (meta []byte) {
+func (i *image) Meta() (meta []byte) {
 	err := guard(func() error {
 		meta = bytes.Clone(i.tx.Bucket(metaBucket).Get(stateKey))
 		return nil
@@ -70,25 +72,25 @@ func (i *boltImage) Meta() (meta []byte) {
 	return meta
 }
 
-func (i *boltImage) Records(fn func(key, value []byte) error) error {
+func (i *image) Records(fn func(key, value []byte) error) error {
 	return guard(func() error { return i.tx.Bucket(recordBucket).ForEach(fn) })
 }
 
-func (i *boltImage) Size() int64 { return i.tx.Size() }
+func (i *image) Size() int64 { return i.tx.Size() }
 
-func (i *boltImage) WriteTo(w io.Writer) (int64, error) { return i.tx.WriteTo(w) }
+func (i *image) WriteTo(w io.Writer) (int64, error) { return i.tx.WriteTo(w) }
 
-func (i *boltImage) Close() error { return i.close() }
+func (i *image) Close() error { return i.close() }
 
-// boltStaged is a snapshot's file, open for writing.
-type boltStaged struct {
-	*boltImage
-	to   *bolt
+// staged is a snapshot's file, open for writing.
+type staged struct {
+	*image
+	to   *backend
 	path string
 	db   *bbolt.DB // nil once it is the backend's
 }
 
-func (b *bolt) Stage(path string) (Staged, error) {
+func (b *backend) Stage(path string) (store.Staged, error) {
 	db, err := openChecked(path)
 	if err != nil {
 		return nil, err
@@ -97,10 +99,10 @@ func (b *bolt) Stage(path string) (Staged, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &boltStaged{img, b, path, db}, nil
+	return &staged{img, b, path, db}, nil
 }
 
-func (s *boltStaged) Install() error {
+func (s *staged) Install() error {
 	if err := s.to.failed(); err != nil {
 		return err
 	}
@@ -117,8 +119,8 @@ func (s *boltStaged) Install() error {
 	return nil
 }
 
-func (s *boltStaged) Close() error {
-	err := s.boltImage.Close()
+func (s *staged) Close() error {
+	err := s.image.Close()
 	if s.db != nil {
 		err = errors.Join(err, s.db.Close())
 	}
@@ -128,7 +130,7 @@ func (s *boltStaged) Close() error {
 // compactBatch is how many bytes of records a defragmentation holds in memory.
 const compactBatch = 4 << 20
 
-func (b *bolt) Defragment() error {
+func (b *backend) Defragment() error {
 	if err := b.failed(); err != nil {
 		return err
 	}
@@ -149,12 +151,12 @@ func (b *bolt) Defragment() error {
 }
 
 // compactInto makes a database of what is in use, and returns it when it is durable.
-func (b *bolt) compactInto(path string) (*bbolt.DB, error) {
+func (b *backend) compactInto(path string) (*bbolt.DB, error) {
 	f, err := b.acquire()
 	if err != nil {
 		return nil, err
 	}
-	db, err := openBolt(path, false)
+	db, err := openDB(path, false)
 	if err != nil {
 		return nil, errors.Join(err, b.release(f))
 	}

@@ -1,4 +1,4 @@
-package store
+package boltdb
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"hash/fnv"
 	"io"
 	"os"
+
+	"github.com/leaderlease/go/kvnode/store"
 )
 
 // pageWalk reads the pages of a bbolt file that are in use and checks that
@@ -50,7 +52,7 @@ func checkPages(path string, pageSize int) error {
 		return err
 	}
 	if err := w.page(root, nil, nil); err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+		return fmt.Errorf("%w: %w", store.ErrDamaged, err)
 	}
 	return nil
 }
@@ -61,7 +63,7 @@ func newestMeta(f io.ReaderAt, pageSize int64) (page []byte, at int64, err error
 	for i := range int64(2) {
 		buf := make([]byte, pageSize)
 		if _, err := f.ReadAt(buf, i*pageSize); err != nil {
-			return nil, 0, fmt.Errorf("%w: meta page %d: %w", ErrDamaged, i, err)
+			return nil, 0, fmt.Errorf("%w: meta page %d: %w", store.ErrDamaged, i, err)
 		}
 		m := buf[pageHead:][:metaSize]
 		sum := fnv.New64a()
@@ -72,7 +74,7 @@ func newestMeta(f io.ReaderAt, pageSize int64) (page []byte, at int64, err error
 		}
 	}
 	if page == nil {
-		return nil, 0, fmt.Errorf("%w: no valid meta page", ErrForeign)
+		return nil, 0, fmt.Errorf("%w: no valid meta page", store.ErrForeign)
 	}
 	return page, at, nil
 }
@@ -90,7 +92,7 @@ func (w *pageWalk) root() (uint64, error) {
 	newest := page[pageHead:]
 	w.pages = order.Uint64(newest[40:])
 	if have := uint64(info.Size() / w.pageSize); w.pages > have {
-		return 0, fmt.Errorf("%w: it has %d pages, want %d", ErrDamaged, have, w.pages)
+		return 0, fmt.Errorf("%w: it has %d pages, want %d", store.ErrDamaged, have, w.pages)
 	}
 	w.seen = make([]bool, w.pages)
 	return order.Uint64(newest[16:]), nil

@@ -1,4 +1,4 @@
-package store
+package boltdb
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/leaderlease/go/kvnode/store"
 )
 
 var (
@@ -35,7 +37,7 @@ const growStep = 1 << 20
 // lockTimeout is how long another process may take to let go of the file.
 const lockTimeout = time.Second
 
-func openBolt(path string, readOnly bool) (db *bbolt.DB, err error) {
+func openDB(path string, readOnly bool) (db *bbolt.DB, err error) {
 	opts := &bbolt.Options{
 		Timeout:        lockTimeout,
 		ReadOnly:       readOnly,
@@ -55,9 +57,9 @@ func openBolt(path string, readOnly bool) (db *bbolt.DB, err error) {
 	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("another process has had it open for %v", lockTimeout)
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch):
-		return nil, fmt.Errorf("%w: %w", ErrForeign, err)
+		return nil, fmt.Errorf("%w: %w", store.ErrForeign, err)
 	case errors.Is(err, bolterrors.ErrChecksum):
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return nil, fmt.Errorf("%w: %w", store.ErrDamaged, err)
 	default:
 		return db, err
 	}
@@ -70,11 +72,11 @@ func openChecked(path string) (*bbolt.DB, error) {
 	case err != nil:
 		return nil, err
 	case info.IsDir():
-		return nil, fmt.Errorf("%w: it is a directory", ErrForeign)
+		return nil, fmt.Errorf("%w: it is a directory", store.ErrForeign)
 	case info.Size() == 0:
-		return nil, fmt.Errorf("%w: it is empty", ErrForeign)
+		return nil, fmt.Errorf("%w: it is empty", store.ErrForeign)
 	}
-	db, err := openBolt(path, true)
+	db, err := openDB(path, true)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +89,7 @@ func openChecked(path string) (*bbolt.DB, error) {
 	if err := errors.Join(err, db.Close()); err != nil {
 		return nil, err
 	}
-	return openBolt(path, false)
+	return openDB(path, false)
 }
 
 // checkFormat reads no more than is needed to know whose file it is.
@@ -97,14 +99,14 @@ func checkFormat(tx *bbolt.Tx, path string) error {
 		return err
 	}
 	if info.Size() < tx.Size() {
-		return fmt.Errorf("%w: it has %d bytes, want at least %d", ErrDamaged, info.Size(), tx.Size())
+		return fmt.Errorf("%w: it has %d bytes, want at least %d", store.ErrDamaged, info.Size(), tx.Size())
 	}
 	meta := tx.Bucket(metaBucket)
 	if meta == nil || tx.Bucket(recordBucket) == nil || meta.Get(formatKey) == nil {
-		return ErrForeign
+		return store.ErrForeign
 	}
 	if got := string(meta.Get(formatKey)); got != strconv.Itoa(layout) {
-		return fmt.Errorf("%w: it is %q, this version reads %d", ErrFormat, got, layout)
+		return fmt.Errorf("%w: it is %q, this version reads %d", store.ErrFormat, got, layout)
 	}
 	return nil
 }
@@ -126,7 +128,7 @@ func guard(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", ErrDamaged, p)
+			err = fmt.Errorf("%w: %v", store.ErrDamaged, p)
 		}
 	}()
 	return fn()

@@ -1,4 +1,5 @@
-package store
+// Package boltdb keeps a store's checkpoints, and snapshots of them, in bbolt databases.
+package boltdb
 
 import (
 	"errors"
@@ -8,41 +9,43 @@ import (
 	"sync"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/leaderlease/go/kvnode/store"
 )
 
-// bolt keeps checkpoints in a bbolt database. Commits are serialised by the
+// backend keeps checkpoints in a bbolt database. Commits are serialised by the
 // store; images are opened and read at any time.
-type bolt struct {
+type backend struct {
 	path string
 
 	mu struct {
 		sync.Mutex
-		file   *boltFile
+		file   *file
 		failed error // why nothing may be committed any more
 		closed bool
 	}
 }
 
-// boltFile is an open database that lives until its last image is closed, though
+// file is an open database that lives until its last image is closed, though
 // another file may have taken its name. Closing a bbolt database earlier would
 // wait for them.
-type boltFile struct {
+type file struct {
 	db *bbolt.DB
 	// refs counts the images, and the backend while this is its file. Under the
 	// backend's mu.
 	refs int
 }
 
-// OpenBolt opens, or makes, the bbolt database at path. What a crash left beside
+// Open opens, or makes, the bbolt database at path. What a crash left beside
 // it is removed.
-func OpenBolt(path string) (Backend, error) {
+func Open(path string) (store.Backend, error) {
 	for _, left := range []string{newName(path), defragName(path)} {
 		if err := os.Remove(left); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("store: remove what is left of %s: %w", left, err)
 		}
 	}
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		if err := createBolt(path); err != nil {
+		if err := create(path); err != nil {
 			return nil, fmt.Errorf("store: make database %s: %w", path, err)
 		}
 	}
@@ -50,18 +53,18 @@ func OpenBolt(path string) (Backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: open database %s: %w", path, err)
 	}
-	b := &bolt{path: path}
-	b.mu.file = &boltFile{db: db, refs: 1}
+	b := &backend{path: path}
+	b.mu.file = &file{db: db, refs: 1}
 	return b, nil
 }
 
 func newName(path string) string    { return path + ".new" }
 func defragName(path string) string { return path + ".defrag" }
 
-// createBolt makes an empty database under another name first: one that bears
+// create makes an empty database under another name first: one that bears
 // the name is complete.
-func createBolt(path string) error {
-	db, err := openBolt(newName(path), false)
+func create(path string) error {
+	db, err := openDB(newName(path), false)
 	if err != nil {
 		return err
 	}
@@ -81,17 +84,17 @@ func rename(from, to string) error {
 }
 
 // acquire returns the current file for a while.
-func (b *bolt) acquire() (*boltFile, error) {
+func (b *backend) acquire() (*file, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.mu.closed {
-		return nil, ErrClosed
+		return nil, store.ErrClosed
 	}
 	b.mu.file.refs++
 	return b.mu.file, nil
 }
 
-func (b *bolt) release(f *boltFile) error {
+func (b *backend) release(f *file) error {
 	b.mu.Lock()
 	f.refs--
 	last := f.refs == 0
@@ -103,29 +106,29 @@ func (b *bolt) release(f *boltFile) error {
 }
 
 // replace makes db the current file.
-func (b *bolt) replace(db *bbolt.DB) error {
+func (b *backend) replace(db *bbolt.DB) error {
 	b.mu.Lock()
 	old := b.mu.file
-	b.mu.file = &boltFile{db: db, refs: 1}
+	b.mu.file = &file{db: db, refs: 1}
 	b.mu.Unlock()
 	return b.release(old)
 }
 
 // fail keeps anything from being committed to a file that may have lost its name.
-func (b *bolt) fail(err error) error {
+func (b *backend) fail(err error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.failed = fmt.Errorf("the database was being replaced: %w", err)
 	return err
 }
 
-func (b *bolt) failed() error {
+func (b *backend) failed() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mu.failed
 }
 
-func (b *bolt) Update(fn func(tx Tx) error) error {
+func (b *backend) Update(fn func(tx store.Tx) error) error {
 	if err := b.failed(); err != nil {
 		return err
 	}
@@ -138,21 +141,21 @@ func (b *bolt) Update(fn func(tx Tx) error) error {
 			records := tx.Bucket(recordBucket)
 			// Keys come in ascending order, so pages fill from the left.
 			records.FillPercent = 0.9
-			return fn(boltTx{tx.Bucket(metaBucket), records})
+			return fn(change{tx.Bucket(metaBucket), records})
 		})
 	})
 	return errors.Join(err, b.release(f))
 }
 
-type boltTx struct{ meta, records *bbolt.Bucket }
+type change struct{ meta, records *bbolt.Bucket }
 
-func (t boltTx) Meta() []byte                      { return t.meta.Get(stateKey) }
-func (t boltTx) SetMeta(meta []byte) error         { return t.meta.Put(stateKey, meta) }
-func (t boltTx) Record(key []byte) []byte          { return t.records.Get(key) }
-func (t boltTx) SetRecord(key, value []byte) error { return t.records.Put(key, value) }
-func (t boltTx) DeleteRecord(key []byte) error     { return t.records.Delete(key) }
+func (t change) Meta() []byte                      { return t.meta.Get(stateKey) }
+func (t change) SetMeta(meta []byte) error         { return t.meta.Put(stateKey, meta) }
+func (t change) Record(key []byte) []byte          { return t.records.Get(key) }
+func (t change) SetRecord(key, value []byte) error { return t.records.Put(key, value) }
+func (t change) DeleteRecord(key []byte) error     { return t.records.Delete(key) }
 
-func (b *bolt) Size() (total, inUse int64) {
+func (b *backend) Size() (total, inUse int64) {
 	f, err := b.acquire()
 	if err != nil {
 		return 0, 0
@@ -169,7 +172,7 @@ func (b *bolt) Size() (total, inUse int64) {
 	return total, inUse
 }
 
-func (b *bolt) Close() error {
+func (b *backend) Close() error {
 	b.mu.Lock()
 	closed, f := b.mu.closed, b.mu.file
 	b.mu.closed = true

@@ -1,4 +1,4 @@
-package store
+package boltdb
 
 import (
 	"errors"
@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 )
 
-// Settle makes durable what bbolt shows. A process that has ended between bbolt's
+// Settle implements store.Backend: it makes durable what bbolt shows. A process that has ended between bbolt's
 // write and its sync, or whose sync has failed, leaves the newest meta page in
 // memory only; one that has ended within a replacement leaves the file's name
 // there.
 //
 // It is for the time between commits. Readers may go on: no byte of what they see
 // changes.
-func (b *bolt) Settle() error {
+func (b *backend) Settle() error {
 	if err := b.failed(); err != nil {
 		return err
 	}
@@ -32,13 +32,13 @@ func settlePath(path string, pageSize int64) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(settle(f, pageSize), f.Close()); err != nil {
+	if err := errors.Join(Settle(f, pageSize), f.Close()); err != nil {
 		return fmt.Errorf("make the newest checkpoint in %s durable: %w", path, err)
 	}
 	return syncDir(filepath.Dir(path))
 }
 
-// settle writes the newest meta page of f again and syncs all of f. The sync alone
+// Settle writes the newest meta page of f again and syncs all of f. The sync alone
 // would not do: after one that has failed, the operating system takes the page for
 // written.
 //
@@ -50,7 +50,7 @@ func settlePath(path string, pageSize int64) error {
 //
 // A power failure during the write leaves this meta page or the one before, and
 // nobody relies on this one yet: it is one sector.
-func settle(f settleFile, pageSize int64) error {
+func Settle(f SettleFile, pageSize int64) error {
 	page, at, err := newestMeta(f, pageSize)
 	if err != nil {
 		return err
@@ -61,8 +61,8 @@ func settle(f settleFile, pageSize int64) error {
 	return f.Sync()
 }
 
-// settleFile is what settle needs of a file.
-type settleFile interface {
+// SettleFile is what Settle needs of a file.
+type SettleFile interface {
 	io.ReaderAt
 	io.WriterAt
 	Sync() error
