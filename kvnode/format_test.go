@@ -144,13 +144,17 @@ func TestARevocationNamesItsGrant(t *testing.T) {
 // What keeps the format is said by every member of the newer version, whoever leads,
 // also of members that nobody has heard of; once an hour, and by the status.
 func TestWhatKeepsTheFormatIsSaid(t *testing.T) {
+	// Seventy minutes of heartbeats are many: here they are rare.
+	old := func(cfg *Config) {
+		cfg.newestFormat, cfg.TickInterval, cfg.ElectionTimeout = store.FormatFirst, time.Second, 5*time.Second
+	}
 	for _, c := range []struct {
 		name, want string
 		begin      func(t *testing.T, c *cluster)
 	}{
 		{"a member is down", "m3 (http://m3:2380): not connected", func(_ *testing.T, c *cluster) { c.crash(c.nodes["m3"]) }},
 		{"an old member leads", "m3 (http://m3:2380): knows format 1", func(t *testing.T, c *cluster) {
-			time.Sleep(5 * time.Second)
+			time.Sleep(30 * time.Second)
 			if l := c.leader(); l != c.nodes["m3"] {
 				if err := l.transfer(t.Context(), c.nodes["m3"].ID()); err != nil {
 					t.Fatal(err)
@@ -160,7 +164,7 @@ func TestWhatKeepsTheFormatIsSaid(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var logs [2]lines
-			inCluster(t, 3, version(store.FormatFirst), func(t *testing.T, cl *cluster) {
+			inCluster(t, 3, old, func(t *testing.T, cl *cluster) {
 				for i, name := range []string{"m1", "m2"} {
 					cl.restart(name, false, func(cfg *Config) {
 						cfg.newestFormat, cfg.Logger = store.FormatNewest, logs[i].logger()
