@@ -49,11 +49,17 @@ RAFTSIM = $(GO) test ./internal/raftsim -count 1 -timeout 0 -v -run
 test: ## what CI runs: all tests with the race detector, the standard simulation, real processes
 	$(GO) test -race -timeout 15m $(PKG)
 	$(GO) test -timeout 15m ./raftwal/...
+	@nice $(MAKE) --no-print-directory simulations & sims=$$!; \
+	(cd kvnode/e2e && $(GO) test -timeout 15m ./...); e2e=$$?; \
+	wait $$sims && exit $$e2e
+
+# They compute while the real processes mostly wait.
+.PHONY: simulations
+simulations:
 	@$(SIMULATE) -first=1 -seeds=400 & first=$$!; \
 	$(SIMULATE) -first=401 -seeds=400; second=$$?; \
 	wait $$first && exit $$second
 	$(GO) test -timeout 15m ./internal/raftsim
-	cd kvnode/e2e && $(GO) test -timeout 15m ./...
 
 .PHONY: race
 race: ## short tests under the race detector, twice and shuffled
