@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -31,13 +32,11 @@ func (c *chaos) fullDisk() error {
 		return err
 	}
 	defer func() { _ = c.disk.free() }() // for what is judged after an error
-	if err := m.Use(func(cl *clientv3.Client) error { return c.untilFull(ctx, cl, m) }); err != nil {
+	before := len(m.Log())
+	if err := m.Use(func(cl *clientv3.Client) error { return c.untilFull(ctx, cl, m, before) }); err != nil {
 		return err
 	}
-	if err := untilReadyz(ctx, m, http.StatusServiceUnavailable); err != nil {
-		return fmt.Errorf("with a full disk: %w", err)
-	}
-	if err := c.waitOtherLeader(ctx, m); err != nil {
+	if err := c.untilAside(ctx, m, before); err != nil {
 		return fmt.Errorf("with a full disk: %w", err)
 	}
 	if err := c.l.WaitProgress(ctx, progress); err != nil {
@@ -55,16 +54,17 @@ func (c *chaos) fullDisk() error {
 	return m.Use(func(cl *clientv3.Client) error { return putAndGet(ctx, cl, "there is room again") })
 }
 
-// untilFull fills the log by way of m until m refuses for want of room. It leaves
-// nothing in the store: the condition of what it writes never holds.
-func (c *chaos) untilFull(ctx context.Context, cl *clientv3.Client, m *cluster.Member) error {
+// untilFull fills the log by way of m until m has no room: it refuses, or says so in
+// its log if another one leads by now. It leaves nothing in the store: the condition of
+// what it writes never holds.
+func (c *chaos) untilFull(ctx context.Context, cl *clientv3.Client, m *cluster.Member, before int) error {
 	large := string(bytes.Repeat([]byte("x"), 1e6))
 	var last error
 	for n := range ballast {
 		one, cancel := context.WithTimeout(ctx, 5*time.Second)
 		_, last = cl.Txn(one).If(clientv3.Compare(clientv3.Version("ballast"), ">", 0)).Then(clientv3.OpPut("ballast", large)).Commit()
 		cancel()
-		if errors.Is(last, rpctypes.ErrNoSpace) {
+		if errors.Is(last, rpctypes.ErrNoSpace) || strings.Contains(m.Log()[before:], fullText) {
 			c.t.Logf("the disk of %s was full after %d MB", m.Name, n)
 			return nil
 		}
@@ -75,7 +75,34 @@ func (c *chaos) untilFull(ctx context.Context, cl *clientv3.Client, m *cluster.M
 			return errors.Join(err, last)
 		}
 	}
-	return fmt.Errorf("%s took %d MB with a full disk, the last with error %w, want %w", m.Name, ballast, last, rpctypes.ErrNoSpace)
+	return fmt.Errorf("%s took %d MB with a full disk, the last with error %v, want %w", m.Name, ballast, last, rpctypes.ErrNoSpace)
+}
+
+// What a member says of its disk.
+const (
+	fullText    = "disk is full"
+	hasRoomText = "disk has room again"
+)
+
+// untilAside waits until a member with a full disk is not ready and another one leads,
+// or until a checkpoint has freed segments of its log, for which bbolt may need no room.
+func (c *chaos) untilAside(ctx context.Context, m *cluster.Member, before int) error {
+	for {
+		if strings.Contains(m.Log()[before:], hasRoomText) {
+			c.t.Logf("a checkpoint of %s has made room on its full disk", m.Name)
+			return nil
+		}
+		code, body := page(ctx, m, "/readyz")
+		lead, err := c.c.Leader(ctx)
+		if code == http.StatusServiceUnavailable && err == nil && lead != m {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("/readyz of %s was %d last, want 503, and another leader (%w)\n%s", m.Name, code, err, body)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
 }
 
 // makeLead hands leadership to m.
