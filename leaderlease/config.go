@@ -86,7 +86,8 @@ type Config struct {
 type PromiseStore interface {
 	// LoadMaxPromise returns what was saved last, or 0.
 	LoadMaxPromise() (time.Duration, error)
-	// SaveMaxPromise returns once d is durable.
+	// SaveMaxPromise returns once d is durable, also if d was saved before: New saves
+	// what it has loaded, or what is longer.
 	SaveMaxPromise(d time.Duration) error
 }
 

@@ -41,12 +41,19 @@ func (f PromiseFile) LoadMaxPromise() (time.Duration, error) {
 }
 
 // SaveMaxPromise returns once d is durable. It never lowers what the file holds.
-func (f PromiseFile) SaveMaxPromise(d time.Duration) error {
+// What it holds already may be there in memory only, under its new name: a process
+// ended before it had synced the directory.
+func (f PromiseFile) SaveMaxPromise(d time.Duration) error { return f.save(disk{}, d) }
+
+func (f PromiseFile) save(on steps, d time.Duration) error {
 	saved, err := f.LoadMaxPromise()
-	if err != nil || saved >= d {
+	if err != nil {
 		return err
 	}
-	return f.replace(disk{}, d.String()+"\n")
+	if saved >= d {
+		return on.syncDir(filepath.Dir(string(f)))
+	}
+	return f.replace(on, d.String()+"\n")
 }
 
 // Retire is for a member that has run with a Lease and starts without one: call it

@@ -185,3 +185,21 @@ func TestRetireWaitsForThePromises(t *testing.T) {
 		}
 	})
 }
+
+// A process that ended before the new name was durable, or whose sync failed, leaves
+// the new text to be read: by the time New makes promises, it must be on disk.
+func TestWhatIsReadIsMadeDurable(t *testing.T) {
+	f := promiseFileIn(t)
+	if err := f.replace(&dying{last: 3}, "2s\n"); !errors.Is(err, errDied) {
+		t.Fatalf("replace() = %v, want %v", err, errDied)
+	}
+	f.wants(t, 2*time.Second)
+	d := &dying{last: 9}
+	if err := f.save(d, time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"sync"}; !slices.Equal(d.done, want) {
+		t.Errorf("save() did %v of what it has read, want %v", d.done, want)
+	}
+	f.wants(t, 2*time.Second)
+}

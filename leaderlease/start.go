@@ -52,7 +52,8 @@ func readStart(cfg *Config) (start, error) {
 }
 
 // holdFor returns the restart hold and saves the longest promise that this run
-// may make before it makes any.
+// may make before it makes any, also if it was loaded: what a process has read may be
+// there in memory only.
 func (s *start) holdFor(cfg *Config) (time.Duration, error) {
 	longest := cfg.MaxPromise
 	if cfg.Promises != nil {
@@ -60,12 +61,10 @@ func (s *start) holdFor(cfg *Config) (time.Duration, error) {
 		if err != nil {
 			return 0, fmt.Errorf("leaderlease: load the longest promise: %w", err)
 		}
-		if saved < cfg.MaxPromise {
-			if err := cfg.Promises.SaveMaxPromise(cfg.MaxPromise); err != nil {
-				return 0, fmt.Errorf("leaderlease: save the longest promise %v: %w", cfg.MaxPromise, err)
-			}
-		}
 		longest = max(longest, saved)
+		if err := cfg.Promises.SaveMaxPromise(longest); err != nil {
+			return 0, fmt.Errorf("leaderlease: save the longest promise %v: %w", longest, err)
+		}
 	}
 	if !s.restarted {
 		return 0, nil

@@ -171,7 +171,17 @@ var voterRules = []Mutant{
 	{
 		Rule: "V6", Name: "the longest promise is not saved", Pkg: rulesPkg, Test: "^TestV6HoldCoversThePromisesOfEarlierRuns$",
 		File: "leaderlease/start.go",
-		Old:  "if saved < cfg.MaxPromise {", New: "if false {",
+		Old:  "if err := cfg.Promises.SaveMaxPromise(longest); err != nil {", New: "if err := error(nil); err != nil {",
+	},
+	{
+		Rule: "V6", Name: "a promise that was read counts as durable", Pkg: libPkg, Test: "^TestNewSavesTheLongestPromise$",
+		File: "leaderlease/start.go",
+		Old:  "\t\tif err := cfg.Promises.SaveMaxPromise(longest)", New: "\t\tif saved == longest && s.restarted {\n\t\t\treturn longest, nil\n\t\t}\n\t\tif err := cfg.Promises.SaveMaxPromise(longest)",
+	},
+	{
+		Rule: "V6", Name: "a promise file that was read counts as durable", Pkg: libPkg, Test: "^TestWhatIsReadIsMadeDurable$",
+		File: "leaderlease/promise_file.go",
+		Old:  "\t\treturn on.syncDir(filepath.Dir(string(f)))", New: "\t\treturn nil",
 	},
 	{
 		Rule: "V6", Name: "a promise file shrinks", Pkg: libPkg, Test: "^TestPromiseFileKeepsTheLongest$",
@@ -186,7 +196,7 @@ var voterRules = []Mutant{
 	{
 		Rule: "V6", Name: "a promise file's new name is not made durable", Pkg: libPkg, Test: "^TestPromiseFileOrder$",
 		File: "leaderlease/promise_file.go",
-		Old:  "return on.syncDir(filepath.Dir(string(f)))", New: "_ = filepath.Dir\n\treturn nil",
+		Old:  "\t}\n\treturn on.syncDir(filepath.Dir(string(f)))", New: "\t}\n\treturn nil",
 	},
 	{
 		Rule: "V6", Name: "a truncated promise counts", Pkg: libPkg, Test: "^TestPromiseFileThatCannotBeUsed$",
