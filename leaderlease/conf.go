@@ -68,8 +68,9 @@ func (l *Lease) Applied(index uint64) {
 		return
 	}
 	// A state machine that outlives restarts may be ahead of the commit index on
-	// disk, which raft does not sync; it cannot be ahead of the log.
-	if index > max(l.commit.Load(), l.found) {
+	// disk, which raft does not sync. It is ahead of the log only after a crash that
+	// came before the log's write of what was applied beside it, and ConfIndex says so.
+	if index > max(l.commit.Load(), l.found, l.cfg.ConfIndex) {
 		l.misuse("Applied with an index beyond the commit index: state that raft has not committed must not be served", true)
 		return
 	}
@@ -129,8 +130,8 @@ type confWatch struct {
 	// open holds the indexes of changes that ApplyConfState was not called for.
 	open []uint64
 	// settled is the newest change that was told of or that Storage had at the
-	// start, or the newest snapshot that was restored.
-	settled uint64
+	// start, which is stored until one was, or the newest snapshot that was restored.
+	settled, stored uint64
 	// skipped is the newest index that was applied while an older change was open.
 	skipped uint64
 	// superseded: the newest configuration came with a snapshot. What older
@@ -163,7 +164,10 @@ func (c *confWatch) told() (use bool, broken string) {
 // toldAt is told for the change at index. Its result has the changes before it,
 // too: those that were skipped are closed with it.
 func (c *confWatch) toldAt(index uint64) (use bool, broken string) {
-	if index <= c.settled {
+	switch {
+	case index <= c.stored && c.settled == c.stored:
+		return false, fmt.Sprintf("ApplyConfStateAt %d says other voters than Storage, whose ConfState has all changes up to ConfIndex %d", index, c.stored)
+	case index <= c.settled:
 		return false, "" // late or repeated
 	}
 	i := slices.Index(c.open, index)
@@ -196,7 +200,7 @@ func (c *confWatch) missed() error {
 }
 
 func (c *confWatch) restored(index uint64) {
-	c.open, c.settled, c.superseded = nil, index, true
+	c.open, c.settled, c.stored, c.superseded = nil, index, 0, true
 }
 
 func (c *confWatch) pending() bool { return len(c.open) > 0 }

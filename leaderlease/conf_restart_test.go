@@ -108,3 +108,36 @@ func TestReadsBesideAMissedChange(t *testing.T) {
 		t.Errorf("read = %+v, %v, want it by a quorum round", o.read, o.err)
 	}
 }
+
+// A state machine that is ahead of the log after a crash says so as soon as it is
+// open: the log's entries are written beside what it applies, not before.
+func TestAppliedUpToConfIndexNeedsNoLog(t *testing.T) {
+	p := newPuppet(t, func(c *Config) { c.ConfIndex = 10 })
+	p.Applied(10)
+	p.lead(2)
+	p.renew()
+	p.sound()
+	p.Applied(11)
+	p.misused("beyond the commit index")
+}
+
+// Storage's ConfState has the change, says ConfIndex; its result is another one.
+// So raft began with voters that do not count any more, and so did the lease.
+func TestAChangeThatStorageLacksContradictsConfIndex(t *testing.T) {
+	p := newPuppet(t, func(c *Config) { c.ConfIndex = 4 })
+	p.commitChanges(1) // at 2
+	p.lead(3)
+	p.renew()
+	p.ApplyConfStateAt(2, voters(1, 2, 3)) // what counts already
+	p.sound()
+	p.ApplyConfStateAt(2, voters(1, 4, 5))
+	p.misused("ApplyConfStateAt 2 says other voters than Storage")
+	// What is said late, of a change below a snapshot, is void as ever.
+	p = newPuppet(t, func(c *Config) { c.ConfIndex = 4 })
+	p.commitChanges(1)
+	p.restore(4, voters(1, 2, 3))
+	p.lead(3)
+	p.renew()
+	p.ApplyConfStateAt(2, voters(1, 4, 5))
+	p.sound()
+}

@@ -153,7 +153,27 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "changes that Storage has are waited for", Pkg: libPkg, Test: "^TestChangesThatStorageHasAreNotTold$",
 		File: "leaderlease/lease.go",
-		Old:  "\tmu.conf.settled = cfg.ConfIndex\n", New: "",
+		Old:  "\tmu.conf.settled, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex\n", New: "",
+	},
+	{
+		Rule: "L5", Name: "a change that Storage has not, says ApplyConfStateAt, goes unnoticed", Pkg: libPkg, Test: "^TestAChangeThatStorageLacksContradictsConfIndex$",
+		File: "leaderlease/conf.go",
+		Old:  "case index <= c.stored && c.settled == c.stored:", New: "case index <= c.stored && false:",
+	},
+	{
+		Rule: "L5", Name: "a late change below a snapshot contradicts ConfIndex", Pkg: libPkg, Test: "^TestAChangeThatStorageLacksContradictsConfIndex$",
+		File: "leaderlease/conf.go",
+		Old:  "c.settled, c.stored, c.superseded = nil, index, 0, true", New: "c.settled, c.superseded = nil, index, true",
+	},
+	{
+		Rule: "L5", Name: "a change that is told once more is none that was", Pkg: libPkg, Test: "^TestTheLeaseCountsUnderWhatRaftEndsUpIn$",
+		File: "leaderlease/conf.go",
+		Old:  "c.open, c.settled = c.open[i+1:], index", New: "c.open = c.open[i+1:]",
+	},
+	{
+		Rule: "misuse", Name: "a state machine that is ahead of the log is refused", Pkg: libPkg, Test: "^TestAppliedUpToConfIndexNeedsNoLog$",
+		File: "leaderlease/conf.go",
+		Old:  "max(l.commit.Load(), l.found, l.cfg.ConfIndex)", New: "max(l.commit.Load(), l.found)",
 	},
 	{
 		Rule: "L5", Name: "a missed change never heals", Pkg: libPkg, Test: "^TestMissedChangesHeal$",
