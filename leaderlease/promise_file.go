@@ -25,6 +25,9 @@ var _ PromiseStore = PromiseFile("")
 // that cannot be read is an error: the node must then stay down for the longest
 // promise that it may ever have made, after which the file can be removed.
 func (f PromiseFile) LoadMaxPromise() (time.Duration, error) {
+	if f == "" {
+		return 0, errors.New("leaderlease: the PromiseFile has no name")
+	}
 	text, err := os.ReadFile(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil

@@ -203,3 +203,19 @@ func TestWhatIsReadIsMadeDurable(t *testing.T) {
 	}
 	f.wants(t, 2*time.Second)
 }
+
+// A name that was forgotten, in a setting, say, is no file that is not there yet: the
+// member would start without waiting.
+func TestPromiseFileNeedsAName(t *testing.T) {
+	t.Chdir(t.TempDir())
+	var f PromiseFile
+	_, load := f.LoadMaxPromise()
+	for name, err := range map[string]error{"LoadMaxPromise": load, "SaveMaxPromise": f.SaveMaxPromise(time.Second), "Retire": f.Retire(t.Context())} {
+		if err == nil || !strings.Contains(err.Error(), "no name") {
+			t.Errorf("%s() of a PromiseFile without a name = %v, want an error that says so", name, err)
+		}
+	}
+	if left, err := os.ReadDir("."); err != nil || len(left) != 0 {
+		t.Errorf("%v is left, %v, want nothing", left, err)
+	}
+}

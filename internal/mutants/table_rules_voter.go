@@ -204,6 +204,11 @@ var voterRules = []Mutant{
 		Old:  "!whole || d <= 0 {", New: "(!whole && d < 0) || d <= 0 {",
 	},
 	{
+		Rule: "V6", Name: "the lease is turned off without waiting, for want of a file's name", Pkg: libPkg, Test: "^TestPromiseFileNeedsAName$",
+		File: "leaderlease/promise_file.go",
+		Old:  "if f == \"\" {", New: "if false {",
+	},
+	{
 		Rule: "V6", Name: "the lease is turned off without waiting", Pkg: libPkg, Test: "^TestRetireWaitsForThePromises$",
 		File: "leaderlease/promise_file.go",
 		Old:  "time.NewTimer(longest)", New: "time.NewTimer(0)",
