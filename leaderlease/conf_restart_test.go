@@ -141,3 +141,16 @@ func TestAChangeThatStorageLacksContradictsConfIndex(t *testing.T) {
 	p.ApplyConfStateAt(2, voters(1, 4, 5))
 	p.sound()
 }
+
+// It is the cause of what it costs only: a follower without a leader refuses for want
+// of one, and may be asked again.
+func TestAMissedChangeIsNotTheCauseOfOtherRefusals(t *testing.T) {
+	p := leading(t)
+	p.Applied(p.commitChanges(1))
+	p.missing()
+	p.follow(3, 0)
+	refused, ok := errors.AsType[*NoLeaseError](p.startRead().err)
+	if !ok || refused.Status != core.NotLeader || refused.Err != nil {
+		t.Errorf("read = %v, want %v and no other cause", refused, core.NotLeader)
+	}
+}

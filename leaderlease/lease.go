@@ -267,9 +267,13 @@ func (l *Lease) disruptions() uint64 {
 func (l *Lease) id() uint64 { return l.cfg.Raft.ID }
 
 func (l *Lease) noLeaseLocked(s Status) *NoLeaseError {
+	cause := l.mu.misuse
+	if s == core.ConfPending {
+		cause = l.wrongLocked()
+	}
 	return &NoLeaseError{
 		Term: l.mu.term, Leader: l.mu.leader, Status: s, RetryAfter: l.retryAfterLocked(s),
-		Err: l.wrongLocked(), blind: !l.mu.ready,
+		Err: cause, blind: !l.mu.ready,
 	}
 }
 

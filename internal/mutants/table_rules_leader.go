@@ -171,6 +171,11 @@ var leaderRules = []Mutant{
 		Old:  "c.open, c.settled = c.open[i+1:], index", New: "c.open = c.open[i+1:]",
 	},
 	{
+		Rule: "misuse", Name: "a missed change is the cause of each refusal", Pkg: libPkg, Test: "^TestAMissedChangeIsNotTheCauseOfOtherRefusals$",
+		File: "leaderlease/lease.go",
+		Old:  "	if s == core.ConfPending {\n", New: "	if true {\n",
+	},
+	{
 		Rule: "misuse", Name: "a state machine that is ahead of the log is refused", Pkg: libPkg, Test: "^TestAppliedUpToConfIndexNeedsNoLog$",
 		File: "leaderlease/conf.go",
 		Old:  "max(l.commit.Load(), l.found, l.cfg.ConfIndex)", New: "max(l.commit.Load(), l.found)",
