@@ -30,6 +30,8 @@ type memberDir struct {
 	at   store.Checkpoint
 	hard *raftpb.HardState
 	last uint64 // where the log ends
+	// received is the index of the state if that takes the place of the log, else 0.
+	received uint64
 }
 
 // openMemberDir refuses a directory that a process runs with, and one whose state and
@@ -101,7 +103,7 @@ func (d *memberDir) openLog() (err error) {
 	return err
 }
 
-// findBase chooses the state that the log goes on from: the last checkpoint, or a
+// findBase chooses the state that the log goes on from: the last checkpoint, or a newer
 // snapshot that another member has sent, and that a crash kept from taking its place.
 func (d *memberDir) findBase() error {
 	first, err := d.log.FirstIndex()
@@ -113,12 +115,15 @@ func (d *memberDir) findBase() error {
 	if err != nil && !errors.Is(err, store.ErrNoCheckpoint) {
 		return explainForeign(err)
 	}
+	if err := d.findReceived(); err != nil {
+		return err
+	}
 	if d.at.Index+1 < first {
-		behind := d.at.Index
-		d.base = filepath.Join(d.path, "snap", fmt.Sprintf("%016x.snap", first-1))
-		if d.at, err = boltdb.ReadCheckpoint(d.base); err != nil {
-			return fmt.Errorf("%s is of index %d, and the log begins at %d: what is between them is missing (%w)", storeFile, behind, first, err)
-		}
+		return fmt.Errorf("the state in %s is of index %d, and the log begins at %d: what is between them is missing", d.base, d.at.Index, first)
+	}
+	if d.supersedes() {
+		d.received, d.last = d.at.Index, d.at.Index
+		return nil
 	}
 	if d.at.Index > d.last {
 		return fmt.Errorf("the state in %s is of index %d, and the log ends at %d: it is cut off, or of another directory", d.base, d.at.Index, d.last)
@@ -132,4 +137,46 @@ func (d *memberDir) findBase() error {
 			d.base, d.at.Index, d.at.Term, term)
 	}
 	return nil
+}
+
+// findReceived takes the newest snapshot that another member has sent, if the last
+// checkpoint is older. It is durable and checked before it has that name (saveSnapshot).
+func (d *memberDir) findReceived() error {
+	snaps := filepath.Join(d.path, snapFolder)
+	entries, err := os.ReadDir(snaps)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	newest := d.at.Index
+	for _, e := range entries {
+		if index, ok := snapIndex(e.Name()); ok {
+			newest = max(newest, index)
+		}
+	}
+	if newest == d.at.Index {
+		return nil
+	}
+	path := filepath.Join(snaps, snapName(newest))
+	at, err := boltdb.ReadCheckpoint(path)
+	if err == nil && at.Index != newest {
+		err = fmt.Errorf("it is of index %d", at.Index)
+	}
+	if err != nil {
+		return fmt.Errorf("another member has sent %s, which is newer than the state of index %d in %s, and cannot be restored; "+
+			"move it away to restore without it, which may lack what was acknowledged: %w", path, d.at.Index, storeFile, err)
+	}
+	d.base, d.at = path, at
+	return nil
+}
+
+// supersedes reports whether the state takes the place of the whole log, as raft has it:
+// it was received, so it is committed, and the log ends before it, or has another entry
+// at its index, which then was not. A log that knows that one to be committed is of
+// another directory.
+func (d *memberDir) supersedes() bool {
+	if d.base == filepath.Join(d.path, storeFile) || d.at.Index <= d.hard.GetCommit() {
+		return false
+	}
+	term, err := d.log.Term(d.at.Index)
+	return d.at.Index > d.last || err == nil && term != d.at.Term
 }

@@ -27,6 +27,9 @@ type Replayed struct {
 	// Torn is the interrupted batch at the end of the log, which nobody acknowledged,
 	// and Lost why the member had been told to begin anew: empty, as a rule.
 	Torn, Lost string
+	// Received is the index of a snapshot that another member had sent, and that is
+	// restored in place of the log, which is older: 0, as a rule.
+	Received uint64
 }
 
 // copyTo makes the state as of the end of the log a database in the file to.
@@ -67,7 +70,7 @@ func (d *memberDir) replayInto(path string, sum hash.Hash) (_ *Replayed, err err
 	if err != nil {
 		return nil, err
 	}
-	r := &Replayed{Entries: at.Index - d.at.Index, Last: at.Index, Term: at.Term, Committed: max(d.hard.GetCommit(), d.at.Index), Lost: d.id.Lost}
+	r := &Replayed{Entries: at.Index - d.at.Index, Last: at.Index, Term: at.Term, Committed: max(d.hard.GetCommit(), d.at.Index), Received: d.received, Lost: d.id.Lost}
 	r.Beyond = at.Index - min(at.Index, r.Committed)
 	if torn := d.log.Recovered().Torn; torn != nil {
 		r.Torn = fmt.Sprintf("%s from offset %d on: %s", torn.File, torn.Offset, torn.Reason)

@@ -62,8 +62,18 @@ func inConf(conf *raftpb.ConfState, id uint64) bool {
 	return false
 }
 
-func (n *Node) snapPath(index uint64) string {
-	return filepath.Join(n.snapDir(), fmt.Sprintf("%016x.snap", index))
+func (n *Node) snapPath(index uint64) string { return filepath.Join(n.snapDir(), snapName(index)) }
+
+// snapFolder holds the snapshots that were received, each by the name of its index.
+const snapFolder = "snap"
+
+func snapName(index uint64) string { return fmt.Sprintf("%016x.snap", index) }
+
+// snapIndex returns the index of a snapshot of that name, and whether it is one.
+func snapIndex(name string) (uint64, bool) {
+	digits, _ := strings.CutSuffix(name, ".snap")
+	index, err := strconv.ParseUint(digits, 16, 64)
+	return index, err == nil && name == snapName(index)
 }
 
 // partSuffix is of files that are being received.
@@ -138,8 +148,7 @@ func (n *Node) dropSnapshots(index uint64) {
 	}
 	for _, e := range entries {
 		path := filepath.Join(n.snapDir(), e.Name())
-		snap, isSnap := strings.CutSuffix(e.Name(), ".snap")
-		if i, err := strconv.ParseUint(snap, 16, 64); isSnap && err == nil && i <= index && path == n.snapPath(i) {
+		if i, isSnap := snapIndex(e.Name()); isSnap && i <= index {
 			_ = os.Remove(path)
 		}
 		part, isPart := strings.CutSuffix(e.Name(), partSuffix)

@@ -132,7 +132,7 @@ const (
 )
 
 func (n *Node) walDir() string  { return filepath.Join(n.cfg.DataDir, walDir) }
-func (n *Node) snapDir() string { return filepath.Join(n.cfg.DataDir, "snap") }
+func (n *Node) snapDir() string { return filepath.Join(n.cfg.DataDir, snapFolder) }
 
 // isFresh reports whether the log has not begun, and refuses one that has
 // vanished: the member may have voted and promised.

@@ -67,7 +67,27 @@ var restores = []Mutant{
 	{
 		Rule: "datadir", Name: "a snapshot that was received is forgotten", Pkg: nodePkg, Test: "^TestARestoreBeginsWithTheSnapshotThatWasReceived$",
 		File: dirFile,
-		Old:  "\t\td.base = filepath.Join(d.path, \"snap\", ", New: "\t\td.base = filepath.Join(d.path, \"none\", ",
+		Old:  "\tif newest == d.at.Index {\n", New: "\tif newest > 0 {\n",
+	},
+	{
+		Rule: "datadir", Name: "a snapshot counts only where the log lacks what is before it", Pkg: nodePkg, Test: "^TestASnapshotNewerThanTheLogIsRestored$",
+		File: dirFile,
+		Old:  "\tif newest == d.at.Index {\n", New: "\tif first, _ := d.log.FirstIndex(); newest == d.at.Index || d.at.Index+1 >= first {\n",
+	},
+	{
+		Rule: "datadir", Name: "entries that were not committed are replayed on a snapshot", Pkg: nodePkg, Test: "^TestASnapshotNewerThanTheLogIsRestored$",
+		File: dirFile,
+		Old:  "d.received, d.last = d.at.Index, d.at.Index\n", New: "d.received = d.at.Index\n",
+	},
+	{
+		Rule: "datadir", Name: "a snapshot takes the place of what the log knows to be committed", Pkg: nodePkg, Test: "^TestRestoreRefusesAReceivedSnapshot$",
+		File: dirFile,
+		Old:  "|| d.at.Index <= d.hard.GetCommit() {", New: "{",
+	},
+	{
+		Rule: "datadir", Name: "a snapshot that cannot be read is passed over", Pkg: nodePkg, Test: "^TestRestoreRefusesAReceivedSnapshot$",
+		File: dirFile,
+		Old:  "\tif err == nil && at.Index != newest {\n", New: "\tif err != nil || at.Index != newest {\n\t\treturn nil\n\t}\n\tif err != nil {\n",
 	},
 	{
 		Rule: "datadir", Name: "terms in which the member voted come again", Pkg: nodePkg, Test: "^TestASnapshotWithoutATermIsRefused$",

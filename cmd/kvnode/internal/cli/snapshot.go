@@ -43,6 +43,9 @@ func sayReplayed(sys *System, path string, r *node.Replayed) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(sys.Stderr, format+"\n", args...) }
 	say("replayed %d entries of the log in %s, which ends at index %d in term %d; %d of them are beyond index %d, the last that this member knew to be committed",
 		r.Entries, path, r.Last, r.Term, r.Beyond, r.Committed)
+	if r.Received != 0 {
+		say("a snapshot of index %d, which another member had sent, is newer than the log, and takes its place", r.Received)
+	}
 	if r.Torn != "" {
 		say("WARNING: the last write to the log was interrupted, and is left out: this member had not acknowledged it (%s)", r.Torn)
 	}
