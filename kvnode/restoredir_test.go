@@ -441,6 +441,10 @@ func TestRestoreRefusesADirectory(t *testing.T) {
 				t.Errorf("%s: the refusal has left a directory behind", test.name)
 			}
 		}
+		own := n.cfg.DataDir
+		if _, err := RestoreSnapshot(RestoreConfig{File: own, Name: n.Name(), DataDir: own, Cluster: n.cfg.Cluster}); err == nil || !strings.Contains(err.Error(), "must be empty or missing") {
+			t.Errorf("RestoreSnapshot() into what is restored = %v, want that it must be empty", err)
+		}
 		running := c.start("m1").cfg.DataDir
 		if _, err := RestoreSnapshot(RestoreConfig{File: running, Name: "m1", DataDir: fresh, Cluster: n.cfg.Cluster, segmentSize: 1 << 20}); !errors.Is(err, raftwal.ErrLocked) || !strings.Contains(err.Error(), running) {
 			t.Errorf("RestoreSnapshot() of a member that runs = %v, want ErrLocked", err)

@@ -138,6 +138,11 @@ func (r *RestoreConfig) restore() (_ Restored, err error) {
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
 	_, missing := os.Stat(cfg.DataDir)
+	if missing == nil {
+		if err := cfg.checkEmpty(); err != nil { // the source itself, say, which is locked
+			return Restored{}, err
+		}
+	}
 	lock, err := cfg.lock()
 	if err != nil {
 		return Restored{}, err
