@@ -7,8 +7,8 @@ import (
 	"go.etcd.io/raft/v3"
 )
 
-// replayPatience is for how many election timeouts a member that has applied what its
-// log says is committed waits for a leader before it serves stale reads. Shorter: an
+// replayPatience is for how many election timeouts on end a member that has applied what
+// its log says is committed finds no leader before it serves stale reads. Shorter: an
 // election after all were killed takes longer, and what the last of them acknowledged
 // is not seen. Longer: a member that is left alone serves nothing for so long.
 const replayPatience = 5
@@ -75,7 +75,11 @@ func (n *Node) catchUp() {
 	case <-n.stopping:
 		return
 	}
-	for n.mayLack(n.askLeader()) {
+	for {
+		since := n.leader.Load()
+		if !n.mayLack(since, n.askLeader()) {
+			break
+		}
 		n.log.Warn("kvnode: stale reads still wait, since the start, until what the leader has committed is applied",
 			"applied", n.store.Applied(), "found", n.found.Last)
 	}
@@ -102,18 +106,19 @@ func (n *Node) askLeader() error {
 }
 
 // mayLack reports whether stale reads are to go on waiting after one that ended with
-// err. While there is a leader, what is behind the commit index in the log that this
-// member began with may be what it acknowledged last, and will be applied or replaced:
-// a snapshot of many gigabytes is received first, or a full disk is given room. Without
-// one nobody knows for how long that would be.
-func (n *Node) mayLack(err error) bool {
+// err, and began when there was the leader since, or none. While there is a leader, what
+// is behind the commit index in the log that this member began with may be what it
+// acknowledged last, and will be applied or replaced: a snapshot of many gigabytes is
+// received first, or a full disk is given room. One that was there meanwhile may come
+// back. Without one all the time nobody knows for how long that would be.
+func (n *Node) mayLack(since *leadership, err error) bool {
 	if err == nil || n.isStopping() || n.store.Applied() >= n.found.Last {
 		return false
 	}
-	if n.Leader() != raft.None {
+	if since.id != raft.None || n.leader.Load() != since {
 		return true
 	}
-	n.log.Warn("kvnode: found no leader since the start; stale reads may lack what was acknowledged last", "error", err)
+	n.log.Warn("kvnode: finds no leader; stale reads may lack what was acknowledged last", "error", err)
 	return false
 }
 

@@ -62,6 +62,56 @@ func TestASurvivorServesWhatItKnows(t *testing.T) {
 	})
 }
 
+// startLagging starts a member again that had acknowledged k = new, as its log has, but
+// not that this is committed. The leader, another one by now, has to send it a snapshot
+// first, and its disk is full. It has few.CatchUpEntries.
+func (c *cluster) startLagging(d *disks) (f *Node) {
+	c.t.Helper()
+	first := c.leader()
+	f, next := c.followers(first)[0], c.followers(first)[1]
+	time.Sleep(5 * time.Second) // all have said who they are, which is written, too
+	c.put(first, "k", "old")
+	time.Sleep(time.Second)
+	d.fillAfter(f, 1)                    // the put, and not that it is committed
+	c.net.Cut(first.Name(), next.Name()) // which it is not before
+	c.put(first, "k", "new")
+	if got, _ := c.get(f, ReadLease, "k"); got != "new" {
+		c.t.Fatalf("k = %q before the crash, want new", got)
+	}
+	c.crash(f)
+	c.net.HealAll()
+	for range 10 {
+		c.put(first, "k", "newest")
+	}
+	for _, n := range []*Node{first, next} {
+		if err := n.Checkpoint(c.t.Context()); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	if err := first.MoveLeader(c.t.Context(), next.ID()); err != nil {
+		c.t.Fatal(err)
+	}
+	c.net.Isolate(f.Name())
+	f = c.start(f.Name())
+	d.fill(f)
+	c.net.HealAll()
+	return f
+}
+
+// wantWaiting wants stale reads of n to wait.
+func (c *cluster) wantWaiting(n *Node) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
+	defer cancel()
+	if _, err := n.Read(ctx, ReadSerializable); err == nil {
+		kv, _ := n.Store().Get([]byte("k"))
+		c.t.Errorf("k = %q after the crash, want an error: it was new before", kv.GetValue())
+	}
+	if !n.Status().Replaying {
+		c.t.Error("Replaying = false, want it to be said")
+	}
+}
+
 // A member whose log lags so far behind that a snapshot has to come first does not
 // serve less than it had acknowledged meanwhile, however long that takes: here its disk
 // is full. The leader is new and does not know how far that was.
@@ -69,50 +119,44 @@ func TestALeaderIsWaitedFor(t *testing.T) {
 	var d disks
 	few := func(cfg *Config) { d.use(cfg); cfg.CatchUpEntries = 1 }
 	inCluster(t, 3, few, func(t *testing.T, c *cluster) {
-		first := c.leader()
-		f, next := c.followers(first)[0], c.followers(first)[1]
-		time.Sleep(5 * time.Second) // all have said who they are, which is written, too
-		c.put(first, "k", "old")
-		time.Sleep(time.Second)
-		d.fillAfter(f, 1)                    // the put, and not that it is committed
-		c.net.Cut(first.Name(), next.Name()) // which it is not before
-		c.put(first, "k", "new")
-		if got, _ := c.get(f, ReadLease, "k"); got != "new" {
-			t.Fatalf("k = %q before the crash, want new", got)
-		}
-		c.crash(f)
-		c.net.HealAll()
-		for range 10 {
-			c.put(first, "k", "newest")
-		}
-		for _, n := range []*Node{first, next} {
-			if err := n.Checkpoint(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := first.MoveLeader(t.Context(), next.ID()); err != nil {
-			t.Fatal(err)
-		}
-		c.net.Isolate(f.Name())
-		f = c.start(f.Name())
-		d.fill(f)
-		c.net.HealAll()
+		f := c.startLagging(&d)
 		time.Sleep(4 * replayPatience * f.cfg.ElectionTimeout)
 		if f.Leader() == 0 || f.Store().Applied() >= f.found.Last {
 			t.Fatalf("leader %x, applied %d of %+v, want a leader, and less than the log", f.Leader(), f.Store().Applied(), f.found)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := f.Read(ctx, ReadSerializable); err == nil {
-			kv, _ := f.Store().Get([]byte("k"))
-			t.Errorf("k = %q after the crash, want an error: it was new before", kv.GetValue())
-		}
-		if !f.Status().Replaying {
-			t.Error("Replaying = false, want it to be said")
-		}
+		c.wantWaiting(f)
 		d.free(f)
 		if got, _ := c.get(f, ReadSerializable, "k"); got != "newest" {
 			t.Errorf("k = %q once there is room, want newest", got)
+		}
+	})
+}
+
+// The same if the leader is away at the very moment at which the wait would be over.
+// If it stays away, nobody waits for it for ever.
+func TestALeaderThatComesBackIsWaitedFor(t *testing.T) {
+	var d disks
+	few := func(cfg *Config) { d.use(cfg); cfg.CatchUpEntries = 1 }
+	inCluster(t, 3, few, func(t *testing.T, c *cluster) {
+		f := c.startLagging(&d)
+		timeout := f.cfg.ElectionTimeout
+		time.Sleep((replayPatience - 2) * timeout)
+		if f.Leader() == 0 {
+			t.Fatal("no leader, want one that goes away")
+		}
+		c.net.Isolate(f.Name())
+		time.Sleep(2*timeout + timeout/2)
+		if f.Leader() != 0 {
+			t.Fatal("the leader is still there, want none when the wait would be over")
+		}
+		c.wantWaiting(f)
+		c.net.HealAll()
+		time.Sleep(timeout)
+		c.wantWaiting(f)
+		c.net.Isolate(f.Name())
+		time.Sleep((2*replayPatience + 3) * timeout)
+		if f.Status().Replaying {
+			t.Errorf("stale reads still wait after %d election timeouts without a leader", 2*replayPatience+3)
 		}
 	})
 }

@@ -30,8 +30,14 @@ var recovery = []Mutant{
 	{
 		Rule: "replay", Name: "stale reads are let in although there is a leader to hear from", Pkg: nodePkg, Test: "^TestALeaderIsWaitedFor$",
 		File: "kvnode/replay.go",
-		Old:  "\tif n.Leader() != raft.None {\n\t\treturn true\n",
-		New:  "\tif n.Leader() == raft.None {\n\t\treturn true\n",
+		Old:  "\tif since.id != raft.None || n.leader.Load() != since {\n",
+		New:  "\tif since.id == raft.None && n.leader.Load() != since {\n",
+	},
+	{
+		Rule: "replay", Name: "stale reads are let in when the leader is away for a moment", Pkg: nodePkg, Test: "^TestALeaderThatComesBackIsWaitedFor$",
+		File: "kvnode/replay.go",
+		Old:  "\tif since.id != raft.None || n.leader.Load() != since {\n",
+		New:  "\tif n.Leader() != raft.None {\n",
 	},
 	{
 		Rule: "replay", Name: "a change of membership that may not be committed is passed over", Pkg: nodePkg, Test: "^TestOwnEntriesEndAtAChange$",
