@@ -28,7 +28,7 @@ func (n *Node) roster() (transport.Roster, error) {
 		all[i].ClientURLs = nil // nobody asks for them here, and a packet has a limit
 	}
 	data, err := json.Marshal(all)
-	return transport.Roster{ClusterID: n.ClusterID(), Members: data, Applied: applied}, err
+	return transport.Roster{ClusterID: n.ClusterID(), From: n.ID(), Members: data, Applied: applied}, err
 }
 
 func sortedMembers(members *store.Members) []store.Member {

@@ -19,7 +19,8 @@ import (
 type Replayed struct {
 	// Entries were applied, up to index Last, which is of term Term. Of several
 	// directories that are left, the one with the highest term, and among those the
-	// highest index, has all that was acknowledged.
+	// highest index, is the one to take, as in an election, unless another one's
+	// Committed is not in its log, or is there in another term.
 	Entries, Last, Term uint64
 	// Committed is the last index that the member knew to be committed, and Beyond is
 	// how many entries come after it. Those that were lost may have acknowledged them.

@@ -73,7 +73,8 @@ func (n *Node) vouch(ctx context.Context) {
 // no say.
 func (n *Node) askRosters(ctx context.Context, lonely int) int {
 	known, led := n.knownMembers(), n.isLed()
-	if n.isMajority(known, n.askAll(ctx, known, false)) || led || n.isLed() {
+	there := n.askAll(ctx, known, false)
+	if n.isMajority(known, there) || led || n.isLed() {
 		n.vouchers.keep(known)
 		return 0
 	}
@@ -81,10 +82,10 @@ func (n *Node) askRosters(ctx context.Context, lonely int) int {
 		n.vouchers.keep(known)
 		return lonely
 	}
-	named := n.namedByFlags(known)
+	named := n.namedByFlags(known, there)
 	answered := n.askAll(ctx, named, true)
 	n.vouchers.keep(slices.Concat(known, named))
-	n.vouchers.note(flagsPlace, roster{members: placed(known, named, answered), applied: math.MaxUint64, flags: true})
+	n.vouchers.note(flagsPlace, roster{members: placed(named, answered), applied: math.MaxUint64, flags: true})
 	return lonely
 }
 
@@ -92,14 +93,13 @@ func (n *Node) askRosters(ctx context.Context, lonely int) int {
 // registered elsewhere.
 const flagsPlace = "--initial-cluster"
 
-// placed are those who are known by a name that --initial-cluster has where somebody
-// of this cluster has answered. Without a majority, nobody can register that they have
-// moved, and if most of them have, there is none before they find each other.
-func placed(known, named []store.Member, answered []bool) (moved []store.Member) {
+// placed are those who are known by a name that --initial-cluster has where they have
+// answered. Without a majority, nobody can register that they have moved, and if most
+// of them have, there is none before they find each other.
+func placed(named []store.Member, answered []bool) (moved []store.Member) {
 	for i, there := range named {
-		at := slices.IndexFunc(known, func(m store.Member) bool { return m.Name == there.Name && m.Name != "" })
-		if at >= 0 && answered[i] {
-			moved = append(moved, store.Member{ID: known[at].ID, PeerURLs: there.PeerURLs})
+		if there.ID != raft.None && answered[i] {
+			moved = append(moved, store.Member{ID: there.ID, PeerURLs: there.PeerURLs})
 		}
 	}
 	return moved
@@ -144,21 +144,34 @@ func (n *Node) isMajority(known []store.Member, answered []bool) bool {
 	return there > voters/2
 }
 
-// namedByFlags are the others in --initial-cluster, as far as nobody known is there.
-func (n *Node) namedByFlags(known []store.Member) (named []store.Member) {
+// namedByFlags are the others in --initial-cluster, with the IDs under which they are
+// known by that name, as far as they are not known to be there, and nobody else was
+// there, as known says: another one may be registered where they are now.
+func (n *Node) namedByFlags(known []store.Member, there []bool) (named []store.Member) {
 	for _, m := range n.cfg.Cluster {
 		isTaken := func(u string) bool {
-			return slices.ContainsFunc(known, func(k store.Member) bool { return areAmong([]string{u}, k.PeerURLs) })
+			for i, k := range known {
+				if areAmong([]string{u}, k.PeerURLs) && (there[i] || k.Name == m.Name) {
+					return true
+				}
+			}
+			return false
 		}
 		urls := slices.DeleteFunc(slices.Clone(m.PeerURLs), isTaken)
-		if m.Name != n.Name() && len(urls) > 0 {
-			named = append(named, store.Member{Name: m.Name, PeerURLs: urls})
+		if m.Name == n.Name() || len(urls) == 0 {
+			continue
 		}
+		other := store.Member{Name: m.Name, PeerURLs: urls}
+		if at := slices.IndexFunc(known, func(k store.Member) bool { return k.Name == m.Name && m.Name != "" }); at >= 0 {
+			other.ID = known[at].ID
+		}
+		named = append(named, other)
 	}
 	return named
 }
 
-// askAll asks all at once, and returns which have answered within an election timeout.
+// askAll asks all at once, and returns which have answered within an election timeout,
+// as far as those that answered have said who they are.
 func (n *Node) askAll(ctx context.Context, members []store.Member, flags bool) []bool {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout)
 	defer cancel()
@@ -166,17 +179,19 @@ func (n *Node) askAll(ctx context.Context, members []store.Member, flags bool) [
 	var wg sync.WaitGroup
 	for i, m := range members {
 		if m.ID != n.ID() {
-			wg.Go(func() { answered[i] = n.askRoster(ctx, m.PeerURLs, flags) })
+			wg.Go(func() { answered[i] = n.askRoster(ctx, &m, flags) })
 		}
 	}
 	wg.Wait()
 	return answered
 }
 
-// askRoster keeps the roster of whoever answers first at one of the URLs, and reports
-// whether somebody of this cluster does.
-func (n *Node) askRoster(ctx context.Context, peerURLs []string, flags bool) bool {
-	return n.cfg.askFirst(ctx, hostPorts(peerURLs), func(addr string, r transport.Roster) error {
+// askRoster keeps the roster of whoever answers first at one of a member's URLs, and
+// reports whether that is the member. Whoever is of this cluster may say who is in it,
+// but is not there in the place of another one: at the old address of a member there
+// may be one that has moved, and this one, too, gets an answer from itself.
+func (n *Node) askRoster(ctx context.Context, m *store.Member, flags bool) bool {
+	return n.cfg.askFirst(ctx, hostPorts(m.PeerURLs), func(addr string, r transport.Roster) error {
 		if r.ClusterID != n.ClusterID() {
 			return fmt.Errorf("cluster %x answers at %s", r.ClusterID, addr)
 		}
@@ -185,6 +200,9 @@ func (n *Node) askRoster(ctx context.Context, peerURLs []string, flags bool) boo
 			return err
 		}
 		n.vouchers.note(addr, said)
+		if r.From != 0 && m.ID != raft.None && r.From != m.ID {
+			return fmt.Errorf("member %x answers at %s, not %x", r.From, addr, m.ID)
+		}
 		return nil
 	}) == nil
 }

@@ -3,6 +3,7 @@ package kvnode
 import (
 	"context"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +69,34 @@ func TestFlagsLastUntilAMemberThatWasAwayKnowsTheOthers(t *testing.T) {
 		c.cfgs["m1"] = cfg
 		back := c.start("m1")
 		c.appliedWithin(2*time.Minute, back, leader)
+	})
+}
+
+// All whom a member knows were replaced while it was away, at the addresses that they
+// had. Whoever is there is nobody that it knows, and is not there in their place, but
+// says who is in the cluster.
+func TestWhoIsAtAnOldAddressSaysWhoIsThere(t *testing.T) {
+	inCluster(t, 4, func(c *Config) { c.LaxReconfig = true }, func(t *testing.T, c *cluster) {
+		c.leader()
+		time.Sleep(time.Second)
+		c.stop("m1")
+		for _, name := range []string{"m2", "m3", "m4"} {
+			old := c.nodes[name]
+			if err := c.leader().RemoveMember(t.Context(), old.ID()); err != nil {
+				t.Fatal(err)
+			}
+			<-old.Done()
+			c.crash(old)
+			if err := os.RemoveAll(old.cfg.DataDir); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.leader().AddMember(t.Context(), peerURLs(name), false); err != nil {
+				t.Fatal(err)
+			}
+			<-c.join(name).Published()
+		}
+		leader := c.leader()
+		c.appliedWithin(4*vouchRenewal, c.start("m1"), leader)
 	})
 }
 

@@ -165,12 +165,32 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "flags do not say where registered members are", Pkg: nodePkg, Test: "^TestFlagsSayWhereMembersAreForWantOfAMajority$",
 		File: vouchFile,
-		Old:  "if at >= 0 && answered[i] {", New: "if at >= len(known) && answered[i] {",
+		Old:  "if there.ID != raft.None && answered[i] {", New: "if there.ID == raft.None && answered[i] {",
 	},
 	{
 		Rule: "vouching", Name: "flags say where members are though nobody answers there", Pkg: nodePkg, Test: "^TestPlaced$",
 		File: vouchFile,
-		Old:  "if at >= 0 && answered[i] {", New: "if at >= 0 && i >= 0 {",
+		Old:  "if there.ID != raft.None && answered[i] {", New: "if there.ID != raft.None && i >= 0 {",
+	},
+	{
+		Rule: "vouching", Name: "whoever answers counts as who was asked", Pkg: nodePkg, Test: "^TestWhoAnswersSaysWho$",
+		File: vouchFile,
+		Old:  "if r.From != 0 && m.ID != raft.None && r.From != m.ID {", New: "if r.From == 0 {",
+	},
+	{
+		Rule: "vouching", Name: "members that have changed places make a majority", Pkg: nodePkg, Test: "^TestFlagsSayWhereMembersAreForWantOfAMajority$",
+		File: "kvnode/join.go",
+		Old:  "From: n.ID(), Members: data", New: "Members: data",
+	},
+	{
+		Rule: "vouching", Name: "flags do not say who is where another one is registered", Pkg: nodePkg, Test: "^TestFlagsSayWhereMembersAreForWantOfAMajority$",
+		File: vouchFile,
+		Old:  " && (there[i] || k.Name == m.Name) {", New: " && i >= 0 {",
+	},
+	{
+		Rule: "vouching", Name: "whoever is at the address of another one says nothing", Pkg: nodePkg, Test: "^TestWhoIsAtAnOldAddressSaysWhoIsThere$",
+		File: vouchFile,
+		Old:  "\t\tn.vouchers.note(addr, said)\n\t\tif r.From", New: "\t\tif r.From == m.ID || m.ID == raft.None {\n\t\t\tn.vouchers.note(addr, said)\n\t\t}\n\t\tif r.From",
 	},
 	{
 		Rule: "vouching", Name: "where flags have members is forgotten before it is registered", Pkg: nodePkg, Test: "^TestFlagsSayWhereMembersAreForWantOfAMajority$",

@@ -15,8 +15,10 @@ const kindAsk = 200
 // Roster is what a member tells whoever asks, before that one is a member
 // itself: what cluster this is, and who is in it, as the application encodes it.
 type Roster struct {
-	ClusterID uint64          `json:"cluster_id"`
-	Members   json.RawMessage `json:"members"`
+	ClusterID uint64 `json:"cluster_id"`
+	// From is who answers; 0 is a version that does not say.
+	From    uint64          `json:"from,omitempty"`
+	Members json.RawMessage `json:"members"`
 	// Applied is an index as of which Members are at least; 0 is a version that does
 	// not say.
 	Applied uint64 `json:"applied,omitempty"`
