@@ -99,4 +99,9 @@ var restores = []Mutant{
 		File: "kvnode/restoresnap_file.go",
 		Old:  "!info.Mode().IsRegular() || info.Size()%snapshotAlign != 0 {", New: "!info.Mode().IsRegular() || info.Size() > 0 {",
 	},
+	{
+		Rule: "datadir", Name: "who restores into the source is told that a member runs with it", Pkg: nodePkg, Test: "^TestRestoreRefusesADirectory$",
+		File: "kvnode/restoresnap.go",
+		Old:  "\tif missing == nil {\n", New: "\tif missing == nil && cfg.DataDir == \"\" {\n",
+	},
 }
