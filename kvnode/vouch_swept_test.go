@@ -13,7 +13,7 @@ import (
 // restartAt ends members and starts them at other hosts, without a word to the
 // registry. The flags of all name the new hosts, and of others the old ones, too, unless
 // somebody else is there now.
-func (c *cluster) restartAt(hosts map[string]string) {
+func (c *cluster) restartAt(hosts map[string]string, secure func(*Config)) {
 	c.t.Helper()
 	for name := range c.cfgs {
 		c.crash(c.nodes[name])
@@ -33,7 +33,9 @@ func (c *cluster) restartAt(hosts map[string]string) {
 		if hosts[name] != "" {
 			host = hosts[name]
 		}
-		cfg.Dial = c.net.Dialer(host)
+		certified := Config{Name: host, Dial: c.net.Dialer(host)}
+		secure(&certified)
+		cfg.Dial, cfg.PeerTLS = certified.Dial, certified.PeerTLS
 		var err error
 		if cfg.Listener, err = c.net.Listen(host + ":2380"); err != nil {
 			c.t.Fatal(err)
@@ -79,14 +81,18 @@ func TestFlagsSayWhereMembersAreForWantOfAMajority(t *testing.T) {
 		"all are where others were": {"m1": "m2", "m2": "m3", "m3": "m1"},
 		"one is where another was":  {"m2": "m2b", "m3": "m2"},
 	} {
+		secure := func(*Config) {}
+		if name == "two have changed places" { // and certificates
+			secure = certified(t)
+		}
 		t.Run(name, func(t *testing.T) {
-			inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+			inCluster(t, 3, secure, func(t *testing.T, c *cluster) {
 				c.put(c.leader(), "k", "1")
 				for _, n := range c.nodes {
 					<-n.Published()
 					c.applied(n, c.leader())
 				}
-				c.restartAt(hosts)
+				c.restartAt(hosts, secure)
 				time.Sleep(6 * vouchRenewal)
 				leader := c.leading()
 				c.put(leader, "k", "2")
