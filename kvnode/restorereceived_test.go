@@ -1,0 +1,152 @@
+package kvnode
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
+)
+
+// A snapshot that came from another member, and that a crash kept out of store.db, is
+// where the log goes on from.
+func TestARestoreBeginsWithTheSnapshotThatWasReceived(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		victim := c.followers(leader)[0]
+		c.crash(victim)
+		c.put(leader, "k", "v")
+		if err := leader.Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		at := installInLog(t, victim, leader)
+		cfg := RestoreConfig{File: victim.cfg.DataDir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: victim.cfg.Cluster, segmentSize: 1 << 20}
+		if _, err := RestoreSnapshot(cfg); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the log begins at %d", at+1)) {
+			t.Errorf("RestoreSnapshot() without the state = %v, want where the log begins", err)
+		}
+		writeState(t, leader, victim.snapPath(at))
+		got, err := RestoreSnapshot(cfg)
+		if err != nil || got.Checkpoint.Index != at || got.Checkpoint.Revision != leader.Store().Durable().Revision {
+			t.Errorf("RestoreSnapshot() = %+v, %v, want index %d", got, err, at)
+		}
+	})
+}
+
+// What another member has sent is acknowledged, and may be all that is left of it. The
+// log lacks it if a crash came before the log heard of it, and what the log has in its
+// place was never committed.
+func TestASnapshotNewerThanTheLogIsRestored(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		tail int // how many entries that were never committed the log has
+	}{
+		{"the log ends before it", 0},
+		{"the log has another entry at its index", 40},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+				first := c.leader()
+				victim, next := c.followers(first)[0], c.followers(first)[1]
+				time.Sleep(time.Second)
+				c.crash(victim)
+				if err := first.MoveLeader(t.Context(), next.ID()); err != nil {
+					t.Fatal(err)
+				}
+				c.put(next, "k", "v")
+				if err := next.Checkpoint(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				at := receive(t, victim, next)
+				var tail []string
+				for i := range test.tail {
+					tail = append(tail, fmt.Sprint("tail", i))
+				}
+				appendPuts(t, victim.cfg.DataDir, tail...)
+				r := c.restoreAll(victim.cfg.DataDir, nil)[0]
+				if got := r.Replayed; r.Checkpoint.Index != at.Index || got.Received != at.Index || got.Last != at.Index || got.Term != at.Term || got.Beyond != 0 || got.Entries != 0 {
+					t.Errorf("restored index %d by %+v, want the snapshot of index %d in term %d alone", r.Checkpoint.Index, got, at.Index, at.Term)
+				}
+				n := c.start("m1")
+				if kv, _ := n.Store().Get([]byte("k")); string(kv.GetValue()) != "v" {
+					t.Errorf("k = %q, want v, which was acknowledged", kv.GetValue())
+				}
+				if lost := absent(n, "tail", test.tail); lost != test.tail {
+					t.Errorf("%d of %d entries that were not committed are restored", test.tail-lost, test.tail)
+				}
+			})
+		})
+	}
+}
+
+// receive has a member that does not run keep the newest checkpoint of another one, as
+// it does before its log hears of that.
+func receive(t *testing.T, n, from *Node) store.Checkpoint {
+	t.Helper()
+	state, err := from.Store().OpenSnapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = state.Close() }()
+	var all bytes.Buffer
+	if _, err := state.WriteTo(&all); err != nil {
+		t.Fatal(err)
+	}
+	at := state.Checkpoint()
+	if err := n.saveSnapshot(&raftpb.Message{Snapshot: snapshotOf(at)}, &all); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// A snapshot that cannot be read is not passed over, nor is one that belongs to another
+// log: this one knows another entry to be committed at its index.
+func TestRestoreRefusesAReceivedSnapshot(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		n := c.lostMajority(4, 6)
+		checkpoint, next := filepath.Join(n.cfg.DataDir, storeFile), n.Store().Durable().Index+1
+		for _, test := range []struct {
+			name  string
+			index uint64
+			write func(path string) error
+			want  string
+		}{
+			{"damaged", next, func(path string) error { return os.WriteFile(path, make([]byte, 1<<16), 0o600) }, "move it away to restore without it"},
+			{"named wrongly", next, func(path string) error { return os.WriteFile(path, readFile(t, checkpoint), 0o600) }, "move it away to restore without it"},
+			{"of another log", next, func(path string) error {
+				return errors.Join(os.WriteFile(path, readFile(t, checkpoint), 0o600), applyTo(path, next, n.Term()+1))
+			}, "one of the two is of another directory"},
+		} {
+			dir := filepath.Join(t.TempDir(), "dir")
+			path := filepath.Join(dir, snapFolder, snapName(test.index))
+			if err := errors.Join(os.CopyFS(dir, os.DirFS(n.cfg.DataDir)), test.write(path)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: InspectSnapshot() = %v, want %q of %s", test.name, err, test.want, path)
+			}
+		}
+	})
+}
+
+// applyTo makes the state in a file that of an empty entry behind it.
+func applyTo(path string, index, term uint64) error {
+	backend, err := boltdb.Open(path)
+	if err != nil {
+		return err
+	}
+	s, err := store.Open(store.Config{Backend: backend})
+	if err != nil {
+		return errors.Join(err, backend.Close())
+	}
+	s.Apply(index, term, nil)
+	_, err = s.Checkpoint(nil)
+	return errors.Join(err, s.Close())
+}
