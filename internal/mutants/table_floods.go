@@ -21,7 +21,7 @@ var floods = []Mutant{
 	{
 		Rule: "floods", Name: "answers pay for nothing", Pkg: floodPkg, Test: "^TestClientsThatAreServedNeverWait$",
 		File: "kvnode/server/floodgate/conn.go",
-		Old:  "\t\tcase f.kind == frameData:\n\t\t\tearned += perAnswer\n",
+		Old:  "\t\t\tearned += perAnswer + perPiece*int64(f.length/pieceLen)\n",
 		New:  "",
 	},
 	{
@@ -257,5 +257,17 @@ var floods = []Mutant{
 		File: "kvnode/loop.go",
 		Old:  "\t\t\tn.late.note(time.Since(due))\n",
 		New:  "\t\t\t_ = due\n",
+	},
+	{
+		Rule: "floods", Name: "a client that reads a large reply in small pieces is closed", Pkg: serverPkg, Test: "^TestRepliesReadInSmallPieces$",
+		File: "kvnode/server/floodgate/conn.go",
+		Old:  "\tperPiece = 2\n",
+		New:  "\tperPiece = 0\n",
+	},
+	{
+		Rule: "floods", Name: "a PING of a server that stalls is an answer", Pkg: floodPkg, Test: "^TestWhatIsNoAnswer$",
+		File: "kvnode/server/floodgate/conn.go",
+		Old:  "\tif answers && !c.gate",
+		New:  "\tif answers = earned > 0; answers && !c.gate",
 	},
 }

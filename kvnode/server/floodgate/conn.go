@@ -36,6 +36,11 @@ const (
 	// with window updates. With 1 a client that renewed one TTL lease as fast as it
 	// was answered was closed after some 400 renewals.
 	perAnswer = 2
+	// perPiece is what each pieceLen of it pays for besides: Go's HTTP client, and the
+	// proxies made of it, send two window updates for so much that they have read. With
+	// 0 one that read 20 MB in such pieces was closed.
+	perPiece = 2
+	pieceLen = 4 << 10
 
 	// One in crumbsPerFrame of those DATA counts that are shorter than crumbLen and
 	// not the last of their stream: gRPC keeps 100 bytes and more for each, until
@@ -101,14 +106,17 @@ func (c *conn) Write(p []byte) (int, error) {
 	c.since.Store(0)
 	<-c.pen
 	var earned int64
+	answers := false
 	for f, rest, ok := c.out.next(p[:n]); ok; f, rest, ok = c.out.next(rest) {
 		switch {
 		case f.kind == frameHeaders && f.flags&flagEndStream != 0:
 			c.streams.end(f.stream)
 		case f.kind == frameHeaders:
 			earned++
+			answers = true
 		case f.kind == frameData:
-			earned += perAnswer
+			earned += perAnswer + perPiece*int64(f.length/pieceLen)
+			answers = true
 		case (f.kind == framePing || f.kind == frameSettings) && f.flags&flagAck == 0:
 			earned++ // its acknowledgement
 		case f.kind == frameReset:
@@ -121,7 +129,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	if earned != 0 {
 		c.earned.Add(earned)
 	}
-	if earned > 0 && !c.gate.answers.Load() {
+	if answers && !c.gate.answers.Load() {
 		c.gate.answers.Store(true)
 	}
 	return n, err
