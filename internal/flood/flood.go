@@ -25,6 +25,7 @@ const (
 
 	endStream  = 0x1
 	endHeaders = 0x4
+	padded     = 0x8
 )
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -94,6 +95,18 @@ var Kinds = []Kind{
 		return frame(b, frameData, 0, at, 0)
 	}},
 	{"open", true, Open},
+	{"ends of one stream", false, func(b []byte, id uint32, method string) []byte {
+		if id == 1 {
+			b = Open(b, id, method)
+		}
+		return frame(b, frameData, endStream, 1, 0)
+	}},
+	{"padding", false, func(b []byte, id uint32, method string) []byte {
+		if id == 1 {
+			b = Open(b, id, method)
+		}
+		return frame(b, frameData, padded, 1, append([]byte{255}, make([]byte, 255)...)...)
+	}},
 	{"empty data", false, func(b []byte, id uint32, method string) []byte {
 		if id == 1 {
 			b = Open(b, id, method)

@@ -39,7 +39,7 @@ var floods = []Mutant{
 	{
 		Rule: "floods", Name: "a deadline that passes is held against the client", Pkg: floodPkg, Test: "^TestClientsThatAreServedNeverWait$",
 		File: "kvnode/server/floodgate/conn.go",
-		Old:  "\t\tif f.stream <= c.ages.old {\n",
+		Old:  "\t\tif f.stream <= c.ages.old && c.begun > 0 {\n",
 		New:  "\t\tif false {\n",
 	},
 	{
@@ -269,5 +269,29 @@ var floods = []Mutant{
 		File: "kvnode/server/floodgate/conn.go",
 		Old:  "\tif answers && !c.gate",
 		New:  "\tif answers = earned > 0; answers && !c.gate",
+	},
+	{
+		Rule: "floods", Name: "an old stream may be reset again and again", Pkg: floodPkg, Test: "^TestFloodsInDisguise$",
+		File: "kvnode/server/floodgate/conn.go",
+		Old:  "\t\t\tc.begun--\n",
+		New:  "",
+	},
+	{
+		Rule: "floods", Name: "a stream may end again and again", Pkg: floodPkg, Test: "^TestFloodsInDisguise$",
+		File: "kvnode/server/floodgate/conn.go",
+		Old:  "\tcase length > 0 && f.flags&flagEndStream == 0:\n",
+		New:  "\tcase length > 0 && f.flags&flagEndStream != 0:\n\t\treturn false\n\tcase length > 0:\n",
+	},
+	{
+		Rule: "floods", Name: "padding is content", Pkg: floodPkg, Test: "^TestFloodsInDisguise$",
+		File: "kvnode/server/floodgate/conn.go",
+		Old:  "\t\tlength = max(0, length-maxPadding)\n",
+		New:  "",
+	},
+	{
+		Rule: "floods", Name: "settings cost as much with many streams as with none", Pkg: floodPkg, Test: "^TestFloodsInDisguise$",
+		File: "kvnode/server/floodgate/conn.go",
+		Old:  " * (1 + c.streams.count()/settingStreams)\n",
+		New:  "\n",
 	},
 }

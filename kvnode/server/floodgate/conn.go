@@ -26,11 +26,14 @@ const (
 	busyDebtTime = time.Second
 	busyDebts    = 10
 	// perStream is how many frames besides its requests each stream may have for
-	// nothing: clients send a WINDOW_UPDATE to begin with, and an empty DATA in the
-	// end. What streams have saved up ends with maxCredit.
-	perStream = 2
-	// settingLen is how much of a SETTINGS counts as a frame of its own.
-	settingLen = 60
+	// nothing: clients send a WINDOW_UPDATE to begin with, a short DATA that is their
+	// last, or an empty one after it. What streams have saved up ends with maxCredit.
+	perStream = 3
+	// settingLen is how much of a SETTINGS counts as a frame of its own, and settingStreams
+	// how many open streams do: gRPC looks at each of them when their window grows.
+	// More: one SETTINGS of 16 KiB costs seconds of a processor.
+	settingLen     = 60
+	settingStreams = 128
 	// perAnswer is what a DATA of the server pays for: gRPC's clients measure the
 	// path with a PING for each, if nothing else is under way, and take a long stream
 	// with window updates. With 1 a client that renewed one TTL lease as fast as it
@@ -47,6 +50,9 @@ const (
 	// the message is complete. Streams of keep-alives are made of them, too.
 	crumbLen       = 64
 	crumbsPerFrame = 16
+	// maxPadding is how much of a DATA may be padding, which counts as nothing: gRPC
+	// gives its window back at once.
+	maxPadding = 256
 	// From whom sends frames shorter than denseFrame denseRead bytes are taken at a
 	// time. More: gRPC's reader, which never waits if there is always more, keeps a
 	// processor for milliseconds, and twenty of them all others, the raft loop too,
@@ -77,6 +83,7 @@ type conn struct {
 	balance int64 // what may be sent, or is owed if it is negative
 	settled time.Time
 	extra   int64  // what streams have for nothing
+	begun   int64  // streams that may still be reset once they are old
 	crumbs  uint64 // short DATA
 	dense   bool   // frames were short lately
 	heads   bool   // the newest frame is of those that begin a stream
@@ -253,6 +260,7 @@ func (c *conn) charge(t *toll, f *frame) {
 	case frameHeaders:
 		c.ages.newest = max(c.ages.newest, f.stream)
 		c.extra = min(maxCredit, c.extra+perStream)
+		c.begun++
 		c.streams.begin(f.stream)
 		if f.flags&flagEndStream == 0 {
 			return
@@ -260,13 +268,14 @@ func (c *conn) charge(t *toll, f *frame) {
 		t.owed++ // a request without a message is none
 	case frameReset:
 		c.streams.end(f.stream)
-		if f.stream <= c.ages.old {
+		if f.stream <= c.ages.old && c.begun > 0 {
+			c.begun--
 			t.old++
 		} else {
 			t.owed++
 		}
 	case frameSettings:
-		t.owed += 1 + int64(f.length)/settingLen
+		t.owed += (1 + int64(f.length)/settingLen) * (1 + c.streams.count()/settingStreams)
 	case frameData:
 		if !c.idle(f) {
 			return
@@ -286,17 +295,21 @@ func (c *conn) charge(t *toll, f *frame) {
 
 // idle reports whether a DATA is to be counted.
 func (c *conn) idle(f *frame) bool {
+	length := f.length
+	if f.flags&flagPadded != 0 {
+		length = max(0, length-maxPadding)
+	}
 	switch {
-	case f.length == 0 && c.extra > 0:
+	case length >= crumbLen:
+		return false
+	case length > 0 && f.flags&flagEndStream == 0:
+		c.crumbs++
+		return c.crumbs%crumbsPerFrame == 0
+	case c.extra > 0:
 		c.extra--
 		return false
-	case f.length == 0:
-		return true
-	case f.length >= crumbLen || f.flags&flagEndStream != 0:
-		return false
 	}
-	c.crumbs++
-	return c.crumbs%crumbsPerFrame == 0
+	return true
 }
 
 // pay takes what is owed from the balance and, where that has nothing, waits until

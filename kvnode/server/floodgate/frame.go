@@ -18,6 +18,7 @@ const (
 
 	flagEndStream  = 0x1
 	flagAck        = 0x1 // of SETTINGS and PING
+	flagPadded     = 0x8
 	flagEndHeaders = 0x4
 
 	// What a server resets a stream with that has had its trailers, and one whose
