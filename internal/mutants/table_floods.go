@@ -81,13 +81,13 @@ var floods = []Mutant{
 	{
 		Rule: "streams", Name: "streams that the client has reset stay open", Pkg: floodPkg, Test: "^TestWhichStreamsAreOpen$",
 		File: "kvnode/server/floodgate/conn.go",
-		Old:  "\tcase frameReset:\n\t\tc.streams.end(f.stream)\n",
-		New:  "\tcase frameReset:\n",
+		Old:  "\t\tif c.streams.end(f.stream) {\n",
+		New:  "\t\tif false {\n",
 	},
 	{
 		Rule: "streams", Name: "a stream ends as often as somebody says so", Pkg: floodPkg, Test: "^TestWhichStreamsAreOpen$",
 		File: "kvnode/server/floodgate/streams.go",
-		Old:  "\tif _, ok := s.mu.open[id]; ok {\n\t\tdelete(",
+		Old:  "\tif ok {\n\t\tdelete(",
 		New:  "\tif true {\n\t\tdelete(",
 	},
 	{
@@ -293,5 +293,17 @@ var floods = []Mutant{
 		File: "kvnode/server/floodgate/conn.go",
 		Old:  " * (1 + c.streams.count()/settingStreams)\n",
 		New:  "\n",
+	},
+	{
+		Rule: "floods", Name: "who takes answers slowly and leaves them has more made", Pkg: floodPkg, Test: "^TestWhoLeavesAnswersAsksNoFaster$",
+		File: "kvnode/server/floodgate/conn.go",
+		Old:  "\tfor c.left > maxLeft && ",
+		New:  "\tfor c.left > 1<<30 && ",
+	},
+	{
+		Rule: "floods", Name: "who has caught up is slowed down for what it left before", Pkg: floodPkg, Test: "^TestWhoLeavesAnswersAsksNoFaster$",
+		File: "kvnode/server/floodgate/conn.go",
+		Old:  "since >= pause {\n",
+		New:  "since >= 1e6*pause {\n",
 	},
 }

@@ -73,9 +73,11 @@ type conn struct {
 	// earned are the answers that were sent. The writer adds, the reader takes.
 	earned atomic.Int64
 	// pen is full while something is written, and since says when that began, after
-	// the gate was made; 0 if nothing is.
+	// the gate was made; if nothing is it is when the last ended, negative.
 	pen   chan struct{}
 	since atomic.Int64
+	wrote atomic.Int64 // bytes
+	slow  atomic.Bool  // a write took long since the last pause
 
 	// The reader's own.
 	in      scanner
@@ -84,6 +86,8 @@ type conn struct {
 	settled time.Time
 	extra   int64  // what streams have for nothing
 	begun   int64  // streams that may still be reset once they are old
+	left    int    // streams that were reset while they were open, since that was looked at
+	due     int64  // what is to be written before more is asked
 	crumbs  uint64 // short DATA
 	dense   bool   // frames were short lately
 	heads   bool   // the newest frame is of those that begin a stream
@@ -108,9 +112,15 @@ func (c *conn) Close() error {
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
 	c.pen <- struct{}{}
-	c.since.Store(max(1, int64(time.Since(c.gate.began))))
+	began := time.Since(c.gate.began)
+	c.since.Store(max(1, int64(began)))
 	n, err := c.Conn.Write(p)
-	c.since.Store(0)
+	ended := time.Since(c.gate.began)
+	c.since.Store(-int64(ended))
+	if ended-began > slowWrite {
+		c.slow.Store(true)
+	}
+	c.wrote.Add(int64(n))
 	<-c.pen
 	var earned int64
 	answers := false
@@ -233,10 +243,16 @@ func (c *conn) keep(p, data []byte, n int) {
 	}
 }
 
-// unstick waits while what was to be written is not taken.
+// unstick waits while what was to be written is not taken, and while too much may be
+// kept that was left.
 func (c *conn) unstick(now time.Time) error {
+	for c.left > maxLeft && c.slow.Load() && !c.catchUp() {
+		if err := c.sleep(pause); err != nil {
+			return err
+		}
+	}
 	since := c.since.Load()
-	if since == 0 || now.Sub(c.gate.began)-time.Duration(since) < maxStuck {
+	if since <= 0 || now.Sub(c.gate.began)-time.Duration(since) < maxStuck {
 		return nil
 	}
 	select {
@@ -246,6 +262,22 @@ func (c *conn) unstick(now time.Time) error {
 	case <-c.closed:
 		return net.ErrClosed
 	}
+}
+
+// catchUp reports whether what was left is kept no more, or enough was written for
+// something else.
+func (c *conn) catchUp() bool {
+	if since := time.Duration(c.since.Load()); since <= 0 && time.Since(c.gate.began)+since >= pause {
+		c.left = 0
+		c.slow.Store(false)
+		return true
+	}
+	wrote := c.wrote.Load()
+	if wrote < c.due {
+		return false
+	}
+	c.due = wrote + perLeft
+	return true
 }
 
 // toll is what one Read has to pay for.
@@ -267,7 +299,9 @@ func (c *conn) charge(t *toll, f *frame) {
 		}
 		t.owed++ // a request without a message is none
 	case frameReset:
-		c.streams.end(f.stream)
+		if c.streams.end(f.stream) {
+			c.left++
+		}
 		if f.stream <= c.ages.old && c.begun > 0 {
 			c.begun--
 			t.old++

@@ -2,11 +2,15 @@ package floodgate
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/leaderlease/go/internal/flood"
 )
 
 // What looks like what honest clients send, and is not, is counted all the same.
@@ -40,6 +44,71 @@ func TestFloodsInDisguise(t *testing.T) {
 				}
 				if !errors.Is(err, ErrFlood) || n > one.most {
 					t.Errorf("after %d frames: %v, want ErrFlood within %d", n, err, one.most)
+				}
+			})
+		})
+	}
+}
+
+// slow is a wire on which each write takes a while.
+type slow struct{ wire }
+
+func (s *slow) Write(p []byte) (int, error) {
+	time.Sleep(maxStuck / 2)
+	return len(p), nil
+}
+
+// Who is never stuck, but takes its answers slowly and leaves what it has asked, has no
+// more asked than is written, for gRPC keeps the answers. Who leaves nothing, or takes
+// what there is, asks on.
+func TestWhoLeavesAnswersAsksNoFaster(t *testing.T) {
+	const (
+		seconds = 10
+		each    = time.Second / 500
+		open    = uint32(2 * young / each)
+		asked   = seconds * 500
+		wrote   = int(seconds*time.Second/(maxStuck/2)) * (16 << 10)
+		paced   = wrote/perLeft + maxLeft + int(open)
+	)
+	for name, one := range map[string]struct {
+		resets      bool
+		pause       time.Duration // between writes
+		least, most int
+	}{
+		"leaves":                {true, 0, paced * 4 / 5, paced * 11 / 10},
+		"waits":                 {false, 0, asked, asked},
+		"leaves and catches up": {true, 2 * pause, asked * 9 / 10, asked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, g := &slow{}, New(quiet(), 1<<20)
+				s := &session{t: t, wire: &w.wire, gate: g, c: g.Conn(w, stranger)}
+				if err := s.receive(flood.Hello()); err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				defer stop()
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						_, _ = s.c.Write(raw(frameData, 0, 1, 16<<10-headerLen))
+						time.Sleep(one.pause)
+					}
+				})
+				began, n := time.Now(), uint32(0)
+				for ; n < asked && time.Since(began) < seconds*time.Second; n++ {
+					err := s.receive(request(2*n + 1))
+					if err == nil && one.resets && n >= open {
+						err = s.receive(reset(2*(n-open) + 1))
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(each)
+				}
+				if int(n) < one.least || int(n) > one.most {
+					t.Errorf("%d of %d requests are handed on, want %d to %d", n, asked, one.least, one.most)
 				}
 			})
 		})

@@ -34,6 +34,17 @@ const (
 	// Longer: whoever takes no answers has more of them made. Shorter: who takes large
 	// ones over a slow line asks more slowly.
 	maxStuck = 100 * time.Millisecond
+	// maxLeft is how many open streams a connection may reset, of which gRPC may keep
+	// the answers until its writer gets to them. If writes take longer than slowWrite
+	// nothing is handed on then until there was a pause between two, or perLeft bytes
+	// are written: whoever takes 32 KB every 20 ms is not stuck. More of the first or
+	// the second, or less of the last: members keep up to 300 MB for a connection.
+	// Otherwise: clients behind slow lines whose deadlines have passed ask more slowly.
+	// Shorter pauses: any preemption is one.
+	maxLeft   = 100
+	slowWrite = 200 * time.Microsecond
+	perLeft   = 64 << 10
+	pause     = 10 * time.Millisecond
 )
 
 // ErrFlood is why a connection was closed.

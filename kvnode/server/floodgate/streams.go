@@ -31,14 +31,16 @@ func (s *streams) begin(id uint32) {
 	s.gate.open.Add(1)
 }
 
-// end may be told of a stream by both ends.
-func (s *streams) end(id uint32) {
+// end may be told of a stream by both ends. It reports whether it was open.
+func (s *streams) end(id uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.mu.open[id]; ok {
+	_, ok := s.mu.open[id]
+	if ok {
 		delete(s.mu.open, id)
 		s.gate.open.Add(-1)
 	}
+	return ok
 }
 
 // leave ends all.
