@@ -18,8 +18,10 @@ const (
 	// deadlines of less than half a second loses its connection in an election.
 	maxCredit = 2_000
 	// maxDebt closes a connection. One frame of it is forgiven each debtTime.
-	maxDebt  = 1_000
-	debtTime = 20 * time.Millisecond
+	maxDebt = 1_000
+	// maxSettings, in one Read, closes it whoever it is, and though nobody is answered.
+	maxSettings = 4 * maxDebt
+	debtTime    = 20 * time.Millisecond
 	// While connections queue, debtTime is busyDebtTime, and no more than busyDebts
 	// are forgiven at once. Less: a thousand connections get through what each alone
 	// may. More: clients that send a PING now and then are closed in a flood.
@@ -285,6 +287,8 @@ type toll struct {
 	owed int64 // frames that carried no request
 	old  int64 // resets of streams that have waited for long
 	last byte  // the newest frame of them
+	// settings are those of owed that are for SETTINGS.
+	settings int64
 }
 
 func (c *conn) charge(t *toll, f *frame) {
@@ -309,7 +313,8 @@ func (c *conn) charge(t *toll, f *frame) {
 			t.owed++
 		}
 	case frameSettings:
-		t.owed += (1 + int64(f.length)/settingLen) * (1 + c.streams.count()/settingStreams)
+		cost := (1 + int64(f.length)/settingLen) * (1 + c.streams.count()/settingStreams)
+		t.owed, t.settings = t.owed+cost, t.settings+cost
 	case frameData:
 		if !c.idle(f) {
 			return
@@ -349,6 +354,9 @@ func (c *conn) idle(f *frame) bool {
 // pay takes what is owed from the balance and, where that has nothing, waits until
 // it is its turn.
 func (c *conn) pay(now time.Time, t toll) error {
+	if t.settings > maxSettings {
+		return c.gate.refuse(c.Conn, t.last)
+	}
 	c.balance -= t.owed
 	if c.balance < t.old {
 		c.balance = min(maxCredit, c.balance+c.earned.Swap(0))

@@ -50,6 +50,31 @@ func TestFloodsInDisguise(t *testing.T) {
 	}
 }
 
+// Settings that keep gRPC busy for seconds are no member's, and no deadline's.
+func TestSettingsForManyStreams(t *testing.T) {
+	for name, member := range map[string]bool{"a member": true, "nobody is answered": false} {
+		synctest.Test(t, func(t *testing.T) {
+			w, g := &wire{}, New(quiet(), 1<<20)
+			s := &session{t: t, wire: w, c: g.Conn(w, func() bool { return member }), gate: g, alone: true}
+			if err := s.receive(flood.Hello()); err != nil {
+				t.Fatal(err)
+			}
+			for id := range uint32(10_000) {
+				if err := s.receive(request(2*id + 1)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(2 * muteTime)
+			if err := s.receive(raw(frameSettings, 0, 0, 6)); err != nil {
+				t.Errorf("%s, one setting: %v", name, err)
+			}
+			if err := s.receive(raw(frameSettings, 0, 0, 16<<10-4)); !errors.Is(err, ErrFlood) {
+				t.Errorf("%s, 2,730 settings: %v, want ErrFlood", name, err)
+			}
+		})
+	}
+}
+
 // slow is a wire on which each write takes a while.
 type slow struct{ wire }
 
