@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/leaderlease/go/internal/modules"
 )
 
 const (
@@ -25,6 +27,7 @@ type tree struct {
 	dir     string
 	version string // of the library
 	env     []string
+	cache   string // of modules
 }
 
 // at is a path in the tree.
@@ -36,7 +39,7 @@ func build(ctx context.Context, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, t.forget(ctx)) }()
+	defer func() { err = errors.Join(err, modules.Forget(t.cache, library, t.version)) }()
 	if err := t.patched(ctx, "server"); err != nil {
 		return err
 	}
@@ -56,7 +59,7 @@ func build(ctx context.Context, dir string) (err error) {
 
 // newTree packs the library into a file proxy in dir.
 func newTree(ctx context.Context, dir string) (*tree, error) {
-	t := &tree{dir: dir, env: append(os.Environ(), "GOWORK=off", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))}
+	t := &tree{dir: dir}
 	for _, name := range []string{"proxy", "program"} {
 		if err := os.MkdirAll(t.at(name), 0o755); err != nil {
 			return nil, err
@@ -67,13 +70,9 @@ func newTree(ctx context.Context, dir string) (*tree, error) {
 		return nil, fmt.Errorf("pack the library: %w", err)
 	}
 	t.version = strings.TrimSpace(string(out))
-	proxy, err := exec.CommandContext(ctx, "go", "env", "GOPROXY").Output()
-	if err != nil {
-		return nil, err
-	}
-	t.env = append(t.env, "GOFLAGS=-mod=mod -modcacherw -buildvcs=false", "GONOSUMDB="+library,
-		"GOPROXY=file://"+filepath.ToSlash(t.at("proxy"))+","+strings.TrimSpace(string(proxy)))
-	return t, nil
+	env, cache, err := modules.Env(ctx, t.at("proxy"))
+	t.env, t.cache = append(env, "GOFLAGS=-mod=mod -modcacherw -buildvcs=false", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir)), cache
+	return t, err
 }
 
 // patched puts the sources of etcd's server, with the patch, into a directory.
@@ -127,20 +126,6 @@ func (t *tree) run(ctx context.Context, dir, name string, args ...string) error 
 		return fmt.Errorf("%v: %w\n%s", cmd, err, out.Bytes())
 	}
 	return nil
-}
-
-// forget takes the packed library out of the module cache.
-func (t *tree) forget(ctx context.Context) error {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE").Output()
-	if err != nil {
-		return err
-	}
-	cache := strings.TrimSpace(string(out))
-	found, err := filepath.Glob(filepath.Join(cache, "cache", "download", library, "@v", t.version+".*"))
-	for _, name := range append(found, filepath.Join(cache, library+"@"+t.version)) {
-		err = errors.Join(err, os.RemoveAll(name))
-	}
-	return err
 }
 
 func copyFile(to, from string) error {

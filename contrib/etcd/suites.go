@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+
+	"github.com/leaderlease/go/internal/modules"
 )
 
 // suites runs etcd's own tests against a server whose gate is on by default.
@@ -15,7 +17,7 @@ func suites(ctx context.Context, dir, which string, packages []string) (err erro
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, t.forget(ctx)) }()
+	defer func() { err = errors.Join(err, modules.Forget(t.cache, library, t.version)) }()
 	if err := t.patched(ctx, "server-on"); err != nil {
 		return err
 	}

@@ -30,12 +30,16 @@ func tidy(ctx context.Context, root string) (err error) {
 	if err := modules.Pack(filepath.Join(dir, "proxy"), all, modules.Required); err != nil {
 		return err
 	}
+	env, _, err := modules.Env(ctx, filepath.Join(dir, "proxy"))
+	if err != nil {
+		return err
+	}
+	// A cache of its own, filled from the usual one, keeps our modules out of the latter.
+	env = append(env, "GOMODCACHE="+filepath.Join(dir, "cache"))
 	for _, m := range all {
 		cmd := exec.CommandContext(ctx, "go", "mod", "tidy")
 		cmd.Dir = m.Dir
-		if cmd.Env, err = environment(ctx, filepath.Join(dir, "proxy"), filepath.Join(dir, "cache")); err != nil {
-			return err
-		}
+		cmd.Env = env
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: go mod tidy: %w\n%s", m.Dir, err, out)
 		}
@@ -44,19 +48,6 @@ func tidy(ctx context.Context, root string) (err error) {
 		}
 	}
 	return nil
-}
-
-// environment is one in which the go command sees our modules as published. A
-// cache of its own, filled from the usual one, keeps them out of the latter.
-func environment(ctx context.Context, proxy, cache string) ([]string, error) {
-	out, err := exec.CommandContext(ctx, "go", "env", "GOMODCACHE", "GOPROXY").Output()
-	if err != nil {
-		return nil, err
-	}
-	usual, rest, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	return append(os.Environ(),
-		"GOWORK=off", "GOFLAGS=-modcacherw", "GOMODCACHE="+cache, "GONOSUMDB=github.com/leaderlease",
-		"GOPROXY=file://"+filepath.ToSlash(proxy)+",file://"+filepath.ToSlash(filepath.Join(usual, "cache", "download"))+","+rest), nil
 }
 
 // forget takes the lines of our own modules out of a go.sum.

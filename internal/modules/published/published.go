@@ -3,10 +3,7 @@
 package published
 
 import (
-	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/leaderlease/go/internal/modules"
@@ -37,32 +34,19 @@ func Publish(t testing.TB, root string) Modules {
 	if err := modules.Pack(proxy, all, version); err != nil {
 		t.Fatal(err)
 	}
-	m := Modules{Version: version, All: all, Env: os.Environ()}
-	usual := m.Go(t, "", "env", "GOMODCACHE", "GOPROXY")
-	cache, rest, _ := strings.Cut(strings.TrimSpace(usual), "\n")
-	t.Cleanup(func() { m.removeFrom(t, cache) })
-	m.Env = append(m.Env, "GOWORK=off", "GOFLAGS=-modcacherw -buildvcs=false",
-		"GOSUMDB=off", "GOPROXY=file://"+proxy+","+rest) // what is not ours has its sums in go.sum files here
-	return m
-}
-
-// removeFrom takes what the test downloaded out of the module cache.
-func (m *Modules) removeFrom(t testing.TB, cache string) {
-	t.Helper()
-	for _, of := range m.All {
-		if err := os.RemoveAll(filepath.Join(cache, of.Path+"@"+m.Version)); err != nil {
-			t.Error(err)
-		}
-		files, err := filepath.Glob(filepath.Join(cache, "cache", "download", of.Path, "@v", m.Version+".*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, name := range files {
-			if err := os.Remove(name); err != nil {
+	env, cache, err := modules.Env(t.Context(), proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Modules{Version: version, All: all, Env: append(env, "GOSUMDB=off")} // what is not ours has its sums in go.sum files here
+	t.Cleanup(func() {
+		for _, of := range all {
+			if err := modules.Forget(cache, of.Path, version); err != nil {
 				t.Error(err)
 			}
 		}
-	}
+	})
+	return m
 }
 
 // Go runs the go command in dir and returns what it prints.
