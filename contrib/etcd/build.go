@@ -70,8 +70,8 @@ func newTree(ctx context.Context, dir string) (*tree, error) {
 		return nil, fmt.Errorf("pack the library: %w", err)
 	}
 	t.version = strings.TrimSpace(string(out))
-	env, cache, err := modules.Env(ctx, t.at("proxy"))
-	t.env, t.cache = append(env, "GOFLAGS=-mod=mod -modcacherw -buildvcs=false", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir)), cache
+	t.env, t.cache, err = modules.Env(ctx, t.at("proxy"))
+	t.env = append(t.env, "GOFLAGS=-mod=mod -modcacherw -buildvcs=false", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
 	return t, err
 }
 

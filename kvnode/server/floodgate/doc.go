@@ -19,14 +19,18 @@
 //     however short pass. Floods are slowed down, by up to 2 s for 4 KiB of them.
 //   - All connections together have so many streams open, and one as many as all
 //     leave free; more are refused.
-//   - From a client that takes no answers nothing is read.
+//   - From a client that takes no answers nothing is read; nor, faster than it takes
+//     them, from one that resets what it asked.
+//   - Settings that keep gRPC busy for long, as many streams are open, close a
+//     connection whoever it is.
 //
 // # How it tells
 //
 // Frames are counted in both directions, by their headers alone. Each HEADERS that
 // the server sends is an answer, and pays for one frame that carries no request;
 // each DATA pays for two, since gRPC's clients measure the path with a PING for
-// each, and each PING and SETTINGS for its acknowledgement. So a client may reset what was answered, or half of what was
+// each, and for two more with each 4 KiB, since Go's HTTP client sends window updates
+// for that; and each PING and SETTINGS for its acknowledgement. So a client may reset what was answered, or half of what was
 // not: it pays with the answers to the rest. Only what nothing pays for is counted
 // against it. A stream that is half a second old may be reset without being
 // held against the client, for that is what a deadline does. If no answer pays for
