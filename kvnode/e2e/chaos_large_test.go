@@ -8,7 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -60,7 +60,7 @@ func (c *chaos) putLarge(ctx context.Context, cl *clientv3.Client, client int) e
 }
 
 // checkLarge reads what putLarge has put from one member.
-func (c *chaos) checkLarge(ctx context.Context, m *cluster.Member) error {
+func (c *chaos) checkLarge(ctx context.Context, m *procs.Member) error {
 	return m.Use(func(cl *clientv3.Client) error {
 		for i := range largeClients * largeEach {
 			client, n := i/largeEach, i%largeEach

@@ -13,7 +13,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // staleAfterStart is how many stale reads of a member are looked at after a start. At
@@ -58,7 +58,7 @@ func (c *chaos) cutPower(ctx context.Context, cl *clientv3.Client) error {
 	back := slices.Clone(c.c.Members())
 	c.random.Shuffle(len(back), func(i, j int) { back[i], back[j] = back[j], back[i] })
 	quorum := len(back)/2 + 1
-	for _, some := range [][]*cluster.Member{back[:quorum], back[quorum:]} {
+	for _, some := range [][]*procs.Member{back[:quorum], back[quorum:]} {
 		if err := c.startAndRead(ctx, some, value, newest); err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (c *chaos) cutPower(ctx context.Context, cl *clientv3.Client) error {
 }
 
 // startAndRead starts members and checks what they serve from the first moment on.
-func (c *chaos) startAndRead(ctx context.Context, some []*cluster.Member, value string, newest int64) error {
+func (c *chaos) startAndRead(ctx context.Context, some []*procs.Member, value string, newest int64) error {
 	for _, m := range some {
 		if err := m.Start(); err != nil {
 			return err
@@ -130,7 +130,7 @@ func (c *chaos) rollingRestart() error {
 }
 
 // replaceProcess ends a member in good order, starts it, and waits for /readyz.
-func (c *chaos) replaceProcess(m *cluster.Member) error {
+func (c *chaos) replaceProcess(m *procs.Member) error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), recovery)
 	defer cancel()
 	before := len(m.Log())
@@ -155,7 +155,7 @@ func (c *chaos) replaceProcess(m *cluster.Member) error {
 
 // restartHold returns for how many milliseconds a restart keeps a member of kvnode
 // from voting, by its own word.
-func restartHold(ctx context.Context, m *cluster.Member) string {
+func restartHold(ctx context.Context, m *procs.Member) string {
 	_, body := page(ctx, m, "/status")
 	if found := regexp.MustCompile(`"restart_hold_ms":\s*([0-9.]+)`).FindSubmatch(body); found != nil {
 		return string(found[1])

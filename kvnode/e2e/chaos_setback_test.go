@@ -8,7 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // setMemberBack puts an older copy of a member's directory back. The member ends by
@@ -41,7 +41,7 @@ func (c *chaos) setMemberBack() error {
 }
 
 // replace makes a new member, with an empty directory, of one that does not run.
-func (c *chaos) replace(ctx context.Context, m *cluster.Member) error {
+func (c *chaos) replace(ctx context.Context, m *procs.Member) error {
 	before := len(m.Log())
 	if err := replaceMember(ctx, c.c, m, c.others(m)[0]); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (c *chaos) replace(ctx context.Context, m *cluster.Member) error {
 
 // replaceMember does by way of another member what an operator does with one whose
 // directory is of no use any more.
-func replaceMember(ctx context.Context, c *cluster.Cluster, m, by *cluster.Member) error {
+func replaceMember(ctx context.Context, c *procs.Cluster, m, by *procs.Member) error {
 	err := by.Use(func(cl *clientv3.Client) error {
 		if err := retry(ctx, func(ctx context.Context) error { return removeNamed(ctx, cl, m.Name) }); err != nil {
 			return fmt.Errorf("remove %s: %w", m.Name, err)
@@ -88,7 +88,7 @@ func removeNamed(ctx context.Context, cl *clientv3.Client, name string) error {
 }
 
 // addNamed adds a member with m's address for the others, if there is none.
-func addNamed(ctx context.Context, cl *clientv3.Client, m *cluster.Member) error {
+func addNamed(ctx context.Context, cl *clientv3.Client, m *procs.Member) error {
 	list, err := cl.MemberList(ctx)
 	if err != nil {
 		return err

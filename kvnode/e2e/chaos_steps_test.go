@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -18,7 +18,7 @@ import (
 var snapshotText = regexp.MustCompile(`restored a snapshot|applied snapshot`)
 
 // prober returns the client that asks member m on the test's own behalf.
-func (c *chaos) prober(m *cluster.Member) *load.Client {
+func (c *chaos) prober(m *procs.Member) *load.Client {
 	if c.probers == nil {
 		c.probers = make([]*load.Client, len(c.c.Members()))
 	}
@@ -54,7 +54,7 @@ func (c *chaos) pauseLeader() error {
 }
 
 // waitOtherLeader waits until a member leads that is not old.
-func (c *chaos) waitOtherLeader(ctx context.Context, old *cluster.Member) error {
+func (c *chaos) waitOtherLeader(ctx context.Context, old *procs.Member) error {
 	for {
 		for _, m := range c.others(old) {
 			if s, err := m.Status(ctx); err == nil && s.Leader == s.Header.GetMemberId() {
@@ -70,7 +70,7 @@ func (c *chaos) waitOtherLeader(ctx context.Context, old *cluster.Member) error 
 }
 
 // wake wakes a member while one read after the other waits for it.
-func (c *chaos) wake(ctx context.Context, old *cluster.Member) error {
+func (c *chaos) wake(ctx context.Context, old *procs.Member) error {
 	var wg sync.WaitGroup
 	asked := make(chan struct{})
 	p := c.prober(old)
@@ -115,12 +115,12 @@ func (c *chaos) catchUp() error {
 }
 
 // waitCaughtUp waits until m has what all had when it came back.
-func (c *chaos) waitCaughtUp(ctx context.Context, m *cluster.Member, before int) error {
+func (c *chaos) waitCaughtUp(ctx context.Context, m *procs.Member, before int) error {
 	final, err := load.Final(ctx, c.others(m)[0])
 	if err != nil {
 		return err
 	}
-	if _, err := load.Hashes(ctx, []*cluster.Member{m}, final.Revision); err != nil {
+	if _, err := load.Hashes(ctx, []*procs.Member{m}, final.Revision); err != nil {
 		return fmt.Errorf("%s does not catch up: %w", m.Name, err)
 	}
 	if !snapshotText.MatchString(m.Log()[before:]) && !c.compactionWaits() {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -61,7 +61,7 @@ func TestChaos(t *testing.T) {
 	for seed == 0 {
 		seed = rand.Uint64()
 	}
-	eachServer(t, func(t *testing.T, p cluster.Program) {
+	eachServer(t, func(t *testing.T, p procs.Program) {
 		t.Logf("repeat the choices with -args -servers=%s -seed=%d -rounds=%d -pauses=%d", p.Name, seed, *roundsFlag, *pausesFlag)
 		c := startChaos(t, p, seed)
 		for steps := c.steps(); len(steps) > 0 && !c.over(); {
@@ -77,16 +77,16 @@ func TestChaos(t *testing.T) {
 // chaos is one run.
 type chaos struct {
 	t       *testing.T
-	p       cluster.Program
-	c       *cluster.Cluster
+	p       procs.Program
+	c       *procs.Cluster
 	l       *load.Load
 	locks   *load.Locks
 	watches *load.Watches
 	random  *rand.Rand
 	probers []*load.Client // of each member
 	start   time.Time
-	small   *cluster.Member // its disk can be full; nil where none can
-	disk    *smallDisk      // of small
+	small   *procs.Member // its disk can be full; nil where none can
+	disk    *smallDisk    // of small
 
 	did      map[string]int // how often each step was done
 	woken    int            // leaders that found reads waiting when they woke
@@ -94,7 +94,7 @@ type chaos struct {
 	keepKeys bool           // whether faults leave the keys as they are
 }
 
-func startChaos(t *testing.T, p cluster.Program, seed uint64) *chaos {
+func startChaos(t *testing.T, p procs.Program, seed uint64) *chaos {
 	t.Helper()
 	c := &chaos{t: t, p: p, random: rand.New(rand.NewPCG(seed, 1)), start: time.Now(), did: make(map[string]int)}
 	c.startMembers()
@@ -124,7 +124,7 @@ func (c *chaos) startMembers() {
 	if len(c.leaseSteps()) > 0 {
 		flags = append(flags, leaseGate)
 	}
-	c.c = newCluster(c.t, cluster.Config{Program: c.p, Flags: flags})
+	c.c = newCluster(c.t, procs.Config{Program: c.p, Flags: flags})
 	if c.disk != nil {
 		c.small = c.c.Members()[len(c.c.Members())-1]
 		c.small.Dir = filepath.Join(c.disk.Dir, c.small.Name)
@@ -200,7 +200,7 @@ func (c *chaos) fail(err error) {
 	c.t.FailNow()
 }
 
-func (c *chaos) anyMember() *cluster.Member {
+func (c *chaos) anyMember() *procs.Member {
 	return c.c.Members()[c.random.IntN(len(c.c.Members()))]
 }
 
@@ -210,7 +210,7 @@ func (c *chaos) sleep(limit time.Duration) {
 }
 
 // restart starts a member again and waits until it serves.
-func (c *chaos) restart(m *cluster.Member) error {
+func (c *chaos) restart(m *procs.Member) error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), recovery)
 	defer cancel()
 	if err := m.Start(); err != nil {
@@ -221,7 +221,7 @@ func (c *chaos) restart(m *cluster.Member) error {
 
 // kill kills one member, or two, and restarts them.
 func (c *chaos) kill() error {
-	victims := []*cluster.Member{c.anyMember()}
+	victims := []*procs.Member{c.anyMember()}
 	if other := c.anyMember(); c.random.IntN(4) == 0 && other != victims[0] {
 		victims = append(victims, other)
 	}
@@ -247,6 +247,6 @@ func (c *chaos) kill() error {
 }
 
 // others returns the members without m.
-func (c *chaos) others(m *cluster.Member) []*cluster.Member {
-	return slices.DeleteFunc(slices.Clone(c.c.Members()), func(o *cluster.Member) bool { return o == m })
+func (c *chaos) others(m *procs.Member) []*procs.Member {
+	return slices.DeleteFunc(slices.Clone(c.c.Members()), func(o *procs.Member) bool { return o == m })
 }

@@ -9,7 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // What takes minutes is run, or run to its end, by
@@ -22,7 +22,7 @@ var slowFlag = flag.Bool("slow", false, "run in full what takes minutes")
 // as it does at the end. How long the slowest write may take is not judged here:
 // a busy machine is no fault of the server's.
 func TestCheckPerf(t *testing.T) {
-	eachServer(t, func(t *testing.T, p cluster.Program) {
+	eachServer(t, func(t *testing.T, p procs.Program) {
 		c := startCluster(t, p)
 		client, _ := memberClients(t, c)
 		_, err := client.Put(deadline(t), "mine", "1")

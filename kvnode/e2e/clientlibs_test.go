@@ -11,12 +11,12 @@ import (
 	"go.etcd.io/etcd/client/v3/naming/endpoints"
 	"go.etcd.io/etcd/client/v3/ordering"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // TestClientLibraries uses what etcd's client has beside the client itself.
 func TestClientLibraries(t *testing.T) {
-	eachServer(t, func(t *testing.T, p cluster.Program) {
+	eachServer(t, func(t *testing.T, p procs.Program) {
 		a, b := memberClients(t, startCluster(t, p))
 		t.Run("leasing", func(t *testing.T) { leasesKeys(t, a, b) })
 		t.Run("namespace", func(t *testing.T) { keepsToNamespace(t, a, b) })

@@ -12,14 +12,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
 // eachSize runs a test against clusters of one and of three members.
-func eachSize(t *testing.T, test func(t *testing.T, c *cluster.Cluster)) {
+func eachSize(t *testing.T, test func(t *testing.T, c *procs.Cluster)) {
 	t.Helper()
-	eachServer(t, func(t *testing.T, p cluster.Program) {
+	eachServer(t, func(t *testing.T, p procs.Program) {
 		for _, size := range []int{1, 3} {
 			t.Run(fmt.Sprintf("members=%d", size), func(t *testing.T) { test(t, startSize(t, p, size)) })
 		}
@@ -27,9 +27,9 @@ func eachSize(t *testing.T, test func(t *testing.T, c *cluster.Cluster)) {
 }
 
 // startSize starts so many members and waits until they serve.
-func startSize(t *testing.T, p cluster.Program, size int, flags ...string) *cluster.Cluster {
+func startSize(t *testing.T, p procs.Program, size int, flags ...string) *procs.Cluster {
 	t.Helper()
-	c := newCluster(t, cluster.Config{Program: p, Size: size, Flags: flags})
+	c := newCluster(t, procs.Config{Program: p, Size: size, Flags: flags})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if err := c.Start(ctx); err != nil {
@@ -39,7 +39,7 @@ func startSize(t *testing.T, p cluster.Program, size int, flags ...string) *clus
 }
 
 // memberClients returns two clients, of different members if there are.
-func memberClients(t *testing.T, c *cluster.Cluster) (a, b *clientv3.Client) {
+func memberClients(t *testing.T, c *procs.Cluster) (a, b *clientv3.Client) {
 	t.Helper()
 	all := clients(t, c.Members())
 	return all[0], all[len(all)-1]
@@ -72,7 +72,7 @@ func must(t *testing.T, err error) {
 // Who asks first is served first; the lock's create revision grows from holder
 // to holder.
 func TestMutexesAreServedInOrder(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *cluster.Cluster) {
+	eachSize(t, func(t *testing.T, c *procs.Cluster) {
 		ctx := deadline(t)
 		a, b := memberClients(t, c)
 		first, second := concurrency.NewMutex(session(t, a, 10), "l"), concurrency.NewMutex(session(t, b, 10), "l")
@@ -103,7 +103,7 @@ func TestMutexesAreServedInOrder(t *testing.T) {
 // A lock goes to the next when its holder's lease is revoked, and a write that
 // compares the old holder's token is refused.
 func TestMutexOfClosedSessionGoesOn(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *cluster.Cluster) {
+	eachSize(t, func(t *testing.T, c *procs.Cluster) {
 		ctx := deadline(t)
 		a, b := memberClients(t, c)
 		s := session(t, a, 10)
@@ -126,7 +126,7 @@ func TestMutexOfClosedSessionGoesOn(t *testing.T) {
 // Who campaigns first leads first; observers hear of each leader, of what it
 // proclaims, and of its successor when it resigns.
 func TestElectionIsObserved(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *cluster.Cluster) {
+	eachSize(t, func(t *testing.T, c *procs.Cluster) {
 		ctx := deadline(t)
 		a, b := memberClients(t, c)
 		one, two := concurrency.NewElection(session(t, a, 10), "e"), concurrency.NewElection(session(t, b, 10), "e")
@@ -171,7 +171,7 @@ func hears(t *testing.T, heard <-chan *clientv3.GetResponse, want string) {
 // Transfers between accounts under software transactional memory, at each level
 // of isolation that detects conflicts, lose no money.
 func TestSTMKeepsTheSum(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *cluster.Cluster) {
+	eachSize(t, func(t *testing.T, c *procs.Cluster) {
 		ctx := deadline(t)
 		a, b := memberClients(t, c)
 		const accounts, each = 3, 100

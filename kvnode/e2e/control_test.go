@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/linz"
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -17,7 +17,7 @@ import (
 // says so. With these reads in the place of linearizable ones, it would pass
 // only if it were blind.
 func TestChaosFindsStaleReads(t *testing.T) {
-	eachServer(t, func(t *testing.T, p cluster.Program) {
+	eachServer(t, func(t *testing.T, p procs.Program) {
 		c := &chaos{t: t, p: p, c: startCluster(t, p), start: time.Now(), did: make(map[string]int)}
 		var err error
 		c.l, err = load.Start(t.Context(), c.c.Members(), load.Config{

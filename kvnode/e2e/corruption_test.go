@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
@@ -69,7 +69,7 @@ func TestAnAlteredStoreRaisesCorrupt(t *testing.T) {
 }
 
 // checkpoint has a member bring its store.db up to what it has applied now.
-func checkpoint(ctx context.Context, m *cluster.Member) error {
+func checkpoint(ctx context.Context, m *procs.Member) error {
 	return m.Use(func(cl *clientv3.Client) error {
 		if _, err := cl.Get(ctx, "key"); err != nil { // which it has applied then
 			return err
@@ -85,7 +85,7 @@ func checkpoint(ctx context.Context, m *cluster.Member) error {
 
 // alter writes to the store of a member that does not run, in the place of the entry
 // that it would apply next, which is of that term. No sum is wrong: the member cannot see it by itself.
-func alter(t *testing.T, m *cluster.Member, term uint64, key, value string) {
+func alter(t *testing.T, m *procs.Member, term uint64, key, value string) {
 	t.Helper()
 	backend, err := boltdb.Open(filepath.Join(m.Dir, "store.db"))
 	must(t, err)

@@ -13,7 +13,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // refusal is how long a member may take to find out that it must not run. It
@@ -21,7 +21,7 @@ import (
 const refusal = 10 * time.Second
 
 // refused starts a member and sees it end with an error that says all of want.
-func refused(t *testing.T, m *cluster.Member, want ...string) {
+func refused(t *testing.T, m *procs.Member, want ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), refusal)
 	defer cancel()
@@ -54,19 +54,19 @@ func lastLine(text string) string {
 }
 
 // with returns m with the flag of the same name as flag replaced.
-func with(m *cluster.Member, flag string) {
+func with(m *procs.Member, flag string) {
 	name, _, _ := strings.Cut(flag, "=")
 	m.Flags = append(slices.DeleteFunc(slices.Clone(m.Flags), func(f string) bool { return strings.HasPrefix(f, name+"=") }), flag)
 }
 
-func kill(t *testing.T, m *cluster.Member) {
+func kill(t *testing.T, m *procs.Member) {
 	t.Helper()
 	if err := m.Kill(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func wipe(t *testing.T, m *cluster.Member) {
+func wipe(t *testing.T, m *procs.Member) {
 	t.Helper()
 	if err := m.Wipe(); err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func wipe(t *testing.T, m *cluster.Member) {
 }
 
 // mustServe writes and reads through each of the members given.
-func mustServe(t *testing.T, members ...*cluster.Member) {
+func mustServe(t *testing.T, members ...*procs.Member) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), recovery)
 	defer cancel()
@@ -218,7 +218,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 func TestDirectoryInUseIsRefused(t *testing.T) {
 	c := startCluster(t, onlyKvnode(t))
 	m := c.Members()
-	other := newCluster(t, cluster.Config{Program: onlyKvnode(t), Size: 1}).Members()[0]
+	other := newCluster(t, procs.Config{Program: onlyKvnode(t), Size: 1}).Members()[0]
 	free := []string{other.Endpoint, other.Peer}
 	other.Flags = m[0].Flags
 	with(other, "--listen-client-urls=http://"+free[0])
@@ -251,7 +251,7 @@ func TestUnwritableDirectoryIsRefused(t *testing.T) {
 			if os.Geteuid() == 0 && !tc.root {
 				t.Skip("root may write anywhere")
 			}
-			m := newCluster(t, cluster.Config{Program: p, Size: 1}).Members()[0]
+			m := newCluster(t, procs.Config{Program: p, Size: 1}).Members()[0]
 			with(m, "--data-dir="+tc.dir)
 			refused(t, m, tc.dir)
 		})
@@ -263,13 +263,13 @@ func TestTakenPortIsRefused(t *testing.T) {
 	p := onlyKvnode(t)
 	for _, tc := range []struct {
 		flag string
-		addr func(*cluster.Member) string
+		addr func(*procs.Member) string
 	}{
-		{"--listen-client-urls", func(m *cluster.Member) string { return m.Endpoint }},
-		{"--listen-peer-urls", func(m *cluster.Member) string { return m.Peer }},
+		{"--listen-client-urls", func(m *procs.Member) string { return m.Endpoint }},
+		{"--listen-peer-urls", func(m *procs.Member) string { return m.Peer }},
 	} {
 		t.Run(tc.flag, func(t *testing.T) {
-			m := newCluster(t, cluster.Config{Program: p, Size: 1}).Members()[0]
+			m := newCluster(t, procs.Config{Program: p, Size: 1}).Members()[0]
 			l, err := net.Listen("tcp", tc.addr(m))
 			if err != nil {
 				t.Fatal(err)

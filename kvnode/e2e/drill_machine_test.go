@@ -14,13 +14,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // machines are what the page's commands find: members that units start, and the
 // programs and variables that it names. All members are on one.
 type machines struct {
-	*cluster.Cluster
+	*procs.Cluster
 	t   *testing.T
 	dir string // of what is made here; files of the test only
 	env []string
@@ -40,9 +40,9 @@ const outputTail = 4 << 10
 // blockTimeout bounds the commands of one block. They wait for members, not for times.
 const blockTimeout = 30 * time.Second
 
-func newMachines(t *testing.T, p cluster.Program) *machines {
+func newMachines(t *testing.T, p procs.Program) *machines {
 	t.Helper()
-	m := &machines{Cluster: newCluster(t, cluster.Config{Program: p, Size: 4}), t: t, dir: t.TempDir()}
+	m := &machines{Cluster: newCluster(t, procs.Config{Program: p, Size: 4}), t: t, dir: t.TempDir()}
 	bin := m.path("bin")
 	must(t, os.Mkdir(bin, 0o700))
 	must(t, os.Mkdir(m.path("conf"), 0o700))
@@ -156,7 +156,7 @@ func (m *machines) systemctl(words []string) error {
 	return nil
 }
 
-func act(verb string, one *cluster.Member) error {
+func act(verb string, one *procs.Member) error {
 	stops, starts := verb == "stop" || verb == "restart", verb == "start" || verb == "restart"
 	if !stops && !starts {
 		return fmt.Errorf("systemctl knows no %s", verb)
@@ -174,7 +174,7 @@ func act(verb string, one *cluster.Member) error {
 	return nil
 }
 
-func (m *machines) member(name string) *cluster.Member {
+func (m *machines) member(name string) *procs.Member {
 	for _, one := range m.Members() {
 		if one.Name == name {
 			return one

@@ -16,14 +16,14 @@ import (
 	"github.com/cockroachdb/datadriven"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // TestEtcdctl runs an unmodified etcdctl against three members. The scripts say
 // what it is asked and what it prints; etcd wrote them, see the package comment.
 func TestEtcdctl(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
-	eachServer(t, func(t *testing.T, p cluster.Program) {
+	eachServer(t, func(t *testing.T, p procs.Program) {
 		datadriven.Walk(t, "testdata/etcdctl", func(t *testing.T, path string) {
 			runScript(t, newScript(t, ctl, startCluster(t, p)), path)
 		})
@@ -33,7 +33,7 @@ func TestEtcdctl(t *testing.T) {
 // The same scripts print the same on one member.
 func TestEtcdctlOnOneMember(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
-	eachServer(t, func(t *testing.T, p cluster.Program) {
+	eachServer(t, func(t *testing.T, p procs.Program) {
 		for _, name := range []string{"auth", "lock", "txn", "watch", "write"} {
 			t.Run(name, func(t *testing.T) {
 				noRewrite(t)
@@ -46,7 +46,7 @@ func TestEtcdctlOnOneMember(t *testing.T) {
 // And with mutual TLS between all.
 func TestEtcdctlScriptsWithMutualTLS(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
-	eachServer(t, func(t *testing.T, p cluster.Program) {
+	eachServer(t, func(t *testing.T, p procs.Program) {
 		for _, name := range []string{"auth", "lease", "lock", "watch", "write"} {
 			t.Run(name, func(t *testing.T) {
 				noRewrite(t)
@@ -71,13 +71,13 @@ func noRewrite(t *testing.T) {
 type ctlScript struct {
 	ctl     string
 	flags   []string // of each etcdctl
-	c       *cluster.Cluster
+	c       *procs.Cluster
 	dir     string // for files
 	names   *names
 	running map[string]*running // etcdctl in the background
 }
 
-func newScript(t *testing.T, ctl string, c *cluster.Cluster, flags ...string) *ctlScript {
+func newScript(t *testing.T, ctl string, c *procs.Cluster, flags ...string) *ctlScript {
 	t.Helper()
 	s := &ctlScript{ctl: ctl, c: c, flags: flags, dir: t.TempDir(), running: make(map[string]*running)}
 	s.learn(t)
@@ -174,9 +174,9 @@ func (s *ctlScript) stdin(t *testing.T, d *datadriven.TestData) string {
 	return s.etcdctl(t, s.endpoints(t, d), strings.Fields(strings.Join(arg.Vals, " ")), dash.ReplaceAllString(d.Input, "")+"\n")
 }
 
-func (s *ctlScript) member(t *testing.T, name string) *cluster.Member {
+func (s *ctlScript) member(t *testing.T, name string) *procs.Member {
 	t.Helper()
-	i := slices.IndexFunc(s.c.Members(), func(m *cluster.Member) bool { return m.Name == name })
+	i := slices.IndexFunc(s.c.Members(), func(m *procs.Member) bool { return m.Name == name })
 	if i < 0 {
 		t.Fatalf("no member is named %q", name)
 	}
@@ -226,7 +226,7 @@ func (s *ctlScript) etcdctl(t *testing.T, endpoints, args []string, stdin string
 }
 
 // lead makes m the leader.
-func (s *ctlScript) lead(t *testing.T, m *cluster.Member) string {
+func (s *ctlScript) lead(t *testing.T, m *procs.Member) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
@@ -250,7 +250,7 @@ func (s *ctlScript) lead(t *testing.T, m *cluster.Member) string {
 	return ""
 }
 
-func moveLeader(ctx context.Context, from *cluster.Member, to uint64) error {
+func moveLeader(ctx context.Context, from *procs.Member, to uint64) error {
 	return from.Use(func(c *clientv3.Client) error {
 		_, err := c.MoveLeader(ctx, to)
 		return err

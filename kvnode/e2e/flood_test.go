@@ -18,7 +18,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/flood"
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // floodConns is how many connections flood at a time. Those that are closed are
@@ -35,7 +35,7 @@ const floodLasts = 12 * time.Second
 //
 //	make floods
 func TestFloods(t *testing.T) {
-	eachServer(t, func(t *testing.T, p cluster.Program) {
+	eachServer(t, func(t *testing.T, p procs.Program) {
 		kinds := flood.Kinds[:1]
 		if *slowFlag {
 			kinds = flood.Kinds
@@ -47,7 +47,7 @@ func TestFloods(t *testing.T) {
 	})
 }
 
-func floodLeader(t *testing.T, p cluster.Program, kind flood.Kind) {
+func floodLeader(t *testing.T, p procs.Program, kind flood.Kind) {
 	c := startCluster(t, p)
 	ctx, cancel := context.WithTimeout(t.Context(), floodLasts+30*time.Second)
 	defer cancel()
@@ -100,7 +100,7 @@ const closings = "kvnode_flood_closed_connections_total"
 func mustClose(kind flood.Kind) bool { return !kind.Work && kind.Name != "ping" }
 
 // floodMember floods the client port of m until ctx ends. wait returns then.
-func floodMember(ctx context.Context, m *cluster.Member, kind flood.Kind) (wait func()) {
+func floodMember(ctx context.Context, m *procs.Member, kind flood.Kind) (wait func()) {
 	var wg sync.WaitGroup
 	var rounds atomic.Uint64
 	// Members' addresses, which are 127.0.0.1 here, are slowed down and never closed.
@@ -137,7 +137,7 @@ func useWhile(c *clientv3.Client, more func() bool) (took []time.Duration, faile
 }
 
 // anyStatus asks until a member answers.
-func anyStatus(ctx context.Context, c *cluster.Cluster) (*clientv3.StatusResponse, error) {
+func anyStatus(ctx context.Context, c *procs.Cluster) (*clientv3.StatusResponse, error) {
 	for {
 		for _, m := range c.Members() {
 			if s, err := m.Status(ctx); err == nil {
@@ -151,7 +151,7 @@ func anyStatus(ctx context.Context, c *cluster.Cluster) (*clientv3.StatusRespons
 }
 
 // metric returns a metric without labels, 0 if there is none.
-func metric(ctx context.Context, m *cluster.Member, name string) float64 {
+func metric(ctx context.Context, m *procs.Member, name string) float64 {
 	_, text := page(ctx, m, "/metrics") // half of it has what it has
 	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text)
 	if found == nil {
@@ -162,7 +162,7 @@ func metric(ctx context.Context, m *cluster.Member, name string) float64 {
 }
 
 // page gets a page of a member. The code is 0 if nobody answers.
-func page(ctx context.Context, m *cluster.Member, path string) (code int, body []byte) {
+func page(ctx context.Context, m *procs.Member, path string) (code int, body []byte) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.Endpoint+path, http.NoBody)
 	if err != nil {
 		return 0, nil

@@ -7,14 +7,14 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // One of two members is removed, and the other is killed. It comes back as a
 // cluster of one, and does not ask for a member that nobody needs any more.
 func TestARemovalIsNotForgotten(t *testing.T) {
-	eachServer(t, func(t *testing.T, p cluster.Program) {
-		c := newCluster(t, cluster.Config{Program: p, Size: 2})
+	eachServer(t, func(t *testing.T, p procs.Program) {
+		c := newCluster(t, procs.Config{Program: p, Size: 2})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := c.Start(ctx); err != nil {

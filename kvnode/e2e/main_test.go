@@ -14,7 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 const (
@@ -83,13 +83,13 @@ func binary(name, module, pkg string, given *string) func() (string, error) {
 		defer cancel()
 		dir, err := ".", error(nil)
 		if module != "" {
-			dir, err = cluster.ModuleDir(ctx, module)
+			dir, err = procs.ModuleDir(ctx, module)
 		}
 		if err != nil {
 			return "", err
 		}
 		out := filepath.Join(binDir, name)
-		return out, cluster.Build(ctx, dir, pkg, out)
+		return out, procs.Build(ctx, dir, pkg, out)
 	})
 }
 
@@ -114,9 +114,9 @@ func binaryPath(t *testing.T, name string) string {
 	return path
 }
 
-func program(t *testing.T, name string) cluster.Program {
+func program(t *testing.T, name string) procs.Program {
 	t.Helper()
-	p := cluster.Program{Name: name, Path: binaryPath(t, name)}
+	p := procs.Program{Name: name, Path: binaryPath(t, name)}
 	if name == kvnode {
 		p.Args = []string{"serve"}
 	}
@@ -124,7 +124,7 @@ func program(t *testing.T, name string) cluster.Program {
 }
 
 // eachServer runs a test against each server that was asked for.
-func eachServer(t *testing.T, test func(t *testing.T, p cluster.Program)) {
+func eachServer(t *testing.T, test func(t *testing.T, p procs.Program)) {
 	t.Helper()
 	for name := range strings.SplitSeq(*serversFlag, ",") {
 		t.Run("server="+name, func(t *testing.T) { test(t, program(t, name)) })
@@ -132,7 +132,7 @@ func eachServer(t *testing.T, test func(t *testing.T, p cluster.Program)) {
 }
 
 // onlyKvnode skips a test of what etcd does not promise.
-func onlyKvnode(t *testing.T) cluster.Program {
+func onlyKvnode(t *testing.T) procs.Program {
 	t.Helper()
 	if !slices.Contains(strings.Split(*serversFlag, ","), kvnode) {
 		t.Skip("this is a promise of kvnode's")
@@ -142,10 +142,10 @@ func onlyKvnode(t *testing.T) cluster.Program {
 
 // newCluster lays out a cluster that ends with the test and, if that fails,
 // shows the ends of its logs. The whole logs are in the test's artifacts.
-func newCluster(t *testing.T, cfg cluster.Config) *cluster.Cluster {
+func newCluster(t *testing.T, cfg procs.Config) *procs.Cluster {
 	t.Helper()
 	cfg.Dir, cfg.LogDir = t.TempDir(), t.ArtifactDir()
-	c, err := cluster.New(cfg)
+	c, err := procs.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,9 +164,9 @@ func newCluster(t *testing.T, cfg cluster.Config) *cluster.Cluster {
 }
 
 // startCluster starts three members and waits until they serve.
-func startCluster(t *testing.T, p cluster.Program, flags ...string) *cluster.Cluster {
+func startCluster(t *testing.T, p procs.Program, flags ...string) *procs.Cluster {
 	t.Helper()
-	c := newCluster(t, cluster.Config{Program: p, Flags: flags})
+	c := newCluster(t, procs.Config{Program: p, Flags: flags})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if err := c.Start(ctx); err != nil {

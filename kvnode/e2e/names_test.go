@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // names replaces what differs from run to run by what does not: members'
@@ -47,7 +47,7 @@ func (s *ctlScript) learn(t *testing.T) {
 }
 
 // addMember names a member's addresses.
-func (n *names) addMember(no int, m *cluster.Member) {
+func (n *names) addMember(no int, m *procs.Member) {
 	n.add(fmt.Sprintf("e%d", no), m.Endpoint)
 	n.add(fmt.Sprintf("p%d", no), m.Peer)
 }

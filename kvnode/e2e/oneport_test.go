@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 func findCurl(t *testing.T) string {
@@ -24,8 +24,8 @@ func findCurl(t *testing.T) string {
 func TestOnePort(t *testing.T) {
 	curl := findCurl(t)
 	ctl := binaryPath(t, "etcdctl")
-	eachServer(t, func(t *testing.T, p cluster.Program) {
-		c := newCluster(t, cluster.Config{Program: p, Size: 1})
+	eachServer(t, func(t *testing.T, p procs.Program) {
+		c := newCluster(t, procs.Config{Program: p, Size: 1})
 		must(t, c.Start(deadline(t)))
 		endpoint := c.Members()[0].Endpoint
 		g := gateway{t, curl, "http://" + endpoint}

@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -37,7 +37,7 @@ func TestSavedSnapshotIsRestored(t *testing.T) {
 			late, err := a.Put(ctx, "k", "3")
 			must(t, err)
 
-			c := newCluster(t, cluster.Config{Program: p, Size: size, Token: "restored"})
+			c := newCluster(t, procs.Config{Program: p, Size: size, Token: "restored"})
 			for _, m := range c.Members() {
 				restore(t, p, file, m)
 			}
@@ -63,7 +63,7 @@ func TestSavedSnapshotIsRestored(t *testing.T) {
 }
 
 // restore makes the directory of a member of a new cluster.
-func restore(t *testing.T, p cluster.Program, file string, m *cluster.Member) {
+func restore(t *testing.T, p procs.Program, file string, m *procs.Member) {
 	t.Helper()
 	args := []string{"snapshot", "restore", file}
 	for _, f := range m.Flags {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // An image of a member's directory is put back while the others go on. The member ends
@@ -36,7 +36,7 @@ func TestARestoredImageEndsItsMember(t *testing.T) {
 
 // setBack puts an image of m's directory back that is older than what m acknowledges
 // in use, and waits until m has ended by itself.
-func setBack(ctx context.Context, m *cluster.Member, use func() error) error {
+func setBack(ctx context.Context, m *procs.Member, use func() error) error {
 	image := m.Dir + ".image"
 	if err := errors.Join(m.Kill(), os.CopyFS(image, os.DirFS(m.Dir)), m.Start()); err != nil {
 		return err
@@ -55,12 +55,12 @@ func setBack(ctx context.Context, m *cluster.Member, use func() error) error {
 }
 
 // setBackWords are what a member says that was set back.
-func setBackWords(m *cluster.Member) []string {
+func setBackWords(m *procs.Member) []string {
 	return []string{"lost its data", "acknowledged", "member remove", "member add " + m.Name, "remove " + m.Dir, "--initial-cluster-state existing"}
 }
 
 // follower returns a member that does not lead.
-func follower(ctx context.Context, t *testing.T, c *cluster.Cluster) *cluster.Member {
+func follower(ctx context.Context, t *testing.T, c *procs.Cluster) *procs.Member {
 	t.Helper()
 	leader, err := c.Leader(ctx)
 	if err != nil {

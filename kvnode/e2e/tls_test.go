@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
 )
 
 // secured is a cluster with mutual TLS on all listeners.
 type secured struct {
-	*cluster.Cluster
+	*procs.Cluster
 	t    *testing.T
 	ca   *tlstest.Authority
 	dir  string // of certificates
@@ -27,10 +27,10 @@ type secured struct {
 
 // newSecured lays out three members, each with a certificate of its own, and one
 // for clients.
-func newSecured(t *testing.T, p cluster.Program) *secured {
+func newSecured(t *testing.T, p procs.Program) *secured {
 	t.Helper()
 	s := &secured{
-		Cluster: newCluster(t, cluster.Config{Program: p}), t: t,
+		Cluster: newCluster(t, procs.Config{Program: p}), t: t,
 		ca: tlstest.New(t, "ca"), dir: t.TempDir(), http: make(map[string]string),
 	}
 	tlstest.Write(t, s.dir, "ca.crt", s.ca.PEM)

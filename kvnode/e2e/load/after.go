@@ -11,11 +11,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/linz"
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // Final reads all keys linearizably.
-func Final(ctx context.Context, m *cluster.Member) (linz.Final, error) {
+func Final(ctx context.Context, m *procs.Member) (linz.Final, error) {
 	var resp *clientv3.GetResponse
 	err := m.Use(func(c *clientv3.Client) (err error) {
 		resp, err = c.Get(ctx, Prefix, clientv3.WithPrefix())
@@ -36,7 +36,7 @@ const lookups = 100
 
 // Missing looks for each acknowledged write at its own revision in m's history,
 // which nobody may have compacted, and returns those that are not there.
-func Missing(ctx context.Context, m *cluster.Member, history []linz.Op) ([]linz.Op, error) {
+func Missing(ctx context.Context, m *procs.Member, history []linz.Op) ([]linz.Op, error) {
 	var missing []linz.Op
 	err := m.Use(func(c *clientv3.Client) error {
 		for some := range slices.Chunk(linz.Acknowledged(history), lookups) {
@@ -74,7 +74,7 @@ func lookUp(ctx context.Context, c *clientv3.Client, writes []linz.Op) ([]linz.O
 var ErrUnequal = errors.New("load: members hash differently")
 
 // Hashes waits until each member has applied revision, and compares their hashes.
-func Hashes(ctx context.Context, members []*cluster.Member, revision int64) (uint32, error) {
+func Hashes(ctx context.Context, members []*procs.Member, revision int64) (uint32, error) {
 	var first *clientv3.HashKVResponse
 	for i, m := range members {
 		h, err := hashOf(ctx, m, revision)
@@ -92,7 +92,7 @@ func Hashes(ctx context.Context, members []*cluster.Member, revision int64) (uin
 	return first.Hash, nil
 }
 
-func hashOf(ctx context.Context, m *cluster.Member, revision int64) (h *clientv3.HashKVResponse, err error) {
+func hashOf(ctx context.Context, m *procs.Member, revision int64) (h *clientv3.HashKVResponse, err error) {
 	err = m.Use(func(c *clientv3.Client) error {
 		for {
 			if h, err = c.HashKV(ctx, m.Endpoint, revision); err == nil {

@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/linz"
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // Config describes a load.
@@ -41,7 +41,7 @@ type Load struct {
 	Keys     *linz.Keys
 	Paths    Paths
 	recorder *linz.Recorder
-	members  []*cluster.Member
+	members  []*procs.Member
 	conns    []*clientv3.Client // one a member
 
 	hold                  sync.RWMutex // see Hold
@@ -53,7 +53,7 @@ type Load struct {
 }
 
 // Start connects to the members and starts the clients.
-func Start(ctx context.Context, members []*cluster.Member, cfg Config) (*Load, error) {
+func Start(ctx context.Context, members []*procs.Member, cfg Config) (*Load, error) {
 	l := &Load{
 		cfg:      cfg,
 		Keys:     linz.NewKeys(Prefix, cfg.Slots, cfg.KeyOps),

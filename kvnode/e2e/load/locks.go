@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/leaderlease/fence"
 )
 
@@ -49,7 +49,7 @@ type Locks struct {
 }
 
 // StartLocks starts contenders, each with a connection to one member.
-func StartLocks(ctx context.Context, members []*cluster.Member, contenders int, seed uint64) (*Locks, error) {
+func StartLocks(ctx context.Context, members []*procs.Member, contenders int, seed uint64) (*Locks, error) {
 	l := &Locks{gate: fence.NewGate(fence.Token{})}
 	l.mu.holder = make(map[uint64]string)
 	for i := range contenders {

@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/kvnode/e2e/cluster"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // Event is what a watch tells of one key.
@@ -55,7 +55,7 @@ type stream struct {
 
 // StartWatches opens two streams at each member and one wherever the client
 // likes; the members' second ones are closed and opened again all the time.
-func StartWatches(ctx context.Context, c *cluster.Cluster, seed uint64) (*Watches, error) {
+func StartWatches(ctx context.Context, c *procs.Cluster, seed uint64) (*Watches, error) {
 	w := &Watches{}
 	for i, m := range c.Members() {
 		conn, err := m.Client()
