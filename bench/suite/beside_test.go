@@ -8,13 +8,14 @@ import (
 
 	"github.com/leaderlease/go/bench/report"
 	"github.com/leaderlease/go/bench/wire"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // twoServers are one that is started and one that runs, of three members.
 func twoServers() []Server {
 	return []Server{
-		{Name: "kvnode", Program: &wire.Program{Name: "kvnode", Path: "kvnode"}},
-		{Name: "etcd", Program: &wire.Program{Name: "etcd", Path: "etcd"}},
+		{Name: "kvnode", Program: &procs.Program{Name: "kvnode", Path: "kvnode"}},
+		{Name: "etcd", Program: &procs.Program{Name: "etcd", Path: "etcd"}},
 		{Name: "running", Endpoints: []string{"a:1", "b:1", "c:1"}},
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/leaderlease/go/bench/load"
 	"github.com/leaderlease/go/bench/precise"
 	"github.com/leaderlease/go/bench/report"
-	"github.com/leaderlease/go/bench/wire"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // FailoverPlan is what happens to leaders.
@@ -25,7 +25,7 @@ type FailoverPlan struct {
 	// Rate is that of all operations, a fifth of which are writes.
 	Rate float64
 	// Programs adds clusters of processes, which cannot be cut off.
-	Programs []wire.Program
+	Programs []procs.Program
 }
 
 // Faults are what can happen to a leader.

@@ -11,6 +11,7 @@ import (
 	"github.com/leaderlease/go/bench/load"
 	"github.com/leaderlease/go/bench/report"
 	"github.com/leaderlease/go/bench/wire"
+	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/transport/memlink"
 )
@@ -108,7 +109,7 @@ func nodeSubjects() (subs []subject) {
 }
 
 // processSubjects are processes, under their own default mode.
-func processSubjects(program wire.Program) []subject {
+func processSubjects(program procs.Program) []subject {
 	return []subject{{report.Wire, program.Name, "default", func(ctx context.Context, tick time.Duration, dir string) (system, []load.Target, error) {
 		c, err := wire.StartCluster(ctx, wire.ClusterOptions{Program: program, Dir: dir, Size: inproc.Members, Tick: tick})
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/leaderlease/go/bench/load"
 	"github.com/leaderlease/go/bench/report"
 	"github.com/leaderlease/go/bench/wire"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // Server is a server to measure over the wire: a running one, or a program to
@@ -17,7 +18,7 @@ import (
 type Server struct {
 	Name      string
 	Endpoints []string
-	Program   *wire.Program
+	Program   *procs.Program
 	// Size is the number of members that are started. Default: 3.
 	Size int
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/leaderlease/go/bench/load"
+	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -163,7 +164,7 @@ func TestAProgramThatEndsIsReported(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, err := StartCluster(ctx, ClusterOptions{
-		Program: Program{Name: "false", Path: "false"}, Dir: t.TempDir(), Size: 1, Tick: 10 * time.Millisecond,
+		Program: procs.Program{Name: "false", Path: "false"}, Dir: t.TempDir(), Size: 1, Tick: 10 * time.Millisecond,
 	})
 	if err == nil || !strings.Contains(err.Error(), "start 1 members of false") {
 		t.Errorf("StartCluster(false) = %v, want an error that names it", err)

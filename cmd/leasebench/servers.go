@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/bench/suite"
-	"github.com/leaderlease/go/bench/wire"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 // kvnodeName is the server whose modes are known.
@@ -16,12 +16,12 @@ const kvnodeName = "kvnode"
 
 // ownMember is this very binary as a kvnode server, so that there is nothing to
 // install.
-func ownMember() (wire.Program, error) {
+func ownMember() (procs.Program, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return wire.Program{}, fmt.Errorf("find this program: %w", err)
+		return procs.Program{}, fmt.Errorf("find this program: %w", err)
 	}
-	return wire.Program{Name: kvnodeName, Path: self, Args: []string{memberCommand}}, nil
+	return procs.Program{Name: kvnodeName, Path: self, Args: []string{memberCommand}}, nil
 }
 
 // parsePeer takes NAME=ENDPOINT,ENDPOINT.
@@ -44,7 +44,7 @@ func parseStart(s string) (suite.Server, error) {
 		return suite.Server{}, fmt.Errorf("program %q must be NAME=BINARY,ARGUMENT", s)
 	}
 	parts := strings.Split(list, ",")
-	return suite.Server{Name: name, Program: &wire.Program{Name: name, Path: parts[0], Args: parts[1:]}}, nil
+	return suite.Server{Name: name, Program: &procs.Program{Name: name, Path: parts[0], Args: parts[1:]}}, nil
 }
 
 // serverFlags say which servers are measured.
@@ -97,7 +97,7 @@ func (f *serverFlags) servers(own bool) ([]suite.Server, error) {
 
 // programs returns those of servers that are not this binary's own: they can be
 // killed.
-func programs(servers []suite.Server) (all []wire.Program) {
+func programs(servers []suite.Server) (all []procs.Program) {
 	for _, s := range servers {
 		if s.Program != nil && s.Name != kvnodeName {
 			all = append(all, *s.Program)

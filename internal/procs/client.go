@@ -2,44 +2,25 @@ package procs
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
+
+	"github.com/leaderlease/go/internal/kvclient"
 )
 
-// Client returns etcd's client, connected to this member alone. It makes each
-// request once: who judges a history must know what was asked. It reconnects
-// soon, since members come back soon.
+// Client returns etcd's client, connected to this member alone.
 func (m *Member) Client(opts ...grpc.DialOption) (*clientv3.Client, error) {
-	return client(m.TLS, []string{m.Endpoint}, opts...)
+	return kvclient.New(m.TLS, []string{m.Endpoint}, opts...)
 }
 
 // Client returns a client like those of its members that chooses among all of
 // them.
-func (c *Cluster) Client() (*clientv3.Client, error) { return client(c.members[0].TLS, c.Endpoints()) }
-
-func client(secure *tls.Config, endpoints []string, opts ...grpc.DialOption) (*clientv3.Client, error) {
-	opts = append(opts, grpc.WithConnectParams(grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.3, Jitter: 0.2, MaxDelay: 50 * time.Millisecond},
-		MinConnectTimeout: time.Second,
-	}))
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints:       endpoints,
-		TLS:             secure,
-		MaxUnaryRetries: 1,
-		Logger:          zap.NewNop(),
-		DialOptions:     opts,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("client of %v: %w", endpoints, err)
-	}
-	return c, nil
+func (c *Cluster) Client() (*clientv3.Client, error) {
+	return kvclient.New(c.members[0].TLS, c.Endpoints())
 }
 
 // Use gives f a client of this member, for the time of the call.

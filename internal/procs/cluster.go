@@ -1,6 +1,7 @@
 package procs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Config describes a cluster.
@@ -19,10 +21,17 @@ type Config struct {
 	LogDir string
 	// Size is the number of members. Default: 3.
 	Size int
-	// Token tells clusters of equal members apart. Default: e2e.
+	// Prefix is what names begin with, a number follows. Default: m.
+	Prefix string
+	// Token tells clusters of equal members apart.
 	Token string
+	// HTTP gives members an address of its own for HTTP.
+	HTTP bool
 	// Flags are given to each member after the cluster's own.
 	Flags []string
+	// Died is told when a process ends that was not asked to. It must have room
+	// for all that can. Default: nobody is told.
+	Died chan<- *Member
 }
 
 // Cluster is a set of members. It is not safe for use by several goroutines,
@@ -34,35 +43,41 @@ type Cluster struct {
 
 // New lays a cluster out: names, directories and free ports. It starts nothing.
 func New(cfg Config) (*Cluster, error) {
-	if cfg.Size == 0 {
-		cfg.Size = 3
-	}
-	if cfg.LogDir == "" {
-		cfg.LogDir = cfg.Dir
-	}
-	if cfg.Token == "" {
-		cfg.Token = "e2e"
-	}
-	ports, err := freePorts(2 * cfg.Size)
+	cfg.Size = cmp.Or(cfg.Size, 3)
+	cfg.LogDir = cmp.Or(cfg.LogDir, cfg.Dir)
+	cfg.Prefix = cmp.Or(cfg.Prefix, "m")
+	c := &Cluster{cfg: cfg}
+	ports, err := freePorts(perMember * cfg.Size)
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{cfg: cfg}
 	for i := range cfg.Size {
-		name := fmt.Sprintf("m%d", i+1)
-		c.members = append(c.members, &Member{
-			Name:     name,
-			Dir:      filepath.Join(cfg.Dir, name),
-			LogFile:  filepath.Join(cfg.LogDir, name+".log"),
-			Endpoint: ports[2*i],
-			Peer:     ports[2*i+1],
-			Program:  cfg.Program,
-		})
+		c.add(fmt.Sprint(cfg.Prefix, i+1), ports[perMember*i:])
 	}
 	for _, m := range c.members {
 		m.Flags = slices.Concat(c.flags(m), cfg.Flags)
 	}
 	return c, nil
+}
+
+// perMember is the number of ports of a member.
+const perMember = 3
+
+// add lays a member out without its flags.
+func (c *Cluster) add(name string, ports []string) {
+	m := &Member{
+		Name:     name,
+		Dir:      filepath.Join(c.cfg.Dir, name),
+		LogFile:  filepath.Join(c.cfg.LogDir, name+".log"),
+		Endpoint: ports[0],
+		Peer:     ports[1],
+		Program:  c.cfg.Program,
+		died:     c.cfg.Died,
+	}
+	if c.cfg.HTTP {
+		m.HTTP = ports[2]
+	}
+	c.members = append(c.members, m)
 }
 
 // flags returns what makes a process the member m.
@@ -71,7 +86,7 @@ func (c *Cluster) flags(m *Member) []string {
 	for _, p := range c.members {
 		initial = append(initial, fmt.Sprintf("%s=http://%s", p.Name, p.Peer))
 	}
-	return []string{
+	flags := []string{
 		"--name=" + m.Name,
 		"--data-dir=" + m.Dir,
 		"--listen-client-urls=http://" + m.Endpoint,
@@ -82,6 +97,10 @@ func (c *Cluster) flags(m *Member) []string {
 		"--initial-cluster-state=new",
 		"--initial-cluster-token=" + c.cfg.Token,
 	}
+	if m.HTTP != "" {
+		flags = append(flags, "--listen-client-http-urls=http://"+m.HTTP)
+	}
+	return flags
 }
 
 // Members returns the members in the order of their names.
@@ -107,8 +126,8 @@ func (c *Cluster) Running() []string {
 	return all
 }
 
-// Start starts all members that do not run and waits until each serves.
-func (c *Cluster) Start(ctx context.Context) error {
+// Start starts all members that do not run and does not wait until they serve.
+func (c *Cluster) Start() error {
 	for _, m := range c.members {
 		if m.Running() {
 			continue
@@ -116,6 +135,14 @@ func (c *Cluster) Start(ctx context.Context) error {
 		if err := m.Start(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// Serve starts all members that do not run and waits until each serves.
+func (c *Cluster) Serve(ctx context.Context) error {
+	if err := c.Start(); err != nil {
+		return err
 	}
 	for _, m := range c.members {
 		if err := m.WaitReady(ctx); err != nil {
@@ -125,11 +152,24 @@ func (c *Cluster) Start(ctx context.Context) error {
 	return nil
 }
 
+// Stop stops all members in order, at the same time.
+func (c *Cluster) Stop() error {
+	errs := make([]error, len(c.members))
+	var wg sync.WaitGroup
+	for i, m := range c.members {
+		wg.Go(func() { errs[i] = m.Stop() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
 // Kill kills all members at once, as a power cut would.
 func (c *Cluster) Kill() error {
 	var errs []error
 	for _, m := range c.members {
-		errs = append(errs, m.signalKill())
+		if r := m.current(); r != nil {
+			_ = r.kill() // which is tried, and waited for, below
+		}
 	}
 	for _, m := range c.members {
 		errs = append(errs, m.Kill())

@@ -2,7 +2,6 @@ package procs
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 )
 
@@ -16,19 +15,12 @@ func (c *Cluster) Join(name string) (*Member, error) {
 		return nil, fmt.Errorf("join as %s: that member runs", name)
 	}
 	if i < 0 {
-		ports, err := freePorts(2)
+		ports, err := freePorts(perMember)
 		if err != nil {
 			return nil, err
 		}
 		i = len(c.members)
-		c.members = append(c.members, &Member{
-			Name:     name,
-			Dir:      filepath.Join(c.cfg.Dir, name),
-			LogFile:  filepath.Join(c.cfg.LogDir, name+".log"),
-			Endpoint: ports[0],
-			Peer:     ports[1],
-			Program:  c.cfg.Program,
-		})
+		c.add(name, ports)
 	}
 	m := c.members[i]
 	flags := slices.Concat(c.flags(m), c.cfg.Flags)

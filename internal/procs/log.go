@@ -2,6 +2,7 @@ package procs
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"strings"
 )
@@ -9,42 +10,26 @@ import (
 // readyText is in the line that a server prints once it serves clients.
 const readyText = "ready to serve client requests"
 
-// logFile appends a process's output to a file and looks for readyText.
-type logFile struct {
-	// file is not embedded: its ReadFrom would pass Write by.
-	file  *os.File
-	ready chan struct{} // closed when readyText was seen
-
-	// The goroutine that copies the output writes.
-	tail []byte // an unfinished line
-	seen bool
-}
-
-func openLog(name string) (*logFile, error) {
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+// openLog opens the member's log, and says where the output of a run begins.
+func (m *Member) openLog() (f *os.File, begin int64, err error) {
+	f, err = os.OpenFile(m.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return &logFile{file: f, ready: make(chan struct{})}, nil
+	begin, err = f.Seek(0, io.SeekEnd)
+	return f, begin, err
 }
 
-// Write implements io.Writer.
-func (l *logFile) Write(p []byte) (int, error) {
-	if !l.seen {
-		l.tail = append(l.tail, p...)
-		if bytes.Contains(l.tail, []byte(readyText)) {
-			l.seen, l.tail = true, nil
-			close(l.ready)
-		}
-		if i := bytes.LastIndexByte(l.tail, '\n'); i >= 0 {
-			l.tail = append([]byte(nil), l.tail[i+1:]...)
-		}
+// saysReady reports whether the log has readyText from begin on.
+func (m *Member) saysReady(begin int64) bool {
+	f, err := os.Open(m.LogFile)
+	if err != nil {
+		return false
 	}
-	return l.file.Write(p)
+	defer func() { _ = f.Close() }() // it was only read
+	text, err := io.ReadAll(io.NewSectionReader(f, begin, 1<<62))
+	return err == nil && bytes.Contains(text, []byte(readyText))
 }
-
-// Close closes the file.
-func (l *logFile) Close() error { return l.file.Close() }
 
 // What an error shows of a log.
 const (

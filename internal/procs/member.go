@@ -1,40 +1,47 @@
 package procs
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"slices"
-	"syscall"
+	"strings"
+	"sync"
+	"sync/atomic"
 )
 
 // Member is one member of a cluster. It may run or not, and may be started many
-// times.
+// times. Any goroutine may use its methods.
 type Member struct {
 	Name     string
 	Dir      string // its data
 	LogFile  string // of all its runs
 	Endpoint string // for clients, host:port
 	Peer     string // for other members, host:port
-	// Flags are those of the next start.
-	Flags []string
+	HTTP     string // for clients of HTTP, host:port; empty if that is Endpoint
+
+	// Flags and Program are what the next start runs.
+	Flags   []string
+	Program Program
 	// TLS is for clients, if they need it.
 	TLS *tls.Config
 
-	// Program is what the next start runs.
-	Program Program
-	run     *run // the newest, nil before the first
+	died chan<- *Member // see Config.Died
+
+	mu struct {
+		sync.Mutex
+		run *run // the newest, nil before the first
+	}
 }
 
 // run is one process.
 type run struct {
-	cmd  *exec.Cmd
-	log  *logFile
-	done chan struct{} // closed when the process has ended, and err is set
-	err  error         // of Wait
+	cmd      *exec.Cmd
+	begin    int64         // of its output in the log
+	expected atomic.Bool   // it is being ended
+	done     chan struct{} // closed when it has ended
 }
 
 func (r *run) ended() bool {
@@ -46,94 +53,78 @@ func (r *run) ended() bool {
 	}
 }
 
+// current returns the newest run, nil if there was none.
+func (m *Member) current() *run {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.run
+}
+
+// running returns the process, or an error that says what cannot be done to it.
+func (m *Member) running(what string) (*run, error) {
+	if r := m.current(); r != nil && !r.ended() {
+		return r, nil
+	}
+	return nil, fmt.Errorf("%s %s: it does not run", what, m.Name)
+}
+
 // Running reports whether the member's process exists, even if paused.
-func (m *Member) Running() bool { return m.run != nil && !m.run.ended() }
+func (m *Member) Running() bool {
+	_, err := m.running("")
+	return err == nil
+}
+
+// PID returns the number of the newest process, 0 before the first start.
+func (m *Member) PID() int {
+	if r := m.current(); r != nil {
+		return r.cmd.Process.Pid
+	}
+	return 0
+}
 
 // Start starts the process and does not wait until it serves.
 func (m *Member) Start() error {
-	if m.Running() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.run != nil && !m.mu.run.ended() {
 		return fmt.Errorf("member %s runs already", m.Name)
 	}
-	log, err := openLog(m.LogFile)
+	// The process writes to the file itself, so that its last words are there
+	// whatever becomes of this one.
+	log, begin, err := m.openLog()
 	if err != nil {
 		return fmt.Errorf("start %s: %w", m.Name, err)
 	}
+	defer func() { _ = log.Close() }() // the process has its own
 	cmd := exec.Command(m.Program.Path, slices.Concat(m.Program.Args, m.Flags)...)
+	cmd.Env = environment(os.Environ())
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = dieWithParent()
+	cmd.SysProcAttr = attributes()
 	if err := cmd.Start(); err != nil {
-		return errors.Join(fmt.Errorf("start %s: %w", m.Name, err), log.Close())
+		return fmt.Errorf("start %s: %w", m.Name, err)
 	}
-	r := &run{cmd: cmd, log: log, done: make(chan struct{})}
-	go func() {
-		r.err = errors.Join(cmd.Wait(), log.Close())
-		close(r.done)
-	}()
-	m.run = r
+	r := &run{cmd: cmd, begin: begin, done: make(chan struct{})}
+	m.mu.run = r
+	go m.await(r)
 	return nil
 }
 
-// WaitReady waits until the process has said that it serves clients.
-func (m *Member) WaitReady(ctx context.Context) error {
-	select {
-	case <-m.run.log.ready:
-		return nil
-	case <-m.run.done:
-		return fmt.Errorf("member %s ended before it served: %w\n%s", m.Name, m.run.err, m.LogTail())
-	case <-ctx.Done():
-		return fmt.Errorf("member %s does not serve: %w\n%s", m.Name, ctx.Err(), m.LogTail())
+// await ends with the process.
+func (m *Member) await(r *run) {
+	_ = r.cmd.Wait() // ProcessState says it
+	if !r.expected.Load() && m.died != nil {
+		m.died <- m
 	}
+	close(r.done)
 }
 
-// WaitExit waits until the process ends by itself and returns its exit code, -1
-// if a signal ended it.
-func (m *Member) WaitExit(ctx context.Context) (int, error) {
-	select {
-	case <-m.run.done:
-		return m.run.cmd.ProcessState.ExitCode(), nil
-	case <-ctx.Done():
-		return 0, fmt.Errorf("member %s does not end: %w\n%s", m.Name, ctx.Err(), m.LogTail())
-	}
+// environment leaves out what configures servers: members are configured by their
+// flags alone.
+func environment(all []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(e string) bool {
+		return strings.HasPrefix(e, "ETCD_") || strings.HasPrefix(e, "KVNODE_")
+	})
 }
-
-// signal sends sig. A process that has ended already is not an error.
-func (m *Member) signal(sig os.Signal) error {
-	if !m.Running() {
-		return nil
-	}
-	err := m.run.cmd.Process.Signal(sig)
-	if err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("send %v to %s: %w", sig, m.Name, err)
-	}
-	return nil
-}
-
-func (m *Member) signalKill() error { return m.signal(syscall.SIGKILL) }
-
-// Kill ends the process with SIGKILL, even if paused, and waits.
-func (m *Member) Kill() error {
-	if err := m.signalKill(); err != nil {
-		return err
-	}
-	if m.run != nil {
-		<-m.run.done
-	}
-	return nil
-}
-
-// Terminate asks the process to end with SIGTERM and waits for its exit code.
-func (m *Member) Terminate(ctx context.Context) (int, error) {
-	if err := m.signal(syscall.SIGTERM); err != nil {
-		return 0, err
-	}
-	return m.WaitExit(ctx)
-}
-
-// Pause stops the process with SIGSTOP; its memory and sockets stay.
-func (m *Member) Pause() error { return m.signal(syscall.SIGSTOP) }
-
-// Resume wakes a paused process with SIGCONT.
-func (m *Member) Resume() error { return m.signal(syscall.SIGCONT) }
 
 // Wipe removes what the member has stored. It may not run.
 func (m *Member) Wipe() error {
@@ -143,5 +134,11 @@ func (m *Member) Wipe() error {
 	return os.RemoveAll(m.Dir)
 }
 
-// PID returns the number of the newest process.
-func (m *Member) PID() int { return m.run.cmd.Process.Pid }
+// kill sends SIGKILL. A process that has ended already is not an error.
+func (r *run) kill() error {
+	r.expected.Store(true)
+	if err := r.cmd.Process.Kill(); !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}

@@ -4,5 +4,5 @@ package procs
 
 import "syscall"
 
-// dieWithParent does nothing where the system cannot.
-func dieWithParent() *syscall.SysProcAttr { return nil }
+// attributes ask for nothing where it is not known what the system can do.
+func attributes() *syscall.SysProcAttr { return nil }

@@ -132,7 +132,7 @@ func (c *chaos) startMembers() {
 	}
 	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
 	defer cancel()
-	must(c.t, c.c.Start(ctx))
+	must(c.t, c.c.Serve(ctx))
 }
 
 // step is something that happens to the cluster.

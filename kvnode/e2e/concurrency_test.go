@@ -32,7 +32,7 @@ func startSize(t *testing.T, p procs.Program, size int, flags ...string) *procs.
 	c := newCluster(t, procs.Config{Program: p, Size: size, Flags: flags})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := c.Start(ctx); err != nil {
+	if err := c.Serve(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return c

@@ -17,7 +17,7 @@ func TestARemovalIsNotForgotten(t *testing.T) {
 		c := newCluster(t, procs.Config{Program: p, Size: 2})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := c.Start(ctx); err != nil {
+		if err := c.Serve(ctx); err != nil {
 			t.Fatal(err)
 		}
 		mustServe(t, c.Members()...)

@@ -32,7 +32,7 @@ func eachGateway(t *testing.T, test func(g gateway)) {
 				c := newCluster(t, procs.Config{Program: p, Size: size})
 				url := "http://" + freeAddr(t)
 				with(c.Members()[size-1], "--listen-client-http-urls="+url)
-				must(t, c.Start(deadline(t)))
+				must(t, c.Serve(deadline(t)))
 				test(gateway{t, curl, url})
 			})
 		}

@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -81,15 +83,19 @@ func binary(name, module, pkg string, given *string) func() (string, error) {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
-		dir, err := ".", error(nil)
+		dir := "."
 		if module != "" {
-			dir, err = procs.ModuleDir(ctx, module)
-		}
-		if err != nil {
-			return "", err
+			found, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+			if err != nil {
+				return "", fmt.Errorf("find module %s: %w", module, err)
+			}
+			dir = strings.TrimSpace(string(found))
 		}
 		out := filepath.Join(binDir, name)
-		return out, procs.Build(ctx, dir, pkg, out)
+		if text, err := exec.CommandContext(ctx, "go", "build", "-C", dir, "-o", out, pkg).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build %s: %w\n%s", pkg, err, text)
+		}
+		return out, nil
 	})
 }
 
@@ -144,7 +150,7 @@ func onlyKvnode(t *testing.T) procs.Program {
 // shows the ends of its logs. The whole logs are in the test's artifacts.
 func newCluster(t *testing.T, cfg procs.Config) *procs.Cluster {
 	t.Helper()
-	cfg.Dir, cfg.LogDir = t.TempDir(), t.ArtifactDir()
+	cfg.Dir, cfg.LogDir, cfg.Token = t.TempDir(), t.ArtifactDir(), cmp.Or(cfg.Token, "e2e")
 	c, err := procs.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +175,7 @@ func startCluster(t *testing.T, p procs.Program, flags ...string) *procs.Cluster
 	c := newCluster(t, procs.Config{Program: p, Flags: flags})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := c.Start(ctx); err != nil {
+	if err := c.Serve(ctx); err != nil {
 		t.Fatal(err)
 	}
 	return c

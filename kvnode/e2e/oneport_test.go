@@ -26,7 +26,7 @@ func TestOnePort(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
 	eachServer(t, func(t *testing.T, p procs.Program) {
 		c := newCluster(t, procs.Config{Program: p, Size: 1})
-		must(t, c.Start(deadline(t)))
+		must(t, c.Serve(deadline(t)))
 		endpoint := c.Members()[0].Endpoint
 		g := gateway{t, curl, "http://" + endpoint}
 		g.post("/v3/kv/put", `{"key":"Zm9v","value":"YmFy"}`, `{"header":2}`)

@@ -20,7 +20,7 @@ func TestNoReadAfterAKillIsOlderThanAnAcknowledgedPut(t *testing.T) {
 				c := newCluster(t, procs.Config{Program: p, Size: size})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				if err := c.Start(ctx); err != nil {
+				if err := c.Serve(ctx); err != nil {
 					t.Fatal(err)
 				}
 				must(t, c.Members()[0].Use(func(cl *clientv3.Client) error {

@@ -41,7 +41,7 @@ func TestSavedSnapshotIsRestored(t *testing.T) {
 			for _, m := range c.Members() {
 				restore(t, p, file, m)
 			}
-			must(t, c.Start(ctx))
+			must(t, c.Serve(ctx))
 			b, _ := memberClients(t, c)
 			got, err := b.Get(ctx, "k")
 			if err != nil || len(got.Kvs) != 1 || string(got.Kvs[0].GetValue()) != "2" || got.Header.GetRevision() != late.Header.GetRevision()-1 {

@@ -99,7 +99,7 @@ func (s *secured) start() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
 	defer cancel()
-	if err := s.Start(ctx); err != nil {
+	if err := s.Serve(ctx); err != nil {
 		s.t.Fatal(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
@@ -33,16 +34,16 @@ const (
 // who judges a history must know what was asked.
 type client struct {
 	*clientv3.Client
-	m *member
+	m *procs.Member
 	// written counts the bytes handed to the member's socket.
 	written atomic.Int64
 }
 
-func newClient(m *member) (*client, error) {
+func newClient(m *procs.Member) (*client, error) {
 	c := &client{m: m}
 	var err error
 	c.Client, err = clientv3.New(clientv3.Config{
-		Endpoints: []string{m.client}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
+		Endpoints: []string{m.Endpoint}, MaxUnaryRetries: 1, Logger: zap.NewNop(),
 		DialOptions: []grpc.DialOption{
 			grpc.WithChainUnaryInterceptor(keepTrailer),
 			grpc.WithContextDialer(c.dial),
@@ -54,7 +55,7 @@ func newClient(m *member) (*client, error) {
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("client of %s: %w", m.name, err)
+		return nil, fmt.Errorf("client of %s: %w", m.Name, err)
 	}
 	return c, nil
 }
@@ -62,14 +63,14 @@ func newClient(m *member) (*client, error) {
 // close closes the connection.
 func (c *client) close() error {
 	if err := c.Close(); err != nil && !errors.Is(err, context.Canceled) {
-		return fmt.Errorf("client of %s: %w", c.m.name, err)
+		return fmt.Errorf("client of %s: %w", c.m.Name, err)
 	}
 	return nil
 }
 
 func (c *client) dial(ctx context.Context, _ string) (net.Conn, error) {
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", c.m.client)
+	conn, err := d.DialContext(ctx, "tcp", c.m.Endpoint)
 	if err != nil {
 		return nil, err
 	}

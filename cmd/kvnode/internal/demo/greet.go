@@ -13,12 +13,13 @@ import (
 
 // greet prints what a newcomer needs.
 func (c *cluster) greet(ctx context.Context, out *printer) {
-	web := "http://" + c.members[0].http
+	web := "http://" + c.Members()[0].HTTP
+	endpoints := strings.Join(c.Endpoints(), ",")
 	out.linef("")
 	out.linef("%s", out.paint(bold, "With etcdctl:"))
-	out.linef("  etcdctl --endpoints=%s put hello world", c.endpoints())
-	out.linef("  etcdctl --endpoints=%s get hello", c.endpoints())
-	out.linef("  etcdctl --endpoints=%s endpoint status -w table", c.endpoints())
+	out.linef("  etcdctl --endpoints=%s put hello world", endpoints)
+	out.linef("  etcdctl --endpoints=%s get hello", endpoints)
+	out.linef("  etcdctl --endpoints=%s endpoint status -w table", endpoints)
 	if body, ok := c.gateway(ctx); ok {
 		out.linef("%s", out.paint(bold, "With curl (keys and values in base64):"))
 		out.linef("  curl -i %s/v3/kv/range -d '%s'", web, body)
@@ -27,8 +28,8 @@ func (c *cluster) greet(ctx context.Context, out *printer) {
 	out.linef("%s", out.paint(bold, "To look at:"))
 	out.linef("  %s/metrics   %s/status   %s/readyz?verbose", web, web, web)
 	out.linef("%s", out.paint(bold, "Nodes:"))
-	for _, m := range c.members {
-		out.linef("  %s  process %d  clients %s  http %s  data %s  log %s", m.name, m.current().cmd.Process.Pid, m.client, m.http, m.dir, m.log)
+	for _, m := range c.Members() {
+		out.linef("  %s  process %d  clients %s  http %s  data %s  log %s", m.Name, m.PID(), m.Endpoint, m.HTTP, m.Dir, m.LogFile)
 	}
 	out.linef("")
 	out.linef("Ctrl-C stops them. Try: kill -STOP, -CONT or -9 one of the processes, and watch the line below.")
@@ -45,7 +46,7 @@ func (c *cluster) gateway(ctx context.Context) (body string, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, gatewayPatience)
 	defer cancel()
 	body = fmt.Sprintf(`{"key": %q}`, encode(helloKey))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.members[0].http+"/v3/kv/range", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.Members()[0].HTTP+"/v3/kv/range", strings.NewReader(body))
 	if err != nil {
 		return body, false
 	}

@@ -19,7 +19,7 @@ func (p *play) sameHash(ctx context.Context) error {
 	hashes := make([]hash, len(p.clients))
 	for i, c := range p.clients {
 		if hashes[i], err = c.hash(ctx, at.revision); err != nil {
-			return fmt.Errorf("hash of %s: %w", c.m.name, err)
+			return fmt.Errorf("hash of %s: %w", c.m.Name, err)
 		}
 	}
 	p.claimf(allEqual(hashes), "all three hold the same data: HashKV is %08x at revision %d", hashes[0].hash, at.revision)
@@ -36,9 +36,9 @@ type hash struct {
 
 func (c *client) hash(ctx context.Context, revision int64) (h hash, err error) {
 	err = until(ctx, func(ctx context.Context) error {
-		r, err := c.HashKV(ctx, c.m.client, revision)
+		r, err := c.HashKV(ctx, c.m.Endpoint, revision)
 		if err == nil {
-			h = hash{c.m.name, r.Hash, r.CompactRevision}
+			h = hash{c.m.Name, r.Hash, r.CompactRevision}
 		}
 		return err // it may not have that revision yet
 	})

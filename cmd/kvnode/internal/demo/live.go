@@ -18,12 +18,12 @@ const (
 func live(ctx context.Context, out *printer, c *cluster) error {
 	out.linef("Starting three nodes …")
 	begun := time.Now()
-	if err := c.start(); err != nil {
+	if err := c.Start(); err != nil {
 		return err
 	}
 	first, err := c.firstWrite(ctx)
 	if ctx.Err() != nil {
-		return c.stop()
+		return c.Stop()
 	}
 	if err != nil {
 		return err
@@ -45,7 +45,7 @@ func (c *cluster) firstWrite(ctx context.Context) (got answer, err error) {
 	go func() {
 		select {
 		case m := <-c.died:
-			cancel(errors.New(m.obituary()))
+			cancel(errors.New(m.Obituary()))
 		case <-ctx.Done():
 		}
 	}()
@@ -72,7 +72,7 @@ func (c *cluster) firstWrite(ctx context.Context) (got answer, err error) {
 func (c *client) ready(ctx context.Context) error {
 	r, err := c.status(ctx)
 	if err == nil && !r.Ready {
-		err = fmt.Errorf("%s is not ready", c.m.name)
+		err = fmt.Errorf("%s is not ready", c.m.Name)
 	}
 	return err
 }
@@ -86,7 +86,7 @@ func (c *cluster) leading(ctx context.Context) (*client, error) {
 			return cl, nil
 		}
 		if statusErr != nil {
-			err = fmt.Errorf("status of %s: %w", cl.m.name, statusErr)
+			err = fmt.Errorf("status of %s: %w", cl.m.Name, statusErr)
 		}
 	}
 	return nil, err
@@ -108,9 +108,9 @@ func (c *cluster) show(ctx context.Context, out *printer) error {
 		select {
 		case <-ctx.Done():
 			out.linef("Stopping …")
-			return c.stop()
+			return c.Stop()
 		case m := <-c.died:
-			out.linef("%s", m.obituary())
+			out.linef("%s", m.Obituary())
 			if !c.anyRunning() {
 				return errors.New("no node is left")
 			}
@@ -120,8 +120,8 @@ func (c *cluster) show(ctx context.Context, out *printer) error {
 }
 
 func (c *cluster) anyRunning() bool {
-	for _, m := range c.members {
-		if m.running() {
+	for _, m := range c.Members() {
+		if m.Running() {
 			return true
 		}
 	}

@@ -53,7 +53,7 @@ func (p *play) prepareNap(ctx context.Context) error {
 	if err := p.findLeader(ctx); err != nil {
 		return err
 	}
-	c, err := newClient(p.members[p.leader])
+	c, err := newClient(p.Members()[p.leader])
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func (p *play) crash(ctx context.Context) error {
 		return err
 	}
 	victim := p.followers()[0]
-	if err := victim.m.kill(); err != nil {
+	if err := victim.m.Kill(); err != nil {
 		return err
 	}
 	before := p.cast.writes.Load()
@@ -28,9 +28,9 @@ func (p *play) crash(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("without %s: %w", victim.m.name, err)
+		return fmt.Errorf("without %s: %w", victim.m.Name, err)
 	}
-	p.claimf(nil, "%s was killed; the other two acknowledged %d writes without it", victim.m.name, p.cast.writes.Load()-before)
+	p.claimf(nil, "%s was killed; the other two acknowledged %d writes without it", victim.m.Name, p.cast.writes.Load()-before)
 
 	var target status.Report
 	err = until(ctx, func(ctx context.Context) (err error) {
@@ -41,13 +41,13 @@ func (p *play) crash(ctx context.Context) error {
 		return err
 	}
 	begun := time.Now()
-	if err := victim.m.start(); err != nil {
+	if err := victim.m.Start(); err != nil {
 		return err
 	}
 	err = until(ctx, func(ctx context.Context) error {
 		r, err := victim.status(ctx)
 		if err == nil && (!r.Ready || r.Applied < target.Applied) {
-			err = fmt.Errorf("%s has applied %d of %d entries", victim.m.name, r.Applied, target.Applied)
+			err = fmt.Errorf("%s has applied %d of %d entries", victim.m.Name, r.Applied, target.Applied)
 		}
 		return err
 	})

@@ -13,7 +13,7 @@ const firstKey = keyPrefix + "first"
 // election: three fresh nodes, up to the first read and write.
 func (p *play) election(ctx context.Context) error {
 	begun := time.Now()
-	if err := p.start(); err != nil {
+	if err := p.Start(); err != nil {
 		return err
 	}
 	first, err := p.firstRead(ctx)
@@ -27,7 +27,7 @@ func (p *play) election(ctx context.Context) error {
 		return err
 	}
 	leader := p.clients[p.leader]
-	p.claimf(nil, "all three name %s as leader of term %d, and so does %s itself", leader.m.name, p.term, leader.m.name)
+	p.claimf(nil, "all three name %s as leader of term %d, and so does %s itself", leader.m.Name, p.term, leader.m.Name)
 
 	written, err := p.writeNew(ctx, leader, firstKey)
 	if err != nil {
@@ -38,7 +38,7 @@ func (p *play) election(ctx context.Context) error {
 			return err
 		}
 	}
-	p.claimf(nil, "what was written at %s is read at the other two", leader.m.name)
+	p.claimf(nil, "what was written at %s is read at the other two", leader.m.Name)
 	return nil
 }
 

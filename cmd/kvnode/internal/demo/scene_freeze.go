@@ -22,20 +22,20 @@ func (p *play) freeze(ctx context.Context) error {
 	}
 	n.end = n.before.until.Add(margin)
 	won, err := p.nextLeader(ctx, n)
-	p.claimf(n.unanswered(ctx), "%s, which led term %d, is paused: a question to it stays unanswered", n.m.name, n.before.term)
+	p.claimf(n.unanswered(ctx), "%s, which led term %d, is paused: a question to it stays unanswered", n.m.Name, n.before.term)
 	if err != nil {
 		return err
 	}
 	n.gap = won.after.Sub(n.before.last.called)
-	p.claimf(nil, "%s leads in term %d", p.clients[p.leader].m.name, p.term)
+	p.claimf(nil, "%s leads in term %d", p.clients[p.leader].m.Name, p.term)
 	p.notef("elected %s to %s after the pause", short(won.after.Sub(paused)), short(won.by.Sub(paused)))
-	p.claimf(tooEarly(won.by, n.end), "nobody was seen to lead before the promise to %s had ended", n.m.name)
+	p.claimf(tooEarly(won.by, n.end), "nobody was seen to lead before the promise to %s had ended", n.m.Name)
 	p.notef("its last lease read left %s to serve and %s of margin: until %s after the pause",
 		short(n.before.last.remaining), short(margin), short(n.end.Sub(paused)))
 	if err := p.overwrite(ctx, n); err != nil {
 		return err
 	}
-	p.claimf(nil, "writes go on: %d keys that %s knows were overwritten", len(n.keys), n.m.name)
+	p.claimf(nil, "writes go on: %d keys that %s knows were overwritten", len(n.keys), n.m.Name)
 	return nil
 }
 
@@ -45,14 +45,14 @@ func (p *play) pauseLeader(ctx context.Context, n *nap) (paused time.Time, err e
 	defer pr.stop() // on the way out after an error
 	err = until(ctx, func(context.Context) error {
 		if seen := pr.seen(); seen.count < minPairs {
-			return fmt.Errorf("%s has served %d reads under its lease, not yet %d", n.m.name, seen.count, minPairs)
+			return fmt.Errorf("%s has served %d reads under its lease, not yet %d", n.m.Name, seen.count, minPairs)
 		}
 		return nil
 	})
 	if err != nil {
 		return paused, err
 	}
-	if err := n.m.pause(); err != nil {
+	if err := n.m.Pause(); err != nil {
 		return paused, err
 	}
 	paused = time.Now()

@@ -29,12 +29,12 @@ func (p *play) transfer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.claimf(nil, "%s leads in term %d, as %s was asked to arrange", to.m.name, p.term, from.m.name)
+	p.claimf(nil, "%s leads in term %d, as %s was asked to arrange", to.m.Name, p.term, from.m.Name)
 	if err := until(ctx, func(context.Context) error { return served(to, next.seen()) }); err != nil {
 		return err
 	}
 	last, first := old.stop(), next.stop()
-	p.claimf(inTurn(last, first), "%s serves under a lease of its own, and %s has not since", to.m.name, from.m.name)
+	p.claimf(inTurn(last, first), "%s serves under a lease of its own, and %s has not since", to.m.Name, from.m.Name)
 	if tries > 1 {
 		p.notef("it took %d tries", tries)
 		return nil
@@ -46,7 +46,7 @@ func (p *play) transfer(ctx context.Context) error {
 // served checks that a member was seen to serve under its lease.
 func served(c *client, seen sightings) error {
 	if seen.count == 0 {
-		return fmt.Errorf("%s has served no read under its lease", c.m.name)
+		return fmt.Errorf("%s has served no read under its lease", c.m.Name)
 	}
 	return nil
 }
@@ -74,13 +74,13 @@ func (p *play) moveLeader(ctx context.Context, to *client) error {
 	}
 	id, err := strconv.ParseUint(r.ID, 16, 64)
 	if err != nil {
-		return fmt.Errorf("member ID of %s: %w", to.m.name, err)
+		return fmt.Errorf("member ID of %s: %w", to.m.Name, err)
 	}
 	if _, err := p.clients[p.leader].MoveLeader(ctx, id); err != nil {
-		return fmt.Errorf("hand leadership to %s: %w", to.m.name, err)
+		return fmt.Errorf("hand leadership to %s: %w", to.m.Name, err)
 	}
 	if err := p.findLeader(ctx); err != nil {
 		return err
 	}
-	return differs("the leader", p.clients[p.leader].m.name, to.m.name)
+	return differs("the leader", p.clients[p.leader].m.Name, to.m.Name)
 }

@@ -40,7 +40,7 @@ func (p *play) verdict(ctx context.Context) error {
 	if err := p.sameHash(ctx); err != nil {
 		return err
 	}
-	p.claimf(p.cluster.stop(), "all three stopped in order")
+	p.claimf(p.Stop(), "all three stopped in order")
 	return nil
 }
 

@@ -56,14 +56,14 @@ func (t *tally) linearizable() error {
 func (p *play) awake(ctx context.Context) error {
 	n := p.nap
 	b := p.sendToSleeper(ctx, n)
-	p.claimf(n.waiting(ctx, b), "%d reads of them were sent to %s after that, and wait in its sockets", b.count, n.m.name)
+	p.claimf(n.waiting(ctx, b), "%d reads of them were sent to %s after that, and wait in its sockets", b.count, n.m.Name)
 
 	watched := make(chan error, 1)
 	go func() { watched <- n.watchStatus(ctx) }()
 	if err := sleep(ctx, settleTime); err != nil {
 		return err
 	}
-	if err := n.m.wake(); err != nil {
+	if err := n.m.Resume(); err != nil {
 		return err
 	}
 	var all, local tally

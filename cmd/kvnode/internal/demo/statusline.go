@@ -24,7 +24,7 @@ func (c *cluster) statusLine(ctx context.Context) string {
 	for i, cl := range c.clients {
 		wg.Go(func() {
 			r, err := cl.status(ctx)
-			views[i] = view{cl.m.name, cl.m.running(), r, err}
+			views[i] = view{cl.m.Name, cl.m.Running(), r, err}
 		})
 	}
 	wg.Wait()

@@ -36,7 +36,7 @@ func tell(ctx context.Context, o *options, out *printer, c *cluster) error {
 	go func() {
 		select {
 		case m := <-c.died:
-			stop(errors.New(m.obituary()))
+			stop(errors.New(m.Obituary()))
 		case <-ctx.Done():
 		}
 	}()
@@ -105,13 +105,13 @@ func (p *play) findLeader(ctx context.Context) error {
 		for i, c := range p.clients {
 			r, err := c.status(ctx)
 			if err != nil {
-				return fmt.Errorf("status of %s: %w", c.m.name, err)
+				return fmt.Errorf("status of %s: %w", c.m.Name, err)
 			}
 			if i == 0 {
 				named, term = r.Leader, r.Term
 			}
 			if r.Leader == "" || r.Leader != named || r.Term != term {
-				return fmt.Errorf("%s names leader %q in term %d, another names %q in term %d", c.m.name, r.Leader, r.Term, named, term)
+				return fmt.Errorf("%s names leader %q in term %d, another names %q in term %d", c.m.Name, r.Leader, r.Term, named, term)
 			}
 			if r.Role == "leader" && r.ID == named {
 				leader = i
@@ -165,7 +165,7 @@ func (p *play) readBack(ctx context.Context, c *client, want written) error {
 	return until(ctx, func(ctx context.Context) error {
 		got, err := p.director.get(ctx, c, want.key, modeAuto)
 		if err == nil && !slices.Contains(want.values, got.value) {
-			err = fmt.Errorf("%s at %s is %q, which was not written last: %q was", want.key, c.m.name, got.value, want.values)
+			err = fmt.Errorf("%s at %s is %q, which was not written last: %q was", want.key, c.m.Name, got.value, want.values)
 		}
 		return err
 	})

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package wire
-
-import "syscall"
-
-// dieWithParent does nothing where the system cannot.
-func dieWithParent() *syscall.SysProcAttr { return nil }
