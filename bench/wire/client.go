@@ -4,23 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/leaderlease/go/bench/load"
-)
-
-// The metadata and trailers of a read; kvnode/etcdapi has the same names.
-const (
-	metadataMode     = "x-lease-read"
-	trailerPath      = "x-lease-read-path"
-	trailerRemaining = "x-lease-remaining-ms"
-	rangeMethod      = "/etcdserverpb.KV/Range"
+	"github.com/leaderlease/go/internal/kvclient"
+	"github.com/leaderlease/go/kvnode/etcdapi"
 )
 
 // Mode is how a read asks to be served.
@@ -79,25 +69,7 @@ func Dial(endpoint string, concurrent int, keys Keys) (*Conns, error) {
 	return c, nil
 }
 
-func newClient(endpoints ...string) (*clientv3.Client, error) {
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints: endpoints,
-		// Each request is made once: what fails is counted.
-		MaxUnaryRetries: 1,
-		Logger:          zap.NewNop(),
-		DialOptions: []grpc.DialOption{
-			grpc.WithChainUnaryInterceptor(notePath),
-			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.3, Jitter: 0.2, MaxDelay: 200 * time.Millisecond},
-				MinConnectTimeout: time.Second,
-			}),
-		},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("client of %v: %w", endpoints, err)
-	}
-	return c, nil
-}
+func newClient(endpoints ...string) (*clientv3.Client, error) { return kvclient.New(nil, endpoints) }
 
 // Close closes the connections.
 func (c *Conns) Close() error {
@@ -122,7 +94,7 @@ func (t target) Client(i int) load.Client {
 	if t.mode.Serializable {
 		c.opts = append(c.opts, clientv3.WithSerializable())
 	}
-	c.md = metadata.Pairs(metadataMode, t.mode.Lease)
+	c.md = metadata.Pairs(etcdapi.MetadataReadMode, t.mode.Lease)
 	return c
 }
 
@@ -135,13 +107,16 @@ type client struct {
 
 // Read implements load.Client.
 func (c *client) Read(ctx context.Context, key int) (load.Seen, error) {
-	var path load.Path
-	ctx = metadata.NewOutgoingContext(context.WithValue(ctx, pathKey{}, &path), c.md)
+	var served kvclient.Served
+	ctx = metadata.NewOutgoingContext(kvclient.WithServed(ctx, &served), c.md)
 	resp, err := c.to.Get(ctx, c.conns.keys[key], c.opts...)
 	if err != nil {
 		return load.Seen{}, err
 	}
-	seen := load.Seen{Path: path}
+	seen := load.Seen{Path: load.ParsePath(served.Path)}
+	if seen.Path == load.PathLease && served.Remaining < 0 {
+		return load.Seen{}, ErrTrailer
+	}
 	if len(resp.Kvs) > 0 {
 		seen.Version = uint64(resp.Kvs[0].GetModRevision())
 	}
@@ -157,31 +132,9 @@ func (c *client) Write(ctx context.Context, key int) (uint64, error) {
 	return uint64(resp.Header.GetRevision()), nil
 }
 
-// pathKey finds in a context where a read wants to have its path.
-type pathKey struct{}
-
 // ErrTrailer says that a server claims a lease read without saying for how long
 // the lease was good.
-var ErrTrailer = errors.New("wire: lease read without " + trailerRemaining)
-
-// notePath takes the path of a read from the trailers.
-func notePath(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	into, ok := ctx.Value(pathKey{}).(*load.Path)
-	if !ok || method != rangeMethod {
-		return invoke(ctx, method, req, reply, cc, opts...)
-	}
-	var trailer metadata.MD
-	if err := invoke(ctx, method, req, reply, cc, append(opts, grpc.Trailer(&trailer))...); err != nil {
-		return err
-	}
-	if values := trailer.Get(trailerPath); len(values) == 1 {
-		*into = load.ParsePath(values[0])
-	}
-	if *into == load.PathLease && len(trailer.Get(trailerRemaining)) != 1 {
-		return ErrTrailer
-	}
-	return nil
-}
+var ErrTrailer = errors.New("wire: lease read without " + etcdapi.TrailerRemaining)
 
 // Fill writes every key, so that reads find them.
 func (c *Conns) Fill(ctx context.Context) error {

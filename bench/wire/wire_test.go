@@ -16,6 +16,7 @@ import (
 
 	"github.com/leaderlease/go/bench/load"
 	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -140,9 +141,9 @@ func TestALeaseReadMustSayForHowLong(t *testing.T) {
 		want    load.Path
 		err     error
 	}{
-		{"both trailers", metadata.Pairs(trailerPath, "lease", trailerRemaining, "5"), load.PathLease, nil},
-		{"only the path", metadata.Pairs(trailerPath, "lease"), 0, ErrTrailer},
-		{"another path", metadata.Pairs(trailerPath, "serializable"), load.PathSerializable, nil},
+		{"both trailers", metadata.Pairs(etcdapi.TrailerReadPath, "lease", etcdapi.TrailerRemaining, "5"), load.PathLease, nil},
+		{"only the path", metadata.Pairs(etcdapi.TrailerReadPath, "lease"), 0, ErrTrailer},
+		{"another path", metadata.Pairs(etcdapi.TrailerReadPath, "serializable"), load.PathSerializable, nil},
 		{"no trailer, as etcd", nil, load.PathUnknown, nil},
 	} {
 		seen, err := dial(t, lie(t, c.trailer)).Reader(ByLease).Client(0).Read(t.Context(), 0)

@@ -39,13 +39,17 @@ func keepServed(ctx context.Context, method string, req, reply any, cc *grpc.Cli
 	}
 	var trailer metadata.MD
 	err := invoke(ctx, method, req, reply, cc, append(opts, grpc.Trailer(&trailer))...)
+	into.take(trailer)
+	return err
+}
+
+func (s *Served) take(trailer metadata.MD) {
 	if v := trailer.Get(etcdapi.TrailerReadPath); len(v) == 1 {
-		into.Path = v[0]
+		s.Path = v[0]
 	}
 	if v := trailer.Get(etcdapi.TrailerRemaining); len(v) == 1 {
 		if ms, err := strconv.ParseInt(v[0], 10, 64); err == nil {
-			into.Remaining = time.Duration(ms) * time.Millisecond
+			s.Remaining = time.Duration(ms) * time.Millisecond
 		}
 	}
-	return err
 }

@@ -24,7 +24,7 @@ func (c *chaos) judge() {
 		t.Fatal(err)
 	}
 	rep := linz.Check(history, final, 0)
-	t.Logf("%v of chaos: %v; paths %v; %d leaders found reads waiting when they woke", took.Round(time.Millisecond), rep, c.l.Paths.All(), c.woken)
+	t.Logf("%v of chaos: %v; paths %v; %d leaders found reads waiting when they woke", took.Round(time.Millisecond), rep, c.l.Paths(), c.woken)
 	t.Logf("done: %v", c.did)
 	if err := rep.Err(); err != nil {
 		t.Error(err)
@@ -102,8 +102,8 @@ func (c *chaos) judgePaths() {
 	if c.p.Name != kvnode {
 		return
 	}
-	byLease := c.l.Paths.Count("lease") + c.l.Paths.Count("joined")
+	byLease := c.l.Paths()["lease"] + c.l.Paths()["joined"]
 	if want := int(c.l.Reads()) / 10; byLease < want || byLease == 0 {
-		c.t.Errorf("%d of %d reads were served by lease, want %d: %v", byLease, c.l.Reads(), want, c.l.Paths.All())
+		c.t.Errorf("%d of %d reads were served by lease, want %d: %v", byLease, c.l.Reads(), want, c.l.Paths())
 	}
 }

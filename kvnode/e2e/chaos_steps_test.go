@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leaderlease/go/internal/linz/recorded"
 	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
@@ -18,9 +19,9 @@ import (
 var snapshotText = regexp.MustCompile(`restored a snapshot|applied snapshot`)
 
 // prober returns the client that asks member m on the test's own behalf.
-func (c *chaos) prober(m *procs.Member) *load.Client {
+func (c *chaos) prober(m *procs.Member) *recorded.Client {
 	if c.probers == nil {
-		c.probers = make([]*load.Client, len(c.c.Members()))
+		c.probers = make([]*recorded.Client, len(c.c.Members()))
 	}
 	i := slices.Index(c.c.Members(), m)
 	if c.probers[i] == nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leaderlease/go/internal/linz/recorded"
 	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
@@ -83,7 +84,7 @@ type chaos struct {
 	locks   *load.Locks
 	watches *load.Watches
 	random  *rand.Rand
-	probers []*load.Client // of each member
+	probers []*recorded.Client // of each member
 	start   time.Time
 	small   *procs.Member // its disk can be full; nil where none can
 	disk    *smallDisk    // of small

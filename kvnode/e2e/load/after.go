@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/linz"
+	"github.com/leaderlease/go/internal/linz/recorded"
 	"github.com/leaderlease/go/internal/procs"
 )
 
@@ -26,7 +27,7 @@ func Final(ctx context.Context, m *procs.Member) (linz.Final, error) {
 	}
 	final := linz.Final{Revision: resp.Header.GetRevision(), Keys: make(map[string]linz.Version)}
 	for _, kv := range resp.Kvs {
-		final.Keys[string(kv.GetKey())] = version([]*mvccpb.KeyValue{kv})
+		final.Keys[string(kv.GetKey())] = recorded.Version([]*mvccpb.KeyValue{kv})
 	}
 	return final, nil
 }
@@ -63,7 +64,7 @@ func lookUp(ctx context.Context, c *clientv3.Client, writes []linz.Op) ([]linz.O
 	}
 	var missing []linz.Op
 	for i := range writes {
-		if got := version(resp.Responses[i].GetResponseRange().GetKvs()); got != writes[i].Version() {
+		if got := recorded.Version(resp.Responses[i].GetResponseRange().GetKvs()); got != writes[i].Version() {
 			missing = append(missing, writes[i])
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/linz"
+	"github.com/leaderlease/go/internal/linz/recorded"
 	"github.com/leaderlease/go/internal/procs"
 )
 
@@ -39,7 +41,6 @@ const Prefix = "load/"
 type Load struct {
 	cfg      Config // immutable
 	Keys     *linz.Keys
-	Paths    Paths
 	recorder *linz.Recorder
 	members  []*procs.Member
 	conns    []*clientv3.Client // one a member
@@ -47,6 +48,11 @@ type Load struct {
 	hold                  sync.RWMutex // see Hold
 	reads, writes, failed atomic.Int64
 	newest                atomic.Int64 // see Newest
+
+	mu struct {
+		sync.Mutex
+		paths map[string]int // see Paths
+	}
 
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -60,8 +66,9 @@ func Start(ctx context.Context, members []*procs.Member, cfg Config) (*Load, err
 		recorder: linz.NewRecorder(),
 		members:  members,
 	}
+	l.mu.paths = make(map[string]int)
 	for _, m := range members {
-		conn, err := m.Client(l.Paths.DialOption())
+		conn, err := m.Client()
 		if err != nil {
 			return nil, errors.Join(err, l.close())
 		}
@@ -73,7 +80,7 @@ func Start(ctx context.Context, members []*procs.Member, cfg Config) (*Load, err
 			l:      l,
 			id:     i,
 			random: rand.New(rand.NewPCG(cfg.Seed, uint64(i))),
-			client: Client{rec: l.recorder.Client()},
+			client: recorded.New(l.recorder),
 			seen:   make(map[string]int64),
 		}
 		l.wg.Go(func() { w.run(ctx) })
@@ -82,8 +89,10 @@ func Start(ctx context.Context, members []*procs.Member, cfg Config) (*Load, err
 }
 
 // Client returns a client of the member numbered i, for the caller's own use.
-func (l *Load) Client(i int) *Client {
-	return &Client{rec: l.recorder.Client(), to: l.conns[i], name: l.members[i].Name}
+func (l *Load) Client(i int) *recorded.Client {
+	c := recorded.New(l.recorder)
+	c.To, c.Name = l.conns[i], l.members[i].Name
+	return &c
 }
 
 // Reads counts the reads that were answered.
@@ -98,6 +107,19 @@ func (l *Load) Failed() int64 { return l.failed.Load() }
 // Newest returns the newest revision that a client was told of, by a read or by the
 // answer to a write. Nobody may be shown less from then on.
 func (l *Load) Newest() int64 { return l.newest.Load() }
+
+// Paths counts the reads that each path has served, by the server's own word.
+func (l *Load) Paths() map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.mu.paths)
+}
+
+func (l *Load) served(path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.paths[path]++
+}
 
 // Hold waits until no request is under way, and has none begin until release.
 func (l *Load) Hold() (release func()) {

@@ -6,7 +6,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/linz"
+	"github.com/leaderlease/go/internal/linz/recorded"
 )
 
 // worker is one client of a load.
@@ -14,7 +16,7 @@ type worker struct {
 	l      *Load
 	id     int
 	random *rand.Rand
-	client Client
+	client recorded.Client
 
 	member int              // the one it talks to
 	serial int              // of its values
@@ -31,7 +33,7 @@ func (w *worker) run(ctx context.Context) {
 		if w.failed || w.random.IntN(200) == 0 {
 			w.member = (w.member + 1 + w.random.IntN(len(w.l.conns)-1)) % len(w.l.conns)
 		}
-		w.client.to, w.client.name = w.l.conns[w.member], w.l.members[w.member].Name
+		w.client.To, w.client.Name = w.l.conns[w.member], w.l.members[w.member].Name
 		w.once(ctx)
 		pause := time.Duration(w.random.Int64N(2*int64(w.l.cfg.Think) + 1))
 		if w.failed {
@@ -62,13 +64,17 @@ func (w *worker) once(ctx context.Context) {
 	switch n := w.random.IntN(20); {
 	case n < 10:
 		count = &w.l.reads
-		now, err = w.client.Get(ctx, key)
+		var got kvclient.Answer
+		if got, err = w.client.Get(ctx, key); err == nil && got.Path != "" {
+			w.l.served(got.Path)
+		}
+		now.Mod = got.Mod
 	case n < 14:
 		now, err = w.client.Put(ctx, key, value)
 	case n < 18:
 		now, err = w.client.CAS(ctx, key, value, w.seen[key])
 	default:
-		now, err = w.client.Delete(ctx, key)
+		err = w.client.Delete(ctx, key)
 	}
 	w.failed = err != nil
 	if w.failed {

@@ -7,9 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
+	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/linz"
+	"github.com/leaderlease/go/internal/linz/recorded"
 )
 
 // keyPrefix begins every key that is recorded.
@@ -42,10 +42,10 @@ func newCast() *cast {
 // actor is one client whose every operation is recorded. It belongs to one
 // goroutine at a time.
 type actor struct {
-	id    int
-	cast  *cast
-	log   *linz.Client
-	count int // writes so far, for values that are unique
+	id     int
+	cast   *cast
+	client recorded.Client
+	count  int // writes so far, for values that are unique
 
 	paths  map[string]int // reads by path
 	leased []leased
@@ -61,28 +61,27 @@ type leased struct {
 func (c *cast) actor() *actor {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := &actor{id: len(c.mu.actors), cast: c, log: c.recorder.Client(), paths: make(map[string]int)}
+	a := &actor{id: len(c.mu.actors), cast: c, client: recorded.New(c.recorder), paths: make(map[string]int)}
 	c.mu.actors = append(c.mu.actors, a)
 	return a
 }
 
+// at turns to a member.
+func (a *actor) at(c *client) *recorded.Client {
+	a.client.To, a.client.Name = c.Client, c.m.Name
+	return &a.client
+}
+
 // get reads a key and is linearizable, so mode must not be serializable.
-func (a *actor) get(ctx context.Context, c *client, key, mode string) (answer, error) {
-	a.log.Call(linz.Op{Kind: linz.Get, Key: key})
-	got, err := c.read(ctx, key, mode)
-	a.log.Return(func(op *linz.Op) {
-		op.Outcome = linz.Failed // a read without an answer has shown nothing
-		if err == nil {
-			op.Outcome, op.Revision, op.Seen = linz.OK, got.revision, linz.Version{Value: got.value, Mod: got.mod}
-		}
-	})
+func (a *actor) get(ctx context.Context, c *client, key, mode string) (kvclient.Answer, error) {
+	got, err := a.at(c).Get(inMode(ctx, mode), key)
 	if err != nil {
 		return got, err
 	}
 	a.cast.reads.Add(1)
-	a.paths[got.path]++
-	if got.path == pathLease {
-		a.leased = append(a.leased, leased{got.term, got.called, got.returned})
+	a.paths[got.Path]++
+	if got.Path == pathLease {
+		a.leased = append(a.leased, leased{got.Term, got.Called, got.Returned})
 	}
 	return got, nil
 }
@@ -93,52 +92,26 @@ func (a *actor) value() string {
 	return fmt.Sprintf("%d.%d", a.id, a.count)
 }
 
-// wrote ends a write. One that failed stays unknown: it may take effect yet.
-func (a *actor) wrote(err error, answer func(*linz.Op)) {
-	if err != nil {
-		return
+// wrote counts a write that was acknowledged.
+func (a *actor) wrote(err error) error {
+	if err == nil {
+		a.cast.writes.Add(1)
 	}
-	a.log.Return(func(op *linz.Op) {
-		op.Outcome = linz.OK
-		answer(op)
-	})
-	a.cast.writes.Add(1)
+	return err
 }
 
 func (a *actor) put(ctx context.Context, c *client, key string) (value string, err error) {
 	value = a.value()
-	a.log.Call(linz.Op{Kind: linz.Put, Key: key, Value: value})
-	resp, err := c.Put(ctx, key, value)
-	a.wrote(err, func(op *linz.Op) { op.Revision = resp.Header.GetRevision() })
-	return value, err
+	_, err = a.at(c).Put(ctx, key, value)
+	return value, a.wrote(err)
 }
 
 func (a *actor) remove(ctx context.Context, c *client, key string) error {
-	a.log.Call(linz.Op{Kind: linz.Delete, Key: key})
-	resp, err := c.Delete(ctx, key, clientv3.WithPrevKV())
-	a.wrote(err, func(op *linz.Op) {
-		op.Revision = resp.Header.GetRevision()
-		if len(resp.PrevKvs) > 0 {
-			op.Seen = linz.Version{Value: string(resp.PrevKvs[0].GetValue()), Mod: resp.PrevKvs[0].GetModRevision()}
-		}
-	})
-	return err
+	return a.wrote(a.at(c).Delete(ctx, key))
 }
 
 // swap writes if the key's mod revision is as expected.
 func (a *actor) swap(ctx context.Context, c *client, key string, expect int64) error {
-	value := a.value()
-	a.log.Call(linz.Op{Kind: linz.CAS, Key: key, Value: value, Expect: expect})
-	resp, err := c.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", expect)).
-		Then(clientv3.OpPut(key, value)).Else(clientv3.OpGet(key)).Commit()
-	a.wrote(err, func(op *linz.Op) {
-		op.Revision, op.Swapped = resp.Header.GetRevision(), resp.Succeeded
-		if resp.Succeeded || len(resp.Responses) == 0 {
-			return
-		}
-		if kvs := resp.Responses[0].GetResponseRange().GetKvs(); len(kvs) > 0 {
-			op.Seen = linz.Version{Value: string(kvs[0].GetValue()), Mod: kvs[0].GetModRevision()}
-		}
-	})
-	return err
+	_, err := a.at(c).CAS(ctx, key, a.value(), expect)
+	return a.wrote(err)
 }

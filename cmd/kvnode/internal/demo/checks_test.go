@@ -8,8 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/metadata"
-
+	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/linz"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
@@ -79,9 +78,9 @@ func TestNextLeaderMayNotComeBeforeThePromiseEnds(t *testing.T) {
 // its call: the lease was looked at after that.
 func TestProberKnowsUntilWhenTheLeaseServed(t *testing.T) {
 	var s sightings
-	s.add(answer{term: 2, called: instant(0), returned: instant(50), remaining: 700 * time.Millisecond})
-	s.add(answer{term: 2, called: instant(60), returned: instant(61), remaining: 600 * time.Millisecond})
-	if want := instant(700); !s.until.Equal(want) || s.count != 2 || !s.first.called.Equal(instant(0)) || !s.last.called.Equal(instant(60)) {
+	s.add(kvclient.Answer{Term: 2, Called: instant(0), Returned: instant(50), Served: kvclient.Served{Remaining: 700 * time.Millisecond}})
+	s.add(kvclient.Answer{Term: 2, Called: instant(60), Returned: instant(61), Served: kvclient.Served{Remaining: 600 * time.Millisecond}})
+	if want := instant(700); !s.until.Equal(want) || s.count != 2 || !s.first.Called.Equal(instant(0)) || !s.last.Called.Equal(instant(60)) {
 		t.Errorf("sightings = %+v, want 2 until %v", s, want)
 	}
 }
@@ -89,7 +88,7 @@ func TestProberKnowsUntilWhenTheLeaseServed(t *testing.T) {
 func TestOldLeaderMayNotServeOnceTheNextDoes(t *testing.T) {
 	by := func(term uint64, called, returned int) sightings {
 		var s sightings
-		s.add(answer{term: term, called: instant(called), returned: instant(returned)})
+		s.add(kvclient.Answer{Term: term, Called: instant(called), Returned: instant(returned)})
 		return s
 	}
 	verdicts{
@@ -166,23 +165,6 @@ func TestVerdictOnAPlantedStaleRead(t *testing.T) {
 func TestVerdictOnNothing(t *testing.T) {
 	if out, err := judged(t, nil); !errors.Is(err, ErrStory) {
 		t.Errorf("error %v, want ErrStory:\n%s", err, out)
-	}
-}
-
-func TestTrailersSayHowAReadWasServed(t *testing.T) {
-	for _, c := range []struct {
-		md        metadata.MD
-		path      string
-		remaining time.Duration
-	}{
-		{metadata.Pairs("x-lease-read-path", "lease", "x-lease-remaining-ms", "712"), "lease", 712 * time.Millisecond},
-		{metadata.Pairs("x-lease-read-path", "read_index"), "read_index", 0},
-		{metadata.Pairs("x-lease-read-path", "lease", "x-lease-remaining-ms", "much"), "lease", 0},
-		{nil, "", 0},
-	} {
-		if path, remaining := servedBy(c.md); path != c.path || remaining != c.remaining {
-			t.Errorf("servedBy(%v) = %q, %v, want %q, %v", c.md, path, remaining, c.path, c.remaining)
-		}
 	}
 }
 

@@ -3,12 +3,14 @@ package demo
 import (
 	"context"
 	"fmt"
+
+	"github.com/leaderlease/go/internal/kvclient"
 )
 
 // sameHash claims that all members hold the same data, as of a revision that
 // all have: the load goes on meanwhile.
 func (p *play) sameHash(ctx context.Context) error {
-	var at answer
+	var at kvclient.Answer
 	err := until(ctx, func(ctx context.Context) (err error) {
 		at, err = p.director.get(ctx, p.clients[p.leader], firstKey, modeAuto)
 		return err
@@ -18,11 +20,11 @@ func (p *play) sameHash(ctx context.Context) error {
 	}
 	hashes := make([]hash, len(p.clients))
 	for i, c := range p.clients {
-		if hashes[i], err = c.hash(ctx, at.revision); err != nil {
+		if hashes[i], err = c.hash(ctx, at.Revision); err != nil {
 			return fmt.Errorf("hash of %s: %w", c.m.Name, err)
 		}
 	}
-	p.claimf(allEqual(hashes), "all three hold the same data: HashKV is %08x at revision %d", hashes[0].hash, at.revision)
+	p.claimf(allEqual(hashes), "all three hold the same data: HashKV is %08x at revision %d", hashes[0].hash, at.Revision)
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/leaderlease/go/internal/kvclient"
 )
 
 const (
@@ -28,7 +30,7 @@ func live(ctx context.Context, out *printer, c *cluster) error {
 	if err != nil {
 		return err
 	}
-	out.linef("Ready after %s. Wrote %s = %q and read it back, path %q.", short(time.Since(begun)), helloKey, first.value, first.path)
+	out.linef("Ready after %s. Wrote %s = %q and read it back, path %q.", short(time.Since(begun)), helloKey, first.Value, first.Path)
 	c.greet(ctx, out)
 	return c.show(ctx, out)
 }
@@ -39,7 +41,7 @@ const (
 )
 
 // firstWrite writes a key and reads it under the lease.
-func (c *cluster) firstWrite(ctx context.Context) (got answer, err error) {
+func (c *cluster) firstWrite(ctx context.Context) (got kvclient.Answer, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -60,7 +62,7 @@ func (c *cluster) firstWrite(ctx context.Context) (got answer, err error) {
 		if got, err = leader.read(ctx, helloKey, modeLease); err != nil {
 			return err
 		}
-		return differs("the path of the first read", got.path, pathLease)
+		return differs("the path of the first read", got.Path, pathLease)
 	})
 	for _, cl := range c.clients {
 		err = errors.Join(err, until(ctx, cl.ready))

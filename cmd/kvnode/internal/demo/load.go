@@ -84,7 +84,7 @@ func (w *worker) step(ctx context.Context) error {
 	default:
 		got, err := w.get(ctx, c, key, w.mode())
 		if err == nil {
-			w.seen[key] = got.mod
+			w.seen[key] = got.Mod
 		}
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/leaderlease/go/internal/kvclient"
 )
 
 // probePause is between two reads of a prober.
@@ -22,21 +24,21 @@ type prober struct {
 
 // sightings is what a prober has seen of a lease.
 type sightings struct {
-	count       int    // reads served under it
-	term        uint64 // of the last one
-	first, last answer // served under it
+	count       int             // reads served under it
+	term        uint64          // of the last one
+	first, last kvclient.Answer // served under it
 	// until is the latest instant up to which an answer promised further reads:
 	// an answer's lease was read after its call, so it ends no earlier than its
 	// remaining time after that.
 	until time.Time
 }
 
-func (s *sightings) add(a answer) {
+func (s *sightings) add(a kvclient.Answer) {
 	if s.count == 0 {
 		s.first = a
 	}
-	s.count, s.term, s.last = s.count+1, a.term, a
-	if end := a.called.Add(a.remaining); end.After(s.until) {
+	s.count, s.term, s.last = s.count+1, a.Term, a
+	if end := a.Called.Add(a.Remaining); end.After(s.until) {
 		s.until = end
 	}
 }
@@ -49,7 +51,7 @@ func (p *play) probe(ctx context.Context, c *client) *prober {
 	pr.done.Go(func() {
 		for ctx.Err() == nil {
 			got, err := reader.get(ctx, c, p.cast.keys.Key(0), modeLease)
-			if err == nil && got.path == pathLease {
+			if err == nil && got.Path == pathLease {
 				pr.mu.Lock()
 				pr.mu.seen.add(got)
 				pr.mu.Unlock()

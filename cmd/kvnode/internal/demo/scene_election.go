@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/leaderlease/go/internal/kvclient"
 )
 
 // firstKey is the first that anybody reads.
@@ -20,8 +22,8 @@ func (p *play) election(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.claimf(differs("a key that nobody wrote", first.value, ""), "a linearizable read was answered, and shows an empty store")
-	p.notef("%s after the first process was started", short(first.returned.Sub(begun)))
+	p.claimf(differs("a key that nobody wrote", first.Value, ""), "a linearizable read was answered, and shows an empty store")
+	p.notef("%s after the first process was started", short(first.Returned.Sub(begun)))
 
 	if err := p.findLeader(ctx); err != nil {
 		return err
@@ -43,9 +45,9 @@ func (p *play) election(ctx context.Context) error {
 }
 
 // firstRead asks all members until one of them answers.
-func (p *play) firstRead(ctx context.Context) (answer, error) {
+func (p *play) firstRead(ctx context.Context) (kvclient.Answer, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no read was answered within %v", patience))
-	answers := make(chan answer, len(p.clients))
+	answers := make(chan kvclient.Answer, len(p.clients))
 	var readers sync.WaitGroup
 	defer readers.Wait()
 	defer cancel() // first: the readers end by it
@@ -65,7 +67,7 @@ func (p *play) firstRead(ctx context.Context) (answer, error) {
 	case got := <-answers:
 		return got, nil
 	case <-ctx.Done():
-		return answer{}, context.Cause(ctx)
+		return kvclient.Answer{}, context.Cause(ctx)
 	}
 }
 

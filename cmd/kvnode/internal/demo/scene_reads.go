@@ -71,12 +71,12 @@ func (c *comparison) run(ctx context.Context, reader *actor, leader *client) err
 		if err != nil {
 			return err
 		}
-		c.lease = append(c.lease, under.returned.Sub(under.called))
-		c.readIndex = append(c.readIndex, asked.returned.Sub(asked.called))
-		if under.path == pathLease {
+		c.lease = append(c.lease, under.Returned.Sub(under.Called))
+		c.readIndex = append(c.readIndex, asked.Returned.Sub(asked.Called))
+		if under.Path == pathLease {
 			c.underLease++
 		}
-		if asked.path == pathLease {
+		if asked.Path == pathLease {
 			c.mistaken++
 		}
 	}

@@ -39,7 +39,7 @@ func (p *play) transfer(ctx context.Context) error {
 		p.notef("it took %d tries", tries)
 		return nil
 	}
-	p.notef("no lease for %s; when the leader froze there was none for %s at least", short(first.first.returned.Sub(last.last.called)), short(p.nap.gap))
+	p.notef("no lease for %s; when the leader froze there was none for %s at least", short(first.first.Returned.Sub(last.last.Called)), short(p.nap.gap))
 	return nil
 }
 
@@ -53,8 +53,8 @@ func served(c *client, seen sightings) error {
 
 // inTurn checks that the old leader did not serve after the new one had begun.
 func inTurn(old, next sightings) error {
-	if next.term > old.term && old.last.called.After(next.first.returned) {
-		return fmt.Errorf("it has, %s later", short(old.last.called.Sub(next.first.returned)))
+	if next.term > old.term && old.last.Called.After(next.first.Returned) {
+		return fmt.Errorf("it has, %s later", short(old.last.Called.Sub(next.first.Returned)))
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/leaderlease/go/internal/kvclient"
 )
 
 const (
@@ -102,20 +104,20 @@ type batch struct {
 func (p *play) sendToSleeper(ctx context.Context, n *nap) batch {
 	b := batch{count: len(n.keys) * (waitingReads + localReads), from: n.bytesOut()}
 	b.results = make(chan shown, b.count)
-	send := func(k napKey, local bool, read func(context.Context) (answer, error)) {
+	send := func(k napKey, local bool, read func(context.Context) (kvclient.Answer, error)) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		got, err := read(ctx)
-		b.results <- shown{key: k, local: local, value: got.value, err: err}
+		b.results <- shown{key: k, local: local, value: got.Value, err: err}
 	}
 	for i, k := range n.keys {
 		lines := n.lines[i*linesPerKey:][:linesPerKey]
 		for j := range waitingReads {
 			reader, line := p.cast.actor(), lines[j]
-			go send(k, false, func(ctx context.Context) (answer, error) { return reader.get(ctx, line, k.key, modeLease) })
+			go send(k, false, func(ctx context.Context) (kvclient.Answer, error) { return reader.get(ctx, line, k.key, modeLease) })
 		}
 		for j := range localReads {
-			go send(k, true, func(ctx context.Context) (answer, error) { return lines[j].read(ctx, k.key, modeLocal) })
+			go send(k, true, func(ctx context.Context) (kvclient.Answer, error) { return lines[j].read(ctx, k.key, modeLocal) })
 		}
 	}
 	return b

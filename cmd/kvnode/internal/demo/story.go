@@ -164,8 +164,8 @@ func (p *play) writeNew(ctx context.Context, c *client, prefix string) (written,
 func (p *play) readBack(ctx context.Context, c *client, want written) error {
 	return until(ctx, func(ctx context.Context) error {
 		got, err := p.director.get(ctx, c, want.key, modeAuto)
-		if err == nil && !slices.Contains(want.values, got.value) {
-			err = fmt.Errorf("%s at %s is %q, which was not written last: %q was", want.key, c.m.Name, got.value, want.values)
+		if err == nil && !slices.Contains(want.values, got.Value) {
+			err = fmt.Errorf("%s at %s is %q, which was not written last: %q was", want.key, c.m.Name, got.Value, want.values)
 		}
 		return err
 	})
