@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/tlsconf"
+	"github.com/leaderlease/go/raftwal/fs"
 )
 
 // identity is whose data directory this is. It is written before anything else
@@ -57,7 +57,7 @@ const (
 // one.
 func openIdentity(cfg *Config) (id identity, fresh bool, err error) {
 	id, err = readIdentity(cfg)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, os.ErrNotExist) {
 		id, err = makeIdentity(cfg)
 		return id, true, err
 	}
@@ -67,7 +67,7 @@ func openIdentity(cfg *Config) (id identity, fresh bool, err error) {
 	return id, false, err
 }
 
-// readIdentity returns the identity of the data directory, fs.ErrNotExist if it
+// readIdentity returns the identity of the data directory, os.ErrNotExist if it
 // has none.
 func readIdentity(cfg *Config) (id identity, err error) {
 	path := filepath.Join(cfg.DataDir, identityFile)
@@ -246,7 +246,7 @@ func replaceFile(dir, name string, data []byte) error {
 	if err := os.Rename(path+".tmp", path); err != nil {
 		return err
 	}
-	return syncDir(dir)
+	return fs.SyncDir(dir)
 }
 
 func writeSynced(path string, data []byte) error {
@@ -256,14 +256,6 @@ func writeSynced(path string, data []byte) error {
 	}
 	_, err = f.Write(data)
 	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // memberID derives a member's ID from where its peers find it.

@@ -15,6 +15,7 @@ import (
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/raftwal"
+	"github.com/leaderlease/go/raftwal/fs"
 )
 
 // RestoreConfig says what RestoreSnapshot makes of a snapshot. File, Name, DataDir
@@ -157,7 +158,7 @@ func (r *RestoreConfig) restore() (_ Restored, err error) {
 		}
 	}()
 	made, err := r.fill(&cfg, src)
-	return made, errors.Join(err, syncDir(filepath.Dir(cfg.DataDir)))
+	return made, errors.Join(err, fs.SyncDir(filepath.Dir(cfg.DataDir)))
 }
 
 // source is what a restore begins with. Nobody changes it before it is closed.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
+	"github.com/leaderlease/go/raftwal/fs"
 )
 
 // sendSnapshot streams the newest checkpoint to a follower that the log does
@@ -113,10 +113,10 @@ func (n *Node) saveSnapshot(m *raftpb.Message, state io.Reader) error {
 		return fmt.Errorf("snapshot of index %d, term %d holds a state of index %d, term %d", want.GetIndex(), want.GetTerm(), got.Index, got.Term)
 	}
 	// A file of that name is as good, and may be on its way into the store.
-	if err := os.Link(part.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Link(part.Name(), path); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	return syncDir(n.snapDir())
+	return fs.SyncDir(n.snapDir())
 }
 
 // restore replaces the state by the snapshot that the log now begins with. It

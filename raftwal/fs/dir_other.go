@@ -8,7 +8,9 @@ import (
 	"runtime"
 )
 
-func syncDir(string) error {
+// SyncDir refuses: nothing that was renamed here is certain to be found after a
+// crash.
+func SyncDir(string) error {
 	return fmt.Errorf("fs: a directory cannot be synced on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 

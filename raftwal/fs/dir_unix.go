@@ -8,7 +8,9 @@ import (
 	"syscall"
 )
 
-func syncDir(dir string) error {
+// SyncDir makes the names in dir durable. Where a system cannot do that, it says
+// so: nothing that was renamed there is certain to be found after a crash.
+func SyncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err

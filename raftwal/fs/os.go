@@ -24,7 +24,7 @@ func OS(dir string) (FS, error) {
 // MakeDir makes dir, and what is missing above it, durably. The name of a dir
 // that exists is made durable too, since who made it may have ended before it
 // was, unless the directory above may not be opened or cannot be synced.
-func MakeDir(dir string) error { return makeDir(filepath.Clean(dir), syncDir) }
+func MakeDir(dir string) error { return makeDir(filepath.Clean(dir), SyncDir) }
 
 func makeDir(dir string, sync func(dir string) error) error {
 	parent := filepath.Dir(dir)
@@ -88,7 +88,7 @@ func (d osDir) Rename(from, to string) error { return os.Rename(d.path(from), d.
 func (d osDir) Remove(name string) error { return os.Remove(d.path(name)) }
 
 // Sync implements FS.
-func (d osDir) Sync() error { return syncDir(string(d)) }
+func (d osDir) Sync() error { return SyncDir(string(d)) }
 
 // Lock implements FS.
 func (d osDir) Lock(name string) (io.Closer, error) {

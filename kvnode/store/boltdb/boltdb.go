@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/raftwal/fs"
 )
 
 // backend keeps checkpoints in a bbolt database. Commits are serialised by the
@@ -80,7 +81,7 @@ func rename(from, to string) error {
 	if err := os.Rename(from, to); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(to))
+	return fs.SyncDir(filepath.Dir(to))
 }
 
 // acquire returns the current file for a while.

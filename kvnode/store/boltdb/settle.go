@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/leaderlease/go/raftwal/fs"
 )
 
 // Settle implements store.Backend: it makes durable what bbolt shows. A process that has ended between bbolt's
@@ -35,7 +37,7 @@ func settlePath(path string, pageSize int64) error {
 	if err := errors.Join(Settle(f, pageSize), f.Close()); err != nil {
 		return fmt.Errorf("make the newest checkpoint in %s durable: %w", path, err)
 	}
-	return syncDir(filepath.Dir(path))
+	return fs.SyncDir(filepath.Dir(path))
 }
 
 // Settle writes the newest meta page of f again and syncs all of f. The sync alone
