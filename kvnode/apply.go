@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/internal/double"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/raftwal"
 )
@@ -47,8 +48,9 @@ func (q *applyQueue) put(j applyJob) {
 	q.ready.Signal()
 }
 
-// take waits for jobs. It returns nil once the queue is closed.
-func (q *applyQueue) take() []applyJob {
+// take waits for jobs, and keeps spare for what comes. It returns nil once the
+// queue is closed.
+func (q *applyQueue) take(spare []applyJob) []applyJob {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.mu.jobs) == 0 && !q.mu.closed {
@@ -57,9 +59,7 @@ func (q *applyQueue) take() []applyJob {
 	if q.mu.closed {
 		return nil
 	}
-	jobs := q.mu.jobs
-	q.mu.jobs = nil
-	return jobs
+	return double.Take(&q.mu.jobs, spare)
 }
 
 func (q *applyQueue) close() {
@@ -71,9 +71,9 @@ func (q *applyQueue) close() {
 
 // applyLoop is the applier. Everything it does is a function of the log.
 func (n *Node) applyLoop() {
+	var jobs []applyJob
 	for {
-		jobs := n.applies.take()
-		if jobs == nil {
+		if jobs = n.applies.take(jobs); jobs == nil {
 			return
 		}
 		for _, j := range jobs {
@@ -81,6 +81,7 @@ func (n *Node) applyLoop() {
 				return
 			}
 		}
+		clear(jobs) // what was applied is not kept until more comes
 	}
 }
 

@@ -3,6 +3,8 @@ package kvnode
 import (
 	"slices"
 	"sync"
+
+	"github.com/leaderlease/go/internal/double"
 )
 
 // box hands values from many goroutines to one. It never blocks a sender: what
@@ -25,15 +27,11 @@ func (b *box[T]) put(items ...T) {
 	}
 }
 
-// take returns all there is. It swaps in spare, so that a busy receiver
-// allocates nothing.
+// take returns all there is, and keeps spare for what comes.
 func (b *box[T]) take(spare []T) []T {
-	clear(spare)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	taken := b.mu.items
-	b.mu.items = spare[:0]
-	return taken
+	return double.Take(&b.mu.items, spare)
 }
 
 // drop takes out the first value that is so, if it was not taken.

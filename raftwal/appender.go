@@ -5,6 +5,8 @@ import (
 	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/internal/double"
 )
 
 // Appender is the storage thread of raft's AsyncStorageWrites: it takes all
@@ -88,8 +90,7 @@ func (a *Appender) Close() {
 	a.done.Wait()
 }
 
-// take waits for updates and returns all there are. It swaps two slices, so
-// that a busy thread allocates nothing.
+// take waits for updates and returns all there are.
 func (a *Appender) take(spare []pending) []pending {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,10 +100,9 @@ func (a *Appender) take(spare []pending) []pending {
 		}
 		a.wake.Wait()
 	}
-	taken := a.mu.waiting
-	a.mu.waiting, a.mu.bytes = spare[:0], 0
+	a.mu.bytes = 0
 	a.wake.Broadcast()
-	return taken
+	return double.Take(&a.mu.waiting, spare)
 }
 
 func (a *Appender) run() {

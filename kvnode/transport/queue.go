@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/internal/double"
 )
 
 // queue holds the messages of one stream to one peer. Any goroutine adds, the
@@ -75,12 +77,9 @@ func (q *queue) roomLocked(size int) bool {
 // take returns everything queued, in order, to be given back with done. The
 // array of the batch before is used again.
 func (q *queue) take(reuse []item) []item {
-	clear(reuse)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	taken := q.mu.items
-	q.mu.items = reuse[:0]
-	return taken
+	return double.Take(&q.mu.items, reuse)
 }
 
 // done says that what was taken is written, or lost.

@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/leaderlease/go/internal/double"
 )
 
 // The inbox holds up to so many events, of so many bytes, which the hub has not
@@ -70,10 +72,8 @@ func (b *inbox) missLocked(number int64) {
 func (b *inbox) take(spare []revision) []revision {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := b.mu.revisions
-	b.mu.revisions = spare[:0]
 	b.mu.events, b.mu.bytes = 0, 0
-	return all
+	return double.Take(&b.mu.revisions, spare)
 }
 
 func eventSize(e *mvccpb.Event) int {
