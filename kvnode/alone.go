@@ -79,7 +79,7 @@ func (n *Node) hearOut(ctx context.Context, h transport.Hello) {
 	if err != nil && n.foreign.loud(n.ID()) {
 		n.log.Warn("kvnode: waits with founding its cluster, as a member of another one calls, which cannot be asked whether this one is its own; "+
 			"make its peer URLs reachable from here, stop it, or begin anew with another --initial-cluster-token",
-			"peer", Shown(h.Name), "urls", shown(h.PeerURLs, 4*shownBytes), "cluster", fmt.Sprintf("%x", h.ClusterID), "error", err)
+			"peer", Shown(h.Name), "urls", shown(h.PeerURLs, 4*shownBytes), "cluster", transport.ID(h.ClusterID), "error", err)
 	}
 	n.calls.put(func() {
 		c.asking--

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/transport"
 )
 
 // reminder is how often a member that waits to be let in says so.
@@ -50,7 +51,7 @@ func (c *campaigns) remind(n *Node) {
 func describe(m *store.Member) string {
 	name := Shown(m.Name)
 	if name == "" {
-		name = fmt.Sprintf("%x", m.ID)
+		name = transport.ID(m.ID)
 	}
 	return fmt.Sprintf("%s (%s)", name, shown(strings.Join(m.PeerURLs, ", "), 4*shownBytes))
 }
@@ -63,7 +64,7 @@ func (n *Node) called(id uint64) string {
 	if id == 0 {
 		return "none"
 	}
-	return fmt.Sprintf("%x", id)
+	return transport.ID(id)
 }
 
 // nameOf names a member for people, by its ID if nothing else is known.
@@ -71,7 +72,7 @@ func (n *Node) nameOf(id uint64) string {
 	if m, ok := n.memberOf(id); ok {
 		return describe(&m)
 	}
-	return fmt.Sprintf("%x", id)
+	return transport.ID(id)
 }
 
 // memberOf returns a member as it is registered or, before the registry knows it,

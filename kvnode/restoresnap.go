@@ -14,6 +14,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
+	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/raftwal"
 	"github.com/leaderlease/go/raftwal/fs"
 )
@@ -91,7 +92,7 @@ func RestoreSnapshot(cfg RestoreConfig) (Restored, error) {
 		return Restored{}, fmt.Errorf("kvnode: restore member %q: %w", cfg.Name, err)
 	}
 	cfg.Logger.Info("kvnode: restored a snapshot into a data directory", "dir", cfg.DataDir,
-		"id", fmt.Sprintf("%x", r.MemberID), "cluster", fmt.Sprintf("%x", r.ClusterID),
+		"id", transport.ID(r.MemberID), "cluster", transport.ID(r.ClusterID),
 		"index", r.Checkpoint.Index, "revision", r.Checkpoint.Revision, "term", r.Term)
 	return r, nil
 }

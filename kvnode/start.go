@@ -295,7 +295,7 @@ func (n *Node) begin() (err error) {
 	n.workers.Go(func() { n.ttl.Run(n.stopping) })
 	n.workers.Go(n.run)
 	close(n.begun)
-	n.log.Info("kvnode: started", "id", fmt.Sprintf("%x", n.ID()), "cluster", fmt.Sprintf("%x", n.ClusterID()),
+	n.log.Info("kvnode: started", "id", transport.ID(n.ID()), "cluster", transport.ID(n.ClusterID()),
 		"term", n.Term(), "applied", n.store.Applied(), "last", n.last.Load(), "lease", lease.Duration, "margin", lease.MaxClockSkew)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/transport"
 )
 
 // What means the same as in etcd is exported under etcd's name, too, so that dashboards
@@ -100,7 +101,7 @@ func collectEtcd(out chan<- prometheus.Metric, r *reading) {
 		f := &etcdFamilies[i]
 		out <- prometheus.MustNewConstMetric(f.desc, f.kind, f.value(r))
 	}
-	out <- prometheus.MustNewConstMetric(etcdID, prometheus.GaugeValue, 1, strconv.FormatUint(r.ID, 16))
+	out <- prometheus.MustNewConstMetric(etcdID, prometheus.GaugeValue, 1, transport.ID(r.ID))
 	collectTimes(out, etcdApplies, r.applies, "v3")
 	collectTimes(out, etcdRequests, r.requests.Times)
 	out <- prometheus.MustNewConstHistogram(etcdFsyncs, r.WAL.Syncs, r.WAL.FlushTime.Seconds(), syncBuckets(r.WAL.FlushWithin))

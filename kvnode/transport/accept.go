@@ -90,7 +90,7 @@ func (t *Transport) welcome(c net.Conn, g *arrivals.Guest) {
 	}
 	t.notice(in)
 	t.totals.came.Do(func() {
-		t.cfg.Logger.Info("peer has connected", "peer", idString(in.from), "stream", in.kind.String(), "name", in.hello.Name)
+		t.cfg.Logger.Info("peer has connected", "peer", ID(in.from), "stream", in.kind.String(), "name", in.hello.Name)
 	})
 	t.hurry(in.from)
 	select {
@@ -170,7 +170,7 @@ func (t *Transport) admit(in *inbound, p packet) error {
 		if r, ok := errors.AsType[*Refusal](err); ok {
 			return r
 		}
-		return refusal(ReasonCertificate, "this is not known to be member %s: %v", idString(in.from), err)
+		return refusal(ReasonCertificate, "this is not known to be member %s: %v", ID(in.from), err)
 	}
 	for {
 		// RemovePeer closes the connections that it finds. One whose admission it
@@ -204,13 +204,13 @@ func (t *Transport) identify(in *inbound, p packet) *Refusal {
 	}
 	switch {
 	case h.ClusterID != t.cfg.Hello.ClusterID:
-		return refusal(ReasonCluster, "this is cluster %s, not %s", idString(t.cfg.Hello.ClusterID), idString(h.ClusterID))
+		return refusal(ReasonCluster, "this is cluster %s, not %s", ID(t.cfg.Hello.ClusterID), ID(h.ClusterID))
 	case h.To != t.self:
-		return refusal(ReasonMember, "this is member %s, not %s", idString(t.self), idString(h.To))
+		return refusal(ReasonMember, "this is member %s, not %s", ID(t.self), ID(h.To))
 	case h.From == t.self:
-		return refusal(ReasonMember, "member ID %s is this member's own", idString(h.From))
+		return refusal(ReasonMember, "member ID %s is this member's own", ID(h.From))
 	case reservedID(h.From):
-		return refusal(ReasonMember, "member ID %s is reserved", idString(h.From))
+		return refusal(ReasonMember, "member ID %s is reserved", ID(h.From))
 	}
 	return nil
 }
@@ -266,7 +266,7 @@ func (in *inbound) refuse(r *Refusal) {
 	t := in.t
 	t.totals.refusals[reasonIndex(r.Reason)].Add(1)
 	t.totals.complain.Do(func() {
-		t.cfg.Logger.Warn("peer refused", "peer", idString(in.hello.From), "name", shorten(in.hello.Name),
+		t.cfg.Logger.Warn("peer refused", "peer", ID(in.hello.From), "name", shorten(in.hello.Name),
 			"remote", in.conn.RemoteAddr().String(), "reason", r.Reason, "text", r.Text)
 	})
 	if err := writePacket(in.conn, answerRefused, r); err != nil {

@@ -61,7 +61,7 @@ func (c Config) WithDefaults() Config {
 		c.Claimed = func(context.Context, Hello) {}
 	}
 	if c.Called == nil {
-		c.Called = idString
+		c.Called = ID
 	}
 	if c.Authenticate == nil {
 		c.Authenticate = func(net.Conn, Hello) error { return nil }

@@ -67,7 +67,7 @@ func (t *Transport) greet(c net.Conn, id uint64, kind stream) (Hello, error) {
 // refusal counts only if it comes from the member: it may end this one.
 func (t *Transport) answered(c net.Conn, p packet, id uint64) (Hello, error) {
 	if err := t.cfg.Authenticate(c, Hello{ClusterID: t.cfg.Hello.ClusterID, From: id}); err != nil {
-		return Hello{}, fmt.Errorf("this is not known to be member %s: %w", idString(id), err)
+		return Hello{}, fmt.Errorf("this is not known to be member %s: %w", ID(id), err)
 	}
 	if p.kind == answerRefused {
 		r := refusedBy(id, p.payload)
@@ -83,11 +83,11 @@ func (t *Transport) answered(c net.Conn, p packet, id uint64) (Hello, error) {
 	case p.kind != answerOK:
 		return Hello{}, fmt.Errorf("answer of kind %d, want %d", p.kind, answerOK)
 	case h.ClusterID != t.cfg.Hello.ClusterID:
-		return Hello{}, fmt.Errorf("member of cluster %s answers, want cluster %s", idString(h.ClusterID), idString(t.cfg.Hello.ClusterID))
+		return Hello{}, fmt.Errorf("member of cluster %s answers, want cluster %s", ID(h.ClusterID), ID(t.cfg.Hello.ClusterID))
 	case h.From != id:
-		return Hello{}, fmt.Errorf("member %s answers, want member %s", idString(h.From), idString(id))
+		return Hello{}, fmt.Errorf("member %s answers, want member %s", ID(h.From), ID(id))
 	case h.To != t.self:
-		return Hello{}, fmt.Errorf("answer is for member %s, this is %s", idString(h.To), idString(t.self))
+		return Hello{}, fmt.Errorf("answer is for member %s, this is %s", ID(h.To), ID(t.self))
 	}
 	return h, nil
 }

@@ -34,7 +34,7 @@ type peer struct {
 
 func newPeer(t *Transport, id uint64, addrs []string) *peer {
 	p := &peer{
-		t: t, id: id, name: idString(id),
+		t: t, id: id, name: ID(id),
 		losses:   make(chan struct{}, 1),
 		complain: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 	}

@@ -68,5 +68,5 @@ type RefusedError struct {
 
 // Error names the peer, the reason and the peer's words.
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("member %s refuses this one (%s): %s", idString(e.Peer), e.Reason, e.Text)
+	return fmt.Sprintf("member %s refuses this one (%s): %s", ID(e.Peer), e.Reason, e.Text)
 }

@@ -65,9 +65,9 @@ func (s *sending) run() error {
 	case s.m.GetType() != raftpb.MsgSnap:
 		return fmt.Errorf("%s is no snapshot", s.m.GetType())
 	case p == nil:
-		return fmt.Errorf("member %s is not known", idString(s.m.GetTo()))
+		return fmt.Errorf("member %s is not known", ID(s.m.GetTo()))
 	case !p.sending.CompareAndSwap(false, true):
-		return fmt.Errorf("a snapshot to member %s is under way", idString(p.id))
+		return fmt.Errorf("a snapshot to member %s is under way", ID(p.id))
 	}
 	defer p.sending.Store(false)
 	c, err := s.connect(p)

@@ -47,8 +47,8 @@ func streamOf(t raftpb.MessageType) stream {
 // reservedID reports whether raft gives id a meaning of its own.
 func reservedID(id uint64) bool { return id == raft.None || raft.IsLocalMsgTarget(id) }
 
-// idString is how IDs look in logs, as etcd's.
-func idString(id uint64) string { return strconv.FormatUint(id, 16) }
+// ID is how the ID of a member or a cluster looks to people, as etcd's.
+func ID(id uint64) string { return strconv.FormatUint(id, 16) }
 
 // noDelay sends small messages at once, also below TLS.
 func noDelay(c net.Conn) {

@@ -76,7 +76,7 @@ func start(cfg Config, lim limits) (*Transport, error) {
 // IDs that raft keeps for its storage threads.
 func (t *Transport) SetPeer(id uint64, addrs []string) {
 	if id == t.self || reservedID(id) {
-		t.cfg.Logger.Error("not a peer", "peer", idString(id))
+		t.cfg.Logger.Error("not a peer", "peer", ID(id))
 		return
 	}
 	t.mu.Lock()

@@ -107,11 +107,11 @@ func checkType(m *raftpb.Message, _, _ uint64) error {
 func checkAddress(m *raftpb.Message, from, self uint64) error {
 	switch {
 	case m.GetFrom() != from:
-		return invalid(m, "address", "from member %s on a connection of member %s", idString(m.GetFrom()), idString(from))
+		return invalid(m, "address", "from member %s on a connection of member %s", ID(m.GetFrom()), ID(from))
 	case m.GetTo() != self:
-		return invalid(m, "address", "to member %s, this is member %s", idString(m.GetTo()), idString(self))
+		return invalid(m, "address", "to member %s, this is member %s", ID(m.GetTo()), ID(self))
 	case from == self || reservedID(from):
-		return invalid(m, "address", "from member %s, which is no peer", idString(from))
+		return invalid(m, "address", "from member %s, which is no peer", ID(from))
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func checkForeign(m *raftpb.Message, _, _ uint64) error {
 	case len(m.GetResponses()) > 0:
 		return invalid(m, "foreign", "%d responses, which are for local storage", len(m.GetResponses()))
 	case m.GetVote() != 0:
-		return invalid(m, "foreign", "vote %s, which is for local storage", idString(m.GetVote()))
+		return invalid(m, "foreign", "vote %s, which is for local storage", ID(m.GetVote()))
 	case m.GetType() != raftpb.MsgSnap && !raft.IsEmptySnap(m.GetSnapshot()):
 		return invalid(m, "foreign", "a snapshot, which only MsgSnap has")
 	}

@@ -140,7 +140,7 @@ func checkChange(cc *raftpb.ConfChangeV2) error {
 			return fmt.Errorf("conf change of unknown type %d", c.GetType())
 		}
 		if raft.IsLocalMsgTarget(c.GetNodeId()) {
-			return fmt.Errorf("conf change of member %s, which is reserved", idString(c.GetNodeId()))
+			return fmt.Errorf("conf change of member %s, which is reserved", ID(c.GetNodeId()))
 		}
 	}
 	return nil
@@ -182,7 +182,7 @@ func checkConfState(cs *raftpb.ConfState, index, self uint64) error {
 		n += len(set)
 		for _, id := range set {
 			if reservedID(id) {
-				return fmt.Errorf("configuration with member %s, which is reserved", idString(id))
+				return fmt.Errorf("configuration with member %s, which is reserved", ID(id))
 			}
 			found = found || id == self
 		}
@@ -193,7 +193,7 @@ func checkConfState(cs *raftpb.ConfState, index, self uint64) error {
 	case !found:
 		// Raft ignores such a snapshot (raft.go, restore); its state must not be
 		// taken either.
-		return fmt.Errorf("configuration without member %s, which is to take it", idString(self))
+		return fmt.Errorf("configuration without member %s, which is to take it", ID(self))
 	}
 	tr := tracker.MakeProgressTracker(1, 0)
 	cfg, progress, err := confchange.Restore(confchange.Changer{Tracker: tr, LastIndex: index}, cs)

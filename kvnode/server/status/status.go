@@ -9,12 +9,12 @@ package status
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"go.etcd.io/raft/v3"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease"
 )
 
@@ -223,7 +223,7 @@ func ID(id uint64) string {
 	if id == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%x", id)
+	return transport.ID(id)
 }
 
 func counts(values []uint64, name func(int) string) map[string]uint64 {

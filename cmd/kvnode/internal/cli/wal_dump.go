@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -63,7 +64,7 @@ func newLine(r *raftwal.Record) *line {
 		l.Type, l.Size = r.Entry.GetType().String(), len(r.Entry.GetData())
 		l.Command = command(r.Entry)
 	case r.HardState != nil:
-		l.Term, l.Vote, l.Commit = r.HardState.GetTerm(), fmt.Sprintf("%x", r.HardState.GetVote()), r.HardState.GetCommit()
+		l.Term, l.Vote, l.Commit = r.HardState.GetTerm(), transport.ID(r.HardState.GetVote()), r.HardState.GetCommit()
 	case r.Snapshot != nil:
 		m := r.Snapshot.GetMetadata()
 		l.Index, l.Term, l.Size, l.Install = m.GetIndex(), m.GetTerm(), len(r.Snapshot.GetData()), r.Install
