@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,34 +116,33 @@ type Config struct {
 	newestFormat int64
 }
 
+// Defaults of Config that packages above have in a Config of their own.
+const (
+	DefaultElectionTimeout = time.Second
+	DefaultMaxRequestBytes = 3 << 19 // 1.5 MiB
+	DefaultWarnApply       = 100 * time.Millisecond
+)
+
 // WithDefaults returns a copy of c with every unset optional field filled in.
 func (c Config) WithDefaults() Config {
-	c.TickInterval = or(c.TickInterval, 100*time.Millisecond)
-	c.ElectionTimeout = or(c.ElectionTimeout, time.Second)
-	c.RequestTimeout = or(c.RequestTimeout, 5*time.Second+2*c.ElectionTimeout)
-	c.MaxRequestBytes = or(c.MaxRequestBytes, 3<<19)
-	c.MaxProposals = or(c.MaxProposals, 5_000)
-	c.MaxProposalBytes = or(c.MaxProposalBytes, 64<<20)
-	c.SnapshotCount = or(c.SnapshotCount, 10_000)
-	c.CatchUpEntries = or(c.CatchUpEntries, 5_000)
-	c.WarnApply = or(c.WarnApply, 100*time.Millisecond)
-	c.Token = or(c.Token, "etcd-cluster")
-	c.ReadMode = or(c.ReadMode, ReadLease)
-	c.patience = or(c.patience, alonePatience)
-	c.maxUncommitted = or(c.maxUncommitted, maxUncommittedBytes)
-	c.newestFormat = or(c.newestFormat, store.FormatNewest)
+	c.TickInterval = cmp.Or(c.TickInterval, 100*time.Millisecond)
+	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, DefaultElectionTimeout)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second+2*c.ElectionTimeout)
+	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, DefaultMaxRequestBytes)
+	c.MaxProposals = cmp.Or(c.MaxProposals, 5_000)
+	c.MaxProposalBytes = cmp.Or(c.MaxProposalBytes, 64<<20)
+	c.SnapshotCount = cmp.Or(c.SnapshotCount, 10_000)
+	c.CatchUpEntries = cmp.Or(c.CatchUpEntries, 5_000)
+	c.WarnApply = cmp.Or(c.WarnApply, DefaultWarnApply)
+	c.Token = cmp.Or(c.Token, "etcd-cluster")
+	c.ReadMode = cmp.Or(c.ReadMode, ReadLease)
+	c.patience = cmp.Or(c.patience, alonePatience)
+	c.maxUncommitted = cmp.Or(c.maxUncommitted, maxUncommittedBytes)
+	c.newestFormat = cmp.Or(c.newestFormat, store.FormatNewest)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
-}
-
-func or[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
 }
 
 // MaxRequestLimit bounds MaxRequestBytes, so that an entry is within what the

@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func RestoreSnapshot(cfg RestoreConfig) (Restored, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg.BumpTerm = or(cfg.BumpTerm, DefaultBumpTerm)
+	cfg.BumpTerm = cmp.Or(cfg.BumpTerm, DefaultBumpTerm)
 	r, err := cfg.restore()
 	if err != nil {
 		return Restored{}, fmt.Errorf("kvnode: restore member %q: %w", cfg.Name, err)

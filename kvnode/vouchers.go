@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -43,7 +44,7 @@ func (v *vouchers) named(id, applied uint64, registered, flags bool) (found stor
 				continue
 			}
 			m.PeerURLs = slices.Concat(found.PeerURLs, m.PeerURLs)
-			m.Instance = or(m.Instance, found.Instance)
+			m.Instance = cmp.Or(m.Instance, found.Instance)
 			found, ok = m, true
 		}
 	}

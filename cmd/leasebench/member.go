@@ -46,8 +46,8 @@ func newMember() *cobra.Command {
 	f.StringVar(&cluster, "initial-cluster", "", "as etcd's")
 	f.StringVar(&state, "initial-cluster-state", "new", "as etcd's")
 	f.StringVar(&cfg.InitialClusterToken, "initial-cluster-token", "", "as etcd's")
-	f.IntVar(&heartbeat, "heartbeat-interval", 100, "as etcd's, in ms")
-	f.IntVar(&election, "election-timeout", 1000, "as etcd's, in ms")
+	f.IntVar(&heartbeat, "heartbeat-interval", 0, "as etcd's, in ms")
+	f.IntVar(&election, "election-timeout", 0, "as etcd's, in ms")
 	return cmd
 }
 

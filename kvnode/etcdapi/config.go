@@ -7,6 +7,8 @@ import (
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"google.golang.org/grpc"
+
+	"github.com/leaderlease/go/kvnode"
 )
 
 // Version is the version of etcd whose API this is. Clients parse it.
@@ -15,15 +17,15 @@ const Version = "3.7.0"
 // Defaults of Config, etcd's own where etcd has one.
 const (
 	DefaultMaxTxnOps            = 128
-	DefaultMaxRequestBytes      = 3 << 19 // 1.5 MiB
+	DefaultMaxRequestBytes      = kvnode.DefaultMaxRequestBytes
 	DefaultMaxConcurrentStreams = math.MaxUint32
 	DefaultMaxInFlight          = 10_000
 	DefaultMaxReplyBytes        = 256 << 20
-	DefaultElectionTimeout      = time.Second
+	DefaultElectionTimeout      = kvnode.DefaultElectionTimeout
 	DefaultQuotaBytes           = 2 << 30
 	DefaultWatchProgress        = 10 * time.Minute
 	DefaultWarnRequest          = 300 * time.Millisecond
-	DefaultWarnApply            = 100 * time.Millisecond
+	DefaultWarnApply            = kvnode.DefaultWarnApply
 )
 
 // Config configures an API. A field that is zero, or negative unless it says
@@ -95,7 +97,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.WatchProgressInterval, DefaultWatchProgress)
 	orDefault(&c.WarnRequest, DefaultWarnRequest)
 	orDefault(&c.WarnApply, DefaultWarnApply)
-	orDefault(&c.RequestTimeout, 5*time.Second+2*c.ElectionTimeout)
+	orDefault(&c.RequestTimeout, kvnode.Config{ElectionTimeout: c.ElectionTimeout}.WithDefaults().RequestTimeout)
 	if c.QuotaBytes == 0 {
 		c.QuotaBytes = DefaultQuotaBytes
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"log/slog"
 	"math"
 	"net"
@@ -159,11 +160,6 @@ const (
 	defaultName         = "default"
 	defaultPeerURL      = "http://localhost:2380"
 	defaultClientURL    = "http://localhost:2379"
-	defaultToken        = "etcd-cluster"
-	defaultSnapshot     = 10_000
-	defaultCatchUp      = 5_000
-	defaultHeartbeat    = 100 * time.Millisecond
-	defaultElection     = time.Second
 	defaultOpenStreams  = 65_536
 	defaultHashEvery    = time.Minute
 	defaultPingEvery    = 5 * time.Second
@@ -176,22 +172,23 @@ const (
 
 // WithDefaults returns a copy of c with every unset field filled in.
 func (c Config) WithDefaults() Config {
+	node, api := kvnode.Config{}.WithDefaults(), etcdapi.Config{}.WithDefaults()
 	set(&c.Name, defaultName)
 	set(&c.DataDir, c.Name+".kvnode")
-	set(&c.InitialClusterToken, defaultToken)
-	set(&c.HeartbeatInterval, defaultHeartbeat)
-	set(&c.ElectionTimeout, defaultElection)
-	set(&c.SnapshotCount, defaultSnapshot)
-	set(&c.CatchUpEntries, defaultCatchUp)
-	set(&c.ReadMode, kvnode.ReadLease)
-	set(&c.MaxRequestBytes, etcdapi.DefaultMaxRequestBytes)
-	set(&c.MaxTxnOps, etcdapi.DefaultMaxTxnOps)
-	set(&c.MaxConcurrentStreams, etcdapi.DefaultMaxConcurrentStreams)
+	set(&c.InitialClusterToken, node.Token)
+	set(&c.HeartbeatInterval, node.TickInterval)
+	set(&c.ElectionTimeout, node.ElectionTimeout)
+	set(&c.SnapshotCount, node.SnapshotCount)
+	set(&c.CatchUpEntries, node.CatchUpEntries)
+	set(&c.ReadMode, node.ReadMode)
+	set(&c.MaxRequestBytes, node.MaxRequestBytes)
+	set(&c.MaxTxnOps, api.MaxTxnOps)
+	set(&c.MaxConcurrentStreams, api.MaxConcurrentStreams)
 	set(&c.MaxOpenStreams, defaultOpenStreams)
-	set(&c.QuotaBytes, etcdapi.DefaultQuotaBytes)
-	set(&c.WatchProgressInterval, etcdapi.DefaultWatchProgress)
-	set(&c.WarnRequest, etcdapi.DefaultWarnRequest)
-	set(&c.WarnApply, etcdapi.DefaultWarnApply)
+	set(&c.QuotaBytes, api.QuotaBytes)
+	set(&c.WatchProgressInterval, api.WatchProgressInterval)
+	set(&c.WarnRequest, api.WarnRequest)
+	set(&c.WarnApply, node.WarnApply)
 	set(&c.AutoCompactionMode, autocompact.Periodic)
 	set(&c.AutoCompactionRetention, "0")
 	set(&c.CompactHashCheckTime, defaultHashEvery)
@@ -216,12 +213,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-func set[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
-}
+func set[T comparable](field *T, value T) { *field = cmp.Or(*field, value) }
 
 func setURLs(field *[]string, urls ...string) {
 	if len(*field) == 0 {
