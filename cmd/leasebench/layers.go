@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/bench/suite"
+	"github.com/leaderlease/go/internal/bench/suite"
 )
 
 func newCheck(c *common) *cobra.Command {

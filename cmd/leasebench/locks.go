@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/bench/suite"
+	"github.com/leaderlease/go/internal/bench/suite"
 )
 
 // lockFlags are the conditions of locks.

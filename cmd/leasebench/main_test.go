@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/leaderlease/go/bench/suite"
+	"github.com/leaderlease/go/internal/bench/suite"
 )
 
 // TestMain lets the test binary stand in for leasebench when it starts itself as

@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/leaderlease/go/bench/suite"
+	"github.com/leaderlease/go/internal/bench/suite"
 )
 
 // defaultTiming and quickTiming are how long arms are measured.

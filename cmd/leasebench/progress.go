@@ -10,7 +10,7 @@ import (
 	"github.com/cheggaaa/pb/v3"
 	"golang.org/x/term"
 
-	"github.com/leaderlease/go/bench/suite"
+	"github.com/leaderlease/go/internal/bench/suite"
 )
 
 // newProgress returns a bar if w is a terminal, and lines otherwise.

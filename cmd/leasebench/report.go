@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/bench/report"
+	"github.com/leaderlease/go/internal/bench/report"
 )
 
 func newReport(c *common) *cobra.Command {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/bench/report"
-	"github.com/leaderlease/go/bench/suite"
 	"github.com/leaderlease/go/cmd/internal/nearest"
+	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/internal/bench/suite"
 )
 
 // streams are where output goes.

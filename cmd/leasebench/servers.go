@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/bench/suite"
+	"github.com/leaderlease/go/internal/bench/suite"
 	"github.com/leaderlease/go/internal/procs"
 )
 

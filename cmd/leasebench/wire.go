@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/bench/report"
-	"github.com/leaderlease/go/bench/suite"
+	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/internal/bench/suite"
 )
 
 // wireFlags are the conditions of layer c.

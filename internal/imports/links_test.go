@@ -47,7 +47,7 @@ var (
 		},
 		forbidden: []string{
 			"testing", "google.golang.org/grpc", "github.com/prometheus", "go.etcd.io/bbolt", "github.com/benbjohnson",
-			modulePath + "/kvnode", modulePath + "/raftwal", modulePath + "/bench", modulePath + "/cmd",
+			modulePath + "/kvnode", modulePath + "/raftwal", modulePath + "/internal/bench", modulePath + "/cmd",
 			modulePath + "/leaderlease/leasetest", modulePath + "/leaderlease/metrics",
 			modulePath + "/leaderlease/fence/boltfence", modulePath + "/leaderlease/clock/benbjohnson",
 		},

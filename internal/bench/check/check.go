@@ -1,0 +1,145 @@
+// Package check measures the question "may I answer this read?" alone: nothing
+// is read, nobody is asked over a wire. It is the innermost layer of the
+// benchmark; what a whole read costs is for others to say.
+package check
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/leaderlease/go/internal/bench"
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/clock"
+)
+
+// Arm is one way to ask.
+type Arm struct {
+	Name string
+	// About says what it is, for people.
+	About string
+	// run does n operations.
+	run func(n int) error
+}
+
+// Arms are all of them, on a running cluster that Close stops.
+type Arms struct {
+	List    []Arm
+	cluster *bench.Cluster
+}
+
+// Start returns the arms, ready to run. The first one is what the others are
+// compared with.
+func Start(ctx context.Context) (*Arms, error) {
+	c, err := bench.Start(ctx, bench.Options{Mode: bench.Lease})
+	if err != nil {
+		return nil, err
+	}
+	a := &Arms{cluster: c}
+	safe, err := newTrio(raft.ReadOnlySafe)
+	if err == nil {
+		var based *trio
+		if based, err = newTrio(raft.ReadOnlyLeaseBased); err == nil {
+			a.List = a.arms(safe, based)
+			return a, nil
+		}
+	}
+	return nil, errors.Join(err, c.Close())
+}
+
+// Close stops the cluster.
+func (a *Arms) Close() error { return a.cluster.Close() }
+
+// batch is how many reads share a check where reads arrive together.
+const batch = 16
+
+func (a *Arms) arms(safe, based *trio) []Arm {
+	system := clock.System()
+	lease := a.cluster.Lease()
+	tryRead := func() error {
+		if _, s := lease.TryRead(); s != leaderlease.Valid {
+			return fmt.Errorf("check: the lease is %v", s)
+		}
+		return nil
+	}
+	ctx := context.Background()
+	return []Arm{
+		{"try-read", "leaderlease: one lease check, Lease.TryRead", each(tryRead)},
+		{"try-read-of-16", "the same, shared by 16 reads that arrived together", func(n int) error {
+			return each(tryRead)((n + batch - 1) / batch)
+		}},
+		{"read", "leaderlease: Lease.Read, with its fallback to a quorum round", each(func() error {
+			_, err := lease.Read(ctx)
+			return err
+		})},
+		{"lease-clock", "one reading of the lease clock, without which there is no check", each(func() error {
+			if system.Now() == 0 {
+				return errors.New("check: the clock fails")
+			}
+			return nil
+		})},
+		{"time-now", "time.Now, which everybody knows", each(timeNow)},
+		{"rwmutex-time-now", "the check one would write at first: a read lock and time.Now", each(locked())},
+		{"raft-lease-based", "raft's ReadOnlyLeaseBased through a RawNode; may be stale", each(through(based))},
+		{"raft-safe", "raft's ReadOnlySafe through three RawNodes, without any transport", each(through(safe))},
+	}
+}
+
+func each(op func() error) func(n int) error {
+	return func(n int) error {
+		for range n {
+			if err := op(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func timeNow() error {
+	if time.Now().IsZero() {
+		return errors.New("check: no time")
+	}
+	return nil
+}
+
+func locked() func() error {
+	var mu sync.RWMutex
+	end := time.Now().Add(24 * time.Hour)
+	return func() error {
+		mu.RLock()
+		defer mu.RUnlock()
+		if !time.Now().Before(end) {
+			return errors.New("check: over")
+		}
+		return nil
+	}
+}
+
+// through numbers the reads, as raft tells them apart by their context.
+func through(t *trio) func() error {
+	var id uint64
+	return func() error {
+		id++
+		return t.read(binary.BigEndian.AppendUint64(nil, id))
+	}
+}
+
+// Measure runs the arm for about d and returns how often, and how long it took.
+func (a *Arm) Measure(d time.Duration) (n int, elapsed time.Duration, err error) {
+	const first = 64
+	for n = first; ; n *= 2 {
+		begin := time.Now()
+		if err := a.run(n); err != nil {
+			return 0, 0, fmt.Errorf("arm %s: %w", a.Name, err)
+		}
+		if elapsed = time.Since(begin); elapsed >= d/2 {
+			return n, elapsed, nil
+		}
+	}
+}

@@ -1,0 +1,16 @@
+// Package bench measures reads under lease against the other ways in which a
+// raft leader can serve linearizable reads, on the same cluster: three nodes in
+// one process, each with its raft loop in a goroutine, over loopback TCP.
+//
+// What the arms have in common is everything but the question "may I answer?":
+// raft's configuration, transport, storage (in memory), state machine (one
+// register) and the loop itself. No arm has a disk or a real network, so
+// differences are the largest that one can see; a round trip between machines
+// makes every arm but the lease slower.
+//
+// A cluster may run over a network in memory instead, and its nodes may be
+// killed, paused, cut off and made to hand over. That is for comparing what
+// clients see of it, with the filter and without: see package suite.
+//
+// bench/README.md says what was measured and how to repeat it.
+package bench

@@ -1,0 +1,201 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leaderlease/go/internal/bench/load"
+)
+
+// Report is everything a run has measured, raw.
+type Report struct {
+	Environment  Environment   `json:"environment"`
+	Measurements []Measurement `json:"measurements,omitempty"`
+	Failovers    []Failover    `json:"failovers,omitempty"`
+	Staleness    []Staleness   `json:"staleness,omitempty"`
+	Audits       []Audit       `json:"audits,omitempty"`
+	// Notes are what a reader must know, such as an arm that could not run.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// The layers, from the inside out.
+const (
+	Check   = "check"
+	Cluster = "cluster"
+	Wire    = "wire"
+	Compare = "compare"
+	Locks   = "locks"
+	Watch   = "watch"
+	// KeepAlive is about TTL leases.
+	KeepAlive = "keepalive"
+)
+
+// Note adds what a reader must know, once.
+func (r *Report) Note(format string, args ...any) {
+	if n := fmt.Sprintf(format, args...); !slices.Contains(r.Notes, n) {
+		r.Notes = append(r.Notes, n)
+	}
+}
+
+// Label is a condition, such as clients=64.
+type Label struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// Group is the conditions that all arms of a comparison have in common.
+type Group []Label
+
+// String returns the conditions as key=value, separated by slashes.
+func (g Group) String() string {
+	parts := make([]string, len(g))
+	for i, l := range g {
+		parts[i] = l.Key + "=" + l.Value
+	}
+	return strings.Join(parts, "/")
+}
+
+// Value returns the value of a key, empty if it is not there.
+func (g Group) Value(key string) string {
+	i := slices.IndexFunc(g, func(l Label) bool { return l.Key == key })
+	if i < 0 {
+		return ""
+	}
+	return g[i].Value
+}
+
+// Measurement is one arm in one round.
+type Measurement struct {
+	Layer string `json:"layer"`
+	Group Group  `json:"group"`
+	Arm   string `json:"arm"`
+	Op    string `json:"op"`
+	Round int    `json:"round"`
+
+	Done   int64 `json:"done"`
+	Failed int64 `json:"failed"`
+	// Stale counts what must not be: stale reads, locks held twice, events that
+	// are missing, come twice or out of order, wrong answers to keep-alives.
+	Stale   int64         `json:"stale"`
+	Elapsed time.Duration `json:"elapsed_ns"`
+	// Sample is how many operations there are for each whose latency was taken.
+	Sample  int              `json:"sample,omitempty"`
+	Latency []Latency        `json:"latency,omitempty"`
+	Paths   map[string]int64 `json:"paths,omitempty"`
+	Errors  map[string]int64 `json:"errors,omitempty"`
+}
+
+// Latency is one quantile.
+type Latency struct {
+	Quantile float64       `json:"q"`
+	Value    time.Duration `json:"ns"`
+}
+
+// Quantiles are those that are kept, as far as there are operations enough.
+var Quantiles = []float64{0.5, 0.9, 0.99, 0.999, 0.9999, 1}
+
+// PerSecond returns the throughput.
+func (m *Measurement) PerSecond() float64 { return float64(m.Done) / m.Elapsed.Seconds() }
+
+// NsPerOp returns the time for one operation, all clients together.
+func (m *Measurement) NsPerOp() float64 {
+	if m.Done == 0 {
+		return 0
+	}
+	return float64(m.Elapsed.Nanoseconds()) / float64(m.Done)
+}
+
+// At returns a quantile, 0 if it was not measured.
+func (m *Measurement) At(q float64) time.Duration {
+	for _, l := range m.Latency {
+		if l.Quantile == q {
+			return l.Value
+		}
+	}
+	return 0
+}
+
+// AddLoad adds what a load has measured, one Measurement for each kind of
+// operation that there was to do. where has layer, group, arm and round.
+func (r *Report) AddLoad(where Measurement, res *load.Result) {
+	where.Elapsed, where.Sample = res.Elapsed, res.Sample
+	for _, kind := range []load.Kind{load.Read, load.Write} {
+		if !res.Asked[kind] {
+			continue
+		}
+		t := res.Of(kind)
+		m := where
+		m.Stale = t.Stale
+		if kind == load.Read {
+			m.Paths = make(map[string]int64)
+			for p, n := range t.Paths {
+				if n > 0 {
+					m.Paths[load.Path(p).String()] = n
+				}
+			}
+		}
+		r.AddTally(m, kind.String(), t)
+	}
+}
+
+// AddTally adds a Measurement; where has all that t and op do not.
+func (r *Report) AddTally(where Measurement, op string, t *load.Tally) {
+	where.Op, where.Done, where.Failed, where.Errors = op, t.Done, t.Failed, t.Errors
+	for _, q := range Quantiles {
+		if q == 1 && t.Latency.TotalCount() > 0 || t.Supports(q) {
+			where.Latency = append(where.Latency, Latency{q, t.Quantile(q)})
+		}
+	}
+	r.Measurements = append(r.Measurements, where)
+}
+
+// Failover is one arm through one fault.
+type Failover struct {
+	Layer  string `json:"layer"`
+	System string `json:"system"`
+	Arm    string `json:"arm"`
+	Fault  string `json:"fault"`
+	Round  int    `json:"round"`
+
+	Bucket  time.Duration `json:"bucket_ns"`
+	FaultAt time.Duration `json:"fault_at_ns"`
+	Reads   []load.Count  `json:"reads"`
+	Writes  []load.Count  `json:"writes"`
+	// ReadOutage and WriteOutage are the longest times after the fault without a
+	// right answer. The resolution is a Bucket.
+	ReadOutage  time.Duration    `json:"read_outage_ns"`
+	WriteOutage time.Duration    `json:"write_outage_ns"`
+	Stale       int64            `json:"stale"`
+	Failed      int64            `json:"failed"`
+	Errors      map[string]int64 `json:"errors,omitempty"`
+}
+
+// Staleness is what leaders that were cut off have served, in virtual time.
+type Staleness struct {
+	Arm        string        `json:"arm"`
+	Trials     int           `json:"trials"`
+	StaleRuns  int           `json:"stale_runs"`
+	Reads      int           `json:"reads"`
+	StaleReads int           `json:"stale_reads"`
+	Window     time.Duration `json:"mean_window_ns"`
+}
+
+// Audit is one arm that is wrong on purpose: how many reads, or events, there
+// were, and how many the audit found to be wrong.
+type Audit struct {
+	Arm    string `json:"arm"`
+	Reads  int64  `json:"reads"`
+	Stale  int64  `json:"stale"`
+	Caught bool   `json:"caught"`
+}
+
+// Merge adds what another report has measured.
+func (r *Report) Merge(other *Report) {
+	r.Measurements = append(r.Measurements, other.Measurements...)
+	r.Failovers = append(r.Failovers, other.Failovers...)
+	r.Staleness = append(r.Staleness, other.Staleness...)
+	r.Audits = append(r.Audits, other.Audits...)
+	r.Notes = append(r.Notes, other.Notes...)
+}

@@ -1,0 +1,239 @@
+package report
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/internal/bench/load"
+)
+
+// sample is a report with something of everything: two rounds of two arms.
+func sample() *Report {
+	r := &Report{Environment: Environment{Date: time.Unix(0, 0).UTC(), Command: "leasebench test", MaxProcs: 2}}
+	for round := range 2 {
+		for _, rtt := range []string{"0s", "1ms"} {
+			for _, arm := range []struct {
+				name string
+				done int64
+			}{{"read-index", 100 * int64(round+1)}, {"lease", 1000 * int64((round+1)*(round+1))}} {
+				t := load.NewTally()
+				for range arm.done {
+					t.Record(time.Second / time.Duration(arm.done))
+				}
+				t.Fail(errors.New("<down> & out"))
+				t.Paths[load.PathLease] = arm.done
+				group := Group{{"rtt", rtt}, {"clients", "64"}, {"writes", "0%"}, {"keys", "uniform"}, {"loop", "closed"}}
+				r.AddLoad(Measurement{Layer: Cluster, Group: group, Arm: arm.name, Round: round},
+					&load.Result{Elapsed: time.Second, Read: t, Write: load.NewTally(), Asked: [2]bool{true, false}, Sample: 1})
+			}
+		}
+		r.Failovers = append(r.Failovers, Failover{
+			Layer: Cluster, System: "kvnode", Arm: "lease", Fault: "kill", Round: round, Bucket: 10 * time.Millisecond,
+			FaultAt: 20 * time.Millisecond, ReadOutage: time.Duration(round+1) * time.Second, WriteOutage: 2 * time.Second,
+			Reads: []load.Count{{Done: 5}, {Done: 5}, {Failed: 3}, {Done: 1}}, Writes: []load.Count{{Done: 1}, {}, {}, {Stale: 1}},
+		})
+	}
+	r.Staleness = []Staleness{
+		{Arm: "raft ReadOnlyLeaseBased", Trials: 10, StaleRuns: 7, Reads: 100, StaleReads: 30, Window: 400 * time.Millisecond},
+		{Arm: "leaderlease", Trials: 10, Reads: 80},
+	}
+	r.Audits = []Audit{{Arm: "value-before-check", Reads: 10, Stale: 3, Caught: true}}
+	return r
+}
+
+func TestArmsAreComparedWithTheFirstOneInTheSameRound(t *testing.T) {
+	all := sample().Comparisons(Cluster)
+	if len(all) != 2 {
+		t.Fatalf("%d comparisons, want one per round trip", len(all))
+	}
+	lease := all[0].Row("lease")
+	if all[0].Base() != "read-index" || lease == nil {
+		t.Fatalf("arms %+v, want read-index first, then lease", all[0].Rows)
+	}
+	if lease.Ratio != (Spread{15, 10, 20}) {
+		t.Errorf("lease is %+v times read-index, want 15 from 10 to 20", lease.Ratio)
+	}
+	if p := lease.P50Ratio; p.Min < 9.9 || p.Max > 20.1 {
+		t.Errorf("the median latency is %+v times better, want 10 to 20", p)
+	}
+	if lease.Failed != 2 || lease.Done != 5000 {
+		t.Errorf("%d done and %d failed, want 5000 and 2", lease.Done, lease.Failed)
+	}
+}
+
+func TestAnArmThatGotNothingDoneIsShown(t *testing.T) {
+	r := sample()
+	nothing := &load.Result{Elapsed: time.Second, Read: load.NewTally(), Write: load.NewTally(), Asked: [2]bool{true, false}}
+	r.AddLoad(Measurement{Layer: Cluster, Group: r.Measurements[0].Group, Arm: "log"}, nothing)
+	log := r.Comparisons(Cluster)[0].Row("log")
+	if log == nil || log.Rounds != 1 || log.PerSecond != (Spread{}) {
+		t.Errorf("Row(log) = %+v, want a round with a throughput of 0", log)
+	}
+	r.Measurements[0].Done = 0
+	if got := r.Comparisons(Cluster)[0].Row("read-index").PerSecond; got != (Spread{100, 0, 200}) {
+		t.Errorf("rounds of 0 and 200 per second are %+v, want a median of 100 from 0 on", got)
+	}
+}
+
+func TestSpreadIsMedianAndRange(t *testing.T) {
+	for _, c := range []struct {
+		in   []float64
+		want Spread
+	}{
+		{nil, Spread{}},
+		{[]float64{3}, Spread{3, 3, 3}},
+		{[]float64{3, 1}, Spread{2, 1, 3}},
+		{[]float64{9, 1, 2}, Spread{2, 1, 9}},
+	} {
+		if got := spreadOf(c.in); got != c.want {
+			t.Errorf("spreadOf(%v) = %+v, want %+v", c.in, got, c.want)
+		}
+	}
+}
+
+func TestPercentilesWithoutEnoughOperationsAreNotShown(t *testing.T) {
+	m := sample().Measurements[0] // 100 operations
+	if m.At(0.99) == 0 || m.At(0.999) != 0 || m.At(1) == 0 {
+		t.Errorf("latencies %v of 100 operations, want p99 and the greatest, and no p99.9", m.Latency)
+	}
+}
+
+func TestVerdictFindsWhatMustNotBe(t *testing.T) {
+	if err := sample().Verdict(); err != nil {
+		t.Fatalf("Verdict() = %v of a clean report", err)
+	}
+	for name, spoil := range map[string]func(*Report){
+		"stale lease read":           func(r *Report) { r.Measurements[1].Stale = 1 },
+		"stale follower read":        func(r *Report) { r.Measurements[1].Arm, r.Measurements[1].Stale = "follower", 1 },
+		"stale read in failover":     func(r *Report) { r.Failovers[0].Stale = 1 },
+		"path that is not the arm's": func(r *Report) { r.Measurements[1].Paths["serializable"] = 1 },
+		"wrong arm not caught":       func(r *Report) { r.Audits[0].Caught = false },
+		"stale under partition":      func(r *Report) { r.Staleness[1].StaleReads = 1 },
+		"stale etcd linearizable":    func(r *Report) { r.Measurements[0].Arm, r.Measurements[0].Stale = "etcd-linearizable", 2 },
+	} {
+		r := sample()
+		spoil(r)
+		if err := r.Verdict(); !errors.Is(err, ErrAudit) {
+			t.Errorf("%s: Verdict() = %v, want %v", name, err, ErrAudit)
+		}
+	}
+	r := sample()
+	r.Measurements[0].Arm, r.Measurements[0].Stale = "serializable", 5
+	if err := r.Verdict(); err != nil {
+		t.Errorf("Verdict() = %v of stale serializable reads, which may be", err)
+	}
+}
+
+func TestAllFormatsAreWrittenAndReadBack(t *testing.T) {
+	dir := t.TempDir()
+	files, err := sample().Save(dir, "r")
+	if err != nil || len(files) != 4 {
+		t.Fatalf("Save() = %v, %v, want 4 files", files, err)
+	}
+	back, err := Open(filepath.Join(dir, "r.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var was, is bytes.Buffer
+	if err := errors.Join(sample().WriteText(&was), back.WriteText(&is)); err != nil || was.String() != is.String() {
+		t.Errorf("read back, the report says\n%s, want\n%s (%v)", is.String(), was.String(), err)
+	}
+	if _, err := Open(filepath.Join(dir, "r.txt")); err == nil {
+		t.Error("Open() of a text file succeeds")
+	}
+}
+
+func TestThePageNeedsNothingElse(t *testing.T) {
+	var page bytes.Buffer
+	if err := sample().WriteHTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	html := page.String()
+	for _, want := range []string{"<svg", "Failover, layer cluster: kill", "Throughput against the peers&#39; round trip", "read-index", "leasebench test"} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, never := range []string{"<script", "src=", "<link", "<?xml"} {
+		if strings.Contains(html, never) {
+			t.Errorf("the page has %q", never)
+		}
+	}
+}
+
+func TestAReportOfNothingCanBeDrawn(t *testing.T) {
+	r := sample()
+	for i := range r.Measurements {
+		r.Measurements[i].Done, r.Measurements[i].Latency = 0, nil
+	}
+	r.Failovers[1].Reads, r.Failovers[1].Writes = nil, nil
+	if plots, err := r.Plots(); err != nil || len(plots) != 1 {
+		t.Errorf("Plots() = %d plots, %v, want the timeline alone", len(plots), err)
+	}
+	if err := (&Report{}).WriteHTML(&bytes.Buffer{}); err != nil {
+		t.Errorf("WriteHTML() of an empty report: %v", err)
+	}
+}
+
+func TestBenchstatLinesAreNamedByKeyAndValue(t *testing.T) {
+	var out bytes.Buffer
+	if err := sample().WriteBenchstat(&out); err != nil {
+		t.Fatal(err)
+	}
+	const want = "BenchmarkLease/layer=cluster/rtt=0s/clients=64/writes=0%/keys=uniform/loop=closed/op=read/arm=lease-2\t1000\t1e+06 ns/op\t1000 ops/s"
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("benchstat text lacks %q:\n%s", want, out.String())
+	}
+	for line := range strings.Lines(out.String()) {
+		if fields := strings.Fields(line); strings.HasPrefix(line, "Benchmark") && len(fields)%2 != 0 {
+			t.Errorf("line without pairs of value and unit: %q", line)
+		}
+	}
+}
+
+func TestOutagesAreOverRounds(t *testing.T) {
+	all := sample().Outages()
+	if len(all) != 1 || all[0].Read.Median != 1.5e9 || all[0].Write.Max != 2e9 {
+		t.Errorf("Outages() = %+v, want one with reads out for 1.5 s at the median", all)
+	}
+}
+
+func TestTheEnvironmentNamesNoDirectory(t *testing.T) {
+	if got := command([]string{"/some/where/leasebench", "all", "--start=etcd=/some/where/etcd"}); got != "leasebench all --start=etcd=etcd" {
+		t.Errorf("command() = %q", got)
+	}
+	for in, want := range map[string]string{
+		"all --start etcd=/usr/local/bin/etcd --out /var/x/out/": "all --start etcd=etcd --out out",
+		"all --start=etcd=/tmp/a/etcd,--config,/etc/x.yml":       "all --start=etcd=etcd,--config,x.yml",
+		"start /tmp/etcd: fork/exec /tmp/etcd: not there":        "start etcd: fork/exec etcd: not there",
+		"--peer etcd=http://127.0.0.1:2379,http://[::1]:1/":      "--peer etcd=http://127.0.0.1:2379,http://[::1]:1/",
+		"--out bench/results --start etcd=./etcd":                "--out bench/results --start etcd=./etcd",
+		`open "/home/me/x": 50/s`:                                `open "x": 50/s`,
+	} {
+		if got := WithoutPaths(in); got != want {
+			t.Errorf("WithoutPaths(%q) = %q, want %q", in, got, want)
+		}
+	}
+	e := Here()
+	for _, l := range e.Lines() {
+		if l[1] == "" {
+			t.Errorf("%s is empty", l[0])
+		}
+	}
+}
+
+func TestFiguresHaveThreeDigits(t *testing.T) {
+	for got, want := range map[string]string{
+		duration(0): "–", duration(27.14): "27.1ns", duration(1234): "1.23µs", duration(999.6e6): "1s",
+		rate(0): "0", rate(12.345): "12.3", rate(999.7): "1k", rate(1_234_567): "1.23M",
+		ratio(0): "–", ratio(598.2): "598×", ratio(0.1234): "0.123×",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/leaderlease/go/internal/bench/load"
+)
+
+// ErrAudit says that the figures of a run must not be believed, or show a bug.
+var ErrAudit = errors.New("report: the audit failed")
+
+// MayBeStale reports whether reads of an arm are allowed to be stale, and it says
+// so by its name.
+func MayBeStale(arm string) bool {
+	return arm == "serializable" || strings.HasSuffix(arm, "-serializable") || arm == "raft-lease"
+}
+
+// Verdict fails if an arm that promises linearizable reads served a stale one, if
+// a lock was held twice or a watch or a keep-alive was answered wrongly, if an arm
+// that is wrong on purpose was not caught, or if leaderlease served a stale read
+// to a partitioned client.
+func (r *Report) Verdict() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	for i := range r.Measurements {
+		m := &r.Measurements[i]
+		if m.Stale > 0 && !MayBeStale(m.Arm) {
+			word, _ := wrongWord(m.Layer)
+			bad("%s %s: arm %s: %s: %d %s of %d", m.Layer, m.Group, m.Arm, m.Op, m.Stale, word, m.Done)
+		}
+		if n := m.Paths[load.PathSerializable.String()]; n > 0 && !MayBeStale(m.Arm) {
+			bad("%s %s: arm %s had %d reads served by path serializable", m.Layer, m.Group, m.Arm, n)
+		}
+	}
+	for i := range r.Failovers {
+		if f := &r.Failovers[i]; f.Stale > 0 && !MayBeStale(f.Arm) {
+			bad("failover: %s %s served %d stale reads when the leader was subject to %s", f.System, f.Arm, f.Stale, f.Fault)
+		}
+	}
+	for _, a := range r.Audits {
+		if !a.Caught {
+			bad("arm %s is wrong on purpose, and none of its %d reads or events was found to be wrong", a.Arm, a.Reads)
+		}
+	}
+	for _, s := range r.Staleness {
+		if s.StaleReads > 0 && s.Arm == "leaderlease" {
+			bad("leaderlease served %d stale reads of %d under partition", s.StaleReads, s.Reads)
+		}
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("%w: %w", ErrAudit, errors.Join(errs...))
+	}
+	return nil
+}

@@ -1,0 +1,147 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/leaderlease/go/internal/bench/inproc"
+	"github.com/leaderlease/go/internal/bench/load"
+	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/kvnode"
+)
+
+// ClusterPlan is what layer b measures: each RTT with each Work and each arm.
+type ClusterPlan struct {
+	Timing
+	Keys  int
+	RTTs  []time.Duration
+	Works []Work
+	// Mixed are measured at MixedRTT only.
+	Mixed    []Work
+	MixedRTT time.Duration
+	// Audit adds the arms that are wrong on purpose.
+	Audit bool
+}
+
+// clusterArm is a way to read, at a member.
+type clusterArm struct {
+	name     string
+	mode     kvnode.ReadMode
+	follower bool
+}
+
+// clusterArms are those of layer b; the first is what the others are compared
+// with.
+var clusterArms = []clusterArm{
+	{"read-index", kvnode.ReadIndex, false},
+	{"lease", kvnode.ReadLease, false},
+	{"log", kvnode.ReadLog, false},
+	{"serializable", kvnode.ReadSerializable, false},
+	{"follower", kvnode.ReadLease, true},
+}
+
+// inCluster is a running cluster of this process.
+type inCluster struct {
+	*inproc.Cluster
+	floor *load.Floor
+}
+
+func (c *inCluster) reader(a clusterArm) (load.Target, error) {
+	leader := c.Leader()
+	if leader < 0 {
+		return nil, errors.New("nobody leads")
+	}
+	if a.follower {
+		leader = (leader + 1) % inproc.Members
+	}
+	return load.Each{Shared: c.Reader(leader, a.mode)}, nil
+}
+
+// Cluster plans layer b.
+func (s *Suite) Cluster(p ClusterPlan) {
+	c := &inCluster{floor: load.NewFloor(p.Keys)}
+	s.add("cluster: start", startTime, func(ctx context.Context) error {
+		dir, err := os.MkdirTemp("", "leasebench")
+		if err != nil {
+			return err
+		}
+		s.later(func() error { return os.RemoveAll(dir) })
+		if c.Cluster, err = inproc.Start(ctx, inproc.Options{Dir: filepath.Join(dir, "cluster"), Keys: p.Keys}); err != nil {
+			return err
+		}
+		s.later(c.Close)
+		return nil
+	})
+	for round := range p.Rounds {
+		for _, rtt := range p.RTTs {
+			for _, w := range p.Works {
+				s.clusterCell(c, &p, rtt, w, round)
+			}
+		}
+		for _, w := range p.Mixed {
+			s.clusterCell(c, &p, p.MixedRTT, w, round)
+		}
+	}
+	if p.Audit {
+		s.audit(c, p)
+	}
+	s.stop("cluster")
+}
+
+// slowReads is how many round trips a measurement lasts at least.
+const slowReads = 8
+
+func (s *Suite) clusterCell(c *inCluster, p *ClusterPlan, rtt time.Duration, w Work, round int) {
+	t := p.Timing
+	t.Duration = max(t.Duration, slowReads*rtt)
+	t.Warmup = max(t.Warmup, rtt)
+	for _, i := range rotated(len(clusterArms), round) {
+		arm := clusterArms[i]
+		name := fmt.Sprintf("cluster: round %d, rtt %v, %d clients, %s", round+1, rtt, w.Clients, arm.name)
+		s.add(name, t.Warmup+t.Duration, func(ctx context.Context) error {
+			c.SetRTT(rtt)
+			target, err := c.reader(arm)
+			if err != nil {
+				return err
+			}
+			res, err := w.run(ctx, target, p.Keys, c.floor, t, round)
+			if err != nil {
+				return err
+			}
+			group := append(report.Group{{Key: "rtt", Value: rtt.String()}}, w.group()...)
+			s.Report.AddLoad(report.Measurement{Layer: report.Cluster, Group: group, Arm: arm.name, Round: round}, res)
+			return nil
+		})
+	}
+}
+
+// audit runs what is wrong on purpose under conditions in which it must show.
+func (s *Suite) audit(c *inCluster, p ClusterPlan) {
+	const (
+		rtt   = 2 * time.Millisecond
+		takes = 500 * time.Millisecond
+	)
+	for _, wrong := range inproc.Wrongs {
+		s.add("audit: "+string(wrong), takes, func(ctx context.Context) error {
+			c.SetRTT(rtt)
+			leader := c.Leader()
+			if leader < 0 {
+				return errors.New("nobody leads")
+			}
+			w := Work{Clients: 16, WritePercent: 20}
+			target := load.Each{Shared: c.WrongReader((leader+1)%inproc.Members, leader, wrong)}
+			res, err := w.run(ctx, target, min(p.Keys, 8), load.NewFloor(p.Keys), Timing{Duration: takes}, 0)
+			if err != nil {
+				return err
+			}
+			s.Report.Audits = append(s.Report.Audits, report.Audit{
+				Arm: string(wrong), Reads: res.Read.Done, Stale: res.AuditedStale, Caught: res.AuditedStale > 0,
+			})
+			return nil
+		})
+	}
+}

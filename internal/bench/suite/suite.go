@@ -1,0 +1,201 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leaderlease/go/internal/bench/load"
+	"github.com/leaderlease/go/internal/bench/precise"
+	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/internal/bench/wire"
+)
+
+// Step is one thing to do, of a duration that is known about.
+type Step struct {
+	Name  string
+	Takes time.Duration
+	Run   func(ctx context.Context) error
+}
+
+// Suite is a plan and what has come of it.
+type Suite struct {
+	Report  *report.Report
+	steps   []Step
+	closers []func() error
+}
+
+// New returns an empty plan.
+func New() *Suite {
+	return &Suite{Report: &report.Report{Environment: report.Here()}}
+}
+
+func (s *Suite) add(name string, takes time.Duration, run func(ctx context.Context) error) {
+	s.steps = append(s.steps, Step{name, takes, run})
+}
+
+// later registers what must be closed at the end.
+func (s *Suite) later(f func() error) { s.closers = append(s.closers, f) }
+
+// Names returns the names of all steps.
+func (s *Suite) Names() []string {
+	var names []string
+	for _, step := range s.steps {
+		names = append(names, step.Name)
+	}
+	return names
+}
+
+// Part is what comes before the colon in steps' names, and how long they take.
+type Part struct {
+	Name  string
+	Takes time.Duration
+}
+
+// Parts returns the parts of the plan in order.
+func (s *Suite) Parts() (all []Part) {
+	for _, step := range s.steps {
+		name, _, _ := strings.Cut(step.Name, ":")
+		i := slices.IndexFunc(all, func(p Part) bool { return p.Name == name })
+		if i < 0 {
+			i, all = len(all), append(all, Part{Name: name})
+		}
+		all[i].Takes += step.Takes
+	}
+	return all
+}
+
+// Takes returns how long the plan will take, about.
+func (s *Suite) Takes() time.Duration {
+	var d time.Duration
+	for _, step := range s.steps {
+		d += step.Takes
+	}
+	return d
+}
+
+// Progress is told how far a run has come.
+type Progress interface {
+	// Begin is told the duration of the whole plan.
+	Begin(total time.Duration)
+	// Step is told what begins now, and how much of the plan is behind.
+	Step(name string, behind time.Duration)
+	End()
+}
+
+// Run carries out the plan. What was measured before an error is in the Report.
+func (s *Suite) Run(ctx context.Context, p Progress) error {
+	p.Begin(s.Takes())
+	err := s.run(ctx, p)
+	p.End()
+	err = errors.Join(err, s.closeAll())
+	s.Report.Environment.Finish()
+	return err
+}
+
+// closeAll closes what was registered, last first.
+func (s *Suite) closeAll() error {
+	var errs []error
+	for i := len(s.closers) - 1; i >= 0; i-- {
+		errs = append(errs, s.closers[i]())
+	}
+	s.closers = nil
+	return errors.Join(errs...)
+}
+
+// stop plans the end of what a part has started, so that it does not run beside
+// the next part.
+func (s *Suite) stop(part string) {
+	s.add(part+": stop", time.Second, func(context.Context) error { return s.closeAll() })
+}
+
+func (s *Suite) run(ctx context.Context, p Progress) error {
+	var behind time.Duration
+	for _, step := range s.steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		p.Step(step.Name, behind)
+		if err := step.Run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.Name, err)
+		}
+		behind += step.Takes
+	}
+	return nil
+}
+
+// Timing is how long and how often each arm is measured.
+type Timing struct {
+	Rounds   int
+	Warmup   time.Duration
+	Duration time.Duration
+}
+
+// Validate reports what is wrong with t.
+func (t Timing) Validate() error {
+	if t.Rounds < 1 || t.Duration <= 0 || t.Warmup < 0 {
+		return fmt.Errorf("rounds %d must be at least 1, duration %v positive and warm-up %v not negative", t.Rounds, t.Duration, t.Warmup)
+	}
+	return nil
+}
+
+func (t *Timing) times() wire.Times { return wire.Times{Warmup: t.Warmup, Duration: t.Duration} }
+
+// rotated returns the numbers 0 to n−1, beginning elsewhere in each round.
+func rotated(n, round int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = (i + round) % n
+	}
+	return all
+}
+
+// Work is what a load does, but for its target.
+type Work struct {
+	Clients      int
+	WritePercent int
+	Zipf         float64
+	// Rate is that of an open loop, 0 for a closed one.
+	Rate float64
+}
+
+func (w *Work) group() report.Group {
+	keys, loop := "uniform", "closed"
+	if w.Zipf > 0 {
+		keys = fmt.Sprintf("zipf%v", w.Zipf)
+	}
+	if w.Rate > 0 {
+		loop = fmt.Sprintf("open-%v/s", w.Rate)
+	}
+	return report.Group{
+		{Key: "clients", Value: fmt.Sprint(w.Clients)},
+		{Key: "writes", Value: fmt.Sprintf("%d%%", w.WritePercent)},
+		{Key: "keys", Value: keys},
+		{Key: "loop", Value: loop},
+	}
+}
+
+// run loads target.
+func (w *Work) run(ctx context.Context, target load.Target, keys int, floor *load.Floor, t Timing, round int) (res *load.Result, err error) {
+	l := w.load(target, keys, floor, t, round)
+	if w.Rate > 0 {
+		pacer, err := precise.New()
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, pacer.Close()) }()
+		l.Sleep = pacer.Sleep
+	}
+	return l.Run(ctx)
+}
+
+func (w *Work) load(target load.Target, keys int, floor *load.Floor, t Timing, round int) load.Load {
+	return load.Load{
+		Target: target, Clients: w.Clients, WritePercent: w.WritePercent, Rate: w.Rate,
+		Keys: load.Keys{Count: keys, Zipf: w.Zipf}, Floor: floor,
+		Warmup: t.Warmup, Duration: t.Duration, Seed: uint64(round),
+	}
+}

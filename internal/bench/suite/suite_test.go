@@ -1,0 +1,155 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/leaderlease/go/internal/bench/load"
+	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/internal/bench/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// log is a Progress that remembers.
+type log struct {
+	total  time.Duration
+	steps  []string
+	behind time.Duration
+	ended  bool
+}
+
+func (l *log) Begin(total time.Duration) { l.total = total }
+func (l *log) End()                      { l.ended = true }
+func (l *log) Step(name string, behind time.Duration) {
+	l.steps, l.behind = append(l.steps, name), behind
+}
+
+const short = 10 * time.Millisecond
+
+func run(t *testing.T, s *Suite) *report.Report {
+	t.Helper()
+	l := &log{}
+	if err := s.Run(t.Context(), l); err != nil {
+		t.Fatalf("Run() = %v after %v", err, l.steps)
+	}
+	if !l.ended || l.total != s.Takes() || l.behind > l.total {
+		t.Errorf("progress: %v of %v, ended %v", l.behind, l.total, l.ended)
+	}
+	if err := s.Report.Verdict(); err != nil {
+		t.Error(err)
+	}
+	return s.Report
+}
+
+func TestCheckMeasuresEachArmInEachRound(t *testing.T) {
+	s := New()
+	s.Check(Timing{Rounds: 2, Duration: short / 10})
+	all := run(t, s).Comparisons(report.Check)
+	if len(all) != 1 || len(all[0].Rows) != 8 || all[0].Rows[7].Rounds != 2 || all[0].Base() != "try-read" {
+		t.Errorf("comparisons %+v, want one of 8 arms, 2 rounds", all)
+	}
+}
+
+func TestClusterMeasuresEachArmAndCatchesTheWrongOnes(t *testing.T) {
+	s := New()
+	s.Cluster(ClusterPlan{
+		Timing: Timing{Rounds: 1, Warmup: short, Duration: 3 * short}, Keys: 64, RTTs: []time.Duration{0, time.Millisecond},
+		Works: []Work{{Clients: 4}}, Mixed: []Work{{Clients: 4, WritePercent: 50, Zipf: 1.1}, {Clients: 4, Rate: 200}},
+		MixedRTT: time.Millisecond, Audit: true,
+	})
+	r := run(t, s)
+	all := r.Comparisons(report.Cluster)
+	if len(all) != 5 {
+		t.Errorf("%d comparisons, want 2 round trips, 1 mix with reads and writes, and an open loop", len(all))
+	}
+	for _, c := range all {
+		if len(c.Rows) != len(clusterArms) || c.Base() != "read-index" {
+			t.Errorf("%s: arms %+v, want %d", c.Group, c.Rows, len(clusterArms))
+		}
+	}
+	if len(r.Audits) != 2 {
+		t.Errorf("audits %+v, want both wrong arms", r.Audits)
+	}
+}
+
+func TestStaleComparesStockRaftWithLeaderlease(t *testing.T) {
+	s := New()
+	s.Stale(10, 1)
+	if all := run(t, s).Staleness; len(all) != 2 || all[0].StaleReads == 0 || all[1].Reads == 0 {
+		t.Errorf("staleness %+v, want stale reads of the first arm", all)
+	}
+}
+
+// Time is real, so the claims are about order: after a transfer service is back
+// long before it is after a cut.
+func TestFailoverShowsOutages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for elections in real time")
+	}
+	s := New()
+	err := s.Failover(FailoverPlan{
+		Rounds: 1, Faults: []string{"cut"}, Tick: 20 * time.Millisecond,
+		Before: 100 * time.Millisecond, After: 900 * time.Millisecond, Rate: 500,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := run(t, s).Failovers
+	if len(all) != 5 {
+		t.Fatalf("%d arms, want 3 of raft alone and 2 of kvnode", len(all))
+	}
+	for _, f := range all {
+		if f.WriteOutage < 50*time.Millisecond || f.FaultAt < 100*time.Millisecond || len(f.Reads) < 100 {
+			t.Errorf("%s %s: writes out for %v after a cut at %v, want an election's time", f.System, f.Arm, f.WriteOutage, f.FaultAt)
+		}
+	}
+	if err := New().Failover(FailoverPlan{Faults: []string{"flood"}}); err == nil || !strings.Contains(err.Error(), "flood") {
+		t.Errorf("Failover(flood) = %v, want a refusal", err)
+	}
+}
+
+func TestAFailingStepEndsTheRunAndStillCloses(t *testing.T) {
+	s := New()
+	failure, closed := errors.New("no"), []int{}
+	s.later(func() error { closed = append(closed, 1); return nil })
+	s.later(func() error { closed = append(closed, 2); return nil })
+	s.add("fails", time.Second, func(context.Context) error { return failure })
+	s.add("never", time.Second, func(context.Context) error { t.Error("the next step ran"); return nil })
+	if err := s.Run(t.Context(), &log{}); !errors.Is(err, failure) || !strings.Contains(err.Error(), "fails: ") {
+		t.Errorf("Run() = %v, want %v", err, failure)
+	}
+	if !slices.Equal(closed, []int{2, 1}) {
+		t.Errorf("closed %v, want the last first", closed)
+	}
+}
+
+func TestRoundsBeginWithDifferentArms(t *testing.T) {
+	if got := rotated(3, 1); !slices.Equal(got, []int{1, 2, 0}) {
+		t.Errorf("rotated(3, 1) = %v", got)
+	}
+}
+
+func TestComparedArmsAreNamedByServer(t *testing.T) {
+	arms := CompareArms([]Server{{Name: "kvnode"}, {Name: "etcd"}})
+	var names []string
+	for _, a := range arms {
+		names = append(names, a.Name)
+	}
+	want := []string{"kvnode-read-index", "kvnode-lease", "kvnode-serializable", "etcd-linearizable", "etcd-serializable"}
+	if !slices.Equal(names, want) {
+		t.Errorf("arms %v, want %v", names, want)
+	}
+	if puts := armsFor(arms, Work{WritePercent: 100}); len(puts) != 2 || puts[1].Name != "etcd-put" || puts[1].Path != load.PathUnknown {
+		t.Errorf("arms of writes %+v, want one per server", puts)
+	}
+	if arms[1].Mode != wire.ByLease || arms[3].Mode != wire.Auto {
+		t.Errorf("modes of %+v", arms)
+	}
+}

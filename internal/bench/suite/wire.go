@@ -1,0 +1,223 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/leaderlease/go/internal/bench/inproc"
+	"github.com/leaderlease/go/internal/bench/load"
+	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/internal/bench/wire"
+	"github.com/leaderlease/go/internal/procs"
+)
+
+// Server is a server to measure over the wire: a running one, or a program to
+// start three members of.
+type Server struct {
+	Name      string
+	Endpoints []string
+	Program   *procs.Program
+	// Size is the number of members that are started. Default: 3.
+	Size int
+}
+
+// WirePlan is what layer c measures.
+type WirePlan struct {
+	Timing
+	Layer string // report.Wire or report.Compare
+	Keys  int
+	Works []Work
+	// Servers are measured in alternation. The first one's first arm is what
+	// all are compared with.
+	Servers []Server
+	// Arms has those of each server by name; see WireArms and CompareArms.
+	Arms []WireArm
+}
+
+// WireArm is a way to read from a server.
+type WireArm struct {
+	Name     string
+	Server   string
+	Mode     wire.Mode
+	Follower bool
+	// Path is what the trailers of nearly all reads must say, PathUnknown for
+	// servers that say nothing.
+	Path load.Path
+}
+
+// WireArms are all ways to read from one server that is kvnode.
+func WireArms(server string) []WireArm {
+	return []WireArm{
+		{"read-index", server, wire.ByReadIndex, false, load.PathReadIndex},
+		{"lease", server, wire.ByLease, false, load.PathLease},
+		{"log", server, wire.ByLog, false, load.PathLog},
+		{"serializable", server, wire.Serializable, false, load.PathSerializable},
+		{"follower", server, wire.ByLease, true, load.PathForwarded},
+	}
+}
+
+// CompareArms are what two servers have in common, and kvnode's own modes.
+func CompareArms(servers []Server) (arms []WireArm) {
+	for _, s := range servers {
+		if s.Name == "kvnode" {
+			arms = append(arms,
+				WireArm{"kvnode-read-index", s.Name, wire.ByReadIndex, false, load.PathReadIndex},
+				WireArm{"kvnode-lease", s.Name, wire.ByLease, false, load.PathLease},
+				WireArm{"kvnode-serializable", s.Name, wire.Serializable, false, load.PathSerializable},
+			)
+			continue
+		}
+		arms = append(arms,
+			WireArm{s.Name + "-linearizable", s.Name, wire.Auto, false, load.PathUnknown},
+			WireArm{s.Name + "-serializable", s.Name, wire.Serializable, false, load.PathUnknown},
+		)
+	}
+	return arms
+}
+
+// armsFor leaves one arm for each server where nothing is read.
+func armsFor(all []WireArm, w Work) (arms []WireArm) {
+	if w.WritePercent < 100 {
+		return all
+	}
+	seen := make(map[string]bool)
+	for _, a := range all {
+		if !seen[a.Server] {
+			seen[a.Server] = true
+			arms = append(arms, WireArm{Name: a.Server + "-put", Server: a.Server, Mode: a.Mode})
+		}
+	}
+	return arms
+}
+
+// valueLen is that of all values, as in package inproc.
+const valueLen = 128
+
+// DefaultTick is the heartbeat interval of servers that are started.
+const DefaultTick = 100 * time.Millisecond
+
+// findTimeout is how long a cluster may take to agree on a leader.
+const findTimeout = 10 * time.Second
+
+// connected is a server that runs, and the connections to it.
+type connected struct {
+	Server
+	leader, follower *wire.Conns
+	floor            *load.Floor
+}
+
+// Wire plans layer c.
+func (s *Suite) Wire(p WirePlan) {
+	servers := make(map[string]*connected)
+	for _, srv := range p.Servers {
+		c := &connected{Server: srv, floor: load.NewFloor(p.Keys)}
+		servers[srv.Name] = c
+		s.add(p.Layer+": start "+srv.Name, startTime, func(ctx context.Context) error { return s.connect(ctx, c, &p) })
+	}
+	for round := range p.Rounds {
+		for _, w := range p.Works {
+			arms := armsFor(p.Arms, w)
+			for _, i := range rotated(len(arms), round) {
+				arm := arms[i]
+				name := fmt.Sprintf("%s: round %d, %d clients, %d%% writes, %s", p.Layer, round+1, w.Clients, w.WritePercent, arm.Name)
+				s.add(name, p.Warmup+p.Duration, func(ctx context.Context) error {
+					return s.wire(ctx, &p, servers[arm.Server], &arm, &w, round)
+				})
+			}
+		}
+	}
+	s.add(p.Layer+": who leads now", 0, func(ctx context.Context) error {
+		for _, srv := range p.Servers {
+			c := servers[srv.Name]
+			s.stillLeads(ctx, p.Layer, &c.Server, c.leader.Endpoint)
+		}
+		return nil
+	})
+	s.stop(p.Layer)
+}
+
+// stillLeads notes it if what was measured was not the leader throughout.
+func (s *Suite) stillLeads(ctx context.Context, part string, srv *Server, leader string) {
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	roles, err := wire.Find(ctx, srv.Endpoints)
+	switch {
+	case err != nil:
+		s.Report.Note("%s, %s: at the end nobody could say who leads: %v.", part, srv.Name, err)
+	case roles.Leader != leader:
+		s.Report.Note("%s, %s: leadership moved during the run, so what should have been measured at the leader was not throughout. Repeat it.", part, srv.Name)
+	}
+}
+
+func (s *Suite) connect(ctx context.Context, c *connected, p *WirePlan) error {
+	if err := s.start(ctx, &c.Server); err != nil {
+		return err
+	}
+	find, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	roles, err := wire.Find(find, c.Endpoints)
+	if err != nil {
+		return err
+	}
+	s.Report.Note("%s: %d members, version %s.", c.Name, len(c.Endpoints), roles.Version)
+	most := 0
+	for _, w := range p.Works {
+		most = max(most, w.Clients)
+	}
+	keys := wire.Keys{Count: p.Keys, ValueLen: valueLen}
+	if c.leader, err = wire.Dial(roles.Leader, most, keys); err != nil {
+		return err
+	}
+	s.later(c.leader.Close)
+	if roles.Follower != "" {
+		if c.follower, err = wire.Dial(roles.Follower, most, keys); err != nil {
+			return err
+		}
+		s.later(c.follower.Close)
+	}
+	return c.leader.Fill(find)
+}
+
+// start starts the members of a server that does not run.
+func (s *Suite) start(ctx context.Context, srv *Server) error {
+	if srv.Program == nil {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "leasebench")
+	if err != nil {
+		return err
+	}
+	s.later(func() error { return os.RemoveAll(dir) })
+	size := srv.Size
+	if size == 0 {
+		size = inproc.Members
+	}
+	cluster, err := wire.StartCluster(ctx, wire.ClusterOptions{Program: *srv.Program, Dir: dir, Size: size, Tick: DefaultTick})
+	if err != nil {
+		return err
+	}
+	s.later(cluster.Close)
+	srv.Endpoints = cluster.Endpoints
+	return nil
+}
+
+func (s *Suite) wire(ctx context.Context, p *WirePlan, c *connected, arm *WireArm, w *Work, round int) error {
+	conns := c.leader
+	if arm.Follower {
+		if conns = c.follower; conns == nil {
+			return nil
+		}
+	}
+	res, err := w.run(ctx, conns.Reader(arm.Mode), p.Keys, c.floor, p.Timing, round)
+	if err != nil {
+		return err
+	}
+	s.Report.AddLoad(report.Measurement{Layer: p.Layer, Group: w.group(), Arm: arm.Name, Round: round}, res)
+	if took := res.Read.Path(arm.Path); took < res.Read.Done*9/10 {
+		s.Report.Note("Only %d of %d reads of arm %s (%s) were served by path %s: it measured something else too.",
+			took, res.Read.Done, arm.Name, w.group(), arm.Path)
+	}
+	return nil
+}

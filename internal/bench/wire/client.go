@@ -1,0 +1,152 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/leaderlease/go/internal/bench/load"
+	"github.com/leaderlease/go/internal/kvclient"
+	"github.com/leaderlease/go/kvnode/etcdapi"
+)
+
+// Mode is how a read asks to be served.
+type Mode struct {
+	// Lease is the value of x-lease-read: auto, lease, read-index or log.
+	Lease string
+	// Serializable asks for local state, in etcd's own way.
+	Serializable bool
+}
+
+// The modes by name. A server that is not kvnode knows Auto and Serializable.
+var (
+	Auto         = Mode{Lease: "auto"}
+	ByLease      = Mode{Lease: "lease"}
+	ByReadIndex  = Mode{Lease: "read-index"}
+	ByLog        = Mode{Lease: "log"}
+	Serializable = Mode{Lease: "auto", Serializable: true}
+)
+
+// streamsPerConn keeps below the 256 requests that kvnode serves on one
+// connection at a time. Every server gets the same number of connections.
+const streamsPerConn = 128
+
+// Conns are connections to one endpoint.
+type Conns struct {
+	Endpoint string
+	clients  []*clientv3.Client
+	keys     []string
+	value    string
+}
+
+// Keys are the names of the keys, and the length of their values.
+type Keys struct {
+	Count    int
+	ValueLen int
+}
+
+func (k Keys) names() []string {
+	all := make([]string, k.Count)
+	for i := range all {
+		all[i] = fmt.Sprintf("/bench/%08d", i)
+	}
+	return all
+}
+
+// Dial connects to one endpoint for a number of concurrent requests.
+func Dial(endpoint string, concurrent int, keys Keys) (*Conns, error) {
+	c := &Conns{Endpoint: endpoint, keys: keys.names(), value: string(make([]byte, keys.ValueLen))}
+	for range (concurrent + streamsPerConn - 1) / streamsPerConn {
+		client, err := newClient(endpoint)
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c.clients = append(c.clients, client)
+	}
+	return c, nil
+}
+
+func newClient(endpoints ...string) (*clientv3.Client, error) { return kvclient.New(nil, endpoints) }
+
+// Close closes the connections.
+func (c *Conns) Close() error {
+	var errs []error
+	for _, client := range c.clients {
+		errs = append(errs, client.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Reader returns a Target whose clients read in a mode.
+func (c *Conns) Reader(mode Mode) load.Target { return target{c, mode} }
+
+type target struct {
+	conns *Conns
+	mode  Mode
+}
+
+// Client implements load.Target.
+func (t target) Client(i int) load.Client {
+	c := &client{to: t.conns.clients[i%len(t.conns.clients)], conns: t.conns}
+	if t.mode.Serializable {
+		c.opts = append(c.opts, clientv3.WithSerializable())
+	}
+	c.md = metadata.Pairs(etcdapi.MetadataReadMode, t.mode.Lease)
+	return c
+}
+
+type client struct {
+	to    *clientv3.Client
+	conns *Conns
+	opts  []clientv3.OpOption
+	md    metadata.MD
+}
+
+// Read implements load.Client.
+func (c *client) Read(ctx context.Context, key int) (load.Seen, error) {
+	var served kvclient.Served
+	ctx = metadata.NewOutgoingContext(kvclient.WithServed(ctx, &served), c.md)
+	resp, err := c.to.Get(ctx, c.conns.keys[key], c.opts...)
+	if err != nil {
+		return load.Seen{}, err
+	}
+	seen := load.Seen{Path: load.ParsePath(served.Path)}
+	if seen.Path == load.PathLease && served.Remaining < 0 {
+		return load.Seen{}, ErrTrailer
+	}
+	if len(resp.Kvs) > 0 {
+		seen.Version = uint64(resp.Kvs[0].GetModRevision())
+	}
+	return seen, nil
+}
+
+// Write implements load.Client.
+func (c *client) Write(ctx context.Context, key int) (uint64, error) {
+	resp, err := c.to.Put(ctx, c.conns.keys[key], c.conns.value)
+	if err != nil {
+		return 0, err
+	}
+	return uint64(resp.Header.GetRevision()), nil
+}
+
+// ErrTrailer says that a server claims a lease read without saying for how long
+// the lease was good.
+var ErrTrailer = errors.New("wire: lease read without " + etcdapi.TrailerRemaining)
+
+// Fill writes every key, so that reads find them.
+func (c *Conns) Fill(ctx context.Context) error {
+	const perTxn = 100
+	for first := 0; first < len(c.keys); first += perTxn {
+		var puts []clientv3.Op
+		for _, key := range c.keys[first:min(first+perTxn, len(c.keys))] {
+			puts = append(puts, clientv3.OpPut(key, c.value))
+		}
+		if _, err := c.clients[0].Txn(ctx).Then(puts...).Commit(); err != nil {
+			return fmt.Errorf("write keys to %s: %w", c.Endpoint, err)
+		}
+	}
+	return nil
+}
