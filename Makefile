@@ -113,7 +113,7 @@ fuzz: ## run each fuzz target of PKG for FUZZTIME=20s
 ETCD = $(or $(TMPDIR),/tmp)/leasebench-etcd
 
 .PHONY: bench
-bench: ## leasebench, two minutes, with its report in bench/results
+bench: ## leasebench, two minutes, with its report in bench/out
 	$(GO) run ./cmd/leasebench all --quick
 
 .PHONY: bench-full
@@ -143,9 +143,9 @@ contrib-etcd: ## etcd 3.7 with the leader lease: patch, build, kills, pauses and
 # The first lines of a result are configuration in the benchmark format, so
 # that a file says by itself where it comes from; benchstat ignores them.
 .PHONY: bench-go
-bench-go: ## Go benchmarks (BENCH=regexp COUNT=6) into bench/results, compared with BASE=file
-	@mkdir -p bench/results
-	@out=bench/results/$$(date -u +%Y%m%dT%H%M%SZ).txt; \
+bench-go: ## Go benchmarks (BENCH=regexp COUNT=6) into bench/out, compared with BASE=file
+	@mkdir -p bench/out
+	@out=bench/out/$$(date -u +%Y%m%dT%H%M%SZ).txt; \
 	{ \
 		echo "commit: $$(git describe --always --dirty 2>/dev/null || echo unknown)"; \
 		echo "toolchain: $$($(GO) version)"; \

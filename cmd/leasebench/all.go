@@ -10,8 +10,9 @@ import (
 	"github.com/leaderlease/go/internal/bench/suite"
 )
 
-// defaultOut is where results are kept in the repository.
-const defaultOut = "bench/results"
+// defaultOut is a directory of the repository that git ignores: pages and JSON are
+// large, and the text of a run that is kept goes to bench/results.
+const defaultOut = "bench/out"
 
 func newAll(c *common) *cobra.Command {
 	srv := &serverFlags{}
