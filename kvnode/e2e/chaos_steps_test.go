@@ -133,7 +133,7 @@ func (c *chaos) waitCaughtUp(ctx context.Context, m *procs.Member, before int) e
 // compactionWaits says that some member of etcd has had a snapshot already: for 30 s
 // after it its leader compacts nothing, and who comes back meanwhile finds the log whole.
 func (c *chaos) compactionWaits() bool {
-	return c.p.Name == etcd && slices.ContainsFunc(c.c.Members(), func(m *cluster.Member) bool {
+	return c.p.Name == etcd && slices.ContainsFunc(c.c.Members(), func(m *procs.Member) bool {
 		return snapshotText.MatchString(m.Log())
 	})
 }
