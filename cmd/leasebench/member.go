@@ -26,26 +26,26 @@ func newMember() *cobra.Command {
 		Use: memberCommand, Short: "run as a kvnode server, for the benchmark's own use", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
-			if cfg.InitialCluster, err = parseCluster(cluster); err != nil {
+			if cfg.Node.Cluster, err = parseCluster(cluster); err != nil {
 				return err
 			}
-			cfg.Existing = state == "existing"
-			cfg.HeartbeatInterval = time.Duration(heartbeat) * time.Millisecond
-			cfg.ElectionTimeout = time.Duration(election) * time.Millisecond
+			cfg.Node.Existing = state == "existing"
+			cfg.Node.TickInterval = time.Duration(heartbeat) * time.Millisecond
+			cfg.Node.ElectionTimeout = time.Duration(election) * time.Millisecond
 			cfg.Logger = slog.New(slog.NewJSONHandler(os.Stderr, nil)) // as kvnode's, and etcd's
 			return serve(cmd.Context(), cfg)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&cfg.Name, "name", "", "as etcd's")
-	f.StringVar(&cfg.DataDir, "data-dir", "", "as etcd's")
+	f.StringVar(&cfg.Node.Name, "name", "", "as etcd's")
+	f.StringVar(&cfg.Node.DataDir, "data-dir", "", "as etcd's")
 	f.StringSliceVar(&cfg.ListenClientURLs, "listen-client-urls", nil, "as etcd's")
-	f.StringSliceVar(&cfg.AdvertiseClientURLs, "advertise-client-urls", nil, "as etcd's")
+	f.StringSliceVar(&cfg.Node.ClientURLs, "advertise-client-urls", nil, "as etcd's")
 	f.StringSliceVar(&cfg.ListenPeerURLs, "listen-peer-urls", nil, "as etcd's")
 	f.StringSliceVar(&cfg.AdvertisePeerURLs, "initial-advertise-peer-urls", nil, "as etcd's")
 	f.StringVar(&cluster, "initial-cluster", "", "as etcd's")
 	f.StringVar(&state, "initial-cluster-state", "new", "as etcd's")
-	f.StringVar(&cfg.InitialClusterToken, "initial-cluster-token", "", "as etcd's")
+	f.StringVar(&cfg.Node.Token, "initial-cluster-token", "", "as etcd's")
 	f.IntVar(&heartbeat, "heartbeat-interval", 0, "as etcd's, in ms")
 	f.IntVar(&election, "election-timeout", 0, "as etcd's, in ms")
 	return cmd

@@ -19,6 +19,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
 
+	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server"
 	"github.com/leaderlease/go/leaderlease/fence"
 )
@@ -46,7 +47,7 @@ func run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return errors.Join(err, peers.Close())
 	}
-	s, err := server.Start(server.Config{DataDir: dir, PeerListener: peers, ClientListener: clients})
+	s, err := server.Start(server.Config{Node: kvnode.Config{DataDir: dir, Listener: peers}, ClientListener: clients})
 	if err != nil {
 		return err
 	}

@@ -45,9 +45,9 @@ type API struct {
 	complain rate.Sometimes
 }
 
-// New returns the API of node.
+// New returns the API of node. It expects a configuration that Validate takes.
 func New(node Node, cfg Config) *API {
-	cfg = cfg.WithDefaults()
+	cfg = cfg.WithDefaults().as(node.Config())
 	a := &API{
 		node: node, cfg: cfg, elsewhere: newElsewhere(), replies: newReplies(int64(cfg.MaxReplyBytes), cfg.RequestTimeout, cfg.Logger),
 		complain: rate.Sometimes{First: 10, Interval: time.Second},

@@ -68,7 +68,7 @@ func TestInvalidRequestsAreRefusedInTheWordsOfEtcd(t *testing.T) {
 		{"put that ignores a lease", &pb.PutRequest{Key: key, Lease: 1, IgnoreLease: true}, rpctypes.ErrGRPCLeaseProvided},
 		{"put that keeps a value that is not there", &pb.PutRequest{Key: []byte("none"), IgnoreValue: true}, rpctypes.ErrGRPCKeyNotFound},
 		{"put under a lease that is not there", &pb.PutRequest{Key: key, Lease: 1}, rpctypes.ErrGRPCLeaseNotFound},
-		{"put of a whole request's size", &pb.PutRequest{Key: key, Value: make([]byte, DefaultMaxRequestBytes)}, rpctypes.ErrGRPCRequestTooLarge},
+		{"put of a whole request's size", &pb.PutRequest{Key: key, Value: make([]byte, testRequestBytes)}, rpctypes.ErrGRPCRequestTooLarge},
 		{"delete without key", &pb.DeleteRangeRequest{RangeEnd: key}, rpctypes.ErrGRPCEmptyKey},
 		{"txn with as many operations as may be", &pb.TxnRequest{Success: gets(128), Failure: gets(128)}, nil},
 		{"txn with one more", &pb.TxnRequest{Failure: gets(129)}, rpctypes.ErrGRPCTooManyOps},
@@ -118,7 +118,7 @@ func (s *server) call(ctx context.Context, req any) (err error) {
 // What exceeds even the allowance never reaches the API.
 func TestMessagesBeyondTheAllowanceAreCutOffByGRPC(t *testing.T) {
 	s := startServer(t, Config{})
-	huge := make([]byte, DefaultMaxRequestBytes+messageOverhead)
+	huge := make([]byte, testRequestBytes+messageOverhead)
 	_, err := s.kv.Put(t.Context(), &pb.PutRequest{Key: []byte("k"), Value: huge})
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "larger than max") {
 		t.Errorf("Put of %d bytes = %v, want ResourceExhausted", len(huge), err)

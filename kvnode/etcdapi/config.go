@@ -1,6 +1,9 @@
 package etcdapi
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"time"
@@ -17,25 +20,21 @@ const Version = "3.7.0"
 // Defaults of Config, etcd's own where etcd has one.
 const (
 	DefaultMaxTxnOps            = 128
-	DefaultMaxRequestBytes      = kvnode.DefaultMaxRequestBytes
 	DefaultMaxConcurrentStreams = math.MaxUint32
 	DefaultMaxInFlight          = 10_000
 	DefaultMaxReplyBytes        = 256 << 20
-	DefaultElectionTimeout      = kvnode.DefaultElectionTimeout
 	DefaultQuotaBytes           = 2 << 30
 	DefaultWatchProgress        = 10 * time.Minute
 	DefaultWarnRequest          = 300 * time.Millisecond
-	DefaultWarnApply            = kvnode.DefaultWarnApply
 )
 
-// Config configures an API. A field that is zero, or negative unless it says
-// otherwise, has its default.
+// Config configures an API. A field that is zero has its default.
 type Config struct {
 	// MaxTxnOps bounds the compares, and the operations of either branch, of a
 	// transaction. Default: 128.
 	MaxTxnOps int
-	// MaxRequestBytes is the node's. A message may be 512 KiB larger, so that
-	// the node's own refusal is what clients see. Default: 1.5 MiB.
+	// MaxRequestBytes bounds one request. A message may be 512 KiB larger, so that
+	// the node's own refusal is what clients see. Default: the node's.
 	MaxRequestBytes int
 	// MaxConcurrentStreams bounds the requests under way on one connection.
 	// Default: no bound, as in etcd: who has reached one waits, and is not told.
@@ -51,14 +50,14 @@ type Config struct {
 	// RequestTimeout bounds how long a request waits for the cluster, whatever
 	// deadline its client gave, and then how long its reply waits for room. Shorter: requests fail in an election that would
 	// have ended. Longer: where there is no quorum clients learn later that they
-	// should ask another member. Default: 5 s + 2 ElectionTimeout, as in etcd.
+	// should ask another member. Default: the node's.
 	RequestTimeout time.Duration
 	// WaitingMethods are the full names of unary methods that wait for other
 	// clients. Like streams they are not bounded in time, nor by MaxInFlight: those
 	// that wait could keep out the request that ends their wait. Default: none.
 	WaitingMethods []string
-	// ElectionTimeout is the node's. Streams that require a leader are cut
-	// when there was none for three of them. Default: 1 s.
+	// ElectionTimeout is that of the cluster. Streams that require a leader are cut
+	// when there was none for three of them. Default: the node's.
 	ElectionTimeout time.Duration
 	// QuotaBytes bounds the size of the store: beyond it the NOSPACE alarm is
 	// raised, and writes that may grow it are refused. Negative means no bound.
@@ -69,7 +68,7 @@ type Config struct {
 	// tenth longer, each its own time. Default: 10 min.
 	WatchProgressInterval time.Duration
 	// WarnRequest is how long a request may take before the log says so, WarnApply how
-	// long one that only reads may. Default: 300 ms and 100 ms, as in etcd.
+	// long one that only reads may. Default: 300 ms, as in etcd, and the node's.
 	WarnRequest, WarnApply time.Duration
 	// TrailersOnDemand sends trailers only to requests that carry the metadata
 	// x-lease-read, be it auto. They are about a tenth of the processor time that
@@ -86,29 +85,49 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// WithDefaults returns a copy of c whose unset fields have their defaults.
+// WithDefaults returns a copy of c whose unset fields have their defaults, but for those
+// that are the node's.
 func (c Config) WithDefaults() Config {
-	orDefault(&c.MaxTxnOps, DefaultMaxTxnOps)
-	orDefault(&c.MaxRequestBytes, DefaultMaxRequestBytes)
-	orDefault(&c.MaxConcurrentStreams, DefaultMaxConcurrentStreams)
-	orDefault(&c.MaxInFlight, DefaultMaxInFlight)
-	orDefault(&c.MaxReplyBytes, DefaultMaxReplyBytes)
-	orDefault(&c.ElectionTimeout, DefaultElectionTimeout)
-	orDefault(&c.WatchProgressInterval, DefaultWatchProgress)
-	orDefault(&c.WarnRequest, DefaultWarnRequest)
-	orDefault(&c.WarnApply, DefaultWarnApply)
-	orDefault(&c.RequestTimeout, kvnode.Config{ElectionTimeout: c.ElectionTimeout}.WithDefaults().RequestTimeout)
-	if c.QuotaBytes == 0 {
-		c.QuotaBytes = DefaultQuotaBytes
-	}
+	c.MaxTxnOps = cmp.Or(c.MaxTxnOps, DefaultMaxTxnOps)
+	c.MaxConcurrentStreams = cmp.Or(c.MaxConcurrentStreams, DefaultMaxConcurrentStreams)
+	c.MaxInFlight = cmp.Or(c.MaxInFlight, DefaultMaxInFlight)
+	c.MaxReplyBytes = cmp.Or(c.MaxReplyBytes, DefaultMaxReplyBytes)
+	c.QuotaBytes = cmp.Or(c.QuotaBytes, DefaultQuotaBytes)
+	c.WatchProgressInterval = cmp.Or(c.WatchProgressInterval, DefaultWatchProgress)
+	c.WarnRequest = cmp.Or(c.WarnRequest, DefaultWarnRequest)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
 }
 
-func orDefault[T int | uint32 | time.Duration](v *T, d T) {
-	if *v <= 0 {
-		*v = d
+// as fills in what is the node's.
+func (c Config) as(node kvnode.Config) Config {
+	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, node.MaxRequestBytes)
+	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, node.ElectionTimeout)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, node.RequestTimeout)
+	c.WarnApply = cmp.Or(c.WarnApply, node.WarnApply)
+	return c
+}
+
+// Validate reports everything that is wrong with c, which has its defaults.
+func (c Config) Validate() error {
+	var errs []error
+	if n := c.MaxTxnOps; n < 1 || n > math.MaxInt32 {
+		errs = append(errs, fmt.Errorf("MaxTxnOps %d must be from 1 to %d", n, math.MaxInt32))
 	}
+	if d := c.WatchProgressInterval; d < MinWatchProgress {
+		errs = append(errs, fmt.Errorf("WatchProgressInterval %v must be %v at least", d, MinWatchProgress))
+	}
+	if c.WarnRequest < 0 || c.WarnApply < 0 {
+		errs = append(errs, fmt.Errorf("WarnRequest %v and WarnApply %v must not be negative", c.WarnRequest, c.WarnApply))
+	}
+	if c.RequestTimeout < 0 || c.ElectionTimeout < 0 {
+		errs = append(errs, fmt.Errorf("RequestTimeout %v and ElectionTimeout %v must not be negative", c.RequestTimeout, c.ElectionTimeout))
+	}
+	if c.MaxRequestBytes < 0 || c.MaxInFlight < 0 || c.MaxReplyBytes < 0 {
+		errs = append(errs, fmt.Errorf("MaxRequestBytes %d, MaxInFlight %d and MaxReplyBytes %d must not be negative",
+			c.MaxRequestBytes, c.MaxInFlight, c.MaxReplyBytes))
+	}
+	return errors.Join(errs...)
 }

@@ -39,6 +39,8 @@ type Member interface {
 	// Alive returns why the member has ended, nil while it runs. It waits for nothing.
 	Alive() error
 	Status() kvnode.Status
+	// Config returns the configuration in effect.
+	Config() kvnode.Config
 }
 
 // Changer changes the members of the cluster.

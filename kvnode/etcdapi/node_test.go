@@ -87,6 +87,9 @@ func openStoreWith(tb testing.TB, cfg store.Config) *store.Store {
 	return s
 }
 
+// testRequestBytes is the largest request that fakeNode takes.
+const testRequestBytes = 3 << 19
+
 func newFakeNode(tb testing.TB) *fakeNode {
 	tb.Helper()
 	return newFakeNodeOn(tb, openBolt(tb))
@@ -94,7 +97,7 @@ func newFakeNode(tb testing.TB) *fakeNode {
 
 func newFakeNodeOn(tb testing.TB, backend store.Backend) *fakeNode {
 	tb.Helper()
-	n := &fakeNode{hub: watch.New(), limit: DefaultMaxRequestBytes}
+	n := &fakeNode{hub: watch.New(), limit: testRequestBytes}
 	n.store = openStoreWith(tb, store.Config{Backend: backend, Events: n.hub.Publish, Restored: n.hub.Missed})
 	n.hub.Start(n.store)
 	tb.Cleanup(n.hub.Close)
@@ -202,6 +205,10 @@ func (n *fakeNode) Store() *store.Store { return n.store }
 func (n *fakeNode) Watch() *watch.Hub   { return n.hub }
 func (n *fakeNode) Leader() uint64      { return n.leader.Load() }
 func (n *fakeNode) ID() uint64          { return testMember }
+func (n *fakeNode) Config() kvnode.Config {
+	return kvnode.Config{MaxRequestBytes: testRequestBytes}.WithDefaults()
+}
+
 func (n *fakeNode) ClusterID() uint64 {
 	if n.foreign.Load() {
 		return testCluster + 1

@@ -23,7 +23,8 @@ import (
 // build makes everything that serves, on a node that runs.
 func (s *Server) build() (err error) {
 	requests := s.requestMetrics()
-	api := s.cfg.api(requests)
+	api := s.cfg.API
+	api.NodeVersion, api.WaitingMethods, api.Metrics = Version(), concurrency.Waiting, requests
 	if s.certs.client != nil {
 		api.LeaderDial = append(api.LeaderDial, newLeaderCredentials(s.certs.client))
 	}
@@ -43,24 +44,6 @@ func (s *Server) build() (err error) {
 	}
 	s.registry, err = s.newRegistry(requests)
 	return err
-}
-
-// api returns the API's part of a configuration.
-func (c *Config) api(requests *grpcprom.ServerMetrics) etcdapi.Config {
-	return etcdapi.Config{
-		MaxTxnOps:             c.MaxTxnOps,
-		WarnRequest:           c.WarnRequest,
-		WarnApply:             c.WarnApply,
-		WatchProgressInterval: c.WatchProgressInterval,
-		MaxRequestBytes:       c.MaxRequestBytes,
-		MaxConcurrentStreams:  c.MaxConcurrentStreams,
-		ElectionTimeout:       c.ElectionTimeout,
-		QuotaBytes:            c.QuotaBytes,
-		NodeVersion:           Version(),
-		WaitingMethods:        concurrency.Waiting,
-		Metrics:               requests,
-		Logger:                c.Logger,
-	}
 }
 
 func (s *Server) requestMetrics() *grpcprom.ServerMetrics {

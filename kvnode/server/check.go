@@ -14,7 +14,7 @@ import (
 // certificates, ports. It leaves nothing behind, asks no other member and reads
 // no log. What Validate reports it may report again.
 func (c Config) Check() error {
-	dir := CheckDataDir(c.DataDir)
+	dir := CheckDataDir(c.Node.DataDir)
 	if dir == nil {
 		dir = c.node(nobody{}).CheckDataDir()
 	}
@@ -53,7 +53,7 @@ func (c *Config) checkPorts() error {
 func (c *Config) isGiven(flag string) bool {
 	switch flag {
 	case "listen-peer-urls":
-		return c.PeerListener != nil
+		return c.Node.Listener != nil
 	case "listen-client-urls":
 		return c.ClientListener != nil
 	case "listen-client-http-urls":

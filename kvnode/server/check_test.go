@@ -44,7 +44,7 @@ func tree(t *testing.T, dir string) map[string]string {
 func fresh(t *testing.T) Config {
 	t.Helper()
 	return Config{
-		Name: "n1", DataDir: filepath.Join(t.TempDir(), "data"),
+		Node:             kvnode.Config{Name: "n1", DataDir: filepath.Join(t.TempDir(), "data")},
 		ListenClientURLs: []string{"http://" + free(t)}, ListenPeerURLs: []string{"http://" + free(t)},
 	}
 }
@@ -79,13 +79,13 @@ func TestCheck(t *testing.T) {
 		{"an HTTP port that is taken", func(c *Config) { c.ListenClientHTTPURLs = []string{held(t)} }, "--listen-client-http-urls http://127.0.0.1:"},
 		{"a port for metrics that is taken", func(c *Config) { c.ListenMetricsURLs = []string{held(t)} }, "--listen-metrics-urls http://127.0.0.1:"},
 		{"one port twice", func(c *Config) { c.ListenMetricsURLs = c.ListenPeerURLs }, "the port is taken"},
-		{"somebody else's directory", func(c *Config) { write(t, c.DataDir, "notes.txt", "") }, `holds "notes.txt"`},
-		{"a damaged identity", func(c *Config) { write(t, c.DataDir, "member.json", "{") }, "member.json is damaged"},
+		{"somebody else's directory", func(c *Config) { write(t, c.Node.DataDir, "notes.txt", "") }, `holds "notes.txt"`},
+		{"a damaged identity", func(c *Config) { write(t, c.Node.DataDir, "member.json", "{") }, "member.json is damaged"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c := fresh(t)
 			test.set(&c)
-			root := filepath.Dir(c.DataDir)
+			root := filepath.Dir(c.Node.DataDir)
 			before := tree(t, root)
 			err := c.WithDefaults().Check()
 			if after := tree(t, root); !maps.Equal(before, after) {
@@ -148,9 +148,9 @@ func TestCheckTheDirectoryOfAMember(t *testing.T) {
 		set  func(*Config)
 		want string
 	}{
-		{"another name", func(c *Config) { c.Name = "n2" }, `is of member "n1"`},
-		{"another token", func(c *Config) { c.InitialClusterToken = "x" }, `token "etcd-cluster", not "x"`},
-		{"another cluster", func(c *Config) { c.InitialCluster = member("n1", "http://10.0.0.1:1") }, "no member in common"},
+		{"another name", func(c *Config) { c.Node.Name = "n2" }, `is of member "n1"`},
+		{"another token", func(c *Config) { c.Node.Token = "x" }, `token "etcd-cluster", not "x"`},
+		{"another cluster", func(c *Config) { c.Node.Cluster = member("n1", "http://10.0.0.1:1") }, "no member in common"},
 	} {
 		other := c
 		test.set(&other)
@@ -158,7 +158,7 @@ func TestCheckTheDirectoryOfAMember(t *testing.T) {
 			t.Errorf("Check() with %s = %v, want %q", test.name, err, test.want)
 		}
 	}
-	if err := os.RemoveAll(filepath.Join(c.DataDir, "wal")); err != nil {
+	if err := os.RemoveAll(filepath.Join(c.Node.DataDir, "wal")); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.WithDefaults().Check(); !errors.Is(err, kvnode.ErrLost) {
@@ -175,13 +175,15 @@ func TestWhatIsValidStarts(t *testing.T) {
 			return time.Duration(rapid.IntRange(0, most).Draw(t, name)) * time.Millisecond
 		}
 		c := Config{
-			HeartbeatInterval: ms("heartbeat", 100), ElectionTimeout: ms("election", 2000), LeaseDuration: ms("lease", 1000), MaxClockSkew: ms("skew", 1000),
-			MaxDriftPPM: rapid.IntRange(0, 200_000).Draw(t, "drift"), MaxRequestBytes: rapid.IntRange(0, 10<<20).Draw(t, "request"),
+			Node: kvnode.Config{
+				TickInterval: ms("heartbeat", 100), ElectionTimeout: ms("election", 2000), LeaseDuration: ms("lease", 1000), MaxClockSkew: ms("skew", 1000),
+				MaxDriftPPM: rapid.IntRange(0, 200_000).Draw(t, "drift"), MaxRequestBytes: rapid.IntRange(0, 10<<20).Draw(t, "request"),
+			},
 		}.WithDefaults()
 		if c.Validate() != nil {
 			return
 		}
-		c.DataDir = filepath.Join(dir(), "data")
+		c.Node.DataDir = filepath.Join(dir(), "data")
 		n, err := kvnode.Start(c.node(listener()))
 		if err != nil {
 			t.Fatalf("Validate() = nil, kvnode.Start() = %v", err)

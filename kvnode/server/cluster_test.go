@@ -37,26 +37,26 @@ func trio(t *testing.T, change ...func(*Config)) []*Server {
 	var cluster []kvnode.Member
 	for i := range configs {
 		c := &configs[i]
-		c.Name = fmt.Sprintf("m%d", i)
-		c.DataDir = t.TempDir()
-		c.PeerListener, c.ClientListener, c.HTTPListener = ephemeral(t), ephemeral(t), ephemeral(t)
-		cluster = append(cluster, kvnode.Member{Name: c.Name, PeerURLs: []string{listenerURL(c.PeerListener, "")}})
+		c.Node.Name = fmt.Sprintf("m%d", i)
+		c.Node.DataDir = t.TempDir()
+		c.Node.Listener, c.ClientListener, c.HTTPListener = ephemeral(t), ephemeral(t), ephemeral(t)
+		cluster = append(cluster, kvnode.Member{Name: c.Node.Name, PeerURLs: []string{listenerURL(c.Node.Listener, "")}})
 	}
 	all := make([]*Server, len(configs))
 	for i, c := range configs {
-		c.InitialCluster = cluster
+		c.Node.Cluster = cluster
 		for _, f := range change {
 			f(&c)
 		}
 		s, err := Start(c)
 		if err != nil {
-			t.Fatalf("Start(%s): %v", c.Name, err)
+			t.Fatalf("Start(%s): %v", c.Node.Name, err)
 		}
 		t.Cleanup(func() { stop(t, s) })
 		all[i] = s
 	}
 	for _, s := range all {
-		await(t, s.cfg.Name+" is ready", s.Ready())
+		await(t, s.cfg.Node.Name+" is ready", s.Ready())
 	}
 	return all
 }
@@ -64,7 +64,7 @@ func trio(t *testing.T, change ...func(*Config)) []*Server {
 // solo starts a cluster of one.
 func solo(t *testing.T, change ...func(*Config)) *Server {
 	t.Helper()
-	c := Config{DataDir: t.TempDir(), PeerListener: ephemeral(t), ClientListener: ephemeral(t), HTTPListener: ephemeral(t)}
+	c := Config{Node: kvnode.Config{DataDir: t.TempDir(), Listener: ephemeral(t)}, ClientListener: ephemeral(t), HTTPListener: ephemeral(t)}
 	for _, f := range change {
 		f(&c)
 	}
@@ -83,7 +83,7 @@ func stop(t *testing.T, s *Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := s.Stop(ctx); err != nil {
-		t.Errorf("Stop(%s) = %v, want nil", s.cfg.Name, err)
+		t.Errorf("Stop(%s) = %v, want nil", s.cfg.Node.Name, err)
 	}
 }
 

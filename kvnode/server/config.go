@@ -11,34 +11,34 @@ import (
 	"github.com/leaderlease/go/kvnode/autocompact"
 	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/tlsconf"
-	"github.com/leaderlease/go/leaderlease/clock"
 )
 
-// Config configures a Server. The fields mean what the flags of kvnode serve
-// mean, and errors name those. The zero value, with defaults, is a cluster of
-// one on etcd's ports.
+// Config configures a Server. The zero value, with defaults, is a cluster of one on
+// etcd's ports.
 type Config struct {
-	// Name names this member in InitialCluster. Default: default.
-	Name string
-	// DataDir is made if it is missing. Default: the name and ".kvnode".
-	DataDir string
+	// Node is the member's part. Defaults besides its own: Name is default, DataDir the
+	// name and ".kvnode", Cluster this member alone, Listener one on ListenPeerURLs,
+	// ClientURLs where the server listens. The Server makes its PeerTLS.
+	Node kvnode.Config
+	// API is the part of the etcd API. The Server fills in NodeVersion, WaitingMethods and
+	// Metrics, and adds to LeaderDial.
+	API etcdapi.Config
 
 	// URLs are http://host:port, or https://host:port with TLS, those for clients
 	// unix:///path or unixs:///path, too. Those to listen on
-	// default to etcd's ports on localhost, metrics to none; those to advertise to
-	// where the server listens. Client URLs serve HTTP besides gRPC, unless
+	// default to etcd's ports on localhost, metrics to none; AdvertisePeerURLs to
+	// ListenPeerURLs. Client URLs serve HTTP besides gRPC, unless
 	// ListenClientHTTPURLs are given, which serve it instead.
 	ListenPeerURLs       []string
 	ListenClientURLs     []string
 	ListenClientHTTPURLs []string
 	ListenMetricsURLs    []string
 	AdvertisePeerURLs    []string
-	AdvertiseClientURLs  []string
 
-	// PeerListener, ClientListener and HTTPListener take the place of the URLs
+	// ClientListener and HTTPListener, and Node.Listener, take the place of the URLs
 	// to listen on, so that tests need not guess free ports. The Server closes
 	// them, also when Start fails.
-	PeerListener, ClientListener, HTTPListener net.Listener
+	ClientListener, HTTPListener net.Listener
 
 	// ClientTLS is for URLs with https to listen on for clients, HTTP and metrics
 	// included, PeerTLS for peers. Their zero values mean plain text.
@@ -55,58 +55,15 @@ type Config struct {
 	// pages can read and write what the browser that shows them can reach.
 	HostWhitelist []string
 
-	// InitialCluster has all members that make the cluster, this one included.
-	// Default: this one alone.
-	InitialCluster []kvnode.Member
-	// InitialClusterToken sets clusters with equal members apart. Default:
-	// etcd-cluster, as in etcd.
-	InitialClusterToken string
-	// Existing says to join a cluster instead of making one.
-	Existing bool
-
-	// HeartbeatInterval defaults to 100 ms, ElectionTimeout to 1 s. The election
-	// timeout must be 5 intervals at least and 50 s at most, as in etcd.
-	HeartbeatInterval, ElectionTimeout time.Duration
-	// SnapshotCount and CatchUpEntries: see kvnode.Config. Defaults: 10,000 and
-	// 5,000, as in etcd.
-	SnapshotCount, CatchUpEntries uint64
-
-	// ReadMode is how a read is made linearizable that does not say. Default:
-	// kvnode.ReadLease.
-	ReadMode kvnode.ReadMode
-	// The lease's parameters: see leaderlease.Config. Zero means its defaults.
-	LeaseDuration, MaxClockSkew time.Duration
-	MaxDriftPPM                 int
-	DisableLease                bool
-	Clock                       clock.Clock
-
-	// MaxRequestBytes bounds one request. Default: 1.5 MiB. Larger: one request
-	// holds up all others for longer.
-	MaxRequestBytes int
-	// MaxTxnOps bounds the operations of one transaction. Default: 128.
-	MaxTxnOps int
-	// MaxConcurrentStreams bounds the requests under way on one connection.
-	// Default: no bound, as in etcd. A client that has reached it waits.
-	MaxConcurrentStreams uint32
-	// MaxOpenStreams bounds those on all connections of clients that speak gRPC. A
+	// MaxOpenStreams bounds the requests under way on all connections of clients that speak gRPC. A
 	// connection may have as many as all leave free, and is refused more. Default:
 	// 65,536. More: up to 40 KB of memory for each. Fewer: clients that wait or watch
 	// a lot are refused.
 	MaxOpenStreams int
-	// QuotaBytes bounds the size of the store; beyond it only deletions and
-	// compaction are accepted. Default: 2 GiB. Negative: no bound.
-	QuotaBytes int64
 	// AutoCompactionMode is periodic, the default, or revision, and
 	// AutoCompactionRetention what compaction leaves: see autocompact.Parse.
 	// Default: 0, which means no compaction.
 	AutoCompactionMode, AutoCompactionRetention string
-	// WatchProgressInterval is after how much silence a watcher that asked for it
-	// is told how far it is, from 100 ms. Default: 10 min.
-	WatchProgressInterval time.Duration
-	// TTLCheckpoint is how often what is left of a TTL lease longer than that is
-	// replicated: see kvnode.Config. Default: never; the feature gate
-	// LeaseCheckpoint makes it 5 min, as in etcd.
-	TTLCheckpoint time.Duration
 	// InitialCorruptCheck compares the keys of a member that has run before with
 	// those of the others, by hashes, before it serves clients. If they differ, and
 	// most members do not agree with this one, the server fails with ErrCorrupt.
@@ -118,15 +75,9 @@ type Config struct {
 	CorruptCheckTime     time.Duration
 	CompactHashCheck     bool
 	CompactHashCheckTime time.Duration
-	// LaxReconfig permits changes of membership that may cost the quorum.
-	LaxReconfig bool
 	// Keepalive is what is asked of clients' connections.
 	Keepalive Keepalive
 
-	// WarnRequest is how long a request may take before the log says so, WarnApply how long
-	// one that only reads may, or an entry of the log to be applied. Default: 300 ms and
-	// 100 ms, as in etcd.
-	WarnRequest, WarnApply time.Duration
 	// ExtensiveMetrics adds latency histograms of gRPC requests, at the cost of
 	// some CPU time on each.
 	ExtensiveMetrics bool
@@ -135,8 +86,8 @@ type Config struct {
 	// DisableGateway leaves etcd's JSON gateway out.
 	DisableGateway bool
 
-	// Logger receives what an operator should know, nothing per request.
-	// Default: none.
+	// Logger receives what an operator should know, nothing per request. It is that of
+	// Node and API, too. Default: none.
 	Logger *slog.Logger
 }
 
@@ -172,43 +123,31 @@ const (
 
 // WithDefaults returns a copy of c with every unset field filled in.
 func (c Config) WithDefaults() Config {
-	node, api := kvnode.Config{}.WithDefaults(), etcdapi.Config{}.WithDefaults()
-	set(&c.Name, defaultName)
-	set(&c.DataDir, c.Name+".kvnode")
-	set(&c.InitialClusterToken, node.Token)
-	set(&c.HeartbeatInterval, node.TickInterval)
-	set(&c.ElectionTimeout, node.ElectionTimeout)
-	set(&c.SnapshotCount, node.SnapshotCount)
-	set(&c.CatchUpEntries, node.CatchUpEntries)
-	set(&c.ReadMode, node.ReadMode)
-	set(&c.MaxRequestBytes, node.MaxRequestBytes)
-	set(&c.MaxTxnOps, api.MaxTxnOps)
-	set(&c.MaxConcurrentStreams, api.MaxConcurrentStreams)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	set(&c.Node.Name, defaultName)
+	set(&c.Node.DataDir, c.Node.Name+".kvnode")
+	c.Node.Logger, c.API.Logger = c.Logger, c.Logger
+	c.Node, c.API = c.Node.WithDefaults(), c.API.WithDefaults()
 	set(&c.MaxOpenStreams, defaultOpenStreams)
-	set(&c.QuotaBytes, api.QuotaBytes)
-	set(&c.WatchProgressInterval, api.WatchProgressInterval)
-	set(&c.WarnRequest, api.WarnRequest)
-	set(&c.WarnApply, node.WarnApply)
 	set(&c.AutoCompactionMode, autocompact.Periodic)
 	set(&c.AutoCompactionRetention, "0")
 	set(&c.CompactHashCheckTime, defaultHashEvery)
 	set(&c.Keepalive.MinTime, defaultPingEvery)
 	set(&c.Keepalive.Interval, defaultPingInterval)
 	set(&c.Keepalive.Timeout, defaultPingTimeout)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
 
-	setURLs(&c.ListenPeerURLs, scheme(listenerURL(c.PeerListener, defaultPeerURL), &c.PeerTLS))
+	setURLs(&c.ListenPeerURLs, scheme(listenerURL(c.Node.Listener, defaultPeerURL), &c.PeerTLS))
 	setURLs(&c.ListenClientURLs, scheme(listenerURL(c.ClientListener, defaultClientURL), &c.ClientTLS))
 	if c.HTTPListener != nil {
 		setURLs(&c.ListenClientHTTPURLs, scheme(listenerURL(c.HTTPListener, ""), &c.ClientTLS))
 	}
 	setURLs(&c.AdvertisePeerURLs, c.ListenPeerURLs...)
-	setURLs(&c.AdvertiseClientURLs, c.ListenClientURLs...)
+	setURLs(&c.Node.ClientURLs, c.ListenClientURLs...)
 	c.tlsDefaults()
-	if len(c.InitialCluster) == 0 {
-		c.InitialCluster = []kvnode.Member{{Name: c.Name, PeerURLs: c.AdvertisePeerURLs}}
+	if len(c.Node.Cluster) == 0 {
+		c.Node.Cluster = []kvnode.Member{{Name: c.Node.Name, PeerURLs: c.AdvertisePeerURLs}}
 	}
 	return c
 }
@@ -229,30 +168,9 @@ func listenerURL(l net.Listener, other string) string {
 	return "http://" + l.Addr().String()
 }
 
-// node returns the node's part of a configuration.
+// node returns the node's part, with what the server has for it if that has begun.
 func (c *Config) node(peers net.Listener) kvnode.Config {
-	return kvnode.Config{
-		Name:            c.Name,
-		DataDir:         c.DataDir,
-		Cluster:         c.InitialCluster,
-		Token:           c.InitialClusterToken,
-		Existing:        c.Existing,
-		ClientURLs:      c.AdvertiseClientURLs,
-		Listener:        peers,
-		TickInterval:    c.HeartbeatInterval,
-		ElectionTimeout: c.ElectionTimeout,
-		LeaseDuration:   c.LeaseDuration,
-		MaxClockSkew:    c.MaxClockSkew,
-		MaxDriftPPM:     c.MaxDriftPPM,
-		DisableLease:    c.DisableLease,
-		Clock:           c.Clock,
-		ReadMode:        c.ReadMode,
-		MaxRequestBytes: c.MaxRequestBytes,
-		SnapshotCount:   c.SnapshotCount,
-		WarnApply:       c.WarnApply,
-		TTLCheckpoint:   c.TTLCheckpoint,
-		LaxReconfig:     c.LaxReconfig,
-		CatchUpEntries:  c.CatchUpEntries,
-		Logger:          c.Logger,
-	}
+	node := c.Node
+	node.Listener = peers
+	return node
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
@@ -18,7 +19,7 @@ func TestDefaultIsValid(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Errorf("Default().Validate() = %v, want nil", err)
 	}
-	if again := c.WithDefaults(); again.InitialCluster[0].PeerURLs[0] != "http://localhost:2380" || again.DataDir != "default.kvnode" {
+	if again := c.WithDefaults(); again.Node.Cluster[0].PeerURLs[0] != "http://localhost:2380" || again.Node.DataDir != "default.kvnode" {
 		t.Errorf("WithDefaults() = %+v, want etcd's ports and a directory by the name", again)
 	}
 }
@@ -29,45 +30,45 @@ func TestValidate(t *testing.T) {
 		set  func(*Config)
 		want string // part of the error, nothing if it is valid
 	}{
-		{"shortest election timeout", func(c *Config) { c.ElectionTimeout = 500 * time.Millisecond }, ""},
-		{"election timeout too short", func(c *Config) { c.ElectionTimeout = 499 * time.Millisecond }, "--election-timeout 499 must be 5 times"},
-		{"longest election timeout", func(c *Config) { c.ElectionTimeout = 50 * time.Second }, ""},
-		{"election timeout too long", func(c *Config) { c.ElectionTimeout = 50*time.Second + time.Millisecond }, "must be 50000 at most"},
-		{"negative heartbeat", func(c *Config) { c.HeartbeatInterval = -1 }, "--heartbeat-interval"},
-		{"longest lease", func(c *Config) { c.LeaseDuration = 900 * time.Millisecond }, ""},
-		{"lease delays fail-over", func(c *Config) { c.LeaseDuration = 901 * time.Millisecond }, "--lease-duration 901ms must be 900ms at most"},
-		{"negative lease", func(c *Config) { c.LeaseDuration = -1 }, "--lease-duration"},
+		{"shortest election timeout", func(c *Config) { c.Node.ElectionTimeout = 500 * time.Millisecond }, ""},
+		{"election timeout too short", func(c *Config) { c.Node.ElectionTimeout = 499 * time.Millisecond }, "--election-timeout 499 must be 5 times"},
+		{"longest election timeout", func(c *Config) { c.Node.ElectionTimeout = 50 * time.Second }, ""},
+		{"election timeout too long", func(c *Config) { c.Node.ElectionTimeout = 50*time.Second + time.Millisecond }, "must be 50000 at most"},
+		{"negative heartbeat", func(c *Config) { c.Node.TickInterval = -1 }, "--heartbeat-interval"},
+		{"longest lease", func(c *Config) { c.Node.LeaseDuration = 900 * time.Millisecond }, ""},
+		{"lease delays fail-over", func(c *Config) { c.Node.LeaseDuration = 901 * time.Millisecond }, "--lease-duration 901ms must be 900ms at most"},
+		{"negative lease", func(c *Config) { c.Node.LeaseDuration = -1 }, "--lease-duration"},
 		{"longest lease of an odd election timeout", func(c *Config) {
-			c.ElectionTimeout, c.LeaseDuration = 1050*time.Millisecond, 900*time.Millisecond
+			c.Node.ElectionTimeout, c.Node.LeaseDuration = 1050*time.Millisecond, 900*time.Millisecond
 		}, ""},
 		{"the node counts in heartbeats", func(c *Config) {
-			c.ElectionTimeout, c.LeaseDuration = 1050*time.Millisecond, 950*time.Millisecond
+			c.Node.ElectionTimeout, c.Node.LeaseDuration = 1050*time.Millisecond, 950*time.Millisecond
 		}, "--lease-duration 950ms must be 900ms at most"},
-		{"largest skew", func(c *Config) { c.MaxClockSkew = 700 * time.Millisecond }, ""},
-		{"skew leaves less than two heartbeats", func(c *Config) { c.MaxClockSkew = 700*time.Millisecond + 1 }, "--max-clock-skew 700.000001ms, --lease-duration 900ms"},
-		{"skew below what clocks drift", func(c *Config) { c.MaxClockSkew = 1 }, "MaxClockSkew 1ns is below 138.461027ms"},
-		{"drift beyond the default skew", func(c *Config) { c.MaxDriftPPM = 200_000 }, "and --max-drift-ppm 200000 do not go together"},
-		{"a lease of one heartbeat", func(c *Config) { c.LeaseDuration = 100 * time.Millisecond }, "--lease-duration 100ms and"},
-		{"skew eats the lease", func(c *Config) { c.MaxClockSkew = 900 * time.Millisecond }, "must be below --lease-duration 900ms"},
-		{"negative skew", func(c *Config) { c.MaxClockSkew = -1 }, "--max-clock-skew"},
-		{"drift", func(c *Config) { c.MaxDriftPPM = 1_000_000 }, "--max-drift-ppm 1000000"},
-		{"requests too large", func(c *Config) { c.MaxRequestBytes = 9<<20 + 1 }, "--max-request-bytes 9437185 must be from 1 to 9437184"},
-		{"largest requests", func(c *Config) { c.MaxRequestBytes = 9 << 20 }, ""},
+		{"largest skew", func(c *Config) { c.Node.MaxClockSkew = 700 * time.Millisecond }, ""},
+		{"skew leaves less than two heartbeats", func(c *Config) { c.Node.MaxClockSkew = 700*time.Millisecond + 1 }, "--max-clock-skew 700.000001ms, --lease-duration 900ms"},
+		{"skew below what clocks drift", func(c *Config) { c.Node.MaxClockSkew = 1 }, "MaxClockSkew 1ns is below 138.461027ms"},
+		{"drift beyond the default skew", func(c *Config) { c.Node.MaxDriftPPM = 200_000 }, "and --max-drift-ppm 200000 do not go together"},
+		{"a lease of one heartbeat", func(c *Config) { c.Node.LeaseDuration = 100 * time.Millisecond }, "--lease-duration 100ms and"},
+		{"skew eats the lease", func(c *Config) { c.Node.MaxClockSkew = 900 * time.Millisecond }, "must be below --lease-duration 900ms"},
+		{"negative skew", func(c *Config) { c.Node.MaxClockSkew = -1 }, "--max-clock-skew"},
+		{"drift", func(c *Config) { c.Node.MaxDriftPPM = 1_000_000 }, "--max-drift-ppm 1000000"},
+		{"requests too large", func(c *Config) { c.Node.MaxRequestBytes = 9<<20 + 1 }, "--max-request-bytes 9437185 must be from 1 to 9437184"},
+		{"largest requests", func(c *Config) { c.Node.MaxRequestBytes = 9 << 20 }, ""},
 		{"a member without URL", func(c *Config) {
-			c.InitialCluster = append(member("default", "http://localhost:2380"), member("b")...)
+			c.Node.Cluster = append(member("default", "http://localhost:2380"), member("b")...)
 		}, `member "b" has no peer URL`},
 		{"a member twice", func(c *Config) {
-			c.InitialCluster = append(member("default", "http://localhost:2380"), member("default", "http://localhost:1")...)
+			c.Node.Cluster = append(member("default", "http://localhost:2380"), member("default", "http://localhost:1")...)
 		}, "--initial-cluster"},
 		{"no such mode", func(c *Config) { c.AutoCompactionMode = "hourly" }, `--auto-compaction-mode and --auto-compaction-retention: mode "hourly"`},
 		{"a time for revisions", func(c *Config) { c.AutoCompactionMode, c.AutoCompactionRetention = "revision", "30m" }, `retention "30m" must be a number of revisions`},
 		{"revisions", func(c *Config) { c.AutoCompactionMode, c.AutoCompactionRetention = "revision", "1000" }, ""},
 		{"hours", func(c *Config) { c.AutoCompactionRetention = "8" }, ""},
-		{"shortest watch progress", func(c *Config) { c.WatchProgressInterval = 100 * time.Millisecond }, ""},
-		{"watch progress too often", func(c *Config) { c.WatchProgressInterval = 100*time.Millisecond - 1 }, "--watch-progress-notify-interval 99.999999ms must be 100ms at least"},
-		{"negative watch progress", func(c *Config) { c.WatchProgressInterval = -1 }, "--watch-progress-notify-interval -1ns"},
-		{"negative checkpoints of TTL leases", func(c *Config) { c.TTLCheckpoint = -1 }, "TTLCheckpoint -1ns must not be negative"},
-		{"negative operations", func(c *Config) { c.MaxTxnOps = -1 }, "--max-txn-ops -1"},
+		{"shortest watch progress", func(c *Config) { c.API.WatchProgressInterval = 100 * time.Millisecond }, ""},
+		{"watch progress too often", func(c *Config) { c.API.WatchProgressInterval = 100*time.Millisecond - 1 }, "--watch-progress-notify-interval 99.999999ms must be 100ms at least"},
+		{"negative watch progress", func(c *Config) { c.API.WatchProgressInterval = -1 }, "--watch-progress-notify-interval -1ns"},
+		{"negative checkpoints of TTL leases", func(c *Config) { c.Node.TTLCheckpoint = -1 }, "TTLCheckpoint -1ns must not be negative"},
+		{"negative operations", func(c *Config) { c.API.MaxTxnOps = -1 }, "--max-txn-ops -1"},
 		{"too few streams", func(c *Config) { c.MaxOpenStreams = 15 }, "--max-open-streams 15 must be from 16"},
 		{"https", func(c *Config) { c.ListenClientURLs = []string{"https://localhost:1"} }, "needs --cert-file and --key-file, or --auto-tls"},
 		{"https for clients", func(c *Config) { c.ListenClientURLs, c.ClientTLS = []string{"https://a:1"}, certified }, ""},
@@ -107,7 +108,7 @@ func TestValidate(t *testing.T) {
 		}, "--listen-peer-urls http://localhost:1 must be https"},
 		{"a member without TLS", func(c *Config) {
 			c.PeerTLS = tlsconf.Config{Auto: true}
-			c.InitialCluster = append(member("default", "https://localhost:2380"), member("b", "http://b:1")...)
+			c.Node.Cluster = append(member("default", "https://localhost:2380"), member("b", "http://b:1")...)
 		}, "--initial-cluster http://b:1 must be https"},
 		{"peers without authority", func(c *Config) { c.PeerTLS = certified }, "--peer-cert-file needs --peer-trusted-ca-file"},
 		{"TLS 1.1", func(c *Config) { c.TLSMinVersion = "TLS1.1" }, "--tls-min-version"},
@@ -119,11 +120,11 @@ func TestValidate(t *testing.T) {
 		{"a socket that peers are told", func(c *Config) { c.AdvertisePeerURLs = []string{"unix://a:1"} }, "unix sockets are for clients"},
 		{"a socket alone in a cluster", func(c *Config) {
 			c.ListenClientURLs = []string{"unix:///a"}
-			c.InitialCluster = []kvnode.Member{{Name: "default", PeerURLs: []string{"http://localhost:2380"}}, {Name: "b", PeerURLs: []string{"http://localhost:2382"}}}
+			c.Node.Cluster = []kvnode.Member{{Name: "default", PeerURLs: []string{"http://localhost:2380"}}, {Name: "b", PeerURLs: []string{"http://localhost:2382"}}}
 		}, "--advertise-client-urls unix:///a: other members cannot pass requests on"},
 		{"a socket beside an address in a cluster", func(c *Config) {
 			c.ListenClientURLs = []string{"unix:///a", "http://localhost:2379"}
-			c.InitialCluster = []kvnode.Member{{Name: "default", PeerURLs: []string{"http://localhost:2380"}}, {Name: "b", PeerURLs: []string{"http://localhost:2382"}}}
+			c.Node.Cluster = []kvnode.Member{{Name: "default", PeerURLs: []string{"http://localhost:2380"}}, {Name: "b", PeerURLs: []string{"http://localhost:2382"}}}
 		}, ""},
 		{"no scheme", func(c *Config) { c.ListenClientURLs = []string{"localhost:1"} }, `must begin with http://`},
 		{"no port", func(c *Config) { c.ListenMetricsURLs = []string{"http://localhost"} }, "with the port"},
@@ -136,12 +137,12 @@ func TestValidate(t *testing.T) {
 		}, ""},
 		{"peers cannot dial everywhere", func(c *Config) { c.ListenPeerURLs = []string{"http://0.0.0.0:1"} }, "unspecified address"},
 		{"peers cannot dial port 0", func(c *Config) { c.ListenPeerURLs = []string{"http://localhost:0"} }, "port 0"},
-		{"not a member", func(c *Config) { c.InitialCluster = member("other", "http://a:1") }, `no member "default"`},
-		{"other URLs", func(c *Config) { c.InitialCluster = member("default", "http://a:1") }, "but --initial-advertise-peer-urls is"},
+		{"not a member", func(c *Config) { c.Node.Cluster = member("other", "http://a:1") }, `no member "default"`},
+		{"other URLs", func(c *Config) { c.Node.Cluster = member("default", "http://a:1") }, "but --initial-advertise-peer-urls is"},
 		{"one URL twice", func(c *Config) {
-			c.InitialCluster = append(member("default", "http://localhost:2380"), member("b", "http://localhost:2380")...)
+			c.Node.Cluster = append(member("default", "http://localhost:2380"), member("b", "http://localhost:2380")...)
 		}, `to "default" and to "b"`},
-		{"name with a comma", func(c *Config) { c.Name = "a,b" }, "--name"},
+		{"name with a comma", func(c *Config) { c.Node.Name = "a,b" }, "--name"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var c Config
@@ -191,8 +192,8 @@ func TestDataDir(t *testing.T) {
 // bound, and the listeners that were passed in are closed.
 func TestStartRefuses(t *testing.T) {
 	for name, c := range map[string]Config{
-		"configuration": {MaxTxnOps: -1},
-		"directory":     {DataDir: "/proc/1/kvnode"},
+		"configuration": {API: etcdapi.Config{MaxTxnOps: -1}},
+		"directory":     {Node: kvnode.Config{DataDir: "/proc/1/kvnode"}},
 	} {
 		l := ephemeral(t)
 		c.ClientListener = l

@@ -49,7 +49,7 @@ func (s *Server) openGate() bool {
 		return true
 	}
 	// As long as etcd waits for each member.
-	if err := s.checked().atStart(s.streams, 5*time.Second+2*s.cfg.ElectionTimeout); err != nil {
+	if err := s.checked().atStart(s.streams, 5*time.Second+2*s.cfg.Node.ElectionTimeout); err != nil {
 		s.fail(err)
 		return false
 	}
@@ -71,7 +71,7 @@ func (s *Server) watchCorruption() {
 func (s *Server) checked() *checkedMember {
 	store, commit := s.node.Store(), s.node.Status().Commit
 	return &checkedMember{
-		log: s.log, dir: s.cfg.DataDir, all: s.api.Hashers,
+		log: s.log, dir: s.cfg.Node.DataDir, all: s.api.Hashers,
 		caughtUp: func() bool { return store.Applied() >= commit },
 		leads:    func() bool { return s.node.Leader() == s.node.ID() },
 		raised: func(id uint64) bool {

@@ -73,7 +73,7 @@ func TestCorruptCheck(t *testing.T) {
 func again(t *testing.T, s *Server, change func(*Config)) (*Server, error) {
 	t.Helper()
 	cfg := s.cfg
-	cfg.PeerListener, cfg.ClientListener, cfg.HTTPListener = nil, nil, nil
+	cfg.Node.Listener, cfg.ClientListener, cfg.HTTPListener = nil, nil, nil
 	change(&cfg)
 	next, err := Start(cfg)
 	if err == nil {
@@ -111,7 +111,7 @@ func TestInitialCorruptCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the corrupt member has ended", failed.Done())
-	if err := failed.Err(); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), bad.cfg.Name+" (") || !strings.Contains(err.Error(), "member remove") {
+	if err := failed.Err(); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), bad.cfg.Node.Name+" (") || !strings.Contains(err.Error(), "member remove") {
 		t.Errorf("Err() = %v, want %v with its name and the remedy", err, ErrCorrupt)
 	}
 	if failed.isReady() {
@@ -149,7 +149,7 @@ func TestAllStartAtOnceWithTheCheck(t *testing.T) {
 		next = append(next, n)
 	}
 	for _, s := range next {
-		await(t, s.cfg.Name+" is ready", s.Ready())
+		await(t, s.cfg.Node.Name+" is ready", s.Ready())
 	}
 	keepAlivesPass(t, next)
 	next[0].gate.shut.Store(true)
@@ -196,7 +196,7 @@ func keepAlivesPass(t *testing.T, all []*Server) {
 			got, err = stream.Recv()
 		}
 		if err != nil || got.GetTTL() != 60 {
-			t.Errorf("a keep-alive by way of %s = %v, %v behind the gate, want 60 s", s.cfg.Name, got, err)
+			t.Errorf("a keep-alive by way of %s = %v, %v behind the gate, want 60 s", s.cfg.Node.Name, got, err)
 		}
 	}
 	for _, s := range all {

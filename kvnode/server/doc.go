@@ -1,7 +1,7 @@
 // Package server runs a kvnode.Node as a server: listeners, etcd's gRPC API,
 // HTTP pages, metrics and an orderly stop.
 //
-//	srv, err := server.Start(server.Config{Name: "a", DataDir: "a.kvnode"})
+//	srv, err := server.Start(server.Config{Node: kvnode.Config{Name: "a", DataDir: "a.kvnode"}})
 //	if err != nil { … }
 //	<-srv.Ready() // a linearizable read has been served
 //	defer srv.Stop(ctx)

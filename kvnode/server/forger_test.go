@@ -73,7 +73,7 @@ func forge(t *testing.T, f *files, shown tlstest.Pair, hello transport.Hello, al
 	}
 	t.Cleanup(func() { _ = fake.Close() })
 	for _, s := range all {
-		fake.SetPeer(s.Node().ID(), []string{s.cfg.PeerListener.Addr().String()})
+		fake.SetPeer(s.Node().ID(), []string{s.cfg.Node.Listener.Addr().String()})
 	}
 	return fake
 }
@@ -139,7 +139,7 @@ func TestASignedCertificateWritesNothing(t *testing.T) {
 	}
 	for _, s := range all {
 		if term := s.Node().Term(); term >= 1000 {
-			t.Errorf("%s is in term %d, which the forger has made up", s.cfg.Name, term)
+			t.Errorf("%s is in term %d, which the forger has made up", s.cfg.Node.Name, term)
 		}
 	}
 }
@@ -171,7 +171,7 @@ func (f *forger) deliver(t *testing.T, s *Server, key string) {
 	for deadline := time.Now().Add(5 * time.Second); connected() && time.Now().Before(deadline); {
 		f.Send([]*raftpb.Message{m})
 		if kv, _ := s.Node().Store().Get([]byte(key)); kv != nil {
-			t.Errorf("%s serves %q", s.cfg.Name, kv.GetValue())
+			t.Errorf("%s serves %q", s.cfg.Node.Name, kv.GetValue())
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -205,7 +205,7 @@ func TestLiesLeaveNothingBehind(t *testing.T) {
 	f := newFiles(t)
 	s := solo(t, f.mutual)
 	<-s.Node().Published()
-	file := filepath.Join(s.cfg.DataDir, "peers.json")
+	file := filepath.Join(s.cfg.Node.DataDir, "peers.json")
 	before, _ := os.ReadFile(file) // there is none while nobody was met
 	goroutines := runtime.NumGoroutine()
 	cfg := f.trusting(f.ca.Issue([]string{"127.0.0.2"}))
@@ -218,7 +218,7 @@ func TestLiesLeaveNothingBehind(t *testing.T) {
 		wg.Go(func() {
 			h := hello
 			for h.From = i + 1; h.From <= lies; h.From += liars {
-				answer, err := lie(t.Context(), cfg, s.cfg.PeerListener.Addr().String(), h)
+				answer, err := lie(t.Context(), cfg, s.cfg.Node.Listener.Addr().String(), h)
 				switch {
 				case strings.Contains(answer, transport.ReasonUnknown):
 					refused.Add(1)

@@ -16,7 +16,7 @@ func health(t *testing.T, s *Server, service string) healthpb.HealthCheckRespons
 	defer cancel()
 	r, err := healthpb.NewHealthClient(dial(t, s)).Check(ctx, &healthpb.HealthCheckRequest{Service: service})
 	if err != nil {
-		t.Fatalf("Check(%q) of %s: %v", service, s.cfg.Name, err)
+		t.Fatalf("Check(%q) of %s: %v", service, s.cfg.Node.Name, err)
 	}
 	return r.GetStatus()
 }
@@ -24,7 +24,7 @@ func health(t *testing.T, s *Server, service string) healthpb.HealthCheckRespons
 // A member without a quorum is alive and not ready, whichever way one asks.
 func TestHealthWithoutAQuorum(t *testing.T) {
 	all := trio(t, func(c *Config) {
-		c.HeartbeatInterval, c.ElectionTimeout = 50*time.Millisecond, 500*time.Millisecond
+		c.Node.TickInterval, c.Node.ElectionTimeout = 50*time.Millisecond, 500*time.Millisecond
 	})
 	left, others := leader(t, all)
 	// On a busy machine the quorum may be lost for a moment.

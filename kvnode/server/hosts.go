@@ -37,7 +37,7 @@ type hosts struct {
 func newHosts(c *Config) *hosts {
 	h := &hosts{names: map[string]bool{"localhost": true}, log: c.Logger, complain: &rate.Sometimes{First: 10, Interval: time.Second}}
 	for _, urls := range [][]string{
-		c.AdvertiseClientURLs, c.ListenClientURLs, c.ListenClientHTTPURLs, c.ListenMetricsURLs, c.AdvertisePeerURLs,
+		c.Node.ClientURLs, c.ListenClientURLs, c.ListenClientHTTPURLs, c.ListenMetricsURLs, c.AdvertisePeerURLs,
 	} {
 		for _, s := range urls {
 			if u, err := url.Parse(s); err == nil {

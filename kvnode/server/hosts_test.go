@@ -135,10 +135,12 @@ func TestHostsThatAreAnswered(t *testing.T) {
 		{"a star, which is no name", "*", nil, false},
 	} {
 		c := Config{
-			AdvertiseClientURLs: []string{"http://n1.example:2379"}, ListenClientURLs: []string{"http://in.example:2379", "http://0.0.0.0:2379"},
+			Node: kvnode.Config{
+				ClientURLs: []string{"http://n1.example:2379"}, Cluster: []kvnode.Member{{Name: "n2", PeerURLs: []string{"http://n2.peers.example:2380"}}},
+			},
+			ListenClientURLs:  []string{"http://in.example:2379", "http://0.0.0.0:2379"},
 			ListenMetricsURLs: []string{"http://metrics.example:2381"}, AdvertisePeerURLs: []string{"http://n1.peers.example:2380"},
-			InitialCluster: []kvnode.Member{{Name: "n2", PeerURLs: []string{"http://n2.peers.example:2380"}}},
-			HostWhitelist:  test.listed,
+			HostWhitelist: test.listed,
 		}
 		if got := newHosts(&c).knows(test.host); got != test.want {
 			t.Errorf("%s: knows(%q) = %v, want %v", test.name, test.host, got, test.want)

@@ -30,7 +30,7 @@ func bind(ctx context.Context, c *Config, clients, pages wrapper) (*listeners, e
 		errs = append(errs, err...)
 		return bound
 	}
-	peers := given("listen-peer-urls", c.PeerListener, c.ListenPeerURLs, bare)
+	peers := given("listen-peer-urls", c.Node.Listener, c.ListenPeerURLs, bare)
 	l.client = given("listen-client-urls", c.ClientListener, c.ListenClientURLs, clients)
 	l.http = given("listen-client-http-urls", c.HTTPListener, c.ListenClientHTTPURLs, pages)
 	l.metrics = given("listen-metrics-urls", nil, c.ListenMetricsURLs, pages)

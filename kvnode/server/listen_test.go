@@ -45,7 +45,7 @@ func TestSeveralURLs(t *testing.T) {
 	url := func() string { return "http://" + free(t) }
 	s := solo(t, func(c *Config) {
 		c.closeListeners()
-		c.PeerListener, c.ClientListener, c.HTTPListener = nil, nil, nil
+		c.Node.Listener, c.ClientListener, c.HTTPListener = nil, nil, nil
 		c.ListenPeerURLs = []string{url(), url()}
 		c.ListenClientURLs = []string{url(), url()}
 		c.ListenClientHTTPURLs = []string{url(), url()}

@@ -35,7 +35,7 @@ func postJSON(ctx context.Context, s *Server, path, body string) (int, string, e
 
 // However many wait by JSON for a lock, JSON gives it back.
 func TestWaitingJSONClientsKeepNobodyOut(t *testing.T) {
-	s := solo(t, func(c *Config) { c.MaxConcurrentStreams = 4 })
+	s := solo(t, func(c *Config) { c.API.MaxConcurrentStreams = 4 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	const lock = `{"name":"bA=="}`

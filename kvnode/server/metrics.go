@@ -69,7 +69,7 @@ func (s *Server) read() *reading {
 	r.applies, r.slowApplies = s.node.ApplyTimes()
 	r.requests, r.ops, r.watches = s.api.RequestStats(), kept.Ops(), s.node.Watch().Stats()
 	r.dbSize, r.dbInUse = etcdapi.Size(kept)
-	r.dbQuota = s.cfg.QuotaBytes
+	r.dbQuota = s.cfg.API.QuotaBytes
 	r.dbUnsaved = kept.Unsaved()
 	return r
 }

@@ -20,7 +20,7 @@ import (
 // A full store is brought back as etcd's users are told to do it: delete, compact,
 // defragment, disarm.
 func TestAFullStoreIsBroughtBack(t *testing.T) {
-	s := solo(t, func(c *Config) { c.QuotaBytes = 2 << 20 })
+	s := solo(t, func(c *Config) { c.API.QuotaBytes = 2 << 20 })
 	c := client(t, s)
 	ctx, value := t.Context(), strings.Repeat("x", 100<<10)
 	full := func(key string) error { _, err := c.Put(ctx, key, value); return err }
@@ -99,9 +99,9 @@ func TestSaveAndRestore(t *testing.T) {
 	file := saveFile(t, saver)
 
 	restored := trio(t, func(c *Config) {
-		c.DataDir = filepath.Join(c.DataDir, "restored")
+		c.Node.DataDir = filepath.Join(c.Node.DataDir, "restored")
 		if _, err := kvnode.RestoreSnapshot(kvnode.RestoreConfig{
-			File: file, Name: c.Name, DataDir: c.DataDir, Cluster: c.InitialCluster, PeerURLs: []string{listenerURL(c.PeerListener, "")},
+			File: file, Name: c.Node.Name, DataDir: c.Node.DataDir, Cluster: c.Node.Cluster, PeerURLs: []string{listenerURL(c.Node.Listener, "")},
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -245,7 +245,7 @@ func TestNoMetricOfPeersTwice(t *testing.T) {
 // --strict-reconfig-check=false lets a cluster grow although members are down.
 func TestLaxReconfiguration(t *testing.T) {
 	for _, lax := range []bool{false, true} {
-		all := trio(t, func(c *Config) { c.LaxReconfig = lax })
+		all := trio(t, func(c *Config) { c.Node.LaxReconfig = lax })
 		first, others := leader(t, all)
 		gone := others[0].Node().ID()
 		stop(t, others[0])

@@ -11,7 +11,7 @@ import (
 
 // --watch-progress-notify-interval reaches the watchers that ask for it.
 func TestWatchProgressInterval(t *testing.T) {
-	s := solo(t, func(c *Config) { c.WatchProgressInterval = 100 * time.Millisecond })
+	s := solo(t, func(c *Config) { c.API.WatchProgressInterval = 100 * time.Millisecond })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for r := range client(t, s).Watch(ctx, "key", clientv3.WithProgressNotify()) {
@@ -24,7 +24,7 @@ func TestWatchProgressInterval(t *testing.T) {
 
 // With LeaseCheckpoint what is left of a TTL lease is replicated.
 func TestTTLCheckpoints(t *testing.T) {
-	s := solo(t, func(c *Config) { c.TTLCheckpoint = time.Second })
+	s := solo(t, func(c *Config) { c.Node.TTLCheckpoint = time.Second })
 	if _, err := client(t, s).Grant(t.Context(), 100); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 // operators alert on them.
 func TestMetricsOfReadinessAndAlarms(t *testing.T) {
 	all := trio(t, func(c *Config) {
-		c.HeartbeatInterval, c.ElectionTimeout = 50*time.Millisecond, 500*time.Millisecond
+		c.Node.TickInterval, c.Node.ElectionTimeout = 50*time.Millisecond, 500*time.Millisecond
 	})
 	left, others := leader(t, all)
 	if got := metric(t, left, "kvnode_ready"); got != 1 {

@@ -14,7 +14,7 @@ import (
 // clients that try again go on.
 func TestARollingRestartThatTrustsReadyz(t *testing.T) {
 	all := trio(t, func(c *Config) {
-		c.HeartbeatInterval, c.ElectionTimeout = 50*time.Millisecond, 500*time.Millisecond
+		c.Node.TickInterval, c.Node.ElectionTimeout = 50*time.Millisecond, 500*time.Millisecond
 	})
 	load := startLoad(t, client(t, all...))
 	last, others := leader(t, all)
@@ -32,17 +32,17 @@ func restart(t *testing.T, s *Server) *Server {
 	t.Helper()
 	stop(t, s)
 	c := s.cfg
-	c.PeerListener, c.ClientListener, c.HTTPListener = nil, nil, nil
+	c.Node.Listener, c.ClientListener, c.HTTPListener = nil, nil, nil
 	next, err := Start(c)
 	if err != nil {
-		t.Fatalf("Start(%s) again: %v", c.Name, err)
+		t.Fatalf("Start(%s) again: %v", c.Node.Name, err)
 	}
 	t.Cleanup(func() { stop(t, next) })
 	for code := 0; code != http.StatusOK; time.Sleep(5 * time.Millisecond) {
 		code, _ = page(t, next, "/readyz")
 	}
 	if hold := next.Node().Status().Lease.Promise.Hold; hold > 0 {
-		t.Errorf("/readyz of %s is good %v before it may vote", c.Name, hold)
+		t.Errorf("/readyz of %s is good %v before it may vote", c.Node.Name, hold)
 	}
 	return next
 }

@@ -117,7 +117,7 @@ func Start(cfg Config) (*Server, error) {
 
 // closeListeners closes those that the caller has given.
 func (c *Config) closeListeners() {
-	for _, l := range []net.Listener{c.PeerListener, c.ClientListener, c.HTTPListener} {
+	for _, l := range []net.Listener{c.Node.Listener, c.ClientListener, c.HTTPListener} {
 		if l != nil {
 			_ = l.Close() // nothing was accepted
 		}
@@ -164,7 +164,7 @@ func (s *Server) serve(l *listeners) error {
 	s.wg.Go(s.announce)
 	s.wg.Go(s.compact)
 	s.wg.Go(s.watchCorruption)
-	s.log.Info("serving", "name", s.cfg.Name, "member", status.ID(s.node.ID()), "cluster", status.ID(s.node.ClusterID()),
+	s.log.Info("serving", "name", s.cfg.Node.Name, "member", status.ID(s.node.ID()), "cluster", status.ID(s.node.ClusterID()),
 		"client", s.addrs.client, "http", s.addrs.http, "metrics", s.addrs.metrics)
 	return nil
 }

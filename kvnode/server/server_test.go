@@ -14,6 +14,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
@@ -23,7 +24,7 @@ func TestThreeServersAreACluster(t *testing.T) {
 	for i, s := range all {
 		c := client(t, s)
 		if _, err := c.Put(t.Context(), "key", string(rune('a'+i))); err != nil {
-			t.Fatalf("Put at %s: %v", s.cfg.Name, err)
+			t.Fatalf("Put at %s: %v", s.cfg.Node.Name, err)
 		}
 		other := client(t, all[(i+1)%len(all)])
 		got, err := other.Get(t.Context(), "key")
@@ -47,11 +48,11 @@ func TestStatusOverGRPC(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Name != s.cfg.Name || r.ID != status.ID(s.Node().ID()) || !r.Ready || len(r.Peers) != 2 || r.Version == "" {
-			t.Errorf("Fetch(%s) = %+v, want that member, ready, with two peers", s.cfg.Name, r)
+		if r.Name != s.cfg.Node.Name || r.ID != status.ID(s.Node().ID()) || !r.Ready || len(r.Peers) != 2 || r.Version == "" {
+			t.Errorf("Fetch(%s) = %+v, want that member, ready, with two peers", s.cfg.Node.Name, r)
 		}
 		if r.Leader != status.ID(first.Node().ID()) {
-			t.Errorf("Fetch(%s).Leader = %s, want %x", s.cfg.Name, r.Leader, first.Node().ID())
+			t.Errorf("Fetch(%s).Leader = %s, want %x", s.cfg.Node.Name, r.Leader, first.Node().ID())
 		}
 		if r.Role != "leader" {
 			continue
@@ -144,7 +145,7 @@ func TestATakenPort(t *testing.T) {
 	} {
 		t.Run(test.flag, func(t *testing.T) {
 			client, peer := free(t), free(t)
-			c := Config{DataDir: t.TempDir(), ListenClientURLs: []string{"http://" + client}, ListenPeerURLs: []string{"http://" + peer}}
+			c := Config{Node: kvnode.Config{DataDir: t.TempDir()}, ListenClientURLs: []string{"http://" + client}, ListenPeerURLs: []string{"http://" + peer}}
 			test.set(&c)
 			_, err := Start(c)
 			if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "--"+test.flag+" "+url) {
@@ -186,7 +187,7 @@ func free(t *testing.T) string {
 // Two flags that name one port are found out too.
 func TestOnePortTwice(t *testing.T) {
 	addr := "http://" + free(t)
-	_, err := Start(Config{DataDir: t.TempDir(), ListenClientURLs: []string{addr}, ListenPeerURLs: []string{addr}})
+	_, err := Start(Config{Node: kvnode.Config{DataDir: t.TempDir()}, ListenClientURLs: []string{addr}, ListenPeerURLs: []string{addr}})
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("Start() with one port for two things = %v, want EADDRINUSE", err)
 	}

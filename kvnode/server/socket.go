@@ -54,10 +54,10 @@ func checkClientURLs(flag string, urls, known []string) (errs []error) {
 // checkAdvertised demands an address of a member that is not alone: the others pass
 // requests on to it.
 func (c *Config) checkAdvertised() (errs []error) {
-	onlySockets := !slices.ContainsFunc(c.AdvertiseClientURLs, func(s string) bool { _, ok := socketPath(s); return !ok })
-	if onlySockets && len(c.InitialCluster) > 1 {
+	onlySockets := !slices.ContainsFunc(c.Node.ClientURLs, func(s string) bool { _, ok := socketPath(s); return !ok })
+	if onlySockets && len(c.Node.Cluster) > 1 {
 		errs = append(errs, fmt.Errorf("--advertise-client-urls %s: other members cannot pass requests on to a unix socket; add one that is http or https",
-			strings.Join(c.AdvertiseClientURLs, ",")))
+			strings.Join(c.Node.ClientURLs, ",")))
 	}
 	return errs
 }

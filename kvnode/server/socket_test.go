@@ -15,6 +15,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
@@ -22,7 +23,7 @@ import (
 func on(urls ...string) func(*Config) {
 	return func(c *Config) {
 		c.closeListeners()
-		c.PeerListener, c.ClientListener, c.HTTPListener = nil, nil, nil
+		c.Node.Listener, c.ClientListener, c.HTTPListener = nil, nil, nil
 		c.ListenPeerURLs = []string{"http://127.0.0.1:0"}
 		c.AdvertisePeerURLs = []string{"http://127.0.0.1:1"}
 		c.ListenClientURLs = urls
@@ -133,7 +134,7 @@ func TestSocketsThatAreThere(t *testing.T) {
 		}
 	}
 	for _, path := range []string{used, file} {
-		c := Config{DataDir: t.TempDir()}
+		c := Config{Node: kvnode.Config{DataDir: t.TempDir()}}
 		on("unix://" + path)(&c)
 		c = c.WithDefaults()
 		err := c.Check()

@@ -87,8 +87,8 @@ func TestACrowdKeepsNobodyApart(t *testing.T) {
 	away, other := others[0], others[1]
 	stop(t, away)
 	cfg := away.cfg
-	cfg.ClientListener, cfg.HTTPListener, cfg.PeerListener = ephemeral(t), ephemeral(t), listenAgain(t, door(away))
-	cfg.ListenClientURLs, cfg.ListenClientHTTPURLs, cfg.AdvertiseClientURLs = nil, nil, nil
+	cfg.ClientListener, cfg.HTTPListener, cfg.Node.Listener = ephemeral(t), ephemeral(t), listenAgain(t, door(away))
+	cfg.ListenClientURLs, cfg.ListenClientHTTPURLs, cfg.Node.ClientURLs = nil, nil, nil
 	// More than the 64 places for hosts of members, and the 64 for others.
 	defer crowd(t, 140, door(leads), door(other))()
 	defer crowd(t, 60, other.ClientAddrs()[0])()

@@ -23,9 +23,9 @@ func (c *Config) tlsDefaults() {
 	client, peer := &c.ClientTLS, &c.PeerTLS
 	peer.Peers = true
 	client.Logger, peer.Logger = c.Logger, c.Logger
-	set(&client.AutoDir, filepath.Join(c.DataDir, tlsconf.AutoFolder, "client"))
-	set(&peer.AutoDir, filepath.Join(c.DataDir, tlsconf.AutoFolder, "peer"))
-	setURLs(&client.AutoHosts, hostsOf(c.ListenClientURLs, c.ListenClientHTTPURLs, c.ListenMetricsURLs, c.AdvertiseClientURLs)...)
+	set(&client.AutoDir, filepath.Join(c.Node.DataDir, tlsconf.AutoFolder, "client"))
+	set(&peer.AutoDir, filepath.Join(c.Node.DataDir, tlsconf.AutoFolder, "peer"))
+	setURLs(&client.AutoHosts, hostsOf(c.ListenClientURLs, c.ListenClientHTTPURLs, c.ListenMetricsURLs, c.Node.ClientURLs)...)
 	setURLs(&peer.AutoHosts, hostsOf(c.ListenPeerURLs, c.AdvertisePeerURLs)...)
 	// Who is not asked for certificates is not asked who may sign them either, but
 	// other members' certificates have to be checked.
@@ -86,7 +86,7 @@ func (c *Config) checkPeerScheme() (errs []error) {
 	}
 	check("listen-peer-urls", c.ListenPeerURLs)
 	check("initial-advertise-peer-urls", c.AdvertisePeerURLs)
-	for _, m := range c.InitialCluster {
+	for _, m := range c.Node.Cluster {
 		check("initial-cluster", m.PeerURLs)
 	}
 	return errs

@@ -55,9 +55,9 @@ func (f *files) mutual(c *Config) {
 
 // securePeers makes the peer URLs of a cluster https.
 func securePeers(c *Config) {
-	c.InitialCluster = slices.Clone(c.InitialCluster)
-	for i := range c.InitialCluster {
-		m := &c.InitialCluster[i]
+	c.Node.Cluster = slices.Clone(c.Node.Cluster)
+	for i := range c.Node.Cluster {
+		m := &c.Node.Cluster[i]
 		m.PeerURLs = []string{strings.Replace(m.PeerURLs[0], "http:", "https:", 1)}
 	}
 }
@@ -238,14 +238,14 @@ func TestAClusterWithMutualTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Put(t.Context(), "key", s.cfg.Name); err != nil {
-			t.Errorf("Put at %s: %v", s.cfg.Name, err)
+		if _, err := c.Put(t.Context(), "key", s.cfg.Node.Name); err != nil {
+			t.Errorf("Put at %s: %v", s.cfg.Node.Name, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		if lease, err := c.Grant(ctx, 60); err != nil {
-			t.Errorf("Grant at %s: %v", s.cfg.Name, err)
+			t.Errorf("Grant at %s: %v", s.cfg.Node.Name, err)
 		} else if _, err := c.KeepAliveOnce(ctx, lease.ID); err != nil {
-			t.Errorf("KeepAliveOnce at %s: %v", s.cfg.Name, err)
+			t.Errorf("KeepAliveOnce at %s: %v", s.cfg.Node.Name, err)
 		}
 		cancel()
 		_ = c.Close()
@@ -357,10 +357,10 @@ func TestAutoTLS(t *testing.T) {
 	for _, s := range all {
 		c.SetEndpoints(s.ClientAddrs()...)
 		if _, err := c.Put(t.Context(), "key", "value"); err != nil {
-			t.Errorf("Put at %s: %v", s.cfg.Name, err)
+			t.Errorf("Put at %s: %v", s.cfg.Node.Name, err)
 		}
 		for _, side := range []string{"client", "peer"} {
-			if _, err := os.Stat(filepath.Join(s.cfg.DataDir, "fixtures", side, "cert.pem")); err != nil {
+			if _, err := os.Stat(filepath.Join(s.cfg.Node.DataDir, "fixtures", side, "cert.pem")); err != nil {
 				t.Error(err)
 			}
 		}
@@ -374,7 +374,7 @@ func TestBothKindsOfURL(t *testing.T) {
 	s := solo(t, func(c *Config) {
 		c.closeListeners()
 		c.ClientListener, c.HTTPListener = nil, nil
-		c.PeerListener = ephemeral(t)
+		c.Node.Listener = ephemeral(t)
 		c.ListenClientURLs = []string{"https://" + secure, "http://" + plain}
 		c.ListenMetricsURLs = []string{"http://" + metrics}
 		c.ClientTLS = tlsconf.Config{CertFile: f.cert, KeyFile: f.key}

@@ -52,8 +52,8 @@ func (c Config) Validate() error {
 type nobody struct{ net.Listener }
 
 func (c *Config) checkNames() (errs []error) {
-	if strings.ContainsAny(c.Name, "=,") {
-		errs = append(errs, fmt.Errorf("--name %q must not contain = or a comma, which separate members in --initial-cluster", c.Name))
+	if strings.ContainsAny(c.Node.Name, "=,") {
+		errs = append(errs, fmt.Errorf("--name %q must not contain = or a comma, which separate members in --initial-cluster", c.Node.Name))
 	}
 	return append(errs, c.checkCluster()...)
 }
@@ -63,11 +63,11 @@ func (c *Config) checkNames() (errs []error) {
 func (c *Config) checkCluster() (errs []error) {
 	owner := make(map[string]string)
 	self := -1
-	for i, m := range c.InitialCluster {
-		if m.Name == c.Name {
+	for i, m := range c.Node.Cluster {
+		if m.Name == c.Node.Name {
 			self = i
 		}
-		if m.Name != c.Name { // of this one --initial-advertise-peer-urls is checked
+		if m.Name != c.Node.Name { // of this one --initial-advertise-peer-urls is checked
 			errs = append(errs, checkDialled("initial-cluster", m.PeerURLs, nil)...)
 		}
 		for _, u := range m.PeerURLs {
@@ -78,11 +78,11 @@ func (c *Config) checkCluster() (errs []error) {
 		}
 	}
 	if self < 0 {
-		return append(errs, fmt.Errorf("--initial-cluster has no member %q, which is the --name of this one", c.Name))
+		return append(errs, fmt.Errorf("--initial-cluster has no member %q, which is the --name of this one", c.Node.Name))
 	}
-	if got, want := sorted(c.InitialCluster[self].PeerURLs), sorted(c.AdvertisePeerURLs); !slices.Equal(got, want) {
+	if got, want := sorted(c.Node.Cluster[self].PeerURLs), sorted(c.AdvertisePeerURLs); !slices.Equal(got, want) {
 		errs = append(errs, fmt.Errorf("--initial-cluster has %q at %s, but --initial-advertise-peer-urls is %s",
-			c.Name, strings.Join(got, ","), strings.Join(want, ",")))
+			c.Node.Name, strings.Join(got, ","), strings.Join(want, ",")))
 	}
 	return errs
 }
@@ -98,13 +98,13 @@ func (c *Config) checkAddresses() []error {
 		checkDialled("initial-advertise-peer-urls", c.AdvertisePeerURLs, c.ListenPeerURLs),
 		// Clients may know better where this member is, so that an unspecified
 		// address harms nobody; scripts made for etcd advertise it.
-		checkClientURLs("advertise-client-urls", c.AdvertiseClientURLs, c.ListenClientURLs),
+		checkClientURLs("advertise-client-urls", c.Node.ClientURLs, c.ListenClientURLs),
 		c.checkAdvertised(),
 	)
 }
 
 func (c *Config) checkTimes() (errs []error) {
-	tick, election := c.HeartbeatInterval, c.ElectionTimeout
+	tick, election := c.Node.TickInterval, c.Node.ElectionTimeout
 	switch {
 	case tick <= 0:
 		errs = append(errs, fmt.Errorf("--heartbeat-interval %d must be 1 ms at least", tick.Milliseconds()))
@@ -122,21 +122,21 @@ func (c *Config) checkTimes() (errs []error) {
 
 // checkLease expects a heartbeat interval and an election timeout that are right.
 func (c *Config) checkLease() (errs []error) {
-	if c.LeaseDuration < 0 {
-		errs = append(errs, fmt.Errorf("--lease-duration %v must not be negative", c.LeaseDuration))
+	if c.Node.LeaseDuration < 0 {
+		errs = append(errs, fmt.Errorf("--lease-duration %v must not be negative", c.Node.LeaseDuration))
 	}
-	if longest := c.longestLease(); c.LeaseDuration > longest {
+	if longest := c.longestLease(); c.Node.LeaseDuration > longest {
 		errs = append(errs, fmt.Errorf("--lease-duration %v must be %v at most, which is --election-timeout, in whole heartbeat intervals, less one, or it delays every fail-over",
-			c.LeaseDuration, longest))
+			c.Node.LeaseDuration, longest))
 	}
-	if c.MaxClockSkew < 0 {
-		errs = append(errs, fmt.Errorf("--max-clock-skew %v must not be negative", c.MaxClockSkew))
+	if c.Node.MaxClockSkew < 0 {
+		errs = append(errs, fmt.Errorf("--max-clock-skew %v must not be negative", c.Node.MaxClockSkew))
 	}
-	if d := c.leaseDuration(); c.MaxClockSkew > 0 && c.MaxClockSkew >= d {
-		errs = append(errs, fmt.Errorf("--max-clock-skew %v must be below --lease-duration %v, or no read is ever served under the lease", c.MaxClockSkew, d))
+	if d := c.leaseDuration(); c.Node.MaxClockSkew > 0 && c.Node.MaxClockSkew >= d {
+		errs = append(errs, fmt.Errorf("--max-clock-skew %v must be below --lease-duration %v, or no read is ever served under the lease", c.Node.MaxClockSkew, d))
 	}
-	if c.MaxDriftPPM < 0 || c.MaxDriftPPM >= 1e6 {
-		errs = append(errs, fmt.Errorf("--max-drift-ppm %d must be from 0, meaning the default, to 999999", c.MaxDriftPPM))
+	if c.Node.MaxDriftPPM < 0 || c.Node.MaxDriftPPM >= 1e6 {
+		errs = append(errs, fmt.Errorf("--max-drift-ppm %d must be from 0, meaning the default, to 999999", c.Node.MaxDriftPPM))
 	}
 	if len(errs) == 0 {
 		errs = c.checkTogether()
@@ -148,10 +148,10 @@ func (c *Config) checkLease() (errs []error) {
 func (c *Config) checkTogether() []error {
 	lease := leaderlease.Config{
 		Raft: &raft.Config{
-			ID: 1, ElectionTick: int(c.ElectionTimeout / c.HeartbeatInterval), HeartbeatTick: 1, Storage: raft.NewMemoryStorage(),
+			ID: 1, ElectionTick: int(c.Node.ElectionTimeout / c.Node.TickInterval), HeartbeatTick: 1, Storage: raft.NewMemoryStorage(),
 			PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
 		},
-		TickInterval: c.HeartbeatInterval, Duration: c.LeaseDuration, MaxClockSkew: c.MaxClockSkew, MaxDriftPPM: c.MaxDriftPPM, Clock: c.Clock,
+		TickInterval: c.Node.TickInterval, Duration: c.Node.LeaseDuration, MaxClockSkew: c.Node.MaxClockSkew, MaxDriftPPM: c.Node.MaxDriftPPM, Clock: c.Node.Clock,
 	}.WithDefaults()
 	err := lease.Validate()
 	if err == nil {
@@ -163,35 +163,35 @@ func (c *Config) checkTogether() []error {
 
 // longestLease delays no fail-over. The node counts in heartbeat intervals.
 func (c *Config) longestLease() time.Duration {
-	tick := c.HeartbeatInterval
-	return c.ElectionTimeout.Truncate(tick) - tick
+	tick := c.Node.TickInterval
+	return c.Node.ElectionTimeout.Truncate(tick) - tick
 }
 
 // leaseDuration is the one in effect.
 func (c *Config) leaseDuration() time.Duration {
-	if c.LeaseDuration > 0 {
-		return c.LeaseDuration
+	if c.Node.LeaseDuration > 0 {
+		return c.Node.LeaseDuration
 	}
 	return c.longestLease()
 }
 
 func (c *Config) checkLimits() (errs []error) {
-	if n := c.MaxRequestBytes; n < 1 || n > kvnode.MaxRequestLimit {
+	if n := c.Node.MaxRequestBytes; n < 1 || n > kvnode.MaxRequestLimit {
 		errs = append(errs, fmt.Errorf("--max-request-bytes %d must be from 1 to %d", n, kvnode.MaxRequestLimit))
 	}
-	if n := c.MaxTxnOps; n < 1 || n > math.MaxInt32 {
+	if n := c.API.MaxTxnOps; n < 1 || n > math.MaxInt32 {
 		errs = append(errs, fmt.Errorf("--max-txn-ops %d must be from 1 to %d", n, math.MaxInt32))
 	}
 	if n := c.MaxOpenStreams; n < minOpenStreams || n > math.MaxInt32 {
 		errs = append(errs, fmt.Errorf("--max-open-streams %d must be from %d to %d", n, minOpenStreams, math.MaxInt32))
 	}
-	if d := c.WatchProgressInterval; d < etcdapi.MinWatchProgress {
+	if d := c.API.WatchProgressInterval; d < etcdapi.MinWatchProgress {
 		errs = append(errs, fmt.Errorf("--watch-progress-notify-interval %v must be %v at least", d, etcdapi.MinWatchProgress))
 	}
-	if d := c.WarnRequest; d < 0 {
+	if d := c.API.WarnRequest; d < 0 {
 		errs = append(errs, fmt.Errorf("--warning-unary-request-duration %v must not be negative", d))
 	}
-	if d := c.WarnApply; d < 0 {
+	if d := c.Node.WarnApply; d < 0 {
 		errs = append(errs, fmt.Errorf("--warning-apply-duration %v must not be negative", d))
 	}
 	if d := c.CorruptCheckTime; d != 0 && d < minHashEvery {
@@ -200,8 +200,8 @@ func (c *Config) checkLimits() (errs []error) {
 	if d := c.CompactHashCheckTime; d < minHashEvery {
 		errs = append(errs, fmt.Errorf("--compact-hash-check-time %v must be %v at least", d, minHashEvery))
 	}
-	if c.TTLCheckpoint < 0 {
-		errs = append(errs, fmt.Errorf("TTLCheckpoint %v must not be negative", c.TTLCheckpoint))
+	if c.Node.TTLCheckpoint < 0 {
+		errs = append(errs, fmt.Errorf("TTLCheckpoint %v must not be negative", c.Node.TTLCheckpoint))
 	}
 	if _, err := c.compaction(); err != nil {
 		errs = append(errs, fmt.Errorf("--auto-compaction-mode and --auto-compaction-retention: %w", err))

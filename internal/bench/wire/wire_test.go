@@ -17,6 +17,7 @@ import (
 	"github.com/leaderlease/go/internal/bench/load"
 	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/etcdapi"
+	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -35,7 +36,7 @@ func listen(t *testing.T) net.Listener {
 func serve(t *testing.T) string {
 	t.Helper()
 	s, err := server.Start(server.Config{
-		Name: "m1", DataDir: filepath.Join(t.TempDir(), "data"), PeerListener: listen(t), ClientListener: listen(t),
+		Node: kvnode.Config{Name: "m1", DataDir: filepath.Join(t.TempDir(), "data"), Listener: listen(t)}, ClientListener: listen(t),
 	})
 	if err != nil {
 		t.Fatal(err)

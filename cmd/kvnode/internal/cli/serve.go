@@ -90,7 +90,7 @@ func serve(sys *System, loaded *settings.Loaded) error {
 	cfg := loaded.Server
 	cfg.Logger = log
 	log.Info("starting kvnode", "version", server.Version(), "commit", commit(), "go", runtime.Version(),
-		"name", cfg.Name, "data_dir", cfg.DataDir)
+		"name", cfg.Node.Name, "data_dir", cfg.Node.DataDir)
 	srv, err := server.Start(cfg)
 	if _, wrong := errors.AsType[*server.ConfigError](err); wrong {
 		if !toStderr(loaded.Log) {

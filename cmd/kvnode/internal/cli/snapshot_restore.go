@@ -51,10 +51,10 @@ func newSnapshotRestore(sys *System) *cobra.Command {
 	}
 	defaults := server.Default()
 	flags := cmd.Flags()
-	flags.StringVar(&f.Name, "name", defaults.Name, "name of this member; unique in the cluster")
+	flags.StringVar(&f.Name, "name", defaults.Node.Name, "name of this member; unique in the cluster")
 	flags.StringVar(&f.DataDir, "data-dir", "", "directory of the data, which must be empty or missing; by default the name and \".kvnode\"")
 	flags.StringVar(&f.cluster, "initial-cluster", "", "all members of the new cluster, as name=url,...; by default this one alone")
-	flags.StringVar(&f.Token, "initial-cluster-token", defaults.InitialClusterToken, "sets clusters with equal members apart")
+	flags.StringVar(&f.Token, "initial-cluster-token", defaults.Node.Token, "sets clusters with equal members apart")
 	flags.StringVar(&f.peerURLs, "initial-advertise-peer-urls", strings.Join(defaults.AdvertisePeerURLs, ","), "where other members reach this one")
 	flags.BoolVar(&f.SkipHashCheck, "skip-hash-check", false, "take a file without its checksum; of a member that is left, restore the data directory instead")
 	flags.Int64Var(&f.BumpRevision, "bump-revision", 0, "how much to raise the newest revision by")

@@ -13,6 +13,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	node "github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -49,7 +50,7 @@ func runServer(t *testing.T, cfg server.Config, f func(c *clientv3.Client)) {
 func savedSnapshot(t *testing.T) (path, hash string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "snapshot.db")
-	runServer(t, server.Config{DataDir: t.TempDir(), PeerListener: listen(t), ClientListener: listen(t)}, func(c *clientv3.Client) {
+	runServer(t, server.Config{Node: node.Config{DataDir: t.TempDir(), Listener: listen(t)}, ClientListener: listen(t)}, func(c *clientv3.Client) {
 		for _, key := range []string{"a", "b"} {
 			if _, err := c.Put(t.Context(), key, "v"); err != nil {
 				t.Fatal(err)
@@ -109,7 +110,7 @@ func TestSnapshotStatusAndRestore(t *testing.T) {
 		t.Errorf("snapshot restore once more = %d %s, want it refused: the directory is in use", code, stderr)
 	}
 	runServer(t, server.Config{
-		Name: "new", DataDir: dir, InitialClusterToken: "other", PeerListener: peer, ClientListener: listen(t),
+		Node: node.Config{Name: "new", DataDir: dir, Token: "other", Listener: peer}, ClientListener: listen(t),
 	}, func(c *clientv3.Client) {
 		got, err := c.Get(t.Context(), "a", clientv3.WithFromKey())
 		if err != nil || len(got.Kvs) != 2 || got.Kvs[1].GetModRevision() != 3 || got.Header.GetRevision() != 1003 {
@@ -122,7 +123,7 @@ func TestSnapshotStatusAndRestore(t *testing.T) {
 // store.db alone is warned.
 func TestADataDirectoryIsStatedAndRestored(t *testing.T) {
 	old := filepath.Join(t.TempDir(), "old")
-	runServer(t, server.Config{DataDir: old, PeerListener: listen(t), ClientListener: listen(t)}, func(c *clientv3.Client) {
+	runServer(t, server.Config{Node: node.Config{DataDir: old, Listener: listen(t)}, ClientListener: listen(t)}, func(c *clientv3.Client) {
 		for _, key := range []string{"a", "b"} {
 			if _, err := c.Put(t.Context(), key, "v"); err != nil {
 				t.Fatal(err)

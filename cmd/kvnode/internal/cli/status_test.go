@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	node "github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server"
 	"github.com/leaderlease/go/kvnode/server/status"
 	"github.com/leaderlease/go/kvnode/tlsconf"
@@ -79,7 +80,7 @@ func TestWatch(t *testing.T) {
 // right.
 func TestStatusAtTheWrongPort(t *testing.T) {
 	member := func(set func(*server.Config)) *server.Server {
-		c := server.Config{DataDir: t.TempDir(), ListenPeerURLs: []string{"http://" + free(t)}}
+		c := server.Config{Node: node.Config{DataDir: t.TempDir()}, ListenPeerURLs: []string{"http://" + free(t)}}
 		set(&c)
 		s, err := server.Start(c)
 		if err != nil {

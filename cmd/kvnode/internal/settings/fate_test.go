@@ -99,12 +99,12 @@ func TestOldNames(t *testing.T) {
 	const progress = "experimental-watch-progress-notify-interval"
 	for way, load := range ways {
 		l, err := load(t, progress, "1m37s")
-		if err != nil || l.Server.WatchProgressInterval != 97*time.Second || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "--"+progress+" is an old name") {
-			t.Errorf("%s by %s = %v, %v, warnings %q, want 1m37s and a warning", progress, way, l.Server.WatchProgressInterval, err, l.Warnings)
+		if err != nil || l.Server.API.WatchProgressInterval != 97*time.Second || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "--"+progress+" is an old name") {
+			t.Errorf("%s by %s = %v, %v, warnings %q, want 1m37s and a warning", progress, way, l.Server.API.WatchProgressInterval, err, l.Warnings)
 		}
 		l, err = load(t, "experimental-enable-lease-checkpoint", "true")
-		if err != nil || l.Server.TTLCheckpoint != ttlCheckpoint {
-			t.Errorf("lease checkpoints by %s = %v, %v, want %v", way, l.Server.TTLCheckpoint, err, ttlCheckpoint)
+		if err != nil || l.Server.Node.TTLCheckpoint != ttlCheckpoint {
+			t.Errorf("lease checkpoints by %s = %v, %v, want %v", way, l.Server.Node.TTLCheckpoint, err, ttlCheckpoint)
 		}
 		l, err = load(t, "experimental-corrupt-check-time", "1m")
 		if err != nil || l.Server.CorruptCheckTime != time.Minute {
@@ -119,8 +119,8 @@ func TestOldNames(t *testing.T) {
 	}
 	// As etcd reads a number in a file.
 	l, err := Load(map[string]string{configFile: file(t, progress+": 60000000000\n")}, nil)
-	if err != nil || l.Server.WatchProgressInterval != time.Minute {
-		t.Errorf("%s: 60000000000 = %v, %v, want 1m0s", progress, l.Server.WatchProgressInterval, err)
+	if err != nil || l.Server.API.WatchProgressInterval != time.Minute {
+		t.Errorf("%s: 60000000000 = %v, %v, want 1m0s", progress, l.Server.API.WatchProgressInterval, err)
 	}
 	cmd := command(t)
 	if err := cmd.ParseFlags([]string{"--experimental-enable-lease-checkpoint", "--experimental-memory-mlock"}); err != nil {
@@ -131,18 +131,18 @@ func TestOldNames(t *testing.T) {
 // Two names of one thing must say the same, and features add up.
 func TestOldNamesBesideNewOnes(t *testing.T) {
 	const old, now = "experimental-snapshot-catchup-entries", "snapshot-catchup-entries"
-	if l, err := Load(map[string]string{old: "7", now: "7"}, nil); err != nil || l.Server.CatchUpEntries != 7 {
-		t.Errorf("both names with 7 = %d, %v, want 7", l.Server.CatchUpEntries, err)
+	if l, err := Load(map[string]string{old: "7", now: "7"}, nil); err != nil || l.Server.Node.CatchUpEntries != 7 {
+		t.Errorf("both names with 7 = %d, %v, want 7", l.Server.Node.CatchUpEntries, err)
 	}
 	if _, err := Load(map[string]string{old: "8", now: "7"}, nil); err == nil || !strings.Contains(err.Error(), `--`+now+` "7"`) || !strings.Contains(err.Error(), "--"+old) {
 		t.Errorf("two names with two values = %v, want both named", err)
 	}
-	if l, err := Load(map[string]string{now: "7"}, []string{"ETCD_EXPERIMENTAL_SNAPSHOT_CATCHUP_ENTRIES=8"}); err != nil || l.Server.CatchUpEntries != 7 {
-		t.Errorf("a flag over an old variable = %d, %v, want the flag's 7", l.Server.CatchUpEntries, err)
+	if l, err := Load(map[string]string{now: "7"}, []string{"ETCD_EXPERIMENTAL_SNAPSHOT_CATCHUP_ENTRIES=8"}); err != nil || l.Server.Node.CatchUpEntries != 7 {
+		t.Errorf("a flag over an old variable = %d, %v, want the flag's 7", l.Server.Node.CatchUpEntries, err)
 	}
 	flags := map[string]string{featureFlag: "LeaseCheckpoint=true", "experimental-enable-lease-checkpoint-persist": "1"}
-	if l, err := Load(flags, nil); err != nil || l.Server.TTLCheckpoint != ttlCheckpoint {
-		t.Errorf("a feature and an old name of another = %v, %v, want both", l.Server.TTLCheckpoint, err)
+	if l, err := Load(flags, nil); err != nil || l.Server.Node.TTLCheckpoint != ttlCheckpoint {
+		t.Errorf("a feature and an old name of another = %v, %v, want both", l.Server.Node.TTLCheckpoint, err)
 	}
 	flags = map[string]string{featureFlag: "LeaseCheckpoint=true", "experimental-enable-lease-checkpoint": "false"}
 	if _, err := Load(flags, nil); err == nil || !strings.Contains(err.Error(), "both true and false") {

@@ -80,9 +80,9 @@ max-wals: 7
 		t.Fatal(err)
 	}
 	s := &l.Server
-	if s.Name != "infra0" || s.DataDir != "/var/lib/infra0" || s.HeartbeatInterval != 200*time.Millisecond ||
-		len(s.ListenClientURLs) != 2 || len(s.ListenMetricsURLs) != 2 || len(s.ListenClientHTTPURLs) != 2 || len(s.InitialCluster) != 2 ||
-		!s.LaxReconfig || s.AutoCompactionMode != "periodic" || s.AutoCompactionRetention != "30m" || !s.EnablePprof || s.Keepalive.MinTime != 2*time.Second || l.Log.Level != "debug" || l.Log.Outputs[0] != "stderr" {
+	if s.Node.Name != "infra0" || s.Node.DataDir != "/var/lib/infra0" || s.Node.TickInterval != 200*time.Millisecond ||
+		len(s.ListenClientURLs) != 2 || len(s.ListenMetricsURLs) != 2 || len(s.ListenClientHTTPURLs) != 2 || len(s.Node.Cluster) != 2 ||
+		!s.Node.LaxReconfig || s.AutoCompactionMode != "periodic" || s.AutoCompactionRetention != "30m" || !s.EnablePprof || s.Keepalive.MinTime != 2*time.Second || l.Log.Level != "debug" || l.Log.Outputs[0] != "stderr" {
 		t.Errorf("Load() = %+v, %+v, want what the file says", l.Server, l.Log)
 	}
 	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "max-wals") {
@@ -99,7 +99,7 @@ func TestTheSampleFileOfEtcd(t *testing.T) {
 	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "--discovery-fallback \"proxy\" has no effect") || !strings.Contains(l.Warnings[0], "etcd.conf.yml.sample:49") {
 		t.Errorf("Warnings = %q, want one, of discovery-fallback", l.Warnings)
 	}
-	if s := &l.Server; !s.LaxReconfig || s.AutoCompactionRetention != "1" || len(s.TLSCipherSuites) != 2 || !s.EnablePprof || s.TLSMaxVersion != "TLS1.3" || l.Log.Level != "debug" {
+	if s := &l.Server; !s.Node.LaxReconfig || s.AutoCompactionRetention != "1" || len(s.TLSCipherSuites) != 2 || !s.EnablePprof || s.TLSMaxVersion != "TLS1.3" || l.Log.Level != "debug" {
 		t.Errorf("Load() = %+v, %+v, want what the file says", l.Server, l.Log)
 	}
 }

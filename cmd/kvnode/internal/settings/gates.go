@@ -86,7 +86,7 @@ func parseGates(s string) (map[string]bool, error) {
 func (l *Loaded) applyGates() {
 	said, _ := parseGates(l.gates) // Set has checked it
 	if said[leaseCheckpoint] {
-		l.Server.TTLCheckpoint = ttlCheckpoint
+		l.Server.Node.TTLCheckpoint = ttlCheckpoint
 	}
 	l.Server.InitialCorruptCheck, l.Server.CompactHashCheck = said[initialCorruptCheck], said[compactHashCheck]
 	for _, name := range slices.Sorted(maps.Keys(said)) {

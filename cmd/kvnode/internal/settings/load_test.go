@@ -47,8 +47,8 @@ func TestPrecedence(t *testing.T) {
 				flags[configFile] = path
 			}
 			l, err := Load(flags, []string{"KVNODE_NAME=" + test.ours, "ETCD_NAME=" + test.theirs, "HOME=/"})
-			if err != nil || l.Server.Name != test.want || l.from["name"] != test.from {
-				t.Errorf("Load() = name %q from %q, %v, want %q from %q", l.Server.Name, l.from["name"], err, test.want, test.from)
+			if err != nil || l.Server.Node.Name != test.want || l.from["name"] != test.from {
+				t.Errorf("Load() = name %q from %q, %v, want %q from %q", l.Server.Node.Name, l.from["name"], err, test.want, test.from)
 			}
 		})
 	}
@@ -68,8 +68,8 @@ func TestVariablesThatDisagree(t *testing.T) {
 func TestTheFileMayBeNamedByTheEnvironment(t *testing.T) {
 	path := file(t, "name: a\n")
 	for _, name := range []string{"KVNODE_CONFIG_FILE", "ETCD_CONFIG_FILE"} {
-		if l, err := Load(nil, []string{name + "=" + path}); err != nil || l.Server.Name != "a" {
-			t.Errorf("Load() with %s = %q, %v, want the file's name", name, l.Server.Name, err)
+		if l, err := Load(nil, []string{name + "=" + path}); err != nil || l.Server.Node.Name != "a" {
+			t.Errorf("Load() with %s = %q, %v, want the file's name", name, l.Server.Node.Name, err)
 		}
 	}
 }
@@ -111,8 +111,8 @@ func TestAllErrorsAreReportedTogether(t *testing.T) {
 func TestOnlyTheStrongestSourceCounts(t *testing.T) {
 	path := file(t, "heartbeat-interval: soon\nwal-dir: a\n")
 	l, err := Load(map[string]string{configFile: path, "heartbeat-interval": "50", "wal-dir": ""}, nil)
-	if err != nil || l.Server.HeartbeatInterval != 50*time.Millisecond {
-		t.Errorf("Load() = %v, %v, want the flag's 50ms", l.Server.HeartbeatInterval, err)
+	if err != nil || l.Server.Node.TickInterval != 50*time.Millisecond {
+		t.Errorf("Load() = %v, %v, want the flag's 50ms", l.Server.Node.TickInterval, err)
 	}
 }
 

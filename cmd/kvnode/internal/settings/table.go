@@ -17,11 +17,11 @@ var table = slices.Concat(memberTable, clusterTable, readTable, limitTable, conn
 var memberTable = []setting{
 	{
 		name: "name", topic: member, usage: "Name of this member; unique in the cluster.",
-		field: func(c *Config) value { return text(&c.Server.Name) },
+		field: func(c *Config) value { return text(&c.Server.Node.Name) },
 	},
 	{
 		name: "data-dir", topic: member, usage: "Directory of the data. By default the name and \".kvnode\".",
-		field: func(c *Config) value { return path(&c.Server.DataDir) },
+		field: func(c *Config) value { return path(&c.Server.Node.DataDir) },
 	},
 	{
 		name: "listen-client-urls", topic: member, usage: "Where to listen for clients: gRPC, and HTTP unless that has URLs of its own.",
@@ -38,7 +38,7 @@ var memberTable = []setting{
 	},
 	{
 		name: "advertise-client-urls", topic: member, usage: "Where clients reach this member. By default --listen-client-urls.",
-		field: func(c *Config) value { return urls(&c.Server.AdvertiseClientURLs) },
+		field: func(c *Config) value { return urls(&c.Server.Node.ClientURLs) },
 	},
 }
 
@@ -51,27 +51,27 @@ var clusterTable = []setting{
 	},
 	{
 		name: "initial-cluster", topic: clustering, usage: "All members that make the cluster. By default this one alone.",
-		field: func(c *Config) value { return members(&c.Server.InitialCluster) },
+		field: func(c *Config) value { return members(&c.Server.Node.Cluster) },
 	},
 	{
 		name: "initial-cluster-state", topic: clustering, usage: "Whether to make a cluster or to join one.",
-		field: func(c *Config) value { return words(&c.Server.Existing, clusterStates, []bool{false, true}) },
+		field: func(c *Config) value { return words(&c.Server.Node.Existing, clusterStates, []bool{false, true}) },
 	},
 	{
 		name: "initial-cluster-token", topic: clustering, usage: "Sets clusters with equal members apart.",
-		field: func(c *Config) value { return text(&c.Server.InitialClusterToken) },
+		field: func(c *Config) value { return text(&c.Server.Node.Token) },
 	},
 	{
 		name: "heartbeat-interval", topic: clustering, usage: "Time between heartbeats of the leader.",
-		field: func(c *Config) value { return milliseconds(&c.Server.HeartbeatInterval) },
+		field: func(c *Config) value { return milliseconds(&c.Server.Node.TickInterval) },
 	},
 	{
 		name: "election-timeout", topic: clustering, usage: "Silence of the leader after which another is elected.",
-		field: func(c *Config) value { return milliseconds(&c.Server.ElectionTimeout) },
+		field: func(c *Config) value { return milliseconds(&c.Server.Node.ElectionTimeout) },
 	},
 	{
 		name: "strict-reconfig-check", topic: clustering, usage: "Refuse changes of membership after which too few members may be up.",
-		field: func(c *Config) value { return not(&c.Server.LaxReconfig) },
+		field: func(c *Config) value { return not(&c.Server.Node.LaxReconfig) },
 	},
 }
 
@@ -90,42 +90,42 @@ var readTable = []setting{
 	{
 		name: "read-mode", topic: reading,
 		usage: "How a read is made linearizable that does not say: under the leader lease, by a quorum round, through the log, or not at all.",
-		field: func(c *Config) value { return words(&c.Server.ReadMode, readModeNames, readModes) },
+		field: func(c *Config) value { return words(&c.Server.Node.ReadMode, readModeNames, readModes) },
 	},
 	{
 		name: "lease-duration", topic: reading,
 		usage: "How long voters promise to help nobody else. 0: --election-timeout less one --heartbeat-interval. The same on all members.",
-		field: func(c *Config) value { return duration(&c.Server.LeaseDuration) },
+		field: func(c *Config) value { return duration(&c.Server.Node.LeaseDuration) },
 	},
 	{
 		name: "max-clock-skew", topic: reading,
 		usage: "How far two members' clocks drift apart at most over one --lease-duration. 0: a fifth of it. Too small: stale reads.",
-		field: func(c *Config) value { return duration(&c.Server.MaxClockSkew) },
+		field: func(c *Config) value { return duration(&c.Server.Node.MaxClockSkew) },
 	},
 	{
 		name: "max-drift-ppm", topic: reading,
 		usage: "Rate error of any one member's clock, which --max-clock-skew must cover. 0: 83333, what chrony may slew by.",
-		field: func(c *Config) value { return number(&c.Server.MaxDriftPPM, 0, 999_999) },
+		field: func(c *Config) value { return number(&c.Server.Node.MaxDriftPPM, 0, 999_999) },
 	},
 	{
 		name: "disable-lease", topic: reading, usage: "Serve no read under the lease. The member still promises, so others can.",
-		field: func(c *Config) value { return truth(&c.Server.DisableLease) },
+		field: func(c *Config) value { return truth(&c.Server.Node.DisableLease) },
 	},
 }
 
 var limitTable = []setting{
 	{
 		name: "snapshot-count", topic: limits, usage: "Entries after which a checkpoint is made and the log is compacted.",
-		field: func(c *Config) value { return number(&c.Server.SnapshotCount, 1, math.MaxInt64) },
+		field: func(c *Config) value { return number(&c.Server.Node.SnapshotCount, 1, math.MaxInt64) },
 	},
 	{
 		name: "snapshot-catchup-entries", topic: limits, usage: "Entries that stay in the log for members that lag.",
-		field: func(c *Config) value { return number(&c.Server.CatchUpEntries, 1, math.MaxInt64) },
+		field: func(c *Config) value { return number(&c.Server.Node.CatchUpEntries, 1, math.MaxInt64) },
 	},
 	{
 		name: "quota-backend-bytes", topic: limits,
 		usage: "Size of the store beyond which only deletions and compaction are accepted. 0: 2 GiB; negative: no limit.",
-		field: func(c *Config) value { return signed(&c.Server.QuotaBytes) },
+		field: func(c *Config) value { return signed(&c.Server.API.QuotaBytes) },
 	},
 	{
 		name: "auto-compaction-mode", topic: limits, usage: "How --auto-compaction-retention is meant.",
@@ -149,23 +149,23 @@ var limitTable = []setting{
 	},
 	{
 		name: "max-request-bytes", topic: limits, usage: "Largest request.",
-		field: func(c *Config) value { return number(&c.Server.MaxRequestBytes, 1, math.MaxInt32) },
+		field: func(c *Config) value { return number(&c.Server.Node.MaxRequestBytes, 1, math.MaxInt32) },
 	},
 	{
 		name: "max-txn-ops", topic: limits, usage: "Most operations in one transaction.",
-		field: func(c *Config) value { return number(&c.Server.MaxTxnOps, 1, math.MaxInt32) },
+		field: func(c *Config) value { return number(&c.Server.API.MaxTxnOps, 1, math.MaxInt32) },
 	},
 	{
 		name: "watch-progress-notify-interval", topic: limits,
 		usage: "Silence after which a watcher that asked for it hears how far it is. 0: 10 min.",
-		field: func(c *Config) value { return duration(&c.Server.WatchProgressInterval) },
+		field: func(c *Config) value { return duration(&c.Server.API.WatchProgressInterval) },
 	},
 }
 
 var connectionTable = []setting{
 	{
 		name: "max-concurrent-streams", topic: connection, usage: "Most requests under way on one connection, beyond which its client waits.",
-		field: func(c *Config) value { return number(&c.Server.MaxConcurrentStreams, 1, math.MaxUint32) },
+		field: func(c *Config) value { return number(&c.Server.API.MaxConcurrentStreams, 1, math.MaxUint32) },
 	},
 	{
 		name: "max-open-streams", topic: connection, usage: "Most requests, watches and waits under way on all connections; one may have as many as all leave free.",
@@ -217,11 +217,11 @@ var observeTable = []setting{
 	},
 	{
 		name: "warning-unary-request-duration", topic: observing, usage: "How long a request may take before the log says so. 0: 300 ms.",
-		field: func(c *Config) value { return duration(&c.Server.WarnRequest) },
+		field: func(c *Config) value { return duration(&c.Server.API.WarnRequest) },
 	},
 	{
 		name: "warning-apply-duration", topic: observing, usage: "The same for requests that only read, and for entries of the log to be applied. 0: 100 ms.",
-		field: func(c *Config) value { return duration(&c.Server.WarnApply) },
+		field: func(c *Config) value { return duration(&c.Server.Node.WarnApply) },
 	},
 	{
 		name: "enable-pprof", topic: observing, usage: "Serve /debug/pprof/ where HTTP is served.",

@@ -162,8 +162,8 @@ func TestFeaturesThatHaveNoEffect(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]time.Duration{"": 0, "LeaseCheckpoint=false": 0, "LeaseCheckpoint=true": 5 * time.Minute} {
-		if l, err := Load(map[string]string{featureFlag: text}, nil); err != nil || l.Server.TTLCheckpoint != want {
-			t.Errorf("--feature-gates %q: TTLCheckpoint = %v, %v, want %v", text, l.Server.TTLCheckpoint, err, want)
+		if l, err := Load(map[string]string{featureFlag: text}, nil); err != nil || l.Server.Node.TTLCheckpoint != want {
+			t.Errorf("--feature-gates %q: TTLCheckpoint = %v, %v, want %v", text, l.Server.Node.TTLCheckpoint, err, want)
 		}
 	}
 }
