@@ -116,24 +116,17 @@ type Config struct {
 	newestFormat int64
 }
 
-// Defaults of Config that packages above have in a Config of their own.
-const (
-	DefaultElectionTimeout = time.Second
-	DefaultMaxRequestBytes = 3 << 19 // 1.5 MiB
-	DefaultWarnApply       = 100 * time.Millisecond
-)
-
 // WithDefaults returns a copy of c with every unset optional field filled in.
 func (c Config) WithDefaults() Config {
 	c.TickInterval = cmp.Or(c.TickInterval, 100*time.Millisecond)
-	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, DefaultElectionTimeout)
+	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, time.Second)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second+2*c.ElectionTimeout)
-	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, DefaultMaxRequestBytes)
+	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, 3<<19)
 	c.MaxProposals = cmp.Or(c.MaxProposals, 5_000)
 	c.MaxProposalBytes = cmp.Or(c.MaxProposalBytes, 64<<20)
 	c.SnapshotCount = cmp.Or(c.SnapshotCount, 10_000)
 	c.CatchUpEntries = cmp.Or(c.CatchUpEntries, 5_000)
-	c.WarnApply = cmp.Or(c.WarnApply, DefaultWarnApply)
+	c.WarnApply = cmp.Or(c.WarnApply, 100*time.Millisecond)
 	c.Token = cmp.Or(c.Token, "etcd-cluster")
 	c.ReadMode = cmp.Or(c.ReadMode, ReadLease)
 	c.patience = cmp.Or(c.patience, alonePatience)

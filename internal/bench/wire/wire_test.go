@@ -16,8 +16,8 @@ import (
 
 	"github.com/leaderlease/go/internal/bench/load"
 	"github.com/leaderlease/go/internal/procs"
-	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
