@@ -12,12 +12,12 @@ var memberships = []Mutant{
 	{
 		Rule: "membership", Name: "a change is applied before its commit index is on disk", Pkg: nodeSim, Test: "^TestAChangeOutlivesACrash$",
 		File: changeFile,
-		Old:  "n.opts.ForgetsChanges || n.committed(index) == nil {", New: "n.opts.ForgetsChanges || true {",
+		Old:  "n.Options.ForgetsChanges || n.committed(index) == nil {", New: "n.Options.ForgetsChanges || true {",
 	},
 	{
 		Rule: "membership", Name: "the queue before a change is not awaited", Pkg: nodeSim, Test: "^TestAChangeOutlivesACrash$",
 		File: changeFile,
-		Old:  "n.opts.ForgetsChanges || n.committed(index) == nil {", New: "n.opts.ForgetsChanges || n.committed(index) == nil || true {",
+		Old:  "n.Options.ForgetsChanges || n.committed(index) == nil {", New: "n.Options.ForgetsChanges || n.committed(index) == nil || true {",
 	},
 	{
 		Rule: "membership", Name: "nobody learns in an election what is committed", Pkg: nodeSim, Test: "^TestALeaderThatRemovedItselfIsSucceeded$",
@@ -42,6 +42,6 @@ var memberships = []Mutant{
 	{
 		Rule: "membership", Name: "a snapshot is stepped before Advance", Pkg: nodeSim, Test: "^TestAChangeIsNotAppliedBehindASnapshot$/async=false",
 		File: changeFile,
-		Old:  "n.opts.Async || !n.busy {", New: "true {",
+		Old:  "n.Options.Async || !n.busy {", New: "true {",
 	},
 }

@@ -20,7 +20,7 @@ var election = []raftpb.MessageType{raftpb.MsgVote, raftpb.MsgPreVote, raftpb.Ms
 // tellCommit writes into a message of an election that the entry at Commit, of
 // the term RejectHint, is committed.
 func (n *Node) tellCommit(m *raftpb.Message) {
-	if n.opts.TellsNobody || !slices.Contains(election, m.GetType()) {
+	if n.Options.TellsNobody || !slices.Contains(election, m.GetType()) {
 		return
 	}
 	// What raft has been told is applied is in its log on disk. A machine may be

@@ -8,7 +8,7 @@ import "go.etcd.io/raft/v3/raftpb"
 // it, they would wait for that member's vote.
 func (n *Node) knowChanges(entries []*raftpb.Entry, apply func()) {
 	index := newestChange(entries)
-	if index == 0 || n.opts.ForgetsChanges || n.committed(index) == nil {
+	if index == 0 || n.Options.ForgetsChanges || n.committed(index) == nil {
 		apply()
 		return
 	}
@@ -27,7 +27,7 @@ func (n *Node) knowChanges(entries []*raftpb.Entry, apply func()) {
 // be told that a change is an older one: it would make it again, or panic. With
 // AsyncStorageWrites the node sees the snapshot first: see superseded.
 func (n *Node) putsOff(m *raftpb.Message) bool {
-	if m.GetType() != raftpb.MsgSnap || n.opts.Async || !n.busy {
+	if m.GetType() != raftpb.MsgSnap || n.Options.Async || !n.busy {
 		return false
 	}
 	n.snapshots = append(n.snapshots, m)

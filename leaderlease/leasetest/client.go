@@ -52,7 +52,7 @@ func (n *Node) ReadIndex(key uint64, done func(version uint64, path leaderlease.
 
 func (n *Node) read(key uint64, start func(*leaderlease.Lease, context.Context, func(leaderlease.Read, error)), done func(uint64, leaderlease.Path, error)) {
 	n.exec(func() {
-		switch n.opts.Kind {
+		switch n.Options.Kind {
 		case Library:
 			run := n.run
 			start(n.lease, context.Background(), func(r leaderlease.Read, err error) {

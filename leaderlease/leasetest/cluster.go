@@ -71,11 +71,11 @@ type Cluster struct {
 	world *world
 	nodes []*Node // by ID
 
-	// OnLeader is called when a node wins an election, OnApply when a node
-	// applies an entry, OnCrash when one loses its memory, OnRestart when a new
-	// process has started after that. All are optional.
+	// OnLeader is called when a node wins an election, OnApply when a node's
+	// machine has made something of an entry, OnCrash when a node loses its memory,
+	// OnRestart when a new process has started after that. All are optional.
 	OnLeader  func(n *Node, term uint64)
-	OnApply   func(n *Node, e *raftpb.Entry)
+	OnApply   func(n *Node, e *raftpb.Entry, made Outcome)
 	OnCrash   func(n *Node)
 	OnRestart func(n *Node)
 	// OnDeliver is called when a message reaches a node, OnAdmit when the node's
@@ -103,7 +103,7 @@ func New(opts Options) *Cluster {
 
 func (c *Cluster) add(id uint64, conf *raftpb.ConfState) {
 	n := &Node{
-		ID: id, cluster: c, opts: c.opts.Node(id),
+		ID: id, cluster: c, Options: c.opts.Node(id),
 		// Offsets differ by hours: comparing two nodes' instants must not work.
 		Clock: NewClock(c.Now, time.Duration(id)*7*time.Hour),
 		disk:  c.opts.NewDisk(id, conf), machine: c.opts.NewMachine(id, conf),

@@ -111,11 +111,11 @@ func (f *fault) leaderOr() *Node {
 	return f.any((*Node).Up)
 }
 
-func (n *Node) follows() bool { return n.up && !n.paused && n.role != raft.StateLeader }
+func follows(n *Node) bool { return n.Up() && !n.Paused() && n.Role() != raft.StateLeader }
 
 // voters returns the voters of the configuration that n has applied.
 func voters(n *Node) []uint64 {
-	ids := slices.Concat(n.conf.GetVoters(), n.conf.GetVotersOutgoing())
+	ids := slices.Concat(n.Conf().GetVoters(), n.Conf().GetVotersOutgoing())
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }

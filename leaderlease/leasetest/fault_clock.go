@@ -43,14 +43,14 @@ func failClock(f *fault) {
 // since it was last read, breaks assumption A1: Info reads it before and after.
 func stepBack(f *fault) {
 	n := f.leaderOr()
-	if n == nil || !n.up || n.paused || n.lease == nil {
+	if n == nil || !n.Up() || n.Paused() || n.Lease() == nil {
 		return
 	}
 	f.note(n, "its clock goes back")
-	n.lease.Info()
+	n.Lease().Info()
 	n.Clock.Step(-between(f.r, 1, 4*f.w.D))
-	n.lease.Info()
-	n.lease.Info()
+	n.Lease().Info()
+	n.Lease().Info()
 }
 
 // jumpAhead sets a clock ahead and changes its disruption marker, as when a

@@ -16,19 +16,19 @@ var clusterFaults = []faultKind{
 	{"remove_leader", 2, 0, 0, removeLeader},
 	{"compact", 3, 0, 0, compactFault},
 	{"forget", 2, 0, 0, func(f *fault) {
-		if n := f.any((*Node).follows); n != nil {
+		if n := f.any(follows); n != nil {
 			n.ForgetLeader()
 		}
 	}},
 	{"campaign", 3, 0, 0, func(f *fault) {
-		if n := f.any((*Node).follows); n != nil {
+		if n := f.any(follows); n != nil {
 			n.Campaign()
 		}
 	}},
 	{"push", 4, 0.5, 3, func(f *fault) { f.push(f.ids(), f.For) }},
 	{"invalidate", 1, 0, 0, func(f *fault) {
-		if n := f.c.Leader(); n != nil && n.lease != nil {
-			n.lease.Invalidate()
+		if n := f.c.Leader(); n != nil && n.Lease() != nil {
+			n.Lease().Invalidate()
 		}
 	}},
 	{"tick_burst", 3, 0, 0, tickBurst},
@@ -37,7 +37,7 @@ var clusterFaults = []faultKind{
 // transfer hands leadership to another voter, which it returns with the leader.
 func (f *fault) transfer() (from, to *Node) {
 	l := f.c.Leader()
-	if l == nil || l.paused {
+	if l == nil || l.Paused() {
 		return nil, nil
 	}
 	to = f.any(func(n *Node) bool { return n != l && slices.Contains(voters(l), n.ID) })
@@ -111,14 +111,14 @@ func (f *fault) change(to configuration) {
 
 func (f *fault) changeBy(to configuration, how raftpb.ConfChangeTransition) {
 	l := f.c.Leader()
-	if l == nil || l.paused {
+	if l == nil || l.Paused() {
 		return
 	}
-	if len(l.conf.GetVotersOutgoing()) > 0 {
+	if len(l.Conf().GetVotersOutgoing()) > 0 {
 		l.Change(&raftpb.ConfChangeV2{})
 		return
 	}
-	changes := difference(l.conf, to, f.ids())
+	changes := difference(l.Conf(), to, f.ids())
 	if len(changes) == 0 {
 		return
 	}
@@ -130,7 +130,7 @@ func (f *fault) changeBy(to configuration, how raftpb.ConfChangeTransition) {
 }
 
 func (f *fault) leaveJoint() {
-	if l := f.c.Leader(); l != nil && !l.paused && len(l.conf.GetVotersOutgoing()) > 0 {
+	if l := f.c.Leader(); l != nil && !l.Paused() && len(l.Conf().GetVotersOutgoing()) > 0 {
 		l.Change(&raftpb.ConfChangeV2{})
 	}
 }
@@ -195,13 +195,13 @@ func (f *fault) push(among []uint64, d time.Duration) {
 
 func (f *fault) pushOnce(among []uint64, round int) {
 	for _, id := range among {
-		if n := f.c.Node(id); n.up && !n.paused && n.role == raft.StateFollower {
+		if n := f.c.Node(id); n.Up() && !n.Paused() && n.Role() == raft.StateFollower {
 			n.ForgetLeader()
 		}
 	}
 	// A candidate whose log is behind cannot win: give others a turn.
 	n := f.c.Node(among[(f.N+round/4)%len(among)])
-	if n.up && !n.paused && n.role != raft.StateLeader {
+	if n.Up() && !n.Paused() && n.Role() != raft.StateLeader {
 		n.Campaign()
 	}
 }
@@ -210,11 +210,11 @@ func (f *fault) pushOnce(among []uint64, round int) {
 // over some time, as after a long garbage collection.
 func tickBurst(f *fault) {
 	n := f.leaderOr()
-	if n == nil || !n.up || n.paused {
+	if n == nil || !n.Up() || n.Paused() {
 		return
 	}
 	f.note(n, "gets a burst of ticks")
 	for range 1 + f.r.IntN(2*f.w.ElectionTick) {
-		n.exec(n.tick)
+		n.Tick()
 	}
 }

@@ -80,7 +80,7 @@ func (l *lines) join(a, b uint64) {
 	line := [2]uint64{a, b}
 	if l.cuts[line]--; l.cuts[line] <= 0 {
 		delete(l.cuts, line)
-		delete(l.s.c.Net.cut, line)
+		l.s.c.Net.Mend(a, b)
 	}
 }
 

@@ -22,7 +22,7 @@ var processFaults = []faultKind{
 // pauseFor stops the process. Before it goes on, a reader that is scheduled
 // first asks it.
 func (f *fault) pauseFor(n *Node, d time.Duration) {
-	if n == nil || !n.up {
+	if n == nil || !n.Up() {
 		return
 	}
 	f.note(n, "is paused")
@@ -41,17 +41,16 @@ func (f *fault) pauseFor(n *Node, d time.Duration) {
 
 func (s *sim) resume(n *Node, ticksFirst bool) {
 	s.pauses[n.ID] = 0
-	if !n.up || !n.paused {
+	if !n.Up() || !n.Paused() {
 		n.Clock.Start()
 		return
 	}
 	s.trace.note(s.c.Now(), n.ID, "goes on", "")
 	n.Clock.Start()
-	n.paused = false
 	for key := range s.w.Keys {
 		s.probe(n, s.linear.key(key))
+		s.tryRead(n, s.linear.key(key))
 	}
-	n.paused = true
 	n.Resume(ticksFirst)
 }
 
@@ -62,7 +61,7 @@ func suspendFault(f *fault) {
 	if n == nil {
 		return
 	}
-	stops := n.role != raft.StateLeader && !n.Valid() && f.r.IntN(2) == 0
+	stops := n.Role() != raft.StateLeader && !n.Valid() && f.r.IntN(2) == 0
 	if stops {
 		f.note(n, "its clock stands still")
 		n.Clock.Stop()
@@ -78,7 +77,7 @@ func (f *fault) crashFor(n *Node, d time.Duration) { f.crashLosing(n, f.r.IntN(3
 // crashLosing does so, and of the writes under way the oldest survive ones have
 // reached the disk.
 func (f *fault) crashLosing(n *Node, survive int, d time.Duration) {
-	if n == nil || !n.up {
+	if n == nil || !n.Up() {
 		return
 	}
 	f.kill(n, survive)
@@ -93,7 +92,7 @@ func (f *fault) kill(n *Node, survive int) {
 }
 
 func (s *sim) restart(n *Node) {
-	if n.up {
+	if n.Up() {
 		return
 	}
 	s.trace.note(s.c.Now(), n.ID, "starts again", "")
@@ -117,12 +116,12 @@ func diskStall(f *fault) {
 	}
 	f.note(n, "its disk stalls")
 	f.stalled[n.ID] = max(f.stalled[n.ID], f.c.Now()+f.For)
-	if n.lease != nil && f.r.IntN(2) == 0 {
-		n.lease.SetDiskStalled(true)
-		run := n.run
+	if n.Lease() != nil && f.r.IntN(2) == 0 {
+		n.Lease().SetDiskStalled(true)
+		run := n.Process()
 		f.c.After(f.For, func() {
-			if n.up && n.run == run {
-				n.lease.SetDiskStalled(false)
+			if n.Up() && n.Process() == run {
+				n.Lease().SetDiskStalled(false)
 			}
 		})
 	}
@@ -133,8 +132,8 @@ func (s *sim) unstall() {
 	s.slowCandidates = 0
 	for _, n := range s.c.Nodes() {
 		s.stalled[n.ID], s.slowApply[n.ID], s.slowVotes[n.ID] = 0, 0, 0
-		if n.up && n.lease != nil {
-			n.lease.SetDiskStalled(false)
+		if n.Up() && n.Lease() != nil {
+			n.Lease().SetDiskStalled(false)
 		}
 	}
 }

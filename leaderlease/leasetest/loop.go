@@ -78,7 +78,7 @@ func (n *Node) processReady(rd raft.Ready) {
 		n.cluster.OnReady(n, msgs)
 	}
 	n.stockReadStates(rd.ReadStates)
-	if n.opts.Async {
+	if n.Options.Async {
 		n.dispatch(msgs)
 		n.filterLate(&rd)
 		return
@@ -88,7 +88,7 @@ func (n *Node) processReady(rd raft.Ready) {
 		n.send(msgs)
 		n.filterLate(&rd)
 		n.restore(rd.Snapshot)
-		if n.opts.EarlyAdvance {
+		if n.Options.EarlyAdvance {
 			n.advanceEarly(rd)
 			return
 		}
@@ -130,7 +130,7 @@ func (n *Node) filter(rd *raft.Ready) []*raftpb.Message {
 // plainly returns what of msgs leaves a node without the library. It keeps V9 by
 // itself: raft diverges without it, whoever serves the reads.
 func (n *Node) plainly(msgs []*raftpb.Message) []*raftpb.Message {
-	if n.opts.Async && !n.opts.HastyVotes {
+	if n.Options.Async && !n.Options.HastyVotes {
 		msgs, _ = votes.AfterTerm(msgs)
 	}
 	return msgs
@@ -139,7 +139,7 @@ func (n *Node) plainly(msgs []*raftpb.Message) []*raftpb.Message {
 // afterApplyDelay runs f once the state machine is done with entries.
 func (n *Node) afterApplyDelay(entries []*raftpb.Entry, f func()) {
 	if len(entries) > 0 {
-		if d := delay(n.opts.ApplyDelay); d > 0 {
+		if d := delay(n.Options.ApplyDelay); d > 0 {
 			n.later(d, func() { n.onWriteDone(f) })
 			return
 		}
@@ -172,7 +172,7 @@ func (n *Node) appendThread(m *raftpb.Message, done func()) {
 }
 
 func (n *Node) applyThread(m *raftpb.Message, done func()) {
-	n.later(delay(n.opts.ApplyDelay), func() {
+	n.later(delay(n.Options.ApplyDelay), func() {
 		n.knowChanges(m.GetEntries(), func() {
 			n.exec(func() {
 				n.apply(m.GetEntries())
@@ -237,8 +237,8 @@ func (n *Node) startWrite(w write, done func()) {
 		done()
 	}
 	n.unsynced = append(n.unsynced, w)
-	d := delay(n.opts.DiskDelay)
-	if d == 0 && !n.opts.Async {
+	d := delay(n.Options.DiskDelay)
+	if d == 0 && !n.Options.Async {
 		finish()
 		return
 	}
@@ -285,13 +285,13 @@ func (n *Node) apply(entries []*raftpb.Entry) {
 		if e.GetIndex() <= n.superseded {
 			continue
 		}
-		n.outcome = n.machine.Apply(e, n.applyConf(e))
+		made := n.machine.Apply(e, n.applyConf(e))
 		if n.cluster.OnApply != nil {
-			n.cluster.OnApply(n, e)
+			n.cluster.OnApply(n, e, made)
 		}
-		if done := n.writes[n.outcome.Write]; done != nil {
-			delete(n.writes, n.outcome.Write)
-			done(n.outcome.Version)
+		if done := n.writes[made.Write]; done != nil {
+			delete(n.writes, made.Write)
+			done(made.Version)
 		}
 	}
 	if len(entries) > 0 {

@@ -70,7 +70,7 @@ func votesOfALostTerm(t *testing.T, phase time.Duration) bool {
 	}
 	candidate.Crash(0)
 	disk = 0
-	candidate.opts.Kind, candidate.opts.Async = Library, false
+	candidate.Options.Kind, candidate.Options.Async = Library, false
 	candidate.Restart()
 	c.Net.Hold = nil
 	c.Net.Join(1, 2)

@@ -25,10 +25,10 @@ const (
 )
 
 func (n *Node) mistake() Mistake {
-	if n.lease == nil || n.opts.Mistake == nil {
+	if n.lease == nil || n.Options.Mistake == nil {
 		return NoMistake
 	}
-	return n.opts.Mistake(n.run)
+	return n.Options.Mistake(n.run)
 }
 
 // mistaken returns what of rd leaves a node that makes m.

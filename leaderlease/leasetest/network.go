@@ -78,10 +78,13 @@ func (n *Network) Split(a, b []uint64) {
 // Heal restores every line.
 func (n *Network) Heal() { clear(n.cut) }
 
+// Mend restores the line from a to b, in that direction only: it undoes Cut.
+func (n *Network) Mend(a, b uint64) { delete(n.cut, [2]uint64{a, b}) }
+
 // Join restores the lines between a and b.
 func (n *Network) Join(a, b uint64) {
-	delete(n.cut, [2]uint64{a, b})
-	delete(n.cut, [2]uint64{b, a})
+	n.Mend(a, b)
+	n.Mend(b, a)
 }
 
 // Held returns the messages that are held back, oldest first.

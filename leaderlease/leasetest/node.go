@@ -60,13 +60,15 @@ type NodeOptions struct {
 type Node struct {
 	ID    uint64
 	Clock *Clock
+	// Options may be changed while the node runs. A new Kind or Async is that of
+	// the next process.
+	Options NodeOptions
 
 	cluster *Cluster
-	opts    NodeOptions
 	disk    Disk
 
-	// The process. run counts its starts, so that what an earlier one left
-	// behind is not taken for its own.
+	// The process. run is raised by each start and each crash, so that what an
+	// earlier process left behind is not taken for the present one's.
 	up     bool
 	paused bool
 	run    int
@@ -77,8 +79,6 @@ type Node struct {
 
 	machine Machine
 	conf    *raftpb.ConfState
-	// outcome is what the machine made of the newest entry.
-	outcome Outcome
 	// newest is the newest checkpoint of this process.
 	newest *raftpb.Snapshot
 	// allowed is up to where a durable machine may keep its state, known up to
@@ -101,7 +101,6 @@ type Node struct {
 	snapshots []*raftpb.Message
 	// unsynced are writes under way, oldest first.
 	unsynced []write
-	// heldBack counts the Readys that V5 held back.
 	heldBack int
 
 	writes map[uint64]func(version uint64)
@@ -130,16 +129,16 @@ func (n *Node) start() {
 	n.allowed = max(n.allowed, snap.GetMetadata().GetIndex())
 	rc := &raft.Config{
 		ID: n.ID, ElectionTick: c.opts.ElectionTick, HeartbeatTick: c.opts.HeartbeatTick,
-		Storage: storage{n.disk, n}, Applied: n.applyFrom(), AsyncStorageWrites: n.opts.Async,
+		Storage: storage{n.disk, n}, Applied: n.applyFrom(), AsyncStorageWrites: n.Options.Async,
 		MaxSizePerMsg: 1 << 16, MaxInflightMsgs: 64, MaxUncommittedEntriesSize: 1 << 20,
 		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true, Logger: c.opts.Logger,
 	}
-	if n.opts.Kind == Stock {
+	if n.Options.Kind == Stock {
 		rc.ReadOnlyOption = raft.ReadOnlyLeaseBased
 	}
 	n.raw, err = raft.NewRawNode(rc)
 	must(err)
-	if n.opts.Kind == Library {
+	if n.Options.Kind == Library {
 		cfg := leaderlease.Config{
 			Raft: rc, TickInterval: c.opts.TickInterval, Clock: n.Clock, Promises: n.disk,
 			Send: func(msgs []*raftpb.Message) { n.send(msgs) },
@@ -174,12 +173,15 @@ func (n *Node) tick() {
 	}
 }
 
+// Tick gives the process a tick besides those of its clock.
+func (n *Node) Tick() { n.exec(n.tick) }
+
 // receive takes a message from the network.
 func (n *Node) receive(m *raftpb.Message) {
 	if !n.up {
 		return
 	}
-	if n.opts.FilterOnArrival && !n.paused && n.lease != nil {
+	if n.Options.FilterOnArrival && !n.paused && n.lease != nil {
 		if !n.lease.Incoming(m) {
 			return
 		}
@@ -197,10 +199,10 @@ func (n *Node) receive(m *raftpb.Message) {
 }
 
 func (n *Node) stepDelay(m *raftpb.Message) time.Duration {
-	if n.opts.StepDelay == nil {
+	if n.Options.StepDelay == nil {
 		return 0
 	}
-	return n.opts.StepDelay(m)
+	return n.Options.StepDelay(m)
 }
 
 // step is how an embedder handles a message from a peer.
@@ -229,7 +231,7 @@ func (n *Node) exec(f func()) {
 	if !n.up {
 		return
 	}
-	if n.paused || (n.busy && n.opts.QueueWhileBusy) {
+	if n.paused || (n.busy && n.Options.QueueWhileBusy) {
 		n.inbox = append(n.inbox, f)
 		return
 	}
@@ -255,13 +257,13 @@ func (n *Node) drain() {
 		f()
 		n.pump()
 	}
-	for len(n.inbox) > 0 && !n.paused && n.up && (!n.busy || !n.opts.QueueWhileBusy) {
+	for len(n.inbox) > 0 && !n.paused && n.up && (!n.busy || !n.Options.QueueWhileBusy) {
 		f := n.inbox[0]
 		n.inbox = n.inbox[1:]
 		f()
 		// A loop that queues takes all there is before it asks raft for a Ready,
 		// or it would fall behind for good.
-		if len(n.inbox) == 0 || !n.opts.QueueWhileBusy {
+		if len(n.inbox) == 0 || !n.Options.QueueWhileBusy {
 			n.pump()
 		}
 	}
@@ -282,6 +284,13 @@ func (n *Node) Up() bool { return n.up }
 
 // Paused reports whether the process is paused.
 func (n *Node) Paused() bool { return n.paused }
+
+// Process returns the number of the node's process: 1 before the first crash.
+func (n *Node) Process() int { return (n.run + 1) / 2 }
+
+// HeldBack returns how many Readys the node has held back until it was bound no
+// more (V5).
+func (n *Node) HeldBack() int { return n.heldBack }
 
 // Role returns raft's role, Term its term.
 func (n *Node) Role() raft.StateType { return n.role }
@@ -319,6 +328,9 @@ func (n *Node) Conf() *raftpb.ConfState { return n.conf }
 
 // Applied returns the index the node has applied.
 func (n *Node) Applied() uint64 { return n.machine.Applied() }
+
+// Machine returns what the node applies its log to.
+func (n *Node) Machine() Machine { return n.machine }
 
 // Version returns the version of key in the node's state machine.
 func (n *Node) Version(key uint64) uint64 {

@@ -18,7 +18,7 @@ type operator struct {
 // witness: it is gone soon, and those that remain may not know it yet.
 func (o *operator) sees(n *Node, index uint64) {
 	if index > o.index && slices.Contains(voters(n), n.ID) {
-		o.conf, o.index = n.conf, index
+		o.conf, o.index = n.Conf(), index
 	}
 }
 
@@ -33,7 +33,7 @@ func (s *sim) operate() {
 		switch {
 		case s.operator.wants(n.ID):
 			s.restart(n)
-		case n.up:
+		case n.Up():
 			s.trace.note(s.c.Now(), n.ID, "is switched off", "")
 			n.Crash(0)
 		}

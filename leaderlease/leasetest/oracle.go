@@ -48,13 +48,13 @@ func (o *leaseOracle) init() { o.winner = make(map[uint64]process) }
 // check looks at one node, as a reader would find it, at any moment. A paused
 // node is asked as well: what would it answer, if it ran just for this.
 func (o *leaseOracle) check(s *sim, n *Node) {
-	if s.cfg.IndexReads || n.lease == nil || !n.up || (n.role == leaderRole && n.term >= o.newest) {
+	if s.cfg.IndexReads || n.Lease() == nil || !n.Up() || (n.Role() == leaderRole && n.Term() >= o.newest) {
 		return
 	}
 	if !n.Valid() {
 		return
 	}
-	tok, err := n.lease.Token()
+	tok, err := n.Lease().Token()
 	if err == nil && tok.Term < o.newest {
 		s.violatef("disjoint", n.ID, "lease of term %d is valid, but node %d leads term %d", tok.Term, o.winner[o.newest].id, o.newest)
 	}
@@ -68,7 +68,7 @@ func (s *sim) onLeader(n *Node, term uint64) {
 	if p, ok := o.winner[term]; ok {
 		s.violatef("raft", n.ID, "wins term %d, which process %d of node %d has won", term, p.run, p.id)
 	}
-	o.winner[term] = process{n.ID, n.run}
+	o.winner[term] = process{n.ID, n.Process()}
 	o.newest = max(o.newest, term)
 	for _, other := range s.c.Nodes() {
 		if other != n {
@@ -163,13 +163,11 @@ func (s *sim) onCrash(n *Node) {
 
 // collect adds up what a process has counted, before it is gone.
 func (s *sim) collect(n *Node) {
-	if n.lease == nil {
+	if n.Lease() == nil {
 		return
 	}
-	s.res.heldBack += n.heldBack
-	n.heldBack = 0
-	s.res.addStats(n.lease.ResetStats())
-	if err := n.lease.Info().Err; err != nil && !s.cfg.Misused {
+	s.res.addStats(n.Lease().ResetStats())
+	if err := n.Lease().Info().Err; err != nil && !s.cfg.Misused {
 		s.violatef("misuse", n.ID, "%v", err)
 	}
 }

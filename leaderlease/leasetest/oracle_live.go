@@ -56,7 +56,8 @@ func (s *sim) finish() {
 func (s *sim) summarise() {
 	s.res.Elapsed = s.c.Now()
 	for _, n := range s.c.Nodes() {
-		if n.up {
+		s.res.heldBack += n.HeldBack()
+		if n.Up() {
 			s.collect(n)
 		}
 	}
@@ -88,12 +89,12 @@ func (s *sim) heal() {
 // or n was given another promise, that would keep a healthy cluster from lease
 // reads for longer than the liveness oracle waits.
 func (s *sim) needsRestart(n *Node) bool {
-	if n.lease == nil {
+	if n.Lease() == nil {
 		return false
 	}
 	// Mistrust of a clock that stood still lasts for twice as long as it took to
 	// notice.
-	odd := s.scale[n.ID] != 0 || s.mistrusted || n.lease.Info().Lease == core.ClockFault
+	odd := s.scale[n.ID] != 0 || s.mistrusted || n.Lease().Info().Lease == core.ClockFault
 	s.scale[n.ID] = 0
 	return odd
 }
@@ -115,7 +116,7 @@ func (s *sim) serving() *Node {
 func (s *sim) newestConf(l *Node) bool {
 	for _, n := range s.c.Nodes() {
 		// A leader that is slow to apply may be behind in entries for long.
-		if n.Applied() > l.Applied() && !proto.Equal(n.conf, l.conf) {
+		if n.Applied() > l.Applied() && !proto.Equal(n.Conf(), l.Conf()) {
 			return false
 		}
 	}
@@ -125,10 +126,10 @@ func (s *sim) newestConf(l *Node) bool {
 // canLease reports whether l can hold a lease at all: it and a quorum of its
 // voters have the library.
 func (s *sim) canLease(l *Node) bool {
-	if l.lease == nil {
+	if l.Lease() == nil {
 		return false
 	}
-	return core.Voters(l.conf).CommittedIndex(withLibrary{s}) > 0
+	return core.Voters(l.Conf()).CommittedIndex(withLibrary{s}) > 0
 }
 
 // withLibrary is a quorum.AckedIndexer: nodes with the library have acked 1.
@@ -137,7 +138,7 @@ type withLibrary struct{ s *sim }
 // AckedIndex implements quorum.AckedIndexer.
 func (w withLibrary) AckedIndex(id uint64) (quorum.Index, bool) {
 	n := w.s.c.Node(id)
-	return 1, n != nil && n.lease != nil
+	return 1, n != nil && n.Lease() != nil
 }
 
 // serves asks for lease reads for a while and reports whether 99 in 100 were
@@ -167,7 +168,7 @@ func (s *sim) converge() {
 	l := s.furthest()
 	for _, n := range s.c.Nodes() {
 		s.compareState(n)
-		if slices.Contains(l.conf.GetVoters(), n.ID) && n.Applied() < s.raft.acknowledged() {
+		if slices.Contains(l.Conf().GetVoters(), n.ID) && n.Applied() < s.raft.acknowledged() {
 			s.violatef("liveness", n.ID, "has applied %d of %d entries after healing", n.Applied(), s.raft.acknowledged())
 		}
 	}
@@ -197,9 +198,9 @@ func (o *raftOracle) acknowledged() uint64 {
 func (s *sim) describe() string {
 	var b strings.Builder
 	for _, n := range s.c.Nodes() {
-		fmt.Fprintf(&b, "\nnode %d up=%v paused=%v busy=%v %v term=%d applied=%d conf=%v", n.ID, n.up, n.paused, n.busy, n.role, n.term, n.Applied(), n.conf)
-		if n.lease != nil {
-			st := n.lease.Info()
+		fmt.Fprintf(&b, "\nnode %d up=%v paused=%v %v term=%d applied=%d conf=%v", n.ID, n.Up(), n.Paused(), n.Role(), n.Term(), n.Applied(), n.Conf())
+		if n.Lease() != nil {
+			st := n.Lease().Info()
 			fmt.Fprintf(&b, " lease=%v promise=%+v peers=%+v", st.Lease, st.Promise, st.Peers)
 		}
 	}

@@ -37,12 +37,12 @@ func (o *raftOracle) init() {
 
 func (o *raftOracle) acked(a ack) { o.acks = append(o.acks, a) }
 
-func (s *sim) onApply(n *Node, e *raftpb.Entry) {
+func (s *sim) onApply(n *Node, e *raftpb.Entry, made Outcome) {
 	o, index := &s.raft, e.GetIndex()
 	for uint64(len(o.entries)) <= index {
 		o.entries = append(o.entries, appliedEntry{})
 	}
-	got := appliedEntry{term: e.GetTerm(), sum: sum(e.GetData()), outcome: n.outcome, seen: true}
+	got := appliedEntry{term: e.GetTerm(), sum: sum(e.GetData()), outcome: made, seen: true}
 	known := &o.entries[index]
 	switch {
 	case !known.seen:
@@ -64,7 +64,7 @@ func (s *sim) onApply(n *Node, e *raftpb.Entry) {
 	if e.GetType() != raftpb.EntryNormal {
 		s.noteConf(n, index)
 	}
-	if index%hashEvery == 0 || (n.machine.Durable() && index%hashEveryDurable == 0) {
+	if index%hashEvery == 0 || (n.Machine().Durable() && index%hashEveryDurable == 0) {
 		s.compareState(n)
 	}
 }
@@ -73,7 +73,7 @@ func (s *sim) noteConf(n *Node, index uint64) {
 	s.res.ConfChanges++
 	s.operator.sees(n, index)
 	s.trace.note(s.c.Now(), n.ID, "applies configuration", "index voters outgoing learners",
-		index, digits(n.conf.GetVoters()), digits(n.conf.GetVotersOutgoing()), digits(n.conf.GetLearners()))
+		index, digits(n.Conf().GetVoters()), digits(n.Conf().GetVotersOutgoing()), digits(n.Conf().GetLearners()))
 }
 
 // digits shows a set of nodes as a decimal number, two digits each.

@@ -34,7 +34,7 @@ var recipes = []faultKind{
 
 // withLeader runs do if there is a leader that runs.
 func (f *fault) withLeader(do func(l *Node)) {
-	if l := f.c.Leader(); l != nil && !l.paused {
+	if l := f.c.Leader(); l != nil && !l.Paused() {
 		do(l)
 	}
 }

@@ -15,7 +15,7 @@ import (
 func forgottenReign(f *fault) {
 	f.withLeader(func(l *Node) {
 		x := f.any(func(n *Node) bool {
-			return n != l && n.opts.Async && n.follows() && slices.Contains(voters(l), n.ID)
+			return n != l && n.Options.Async && follows(n) && slices.Contains(voters(l), n.ID)
 		})
 		to := f.any(func(n *Node) bool { return n != x && slices.Contains(voters(l), n.ID) })
 		if x == nil || to == nil {
@@ -37,7 +37,7 @@ func forgottenReign(f *fault) {
 func (f *fault) whenLeads(x *Node, d time.Duration, then func()) {
 	end := f.c.Now() + d
 	f.repeat(f.beat()/4, 2*d, func() bool {
-		done := x.role == leaderRole || f.c.Now() >= end
+		done := x.Role() == leaderRole || f.c.Now() >= end
 		if done {
 			then()
 		}
@@ -56,11 +56,11 @@ func (f *fault) forgetReign(x, to *Node) {
 		term := f.leases.newest
 		f.repeat(8*f.w.Latency+4*f.w.Disk+time.Millisecond, 3*f.w.D+f.For, func() bool {
 			for _, n := range f.c.Nodes() {
-				if n.follows() {
+				if follows(n) {
 					n.ForgetLeader()
 				}
 			}
-			if x.follows() {
+			if follows(x) {
 				x.Campaign()
 			}
 			return f.leases.newest > term

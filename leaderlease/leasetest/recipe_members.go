@@ -54,7 +54,7 @@ func (f *fault) changeThen(l *Node, to configuration, done func(*raftpb.ConfStat
 	var wait func()
 	wait = func() {
 		switch {
-		case l.up && done(l.conf):
+		case l.Up() && done(l.Conf()):
 			then()
 		case f.c.Now() < end:
 			f.after(max(f.w.Latency/2, time.Millisecond), wait)

@@ -51,7 +51,7 @@ func (f *fault) rejectLate(l, ahead, v *Node, unheard *trouble) {
 // be made and granted before raft sees the vote.
 func voteRace(f *fault) {
 	f.withLeader(func(l *Node) {
-		v := f.any(func(n *Node) bool { return n != l && n.lease != nil })
+		v := f.any(func(n *Node) bool { return n != l && n.Lease() != nil })
 		c := f.any(func(n *Node) bool { return n != l && n != v })
 		if v == nil || c == nil {
 			return
@@ -64,11 +64,11 @@ func voteRace(f *fault) {
 
 func (f *fault) race(l, v, c *Node) {
 	f.note(v, "hears nothing of its leader, then of a candidate, then of its leader")
-	arrival := v.opts.FilterOnArrival
-	v.opts.FilterOnArrival = true
+	arrival := v.Options.FilterOnArrival
+	v.Options.FilterOnArrival = true
 	late := f.beat() + between(f.r, 0, f.beat()) + 2*(f.w.Latency+f.w.Step+f.w.Disk+f.w.Apply)
 	f.slowVotes[v.ID] = late
-	f.after(f.For+f.w.D, func() { v.opts.FilterOnArrival, f.slowVotes[v.ID] = arrival, 0 })
+	f.after(f.For+f.w.D, func() { v.Options.FilterOnArrival, f.slowVotes[v.ID] = arrival, 0 })
 
 	toLeader := func(m *raftpb.Message) bool { return m.GetTo() == l.ID && m.GetFrom() != v.ID }
 	deaf := &trouble{loss: 1, r: f.r}
@@ -83,7 +83,7 @@ func (f *fault) race(l, v, c *Node) {
 		raced, deaf.match = true, noEntries
 		f.repeat(max(f.w.Latency/2, time.Millisecond/2), late+4*f.w.Latency, func() bool {
 			// Or it would ignore the vote, because it has just heard of l.
-			if v.follows() {
+			if follows(v) {
 				v.ForgetLeader()
 			}
 			return false
@@ -91,7 +91,7 @@ func (f *fault) race(l, v, c *Node) {
 	})
 	f.after(f.w.D-f.beat(), func() {
 		f.repeat(3*f.w.Latency+f.w.Disk+2*f.w.Step+time.Millisecond, f.For, func() bool {
-			if raced || !c.follows() || !v.follows() {
+			if raced || !follows(c) || !follows(v) {
 				return raced
 			}
 			v.ForgetLeader()

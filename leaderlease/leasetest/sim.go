@@ -209,7 +209,7 @@ func (s *sim) nodeOptions(id uint64) NodeOptions {
 	delays := stream(s.sched.Seed, streamDisk+id<<8)
 	o.DiskDelay = func() time.Duration {
 		d := between(delays, 0, w.Disk)
-		if role := s.c.Node(id).role; s.c.Now() < s.slowCandidates && role == raft.StateCandidate {
+		if role := s.c.Node(id).Role(); s.c.Now() < s.slowCandidates && role == raft.StateCandidate {
 			d += between(delays, 0, w.D)
 		}
 		return max(d, s.stalled[id]-s.c.Now())

@@ -107,7 +107,7 @@ func (s *sim) readAt(n *Node, key uint64) {
 			record.drop()
 			return
 		}
-		switch n.opts.Kind {
+		switch n.Options.Kind {
 		case Plain:
 			// Raft's own ReadIndex has stale cases, which are not ours to judge.
 			record.drop()
@@ -128,7 +128,7 @@ func (s *sim) readAt(n *Node, key uint64) {
 func (s *sim) probeAll(key uint64) {
 	for _, n := range s.c.Nodes() {
 		s.probe(n, key)
-		if n.opts.Kind == Stock && n.Up() && n.role == leaderRole {
+		if n.Options.Kind == Stock && n.Up() && n.Role() == leaderRole {
 			s.readAt(n, key)
 		}
 	}
@@ -140,13 +140,25 @@ func (s *sim) probe(n *Node, key uint64) {
 		return
 	}
 	s.leases.check(s, n)
-	version, status := n.TryRead(key)
-	if status != leaderlease.Valid {
+	if !n.Paused() {
+		s.tryRead(n, key)
+	}
+}
+
+// tryRead makes a lease read of key at n, even if n is paused: at the instant at
+// which it goes on, a reader may be scheduled first.
+func (s *sim) tryRead(n *Node, key uint64) {
+	if s.cfg.IndexReads || !n.Up() || n.Lease() == nil {
 		return
 	}
+	index, status := n.Lease().TryRead()
+	if status != leaderlease.Valid || n.Applied() < index {
+		return
+	}
+	version := n.Version(key)
 	s.res.LeaseReads++
 	s.trace.mix(uint64(s.c.Now()), n.ID, key, version)
-	if len(n.conf.GetVotersOutgoing()) > 0 {
+	if len(n.Conf().GetVotersOutgoing()) > 0 {
 		s.res.JointReads++
 	}
 	s.linear.instant(key, n.ID, version)
@@ -164,7 +176,7 @@ func (s *sim) checkRead(n *Node, key, floor, version uint64, path string) {
 // checkNewest looks at what a read says of the whole: it never goes back either,
 // whichever key and node a client asks next.
 func (s *sim) checkNewest(n *Node, key, floor uint64) {
-	_, newest := n.machine.Read(key)
+	_, newest := n.Machine().Read(key)
 	if newest < floor {
 		s.violatef("stale", n.ID, "read of key %d says that %d is the newest version, but %d was known before it", key, newest, floor)
 	}

@@ -49,7 +49,7 @@ func TestL4LeaderMustBeVoter(t *testing.T) {
 			s.lead(1)
 			s.Run(500 * ms)
 			applied := false
-			s.OnApply = func(n *leasetest.Node, e *raftpb.Entry) {
+			s.OnApply = func(n *leasetest.Node, e *raftpb.Entry, _ leasetest.Outcome) {
 				if n.ID != 1 || e.GetType() != raftpb.EntryConfChange {
 					return
 				}
