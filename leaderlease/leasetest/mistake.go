@@ -28,7 +28,7 @@ func (n *Node) mistake() Mistake {
 	if n.lease == nil || n.Options.Mistake == nil {
 		return NoMistake
 	}
-	return n.Options.Mistake(n.run)
+	return n.Options.Mistake(n.Process())
 }
 
 // mistaken returns what of rd leaves a node that makes m.

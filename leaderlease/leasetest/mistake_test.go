@@ -43,22 +43,39 @@ func TestMistakesWithReadyMakeNoReadStale(t *testing.T) {
 			sum := &Result{}
 			for seed := uint64(1); seed <= mistakeSeeds(4); seed++ {
 				for first := range 2 {
+					changes := 0
 					r := Simulate(t, SimConfig{Seed: seed, SkipGuard: true, Misused: true, Node: func(id uint64, o *NodeOptions) {
-						o.Mistake = func(run int) Mistake {
-							if (run+first+int(id))%2 == 0 {
-								return NoMistake
-							}
-							return m
-						}
+						o.Mistake = everySecond(m, first+int(id), &changes)
 					}})
 					r.Require(t)
 					sum.Add(r)
+					if changes == 0 {
+						t.Errorf("seed %d: no node has changed between right and wrong in %d crashes", seed, r.Crashes)
+					}
 				}
 			}
 			if sum.Elections == 0 || sum.Reads[leaderlease.PathLease] == 0 {
 				t.Errorf("%d elections, %d reads under a lease, want some of both", sum.Elections, sum.Reads[leaderlease.PathLease])
 			}
 		})
+	}
+}
+
+// everySecond lets every second process of a node make m, and counts how often the
+// node changes.
+func everySecond(m Mistake, first int, changes *int) func(process int) Mistake {
+	var last Mistake
+	known := false
+	return func(process int) Mistake {
+		now := m
+		if (process+first)%2 == 0 {
+			now = NoMistake
+		}
+		if known && now != last {
+			*changes++
+		}
+		last, known = now, true
+		return now
 	}
 }
 

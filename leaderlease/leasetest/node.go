@@ -48,7 +48,7 @@ type NodeOptions struct {
 	ForgetsChanges, TellsNobody bool
 	// Mistake returns how the given process of the node, counted from 1, embeds
 	// its Lease wrongly: a negative control. Nil means none.
-	Mistake func(run int) Mistake
+	Mistake func(process int) Mistake
 	// StepDelay returns how long after Incoming was asked raft steps a message,
 	// with FilterOnArrival. Messages of several connections overtake each other
 	// there, as they do on a transport's goroutines. Nil means no time.
