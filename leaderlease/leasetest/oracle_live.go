@@ -198,7 +198,9 @@ func (o *raftOracle) acknowledged() uint64 {
 func (s *sim) describe() string {
 	var b strings.Builder
 	for _, n := range s.c.Nodes() {
-		fmt.Fprintf(&b, "\nnode %d up=%v paused=%v %v term=%d applied=%d conf=%v", n.ID, n.Up(), n.Paused(), n.Role(), n.Term(), n.Applied(), n.Conf())
+		c := n.Conf() // protobuf prints it with other spaces in each build
+		fmt.Fprintf(&b, "\nnode %d up=%v paused=%v %v term=%d applied=%d voters=%v outgoing=%v learners=%v", n.ID, n.Up(), n.Paused(), n.Role(), n.Term(), n.Applied(),
+			c.GetVoters(), c.GetVotersOutgoing(), slices.Concat(c.GetLearners(), c.GetLearnersNext()))
 		if n.Lease() != nil {
 			st := n.Lease().Info()
 			fmt.Fprintf(&b, " lease=%v promise=%+v peers=%+v", st.Lease, st.Promise, st.Peers)
