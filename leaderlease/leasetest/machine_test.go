@@ -10,10 +10,10 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// keeper is a durable Machine: a memoryMachine with a checkpoint that survives
-// the process.
+// keeper is a durable Machine: one in memory, with a checkpoint that survives the
+// process.
 type keeper struct {
-	*memoryMachine
+	Machine
 	kept *keptState
 	bug  string
 }
@@ -26,27 +26,24 @@ type keptState struct {
 
 func newKeeper(bug string) func(id uint64, conf *raftpb.ConfState) Machine {
 	return func(_ uint64, conf *raftpb.ConfState) Machine {
-		m := &memoryMachine{versions: make(map[uint64]uint64)}
+		k := &keeper{Machine: NewMemoryMachine(), kept: &keptState{}, bug: bug}
 		if conf != nil {
-			m.applied, m.term, m.conf = 1, 1, conf
+			_ = k.Machine.Restore(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1)), ConfState: conf}})
 		}
-		k := &keeper{memoryMachine: m, kept: &keptState{}, bug: bug}
 		k.keep()
 		return k
 	}
 }
 
-func (k *keeper) keep() { k.kept.snap, _ = k.memoryMachine.Snapshot() }
+func (k *keeper) keep() { k.kept.snap, _ = k.Machine.Snapshot() }
 
 const notDurable = "log compacted before the checkpoint is durable"
 
 var errDisk = errors.New("the disk refuses")
 
 func (k *keeper) Apply(e *raftpb.Entry, conf *raftpb.ConfState) Outcome {
-	out := k.memoryMachine.Apply(e, conf)
-	if len(k.versions) > 0 {
-		out.Sum = k.applied
-	}
+	out := k.Machine.Apply(e, conf)
+	out.Sum = k.Applied()
 	return out
 }
 
@@ -63,19 +60,19 @@ func (k *keeper) Checkpoint(committed func(index uint64) error) error {
 		k.keep()
 		return nil
 	}
-	if err := committed(k.applied); err != nil {
+	if err := committed(k.Applied()); err != nil {
 		return err
 	}
 	k.keep()
 	if k.bug == "index ahead of its content" {
-		k.kept.snap.Metadata.Index = new(k.applied + 1)
+		k.kept.snap.Metadata.Index = new(k.Applied() + 1)
 	}
 	return nil
 }
 
 func (k *keeper) Snapshot() (*raftpb.Snapshot, error) {
 	if k.bug == notDurable {
-		return k.memoryMachine.Snapshot()
+		return k.Machine.Snapshot()
 	}
 	return k.kept.snap, nil
 }
@@ -84,9 +81,11 @@ func (k *keeper) Restore(snap *raftpb.Snapshot) error {
 	if k.kept.attempts++; k.kept.attempts%7 == 0 {
 		return errDisk
 	}
-	if k.bug == "restore keeps old state" && k.applied > 1 {
-		k.memoryMachine.applied, k.term, k.conf = snap.GetMetadata().GetIndex(), snap.GetMetadata().GetTerm(), snap.GetMetadata().GetConfState()
-	} else if err := k.memoryMachine.Restore(snap); err != nil {
+	if k.bug == "restore keeps old state" && k.Applied() > 1 {
+		old, _ := k.Machine.Snapshot()
+		snap = &raftpb.Snapshot{Data: old.GetData(), Metadata: snap.GetMetadata()}
+	}
+	if err := k.Machine.Restore(snap); err != nil {
 		return err
 	}
 	if k.bug != "restore is not durable" {
@@ -96,8 +95,8 @@ func (k *keeper) Restore(snap *raftpb.Snapshot) error {
 }
 
 func (k *keeper) Reopen(*raftpb.Snapshot) (Machine, error) {
-	next := &keeper{memoryMachine: &memoryMachine{versions: make(map[uint64]uint64)}, kept: k.kept, bug: k.bug}
-	return next, next.memoryMachine.Restore(proto.CloneOf(k.kept.snap))
+	next := &keeper{Machine: NewMemoryMachine(), kept: k.kept, bug: k.bug}
+	return next, next.Machine.Restore(proto.CloneOf(k.kept.snap))
 }
 
 // A machine that keeps checkpoints of its own, with writes that fail now and
