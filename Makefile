@@ -38,7 +38,7 @@ check: fmt-check vet lint api ## before each push: format, vet, lint, short test
 # down: under -race a short one runs, and the standard one after it, as two
 # processes of half the seeds each. For the same reason raftwal damages its log
 # at every bit and byte in a run of its own.
-SIMULATE = $(GO) test ./leaderlease/leasetest -run '^TestSimulation$$' -count 1 -timeout 0 -v -args
+SIMULATE = $(GO) test ./leaderlease/leasetest/sim -run '^TestSimulation$$' -count 1 -timeout 0 -v -args
 
 # Bare RawNodes over volatile disks, one goroutine as well. TestSimulation of
 # the package takes -first, -seeds, -for, -without and -trace.

@@ -52,6 +52,16 @@ var (
 			modulePath + "/leaderlease/fence/boltfence", modulePath + "/leaderlease/clock/benbjohnson",
 		},
 	}
+	// An embedder's tests get no simulator, and no checker of histories, with their
+	// clusters.
+	leasetestRule = rule{
+		pkg: "leaderlease/leasetest",
+		allowed: []string{
+			modulePath + "/leaderlease", modulePath + "/internal", raft, protobuf, "golang.org/x/sys",
+			"github.com/cockroachdb/datadriven", "github.com/pmezard/go-difflib",
+		},
+		forbidden: []string{modulePath + "/leaderlease/leasetest/sim", "github.com/anishathalye/porcupine"},
+	}
 	fenceRule = rule{
 		pkg:       "leaderlease/fence",
 		forbidden: []string{"testing", "net"},
@@ -78,7 +88,7 @@ func within(path string, roots []string) bool {
 
 func TestPackagesLinkWhatTheyMay(t *testing.T) {
 	watchSources(t)
-	for _, r := range []rule{coreRule, leaderleaseRule, fenceRule} {
+	for _, r := range []rule{coreRule, leaderleaseRule, fenceRule, leasetestRule} {
 		t.Run(strings.ReplaceAll(r.pkg, "/", "-"), func(t *testing.T) {
 			for _, path := range r.violations(dependencies(t, r.pkg)) {
 				t.Errorf("%s links %s; to see how: go list -deps -f '{{.ImportPath}} {{.Imports}}' ./%s", r.pkg, path, r.pkg)
@@ -92,7 +102,7 @@ func TestPackagesLinkWhatTheyMay(t *testing.T) {
 func TestForbiddenLinksAreFound(t *testing.T) {
 	watchSources(t)
 	deps := dependencies(t, "leaderlease/fence/boltfence")
-	for _, r := range []rule{coreRule, leaderleaseRule, fenceRule} {
+	for _, r := range []rule{coreRule, leaderleaseRule, fenceRule, leasetestRule} {
 		if found := r.violations(deps); !slices.Contains(found, "go.etcd.io/bbolt") {
 			t.Errorf("the rule for %s finds %q in boltfence, want bbolt", r.pkg, found)
 		}
@@ -100,7 +110,7 @@ func TestForbiddenLinksAreFound(t *testing.T) {
 }
 
 func TestEachForbiddenLinkIsFound(t *testing.T) {
-	for _, r := range []rule{coreRule, leaderleaseRule, fenceRule} {
+	for _, r := range []rule{coreRule, leaderleaseRule, fenceRule, leasetestRule} {
 		good := []dependency{{modulePath + "/" + r.pkg, false}, {"time", true}, {"testingx", true}}
 		for _, path := range r.allowed {
 			good = append(good, dependency{path, false}, dependency{path + "/sub", false})

@@ -139,12 +139,11 @@ func directed(ctx context.Context, m Mutant, overlay, dir string) (outcome, erro
 var violation = regexp.MustCompile(`VIOLATION seed=(\d+) oracle=(\S+)`)
 
 func simulated(ctx context.Context, overlay, dir string, seeds int) (outcome, error) {
-	const pkg = "./leaderlease/leasetest"
-	binary, err := compile(ctx, pkg, overlay, dir)
+	binary, err := compile(ctx, simPkg, overlay, dir)
 	if err != nil {
 		return outcome{}, err
 	}
-	out, err := run(ctx, pkg, binary, "-test.run", "^TestSimulation$", "-test.timeout", "0",
+	out, err := run(ctx, simPkg, binary, "-test.run", "^TestSimulation$", "-test.timeout", "0",
 		fmt.Sprintf("-seeds=%d", seeds), "-stop=1")
 	if err == nil {
 		return outcome{ran: true, detail: fmt.Sprintf("the simulator, %d seeds", seeds)}, ctx.Err()

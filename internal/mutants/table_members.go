@@ -2,6 +2,7 @@ package main
 
 const (
 	nodeSim    = "./leaderlease/leasetest"
+	simPkg     = "./leaderlease/leasetest/sim"
 	changeFile = "leaderlease/leasetest/change.go"
 	candidFile = "leaderlease/leasetest/candid.go"
 )

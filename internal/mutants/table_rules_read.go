@@ -198,7 +198,7 @@ var readRules = []Mutant{
 		Old:  "if !l.mayAnswerLocked(m.GetIndex()) {", New: "if !l.mayAskLocked() {",
 	},
 	{
-		Rule: "V3", Name: "votes of a lost term elect a bound node", Pkg: "./leaderlease/leasetest", Test: "^TestVotesOfALostTermElectNoBoundNode$",
+		Rule: "V3", Name: "votes of a lost term elect a bound node", Pkg: nodeSim, Test: "^TestVotesOfALostTermElectNoBoundNode$",
 		File: "leaderlease/inbound.go",
 		Old:  "	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:\n		return l.mayWin(m)\n", New: "",
 		// Blocks is the second line of defence.
@@ -244,7 +244,7 @@ var readRules = []Mutant{
 		Old:  "if !quorum && l.cfg.Send != nil", New: "if l.cfg.Send != nil",
 	},
 	{
-		Rule: "§6", Name: "the same, for the simulator", Pkg: "./leaderlease/leasetest", Test: "^TestReadIndexTrustsNoClock$",
+		Rule: "§6", Name: "the same, for the simulator", Pkg: simPkg, Test: "^TestReadIndexTrustsNoClock$",
 		File: "leaderlease/inbound.go",
 		Old:  "if !quorum && l.cfg.Send != nil", New: "if l.cfg.Send != nil",
 	},

@@ -103,7 +103,7 @@ var voterRules = []Mutant{
 		Old:  "\tif l.mu.guard.Bound(now) {\n\t\tl.stats.withhold", New: "\tif m.GetType() == raftpb.MsgPreVote && l.mu.guard.Bound(now) {\n\t\tl.stats.withhold",
 	},
 	{
-		Rule: "V4", Name: "what is withheld stays in copies of the Ready", Pkg: nodeSim, Test: "^TestSendingACopyOfTheReadyIsHarmless$",
+		Rule: "V4", Name: "what is withheld stays in copies of the Ready", Pkg: simPkg, Test: "^TestSendingACopyOfTheReadyIsHarmless$",
 		File: "leaderlease/outbound.go",
 		Old:  "\t\t\tvotes.Void(m)\n", New: "",
 	},

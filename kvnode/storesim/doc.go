@@ -2,7 +2,7 @@
 // Machine is a store.Store over a backend in memory, which loses what was not
 // committed whenever its process dies, and fails now and then.
 //
-//	leasetest.Simulate(t, leasetest.SimConfig{
+//	sim.Run(t, sim.Config{
 //		Seed: seed, NewMachine: storesim.NewMachine(storesim.Config{Seed: seed}), Compact: 4 * time.Second,
 //	})
 //

@@ -87,7 +87,7 @@ func (cfg Config) newDisk(id uint64) (disk, error) {
 	return newMemoryDisk(random, cfg.Stats), nil
 }
 
-// NewMachine returns what leasetest.SimConfig.NewMachine wants.
+// NewMachine returns what sim.Config.NewMachine wants.
 func NewMachine(cfg Config) func(id uint64, conf *raftpb.ConfState) leasetest.Machine {
 	if cfg.Stats == nil {
 		cfg.Stats = &Stats{}

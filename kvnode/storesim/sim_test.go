@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leaderlease/go/leaderlease/leasetest"
+	"github.com/leaderlease/go/leaderlease/leasetest/sim"
 	"github.com/leaderlease/go/raftwal/waltest"
 )
 
@@ -33,18 +33,18 @@ func defaultSeeds(standard int) int {
 	}
 }
 
-// TestSimulation runs leasetest's simulator, with all its faults and oracles,
+// TestSimulation runs the simulator of leasetest/sim, with all its faults and oracles,
 // over the real store. A violation prints a line that begins with VIOLATION.
 func TestSimulation(t *testing.T) {
 	var stats Stats
-	simulate(t, standardSeeds, &stats, func(*leasetest.SimConfig) {})
+	simulate(t, standardSeeds, &stats, func(*sim.Config) {})
 }
 
 // TestSimulationOverWAL runs it with the real log under the store.
 func TestSimulationOverWAL(t *testing.T) {
 	var stats Stats
 	var disks waltest.Stats
-	simulate(t, standardSeedsOverWAL, &stats, func(cfg *leasetest.SimConfig) {
+	simulate(t, standardSeedsOverWAL, &stats, func(cfg *sim.Config) {
 		cfg.NewDisk = waltest.NewDisk(cfg.Seed, &disks)
 	})
 	t.Logf("disks: %+v", disks)
@@ -62,14 +62,14 @@ const (
 	coverageSeeds        = 15
 )
 
-func simulate(t *testing.T, seeds int, stats *Stats, amend func(cfg *leasetest.SimConfig)) {
+func simulate(t *testing.T, seeds int, stats *Stats, amend func(cfg *sim.Config)) {
 	t.Helper()
-	sum, violations, began := &leasetest.Result{}, 0, time.Now()
+	sum, violations, began := &sim.Result{}, 0, time.Now()
 	n := defaultSeeds(seeds)
 	for seed := *firstSeed; seed < *firstSeed+uint64(n) && violations < *stopAfter; seed++ {
-		r := one(t, seed, func(sim *leasetest.SimConfig, machine *Config) {
+		r := one(t, seed, func(cfg *sim.Config, machine *Config) {
 			machine.Stats = stats
-			amend(sim)
+			amend(cfg)
 		})
 		r.Require(t)
 		sum.Add(r)
@@ -99,17 +99,17 @@ func simulate(t *testing.T, seeds int, stats *Stats, amend func(cfg *leasetest.S
 // one simulates in a bubble, where the goroutines that free old versions can be
 // waited for: that makes a run repeat. In every fourth run they may be late, so
 // that checkpoints hold what is compacted and not freed yet.
-func one(t *testing.T, seed uint64, amend func(sim *leasetest.SimConfig, machine *Config)) (r *leasetest.Result) {
+func one(t *testing.T, seed uint64, amend func(cfg *sim.Config, machine *Config)) (r *sim.Result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		machine := Config{Seed: seed, Settle: synctest.Wait, Cleanup: t.Cleanup}
 		if seed%4 == 0 {
 			machine.Settle = nil
 		}
-		sim := leasetest.SimConfig{Seed: seed, Compact: compactEvery, Messages: *messages}
-		amend(&sim, &machine)
-		sim.NewMachine = NewMachine(machine)
-		r = leasetest.Simulate(t, sim)
+		cfg := sim.Config{Seed: seed, Compact: compactEvery, Messages: *messages}
+		amend(&cfg, &machine)
+		cfg.NewMachine = NewMachine(machine)
+		r = sim.Run(t, cfg)
 	})
 	return r
 }
@@ -120,7 +120,7 @@ func TestSimulationOverBolt(t *testing.T) {
 	var stats Stats
 	seeds := min(defaultSeeds(boltSeeds), boltSeeds)
 	for seed := uint64(1); seed <= uint64(seeds); seed++ {
-		one(t, seed, func(_ *leasetest.SimConfig, machine *Config) {
+		one(t, seed, func(_ *sim.Config, machine *Config) {
 			machine.Dir, machine.Stats = t.TempDir(), &stats
 		}).Require(t)
 	}
@@ -134,7 +134,7 @@ func TestSimulationOverBolt(t *testing.T) {
 func TestSameSeedSameTrace(t *testing.T) {
 	for seed := uint64(1); seed <= uint64(min(defaultSeeds(5), 5)); seed++ {
 		run := func() uint64 {
-			return one(t, seed, func(sim *leasetest.SimConfig, _ *Config) { sim.Duration = 30 * time.Second }).Hash
+			return one(t, seed, func(cfg *sim.Config, _ *Config) { cfg.Duration = 30 * time.Second }).Hash
 		}
 		if a, b := run(), run(); a != b || a == 0 {
 			t.Errorf("seed %d: trace hashes %x and %x, want equal ones", seed, a, b)

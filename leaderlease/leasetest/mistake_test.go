@@ -6,78 +6,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
-
-	"github.com/leaderlease/go/leaderlease"
 )
-
-func mistakeSeeds(all uint64) uint64 {
-	if testing.Short() || raceEnabled {
-		return 2
-	}
-	return all
-}
-
-// Sending rd.Messages of a copy that was made before Ready was called was once the
-// worst mistake: the lease looked valid, and votes leaked that promises forbid. Now
-// it is no mistake: everything is judged as of nodes that make none.
-func TestSendingACopyOfTheReadyIsHarmless(t *testing.T) {
-	sum := &Result{}
-	for seed := uint64(1); seed <= mistakeSeeds(8); seed++ {
-		r := Simulate(t, SimConfig{Seed: seed, Node: func(_ uint64, o *NodeOptions) {
-			o.Mistake = func(int) Mistake { return SendsCopy }
-		}})
-		r.Require(t)
-		sum.Add(r)
-	}
-	if sum.AllLeaseReads() == 0 {
-		t.Error("no read under a lease")
-	}
-}
-
-// A node on which Ready is not called, or sees what nobody sends, has no lease and
-// gives no promise out. Nor does it break what an earlier process of it promised,
-// whose program was right: nodes change between both at each restart.
-func TestMistakesWithReadyMakeNoReadStale(t *testing.T) {
-	for name, m := range map[string]Mistake{"never": NeverReady, "clones": SendsClones, "late": ReadyTooLate} {
-		t.Run(name, func(t *testing.T) {
-			sum := &Result{}
-			for seed := uint64(1); seed <= mistakeSeeds(4); seed++ {
-				for first := range 2 {
-					changes := 0
-					r := Simulate(t, SimConfig{Seed: seed, SkipGuard: true, Misused: true, Node: func(id uint64, o *NodeOptions) {
-						o.Mistake = everySecond(m, first+int(id), &changes)
-					}})
-					r.Require(t)
-					sum.Add(r)
-					if changes == 0 {
-						t.Errorf("seed %d: no node has changed between right and wrong in %d crashes", seed, r.Crashes)
-					}
-				}
-			}
-			if sum.Elections == 0 || sum.Reads[leaderlease.PathLease] == 0 {
-				t.Errorf("%d elections, %d reads under a lease, want some of both", sum.Elections, sum.Reads[leaderlease.PathLease])
-			}
-		})
-	}
-}
-
-// everySecond lets every second process of a node make m, and counts how often the
-// node changes.
-func everySecond(m Mistake, first int, changes *int) func(process int) Mistake {
-	var last Mistake
-	known := false
-	return func(process int) Mistake {
-		now := m
-		if (process+first)%2 == 0 {
-			now = NoMistake
-		}
-		if known && now != last {
-			*changes++
-		}
-		last, known = now, true
-		return now
-	}
-}
 
 // An earlier process of node 3, whose program was right, has promised to node 1.
 // The next one never calls Ready, and so withholds nothing there. It is asked by node

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/leasetest"
+	"github.com/leaderlease/go/leaderlease/leasetest/sim"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -68,7 +69,7 @@ func TestWritesSurviveCrashesOfAllNodes(t *testing.T) {
 
 const shortSeeds = 3
 
-// TestSimulationOverWAL runs leasetest's simulator, with all its faults and
+// TestSimulationOverWAL runs the simulator of leasetest/sim, with all its faults and
 // oracles, over raftwal on disks that lose what was not synced.
 func TestSimulationOverWAL(t *testing.T) {
 	seeds := *seedCount
@@ -78,10 +79,10 @@ func TestSimulationOverWAL(t *testing.T) {
 	case seeds == 0:
 		seeds = standardSeeds
 	}
-	var sum leasetest.Result
+	var sum sim.Result
 	var stats Stats
 	for seed := uint64(1); seed <= uint64(seeds); seed++ {
-		r := leasetest.Simulate(t, leasetest.SimConfig{Seed: seed, NewDisk: NewDisk(seed, &stats)})
+		r := sim.Run(t, sim.Config{Seed: seed, NewDisk: NewDisk(seed, &stats)})
 		r.Require(t)
 		sum.Add(r)
 	}
@@ -95,7 +96,7 @@ func TestSimulationOverWAL(t *testing.T) {
 func TestSameSeedSameTrace(t *testing.T) {
 	for seed := uint64(1); seed <= 3; seed++ {
 		run := func() uint64 {
-			return leasetest.Simulate(t, leasetest.SimConfig{
+			return sim.Run(t, sim.Config{
 				Seed: seed, Duration: 30 * time.Second, NewDisk: NewDisk(seed, nil),
 			}).Hash
 		}

@@ -1,4 +1,4 @@
-package leasetest
+package sim
 
 import (
 	"slices"
@@ -6,6 +6,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 var clusterFaults = []faultKind{
@@ -35,12 +37,12 @@ var clusterFaults = []faultKind{
 }
 
 // transfer hands leadership to another voter, which it returns with the leader.
-func (f *fault) transfer() (from, to *Node) {
+func (f *fault) transfer() (from, to *leasetest.Node) {
 	l := f.c.Leader()
 	if l == nil || l.Paused() {
 		return nil, nil
 	}
-	to = f.any(func(n *Node) bool { return n != l && slices.Contains(voters(l), n.ID) })
+	to = f.any(func(n *leasetest.Node) bool { return n != l && slices.Contains(voters(l), n.ID) })
 	if to == nil {
 		return nil, nil
 	}

@@ -1,9 +1,11 @@
-package leasetest
+package sim
 
 import (
 	"hash/fnv"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 // raftOracle checks raft itself, and with it the simulator's disks and loop:
@@ -18,7 +20,7 @@ type raftOracle struct {
 
 type appliedEntry struct {
 	term, sum uint64
-	outcome   Outcome
+	outcome   leasetest.Outcome
 	seen      bool
 }
 
@@ -37,7 +39,7 @@ func (o *raftOracle) init() {
 
 func (o *raftOracle) acked(a ack) { o.acks = append(o.acks, a) }
 
-func (s *sim) onApply(n *Node, e *raftpb.Entry, made Outcome) {
+func (s *sim) onApply(n *leasetest.Node, e *raftpb.Entry, made leasetest.Outcome) {
 	o, index := &s.raft, e.GetIndex()
 	for uint64(len(o.entries)) <= index {
 		o.entries = append(o.entries, appliedEntry{})
@@ -69,7 +71,7 @@ func (s *sim) onApply(n *Node, e *raftpb.Entry, made Outcome) {
 	}
 }
 
-func (s *sim) noteConf(n *Node, index uint64) {
+func (s *sim) noteConf(n *leasetest.Node, index uint64) {
 	s.res.ConfChanges++
 	s.operator.sees(n, index)
 	s.trace.note(s.c.Now(), n.ID, "applies configuration", "index voters outgoing learners",
@@ -84,7 +86,7 @@ func digits(ids []uint64) (set uint64) {
 	return set
 }
 
-func (s *sim) compareState(n *Node) {
+func (s *sim) compareState(n *leasetest.Node) {
 	o, index, hash := &s.raft, n.Applied(), n.Hash()
 	known, ok := o.hashes[index]
 	if !ok {
@@ -98,7 +100,7 @@ func (s *sim) compareState(n *Node) {
 
 // checkAcks looks for every acknowledged write on a node that has applied
 // everything.
-func (s *sim) checkAcks(n *Node) {
+func (s *sim) checkAcks(n *leasetest.Node) {
 	o := &s.raft
 	for _, a := range o.acks {
 		if n.Version(a.key) < a.version || o.written[a.version] != a.write {

@@ -1,4 +1,4 @@
-package leasetest
+package sim
 
 import (
 	"flag"
@@ -78,12 +78,12 @@ func enough(sum *Result, run int) bool {
 }
 
 func simulateSeed(t *testing.T, seed uint64) *Result {
-	cfg := SimConfig{Seed: seed, Messages: *messages, SkipGuard: *skipGuard, Amend: controls[*control]}
+	cfg := Config{Seed: seed, Messages: *messages, SkipGuard: *skipGuard, Amend: controls[*control]}
 	if *replay == "" {
-		return Simulate(t, cfg)
+		return Run(t, cfg)
 	}
 	cfg.Schedule = readSchedule(t, *replay)
-	r := Simulate(t, cfg)
+	r := Run(t, cfg)
 	t.Logf("time line:\n%s", r.Timeline(r.Elapsed))
 	return r
 }
@@ -96,8 +96,8 @@ func TestSameSeedSameTrace(t *testing.T) {
 		seeds = 3
 	}
 	for seed := uint64(1); seed <= seeds; seed++ {
-		a := Simulate(t, SimConfig{Seed: seed, Duration: 30 * time.Second})
-		b := Simulate(t, SimConfig{Seed: seed, Duration: 30 * time.Second})
+		a := Run(t, Config{Seed: seed, Duration: 30 * time.Second})
+		b := Run(t, Config{Seed: seed, Duration: 30 * time.Second})
 		if a.Hash != b.Hash || a.Hash == 0 {
 			t.Errorf("seed %d: trace hashes %x and %x, want equal ones", seed, a.Hash, b.Hash)
 		}
@@ -108,7 +108,7 @@ func saveMinimised(t *testing.T, r *Result) {
 	if *minimise == "" {
 		return
 	}
-	small := Minimise(t, SimConfig{}, r, 500)
+	small := Minimise(t, Config{}, r, 500)
 	f, err := os.Create(*minimise)
 	if err != nil {
 		t.Fatal(err)

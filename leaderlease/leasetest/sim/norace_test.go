@@ -1,5 +1,5 @@
 //go:build !race
 
-package leasetest
+package sim
 
 const raceEnabled = false

@@ -1,4 +1,4 @@
-package leasetest
+package sim
 
 import (
 	"slices"
@@ -33,7 +33,7 @@ func TestControls(t *testing.T) {
 		{"mute", "raft's own elections after a leader removed itself", 200, []string{"liveness"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := firstViolation(t, SimConfig{Amend: controls[c.name]}, c.seeds)
+			r := firstViolation(t, Config{Amend: controls[c.name]}, c.seeds)
 			if !slices.Contains(c.oracles, r.Violation.Oracle) {
 				t.Errorf("%s: %s, want one of %v", c.claim, r.Line(), c.oracles)
 			}
@@ -50,7 +50,7 @@ func TestReadIndexTrustsNoClock(t *testing.T) {
 	}
 	sum := &Result{}
 	for seed := uint64(1); seed <= seeds; seed++ {
-		r := Simulate(t, SimConfig{Seed: seed, Amend: slowMinorities, IndexReads: true})
+		r := Run(t, Config{Seed: seed, Amend: slowMinorities, IndexReads: true})
 		r.Require(t)
 		sum.Add(r)
 	}

@@ -1,4 +1,4 @@
-package leasetest
+package sim
 
 import (
 	"os"
@@ -20,14 +20,14 @@ func TestRegressions(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			s := readSchedule(t, path)
 			if want := s.Expect; want != "" {
-				r := Simulate(t, SimConfig{Schedule: s})
+				r := Run(t, Config{Schedule: s})
 				if r.Violation == nil || r.Violation.Oracle != want {
 					t.Errorf("with the assumption broken: %s, want a violation of %s", r.Line(), want)
 				}
 				s = readSchedule(t, path)
 				s.Swarm.keepAssumptions()
 			}
-			Simulate(t, SimConfig{Schedule: s}).Require(t)
+			Run(t, Config{Schedule: s}).Require(t)
 		})
 	}
 }
@@ -52,7 +52,7 @@ func TestMinimise(t *testing.T) {
 	if raceEnabled {
 		t.Skip("more than a hundred simulations")
 	}
-	cfg := SimConfig{Amend: controls["margin"]}
+	cfg := Config{Amend: controls["margin"]}
 	r := firstViolation(t, cfg, 200)
 	small := Minimise(t, cfg, r, 300)
 	if small.Violation == nil || small.Violation.Oracle != r.Violation.Oracle {
@@ -69,7 +69,7 @@ func TestMinimise(t *testing.T) {
 	if err != nil {
 		t.Fatalf("ParseSchedule() of\n%s\n%v", &text, err)
 	}
-	replayed := Simulate(t, SimConfig{Schedule: again})
+	replayed := Run(t, Config{Schedule: again})
 	if replayed.Hash != small.Hash {
 		t.Errorf("replayed from text: %s, hash %x, want %s, hash %x", replayed.Line(), replayed.Hash, small.Line(), small.Hash)
 	}
@@ -77,11 +77,11 @@ func TestMinimise(t *testing.T) {
 }
 
 // firstViolation returns the first seed's result with a violation.
-func firstViolation(t *testing.T, cfg SimConfig, seeds uint64) *Result {
+func firstViolation(t *testing.T, cfg Config, seeds uint64) *Result {
 	t.Helper()
 	for seed := uint64(1); seed <= seeds; seed++ {
 		cfg.Seed = seed
-		if r := Simulate(t, cfg); r.Violation != nil {
+		if r := Run(t, cfg); r.Violation != nil {
 			t.Logf("after %d seeds: %s", seed, r.Line())
 			return r
 		}

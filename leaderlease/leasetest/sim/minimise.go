@@ -1,4 +1,4 @@
-package leasetest
+package sim
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 // Minimise looks for the smallest schedule that still lets the same oracle find
 // something, by running ever smaller parts of the one in r, and returns the
 // result of the smallest. It makes at most runs simulations.
-func Minimise(t *testing.T, cfg SimConfig, r *Result, runs int) *Result {
+func Minimise(t *testing.T, cfg Config, r *Result, runs int) *Result {
 	t.Helper()
 	m := &minimiser{t: t, cfg: cfg, best: r, left: runs}
 	m.cfg.Amend = nil // the schedule in r has been amended
@@ -26,7 +26,7 @@ func Minimise(t *testing.T, cfg SimConfig, r *Result, runs int) *Result {
 
 type minimiser struct {
 	t    *testing.T
-	cfg  SimConfig
+	cfg  Config
 	best *Result
 	left int
 }
@@ -39,7 +39,7 @@ func (m *minimiser) try(s *Schedule) bool {
 	m.left--
 	cfg := m.cfg
 	cfg.Schedule = s
-	r := Simulate(m.t, cfg)
+	r := Run(m.t, cfg)
 	if r.Violation == nil || r.Violation.Oracle != m.best.Violation.Oracle {
 		return false
 	}

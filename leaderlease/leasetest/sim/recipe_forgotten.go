@@ -1,10 +1,12 @@
-package leasetest
+package sim
 
 import (
 	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 // forgottenReign has a voter lead while its disk stalls, kills it before
@@ -13,11 +15,11 @@ import (
 // among it. If the next process could lead the same term (V9), all that would be
 // taken for its own word.
 func forgottenReign(f *fault) {
-	f.withLeader(func(l *Node) {
-		x := f.any(func(n *Node) bool {
+	f.withLeader(func(l *leasetest.Node) {
+		x := f.any(func(n *leasetest.Node) bool {
 			return n != l && n.Options.Async && follows(n) && slices.Contains(voters(l), n.ID)
 		})
-		to := f.any(func(n *Node) bool { return n != x && slices.Contains(voters(l), n.ID) })
+		to := f.any(func(n *leasetest.Node) bool { return n != x && slices.Contains(voters(l), n.ID) })
 		if x == nil || to == nil {
 			return
 		}
@@ -34,7 +36,7 @@ func forgottenReign(f *fault) {
 }
 
 // whenLeads runs then once x leads, or after d.
-func (f *fault) whenLeads(x *Node, d time.Duration, then func()) {
+func (f *fault) whenLeads(x *leasetest.Node, d time.Duration, then func()) {
 	end := f.c.Now() + d
 	f.repeat(f.beat()/4, 2*d, func() bool {
 		done := x.Role() == leaderRole || f.c.Now() >= end
@@ -47,7 +49,7 @@ func (f *fault) whenLeads(x *Node, d time.Duration, then func()) {
 
 // forgetReign has x hand over by a word that comes late, kills it, and has it
 // campaign as soon as the promises allow.
-func (f *fault) forgetReign(x, to *Node) {
+func (f *fault) forgetReign(x, to *leasetest.Node) {
 	f.lines.add(&trouble{match: timeoutNow(x.ID, to.ID), fixed: between(f.r, f.w.D, 4*f.w.D), r: f.r}, 2*f.w.Latency)
 	x.Transfer(to.ID)
 	f.after(2*f.w.Latency, func() {

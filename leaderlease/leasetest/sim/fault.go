@@ -1,4 +1,4 @@
-package leasetest
+package sim
 
 import (
 	"math/rand/v2"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 // faultKind is one way to make things go wrong.
@@ -64,7 +66,7 @@ func draw(r *rand.Rand, kinds []*faultKind, total int) *faultKind {
 			return k
 		}
 	}
-	panic("leasetest: weights do not add up")
+	panic("sim: weights do not add up")
 }
 
 func (s *sim) inject(spec Fault) {
@@ -78,7 +80,9 @@ func (s *sim) inject(spec Fault) {
 }
 
 // note writes what the fault decided into the time line.
-func (f *fault) note(n *Node, what string) { f.trace.note(f.c.Now(), n.ID, what, "fault", uint64(f.N)) }
+func (f *fault) note(n *leasetest.Node, what string) {
+	f.trace.note(f.c.Now(), n.ID, what, "fault", uint64(f.N))
+}
 
 // after runs do in d, unless the run is over.
 func (f *fault) after(d time.Duration, do func()) {
@@ -90,8 +94,8 @@ func (f *fault) after(d time.Duration, do func()) {
 }
 
 // any returns a random node that matches, or nil.
-func (f *fault) any(match func(*Node) bool) *Node {
-	var fit []*Node
+func (f *fault) any(match func(*leasetest.Node) bool) *leasetest.Node {
+	var fit []*leasetest.Node
 	for _, n := range f.c.Nodes() {
 		if match == nil || match(n) {
 			fit = append(fit, n)
@@ -104,17 +108,17 @@ func (f *fault) any(match func(*Node) bool) *Node {
 }
 
 // leaderOr returns the leader, most of the time, or another node that is up.
-func (f *fault) leaderOr() *Node {
+func (f *fault) leaderOr() *leasetest.Node {
 	if l := f.c.Leader(); l != nil && f.r.IntN(10) < 6 {
 		return l
 	}
-	return f.any((*Node).Up)
+	return f.any((*leasetest.Node).Up)
 }
 
-func follows(n *Node) bool { return n.Up() && !n.Paused() && n.Role() != raft.StateLeader }
+func follows(n *leasetest.Node) bool { return n.Up() && !n.Paused() && n.Role() != raft.StateLeader }
 
 // voters returns the voters of the configuration that n has applied.
-func voters(n *Node) []uint64 {
+func voters(n *leasetest.Node) []uint64 {
 	ids := slices.Concat(n.Conf().GetVoters(), n.Conf().GetVotersOutgoing())
 	slices.Sort(ids)
 	return slices.Compact(ids)
@@ -133,7 +137,7 @@ func (s *sim) except(out ...uint64) []uint64 {
 }
 
 // isolate cuts n off for d.
-func (s *sim) isolate(n *Node, d time.Duration) {
+func (s *sim) isolate(n *leasetest.Node, d time.Duration) {
 	s.trace.note(s.c.Now(), n.ID, "is isolated", "ms", uint64(d.Milliseconds()))
 	s.lines.cutAll([]uint64{n.ID}, s.except(n.ID), true, d)
 }

@@ -1,4 +1,4 @@
-package leasetest
+package sim
 
 import (
 	"errors"
@@ -8,12 +8,14 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 // keeper is a durable Machine: one in memory, with a checkpoint that survives the
 // process.
 type keeper struct {
-	Machine
+	leasetest.Machine
 	kept *keptState
 	bug  string
 }
@@ -24,9 +26,9 @@ type keptState struct {
 	attempts int
 }
 
-func newKeeper(bug string) func(id uint64, conf *raftpb.ConfState) Machine {
-	return func(_ uint64, conf *raftpb.ConfState) Machine {
-		k := &keeper{Machine: NewMemoryMachine(), kept: &keptState{}, bug: bug}
+func newKeeper(bug string) func(id uint64, conf *raftpb.ConfState) leasetest.Machine {
+	return func(_ uint64, conf *raftpb.ConfState) leasetest.Machine {
+		k := &keeper{Machine: leasetest.NewMemoryMachine(), kept: &keptState{}, bug: bug}
 		if conf != nil {
 			_ = k.Machine.Restore(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1)), ConfState: conf}})
 		}
@@ -41,7 +43,7 @@ const notDurable = "log compacted before the checkpoint is durable"
 
 var errDisk = errors.New("the disk refuses")
 
-func (k *keeper) Apply(e *raftpb.Entry, conf *raftpb.ConfState) Outcome {
+func (k *keeper) Apply(e *raftpb.Entry, conf *raftpb.ConfState) leasetest.Outcome {
 	out := k.Machine.Apply(e, conf)
 	out.Sum = k.Applied()
 	return out
@@ -94,8 +96,8 @@ func (k *keeper) Restore(snap *raftpb.Snapshot) error {
 	return nil
 }
 
-func (k *keeper) Reopen(*raftpb.Snapshot) (Machine, error) {
-	next := &keeper{Machine: NewMemoryMachine(), kept: k.kept, bug: k.bug}
+func (k *keeper) Reopen(*raftpb.Snapshot) (leasetest.Machine, error) {
+	next := &keeper{Machine: leasetest.NewMemoryMachine(), kept: k.kept, bug: k.bug}
 	return next, next.Machine.Restore(proto.CloneOf(k.kept.snap))
 }
 
@@ -107,7 +109,7 @@ func TestDurableMachine(t *testing.T) {
 		seeds = 3
 	}
 	for seed := uint64(1); seed <= seeds; seed++ {
-		Simulate(t, SimConfig{Seed: seed, NewMachine: newKeeper(""), Compact: 5 * time.Second}).Require(t)
+		Run(t, Config{Seed: seed, NewMachine: newKeeper(""), Compact: 5 * time.Second}).Require(t)
 	}
 }
 
@@ -125,7 +127,7 @@ func TestDurableMachineControls(t *testing.T) {
 		{"restore keeps old state", []string{"stale", "raft"}},
 	} {
 		t.Run(c.bug, func(t *testing.T) {
-			r := firstViolation(t, SimConfig{NewMachine: newKeeper(c.bug), Compact: 5 * time.Second}, 50)
+			r := firstViolation(t, Config{NewMachine: newKeeper(c.bug), Compact: 5 * time.Second}, 50)
 			if !slices.Contains(c.oracles, r.Violation.Oracle) {
 				t.Errorf("%s, want one of the oracles %v", r.Line(), c.oracles)
 			}

@@ -1,4 +1,4 @@
-package leasetest
+package sim
 
 import (
 	"slices"
@@ -6,6 +6,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 var processFaults = []faultKind{
@@ -21,7 +23,7 @@ var processFaults = []faultKind{
 
 // pauseFor stops the process. Before it goes on, a reader that is scheduled
 // first asks it.
-func (f *fault) pauseFor(n *Node, d time.Duration) {
+func (f *fault) pauseFor(n *leasetest.Node, d time.Duration) {
 	if n == nil || !n.Up() {
 		return
 	}
@@ -39,7 +41,7 @@ func (f *fault) pauseFor(n *Node, d time.Duration) {
 	})
 }
 
-func (s *sim) resume(n *Node, ticksFirst bool) {
+func (s *sim) resume(n *leasetest.Node, ticksFirst bool) {
 	s.pauses[n.ID] = 0
 	if !n.Up() || !n.Paused() {
 		n.Clock.Start()
@@ -72,11 +74,11 @@ func suspendFault(f *fault) {
 
 // crashFor kills the process, and some of the writes under way with it, and
 // starts it again after d.
-func (f *fault) crashFor(n *Node, d time.Duration) { f.crashLosing(n, f.r.IntN(3), d) }
+func (f *fault) crashFor(n *leasetest.Node, d time.Duration) { f.crashLosing(n, f.r.IntN(3), d) }
 
 // crashLosing does so, and of the writes under way the oldest survive ones have
 // reached the disk.
-func (f *fault) crashLosing(n *Node, survive int, d time.Duration) {
+func (f *fault) crashLosing(n *leasetest.Node, survive int, d time.Duration) {
 	if n == nil || !n.Up() {
 		return
 	}
@@ -84,14 +86,14 @@ func (f *fault) crashLosing(n *Node, survive int, d time.Duration) {
 	f.after(d, func() { f.restart(n) })
 }
 
-func (f *fault) kill(n *Node, survive int) {
+func (f *fault) kill(n *leasetest.Node, survive int) {
 	f.note(n, "crashes")
 	f.pauses[n.ID] = 0
 	n.Clock.Start()
 	n.Crash(survive)
 }
 
-func (s *sim) restart(n *Node) {
+func (s *sim) restart(n *leasetest.Node) {
 	if n.Up() {
 		return
 	}

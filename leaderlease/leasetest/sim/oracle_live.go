@@ -1,4 +1,4 @@
-package leasetest
+package sim
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 // finish heals the cluster and checks what must be true of a healthy one.
@@ -23,7 +24,7 @@ func (s *sim) finish() {
 	}
 	limit := 3 * (s.w.D + s.w.electionTimeout())
 	start := s.c.Now()
-	var l *Node
+	var l *leasetest.Node
 	healthy := func() bool { l = s.serving(); return l != nil || s.violated() }
 	// A change of the configuration that comes to light only now may move leadership
 	// once more, and then the time begins anew.
@@ -88,7 +89,7 @@ func (s *sim) heal() {
 // needsRestart reports whether the library remembers something about n's clock,
 // or n was given another promise, that would keep a healthy cluster from lease
 // reads for longer than the liveness oracle waits.
-func (s *sim) needsRestart(n *Node) bool {
+func (s *sim) needsRestart(n *leasetest.Node) bool {
 	if n.Lease() == nil {
 		return false
 	}
@@ -100,7 +101,7 @@ func (s *sim) needsRestart(n *Node) bool {
 }
 
 // serving returns the leader once it does what it should, nil until then.
-func (s *sim) serving() *Node {
+func (s *sim) serving() *leasetest.Node {
 	l := s.c.Leader()
 	if l == nil || !s.newestConf(l) {
 		return nil
@@ -113,7 +114,7 @@ func (s *sim) serving() *Node {
 
 // newestConf reports whether no node has applied a configuration that l has
 // not: only then is l known not to be one that the group has moved on from.
-func (s *sim) newestConf(l *Node) bool {
+func (s *sim) newestConf(l *leasetest.Node) bool {
 	for _, n := range s.c.Nodes() {
 		// A leader that is slow to apply may be behind in entries for long.
 		if n.Applied() > l.Applied() && !proto.Equal(n.Conf(), l.Conf()) {
@@ -125,7 +126,7 @@ func (s *sim) newestConf(l *Node) bool {
 
 // canLease reports whether l can hold a lease at all: it and a quorum of its
 // voters have the library.
-func (s *sim) canLease(l *Node) bool {
+func (s *sim) canLease(l *leasetest.Node) bool {
 	if l.Lease() == nil {
 		return false
 	}
@@ -143,7 +144,7 @@ func (w withLibrary) AckedIndex(id uint64) (quorum.Index, bool) {
 
 // serves asks for lease reads for a while and reports whether 99 in 100 were
 // served.
-func (s *sim) serves(l *Node) bool {
+func (s *sim) serves(l *leasetest.Node) bool {
 	if !s.canLease(l) {
 		s.advance(2 * s.w.D)
 		return true
@@ -176,7 +177,7 @@ func (s *sim) converge() {
 }
 
 // furthest returns a node that has applied most.
-func (s *sim) furthest() (f *Node) {
+func (s *sim) furthest() (f *leasetest.Node) {
 	for _, n := range s.c.Nodes() {
 		if f == nil || n.Applied() > f.Applied() {
 			f = n

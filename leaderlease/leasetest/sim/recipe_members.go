@@ -1,10 +1,12 @@
-package leasetest
+package sim
 
 import (
 	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 // transferIsolate hands leadership over and makes the old leader deaf from the
@@ -48,7 +50,7 @@ func lateTimeoutNow(f *fault) {
 
 // changeThen proposes a configuration, waits until l has applied it as far as
 // done says, and goes on.
-func (f *fault) changeThen(l *Node, to configuration, done func(*raftpb.ConfState) bool, then func()) {
+func (f *fault) changeThen(l *leasetest.Node, to configuration, done func(*raftpb.ConfState) bool, then func()) {
 	f.change(to)
 	end := f.c.Now() + 2*f.w.electionTimeout()
 	var wait func()
@@ -76,7 +78,7 @@ func (to configuration) is(cs *raftpb.ConfState) bool {
 // jointSwap exchanges most voters, and in or just after the joint configuration
 // cuts the leader off from one of the halves, which is then pushed.
 func jointSwap(f *fault) {
-	f.withLeader(func(l *Node) {
+	f.withLeader(func(l *leasetest.Node) {
 		old := voters(l)
 		fresh := f.except(old...)
 		if f.r.IntN(2) == 0 || len(fresh) == 0 {
@@ -104,8 +106,8 @@ func jointSwap(f *fault) {
 // twoNodes shrinks the group to two and has the leader, which is slow to apply,
 // remove itself: the other is alone a quorum before the leader knows.
 func twoNodes(f *fault) {
-	f.withLeader(func(l *Node) {
-		x := f.any(func(n *Node) bool { return n != l && slices.Contains(voters(l), n.ID) })
+	f.withLeader(func(l *leasetest.Node) {
+		x := f.any(func(n *leasetest.Node) bool { return n != l && slices.Contains(voters(l), n.ID) })
 		if x == nil {
 			return
 		}
@@ -134,7 +136,7 @@ func twoNodes(f *fault) {
 // growRecipe makes the leader a sole voter, whose lease has no end of its own,
 // gives it company and cuts it off.
 func growRecipe(f *fault) {
-	f.withLeader(func(l *Node) {
+	f.withLeader(func(l *leasetest.Node) {
 		sole := configuration{voters: []uint64{l.ID}}
 		f.changeThen(l, sole, sole.is, func() {
 			others := f.except(l.ID)
@@ -147,7 +149,7 @@ func growRecipe(f *fault) {
 
 // learnersRecipe leaves the leader with its learners, who can promise nothing.
 func learnersRecipe(f *fault) {
-	f.withLeader(func(l *Node) {
+	f.withLeader(func(l *leasetest.Node) {
 		ids := f.except(l.ID)
 		to := configuration{voters: append(slices.Clone(ids[:min(len(ids), 2)]), l.ID), learners: ids[min(len(ids), 2):]}
 		f.changeThen(l, to, to.is, func() {
@@ -163,7 +165,7 @@ func learnersRecipe(f *fault) {
 // demoteRecipe makes the leader a learner, or nothing, and cuts it off in the
 // middle.
 func demoteRecipe(f *fault) {
-	f.withLeader(func(l *Node) {
+	f.withLeader(func(l *leasetest.Node) {
 		rest := slices.DeleteFunc(voters(l), func(id uint64) bool { return id == l.ID })
 		if len(rest) == 0 {
 			return
@@ -185,7 +187,7 @@ func demoteRecipe(f *fault) {
 // switches off all others as soon as the leader has applied that, and crashes
 // those that remain. The others come back when there is a leader again.
 func retireRecipe(f *fault) {
-	f.withLeader(func(l *Node) {
+	f.withLeader(func(l *leasetest.Node) {
 		others := f.except(l.ID)
 		f.r.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
 		stay := f.r.IntN(max(1, len(voters(l))/2))

@@ -1,9 +1,11 @@
-package leasetest
+package sim
 
 import (
 	"slices"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 // operator is who switches the nodes of a simulation on and off once everything
@@ -16,7 +18,7 @@ type operator struct {
 
 // sees notes a configuration that n has applied. A member that was removed is no
 // witness: it is gone soon, and those that remain may not know it yet.
-func (o *operator) sees(n *Node, index uint64) {
+func (o *operator) sees(n *leasetest.Node, index uint64) {
 	if index > o.index && slices.Contains(voters(n), n.ID) {
 		o.conf, o.index = n.Conf(), index
 	}

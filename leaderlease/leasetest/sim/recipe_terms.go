@@ -1,10 +1,12 @@
-package leasetest
+package sim
 
 import (
 	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 // lateRejection raises the term of a voter that is bound, by other means than a
@@ -15,7 +17,7 @@ func lateRejection(f *fault) {
 	if from == nil {
 		return
 	}
-	v := f.any(func(n *Node) bool { return n != from && n != ahead && slices.Contains(voters(from), n.ID) })
+	v := f.any(func(n *leasetest.Node) bool { return n != from && n != ahead && slices.Contains(voters(from), n.ID) })
 	if v == nil {
 		return
 	}
@@ -28,7 +30,7 @@ func lateRejection(f *fault) {
 	f.after(f.w.electionTimeout()+f.beat(), func() { f.rejectLate(from, ahead, v, unheard) })
 }
 
-func (f *fault) rejectLate(l, ahead, v *Node, unheard *trouble) {
+func (f *fault) rejectLate(l, ahead, v *leasetest.Node, unheard *trouble) {
 	// v hears nothing of l until its promise has ended, and campaigns.
 	f.lines.cutAll([]uint64{l.ID}, []uint64{v.ID}, false, f.w.D+f.beat())
 	late := between(f.r, f.beat(), f.w.D/2)
@@ -50,9 +52,9 @@ func (f *fault) rejectLate(l, ahead, v *Node, unheard *trouble) {
 // voteRace makes a vote pass the filter of a node that is free, and a promise
 // be made and granted before raft sees the vote.
 func voteRace(f *fault) {
-	f.withLeader(func(l *Node) {
-		v := f.any(func(n *Node) bool { return n != l && n.Lease() != nil })
-		c := f.any(func(n *Node) bool { return n != l && n != v })
+	f.withLeader(func(l *leasetest.Node) {
+		v := f.any(func(n *leasetest.Node) bool { return n != l && n.Lease() != nil })
+		c := f.any(func(n *leasetest.Node) bool { return n != l && n != v })
 		if v == nil || c == nil {
 			return
 		}
@@ -62,7 +64,7 @@ func voteRace(f *fault) {
 	})
 }
 
-func (f *fault) race(l, v, c *Node) {
+func (f *fault) race(l, v, c *leasetest.Node) {
 	f.note(v, "hears nothing of its leader, then of a candidate, then of its leader")
 	arrival := v.Options.FilterOnArrival
 	v.Options.FilterOnArrival = true

@@ -1,4 +1,4 @@
-package leasetest
+package sim
 
 import (
 	"math/rand/v2"

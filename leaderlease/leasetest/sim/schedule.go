@@ -1,4 +1,4 @@
-package leasetest
+package sim
 
 import (
 	"bufio"
@@ -75,7 +75,7 @@ func ParseSchedule(r io.Reader) (*Schedule, error) {
 			continue
 		}
 		if err := s.parseLine(words); err != nil {
-			return nil, fmt.Errorf("leasetest: schedule line %d %q: %w", n, lines.Text(), err)
+			return nil, fmt.Errorf("sim: schedule line %d %q: %w", n, lines.Text(), err)
 		}
 	}
 	return s, lines.Err()
@@ -180,7 +180,7 @@ func (f field) format() string {
 	case *uint64:
 		return strconv.FormatUint(*v, 2)
 	}
-	panic(fmt.Sprintf("leasetest: parameter %s is a %T", f.name, f.value))
+	panic(fmt.Sprintf("sim: parameter %s is a %T", f.name, f.value))
 }
 
 func (f field) parse(text string) (err error) {

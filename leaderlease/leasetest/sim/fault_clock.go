@@ -1,6 +1,10 @@
-package leasetest
+package sim
 
-import "time"
+import (
+	"time"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
+)
 
 var clockFaults = []faultKind{
 	{"rates", 3, 0, 0, func(f *fault) {
@@ -56,7 +60,7 @@ func stepBack(f *fault) {
 // jumpAhead sets a clock ahead and changes its disruption marker, as when a
 // machine is moved or restored and its clock set right. What the node owed a
 // moment ago it still owes.
-func (f *fault) jumpAhead(n *Node) {
+func (f *fault) jumpAhead(n *leasetest.Node) {
 	ahead := pick(f.r, f.w.D/2, 500*time.Millisecond, 900*time.Millisecond, time.Hour)
 	f.note(n, "its clock jumps ahead")
 	n.Clock.Step(ahead)
@@ -66,7 +70,7 @@ func (f *fault) jumpAhead(n *Node) {
 // jumpingVoters cuts the leader off at some point between two heartbeats, has
 // the clocks of most voters jump ahead, and pushes.
 func jumpingVoters(f *fault) {
-	f.withLeader(func(l *Node) {
+	f.withLeader(func(l *leasetest.Node) {
 		f.after(between(f.r, 0, f.beat()), func() {
 			others := f.except(l.ID)
 			f.lines.cutAll([]uint64{l.ID}, others, true, f.For)

@@ -1,10 +1,11 @@
-package leasetest
+package sim
 
 import (
 	"math/rand/v2"
 	"time"
 
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 // load is what clients do. Keys are numbered up: when the history of one is
@@ -48,7 +49,7 @@ func (s *sim) every(r *rand.Rand, d time.Duration, f func()) {
 
 func (s *sim) key(r *rand.Rand) uint64 { return s.linear.key(r.IntN(s.w.Keys)) }
 
-func (s *sim) anyNode(r *rand.Rand) *Node {
+func (s *sim) anyNode(r *rand.Rand) *leasetest.Node {
 	nodes := s.c.Nodes()
 	return nodes[r.IntN(len(nodes))]
 }
@@ -62,7 +63,7 @@ func (s *sim) writeSomewhere() {
 	s.writeAt(n, key)
 }
 
-func (s *sim) writeAt(n *Node, key uint64) {
+func (s *sim) writeAt(n *leasetest.Node, key uint64) {
 	if !n.Up() || n.Paused() {
 		return
 	}
@@ -90,7 +91,7 @@ func (s *sim) readSomewhere() {
 	s.readAt(n, key)
 }
 
-func (s *sim) readAt(n *Node, key uint64) {
+func (s *sim) readAt(n *leasetest.Node, key uint64) {
 	if !n.Up() || n.Paused() {
 		return
 	}
@@ -108,11 +109,11 @@ func (s *sim) readAt(n *Node, key uint64) {
 			return
 		}
 		switch n.Options.Kind {
-		case Plain:
+		case leasetest.Plain:
 			// Raft's own ReadIndex has stale cases, which are not ours to judge.
 			record.drop()
 			return
-		case Stock:
+		case leasetest.Stock:
 			s.res.StockReads++
 		default:
 			s.res.Reads[path]++
@@ -128,14 +129,14 @@ func (s *sim) readAt(n *Node, key uint64) {
 func (s *sim) probeAll(key uint64) {
 	for _, n := range s.c.Nodes() {
 		s.probe(n, key)
-		if n.Options.Kind == Stock && n.Up() && n.Role() == leaderRole {
+		if n.Options.Kind == leasetest.Stock && n.Up() && n.Role() == leaderRole {
 			s.readAt(n, key)
 		}
 	}
 }
 
 // probe makes a lease read of key at n, unless n is paused.
-func (s *sim) probe(n *Node, key uint64) {
+func (s *sim) probe(n *leasetest.Node, key uint64) {
 	if s.cfg.IndexReads {
 		return
 	}
@@ -147,7 +148,7 @@ func (s *sim) probe(n *Node, key uint64) {
 
 // tryRead makes a lease read of key at n, even if n is paused: at the instant at
 // which it goes on, a reader may be scheduled first.
-func (s *sim) tryRead(n *Node, key uint64) {
+func (s *sim) tryRead(n *leasetest.Node, key uint64) {
 	if s.cfg.IndexReads || !n.Up() || n.Lease() == nil {
 		return
 	}
@@ -166,7 +167,7 @@ func (s *sim) tryRead(n *Node, key uint64) {
 	s.checkNewest(n, key, s.versions.newest)
 }
 
-func (s *sim) checkRead(n *Node, key, floor, version uint64, path string) {
+func (s *sim) checkRead(n *leasetest.Node, key, floor, version uint64, path string) {
 	if version < floor {
 		s.violatef("stale", n.ID, "read of key %d by path %s shows version %d, but version %d was known before it", key, path, version, floor)
 	}
@@ -175,7 +176,7 @@ func (s *sim) checkRead(n *Node, key, floor, version uint64, path string) {
 
 // checkNewest looks at what a read says of the whole: it never goes back either,
 // whichever key and node a client asks next.
-func (s *sim) checkNewest(n *Node, key, floor uint64) {
+func (s *sim) checkNewest(n *leasetest.Node, key, floor uint64) {
 	_, newest := n.Machine().Read(key)
 	if newest < floor {
 		s.violatef("stale", n.ID, "read of key %d says that %d is the newest version, but %d was known before it", key, newest, floor)

@@ -1,10 +1,12 @@
-package leasetest
+package sim
 
 import (
 	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 // recipes are faults put together for one rule each: what random faults alone
@@ -33,7 +35,7 @@ var recipes = []faultKind{
 }
 
 // withLeader runs do if there is a leader that runs.
-func (f *fault) withLeader(do func(l *Node)) {
+func (f *fault) withLeader(do func(l *leasetest.Node)) {
 	if l := f.c.Leader(); l != nil && !l.Paused() {
 		do(l)
 	}
@@ -42,7 +44,7 @@ func (f *fault) withLeader(do func(l *Node)) {
 // isolatePush cuts the leader off and has the others elect another as early as
 // their promises allow. The cut may be one-way, and takes effect at some point
 // between two heartbeats.
-func (f *fault) isolatePush(l *Node) {
+func (f *fault) isolatePush(l *leasetest.Node) {
 	others := f.except(l.ID)
 	f.after(between(f.r, 0, f.beat()), func() {
 		f.note(l, "is isolated, the others are pushed")
@@ -70,13 +72,13 @@ func grantsTo(l, from uint64) func(*raftpb.Message) bool {
 // restartAfterGrant kills voters just after a grant of theirs has left, starts
 // them again at once and pushes: their memory of the promise is gone.
 func restartAfterGrant(f *fault) {
-	f.withLeader(func(l *Node) { f.restartGranters(l, func() {}) })
+	f.withLeader(func(l *leasetest.Node) { f.restartGranters(l, func() {}) })
 }
 
 // lowerPromise is the same, and the new processes are configured with a shorter
 // promise than the old ones have made.
 func lowerPromise(f *fault) {
-	f.withLeader(func(l *Node) {
+	f.withLeader(func(l *leasetest.Node) {
 		f.restartGranters(l, func() {
 			for _, n := range f.c.Nodes() {
 				if n != l && f.r.IntN(2) == 0 {
@@ -87,7 +89,7 @@ func lowerPromise(f *fault) {
 	})
 }
 
-func (f *fault) restartGranters(l *Node, before func()) {
+func (f *fault) restartGranters(l *leasetest.Node, before func()) {
 	others := f.except(l.ID)
 	f.lines.when(3*f.beat(), grantsTo(l.ID, 0), func(m *raftpb.Message) {
 		// The grant is under way; lines are cut on arrival.
@@ -107,8 +109,8 @@ func (f *fault) restartGranters(l *Node, before func()) {
 // bridgeRestart leaves the leader with one way to a quorum, over a bridge, and
 // then restarts the bridge, which the other side is waiting for.
 func bridgeRestart(f *fault) {
-	f.withLeader(func(l *Node) {
-		b := f.any(func(n *Node) bool { return n != l && slices.Contains(voters(l), n.ID) })
+	f.withLeader(func(l *leasetest.Node) {
+		b := f.any(func(n *leasetest.Node) bool { return n != l && slices.Contains(voters(l), n.ID) })
 		if b == nil {
 			return
 		}
@@ -130,7 +132,7 @@ func bridgeRestart(f *fault) {
 // pausedLeader stops the leader for longer than its lease. Others lead when it
 // wakes, and it finds ticks and messages in some order.
 func pausedLeader(f *fault) {
-	f.withLeader(func(l *Node) {
+	f.withLeader(func(l *leasetest.Node) {
 		f.pauseFor(l, f.For)
 		f.push(f.except(l.ID), f.For)
 	})
@@ -139,7 +141,7 @@ func pausedLeader(f *fault) {
 // lateGrants lets nothing but late grants through to a leader whose followers
 // elect another.
 func lateGrants(f *fault) {
-	f.withLeader(func(l *Node) {
+	f.withLeader(func(l *leasetest.Node) {
 		f.note(l, "gets late grants and nothing else")
 		grant := grantsTo(l.ID, 0)
 		f.lines.add(&trouble{match: grant, fixed: between(f.r, f.w.D/4, f.w.D), dup: 0.3, delay: f.w.D / 4, r: f.r}, f.For)
@@ -155,7 +157,7 @@ func lateGrants(f *fault) {
 // lateProbes makes heartbeats late, then cuts the leader off: what the voters
 // have promised last, they have promised to an old probe.
 func lateProbes(f *fault) {
-	f.withLeader(func(l *Node) {
+	f.withLeader(func(l *leasetest.Node) {
 		f.note(l, "has late heartbeats")
 		f.lines.add(&trouble{match: func(m *raftpb.Message) bool {
 			return m.GetType() == raftpb.MsgHeartbeat && m.GetFrom() == l.ID

@@ -1,4 +1,4 @@
-package leasetest
+package sim
 
 import (
 	"fmt"
@@ -12,10 +12,11 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// SimConfig chooses a simulation. Only Seed is required.
-type SimConfig struct {
+// Config chooses a simulation. Only Seed is required.
+type Config struct {
 	// Seed decides everything that happens.
 	Seed uint64
 	// Duration is how much time is simulated before the cluster is healed;
@@ -28,8 +29,8 @@ type SimConfig struct {
 	// Configure may amend the lease configuration of a node, NewDisk replace
 	// its disk and NewMachine its machine, as in Options.
 	Configure  func(id uint64, cfg *leaderlease.Config)
-	NewDisk    func(id uint64, conf *raftpb.ConfState) Disk
-	NewMachine func(id uint64, conf *raftpb.ConfState) Machine
+	NewDisk    func(id uint64, conf *raftpb.ConfState) leasetest.Disk
+	NewMachine func(id uint64, conf *raftpb.ConfState) leasetest.Machine
 	// Compact is how often, on average, a node compacts its log by itself.
 	// Default: never, only the compact fault does.
 	Compact time.Duration
@@ -41,7 +42,7 @@ type SimConfig struct {
 	// Node may amend how a node runs. With Misused nodes may embed their Lease
 	// wrongly: what is judged then is that nobody reads what is stale, not that
 	// anybody reads under a lease, nor single decisions.
-	Node    func(id uint64, o *NodeOptions)
+	Node    func(id uint64, o *leasetest.NodeOptions)
 	Misused bool
 	// SkipGuard turns the guard oracle off, to see what the others find without
 	// it: it looks at single decisions, they at consequences.
@@ -51,10 +52,10 @@ type SimConfig struct {
 // sim is one simulation under way.
 type sim struct {
 	t     *testing.T
-	cfg   SimConfig
+	cfg   Config
 	sched *Schedule
 	w     *Swarm
-	c     *Cluster
+	c     *leasetest.Cluster
 	trace trace
 	res   *Result
 
@@ -82,11 +83,11 @@ type sim struct {
 	mistrusted bool
 }
 
-// Simulate runs a cluster with faults drawn from cfg.Seed and returns what was
+// Run runs a cluster with faults drawn from cfg.Seed and returns what was
 // seen. It stops at the first violation and does not fail the test by itself:
 // see Result.Require. Raft's randomness is pinned for the whole process, so
 // simulations do not run in parallel.
-func Simulate(t *testing.T, cfg SimConfig) *Result {
+func Run(t *testing.T, cfg Config) *Result {
 	t.Helper()
 	s := newSim(t, cfg)
 	cryptotest.SetGlobalRandom(t, s.sched.Seed)
@@ -96,7 +97,7 @@ func Simulate(t *testing.T, cfg SimConfig) *Result {
 	return s.res
 }
 
-func newSim(t *testing.T, cfg SimConfig) *sim {
+func newSim(t *testing.T, cfg Config) *sim {
 	sched := cfg.Schedule
 	if sched == nil {
 		d := cfg.Duration
@@ -168,7 +169,7 @@ func (s *sim) build() {
 			ids[i] = append(ids[i], id)
 		}
 	}
-	s.c = New(Options{
+	s.c = leasetest.New(leasetest.Options{
 		Voters: ids[0], Learners: ids[1], Spares: ids[2],
 		TickInterval: w.Tick, ElectionTick: w.ElectionTick, HeartbeatTick: w.HeartbeatTick,
 		Configure: s.configure, Node: s.nodeOptions, NewDisk: s.cfg.NewDisk, NewMachine: s.cfg.NewMachine,
@@ -196,15 +197,15 @@ func (s *sim) configure(id uint64, cfg *leaderlease.Config) {
 	}
 }
 
-func (s *sim) nodeOptions(id uint64) NodeOptions {
+func (s *sim) nodeOptions(id uint64) leasetest.NodeOptions {
 	w := s.w
-	o := NodeOptions{Async: has(w.Async, id), QueueWhileBusy: has(w.Queue, id), FilterOnArrival: has(w.Arrival, id)}
+	o := leasetest.NodeOptions{Async: has(w.Async, id), QueueWhileBusy: has(w.Queue, id), FilterOnArrival: has(w.Arrival, id)}
 	o.ForgetsChanges, o.TellsNobody = w.Forgets, w.Mute
 	switch {
 	case has(w.Stock, id):
-		o.Kind = Stock
+		o.Kind = leasetest.Stock
 	case has(w.Plain, id):
-		o.Kind = Plain
+		o.Kind = leasetest.Plain
 	}
 	delays := stream(s.sched.Seed, streamDisk+id<<8)
 	o.DiskDelay = func() time.Duration {
@@ -236,7 +237,7 @@ func (s *sim) redrawClocks() {
 	}
 }
 
-func (s *sim) redrawClock(n *Node, r *rand.Rand) {
+func (s *sim) redrawClock(n *leasetest.Node, r *rand.Rand) {
 	rho := float64(s.w.DriftPPM+s.w.BeyondPPM) / 1e6
 	rate := 1 + rho*pick(r, -1, 1, 0, 2*r.Float64()-1)
 	n.Clock.SetRate(rate)

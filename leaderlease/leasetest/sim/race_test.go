@@ -1,6 +1,6 @@
 //go:build race
 
-package leasetest
+package sim
 
 // raceEnabled: the detector makes simulations ten times slower, and finds
 // nothing in one goroutine.

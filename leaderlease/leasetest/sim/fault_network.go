@@ -1,9 +1,11 @@
-package leasetest
+package sim
 
 import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 var networkFaults = []faultKind{
@@ -93,7 +95,7 @@ func halves(f *fault) {
 }
 
 // bridge splits the nodes into two groups that only n can reach.
-func (f *fault) bridge(n *Node, d time.Duration) {
+func (f *fault) bridge(n *leasetest.Node, d time.Duration) {
 	var a, b []uint64
 	for i, id := range f.except(n.ID) {
 		if (f.r.IntN(4) == 0) == (i%2 == 0) {

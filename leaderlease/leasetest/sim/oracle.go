@@ -1,4 +1,4 @@
-package leasetest
+package sim
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 const leaderRole = raft.StateLeader
@@ -47,7 +49,7 @@ func (o *leaseOracle) init() { o.winner = make(map[uint64]process) }
 
 // check looks at one node, as a reader would find it, at any moment. A paused
 // node is asked as well: what would it answer, if it ran just for this.
-func (o *leaseOracle) check(s *sim, n *Node) {
+func (o *leaseOracle) check(s *sim, n *leasetest.Node) {
 	if s.cfg.IndexReads || n.Lease() == nil || !n.Up() || (n.Role() == leaderRole && n.Term() >= o.newest) {
 		return
 	}
@@ -60,7 +62,7 @@ func (o *leaseOracle) check(s *sim, n *Node) {
 	}
 }
 
-func (s *sim) onLeader(n *Node, term uint64) {
+func (s *sim) onLeader(n *leasetest.Node, term uint64) {
 	s.res.Elections++
 	s.trace.note(s.c.Now(), n.ID, "WON the election", "term", term)
 	o := &s.leases
@@ -92,7 +94,7 @@ func (s *sim) readEverywhere() {
 
 // onAdmit and onReady look at the guard: at the instant of the decision, a node
 // that is bound lets no request for its help in, and none of its votes out.
-func (s *sim) onAdmit(n *Node, m *raftpb.Message) {
+func (s *sim) onAdmit(n *leasetest.Node, m *raftpb.Message) {
 	if s.cfg.SkipGuard {
 		return
 	}
@@ -104,7 +106,7 @@ func (s *sim) onAdmit(n *Node, m *raftpb.Message) {
 	}
 }
 
-func (s *sim) onReady(n *Node, msgs []*raftpb.Message) {
+func (s *sim) onReady(n *leasetest.Node, msgs []*raftpb.Message) {
 	if s.cfg.SkipGuard {
 		return
 	}
@@ -123,7 +125,7 @@ func (s *sim) onReady(n *Node, msgs []*raftpb.Message) {
 }
 
 // helps reports whether m helps to elect someone.
-func (s *sim) helps(n *Node, m *raftpb.Message) bool {
+func (s *sim) helps(n *leasetest.Node, m *raftpb.Message) bool {
 	switch m.GetType() {
 	case raftpb.MsgVote, raftpb.MsgPreVote:
 		return true
@@ -141,7 +143,7 @@ func (s *sim) helps(n *Node, m *raftpb.Message) bool {
 	return false
 }
 
-func (s *sim) onDeliver(n *Node, m *raftpb.Message) {
+func (s *sim) onDeliver(n *leasetest.Node, m *raftpb.Message) {
 	s.res.Messages++
 	s.trace.message(s.c.Now(), "gets ", n.ID, m)
 }
@@ -156,13 +158,13 @@ func (s *sim) onSend(m *raftpb.Message) {
 	s.lines.sent(m)
 }
 
-func (s *sim) onCrash(n *Node) {
+func (s *sim) onCrash(n *leasetest.Node) {
 	s.res.Crashes++
 	s.collect(n)
 }
 
 // collect adds up what a process has counted, before it is gone.
-func (s *sim) collect(n *Node) {
+func (s *sim) collect(n *leasetest.Node) {
 	if n.Lease() == nil {
 		return
 	}
