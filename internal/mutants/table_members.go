@@ -37,12 +37,17 @@ var memberships = []Mutant{
 	},
 	{
 		Rule: "membership", Name: "a change is applied behind a snapshot", Pkg: nodeSim, Test: "^TestAChangeIsNotAppliedBehindASnapshot$/async=true",
-		File: "leaderlease/leasetest/loop.go",
+		File: "leaderlease/leasetest/apply.go",
 		Old:  "if e.GetIndex() <= n.superseded {", New: "if false {",
 	},
 	{
 		Rule: "membership", Name: "a snapshot is stepped before Advance", Pkg: nodeSim, Test: "^TestAChangeIsNotAppliedBehindASnapshot$/async=false",
 		File: changeFile,
 		Old:  "n.Options.Async || !n.busy {", New: "true {",
+	},
+	{
+		Rule: "membership", Name: "a test's nodes make the same mistake in all their processes", Pkg: simPkg, Test: "^TestMistakesWithReadyMakeNoReadStale$",
+		File: "leaderlease/leasetest/mistake.go",
+		Old:  "n.Options.Mistake(n.Process())", New: "n.Options.Mistake(n.run)",
 	},
 }

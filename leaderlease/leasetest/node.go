@@ -10,51 +10,6 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// Kind says what a node runs.
-type Kind uint8
-
-const (
-	// Library runs raft with a Lease in front: the default.
-	Library Kind = iota
-	// Plain runs raft without one; it promises nothing.
-	Plain
-	// Stock runs raft with its own ReadOnlyLeaseBased: the negative control.
-	Stock
-)
-
-// NodeOptions choose how a node runs. The zero value is the simplest.
-type NodeOptions struct {
-	Kind Kind
-	// Async uses AsyncStorageWrites.
-	Async bool
-	// HastyVotes, with Async, lets requests for votes leave before their term is
-	// durable, as raft does by itself; for nodes without the library only.
-	HastyVotes bool
-	// DiskDelay and ApplyDelay return how long the next write and the next
-	// batch of entries take. Nil means no time.
-	DiskDelay, ApplyDelay func() time.Duration
-	// EarlyAdvance, without Async, calls Advance before the entries of the Ready are
-	// applied, as etcd's leader does: ApplyConfState comes after it.
-	EarlyAdvance bool
-	// QueueWhileBusy keeps messages back while a write is under way without
-	// AsyncStorageWrites; otherwise raft steps them meanwhile, as raft.Node does.
-	QueueWhileBusy bool
-	// FilterOnArrival asks Incoming when a message arrives, before it queues,
-	// as a transport goroutine does, and not when raft is about to step it.
-	FilterOnArrival bool
-	// ForgetsChanges applies changes of membership before the log knows for good
-	// that they are committed, TellsNobody keeps to itself in elections what is
-	// committed: negative controls.
-	ForgetsChanges, TellsNobody bool
-	// Mistake returns how the given process of the node, counted from 1, embeds
-	// its Lease wrongly: a negative control. Nil means none.
-	Mistake func(process int) Mistake
-	// StepDelay returns how long after Incoming was asked raft steps a message,
-	// with FilterOnArrival. Messages of several connections overtake each other
-	// there, as they do on a transport's goroutines. Nil means no time.
-	StepDelay func(m *raftpb.Message) time.Duration
-}
-
 // Node is one member: a process that can be paused, killed and restarted, on a
 // machine with a clock and a disk.
 type Node struct {

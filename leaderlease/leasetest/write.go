@@ -1,0 +1,63 @@
+package leasetest
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// write is one write to the disk.
+type write struct {
+	entries []*raftpb.Entry
+	hard    *raftpb.HardState
+	snap    *raftpb.Snapshot
+}
+
+// save makes w durable. It fails if the machine cannot be restored; then the
+// process cannot go on, since raft has the snapshot already.
+func (n *Node) save(w *write) error {
+	if err := n.install(w.snap); err != nil {
+		return err
+	}
+	must(n.disk.Save(w.entries, w.hard, n.forLog(w.snap)))
+	return nil
+}
+
+// startWrite makes w durable after the disk's delay and then runs done, on the
+// node's goroutine.
+func (n *Node) startWrite(w write, done func()) {
+	finish := func() {
+		if n.save(&w) != nil {
+			n.Crash(0)
+			n.cluster.After(time.Second, n.Restart)
+			return
+		}
+		n.unsynced = n.unsynced[1:]
+		done()
+	}
+	n.unsynced = append(n.unsynced, w)
+	d := delay(n.Options.DiskDelay)
+	if d == 0 && !n.Options.Async {
+		finish()
+		return
+	}
+	n.later(d, func() { n.onWriteDone(finish) })
+}
+
+// onWriteDone is exec for what a busy node waits for.
+func (n *Node) onWriteDone(finish func()) {
+	if n.paused {
+		n.finished = append(n.finished, finish)
+		return
+	}
+	finish()
+	n.pump()
+	n.drain()
+}
+
+func delay(f func() time.Duration) time.Duration {
+	if f == nil {
+		return 0
+	}
+	return f()
+}
