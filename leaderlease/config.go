@@ -179,6 +179,13 @@ func (c *Config) validateDurations() (errs []error) {
 	if floor := c.electionFloor(); c.ticks() && c.Duration > floor && !c.AllowLongDuration {
 		bad("Duration %v is above %v, (ElectionTick−1)·TickInterval, which delays every fail-over; set AllowLongDuration to accept that", c.Duration, floor)
 	}
+	c.validateSkew(bad)
+	return errs
+}
+
+// validateSkew says what is wrong first with the part of Duration in which no read is
+// served.
+func (c *Config) validateSkew(bad func(format string, args ...any)) {
 	switch {
 	case c.MaxClockSkew <= 0:
 		bad("MaxClockSkew %v must be positive", c.MaxClockSkew)
@@ -191,7 +198,6 @@ func (c *Config) validateDurations() (errs []error) {
 		bad("Duration %v less MaxClockSkew %v is below two heartbeats, %v: one lost heartbeat would lose the lease",
 			c.Duration, c.MaxClockSkew, c.twoBeats())
 	}
-	return errs
 }
 
 // heartbeat is the time from one heartbeat of a leader to the next.
