@@ -121,10 +121,9 @@ func (w *pageWalk) page(id uint64, low, high []byte) error {
 		if keys[i], err = w.element(id, flags, buf, i); err != nil {
 			return err
 		}
-		if i == 0 && low != nil && bytes.Compare(keys[i], low) < 0 ||
-			i > 0 && bytes.Compare(keys[i-1], keys[i]) >= 0 || high != nil && bytes.Compare(keys[i], high) >= 0 {
-			return fmt.Errorf("page %d: key %d is out of order", id, i)
-		}
+	}
+	if i := outOfOrder(keys, low, high); i >= 0 {
+		return fmt.Errorf("page %d: key %d is out of order", id, i)
 	}
 	if flags == leafPage {
 		return nil
@@ -139,6 +138,20 @@ func (w *pageWalk) page(id uint64, low, high []byte) error {
 		}
 	}
 	return nil
+}
+
+// outOfOrder returns the first of keys that does not rise, or is out of bounds, as
+// page has them; -1 if none is.
+func outOfOrder(keys [][]byte, low, high []byte) int {
+	for i, key := range keys {
+		switch {
+		case i == 0 && low != nil && bytes.Compare(key, low) < 0,
+			i > 0 && bytes.Compare(keys[i-1], key) >= 0,
+			high != nil && bytes.Compare(key, high) >= 0:
+			return i
+		}
+	}
+	return -1
 }
 
 // read returns a page, with those that it continues on.
