@@ -1,12 +1,8 @@
 package etcdapi
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -14,10 +10,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
 )
@@ -279,180 +272,5 @@ func TestProgressIsNotifiedWhileNothingHappens(t *testing.T) {
 	r := <-w
 	if !r.IsProgressNotify() || r.Header.GetRevision() != 2 {
 		t.Errorf("response = %+v, want progress at 2", r)
-	}
-}
-
-// What clients see of it through the etcd client library.
-func TestWatchThroughTheEtcdClient(t *testing.T) {
-	s := startServer(t, Config{})
-	c := s.client(t)
-	ctx := t.Context()
-	for i := range 5 {
-		s.put(t, "k", fmt.Sprint(i))
-	}
-	all := c.Watch(ctx, "k", clientv3.WithRev(3), clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithFragment())
-	now := c.Watch(ctx, "k", clientv3.WithCreatedNotify(), clientv3.WithFilterPut())
-	if r := <-now; !r.Created || r.Header.GetRevision() != 6 {
-		t.Errorf("first response = %+v, want created at 6", r)
-	}
-	if r := <-all; len(r.Events) != 4 || r.Events[0].GetKv().GetModRevision() != 3 || string(r.Events[0].GetPrevKv().GetValue()) != "0" || !r.Events[0].IsModify() {
-		t.Errorf("replay = %v", r.Events)
-	}
-	if _, err := c.Txn(ctx).Then(clientv3.OpPut("k/1", "x"), clientv3.OpPut("k/2", "x")).Commit(); err != nil {
-		t.Fatal(err)
-	}
-	if r := <-all; len(r.Events) != 2 || r.Header.GetRevision() != 7 {
-		t.Errorf("a transaction came as %v at %d, want both events of revision 7", r.Events, r.Header.GetRevision())
-	}
-	s.delete(t, "k")
-	if r := <-now; len(r.Events) != 1 || r.Events[0].GetType() != clientv3.EventTypeDelete {
-		t.Errorf("events without puts = %v", r.Events)
-	}
-	<-all
-	if err := c.RequestProgress(ctx); err != nil {
-		t.Fatal(err)
-	}
-	for name, w := range map[string]clientv3.WatchChan{"all": all, "now": now} {
-		if r := <-w; !r.IsProgressNotify() || r.Header.GetRevision() != 8 {
-			t.Errorf("%s: response = %+v, want progress at 8", name, r)
-		}
-	}
-	s.compact(t, 7)
-	r := <-c.Watch(ctx, "k", clientv3.WithRev(2))
-	if !errors.Is(r.Err(), rpctypes.ErrCompacted) || r.CompactRevision != 7 || !r.Canceled {
-		t.Errorf("watch from a compacted revision = %+v, %v", r, r.Err())
-	}
-}
-
-// Many watchers share one stream.
-func TestThousandsOfWatchersOfOneClient(t *testing.T) {
-	const n = 2000
-	s := startServer(t, Config{})
-	p := s.watchPipe(t)
-	go func() {
-		for i := range n {
-			p.create(&pb.WatchCreateRequest{Key: fmt.Appendf(nil, "k/%d", i)})
-		}
-	}()
-	for range n {
-		if r, err := p.Recv(); err != nil || !r.GetCreated() {
-			t.Fatalf("Recv() = %v, %v", r, err)
-		}
-	}
-	var got, want []int64
-	for i := range n {
-		s.put(t, fmt.Sprintf("k/%d", i), "v")
-		want = append(want, int64(i))
-	}
-	for range n {
-		r, err := p.Recv()
-		if err != nil || len(r.GetEvents()) != 1 {
-			t.Fatalf("Recv() = %v, %v", r, err)
-		}
-		got = append(got, r.GetWatchId())
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("watchers %v got something, want each once", got)
-	}
-}
-
-// A client that does not read holds up neither writes nor other clients.
-func TestAClientThatDoesNotReadHoldsUpNobody(t *testing.T) {
-	const n = 300
-	s := startServer(t, Config{})
-	slow := s.watchPipe(t)
-	slow.create(&pb.WatchCreateRequest{Key: []byte("k")})
-	slow.want("0@1 created")
-	fast := s.client(t).Watch(t.Context(), "k")
-	value := strings.Repeat("v", 100<<10) // 30 MB in all, far more than the transport takes
-	for range n {
-		rev := s.put(t, "k", value).GetHeader().GetRevision()
-		if r := <-fast; r.Events[0].GetKv().GetModRevision() != rev {
-			t.Fatalf("fast client got %v, want revision %d", r.Events, rev)
-		}
-	}
-	for next := int64(2); next < n+2; {
-		r, err := slow.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range r.GetEvents() {
-			if e.GetKv().GetModRevision() != next {
-				t.Fatalf("slow client got revision %d, want %d", e.GetKv().GetModRevision(), next)
-			}
-			next++
-		}
-	}
-}
-
-// A watch that requires a leader is cut without one, even though its client says
-// nothing that would wake the receiver.
-func TestWatchThatRequiresALeaderIsCut(t *testing.T) {
-	s := startServer(t, Config{ElectionTimeout: time.Millisecond})
-	c := s.client(t)
-	w := c.Watch(clientv3.WithRequireLeader(t.Context()), "k", clientv3.WithCreatedNotify())
-	free := c.Watch(t.Context(), "k", clientv3.WithCreatedNotify())
-	<-w
-	<-free
-	s.setLeader(0)
-	r := <-w
-	if !errors.Is(r.Err(), rpctypes.ErrNoLeader) {
-		t.Errorf("watch ended with %+v, %v, want %v", r, r.Err(), rpctypes.ErrNoLeader)
-	}
-	s.put(t, "k", "1")
-	if r := <-free; len(r.Events) != 1 {
-		t.Errorf("a watch that requires no leader got %+v", r)
-	}
-}
-
-// When the server ends streams, clients are to go on elsewhere, for which the
-// status has to be Unavailable.
-func TestAnEndedWatchSaysWhy(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		cause error
-		want  codes.Code
-	}{
-		{"the client left", context.Canceled, codes.Canceled},
-		{"the server stops", rpctypes.ErrGRPCStopped, codes.Unavailable},
-		{"the time is up", context.DeadlineExceeded, codes.DeadlineExceeded},
-	} {
-		if got := status.Code(watchError(c.cause)); got != c.want {
-			t.Errorf("%s: watchError(%v) = %v, want %v", c.name, c.cause, got, c.want)
-		}
-	}
-}
-
-// Through the gateway a watch is a line of JSON for each reply.
-func TestGatewayStreamsAWatch(t *testing.T) {
-	s := startServer(t, Config{})
-	h, err := s.api.Gateway(t.Context(), s.conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	web := httptest.NewServer(h)
-	defer web.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, web.URL+"/v3/watch", strings.NewReader(`{"create_request":{"key":"Zm9v"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := web.Client().Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	lines := bufio.NewScanner(resp.Body)
-	for i, want := range []string{
-		`{"result":{"header":{"cluster_id":"193","member_id":"161","revision":"1","raft_term":"7"},"created":true}}`,
-		`{"result":{"header":{"cluster_id":"193","member_id":"161","revision":"2","raft_term":"7"},"events":[{"kv":{"key":"Zm9v","create_revision":"2","mod_revision":"2","version":"1","value":"YmFy"}}]}}`,
-	} {
-		if !lines.Scan() || compact(lines.Text()) != want {
-			t.Fatalf("line %d = %s, %v, want %s", i, lines.Text(), lines.Err(), want)
-		}
-		if i == 0 {
-			s.put(t, "foo", "bar")
-		}
 	}
 }
