@@ -16,61 +16,13 @@ import (
 // are served must be applied, and must never go back.
 func TestReadersRaceTheRaftLoop(t *testing.T) {
 	p := leading(t)
+	r := &racers{t: t, p: p}
 	var wg sync.WaitGroup
-	var tried, read, started atomic.Uint64
-
-	closed := func() bool { _, s := p.TryRead(); return s == core.Closed }
 	for range 4 {
-		wg.Go(func() {
-			for newest := uint64(0); !closed(); {
-				index, s := p.TryRead()
-				if s != core.Valid {
-					continue
-				}
-				if index < newest {
-					t.Errorf("TryRead() = %d after %d, want it never to go back", index, newest)
-				}
-				newest = index
-				tried.Add(1)
-			}
-		})
+		wg.Go(r.tryReads)
+		wg.Go(r.readInTime)
 	}
-	for range 4 {
-		wg.Go(func() {
-			for newest := uint64(0); !closed(); {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				r, err := p.Read(ctx)
-				cancel()
-				switch {
-				case err == nil && (r.Index < newest || r.Index > p.Info().Applied):
-					t.Errorf("Read() = %+v after index %d, applied %d", r, newest, p.Info().Applied)
-				case err == nil:
-					newest = r.Index
-					read.Add(1)
-				case !errors.Is(err, ErrNoLease) && !errors.Is(err, context.DeadlineExceeded):
-					t.Errorf("Read() = %v, want ErrNoLease or the context's error", err)
-				}
-			}
-		})
-	}
-	var pending sync.WaitGroup // each read ends, and once
-	wg.Go(func() {
-		for !closed() {
-			ctx, cancel := context.WithCancel(t.Context())
-			go cancel()
-			pending.Add(2)
-			p.StartRead(ctx, func(Read, error) { started.Add(1); pending.Done() })
-			p.StartReadIndex(context.Background(), func(Read, error) { started.Add(1); pending.Done() })
-			if _, stop, err := p.Context(t.Context()); err == nil {
-				stop()
-			}
-			_, _ = p.Token()
-			events, stop := p.Watch()
-			<-events
-			stop()
-			p.Stats()
-		}
-	})
+	wg.Go(r.startAndAbandon)
 
 	for i := range 400 {
 		p.clock.Advance(10 * ms)
@@ -93,6 +45,70 @@ func TestReadersRaceTheRaftLoop(t *testing.T) {
 	}
 	p.Close()
 	wg.Wait()
-	pending.Wait()
-	t.Logf("served: %d TryRead, %d Read; %d StartRead answered", tried.Load(), read.Load(), started.Load())
+	r.pending.Wait()
+	t.Logf("served: %d TryRead, %d Read; %d StartRead answered", r.tried.Load(), r.read.Load(), r.started.Load())
+}
+
+// racers read until the lease is closed.
+type racers struct {
+	t                    *testing.T
+	p                    *puppet
+	tried, read, started atomic.Uint64
+	pending              sync.WaitGroup // each StartRead ends, and once
+}
+
+func (r *racers) closed() bool {
+	_, s := r.p.TryRead()
+	return s == core.Closed
+}
+
+func (r *racers) tryReads() {
+	for newest := uint64(0); !r.closed(); {
+		index, s := r.p.TryRead()
+		if s != core.Valid {
+			continue
+		}
+		if index < newest {
+			r.t.Errorf("TryRead() = %d after %d, want it never to go back", index, newest)
+		}
+		newest = index
+		r.tried.Add(1)
+	}
+}
+
+func (r *racers) readInTime() {
+	for newest := uint64(0); !r.closed(); {
+		ctx, cancel := context.WithTimeout(r.t.Context(), time.Millisecond)
+		got, err := r.p.Read(ctx)
+		cancel()
+		switch {
+		case err == nil && (got.Index < newest || got.Index > r.p.Info().Applied):
+			r.t.Errorf("Read() = %+v after index %d, applied %d", got, newest, r.p.Info().Applied)
+		case err == nil:
+			newest = got.Index
+			r.read.Add(1)
+		case !errors.Is(err, ErrNoLease) && !errors.Is(err, context.DeadlineExceeded):
+			r.t.Errorf("Read() = %v, want ErrNoLease or the context's error", err)
+		}
+	}
+}
+
+// startAndAbandon ends half of its reads early, and asks for all else there is.
+func (r *racers) startAndAbandon() {
+	done := func(Read, error) { r.started.Add(1); r.pending.Done() }
+	for !r.closed() {
+		ctx, cancel := context.WithCancel(r.t.Context())
+		go cancel()
+		r.pending.Add(2)
+		r.p.StartRead(ctx, done)
+		r.p.StartReadIndex(context.Background(), done)
+		if _, stop, err := r.p.Context(r.t.Context()); err == nil {
+			stop()
+		}
+		_, _ = r.p.Token()
+		events, stop := r.p.Watch()
+		<-events
+		stop()
+		r.p.Stats()
+	}
 }

@@ -22,16 +22,7 @@ func TestAChangeIsNotAppliedBehindASnapshot(t *testing.T) {
 func changeBehindASnapshot(t *testing.T, async bool) {
 	cryptotest.SetGlobalRandom(t, 1)
 	var apply, disk time.Duration // of node 3
-	c := New(Options{Voters: []uint64{1, 2, 3, 4}, Node: func(id uint64) NodeOptions {
-		if id != 3 {
-			return NodeOptions{}
-		}
-		return NodeOptions{
-			Async:      async,
-			ApplyDelay: func() time.Duration { return apply },
-			DiskDelay:  func() time.Duration { return disk },
-		}
-	}})
+	c := New(Options{Voters: []uint64{1, 2, 3, 4}, Node: slowThird(async, &apply, &disk)})
 	if !c.Elect(1) {
 		t.Fatal("Elect(1) = false")
 	}
@@ -71,5 +62,19 @@ func changeBehindASnapshot(t *testing.T, async bool) {
 	}
 	if late.Version(1) != leader.Version(1) {
 		t.Errorf("node 3 has version %d of the key, the leader %d", late.Version(1), leader.Version(1))
+	}
+}
+
+// slowThird has node 3 take as long as apply and disk say.
+func slowThird(async bool, apply, disk *time.Duration) func(id uint64) NodeOptions {
+	return func(id uint64) NodeOptions {
+		if id != 3 {
+			return NodeOptions{}
+		}
+		return NodeOptions{
+			Async:      async,
+			ApplyDelay: func() time.Duration { return *apply },
+			DiskDelay:  func() time.Duration { return *disk },
+		}
 	}
 }

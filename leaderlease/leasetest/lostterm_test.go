@@ -46,26 +46,11 @@ func votesOfALostTerm(t *testing.T, phase time.Duration) bool {
 		return false
 	}
 
-	// The answers are late; the pre-vote's also comes in time.
-	var late []*raftpb.Message
-	c.Net.Hold = func(m *raftpb.Message) bool {
-		if m.GetFrom() != 3 || m.GetTo() != 2 {
-			return false
-		}
-		switch m.GetType() {
-		case raftpb.MsgPreVoteResp:
-			late = append(late, proto.CloneOf(m))
-			disk = time.Second
-		case raftpb.MsgVoteResp:
-			late = append(late, m)
-			return true
-		}
-		return false
-	}
+	late := lateAnswers(c, &disk)
 	voter.ForgetLeader()
 	candidate.Campaign()
 	c.Run(10 * time.Millisecond)
-	if len(late) < 2 {
+	if len(*late) < 2 {
 		return false
 	}
 	candidate.Crash(0)
@@ -80,13 +65,34 @@ func votesOfALostTerm(t *testing.T, phase time.Duration) bool {
 	}
 
 	for range 20 { // a tick burst
-		candidate.exec(candidate.tick)
+		candidate.Tick()
 	}
-	for _, m := range late {
+	for _, m := range *late {
 		c.deliver(m)
 	}
 	if candidate.Role() == raft.StateLeader && leader.Valid() {
 		t.Errorf("node 2 leads term %d while node 1 holds the lease of term %d", candidate.Term(), leader.Term())
 	}
 	return true
+}
+
+// lateAnswers holds back what node 3 answers node 2 in an election. Its answer to the
+// pre-vote comes in time as well, and makes node 2's disk slow.
+func lateAnswers(c *Cluster, disk *time.Duration) *[]*raftpb.Message {
+	late := new([]*raftpb.Message)
+	c.Net.Hold = func(m *raftpb.Message) bool {
+		if m.GetFrom() != 3 || m.GetTo() != 2 {
+			return false
+		}
+		switch m.GetType() {
+		case raftpb.MsgPreVoteResp:
+			*late = append(*late, proto.CloneOf(m))
+			*disk = time.Second
+		case raftpb.MsgVoteResp:
+			*late = append(*late, m)
+			return true
+		}
+		return false
+	}
+	return late
 }
