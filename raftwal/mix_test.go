@@ -45,18 +45,8 @@ func TestTwoAttemptsAtOnePlaceNeverMix(t *testing.T) {
 	before := disk.Bytes(name)
 	e1, one := attempt(10)
 	e2, two := attempt(20)
-	first := from / sector
-	sectors := (from+batchHeader+3*sector+sector-1)/sector - first
-	choices := [][]byte{before, one, two}
-	ways := 1
-	for range sectors {
-		ways *= len(choices)
-	}
-	for way := range ways {
-		data := bytes.Clone(before)
-		for s, w := first, way; s < first+sectors; s, w = s+1, w/len(choices) {
-			copy(data[s*sector:(s+1)*sector], choices[w%len(choices)][s*sector:])
-		}
+	first, end := from/sector, (from+batchHeader+3*sector+sector-1)/sector
+	for way, data := range mixtures([][]byte{before, one, two}, sector, first, end) {
 		c := cfg
 		clone := disk.Clone()
 		clone.SetBytes(name, data)
@@ -119,4 +109,22 @@ func expectReopen(cfg Config, disk *fs.Memory, last uint64) error {
 		err = errors.Join(err, fmt.Errorf("last index %d, want %d", got, last))
 	}
 	return errors.Join(err, l.Close())
+}
+
+// mixtures returns the first of choices, with each sector from first up to end taken
+// from any of them.
+func mixtures(choices [][]byte, sector, first, end int64) (all [][]byte) {
+	all = [][]byte{choices[0]}
+	for s := first; s < end; s++ {
+		var longer [][]byte
+		for _, data := range all {
+			for _, c := range choices {
+				next := bytes.Clone(data)
+				copy(next[s*sector:(s+1)*sector], c[s*sector:])
+				longer = append(longer, next)
+			}
+		}
+		all = longer
+	}
+	return all
 }

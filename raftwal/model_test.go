@@ -129,17 +129,17 @@ func (s *step) write(l *Log) error {
 // draw returns a step that raft could take in m's state.
 func draw(m *model, r *rand.Rand) step {
 	term := max(m.hard.term, 1)
-	sizes := func() int { return []int{0, 10, 100, 300, 900}[r.IntN(5)] }
+	what := r.IntN(20)
+	if st, ok := drawBesides(what, m, r); ok {
+		return st
+	}
 	next := func(from, n uint64) (out []*raftpb.Entry) {
 		for i := range n {
-			out = append(out, entry(term, from+i, sizes()))
+			out = append(out, entry(term, from+i, []int{0, 10, 100, 300, 900}[r.IntN(5)]))
 		}
 		return out
 	}
-	commit := func(last uint64) uint64 {
-		return m.hard.commit + r.Uint64N(max(last, m.hard.commit)-m.hard.commit+1)
-	}
-	switch r.IntN(20) {
+	switch what {
 	case 0: // a new term, and an entry in it
 		return step{name: "vote", update: Update{HardState: hard(term+1, 1+r.Uint64N(3), m.hard.commit)}}
 	case 1: // a new leader replaces the uncommitted end
@@ -149,7 +149,7 @@ func draw(m *model, r *rand.Rand) step {
 		e := next(min(from, m.last()+1), 1+r.Uint64N(3))
 		return step{name: "conflict", update: Update{Entries: e, HardState: hard(term, 0, m.hard.commit)}}
 	case 2:
-		return step{name: "commit", update: Update{HardState: hard(term, m.hard.vote, commit(m.last()))}}
+		return step{name: "commit", update: Update{HardState: hard(term, m.hard.vote, m.drawCommit(r))}}
 	case 3:
 		if r.IntN(4) > 0 {
 			break
@@ -160,28 +160,40 @@ func draw(m *model, r *rand.Rand) step {
 			u.Entries = next(at+1, 2)
 		}
 		return step{name: "install", update: u}
+	}
+	e := next(m.last()+1, 1+r.Uint64N(4))
+	return step{name: "append", update: Update{Entries: e, HardState: hard(term, m.hard.vote, m.drawCommit(r))}}
+}
+
+// drawCommit draws a commit index that does not go back.
+func (m *model) drawCommit(r *rand.Rand) uint64 {
+	return m.hard.commit + r.Uint64N(max(m.last(), m.hard.commit)-m.hard.commit+1)
+}
+
+// drawBesides draws a step that appends nothing: what is kept beside the entries.
+func drawBesides(what int, m *model, r *rand.Rand) (st step, ok bool) {
+	switch what {
 	case 4, 5:
 		low := max(m.base.index, m.snap.GetMetadata().GetIndex())
 		if high := min(m.hard.commit, m.last()); high > low {
-			return step{name: "checkpoint", snap: snapshotOf(m, low+1+r.Uint64N(high-low))}
+			return step{name: "checkpoint", snap: snapshotOf(m, low+1+r.Uint64N(high-low))}, true
 		}
 	case 6, 7:
 		if high := m.snap.GetMetadata().GetIndex(); high > m.base.index {
-			return step{name: "compact", compact: m.base.index + 1 + r.Uint64N(high-m.base.index)}
+			return step{name: "compact", compact: m.base.index + 1 + r.Uint64N(high-m.base.index)}, true
 		}
 	case 8:
-		return step{name: "promise", promise: time.Duration(1 + r.IntN(1e9))}
+		return step{name: "promise", promise: time.Duration(1 + r.IntN(1e9))}, true
 	case 9:
-		return step{name: "flush", flush: true}
+		return step{name: "flush", flush: true}, true
 	case 10:
-		return step{name: "reopen", reopen: true}
+		return step{name: "reopen", reopen: true}, true
 	case 11:
-		if index := commit(m.last()); index > 0 {
-			return step{name: "save commit", commit: index}
+		if index := m.drawCommit(r); index > 0 {
+			return step{name: "save commit", commit: index}, true
 		}
 	}
-	e := next(m.last()+1, 1+r.Uint64N(4))
-	return step{name: "append", update: Update{Entries: e, HardState: hard(term, m.hard.vote, commit(m.last()))}}
+	return step{}, false
 }
 
 func snapshotOf(m *model, index uint64) *raftpb.Snapshot { return snapshot(m.term(index), index) }

@@ -78,15 +78,7 @@ func TestFileSystemsAgree(t *testing.T) {
 				t.Errorf("ReadAt() of a removed file that is open = %d, %v, want 5", n, err)
 			}
 			must(t, r.Close())
-			lock, err := m.Lock("lock")
-			must(t, err)
-			if _, err := m.Lock("lock"); !errors.Is(err, ErrLocked) {
-				t.Errorf("the second Lock() = %v, want %v", err, ErrLocked)
-			}
-			must(t, lock.Close())
-			lock, err = m.Lock("lock")
-			must(t, err)
-			must(t, lock.Close())
+			locksOnce(t, m)
 			names, err := m.Names()
 			must(t, err)
 			if names = slices.DeleteFunc(names, func(s string) bool { return s == "lock" }); len(names) > 0 {
@@ -94,6 +86,19 @@ func TestFileSystemsAgree(t *testing.T) {
 			}
 		})
 	}
+}
+
+func locksOnce(t *testing.T, m FS) {
+	t.Helper()
+	lock, err := m.Lock("lock")
+	must(t, err)
+	if _, err := m.Lock("lock"); !errors.Is(err, ErrLocked) {
+		t.Errorf("the second Lock() = %v, want %v", err, ErrLocked)
+	}
+	must(t, lock.Close())
+	lock, err = m.Lock("lock")
+	must(t, err)
+	must(t, lock.Close())
 }
 
 // A crash leaves of each unsynced sector any version since the last sync, and

@@ -43,19 +43,7 @@ func (s sample) build() []byte {
 	copy(b[atStrings:], names)
 	version, name := uint32(21), uint32(21+len(s.version)+1)
 
-	symbol := func(i int, kind elf.SymType, value uint64) {
-		sym := b[atSymbols+i*symSize:]
-		le.PutUint32(sym, name)
-		sym[4] = elf.ST_INFO(elf.STB_GLOBAL, kind)
-		le.PutUint16(sym[6:], 1)
-		le.PutUint64(sym[8:], s.base+value)
-	}
-	symbol(1, elf.STT_FUNC, atCode-0x20)
-	symbol(2, elf.STT_OBJECT, atCode-0x10)
-	symbol(3, elf.STT_FUNC, atCode)
-	if s.noVersions {
-		symbol(1, elf.STT_OBJECT, atCode-0x20)
-	}
+	s.symbols(b[atSymbols:], name)
 
 	table(b[atHash:], 1, 4)
 	// One bucket, whose chain of symbols 1 to 3 ends with the odd value.
@@ -89,6 +77,24 @@ func (s sample) build() []byte {
 		off += dynSize
 	}
 	return b
+}
+
+// symbols writes three symbols of one name, of which the last is right.
+func (s sample) symbols(b []byte, name uint32) {
+	le := binary.LittleEndian
+	symbol := func(i int, kind elf.SymType, value uint64) {
+		sym := b[i*symSize:]
+		le.PutUint32(sym, name)
+		sym[4] = elf.ST_INFO(elf.STB_GLOBAL, kind)
+		le.PutUint16(sym[6:], 1)
+		le.PutUint64(sym[8:], s.base+value)
+	}
+	symbol(1, elf.STT_FUNC, atCode-0x20)
+	symbol(2, elf.STT_OBJECT, atCode-0x10)
+	symbol(3, elf.STT_FUNC, atCode)
+	if s.noVersions {
+		symbol(1, elf.STT_OBJECT, atCode-0x20)
+	}
 }
 
 func phdr(b []byte, kind elf.ProgType, off, addr, size uint64) {
