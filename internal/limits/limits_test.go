@@ -38,7 +38,6 @@ var known = []string{
 	"kvnode/server/corruption_test.go",
 	"kvnode/server/entrance_test.go",
 	"kvnode/server/flood_test.go: TestFloods",
-	"kvnode/server/floodgate/conn.go",
 	"kvnode/server/floodgate/gate_test.go",
 	"kvnode/server/lease_test.go: TestMutexExcludes",
 	"kvnode/server/lock_test.go: TestStopEndsWaits",
