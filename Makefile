@@ -17,6 +17,7 @@ FUZZTIME ?= 20s
 BENCH    ?= .
 COUNT    ?= 6
 BASE     ?=
+STATES   ?= 10000000
 
 # Developer tools have their own module, so that go.mod stays short. The first
 # use builds them (golangci-lint takes about two minutes). "work" is every package
@@ -69,6 +70,11 @@ race: ## short tests under the race detector, twice and shuffled
 sim: ## long simulations: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time
 	$(SIMULATE) -first=$(FIRST) -seeds=$(SEEDS) $(if $(HOURS),-hours=$(HOURS))
 	$(RAFTSIM) '^TestSimulation$$' -args -first=$(FIRST) -seeds=$(SEEDS)
+
+# The real core.Guard and core.Lease under every schedule of a small group: docs/explorer.md.
+.PHONY: explore
+explore: ## every schedule of a small group, STATES=10000000 of each search, about half an hour
+	$(GO) test ./leaderlease/core -run '^TestExplore$$' -count 1 -timeout 0 -v -args -explore.states=$(STATES)
 
 .PHONY: floods
 floods: ## hostile clients of HTTP/2 at the leader's port, kvnode beside etcd, about 7 minutes

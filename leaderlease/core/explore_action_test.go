@@ -1,0 +1,161 @@
+package core
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/leaderlease/go/leaderlease/internal/explore"
+)
+
+// action is the kind of a step. Some do what a few others would do one after the
+// other: with them, what is found is told in fewer steps, and no less is found.
+type action uint8
+
+const (
+	doTick action = iota
+	doCampaign
+	doStand // campaign, and what is to be durable is
+	doDurable
+	doCrash
+	doJump
+	doStepBack
+
+	doRenew // probe, answer and count at once
+	doProbe
+	doAsk
+	doVote // ask, and the vote is durable and arrives at once
+	doSendForced
+	doArrive
+	doLearn
+	doTransfer
+
+	doDeliver
+	doAnswer   // deliver a probe, and the answer stays under way
+	doTakeOver // deliver a MsgTimeoutNow, and what is to be durable is
+	doPass     // all clocks tick
+	numActions
+
+	firstPair   = doRenew
+	firstLetter = doDeliver
+)
+
+var actionNames = [numActions]string{
+	"tick", "campaign", "stand", "durable", "crash", "jump", "step back",
+	"renew", "probe", "ask", "vote", "send forced vote", "vote arrives", "learn", "transfer",
+	"deliver", "answer", "take over", "pass",
+}
+
+// take does one step and reports whether it could be taken. A letter that it
+// returns is to be put under way.
+func (s *stage) take(st explore.Step) (post letter, ok bool) {
+	i, j := int(st.A), int(st.B)
+	switch action(st.Kind) {
+	case doProbe:
+		return s.probe(i, j)
+	case doSendForced:
+		return s.forcedVote(i, j)
+	case doTransfer:
+		return s.handOver(i, j)
+	case doAnswer:
+		return s.deliver(s.letters[i])
+	case doDeliver:
+		s.round(s.letters[i])
+		return letter{}, true
+	case doTakeOver:
+		l := s.letters[i]
+		s.takeOver(l)
+		return letter{}, s.durable(int(l.to - 1))
+	case doRenew:
+		l, ok := s.probe(i, j)
+		if ok {
+			s.round(l)
+		}
+		return letter{}, ok
+	default:
+		return letter{}, s.act(action(st.Kind), i, j)
+	}
+}
+
+// act does the steps that put no letter under way.
+func (s *stage) act(k action, i, j int) bool {
+	switch k {
+	case doTick:
+		return s.tick(i)
+	case doPass:
+		return s.pass()
+	case doCampaign:
+		return s.campaign(i, false)
+	case doStand:
+		return s.campaign(i, false) && s.durable(i)
+	case doDurable:
+		return s.durable(i)
+	case doAsk:
+		return s.ask(i, j)
+	case doVote:
+		return s.ask(i, j) && s.durable(j) && s.arrive(i, j)
+	case doArrive:
+		return s.arrive(i, j)
+	case doLearn:
+		return s.learn(i, j)
+	case doCrash:
+		return s.restart(i)
+	case doJump:
+		return s.jump(i, Instant(s.b.d))
+	case doStepBack:
+		return s.actors[i].now > firstInstant && s.jump(i, -1)
+	default:
+		panic(fmt.Sprintf("step of unknown kind %d", k))
+	}
+}
+
+// round lets a letter arrive, and the answer to it.
+func (s *stage) round(l letter) {
+	if answer, ok := s.deliver(l); ok {
+		s.deliver(answer)
+	}
+}
+
+// Describe implements explore.Model.
+func (m *stages) Describe(state []byte, st explore.Step, next []byte) string {
+	m.other.unpack(state)
+	what := fmt.Sprintf("%s %d", actionNames[st.Kind], st.A+1)
+	switch k := action(st.Kind); {
+	case k == doPass:
+		what = actionNames[k]
+	case k >= firstLetter:
+		what = fmt.Sprintf("%s %v", actionNames[k], m.other.letters[st.A])
+	case k >= firstPair:
+		what = fmt.Sprintf("%s %d %d", actionNames[k], st.A+1, st.B+1)
+	}
+	m.other.unpack(next)
+	return fmt.Sprintf("%-44s %s", what, m.other.String())
+}
+
+// String says what is to be seen of each node.
+func (s *stage) String() string {
+	var all []string
+	for i := range s.b.nodes {
+		a := &s.actors[i]
+		d := fmt.Sprintf("%d: %s %d", i+1, [...]string{"follows", "asks in", "leads"}[a.role], a.term)
+		if a.dterm != a.term || a.dvote != a.vote {
+			d += " not durable"
+		}
+		if v := a.lease.View(a.now); v.Check(a.now) == Valid {
+			d += " LEASE"
+		}
+		if g := &a.guard; g.promise.until > a.now {
+			d += fmt.Sprintf(" promised %d/%d for %d", g.promise.leader, g.promise.term, g.promise.until-a.now)
+		}
+		if a.guard.Held(a.now) {
+			d += fmt.Sprintf(" held for %d", a.guard.hold-a.now)
+		}
+		all = append(all, d)
+	}
+	return strings.Join(all, "; ")
+}
+
+// String describes a letter.
+func (l letter) String() string {
+	name := [...]string{"nothing", "probe", "grant", "MsgTimeoutNow", "forced MsgVote"}[l.kind]
+	return fmt.Sprintf("%s %d→%d of term %d", name, l.from, l.to, l.term)
+}

@@ -1,0 +1,154 @@
+package core
+
+// What the library does around Guard and Lease, as docs/design.md has it.
+
+func (s *stage) setVoters(i int) {
+	a := &s.actors[i]
+	a.lease.SetVoters(s.confs.of(a.conf).cfg)
+}
+
+// probe returns the heartbeat that leader i sends to j (L1).
+func (s *stage) probe(i, j int) (letter, bool) {
+	a := &s.actors[i]
+	if i == j || a.role != leads {
+		return letter{}, false
+	}
+	p, ok := a.lease.Probe(a.now)
+	if !ok {
+		return letter{}, false
+	}
+	return letter{kind: probeLetter, from: uint8(i + 1), to: uint8(j + 1), term: a.term, at: p.Sent}, true
+}
+
+// hear lets a heartbeat arrive: the promise first, then raft (V1). It returns the
+// answer that leaves, if it carries a grant (V2).
+func (s *stage) hear(l letter) (letter, bool) {
+	i, j := int(l.from-1), int(l.to-1)
+	v := &s.actors[j]
+	p := Probe{Sent: l.at, Duration: s.b.units(s.b.d)}
+	if v.guard.Promise(uint64(l.from), uint64(l.term), p, v.now) {
+		v.drift[i] = v.drift[i].opened(s.b)
+	}
+	if l.term < v.term {
+		return letter{kind: grantLetter, from: l.to, to: l.from, term: l.term, at: l.at}, s.b.flaw == echo
+	}
+	if l.term > v.term || v.role == candidate {
+		s.follow(j, l.term)
+	}
+	if v.role != follower || v.dterm == 0 {
+		return letter{}, false // a first grant waits for a term on the disk (V6)
+	}
+	g, ok := v.guard.Grant(uint64(l.from), uint64(l.term), v.now)
+	if s.b.flaw == echo {
+		g.Sent, ok = l.at, true
+	}
+	return letter{kind: grantLetter, from: l.to, to: l.from, term: l.term, at: g.Sent}, ok
+}
+
+// grant lets a grant arrive at the leader (L2).
+func (s *stage) grant(l letter) {
+	a := &s.actors[l.to-1]
+	if l.term > a.term {
+		s.follow(int(l.to-1), l.term)
+	}
+	g := Grant{Sent: l.at, Duration: s.b.units(s.b.d)}
+	if s.b.flaw == fromArrival {
+		g.Sent = a.now
+	}
+	if a.lease.Count(uint64(l.from), uint64(l.term), g, a.now) {
+		s.reach(goalRenewed)
+	}
+}
+
+// handOver makes the leader i give its lease up for j (L6).
+func (s *stage) handOver(i, j int) (letter, bool) {
+	a := &s.actors[i]
+	if i == j || a.role != leads || s.left.transfers == 0 || !a.conf.votes(j) {
+		return letter{}, false
+	}
+	s.left.transfers--
+	r := Release{Term: uint64(a.term), At: a.now}
+	if s.b.flaw != leaseKept {
+		r = a.lease.Release(a.now)
+	}
+	return letter{kind: handoverLetter, from: uint8(i + 1), to: uint8(j + 1), term: a.term, at: r.At}, true
+}
+
+// takeOver lets a MsgTimeoutNow arrive (V3).
+func (s *stage) takeOver(l letter) {
+	j := int(l.to - 1)
+	if !s.admit(j, Release{Term: uint64(l.term), At: l.at}) || l.term < s.actors[j].term {
+		return
+	}
+	if l.term > s.actors[j].term {
+		s.follow(j, l.term)
+	}
+	s.campaign(j, true)
+}
+
+// deliver lets a letter arrive and returns the answer, if it has one.
+func (s *stage) deliver(l letter) (letter, bool) {
+	switch l.kind {
+	case probeLetter:
+		return s.hear(l)
+	case grantLetter:
+		s.grant(l)
+	case handoverLetter:
+		s.takeOver(l)
+	case forcedLetter:
+		s.vote(l.from, l.term, Release{Term: uint64(l.of), At: l.at}, int(l.to-1))
+	}
+	return letter{}, false
+}
+
+// forcedVote returns a request of a forced candidacy that is to arrive later, maybe
+// when the candidacy is over: its release is true for ever.
+func (s *stage) forcedVote(i, j int) (letter, bool) {
+	a := &s.actors[i]
+	if !s.mayAsk(i, j) || a.forced == (Release{}) {
+		return letter{}, false
+	}
+	return letter{kind: forcedLetter, from: uint8(i + 1), to: uint8(j + 1), term: a.term, at: a.forced.At, of: uint8(a.forced.Term)}, true
+}
+
+// judge looks for what must not be: the claim of docs/design.md, literally. A view
+// that passes its check, while somebody has won an election in a later term.
+func (s *stage) judge() (bad bool) {
+	last := uint64(0)
+	for t, who := range s.led {
+		if who != 0 {
+			last = uint64(t)
+		}
+	}
+	for i := range s.b.nodes {
+		a := &s.actors[i]
+		if a.lease.term == 0 {
+			continue
+		}
+		v := a.lease.View(a.now)
+		switch v.Check(a.now) {
+		case Valid:
+			bad = bad || v.Term < last
+			s.valid(i, v.Term)
+		case Margin:
+			s.reach(goalMargin)
+		case Expired:
+			if v.Term < last {
+				s.reach(goalOvertaken)
+			}
+		}
+	}
+	return bad
+}
+
+func (s *stage) valid(i int, term uint64) {
+	s.reach(goalLease)
+	if s.actors[i].lease.transferUntil != 0 {
+		s.reach(goalAborted)
+	}
+	for t := range term {
+		if who := s.led[t]; who != 0 && who != uint8(i+1) {
+			s.reach(goalSecond)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+package core
+
+import (
+	"bytes"
+	"time"
+)
+
+// order says which node takes each place when a stage is packed.
+type order [maxActors]uint8
+
+// place is the inverse: the place of each node.
+func (o order) place(n int) (p order) {
+	for at := range n {
+		p[o[at]] = uint8(at)
+	}
+	return p
+}
+
+// packer writes one stage with its nodes in some order.
+type packer struct {
+	s     *stage
+	n     int
+	place order
+	b     []byte
+}
+
+func (p *packer) put(v ...uint8) { p.b = append(p.b, v...) }
+
+func (p *packer) instant(i Instant) {
+	if i == Forever {
+		i = 255
+	}
+	p.b = append(p.b, uint8(i))
+}
+
+// id returns the name that a node gets, 0 for none.
+func (p *packer) id(id uint8) uint8 {
+	if id == 0 {
+		return 0
+	}
+	return p.place[id-1] + 1
+}
+
+func (p *packer) set(v voters8) (out uint8) {
+	for i := range p.n {
+		out |= uint8(v>>i&1) << p.place[i]
+	}
+	return out
+}
+
+func bit(b bool, at int) uint8 {
+	if b {
+		return 1 << at
+	}
+	return 0
+}
+
+// pack appends the stage to b, its nodes in the given order.
+func (s *stage) pack(b []byte, o order) []byte {
+	p := packer{s: s, n: s.b.nodes, place: o.place(s.b.nodes), b: b}
+	l := &s.left
+	p.put(l.crashes|l.transfers<<2|l.jumps<<4|l.backs<<6, l.changes)
+	for t := 1; t <= s.b.terms; t += 2 {
+		p.put(p.id(s.led[t]) | p.id(s.led[t+1])<<4)
+	}
+	for at := range p.n {
+		p.actor(&s.actors[o[at]], o)
+	}
+	p.letters()
+	return p.b
+}
+
+func (p *packer) actor(a *actor, o order) {
+	p.put(a.dterm|a.term<<4, p.id(a.dvote)|p.id(a.vote)<<4,
+		uint8(a.role)|bit(a.asking, 2)|a.mailTerm<<4, p.set(a.got)|p.set(a.mail)<<4)
+	if p.s.b.budget.changes > 0 {
+		p.put(p.set(a.conf.in), p.set(a.conf.out), p.set(a.conf.learn))
+	}
+	p.instant(a.now)
+	p.guard(&a.guard, a.forced)
+	p.lease(&a.lease, o)
+	for at := range p.n {
+		d := a.drift[o[at]]
+		p.put(uint8(d), uint8(d>>8))
+	}
+}
+
+func (p *packer) guard(g *Guard, forced Release) {
+	p.put(uint8(g.term), p.id(uint8(g.promise.leader))|uint8(g.promise.term)<<4, uint8(g.release.Term)|uint8(forced.Term)<<4)
+	p.instant(g.hold)
+	p.instant(g.promise.sent)
+	p.instant(g.promise.until)
+	p.instant(g.owed)
+	p.instant(g.release.At)
+	p.instant(forced.At)
+}
+
+func (p *packer) lease(l *Lease, o order) {
+	p.put(uint8(l.term) | bit(l.ownCommit, 4) | bit(l.clockFault, 5) | bit(l.stepped, 6) | bit(l.confPending, 7))
+	p.instant(l.after)
+	p.instant(l.probed)
+	p.instant(l.transferUntil)
+	p.instant(l.end)
+	p.put(uint8(l.shift), uint8(l.steps))
+	for at := range p.n {
+		var promised Instant
+		if peer := l.peer(uint64(o[at]) + 1); peer != nil {
+			promised = peer.promised
+		}
+		p.instant(promised)
+	}
+}
+
+// letters are packed in an order that does not depend on their places.
+func (p *packer) letters() {
+	var all [maxLetters][4]byte
+	n := p.s.b.letters
+	for i := range n {
+		l := &p.s.letters[i]
+		w := [4]byte{uint8(l.kind)<<4 | l.term, p.id(l.from)<<4 | p.id(l.to), uint8(l.at), l.of}
+		at := i
+		for at > 0 && bytes.Compare(w[:], all[at-1][:]) < 0 {
+			all[at] = all[at-1]
+			at--
+		}
+		all[at] = w
+	}
+	for i := range n {
+		p.b = append(p.b, all[i][:]...)
+	}
+}
+
+// unpacker reads what packer has written.
+type unpacker struct{ b []byte }
+
+func (u *unpacker) get() uint8 {
+	v := u.b[0]
+	u.b = u.b[1:]
+	return v
+}
+
+func (u *unpacker) two() (lo, hi uint8) {
+	v := u.get()
+	return v & 15, v >> 4
+}
+
+func (u *unpacker) instant() Instant {
+	if v := u.get(); v != 255 {
+		return Instant(v)
+	}
+	return Forever
+}
+
+// unpack makes the stage what b says.
+func (s *stage) unpack(b []byte) {
+	u := &unpacker{b}
+	v := u.get()
+	s.left = budget{v & 3, v >> 2 & 3, v >> 4 & 3, v >> 6, u.get()}
+	for t := 1; t <= s.b.terms; t += 2 {
+		s.led[t], s.led[t+1] = u.two()
+	}
+	for i := range s.b.nodes {
+		s.unpackActor(u, i)
+	}
+	for i := range s.b.letters {
+		l := &s.letters[i]
+		v := u.get()
+		l.kind, l.term = letterKind(v>>4), v&15
+		l.to, l.from = u.two()
+		l.at = u.instant()
+		l.of = u.get()
+	}
+	s.marks = 0
+}
+
+func (s *stage) unpackActor(u *unpacker, i int) {
+	a := &s.actors[i]
+	a.dterm, a.term = u.two()
+	a.dvote, a.vote = u.two()
+	v, mailTerm := u.two()
+	a.role, a.asking, a.mailTerm = role(v&3), v>>2&1 != 0, mailTerm
+	got, mail := u.two()
+	a.got, a.mail = voters8(got), voters8(mail)
+	a.conf = s.b.first()
+	if s.b.budget.changes > 0 {
+		a.conf = conf{voters8(u.get()), voters8(u.get()), voters8(u.get())}
+	}
+	a.now = u.instant()
+	s.unpackGuard(u, a)
+	s.unpackLease(u, i)
+	for j := range s.b.nodes {
+		a.drift[j] = drift(u.get()) | drift(u.get())<<8
+	}
+}
+
+func (s *stage) unpackGuard(u *unpacker, a *actor) {
+	g := &a.guard
+	*g = Guard{maxPromise: s.b.units(s.b.d), incarnation: 1, term: uint64(u.get())}
+	leader, term := u.two()
+	g.promise.leader, g.promise.term = uint64(leader), uint64(term)
+	if leader != 0 {
+		g.promise.duration = s.b.units(s.b.d)
+	}
+	rel, forced := u.two()
+	g.hold = u.instant()
+	g.promise.sent, g.promise.until, g.owed = u.instant(), u.instant(), u.instant()
+	g.release = Release{uint64(rel), u.instant()}
+	a.forced = Release{uint64(forced), u.instant()}
+}
+
+func (s *stage) unpackLease(u *unpacker, i int) {
+	a := &s.actors[i]
+	v := u.get()
+	known := s.confs.of(a.conf)
+	a.lease = Lease{
+		p: s.b.params(uint64(i + 1)), voters: known.cfg, voter: isVoter(known.cfg, uint64(i+1)),
+		term: uint64(v & 15), ownCommit: v>>4&1 != 0, clockFault: v>>5&1 != 0, stepped: v>>6&1 != 0, confPending: v>>7 != 0,
+		after: u.instant(), probed: u.instant(), transferUntil: u.instant(), end: u.instant(),
+		shift: time.Duration(u.get()), steps: int(u.get()),
+	}
+	var promised [maxActors]Instant
+	for j := range s.b.nodes {
+		promised[j] = u.instant()
+	}
+	n := 0
+	for _, id := range known.ids {
+		if id != uint64(i+1) {
+			a.peers[n] = peer{id: id, promised: promised[id-1]}
+			n++
+		}
+	}
+	a.lease.peers = a.peers[:n]
+}

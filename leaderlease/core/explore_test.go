@@ -1,0 +1,137 @@
+package core
+
+import (
+	"flag"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease/internal/explore"
+)
+
+var (
+	exploreStates = flag.Int("explore.states", 0, "look at so many states in each search, instead of a few")
+	exploreOnly   = flag.String("explore.only", "", "the search to make, by its name, instead of all")
+)
+
+// searches are what is explored. Each leaves out what another has, or none would
+// come far.
+var searches = []bounds{
+	{
+		name: "settled", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
+		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 300_000},
+	},
+	{
+		name: "fresh", nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
+		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 300_000},
+	},
+	{
+		name: "letters", settled: true, nodes: 3, d: 3, skew: 1, transfer: 1, terms: 3, letters: 2,
+		budget: budget{transfers: 1}, limits: explore.Limits{States: 200_000}, boundCampaigns: true,
+	},
+	{
+		name: "clocks", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
+		budget: budget{jumps: 1, backs: 1, transfers: 1}, limits: explore.Limits{States: 200_000},
+	},
+}
+
+// TestExplore looks at every schedule of a few steps. No view passes its check when
+// somebody has won a later term, and what must be possible is seen.
+func TestExplore(t *testing.T) {
+	var fired [numActions]int
+	var reached [numGoals]bool
+	total := 0
+	for i := range searches {
+		b := searches[i]
+		if *exploreOnly != "" && b.name != *exploreOnly {
+			continue
+		}
+		if *exploreStates > 0 {
+			b.limits.States = *exploreStates
+		} else if raceEnabled {
+			b.limits.States /= 20
+		}
+		r := explore.Search(newStages(&b), b.limits)
+		t.Logf("%s", report(&b, &r))
+		if r.Path != nil {
+			t.Fatalf("COUNTEREXAMPLE search=%s depth=%d states=%d\n%s", b.name, len(r.Path), r.States, strings.Join(r.Trace, "\n"))
+		}
+		total += r.States
+		for k := range fired {
+			fired[k] += r.Fired[k]
+		}
+		for g := range reached {
+			reached[g] = reached[g] || r.Reached[g] > 0
+		}
+	}
+	t.Logf("%d states", total)
+	if *exploreOnly == "" {
+		checkCoverage(t, fired[:], reached[:])
+	}
+}
+
+// checkCoverage fails the test if something was never seen, or nothing can be said of
+// it; and if something was that must not be.
+func checkCoverage(t *testing.T, fired []int, reached []bool) {
+	t.Helper()
+	for k, n := range fired {
+		if n == 0 {
+			t.Errorf("GOAL no step %q was ever taken", actionNames[k])
+		}
+	}
+	for g, seen := range reached {
+		if want := goal(g) != goalTwice; seen != want {
+			t.Errorf("GOAL %q: seen %v, want %v", goalNames[g], seen, want)
+		}
+	}
+}
+
+// report is one line of what make explore prints.
+func report(b *bounds, r *explore.Result) string {
+	end := "not exhausted"
+	if r.Exhausted {
+		end = "exhausted"
+	}
+	perSecond := float64(r.States) / max(r.Elapsed.Seconds(), 1e-9)
+	return fmt.Sprintf("%-10s %s: %d states, %d steps, all of depth %d, %s; %v, %.0f states/s, %d B/state kept",
+		b.name, b, r.States, r.Steps, r.Depth, end, r.Elapsed.Round(10*time.Millisecond), perSecond, r.Bytes/max(r.States, 1))
+}
+
+// String says what the bounds are.
+func (b *bounds) String() string {
+	start := "from nothing"
+	if b.settled {
+		start = "from a settled leader"
+	}
+	return fmt.Sprintf("%d nodes %s, D=%d skew=%d transfer=%d, terms<=%d, under way<=%d, crashes=%d transfers=%d jumps=%d back=%d changes=%d",
+		b.nodes, start, b.d, b.skew, b.transfer, b.terms, b.letters,
+		b.budget.crashes, b.budget.transfers, b.budget.jumps, b.budget.backs, b.budget.changes)
+}
+
+// TestExploreFindsBlunders is the control: whoever does not do what doc.go asks is
+// found out.
+func TestExploreFindsBlunders(t *testing.T) {
+	for f := faultless + 1; f < numBlunders; f++ {
+		t.Run(blunderNames[f], func(t *testing.T) {
+			for i := range searches {
+				b := searches[i]
+				b.flaw = f
+				b.limits.States = 1_000_000
+				if r := explore.Search(newStages(&b), b.limits); r.Path != nil {
+					t.Logf("found in %s at depth %d, %d states, %v\n%s", b.name, len(r.Path), r.States, r.Elapsed, strings.Join(r.Trace, "\n"))
+					return
+				}
+				runtime.GC()
+			}
+			if !slices.Contains(masked, f) {
+				t.Error("not found")
+			}
+		})
+	}
+}
+
+// masked are blunders that another rule makes harmless at this level.
+var masked = []blunder{termNotTold}
