@@ -59,6 +59,7 @@ func main() {
 	flag.BoolVar(&o.sim, "sim", true, "let the simulator find the bugs it is expected to find")
 	flag.IntVar(&o.seeds, "seeds", 2000, "give up on a simulation after this many seeds")
 	flag.BoolVar(&o.list, "list", false, "print the table and run nothing")
+	explore := flag.String("explore", "", "let the explorer search for the rules' mutants, and write what it finds to this file")
 	flag.Parse()
 
 	var err error
@@ -71,6 +72,15 @@ func main() {
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	if *explore != "" {
+		err := exploreAll(ctx, o, *explore)
+		stop()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "mutants:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	bad := runAll(ctx, o)
 	stop()
 	if bad > 0 {

@@ -19,20 +19,25 @@ const (
 	doCrash
 	doJump
 	doStepBack
+	doCommit // changes of the configuration
+	doApply
 
 	doRenew // probe, answer and count at once
 	doProbe
+	doBeat // a heartbeat without a probe, and its answer
 	doAsk
 	doVote // ask, and the vote is durable and arrives at once
 	doSendForced
 	doArrive
 	doLearn
 	doTransfer
+	doReplicate
 
 	doDeliver
 	doAnswer   // deliver a probe, and the answer stays under way
 	doTakeOver // deliver a MsgTimeoutNow, and what is to be durable is
 	doPass     // all clocks tick
+	doPropose
 	numActions
 
 	firstPair   = doRenew
@@ -40,9 +45,9 @@ const (
 )
 
 var actionNames = [numActions]string{
-	"tick", "campaign", "stand", "durable", "crash", "jump", "step back",
-	"renew", "probe", "ask", "vote", "send forced vote", "vote arrives", "learn", "transfer",
-	"deliver", "answer", "take over", "pass",
+	"tick", "campaign", "stand", "durable", "crash", "jump", "step back", "commit changes", "apply",
+	"renew", "probe", "heartbeat", "ask", "vote", "send forced vote", "vote arrives", "learn", "transfer", "replicate",
+	"deliver", "answer", "take over", "pass", "propose",
 }
 
 // take does one step and reports whether it could be taken. A letter that it
@@ -89,6 +94,9 @@ func (s *stage) act(k action, i, j int) bool {
 		return s.campaign(i, false) && s.durable(i)
 	case doDurable:
 		return s.durable(i)
+	case doBeat:
+		s.round(letter{kind: probeLetter, from: uint8(i + 1), to: uint8(j + 1), term: s.actors[i].term})
+		return true
 	case doAsk:
 		return s.ask(i, j)
 	case doVote:
@@ -101,10 +109,47 @@ func (s *stage) act(k action, i, j int) bool {
 		return s.restart(i)
 	case doJump:
 		return s.jump(i, Instant(s.b.d))
+	case doCommit:
+		return s.commitChanges(i)
+	case doApply:
+		return s.apply(i)
+	case doReplicate:
+		return s.replicate(i, j)
+	case doPropose:
+		return s.propose(i, voters8(j))
 	case doStepBack:
 		return s.actors[i].now > firstInstant && s.jump(i, -1)
 	default:
 		panic(fmt.Sprintf("step of unknown kind %d", k))
+	}
+}
+
+// may says of most steps that cannot be taken that they cannot.
+func (s *stage) may(st explore.Step) bool {
+	a := &s.actors[st.A]
+	switch action(st.Kind) {
+	case doCampaign, doStand:
+		return a.role != leads
+	case doDurable:
+		return a.dterm != a.term || a.dvote != a.vote
+	case doCrash:
+		return s.left.crashes > 0
+	case doJump:
+		return s.left.jumps > 0
+	case doStepBack:
+		return s.left.backs > 0
+	case doCommit, doApply:
+		return a.log.n > a.log.applied
+	case doRenew, doProbe, doBeat, doTransfer:
+		return a.role == leads
+	case doReplicate:
+		return a.role == leads && s.b.budget.changes > 0
+	case doAsk, doVote, doSendForced, doArrive:
+		return a.role == candidate
+	case doLearn:
+		return a.term < s.actors[st.B].term
+	default:
+		return true
 	}
 }
 
@@ -122,6 +167,8 @@ func (m *stages) Describe(state []byte, st explore.Step, next []byte) string {
 	switch k := action(st.Kind); {
 	case k == doPass:
 		what = actionNames[k]
+	case k == doPropose:
+		what = fmt.Sprintf("%s %d voters %v", actionNames[k], st.A+1, ids(voters8(st.B)))
 	case k >= firstLetter:
 		what = fmt.Sprintf("%s %v", actionNames[k], m.other.letters[st.A])
 	case k >= firstPair:
@@ -148,6 +195,9 @@ func (s *stage) String() string {
 		}
 		if a.guard.Held(a.now) {
 			d += fmt.Sprintf(" held for %d", a.guard.hold-a.now)
+		}
+		if s.b.budget.changes > 0 {
+			d += fmt.Sprintf(" voters %v %v", ids(a.conf.in), ids(a.conf.out))
 		}
 		all = append(all, d)
 	}

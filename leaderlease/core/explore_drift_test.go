@@ -33,6 +33,9 @@ func (b *bounds) gain(g int) (bits drift) {
 // tick moves one clock by one unit, if the promises under way let it.
 func (s *stage) tick(i int) bool {
 	a := &s.actors[i]
+	if a.now > lastInstant/2 {
+		return false // where clocks are left as they are
+	}
 	for j := range s.b.nodes {
 		if j == i {
 			continue
@@ -46,6 +49,14 @@ func (s *stage) tick(i int) bool {
 	}
 	a.now++
 	return true
+}
+
+// shift moves the clock of a node that has begun just now.
+func (a *actor) shift(by Instant) {
+	a.now += by
+	if a.lease.term != 0 {
+		a.lease.after += by
+	}
 }
 
 // holds opens an entry with every other clock: what this node has promised before, it
@@ -92,7 +103,9 @@ func (s *stage) pass() bool {
 				a.drift[j] = a.drift[j] << width & (1<<(s.b.d*width) - 1)
 			}
 		}
-		a.now++
+		if a.now++; a.now > lastInstant/2 {
+			return false
+		}
 	}
 	return true
 }

@@ -4,24 +4,29 @@ package core
 type goal int
 
 const (
-	goalLease      goal = iota // a view passed its check
-	goalMargin                 // a view would have passed but for the margin
-	goalSecond                 // a second leader has a lease
-	goalOvertaken              // a lease has run out, and a later term is won
-	goalRenewed                // a grant has moved the end
-	goalBound                  // a promise has kept a vote away
-	goalHeld                   // a restart hold has
-	goalReleased               // a release has voided a promise that had not ended
-	goalHandedOver             // a transfer has succeeded
-	goalAborted                // a leader has a lease again after a transfer
-	goalTwice                  // a node has won a term twice
+	goalLease        goal = iota // a view passed its check
+	goalMargin                   // a view would have passed but for the margin
+	goalSecond                   // a second leader has a lease
+	goalOvertaken                // a lease has run out, and a later term is won
+	goalRenewed                  // a grant has moved the end
+	goalBound                    // a promise has kept a vote away
+	goalHeld                     // a restart hold has
+	goalReleased                 // a release has voided a promise that had not ended
+	goalHandedOver               // a transfer has succeeded
+	goalAborted                  // a leader has a lease again after a transfer
+	goalJoint                    // a joint configuration is proposed
+	goalReconfigured             // a leader has applied a configuration
+	goalFreed                    // a voter votes whose promise has ended
+	goalHeldGrants               // a held node makes a promise
+	goalTwice                    // a node has won a term twice
 	numGoals
 )
 
 var goalNames = [numGoals]string{
 	"a lease is held", "a read in the margin is refused", "a second leader has a lease", "a lease has run out when a later term is won",
 	"a lease is renewed", "a promise keeps a vote away", "a restart hold keeps a vote away", "a release voids a promise",
-	"a transfer succeeds", "a lease is held again after a transfer", "a node wins one term twice",
+	"a transfer succeeds", "a lease is held again after a transfer",
+	"a joint configuration is proposed", "a leader applies a configuration", "a voter votes when its promise has ended", "a held node makes a promise", "a node wins one term twice",
 }
 
 func (s *stage) reach(g goal) { s.marks |= 1 << g }
@@ -41,6 +46,8 @@ const (
 	termNotTold
 	fromArrival
 	echo
+	votersNotTold
+	pendingNotTold
 	numBlunders
 )
 
@@ -48,4 +55,5 @@ var blunderNames = [numBlunders]string{
 	"none", "V9: MsgVote leaves before its term is durable", "V3: the guard is not heeded", "V4: a bound node's requests leave",
 	"V6: no restart hold", "V6: half a restart hold", "L6: the lease is kept in a transfer", "L7: the reign is not ended",
 	"V1: the guard is not told the term", "L2: measured from the arrival of the answer", "V2: an echo is a grant",
+	"L5: the lease is not told its voters", "L5: the lease is not told of a pending change",
 }

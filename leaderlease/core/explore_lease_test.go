@@ -26,8 +26,11 @@ func (s *stage) hear(l letter) (letter, bool) {
 	i, j := int(l.from-1), int(l.to-1)
 	v := &s.actors[j]
 	p := Probe{Sent: l.at, Duration: s.b.units(s.b.d)}
-	if v.guard.Promise(uint64(l.from), uint64(l.term), p, v.now) {
+	if l.at > 0 && v.guard.Promise(uint64(l.from), uint64(l.term), p, v.now) {
 		v.drift[i] = v.drift[i].opened(s.b)
+		if v.guard.Held(v.now) {
+			s.reach(goalHeldGrants)
+		}
 	}
 	if l.term < v.term {
 		return letter{kind: grantLetter, from: l.to, to: l.from, term: l.term, at: l.at}, s.b.flaw == echo
@@ -40,7 +43,7 @@ func (s *stage) hear(l letter) (letter, bool) {
 	}
 	g, ok := v.guard.Grant(uint64(l.from), uint64(l.term), v.now)
 	if s.b.flaw == echo {
-		g.Sent, ok = l.at, true
+		g.Sent, ok = l.at, l.at > 0
 	}
 	return letter{kind: grantLetter, from: l.to, to: l.from, term: l.term, at: g.Sent}, ok
 }

@@ -72,9 +72,9 @@ func (s *stage) pack(b []byte, o order) []byte {
 
 func (p *packer) actor(a *actor, o order) {
 	p.put(a.dterm|a.term<<4, p.id(a.dvote)|p.id(a.vote)<<4,
-		uint8(a.role)|bit(a.asking, 2)|a.mailTerm<<4, p.set(a.got)|p.set(a.mail)<<4)
+		uint8(a.role)|bit(a.asking, 2)|bit(a.guard.holdFor > 0, 3)|a.mailTerm<<4, p.set(a.got), p.set(a.mail))
 	if p.s.b.budget.changes > 0 {
-		p.put(p.set(a.conf.in), p.set(a.conf.out), p.set(a.conf.learn))
+		p.log(&a.log)
 	}
 	p.instant(a.now)
 	p.guard(&a.guard, a.forced)
@@ -82,6 +82,13 @@ func (p *packer) actor(a *actor, o order) {
 	for at := range p.n {
 		d := a.drift[o[at]]
 		p.put(uint8(d), uint8(d>>8))
+	}
+}
+
+func (p *packer) log(l *logs) {
+	p.put(l.last|l.n<<4, l.committed|l.applied<<4)
+	for _, c := range l.changes[:p.s.b.budget.changes] {
+		p.put(c.term, p.set(c.in), p.set(c.out))
 	}
 }
 
@@ -179,23 +186,33 @@ func (s *stage) unpackActor(u *unpacker, i int) {
 	a.dvote, a.vote = u.two()
 	v, mailTerm := u.two()
 	a.role, a.asking, a.mailTerm = role(v&3), v>>2&1 != 0, mailTerm
-	got, mail := u.two()
-	a.got, a.mail = voters8(got), voters8(mail)
-	a.conf = s.b.first()
+	a.got, a.mail = voters8(u.get()), voters8(u.get())
 	if s.b.budget.changes > 0 {
-		a.conf = conf{voters8(u.get()), voters8(u.get()), voters8(u.get())}
+		u.log(&a.log, s.b)
 	}
+	a.conf = s.b.conf(&a.log)
 	a.now = u.instant()
 	s.unpackGuard(u, a)
+	if v>>3 != 0 {
+		a.guard.holdFor = s.b.maxPromise()
+	}
 	s.unpackLease(u, i)
 	for j := range s.b.nodes {
 		a.drift[j] = drift(u.get()) | drift(u.get())<<8
 	}
 }
 
+func (u *unpacker) log(l *logs, b *bounds) {
+	l.last, l.n = u.two()
+	l.committed, l.applied = u.two()
+	for i := range b.budget.changes {
+		l.changes[i] = change{u.get(), voters8(u.get()), voters8(u.get())}
+	}
+}
+
 func (s *stage) unpackGuard(u *unpacker, a *actor) {
 	g := &a.guard
-	*g = Guard{maxPromise: s.b.units(s.b.d), incarnation: 1, term: uint64(u.get())}
+	*g = Guard{maxPromise: s.b.maxPromise(), incarnation: 1, term: uint64(u.get())}
 	leader, term := u.two()
 	g.promise.leader, g.promise.term = uint64(leader), uint64(term)
 	if leader != 0 {
@@ -212,6 +229,9 @@ func (s *stage) unpackLease(u *unpacker, i int) {
 	a := &s.actors[i]
 	v := u.get()
 	known := s.confs.of(a.conf)
+	if s.b.flaw == votersNotTold {
+		known = s.confs.of(s.b.first())
+	}
 	a.lease = Lease{
 		p: s.b.params(uint64(i + 1)), voters: known.cfg, voter: isVoter(known.cfg, uint64(i+1)),
 		term: uint64(v & 15), ownCommit: v>>4&1 != 0, clockFault: v>>5&1 != 0, stepped: v>>6&1 != 0, confPending: v>>7 != 0,

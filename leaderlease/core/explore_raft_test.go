@@ -1,5 +1,7 @@
 package core
 
+import "time"
+
 // The election: what raft does, with pre-votes, logs and timers left out, so that
 // anybody may campaign at any time and anybody may vote for anybody.
 
@@ -22,7 +24,7 @@ func (s *stage) follow(i int, term uint8) {
 // once its term is durable (V9).
 func (s *stage) campaign(i int, forced bool) bool {
 	a := &s.actors[i]
-	if a.role == leads || int(a.term) >= s.b.terms || !a.conf.votes(i) {
+	if a.role == leads || int(a.term) >= s.b.terms || !a.conf.votes(i) || a.log.applied < a.log.committed {
 		return false
 	}
 	bound := a.guard.Bound(a.now) && s.b.flaw != ownCampaignFree
@@ -91,7 +93,7 @@ func (s *stage) vote(c, term uint8, rel Release, j int) bool {
 	if term > v.term {
 		s.follow(j, term)
 	}
-	if term < v.term || v.role != follower || (v.vote != 0 && v.vote != c) {
+	if term < v.term || v.role != follower || (v.vote != 0 && v.vote != c) || v.log.newer(&s.actors[c-1].log) {
 		return true
 	}
 	v.vote = c
@@ -110,8 +112,11 @@ func (s *stage) admit(j int, rel Release) bool {
 		r = &rel
 	}
 	if v.guard.Admit(r, v.now) || s.b.flaw == guardNotHeard {
-		if bound > v.now {
+		switch {
+		case bound > v.now:
 			s.reach(goalReleased)
+		case bound > 0:
+			s.reach(goalFreed)
 		}
 		return true
 	}
@@ -151,6 +156,9 @@ func (s *stage) count(i int) {
 	}
 	s.led[a.term] = uint8(i + 1)
 	a.role, a.asking, a.got, a.forced = leads, false, 0, Release{}
+	if s.b.budget.changes > 0 {
+		a.log.last = a.term
+	}
 	a.lease.Lead(uint64(a.term), a.now)
 }
 
@@ -173,15 +181,23 @@ func (s *stage) commit(i int) {
 	if a.role != leads || a.lease.ownCommit {
 		return
 	}
-	var with voters8
-	for j := range s.b.nodes {
-		if s.actors[j].term == a.term {
-			with |= one(j)
-		}
+	with := s.have(a.term, 0)
+	if s.b.budget.changes == 0 {
+		with = s.inTerm(a.term)
 	}
 	if a.conf.wins(with) {
 		a.lease.OwnTermCommitted()
 	}
+}
+
+// inTerm returns who is in a term.
+func (s *stage) inTerm(term uint8) (v voters8) {
+	for j := range s.b.nodes {
+		if s.actors[j].term == term {
+			v |= one(j)
+		}
+	}
+	return v
 }
 
 // learn lets node i hear of the later term of j.
@@ -208,15 +224,16 @@ func (s *stage) restart(i int) bool {
 func (s *stage) begin(i int) {
 	a := &s.actors[i]
 	a.term, a.vote, a.role, a.asking, a.got, a.forced = a.dterm, a.dvote, follower, false, 0, Release{}
+	a.log.committed = a.log.applied
 	a.now = firstInstant
-	hold := 0
+	var hold time.Duration
 	if a.dterm > 0 && s.b.flaw != noHold {
-		hold = s.b.d
+		hold = s.b.maxPromise()
 	}
 	if s.b.flaw == halfHold {
 		hold /= 2
 	}
-	a.guard = *NewGuard(a.now, 1, s.b.units(s.b.d), s.b.units(hold))
+	a.guard = *NewGuard(a.now, 1, s.b.maxPromise(), hold)
 	a.guard.SetTerm(uint64(a.term))
 	a.lease = *NewLease(s.b.params(uint64(i + 1)))
 	s.setVoters(i)

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"time"
 
 	"go.etcd.io/raft/v3/quorum"
@@ -32,7 +33,7 @@ type stage struct {
 }
 
 const (
-	maxActors  = 4
+	maxActors  = 5
 	maxLetters = 4
 	maxTerms   = 4
 )
@@ -53,7 +54,8 @@ type actor struct {
 	// not: the answers are under way, and arrive in any order, once more, or never.
 	mail     voters8
 	mailTerm uint8
-	// conf is the configuration that was applied; it is on the disk.
+	// log is on the disk, and so is conf, the configuration that was applied of it.
+	log  logs
 	conf conf
 
 	now   Instant
@@ -131,17 +133,24 @@ type bounds struct {
 	nodes, learners int
 	// d, skew and transfer are the parameters, in units of the clocks.
 	d, skew, transfer int
-	terms, letters    int
-	budget            budget
+	// longest is the longest promise that anybody makes, d if 0.
+	longest        int
+	terms, letters int
+	budget         budget
 	// settled begins with node 1 as leader of term 1, known to all and durable.
 	settled bool
 	// boundCampaigns: raft campaigns also while the node is bound, and nothing leaves.
 	boundCampaigns bool
-	flaw           blunder
-	limits         explore.Limits
+	// apart lets the clocks begin far apart and leaves them so: for a rule that mixes
+	// them up, which must not be helped by moving them together.
+	apart  bool
+	flaw   blunder
+	limits explore.Limits
 }
 
 func (b *bounds) units(n int) time.Duration { return time.Duration(n) }
+
+func (b *bounds) maxPromise() time.Duration { return b.units(cmp.Or(b.longest, b.d)) }
 
 // widest is more than what is ever added to an instant, so gaps that are wider are
 // the same.

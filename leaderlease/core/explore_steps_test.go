@@ -21,15 +21,16 @@ type stages struct {
 }
 
 func newStages(b *bounds) *stages {
-	m := &stages{b: b, orders: orders(b.nodes)}
+	m := &stages{b: b, orders: orders(b.nodes, b.nodes-b.learners)}
 	for _, s := range []*stage{&m.here, &m.next, &m.other} {
 		s.b, s.confs = b, &m.confs
 	}
 	return m
 }
 
-// orders returns every order of n nodes.
-func orders(n int) (all []order) {
+// orders returns every order of n nodes of which the first vote at first: these stay
+// among themselves.
+func orders(n, vote int) (all []order) {
 	var o order
 	var permute func(k int, used voters8)
 	permute = func(k int, used voters8) {
@@ -38,7 +39,7 @@ func orders(n int) (all []order) {
 			return
 		}
 		for i := range n {
-			if !used.has(i) {
+			if !used.has(i) && (i < vote) == (k < vote) {
 				o[k] = uint8(i)
 				permute(k+1, used|one(i))
 			}
@@ -56,7 +57,7 @@ func (m *stages) Start(yield func([]byte)) {
 		a := &s.actors[i]
 		a.conf = m.b.first()
 		if m.b.settled {
-			a.dterm, a.dvote = 1, 1
+			a.dterm, a.dvote, a.log.last = 1, 1, 1
 		}
 		s.begin(i)
 	}
@@ -68,6 +69,11 @@ func (m *stages) Start(yield func([]byte)) {
 		s.led[1] = 1
 		s.actors[0].role = leads
 		s.actors[0].lease.Lead(1, s.actors[0].now)
+	}
+	for i := range m.b.nodes {
+		if m.b.apart {
+			s.actors[i].shift(Instant(2 * m.b.d * i))
+		}
 	}
 	s.settle()
 	yield(s.pack(nil, m.orders[0]))
@@ -87,7 +93,7 @@ func (m *stages) least(s *stage) []byte {
 	}
 	m.best = m.best[:0]
 	for _, o := range m.orders {
-		if !ascends(&sums, o, m.b.nodes) {
+		if !m.b.ascends(&sums, o) {
 			continue
 		}
 		m.tried = s.pack(m.tried[:0], o)
@@ -98,9 +104,10 @@ func (m *stages) least(s *stage) []byte {
 	return m.best
 }
 
-func ascends(sums *[maxActors]uint64, o order, n int) bool {
-	for at := range n - 1 {
-		if sums[o[at]] > sums[o[at+1]] {
+// ascends reports whether voters and learners are each in the order of their sums.
+func (b *bounds) ascends(sums *[maxActors]uint64, o order) bool {
+	for at := range b.nodes - 1 {
+		if sums[o[at]] > sums[o[at+1]] && at+1 != b.nodes-b.learners {
 			return false
 		}
 	}
@@ -136,6 +143,11 @@ func (m *stages) Expand(state []byte, plain bool, yield func(explore.Step, []byt
 		}
 	}
 	m.try(explore.Step{Kind: uint8(doPass)})
+	for i := range n {
+		for in := uint8(1); in < 1<<n && m.here.left.changes > 0; in++ {
+			m.try(explore.Step{Kind: uint8(doPropose), A: i, B: in})
+		}
+	}
 	for i := range m.b.letters {
 		switch m.here.letters[i].kind {
 		case noLetter:
@@ -151,6 +163,9 @@ func (m *stages) Expand(state []byte, plain bool, yield func(explore.Step, []byt
 
 // try takes a step, and yields the stage it leads to, or each of them.
 func (m *stages) try(st explore.Step) {
+	if !m.here.may(st) {
+		return
+	}
 	s := &m.next
 	s.copy(&m.here)
 	post, ok := s.take(st)

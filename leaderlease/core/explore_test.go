@@ -17,27 +17,6 @@ var (
 	exploreOnly   = flag.String("explore.only", "", "the search to make, by its name, instead of all")
 )
 
-// searches are what is explored. Each leaves out what another has, or none would
-// come far.
-var searches = []bounds{
-	{
-		name: "settled", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
-		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 300_000},
-	},
-	{
-		name: "fresh", nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
-		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 300_000},
-	},
-	{
-		name: "letters", settled: true, nodes: 3, d: 3, skew: 1, transfer: 1, terms: 3, letters: 2,
-		budget: budget{transfers: 1}, limits: explore.Limits{States: 200_000}, boundCampaigns: true,
-	},
-	{
-		name: "clocks", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
-		budget: budget{jumps: 1, backs: 1, transfers: 1}, limits: explore.Limits{States: 200_000},
-	},
-}
-
 // TestExplore looks at every schedule of a few steps. No view passes its check when
 // somebody has won a later term, and what must be possible is seen.
 func TestExplore(t *testing.T) {

@@ -33,6 +33,9 @@ func (a *axis) add(i *Instant) {
 // settle brings all instants of the stage to their least form.
 func (s *stage) settle() {
 	s.forget()
+	if s.b.apart {
+		return
+	}
 	x := &s.axes
 	for i := range s.b.nodes {
 		x[i].n = 0

@@ -1,0 +1,49 @@
+package core
+
+import "github.com/leaderlease/go/leaderlease/internal/explore"
+
+// searches are what is explored. Each has some kinds of trouble and leaves out
+// others, or none would come far.
+var searches = []bounds{
+	{
+		name: "settled", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
+		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 200_000},
+	},
+	{
+		name: "fresh", nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
+		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 200_000},
+	},
+	{
+		name: "letters", settled: true, nodes: 3, d: 3, skew: 1, transfer: 1, terms: 3, letters: 2,
+		budget: budget{transfers: 1}, boundCampaigns: true, limits: explore.Limits{States: 200_000},
+	},
+	{
+		name: "clocks", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
+		budget: budget{jumps: 1, backs: 1}, limits: explore.Limits{States: 100_000},
+	},
+	{
+		name: "members", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2,
+		budget: budget{changes: 2}, limits: explore.Limits{States: 100_000},
+	},
+	{
+		name: "growing", settled: true, nodes: 3, learners: 2, d: 2, skew: 1, transfer: 1, terms: 2,
+		budget: budget{changes: 2}, limits: explore.Limits{States: 80_000},
+	},
+	{
+		name: "five", settled: true, nodes: 5, d: 2, skew: 1, transfer: 1, terms: 2,
+		limits: explore.Limits{States: 20_000},
+	},
+	{
+		name: "learners", settled: true, nodes: 5, learners: 2, d: 2, skew: 1, transfer: 1, terms: 2,
+		limits: explore.Limits{States: 20_000},
+	},
+	{
+		name: "apart", settled: true, apart: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 3, letters: 1,
+		limits: explore.Limits{States: 60_000},
+	},
+	{
+		// Leaders ask for more than anybody promises.
+		name: "too long", settled: true, nodes: 3, d: 2, longest: 1, skew: 1, transfer: 1, terms: 2,
+		budget: budget{crashes: 1}, limits: explore.Limits{States: 20_000},
+	},
+}
