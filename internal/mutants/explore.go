@@ -77,8 +77,14 @@ func exploreOne(ctx context.Context, m Mutant) (found, class string) {
 	if err != nil {
 		return err.Error(), classNot
 	}
-	out, err := run(ctx, corePkg, binary, "-test.run", "^TestExplore$", "-test.timeout", "0")
-	return searched(out, err)
+	// Most are found by a short search, and some by a long one.
+	for _, times := range []string{"1", "10"} {
+		out, err := run(ctx, corePkg, binary, "-test.run", "^TestExplore$", "-test.timeout", "0", "-explore.times", times)
+		if found, class = searched(out, err); class == classFound {
+			break
+		}
+	}
+	return found, class
 }
 
 // inCore reports whether all of m is in package core.

@@ -21,6 +21,7 @@ const (
 	doStepBack
 	doCommit // changes of the configuration
 	doApply
+	doSwitch // commit and apply
 
 	doRenew // probe, answer and count at once
 	doProbe
@@ -32,6 +33,7 @@ const (
 	doLearn
 	doTransfer
 	doReplicate
+	doCatchUp // replicate and apply
 
 	doDeliver
 	doAnswer   // deliver a probe, and the answer stays under way
@@ -45,8 +47,8 @@ const (
 )
 
 var actionNames = [numActions]string{
-	"tick", "campaign", "stand", "durable", "crash", "jump", "step back", "commit changes", "apply",
-	"renew", "probe", "heartbeat", "ask", "vote", "send forced vote", "vote arrives", "learn", "transfer", "replicate",
+	"tick", "campaign", "stand", "durable", "crash", "jump", "step back", "commit changes", "apply", "switch",
+	"renew", "probe", "heartbeat", "ask", "vote", "send forced vote", "vote arrives", "learn", "transfer", "replicate", "catch up",
 	"deliver", "answer", "take over", "pass", "propose",
 }
 
@@ -113,6 +115,10 @@ func (s *stage) act(k action, i, j int) bool {
 		return s.commitChanges(i)
 	case doApply:
 		return s.apply(i)
+	case doSwitch:
+		return s.commitChanges(i) && s.apply(i)
+	case doCatchUp:
+		return s.catchUp(i, j)
 	case doReplicate:
 		return s.replicate(i, j)
 	case doPropose:
@@ -138,11 +144,11 @@ func (s *stage) may(st explore.Step) bool {
 		return s.left.jumps > 0
 	case doStepBack:
 		return s.left.backs > 0
-	case doCommit, doApply:
+	case doCommit, doApply, doSwitch:
 		return a.log.n > a.log.applied
 	case doRenew, doProbe, doBeat, doTransfer:
 		return a.role == leads
-	case doReplicate:
+	case doReplicate, doCatchUp:
 		return a.role == leads && s.b.budget.changes > 0
 	case doAsk, doVote, doSendForced, doArrive:
 		return a.role == candidate

@@ -115,7 +115,9 @@ func (s *stage) forcedVote(i, j int) (letter, bool) {
 }
 
 // judge looks for what must not be: the claim of docs/design.md, literally. A view
-// that passes its check, while somebody has won an election in a later term.
+// that passes its check, while somebody has won an election in a later term; and what
+// it is for: a leader whose view passes and whose commit index lacks an entry that is
+// known to be committed.
 func (s *stage) judge() (bad bool) {
 	last := uint64(0)
 	for t, who := range s.led {
@@ -131,7 +133,7 @@ func (s *stage) judge() (bad bool) {
 		v := a.lease.View(a.now)
 		switch v.Check(a.now) {
 		case Valid:
-			bad = bad || v.Term < last
+			bad = bad || v.Term < last || s.lacks(a.log.committed)
 			s.valid(i, v.Term)
 		case Margin:
 			s.reach(goalMargin)
@@ -142,6 +144,16 @@ func (s *stage) judge() (bad bool) {
 		}
 	}
 	return bad
+}
+
+// lacks reports whether anybody knows of more changes that are committed.
+func (s *stage) lacks(committed uint8) bool {
+	for i := range s.b.nodes {
+		if s.actors[i].log.committed > committed {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *stage) valid(i int, term uint64) {

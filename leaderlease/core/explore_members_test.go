@@ -76,6 +76,15 @@ func (s *stage) replicate(i, j int) bool {
 	return true
 }
 
+// catchUp brings the log of leader i to j, which applies what is committed.
+func (s *stage) catchUp(i, j int) bool {
+	ok := s.replicate(i, j)
+	for s.apply(j) {
+		continue
+	}
+	return ok
+}
+
 // commitChanges tells leader i which of its changes are committed.
 func (s *stage) commitChanges(i int) bool {
 	a := &s.actors[i]

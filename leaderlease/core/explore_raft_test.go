@@ -115,7 +115,7 @@ func (s *stage) admit(j int, rel Release) bool {
 		switch {
 		case bound > v.now:
 			s.reach(goalReleased)
-		case bound > 0:
+		case v.guard.promise.until > 0:
 			s.reach(goalFreed)
 		}
 		return true
@@ -185,9 +185,15 @@ func (s *stage) commit(i int) {
 	if s.b.budget.changes == 0 {
 		with = s.inTerm(a.term)
 	}
-	if a.conf.wins(with) {
-		a.lease.OwnTermCommitted()
+	if !a.conf.wins(with) {
+		return
 	}
+	a.lease.OwnTermCommitted()
+	// With it everything before it is.
+	for a.log.committed < a.log.n && a.log.changes[a.log.committed].term < a.term {
+		a.log.committed++
+	}
+	s.handedOut(i)
 }
 
 // inTerm returns who is in a term.

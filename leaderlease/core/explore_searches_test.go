@@ -7,7 +7,7 @@ import "github.com/leaderlease/go/leaderlease/internal/explore"
 var searches = []bounds{
 	{
 		name: "settled", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
-		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 200_000},
+		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 150_000},
 	},
 	{
 		name: "fresh", nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
@@ -15,7 +15,7 @@ var searches = []bounds{
 	},
 	{
 		name: "letters", settled: true, nodes: 3, d: 3, skew: 1, transfer: 1, terms: 3, letters: 2,
-		budget: budget{transfers: 1}, boundCampaigns: true, limits: explore.Limits{States: 200_000},
+		budget: budget{transfers: 1}, boundCampaigns: true, limits: explore.Limits{States: 150_000},
 	},
 	{
 		name: "clocks", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
@@ -28,6 +28,10 @@ var searches = []bounds{
 	{
 		name: "growing", settled: true, nodes: 3, learners: 2, d: 2, skew: 1, transfer: 1, terms: 2,
 		budget: budget{changes: 2}, limits: explore.Limits{States: 80_000},
+	},
+	{
+		name: "terms", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 3,
+		limits: explore.Limits{States: 100_000},
 	},
 	{
 		name: "five", settled: true, nodes: 5, d: 2, skew: 1, transfer: 1, terms: 2,
@@ -43,7 +47,7 @@ var searches = []bounds{
 	},
 	{
 		// Leaders ask for more than anybody promises.
-		name: "too long", settled: true, nodes: 3, d: 2, longest: 1, skew: 1, transfer: 1, terms: 2,
+		name: "toolong", settled: true, nodes: 3, d: 2, longest: 1, skew: 1, transfer: 1, terms: 2,
 		budget: budget{crashes: 1}, limits: explore.Limits{States: 20_000},
 	},
 }

@@ -143,7 +143,10 @@ type bounds struct {
 	boundCampaigns bool
 	// apart lets the clocks begin far apart and leaves them so: for a rule that mixes
 	// them up, which must not be helped by moving them together.
-	apart  bool
+	apart bool
+	// named tells states apart that differ by the names of nodes only: for a rule that
+	// does.
+	named  bool
 	flaw   blunder
 	limits explore.Limits
 }

@@ -22,6 +22,9 @@ type stages struct {
 
 func newStages(b *bounds) *stages {
 	m := &stages{b: b, orders: orders(b.nodes, b.nodes-b.learners)}
+	if b.named {
+		m.orders = m.orders[:1]
+	}
 	for _, s := range []*stage{&m.here, &m.next, &m.other} {
 		s.b, s.confs = b, &m.confs
 	}
@@ -87,6 +90,10 @@ func (m *stages) Canonical(state []byte) []byte {
 
 // least packs s in each order that could be the least, and returns what is.
 func (m *stages) least(s *stage) []byte {
+	if m.b.named {
+		m.best = s.pack(m.best[:0], m.orders[0])
+		return m.best
+	}
 	var sums [maxActors]uint64
 	for i := range m.b.nodes {
 		sums[i] = s.actors[i].sum()

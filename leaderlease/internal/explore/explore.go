@@ -61,9 +61,12 @@ type Result struct {
 	Reached [64]int
 	// Fired counts the steps of each kind.
 	Fired [256]int
-	// Trace leads to a bad state, if one was found.
+	// Bad is how many steps lead to a bad state, 0 if none was found.
+	Bad int
+	// Trace tells these steps, Path has them, and Last is the bad state. They are not
+	// there if the model tells its nodes apart, so that states that should be the
+	// same but for names are not.
 	Trace []string
-	// Steps of the trace, and the bad state.
-	Path []Step
-	Last []byte
+	Path  []Step
+	Last  []byte
 }

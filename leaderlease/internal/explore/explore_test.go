@@ -62,7 +62,7 @@ func TestSearchIsExhaustive(t *testing.T) {
 
 func TestSearchFindsTheShortestWay(t *testing.T) {
 	r := Search(&cups{want: 5}, Limits{})
-	if len(r.Path) != 3 {
+	if len(r.Path) != 3 || r.Bad != 3 {
 		t.Errorf("path %v, want 3 steps: 2+2+1, or back from 8 by 1 three times", r.Path)
 	}
 	if len(r.Trace) != len(r.Path) || !slices.Contains(r.Last, 5) {

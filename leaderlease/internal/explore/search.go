@@ -2,7 +2,6 @@ package explore
 
 import (
 	"bytes"
-	"fmt"
 	"math/bits"
 	"slices"
 	"time"
@@ -123,6 +122,7 @@ func (s *search) trace(n uint32, bad key) {
 		keys = append(keys, s.seen.at(n))
 	}
 	slices.Reverse(keys)
+	s.r.Bad = len(keys) - 1
 	var at []byte
 	s.m.Start(func(state []byte) {
 		if at == nil && s.key(state) == keys[0] {
@@ -140,7 +140,8 @@ func (s *search) trace(n uint32, bad key) {
 			}
 		})
 		if next == nil {
-			panic(fmt.Sprintf("step %d of a trace cannot be taken again: two states have one hash, or the model is not the same twice", len(s.r.Path)))
+			s.r.Trace, s.r.Path = nil, nil
+			return
 		}
 		s.r.Trace = append(s.r.Trace, s.m.Describe(at, taken, next))
 		s.r.Path = append(s.r.Path, taken)
