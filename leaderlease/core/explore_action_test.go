@@ -134,6 +134,8 @@ func (s *stage) act(k action, i, j int) bool {
 func (s *stage) may(st explore.Step) bool {
 	a := &s.actors[st.A]
 	switch action(st.Kind) {
+	case doTick, doPass:
+		return !s.b.still
 	case doCampaign, doStand:
 		return a.role != leads
 	case doDurable:

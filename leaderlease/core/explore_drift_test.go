@@ -88,6 +88,9 @@ func (s *stage) jump(i int, by Instant) bool {
 		a.lease.ClockStepped(a.now)
 	}
 	a.guard.ClockStepped(a.now)
+	if a.lease.term == 0 {
+		a.lease.StepDown() // as each Ready does
+	}
 	s.holds(i)
 	return true
 }

@@ -4,21 +4,24 @@ package core
 type goal int
 
 const (
-	goalLease        goal = iota // a view passed its check
-	goalMargin                   // a view would have passed but for the margin
-	goalSecond                   // a second leader has a lease
-	goalOvertaken                // a lease has run out, and a later term is won
-	goalRenewed                  // a grant has moved the end
-	goalBound                    // a promise has kept a vote away
-	goalHeld                     // a restart hold has
-	goalReleased                 // a release has voided a promise that had not ended
-	goalHandedOver               // a transfer has succeeded
-	goalAborted                  // a leader has a lease again after a transfer
-	goalJoint                    // a joint configuration is proposed
-	goalReconfigured             // a leader has applied a configuration
-	goalFreed                    // a voter votes whose promise has ended
-	goalHeldGrants               // a held node makes a promise
-	goalTwice                    // a node has won a term twice
+	goalLease         goal = iota // a view passed its check
+	goalMargin                    // a view would have passed but for the margin
+	goalSecond                    // a second leader has a lease
+	goalOvertaken                 // a lease has run out, and a later term is won
+	goalRenewed                   // a grant has moved the end
+	goalBound                     // a promise has kept a vote away
+	goalHeld                      // a restart hold has
+	goalReleased                  // a release has voided a promise that had not ended
+	goalHandedOver                // a transfer has succeeded
+	goalAborted                   // a leader has a lease again after a transfer
+	goalJoint                     // a joint configuration is proposed
+	goalReconfigured              // a leader has applied a configuration
+	goalFreed                     // a voter votes whose promise has ended
+	goalHeldGrants                // a held node makes a promise
+	goalReleasedOlder             // the same for a promise to an earlier leader
+	goalLateProbe                 // a probe that a release covers comes late, and gets no promise
+	goalSole                      // a sole voter needs nobody
+	goalTwice                     // a node has won a term twice
 	numGoals
 )
 
@@ -26,12 +29,16 @@ var goalNames = [numGoals]string{
 	"a lease is held", "a read in the margin is refused", "a second leader has a lease", "a lease has run out when a later term is won",
 	"a lease is renewed", "a promise keeps a vote away", "a restart hold keeps a vote away", "a release voids a promise",
 	"a transfer succeeds", "a lease is held again after a transfer",
-	"a joint configuration is proposed", "a leader applies a configuration", "a voter votes when its promise has ended", "a held node makes a promise", "a node wins one term twice",
+	"a joint configuration is proposed", "a leader applies a configuration", "a voter votes when its promise has ended", "a held node makes a promise",
+	"a release voids a promise to an earlier leader", "a late probe gets no promise", "a sole voter has a lease", "a node wins one term twice",
 }
 
 func (s *stage) reach(g goal) { s.marks |= 1 << g }
 
-// blunder is a way not to do what doc.go asks of the caller.
+// blunder is a way not to do what doc.go asks of the caller. At this level two of them
+// are harmless: raft itself does not answer the heartbeats of a deposed leader
+// (termNotTold), and it switches to a configuration when the lease does
+// (pendingNotTold).
 type blunder int
 
 const (

@@ -26,11 +26,15 @@ func (s *stage) hear(l letter) (letter, bool) {
 	i, j := int(l.from-1), int(l.to-1)
 	v := &s.actors[j]
 	p := Probe{Sent: l.at, Duration: s.b.units(s.b.d)}
-	if l.at > 0 && v.guard.Promise(uint64(l.from), uint64(l.term), p, v.now) {
+	switch {
+	case l.at == 0: // no probe
+	case v.guard.Promise(uint64(l.from), uint64(l.term), p, v.now):
 		v.drift[i] = v.drift[i].opened(s.b)
 		if v.guard.Held(v.now) {
 			s.reach(goalHeldGrants)
 		}
+	case uint64(l.term) == v.guard.release.Term && l.term >= v.term:
+		s.reach(goalLateProbe)
 	}
 	if l.term < v.term {
 		return letter{kind: grantLetter, from: l.to, to: l.from, term: l.term, at: l.at}, s.b.flaw == echo
@@ -158,6 +162,9 @@ func (s *stage) lacks(committed uint8) bool {
 
 func (s *stage) valid(i int, term uint64) {
 	s.reach(goalLease)
+	if s.actors[i].lease.end == Forever {
+		s.reach(goalSole)
+	}
 	if s.actors[i].lease.transferUntil != 0 {
 		s.reach(goalAborted)
 	}

@@ -106,13 +106,15 @@ func (s *stage) vote(c, term uint8, rel Release, j int) bool {
 // admit asks j's guard about a message that carries a release, if there is one.
 func (s *stage) admit(j int, rel Release) bool {
 	v := &s.actors[j]
-	bound := v.guard.promise.until
+	bound, older := v.guard.promise.until, v.guard.promise.term < rel.Term
 	var r *Release
 	if rel != (Release{}) {
 		r = &rel
 	}
 	if v.guard.Admit(r, v.now) || s.b.flaw == guardNotHeard {
 		switch {
+		case bound > v.now && older:
+			s.reach(goalReleasedOlder)
 		case bound > v.now:
 			s.reach(goalReleased)
 		case v.guard.promise.until > 0:

@@ -11,7 +11,12 @@ var searches = []bounds{
 	},
 	{
 		name: "fresh", nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
-		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 200_000},
+		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 50_000},
+	},
+	{
+		// What needs no time to pass: MsgVote before its term is durable, for one.
+		name: "orders", still: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
+		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 100_000},
 	},
 	{
 		name: "letters", settled: true, nodes: 3, d: 3, skew: 1, transfer: 1, terms: 3, letters: 2,
@@ -32,6 +37,10 @@ var searches = []bounds{
 	{
 		name: "terms", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 3,
 		limits: explore.Limits{States: 100_000},
+	},
+	{
+		name: "reigns", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 4, letters: 1,
+		budget: budget{transfers: 1}, limits: explore.Limits{States: 50_000},
 	},
 	{
 		name: "five", settled: true, nodes: 5, d: 2, skew: 1, transfer: 1, terms: 2,

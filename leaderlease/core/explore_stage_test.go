@@ -144,6 +144,8 @@ type bounds struct {
 	// apart lets the clocks begin far apart and leaves them so: for a rule that mixes
 	// them up, which must not be helped by moving them together.
 	apart bool
+	// still lets no clock move.
+	still bool
 	// named tells states apart that differ by the names of nodes only: for a rule that
 	// does.
 	named  bool

@@ -3,7 +3,6 @@ package core
 import (
 	"flag"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -104,26 +103,24 @@ func (b *bounds) String() string {
 }
 
 // TestExploreFindsBlunders is the control: whoever does not do what doc.go asks is
-// found out.
+// found out, in the search that is named for it. For two, another rule stands in.
 func TestExploreFindsBlunders(t *testing.T) {
-	for f := faultless + 1; f < numBlunders; f++ {
+	for f, in := range [numBlunders]string{
+		voteBeforeDurable: "orders", ownCampaignFree: "settled", guardNotHeard: "settled", noHold: "settled", halfHold: "settled",
+		leaseKept: "settled", reignNotEnded: "settled", fromArrival: "settled", echo: "settled", votersNotTold: "growing",
+		termNotTold: "", pendingNotTold: "",
+	} {
+		if blunder(f) == faultless || in == "" || (raceEnabled && blunder(f) == voteBeforeDurable) {
+			continue
+		}
 		t.Run(blunderNames[f], func(t *testing.T) {
-			for i := range searches {
-				b := searches[i]
-				b.flaw = f
-				b.limits.States = 1_000_000
-				if r := search(b); r.Bad > 0 {
-					t.Logf("found in %s at depth %d, %d states, %v\n%s", b.name, r.Bad, r.States, r.Elapsed, strings.Join(r.Trace, "\n"))
-					return
-				}
-				runtime.GC()
+			b := searches[slices.IndexFunc(searches, func(b bounds) bool { return b.name == in })]
+			b.flaw, b.limits.States = blunder(f), 500_000
+			r := search(b)
+			if r.Bad == 0 {
+				t.Fatalf("not found: %s", report(&b, &r))
 			}
-			if !slices.Contains(masked, f) {
-				t.Error("not found")
-			}
+			t.Logf("found in %s at depth %d, %d states, %v\n%s", b.name, r.Bad, r.States, r.Elapsed, strings.Join(r.Trace, "\n"))
 		})
 	}
 }
-
-// masked are blunders that another rule makes harmless at this level.
-var masked = []blunder{termNotTold}
