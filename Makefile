@@ -76,6 +76,10 @@ sim: ## long simulations: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time
 explore: ## every schedule of a small group, STATES=10000000 of each search, about half an hour
 	$(GO) test ./leaderlease/core -run '^TestExplore$$' -count 1 -timeout 0 -v -args -explore.states=$(STATES)
 
+.PHONY: explore-mutants
+explore-mutants: ## which planted bugs of the rules a search finds, written to docs/explorer-mutants.md, about half an hour
+	$(GO) run ./internal/mutants -explore docs/explorer-mutants.md
+
 .PHONY: floods
 floods: ## hostile clients of HTTP/2 at the leader's port, kvnode beside etcd, about 7 minutes
 	cd kvnode/e2e && $(GO) test -run '^TestFloods$$' -count 1 -v -timeout 30m . -args -slow -servers=kvnode,etcd

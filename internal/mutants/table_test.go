@@ -5,6 +5,19 @@ import (
 	"testing"
 )
 
+// What is said of bugs that the explorer does not find is said of bugs that there are.
+func TestUnfoundAreMutants(t *testing.T) {
+	names := make(map[string]bool)
+	for _, m := range (options{table: exploredTables}).mutants() {
+		names[m.Name] = names[m.Name] || (m.inCore() && m.Test != "")
+	}
+	for name := range unfound {
+		if !names[name] {
+			t.Errorf("%q is no bug of package core with a directed test", name)
+		}
+	}
+}
+
 // Every mutant still applies to the source as it is. Whether it is caught takes
 // longer to see: make mutants.
 func TestMutantsApply(t *testing.T) {

@@ -34,7 +34,11 @@ func wander(t *testing.T, b *bounds, steps int, show func(m *stages, state []byt
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
 	m := newStages(b)
-	for range 20 {
+	walks := 20
+	if raceEnabled {
+		walks = 1
+	}
+	for range walks {
 		var at []byte
 		m.Start(func(state []byte) { at = bytes.Clone(state) })
 		for range steps {

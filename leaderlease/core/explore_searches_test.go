@@ -7,7 +7,7 @@ import "github.com/leaderlease/go/leaderlease/internal/explore"
 var searches = []bounds{
 	{
 		name: "settled", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
-		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 150_000},
+		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 110_000},
 	},
 	{
 		name: "fresh", nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
@@ -16,11 +16,11 @@ var searches = []bounds{
 	{
 		// What needs no time to pass: MsgVote before its term is durable, for one.
 		name: "orders", still: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
-		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 100_000},
+		budget: budget{crashes: 1, transfers: 1}, limits: explore.Limits{States: 120_000},
 	},
 	{
 		name: "letters", settled: true, nodes: 3, d: 3, skew: 1, transfer: 1, terms: 3, letters: 2,
-		budget: budget{transfers: 1}, boundCampaigns: true, limits: explore.Limits{States: 150_000},
+		budget: budget{transfers: 1}, boundCampaigns: true, limits: explore.Limits{States: 125_000},
 	},
 	{
 		name: "clocks", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
@@ -57,6 +57,6 @@ var searches = []bounds{
 	{
 		// Leaders ask for more than anybody promises.
 		name: "toolong", settled: true, nodes: 3, d: 2, longest: 1, skew: 1, transfer: 1, terms: 2,
-		budget: budget{crashes: 1}, limits: explore.Limits{States: 20_000},
+		budget: budget{crashes: 1}, limits: explore.Limits{States: 90_000},
 	},
 }
