@@ -111,6 +111,16 @@ func (s *stage) act(k action, i, j int) bool {
 		return s.restart(i)
 	case doJump:
 		return s.jump(i, Instant(s.b.d))
+	case doStepBack:
+		return s.actors[i].now > firstInstant && s.jump(i, -1)
+	default:
+		return s.reconfigure(k, i, j)
+	}
+}
+
+// reconfigure does the steps of a change of the configuration.
+func (s *stage) reconfigure(k action, i, j int) bool {
+	switch k {
 	case doCommit:
 		return s.commitChanges(i)
 	case doApply:
@@ -123,8 +133,6 @@ func (s *stage) act(k action, i, j int) bool {
 		return s.replicate(i, j)
 	case doPropose:
 		return s.propose(i, voters8(j))
-	case doStepBack:
-		return s.actors[i].now > firstInstant && s.jump(i, -1)
 	default:
 		panic(fmt.Sprintf("step of unknown kind %d", k))
 	}

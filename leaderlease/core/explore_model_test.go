@@ -34,8 +34,8 @@ func wander(t *testing.T, b *bounds, steps int, show func(m *stages, state []byt
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 2))
 	m := newStages(b)
-	walks := 20
-	if raceEnabled {
+	walks := 8
+	if shortened() {
 		walks = 1
 	}
 	for range walks {

@@ -31,7 +31,7 @@ func TestExplore(t *testing.T) {
 		b.limits.States *= *exploreTimes
 		if *exploreStates > 0 {
 			b.limits.States = *exploreStates
-		} else if raceEnabled {
+		} else if shortened() {
 			b.limits.States /= 100
 		}
 		r := search(b)
@@ -48,10 +48,13 @@ func TestExplore(t *testing.T) {
 		}
 	}
 	t.Logf("%d states", total)
-	if *exploreOnly == "" && !raceEnabled {
+	if *exploreOnly == "" && !shortened() {
 		checkCoverage(t, fired[:], reached[:])
 	}
 }
+
+// shortened searches see too little to reach every goal.
+func shortened() bool { return raceEnabled || testing.Short() }
 
 // search repeats a search that found something and cannot tell how it came about, with
 // every node known by its name.
