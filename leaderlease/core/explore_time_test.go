@@ -12,7 +12,7 @@ import (
 // run for long, with it the states are finite.
 const (
 	firstInstant Instant = 2
-	lastInstant          = 127
+	lastInstant  Instant = 127
 )
 
 // axes are the instants of each clock in a stage.

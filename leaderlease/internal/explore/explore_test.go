@@ -14,7 +14,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // empties or pours one.
 type cups struct {
 	want uint8 // Bad is a cup with so much in it
-	made bool
 }
 
 func (c *cups) Start(yield func([]byte)) { yield([]byte{0, 0}) }
@@ -46,7 +45,7 @@ func (c *cups) Expand(state []byte, plain bool, yield func(Step, []byte, Marks))
 }
 
 func (c *cups) Describe(state []byte, s Step, next []byte) string {
-	return fmt.Sprint(state, s.Kind, s.A, next)
+	return fmt.Sprintf("%v %v %v %v", state, s.Kind, s.A, next)
 }
 
 func TestSearchIsExhaustive(t *testing.T) {
