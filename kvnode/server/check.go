@@ -37,26 +37,26 @@ func (c *Config) checkFiles() error {
 func (c *Config) checkPorts() error {
 	var bound []net.Listener
 	var errs []error
-	for _, l := range append(c.listening(), listens{"listen-peer-urls", c.ListenPeerURLs}) {
-		if c.isGiven(l.flag) {
+	for _, l := range append(c.listening(), listens{"ListenPeerURLs", c.ListenPeerURLs}) {
+		if c.isGiven(l.field) {
 			continue
 		}
 		unreadable := func(s string) bool { _, _, err := address(s); return err != nil }
-		taken, err := listen(context.Background(), l.flag, slices.DeleteFunc(slices.Clone(l.urls), unreadable), bare)
+		taken, err := listen(context.Background(), l.field, slices.DeleteFunc(slices.Clone(l.urls), unreadable), bare)
 		bound, errs = append(bound, taken...), append(errs, err...)
 	}
 	closeListeners(bound)
 	return errors.Join(errs...)
 }
 
-// isGiven reports whether the caller has bound the listener of that flag.
-func (c *Config) isGiven(flag string) bool {
-	switch flag {
-	case "listen-peer-urls":
+// isGiven reports whether the caller has bound the listener of that field.
+func (c *Config) isGiven(field string) bool {
+	switch field {
+	case "ListenPeerURLs":
 		return c.Node.Listener != nil
-	case "listen-client-urls":
+	case "ListenClientURLs":
 		return c.ClientListener != nil
-	case "listen-client-http-urls":
+	case "ListenClientHTTPURLs":
 		return c.HTTPListener != nil
 	default:
 		return false

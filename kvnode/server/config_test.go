@@ -31,46 +31,46 @@ func TestValidate(t *testing.T) {
 		want string // part of the error, nothing if it is valid
 	}{
 		{"shortest election timeout", func(c *Config) { c.Node.ElectionTimeout = 500 * time.Millisecond }, ""},
-		{"election timeout too short", func(c *Config) { c.Node.ElectionTimeout = 499 * time.Millisecond }, "--election-timeout 499 must be 5 times"},
+		{"election timeout too short", func(c *Config) { c.Node.ElectionTimeout = 499 * time.Millisecond }, "Node.ElectionTimeout 499ms must be 5 times"},
 		{"longest election timeout", func(c *Config) { c.Node.ElectionTimeout = 50 * time.Second }, ""},
-		{"election timeout too long", func(c *Config) { c.Node.ElectionTimeout = 50*time.Second + time.Millisecond }, "must be 50000 at most"},
-		{"negative heartbeat", func(c *Config) { c.Node.TickInterval = -1 }, "--heartbeat-interval"},
+		{"election timeout too long", func(c *Config) { c.Node.ElectionTimeout = 50*time.Second + time.Millisecond }, "must be 50s at most"},
+		{"negative heartbeat", func(c *Config) { c.Node.TickInterval = -1 }, "Node.TickInterval"},
 		{"longest lease", func(c *Config) { c.Node.LeaseDuration = 900 * time.Millisecond }, ""},
-		{"lease delays fail-over", func(c *Config) { c.Node.LeaseDuration = 901 * time.Millisecond }, "--lease-duration 901ms must be 900ms at most"},
-		{"negative lease", func(c *Config) { c.Node.LeaseDuration = -1 }, "--lease-duration"},
+		{"lease delays fail-over", func(c *Config) { c.Node.LeaseDuration = 901 * time.Millisecond }, "Node.LeaseDuration 901ms must be 900ms at most"},
+		{"negative lease", func(c *Config) { c.Node.LeaseDuration = -1 }, "Node.LeaseDuration"},
 		{"longest lease of an odd election timeout", func(c *Config) {
 			c.Node.ElectionTimeout, c.Node.LeaseDuration = 1050*time.Millisecond, 900*time.Millisecond
 		}, ""},
 		{"the node counts in heartbeats", func(c *Config) {
 			c.Node.ElectionTimeout, c.Node.LeaseDuration = 1050*time.Millisecond, 950*time.Millisecond
-		}, "--lease-duration 950ms must be 900ms at most"},
+		}, "Node.LeaseDuration 950ms must be 900ms at most"},
 		{"largest skew", func(c *Config) { c.Node.MaxClockSkew = 700 * time.Millisecond }, ""},
-		{"skew leaves less than two heartbeats", func(c *Config) { c.Node.MaxClockSkew = 700*time.Millisecond + 1 }, "--max-clock-skew 700.000001ms, --lease-duration 900ms"},
+		{"skew leaves less than two heartbeats", func(c *Config) { c.Node.MaxClockSkew = 700*time.Millisecond + 1 }, "Node.MaxClockSkew 700.000001ms, Node.LeaseDuration 900ms"},
 		{"skew below what clocks drift", func(c *Config) { c.Node.MaxClockSkew = 1 }, "MaxClockSkew 1ns is below 138.461027ms"},
-		{"drift beyond the default skew", func(c *Config) { c.Node.MaxDriftPPM = 200_000 }, "and --max-drift-ppm 200000 do not go together"},
-		{"a lease of one heartbeat", func(c *Config) { c.Node.LeaseDuration = 100 * time.Millisecond }, "--lease-duration 100ms and"},
-		{"skew eats the lease", func(c *Config) { c.Node.MaxClockSkew = 900 * time.Millisecond }, "must be below --lease-duration 900ms"},
-		{"negative skew", func(c *Config) { c.Node.MaxClockSkew = -1 }, "--max-clock-skew"},
-		{"drift", func(c *Config) { c.Node.MaxDriftPPM = 1_000_000 }, "--max-drift-ppm 1000000"},
-		{"requests too large", func(c *Config) { c.Node.MaxRequestBytes = 9<<20 + 1 }, "--max-request-bytes 9437185 must be from 1 to 9437184"},
+		{"drift beyond the default skew", func(c *Config) { c.Node.MaxDriftPPM = 200_000 }, "and Node.MaxDriftPPM 200000 do not go together"},
+		{"a lease of one heartbeat", func(c *Config) { c.Node.LeaseDuration = 100 * time.Millisecond }, "Node.LeaseDuration 100ms and"},
+		{"skew eats the lease", func(c *Config) { c.Node.MaxClockSkew = 900 * time.Millisecond }, "must be below Node.LeaseDuration 900ms"},
+		{"negative skew", func(c *Config) { c.Node.MaxClockSkew = -1 }, "Node.MaxClockSkew"},
+		{"drift", func(c *Config) { c.Node.MaxDriftPPM = 1_000_000 }, "Node.MaxDriftPPM 1000000"},
+		{"requests too large", func(c *Config) { c.Node.MaxRequestBytes = 9<<20 + 1 }, "Node.MaxRequestBytes 9437185 must be from 1 to 9437184"},
 		{"largest requests", func(c *Config) { c.Node.MaxRequestBytes = 9 << 20 }, ""},
 		{"a member without URL", func(c *Config) {
 			c.Node.Cluster = append(member("default", "http://localhost:2380"), member("b")...)
 		}, `member "b" has no peer URL`},
 		{"a member twice", func(c *Config) {
 			c.Node.Cluster = append(member("default", "http://localhost:2380"), member("default", "http://localhost:1")...)
-		}, "--initial-cluster"},
-		{"no such mode", func(c *Config) { c.AutoCompactionMode = "hourly" }, `--auto-compaction-mode and --auto-compaction-retention: mode "hourly"`},
+		}, "Node.Cluster"},
+		{"no such mode", func(c *Config) { c.AutoCompactionMode = "hourly" }, `AutoCompactionMode and AutoCompactionRetention: mode "hourly"`},
 		{"a time for revisions", func(c *Config) { c.AutoCompactionMode, c.AutoCompactionRetention = "revision", "30m" }, `retention "30m" must be a number of revisions`},
 		{"revisions", func(c *Config) { c.AutoCompactionMode, c.AutoCompactionRetention = "revision", "1000" }, ""},
 		{"hours", func(c *Config) { c.AutoCompactionRetention = "8" }, ""},
 		{"shortest watch progress", func(c *Config) { c.API.WatchProgressInterval = 100 * time.Millisecond }, ""},
-		{"watch progress too often", func(c *Config) { c.API.WatchProgressInterval = 100*time.Millisecond - 1 }, "--watch-progress-notify-interval 99.999999ms must be 100ms at least"},
-		{"negative watch progress", func(c *Config) { c.API.WatchProgressInterval = -1 }, "--watch-progress-notify-interval -1ns"},
+		{"watch progress too often", func(c *Config) { c.API.WatchProgressInterval = 100*time.Millisecond - 1 }, "WatchProgressInterval 99.999999ms must be 100ms at least"},
+		{"negative watch progress", func(c *Config) { c.API.WatchProgressInterval = -1 }, "WatchProgressInterval -1ns"},
 		{"negative checkpoints of TTL leases", func(c *Config) { c.Node.TTLCheckpoint = -1 }, "TTLCheckpoint -1ns must not be negative"},
-		{"negative operations", func(c *Config) { c.API.MaxTxnOps = -1 }, "--max-txn-ops -1"},
-		{"too few streams", func(c *Config) { c.MaxOpenStreams = 15 }, "--max-open-streams 15 must be from 16"},
-		{"https", func(c *Config) { c.ListenClientURLs = []string{"https://localhost:1"} }, "needs --cert-file and --key-file, or --auto-tls"},
+		{"negative operations", func(c *Config) { c.API.MaxTxnOps = -1 }, "MaxTxnOps -1"},
+		{"too few streams", func(c *Config) { c.MaxOpenStreams = 15 }, "MaxOpenStreams 15 must be from 16"},
+		{"https", func(c *Config) { c.ListenClientURLs = []string{"https://localhost:1"} }, "needs ClientTLS.CertFile and ClientTLS.KeyFile, or ClientTLS.Auto"},
 		{"https for clients", func(c *Config) { c.ListenClientURLs, c.ClientTLS = []string{"https://a:1"}, certified }, ""},
 		{"https in capitals is https", func(c *Config) { c.ListenClientURLs, c.ClientTLS = []string{"HTTPS://a:1"}, certified }, ""},
 		{"http in capitals is http", func(c *Config) { c.ListenClientURLs = []string{"HTTP://10.0.0.1:1"} }, "is plain text for the whole network"},
@@ -78,9 +78,9 @@ func TestValidate(t *testing.T) {
 			c.ListenClientURLs, c.ClientTLS = []string{"http://localhost:1"}, certified
 		}, "no URL to listen on for clients is https"},
 		{"half a certificate", func(c *Config) { c.ClientTLS.CertFile = "a" }, "go together"},
-		{"plain text for all", func(c *Config) { c.ListenClientURLs = []string{"http://0.0.0.0:1"} }, "make it https, or give --allow-plaintext"},
-		{"plain text for peers", func(c *Config) { c.ListenPeerURLs = []string{"http://10.0.0.1:1"} }, "--listen-peer-urls http://10.0.0.1:1 is plain text"},
-		{"plain metrics for all", func(c *Config) { c.ListenMetricsURLs = []string{"http://:1"} }, "--listen-metrics-urls http://:1 is plain text"},
+		{"plain text for all", func(c *Config) { c.ListenClientURLs = []string{"http://0.0.0.0:1"} }, "make it https, or give AllowPlaintext"},
+		{"plain text for peers", func(c *Config) { c.ListenPeerURLs = []string{"http://10.0.0.1:1"} }, "ListenPeerURLs http://10.0.0.1:1 is plain text"},
+		{"plain metrics for all", func(c *Config) { c.ListenMetricsURLs = []string{"http://:1"} }, "ListenMetricsURLs http://:1 is plain text"},
 		{"plain text on a name", func(c *Config) { c.ListenClientHTTPURLs = []string{"http://localhost.example.org:1"} }, "is plain text"},
 		{"plain text on loopback", func(c *Config) {
 			c.ListenMetricsURLs = []string{"http://127.0.0.2:1", "http://[::1]:1", "http://localhost:2"}
@@ -88,11 +88,11 @@ func TestValidate(t *testing.T) {
 		{"a way round the certificate", func(c *Config) {
 			c.ListenClientURLs, c.ClientTLS = []string{"https://a:1", "http://10.0.0.1:1"}, certified
 			c.ClientTLS.TrustedCAFile, c.AllowPlaintext = "a", true
-		}, "--listen-client-urls http://10.0.0.1:1 would let clients in without the certificate"},
+		}, "ListenClientURLs http://10.0.0.1:1 would let clients in without the certificate"},
 		{"a way round it by HTTP", func(c *Config) {
 			c.ListenClientURLs, c.ListenClientHTTPURLs, c.ClientTLS = []string{"https://a:1"}, []string{"http://0.0.0.0:1"}, certified
 			c.ClientTLS.TrustedCAFile, c.AllowPlaintext = "a", true
-		}, "--listen-client-http-urls http://0.0.0.0:1 would let clients in without the certificate"},
+		}, "ListenClientHTTPURLs http://0.0.0.0:1 would let clients in without the certificate"},
 		{"a way round it on this machine", func(c *Config) {
 			c.ListenClientURLs, c.ListenClientHTTPURLs, c.ClientTLS = []string{"https://a:1", "unix:///a"}, []string{"http://localhost:1"}, certified
 			c.ClientTLS.TrustedCAFile = "a"
@@ -102,26 +102,26 @@ func TestValidate(t *testing.T) {
 			c.ClientTLS.TrustedCAFile = "a"
 		}, ""},
 		{"https for peers", func(c *Config) { c.PeerTLS = tlsconf.Config{Auto: true} }, ""},
-		{"https for peers without TLS", func(c *Config) { c.ListenPeerURLs = []string{"https://localhost:1"} }, "needs --peer-cert-file"},
+		{"https for peers without TLS", func(c *Config) { c.ListenPeerURLs = []string{"https://localhost:1"} }, "needs PeerTLS.CertFile"},
 		{"http for peers with TLS", func(c *Config) {
 			c.ListenPeerURLs, c.PeerTLS = []string{"http://localhost:1"}, tlsconf.Config{Auto: true}
-		}, "--listen-peer-urls http://localhost:1 must be https"},
+		}, "ListenPeerURLs http://localhost:1 must be https"},
 		{"a member without TLS", func(c *Config) {
 			c.PeerTLS = tlsconf.Config{Auto: true}
 			c.Node.Cluster = append(member("default", "https://localhost:2380"), member("b", "http://b:1")...)
-		}, "--initial-cluster http://b:1 must be https"},
-		{"peers without authority", func(c *Config) { c.PeerTLS = certified }, "--peer-cert-file needs --peer-trusted-ca-file"},
-		{"TLS 1.1", func(c *Config) { c.TLSMinVersion = "TLS1.1" }, "--tls-min-version"},
+		}, "Node.Cluster http://b:1 must be https"},
+		{"peers without authority", func(c *Config) { c.PeerTLS = certified }, "PeerTLS.CertFile needs PeerTLS.TrustedCAFile"},
+		{"TLS 1.1", func(c *Config) { c.TLSMinVersion = "TLS1.1" }, "MinVersion"},
 		{"a socket for clients", func(c *Config) { c.ListenClientURLs = []string{"unix://a:1"} }, ""},
-		{"a socket without a path", func(c *Config) { c.ListenMetricsURLs = []string{"unix://"} }, `--listen-metrics-urls "unix://" must be unix:///path`},
+		{"a socket without a path", func(c *Config) { c.ListenMetricsURLs = []string{"unix://"} }, `ListenMetricsURLs "unix://" must be unix:///path`},
 		{"a socket with a long path", func(c *Config) { c.ListenClientURLs = []string{"unix:///" + strings.Repeat("a", 107)} }, "has a path of 108 bytes, and the system takes 107"},
-		{"a socket with TLS and no certificate", func(c *Config) { c.ListenClientURLs = []string{"unixs:///a"} }, "--listen-client-urls unixs:///a needs --cert-file"},
+		{"a socket with TLS and no certificate", func(c *Config) { c.ListenClientURLs = []string{"unixs:///a"} }, "ListenClientURLs unixs:///a needs ClientTLS.CertFile"},
 		{"a socket for peers", func(c *Config) { c.ListenPeerURLs = []string{"unix://a:1"} }, "unix sockets are for clients"},
 		{"a socket that peers are told", func(c *Config) { c.AdvertisePeerURLs = []string{"unix://a:1"} }, "unix sockets are for clients"},
 		{"a socket alone in a cluster", func(c *Config) {
 			c.ListenClientURLs = []string{"unix:///a"}
 			c.Node.Cluster = []kvnode.Member{{Name: "default", PeerURLs: []string{"http://localhost:2380"}}, {Name: "b", PeerURLs: []string{"http://localhost:2382"}}}
-		}, "--advertise-client-urls unix:///a: other members cannot pass requests on"},
+		}, "Node.ClientURLs unix:///a: other members cannot pass requests on"},
 		{"a socket beside an address in a cluster", func(c *Config) {
 			c.ListenClientURLs = []string{"unix:///a", "http://localhost:2379"}
 			c.Node.Cluster = []kvnode.Member{{Name: "default", PeerURLs: []string{"http://localhost:2380"}}, {Name: "b", PeerURLs: []string{"http://localhost:2382"}}}
@@ -138,11 +138,11 @@ func TestValidate(t *testing.T) {
 		{"peers cannot dial everywhere", func(c *Config) { c.ListenPeerURLs = []string{"http://0.0.0.0:1"} }, "unspecified address"},
 		{"peers cannot dial port 0", func(c *Config) { c.ListenPeerURLs = []string{"http://localhost:0"} }, "port 0"},
 		{"not a member", func(c *Config) { c.Node.Cluster = member("other", "http://a:1") }, `no member "default"`},
-		{"other URLs", func(c *Config) { c.Node.Cluster = member("default", "http://a:1") }, "but --initial-advertise-peer-urls is"},
+		{"other URLs", func(c *Config) { c.Node.Cluster = member("default", "http://a:1") }, "but AdvertisePeerURLs is"},
 		{"one URL twice", func(c *Config) {
 			c.Node.Cluster = append(member("default", "http://localhost:2380"), member("b", "http://localhost:2380")...)
 		}, `to "default" and to "b"`},
-		{"name with a comma", func(c *Config) { c.Node.Name = "a,b" }, "--name"},
+		{"name with a comma", func(c *Config) { c.Node.Name = "a,b" }, "Node.Name"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var c Config
@@ -174,7 +174,7 @@ func TestDataDir(t *testing.T) {
 		{"a file", file, "is a file"},
 		{"below a file", filepath.Join(file, "a"), "not a directory"},
 		{"etcd's", etcd, "etcd member, which kvnode cannot read; run etcd with its data"},
-		{"nobody's to write", "/proc/1/kvnode", "--data-dir"},
+		{"nobody's to write", "/proc/1/kvnode", "Node.DataDir"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := CheckDataDir(test.dir)

@@ -16,19 +16,19 @@ import (
 func CheckDataDir(dir string) error {
 	there, err := nearest(dir)
 	if err != nil {
-		return fmt.Errorf("--data-dir %q: %w", dir, err)
+		return fmt.Errorf("Node.DataDir %q: %w", dir, err)
 	}
 	if there == dir {
 		if err := foreign(dir); err != nil {
-			return fmt.Errorf("--data-dir %q: %w", dir, err)
+			return fmt.Errorf("Node.DataDir %q: %w", dir, err)
 		}
 	}
 	f, err := os.CreateTemp(there, ".kvnode-*")
 	if err != nil {
-		return fmt.Errorf("--data-dir %q is not writable: %w", dir, err)
+		return fmt.Errorf("Node.DataDir %q is not writable: %w", dir, err)
 	}
 	if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
-		return fmt.Errorf("--data-dir %q: %w", dir, err)
+		return fmt.Errorf("Node.DataDir %q: %w", dir, err)
 	}
 	return nil
 }

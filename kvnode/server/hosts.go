@@ -17,7 +17,7 @@ import (
 	"github.com/leaderlease/go/kvnode"
 )
 
-// anyHost is the name in --host-whitelist that stands for all, as in etcd.
+// anyHost is the name in HostWhitelist that stands for all, as in etcd.
 const anyHost = "*"
 
 // hosts are the names that requests over plain HTTP to the client URLs may be for.
@@ -28,7 +28,7 @@ const anyHost = "*"
 // TLS the certificate has no such name, and to unix sockets no browser goes. gRPC needs no check: a browser speaks HTTP/2
 // over TLS only, and no page makes it begin a connection in any other way.
 type hosts struct {
-	// The names of this member, and those of --host-whitelist.
+	// The names of this member, and those of HostWhitelist.
 	names    map[string]bool // immutable, as all of this
 	log      *slog.Logger
 	complain *rate.Sometimes
@@ -79,7 +79,7 @@ func (h *hosts) only(pages http.Handler) http.Handler {
 			h.log.Warn("HTTP request for an unknown host is refused", "host", name, "remote", r.RemoteAddr)
 		})
 		http.Error(w, fmt.Sprintf("kvnode: %s is no host that this member knows itself by, and without TLS a web page could ask for it under a name of its own. "+
-			"If it is one, add the name to --host-whitelist, or ask over https.", name), http.StatusMisdirectedRequest)
+			"If it is one, add the name to its host whitelist, or ask over https.", name), http.StatusMisdirectedRequest)
 	})
 }
 
@@ -111,7 +111,7 @@ func speaksTLSNow(c net.Conn) bool {
 func (c *Config) checkHosts() (errs []error) {
 	for _, name := range c.HostWhitelist {
 		if _, err := netip.ParseAddr(name); err != nil && name != anyHost && strings.ContainsAny(name, "*/:[] ") {
-			errs = append(errs, fmt.Errorf("--host-whitelist %q must be a host name without scheme, port and wildcard, or just * for all", name))
+			errs = append(errs, fmt.Errorf("HostWhitelist %q must be a host name without scheme, port and wildcard, or just * for all", name))
 		}
 	}
 	return errs

@@ -77,8 +77,8 @@ func checkWebPages(t *testing.T, change func(*Config)) {
 			rebound := asked{method: method, base: "http://" + addr, path: path, host: "evil.example:" + portOf(t, addr), site: "same-origin"}
 			rebound.origin = "http://" + rebound.host
 			code, body := rebound.send(t)
-			if code != http.StatusMisdirectedRequest || !strings.Contains(body, "evil.example") || !strings.Contains(body, "--host-whitelist") {
-				t.Errorf("%s %s by a page that was rebound = %d %s, want 421 that names the host and --host-whitelist", method, path, code, body)
+			if code != http.StatusMisdirectedRequest || !strings.Contains(body, "evil.example") || !strings.Contains(body, "host whitelist") {
+				t.Errorf("%s %s by a page that was rebound = %d %s, want 421 that names the host and the whitelist", method, path, code, body)
 			}
 		}
 	}
@@ -105,7 +105,7 @@ func checkWebPages(t *testing.T, change func(*Config)) {
 }
 
 // What the member is called by those who set it up is answered: its URLs' hosts,
-// addresses, as probes use them, and what --host-whitelist adds.
+// addresses, as probes use them, and what HostWhitelist adds.
 func TestHostsThatAreAnswered(t *testing.T) {
 	for _, test := range []struct {
 		name, host string
@@ -164,7 +164,7 @@ func TestAnyHostIsAnswered(t *testing.T) {
 	open := solo(t, onePort, func(c *Config) { c.HostWhitelist = []string{"*"} })
 	from := asked{method: http.MethodGet, base: "http://" + open.HTTPAddrs()[0], path: "/version", host: "any.example"}
 	if code, body := from.send(t); code != http.StatusOK {
-		t.Errorf("GET /version with --host-whitelist=* = %d %s, want 200", code, body)
+		t.Errorf("GET /version with HostWhitelist=* = %d %s, want 200", code, body)
 	}
 }
 
@@ -176,8 +176,8 @@ func TestHostWhitelistIsChecked(t *testing.T) {
 	} {
 		c := Config{HostWhitelist: []string{name}}.WithDefaults()
 		err := c.Validate()
-		if (err == nil) != ok || !ok && !strings.Contains(err.Error(), `--host-whitelist "`+name+`"`) {
-			t.Errorf("Validate() with --host-whitelist %q = %v, want success %v", name, err, ok)
+		if (err == nil) != ok || !ok && !strings.Contains(err.Error(), `HostWhitelist "`+name+`"`) {
+			t.Errorf("Validate() with HostWhitelist %q = %v, want success %v", name, err, ok)
 		}
 	}
 }

@@ -22,18 +22,18 @@ type listeners struct {
 func bind(ctx context.Context, c *Config, clients, pages wrapper) (*listeners, error) {
 	l := &listeners{}
 	var errs []error
-	given := func(flag string, listener net.Listener, urls []string, wrap wrapper) []net.Listener {
+	given := func(field string, listener net.Listener, urls []string, wrap wrapper) []net.Listener {
 		if listener != nil {
 			return []net.Listener{wrap(listener, speaksTLS(urls[0]))}
 		}
-		bound, err := listen(ctx, flag, urls, wrap)
+		bound, err := listen(ctx, field, urls, wrap)
 		errs = append(errs, err...)
 		return bound
 	}
-	peers := given("listen-peer-urls", c.Node.Listener, c.ListenPeerURLs, bare)
-	l.client = given("listen-client-urls", c.ClientListener, c.ListenClientURLs, clients)
-	l.http = given("listen-client-http-urls", c.HTTPListener, c.ListenClientHTTPURLs, pages)
-	l.metrics = given("listen-metrics-urls", nil, c.ListenMetricsURLs, pages)
+	peers := given("ListenPeerURLs", c.Node.Listener, c.ListenPeerURLs, bare)
+	l.client = given("ListenClientURLs", c.ClientListener, c.ListenClientURLs, clients)
+	l.http = given("ListenClientHTTPURLs", c.HTTPListener, c.ListenClientHTTPURLs, pages)
+	l.metrics = given("ListenMetricsURLs", nil, c.ListenMetricsURLs, pages)
 	if len(errs) > 0 {
 		closeListeners(peers)
 		l.close()
@@ -48,11 +48,11 @@ type wrapper func(l net.Listener, secure bool) net.Listener
 
 func bare(l net.Listener, _ bool) net.Listener { return l }
 
-func listen(ctx context.Context, flag string, urls []string, wrap wrapper) (bound []net.Listener, errs []error) {
+func listen(ctx context.Context, field string, urls []string, wrap wrapper) (bound []net.Listener, errs []error) {
 	for _, s := range urls {
 		listener, err := listenAt(ctx, s)
 		if err != nil {
-			errs = append(errs, listenError(flag, s, err))
+			errs = append(errs, listenError(field, s, err))
 			continue
 		}
 		bound = append(bound, wrap(listener, speaksTLS(s)))
@@ -72,16 +72,16 @@ func listenAt(ctx context.Context, url string) (net.Listener, error) {
 	}
 }
 
-// listenError says which flag to change.
-func listenError(flag, url string, err error) error {
+// listenError says which field to change.
+func listenError(field, url string, err error) error {
 	what := "port"
 	if _, ok := socketPath(url); ok {
 		what = "file"
 	}
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("--%s %s: the "+what+" is taken, by another process or by another flag of this one: %w", flag, url, err)
+		return fmt.Errorf("%s %s: the "+what+" is taken, by another process or by another URL of this one: %w", field, url, err)
 	}
-	return fmt.Errorf("--%s %s: cannot listen: %w", flag, url, err)
+	return fmt.Errorf("%s %s: cannot listen: %w", field, url, err)
 }
 
 // close closes what the server still owns; the node closes peer once it runs.

@@ -167,7 +167,7 @@ var families = []family{
 		func(r *reading) float64 { return float64(r.Checkpoint.Index) }),
 	gauge("checkpoint_revision", "Revision of the newest durable checkpoint.",
 		func(r *reading) float64 { return float64(r.Checkpoint.Revision) }),
-	gauge("db_quota_bytes", "What db_size_bytes must stay below (--quota-backend-bytes); negative if there is no quota.",
+	gauge("db_quota_bytes", "What db_size_bytes must stay below, the quota; negative if there is none.",
 		func(r *reading) float64 { return float64(r.dbQuota) }),
 	gauge("db_size_bytes", "Size of the store as the quota counts it: of the checkpoint's file, once it has what is not saved yet.",
 		func(r *reading) float64 { return float64(r.dbSize) }),

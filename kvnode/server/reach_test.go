@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// --watch-progress-notify-interval reaches the watchers that ask for it.
+// WatchProgressInterval reaches the watchers that ask for it.
 func TestWatchProgressInterval(t *testing.T) {
 	s := solo(t, func(c *Config) { c.API.WatchProgressInterval = 100 * time.Millisecond })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -138,10 +138,10 @@ func TestATakenPort(t *testing.T) {
 		flag string
 		set  func(*Config)
 	}{
-		{"listen-client-urls", func(c *Config) { c.ListenClientURLs = []string{url} }},
-		{"listen-peer-urls", func(c *Config) { c.ListenPeerURLs = []string{url} }},
-		{"listen-client-http-urls", func(c *Config) { c.ListenClientHTTPURLs = []string{url} }},
-		{"listen-metrics-urls", func(c *Config) { c.ListenMetricsURLs = []string{url} }},
+		{"ListenClientURLs", func(c *Config) { c.ListenClientURLs = []string{url} }},
+		{"ListenPeerURLs", func(c *Config) { c.ListenPeerURLs = []string{url} }},
+		{"ListenClientHTTPURLs", func(c *Config) { c.ListenClientHTTPURLs = []string{url} }},
+		{"ListenMetricsURLs", func(c *Config) { c.ListenMetricsURLs = []string{url} }},
 	} {
 		t.Run(test.flag, func(t *testing.T) {
 			client, peer := free(t), free(t)

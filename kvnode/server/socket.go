@@ -36,19 +36,19 @@ const maxSocketPath = 107
 
 // checkClientURLs checks the form of URLs that clients may use, which may be unix
 // sockets.
-func checkClientURLs(flag string, urls, known []string) (errs []error) {
+func checkClientURLs(field string, urls, known []string) (errs []error) {
 	rest := slices.DeleteFunc(slices.Clone(urls), func(s string) bool {
 		path, ok := socketPath(s)
 		switch {
 		case !ok || slices.Contains(known, s):
 		case path == "":
-			errs = append(errs, fmt.Errorf("--%s %q must be unix:///path, or unixs:///path with TLS", flag, s))
+			errs = append(errs, fmt.Errorf("%s %q must be unix:///path, or unixs:///path with TLS", field, s))
 		case len(path) > maxSocketPath:
-			errs = append(errs, fmt.Errorf("--%s %q has a path of %d bytes, and the system takes %d", flag, s, len(path), maxSocketPath))
+			errs = append(errs, fmt.Errorf("%s %q has a path of %d bytes, and the system takes %d", field, s, len(path), maxSocketPath))
 		}
 		return ok
 	})
-	return append(errs, checkURLs(flag, rest, known)...)
+	return append(errs, checkURLs(field, rest, known)...)
 }
 
 // checkAdvertised demands an address of a member that is not alone: the others pass
@@ -56,7 +56,7 @@ func checkClientURLs(flag string, urls, known []string) (errs []error) {
 func (c *Config) checkAdvertised() (errs []error) {
 	onlySockets := !slices.ContainsFunc(c.Node.ClientURLs, func(s string) bool { _, ok := socketPath(s); return !ok })
 	if onlySockets && len(c.Node.Cluster) > 1 {
-		errs = append(errs, fmt.Errorf("--advertise-client-urls %s: other members cannot pass requests on to a unix socket; add one that is http or https",
+		errs = append(errs, fmt.Errorf("Node.ClientURLs %s: other members cannot pass requests on to a unix socket; add one that is http or https",
 			strings.Join(c.Node.ClientURLs, ",")))
 	}
 	return errs

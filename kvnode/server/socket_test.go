@@ -138,7 +138,7 @@ func TestSocketsThatAreThere(t *testing.T) {
 		on("unix://" + path)(&c)
 		c = c.WithDefaults()
 		err := c.Check()
-		if err == nil || !strings.Contains(err.Error(), "--listen-client-urls unix://"+path+": the file is taken") {
+		if err == nil || !strings.Contains(err.Error(), "ListenClientURLs unix://"+path+": the file is taken") {
 			t.Errorf("Check() = %v with %s, want it refused", err, path)
 		}
 		if _, err := bind(t.Context(), &c, bare, bare); err == nil || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {

@@ -81,7 +81,7 @@ func TestTooManyStreams(t *testing.T) {
 			t.Fatalf("watch %d: %v", i, err)
 		}
 	}
-	if err := watch(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "30 at most (--max-open-streams)") {
+	if err := watch(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "30 at most (MaxOpenStreams)") {
 		t.Errorf("the 11th watch: %v, want ResourceExhausted with the limit", err)
 	}
 	for _, c := range []pb.KVClient{pb.NewKVClient(greedy), pb.NewKVClient(dial(t, s))} {

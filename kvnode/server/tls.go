@@ -71,41 +71,41 @@ func (c *Config) checkTLS() (errs []error) {
 // checkPeerScheme checks that members agree: either all speak TLS or none.
 func (c *Config) checkPeerScheme() (errs []error) {
 	seen := make(map[string]bool)
-	check := func(flag string, urls []string) {
+	check := func(field string, urls []string) {
 		for _, s := range urls {
 			if _, _, err := parseURL(s); err != nil || seen[s] || speaksTLS(s) == c.PeerTLS.Enabled() {
 				continue
 			}
 			seen[s] = true
 			if c.PeerTLS.Enabled() {
-				errs = append(errs, fmt.Errorf("--%s %s must be https, since peers speak TLS", flag, s))
+				errs = append(errs, fmt.Errorf("%s %s must be https, since peers speak TLS", field, s))
 				continue
 			}
-			errs = append(errs, fmt.Errorf("--%s %s needs --peer-cert-file, --peer-key-file and --peer-trusted-ca-file, or --peer-auto-tls", flag, s))
+			errs = append(errs, fmt.Errorf("%s %s needs PeerTLS.CertFile, PeerTLS.KeyFile and PeerTLS.TrustedCAFile, or PeerTLS.Auto", field, s))
 		}
 	}
-	check("listen-peer-urls", c.ListenPeerURLs)
-	check("initial-advertise-peer-urls", c.AdvertisePeerURLs)
+	check("ListenPeerURLs", c.ListenPeerURLs)
+	check("AdvertisePeerURLs", c.AdvertisePeerURLs)
 	for _, m := range c.Node.Cluster {
-		check("initial-cluster", m.PeerURLs)
+		check("Node.Cluster", m.PeerURLs)
 	}
 	return errs
 }
 
-// listens is one flag that says where to listen.
+// listens is one field that says where to listen.
 type listens struct {
-	flag string
-	urls []string
+	field string
+	urls  []string
 }
 
-const metricsFlag = "listen-metrics-urls"
+const metricsField = "ListenMetricsURLs"
 
 // listening is where a server listens for others than peers.
 func (c *Config) listening() []listens {
 	return []listens{
-		{"listen-client-urls", c.ListenClientURLs},
-		{"listen-client-http-urls", c.ListenClientHTTPURLs},
-		{metricsFlag, c.ListenMetricsURLs},
+		{"ListenClientURLs", c.ListenClientURLs},
+		{"ListenClientHTTPURLs", c.ListenClientHTTPURLs},
+		{metricsField, c.ListenMetricsURLs},
 	}
 }
 
@@ -115,16 +115,16 @@ func (c *Config) checkClientScheme() (errs []error) {
 		for _, s := range l.urls {
 			switch secure := speaksTLS(s); {
 			case secure && !c.ClientTLS.Enabled():
-				errs = append(errs, fmt.Errorf("--%s %s needs --cert-file and --key-file, or --auto-tls", l.flag, s))
+				errs = append(errs, fmt.Errorf("%s %s needs ClientTLS.CertFile and ClientTLS.KeyFile, or ClientTLS.Auto", l.field, s))
 			case secure:
 				used = true
-			case c.ClientTLS.RequiresCert() && l.flag != metricsFlag && !isLocal(s):
-				errs = append(errs, fmt.Errorf("--%s %s would let clients in without the certificate that --trusted-ca-file asks for; make it https", l.flag, s))
+			case c.ClientTLS.RequiresCert() && l.field != metricsField && !isLocal(s):
+				errs = append(errs, fmt.Errorf("%s %s would let clients in without the certificate that ClientTLS.TrustedCAFile asks for; make it https", l.field, s))
 			}
 		}
 	}
 	if c.ClientTLS.Enabled() && !used {
-		errs = append(errs, errors.New("--cert-file or --auto-tls is given, but no URL to listen on for clients is https"))
+		errs = append(errs, errors.New("ClientTLS.CertFile or ClientTLS.Auto is given, but no URL to listen on for clients is https"))
 	}
 	return errs
 }
@@ -135,10 +135,10 @@ func (c *Config) checkPlaintext() (errs []error) {
 	if c.AllowPlaintext {
 		return nil
 	}
-	for _, l := range append(c.listening(), listens{"listen-peer-urls", c.ListenPeerURLs}) {
+	for _, l := range append(c.listening(), listens{"ListenPeerURLs", c.ListenPeerURLs}) {
 		for _, s := range l.urls {
 			if host, _, err := parseURL(s); err == nil && !speaksTLS(s) && !isLoopback(host) {
-				errs = append(errs, fmt.Errorf("--%s %s is plain text for the whole network; make it https, or give --allow-plaintext if others are kept out", l.flag, s))
+				errs = append(errs, fmt.Errorf("%s %s is plain text for the whole network; make it https, or give AllowPlaintext if others are kept out", l.field, s))
 			}
 		}
 	}
@@ -150,8 +150,8 @@ func (c *Config) checkPlaintext() (errs []error) {
 func (c *Config) Warnings() (all []string) {
 	for _, l := range c.listening() {
 		for _, s := range l.urls {
-			if c.ClientTLS.RequiresCert() && l.flag != metricsFlag && !speaksTLS(s) && isLocal(s) {
-				all = append(all, fmt.Sprintf("--%s %s lets whoever is on this machine in without the certificate that --trusted-ca-file asks for", l.flag, s))
+			if c.ClientTLS.RequiresCert() && l.field != metricsField && !speaksTLS(s) && isLocal(s) {
+				all = append(all, fmt.Sprintf("%s %s lets whoever is on this machine in without the certificate that ClientTLS.TrustedCAFile asks for", l.field, s))
 			}
 		}
 	}

@@ -430,7 +430,7 @@ func TestPlainTextBesideCertificates(t *testing.T) {
 		t.Errorf("Range without a certificate = %v, want no connection", err)
 	}
 	stop(t, s)
-	if n := strings.Count(log.String(), "lets whoever is on this machine in"); n != 1 || !strings.Contains(log.String(), "--listen-client-urls http://"+plain) {
+	if n := strings.Count(log.String(), "lets whoever is on this machine in"); n != 1 || !strings.Contains(log.String(), "ListenClientURLs http://"+plain) {
 		t.Errorf("the log warns %d times, want once, of http://%s:\n%s", n, plain, log.String())
 	}
 }

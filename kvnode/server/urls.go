@@ -40,10 +40,10 @@ func wildcard(host string) bool {
 
 // checkURLs checks the form of URLs. What is wrong with those in known was
 // said already: defaults repeat what was given elsewhere.
-func checkURLs(flag string, urls, known []string) (errs []error) {
+func checkURLs(field string, urls, known []string) (errs []error) {
 	for _, s := range urls {
 		if _, _, err := parseURL(s); err != nil && !slices.Contains(known, s) {
-			errs = append(errs, fmt.Errorf("--%s %w", flag, err))
+			errs = append(errs, fmt.Errorf("%s %w", field, err))
 		}
 	}
 	return errs
@@ -51,17 +51,17 @@ func checkURLs(flag string, urls, known []string) (errs []error) {
 
 // checkDialled checks URLs of peers, which others connect to. What is wrong with
 // those in known was said already.
-func checkDialled(flag string, urls, known []string) (errs []error) {
+func checkDialled(field string, urls, known []string) (errs []error) {
 	for _, s := range urls {
 		host, port, err := parseURL(s)
 		switch {
 		case err != nil && !slices.Contains(known, s):
-			errs = append(errs, fmt.Errorf("--%s %w", flag, err))
+			errs = append(errs, fmt.Errorf("%s %w", field, err))
 		case err != nil:
 		case wildcard(host):
-			errs = append(errs, fmt.Errorf("--%s %q: other members cannot connect to an unspecified address; give the one of this machine", flag, s))
+			errs = append(errs, fmt.Errorf("%s %q: other members cannot connect to an unspecified address; give the one of this machine", field, s))
 		case port == "0":
-			errs = append(errs, fmt.Errorf("--%s %q: other members cannot connect to port 0; give the one that is listened on", flag, s))
+			errs = append(errs, fmt.Errorf("%s %q: other members cannot connect to port 0; give the one that is listened on", field, s))
 		}
 	}
 	return errs

@@ -12,7 +12,6 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/leaderlease"
 )
 
@@ -44,7 +43,7 @@ func (c Config) Validate() error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
-	// What the node would refuse besides has no flag of its own.
+	// What is left is the node's to refuse.
 	return c.node(nobody{}).WithDefaults().Validate()
 }
 
@@ -53,7 +52,7 @@ type nobody struct{ net.Listener }
 
 func (c *Config) checkNames() (errs []error) {
 	if strings.ContainsAny(c.Node.Name, "=,") {
-		errs = append(errs, fmt.Errorf("--name %q must not contain = or a comma, which separate members in --initial-cluster", c.Node.Name))
+		errs = append(errs, fmt.Errorf("Node.Name %q must not contain = or a comma, which separate members in Node.Cluster", c.Node.Name))
 	}
 	return append(errs, c.checkCluster()...)
 }
@@ -67,21 +66,21 @@ func (c *Config) checkCluster() (errs []error) {
 		if m.Name == c.Node.Name {
 			self = i
 		}
-		if m.Name != c.Node.Name { // of this one --initial-advertise-peer-urls is checked
-			errs = append(errs, checkDialled("initial-cluster", m.PeerURLs, nil)...)
+		if m.Name != c.Node.Name { // of this one AdvertisePeerURLs is checked
+			errs = append(errs, checkDialled("Node.Cluster", m.PeerURLs, nil)...)
 		}
 		for _, u := range m.PeerURLs {
 			if other, ok := owner[u]; ok {
-				errs = append(errs, fmt.Errorf("--initial-cluster gives %s to %q and to %q", u, other, m.Name))
+				errs = append(errs, fmt.Errorf("Node.Cluster gives %s to %q and to %q", u, other, m.Name))
 			}
 			owner[u] = m.Name
 		}
 	}
 	if self < 0 {
-		return append(errs, fmt.Errorf("--initial-cluster has no member %q, which is the --name of this one", c.Node.Name))
+		return append(errs, fmt.Errorf("Node.Cluster has no member %q, which is the Node.Name of this one", c.Node.Name))
 	}
 	if got, want := sorted(c.Node.Cluster[self].PeerURLs), sorted(c.AdvertisePeerURLs); !slices.Equal(got, want) {
-		errs = append(errs, fmt.Errorf("--initial-cluster has %q at %s, but --initial-advertise-peer-urls is %s",
+		errs = append(errs, fmt.Errorf("Node.Cluster has %q at %s, but AdvertisePeerURLs is %s",
 			c.Node.Name, strings.Join(got, ","), strings.Join(want, ",")))
 	}
 	return errs
@@ -91,14 +90,14 @@ func sorted(urls []string) []string { return slices.Sorted(slices.Values(urls)) 
 
 func (c *Config) checkAddresses() []error {
 	return slices.Concat(
-		checkURLs("listen-peer-urls", c.ListenPeerURLs, nil),
-		checkClientURLs("listen-client-urls", c.ListenClientURLs, nil),
-		checkClientURLs("listen-client-http-urls", c.ListenClientHTTPURLs, nil),
-		checkClientURLs("listen-metrics-urls", c.ListenMetricsURLs, nil),
-		checkDialled("initial-advertise-peer-urls", c.AdvertisePeerURLs, c.ListenPeerURLs),
+		checkURLs("ListenPeerURLs", c.ListenPeerURLs, nil),
+		checkClientURLs("ListenClientURLs", c.ListenClientURLs, nil),
+		checkClientURLs("ListenClientHTTPURLs", c.ListenClientHTTPURLs, nil),
+		checkClientURLs("ListenMetricsURLs", c.ListenMetricsURLs, nil),
+		checkDialled("AdvertisePeerURLs", c.AdvertisePeerURLs, c.ListenPeerURLs),
 		// Clients may know better where this member is, so that an unspecified
 		// address harms nobody; scripts made for etcd advertise it.
-		checkClientURLs("advertise-client-urls", c.Node.ClientURLs, c.ListenClientURLs),
+		checkClientURLs("Node.ClientURLs", c.Node.ClientURLs, c.ListenClientURLs),
 		c.checkAdvertised(),
 	)
 }
@@ -107,12 +106,12 @@ func (c *Config) checkTimes() (errs []error) {
 	tick, election := c.Node.TickInterval, c.Node.ElectionTimeout
 	switch {
 	case tick <= 0:
-		errs = append(errs, fmt.Errorf("--heartbeat-interval %d must be 1 ms at least", tick.Milliseconds()))
+		errs = append(errs, fmt.Errorf("Node.TickInterval %v must be 1ms at least", tick))
 	case election < minElectionRounds*tick:
-		errs = append(errs, fmt.Errorf("--election-timeout %d must be %d times --heartbeat-interval %d at least, or a late heartbeat costs the leader its office",
-			election.Milliseconds(), minElectionRounds, tick.Milliseconds()))
+		errs = append(errs, fmt.Errorf("Node.ElectionTimeout %v must be %d times Node.TickInterval %v at least, or a late heartbeat costs the leader its office",
+			election, minElectionRounds, tick))
 	case election > maxElection:
-		errs = append(errs, fmt.Errorf("--election-timeout %d must be %d at most", election.Milliseconds(), maxElection.Milliseconds()))
+		errs = append(errs, fmt.Errorf("Node.ElectionTimeout %v must be %v at most", election, maxElection))
 	}
 	if len(errs) == 0 {
 		errs = c.checkLease()
@@ -123,20 +122,20 @@ func (c *Config) checkTimes() (errs []error) {
 // checkLease expects a heartbeat interval and an election timeout that are right.
 func (c *Config) checkLease() (errs []error) {
 	if c.Node.LeaseDuration < 0 {
-		errs = append(errs, fmt.Errorf("--lease-duration %v must not be negative", c.Node.LeaseDuration))
+		errs = append(errs, fmt.Errorf("Node.LeaseDuration %v must not be negative", c.Node.LeaseDuration))
 	}
 	if longest := c.longestLease(); c.Node.LeaseDuration > longest {
-		errs = append(errs, fmt.Errorf("--lease-duration %v must be %v at most, which is --election-timeout, in whole heartbeat intervals, less one, or it delays every fail-over",
+		errs = append(errs, fmt.Errorf("Node.LeaseDuration %v must be %v at most, which is Node.ElectionTimeout, in whole heartbeat intervals, less one, or it delays every fail-over",
 			c.Node.LeaseDuration, longest))
 	}
 	if c.Node.MaxClockSkew < 0 {
-		errs = append(errs, fmt.Errorf("--max-clock-skew %v must not be negative", c.Node.MaxClockSkew))
+		errs = append(errs, fmt.Errorf("Node.MaxClockSkew %v must not be negative", c.Node.MaxClockSkew))
 	}
 	if d := c.leaseDuration(); c.Node.MaxClockSkew > 0 && c.Node.MaxClockSkew >= d {
-		errs = append(errs, fmt.Errorf("--max-clock-skew %v must be below --lease-duration %v, or no read is ever served under the lease", c.Node.MaxClockSkew, d))
+		errs = append(errs, fmt.Errorf("Node.MaxClockSkew %v must be below Node.LeaseDuration %v, or no read is ever served under the lease", c.Node.MaxClockSkew, d))
 	}
 	if c.Node.MaxDriftPPM < 0 || c.Node.MaxDriftPPM >= 1e6 {
-		errs = append(errs, fmt.Errorf("--max-drift-ppm %d must be from 0, meaning the default, to 999999", c.Node.MaxDriftPPM))
+		errs = append(errs, fmt.Errorf("Node.MaxDriftPPM %d must be from 0, meaning the default, to 999999", c.Node.MaxDriftPPM))
 	}
 	if len(errs) == 0 {
 		errs = c.checkTogether()
@@ -157,7 +156,7 @@ func (c *Config) checkTogether() []error {
 	if err == nil {
 		return nil
 	}
-	return []error{fmt.Errorf("--max-clock-skew %v, --lease-duration %v and --max-drift-ppm %d do not go together: %w",
+	return []error{fmt.Errorf("Node.MaxClockSkew %v, Node.LeaseDuration %v and Node.MaxDriftPPM %d do not go together: %w",
 		lease.MaxClockSkew, lease.Duration, lease.MaxDriftPPM, err)}
 }
 
@@ -177,40 +176,34 @@ func (c *Config) leaseDuration() time.Duration {
 
 func (c *Config) checkLimits() (errs []error) {
 	if n := c.Node.MaxRequestBytes; n < 1 || n > kvnode.MaxRequestLimit {
-		errs = append(errs, fmt.Errorf("--max-request-bytes %d must be from 1 to %d", n, kvnode.MaxRequestLimit))
-	}
-	if n := c.API.MaxTxnOps; n < 1 || n > math.MaxInt32 {
-		errs = append(errs, fmt.Errorf("--max-txn-ops %d must be from 1 to %d", n, math.MaxInt32))
+		errs = append(errs, fmt.Errorf("Node.MaxRequestBytes %d must be from 1 to %d", n, kvnode.MaxRequestLimit))
 	}
 	if n := c.MaxOpenStreams; n < minOpenStreams || n > math.MaxInt32 {
-		errs = append(errs, fmt.Errorf("--max-open-streams %d must be from %d to %d", n, minOpenStreams, math.MaxInt32))
+		errs = append(errs, fmt.Errorf("MaxOpenStreams %d must be from %d to %d", n, minOpenStreams, math.MaxInt32))
 	}
-	if d := c.API.WatchProgressInterval; d < etcdapi.MinWatchProgress {
-		errs = append(errs, fmt.Errorf("--watch-progress-notify-interval %v must be %v at least", d, etcdapi.MinWatchProgress))
-	}
-	if d := c.API.WarnRequest; d < 0 {
-		errs = append(errs, fmt.Errorf("--warning-unary-request-duration %v must not be negative", d))
+	if err := c.API.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	if d := c.Node.WarnApply; d < 0 {
-		errs = append(errs, fmt.Errorf("--warning-apply-duration %v must not be negative", d))
+		errs = append(errs, fmt.Errorf("Node.WarnApply %v must not be negative", d))
 	}
 	if d := c.CorruptCheckTime; d != 0 && d < minHashEvery {
-		errs = append(errs, fmt.Errorf("--corrupt-check-time %v must be 0, which is never, or %v at least: all members hash all keys each time", d, minHashEvery))
+		errs = append(errs, fmt.Errorf("CorruptCheckTime %v must be 0, which is never, or %v at least: all members hash all keys each time", d, minHashEvery))
 	}
 	if d := c.CompactHashCheckTime; d < minHashEvery {
-		errs = append(errs, fmt.Errorf("--compact-hash-check-time %v must be %v at least", d, minHashEvery))
+		errs = append(errs, fmt.Errorf("CompactHashCheckTime %v must be %v at least", d, minHashEvery))
 	}
 	if c.Node.TTLCheckpoint < 0 {
 		errs = append(errs, fmt.Errorf("TTLCheckpoint %v must not be negative", c.Node.TTLCheckpoint))
 	}
 	if _, err := c.compaction(); err != nil {
-		errs = append(errs, fmt.Errorf("--auto-compaction-mode and --auto-compaction-retention: %w", err))
+		errs = append(errs, fmt.Errorf("AutoCompactionMode and AutoCompactionRetention: %w", err))
 	}
 	if c.Keepalive.MinTime < 0 {
-		errs = append(errs, fmt.Errorf("--grpc-keepalive-min-time %v must not be negative", c.Keepalive.MinTime))
+		errs = append(errs, fmt.Errorf("Keepalive.MinTime %v must not be negative", c.Keepalive.MinTime))
 	}
 	if c.Keepalive.Timeout < 0 {
-		errs = append(errs, fmt.Errorf("--grpc-keepalive-timeout %v must not be negative", c.Keepalive.Timeout))
+		errs = append(errs, fmt.Errorf("Keepalive.Timeout %v must not be negative", c.Keepalive.Timeout))
 	}
 	return errs
 }

@@ -35,18 +35,18 @@ func (c *Config) selfSign() error {
 	}
 	cert, key, err := c.makeOwn()
 	if err != nil {
-		return fmt.Errorf("%s: make a certificate: %w", c.Flag("auto-tls"), err)
+		return fmt.Errorf("%s: make a certificate: %w", c.Field("Auto"), err)
 	}
 	if err := os.MkdirAll(filepath.Dir(c.CertFile), 0o700); err != nil {
-		return fmt.Errorf("%s: %w", c.Flag("auto-tls"), err)
+		return fmt.Errorf("%s: %w", c.Field("Auto"), err)
 	}
 	// A crash in between leaves two that do not fit, which the next start
 	// replaces.
 	if err := replace(c.KeyFile, key); err != nil {
-		return fmt.Errorf("%s: %w", c.Flag("auto-tls"), err)
+		return fmt.Errorf("%s: %w", c.Field("Auto"), err)
 	}
 	if err := replace(c.CertFile, cert); err != nil {
-		return fmt.Errorf("%s: %w", c.Flag("auto-tls"), err)
+		return fmt.Errorf("%s: %w", c.Field("Auto"), err)
 	}
 	c.Logger.Info("a self-signed certificate was made", "file", c.CertFile, "hosts", c.AutoHosts, "years", c.AutoYears)
 	return nil

@@ -43,7 +43,7 @@ func (c *Config) readOrMake() (*contents, error) {
 		return nil, err
 	}
 	if f.cert, f.key, err = c.makeOwn(); err != nil {
-		return nil, fmt.Errorf("%s: make a certificate: %w", c.Flag("auto-tls"), err)
+		return nil, fmt.Errorf("%s: make a certificate: %w", c.Field("Auto"), err)
 	}
 	if c.ClientCertFile == "" {
 		f.clientCert, f.clientKey = f.cert, f.key

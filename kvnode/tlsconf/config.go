@@ -58,19 +58,13 @@ func (c *Config) Enabled() bool { return c.CertFile != "" || c.KeyFile != "" || 
 // RequiresCert reports whether whoever connects must show a certificate.
 func (c *Config) RequiresCert() bool { return c.TrustedCAFile != "" || c.ClientCertAuth }
 
-// Flag returns the flag that sets something, given its name for clients.
-func (c *Config) Flag(name string) string {
-	if !c.Peers {
-		return "--" + name
+// Field says which field is meant, and whose: there is one such configuration for each
+// side.
+func (c *Config) Field(name string) string {
+	if c.Peers {
+		return "PeerTLS." + name
 	}
-	switch name {
-	case "client-crl-file":
-		return "--peer-crl-file"
-	case "client-cert-allowed-hostname":
-		return "--peer-cert-allowed-hostname"
-	default:
-		return "--peer-" + name
-	}
+	return "ClientTLS." + name
 }
 
 // WithDefaults returns a copy of c with every unset optional field filled in.
@@ -99,12 +93,12 @@ func (c *Config) Validate() error {
 	return errors.Join(slices.Concat(c.checkPairs(), c.checkTrust())...)
 }
 
-// ValidateShared reports what is wrong with the settings that have one flag for
+// ValidateShared reports what is wrong with the settings that have one field for
 // both sides.
 func (c *Config) ValidateShared() error {
 	_, err := c.versions()
 	if c.AutoYears < 0 || c.AutoYears > maxAutoYears {
-		err = errors.Join(err, fmt.Errorf("--self-signed-cert-validity %d must be from 1 to %d years", c.AutoYears, maxAutoYears))
+		err = errors.Join(err, fmt.Errorf("AutoYears %d must be from 1 to %d years", c.AutoYears, maxAutoYears))
 	}
 	return err
 }
@@ -112,14 +106,14 @@ func (c *Config) ValidateShared() error {
 // checkPairs checks that certificates and keys come together.
 func (c *Config) checkPairs() (errs []error) {
 	if (c.CertFile == "") != (c.KeyFile == "") {
-		errs = append(errs, fmt.Errorf("%s %q and %s %q go together: one is missing", c.Flag("cert-file"), c.CertFile, c.Flag("key-file"), c.KeyFile))
+		errs = append(errs, fmt.Errorf("%s %q and %s %q go together: one is missing", c.Field("CertFile"), c.CertFile, c.Field("KeyFile"), c.KeyFile))
 	}
 	if (c.ClientCertFile == "") != (c.ClientKeyFile == "") {
 		errs = append(errs, fmt.Errorf("%s %q and %s %q go together: one is missing",
-			c.Flag("client-cert-file"), c.ClientCertFile, c.Flag("client-key-file"), c.ClientKeyFile))
+			c.Field("ClientCertFile"), c.ClientCertFile, c.Field("ClientKeyFile"), c.ClientKeyFile))
 	}
 	if c.Auto && (c.CertFile != "" || c.KeyFile != "") {
-		errs = append(errs, fmt.Errorf("%s makes a certificate, and %s %q names one; give one of the two", c.Flag("auto-tls"), c.Flag("cert-file"), c.CertFile))
+		errs = append(errs, fmt.Errorf("%s makes a certificate, and %s %q names one; give one of the two", c.Field("Auto"), c.Field("CertFile"), c.CertFile))
 	}
 	if !c.Enabled() {
 		errs = append(errs, c.checkUnused()...)
@@ -134,16 +128,16 @@ func (c *Config) checkUnused() (errs []error) {
 		name string
 		set  bool
 	}{
-		{"trusted-ca-file", c.TrustedCAFile != ""},
-		{"client-cert-auth", c.ClientCertAuth},
-		{"client-cert-file", c.ClientCertFile != ""},
-		{"client-crl-file", c.CRLFile != ""},
-		{"cert-allowed-cn", len(c.AllowedCNs) > 0},
-		{"client-cert-allowed-hostname", len(c.AllowedHostnames) > 0},
+		{"TrustedCAFile", c.TrustedCAFile != ""},
+		{"ClientCertAuth", c.ClientCertAuth},
+		{"ClientCertFile", c.ClientCertFile != ""},
+		{"CRLFile", c.CRLFile != ""},
+		{"AllowedCNs", len(c.AllowedCNs) > 0},
+		{"AllowedHostnames", len(c.AllowedHostnames) > 0},
 	} {
 		if setting.set {
 			errs = append(errs, fmt.Errorf("%s has no effect without TLS: give %s and %s, or %s",
-				c.Flag(setting.name), c.Flag("cert-file"), c.Flag("key-file"), c.Flag("auto-tls")))
+				c.Field(setting.name), c.Field("CertFile"), c.Field("KeyFile"), c.Field("Auto")))
 		}
 	}
 	return errs
@@ -153,16 +147,16 @@ func (c *Config) checkUnused() (errs []error) {
 func (c *Config) checkTrust() (errs []error) {
 	need := func(name string, set bool, why string) {
 		if set && c.TrustedCAFile == "" && c.Enabled() {
-			errs = append(errs, fmt.Errorf("%s needs %s: %s", c.Flag(name), c.Flag("trusted-ca-file"), why))
+			errs = append(errs, fmt.Errorf("%s needs %s: %s", c.Field(name), c.Field("TrustedCAFile"), why))
 		}
 	}
-	need("client-cert-auth", c.ClientCertAuth, "or whatever a public authority has signed would be let in")
-	need("client-crl-file", c.CRLFile != "", "an authority says what is revoked")
-	need("cert-allowed-cn", len(c.AllowedCNs) > 0, "a name that nobody has signed says nothing")
-	need("client-cert-allowed-hostname", len(c.AllowedHostnames) > 0, "a name that nobody has signed says nothing")
-	need("cert-file", c.Peers && !c.Auto, "members know each other by their certificates")
+	need("ClientCertAuth", c.ClientCertAuth, "or whatever a public authority has signed would be let in")
+	need("CRLFile", c.CRLFile != "", "an authority says what is revoked")
+	need("AllowedCNs", len(c.AllowedCNs) > 0, "a name that nobody has signed says nothing")
+	need("AllowedHostnames", len(c.AllowedHostnames) > 0, "a name that nobody has signed says nothing")
+	need("CertFile", c.Peers && !c.Auto, "members know each other by their certificates")
 	if len(c.AllowedCNs) > 0 && len(c.AllowedHostnames) > 0 {
-		errs = append(errs, fmt.Errorf("%s and %s cannot both be given", c.Flag("cert-allowed-cn"), c.Flag("client-cert-allowed-hostname")))
+		errs = append(errs, fmt.Errorf("%s and %s cannot both be given", c.Field("AllowedCNs"), c.Field("AllowedHostnames")))
 	}
 	return errs
 }

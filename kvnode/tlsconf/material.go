@@ -41,22 +41,22 @@ func (f *contents) sum() [sha256.Size]byte {
 func (c *Config) read() (*contents, error) {
 	f := &contents{}
 	var errs []error
-	get := func(flag, path string) []byte {
+	get := func(field, path string) []byte {
 		if path == "" {
 			return nil
 		}
 		b, err := os.ReadFile(path)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", c.Flag(flag), err))
+			errs = append(errs, fmt.Errorf("%s: %w", c.Field(field), err))
 		}
 		return b
 	}
-	f.cert, f.key = get("cert-file", c.CertFile), get("key-file", c.KeyFile)
+	f.cert, f.key = get("CertFile", c.CertFile), get("KeyFile", c.KeyFile)
 	f.clientCert, f.clientKey = f.cert, f.key
 	if c.ClientCertFile != c.CertFile || c.ClientKeyFile != c.KeyFile {
-		f.clientCert, f.clientKey = get("client-cert-file", c.ClientCertFile), get("client-key-file", c.ClientKeyFile)
+		f.clientCert, f.clientKey = get("ClientCertFile", c.ClientCertFile), get("ClientKeyFile", c.ClientKeyFile)
 	}
-	f.ca, f.crl = get("trusted-ca-file", c.TrustedCAFile), get("client-crl-file", c.CRLFile)
+	f.ca, f.crl = get("TrustedCAFile", c.TrustedCAFile), get("CRLFile", c.CRLFile)
 	if c.TrustedCAFile == "" && c.LeaderCAFile != "" {
 		var err error
 		f.leaderCA, err = os.ReadFile(c.LeaderCAFile)
@@ -68,10 +68,10 @@ func (c *Config) read() (*contents, error) {
 // parse makes sense of the files, and checks that they fit together.
 func (c *Config) parse(f *contents) (m *material, err error) {
 	m = &material{}
-	if m.server, err = c.pair("cert-file", "key-file", c.CertFile, f.cert, f.key); err != nil {
+	if m.server, err = c.pair("CertFile", "KeyFile", c.CertFile, f.cert, f.key); err != nil {
 		return nil, err
 	}
-	if m.client, err = c.pair("client-cert-file", "client-key-file", c.ClientCertFile, f.clientCert, f.clientKey); err != nil {
+	if m.client, err = c.pair("ClientCertFile", "ClientKeyFile", c.ClientCertFile, f.clientCert, f.clientKey); err != nil {
 		return nil, err
 	}
 	if err := c.parseTrust(f, m); err != nil {
@@ -92,26 +92,26 @@ func (c *Config) parseTrust(f *contents, m *material) (err error) {
 	}
 	roots, authorities, err := pool(f.ca)
 	if err != nil {
-		return fmt.Errorf("%s %s: %w", c.Flag("trusted-ca-file"), c.TrustedCAFile, err)
+		return fmt.Errorf("%s %s: %w", c.Field("TrustedCAFile"), c.TrustedCAFile, err)
 	}
 	m.roots, m.dialled, m.authorities = roots, roots, authorities
 	if m.revoked, err = revocations(f.crl, authorities); err != nil {
-		return fmt.Errorf("%s %s: %w", c.Flag("client-crl-file"), c.CRLFile, err)
+		return fmt.Errorf("%s %s: %w", c.Field("CRLFile"), c.CRLFile, err)
 	}
 	return nil
 }
 
 // pair returns a certificate that is valid now.
-func (c *Config) pair(certFlag, keyFlag, path string, cert, key []byte) (*tls.Certificate, error) {
+func (c *Config) pair(certField, keyField, path string, cert, key []byte) (*tls.Certificate, error) {
 	p, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s with %s: %w", c.Flag(certFlag), path, c.Flag(keyFlag), err)
+		return nil, fmt.Errorf("%s %s with %s: %w", c.Field(certField), path, c.Field(keyField), err)
 	}
 	switch now := time.Now(); {
 	case now.After(p.Leaf.NotAfter):
-		return nil, fmt.Errorf("%s %s: the certificate has expired at %v", c.Flag(certFlag), path, p.Leaf.NotAfter)
+		return nil, fmt.Errorf("%s %s: the certificate has expired at %v", c.Field(certField), path, p.Leaf.NotAfter)
 	case now.Before(p.Leaf.NotBefore):
-		return nil, fmt.Errorf("%s %s: the certificate is not valid before %v", c.Flag(certFlag), path, p.Leaf.NotBefore)
+		return nil, fmt.Errorf("%s %s: the certificate is not valid before %v", c.Field(certField), path, p.Leaf.NotBefore)
 	}
 	return &p, nil
 }
@@ -133,12 +133,12 @@ func (c *Config) checkOwn(m *material) error {
 
 func (c *Config) acceptable(m *material) error {
 	for _, own := range []struct {
-		flag, role string
-		cert       *tls.Certificate
-		usage      x509.ExtKeyUsage
+		field, role string
+		cert        *tls.Certificate
+		usage       x509.ExtKeyUsage
 	}{
-		{"cert-file", "a server", m.server, x509.ExtKeyUsageServerAuth},
-		{"client-cert-file", "a client", m.client, x509.ExtKeyUsageClientAuth},
+		{"CertFile", "a server", m.server, x509.ExtKeyUsageServerAuth},
+		{"ClientCertFile", "a client", m.client, x509.ExtKeyUsageClientAuth},
 	} {
 		if own.usage == x509.ExtKeyUsageClientAuth && m.roots == nil {
 			continue // nobody asks for it
@@ -151,7 +151,7 @@ func (c *Config) acceptable(m *material) error {
 		}
 		opts := x509.VerifyOptions{Roots: m.dialled, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{own.usage}}
 		if _, err := own.cert.Leaf.Verify(opts); err != nil {
-			return fmt.Errorf("other members would not accept the certificate of %s as that of %s: %w", c.Flag(own.flag), own.role, err)
+			return fmt.Errorf("other members would not accept the certificate of %s as that of %s: %w", c.Field(own.field), own.role, err)
 		}
 	}
 	return nil

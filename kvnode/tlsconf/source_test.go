@@ -96,11 +96,11 @@ func TestBadFilesAtTheStart(t *testing.T) {
 		spoil func(k *kit)
 		want  string
 	}{
-		"no file":        {func(k *kit) { k.cfg.CertFile += "x" }, "--peer-cert-file: open"},
+		"no file":        {func(k *kit) { k.cfg.CertFile += "x" }, "PeerTLS.CertFile: open"},
 		"expired":        {func(k *kit) { k.ca.Issue([]string{"a"}, tlstest.Expired).Write(k.dir, "own") }, "has expired at"},
 		"of a stranger":  {func(k *kit) { tlstest.New(k.t, "other").Issue([]string{"a"}).Write(k.dir, "own") }, "other members would not accept"},
-		"not for peers":  {func(k *kit) { k.ca.Issue(nil, tlstest.Only(1)).Write(k.dir, "own") }, "--peer-client-cert-file as that of a client"},
-		"not an address": {func(k *kit) { tlstest.Write(k.t, k.dir, "ca", []byte("x")) }, "--peer-trusted-ca-file"},
+		"not for peers":  {func(k *kit) { k.ca.Issue(nil, tlstest.Only(1)).Write(k.dir, "own") }, "PeerTLS.ClientCertFile as that of a client"},
+		"not an address": {func(k *kit) { tlstest.Write(k.t, k.dir, "ca", []byte("x")) }, "PeerTLS.TrustedCAFile"},
 	} {
 		k := newKit(t).mutual()
 		k.cfg.Peers = true

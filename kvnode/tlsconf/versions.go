@@ -19,19 +19,19 @@ func (c *Config) versions() (v versions, err error) {
 	v.low = tls.VersionTLS12
 	if c.MinVersion != "" {
 		if v.low = versionNames[c.MinVersion]; v.low == 0 {
-			return v, fmt.Errorf("--tls-min-version %q must be TLS1.2 or TLS1.3", c.MinVersion)
+			return v, fmt.Errorf("MinVersion %q must be TLS1.2 or TLS1.3", c.MinVersion)
 		}
 	}
 	if c.MaxVersion != "" {
 		if v.high = versionNames[c.MaxVersion]; v.high == 0 {
-			return v, fmt.Errorf("--tls-max-version %q must be TLS1.2 or TLS1.3", c.MaxVersion)
+			return v, fmt.Errorf("MaxVersion %q must be TLS1.2 or TLS1.3", c.MaxVersion)
 		}
 		if v.high < v.low {
-			return v, fmt.Errorf("--tls-max-version %s is below --tls-min-version %s", c.MaxVersion, c.MinVersion)
+			return v, fmt.Errorf("MaxVersion %s is below MinVersion %s", c.MaxVersion, c.MinVersion)
 		}
 	}
 	if len(c.CipherSuites) > 0 && v.low == tls.VersionTLS13 {
-		return v, fmt.Errorf("--cipher-suites has no effect with --tls-min-version TLS1.3, whose suites cannot be chosen")
+		return v, fmt.Errorf("CipherSuites has no effect with MinVersion TLS1.3, whose suites cannot be chosen")
 	}
 	for _, name := range c.CipherSuites {
 		id, err := suite(name)
@@ -59,8 +59,8 @@ func suite(name string) (uint16, error) {
 	}
 	for _, s := range tls.InsecureCipherSuites() {
 		if s.Name == name {
-			return 0, fmt.Errorf("--cipher-suites %s is not offered, because it is insecure", name)
+			return 0, fmt.Errorf("CipherSuites %s is not offered, because it is insecure", name)
 		}
 	}
-	return 0, fmt.Errorf("--cipher-suites %q must be some of %s", name, strings.Join(known, ", "))
+	return 0, fmt.Errorf("CipherSuites %q must be some of %s", name, strings.Join(known, ", "))
 }

@@ -68,7 +68,7 @@ type TooManyError struct {
 // Error implements error.
 func (e *TooManyError) Error() string {
 	return fmt.Sprintf("kvnode: one request, watch or wait for a lock too many: %d are under way on this connection, and %d on all, of %d at most "+
-		"(--max-open-streams); a connection may have as many as all leave free, and half as many that wait or watch", e.Own, e.All, e.Most)
+		"(MaxOpenStreams); a connection may have as many as all leave free, and half as many that wait or watch", e.Own, e.All, e.Most)
 }
 
 // Admit is asked about the newest stream that was read from c, a connection of a
@@ -94,7 +94,7 @@ func Admit(c net.Conn, lasts bool) error {
 	g.refused.Add(1)
 	e := &TooManyError{Own: own - 1, All: all - 1, Most: g.most}
 	g.full.Do(func() {
-		g.log.Warn("a stream is refused: its connection has as many as all connections leave free (--max-open-streams)",
+		g.log.Warn("a stream is refused: its connection has as many as all connections leave free (MaxOpenStreams)",
 			"remote", c.RemoteAddr().String(), "own", e.Own, "all", e.All, "most", e.Most, "refused", g.refused.Load())
 	})
 	return e

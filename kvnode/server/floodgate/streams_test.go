@@ -55,7 +55,7 @@ func TestConnectionsShareTheStreams(t *testing.T) {
 		if got := g.Counts(); got.Open != 1050 || got.Refused != 4 {
 			t.Errorf("Counts() = %+v, want 1050 streams and 4 refused", got)
 		}
-		if n := strings.Count(log.String(), "--max-open-streams"); n != 3 {
+		if n := strings.Count(log.String(), "MaxOpenStreams"); n != 3 {
 			t.Errorf("the log is %q, want three lines that name the flag", log.String())
 		}
 		if err := third.receive(request(9001)); err != nil {

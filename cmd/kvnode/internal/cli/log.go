@@ -61,7 +61,8 @@ func newLogger(sys *System, cfg settings.Log) (*slog.Logger, func(), error) {
 const loggedBytes = 16 << 10
 
 // readable writes durations as people do, since JSON would have nanoseconds, and of
-// a text what prints, as both formats quote only a part of what does not.
+// a text what prints, as both formats quote only a part of what does not, with flags for
+// the fields of configurations.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case time.Duration:
@@ -78,5 +79,5 @@ func logged(s string) string {
 	if len(s) > loggedBytes {
 		s = fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:loggedBytes], ""), len(s))
 	}
-	return printable(s)
+	return printable(settings.Spoken(s))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leaderlease/go/cmd/internal/nearest"
 	"github.com/leaderlease/go/cmd/kvnode/internal/demo"
+	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -68,14 +69,17 @@ func Main(sys System) int {
 		return exitOK
 	case errors.Is(err, errReported):
 		return exitFailed
+	}
+	said := printable(settings.Spoken(err.Error()))
+	switch {
 	case wrong: // it says what to change itself
-		_, _ = fmt.Fprintln(sys.Stderr, printable(err.Error()))
+		_, _ = fmt.Fprintln(sys.Stderr, said)
 		return exitUsage
 	case usage:
-		_, _ = fmt.Fprintf(sys.Stderr, "%v\nkvnode --help and kvnode serve --help show what there is.\n", printable(err.Error()))
+		_, _ = fmt.Fprintf(sys.Stderr, "%v\nkvnode --help and kvnode serve --help show what there is.\n", said)
 		return exitUsage
 	default:
-		_, _ = fmt.Fprintln(sys.Stderr, printable(err.Error()))
+		_, _ = fmt.Fprintln(sys.Stderr, said)
 		return exitFailed
 	}
 }

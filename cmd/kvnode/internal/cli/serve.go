@@ -57,7 +57,7 @@ func serveWith(cmd *cobra.Command, sys *System) {
 		}
 		if *validate {
 			for _, w := range append(loaded.Warnings, loaded.Server.Warnings()...) {
-				_, _ = fmt.Fprintln(sys.Stderr, "warning:", w)
+				_, _ = fmt.Fprintln(sys.Stderr, "warning:", settings.Spoken(w))
 			}
 		}
 		if err != nil {

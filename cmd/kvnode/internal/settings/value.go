@@ -15,6 +15,8 @@ type value interface {
 	Set(text string) error
 	String() string
 	Type() string
+	// place is a pointer to the field.
+	place() any
 }
 
 // bound is a value of any type that has a text form.
@@ -39,6 +41,8 @@ func (b *bound[T]) String() string { return b.format(*b.field) }
 
 // Type implements value. It is the name of the argument in the help.
 func (b *bound[T]) Type() string { return b.kind }
+
+func (b *bound[T]) place() any { return b.field }
 
 func text(field *string) value {
 	return &bound[string]{
@@ -232,6 +236,8 @@ func (e *enum[T]) Set(text string) error {
 	*e.field = e.values[slices.Index(e.words, text)]
 	return nil
 }
+
+func (e *enum[T]) place() any { return e.field }
 
 func list(field *[]string, kind string) value {
 	return &bound[[]string]{

@@ -1,0 +1,66 @@
+package settings
+
+import (
+	"reflect"
+	"regexp"
+	"strings"
+)
+
+// Spoken returns a text with flags in the place of the fields that the packages of
+// kvnode name: they know no flags. A field of the node or the API goes by its last name,
+// too, if that has several words.
+func Spoken(text string) string {
+	return fieldName.ReplaceAllStringFunc(text, func(field string) string {
+		if flag, ok := flagOf[field]; ok {
+			return "--" + flag
+		}
+		return field
+	})
+}
+
+var (
+	fieldName = regexp.MustCompile(`\b[A-Z]\w*(\.[A-Z]\w*)?`)
+	// severalWords is a name that is no word of a sentence.
+	severalWords = regexp.MustCompile(`[a-z][A-Z]`)
+)
+
+// flagOf has the flags by the paths of their fields in server.Config. What both sides of
+// TLS have goes by its name there.
+var flagOf = func() map[string]string {
+	m := map[string]string{
+		"MinVersion": "tls-min-version", "MaxVersion": "tls-max-version", "CipherSuites": "cipher-suites", "AutoYears": "self-signed-cert-validity",
+	}
+	var c Config
+	paths := make(map[any]string)
+	fieldPaths(reflect.ValueOf(&c.Server).Elem(), "", paths)
+	for i := range table {
+		s := &table[i]
+		if !s.honoured() {
+			continue
+		}
+		path, ok := paths[s.field(&c).place()]
+		if !ok {
+			continue // it is not the server's
+		}
+		m[path] = s.name
+		part, last, _ := strings.Cut(path, ".")
+		if (part == "Node" || part == "API") && severalWords.MatchString(last) {
+			m[last] = s.name
+		}
+	}
+	return m
+}()
+
+// fieldPaths notes where the fields of v are, by pointers to them.
+func fieldPaths(v reflect.Value, prefix string, paths map[any]string) {
+	for i := range v.NumField() {
+		f, field := v.Type().Field(i), v.Field(i)
+		if !f.IsExported() {
+			continue
+		}
+		paths[field.Addr().Interface()] = prefix + f.Name
+		if field.Kind() == reflect.Struct && prefix == "" {
+			fieldPaths(field, f.Name+".", paths)
+		}
+	}
+}
