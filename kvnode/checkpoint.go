@@ -157,7 +157,7 @@ func (n *Node) shorten(at store.Checkpoint, forRoom bool) error {
 		return err
 	}
 	// Raft ignores snapshots that come late, so that nobody restores them.
-	n.dropSnapshots(at.Index)
+	n.received.drop(at.Index)
 	to := at.Index - min(at.Index, n.cfg.CatchUpEntries)
 	// Raft may not have heard yet that all of it is applied.
 	limit := min(at.Index, n.told.Load())

@@ -221,10 +221,10 @@ func TestSnapshotsThatNobodyRestoresGo(t *testing.T) {
 			c.put(n, "k", "v")
 		}
 		at := n.Store().Applied()
-		gone := []string{n.snapPath(1), n.snapPath(at), filepath.Join(n.snapDir(), "123"+partSuffix)}
-		stay := []string{n.snapPath(at + 1)}
+		gone := []string{n.received.path(1), n.received.path(at), filepath.Join(n.received.dir, "123"+partSuffix)}
+		stay := []string{n.received.path(at + 1)}
 		for _, foreign := range []string{"1.snap", "000000000000000A.snap", "mine.snap", "mine.part", "0000000000000002.snap.bak"} {
-			stay = append(stay, filepath.Join(n.snapDir(), foreign))
+			stay = append(stay, filepath.Join(n.received.dir, foreign))
 		}
 		for _, path := range slices.Concat(gone, stay) {
 			if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
@@ -245,16 +245,16 @@ func TestSnapshotsThatNobodyRestoresGo(t *testing.T) {
 			}
 		}
 		// What is being received is nobody else's to remove.
-		part := filepath.Join(n.snapDir(), "456"+partSuffix)
+		part := filepath.Join(n.received.dir, "456"+partSuffix)
 		if err := os.WriteFile(part, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		n.receiving.Store(true)
+		n.received.busy.Store(true)
 		c.put(n, "k", "v")
 		if err := n.Checkpoint(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		n.receiving.Store(false)
+		n.received.busy.Store(false)
 		if _, err := os.Stat(part); err != nil {
 			t.Errorf("%s while it is received: %v, want it there", part, err)
 		}

@@ -90,11 +90,10 @@ type Node struct {
 	known        chan struct{} // closed when the member has published itself
 	shutdownOnce sync.Once
 	farewells    farewells
-	receiving    atomic.Bool // a snapshot
-	noRoomSince  time.Time   // when one last found no room; of whoever is receiving
-	advice       sync.Once   // of adviseAlone
-	noting       sync.Mutex  // guards changes of id
-	linking      sync.Mutex  // guards changes of links
+	received     received
+	advice       sync.Once  // of adviseAlone
+	noting       sync.Mutex // guards changes of id
+	linking      sync.Mutex // guards changes of links
 }
 
 // loopState is what only the loop touches.

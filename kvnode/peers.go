@@ -132,10 +132,10 @@ func (p *peers) Receive(m *raftpb.Message) {
 // ReceiveSnapshot implements transport.Handler.
 func (p *peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) error {
 	n := p.node()
-	if !n.receiving.CompareAndSwap(false, true) {
+	if !n.received.busy.CompareAndSwap(false, true) {
 		return errors.New("another snapshot is being received")
 	}
-	defer n.receiving.Store(false)
+	defer n.received.busy.Store(false)
 	if n.quiet.received.loud(m.GetFrom()) {
 		n.log.Info("kvnode: receives a snapshot", "from", n.called(m.GetFrom()), "index", m.GetSnapshot().GetMetadata().GetIndex(), "bytes", size)
 	}
@@ -147,7 +147,7 @@ func (p *peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) 
 		p.Receive(m)
 		return nil
 	}
-	if err := n.receiveSnapshot(m, state); err != nil {
+	if err := n.received.receive(m, state); err != nil {
 		return err
 	}
 	p.Receive(m)
@@ -165,8 +165,6 @@ func (p *peers) Unreachable(peer uint64) {
 
 // SnapshotSent implements transport.Handler.
 func (p *peers) SnapshotSent(peer uint64, err error) { p.node().reportSnapshot(peer, err) }
-
-func (n *Node) isReceiving() bool { return n.receiving.Load() }
 
 // plausible refuses what a peer cannot know if this member's log is the one it
 // answered from: raft would panic. An answer to what was sent in another term, before

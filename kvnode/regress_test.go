@@ -146,8 +146,8 @@ func TestASnapshotDoesNotReplaceItself(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = n.receiveSnapshot(&raftpb.Message{Snapshot: snapshotOf(at)}, f)
-			info, statErr := os.Stat(n.snapPath(at.Index))
+			err = n.received.receive(&raftpb.Message{Snapshot: snapshotOf(at)}, f)
+			info, statErr := os.Stat(n.received.path(at.Index))
 			if err = errors.Join(err, f.Close(), statErr); err != nil {
 				t.Fatal(err)
 			}

@@ -140,7 +140,7 @@ func (d *memberDir) findBase() error {
 }
 
 // findReceived takes the newest snapshot that another member has sent, if the last
-// checkpoint is older. It is durable and checked before it has that name (saveSnapshot).
+// checkpoint is older. It is durable and checked before it has that name (received.save).
 func (d *memberDir) findReceived() error {
 	snaps := filepath.Join(d.path, snapFolder)
 	entries, err := os.ReadDir(snaps)

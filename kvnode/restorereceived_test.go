@@ -32,7 +32,7 @@ func TestARestoreBeginsWithTheSnapshotThatWasReceived(t *testing.T) {
 		if _, err := RestoreSnapshot(cfg); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the log begins at %d", at+1)) {
 			t.Errorf("RestoreSnapshot() without the state = %v, want where the log begins", err)
 		}
-		writeState(t, leader, victim.snapPath(at))
+		writeState(t, leader, victim.received.path(at))
 		got, err := RestoreSnapshot(cfg)
 		if err != nil || got.Checkpoint.Index != at || got.Checkpoint.Revision != leader.Store().Durable().Revision {
 			t.Errorf("RestoreSnapshot() = %+v, %v, want index %d", got, err, at)
@@ -100,7 +100,7 @@ func receive(t *testing.T, n, from *Node) store.Checkpoint {
 		t.Fatal(err)
 	}
 	at := state.Checkpoint()
-	if err := n.saveSnapshot(&raftpb.Message{Snapshot: snapshotOf(at)}, &all); err != nil {
+	if err := n.received.save(&raftpb.Message{Snapshot: snapshotOf(at)}, &all); err != nil {
 		t.Fatal(err)
 	}
 	return at

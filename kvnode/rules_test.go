@@ -212,11 +212,11 @@ func TestASnapshotIsWhatItSays(t *testing.T) {
 		defer f.Close()
 		says := snapshotOf(n.Store().Durable())
 		says.Metadata.Index = new(says.GetMetadata().GetIndex() + 1)
-		if err := n.receiveSnapshot(&raftpb.Message{Snapshot: says}, f); err == nil {
-			t.Errorf("receiveSnapshot() of index %d with the state of another = nil, want an error", says.GetMetadata().GetIndex())
+		if err := n.received.receive(&raftpb.Message{Snapshot: says}, f); err == nil {
+			t.Errorf("receive() of index %d with the state of another = nil, want an error", says.GetMetadata().GetIndex())
 		}
-		if left, err := os.ReadDir(n.snapDir()); err != nil || len(left) != 0 {
-			t.Errorf("%v, %v is left in %s, want nothing", left, err, n.snapDir())
+		if left, err := os.ReadDir(n.received.dir); err != nil || len(left) != 0 {
+			t.Errorf("%v, %v is left in %s, want nothing", left, err, n.received.dir)
 		}
 	})
 }

@@ -3,22 +3,14 @@ package kvnode
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
-	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/store/boltdb"
-	"github.com/leaderlease/go/raftwal/fs"
 )
 
 // sendSnapshot streams the newest checkpoint to a follower that the log does
@@ -29,7 +21,7 @@ func (n *Node) sendSnapshot(m *raftpb.Message) {
 		to := m.GetTo()
 		state, err := n.openSnapshot(to)
 		if err != nil {
-			(*peers)(n).SnapshotSent(to, err)
+			n.reportSnapshot(to, err)
 			return
 		}
 		at := state.Checkpoint()
@@ -62,63 +54,6 @@ func inConf(conf *raftpb.ConfState, id uint64) bool {
 	return false
 }
 
-func (n *Node) snapPath(index uint64) string { return filepath.Join(n.snapDir(), snapName(index)) }
-
-// snapFolder holds the snapshots that were received, each by the name of its index.
-const snapFolder = "snap"
-
-func snapName(index uint64) string { return fmt.Sprintf("%016x.snap", index) }
-
-// snapIndex returns the index of a snapshot of that name, and whether it is one.
-func snapIndex(name string) (uint64, bool) {
-	digits, _ := strings.CutSuffix(name, ".snap")
-	index, err := strconv.ParseUint(digits, 16, 64)
-	return index, err == nil && name == snapName(index)
-}
-
-// partSuffix is of files that are being received.
-const partSuffix = ".part"
-
-// receiveSnapshot makes the state durable under the name by which restore finds
-// it, before raft hears of the snapshot. Raft offers one that failed again at its next
-// heartbeat; one that found no room would take at once what the log waits for.
-func (n *Node) receiveSnapshot(m *raftpb.Message, state io.Reader) error {
-	if ago := time.Since(n.noRoomSince); ago < maxCheckpointPause {
-		return fmt.Errorf("no room for a snapshot %v ago, the next is taken %v after that", ago.Round(time.Millisecond), maxCheckpointPause)
-	}
-	err := n.saveSnapshot(m, state)
-	if isNoSpace(err) {
-		n.noRoomSince = time.Now()
-	}
-	return err
-}
-
-func (n *Node) saveSnapshot(m *raftpb.Message, state io.Reader) error {
-	want := m.GetSnapshot().GetMetadata()
-	path := n.snapPath(want.GetIndex())
-	part, err := os.CreateTemp(n.snapDir(), "*"+partSuffix) // a number takes the place of the star
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(part.Name()) }() // gone if it was renamed
-	_, err = io.Copy(part, state)
-	if err = errors.Join(err, part.Sync(), part.Close()); err != nil {
-		return fmt.Errorf("receive the snapshot of index %d: %w", want.GetIndex(), err)
-	}
-	got, err := boltdb.ReadCheckpoint(part.Name())
-	if err != nil {
-		return fmt.Errorf("snapshot of index %d: %w", want.GetIndex(), err)
-	}
-	if got.Index != want.GetIndex() || got.Term != want.GetTerm() || !proto.Equal(got.ConfState, want.GetConfState()) {
-		return fmt.Errorf("snapshot of index %d, term %d holds a state of index %d, term %d", want.GetIndex(), want.GetTerm(), got.Index, got.Term)
-	}
-	// A file of that name is as good, and may be on its way into the store.
-	if err := os.Link(part.Name(), path); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	return fs.SyncDir(n.snapDir())
-}
-
 // restore replaces the state by the snapshot that the log now begins with. It
 // runs on the applier's goroutine.
 func (n *Node) restore(snap *raftpb.Snapshot) error {
@@ -127,35 +62,15 @@ func (n *Node) restore(snap *raftpb.Snapshot) error {
 		return nil
 	}
 	before := n.store.Alarms()
-	if err := n.store.Restore(n.snapPath(index)); err != nil {
+	if err := n.store.Restore(n.received.path(index)); err != nil {
 		return fmt.Errorf("restore the snapshot of index %d: %w", index, err)
 	}
 	n.sayAlarms(before)
 	n.log.Info("kvnode: restored a snapshot", "index", index, "revision", n.store.Revision())
-	n.dropSnapshots(index)
+	n.received.drop(index)
 	n.lease.Applied(n.store.Applied())
 	n.connectPeers()
 	return nil
-}
-
-// dropSnapshots removes files that nobody will restore: of index or older, where
-// the store is durable at index, and what was interrupted. It leaves what is not
-// this program's alone.
-func (n *Node) dropSnapshots(index uint64) {
-	entries, err := os.ReadDir(n.snapDir())
-	if err != nil {
-		return // only room is lost
-	}
-	for _, e := range entries {
-		path := filepath.Join(n.snapDir(), e.Name())
-		if i, isSnap := snapIndex(e.Name()); isSnap && i <= index {
-			_ = os.Remove(path)
-		}
-		part, isPart := strings.CutSuffix(e.Name(), partSuffix)
-		if _, err := strconv.ParseUint(part, 10, 64); isPart && err == nil && !n.isReceiving() {
-			_ = os.Remove(path)
-		}
-	}
 }
 
 // reportSnapshot tells raft what became of a snapshot: it sends nothing else to

@@ -78,6 +78,7 @@ func newNode(cfg Config) *Node {
 	n.vouchers.due = make(chan struct{}, 1)
 	n.replay.init()
 	n.vouched.init()
+	n.received.dir = filepath.Join(cfg.DataDir, snapFolder)
 	n.intake.maxBytes = cfg.maxUncommitted
 	n.leader.Store(&leadership{changed: make(chan struct{})})
 	return n
@@ -99,7 +100,7 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	}
 	// The process before may have ended between a rename and the sync: nothing is
 	// built on names that are in memory only, this directory's own among them.
-	if err := errors.Join(fs.MakeDir(n.snapDir()), fs.MakeDir(n.cfg.DataDir)); err != nil {
+	if err := errors.Join(fs.MakeDir(n.received.dir), fs.MakeDir(n.cfg.DataDir)); err != nil {
 		return false, err
 	}
 	n.wal, err = raftwal.Open(raftwal.Config{Dir: n.walDir(), FS: n.cfg.walFS, SegmentSize: n.cfg.SegmentSize, Logger: n.log})
@@ -131,8 +132,7 @@ const (
 	storeFile = "store.db"
 )
 
-func (n *Node) walDir() string  { return filepath.Join(n.cfg.DataDir, walDir) }
-func (n *Node) snapDir() string { return filepath.Join(n.cfg.DataDir, snapFolder) }
+func (n *Node) walDir() string { return filepath.Join(n.cfg.DataDir, walDir) }
 
 // isFresh reports whether the log has not begun, and refuses one that has
 // vanished: the member may have voted and promised.
@@ -177,12 +177,12 @@ func (n *Node) reconcile() error {
 			n.log.Warn("kvnode: the state is older than the log's snapshot; what is missing is applied again", "state", durable.Index, "snapshot", logged)
 			break
 		}
-		path := n.snapPath(logged)
+		path := n.received.path(logged)
 		if err := n.store.Restore(path); err != nil {
 			return fmt.Errorf("the log begins at a snapshot of index %d, the state in store.db is of index %d, and %s cannot be restored: %w", logged, durable.Index, path, err)
 		}
 	}
-	n.dropSnapshots(n.store.Durable().Index)
+	n.received.drop(n.store.Durable().Index)
 	return nil
 }
 

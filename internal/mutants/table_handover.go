@@ -116,8 +116,8 @@ var handovers = []Mutant{
 	},
 	{
 		Rule: "full disk", Name: "a snapshot without room is tried again at once", Pkg: nodePkg, Test: "^TestASnapshotWithoutRoomRests$",
-		File: "kvnode/snapshot.go",
-		Old:  "\t\tn.noRoomSince = time.Now()\n", New: "",
+		File: "kvnode/received.go",
+		Old:  "\t\tr.noRoomSince = time.Now()\n", New: "",
 	},
 	{
 		Rule: "full disk", Name: "who steps aside asks without rest", Pkg: nodePkg, Test: "^TestWhoStepsAsideRestsBetweenRounds$",

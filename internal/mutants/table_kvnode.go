@@ -312,13 +312,13 @@ var members = []Mutant{
 	},
 	{
 		Rule: "snapshot", Name: "a snapshot is kept whatever state is in it", Pkg: nodePkg, Test: "^TestASnapshotIsWhatItSays$",
-		File: "kvnode/snapshot.go",
+		File: "kvnode/received.go",
 		Old:  "\tif got.Index != want.GetIndex() ||",
 		New:  "\tif false && got.Index != want.GetIndex() ||",
 	},
 	{
 		Rule: "snapshot", Name: "a second snapshot of the same index replaces the first", Pkg: nodePkg, Test: "^TestASnapshotDoesNotReplaceItself$",
-		File: "kvnode/snapshot.go",
+		File: "kvnode/received.go",
 		Old:  "os.Link(part.Name(), path)",
 		New:  "os.Rename(part.Name(), path)",
 	},
