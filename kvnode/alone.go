@@ -19,15 +19,8 @@ import (
 // the majority. So it draws the cluster's ID, waits for those who knew it to call,
 // and ends when one of them does (docs/adr/0013-founders-of-one.md).
 
-// alonePatience is how long nobody may have called a founder of one before it takes
-// part. Whoever knows it calls within 6 s: a handshake with what was there before
-// ends after 5 s and the pause after it within 1 s, the pause after a refusal within
-// 5 s. Shorter: it serves an empty store before they reach it. Longer: a first start
-// takes that long. On loopback it does not wait: whoever could call is on this
-// machine, whose operator sees it.
-const alonePatience = 7 * time.Second
-
-// drawAlone makes id that of a cluster of one, which no other founding has.
+// drawAlone makes id that of a cluster of one, which no other founding has. On loopback
+// it does not wait: whoever could call is on this machine, whose operator sees it.
 func (id *identity) drawAlone(c *Config) {
 	id.Alone = true
 	id.ClusterID = hashID("alone", fmt.Sprintf("%x", id.ClusterID), id.Instance)
@@ -44,15 +37,6 @@ func isLoopback(peer string) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// waitAlone is asked at each tick: a founder of one takes part once nobody is being
-// asked, and for alonePatience nobody has called who could not be.
-func (c *campaigns) waitAlone(n *Node) {
-	if c.open || !n.id.Alone || c.asking > 0 || time.Since(c.called) < n.cfg.patience {
-		return
-	}
-	c.open = n.note(func(id *identity) { id.Admitted = true })
-}
-
 // claimed is called by the transport when a member of another cluster has dialled
 // this one. Where clusters have tokens of their own it means nothing. What it says is
 // not believed before its cluster was asked. Once this member takes part, a claim is
@@ -62,7 +46,7 @@ func (n *Node) claimed(ctx context.Context, h transport.Hello) {
 	case !n.id.Alone || h.To != n.ID() && h.Token != n.id.Token: // an ID is made of the token
 	case n.waiting():
 		n.hearOut(ctx, h)
-	case n.foreign.loud(n.ID()): // one line for all, as anybody can call under any ID
+	case n.quiet.refused.loud(n.ID()): // one line for all, as anybody can call under any ID
 		if claim, err := n.askClaimant(ctx, h); err == nil && claim != "" {
 			n.log.Error("kvnode: another cluster has a member at this address", "claim", claim, "advice", "see which of the two holds what counts: "+
 				"if this one, stop the members of the other, or remove the member there; if the other, this one has lost its data directory and begun anew: "+
@@ -73,21 +57,15 @@ func (n *Node) claimed(ctx context.Context, h transport.Hello) {
 
 // hearOut ends this member, which waits, if the claim of h is true.
 func (n *Node) hearOut(ctx context.Context, h transport.Hello) {
-	c := &n.loop.campaigns
-	n.calls.put(func() { c.asking++ })
+	n.calls.put(func() { n.loop.admission.Asks() })
 	claim, err := n.askClaimant(ctx, h)
-	if err != nil && n.foreign.loud(n.ID()) {
+	if err != nil && n.quiet.refused.loud(n.ID()) {
 		n.log.Warn("kvnode: waits with founding its cluster, as a member of another one calls, which cannot be asked whether this one is its own; "+
 			"make its peer URLs reachable from here, stop it, or begin anew with another --initial-cluster-token",
 			"peer", Shown(h.Name), "urls", shown(h.PeerURLs, 4*shownBytes), "cluster", fmt.Sprintf("%x", h.ClusterID), "error", err)
 	}
 	n.calls.put(func() {
-		c.asking--
-		switch {
-		case c.open: // the next claim is said
-		case err != nil:
-			c.called = time.Now()
-		case claim != "":
+		if n.loop.admission.Asked(claim != "", err, time.Now()).GiveUp {
 			n.fail(fmt.Errorf("%w: %s; %s", ErrLost, claim, n.remedyAlone()))
 		}
 	})

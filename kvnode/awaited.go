@@ -3,48 +3,9 @@ package kvnode
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/leaderlease/go/kvnode/store"
 )
-
-// reminder is how often a member that waits to be let in says so.
-const reminder = 30 * time.Second
-
-// Awaited returns the members of which some must let this one in before it takes
-// part, by name and peer URL. It is empty once that has happened.
-func (n *Node) Awaited() []string {
-	if all := n.awaited.Load(); all != nil {
-		return *all
-	}
-	return nil
-}
-
-// await makes known who has not let this member in yet.
-func (c *campaigns) await(n *Node) {
-	var names []string
-	for _, m := range n.id.Members {
-		if !c.open && m.ID != n.ID() && !c.admitted[m.ID] {
-			names = append(names, describe(&m))
-		}
-	}
-	n.awaited.Store(&names)
-}
-
-// missing is how many of the others must still let this member in.
-func (c *campaigns) missing(n *Node) int {
-	first := len(n.id.Members)
-	return first - first/2 - len(c.admitted)
-}
-
-// remind is asked at each tick. It says once in a while what a member waits for.
-func (c *campaigns) remind(n *Node) {
-	if c.open || n.id.Alone || time.Since(c.reminded) < reminder {
-		return
-	}
-	c.reminded = time.Now()
-	n.log.Warn("kvnode: still waits to be let in by others before it takes part", "missing", c.missing(n), "of", n.Awaited())
-}
 
 // describe names a member for people.
 func describe(m *store.Member) string {

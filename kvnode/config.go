@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leaderlease/go/kvnode/admission"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 	"github.com/leaderlease/go/kvnode/transport"
@@ -102,7 +103,7 @@ type Config struct {
 	// Default: none.
 	Logger *slog.Logger
 
-	// patience replaces alonePatience, for tests.
+	// patience replaces admission.AlonePatience, for tests.
 	patience time.Duration
 	// walFS replaces the directory of the log, for tests whose disk fails.
 	walFS fs.FS
@@ -128,7 +129,7 @@ func (c Config) WithDefaults() Config {
 	c.WarnApply = or(c.WarnApply, 100*time.Millisecond)
 	c.Token = or(c.Token, "etcd-cluster")
 	c.ReadMode = or(c.ReadMode, ReadLease)
-	c.patience = or(c.patience, alonePatience)
+	c.patience = or(c.patience, admission.AlonePatience)
 	c.maxUncommitted = or(c.maxUncommitted, maxUncommittedBytes)
 	c.newestFormat = or(c.newestFormat, store.FormatNewest)
 	if c.Logger == nil {

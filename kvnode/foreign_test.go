@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/leaderlease/go/kvnode/admission"
 )
 
 // lines counts what a node logs.
@@ -64,8 +66,8 @@ func TestAFounderOfAnotherClusterEnds(t *testing.T) {
 			t.Fatalf("the stray member still runs after a minute")
 		}
 		delete(c.nodes, "m3")
-		if took := time.Since(began); took < refusalPatience {
-			t.Errorf("it has ended after %v, want %v at least: the others may be about to be replaced", took, refusalPatience)
+		if took := time.Since(began); took < admission.RefusalPatience {
+			t.Errorf("it has ended after %v, want %v at least: the others may be about to be replaced", took, admission.RefusalPatience)
 		}
 		err := stray.Err()
 		if !errors.Is(err, ErrForeignCluster) {

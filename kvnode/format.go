@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderlease/go/kvnode/admission"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -41,7 +42,7 @@ func (n *Node) raiseFormat() {
 		}
 		format, keptBy := n.commonFormat()
 		since := time.Since(said)
-		if len(keptBy) > 0 && (since >= formatReminder || since >= reminder && !slices.Equal(keptBy, known)) {
+		if len(keptBy) > 0 && (since >= formatReminder || since >= admission.Reminder && !slices.Equal(keptBy, known)) {
 			said, known = time.Now(), keptBy
 			n.log.Warn("kvnode: members keep the cluster's format: start them with this version, and remove those that are gone for good",
 				"format", n.store.Format(), "newest", n.cfg.newestFormat, "members", keptBy)

@@ -31,7 +31,7 @@ func (n *Node) forwarded(m *raftpb.Message) {
 	switch {
 	case err != nil:
 		n.malformed(err, "from", n.nameOf(from))
-	case !l.campaigns.open: // a first start that nobody has admitted yet: see campaigns
+	case !l.admission.IsOpen(): // a first start that nobody has admitted yet
 	case l.role != raft.StateLeader:
 		_ = l.raw.Step(m)
 	case len(l.offers.turns) > 0 || hasConfChange(m) || errors.Is(l.raw.Step(m), raft.ErrProposalDropped):

@@ -35,7 +35,7 @@ type identity struct {
 	// with it votes and promises.
 	Started bool `json:"started"`
 	// Admitted means that enough of the others have let this member in for it to
-	// take part, or that there are none: see campaigns.
+	// take part, or that there are none: see package admission.
 	Admitted bool `json:"admitted,omitempty"`
 	// Alone means that the member has founded a cluster of one, and drawn its ID.
 	Alone bool `json:"alone,omitempty"`

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"golang.org/x/time/rate"
 
+	"github.com/leaderlease/go/kvnode/admission"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/watch"
 	"github.com/leaderlease/go/kvnode/transport"
@@ -34,7 +35,6 @@ type Node struct {
 	appender *raftwal.Appender  // immutable
 	links    *transport.Transport
 	met      *acquaintances // immutable
-	foreign  foreign
 	vouchers vouchers
 	vouched  vouched
 	quiet    quiet
@@ -108,7 +108,7 @@ type loopState struct {
 	offered   time.Time // when raft was offered proposals last
 	responses []*raftpb.Message
 	run       []func()
-	campaigns campaigns
+	admission *admission.State
 	// restored is the index of the newest snapshot that raft has switched to: older
 	// changes of the configuration are in it.
 	restored uint64

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -80,11 +81,12 @@ func (p *peers) Refused(peer uint64, err error) {
 	case reason == transport.ReasonRemoved && say:
 		n.dismissed(peer)
 	case reason == transport.ReasonCluster:
-		n.foreign.refused(n, refused)
+		now := time.Now()
+		n.calls.put(func() { n.refusedAsForeign(refused, now) })
 	default:
-		n.foreign.otherwise(peer)
+		n.calls.put(func() { n.loop.admission.Refused(peer) })
 		switch {
-		case !n.foreign.loud(peer):
+		case !n.quiet.refused.loud(peer):
 		case refused.Reason == transport.ReasonUnknown: // mostly it is known a moment later
 			n.log.Warn("kvnode: not known to a peer yet", "peer", n.called(peer), "error", err)
 		default:
@@ -96,14 +98,14 @@ func (p *peers) Refused(peer uint64, err error) {
 // Connected implements transport.Handler.
 func (p *peers) Connected(peer uint64, h transport.Hello) {
 	n := p.node()
-	n.foreign.accepted(peer)
+	n.quiet.refused.forget(peer)
 	if lease := n.lease.Info(); (h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew) && n.quiet.parameters.loud(peer) {
 		// Each member serves by its own parameters and promises what it is asked
 		// for, so this is safe; but nobody wants it.
 		n.log.Warn("kvnode: a peer has other lease parameters", "peer", n.called(peer),
 			"duration", h.Promise, "margin", h.Skew, "own_duration", lease.Duration, "own_margin", lease.MaxClockSkew)
 	}
-	n.calls.put(func() { n.loop.campaigns.admit(n, peer) })
+	n.calls.put(func() { n.do(n.loop.admission.Accepted(peer)) })
 }
 
 // Receive implements transport.Handler. The lease looks at m here: a promise

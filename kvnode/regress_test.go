@@ -79,7 +79,7 @@ func TestFoundersWaitForThoseWhoWouldKnow(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		for name, n := range c.nodes {
 			open := false
-			n.call(func() { open = n.loop.campaigns.open })
+			n.call(func() { open = n.loop.admission.IsOpen() })
 			if n.Leader() != 0 || open {
 				t.Errorf("%s takes part (%v) and has leader %x without m3", name, open, n.Leader())
 			}

@@ -279,7 +279,8 @@ func (n *Node) begin() (err error) {
 		return err
 	}
 	n.appender = raftwal.NewAppender(n.wal, n.retryFullDisk)
-	n.loop.campaigns.init(n)
+	n.loop.admission = n.newAdmission()
+	n.showAwaited()
 	n.ttl = n.newTTL()
 	n.connectPeers()
 	n.watch.Start(n.store)

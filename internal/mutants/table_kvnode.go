@@ -1,8 +1,9 @@
 package main
 
 const (
-	nodePkg  = "./kvnode"
-	storePkg = "./kvnode/store"
+	nodePkg      = "./kvnode"
+	storePkg     = "./kvnode/store"
+	admissionPkg = "./kvnode/admission"
 )
 
 // members are bugs of a node: who may take part, what is kept, and in which
@@ -101,20 +102,20 @@ var members = []Mutant{
 	},
 	{
 		Rule: "founding", Name: "a founder of one waits for less than what callers may be busy with", Pkg: nodePkg, Test: "^TestAFounderOfOneWaitsForWhoIsStuck$",
-		File: "kvnode/alone.go",
-		Old:  "alonePatience = 7 * time.Second",
-		New:  "alonePatience = 4 * time.Second",
+		File: "kvnode/admission/admission.go",
+		Old:  "AlonePatience = 7 * time.Second",
+		New:  "AlonePatience = 4 * time.Second",
 	},
 	{
 		Rule: "founding", Name: "a founder of one takes part while it asks who has called", Pkg: nodePkg, Test: "^TestAFounderOfOneWaitsForAnAnswer$",
-		File: "kvnode/alone.go",
-		Old:  "c.asking > 0 || ",
+		File: "kvnode/admission/admission.go",
+		Old:  "!s.IsAsking() && ",
 		New:  "",
 	},
 	{
 		Rule: "founding", Name: "a founder of one takes part beside callers that it cannot ask", Pkg: nodePkg, Test: "^TestAFounderOfOneWaitsForWhoCannotBeAsked$",
-		File: "kvnode/alone.go",
-		Old:  "\t\t\tc.called = time.Now()\n",
+		File: "kvnode/admission/admission.go",
+		Old:  "\t\ts.called = now\n",
 		New:  "",
 	},
 	{
@@ -146,7 +147,7 @@ var members = []Mutant{
 		File: "kvnode/alone.go",
 		Old:  "\tcase n.waiting():\n",
 		New:  "\tcase true:\n",
-		More: []Edit{{"kvnode/alone.go", "\t\tcase c.open: // the next claim is said\n", ""}},
+		More: []Edit{{"kvnode/admission/admission.go", "\tcase s.open: // the next claim is said\n\t\treturn Decision{}\n", ""}},
 	},
 	{
 		Rule: "founding", Name: "a member that founds with others ends when it is claimed", Pkg: nodePkg, Test: "^TestStraysDoNotEndWhoeverTheyClaim$",
@@ -156,27 +157,81 @@ var members = []Mutant{
 	},
 	{
 		Rule: "founding", Name: "founders take part at once", Pkg: nodePkg, Test: "^TestFoundersWaitForThoseWhoWouldKnow$",
-		File: "kvnode/campaign.go",
-		Old:  "\tc.admitted = make(map[uint64]bool)\n",
-		New:  "\tc.admitted = make(map[uint64]bool)\n\tc.open = c.open || !n.id.Joined\n",
+		File: "kvnode/admission.go",
+		Old:  "Waits: n.waiting(),",
+		New:  "Waits: n.waiting() && n.id.Joined,",
 	},
 	{
 		Rule: "founding", Name: "joiners take part at once", Pkg: nodePkg, Test: "^TestJoinersWaitForThoseWhoWouldKnow$",
-		File: "kvnode/campaign.go",
-		Old:  "\tc.admitted = make(map[uint64]bool)\n",
-		New:  "\tc.admitted = make(map[uint64]bool)\n\tc.open = c.open || n.id.Joined\n",
+		File: "kvnode/admission.go",
+		Old:  "Waits: n.waiting(),",
+		New:  "Waits: n.waiting() && !n.id.Joined,",
 	},
 	{
 		Rule: "founding", Name: "a majority of the founders is enough", Pkg: nodePkg, Test: "^TestFoundersWaitForThoseWhoWouldKnow$",
-		File: "kvnode/campaign.go",
-		Old:  "; missing > 0 {\n",
-		New:  "; missing > 1 {\n",
+		File: "kvnode/admission/admission.go",
+		Old:  "s.Missing() > 0 {\n",
+		New:  "s.Missing() > 1 {\n",
 	},
 	{
 		Rule: "founding", Name: "who has not been let in votes", Pkg: nodePkg, Test: "^Test(Founders|Joiners)WaitForThoseWhoWouldKnow$",
 		File: "kvnode/loop.go",
-		Old:  "\tif !n.loop.campaigns.open {\n",
+		Old:  "\tif !n.loop.admission.IsOpen() {\n",
 		New:  "\tif false {\n",
+	},
+	{
+		Rule: "founding", Name: "the word of strangers admits a member", Pkg: admissionPkg, Test: "^TestTakingPart$",
+		File: "kvnode/admission/admission.go",
+		Old:  "s.open || !slices.Contains(s.cfg.Members, peer) {",
+		New:  "s.open {",
+	},
+	{
+		Rule: "founding", Name: "a member takes part before it is durable that it may", Pkg: admissionPkg, Test: "^TestTakingPart$",
+		File: "kvnode/admission/admission.go",
+		Old:  "\treturn Decision{Open: true}\n}\n",
+		New:  "\ts.open = true\n\treturn Decision{Open: true}\n}\n",
+	},
+	{
+		Rule: "founding", Name: "a member that takes part ends because others refuse it", Pkg: admissionPkg, Test: "^TestTakingPart$",
+		File: "kvnode/admission/admission.go",
+		Old:  "if !s.open && s.refusals",
+		New:  "if s.refusals",
+	},
+	{
+		Rule: "founding", Name: "refusals of long ago end a member", Pkg: admissionPkg, Test: "^TestTakingPart$",
+		File: "kvnode/admission/refusals.go",
+		Old:  "\tif now.Sub(s.last) > memory {\n",
+		New:  "\tif s.count == 0 {\n",
+	},
+	{
+		Rule: "founding", Name: "a peer that has gone still refuses a member", Pkg: admissionPkg, Test: "^TestTakingPart$",
+		File: "kvnode/admission/refusals.go",
+		Old:  "now.Sub(s.last) > memory || ",
+		New:  "",
+	},
+	{
+		Rule: "founding", Name: "who has accepted a member still refuses it", Pkg: admissionPkg, Test: "^TestTakingPart$",
+		File: "kvnode/admission/admission.go",
+		Old:  "\tdelete(s.refusals, peer)\n\tif",
+		New:  "\tif",
+	},
+	{
+		Rule: "succession", Name: "the leader that was lost has a turn, too", Pkg: admissionPkg, Test: "^TestTurns$",
+		File: "kvnode/admission/turns.go",
+		Old:  "return id == t.lost })",
+		New:  "return false })",
+	},
+	{
+		Rule: "succession", Name: "a member campaigns against its promise", Pkg: admissionPkg, Test: "^TestTurns$",
+		File: "kvnode/admission/turns.go",
+		Old:  "case k.Leads, k.Behind, k.Bound:",
+		New:  "case k.Leads, k.Behind:",
+	},
+	{
+		Rule: "succession", Name: "a leader that was deposed is still heard", Pkg: admissionPkg, Test: "^TestSignsOfLife$",
+		File: "kvnode/admission/turns.go",
+		Old:  "if m.GetTerm() >= term {",
+		New:  "if true {",
 	},
 	{
 		Rule: "founding", Name: "a joiner that is started as a founder founds", Pkg: nodePkg, Test: "^TestAJoinerNeverFounds$",
