@@ -4,12 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -24,17 +23,7 @@ import (
 func (id *identity) drawAlone(c *Config) {
 	id.Alone = true
 	id.ClusterID = hashID("alone", fmt.Sprintf("%x", id.ClusterID), id.Instance)
-	id.Admitted = !slices.ContainsFunc(c.self().PeerURLs, func(u string) bool { return !isLoopback(u) })
-}
-
-// isLoopback reports whether only this machine reaches a peer URL.
-func isLoopback(peer string) bool {
-	u, err := url.Parse(peer)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	id.Admitted = !slices.ContainsFunc(c.self().PeerURLs, func(u string) bool { return !peerurl.IsLoopback(u) })
 }
 
 // claimed is called by the transport when a member of another cluster has dialled
@@ -76,7 +65,7 @@ func (n *Node) hearOut(ctx context.Context, h transport.Hello) {
 func (n *Node) askClaimant(ctx context.Context, h transport.Hello) (claim string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout)
 	defer cancel()
-	err = n.cfg.askFirst(ctx, hostPorts(strings.Split(h.PeerURLs, ",")), func(addr string, r transport.Roster) error {
+	err = n.cfg.askFirst(ctx, peerurl.HostPorts(strings.Split(h.PeerURLs, ",")), func(addr string, r transport.Roster) error {
 		if r.ClusterID != h.ClusterID {
 			return fmt.Errorf("cluster %x answers at %s", r.ClusterID, addr)
 		}
@@ -96,7 +85,7 @@ func (n *Node) askClaimant(ctx context.Context, h transport.Hello) (claim string
 // isHere reports whether m is this member, or is to be found where it is.
 func (n *Node) isHere(m store.Member) bool {
 	isOwn := func(u string) bool {
-		return slices.ContainsFunc(n.cfg.self().PeerURLs, func(own string) bool { return address(own) == address(u) })
+		return slices.ContainsFunc(n.cfg.self().PeerURLs, func(own string) bool { return peerurl.Address(own) == peerurl.Address(u) })
 	}
 	return m.ID == n.ID() || slices.ContainsFunc(m.PeerURLs, isOwn)
 }

@@ -378,14 +378,3 @@ func TestAFounderIsToldToChangeItsFlags(t *testing.T) {
 		}
 	})
 }
-
-func TestLoopback(t *testing.T) {
-	for peer, want := range map[string]bool{
-		"http://127.0.0.1:2380": true, "https://127.1.2.3:1": true, "http://[::1]:2380": true, "http://localhost:2380": true,
-		"http://10.0.0.1:2380": false, "http://m1:2380": false, "http://0.0.0.0:2380": false, "http://[::]:2380": false, "://": false,
-	} {
-		if got := isLoopback(peer); got != want {
-			t.Errorf("isLoopback(%q) = %v, want %v", peer, got, want)
-		}
-	}
-}

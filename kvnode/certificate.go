@@ -4,6 +4,7 @@ import (
 	"net"
 	"strings"
 
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -31,19 +32,9 @@ func (n *Node) authenticate(conn net.Conn, h transport.Hello) error {
 		}
 		urls = m.PeerURLs
 	}
-	err := tlsconf.CheckHosts(conn, hostsIn(urls))
+	err := tlsconf.CheckHosts(conn, peerurl.Hosts(urls))
 	if err != nil && h.ClusterID == n.ClusterID() {
 		n.askAround() // the member may have moved
 	}
 	return err
-}
-
-func hostsIn(peerURLs []string) (hosts []string) {
-	for _, addr := range hostPorts(peerURLs) {
-		host, _, err := net.SplitHostPort(addr)
-		if err == nil {
-			hosts = append(hosts, host)
-		}
-	}
-	return hosts
 }

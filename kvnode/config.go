@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/leaderlease/go/kvnode/admission"
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 	"github.com/leaderlease/go/kvnode/transport"
@@ -203,7 +203,7 @@ func (c *Config) validateCluster() (errs []error) {
 			bad("member %q has no peer URL", m.Name)
 		}
 		for _, u := range m.PeerURLs {
-			if _, err := hostPort(u); err != nil {
+			if _, err := peerurl.HostPort(u); err != nil {
 				bad("member %q: %w", m.Name, err)
 			}
 		}
@@ -236,34 +236,6 @@ func (c *Config) self() Member {
 
 // CheckPeerURL reports why peers cannot be reached at a URL, nil if they might.
 func CheckPeerURL(peer string) error {
-	_, err := hostPort(peer)
+	_, err := peerurl.HostPort(peer)
 	return err
-}
-
-// hostPort returns what to dial for a peer URL.
-func hostPort(peer string) (string, error) {
-	u, err := url.Parse(peer)
-	if err != nil {
-		return "", fmt.Errorf("peer URL %q: %w", peer, err)
-	}
-	if u.Scheme != "http" && u.Scheme != "https" {
-		return "", fmt.Errorf("peer URL %q: scheme %q must be http or https", peer, u.Scheme)
-	}
-	if _, _, err := net.SplitHostPort(u.Host); err != nil {
-		return "", fmt.Errorf("peer URL %q must be scheme://host:port: %w", peer, err)
-	}
-	if u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return "", fmt.Errorf("peer URL %q must not have more than scheme, host and port", peer)
-	}
-	return u.Host, nil
-}
-
-// hostPorts is hostPort for URLs that were validated; others are left out.
-func hostPorts(urls []string) (addrs []string) {
-	for _, u := range urls {
-		if addr, err := hostPort(u); err == nil {
-			addrs = append(addrs, addr)
-		}
-	}
-	return addrs
 }

@@ -16,6 +16,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 )
@@ -100,10 +101,10 @@ func (id *identity) check(path string, cfg *Config) error {
 	known := make(map[string]bool)
 	for _, m := range id.Members {
 		for _, u := range m.PeerURLs {
-			known[address(u)] = true
+			known[peerurl.Address(u)] = true
 		}
 	}
-	isKnown := func(u string) bool { return known[address(u)] }
+	isKnown := func(u string) bool { return known[peerurl.Address(u)] }
 	if !slices.ContainsFunc(cfg.Cluster, func(m Member) bool { return slices.ContainsFunc(m.PeerURLs, isKnown) }) {
 		return fmt.Errorf("%s is of cluster %x, which has no member in common with the initial cluster%s", path, id.ClusterID, id.hint())
 	}
@@ -119,16 +120,6 @@ func (id *identity) hint() string {
 		return ""
 	}
 	return "; this member has never taken part in that cluster: if the configuration is right, remove the data directory, which holds nothing yet"
-}
-
-// address is what a peer URL leads to, whatever is spoken there: a cluster may turn
-// to TLS.
-func address(peer string) string {
-	addr, err := hostPort(peer)
-	if err != nil {
-		return peer
-	}
-	return addr
 }
 
 func makeIdentity(cfg *Config) (identity, error) {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -82,7 +83,7 @@ func (c *Config) stillThere(id *identity) error {
 
 // clusterOf asks a member for its cluster, and returns 0 if it does not say.
 func (c *Config) clusterOf(ctx context.Context, m *Member) (id uint64) {
-	_ = c.askFirst(ctx, hostPorts(m.PeerURLs), func(_ string, r transport.Roster) error {
+	_ = c.askFirst(ctx, peerurl.HostPorts(m.PeerURLs), func(_ string, r transport.Roster) error {
 		id = r.ClusterID
 		return nil
 	})
@@ -101,7 +102,7 @@ func (c *Config) askOthers(use func(transport.Roster) error) error {
 	var addrs []string
 	for _, m := range c.Cluster {
 		if m.Name != c.Name {
-			addrs = append(addrs, hostPorts(m.PeerURLs)...)
+			addrs = append(addrs, peerurl.HostPorts(m.PeerURLs)...)
 		}
 	}
 	if len(addrs) == 0 {

@@ -1,5 +1,7 @@
 package kvnode
 
+import "github.com/leaderlease/go/kvnode/peerurl"
+
 // The links follow the registry of members, and those whom somebody vouches for. All
 // that sets or ends them looks at both anew under Node.linking, so whoever comes last
 // has seen the newest, and no link is left to a member that was removed meanwhile.
@@ -26,7 +28,7 @@ func (n *Node) relink() (vouched bool) {
 		}
 		now, _ := n.believed(m.ID)
 		vouched = vouched || len(now.PeerURLs) > len(m.PeerURLs)
-		n.links.SetPeer(m.ID, hostPorts(now.PeerURLs))
+		n.links.SetPeer(m.ID, peerurl.HostPorts(now.PeerURLs))
 	}
 	for _, p := range n.links.Peers() {
 		if _, known := n.familiar(p.ID); known {
@@ -38,7 +40,7 @@ func (n *Node) relink() (vouched bool) {
 			continue
 		}
 		vouched = true
-		n.links.SetPeer(p.ID, hostPorts(m.PeerURLs))
+		n.links.SetPeer(p.ID, peerurl.HostPorts(m.PeerURLs))
 	}
 	return vouched
 }
@@ -52,7 +54,7 @@ func (n *Node) linkVouched(id uint64) error {
 	if err != nil {
 		return err
 	}
-	n.links.SetPeer(id, hostPorts(m.PeerURLs))
+	n.links.SetPeer(id, peerurl.HostPorts(m.PeerURLs))
 	n.askAround() // from now on its vouchers are asked again and again
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -60,7 +61,7 @@ func checkPeerURLs(peerURLs []string) error {
 		return errors.New("kvnode: a member needs a peer URL")
 	}
 	for _, u := range peerURLs {
-		if _, err := hostPort(u); err != nil {
+		if _, err := peerurl.HostPort(u); err != nil {
 			return err
 		}
 	}

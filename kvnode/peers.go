@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/transport"
 )
 
@@ -55,7 +56,7 @@ func (p *peers) Admit(h transport.Hello) error {
 	}
 	n.adviseMoved(&m, h.PeerURLs)
 	if _, known := n.familiar(h.From); known {
-		if !areAmong(strings.Split(h.PeerURLs, ","), m.PeerURLs) {
+		if !peerurl.AreAmong(strings.Split(h.PeerURLs, ","), m.PeerURLs) {
 			n.askAround() // it has moved, unless it is wrong about itself
 		}
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -151,7 +152,7 @@ func (n *Node) namedByFlags(known []store.Member, there []bool) (named []store.M
 	for _, m := range n.cfg.Cluster {
 		isTaken := func(u string) bool {
 			for i, k := range known {
-				if areAmong([]string{u}, k.PeerURLs) && (there[i] || k.Name == m.Name) {
+				if peerurl.AreAmong([]string{u}, k.PeerURLs) && (there[i] || k.Name == m.Name) {
 					return true
 				}
 			}
@@ -191,7 +192,7 @@ func (n *Node) askAll(ctx context.Context, members []store.Member, flags bool) [
 // but is not there in the place of another one: at the old address of a member there
 // may be one that has moved, and this one, too, gets an answer from itself.
 func (n *Node) askRoster(ctx context.Context, m *store.Member, flags bool) bool {
-	return n.cfg.askFirst(ctx, hostPorts(m.PeerURLs), func(addr string, r transport.Roster) error {
+	return n.cfg.askFirst(ctx, peerurl.HostPorts(m.PeerURLs), func(addr string, r transport.Roster) error {
 		if r.ClusterID != n.ClusterID() {
 			return fmt.Errorf("cluster %x answers at %s", r.ClusterID, addr)
 		}

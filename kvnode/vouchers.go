@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -59,7 +60,7 @@ func (v *vouchers) flagged(registered *store.Member) bool {
 	defer v.mu.Unlock()
 	for _, r := range v.mu.rosters {
 		if r.flags && slices.ContainsFunc(r.members, func(m store.Member) bool {
-			return m.ID == registered.ID && !areAmong(m.PeerURLs, registered.PeerURLs)
+			return m.ID == registered.ID && !peerurl.AreAmong(m.PeerURLs, registered.PeerURLs)
 		}) {
 			return true
 		}
@@ -81,12 +82,6 @@ func (v *vouchers) keep(members []store.Member) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	maps.DeleteFunc(v.mu.rosters, func(addr string, _ roster) bool {
-		return !slices.ContainsFunc(members, func(m store.Member) bool { return slices.Contains(hostPorts(m.PeerURLs), addr) })
+		return !slices.ContainsFunc(members, func(m store.Member) bool { return slices.Contains(peerurl.HostPorts(m.PeerURLs), addr) })
 	})
-}
-
-// areAmong reports whether all of some peer URLs lead to where others do.
-func areAmong(some, others []string) bool {
-	addrs := hostPorts(others)
-	return !slices.ContainsFunc(hostPorts(some), func(addr string) bool { return !slices.Contains(addrs, addr) })
 }

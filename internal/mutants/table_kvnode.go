@@ -85,7 +85,7 @@ var members = []Mutant{
 	{
 		Rule: "founding", Name: "a founder of one takes part at once", Pkg: nodePkg, Test: "^TestAFounderOfOneThatLostItsDirectoryNeverServes$",
 		File: "kvnode/alone.go",
-		Old:  "\tid.Admitted = !slices.ContainsFunc(c.self().PeerURLs, func(u string) bool { return !isLoopback(u) })\n",
+		Old:  "\tid.Admitted = !slices.ContainsFunc(c.self().PeerURLs, func(u string) bool { return !peerurl.IsLoopback(u) })\n",
 		New:  "\tid.Admitted = slices.ContainsFunc(c.self().PeerURLs, func(string) bool { return true })\n",
 	},
 	{
