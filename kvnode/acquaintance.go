@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/leaderlease/go/kvnode/memberdir"
 )
 
 // acquaintances remembers, on disk, under which instance each member has been
@@ -17,7 +18,7 @@ import (
 // comes back without its directory must not be let in then. A member that was
 // removed and added anew has another ID, so what is written here stays true.
 type acquaintances struct {
-	dir  string
+	dir  memberdir.Dir
 	lost bool // there was no file
 	mu   struct {
 		sync.Mutex
@@ -27,10 +28,10 @@ type acquaintances struct {
 
 const acquaintancesFile = "peers.json"
 
-func openAcquaintances(dir string) (*acquaintances, error) {
+func openAcquaintances(dir memberdir.Dir) (*acquaintances, error) {
 	a := &acquaintances{dir: dir}
 	a.mu.instances = make(map[uint64]string)
-	path := filepath.Join(dir, acquaintancesFile)
+	path := dir.Path(acquaintancesFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		a.lost = true
@@ -56,7 +57,7 @@ func (a *acquaintances) meet(id uint64, instance string) (first string, err erro
 	a.mu.instances[id] = instance
 	data, err := json.MarshalIndent(a.mu.instances, "", "  ")
 	if err == nil {
-		err = replaceFile(a.dir, acquaintancesFile, data)
+		err = a.dir.Replace(acquaintancesFile, data)
 	}
 	if err != nil {
 		delete(a.mu.instances, id)

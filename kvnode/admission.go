@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/leaderlease/go/kvnode/admission"
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/transport"
 )
 
@@ -57,7 +58,7 @@ func (n *Node) admissionTick() {
 
 // do does what was decided, but to give up: only the caller knows why.
 func (n *Node) do(d admission.Decision) {
-	if d.Open && n.note(func(id *identity) { id.Admitted = true }) {
+	if d.Open && n.note(func(id *memberdir.Identity) { id.Admitted = true }) {
 		n.loop.admission.Opened()
 		n.showAwaited()
 		n.admissionTick()

@@ -18,14 +18,6 @@ import (
 // the majority. So it draws the cluster's ID, waits for those who knew it to call,
 // and ends when one of them does (docs/adr/0013-founders-of-one.md).
 
-// drawAlone makes id that of a cluster of one, which no other founding has. On loopback
-// it does not wait: whoever could call is on this machine, whose operator sees it.
-func (id *identity) drawAlone(c *Config) {
-	id.Alone = true
-	id.ClusterID = hashID("alone", fmt.Sprintf("%x", id.ClusterID), id.Instance)
-	id.Admitted = !slices.ContainsFunc(c.self().PeerURLs, func(u string) bool { return !peerurl.IsLoopback(u) })
-}
-
 // claimed is called by the transport when a member of another cluster has dialled
 // this one. Where clusters have tokens of their own it means nothing. What it says is
 // not believed before its cluster was asked. Once this member takes part, a claim is

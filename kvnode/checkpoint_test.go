@@ -221,10 +221,10 @@ func TestSnapshotsThatNobodyRestoresGo(t *testing.T) {
 			c.put(n, "k", "v")
 		}
 		at := n.Store().Applied()
-		gone := []string{n.snapPath(1), n.snapPath(at), filepath.Join(n.snapDir(), "123"+partSuffix)}
+		gone := []string{n.snapPath(1), n.snapPath(at), filepath.Join(n.cfg.dir().Snaps(), "123"+partSuffix)}
 		stay := []string{n.snapPath(at + 1)}
 		for _, foreign := range []string{"1.snap", "000000000000000A.snap", "mine.snap", "mine.part", "0000000000000002.snap.bak"} {
-			stay = append(stay, filepath.Join(n.snapDir(), foreign))
+			stay = append(stay, filepath.Join(n.cfg.dir().Snaps(), foreign))
 		}
 		for _, path := range slices.Concat(gone, stay) {
 			if err := os.WriteFile(path, []byte("x"), 0o600); err != nil {
@@ -245,7 +245,7 @@ func TestSnapshotsThatNobodyRestoresGo(t *testing.T) {
 			}
 		}
 		// What is being received is nobody else's to remove.
-		part := filepath.Join(n.snapDir(), "456"+partSuffix)
+		part := filepath.Join(n.cfg.dir().Snaps(), "456"+partSuffix)
 		if err := os.WriteFile(part, []byte("x"), 0o600); err != nil {
 			t.Fatal(err)
 		}

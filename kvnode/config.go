@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/leaderlease/go/kvnode/admission"
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/tlsconf"
@@ -20,11 +20,7 @@ import (
 )
 
 // Member is one member of the initial cluster.
-type Member struct {
-	Name string `json:"name"`
-	// PeerURLs are where it listens for its peers: http://host:port.
-	PeerURLs []string `json:"peer_urls"`
-}
+type Member = memberdir.Member
 
 // Config configures a Node. Name, DataDir, Cluster and Listener are required.
 type Config struct {
@@ -207,7 +203,7 @@ func (c *Config) validateCluster() (errs []error) {
 				bad("member %q: %w", m.Name, err)
 			}
 		}
-		id := memberID(m.PeerURLs, c.Token)
+		id := memberdir.MemberID(m.PeerURLs, c.Token)
 		if other, ok := ids[id]; ok && other != m.Name {
 			bad("members %q and %q have the same peer URLs", other, m.Name)
 		}
@@ -230,8 +226,7 @@ func (c *Config) electionTicks() int { return int(c.ElectionTimeout / c.TickInte
 
 // self returns this member's entry of the initial cluster.
 func (c *Config) self() Member {
-	i := slices.IndexFunc(c.Cluster, func(m Member) bool { return m.Name == c.Name })
-	return c.Cluster[i]
+	return c.owner().Self()
 }
 
 // CheckPeerURL reports why peers cannot be reached at a URL, nil if they might.

@@ -21,5 +21,5 @@ func (n *Node) remedy() string {
 func (n *Node) waiting() bool {
 	n.noting.Lock()
 	defer n.noting.Unlock()
-	return n.id.waits()
+	return n.id.Waits()
 }

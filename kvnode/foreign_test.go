@@ -139,10 +139,10 @@ func TestADirectoryThatNeverJoinedIsCompared(t *testing.T) {
 		// A restored cluster has an ID that the flags do not give away.
 		right := c.cfgs["m3"]
 		wrong := right.WithDefaults()
-		id := wrong.found()
+		id := wrong.owner().Found()
 		id.ClusterID++
-		id.Format, id.Name, id.Token, id.Instance = identityFormat, wrong.Name, wrong.Token, "x"
-		if err := errors.Join(os.MkdirAll(wrong.DataDir, 0o700), id.save(wrong.DataDir)); err != nil {
+		id.Begin(wrong.owner(), "x")
+		if err := errors.Join(os.MkdirAll(wrong.DataDir, 0o700), wrong.dir().Write(&id)); err != nil {
 			t.Fatal(err)
 		}
 		right.Existing = true
@@ -152,7 +152,7 @@ func TestADirectoryThatNeverJoinedIsCompared(t *testing.T) {
 			t.Fatalf("Start() with the directory of another cluster = %v, want ErrForeignCluster and a remedy", err)
 		}
 		// As told: another directory, and added anew.
-		old := wrong.found().MemberID
+		old := wrong.owner().Found().MemberID
 		if err := leader.RemoveMember(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/leaderlease/go/kvnode/admission"
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/watch"
 	"github.com/leaderlease/go/kvnode/transport"
@@ -23,7 +24,7 @@ import (
 // Node is one member of a cluster. Its methods are safe for concurrent use.
 type Node struct {
 	cfg      Config             // immutable
-	id       identity           // immutable but for what note changes
+	id       memberdir.Identity // immutable but for what note changes
 	boot     uint64             // immutable: entries that bootstrapping made, 0 on a restart
 	fresh    bool               // immutable: the log had not begun at the start
 	log      *slog.Logger       // immutable

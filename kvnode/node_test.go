@@ -261,8 +261,8 @@ func TestCatchUpBySnapshot(t *testing.T) {
 		if errA != nil || errB != nil || a != b {
 			t.Errorf("hashes %+v, %v and %+v, %v, want equal", a, errA, b, errB)
 		}
-		if left, _ := os.ReadDir(away.snapDir()); len(left) != 0 {
-			t.Errorf("%v is left in %s, want nothing", left, away.snapDir())
+		if left, _ := os.ReadDir(away.cfg.dir().Snaps()); len(left) != 0 {
+			t.Errorf("%v is left in %s, want nothing", left, away.cfg.dir().Snaps())
 		}
 		c.stop(away.Name())
 		c.start(away.Name())

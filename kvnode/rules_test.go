@@ -13,6 +13,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -72,7 +73,7 @@ func TestWhoIsAdmitted(t *testing.T) {
 
 // Who was met first is known after a restart, too.
 func TestWhoWasMetIsRemembered(t *testing.T) {
-	dir := t.TempDir()
+	dir := memberdir.Dir(t.TempDir())
 	for _, instance := range []string{"a", "b"} {
 		met, err := openAcquaintances(dir)
 		if err != nil {
@@ -215,8 +216,8 @@ func TestASnapshotIsWhatItSays(t *testing.T) {
 		if err := n.receiveSnapshot(&raftpb.Message{Snapshot: says}, f); err == nil {
 			t.Errorf("receiveSnapshot() of index %d with the state of another = nil, want an error", says.GetMetadata().GetIndex())
 		}
-		if left, err := os.ReadDir(n.snapDir()); err != nil || len(left) != 0 {
-			t.Errorf("%v, %v is left in %s, want nothing", left, err, n.snapDir())
+		if left, err := os.ReadDir(n.cfg.dir().Snaps()); err != nil || len(left) != 0 {
+			t.Errorf("%v, %v is left in %s, want nothing", left, err, n.cfg.dir().Snaps())
 		}
 	})
 }

@@ -3,11 +3,11 @@ package kvnode
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -141,7 +141,7 @@ func (n *Node) lose(peer uint64, proven bool, err error) {
 	if !proven || !slices.ContainsFunc(n.knownMembers(), func(m store.Member) bool { return m.ID == peer }) {
 		return
 	}
-	if !n.note(func(id *identity) { id.Lost = shown(err.Error(), lostBytes) }) {
+	if !n.note(func(id *memberdir.Identity) { id.Lost = shown(err.Error(), lostBytes) }) {
 		n.log.Error("kvnode: cannot note that this member has lost its data; see to it that nothing starts it again with this directory")
 	}
 }
@@ -159,8 +159,3 @@ func (n *Node) lacks(r *transport.RefusedError) bool {
 
 // beginAnew is what to do about a member that must not go on with its directory.
 func (n *Node) beginAnew() string { return n.cfg.beginAnew(n.id.MemberID) }
-
-func (c *Config) beginAnew(id uint64) string {
-	return fmt.Sprintf("remove it from the cluster (member remove %x) unless that is done, add it anew (member add %s --peer-urls=%s), "+
-		"remove %s, and start it with --initial-cluster-state existing", id, c.Name, strings.Join(c.self().PeerURLs, ","), c.DataDir)
-}

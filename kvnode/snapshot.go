@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
@@ -62,10 +63,9 @@ func inConf(conf *raftpb.ConfState, id uint64) bool {
 	return false
 }
 
-func (n *Node) snapPath(index uint64) string { return filepath.Join(n.snapDir(), snapName(index)) }
-
-// snapFolder holds the snapshots that were received, each by the name of its index.
-const snapFolder = "snap"
+func (n *Node) snapPath(index uint64) string {
+	return filepath.Join(n.cfg.dir().Snaps(), snapName(index))
+}
 
 func snapName(index uint64) string { return fmt.Sprintf("%016x.snap", index) }
 
@@ -96,7 +96,7 @@ func (n *Node) receiveSnapshot(m *raftpb.Message, state io.Reader) error {
 func (n *Node) saveSnapshot(m *raftpb.Message, state io.Reader) error {
 	want := m.GetSnapshot().GetMetadata()
 	path := n.snapPath(want.GetIndex())
-	part, err := os.CreateTemp(n.snapDir(), "*"+partSuffix) // a number takes the place of the star
+	part, err := os.CreateTemp(n.cfg.dir().Snaps(), "*"+partSuffix) // a number takes the place of the star
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (n *Node) saveSnapshot(m *raftpb.Message, state io.Reader) error {
 	if err := os.Link(part.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncDir(n.snapDir())
+	return memberdir.Sync(n.cfg.dir().Snaps())
 }
 
 // restore replaces the state by the snapshot that the log now begins with. It
@@ -142,12 +142,12 @@ func (n *Node) restore(snap *raftpb.Snapshot) error {
 // the store is durable at index, and what was interrupted. It leaves what is not
 // this program's alone.
 func (n *Node) dropSnapshots(index uint64) {
-	entries, err := os.ReadDir(n.snapDir())
+	entries, err := os.ReadDir(n.cfg.dir().Snaps())
 	if err != nil {
 		return // only room is lost
 	}
 	for _, e := range entries {
-		path := filepath.Join(n.snapDir(), e.Name())
+		path := filepath.Join(n.cfg.dir().Snaps(), e.Name())
 		if i, isSnap := snapIndex(e.Name()); isSnap && i <= index {
 			_ = os.Remove(path)
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"golang.org/x/time/rate"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/kvnode/store/watch"
@@ -87,29 +87,29 @@ func newNode(cfg Config) *Node {
 // fresh says that the log has not begun.
 func (n *Node) openFiles() (fresh bool, err error) {
 	// First: two processes on an empty directory would each write an identity.
-	if n.lock, err = n.cfg.lock(); err != nil {
+	if n.lock, err = n.cfg.dir().Lock(); err != nil {
 		return false, err
 	}
 	n.cfg.warnOfWriters()
 	if n.id, _, err = openIdentity(&n.cfg); err != nil {
 		return false, err
 	}
-	if n.met, err = openAcquaintances(n.cfg.DataDir); err != nil {
+	if n.met, err = openAcquaintances(n.cfg.dir()); err != nil {
 		return false, err
 	}
 	// The process before may have ended between a rename and the sync: nothing is
 	// built on names that are in memory only, this directory's own among them.
-	if err := errors.Join(fs.MakeDir(n.snapDir()), fs.MakeDir(n.cfg.DataDir)); err != nil {
+	if err := errors.Join(fs.MakeDir(n.cfg.dir().Snaps()), fs.MakeDir(n.cfg.DataDir)); err != nil {
 		return false, err
 	}
-	n.wal, err = raftwal.Open(raftwal.Config{Dir: n.walDir(), FS: n.cfg.walFS, SegmentSize: n.cfg.SegmentSize, Logger: n.log})
+	n.wal, err = raftwal.Open(raftwal.Config{Dir: n.cfg.dir().Log(), FS: n.cfg.walFS, SegmentSize: n.cfg.SegmentSize, Logger: n.log})
 	if err != nil {
-		return false, fmt.Errorf("open the log in %s: %w", n.walDir(), err)
+		return false, fmt.Errorf("open the log in %s: %w", n.cfg.dir().Log(), err)
 	}
 	if r := n.wal.Recovered(); r.Torn != nil {
 		n.log.Warn("kvnode: the log had a torn tail", "torn", *r.Torn)
 	}
-	backend, err := boltdb.Open(filepath.Join(n.cfg.DataDir, storeFile))
+	backend, err := boltdb.Open(n.cfg.dir().Path(memberdir.StateFile))
 	if err != nil {
 		return false, err
 	}
@@ -119,39 +119,11 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if n.store, err = store.Open(store.Config{Backend: backend, TTLEvents: n.ttlChanged, Events: n.watch.Publish, Restored: n.watch.Missed, Logger: n.log}); err != nil {
 		return false, errors.Join(err, backend.Close())
 	}
-	if fresh, err = n.isFresh(); err != nil || fresh {
-		return fresh, err
+	fresh, err = n.cfg.dir().IsFresh(&n.id, n.wal, n.store.Durable().Index)
+	if err != nil || fresh {
+		return fresh, n.cfg.advise(err, n.ID())
 	}
 	return false, errors.Join(n.reconcile(), n.recall())
-}
-
-// What a data directory holds besides identityFile and acquaintancesFile.
-const (
-	walDir    = "wal"
-	storeFile = "store.db"
-)
-
-func (n *Node) walDir() string  { return filepath.Join(n.cfg.DataDir, walDir) }
-func (n *Node) snapDir() string { return filepath.Join(n.cfg.DataDir, snapFolder) }
-
-// isFresh reports whether the log has not begun, and refuses one that has
-// vanished: the member may have voted and promised.
-func (n *Node) isFresh() (bool, error) {
-	last, err := n.wal.LastIndex()
-	if err != nil {
-		return false, err
-	}
-	hard, _, err := n.wal.InitialState()
-	if err != nil {
-		return false, err
-	}
-	if last > 0 || !raft.IsEmptyHardState(hard) {
-		return false, nil
-	}
-	if n.id.Started || n.store.Durable().Index > 0 {
-		return false, fmt.Errorf("%w: the log in %s is empty, but this member has run before; %s", ErrLost, n.walDir(), n.beginAnew())
-	}
-	return true, nil
 }
 
 // reconcile brings log and store to the same checkpoint, or leaves the store
@@ -252,7 +224,7 @@ func (n *Node) openRaft() error {
 // bootstrap begins the log with the initial cluster, the same on each member.
 func (n *Node) bootstrap() error {
 	var peers []raft.Peer
-	for _, m := range n.id.founders() {
+	for _, m := range n.id.Founders() {
 		data, err := json.Marshal(confContext{Member: m})
 		if err != nil {
 			return err

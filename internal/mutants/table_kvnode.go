@@ -11,28 +11,28 @@ const (
 var members = []Mutant{
 	{
 		Rule: "identity", Name: "an empty log of a member that has run before is taken for a new one", Pkg: nodePkg, Test: "^TestAMemberWithoutItsLogIsRefused$",
-		File: "kvnode/start.go",
-		Old:  "\tif n.id.Started || n.store.Durable().Index > 0 {\n",
+		File: "kvnode/memberdir/identity.go",
+		Old:  "\tif id.Started || applied > 0 {\n",
 		New:  "\tif false {\n",
 	},
 	{
 		Rule: "identity", Name: "the identity is written before the directory is locked", Pkg: nodePkg, Test: "^TestADirectoryInUseIsRefused$",
 		File: "kvnode/start.go",
-		Old:  "\tif n.lock, err = n.cfg.lock(); err != nil {\n\t\treturn false, err\n\t}\n\tn.cfg.warnOfWriters()\n\tif n.id, _, err = openIdentity(&n.cfg); err != nil {\n\t\treturn false, err\n\t}\n",
-		New:  "\tif n.id, _, err = openIdentity(&n.cfg); err != nil {\n\t\treturn false, err\n\t}\n\tif n.lock, err = n.cfg.lock(); err != nil {\n\t\treturn false, err\n\t}\n",
+		Old:  "\tif n.lock, err = n.cfg.dir().Lock(); err != nil {\n\t\treturn false, err\n\t}\n\tn.cfg.warnOfWriters()\n\tif n.id, _, err = openIdentity(&n.cfg); err != nil {\n\t\treturn false, err\n\t}\n",
+		New:  "\tif n.id, _, err = openIdentity(&n.cfg); err != nil {\n\t\treturn false, err\n\t}\n\tif n.lock, err = n.cfg.dir().Lock(); err != nil {\n\t\treturn false, err\n\t}\n",
 	},
 	{
 		Rule: "identity", Name: "a restore does not lock the directory", Pkg: nodePkg, Test: "^TestADirectoryInUseIsRefused$",
 		File: "kvnode/restoresnap.go",
-		Old:  "\tlock, err := cfg.lock()\n",
+		Old:  "\tlock, err := cfg.dir().Lock()\n",
 		New:  "\tlock, err := io.NopCloser(nil), os.MkdirAll(cfg.DataDir, 0o700)\n",
 		More: []Edit{{File: "kvnode/restoresnap.go", Old: "\t\"fmt\"\n", New: "\t\"fmt\"\n\t\"io\"\n"}},
 	},
 	{
 		Rule: "identity", Name: "a directory of another cluster is taken", Pkg: nodePkg, Test: "^TestDirectoriesOfOthersAreRefused$",
-		File: "kvnode/identity.go",
-		Old:  "\tif !slices.ContainsFunc(cfg.Cluster,",
-		New:  "\tif false && !slices.ContainsFunc(cfg.Cluster,",
+		File: "kvnode/memberdir/identity.go",
+		Old:  "\tif !slices.ContainsFunc(o.Cluster,",
+		New:  "\tif false && !slices.ContainsFunc(o.Cluster,",
 	},
 	{
 		Rule: "identity", Name: "who was met is not asked when a member is let in", Pkg: nodePkg, Test: "^TestWhoIsAdmitted$",
@@ -43,7 +43,7 @@ var members = []Mutant{
 	{
 		Rule: "identity", Name: "who was met is not on disk", Pkg: nodePkg, Test: "^TestWhoWasMetIsRemembered$",
 		File: "kvnode/acquaintance.go",
-		Old:  "\t\terr = replaceFile(a.dir, acquaintancesFile, data)\n",
+		Old:  "\t\terr = a.dir.Replace(acquaintancesFile, data)\n",
 		New:  "\t\t_ = data\n",
 	},
 	{
@@ -67,26 +67,26 @@ var members = []Mutant{
 	{
 		Rule: "founding", Name: "the log begins with members as the flags spell them", Pkg: nodePkg, Test: "^TestFoundersBeginWithTheSameEntries$",
 		File: "kvnode/start.go",
-		Old:  "range n.id.founders() {",
+		Old:  "range n.id.Founders() {",
 		New:  "range n.id.Members {",
 	},
 	{
 		Rule: "founding", Name: "a restored state begins with members as the flags spell them", Pkg: nodePkg, Test: "^TestRestoredMembersBeginWithTheSameState$",
 		File: "kvnode/restoresnap.go",
-		Old:  "id.founders()",
+		Old:  "id.Founders()",
 		New:  "id.Members",
 	},
 	{
 		Rule: "founding", Name: "a founder of one takes the ID that its flags give", Pkg: nodePkg, Test: "^TestAFounderOfOne(DrawsItsID|ThatIsCutOffFoundsAnotherCluster)$",
-		File: "kvnode/alone.go",
-		Old:  "\tid.ClusterID = hashID(\"alone\", fmt.Sprintf(\"%x\", id.ClusterID), id.Instance)\n",
+		File: "kvnode/memberdir/identity.go",
+		Old:  "\tid.ClusterID = HashID(\"alone\", fmt.Sprintf(\"%x\", id.ClusterID), id.Instance)\n",
 		New:  "",
 	},
 	{
 		Rule: "founding", Name: "a founder of one takes part at once", Pkg: nodePkg, Test: "^TestAFounderOfOneThatLostItsDirectoryNeverServes$",
-		File: "kvnode/alone.go",
-		Old:  "\tid.Admitted = !slices.ContainsFunc(c.self().PeerURLs, func(u string) bool { return !peerurl.IsLoopback(u) })\n",
-		New:  "\tid.Admitted = slices.ContainsFunc(c.self().PeerURLs, func(string) bool { return true })\n",
+		File: "kvnode/memberdir/identity.go",
+		Old:  "\tid.Admitted = !slices.ContainsFunc(o.Self().PeerURLs, func(u string) bool { return !peerurl.IsLoopback(u) })\n",
+		New:  "\tid.Admitted = slices.ContainsFunc(o.Self().PeerURLs, func(string) bool { return true })\n",
 	},
 	{
 		Rule: "founding", Name: "a founder of one does not hear who claims it", Pkg: nodePkg, Test: "^TestAFounderOfOneThatLostItsDirectoryNeverServes$",
@@ -174,7 +174,7 @@ var members = []Mutant{
 		New:  "s.Missing() > 1 {\n",
 	},
 	{
-		Rule: "founding", Name: "who has not been let in votes", Pkg: nodePkg, Test: "^Test(Founders|Joiners)WaitForThoseWhoWouldKnow$",
+		Rule: "founding", Name: "who has not been let in votes", Pkg: nodePkg, Test: "^TestWhoWaitsDoesNotVote$",
 		File: "kvnode/loop.go",
 		Old:  "\tif !n.loop.admission.IsOpen() {\n",
 		New:  "\tif false {\n",
@@ -182,8 +182,8 @@ var members = []Mutant{
 	{
 		Rule: "founding", Name: "the word of strangers admits a member", Pkg: admissionPkg, Test: "^TestTakingPart$",
 		File: "kvnode/admission/admission.go",
-		Old:  "s.open || !slices.Contains(s.cfg.Members, peer) {",
-		New:  "s.open {",
+		Old:  "!slices.Contains(s.cfg.Members, peer) {",
+		New:  "!slices.Contains(s.cfg.Members, s.cfg.Self) {",
 	},
 	{
 		Rule: "founding", Name: "a member takes part before it is durable that it may", Pkg: admissionPkg, Test: "^TestTakingPart$",
