@@ -79,7 +79,7 @@ func (n *Node) recall() error {
 		if _, err := n.met.meet(id, m.Instance); err != nil {
 			return err
 		}
-		names = append(names, n.nameOf(id))
+		names = append(names, n.book.nameOf(id))
 	}
 	if len(names) > 0 {
 		slices.Sort(names)

@@ -42,7 +42,7 @@ func (n *Node) Awaited() []string {
 func (n *Node) showAwaited() {
 	var names []string
 	for _, id := range n.loop.admission.Awaited() {
-		names = append(names, n.nameOf(id))
+		names = append(names, n.book.nameOf(id))
 	}
 	n.awaited.Store(&names)
 }
@@ -87,6 +87,6 @@ func (n *Node) refusedAsForeign(r *transport.RefusedError, now time.Time) {
 	case d.GiveUp:
 		n.fail(fmt.Errorf("%w: each of them refuses this one: %w; %s", ErrForeignCluster, r, advice))
 	case n.quiet.refused.loud(r.Peer):
-		n.log.Error("kvnode: a peer is of another cluster", "peer", n.nameOf(r.Peer), "error", r, "advice", advice)
+		n.log.Error("kvnode: a peer is of another cluster", "peer", n.book.nameOf(r.Peer), "error", r, "advice", advice)
 	}
 }

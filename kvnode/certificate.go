@@ -26,7 +26,7 @@ func (n *Node) authenticate(conn net.Conn, h transport.Hello) error {
 	}
 	urls := strings.Split(h.PeerURLs, ",")
 	if h.ClusterID == n.ClusterID() {
-		m, err := n.peer(h.From)
+		m, err := n.book.peer(h.From)
 		if err != nil {
 			return err
 		}
@@ -34,7 +34,7 @@ func (n *Node) authenticate(conn net.Conn, h transport.Hello) error {
 	}
 	err := tlsconf.CheckHosts(conn, peerurl.Hosts(urls))
 	if err != nil && h.ClusterID == n.ClusterID() {
-		n.askAround() // the member may have moved
+		n.book.askAround() // the member may have moved
 	}
 	return err
 }

@@ -68,9 +68,9 @@ func (n *Node) commonFormat() (format int64, keptBy []string) {
 		format = min(format, knows)
 		switch {
 		case !ok:
-			keptBy = append(keptBy, n.nameOf(m.ID)+": not connected")
+			keptBy = append(keptBy, n.book.nameOf(m.ID)+": not connected")
 		case knows < n.cfg.newestFormat:
-			keptBy = append(keptBy, fmt.Sprintf("%s: knows format %d", n.nameOf(m.ID), knows))
+			keptBy = append(keptBy, fmt.Sprintf("%s: knows format %d", n.book.nameOf(m.ID), knows))
 		}
 	}
 	return format, keptBy

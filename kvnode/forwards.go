@@ -30,7 +30,7 @@ func (n *Node) forwarded(m *raftpb.Message) {
 	err := checkForwarded(m)
 	switch {
 	case err != nil:
-		n.malformed(err, "from", n.nameOf(from))
+		n.malformed(err, "from", n.book.nameOf(from))
 	case !l.admission.IsOpen(): // a first start that nobody has admitted yet
 	case l.role != raft.StateLeader:
 		_ = l.raw.Step(m)

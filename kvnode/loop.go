@@ -186,7 +186,7 @@ func (n *Node) follow(rd *raft.Ready) {
 // followLeader notes that a reign has begun, or that one is over.
 func (n *Node) followLeader(lead uint64) {
 	old := n.Leader()
-	n.log.Info("kvnode: leader", "leader", n.called(lead), "was", n.called(old), "term", n.Term(), "role", n.loop.role.String())
+	n.log.Info("kvnode: leader", "leader", n.book.called(lead), "was", n.book.called(old), "term", n.Term(), "role", n.loop.role.String())
 	n.loop.admission.LeaderIs(lead)
 	n.setLeader(lead)
 	n.loop.offers.full = false

@@ -36,7 +36,8 @@ type Node struct {
 	appender *raftwal.Appender  // immutable
 	links    *transport.Transport
 	met      *acquaintances // immutable
-	vouchers vouchers
+	book     book           // immutable but for its vouchers
+	routes   routes
 	vouched  vouched
 	quiet    quiet
 
@@ -95,7 +96,6 @@ type Node struct {
 	noRoomSince  time.Time   // when one last found no room; of whoever is receiving
 	advice       sync.Once   // of adviseAlone
 	noting       sync.Mutex  // guards changes of id
-	linking      sync.Mutex  // guards changes of links
 }
 
 // loopState is what only the loop touches.

@@ -31,7 +31,7 @@ func (p *peers) Admit(h transport.Hello) error {
 	case <-n.stopping:
 		return ErrStopped
 	}
-	m, err := n.peer(h.From)
+	m, err := n.book.peer(h.From)
 	if err != nil {
 		return err
 	}
@@ -55,13 +55,13 @@ func (p *peers) Admit(h transport.Hello) error {
 		return err
 	}
 	n.adviseMoved(&m, h.PeerURLs)
-	if _, known := n.familiar(h.From); known {
+	if _, known := n.book.familiar(h.From); known {
 		if !peerurl.AreAmong(strings.Split(h.PeerURLs, ","), m.PeerURLs) {
-			n.askAround() // it has moved, unless it is wrong about itself
+			n.book.askAround() // it has moved, unless it is wrong about itself
 		}
 		return nil
 	}
-	return n.linkVouched(h.From)
+	return n.routes.add(h.From)
 }
 
 func wiped(h transport.Hello) error {
@@ -76,7 +76,7 @@ func (p *peers) Refused(peer uint64, err error) {
 	if !errors.As(err, &refused) {
 		return
 	}
-	switch reason, say := refused.Reason, n.hasSay(peer); {
+	switch reason, say := refused.Reason, n.book.hasSay(peer); {
 	case reason == transport.ReasonWiped && say:
 		n.lose(peer, n.lacks(refused), err)
 	case reason == transport.ReasonRemoved && say:
@@ -89,9 +89,9 @@ func (p *peers) Refused(peer uint64, err error) {
 		switch {
 		case !n.quiet.refused.loud(peer):
 		case refused.Reason == transport.ReasonUnknown: // mostly it is known a moment later
-			n.log.Warn("kvnode: not known to a peer yet", "peer", n.called(peer), "error", err)
+			n.log.Warn("kvnode: not known to a peer yet", "peer", n.book.called(peer), "error", err)
 		default:
-			n.log.Error("kvnode: refused by a peer", "peer", n.called(peer), "error", err)
+			n.log.Error("kvnode: refused by a peer", "peer", n.book.called(peer), "error", err)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (p *peers) Connected(peer uint64, h transport.Hello) {
 	if lease := n.lease.Info(); (h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew) && n.quiet.parameters.loud(peer) {
 		// Each member serves by its own parameters and promises what it is asked
 		// for, so this is safe; but nobody wants it.
-		n.log.Warn("kvnode: a peer has other lease parameters", "peer", n.called(peer),
+		n.log.Warn("kvnode: a peer has other lease parameters", "peer", n.book.called(peer),
 			"duration", h.Promise, "margin", h.Skew, "own_duration", lease.Duration, "own_margin", lease.MaxClockSkew)
 	}
 	n.calls.put(func() { n.do(n.loop.admission.Accepted(peer)) })
@@ -140,7 +140,7 @@ func (p *peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) 
 	}
 	defer n.receiving.Store(false)
 	if n.quiet.received.loud(m.GetFrom()) {
-		n.log.Info("kvnode: receives a snapshot", "from", n.called(m.GetFrom()), "index", m.GetSnapshot().GetMetadata().GetIndex(), "bytes", size)
+		n.log.Info("kvnode: receives a snapshot", "from", n.book.called(m.GetFrom()), "index", m.GetSnapshot().GetMetadata().GetIndex(), "bytes", size)
 	}
 	if m.GetSnapshot().GetMetadata().GetIndex() <= n.store.Applied() {
 		// Its acknowledgement was lost. Raft does not take it, and says how far it is.
@@ -162,7 +162,7 @@ func (p *peers) Unreachable(peer uint64) {
 	n := p.node()
 	n.calls.put(func() { n.loop.raw.ReportUnreachable(peer) })
 	if n.Leader() != n.ID() && n.quiet.sought.loud(peer) { // a leader's registry is the newest
-		n.askAround()
+		n.book.askAround()
 	}
 }
 

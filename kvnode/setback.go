@@ -127,9 +127,9 @@ func (n *Node) implausible(m *raftpb.Message, err error) {
 	switch {
 	case m.GetType() == raftpb.MsgHeartbeat:
 		n.lose(m.GetFrom(), true, fmt.Errorf("it had acknowledged index %d to member %s, and its log ends at %d: an old image of its disk was restored, or the disk has lost what it had written",
-			m.GetCommit(), n.nameOf(m.GetFrom()), n.last.Load()))
+			m.GetCommit(), n.book.nameOf(m.GetFrom()), n.last.Load()))
 	case n.quiet.dropped.loud(m.GetFrom()):
-		n.log.Error("kvnode: message dropped", "from", n.nameOf(m.GetFrom()), "type", m.GetType(), "error", err)
+		n.log.Error("kvnode: message dropped", "from", n.book.nameOf(m.GetFrom()), "type", m.GetType(), "error", err)
 	}
 }
 
@@ -138,7 +138,7 @@ func (n *Node) implausible(m *raftpb.Message, err error) {
 // again, and it would vote. It takes no part any more while that is written.
 func (n *Node) lose(peer uint64, proven bool, err error) {
 	n.fail(fmt.Errorf("%w: %w; %s", ErrLost, err, n.beginAnew()))
-	if !proven || !slices.ContainsFunc(n.knownMembers(), func(m store.Member) bool { return m.ID == peer }) {
+	if !proven || !slices.ContainsFunc(n.book.known(), func(m store.Member) bool { return m.ID == peer }) {
 		return
 	}
 	if !n.note(func(id *memberdir.Identity) { id.Lost = shown(err.Error(), lostBytes) }) {

@@ -75,7 +75,7 @@ func newNode(cfg Config) *Node {
 	n.applies.init()
 	n.applying.init()
 	n.counts.init()
-	n.vouchers.due = make(chan struct{}, 1)
+	n.book.name, n.book.due = cfg.Name, make(chan struct{}, 1)
 	n.replay.init()
 	n.vouched.init()
 	n.intake.maxBytes = cfg.maxUncommitted
@@ -119,6 +119,7 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if n.store, err = store.Open(store.Config{Backend: backend, TTLEvents: n.ttlChanged, Events: n.watch.Publish, Restored: n.watch.Missed, Logger: n.log}); err != nil {
 		return false, errors.Join(err, backend.Close())
 	}
+	n.book.self, n.book.first, n.book.store = n.ID(), n.id.Members, n.store
 	fresh, err = n.cfg.dir().IsFresh(&n.id, n.wal, n.store.Durable().Index)
 	if err != nil || fresh {
 		return fresh, n.cfg.advise(err, n.ID())
@@ -244,12 +245,13 @@ func (n *Node) begin() (err error) {
 			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.found,
 		},
 		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
-		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Called: n.called, Dial: n.cfg.Dial,
+		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Called: n.book.called, Dial: n.cfg.Dial,
 		Authenticate: n.authenticate, Logger: n.log,
 	})
 	if err != nil {
 		return err
 	}
+	n.routes.book, n.routes.links = &n.book, n.links
 	n.appender = raftwal.NewAppender(n.wal, n.retryFullDisk)
 	n.loop.admission = n.newAdmission()
 	n.showAwaited()
@@ -264,7 +266,7 @@ func (n *Node) begin() (err error) {
 	n.workers.Go(n.raiseFormat)
 	ctx, cancel := context.WithCancel(context.Background())
 	n.workers.Go(func() { <-n.stopping; cancel() })
-	n.workers.Go(func() { n.vouch(ctx) })
+	n.workers.Go(func() { n.asker().run(ctx) })
 	n.workers.Go(func() { n.ttl.Run(n.stopping) })
 	n.workers.Go(n.run)
 	close(n.begun)

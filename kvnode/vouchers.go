@@ -27,6 +27,14 @@ type roster struct {
 	flags   bool // --initial-cluster alone names who says so
 }
 
+// askAround has the others asked, soon, who is in the cluster and where.
+func (v *vouchers) askAround() {
+	select {
+	case v.due <- struct{}{}:
+	default:
+	}
+}
+
 // named returns a member as all rosters have it: they may be of different age, so its
 // peer URLs are those of all. Rosters of registries that are no newer than this
 // member's, which has applied so much, say nothing: what they have it has. One that

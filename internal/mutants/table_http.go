@@ -72,7 +72,7 @@ var web = []Mutant{
 	},
 	{
 		Rule: "names", Name: "the registry's names are shown as they are", Pkg: nodePkg, Test: "^TestOldNamesAreShownQuoted$",
-		File: "kvnode/awaited.go",
+		File: "kvnode/names.go",
 		Old:  "\tname := Shown(m.Name)\n",
 		New:  "\tname := m.Name\n",
 	},

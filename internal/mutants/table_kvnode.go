@@ -60,8 +60,8 @@ var members = []Mutant{
 	},
 	{
 		Rule: "identity", Name: "a member that was removed is let in", Pkg: nodePkg, Test: "^TestWhoIsAdmitted$",
-		File: "kvnode/believed.go",
-		Old:  "\tif n.store.Members().Removed[id] {\n",
+		File: "kvnode/book.go",
+		Old:  "\tif b.store.Members().Removed[id] {\n",
 		New:  "\tif false {\n",
 	},
 	{

@@ -17,8 +17,8 @@ func describe(m *store.Member) string {
 }
 
 // called names a member by its name and ID, which other tools show.
-func (n *Node) called(id uint64) string {
-	if m, ok := n.memberOf(id); ok && m.Name != "" {
+func (b *book) called(id uint64) string {
+	if m, ok := b.memberOf(id); ok && m.Name != "" {
 		return fmt.Sprintf("%s (%x)", Shown(m.Name), id)
 	}
 	if id == 0 {
@@ -28,8 +28,8 @@ func (n *Node) called(id uint64) string {
 }
 
 // nameOf names a member for people, by its ID if nothing else is known.
-func (n *Node) nameOf(id uint64) string {
-	if m, ok := n.memberOf(id); ok {
+func (b *book) nameOf(id uint64) string {
+	if m, ok := b.memberOf(id); ok {
 		return describe(&m)
 	}
 	return fmt.Sprintf("%x", id)
@@ -37,12 +37,12 @@ func (n *Node) nameOf(id uint64) string {
 
 // memberOf returns a member as it is registered or, before the registry knows it,
 // as it was when this one began.
-func (n *Node) memberOf(id uint64) (store.Member, bool) {
-	m, ok := n.store.Members().ByID[id]
+func (b *book) memberOf(id uint64) (store.Member, bool) {
+	m, ok := b.store.Members().ByID[id]
 	if ok && m.Name != "" {
 		return m, true
 	}
-	for _, first := range n.id.Members {
+	for _, first := range b.first {
 		if first.ID == id {
 			return first, true
 		}
@@ -51,12 +51,12 @@ func (n *Node) memberOf(id uint64) (store.Member, bool) {
 }
 
 // names returns the names of all members.
-func (n *Node) names() map[uint64]string {
+func (b *book) names() map[uint64]string {
 	names := make(map[uint64]string)
-	for _, m := range n.id.Members {
+	for _, m := range b.first {
 		names[m.ID] = m.Name
 	}
-	for id, m := range n.store.Members().ByID {
+	for id, m := range b.store.Members().ByID {
 		if m.Name != "" {
 			names[id] = m.Name
 		}
