@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -69,21 +70,20 @@ func (a *acquaintances) meet(id uint64, instance string) (first string, err erro
 // recall makes up for a file that is gone, as far as the registry in the last
 // checkpoint can: it knows all that were in the cluster by then. A restored snapshot,
 // whose members have not started, has none to recall.
-func (n *Node) recall() error {
-	n.saved.Store(n.store.Members()) // nothing is applied yet
+func (a *acquaintances) recall(b *book, log *slog.Logger) error {
 	var names []string
-	for id, m := range n.store.Members().ByID {
-		if !n.met.lost || id == n.ID() || m.Instance == "" {
+	for id, m := range b.store.Members().ByID {
+		if !a.lost || id == b.self || m.Instance == "" {
 			continue
 		}
-		if _, err := n.met.meet(id, m.Instance); err != nil {
+		if _, err := a.meet(id, m.Instance); err != nil {
 			return err
 		}
-		names = append(names, n.book.nameOf(id))
+		names = append(names, b.nameOf(id))
 	}
 	if len(names) > 0 {
 		slices.Sort(names)
-		n.log.Warn("kvnode: "+acquaintancesFile+", which says whom this member has met, was gone, and is made again of the registry in the last checkpoint; "+
+		log.Warn("kvnode: "+acquaintancesFile+", which says whom this member has met, was gone, and is made again of the registry in the last checkpoint; "+
 			"if a peer that is not among these has lost its data directory, too, do not start it: remove it and add it anew", "known", names)
 	}
 	return nil

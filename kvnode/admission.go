@@ -81,7 +81,7 @@ func (n *Node) do(d admission.Decision) {
 func (n *Node) refusedAsForeign(r *transport.RefusedError, now time.Time) {
 	waits, advice := !n.loop.admission.IsOpen(), "its data directory, or this member's, is of another cluster; remove the one that is wrong from where it runs"
 	if waits {
-		advice = n.remedy()
+		advice = n.cfg.remedy(n.id.Joined)
 	}
 	switch d := n.loop.admission.Foreign(r.Peer, now); {
 	case d.GiveUp:

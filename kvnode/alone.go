@@ -28,7 +28,7 @@ func (n *Node) claimed(ctx context.Context, h transport.Hello) {
 	case n.waiting():
 		n.hearOut(ctx, h)
 	case n.quiet.refused.loud(n.ID()): // one line for all, as anybody can call under any ID
-		if claim, err := n.askClaimant(ctx, h); err == nil && claim != "" {
+		if claim, err := n.asker().askClaimant(ctx, h); err == nil && claim != "" {
 			n.log.Error("kvnode: another cluster has a member at this address", "claim", claim, "advice", "see which of the two holds what counts: "+
 				"if this one, stop the members of the other, or remove the member there; if the other, this one has lost its data directory and begun anew: "+
 				"stop it, save what was written to it since, and only then add it to the other as a new member")
@@ -39,7 +39,7 @@ func (n *Node) claimed(ctx context.Context, h transport.Hello) {
 // hearOut ends this member, which waits, if the claim of h is true.
 func (n *Node) hearOut(ctx context.Context, h transport.Hello) {
 	n.calls.put(func() { n.loop.admission.Asks() })
-	claim, err := n.askClaimant(ctx, h)
+	claim, err := n.asker().askClaimant(ctx, h)
 	if err != nil && n.quiet.refused.loud(n.ID()) {
 		n.log.Warn("kvnode: waits with founding its cluster, as a member of another one calls, which cannot be asked whether this one is its own; "+
 			"make its peer URLs reachable from here, stop it, or begin anew with another --initial-cluster-token",
@@ -47,17 +47,17 @@ func (n *Node) hearOut(ctx context.Context, h transport.Hello) {
 	}
 	n.calls.put(func() {
 		if n.loop.admission.Asked(claim != "", err, time.Now()).GiveUp {
-			n.fail(fmt.Errorf("%w: %s; %s", ErrLost, claim, n.remedyAlone()))
+			n.fail(fmt.Errorf("%w: %s; %s", ErrLost, claim, n.cfg.remedyAlone()))
 		}
 	})
 }
 
 // askClaimant returns how the cluster of h has this member, or another one at its
 // address, in its registry, and "" if it has not.
-func (n *Node) askClaimant(ctx context.Context, h transport.Hello) (claim string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout)
+func (a *asker) askClaimant(ctx context.Context, h transport.Hello) (claim string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.ElectionTimeout)
 	defer cancel()
-	err = n.cfg.askFirst(ctx, peerurl.HostPorts(strings.Split(h.PeerURLs, ",")), func(addr string, r transport.Roster) error {
+	err = a.cfg.askFirst(ctx, peerurl.HostPorts(strings.Split(h.PeerURLs, ",")), func(addr string, r transport.Roster) error {
 		if r.ClusterID != h.ClusterID {
 			return fmt.Errorf("cluster %x answers at %s", r.ClusterID, addr)
 		}
@@ -65,9 +65,9 @@ func (n *Node) askClaimant(ctx context.Context, h transport.Hello) (claim string
 		if err := json.Unmarshal(r.Members, &members); err != nil {
 			return err
 		}
-		if own := slices.IndexFunc(members, n.isHere); own >= 0 {
+		if own := slices.IndexFunc(members, a.isHere); own >= 0 {
 			claim = fmt.Sprintf("this one is of cluster %x, but cluster %x, as %s says, has member %s with another data directory, or none yet",
-				n.ClusterID(), r.ClusterID, addr, describe(&members[own]))
+				a.clusterID, r.ClusterID, addr, describe(&members[own]))
 		}
 		return nil
 	})
@@ -75,17 +75,17 @@ func (n *Node) askClaimant(ctx context.Context, h transport.Hello) (claim string
 }
 
 // isHere reports whether m is this member, or is to be found where it is.
-func (n *Node) isHere(m store.Member) bool {
+func (a *asker) isHere(m store.Member) bool {
 	isOwn := func(u string) bool {
-		return slices.ContainsFunc(n.cfg.self().PeerURLs, func(own string) bool { return peerurl.Address(own) == peerurl.Address(u) })
+		return slices.ContainsFunc(a.cfg.self().PeerURLs, func(own string) bool { return peerurl.Address(own) == peerurl.Address(u) })
 	}
-	return m.ID == n.ID() || slices.ContainsFunc(m.PeerURLs, isOwn)
+	return m.ID == a.book.self || slices.ContainsFunc(m.PeerURLs, isOwn)
 }
 
 // remedyAlone is what to do about a founder of one that was claimed while it waited.
-func (n *Node) remedyAlone() string {
+func (c *Config) remedyAlone() string {
 	return "if that is this member, first see to it that nothing starts it but with --initial-cluster-state existing and all members in --initial-cluster; " +
-		"then remove it (member remove), add it anew (member add), remove " + n.cfg.DataDir + ", which holds nothing yet, and start it; " +
+		"then remove it (member remove), add it anew (member add), remove " + c.DataDir + ", which holds nothing yet, and start it; " +
 		"if that cluster is of the past, or the address was another one's, stop that cluster's members, " +
 		"or remove the directory and give this one another --initial-cluster-token"
 }

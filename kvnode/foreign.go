@@ -7,12 +7,12 @@ import "errors"
 var ErrForeignCluster = errors.New("kvnode: the other members are of another cluster")
 
 // remedy is what helps a member that waits to be let in by another cluster.
-func (n *Node) remedy() string {
-	if n.id.Joined {
+func (c *Config) remedy(joined bool) string {
+	if joined {
 		return startAnew
 	}
 	return "the ID of a cluster is made of --initial-cluster and --initial-cluster-token as they were when the data directory was made, " +
-		"and they must be the same on all members: if those of the others are right, remove " + n.cfg.DataDir +
+		"and they must be the same on all members: if those of the others are right, remove " + c.DataDir +
 		", which holds nothing yet, and start this member with the same; a cluster that was there before, or was restored from a snapshot, " +
 		"is joined with --initial-cluster-state existing, after member add"
 }

@@ -112,8 +112,8 @@ func formatEntry(c *confContext) (*raftpb.Entry, error) {
 
 // knowsFormat refuses a peer whose version does not know the cluster's format: it
 // stops, or has stopped, where the format was raised.
-func (n *Node) knowsFormat(h transport.Hello) error {
-	if format := n.store.Format(); max(h.Format, store.FormatFirst) < format {
+func knowsFormat(h transport.Hello, format int64) error {
+	if max(h.Format, store.FormatFirst) < format {
 		return &transport.Refusal{Reason: transport.ReasonOther, Text: fmt.Sprintf(
 			"member %x (%s) is of a version that knows format %d, and the cluster has format %d: start it with the version of the others",
 			h.From, Shown(h.Name), max(h.Format, store.FormatFirst), format)}

@@ -38,7 +38,7 @@ func (p *peers) Admit(h transport.Hello) error {
 	if !isInstance(m.Instance, h.Instance) {
 		return wiped(h)
 	}
-	if err := n.knowsFormat(h); err != nil {
+	if err := knowsFormat(h, n.store.Format()); err != nil {
 		return err
 	}
 	first, err := n.met.meet(h.From, h.Instance)

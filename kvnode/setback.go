@@ -137,7 +137,7 @@ func (n *Node) implausible(m *raftpb.Message, err error) {
 // the cluster, is noted before Done is closed: nobody else may know when it is started
 // again, and it would vote. It takes no part any more while that is written.
 func (n *Node) lose(peer uint64, proven bool, err error) {
-	n.fail(fmt.Errorf("%w: %w; %s", ErrLost, err, n.beginAnew()))
+	n.fail(fmt.Errorf("%w: %w; %s", ErrLost, err, n.cfg.beginAnew(n.ID())))
 	if !proven || !slices.ContainsFunc(n.book.known(), func(m store.Member) bool { return m.ID == peer }) {
 		return
 	}
@@ -156,6 +156,3 @@ func (n *Node) lacks(r *transport.RefusedError) bool {
 	less := func(term, last uint64) bool { return term < r.Term || last < r.Index }
 	return less(n.found.Term, n.found.Last) && less(n.Term(), n.last.Load())
 }
-
-// beginAnew is what to do about a member that must not go on with its directory.
-func (n *Node) beginAnew() string { return n.cfg.beginAnew(n.id.MemberID) }

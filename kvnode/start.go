@@ -124,7 +124,9 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if err != nil || fresh {
 		return fresh, n.cfg.advise(err, n.ID())
 	}
-	return false, errors.Join(n.reconcile(), n.recall())
+	err = errors.Join(n.reconcile(), n.met.recall(&n.book, n.log))
+	n.saved.Store(n.store.Members()) // nothing is applied yet
+	return false, err
 }
 
 // reconcile brings log and store to the same checkpoint, or leaves the store
@@ -142,11 +144,11 @@ func (n *Node) reconcile() error {
 			return fmt.Errorf("the state in store.db is of index %d, and the log, whose snapshot is of index %d, does not take it: %w", durable.Index, logged, err)
 		}
 	case durable.Index < logged:
-		replays, err := n.replays(durable)
+		again, err := replays(n.wal, durable)
 		if err != nil {
 			return err
 		}
-		if replays {
+		if again {
 			n.log.Warn("kvnode: the state is older than the log's snapshot; what is missing is applied again", "state", durable.Index, "snapshot", logged)
 			break
 		}

@@ -121,7 +121,7 @@ var members = []Mutant{
 	{
 		Rule: "founding", Name: "whoever claims a member is believed unasked", Pkg: nodePkg, Test: "^TestAClaimIsNotBelievedUnasked$",
 		File: "kvnode/alone.go",
-		Old:  "own := slices.IndexFunc(members, n.isHere); own >= 0 {",
+		Old:  "own := slices.IndexFunc(members, a.isHere); own >= 0 {",
 		New:  "own := 0; own >= 0 {",
 	},
 	{
