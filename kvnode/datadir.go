@@ -57,7 +57,8 @@ func makeIdentity(cfg *Config) (id memberdir.Identity, err error) {
 	if !id.Joined && len(id.Members) == 1 {
 		id.DrawAlone(cfg.owner())
 	}
-	return id, cfg.dir().Write(&id)
+	err = cfg.dir().Write(&id)
+	return id, err
 }
 
 // note makes a change of the identity durable, or the node fails and it returns

@@ -59,11 +59,11 @@ type Line int
 const (
 	// Silence is no line.
 	Silence Line = iota
-	// Waits: somebody has accepted the member, and others must, too.
+	// Waits is that somebody has accepted the member, and others must, too.
 	Waits
-	// StillWaits: nothing has changed since Waits, or the start.
+	// StillWaits is that nothing has changed since Waits, or the start.
 	StillWaits
-	// Foreign: a peer refuses the member as one of another cluster.
+	// Foreign is that a peer refuses the member as one of another cluster.
 	Foreign
 )
 
