@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/leaderlease/go/kvnode/memberdir"
 )
 
 // acquaintances remembers, on disk, under which instance each member has been
@@ -17,7 +19,7 @@ import (
 // comes back without its directory must not be let in then. A member that was
 // removed and added anew has another ID, so what is written here stays true.
 type acquaintances struct {
-	dir  string
+	dir  memberdir.Dir
 	lost bool // there was no file
 	mu   struct {
 		sync.Mutex
@@ -27,10 +29,10 @@ type acquaintances struct {
 
 const acquaintancesFile = "peers.json"
 
-func openAcquaintances(dir string) (*acquaintances, error) {
+func openAcquaintances(dir memberdir.Dir) (*acquaintances, error) {
 	a := &acquaintances{dir: dir}
 	a.mu.instances = make(map[uint64]string)
-	path := filepath.Join(dir, acquaintancesFile)
+	path := dir.Path(acquaintancesFile)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		a.lost = true
@@ -56,7 +58,7 @@ func (a *acquaintances) meet(id uint64, instance string) (first string, err erro
 	a.mu.instances[id] = instance
 	data, err := json.MarshalIndent(a.mu.instances, "", "  ")
 	if err == nil {
-		err = replaceFile(a.dir, acquaintancesFile, data)
+		err = a.dir.Replace(acquaintancesFile, data)
 	}
 	if err != nil {
 		delete(a.mu.instances, id)
@@ -68,21 +70,20 @@ func (a *acquaintances) meet(id uint64, instance string) (first string, err erro
 // recall makes up for a file that is gone, as far as the registry in the last
 // checkpoint can: it knows all that were in the cluster by then. A restored snapshot,
 // whose members have not started, has none to recall.
-func (n *Node) recall() error {
-	n.saved.Store(n.store.Members()) // nothing is applied yet
+func (a *acquaintances) recall(b *book, log *slog.Logger) error {
 	var names []string
-	for id, m := range n.store.Members().ByID {
-		if !n.met.lost || id == n.ID() || m.Instance == "" {
+	for id, m := range b.store.Members().ByID {
+		if !a.lost || id == b.self || m.Instance == "" {
 			continue
 		}
-		if _, err := n.met.meet(id, m.Instance); err != nil {
+		if _, err := a.meet(id, m.Instance); err != nil {
 			return err
 		}
-		names = append(names, n.nameOf(id))
+		names = append(names, b.nameOf(id))
 	}
 	if len(names) > 0 {
 		slices.Sort(names)
-		n.log.Warn("kvnode: "+acquaintancesFile+", which says whom this member has met, was gone, and is made again of the registry in the last checkpoint; "+
+		log.Warn("kvnode: "+acquaintancesFile+", which says whom this member has met, was gone, and is made again of the registry in the last checkpoint; "+
 			"if a peer that is not among these has lost its data directory, too, do not start it: remove it and add it anew", "known", names)
 	}
 	return nil

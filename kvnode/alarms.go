@@ -14,12 +14,12 @@ func (n *Node) sayAlarms(before []*pb.AlarmMember) {
 	now := n.store.Alarms()
 	for _, m := range now {
 		if !hasAlarm(before, m) {
-			n.log.Error("kvnode: alarm raised", "type", m.GetAlarm().String(), "by", n.nameOf(m.GetMemberID()), "id", transport.ID(m.GetMemberID()))
+			n.log.Error("kvnode: alarm raised", "type", m.GetAlarm().String(), "by", n.book.nameOf(m.GetMemberID()), "id", transport.ID(m.GetMemberID()))
 		}
 	}
 	for _, m := range before {
 		if !hasAlarm(now, m) {
-			n.log.Info("kvnode: alarm disarmed", "type", m.GetAlarm().String(), "of", n.nameOf(m.GetMemberID()), "id", transport.ID(m.GetMemberID()))
+			n.log.Info("kvnode: alarm disarmed", "type", m.GetAlarm().String(), "of", n.book.nameOf(m.GetMemberID()), "id", transport.ID(m.GetMemberID()))
 		}
 	}
 }

@@ -4,12 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -18,40 +17,6 @@ import (
 // and has lost its directory, its flags tell it to found that cluster again, beside
 // the majority. So it draws the cluster's ID, waits for those who knew it to call,
 // and ends when one of them does (docs/adr/0013-founders-of-one.md).
-
-// alonePatience is how long nobody may have called a founder of one before it takes
-// part. Whoever knows it calls within 6 s: a handshake with what was there before
-// ends after 5 s and the pause after it within 1 s, the pause after a refusal within
-// 5 s. Shorter: it serves an empty store before they reach it. Longer: a first start
-// takes that long. On loopback it does not wait: whoever could call is on this
-// machine, whose operator sees it.
-const alonePatience = 7 * time.Second
-
-// drawAlone makes id that of a cluster of one, which no other founding has.
-func (id *identity) drawAlone(c *Config) {
-	id.Alone = true
-	id.ClusterID = hashID("alone", fmt.Sprintf("%x", id.ClusterID), id.Instance)
-	id.Admitted = !slices.ContainsFunc(c.self().PeerURLs, func(u string) bool { return !isLoopback(u) })
-}
-
-// isLoopback reports whether only this machine reaches a peer URL.
-func isLoopback(peer string) bool {
-	u, err := url.Parse(peer)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// waitAlone is asked at each tick: a founder of one takes part once nobody is being
-// asked, and for alonePatience nobody has called who could not be.
-func (c *campaigns) waitAlone(n *Node) {
-	if c.open || !n.id.Alone || c.asking > 0 || time.Since(c.called) < n.cfg.patience {
-		return
-	}
-	c.open = n.note(func(id *identity) { id.Admitted = true })
-}
 
 // claimed is called by the transport when a member of another cluster has dialled
 // this one. Where clusters have tokens of their own it means nothing. What it says is
@@ -62,8 +27,8 @@ func (n *Node) claimed(ctx context.Context, h transport.Hello) {
 	case !n.id.Alone || h.To != n.ID() && h.Token != n.id.Token: // an ID is made of the token
 	case n.waiting():
 		n.hearOut(ctx, h)
-	case n.foreign.loud(n.ID()): // one line for all, as anybody can call under any ID
-		if claim, err := n.askClaimant(ctx, h); err == nil && claim != "" {
+	case n.quiet.refused.loud(n.ID()): // one line for all, as anybody can call under any ID
+		if claim, err := n.asker().askClaimant(ctx, h); err == nil && claim != "" {
 			n.log.Error("kvnode: another cluster has a member at this address", "claim", claim, "advice", "see which of the two holds what counts: "+
 				"if this one, stop the members of the other, or remove the member there; if the other, this one has lost its data directory and begun anew: "+
 				"stop it, save what was written to it since, and only then add it to the other as a new member")
@@ -73,32 +38,26 @@ func (n *Node) claimed(ctx context.Context, h transport.Hello) {
 
 // hearOut ends this member, which waits, if the claim of h is true.
 func (n *Node) hearOut(ctx context.Context, h transport.Hello) {
-	c := &n.loop.campaigns
-	n.calls.put(func() { c.asking++ })
-	claim, err := n.askClaimant(ctx, h)
-	if err != nil && n.foreign.loud(n.ID()) {
+	n.calls.put(func() { n.loop.admission.Asks() })
+	claim, err := n.asker().askClaimant(ctx, h)
+	if err != nil && n.quiet.refused.loud(n.ID()) {
 		n.log.Warn("kvnode: waits with founding its cluster, as a member of another one calls, which cannot be asked whether this one is its own; "+
 			"make its peer URLs reachable from here, stop it, or begin anew with another --initial-cluster-token",
 			"peer", Shown(h.Name), "urls", shown(h.PeerURLs, 4*shownBytes), "cluster", transport.ID(h.ClusterID), "error", err)
 	}
 	n.calls.put(func() {
-		c.asking--
-		switch {
-		case c.open: // the next claim is said
-		case err != nil:
-			c.called = time.Now()
-		case claim != "":
-			n.fail(fmt.Errorf("%w: %s; %s", ErrLost, claim, n.remedyAlone()))
+		if n.loop.admission.Asked(claim != "", err, time.Now()).GiveUp {
+			n.fail(fmt.Errorf("%w: %s; %s", ErrLost, claim, n.cfg.remedyAlone()))
 		}
 	})
 }
 
 // askClaimant returns how the cluster of h has this member, or another one at its
 // address, in its registry, and "" if it has not.
-func (n *Node) askClaimant(ctx context.Context, h transport.Hello) (claim string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout)
+func (a *asker) askClaimant(ctx context.Context, h transport.Hello) (claim string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.ElectionTimeout)
 	defer cancel()
-	err = n.cfg.askFirst(ctx, hostPorts(strings.Split(h.PeerURLs, ",")), func(addr string, r transport.Roster) error {
+	err = a.cfg.askFirst(ctx, peerurl.HostPorts(strings.Split(h.PeerURLs, ",")), func(addr string, r transport.Roster) error {
 		if r.ClusterID != h.ClusterID {
 			return fmt.Errorf("cluster %x answers at %s", r.ClusterID, addr)
 		}
@@ -106,9 +65,9 @@ func (n *Node) askClaimant(ctx context.Context, h transport.Hello) (claim string
 		if err := json.Unmarshal(r.Members, &members); err != nil {
 			return err
 		}
-		if own := slices.IndexFunc(members, n.isHere); own >= 0 {
+		if own := slices.IndexFunc(members, a.isHere); own >= 0 {
 			claim = fmt.Sprintf("this one is of cluster %x, but cluster %x, as %s says, has member %s with another data directory, or none yet",
-				n.ClusterID(), r.ClusterID, addr, describe(&members[own]))
+				a.clusterID, r.ClusterID, addr, describe(&members[own]))
 		}
 		return nil
 	})
@@ -116,17 +75,17 @@ func (n *Node) askClaimant(ctx context.Context, h transport.Hello) (claim string
 }
 
 // isHere reports whether m is this member, or is to be found where it is.
-func (n *Node) isHere(m store.Member) bool {
+func (a *asker) isHere(m store.Member) bool {
 	isOwn := func(u string) bool {
-		return slices.ContainsFunc(n.cfg.self().PeerURLs, func(own string) bool { return address(own) == address(u) })
+		return slices.ContainsFunc(a.cfg.self().PeerURLs, func(own string) bool { return peerurl.Address(own) == peerurl.Address(u) })
 	}
-	return m.ID == n.ID() || slices.ContainsFunc(m.PeerURLs, isOwn)
+	return m.ID == a.book.self || slices.ContainsFunc(m.PeerURLs, isOwn)
 }
 
 // remedyAlone is what to do about a founder of one that was claimed while it waited.
-func (n *Node) remedyAlone() string {
+func (c *Config) remedyAlone() string {
 	return "if that is this member, first see to it that nothing starts it but with --initial-cluster-state existing and all members in --initial-cluster; " +
-		"then remove it (member remove), add it anew (member add), remove " + n.cfg.DataDir + ", which holds nothing yet, and start it; " +
+		"then remove it (member remove), add it anew (member add), remove " + c.DataDir + ", which holds nothing yet, and start it; " +
 		"if that cluster is of the past, or the address was another one's, stop that cluster's members, " +
 		"or remove the directory and give this one another --initial-cluster-token"
 }

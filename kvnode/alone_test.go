@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leaderlease/go/kvnode/admission"
 	"github.com/leaderlease/go/kvnode/transport"
 )
 
@@ -61,7 +62,7 @@ func TestAFounderOfOneThatLostItsDirectoryNeverServes(t *testing.T) {
 	inCluster(t, 1, patient, func(t *testing.T, c *cluster) {
 		c.grow()
 		back := c.loseDirectory(true)
-		time.Sleep(alonePatience - time.Second)
+		time.Sleep(admission.AlonePatience - time.Second)
 		c.net.HealAll() // the others try each second
 		if _, err := back.Read(t.Context(), ReadLease); err == nil {
 			t.Error("it has served a read from an empty store")
@@ -98,7 +99,7 @@ func TestAFounderOfOneWaitsForWhoIsStuck(t *testing.T) {
 			t.Cleanup(func() { _ = conn.Close() })
 		}
 		_ = before.Close()
-		if err := c.ended(c.start("m1"), alonePatience); !errors.Is(err, ErrLost) {
+		if err := c.ended(c.start("m1"), admission.AlonePatience); !errors.Is(err, ErrLost) {
 			t.Errorf("Err() = %v, want ErrLost", err)
 		}
 	})
@@ -152,7 +153,7 @@ func TestAFounderOfOneIsKnownByItsAddress(t *testing.T) {
 				if err := os.RemoveAll(c.cfgs["m1"].DataDir); err != nil {
 					t.Fatal(err)
 				}
-				if err := c.ended(c.start("m1"), alonePatience); !errors.Is(err, ErrLost) {
+				if err := c.ended(c.start("m1"), admission.AlonePatience); !errors.Is(err, ErrLost) {
 					t.Errorf("Err() = %v, want ErrLost", err)
 				}
 			})
@@ -193,12 +194,12 @@ func TestAFounderOfOneWaitsForAnAnswer(t *testing.T) {
 		c.net.Delay("m1", "m2", 120*time.Millisecond)
 		c.net.Delay("m1", "m3", 120*time.Millisecond)
 		for range 50 { // whenever they come: it ends, or they were late
-			time.Sleep(alonePatience - 700*time.Millisecond)
+			time.Sleep(admission.AlonePatience - 700*time.Millisecond)
 			c.net.HealAll()
 			var asked atomic.Bool
 			for back.Err() == nil && back.Leader() == 0 {
 				back.call(func() {
-					if back.loop.campaigns.asking > 0 {
+					if back.loop.admission.IsAsking() {
 						asked.Store(true)
 					}
 				})
@@ -221,7 +222,7 @@ func TestAFounderOfOneThatIsCutOffFoundsAnotherCluster(t *testing.T) {
 		c.grow()
 		old := c.nodes["m2"].ClusterID()
 		back := c.loseDirectory(true)
-		time.Sleep(2 * alonePatience)
+		time.Sleep(2 * admission.AlonePatience)
 		c.put(back, "k", "v")
 		if back.ClusterID() == old {
 			t.Errorf("it serves as cluster %x, which is the one that it has lost", old)
@@ -254,7 +255,7 @@ func TestAFounderOfOneDrawsItsID(t *testing.T) {
 		c.stop("m1")
 		begun := time.Now()
 		n = c.start("m1")
-		if _, err := n.Read(t.Context(), ReadLease); err != nil || time.Since(begun) >= alonePatience {
+		if _, err := n.Read(t.Context(), ReadLease); err != nil || time.Since(begun) >= admission.AlonePatience {
 			t.Errorf("the first read after a restart took %v, %v, want no second wait", time.Since(begun), err)
 		}
 		if n.ClusterID() != first {
@@ -279,7 +280,7 @@ func TestStraysDoNotEndWhoeverTheyClaim(t *testing.T) {
 			cfg.Cluster, cfg.Existing = []Member{{Name: "m1", PeerURLs: peerURLs("m1")}, {Name: "m4", PeerURLs: peerURLs("m4")}}, false
 			c.cfgs["m4"] = cfg
 			n := c.restart("m1", true, func(own *Config) { own.Cluster = cfg.Cluster })
-			time.Sleep(alonePatience)
+			time.Sleep(admission.AlonePatience)
 			c.start("m4")
 			return n
 		},
@@ -330,15 +331,15 @@ func TestAClaimIsNotBelievedUnasked(t *testing.T) {
 				if _, err := other.Read(t.Context(), ReadLease); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(alonePatience / 2)
+				time.Sleep(admission.AlonePatience / 2)
 				n.claimed(t.Context(), transport.Hello{ClusterID: other.ClusterID(), From: other.ID(), To: n.ID(), PeerURLs: test.url})
-				time.Sleep(alonePatience/2 + 2*time.Second)
+				time.Sleep(admission.AlonePatience/2 + 2*time.Second)
 				if leads := n.Leader() == n.ID(); leads == test.held {
-					t.Errorf("it leads after %v = %v, want %v", alonePatience, leads, !test.held)
+					t.Errorf("it leads after %v = %v, want %v", admission.AlonePatience, leads, !test.held)
 				}
-				time.Sleep(alonePatience / 2)
+				time.Sleep(admission.AlonePatience / 2)
 				if n.Leader() != n.ID() || n.Err() != nil {
-					t.Errorf("leader %x, Err() = %v %v after the claim, want that it leads", n.Leader(), n.Err(), alonePatience)
+					t.Errorf("leader %x, Err() = %v %v after the claim, want that it leads", n.Leader(), n.Err(), admission.AlonePatience)
 				}
 			})
 		})
@@ -376,15 +377,4 @@ func TestAFounderIsToldToChangeItsFlags(t *testing.T) {
 			t.Error("Start() as told, with a lost directory and cut off, has founded a cluster")
 		}
 	})
-}
-
-func TestLoopback(t *testing.T) {
-	for peer, want := range map[string]bool{
-		"http://127.0.0.1:2380": true, "https://127.1.2.3:1": true, "http://[::1]:2380": true, "http://localhost:2380": true,
-		"http://10.0.0.1:2380": false, "http://m1:2380": false, "http://0.0.0.0:2380": false, "http://[::]:2380": false, "://": false,
-	} {
-		if got := isLoopback(peer); got != want {
-			t.Errorf("isLoopback(%q) = %v, want %v", peer, got, want)
-		}
-	}
 }

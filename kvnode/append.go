@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -61,7 +62,7 @@ func (n *Node) hasRoom() {
 // started notes, before anybody hears of it, that the log has begun: from now
 // on an empty one is a loss.
 func (n *Node) started() bool {
-	return n.id.Started || n.note(func(id *identity) { id.Started = true })
+	return n.id.Started || n.note(func(id *memberdir.Identity) { id.Started = true })
 }
 
 // respond delivers what a local thread has to say.

@@ -10,12 +10,12 @@ import (
 // replays reports whether the log has all entries after the checkpoint, and is the
 // one that led to it: then they are applied again, whatever snapshot the log has.
 // One that a leader sent has taken the place of the entries before it.
-func (n *Node) replays(from store.Checkpoint) (bool, error) {
-	first, err := n.wal.FirstIndex()
+func replays(log *raftwal.Log, from store.Checkpoint) (bool, error) {
+	first, err := log.FirstIndex()
 	if err != nil || from.Index+1 < first {
 		return false, err
 	}
-	term, err := n.wal.Term(from.Index)
+	term, err := log.Term(from.Index)
 	return term == from.Term, err
 }
 

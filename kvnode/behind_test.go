@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/kvnode/store/storetest"
@@ -18,7 +19,7 @@ import (
 )
 
 // storeOf returns the path of n's database.
-func storeOf(n *Node) string { return filepath.Join(n.cfg.DataDir, storeFile) }
+func storeOf(n *Node) string { return filepath.Join(n.cfg.DataDir, memberdir.StateFile) }
 
 // checkpointed makes a checkpoint and returns its index, and the database's bytes.
 func checkpointed(t *testing.T, n *Node) (index uint64, db []byte) {

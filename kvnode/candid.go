@@ -5,6 +5,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/raftwal"
 )
 
 // Raft counts votes by the configuration that a member has applied. A leader that
@@ -51,10 +53,10 @@ func (n *Node) learnCommit(m *raftpb.Message) {
 	if term, err := n.wal.Term(index); err != nil || term != m.GetRejectHint() {
 		return
 	}
-	if !n.changes(s.GetCommit()+1, index+1) {
+	if !changes(n.wal, s.GetCommit()+1, index+1) {
 		return
 	}
-	n.log.Info("kvnode: learned in an election that a change of membership is committed", "from", n.called(m.GetFrom()), "index", index)
+	n.log.Info("kvnode: learned in an election that a change of membership is committed", "from", n.book.called(m.GetFrom()), "index", index)
 	_ = n.loop.raw.Step(&raftpb.Message{
 		Type: raftpb.MsgHeartbeat.Enum(), From: new(m.GetFrom()), To: new(n.ID()), Term: new(s.GetTerm()), Commit: new(index),
 	})
@@ -64,10 +66,10 @@ func (n *Node) learnCommit(m *raftpb.Message) {
 // changesPage is how much of the log is looked at together.
 const changesPage = 1 << 20
 
-// changes reports whether the entries from lo up to hi have a change of membership.
-func (n *Node) changes(lo, hi uint64) bool {
+// changes reports whether the entries of a log from lo up to hi have a change of membership.
+func changes(log *raftwal.Log, lo, hi uint64) bool {
 	for lo < hi {
-		entries, err := n.wal.Entries(lo, hi, changesPage)
+		entries, err := log.Entries(lo, hi, changesPage)
 		if err != nil || len(entries) == 0 {
 			return false
 		}

@@ -4,6 +4,7 @@ import (
 	"net"
 	"strings"
 
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -25,25 +26,15 @@ func (n *Node) authenticate(conn net.Conn, h transport.Hello) error {
 	}
 	urls := strings.Split(h.PeerURLs, ",")
 	if h.ClusterID == n.ClusterID() {
-		m, err := n.peer(h.From)
+		m, err := n.book.peer(h.From)
 		if err != nil {
 			return err
 		}
 		urls = m.PeerURLs
 	}
-	err := tlsconf.CheckHosts(conn, hostsIn(urls))
+	err := tlsconf.CheckHosts(conn, peerurl.Hosts(urls))
 	if err != nil && h.ClusterID == n.ClusterID() {
-		n.askAround() // the member may have moved
+		n.book.askAround() // the member may have moved
 	}
 	return err
-}
-
-func hostsIn(peerURLs []string) (hosts []string) {
-	for _, addr := range hostPorts(peerURLs) {
-		host, _, err := net.SplitHostPort(addr)
-		if err == nil {
-			hosts = append(hosts, host)
-		}
-	}
-	return hosts
 }

@@ -78,8 +78,8 @@ func TestWhoseCertificate(t *testing.T) {
 	defer registry.Close()
 	n := &Node{cfg: Config{PeerTLS: source}, store: registry}
 	n.id.ClusterID = 1
-	n.vouchers.note("n1:1", roster{members: []store.Member{{ID: 4, PeerURLs: []string{"https://n4:1"}}, {ID: 5}}})
-	n.id.Members = []store.Member{
+	n.book.note("n1:1", roster{members: []store.Member{{ID: 4, PeerURLs: []string{"https://n4:1"}}, {ID: 5}}})
+	n.book.store, n.book.first = registry, []store.Member{
 		{ID: 1, PeerURLs: []string{"https://n1:1"}},
 		{ID: 2, PeerURLs: []string{"https://n2:1", "https://10.0.0.2:1"}},
 		{ID: 3, PeerURLs: []string{"https://[::3]:1"}},

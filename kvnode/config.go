@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
-	"slices"
 	"strings"
 	"time"
 
+	"github.com/leaderlease/go/kvnode/admission"
+	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 	"github.com/leaderlease/go/kvnode/transport"
@@ -20,11 +21,7 @@ import (
 )
 
 // Member is one member of the initial cluster.
-type Member struct {
-	Name string `json:"name"`
-	// PeerURLs are where it listens for its peers: http://host:port.
-	PeerURLs []string `json:"peer_urls"`
-}
+type Member = memberdir.Member
 
 // Config configures a Node. Name, DataDir, Cluster and Listener are required.
 type Config struct {
@@ -103,7 +100,7 @@ type Config struct {
 	// Default: none.
 	Logger *slog.Logger
 
-	// patience replaces alonePatience, for tests.
+	// patience replaces admission.AlonePatience, for tests.
 	patience time.Duration
 	// walFS replaces the directory of the log, for tests whose disk fails.
 	walFS fs.FS
@@ -129,7 +126,7 @@ func (c Config) WithDefaults() Config {
 	c.WarnApply = cmp.Or(c.WarnApply, 100*time.Millisecond)
 	c.Token = cmp.Or(c.Token, "etcd-cluster")
 	c.ReadMode = cmp.Or(c.ReadMode, ReadLease)
-	c.patience = cmp.Or(c.patience, alonePatience)
+	c.patience = cmp.Or(c.patience, admission.AlonePatience)
 	c.maxUncommitted = cmp.Or(c.maxUncommitted, maxUncommittedBytes)
 	c.newestFormat = cmp.Or(c.newestFormat, store.FormatNewest)
 	if c.Logger == nil {
@@ -195,11 +192,11 @@ func (c *Config) validateCluster() (errs []error) {
 			bad("member %q has no peer URL", m.Name)
 		}
 		for _, u := range m.PeerURLs {
-			if _, err := hostPort(u); err != nil {
+			if _, err := peerurl.HostPort(u); err != nil {
 				bad("member %q: %w", m.Name, err)
 			}
 		}
-		id := memberID(m.PeerURLs, c.Token)
+		id := memberdir.MemberID(m.PeerURLs, c.Token)
 		if other, ok := ids[id]; ok && other != m.Name {
 			bad("members %q and %q have the same peer URLs", other, m.Name)
 		}
@@ -222,40 +219,11 @@ func (c *Config) electionTicks() int { return int(c.ElectionTimeout / c.TickInte
 
 // self returns this member's entry of the initial cluster.
 func (c *Config) self() Member {
-	i := slices.IndexFunc(c.Cluster, func(m Member) bool { return m.Name == c.Name })
-	return c.Cluster[i]
+	return c.owner().Self()
 }
 
 // CheckPeerURL reports why peers cannot be reached at a URL, nil if they might.
 func CheckPeerURL(peer string) error {
-	_, err := hostPort(peer)
+	_, err := peerurl.HostPort(peer)
 	return err
-}
-
-// hostPort returns what to dial for a peer URL.
-func hostPort(peer string) (string, error) {
-	u, err := url.Parse(peer)
-	if err != nil {
-		return "", fmt.Errorf("peer URL %q: %w", peer, err)
-	}
-	if u.Scheme != "http" && u.Scheme != "https" {
-		return "", fmt.Errorf("peer URL %q: scheme %q must be http or https", peer, u.Scheme)
-	}
-	if _, _, err := net.SplitHostPort(u.Host); err != nil {
-		return "", fmt.Errorf("peer URL %q must be scheme://host:port: %w", peer, err)
-	}
-	if u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return "", fmt.Errorf("peer URL %q must not have more than scheme, host and port", peer)
-	}
-	return u.Host, nil
-}
-
-// hostPorts is hostPort for URLs that were validated; others are left out.
-func hostPorts(urls []string) (addrs []string) {
-	for _, u := range urls {
-		if addr, err := hostPort(u); err == nil {
-			addrs = append(addrs, addr)
-		}
-	}
-	return addrs
 }

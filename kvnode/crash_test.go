@@ -127,7 +127,7 @@ func TestCrashBetweenSnapshotAndStore(t *testing.T) {
 // installInLog makes n's log begin at leader's newest checkpoint.
 func installInLog(t *testing.T, n, leader *Node) (index uint64) {
 	t.Helper()
-	log, err := raftwal.Open(raftwal.Config{Dir: n.walDir(), SegmentSize: n.cfg.SegmentSize})
+	log, err := raftwal.Open(raftwal.Config{Dir: n.cfg.dir().Log(), SegmentSize: n.cfg.SegmentSize})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +165,7 @@ func TestAMemberWithoutItsLogIsRefused(t *testing.T) {
 		n := c.leader()
 		c.put(n, "k", "v")
 		c.crash(n)
-		if err := os.RemoveAll(n.walDir()); err != nil {
+		if err := os.RemoveAll(n.cfg.dir().Log()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := c.tryStart("m1"); !errors.Is(err, ErrLost) {

@@ -1,50 +1,77 @@
 package kvnode
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"strings"
 
-	"github.com/leaderlease/go/raftwal"
-	walfs "github.com/leaderlease/go/raftwal/fs"
+	"github.com/leaderlease/go/kvnode/memberdir"
 )
 
-// lockFile is locked by whoever makes or runs with the data directory. The log has
-// a lock of its own, but there is no log yet when the identity is written.
-const lockFile = "lock"
+func (c *Config) dir() memberdir.Dir { return memberdir.Dir(c.DataDir) }
 
-// lock makes the data directory if it is missing, and takes it for this process
-// alone until the lock is closed. It leaves nothing in a directory that it refuses.
-func (c *Config) lock() (io.Closer, error) {
-	if err := c.checkUnused(); err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(filepath.Join(c.DataDir, identityFile)); errors.Is(err, fs.ErrNotExist) {
-		if err := c.makeEmpty(); err != nil {
-			return nil, err
-		}
-	}
-	dir, err := walfs.OS(c.DataDir)
-	if err != nil {
-		return nil, err
-	}
-	lock, err := dir.Lock(lockFile)
-	return lock, c.inUse(err)
+func (c *Config) owner() *memberdir.Owner {
+	return &memberdir.Owner{Name: c.Name, Token: c.Token, Cluster: c.Cluster}
 }
 
-// inUse explains why a lock was not to be had.
-func (c *Config) inUse(err error) error {
-	switch {
-	case errors.Is(err, walfs.ErrLocked):
-		return fmt.Errorf("data directory %s: a member runs with it, or is being made or restored: %w", c.DataDir, err)
-	case err != nil:
-		return fmt.Errorf("lock the data directory %s: %w", c.DataDir, err)
-	default:
-		return nil
+// openIdentity reads the identity of the data directory, which is locked, or makes
+// one.
+func openIdentity(cfg *Config) (id memberdir.Identity, fresh bool, err error) {
+	id, err = readIdentity(cfg)
+	if errors.Is(err, fs.ErrNotExist) {
+		id, err = makeIdentity(cfg)
+		return id, true, err
 	}
+	if err == nil && cfg.Existing && id.Waits() {
+		err = cfg.stillThere(&id)
+	}
+	return id, false, err
+}
+
+// readIdentity returns the identity of the data directory, fs.ErrNotExist if it
+// has none.
+func readIdentity(cfg *Config) (memberdir.Identity, error) {
+	id, err := cfg.dir().Read()
+	if err == nil {
+		err = cfg.advise(cfg.dir().Check(&id, cfg.owner()), id.MemberID)
+	}
+	return id, err
+}
+
+func makeIdentity(cfg *Config) (id memberdir.Identity, err error) {
+	if err := errors.Join(cfg.checkName(), cfg.dir().MakeEmpty()); err != nil {
+		return id, err
+	}
+	if cfg.Existing {
+		if id, err = cfg.join(); err != nil {
+			return id, err
+		}
+		id.Joined = true
+	} else {
+		id = cfg.owner().Found()
+	}
+	id.Begin(cfg.owner(), rand.Text())
+	if !id.Joined && len(id.Members) == 1 {
+		id.DrawAlone(cfg.owner())
+	}
+	err = cfg.dir().Write(&id)
+	return id, err
+}
+
+// note makes a change of the identity durable, or the node fails and it returns
+// false.
+func (n *Node) note(change func(*memberdir.Identity)) bool {
+	n.noting.Lock()
+	defer n.noting.Unlock()
+	change(&n.id)
+	if err := n.cfg.dir().Write(&n.id); err != nil {
+		n.fail(err)
+		return false
+	}
+	return true
 }
 
 // CheckDataDir reports why Start would refuse the data directory, or the name of a
@@ -58,45 +85,32 @@ func (c Config) CheckDataDir() error {
 	}
 	id, err := readIdentity(&c)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(c.checkName(), c.checkEmpty(), c.checkUnused())
+		return errors.Join(c.checkName(), c.dir().CheckEmpty(), c.dir().CheckUnused())
 	}
-	n := &Node{cfg: c}
-	if _, gone := os.Stat(n.walDir()); err == nil && id.Started && errors.Is(gone, fs.ErrNotExist) {
-		err = fmt.Errorf("%w: the log %s is missing, but this member has run before; %s", ErrLost, n.walDir(), c.beginAnew(id.MemberID))
-	}
-	return errors.Join(err, c.checkUnused())
-}
-
-// checkUnused reports whether a process runs with the data directory. One of an
-// older version has locked the log alone.
-func (c *Config) checkUnused() error {
-	err := walfs.CheckLock(filepath.Join(c.DataDir, lockFile))
 	if err == nil {
-		err = raftwal.CheckLock((&Node{cfg: *c}).walDir())
+		err = c.advise(c.dir().CheckLog(&id), id.MemberID)
 	}
-	return c.inUse(err)
+	return errors.Join(err, c.dir().CheckUnused())
 }
 
-// warnOfWriters warns of others who may write to the data directory: what they put
-// there the member takes for its votes, its promises and its log.
+// warnOfWriters warns of others who may write to the data directory.
 func (c *Config) warnOfWriters() {
-	all := []string{c.DataDir}
-	entries, _ := os.ReadDir(c.DataDir) // what cannot be read is said by whoever needs it
-	for _, e := range entries {
-		all = append(all, filepath.Join(c.DataDir, e.Name()))
+	if path, who, mode := c.dir().Writers(); who != "" {
+		c.Logger.Warn("kvnode: others may write to the data directory, and so to what this member has voted and promised",
+			"path", path, "who", who, "mode", mode.String(), "advice", "let this process's user own it, and take the permission away: chmod -R go-w "+c.DataDir)
 	}
-	for _, path := range all {
-		info, err := os.Lstat(path)
-		if path == c.DataDir {
-			info, err = os.Stat(path)
-		}
-		if err != nil {
-			continue
-		}
-		if who := writers(info); who != "" {
-			c.Logger.Warn("kvnode: others may write to the data directory, and so to what this member has voted and promised",
-				"path", path, "who", who, "mode", info.Mode().String(), "advice", "let this process's user own it, and take the permission away: chmod -R go-w "+c.DataDir)
-			return
-		}
+}
+
+// advise says what to do about a member that must not go on with its directory.
+func (c *Config) advise(err error, id uint64) error {
+	if errors.Is(err, ErrLost) {
+		return fmt.Errorf("%w; %s", err, c.beginAnew(id))
 	}
+	return err
+}
+
+// beginAnew is what to do about a member that must not go on with its directory.
+func (c *Config) beginAnew(id uint64) string {
+	return fmt.Sprintf("remove it from the cluster (member remove %x) unless that is done, add it anew (member add %s --peer-urls=%s), "+
+		"remove %s, and start it with --initial-cluster-state existing", id, c.Name, strings.Join(c.self().PeerURLs, ","), c.DataDir)
 }

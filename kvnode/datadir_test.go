@@ -108,7 +108,7 @@ func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 // A directory that is in use says so, also before its log has begun.
 func TestADirectoryInUseIsRefused(t *testing.T) {
 	cfg := aloneConfig(t)
-	lock, err := cfg.lock()
+	lock, err := cfg.dir().Lock()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestARestoreThatFailsRemovesWhatItMade(t *testing.T) {
 	if _, err := os.Stat(kept); err != nil {
 		t.Errorf("the restore has removed what it did not make: %v", err)
 	}
-	if err := cfg.checkEmpty(); err != nil {
+	if err := cfg.dir().CheckEmpty(); err != nil {
 		t.Errorf("the restore has left something behind: %v", err)
 	}
 }

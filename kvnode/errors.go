@@ -1,6 +1,10 @@
 package kvnode
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/leaderlease/go/kvnode/memberdir"
+)
 
 var (
 	// ErrNoLeader means that no leader is known. Nothing was done.
@@ -30,5 +34,5 @@ var (
 	ErrDiskFull = errors.New("kvnode: disk is full")
 	// ErrLost means that this member has lost what it had promised to the cluster:
 	// it must be removed, and added anew with an empty directory.
-	ErrLost = errors.New("kvnode: the member has lost its data")
+	ErrLost = memberdir.ErrLost
 )

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/leaderlease/go/kvnode/admission"
 )
 
 // lines counts what a node logs.
@@ -64,8 +66,8 @@ func TestAFounderOfAnotherClusterEnds(t *testing.T) {
 			t.Fatalf("the stray member still runs after a minute")
 		}
 		delete(c.nodes, "m3")
-		if took := time.Since(began); took < refusalPatience {
-			t.Errorf("it has ended after %v, want %v at least: the others may be about to be replaced", took, refusalPatience)
+		if took := time.Since(began); took < admission.RefusalPatience {
+			t.Errorf("it has ended after %v, want %v at least: the others may be about to be replaced", took, admission.RefusalPatience)
 		}
 		err := stray.Err()
 		if !errors.Is(err, ErrForeignCluster) {
@@ -137,10 +139,10 @@ func TestADirectoryThatNeverJoinedIsCompared(t *testing.T) {
 		// A restored cluster has an ID that the flags do not give away.
 		right := c.cfgs["m3"]
 		wrong := right.WithDefaults()
-		id := wrong.found()
+		id := wrong.owner().Found()
 		id.ClusterID++
-		id.Format, id.Name, id.Token, id.Instance = identityFormat, wrong.Name, wrong.Token, "x"
-		if err := errors.Join(os.MkdirAll(wrong.DataDir, 0o700), id.save(wrong.DataDir)); err != nil {
+		id.Begin(wrong.owner(), "x")
+		if err := errors.Join(os.MkdirAll(wrong.DataDir, 0o700), wrong.dir().Write(&id)); err != nil {
 			t.Fatal(err)
 		}
 		right.Existing = true
@@ -150,7 +152,7 @@ func TestADirectoryThatNeverJoinedIsCompared(t *testing.T) {
 			t.Fatalf("Start() with the directory of another cluster = %v, want ErrForeignCluster and a remedy", err)
 		}
 		// As told: another directory, and added anew.
-		old := wrong.found().MemberID
+		old := wrong.owner().Found().MemberID
 		if err := leader.RemoveMember(t.Context(), old); err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderlease/go/kvnode/admission"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -41,7 +42,7 @@ func (n *Node) raiseFormat() {
 		}
 		format, keptBy := n.commonFormat()
 		since := time.Since(said)
-		if len(keptBy) > 0 && (since >= formatReminder || since >= reminder && !slices.Equal(keptBy, known)) {
+		if len(keptBy) > 0 && (since >= formatReminder || since >= admission.Reminder && !slices.Equal(keptBy, known)) {
 			said, known = time.Now(), keptBy
 			n.log.Warn("kvnode: members keep the cluster's format: start them with this version, and remove those that are gone for good",
 				"format", n.store.Format(), "newest", n.cfg.newestFormat, "members", keptBy)
@@ -67,9 +68,9 @@ func (n *Node) commonFormat() (format int64, keptBy []string) {
 		format = min(format, knows)
 		switch {
 		case !ok:
-			keptBy = append(keptBy, n.nameOf(m.ID)+": not connected")
+			keptBy = append(keptBy, n.book.nameOf(m.ID)+": not connected")
 		case knows < n.cfg.newestFormat:
-			keptBy = append(keptBy, fmt.Sprintf("%s: knows format %d", n.nameOf(m.ID), knows))
+			keptBy = append(keptBy, fmt.Sprintf("%s: knows format %d", n.book.nameOf(m.ID), knows))
 		}
 	}
 	return format, keptBy
@@ -111,8 +112,8 @@ func formatEntry(c *confContext) (*raftpb.Entry, error) {
 
 // knowsFormat refuses a peer whose version does not know the cluster's format: it
 // stops, or has stopped, where the format was raised.
-func (n *Node) knowsFormat(h transport.Hello) error {
-	if format := n.store.Format(); max(h.Format, store.FormatFirst) < format {
+func knowsFormat(h transport.Hello, format int64) error {
+	if max(h.Format, store.FormatFirst) < format {
 		return &transport.Refusal{Reason: transport.ReasonOther, Text: fmt.Sprintf(
 			"member %x (%s) is of a version that knows format %d, and the cluster has format %d: start it with the version of the others",
 			h.From, Shown(h.Name), max(h.Format, store.FormatFirst), format)}

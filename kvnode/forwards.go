@@ -30,8 +30,8 @@ func (n *Node) forwarded(m *raftpb.Message) {
 	err := checkForwarded(m)
 	switch {
 	case err != nil:
-		n.malformed(err, "from", n.nameOf(from))
-	case !l.campaigns.open: // a first start that nobody has admitted yet: see campaigns
+		n.malformed(err, "from", n.book.nameOf(from))
+	case !l.admission.IsOpen(): // a first start that nobody has admitted yet
 	case l.role != raft.StateLeader:
 		_ = l.raw.Step(m)
 	case len(l.offers.turns) > 0 || hasConfChange(m) || errors.Is(l.raw.Step(m), raft.ErrProposalDropped):

@@ -12,8 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"go.etcd.io/raft/v3"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/kvnode/memberdir"
 )
 
 // aloneConfig returns the configuration of a cluster of one, whose directory is
@@ -74,8 +75,8 @@ func TestDirectoriesOfOthersAreRefused(t *testing.T) {
 func TestDamagedOrForeignDirectoriesAreRefused(t *testing.T) {
 	tests := []struct{ name, file, content, want string }{
 		{"foreign files", "notes.txt", "hello", "notes.txt"},
-		{"a damaged identity", identityFile, "{", "damaged"},
-		{"a newer format", identityFile, `{"format":2}`, "format 2"},
+		{"a damaged identity", memberdir.IdentityFile, "{", "damaged"},
+		{"a newer format", memberdir.IdentityFile, `{"format":2}`, "format 2"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -94,23 +95,6 @@ func TestDamagedOrForeignDirectoriesAreRefused(t *testing.T) {
 				t.Errorf("the file holds %q, %v afterwards, want it untouched", data, err)
 			}
 		})
-	}
-}
-
-func TestIDs(t *testing.T) {
-	a, b := []string{"http://a:1", "http://b:1"}, []string{"http://b:1", "http://a:1"}
-	if memberID(a, "t") != memberID(b, "t") {
-		t.Error("memberID depends on the order of URLs")
-	}
-	if memberID(a, "t") == memberID(a, "u") {
-		t.Error("memberID does not depend on the token")
-	}
-	if id := memberID(a, "t"); id == raft.None || raft.IsLocalMsgTarget(id) {
-		t.Errorf("memberID = %x, which raft keeps for itself", id)
-	}
-	x, y := Member{PeerURLs: []string{"http://x:1"}}, Member{PeerURLs: []string{"http://y:1"}}
-	if clusterID([]Member{x, y}, "t") != clusterID([]Member{y, x}, "t") {
-		t.Error("clusterID depends on the order of members")
 	}
 }
 

@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -38,13 +39,13 @@ func sortedMembers(members *store.Members) []store.Member {
 
 // join returns who this member is in a cluster that exists: whoever added it
 // named its peer URLs, and the members of the initial cluster know its ID.
-func (c *Config) join() (id identity, err error) {
+func (c *Config) join() (id memberdir.Identity, err error) {
 	err = c.askOthers(func(r transport.Roster) error {
 		id, err = c.joinAs(r)
 		return err
 	})
 	if err != nil {
-		return identity{}, fmt.Errorf("join an existing cluster: %w", err)
+		return memberdir.Identity{}, fmt.Errorf("join an existing cluster: %w", err)
 	}
 	return id, nil
 }
@@ -53,7 +54,7 @@ func (c *Config) join() (id identity, err error) {
 // that is not the one it is told to join: nobody would ever let it in. All others
 // must be of another cluster, as in foreign.allRefuse: one alone may be the one
 // that is wrong, and some may be about to start.
-func (c *Config) stillThere(id *identity) error {
+func (c *Config) stillThere(id *memberdir.Identity) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.ElectionTimeout)
 	defer cancel()
 	answers := make(chan uint64, len(c.Cluster)) // cluster IDs, 0 for no answer
@@ -77,12 +78,12 @@ func (c *Config) stillThere(id *identity) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s is of cluster %x, which this member never joined, but the one to join is %x; %s",
-		ErrForeignCluster, filepath.Join(c.DataDir, identityFile), id.ClusterID, there, startAnew)
+		ErrForeignCluster, c.dir().Path(memberdir.IdentityFile), id.ClusterID, there, startAnew)
 }
 
 // clusterOf asks a member for its cluster, and returns 0 if it does not say.
 func (c *Config) clusterOf(ctx context.Context, m *Member) (id uint64) {
-	_ = c.askFirst(ctx, hostPorts(m.PeerURLs), func(_ string, r transport.Roster) error {
+	_ = c.askFirst(ctx, peerurl.HostPorts(m.PeerURLs), func(_ string, r transport.Roster) error {
 		id = r.ClusterID
 		return nil
 	})
@@ -101,7 +102,7 @@ func (c *Config) askOthers(use func(transport.Roster) error) error {
 	var addrs []string
 	for _, m := range c.Cluster {
 		if m.Name != c.Name {
-			addrs = append(addrs, hostPorts(m.PeerURLs)...)
+			addrs = append(addrs, peerurl.HostPorts(m.PeerURLs)...)
 		}
 	}
 	if len(addrs) == 0 {
@@ -116,8 +117,8 @@ func (c *Config) askOthers(use func(transport.Roster) error) error {
 }
 
 // joinAs finds this member in a roster.
-func (c *Config) joinAs(r transport.Roster) (identity, error) {
-	id := identity{ClusterID: r.ClusterID}
+func (c *Config) joinAs(r transport.Roster) (memberdir.Identity, error) {
+	id := memberdir.Identity{ClusterID: r.ClusterID}
 	if err := json.Unmarshal(r.Members, &id.Members); err != nil {
 		return id, fmt.Errorf("decode the roster: %w", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/leaderlease/go/kvnode/store"
 )
 
 // farewells are the members that have refused this one because it was removed.
@@ -32,15 +34,14 @@ func (n *Node) dismissed(peer uint64) {
 	f.begun.Do(func() { n.workers.Go(n.leave) })
 }
 
-// released reports whether this member was removed and is not needed any more. If it
-// has not applied its removal, those who are left are all that it knows but itself.
-func (n *Node) released() bool {
-	f := &n.farewells
+// areEnough reports whether self was removed and is not needed any more. If it has not
+// applied its removal, those who are left are all that it knows but itself.
+func (f *farewells) areEnough(members *store.Members, self uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	told, voters := 0, 0
-	for id, m := range n.store.Members().ByID {
-		if m.Learner || id == n.ID() {
+	for id, m := range members.ByID {
+		if m.Learner || id == self {
 			continue
 		}
 		voters++
@@ -55,7 +56,7 @@ func (n *Node) released() bool {
 func (n *Node) awaitRelease(ctx context.Context) error {
 	ticker := time.NewTicker(n.cfg.TickInterval)
 	defer ticker.Stop()
-	for !n.released() {
+	for !n.farewells.areEnough(n.store.Members(), n.ID()) {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -76,8 +77,8 @@ func (n *Node) leave() {
 			return
 		case <-time.After(n.cfg.ElectionTimeout):
 		}
-		if n.released() { // it may have applied its removal meanwhile, and be needed
-			n.fail(fmt.Errorf("%w; if it is to come back: %s", ErrRemoved, n.beginAnew()))
+		if n.farewells.areEnough(n.store.Members(), n.ID()) { // it may have applied its removal meanwhile, and be needed
+			n.fail(fmt.Errorf("%w; if it is to come back: %s", ErrRemoved, n.cfg.beginAnew(n.ID())))
 			return
 		}
 	}

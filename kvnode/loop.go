@@ -72,10 +72,10 @@ func (n *Node) drain() {
 }
 
 func (n *Node) tick() {
-	if n.lease.Tick() && n.loop.campaigns.open {
+	if n.lease.Tick() && n.loop.admission.IsOpen() {
 		n.loop.raw.Tick()
 	}
-	n.campaignIfDue()
+	n.admissionTick()
 	n.disk.check(n)
 	n.loop.offers.own = n.waiters.awaited(n.loop.offers.own)
 	n.loop.offers.full = false
@@ -88,14 +88,14 @@ func (n *Node) step(m *raftpb.Message) {
 		n.forwarded(m)
 		return
 	}
-	if !n.loop.campaigns.open {
-		return // a first start that nobody has admitted yet: see campaigns
+	if !n.loop.admission.IsOpen() {
+		return // a first start that nobody has admitted yet
 	}
 	if err := n.plausible(m); err != nil {
 		n.implausible(m, err)
 		return
 	}
-	n.loop.campaigns.heard(n, m)
+	n.loop.admission.Heard(m, n.Term())
 	n.vouched.answer(m)
 	n.learnCommit(m)
 	_ = n.loop.raw.Step(m)
@@ -186,8 +186,8 @@ func (n *Node) follow(rd *raft.Ready) {
 // followLeader notes that a reign has begun, or that one is over.
 func (n *Node) followLeader(lead uint64) {
 	old := n.Leader()
-	n.log.Info("kvnode: leader", "leader", n.called(lead), "was", n.called(old), "term", n.Term(), "role", n.loop.role.String())
-	n.loop.campaigns.leaderIs(lead)
+	n.log.Info("kvnode: leader", "leader", n.book.called(lead), "was", n.book.called(old), "term", n.Term(), "role", n.loop.role.String())
+	n.loop.admission.LeaderIs(lead)
 	n.setLeader(lead)
 	n.loop.offers.full = false
 	// What was handed to the old leader may be lost on the way.

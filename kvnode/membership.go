@@ -11,6 +11,8 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -45,7 +47,7 @@ func (n *Node) AddMember(ctx context.Context, peerURLs []string, learner bool) (
 		return store.Member{}, err
 	}
 	// The same URLs may come back after a removal, so they are not enough.
-	id := hashID("member", strings.Join(peerURLs, ","), n.cfg.Token, rand.Text())
+	id := memberdir.HashID("member", strings.Join(peerURLs, ","), n.cfg.Token, rand.Text())
 	m := store.Member{ID: id, PeerURLs: peerURLs, Learner: learner}
 	typ := raftpb.ConfChangeAddNode
 	if learner {
@@ -60,7 +62,7 @@ func checkPeerURLs(peerURLs []string) error {
 		return errors.New("kvnode: a member needs a peer URL")
 	}
 	for _, u := range peerURLs {
-		if _, err := hostPort(u); err != nil {
+		if _, err := peerurl.HostPort(u); err != nil {
 			return err
 		}
 	}

@@ -86,7 +86,7 @@ func TestALearnerJoinsAndIsPromoted(t *testing.T) {
 		if err := leader.PromoteMember(t.Context(), m.ID); !errors.Is(err, ErrNotLearner) {
 			t.Errorf("PromoteMember() of a voter = %v, want ErrNotLearner", err)
 		}
-		if n := len(leader.voters()); n != 4 {
+		if n := len(leader.store.Members().Voters()); n != 4 {
 			t.Errorf("%d voters, want 4", n)
 		}
 		time.Sleep(time.Second)

@@ -2,9 +2,9 @@ package kvnode
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -14,7 +14,7 @@ import (
 func (n *Node) adviseMoved(m *store.Member, advertised string) {
 	there := strings.Split(advertised, ",")
 	// Right after the start the registry may be an old one.
-	if m.ID == 0 || advertised == "" || !n.replay.isOver() || sameAddresses(m.PeerURLs, there) || !n.quiet.moved.loud(m.ID) {
+	if m.ID == 0 || advertised == "" || !n.replay.isOver() || peerurl.AreSame(m.PeerURLs, there) || !n.quiet.moved.loud(m.ID) {
 		return
 	}
 	n.log.Warn("kvnode: a member advertises other peer URLs than the cluster has", "name", m.Name, "cluster_has", m.PeerURLs, "advertises", there,
@@ -31,17 +31,4 @@ func (n *Node) adviseAllMoved() {
 	}
 	self := all[n.ID()]
 	n.adviseMoved(&self, strings.Join(n.cfg.self().PeerURLs, ","))
-}
-
-// sameAddresses compares what peer URLs lead to, whatever is spoken there: a cluster
-// may be turning to TLS.
-func sameAddresses(a, b []string) bool {
-	addresses := func(urls []string) (all []string) {
-		for _, u := range urls {
-			all = append(all, address(u))
-		}
-		slices.Sort(all)
-		return all
-	}
-	return slices.Equal(addresses(a), addresses(b))
 }

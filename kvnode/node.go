@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"golang.org/x/time/rate"
 
+	"github.com/leaderlease/go/kvnode/admission"
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/watch"
 	"github.com/leaderlease/go/kvnode/transport"
@@ -22,7 +24,7 @@ import (
 // Node is one member of a cluster. Its methods are safe for concurrent use.
 type Node struct {
 	cfg      Config             // immutable
-	id       identity           // immutable but for what note changes
+	id       memberdir.Identity // immutable but for what note changes
 	boot     uint64             // immutable: entries that bootstrapping made, 0 on a restart
 	fresh    bool               // immutable: the log had not begun at the start
 	log      *slog.Logger       // immutable
@@ -34,8 +36,8 @@ type Node struct {
 	appender *raftwal.Appender  // immutable
 	links    *transport.Transport
 	met      *acquaintances // immutable
-	foreign  foreign
-	vouchers vouchers
+	book     book           // immutable but for its vouchers
+	routes   routes
 	vouched  vouched
 	quiet    quiet
 
@@ -93,7 +95,6 @@ type Node struct {
 	received     received
 	advice       sync.Once  // of adviseAlone
 	noting       sync.Mutex // guards changes of id
-	linking      sync.Mutex // guards changes of links
 }
 
 // loopState is what only the loop touches.
@@ -107,7 +108,7 @@ type loopState struct {
 	offered   time.Time // when raft was offered proposals last
 	responses []*raftpb.Message
 	run       []func()
-	campaigns campaigns
+	admission *admission.State
 	// restored is the index of the newest snapshot that raft has switched to: older
 	// changes of the configuration are in it.
 	restored uint64

@@ -318,7 +318,7 @@ func TestAWipedMemberIsRefusedWhenAllStartAtOnce(t *testing.T) {
 		if err := back.Err(); !errors.Is(err, ErrLost) {
 			t.Errorf("Err() = %v, want ErrLost", err)
 		}
-		if back.loop.campaigns.open {
+		if back.loop.admission.IsOpen() {
 			t.Error("it has taken part before it was refused")
 		}
 		delete(c.nodes, victim.Name())

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/transport"
 )
 
@@ -29,14 +31,14 @@ func (p *peers) Admit(h transport.Hello) error {
 	case <-n.stopping:
 		return ErrStopped
 	}
-	m, err := n.peer(h.From)
+	m, err := n.book.peer(h.From)
 	if err != nil {
 		return err
 	}
 	if !isInstance(m.Instance, h.Instance) {
 		return wiped(h)
 	}
-	if err := n.knowsFormat(h); err != nil {
+	if err := knowsFormat(h, n.store.Format()); err != nil {
 		return err
 	}
 	first, err := n.met.meet(h.From, h.Instance)
@@ -53,13 +55,13 @@ func (p *peers) Admit(h transport.Hello) error {
 		return err
 	}
 	n.adviseMoved(&m, h.PeerURLs)
-	if _, known := n.familiar(h.From); known {
-		if !areAmong(strings.Split(h.PeerURLs, ","), m.PeerURLs) {
-			n.askAround() // it has moved, unless it is wrong about itself
+	if _, known := n.book.familiar(h.From); known {
+		if !peerurl.AreAmong(strings.Split(h.PeerURLs, ","), m.PeerURLs) {
+			n.book.askAround() // it has moved, unless it is wrong about itself
 		}
 		return nil
 	}
-	return n.linkVouched(h.From)
+	return n.routes.add(h.From)
 }
 
 func wiped(h transport.Hello) error {
@@ -74,21 +76,22 @@ func (p *peers) Refused(peer uint64, err error) {
 	if !errors.As(err, &refused) {
 		return
 	}
-	switch reason, say := refused.Reason, n.hasSay(peer); {
+	switch reason, say := refused.Reason, n.book.hasSay(peer); {
 	case reason == transport.ReasonWiped && say:
 		n.lose(peer, n.lacks(refused), err)
 	case reason == transport.ReasonRemoved && say:
 		n.dismissed(peer)
 	case reason == transport.ReasonCluster:
-		n.foreign.refused(n, refused)
+		now := time.Now()
+		n.calls.put(func() { n.refusedAsForeign(refused, now) })
 	default:
-		n.foreign.otherwise(peer)
+		n.calls.put(func() { n.loop.admission.Refused(peer) })
 		switch {
-		case !n.foreign.loud(peer):
+		case !n.quiet.refused.loud(peer):
 		case refused.Reason == transport.ReasonUnknown: // mostly it is known a moment later
-			n.log.Warn("kvnode: not known to a peer yet", "peer", n.called(peer), "error", err)
+			n.log.Warn("kvnode: not known to a peer yet", "peer", n.book.called(peer), "error", err)
 		default:
-			n.log.Error("kvnode: refused by a peer", "peer", n.called(peer), "error", err)
+			n.log.Error("kvnode: refused by a peer", "peer", n.book.called(peer), "error", err)
 		}
 	}
 }
@@ -96,14 +99,14 @@ func (p *peers) Refused(peer uint64, err error) {
 // Connected implements transport.Handler.
 func (p *peers) Connected(peer uint64, h transport.Hello) {
 	n := p.node()
-	n.foreign.accepted(peer)
+	n.quiet.refused.forget(peer)
 	if lease := n.lease.Info(); (h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew) && n.quiet.parameters.loud(peer) {
 		// Each member serves by its own parameters and promises what it is asked
 		// for, so this is safe; but nobody wants it.
-		n.log.Warn("kvnode: a peer has other lease parameters", "peer", n.called(peer),
+		n.log.Warn("kvnode: a peer has other lease parameters", "peer", n.book.called(peer),
 			"duration", h.Promise, "margin", h.Skew, "own_duration", lease.Duration, "own_margin", lease.MaxClockSkew)
 	}
-	n.calls.put(func() { n.loop.campaigns.admit(n, peer) })
+	n.calls.put(func() { n.do(n.loop.admission.Accepted(peer)) })
 }
 
 // Receive implements transport.Handler. The lease looks at m here: a promise
@@ -137,7 +140,7 @@ func (p *peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) 
 	}
 	defer n.received.busy.Store(false)
 	if n.quiet.received.loud(m.GetFrom()) {
-		n.log.Info("kvnode: receives a snapshot", "from", n.called(m.GetFrom()), "index", m.GetSnapshot().GetMetadata().GetIndex(), "bytes", size)
+		n.log.Info("kvnode: receives a snapshot", "from", n.book.called(m.GetFrom()), "index", m.GetSnapshot().GetMetadata().GetIndex(), "bytes", size)
 	}
 	if m.GetSnapshot().GetMetadata().GetIndex() <= n.store.Applied() {
 		// Its acknowledgement was lost. Raft does not take it, and says how far it is.
@@ -159,7 +162,7 @@ func (p *peers) Unreachable(peer uint64) {
 	n := p.node()
 	n.calls.put(func() { n.loop.raw.ReportUnreachable(peer) })
 	if n.Leader() != n.ID() && n.quiet.sought.loud(peer) { // a leader's registry is the newest
-		n.askAround()
+		n.book.askAround()
 	}
 }
 

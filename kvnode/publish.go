@@ -22,15 +22,16 @@ const publishPause = 500 * time.Millisecond
 // is handed to a leader whom only heartbeats reach so far is lost on the way, and
 // clients wait for this member until it is known.
 func (n *Node) publish() {
+	self := &store.Member{ID: n.ID(), Name: n.cfg.Name, ClientURLs: n.cfg.ClientURLs, Instance: n.id.Instance}
 	for !n.published() {
 		ctx, cancel := context.WithTimeout(context.Background(), n.cfg.ElectionTimeout)
-		r, err := n.submit(ctx, &store.Command{Register: n.registration()})
+		r, err := n.submit(ctx, &store.Command{Register: self})
 		cancel()
 		if err == nil && r.Err == nil {
 			continue
 		}
 		if errors.Is(r.Err, store.ErrInstance) {
-			n.fail(fmt.Errorf("%w: the cluster knows it with another data directory; %s", ErrLost, n.beginAnew()))
+			n.fail(fmt.Errorf("%w: the cluster knows it with another data directory; %s", ErrLost, n.cfg.beginAnew(n.ID())))
 			return
 		}
 		select {
@@ -40,10 +41,6 @@ func (n *Node) publish() {
 		}
 	}
 	close(n.known)
-}
-
-func (n *Node) registration() *store.Member {
-	return &store.Member{ID: n.ID(), Name: n.cfg.Name, ClientURLs: n.cfg.ClientURLs, Instance: n.id.Instance}
 }
 
 func (n *Node) published() bool {

@@ -29,9 +29,6 @@ type received struct {
 
 func (r *received) path(index uint64) string { return filepath.Join(r.dir, snapName(index)) }
 
-// snapFolder holds the snapshots that were received, each by the name of its index.
-const snapFolder = "snap"
-
 func snapName(index uint64) string { return fmt.Sprintf("%016x.snap", index) }
 
 // snapIndex returns the index of a snapshot of that name, and whether it is one.

@@ -42,7 +42,7 @@ func TestALaggingMemberLetsANewLeaderIn(t *testing.T) {
 		c.crash(leader)
 		back := c.start(away.Name())
 		time.Sleep(30 * time.Second)
-		if _, err := back.peer(fourth.ID()); reasonOf(err) != transport.ReasonUnknown || !strings.Contains(err.Error(), "--initial-cluster") {
+		if _, err := back.book.peer(fourth.ID()); reasonOf(err) != transport.ReasonUnknown || !strings.Contains(err.Error(), "--initial-cluster") {
 			t.Errorf("the new member is refused with %v, want %q and what to do", err, transport.ReasonUnknown)
 		}
 		// All whom it knows are gone, so nobody can vouch for the new one. The operator
@@ -79,7 +79,7 @@ func TestFoundersWaitForThoseWhoWouldKnow(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		for name, n := range c.nodes {
 			open := false
-			n.call(func() { open = n.loop.campaigns.open })
+			n.call(func() { open = n.loop.admission.IsOpen() })
 			if n.Leader() != 0 || open {
 				t.Errorf("%s takes part (%v) and has leader %x without m3", name, open, n.Leader())
 			}

@@ -41,7 +41,7 @@ func (r *replay) begin(n *Node) {
 // index says whether the rest of the log is committed, too.
 func (r *replay) look(n *Node) {
 	for !r.over && n.store.Applied() >= r.until {
-		if r.alone || !slices.Equal(n.voters(), []uint64{n.ID()}) {
+		if r.alone || !slices.Equal(n.store.Members().Voters(), []uint64{n.ID()}) {
 			r.over = true
 			close(r.applied)
 			return

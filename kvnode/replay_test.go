@@ -189,7 +189,7 @@ func TestOwnEntriesEndAtAChange(t *testing.T) {
 		c.put(n, "k", "v")
 		last := n.last.Load()
 		change := n.ownEntries(before, last)
-		if change >= last || n.changes(before+1, change) || !n.changes(change, change+1) {
+		if change >= last || changes(n.wal, before+1, change) || !changes(n.wal, change, change+1) {
 			t.Errorf("ownEntries(%d, %d) = %d, want the first change", before, last, change)
 		}
 		if got := n.ownEntries(last-1, last); got != last {

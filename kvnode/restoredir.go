@@ -1,7 +1,6 @@
 package kvnode
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,17 +9,17 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/raftwal"
-	walfs "github.com/leaderlease/go/raftwal/fs"
 )
 
 // memberDir is the data directory of a member that does not run. Nothing in it is
 // changed, and no member can start with it before it is closed.
 type memberDir struct {
-	path string
-	id   identity
+	dir  memberdir.Dir
+	id   memberdir.Identity
 	lock io.Closer
 	log  *raftwal.Log
 
@@ -37,7 +36,7 @@ type memberDir struct {
 // openMemberDir refuses a directory that a process runs with, and one whose state and
 // log do not fit together.
 func openMemberDir(path string) (_ *memberDir, err error) {
-	d := &memberDir{path: path}
+	d := &memberDir{dir: memberdir.Dir(path)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("data directory %s: %w", path, err), d.Close())
@@ -46,12 +45,7 @@ func openMemberDir(path string) (_ *memberDir, err error) {
 	if err := d.readIdentity(); err != nil {
 		return nil, err
 	}
-	cfg := &Config{DataDir: path}
-	if d.lock, err = walfs.Hold(filepath.Join(path, lockFile)); err != nil {
-		return nil, cfg.inUse(err)
-	}
-	// A former version locks the log alone.
-	if err := cfg.inUse(raftwal.CheckLock(filepath.Join(path, walDir))); err != nil {
+	if d.lock, err = d.dir.Hold(); err != nil {
 		return nil, err
 	}
 	if err := d.openLog(); err != nil {
@@ -72,25 +66,16 @@ func (d *memberDir) Close() error {
 	return errors.Join(errs...)
 }
 
-func (d *memberDir) readIdentity() error {
-	data, err := os.ReadFile(filepath.Join(d.path, identityFile))
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w: it holds no %s, so it is no data directory of kvnode's, or not a whole one", ErrSnapshotForeign, identityFile)
-	case err != nil:
-		return err
+func (d *memberDir) readIdentity() (err error) {
+	d.id, err = d.dir.Read()
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("%w: it holds no %s, so it is no data directory of kvnode's, or not a whole one", ErrSnapshotForeign, memberdir.IdentityFile)
 	}
-	if err := json.Unmarshal(data, &d.id); err != nil {
-		return fmt.Errorf("%s is damaged: %w", identityFile, err)
-	}
-	if d.id.Format != identityFormat {
-		return fmt.Errorf("%s has format %d, this version reads %d: restore with the version that wrote it", identityFile, d.id.Format, identityFormat)
-	}
-	return nil
+	return err
 }
 
 func (d *memberDir) openLog() (err error) {
-	dir := filepath.Join(d.path, walDir)
+	dir := d.dir.Log()
 	if d.log, err = raftwal.OpenReadOnly(raftwal.Config{Dir: dir}); err != nil {
 		return fmt.Errorf("open the log in %s: %w", dir, err)
 	}
@@ -110,7 +95,7 @@ func (d *memberDir) findBase() error {
 	if err != nil {
 		return err
 	}
-	d.base = filepath.Join(d.path, storeFile)
+	d.base = d.dir.Path(memberdir.StateFile)
 	d.at, err = boltdb.ReadCheckpoint(d.base)
 	if err != nil && !errors.Is(err, store.ErrNoCheckpoint) {
 		return explainForeign(err)
@@ -142,7 +127,7 @@ func (d *memberDir) findBase() error {
 // findReceived takes the newest snapshot that another member has sent, if the last
 // checkpoint is older. It is durable and checked before it has that name (received.save).
 func (d *memberDir) findReceived() error {
-	snaps := filepath.Join(d.path, snapFolder)
+	snaps := d.dir.Snaps()
 	entries, err := os.ReadDir(snaps)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -163,7 +148,7 @@ func (d *memberDir) findReceived() error {
 	}
 	if err != nil {
 		return fmt.Errorf("another member has sent %s, which is newer than the state of index %d in %s, and cannot be restored; "+
-			"move it away to restore without it, which may lack what was acknowledged: %w", path, d.at.Index, storeFile, err)
+			"move it away to restore without it, which may lack what was acknowledged: %w", path, d.at.Index, memberdir.StateFile, err)
 	}
 	d.base, d.at = path, at
 	return nil
@@ -174,7 +159,7 @@ func (d *memberDir) findReceived() error {
 // at its index, which then was not. A log that knows that one to be committed is of
 // another directory.
 func (d *memberDir) supersedes() bool {
-	if d.base == filepath.Join(d.path, storeFile) || d.at.Index <= d.hard.GetCommit() {
+	if d.base == d.dir.Path(memberdir.StateFile) || d.at.Index <= d.hard.GetCommit() {
 		return false
 	}
 	term, err := d.log.Term(d.at.Index)

@@ -16,6 +16,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/raftwal"
@@ -89,7 +90,7 @@ func TestADataDirectoryIsRestoredWithItsLog(t *testing.T) {
 					t.Fatal(err)
 				}
 				if before > 0 {
-					c.restoreAll(filepath.Join(dir, storeFile), func(r *RestoreConfig) { r.SkipHashCheck = true })
+					c.restoreAll(filepath.Join(dir, memberdir.StateFile), func(r *RestoreConfig) { r.SkipHashCheck = true })
 					if lost := absent(c.start("m1"), "after", 6); lost != 6 {
 						t.Errorf("restored from the checkpoint, %d puts are lost, want the control to lose 6", lost)
 					}
@@ -122,7 +123,7 @@ func TestADataDirectoryIsRestoredWithItsLog(t *testing.T) {
 // appendPuts has a log hold puts that the member does not know to be committed.
 func appendPuts(t *testing.T, dir string, keys ...string) {
 	t.Helper()
-	log, err := raftwal.Open(raftwal.Config{Dir: filepath.Join(dir, walDir), SegmentSize: 1 << 20})
+	log, err := raftwal.Open(raftwal.Config{Dir: filepath.Join(dir, memberdir.LogFolder), SegmentSize: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,17 +278,25 @@ func TestRestoreRefusesADirectory(t *testing.T) {
 			damage func(dir string) error
 			want   string
 		}{
-			{"no identity", func(dir string) error { return os.Remove(filepath.Join(dir, identityFile)) }, "holds no member.json"},
+			{"no identity", func(dir string) error { return os.Remove(filepath.Join(dir, memberdir.IdentityFile)) }, "holds no member.json"},
 			{"another format", func(dir string) error { return edit(dir, `"format": 1`, `"format": 7`) }, "has format 7, this version reads 1"},
-			{"damaged identity", func(dir string) error { return os.WriteFile(filepath.Join(dir, identityFile), []byte("{"), 0o600) }, "member.json is damaged"},
+			{"damaged identity", func(dir string) error {
+				return os.WriteFile(filepath.Join(dir, memberdir.IdentityFile), []byte("{"), 0o600)
+			}, "member.json is damaged"},
 			{"another directory's identity", func(dir string) error { return edit(dir, `"instance": "`, `"instance": "X`) }, "with another directory"},
 			{"another cluster's identity", func(dir string) error { return edit(dir, fmt.Sprint(n.ID()), "12345") }, "of which the log knows nothing"},
-			{"no log", func(dir string) error { return os.RemoveAll(filepath.Join(dir, walDir)) }, "open the log in"},
-			{"an empty log", func(dir string) error { return errors.Join(os.RemoveAll(filepath.Join(dir, walDir)), beginEmpty(dir)) }, "its log is empty"},
+			{"no log", func(dir string) error { return os.RemoveAll(filepath.Join(dir, memberdir.LogFolder)) }, "open the log in"},
+			{"an empty log", func(dir string) error {
+				return errors.Join(os.RemoveAll(filepath.Join(dir, memberdir.LogFolder)), beginEmpty(dir))
+			}, "its log is empty"},
 			{"a log that is cut off", func(dir string) error { return os.Truncate(firstSegment(dir), 4096) }, "is damaged"},
-			{"a log from before", func(dir string) error { return swap(filepath.Join(dir, walDir), filepath.Join(old, walDir)) }, "the log ends at"},
-			{"no state", func(dir string) error { return os.Remove(filepath.Join(dir, storeFile)) }, storeFile},
-			{"a damaged state", func(dir string) error { return os.WriteFile(filepath.Join(dir, storeFile), make([]byte, 1<<16), 0o600) }, storeFile},
+			{"a log from before", func(dir string) error {
+				return swap(filepath.Join(dir, memberdir.LogFolder), filepath.Join(old, memberdir.LogFolder))
+			}, "the log ends at"},
+			{"no state", func(dir string) error { return os.Remove(filepath.Join(dir, memberdir.StateFile)) }, memberdir.StateFile},
+			{"a damaged state", func(dir string) error {
+				return os.WriteFile(filepath.Join(dir, memberdir.StateFile), make([]byte, 1<<16), 0o600)
+			}, memberdir.StateFile},
 		} {
 			dir := filepath.Join(t.TempDir(), "dir")
 			if err := errors.Join(os.CopyFS(dir, os.DirFS(n.cfg.DataDir)), test.damage(dir)); err != nil {
@@ -343,7 +352,7 @@ func TestADirectoryThatIsReadIsNotRunWith(t *testing.T) {
 
 // edit replaces a text in the identity of a directory.
 func edit(dir, from, to string) error {
-	path := filepath.Join(dir, identityFile)
+	path := filepath.Join(dir, memberdir.IdentityFile)
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -359,10 +368,12 @@ func swap(dir, from string) error {
 	return errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(from)))
 }
 
-func firstSegment(dir string) string { return filepath.Join(dir, walDir, "0000000000000001.wal") }
+func firstSegment(dir string) string {
+	return filepath.Join(dir, memberdir.LogFolder, "0000000000000001.wal")
+}
 
 func beginEmpty(dir string) error {
-	log, err := raftwal.Open(raftwal.Config{Dir: filepath.Join(dir, walDir), SegmentSize: 1 << 20})
+	log, err := raftwal.Open(raftwal.Config{Dir: filepath.Join(dir, memberdir.LogFolder), SegmentSize: 1 << 20})
 	if err != nil {
 		return err
 	}
@@ -389,7 +400,7 @@ func TestRestoreRefusesTheLogOfAnotherTerm(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.stop("m1")
-		if err := os.WriteFile(filepath.Join(dir, storeFile), readFile(t, filepath.Join(n.cfg.DataDir, storeFile)), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, memberdir.StateFile), readFile(t, filepath.Join(n.cfg.DataDir, memberdir.StateFile)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		_, err := RestoreSnapshot(RestoreConfig{File: dir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: n.cfg.Cluster, segmentSize: 1 << 20})
@@ -433,7 +444,7 @@ func TestABareStoreIsCalledACheckpoint(t *testing.T) {
 	if err := n.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	bare := filepath.Join(n.cfg.DataDir, storeFile)
+	bare := filepath.Join(n.cfg.DataDir, memberdir.StateFile)
 	alone := writeFile(t, readFile(t, bare))
 	for path, want := range map[string]string{file: "", n.cfg.DataDir: "", "/nowhere": "", bare: "restore " + n.cfg.DataDir, alone: "restore DATA_DIR"} {
 		if got := AdviseBareStore(path); (got == "") != (want == "") || !strings.Contains(got, want) {

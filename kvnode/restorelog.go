@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
@@ -45,7 +46,7 @@ func (d *memberDir) copyTo(to string) (origin, error) {
 	}
 	r, err := d.replayInto(to, sum)
 	if err != nil {
-		return origin{}, fmt.Errorf("data directory %s: %w", d.path, explainForeign(err))
+		return origin{}, fmt.Errorf("data directory %s: %w", d.dir, explainForeign(err))
 	}
 	return origin{sum: sum.Sum(nil), term: max(d.hard.GetTerm(), r.Term), replayed: r}, nil
 }
@@ -119,9 +120,9 @@ func (d *memberDir) belongs(members *store.Members) error {
 	m, known := members.ByID[d.id.MemberID]
 	switch {
 	case !known && !d.id.Joined && !members.Removed[d.id.MemberID]:
-		return fmt.Errorf("%s is of member %x (%s), of which the log knows nothing: one of the two is of another directory", identityFile, d.id.MemberID, d.id.Name)
+		return fmt.Errorf("%s is of member %x (%s), of which the log knows nothing: one of the two is of another directory", memberdir.IdentityFile, d.id.MemberID, d.id.Name)
 	case known && m.Instance != "" && m.Instance != d.id.Instance:
-		return fmt.Errorf("the log knows member %x (%s) with another directory than that of %s: one of the two is of another directory", m.ID, m.Name, identityFile)
+		return fmt.Errorf("the log knows member %x (%s) with another directory than that of %s: one of the two is of another directory", m.ID, m.Name, memberdir.IdentityFile)
 	default:
 		return nil
 	}
@@ -140,7 +141,7 @@ func inspectDir(path string) (_ SnapshotInfo, err error) {
 		return SnapshotInfo{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	to := filepath.Join(tmp, storeFile)
+	to := filepath.Join(tmp, memberdir.StateFile)
 	from, err := d.copyTo(to)
 	if err != nil {
 		return SnapshotInfo{}, err

@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
@@ -111,7 +112,7 @@ func receive(t *testing.T, n, from *Node) store.Checkpoint {
 func TestRestoreRefusesAReceivedSnapshot(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		n := c.lostMajority(4, 6)
-		checkpoint, next := filepath.Join(n.cfg.DataDir, storeFile), n.Store().Durable().Index+1
+		checkpoint, next := filepath.Join(n.cfg.DataDir, memberdir.StateFile), n.Store().Durable().Index+1
 		for _, test := range []struct {
 			name  string
 			index uint64
@@ -125,7 +126,7 @@ func TestRestoreRefusesAReceivedSnapshot(t *testing.T) {
 			}, "one of the two is of another directory"},
 		} {
 			dir := filepath.Join(t.TempDir(), "dir")
-			path := filepath.Join(dir, snapFolder, snapName(test.index))
+			path := filepath.Join(dir, memberdir.SnapFolder, snapName(test.index))
 			if err := errors.Join(os.CopyFS(dir, os.DirFS(n.cfg.DataDir)), test.write(path)); err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/kvnode/transport"
@@ -142,21 +143,21 @@ func (r *RestoreConfig) restore() (_ Restored, err error) {
 	defer func() { err = errors.Join(err, src.Close()) }()
 	_, missing := os.Stat(cfg.DataDir)
 	if missing == nil {
-		if err := cfg.checkEmpty(); err != nil { // the source itself, say, which is locked
+		if err := cfg.dir().CheckEmpty(); err != nil { // the source itself, say, which is locked
 			return Restored{}, err
 		}
 	}
-	lock, err := cfg.lock()
+	lock, err := cfg.dir().Lock()
 	if err != nil {
 		return Restored{}, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := cfg.checkEmpty(); err != nil {
+	if err := cfg.dir().CheckEmpty(); err != nil {
 		return Restored{}, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, cfg.clear(missing != nil))
+			err = errors.Join(err, cfg.dir().Clear(missing != nil))
 		}
 	}()
 	made, err := r.fill(&cfg, src)
@@ -188,8 +189,8 @@ func (r *RestoreConfig) open() (source, error) {
 
 // fill makes what is in the data directory.
 func (r *RestoreConfig) fill(cfg *Config, src source) (Restored, error) {
-	id := cfg.found()
-	from, at, err := r.restoreStore(cfg, id.founders(), src)
+	id := cfg.owner().Found()
+	from, at, err := r.restoreStore(cfg, id.Founders(), src)
 	if err != nil {
 		return Restored{}, err
 	}
@@ -198,12 +199,12 @@ func (r *RestoreConfig) fill(cfg *Config, src source) (Restored, error) {
 	if err != nil {
 		return Restored{}, err
 	}
-	if err := r.beginLog(filepath.Join(cfg.DataDir, walDir), at, term); err != nil {
+	if err := r.beginLog(cfg.dir().Log(), at, term); err != nil {
 		return Restored{}, err
 	}
 	// The identity comes last: a directory without it is refused, whatever it
 	// holds.
-	if err := id.save(cfg.DataDir); err != nil {
+	if err := cfg.dir().Write(&id); err != nil {
 		return Restored{}, err
 	}
 	return Restored{ClusterID: id.ClusterID, MemberID: id.MemberID, Checkpoint: at, Term: term, Replayed: from.replayed}, nil
@@ -211,10 +212,10 @@ func (r *RestoreConfig) fill(cfg *Config, src source) (Restored, error) {
 
 // refounded returns who this member is in the cluster that begins with a snapshot
 // of that sum.
-func (c *Config) refounded(r *RestoreConfig, sum []byte) identity {
-	id := c.found()
-	id.ClusterID = hashID("restored", fmt.Sprintf("%x", id.ClusterID), fmt.Sprintf("%x", sum), fmt.Sprint(r.BumpRevision), fmt.Sprint(r.BumpTerm))
-	id.Format, id.Name, id.Token, id.Instance = identityFormat, c.Name, c.Token, rand.Text()
+func (c *Config) refounded(r *RestoreConfig, sum []byte) memberdir.Identity {
+	id := c.owner().Found()
+	id.ClusterID = memberdir.HashID("restored", fmt.Sprintf("%x", id.ClusterID), fmt.Sprintf("%x", sum), fmt.Sprint(r.BumpRevision), fmt.Sprint(r.BumpTerm))
+	id.Begin(c.owner(), rand.Text())
 	// Whoever restores says by that which state counts, so nobody is asked.
 	id.Started, id.Admitted = true, true
 	return id
@@ -222,7 +223,7 @@ func (c *Config) refounded(r *RestoreConfig, sum []byte) identity {
 
 // restoreStore makes the state of members out of the source.
 func (r *RestoreConfig) restoreStore(cfg *Config, members []store.Member, src source) (origin, store.Checkpoint, error) {
-	path := filepath.Join(cfg.DataDir, storeFile)
+	path := cfg.dir().Path(memberdir.StateFile)
 	from, err := src.copyTo(path)
 	if err != nil {
 		return origin{}, store.Checkpoint{}, err
@@ -265,18 +266,4 @@ func (r *RestoreConfig) beginLog(dir string, at store.Checkpoint, term uint64) e
 		return fmt.Errorf("make the log: %w", err)
 	}
 	return nil
-}
-
-// clear removes what a restore that failed has made.
-func (c *Config) clear(dirToo bool) error {
-	if dirToo {
-		return os.RemoveAll(c.DataDir)
-	}
-	entries, err := os.ReadDir(c.DataDir)
-	for _, e := range entries {
-		if !isNobodys(e.Name()) {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(c.DataDir, e.Name())))
-		}
-	}
-	return err
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
@@ -103,11 +104,11 @@ func AdviseBareStore(path string) string {
 		return ""
 	}
 	dir := filepath.Dir(path)
-	if !isDir(filepath.Join(dir, walDir)) {
+	if !isDir(memberdir.Dir(dir).Log()) {
 		dir = "DATA_DIR"
 	}
 	return fmt.Sprintf("if it is the %s of a member, it is a checkpoint, and lacks what was written after it, which is in the %s next to it: "+
-		"restore the data directory instead, which loses nothing: kvnode snapshot restore %s", storeFile, walDir, dir)
+		"restore the data directory instead, which loses nothing: kvnode snapshot restore %s", memberdir.StateFile, memberdir.LogFolder, dir)
 }
 
 func isDir(path string) bool {

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -335,7 +336,7 @@ func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "member.json") && !strings.Contains(err.Error(), "holds") {
 		t.Errorf("a second RestoreSnapshot() = %v, want the directory refused", err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, identityFile)); err != nil {
+	if _, err := os.Stat(filepath.Join(dir, memberdir.IdentityFile)); err != nil {
 		t.Errorf("the refusal has cost the first one its identity: %v", err)
 	}
 }

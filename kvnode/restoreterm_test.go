@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/leaderlease/fence"
 	"github.com/leaderlease/go/raftwal"
@@ -39,7 +40,7 @@ func (c *cluster) handOvers(times int) fence.Token {
 // termOnDisk returns the term in which the log of a data directory begins.
 func termOnDisk(t *testing.T, dataDir string) uint64 {
 	t.Helper()
-	log, err := raftwal.OpenReadOnly(raftwal.Config{Dir: filepath.Join(dataDir, walDir)})
+	log, err := raftwal.OpenReadOnly(raftwal.Config{Dir: filepath.Join(dataDir, memberdir.LogFolder)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -41,7 +42,7 @@ func TestWhoIsAdmitted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.vouchers.note("m1:2380", roster{members: []store.Member{{ID: 7, PeerURLs: peerURLs("m7")}, {ID: 9, PeerURLs: peerURLs("m9"), Instance: digestOf("a")}}})
+		n.book.note("m1:2380", roster{members: []store.Member{{ID: 7, PeerURLs: peerURLs("m7")}, {ID: 9, PeerURLs: peerURLs("m9"), Instance: digestOf("a")}}})
 		for _, tc := range []struct {
 			name   string
 			hello  transport.Hello
@@ -72,7 +73,7 @@ func TestWhoIsAdmitted(t *testing.T) {
 
 // Who was met first is known after a restart, too.
 func TestWhoWasMetIsRemembered(t *testing.T) {
-	dir := t.TempDir()
+	dir := memberdir.Dir(t.TempDir())
 	for _, instance := range []string{"a", "b"} {
 		met, err := openAcquaintances(dir)
 		if err != nil {

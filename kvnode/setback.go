@@ -3,11 +3,11 @@ package kvnode
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -127,9 +127,9 @@ func (n *Node) implausible(m *raftpb.Message, err error) {
 	switch {
 	case m.GetType() == raftpb.MsgHeartbeat:
 		n.lose(m.GetFrom(), true, fmt.Errorf("it had acknowledged index %d to member %s, and its log ends at %d: an old image of its disk was restored, or the disk has lost what it had written",
-			m.GetCommit(), n.nameOf(m.GetFrom()), n.last.Load()))
+			m.GetCommit(), n.book.nameOf(m.GetFrom()), n.last.Load()))
 	case n.quiet.dropped.loud(m.GetFrom()):
-		n.log.Error("kvnode: message dropped", "from", n.nameOf(m.GetFrom()), "type", m.GetType(), "error", err)
+		n.log.Error("kvnode: message dropped", "from", n.book.nameOf(m.GetFrom()), "type", m.GetType(), "error", err)
 	}
 }
 
@@ -137,11 +137,11 @@ func (n *Node) implausible(m *raftpb.Message, err error) {
 // the cluster, is noted before Done is closed: nobody else may know when it is started
 // again, and it would vote. It takes no part any more while that is written.
 func (n *Node) lose(peer uint64, proven bool, err error) {
-	n.fail(fmt.Errorf("%w: %w; %s", ErrLost, err, n.beginAnew()))
-	if !proven || !slices.ContainsFunc(n.knownMembers(), func(m store.Member) bool { return m.ID == peer }) {
+	n.fail(fmt.Errorf("%w: %w; %s", ErrLost, err, n.cfg.beginAnew(n.ID())))
+	if !proven || !slices.ContainsFunc(n.book.known(), func(m store.Member) bool { return m.ID == peer }) {
 		return
 	}
-	if !n.note(func(id *identity) { id.Lost = shown(err.Error(), lostBytes) }) {
+	if !n.note(func(id *memberdir.Identity) { id.Lost = shown(err.Error(), lostBytes) }) {
 		n.log.Error("kvnode: cannot note that this member has lost its data; see to it that nothing starts it again with this directory")
 	}
 }
@@ -155,12 +155,4 @@ const lostBytes = 1 << 10
 func (n *Node) lacks(r *transport.RefusedError) bool {
 	less := func(term, last uint64) bool { return term < r.Term || last < r.Index }
 	return less(n.found.Term, n.found.Last) && less(n.Term(), n.last.Load())
-}
-
-// beginAnew is what to do about a member that must not go on with its directory.
-func (n *Node) beginAnew() string { return n.cfg.beginAnew(n.id.MemberID) }
-
-func (c *Config) beginAnew(id uint64) string {
-	return fmt.Sprintf("remove it from the cluster (member remove %x) unless that is done, add it anew (member add %s --peer-urls=%s), "+
-		"remove %s, and start it with --initial-cluster-state existing", id, c.Name, strings.Join(c.self().PeerURLs, ","), c.DataDir)
 }

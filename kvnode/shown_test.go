@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -52,15 +53,15 @@ func TestNamesOfNewMembers(t *testing.T) {
 		if _, _, err := openIdentity(&cfg); err == nil {
 			t.Errorf("a directory is made for a member called %q, want it refused", name)
 		}
-		if _, err := os.Stat(filepath.Join(cfg.DataDir, identityFile)); err == nil {
-			t.Errorf("a refused start with the name %q has left %s", name, identityFile)
+		if _, err := os.Stat(filepath.Join(cfg.DataDir, memberdir.IdentityFile)); err == nil {
+			t.Errorf("a refused start with the name %q has left %s", name, memberdir.IdentityFile)
 		}
-		id := cfg.found() // by a version that did not ask
-		id.Format, id.Name, id.Token = identityFormat, cfg.Name, cfg.Token
+		id := cfg.owner().Found() // by a version that did not ask
+		id.Begin(cfg.owner(), "x")
 		if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := id.save(cfg.DataDir); err != nil {
+		if err := cfg.dir().Write(&id); err != nil {
 			t.Fatal(err)
 		}
 		if err := cfg.CheckDataDir(); err != nil && strings.Contains(err.Error(), "--name") {

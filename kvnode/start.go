@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"golang.org/x/time/rate"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/kvnode/store/watch"
@@ -75,10 +75,10 @@ func newNode(cfg Config) *Node {
 	n.applies.init()
 	n.applying.init()
 	n.counts.init()
-	n.vouchers.due = make(chan struct{}, 1)
+	n.book.name, n.book.due = cfg.Name, make(chan struct{}, 1)
 	n.replay.init()
 	n.vouched.init()
-	n.received.dir = filepath.Join(cfg.DataDir, snapFolder)
+	n.received.dir = cfg.dir().Snaps()
 	n.intake.maxBytes = cfg.maxUncommitted
 	n.leader.Store(&leadership{changed: make(chan struct{})})
 	return n
@@ -88,14 +88,14 @@ func newNode(cfg Config) *Node {
 // fresh says that the log has not begun.
 func (n *Node) openFiles() (fresh bool, err error) {
 	// First: two processes on an empty directory would each write an identity.
-	if n.lock, err = n.cfg.lock(); err != nil {
+	if n.lock, err = n.cfg.dir().Lock(); err != nil {
 		return false, err
 	}
 	n.cfg.warnOfWriters()
 	if n.id, _, err = openIdentity(&n.cfg); err != nil {
 		return false, err
 	}
-	if n.met, err = openAcquaintances(n.cfg.DataDir); err != nil {
+	if n.met, err = openAcquaintances(n.cfg.dir()); err != nil {
 		return false, err
 	}
 	// The process before may have ended between a rename and the sync: nothing is
@@ -103,14 +103,14 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if err := errors.Join(fs.MakeDir(n.received.dir), fs.MakeDir(n.cfg.DataDir)); err != nil {
 		return false, err
 	}
-	n.wal, err = raftwal.Open(raftwal.Config{Dir: n.walDir(), FS: n.cfg.walFS, SegmentSize: n.cfg.SegmentSize, Logger: n.log})
+	n.wal, err = raftwal.Open(raftwal.Config{Dir: n.cfg.dir().Log(), FS: n.cfg.walFS, SegmentSize: n.cfg.SegmentSize, Logger: n.log})
 	if err != nil {
-		return false, fmt.Errorf("open the log in %s: %w", n.walDir(), err)
+		return false, fmt.Errorf("open the log in %s: %w", n.cfg.dir().Log(), err)
 	}
 	if r := n.wal.Recovered(); r.Torn != nil {
 		n.log.Warn("kvnode: the log had a torn tail", "torn", *r.Torn)
 	}
-	backend, err := boltdb.Open(filepath.Join(n.cfg.DataDir, storeFile))
+	backend, err := boltdb.Open(n.cfg.dir().Path(memberdir.StateFile))
 	if err != nil {
 		return false, err
 	}
@@ -120,38 +120,14 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if n.store, err = store.Open(store.Config{Backend: backend, TTLEvents: n.ttlChanged, Events: n.watch.Publish, Restored: n.watch.Missed, Logger: n.log}); err != nil {
 		return false, errors.Join(err, backend.Close())
 	}
-	if fresh, err = n.isFresh(); err != nil || fresh {
-		return fresh, err
+	n.book.self, n.book.first, n.book.store = n.ID(), n.id.Members, n.store
+	fresh, err = n.cfg.dir().IsFresh(&n.id, n.wal, n.store.Durable().Index)
+	if err != nil || fresh {
+		return fresh, n.cfg.advise(err, n.ID())
 	}
-	return false, errors.Join(n.reconcile(), n.recall())
-}
-
-// What a data directory holds besides identityFile and acquaintancesFile.
-const (
-	walDir    = "wal"
-	storeFile = "store.db"
-)
-
-func (n *Node) walDir() string { return filepath.Join(n.cfg.DataDir, walDir) }
-
-// isFresh reports whether the log has not begun, and refuses one that has
-// vanished: the member may have voted and promised.
-func (n *Node) isFresh() (bool, error) {
-	last, err := n.wal.LastIndex()
-	if err != nil {
-		return false, err
-	}
-	hard, _, err := n.wal.InitialState()
-	if err != nil {
-		return false, err
-	}
-	if last > 0 || !raft.IsEmptyHardState(hard) {
-		return false, nil
-	}
-	if n.id.Started || n.store.Durable().Index > 0 {
-		return false, fmt.Errorf("%w: the log in %s is empty, but this member has run before; %s", ErrLost, n.walDir(), n.beginAnew())
-	}
-	return true, nil
+	err = errors.Join(n.reconcile(), n.met.recall(&n.book, n.log))
+	n.saved.Store(n.store.Members()) // nothing is applied yet
+	return false, err
 }
 
 // reconcile brings log and store to the same checkpoint, or leaves the store
@@ -169,11 +145,11 @@ func (n *Node) reconcile() error {
 			return fmt.Errorf("the state in store.db is of index %d, and the log, whose snapshot is of index %d, does not take it: %w", durable.Index, logged, err)
 		}
 	case durable.Index < logged:
-		replays, err := n.replays(durable)
+		again, err := replays(n.wal, durable)
 		if err != nil {
 			return err
 		}
-		if replays {
+		if again {
 			n.log.Warn("kvnode: the state is older than the log's snapshot; what is missing is applied again", "state", durable.Index, "snapshot", logged)
 			break
 		}
@@ -252,7 +228,7 @@ func (n *Node) openRaft() error {
 // bootstrap begins the log with the initial cluster, the same on each member.
 func (n *Node) bootstrap() error {
 	var peers []raft.Peer
-	for _, m := range n.id.founders() {
+	for _, m := range n.id.Founders() {
 		data, err := json.Marshal(confContext{Member: m})
 		if err != nil {
 			return err
@@ -272,14 +248,16 @@ func (n *Node) begin() (err error) {
 			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.found,
 		},
 		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
-		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Called: n.called, Dial: n.cfg.Dial,
+		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Called: n.book.called, Dial: n.cfg.Dial,
 		Authenticate: n.authenticate, Logger: n.log,
 	})
 	if err != nil {
 		return err
 	}
+	n.routes.book, n.routes.links = &n.book, n.links
 	n.appender = raftwal.NewAppender(n.wal, n.retryFullDisk)
-	n.loop.campaigns.init(n)
+	n.loop.admission = n.newAdmission()
+	n.showAwaited()
 	n.ttl = n.newTTL()
 	n.connectPeers()
 	n.watch.Start(n.store)
@@ -291,7 +269,7 @@ func (n *Node) begin() (err error) {
 	n.workers.Go(n.raiseFormat)
 	ctx, cancel := context.WithCancel(context.Background())
 	n.workers.Go(func() { <-n.stopping; cancel() })
-	n.workers.Go(func() { n.vouch(ctx) })
+	n.workers.Go(func() { n.asker().run(ctx) })
 	n.workers.Go(func() { n.ttl.Run(n.stopping) })
 	n.workers.Go(n.run)
 	close(n.begun)

@@ -68,7 +68,7 @@ func (n *Node) Status() Status {
 		Learner: n.store.Members().ByID[n.ID()].Learner,
 		Lease:   lease, Stats: n.lease.Stats(),
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
-		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.names(), Awaited: n.Awaited(),
+		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.book.names(), Awaited: n.Awaited(),
 		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: n.formatKeptBy(),
 		Replaying: !n.replay.isOver(), Waiting: n.waiters.len(), Counts: n.counts.load(), Late: n.late.load(), DiskFull: n.disk.full.Load(),
 		CheckpointErr: n.counts.checkpointErr(), Alarms: n.store.Alarms(), Err: n.Err(),

@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -31,33 +32,38 @@ const (
 	minLonely = 3
 )
 
-// askAround has the others asked, soon, who is in the cluster and where.
-func (n *Node) askAround() {
-	select {
-	case n.vouchers.due <- struct{}{}:
-	default:
-	}
+// asker asks the members that this one knows who is in the cluster, and where.
+type asker struct {
+	cfg       *Config
+	clusterID uint64
+	book      *book
+	routes    *routes
+	leader    func() uint64
 }
 
-// vouch asks the others who is in the cluster each time that somebody calls whom this
+func (n *Node) asker() *asker {
+	return &asker{cfg: &n.cfg, clusterID: n.ClusterID(), book: &n.book, routes: &n.routes, leader: n.Leader}
+}
+
+// run asks the others who is in the cluster each time that somebody calls whom this
 // member does not know, or does not expect there, and for as long as somebody is in on
 // their word, or nobody has answered who could help. One round is under way at a time.
-func (n *Node) vouch(ctx context.Context) {
+func (a *asker) run(ctx context.Context) {
 	lonely := 0
 	for {
 		var renewal <-chan time.Time
-		if n.relink() || lonely > 0 {
+		if a.routes.follow() || lonely > 0 {
 			renewal = time.After(vouchRenewal)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-n.vouchers.due:
+		case <-a.book.due:
 		case <-renewal:
 		}
 		pause := time.NewTimer(vouchPause)
-		lonely = n.askRosters(ctx, lonely)
-		n.relink() // whoever is refused now is not kept until the pause is over
+		lonely = a.askRosters(ctx, lonely)
+		a.routes.follow() // whoever is refused now is not kept until the pause is over
 		select {
 		case <-ctx.Done():
 			return
@@ -71,21 +77,21 @@ func (n *Node) vouch(ctx context.Context) {
 // minLonely those are asked whom only --initial-cluster names: if there is a majority,
 // its members know who leads, or can elect a leader, and who has left the cluster has
 // no say.
-func (n *Node) askRosters(ctx context.Context, lonely int) int {
-	known, led := n.knownMembers(), n.isLed()
-	there := n.askAll(ctx, known, false)
-	if n.isMajority(known, there) || led || n.isLed() {
-		n.vouchers.keep(known)
+func (a *asker) askRosters(ctx context.Context, lonely int) int {
+	known, led := a.book.known(), a.isLed()
+	there := a.askAll(ctx, known, false)
+	if a.isMajority(known, there) || led || a.isLed() {
+		a.book.keep(known)
 		return 0
 	}
 	if lonely++; lonely < minLonely {
-		n.vouchers.keep(known)
+		a.book.keep(known)
 		return lonely
 	}
-	named := n.namedByFlags(known, there)
-	answered := n.askAll(ctx, named, true)
-	n.vouchers.keep(slices.Concat(known, named))
-	n.vouchers.note(flagsPlace, roster{members: placed(named, answered), applied: math.MaxUint64, flags: true})
+	named := a.namedByFlags(known, there)
+	answered := a.askAll(ctx, named, true)
+	a.book.keep(slices.Concat(known, named))
+	a.book.note(flagsPlace, roster{members: placed(named, answered), applied: math.MaxUint64, flags: true})
 	return lonely
 }
 
@@ -108,36 +114,28 @@ func placed(named []store.Member, answered []bool) (moved []store.Member) {
 // isLed reports whether there is a leader that hears this member, for whoever cannot
 // answer gets nothing from it, and that nobody is needed to find whom --initial-cluster
 // alone names: they are, until the registry has them, however long that takes.
-func (n *Node) isLed() bool {
-	lead := n.Leader()
+func (a *asker) isLed() bool {
+	lead := a.leader()
 	hears := func(p transport.PeerStatus) bool { return p.ID == lead && p.Connected }
 	switch {
-	case lead == raft.None || lead != n.ID() && !slices.ContainsFunc(n.links.Peers(), hears):
+	case lead == raft.None || lead != a.book.self && !slices.ContainsFunc(a.routes.links.Peers(), hears):
 		return false
-	case n.isFlagged(lead):
+	case a.book.isFlagged(lead):
 		return false
 	default:
-		return !slices.ContainsFunc(n.knownMembers(), func(m store.Member) bool { return n.isFlagged(m.ID) })
+		return !slices.ContainsFunc(a.book.known(), func(m store.Member) bool { return a.book.isFlagged(m.ID) })
 	}
 }
 
-// isFlagged reports whether a member is believed, or believed to be at some address,
-// on the word alone of those whom --initial-cluster names.
-func (n *Node) isFlagged(id uint64) bool {
-	without, known := n.believedBy(id, false)
-	with, vouched := n.believed(id)
-	return known != vouched || len(without.PeerURLs) < len(with.PeerURLs)
-}
-
 // isMajority reports whether most of the voters have answered, counting this member.
-func (n *Node) isMajority(known []store.Member, answered []bool) bool {
+func (a *asker) isMajority(known []store.Member, answered []bool) bool {
 	voters, there := 0, 0
 	for i, m := range known {
 		if m.Learner {
 			continue
 		}
 		voters++
-		if answered[i] || m.ID == n.ID() {
+		if answered[i] || m.ID == a.book.self {
 			there++
 		}
 	}
@@ -147,18 +145,18 @@ func (n *Node) isMajority(known []store.Member, answered []bool) bool {
 // namedByFlags are the others in --initial-cluster, with the IDs under which they are
 // known by that name, as far as they are not known to be there, and nobody else was
 // there, as known says: another one may be registered where they are now.
-func (n *Node) namedByFlags(known []store.Member, there []bool) (named []store.Member) {
-	for _, m := range n.cfg.Cluster {
+func (a *asker) namedByFlags(known []store.Member, there []bool) (named []store.Member) {
+	for _, m := range a.cfg.Cluster {
 		isTaken := func(u string) bool {
 			for i, k := range known {
-				if areAmong([]string{u}, k.PeerURLs) && (there[i] || k.Name == m.Name) {
+				if peerurl.AreAmong([]string{u}, k.PeerURLs) && (there[i] || k.Name == m.Name) {
 					return true
 				}
 			}
 			return false
 		}
 		urls := slices.DeleteFunc(slices.Clone(m.PeerURLs), isTaken)
-		if m.Name == n.Name() || len(urls) == 0 {
+		if m.Name == a.book.name || len(urls) == 0 {
 			continue
 		}
 		other := store.Member{Name: m.Name, PeerURLs: urls}
@@ -172,14 +170,14 @@ func (n *Node) namedByFlags(known []store.Member, there []bool) (named []store.M
 
 // askAll asks all at once, and returns which have answered within an election timeout,
 // as far as those that answered have said who they are.
-func (n *Node) askAll(ctx context.Context, members []store.Member, flags bool) []bool {
-	ctx, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout)
+func (a *asker) askAll(ctx context.Context, members []store.Member, flags bool) []bool {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.ElectionTimeout)
 	defer cancel()
 	answered := make([]bool, len(members))
 	var wg sync.WaitGroup
 	for i, m := range members {
-		if m.ID != n.ID() {
-			wg.Go(func() { answered[i] = n.askRoster(ctx, &m, flags) })
+		if m.ID != a.book.self {
+			wg.Go(func() { answered[i] = a.askRoster(ctx, &m, flags) })
 		}
 	}
 	wg.Wait()
@@ -190,16 +188,16 @@ func (n *Node) askAll(ctx context.Context, members []store.Member, flags bool) [
 // reports whether that is the member. Whoever is of this cluster may say who is in it,
 // but is not there in the place of another one: at the old address of a member there
 // may be one that has moved, and this one, too, gets an answer from itself.
-func (n *Node) askRoster(ctx context.Context, m *store.Member, flags bool) bool {
-	return n.cfg.askFirst(ctx, hostPorts(m.PeerURLs), func(addr string, r transport.Roster) error {
-		if r.ClusterID != n.ClusterID() {
+func (a *asker) askRoster(ctx context.Context, m *store.Member, flags bool) bool {
+	return a.cfg.askFirst(ctx, peerurl.HostPorts(m.PeerURLs), func(addr string, r transport.Roster) error {
+		if r.ClusterID != a.clusterID {
 			return fmt.Errorf("cluster %x answers at %s", r.ClusterID, addr)
 		}
 		said := roster{applied: r.Applied, flags: flags}
 		if err := json.Unmarshal(r.Members, &said.members); err != nil {
 			return err
 		}
-		n.vouchers.note(addr, said)
+		a.book.note(addr, said)
 		if r.From != 0 && m.ID != raft.None && r.From != m.ID {
 			return fmt.Errorf("member %x answers at %s, not %x", r.From, addr, m.ID)
 		}

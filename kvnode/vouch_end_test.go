@@ -151,13 +151,13 @@ func TestWhoHasASay(t *testing.T) {
 			{"flags say that it is where it is", roster{members: []store.Member{m}, applied: 1 << 40, flags: true}, true},
 			{"flags say that it has moved", roster{members: []store.Member{{ID: id, PeerURLs: peerURLs("m9")}}, applied: 1 << 40, flags: true}, false},
 		} {
-			n.vouchers.note("m9:2380", test.said)
-			if got := n.hasSay(id); got != test.want {
+			n.book.note("m9:2380", test.said)
+			if got := n.book.hasSay(id); got != test.want {
 				t.Errorf("%s: hasSay() = %v, want %v", test.name, got, test.want)
 			}
 		}
-		n.vouchers.note("m9:2380", roster{members: []store.Member{{ID: 99, PeerURLs: peerURLs("m9")}}, applied: 1 << 40})
-		if n.hasSay(99) {
+		n.book.note("m9:2380", roster{members: []store.Member{{ID: 99, PeerURLs: peerURLs("m9")}}, applied: 1 << 40})
+		if n.book.hasSay(99) {
 			t.Error("hasSay() of a member that is not registered = true, want false")
 		}
 	})
@@ -182,8 +182,8 @@ func TestOldRostersDoNotMoveMembers(t *testing.T) {
 			{"one as new, of a member that is not registered", 99, applied, 0},
 			{"a former version's, of a member that is not registered", 99, 0, 1},
 		} {
-			n.vouchers.note("m9:2380", roster{members: []store.Member{{ID: test.id, PeerURLs: peerURLs("m9")}}, applied: test.applied})
-			if m, _ := n.believed(test.id); len(m.PeerURLs) != test.want {
+			n.book.note("m9:2380", roster{members: []store.Member{{ID: test.id, PeerURLs: peerURLs("m9")}}, applied: test.applied})
+			if m, _ := n.book.believed(test.id); len(m.PeerURLs) != test.want {
 				t.Errorf("%s: it is believed at %v, want %d URLs", test.name, m.PeerURLs, test.want)
 			}
 		}

@@ -139,9 +139,9 @@ func TestWhoFindsNobodyAsksAgain(t *testing.T) {
 		for n.Leader() != 0 {
 			time.Sleep(10 * time.Millisecond)
 		}
-		n.askAround()
+		n.book.askAround()
 		time.Sleep(minLonely * vouchRenewal)
-		if _, ok := n.believed(99); !ok {
+		if _, ok := n.book.believed(99); !ok {
 			t.Errorf("%v after it was asked to, a member has not asked m9, which its flags name", minLonely*vouchRenewal)
 		}
 	})

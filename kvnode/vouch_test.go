@@ -200,10 +200,10 @@ func TestFlagsVouchOnlyForWantOfAMajority(t *testing.T) {
 		c.leader()
 		ask := func() string {
 			for range 20 { // as whoever is refused does
-				_, _ = n.peer(99)
+				_, _ = n.book.peer(99)
 				time.Sleep(vouchPause / 2)
 			}
-			_, err := n.peer(99)
+			_, err := n.book.peer(99)
 			return reasonOf(err)
 		}
 		if reason := ask(); reason != transport.ReasonUnknown {
@@ -215,11 +215,11 @@ func TestFlagsVouchOnlyForWantOfAMajority(t *testing.T) {
 		}
 		c.net.HealAll()
 		c.leader()
-		_, _ = n.peer(98)
+		_, _ = n.book.peer(98)
 		time.Sleep(10 * vouchPause)
-		_, _ = n.peer(98)
+		_, _ = n.book.peer(98)
 		time.Sleep(vouchPause)
-		if _, err := n.peer(99); reasonOf(err) != transport.ReasonUnknown {
+		if _, err := n.book.peer(99); reasonOf(err) != transport.ReasonUnknown {
 			t.Error("with a majority again: what m9 has said counts, want it forgotten")
 		}
 	})
@@ -229,14 +229,14 @@ func TestFlagsVouchOnlyForWantOfAMajority(t *testing.T) {
 func TestRostersOfOtherClustersDoNotVouch(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
-		if !n.askRoster(t.Context(), &store.Member{PeerURLs: peerURLs("m1")}, false) {
+		if !n.asker().askRoster(t.Context(), &store.Member{PeerURLs: peerURLs("m1")}, false) {
 			t.Error("askRoster() of a member of this cluster = false, want true")
 		}
 		c.ghost(n, n.ClusterID()+1)
-		if n.askRoster(t.Context(), &store.Member{PeerURLs: peerURLs("m9")}, false) {
+		if n.asker().askRoster(t.Context(), &store.Member{PeerURLs: peerURLs("m9")}, false) {
 			t.Error("askRoster() of a member of another cluster = true, want false")
 		}
-		if _, err := n.peer(99); reasonOf(err) != transport.ReasonUnknown {
+		if _, err := n.book.peer(99); reasonOf(err) != transport.ReasonUnknown {
 			t.Errorf("peer() of a member that another cluster has = %v, want it unknown", err)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -25,6 +26,14 @@ type roster struct {
 	// does not say.
 	applied uint64
 	flags   bool // --initial-cluster alone names who says so
+}
+
+// askAround has the others asked, soon, who is in the cluster and where.
+func (v *vouchers) askAround() {
+	select {
+	case v.due <- struct{}{}:
+	default:
+	}
 }
 
 // named returns a member as all rosters have it: they may be of different age, so its
@@ -60,7 +69,7 @@ func (v *vouchers) flagged(registered *store.Member) bool {
 	defer v.mu.Unlock()
 	for _, r := range v.mu.rosters {
 		if r.flags && slices.ContainsFunc(r.members, func(m store.Member) bool {
-			return m.ID == registered.ID && !areAmong(m.PeerURLs, registered.PeerURLs)
+			return m.ID == registered.ID && !peerurl.AreAmong(m.PeerURLs, registered.PeerURLs)
 		}) {
 			return true
 		}
@@ -82,12 +91,6 @@ func (v *vouchers) keep(members []store.Member) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	maps.DeleteFunc(v.mu.rosters, func(addr string, _ roster) bool {
-		return !slices.ContainsFunc(members, func(m store.Member) bool { return slices.Contains(hostPorts(m.PeerURLs), addr) })
+		return !slices.ContainsFunc(members, func(m store.Member) bool { return slices.Contains(peerurl.HostPorts(m.PeerURLs), addr) })
 	})
-}
-
-// areAmong reports whether all of some peer URLs lead to where others do.
-func areAmong(some, others []string) bool {
-	addrs := hostPorts(others)
-	return !slices.ContainsFunc(hostPorts(some), func(addr string) bool { return !slices.Contains(addrs, addr) })
 }

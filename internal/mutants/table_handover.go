@@ -147,7 +147,7 @@ var handovers = []Mutant{
 	{
 		Rule: "membership", Name: "a peers.json that is gone is not made again", Pkg: nodePkg, Test: "^TestALostListOfAcquaintancesIsSaid$",
 		File: "kvnode/start.go",
-		Old:  "errors.Join(n.reconcile(), n.recall())", New: "n.reconcile()",
+		Old:  "errors.Join(n.reconcile(), n.met.recall(&n.book, n.log))", New: "n.reconcile()",
 	},
 	{
 		Rule: "membership", Name: "what a leader never sent is acknowledged", Pkg: nodePkg, Test: "^TestAnswersToThePastAreNoErrors$",

@@ -53,9 +53,9 @@ var web = []Mutant{
 	},
 	{
 		Rule: "names", Name: "a new member may have a name that terminals act upon", Pkg: nodePkg, Test: "^TestNamesOfNewMembers$",
-		File: "kvnode/identity.go",
-		Old:  "errors.Join(cfg.checkName(), cfg.makeEmpty())",
-		New:  "cfg.makeEmpty()",
+		File: "kvnode/datadir.go",
+		Old:  "errors.Join(cfg.checkName(), cfg.dir().MakeEmpty())",
+		New:  "cfg.dir().MakeEmpty()",
 	},
 	{
 		Rule: "names", Name: "an old member with such a name does not start any more", Pkg: nodePkg, Test: "^TestNamesOfNewMembers$",
@@ -72,7 +72,7 @@ var web = []Mutant{
 	},
 	{
 		Rule: "names", Name: "the registry's names are shown as they are", Pkg: nodePkg, Test: "^TestOldNamesAreShownQuoted$",
-		File: "kvnode/awaited.go",
+		File: "kvnode/names.go",
 		Old:  "\tname := Shown(m.Name)\n",
 		New:  "\tname := m.Name\n",
 	},
@@ -95,8 +95,8 @@ var web = []Mutant{
 		New:  "",
 	},
 	{
-		Rule: "directory", Name: "only what everybody may write to is warned of", Pkg: nodePkg, Test: "^TestWhoMayWrite$",
-		File: "kvnode/datadir_unix.go",
+		Rule: "directory", Name: "only what everybody may write to is warned of", Pkg: "./kvnode/memberdir", Test: "^TestWhoMayWrite$",
+		File: "kvnode/memberdir/writers_unix.go",
 		Old:  "perm&0o020 != 0",
 		New:  "false",
 	},

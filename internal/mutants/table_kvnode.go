@@ -1,8 +1,9 @@
 package main
 
 const (
-	nodePkg  = "./kvnode"
-	storePkg = "./kvnode/store"
+	nodePkg      = "./kvnode"
+	storePkg     = "./kvnode/store"
+	admissionPkg = "./kvnode/admission"
 )
 
 // members are bugs of a node: who may take part, what is kept, and in which
@@ -10,28 +11,28 @@ const (
 var members = []Mutant{
 	{
 		Rule: "identity", Name: "an empty log of a member that has run before is taken for a new one", Pkg: nodePkg, Test: "^TestAMemberWithoutItsLogIsRefused$",
-		File: "kvnode/start.go",
-		Old:  "\tif n.id.Started || n.store.Durable().Index > 0 {\n",
+		File: "kvnode/memberdir/identity.go",
+		Old:  "\tif id.Started || applied > 0 {\n",
 		New:  "\tif false {\n",
 	},
 	{
 		Rule: "identity", Name: "the identity is written before the directory is locked", Pkg: nodePkg, Test: "^TestADirectoryInUseIsRefused$",
 		File: "kvnode/start.go",
-		Old:  "\tif n.lock, err = n.cfg.lock(); err != nil {\n\t\treturn false, err\n\t}\n\tn.cfg.warnOfWriters()\n\tif n.id, _, err = openIdentity(&n.cfg); err != nil {\n\t\treturn false, err\n\t}\n",
-		New:  "\tif n.id, _, err = openIdentity(&n.cfg); err != nil {\n\t\treturn false, err\n\t}\n\tif n.lock, err = n.cfg.lock(); err != nil {\n\t\treturn false, err\n\t}\n",
+		Old:  "\tif n.lock, err = n.cfg.dir().Lock(); err != nil {\n\t\treturn false, err\n\t}\n\tn.cfg.warnOfWriters()\n\tif n.id, _, err = openIdentity(&n.cfg); err != nil {\n\t\treturn false, err\n\t}\n",
+		New:  "\tif n.id, _, err = openIdentity(&n.cfg); err != nil {\n\t\treturn false, err\n\t}\n\tif n.lock, err = n.cfg.dir().Lock(); err != nil {\n\t\treturn false, err\n\t}\n",
 	},
 	{
 		Rule: "identity", Name: "a restore does not lock the directory", Pkg: nodePkg, Test: "^TestADirectoryInUseIsRefused$",
 		File: "kvnode/restoresnap.go",
-		Old:  "\tlock, err := cfg.lock()\n",
+		Old:  "\tlock, err := cfg.dir().Lock()\n",
 		New:  "\tlock, err := io.NopCloser(nil), os.MkdirAll(cfg.DataDir, 0o700)\n",
 		More: []Edit{{File: "kvnode/restoresnap.go", Old: "\t\"fmt\"\n", New: "\t\"fmt\"\n\t\"io\"\n"}},
 	},
 	{
 		Rule: "identity", Name: "a directory of another cluster is taken", Pkg: nodePkg, Test: "^TestDirectoriesOfOthersAreRefused$",
-		File: "kvnode/identity.go",
-		Old:  "\tif !slices.ContainsFunc(cfg.Cluster,",
-		New:  "\tif false && !slices.ContainsFunc(cfg.Cluster,",
+		File: "kvnode/memberdir/identity.go",
+		Old:  "\tif !slices.ContainsFunc(o.Cluster,",
+		New:  "\tif false && !slices.ContainsFunc(o.Cluster,",
 	},
 	{
 		Rule: "identity", Name: "who was met is not asked when a member is let in", Pkg: nodePkg, Test: "^TestWhoIsAdmitted$",
@@ -42,7 +43,7 @@ var members = []Mutant{
 	{
 		Rule: "identity", Name: "who was met is not on disk", Pkg: nodePkg, Test: "^TestWhoWasMetIsRemembered$",
 		File: "kvnode/acquaintance.go",
-		Old:  "\t\terr = replaceFile(a.dir, acquaintancesFile, data)\n",
+		Old:  "\t\terr = a.dir.Replace(acquaintancesFile, data)\n",
 		New:  "\t\t_ = data\n",
 	},
 	{
@@ -59,33 +60,33 @@ var members = []Mutant{
 	},
 	{
 		Rule: "identity", Name: "a member that was removed is let in", Pkg: nodePkg, Test: "^TestWhoIsAdmitted$",
-		File: "kvnode/believed.go",
-		Old:  "\tif n.store.Members().Removed[id] {\n",
+		File: "kvnode/book.go",
+		Old:  "\tif b.store.Members().Removed[id] {\n",
 		New:  "\tif false {\n",
 	},
 	{
 		Rule: "founding", Name: "the log begins with members as the flags spell them", Pkg: nodePkg, Test: "^TestFoundersBeginWithTheSameEntries$",
 		File: "kvnode/start.go",
-		Old:  "range n.id.founders() {",
+		Old:  "range n.id.Founders() {",
 		New:  "range n.id.Members {",
 	},
 	{
 		Rule: "founding", Name: "a restored state begins with members as the flags spell them", Pkg: nodePkg, Test: "^TestRestoredMembersBeginWithTheSameState$",
 		File: "kvnode/restoresnap.go",
-		Old:  "id.founders()",
+		Old:  "id.Founders()",
 		New:  "id.Members",
 	},
 	{
 		Rule: "founding", Name: "a founder of one takes the ID that its flags give", Pkg: nodePkg, Test: "^TestAFounderOfOne(DrawsItsID|ThatIsCutOffFoundsAnotherCluster)$",
-		File: "kvnode/alone.go",
-		Old:  "\tid.ClusterID = hashID(\"alone\", fmt.Sprintf(\"%x\", id.ClusterID), id.Instance)\n",
+		File: "kvnode/memberdir/identity.go",
+		Old:  "\tid.ClusterID = HashID(\"alone\", fmt.Sprintf(\"%x\", id.ClusterID), id.Instance)\n",
 		New:  "",
 	},
 	{
 		Rule: "founding", Name: "a founder of one takes part at once", Pkg: nodePkg, Test: "^TestAFounderOfOneThatLostItsDirectoryNeverServes$",
-		File: "kvnode/alone.go",
-		Old:  "\tid.Admitted = !slices.ContainsFunc(c.self().PeerURLs, func(u string) bool { return !isLoopback(u) })\n",
-		New:  "\tid.Admitted = slices.ContainsFunc(c.self().PeerURLs, func(string) bool { return true })\n",
+		File: "kvnode/memberdir/identity.go",
+		Old:  "\tid.Admitted = !slices.ContainsFunc(o.Self().PeerURLs, func(u string) bool { return !peerurl.IsLoopback(u) })\n",
+		New:  "\tid.Admitted = slices.ContainsFunc(o.Self().PeerURLs, func(string) bool { return true })\n",
 	},
 	{
 		Rule: "founding", Name: "a founder of one does not hear who claims it", Pkg: nodePkg, Test: "^TestAFounderOfOneThatLostItsDirectoryNeverServes$",
@@ -101,26 +102,26 @@ var members = []Mutant{
 	},
 	{
 		Rule: "founding", Name: "a founder of one waits for less than what callers may be busy with", Pkg: nodePkg, Test: "^TestAFounderOfOneWaitsForWhoIsStuck$",
-		File: "kvnode/alone.go",
-		Old:  "alonePatience = 7 * time.Second",
-		New:  "alonePatience = 4 * time.Second",
+		File: "kvnode/admission/admission.go",
+		Old:  "AlonePatience = 7 * time.Second",
+		New:  "AlonePatience = 4 * time.Second",
 	},
 	{
 		Rule: "founding", Name: "a founder of one takes part while it asks who has called", Pkg: nodePkg, Test: "^TestAFounderOfOneWaitsForAnAnswer$",
-		File: "kvnode/alone.go",
-		Old:  "c.asking > 0 || ",
+		File: "kvnode/admission/admission.go",
+		Old:  "!s.IsAsking() && ",
 		New:  "",
 	},
 	{
 		Rule: "founding", Name: "a founder of one takes part beside callers that it cannot ask", Pkg: nodePkg, Test: "^TestAFounderOfOneWaitsForWhoCannotBeAsked$",
-		File: "kvnode/alone.go",
-		Old:  "\t\t\tc.called = time.Now()\n",
+		File: "kvnode/admission/admission.go",
+		Old:  "\t\ts.called = now\n",
 		New:  "",
 	},
 	{
 		Rule: "founding", Name: "whoever claims a member is believed unasked", Pkg: nodePkg, Test: "^TestAClaimIsNotBelievedUnasked$",
 		File: "kvnode/alone.go",
-		Old:  "own := slices.IndexFunc(members, n.isHere); own >= 0 {",
+		Old:  "own := slices.IndexFunc(members, a.isHere); own >= 0 {",
 		New:  "own := 0; own >= 0 {",
 	},
 	{
@@ -146,7 +147,7 @@ var members = []Mutant{
 		File: "kvnode/alone.go",
 		Old:  "\tcase n.waiting():\n",
 		New:  "\tcase true:\n",
-		More: []Edit{{"kvnode/alone.go", "\t\tcase c.open: // the next claim is said\n", ""}},
+		More: []Edit{{"kvnode/admission/admission.go", "\tcase s.open: // the next claim is said\n\t\treturn Decision{}\n", ""}},
 	},
 	{
 		Rule: "founding", Name: "a member that founds with others ends when it is claimed", Pkg: nodePkg, Test: "^TestStraysDoNotEndWhoeverTheyClaim$",
@@ -156,27 +157,81 @@ var members = []Mutant{
 	},
 	{
 		Rule: "founding", Name: "founders take part at once", Pkg: nodePkg, Test: "^TestFoundersWaitForThoseWhoWouldKnow$",
-		File: "kvnode/campaign.go",
-		Old:  "\tc.admitted = make(map[uint64]bool)\n",
-		New:  "\tc.admitted = make(map[uint64]bool)\n\tc.open = c.open || !n.id.Joined\n",
+		File: "kvnode/admission.go",
+		Old:  "Waits: n.waiting(),",
+		New:  "Waits: n.waiting() && n.id.Joined,",
 	},
 	{
 		Rule: "founding", Name: "joiners take part at once", Pkg: nodePkg, Test: "^TestJoinersWaitForThoseWhoWouldKnow$",
-		File: "kvnode/campaign.go",
-		Old:  "\tc.admitted = make(map[uint64]bool)\n",
-		New:  "\tc.admitted = make(map[uint64]bool)\n\tc.open = c.open || n.id.Joined\n",
+		File: "kvnode/admission.go",
+		Old:  "Waits: n.waiting(),",
+		New:  "Waits: n.waiting() && !n.id.Joined,",
 	},
 	{
 		Rule: "founding", Name: "a majority of the founders is enough", Pkg: nodePkg, Test: "^TestFoundersWaitForThoseWhoWouldKnow$",
-		File: "kvnode/campaign.go",
-		Old:  "; missing > 0 {\n",
-		New:  "; missing > 1 {\n",
+		File: "kvnode/admission/admission.go",
+		Old:  "s.Missing() > 0 {\n",
+		New:  "s.Missing() > 1 {\n",
 	},
 	{
-		Rule: "founding", Name: "who has not been let in votes", Pkg: nodePkg, Test: "^Test(Founders|Joiners)WaitForThoseWhoWouldKnow$",
+		Rule: "founding", Name: "who has not been let in votes", Pkg: nodePkg, Test: "^TestWhoWaitsDoesNotVote$",
 		File: "kvnode/loop.go",
-		Old:  "\tif !n.loop.campaigns.open {\n",
+		Old:  "\tif !n.loop.admission.IsOpen() {\n",
 		New:  "\tif false {\n",
+	},
+	{
+		Rule: "founding", Name: "the word of strangers admits a member", Pkg: admissionPkg, Test: "^TestTakingPart$",
+		File: "kvnode/admission/admission.go",
+		Old:  "!slices.Contains(s.cfg.Members, peer) {",
+		New:  "!slices.Contains(s.cfg.Members, s.cfg.Self) {",
+	},
+	{
+		Rule: "founding", Name: "a member takes part before it is durable that it may", Pkg: admissionPkg, Test: "^TestTakingPart$",
+		File: "kvnode/admission/admission.go",
+		Old:  "\treturn Decision{Open: true}\n}\n",
+		New:  "\ts.open = true\n\treturn Decision{Open: true}\n}\n",
+	},
+	{
+		Rule: "founding", Name: "a member that takes part ends because others refuse it", Pkg: admissionPkg, Test: "^TestTakingPart$",
+		File: "kvnode/admission/admission.go",
+		Old:  "if !s.open && s.refusals",
+		New:  "if s.refusals",
+	},
+	{
+		Rule: "founding", Name: "refusals of long ago end a member", Pkg: admissionPkg, Test: "^TestTakingPart$",
+		File: "kvnode/admission/refusals.go",
+		Old:  "\tif now.Sub(s.last) > memory {\n",
+		New:  "\tif s.count == 0 {\n",
+	},
+	{
+		Rule: "founding", Name: "a peer that has gone still refuses a member", Pkg: admissionPkg, Test: "^TestTakingPart$",
+		File: "kvnode/admission/refusals.go",
+		Old:  "now.Sub(s.last) > memory || ",
+		New:  "",
+	},
+	{
+		Rule: "founding", Name: "who has accepted a member still refuses it", Pkg: admissionPkg, Test: "^TestTakingPart$",
+		File: "kvnode/admission/admission.go",
+		Old:  "\tdelete(s.refusals, peer)\n\tif",
+		New:  "\tif",
+	},
+	{
+		Rule: "succession", Name: "the leader that was lost has a turn, too", Pkg: admissionPkg, Test: "^TestTurns$",
+		File: "kvnode/admission/turns.go",
+		Old:  "return id == t.lost })",
+		New:  "return false })",
+	},
+	{
+		Rule: "succession", Name: "a member campaigns against its promise", Pkg: admissionPkg, Test: "^TestTurns$",
+		File: "kvnode/admission/turns.go",
+		Old:  "case k.Leads, k.Behind, k.Bound:",
+		New:  "case k.Leads, k.Behind:",
+	},
+	{
+		Rule: "succession", Name: "a leader that was deposed is still heard", Pkg: admissionPkg, Test: "^TestSignsOfLife$",
+		File: "kvnode/admission/turns.go",
+		Old:  "if m.GetTerm() >= term {",
+		New:  "if true {",
 	},
 	{
 		Rule: "founding", Name: "a joiner that is started as a founder founds", Pkg: nodePkg, Test: "^TestAJoinerNeverFounds$",

@@ -167,7 +167,7 @@ var recovery = []Mutant{
 	},
 	{
 		Rule: "set back", Name: "a member starts that has noted its loss", Pkg: nodePkg, Test: "^TestAProvenLossIsKept$",
-		File: "kvnode/identity.go",
+		File: "kvnode/memberdir/identity.go",
 		Old:  "\tif id.Lost != \"\" {\n",
 		New:  "\tif false {\n",
 	},

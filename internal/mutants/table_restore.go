@@ -40,9 +40,9 @@ var restores = []Mutant{
 	},
 	{
 		Rule: "datadir", Name: "the directory of a member that runs is read", Pkg: nodePkg, Test: "^TestRestoreRefusesADirectory$",
-		File: dirFile,
-		Old:  "walfs.Hold(filepath.Join(path, lockFile))", New: "walfs.Hold(filepath.Join(path, \"no lock\"))",
-		More: []Edit{{dirFile, "cfg.inUse(raftwal.CheckLock(filepath.Join(path, walDir)))", "cfg.inUse(nil)"}},
+		File: "kvnode/memberdir/dir.go",
+		Old:  "walfs.Hold(d.Path(lockFile))", New: "walfs.Hold(d.Path(\"no lock\"))",
+		More: []Edit{{"kvnode/memberdir/dir.go", "lock, d.inUse(raftwal.CheckLock(d.Log()))", "lock, nil"}},
 	},
 	{
 		Rule: "datadir", Name: "a member starts while its directory is read", Pkg: nodePkg, Test: "^TestADirectoryThatIsReadIsNotRunWith$",

@@ -142,8 +142,8 @@ var stores = []Mutant{
 	{
 		Rule: "storage", Name: "a store behind the log's snapshot is refused", Pkg: nodePkg, Test: "^TestAStoreBehindTheLogsSnapshot$",
 		File: "kvnode/start.go",
-		Old:  "\t\tif replays {\n",
-		New:  "\t\tif replays && false {\n",
+		Old:  "\t\tif again {\n",
+		New:  "\t\tif again && false {\n",
 	},
 	{
 		Rule: "storage", Name: "a store is replayed from a log that does not reach back to it", Pkg: nodePkg, Test: "^TestAStoreTooFarBehindTheLog$",

@@ -23,7 +23,7 @@ var succession = []Mutant{
 	{
 		Rule: "succession", Name: "a candidate gives up for word of any entry", Pkg: nodePkg, Test: "^TestWordOfAnotherEntryIsNotTaken$",
 		File: "kvnode/candid.go",
-		Old:  "\tif !n.changes(s.GetCommit()+1, index+1) {\n",
+		Old:  "\tif !changes(n.wal, s.GetCommit()+1, index+1) {\n",
 		New:  "\tif false {\n",
 	},
 	{
@@ -42,7 +42,7 @@ var succession = []Mutant{
 		Rule: "succession", Name: "one refusal stops a member that has not applied its removal", Pkg: nodePkg, Test: "^TestARemovedFollowerStaysWhileItsVoteIsNeeded$",
 		File: "kvnode/leave.go",
 		Old:  "\ttold, voters := 0, 0\n",
-		New:  "\tif !n.store.Members().Removed[n.ID()] {\n\t\treturn len(f.mu.from) > 0\n\t}\n\ttold, voters := 0, 0\n",
+		New:  "\tif !members.Removed[self] {\n\t\treturn len(f.mu.from) > 0\n\t}\n\ttold, voters := 0, 0\n",
 	},
 	{
 		Rule: "succession", Name: "a removed member stops of itself", Pkg: nodePkg, Test: "^TestALeaderOfTwoThatRemovesItselfIsSucceeded$",
@@ -55,7 +55,7 @@ var succession = []Mutant{
 			New:  "\tfor {\n",
 		}, {
 			File: "kvnode/leave.go",
-			Old:  "\t\tif n.released() { // it may have applied its removal meanwhile, and be needed\n",
+			Old:  "\t\tif n.farewells.areEnough(n.store.Members(), n.ID()) { // it may have applied its removal meanwhile, and be needed\n",
 			New:  "\t\t{\n",
 		}},
 	},

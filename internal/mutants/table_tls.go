@@ -11,8 +11,8 @@ var certificates = []Mutant{
 	{
 		Rule: "peer", Name: "any member's certificate is each member's", Pkg: nodePkg, Test: "^TestWhoseCertificate$",
 		File: "kvnode/certificate.go",
-		Old:  "\terr := tlsconf.CheckHosts(conn, hostsIn(urls))\n",
-		New:  "\terr := tlsconf.CheckHosts(conn, hostsIn(urls))\n\terr = nil\n",
+		Old:  "\terr := tlsconf.CheckHosts(conn, peerurl.Hosts(urls))\n",
+		New:  "\terr := tlsconf.CheckHosts(conn, peerurl.Hosts(urls))\n\terr = nil\n",
 	},
 	{
 		Rule: "peer", Name: "of a member that nobody has told of, what it says of itself counts", Pkg: nodePkg, Test: "^TestWhoseCertificate$",
@@ -29,8 +29,8 @@ var certificates = []Mutant{
 	{
 		Rule: "peer", Name: "whoever does not say where it is need not be there", Pkg: nodePkg, Test: "^TestWhoseCertificate$",
 		File: "kvnode/certificate.go",
-		Old:  "\terr := tlsconf.CheckHosts(conn, hostsIn(urls))\n",
-		New:  "\tif len(hostsIn(urls)) == 0 {\n\t\treturn nil\n\t}\n\terr := tlsconf.CheckHosts(conn, hostsIn(urls))\n",
+		Old:  "\terr := tlsconf.CheckHosts(conn, peerurl.Hosts(urls))\n",
+		New:  "\tif len(peerurl.Hosts(urls)) == 0 {\n\t\treturn nil\n\t}\n\terr := tlsconf.CheckHosts(conn, peerurl.Hosts(urls))\n",
 	},
 	{
 		Rule: "peer", Name: "why a member is not known is not passed on", Pkg: serverPkg, Test: "^TestASignedCertificateWritesNothing$",

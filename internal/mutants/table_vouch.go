@@ -8,20 +8,20 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "a stranger is remembered", Pkg: nodePkg, Test: "^TestStrangersLeaveNothingBehind$",
 		File: "kvnode/peers.go",
-		Old:  "\tm, err := n.peer(h.From)\n",
-		New:  "\t_, _ = n.met.meet(h.From, h.Instance)\n\tm, err := n.peer(h.From)\n",
+		Old:  "\tm, err := n.book.peer(h.From)\n",
+		New:  "\t_, _ = n.met.meet(h.From, h.Instance)\n\tm, err := n.book.peer(h.From)\n",
 	},
 	{
 		Rule: "vouching", Name: "a stranger is let in, where it says that it is", Pkg: nodePkg, Test: "^TestStrangersLeaveNothingBehind$",
 		File: "kvnode/peers.go",
-		Old:  "\tm, err := n.peer(h.From)\n\tif err != nil {\n\t\treturn err\n\t}\n",
-		New:  "\tm, err := n.peer(h.From)\n\tif err != nil {\n\t\tm.PeerURLs = []string{h.PeerURLs}\n\t}\n",
+		Old:  "\tm, err := n.book.peer(h.From)\n\tif err != nil {\n\t\treturn err\n\t}\n",
+		New:  "\tm, err := n.book.peer(h.From)\n\tif err != nil {\n\t\tm.PeerURLs = []string{h.PeerURLs}\n\t}\n",
 	},
 	{
 		Rule: "vouching", Name: "who was vouched for is dialled where it says", Pkg: nodePkg, Test: "^TestWhoIsAdmitted$",
 		File: "kvnode/peers.go",
-		Old:  "\treturn n.linkVouched(h.From)\n",
-		New:  "\tn.links.SetPeer(h.From, hostPorts([]string{h.PeerURLs}))\n\treturn nil\n",
+		Old:  "\treturn n.routes.add(h.From)\n",
+		New:  "\tn.links.SetPeer(h.From, peerurl.HostPorts([]string{h.PeerURLs}))\n\treturn nil\n",
 	},
 	{
 		Rule: "vouching", Name: "strangers have members ask without a pause", Pkg: nodePkg, Test: "^TestStrangersLeaveNothingBehind$",
@@ -30,14 +30,14 @@ var vouching = []Mutant{
 	},
 	{
 		Rule: "vouching", Name: "nobody is asked", Pkg: nodePkg, Test: "^TestANewLeaderIsLetInWithinSeconds$",
-		File: vouchFile,
-		Old:  "\tcase n.vouchers.due <- struct{}{}:\n", New: "",
+		File: "kvnode/vouchers.go",
+		Old:  "\tcase v.due <- struct{}{}:\n", New: "",
 	},
 	{
 		Rule: "vouching", Name: "whom flags alone name always has a say", Pkg: nodePkg, Test: "^TestFlagsVouchOnlyForWantOfAMajority$",
 		File: vouchFile,
 		Old:  "\treturn there > voters/2\n", New: "\treturn there > voters\n",
-		More: []Edit{{vouchFile, " || led || n.isLed() {", " || led && false {"}},
+		More: []Edit{{vouchFile, " || led || a.isLed() {", " || led && false {"}},
 	},
 	{
 		Rule: "vouching", Name: "whom flags alone name never has a say", Pkg: nodePkg, Test: "^TestFlagsVouchOnlyForWantOfAMajority$",
@@ -47,12 +47,12 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "what was said for want of a majority stays", Pkg: nodePkg, Test: "^TestFlagsVouchOnlyForWantOfAMajority$",
 		File: vouchFile,
-		Old:  "\t\tn.vouchers.keep(known)\n\t\treturn 0\n", New: "\t\treturn 0\n",
+		Old:  "\t\ta.book.keep(known)\n\t\treturn 0\n", New: "\t\treturn 0\n",
 	},
 	{
 		Rule: "vouching", Name: "another cluster vouches", Pkg: nodePkg, Test: "^TestRostersOfOtherClustersDoNotVouch$",
 		File: vouchFile,
-		Old:  "if r.ClusterID != n.ClusterID() {", New: "if r.ClusterID == 0 {",
+		Old:  "if r.ClusterID != a.clusterID {", New: "if r.ClusterID == 0 {",
 	},
 	{
 		Rule: "vouching", Name: "a roster shows instances", Pkg: nodePkg, Test: "^TestARosterShowsNoInstance$",
@@ -99,7 +99,7 @@ var vouching = []Mutant{
 	},
 	{
 		Rule: "vouching", Name: "a registered member is nowhere else", Pkg: nodePkg, Test: "^TestALeaderThatHasMovedIsLetIn$",
-		File: "kvnode/believed.go",
+		File: "kvnode/book.go",
 		Old:  "\t\tif !slices.Contains(m.PeerURLs, u) {\n", New: "\t\tif false {\n",
 	},
 	{
@@ -110,7 +110,7 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "flags vouch although there is a leader", Pkg: nodePkg, Test: "^TestFlagsDoNotVouchWhileThereIsALeader$",
 		File: vouchFile,
-		Old:  " || led || n.isLed() {", New: " || led && false {",
+		Old:  " || led || a.isLed() {", New: " || led && false {",
 	},
 	{
 		Rule: "vouching", Name: "flags vouch at once", Pkg: nodePkg, Test: "^TestWhoFlagsLetInLeavesWithThem$",
@@ -120,12 +120,12 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "who is vouched for no more stays connected", Pkg: nodePkg, Test: "^TestWhoFlagsLetInLeavesWithThem$",
 		File: "kvnode/links.go",
-		Old:  "\t\t\tn.links.RemovePeer(p.ID)\n", New: "",
+		Old:  "\t\t\tr.links.RemovePeer(p.ID)\n", New: "",
 	},
 	{
 		Rule: "vouching", Name: "whoever is let in has a say", Pkg: nodePkg, Test: "^TestWhoFlagsLetInLeavesWithThem$",
-		File: "kvnode/believed.go",
-		Old:  "\treturn known && !n.vouchers.flagged(&m)\n", New: "\treturn known || !n.vouchers.flagged(&m)\n",
+		File: "kvnode/book.go",
+		Old:  "\treturn known && !b.flagged(&m)\n", New: "\treturn known || !b.flagged(&m)\n",
 	},
 	{
 		Rule: "vouching", Name: "whom flags lead to has a say", Pkg: nodePkg, Test: "^TestWhoHasASay$",
@@ -150,7 +150,7 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "whom flags name goes as soon as it leads", Pkg: nodePkg, Test: "^TestFlagsLastUntilAMemberThatWasAwayKnowsTheOthers$",
 		File: vouchFile,
-		Old:  "\tcase n.isFlagged(lead):\n", New: "\tcase n.isFlagged(lead) && false:\n",
+		Old:  "\tcase a.book.isFlagged(lead):\n", New: "\tcase a.book.isFlagged(lead) && false:\n",
 	},
 	{
 		Rule: "vouching", Name: "a leader that does not hear a member is enough", Pkg: nodePkg, Test: "^TestWhoIsLedButNotHeardAsksWhomFlagsName$",
@@ -160,7 +160,7 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "who finds nobody waits until it is called", Pkg: nodePkg, Test: "^TestWhoFindsNobodyAsksAgain$",
 		File: vouchFile,
-		Old:  "n.relink() || lonely > 0 {", New: "n.relink() {",
+		Old:  "a.routes.follow() || lonely > 0 {", New: "a.routes.follow() {",
 	},
 	{
 		Rule: "vouching", Name: "flags do not say where registered members are", Pkg: nodePkg, Test: "^TestFlagsSayWhereMembersAreForWantOfAMajority$",
@@ -190,12 +190,12 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "whoever is at the address of another one says nothing", Pkg: nodePkg, Test: "^TestWhoIsAtAnOldAddressSaysWhoIsThere$",
 		File: vouchFile,
-		Old:  "\t\tn.vouchers.note(addr, said)\n\t\tif r.From", New: "\t\tif r.From == m.ID || m.ID == raft.None {\n\t\t\tn.vouchers.note(addr, said)\n\t\t}\n\t\tif r.From",
+		Old:  "\t\ta.book.note(addr, said)\n\t\tif r.From", New: "\t\tif r.From == m.ID || m.ID == raft.None {\n\t\t\ta.book.note(addr, said)\n\t\t}\n\t\tif r.From",
 	},
 	{
 		Rule: "vouching", Name: "where flags have members is forgotten before it is registered", Pkg: nodePkg, Test: "^TestFlagsSayWhereMembersAreForWantOfAMajority$",
 		File: vouchFile,
-		Old:  "bool { return n.isFlagged(m.ID) })", New: "bool { return n.isFlagged(m.ID) && false })",
-		More: []Edit{{vouchFile, "\tcase n.isFlagged(lead):\n", "\tcase lead != n.ID() && n.isFlagged(lead):\n"}},
+		Old:  "bool { return a.book.isFlagged(m.ID) })", New: "bool { return a.book.isFlagged(m.ID) && false })",
+		More: []Edit{{vouchFile, "\tcase a.book.isFlagged(lead):\n", "\tcase lead != a.book.self && a.book.isFlagged(lead):\n"}},
 	},
 }

@@ -52,6 +52,17 @@ func (m *Members) register(r *Member) (*Members, error) {
 	return next, nil
 }
 
+// Voters returns the IDs of the voters in their order.
+func (m *Members) Voters() (ids []uint64) {
+	for id, member := range m.ByID {
+		if !member.Learner {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
 // change returns the registry after c.
 func (m *Members) change(c *MemberChange) *Members {
 	next := m.clone()

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package kvnode
+package memberdir
 
 import "io/fs"
 

@@ -13,33 +13,44 @@ import (
 // vouches for it: a member that this one knows, asked at an address where it is
 // registered (docs/adr/0015-vouching.md).
 
+// book is what a member knows of the members, itself among them: who is one, where they
+// are and what they are called.
+type book struct {
+	vouchers
+
+	self  uint64
+	name  string
+	first []store.Member // as they were when the data directory was made
+	store *store.Store
+}
+
 // peer returns what this member believes of another one. The error is a
 // *transport.Refusal.
-func (n *Node) peer(id uint64) (store.Member, error) {
-	if n.store.Members().Removed[id] {
+func (b *book) peer(id uint64) (store.Member, error) {
+	if b.store.Members().Removed[id] {
 		return store.Member{}, &transport.Refusal{Reason: transport.ReasonRemoved, Text: fmt.Sprintf("member %x was removed from the cluster", id)}
 	}
-	if m, ok := n.believed(id); ok {
+	if m, ok := b.believed(id); ok {
 		return m, nil
 	}
-	n.askAround()
+	b.askAround()
 	return store.Member{}, &transport.Refusal{Reason: transport.ReasonUnknown, Text: fmt.Sprintf(
 		"member %x is not known to %s (%x), which asks the members that it knows; if all of these were replaced while it was away, start %[2]s "+
-			"with --initial-cluster naming the present ones, or remove it and add it anew", id, n.Name(), n.ID())}
+			"with --initial-cluster naming the present ones, or remove it and add it anew", id, b.name, b.self)}
 }
 
 // believed returns a member that is known, or that somebody vouches for. Where it is
 // known to be comes first; behind that is where those say that it has moved to who
 // have applied more.
-func (n *Node) believed(id uint64) (store.Member, bool) { return n.believedBy(id, true) }
+func (b *book) believed(id uint64) (store.Member, bool) { return b.believedBy(id, true) }
 
 // believedBy is believed, with or without those whom --initial-cluster alone names.
-func (n *Node) believedBy(id uint64, flags bool) (store.Member, bool) {
-	m, known := n.familiar(id)
-	if !known && n.store.Members().Removed[id] {
+func (b *book) believedBy(id uint64, flags bool) (store.Member, bool) {
+	m, known := b.familiar(id)
+	if !known && b.store.Members().Removed[id] {
 		return m, false
 	}
-	told, vouched := n.vouchers.named(id, n.store.Applied(), known, flags)
+	told, vouched := b.named(id, b.store.Applied(), known, flags)
 	if !known {
 		return told, vouched
 	}
@@ -53,22 +64,22 @@ func (n *Node) believedBy(id uint64, flags bool) (store.Member, bool) {
 
 // familiar returns a member for whom nobody needs to vouch. The registry comes first;
 // what there was when this one began is for as long as the registry lags behind that.
-func (n *Node) familiar(id uint64) (store.Member, bool) {
-	members := n.store.Members()
+func (b *book) familiar(id uint64) (store.Member, bool) {
+	members := b.store.Members()
 	if m, ok := members.ByID[id]; ok || members.Removed[id] {
 		return m, ok
 	}
-	if i := slices.IndexFunc(n.id.Members, func(m store.Member) bool { return m.ID == id }); i >= 0 {
-		return n.id.Members[i], true
+	if i := slices.IndexFunc(b.first, func(m store.Member) bool { return m.ID == id }); i >= 0 {
+		return b.first[i], true
 	}
 	return store.Member{}, false
 }
 
-// knownMembers are all for whom nobody needs to vouch.
-func (n *Node) knownMembers() []store.Member {
-	members := n.store.Members()
+// known are all for whom nobody needs to vouch.
+func (b *book) known() []store.Member {
+	members := b.store.Members()
 	known := sortedMembers(members)
-	for _, m := range n.id.Members {
+	for _, m := range b.first {
 		if _, ok := members.ByID[m.ID]; !ok && !members.Removed[m.ID] {
 			known = append(known, m)
 		}
@@ -78,7 +89,15 @@ func (n *Node) knownMembers() []store.Member {
 
 // hasSay reports whether this member ends because another one tells it to: not on the
 // word of one that is not registered yet, or that only --initial-cluster has led to.
-func (n *Node) hasSay(id uint64) bool {
-	m, known := n.familiar(id)
-	return known && !n.vouchers.flagged(&m)
+func (b *book) hasSay(id uint64) bool {
+	m, known := b.familiar(id)
+	return known && !b.flagged(&m)
+}
+
+// isFlagged reports whether a member is believed, or believed to be at some address,
+// on the word alone of those whom --initial-cluster names.
+func (b *book) isFlagged(id uint64) bool {
+	without, known := b.believedBy(id, false)
+	with, vouched := b.believed(id)
+	return known != vouched || len(without.PeerURLs) < len(with.PeerURLs)
 }

@@ -1,0 +1,44 @@
+package admission
+
+import "time"
+
+const (
+	// RefusalPatience is how long all others must refuse a member as foreign before it gives
+	// up. Shorter: one that starts while its predecessors stop ends, too.
+	RefusalPatience = 10 * time.Second
+	// minRefusals is how often it must have been refused by each.
+	minRefusals = 3
+	// memory is after how long without another one a refusal is forgotten. It is longer
+	// than the longest pause between two attempts to connect.
+	memory = 15 * time.Second
+)
+
+// refusals are those in a row by peers that say they are of another cluster.
+type refusals map[uint64]span
+
+// span is from the first of some refusals to the last.
+type span struct {
+	first, last time.Time
+	count       int
+}
+
+func (r refusals) note(peer uint64, now time.Time) {
+	s := r[peer]
+	if now.Sub(s.last) > memory {
+		s = span{first: now}
+	}
+	s.last = now
+	s.count++
+	r[peer] = s
+}
+
+// areAll reports whether all members but self have refused for long, and still do.
+func (r refusals) areAll(members []uint64, self uint64, now time.Time) bool {
+	for _, id := range members {
+		s, ok := r[id]
+		if id != self && (!ok || s.count < minRefusals || now.Sub(s.last) > memory || now.Sub(s.first) < RefusalPatience) {
+			return false
+		}
+	}
+	return true
+}

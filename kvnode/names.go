@@ -1,0 +1,66 @@
+package kvnode
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/transport"
+)
+
+// describe names a member for people.
+func describe(m *store.Member) string {
+	name := Shown(m.Name)
+	if name == "" {
+		name = transport.ID(m.ID)
+	}
+	return fmt.Sprintf("%s (%s)", name, shown(strings.Join(m.PeerURLs, ", "), 4*shownBytes))
+}
+
+// called names a member by its name and ID, which other tools show.
+func (b *book) called(id uint64) string {
+	if m, ok := b.memberOf(id); ok && m.Name != "" {
+		return fmt.Sprintf("%s (%x)", Shown(m.Name), id)
+	}
+	if id == 0 {
+		return "none"
+	}
+	return transport.ID(id)
+}
+
+// nameOf names a member for people, by its ID if nothing else is known.
+func (b *book) nameOf(id uint64) string {
+	if m, ok := b.memberOf(id); ok {
+		return describe(&m)
+	}
+	return transport.ID(id)
+}
+
+// memberOf returns a member as it is registered or, before the registry knows it,
+// as it was when this one began.
+func (b *book) memberOf(id uint64) (store.Member, bool) {
+	m, ok := b.store.Members().ByID[id]
+	if ok && m.Name != "" {
+		return m, true
+	}
+	for _, first := range b.first {
+		if first.ID == id {
+			return first, true
+		}
+	}
+	return m, ok
+}
+
+// names returns the names of all members.
+func (b *book) names() map[uint64]string {
+	names := make(map[uint64]string)
+	for _, m := range b.first {
+		names[m.ID] = m.Name
+	}
+	for id, m := range b.store.Members().ByID {
+		if m.Name != "" {
+			names[id] = m.Name
+		}
+	}
+	return names
+}
