@@ -1,7 +1,6 @@
 package kvnode
 
 import (
-	"fmt"
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -13,12 +12,12 @@ func (n *Node) sayAlarms(before []*pb.AlarmMember) {
 	now := n.store.Alarms()
 	for _, m := range now {
 		if !hasAlarm(before, m) {
-			n.log.Error("kvnode: alarm raised", "type", m.GetAlarm().String(), "by", n.nameOf(m.GetMemberID()), "id", fmt.Sprintf("%x", m.GetMemberID()))
+			n.log.Error("alarm raised", "type", m.GetAlarm().String(), "by", n.called(m.GetMemberID()))
 		}
 	}
 	for _, m := range before {
 		if !hasAlarm(now, m) {
-			n.log.Info("kvnode: alarm disarmed", "type", m.GetAlarm().String(), "of", n.nameOf(m.GetMemberID()), "id", fmt.Sprintf("%x", m.GetMemberID()))
+			n.log.Info("alarm disarmed", "type", m.GetAlarm().String(), "of", n.called(m.GetMemberID()))
 		}
 	}
 }

@@ -54,7 +54,7 @@ func (n *Node) appended(m *raftpb.Message, err error) {
 func (n *Node) hasRoom() {
 	if n.disk.full.Load() {
 		n.disk.full.Store(false)
-		n.log.Info("kvnode: disk has room again")
+		n.log.Info("disk has room again")
 	}
 }
 
@@ -117,7 +117,7 @@ func (d *diskWatch) check(n *Node) {
 		d.stalled = stalled
 		d.stuck.Store(stalled)
 		n.lease.SetDiskStalled(stalled)
-		n.log.Warn("kvnode: disk", "stalled", stalled)
+		n.log.Warn("disk", "stalled", stalled)
 	}
 	if d.stalled || d.full.Load() {
 		n.stepAside()
@@ -131,7 +131,7 @@ const fullDiskPause = 200 * time.Millisecond
 // the batch is in the log, so nothing is lost, and reads go on.
 func (n *Node) retryFullDisk(err error) bool {
 	if !n.disk.full.Swap(true) {
-		n.log.Error("kvnode: disk is full, writes are refused", append(n.roomFor(n.segmentSize()), "error", err)...)
+		n.log.Error("disk is full, writes are refused", append(n.roomFor(n.segmentSize()), "error", err)...)
 	}
 	n.askCheckpoint() // it may free segments
 	select {
@@ -153,7 +153,7 @@ func (n *Node) stepAside() {
 	n.workers.Go(func() {
 		defer n.disk.aside.Store(false)
 		if err := n.handOver(context.Background()); err != nil && n.quiet.disk.loud(n.ID()) {
-			n.log.Warn("kvnode: the disk does not take writes, and leadership was not handed over", "error", err)
+			n.log.Warn("the disk does not take writes, and leadership was not handed over", "error", err)
 		}
 		// Each request to take over makes raft count anew to its next look at who
 		// answers, and keeps proposals waiting. Both need an election timeout of rest.

@@ -177,7 +177,7 @@ func (n *Node) applyConf(e *raftpb.Entry) bool {
 		w.done <- outcome{result: store.Result{ID: plan.proposal, Err: plan.refusal}}
 	}
 	if plan.removes(n.ID()) {
-		n.log.Warn("kvnode: this member was removed, and goes on until enough of those who are left know")
+		n.log.Warn("this member was removed, and goes on until enough of those who are left know")
 	}
 	return true
 }

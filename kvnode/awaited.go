@@ -43,7 +43,7 @@ func (c *campaigns) remind(n *Node) {
 		return
 	}
 	c.reminded = time.Now()
-	n.log.Warn("kvnode: still waits to be let in by others before it takes part", "missing", c.missing(n), "of", n.Awaited())
+	n.log.Warn("still waits to be let in by others before it takes part", "missing", c.missing(n), "of", n.Awaited())
 }
 
 // describe names a member for people.
@@ -58,13 +58,17 @@ func describe(m *store.Member) string {
 // called names a member by its name and ID, which other tools show.
 func (n *Node) called(id uint64) string {
 	if m, ok := n.memberOf(id); ok && m.Name != "" {
-		return fmt.Sprintf("%s (%x)", Shown(m.Name), id)
+		return labelled(m.Name, id)
 	}
 	if id == 0 {
 		return "none"
 	}
 	return fmt.Sprintf("%x", id)
 }
+
+// labelled is the form that members have in log lines: the name, which an operator
+// has given, and the ID in hexadecimal, which etcdctl member list shows.
+func labelled(name string, id uint64) string { return fmt.Sprintf("%s (%x)", Shown(name), id) }
 
 // nameOf names a member for people, by its ID if nothing else is known.
 func (n *Node) nameOf(id uint64) string {

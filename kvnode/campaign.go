@@ -46,7 +46,7 @@ func (c *campaigns) init(n *Node) {
 	c.reminded = c.called
 	c.await(n)
 	if !c.open && n.id.Alone {
-		n.log.Info("kvnode: founds a cluster of one, unless members of an older one call first", "in", n.cfg.patience)
+		n.log.Info("founds a cluster of one, unless members of an older one call first", "in", n.cfg.patience)
 	}
 }
 
@@ -58,7 +58,7 @@ func (c *campaigns) admit(n *Node, peer uint64) {
 	c.admitted[peer] = true
 	c.await(n)
 	if missing := c.missing(n); missing > 0 {
-		n.log.Info("kvnode: waits to be let in by others before it takes part", "missing", missing, "of", n.Awaited())
+		n.log.Info("waits to be let in by others before it takes part", "missing", missing, "of", n.Awaited())
 		return
 	}
 	if n.note(func(id *identity) { id.Admitted = true }) {

@@ -94,7 +94,7 @@ func (c *Config) warnOfWriters() {
 			continue
 		}
 		if who := writers(info); who != "" {
-			c.Logger.Warn("kvnode: others may write to the data directory, and so to what this member has voted and promised",
+			c.Logger.With("component", "kvnode").Warn("others may write to the data directory, and so to what this member has voted and promised",
 				"path", path, "who", who, "mode", info.Mode().String(), "advice", "let this process's user own it, and take the permission away: chmod -R go-w "+c.DataDir)
 			return
 		}

@@ -70,7 +70,7 @@ func (f *foreign) refused(n *Node, r *transport.RefusedError) {
 	if waits {
 		advice = n.remedy()
 	}
-	n.log.Error("kvnode: a peer is of another cluster", "peer", n.nameOf(r.Peer), "error", r, "advice", advice)
+	n.log.Error("a peer is of another cluster", "peer", n.called(r.Peer), "error", r, "advice", advice)
 }
 
 // note keeps the span of a peer's refusals.

@@ -30,7 +30,7 @@ func (n *Node) forwarded(m *raftpb.Message) {
 	err := checkForwarded(m)
 	switch {
 	case err != nil:
-		n.malformed(err, "from", n.nameOf(from))
+		n.malformed(err, "from", n.called(from))
 	case !l.campaigns.open: // a first start that nobody has admitted yet: see campaigns
 	case l.role != raft.StateLeader:
 		_ = l.raw.Step(m)

@@ -105,7 +105,7 @@ func (n *Node) step(m *raftpb.Message) {
 // not lose.
 func (n *Node) stepLocal(m *raftpb.Message) {
 	if err := n.loop.raw.Step(m); err != nil {
-		n.log.Debug("kvnode: raft refused a local answer", "type", m.GetType(), "error", err)
+		n.log.Debug("raft refused a local answer", "type", m.GetType(), "error", err)
 		return
 	}
 	switch entries := m.GetEntries(); {
@@ -186,7 +186,7 @@ func (n *Node) follow(rd *raft.Ready) {
 // followLeader notes that a reign has begun, or that one is over.
 func (n *Node) followLeader(lead uint64) {
 	old := n.Leader()
-	n.log.Info("kvnode: leader", "leader", n.called(lead), "was", n.called(old), "term", n.Term(), "role", n.loop.role.String())
+	n.log.Info("leader", "leader", n.called(lead), "was", n.called(old), "term", n.Term(), "role", n.loop.role.String())
 	n.loop.campaigns.leaderIs(lead)
 	n.setLeader(lead)
 	n.loop.offers.full = false

@@ -76,7 +76,7 @@ func (n *Node) catchUp() {
 		return
 	}
 	for n.mayLack(n.askLeader()) {
-		n.log.Warn("kvnode: stale reads still wait, since the start, until what the leader has committed is applied",
+		n.log.Warn("stale reads still wait, since the start, until what the leader has committed is applied",
 			"applied", n.store.Applied(), "found", n.found.Last)
 	}
 	if n.isStopping() {
@@ -113,7 +113,7 @@ func (n *Node) mayLack(err error) bool {
 	if n.Leader() != raft.None {
 		return true
 	}
-	n.log.Warn("kvnode: found no leader since the start; stale reads may lack what was acknowledged last", "error", err)
+	n.log.Warn("found no leader since the start; stale reads may lack what was acknowledged last", "error", err)
 	return false
 }
 

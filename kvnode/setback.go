@@ -129,7 +129,7 @@ func (n *Node) implausible(m *raftpb.Message, err error) {
 		n.lose(m.GetFrom(), true, fmt.Errorf("it had acknowledged index %d to member %s, and its log ends at %d: an old image of its disk was restored, or the disk has lost what it had written",
 			m.GetCommit(), n.nameOf(m.GetFrom()), n.last.Load()))
 	case n.quiet.dropped.loud(m.GetFrom()):
-		n.log.Error("kvnode: message dropped", "from", n.nameOf(m.GetFrom()), "type", m.GetType(), "error", err)
+		n.log.Error("message dropped", "from", n.called(m.GetFrom()), "type", m.GetType(), "error", err)
 	}
 }
 
@@ -142,7 +142,7 @@ func (n *Node) lose(peer uint64, proven bool, err error) {
 		return
 	}
 	if !n.note(func(id *identity) { id.Lost = shown(err.Error(), lostBytes) }) {
-		n.log.Error("kvnode: cannot note that this member has lost its data; see to it that nothing starts it again with this directory")
+		n.log.Error("cannot note that this member has lost its data; see to it that nothing starts it again with this directory")
 	}
 }
 

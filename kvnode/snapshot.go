@@ -36,7 +36,7 @@ func (n *Node) sendSnapshot(m *raftpb.Message) {
 		m = proto.CloneOf(m)
 		m.Snapshot = snapshotOf(at)
 		if n.quiet.sent.loud(to) {
-			n.log.Info("kvnode: sends a snapshot", "to", n.called(to), "index", at.Index, "bytes", state.Size())
+			n.log.Info("sends a snapshot", "to", n.called(to), "index", at.Index, "bytes", state.Size())
 		}
 		n.links.SendSnapshot(m, state)
 	})
@@ -121,7 +121,7 @@ func (n *Node) restore(snap *raftpb.Snapshot) error {
 		return fmt.Errorf("restore the snapshot of index %d: %w", index, err)
 	}
 	n.sayAlarms(before)
-	n.log.Info("kvnode: restored a snapshot", "index", index, "revision", n.store.Revision())
+	n.log.Info("restored a snapshot", "index", index, "revision", n.store.Revision())
 	n.dropSnapshots(index)
 	n.lease.Applied(n.store.Applied())
 	n.connectPeers()
@@ -156,7 +156,7 @@ func (n *Node) reportSnapshot(to uint64, err error) {
 	if err != nil {
 		status = raft.SnapshotFailure
 		if n.quiet.undelivered.loud(to) {
-			n.log.Warn("kvnode: snapshot was not delivered", "to", n.called(to), "error", err)
+			n.log.Warn("snapshot was not delivered", "to", n.called(to), "error", err)
 		}
 	}
 	n.calls.put(func() { n.loop.raw.ReportSnapshot(to, status) })

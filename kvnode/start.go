@@ -56,9 +56,10 @@ func closeIf(c interface{ Close() error }) error {
 }
 
 func newNode(cfg Config) *Node {
+	cfg.Logger = cfg.Logger.With("member", cfg.Name)
 	n := &Node{
 		cfg:           cfg,
-		log:           cfg.Logger.With("member", cfg.Name),
+		log:           cfg.Logger.With("component", "kvnode"),
 		watch:         watch.New(),
 		wake:          make(chan struct{}, 1),
 		urgent:        make(chan *raftpb.Message, 1024),
@@ -102,12 +103,12 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if err := errors.Join(fs.MakeDir(n.snapDir()), fs.MakeDir(n.cfg.DataDir)); err != nil {
 		return false, err
 	}
-	n.wal, err = raftwal.Open(raftwal.Config{Dir: n.walDir(), FS: n.cfg.walFS, SegmentSize: n.cfg.SegmentSize, Logger: n.log})
+	n.wal, err = raftwal.Open(raftwal.Config{Dir: n.walDir(), FS: n.cfg.walFS, SegmentSize: n.cfg.SegmentSize, Logger: n.cfg.Logger})
 	if err != nil {
 		return false, fmt.Errorf("open the log in %s: %w", n.walDir(), err)
 	}
 	if r := n.wal.Recovered(); r.Torn != nil {
-		n.log.Warn("kvnode: the log had a torn tail", "torn", *r.Torn)
+		n.log.Warn("the log had a torn tail", "torn", *r.Torn)
 	}
 	backend, err := boltdb.Open(filepath.Join(n.cfg.DataDir, storeFile))
 	if err != nil {
@@ -116,7 +117,7 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if wrap := n.cfg.wrapBackend; wrap != nil {
 		backend = wrap(backend)
 	}
-	if n.store, err = store.Open(store.Config{Backend: backend, TTLEvents: n.ttlChanged, Events: n.watch.Publish, Restored: n.watch.Missed, Logger: n.log}); err != nil {
+	if n.store, err = store.Open(store.Config{Backend: backend, TTLEvents: n.ttlChanged, Events: n.watch.Publish, Restored: n.watch.Missed, Logger: n.cfg.Logger}); err != nil {
 		return false, errors.Join(err, backend.Close())
 	}
 	if fresh, err = n.isFresh(); err != nil || fresh {
@@ -174,7 +175,7 @@ func (n *Node) reconcile() error {
 			return err
 		}
 		if replays {
-			n.log.Warn("kvnode: the state is older than the log's snapshot; what is missing is applied again", "state", durable.Index, "snapshot", logged)
+			n.log.Warn("the state is older than the log's snapshot; what is missing is applied again", "state", durable.Index, "snapshot", logged)
 			break
 		}
 		path := n.snapPath(logged)
@@ -198,7 +199,7 @@ func (n *Node) noteState(at store.Checkpoint) error {
 	if readErr != nil || hard.GetCommit() < at.Index {
 		return errors.Join(err, readErr)
 	}
-	n.log.Error("kvnode: no room to note the last checkpoint in the log", "index", at.Index, "error", err)
+	n.log.Error("no room to note the last checkpoint in the log", "index", at.Index, "error", err)
 	n.askCheckpoint()
 	return nil
 }
@@ -214,13 +215,13 @@ func (n *Node) openRaft() error {
 		MaxSizePerMsg: 512 << 10, MaxInflightMsgs: 512, MaxInflightBytes: 8 << 20,
 		MaxCommittedSizePerReady: 4 << 20, MaxUncommittedEntriesSize: uint64(n.cfg.maxUncommitted),
 		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
-		Logger: raftLogger{n.log},
+		Logger: raftLogger{n.cfg.Logger.With("component", "raft")},
 	}
 	var err error
 	n.lease, err = leaderlease.New(leaderlease.Config{
 		Raft: rc, TickInterval: n.cfg.TickInterval, Duration: n.cfg.LeaseDuration, MaxClockSkew: n.cfg.MaxClockSkew,
 		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease,
-		Send: func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Logger: n.log,
+		Send: func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
@@ -273,7 +274,7 @@ func (n *Node) begin() (err error) {
 		},
 		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
 		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Called: n.called, Dial: n.cfg.Dial,
-		Authenticate: n.authenticate, Logger: n.log,
+		Authenticate: n.authenticate, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
@@ -295,7 +296,7 @@ func (n *Node) begin() (err error) {
 	n.workers.Go(func() { n.ttl.Run(n.stopping) })
 	n.workers.Go(n.run)
 	close(n.begun)
-	n.log.Info("kvnode: started", "id", fmt.Sprintf("%x", n.ID()), "cluster", fmt.Sprintf("%x", n.ClusterID()),
+	n.log.Info("started", "id", fmt.Sprintf("%x", n.ID()), "cluster", fmt.Sprintf("%x", n.ClusterID()),
 		"term", n.Term(), "applied", n.store.Applied(), "last", n.last.Load(), "lease", lease.Duration, "margin", lease.MaxClockSkew)
 	return nil
 }

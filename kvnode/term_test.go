@@ -33,7 +33,7 @@ func TestTheTermOutlivesARestart(t *testing.T) {
 			t.Errorf("Read(serializable).Term after a restart = %d, %v, want %d", r.Term, err, n.Term())
 		}
 		c.stop("m2")
-		if want := fmt.Sprintf("msg=\"kvnode: started\" member=m2 id=%x cluster=%x term=%d ", n.ID(), n.ClusterID(), n.Term()); !strings.Contains(said.String(), want) {
+		if want := fmt.Sprintf("msg=started member=m2 component=kvnode id=%x cluster=%x term=%d ", n.ID(), n.ClusterID(), n.Term()); !strings.Contains(said.String(), want) {
 			t.Errorf("the log of a restart does not say %q:\n%s", want, said.String())
 		}
 	})

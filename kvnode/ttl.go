@@ -24,7 +24,7 @@ func (n *Node) newTTL() *ttl.Engine {
 		MaxGap: n.cfg.ElectionTimeout / 2,
 		// Clients whose connection broke look elsewhere first.
 		Grace:      n.cfg.ElectionTimeout * 3 / 2,
-		Checkpoint: n.cfg.TTLCheckpoint, Logger: n.log,
+		Checkpoint: n.cfg.TTLCheckpoint, Logger: n.cfg.Logger,
 	})
 }
 

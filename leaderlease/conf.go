@@ -76,7 +76,7 @@ func (l *Lease) Applied(index uint64) {
 	l.mu.Lock()
 	l.applied.Store(max(l.applied.Load(), index))
 	if err := l.mu.conf.applied(index); err != nil {
-		l.cfg.Logger.Error(err.Error(), "id", l.id(), "applied", index)
+		l.cfg.Logger.Error("misuse, no lease until it is mended", "error", err, "applied", index)
 	}
 	done := l.barrierLocked()
 	l.mu.Unlock()
@@ -98,7 +98,7 @@ func (l *Lease) misuse(rule string, broken bool) {
 	now := l.nowLocked()
 	if l.mu.misuse == nil {
 		l.mu.misuse = &MisuseError{Rule: rule}
-		l.cfg.Logger.Error("leaderlease: misuse, leases are off", "id", l.id(), "rule", rule)
+		l.cfg.Logger.Error("misuse, leases are off", "rule", rule)
 	}
 	done := l.publishLocked(now)
 	if broken {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,6 +111,7 @@ func New(cfg Config) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Logger = cfg.Logger.With("component", "leaderlease", "id", strconv.FormatUint(cfg.Raft.ID, 16))
 	l := &Lease{cfg: cfg, clock: cfg.Clock, clockInfo: clock.Describe(cfg.Clock), requests: make(chan []byte, 1)}
 	l.disruptable, _ = cfg.Clock.(Disruptable)
 	l.stats.init()
@@ -216,7 +218,7 @@ func (l *Lease) nowLocked() core.Instant {
 		// The machine was stopped, cloned or moved, and its clock does not say
 		// for how long.
 		l.stats.disruptions.Add(1)
-		l.cfg.Logger.Warn("leaderlease: clock disrupted, lease given up", "id", l.id(), "marker", marker)
+		l.cfg.Logger.Warn("clock disrupted, lease given up", "marker", marker)
 		l.startOverLocked(now, marker)
 	case now < l.mu.last:
 		l.clockFaultLocked("the clock went backwards", now)
@@ -247,8 +249,8 @@ func (l *Lease) clockFaultLocked(what string, now core.Instant) {
 	if l.mu.unread {
 		return // said already
 	}
-	l.cfg.Logger.Error("leaderlease: "+what+", lease given up",
-		"id", l.id(), "term", l.mu.term, "reading", int64(now), "last", int64(l.mu.last))
+	l.cfg.Logger.Error(what+", lease given up",
+		"term", l.mu.term, "reading", int64(now), "last", int64(l.mu.last))
 }
 
 // revokeLocked shows readers at once what the clock has cost the lease. Whoever

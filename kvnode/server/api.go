@@ -59,7 +59,7 @@ func (c *Config) api(requests *grpcprom.ServerMetrics) etcdapi.Config {
 		NodeVersion:           Version(),
 		WaitingMethods:        concurrency.Waiting,
 		Metrics:               requests,
-		Logger:                c.Logger,
+		Logger:                c.named(),
 	}
 }
 

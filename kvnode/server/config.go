@@ -152,6 +152,13 @@ type Keepalive struct {
 	Timeout time.Duration
 }
 
+// named is the logger whose lines say which member has written them. The packages
+// that it is handed to add their component.
+func (c *Config) named() *slog.Logger { return c.Logger.With("member", c.Name) }
+
+// log is the logger of this package.
+func (c *Config) log() *slog.Logger { return c.named().With("component", "server") }
+
 // Default is the configuration that WithDefaults makes of the zero value.
 func Default() Config { return Config{}.WithDefaults() }
 

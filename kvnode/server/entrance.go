@@ -58,8 +58,8 @@ type entrance struct {
 func newEntrance(c *Config, certs certificates) *entrance {
 	e := &entrance{
 		TransportCredentials: insecure.NewCredentials(),
-		certs:                certs, gate: floodgate.New(c.Logger, c.MaxOpenStreams),
-		log: c.Logger, complain: &rate.Sometimes{First: 10, Interval: time.Second},
+		certs:                certs, gate: floodgate.New(c.named(), c.MaxOpenStreams),
+		log: c.log(), complain: &rate.Sometimes{First: 10, Interval: time.Second},
 	}
 	e.hall = e.newHall()
 	e.ending, e.end = context.WithCancel(context.Background())

@@ -35,7 +35,7 @@ type hosts struct {
 }
 
 func newHosts(c *Config) *hosts {
-	h := &hosts{names: map[string]bool{"localhost": true}, log: c.Logger, complain: &rate.Sometimes{First: 10, Interval: time.Second}}
+	h := &hosts{names: map[string]bool{"localhost": true}, log: c.log(), complain: &rate.Sometimes{First: 10, Interval: time.Second}}
 	for _, urls := range [][]string{
 		c.AdvertiseClientURLs, c.ListenClientURLs, c.ListenClientHTTPURLs, c.ListenMetricsURLs, c.AdvertisePeerURLs,
 	} {

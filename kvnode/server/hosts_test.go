@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -138,7 +139,7 @@ func TestHostsThatAreAnswered(t *testing.T) {
 			AdvertiseClientURLs: []string{"http://n1.example:2379"}, ListenClientURLs: []string{"http://in.example:2379", "http://0.0.0.0:2379"},
 			ListenMetricsURLs: []string{"http://metrics.example:2381"}, AdvertisePeerURLs: []string{"http://n1.peers.example:2380"},
 			InitialCluster: []kvnode.Member{{Name: "n2", PeerURLs: []string{"http://n2.peers.example:2380"}}},
-			HostWhitelist:  test.listed,
+			HostWhitelist:  test.listed, Logger: slog.New(slog.DiscardHandler),
 		}
 		if got := newHosts(&c).knows(test.host); got != test.want {
 			t.Errorf("%s: knows(%q) = %v, want %v", test.name, test.host, got, test.want)

@@ -25,7 +25,7 @@ func (s *Server) Stop(ctx context.Context) error {
 
 func (s *Server) shutdown(ctx context.Context) error {
 	s.stopping.Store(true)
-	s.log.Info("stopping", "name", s.cfg.Name)
+	s.log.Info("stopping")
 
 	s.drain(ctx)
 	var err error
@@ -42,7 +42,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	s.end()
 	s.wg.Wait()
 	s.fail(nil)
-	s.log.Info("stopped", "name", s.cfg.Name)
+	s.log.Info("stopped")
 	return err
 }
 

@@ -56,6 +56,7 @@ func Open(cfg Config) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	log = log.With("component", "store")
 	// The log forgets what the checkpoint has, which must not vanish then.
 	if err := cfg.Backend.Settle(); err != nil {
 		return nil, fmt.Errorf("store: open: %w", err)

@@ -74,7 +74,7 @@ type Counts struct {
 // logs whom it closes or refuses, a few lines a minute.
 func New(log *slog.Logger, most int) *Gate {
 	return &Gate{
-		log: log, most: int64(most), allowance: rate.NewLimiter(perSecond, burst),
+		log: log.With("component", "floodgate"), most: int64(most), allowance: rate.NewLimiter(perSecond, burst),
 		patient: rate.NewLimiter(perSecond, burst), began: time.Now(),
 		complain: &rate.Sometimes{First: 3, Interval: 10 * time.Second}, full: &rate.Sometimes{First: 3, Interval: 10 * time.Second},
 	}
