@@ -71,7 +71,7 @@ func (r *reign) revokeOnce(e *entry) (over bool) {
 
 // names reports whether what is proposed says which grants it means. Members that are
 // older than that would not know such a command.
-func (r *reign) names() bool { return r.cfg.Leases.Format() >= store.FormatGrants }
+func (r *reign) names() bool { return r.cfg.Store.Format() >= store.FormatGrants }
 
 // spare takes e back: it turned out that nothing may be proposed.
 func (r *reign) spare(e *entry) {

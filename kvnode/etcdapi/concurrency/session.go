@@ -20,7 +20,7 @@ const revokeTime = time.Second
 const noLease = -1
 
 // session returns a session over a TTL lease, a new one if it is 0. Its caller
-// keeps the lease alive.
+// keeps the TTL lease alive.
 func (s *Services) session(ctx context.Context, lease int64) (*concurrency.Session, error) {
 	session, err := concurrency.NewSession(s.client,
 		concurrency.WithLease(clientv3.LeaseID(lease)), concurrency.WithContext(ctx))
