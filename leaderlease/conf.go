@@ -128,9 +128,9 @@ type confWatch struct {
 	alone  bool
 	// open holds the indexes of changes that ApplyConfState was not called for.
 	open []uint64
-	// settled is the newest change that was told of or that Storage had at the
+	// known is the newest change that was told of or that Storage had at the
 	// start, or the newest snapshot that was restored.
-	settled uint64
+	known uint64
 	// skipped is the newest index that was applied while an older change was open.
 	skipped uint64
 	// superseded: the newest configuration came with a snapshot. What older
@@ -140,7 +140,7 @@ type confWatch struct {
 
 func (c *confWatch) committed(entries []*raftpb.Entry) {
 	for _, e := range entries {
-		if t := e.GetType(); e.GetIndex() > c.settled && (t == raftpb.EntryConfChange || t == raftpb.EntryConfChangeV2) {
+		if t := e.GetType(); e.GetIndex() > c.known && (t == raftpb.EntryConfChange || t == raftpb.EntryConfChangeV2) {
 			c.open = append(c.open, e.GetIndex())
 			c.superseded = false
 		}
@@ -163,14 +163,14 @@ func (c *confWatch) told() (use bool, broken string) {
 // toldAt is told for the change at index. Its result has the changes before it,
 // too: those that were skipped are closed with it.
 func (c *confWatch) toldAt(index uint64) (use bool, broken string) {
-	if index <= c.settled {
+	if index <= c.known {
 		return false, "" // late or repeated
 	}
 	i := slices.Index(c.open, index)
 	if i < 0 || (i > 0 && c.open[i-1] > c.skipped) {
 		return false, fmt.Sprintf("ApplyConfStateAt %d, where the changes that raft has handed out are at %d", index, c.open)
 	}
-	c.open, c.settled = c.open[i+1:], index
+	c.open, c.known = c.open[i+1:], index
 	return true, ""
 }
 
@@ -196,7 +196,7 @@ func (c *confWatch) missed() error {
 }
 
 func (c *confWatch) restored(index uint64) {
-	c.open, c.settled, c.superseded = nil, index, true
+	c.open, c.known, c.superseded = nil, index, true
 }
 
 func (c *confWatch) pending() bool { return len(c.open) > 0 }

@@ -139,7 +139,7 @@ func New(cfg Config) (*Lease, error) {
 	})
 	mu.lease.SetDisabled(cfg.Disabled)
 	l.setVotersLocked(start.conf)
-	mu.conf.settled = cfg.ConfIndex
+	mu.conf.known = cfg.ConfIndex
 	l.commit.Store(start.commit)
 	l.found, l.foundTerm = start.last, start.lastTerm
 	l.longest = max(cfg.MaxPromise, start.hold)

@@ -143,7 +143,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "one call settles all changes that are in flight", Pkg: rulesPkg, Test: "^TestL5TwoLateChangesAreToldInTurn$",
 		File: "leaderlease/conf.go",
-		Old:  "c.open, c.settled = c.open[i+1:], index", New: "c.open, c.settled = nil, index",
+		Old:  "c.open, c.known = c.open[i+1:], index", New: "c.open, c.known = nil, index",
 	},
 	{
 		Rule: "L5", Name: "a forgotten ApplyConfState goes unnoticed", Pkg: rulesPkg, Test: "^TestL5ForgottenApplyConfStateLeavesLeasesOff$",
@@ -153,7 +153,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "changes that Storage has are waited for", Pkg: libPkg, Test: "^TestChangesThatStorageHasAreNotTold$",
 		File: "leaderlease/lease.go",
-		Old:  "\tmu.conf.settled = cfg.ConfIndex\n", New: "",
+		Old:  "\tmu.conf.known = cfg.ConfIndex\n", New: "",
 	},
 	{
 		Rule: "L5", Name: "a missed change never heals", Pkg: libPkg, Test: "^TestMissedChangesHeal$",

@@ -75,7 +75,7 @@ func newEntrance(c *Config, certs certificates) *entrance {
 
 // options make a server of gRPC one behind the entrance.
 func (e *entrance) options() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.Creds(endable{counted{e}}), grpc.ConnectionTimeout(arrivalTime), grpc.InTapHandle(admit)}
+	return []grpc.ServerOption{grpc.Creds(endable{counted{e}}), grpc.ConnectionTimeout(arrivalTime), grpc.InTapHandle(permit)}
 }
 
 // forClients makes a listener one of the entrance.

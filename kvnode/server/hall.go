@@ -46,14 +46,14 @@ func (e *entrance) isMember(host string) bool {
 	return node != nil && node.Knows(host)
 }
 
-// meet makes the guests among a server's connections settle with their first
+// meet makes the guests among a server's connections introduce themselves with their first
 // request. The server has a ConnContext.
 func meet(p *http.Server) *http.Server {
 	note := p.ConnContext
 	p.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return arrivals.Of(c).Context(note(ctx, c)) }
 	p.ConnState = func(c net.Conn, s http.ConnState) {
 		if s == http.StateActive {
-			arrivals.Of(c).Settle() // if it was cut, the next read says so
+			arrivals.Of(c).Introduce() // if it was cut, the next read says so
 		}
 	}
 	return p

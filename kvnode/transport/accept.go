@@ -82,7 +82,7 @@ func (t *Transport) welcome(c net.Conn, g *arrivals.Guest) {
 		return
 	}
 	defer t.leave(in)
-	if !g.Settle() {
+	if !g.Introduce() {
 		return
 	}
 	if p := t.peer(in.from); p != nil {

@@ -1,7 +1,7 @@
 // Package arrivals keeps those who have connected and not said yet who they are
 // from costing much, and from keeping anybody else out.
 //
-// A Hall is where the connections of one port wait until they settle: until a
+// A Hall is where the connections of one port wait until they introduce: until a
 // member's hello was taken, or a client has begun with requests. Whoever waits
 // there is a guest.
 //
@@ -15,12 +15,12 @@
 //     has more the guest to cut is taken. A host is an IPv4 address, or the /64 of
 //     an IPv6 one.
 //   - Before anything is computed for a handshake, Work takes a token of the host
-//     and one of all hosts together. They come back when the guest settles, so
+//     and one of all hosts together. They come back when the guest introduce, so
 //     handshakes that lead nowhere are bounded in a second, and those that lead
 //     somewhere are not. Whoever does not get one is throttled.
 //   - Hosts that are known have places and tokens of their own, which strangers
 //     cannot take.
-//   - With Config.Open all connections are bounded, those that have settled
+//   - With Config.Open all connections are bounded, those that have introduced
 //     included: beyond it a guest is cut, or the newcomer is turned away.
 //
 // A connection that waits too long is its owner's business: all have a deadline

@@ -67,18 +67,18 @@ type conn struct {
 	since atomic.Int64
 
 	// The reader's own.
-	in      scanner
-	ages    ages
-	balance int64 // what may be sent, or is owed if it is negative
-	settled time.Time
-	extra   int64  // what streams have for nothing
-	crumbs  uint64 // short DATA
-	dense   bool   // frames were short lately
-	heads   bool   // the newest frame is of those that begin a stream
-	headed  bool   // and was their last
-	refused int64  // streams, lately
-	later   []byte // what was read beyond one stream, in buffer
-	buffer  *[]byte
+	in       scanner
+	ages     ages
+	balance  int64 // what may be sent, or is owed if it is negative
+	reckoned time.Time
+	extra    int64  // what streams have for nothing
+	crumbs   uint64 // short DATA
+	dense    bool   // frames were short lately
+	heads    bool   // the newest frame is of those that begin a stream
+	headed   bool   // and was their last
+	refused  int64  // streams, lately
+	later    []byte // what was read beyond one stream, in buffer
+	buffer   *[]byte
 
 	// The writer's own.
 	out scanner
@@ -130,7 +130,7 @@ func (c *conn) Write(p []byte) (int, error) {
 // Read implements net.Conn. What floods is not returned before its turn, so that
 // whoever sends it is slowed down by TCP, and nothing is kept for it; nor is
 // anything while answers are not taken. At most one stream begins in what is
-// returned, so that Admit can tell which is meant.
+// returned, so that Permit can tell which is meant.
 func (c *conn) Read(p []byte) (int, error) {
 	data, err := c.take(p)
 	if len(data) == 0 {
@@ -347,7 +347,7 @@ func (c *conn) forgive(now time.Time) {
 	if c.gate.busy(now) {
 		each, most = busyDebtTime, busyDebts
 	}
-	idle := now.Sub(c.settled)
+	idle := now.Sub(c.reckoned)
 	c.balance = min(0, c.balance+min(most, int64(idle/each)))
-	c.settled = now.Add(-idle % each)
+	c.reckoned = now.Add(-idle % each)
 }

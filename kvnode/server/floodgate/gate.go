@@ -94,7 +94,7 @@ func (g *Gate) Conn(c net.Conn, member func() bool) net.Conn {
 	r := &conn{Conn: c, gate: g, member: member, closed: make(chan struct{}), pen: make(chan struct{}, 1)}
 	r.streams.gate = g
 	r.in.skip = prefaceLen
-	r.balance, r.settled = startCredit, now
+	r.balance, r.reckoned = startCredit, now
 	r.ages.seen, r.ages.marked = now, now
 	return r
 }
