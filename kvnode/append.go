@@ -93,7 +93,7 @@ type diskWatch struct {
 	begun, ended atomic.Uint64
 	full         atomic.Bool
 	stuck        atomic.Bool // stalled, for others than the loop
-	aside        atomic.Bool // leadership is being handed over
+	aside        atomic.Bool // leadership is being transferred
 
 	// The loop only.
 	stalled bool
@@ -142,7 +142,7 @@ func (n *Node) retryFullDisk(err error) bool {
 	}
 }
 
-// stepAside hands leadership over if the others go on without this member's disk:
+// stepAside transfers leadership if the others go on without this member's disk:
 // what they commit it cannot apply, since raft applies only what is durable here,
 // and so it could answer no linearizable read. If nobody else can write, it stays,
 // and serves reads.
@@ -152,8 +152,8 @@ func (n *Node) stepAside() {
 	}
 	n.workers.Go(func() {
 		defer n.disk.aside.Store(false)
-		if err := n.handOver(context.Background()); err != nil && n.quiet.disk.loud(n.ID()) {
-			n.log.Warn("the disk does not take writes, and leadership was not handed over", "error", err)
+		if err := n.transferAway(context.Background()); err != nil && n.quiet.disk.loud(n.ID()) {
+			n.log.Warn("the disk does not take writes, and leadership was not transferred", "error", err)
 		}
 		// Each request to take over makes raft count anew to its next look at who
 		// answers, and keeps proposals waiting. Both need an election timeout of rest.

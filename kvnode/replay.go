@@ -33,7 +33,7 @@ func (r *replay) init() { r.applied, r.served = make(chan struct{}), make(chan s
 
 // begin is called before the applier runs.
 func (r *replay) begin(n *Node) {
-	r.until = n.found.Commit
+	r.until = n.atStart.Commit
 	r.look(n)
 }
 
@@ -47,7 +47,7 @@ func (r *replay) look(n *Node) {
 			return
 		}
 		r.alone = true
-		r.until = n.ownEntries(r.until, n.found.Last)
+		r.until = n.ownEntries(r.until, n.atStart.Last)
 	}
 }
 
@@ -77,7 +77,7 @@ func (n *Node) catchUp() {
 	}
 	for n.mayLack(n.askLeader()) {
 		n.log.Warn("stale reads still wait, since the start, until what the leader has committed is applied",
-			"applied", n.store.Applied(), "found", n.found.Last)
+			"applied", n.store.Applied(), "found", n.atStart.Last)
 	}
 	if n.isStopping() {
 		return
@@ -107,7 +107,7 @@ func (n *Node) askLeader() error {
 // a snapshot of many gigabytes is received first, or a full disk is given room. Without
 // one nobody knows for how long that would be.
 func (n *Node) mayLack(err error) bool {
-	if err == nil || n.isStopping() || n.store.Applied() >= n.found.Last {
+	if err == nil || n.isStopping() || n.store.Applied() >= n.atStart.Last {
 		return false
 	}
 	if n.Leader() != raft.None {

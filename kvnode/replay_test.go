@@ -98,8 +98,8 @@ func TestALeaderIsWaitedFor(t *testing.T) {
 		d.fill(f)
 		c.net.HealAll()
 		time.Sleep(4 * replayPatience * f.cfg.ElectionTimeout)
-		if f.Leader() == 0 || f.Store().Applied() >= f.found.Last {
-			t.Fatalf("leader %x, applied %d of %+v, want a leader, and less than the log", f.Leader(), f.Store().Applied(), f.found)
+		if f.Leader() == 0 || f.Store().Applied() >= f.atStart.Last {
+			t.Fatalf("leader %x, applied %d of %+v, want a leader, and less than the log", f.Leader(), f.Store().Applied(), f.atStart)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -154,7 +154,7 @@ const lostBytes = 1 << 10
 // has mixed up two of its processes, and the next one is right.
 func (n *Node) lacks(r *transport.RefusedError) bool {
 	less := func(term, last uint64) bool { return term < r.Term || last < r.Index }
-	return less(n.found.Term, n.found.Last) && less(n.Term(), n.last.Load())
+	return less(n.atStart.Term, n.atStart.Last) && less(n.Term(), n.last.Load())
 }
 
 // beginAnew is what to do about a member that must not go on with its directory.

@@ -242,7 +242,7 @@ func (n *Node) openRaft() error {
 	n.term.Store(hard.GetTerm())
 	n.told.Store(rc.Applied)
 	n.lease.Applied(n.store.Applied())
-	n.found = transport.LogEnd{Boot: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
+	n.atStart = transport.LogEnd{Boot: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
 	n.replay.begin(n)
 	if n.fresh && !n.id.Joined {
 		return n.bootstrap()
@@ -270,7 +270,7 @@ func (n *Node) begin() (err error) {
 	n.links, err = transport.Start(transport.Config{
 		Hello: transport.Hello{
 			ClusterID: n.ClusterID(), From: n.ID(), Token: n.id.Token, Instance: n.id.Instance, Name: n.cfg.Name, PeerURLs: strings.Join(n.cfg.self().PeerURLs, ","),
-			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.found,
+			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.atStart,
 		},
 		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
 		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Called: n.called, Dial: n.cfg.Dial,

@@ -5,12 +5,12 @@ import (
 	"errors"
 )
 
-// Stop hands leadership over, if this member has it and somebody takes it before
+// Stop transfers leadership, if this member has it and somebody takes it before
 // ctx ends, makes a last checkpoint and stops. Requests that are under way fail
 // with ErrStopped.
 func (n *Node) Stop(ctx context.Context) error {
-	if err := n.handOver(ctx); err != nil {
-		n.log.Warn("leadership was not handed over", "error", err)
+	if err := n.transferAway(ctx); err != nil {
+		n.log.Warn("leadership was not transferred", "error", err)
 	}
 	n.stopOnce.Do(func() { close(n.stopping) })
 	n.shutdown()

@@ -22,7 +22,7 @@ func TestTheTermOutlivesARestart(t *testing.T) {
 		cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
 		c.cfgs["m2"] = cfg
 		n := c.start("m2") // alone, so that no election follows
-		// A stop may hand leadership over.
+		// A stop may transfer leadership.
 		if got := n.Term(); got < term || got != n.Status().Lease.Term {
 			t.Errorf("Term() after a restart = %d, want the %d of the hard state, which is %d at least", got, n.Status().Lease.Term, term)
 		}

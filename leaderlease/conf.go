@@ -69,7 +69,7 @@ func (l *Lease) Applied(index uint64) {
 	}
 	// A state machine that outlives restarts may be ahead of the commit index on
 	// disk, which raft does not sync; it cannot be ahead of the log.
-	if index > max(l.commit.Load(), l.found) {
+	if index > max(l.commit.Load(), l.lastAtStart) {
 		l.misuse("Applied with an index beyond the commit index: state that raft has not committed must not be served", true)
 		return
 	}

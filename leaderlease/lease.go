@@ -32,8 +32,8 @@ type Lease struct {
 	disruptable Disruptable   // nil if the clock cannot tell
 	nonce       nonce         // immutable, sets this start apart from all others
 	clockInfo   ClockInfo     // immutable, measured by New
-	found       uint64        // immutable, last index in the log at New
-	foundTerm   uint64        // immutable, term of that entry, or snapshot
+	lastAtStart uint64        // immutable, last index in the log at New
+	termAtStart uint64        // immutable, term of that entry, or snapshot
 	longest     time.Duration // immutable, the longest promise ever made, before this start too
 
 	// view is the newest lease. Whoever holds mu replaces it whole; readers
@@ -141,7 +141,7 @@ func New(cfg Config) (*Lease, error) {
 	l.setVotersLocked(start.conf)
 	mu.conf.known = cfg.ConfIndex
 	l.commit.Store(start.commit)
-	l.found, l.foundTerm = start.last, start.lastTerm
+	l.lastAtStart, l.termAtStart = start.last, start.lastTerm
 	l.longest = max(cfg.MaxPromise, start.hold)
 	l.applied.Store(min(cfg.Raft.Applied, start.commit))
 	l.publishLocked(now)

@@ -174,8 +174,8 @@ var recovery = []Mutant{
 	{
 		Rule: "set back", Name: "every refusal is noted", Pkg: nodePkg, Test: "^TestARefusalThatProvesNothingIsNotKept$",
 		File: "kvnode/setback.go",
-		Old:  "\treturn less(n.found.Term, n.found.Last) && less(n.Term(), n.last.Load())\n",
-		New:  "\treturn less(n.found.Term, n.found.Last) || less(n.Term(), n.last.Load()) || true\n",
+		Old:  "\treturn less(n.atStart.Term, n.atStart.Last) && less(n.Term(), n.last.Load())\n",
+		New:  "\treturn less(n.atStart.Term, n.atStart.Last) || less(n.Term(), n.last.Load()) || true\n",
 	},
 	{
 		Rule: "set back", Name: "what was acknowledged since the start is no excuse", Pkg: nodePkg, Test: "^TestARefusalThatProvesNothingIsNotKept$",

@@ -95,7 +95,7 @@ func (s *maintenanceServer) HashKV(ctx context.Context, r *pb.HashKVRequest) (*p
 	return resp, nil
 }
 
-// MoveLeader hands leadership over. Only the leader can.
+// MoveLeader transfers leadership. Only the leader can.
 func (s *maintenanceServer) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {
 	if s.node.Leader() != s.node.ID() {
 		return nil, rpctypes.ErrGRPCNotLeader

@@ -16,7 +16,7 @@ const (
 
 // Stop ends the server in the order in which clients notice least: readiness
 // goes off, connections are told to go elsewhere, requests under way finish,
-// leadership is handed over, the node stops. What cannot be finished before ctx
+// leadership is transferred, the node stops. What cannot be finished before ctx
 // ends is cut. Further calls return what the first did.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stop.Do(func() { s.stopErr = s.shutdown(ctx) })

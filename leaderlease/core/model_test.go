@@ -443,7 +443,7 @@ func (m *model) count(l *modelNode, msg modelMsg) {
 	}
 }
 
-// transfer hands leadership to another node.
+// transfer transfers leadership to another node.
 func (m *model) transfer(l, to *modelNode) {
 	if l == to || !isVoter(l.cfg, to.id) {
 		return
@@ -453,6 +453,6 @@ func (m *model) transfer(l, to *modelNode) {
 		rel = l.lease.Release(m.now(l))
 	}
 	m.publish(l)
-	m.tracef("%d hands over to %d, release %v", l.id, to.id, rel)
+	m.tracef("%d transfers to %d, release %v", l.id, to.id, rel)
 	m.send(modelMsg{kind: "timeout-now", from: l.id, to: to.id, term: l.term, release: &rel})
 }

@@ -22,7 +22,7 @@ import (
 const stopTime = 10 * time.Second
 
 const serveLong = `Serve runs one member until it is told to stop with SIGTERM or SIGINT: it is not ready any more,
-requests under way finish, leadership is handed over, the node stops. A second signal ends the
+requests under way finish, leadership is transferred, the node stops. A second signal ends the
 process at once. Once linearizable reads are served, it logs "ready to serve client requests".`
 
 func newServe(sys *System) *cobra.Command {
