@@ -14,7 +14,8 @@ import (
 )
 
 // append hands m to the appender. Its answers are delivered when it is durable,
-// in the order of the calls.
+// in the order of the calls: an answer says that everything before it is durable, too, and
+// raft counts it as a vote for an entry, or as one in an election.
 func (n *Node) append(m *raftpb.Message) {
 	n.disk.begin()
 	err := n.appender.Append(raftwal.UpdateOf(m), func(err error) { n.appended(m, err) })
@@ -23,7 +24,9 @@ func (n *Node) append(m *raftpb.Message) {
 	}
 }
 
-// appended runs on the appender's goroutine.
+// appended runs on the appender's goroutine, when m is durable or the log has failed. After
+// a failure the member ends: of a write whose sync has failed nobody can find out any more
+// what the disk has of it, and a second sync that succeeds does not say.
 func (n *Node) appended(m *raftpb.Message, err error) {
 	n.disk.end()
 	if err != nil {
@@ -64,7 +67,9 @@ func (n *Node) started() bool {
 	return n.id.Started || n.note(func(id *identity) { id.Started = true })
 }
 
-// respond delivers what a local thread has to say.
+// respond delivers what a local thread has to say: to peers what was waiting for the disk
+// (votes, acknowledgements), to this member's raft that it has written or applied. Nearly
+// always all of it is for this member's raft, and nothing is copied then.
 func (n *Node) respond(msgs []*raftpb.Message) {
 	var out []*raftpb.Message
 	for i, m := range msgs {
@@ -88,10 +93,11 @@ func (n *Node) respond(msgs []*raftpb.Message) {
 	}
 }
 
-// diskWatch notices a disk that does not answer, or is full.
+// diskWatch notices a disk that does not answer, or is full. Whoever writes counts begun and
+// ended; the loop looks at each tick, since whoever is stuck in a write cannot say so.
 type diskWatch struct {
 	begun, ended atomic.Uint64
-	full         atomic.Bool
+	full         atomic.Bool // the last write found no room
 	stuck        atomic.Bool // stalled, for others than the loop
 	aside        atomic.Bool // leadership is being transferred
 
@@ -105,7 +111,10 @@ func (d *diskWatch) begin() { d.begun.Add(1) }
 func (d *diskWatch) end()   { d.ended.Add(1) }
 
 // check tells the lease when nothing has become durable for an election timeout
-// although something is under way.
+// although something is under way. A leader whose disk hangs keeps its followers' promises
+// alive by heartbeats, which need no disk, and would keep everybody from writing for as long
+// as the disk hangs. Sooner than an election timeout: a slow sync costs the lease. Later:
+// nobody writes for longer than a dead leader would cost.
 func (d *diskWatch) check(n *Node) {
 	begun, ended := d.begun.Load(), d.ended.Load()
 	if ended != d.seen || begun == ended {
@@ -124,7 +133,8 @@ func (d *diskWatch) check(n *Node) {
 	}
 }
 
-// fullDiskPause is between two tries to write to a full disk.
+// fullDiskPause is between two tries to write to a full disk. Shorter: the tries keep the
+// disk busy on which somebody is making room. Longer: writes go on later than they could.
 const fullDiskPause = 200 * time.Millisecond
 
 // retryFullDisk keeps the appender trying while the disk is full: nothing of
