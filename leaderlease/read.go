@@ -13,9 +13,10 @@ import (
 // share, and after Applied has reached that index. On a follower the index
 // comes from the leader, which answers from its own lease if it can.
 //
-// Nothing is done by a read that fails, so it may be tried again. It fails with a *NoLeaseError as soon as no leader is known or leadership
-// moves, with Closed after Close, and when ctx ends first with an error that
-// matches ctx's and says what it was waiting for.
+// Nothing is done by a read that fails, so it may be tried again. It fails with a
+// *NoLeaseError as soon as no leader is known or leadership moves, with Closed after
+// Close, and when ctx ends first with an error that matches ctx's and says what it was
+// waiting for.
 //
 // With a valid lease and an up-to-date state machine it takes no lock and
 // allocates nothing.

@@ -110,7 +110,7 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 }
 
 // joinedLocked answers the reads that the lease in v turns out to have covered
-// at the moment they arrived (L2, section 6.2).
+// at the moment they arrived (L2; docs/design.md, A read).
 func (l *Lease) joinedLocked(v *view) (done finished) {
 	r := &l.mu.reads
 	if v.Status != core.Valid || r.waiting.len() == 0 {
