@@ -82,7 +82,7 @@ func (n *Node) recall() error {
 	}
 	if len(names) > 0 {
 		slices.Sort(names)
-		n.log.Warn(""+acquaintancesFile+", which says whom this member has met, was gone, and is made again of the registry in the last checkpoint; "+
+		n.log.Warn(acquaintancesFile+", which says whom this member has met, was gone, and is made again of the registry in the last checkpoint; "+
 			"if a peer that is not among these has lost its data directory, too, do not start it: remove it and add it anew", "known", names)
 	}
 	return nil

@@ -93,8 +93,8 @@ func (n *Node) respond(msgs []*raftpb.Message) {
 	}
 }
 
-// diskWatch notices a disk that does not answer, or is full. Whoever writes counts begun and
-// ended; the loop looks at each tick, since whoever is stuck in a write cannot say so.
+// diskWatch notices a disk that does not answer, or is full. The writer counts begun and
+// ended; the loop looks at each tick, since a goroutine stuck in a write cannot say so.
 type diskWatch struct {
 	begun, ended atomic.Uint64
 	full         atomic.Bool // the last write found no room

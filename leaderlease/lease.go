@@ -36,7 +36,7 @@ type Lease struct {
 	termAtStart uint64        // immutable, term of that entry, or snapshot
 	longest     time.Duration // immutable, the longest promise ever made, before this start too
 
-	// view is the newest lease. Whoever holds mu replaces it whole; readers
+	// view is the newest lease. The holder of mu replaces it whole; readers
 	// load it without a lock.
 	view atomic.Pointer[view]
 	// commit is the newest commit index that raft has published. It is stored

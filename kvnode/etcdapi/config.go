@@ -80,7 +80,7 @@ type Config struct {
 	// LeaderDial are the options by which another member's client URLs are dialled,
 	// for what only the leader can answer. Default: plain text.
 	LeaderDial []grpc.DialOption
-	// Metrics counts requests if it is set. Whoever made it registers it.
+	// Metrics counts requests if it is set. The caller registers it.
 	Metrics *grpcprom.ServerMetrics
 	// Logger receives panics, snapshots and alarms, never reads. Default: none.
 	Logger *slog.Logger

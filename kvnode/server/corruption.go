@@ -89,7 +89,7 @@ func (s *Server) checked() *checkedMember {
 
 // atStart compares this member with the others until it has been with all that
 // answer, or patience ends. It fails if the data differs from that of any, unless
-// most members agree with this one. Who cannot be reached holds nobody up: a
+// most members agree with this one. A member that cannot be reached holds nobody up: a
 // cluster that starts all at once does start.
 func (m *checkedMember) atStart(ctx context.Context, patience time.Duration) error {
 	m.log.Info("comparing this member's data with the others' before it serves", "at_most", patience)

@@ -67,7 +67,7 @@ var (
 	throttledClients = describe("client_throttled_connections_total", "Connections closed because handshakes with their address have failed too often.")
 )
 
-// hallCollector tells who has come to the client URLs.
+// hallCollector exports how many connections have come to the client URLs, and their fate.
 type hallCollector struct{ hall *arrivals.Hall }
 
 // Describe implements prometheus.Collector.

@@ -24,7 +24,7 @@ func (s *Store) Durable() Checkpoint { return *s.durable.Load() }
 // Checkpoint makes the state as of now durable, and returns when it is. It calls
 // before with the index it is about to make durable: the log must know it to be
 // committed first (see raftwal, Applied index). Applying and reading go on
-// meanwhile, but Restore waits, so before must not wait for who applies. Safe for
+// meanwhile, but Restore waits, so before must not wait for the applier. Safe for
 // concurrent use; checkpoints are made one after another.
 //
 // If it fails, Durable stays what it was, the state in memory is unharmed, and
@@ -81,7 +81,7 @@ func (s *Store) save(before func(index uint64) error, m *meta, dirty unsaved) er
 
 // update changes the backend. What an update that failed has left is made durable
 // first: this one begins with it, and writes over what was durable before. Without that a
-// crash could leave neither the old checkpoint nor the new one. Whoever calls it holds
+// crash could leave neither the old checkpoint nor the new one. The caller holds
 // saving.
 func (s *Store) update(fn func(tx Tx) error) error {
 	if s.unsettled {

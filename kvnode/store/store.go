@@ -35,7 +35,7 @@ type Store struct {
 	// It is taken before mu.
 	saving semaphore
 	// unsettled means that the newest update of the backend has failed, so that
-	// what it shows may be in memory only. Whoever holds saving.
+	// what it shows may be in memory only. Guarded by saving.
 	unsettled bool
 
 	mu struct {

@@ -29,7 +29,7 @@ type inbound struct {
 	hello  Hello
 	counts *counts
 	cancel context.CancelFunc // closes conn
-	// turn is shared by all connections of the slot. Whoever puts a token into it
+	// turn is shared by all connections of the slot. The goroutine that puts a token into it
 	// may read: two readers would mix up the order of messages.
 	turn chan struct{}
 }

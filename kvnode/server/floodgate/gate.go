@@ -18,7 +18,7 @@ const (
 	perSecond = 5_000
 	// burst is how many of them need not wait at first.
 	burst = 1_000
-	// maxWait is how long anybody waits for its turn. Who is in debt is closed if
+	// maxWait is how long anybody waits for its turn. A connection in debt is closed if
 	// it would have to wait longer, others jump the queue: their resets are bounded
 	// by how many streams may be half a second old. Longer: the more connections
 	// flood, the longer each is there, and clients whose deadlines have passed wait
@@ -71,7 +71,7 @@ type Counts struct {
 }
 
 // New returns a Gate for a server on which at most so many streams may be open. It
-// logs whom it closes or refuses, a few lines a minute.
+// logs the connections that it closes or refuses, a few lines a minute.
 func New(log *slog.Logger, most int) *Gate {
 	return &Gate{
 		log: log.With("component", "floodgate"), most: int64(most), allowance: rate.NewLimiter(perSecond, burst),

@@ -18,7 +18,7 @@ import (
 )
 
 // stopTime bounds an orderly stop: requests under way, then the transfer of
-// leadership. Whoever stops the process waits as long.
+// leadership. The supervisor that stops the process waits as long.
 const stopTime = 10 * time.Second
 
 const serveLong = `Serve runs one member until it is told to stop with SIGTERM or SIGINT: it is not ready any more,
@@ -130,7 +130,7 @@ func untilStopped(srv *server.Server, asked <-chan struct{}, log *slog.Logger) e
 	return ended(failure, srv.Stop(ctx))
 }
 
-// ended returns what the process ends with. Who was removed has done what was asked, as
+// ended returns what the process ends with. A member that was removed has done what was asked, as
 // in etcd: whatever starts members that have failed again must leave it alone.
 func ended(failure, stop error) error {
 	switch {
