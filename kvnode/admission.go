@@ -17,7 +17,7 @@ import (
 // newAdmission is called before the loop runs.
 func (n *Node) newAdmission() *admission.State {
 	if n.waiting() && n.id.Alone {
-		n.log.Info("kvnode: founds a cluster of one, unless members of an older one call first", "in", n.cfg.patience)
+		n.log.Info("founds a cluster of one, unless members of an older one call first", "in", n.cfg.patience)
 	}
 	var members []uint64
 	for _, m := range n.id.Members {
@@ -71,9 +71,9 @@ func (n *Node) do(d admission.Decision) {
 	switch d.Say {
 	case admission.Waits:
 		n.showAwaited()
-		n.log.Info("kvnode: waits to be let in by others before it takes part", "missing", n.loop.admission.Missing(), "of", n.Awaited())
+		n.log.Info("waits to be let in by others before it takes part", "missing", n.loop.admission.Missing(), "of", n.Awaited())
 	case admission.StillWaits:
-		n.log.Warn("kvnode: still waits to be let in by others before it takes part", "missing", n.loop.admission.Missing(), "of", n.Awaited())
+		n.log.Warn("still waits to be let in by others before it takes part", "missing", n.loop.admission.Missing(), "of", n.Awaited())
 	}
 }
 
@@ -87,6 +87,6 @@ func (n *Node) refusedAsForeign(r *transport.RefusedError, now time.Time) {
 	case d.GiveUp:
 		n.fail(fmt.Errorf("%w: each of them refuses this one: %w; %s", ErrForeignCluster, r, advice))
 	case n.quiet.refused.loud(r.Peer):
-		n.log.Error("kvnode: a peer is of another cluster", "peer", n.book.nameOf(r.Peer), "error", r, "advice", advice)
+		n.log.Error("a peer is of another cluster", "peer", n.book.nameOf(r.Peer), "error", r, "advice", advice)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-
-	"github.com/leaderlease/go/kvnode/transport"
 )
 
 // sayAlarms logs which alarms have been raised and disarmed since there were those
@@ -14,12 +12,12 @@ func (n *Node) sayAlarms(before []*pb.AlarmMember) {
 	now := n.store.Alarms()
 	for _, m := range now {
 		if !hasAlarm(before, m) {
-			n.log.Error("kvnode: alarm raised", "type", m.GetAlarm().String(), "by", n.book.nameOf(m.GetMemberID()), "id", transport.ID(m.GetMemberID()))
+			n.log.Error("alarm raised", "type", m.GetAlarm().String(), "by", n.book.called(m.GetMemberID()))
 		}
 	}
 	for _, m := range before {
 		if !hasAlarm(now, m) {
-			n.log.Info("kvnode: alarm disarmed", "type", m.GetAlarm().String(), "of", n.book.nameOf(m.GetMemberID()), "id", transport.ID(m.GetMemberID()))
+			n.log.Info("alarm disarmed", "type", m.GetAlarm().String(), "of", n.book.called(m.GetMemberID()))
 		}
 	}
 }

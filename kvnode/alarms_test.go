@@ -29,7 +29,7 @@ func TestAlarmsAreSaid(t *testing.T) {
 				t.Errorf("%s %q was said %d times, want %d", when, what, got, want)
 			}
 		}
-		raised, disarmed := `"kvnode: alarm raised" member=`, `"kvnode: alarm disarmed" member=`
+		raised, disarmed := `"alarm raised" member=`, `"alarm disarmed" member=`
 		alarm(pb.AlarmRequest_ACTIVATE)
 		alarm(pb.AlarmRequest_ACTIVATE)
 		said("raised twice,", raised, 3)

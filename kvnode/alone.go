@@ -29,7 +29,7 @@ func (n *Node) claimed(ctx context.Context, h transport.Hello) {
 		n.hearOut(ctx, h)
 	case n.quiet.refused.loud(n.ID()): // one line for all, as anybody can call under any ID
 		if claim, err := n.asker().askClaimant(ctx, h); err == nil && claim != "" {
-			n.log.Error("kvnode: another cluster has a member at this address", "claim", claim, "advice", "see which of the two holds what counts: "+
+			n.log.Error("another cluster has a member at this address", "claim", claim, "advice", "see which of the two holds what counts: "+
 				"if this one, stop the members of the other, or remove the member there; if the other, this one has lost its data directory and begun anew: "+
 				"stop it, save what was written to it since, and only then add it to the other as a new member")
 		}
@@ -41,9 +41,9 @@ func (n *Node) hearOut(ctx context.Context, h transport.Hello) {
 	n.calls.put(func() { n.loop.admission.Asks() })
 	claim, err := n.asker().askClaimant(ctx, h)
 	if err != nil && n.quiet.refused.loud(n.ID()) {
-		n.log.Warn("kvnode: waits with founding its cluster, as a member of another one calls, which cannot be asked whether this one is its own; "+
+		n.log.Warn("waits with founding its cluster, as a member of another one calls, which cannot be asked whether this one is its own; "+
 			"make its peer URLs reachable from here, stop it, or begin anew with another --initial-cluster-token",
-			"peer", Shown(h.Name), "urls", shown(h.PeerURLs, 4*shownBytes), "cluster", transport.ID(h.ClusterID), "error", err)
+			"peer", labelled(h.Name, h.From), "urls", shown(h.PeerURLs, 4*shownBytes), "cluster", transport.ID(h.ClusterID), "error", err)
 	}
 	n.calls.put(func() {
 		if n.loop.admission.Asked(claim != "", err, time.Now()).GiveUp {
@@ -97,7 +97,7 @@ func (n *Node) adviseAlone(members *store.Members) {
 		return
 	}
 	n.advice.Do(func() {
-		n.log.Warn("kvnode: if this member loses its data directory, its flags have it found a cluster of one again, beside the others; "+
+		n.log.Warn("if this member loses its data directory, its flags have it found a cluster of one again, beside the others; "+
 			"from its next start on, give it --initial-cluster-state existing and all members in --initial-cluster",
 			"members", len(members.ByID))
 	})

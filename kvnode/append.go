@@ -15,7 +15,8 @@ import (
 )
 
 // append hands m to the appender. Its answers are delivered when it is durable,
-// in the order of the calls.
+// in the order of the calls: an answer says that everything before it is durable, too, and
+// raft counts it as a vote for an entry, or as one in an election.
 func (n *Node) append(m *raftpb.Message) {
 	n.disk.begin()
 	err := n.appender.Append(raftwal.UpdateOf(m), func(err error) { n.appended(m, err) })
@@ -24,7 +25,9 @@ func (n *Node) append(m *raftpb.Message) {
 	}
 }
 
-// appended runs on the appender's goroutine.
+// appended runs on the appender's goroutine, when m is durable or the log has failed. After
+// a failure the member ends: of a write whose sync has failed nobody can find out any more
+// what the disk has of it, and a second sync that succeeds does not say.
 func (n *Node) appended(m *raftpb.Message, err error) {
 	n.disk.end()
 	if err != nil {
@@ -55,7 +58,7 @@ func (n *Node) appended(m *raftpb.Message, err error) {
 func (n *Node) hasRoom() {
 	if n.disk.full.Load() {
 		n.disk.full.Store(false)
-		n.log.Info("kvnode: disk has room again")
+		n.log.Info("disk has room again")
 	}
 }
 
@@ -65,7 +68,9 @@ func (n *Node) started() bool {
 	return n.id.Started || n.note(func(id *memberdir.Identity) { id.Started = true })
 }
 
-// respond delivers what a local thread has to say.
+// respond delivers what a local thread has to say: to peers what was waiting for the disk
+// (votes, acknowledgements), to this member's raft that it has written or applied. Nearly
+// always all of it is for this member's raft, and nothing is copied then.
 func (n *Node) respond(msgs []*raftpb.Message) {
 	var out []*raftpb.Message
 	for i, m := range msgs {
@@ -89,12 +94,13 @@ func (n *Node) respond(msgs []*raftpb.Message) {
 	}
 }
 
-// diskWatch notices a disk that does not answer, or is full.
+// diskWatch notices a disk that does not answer, or is full. The writer counts begun and
+// ended; the loop looks at each tick, since a goroutine stuck in a write cannot say so.
 type diskWatch struct {
 	begun, ended atomic.Uint64
-	full         atomic.Bool
+	full         atomic.Bool // the last write found no room
 	stuck        atomic.Bool // stalled, for others than the loop
-	aside        atomic.Bool // leadership is being handed over
+	aside        atomic.Bool // leadership is being transferred
 
 	// The loop only.
 	stalled bool
@@ -106,7 +112,10 @@ func (d *diskWatch) begin() { d.begun.Add(1) }
 func (d *diskWatch) end()   { d.ended.Add(1) }
 
 // check tells the lease when nothing has become durable for an election timeout
-// although something is under way.
+// although something is under way. A leader whose disk hangs keeps its followers' promises
+// alive by heartbeats, which need no disk, and would keep everybody from writing for as long
+// as the disk hangs. Sooner than an election timeout: a slow sync costs the lease. Later:
+// nobody writes for longer than a dead leader would cost.
 func (d *diskWatch) check(n *Node) {
 	begun, ended := d.begun.Load(), d.ended.Load()
 	if ended != d.seen || begun == ended {
@@ -118,21 +127,22 @@ func (d *diskWatch) check(n *Node) {
 		d.stalled = stalled
 		d.stuck.Store(stalled)
 		n.lease.SetDiskStalled(stalled)
-		n.log.Warn("kvnode: disk", "stalled", stalled)
+		n.log.Warn("disk", "stalled", stalled)
 	}
 	if d.stalled || d.full.Load() {
 		n.stepAside()
 	}
 }
 
-// fullDiskPause is between two tries to write to a full disk.
+// fullDiskPause is between two tries to write to a full disk. Shorter: the tries keep the
+// disk busy on which somebody is making room. Longer: writes go on later than they could.
 const fullDiskPause = 200 * time.Millisecond
 
 // retryFullDisk keeps the appender trying while the disk is full: nothing of
 // the batch is in the log, so nothing is lost, and reads go on.
 func (n *Node) retryFullDisk(err error) bool {
 	if !n.disk.full.Swap(true) {
-		n.log.Error("kvnode: disk is full, writes are refused", append(n.roomFor(n.segmentSize()), "error", err)...)
+		n.log.Error("disk is full, writes are refused", append(n.roomFor(n.segmentSize()), "error", err)...)
 	}
 	n.askCheckpoint() // it may free segments
 	select {
@@ -143,7 +153,7 @@ func (n *Node) retryFullDisk(err error) bool {
 	}
 }
 
-// stepAside hands leadership over if the others go on without this member's disk:
+// stepAside transfers leadership if the others go on without this member's disk:
 // what they commit it cannot apply, since raft applies only what is durable here,
 // and so it could answer no linearizable read. If nobody else can write, it stays,
 // and serves reads.
@@ -153,8 +163,8 @@ func (n *Node) stepAside() {
 	}
 	n.workers.Go(func() {
 		defer n.disk.aside.Store(false)
-		if err := n.handOver(context.Background()); err != nil && n.quiet.disk.loud(n.ID()) {
-			n.log.Warn("kvnode: the disk does not take writes, and leadership was not handed over", "error", err)
+		if err := n.transferAway(context.Background()); err != nil && n.quiet.disk.loud(n.ID()) {
+			n.log.Warn("the disk does not take writes, and leadership was not transferred", "error", err)
 		}
 		// Each request to take over makes raft count anew to its next look at who
 		// answers, and keeps proposals waiting. Both need an election timeout of rest.

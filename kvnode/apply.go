@@ -16,20 +16,25 @@ import (
 // applyJob is a MsgStorageApply, or a snapshot to restore.
 type applyJob struct {
 	entries   []*raftpb.Entry
-	responses []*raftpb.Message
+	responses []*raftpb.Message // to raft, once the entries are applied
 
 	restore *raftpb.Snapshot
 	done    chan<- struct{} // closed when restore is done
 }
 
-// applyQueue is a queue without a bound of its own: raft hands out no more than
-// MaxCommittedSizePerReady that it has not heard of again.
+// applyQueue is the way from the loop, and for snapshots from the appender, to the
+// applier. It keeps the order in which raft has handed jobs out, which is that of the log.
+// It has no bound of its own: raft hands out no more than MaxCommittedSizePerReady that it
+// has not heard of again. So the loop never waits for the applier, which may wait for it
+// (applyConf).
 type applyQueue struct {
-	ready *sync.Cond
+	ready *sync.Cond // with mu: a job is there, or the queue is closed
 	// bytes counts the applied entries since the last checkpoint was asked for.
 	// The applier only.
 	bytes int
-	// superseded is the index of a snapshot that raft has restored already.
+	// superseded is the index of a snapshot that raft has restored already, but the store
+	// has not yet. Entries up to it are in that snapshot, and are skipped. The applier only,
+	// and the loop while the applier waits in call.
 	superseded uint64
 
 	mu struct {
@@ -69,7 +74,9 @@ func (q *applyQueue) close() {
 	q.ready.Broadcast()
 }
 
-// applyLoop is the applier. Everything it does is a function of the log.
+// applyLoop is the applier, the one goroutine that changes the store. Everything it does
+// there is a function of the log, so all members come to the same state. What it does
+// besides (waking waiters, logging, asking for checkpoints) is this member's own affair.
 func (n *Node) applyLoop() {
 	var jobs []applyJob
 	for {
@@ -85,6 +92,9 @@ func (n *Node) applyLoop() {
 	}
 }
 
+// runJob applies a job and then tells those who wait for it: the lease, whose reads wait
+// for an index; stale reads, which wait for the replay's end; raft, which hands out more.
+// It returns false if the node stops, or has failed.
 func (n *Node) runJob(j applyJob) bool {
 	if j.restore != nil {
 		if err := n.restore(j.restore); err != nil {
@@ -112,7 +122,9 @@ func (n *Node) runJob(j applyJob) bool {
 	return true
 }
 
-// applyEntry returns false if the node stops meanwhile.
+// applyEntry applies one entry and wakes the waiter, if the entry was proposed here. An
+// entry that does not decode has no effect, the same on all members, and is counted. It
+// returns false if the node stops meanwhile.
 func (n *Node) applyEntry(e *raftpb.Entry) bool {
 	switch e.GetType() {
 	case raftpb.EntryConfChange, raftpb.EntryConfChangeV2:
@@ -134,6 +146,15 @@ func (n *Node) applyEntry(e *raftpb.Entry) bool {
 // applyConf switches raft and the lease, in the loop, and then the store, before
 // raft hears that the change was applied (L5). Before all that the log learns that
 // the change is committed, or after a crash the old members would count.
+//
+// Raft and the lease switch in one turn of the loop: a lease that counted the old quorum
+// while raft went by the new one could be held by a leader that the new quorum does not
+// know. The store comes after raft, since who asks it for the members may act on them; and
+// before the waiter is told, so that a client that has been answered reads its own change.
+//
+// If raft has meanwhile restored a snapshot from beyond the change, the snapshot's
+// configuration stands: applying the change would undo it. What became of the proposal is
+// not known here then, and its waiter gets ErrTimeout.
 func (n *Node) applyConf(e *raftpb.Entry) bool {
 	if !n.saveCommit(e.GetIndex()) {
 		return false
@@ -178,7 +199,7 @@ func (n *Node) applyConf(e *raftpb.Entry) bool {
 		w.done <- outcome{result: store.Result{ID: plan.proposal, Err: plan.refusal}}
 	}
 	if plan.removes(n.ID()) {
-		n.log.Warn("kvnode: this member was removed, and goes on until enough of those who are left know")
+		n.log.Warn("this member was removed, and goes on until enough of those who are left know")
 	}
 	return true
 }

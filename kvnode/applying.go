@@ -48,7 +48,7 @@ func (n *Node) applied(r *store.Result, index uint64, took time.Duration) {
 	}
 	n.applying.slow.Add(1)
 	n.applying.warned.Do(func() {
-		n.log.Warn("kvnode: apply request took too long", "took", took, "expected-duration", n.cfg.WarnApply, "op", op.String(),
+		n.log.Warn("apply request took too long", "took", took, "expected-duration", n.cfg.WarnApply, "op", op.String(),
 			"request", requests.Describe(what), "request-size", proto.Size(what), "response-size", proto.Size(r.Response), "index", index, "error", r.Err)
 	})
 }

@@ -56,7 +56,7 @@ func (n *Node) learnCommit(m *raftpb.Message) {
 	if !changes(n.wal, s.GetCommit()+1, index+1) {
 		return
 	}
-	n.log.Info("kvnode: learned in an election that a change of membership is committed", "from", n.book.called(m.GetFrom()), "index", index)
+	n.log.Info("learned in an election that a change of membership is committed", "from", n.book.called(m.GetFrom()), "index", index)
 	_ = n.loop.raw.Step(&raftpb.Message{
 		Type: raftpb.MsgHeartbeat.Enum(), From: new(m.GetFrom()), To: new(n.ID()), Term: new(s.GetTerm()), Commit: new(index),
 	})

@@ -110,7 +110,7 @@ func (n *Node) Checkpoint(ctx context.Context) error {
 // disk costs nothing but room.
 func (n *Node) survives(err error) bool {
 	if noRoom(err) {
-		n.log.Error("kvnode: no room for a checkpoint", append(n.roomFor(n.checkpointSize()), "error", err)...)
+		n.log.Error("no room for a checkpoint", append(n.roomFor(n.checkpointSize()), "error", err)...)
 		return true
 	}
 	return errors.Is(err, raftwal.ErrClosed) && n.isStopping()
@@ -135,7 +135,7 @@ func (n *Node) saveCheckpoint() error {
 	if err == nil {
 		n.saved.Store(members)
 		err = n.shorten(at, n.disk.full.Load())
-		n.log.Debug("kvnode: checkpoint", "index", at.Index, "revision", at.Revision)
+		n.log.Debug("checkpoint", "index", at.Index, "revision", at.Revision)
 		return err
 	}
 	if noRoom(err) {

@@ -73,6 +73,6 @@ func (c *counts) load() Counts {
 func (n *Node) malformed(err error, args ...any) {
 	n.counts.malformed.Add(1)
 	n.complain.Do(func() {
-		n.log.Error("kvnode: an entry that does not decode has no effect: is a peer faulty, or not one?", append(args, "error", err)...)
+		n.log.Error("an entry that does not decode has no effect: is a peer faulty, or not one?", append(args, "error", err)...)
 	})
 }

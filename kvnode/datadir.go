@@ -96,7 +96,7 @@ func (c Config) CheckDataDir() error {
 // warnOfWriters warns of others who may write to the data directory.
 func (c *Config) warnOfWriters() {
 	if path, who, mode := c.dir().Writers(); who != "" {
-		c.Logger.Warn("kvnode: others may write to the data directory, and so to what this member has voted and promised",
+		c.Logger.With("component", "kvnode").Warn("others may write to the data directory, and so to what this member has voted and promised",
 			"path", path, "who", who, "mode", mode.String(), "advice", "let this process's user own it, and take the permission away: chmod -R go-w "+c.DataDir)
 	}
 }

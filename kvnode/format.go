@@ -44,7 +44,7 @@ func (n *Node) raiseFormat() {
 		since := time.Since(said)
 		if len(keptBy) > 0 && (since >= formatReminder || since >= admission.Reminder && !slices.Equal(keptBy, known)) {
 			said, known = time.Now(), keptBy
-			n.log.Warn("kvnode: members keep the cluster's format: start them with this version, and remove those that are gone for good",
+			n.log.Warn("members keep the cluster's format: start them with this version, and remove those that are gone for good",
 				"format", n.store.Format(), "newest", n.cfg.newestFormat, "members", keptBy)
 		}
 		if format > n.store.Format() && n.LeadingTerm() != 0 {
@@ -95,7 +95,7 @@ func (n *Node) proposeFormat(format int64) {
 	}
 	// If it fails it is tried again, or another leader does.
 	if _, err := n.await(context.Background(), proposal{id: c.Proposal, entry: entry}); err == nil {
-		n.log.Info("kvnode: the cluster's format is raised", "format", format)
+		n.log.Info("the cluster's format is raised", "format", format)
 	}
 }
 

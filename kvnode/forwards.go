@@ -121,7 +121,7 @@ func (n *Node) offerOf(id uint64) bool {
 }
 
 // tryPropose steps a proposal. After raft.ErrProposalDropped it is nowhere: nobody
-// leads, or is connected, the leader is handing over, or too much is uncommitted.
+// leads, or is connected, leadership is being transferred, or too much is uncommitted.
 func (n *Node) tryPropose(m *raftpb.Message) error {
 	l := &n.loop
 	if l.role != raft.StateLeader {

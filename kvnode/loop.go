@@ -11,7 +11,14 @@ import (
 // ready: more per turn is more per sync, but a tick must not wait.
 const maxTurn = 512
 
-// run is the raft loop. Nobody else touches the RawNode.
+// run is the raft loop. Nobody else touches the RawNode, so raft needs no lock, and what
+// others want of it they put into n.calls.
+//
+// One turn takes whatever has arrived (a tick, messages, answers of the appender and the
+// applier, calls) and asks raft once what to do about all of it. Proposals come last: what
+// raft has just learnt says whether this member still leads. The loop never waits for a
+// disk, a peer or the applier; if it did, heartbeats would be late by as much, and the
+// lease would be lost.
 func (n *Node) run() {
 	ticker := time.NewTicker(n.cfg.TickInterval)
 	defer ticker.Stop()
@@ -71,6 +78,9 @@ func (n *Node) drain() {
 	}
 }
 
+// tick lets time pass for raft, unless the lease withholds the tick: raft would elect a
+// member that is a quorum by itself without asking anybody, bound or not (V5). A member that
+// too few have admitted does not tick either.
 func (n *Node) tick() {
 	if n.lease.Tick() && n.loop.admission.IsOpen() {
 		n.loop.raw.Tick()
@@ -101,11 +111,12 @@ func (n *Node) step(m *raftpb.Message) {
 	_ = n.loop.raw.Step(m)
 }
 
-// stepLocal steps what the appender and the applier answer, which raft must
-// not lose.
+// stepLocal steps what the appender and the applier answer. Raft counts on each of these
+// answers, in their order: without one it would wait for ever for what it takes to be under
+// way. So they come through a box without a bound, and not through a channel.
 func (n *Node) stepLocal(m *raftpb.Message) {
 	if err := n.loop.raw.Step(m); err != nil {
-		n.log.Debug("kvnode: raft refused a local answer", "type", m.GetType(), "error", err)
+		n.log.Debug("raft refused a local answer", "type", m.GetType(), "error", err)
 		return
 	}
 	switch entries := m.GetEntries(); {
@@ -117,9 +128,12 @@ func (n *Node) stepLocal(m *raftpb.Message) {
 	}
 }
 
-// tell notes that raft knows index to be applied.
+// tell notes that raft knows index to be applied. It never sinks: answers for a snapshot and
+// for entries before it may come in either order.
 func (n *Node) tell(index uint64) { n.told.Store(max(index, n.told.Load())) }
 
+// handleReadys goes on until raft has nothing to say: handling one Ready may bring about
+// the next.
 func (n *Node) handleReadys() {
 	for n.loop.raw.HasReady() {
 		n.handleReady()
@@ -128,6 +142,12 @@ func (n *Node) handleReadys() {
 
 // handleReady gives the lease the first look, then sends, then hands what is to
 // be kept and what is to be applied to their goroutines.
+//
+// The lease comes first since it takes messages away that its promises forbid (a vote, most
+// of all) and stamps heartbeats with the instant of their sending: what is sent without it
+// may help elect a leader beside a valid lease. Messages that say what this member has on
+// its disk are not among those sent here: raft attaches them to the append message, and
+// they go out once that is durable (appended).
 func (n *Node) handleReady() {
 	rd := n.loop.raw.Ready()
 	n.lease.Ready(&rd)
@@ -159,7 +179,9 @@ func (n *Node) handleReady() {
 	}
 }
 
-// follow takes over what raft says about role, term and log.
+// follow takes over what raft says about role, term and log, for those who ask without
+// going through the loop. It runs before anything of the Ready is sent or written, so a
+// reign is known to be over before anybody can hear of the next one from this member.
 func (n *Node) follow(rd *raft.Ready) {
 	was := n.Term()
 	if !raft.IsEmptyHardState(rd.HardState) {
@@ -183,10 +205,11 @@ func (n *Node) follow(rd *raft.Ready) {
 	}
 }
 
-// followLeader notes that a reign has begun, or that one is over.
+// followLeader notes that a reign has begun, or that one is over. Proposals that raft had
+// taken are failed then with ErrLeaderChanged, which says that they may still take effect.
 func (n *Node) followLeader(lead uint64) {
 	old := n.Leader()
-	n.log.Info("kvnode: leader", "leader", n.book.called(lead), "was", n.book.called(old), "term", n.Term(), "role", n.loop.role.String())
+	n.log.Info("leader", "leader", n.book.called(lead), "was", n.book.called(old), "term", n.Term(), "role", n.loop.role.String())
 	n.loop.admission.LeaderIs(lead)
 	n.setLeader(lead)
 	n.loop.offers.full = false
@@ -196,7 +219,9 @@ func (n *Node) followLeader(lead uint64) {
 	}
 }
 
-// call runs f in the loop, and returns false if the node stops first.
+// call runs f in the loop and waits for its end. It returns false if the node stops first;
+// f may then run all the same, so it must not use what its caller goes on with. Never called
+// by the loop itself, which would wait for itself.
 func (n *Node) call(f func()) bool {
 	done := make(chan struct{})
 	n.calls.put(func() { f(); close(done) })

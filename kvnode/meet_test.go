@@ -22,7 +22,7 @@ func TestTheCheckpointRemembersToo(t *testing.T) {
 		if err := os.Mkdir(filepath.Join(n.cfg.DataDir, acquaintancesFile+".tmp"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		hello := transport.Hello{From: other.ID(), Instance: other.id.Instance, Format: other.cfg.newestFormat, Log: other.found}
+		hello := transport.Hello{From: other.ID(), Instance: other.id.Instance, Format: other.cfg.newestFormat, Log: other.atStart}
 		if err := (*peers)(n).Admit(hello); err == nil {
 			t.Error("Admit() of a member that nothing durable has = nil, want an error")
 		}

@@ -17,7 +17,7 @@ func (n *Node) adviseMoved(m *store.Member, advertised string) {
 	if m.ID == 0 || advertised == "" || !n.replay.isOver() || peerurl.AreSame(m.PeerURLs, there) || !n.quiet.moved.loud(m.ID) {
 		return
 	}
-	n.log.Warn("kvnode: a member advertises other peer URLs than the cluster has", "name", m.Name, "cluster_has", m.PeerURLs, "advertises", there,
+	n.log.Warn("a member advertises other peer URLs than the cluster has", "peer", labelled(m.Name, m.ID), "cluster_has", m.PeerURLs, "advertises", there,
 		"advice", fmt.Sprintf("if it has moved: member update %x --peer-urls=%s; if not, start it with the URLs that the cluster has", m.ID, advertised))
 }
 

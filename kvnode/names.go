@@ -20,12 +20,18 @@ func describe(m *store.Member) string {
 // called names a member by its name and ID, which other tools show.
 func (b *book) called(id uint64) string {
 	if m, ok := b.memberOf(id); ok && m.Name != "" {
-		return fmt.Sprintf("%s (%x)", Shown(m.Name), id)
+		return labelled(m.Name, id)
 	}
 	if id == 0 {
 		return "none"
 	}
 	return transport.ID(id)
+}
+
+// labelled is the form that members have in log lines: the name, which an operator
+// has given, and the ID in hexadecimal, which etcdctl member list shows.
+func labelled(name string, id uint64) string {
+	return fmt.Sprintf("%s (%s)", Shown(name), transport.ID(id))
 }
 
 // nameOf names a member for people, by its ID if nothing else is known.

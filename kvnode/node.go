@@ -53,7 +53,7 @@ type Node struct {
 	intake  intake
 	applies applyQueue
 	replay  replay
-	found   transport.LogEnd // immutable: what was on the disk
+	atStart transport.LogEnd // immutable: what was on the disk
 	// checkpointDue asks for a checkpoint.
 	checkpointDue chan struct{}
 

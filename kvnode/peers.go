@@ -89,9 +89,9 @@ func (p *peers) Refused(peer uint64, err error) {
 		switch {
 		case !n.quiet.refused.loud(peer):
 		case refused.Reason == transport.ReasonUnknown: // mostly it is known a moment later
-			n.log.Warn("kvnode: not known to a peer yet", "peer", n.book.called(peer), "error", err)
+			n.log.Warn("not known to a peer yet", "peer", n.book.called(peer), "error", err)
 		default:
-			n.log.Error("kvnode: refused by a peer", "peer", n.book.called(peer), "error", err)
+			n.log.Error("refused by a peer", "peer", n.book.called(peer), "error", err)
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (p *peers) Connected(peer uint64, h transport.Hello) {
 	if lease := n.lease.Info(); (h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew) && n.quiet.parameters.loud(peer) {
 		// Each member serves by its own parameters and promises what it is asked
 		// for, so this is safe; but nobody wants it.
-		n.log.Warn("kvnode: a peer has other lease parameters", "peer", n.book.called(peer),
+		n.log.Warn("a peer has other lease parameters", "peer", n.book.called(peer),
 			"duration", h.Promise, "margin", h.Skew, "own_duration", lease.Duration, "own_margin", lease.MaxClockSkew)
 	}
 	n.calls.put(func() { n.do(n.loop.admission.Accepted(peer)) })
@@ -140,7 +140,7 @@ func (p *peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) 
 	}
 	defer n.received.busy.Store(false)
 	if n.quiet.received.loud(m.GetFrom()) {
-		n.log.Info("kvnode: receives a snapshot", "from", n.book.called(m.GetFrom()), "index", m.GetSnapshot().GetMetadata().GetIndex(), "bytes", size)
+		n.log.Info("receives a snapshot", "from", n.book.called(m.GetFrom()), "index", m.GetSnapshot().GetMetadata().GetIndex(), "bytes", size)
 	}
 	if m.GetSnapshot().GetMetadata().GetIndex() <= n.store.Applied() {
 		// Its acknowledgement was lost. Raft does not take it, and says how far it is.

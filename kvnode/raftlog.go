@@ -16,7 +16,7 @@ var _ raft.Logger = raftLogger{}
 
 func (l raftLogger) log(level slog.Level, f func() string) {
 	if l.to.Enabled(context.Background(), level) {
-		l.to.Log(context.Background(), level, f(), "from", "raft")
+		l.to.Log(context.Background(), level, f())
 	}
 }
 

@@ -33,7 +33,7 @@ func (r *replay) init() { r.applied, r.served = make(chan struct{}), make(chan s
 
 // begin is called before the applier runs.
 func (r *replay) begin(n *Node) {
-	r.until = n.found.Commit
+	r.until = n.atStart.Commit
 	r.look(n)
 }
 
@@ -47,7 +47,7 @@ func (r *replay) look(n *Node) {
 			return
 		}
 		r.alone = true
-		r.until = n.ownEntries(r.until, n.found.Last)
+		r.until = n.ownEntries(r.until, n.atStart.Last)
 	}
 }
 
@@ -80,8 +80,8 @@ func (n *Node) catchUp() {
 		if !n.mayLack(since, n.askLeader()) {
 			break
 		}
-		n.log.Warn("kvnode: stale reads still wait, since the start, until what the leader has committed is applied",
-			"applied", n.store.Applied(), "found", n.found.Last)
+		n.log.Warn("stale reads still wait, since the start, until what the leader has committed is applied",
+			"applied", n.store.Applied(), "found", n.atStart.Last)
 	}
 	if n.isStopping() {
 		return
@@ -112,13 +112,13 @@ func (n *Node) askLeader() error {
 // received first, or a full disk is given room. One that was there meanwhile may come
 // back. Without one all the time nobody knows for how long that would be.
 func (n *Node) mayLack(since *leadership, err error) bool {
-	if err == nil || n.isStopping() || n.store.Applied() >= n.found.Last {
+	if err == nil || n.isStopping() || n.store.Applied() >= n.atStart.Last {
 		return false
 	}
 	if since.id != raft.None || n.leader.Load() != since {
 		return true
 	}
-	n.log.Warn("kvnode: finds no leader; stale reads may lack what was acknowledged last", "error", err)
+	n.log.Warn("finds no leader; stale reads may lack what was acknowledged last", "error", err)
 	return false
 }
 

@@ -121,8 +121,8 @@ func TestALeaderIsWaitedFor(t *testing.T) {
 	inCluster(t, 3, few, func(t *testing.T, c *cluster) {
 		f := c.startLagging(&d)
 		time.Sleep(4 * replayPatience * f.cfg.ElectionTimeout)
-		if f.Leader() == 0 || f.Store().Applied() >= f.found.Last {
-			t.Fatalf("leader %x, applied %d of %+v, want a leader, and less than the log", f.Leader(), f.Store().Applied(), f.found)
+		if f.Leader() == 0 || f.Store().Applied() >= f.atStart.Last {
+			t.Fatalf("leader %x, applied %d of %+v, want a leader, and less than the log", f.Leader(), f.Store().Applied(), f.atStart)
 		}
 		c.wantWaiting(f)
 		d.free(f)

@@ -93,7 +93,7 @@ func RestoreSnapshot(cfg RestoreConfig) (Restored, error) {
 	if err != nil {
 		return Restored{}, fmt.Errorf("kvnode: restore member %q: %w", cfg.Name, err)
 	}
-	cfg.Logger.Info("kvnode: restored a snapshot into a data directory", "dir", cfg.DataDir,
+	cfg.Logger.Info("restored a snapshot into a data directory", "dir", cfg.DataDir,
 		"id", transport.ID(r.MemberID), "cluster", transport.ID(r.ClusterID),
 		"index", r.Checkpoint.Index, "revision", r.Checkpoint.Revision, "term", r.Term)
 	return r, nil

@@ -24,8 +24,8 @@ func (c *cluster) token(n *Node) fence.Token {
 	return token
 }
 
-// handOvers has each of the members lead in turn, and returns the newest token.
-func (c *cluster) handOvers(times int) fence.Token {
+// transfers has each of the members lead in turn, and returns the newest token.
+func (c *cluster) transfers(times int) fence.Token {
 	c.t.Helper()
 	for range times {
 		n := c.leader()
@@ -58,7 +58,7 @@ func TestTokensOfARestoredClusterAreNew(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		c.put(c.leader(), "k", "v")
 		file := saveSnapshot(t, c.leader())
-		last := c.handOvers(3)
+		last := c.transfers(3)
 
 		restored := c.restoreAll(file, nil)
 		for _, r := range restored {
@@ -77,7 +77,7 @@ func TestTokensOfARestoredClusterAreNew(t *testing.T) {
 			if !last.Less(token) {
 				t.Fatalf("token %v after %v, want a newer one", token, last)
 			}
-			last, token = token, c.handOvers(1)
+			last, token = token, c.transfers(1)
 		}
 	})
 }
@@ -92,7 +92,7 @@ func TestASecondRestoreMayBeginLater(t *testing.T) {
 		for name := range c.cfgs {
 			c.start(name)
 		}
-		last := c.handOvers(3)
+		last := c.transfers(3)
 
 		second := c.restoreAll(file, func(r *RestoreConfig) { r.BumpTerm = 2 * DefaultBumpTerm })
 		if second[0].ClusterID == first[0].ClusterID || second[0].Term != first[0].Term+DefaultBumpTerm {

@@ -129,7 +129,7 @@ func (n *Node) implausible(m *raftpb.Message, err error) {
 		n.lose(m.GetFrom(), true, fmt.Errorf("it had acknowledged index %d to member %s, and its log ends at %d: an old image of its disk was restored, or the disk has lost what it had written",
 			m.GetCommit(), n.book.nameOf(m.GetFrom()), n.last.Load()))
 	case n.quiet.dropped.loud(m.GetFrom()):
-		n.log.Error("kvnode: message dropped", "from", n.book.nameOf(m.GetFrom()), "type", m.GetType(), "error", err)
+		n.log.Error("message dropped", "from", n.book.nameOf(m.GetFrom()), "type", m.GetType(), "error", err)
 	}
 }
 
@@ -142,7 +142,7 @@ func (n *Node) lose(peer uint64, proven bool, err error) {
 		return
 	}
 	if !n.note(func(id *memberdir.Identity) { id.Lost = shown(err.Error(), lostBytes) }) {
-		n.log.Error("kvnode: cannot note that this member has lost its data; see to it that nothing starts it again with this directory")
+		n.log.Error("cannot note that this member has lost its data; see to it that nothing starts it again with this directory")
 	}
 }
 
@@ -154,5 +154,5 @@ const lostBytes = 1 << 10
 // has mixed up two of its processes, and the next one is right.
 func (n *Node) lacks(r *transport.RefusedError) bool {
 	less := func(term, last uint64) bool { return term < r.Term || last < r.Index }
-	return less(n.found.Term, n.found.Last) && less(n.Term(), n.last.Load())
+	return less(n.atStart.Term, n.atStart.Last) && less(n.Term(), n.last.Load())
 }

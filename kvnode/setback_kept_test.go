@@ -165,7 +165,7 @@ func TestAdmitDoesNotWaitForTheLoop(t *testing.T) {
 		time.Sleep(time.Second)
 		done := make(chan error, 1)
 		go func() {
-			done <- (*peers)(leader).Admit(transport.Hello{From: f.ID(), Instance: f.id.Instance, Name: f.Name(), Format: f.cfg.newestFormat, Log: f.found})
+			done <- (*peers)(leader).Admit(transport.Hello{From: f.ID(), Instance: f.id.Instance, Name: f.Name(), Format: f.cfg.newestFormat, Log: f.atStart})
 		}()
 		select {
 		case err := <-done:

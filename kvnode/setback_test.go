@@ -93,7 +93,7 @@ func TestWhoHasGoneBack(t *testing.T) {
 			{"a later leader has cut its log", leader, transport.LogEnd{Boot: "3", Term: term + 1, Last: last - 1}, false},
 			{"a term before that in which it acknowledged", leader, transport.LogEnd{Boot: "4", Term: term - 1, Last: last}, true},
 			{"a former version", leader, transport.LogEnd{Last: last - 1}, false},
-			{"a process that was met before", leader, f.found, false},
+			{"a process that was met before", leader, f.atStart, false},
 			{"a peer that knows nothing", c.followers(leader)[1], transport.LogEnd{Boot: "5", Term: term + 3, Commit: last, Last: last}, false},
 			{"less than was committed when that peer met it", c.followers(leader)[1], transport.LogEnd{Boot: "6", Term: term + 3, Last: last - 1}, true},
 			{"a term before that in which that peer met it", c.followers(leader)[1], transport.LogEnd{Boot: "7", Term: term + 2, Last: last}, true},

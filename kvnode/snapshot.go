@@ -28,7 +28,7 @@ func (n *Node) sendSnapshot(m *raftpb.Message) {
 		m = proto.CloneOf(m)
 		m.Snapshot = snapshotOf(at)
 		if n.quiet.sent.loud(to) {
-			n.log.Info("kvnode: sends a snapshot", "to", n.book.called(to), "index", at.Index, "bytes", state.Size())
+			n.log.Info("sends a snapshot", "to", n.book.called(to), "index", at.Index, "bytes", state.Size())
 		}
 		n.links.SendSnapshot(m, state)
 	})
@@ -66,7 +66,7 @@ func (n *Node) restore(snap *raftpb.Snapshot) error {
 		return fmt.Errorf("restore the snapshot of index %d: %w", index, err)
 	}
 	n.sayAlarms(before)
-	n.log.Info("kvnode: restored a snapshot", "index", index, "revision", n.store.Revision())
+	n.log.Info("restored a snapshot", "index", index, "revision", n.store.Revision())
 	n.received.drop(index)
 	n.lease.Applied(n.store.Applied())
 	n.connectPeers()
@@ -80,7 +80,7 @@ func (n *Node) reportSnapshot(to uint64, err error) {
 	if err != nil {
 		status = raft.SnapshotFailure
 		if n.quiet.undelivered.loud(to) {
-			n.log.Warn("kvnode: snapshot was not delivered", "to", n.book.called(to), "error", err)
+			n.log.Warn("snapshot was not delivered", "to", n.book.called(to), "error", err)
 		}
 	}
 	n.calls.put(func() { n.loop.raw.ReportSnapshot(to, status) })

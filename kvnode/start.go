@@ -56,9 +56,10 @@ func closeIf(c interface{ Close() error }) error {
 }
 
 func newNode(cfg Config) *Node {
+	cfg.Logger = cfg.Logger.With("member", cfg.Name)
 	n := &Node{
 		cfg:           cfg,
-		log:           cfg.Logger.With("member", cfg.Name),
+		log:           cfg.Logger.With("component", "kvnode"),
 		watch:         watch.New(),
 		wake:          make(chan struct{}, 1),
 		urgent:        make(chan *raftpb.Message, 1024),
@@ -103,12 +104,12 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if err := errors.Join(fs.MakeDir(n.received.dir), fs.MakeDir(n.cfg.DataDir)); err != nil {
 		return false, err
 	}
-	n.wal, err = raftwal.Open(raftwal.Config{Dir: n.cfg.dir().Log(), FS: n.cfg.walFS, SegmentSize: n.cfg.SegmentSize, Logger: n.log})
+	n.wal, err = raftwal.Open(raftwal.Config{Dir: n.cfg.dir().Log(), FS: n.cfg.walFS, SegmentSize: n.cfg.SegmentSize, Logger: n.cfg.Logger})
 	if err != nil {
 		return false, fmt.Errorf("open the log in %s: %w", n.cfg.dir().Log(), err)
 	}
 	if r := n.wal.Recovered(); r.Torn != nil {
-		n.log.Warn("kvnode: the log had a torn tail", "torn", *r.Torn)
+		n.log.Warn("the log had a torn tail", "torn", *r.Torn)
 	}
 	backend, err := boltdb.Open(n.cfg.dir().Path(memberdir.StateFile))
 	if err != nil {
@@ -117,7 +118,7 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if wrap := n.cfg.wrapBackend; wrap != nil {
 		backend = wrap(backend)
 	}
-	if n.store, err = store.Open(store.Config{Backend: backend, TTLEvents: n.ttlChanged, Events: n.watch.Publish, Restored: n.watch.Missed, Logger: n.log}); err != nil {
+	if n.store, err = store.Open(store.Config{Backend: backend, TTLEvents: n.ttlChanged, Events: n.watch.Publish, Restored: n.watch.Missed, Logger: n.cfg.Logger}); err != nil {
 		return false, errors.Join(err, backend.Close())
 	}
 	n.book.self, n.book.first, n.book.store = n.ID(), n.id.Members, n.store
@@ -150,7 +151,7 @@ func (n *Node) reconcile() error {
 			return err
 		}
 		if again {
-			n.log.Warn("kvnode: the state is older than the log's snapshot; what is missing is applied again", "state", durable.Index, "snapshot", logged)
+			n.log.Warn("the state is older than the log's snapshot; what is missing is applied again", "state", durable.Index, "snapshot", logged)
 			break
 		}
 		path := n.received.path(logged)
@@ -174,7 +175,7 @@ func (n *Node) noteState(at store.Checkpoint) error {
 	if readErr != nil || hard.GetCommit() < at.Index {
 		return errors.Join(err, readErr)
 	}
-	n.log.Error("kvnode: no room to note the last checkpoint in the log", "index", at.Index, "error", err)
+	n.log.Error("no room to note the last checkpoint in the log", "index", at.Index, "error", err)
 	n.askCheckpoint()
 	return nil
 }
@@ -190,13 +191,13 @@ func (n *Node) openRaft() error {
 		MaxSizePerMsg: 512 << 10, MaxInflightMsgs: 512, MaxInflightBytes: 8 << 20,
 		MaxCommittedSizePerReady: 4 << 20, MaxUncommittedEntriesSize: uint64(n.cfg.maxUncommitted),
 		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
-		Logger: raftLogger{n.log},
+		Logger: raftLogger{n.cfg.Logger.With("component", "raft")},
 	}
 	var err error
 	n.lease, err = leaderlease.New(leaderlease.Config{
 		Raft: rc, TickInterval: n.cfg.TickInterval, Duration: n.cfg.LeaseDuration, MaxClockSkew: n.cfg.MaxClockSkew,
 		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease,
-		Send: func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Logger: n.log,
+		Send: func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
@@ -217,7 +218,7 @@ func (n *Node) openRaft() error {
 	n.term.Store(hard.GetTerm())
 	n.told.Store(rc.Applied)
 	n.lease.Applied(n.store.Applied())
-	n.found = transport.LogEnd{Boot: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
+	n.atStart = transport.LogEnd{Boot: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
 	n.replay.begin(n)
 	if n.fresh && !n.id.Joined {
 		return n.bootstrap()
@@ -245,11 +246,11 @@ func (n *Node) begin() (err error) {
 	n.links, err = transport.Start(transport.Config{
 		Hello: transport.Hello{
 			ClusterID: n.ClusterID(), From: n.ID(), Token: n.id.Token, Instance: n.id.Instance, Name: n.cfg.Name, PeerURLs: strings.Join(n.cfg.self().PeerURLs, ","),
-			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.found,
+			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.atStart,
 		},
 		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
 		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Called: n.book.called, Dial: n.cfg.Dial,
-		Authenticate: n.authenticate, Logger: n.log,
+		Authenticate: n.authenticate, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
@@ -273,7 +274,7 @@ func (n *Node) begin() (err error) {
 	n.workers.Go(func() { n.ttl.Run(n.stopping) })
 	n.workers.Go(n.run)
 	close(n.begun)
-	n.log.Info("kvnode: started", "id", transport.ID(n.ID()), "cluster", transport.ID(n.ClusterID()),
+	n.log.Info("started", "id", transport.ID(n.ID()), "cluster", transport.ID(n.ClusterID()),
 		"term", n.Term(), "applied", n.store.Applied(), "last", n.last.Load(), "lease", lease.Duration, "margin", lease.MaxClockSkew)
 	return nil
 }

@@ -57,7 +57,7 @@ type Status struct {
 // this one has connected with it.
 func (n *Node) Knows(host string) bool { return n.links.Knows(host) }
 
-// LinkMetrics exports what the links to the peers count. Whoever asks registers it.
+// LinkMetrics exports what the links to the peers count. The caller registers it.
 func (n *Node) LinkMetrics() prometheus.Collector { return transport.NewCollector(n.links) }
 
 // Status describes the member as of now.

@@ -5,12 +5,12 @@ import (
 	"errors"
 )
 
-// Stop hands leadership over, if this member has it and somebody takes it before
+// Stop transfers leadership, if this member has it and somebody takes it before
 // ctx ends, makes a last checkpoint and stops. Requests that are under way fail
 // with ErrStopped.
 func (n *Node) Stop(ctx context.Context) error {
-	if err := n.handOver(ctx); err != nil {
-		n.log.Warn("kvnode: leadership was not handed over", "error", err)
+	if err := n.transferAway(ctx); err != nil {
+		n.log.Warn("leadership was not transferred", "error", err)
 	}
 	n.stopOnce.Do(func() { close(n.stopping) })
 	n.shutdown()
@@ -22,7 +22,7 @@ func (n *Node) Stop(ctx context.Context) error {
 func (n *Node) fail(err error) {
 	n.stopOnce.Do(func() {
 		n.failure.Store(&err)
-		n.log.Error("kvnode: failed", "error", err)
+		n.log.Error("failed", "error", err)
 		close(n.stopping)
 		go n.shutdown()
 	})
@@ -62,13 +62,13 @@ func (n *Node) shutdown() {
 		n.watch.Close()
 		if n.Err() == nil {
 			if err := n.checkpoint(); err != nil {
-				n.log.Warn("kvnode: no last checkpoint", "error", err)
+				n.log.Warn("no last checkpoint", "error", err)
 			}
 		}
 		if err := n.closeFiles(); err != nil {
-			n.log.Error("kvnode: close", "error", err)
+			n.log.Error("close", "error", err)
 		}
-		n.log.Info("kvnode: stopped")
+		n.log.Info("stopped")
 		close(n.stopped)
 	})
 	<-n.stopped

@@ -22,7 +22,7 @@ func TestTheTermOutlivesARestart(t *testing.T) {
 		cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
 		c.cfgs["m2"] = cfg
 		n := c.start("m2") // alone, so that no election follows
-		// A stop may hand leadership over.
+		// A stop may transfer leadership.
 		if got := n.Term(); got < term || got != n.Status().Lease.Term {
 			t.Errorf("Term() after a restart = %d, want the %d of the hard state, which is %d at least", got, n.Status().Lease.Term, term)
 		}
@@ -33,7 +33,7 @@ func TestTheTermOutlivesARestart(t *testing.T) {
 			t.Errorf("Read(serializable).Term after a restart = %d, %v, want %d", r.Term, err, n.Term())
 		}
 		c.stop("m2")
-		if want := fmt.Sprintf("msg=\"kvnode: started\" member=m2 id=%x cluster=%x term=%d ", n.ID(), n.ClusterID(), n.Term()); !strings.Contains(said.String(), want) {
+		if want := fmt.Sprintf("msg=started member=m2 component=kvnode id=%x cluster=%x term=%d ", n.ID(), n.ClusterID(), n.Term()); !strings.Contains(said.String(), want) {
 			t.Errorf("the log of a restart does not say %q:\n%s", want, said.String())
 		}
 	})

@@ -14,17 +14,17 @@ import (
 
 // newTTL makes what counts the time of TTL leases while this member leads.
 func (n *Node) newTTL() *ttl.Engine {
-	lease := n.cfg.Clock
-	if lease == nil {
-		lease = clock.System()
+	c := n.cfg.Clock
+	if c == nil {
+		c = clock.System()
 	}
 	return ttl.New(ttl.Config{
-		Member: (*ttlMember)(n), Leases: n.store, Clock: lease,
+		Member: (*ttlMember)(n), Store: n.store, Clock: c,
 		// A shorter pause is none: nobody would elect another leader for it.
 		MaxGap: n.cfg.ElectionTimeout / 2,
 		// Clients whose connection broke look elsewhere first.
 		Grace:      n.cfg.ElectionTimeout * 3 / 2,
-		Checkpoint: n.cfg.TTLCheckpoint, Logger: n.log,
+		Checkpoint: n.cfg.TTLCheckpoint, Logger: n.cfg.Logger,
 	})
 }
 

@@ -198,7 +198,7 @@ func TestARemovedMemberLeavesNoLink(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		held.met, held.release = make(chan struct{}), make(chan struct{})
 		at, goes := c.followers(leader)[0], c.followers(leader)[1]
-		hello := transport.Hello{From: goes.ID(), Instance: goes.id.Instance, Format: goes.cfg.newestFormat, Log: goes.found, PeerURLs: "http://elsewhere:1"}
+		hello := transport.Hello{From: goes.ID(), Instance: goes.id.Instance, Format: goes.cfg.newestFormat, Log: goes.atStart, PeerURLs: "http://elsewhere:1"}
 		done := make(chan error, 1)
 		go func() { done <- (*peers)(at).Admit(hello) }()
 		<-held.met

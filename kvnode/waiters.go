@@ -10,25 +10,39 @@ import (
 	"github.com/leaderlease/go/kvnode/store"
 )
 
-// waiters are the proposals of this member that are under way, by ID.
+// waiters are the proposals of this member that are under way, by ID. Each is there from
+// before it is handed to the loop until somebody has taken it out, and only who takes it
+// out sends its outcome: so a proposal has one outcome, and no sender blocks.
+//
+// A client that goes away takes its own out (remove). The command may take effect all the
+// same; finish finds nobody then.
 type waiters struct {
+	// maxCount and maxBytes bound what clients can make this member keep in memory. More is
+	// refused with ErrTooManyRequests, at once: a client that waits holds memory, too.
 	maxCount int   // immutable
 	maxBytes int64 // immutable
-	nextID   atomic.Uint64
-	mu       struct {
+	// nextID gives IDs to proposals, with which the applier finds the waiter again.
+	nextID atomic.Uint64
+	mu     struct {
 		sync.Mutex
 		all   map[uint64]*waiter
-		bytes int64
+		bytes int64 // of all
 	}
 }
 
+// waiter is one proposal, from the view of the goroutine that waits for its outcome.
 type waiter struct {
 	bytes int64
-	// proposed means that raft has taken it: from then on it may take effect.
+	// proposed means that raft has taken it: from then on it may take effect, in this
+	// reign or, after its leader's end, in a later one. So its outcome is unknown to a
+	// client that is told of an error, which must not simply try again.
 	proposed bool
-	done     chan outcome // buffered by one
+	// done takes the outcome. It is buffered by one, so that the loop and the applier never
+	// wait for a client.
+	done chan outcome
 }
 
+// outcome is what became of a proposal: the result of its entry, or why that is not known.
 type outcome struct {
 	result store.Result
 	err    error
@@ -53,7 +67,8 @@ func (w *waiters) id() uint64 {
 	}
 }
 
-// add registers a proposal of that size, or refuses it.
+// add registers a proposal of that size, or refuses it. It comes before the proposal is
+// handed to the loop: the entry may be applied before Propose goes on.
 func (w *waiters) add(id uint64, bytes int64) (*waiter, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,6 +81,7 @@ func (w *waiters) add(id uint64, bytes int64) (*waiter, error) {
 	return p, nil
 }
 
+// len is how many proposals are under way.
 func (w *waiters) len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -88,7 +104,8 @@ func (w *waiters) removeLocked(id uint64) *waiter {
 	return p
 }
 
-// finish tells whoever waits for r.
+// finish tells the goroutine that waits for r. It is called for every entry that this
+// member applies; most of a follower's, and all from before a restart, are others'.
 func (w *waiters) finish(r store.Result) {
 	if r.ID == 0 {
 		return
@@ -98,7 +115,7 @@ func (w *waiters) finish(r store.Result) {
 	}
 }
 
-// fail tells whoever waits for id that it will not be known what became of it.
+// fail ends the wait for id with an error: what became of it will not be known.
 func (w *waiters) fail(id uint64, err error) {
 	if p := w.remove(id); p != nil {
 		p.done <- outcome{err: err}
@@ -106,7 +123,8 @@ func (w *waiters) fail(id uint64, err error) {
 }
 
 // propose marks those that raft is about to take, and returns the ones that
-// somebody still waits for.
+// somebody still waits for. The loop calls it right before it steps them, and park if
+// raft does not take them after all.
 func (w *waiters) propose(ps []proposal) []proposal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -139,7 +157,9 @@ func (w *waiters) park(ps []proposal) {
 	}
 }
 
-// failProposed fails everything that raft has taken.
+// failProposed fails everything that raft has taken, at the end of a reign: the entries may
+// be lost with the old leader's log, or be committed by the next one. What raft has not
+// taken yet goes to the next leader, and its client notices nothing.
 func (w *waiters) failProposed(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -70,14 +70,14 @@ func (l *Lease) Applied(index uint64) {
 	// A state machine that outlives restarts may be ahead of the commit index on
 	// disk, which raft does not sync. It is ahead of the log only after a crash that
 	// came before the log's write of what was applied beside it, and ConfIndex says so.
-	if index > max(l.commit.Load(), l.found, l.cfg.ConfIndex) {
+	if index > max(l.commit.Load(), l.lastAtStart, l.cfg.ConfIndex) {
 		l.misuse("Applied with an index beyond the commit index: state that raft has not committed must not be served", true)
 		return
 	}
 	l.mu.Lock()
 	l.applied.Store(max(l.applied.Load(), index))
 	if err := l.mu.conf.applied(index); err != nil {
-		l.cfg.Logger.Error(err.Error(), "id", l.id(), "applied", index)
+		l.cfg.Logger.Error("misuse, no lease until it is mended", "error", err, "applied", index)
 	}
 	done := l.barrierLocked()
 	l.mu.Unlock()
@@ -99,7 +99,7 @@ func (l *Lease) misuse(rule string, broken bool) {
 	now := l.nowLocked()
 	if l.mu.misuse == nil {
 		l.mu.misuse = &MisuseError{Rule: rule}
-		l.cfg.Logger.Error("leaderlease: misuse, leases are off", "id", l.id(), "rule", rule)
+		l.cfg.Logger.Error("misuse, leases are off", "rule", rule)
 	}
 	done := l.publishLocked(now)
 	if broken {
@@ -129,9 +129,9 @@ type confWatch struct {
 	alone  bool
 	// open holds the indexes of changes that ApplyConfState was not called for.
 	open []uint64
-	// settled is the newest change that was told of or that Storage had at the
+	// known is the newest change that was told of or that Storage had at the
 	// start, which is stored until one was, or the newest snapshot that was restored.
-	settled, stored uint64
+	known, stored uint64
 	// skipped is the newest index that was applied while an older change was open.
 	skipped uint64
 	// superseded: the newest configuration came with a snapshot. What older
@@ -141,7 +141,7 @@ type confWatch struct {
 
 func (c *confWatch) committed(entries []*raftpb.Entry) {
 	for _, e := range entries {
-		if t := e.GetType(); e.GetIndex() > c.settled && (t == raftpb.EntryConfChange || t == raftpb.EntryConfChangeV2) {
+		if t := e.GetType(); e.GetIndex() > c.known && (t == raftpb.EntryConfChange || t == raftpb.EntryConfChangeV2) {
 			c.open = append(c.open, e.GetIndex())
 			c.superseded = false
 		}
@@ -165,16 +165,16 @@ func (c *confWatch) told() (use bool, broken string) {
 // too: those that were skipped are closed with it.
 func (c *confWatch) toldAt(index uint64) (use bool, broken string) {
 	switch {
-	case index <= c.stored && c.settled == c.stored:
+	case index <= c.stored && c.known == c.stored:
 		return false, fmt.Sprintf("ApplyConfStateAt %d says other voters than Storage, whose ConfState has all changes up to ConfIndex %d", index, c.stored)
-	case index <= c.settled:
+	case index <= c.known:
 		return false, "" // late or repeated
 	}
 	i := slices.Index(c.open, index)
 	if i < 0 || (i > 0 && c.open[i-1] > c.skipped) {
 		return false, fmt.Sprintf("ApplyConfStateAt %d, where the changes that raft has handed out are at %d", index, c.open)
 	}
-	c.open, c.settled = c.open[i+1:], index
+	c.open, c.known = c.open[i+1:], index
 	return true, ""
 }
 
@@ -200,7 +200,7 @@ func (c *confWatch) missed() error {
 }
 
 func (c *confWatch) restored(index uint64) {
-	c.open, c.settled, c.stored, c.superseded = nil, index, 0, true
+	c.open, c.known, c.stored, c.superseded = nil, index, 0, true
 }
 
 func (c *confWatch) pending() bool { return len(c.open) > 0 }

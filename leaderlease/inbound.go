@@ -100,7 +100,7 @@ func (l *Lease) panicsLocked(m *raftpb.Message) bool {
 	if m.GetType() != raftpb.MsgPreVote || l.mu.term != 0 {
 		return false
 	}
-	return m.GetLogTerm() < l.foundTerm || (m.GetLogTerm() == l.foundTerm && m.GetIndex() < l.found)
+	return m.GetLogTerm() < l.termAtStart || (m.GetLogTerm() == l.termAtStart && m.GetIndex() < l.lastAtStart)
 }
 
 // mayWin keeps votes for this node away from raft while it is bound: it must not

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,11 +32,11 @@ type Lease struct {
 	disruptable Disruptable   // nil if the clock cannot tell
 	nonce       nonce         // immutable, sets this start apart from all others
 	clockInfo   ClockInfo     // immutable, measured by New
-	found       uint64        // immutable, last index in the log at New
-	foundTerm   uint64        // immutable, term of that entry, or snapshot
+	lastAtStart uint64        // immutable, last index in the log at New
+	termAtStart uint64        // immutable, term of that entry, or snapshot
 	longest     time.Duration // immutable, the longest promise ever made, before this start too
 
-	// view is the newest lease. Whoever holds mu replaces it whole; readers
+	// view is the newest lease. The holder of mu replaces it whole; readers
 	// load it without a lock.
 	view atomic.Pointer[view]
 	// commit is the newest commit index that raft has published. It is stored
@@ -110,6 +111,7 @@ func New(cfg Config) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Logger = cfg.Logger.With("component", "leaderlease", "id", strconv.FormatUint(cfg.Raft.ID, 16))
 	l := &Lease{cfg: cfg, clock: cfg.Clock, clockInfo: clock.Describe(cfg.Clock), requests: make(chan []byte, 1)}
 	l.disruptable, _ = cfg.Clock.(Disruptable)
 	l.stats.init()
@@ -137,9 +139,9 @@ func New(cfg Config) (*Lease, error) {
 	})
 	mu.lease.SetDisabled(cfg.Disabled)
 	l.setVotersLocked(start.conf)
-	mu.conf.settled, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex
+	mu.conf.known, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex
 	l.commit.Store(start.commit)
-	l.found, l.foundTerm = start.last, start.lastTerm
+	l.lastAtStart, l.termAtStart = start.last, start.lastTerm
 	l.longest = max(cfg.MaxPromise, start.hold)
 	l.applied.Store(min(cfg.Raft.Applied, start.commit))
 	l.publishLocked(now)
@@ -216,7 +218,7 @@ func (l *Lease) nowLocked() core.Instant {
 		// The machine was stopped, cloned or moved, and its clock does not say
 		// for how long.
 		l.stats.disruptions.Add(1)
-		l.cfg.Logger.Warn("leaderlease: clock disrupted, lease given up", "id", l.id(), "marker", marker)
+		l.cfg.Logger.Warn("clock disrupted, lease given up", "marker", marker)
 		l.startOverLocked(now, marker)
 	case now < l.mu.last:
 		l.clockFaultLocked("the clock went backwards", now)
@@ -247,8 +249,8 @@ func (l *Lease) clockFaultLocked(what string, now core.Instant) {
 	if l.mu.unread {
 		return // said already
 	}
-	l.cfg.Logger.Error("leaderlease: "+what+", lease given up",
-		"id", l.id(), "term", l.mu.term, "reading", int64(now), "last", int64(l.mu.last))
+	l.cfg.Logger.Error(what+", lease given up",
+		"term", l.mu.term, "reading", int64(now), "last", int64(l.mu.last))
 }
 
 // revokeLocked shows readers at once what the clock has cost the lease. Whoever

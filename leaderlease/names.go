@@ -32,7 +32,7 @@ const (
 	// ConfPending means that a configuration change is committed whose result
 	// ApplyConfState has not said yet.
 	ConfPending = core.ConfPending
-	// Transferring means that leadership is being handed over.
+	// Transferring means that leadership is being transferred.
 	Transferring = core.Transferring
 	// ClockFault means that the clock failed, went backwards or was disrupted and
 	// no quorum has answered since, or that too many clocks were found to run

@@ -13,9 +13,10 @@ import (
 // share, and after Applied has reached that index. On a follower the index
 // comes from the leader, which answers from its own lease if it can.
 //
-// Nothing is done by a read that fails, so it may be tried again. It fails with a *NoLeaseError as soon as no leader is known or leadership
-// moves, with Closed after Close, and when ctx ends first with an error that
-// matches ctx's and says what it was waiting for.
+// Nothing is done by a read that fails, so it may be tried again. It fails with a
+// *NoLeaseError as soon as no leader is known or leadership moves, with Closed after
+// Close, and when ctx ends first with an error that matches ctx's and says what it was
+// waiting for.
 //
 // With a valid lease and an up-to-date state machine it takes no lock and
 // allocates nothing.
@@ -126,7 +127,7 @@ func (l *Lease) startLocked(w *waiter) finished {
 	case v.Check(now) == core.Valid && !w.quorum:
 		// mu excludes a change of the view, and nowLocked a disruption.
 		w.read = Read{Term: mu.term, Path: PathLease, Remaining: v.Remaining(now, l.cfg.Duration)}
-		return l.awaitLocked(w, l.commit.Load())
+		return l.whenAppliedLocked(w, l.commit.Load())
 	case mu.leader == raft.None:
 		return finished{{w: w, err: l.noLeaseLocked(v.Check(now))}}
 	}
@@ -140,8 +141,8 @@ func (l *Lease) startLocked(w *waiter) finished {
 	return nil
 }
 
-// awaitLocked lets w go on once the state machine has applied index.
-func (l *Lease) awaitLocked(w *waiter, index uint64) finished {
+// whenAppliedLocked lets w go on once the state machine has applied index.
+func (l *Lease) whenAppliedLocked(w *waiter, index uint64) finished {
 	w.read.Index = index
 	// A follower that asked waits for its own state machine.
 	if w.remote || l.applied.Load() >= index {

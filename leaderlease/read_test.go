@@ -78,7 +78,7 @@ func TestConcurrentReadsShareARound(t *testing.T) {
 }
 
 // A read joins the renewal that covers the instant of its arrival, also one
-// that was under way before it came, and only that (section 6.2).
+// that was under way before it came, and only that (docs/design.md, A read).
 func TestReadsJoinARenewal(t *testing.T) {
 	tests := []struct {
 		name   string

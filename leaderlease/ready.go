@@ -26,10 +26,10 @@ import (
 // harm, nor does it matter to Advance, which ignores its argument.
 //
 // Without AsyncStorageWrites it blocks, for at most the longest promise after the
-// newest disruption or step of the clock, where a bound node is about to count its own vote (V5). With Tick asked, that happens
-// only after a burst of ticks, a Campaign that did not ask MayCampaign, or a clock
-// that was disrupted since a transfer was let in. Loops that must not block, and
-// those whose clock they drive themselves, ask Blocks.
+// newest disruption or step of the clock, where a bound node is about to count its own
+// vote (V5). With Tick asked, that happens only after a burst of ticks, a Campaign that
+// did not ask MayCampaign, or a clock that was disrupted since a transfer was let in.
+// Loops that must not block, and those whose clock they drive themselves, ask Blocks.
 func (l *Lease) Ready(rd *raft.Ready) {
 	if l == nil {
 		return

@@ -100,7 +100,7 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 		serves := func(w *waiter) bool { return w.round <= seq && (leads || quorum || !w.quorum) }
 		for _, w := range r.waiting.take(serves) {
 			w.read = Read{Term: l.mu.term, Path: path}
-			done = append(done, l.awaitLocked(w, s.Index)...)
+			done = append(done, l.whenAppliedLocked(w, s.Index)...)
 		}
 	}
 	if !r.asked && r.waiting.len() > 0 && (!leads || l.mayAskLocked()) {
@@ -110,7 +110,7 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 }
 
 // joinedLocked answers the reads that the lease in v turns out to have covered
-// at the moment they arrived (L2, section 6.2).
+// at the moment they arrived (L2; docs/design.md, A read).
 func (l *Lease) joinedLocked(v *view) (done finished) {
 	r := &l.mu.reads
 	if v.Status != core.Valid || r.waiting.len() == 0 {
@@ -118,7 +118,7 @@ func (l *Lease) joinedLocked(v *view) (done finished) {
 	}
 	for _, w := range r.waiting.take(func(w *waiter) bool { return w.at > 0 && w.at < v.Usable }) {
 		w.read = Read{Term: v.Term, Path: PathJoined}
-		done = append(done, l.awaitLocked(w, w.index)...)
+		done = append(done, l.whenAppliedLocked(w, w.index)...)
 	}
 	return done
 }

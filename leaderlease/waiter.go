@@ -18,7 +18,7 @@ type waiter struct {
 
 	// at and index are a moment after the read arrived at which this node led,
 	// and its commit index then or later. A lease that turns out to have covered
-	// at covers the read (section 6.2). at is 0 on followers, and as long as no
+	// at covers the read (docs/design.md, A read). at is 0 on followers, and as long as no
 	// own-term entry is committed, and for reads that no lease may answer.
 	at    core.Instant
 	index uint64

@@ -101,7 +101,7 @@ func (l *Lease) warnLocked() {
 	r.still++
 	const rarely = 64
 	if timeout := l.cfg.Raft.ElectionTick; r.still == timeout || r.still%(rarely*timeout) == 0 {
-		l.cfg.Logger.Warn("leaderlease: reads wait for the state machine, and Applied does not move",
-			"id", l.id(), "reads", r.barriers.len(), "index", r.barriers.all[0].read.Index, "applied", applied, "ticks", r.still)
+		l.cfg.Logger.Warn("reads wait for the state machine, and Applied does not move",
+			"reads", r.barriers.len(), "index", r.barriers.all[0].read.Index, "applied", applied, "ticks", r.still)
 	}
 }

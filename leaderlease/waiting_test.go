@@ -179,7 +179,7 @@ func TestGainAndLossAreLogged(t *testing.T) {
 	p := leading(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	p.clock.Advance(time.Second)
 	p.Tick()
-	for _, want := range []string{`level=INFO msg="leaderlease: lease gained" id=1 term=2`, `level=INFO msg="leaderlease: lease lost" id=1 term=2 reason=expired`} {
+	for _, want := range []string{`level=INFO msg="lease gained" component=leaderlease id=1 term=2`, `level=INFO msg="lease lost" component=leaderlease id=1 term=2 reason=expired`} {
 		if strings.Count(log.String(), want) != 1 {
 			t.Errorf("log = %q, want %q once", log.String(), want)
 		}

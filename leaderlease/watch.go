@@ -101,10 +101,10 @@ func (l *Lease) noteLocked(now core.Instant) {
 	mu.held = held
 	e := Event{Held: held != 0, Term: cmp.Or(held, lost), Status: s}
 	if e.Held {
-		l.cfg.Logger.Info("leaderlease: lease gained", "id", l.id(), "term", e.Term)
+		l.cfg.Logger.Info("lease gained", "term", e.Term)
 	} else {
 		l.stats.losses[s].Add(1)
-		l.cfg.Logger.Info("leaderlease: lease lost", "id", l.id(), "term", e.Term, "reason", s.String())
+		l.cfg.Logger.Info("lease lost", "term", e.Term, "reason", s.String())
 	}
 	for w := range mu.watchers {
 		w.send(e)

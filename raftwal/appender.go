@@ -27,7 +27,7 @@ type Appender struct {
 	}
 }
 
-// pending is an update and whom to tell.
+// pending is an update and the function that is told when it is durable.
 type pending struct {
 	update Update
 	bytes  int64

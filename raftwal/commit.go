@@ -4,7 +4,7 @@ import "fmt"
 
 // SaveCommit makes durable that the entries up to index are committed, which the
 // caller knows from raft, and writes nothing if the log on disk says so already.
-// The commit index never falls by it. Whoever applies a change of the configuration
+// The commit index never falls by it. The caller that applies a change of the configuration
 // calls it before that counts (see Configuration changes in the package's comment).
 //
 // Flush is not enough for that: the update with the commit index may still wait for

@@ -87,12 +87,12 @@
 // # Torn tail or damage
 //
 // A batch is written only when the one before it is durable, be it that the same
-// process has synced it or that Open has. So after a crash at most the last
-// batch is incomplete; it is cut, durably, and reported by Recovered. Everything else that does not fit is damage, and Open refuses:
-// what was lost may have been promised to others. To tell the two apart, Open
-// looks for a later batch behind the first one that is not valid. Each begins
-// with a mark that only a batch at that place of that segment has, so it is
-// found even if the lengths that lead there are gone.
+// process has synced it or that Open has. So after a crash at most the last batch is
+// incomplete; it is cut, durably, and reported by Recovered. Everything else that does
+// not fit is damage, and Open refuses: what was lost may have been promised to others.
+// To tell the two apart, Open looks for a later batch behind the first one that is not
+// valid. Each begins with a mark that only a batch at that place of that segment has,
+// so it is found even if the lengths that lead there are gone.
 //
 // Nothing on the disk tells an incomplete last batch from one that was
 // acknowledged and damaged afterwards: damage within the very last batch, or

@@ -61,6 +61,7 @@ func Open(cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("raftwal: lock the log: %w", err)
 	}
+	cfg.Logger = cfg.Logger.With("component", "raftwal")
 	l := &Log{cfg: cfg, dir: dir}
 	l.stats.init()
 	l.w.lock = lock

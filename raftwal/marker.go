@@ -22,7 +22,7 @@ func (l *Log) putMarker(files listing) error {
 	if fs.IsNoSpace(err) {
 		// A full disk must not keep anybody from the log. The next Open tries
 		// again.
-		l.cfg.Logger.Warn("raftwal: no room for the marker", "file", markerName, "error", err)
+		l.cfg.Logger.Warn("no room for the marker", "file", markerName, "error", err)
 		return nil
 	}
 	if err != nil {

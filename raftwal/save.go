@@ -56,7 +56,7 @@ func (l *Log) SaveAll(updates []Update) error {
 	return nil
 }
 
-// Flush makes the newest commit index durable, which Save puts off. Who keeps
+// Flush makes the newest commit index durable, which Save puts off. A caller that keeps
 // a state elsewhere calls it before that becomes durable: raft refuses to start if
 // more is applied than committed. On a full disk it finds room where a Compact up
 // to that index would free a segment.

@@ -62,7 +62,7 @@ func (l *Log) cut() error {
 	if torn == nil {
 		return nil
 	}
-	l.cfg.Logger.Warn("raftwal: cut a torn tail", "file", torn.File, "offset", torn.Offset, "reason", torn.Reason)
+	l.cfg.Logger.Warn("cut a torn tail", "file", torn.File, "offset", torn.Offset, "reason", torn.Reason)
 	var zeros [batchHeader]byte
 	if _, err := l.w.seg.file.WriteAt(zeros[:], torn.Offset); err != nil {
 		return fmt.Errorf("raftwal: cut the torn tail of %s: %w", torn.File, noSpace(err))

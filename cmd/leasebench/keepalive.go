@@ -55,6 +55,6 @@ func (f *keepAliveFlags) add(s *suite.Suite, t suite.Timing, quick bool) error {
 	if leases < 1 || leases > maxLeases {
 		return fmt.Errorf("leases %d must be in [1, %d]", leases, maxLeases)
 	}
-	s.KeepAlive(suite.KeepAlivePlan{Beside: b, Leases: leases, Streams: streams})
+	s.KeepAlive(suite.KeepAlivePlan{Beside: b, TTLLeases: leases, Streams: streams})
 	return nil
 }

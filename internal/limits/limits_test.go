@@ -39,7 +39,7 @@ var known = []string{
 	"kvnode/server/entrance_test.go",
 	"kvnode/server/flood_test.go: TestFloods",
 	"kvnode/server/floodgate/gate_test.go",
-	"kvnode/server/lease_test.go: TestMutexExcludes",
+	"kvnode/server/mutex_test.go: TestMutexExcludes",
 	"kvnode/server/lock_test.go: TestStopEndsWaits",
 	"kvnode/server/tls_test.go",
 	"kvnode/server/tls_test.go: TestCertificatesChangeUnderLoad",

@@ -119,11 +119,11 @@ func checkOrder(ops []Op, budget time.Duration, rep *Report) {
 		if len(rep.pictures) == maxUnordered {
 			return
 		}
-		settled := settle(byKey[key])
-		if !fits(key, settled, rep) {
+		concluded := conclude(byKey[key])
+		if !fits(key, concluded, rep) {
 			continue
 		}
-		operations := translate(settled)
+		operations := translate(concluded)
 		verdict := porcupine.CheckOperationsTimeout(model, operations, budget)
 		if verdict == porcupine.Ok {
 			continue

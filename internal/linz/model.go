@@ -13,7 +13,7 @@ type register struct {
 	floor int64
 }
 
-// model is a register with revisions. Its operations are *Op, settled.
+// model is a register with revisions. Its operations are *Op, concluded.
 var model = porcupine.Model{
 	Init: func() any { return register{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -49,7 +49,7 @@ var model = porcupine.Model{
 // step reports whether op may come next, and the state after it.
 func (r register) step(op *Op) (register, bool) {
 	if op.Outcome == Unknown {
-		return r.maybeDeleted(), true // settle leaves no other unknown operation
+		return r.maybeDeleted(), true // conclude leaves no other unknown operation
 	}
 	switch {
 	case op.sees() && op.Seen != r.key:

@@ -44,13 +44,13 @@ func exploreAll(ctx context.Context, o options, path string) (err error) {
 	}
 	if err == nil {
 		_, err = fmt.Fprintf(f, "\n%d found by search, %d of level 2, %d not found, %d equivalent.\n",
-			tally[classFound], tally[classLevel2], tally[classNot], tally[classEquivalent])
+			tally[classCaught], tally[classLevel2], tally[classNot], tally[classEquivalent])
 	}
 	return err
 }
 
 const (
-	classFound      = "found"
+	classCaught     = "found"
 	classLevel2     = "level 2"
 	classNot        = "not found"
 	classEquivalent = "equivalent"
@@ -85,7 +85,7 @@ func exploreOne(ctx context.Context, m Mutant) (found, class string) {
 			break
 		}
 		out, err := run(ctx, corePkg, binary, "-test.run", "^TestExplore$", "-test.timeout", "0", "-explore.times", times)
-		if found, class = searched(out, err); class == classFound {
+		if found, class = searched(out, err); class == classCaught {
 			return found, class
 		}
 	}
@@ -113,10 +113,10 @@ var (
 // searched reads what TestExplore printed.
 func searched(out string, err error) (found, class string) {
 	if c := counterexample.FindStringSubmatch(out); c != nil {
-		return fmt.Sprintf("depth %s in %s, %s states", c[2], c[1], c[3]), classFound
+		return fmt.Sprintf("depth %s in %s, %s states", c[2], c[1], c[3]), classCaught
 	}
 	if g := missedGoal.FindStringSubmatch(out); g != nil {
-		return "a goal is not reached: " + g[1], classFound
+		return "a goal is not reached: " + g[1], classCaught
 	}
 	if err != nil {
 		return "fails: " + lastLine(out), classNot

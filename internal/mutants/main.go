@@ -40,7 +40,7 @@ var tables = []struct {
 	{"wal", wal},
 	{"store", stores},
 	{"membership", memberships},
-	{"kvnode", slices.Concat(members, succession, handovers, proposals, changes, recovery, restores)},
+	{"kvnode", slices.Concat(members, succession, transfers, proposals, changes, recovery, restores)},
 	{"ttl", slices.Concat(ttls, ttlGrants)},
 	{"watch", watches},
 	{"etcdapi", requests},

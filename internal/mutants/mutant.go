@@ -3,7 +3,7 @@ package main
 // Mutant is one planted bug: the source with Old replaced by New, in File and
 // wherever More says. Old occurs exactly once in its file.
 type Mutant struct {
-	// Rule names what is broken: V1–V9, L1–L8, §6, §8, storage, membership, or a
+	// Rule names what is broken: V1–V9, L1–L8, reads, clocks, storage, membership, or a
 	// part of kvnode.
 	Rule string
 	// Name says in words what the bug is.

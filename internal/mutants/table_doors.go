@@ -77,7 +77,7 @@ var doors = []Mutant{
 		New:  "\t_ = arrivals.Work\n\treturn nil\n",
 	},
 	{
-		Rule: "doors", Name: "connections that have settled are not bounded by the file descriptors", Pkg: arrivalsPkg, Test: "^TestOpenConnections$",
+		Rule: "doors", Name: "connections that have introduced are not bounded by the file descriptors", Pkg: arrivalsPkg, Test: "^TestOpenConnections$",
 		File: "kvnode/internal/arrivals/hall.go",
 		Old:  "\tfull := h.cfg.Open > 0 && h.mu.open >= h.cfg.Open\n",
 		New:  "\tfull := false\n",
@@ -109,13 +109,13 @@ var doors = []Mutant{
 	{
 		Rule: "doors", Name: "a client of gRPC that has begun may be cut", Pkg: serverPkg, Test: "^TestClientsAreCounted$",
 		File: "kvnode/server/arrival.go",
-		Old:  "\t\ta.guest.Settle() // if it was cut, the next read says so\n",
+		Old:  "\t\ta.guest.Introduce() // if it was cut, the next read says so\n",
 		New:  "",
 	},
 	{
 		Rule: "doors", Name: "a client of HTTP that has begun may be cut", Pkg: serverPkg, Test: "^TestClientsAreCounted$",
 		File: "kvnode/server/hall.go",
-		Old:  "\t\t\tarrivals.Of(c).Settle() // if it was cut, the next read says so\n",
+		Old:  "\t\t\tarrivals.Of(c).Introduce() // if it was cut, the next read says so\n",
 		New:  "",
 	},
 }

@@ -8,8 +8,8 @@ var requests = []Mutant{
 	{
 		Rule: "read", Name: "the value is fetched before the read is admitted", Pkg: apiPkg, Test: "^TestValueIsFetchedAfterAdmission$",
 		File: "kvnode/etcdapi/kv.go",
-		Old:  "\tif err := s.admit(ctx, r.GetSerializable()); err != nil {\n\t\treturn nil, err\n\t}\n\tif isGet(r) {\n\t\treturn s.get(r.GetKey()), nil\n",
-		New:  "\tearly := s.get(r.GetKey())\n\tif err := s.admit(ctx, r.GetSerializable()); err != nil {\n\t\treturn nil, err\n\t}\n\tif isGet(r) {\n\t\treturn early, nil\n",
+		Old:  "\tif err := s.mayRead(ctx, r.GetSerializable()); err != nil {\n\t\treturn nil, err\n\t}\n\tif isGet(r) {\n\t\treturn s.get(r.GetKey()), nil\n",
+		New:  "\tearly := s.get(r.GetKey())\n\tif err := s.mayRead(ctx, r.GetSerializable()); err != nil {\n\t\treturn nil, err\n\t}\n\tif isGet(r) {\n\t\treturn early, nil\n",
 	},
 	{
 		Rule: "read", Name: "a get of an old revision gives the newest", Pkg: apiPkg, Test: "^TestShortCutIsForPlainGets$",

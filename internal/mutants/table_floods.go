@@ -123,7 +123,7 @@ var floods = []Mutant{
 	{
 		Rule: "streams", Name: "nobody counts streams", Pkg: serverPkg, Test: "^TestTooManyStreams$",
 		File: "kvnode/server/entrance.go",
-		Old:  ", grpc.InTapHandle(admit)}",
+		Old:  ", grpc.InTapHandle(permit)}",
 		New:  "}",
 	},
 	{

@@ -110,7 +110,7 @@ var hashes = []Mutant{
 	{
 		Rule: "hash", Name: "clients are served before the comparison", Pkg: "./kvnode/server", Test: "^TestAllStartAtOnceWithTheCheck$",
 		File: "kvnode/server/gate.go",
-		Old:  "g.shut.Load() && !admitted[method]",
+		Old:  "g.shut.Load() && !keyless[method]",
 		New:  "false",
 	},
 	{

@@ -48,19 +48,19 @@ var recovery = []Mutant{
 	{
 		Rule: "replay", Name: "a hash is of what is applied so far", Pkg: apiPkg, Test: "^TestNothingIsAnsweredBeforeTheLogIsApplied$",
 		File: "kvnode/etcdapi/maintenance.go",
-		Old:  "_ *pb.HashRequest) (*pb.HashResponse, error) {\n\tif err := s.settled(ctx); err != nil {\n",
+		Old:  "_ *pb.HashRequest) (*pb.HashResponse, error) {\n\tif err := s.replayed(ctx); err != nil {\n",
 		New:  "_ *pb.HashRequest) (*pb.HashResponse, error) {\n\tif err := ctx.Err(); err != nil {\n",
 	},
 	{
 		Rule: "replay", Name: "a watch begins before the log is applied", Pkg: apiPkg, Test: "^TestNothingIsAnsweredBeforeTheLogIsApplied$",
 		File: "kvnode/etcdapi/watch.go",
-		Old:  "\tif err := s.settled(ctx); err != nil {\n",
+		Old:  "\tif err := s.replayed(ctx); err != nil {\n",
 		New:  "\tif err := ctx.Err(); err != nil {\n",
 	},
 	{
 		Rule: "replay", Name: "a snapshot is of what is applied so far", Pkg: apiPkg, Test: "^TestNothingIsAnsweredBeforeTheLogIsApplied$",
 		File: "kvnode/etcdapi/snapshot.go",
-		Old:  "\tif err := s.settled(out.Context()); err != nil {\n",
+		Old:  "\tif err := s.replayed(out.Context()); err != nil {\n",
 		New:  "\tif err := out.Context().Err(); err != nil {\n",
 	},
 	{
@@ -73,7 +73,7 @@ var recovery = []Mutant{
 		Rule: "replay", Name: "the status of a member waits for its log", Pkg: apiPkg, Test: "^TestWhoAsksHowItIsDoesNotWait$",
 		File: "kvnode/etcdapi/maintenance.go",
 		Old:  "Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {\n",
-		New:  "Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {\n\tif err := s.settled(ctx); err != nil {\n\t\treturn nil, err\n\t}\n",
+		New:  "Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {\n\tif err := s.replayed(ctx); err != nil {\n\t\treturn nil, err\n\t}\n",
 	},
 	{
 		Rule: "replay", Name: "a member does not say that it waits for its log", Pkg: nodePkg, Test: "^TestALonelyMemberWaitsForItsLog$",
@@ -180,8 +180,8 @@ var recovery = []Mutant{
 	{
 		Rule: "set back", Name: "every refusal is noted", Pkg: nodePkg, Test: "^TestARefusalThatProvesNothingIsNotKept$",
 		File: "kvnode/setback.go",
-		Old:  "\treturn less(n.found.Term, n.found.Last) && less(n.Term(), n.last.Load())\n",
-		New:  "\treturn less(n.found.Term, n.found.Last) || less(n.Term(), n.last.Load()) || true\n",
+		Old:  "\treturn less(n.atStart.Term, n.atStart.Last) && less(n.Term(), n.last.Load())\n",
+		New:  "\treturn less(n.atStart.Term, n.atStart.Last) || less(n.Term(), n.last.Load()) || true\n",
 	},
 	{
 		Rule: "set back", Name: "what was acknowledged since the start is no excuse", Pkg: nodePkg, Test: "^TestARefusalThatProvesNothingIsNotKept$",

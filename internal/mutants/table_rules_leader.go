@@ -143,7 +143,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "one call settles all changes that are in flight", Pkg: rulesPkg, Test: "^TestL5TwoLateChangesAreToldInTurn$",
 		File: "leaderlease/conf.go",
-		Old:  "c.open, c.settled = c.open[i+1:], index", New: "c.open, c.settled = nil, index",
+		Old:  "c.open, c.known = c.open[i+1:], index", New: "c.open, c.known = nil, index",
 	},
 	{
 		Rule: "L5", Name: "a forgotten ApplyConfState goes unnoticed", Pkg: rulesPkg, Test: "^TestL5ForgottenApplyConfStateLeavesLeasesOff$",
@@ -153,22 +153,22 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "changes that Storage has are waited for", Pkg: libPkg, Test: "^TestChangesThatStorageHasAreNotTold$",
 		File: "leaderlease/lease.go",
-		Old:  "\tmu.conf.settled, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex\n", New: "",
+		Old:  "\tmu.conf.known, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex\n", New: "",
 	},
 	{
 		Rule: "L5", Name: "a change that Storage has not, says ApplyConfStateAt, goes unnoticed", Pkg: libPkg, Test: "^TestAChangeThatStorageLacksContradictsConfIndex$",
 		File: "leaderlease/conf.go",
-		Old:  "case index <= c.stored && c.settled == c.stored:", New: "case index <= c.stored && false:",
+		Old:  "case index <= c.stored && c.known == c.stored:", New: "case index <= c.stored && false:",
 	},
 	{
 		Rule: "L5", Name: "a late change below a snapshot contradicts ConfIndex", Pkg: libPkg, Test: "^TestAChangeThatStorageLacksContradictsConfIndex$",
 		File: "leaderlease/conf.go",
-		Old:  "c.settled, c.stored, c.superseded = nil, index, 0, true", New: "c.settled, c.superseded = nil, index, true",
+		Old:  "c.known, c.stored, c.superseded = nil, index, 0, true", New: "c.known, c.superseded = nil, index, true",
 	},
 	{
 		Rule: "L5", Name: "a change that is told once more is none that was", Pkg: libPkg, Test: "^TestTheLeaseCountsUnderWhatRaftEndsUpIn$",
 		File: "leaderlease/conf.go",
-		Old:  "c.open, c.settled = c.open[i+1:], index", New: "c.open = c.open[i+1:]",
+		Old:  "c.open, c.known = c.open[i+1:], index", New: "c.open = c.open[i+1:]",
 	},
 	{
 		Rule: "misuse", Name: "a missed change is the cause of each refusal", Pkg: libPkg, Test: "^TestAMissedChangeIsNotTheCauseOfOtherRefusals$",
@@ -178,7 +178,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "misuse", Name: "a state machine that is ahead of the log is refused", Pkg: libPkg, Test: "^TestAppliedUpToConfIndexNeedsNoLog$",
 		File: "leaderlease/conf.go",
-		Old:  "max(l.commit.Load(), l.found, l.cfg.ConfIndex)", New: "max(l.commit.Load(), l.found)",
+		Old:  "max(l.commit.Load(), l.lastAtStart, l.cfg.ConfIndex)", New: "max(l.commit.Load(), l.lastAtStart)",
 	},
 	{
 		Rule: "L5", Name: "a missed change never heals", Pkg: libPkg, Test: "^TestMissedChangesHeal$",

@@ -102,13 +102,13 @@ var ttls = []Mutant{
 	},
 	{
 		Rule: "revoke", Name: "keys are deleted in map order", Pkg: storePkg, Test: "^TestRevokeDeletesInOneRevision$",
-		File: "kvnode/store/lease.go",
+		File: "kvnode/store/ttl.go",
 		Old:  "\treturn slices.Sorted(maps.Keys(a.keys))\n",
 		New:  "\treturn slices.Collect(maps.Keys(a.keys))\n",
 	},
 	{
 		Rule: "attach", Name: "a key stays with the TTL lease of an older version", Pkg: storePkg, Test: "^TestKeysFollowTheirNewestVersion$",
-		File: "kvnode/store/lease.go",
+		File: "kvnode/store/ttl.go",
 		Old:  "\t\tdelete(a.keys, key)\n",
 		New:  "",
 	},
@@ -120,7 +120,7 @@ var ttls = []Mutant{
 	},
 	{
 		Rule: "attach", Name: "what is left is not in the checkpoint", Pkg: storePkg, Test: "^TestTTLLeasesSurvive$",
-		File: "kvnode/store/lease.go",
+		File: "kvnode/store/ttl.go",
 		Old:  "\t\tst.leases.set(l)\n\t\tst.unsaved.setLease(l)\n",
 		New:  "\t\tst.leases.set(l)\n",
 	},

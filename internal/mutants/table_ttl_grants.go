@@ -29,15 +29,15 @@ var ttlGrants = []Mutant{
 	{
 		Rule: "again", Name: "what was read without the lock is adopted, and a grant finds it", Pkg: ttlPkg, Test: mixedTest,
 		File: "kvnode/ttl/reign.go",
-		Old:  "\tl, ok := r.cfg.Leases.TTLLease(id)\n",
-		New:  "\tr.mu.Unlock()\n\tl, ok := r.cfg.Leases.TTLLease(id)\n\tr.mu.Lock()\n",
+		Old:  "\tl, ok := r.cfg.Store.TTLLease(id)\n",
+		New:  "\tr.mu.Unlock()\n\tl, ok := r.cfg.Store.TTLLease(id)\n\tr.mu.Lock()\n",
 		More: keepOld,
 	},
 	{
 		Rule: "again", Name: "what was read without the lock is counted for ever", Pkg: ttlPkg, Test: againTest,
 		File: "kvnode/ttl/reign.go",
-		Old:  "\tl, ok := r.cfg.Leases.TTLLease(id)\n",
-		New:  "\tr.mu.Unlock()\n\tl, ok := r.cfg.Leases.TTLLease(id)\n\tr.mu.Lock()\n",
+		Old:  "\tl, ok := r.cfg.Store.TTLLease(id)\n",
+		New:  "\tr.mu.Unlock()\n\tl, ok := r.cfg.Store.TTLLease(id)\n\tr.mu.Lock()\n",
 	},
 	{
 		Rule: "again", Name: "a new reign adopts what was there when it looked, and a grant finds it", Pkg: ttlPkg, Test: mixedTest,
@@ -97,13 +97,13 @@ var ttlGrants = []Mutant{
 	},
 	{
 		Rule: "again", Name: "a revocation means whatever has the ID", Pkg: ttlPkg, Test: againTest,
-		File: "kvnode/store/lease.go",
+		File: "kvnode/store/ttl.go",
 		Old:  "!ok || !c.means(0, l) {\n",
 		New:  "!ok || !c.means(0, l) && l.TTL == 0 {\n",
 	},
 	{
 		Rule: "again", Name: "a checkpoint means whatever has the ID", Pkg: ttlPkg, Test: againTest,
-		File: "kvnode/store/lease.go",
+		File: "kvnode/store/ttl.go",
 		Old:  "!ok || !c.means(i, l) {\n",
 		New:  "!ok || !c.means(i, l) && l.TTL == 0 {\n",
 	},
@@ -210,7 +210,7 @@ var ttlGrants = []Mutant{
 	},
 	{
 		Rule: "format", Name: "grants are numbered in the first format", Pkg: storePkg, Test: "^TestGrantsNeedTheirFormat$",
-		File: "kvnode/store/lease.go",
+		File: "kvnode/store/ttl.go",
 		Old:  "\tif st.format.Load() >= FormatGrants {\n",
 		New:  "\tif true {\n",
 	},
@@ -222,7 +222,7 @@ var ttlGrants = []Mutant{
 	},
 	{
 		Rule: "format", Name: "the number of a grant is not in the checkpoint", Pkg: storePkg, Test: "^TestCheckpointsSayTheirFormat$",
-		File: "kvnode/store/lease_record.go",
+		File: "kvnode/store/ttl_record.go",
 		Old:  "\tif l.Grant != 0 {\n",
 		New:  "\tif false {\n",
 	},

@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// wal are the bugs of a log on disk: those of docs/reliability.md, section 4,
+// wal are the bugs of a log on disk: those of docs/reliability.md, Planted bugs,
 // and the rules of raftwal's own format.
 var wal = slices.Concat(walRules, walFull, walOpen)
 

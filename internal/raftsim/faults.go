@@ -87,7 +87,7 @@ func (s *sim) pause(n *node) {
 	s.note(n, "is paused until %v", n.pausedUntil)
 }
 
-// transfer hands leadership over, sometimes to a member whose disk is slow.
+// transfer transfers leadership, sometimes to a member whose disk is slow.
 func (s *sim) transfer(n *node) {
 	leader := s.someone((*node).leads)
 	if leader == nil || leader == n {

@@ -98,7 +98,7 @@ func (s *sim) readAt(n *node) {
 }
 
 // mayAnswerReads is the rule OwnTermReads: a leader has committed an entry of its
-// own term. Whoever follows forwards the request.
+// own term. A follower forwards the request.
 func (n *node) mayAnswerReads() bool {
 	return !n.leads() || n.p.log.term(n.p.hard.commit) == n.p.hard.term
 }

@@ -41,6 +41,7 @@ func Run(ctx context.Context, cfg Config) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.Logger = cfg.Logger.With("component", "autocompact")
 	switch p := cfg.Policy; {
 	case p.Period > 0:
 		cfg.runPeriodic(ctx)

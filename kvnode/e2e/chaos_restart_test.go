@@ -107,8 +107,8 @@ func together(ctx context.Context, n int, do func(ctx context.Context, i int) er
 // twice as long, and a restart hold nearly.
 const rollingPause = 500 * time.Millisecond
 
-// notHandedOver is what a leader says that ends although nobody else leads.
-const notHandedOver = "leadership was not handed over"
+// notTransferred is what a leader says that ends although nobody else leads.
+const notTransferred = "leadership was not transferred"
 
 // rollingRestart stops one member after the other as an operator does, and goes by
 // nothing but /readyz. A leader that stops finds who takes over.
@@ -138,8 +138,8 @@ func (c *chaos) replaceProcess(m *procs.Member) error {
 	if err != nil {
 		return err
 	}
-	if said := m.Log()[before:]; code > 0 || strings.Contains(said, notHandedOver) {
-		return fmt.Errorf("%s ended with code %d on SIGTERM, want an end in good order that hands leadership over:\n%s", m.Name, code, m.LogTail())
+	if said := m.Log()[before:]; code > 0 || strings.Contains(said, notTransferred) {
+		return fmt.Errorf("%s ended with code %d on SIGTERM, want an end in good order that transfers leadership:\n%s", m.Name, code, m.LogTail())
 	}
 	if err := m.Start(); err != nil {
 		return err

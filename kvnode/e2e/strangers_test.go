@@ -207,7 +207,7 @@ func (s *siege) restart(ctx context.Context, what string, m *procs.Member) {
 	}
 }
 
-// move hands leadership over and waits until the other member has it.
+// move transfers leadership and waits until the other member has it.
 func (s *siege) move(ctx context.Context, from, to *clientv3.Client) {
 	for ctx.Err() == nil {
 		status, err := to.Status(ctx, to.Endpoints()[0])

@@ -12,7 +12,7 @@ func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.
 	if r.GetAction() != pb.AlarmRequest_GET {
 		return propose[*pb.AlarmResponse](ctx, s.API, &pb.InternalRaftRequest{Alarm: r})
 	}
-	if err := s.admit(ctx, false); err != nil {
+	if err := s.mayRead(ctx, false); err != nil {
 		return nil, err
 	}
 	resp := &pb.AlarmResponse{Header: s.header()}

@@ -48,6 +48,7 @@ type API struct {
 // New returns the API of node. It expects a configuration that Validate takes.
 func New(node Node, cfg Config) *API {
 	cfg = cfg.WithDefaults().as(node.Config())
+	cfg.Logger = cfg.Logger.With("component", "etcdapi")
 	a := &API{
 		node: node, cfg: cfg, elsewhere: newElsewhere(), replies: newReplies(int64(cfg.MaxReplyBytes), cfg.RequestTimeout, cfg.Logger),
 		complain: rate.Sometimes{First: 10, Interval: time.Second},

@@ -13,7 +13,7 @@ import (
 	"github.com/leaderlease/go/kvnode"
 )
 
-// leaseNode admits everything at once, under a lease, as a leader does.
+// leaseNode permits everything at once, under a lease, as a leader does.
 type leaseNode struct{ *fakeNode }
 
 func (leaseNode) Read(context.Context, kvnode.ReadMode) (kvnode.Read, error) {

@@ -21,7 +21,7 @@ type clusterServer struct {
 
 // MemberList lists the members by ID.
 func (s *clusterServer) MemberList(ctx context.Context, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {
-	if err := s.admit(ctx, !r.GetLinearizable()); err != nil {
+	if err := s.mayRead(ctx, !r.GetLinearizable()); err != nil {
 		return nil, err
 	}
 	return &pb.MemberListResponse{Header: s.header(), Members: s.members()}, nil

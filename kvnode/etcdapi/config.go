@@ -45,12 +45,13 @@ type Config struct {
 	MaxInFlight int
 	// MaxReplyBytes bounds the replies of more than 32 KiB that are encoded and not
 	// written yet, on all connections; what is larger passes alone. Others wait for
-	// RequestTimeout, and are refused then. Fewer: large reads wait for each other. More: as many bytes of memory. Default: 256 MiB.
+	// RequestTimeout, and are refused then. Fewer: large reads wait for each other.
+	// More: as many bytes of memory. Default: 256 MiB.
 	MaxReplyBytes int
-	// RequestTimeout bounds how long a request waits for the cluster, whatever
-	// deadline its client gave, and then how long its reply waits for room. Shorter: requests fail in an election that would
-	// have ended. Longer: where there is no quorum clients learn later that they
-	// should ask another member. Default: the node's.
+	// RequestTimeout bounds how long a request waits for the cluster, whatever deadline
+	// its client gave, and then how long its reply waits for room. Shorter: requests
+	// fail in an election that would have ended. Longer: where there is no quorum
+	// clients learn later that they should ask another member. Default: the node's.
 	RequestTimeout time.Duration
 	// WaitingMethods are the full names of unary methods that wait for other
 	// clients. Like streams they are not bounded in time, nor by MaxInFlight: those
@@ -79,7 +80,7 @@ type Config struct {
 	// LeaderDial are the options by which another member's client URLs are dialled,
 	// for what only the leader can answer. Default: plain text.
 	LeaderDial []grpc.DialOption
-	// Metrics counts requests if it is set. Whoever made it registers it.
+	// Metrics counts requests if it is set. The caller registers it.
 	Metrics *grpcprom.ServerMetrics
 	// Logger receives panics, snapshots and alarms, never reads. Default: none.
 	Logger *slog.Logger

@@ -63,7 +63,7 @@ func (c *lateContext) Value(key any) any {
 }
 
 // ownContext returns the client's context if ctx is a lateContext of it. It is
-// for what a member does by itself once it has been admitted: that takes as long
+// for what a member does by itself once it has been permitted: that takes as long
 // as it takes, or as the client waits, and no other member would be faster.
 func ownContext(ctx context.Context) context.Context {
 	if late, ok := ctx.(*lateContext); ok {

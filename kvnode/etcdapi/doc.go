@@ -5,8 +5,8 @@
 //
 //   - A request is validated as etcd validates it and refused with etcd's own
 //     errors (package rpctypes), since clients recognise errors by their text.
-//   - A value is fetched after its read was admitted, never before. A read that
-//     could not be admitted fails with Unavailable, which clientv3 retries.
+//   - A value is fetched after its read was permitted, never before. A read that
+//     could not be permitted fails with Unavailable, which clientv3 retries.
 //   - Any member takes any request. Every reply carries a header with cluster,
 //     member, revision and term.
 //   - A request cannot end the process: a panic under it becomes Internal.

@@ -58,7 +58,7 @@ func clientError(err error) error {
 	return status.Error(codes.Unknown, err.Error())
 }
 
-// noLeaseError says why neither the lease nor a quorum round admitted a read.
+// noLeaseError says why neither the lease nor a quorum round permitted a read.
 // All of it is Unavailable: the read had no effect, and clients retry it.
 func noLeaseError(err *leaderlease.NoLeaseError) error {
 	switch err.Status {

@@ -42,7 +42,7 @@ func TestNodeErrorsBecomeEtcdErrors(t *testing.T) {
 	}
 }
 
-// Whatever the reason for which a read could not be admitted, clientv3 may try
+// Whatever the reason for which a read could not be permitted, clientv3 may try
 // it again.
 func TestReadsThatWereNotAdmittedMayBeRetried(t *testing.T) {
 	s := startServer(t, Config{})

@@ -87,7 +87,7 @@ func (s *healthServer) Watch(r *healthpb.HealthCheckRequest, out grpc.ServerStre
 // vital is a probe whose newest result many clients share.
 type vital struct {
 	probe probe // immutable
-	// turn is held by the one that looks, and by who reads or writes the rest.
+	// turn is held by the goroutine that looks, and by those that read or write the rest.
 	turn chan struct{}
 	seen healthpb.HealthCheckResponse_ServingStatus
 	at   time.Time

@@ -48,7 +48,7 @@ func (a *API) illness(ctx context.Context, exclude []string, serializable bool) 
 	return ""
 }
 
-// tryRead reads nothing, but is admitted like any read.
+// tryRead reads nothing, but is permitted like any read.
 func (a *API) tryRead(ctx context.Context, serializable bool) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.RequestTimeout)
 	defer cancel()

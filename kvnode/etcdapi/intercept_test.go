@@ -171,15 +171,15 @@ func TestRangeStreamIsAdmittedInTime(t *testing.T) {
 		if _, bounded := ctx.Deadline(); !bounded {
 			t.Error("the wait of a RangeStream has no end")
 		}
-		time.Sleep(60 * time.Millisecond) // late, but admitted
+		time.Sleep(60 * time.Millisecond) // late, but permitted
 		return nil
 	}
 	if resp, err := s.recv(t.Context(), get); err != nil || len(resp.GetRangeResponse().GetKvs()) != 1 {
-		t.Errorf("RangeStream that was admitted = %v, %v, want a key", resp, err)
+		t.Errorf("RangeStream that was permitted = %v, %v, want a key", resp, err)
 	}
 }
 
-// What a member does by itself after it was admitted is the client's to bound: a
+// What a member does by itself after it was permitted is the client's to bound: a
 // large range is as slow elsewhere.
 func TestWhatIsAdmittedTakesItsTime(t *testing.T) {
 	s := startServer(t, Config{RequestTimeout: time.Nanosecond})

@@ -22,7 +22,7 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 	if err := checkRange(r); err != nil {
 		return nil, err
 	}
-	if err := s.admit(ctx, r.GetSerializable()); err != nil {
+	if err := s.mayRead(ctx, r.GetSerializable()); err != nil {
 		return nil, err
 	}
 	if isGet(r) {
@@ -66,7 +66,7 @@ func (s *kvServer) get(key []byte) *pb.RangeResponse {
 
 // Put puts a key.
 func (s *kvServer) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
-	if err := s.admitGrowth(ctx, putCost(r)); err != nil {
+	if err := s.mayGrow(ctx, putCost(r)); err != nil {
 		return nil, err
 	}
 	if err := checkPut(r); err != nil {
@@ -85,7 +85,7 @@ func (s *kvServer) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*
 
 // Txn does several things at once. What only reads leaves no entry in the log.
 func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if err := s.admitGrowth(ctx, txnCost(r)); err != nil {
+	if err := s.mayGrow(ctx, txnCost(r)); err != nil {
 		return nil, err
 	}
 	if err := checkTxn(r, s.cfg.MaxTxnOps); err != nil {

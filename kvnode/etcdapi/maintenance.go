@@ -65,7 +65,7 @@ func (s *maintenanceServer) troubles(node *kvnode.Status) []string {
 // Hash hashes everything. There is nothing but keys to hash, so that it agrees
 // with HashKV and on all members.
 func (s *maintenanceServer) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.HashResponse, error) {
-	if err := s.settled(ctx); err != nil {
+	if err := s.replayed(ctx); err != nil {
 		return nil, err
 	}
 	h, err := s.node.Store().HashKV(0)
@@ -80,7 +80,7 @@ func (s *maintenanceServer) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.Ha
 // HashKV hashes all keys as of a revision, 0 meaning the newest that this
 // member has applied. It is not linearizable: it compares members.
 func (s *maintenanceServer) HashKV(ctx context.Context, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
-	if err := s.settled(ctx); err != nil {
+	if err := s.replayed(ctx); err != nil {
 		return nil, err
 	}
 	h, err := s.node.Store().HashKV(r.GetRevision())
@@ -95,7 +95,7 @@ func (s *maintenanceServer) HashKV(ctx context.Context, r *pb.HashKVRequest) (*p
 	return resp, nil
 }
 
-// MoveLeader hands leadership over. Only the leader can.
+// MoveLeader transfers leadership. Only the leader can.
 func (s *maintenanceServer) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequest) (*pb.MoveLeaderResponse, error) {
 	if s.node.Leader() != s.node.ID() {
 		return nil, rpctypes.ErrGRPCNotLeader

@@ -16,7 +16,7 @@ type Proposer interface {
 	Propose(ctx context.Context, r *pb.InternalRaftRequest) (store.Result, error)
 }
 
-// Reader admits reads of a store.
+// Reader permits reads of a store.
 type Reader interface {
 	// Read returns once Store may answer a read that mode asks for.
 	Read(ctx context.Context, mode kvnode.ReadMode) (kvnode.Read, error)

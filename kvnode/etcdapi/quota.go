@@ -12,10 +12,10 @@ import (
 // keyOverhead is what a key costs besides its own bytes, as etcd estimates it.
 const keyOverhead = 256
 
-// admitGrowth refuses a request that may take cost more bytes than the quota
+// mayGrow refuses a request that may take cost more bytes than the quota
 // leaves, and raises the alarm that makes all members refuse such requests. As
 // in etcd this comes before any other check.
-func (a *API) admitGrowth(ctx context.Context, cost int64) error {
+func (a *API) mayGrow(ctx context.Context, cost int64) error {
 	if cost == 0 || a.cfg.QuotaBytes < 0 {
 		return nil
 	}

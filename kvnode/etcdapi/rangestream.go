@@ -23,7 +23,7 @@ func (s *kvServer) RangeStream(r *pb.RangeRequest, out grpc.ServerStreamingServe
 	ctx := out.Context()
 	// Only the wait for the cluster is bounded, not the stream.
 	_, err := s.inTime(ctx, time.Now(), r, func(ctx context.Context, _ any) (any, error) {
-		return nil, s.admit(ctx, r.GetSerializable())
+		return nil, s.mayRead(ctx, r.GetSerializable())
 	})
 	if err != nil {
 		return err

@@ -16,9 +16,9 @@ import (
 // read.
 const MetadataReadMode = "x-lease-read"
 
-// admit returns once the store may answer the read of ctx, and says in the
+// mayRead returns once the store may answer the read of ctx, and says in the
 // trailers how that came about. Fetch the value afterwards, never before.
-func (a *API) admit(ctx context.Context, serializable bool) error {
+func (a *API) mayRead(ctx context.Context, serializable bool) error {
 	asked := metadata.ValueFromIncomingContext(ctx, MetadataReadMode)
 	mode, err := readMode(asked, serializable)
 	if err != nil {
@@ -35,9 +35,9 @@ func (a *API) admit(ctx context.Context, serializable bool) error {
 	return nil
 }
 
-// settled returns once what this member answers by itself is not older than what it
+// replayed returns once what this member answers by itself is not older than what it
 // had acknowledged before it was restarted.
-func (a *API) settled(ctx context.Context) error {
+func (a *API) replayed(ctx context.Context) error {
 	_, err := a.node.Read(ctx, kvnode.ReadSerializable)
 	return clientError(err)
 }

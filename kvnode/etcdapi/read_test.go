@@ -101,7 +101,7 @@ func TestUnknownReadModeIsNamed(t *testing.T) {
 	}
 }
 
-// What is written while a read waits to be admitted, the read sees: the value is
+// What is written while a read waits to be permitted, the read sees: the value is
 // fetched afterwards.
 func TestValueIsFetchedAfterAdmission(t *testing.T) {
 	for _, c := range []struct {
@@ -132,7 +132,7 @@ func TestValueIsFetchedAfterAdmission(t *testing.T) {
 				return nil
 			}
 			if got, err := c.read(s); err != nil || got != "new" {
-				t.Errorf("%s = %q, %v; want what was written before it was admitted", c.name, got, err)
+				t.Errorf("%s = %q, %v; want what was written before it was permitted", c.name, got, err)
 			}
 		})
 	}

@@ -8,7 +8,7 @@ import (
 
 // readTxn answers a transaction that only reads, as of one revision.
 func (s *kvServer) readTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if err := s.admit(ctx, localOnly(r)); err != nil {
+	if err := s.mayRead(ctx, localOnly(r)); err != nil {
 		return nil, err
 	}
 	resp, err := s.node.Store().Txn(ownContext(ctx), r)

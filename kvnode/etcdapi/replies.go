@@ -127,12 +127,12 @@ func (b *replies) queue(r *room) error {
 	if r.client != nil {
 		b.mu.waiting[r.client]++
 	}
-	b.admitLocked()
+	b.passLocked()
 	return nil
 }
 
-// admitLocked lets in those at the head of the line for whom there is room.
-func (b *replies) admitLocked() {
+// passLocked lets in those at the head of the line for whom there is room.
+func (b *replies) passLocked() {
 	for b.mu.line.Len() > 0 {
 		r, _ := b.mu.line.Front().Value.(*room)
 		if b.mu.used+r.bytes > b.limit {
@@ -168,7 +168,7 @@ func (r *room) release() {
 		b.mu.used -= r.bytes
 	}
 	b.leaveLocked(r)
-	b.admitLocked()
+	b.passLocked()
 }
 
 // reclaim takes room back from connections that have ended, and ends those that

@@ -22,7 +22,7 @@ const (
 // state is made durable for the occasion, or a backup would lack what was
 // acknowledged since the last checkpoint.
 func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, out grpc.ServerStreamingServer[pb.SnapshotResponse]) error {
-	if err := s.settled(out.Context()); err != nil {
+	if err := s.replayed(out.Context()); err != nil {
 		return err
 	}
 	if err := s.node.Checkpoint(out.Context()); err != nil {

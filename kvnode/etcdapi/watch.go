@@ -33,7 +33,7 @@ type watchCall struct {
 func (s *watchServer) Watch(out grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]) error {
 	ctx, cancel := context.WithCancel(out.Context())
 	defer cancel()
-	if err := s.settled(ctx); err != nil {
+	if err := s.replayed(ctx); err != nil {
 		return watchError(err)
 	}
 	c := &watchCall{API: s.API, out: out, stream: s.node.Watch().NewStream(watch.Limits{})}

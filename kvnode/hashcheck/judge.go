@@ -30,7 +30,7 @@ type Unknown struct {
 
 // Limits bound how long a comparison of all members takes.
 type Limits struct {
-	// Each is how long two members may take. Whoever takes longer is in no camp.
+	// Each is how long two members may take. A member that takes longer is in no camp.
 	Each time.Duration
 	// Rest is how long the others may take once most members agree.
 	Rest time.Duration

@@ -25,7 +25,7 @@ func (l *clientListener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	a := &arrival{Conn: c, guest: arrivals.Of(c), secure: l.secure, shared: l.shared}
-	a.settled = context.AfterFunc(l.ending, func() {
+	a.introduced = context.AfterFunc(l.ending, func() {
 		_ = c.Close() // nothing was promised to it
 	})
 	return a, nil
@@ -38,7 +38,7 @@ type arrival struct {
 
 	guest          *arrivals.Guest // immutable, as the next line
 	secure, shared bool
-	settled        func() bool // no end of the server closes it from here on
+	introduced     func() bool // no end of the server closes it from here on
 	left           bool        // it is not gRPC's any more
 }
 
@@ -50,15 +50,15 @@ func (a *arrival) SetDeadline(t time.Time) error {
 		return nil
 	}
 	if t.IsZero() {
-		a.settled()
-		a.guest.Settle() // if it was cut, the next read says so
+		a.introduced()
+		a.guest.Introduce() // if it was cut, the next read says so
 	}
 	return a.Conn.SetDeadline(t)
 }
 
 // leave takes the connection away from gRPC's server.
 func (a *arrival) leave() {
-	a.settled()
+	a.introduced()
 	// An error means that it is closed, which its new owner finds out.
 	_ = a.Conn.SetDeadline(time.Time{})
 	a.left = true
@@ -66,6 +66,6 @@ func (a *arrival) leave() {
 
 // Close implements net.Conn.
 func (a *arrival) Close() error {
-	a.settled()
+	a.introduced()
 	return a.Conn.Close()
 }

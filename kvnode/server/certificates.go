@@ -22,7 +22,7 @@ func (c *Config) certificates() (certs certificates, err error) {
 	certs.client, clientErr = tlsconf.New(c.ClientTLS)
 	certs.peer, peerErr = tlsconf.New(c.PeerTLS)
 	if ca := tlsconf.Shared(certs.client, certs.peer); ca != "" {
-		c.Logger.Warn("one authority signs the certificates of clients and of members: whoever gets it to sign a client's certificate "+
+		c.log().Warn("one authority signs the certificates of clients and of members: whoever gets it to sign a client's certificate "+
 			"for a member's host, by mistake say, is a member; give members an authority of their own (PeerTLS.TrustedCAFile)", "authority", ca)
 	}
 	return certs, errors.Join(clientErr, peerErr)

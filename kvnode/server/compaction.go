@@ -13,5 +13,5 @@ func (s *Server) compact() {
 	if err != nil || !policy.Enabled() {
 		return // Validate has refused the error
 	}
-	autocompact.Run(s.ending, autocompact.Config{Policy: policy, Member: s.node, Revisions: s.node.Store(), Logger: s.log})
+	autocompact.Run(s.ending, autocompact.Config{Policy: policy, Member: s.node, Revisions: s.node.Store(), Logger: s.cfg.named()})
 }

@@ -104,6 +104,13 @@ type Keepalive struct {
 	Timeout time.Duration
 }
 
+// named is the logger whose lines say which member has written them. The packages
+// that it is handed to add their component.
+func (c *Config) named() *slog.Logger { return c.Logger.With("member", c.Node.Name) }
+
+// log is the logger of this package.
+func (c *Config) log() *slog.Logger { return c.named().With("component", "server") }
+
 // Default is the configuration that WithDefaults makes of the zero value.
 func Default() Config { return Config{}.WithDefaults() }
 
@@ -128,7 +135,7 @@ func (c Config) WithDefaults() Config {
 	}
 	set(&c.Node.Name, defaultName)
 	set(&c.Node.DataDir, c.Node.Name+".kvnode")
-	c.Node.Logger, c.API.Logger = c.Logger, c.Logger
+	c.Node.Logger, c.API.Logger = c.Logger, c.named() // the node adds its name itself
 	c.Node, c.API = c.Node.WithDefaults(), c.API.WithDefaults()
 	set(&c.MaxOpenStreams, defaultOpenStreams)
 	set(&c.AutoCompactionMode, autocompact.Periodic)

@@ -89,7 +89,7 @@ func (s *Server) checked() *checkedMember {
 
 // atStart compares this member with the others until it has been with all that
 // answer, or patience ends. It fails if the data differs from that of any, unless
-// most members agree with this one. Who cannot be reached holds nobody up: a
+// most members agree with this one. A member that cannot be reached holds nobody up: a
 // cluster that starts all at once does start.
 func (m *checkedMember) atStart(ctx context.Context, patience time.Duration) error {
 	m.log.Info("comparing this member's data with the others' before it serves", "at_most", patience)
@@ -114,7 +114,7 @@ func (m *checkedMember) atStart(ctx context.Context, patience time.Duration) err
 // the first of those that were compared.
 func (m *checkedMember) verdict(r *hashcheck.Report) error {
 	for _, u := range r.Unknown {
-		m.log.Warn("a member could not be compared with this one", "member", u.Member.String(), "error", u.Err)
+		m.log.Warn("a member could not be compared with this one", "peer", u.Member.String(), "error", u.Err)
 	}
 	if len(r.Camps) == 1 {
 		m.log.Info("this member's data is that of the others that could be compared", "agree", len(r.Camps[0]), "of", r.Members)
@@ -160,7 +160,7 @@ func (m *checkedMember) watch(ctx context.Context, every time.Duration) {
 func (m *checkedMember) check(ctx context.Context) {
 	report := hashcheck.Judge(ctx, m.all(), hashcheck.Limits{Each: hashTime, Rest: hashTime})
 	for _, u := range report.Unknown {
-		m.log.Info("a member could not be compared with the others", "member", u.Member.String(), "error", u.Err)
+		m.log.Info("a member could not be compared with the others", "peer", u.Member.String(), "error", u.Err)
 	}
 	if len(report.Camps) < 2 {
 		return
@@ -177,9 +177,9 @@ func (m *checkedMember) check(ctx context.Context) {
 		if m.raised(x.ID) {
 			continue
 		}
-		m.log.Error("raising the alarm CORRUPT, which stops writes", "member", x.String(), "remedy", remedy+", then etcdctl alarm disarm")
+		m.log.Error("raising the alarm CORRUPT, which stops writes", "peer", x.String(), "remedy", remedy+", then etcdctl alarm disarm")
 		if err := m.raise(ctx, x.ID); err != nil {
-			m.log.Error("the alarm could not be raised", "member", x.String(), "error", err)
+			m.log.Error("the alarm could not be raised", "peer", x.String(), "error", err)
 		}
 	}
 }

@@ -40,8 +40,8 @@ var lasting = map[string]bool{
 	epb.Election_Observe_FullMethodName:  true,
 }
 
-// admit is asked by gRPC before it serves a stream.
-func admit(ctx context.Context, stream *tap.Info) (context.Context, error) {
+// permit is asked by gRPC before it serves a stream.
+func permit(ctx context.Context, stream *tap.Info) (context.Context, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return ctx, nil
@@ -50,7 +50,7 @@ func admit(ctx context.Context, stream *tap.Info) (context.Context, error) {
 	if !ok {
 		return ctx, nil
 	}
-	if err := floodgate.Admit(from.conn.Conn, lasting[stream.FullMethodName]); err != nil {
+	if err := floodgate.Permit(from.conn.Conn, lasting[stream.FullMethodName]); err != nil {
 		return ctx, grpcstatus.Error(codes.ResourceExhausted, err.Error())
 	}
 	return ctx, nil

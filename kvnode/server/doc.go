@@ -11,7 +11,7 @@
 //   - Start has bound every listener, or none: an error leaves nothing behind
 //     but the data directory.
 //   - Stop is orderly: not ready any more, no new requests, those under way
-//     finish while there is time, leadership is handed over, the node stops.
+//     finish while there is time, leadership is transferred, the node stops.
 //   - If the node fails, Done is closed and Err says why. The process should
 //     end then: what is durable is known when the node has started again.
 //

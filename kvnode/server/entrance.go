@@ -58,8 +58,8 @@ type entrance struct {
 func newEntrance(c *Config, certs certificates) *entrance {
 	e := &entrance{
 		TransportCredentials: insecure.NewCredentials(),
-		certs:                certs, gate: floodgate.New(c.Logger, c.MaxOpenStreams),
-		log: c.Logger, complain: &rate.Sometimes{First: 10, Interval: time.Second},
+		certs:                certs, gate: floodgate.New(c.named(), c.MaxOpenStreams),
+		log: c.log(), complain: &rate.Sometimes{First: 10, Interval: time.Second},
 	}
 	e.hall = e.newHall()
 	e.ending, e.end = context.WithCancel(context.Background())
@@ -75,7 +75,7 @@ func newEntrance(c *Config, certs certificates) *entrance {
 
 // options make a server of gRPC one behind the entrance.
 func (e *entrance) options() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.Creds(endable{counted{e}}), grpc.ConnectionTimeout(arrivalTime), grpc.InTapHandle(admit)}
+	return []grpc.ServerOption{grpc.Creds(endable{counted{e}}), grpc.ConnectionTimeout(arrivalTime), grpc.InTapHandle(permit)}
 }
 
 // forClients makes a listener one of the entrance.

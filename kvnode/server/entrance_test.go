@@ -303,7 +303,7 @@ func TestThePagesDeadlineStays(t *testing.T) {
 		defer e.end()
 		near, far := net.Pipe()
 		defer near.Close()
-		a := &arrival{Conn: far, shared: true, settled: func() bool { return true }}
+		a := &arrival{Conn: far, shared: true, introduced: func() bool { return true }}
 		go func() { _, _ = io.WriteString(near, "GET") }()
 		go func() {
 			if _, _, err := e.ServerHandshake(a); !errors.Is(err, credentials.ErrConnDispatched) {

@@ -18,10 +18,10 @@ type gate struct {
 	shut atomic.Bool
 }
 
-// admitted are the methods that show no key. Keep-alives are among them: a member
+// keyless are the methods that show no key. Keep-alives are among them: a member
 // that leads counts the time of TTL leases behind its gate, too, and would revoke
 // those that nobody could renew.
-var admitted = map[string]bool{
+var keyless = map[string]bool{
 	pb.Lease_LeaseKeepAlive_FullMethodName: true,
 	pb.Maintenance_HashKV_FullMethodName:   true,
 	pb.Maintenance_Status_FullMethodName:   true,
@@ -31,7 +31,7 @@ var admitted = map[string]bool{
 const checking = "kvnode: this member compares its data with the others' before it serves"
 
 func (g *gate) check(method string) error {
-	if g.shut.Load() && !admitted[method] {
+	if g.shut.Load() && !keyless[method] {
 		return grpcstatus.Error(codes.Unavailable, checking)
 	}
 	return nil

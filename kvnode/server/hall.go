@@ -46,14 +46,14 @@ func (e *entrance) isMember(host string) bool {
 	return node != nil && node.Knows(host)
 }
 
-// meet makes the guests among a server's connections settle with their first
+// meet makes the guests among a server's connections introduce themselves with their first
 // request. The server has a ConnContext.
 func meet(p *http.Server) *http.Server {
 	note := p.ConnContext
 	p.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return arrivals.Of(c).Context(note(ctx, c)) }
 	p.ConnState = func(c net.Conn, s http.ConnState) {
 		if s == http.StateActive {
-			arrivals.Of(c).Settle() // if it was cut, the next read says so
+			arrivals.Of(c).Introduce() // if it was cut, the next read says so
 		}
 	}
 	return p
@@ -67,7 +67,7 @@ var (
 	throttledClients = describe("client_throttled_connections_total", "Connections closed because handshakes with their address have failed too often.")
 )
 
-// hallCollector tells who has come to the client URLs.
+// hallCollector exports how many connections have come to the client URLs, and their fate.
 type hallCollector struct{ hall *arrivals.Hall }
 
 // Describe implements prometheus.Collector.

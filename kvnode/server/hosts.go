@@ -21,12 +21,12 @@ import (
 const anyHost = "*"
 
 // hosts are the names that requests over plain HTTP to the client URLs may be for.
-// Those to listen-metrics-urls, which show no data, may be for any: monitoring asks
-// by names of its own. A web page whose
-// name its owner has rebound to this machine asks for that name: the browser takes
-// it for one origin with what it reads here, so nothing else gives it away. Over
-// TLS the certificate has no such name, and to unix sockets no browser goes. gRPC needs no check: a browser speaks HTTP/2
-// over TLS only, and no page makes it begin a connection in any other way.
+// Those to listen-metrics-urls, which show no data, may be for any: monitoring asks by
+// names of its own. A web page whose name its owner has rebound to this machine asks
+// for that name: the browser takes it for one origin with what it reads here, so
+// nothing else gives it away. Over TLS the certificate has no such name, and to unix
+// sockets no browser goes. gRPC needs no check: a browser speaks HTTP/2 over TLS only,
+// and no page makes it begin a connection in any other way.
 type hosts struct {
 	// The names of this member, and those of HostWhitelist.
 	names    map[string]bool // immutable, as all of this
@@ -35,7 +35,7 @@ type hosts struct {
 }
 
 func newHosts(c *Config) *hosts {
-	h := &hosts{names: map[string]bool{"localhost": true}, log: c.Logger, complain: &rate.Sometimes{First: 10, Interval: time.Second}}
+	h := &hosts{names: map[string]bool{"localhost": true}, log: c.log(), complain: &rate.Sometimes{First: 10, Interval: time.Second}}
 	for _, urls := range [][]string{
 		c.Node.ClientURLs, c.ListenClientURLs, c.ListenClientHTTPURLs, c.ListenMetricsURLs, c.AdvertisePeerURLs,
 	} {

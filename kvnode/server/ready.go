@@ -60,7 +60,7 @@ func (s *Server) announce() {
 	}
 	close(s.ready)
 	// Harnesses made for etcd wait for these very words.
-	s.log.Info("ready to serve client requests", "name", s.cfg.Node.Name, "client", s.addrs.client,
+	s.log.Info("ready to serve client requests", "client", s.addrs.client,
 		"leader", s.node.Leader() == s.node.ID(), "term", s.node.Term())
 }
 

@@ -79,7 +79,7 @@ func Start(cfg Config) (*Server, error) {
 		return nil, &ConfigError{err}
 	}
 	for _, w := range cfg.Warnings() {
-		cfg.Logger.Warn(w)
+		cfg.log().Warn(w)
 	}
 	certs, err := cfg.certificates()
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *Config) closeListeners() {
 
 func newServer(cfg *Config, node *kvnode.Node) *Server {
 	s := &Server{
-		cfg: *cfg, log: cfg.Logger, node: node, hosts: newHosts(cfg),
+		cfg: *cfg, log: cfg.log(), node: node, hosts: newHosts(cfg),
 		ready: make(chan struct{}), done: make(chan struct{}),
 	}
 	s.streams, s.endStreams = context.WithCancel(context.Background())
@@ -164,7 +164,7 @@ func (s *Server) serve(l *listeners) error {
 	s.wg.Go(s.announce)
 	s.wg.Go(s.compact)
 	s.wg.Go(s.watchCorruption)
-	s.log.Info("serving", "name", s.cfg.Node.Name, "member", status.ID(s.node.ID()), "cluster", status.ID(s.node.ClusterID()),
+	s.log.Info("serving", "id", status.ID(s.node.ID()), "cluster", status.ID(s.node.ClusterID()),
 		"client", s.addrs.client, "http", s.addrs.http, "metrics", s.addrs.metrics)
 	return nil
 }

@@ -70,7 +70,7 @@ func TestStatusOverGRPC(t *testing.T) {
 	}
 }
 
-// A stop hands leadership over first: another leads at once, not after an
+// A stop transfers leadership first: another leads at once, not after an
 // election timeout, and the promise to the old leader does not stand in its way.
 func TestStopHandsLeadershipOver(t *testing.T) {
 	all := trio(t)
@@ -86,7 +86,7 @@ func TestStopHandsLeadershipOver(t *testing.T) {
 		t.Errorf("Err() after Stop = %v, want nil", err)
 	}
 	if l := others[0].Node().Leader(); l == old.Node().ID() || l == 0 {
-		t.Errorf("Leader() when Stop returns = %x, want one of the others: it was to hand over", l)
+		t.Errorf("Leader() when Stop returns = %x, want one of the others: it was to transfer leadership", l)
 	}
 	if got := others[0].Node().Term(); got != term+1 {
 		t.Errorf("Term() after the stop = %d, want %d: one transfer", got, term+1)

@@ -16,7 +16,7 @@ const (
 
 // Stop ends the server in the order in which clients notice least: readiness
 // goes off, connections are told to go elsewhere, requests under way finish,
-// leadership is handed over, the node stops. What cannot be finished before ctx
+// leadership is transferred, the node stops. What cannot be finished before ctx
 // ends is cut. Further calls return what the first did.
 func (s *Server) Stop(ctx context.Context) error {
 	s.stop.Do(func() { s.stopErr = s.shutdown(ctx) })
@@ -25,7 +25,7 @@ func (s *Server) Stop(ctx context.Context) error {
 
 func (s *Server) shutdown(ctx context.Context) error {
 	s.stopping.Store(true)
-	s.log.Info("stopping", "name", s.cfg.Node.Name)
+	s.log.Info("stopping")
 
 	s.drain(ctx)
 	var err error
@@ -42,7 +42,7 @@ func (s *Server) shutdown(ctx context.Context) error {
 	s.end()
 	s.wg.Wait()
 	s.fail(nil)
-	s.log.Info("stopped", "name", s.cfg.Node.Name)
+	s.log.Info("stopped")
 	return err
 }
 

@@ -22,7 +22,7 @@ func (c *Config) tlsDefaults() {
 	}
 	client, peer := &c.ClientTLS, &c.PeerTLS
 	peer.Peers = true
-	client.Logger, peer.Logger = c.Logger, c.Logger
+	client.Logger, peer.Logger = c.named(), c.named()
 	set(&client.AutoDir, filepath.Join(c.Node.DataDir, tlsconf.AutoFolder, "client"))
 	set(&peer.AutoDir, filepath.Join(c.Node.DataDir, tlsconf.AutoFolder, "peer"))
 	setURLs(&client.AutoHosts, hostsOf(c.ListenClientURLs, c.ListenClientHTTPURLs, c.ListenMetricsURLs, c.Node.ClientURLs)...)

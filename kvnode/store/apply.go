@@ -14,6 +14,11 @@ import (
 // Apply applies a normal entry: index and term are the entry's, data is an
 // encoded Command or empty. It is deterministic, and whatever data holds it does
 // not panic. An entry that is applied already changes nothing.
+//
+// Deterministic means that neither the clock, nor chance, nor the order of a map, nor
+// what only this member knows decides anything here. A member that decided otherwise
+// than another would hold other data from then on, and nothing but a comparison shows
+// that (package hashcheck).
 func (s *Store) Apply(index, term uint64, data []byte) Result {
 	c, err := DecodeCommand(data)
 	s.mu.Lock()
@@ -25,11 +30,13 @@ func (s *Store) Apply(index, term uint64, data []byte) Result {
 	st.term = term
 	var r Result
 	if err != nil || c.Grants != nil && st.format.Load() < FormatGrants {
-		// A version that does not know the command takes it for malformed, too.
+		// A version that does not know the command takes it for malformed, too. So all
+		// members refuse it as long as one of them may be of such a version.
 		r.Err = ErrMalformed
 	} else {
 		r = s.applyLocked(st, index, term, c)
 	}
+	// Last, also for what was refused: who has seen index sees the effect of it.
 	st.applied.Store(index)
 	return r
 }
@@ -50,11 +57,15 @@ func (s *Store) ApplyConf(index, term uint64, conf *raftpb.ConfState, change *Me
 	}
 	if change != nil {
 		st.members.Store(st.members.Load().change(change))
+		// The format never sinks, whatever a change says.
 		st.format.Store(max(st.format.Load(), change.Format))
 	}
 	st.applied.Store(index)
 }
 
+// applyLocked carries c out, unless it is void: its fence names a term, and the entry is
+// of another one. Such a command was proposed by a leader for its own reign only, and
+// it may have been appended in a later one all the same.
 func (s *Store) applyLocked(st *state, index, term uint64, c *Command) Result {
 	r := Result{ID: c.ID, Command: c}
 	switch {
@@ -77,6 +88,8 @@ func (s *Store) applyLocked(st *state, index, term uint64, c *Command) Result {
 	return r
 }
 
+// requestLocked carries out a request of etcd's API. What has no case here changes
+// nothing, on every member: it is what a later version may know.
 func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Message, error) {
 	switch r := c.Request; {
 	case r.GetRange() != nil:
@@ -104,7 +117,8 @@ func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Messag
 }
 
 // refusal returns why c must not be carried out while alarms are raised, or in this
-// format, nil if it may be.
+// format, nil if it may be. Members decide it as they apply, not as they propose, so that
+// all of them decide alike.
 func (st *state) refusal(c *Command) error {
 	r := c.Request
 	switch {
@@ -133,6 +147,8 @@ func grows(r *pb.InternalRaftRequest) bool {
 	return r.GetPut() != nil || r.GetLeaseGrant() != nil || r.GetTxn() != nil && txnGrows(r.GetTxn())
 }
 
+// txnGrows looks at both branches, and at the transactions in them: which one is taken
+// is known only once it is applied, and a full store must be able to refuse it before.
 func txnGrows(t *pb.TxnRequest) bool {
 	for _, ops := range [][]*pb.RequestOp{t.GetSuccess(), t.GetFailure()} {
 		for _, op := range ops {

@@ -14,7 +14,9 @@ type version struct {
 	// 0, which no other's is.
 	kv mvccpb.KeyValue
 
-	// prev is the version before. The trimmer cuts it off.
+	// prev is the version before. The trimmer cuts it off, and it may do so while a reader
+	// stands on this version: that reader then finds none, and looks whether its revision
+	// was compacted (view.compacted).
 	prev atomic.Pointer[version]
 
 	// sub numbers the writes of one revision.
@@ -71,7 +73,8 @@ func newChain(key []byte) *chain {
 }
 
 // at returns the newest version as of rev, nil if there is none. It may be a
-// tombstone.
+// tombstone. It walks from the newest version on, since nearly all reads are of that: a
+// read of an old revision costs a step for each write of the key since.
 func (c *chain) at(rev int64) *version {
 	v := c.head.Load()
 	for v != nil && v.main() > rev {
@@ -83,7 +86,8 @@ func (c *chain) at(rev int64) *version {
 func (c *chain) name() string { return keyString(c.key) }
 
 // keyString returns key as a string without copying it: for a look-up, or for a
-// key that never changes.
+// key that never changes. A string whose bytes change afterwards would be lost in the map,
+// so a key that is stored is the chain's own copy (newChain).
 func keyString(key []byte) string {
 	return unsafe.String(unsafe.SliceData(key), len(key))
 }

@@ -9,6 +9,8 @@ import (
 
 // Checkpoint describes a durable state.
 type Checkpoint struct {
+	// Index is that of the newest entry in it, Term that entry's. The log may forget
+	// entries up to Index.
 	Index, Term uint64
 	// ConfState is shared and must not be changed. It is nil before the first
 	// configuration change.
@@ -22,7 +24,7 @@ func (s *Store) Durable() Checkpoint { return *s.durable.Load() }
 // Checkpoint makes the state as of now durable, and returns when it is. It calls
 // before with the index it is about to make durable: the log must know it to be
 // committed first (see raftwal, Applied index). Applying and reading go on
-// meanwhile, but Restore waits, so before must not wait for who applies. Safe for
+// meanwhile, but Restore waits, so before must not wait for the applier. Safe for
 // concurrent use; checkpoints are made one after another.
 //
 // If it fails, Durable stays what it was, the state in memory is unharmed, and
@@ -36,6 +38,8 @@ func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) 
 		s.mu.Unlock()
 		return Checkpoint{}, ErrClosed
 	}
+	// Under the apply lock only what the checkpoint is to have is noted. It is written
+	// without the lock, which is sound since versions do not change any more.
 	st := s.state.Load()
 	m, err := st.capture()
 	conf := st.conf
@@ -60,6 +64,9 @@ func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) 
 	return c, nil
 }
 
+// save writes what differs. It calls before first: a checkpoint that came ahead of the
+// log's commit index would be beyond the log after a crash, and the member could not
+// start. A checkpoint that would say what the newest one says is not written.
 func (s *Store) save(before func(index uint64) error, m *meta, dirty unsaved) error {
 	if before != nil {
 		if err := before(m.Index); err != nil {
@@ -73,7 +80,9 @@ func (s *Store) save(before func(index uint64) error, m *meta, dirty unsaved) er
 }
 
 // update changes the backend. What an update that failed has left is made durable
-// first: this one begins with it, and writes over what was durable before.
+// first: this one begins with it, and writes over what was durable before. Without that a
+// crash could leave neither the old checkpoint nor the new one. The caller holds
+// saving.
 func (s *Store) update(fn func(tx Tx) error) error {
 	if s.unsettled {
 		if err := s.backend.Settle(); err != nil {
@@ -88,12 +97,16 @@ func (s *Store) update(fn func(tx Tx) error) error {
 // saveTx writes a checkpoint. The transaction may begin where an earlier one
 // that failed got to after all, so it counts what it finds. It looks for no version
 // that is newer than what it begins with, which would cost a fifth of the time.
+//
+// The meta record goes last and in the same transaction. It has the number of records and
+// the sum of their checksums, by which load notices one that is missing or too many.
 func saveTx(tx Tx, m *meta, dirty unsaved) error {
 	was, err := decodeMeta(tx.Meta())
 	if err != nil {
 		return err
 	}
 	m.Records, m.Sum = was.Records, was.Sum
+	// forget takes a record that is deleted or replaced out of the count and the sum.
 	forget := func(old []byte) {
 		if len(old) >= recordHead {
 			m.Records--
@@ -108,7 +121,7 @@ func saveTx(tx Tx, m *meta, dirty unsaved) error {
 		}
 	}
 	for _, v := range dirty.versions {
-		if v.dropped {
+		if v.dropped { // compacted before any checkpoint had it
 			continue
 		}
 		key := recordKey(v)

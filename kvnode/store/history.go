@@ -61,7 +61,9 @@ func (st *state) write(v *version) Write {
 	return w
 }
 
-// pageSize is how many versions a page of the history has.
+// pageSize is how many versions a page of the history has. More: a compaction copies more
+// of the page in which it ends, and a page that is hardly used costs more memory (8 bytes
+// a version). Fewer: the list of pages, which is copied when it grows, is longer.
 const pageSize = 512
 
 // history lists the versions that were not compacted, in the order of writes.
@@ -72,6 +74,8 @@ type history struct {
 	pages atomic.Pointer[[]*page]
 }
 
+// page is written by the goroutine that applies while others read it: a place is filled
+// before n counts it, and is not touched again.
 type page struct {
 	versions [pageSize]*version
 	n        atomic.Int32 // how many there are
@@ -85,6 +89,8 @@ func newHistory() *history {
 
 func (p *page) list() []*version { return p.versions[:p.n.Load()] }
 
+// add appends a version. A reader that has loaded the list of pages before may not see it,
+// and need not: the version's revision is published after it.
 func (h *history) add(v *version) {
 	pages := *h.pages.Load()
 	if len(pages) == 0 || pages[len(pages)-1].n.Load() == pageSize {
@@ -112,7 +118,8 @@ func (h *history) scan(from, to int64, visit func(*version) bool) {
 	}
 }
 
-// firstPage returns the place of the first page that may hold revision from.
+// firstPage returns the place of the first page that may hold revision from. An empty page,
+// which only the last one can be, holds whatever comes next.
 func firstPage(pages []*page, from int64) int {
 	return sort.Search(len(pages), func(i int) bool {
 		list := pages[i].list()

@@ -12,10 +12,16 @@ import (
 // how long a range holds up a write of a new key.
 const chunk = 256
 
-// index finds chains, by key and in the order of keys.
+// index finds chains, by key and in the order of keys. A chain is in both before the
+// revision of its first version is published, and leaves both only when no revision that
+// can be read has a version of it. In between a reader may see it in one and not in the
+// other, which tells it the same: its view has no such key.
 type index struct {
+	// byKey serves reads of one key, without a lock.
 	byKey *xsync.Map[string, *chain]
 
+	// ordered serves ranges. Only a key that is new or gone for good takes the write lock;
+	// another version of a known key does not touch the tree.
 	mu      sync.RWMutex
 	ordered *btree.BTreeG[*chain] // under mu
 }
@@ -50,7 +56,8 @@ func (x *index) remove(c *chain) {
 }
 
 // next fills buf with the chains from key on that are below end; no end means
-// all. With after set, key itself is left out.
+// all. With after set, key itself is left out: that is how a range goes on behind the
+// last key of the chunk before, with the lock released in between.
 func (x *index) next(buf []*chain, key, end []byte, after bool) []*chain {
 	buf = buf[:0]
 	x.mu.RLock()

@@ -8,7 +8,7 @@ type Summary struct {
 	// Hash is HashKV's of the newest revision.
 	Hash Hash
 	// Keys is the number of keys at the newest revision, Versions that of all
-	// versions that are kept, tombstones included, and TTLLeases that of leases.
+	// versions that are kept, tombstones included, and TTLLeases that of TTL leases.
 	Keys, Versions, TTLLeases int
 }
 

@@ -6,7 +6,9 @@ import (
 	"math"
 )
 
-// load builds the state that b holds, and the checkpoint that it is.
+// load builds the state that b holds, and the checkpoint that it is. A backend that
+// contradicts itself is refused with ErrDamaged: a member that served or voted on a part
+// of what it had acknowledged would do harm, and one that does not start does none.
 func load(b Backend) (*state, Checkpoint, error) {
 	img, err := b.View()
 	if err != nil {
@@ -19,6 +21,8 @@ func load(b Backend) (*state, Checkpoint, error) {
 	return st, c, err
 }
 
+// loadImage checks, besides each record, their number and the sum of their checksums
+// against the meta record: a record that is missing altogether has no checksum to be wrong.
 func loadImage(img Image) (*state, Checkpoint, error) {
 	m, err := decodeMeta(img.Meta())
 	if err != nil {
@@ -44,15 +48,19 @@ func loadImage(img Image) (*state, Checkpoint, error) {
 	return st, c, nil
 }
 
-// loader adds records to a state that nobody sees yet.
+// loader adds records to a state that nobody sees yet, so it takes no lock, and in which
+// order it fills the state does not matter.
 type loader struct {
-	st      *state
-	meta    *meta
-	last    *version
+	st   *state
+	meta *meta
+	last *version // the newest one added: records come in the order of revisions
+	// records and sum are what the meta record must have said.
 	records int64
 	sum     uint64
 }
 
+// add makes a version of a record. Records are in the order of writes, so each becomes
+// the head of its key's chain, above what came before it.
 func (l *loader) add(key, value []byte) error {
 	if isLeaseKey(key) {
 		return l.addLease(key, value)
@@ -81,6 +89,7 @@ func (l *loader) add(key, value []byte) error {
 	c.head.Store(v)
 	l.st.leases.move(prev.live(), v)
 	l.st.garbage.add(v)
+	// Watches and History begin at the compacted revision at the earliest.
 	if v.main() >= l.meta.Compacted {
 		l.st.history.add(v)
 	}

@@ -160,7 +160,7 @@ func within(x, low, high int64) bool {
 }
 
 // stripValues replaces kvs by copies without value. Like etcd 3.7, which takes
-// them from its index, they lack the lease too unless values were sorted by.
+// them from its index, they lack the TTL lease too unless values were sorted by.
 func stripValues(r *pb.RangeRequest, kvs []*mvccpb.KeyValue) {
 	for i, kv := range kvs {
 		kvs[i] = &mvccpb.KeyValue{

@@ -9,11 +9,21 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// state is all that entries have made. Restore replaces it as a whole.
+// state is all that entries have made: keys with their versions, TTL leases, members,
+// alarms. It is a function of the entries applied, so two members that have applied up
+// to the same index hold the same. Restore replaces it as a whole: a reader that has
+// loaded a state before goes on with that one.
+//
+// One goroutine at a time writes, with the apply lock; any goroutine reads, without a
+// lock. That is sound because a command publishes in this order: its versions, the
+// revision, the applied index. A reader looks at the applied index first, then at the
+// revision, then at versions, and so finds everything that belongs to what it has seen.
 type state struct {
+	// index finds a key's chain of versions, history lists versions by revision.
 	index   *index
 	history *history
-	leases  *leases
+	// leases are the TTL leases, with the keys attached to them.
+	leases *leases
 
 	// revision is what readers see. It is published last, after all versions
 	// that belong to it.
@@ -24,28 +34,37 @@ type state struct {
 	// applied is published after revision: who has seen an index sees its effect.
 	applied atomic.Uint64
 
-	format  atomic.Int64
+	// format says by which rules entries are applied. It never sinks: an entry means the
+	// same on each member, whenever that applies it.
+	format atomic.Int64
+	// members and alarms are replaced, never changed, so readers may keep them.
 	members atomic.Pointer[Members]
 	alarms  atomic.Pointer[[]*pb.AlarmMember] // sorted
 
 	// Under the store's apply lock:
 
-	term    uint64
-	conf    *raftpb.ConfState // replaced, never changed
-	changes []*version        // of the command being applied
+	// term and conf are those of the newest entry applied, as a checkpoint keeps them.
+	term uint64
+	conf *raftpb.ConfState // replaced, never changed
+	// changes is the memory of a writer's list, kept for the next command.
+	changes []*version
 	unsaved unsaved
-	tried   int64 // the newest revision that a checkpoint, even a failed one, was to have
+	// tried is the newest revision that a checkpoint was to have. One that failed may be
+	// on the disk all the same, so the trimmer takes what is up to tried for saved.
+	tried   int64
 	garbage garbage
 
 	// growth is what the next checkpoint will add, see Store.Unsaved.
 	growth atomic.Int64
 }
 
-// unsaved is how the state differs from the newest checkpoint.
+// unsaved is how the state differs from the newest checkpoint. The next one writes just
+// that, so its cost is that of the writes since, not that of the state.
 type unsaved struct {
-	versions []*version // in the order of revisions
-	trimmed  []*version // in the checkpoint, and freed since
-	leases   map[int64]TTLLease
+	versions []*version // written since, in the order of revisions
+	trimmed  []*version // in the checkpoint, and freed since: to be deleted there
+	// leases are the TTL leases that were granted, checkpointed or revoked since.
+	leases map[int64]TTLLease
 }
 
 func newState() *state {
@@ -58,7 +77,8 @@ func newState() *state {
 	return st
 }
 
-// add puts back u, which was taken out before.
+// add puts back what a checkpoint that failed had taken out. It comes before what was
+// written meanwhile, since versions are in the order of revisions.
 func (u *unsaved) add(older unsaved) {
 	u.versions = slices.Concat(older.versions, u.versions)
 	u.trimmed = slices.Concat(older.trimmed, u.trimmed)
@@ -67,13 +87,15 @@ func (u *unsaved) add(older unsaved) {
 
 func (st *state) view() view { return view{st, st.revision.Load()} }
 
-// view is a state as of one revision.
+// view is a state as of one revision: what is written later it does not show.
 type view struct {
 	st  *state
 	rev int64
 }
 
-// compacted reports whether versions that the view needs may be gone.
+// compacted reports whether versions that the view needs may be gone. Ask it after
+// reading: a compaction is published before anything is freed, so whoever has read first
+// and sees none then has missed nothing.
 func (w view) compacted() bool { return w.st.compacted.Load() > w.rev }
 
 // find returns the live version of key, nil if there is none.

@@ -35,7 +35,7 @@ type Store struct {
 	// It is taken before mu.
 	saving semaphore
 	// unsettled means that the newest update of the backend has failed, so that
-	// what it shows may be in memory only. Whoever holds saving.
+	// what it shows may be in memory only. Guarded by saving.
 	unsettled bool
 
 	mu struct {
@@ -56,6 +56,7 @@ func Open(cfg Config) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	log = log.With("component", "store")
 	// The log forgets what the checkpoint has, which must not vanish then.
 	if err := cfg.Backend.Settle(); err != nil {
 		return nil, fmt.Errorf("store: open: %w", err)

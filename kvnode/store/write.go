@@ -39,7 +39,8 @@ func write[Req, Resp proto.Message](s *Store, st *state, op func(*writer, Req) (
 	return resp, nil
 }
 
-// publish makes the new revision visible and then tells who watches.
+// publish makes the new revision visible and then tells the watches. The other way round a
+// client could hear of a revision that a read of it does not show yet.
 func (s *Store) publish(st *state, w *writer) {
 	st.unsaved.versions = append(st.unsaved.versions, w.changes...)
 	for _, v := range w.changes {

@@ -42,6 +42,7 @@ func New(cfg Config) (*Source, error) {
 		return nil, nil //nolint:nilnil // no TLS is a configuration too, and a nil Source says so
 	}
 	cfg = cfg.WithDefaults()
+	cfg.Logger = cfg.Logger.With("component", "tlsconf")
 	if cfg.Auto {
 		cfg.keepIn(cfg.AutoDir)
 	}

@@ -29,7 +29,7 @@ type inbound struct {
 	hello  Hello
 	counts *counts
 	cancel context.CancelFunc // closes conn
-	// turn is shared by all connections of the slot. Whoever puts a token into it
+	// turn is shared by all connections of the slot. The goroutine that puts a token into it
 	// may read: two readers would mix up the order of messages.
 	turn chan struct{}
 }
@@ -46,11 +46,11 @@ func (t *Transport) accept() {
 		case t.ctx.Err() != nil:
 			return
 		case isClosed(err):
-			t.cfg.Logger.Error("listener was closed: no peer can connect any more", "err", err)
+			t.cfg.Logger.Error("listener was closed: no peer can connect any more", "error", err)
 			return
 		default: // most likely too many open files
 			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
-			t.totals.complain.Do(func() { t.cfg.Logger.Error("cannot accept connections", "err", err, "retry_in", wait) })
+			t.totals.complain.Do(func() { t.cfg.Logger.Error("cannot accept connections", "error", err, "retry_in", wait) })
 			if !sleep(t.ctx, wait, nil) {
 				return
 			}
@@ -82,7 +82,7 @@ func (t *Transport) welcome(c net.Conn, g *arrivals.Guest) {
 		return
 	}
 	defer t.leave(in)
-	if !g.Settle() {
+	if !g.Introduce() {
 		return
 	}
 	if p := t.peer(in.from); p != nil {
@@ -90,7 +90,7 @@ func (t *Transport) welcome(c net.Conn, g *arrivals.Guest) {
 	}
 	t.notice(in)
 	t.totals.came.Do(func() {
-		t.cfg.Logger.Info("peer has connected", "peer", ID(in.from), "stream", in.kind.String(), "name", in.hello.Name)
+		t.cfg.Logger.Info("peer has connected", "peer", t.cfg.Called(in.from), "stream", in.kind.String())
 	})
 	t.hurry(in.from)
 	select {
@@ -113,7 +113,7 @@ func (in *inbound) shake() error {
 	p, err := readPacket(in.conn, maxHello)
 	if err != nil {
 		t.totals.garbled.Add(1)
-		t.cfg.Logger.Debug("no handshake", "remote", in.conn.RemoteAddr().String(), "err", err)
+		t.cfg.Logger.Debug("no handshake", "remote", in.conn.RemoteAddr().String(), "error", err)
 		return err
 	}
 	if asked, err := in.tell(p); asked {
@@ -150,7 +150,7 @@ func (in *inbound) secure() error {
 	default:
 		in.t.totals.garbled.Add(1)
 		in.t.totals.complain.Do(func() {
-			in.t.cfg.Logger.Warn("TLS handshake failed", "remote", in.conn.RemoteAddr().String(), "err", err)
+			in.t.cfg.Logger.Warn("TLS handshake failed", "remote", in.conn.RemoteAddr().String(), "error", err)
 		})
 	}
 	return err

@@ -42,7 +42,7 @@ func (t *Transport) notice(in *inbound) {
 	if other := p.arrive(process{boot, remote}); other != "" && p.returns >= minReturns {
 		p.complain.Do(func() {
 			t.cfg.Logger.Error("a member connects from two addresses: two processes run with copies of its data directory, which may elect two leaders; stop one of them and remove its copy",
-				"peer", ID(in.from), "name", shorten(in.hello.Name), "addresses", []string{other, remote}, "peer_urls", shorten(in.hello.PeerURLs))
+				"peer", t.cfg.Called(in.from), "addresses", []string{other, remote}, "peer_urls", shorten(in.hello.PeerURLs))
 		})
 	}
 }

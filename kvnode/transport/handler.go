@@ -51,7 +51,7 @@ type LogEnd struct {
 	Last   uint64 `json:"last"`   // index
 }
 
-// What a hello may hold. Whoever sends it may be anybody, so these are far below what
+// Bounds of a hello. Anybody may have sent it, so these are far below what
 // memory or a log could take, and far above what members say.
 const (
 	maxInstance = 64 // bytes

@@ -157,7 +157,7 @@ func (l *link) disconnected(err error) {
 	// What was written last may be lost as well, which nobody can count.
 	l.peer.lost()
 	if l.peer.ctx.Err() == nil {
-		l.went.Do(func() { l.log.Warn("lost connection to peer", "err", err) })
+		l.went.Do(func() { l.log.Warn("lost connection to peer", "error", err) })
 	}
 }
 
@@ -176,7 +176,7 @@ func (l *link) failed(err error) {
 	}
 	l.mu.Unlock()
 	if loud {
-		l.log.Warn("cannot connect to peer", "err", err)
+		l.log.Warn("cannot connect to peer", "error", err)
 	}
 	refused, ok := errors.AsType[*RefusedError](err)
 	if !ok {

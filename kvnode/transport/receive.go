@@ -25,11 +25,11 @@ func (in *inbound) serve() {
 	log := in.t.cfg.Logger.With("peer", in.t.cfg.Called(in.from), "stream", in.kind.String())
 	if _, ok := errors.AsType[*InvalidError](err); ok {
 		in.counts.invalid.Add(1)
-		in.complain(func() { log.Error("peer sends what raft must not see", "err", err) })
+		in.complain(func() { log.Error("peer sends what raft must not see", "error", err) })
 		return
 	}
 	if in.t.ctx.Err() == nil && !errors.Is(err, io.EOF) && !isClosed(err) {
-		in.complain(func() { log.Warn("lost connection of peer", "err", err) })
+		in.complain(func() { log.Warn("lost connection of peer", "error", err) })
 	}
 }
 

@@ -28,10 +28,10 @@ func (t *Transport) sendSnapshot(m *raftpb.Message, state State) {
 	err := s.run()
 	if e := s.release(); e != nil && err == nil {
 		// The peer has it, whatever happened to the source.
-		log.Warn("cannot close the state of a snapshot", "err", e)
+		log.Warn("cannot close the state of a snapshot", "error", e)
 	}
 	if err != nil {
-		t.totals.complain.Do(func() { log.Warn("snapshot was not sent", "err", err, "took", time.Since(began)) })
+		t.totals.complain.Do(func() { log.Warn("snapshot was not sent", "error", err, "took", time.Since(began)) })
 	} else {
 		log.Info("snapshot was sent", "bytes", s.size, "took", time.Since(began))
 	}

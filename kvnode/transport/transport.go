@@ -54,6 +54,7 @@ func start(cfg Config, lim limits) (*Transport, error) {
 		return nil, err
 	}
 	cfg = cfg.WithDefaults()
+	cfg.Logger = cfg.Logger.With("component", "transport")
 	t := &Transport{cfg: cfg, limits: lim, self: cfg.Hello.From}
 	t.hall = arrivals.New(arrivals.Config{
 		Port: "peer", Strangers: lim.strangers, Reserve: lim.reserve, Known: t.Knows, Logger: cfg.Logger,

@@ -82,7 +82,7 @@ func (s *session) flush() error {
 		if err != nil {
 			// Nobody could read it, so it is lost, and the connection is not.
 			s.lose(1)
-			s.peer.complain.Do(func() { s.log.Error("cannot send message", "err", err) })
+			s.peer.complain.Do(func() { s.log.Error("cannot send message", "error", err) })
 		} else {
 			gathered++
 		}

@@ -25,7 +25,7 @@ func (r *reign) checkpoint() {
 		// Whether it failed or not, the log may hold it.
 		if err := r.remember(batch); err != nil && r.ctx.Err() == nil {
 			r.complain.Do(func() {
-				r.cfg.Logger.Warn("ttl: no checkpoint of TTL leases", "count", len(batch), "error", err)
+				r.cfg.Logger.Warn("no checkpoint of TTL leases", "count", len(batch), "error", err)
 			})
 		}
 		for _, c := range batch {

@@ -33,8 +33,8 @@ type Member interface {
 	ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error)
 }
 
-// Leases is what an Engine needs of the store.
-type Leases interface {
+// Store is what an Engine needs of the store.
+type Store interface {
 	// TTLLease is called under a lock that Engine.Changed takes: it must not wait for
 	// who applies.
 	TTLLease(id int64) (store.TTLLease, bool)
@@ -44,10 +44,10 @@ type Leases interface {
 	Format() int64
 }
 
-// Config configures an Engine. Member, Leases and Clock are required.
+// Config configures an Engine. Member, Store and Clock are required.
 type Config struct {
 	Member Member
-	Leases Leases
+	Store  Store
 	// Clock is the leader lease's, which counts time in which the machine sleeps.
 	// While it cannot be read nothing expires.
 	Clock clock.Clock

@@ -24,7 +24,9 @@ type Engine struct {
 
 // New returns an Engine. It does nothing before Run.
 func New(cfg Config) *Engine {
-	return &Engine{cfg: cfg.WithDefaults(), complain: rate.Sometimes{First: 10, Interval: 10 * time.Second}}
+	cfg = cfg.WithDefaults()
+	cfg.Logger = cfg.Logger.With("component", "ttl")
+	return &Engine{cfg: cfg, complain: rate.Sometimes{First: 10, Interval: 10 * time.Second}}
 }
 
 // Run counts time whenever this member leads, until stop is closed. When it

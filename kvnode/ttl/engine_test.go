@@ -81,7 +81,7 @@ func TestOnlyServedTimeCounts(t *testing.T) {
 		{"the lease has expired", func(r *rig) { r.away(core.Expired, 60*sec) }},
 		{"the lease is in its margin", func(r *rig) { r.away(core.Margin, 60*sec) }},
 		{"the disk hangs", func(r *rig) { r.away(core.DiskStalled, 60*sec) }},
-		{"leadership is handed over, and not taken", func(r *rig) { r.away(core.Transferring, 60*sec) }},
+		{"leadership is transferred, and not taken", func(r *rig) { r.away(core.Transferring, 60*sec) }},
 		{"the clock is broken, and there is no quorum", func(r *rig) {
 			r.failConfirms(errTest)
 			r.away(core.ClockFault, 60*sec)

@@ -103,7 +103,7 @@ func (r *reign) caughtUp() bool {
 
 // adopt begins to count the time of all TTL leases that there are.
 func (r *reign) adopt() {
-	for _, l := range r.cfg.Leases.TTLLeases() {
+	for _, l := range r.cfg.Store.TTLLeases() {
 		r.mu.Lock()
 		r.seeLocked(l.ID) // it may be gone by now
 		r.mu.Unlock()
@@ -115,7 +115,7 @@ func (r *reign) adopt() {
 // before Changed is called: whatever is adopted here and goes is dropped by a call
 // that is yet to come. What was read before mu was taken may be gone for good.
 func (r *reign) seeLocked(id int64) (*entry, store.TTLLease) {
-	l, ok := r.cfg.Leases.TTLLease(id)
+	l, ok := r.cfg.Store.TTLLease(id)
 	if !ok {
 		return nil, store.TTLLease{}
 	}

@@ -2,6 +2,7 @@ package ttl
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -63,14 +64,14 @@ func (r *reign) revokeOnce(e *entry) (over bool) {
 		return true
 	}
 	r.complain.Do(func() {
-		r.cfg.Logger.Warn("ttl: a TTL lease could not be revoked", "id", e.ID, "error", errors.Join(err, res.Err))
+		r.cfg.Logger.Warn("a TTL lease could not be revoked", "ttl_lease", fmt.Sprintf("%x", uint64(e.ID)), "error", errors.Join(err, res.Err))
 	})
 	return false
 }
 
 // names reports whether what is proposed says which grants it means. Members that are
 // older than that would not know such a command.
-func (r *reign) names() bool { return r.cfg.Leases.Format() >= store.FormatGrants }
+func (r *reign) names() bool { return r.cfg.Store.Format() >= store.FormatGrants }
 
 // spare takes e back: it turned out that nothing may be proposed.
 func (r *reign) spare(e *entry) {

@@ -59,7 +59,7 @@ func inRigOf(t *testing.T, format int64, amend func(*Config), f func(t *testing.
 		r := &rig{t: t, stop: make(chan struct{}), over: make(chan struct{}), clock: clock.Runtime()}
 		r.store = openStore(t, format, func(l store.TTLLease) { r.engine.Changed(l) })
 		defer r.store.Close()
-		cfg := Config{Member: r, Leases: r.store, Clock: r}
+		cfg := Config{Member: r, Store: r.store, Clock: r}
 		if amend != nil {
 			amend(&cfg)
 		}

@@ -110,7 +110,7 @@ func (w *world) newMember(t *testing.T, format int64) *member {
 	m.store = openStore(t, format, func(l store.TTLLease) { m.engine.Changed(l) })
 	m.before = m.store.Applied()
 	m.engine = New(Config{
-		Member: m, Leases: m, Clock: w.clock,
+		Member: m, Store: m, Clock: w.clock,
 		Interval: time.Second, MaxGap: 2 * time.Second, Grace: time.Second, Checkpoint: 8 * time.Second,
 	})
 	w.running.Go(func() { m.engine.Run(w.stop) })

@@ -23,7 +23,7 @@ func nearDuration(t *rapid.T) time.Duration {
 	return time.Duration(rapid.Int64Range(-int64(2*time.Second), int64(2*time.Second)).Draw(t, "duration"))
 }
 
-// viewCheckSpec is the rule of the protocol's section 6, in numbers that cannot
+// viewCheckSpec is the rule for reads (docs/design.md, A read), in numbers that cannot
 // overflow, and the order of the refusals.
 func viewCheckSpec(v View, now Instant) Status {
 	switch {

@@ -119,7 +119,7 @@ func (l *Lease) SetVoters(cfg quorum.JointConfig) {
 func (l *Lease) IsVoter() bool { return l.voter }
 
 // Probe returns what the next heartbeat carries (L1), or false if it must carry
-// nothing: the node does not lead, hands leadership over, or cannot tell time.
+// nothing: the node does not lead, transfers leadership, or cannot tell time.
 func (l *Lease) Probe(now Instant) (Probe, bool) {
 	if l.term == 0 || l.closed || l.disabled || l.clockFault || !now.Valid() || now.Before(l.transferUntil) {
 		return Probe{}, false

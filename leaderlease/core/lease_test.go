@@ -24,7 +24,7 @@ func TestLeaseStatus(t *testing.T) {
 		{"leads no configuration", func(l *Lease) { l.SetVoters(voters()) }, NotVoter},
 		{"no entry of its own term", func(l *Lease) { l.Lead(6, 3*sec); l.SetConfPending(true) }, NoOwnTermCommit},
 		{"a change is committed and not told", func(l *Lease) { l.SetConfPending(true); l.Release(2 * sec) }, ConfPending},
-		{"handing over", func(l *Lease) { l.Release(2 * sec); l.FailClock() }, Transferring},
+		{"transferring", func(l *Lease) { l.Release(2 * sec); l.FailClock() }, Transferring},
 		{"the clock", func(l *Lease) { l.FailClock(); l.SetDiskStalled(true) }, ClockFault},
 		{"the disk", func(l *Lease) { l.SetDiskStalled(true) }, DiskStalled},
 		{"the disk answers again", func(l *Lease) { l.SetDiskStalled(true); l.SetDiskStalled(false) }, Valid},

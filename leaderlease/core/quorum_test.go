@@ -148,7 +148,7 @@ func TestAloneQuorum(t *testing.T) {
 		{"others leave", joint([]uint64{1}, []uint64{1, 2, 3}), 1, false},
 		{"others come", joint([]uint64{1, 2}, []uint64{1}), 1, false},
 		{"takes over from another", joint([]uint64{1}, []uint64{2}), 1, false},
-		{"hands over to another", joint([]uint64{2}, []uint64{1}), 1, false},
+		{"transfers to another", joint([]uint64{2}, []uint64{1}), 1, false},
 		{"votes in the outgoing half alone", joint(nil, []uint64{1}), 1, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -26,7 +26,7 @@ const (
 	// ConfPending means that a configuration change is committed whose result
 	// the lease has not been told yet (L5).
 	ConfPending
-	// Transferring means that leadership is being handed over (L6).
+	// Transferring means that leadership is being transferred (L6).
 	Transferring
 	// ClockFault means that the clock failed, went backwards or was disrupted and
 	// no quorum has answered since, or that too many clocks were found to run

@@ -53,7 +53,7 @@
 // A cluster that is restored from a backup knows nothing of the tokens that were
 // given after it, and gives them again unless its term and its revision are raised
 // beyond them: kvnode snapshot restore raises the term, and the revision if it is
-// told to. Whoever embeds raft has to raise HardState.Term.
+// told to. The embedder of raft has to raise HardState.Term.
 //
 // Tokens of different sources are not comparable. A resource takes its tokens
 // from one source.

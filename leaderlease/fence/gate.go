@@ -34,7 +34,7 @@ func (e *StaleError) Is(target error) bool { return target == ErrStale }
 // is the newest token admitted so far, and otherwise [ErrZeroToken] or a
 // [*StaleError]. An equal token passes, because the same holder writes again.
 //
-// Check alone is no fence. Whoever keeps highest in a store of its own has to
+// Check alone is no fence. A resource that keeps highest in a store of its own has to
 // check, raise highest and write in one atomic step, as [Gate.Do] does.
 func Check(t, highest Token) error {
 	switch {

@@ -31,7 +31,7 @@
 //	leaderlease_refused_probes_total       probes that got no promise
 //	leaderlease_malformed_fields_total     lease fields that could not be understood
 //	leaderlease_absent_fields_total        heartbeats and responses without a lease field
-//	leaderlease_transfers_total            leases given up to hand leadership over
+//	leaderlease_transfers_total            leases given up to transfer leadership
 //	leaderlease_clock_faults_total         clock readings that failed or went backwards
 //	leaderlease_disruptions_total          times that the machine was stopped, cloned or moved
 //	leaderlease_held                       1 if a lease read would be served now

@@ -121,7 +121,7 @@ var counterFamilies = []family{
 		func(s *leaderlease.Stats) uint64 { return s.Malformed }),
 	counter("absent_fields_total", "Heartbeats and responses without a lease field.",
 		func(s *leaderlease.Stats) uint64 { return s.Absent }),
-	counter("transfers_total", "Releases: times that this node gave its lease up to hand leadership over.",
+	counter("transfers_total", "Releases: times that this node gave its lease up to transfer leadership.",
 		func(s *leaderlease.Stats) uint64 { return s.Transfers }),
 	counter("clock_faults_total", "Clock readings that failed or went backwards.",
 		func(s *leaderlease.Stats) uint64 { return s.ClockFaults }),

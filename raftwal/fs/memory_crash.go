@@ -74,7 +74,8 @@ func (m *Memory) leaveLocked(keep Survival, random *rand.Rand) *Memory {
 	return next
 }
 
-// Clone returns a copy of m, on which all is durable that the process sees. It shares contents with m, which must not be written any more.
+// Clone returns a copy of m, on which all is durable that the process sees. It shares
+// contents with m, which must not be written any more.
 func (m *Memory) Clone() *Memory {
 	m.mu.Lock()
 	defer m.mu.Unlock()

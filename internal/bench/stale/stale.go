@@ -35,7 +35,7 @@ const LeastReads = 50
 
 // The timing of a trial, in virtual time.
 const (
-	settle    = 2 * time.Second // from the election on, and up to a second more
+	lull      = 2 * time.Second // from the election on, and up to a second more
 	partition = 5 * time.Second
 	readEvery = 10 * time.Millisecond
 )
@@ -63,7 +63,7 @@ func (t *Tally) trial(kind leasetest.Kind, at time.Duration) {
 	const key, write = 1, 1
 	c.Elect(1)
 	old := c.Node(1)
-	c.Run(settle + at)
+	c.Run(lull + at)
 	c.Net.Split([]uint64{1}, []uint64{2, 3})
 
 	var newest uint64 // the version that a completed write has made

@@ -54,7 +54,7 @@ func TestASizeThatOnlyARunningServerHasIsMeasuredToo(t *testing.T) {
 
 func TestKeepAlivesAreMeasuredAtTheLeaderAndAtAFollower(t *testing.T) {
 	s := New()
-	s.KeepAlive(KeepAlivePlan{Beside: Beside{Timing: Timing{Rounds: 1}, Servers: twoServers()[:1], Members: []int{1, 3}}, Leases: 10, Streams: []int{2}})
+	s.KeepAlive(KeepAlivePlan{Beside: Beside{Timing: Timing{Rounds: 1}, Servers: twoServers()[:1], Members: []int{1, 3}}, TTLLeases: 10, Streams: []int{2}})
 	var at []string
 	for _, step := range s.Names() {
 		if strings.Contains(step, "streams at") {

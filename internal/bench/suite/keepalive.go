@@ -12,8 +12,8 @@ import (
 // KeepAlivePlan is what renewing TTL leases is measured with.
 type KeepAlivePlan struct {
 	Beside
-	// Leases is how many TTL leases there are.
-	Leases int
+	// TTLLeases is how many TTL leases there are.
+	TTLLeases int
 	// Streams are the numbers of streams of keep-alives.
 	Streams []int
 }
@@ -25,8 +25,8 @@ const grantTime = time.Millisecond
 func (s *Suite) KeepAlive(p KeepAlivePlan) {
 	s.beside(report.KeepAlive, &p.Beside, func(servers []*besides, size int) {
 		granted := make(map[string]*wire.TTLLeases)
-		s.inTurn(servers, 0, fmt.Sprintf("keepalive: members=%d, grant", size), time.Duration(p.Leases)*grantTime, func(ctx context.Context, c *besides) error {
-			l, err := wire.GrantLeases(ctx, c.roles.Leader, p.Leases)
+		s.inTurn(servers, 0, fmt.Sprintf("keepalive: members=%d, grant", size), time.Duration(p.TTLLeases)*grantTime, func(ctx context.Context, c *besides) error {
+			l, err := wire.GrantTTLLeases(ctx, c.roles.Leader, p.TTLLeases)
 			if err == nil {
 				granted[c.Name] = l
 				s.later(l.Close)
@@ -72,7 +72,7 @@ func (s *Suite) keepAlive(ctx context.Context, p *KeepAlivePlan, c *besides, l *
 		Layer: report.KeepAlive, Arm: c.Name, Round: round, Elapsed: res.Elapsed, Sample: 1, Stale: res.Wrong,
 		Group: report.Group{
 			{Key: "streams", Value: fmt.Sprint(streams)},
-			{Key: "leases", Value: fmt.Sprint(p.Leases)},
+			{Key: "leases", Value: fmt.Sprint(p.TTLLeases)},
 			{Key: "at", Value: at},
 			members(len(c.Endpoints)),
 		},

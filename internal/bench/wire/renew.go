@@ -28,8 +28,8 @@ type TTLLeases struct {
 // atOnce is how many are granted, or revoked, at a time.
 const atOnce = 64
 
-// GrantLeases grants n TTL leases.
-func GrantLeases(ctx context.Context, endpoint string, n int) (*TTLLeases, error) {
+// GrantTTLLeases grants n TTL leases.
+func GrantTTLLeases(ctx context.Context, endpoint string, n int) (*TTLLeases, error) {
 	c, err := newClient(endpoint)
 	if err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ func TestEachStreamRenewsItsTTLLeases(t *testing.T) {
 		t.Skip("starts a server")
 	}
 	endpoint := serve(t)
-	l, err := GrantLeases(t.Context(), endpoint, 70)
+	l, err := GrantTTLLeases(t.Context(), endpoint, 70)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestWrongAndMissingAnswersToKeepAlivesCount(t *testing.T) {
 
 func TestKeepAlivesNameWhatTheyLack(t *testing.T) {
 	endpoint := lie(t, nil)
-	if _, err := GrantLeases(t.Context(), endpoint, 1); !errors.Is(err, ErrNoTTLLeases) {
-		t.Errorf("GrantLeases() = %v, want %v", err, ErrNoTTLLeases)
+	if _, err := GrantTTLLeases(t.Context(), endpoint, 1); !errors.Is(err, ErrNoTTLLeases) {
+		t.Errorf("GrantTTLLeases() = %v, want %v", err, ErrNoTTLLeases)
 	}
 }

@@ -9,7 +9,7 @@
 // that package exclude each other. The token of a lock is the create revision of
 // its key, that of an election LeaderKey.rev.
 //
-//   - Who gives a TTL lease keeps it alive. Who gives none gets one of 60 s, which
+//   - A client that gives a TTL lease keeps it alive. One that gives none gets one of 60 s, which
 //     nobody keeps alive and which is revoked if the wait fails.
 //   - A wait lasts as long as its caller does, and ends with it: the key with which
 //     it stood in line is deleted. It also ends with an error when this member

@@ -20,7 +20,7 @@ const revokeTime = time.Second
 const noLease = -1
 
 // session returns a session over a TTL lease, a new one if it is 0. Its caller
-// keeps the lease alive.
+// keeps the TTL lease alive.
 func (s *Services) session(ctx context.Context, lease int64) (*concurrency.Session, error) {
 	session, err := concurrency.NewSession(s.client,
 		concurrency.WithLease(clientv3.LeaseID(lease)), concurrency.WithContext(ctx))
@@ -32,7 +32,7 @@ func (s *Services) session(ctx context.Context, lease int64) (*concurrency.Sessi
 }
 
 // abandon revokes the TTL lease of a session that nobody will hear of, because
-// its wait has failed. One that was given belongs to who gave it.
+// its wait has failed. One that the client gave belongs to the client.
 func (s *Services) abandon(session *concurrency.Session, given int64) {
 	if given != 0 {
 		return

@@ -45,7 +45,7 @@ func TestListener(t *testing.T) {
 	if !Of(first).Cut() || Of(second).Cut() {
 		t.Error("the second connection is closed, want the first")
 	}
-	Of(second).Settle()
+	Of(second).Introduce()
 	_ = second.Close()
 	if third := accept(); Of(third).Cut() || h.Stats().Shed != 0 {
 		t.Errorf("Stats() = %+v, want the place of a closed connection free", h.Stats())

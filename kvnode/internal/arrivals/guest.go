@@ -28,7 +28,7 @@ type state int
 
 const (
 	waits state = iota
-	settled
+	introduced
 	gone
 )
 
@@ -54,7 +54,7 @@ func (g *Guest) Work() error {
 	switch {
 	case g.state == gone:
 		return net.ErrClosed
-	case g.paid || g.state == settled:
+	case g.paid || g.state == introduced:
 		return nil
 	case g.pool.dry(now, g.owner):
 		h.mu.throttled++
@@ -76,19 +76,19 @@ func (g *Guest) Alive() {
 	g.alive = now + patience
 }
 
-// Settle ends the guest's wait: it has said who it is. It reports false if the
+// Introduce ends the guest's wait: it has said who it is. It reports false if the
 // guest was cut before.
-func (g *Guest) Settle() bool {
+func (g *Guest) Introduce() bool {
 	if g == nil {
 		return true
 	}
 	g.hall.mu.Lock()
 	defer g.hall.mu.Unlock()
 	if g.state != waits {
-		return g.state == settled
+		return g.state == introduced
 	}
 	g.pool.remove(g)
-	g.state = settled
+	g.state = introduced
 	if g.paid {
 		g.paid = false
 		g.pool.refund(g.owner)
@@ -112,7 +112,7 @@ func (g *Guest) leaveLocked() {
 		return
 	case waits:
 		g.pool.remove(g)
-	case settled:
+	case introduced:
 	}
 	g.state = gone
 	g.hall.mu.open--

@@ -21,7 +21,7 @@ type Config struct {
 	Known func(host string) bool
 	// Reserve bounds those that are known.
 	Reserve Bounds
-	// Open bounds all connections, those that have settled included. Default: no
+	// Open bounds all connections, those that have introduced included. Default: no
 	// bound.
 	Open int
 	// Logger hears of those who were not let in, now and then. Default: nothing is
@@ -47,7 +47,7 @@ type Hall struct {
 
 // Stats says how a hall fares.
 type Stats struct {
-	// Guests wait. Open connections are these and those that have settled.
+	// Guests wait. Open connections are these and those that have introduced.
 	Guests, Open int
 	// Shed connections were closed as soon as they came, Cut ones to make room,
 	// Throttled ones before their handshake.

@@ -65,8 +65,8 @@ func TestTheMostSilentIsCut(t *testing.T) {
 				t.Errorf("guest %d is closed: %v, want the second alone, since the first has spoken", i, c.closed)
 			}
 		}
-		if !guests[1].Cut() || guests[1].Settle() || guests[0].Cut() || !guests[0].Settle() {
-			t.Error("the second guest can settle, or the first cannot")
+		if !guests[1].Cut() || guests[1].Introduce() || guests[0].Cut() || !guests[0].Introduce() {
+			t.Error("the second guest can introduce, or the first cannot")
 		}
 		// Who has spoken is waited for, but not for ever.
 		guests[2].Alive()
@@ -135,7 +135,7 @@ func TestTheReserve(t *testing.T) {
 				_ = g.Work() // one handshake that leads nowhere after the other
 			}
 		}
-		if known.closed || slow.Work() != nil || !slow.Settle() {
+		if known.closed || slow.Work() != nil || !slow.Introduce() {
 			t.Errorf("who is known is closed: %v, or cannot shake hands for strangers", known.closed)
 		}
 	})
@@ -146,7 +146,7 @@ func TestTheReserve(t *testing.T) {
 func TestHandshakesThatLeadNowhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(small())
-		works := func(host string, settle bool) bool {
+		works := func(host string, introduce bool) bool {
 			g, in := h.Enter(callFrom(host), true)
 			if !in {
 				return false
@@ -156,8 +156,8 @@ func TestHandshakesThatLeadNowhere(t *testing.T) {
 			if again := g.Work() == nil; again != ok {
 				t.Errorf("Work() of one guest passes: %v, then %v", ok, again)
 			}
-			if settle {
-				g.Settle()
+			if introduce {
+				g.Introduce()
 			}
 			return ok
 		}
@@ -200,28 +200,28 @@ func TestHandshakesThatLeadNowhere(t *testing.T) {
 }
 
 // A connection counts until it is closed. If there may be no more, guests make
-// room; those that have settled do not.
+// room; those that have introduced do not.
 func TestOpenConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := small()
 		cfg.Open = 3
 		h := New(cfg)
-		var settled []*Guest
+		var introduced []*Guest
 		for range 2 {
 			g, _ := enter(h, "1.0.0.1")
-			g.Settle()
-			settled = append(settled, g)
+			g.Introduce()
+			introduced = append(introduced, g)
 		}
 		_, waiting := enter(h, "1.0.0.1")
 		g, _ := enter(h, "2.0.0.1")
-		if !waiting.closed || !g.Settle() {
+		if !waiting.closed || !g.Introduce() {
 			t.Error("a guest did not make room for another")
 		}
 		if _, c := enter(h, "3.0.0.1"); !c.closed {
 			t.Error("a fourth connection was let in, want three")
 		}
-		settled[0].Leave()
-		settled[0].Leave()
+		introduced[0].Leave()
+		introduced[0].Leave()
 		_, waiting = enter(h, "3.0.0.1")
 		if _, c := enter(h, "10.0.0.1"); c.closed || !waiting.closed {
 			t.Error("a stranger that waits did not make room for who is known")
@@ -291,18 +291,18 @@ func TestGoneIsGone(t *testing.T) {
 		h := New(small())
 		g, _ := enter(h, "1.0.0.1")
 		for range 2 {
-			if !g.Settle() || g.Work() != nil {
-				t.Error("a guest cannot settle twice")
+			if !g.Introduce() || g.Work() != nil {
+				t.Error("a guest cannot introduce twice")
 			}
 		}
 		g.Leave()
-		if g.Settle() || !errors.Is(g.Work(), net.ErrClosed) {
-			t.Error("a guest that has left can settle")
+		if g.Introduce() || !errors.Is(g.Work(), net.ErrClosed) {
+			t.Error("a guest that has left can introduce")
 		}
 		var nobody *Guest
 		nobody.Alive()
 		nobody.Leave()
-		if !nobody.Settle() || nobody.Cut() || nobody.Work() != nil || Work(nobody.Context(t.Context())) != nil || Work(t.Context()) != nil {
+		if !nobody.Introduce() || nobody.Cut() || nobody.Work() != nil || Work(nobody.Context(t.Context())) != nil || Work(t.Context()) != nil {
 			t.Error("the guest of no hall is refused something")
 		}
 		if s := h.Stats(); s != (Stats{}) {

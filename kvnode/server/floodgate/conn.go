@@ -36,21 +36,21 @@ type conn struct {
 	slow  atomic.Bool  // a write took long since the last pause
 
 	// The reader's own.
-	in      scanner
-	ages    ages
-	balance int64 // what may be sent, or is owed if it is negative
-	settled time.Time
-	extra   int64  // what streams have for nothing
-	begun   int64  // streams that may still be reset once they are old
-	left    int    // streams that were reset while they were open, since that was looked at
-	due     int64  // what is to be written before more is asked
-	crumbs  uint64 // short DATA
-	dense   bool   // frames were short lately
-	heads   bool   // the newest frame is of those that begin a stream
-	headed  bool   // and was their last
-	refused int64  // streams, lately
-	later   []byte // what was read beyond one stream, in buffer
-	buffer  *[]byte
+	in       scanner
+	ages     ages
+	balance  int64 // what may be sent, or is owed if it is negative
+	reckoned time.Time
+	extra    int64  // what streams have for nothing
+	begun    int64  // streams that may still be reset once they are old
+	left     int    // streams that were reset while they were open, since that was looked at
+	due      int64  // what is to be written before more is asked
+	crumbs   uint64 // short DATA
+	dense    bool   // frames were short lately
+	heads    bool   // the newest frame is of those that begin a stream
+	headed   bool   // and was their last
+	refused  int64  // streams, lately
+	later    []byte // what was read beyond one stream, in buffer
+	buffer   *[]byte
 
 	// The writer's own.
 	out scanner
@@ -68,7 +68,7 @@ func (c *conn) Close() error {
 // Read implements net.Conn. What floods is not returned before its turn, so that
 // whoever sends it is slowed down by TCP, and nothing is kept for it; nor is
 // anything while answers are not taken. At most one stream begins in what is
-// returned, so that Admit can tell which is meant.
+// returned, so that Permit can tell which is meant.
 func (c *conn) Read(p []byte) (int, error) {
 	data, err := c.take(p)
 	if len(data) == 0 {

@@ -30,11 +30,11 @@
 // the server sends is an answer, and pays for one frame that carries no request;
 // each DATA pays for two, since gRPC's clients measure the path with a PING for
 // each, and for two more with each 4 KiB, since Go's HTTP client sends window updates
-// for that; and each PING and SETTINGS for its acknowledgement. So a client may reset what was answered, or half of what was
-// not: it pays with the answers to the rest. Only what nothing pays for is counted
-// against it. A stream that is half a second old may be reset without being
-// held against the client, for that is what a deadline does. If no answer pays for
-// it the reset waits, among its like and no longer than 0.3 s.
+// for that; and each PING and SETTINGS for its acknowledgement. So a client may reset
+// what was answered, or half of what was not: it pays with the answers to the rest.
+// Only what nothing pays for is counted against it. A stream that is half a second old
+// may be reset without being held against the client, for that is what a deadline does.
+// If no answer pays for it the reset waits, among its like and no longer than 0.3 s.
 //
 // gRPC's own bounds are behind this. It closes a connection for PINGs that come
 // too often, and no longer reads from one for which it has 10,000 frames to

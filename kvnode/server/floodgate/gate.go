@@ -18,7 +18,7 @@ const (
 	perSecond = 5_000
 	// burst is how many of them need not wait at first.
 	burst = 1_000
-	// maxWait is how long anybody waits for its turn. Who is in debt is closed if
+	// maxWait is how long anybody waits for its turn. A connection in debt is closed if
 	// it would have to wait longer, others jump the queue: their resets are bounded
 	// by how many streams may be half a second old. Longer: the more connections
 	// flood, the longer each is there, and clients whose deadlines have passed wait
@@ -82,10 +82,10 @@ type Counts struct {
 }
 
 // New returns a Gate for a server on which at most so many streams may be open. It
-// logs whom it closes or refuses, a few lines a minute.
+// logs the connections that it closes or refuses, a few lines a minute.
 func New(log *slog.Logger, most int) *Gate {
 	return &Gate{
-		log: log, most: int64(most), allowance: rate.NewLimiter(perSecond, burst),
+		log: log.With("component", "floodgate"), most: int64(most), allowance: rate.NewLimiter(perSecond, burst),
 		patient: rate.NewLimiter(perSecond, burst), began: time.Now(),
 		complain: &rate.Sometimes{First: 3, Interval: 10 * time.Second}, full: &rate.Sometimes{First: 3, Interval: 10 * time.Second},
 	}
@@ -105,7 +105,7 @@ func (g *Gate) Conn(c net.Conn, member func() bool) net.Conn {
 	r := &conn{Conn: c, gate: g, member: member, closed: make(chan struct{}), pen: make(chan struct{}, 1)}
 	r.streams.gate = g
 	r.in.skip = prefaceLen
-	r.balance, r.settled = startCredit, now
+	r.balance, r.reckoned = startCredit, now
 	r.ages.seen, r.ages.marked = now, now
 	return r
 }

@@ -71,11 +71,11 @@ func (e *TooManyError) Error() string {
 		"(MaxOpenStreams); a connection may have as many as all leave free, and half as many that wait or watch", e.Own, e.All, e.Most)
 }
 
-// Admit is asked about the newest stream that was read from c, a connection of a
+// Permit is asked about the newest stream that was read from c, a connection of a
 // Gate, before it is served, by whoever reads from c. Its error is a *TooManyError: then the stream is to be
 // refused, and is not counted. Streams that last leave room on their connection for
 // those that end them.
-func Admit(c net.Conn, lasts bool) error {
+func Permit(c net.Conn, lasts bool) error {
 	counted, ok := c.(*conn)
 	if !ok {
 		return nil

@@ -15,13 +15,13 @@ import (
 	"github.com/leaderlease/go/internal/flood"
 )
 
-// ask opens a stream as gRPC takes note of it, and reports whether it is admitted.
+// ask opens a stream as gRPC takes note of it, and reports whether it is permitted.
 func (s *session) ask(id uint32, lasts bool) bool {
 	s.t.Helper()
 	if err := s.receive(request(id)); err != nil {
 		s.t.Fatal(err)
 	}
-	return Admit(s.c, lasts) == nil
+	return Permit(s.c, lasts) == nil
 }
 
 // fill opens streams from one ID on until one is refused, and returns how many.
@@ -61,9 +61,9 @@ func TestConnectionsShareTheStreams(t *testing.T) {
 		if err := third.receive(request(9001)); err != nil {
 			t.Fatal(err)
 		}
-		err := Admit(third.c, false)
+		err := Permit(third.c, false)
 		if e, ok := errors.AsType[*TooManyError](err); !ok || e.Most != 1200 || !strings.Contains(err.Error(), "1200") {
-			t.Errorf("Admit() = %v, want a *TooManyError that names the limit", err)
+			t.Errorf("Permit() = %v, want a *TooManyError that names the limit", err)
 		}
 	})
 }

@@ -164,7 +164,7 @@ func (c *conn) forgive(now time.Time) {
 	if c.gate.busy(now) {
 		each, most = busyDebtTime, busyDebts
 	}
-	idle := now.Sub(c.settled)
+	idle := now.Sub(c.reckoned)
 	c.balance = min(0, c.balance+min(most, int64(idle/each)))
-	c.settled = now.Add(-idle % each)
+	c.reckoned = now.Add(-idle % each)
 }

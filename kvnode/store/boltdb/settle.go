@@ -47,7 +47,7 @@ func settlePath(path string, pageSize int64) error {
 // The other pages need not be written again. bbolt writes a meta page only when a
 // sync of all that it refers to has succeeded, and never writes those pages while
 // it is the newest; so it does not matter what became of the pages of a commit
-// that got no further. Who copied the file here may not have synced it at all,
+// that got no further. A tool that copied the file here may not have synced it at all,
 // which the sync makes up for.
 //
 // A power failure during the write leaves this meta page or the one before, and

@@ -65,7 +65,7 @@ func (s *Stream) Watch(r Request) (id, revision int64, err error) {
 	// kept for the watcher.
 	h.open.Add(1)
 	revision = h.history.Revision()
-	if r.ID, err = s.admit(&r); err != nil {
+	if r.ID, err = s.newID(&r); err != nil {
 		h.open.Add(-1)
 		return 0, revision, err
 	}
@@ -101,8 +101,8 @@ func (s *Stream) place(w *watcher, revision int64) {
 	signal(h.wake)
 }
 
-// admit returns the ID for r.
-func (s *Stream) admit(r *Request) (id int64, err error) {
+// newID returns the ID for r.
+func (s *Stream) newID(r *Request) (id int64, err error) {
 	if len(r.End) > 0 && !isFrom(r.End) && bytes.Compare(r.Key, r.End) >= 0 {
 		return 0, ErrEmptyRange
 	}

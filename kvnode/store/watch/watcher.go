@@ -44,7 +44,7 @@ type Response struct {
 // All is the ID of a response that concerns all watchers of its stream.
 const All = -1
 
-// watcher is one watch on a stream. Who may touch the rest of it depends on
+// watcher is one watch on a stream. Which goroutine may touch the rest of it depends on
 // where it is: the hub's lock is needed while it is synced, else it is its
 // stream's alone.
 type watcher struct {

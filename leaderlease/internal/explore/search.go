@@ -41,7 +41,7 @@ func Search(m Model, lim Limits) Result {
 	s := &search{m: m, lim: lim, seen: newSet()}
 	begun := time.Now()
 	m.Start(func(state []byte) {
-		s.found(m.Canonical(state), none, 0)
+		s.keep(m.Canonical(state), none, 0)
 	})
 	for more := true; more; {
 		more = s.level()
@@ -86,7 +86,7 @@ func (s *search) expand(state []byte, n uint32) bool {
 		}
 		s.r.Steps++
 		s.r.Fired[step.Kind]++
-		s.found(next, n, marks)
+		s.keep(next, n, marks)
 		if marks&Bad != 0 {
 			bad, ok = s.seen.hash(next), false
 		}
@@ -97,8 +97,8 @@ func (s *search) expand(state []byte, n uint32) bool {
 	return ok
 }
 
-// found keeps a state if it is new.
-func (s *search) found(state []byte, parent uint32, marks Marks) {
+// keep keeps a state if it is new.
+func (s *search) keep(state []byte, parent uint32, marks Marks) {
 	for m := marks; m != 0; m &= m - 1 {
 		if goal := bits.TrailingZeros64(uint64(m)); s.r.Reached[goal] == 0 {
 			s.r.Reached[goal] = s.r.Depth + 2

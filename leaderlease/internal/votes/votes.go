@@ -17,7 +17,7 @@ import (
 )
 
 // Void makes of m, which must not leave, what no raft steps: a message that is
-// local to its sender. Whoever sends it from a copy of the Ready does no harm.
+// local to its sender. Sending it from a copy of the Ready does no harm.
 func Void(m *raftpb.Message) { m.Type = raftpb.MsgUnreachable.Enum() }
 
 // AfterTerm moves each MsgVote of one Ready into the Responses of the

@@ -12,7 +12,7 @@ const heapFloor = 64 << 20
 
 // raiseHeap keeps heapFloor bytes allocated until the function it returns is
 // called. Nobody touches them, so the system never provides them: they only make
-// the collector wait, to which it is relative. Who has set GOGC or GOMEMLIMIT has
+// the collector wait, to which it is relative. An operator who has set GOGC or GOMEMLIMIT has
 // thought about that already.
 func raiseHeap() (lower func()) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {

@@ -18,11 +18,11 @@ import (
 )
 
 // stopTime bounds an orderly stop: requests under way, then the transfer of
-// leadership. Whoever stops the process waits as long.
+// leadership. The supervisor that stops the process waits as long.
 const stopTime = 10 * time.Second
 
 const serveLong = `Serve runs one member until it is told to stop with SIGTERM or SIGINT: it is not ready any more,
-requests under way finish, leadership is handed over, the node stops. A second signal ends the
+requests under way finish, leadership is transferred, the node stops. A second signal ends the
 process at once. Once linearizable reads are served, it logs "ready to serve client requests".`
 
 func newServe(sys *System) *cobra.Command {
@@ -130,7 +130,7 @@ func untilStopped(srv *server.Server, asked <-chan struct{}, log *slog.Logger) e
 	return ended(failure, srv.Stop(ctx))
 }
 
-// ended returns what the process ends with. Who was removed has done what was asked, as
+// ended returns what the process ends with. A member that was removed has done what was asked, as
 // in etcd: whatever starts members that have failed again must leave it alone.
 func ended(failure, stop error) error {
 	switch {

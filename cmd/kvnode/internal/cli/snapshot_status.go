@@ -51,7 +51,7 @@ type snapshotLine struct {
 
 	CompactRevision int64  `json:"compactRevision"`
 	Versions        int    `json:"versions"`
-	Leases          int    `json:"leases"`
+	TTLLeases       int    `json:"leases"`
 	RaftIndex       uint64 `json:"raftIndex"`
 	RaftTerm        uint64 `json:"raftTerm"`
 }
@@ -59,7 +59,7 @@ type snapshotLine struct {
 func newSnapshotLine(s *node.SnapshotInfo) *snapshotLine {
 	return &snapshotLine{
 		Hash: s.Hash.Hash, Revision: s.Revision, TotalKey: s.Keys, TotalSize: s.Size,
-		CompactRevision: s.Hash.CompactRevision, Versions: s.Versions, Leases: s.TTLLeases,
+		CompactRevision: s.Hash.CompactRevision, Versions: s.Versions, TTLLeases: s.TTLLeases,
 		RaftIndex: s.Index, RaftTerm: s.Term,
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// transfer: leadership is handed over.
+// transfer: leadership is transferred.
 func (p *play) transfer(ctx context.Context) error {
 	if err := p.findLeader(ctx); err != nil {
 		return err
@@ -59,7 +59,7 @@ func inTurn(old, next sightings) error {
 	return nil
 }
 
-// moveLeader asks whoever leads to hand over to a member, unless that leads
+// moveLeader asks whoever leads to transfer leadership to a member, unless that leads
 // already.
 func (p *play) moveLeader(ctx context.Context, to *client) error {
 	if err := p.findLeader(ctx); err != nil {
@@ -77,7 +77,7 @@ func (p *play) moveLeader(ctx context.Context, to *client) error {
 		return fmt.Errorf("member ID of %s: %w", to.m.Name, err)
 	}
 	if _, err := p.clients[p.leader].MoveLeader(ctx, id); err != nil {
-		return fmt.Errorf("hand leadership to %s: %w", to.m.Name, err)
+		return fmt.Errorf("transfer leadership to %s: %w", to.m.Name, err)
 	}
 	if err := p.findLeader(ctx); err != nil {
 		return err

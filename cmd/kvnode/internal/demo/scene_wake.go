@@ -17,8 +17,8 @@ const (
 	// search for an order limits the clients of one key.
 	waitingReads = linesPerKey
 	localReads   = 3
-	// settleTime lets requests reach the socket after they were written.
-	settleTime = 100 * time.Millisecond
+	// lullTime lets requests reach the socket after they were written.
+	lullTime = 100 * time.Millisecond
 )
 
 // shown is what a read at the woken leader was told.
@@ -62,7 +62,7 @@ func (p *play) awake(ctx context.Context) error {
 
 	watched := make(chan error, 1)
 	go func() { watched <- n.watchStatus(ctx) }()
-	if err := sleep(ctx, settleTime); err != nil {
+	if err := sleep(ctx, lullTime); err != nil {
 		return err
 	}
 	if err := n.m.Resume(); err != nil {
@@ -129,7 +129,7 @@ func (n *nap) waiting(ctx context.Context, b batch) error {
 	if err := n.sent(ctx, b.from, b.count); err != nil {
 		return err
 	}
-	if err := sleep(ctx, settleTime); err != nil {
+	if err := sleep(ctx, lullTime); err != nil {
 		return err
 	}
 	if answered := len(b.results); answered > 0 {

@@ -63,7 +63,7 @@ func (p *play) scenes() []scene {
 		{"The leader freezes", "The leader is stopped with SIGSTOP. The others have promised to wait, and\nmust: it may have served a read an instant ago.", p.freeze},
 		{"It wakes up", "It still believes that it leads, and reads wait in its socket: answered from\nits memory they would show what was overwritten meanwhile.", p.awake},
 		{"A crash", "A follower is killed with SIGKILL and started again: whatever it had agreed\nto must still be on its disk.", p.crash},
-		{"A transfer", "Leadership is handed over on purpose. The old leader gives its lease up\nfirst, so the next need not wait for the promises to end.", p.transfer},
+		{"A transfer", "Leadership is transferred on purpose. The old leader gives its lease up\nfirst, so the next need not wait for the promises to end.", p.transfer},
 		{"Verdict", "Is there one order of everything that the clients did in which a single copy\nof the data would have given the same answers?", p.verdict},
 	}
 }

@@ -6,7 +6,7 @@ const (
 	noV2Proxy = "there is no v2 proxy: let clients name the members as their endpoints, or put etcd grpc-proxy before them"
 )
 
-// v2Table is what etcd 3.5 had last. Whoever has these at their defaults, as many
+// v2Table is what etcd 3.5 had last. A configuration that has these at their defaults, as many
 // scripts have, asks for nothing.
 var v2Table = []setting{
 	{name: "enable-v2", refused: noV2, etcd: "false", bool: true},

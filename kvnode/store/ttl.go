@@ -17,7 +17,7 @@ import (
 const MaxTTL = 9_000_000_000
 
 // TTLLease is one of those that clients are granted, and attach keys to.
-// When it ends is not for the store to say: it has no clock. Whoever leads counts
+// When it ends is not for the store to say: it has no clock. The leader counts
 // the time and proposes to revoke it.
 type TTLLease struct {
 	ID int64

@@ -18,22 +18,22 @@ type sighting struct {
 	at  time.Duration
 }
 
-// settle returns the operations on one key that matter to their order: those
+// conclude returns the operations on one key that matter to their order: those
 // that had no effect are left out, and unknown writes end when their value was
 // first seen.
-func settle(ops []Op) []Op {
+func conclude(ops []Op) []Op {
 	seen := sightings(ops)
-	settled := make([]Op, 0, len(ops))
+	concluded := make([]Op, 0, len(ops))
 	for _, op := range ops {
-		if settleOne(&op, seen) {
-			settled = append(settled, op)
+		if concludeOne(&op, seen) {
+			concluded = append(concluded, op)
 		}
 	}
 	// Only then it is known which swaps of an unknown outcome found no key.
-	gone := lastGone(settled)
-	settled = slices.DeleteFunc(settled, func(op Op) bool { return op.Outcome == Unknown && op.Call > gone })
-	slices.SortStableFunc(settled, byCall)
-	return settled
+	gone := lastGone(concluded)
+	concluded = slices.DeleteFunc(concluded, func(op Op) bool { return op.Outcome == Unknown && op.Call > gone })
+	slices.SortStableFunc(concluded, byCall)
+	return concluded
 }
 
 // sightings returns, by value, who saw it first.
@@ -63,9 +63,9 @@ func lastGone(ops []Op) time.Duration {
 	return last
 }
 
-// settleOne ends an unknown write at its first sighting and reports whether the
+// concludeOne ends an unknown write at its first sighting and reports whether the
 // operation may matter.
-func settleOne(op *Op, seen map[string]sighting) bool {
+func concludeOne(op *Op, seen map[string]sighting) bool {
 	switch {
 	case op.Outcome == OK:
 		return true

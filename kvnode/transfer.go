@@ -19,7 +19,7 @@ import (
 // until then.
 const heirTicks = 3
 
-// heir is a voter that leadership may be handed to, as its leader sees it.
+// heir is a voter that leadership may be transferred to, as its leader sees it.
 type heir struct {
 	id      uint64
 	match   uint64        // how much of the log it has
@@ -45,7 +45,7 @@ func chooseHeir(heirs []heir) (id uint64, wait time.Duration) {
 	return best.id, 0
 }
 
-// MoveLeader hands leadership to member to and returns when that has happened. It
+// MoveLeader transfers leadership to member to and returns when that has happened. It
 // waits for the end of a restart hold that to is in. It fails with ErrNotLeader unless
 // this member leads, and with ErrUnknownMember if to is not a voter.
 func (n *Node) MoveLeader(ctx context.Context, to uint64) error {
@@ -69,8 +69,8 @@ func (n *Node) MoveLeader(ctx context.Context, to uint64) error {
 
 func cannotLead(id uint64) error { return fmt.Errorf("%w: %x cannot lead", ErrUnknownMember, id) }
 
-// handOver makes another member lead, if this one does and any answers.
-func (n *Node) handOver(ctx context.Context) error {
+// transferAway makes another member lead, if this one does and any answers.
+func (n *Node) transferAway(ctx context.Context) error {
 	if n.Leader() != n.ID() {
 		return nil
 	}
@@ -154,8 +154,8 @@ func stillHeld(said, ago, most time.Duration) time.Duration {
 	return max(min(max(said, 0), most)-ago, 0)
 }
 
-// askToLead makes raft hand leadership to member to. To itself means: not at all.
-// Raft ignores a request for the one it hands over to already, so that is called off
+// askToLead makes raft transfer leadership to member to. To itself means: not at all.
+// Raft ignores a request for the one that it transfers to already, so that is called off
 // before, or one that has dropped the first request would never hear another.
 func (n *Node) askToLead(to uint64) {
 	n.calls.put(func() {

@@ -232,7 +232,7 @@ func TestAStoppingLeaderLooksAgain(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		begun := time.Now()
-		if err := leader.handOver(t.Context()); err != nil {
+		if err := leader.transferAway(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if now := leader.Leader(); now == leader.ID() || time.Since(begun) > time.Second {

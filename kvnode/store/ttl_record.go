@@ -43,19 +43,19 @@ func decodeLease(key, value []byte) (TTLLease, error) {
 	for _, field := range []*int64{&l.TTL, &l.Remaining} {
 		x, n := binary.Varint(rest)
 		if n <= 0 {
-			return TTLLease{}, fmt.Errorf("%w: record of lease %x has %d bytes", ErrDamaged, uint64(l.ID), len(value))
+			return TTLLease{}, fmt.Errorf("%w: record of TTL lease %x has %d bytes", ErrDamaged, uint64(l.ID), len(value))
 		}
 		*field, rest = x, rest[n:]
 	}
 	if len(rest) > 0 {
 		x, n := binary.Uvarint(rest)
 		if n <= 0 || x == 0 {
-			return TTLLease{}, fmt.Errorf("%w: record of lease %x names no grant", ErrDamaged, uint64(l.ID))
+			return TTLLease{}, fmt.Errorf("%w: record of TTL lease %x names no grant", ErrDamaged, uint64(l.ID))
 		}
 		l.Grant, rest = x, rest[n:]
 	}
 	if value[4] != recordLease || len(rest) > 0 || l.ID == 0 || l.TTL < 1 || l.TTL > MaxTTL || l.Remaining < 0 || l.Remaining > l.TTL {
-		return TTLLease{}, fmt.Errorf("%w: record of lease %x holds kind %d, TTL %d, remaining %d and %d bytes too many",
+		return TTLLease{}, fmt.Errorf("%w: record of TTL lease %x holds kind %d, TTL %d, remaining %d and %d bytes too many",
 			ErrDamaged, uint64(l.ID), value[4], l.TTL, l.Remaining, len(rest))
 	}
 	return l, nil
@@ -87,13 +87,13 @@ func saveLeases(tx Tx, m *meta, changed map[int64]TTLLease, replaced func(old []
 		replaced(tx.Record(key))
 		if l.TTL == 0 {
 			if err := tx.DeleteRecord(key); err != nil {
-				return fmt.Errorf("delete lease %x: %w", uint64(id), err)
+				return fmt.Errorf("delete TTL lease %x: %w", uint64(id), err)
 			}
 			continue
 		}
 		value := leaseValue(key, l)
 		if err := tx.SetRecord(key, value); err != nil {
-			return fmt.Errorf("write lease %x: %w", uint64(id), err)
+			return fmt.Errorf("write TTL lease %x: %w", uint64(id), err)
 		}
 		m.Records++
 		m.Sum += uint64(binary.BigEndian.Uint32(value))
@@ -108,7 +108,7 @@ func (l *loader) addLease(key, value []byte) error {
 		return err
 	}
 	if one.Grant > l.meta.Index {
-		return fmt.Errorf("%w: record of lease %x names a grant of index %d above the newest, %d", ErrDamaged, uint64(one.ID), one.Grant, l.meta.Index)
+		return fmt.Errorf("%w: record of TTL lease %x names a grant of index %d above the newest, %d", ErrDamaged, uint64(one.ID), one.Grant, l.meta.Index)
 	}
 	l.records++
 	l.sum += uint64(binary.BigEndian.Uint32(value))

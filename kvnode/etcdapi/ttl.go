@@ -30,7 +30,7 @@ const ttlOverhead = 64
 // before the request is replicated: the ID, if the client leaves it open, and the
 // shortest TTL.
 func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
-	if err := s.admitGrowth(ctx, ttlOverhead); err != nil {
+	if err := s.mayGrow(ctx, ttlOverhead); err != nil {
 		return nil, err
 	}
 	if r.GetTTL() > store.MaxTTL {
@@ -94,7 +94,7 @@ func (s *leaseServer) timeToLive(ctx context.Context, r *pb.LeaseTimeToLiveReque
 // asked, so that there is an answer without a leader as well: any list may be old
 // once it arrives. Metadata may ask for more.
 func (s *leaseServer) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest) (*pb.LeaseLeasesResponse, error) {
-	if err := s.admit(ctx, true); err != nil {
+	if err := s.mayRead(ctx, true); err != nil {
 		return nil, err
 	}
 	resp := &pb.LeaseLeasesResponse{Header: s.header()}

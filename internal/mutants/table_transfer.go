@@ -1,11 +1,11 @@
 package main
 
-// handovers are bugs of who takes over, of when a member is ready, and of what is said
+// transfers are bugs of who takes over, of when a member is ready, and of what is said
 // about a disk without room.
-var handovers = []Mutant{
+var transfers = []Mutant{
 	{
 		Rule: "handover", Name: "a member in its restart hold is asked to lead", Pkg: nodePkg, Test: "^TestAStoppingLeaderPassesOverAMemberThatIsHeld$",
-		File: "kvnode/handover.go",
+		File: "kvnode/transfer.go",
 		Old:  "\t\th.held = stillHeld(peers[at].Hello.Hold, time.Since(peers[at].Since), most)\n",
 		New:  "\t\t_ = most\n",
 	},
@@ -16,47 +16,47 @@ var handovers = []Mutant{
 	},
 	{
 		Rule: "handover", Name: "whoever is held is not waited for", Pkg: nodePkg, Test: "^TestAStoppingLeaderWaitsForAHeldMember$",
-		File: "kvnode/handover.go",
+		File: "kvnode/transfer.go",
 		Old:  "\t\treturn raft.None, best.held\n", New: "\t\treturn raft.None, 0\n",
 	},
 	{
 		Rule: "handover", Name: "nobody else is asked", Pkg: nodePkg, Test: "^TestAStoppingLeaderTriesTheNext$",
-		File: "kvnode/handover.go",
+		File: "kvnode/transfer.go",
 		Old:  "\t\t\ttries[id]++\n", New: "",
 	},
 	{
 		Rule: "handover", Name: "the next is asked after an election timeout", Pkg: nodePkg, Test: "^TestAStoppingLeaderTriesTheNext$",
-		File: "kvnode/handover.go",
+		File: "kvnode/transfer.go",
 		Old:  "\t\t\twait = heirTicks * n.cfg.TickInterval\n", New: "\t\t\twait = n.cfg.ElectionTimeout\n",
 	},
 	{
 		Rule: "handover", Name: "a transfer that failed stays", Pkg: nodePkg, Test: "^TestATransferThatFailsIsCalledOff$",
-		File: "kvnode/handover.go",
+		File: "kvnode/transfer.go",
 		Old:  "n.askToLead(n.ID()) // which calls it off", New: "_ = n.ID()",
 	},
 	{
 		Rule: "handover", Name: "the only heir is not asked again", Pkg: nodePkg, Test: "^TestTheOnlyHeirIsAskedAgain$",
-		File: "kvnode/handover.go",
+		File: "kvnode/transfer.go",
 		Old:  "if n.loop.raw.BasicStatus().LeadTransferee == to {", New: "if false {",
 	},
 	{
 		Rule: "handover", Name: "a hold lasts as long as a member says", Pkg: nodePkg, Test: "^TestStillHeld$",
-		File: "kvnode/handover.go",
+		File: "kvnode/transfer.go",
 		Old:  "min(max(said, 0), most)-ago", New: "said-ago",
 	},
 	{
 		Rule: "handover", Name: "a transfer to nobody succeeds", Pkg: nodePkg, Test: "^TestWhoIsNoVoterCannotLead$",
-		File: "kvnode/handover.go",
+		File: "kvnode/transfer.go",
 		Old:  "case wait == 0 && only != raft.None:", New: "case false:",
 	},
 	{
 		Rule: "handover", Name: "who has least of the log is asked first", Pkg: nodePkg, Test: "^TestChooseHeir$",
-		File: "kvnode/handover.go",
+		File: "kvnode/transfer.go",
 		Old:  "cmp.Compare(b.match, a.match)", New: "cmp.Compare(a.match, b.match)",
 	},
 	{
 		Rule: "handover", Name: "a named successor that is held is asked at once", Pkg: nodePkg, Test: "^TestMoveLeaderWaitsForAHeldMember$",
-		File: "kvnode/handover.go",
+		File: "kvnode/transfer.go",
 		Old:  "\tif best.held > 0 {\n", New: "\tif best.held > 0 && len(heirs) > 1 {\n",
 	},
 	{
@@ -161,7 +161,7 @@ var handovers = []Mutant{
 	},
 	{
 		Rule: "handover", Name: "there is no heir while raft counts anew who answers", Pkg: nodePkg, Test: "^TestAStoppingLeaderLooksAgain$",
-		File: "kvnode/handover.go",
+		File: "kvnode/transfer.go",
 		Old:  "len(heirs) == 0 || lookedAgain", New: "len(heirs) == 0 || !lookedAgain",
 	},
 }
