@@ -13,6 +13,8 @@ WITHOUT  ?=
 BEFORE   ?=
 ONLY     ?=
 SUITES   ?=
+GENERATED ?= 60
+SEED     ?= 1
 FUZZTIME ?= 20s
 BENCH    ?= .
 COUNT    ?= 6
@@ -93,8 +95,9 @@ raftsim: ## bare RawNodes alone: SEEDS=200 from FIRST=1 on, or FOR=10m, WITHOUT=
 	$(RAFTSIM) '^TestSimulation$$' -args -first=$(FIRST) -seeds=$(SEEDS) $(if $(FOR),-for=$(FOR)) $(if $(WITHOUT),-without=$(WITHOUT))
 
 .PHONY: mutants
-mutants: ## plant each bug of docs/reliability.md and see it caught
+mutants: ## plant each bug of docs/reliability.md and see it caught, then GENERATED=60 made by operators, chosen by SEED=1
 	$(GO) run ./internal/mutants
+	$(GO) run ./internal/mutants -generated -n $(GENERATED) -seed $(SEED)
 
 # contrib/raftexample is a module of its own, too: docs/embedding.md, done by a test.
 .PHONY: contrib

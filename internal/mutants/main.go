@@ -7,6 +7,11 @@
 //	go run ./internal/mutants -only 'L6|half' those whose rule or name match
 //	go run ./internal/mutants -table kvnode   those of one table
 //
+// With -generated it makes mutants of its own, by the operators of operators.go,
+// and runs the short tests of the package they are in:
+//
+//	go run ./internal/mutants -generated -n 60 -seed 1 -files leaderlease/core/
+//
 // It exits with 1 if a mutant survives, does not compile, or no longer applies.
 package main
 
@@ -37,6 +42,7 @@ var tables = []struct {
 }{
 	{"planted", planted},
 	{"rules", rules},
+	{"layers", layers},
 	{"wal", wal},
 	{"store", stores},
 	{"membership", memberships},
@@ -60,8 +66,15 @@ func main() {
 	flag.IntVar(&o.seeds, "seeds", 2000, "give up on a simulation after this many seeds")
 	flag.BoolVar(&o.list, "list", false, "print the table and run nothing")
 	explore := flag.String("explore", "", "let the explorer search for the rules' mutants, and write what it finds to this file")
+	generate := flag.Bool("generated", false, "run generated mutants instead of the tables")
+	files := flag.String("files", mutated, "-generated: mutate the files whose path matches this regexp")
+	n := flag.Int("n", 60, "-generated: run as many mutants that compile")
+	seed := flag.Uint64("seed", 1, "-generated: which ones")
 	flag.Parse()
 
+	if *generate {
+		os.Exit(mainGenerated(*files, generated{n: *n, seed: *seed, list: o.list}))
+	}
 	var err error
 	if o.only, err = regexp.Compile(*only); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants: -only:", err)
@@ -86,6 +99,28 @@ func main() {
 	if bad > 0 {
 		os.Exit(1)
 	}
+}
+
+// mutated are the files whose mistakes can make a read stale or a TTL lease end.
+const mutated = `^(leaderlease/(core/|clock/)?\w+\.go|kvnode/(read\w*|ttl/\w+|store/\w+)\.go)$`
+
+// mainGenerated returns the exit code.
+func mainGenerated(files string, g generated) int {
+	var err error
+	if g.files, err = regexp.Compile(files); err != nil {
+		fmt.Fprintln(os.Stderr, "mutants: -files:", err)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	bad, err := runGenerated(ctx, g)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+	}
+	if err != nil || bad > 0 {
+		return 1
+	}
+	return 0
 }
 
 // picks reports whether m is to be run, or to be listed as equivalent.

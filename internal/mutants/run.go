@@ -108,7 +108,7 @@ func plant(m Mutant, dir string) (overlay string, err error) {
 // is not taken for one that was caught.
 func compile(ctx context.Context, pkg, overlay, dir string) (binary string, err error) {
 	binary = filepath.Join(dir, "mutant.test")
-	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, pkg).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w -buildid=", "-overlay", overlay, "-o", binary, pkg).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("does not compile: %w\n%s", err, out)
 	}
