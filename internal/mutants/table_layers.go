@@ -77,7 +77,7 @@ var layers = []Mutant{
 	{
 		Rule: "V5", Name: "Ready holds back nobody's own vote", Pkg: "./leaderlease", Test: layersTest,
 		File: "leaderlease/ready.go",
-		Old:  "if !counts || !l.mu.guard.Owes(now) {", New: "if true {",
+		Old:  "if !counts || !l.mu.guard.Owes(now) {", New: "if _ = counts; true {",
 	},
 	{
 		Rule: "§6", Name: "reads are reported with the lease locked", Pkg: "./leaderlease", Test: "^TestCallbacksFindTheLockFree$",
