@@ -108,6 +108,30 @@ var equivalents = []kept{
 		after:  "if err := r.remember(batch); err == nil && r.ctx.Err() == nil {",
 		why:    "It decides about a log line only.",
 	},
+	{
+		file: "leaderlease/field.go", operator: "boundary",
+		before: "if used < 0 || v == 0 || v > uint64(core.Forever) {",
+		after:  "if used <= 0 || v == 0 || v > uint64(core.Forever) {",
+		why:    "What could be read has one byte at least.",
+	},
+	{
+		file: "leaderlease/conf.go", operator: "drop condition",
+		before: "if broken != \"\" && l.mu.conf.voters.String() == core.Voters(cs).String() {",
+		after:  "if l.mu.conf.voters.String() == core.Voters(cs).String() {",
+		why:    "It makes empty what is empty.",
+	},
+	{
+		file: "leaderlease/conf.go", operator: "stale copy",
+		before: "l.mu.conf.voters = voters l.mu.conf.alone = core.AloneQuorum(voters, l.id())",
+		after:  "l.mu.conf.alone = core.AloneQuorum(voters, l.id()) l.mu.conf.voters = voters",
+		why:    "Neither reads what the other writes.",
+	},
+	{
+		file: "leaderlease/lease.go", operator: "drop early exit",
+		before: "if l.mu.unread {",
+		after:  "if false && (l.mu.unread) {",
+		why:    "It decides about a log line only.",
+	},
 }
 
 // equivalent returns the argument that s changes nothing that matters.

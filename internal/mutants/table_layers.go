@@ -90,4 +90,14 @@ var layers = []Mutant{
 		File: "leaderlease/inbound.go",
 		Old:  "	defer l.mu.Unlock()\n	if l.mu.guard.Bound(l.nowLocked()) {", New: "	if l.mu.guard.Bound(l.nowLocked()) {",
 	},
+	{
+		Rule: "§6", Name: "a reader outrun by a renewal keeps its old reading", Pkg: "./leaderlease", Test: "^TestAReaderThatWasOutrun",
+		File: "leaderlease/tryread.go",
+		Old:  "		now = l.clock.Now()\n		v = l.view.Load()\n", New: "		v = l.view.Load()\n",
+	},
+	{
+		Rule: "L5", Name: "a ConfState told too often fails the rounds, too", Pkg: "./leaderlease", Test: "^TestMisuseOfConfStateLeavesRounds$",
+		File: "leaderlease/conf.go",
+		Old:  "l.misuse(broken, false)", New: "l.misuse(broken, true)",
+	},
 }

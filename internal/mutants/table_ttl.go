@@ -5,6 +5,17 @@ const ttlPkg = "./kvnode/ttl"
 // ttls are bugs of TTL leases: what counts as time, and what ends them.
 var ttls = []Mutant{
 	{
+		Rule: "TTL", Name: "the queue is not in the order of the ends", Pkg: "./kvnode/ttl", Test: "^TestTheShortestEndsFirst$",
+		File: "kvnode/ttl/reign.go",
+		Old:  "		e.at = e.deadline\n		heap.Push(&r.due, e)\n", New: "		heap.Push(&r.due, e)\n		e.at = e.deadline\n",
+	},
+	{
+		Rule: "TTL", Name: "what is left is read before the confirmation", Pkg: "./kvnode/ttl", Test: "^TestTimeLeftIsReadAfterTheConfirmation$",
+		File: "kvnode/ttl/renew.go",
+		Old:  "	if err := e.cfg.Member.Confirm(ctx, r.term); err != nil {\n		return Left{}, err\n	}\n	left := r.left(id)\n",
+		New:  "	left := r.left(id)\n	if err := e.cfg.Member.Confirm(ctx, r.term); err != nil {\n		return Left{}, err\n	}\n",
+	},
+	{
 		Rule: "time", Name: "time counts while nobody could have renewed", Pkg: ttlPkg, Test: "^TestOnlyServedTimeCounts$",
 		File: "kvnode/ttl/reign.go",
 		Old:  "\tcase holds && r.held && !first &&",
