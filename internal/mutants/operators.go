@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/token"
 	"strconv"
+	"strings"
 )
 
 // change is one replacement of the text between two positions.
@@ -168,14 +169,14 @@ func dropAssignment(n ast.Node, w writer) []change {
 		if s.Tok == token.DEFINE || len(s.Lhs) != len(s.Rhs) {
 			return nil
 		}
-		blank := ""
+		var blank strings.Builder
 		for i := range s.Rhs {
 			if i > 0 {
-				blank += "; "
+				blank.WriteString("; ")
 			}
-			blank += "_ = " + w.of(s.Rhs[i]) // what it reads stays used
+			blank.WriteString("_ = " + w.of(s.Rhs[i])) // what it reads stays used
 		}
-		return replaced(n, blank)
+		return replaced(n, blank.String())
 	}
 	return nil
 }

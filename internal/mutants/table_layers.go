@@ -100,4 +100,14 @@ var layers = []Mutant{
 		File: "leaderlease/conf.go",
 		Old:  "l.misuse(broken, false)", New: "l.misuse(broken, true)",
 	},
+	{
+		Rule: "V2", Name: "nothing is granted in the first term", Pkg: "./leaderlease/core", Test: "^TestFirstTerm$",
+		File: guardFile,
+		Old:  "	if term == 0 || leader != g.promise.leader ||", New: "	if term == 1 || leader != g.promise.leader ||",
+	},
+	{
+		Rule: "A1", Name: "a doubted clock is trusted one unit too early", Pkg: "./leaderlease/core", Test: "^TestRateWindowEdges$",
+		File: "leaderlease/core/rate.go",
+		Old:  "window := s.received.Sub(w.anchor.received)", New: "window := s.received.Sub(w.anchor.received) + 1",
+	},
 }
