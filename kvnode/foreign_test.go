@@ -210,7 +210,7 @@ func TestAFounderSaysWhomItWaitsFor(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		const line = `waits to be let in by others before it takes part" member=m1 missing=1 of="[m3 (http://m3:2380)]"`
+		const line = `waits to be let in by others before it takes part" member=m1 component=kvnode missing=1 of="[m3 (http://m3:2380)]"`
 		before := log.count(line)
 		c.start("m1")
 		c.start("m2")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -140,7 +141,7 @@ func TestHostsThatAreAnswered(t *testing.T) {
 			},
 			ListenClientURLs:  []string{"http://in.example:2379", "http://0.0.0.0:2379"},
 			ListenMetricsURLs: []string{"http://metrics.example:2381"}, AdvertisePeerURLs: []string{"http://n1.peers.example:2380"},
-			HostWhitelist: test.listed,
+			HostWhitelist: test.listed, Logger: slog.New(slog.DiscardHandler),
 		}
 		if got := newHosts(&c).knows(test.host); got != test.want {
 			t.Errorf("%s: knows(%q) = %v, want %v", test.name, test.host, got, test.want)

@@ -98,7 +98,7 @@ func TestAllErrorsAreReportedTogether(t *testing.T) {
 		`KVNODE_METRICS is "basic" but ETCD_METRICS is "extensive"`,
 		`--election-timeout: "1.5" must be a whole number of milliseconds from 1 to 86400000 (from environment ETCD_ELECTION_TIMEOUT)`,
 	} {
-		if n := strings.Count(err.Error(), want); n != 1 {
+		if n := strings.Count(Spoken(err.Error()), want); n != 1 {
 			t.Errorf("Load() has %d times, want once: %s\ngot: %v", n, want, err)
 		}
 	}
