@@ -108,7 +108,7 @@ func judge(ctx context.Context, s site, packages map[string]original) (fate, err
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // it is a temporary one
 	overlay, err := overlaid(s, dir)
 	if err != nil {
 		return "", err
@@ -140,7 +140,7 @@ func measure(ctx context.Context, pkg string) (o original) {
 	if err != nil {
 		return original{err: err}
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }() // it is a temporary one
 	overlay := filepath.Join(dir, "overlay.json")
 	if o.err = os.WriteFile(overlay, []byte("{}"), 0o600); o.err != nil {
 		return o

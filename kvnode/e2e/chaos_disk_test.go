@@ -75,7 +75,7 @@ func (c *chaos) untilFull(ctx context.Context, cl *clientv3.Client, m *procs.Mem
 			return errors.Join(err, last)
 		}
 	}
-	return fmt.Errorf("%s took %d MB with a full disk, the last with error %v, want %w", m.Name, ballast, last, rpctypes.ErrNoSpace)
+	return errors.Join(fmt.Errorf("%s took %d MB with a full disk, want %w", m.Name, ballast, rpctypes.ErrNoSpace), last)
 }
 
 // What a member says of its disk.

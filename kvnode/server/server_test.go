@@ -148,8 +148,8 @@ func TestATakenPort(t *testing.T) {
 			c := Config{Node: kvnode.Config{DataDir: t.TempDir()}, ListenClientURLs: []string{"http://" + client}, ListenPeerURLs: []string{"http://" + peer}}
 			test.set(&c)
 			_, err := Start(c)
-			if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "--"+test.flag+" "+url) {
-				t.Errorf("Start() = %v, want EADDRINUSE with --%s and %s", err, test.flag, url)
+			if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), test.flag+" "+url) {
+				t.Errorf("Start() = %v, want EADDRINUSE with %s and %s", err, test.flag, url)
 			}
 			for _, addr := range []string{client, peer} {
 				l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)

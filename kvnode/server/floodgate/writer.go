@@ -18,9 +18,15 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 	c.wrote.Add(int64(n))
 	<-c.pen
+	c.credit(p[:n])
+	return n, err
+}
+
+// credit counts what the frames of the server that were written pay for.
+func (c *conn) credit(p []byte) {
 	var earned int64
 	answers := false
-	for f, rest, ok := c.out.next(p[:n]); ok; f, rest, ok = c.out.next(rest) {
+	for f, rest, ok := c.out.next(p); ok; f, rest, ok = c.out.next(rest) {
 		switch {
 		case f.kind == frameHeaders && f.flags&flagEndStream != 0:
 			c.streams.end(f.stream)
@@ -45,7 +51,6 @@ func (c *conn) Write(p []byte) (int, error) {
 	if answers && !c.gate.answers.Load() {
 		c.gate.answers.Store(true)
 	}
-	return n, err
 }
 
 // unstick waits while what was to be written is not taken, and while too much may be
