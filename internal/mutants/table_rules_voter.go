@@ -199,6 +199,16 @@ var voterRules = []Mutant{
 		Old:  "\t}\n\treturn on.syncDir(filepath.Dir(string(f)))", New: "\t}\n\treturn nil",
 	},
 	{
+		Rule: "V6", Name: "a promise file is not synced", Pkg: libPkg, Test: "^TestThePromiseIsSynced$",
+		File: "leaderlease/promise_file.go",
+		Old:  "return errors.Join(w.Sync(), w.Close())", New: "return w.Close()",
+	},
+	{
+		Rule: "V6", Name: "a promise file's directory is synced on Windows alone", Pkg: libPkg, Test: "^TestThePromiseIsSynced$",
+		File: "leaderlease/promise_file.go",
+		Old:  "runtime.GOOS == \"windows\"", New: "runtime.GOOS != \"windows\"",
+	},
+	{
 		Rule: "V6", Name: "a truncated promise counts", Pkg: libPkg, Test: "^TestPromiseFileThatCannotBeUsed$",
 		File: "leaderlease/promise_file.go",
 		Old:  "!whole || d <= 0 {", New: "(!whole && d < 0) || d <= 0 {",
