@@ -51,7 +51,6 @@ RAFTSIM = $(GO) test ./internal/raftsim -count 1 -timeout 0 -v -run
 .PHONY: test
 test: ## what CI runs: all tests with the race detector, the standard simulation, real processes
 	$(GO) test -race -timeout 15m $(PKG)
-	$(GO) test -timeout 15m ./raftwal/...
 	@nice $(MAKE) --no-print-directory simulations & sims=$$!; \
 	(cd kvnode/e2e && $(GO) test -timeout 15m ./...); e2e=$$?; \
 	wait $$sims && exit $$e2e
@@ -62,7 +61,8 @@ simulations:
 	@$(SIMULATE) -first=1 -seeds=400 & first=$$!; \
 	$(SIMULATE) -first=401 -seeds=400; second=$$?; \
 	wait $$first && exit $$second
-	$(GO) test -timeout 15m ./internal/raftsim
+	$(GO) test -timeout 15m ./internal/raftsim ./raftwal/...
+	$(GO) test -timeout 15m ./leaderlease/leasetest/sim -run '^TestControls$$'
 
 .PHONY: race
 race: ## short tests under the race detector, twice and shuffled

@@ -21,7 +21,7 @@ var (
 
 // The numbers of seeds if -seeds does not say. The standard run is what
 // docs/reliability.md publishes: 30 simulated hours and 20,000 elections.
-const shortSeeds, raceSeeds, standardSeeds = 12, 24, 800
+const shortSeeds, raceSeeds, standardSeeds = 12, 12, 800
 
 func defaultSeeds() int {
 	switch {
