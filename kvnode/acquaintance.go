@@ -83,7 +83,7 @@ func (a *acquaintances) recall(b *book, log *slog.Logger) error {
 	}
 	if len(names) > 0 {
 		slices.Sort(names)
-		log.Warn(""+acquaintancesFile+", which says whom this member has met, was gone, and is made again of the registry in the last checkpoint; "+
+		log.Warn(acquaintancesFile+", which says whom this member has met, was gone, and is made again of the registry in the last checkpoint; "+
 			"if a peer that is not among these has lost its data directory, too, do not start it: remove it and add it anew", "known", names)
 	}
 	return nil
