@@ -99,7 +99,7 @@ func TestStatusAtTheWrongPort(t *testing.T) {
 	ca := filepath.Join(secure.Node().Config().DataDir, tlsconf.AutoFolder, "client", "cert.pem")
 	for _, test := range []struct{ name, endpoint, want string }{
 		{"HTTP", "http://" + plain.MetricsAddrs()[0], "give one of --listen-client-urls"},
-		{"TLS", "http://" + secure.ClientAddrs()[0], "give https://host:port"},
+		{"TLS", "http://" + secure.ClientAddrs()[0], "https://host:port"}, // in either text: the end may overtake the alert
 		{"HTTP over TLS", "http://" + secure.MetricsAddrs()[0], "give "},
 		{"plain text", "https://" + plain.ClientAddrs()[0], "give http://host:port"},
 		{"HTTP over TLS, asked with TLS", "https://" + secure.MetricsAddrs()[0], "give one of --listen-client-urls"},
