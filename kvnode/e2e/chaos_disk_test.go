@@ -19,6 +19,11 @@ import (
 // one: what is reserved in the log, several segments of 64 MB.
 const ballast = 400
 
+// stored is how many MB of that are put into the store. A checkpoint then needs more than
+// the free pages of its file, and fails; without it each checkpoint would free segments
+// of the log, and the disk would never have to take anything new.
+const stored = 40
+
 // fullDisk lets the leader's disk become full. It says so and serves reads, another
 // member leads, and the cluster serves. Once there is room it goes on by itself.
 func (c *chaos) fullDisk() error {
@@ -51,18 +56,21 @@ func (c *chaos) fullDisk() error {
 	if err := untilReadyz(ctx, m, http.StatusOK); err != nil {
 		return fmt.Errorf("once there is room again: %w", err)
 	}
-	return m.Use(func(cl *clientv3.Client) error { return putAndGet(ctx, cl, "there is room again") })
+	return m.Use(func(cl *clientv3.Client) error {
+		_, err := cl.Delete(ctx, "ballast")
+		return errors.Join(err, putAndGet(ctx, cl, "there is room again"))
+	})
 }
 
 // untilFull fills the log by way of m until m has no room: it refuses, or says so in
-// its log if another one leads by now. It leaves nothing in the store: the condition of
-// what it writes never holds.
+// its log if another one leads by now. What is not stored has a condition that does not
+// hold.
 func (c *chaos) untilFull(ctx context.Context, cl *clientv3.Client, m *procs.Member, before int) error {
 	large := string(bytes.Repeat([]byte("x"), 1e6))
 	var last error
 	for n := range ballast {
 		one, cancel := context.WithTimeout(ctx, 5*time.Second)
-		_, last = cl.Txn(one).If(clientv3.Compare(clientv3.Version("ballast"), ">", 0)).Then(clientv3.OpPut("ballast", large)).Commit()
+		_, last = cl.Txn(one).If(clientv3.Compare(clientv3.Version("ballast"), "<", stored)).Then(clientv3.OpPut("ballast", large)).Commit()
 		cancel()
 		if errors.Is(last, rpctypes.ErrNoSpace) || strings.Contains(m.Log()[before:], fullText) {
 			c.t.Logf("the disk of %s was full after %d MB", m.Name, n)
