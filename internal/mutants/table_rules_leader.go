@@ -106,6 +106,11 @@ var leaderRules = []Mutant{
 		Old:  "\tl.noteClocks()\n\tl.recompute()\n}\n", New: "\tl.noteClocks()\n}\n",
 	},
 	{
+		Rule: "L4", Name: "the commit of an earlier reign counts", Pkg: corePkg, Test: "^TestReignsAreApart$",
+		File: leaseFile,
+		Old:  "\tl.ownCommit, l.clockFault, l.stepped = false, false, false\n", New: "\tl.clockFault, l.stepped = false, false\n",
+	},
+	{
 		Rule: "L4", Name: "read before an own-term commit", Pkg: rulesPkg, Test: "^TestL4OwnTermMustBeCommitted$",
 		File: leaseFile,
 		Old:  "case !l.ownCommit:", New: "case false:",

@@ -22,6 +22,11 @@ var voterRules = []Mutant{
 		Old:  "term < max(g.term, g.promise.term) ||", New: "",
 	},
 	{
+		Rule: "V1", Name: "a later term of the same leader is taken for the earlier", Pkg: corePkg, Test: "^TestGuardPromiseOnlyGrows$",
+		File: guardFile,
+		Old:  "if term > g.promise.term {", New: "if leader != g.promise.leader {",
+	},
+	{
 		Rule: "V2", Name: "a grant goes to whoever sent the heartbeat", Pkg: rulesPkg, Test: "^TestV2NoGrantToAnotherLeader$",
 		File: guardFile,
 		Old:  "term == 0 || leader != g.promise.leader || term != g.promise.term ||", New: "term == 0 ||",
@@ -227,6 +232,11 @@ var voterRules = []Mutant{
 		Rule: "V6", Name: "a first start holds, too", Pkg: rulesPkg, Test: "^TestV6EmptyStorageDoesNotHold$",
 		File: "leaderlease/start.go",
 		Old:  "if !s.restarted {", New: "if false {",
+	},
+	{
+		Rule: "V6", Name: "a promise takes the place of a longer hold", Pkg: corePkg, Test: "^TestGuardBound$",
+		File: guardFile,
+		Old:  "now.Before(g.promise.until) || g.Held(now) }", New: "now.Before(g.promise.until) || g.promise.until == 0 && g.Held(now) }",
 	},
 	{
 		Rule: "V6", Name: "a release lifts the hold", Pkg: rulesPkg, Test: "^TestV6NoReleaseLiftsTheHold$",

@@ -71,6 +71,11 @@ func TestGuardBound(t *testing.T) {
 		g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, sec)
 		return g
 	}
+	shorter := func(*testing.T) *Guard {
+		g := NewGuard(sec, 1, 2*time.Second, 2*time.Second)
+		g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, sec)
+		return g
+	}
 	none := func(*testing.T) *Guard { return newGuard() }
 	late := func(*testing.T) *Guard {
 		g := newGuard()
@@ -92,6 +97,7 @@ func TestGuardBound(t *testing.T) {
 		{"a clock that cannot be read does not end the hold", hold, 0, true},
 		{"the hold has ended, the promise has not", both, 2*sec - 1, true},
 		{"both have ended", both, 2 * sec, false},
+		{"the promise has ended, the hold has not", shorter, 3*sec - 1, true},
 		{"a promise beyond the end of the clock", late, maxReading - 1, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -128,6 +134,7 @@ func TestGuardPromiseOnlyGrows(t *testing.T) {
 		{"another leader in that term is not from raft", 2, 5, Probe{700, 2 * time.Second}, 2600 * ms, false, 3500 * ms, 0, 0},
 		{"a later leader, by another clock", 2, 6, Probe{7, time.Second}, 2 * sec, true, 3500 * ms, 7, time.Second},
 		{"the earlier leader is deposed", 1, 5, Probe{900, 2 * time.Second}, 3 * sec, false, 3500 * ms, 0, 0},
+		{"the same leader in a later term, by a clock that began anew", 2, 7, Probe{5, time.Second}, 3 * sec, true, 4 * sec, 5, time.Second},
 	} {
 		if got := g.Promise(step.leader, step.term, step.probe, step.now); got != step.made {
 			t.Errorf("%s: Promise() = %t, want %t", step.name, got, step.made)
