@@ -18,6 +18,8 @@ const (
 	doDurable
 	doCrash
 	doJump
+	doNudge   // a jump within what was promised
+	doDisrupt // a jump that the reading does not show
 	doStepBack
 	doCommit // changes of the configuration
 	doApply
@@ -47,7 +49,7 @@ const (
 )
 
 var actionNames = [numActions]string{
-	"tick", "campaign", "stand", "durable", "crash", "jump", "step back", "commit changes", "apply", "switch",
+	"tick", "campaign", "stand", "durable", "crash", "jump", "nudge", "disrupt", "step back", "commit changes", "apply", "switch",
 	"renew", "probe", "heartbeat", "ask", "vote", "send forced vote", "vote arrives", "learn", "transfer", "replicate", "catch up",
 	"deliver", "answer", "take over", "pass", "propose",
 }
@@ -111,6 +113,10 @@ func (s *stage) act(k action, i, j int) bool {
 		return s.restart(i)
 	case doJump:
 		return s.jump(i, Instant(s.b.d))
+	case doNudge:
+		return s.jump(i, 1)
+	case doDisrupt:
+		return s.jump(i, 0)
 	case doStepBack:
 		return s.actors[i].now > firstInstant && s.jump(i, -1)
 	default:
@@ -150,7 +156,7 @@ func (s *stage) may(st explore.Step) bool {
 		return a.dterm != a.term || a.dvote != a.vote
 	case doCrash:
 		return s.left.crashes > 0
-	case doJump:
+	case doJump, doNudge, doDisrupt:
 		return s.left.jumps > 0
 	case doStepBack:
 		return s.left.backs > 0

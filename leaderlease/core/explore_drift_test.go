@@ -70,7 +70,7 @@ func (s *stage) holds(i int) {
 	}
 }
 
-// jump moves a clock ahead by d, or back by one unit, and says so to its node, as
+// jump moves a clock ahead, or back by one unit, and says so to its node, as
 // the marker of a disruption does, or the reading itself.
 func (s *stage) jump(i int, by Instant) bool {
 	a, left := &s.actors[i], &s.left.jumps

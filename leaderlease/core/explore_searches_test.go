@@ -40,7 +40,17 @@ var searches = []bounds{
 	},
 	{
 		name: "reigns", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 4, letters: 1,
-		budget: budget{transfers: 1}, limits: explore.Limits{States: 50_000},
+		budget: budget{transfers: 1}, limits: explore.Limits{States: 60_000},
+	},
+	{
+		// Who has led leads again, as another process with another clock.
+		name: "again", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 3,
+		budget: budget{crashes: 1}, limits: explore.Limits{States: 350_000},
+	},
+	{
+		// Who has led leads again, and lacks what was committed meanwhile.
+		name: "heirs", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 3,
+		budget: budget{changes: 1}, limits: explore.Limits{States: 30_000},
 	},
 	{
 		name: "five", settled: true, nodes: 5, d: 2, skew: 1, transfer: 1, terms: 2,
