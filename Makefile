@@ -40,7 +40,8 @@ check: fmt-check vet lint api ## before each push: format, vet, lint, short test
 # The simulation has one goroutine, so the race detector would only slow it
 # down: under -race a short one runs, and the standard one after it, as two
 # processes of half the seeds each. For the same reason raftwal damages its log
-# at every bit and byte in a run of its own.
+# at every bit and byte, and the explorer looks at a million states, in a run of
+# their own.
 SIMULATE = $(GO) test ./leaderlease/leasetest/sim -run '^TestSimulation$$' -count 1 -timeout 0 -v -args
 
 # Bare RawNodes over volatile disks, one goroutine as well. TestSimulation of
@@ -61,8 +62,8 @@ simulations:
 	@$(SIMULATE) -first=1 -seeds=400 & first=$$!; \
 	$(SIMULATE) -first=401 -seeds=400; second=$$?; \
 	wait $$first && exit $$second
-	$(GO) test -timeout 15m ./internal/raftsim ./raftwal/...
-	$(GO) test -timeout 15m ./leaderlease/leasetest/sim -run '^TestControls$$'
+	$(GO) test -timeout 15m ./leaderlease/core ./internal/raftsim ./raftwal/...
+	$(GO) test -timeout 15m ./leaderlease/leasetest/sim -skip '^TestSimulation$$'
 
 .PHONY: race
 race: ## short tests under the race detector, twice and shuffled
