@@ -2,83 +2,50 @@ package main
 
 const layersTest = "^TestEachLayerIsShutWhileBound$"
 
+// layer is a bug in a file of package leaderlease that leaves a bound voter one layer less.
+func layer(rule, name, file, old, replacement string) Mutant {
+	return Mutant{
+		Rule: rule, Name: name, Pkg: "./leaderlease", Test: layersTest,
+		File: "leaderlease/" + file, Old: old, New: replacement,
+	}
+}
+
 // layers are single layers of the voter's half taken away, each of which others hide
 // in most schedules.
 var layers = []Mutant{
-	{
-		Rule: "V4", Name: "what has not been granted frees a candidate", Pkg: "./leaderlease", Test: layersTest,
-		File: "leaderlease/outbound.go",
-		Old:  "	if l.mu.guard.Bound(now) {\n		l.stats.withhold(m.GetType(), false)",
-		New:  "	if l.mu.guard.Owes(now) {\n		l.stats.withhold(m.GetType(), false)",
-	},
-	{
-		Rule: "V4", Name: "a candidate is free, only followers are bound", Pkg: "./leaderlease", Test: layersTest,
-		File: "leaderlease/outbound.go",
-		Old:  "	if l.mu.guard.Bound(now) {\n		l.stats.withhold(m.GetType(), false)",
-		New:  "	if l.mu.role != raft.StateCandidate && l.mu.guard.Bound(now) {\n		l.stats.withhold(m.GetType(), false)",
-	},
-	{
-		Rule: "V4", Name: "a bound candidate takes its clock for slow, and is freed by the margin too early", Pkg: "./leaderlease", Test: layersTest,
-		File: "leaderlease/outbound.go",
-		Old:  "	if l.mu.guard.Bound(now) {\n		l.stats.withhold(m.GetType(), false)",
-		New:  "	if l.mu.guard.Bound(now.Add(l.cfg.MaxClockSkew)) {\n		l.stats.withhold(m.GetType(), false)",
-	},
-	{
-		Rule: "V4", Name: "whoever campaigns forgets what it promised", Pkg: "./leaderlease", Test: layersTest,
-		File: "leaderlease/ready.go",
-		Old:  "		mu.role, mu.leader = rd.RaftState, rd.Lead\n",
-		New:  "		mu.role, mu.leader = rd.RaftState, rd.Lead\n		if mu.role == raft.StateCandidate {\n			mu.guard.Admit(&core.Release{Term: mu.term + 1, At: 1}, now)\n		}\n",
-	},
-	{
-		Rule: "V4", Name: "a vote leaves as long as no grant has", Pkg: "./leaderlease", Test: layersTest,
-		File: "leaderlease/outbound.go",
-		Old:  "if m.GetReject() || !l.mu.guard.Bound(now) {", New: "if m.GetReject() || !l.mu.guard.Owes(now) {",
-	},
-	{
-		Rule: "V4", Name: "the outbound guard alone is missing, the storage thread's is there", Pkg: "./leaderlease", Test: layersTest,
-		File: "leaderlease/outbound.go",
-		Old:  "		return l.voteLocked(m, now)\n", New: "		return true\n",
-	},
-	{
-		Rule: "V4", Name: "the storage thread's guard alone is missing", Pkg: "./leaderlease", Test: layersTest,
-		File: "leaderlease/outbound.go",
-		Old:  "return vote && !l.voteLocked(r, now)", New: "return vote && !l.voteLocked(r, now) && false",
-	},
-	{
-		Rule: "V5", Name: "a bound node's pre-vote for itself counts", Pkg: "./leaderlease", Test: layersTest,
-		File: "leaderlease/outbound.go",
-		Old:  "m.GetType() == raftpb.MsgPreVoteResp && m.GetTo() != l.id()", New: "m.GetType() == raftpb.MsgPreVoteResp",
-	},
-	{
-		Rule: "V3", Name: "the inbound guard is for followers", Pkg: "./leaderlease", Test: layersTest,
-		File: "leaderlease/inbound.go",
-		Old:  "if !l.mu.guard.Admit(rel, l.nowLocked()) ||", New: "if !l.mu.guard.Admit(rel, l.nowLocked()) && l.mu.role == raft.StateFollower ||",
-	},
-	{
-		Rule: "V3", Name: "votes count for a node whose promise has not been granted", Pkg: "./leaderlease", Test: layersTest,
-		File: "leaderlease/inbound.go",
-		Old:  "	if l.mu.guard.Bound(l.nowLocked()) {", New: "	if l.mu.guard.Owes(l.nowLocked()) {",
-	},
-	{
-		Rule: "V4", Name: "MayCampaign goes by what has been granted", Pkg: "./leaderlease", Test: layersTest,
-		File: "leaderlease/wrap.go",
-		Old:  "	case l.mu.guard.Bound(now):", New: "	case l.mu.guard.Owes(now):",
-	},
-	{
-		Rule: "V5", Name: "a node that is alone ticks as long as no grant has left", Pkg: "./leaderlease", Test: layersTest,
-		File: "leaderlease/tick.go",
-		Old:  "!l.aloneLocked() || !l.mu.guard.Bound(now)", New: "!l.aloneLocked() || !l.mu.guard.Owes(now)",
-	},
-	{
-		Rule: "V5", Name: "Ready holds back what no grant forbids", Pkg: "./leaderlease", Test: layersTest,
-		File: "leaderlease/ready.go",
-		Old:  "if !counts || !l.mu.guard.Owes(now) {", New: "if !counts || !l.mu.guard.Bound(now) {",
-	},
-	{
-		Rule: "V5", Name: "Ready holds back nobody's own vote", Pkg: "./leaderlease", Test: layersTest,
-		File: "leaderlease/ready.go",
-		Old:  "if !counts || !l.mu.guard.Owes(now) {", New: "if _ = counts; true {",
-	},
+	layer("V4", "what has not been granted frees a candidate", "outbound.go",
+		"	if l.mu.guard.Bound(now) {\n		l.stats.withhold(m.GetType(), false)",
+		"	if l.mu.guard.Owes(now) {\n		l.stats.withhold(m.GetType(), false)"),
+	layer("V4", "a candidate is free, only followers are bound", "outbound.go",
+		"	if l.mu.guard.Bound(now) {\n		l.stats.withhold(m.GetType(), false)",
+		"	if l.mu.role != raft.StateCandidate && l.mu.guard.Bound(now) {\n		l.stats.withhold(m.GetType(), false)"),
+	layer("V4", "a bound candidate takes its clock for slow, and is freed by the margin too early", "outbound.go",
+		"	if l.mu.guard.Bound(now) {\n		l.stats.withhold(m.GetType(), false)",
+		"	if l.mu.guard.Bound(now.Add(l.cfg.MaxClockSkew)) {\n		l.stats.withhold(m.GetType(), false)"),
+	layer("V4", "whoever campaigns forgets what it promised", "ready.go",
+		"		mu.role, mu.leader = rd.RaftState, rd.Lead\n",
+		"		mu.role, mu.leader = rd.RaftState, rd.Lead\n		if mu.role == raft.StateCandidate {\n			mu.guard.Admit(&core.Release{Term: mu.term + 1, At: 1}, now)\n		}\n"),
+	layer("V4", "a vote leaves as long as no grant has", "outbound.go",
+		"if m.GetReject() || !l.mu.guard.Bound(now) {", "if m.GetReject() || !l.mu.guard.Owes(now) {"),
+	layer("V4", "the outbound guard alone is missing, the storage thread's is there", "outbound.go",
+		"		return l.voteLocked(m, now)\n", "		return true\n"),
+	layer("V4", "the storage thread's guard alone is missing", "outbound.go",
+		"return vote && !l.voteLocked(r, now)", "return vote && !l.voteLocked(r, now) && false"),
+	layer("V5", "a bound node's pre-vote for itself counts", "outbound.go",
+		"m.GetType() == raftpb.MsgPreVoteResp && m.GetTo() != l.id()", "m.GetType() == raftpb.MsgPreVoteResp"),
+	layer("V3", "the inbound guard is for followers", "inbound.go",
+		"if !l.mu.guard.Admit(rel, l.nowLocked()) ||",
+		"if !l.mu.guard.Admit(rel, l.nowLocked()) && l.mu.role == raft.StateFollower ||"),
+	layer("V3", "votes count for a node whose promise has not been granted", "inbound.go",
+		"	if l.mu.guard.Bound(l.nowLocked()) {", "	if l.mu.guard.Owes(l.nowLocked()) {"),
+	layer("V4", "MayCampaign goes by what has been granted", "wrap.go",
+		"	case l.mu.guard.Bound(now):", "	case l.mu.guard.Owes(now):"),
+	layer("V5", "a node that is alone ticks as long as no grant has left", "tick.go",
+		"!l.aloneLocked() || !l.mu.guard.Bound(now)", "!l.aloneLocked() || !l.mu.guard.Owes(now)"),
+	layer("V5", "Ready holds back what no grant forbids", "ready.go",
+		"if !counts || !l.mu.guard.Owes(now) {", "if !counts || !l.mu.guard.Bound(now) {"),
+	layer("V5", "Ready holds back nobody's own vote", "ready.go",
+		"if !counts || !l.mu.guard.Owes(now) {", "if _ = counts; true {"),
 	{
 		Rule: "§6", Name: "reads are reported with the lease locked", Pkg: "./leaderlease", Test: "^TestCallbacksFindTheLockFree$",
 		File: "leaderlease/inbound.go",
