@@ -1,7 +1,10 @@
 package main
 
 import (
+	"os"
 	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -38,6 +41,30 @@ func TestMutantsApply(t *testing.T) {
 		names[name] = true
 		if _, err := plant(m, t.TempDir()); err != nil {
 			t.Errorf("%s: %s: %v", m.Rule, m.Name, err)
+		}
+	}
+}
+
+// What docs/reliability.md says of how many bugs there are is so.
+func TestReliabilityCountsTheTables(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reliability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(map[string]string)
+	name := regexp.MustCompile("`([a-z]+)`")
+	for _, row := range regexp.MustCompile("(?m)^\\| (`[a-z`, ]+`) \\|.*\\| ([0-9, ]+) \\|$").FindAllStringSubmatch(string(text), -1) {
+		counts := strings.Split(row[2], ", ")
+		for i, table := range name.FindAllStringSubmatch(row[1], -1) {
+			told[table[1]] = counts[min(i, len(counts)-1)]
+		}
+	}
+	for _, table := range tables {
+		if table.name == "planted" || table.name == "rules" {
+			continue // described elsewhere
+		}
+		if got, want := told[table.name], strconv.Itoa(len(table.mutants)); got != want {
+			t.Errorf("docs/reliability.md says %q bugs of table %s, want %s", got, table.name, want)
 		}
 	}
 }
