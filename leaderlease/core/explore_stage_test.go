@@ -159,7 +159,7 @@ func (b *bounds) maxPromise() time.Duration { return b.units(cmp.Or(b.longest, b
 
 // widest is more than what is ever added to an instant, so gaps that are wider are
 // the same.
-func (b *bounds) widest() int { return b.d + b.skew + 2 + int(2*b.budget.backs) }
+func (b *bounds) widest() int { return max(b.d, b.transfer) + b.skew + 2 + int(2*b.budget.backs) }
 
 // first is the configuration of a new group.
 func (b *bounds) first() conf {
