@@ -61,16 +61,20 @@ func newLogger(sys *System, cfg settings.Log) (*slog.Logger, func(), error) {
 const loggedBytes = 16 << 10
 
 // readable writes durations as people do, since JSON would have nanoseconds, and of
-// a text what prints, as both formats quote only a part of what does not, with flags for
-// the fields of configurations.
+// a text what prints, as both formats quote only a part of what does not. Messages and
+// errors have flags in the place of fields; other texts are names and paths.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case time.Duration:
 		a.Value = slog.StringValue(v.String())
 	case string:
-		a.Value = slog.StringValue(logged(v))
+		v = logged(v)
+		if a.Key == slog.MessageKey {
+			v = settings.Spoken(v)
+		}
+		a.Value = slog.StringValue(v)
 	case error:
-		a.Value = slog.StringValue(logged(v.Error()))
+		a.Value = slog.StringValue(settings.Spoken(logged(v.Error())))
 	}
 	return a
 }
@@ -79,5 +83,5 @@ func logged(s string) string {
 	if len(s) > loggedBytes {
 		s = fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(s[:loggedBytes], ""), len(s))
 	}
-	return printable(settings.Spoken(s))
+	return printable(s)
 }

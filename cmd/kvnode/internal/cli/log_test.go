@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +23,7 @@ func TestLogger(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Info("hidden")
-	log.Warn("shown", "took", 1500*time.Millisecond)
+	log.Warn("shown, MaxTxnOps", "took", 1500*time.Millisecond, "member", "MaxTxnOps", "error", errors.New("open /MaxTxnOps/wal: needs MaxTxnOps"))
 	closeAll()
 	file, err := os.ReadFile(path)
 	if err != nil {
@@ -30,8 +31,12 @@ func TestLogger(t *testing.T) {
 	}
 	for name, got := range map[string]string{"stdout": stdout.String(), "stderr": stderr.String(), "file": string(file)} {
 		var line map[string]string
-		if err := json.Unmarshal([]byte(got), &line); err != nil || line["msg"] != "shown" || line["level"] != "WARN" || line["took"] != "1.5s" || line["time"] == "" {
+		if err := json.Unmarshal([]byte(got), &line); err != nil || line["msg"] != "shown, --max-txn-ops" || line["level"] != "WARN" || line["took"] != "1.5s" || line["time"] == "" {
 			t.Errorf("%s has %q, want one line with time, level, msg and took=1.5s", name, got)
+		}
+		// Whose name is that of a field keeps it.
+		if line["member"] != "MaxTxnOps" || line["error"] != "open /MaxTxnOps/wal: needs --max-txn-ops" {
+			t.Errorf("%s has member %q and error %q, want flags for fields only", name, line["member"], line["error"])
 		}
 	}
 }

@@ -8,21 +8,31 @@ import (
 
 // Spoken returns a text with flags in the place of the fields that the packages of
 // kvnode name: they know no flags. A field of the node or the API goes by its last name,
-// too, if that has several words.
+// too, if that has several words. What is quoted, or a part of a longer word such as a
+// path, is somebody's own and stays.
 func Spoken(text string) string {
-	return fieldName.ReplaceAllStringFunc(text, func(field string) string {
-		if flag, ok := flagOf[field]; ok {
-			return "--" + flag
+	var b strings.Builder
+	done := 0
+	for _, at := range nameOrQuoted.FindAllStringIndex(text, -1) {
+		if flag, ok := flagOf[text[at[0]:at[1]]]; ok && standsAlone(text, at[0], at[1]) {
+			b.WriteString(text[done:at[0]] + "--" + flag)
+			done = at[1]
 		}
-		return field
-	})
+	}
+	return b.String() + text[done:]
 }
 
 var (
-	fieldName = regexp.MustCompile(`\b[A-Z]\w*(\.[A-Z]\w*)?`)
+	nameOrQuoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\b[A-Z]\w*(\.[A-Z]\w*)?`)
 	// severalWords is a name that is no word of a sentence.
 	severalWords = regexp.MustCompile(`[a-z][A-Z]`)
 )
+
+// standsAlone reports whether text[from:to] is a word of a sentence.
+func standsAlone(text string, from, to int) bool {
+	rest := strings.TrimLeft(text[to:], ".,:;)")
+	return (from == 0 || strings.IndexByte(" \n(", text[from-1]) >= 0) && (rest == "" || rest[0] == ' ' || rest[0] == '\n')
+}
 
 // flagOf has the flags by the paths of their fields in server.Config. What both sides of
 // TLS have goes by its name there.

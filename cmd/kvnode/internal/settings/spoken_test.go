@@ -26,3 +26,26 @@ func TestFieldsAreSpokenAsFlags(t *testing.T) {
 		}
 	}
 }
+
+// Paths, names and values may look like fields.
+func TestWhatIsSomebodysOwnIsLeftAlone(t *testing.T) {
+	for _, text := range []string{
+		"open /srv/MaxTxnOps/member: no such file or directory", "open ReadMode/member: no such file or directory", `open C:\DisableLease: no such file`,
+		"stat DisableLease.db: no such file", "http://ReadMode:2380 does not answer", "a=http://h:1,MaxTxnOps=http://h:2", "ReadMode(9)",
+		`member "MaxTxnOps"`, `"a MaxTxnOps b" is a name`, `"\"MaxTxnOps\" " is a name`, "--MaxTxnOps", "MaxTxnOps-1.log",
+	} {
+		if got := Spoken(text); got != text {
+			t.Errorf("Spoken(%q) = %q, want it unchanged", text, got)
+		}
+	}
+	const text = `a quote " that nobody ends, (MaxTxnOps): "x", MaxTxnOps` + "\nReadMode"
+	if got, want := Spoken(text), `a quote " that nobody ends, (MaxTxnOps): "x", --max-txn-ops`+"\n--read-mode"; got != want {
+		t.Errorf("Spoken(%q) = %q, want %q", text, got, want)
+	}
+}
+
+func BenchmarkSpoken(b *testing.B) {
+	for b.Loop() {
+		_ = Spoken("apply request took too long: /srv/data/member/log, and what else a line of the log may say of a member")
+	}
+}
