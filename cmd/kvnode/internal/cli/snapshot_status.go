@@ -20,7 +20,8 @@ func newSnapshotStatus(sys *System) *cobra.Command {
 size. The hash is what etcdctl endpoint hashkv --rev REVISION gives for the cluster that it is of: that
 and json have it as a decimal number, simple in hex, as in etcdutl, and table in both.
 
-Of a member's data directory it tells what a restore of that would begin with, and where its log ends.
+Of a member's data directory it tells what a restore of that would begin with, and where its log ends:
+on standard error, and in json as "replayed".
 It needs room for a copy of the state in the directory for temporary files.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -54,13 +55,28 @@ type snapshotLine struct {
 	TTLLeases       int    `json:"leases"`
 	RaftIndex       uint64 `json:"raftIndex"`
 	RaftTerm        uint64 `json:"raftTerm"`
+
+	// Replayed is of a data directory only.
+	Replayed *replayedLine `json:"replayed,omitempty"`
+}
+
+// replayedLine is what sayReplayed says.
+type replayedLine struct {
+	Entries   uint64 `json:"entries"`
+	Last      uint64 `json:"last"`
+	Term      uint64 `json:"term"`
+	Committed uint64 `json:"committed"`
+	Beyond    uint64 `json:"beyond"`
+	Torn      string `json:"torn,omitempty"`
+	Lost      string `json:"lost,omitempty"`
+	Received  uint64 `json:"received,omitempty"`
 }
 
 func newSnapshotLine(s *node.SnapshotInfo) *snapshotLine {
 	return &snapshotLine{
 		Hash: s.Hash.Hash, Revision: s.Revision, TotalKey: s.Keys, TotalSize: s.Size,
 		CompactRevision: s.Hash.CompactRevision, Versions: s.Versions, TTLLeases: s.TTLLeases,
-		RaftIndex: s.Index, RaftTerm: s.Term,
+		RaftIndex: s.Index, RaftTerm: s.Term, Replayed: (*replayedLine)(s.Replayed),
 	}
 }
 

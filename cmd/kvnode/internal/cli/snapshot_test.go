@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -139,6 +140,14 @@ func TestADataDirectoryIsStatedAndRestored(t *testing.T) {
 	}
 	if code, stdout, stderr := kvnode("snapshot", "status", old); code != exitOK || !strings.Contains(stdout, ", 3, 2, ") || !said(stderr) {
 		t.Errorf("snapshot status = %d %q %s, want revision 3 and what was replayed", code, stdout, stderr)
+	}
+	var line struct {
+		RaftIndex uint64
+		Replayed  struct{ Last, Committed uint64 }
+	}
+	_, stdout, _ := kvnode("snapshot", "status", old, "-w", "json")
+	if err := json.Unmarshal([]byte(stdout), &line); err != nil || line.Replayed.Last != line.RaftIndex || line.Replayed.Committed == 0 {
+		t.Errorf("snapshot status -w json = %s, %v, want what was replayed", stdout, err)
 	}
 	url := "http://127.0.0.1:2380"
 	code, stdout, stderr := kvnode("snapshot", "restore", old, "--data-dir", old+".new",
