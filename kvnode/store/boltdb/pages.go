@@ -23,6 +23,7 @@ type pageWalk struct {
 	pageSize int64
 	pages    uint64 // all pages in use are below
 	seen     []bool
+	inside   bool // a bucket: there is none within another
 }
 
 const (
@@ -31,6 +32,7 @@ const (
 	leafPage    = 0x02
 	elementSize = 16
 	bucketLeaf  = 0x01 // flag of an element that is a bucket
+	bucketHead  = 16   // root, sequence
 
 	metaMagic   = 0xED0CDAED
 	metaVersion = 2
@@ -105,6 +107,11 @@ func (w *pageWalk) page(id uint64, low, high []byte) error {
 	if err != nil {
 		return err
 	}
+	return w.content(id, buf, low, high)
+}
+
+// content is page for what is in buf.
+func (w *pageWalk) content(id uint64, buf, low, high []byte) (err error) {
 	count := int64(order.Uint16(buf[10:]))
 	if pageHead+count*elementSize > int64(len(buf)) {
 		return fmt.Errorf("page %d: %d elements do not fit", id, count)
@@ -194,12 +201,26 @@ func (w *pageWalk) element(id uint64, flags uint16, buf []byte, i int64) ([]byte
 	if !bucket {
 		return key, nil
 	}
-	if len(value) < 16 {
-		return nil, fmt.Errorf("page %d: bucket of %d bytes", id, len(value))
+	return key, w.bucket(id, value)
+}
+
+// bucket checks the bucket that value describes, which is an element of page id. If
+// anything else took itself for a bucket bbolt might follow it in a circle.
+func (w *pageWalk) bucket(id uint64, value []byte) error {
+	if w.inside {
+		return fmt.Errorf("page %d: a bucket within a bucket", id)
+	}
+	w.inside = true
+	defer func() { w.inside = false }()
+	if len(value) < bucketHead {
+		return fmt.Errorf("page %d: bucket of %d bytes", id, len(value))
+	}
+	if root := order.Uint64(value); root != 0 {
+		return w.page(root, nil, nil)
 	}
 	// A small bucket is kept in its element and has no page.
-	if root := order.Uint64(value); root != 0 {
-		return key, w.page(root, nil, nil)
+	if len(value) < bucketHead+pageHead {
+		return fmt.Errorf("page %d: bucket of %d bytes without a page", id, len(value))
 	}
-	return key, nil
+	return w.content(id, value[bucketHead:], nil, nil)
 }
