@@ -37,6 +37,12 @@ var floods = []Mutant{
 		New:  "",
 	},
 	{
+		Rule: "floods", Name: "who acknowledges settings pays for all streams", Pkg: floodPkg, Test: "^TestSettingsOfTheServerMayBeAcknowledged$",
+		File: "kvnode/server/floodgate/toll.go",
+		Old:  "\t\tif f.flags&flagAck != 0 {\n",
+		New:  "\t\tif false {\n",
+	},
+	{
 		Rule: "floods", Name: "a deadline that passes is held against the client", Pkg: floodPkg, Test: "^TestClientsThatAreServedNeverWait$",
 		File: "kvnode/server/floodgate/toll.go",
 		Old:  "\t\tif f.stream <= c.ages.old && c.begun > 0 {\n",

@@ -134,6 +134,12 @@ var stores = []Mutant{
 		New:  "order.Uint64(m[48:]) < order",
 	},
 	{
+		Rule: "storage", Name: "a record that says it is a bucket is followed", Pkg: storePkg + "/boltdb", Test: "^TestARecordThatSaysItIsABucketIsDamage$",
+		File: "kvnode/store/boltdb/pages.go",
+		Old:  "\tif w.inside {\n",
+		New:  "\tif false {\n",
+	},
+	{
 		Rule: "storage", Name: "bbolt's file is not settled", Pkg: storePkg, Test: "^TestOpenWritesAgain$",
 		File: "kvnode/store/boltdb/settle.go",
 		Old:  "\terr = settlePath(b.path, int64(f.db.Info().PageSize))\n",

@@ -75,6 +75,24 @@ func TestSettingsForManyStreams(t *testing.T) {
 	}
 }
 
+// What acknowledges the server's settings keeps nothing busy, however many streams wait.
+func TestSettingsOfTheServerMayBeAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := connect(t, New(quiet(), 1<<20))
+		for id := range uint32(20_000) {
+			if err := s.receive(request(2*id + 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 8 { // gRPC doubles its window as often, from 64 KiB
+			s.send(raw(frameSettings, 0, 0, 6))
+			if err := s.receive(raw(frameSettings, flagAck, 0, 0)); err != nil {
+				t.Fatalf("acknowledgement %d: %v", i+1, err)
+			}
+		}
+	})
+}
+
 // slow is a wire on which each write takes a while.
 type slow struct{ wire }
 

@@ -82,6 +82,10 @@ func (c *conn) charge(t *toll, f *frame) {
 			t.owed++
 		}
 	case frameSettings:
+		if f.flags&flagAck != 0 {
+			t.owed++ // gRPC looks at no stream for it
+			break
+		}
 		cost := (1 + int64(f.length)/settingLen) * (1 + c.streams.count()/settingStreams)
 		t.owed, t.settings = t.owed+cost, t.settings+cost
 	case frameData:
