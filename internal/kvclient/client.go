@@ -7,6 +7,7 @@ package kvclient
 import (
 	"crypto/tls"
 	"fmt"
+	"slices"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -18,7 +19,7 @@ import (
 // New returns a client that chooses among endpoints, of the form host:port.
 // Secure is nil for plain text. The caller closes the client.
 func New(secure *tls.Config, endpoints []string, opts ...grpc.DialOption) (*clientv3.Client, error) {
-	opts = append(opts,
+	opts = append(slices.Clip(opts),
 		grpc.WithChainUnaryInterceptor(keepServed),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.3, Jitter: 0.2, MaxDelay: 50 * time.Millisecond},

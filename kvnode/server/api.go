@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"slices"
 
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -26,7 +27,7 @@ func (s *Server) build() (err error) {
 	api := s.cfg.API
 	api.NodeVersion, api.WaitingMethods, api.Metrics = Version(), concurrency.Waiting, requests
 	if s.certs.client != nil {
-		api.LeaderDial = append(api.LeaderDial, newLeaderCredentials(s.certs.client))
+		api.LeaderDial = append(slices.Clip(api.LeaderDial), newLeaderCredentials(s.certs.client))
 	}
 	s.api = etcdapi.New(s.node, api)
 	// The gateway has one connection for all its clients, of whom those that wait
