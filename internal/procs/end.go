@@ -15,6 +15,9 @@ const lookEvery = 5 * time.Millisecond
 // WaitReady waits until the process has said that it serves clients.
 func (m *Member) WaitReady(ctx context.Context) error {
 	r := m.current()
+	if r == nil {
+		return fmt.Errorf("member %s was never started", m.Name)
+	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for !m.saysReady(r.begin) {
@@ -33,6 +36,9 @@ func (m *Member) WaitReady(ctx context.Context) error {
 // if a signal ended it.
 func (m *Member) WaitExit(ctx context.Context) (int, error) {
 	r := m.current()
+	if r == nil {
+		return 0, fmt.Errorf("member %s was never started", m.Name)
+	}
 	select {
 	case <-r.done:
 		return r.cmd.ProcessState.ExitCode(), nil

@@ -100,6 +100,20 @@ func TestRunningMemberIsNotStartedTwice(t *testing.T) {
 }
 
 // What an earlier run has said does not make a later one ready.
+func TestMemberThatWasNeverStarted(t *testing.T) {
+	m := &Member{Name: "m1"}
+	_, exit := m.WaitExit(t.Context())
+	_, end := m.Terminate(t.Context())
+	for what, err := range map[string]error{"WaitReady": m.WaitReady(t.Context()), "WaitExit": exit, "Terminate": end} {
+		if err == nil || !strings.Contains(err.Error(), "m1 was never started") {
+			t.Errorf("%s = %v, want that m1 was never started", what, err)
+		}
+	}
+	if err := errors.Join(m.Stop(), m.Kill()); err != nil {
+		t.Errorf("Stop and Kill = %v, want nothing", err)
+	}
+}
+
 func TestMemberIsReadyOnceItsRunHasSaidSo(t *testing.T) {
 	m, died := testMember(t, "serves")
 	if err := m.WaitReady(t.Context()); err != nil {
