@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/memberdir"
@@ -82,8 +83,10 @@ func (d *memberDir) openLog() (err error) {
 	if d.hard, _, err = d.log.InitialState(); err != nil {
 		return err
 	}
-	if d.last, err = d.log.LastIndex(); err == nil && d.last == 0 {
-		return errors.New("its log is empty: there is nothing to restore")
+	// Before anything else is written it is noted that the log has begun, and in the log
+	// a term comes first.
+	if d.last, err = d.log.LastIndex(); err == nil && d.id.Started && d.last == 0 && raft.IsEmptyHardState(d.hard) {
+		return errors.New("its log is empty, but the member has run before: it is lost")
 	}
 	return err
 }
@@ -100,16 +103,30 @@ func (d *memberDir) findBase() error {
 	if err != nil && !errors.Is(err, store.ErrNoCheckpoint) {
 		return explainForeign(err)
 	}
+	// Of a log that was cut off nobody knows what it has lost behind a received snapshot.
+	if d.at.Index+1 >= first {
+		if err := d.fits(); err != nil {
+			return err
+		}
+	}
 	if err := d.findReceived(); err != nil {
 		return err
 	}
-	if d.at.Index+1 < first {
+	switch {
+	case d.at.Index == 0 && d.last == 0:
+		return errors.New("its log is empty: there is nothing to restore")
+	case d.at.Index+1 < first:
 		return fmt.Errorf("the state in %s is of index %d, and the log begins at %d: what is between them is missing", d.base, d.at.Index, first)
-	}
-	if d.supersedes() {
+	case d.supersedes():
 		d.received, d.last = d.at.Index, d.at.Index
 		return nil
+	default:
+		return d.fits()
 	}
+}
+
+// fits refuses a state that the log cannot go on from.
+func (d *memberDir) fits() error {
 	if d.at.Index > d.last {
 		return fmt.Errorf("the state in %s is of index %d, and the log ends at %d: it is cut off, or of another directory", d.base, d.at.Index, d.last)
 	}

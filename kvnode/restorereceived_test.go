@@ -15,6 +15,7 @@ import (
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
+	"github.com/leaderlease/go/raftwal"
 )
 
 // A snapshot that came from another member, and that a crash kept out of store.db, is
@@ -150,4 +151,73 @@ func applyTo(path string, index, term uint64) error {
 	s.Apply(index, term, nil)
 	_, err = s.Checkpoint(nil)
 	return errors.Join(err, s.Close())
+}
+
+// A member that has joined, and ended before its log had more than a term, has the state
+// all the same.
+func TestASnapshotIsRestoredWithoutAnEntry(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		c.put(leader, "k", "v")
+		time.Sleep(time.Second)
+		if err := leader.Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		victim := c.followers(leader)[0]
+		c.crash(victim)
+		at := receive(t, victim, leader)
+		dir := victim.cfg.DataDir
+		if err := errors.Join(os.RemoveAll(victim.cfg.dir().Log()), beginEmpty(dir)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), "its log is empty") {
+			t.Errorf("InspectSnapshot() = %v, want it refused: the log is lost, and what was behind the snapshot with it", err)
+		}
+		begin(t, victim, at.Term)
+		if s, err := InspectSnapshot(dir); err != nil || s.Replayed.Received != at.Index {
+			t.Errorf("InspectSnapshot() = %+v, %v, want the snapshot of index %d", s.Replayed, err, at.Index)
+		}
+		if r := c.restoreAll(dir, nil)[0]; r.Checkpoint.Index != at.Index || r.Term < at.Term {
+			t.Errorf("restored index %d in term %d, want %d in %d", r.Checkpoint.Index, r.Term, at.Index, at.Term)
+		}
+	})
+}
+
+// begin notes a term in the log of a member that does not run, and nothing else.
+func begin(t *testing.T, n *Node, term uint64) {
+	t.Helper()
+	log, err := raftwal.Open(raftwal.Config{Dir: n.cfg.dir().Log(), SegmentSize: n.cfg.SegmentSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = log.Save(nil, &raftpb.HardState{Term: new(term), Vote: new(uint64(0)), Commit: new(uint64(0))}, nil)
+	if err := errors.Join(err, log.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A log that was cut off behind the last checkpoint may have lost what came behind a
+// snapshot that was received as well.
+func TestAReceivedSnapshotDoesNotHideThatTheLogIsCutOff(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		early := filepath.Join(t.TempDir(), "early")
+		if err := os.CopyFS(early, os.DirFS(c.leader().cfg.DataDir)); err != nil {
+			t.Fatal(err)
+		}
+		n := c.lostMajority(4, 0)
+		dir, at := n.cfg.DataDir, n.Store().Durable()
+		path := n.received.path(at.Index + 1)
+		if err := errors.Join(os.WriteFile(path, readFile(t, n.cfg.dir().Path(memberdir.StateFile)), 0o600), applyTo(path, at.Index+1, at.Term)); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := InspectSnapshot(dir); err != nil || s.Replayed.Last != at.Index+1 {
+			t.Fatalf("InspectSnapshot() = %+v, %v, want index %d", s.Replayed, err, at.Index+1)
+		}
+		if err := swap(n.cfg.dir().Log(), filepath.Join(early, memberdir.LogFolder)); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), "the log ends at") {
+			t.Errorf("InspectSnapshot() = %+v, %v, want it refused: the log ends before the checkpoint", s.Replayed, err)
+		}
+	})
 }
