@@ -110,16 +110,26 @@ func (n *Node) askLeader() error {
 // is behind the commit index in the log that this member began with may be what it
 // acknowledged last, and will be applied or replaced: a snapshot of many gigabytes is
 // received first, or a full disk is given room. One that was there meanwhile may come
-// back. Without one all the time nobody knows for how long that would be.
+// back. Without one all the time nobody knows for how long that would be. A learner knows
+// the last leader for ever, since raft never has it look for another one.
 func (n *Node) mayLack(since *leadership, err error) bool {
 	if err == nil || n.isStopping() || n.store.Applied() >= n.atStart.Last {
 		return false
 	}
-	if since.id != raft.None || n.leader.Load() != since {
+	if n.leader.Load() != since || since.id != raft.None && n.silence() <= replayPatience*n.cfg.electionTicks() {
 		return true
 	}
 	n.log.Warn("finds no leader; stale reads may lack what was acknowledged last", "error", err)
 	return false
+}
+
+// silence is for how many ticks the leader has not been heard, 0 if this member stops.
+func (n *Node) silence() int {
+	var ticks int
+	if !n.call(func() { ticks = n.loop.admission.Silence() }) {
+		return 0
+	}
+	return ticks
 }
 
 // isOver reports whether stale reads are served.

@@ -230,3 +230,48 @@ func TestALonelyMemberWaitsForItsLog(t *testing.T) {
 		}
 	})
 }
+
+// Raft never has a learner look for another leader, so the last one stays the one that it
+// knows: it is not waited for either once it is away.
+func TestALearnerDoesNotWaitForALeaderThatIsGone(t *testing.T) {
+	var d disks
+	few := func(cfg *Config) { d.use(cfg); cfg.CatchUpEntries = 1 }
+	inCluster(t, 3, few, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		if _, err := leader.AddMember(t.Context(), peerURLs("m4"), true); err != nil {
+			t.Fatal(err)
+		}
+		f := c.join("m4")
+		c.applied(f, leader)
+		time.Sleep(5 * time.Second) // all have said who they are, which is written, too
+		d.fillAfter(f, 1)           // the put, and not that it is committed
+		c.put(leader, "k", "new")
+		time.Sleep(time.Second)
+		c.crash(f)
+		for range 10 {
+			c.put(leader, "k", "newest")
+		}
+		for _, n := range c.followers(f) {
+			if err := n.Checkpoint(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := leader.MoveLeader(t.Context(), c.followers(leader)[0].ID()); err != nil { // one that does not know how far it was
+			t.Fatal(err)
+		}
+		c.net.Isolate("m4")
+		f = c.start("m4")
+		d.fill(f)
+		c.net.HealAll()
+		time.Sleep(2 * replayPatience * f.cfg.ElectionTimeout)
+		if f.Leader() == 0 || f.Store().Applied() >= f.atStart.Last {
+			t.Fatalf("leader %x, applied %d of %+v, want a leader, and less than the log", f.Leader(), f.Store().Applied(), f.atStart)
+		}
+		c.wantWaiting(f)
+		c.net.Isolate("m4")
+		time.Sleep((2*replayPatience + 3) * f.cfg.ElectionTimeout)
+		if f.Status().Replaying {
+			t.Errorf("stale reads still wait after %d election timeouts without leader %x", 2*replayPatience+3, f.Leader())
+		}
+	})
+}

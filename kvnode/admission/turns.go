@@ -58,6 +58,9 @@ func (s *State) Heard(m *raftpb.Message, term uint64) {
 	}
 }
 
+// Silence is how many ticks ago the leader, now or last, was heard.
+func (s *State) Silence() int { return s.turns.silent }
+
 // tick reports whether it is the member's turn to campaign.
 func (t *turns) tick(cfg *Config, k Known) bool {
 	t.silent++
