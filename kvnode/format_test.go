@@ -10,6 +10,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/transport"
 )
 
 // raised waits until the cluster has the newest format.
@@ -93,6 +94,10 @@ func TestAnOldMemberStopsWhereTheFormatIsRaised(t *testing.T) {
 		<-victim.Done()
 		if err := victim.Err(); err == nil || !strings.Contains(err.Error(), "raises the cluster's format to 2, and this version knows 1 to 1: start this member with") {
 			t.Errorf("Err() = %v, want what to do about an old version", err)
+		}
+		old := transport.Hello{From: victim.ID(), Name: "m3", Instance: victim.id.Instance, PeerURLs: "http://m3:2380", Format: store.FormatFirst}
+		if err := (*peers)(leader).Admit(old); reasonOf(err) != transport.ReasonOther || !strings.Contains(err.Error(), "knows format 1, and the cluster has format 2") {
+			t.Errorf("Admit() of an old version = %v, want it refused", err)
 		}
 		delete(c.nodes, "m3")
 		// A store of the second format is made, and the old version looks again.
