@@ -30,14 +30,26 @@ var recovery = []Mutant{
 	{
 		Rule: "replay", Name: "stale reads are let in although there is a leader to hear from", Pkg: nodePkg, Test: "^TestALeaderIsWaitedFor$",
 		File: "kvnode/replay.go",
-		Old:  "\tif since.id != raft.None || n.leader.Load() != since {\n",
+		Old:  "\tif n.leader.Load() != since || since.id != raft.None && n.silence() <= replayPatience*n.cfg.electionTicks() {\n",
 		New:  "\tif since.id == raft.None && n.leader.Load() != since {\n",
 	},
 	{
 		Rule: "replay", Name: "stale reads are let in when the leader is away for a moment", Pkg: nodePkg, Test: "^TestALeaderThatComesBackIsWaitedFor$",
 		File: "kvnode/replay.go",
-		Old:  "\tif since.id != raft.None || n.leader.Load() != since {\n",
+		Old:  "\tif n.leader.Load() != since || since.id != raft.None && n.silence() <= replayPatience*n.cfg.electionTicks() {\n",
 		New:  "\tif n.Leader() != raft.None {\n",
+	},
+	{
+		Rule: "replay", Name: "a learner waits for ever for a leader that is gone", Pkg: nodePkg, Test: "^TestALearnerDoesNotWaitForALeaderThatIsGone$",
+		File: "kvnode/replay.go",
+		Old:  "since.id != raft.None && n.silence() <= replayPatience*n.cfg.electionTicks() {\n",
+		New:  "since.id != raft.None {\n",
+	},
+	{
+		Rule: "replay", Name: "a learner does not wait for a leader that is heard", Pkg: nodePkg, Test: "^TestALearnerDoesNotWaitForALeaderThatIsGone$",
+		File: "kvnode/replay.go",
+		Old:  "since.id != raft.None && n.silence() <= replayPatience*n.cfg.electionTicks() {\n",
+		New:  "false {\n",
 	},
 	{
 		Rule: "replay", Name: "a change of membership that may not be committed is passed over", Pkg: nodePkg, Test: "^TestOwnEntriesEndAtAChange$",

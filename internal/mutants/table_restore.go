@@ -85,6 +85,21 @@ var restores = []Mutant{
 		Old:  "|| d.at.Index <= d.hard.GetCommit() {", New: "{",
 	},
 	{
+		Rule: "datadir", Name: "a snapshot hides a log that is cut off", Pkg: nodePkg, Test: "^TestAReceivedSnapshotDoesNotHideThatTheLogIsCutOff$",
+		File: dirFile,
+		Old:  "\tif d.at.Index+1 >= first {\n", New: "\tif false {\n",
+	},
+	{
+		Rule: "datadir", Name: "a snapshot does not count without an entry in the log", Pkg: nodePkg, Test: "^TestASnapshotIsRestoredWithoutAnEntry$",
+		File: dirFile,
+		Old:  "case d.at.Index == 0 && d.last == 0:", New: "case d.last == 0:",
+	},
+	{
+		Rule: "datadir", Name: "a snapshot stands in for a log that is lost", Pkg: nodePkg, Test: "^TestASnapshotIsRestoredWithoutAnEntry$",
+		File: dirFile,
+		Old:  "d.id.Started && d.last == 0", New: "false && d.last == 0",
+	},
+	{
 		Rule: "datadir", Name: "a snapshot that cannot be read is passed over", Pkg: nodePkg, Test: "^TestRestoreRefusesAReceivedSnapshot$",
 		File: dirFile,
 		Old:  "\tif err == nil && at.Index != newest {\n", New: "\tif err != nil || at.Index != newest {\n\t\treturn nil\n\t}\n\tif err != nil {\n",
