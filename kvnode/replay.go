@@ -116,7 +116,10 @@ func (n *Node) mayLack(since *leadership, err error) bool {
 	if err == nil || n.isStopping() || n.store.Applied() >= n.atStart.Last {
 		return false
 	}
-	if n.leader.Load() != since || since.id != raft.None && n.silence() <= replayPatience*n.cfg.electionTicks() {
+	switch {
+	case n.leader.Load() != since, since.id == n.ID():
+		return true
+	case since.id != raft.None && n.silence() <= replayPatience*n.cfg.electionTicks():
 		return true
 	}
 	n.log.Warn("finds no leader; stale reads may lack what was acknowledged last", "error", err)

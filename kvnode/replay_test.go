@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -272,6 +273,19 @@ func TestALearnerDoesNotWaitForALeaderThatIsGone(t *testing.T) {
 		time.Sleep((2*replayPatience + 3) * f.cfg.ElectionTimeout)
 		if f.Status().Replaying {
 			t.Errorf("stale reads still wait after %d election timeouts without leader %x", 2*replayPatience+3, f.Leader())
+		}
+	})
+}
+
+// One that leads hears no leader.
+func TestALeaderWaitsForWhatItHas(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		time.Sleep(2 * replayPatience * n.cfg.ElectionTimeout)
+		synctest.Wait()
+		n.atStart.Last = n.last.Load() + 1
+		if !n.mayLack(n.leader.Load(), ErrTimeout) {
+			t.Error("a leader that has not applied its log does not wait for that")
 		}
 	})
 }
