@@ -217,6 +217,9 @@ func TestSignsOfLife(t *testing.T) {
 		three := Known{Voters: []uint64{1, 2, 3}}
 		campaigns(s, 10, three)
 		s.Heard(&raftpb.Message{Type: tt.typ.Enum(), Term: new(tt.term)}, 5)
+		if heard := tt.want == nil; (s.Silence() == 0) != heard {
+			t.Errorf("after %v of term %d: Silence() = %d, want 0 if that was a sign of life: %v", tt.typ, tt.term, s.Silence(), heard)
+		}
 		if got := campaigns(s, 2, three); !slices.Equal(got, tt.want) {
 			t.Errorf("after %v of term %d: it campaigns at %v, want %v", tt.typ, tt.term, got, tt.want)
 		}
