@@ -245,10 +245,19 @@ func TestALearnerDoesNotWaitForALeaderThatIsGone(t *testing.T) {
 		f := c.join("m4")
 		c.applied(f, leader)
 		time.Sleep(5 * time.Second) // all have said who they are, which is written, too
-		d.fillAfter(f, 1)           // the put, and not that it is committed
-		c.put(leader, "k", "new")
-		time.Sleep(time.Second)
+		for _, n := range c.followers(leader) {
+			if n != f {
+				c.net.Cut(leader.Name(), n.Name()) // so the put is not committed before the crash
+			}
+		}
+		done := make(chan error)
+		go func() { done <- put(t.Context(), leader, "k", "new") }()
+		time.Sleep(leader.cfg.ElectionTimeout / 4)
 		c.crash(f)
+		c.net.HealAll()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
 		for range 10 {
 			c.put(leader, "k", "newest")
 		}
