@@ -49,7 +49,7 @@ var recovery = []Mutant{
 		Rule: "replay", Name: "a learner does not wait for a leader that is heard", Pkg: nodePkg, Test: "^TestALearnerDoesNotWaitForALeaderThatIsGone$",
 		File: "kvnode/replay.go",
 		Old:  "\tcase since.id != raft.None && n.silence() <= replayPatience*n.cfg.electionTicks():\n",
-		New:  "\tcase false:\n",
+		New:  "\tcase since.id != raft.None && false:\n",
 	},
 	{
 		Rule: "replay", Name: "a leader does not wait for its own log", Pkg: nodePkg, Test: "^TestALeaderWaitsForWhatItHas$",
