@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 )
 
@@ -39,15 +38,11 @@ func run(args []string) error {
 	if flags.NArg() != 1 {
 		return fmt.Errorf("%s wants one directory, has %q", args[0], flags.Args())
 	}
-	dir, err := filepath.Abs(flags.Arg(0))
-	if err != nil {
-		return err
-	}
 	switch args[0] {
 	case "build":
-		return build(ctx, dir)
+		return build(ctx, flags.Arg(0))
 	case "suites":
-		return suites(ctx, dir, *which, strings.Split(*packages, ","))
+		return suites(ctx, flags.Arg(0), *which, strings.Split(*packages, ","))
 	default:
 		return fmt.Errorf("%q is none of: build, suites", args[0])
 	}

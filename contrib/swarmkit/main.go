@@ -1,0 +1,92 @@
+// Command swarmkit puts the leader lease into swarmkit and tries it.
+//
+//	go run ./contrib/swarmkit [-rounds 30] [-suites REGEXP] [-bench 6] DIR
+//
+// It builds swarmkit in DIR, checks that reads are linearizable while leaders are
+// cut off, and that the check finds what it has to. -suites runs swarmkit's own tests
+// with the lease on, -bench measures reads so many times in turns.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+
+	"github.com/leaderlease/go/internal/modules/upstream"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "contrib/swarmkit:", err)
+		os.Exit(1)
+	}
+}
+
+func run() (err error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	rounds := flag.Int("rounds", 30, "faults that the check makes")
+	which := flag.String("suites", "", "swarmkit's own tests to run, a regular expression")
+	count := flag.Int("bench", 0, "how often to measure")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		return fmt.Errorf("want one directory, have %q", flag.Args())
+	}
+	t, err := build(ctx, flag.Arg(0))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	if err := check(ctx, t, *rounds); err != nil {
+		return err
+	}
+	if *which != "" {
+		if err := suites(ctx, t, *which); err != nil {
+			return err
+		}
+	}
+	return bench(ctx, t, *count)
+}
+
+// check runs the test that reads are linearizable, and sees it fail for swarmkit as
+// it is and for a lease that does not end.
+func check(ctx context.Context, t *upstream.Tree, rounds int) error {
+	args := []string{"-test.run=^TestLeaderReadsAreLinearizable$", "-test.v", "-rounds=" + strconv.Itoa(rounds)}
+	if err := t.Show(ctx, logs, t.At("lease.test"), args...); err != nil {
+		return err
+	}
+	for _, control := range [][]string{{"lease.test", "-lease-off"}, {"fault.test"}} {
+		err := t.Run(ctx, logs, t.At(control[0]), append(args, control[1:]...)...)
+		if err == nil || !stale(err) {
+			return fmt.Errorf("negative control %q: want operations that are not those of one copy, got: %w", control, err)
+		}
+		fmt.Printf("negative control %q: found\n", control)
+	}
+	return nil
+}
+
+// suites runs swarmkit's own tests with the lease on: they name no options.
+func suites(ctx context.Context, t *upstream.Tree, which string) error {
+	const on = "if !n.opts.LeaderLease {"
+	name := filepath.Join(t.At(source), raftPackage, "lease.go")
+	if err := upstream.Replace(name, on, "if false {"); err != nil {
+		return err
+	}
+	tests := "./" + raftPackage
+	return t.Show(ctx, source, "go", "test", "-vet=off", "-count=1", "-timeout=20m", "-run="+which, tests, tests+"/transport", tests+"/membership")
+}
+
+// bench measures in turns, so that what else the machine does meets all alike.
+func bench(ctx context.Context, t *upstream.Tree, count int) error {
+	for range count {
+		if err := t.Show(ctx, logs, t.At("lease.test"), "-test.run=^$", "-test.bench=^BenchmarkLeaderRead$", "-test.benchtime=2s"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
