@@ -154,6 +154,10 @@ contrib-etcd: ## etcd 3.7 with the leader lease: patch, build, kills, pauses and
 	cd kvnode/e2e && $(GO) test -run '^TestChaos$$' -count 1 -v -timeout 0 . -args -servers=etcd -etcd=$(CONTRIB)/etcd-lease -stock=$(CONTRIB)/etcd-stock $(if $(CHAOS),-for=$(CHAOS))
 	$(if $(SUITES),$(GO) run ./contrib/etcd suites -run '$(SUITES)' $(CONTRIB))
 
+.PHONY: contrib-swarmkit
+contrib-swarmkit: ## Docker's swarm manager with the leader lease: patch, build, linearizable reads through ROUNDS=30 faults, with controls; SUITES=. for its own tests, BENCH=6 for rates
+	$(GO) run ./contrib/swarmkit $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(SUITES),-suites '$(SUITES)') $(if $(filter-out .,$(BENCH)),-bench $(BENCH)) $(or $(TMPDIR),/tmp)/contrib-swarmkit
+
 # The first lines of a result are configuration in the benchmark format, so
 # that a file says by itself where it comes from; benchstat ignores them.
 .PHONY: bench-go

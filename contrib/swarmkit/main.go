@@ -77,14 +77,14 @@ func suites(ctx context.Context, t *upstream.Tree, which string) error {
 	if err := upstream.Replace(name, on, "if false {"); err != nil {
 		return err
 	}
-	tests := "./" + raftPackage
-	return t.Show(ctx, source, "go", "test", "-vet=off", "-count=1", "-timeout=20m", "-run="+which, tests, tests+"/transport", tests+"/membership")
+	return t.Show(ctx, source, "go", "test", "-vet=off", "-count=1", "-timeout=20m", "-run="+which, "./"+raftPackage,
+		"./"+raftPackage+"/transport", "./"+raftPackage+"/membership", "./manager", "./manager/dispatcher", "./node")
 }
 
 // bench measures in turns, so that what else the machine does meets all alike.
 func bench(ctx context.Context, t *upstream.Tree, count int) error {
 	for range count {
-		if err := t.Show(ctx, logs, t.At("lease.test"), "-test.run=^$", "-test.bench=^BenchmarkLeaderRead$", "-test.benchtime=2s"); err != nil {
+		if err := t.Show(ctx, logs, t.At("lease.test"), "-test.run=^$", "-test.bench=^BenchmarkLeaderRead$", "-test.benchtime=1s"); err != nil {
 			return err
 		}
 	}

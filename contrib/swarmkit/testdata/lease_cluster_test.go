@@ -182,9 +182,7 @@ func (m *manager) isolate(yes bool) {
 }
 
 // read is what an API request does that the leader serves.
-func (m *manager) read(key string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*leaseTick)
-	defer cancel()
+func (m *manager) read(ctx context.Context, key string) (string, error) {
 	// A connection to the leader, and no error, means that another manager is.
 	if _, err := m.LeaderConn(ctx); err != raftselector.ErrIsLeader {
 		return "", errors.Join(raft.ErrLostLeadership, err)
