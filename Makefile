@@ -135,11 +135,11 @@ bench-full: bench-etcd ## all of leasebench beside etcd, about 42 minutes
 	$(GO) run ./cmd/leasebench all --start etcd=$(ETCD)
 
 .PHONY: bench-tool
-bench-tool: bench-etcd ## kvnode, and PATCHED= etcd of contrib-etcd, against etcd by etcd's own benchmark tool, ten minutes (needs python3)
+bench-tool: bench-etcd ## kvnode, and PATCHED= etcd of contrib-etcd, and with AGAIN=1 etcd once more, against etcd by etcd's own benchmark tool in one alternated run, ten minutes (needs python3); ROUNDS=5
 	$(GO) build -C bench/etcd -o $(ETCD)-tool go.etcd.io/etcd/v3/tools/benchmark
 	$(GO) build -C kvnode/e2e -o $(ETCD)-ctl go.etcd.io/etcd/etcdctl/v3
 	$(GO) build -o $(ETCD)-kvnode ./cmd/kvnode
-	python3 bench/etcd/tool.py --etcd $(ETCD) --kvnode $(ETCD)-kvnode --tool $(ETCD)-tool --etcdctl $(ETCD)-ctl $(if $(PATCHED),--patched $(PATCHED))
+	python3 bench/etcd/tool.py --etcd $(ETCD) --kvnode $(ETCD)-kvnode --tool $(ETCD)-tool --etcdctl $(ETCD)-ctl $(if $(PATCHED),--patched $(PATCHED)) $(if $(AGAIN),--again) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 .PHONY: bench-etcd
 bench-etcd:

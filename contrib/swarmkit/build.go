@@ -16,47 +16,46 @@ const (
 	raftPackage = "manager/state/raft"
 )
 
-// build leaves tests of swarmkit with the lease in dir: lease.test, and fault.test,
-// in which a lease does not end.
-func build(ctx context.Context, dir string) (*upstream.Tree, error) {
-	t, err := upstream.New(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
+// What a fault takes out of the library: a lease that does not end.
+const (
+	faultIn = "core/view.go"
+	sound   = "v.Status == Valid && v.From <= now && now < v.Usable"
+	faulty  = "v.Status == Valid && v.From <= now"
+)
+
+// build leaves tests of swarmkit with the lease in the tree: lease.test, and
+// fault.test, whose library has the fault.
+func build(ctx context.Context, t *upstream.Tree) error {
 	if err := t.Fetch(ctx, swarmkit, source); err != nil {
-		return nil, err
+		return err
 	}
 	if err := raft37(ctx, t); err != nil {
-		return nil, err
+		return err
 	}
 	if err := t.Patch(ctx, source, "contrib/swarmkit/raft37.patch", "contrib/swarmkit/lease.patch"); err != nil {
-		return nil, err
+		return err
 	}
 	tests, err := filepath.Glob("contrib/swarmkit/testdata/*_test.go")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := t.Copy(filepath.Join(source, raftPackage), tests...); err != nil {
-		return nil, err
+		return err
 	}
 	if err := t.Run(ctx, source, "go", "build", "./..."); err != nil {
-		return nil, err
+		return err
 	}
 	test := []string{"test", "-vet=off", "-c", "./" + raftPackage, "-o"}
 	if err := t.Run(ctx, source, "go", append(test, t.At("lease.test"))...); err != nil {
-		return nil, err
+		return err
 	}
-	if err := t.Copy(source+"-mod", t.At(source, "go.mod")); err != nil {
-		return nil, err
-	}
-	const sound = "v.Status == Valid && v.From <= now && now < v.Usable"
-	if err := t.Fault(ctx, source, "core/view.go", sound, strings.TrimSuffix(sound, " && now < v.Usable")); err != nil {
-		return nil, err
+	if err := t.Fault(ctx, source, faultIn, sound, faulty); err != nil {
+		return err
 	}
 	if err := t.Run(ctx, source, "go", append(test, t.At("fault.test"))...); err != nil {
-		return nil, err
+		return err
 	}
-	return t, t.Copy(source, t.At(source+"-mod", "go.mod"))
+	return t.Mend(ctx, source)
 }
 
 // raft37 lets swarmkit require raft 3.7 and etcd's log for it. raft37.patch has the rest.

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 
 	"github.com/leaderlease/go/internal/modules/upstream"
@@ -37,11 +36,14 @@ func run() (err error) {
 	if flag.NArg() != 1 {
 		return fmt.Errorf("want one directory, have %q", flag.Args())
 	}
-	t, err := build(ctx, flag.Arg(0))
+	t, err := upstream.New(ctx, flag.Arg(0))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
+	if err := build(ctx, t); err != nil {
+		return err
+	}
 	if err := check(ctx, t, *rounds); err != nil {
 		return err
 	}
@@ -70,11 +72,12 @@ func check(ctx context.Context, t *upstream.Tree, rounds int) error {
 	return nil
 }
 
+// option is where the patch looks whether the lease is on.
+const option = "if !n.opts.LeaderLease {"
+
 // suites runs swarmkit's own tests with the lease on: they name no options.
 func suites(ctx context.Context, t *upstream.Tree, which string) error {
-	const on = "if !n.opts.LeaderLease {"
-	name := filepath.Join(t.At(source), raftPackage, "lease.go")
-	if err := upstream.Replace(name, on, "if false {"); err != nil {
+	if err := upstream.Replace(t.At(source, raftPackage, "lease.go"), option, "if false {"); err != nil {
 		return err
 	}
 	return t.Show(ctx, source, "go", "test", "-vet=off", "-count=1", "-timeout=20m", "-run="+which, "./"+raftPackage,

@@ -101,6 +101,11 @@ func (t *Tree) Fault(ctx context.Context, name, file, sound, faulty string) erro
 	return t.Run(ctx, name, "go", "mod", "edit", "-replace="+Library+"="+t.At("fault"))
 }
 
+// Mend takes that copy away again.
+func (t *Tree) Mend(ctx context.Context, name string) error {
+	return t.Run(ctx, name, "go", "mod", "edit", "-dropreplace="+Library)
+}
+
 // Replace replaces what a file must hold once.
 func Replace(name, old, by string) error {
 	text, err := os.ReadFile(name)
