@@ -2,8 +2,12 @@ package raft_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -204,7 +208,7 @@ func cpu(b *testing.B) time.Duration {
 }
 
 // A manager alone leads again soon after its restart, with the lease once it no longer
-// keeps what it may have promised.
+// keeps what it may have promised. With the option off it waits for that, too, once.
 func TestALoneManagerRestarts(t *testing.T) {
 	m := newManager(t, &links{cut: make(map[string]bool)}, "", !*leaseOff)
 	leader(t, m)
@@ -214,4 +218,12 @@ func TestALoneManagerRestarts(t *testing.T) {
 	leader(t, m)
 	t.Logf("leads %v after its restart, with ticks of %v", time.Since(begin).Round(time.Millisecond), leaseTick)
 	m.stop()
+	m.opts.LeaderLease = false
+	m.restart(t)
+	defer m.stop()
+	leader(t, m)
+	_, err := os.Stat(filepath.Join(m.opts.StateDir, "lease-promise"))
+	if m.Lease() == nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the promise is still there with the option off: %v", err)
+	}
 }
