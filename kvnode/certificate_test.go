@@ -76,7 +76,7 @@ func TestWhoseCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer registry.Close()
-	n := &Node{cfg: Config{PeerTLS: source}, store: registry}
+	n := &Node{parts: parts{cfg: Config{PeerTLS: source}, store: registry}}
 	n.id.ClusterID = 1
 	n.book.note("n1:1", roster{members: []store.Member{{ID: 4, PeerURLs: []string{"https://n4:1"}}, {ID: 5}}})
 	n.book.store, n.book.first = registry, []store.Member{

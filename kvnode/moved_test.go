@@ -42,7 +42,8 @@ func TestAMovedMemberIsNamed(t *testing.T) {
 // A registry that may be an old one names nobody.
 func TestAMemberThatHasMovedIsNotNamedByAnOldRegistry(t *testing.T) {
 	var log lines
-	n := &Node{log: log.logger()}
+	n := &Node{}
+	n.log = log.logger()
 	n.replay.init()
 	m := store.Member{ID: 2, Name: "m2", PeerURLs: []string{"http://old:2380"}}
 	n.adviseMoved(&m, "http://new:2380")

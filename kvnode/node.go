@@ -2,7 +2,6 @@ package kvnode
 
 import (
 	"io"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,79 +21,82 @@ import (
 )
 
 // Node is one member of a cluster. Its methods are safe for concurrent use.
+//
+// What it does is done by its nouns, each a type in a file of its own with the state that is
+// its alone: the loop, the applier, what waits, what is transferred. They stand on the same
+// parts, and meet in Start.
 type Node struct {
-	cfg      Config             // immutable
-	id       memberdir.Identity // immutable but for what note changes
-	boot     uint64             // immutable: entries that bootstrapping made, 0 on a restart
-	fresh    bool               // immutable: the log had not begun at the start
-	log      *slog.Logger       // immutable
-	lock     io.Closer          // immutable: the data directory is this process's
-	wal      *raftwal.Log       // immutable
-	store    *store.Store       // immutable
-	watch    *watch.Hub         // immutable
-	lease    *leaderlease.Lease // immutable
-	appender *raftwal.Appender  // immutable
-	links    *transport.Transport
-	met      *acquaintances // immutable
-	book     book           // immutable but for its vouchers
-	routes   routes
-	vouched  vouched
-	quiet    quiet
+	// Immutable after the start.
+	parts
+	appender *raftwal.Appender
+	fresh    bool        // the log had not begun at the start
+	ttl      *ttl.Engine // set before anything is applied
 
-	// Boxes and channels into the loop.
-	wake      chan struct{}
-	urgent    chan *raftpb.Message // from peers: heartbeats, votes and answers
-	bulk      chan *raftpb.Message // from peers: entries and proposals
-	local     box[*raftpb.Message] // from the appender and the applier
-	calls     box[func()]          // to run in the loop
+	// The loop's, and nobody else's but for what says so there.
+	loop    loopState
+	boot    uint64 // entries that bootstrapping made, 0 on a restart
+	wake    chan struct{}
+	urgent  chan *raftpb.Message // from peers: heartbeats, votes and answers
+	bulk    chan *raftpb.Message // from peers: entries and proposals
+	local   box[*raftpb.Message] // from the appender and the applier
+	calls   box[func()]          // to run in the loop
+	vouched vouched
+	late    lateness // how late the loop is at its ticks
+
+	// Shared: each has locks of its own.
 	proposals box[proposal]
-
-	waiters waiters
-	intake  intake
-	applies applyQueue
-	replay  replay
-	atStart transport.LogEnd // immutable: what was on the disk
+	waiters   waiters
+	intake    intake
+	applies   applyQueue
+	replay    replay
 	// checkpointDue asks for a checkpoint.
 	checkpointDue chan struct{}
-
-	leader atomic.Pointer[leadership]
 	// awaited are those who have not let this member in yet.
 	awaited atomic.Pointer[[]string]
 	saved   atomic.Pointer[store.Members] // the last checkpoint has them, nil before
-	term    atomic.Uint64
-	// last is the last index of the log, stable or not.
-	last atomic.Uint64
-	// told is what raft has been told is applied, and so at most what is. Before a
-	// campaign it scans what is committed beyond. The loop stores.
-	told atomic.Uint64
-	disk diskWatch
+	disk    diskWatch
 	// counts are figures for Status, complain limits what is logged of malformed.
 	counts   counts
 	complain rate.Sometimes
 	// applying is how long entries take to be applied.
 	applying applying
-	// late is how late the loop is at its ticks.
-	late lateness
-	// ttl is set before anything is applied.
-	ttl *ttl.Engine
-
-	// loop is touched by the loop only.
-	loop loopState
-
-	stopping chan struct{} // closed first
-	stopped  chan struct{} // closed last
-	workers  sync.WaitGroup
-	stopOnce sync.Once
-	failure  atomic.Pointer[error]
-
 	// begun is closed when peers may be admitted.
-	begun        chan struct{}
-	known        chan struct{} // closed when the member has published itself
-	shutdownOnce sync.Once
-	farewells    farewells
-	received     received
-	advice       sync.Once  // of adviseAlone
-	noting       sync.Mutex // guards changes of id
+	begun     chan struct{}
+	known     chan struct{} // closed when the member has published itself
+	farewells farewells
+	received  received
+	advice    sync.Once // of adviseAlone
+}
+
+// parts are what a member is made of, and what its nouns stand on. They are immutable after
+// the start, but for id, or have locks of their own.
+type parts struct {
+	life
+	reign
+	marks
+	cfg     Config
+	id      memberdir.Identity // what note changes is under noting
+	noting  sync.Mutex
+	lock    io.Closer // the data directory is this process's
+	wal     *raftwal.Log
+	store   *store.Store
+	watch   *watch.Hub
+	lease   *leaderlease.Lease
+	links   *transport.Transport
+	met     *acquaintances
+	book    book
+	routes  routes
+	quiet   quiet
+	atStart transport.LogEnd // what was on the disk
+}
+
+// marks are how far this member's raft has come. The loop stores, anybody reads.
+type marks struct {
+	// last is the last index of the log, stable or not.
+	last atomic.Uint64
+	// told is what raft has been told is applied, and so at most what is. Before a
+	// campaign it scans what is committed beyond.
+	told atomic.Uint64
 }
 
 // loopState is what only the loop touches.
@@ -114,18 +116,11 @@ type loopState struct {
 	restored uint64
 }
 
-// leadership is who leads, for as long as that stays so.
-type leadership struct {
-	id      uint64
-	term    uint64        // in which id leads, if it is this member
-	changed chan struct{} // closed when it is over
-}
-
 // ID returns this member's ID.
-func (n *Node) ID() uint64 { return n.id.MemberID }
+func (p *parts) ID() uint64 { return p.id.MemberID }
 
 // ClusterID returns the cluster's ID.
-func (n *Node) ClusterID() uint64 { return n.id.ClusterID }
+func (p *parts) ClusterID() uint64 { return p.id.ClusterID }
 
 // Name returns this member's name.
 func (n *Node) Name() string { return n.cfg.Name }
@@ -144,40 +139,3 @@ func (n *Node) Watch() *watch.Hub { return n.watch }
 
 // Lease returns the leader lease.
 func (n *Node) Lease() *leaderlease.Lease { return n.lease }
-
-// Term returns the newest term this member knows.
-func (n *Node) Term() uint64 { return n.term.Load() }
-
-// Leader returns the leader's ID as far as this member knows, 0 if none.
-func (n *Node) Leader() uint64 { return n.leader.Load().id }
-
-// LeadingTerm returns the term in which this member leads, 0 if it does not: what
-// is proposed with ProposeFenced and this term takes effect only if it still does
-// then.
-func (n *Node) LeadingTerm() uint64 {
-	if now := n.leader.Load(); now.id == n.ID() {
-		return now.term
-	}
-	return 0
-}
-
-// LeaderChanged returns a channel that is closed when the present leader, or
-// the lack of one, is over.
-func (n *Node) LeaderChanged() <-chan struct{} { return n.leader.Load().changed }
-
-// Done is closed when the node has stopped, by Stop or because it failed.
-func (n *Node) Done() <-chan struct{} { return n.stopped }
-
-// Err returns why the node failed, nil if it did not.
-func (n *Node) Err() error {
-	if err := n.failure.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-// setLeader tells everybody who asked that leadership has moved.
-func (n *Node) setLeader(id uint64) {
-	old := n.leader.Swap(&leadership{id: id, term: n.Term(), changed: make(chan struct{})})
-	close(old.changed)
-}

@@ -58,19 +58,16 @@ func closeIf(c interface{ Close() error }) error {
 func newNode(cfg Config) *Node {
 	cfg.Logger = cfg.Logger.With("member", cfg.Name)
 	n := &Node{
-		cfg:           cfg,
-		log:           cfg.Logger.With("component", "kvnode"),
-		watch:         watch.New(),
 		wake:          make(chan struct{}, 1),
 		urgent:        make(chan *raftpb.Message, 1024),
 		bulk:          make(chan *raftpb.Message, 256),
 		checkpointDue: make(chan struct{}, 1),
-		stopping:      make(chan struct{}),
 		begun:         make(chan struct{}),
 		known:         make(chan struct{}),
-		stopped:       make(chan struct{}),
 		complain:      rate.Sometimes{First: 3, Interval: 10 * time.Second},
 	}
+	n.cfg, n.log, n.watch = cfg, cfg.Logger.With("component", "kvnode"), watch.New()
+	n.stopping, n.stopped = make(chan struct{}), make(chan struct{})
 	n.local.wake, n.calls.wake, n.proposals.wake = n.wake, n.wake, n.wake
 	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
 	n.applies.init()
@@ -121,7 +118,8 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if n.store, err = store.Open(store.Config{Backend: backend, TTLEvents: n.ttlChanged, Events: n.watch.Publish, Restored: n.watch.Missed, Logger: n.cfg.Logger}); err != nil {
 		return false, errors.Join(err, backend.Close())
 	}
-	n.book.self, n.book.first, n.book.store = n.ID(), n.id.Members, n.store
+	n.self = n.ID()
+	n.book.self, n.book.first, n.book.store = n.self, n.id.Members, n.store
 	fresh, err = n.cfg.dir().IsFresh(&n.id, n.wal, n.store.Durable().Index)
 	if err != nil || fresh {
 		return fresh, n.cfg.advise(err, n.ID())
@@ -274,6 +272,7 @@ func (n *Node) begin() (err error) {
 	n.workers.Go(func() { n.ttl.Run(n.stopping) })
 	n.workers.Go(n.run)
 	close(n.begun)
+	go n.shutdown()
 	n.log.Info("started", "id", transport.ID(n.ID()), "cluster", transport.ID(n.ClusterID()),
 		"term", n.Term(), "applied", n.store.Applied(), "last", n.last.Load(), "lease", lease.Duration, "margin", lease.MaxClockSkew)
 	return nil
