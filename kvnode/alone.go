@@ -38,15 +38,15 @@ func (n *Node) claimed(ctx context.Context, h transport.Hello) {
 
 // hearOut ends this member, which waits, if the claim of h is true.
 func (n *Node) hearOut(ctx context.Context, h transport.Hello) {
-	n.calls.put(func() { n.loop.admission.Asks() })
+	n.calls.put(func(l *raftLoop) { l.admission.Asks() })
 	claim, err := n.asker().askClaimant(ctx, h)
 	if err != nil && n.quiet.refused.loud(n.ID()) {
 		n.log.Warn("waits with founding its cluster, as a member of another one calls, which cannot be asked whether this one is its own; "+
 			"make its peer URLs reachable from here, stop it, or begin anew with another --initial-cluster-token",
 			"peer", labelled(h.Name, h.From), "urls", shown(h.PeerURLs, 4*shownBytes), "cluster", transport.ID(h.ClusterID), "error", err)
 	}
-	n.calls.put(func() {
-		if n.loop.admission.Asked(claim != "", err, time.Now()).GiveUp {
+	n.calls.put(func(l *raftLoop) {
+		if l.admission.Asked(claim != "", err, time.Now()).GiveUp {
 			n.fail(fmt.Errorf("%w: %s; %s", ErrLost, claim, n.cfg.remedyAlone()))
 		}
 	})

@@ -1,7 +1,6 @@
 package kvnode
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -100,7 +99,6 @@ type diskWatch struct {
 	begun, ended atomic.Uint64
 	full         atomic.Bool // the last write found no room
 	stuck        atomic.Bool // stalled, for others than the loop
-	aside        atomic.Bool // leadership is being transferred
 
 	// The loop only.
 	stalled bool
@@ -130,7 +128,7 @@ func (d *diskWatch) check(n *Node) {
 		n.log.Warn("disk", "stalled", stalled)
 	}
 	if d.stalled || d.full.Load() {
-		n.stepAside()
+		n.transfers.stepAside()
 	}
 }
 
@@ -151,26 +149,4 @@ func (n *Node) retryFullDisk(err error) bool {
 	case <-time.After(fullDiskPause):
 		return true
 	}
-}
-
-// stepAside transfers leadership if the others go on without this member's disk:
-// what they commit it cannot apply, since raft applies only what is durable here,
-// and so it could answer no linearizable read. If nobody else can write, it stays,
-// and serves reads.
-func (n *Node) stepAside() {
-	if n.Leader() != n.ID() || n.lease.Info().Commit <= n.store.Applied() || n.disk.aside.Swap(true) {
-		return
-	}
-	n.workers.Go(func() {
-		defer n.disk.aside.Store(false)
-		if err := n.transferAway(context.Background()); err != nil && n.quiet.disk.loud(n.ID()) {
-			n.log.Warn("the disk does not take writes, and leadership was not transferred", "error", err)
-		}
-		// Each request to take over makes raft count anew to its next look at who
-		// answers, and keeps proposals waiting. Both need an election timeout of rest.
-		select {
-		case <-time.After(n.cfg.ElectionTimeout + n.cfg.TickInterval):
-		case <-n.stopping:
-		}
-	})
 }

@@ -101,7 +101,7 @@ func (n *Node) runJob(j applyJob) bool {
 			n.fail(err)
 			return false
 		}
-		n.replay.look(n)
+		n.replay.look()
 		close(j.done)
 		return true
 	}
@@ -116,7 +116,7 @@ func (n *Node) runJob(j applyJob) bool {
 		}
 	}
 	n.lease.Applied(n.store.Applied())
-	n.replay.look(n)
+	n.replay.look()
 	n.local.put(j.responses...)
 	n.checkpointIfDue(bytes)
 	return true
@@ -171,13 +171,13 @@ func (n *Node) applyConf(e *raftpb.Entry) bool {
 	// by it.
 	w := n.waiters.remove(plan.proposal)
 	var conf *raftpb.ConfState
-	ok := n.call(func() {
+	ok := n.calls.do(func(l *raftLoop) {
 		n.handleReadys() // a snapshot that was stepped just now
-		if n.loop.restored >= e.GetIndex() {
-			n.applies.superseded = n.loop.restored
+		if l.restored >= e.GetIndex() {
+			n.applies.superseded = l.restored
 			return
 		}
-		conf = n.loop.raw.ApplyConfChange(plan.raft)
+		conf = l.raw.ApplyConfChange(plan.raft)
 		n.lease.ApplyConfStateAt(e.GetIndex(), conf)
 	})
 	if !ok {

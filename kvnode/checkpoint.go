@@ -192,10 +192,10 @@ func (n *Node) followedUpTo() uint64 {
 		connected[p.ID] = p.Connected
 	}
 	found := make(chan uint64, 1)
-	n.calls.put(func() {
+	n.calls.put(func(l *raftLoop) {
 		lowest := uint64(math.MaxUint64)
-		if n.loop.role == raft.StateLeader {
-			n.loop.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
+		if l.role == raft.StateLeader {
+			l.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
 				if typ == raft.ProgressTypePeer && connected[id] {
 					lowest = min(lowest, pr.Match)
 				}

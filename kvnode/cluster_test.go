@@ -201,3 +201,6 @@ func (c *cluster) leaseStatus(n *Node) leaderlease.Status {
 	_, s := n.Lease().TryRead()
 	return s
 }
+
+// call runs f in n's loop and waits for its end.
+func (n *Node) call(f func()) bool { return n.calls.do(func(*raftLoop) { f() }) }

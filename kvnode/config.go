@@ -227,3 +227,11 @@ func CheckPeerURL(peer string) error {
 	_, err := peerurl.HostPort(peer)
 	return err
 }
+
+// bounded bounds ctx by RequestTimeout if it has no deadline.
+func (c *Config) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, c.RequestTimeout, ErrTimeout)
+}

@@ -12,8 +12,6 @@ import (
 type counts struct {
 	checkpoints       *durations.Histogram
 	failedCheckpoints atomic.Uint64
-	failedProposals   atomic.Uint64
-	failedReads       atomic.Uint64
 	// failure is why the newest checkpoint was not made.
 	failure   atomic.Pointer[error]
 	malformed atomic.Uint64
@@ -64,7 +62,7 @@ func (c *counts) load() Counts {
 	return Counts{
 		Checkpoints: saved.Count, FailedCheckpoints: c.failedCheckpoints.Load(),
 		CheckpointTime: saved.Sum, MaxCheckpointTime: saved.Max, CheckpointWithin: saved.Within,
-		FailedProposals: c.failedProposals.Load(), FailedReads: c.failedReads.Load(), Malformed: c.malformed.Load(),
+		Malformed: c.malformed.Load(),
 	}
 }
 

@@ -24,78 +24,82 @@ const (
 	formatReminder = time.Hour
 )
 
-// raiseFormat has the leader raise the cluster's format as soon as all members have
+// formats knows who keeps the cluster's format, and raises it.
+type formats struct {
+	*parts
+	proposals *proposals
+}
+
+// run has the leader raise the cluster's format as soon as all members have
 // said that their version knows a newer one. Until then what is new is not used.
 //
 // What they say is a hint, for a member may come back with an older version. The
 // entry itself keeps such a member from going on: it is a configuration change of a
 // kind that versions of the first format do not take, and stop at, and of which
 // later ones know whether they know its format.
-func (n *Node) raiseFormat() {
+func (f *formats) run() {
 	var known []string
 	said := time.Now()
-	for n.store.Format() < n.cfg.newestFormat {
-		select {
-		case <-n.stopping:
+	for f.store.Format() < f.cfg.newestFormat {
+		if !f.sleep(formatPause) {
 			return
-		case <-time.After(formatPause):
 		}
-		format, keptBy := n.commonFormat()
+		format, keptBy := f.common()
 		since := time.Since(said)
 		if len(keptBy) > 0 && (since >= formatReminder || since >= admission.Reminder && !slices.Equal(keptBy, known)) {
 			said, known = time.Now(), keptBy
-			n.log.Warn("members keep the cluster's format: start them with this version, and remove those that are gone for good",
-				"format", n.store.Format(), "newest", n.cfg.newestFormat, "members", keptBy)
+			f.log.Warn("members keep the cluster's format: start them with this version, and remove those that are gone for good",
+				"format", f.store.Format(), "newest", f.cfg.newestFormat, "members", keptBy)
 		}
-		if format > n.store.Format() && n.LeadingTerm() != 0 {
-			n.proposeFormat(format)
+		if format > f.store.Format() && f.LeadingTerm() != 0 {
+			f.propose(format)
 		}
 	}
 }
 
-// commonFormat returns the newest format that all members know, 0 if one has not
+// common returns the newest format that all members know, 0 if one has not
 // said, and who of them keeps it from being the newest that this one knows.
-func (n *Node) commonFormat() (format int64, keptBy []string) {
-	format = n.cfg.newestFormat
-	said := map[uint64]int64{n.ID(): format}
-	for _, p := range n.links.Peers() {
+func (f *formats) common() (format int64, keptBy []string) {
+	format = f.cfg.newestFormat
+	said := map[uint64]int64{f.ID(): format}
+	for _, p := range f.links.Peers() {
 		if p.Connected {
 			said[p.ID] = max(p.Hello.Format, store.FormatFirst)
 		}
 	}
-	for _, m := range sortedMembers(n.store.Members()) {
+	for _, m := range sortedMembers(f.store.Members()) {
 		knows, ok := said[m.ID]
 		format = min(format, knows)
 		switch {
 		case !ok:
-			keptBy = append(keptBy, n.book.nameOf(m.ID)+": not connected")
-		case knows < n.cfg.newestFormat:
-			keptBy = append(keptBy, fmt.Sprintf("%s: knows format %d", n.book.nameOf(m.ID), knows))
+			keptBy = append(keptBy, f.book.nameOf(m.ID)+": not connected")
+		case knows < f.cfg.newestFormat:
+			keptBy = append(keptBy, fmt.Sprintf("%s: knows format %d", f.book.nameOf(m.ID), knows))
 		}
 	}
 	return format, keptBy
 }
 
-// formatKeptBy returns who keeps the cluster's format from being the newest that this
+// keptBy returns who keeps the cluster's format from being the newest that this
 // member knows, and why.
-func (n *Node) formatKeptBy() []string {
-	if n.store.Format() >= n.cfg.newestFormat {
+func (f *formats) keptBy() []string {
+	if f.store.Format() >= f.cfg.newestFormat {
 		return nil
 	}
-	_, keptBy := n.commonFormat()
+	_, keptBy := f.common()
 	return keptBy
 }
 
-func (n *Node) proposeFormat(format int64) {
-	c := confContext{Proposal: n.waiters.id(), Format: format}
+func (f *formats) propose(format int64) {
+	c := confContext{Proposal: f.proposals.waiters.nextID(), Format: format}
 	entry, err := formatEntry(&c)
 	if err != nil {
-		n.fail(err)
+		f.fail(err)
 		return
 	}
 	// If it fails it is tried again, or another leader does.
-	if _, err := n.await(context.Background(), proposal{id: c.Proposal, entry: entry}); err == nil {
-		n.log.Info("the cluster's format is raised", "format", format)
+	if _, err := f.proposals.await(context.Background(), proposal{id: c.Proposal, entry: entry}); err == nil {
+		f.log.Info("the cluster's format is raised", "format", format)
 	}
 }
 

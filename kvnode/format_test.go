@@ -89,7 +89,7 @@ func TestAnOldMemberStopsWhereTheFormatIsRaised(t *testing.T) {
 			}
 			leader = c.nodes["m1"]
 		}
-		leader.proposeFormat(store.FormatGrants)
+		leader.formats.propose(store.FormatGrants)
 		c.raised(leader)
 		<-victim.Done()
 		if err := victim.Err(); err == nil || !strings.Contains(err.Error(), "raises the cluster's format to 2, and this version knows 1 to 1: start this member with") {

@@ -152,7 +152,7 @@ func (c *cluster) fillUncommitted(leader *Node) (wait func()) {
 	var all sync.WaitGroup
 	for i := range count {
 		size := room / (count - i)
-		data, err := (&store.Command{ID: leader.waiters.nextID.Load(), Request: value(size)}).Encode()
+		data, err := (&store.Command{ID: leader.waiters.lastID.Load(), Request: value(size)}).Encode()
 		if err != nil {
 			c.t.Fatal(err)
 		}

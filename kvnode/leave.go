@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/leaderlease/go/kvnode/store"
 )
 
 // farewells are the members that have refused this one because it was removed.
@@ -15,6 +13,7 @@ import (
 // the others in an election (candid.go), nobody needs this member. Before, they may be
 // waiting for its vote.
 type farewells struct {
+	*parts
 	begun sync.Once // leave
 	mu    struct {
 		sync.Mutex
@@ -23,25 +22,24 @@ type farewells struct {
 }
 
 // dismissed notes that peer has refused this member because it was removed.
-func (n *Node) dismissed(peer uint64) {
-	f := &n.farewells
+func (f *farewells) dismissed(peer uint64) {
 	f.mu.Lock()
 	if f.mu.from == nil {
 		f.mu.from = make(map[uint64]bool)
 	}
 	f.mu.from[peer] = true
 	f.mu.Unlock()
-	f.begun.Do(func() { n.workers.Go(n.leave) })
+	f.begun.Do(func() { f.workers.Go(f.leave) })
 }
 
-// areEnough reports whether self was removed and is not needed any more. If it has not
-// applied its removal, those who are left are all that it knows but itself.
-func (f *farewells) areEnough(members *store.Members, self uint64) bool {
+// areEnough reports whether this member was removed and is not needed any more. If it has
+// not applied its removal, those who are left are all that it knows but itself.
+func (f *farewells) areEnough() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	told, voters := 0, 0
-	for id, m := range members.ByID {
-		if m.Learner || id == self {
+	for id, m := range f.store.Members().ByID {
+		if m.Learner || id == f.self {
 			continue
 		}
 		voters++
@@ -53,14 +51,14 @@ func (f *farewells) areEnough(members *store.Members, self uint64) bool {
 }
 
 // awaitRelease waits until this member is released. It looks at each tick.
-func (n *Node) awaitRelease(ctx context.Context) error {
-	ticker := time.NewTicker(n.cfg.TickInterval)
+func (f *farewells) awaitRelease(ctx context.Context) error {
+	ticker := time.NewTicker(f.cfg.TickInterval)
 	defer ticker.Stop()
-	for !n.farewells.areEnough(n.store.Members(), n.ID()) {
+	for !f.areEnough() {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-n.stopping:
+		case <-f.stopping:
 			return ErrStopped
 		case <-ticker.C:
 		}
@@ -70,15 +68,13 @@ func (n *Node) awaitRelease(ctx context.Context) error {
 
 // leave stops a member that was removed, once it is released and clients have had
 // time to hear of it. There is no bound: without it the others may have no leader.
-func (n *Node) leave() {
-	for n.awaitRelease(context.Background()) == nil {
-		select {
-		case <-n.stopping:
+func (f *farewells) leave() {
+	for f.awaitRelease(context.Background()) == nil {
+		if !f.sleep(f.cfg.ElectionTimeout) {
 			return
-		case <-time.After(n.cfg.ElectionTimeout):
 		}
-		if n.farewells.areEnough(n.store.Members(), n.ID()) { // it may have applied its removal meanwhile, and be needed
-			n.fail(fmt.Errorf("%w; if it is to come back: %s", ErrRemoved, n.cfg.beginAnew(n.ID())))
+		if f.areEnough() { // it may have applied its removal meanwhile, and be needed
+			f.fail(fmt.Errorf("%w; if it is to come back: %s", ErrRemoved, f.cfg.beginAnew(f.ID())))
 			return
 		}
 	}

@@ -59,7 +59,7 @@ func (n *Node) drain() {
 	}
 	l.run = n.calls.take(l.run)
 	for _, call := range l.run {
-		call()
+		call(l)
 	}
 	for range maxTurn {
 		select {
@@ -216,19 +216,5 @@ func (n *Node) followLeader(lead uint64) {
 	// What was handed to the old leader may be lost on the way.
 	if old != raft.None {
 		n.waiters.failProposed(ErrLeaderChanged)
-	}
-}
-
-// call runs f in the loop and waits for its end. It returns false if the node stops first;
-// f may then run all the same, so it must not use what its caller goes on with. Never called
-// by the loop itself, which would wait for itself.
-func (n *Node) call(f func()) bool {
-	done := make(chan struct{})
-	n.calls.put(func() { f(); close(done) })
-	select {
-	case <-done:
-		return true
-	case <-n.stopping:
-		return false
 	}
 }

@@ -40,20 +40,27 @@ var (
 // maxLearners is etcd's default: each of them costs the leader what a voter does.
 const maxLearners = 1
 
+// membership is changed here, and each change waited for.
+type membership struct {
+	*parts
+	proposals *proposals
+	farewells *farewells
+}
+
 // AddMember adds a member that listens for its peers at peerURLs, as a learner
 // or as a voter, and returns it. It may start afterwards, with Config.Existing.
-func (n *Node) AddMember(ctx context.Context, peerURLs []string, learner bool) (store.Member, error) {
+func (c *membership) AddMember(ctx context.Context, peerURLs []string, learner bool) (store.Member, error) {
 	if err := checkPeerURLs(peerURLs); err != nil {
 		return store.Member{}, err
 	}
 	// The same URLs may come back after a removal, so they are not enough.
-	id := memberdir.HashID("member", strings.Join(peerURLs, ","), n.cfg.Token, rand.Text())
+	id := memberdir.HashID("member", strings.Join(peerURLs, ","), c.cfg.Token, rand.Text())
 	m := store.Member{ID: id, PeerURLs: peerURLs, Learner: learner}
 	typ := raftpb.ConfChangeAddNode
 	if learner {
 		typ = raftpb.ConfChangeAddLearnerNode
 	}
-	return m, n.changeMembers(ctx, typ, confContext{Member: m})
+	return m, c.change(ctx, typ, confContext{Member: m})
 }
 
 // checkPeerURLs refuses what no peer could be reached at.
@@ -71,90 +78,90 @@ func checkPeerURLs(peerURLs []string) error {
 
 // PromoteMember makes a learner a voter. Only the leader knows whether it is up
 // to date: elsewhere it fails with ErrNotLeader.
-func (n *Node) PromoteMember(ctx context.Context, id uint64) error {
-	if n.Leader() != n.ID() {
+func (c *membership) PromoteMember(ctx context.Context, id uint64) error {
+	if !c.leads() {
 		return ErrNotLeader
 	}
-	m := n.store.Members().ByID[id]
+	m := c.store.Members().ByID[id]
 	m.ID = id
 	ready := false
-	if !n.call(func() { ready = n.upToDate(id) }) {
+	if !c.calls.do(func(l *raftLoop) { ready = l.upToDate(id) }) {
 		return ErrStopped
 	}
 	if m.Learner && !ready {
 		return ErrLearnerNotReady
 	}
 	m.Learner = false
-	return n.changeMembers(ctx, raftpb.ConfChangeAddNode, confContext{Member: m, Promote: true})
+	return c.change(ctx, raftpb.ConfChangeAddNode, confContext{Member: m, Promote: true})
 }
 
 // upToDate reports whether a member has nine tenths of the leader's log, as etcd
-// wants it of learners. The loop asks.
-func (n *Node) upToDate(id uint64) bool {
-	progress := n.loop.raw.Status().Progress
-	return float64(progress[id].Match) >= 0.9*float64(progress[n.ID()].Match) && progress[id].RecentActive
+// wants it of learners.
+func (l *raftLoop) upToDate(id uint64) bool {
+	progress := l.raw.Status().Progress
+	return float64(progress[id].Match) >= 0.9*float64(progress[l.raw.BasicStatus().ID].Match) && progress[id].RecentActive
 }
 
 // UpdateMember gives a member other peer URLs.
-func (n *Node) UpdateMember(ctx context.Context, id uint64, peerURLs []string) error {
+func (c *membership) UpdateMember(ctx context.Context, id uint64, peerURLs []string) error {
 	if err := checkPeerURLs(peerURLs); err != nil {
 		return err
 	}
-	return n.changeMembers(ctx, raftpb.ConfChangeUpdateNode, confContext{Member: store.Member{ID: id, PeerURLs: peerURLs}})
+	return c.change(ctx, raftpb.ConfChangeUpdateNode, confContext{Member: store.Member{ID: id, PeerURLs: peerURLs}})
 }
 
 // RemoveMember removes a member, which then stops itself. Its ID never comes
 // back. When it returns nil, any majority of those who are left elects a leader,
 // and does not need the one that was removed. Until then keep that one running.
-func (n *Node) RemoveMember(ctx context.Context, id uint64) error {
-	return n.changeMembers(ctx, raftpb.ConfChangeRemoveNode, confContext{Member: store.Member{ID: id}})
+func (c *membership) RemoveMember(ctx context.Context, id uint64) error {
+	return c.change(ctx, raftpb.ConfChangeRemoveNode, confContext{Member: store.Member{ID: id}})
 }
 
-// changeMembers proposes a change and waits until it is applied, and known to enough
+// change proposes a change and waits until it is applied, and known to enough
 // of the new members.
-func (n *Node) changeMembers(ctx context.Context, typ raftpb.ConfChangeType, c confContext) error {
-	if _, err := planChange(n.store.Members(), typ, &c); err != nil {
+func (c *membership) change(ctx context.Context, typ raftpb.ConfChangeType, m confContext) error {
+	if _, err := planChange(c.store.Members(), typ, &m); err != nil {
 		return err
 	}
-	if !n.cfg.LaxReconfig {
-		if err := n.affordable(typ, &c); err != nil {
+	if !c.cfg.LaxReconfig {
+		if err := c.affordable(typ, &m); err != nil {
 			return err
 		}
 	}
-	c.Proposal = n.waiters.id()
-	entry, err := confEntry(typ, &c)
+	m.Proposal = c.proposals.waiters.nextID()
+	entry, err := confEntry(typ, &m)
 	if err != nil {
 		return err
 	}
-	if size := len(entry.GetData()); size > n.cfg.MaxRequestBytes {
-		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, n.cfg.MaxRequestBytes)
+	if size := len(entry.GetData()); size > c.cfg.MaxRequestBytes {
+		return fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, size, c.cfg.MaxRequestBytes)
 	}
-	ctx, cancel := n.withTimeout(ctx)
+	ctx, cancel := c.cfg.bounded(ctx)
 	defer cancel()
-	r, err := n.await(ctx, proposal{id: c.Proposal, entry: entry})
+	r, err := c.proposals.await(ctx, proposal{id: m.Proposal, entry: entry})
 	if err := cmp.Or(err, r.Err); err != nil {
 		return err
 	}
-	return n.confirm(ctx, typ, c.Member.ID)
+	return c.confirm(ctx, typ, m.Member.ID)
 }
 
 // confirm waits until every majority of the new members has one that knows the change
 // after a crash, too. Where a member was removed, that one tells the others in an
 // election (candid.go), for all of them were voters before, and campaign.
-func (n *Node) confirm(ctx context.Context, typ raftpb.ConfChangeType, id uint64) (err error) {
-	members := n.store.Members()
-	self, ok := members.ByID[n.ID()]
+func (c *membership) confirm(ctx context.Context, typ raftpb.ConfChangeType, id uint64) (err error) {
+	members := c.store.Members()
+	self, ok := members.ByID[c.ID()]
 	switch {
 	case typ != raftpb.ConfChangeRemoveNode:
 		// The majority may not be there yet: who is added may wait to be told so before
 		// it starts. So half an election timeout has to do.
-		ctx, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout/2)
+		ctx, cancel := context.WithTimeout(ctx, c.cfg.ElectionTimeout/2)
 		defer cancel()
-		_ = n.commitBehind(ctx)
-	case id == n.ID():
-		err = n.awaitRelease(ctx) // whoever knows does not hear this member
+		_ = c.commitBehind(ctx)
+	case id == c.ID():
+		err = c.farewells.awaitRelease(ctx) // whoever knows does not hear this member
 	case !ok || self.Learner || !inEveryMajority(1, countVoters(members)):
-		err = n.commitBehind(ctx)
+		err = c.commitBehind(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %x is removed, but too few of the others are known to know; let it run until it stops itself", err, id)
@@ -169,10 +176,10 @@ func inEveryMajority(some, voters int) bool { return some > (voters-1)/2 }
 // committed. Whoever writes that entry writes with it that the change is committed.
 // A try takes no longer than an election: what is handed to a leader that is gone is
 // lost.
-func (n *Node) commitBehind(ctx context.Context) error {
+func (c *membership) commitBehind(ctx context.Context) error {
 	for {
-		try, cancel := context.WithTimeout(ctx, n.cfg.ElectionTimeout)
-		_, err := n.submit(try, &store.Command{})
+		try, cancel := context.WithTimeout(ctx, c.cfg.ElectionTimeout)
+		_, err := c.proposals.submit(try, &store.Command{})
 		cancel()
 		if err == nil {
 			return nil
@@ -180,9 +187,9 @@ func (n *Node) commitBehind(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-n.stopping:
+		case <-c.stopping:
 			return ErrStopped
-		case <-time.After(n.cfg.TickInterval):
+		case <-time.After(c.cfg.TickInterval):
 		}
 	}
 }
@@ -190,23 +197,23 @@ func (n *Node) commitBehind(ctx context.Context) error {
 // affordable refuses changes after which too few voters have started or are up, as
 // this member sees it (etcd's strict reconfiguration check, which counts a learner as
 // the voter that it is to be). To replace a member, the broken one is removed first.
-func (n *Node) affordable(typ raftpb.ConfChangeType, c *confContext) error {
+func (c *membership) affordable(typ raftpb.ConfChangeType, m *confContext) error {
 	learner := typ == raftpb.ConfChangeAddLearnerNode
-	adds := learner || typ == raftpb.ConfChangeAddNode && !c.Promote
+	adds := learner || typ == raftpb.ConfChangeAddNode && !m.Promote
 	leaves := uint64(0)
 	if typ == raftpb.ConfChangeRemoveNode {
-		leaves = c.Member.ID
+		leaves = m.Member.ID
 	}
-	up := map[uint64]bool{n.ID(): true}
-	for _, p := range n.links.Peers() {
+	up := map[uint64]bool{c.ID(): true}
+	for _, p := range c.links.Peers() {
 		up[p.ID] = p.Connected
 	}
-	members := n.store.Members()
+	members := c.store.Members()
 	voters, started, active := countActive(members, up, leaves)
 	switch {
 	case leaves != 0 && (members.ByID[leaves].Learner || !up[leaves]):
 		return nil // it does not help as it is
-	case c.Promote:
+	case m.Promote:
 		voters, started, active = voters+1, started+1, active+1
 	case adds && voters == 1:
 		return nil // from one to two there is no other way

@@ -33,22 +33,19 @@ type Node struct {
 	ttl      *ttl.Engine // set before anything is applied
 
 	// The loop's, and nobody else's but for what says so there.
-	loop    loopState
+	loop    raftLoop
 	boot    uint64 // entries that bootstrapping made, 0 on a restart
 	wake    chan struct{}
 	urgent  chan *raftpb.Message // from peers: heartbeats, votes and answers
 	bulk    chan *raftpb.Message // from peers: entries and proposals
 	local   box[*raftpb.Message] // from the appender and the applier
-	calls   box[func()]          // to run in the loop
 	vouched vouched
 	late    lateness // how late the loop is at its ticks
 
 	// Shared: each has locks of its own.
-	proposals box[proposal]
-	waiters   waiters
-	intake    intake
-	applies   applyQueue
-	replay    replay
+	proposals
+	intake  intake
+	applies applyQueue
 	// checkpointDue asks for a checkpoint.
 	checkpointDue chan struct{}
 	// awaited are those who have not let this member in yet.
@@ -62,10 +59,14 @@ type Node struct {
 	applying applying
 	// begun is closed when peers may be admitted.
 	begun     chan struct{}
-	known     chan struct{} // closed when the member has published itself
 	farewells farewells
-	received  received
-	advice    sync.Once // of adviseAlone
+	formats   formats
+	transfers
+	membership
+	reads
+	publication
+	received received
+	advice   sync.Once // of adviseAlone
 }
 
 // parts are what a member is made of, and what its nouns stand on. They are immutable after
@@ -87,6 +88,7 @@ type parts struct {
 	book    book
 	routes  routes
 	quiet   quiet
+	calls   calls            // into the loop
 	atStart transport.LogEnd // what was on the disk
 }
 
@@ -99,8 +101,8 @@ type marks struct {
 	told atomic.Uint64
 }
 
-// loopState is what only the loop touches.
-type loopState struct {
+// raftLoop is what only the loop touches.
+type raftLoop struct {
 	raw       *raft.RawNode
 	role      raft.StateType
 	outbox    []*raftpb.Message
@@ -109,7 +111,7 @@ type loopState struct {
 	commit    uint64    // of the newest Ready
 	offered   time.Time // when raft was offered proposals last
 	responses []*raftpb.Message
-	run       []func()
+	run       []func(*raftLoop)
 	admission *admission.State
 	// restored is the index of the newest snapshot that raft has switched to: older
 	// changes of the configuration are in it.

@@ -80,12 +80,12 @@ func (p *peers) Refused(peer uint64, err error) {
 	case reason == transport.ReasonWiped && say:
 		n.lose(peer, n.lacks(refused), err)
 	case reason == transport.ReasonRemoved && say:
-		n.dismissed(peer)
+		n.farewells.dismissed(peer)
 	case reason == transport.ReasonCluster:
 		now := time.Now()
-		n.calls.put(func() { n.refusedAsForeign(refused, now) })
+		n.calls.put(func(*raftLoop) { n.refusedAsForeign(refused, now) })
 	default:
-		n.calls.put(func() { n.loop.admission.Refused(peer) })
+		n.calls.put(func(l *raftLoop) { l.admission.Refused(peer) })
 		switch {
 		case !n.quiet.refused.loud(peer):
 		case refused.Reason == transport.ReasonUnknown: // mostly it is known a moment later
@@ -106,7 +106,7 @@ func (p *peers) Connected(peer uint64, h transport.Hello) {
 		n.log.Warn("a peer has other lease parameters", "peer", n.book.called(peer),
 			"duration", h.Promise, "margin", h.Skew, "own_duration", lease.Duration, "own_margin", lease.MaxClockSkew)
 	}
-	n.calls.put(func() { n.do(n.loop.admission.Accepted(peer)) })
+	n.calls.put(func(l *raftLoop) { n.do(l.admission.Accepted(peer)) })
 }
 
 // Receive implements transport.Handler. The lease looks at m here: a promise
@@ -160,8 +160,8 @@ func (p *peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) 
 // Unreachable implements transport.Handler.
 func (p *peers) Unreachable(peer uint64) {
 	n := p.node()
-	n.calls.put(func() { n.loop.raw.ReportUnreachable(peer) })
-	if n.Leader() != n.ID() && n.quiet.sought.loud(peer) { // a leader's registry is the newest
+	n.calls.put(func(l *raftLoop) { l.raw.ReportUnreachable(peer) })
+	if !n.leads() && n.quiet.sought.loud(peer) { // a leader's registry is the newest
 		n.book.askAround()
 	}
 }

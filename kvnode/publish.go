@@ -10,40 +10,44 @@ import (
 	"github.com/leaderlease/go/kvnode/store"
 )
 
+// publication tells the cluster this member's name, client URLs and instance.
+type publication struct {
+	*parts
+	proposals *proposals
+	known     chan struct{} // closed when the registry has them
+}
+
 // Published is closed once the cluster knows this member's name, client URLs and
 // instance.
-func (n *Node) Published() <-chan struct{} { return n.known }
+func (p *publication) Published() <-chan struct{} { return p.known }
 
 // publishPause is between two tries to publish.
 const publishPause = 500 * time.Millisecond
 
-// publish tells the cluster this member's name, client URLs and instance, and
-// tries until the registry has them. A try takes no longer than an election: what
-// is handed to a leader whom only heartbeats reach so far is lost on the way, and
-// clients wait for this member until it is known.
-func (n *Node) publish() {
-	self := &store.Member{ID: n.ID(), Name: n.cfg.Name, ClientURLs: n.cfg.ClientURLs, Instance: n.id.Instance}
-	for !n.published() {
-		ctx, cancel := context.WithTimeout(context.Background(), n.cfg.ElectionTimeout)
-		r, err := n.submit(ctx, &store.Command{Register: self})
+// run tries until the registry has them. A try takes no longer than an election: what is
+// handed to a leader whom only heartbeats reach so far is lost on the way, and clients wait
+// for this member until it is known.
+func (p *publication) run() {
+	self := &store.Member{ID: p.ID(), Name: p.cfg.Name, ClientURLs: p.cfg.ClientURLs, Instance: p.id.Instance}
+	for !p.published() {
+		ctx, cancel := context.WithTimeout(context.Background(), p.cfg.ElectionTimeout)
+		r, err := p.proposals.submit(ctx, &store.Command{Register: self})
 		cancel()
 		if err == nil && r.Err == nil {
 			continue
 		}
 		if errors.Is(r.Err, store.ErrInstance) {
-			n.fail(fmt.Errorf("%w: the cluster knows it with another data directory; %s", ErrLost, n.cfg.beginAnew(n.ID())))
+			p.fail(fmt.Errorf("%w: the cluster knows it with another data directory; %s", ErrLost, p.cfg.beginAnew(p.ID())))
 			return
 		}
-		select {
-		case <-n.stopping:
+		if !p.sleep(publishPause) {
 			return
-		case <-time.After(publishPause):
 		}
 	}
-	close(n.known)
+	close(p.known)
 }
 
-func (n *Node) published() bool {
-	m := n.store.Members().ByID[n.ID()]
-	return m.Instance == n.id.Instance && m.Name == n.cfg.Name && slices.Equal(m.ClientURLs, n.cfg.ClientURLs)
+func (p *publication) published() bool {
+	m := p.store.Members().ByID[p.ID()]
+	return m.Instance == p.id.Instance && m.Name == p.cfg.Name && slices.Equal(m.ClientURLs, p.cfg.ClientURLs)
 }

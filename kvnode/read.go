@@ -3,6 +3,7 @@ package kvnode
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/leaderlease/go/kvnode/store"
@@ -26,59 +27,67 @@ const (
 	pathSerializable = "serializable"
 )
 
+// reads are made linearizable here, or wait until they may be stale.
+type reads struct {
+	*parts
+	proposals *proposals
+	replay    replay
+	failed    atomic.Uint64
+}
+
 // Read returns once Store may answer a read in that mode; the value must be
 // fetched afterwards. Where there is no leader it waits for one until ctx ends,
 // or RequestTimeout has passed: nothing is done by a read that fails, so trying
 // again is free. A stale read waits only after a start (replay.go).
 //
 // Under a valid lease it takes no lock and allocates nothing.
-func (n *Node) Read(ctx context.Context, mode ReadMode) (Read, error) {
+func (o *reads) Read(ctx context.Context, mode ReadMode) (Read, error) {
 	if mode == ReadAuto {
-		mode = n.cfg.ReadMode
+		mode = o.cfg.ReadMode
 	}
 	switch mode {
 	case ReadSerializable:
-		if err := n.awaitReplay(ctx); err != nil {
+		if err := o.awaitReplay(ctx); err != nil {
 			return Read{}, err
 		}
-		return Read{Path: pathSerializable, Term: n.Term()}, nil
+		return Read{Path: pathSerializable, Term: o.Term()}, nil
 	case ReadLog:
 		// A command without effect takes its place among the writes.
-		if _, err := n.submit(ctx, &store.Command{}); err != nil {
+		if _, err := o.proposals.submit(ctx, &store.Command{}); err != nil {
 			return Read{}, err
 		}
-		return Read{Path: pathLog, Term: n.Term()}, nil
+		return Read{Path: pathLog, Term: o.Term()}, nil
 	case ReadIndex:
-		return n.readByRound(ctx, n.lease.ReadIndex)
+		return o.byRound(ctx, o.lease.ReadIndex)
 	default:
-		return n.readUntil(ctx, n.lease.Read)
+		return o.until(ctx, o.lease.Read)
 	}
 }
 
-// readByRound goes through the log where the leader runs a version that makes no
+// byRound goes through the log where the leader runs a version that makes no
 // round for others.
-func (n *Node) readByRound(ctx context.Context, round func(context.Context) (leaderlease.Read, error)) (Read, error) {
-	r, err := n.readUntil(ctx, round)
+func (o *reads) byRound(ctx context.Context, round func(context.Context) (leaderlease.Read, error)) (Read, error) {
+	r, err := o.until(ctx, round)
 	if errors.Is(err, leaderlease.ErrNoRound) {
-		return n.Read(ctx, ReadLog)
+		return o.Read(ctx, ReadLog)
 	}
 	return r, err
 }
 
-// readUntil tries again after each change of the leader, and counts what fails. That
+// until tries again after each change of the leader, and counts what fails. That
 // its client has gone is no failure.
-func (n *Node) readUntil(ctx context.Context, read func(context.Context) (leaderlease.Read, error)) (Read, error) {
-	r, err := n.tryUntil(ctx, read)
+func (o *reads) until(ctx context.Context, read func(context.Context) (leaderlease.Read, error)) (Read, error) {
+	r, err := o.try(ctx, read)
 	if err != nil && !errors.Is(err, context.Canceled) {
-		n.counts.failedReads.Add(1)
+		o.failed.Add(1)
 	}
 	return r, err
 }
 
-func (n *Node) tryUntil(ctx context.Context, read func(context.Context) (leaderlease.Read, error)) (Read, error) {
-	if _, ok := ctx.Deadline(); !ok && !n.readsAtOnce() {
+func (o *reads) try(ctx context.Context, read func(context.Context) (leaderlease.Read, error)) (Read, error) {
+	if _, ok := ctx.Deadline(); !ok && !o.atOnce() {
 		// What it waits for may never come: a state machine behind a full disk, say.
-		bounded, cancel := n.withTimeout(ctx)
+		bounded, cancel := o.cfg.bounded(ctx)
 		defer cancel()
 		ctx = bounded
 	}
@@ -87,25 +96,25 @@ func (n *Node) tryUntil(ctx context.Context, read func(context.Context) (leaderl
 		return Read{Path: r.Path.String(), Remaining: r.Remaining, Term: r.Term}, nil
 	}
 	if !retryable(err) {
-		return Read{}, n.readError(ctx, err)
+		return Read{}, o.explain(ctx, err)
 	}
-	ctx, cancel := n.withTimeout(ctx)
+	ctx, cancel := o.cfg.bounded(ctx)
 	defer cancel()
 	for retryable(err) {
-		if waitErr := n.waitLeader(ctx); waitErr != nil {
-			return Read{}, n.readError(ctx, errors.Join(waitErr, err))
+		if waitErr := o.waitLeader(ctx); waitErr != nil {
+			return Read{}, o.explain(ctx, errors.Join(waitErr, err))
 		}
 		if r, err = read(ctx); err == nil {
 			return Read{Path: r.Path.String(), Remaining: r.Remaining, Term: r.Term}, nil
 		}
 	}
-	return Read{}, n.readError(ctx, err)
+	return Read{}, o.explain(ctx, err)
 }
 
-// readsAtOnce reports whether a read under the lease would not have to wait.
-func (n *Node) readsAtOnce() bool {
-	index, status := n.lease.TryRead()
-	return status == leaderlease.Valid && n.store.Applied() >= index
+// atOnce reports whether a read under the lease would not have to wait.
+func (o *reads) atOnce() bool {
+	index, status := o.lease.TryRead()
+	return status == leaderlease.Valid && o.store.Applied() >= index
 }
 
 // retryable: misuse and Close are final, everything else changes.
@@ -119,8 +128,8 @@ func retryable(err error) bool {
 const readPause = 10 * time.Millisecond
 
 // waitLeader waits for a leader, and for a moment if there is one.
-func (n *Node) waitLeader(ctx context.Context) error {
-	now := n.leader.Load()
+func (o *reads) waitLeader(ctx context.Context) error {
+	now := o.leader.Load()
 	pause := time.NewTimer(readPause)
 	defer pause.Stop()
 	expired := pause.C
@@ -134,24 +143,38 @@ func (n *Node) waitLeader(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-n.stopping:
+	case <-o.stopping:
 		return ErrStopped
 	}
 }
 
-// readError says in this package's terms why a read was not served.
-func (n *Node) readError(ctx context.Context, err error) error {
-	select {
-	case <-n.stopping:
-		return ErrStopped
-	default:
-	}
+// explain says in this package's terms why a read was not served.
+func (o *reads) explain(ctx context.Context, err error) error {
 	switch {
-	case n.Leader() == 0 && (errors.Is(err, leaderlease.ErrNoLease) || errors.Is(err, context.DeadlineExceeded)):
+	case o.isStopping():
+		return ErrStopped
+	case o.Leader() == 0 && (errors.Is(err, leaderlease.ErrNoLease) || errors.Is(err, context.DeadlineExceeded)):
 		return ErrNoLeader
 	case errors.Is(context.Cause(ctx), ErrTimeout):
 		return ErrTimeout
 	default:
 		return err
+	}
+}
+
+// awaitReplay returns once a stale read may be served. It takes no lock then.
+func (o *reads) awaitReplay(ctx context.Context) error {
+	if o.replay.isOver() {
+		return nil
+	}
+	ctx, cancel := o.cfg.bounded(ctx)
+	defer cancel()
+	select {
+	case <-o.replay.served:
+		return nil
+	case <-o.stopping:
+		return ErrStopped
+	case <-ctx.Done():
+		return o.explain(ctx, ctx.Err())
 	}
 }

@@ -295,7 +295,7 @@ func TestStopIsBoundedByItsContext(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		gate := make(chan struct{})
-		n.calls.put(func() { <-gate })
+		n.calls.put(func(*raftLoop) { <-gate })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		go func() { _ = n.Stop(ctx) }()

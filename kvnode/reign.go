@@ -45,3 +45,6 @@ func (r *reign) setLeader(id uint64) {
 	old := r.leader.Swap(&leadership{id: id, term: r.Term(), changed: make(chan struct{})})
 	close(old.changed)
 }
+
+// leads reports whether this member leads.
+func (r *reign) leads() bool { return r.Leader() == r.self }

@@ -20,6 +20,7 @@ const replayPatience = 5
 // by itself what was; it asks the leader, as for a linearizable read, and serves what
 // it has if it finds none in time. It waits as long as there is one.
 type replay struct {
+	*parts
 	// The applier only, once it runs.
 	until uint64 // what must be applied
 	alone bool   // until is of a log that is committed whole
@@ -32,30 +33,30 @@ type replay struct {
 func (r *replay) init() { r.applied, r.served = make(chan struct{}), make(chan struct{}) }
 
 // begin is called before the applier runs.
-func (r *replay) begin(n *Node) {
-	r.until = n.atStart.Commit
-	r.look(n)
+func (r *replay) begin() {
+	r.until = r.atStart.Commit
+	r.look()
 }
 
 // look is asked whenever something was applied. The configuration as of the commit
 // index says whether the rest of the log is committed, too.
-func (r *replay) look(n *Node) {
-	for !r.over && n.store.Applied() >= r.until {
-		if r.alone || !slices.Equal(n.store.Members().Voters(), []uint64{n.ID()}) {
+func (r *replay) look() {
+	for !r.over && r.store.Applied() >= r.until {
+		if r.alone || !slices.Equal(r.store.Members().Voters(), []uint64{r.ID()}) {
 			r.over = true
 			close(r.applied)
 			return
 		}
 		r.alone = true
-		r.until = n.ownEntries(r.until, n.atStart.Last)
+		r.until = r.ownEntries(r.until, r.atStart.Last)
 	}
 }
 
 // ownEntries returns how much of the log behind commit up to last is of a configuration
 // in which this member alone is a quorum: all, or up to the first change of it.
-func (n *Node) ownEntries(commit, last uint64) uint64 {
+func (r *replay) ownEntries(commit, last uint64) uint64 {
 	for at := commit; at < last; {
-		entries, err := n.wal.Entries(at+1, last+1, changesPage)
+		entries, err := r.wal.Entries(at+1, last+1, changesPage)
 		if err != nil || len(entries) == 0 {
 			return last // raft will say what is wrong
 		}
@@ -68,38 +69,46 @@ func (n *Node) ownEntries(commit, last uint64) uint64 {
 	return last
 }
 
-// catchUp lets stale reads in.
-func (n *Node) catchUp() {
+// isOver reports whether stale reads are served.
+func (r *replay) isOver() bool {
 	select {
-	case <-n.replay.applied:
-	case <-n.stopping:
+	case <-r.served:
+		return true
+	default:
+		return false
+	}
+}
+
+// catchUp lets stale reads in.
+func (o *reads) catchUp() {
+	select {
+	case <-o.replay.applied:
+	case <-o.stopping:
 		return
 	}
 	for {
-		since := n.leader.Load()
-		if !n.mayLack(since, n.askLeader()) {
+		since := o.leader.Load()
+		if !o.mayLack(since, o.askLeader()) {
 			break
 		}
-		n.log.Warn("stale reads still wait, since the start, until what the leader has committed is applied",
-			"applied", n.store.Applied(), "found", n.atStart.Last)
+		o.log.Warn("stale reads still wait, since the start, until what the leader has committed is applied",
+			"applied", o.store.Applied(), "found", o.atStart.Last)
 	}
-	if n.isStopping() {
-		return
+	if !o.isStopping() {
+		close(o.replay.served)
 	}
-	close(n.replay.served)
-	n.adviseAllMoved()
 }
 
 // askLeader reads once, as of what the leader has committed. If it fails it has taken
 // all its time, also where the read was refused at once.
-func (n *Node) askLeader() error {
-	ctx, cancel := context.WithTimeout(context.Background(), replayPatience*n.cfg.ElectionTimeout)
+func (o *reads) askLeader() error {
+	ctx, cancel := context.WithTimeout(context.Background(), replayPatience*o.cfg.ElectionTimeout)
 	defer cancel()
-	_, err := n.Read(ctx, ReadLease)
+	_, err := o.Read(ctx, ReadLease)
 	if err != nil {
 		select {
 		case <-ctx.Done():
-		case <-n.stopping:
+		case <-o.stopping:
 		}
 	}
 	return err
@@ -112,52 +121,25 @@ func (n *Node) askLeader() error {
 // received first, or a full disk is given room. One that was there meanwhile may come
 // back. Without one all the time nobody knows for how long that would be. A learner knows
 // the last leader for ever, since raft never has it look for another one.
-func (n *Node) mayLack(since *leadership, err error) bool {
-	if err == nil || n.isStopping() || n.store.Applied() >= n.atStart.Last {
+func (o *reads) mayLack(since *leadership, err error) bool {
+	if err == nil || o.isStopping() || o.store.Applied() >= o.atStart.Last {
 		return false
 	}
 	switch {
-	case n.leader.Load() != since, since.id == n.ID():
+	case o.leader.Load() != since, since.id == o.ID():
 		return true
-	case since.id != raft.None && n.silence() <= replayPatience*n.cfg.electionTicks():
+	case since.id != raft.None && o.silence() <= replayPatience*o.cfg.electionTicks():
 		return true
 	}
-	n.log.Warn("finds no leader; stale reads may lack what was acknowledged last", "error", err)
+	o.log.Warn("finds no leader; stale reads may lack what was acknowledged last", "error", err)
 	return false
 }
 
 // silence is for how many ticks the leader has not been heard, 0 if this member stops.
-func (n *Node) silence() int {
+func (o *reads) silence() int {
 	var ticks int
-	if !n.call(func() { ticks = n.loop.admission.Silence() }) {
+	if !o.calls.do(func(l *raftLoop) { ticks = l.admission.Silence() }) {
 		return 0
 	}
 	return ticks
-}
-
-// isOver reports whether stale reads are served.
-func (r *replay) isOver() bool {
-	select {
-	case <-r.served:
-		return true
-	default:
-		return false
-	}
-}
-
-// awaitReplay returns once a stale read may be served. It takes no lock then.
-func (n *Node) awaitReplay(ctx context.Context) error {
-	if n.replay.isOver() {
-		return nil
-	}
-	ctx, cancel := n.withTimeout(ctx)
-	defer cancel()
-	select {
-	case <-n.replay.served:
-		return nil
-	case <-n.stopping:
-		return ErrStopped
-	case <-ctx.Done():
-		return n.readError(ctx, ctx.Err())
-	}
 }

@@ -189,11 +189,11 @@ func TestOwnEntriesEndAtAChange(t *testing.T) {
 		}
 		c.put(n, "k", "v")
 		last := n.last.Load()
-		change := n.ownEntries(before, last)
+		change := n.replay.ownEntries(before, last)
 		if change >= last || changes(n.wal, before+1, change) || !changes(n.wal, change, change+1) {
 			t.Errorf("ownEntries(%d, %d) = %d, want the first change", before, last, change)
 		}
-		if got := n.ownEntries(last-1, last); got != last {
+		if got := n.replay.ownEntries(last-1, last); got != last {
 			t.Errorf("ownEntries(%d, %d) = %d, want all", last-1, last, got)
 		}
 	})

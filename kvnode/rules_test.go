@@ -148,7 +148,7 @@ func TestAReadWaitsForWhatIsCommitted(t *testing.T) {
 		gate := &waiter{done: make(chan outcome)} // the applier waits for who takes the result
 		var both []proposal
 		for _, key := range []string{"first", "second"} {
-			command := &store.Command{ID: n.waiters.id(), Request: &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte(key)}}}
+			command := &store.Command{ID: n.waiters.nextID(), Request: &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte(key)}}}
 			data, err := command.Encode()
 			if err != nil {
 				t.Fatal(err)
@@ -158,7 +158,7 @@ func TestAReadWaitsForWhatIsCommitted(t *testing.T) {
 			n.waiters.mu.Unlock()
 			both = append(both, proposal{id: command.ID, entry: &raftpb.Entry{Data: data}})
 		}
-		n.proposals.put(both...)
+		n.proposals.box.put(both...)
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
@@ -178,7 +178,7 @@ func TestAReadWaitsForWhatIsCommitted(t *testing.T) {
 func TestChangesAreCheckedWhenTheyAreApplied(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
-		change := confContext{Proposal: n.waiters.id(), Member: store.Member{ID: 77, PeerURLs: peerURLs("m1")}}
+		change := confContext{Proposal: n.waiters.nextID(), Member: store.Member{ID: 77, PeerURLs: peerURLs("m1")}}
 		entry, err := confEntry(raftpb.ConfChangeAddNode, &change)
 		if err != nil {
 			t.Fatal(err)

@@ -58,7 +58,7 @@ func TestALossProvenByAHeartbeatIsKept(t *testing.T) {
 		beyond := &raftpb.Message{
 			Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(leader.Term()), Commit: new(f.last.Load() + 100),
 		}
-		f.calls.put(func() { f.step(beyond) })
+		f.calls.put(func(*raftLoop) { f.step(beyond) })
 		wantLost(t, f, time.Second)
 		c.wantNoStart(f.Name(), f.Err())
 	})
@@ -161,7 +161,7 @@ func TestAdmitDoesNotWaitForTheLoop(t *testing.T) {
 		time.Sleep(time.Second)
 		held := make(chan struct{})
 		defer close(held)
-		leader.calls.put(func() { <-held })
+		leader.calls.put(func(*raftLoop) { <-held })
 		time.Sleep(time.Second)
 		done := make(chan error, 1)
 		go func() {

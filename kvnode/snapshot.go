@@ -83,7 +83,7 @@ func (n *Node) reportSnapshot(to uint64, err error) {
 			n.log.Warn("snapshot was not delivered", "to", n.book.called(to), "error", err)
 		}
 	}
-	n.calls.put(func() { n.loop.raw.ReportSnapshot(to, status) })
+	n.calls.put(func(l *raftLoop) { l.raw.ReportSnapshot(to, status) })
 }
 
 func isNoSpace(err error) bool {

@@ -63,12 +63,12 @@ func newNode(cfg Config) *Node {
 		bulk:          make(chan *raftpb.Message, 256),
 		checkpointDue: make(chan struct{}, 1),
 		begun:         make(chan struct{}),
-		known:         make(chan struct{}),
 		complain:      rate.Sometimes{First: 3, Interval: 10 * time.Second},
 	}
 	n.cfg, n.log, n.watch = cfg, cfg.Logger.With("component", "kvnode"), watch.New()
 	n.stopping, n.stopped = make(chan struct{}), make(chan struct{})
-	n.local.wake, n.calls.wake, n.proposals.wake = n.wake, n.wake, n.wake
+	n.local.wake, n.calls.wake, n.proposals.box.wake = n.wake, n.wake, n.wake
+	n.connect()
 	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
 	n.applies.init()
 	n.applying.init()
@@ -80,6 +80,18 @@ func newNode(cfg Config) *Node {
 	n.intake.maxBytes = cfg.maxUncommitted
 	n.leader.Store(&leadership{changed: make(chan struct{})})
 	return n
+}
+
+// connect gives the nouns what they stand on.
+func (n *Node) connect() {
+	p := &n.parts
+	n.calls.stopping = n.stopping
+	n.proposals.parts, n.proposals.full = p, &n.disk.full
+	n.transfers.parts, n.farewells.parts = p, p
+	n.membership = membership{p, &n.proposals, &n.farewells}
+	n.reads.parts, n.reads.proposals, n.reads.replay.parts = p, &n.proposals, p
+	n.formats = formats{p, &n.proposals}
+	n.publication = publication{p, &n.proposals, make(chan struct{})}
 }
 
 // openFiles opens what the member keeps, and finishes what a crash interrupted.
@@ -217,7 +229,7 @@ func (n *Node) openRaft() error {
 	n.told.Store(rc.Applied)
 	n.lease.Applied(n.store.Applied())
 	n.atStart = transport.LogEnd{Boot: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
-	n.replay.begin(n)
+	n.replay.begin()
 	if n.fresh && !n.id.Joined {
 		return n.bootstrap()
 	}
@@ -262,10 +274,10 @@ func (n *Node) begin() (err error) {
 	n.watch.Start(n.store)
 	n.sayAlarms(nil)
 	n.workers.Go(n.applyLoop)
-	n.workers.Go(n.catchUp)
+	n.workers.Go(func() { n.catchUp(); n.adviseAllMoved() })
 	n.workers.Go(n.checkpointLoop)
-	n.workers.Go(n.publish)
-	n.workers.Go(n.raiseFormat)
+	n.workers.Go(n.publication.run)
+	n.workers.Go(n.formats.run)
 	ctx, cancel := context.WithCancel(context.Background())
 	n.workers.Go(func() { <-n.stopping; cancel() })
 	n.workers.Go(func() { n.asker().run(ctx) })

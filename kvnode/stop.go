@@ -9,7 +9,7 @@ import (
 // ctx ends, makes a last checkpoint and stops. Requests that are under way fail
 // with ErrStopped.
 func (n *Node) Stop(ctx context.Context) error {
-	if err := n.transferAway(ctx); err != nil {
+	if err := n.transfers.transferAway(ctx); err != nil {
 		n.log.Warn("leadership was not transferred", "error", err)
 	}
 	n.once.Do(func() { close(n.stopping) })

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -45,23 +46,30 @@ func chooseHeir(heirs []heir) (id uint64, wait time.Duration) {
 	return best.id, 0
 }
 
+// transfers hand leadership over: to whom a client names, or to anybody, since this member
+// stops or its disk takes no writes.
+type transfers struct {
+	*parts
+	aside atomic.Bool // stepAside is under way
+}
+
 // MoveLeader transfers leadership to member to and returns when that has happened. It
 // waits for the end of a restart hold that to is in. It fails with ErrNotLeader unless
 // this member leads, and with ErrUnknownMember if to is not a voter.
-func (n *Node) MoveLeader(ctx context.Context, to uint64) error {
-	if n.Leader() != n.ID() {
+func (t *transfers) MoveLeader(ctx context.Context, to uint64) error {
+	if !t.leads() {
 		return ErrNotLeader
 	}
-	if m, ok := n.store.Members().ByID[to]; !ok || m.Learner {
+	if m, ok := t.store.Members().ByID[to]; !ok || m.Learner {
 		return cannotLead(to)
 	}
-	if to == n.ID() {
+	if to == t.ID() {
 		return nil
 	}
-	if err := n.transfer(ctx, to); err != nil {
+	if err := t.transfer(ctx, to); err != nil {
 		return err
 	}
-	if now := n.Leader(); now != to {
+	if now := t.Leader(); now != to {
 		return fmt.Errorf("%w: %x leads, not %x", ErrLeaderChanged, now, to)
 	}
 	return nil
@@ -70,24 +78,24 @@ func (n *Node) MoveLeader(ctx context.Context, to uint64) error {
 func cannotLead(id uint64) error { return fmt.Errorf("%w: %x cannot lead", ErrUnknownMember, id) }
 
 // transferAway makes another member lead, if this one does and any answers.
-func (n *Node) transferAway(ctx context.Context) error {
-	if n.Leader() != n.ID() {
+func (t *transfers) transferAway(ctx context.Context) error {
+	if !t.leads() {
 		return nil
 	}
-	return n.transfer(ctx, raft.None)
+	return t.transfer(ctx, raft.None)
 }
 
 // transfer asks members to take over, one after another, until one leads, or only
 // the one given. It gives up after the time for which one may be held, and an election
 // timeout more. One that was asked and does not campaign has not heard of it, or may
 // not: the lease of this member is released for as long as it still could.
-func (n *Node) transfer(ctx context.Context, only uint64) error {
-	limit := n.cfg.ElectionTimeout + n.lease.Info().MaxPromise + 2*n.cfg.TickInterval
+func (t *transfers) transfer(ctx context.Context, only uint64) error {
+	limit := t.cfg.ElectionTimeout + t.lease.Info().MaxPromise + 2*t.cfg.TickInterval
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)
 	defer cancel()
 	tries, lookedAgain := make(map[uint64]int), false
 	for {
-		heirs, err := n.heirs(ctx, only, tries)
+		heirs, err := t.heirs(ctx, only, tries)
 		if err != nil {
 			return err
 		}
@@ -96,19 +104,19 @@ func (n *Node) transfer(ctx context.Context, only uint64) error {
 		case id != raft.None:
 			tries[id]++
 			lookedAgain = false
-			n.askToLead(id)
-			wait = heirTicks * n.cfg.TickInterval
+			t.askToLead(id)
+			wait = heirTicks * t.cfg.TickInterval
 		case wait == 0 && only != raft.None:
 			return cannotLead(only) // it was removed meanwhile
 		case wait == 0 && (len(heirs) == 0 || lookedAgain):
 			return nil
 		case wait == 0:
 			// Once in an election timeout raft forgets who answers, until they do again.
-			lookedAgain, wait = true, 2*n.cfg.TickInterval
+			lookedAgain, wait = true, 2*t.cfg.TickInterval
 		}
-		if done, err := n.awaitHeir(ctx, wait); done || err != nil {
+		if done, err := t.awaitHeir(ctx, wait); done || err != nil {
 			if err != nil {
-				n.askToLead(n.ID()) // which calls it off
+				t.askToLead(t.ID()) // which calls it off
 			}
 			return err
 		}
@@ -116,12 +124,12 @@ func (n *Node) transfer(ctx context.Context, only uint64) error {
 }
 
 // heirs returns those who may be asked to lead: all other voters, or only one.
-func (n *Node) heirs(ctx context.Context, only uint64, tries map[uint64]int) ([]heir, error) {
+func (t *transfers) heirs(ctx context.Context, only uint64, tries map[uint64]int) ([]heir, error) {
 	found := make(chan []heir, 1)
-	n.calls.put(func() {
+	t.calls.put(func(l *raftLoop) {
 		var all []heir
-		n.loop.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
-			if id != n.ID() && typ == raft.ProgressTypePeer && (only == raft.None || only == id) {
+		l.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
+			if id != t.ID() && typ == raft.ProgressTypePeer && (only == raft.None || only == id) {
 				all = append(all, heir{id: id, match: pr.Match, answers: pr.RecentActive || only == id, tries: tries[id]})
 			}
 		})
@@ -132,10 +140,10 @@ func (n *Node) heirs(ctx context.Context, only uint64, tries map[uint64]int) ([]
 	case all = <-found:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	case <-n.stopping:
+	case <-t.stopping:
 		return nil, ErrStopped
 	}
-	peers, most := n.links.Peers(), n.lease.Info().MaxPromise
+	peers, most := t.links.Peers(), t.lease.Info().MaxPromise
 	for i := range all {
 		h := &all[i]
 		at := slices.IndexFunc(peers, func(p transport.PeerStatus) bool { return p.ID == h.id })
@@ -157,27 +165,27 @@ func stillHeld(said, ago, most time.Duration) time.Duration {
 // askToLead makes raft transfer leadership to member to. To itself means: not at all.
 // Raft ignores a request for the one that it transfers to already, so that is called off
 // before, or one that has dropped the first request would never hear another.
-func (n *Node) askToLead(to uint64) {
-	n.calls.put(func() {
-		if n.loop.role != raft.StateLeader {
+func (t *transfers) askToLead(to uint64) {
+	t.calls.put(func(l *raftLoop) {
+		if l.role != raft.StateLeader {
 			return
 		}
-		if n.loop.raw.BasicStatus().LeadTransferee == to {
-			n.loop.raw.TransferLeader(n.ID())
+		if l.raw.BasicStatus().LeadTransferee == to {
+			l.raw.TransferLeader(t.ID())
 		}
-		n.loop.raw.TransferLeader(to)
+		l.raw.TransferLeader(to)
 	})
 }
 
 // awaitHeir waits until another member leads, and reports false if this one still
 // does when patience has passed. From when it does not, there is an election, which
 // is waited for.
-func (n *Node) awaitHeir(ctx context.Context, patience time.Duration) (done bool, err error) {
+func (t *transfers) awaitHeir(ctx context.Context, patience time.Duration) (done bool, err error) {
 	over := time.NewTimer(patience)
 	defer over.Stop()
 	for {
-		now := n.leader.Load()
-		if now.id != n.ID() && now.id != raft.None {
+		now := t.leader.Load()
+		if now.id != t.ID() && now.id != raft.None {
 			return true, nil
 		}
 		due := over.C
@@ -190,8 +198,27 @@ func (n *Node) awaitHeir(ctx context.Context, patience time.Duration) (done bool
 			return false, nil
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
-		case <-n.stopping:
+		case <-t.stopping:
 			return false, ErrStopped
 		}
 	}
+}
+
+// stepAside transfers leadership if the others go on without this member's disk:
+// what they commit it cannot apply, since raft applies only what is durable here,
+// and so it could answer no linearizable read. If nobody else can write, it stays,
+// and serves reads.
+func (t *transfers) stepAside() {
+	if !t.leads() || t.lease.Info().Commit <= t.store.Applied() || t.aside.Swap(true) {
+		return
+	}
+	t.workers.Go(func() {
+		defer t.aside.Store(false)
+		if err := t.transferAway(context.Background()); err != nil && t.quiet.disk.loud(t.ID()) {
+			t.log.Warn("the disk does not take writes, and leadership was not transferred", "error", err)
+		}
+		// Each request to take over makes raft count anew to its next look at who
+		// answers, and keeps proposals waiting. Both need an election timeout of rest.
+		t.sleep(t.cfg.ElectionTimeout + t.cfg.TickInterval)
+	})
 }

@@ -38,7 +38,7 @@ func (n *Node) MinTTL() int64 { return ttl.MinTTL(n.cfg.electionTicks(), n.cfg.T
 // fails with ErrNotLeader on a member that does not lead, and with
 // rpctypes.ErrGRPCLeaseNotFound if there is no such TTL lease.
 func (n *Node) RenewTTL(ctx context.Context, id int64) (int64, error) {
-	ctx, cancel := n.withTimeout(ctx)
+	ctx, cancel := n.cfg.bounded(ctx)
 	defer cancel()
 	left, err := n.ttl.Renew(ctx, id)
 	return left, n.ttlError(ctx, err)
@@ -46,7 +46,7 @@ func (n *Node) RenewTTL(ctx context.Context, id int64) (int64, error) {
 
 // TTLLeft returns what is left of a TTL lease. It fails as RenewTTL does.
 func (n *Node) TTLLeft(ctx context.Context, id int64) (ttl.Left, error) {
-	ctx, cancel := n.withTimeout(ctx)
+	ctx, cancel := n.cfg.bounded(ctx)
 	defer cancel()
 	left, err := n.ttl.TimeLeft(ctx, id)
 	return left, n.ttlError(ctx, err)
@@ -81,7 +81,7 @@ func (m *ttlMember) node() *Node { return (*Node)(m) }
 // Reign implements ttl.Member.
 func (m *ttlMember) Reign() (term uint64, over <-chan struct{}) {
 	now := m.leader.Load()
-	if now.id != m.node().ID() {
+	if now.id != m.self {
 		return 0, now.changed
 	}
 	return now.term, now.changed
@@ -119,5 +119,5 @@ func (m *ttlMember) Confirm(ctx context.Context, term uint64) error {
 
 // ProposeFenced implements ttl.Member.
 func (m *ttlMember) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error) {
-	return m.node().submit(ctx, &store.Command{Fence: term, Request: r, Grants: grants})
+	return m.proposals.submit(ctx, &store.Command{Fence: term, Request: r, Grants: grants})
 }

@@ -21,8 +21,8 @@ type waiters struct {
 	// refused with ErrTooManyRequests, at once: a client that waits holds memory, too.
 	maxCount int   // immutable
 	maxBytes int64 // immutable
-	// nextID gives IDs to proposals, with which the applier finds the waiter again.
-	nextID atomic.Uint64
+	// lastID is that of the newest proposal. The applier finds the waiter again by it.
+	lastID atomic.Uint64
 	mu     struct {
 		sync.Mutex
 		all   map[uint64]*waiter
@@ -55,13 +55,13 @@ func (w *waiters) init(maxCount int, maxBytes int64) {
 	w.mu.all = make(map[uint64]*waiter)
 	var seed [8]byte
 	_, _ = rand.Read(seed[:]) // never fails
-	w.nextID.Store(binary.BigEndian.Uint64(seed[:]))
+	w.lastID.Store(binary.BigEndian.Uint64(seed[:]))
 }
 
-// id returns a new ID, which is not 0.
-func (w *waiters) id() uint64 {
+// nextID returns a new ID, which is not 0.
+func (w *waiters) nextID() uint64 {
 	for {
-		if id := w.nextID.Add(1); id != 0 {
+		if id := w.lastID.Add(1); id != 0 {
 			return id
 		}
 	}
