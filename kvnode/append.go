@@ -3,8 +3,6 @@ package kvnode
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
-	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -34,7 +32,7 @@ func (n *Node) appended(m *raftpb.Message, err error) {
 		n.fail(fmt.Errorf("write the log: %w", err))
 		return
 	}
-	n.hasRoom()
+	n.disk.written()
 	if !n.started() {
 		return
 	}
@@ -50,14 +48,6 @@ func (n *Node) appended(m *raftpb.Message, err error) {
 	case <-done:
 		n.respond(m.GetResponses())
 	case <-n.stopping:
-	}
-}
-
-// hasRoom notes that something was written.
-func (n *Node) hasRoom() {
-	if n.disk.full.Load() {
-		n.disk.full.Store(false)
-		n.log.Info("disk has room again")
 	}
 }
 
@@ -90,63 +80,5 @@ func (n *Node) respond(msgs []*raftpb.Message) {
 		if m.GetTo() == n.ID() {
 			n.local.put(m)
 		}
-	}
-}
-
-// diskWatch notices a disk that does not answer, or is full. The writer counts begun and
-// ended; the loop looks at each tick, since a goroutine stuck in a write cannot say so.
-type diskWatch struct {
-	begun, ended atomic.Uint64
-	full         atomic.Bool // the last write found no room
-	stuck        atomic.Bool // stalled, for others than the loop
-
-	// The loop only.
-	stalled bool
-	seen    uint64 // ended, when it last moved
-	idle    int    // ticks since then with something under way
-}
-
-func (d *diskWatch) begin() { d.begun.Add(1) }
-func (d *diskWatch) end()   { d.ended.Add(1) }
-
-// check tells the lease when nothing has become durable for an election timeout
-// although something is under way. A leader whose disk hangs keeps its followers' promises
-// alive by heartbeats, which need no disk, and would keep everybody from writing for as long
-// as the disk hangs. Sooner than an election timeout: a slow sync costs the lease. Later:
-// nobody writes for longer than a dead leader would cost.
-func (d *diskWatch) check(n *Node) {
-	begun, ended := d.begun.Load(), d.ended.Load()
-	if ended != d.seen || begun == ended {
-		d.seen, d.idle = ended, 0
-	} else {
-		d.idle++
-	}
-	if stalled := d.idle >= n.cfg.electionTicks(); stalled != d.stalled {
-		d.stalled = stalled
-		d.stuck.Store(stalled)
-		n.lease.SetDiskStalled(stalled)
-		n.log.Warn("disk", "stalled", stalled)
-	}
-	if d.stalled || d.full.Load() {
-		n.transfers.stepAside()
-	}
-}
-
-// fullDiskPause is between two tries to write to a full disk. Shorter: the tries keep the
-// disk busy on which somebody is making room. Longer: writes go on later than they could.
-const fullDiskPause = 200 * time.Millisecond
-
-// retryFullDisk keeps the appender trying while the disk is full: nothing of
-// the batch is in the log, so nothing is lost, and reads go on.
-func (n *Node) retryFullDisk(err error) bool {
-	if !n.disk.full.Swap(true) {
-		n.log.Error("disk is full, writes are refused", append(n.roomFor(n.segmentSize()), "error", err)...)
-	}
-	n.askCheckpoint() // it may free segments
-	select {
-	case <-n.stopping:
-		return false
-	case <-time.After(fullDiskPause):
-		return true
 	}
 }

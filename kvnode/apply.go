@@ -10,7 +10,6 @@ import (
 
 	"github.com/leaderlease/go/internal/double"
 	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/raftwal"
 )
 
 // applyJob is a MsgStorageApply, or a snapshot to restore.
@@ -29,9 +28,6 @@ type applyJob struct {
 // (applyConf).
 type applyQueue struct {
 	ready *sync.Cond // with mu: a job is there, or the queue is closed
-	// bytes counts the applied entries since the last checkpoint was asked for.
-	// The applier only.
-	bytes int
 	// superseded is the index of a snapshot that raft has restored already, but the store
 	// has not yet. Entries up to it are in that snapshot, and are skipped. The applier only,
 	// and the loop while the applier waits in call.
@@ -118,7 +114,7 @@ func (n *Node) runJob(j applyJob) bool {
 	n.lease.Applied(n.store.Applied())
 	n.replay.look()
 	n.local.put(j.responses...)
-	n.checkpointIfDue(bytes)
+	n.checkpoints.due(bytes)
 	return true
 }
 
@@ -156,7 +152,7 @@ func (n *Node) applyEntry(e *raftpb.Entry) bool {
 // configuration stands: applying the change would undo it. What became of the proposal is
 // not known here then, and its waiter gets ErrTimeout.
 func (n *Node) applyConf(e *raftpb.Entry) bool {
-	if !n.saveCommit(e.GetIndex()) {
+	if !n.disk.saveCommit(e.GetIndex()) {
 		return false
 	}
 	plan := planEntry(n.store.Members(), e, n.cfg.newestFormat)
@@ -204,21 +200,21 @@ func (n *Node) applyConf(e *raftpb.Entry) bool {
 	return true
 }
 
-// saveCommit returns when the log has it that index is committed, durably: raft
-// hands that to the appender, which puts it off until something else is written. On
-// a full disk it waits for room; nobody may rely on the change before. It returns
-// false if the node stops meanwhile.
-func (n *Node) saveCommit(index uint64) bool {
-	n.disk.begin()
-	defer n.disk.end()
-	err := n.wal.SaveCommit(index)
-	for errors.Is(err, raftwal.ErrNoSpace) && n.retryFullDisk(err) {
-		if err = n.wal.SaveCommit(index); err == nil {
-			n.hasRoom()
-		}
+// restore replaces the state by the snapshot that the log now begins with. It
+// runs on the applier's goroutine.
+func (n *Node) restore(snap *raftpb.Snapshot) error {
+	index := snap.GetMetadata().GetIndex()
+	if index <= n.store.Applied() {
+		return nil
 	}
-	if err != nil {
-		n.fail(fmt.Errorf("write the log: %w", err))
+	before := n.store.Alarms()
+	if err := n.store.Restore(n.received.path(index)); err != nil {
+		return fmt.Errorf("restore the snapshot of index %d: %w", index, err)
 	}
-	return err == nil
+	n.sayAlarms(before)
+	n.log.Info("restored a snapshot", "index", index, "revision", n.store.Revision())
+	n.received.drop(index)
+	n.lease.Applied(n.store.Applied())
+	n.connectPeers()
+	return nil
 }

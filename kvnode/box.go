@@ -7,10 +7,23 @@ import (
 	"github.com/leaderlease/go/internal/double"
 )
 
+// token wakes one goroutine. It is buffered by one: a second one says nothing new before the
+// first was taken.
+type token chan struct{}
+
+func newToken() token { return make(token, 1) }
+
+func (t token) put() {
+	select {
+	case t <- struct{}{}:
+	default:
+	}
+}
+
 // box hands values from many goroutines to one. It never blocks a sender: what
 // bounds it is said where it is used.
 type box[T any] struct {
-	wake chan<- struct{} // of the receiver; buffered by one
+	wake token // the receiver
 	mu   struct {
 		sync.Mutex
 		items []T
@@ -21,10 +34,7 @@ func (b *box[T]) put(items ...T) {
 	b.mu.Lock()
 	b.mu.items = append(b.mu.items, items...)
 	b.mu.Unlock()
-	select {
-	case b.wake <- struct{}{}:
-	default: // the receiver has been woken and has not looked yet
-	}
+	b.wake.put()
 }
 
 // take returns all there is, and keeps spare for what comes.

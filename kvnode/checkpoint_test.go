@@ -148,7 +148,7 @@ func TestAFullDiskLeavesWhatALiveFollowerLacks(t *testing.T) {
 			t.Fatal(err)
 		}
 		before, _ := n.wal.FirstIndex()
-		if err := n.shorten(n.store.Durable(), true); err != nil {
+		if err := n.checkpoints.shorten(n.store.Durable(), true); err != nil {
 			t.Fatal(err)
 		}
 		first, _ := n.wal.FirstIndex()
@@ -161,7 +161,7 @@ func TestAFullDiskLeavesWhatALiveFollowerLacks(t *testing.T) {
 		if !ok {
 			t.Fatal("all of the log is in one segment")
 		}
-		if err := n.shorten(n.store.Durable(), true); err != nil {
+		if err := n.checkpoints.shorten(n.store.Durable(), true); err != nil {
 			t.Fatal(err)
 		}
 		if first, _ := n.wal.FirstIndex(); first != at+1 || first <= end+1 {
@@ -184,7 +184,7 @@ func TestAFullDiskKeepsWhatFreesNothing(t *testing.T) {
 		if err := n.Checkpoint(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := n.shorten(n.store.Durable(), true); err != nil {
+		if err := n.checkpoints.shorten(n.store.Durable(), true); err != nil {
 			t.Fatal(err)
 		}
 		if first, _ := n.wal.FirstIndex(); first != 1 {

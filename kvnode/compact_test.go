@@ -53,7 +53,7 @@ func (c *cluster) lateApplier(t *testing.T, n, leader *Node) {
 		n.drain()
 		n.handleReadys()
 	}
-	if err := n.checkpoint(); err != nil {
+	if err := n.checkpoints.take(); err != nil {
 		t.Error(err)
 	}
 	defer func() {

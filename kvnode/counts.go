@@ -4,18 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leaderlease/go/internal/durations"
-	"github.com/leaderlease/go/raftwal"
+	"golang.org/x/time/rate"
 )
-
-// counts are what Status tells of the past.
-type counts struct {
-	checkpoints       *durations.Histogram
-	failedCheckpoints atomic.Uint64
-	// failure is why the newest checkpoint was not made.
-	failure   atomic.Pointer[error]
-	malformed atomic.Uint64
-}
 
 // Counts is what a member has done since its start.
 type Counts struct {
@@ -38,39 +28,28 @@ type Counts struct {
 	Malformed uint64
 }
 
-func (c *counts) init() { c.checkpoints = durations.New(raftwal.SyncBounds) }
-
-func (c *counts) checkpoint(took time.Duration, err error) {
-	if err != nil {
-		c.failure.Store(&err)
-		c.failedCheckpoints.Add(1)
-		return
-	}
-	c.failure.Store(nil)
-	c.checkpoints.Note(took)
-}
-
-func (c *counts) checkpointErr() error {
-	if err := c.failure.Load(); err != nil {
-		return *err
-	}
-	return nil
-}
-
-func (c *counts) load() Counts {
-	saved := c.checkpoints.Load()
+// counts are figures for Status.
+func (n *Node) counts() Counts {
+	c := &n.checkpoints
+	saved := c.took.Load()
 	return Counts{
-		Checkpoints: saved.Count, FailedCheckpoints: c.failedCheckpoints.Load(),
+		Checkpoints: saved.Count, FailedCheckpoints: c.failed.Load(),
 		CheckpointTime: saved.Sum, MaxCheckpointTime: saved.Max, CheckpointWithin: saved.Within,
-		Malformed: c.malformed.Load(),
+		FailedProposals: n.proposals.failed.Load(), FailedReads: n.reads.failed.Load(), Malformed: n.complaints.count.Load(),
 	}
 }
 
-// malformed counts an entry, or a peer's proposal, that nobody should have written. The
-// state is sound, the same on all members, so there is no alarm that stops clients.
-func (n *Node) malformed(err error, args ...any) {
-	n.counts.malformed.Add(1)
-	n.complain.Do(func() {
-		n.log.Error("an entry that does not decode has no effect: is a peer faulty, or not one?", append(args, "error", err)...)
+// complaints are about entries, and peers' proposals, that nobody should have written.
+type complaints struct {
+	count atomic.Uint64
+	said  rate.Sometimes
+}
+
+// malformed counts such a one. The state is sound, the same on all members, so there is no
+// alarm that stops clients.
+func (p *parts) malformed(err error, args ...any) {
+	p.complaints.count.Add(1)
+	p.complaints.said.Do(func() {
+		p.log.Error("an entry that does not decode has no effect: is a peer faulty, or not one?", append(args, "error", err)...)
 	})
 }

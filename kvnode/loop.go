@@ -86,7 +86,9 @@ func (n *Node) tick() {
 		n.loop.raw.Tick()
 	}
 	n.admissionTick()
-	n.disk.check(n)
+	if n.disk.check() {
+		n.stepAside()
+	}
 	n.loop.offers.own = n.waiters.awaited(n.loop.offers.own)
 	n.loop.offers.full = false
 }
@@ -162,7 +164,7 @@ func (n *Node) handleReady() {
 		case m.GetTo() == raft.LocalApplyThread:
 			applyMsg = m
 		case m.GetType() == raftpb.MsgSnap:
-			n.sendSnapshot(m)
+			n.snapshots.send(m)
 		default:
 			out = append(out, m)
 		}

@@ -8,7 +8,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"golang.org/x/time/rate"
 
 	"github.com/leaderlease/go/kvnode/admission"
 	"github.com/leaderlease/go/kvnode/memberdir"
@@ -35,7 +34,7 @@ type Node struct {
 	// The loop's, and nobody else's but for what says so there.
 	loop    raftLoop
 	boot    uint64 // entries that bootstrapping made, 0 on a restart
-	wake    chan struct{}
+	wake    token
 	urgent  chan *raftpb.Message // from peers: heartbeats, votes and answers
 	bulk    chan *raftpb.Message // from peers: entries and proposals
 	local   box[*raftpb.Message] // from the appender and the applier
@@ -44,17 +43,13 @@ type Node struct {
 
 	// Shared: each has locks of its own.
 	proposals
-	intake  intake
-	applies applyQueue
-	// checkpointDue asks for a checkpoint.
-	checkpointDue chan struct{}
+	intake      intake
+	applies     applyQueue
+	checkpoints checkpoints
+	snapshots   snapshots
 	// awaited are those who have not let this member in yet.
 	awaited atomic.Pointer[[]string]
-	saved   atomic.Pointer[store.Members] // the last checkpoint has them, nil before
-	disk    diskWatch
-	// counts are figures for Status, complain limits what is logged of malformed.
-	counts   counts
-	complain rate.Sometimes
+	disk    disk
 	// applying is how long entries take to be applied.
 	applying applying
 	// begun is closed when peers may be admitted.
@@ -75,21 +70,22 @@ type parts struct {
 	life
 	reign
 	marks
-	cfg     Config
-	id      memberdir.Identity // what note changes is under noting
-	noting  sync.Mutex
-	lock    io.Closer // the data directory is this process's
-	wal     *raftwal.Log
-	store   *store.Store
-	watch   *watch.Hub
-	lease   *leaderlease.Lease
-	links   *transport.Transport
-	met     *acquaintances
-	book    book
-	routes  routes
-	quiet   quiet
-	calls   calls            // into the loop
-	atStart transport.LogEnd // what was on the disk
+	cfg        Config
+	id         memberdir.Identity // what note changes is under noting
+	noting     sync.Mutex
+	lock       io.Closer // the data directory is this process's
+	wal        *raftwal.Log
+	store      *store.Store
+	watch      *watch.Hub
+	lease      *leaderlease.Lease
+	links      *transport.Transport
+	met        *acquaintances
+	book       book
+	routes     routes
+	quiet      quiet
+	complaints complaints
+	calls      calls            // into the loop
+	atStart    transport.LogEnd // what was on the disk
 }
 
 // marks are how far this member's raft has come. The loop stores, anybody reads.

@@ -42,7 +42,7 @@ func (p *peers) Admit(h transport.Hello) error {
 		return err
 	}
 	first, err := n.met.meet(h.From, h.Instance)
-	if saved := n.saved.Load(); err != nil && saved != nil && h.Instance != "" && saved.ByID[h.From].Instance == h.Instance {
+	if saved := n.checkpoints.saved.Load(); err != nil && saved != nil && h.Instance != "" && saved.ByID[h.From].Instance == h.Instance {
 		first, err = h.Instance, nil // the last checkpoint has it, so it is durable there
 	}
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *peers) Unreachable(peer uint64) {
 }
 
 // SnapshotSent implements transport.Handler.
-func (p *peers) SnapshotSent(peer uint64, err error) { p.node().reportSnapshot(peer, err) }
+func (p *peers) SnapshotSent(peer uint64, err error) { p.node().snapshots.report(peer, err) }
 
 // plausible refuses what a peer cannot know if this member's log is the one it
 // answered from: raft would panic. An answer to what was sent in another term, before

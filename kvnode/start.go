@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"golang.org/x/time/rate"
 
+	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
@@ -58,12 +59,10 @@ func closeIf(c interface{ Close() error }) error {
 func newNode(cfg Config) *Node {
 	cfg.Logger = cfg.Logger.With("member", cfg.Name)
 	n := &Node{
-		wake:          make(chan struct{}, 1),
-		urgent:        make(chan *raftpb.Message, 1024),
-		bulk:          make(chan *raftpb.Message, 256),
-		checkpointDue: make(chan struct{}, 1),
-		begun:         make(chan struct{}),
-		complain:      rate.Sometimes{First: 3, Interval: 10 * time.Second},
+		wake:   newToken(),
+		urgent: make(chan *raftpb.Message, 1024),
+		bulk:   make(chan *raftpb.Message, 256),
+		begun:  make(chan struct{}),
 	}
 	n.cfg, n.log, n.watch = cfg, cfg.Logger.With("component", "kvnode"), watch.New()
 	n.stopping, n.stopped = make(chan struct{}), make(chan struct{})
@@ -72,8 +71,7 @@ func newNode(cfg Config) *Node {
 	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
 	n.applies.init()
 	n.applying.init()
-	n.counts.init()
-	n.book.name, n.book.due = cfg.Name, make(chan struct{}, 1)
+	n.book.name, n.book.due = cfg.Name, newToken()
 	n.replay.init()
 	n.vouched.init()
 	n.received.dir = cfg.dir().Snaps()
@@ -86,8 +84,13 @@ func newNode(cfg Config) *Node {
 func (n *Node) connect() {
 	p := &n.parts
 	n.calls.stopping = n.stopping
+	n.complaints.said = rate.Sometimes{First: 3, Interval: 10 * time.Second}
 	n.proposals.parts, n.proposals.full = p, &n.disk.full
 	n.transfers.parts, n.farewells.parts = p, p
+	c := &n.checkpoints
+	c.parts, c.disk, c.received, c.ask, c.took = p, &n.disk, &n.received, newToken(), durations.New(raftwal.SyncBounds)
+	n.disk.parts, n.disk.checkpoint = p, c.ask
+	n.snapshots = snapshots{p, c}
 	n.membership = membership{p, &n.proposals, &n.farewells}
 	n.reads.parts, n.reads.proposals, n.reads.replay.parts = p, &n.proposals, p
 	n.formats = formats{p, &n.proposals}
@@ -137,7 +140,7 @@ func (n *Node) openFiles() (fresh bool, err error) {
 		return fresh, n.cfg.advise(err, n.ID())
 	}
 	err = errors.Join(n.reconcile(), n.met.recall(&n.book, n.log))
-	n.saved.Store(n.store.Members()) // nothing is applied yet
+	n.checkpoints.saved.Store(n.store.Members()) // nothing is applied yet
 	return false, err
 }
 
@@ -186,7 +189,7 @@ func (n *Node) noteState(at store.Checkpoint) error {
 		return errors.Join(err, readErr)
 	}
 	n.log.Error("no room to note the last checkpoint in the log", "index", at.Index, "error", err)
-	n.askCheckpoint()
+	n.checkpoints.ask.put()
 	return nil
 }
 
@@ -266,7 +269,7 @@ func (n *Node) begin() (err error) {
 		return err
 	}
 	n.routes.book, n.routes.links = &n.book, n.links
-	n.appender = raftwal.NewAppender(n.wal, n.retryFullDisk)
+	n.appender = raftwal.NewAppender(n.wal, n.disk.retry)
 	n.loop.admission = n.newAdmission()
 	n.showAwaited()
 	n.ttl = n.newTTL()
@@ -275,7 +278,7 @@ func (n *Node) begin() (err error) {
 	n.sayAlarms(nil)
 	n.workers.Go(n.applyLoop)
 	n.workers.Go(func() { n.catchUp(); n.adviseAllMoved() })
-	n.workers.Go(n.checkpointLoop)
+	n.workers.Go(n.checkpoints.run)
 	n.workers.Go(n.publication.run)
 	n.workers.Go(n.formats.run)
 	ctx, cancel := context.WithCancel(context.Background())

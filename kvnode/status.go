@@ -62,16 +62,19 @@ func (n *Node) LinkMetrics() prometheus.Collector { return transport.NewCollecto
 
 // Status describes the member as of now.
 func (n *Node) Status() Status {
-	lease, counts := n.lease.Info(), n.counts.load()
-	counts.FailedProposals, counts.FailedReads = n.proposals.failed.Load(), n.reads.failed.Load()
-	return Status{
+	lease := n.lease.Info()
+	s := Status{
 		ID: n.ID(), ClusterID: n.ClusterID(), Name: n.cfg.Name, Term: n.Term(), Leader: n.Leader(),
 		Learner: n.store.Members().ByID[n.ID()].Learner,
 		Lease:   lease, Stats: n.lease.Stats(),
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
 		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.book.names(), Awaited: n.Awaited(),
 		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: n.formats.keptBy(),
-		Replaying: !n.replay.isOver(), Waiting: n.waiters.len(), Counts: counts, Late: n.late.load(), DiskFull: n.disk.full.Load(),
-		CheckpointErr: n.counts.checkpointErr(), Alarms: n.store.Alarms(), Err: n.Err(),
+		Replaying: !n.replay.isOver(), Waiting: n.waiters.len(), Counts: n.counts(), Late: n.late.load(), DiskFull: n.disk.full.Load(),
+		Alarms: n.store.Alarms(), Err: n.Err(),
 	}
+	if failure := n.checkpoints.failure.Load(); failure != nil {
+		s.CheckpointErr = *failure
+	}
+	return s
 }

@@ -29,7 +29,7 @@ func (n *Node) shutdown() {
 	n.workers.Wait()
 	n.watch.Close()
 	if n.Err() == nil {
-		if err := n.checkpoint(); err != nil {
+		if err := n.checkpoints.take(); err != nil {
 			n.log.Warn("no last checkpoint", "error", err)
 		}
 	}

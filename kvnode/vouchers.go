@@ -12,7 +12,7 @@ import (
 
 // vouchers are the members that others have named.
 type vouchers struct {
-	due chan struct{} // a token asks for a round
+	due token // asks for a round
 	mu  struct {
 		sync.Mutex
 		rosters map[string]roster // the newest, by the address that was asked
@@ -29,12 +29,7 @@ type roster struct {
 }
 
 // askAround has the others asked, soon, who is in the cluster and where.
-func (v *vouchers) askAround() {
-	select {
-	case v.due <- struct{}{}:
-	default:
-	}
-}
+func (v *vouchers) askAround() { v.due.put() }
 
 // named returns a member as all rosters have it: they may be of different age, so its
 // peer URLs are those of all. Rosters of registries that are no newer than this
