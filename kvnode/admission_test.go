@@ -26,7 +26,7 @@ func TestWhoWaitsDoesNotVote(t *testing.T) {
 			Type: raftpb.MsgVote.Enum(), From: new(n.id.Members[1].ID), To: new(n.ID()), Term: new(before + 1),
 			LogTerm: new(before + 1), Index: new(uint64(100)),
 		}
-		n.call(func() { n.step(vote) })
+		n.call(func() { n.loop.step(vote) })
 		n.call(func() { after = n.loop.raw.BasicStatus().GetTerm() })
 		if after != before {
 			t.Errorf("a candidate has moved it from term %d to %d, want that it does not hear it", before, after)

@@ -8,16 +8,16 @@ import (
 
 // sayAlarms logs which alarms have been raised and disarmed since there were those
 // before. Alarms are replicated, so each member says it. The applier, and who starts.
-func (n *Node) sayAlarms(before []*pb.AlarmMember) {
-	now := n.store.Alarms()
+func (p *parts) sayAlarms(before []*pb.AlarmMember) {
+	now := p.store.Alarms()
 	for _, m := range now {
 		if !hasAlarm(before, m) {
-			n.log.Error("alarm raised", "type", m.GetAlarm().String(), "by", n.book.called(m.GetMemberID()))
+			p.log.Error("alarm raised", "type", m.GetAlarm().String(), "by", p.book.called(m.GetMemberID()))
 		}
 	}
 	for _, m := range before {
 		if !hasAlarm(now, m) {
-			n.log.Info("alarm disarmed", "type", m.GetAlarm().String(), "of", n.book.called(m.GetMemberID()))
+			p.log.Info("alarm disarmed", "type", m.GetAlarm().String(), "of", p.book.called(m.GetMemberID()))
 		}
 	}
 }

@@ -22,14 +22,14 @@ import (
 // this one. Where clusters have tokens of their own it means nothing. What it says is
 // not believed before its cluster was asked. Once this member takes part, a claim is
 // said and no more: whoever calls may be the stray.
-func (n *Node) claimed(ctx context.Context, h transport.Hello) {
+func (a *asker) claimed(ctx context.Context, h transport.Hello) {
 	switch {
-	case !n.id.Alone || h.To != n.ID() && h.Token != n.id.Token: // an ID is made of the token
-	case n.waiting():
-		n.hearOut(ctx, h)
-	case n.quiet.refused.loud(n.ID()): // one line for all, as anybody can call under any ID
-		if claim, err := n.asker().askClaimant(ctx, h); err == nil && claim != "" {
-			n.log.Error("another cluster has a member at this address", "claim", claim, "advice", "see which of the two holds what counts: "+
+	case !a.id.Alone || h.To != a.ID() && h.Token != a.id.Token: // an ID is made of the token
+	case a.waiting():
+		a.hearOut(ctx, h)
+	case a.quiet.refused.loud(a.ID()): // one line for all, as anybody can call under any ID
+		if claim, err := a.askClaimant(ctx, h); err == nil && claim != "" {
+			a.log.Error("another cluster has a member at this address", "claim", claim, "advice", "see which of the two holds what counts: "+
 				"if this one, stop the members of the other, or remove the member there; if the other, this one has lost its data directory and begun anew: "+
 				"stop it, save what was written to it since, and only then add it to the other as a new member")
 		}
@@ -37,17 +37,17 @@ func (n *Node) claimed(ctx context.Context, h transport.Hello) {
 }
 
 // hearOut ends this member, which waits, if the claim of h is true.
-func (n *Node) hearOut(ctx context.Context, h transport.Hello) {
-	n.calls.put(func(l *raftLoop) { l.admission.Asks() })
-	claim, err := n.asker().askClaimant(ctx, h)
-	if err != nil && n.quiet.refused.loud(n.ID()) {
-		n.log.Warn("waits with founding its cluster, as a member of another one calls, which cannot be asked whether this one is its own; "+
+func (a *asker) hearOut(ctx context.Context, h transport.Hello) {
+	a.calls.put(func(l *raftLoop) { l.admission.Asks() })
+	claim, err := a.askClaimant(ctx, h)
+	if err != nil && a.quiet.refused.loud(a.ID()) {
+		a.log.Warn("waits with founding its cluster, as a member of another one calls, which cannot be asked whether this one is its own; "+
 			"make its peer URLs reachable from here, stop it, or begin anew with another --initial-cluster-token",
 			"peer", labelled(h.Name, h.From), "urls", shown(h.PeerURLs, 4*shownBytes), "cluster", transport.ID(h.ClusterID), "error", err)
 	}
-	n.calls.put(func(l *raftLoop) {
+	a.calls.put(func(l *raftLoop) {
 		if l.admission.Asked(claim != "", err, time.Now()).GiveUp {
-			n.fail(fmt.Errorf("%w: %s; %s", ErrLost, claim, n.cfg.remedyAlone()))
+			a.fail(fmt.Errorf("%w: %s; %s", ErrLost, claim, a.cfg.remedyAlone()))
 		}
 	})
 }
@@ -67,7 +67,7 @@ func (a *asker) askClaimant(ctx context.Context, h transport.Hello) (claim strin
 		}
 		if own := slices.IndexFunc(members, a.isHere); own >= 0 {
 			claim = fmt.Sprintf("this one is of cluster %x, but cluster %x, as %s says, has member %s with another data directory, or none yet",
-				a.clusterID, r.ClusterID, addr, describe(&members[own]))
+				a.ClusterID(), r.ClusterID, addr, describe(&members[own]))
 		}
 		return nil
 	})
@@ -92,12 +92,12 @@ func (c *Config) remedyAlone() string {
 
 // adviseAlone says once that the flags of a member would found a cluster again
 // although it is not alone any more.
-func (n *Node) adviseAlone(members *store.Members) {
-	if len(members.ByID) < 2 || len(n.cfg.Cluster) > 1 || n.cfg.Existing {
+func (r *routes) adviseAlone(members *store.Members) {
+	if len(members.ByID) < 2 || len(r.cfg.Cluster) > 1 || r.cfg.Existing {
 		return
 	}
-	n.advice.Do(func() {
-		n.log.Warn("if this member loses its data directory, its flags have it found a cluster of one again, beside the others; "+
+	r.advised.Do(func() {
+		r.log.Warn("if this member loses its data directory, its flags have it found a cluster of one again, beside the others; "+
 			"from its next start on, give it --initial-cluster-state existing and all members in --initial-cluster",
 			"members", len(members.ByID))
 	})

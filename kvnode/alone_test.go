@@ -332,7 +332,7 @@ func TestAClaimIsNotBelievedUnasked(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(admission.AlonePatience / 2)
-				n.claimed(t.Context(), transport.Hello{ClusterID: other.ClusterID(), From: other.ID(), To: n.ID(), PeerURLs: test.url})
+				n.asker.claimed(t.Context(), transport.Hello{ClusterID: other.ClusterID(), From: other.ID(), To: n.ID(), PeerURLs: test.url})
 				time.Sleep(admission.AlonePatience/2 + 2*time.Second)
 				if leads := n.Leader() == n.ID(); leads == test.held {
 					t.Errorf("it leads after %v = %v, want %v", admission.AlonePatience, leads, !test.held)

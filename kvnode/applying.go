@@ -19,6 +19,7 @@ var applyBounds = durations.Doubling(100*time.Microsecond, 20)
 
 // applying counts how long entries take to be applied. The applier writes.
 type applying struct {
+	*parts
 	took   [requests.NumOps][2]*durations.Histogram // failed, and not
 	slow   atomic.Uint64
 	warned rate.Sometimes
@@ -33,8 +34,8 @@ func (a *applying) init() {
 	}
 }
 
-// applied counts an entry, and logs one that has held up all others for too long.
-func (n *Node) applied(r *store.Result, index uint64, took time.Duration) {
+// count counts an entry, and logs one that has held up all others for too long.
+func (a *applying) count(r *store.Result, index uint64, took time.Duration) {
 	if r.Command == nil || r.Command.Request == nil && r.Command.Register == nil {
 		return // nothing was asked for
 	}
@@ -42,13 +43,13 @@ func (n *Node) applied(r *store.Result, index uint64, took time.Duration) {
 	if r.Command.Request != nil {
 		op, what = requests.Applied(r.Command.Request)
 	}
-	n.applying.took[op][success(r.Err)].Note(took)
-	if took <= n.cfg.WarnApply {
+	a.took[op][success(r.Err)].Note(took)
+	if took <= a.cfg.WarnApply {
 		return
 	}
-	n.applying.slow.Add(1)
-	n.applying.warned.Do(func() {
-		n.log.Warn("apply request took too long", "took", took, "expected-duration", n.cfg.WarnApply, "op", op.String(),
+	a.slow.Add(1)
+	a.warned.Do(func() {
+		a.log.Warn("apply request took too long", "took", took, "expected-duration", a.cfg.WarnApply, "op", op.String(),
 			"request", requests.Describe(what), "request-size", proto.Size(what), "response-size", proto.Size(r.Response), "index", index, "error", r.Err)
 	})
 }
@@ -71,13 +72,13 @@ type OpTimes struct {
 
 // ApplyTimes returns how long the entries of the log took to be applied since the start,
 // by operation, and how many took longer than WarnApply.
-func (n *Node) ApplyTimes() (all []OpTimes, slow uint64) {
-	for op := range n.applying.took {
-		for i, h := range n.applying.took[op] {
+func (a *applying) ApplyTimes() (all []OpTimes, slow uint64) {
+	for op := range a.took {
+		for i, h := range a.took[op] {
 			if c := h.Load(); c.Count > 0 {
 				all = append(all, OpTimes{requests.Op(op).String(), i == 1, c})
 			}
 		}
 	}
-	return all, n.applying.slow.Load()
+	return all, a.slow.Load()
 }

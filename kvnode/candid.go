@@ -22,14 +22,14 @@ func isVoteAnswer(m *raftpb.Message) bool {
 
 // tellCommit writes into answers to candidates that the entry at Commit, of the term
 // RejectHint, is committed.
-func (n *Node) tellCommit(msgs []*raftpb.Message) {
+func (l *raftLoop) tellCommit(msgs []*raftpb.Message) {
 	for _, m := range msgs {
-		if !isVoteAnswer(m) || m.GetTo() == n.ID() {
+		if !isVoteAnswer(m) || m.GetTo() == l.ID() {
 			continue
 		}
 		// What is applied is in the log on disk. A commit index may be ahead of that.
-		index := n.told.Load()
-		if term, err := n.wal.Term(index); err == nil && term > 0 {
+		index := l.told.Load()
+		if term, err := l.wal.Term(index); err == nil && term > 0 {
 			m.Commit, m.RejectHint = new(index), new(term)
 		}
 	}
@@ -42,25 +42,25 @@ func (n *Node) tellCommit(msgs []*raftpb.Message) {
 // It is taken only if it tells of a change of membership: raft takes such word from
 // a leader alone, so it is told that the sender leads, and made to forget it before
 // anything else happens, but a candidate has lost its election by that.
-func (n *Node) learnCommit(m *raftpb.Message) {
+func (l *raftLoop) learnCommit(m *raftpb.Message) {
 	if !isVoteAnswer(m) {
 		return
 	}
-	s, index := n.loop.raw.BasicStatus(), m.GetCommit()
-	if s.RaftState == raft.StateLeader || s.Lead != raft.None || index <= s.GetCommit() || index > n.last.Load() {
+	s, index := l.raw.BasicStatus(), m.GetCommit()
+	if s.RaftState == raft.StateLeader || s.Lead != raft.None || index <= s.GetCommit() || index > l.last.Load() {
 		return
 	}
-	if term, err := n.wal.Term(index); err != nil || term != m.GetRejectHint() {
+	if term, err := l.wal.Term(index); err != nil || term != m.GetRejectHint() {
 		return
 	}
-	if !changes(n.wal, s.GetCommit()+1, index+1) {
+	if !changes(l.wal, s.GetCommit()+1, index+1) {
 		return
 	}
-	n.log.Info("learned in an election that a change of membership is committed", "from", n.book.called(m.GetFrom()), "index", index)
-	_ = n.loop.raw.Step(&raftpb.Message{
-		Type: raftpb.MsgHeartbeat.Enum(), From: new(m.GetFrom()), To: new(n.ID()), Term: new(s.GetTerm()), Commit: new(index),
+	l.log.Info("learned in an election that a change of membership is committed", "from", l.book.called(m.GetFrom()), "index", index)
+	_ = l.raw.Step(&raftpb.Message{
+		Type: raftpb.MsgHeartbeat.Enum(), From: new(m.GetFrom()), To: new(l.ID()), Term: new(s.GetTerm()), Commit: new(index),
 	})
-	_ = n.loop.raw.ForgetLeader()
+	_ = l.raw.ForgetLeader()
 }
 
 // changesPage is how much of the log is looked at together.

@@ -20,21 +20,21 @@ func (c *Config) secure() {
 // of the hosts where that member is to be found, as this member believes (peer): what
 // the other end says of itself does not count. A member of another cluster, which is
 // refused whatever it shows, must be where it says that it is.
-func (n *Node) authenticate(conn net.Conn, h transport.Hello) error {
-	if n.cfg.PeerTLS == nil || !n.cfg.PeerTLS.Requires() {
+func (p *parts) authenticate(conn net.Conn, h transport.Hello) error {
+	if p.cfg.PeerTLS == nil || !p.cfg.PeerTLS.Requires() {
 		return nil
 	}
 	urls := strings.Split(h.PeerURLs, ",")
-	if h.ClusterID == n.ClusterID() {
-		m, err := n.book.peer(h.From)
+	if h.ClusterID == p.ClusterID() {
+		m, err := p.book.peer(h.From)
 		if err != nil {
 			return err
 		}
 		urls = m.PeerURLs
 	}
 	err := tlsconf.CheckHosts(conn, peerurl.Hosts(urls))
-	if err != nil && h.ClusterID == n.ClusterID() {
-		n.book.askAround() // the member may have moved
+	if err != nil && h.ClusterID == p.ClusterID() {
+		p.book.askAround() // the member may have moved
 	}
 	return err
 }

@@ -43,15 +43,15 @@ func (c *cluster) lateApplier(t *testing.T, n, leader *Node) {
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		for _, m := range n.local.take(nil) {
+		for _, m := range n.loop.local.take(nil) {
 			if m.GetFrom() == raft.LocalApplyThread {
 				late = append(late, m)
 				continue
 			}
-			n.stepLocal(m)
+			n.loop.stepLocal(m)
 		}
-		n.drain()
-		n.handleReadys()
+		n.loop.drain()
+		n.loop.handleReadys()
 	}
 	if err := n.checkpoints.take(); err != nil {
 		t.Error(err)
@@ -61,7 +61,7 @@ func (c *cluster) lateApplier(t *testing.T, n, leader *Node) {
 			t.Errorf("raft does not campaign: %v", r)
 		}
 		for _, m := range late {
-			n.stepLocal(m)
+			n.loop.stepLocal(m)
 		}
 	}()
 	if err := n.loop.raw.Campaign(); err != nil {

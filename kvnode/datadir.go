@@ -63,12 +63,12 @@ func makeIdentity(cfg *Config) (id memberdir.Identity, err error) {
 
 // note makes a change of the identity durable, or the node fails and it returns
 // false.
-func (n *Node) note(change func(*memberdir.Identity)) bool {
-	n.noting.Lock()
-	defer n.noting.Unlock()
-	change(&n.id)
-	if err := n.cfg.dir().Write(&n.id); err != nil {
-		n.fail(err)
+func (p *parts) note(change func(*memberdir.Identity)) bool {
+	p.noting.Lock()
+	defer p.noting.Unlock()
+	change(&p.id)
+	if err := p.cfg.dir().Write(&p.id); err != nil {
+		p.fail(err)
 		return false
 	}
 	return true

@@ -18,8 +18,8 @@ func (c *Config) remedy(joined bool) string {
 }
 
 // waiting reports whether the others have yet to let this member in.
-func (n *Node) waiting() bool {
-	n.noting.Lock()
-	defer n.noting.Unlock()
-	return n.id.Waits()
+func (p *parts) waiting() bool {
+	p.noting.Lock()
+	defer p.noting.Unlock()
+	return p.id.Waits()
 }

@@ -25,12 +25,12 @@ type offers struct {
 // forwarded takes a follower's proposal. A member that does not lead passes it on, or
 // drops it if nobody does: who has made it will hear of another leader or term, and
 // does not wait for it then.
-func (n *Node) forwarded(m *raftpb.Message) {
-	l, from, size := &n.loop, m.GetFrom(), payload(m)
+func (l *raftLoop) forwarded(m *raftpb.Message) {
+	from, size := m.GetFrom(), payload(m)
 	err := checkForwarded(m)
 	switch {
 	case err != nil:
-		n.malformed(err, "from", n.book.nameOf(from))
+		l.malformed(err, "from", l.book.nameOf(from))
 	case !l.admission.IsOpen(): // a first start that nobody has admitted yet
 	case l.role != raft.StateLeader:
 		_ = l.raw.Step(m)
@@ -40,7 +40,7 @@ func (n *Node) forwarded(m *raftpb.Message) {
 	default:
 		// Nobody was before it, so it shares the Ready of what came with it.
 	}
-	n.intake.leave(from, size)
+	l.intake.leave(from, size)
 }
 
 // park keeps m behind what its sender has sent before.
@@ -61,30 +61,30 @@ func (o *offers) wait(id uint64) {
 }
 
 // forget drops what followers have forwarded to a member that no longer leads.
-func (n *Node) forget() {
-	o := &n.loop.offers
+func (l *raftLoop) forget() {
+	o := &l.offers
 	for _, lane := range o.lanes {
 		for _, m := range lane {
-			n.intake.leave(m.GetFrom(), payload(m))
+			l.intake.leave(m.GetFrom(), payload(m))
 		}
 	}
 	o.lanes = nil
-	o.turns = slices.DeleteFunc(o.turns, func(id uint64) bool { return id != n.ID() })
+	o.turns = slices.DeleteFunc(o.turns, func(id uint64) bool { return id != l.ID() })
 }
 
 // offer hands raft what waits until it takes no more.
-func (n *Node) offer() {
-	l, o := &n.loop, &n.loop.offers
+func (l *raftLoop) offer() {
+	o := &l.offers
 	if l.role != raft.StateLeader && o.lanes != nil {
-		n.forget()
+		l.forget()
 	}
 	if o.full {
 		return
 	}
-	for passed, own := 0, n.mayPropose(); passed < len(o.turns); {
+	for passed, own := 0, l.mayPropose(); passed < len(o.turns); {
 		id := o.turns[0]
-		held := id == n.ID() && !own
-		if !held && !n.offerOf(id) {
+		held := id == l.ID() && !own
+		if !held && !l.offerOf(id) {
 			o.full = true // id keeps its turn
 			return
 		}
@@ -93,7 +93,7 @@ func (n *Node) offer() {
 		case held:
 			passed++
 			o.turns = append(o.turns, id)
-		case len(o.lanes[id]) > 0 || id == n.ID() && len(o.own) > 0:
+		case len(o.lanes[id]) > 0 || id == l.ID() && len(o.own) > 0:
 			passed = 0
 			o.turns = append(o.turns, id)
 		default:
@@ -103,17 +103,17 @@ func (n *Node) offer() {
 }
 
 // offerOf offers raft the next message of a member, and returns whether it was taken.
-func (n *Node) offerOf(id uint64) bool {
-	if id == n.ID() {
-		return n.offerOwn()
+func (l *raftLoop) offerOf(id uint64) bool {
+	if id == l.ID() {
+		return l.offerOwn()
 	}
-	lanes := n.loop.offers.lanes
+	lanes := l.offers.lanes
 	m := lanes[id][0]
 	size := payload(m) // before raft may replace what it does not take
-	if errors.Is(n.tryPropose(m), raft.ErrProposalDropped) {
+	if errors.Is(l.tryPropose(m), raft.ErrProposalDropped) {
 		return false
 	}
-	n.intake.leave(id, size)
+	l.intake.leave(id, size)
 	if lanes[id] = lanes[id][1:]; len(lanes[id]) == 0 {
 		delete(lanes, id)
 	}
@@ -122,17 +122,16 @@ func (n *Node) offerOf(id uint64) bool {
 
 // tryPropose steps a proposal. After raft.ErrProposalDropped it is nowhere: nobody
 // leads, or is connected, leadership is being transferred, or too much is uncommitted.
-func (n *Node) tryPropose(m *raftpb.Message) error {
-	l := &n.loop
+func (l *raftLoop) tryPropose(m *raftpb.Message) error {
 	if l.role != raft.StateLeader {
 		if m.GetEntries()[0].GetType() == raftpb.EntryConfChangeV2 {
 			return ErrNotLeader // who leads raises the format by itself
 		}
-		if lead := n.Leader(); lead != raft.None && !n.links.Takes(lead, m) {
+		if lead := l.Leader(); lead != raft.None && !l.links.Takes(lead, m) {
 			return raft.ErrProposalDropped
 		}
 		err := l.raw.Step(m)
-		n.handleReadys() // what is sent now counts when the next one is offered
+		l.handleReadys() // what is sent now counts when the next one is offered
 		return err
 	}
 	if hasConfChange(m) {
@@ -140,8 +139,8 @@ func (n *Node) tryPropose(m *raftpb.Message) error {
 		// With one before it that is not applied, raft puts an empty entry in its
 		// place; and raft takes one for pending that it has dropped since too much was
 		// uncommitted, and so would do that with the next one (raft.go, stepLeader).
-		n.handleReadys()
-		if l.raw.BasicStatus().Applied < n.last.Load() {
+		l.handleReadys()
+		if l.raw.BasicStatus().Applied < l.last.Load() {
 			return raft.ErrProposalDropped
 		}
 	}

@@ -115,7 +115,7 @@ func TestAFollowersShareIsBounded(t *testing.T) {
 				all.Go(func() { _ = put(t.Context(), follower, "k", value) })
 			}
 			synctest.Wait()
-			if got := leader.intake.bytes(follower.ID()); got < littleRoom/2 || got > littleRoom {
+			if got := leader.loop.intake.bytes(follower.ID()); got < littleRoom/2 || got > littleRoom {
 				t.Errorf("the leader holds %d bytes of the follower, want about %d, and no more", got, littleRoom)
 			}
 			all.Wait()
@@ -123,7 +123,7 @@ func TestAFollowersShareIsBounded(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 			time.Sleep(10 * time.Millisecond)
-			if got := leader.intake.bytes(follower.ID()); got != 0 {
+			if got := leader.loop.intake.bytes(follower.ID()); got != 0 {
 				t.Errorf("who led holds %d bytes of a follower's proposals, want none", got)
 			}
 		})

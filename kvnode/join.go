@@ -17,9 +17,9 @@ import (
 
 // roster tells members that want to join, or have been away, who is there. Anybody
 // with a certificate may ask, so it shows only digests of instances.
-func (n *Node) roster() (transport.Roster, error) {
-	applied := n.store.Applied() // first: members may be newer than it says, not older
-	members := n.store.Members()
+func (p *parts) roster() (transport.Roster, error) {
+	applied := p.store.Applied() // first: members may be newer than it says, not older
+	members := p.store.Members()
 	if len(members.ByID) == 0 {
 		return transport.Roster{}, errors.New("this member does not know the others yet")
 	}
@@ -29,7 +29,7 @@ func (n *Node) roster() (transport.Roster, error) {
 		all[i].ClientURLs = nil // nobody asks for them here, and a packet has a limit
 	}
 	data, err := json.Marshal(all)
-	return transport.Roster{ClusterID: n.ClusterID(), From: n.ID(), Members: data, Applied: applied}, err
+	return transport.Roster{ClusterID: p.ClusterID(), From: p.ID(), Members: data, Applied: applied}, err
 }
 
 func sortedMembers(members *store.Members) []store.Member {

@@ -4,26 +4,25 @@ import (
 	"sync"
 
 	"github.com/leaderlease/go/kvnode/peerurl"
-	"github.com/leaderlease/go/kvnode/transport"
 )
 
 // routes lead the links to the members of the registry, and to those whom somebody
 // vouches for. All that sets or ends links looks at both anew under mu, so whoever comes
 // last has seen the newest, and no link is left to a member that was removed meanwhile.
 type routes struct {
-	mu    sync.Mutex
-	book  *book
-	links *transport.Transport
+	*parts
+	mu      sync.Mutex
+	advised sync.Once // of adviseAlone
 }
 
-// connectPeers is called when the registry has changed.
-func (n *Node) connectPeers() {
-	n.routes.follow()
-	members := n.store.Members()
+// connect is called when the registry has changed.
+func (r *routes) connect() {
+	r.follow()
+	members := r.store.Members()
 	for id := range members.Removed {
-		n.links.RemovePeer(id)
+		r.links.RemovePeer(id)
 	}
-	n.adviseAlone(members)
+	r.adviseAlone(members)
 }
 
 // follow leads the links to where members are believed to be, and disconnects whoever

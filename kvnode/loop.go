@@ -1,76 +1,117 @@
 package kvnode
 
 import (
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/admission"
 )
 
 // maxTurn bounds how many messages are taken before raft is asked what is
 // ready: more per turn is more per sync, but a tick must not wait.
 const maxTurn = 512
 
+// raftLoop is raft, what it is told, and what becomes of what it says.
+type raftLoop struct {
+	*parts
+	proposals *proposals
+	appends   appends
+	applies   *applyQueue
+	snapshots *snapshots
+	transfers *transfers
+
+	// Into the loop, from anybody.
+	wake   token
+	urgent chan *raftpb.Message // from peers: heartbeats, votes and answers
+	bulk   chan *raftpb.Message // from peers: entries and proposals
+	local  box[*raftpb.Message] // from the appender and the applier
+
+	// With locks of their own.
+	intake  intake
+	vouched vouched
+	late    lateness // how late the loop is at its ticks
+	// awaited are those who have not let this member in yet.
+	awaited atomic.Pointer[[]string]
+
+	// All else is the loop's alone.
+	raw       *raft.RawNode
+	role      raft.StateType
+	outbox    []*raftpb.Message
+	offers    offers
+	spare     []proposal
+	commit    uint64    // of the newest Ready
+	offered   time.Time // when raft was offered proposals last
+	responses []*raftpb.Message
+	called    []func(*raftLoop)
+	admission *admission.State
+	boot      uint64 // entries that bootstrapping made, 0 on a restart
+	// restored is the index of the newest snapshot that raft has switched to: older
+	// changes of the configuration are in it.
+	restored uint64
+}
+
 // run is the raft loop. Nobody else touches the RawNode, so raft needs no lock, and what
-// others want of it they put into n.calls.
+// others want of it they put into l.calls.
 //
 // One turn takes whatever has arrived (a tick, messages, answers of the appender and the
 // applier, calls) and asks raft once what to do about all of it. Proposals come last: what
 // raft has just learnt says whether this member still leads. The loop never waits for a
 // disk, a peer or the applier; if it did, heartbeats would be late by as much, and the
 // lease would be lost.
-func (n *Node) run() {
-	ticker := time.NewTicker(n.cfg.TickInterval)
+func (l *raftLoop) run() {
+	ticker := time.NewTicker(l.cfg.TickInterval)
 	defer ticker.Stop()
 	// Whatever ends the loop, no lease outlives it (L7).
-	defer n.lease.Close()
-	n.handleReadys()
+	defer l.lease.Close()
+	l.handleReadys()
 	for {
 		select {
-		case <-n.stopping:
+		case <-l.stopping:
 			return
 		case due := <-ticker.C:
-			n.late.note(time.Since(due))
-			n.tick()
-		case rctx := <-n.lease.ReadRequests():
-			n.loop.raw.ReadIndex(rctx)
-		case m := <-n.urgent:
-			n.step(m)
-		case m := <-n.bulk:
-			n.step(m)
-		case <-n.wake:
+			l.late.note(time.Since(due))
+			l.tick()
+		case rctx := <-l.lease.ReadRequests():
+			l.raw.ReadIndex(rctx)
+		case m := <-l.urgent:
+			l.step(m)
+		case m := <-l.bulk:
+			l.step(m)
+		case <-l.wake:
 		}
-		n.drain()
-		n.handleReadys()
-		if n.mayPropose() {
-			n.takeProposals()
+		l.drain()
+		l.handleReadys()
+		if l.mayPropose() {
+			l.takeProposals()
 		}
-		n.offer()
-		n.handleReadys()
+		l.offer()
+		l.handleReadys()
 	}
 }
 
 // drain takes what has arrived meanwhile, so that one Ready answers all of it.
-func (n *Node) drain() {
-	l := &n.loop
-	l.responses = n.local.take(l.responses)
+func (l *raftLoop) drain() {
+	l.responses = l.local.take(l.responses)
 	for _, m := range l.responses {
-		n.stepLocal(m)
+		l.stepLocal(m)
 	}
-	l.run = n.calls.take(l.run)
-	for _, call := range l.run {
+	l.called = l.calls.take(l.called)
+	for _, call := range l.called {
 		call(l)
 	}
 	for range maxTurn {
 		select {
-		case m := <-n.urgent:
-			n.step(m)
+		case m := <-l.urgent:
+			l.step(m)
 			continue
 		default:
 		}
 		select {
-		case m := <-n.bulk:
-			n.step(m)
+		case m := <-l.bulk:
+			l.step(m)
 			continue
 		default:
 		}
@@ -81,64 +122,64 @@ func (n *Node) drain() {
 // tick lets time pass for raft, unless the lease withholds the tick: raft would elect a
 // member that is a quorum by itself without asking anybody, bound or not (V5). A member that
 // too few have admitted does not tick either.
-func (n *Node) tick() {
-	if n.lease.Tick() && n.loop.admission.IsOpen() {
-		n.loop.raw.Tick()
+func (l *raftLoop) tick() {
+	if l.lease.Tick() && l.admission.IsOpen() {
+		l.raw.Tick()
 	}
-	n.admissionTick()
-	if n.disk.check() {
-		n.stepAside()
+	l.admissionTick()
+	if l.appends.disk.check() {
+		l.transfers.stepAside()
 	}
-	n.loop.offers.own = n.waiters.awaited(n.loop.offers.own)
-	n.loop.offers.full = false
+	l.offers.own = l.proposals.waiters.awaited(l.offers.own)
+	l.offers.full = false
 }
 
 // step ignores raft's errors as every embedder does: raft drops what it cannot
 // use. The lease has seen m on arrival (peers.Receive).
-func (n *Node) step(m *raftpb.Message) {
+func (l *raftLoop) step(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgProp {
-		n.forwarded(m)
+		l.forwarded(m)
 		return
 	}
-	if !n.loop.admission.IsOpen() {
+	if !l.admission.IsOpen() {
 		return // a first start that nobody has admitted yet
 	}
-	if err := n.plausible(m); err != nil {
-		n.implausible(m, err)
+	if err := l.plausible(m); err != nil {
+		l.implausible(m, err)
 		return
 	}
-	n.loop.admission.Heard(m, n.Term())
-	n.vouched.answer(m)
-	n.learnCommit(m)
-	_ = n.loop.raw.Step(m)
+	l.admission.Heard(m, l.Term())
+	l.vouched.answer(m)
+	l.learnCommit(m)
+	_ = l.raw.Step(m)
 }
 
 // stepLocal steps what the appender and the applier answer. Raft counts on each of these
 // answers, in their order: without one it would wait for ever for what it takes to be under
 // way. So they come through a box without a bound, and not through a channel.
-func (n *Node) stepLocal(m *raftpb.Message) {
-	if err := n.loop.raw.Step(m); err != nil {
-		n.log.Debug("raft refused a local answer", "type", m.GetType(), "error", err)
+func (l *raftLoop) stepLocal(m *raftpb.Message) {
+	if err := l.raw.Step(m); err != nil {
+		l.log.Debug("raft refused a local answer", "type", m.GetType(), "error", err)
 		return
 	}
 	switch entries := m.GetEntries(); {
 	case m.GetType() == raftpb.MsgStorageApplyResp && len(entries) > 0:
-		n.loop.offers.full = false // less is uncommitted, as raft counts it
-		n.tell(entries[len(entries)-1].GetIndex())
+		l.offers.full = false // less is uncommitted, as raft counts it
+		l.tell(entries[len(entries)-1].GetIndex())
 	case m.GetType() == raftpb.MsgStorageAppendResp && m.GetSnapshot() != nil:
-		n.tell(m.GetSnapshot().GetMetadata().GetIndex())
+		l.tell(m.GetSnapshot().GetMetadata().GetIndex())
 	}
 }
 
 // tell notes that raft knows index to be applied. It never sinks: answers for a snapshot and
 // for entries before it may come in either order.
-func (n *Node) tell(index uint64) { n.told.Store(max(index, n.told.Load())) }
+func (l *raftLoop) tell(index uint64) { l.told.Store(max(index, l.told.Load())) }
 
 // handleReadys goes on until raft has nothing to say: handling one Ready may bring about
 // the next.
-func (n *Node) handleReadys() {
-	for n.loop.raw.HasReady() {
-		n.handleReady()
+func (l *raftLoop) handleReadys() {
+	for l.raw.HasReady() {
+		l.handleReady()
 	}
 }
 
@@ -150,73 +191,73 @@ func (n *Node) handleReadys() {
 // may help elect a leader beside a valid lease. Messages that say what this member has on
 // its disk are not among those sent here: raft attaches them to the append message, and
 // they go out once that is durable (appended).
-func (n *Node) handleReady() {
-	rd := n.loop.raw.Ready()
-	n.lease.Ready(&rd)
-	n.follow(&rd)
+func (l *raftLoop) handleReady() {
+	rd := l.raw.Ready()
+	l.lease.Ready(&rd)
+	l.follow(&rd)
 	var appendMsg, applyMsg *raftpb.Message
-	out := n.loop.outbox[:0]
+	out := l.outbox[:0]
 	for _, m := range rd.Messages {
 		switch {
 		case m.GetTo() == raft.LocalAppendThread:
-			n.tellCommit(m.GetResponses()) // raft answers candidates behind what it writes
+			l.tellCommit(m.GetResponses()) // raft answers candidates behind what it writes
 			appendMsg = m
 		case m.GetTo() == raft.LocalApplyThread:
 			applyMsg = m
 		case m.GetType() == raftpb.MsgSnap:
-			n.snapshots.send(m)
+			l.snapshots.send(m)
 		default:
 			out = append(out, m)
 		}
 	}
 	// The peers write while this member does.
-	n.links.Send(out)
+	l.links.Send(out)
 	clear(out)
-	n.loop.outbox = out
+	l.outbox = out
 	if appendMsg != nil {
-		n.append(appendMsg)
+		l.appends.put(appendMsg)
 	}
 	if applyMsg != nil {
-		n.applies.put(applyJob{entries: applyMsg.GetEntries(), responses: applyMsg.GetResponses()})
+		l.applies.put(applyJob{entries: applyMsg.GetEntries(), responses: applyMsg.GetResponses()})
 	}
 }
 
 // follow takes over what raft says about role, term and log, for those who ask without
 // going through the loop. It runs before anything of the Ready is sent or written, so a
 // reign is known to be over before anybody can hear of the next one from this member.
-func (n *Node) follow(rd *raft.Ready) {
-	was := n.Term()
+func (l *raftLoop) follow(rd *raft.Ready) {
+	was := l.Term()
 	if !raft.IsEmptyHardState(rd.HardState) {
-		n.term.Store(rd.HardState.GetTerm())
-		n.loop.commit = rd.HardState.GetCommit()
+		l.term.Store(rd.HardState.GetTerm())
+		l.commit = rd.HardState.GetCommit()
 	}
 	if !raft.IsEmptySnap(rd.Snapshot) {
-		n.last.Store(rd.Snapshot.GetMetadata().GetIndex())
-		n.loop.restored = rd.Snapshot.GetMetadata().GetIndex()
+		l.last.Store(rd.Snapshot.GetMetadata().GetIndex())
+		l.restored = rd.Snapshot.GetMetadata().GetIndex()
 	}
 	if len(rd.Entries) > 0 {
-		n.last.Store(rd.Entries[len(rd.Entries)-1].GetIndex())
+		l.last.Store(rd.Entries[len(rd.Entries)-1].GetIndex())
 	}
-	lead := n.Leader()
+	lead := l.Leader()
 	if rd.SoftState != nil {
-		n.loop.role, lead = rd.RaftState, rd.Lead
+		l.role, lead = rd.RaftState, rd.Lead
 	}
 	// The same member may lead again, and have forgotten what it was handed before.
-	if lead != n.Leader() || lead != raft.None && n.Term() != was {
-		n.followLeader(lead)
+	if lead != l.Leader() || lead != raft.None && l.Term() != was {
+		l.followLeader(lead)
 	}
 }
 
 // followLeader notes that a reign has begun, or that one is over. Proposals that raft had
 // taken are failed then with ErrLeaderChanged, which says that they may still take effect.
-func (n *Node) followLeader(lead uint64) {
-	old := n.Leader()
-	n.log.Info("leader", "leader", n.book.called(lead), "was", n.book.called(old), "term", n.Term(), "role", n.loop.role.String())
-	n.loop.admission.LeaderIs(lead)
-	n.setLeader(lead)
-	n.loop.offers.full = false
+func (l *raftLoop) followLeader(lead uint64) {
+	old := l.Leader()
+	l.log.Info("leader", "leader", l.book.called(lead), "was", l.book.called(old), "term", l.Term(), "role", l.role.String())
+	l.admission.LeaderIs(lead)
+	l.setLeader(lead)
+	l.offers.full = false
 	// What was handed to the old leader may be lost on the way.
 	if old != raft.None {
-		n.waiters.failProposed(ErrLeaderChanged)
+		l.proposals.waiters.failProposed(ErrLeaderChanged)
 	}
 }

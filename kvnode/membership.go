@@ -99,7 +99,7 @@ func (c *membership) PromoteMember(ctx context.Context, id uint64) error {
 // wants it of learners.
 func (l *raftLoop) upToDate(id uint64) bool {
 	progress := l.raw.Status().Progress
-	return float64(progress[id].Match) >= 0.9*float64(progress[l.raw.BasicStatus().ID].Match) && progress[id].RecentActive
+	return float64(progress[id].Match) >= 0.9*float64(progress[l.ID()].Match) && progress[id].RecentActive
 }
 
 // UpdateMember gives a member other peer URLs.

@@ -4,12 +4,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"go.etcd.io/raft/v3"
-	"go.etcd.io/raft/v3/raftpb"
-
-	"github.com/leaderlease/go/kvnode/admission"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/watch"
@@ -27,31 +22,21 @@ import (
 type Node struct {
 	// Immutable after the start.
 	parts
-	appender *raftwal.Appender
-	fresh    bool        // the log had not begun at the start
-	ttl      *ttl.Engine // set before anything is applied
+	fresh bool        // the log had not begun at the start
+	ttl   *ttl.Engine // set before anything is applied
 
-	// The loop's, and nobody else's but for what says so there.
-	loop    raftLoop
-	boot    uint64 // entries that bootstrapping made, 0 on a restart
-	wake    token
-	urgent  chan *raftpb.Message // from peers: heartbeats, votes and answers
-	bulk    chan *raftpb.Message // from peers: entries and proposals
-	local   box[*raftpb.Message] // from the appender and the applier
-	vouched vouched
-	late    lateness // how late the loop is at its ticks
+	// The loop's.
+	loop raftLoop
 
 	// Shared: each has locks of its own.
 	proposals
-	intake      intake
-	applies     applyQueue
+	applier     applier
+	asker       asker
 	checkpoints checkpoints
 	snapshots   snapshots
-	// awaited are those who have not let this member in yet.
-	awaited atomic.Pointer[[]string]
-	disk    disk
-	// applying is how long entries take to be applied.
-	applying applying
+	disk        disk
+	applying
+	routes routes
 	// begun is closed when peers may be admitted.
 	begun     chan struct{}
 	farewells farewells
@@ -61,7 +46,6 @@ type Node struct {
 	reads
 	publication
 	received received
-	advice   sync.Once // of adviseAlone
 }
 
 // parts are what a member is made of, and what its nouns stand on. They are immutable after
@@ -81,7 +65,6 @@ type parts struct {
 	links      *transport.Transport
 	met        *acquaintances
 	book       book
-	routes     routes
 	quiet      quiet
 	complaints complaints
 	calls      calls            // into the loop
@@ -95,23 +78,6 @@ type marks struct {
 	// told is what raft has been told is applied, and so at most what is. Before a
 	// campaign it scans what is committed beyond.
 	told atomic.Uint64
-}
-
-// raftLoop is what only the loop touches.
-type raftLoop struct {
-	raw       *raft.RawNode
-	role      raft.StateType
-	outbox    []*raftpb.Message
-	offers    offers
-	spare     []proposal
-	commit    uint64    // of the newest Ready
-	offered   time.Time // when raft was offered proposals last
-	responses []*raftpb.Message
-	run       []func(*raftLoop)
-	admission *admission.State
-	// restored is the index of the newest snapshot that raft has switched to: older
-	// changes of the configuration are in it.
-	restored uint64
 }
 
 // ID returns this member's ID.

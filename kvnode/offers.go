@@ -18,25 +18,24 @@ const maxHold = 10 * time.Millisecond
 // arrives meanwhile shares the fixed costs of messages, syncs and answers, and
 // would have waited for the disks anyway. A write that comes alone waits for
 // nobody.
-func (n *Node) mayPropose() bool {
-	l := &n.loop
-	if l.role != raft.StateLeader || l.commit >= n.last.Load() {
+func (l *raftLoop) mayPropose() bool {
+	if l.role != raft.StateLeader || l.commit >= l.last.Load() {
 		return true
 	}
 	return time.Since(l.offered) > maxHold
 }
 
 // takeProposals puts what has come behind what waits.
-func (n *Node) takeProposals() {
-	l, o := &n.loop, &n.loop.offers
+func (l *raftLoop) takeProposals() {
+	o := &l.offers
 	if len(o.own) > 0 {
-		o.own = append(o.own, n.proposals.box.take(nil)...)
+		o.own = append(o.own, l.proposals.box.take(nil)...)
 		l.spare = nil // its array may be that of own
 		return
 	}
-	l.spare = n.proposals.box.take(l.spare)
+	l.spare = l.proposals.box.take(l.spare)
 	if o.own = l.spare; len(o.own) > 0 {
-		o.wait(n.ID())
+		o.wait(l.ID())
 	}
 }
 
@@ -46,17 +45,17 @@ const maxOffer = 256 << 10
 
 // offerOwn offers raft this member's next proposals, and returns whether it has taken
 // them.
-func (n *Node) offerOwn() bool {
-	l, o := &n.loop, &n.loop.offers
+func (l *raftLoop) offerOwn() bool {
+	o := &l.offers
 	if len(o.own) == 0 {
 		return true // nobody waited any more
 	}
 	k := firstOffer(o.own)
-	ps := n.waiters.propose(o.own[:k])
+	ps := l.proposals.waiters.propose(o.own[:k])
 	if len(ps) > 0 {
-		err := n.tryPropose(propMessage(n.ID(), ps))
+		err := l.tryPropose(propMessage(l.ID(), ps))
 		if errors.Is(err, raft.ErrProposalDropped) {
-			n.waiters.park(ps)
+			l.proposals.waiters.park(ps)
 			gone := k - len(ps)
 			copy(o.own[gone:k], ps)
 			o.own = o.own[gone:]
@@ -65,7 +64,7 @@ func (n *Node) offerOwn() bool {
 		l.offered = time.Now()
 		if err != nil {
 			for _, p := range ps {
-				n.waiters.fail(p.id, err)
+				l.proposals.waiters.fail(p.id, err)
 			}
 		}
 	}

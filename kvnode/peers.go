@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/peerurl"
@@ -51,7 +50,7 @@ func (p *peers) Admit(h transport.Hello) error {
 	if first != h.Instance {
 		return wiped(h)
 	}
-	if err := n.vouched.setBack(h); err != nil {
+	if err := n.loop.vouched.setBack(h); err != nil {
 		return err
 	}
 	n.adviseMoved(&m, h.PeerURLs)
@@ -83,7 +82,7 @@ func (p *peers) Refused(peer uint64, err error) {
 		n.farewells.dismissed(peer)
 	case reason == transport.ReasonCluster:
 		now := time.Now()
-		n.calls.put(func(*raftLoop) { n.refusedAsForeign(refused, now) })
+		n.calls.put(func(l *raftLoop) { l.refusedAsForeign(refused, now) })
 	default:
 		n.calls.put(func(l *raftLoop) { l.admission.Refused(peer) })
 		switch {
@@ -106,7 +105,7 @@ func (p *peers) Connected(peer uint64, h transport.Hello) {
 		n.log.Warn("a peer has other lease parameters", "peer", n.book.called(peer),
 			"duration", h.Promise, "margin", h.Skew, "own_duration", lease.Duration, "own_margin", lease.MaxClockSkew)
 	}
-	n.calls.put(func(l *raftLoop) { n.do(l.admission.Accepted(peer)) })
+	n.calls.put(func(l *raftLoop) { l.do(l.admission.Accepted(peer)) })
 }
 
 // Receive implements transport.Handler. The lease looks at m here: a promise
@@ -116,15 +115,15 @@ func (p *peers) Receive(m *raftpb.Message) {
 	if !n.lease.Incoming(m) {
 		return
 	}
-	into := n.urgent
+	into := n.loop.urgent
 	switch m.GetType() {
 	case raftpb.MsgProp:
-		if !n.intake.enter(m, n.stopping) {
+		if !n.loop.intake.enter(m, n.stopping) {
 			return
 		}
-		into = n.bulk
+		into = n.loop.bulk
 	case raftpb.MsgApp:
-		into = n.bulk
+		into = n.loop.bulk
 	}
 	select {
 	case into <- m:
@@ -168,16 +167,3 @@ func (p *peers) Unreachable(peer uint64) {
 
 // SnapshotSent implements transport.Handler.
 func (p *peers) SnapshotSent(peer uint64, err error) { p.node().snapshots.report(peer, err) }
-
-// plausible refuses what a peer cannot know if this member's log is the one it
-// answered from: raft would panic. An answer to what was sent in another term, before
-// a restart most of all, is about another log, and raft ignores it.
-func (n *Node) plausible(m *raftpb.Message) error {
-	err := transport.ValidateAgainst(m, n.last.Load())
-	if err != nil && m.GetType() == raftpb.MsgAppResp {
-		if s := n.loop.raw.BasicStatus(); s.RaftState != raft.StateLeader || s.GetTerm() != m.GetTerm() {
-			return nil
-		}
-	}
-	return err
-}

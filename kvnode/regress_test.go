@@ -246,7 +246,7 @@ func TestAJoinerNeverFounds(t *testing.T) {
 		cfg.Existing = false
 		c.cfgs["m4"] = cfg
 		fourth := c.start("m4")
-		if fourth.boot != 0 {
+		if fourth.loop.boot != 0 {
 			t.Fatal("its log begins with a cluster that it has founded")
 		}
 		c.applied(fourth, leader)
@@ -273,7 +273,7 @@ func TestAnOldChangeDoesNotUndoASnapshot(t *testing.T) {
 		// What is applied is in the log.
 		change.Index, change.Term = new(n.last.Load()), new(n.Term())
 		n.call(func() { n.loop.restored = change.GetIndex() + 1 }) // as a Ready with a snapshot does
-		if !n.applyConf(change) {
+		if !n.applier.applyConf(change) {
 			t.Fatal("applyConf() = false, want true")
 		}
 		var voters int
@@ -284,8 +284,8 @@ func TestAnOldChangeDoesNotUndoASnapshot(t *testing.T) {
 		if _, there := n.Store().Members().ByID[77]; there {
 			t.Error("the store has applied the change, too")
 		}
-		if n.applies.superseded != change.GetIndex()+1 {
-			t.Errorf("superseded = %d, want %d: nothing is applied before the snapshot is restored", n.applies.superseded, change.GetIndex()+1)
+		if n.applier.superseded != change.GetIndex()+1 {
+			t.Errorf("superseded = %d, want %d: nothing is applied before the snapshot is restored", n.applier.superseded, change.GetIndex()+1)
 		}
 	})
 }

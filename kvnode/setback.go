@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/memberdir"
@@ -120,29 +121,42 @@ func (v *vouched) setBack(h transport.Hello) error {
 	return nil
 }
 
+// plausible refuses what a peer cannot know if this member's log is the one it
+// answered from: raft would panic. An answer to what was sent in another term, before
+// a restart most of all, is about another log, and raft ignores it.
+func (l *raftLoop) plausible(m *raftpb.Message) error {
+	err := transport.ValidateAgainst(m, l.last.Load())
+	if err != nil && m.GetType() == raftpb.MsgAppResp {
+		if s := l.raw.BasicStatus(); s.RaftState != raft.StateLeader || s.GetTerm() != m.GetTerm() {
+			return nil
+		}
+	}
+	return err
+}
+
 // implausible drops a message that raft would panic on. A leader tells a member that
 // something is committed only up to what that one has acknowledged, and that is never
 // taken back, so a member whose log ends before has lost it, however old the message.
-func (n *Node) implausible(m *raftpb.Message, err error) {
+func (l *raftLoop) implausible(m *raftpb.Message, err error) {
 	switch {
 	case m.GetType() == raftpb.MsgHeartbeat:
-		n.lose(m.GetFrom(), true, fmt.Errorf("it had acknowledged index %d to member %s, and its log ends at %d: an old image of its disk was restored, or the disk has lost what it had written",
-			m.GetCommit(), n.book.nameOf(m.GetFrom()), n.last.Load()))
-	case n.quiet.dropped.loud(m.GetFrom()):
-		n.log.Error("message dropped", "from", n.book.nameOf(m.GetFrom()), "type", m.GetType(), "error", err)
+		l.lose(m.GetFrom(), true, fmt.Errorf("it had acknowledged index %d to member %s, and its log ends at %d: an old image of its disk was restored, or the disk has lost what it had written",
+			m.GetCommit(), l.book.nameOf(m.GetFrom()), l.last.Load()))
+	case l.quiet.dropped.loud(m.GetFrom()):
+		l.log.Error("message dropped", "from", l.book.nameOf(m.GetFrom()), "type", m.GetType(), "error", err)
 	}
 }
 
 // lose ends this member because of what a peer told it. What is proven, by a member of
 // the cluster, is noted before Done is closed: nobody else may know when it is started
 // again, and it would vote. It takes no part any more while that is written.
-func (n *Node) lose(peer uint64, proven bool, err error) {
-	n.fail(fmt.Errorf("%w: %w; %s", ErrLost, err, n.cfg.beginAnew(n.ID())))
-	if !proven || !slices.ContainsFunc(n.book.known(), func(m store.Member) bool { return m.ID == peer }) {
+func (p *parts) lose(peer uint64, proven bool, err error) {
+	p.fail(fmt.Errorf("%w: %w; %s", ErrLost, err, p.cfg.beginAnew(p.ID())))
+	if !proven || !slices.ContainsFunc(p.book.known(), func(m store.Member) bool { return m.ID == peer }) {
 		return
 	}
-	if !n.note(func(id *memberdir.Identity) { id.Lost = shown(err.Error(), lostBytes) }) {
-		n.log.Error("cannot note that this member has lost its data; see to it that nothing starts it again with this directory")
+	if !p.note(func(id *memberdir.Identity) { id.Lost = shown(err.Error(), lostBytes) }) {
+		p.log.Error("cannot note that this member has lost its data; see to it that nothing starts it again with this directory")
 	}
 }
 
@@ -152,7 +166,7 @@ const lostBytes = 1 << 10
 // lacks reports whether this member sees for itself that it has not what a peer refuses
 // it for. What it has got since it began it may have acknowledged since: then that peer
 // has mixed up two of its processes, and the next one is right.
-func (n *Node) lacks(r *transport.RefusedError) bool {
+func (p *parts) lacks(r *transport.RefusedError) bool {
 	less := func(term, last uint64) bool { return term < r.Term || last < r.Index }
-	return less(n.atStart.Term, n.atStart.Last) && less(n.Term(), n.last.Load())
+	return less(p.atStart.Term, p.atStart.Last) && less(p.Term(), p.last.Load())
 }

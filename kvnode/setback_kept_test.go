@@ -58,7 +58,7 @@ func TestALossProvenByAHeartbeatIsKept(t *testing.T) {
 		beyond := &raftpb.Message{
 			Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(leader.Term()), Commit: new(f.last.Load() + 100),
 		}
-		f.calls.put(func(*raftLoop) { f.step(beyond) })
+		f.calls.put(func(*raftLoop) { f.loop.step(beyond) })
 		wantLost(t, f, time.Second)
 		c.wantNoStart(f.Name(), f.Err())
 	})
@@ -144,7 +144,7 @@ func TestWhoLedKnowsWhatWasAcknowledged(t *testing.T) {
 			{"3", term, last, false},
 			{"4", term + 1, last - 1, false},
 		} {
-			err := leader.vouched.setBack(transport.Hello{From: f.ID(), Log: transport.LogEnd{Boot: tc.boot, Term: tc.term, Last: tc.last}})
+			err := leader.loop.vouched.setBack(transport.Hello{From: f.ID(), Log: transport.LogEnd{Boot: tc.boot, Term: tc.term, Last: tc.last}})
 			refusal, refused := errors.AsType[*transport.Refusal](err)
 			if refused != tc.refused || refused && (refusal.Term != term || refusal.Index < last-1) {
 				t.Errorf("setBack(term %d, last %d) = %+v, want a refusal: %v", tc.term, tc.last, err, tc.refused)

@@ -207,7 +207,7 @@ func TestCopiesDoNotEndTheMember(t *testing.T) {
 		if err := f.Err(); err != nil {
 			t.Errorf("Err() = %v, want nil", err)
 		}
-		e, unlock := leader.vouched.lock(f.ID())
+		e, unlock := leader.loop.vouched.lock(f.ID())
 		defer unlock()
 		if got := len(e.admitted); got > maxAdmitted {
 			t.Errorf("%d processes are remembered, want %d at most", got, maxAdmitted)
@@ -223,7 +223,7 @@ func TestAHeartbeatBeyondTheLogEndsTheMember(t *testing.T) {
 		f := c.followers(leader)[0]
 		at := f.last.Load()
 		f.calls.put(func(*raftLoop) {
-			f.step(&raftpb.Message{
+			f.loop.step(&raftpb.Message{
 				Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(leader.Term()), Commit: new(at + 100),
 			})
 		})
@@ -243,7 +243,7 @@ func TestDroppedMessagesAreSaidOnce(t *testing.T) {
 		}{{n.Term() - 1, 0}, {n.Term(), 1}} {
 			done := n.call(func() {
 				for range 100 {
-					n.step(&raftpb.Message{Type: raftpb.MsgAppResp.Enum(), From: new(uint64(7)), To: new(n.ID()), Term: new(tc.term), Index: new(uint64(1000))})
+					n.loop.step(&raftpb.Message{Type: raftpb.MsgAppResp.Enum(), From: new(uint64(7)), To: new(n.ID()), Term: new(tc.term), Index: new(uint64(1000))})
 				}
 			})
 			if got := log.count("message dropped"); !done || got != tc.want {

@@ -58,43 +58,47 @@ func closeIf(c interface{ Close() error }) error {
 
 func newNode(cfg Config) *Node {
 	cfg.Logger = cfg.Logger.With("member", cfg.Name)
-	n := &Node{
-		wake:   newToken(),
-		urgent: make(chan *raftpb.Message, 1024),
-		bulk:   make(chan *raftpb.Message, 256),
-		begun:  make(chan struct{}),
-	}
+	n := &Node{begun: make(chan struct{})}
 	n.cfg, n.log, n.watch = cfg, cfg.Logger.With("component", "kvnode"), watch.New()
 	n.stopping, n.stopped = make(chan struct{}), make(chan struct{})
-	n.local.wake, n.calls.wake, n.proposals.box.wake = n.wake, n.wake, n.wake
-	n.connect()
-	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
-	n.applies.init()
-	n.applying.init()
-	n.book.name, n.book.due = cfg.Name, newToken()
-	n.replay.init()
-	n.vouched.init()
-	n.received.dir = cfg.dir().Snaps()
-	n.intake.maxBytes = cfg.maxUncommitted
 	n.leader.Store(&leadership{changed: make(chan struct{})})
+	n.book.name, n.book.due = cfg.Name, newToken()
+	n.complaints.said = rate.Sometimes{First: 3, Interval: 10 * time.Second}
+	n.connect()
+	n.loop.local.wake, n.calls.wake, n.proposals.box.wake = n.loop.wake, n.loop.wake, n.loop.wake
+	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
+	n.applier.queue.init()
+	n.applying.init()
+	n.replay.init()
+	n.loop.vouched.init()
 	return n
 }
 
 // connect gives the nouns what they stand on.
 func (n *Node) connect() {
-	p := &n.parts
+	p, checkpoint := &n.parts, newToken()
 	n.calls.stopping = n.stopping
-	n.complaints.said = rate.Sometimes{First: 3, Interval: 10 * time.Second}
-	n.proposals.parts, n.proposals.full = p, &n.disk.full
-	n.transfers.parts, n.farewells.parts = p, p
-	c := &n.checkpoints
-	c.parts, c.disk, c.received, c.ask, c.took = p, &n.disk, &n.received, newToken(), durations.New(raftwal.SyncBounds)
-	n.disk.parts, n.disk.checkpoint = p, c.ask
-	n.snapshots = snapshots{p, c}
+	n.received.dir = n.cfg.dir().Snaps()
+	n.disk = disk{parts: p, checkpoint: checkpoint}
+	n.checkpoints = checkpoints{parts: p, disk: &n.disk, received: &n.received, ask: checkpoint, took: durations.New(raftwal.SyncBounds)}
+	n.snapshots = snapshots{p, &n.checkpoints}
+	n.routes.parts, n.asker = p, asker{p, &n.routes}
+	n.proposals = proposals{parts: p, full: &n.disk.full}
+	n.reads = reads{parts: p, proposals: &n.proposals, replay: replay{parts: p}}
+	n.transfers.parts, n.farewells.parts, n.applying.parts = p, p, p
 	n.membership = membership{p, &n.proposals, &n.farewells}
-	n.reads.parts, n.reads.proposals, n.reads.replay.parts = p, &n.proposals, p
 	n.formats = formats{p, &n.proposals}
 	n.publication = publication{p, &n.proposals, make(chan struct{})}
+	n.applier = applier{
+		parts: p, waiters: &n.waiters, replay: &n.replay, received: &n.received, checkpoints: &n.checkpoints,
+		disk: &n.disk, routes: &n.routes, applying: &n.applying, local: &n.loop.local,
+	}
+	n.loop = raftLoop{
+		parts: p, proposals: &n.proposals, applies: &n.applier.queue, snapshots: &n.snapshots, transfers: &n.transfers,
+		appends: appends{parts: p, disk: &n.disk, applies: &n.applier.queue, local: &n.loop.local},
+		wake:    newToken(), urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
+		intake: intake{maxBytes: n.cfg.maxUncommitted},
+	}
 }
 
 // openFiles opens what the member keeps, and finishes what a crash interrupted.
@@ -249,7 +253,7 @@ func (n *Node) bootstrap() error {
 		}
 		peers = append(peers, raft.Peer{ID: m.ID, Context: data})
 	}
-	n.boot = uint64(len(peers))
+	n.loop.boot = uint64(len(peers))
 	return n.loop.raw.Bootstrap(peers)
 }
 
@@ -262,30 +266,29 @@ func (n *Node) begin() (err error) {
 			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.atStart,
 		},
 		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
-		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.claimed, Called: n.book.called, Dial: n.cfg.Dial,
+		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.asker.claimed, Called: n.book.called, Dial: n.cfg.Dial,
 		Authenticate: n.authenticate, Logger: n.cfg.Logger,
 	})
 	if err != nil {
 		return err
 	}
-	n.routes.book, n.routes.links = &n.book, n.links
-	n.appender = raftwal.NewAppender(n.wal, n.disk.retry)
-	n.loop.admission = n.newAdmission()
-	n.showAwaited()
+	n.loop.appends.appender = raftwal.NewAppender(n.wal, n.disk.retry)
+	n.loop.admission = n.loop.newAdmission()
+	n.loop.showAwaited()
 	n.ttl = n.newTTL()
-	n.connectPeers()
+	n.routes.connect()
 	n.watch.Start(n.store)
 	n.sayAlarms(nil)
-	n.workers.Go(n.applyLoop)
+	n.workers.Go(n.applier.run)
 	n.workers.Go(func() { n.catchUp(); n.adviseAllMoved() })
 	n.workers.Go(n.checkpoints.run)
 	n.workers.Go(n.publication.run)
 	n.workers.Go(n.formats.run)
 	ctx, cancel := context.WithCancel(context.Background())
 	n.workers.Go(func() { <-n.stopping; cancel() })
-	n.workers.Go(func() { n.asker().run(ctx) })
+	n.workers.Go(func() { n.asker.run(ctx) })
 	n.workers.Go(func() { n.ttl.Run(n.stopping) })
-	n.workers.Go(n.run)
+	n.workers.Go(n.loop.run)
 	close(n.begun)
 	go n.shutdown()
 	n.log.Info("started", "id", transport.ID(n.ID()), "cluster", transport.ID(n.ClusterID()),

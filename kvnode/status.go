@@ -70,7 +70,7 @@ func (n *Node) Status() Status {
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
 		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.book.names(), Awaited: n.Awaited(),
 		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: n.formats.keptBy(),
-		Replaying: !n.replay.isOver(), Waiting: n.waiters.len(), Counts: n.counts(), Late: n.late.load(), DiskFull: n.disk.full.Load(),
+		Replaying: !n.replay.isOver(), Waiting: n.waiters.len(), Counts: n.counts(), Late: n.loop.late.load(), DiskFull: n.disk.full.Load(),
 		Alarms: n.store.Alarms(), Err: n.Err(),
 	}
 	if failure := n.checkpoints.failure.Load(); failure != nil {

@@ -24,8 +24,8 @@ func (n *Node) shutdown() {
 	n.lease.Close()
 	n.waiters.failAll(ErrStopped)
 	_ = n.links.Close()
-	n.applies.close()
-	n.appender.Close()
+	n.applier.queue.close()
+	n.loop.appends.appender.Close()
 	n.workers.Wait()
 	n.watch.Close()
 	if n.Err() == nil {

@@ -34,15 +34,8 @@ const (
 
 // asker asks the members that this one knows who is in the cluster, and where.
 type asker struct {
-	cfg       *Config
-	clusterID uint64
-	book      *book
-	routes    *routes
-	leader    func() uint64
-}
-
-func (n *Node) asker() *asker {
-	return &asker{cfg: &n.cfg, clusterID: n.ClusterID(), book: &n.book, routes: &n.routes, leader: n.Leader}
+	*parts
+	routes *routes
 }
 
 // run asks the others who is in the cluster each time that somebody calls whom this
@@ -115,10 +108,10 @@ func placed(named []store.Member, answered []bool) (moved []store.Member) {
 // answer gets nothing from it, and that nobody is needed to find whom --initial-cluster
 // alone names: they are, until the registry has them, however long that takes.
 func (a *asker) isLed() bool {
-	lead := a.leader()
+	lead := a.Leader()
 	hears := func(p transport.PeerStatus) bool { return p.ID == lead && p.Connected }
 	switch {
-	case lead == raft.None || lead != a.book.self && !slices.ContainsFunc(a.routes.links.Peers(), hears):
+	case lead == raft.None || lead != a.book.self && !slices.ContainsFunc(a.links.Peers(), hears):
 		return false
 	case a.book.isFlagged(lead):
 		return false
@@ -190,7 +183,7 @@ func (a *asker) askAll(ctx context.Context, members []store.Member, flags bool) 
 // may be one that has moved, and this one, too, gets an answer from itself.
 func (a *asker) askRoster(ctx context.Context, m *store.Member, flags bool) bool {
 	return a.cfg.askFirst(ctx, peerurl.HostPorts(m.PeerURLs), func(addr string, r transport.Roster) error {
-		if r.ClusterID != a.clusterID {
+		if r.ClusterID != a.ClusterID() {
 			return fmt.Errorf("cluster %x answers at %s", r.ClusterID, addr)
 		}
 		said := roster{applied: r.Applied, flags: flags}

@@ -132,7 +132,7 @@ func TestPlaced(t *testing.T) {
 		{ID: 3, Name: "m3", PeerURLs: peerURLs("m3")},
 		{ID: 4, Name: "m4", PeerURLs: peerURLs("m4")},
 	}
-	named := n.asker().namedByFlags(known, []bool{false, false, false, true})
+	named := n.asker.namedByFlags(known, []bool{false, false, false, true})
 	want := []store.Member{{ID: 2, Name: "m2", PeerURLs: peerURLs("m2b")}, {ID: 4, Name: "m4", PeerURLs: peerURLs("m2")}, {Name: "m5", PeerURLs: peerURLs("m5")}}
 	if !reflect.DeepEqual(named, want) {
 		t.Errorf("namedByFlags() = %+v, want %+v: m4 is where the registry says, m2 is not", named, want)
@@ -158,7 +158,7 @@ func TestWhoAnswersSaysWho(t *testing.T) {
 			{m1.ID(), "m2", false},
 			{0, "m2", true}, // not known by name
 		} {
-			if got := m1.asker().askRoster(t.Context(), &store.Member{ID: test.id, PeerURLs: peerURLs(test.at)}, false); got != test.want {
+			if got := m1.asker.askRoster(t.Context(), &store.Member{ID: test.id, PeerURLs: peerURLs(test.at)}, false); got != test.want {
 				t.Errorf("askRoster(%x at %s) = %v, want %v", test.id, test.at, got, test.want)
 			}
 		}

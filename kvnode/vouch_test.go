@@ -229,11 +229,11 @@ func TestFlagsVouchOnlyForWantOfAMajority(t *testing.T) {
 func TestRostersOfOtherClustersDoNotVouch(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
-		if !n.asker().askRoster(t.Context(), &store.Member{PeerURLs: peerURLs("m1")}, false) {
+		if !n.asker.askRoster(t.Context(), &store.Member{PeerURLs: peerURLs("m1")}, false) {
 			t.Error("askRoster() of a member of this cluster = false, want true")
 		}
 		c.ghost(n, n.ClusterID()+1)
-		if n.asker().askRoster(t.Context(), &store.Member{PeerURLs: peerURLs("m9")}, false) {
+		if n.asker.askRoster(t.Context(), &store.Member{PeerURLs: peerURLs("m9")}, false) {
 			t.Error("askRoster() of a member of another cluster = true, want false")
 		}
 		if _, err := n.book.peer(99); reasonOf(err) != transport.ReasonUnknown {
