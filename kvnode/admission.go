@@ -31,12 +31,7 @@ func (l *raftLoop) newAdmission() *admission.State {
 
 // Awaited returns the members of which some must let this one in before it takes
 // part, by name and peer URL. It is empty once that has happened.
-func (n *Node) Awaited() []string {
-	if all := n.loop.awaited.Load(); all != nil {
-		return *all
-	}
-	return nil
-}
+func (n *Node) Awaited() []string { return *n.loop.awaited.Load() }
 
 // showAwaited makes known who has not let this member in yet.
 func (l *raftLoop) showAwaited() {

@@ -136,23 +136,17 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 		a.lease.ApplyConfStateAt(e.GetIndex(), conf)
 	})
 	if !ok {
-		if w != nil {
-			w.done <- outcome{err: ErrStopped}
-		}
+		w.tell(outcome{err: ErrStopped})
 		return false
 	}
 	if conf == nil {
 		// Raft is past it: nothing is applied until the store is, too.
-		if w != nil {
-			w.done <- outcome{err: ErrTimeout}
-		}
+		w.tell(outcome{err: ErrTimeout})
 		return true
 	}
 	a.store.ApplyConf(e.GetIndex(), e.GetTerm(), conf, plan.registry)
 	a.routes.connect()
-	if w != nil {
-		w.done <- outcome{result: store.Result{ID: plan.proposal, Err: plan.refusal}}
-	}
+	w.tell(outcome{result: store.Result{ID: plan.proposal, Err: plan.refusal}})
 	if plan.removes(a.ID()) {
 		a.log.Warn("this member was removed, and goes on until enough of those who are left know")
 	}

@@ -1,5 +1,7 @@
 package kvnode
 
+import "context"
+
 // calls is the way into the loop for whoever wants something of raft: nobody else touches
 // what is the loop's, and so it is handed to them there.
 type calls struct {
@@ -11,12 +13,20 @@ type calls struct {
 // f may then run all the same, so it must not use what its caller goes on with. Never called
 // by the loop itself, which would wait for itself.
 func (c *calls) do(f func(*raftLoop)) bool {
-	done := make(chan struct{})
-	c.put(func(l *raftLoop) { f(l); close(done) })
+	_, err := ask(context.Background(), c, func(l *raftLoop) struct{} { f(l); return struct{}{} })
+	return err == nil
+}
+
+// ask returns what f does, in the loop, or why that is not waited for.
+func ask[T any](ctx context.Context, c *calls, f func(*raftLoop) T) (answer T, err error) {
+	answers := make(chan T, 1)
+	c.put(func(l *raftLoop) { answers <- f(l) })
 	select {
-	case <-done:
-		return true
+	case answer = <-answers:
+		return answer, nil
+	case <-ctx.Done():
+		return answer, context.Cause(ctx)
 	case <-c.stopping:
-		return false
+		return answer, ErrStopped
 	}
 }

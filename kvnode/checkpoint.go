@@ -189,8 +189,7 @@ func (c *checkpoints) followedUpTo() uint64 {
 	for _, p := range c.links.Peers() {
 		connected[p.ID] = p.Connected
 	}
-	found := make(chan uint64, 1)
-	c.calls.put(func(l *raftLoop) {
+	lowest, err := ask(context.Background(), &c.calls, func(l *raftLoop) uint64 {
 		lowest := uint64(math.MaxUint64)
 		if l.role == raft.StateLeader {
 			l.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
@@ -199,14 +198,12 @@ func (c *checkpoints) followedUpTo() uint64 {
 				}
 			})
 		}
-		found <- lowest
-	})
-	select {
-	case lowest := <-found:
 		return lowest
-	case <-c.stopping:
+	})
+	if err != nil {
 		return math.MaxUint64
 	}
+	return lowest
 }
 
 // size is what the next checkpoint makes store.db grow by, as far as can be

@@ -204,7 +204,7 @@ func TestASnapshotWithoutRoomRests(t *testing.T) {
 			read bool
 		}{{0, true}, {maxCheckpointPause / 2, false}, {maxCheckpointPause, true}} {
 			time.Sleep(step.wait)
-			err := (*peers)(n).ReceiveSnapshot(m, 1, iotest.ErrReader(syscall.ENOSPC))
+			err := peers{n}.ReceiveSnapshot(m, 1, iotest.ErrReader(syscall.ENOSPC))
 			if err == nil || isNoSpace(err) != step.read {
 				t.Errorf("ReceiveSnapshot() %v later = %v, want that it is tried: %v", step.wait, err, step.read)
 			}

@@ -58,9 +58,11 @@ func (f *formats) run() {
 }
 
 // common returns the newest format that all members know, 0 if one has not
-// said, and who of them keeps it from being the newest that this one knows.
+// said, and who of them keeps it from being the newest that this one knows, and why.
 func (f *formats) common() (format int64, keptBy []string) {
-	format = f.cfg.newestFormat
+	if format = f.cfg.newestFormat; f.store.Format() >= format {
+		return format, nil
+	}
 	said := map[uint64]int64{f.ID(): format}
 	for _, p := range f.links.Peers() {
 		if p.Connected {
@@ -78,16 +80,6 @@ func (f *formats) common() (format int64, keptBy []string) {
 		}
 	}
 	return format, keptBy
-}
-
-// keptBy returns who keeps the cluster's format from being the newest that this
-// member knows, and why.
-func (f *formats) keptBy() []string {
-	if f.store.Format() >= f.cfg.newestFormat {
-		return nil
-	}
-	_, keptBy := f.common()
-	return keptBy
 }
 
 func (f *formats) propose(format int64) {

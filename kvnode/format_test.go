@@ -96,7 +96,7 @@ func TestAnOldMemberStopsWhereTheFormatIsRaised(t *testing.T) {
 			t.Errorf("Err() = %v, want what to do about an old version", err)
 		}
 		old := transport.Hello{From: victim.ID(), Name: "m3", Instance: victim.id.Instance, PeerURLs: "http://m3:2380", Format: store.FormatFirst}
-		if err := (*peers)(leader).Admit(old); reasonOf(err) != transport.ReasonOther || !strings.Contains(err.Error(), "knows format 1, and the cluster has format 2") {
+		if err := (peers{leader}).Admit(old); reasonOf(err) != transport.ReasonOther || !strings.Contains(err.Error(), "knows format 1, and the cluster has format 2") {
 			t.Errorf("Admit() of an old version = %v, want it refused", err)
 		}
 		delete(c.nodes, "m3")
@@ -128,7 +128,7 @@ func TestARevocationNamesItsGrant(t *testing.T) {
 		l, _ := leader.Store().TTLLease(1)
 		req := &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}}
 		revoke := func() (store.Result, error) {
-			return (*ttlMember)(leader).ProposeFenced(t.Context(), leader.LeadingTerm(), req, []uint64{l.Grant})
+			return ttlMember{leader}.ProposeFenced(t.Context(), leader.LeadingTerm(), req, []uint64{l.Grant})
 		}
 		if res, err := revoke(); err != nil || res.Err != nil {
 			t.Fatalf("ProposeFenced() = %+v, %v", res, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 )
 
 // farewells are the members that have refused this one because it was removed.
@@ -52,15 +51,9 @@ func (f *farewells) areEnough() bool {
 
 // awaitRelease waits until this member is released. It looks at each tick.
 func (f *farewells) awaitRelease(ctx context.Context) error {
-	ticker := time.NewTicker(f.cfg.TickInterval)
-	defer ticker.Stop()
 	for !f.areEnough() {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-f.stopping:
-			return ErrStopped
-		case <-ticker.C:
+		if err := f.wait(ctx, f.cfg.TickInterval); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -1,6 +1,8 @@
 package kvnode
 
 import (
+	"cmp"
+	"context"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -35,10 +37,7 @@ func (l *life) Alive() error {
 	if !l.isStopping() {
 		return nil
 	}
-	if err := l.Err(); err != nil {
-		return err
-	}
-	return ErrStopped
+	return cmp.Or(l.Err(), ErrStopped)
 }
 
 func (l *life) isStopping() bool {
@@ -61,11 +60,16 @@ func (l *life) fail(err error) {
 }
 
 // sleep returns false if the node stops before d has passed.
-func (l *life) sleep(d time.Duration) bool {
+func (l *life) sleep(d time.Duration) bool { return l.wait(context.Background(), d) == nil }
+
+// wait returns after d, or says what came first: the end of ctx, or of the node.
+func (l *life) wait(ctx context.Context, d time.Duration) error {
 	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	case <-l.stopping:
-		return false
+		return ErrStopped
 	case <-time.After(d):
-		return true
+		return nil
 	}
 }

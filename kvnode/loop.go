@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode/admission"
 )
 
@@ -32,7 +33,7 @@ type raftLoop struct {
 	// With locks of their own.
 	intake  intake
 	vouched vouched
-	late    lateness // how late the loop is at its ticks
+	late    *durations.Histogram // how late the loop is at its ticks
 	// awaited are those who have not let this member in yet.
 	awaited atomic.Pointer[[]string]
 
@@ -51,6 +52,13 @@ type raftLoop struct {
 	// restored is the index of the newest snapshot that raft has switched to: older
 	// changes of the configuration are in it.
 	restored uint64
+}
+
+// lateBounds are those of Status.Late. A loop that is late waits for a processor, for memory,
+// or for something that it should not wait for.
+var lateBounds = []time.Duration{
+	time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond,
+	100 * time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second,
 }
 
 // run is the raft loop. Nobody else touches the RawNode, so raft needs no lock, and what
@@ -72,7 +80,7 @@ func (l *raftLoop) run() {
 		case <-l.stopping:
 			return
 		case due := <-ticker.C:
-			l.late.note(time.Since(due))
+			l.late.Note(time.Since(due))
 			l.tick()
 		case rctx := <-l.lease.ReadRequests():
 			l.raw.ReadIndex(rctx)

@@ -23,13 +23,13 @@ func TestTheCheckpointRemembersToo(t *testing.T) {
 			t.Fatal(err)
 		}
 		hello := transport.Hello{From: other.ID(), Instance: other.id.Instance, Format: other.cfg.newestFormat, Log: other.atStart}
-		if err := (*peers)(n).Admit(hello); err == nil {
+		if err := (peers{n}).Admit(hello); err == nil {
 			t.Error("Admit() of a member that nothing durable has = nil, want an error")
 		}
 		if err := n.Checkpoint(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := (*peers)(n).Admit(hello); err != nil {
+		if err := (peers{n}).Admit(hello); err != nil {
 			t.Errorf("Admit() of a member that the checkpoint has = %v", err)
 		}
 	})

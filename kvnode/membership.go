@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -84,9 +83,9 @@ func (c *membership) PromoteMember(ctx context.Context, id uint64) error {
 	}
 	m := c.store.Members().ByID[id]
 	m.ID = id
-	ready := false
-	if !c.calls.do(func(l *raftLoop) { ready = l.upToDate(id) }) {
-		return ErrStopped
+	ready, err := ask(context.Background(), &c.calls, func(l *raftLoop) bool { return l.upToDate(id) })
+	if err != nil {
+		return err
 	}
 	if m.Learner && !ready {
 		return ErrLearnerNotReady
@@ -184,12 +183,8 @@ func (c *membership) commitBehind(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-c.stopping:
-			return ErrStopped
-		case <-time.After(c.cfg.TickInterval):
+		if err := c.wait(ctx, c.cfg.TickInterval); err != nil {
+			return err
 		}
 	}
 }

@@ -44,7 +44,7 @@ func TestAMemberThatHasMovedIsNotNamedByAnOldRegistry(t *testing.T) {
 	var log lines
 	n := &Node{}
 	n.log = log.logger()
-	n.replay.init()
+	n.replay.served = make(chan struct{})
 	m := store.Member{ID: 2, Name: "m2", PeerURLs: []string{"http://old:2380"}}
 	n.adviseMoved(&m, "http://new:2380")
 	if log.all.Len() != 0 {

@@ -57,16 +57,13 @@ func (p *proposals) submit(ctx context.Context, c *store.Command) (store.Result,
 	return p.await(ctx, proposal{id: c.ID, entry: &raftpb.Entry{Data: data}})
 }
 
-// await hands p to the loop and waits for what becomes of it.
-func (p *proposals) await(ctx context.Context, q proposal) (store.Result, error) {
-	r, err := p.awaitResult(ctx, q)
-	if err != nil {
-		p.failed.Add(1)
-	}
-	return r, err
-}
-
-func (p *proposals) awaitResult(ctx context.Context, q proposal) (store.Result, error) {
+// await hands q to the loop and waits for what becomes of it.
+func (p *proposals) await(ctx context.Context, q proposal) (_ store.Result, err error) {
+	defer func() {
+		if err != nil {
+			p.failed.Add(1)
+		}
+	}()
 	if p.full.Load() {
 		return store.Result{}, ErrDiskFull
 	}

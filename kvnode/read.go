@@ -76,15 +76,12 @@ func (o *reads) byRound(ctx context.Context, round func(context.Context) (leader
 
 // until tries again after each change of the leader, and counts what fails. That
 // its client has gone is no failure.
-func (o *reads) until(ctx context.Context, read func(context.Context) (leaderlease.Read, error)) (Read, error) {
-	r, err := o.try(ctx, read)
-	if err != nil && !errors.Is(err, context.Canceled) {
-		o.failed.Add(1)
-	}
-	return r, err
-}
-
-func (o *reads) try(ctx context.Context, read func(context.Context) (leaderlease.Read, error)) (Read, error) {
+func (o *reads) until(ctx context.Context, read func(context.Context) (leaderlease.Read, error)) (_ Read, err error) {
+	defer func() {
+		if err != nil && !errors.Is(err, context.Canceled) {
+			o.failed.Add(1)
+		}
+	}()
 	if _, ok := ctx.Deadline(); !ok && !o.atOnce() {
 		// What it waits for may never come: a state machine behind a full disk, say.
 		bounded, cancel := o.cfg.bounded(ctx)
@@ -92,23 +89,22 @@ func (o *reads) try(ctx context.Context, read func(context.Context) (leaderlease
 		ctx = bounded
 	}
 	r, err := read(ctx)
-	if err == nil {
-		return Read{Path: r.Path.String(), Remaining: r.Remaining, Term: r.Term}, nil
+	if retryable(err) {
+		bounded, cancel := o.cfg.bounded(ctx)
+		defer cancel()
+		ctx = bounded
 	}
-	if !retryable(err) {
-		return Read{}, o.explain(ctx, err)
-	}
-	ctx, cancel := o.cfg.bounded(ctx)
-	defer cancel()
 	for retryable(err) {
 		if waitErr := o.waitLeader(ctx); waitErr != nil {
-			return Read{}, o.explain(ctx, errors.Join(waitErr, err))
+			err = errors.Join(waitErr, err)
+			break
 		}
-		if r, err = read(ctx); err == nil {
-			return Read{Path: r.Path.String(), Remaining: r.Remaining, Term: r.Term}, nil
-		}
+		r, err = read(ctx)
 	}
-	return Read{}, o.explain(ctx, err)
+	if err != nil {
+		return Read{}, o.explain(ctx, err)
+	}
+	return Read{Path: r.Path.String(), Remaining: r.Remaining, Term: r.Term}, nil
 }
 
 // atOnce reports whether a read under the lease would not have to wait.

@@ -30,8 +30,6 @@ type replay struct {
 	served  chan struct{} // closed when stale reads may be
 }
 
-func (r *replay) init() { r.applied, r.served = make(chan struct{}), make(chan struct{}) }
-
 // begin is called before the applier runs.
 func (r *replay) begin() {
 	r.until = r.atStart.Commit
@@ -137,9 +135,6 @@ func (o *reads) mayLack(since *leadership, err error) bool {
 
 // silence is for how many ticks the leader has not been heard, 0 if this member stops.
 func (o *reads) silence() int {
-	var ticks int
-	if !o.calls.do(func(l *raftLoop) { ticks = l.admission.Silence() }) {
-		return 0
-	}
+	ticks, _ := ask(context.Background(), &o.calls, func(l *raftLoop) int { return l.admission.Silence() })
 	return ticks
 }

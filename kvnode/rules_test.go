@@ -57,7 +57,7 @@ func TestWhoIsAdmitted(t *testing.T) {
 			{"a member that was removed", transport.Hello{From: m.ID, Instance: "a"}, transport.ReasonRemoved},
 		} {
 			tc.hello.PeerURLs = "http://elsewhere:2380"
-			err := (*peers)(n).Admit(tc.hello)
+			err := peers{n}.Admit(tc.hello)
 			if reason := reasonOf(err); reason != tc.reason || tc.reason == "" && err != nil {
 				t.Errorf("%s: Admit(%+v) = %v, want a refusal for %q", tc.name, tc.hello, err, tc.reason)
 			}
@@ -92,7 +92,7 @@ func TestANewLeaderConfirmsNoOldOne(t *testing.T) {
 		n := c.followers(c.leader())[0]
 		now := n.leader.Load()
 		n.leader.Store(&leadership{id: n.ID(), term: n.Term(), changed: now.changed})
-		if err := (*ttlMember)(n).Confirm(t.Context(), n.Term()); !errors.Is(err, ErrNotLeader) {
+		if err := (ttlMember{n}).Confirm(t.Context(), n.Term()); !errors.Is(err, ErrNotLeader) {
 			t.Errorf("Confirm() of a reign that is over = %v, want ErrNotLeader", err)
 		}
 		n.leader.Store(now)

@@ -68,7 +68,7 @@ func TestALossProvenByAHeartbeatIsKept(t *testing.T) {
 func TestARefusalByAStrangerIsNothing(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		f := c.followers(c.leader())[0]
-		(*peers)(f).Refused(99, &transport.RefusedError{
+		peers{f}.Refused(99, &transport.RefusedError{
 			Peer: 99, Reason: transport.ReasonWiped, Text: "gone back", Term: f.Term(), Index: f.last.Load() + 1,
 		})
 		time.Sleep(time.Second)
@@ -107,7 +107,7 @@ func TestARefusalThatProvesNothingIsNotKept(t *testing.T) {
 				time.Sleep(time.Second)
 				refused := tc.refusal(leader, f)
 				refused.Reason, refused.Text = transport.ReasonWiped, "gone back"
-				(*peers)(f).Refused(refused.Peer, refused)
+				peers{f}.Refused(refused.Peer, refused)
 				wantLost(t, f, time.Second, "gone back")
 				if tc.kept {
 					c.wantNoStart(f.Name(), f.Err())
@@ -165,7 +165,7 @@ func TestAdmitDoesNotWaitForTheLoop(t *testing.T) {
 		time.Sleep(time.Second)
 		done := make(chan error, 1)
 		go func() {
-			done <- (*peers)(leader).Admit(transport.Hello{From: f.ID(), Instance: f.id.Instance, Name: f.Name(), Format: f.cfg.newestFormat, Log: f.atStart})
+			done <- peers{leader}.Admit(transport.Hello{From: f.ID(), Instance: f.id.Instance, Name: f.Name(), Format: f.cfg.newestFormat, Log: f.atStart})
 		}()
 		select {
 		case err := <-done:

@@ -98,7 +98,7 @@ func TestWhoHasGoneBack(t *testing.T) {
 			{"less than was committed when that peer met it", c.followers(leader)[1], transport.LogEnd{Boot: "6", Term: term + 3, Last: last - 1}, true},
 			{"a term before that in which that peer met it", c.followers(leader)[1], transport.LogEnd{Boot: "7", Term: term + 2, Last: last}, true},
 		} {
-			err := (*peers)(tc.at).Admit(transport.Hello{From: f.ID(), Instance: f.id.Instance, Name: f.Name(), Format: f.cfg.newestFormat, Log: tc.log})
+			err := peers{tc.at}.Admit(transport.Hello{From: f.ID(), Instance: f.id.Instance, Name: f.Name(), Format: f.cfg.newestFormat, Log: tc.log})
 			refusal, refused := errors.AsType[*transport.Refusal](err)
 			if refused != tc.back || refused && (refusal.Reason != transport.ReasonWiped || !strings.Contains(refusal.Text, "gone back in time")) {
 				t.Errorf("%s: Admit() = %v, want a refusal: %v", tc.name, err, tc.back)
@@ -186,7 +186,7 @@ func TestCopiesDoNotEndTheMember(t *testing.T) {
 		c.put(leader, "k", "v")
 		time.Sleep(time.Second)
 		copied := func(boot string, last uint64) error {
-			return (*peers)(leader).Admit(transport.Hello{
+			return peers{leader}.Admit(transport.Hello{
 				From: f.ID(), Instance: f.id.Instance, Name: f.Name(), Format: f.cfg.newestFormat,
 				Log: transport.LogEnd{Boot: boot, Term: leader.Term(), Last: last},
 			})

@@ -69,7 +69,6 @@ func newNode(cfg Config) *Node {
 	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
 	n.applier.queue.init()
 	n.applying.init()
-	n.replay.init()
 	n.loop.vouched.init()
 	return n
 }
@@ -84,7 +83,7 @@ func (n *Node) connect() {
 	n.snapshots = snapshots{p, &n.checkpoints}
 	n.routes.parts, n.asker = p, asker{p, &n.routes}
 	n.proposals = proposals{parts: p, full: &n.disk.full}
-	n.reads = reads{parts: p, proposals: &n.proposals, replay: replay{parts: p}}
+	n.reads = reads{parts: p, proposals: &n.proposals, replay: replay{parts: p, applied: make(chan struct{}), served: make(chan struct{})}}
 	n.transfers.parts, n.farewells.parts, n.applying.parts = p, p, p
 	n.membership = membership{p, &n.proposals, &n.farewells}
 	n.formats = formats{p, &n.proposals}
@@ -97,7 +96,7 @@ func (n *Node) connect() {
 		parts: p, proposals: &n.proposals, applies: &n.applier.queue, snapshots: &n.snapshots, transfers: &n.transfers,
 		appends: appends{parts: p, disk: &n.disk, applies: &n.applier.queue, local: &n.loop.local},
 		wake:    newToken(), urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
-		intake: intake{maxBytes: n.cfg.maxUncommitted},
+		intake: intake{maxBytes: n.cfg.maxUncommitted}, late: durations.New(lateBounds),
 	}
 }
 
@@ -266,7 +265,7 @@ func (n *Node) begin() (err error) {
 			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.atStart,
 		},
 		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
-		Listener: n.cfg.Listener, Handler: (*peers)(n), Roster: n.roster, Claimed: n.asker.claimed, Called: n.book.called, Dial: n.cfg.Dial,
+		Listener: n.cfg.Listener, Handler: peers{n}, Roster: n.roster, Claimed: n.asker.claimed, Called: n.book.called, Dial: n.cfg.Dial,
 		Authenticate: n.authenticate, Logger: n.cfg.Logger,
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease"
@@ -37,9 +38,10 @@ type Status struct {
 	Waiting int
 	// Counts is what has happened since the start.
 	Counts Counts
-	// Late is how late the raft loop was at its ticks: late heartbeats cost the
-	// lease first, then the leadership.
-	Late Lateness
+	// Late is how late the raft loop came to each of its ticks since the start: late
+	// heartbeats cost the lease first, then the leadership. Ticks that were missed
+	// altogether count as one, as late as the first of them.
+	Late durations.Counts
 	// Replaying means that stale reads still wait, since the start, for what is not older
 	// than what this member had acknowledged before.
 	Replaying bool
@@ -63,14 +65,15 @@ func (n *Node) LinkMetrics() prometheus.Collector { return transport.NewCollecto
 // Status describes the member as of now.
 func (n *Node) Status() Status {
 	lease := n.lease.Info()
+	_, keptBy := n.formats.common()
 	s := Status{
 		ID: n.ID(), ClusterID: n.ClusterID(), Name: n.cfg.Name, Term: n.Term(), Leader: n.Leader(),
 		Learner: n.store.Members().ByID[n.ID()].Learner,
 		Lease:   lease, Stats: n.lease.Stats(),
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
 		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.book.names(), Awaited: n.Awaited(),
-		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: n.formats.keptBy(),
-		Replaying: !n.replay.isOver(), Waiting: n.waiters.len(), Counts: n.counts(), Late: n.loop.late.load(), DiskFull: n.disk.full.Load(),
+		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: keptBy,
+		Replaying: !n.replay.isOver(), Waiting: n.waiters.len(), Counts: n.counts(), Late: n.loop.late.Load(), DiskFull: n.disk.full.Load(),
 		Alarms: n.store.Alarms(), Err: n.Err(),
 	}
 	if failure := n.checkpoints.failure.Load(); failure != nil {

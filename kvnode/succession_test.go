@@ -252,7 +252,7 @@ func TestWordOfAnotherEntryIsNotTaken(t *testing.T) {
 				if err != nil || other.Leader() != 0 || other.Store().Applied() >= index {
 					t.Fatalf("the other has entry %d of term %d, %v, leader %x, applied %d", index, entry, err, other.Leader(), other.Store().Applied())
 				}
-				(*peers)(other).Receive(&raftpb.Message{
+				peers{other}.Receive(&raftpb.Message{
 					Type: raftpb.MsgPreVoteResp.Enum(), From: new(leader.ID()), To: new(other.ID()), Term: new(term), Reject: new(true),
 					Commit: new(index + tc.index), RejectHint: new(entry + tc.term),
 				})

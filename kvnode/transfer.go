@@ -125,23 +125,16 @@ func (t *transfers) transfer(ctx context.Context, only uint64) error {
 
 // heirs returns those who may be asked to lead: all other voters, or only one.
 func (t *transfers) heirs(ctx context.Context, only uint64, tries map[uint64]int) ([]heir, error) {
-	found := make(chan []heir, 1)
-	t.calls.put(func(l *raftLoop) {
-		var all []heir
+	all, err := ask(ctx, &t.calls, func(l *raftLoop) (all []heir) {
 		l.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
 			if id != t.ID() && typ == raft.ProgressTypePeer && (only == raft.None || only == id) {
 				all = append(all, heir{id: id, match: pr.Match, answers: pr.RecentActive || only == id, tries: tries[id]})
 			}
 		})
-		found <- all
+		return all
 	})
-	var all []heir
-	select {
-	case all = <-found:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-t.stopping:
-		return nil, ErrStopped
+	if err != nil {
+		return nil, err
 	}
 	peers, most := t.links.Peers(), t.lease.Info().MaxPromise
 	for i := range all {

@@ -19,7 +19,7 @@ func (n *Node) newTTL() *ttl.Engine {
 		c = clock.System()
 	}
 	return ttl.New(ttl.Config{
-		Member: (*ttlMember)(n), Store: n.store, Clock: c,
+		Member: ttlMember{n}, Store: n.store, Clock: c,
 		// A shorter pause is none: nobody would elect another leader for it.
 		MaxGap: n.cfg.ElectionTimeout / 2,
 		// Clients whose connection broke look elsewhere first.
@@ -72,14 +72,12 @@ func (n *Node) ttlError(ctx context.Context, err error) error {
 }
 
 // ttlMember is the node as its TTL engine sees it.
-type ttlMember Node
+type ttlMember struct{ *Node }
 
-var _ ttl.Member = (*ttlMember)(nil)
-
-func (m *ttlMember) node() *Node { return (*Node)(m) }
+var _ ttl.Member = ttlMember{}
 
 // Reign implements ttl.Member.
-func (m *ttlMember) Reign() (term uint64, over <-chan struct{}) {
+func (m ttlMember) Reign() (term uint64, over <-chan struct{}) {
 	now := m.leader.Load()
 	if now.id != m.self {
 		return 0, now.changed
@@ -90,7 +88,7 @@ func (m *ttlMember) Reign() (term uint64, over <-chan struct{}) {
 // Standing implements ttl.Member. A disk that hangs counts even if there is no
 // leader lease: what is proposed now would only be replicated, and answered,
 // whenever the disk comes back.
-func (m *ttlMember) Standing() leaderlease.Status {
+func (m ttlMember) Standing() leaderlease.Status {
 	if m.disk.stuck.Load() {
 		return leaderlease.DiskStalled
 	}
@@ -99,7 +97,7 @@ func (m *ttlMember) Standing() leaderlease.Status {
 }
 
 // Confirm implements ttl.Member. Under a valid leader lease it does not wait.
-func (m *ttlMember) Confirm(ctx context.Context, term uint64) error {
+func (m ttlMember) Confirm(ctx context.Context, term uint64) error {
 	if reign, _ := m.Reign(); reign != term {
 		return ErrNotLeader
 	}
@@ -118,6 +116,6 @@ func (m *ttlMember) Confirm(ctx context.Context, term uint64) error {
 }
 
 // ProposeFenced implements ttl.Member.
-func (m *ttlMember) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error) {
+func (m ttlMember) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error) {
 	return m.proposals.submit(ctx, &store.Command{Fence: term, Request: r, Grants: grants})
 }

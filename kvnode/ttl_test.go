@@ -234,7 +234,7 @@ func TestARevocationDoesNotOutliveItsTerm(t *testing.T) {
 		done := make(chan outcome, 1)
 		l, _ := old.Store().TTLLease(1)
 		go func() {
-			res, err := (*ttlMember)(old).ProposeFenced(t.Context(), term, &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}}, []uint64{l.Grant})
+			res, err := ttlMember{old}.ProposeFenced(t.Context(), term, &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}}, []uint64{l.Grant})
 			done <- outcome{res, err}
 		}()
 		synctest.Wait()

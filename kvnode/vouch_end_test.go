@@ -121,7 +121,7 @@ func TestWhoFlagsLetInLeavesWithThem(t *testing.T) {
 			t.Fatalf("without a majority: connected %v, linked %v, want whom flags name let in", connected, linked)
 		}
 		for _, reason := range []string{transport.ReasonWiped, transport.ReasonRemoved} {
-			(*peers)(n).Refused(99, &transport.RefusedError{Peer: 99, Reason: reason})
+			peers{n}.Refused(99, &transport.RefusedError{Peer: 99, Reason: reason})
 		}
 		if err := n.Err(); err != nil || n.farewells.mu.from[99] {
 			t.Errorf("refused by whom flags alone name: %v, dismissed %v, want neither", err, n.farewells.mu.from[99])
@@ -200,7 +200,7 @@ func TestARemovedMemberLeavesNoLink(t *testing.T) {
 		at, goes := c.followers(leader)[0], c.followers(leader)[1]
 		hello := transport.Hello{From: goes.ID(), Instance: goes.id.Instance, Format: goes.cfg.newestFormat, Log: goes.atStart, PeerURLs: "http://elsewhere:1"}
 		done := make(chan error, 1)
-		go func() { done <- (*peers)(at).Admit(hello) }()
+		go func() { done <- peers{at}.Admit(hello) }()
 		<-held.met
 		if err := leader.RemoveMember(t.Context(), goes.ID()); err != nil {
 			t.Fatal(err)

@@ -71,12 +71,12 @@ func TestAMemberIsLetInOnceOthersVouchForIt(t *testing.T) {
 					}
 				}
 				hello := transport.Hello{From: m.ID, Instance: fourth.id.Instance, PeerURLs: "http://elsewhere:2380", Format: store.FormatNewest}
-				if reason := reasonOf((*peers)(away).Admit(hello)); reason != transport.ReasonUnknown {
+				if reason := reasonOf(peers{away}.Admit(hello)); reason != transport.ReasonUnknown {
 					t.Errorf("Admit() before anybody was asked is refused for %q, want %q", reason, transport.ReasonUnknown)
 				}
 				time.Sleep(vouchPause)
 				hello.Instance = "another"
-				if reason := reasonOf((*peers)(away).Admit(hello)); reason != transport.ReasonWiped {
+				if reason := reasonOf(peers{away}.Admit(hello)); reason != transport.ReasonWiped {
 					t.Errorf("Admit() with another directory is refused for %q, want %q", reason, transport.ReasonWiped)
 				}
 				if _, there := away.Store().Members().ByID[m.ID]; there {
@@ -148,7 +148,7 @@ func TestStrangersLeaveNothingBehind(t *testing.T) {
 		met, before, links := len(n.met.mu.instances), dials.Load(), len(n.links.Peers())
 		for i := range uint64(2000) {
 			hello := transport.Hello{From: 1 + i, Instance: "x", PeerURLs: "http://elsewhere:2380"}
-			if reason := reasonOf((*peers)(n).Admit(hello)); reason != transport.ReasonUnknown {
+			if reason := reasonOf(peers{n}.Admit(hello)); reason != transport.ReasonUnknown {
 				t.Fatalf("Admit(%+v) is refused for %q, want %q", hello, reason, transport.ReasonUnknown)
 			}
 			time.Sleep(5 * time.Millisecond)
@@ -178,7 +178,7 @@ func (c *cluster) ghost(n *Node, clusterID uint64) {
 		return transport.Roster{ClusterID: clusterID, Members: data}, err
 	}
 	links, err := transport.Start(transport.Config{
-		Hello: transport.Hello{ClusterID: clusterID, From: 9}, Listener: l, Handler: (*peers)(n), Roster: roster,
+		Hello: transport.Hello{ClusterID: clusterID, From: 9}, Listener: l, Handler: peers{n}, Roster: roster,
 	})
 	if err != nil {
 		c.t.Fatal(err)

@@ -42,6 +42,13 @@ type waiter struct {
 	done chan outcome
 }
 
+// tell ends the wait, if somebody waits.
+func (p *waiter) tell(o outcome) {
+	if p != nil {
+		p.done <- o
+	}
+}
+
 // outcome is what became of a proposal: the result of its entry, or why that is not known.
 type outcome struct {
 	result store.Result
@@ -107,19 +114,14 @@ func (w *waiters) removeLocked(id uint64) *waiter {
 // finish tells the goroutine that waits for r. It is called for every entry that this
 // member applies; most of a follower's, and all from before a restart, are others'.
 func (w *waiters) finish(r store.Result) {
-	if r.ID == 0 {
-		return
-	}
-	if p := w.remove(r.ID); p != nil {
-		p.done <- outcome{result: r}
+	if r.ID != 0 {
+		w.remove(r.ID).tell(outcome{result: r})
 	}
 }
 
 // fail ends the wait for id with an error: what became of it will not be known.
 func (w *waiters) fail(id uint64, err error) {
-	if p := w.remove(id); p != nil {
-		p.done <- outcome{err: err}
-	}
+	w.remove(id).tell(outcome{err: err})
 }
 
 // propose marks those that raft is about to take, and returns the ones that
@@ -160,23 +162,17 @@ func (w *waiters) park(ps []proposal) {
 // failProposed fails everything that raft has taken, at the end of a reign: the entries may
 // be lost with the old leader's log, or be committed by the next one. What raft has not
 // taken yet goes to the next leader, and its client notices nothing.
-func (w *waiters) failProposed(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for id, p := range w.mu.all {
-		if p.proposed {
-			w.removeLocked(id)
-			p.done <- outcome{err: err}
-		}
-	}
-}
+func (w *waiters) failProposed(err error) { w.failIf(err, func(p *waiter) bool { return p.proposed }) }
 
 // failAll fails everything, when the node stops.
-func (w *waiters) failAll(err error) {
+func (w *waiters) failAll(err error) { w.failIf(err, func(*waiter) bool { return true }) }
+
+func (w *waiters) failIf(err error, is func(*waiter) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id, p := range w.mu.all {
-		w.removeLocked(id)
-		p.done <- outcome{err: err}
+		if is(p) {
+			w.removeLocked(id).tell(outcome{err: err})
+		}
 	}
 }

@@ -147,7 +147,7 @@ var requests = []Mutant{
 	{
 		Rule: "metrics", Name: "an entry that holds up all others is not logged", Pkg: nodePkg, Test: "^TestSlowAppliesAreLogged$",
 		File: "kvnode/applying.go",
-		Old:  "\tif took <= n.cfg.WarnApply {\n",
+		Old:  "\tif took <= a.cfg.WarnApply {\n",
 		New:  "\tif took >= 0 {\n",
 	},
 	{

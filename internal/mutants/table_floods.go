@@ -261,7 +261,7 @@ var floods = []Mutant{
 	{
 		Rule: "floods", Name: "nobody notes how late the loop is", Pkg: nodePkg, Test: "^TestLateness$",
 		File: "kvnode/loop.go",
-		Old:  "\t\t\tn.late.note(time.Since(due))\n",
+		Old:  "\t\t\tl.late.Note(time.Since(due))\n",
 		New:  "\t\t\t_ = due\n",
 	},
 	{

@@ -127,7 +127,7 @@ var members = []Mutant{
 	{
 		Rule: "founding", Name: "a founder of one is known by its ID only: who calls", Pkg: nodePkg, Test: "^TestAFounderOfOneIsKnownByItsAddress$",
 		File: "kvnode/alone.go",
-		Old:  " && h.Token != n.id.Token:",
+		Old:  " && h.Token != a.id.Token:",
 		New:  ":",
 	},
 	{
@@ -139,33 +139,33 @@ var members = []Mutant{
 	{
 		Rule: "founding", Name: "a cluster of another token claims a founder of one", Pkg: nodePkg, Test: "^TestStraysDoNotEndWhoeverTheyClaim$",
 		File: "kvnode/alone.go",
-		Old:  " || h.To != n.ID() && h.Token != n.id.Token:",
+		Old:  " || h.To != a.ID() && h.Token != a.id.Token:",
 		New:  ":",
 	},
 	{
 		Rule: "founding", Name: "strays end a founder of one that has taken part", Pkg: nodePkg, Test: "^TestAFounderOfOneThatIsCutOffFoundsAnotherCluster$",
 		File: "kvnode/alone.go",
-		Old:  "\tcase n.waiting():\n",
+		Old:  "\tcase a.waiting():\n",
 		New:  "\tcase true:\n",
 		More: []Edit{{"kvnode/admission/admission.go", "\tcase s.open: // the next claim is said\n\t\treturn Decision{}\n", ""}},
 	},
 	{
 		Rule: "founding", Name: "a member that founds with others ends when it is claimed", Pkg: nodePkg, Test: "^TestStraysDoNotEndWhoeverTheyClaim$",
 		File: "kvnode/alone.go",
-		Old:  "!n.id.Alone || h.To",
+		Old:  "!a.id.Alone || h.To",
 		New:  "h.To",
 	},
 	{
 		Rule: "founding", Name: "founders take part at once", Pkg: nodePkg, Test: "^TestFoundersWaitForThoseWhoWouldKnow$",
 		File: "kvnode/admission.go",
-		Old:  "Waits: n.waiting(),",
-		New:  "Waits: n.waiting() && n.id.Joined,",
+		Old:  "Waits: l.waiting(),",
+		New:  "Waits: l.waiting() && l.id.Joined,",
 	},
 	{
 		Rule: "founding", Name: "joiners take part at once", Pkg: nodePkg, Test: "^TestJoinersWaitForThoseWhoWouldKnow$",
 		File: "kvnode/admission.go",
-		Old:  "Waits: n.waiting(),",
-		New:  "Waits: n.waiting() && !n.id.Joined,",
+		Old:  "Waits: l.waiting(),",
+		New:  "Waits: l.waiting() && !l.id.Joined,",
 	},
 	{
 		Rule: "founding", Name: "a majority of the founders is enough", Pkg: nodePkg, Test: "^TestFoundersWaitForThoseWhoWouldKnow$",
@@ -176,7 +176,7 @@ var members = []Mutant{
 	{
 		Rule: "founding", Name: "who has not been let in votes", Pkg: nodePkg, Test: "^TestWhoWaitsDoesNotVote$",
 		File: "kvnode/loop.go",
-		Old:  "\tif !n.loop.admission.IsOpen() {\n",
+		Old:  "\tif !l.admission.IsOpen() {\n",
 		New:  "\tif false {\n",
 	},
 	{
@@ -242,7 +242,7 @@ var members = []Mutant{
 	{
 		Rule: "members", Name: "a removed member goes on", Pkg: nodePkg, Test: "^TestARemovedLeaderStopsUntold$",
 		File: "kvnode/leave.go",
-		Old:  "\tf.begun.Do(func() { n.workers.Go(n.leave) })\n",
+		Old:  "\tf.begun.Do(func() { f.workers.Go(f.leave) })\n",
 		New:  "",
 	},
 	{
@@ -278,43 +278,43 @@ var members = []Mutant{
 	{
 		Rule: "members", Name: "the lease is not told of a change", Pkg: nodePkg, Test: "^TestALearnerJoinsAndIsPromoted$",
 		File: "kvnode/apply.go",
-		Old:  "\t\tn.lease.ApplyConfStateAt(e.GetIndex(), conf)\n",
+		Old:  "\t\ta.lease.ApplyConfStateAt(e.GetIndex(), conf)\n",
 		New:  "",
 	},
 	{
 		Rule: "members", Name: "a change counts before the log knows that it is committed", Pkg: nodePkg, Test: "^TestAnAcknowledgedChangeWaitsForNoAppender$",
 		File: "kvnode/apply.go",
-		Old:  "\tif !n.saveCommit(e.GetIndex()) {\n",
+		Old:  "\tif !a.disk.saveCommit(e.GetIndex()) {\n",
 		New:  "\tif false {\n",
 	},
 	{
 		Rule: "members", Name: "a change is acknowledged with the commit index in the appender's queue", Pkg: nodePkg, Test: "^TestAnAcknowledgedChangeWaitsForNoAppender$",
-		File: "kvnode/apply.go",
-		Old:  "\terr := n.wal.SaveCommit(index)\n",
-		New:  "\terr := n.wal.Flush()\n",
+		File: "kvnode/disk.go",
+		Old:  "\terr := d.wal.SaveCommit(index)\n",
+		New:  "\terr := d.wal.Flush()\n",
 	},
 	{
 		Rule: "members", Name: "a change is acknowledged although the disk was full", Pkg: nodePkg, Test: "^TestAChangeWaitsForRoom$",
-		File: "kvnode/apply.go",
-		Old:  "\tfor errors.Is(err, raftwal.ErrNoSpace) && n.retryFullDisk(err) {\n",
-		New:  "\tfor errors.Is(err, raftwal.ErrNoSpace) {\n\t\terr = nil\n\t}\n\tfor errors.Is(err, raftwal.ErrNoSpace) && n.retryFullDisk(err) {\n",
+		File: "kvnode/disk.go",
+		Old:  "\tfor errors.Is(err, raftwal.ErrNoSpace) && d.retry(err) {\n",
+		New:  "\tfor errors.Is(err, raftwal.ErrNoSpace) {\n\t\terr = nil\n\t}\n\tfor errors.Is(err, raftwal.ErrNoSpace) && d.retry(err) {\n",
 	},
 	{
 		Rule: "members", Name: "a change is acknowledged before those who are left know it", Pkg: nodePkg, Test: "^TestWhoIsLeftKnowsOfARemoval$",
 		File: "kvnode/membership.go",
-		Old:  "\t\terr = n.awaitRelease(ctx) // whoever knows does not hear this member\n",
+		Old:  "\t\terr = c.farewells.awaitRelease(ctx) // whoever knows does not hear this member\n",
 		New:  "",
 	},
 	{
 		Rule: "members", Name: "every entry's commit index is synced", Pkg: nodePkg, Test: "^TestOnlyChangesOfMembershipSyncMore$",
 		File: "kvnode/apply.go",
-		Old:  "\t\tn.waiters.finish(",
-		New:  "\t\t_ = n.saveCommit(e.GetIndex())\n\t\tn.waiters.finish(",
+		Old:  "\t\ta.waiters.finish(",
+		New:  "\t\t_ = a.disk.saveCommit(e.GetIndex())\n\t\ta.waiters.finish(",
 	},
 	{
 		Rule: "members", Name: "an old change undoes a snapshot's configuration", Pkg: nodePkg, Test: "^TestAnOldChangeDoesNotUndoASnapshot$",
 		File: "kvnode/apply.go",
-		Old:  "\t\tif n.loop.restored >= e.GetIndex() {\n",
+		Old:  "\t\tif l.restored >= e.GetIndex() {\n",
 		New:  "\t\tif false {\n",
 	},
 	{
@@ -344,13 +344,13 @@ var members = []Mutant{
 	{
 		Rule: "restart", Name: "all members make their checkpoints at once", Pkg: nodePkg, Test: "^TestMembersTakeTurnsWithCheckpoints$",
 		File: "kvnode/checkpoint.go",
-		Old:  "\t\tif id < n.ID() {\n",
-		New:  "\t\tif id < n.ID() && false {\n",
+		Old:  "\t\tif id < c.ID() {\n",
+		New:  "\t\tif id < c.ID() && false {\n",
 	},
 	{
 		Rule: "restart", Name: "a checkpoint compacts what raft may scan", Pkg: nodePkg, Test: "^TestACheckpointLeavesWhatRaftMayScan$",
 		File: "kvnode/checkpoint.go",
-		Old:  "min(at.Index, n.told.Load())",
+		Old:  "min(at.Index, c.told.Load())",
 		New:  "at.Index",
 	},
 	{
@@ -380,8 +380,8 @@ var members = []Mutant{
 	{
 		Rule: "snapshot", Name: "a snapshot that is no news is refused", Pkg: nodePkg, Test: "^TestASnapshotThatIsNoNewsIsAcknowledged$",
 		File: "kvnode/peers.go",
-		Old:  "\t\tp.Receive(m)\n\t\treturn nil\n",
-		New:  "\t\treturn errors.New(\"old\")\n",
+		Old:  "\t\t_, err = io.Copy(io.Discard, state)\n",
+		New:  "\t\terr = errors.New(\"old\")\n",
 	},
 	{
 		Rule: "snapshot", Name: "a restored cluster passes for the old one", Pkg: nodePkg, Test: "^TestOthersAreNotLetIntoARestoredCluster$",
@@ -434,20 +434,20 @@ var members = []Mutant{
 	},
 	{
 		Rule: "disk", Name: "a stalled disk does not cost the lease", Pkg: nodePkg, Test: "^TestAStalledDiskCostsTheLeaseReads$",
-		File: "kvnode/append.go",
-		Old:  "\t\tn.lease.SetDiskStalled(stalled)\n",
+		File: "kvnode/disk.go",
+		Old:  "\t\td.lease.SetDiskStalled(stalled)\n",
 		New:  "",
 	},
 	{
 		Rule: "disk", Name: "a leader with a full disk stays", Pkg: nodePkg, Test: "^TestALeaderOfThreeWithAFullDiskStepsAside$",
-		File: "kvnode/append.go",
-		Old:  "\t\tn.stepAside()\n",
+		File: "kvnode/loop.go",
+		Old:  "\t\tl.transfers.stepAside()\n",
 		New:  "",
 	},
 	{
 		Rule: "disk", Name: "a failed sync is answered", Pkg: nodePkg, Test: "^Test(AFailedSyncEndsTheMember|FailedSyncsNeverAcknowledge)$",
 		File: "kvnode/append.go",
-		Old:  "\t\tn.fail(fmt.Errorf(\"write the log: %w\", err))\n\t\treturn\n",
+		Old:  "\t\ta.fail(fmt.Errorf(\"write the log: %w\", err))\n\t\treturn\n",
 		New:  "\t\t_ = fmt.Errorf(\"write the log: %w\", err)\n",
 	},
 }

@@ -13,7 +13,7 @@ var proposals = []Mutant{
 	{
 		Rule: "proposals", Name: "what is parked waits for a tick", Pkg: nodePkg, Test: "^TestALeaderLosesNothingThatAFollowerForwards$",
 		File: "kvnode/loop.go",
-		Old:  "\t\tn.loop.offers.full = false // less is uncommitted, as raft counts it\n",
+		Old:  "\t\tl.offers.full = false // less is uncommitted, as raft counts it\n",
 		New:  "",
 	},
 	{
@@ -43,31 +43,31 @@ var proposals = []Mutant{
 	{
 		Rule: "proposals", Name: "the same leader in a later term is taken for the old one", Pkg: nodePkg, Test: "^TestALeaderOfALaterTermIsAnotherOne$",
 		File: "kvnode/loop.go",
-		Old:  "\tif lead != n.Leader() || lead != raft.None && n.Term() != was {\n",
-		New:  "\tif _ = was; lead != n.Leader() {\n",
+		Old:  "\tif lead != l.Leader() || lead != raft.None && l.Term() != was {\n",
+		New:  "\tif _ = was; lead != l.Leader() {\n",
 	},
 	{
 		Rule: "proposals", Name: "a follower sends to a leader that it is not connected to", Pkg: nodePkg, Test: "^TestAFollowerKeepsWhatItCannotSend$",
 		File: forwardsFile,
-		Old:  "lead != raft.None && !n.links.Takes(lead, m) {\n",
-		New:  "lead != raft.None && !n.links.Takes(lead, m) && false {\n",
+		Old:  "lead != raft.None && !l.links.Takes(lead, m) {\n",
+		New:  "lead != raft.None && !l.links.Takes(lead, m) && false {\n",
 	},
 	{
 		Rule: "proposals", Name: "a change is offered while too much is uncommitted", Pkg: nodePkg, Test: "^TestAChangeBehindMuchThatIsUncommitted$",
 		File: forwardsFile,
-		Old:  "\t\tif l.raw.BasicStatus().Applied < n.last.Load() {\n",
+		Old:  "\t\tif l.raw.BasicStatus().Applied < l.last.Load() {\n",
 		New:  "\t\tif false {\n",
 	},
 	{
 		Rule: "proposals", Name: "what nobody waits for any more is kept", Pkg: nodePkg, Test: "^TestWhatNobodyWaitsForIsForgotten$",
 		File: "kvnode/loop.go",
-		Old:  "\tn.loop.offers.own = n.waiters.awaited(n.loop.offers.own)\n",
+		Old:  "\tl.offers.own = l.proposals.waiters.awaited(l.offers.own)\n",
 		New:  "",
 	},
 	{
 		Rule: "proposals", Name: "what is overdue waits for the loop", Pkg: nodePkg, Test: "^TestWhatIsOverdueIsNotKept$",
 		File: "kvnode/propose.go",
-		Old:  "\t\tn.proposals.drop(func(q proposal) bool { return q.id == p.id })\n", New: "",
+		Old:  "\t\tp.box.drop(func(o proposal) bool { return o.id == q.id })\n", New: "",
 	},
 }
 

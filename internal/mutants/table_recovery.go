@@ -6,13 +6,13 @@ var recovery = []Mutant{
 	{
 		Rule: "replay", Name: "stale reads do not wait for the log", Pkg: nodePkg, Test: "^TestNoReadAfterACrashIsOlderThanAnAcknowledgedPut$",
 		File: "kvnode/read.go",
-		Old:  "\t\tif err := n.awaitReplay(ctx); err != nil {\n",
+		Old:  "\t\tif err := o.awaitReplay(ctx); err != nil {\n",
 		New:  "\t\tif err := error(nil); err != nil {\n",
 	},
 	{
 		Rule: "replay", Name: "stale reads wait for the commit index on disk only", Pkg: nodePkg, Test: "^TestNoReadAfterACrashIsOlderThanAnAcknowledgedPut$",
 		File: "kvnode/replay.go",
-		Old:  "\t_, err := n.Read(ctx, ReadLease)\n",
+		Old:  "\t_, err := o.Read(ctx, ReadLease)\n",
 		New:  "\terr := ctx.Err()\n",
 	},
 	{
@@ -24,38 +24,38 @@ var recovery = []Mutant{
 	{
 		Rule: "replay", Name: "a member that is left alone waits for a leader for ever", Pkg: nodePkg, Test: "^TestASurvivorServesWhatItKnows$",
 		File: "kvnode/replay.go",
-		Old:  "replayPatience*n.cfg.ElectionTimeout)",
-		New:  "1000*n.cfg.ElectionTimeout)",
+		Old:  "replayPatience*o.cfg.ElectionTimeout)",
+		New:  "1000*o.cfg.ElectionTimeout)",
 	},
 	{
 		Rule: "replay", Name: "stale reads are let in although there is a leader to hear from", Pkg: nodePkg, Test: "^TestALeaderIsWaitedFor$",
 		File: "kvnode/replay.go",
-		Old:  "\tcase since.id != raft.None && n.silence() <= ",
-		New:  "\tcase since.id == raft.None && n.silence() < ",
+		Old:  "\tcase since.id != raft.None && o.silence() <= ",
+		New:  "\tcase since.id == raft.None && o.silence() < ",
 	},
 	{
 		Rule: "replay", Name: "stale reads are let in when the leader is away for a moment", Pkg: nodePkg, Test: "^TestALeaderThatComesBackIsWaitedFor$",
 		File: "kvnode/replay.go",
-		Old:  "\tcase n.leader.Load() != since, since.id == n.ID():\n",
-		New:  "\tcase since.id == n.ID():\n",
+		Old:  "\tcase o.leader.Load() != since, since.id == o.ID():\n",
+		New:  "\tcase since.id == o.ID():\n",
 	},
 	{
 		Rule: "replay", Name: "a learner waits for ever for a leader that is gone", Pkg: nodePkg, Test: "^TestALearnerDoesNotWaitForALeaderThatIsGone$",
 		File: "kvnode/replay.go",
-		Old:  "\tcase since.id != raft.None && n.silence() <= replayPatience*n.cfg.electionTicks():\n",
+		Old:  "\tcase since.id != raft.None && o.silence() <= replayPatience*o.cfg.electionTicks():\n",
 		New:  "\tcase since.id != raft.None:\n",
 	},
 	{
 		Rule: "replay", Name: "a learner does not wait for a leader that is heard", Pkg: nodePkg, Test: "^TestALearnerDoesNotWaitForALeaderThatIsGone$",
 		File: "kvnode/replay.go",
-		Old:  "\tcase since.id != raft.None && n.silence() <= replayPatience*n.cfg.electionTicks():\n",
+		Old:  "\tcase since.id != raft.None && o.silence() <= replayPatience*o.cfg.electionTicks():\n",
 		New:  "\tcase since.id != raft.None && false:\n",
 	},
 	{
 		Rule: "replay", Name: "a leader does not wait for its own log", Pkg: nodePkg, Test: "^TestALeaderWaitsForWhatItHas$",
 		File: "kvnode/replay.go",
-		Old:  "\tcase n.leader.Load() != since, since.id == n.ID():\n",
-		New:  "\tcase n.leader.Load() != since:\n",
+		Old:  "\tcase o.leader.Load() != since, since.id == o.ID():\n",
+		New:  "\tcase o.leader.Load() != since:\n",
 	},
 	{
 		Rule: "replay", Name: "a change of membership that may not be committed is passed over", Pkg: nodePkg, Test: "^TestOwnEntriesEndAtAChange$",
@@ -150,12 +150,12 @@ var recovery = []Mutant{
 	{
 		Rule: "set back", Name: "what was dropped is logged each time", Pkg: nodePkg, Test: "^TestDroppedMessagesAreSaidOnce$",
 		File: "kvnode/setback.go",
-		Old:  "\tcase n.quiet.dropped.loud(m.GetFrom()):\n",
+		Old:  "\tcase l.quiet.dropped.loud(m.GetFrom()):\n",
 		New:  "\tdefault:\n",
 	},
 	{
 		Rule: "set back", Name: "an answer to a former process is an error", Pkg: nodePkg, Test: "^TestDroppedMessagesAreSaidOnce$",
-		File: "kvnode/peers.go",
+		File: "kvnode/setback.go",
 		Old:  "s.RaftState != raft.StateLeader || s.GetTerm() != m.GetTerm() {\n",
 		New:  "s.RaftState != raft.StateLeader {\n",
 	},
@@ -192,19 +192,19 @@ var recovery = []Mutant{
 	{
 		Rule: "set back", Name: "a loss that a heartbeat has proven is not noted", Pkg: nodePkg, Test: "^TestALossProvenByAHeartbeatIsKept$",
 		File: "kvnode/setback.go",
-		Old:  "n.lose(m.GetFrom(), true, ",
-		New:  "n.lose(m.GetFrom(), false, ",
+		Old:  "l.lose(m.GetFrom(), true, ",
+		New:  "l.lose(m.GetFrom(), false, ",
 	},
 	{
 		Rule: "set back", Name: "every refusal is noted", Pkg: nodePkg, Test: "^TestARefusalThatProvesNothingIsNotKept$",
 		File: "kvnode/setback.go",
-		Old:  "\treturn less(n.atStart.Term, n.atStart.Last) && less(n.Term(), n.last.Load())\n",
-		New:  "\treturn less(n.atStart.Term, n.atStart.Last) || less(n.Term(), n.last.Load()) || true\n",
+		Old:  "\treturn less(p.atStart.Term, p.atStart.Last) && less(p.Term(), p.last.Load())\n",
+		New:  "\treturn less(p.atStart.Term, p.atStart.Last) || less(p.Term(), p.last.Load()) || true\n",
 	},
 	{
 		Rule: "set back", Name: "what was acknowledged since the start is no excuse", Pkg: nodePkg, Test: "^TestARefusalThatProvesNothingIsNotKept$",
 		File: "kvnode/setback.go",
-		Old:  " && less(n.Term(), n.last.Load())\n",
+		Old:  " && less(p.Term(), p.last.Load())\n",
 		New:  "\n",
 	},
 	{
@@ -222,8 +222,8 @@ var recovery = []Mutant{
 	{
 		Rule: "set back", Name: "a handshake waits for the loop", Pkg: nodePkg, Test: "^TestAdmitDoesNotWaitForTheLoop$",
 		File: "kvnode/peers.go",
-		Old:  "\tif err := n.vouched.setBack(h); err != nil {\n",
-		New:  "\tif n.call(func() { err = n.vouched.setBack(h) }); err != nil {\n",
+		Old:  "\tif err := p.loop.vouched.setBack(h); err != nil {\n",
+		New:  "\tif p.call(func() { err = p.loop.vouched.setBack(h) }); err != nil {\n",
 	},
 	{
 		Rule: "copies", Name: "two processes of one member are not named", Pkg: transportPkg, Test: "^TestTwoProcessesOfOneMemberAreNamed$",

@@ -11,7 +11,7 @@ var succession = []Mutant{
 	{
 		Rule: "succession", Name: "candidates do not listen", Pkg: nodePkg, Test: "^TestALeaderOfTwoThatRemovesItselfIsSucceeded$",
 		File: "kvnode/loop.go",
-		Old:  "\tn.learnCommit(m)\n",
+		Old:  "\tl.learnCommit(m)\n",
 		New:  "",
 	},
 	{
@@ -23,13 +23,13 @@ var succession = []Mutant{
 	{
 		Rule: "succession", Name: "a candidate gives up for word of any entry", Pkg: nodePkg, Test: "^TestWordOfAnotherEntryIsNotTaken$",
 		File: "kvnode/candid.go",
-		Old:  "\tif !changes(n.wal, s.GetCommit()+1, index+1) {\n",
+		Old:  "\tif !changes(l.wal, s.GetCommit()+1, index+1) {\n",
 		New:  "\tif false {\n",
 	},
 	{
 		Rule: "succession", Name: "whoever told is taken for the leader", Pkg: nodePkg, Test: "^TestWordOfAnotherEntryIsNotTaken$",
 		File: "kvnode/candid.go",
-		Old:  "\t_ = n.loop.raw.ForgetLeader()\n",
+		Old:  "\t_ = l.raw.ForgetLeader()\n",
 		New:  "",
 	},
 	{
@@ -47,22 +47,22 @@ var succession = []Mutant{
 	{
 		Rule: "succession", Name: "a removed member stops of itself", Pkg: nodePkg, Test: "^TestALeaderOfTwoThatRemovesItselfIsSucceeded$",
 		File: "kvnode/apply.go",
-		Old:  "\tif plan.removes(n.ID()) {\n",
-		New:  "\tif plan.removes(n.ID()) {\n\t\tn.dismissed(n.ID())\n",
+		Old:  "\tif plan.removes(a.ID()) {\n",
+		New:  "\tif plan.removes(a.ID()) {\n\t\ta.workers.Go((&farewells{parts: a.parts}).leave)\n",
 		More: []Edit{{
 			File: "kvnode/leave.go",
-			Old:  "\tfor n.awaitRelease(context.Background()) == nil {\n",
+			Old:  "\tfor f.awaitRelease(context.Background()) == nil {\n",
 			New:  "\tfor {\n",
 		}, {
 			File: "kvnode/leave.go",
-			Old:  "\t\tif n.farewells.areEnough(n.store.Members(), n.ID()) { // it may have applied its removal meanwhile, and be needed\n",
+			Old:  "\t\tif f.areEnough() { // it may have applied its removal meanwhile, and be needed\n",
 			New:  "\t\t{\n",
 		}},
 	},
 	{
 		Rule: "succession", Name: "a member that was asked to remove itself answers at once", Pkg: nodePkg, Test: "^TestWhoIsLeftOfTwoNeedsNobody$",
 		File: "kvnode/membership.go",
-		Old:  "\t\terr = n.awaitRelease(ctx) // whoever knows does not hear this member\n",
+		Old:  "\t\terr = c.farewells.awaitRelease(ctx) // whoever knows does not hear this member\n",
 		New:  "",
 	},
 	{

@@ -27,17 +27,17 @@ var transfers = []Mutant{
 	{
 		Rule: "handover", Name: "the next is asked after an election timeout", Pkg: nodePkg, Test: "^TestAStoppingLeaderTriesTheNext$",
 		File: "kvnode/transfer.go",
-		Old:  "\t\t\twait = heirTicks * n.cfg.TickInterval\n", New: "\t\t\twait = n.cfg.ElectionTimeout\n",
+		Old:  "\t\t\twait = heirTicks * t.cfg.TickInterval\n", New: "\t\t\twait = t.cfg.ElectionTimeout\n",
 	},
 	{
 		Rule: "handover", Name: "a transfer that failed stays", Pkg: nodePkg, Test: "^TestATransferThatFailsIsCalledOff$",
 		File: "kvnode/transfer.go",
-		Old:  "n.askToLead(n.ID()) // which calls it off", New: "_ = n.ID()",
+		Old:  "t.askToLead(t.ID()) // which calls it off", New: "_ = t.ID()",
 	},
 	{
 		Rule: "handover", Name: "the only heir is not asked again", Pkg: nodePkg, Test: "^TestTheOnlyHeirIsAskedAgain$",
 		File: "kvnode/transfer.go",
-		Old:  "if n.loop.raw.BasicStatus().LeadTransferee == to {", New: "if false {",
+		Old:  "if l.raw.BasicStatus().LeadTransferee == to {", New: "if false {",
 	},
 	{
 		Rule: "handover", Name: "a hold lasts as long as a member says", Pkg: nodePkg, Test: "^TestStillHeld$",
@@ -87,7 +87,7 @@ var transfers = []Mutant{
 	{
 		Rule: "readiness", Name: "nobody says that an alarm is raised", Pkg: nodePkg, Test: "^TestAlarmsAreSaid$",
 		File: "kvnode/apply.go",
-		Old:  "\t\tn.sayAlarms(before)\n", New: "\t\t_ = before\n",
+		Old:  "\t\ta.sayAlarms(before)\n", New: "\t\t_ = before\n",
 	},
 	{
 		Rule: "readiness", Name: "a member that starts does not say which alarms stand", Pkg: nodePkg, Test: "^TestAlarmsAreSaid$",
@@ -97,17 +97,17 @@ var transfers = []Mutant{
 	{
 		Rule: "full disk", Name: "a full log keeps what followers may want", Pkg: nodePkg, Test: "^TestAFullDiskIsFreedOfWhatFollowersMayWant$",
 		File: "kvnode/checkpoint.go",
-		Old:  "err = n.shorten(at, n.disk.full.Load())", New: "err = n.shorten(at, false)",
+		Old:  "err = c.shorten(at, c.disk.full.Load())", New: "err = c.shorten(at, false)",
 	},
 	{
 		Rule: "full disk", Name: "a live follower is left to a snapshot", Pkg: nodePkg, Test: "^TestAFullDiskLeavesWhatALiveFollowerLacks$",
 		File: "kvnode/checkpoint.go",
-		Old:  "\treturn min(limit, max(frees, n.followedUpTo()))\n", New: "\treturn limit\n",
+		Old:  "\treturn min(limit, max(frees, c.followedUpTo()))\n", New: "\treturn limit\n",
 	},
 	{
 		Rule: "full disk", Name: "nothing is freed that a live follower lacks", Pkg: nodePkg, Test: "^TestAFullDiskLeavesWhatALiveFollowerLacks$",
 		File: "kvnode/checkpoint.go",
-		Old:  "max(frees, n.followedUpTo())", New: "n.followedUpTo()",
+		Old:  "max(frees, c.followedUpTo())", New: "c.followedUpTo()",
 	},
 	{
 		Rule: "full disk", Name: "the log is given up although that frees no segment", Pkg: nodePkg, Test: "^TestAFullDiskKeepsWhatFreesNothing$",
@@ -121,8 +121,8 @@ var transfers = []Mutant{
 	},
 	{
 		Rule: "full disk", Name: "who steps aside asks without rest", Pkg: nodePkg, Test: "^TestWhoStepsAsideRestsBetweenRounds$",
-		File: "kvnode/append.go",
-		Old:  "time.After(n.cfg.ElectionTimeout + n.cfg.TickInterval)", New: "time.After(0)",
+		File: "kvnode/transfer.go",
+		Old:  "t.sleep(t.cfg.ElectionTimeout + t.cfg.TickInterval)", New: "t.sleep(0)",
 	},
 	{
 		Rule: "full disk", Name: "nothing is freed unless a checkpoint finds room", Pkg: nodePkg, Test: "^TestAFullDiskIsFreedOfWhatFollowersMayWant$",
@@ -151,12 +151,12 @@ var transfers = []Mutant{
 	},
 	{
 		Rule: "membership", Name: "what a leader never sent is acknowledged", Pkg: nodePkg, Test: "^TestAnswersToThePastAreNoErrors$",
-		File: "kvnode/peers.go",
+		File: "kvnode/setback.go",
 		Old:  "s.RaftState != raft.StateLeader || s.GetTerm() != m.GetTerm()", New: "s.RaftState != raft.StateLeader || s.GetTerm() > 0",
 	},
 	{
 		Rule: "membership", Name: "answers of another term are refused", Pkg: nodePkg, Test: "^TestAnswersToThePastAreNoErrors$",
-		File: "kvnode/peers.go",
+		File: "kvnode/setback.go",
 		Old:  "s.RaftState != raft.StateLeader || s.GetTerm() != m.GetTerm()", New: "s.RaftState != raft.StateLeader && s.GetTerm() == 0",
 	},
 	{

@@ -175,8 +175,8 @@ var ttlGrants = []Mutant{
 	{
 		Rule: "format", Name: "followers do not say what keeps the format", Pkg: nodePkg, Test: keptTest,
 		File: "kvnode/format.go",
-		Old:  "\t\tformat, keptBy := n.commonFormat()\n",
-		New:  "\t\tif n.LeadingTerm() == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tformat, keptBy := n.commonFormat()\n",
+		Old:  "\t\tformat, keptBy := f.common()\n",
+		New:  "\t\tif f.LeadingTerm() == 0 {\n\t\t\tcontinue\n\t\t}\n\t\tformat, keptBy := f.common()\n",
 	},
 	{
 		Rule: "format", Name: "what keeps the format is said once", Pkg: nodePkg, Test: keptTest,
@@ -187,7 +187,7 @@ var ttlGrants = []Mutant{
 	{
 		Rule: "format", Name: "raft drops a follower's change that meets the raise", Pkg: nodePkg, Test: "^TestChangesThatMeetAllTakeEffect$",
 		File: "kvnode/forwards.go",
-		Old:  "\t\tif l.raw.BasicStatus().Applied < n.last.Load() {\n",
+		Old:  "\t\tif l.raw.BasicStatus().Applied < l.last.Load() {\n",
 		New:  "\t\tif false {\n",
 	},
 	{
@@ -199,7 +199,7 @@ var ttlGrants = []Mutant{
 	{
 		Rule: "format", Name: "a peer of an older version is let in", Pkg: nodePkg, Test: "^TestAnOldMemberStopsWhereTheFormatIsRaised$",
 		File: "kvnode/peers.go",
-		Old:  "\tif err := knowsFormat(h, n.store.Format()); err != nil {\n",
+		Old:  "\tif err := knowsFormat(h, p.store.Format()); err != nil {\n",
 		New:  "\tif err := error(nil); err != nil {\n",
 	},
 	{

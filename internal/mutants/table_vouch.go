@@ -8,20 +8,20 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "a stranger is remembered", Pkg: nodePkg, Test: "^TestStrangersLeaveNothingBehind$",
 		File: "kvnode/peers.go",
-		Old:  "\tm, err := n.book.peer(h.From)\n",
-		New:  "\t_, _ = n.met.meet(h.From, h.Instance)\n\tm, err := n.book.peer(h.From)\n",
+		Old:  "\tm, err := p.book.peer(h.From)\n",
+		New:  "\t_, _ = p.met.meet(h.From, h.Instance)\n\tm, err := p.book.peer(h.From)\n",
 	},
 	{
 		Rule: "vouching", Name: "a stranger is let in, where it says that it is", Pkg: nodePkg, Test: "^TestStrangersLeaveNothingBehind$",
 		File: "kvnode/peers.go",
-		Old:  "\tm, err := n.book.peer(h.From)\n\tif err != nil {\n\t\treturn err\n\t}\n",
-		New:  "\tm, err := n.book.peer(h.From)\n\tif err != nil {\n\t\tm.PeerURLs = []string{h.PeerURLs}\n\t}\n",
+		Old:  "\tm, err := p.book.peer(h.From)\n\tif err != nil {\n\t\treturn err\n\t}\n",
+		New:  "\tm, err := p.book.peer(h.From)\n\tif err != nil {\n\t\tm.PeerURLs = []string{h.PeerURLs}\n\t}\n",
 	},
 	{
 		Rule: "vouching", Name: "who was vouched for is dialled where it says", Pkg: nodePkg, Test: "^TestWhoIsAdmitted$",
 		File: "kvnode/peers.go",
-		Old:  "\treturn n.routes.add(h.From)\n",
-		New:  "\tn.links.SetPeer(h.From, peerurl.HostPorts([]string{h.PeerURLs}))\n\treturn nil\n",
+		Old:  "\treturn p.routes.add(h.From)\n",
+		New:  "\tp.links.SetPeer(h.From, peerurl.HostPorts([]string{h.PeerURLs}))\n\treturn nil\n",
 	},
 	{
 		Rule: "vouching", Name: "strangers have members ask without a pause", Pkg: nodePkg, Test: "^TestStrangersLeaveNothingBehind$",
@@ -31,7 +31,7 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "nobody is asked", Pkg: nodePkg, Test: "^TestANewLeaderIsLetInWithinSeconds$",
 		File: "kvnode/vouchers.go",
-		Old:  "\tcase v.due <- struct{}{}:\n", New: "",
+		Old:  "{ v.due.put() }", New: "{}",
 	},
 	{
 		Rule: "vouching", Name: "whom flags alone name always has a say", Pkg: nodePkg, Test: "^TestFlagsVouchOnlyForWantOfAMajority$",
@@ -52,7 +52,7 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "another cluster vouches", Pkg: nodePkg, Test: "^TestRostersOfOtherClustersDoNotVouch$",
 		File: vouchFile,
-		Old:  "if r.ClusterID != a.clusterID {", New: "if r.ClusterID == 0 {",
+		Old:  "if r.ClusterID != a.ClusterID() {", New: "if r.ClusterID == 0 {",
 	},
 	{
 		Rule: "vouching", Name: "a roster shows instances", Pkg: nodePkg, Test: "^TestARosterShowsNoInstance$",
@@ -180,7 +180,7 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "members that have changed places make a majority", Pkg: nodePkg, Test: "^TestFlagsSayWhereMembersAreForWantOfAMajority$",
 		File: "kvnode/join.go",
-		Old:  "From: n.ID(), Members: data", New: "Members: data",
+		Old:  "From: p.ID(), Members: data", New: "Members: data",
 	},
 	{
 		Rule: "vouching", Name: "flags do not say who is where another one is registered", Pkg: nodePkg, Test: "^TestFlagsSayWhereMembersAreForWantOfAMajority$",

@@ -237,20 +237,12 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstMetric(buildInfo, prometheus.GaugeValue, 1, Version())
 	out <- prometheus.MustNewConstHistogram(saving, r.Counts.Checkpoints, r.Counts.CheckpointTime.Seconds(), syncBuckets(r.Counts.CheckpointWithin))
 	out <- prometheus.MustNewConstHistogram(walSyncs, r.WAL.Syncs, r.WAL.SyncTime.Seconds(), syncBuckets(r.WAL.SyncWithin))
-	out <- prometheus.MustNewConstHistogram(late, r.Late.Ticks, r.Late.Total.Seconds(), lateBuckets(&r.Late))
+	out <- prometheus.MustNewConstHistogram(late, r.Late.Count, r.Late.Sum.Seconds(), r.Late.Buckets())
 	c.s.certs.collect(out)
 }
 
-// lateBuckets returns the cumulative counts that Prometheus wants.
-func lateBuckets(l *kvnode.Lateness) map[float64]uint64 {
-	buckets := make(map[float64]uint64, len(l.Within))
-	for i, bound := range kvnode.LateBounds {
-		buckets[bound.Seconds()] = l.Within[i]
-	}
-	return buckets
-}
-
-// syncBuckets does the same for what has the bounds of the log.
+// syncBuckets returns the cumulative counts that Prometheus wants of what has the bounds of the
+// log.
 func syncBuckets(within []uint64) map[float64]uint64 {
 	c := durations.Counts{Bounds: raftwal.SyncBounds, Within: within}
 	return c.Buckets()
