@@ -14,7 +14,7 @@ import (
 )
 
 // A member that founds a cluster of one asks nobody. If it was one of three before
-// and has lost its directory, its flags tell it to found that cluster again, beside
+// and has lost its directory, its configuration tells it to found that cluster again, beside
 // the majority. So it draws the cluster's ID, waits for those who knew it to call,
 // and ends when one of them does (docs/adr/0013-founders-of-one.md).
 
@@ -42,7 +42,7 @@ func (a *asker) hearOut(ctx context.Context, h transport.Hello) {
 	claim, err := a.askClaimant(ctx, h)
 	if err != nil && a.quiet.refused.loud(a.ID()) {
 		a.log.Warn("waits with founding its cluster, as a member of another one calls, which cannot be asked whether this one is its own; "+
-			"make its peer URLs reachable from here, stop it, or begin anew with another --initial-cluster-token",
+			"make its peer URLs reachable from here, stop it, or begin anew with another Config.Token",
 			"peer", labelled(h.Name, h.From), "urls", shown(h.PeerURLs, 4*shownBytes), "cluster", transport.ID(h.ClusterID), "error", err)
 	}
 	a.calls.put(func(l *raftLoop) {
@@ -84,21 +84,21 @@ func (a *asker) isHere(m store.Member) bool {
 
 // remedyAlone is what to do about a founder of one that was claimed while it waited.
 func (c *Config) remedyAlone() string {
-	return "if that is this member, first see to it that nothing starts it but with --initial-cluster-state existing and all members in --initial-cluster; " +
+	return "if that is this member, first see to it that nothing starts it but with Config.Existing and all members in Config.Cluster; " +
 		"then remove it (member remove), add it anew (member add), remove " + c.DataDir + ", which holds nothing yet, and start it; " +
 		"if that cluster is of the past, or the address was another one's, stop that cluster's members, " +
-		"or remove the directory and give this one another --initial-cluster-token"
+		"or remove the directory and give this one another Config.Token"
 }
 
-// adviseAlone says once that the flags of a member would found a cluster again
+// adviseAlone says once that the configuration of a member would found a cluster again
 // although it is not alone any more.
 func (r *routes) adviseAlone(members *store.Members) {
 	if len(members.ByID) < 2 || len(r.cfg.Cluster) > 1 || r.cfg.Existing {
 		return
 	}
 	r.advised.Do(func() {
-		r.log.Warn("if this member loses its data directory, its flags have it found a cluster of one again, beside the others; "+
-			"from its next start on, give it --initial-cluster-state existing and all members in --initial-cluster",
+		r.log.Warn("if this member loses its data directory, its configuration has it found a cluster of one again, beside the others; "+
+			"from its next start on, give it Config.Existing and all members in Config.Cluster",
 			"members", len(members.ByID))
 	})
 }

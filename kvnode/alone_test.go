@@ -348,7 +348,7 @@ func TestAClaimIsNotBelievedUnasked(t *testing.T) {
 
 // Flags that would found a cluster again are said once others have joined.
 func TestAFounderIsToldToChangeItsFlags(t *testing.T) {
-	const advice = "give it --initial-cluster-state existing"
+	const advice = "give it Config.Existing"
 	var log lines
 	inCluster(t, 1, func(c *Config) { patient(c); c.Logger = log.logger() }, func(t *testing.T, c *cluster) {
 		c.leader()

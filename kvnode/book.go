@@ -36,7 +36,7 @@ func (b *book) peer(id uint64) (store.Member, error) {
 	b.askAround()
 	return store.Member{}, &transport.Refusal{Reason: transport.ReasonUnknown, Text: fmt.Sprintf(
 		"member %x is not known to %s (%x), which asks the members that it knows; if all of these were replaced while it was away, start %[2]s "+
-			"with --initial-cluster naming the present ones, or remove it and add it anew", id, b.name, b.self)}
+			"with Config.Cluster naming the present ones, or remove it and add it anew", id, b.name, b.self)}
 }
 
 // believed returns a member that is known, or that somebody vouches for. Where it is
@@ -44,7 +44,7 @@ func (b *book) peer(id uint64) (store.Member, error) {
 // have applied more.
 func (b *book) believed(id uint64) (store.Member, bool) { return b.believedBy(id, true) }
 
-// believedBy is believed, with or without those whom --initial-cluster alone names.
+// believedBy is believed, with or without those whom Config.Cluster alone names.
 func (b *book) believedBy(id uint64, flags bool) (store.Member, bool) {
 	m, known := b.familiar(id)
 	if !known && b.store.Members().Removed[id] {
@@ -88,14 +88,14 @@ func (b *book) known() []store.Member {
 }
 
 // hasSay reports whether this member ends because another one tells it to: not on the
-// word of one that is not registered yet, or that only --initial-cluster has led to.
+// word of one that is not registered yet, or that only Config.Cluster has led to.
 func (b *book) hasSay(id uint64) bool {
 	m, known := b.familiar(id)
 	return known && !b.flagged(&m)
 }
 
 // isFlagged reports whether a member is believed, or believed to be at some address,
-// on the word alone of those whom --initial-cluster names.
+// on the word alone of those whom Config.Cluster names.
 func (b *book) isFlagged(id uint64) bool {
 	without, known := b.believedBy(id, false)
 	with, vouched := b.believed(id)

@@ -112,5 +112,5 @@ func (c *Config) advise(err error, id uint64) error {
 // beginAnew is what to do about a member that must not go on with its directory.
 func (c *Config) beginAnew(id uint64) string {
 	return fmt.Sprintf("remove it from the cluster (member remove %x) unless that is done, add it anew (member add %s --peer-urls=%s), "+
-		"remove %s, and start it with --initial-cluster-state existing", id, c.Name, strings.Join(c.self().PeerURLs, ","), c.DataDir)
+		"remove %s, and start it with Config.Existing", id, c.Name, strings.Join(c.self().PeerURLs, ","), c.DataDir)
 }

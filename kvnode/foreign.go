@@ -11,10 +11,10 @@ func (c *Config) remedy(joined bool) string {
 	if joined {
 		return startAnew
 	}
-	return "the ID of a cluster is made of --initial-cluster and --initial-cluster-token as they were when the data directory was made, " +
+	return "the ID of a cluster is made of Config.Cluster and Config.Token as they were when the data directory was made, " +
 		"and they must be the same on all members: if those of the others are right, remove " + c.DataDir +
 		", which holds nothing yet, and start this member with the same; a cluster that was there before, or was restored from a snapshot, " +
-		"is joined with --initial-cluster-state existing, after member add"
+		"is joined with Config.Existing, after member add"
 }
 
 // waiting reports whether the others have yet to let this member in.

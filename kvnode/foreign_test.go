@@ -73,7 +73,7 @@ func TestAFounderOfAnotherClusterEnds(t *testing.T) {
 		if !errors.Is(err, ErrForeignCluster) {
 			t.Fatalf("Err() = %v, want ErrForeignCluster", err)
 		}
-		for _, want := range []string{"--initial-cluster-token", "this is cluster ", "remove " + stray.cfg.DataDir, "--initial-cluster-state existing"} {
+		for _, want := range []string{"Config.Token", "this is cluster ", "remove " + stray.cfg.DataDir, "Config.Existing"} {
 			if !strings.Contains(err.Error(), want) {
 				t.Errorf("Err() = %v, want ...%s...", err, want)
 			}

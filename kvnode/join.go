@@ -92,7 +92,7 @@ func (c *Config) clusterOf(ctx context.Context, m *Member) (id uint64) {
 
 // startAnew is what to do about a member that has joined nothing.
 const startAnew = "remove the data directory, which holds nothing yet, add the member to the cluster (member add) " +
-	"unless that is done, and start it with --initial-cluster-state existing"
+	"unless that is done, and start it with Config.Existing"
 
 // askOthers passes what the other members of the initial cluster say of their
 // cluster to use, as they answer, until that returns nil.

@@ -42,7 +42,7 @@ func TestALaggingMemberLetsANewLeaderIn(t *testing.T) {
 		c.crash(leader)
 		back := c.start(away.Name())
 		time.Sleep(30 * time.Second)
-		if _, err := back.book.peer(fourth.ID()); reasonOf(err) != transport.ReasonUnknown || !strings.Contains(err.Error(), "--initial-cluster") {
+		if _, err := back.book.peer(fourth.ID()); reasonOf(err) != transport.ReasonUnknown || !strings.Contains(err.Error(), "Config.Cluster") {
 			t.Errorf("the new member is refused with %v, want %q and what to do", err, transport.ReasonUnknown)
 		}
 		// All whom it knows are gone, so nobody can vouch for the new one. The operator

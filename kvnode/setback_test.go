@@ -46,7 +46,7 @@ func wantLost(t *testing.T, n *Node, within time.Duration, words ...string) {
 	if !errors.Is(err, ErrLost) {
 		t.Fatalf("Err() = %v, want ErrLost", err)
 	}
-	for _, word := range append(words, n.cfg.DataDir, "member remove", "member add", "--initial-cluster-state existing") {
+	for _, word := range append(words, n.cfg.DataDir, "member remove", "member add", "Config.Existing") {
 		if !strings.Contains(err.Error(), word) {
 			t.Errorf("Err() = %v, want it to say %q", err, word)
 		}

@@ -51,9 +51,9 @@ func shows(s string) bool {
 func (c *Config) checkName() error {
 	switch {
 	case len(c.Name) > MaxNameBytes:
-		return fmt.Errorf("the name %s (--name) has %d bytes and may have %d", Shown(c.Name), len(c.Name), MaxNameBytes)
+		return fmt.Errorf("the name %s (Config.Name) has %d bytes and may have %d", Shown(c.Name), len(c.Name), MaxNameBytes)
 	case !shows(c.Name):
-		return fmt.Errorf("the name %s (--name) has characters that do not print, which terminals act upon", Shown(c.Name))
+		return fmt.Errorf("the name %s (Config.Name) has characters that do not print, which terminals act upon", Shown(c.Name))
 	default:
 		return nil
 	}

@@ -47,7 +47,7 @@ func TestNamesOfNewMembers(t *testing.T) {
 	}
 	for _, name := range []string{"\x1b]0;title\a", "a\nb", "a\u202eb", "a\xff", strings.Repeat("x", MaxNameBytes+1)} {
 		cfg := named(name)
-		if err := cfg.CheckDataDir(); err == nil || !strings.Contains(err.Error(), Shown(name)+" (--name)") {
+		if err := cfg.CheckDataDir(); err == nil || !strings.Contains(err.Error(), Shown(name)+" (Config.Name)") {
 			t.Errorf("CheckDataDir() for a new member called %q = %v, want it refused by its name", name, err)
 		}
 		if _, _, err := openIdentity(&cfg); err == nil {
@@ -64,7 +64,7 @@ func TestNamesOfNewMembers(t *testing.T) {
 		if err := cfg.dir().Write(&id); err != nil {
 			t.Fatal(err)
 		}
-		if err := cfg.CheckDataDir(); err != nil && strings.Contains(err.Error(), "--name") {
+		if err := cfg.CheckDataDir(); err != nil && strings.Contains(err.Error(), "Config.Name") {
 			t.Errorf("CheckDataDir() for an old member called %q = %v, want it kept", name, err)
 		}
 	}

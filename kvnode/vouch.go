@@ -27,7 +27,7 @@ const (
 	// Longer: who lost that word stays in for longer.
 	vouchRenewal = 10 * time.Second
 	// minLonely is for how many rounds in a row this member must not be led, and there
-	// be no majority, before those count whom --initial-cluster alone names. Less:
+	// be no majority, before those count whom Config.Cluster alone names. Less:
 	// somebody who keeps the others from answering for a moment brings them in.
 	minLonely = 3
 )
@@ -67,7 +67,7 @@ func (a *asker) run(ctx context.Context) {
 
 // askRosters asks all members that this one knows, and returns how many rounds in a
 // row, lonely before this one, it was not led, and there was no majority. After
-// minLonely those are asked whom only --initial-cluster names: if there is a majority,
+// minLonely those are asked whom only Config.Cluster names: if there is a majority,
 // its members know who leads, or can elect a leader, and who has left the cluster has
 // no say.
 func (a *asker) askRosters(ctx context.Context, lonely int) int {
@@ -88,11 +88,11 @@ func (a *asker) askRosters(ctx context.Context, lonely int) int {
 	return lonely
 }
 
-// flagsPlace is whose roster says where --initial-cluster has members that are
+// flagsPlace is whose roster says where Config.Cluster has members that are
 // registered elsewhere.
-const flagsPlace = "--initial-cluster"
+const flagsPlace = "Config.Cluster"
 
-// placed are those who are known by a name that --initial-cluster has where they have
+// placed are those who are known by a name that Config.Cluster has where they have
 // answered. Without a majority, nobody can register that they have moved, and if most
 // of them have, there is none before they find each other.
 func placed(named []store.Member, answered []bool) (moved []store.Member) {
@@ -105,7 +105,7 @@ func placed(named []store.Member, answered []bool) (moved []store.Member) {
 }
 
 // isLed reports whether there is a leader that hears this member, for whoever cannot
-// answer gets nothing from it, and that nobody is needed to find whom --initial-cluster
+// answer gets nothing from it, and that nobody is needed to find whom Config.Cluster
 // alone names: they are, until the registry has them, however long that takes.
 func (a *asker) isLed() bool {
 	lead := a.Leader()
@@ -135,7 +135,7 @@ func (a *asker) isMajority(known []store.Member, answered []bool) bool {
 	return there > voters/2
 }
 
-// namedByFlags are the others in --initial-cluster, with the IDs under which they are
+// namedByFlags are the others in Config.Cluster, with the IDs under which they are
 // known by that name, as far as they are not known to be there, and nobody else was
 // there, as known says: another one may be registered where they are now.
 func (a *asker) namedByFlags(known []store.Member, there []bool) (named []store.Member) {

@@ -53,7 +53,7 @@ func (hospitable) ReceiveSnapshot(*raftpb.Message, int64, io.Reader) error { ret
 func (hospitable) Unreachable(uint64)                                      {}
 func (hospitable) SnapshotSent(uint64, error)                              {}
 
-// naming restarts a follower with m9 in its --initial-cluster.
+// naming restarts a follower with m9 in its Config.Cluster.
 func (c *cluster) naming(name string) *Node {
 	c.t.Helper()
 	n := c.followers(c.leader())[0]

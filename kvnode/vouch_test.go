@@ -186,7 +186,7 @@ func (c *cluster) ghost(n *Node, clusterID uint64) {
 	c.t.Cleanup(func() { _ = links.Close() })
 }
 
-// Whom --initial-cluster alone names has a say only while no majority of the
+// Whom Config.Cluster alone names has a say only while no majority of the
 // registered voters is there.
 func TestFlagsVouchOnlyForWantOfAMajority(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {

@@ -25,7 +25,7 @@ type roster struct {
 	// applied is how far the registry is that says so; 0 is a former version, which
 	// does not say.
 	applied uint64
-	flags   bool // --initial-cluster alone names who says so
+	flags   bool // Config.Cluster alone names who says so
 }
 
 // askAround has the others asked, soon, who is in the cluster and where.
@@ -35,7 +35,7 @@ func (v *vouchers) askAround() { v.due.put() }
 // peer URLs are those of all. Rosters of registries that are no newer than this
 // member's, which has applied so much, say nothing: what they have it has. One that
 // does not say how old it is does not count about members that are registered, and
-// those of whom --initial-cluster alone names do only with flags.
+// those of whom Config.Cluster alone names do only with flags.
 func (v *vouchers) named(id, applied uint64, registered, flags bool) (found store.Member, ok bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -57,7 +57,7 @@ func (v *vouchers) named(id, applied uint64, registered, flags bool) (found stor
 	return found, ok
 }
 
-// flagged reports whether somebody whom --initial-cluster alone names says that a
+// flagged reports whether somebody whom Config.Cluster alone names says that a
 // member is elsewhere than where it is registered.
 func (v *vouchers) flagged(registered *store.Member) bool {
 	v.mu.Lock()

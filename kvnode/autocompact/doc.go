@@ -1,5 +1,5 @@
-// Package autocompact compacts the history of a store by itself, as etcd does with
-// --auto-compaction-mode and --auto-compaction-retention.
+// Package autocompact compacts the history of a store by itself, in the two modes of etcd's
+// auto-compaction.
 //
 // # What it promises
 //

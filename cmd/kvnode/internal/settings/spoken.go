@@ -8,7 +8,8 @@ import (
 
 // Spoken returns a text with flags in the place of the fields that the packages of
 // kvnode name: they know no flags. A field of the node or the API goes by its last name,
-// too, if that has several words. What is quoted, or a part of a longer word such as a
+// too, if that has several words; package kvnode calls those of the node Config's, and says
+// Config.Existing of a member that joins. What is quoted, or a part of a longer word such as a
 // path, is somebody's own and stays.
 func Spoken(text string) string {
 	var b strings.Builder
@@ -54,10 +55,14 @@ var flagOf = func() map[string]string {
 		}
 		m[path] = s.name
 		part, last, _ := strings.Cut(path, ".")
+		if part == "Node" {
+			m["Config."+last] = s.name
+		}
 		if (part == "Node" || part == "API") && severalWords.MatchString(last) {
 			m[last] = s.name
 		}
 	}
+	m["Config.Existing"] += " existing"
 	return m
 }()
 

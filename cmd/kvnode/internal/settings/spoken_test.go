@@ -1,6 +1,12 @@
 package settings
 
-import "testing"
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
 
 // Each flag that sets a field of the server is what an operator reads in its place.
 func TestFieldsAreSpokenAsFlags(t *testing.T) {
@@ -10,6 +16,8 @@ func TestFieldsAreSpokenAsFlags(t *testing.T) {
 		"Name and Cluster are words":                             "Name and Cluster are words",
 		"PeerTLS.CRLFile needs PeerTLS.TrustedCAFile":            "--peer-crl-file needs --peer-trusted-ca-file",
 		"ClientTLS.CRLFile, MinVersion":                          "--client-crl-file, --tls-min-version",
+		"join with Config.Existing, all in Config.Cluster":       "join with --initial-cluster-state existing, all in --initial-cluster",
+		"the name x (Config.Name) and Config.Token":              "the name x (--name) and --initial-cluster-token",
 		"Keepalive.MinTime and MaxTxnOps; MaxOpenStreams.":       "--grpc-keepalive-min-time and --max-txn-ops; --max-open-streams.",
 	} {
 		if got := Spoken(text); got != want {
@@ -18,7 +26,7 @@ func TestFieldsAreSpokenAsFlags(t *testing.T) {
 	}
 	spoken := make(map[string]bool)
 	for _, flag := range flagOf {
-		spoken[flag] = true
+		spoken[strings.TrimSuffix(flag, " existing")] = true
 	}
 	for _, s := range table {
 		if s.honoured() && !spoken[s.name] && s.topic != logging && s.name != featureFlag {
@@ -41,6 +49,28 @@ func TestWhatIsSomebodysOwnIsLeftAlone(t *testing.T) {
 	const text = `a quote " that nobody ends, (MaxTxnOps): "x", MaxTxnOps` + "\nReadMode"
 	if got, want := Spoken(text), `a quote " that nobody ends, (MaxTxnOps): "x", --max-txn-ops`+"\n--read-mode"; got != want {
 		t.Errorf("Spoken(%q) = %q, want %q", text, got, want)
+	}
+}
+
+// The packages of kvnode name no flag, as embedders have none: cmd does.
+func TestNoPackageOfKvnodeKnowsFlags(t *testing.T) {
+	err := filepath.WalkDir("../../../../kvnode", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && (d.Name() == "e2e" || d.Name() == "etcdsuites") {
+			return filepath.SkipDir // they run the program
+		}
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, s := range table {
+			if strings.Contains(string(source), "--"+s.name) {
+				t.Errorf("%s names --%s", path, s.name)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
