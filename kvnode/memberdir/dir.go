@@ -3,6 +3,7 @@
 package memberdir
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -53,7 +54,7 @@ func (d Dir) Lock() (io.Closer, error) {
 	}
 	if _, err := os.Stat(d.Path(IdentityFile)); errors.Is(err, fs.ErrNotExist) {
 		if err := d.MakeEmpty(); err != nil {
-			return nil, err
+			return nil, cmp.Or(d.CheckUnused(), err) // another process may have begun meanwhile
 		}
 	}
 	dir, err := walfs.OS(string(d))
