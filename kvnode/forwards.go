@@ -3,6 +3,7 @@ package kvnode
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -19,7 +20,9 @@ type offers struct {
 	// one message of each in turn, or one busy member would keep the others out.
 	turns []uint64
 	// full: raft has taken no more, and nothing has changed since.
-	full bool
+	full  bool
+	since time.Time  // when raft was offered proposals last
+	spare []proposal // the array that own is taken with next
 }
 
 // forwarded takes a follower's proposal. A member that does not lead passes it on, or

@@ -17,6 +17,7 @@ const maxTurn = 512
 
 // raftLoop is raft, what it is told, and what becomes of what it says.
 type raftLoop struct {
+	// Immutable after the start.
 	*parts
 	proposals *proposals
 	appends   appends
@@ -24,34 +25,28 @@ type raftLoop struct {
 	snapshots *snapshots
 	transfers *transfers
 
-	// Into the loop, from anybody.
-	wake   token
-	urgent chan *raftpb.Message // from peers: heartbeats, votes and answers
-	bulk   chan *raftpb.Message // from peers: entries and proposals
-	local  box[*raftpb.Message] // from the appender and the applier
+	// Owned by the loop: run, what it calls, and the functions that are put into calls. No
+	// lock guards any of it.
+	raw       *raft.RawNode
+	admission *admission.State
+	offers    offers
+	role      raft.StateType // as of the newest Ready, as commit is
+	commit    uint64
+	restored  uint64 // index of the newest snapshot that raft has switched to: older changes are in it
+	boot      uint64 // entries that bootstrapping made, 0 on a restart
+	// Slices that are used again in each turn.
+	outbox, responses []*raftpb.Message
+	called            []func(*raftLoop)
 
-	// With locks of their own.
+	// Shared: channels and boxes that anybody puts into, and what has a lock of its own.
+	wake    token
+	urgent  chan *raftpb.Message // from peers: heartbeats, votes and answers
+	bulk    chan *raftpb.Message // from peers: entries and proposals
+	local   box[*raftpb.Message] // from the appender and the applier
 	intake  intake
 	vouched vouched
-	late    *durations.Histogram // how late the loop is at its ticks
-	// awaited are those who have not let this member in yet.
-	awaited atomic.Pointer[[]string]
-
-	// All else is the loop's alone.
-	raw       *raft.RawNode
-	role      raft.StateType
-	outbox    []*raftpb.Message
-	offers    offers
-	spare     []proposal
-	commit    uint64    // of the newest Ready
-	offered   time.Time // when raft was offered proposals last
-	responses []*raftpb.Message
-	called    []func(*raftLoop)
-	admission *admission.State
-	boot      uint64 // entries that bootstrapping made, 0 on a restart
-	// restored is the index of the newest snapshot that raft has switched to: older
-	// changes of the configuration are in it.
-	restored uint64
+	late    *durations.Histogram     // how late the loop is at its ticks
+	awaited atomic.Pointer[[]string] // who has not let this member in yet
 }
 
 // lateBounds are those of Status.Late. A loop that is late waits for a processor, for memory,

@@ -16,62 +16,69 @@ import (
 
 // Node is one member of a cluster. Its methods are safe for concurrent use.
 //
-// What it does is done by its nouns, each a type in a file of its own with the state that is
-// its alone: the loop, the applier, what waits, what is transferred. They stand on the same
-// parts, and meet in Start.
+// What it does its nouns do, each a type in a file of its own that has its state to itself.
+// They stand on the same parts, and on the other nouns that they name; Start puts them
+// together.
 type Node struct {
-	// Immutable after the start.
+	// Immutable after the start, all of parts but id; what changes in there has its own lock
+	// or is atomic.
 	parts
-	fresh bool        // the log had not begun at the start
-	ttl   *ttl.Engine // set before anything is applied
+	fresh bool          // the log had not begun at the start
+	ttl   *ttl.Engine   // set before anything is applied
+	begun chan struct{} // closed when peers may be admitted
 
-	// The loop's.
+	// Owned by the loop, but for what raftLoop says is shared.
 	loop raftLoop
 
-	// Shared: each has locks of its own.
+	// Shared. Clients, on goroutines of their own, call proposals, reads, membership and
+	// transfers; each of the others has one goroutine. What is told from one to another is
+	// under a mutex there, atomic, or a channel.
 	proposals
-	applier     applier
-	asker       asker
-	checkpoints checkpoints
-	snapshots   snapshots
-	disk        disk
-	applying
-	routes routes
-	// begun is closed when peers may be admitted.
-	begun     chan struct{}
-	farewells farewells
-	formats   formats
-	transfers
-	membership
 	reads
+	membership
+	transfers
 	publication
-	received received
+	applying
+	applier     applier
+	checkpoints checkpoints
+	disk        disk
+	received    received
+	snapshots   snapshots
+	routes      routes
+	asker       asker
+	farewells   farewells
+	formats     formats
 }
 
-// parts are what a member is made of, and what its nouns stand on. They are immutable after
-// the start, but for id, or have locks of their own.
+// parts are what a member is made of, and what its nouns stand on. Nobody but Start sets a
+// field.
 type parts struct {
+	// Immutable after the start.
+	cfg     Config
+	atStart transport.LogEnd // what was on the disk
+	lock    io.Closer        // the data directory is this process's
+
+	// Shared, and safe for concurrent use each by itself.
+	wal   *raftwal.Log
+	store *store.Store
+	watch *watch.Hub
+	lease *leaderlease.Lease
+	links *transport.Transport
+	met   *acquaintances
+	book  book
 	life
-	reign
-	marks
-	cfg        Config
-	id         memberdir.Identity // what note changes is under noting
-	noting     sync.Mutex
-	lock       io.Closer // the data directory is this process's
-	wal        *raftwal.Log
-	store      *store.Store
-	watch      *watch.Hub
-	lease      *leaderlease.Lease
-	links      *transport.Transport
-	met        *acquaintances
-	book       book
+	calls      calls // into the loop
 	quiet      quiet
 	complaints complaints
-	calls      calls            // into the loop
-	atStart    transport.LogEnd // what was on the disk
+	noting     sync.Mutex
+	id         memberdir.Identity // noting guards Started, Admitted and Lost; the rest is immutable
+
+	// The loop stores, anybody reads.
+	reign
+	marks
 }
 
-// marks are how far this member's raft has come. The loop stores, anybody reads.
+// marks are how far this member's raft has come.
 type marks struct {
 	// last is the last index of the log, stable or not.
 	last atomic.Uint64

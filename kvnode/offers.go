@@ -22,7 +22,7 @@ func (l *raftLoop) mayPropose() bool {
 	if l.role != raft.StateLeader || l.commit >= l.last.Load() {
 		return true
 	}
-	return time.Since(l.offered) > maxHold
+	return time.Since(l.offers.since) > maxHold
 }
 
 // takeProposals puts what has come behind what waits.
@@ -30,11 +30,11 @@ func (l *raftLoop) takeProposals() {
 	o := &l.offers
 	if len(o.own) > 0 {
 		o.own = append(o.own, l.proposals.box.take(nil)...)
-		l.spare = nil // its array may be that of own
+		o.spare = nil // its array may be that of own
 		return
 	}
-	l.spare = l.proposals.box.take(l.spare)
-	if o.own = l.spare; len(o.own) > 0 {
+	o.spare = l.proposals.box.take(o.spare)
+	if o.own = o.spare; len(o.own) > 0 {
 		o.wait(l.ID())
 	}
 }
@@ -61,7 +61,7 @@ func (l *raftLoop) offerOwn() bool {
 			o.own = o.own[gone:]
 			return false
 		}
-		l.offered = time.Now()
+		l.offers.since = time.Now()
 		if err != nil {
 			for _, p := range ps {
 				l.proposals.waiters.fail(p.id, err)

@@ -4,8 +4,7 @@ import (
 	"sync/atomic"
 )
 
-// reign is who leads, and the newest term, as far as this member knows. The loop sets both,
-// anybody reads.
+// reign is who leads, and the newest term, as far as this member knows.
 type reign struct {
 	self uint64 // immutable
 	term atomic.Uint64

@@ -94,14 +94,14 @@ func TestStoryHolds(t *testing.T) {
 func TestStoryTellsThatALeaseDoesNotEnd(t *testing.T) {
 	program := build(t, overlay(t,
 		change{modulePath + "/leaderlease/core", "view.go", "v.From <= now && now < v.Usable", "v.From <= now"},
-		change{modulePath + "/kvnode", "peers.go", "	if !n.lease.Incoming(m) {", "	n.heedLate(m)\n	if !n.lease.Incoming(m) {"},
-		change{modulePath + "/kvnode", "publish.go", "func (n *Node) published() bool {", `func (n *Node) heedLate(m interface{ GetTerm() uint64 }) {
+		change{modulePath + "/kvnode", "peers.go", "	if !p.lease.Incoming(m) {", "	p.heedLate(m)\n	if !p.lease.Incoming(m) {"},
+		change{modulePath + "/kvnode", "publish.go", "func (p *publication) published() bool {", `func (n *Node) heedLate(m interface{ GetTerm() uint64 }) {
 			if n.Leader() == n.ID() && m.GetTerm() > n.Term() {
 				time.Sleep(300 * time.Millisecond)
 			}
 		}
 
-		func (n *Node) published() bool {`},
+		func (p *publication) published() bool {`},
 	))
 	tmp := t.TempDir()
 	text, code := story(t, program, tmp)
