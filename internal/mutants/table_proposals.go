@@ -42,7 +42,7 @@ var proposals = []Mutant{
 	},
 	{
 		Rule: "proposals", Name: "the same leader in a later term is taken for the old one", Pkg: nodePkg, Test: "^TestALeaderOfALaterTermIsAnotherOne$",
-		File: "kvnode/loop.go",
+		File: "kvnode/ready.go",
 		Old:  "\tif lead != l.Leader() || lead != raft.None && l.Term() != was {\n",
 		New:  "\tif _ = was; lead != l.Leader() {\n",
 	},

@@ -1,0 +1,93 @@
+package kvnode
+
+import (
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// handleReadys goes on until raft has nothing to say: handling one Ready may bring about
+// the next.
+func (l *raftLoop) handleReadys() {
+	for l.raw.HasReady() {
+		l.handleReady()
+	}
+}
+
+// handleReady gives the lease the first look, then sends, then hands what is to
+// be kept and what is to be applied to their goroutines.
+//
+// The lease comes first since it takes messages away that its promises forbid (a vote, most
+// of all) and stamps heartbeats with the instant of their sending: what is sent without it
+// may help elect a leader beside a valid lease. Messages that say what this member has on
+// its disk are not among those sent here: raft attaches them to the append message, and
+// they go out once that is durable (appended).
+func (l *raftLoop) handleReady() {
+	rd := l.raw.Ready()
+	l.lease.Ready(&rd)
+	l.follow(&rd)
+	var appendMsg, applyMsg *raftpb.Message
+	out := l.outbox[:0]
+	for _, m := range rd.Messages {
+		switch {
+		case m.GetTo() == raft.LocalAppendThread:
+			l.tellCommit(m.GetResponses()) // raft answers candidates behind what it writes
+			appendMsg = m
+		case m.GetTo() == raft.LocalApplyThread:
+			applyMsg = m
+		case m.GetType() == raftpb.MsgSnap:
+			l.snapshots.send(m)
+		default:
+			out = append(out, m)
+		}
+	}
+	// The peers write while this member does.
+	l.links.Send(out)
+	clear(out)
+	l.outbox = out
+	if appendMsg != nil {
+		l.appends.put(appendMsg)
+	}
+	if applyMsg != nil {
+		l.applies.put(applyJob{entries: applyMsg.GetEntries(), responses: applyMsg.GetResponses()})
+	}
+}
+
+// follow takes over what raft says about role, term and log, for those who ask without
+// going through the loop. It runs before anything of the Ready is sent or written, so a
+// reign is known to be over before anybody can hear of the next one from this member.
+func (l *raftLoop) follow(rd *raft.Ready) {
+	was := l.Term()
+	if !raft.IsEmptyHardState(rd.HardState) {
+		l.term.Store(rd.HardState.GetTerm())
+		l.commit = rd.HardState.GetCommit()
+	}
+	if !raft.IsEmptySnap(rd.Snapshot) {
+		l.last.Store(rd.Snapshot.GetMetadata().GetIndex())
+		l.restored = rd.Snapshot.GetMetadata().GetIndex()
+	}
+	if len(rd.Entries) > 0 {
+		l.last.Store(rd.Entries[len(rd.Entries)-1].GetIndex())
+	}
+	lead := l.Leader()
+	if rd.SoftState != nil {
+		l.role, lead = rd.RaftState, rd.Lead
+	}
+	// The same member may lead again, and have forgotten what it was handed before.
+	if lead != l.Leader() || lead != raft.None && l.Term() != was {
+		l.followLeader(lead)
+	}
+}
+
+// followLeader notes that a reign has begun, or that one is over. Proposals that raft had
+// taken are failed then with ErrLeaderChanged, which says that they may still take effect.
+func (l *raftLoop) followLeader(lead uint64) {
+	old := l.Leader()
+	l.log.Info("leader", "leader", l.book.called(lead), "was", l.book.called(old), "term", l.Term(), "role", l.role.String())
+	l.admission.LeaderIs(lead)
+	l.setLeader(lead)
+	l.offers.full = false
+	// What was handed to the old leader may be lost on the way.
+	if old != raft.None {
+		l.proposals.waiters.failProposed(ErrLeaderChanged)
+	}
+}
