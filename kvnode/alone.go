@@ -82,14 +82,6 @@ func (a *asker) isHere(m store.Member) bool {
 	return m.ID == a.book.self || slices.ContainsFunc(m.PeerURLs, isOwn)
 }
 
-// remedyAlone is what to do about a founder of one that was claimed while it waited.
-func (c *Config) remedyAlone() string {
-	return "if that is this member, first see to it that nothing starts it but with Config.Existing and all members in Config.Cluster; " +
-		"then remove it (member remove), add it anew (member add), remove " + c.DataDir + ", which holds nothing yet, and start it; " +
-		"if that cluster is of the past, or the address was another one's, stop that cluster's members, " +
-		"or remove the directory and give this one another Config.Token"
-}
-
 // adviseAlone says once that the configuration of a member would found a cluster again
 // although it is not alone any more.
 func (r *routes) adviseAlone(members *store.Members) {

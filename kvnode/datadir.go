@@ -3,10 +3,8 @@ package kvnode
 import (
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/leaderlease/go/kvnode/memberdir"
 )
@@ -74,6 +72,13 @@ func (p *parts) note(change func(*memberdir.Identity)) bool {
 	return true
 }
 
+// waiting reports whether the others have yet to let this member in.
+func (p *parts) waiting() bool {
+	p.noting.Lock()
+	defer p.noting.Unlock()
+	return p.id.Waits()
+}
+
 // CheckDataDir reports why Start would refuse the data directory, or the name of a
 // member that is to have it. The directory is another member's or another
 // cluster's, holds what is nobody's, has lost its log, or is in use. It changes
@@ -99,18 +104,4 @@ func (c *Config) warnOfWriters() {
 		c.Logger.With("component", "kvnode").Warn("others may write to the data directory, and so to what this member has voted and promised",
 			"path", path, "who", who, "mode", mode.String(), "advice", "let this process's user own it, and take the permission away: chmod -R go-w "+c.DataDir)
 	}
-}
-
-// advise says what to do about a member that must not go on with its directory.
-func (c *Config) advise(err error, id uint64) error {
-	if errors.Is(err, ErrLost) {
-		return fmt.Errorf("%w; %s", err, c.beginAnew(id))
-	}
-	return err
-}
-
-// beginAnew is what to do about a member that must not go on with its directory.
-func (c *Config) beginAnew(id uint64) string {
-	return fmt.Sprintf("remove it from the cluster (member remove %x) unless that is done, add it anew (member add %s --peer-urls=%s), "+
-		"remove %s, and start it with Config.Existing", id, c.Name, strings.Join(c.self().PeerURLs, ","), c.DataDir)
 }

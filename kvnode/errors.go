@@ -35,4 +35,7 @@ var (
 	// ErrLost means that this member has lost what it had promised to the cluster:
 	// it must be removed, and added anew with an empty directory.
 	ErrLost = memberdir.ErrLost
+	// ErrForeignCluster means that this member, which has not taken part in anything
+	// yet, was made for another cluster than the one that it meets.
+	ErrForeignCluster = errors.New("kvnode: the other members are of another cluster")
 )

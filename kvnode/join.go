@@ -52,7 +52,7 @@ func (c *Config) join() (id memberdir.Identity, err error) {
 
 // stillThere refuses the identity of a member that waits to be let in by a cluster
 // that is not the one it is told to join: nobody would ever let it in. All others
-// must be of another cluster, as in foreign.allRefuse: one alone may be the one
+// must be of another cluster, as admission has it: one alone may be the one
 // that is wrong, and some may be about to start.
 func (c *Config) stillThere(id *memberdir.Identity) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.ElectionTimeout)
@@ -89,10 +89,6 @@ func (c *Config) clusterOf(ctx context.Context, m *Member) (id uint64) {
 	})
 	return id
 }
-
-// startAnew is what to do about a member that has joined nothing.
-const startAnew = "remove the data directory, which holds nothing yet, add the member to the cluster (member add) " +
-	"unless that is done, and start it with Config.Existing"
 
 // askOthers passes what the other members of the initial cluster say of their
 // cluster to use, as they answer, until that returns nil.

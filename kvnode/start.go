@@ -147,55 +147,6 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	return false, err
 }
 
-// reconcile brings log and store to the same checkpoint, or leaves the store
-// behind it if the log has the entries in between. A crash may have come between
-// the two, in either order (see checkpoint.go and snapshot.go).
-func (n *Node) reconcile() error {
-	snap, err := n.wal.Snapshot()
-	if err != nil {
-		return err
-	}
-	logged, durable := snap.GetMetadata().GetIndex(), n.store.Durable()
-	switch {
-	case durable.Index > logged:
-		if err := n.noteState(durable); err != nil {
-			return fmt.Errorf("the state in store.db is of index %d, and the log, whose snapshot is of index %d, does not take it: %w", durable.Index, logged, err)
-		}
-	case durable.Index < logged:
-		again, err := replays(n.wal, durable)
-		if err != nil {
-			return err
-		}
-		if again {
-			n.log.Warn("the state is older than the log's snapshot; what is missing is applied again", "state", durable.Index, "snapshot", logged)
-			break
-		}
-		path := n.received.path(logged)
-		if err := n.store.Restore(path); err != nil {
-			return fmt.Errorf("the log begins at a snapshot of index %d, the state in store.db is of index %d, and %s cannot be restored: %w", logged, durable.Index, path, err)
-		}
-	}
-	n.received.drop(n.store.Durable().Index)
-	return nil
-}
-
-// noteState tells the log of a state that it has not heard of. If there is no room
-// for that, nothing is missing: the entries are there, and the next checkpoint
-// tries again. Whoever stopped here would stop a member that serves reads.
-func (n *Node) noteState(at store.Checkpoint) error {
-	err := n.wal.SaveSnapshot(snapshotOf(at))
-	if !errors.Is(err, raftwal.ErrNoSpace) {
-		return err
-	}
-	hard, _, readErr := n.wal.InitialState()
-	if readErr != nil || hard.GetCommit() < at.Index {
-		return errors.Join(err, readErr)
-	}
-	n.log.Error("no room to note the last checkpoint in the log", "index", at.Index, "error", err)
-	n.checkpoints.ask.put()
-	return nil
-}
-
 // openRaft makes the RawNode and its lease.
 func (n *Node) openRaft() error {
 	ticks, durable := n.cfg.electionTicks(), n.store.Durable()

@@ -355,13 +355,13 @@ var members = []Mutant{
 	},
 	{
 		Rule: "restart", Name: "the log does not learn of a checkpoint after a crash", Pkg: nodePkg, Test: "^TestCrashBetweenCheckpointAndLog$",
-		File: "kvnode/start.go",
+		File: "kvnode/reconcile.go",
 		Old:  "\tcase durable.Index > logged:\n",
 		New:  "\tcase false:\n",
 	},
 	{
 		Rule: "restart", Name: "the store does not get the log's snapshot after a crash", Pkg: nodePkg, Test: "^TestCrashBetweenSnapshotAndStore$",
-		File: "kvnode/start.go",
+		File: "kvnode/reconcile.go",
 		Old:  "\tcase durable.Index < logged:\n",
 		New:  "\tcase false:\n",
 	},
@@ -415,22 +415,22 @@ var members = []Mutant{
 	},
 	{
 		Rule: "disk", Name: "a member whose log has no room for the last checkpoint does not start", Pkg: nodePkg, Test: "^TestAFullDiskBetweenCheckpointAndLog$",
-		File: "kvnode/start.go",
+		File: "kvnode/reconcile.go",
 		Old:  "\tif !errors.Is(err, raftwal.ErrNoSpace) {\n\t\treturn err\n\t}\n\thard",
 		New:  "\tif err != nil {\n\t\treturn err\n\t}\n\thard",
 	},
 	{
 		Rule: "disk", Name: "it starts with the configuration of the log's snapshot", Pkg: nodePkg, Test: "^TestAFullDiskBetweenCheckpointAndLog$",
-		File: "kvnode/behind.go",
+		File: "kvnode/reconcile.go",
 		Old:  "\thard, _, err := l.Log.InitialState()\n\treturn hard, raftpb.EnsureConfState(l.conf), err\n",
 		New:  "\treturn l.Log.InitialState()\n",
 	},
 	{
 		Rule: "disk", Name: "a store that is ahead of its log passes for a full disk", Pkg: nodePkg, Test: "^TestAStoreThatIsAheadOfItsLogIsRefused$",
-		File: "kvnode/start.go",
+		File: "kvnode/reconcile.go",
 		Old:  "\tif !errors.Is(err, raftwal.ErrNoSpace) {\n\t\treturn err\n\t}\n\thard",
 		New:  "\tif err == nil {\n\t\treturn err\n\t}\n\thard",
-		More: []Edit{{File: "kvnode/start.go", Old: "readErr != nil || hard.GetCommit() < at.Index {", New: "hard == nil {"}},
+		More: []Edit{{File: "kvnode/reconcile.go", Old: "readErr != nil || hard.GetCommit() < at.Index {", New: "hard == nil {"}},
 	},
 	{
 		Rule: "disk", Name: "a stalled disk does not cost the lease", Pkg: nodePkg, Test: "^TestAStalledDiskCostsTheLeaseReads$",
