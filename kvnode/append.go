@@ -16,13 +16,17 @@ type appends struct {
 	*parts
 	disk     *disk
 	appender *raftwal.Appender
-	applies  *applyQueue
+	jobs     *box[applyJob]        // to the applier
 	local    *box[*raftpb.Message] // to raft
 }
 
-// put hands m to the appender. Its answers are delivered when it is durable,
-// in the order of the calls: an answer says that everything before it is durable, too, and
-// raft counts it as a vote for an entry, or as one in an election.
+// put hands m to the appender. Its answers are delivered when it is durable, in the order of
+// the calls: an answer says that everything before it is durable, too, and raft counts it as a
+// vote for an entry, or as one in an election.
+//
+// The appender lets put wait while more waits there than raftwal's maxWaiting. What raft has
+// under way (maxUncommittedBytes on a leader, MaxInflightBytes on a follower) is less, so the
+// loop, which alone calls put, goes on while the disk hangs, and its heartbeats with it.
 func (a *appends) put(m *raftpb.Message) {
 	a.disk.begin()
 	err := a.appender.Append(raftwal.UpdateOf(m), func(err error) { a.appended(m, err) })
@@ -31,17 +35,19 @@ func (a *appends) put(m *raftpb.Message) {
 	}
 }
 
-// appended runs on the appender's goroutine, when m is durable or the log has failed. After
-// a failure the member ends: of a write whose sync has failed nobody can find out any more
-// what the disk has of it, and a second sync that succeeds does not say.
+// appended runs on the appender's goroutine, for one m after the other, when m is durable or
+// the log has failed. After a failure the member ends: of a write whose sync has failed nobody
+// can find out any more what the disk has of it, and a second sync that succeeds does not say.
 func (a *appends) appended(m *raftpb.Message, err error) {
-	a.disk.end()
+	a.disk.end() // also of a write that failed: the disk has answered
 	if err != nil {
 		// Nobody knows what is on the disk, so nothing may be answered any more.
 		a.fail(fmt.Errorf("write the log: %w", err))
 		return
 	}
 	a.disk.written()
+	// Before the first answer leaves: a vote that somebody counts must not be forgotten by a
+	// member that finds its log gone, and takes itself for a new one.
 	if !a.started() {
 		return
 	}
@@ -49,10 +55,11 @@ func (a *appends) appended(m *raftpb.Message, err error) {
 		a.respond(m.GetResponses())
 		return
 	}
-	// The state goes with the snapshot. Later answers wait for this one, as raft
-	// demands, so the appender does.
+	// The state goes with the snapshot: raft takes it for applied once this is answered, and the
+	// next entry would be applied to the old state. Later answers wait for this one, as raft
+	// demands, so the appender does; the applier waits for nothing of the appender's.
 	done := make(chan struct{})
-	a.applies.put(applyJob{restore: m.GetSnapshot(), done: done})
+	a.jobs.put(applyJob{restore: m.GetSnapshot(), done: done})
 	select {
 	case <-done:
 		a.respond(m.GetResponses())
@@ -60,8 +67,9 @@ func (a *appends) appended(m *raftpb.Message, err error) {
 	}
 }
 
-// started notes, before anybody hears of it, that the log has begun: from now
-// on an empty one is a loss.
+// started notes, before anybody hears of it, that the log has begun: from now on an empty one
+// is a loss, and Start refuses it (ErrLost). It is written once in the life of a directory, and
+// read here without the lock, as nobody else sets it.
 func (a *appends) started() bool {
 	return a.id.Started || a.note(func(id *memberdir.Identity) { id.Started = true })
 }

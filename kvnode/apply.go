@@ -10,10 +10,25 @@ import (
 	"github.com/leaderlease/go/kvnode/store"
 )
 
-// applier changes the store.
+// applyJob is a MsgStorageApply, or a snapshot to restore, of which raft has a MsgStorageAppend
+// and no MsgStorageApply.
+type applyJob struct {
+	entries   []*raftpb.Entry
+	responses []*raftpb.Message // to raft, once the entries are applied
+
+	restore *raftpb.Snapshot
+	done    chan<- struct{} // closed when restore is done
+}
+
+// applier changes the store. Nobody else does while the node runs, so what it looks up there
+// stays so until it changes it itself.
 type applier struct {
 	*parts
-	queue       applyQueue
+	// jobs come from the loop and, for snapshots, from the appender. The box keeps the order in
+	// which raft has handed them out, which is that of the log. It has no bound of its own: raft
+	// hands out no more than MaxCommittedSizePerReady that it has not heard of again. So the
+	// loop never waits for the applier, which may wait for it (applyConf).
+	jobs        box[applyJob]
 	waiters     *waiters
 	replay      *replay
 	received    *received
@@ -35,9 +50,12 @@ type applier struct {
 func (a *applier) run() {
 	var jobs []applyJob
 	for {
-		if jobs = a.queue.take(jobs); jobs == nil {
+		select {
+		case <-a.stopping:
 			return
+		case <-a.jobs.wake:
 		}
+		jobs = a.jobs.take(jobs)
 		for _, j := range jobs {
 			if !a.runJob(j) {
 				return
@@ -63,13 +81,15 @@ func (a *applier) runJob(j applyJob) bool {
 	bytes := 0
 	for _, e := range j.entries {
 		if e.GetIndex() <= max(a.store.Applied(), a.superseded) {
-			continue // a snapshot was faster
+			continue // a snapshot was faster: what e did is in it
 		}
 		bytes += len(e.GetData())
 		if !a.applyEntry(e) {
 			return false
 		}
 	}
+	// The store is first: whoever is let go by one of these reads it at once. Raft is last: it
+	// frees then what counts as uncommitted, and lets the next change of the configuration in.
 	a.lease.Applied(a.store.Applied())
 	a.replay.look()
 	a.local.put(j.responses...)
@@ -85,6 +105,7 @@ func (a *applier) applyEntry(e *raftpb.Entry) bool {
 	case raftpb.EntryConfChange, raftpb.EntryConfChangeV2:
 		return a.applyConf(e)
 	default:
+		// Time is read for a histogram only: nothing that the store does may depend on it.
 		before := a.store.Alarms()
 		begun := time.Now()
 		r := a.store.Apply(e.GetIndex(), e.GetTerm(), e.GetData())
@@ -119,12 +140,17 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 		a.fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), plan.stop))
 		return false
 	}
+	// What is refused is a change of nobody to raft, which must hear of one all the same: it lets
+	// no other change in before.
 	if errors.Is(plan.refusal, errMalformedChange) {
 		a.malformed(plan.refusal, "index", e.GetIndex())
 	}
-	// It is decided what becomes of the proposal, even if this member steps down
-	// by it.
+	// It is decided what becomes of the proposal, even if this member steps down by it: the
+	// reign's end, which the loop sees while it applies the change, must not find the waiter and
+	// tell it ErrLeaderChanged.
 	w := a.waiters.remove(plan.proposal)
+	// conf stays nil if raft is past the change. The applier waits meanwhile, so the loop may
+	// write superseded and conf.
 	var conf *raftpb.ConfState
 	ok := a.calls.do(func(l *raftLoop) {
 		l.handleReadys() // a snapshot that was stepped just now
@@ -140,21 +166,27 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 		return false
 	}
 	if conf == nil {
-		// Raft is past it: nothing is applied until the store is, too.
+		// Raft is past it: nothing is applied until the store is, too. The snapshot is on its way
+		// here, as the appender has it from the same Ready.
 		w.tell(outcome{err: ErrTimeout})
 		return true
 	}
 	a.store.ApplyConf(e.GetIndex(), e.GetTerm(), conf, plan.registry)
+	// Links before the answer: once a client hears that a member was removed, this one has no
+	// link to it any more, and one that was added is dialled.
 	a.routes.connect()
 	w.tell(outcome{result: store.Result{ID: plan.proposal, Err: plan.refusal}})
+	// It must not end by itself: those who are left may need its vote to hear of it (leave.go).
 	if plan.removes(a.ID()) {
 		a.log.Warn("this member was removed, and goes on until enough of those who are left know")
 	}
 	return true
 }
 
-// restore replaces the state by the snapshot that the log now begins with. It
-// runs on the applier's goroutine.
+// restore replaces the state by the snapshot that the log now begins with. The file is durable
+// and was checked before raft heard of it (received.save), so if it cannot be restored the
+// disk has lost it, and the member ends: its log goes on from an index that the store is not
+// at. A snapshot that is no news is passed over.
 func (a *applier) restore(snap *raftpb.Snapshot) error {
 	index := snap.GetMetadata().GetIndex()
 	if index <= a.store.Applied() {

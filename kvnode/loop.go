@@ -11,8 +11,9 @@ import (
 	"github.com/leaderlease/go/kvnode/admission"
 )
 
-// maxTurn bounds how many messages are taken before raft is asked what is
-// ready: more per turn is more per sync, but a tick must not wait.
+// maxTurn bounds how many messages are taken before raft is asked what is ready. Fewer: each
+// sync of the log carries less, and a busy member needs more of them. More: a tick waits
+// behind them, heartbeats go out late, and the lease ends before they have renewed it.
 const maxTurn = 512
 
 // raftLoop is raft, what it is told, and what becomes of what it says.
@@ -21,7 +22,7 @@ type raftLoop struct {
 	*parts
 	proposals *proposals
 	appends   appends
-	applies   *applyQueue
+	jobs      *box[applyJob] // to the applier
 	snapshots *snapshots
 	transfers *transfers
 
@@ -67,17 +68,21 @@ var lateBounds = []time.Duration{
 func (l *raftLoop) run() {
 	ticker := time.NewTicker(l.cfg.TickInterval)
 	defer ticker.Stop()
-	// Whatever ends the loop, no lease outlives it (L7).
+	// Whatever ends the loop, no lease outlives it (L7): without the loop this member does not
+	// hear that it was deposed, and would serve reads until its lease has run out by itself.
 	defer l.lease.Close()
-	l.handleReadys()
+	l.handleReadys() // what a restart or bootstrapping has left to do
 	for {
 		select {
 		case <-l.stopping:
 			return
 		case due := <-ticker.C:
+			// Ticks that were missed are dropped by the ticker, not made up for. Raft then elects
+			// later than it might, never sooner; the lease goes by the clock and counts no ticks.
 			l.late.Note(time.Since(due))
 			l.tick()
 		case rctx := <-l.lease.ReadRequests():
+			// One round is under way at a time, shared by all reads that wait (leaderlease).
 			l.raw.ReadIndex(rctx)
 		case m := <-l.urgent:
 			l.step(m)
@@ -86,6 +91,8 @@ func (l *raftLoop) run() {
 		case <-l.wake:
 		}
 		l.drain()
+		// First the news. A leader that has been deposed by it proposes nothing any more, and
+		// what is committed now makes room for what is parked.
 		l.handleReadys()
 		if l.mayPropose() {
 			l.takeProposals()
@@ -96,6 +103,11 @@ func (l *raftLoop) run() {
 }
 
 // drain takes what has arrived meanwhile, so that one Ready answers all of it.
+//
+// Local answers come first: they free what raft counts as under way (inflight entries, bytes
+// that are not committed), and they cannot be refused or dropped. Then calls, of which
+// applyConf's holds up the applier. The peers' messages come last, the urgent ones before the
+// bulk: a heartbeat that waits behind megabytes of entries costs its sender the lease.
 func (l *raftLoop) drain() {
 	l.responses = l.local.take(l.responses)
 	for _, m := range l.responses {
@@ -122,9 +134,12 @@ func (l *raftLoop) drain() {
 	}
 }
 
-// tick lets time pass for raft, unless the lease withholds the tick: raft would elect a
-// member that is a quorum by itself without asking anybody, bound or not (V5). A member that
-// too few have admitted does not tick either.
+// tick lets time pass for raft, and looks at what nobody else reports: a member that waits to
+// be let in, a disk that hangs, proposals whose clients have gone.
+//
+// Time does not pass for raft if the lease withholds the tick: raft would elect a member that is a quorum by
+// itself without asking anybody, bound or not (V5). A member that too few have admitted does
+// not tick either, and so it does not campaign.
 func (l *raftLoop) tick() {
 	if l.lease.Tick() && l.admission.IsOpen() {
 		l.raw.Tick()
@@ -133,12 +148,18 @@ func (l *raftLoop) tick() {
 	if l.appends.disk.check() {
 		l.transfers.stepAside()
 	}
+	// Both each tick: clients whose time is over are forgotten, and what raft did not take is
+	// offered again, as a peer may have come back, or a transfer ended, which nobody says.
 	l.offers.own = l.proposals.waiters.awaited(l.offers.own)
 	l.offers.full = false
 }
 
-// step ignores raft's errors as every embedder does: raft drops what it cannot
-// use. The lease has seen m on arrival (peers.Receive).
+// step ignores raft's errors as every embedder does: raft drops what it cannot use, and its
+// peer sends it again or gives up. The lease has seen m on arrival (peers.Receive), on the
+// goroutine of the connection: a promise counts from then, however long m waits for the loop.
+//
+// Whatever reaches raft from a peer passes here, and nothing before IsOpen and plausible: raft
+// panics on an index beyond its log, and answers votes before this member may vote.
 func (l *raftLoop) step(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgProp {
 		l.forwarded(m)
@@ -157,7 +178,8 @@ func (l *raftLoop) step(m *raftpb.Message) {
 	_ = l.raw.Step(m)
 }
 
-// stepLocal steps what the appender and the applier answer. Raft counts on each of these
+// stepLocal steps what the appender and the applier answer, and notes what raft learns by it
+// that others go by. Raft counts on each of these
 // answers, in their order: without one it would wait for ever for what it takes to be under
 // way. So they come through a box without a bound, and not through a channel.
 func (l *raftLoop) stepLocal(m *raftpb.Message) {
@@ -175,5 +197,6 @@ func (l *raftLoop) stepLocal(m *raftpb.Message) {
 }
 
 // tell notes that raft knows index to be applied. It never sinks: answers for a snapshot and
-// for entries before it may come in either order.
+// for entries before it may come in either order. Checkpoints compact the log up to there and
+// no further, since a candidate scans what is behind it for changes of the configuration.
 func (l *raftLoop) tell(index uint64) { l.told.Store(max(index, l.told.Load())) }

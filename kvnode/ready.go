@@ -6,7 +6,7 @@ import (
 )
 
 // handleReadys goes on until raft has nothing to say: handling one Ready may bring about
-// the next.
+// the next, as what is committed does that raft has held back for its size.
 func (l *raftLoop) handleReadys() {
 	for l.raw.HasReady() {
 		l.handleReady()
@@ -23,8 +23,8 @@ func (l *raftLoop) handleReadys() {
 // they go out once that is durable (appended).
 func (l *raftLoop) handleReady() {
 	rd := l.raw.Ready()
-	l.lease.Ready(&rd)
-	l.follow(&rd)
+	l.lease.Ready(&rd) // may take messages away, and so comes before anybody looks at them
+	l.follow(&rd)      // before anything is sent: see there
 	var appendMsg, applyMsg *raftpb.Message
 	out := l.outbox[:0]
 	for _, m := range rd.Messages {
@@ -34,21 +34,24 @@ func (l *raftLoop) handleReady() {
 			appendMsg = m
 		case m.GetTo() == raft.LocalApplyThread:
 			applyMsg = m
-		case m.GetType() == raftpb.MsgSnap:
+		case m.GetType() == raftpb.MsgSnap: // raft sends that follower nothing else before report
 			l.snapshots.send(m)
 		default:
 			out = append(out, m)
 		}
 	}
-	// The peers write while this member does.
+	// The peers write while this member does. A leader's own disk is one of the quorum: raft
+	// counts this member's acknowledgement when the append is answered, not before.
 	l.links.Send(out)
 	clear(out)
 	l.outbox = out
+	// Each goes to its goroutine in the order of the Readys, and neither waits for the other:
+	// raft hands out for applying what is durable here already (Config.AsyncStorageWrites).
 	if appendMsg != nil {
 		l.appends.put(appendMsg)
 	}
 	if applyMsg != nil {
-		l.applies.put(applyJob{entries: applyMsg.GetEntries(), responses: applyMsg.GetResponses()})
+		l.jobs.put(applyJob{entries: applyMsg.GetEntries(), responses: applyMsg.GetResponses()})
 	}
 }
 
@@ -61,6 +64,8 @@ func (l *raftLoop) follow(rd *raft.Ready) {
 		l.term.Store(rd.HardState.GetTerm())
 		l.commit = rd.HardState.GetCommit()
 	}
+	// The snapshot replaces the log up to its index, and entries in the same Ready come behind
+	// it. So last is set by the snapshot first.
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		l.last.Store(rd.Snapshot.GetMetadata().GetIndex())
 		l.restored = rd.Snapshot.GetMetadata().GetIndex()
@@ -72,7 +77,8 @@ func (l *raftLoop) follow(rd *raft.Ready) {
 	if rd.SoftState != nil {
 		l.role, lead = rd.RaftState, rd.Lead
 	}
-	// The same member may lead again, and have forgotten what it was handed before.
+	// The same member may lead again, and have forgotten what it was handed before: who waits
+	// for that would wait for ever, since no leader's name has changed.
 	if lead != l.Leader() || lead != raft.None && l.Term() != was {
 		l.followLeader(lead)
 	}

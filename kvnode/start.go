@@ -67,7 +67,7 @@ func newNode(cfg Config) *Node {
 	n.connect()
 	n.loop.local.wake, n.calls.wake, n.proposals.box.wake = n.loop.wake, n.loop.wake, n.loop.wake
 	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
-	n.applier.queue.init()
+	n.applier.jobs.wake = newToken()
 	n.applying.init()
 	n.loop.vouched.init()
 	return n
@@ -93,8 +93,8 @@ func (n *Node) connect() {
 		disk: &n.disk, routes: &n.routes, applying: &n.applying, local: &n.loop.local,
 	}
 	n.loop = raftLoop{
-		parts: p, proposals: &n.proposals, applies: &n.applier.queue, snapshots: &n.snapshots, transfers: &n.transfers,
-		appends: appends{parts: p, disk: &n.disk, applies: &n.applier.queue, local: &n.loop.local},
+		parts: p, proposals: &n.proposals, jobs: &n.applier.jobs, snapshots: &n.snapshots, transfers: &n.transfers,
+		appends: appends{parts: p, disk: &n.disk, jobs: &n.applier.jobs, local: &n.loop.local},
 		wake:    newToken(), urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
 		intake: intake{maxBytes: n.cfg.maxUncommitted}, late: durations.New(lateBounds),
 	}

@@ -24,7 +24,6 @@ func (n *Node) shutdown() {
 	n.lease.Close()
 	n.waiters.failAll(ErrStopped)
 	_ = n.links.Close()
-	n.applier.queue.close()
 	n.loop.appends.appender.Close()
 	n.workers.Wait()
 	n.watch.Close()

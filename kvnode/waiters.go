@@ -23,7 +23,9 @@ type waiters struct {
 	maxBytes int64 // immutable
 	// lastID is that of the newest proposal. The applier finds the waiter again by it.
 	lastID atomic.Uint64
-	mu     struct {
+	// mu guards all, bytes and each waiter's proposed. It is held for moments, by clients, the
+	// loop and the applier alike; nothing that waits is done under it.
+	mu struct {
 		sync.Mutex
 		all   map[uint64]*waiter
 		bytes int64 // of all
@@ -32,7 +34,7 @@ type waiters struct {
 
 // waiter is one proposal, from the view of the goroutine that waits for its outcome.
 type waiter struct {
-	bytes int64
+	bytes int64 // of its entry; they count until it is taken out
 	// proposed means that raft has taken it: from then on it may take effect, in this
 	// reign or, after its leader's end, in a later one. So its outcome is unknown to a
 	// client that is told of an error, which must not simply try again.
@@ -42,7 +44,8 @@ type waiter struct {
 	done chan outcome
 }
 
-// tell ends the wait, if somebody waits.
+// tell ends the wait, if somebody waits. Whoever has taken p out of the map calls it, once, so
+// there is room in done, and no caller blocks: neither the loop nor the applier may.
 func (p *waiter) tell(o outcome) {
 	if p != nil {
 		p.done <- o
@@ -88,14 +91,16 @@ func (w *waiters) add(id uint64, bytes int64) (*waiter, error) {
 	return p, nil
 }
 
-// len is how many proposals are under way.
+// len is how many proposals are under way, for Status.
 func (w *waiters) len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.mu.all)
 }
 
-// remove forgets a proposal, and returns it if it was there.
+// remove forgets a proposal, and returns it if it was there. To whom it is returned the outcome
+// belongs from then on: a client that gives up and gets nil back knows that one is on its way,
+// and takes that (await).
 func (w *waiters) remove(id uint64) *waiter {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +124,7 @@ func (w *waiters) finish(r store.Result) {
 	}
 }
 
-// fail ends the wait for id with an error: what became of it will not be known.
+// fail ends the wait for id with an error: raft has not taken it, and never will.
 func (w *waiters) fail(id uint64, err error) {
 	w.remove(id).tell(outcome{err: err})
 }
@@ -140,15 +145,18 @@ func (w *waiters) propose(ps []proposal) []proposal {
 	return kept
 }
 
-// awaited returns those of ps that somebody still waits for: nobody waits for ever, so
-// what waits for a leader that does not come stays bounded.
+// awaited returns those of ps that somebody still waits for: nobody waits for ever
+// (RequestTimeout), so what waits for a leader that does not come stays bounded, without a
+// bound of its own. The loop asks at each tick.
 func (w *waiters) awaited(ps []proposal) []proposal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.DeleteFunc(ps, func(p proposal) bool { return w.mu.all[p.id] == nil })
 }
 
-// park takes back propose: raft has not taken them after all.
+// park takes back propose: raft has not taken them after all. The end of a reign does not fail
+// them then, and a client whose time is over while there is no leader is told ErrNoLeader, by
+// which it knows that nothing was done.
 func (w *waiters) park(ps []proposal) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,7 +172,7 @@ func (w *waiters) park(ps []proposal) {
 // taken yet goes to the next leader, and its client notices nothing.
 func (w *waiters) failProposed(err error) { w.failIf(err, func(p *waiter) bool { return p.proposed }) }
 
-// failAll fails everything, when the node stops.
+// failAll fails everything, when the node stops. Clients that come later see that themselves.
 func (w *waiters) failAll(err error) { w.failIf(err, func(*waiter) bool { return true }) }
 
 func (w *waiters) failIf(err error, is func(*waiter) bool) {
