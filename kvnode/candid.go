@@ -53,7 +53,7 @@ func (l *raftLoop) learnCommit(m *raftpb.Message) {
 	if term, err := l.wal.Term(index); err != nil || term != m.GetRejectHint() {
 		return
 	}
-	if !changes(l.wal, s.GetCommit()+1, index+1) {
+	if firstChange(l.wal, s.GetCommit()+1, index+1) == 0 {
 		return
 	}
 	l.log.Info("learned in an election that a change of membership is committed", "from", l.book.called(m.GetFrom()), "index", index)
@@ -66,17 +66,18 @@ func (l *raftLoop) learnCommit(m *raftpb.Message) {
 // changesPage is how much of the log is looked at together.
 const changesPage = 1 << 20
 
-// changes reports whether the entries of a log from lo up to hi have a change of membership.
-func changes(log *raftwal.Log, lo, hi uint64) bool {
+// firstChange returns the index of the first change of membership among the entries of a log
+// from lo up to hi, 0 if there is none, or the log cannot be read, which raft will say.
+func firstChange(log *raftwal.Log, lo, hi uint64) uint64 {
 	for lo < hi {
 		entries, err := log.Entries(lo, hi, changesPage)
 		if err != nil || len(entries) == 0 {
-			return false
+			return 0
 		}
-		if slices.ContainsFunc(entries, isConfChange) {
-			return true
+		if i := slices.IndexFunc(entries, isConfChange); i >= 0 {
+			return entries[i].GetIndex()
 		}
 		lo += uint64(len(entries))
 	}
-	return false
+	return 0
 }

@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -53,18 +54,7 @@ func (r *replay) look() {
 // ownEntries returns how much of the log behind commit up to last is of a configuration
 // in which this member alone is a quorum: all, or up to the first change of it.
 func (r *replay) ownEntries(commit, last uint64) uint64 {
-	for at := commit; at < last; {
-		entries, err := r.wal.Entries(at+1, last+1, changesPage)
-		if err != nil || len(entries) == 0 {
-			return last // raft will say what is wrong
-		}
-		for _, e := range entries {
-			if at = e.GetIndex(); isConfChange(e) {
-				return at
-			}
-		}
-	}
-	return last
+	return cmp.Or(firstChange(r.wal, commit+1, last+1), last)
 }
 
 // isOver reports whether stale reads are served.

@@ -190,7 +190,7 @@ func TestOwnEntriesEndAtAChange(t *testing.T) {
 		c.put(n, "k", "v")
 		last := n.last.Load()
 		change := n.replay.ownEntries(before, last)
-		if change >= last || changes(n.wal, before+1, change) || !changes(n.wal, change, change+1) {
+		if change >= last || firstChange(n.wal, before+1, change) != 0 || firstChange(n.wal, change, change+1) == 0 {
 			t.Errorf("ownEntries(%d, %d) = %d, want the first change", before, last, change)
 		}
 		if got := n.replay.ownEntries(last-1, last); got != last {

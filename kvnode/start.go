@@ -173,11 +173,8 @@ func (n *Node) openRaft() error {
 		return err
 	}
 	last, err := n.wal.LastIndex()
-	if err != nil {
-		return err
-	}
-	hard, _, err := n.wal.InitialState()
-	if err != nil {
+	hard, _, hardErr := n.wal.InitialState()
+	if err := errors.Join(err, hardErr); err != nil {
 		return err
 	}
 	n.last.Store(last)

@@ -60,8 +60,8 @@ var recovery = []Mutant{
 	{
 		Rule: "replay", Name: "a change of membership that may not be committed is passed over", Pkg: nodePkg, Test: "^TestOwnEntriesEndAtAChange$",
 		File: "kvnode/replay.go",
-		Old:  "\t\t\tif at = e.GetIndex(); isConfChange(e) {\n",
-		New:  "\t\t\tif at = e.GetIndex(); isConfChange(e) && false {\n",
+		Old:  "cmp.Or(firstChange(r.wal, commit+1, last+1), last)",
+		New:  "cmp.Or(last, firstChange(r.wal, commit+1, last+1))",
 	},
 	{
 		Rule: "replay", Name: "a hash is of what is applied so far", Pkg: apiPkg, Test: "^TestNothingIsAnsweredBeforeTheLogIsApplied$",

@@ -23,7 +23,7 @@ var succession = []Mutant{
 	{
 		Rule: "succession", Name: "a candidate gives up for word of any entry", Pkg: nodePkg, Test: "^TestWordOfAnotherEntryIsNotTaken$",
 		File: "kvnode/candid.go",
-		Old:  "\tif !changes(l.wal, s.GetCommit()+1, index+1) {\n",
+		Old:  "\tif firstChange(l.wal, s.GetCommit()+1, index+1) == 0 {\n",
 		New:  "\tif false {\n",
 	},
 	{
