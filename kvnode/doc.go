@@ -9,11 +9,11 @@
 //
 // # Goroutines
 //
-// The loop (loop.go) owns raft. The appender (raftwal.Appender) makes what raft
-// wants to keep durable, the applier (apply.go) applies what is committed, the
-// checkpointer (checkpoint.go) makes the applied state durable and shortens the
-// log. They hand work to each other through boxes and never wait for the loop,
-// except for the applier at a configuration change.
+// The loop (loop.go, ready.go) owns raft; what others want of it they put into calls. The
+// appender (raftwal.Appender) makes what raft wants to keep durable, the applier (apply.go)
+// applies what is committed, the checkpointer (checkpoint.go) makes the applied state durable
+// and shortens the log. They hand work to each other through boxes and never wait for the
+// loop, except for the applier at a configuration change.
 //
 // # The way of a renewal
 //
