@@ -48,7 +48,7 @@ func (l *Lease) switchTo(cs *raftpb.ConfState, told func(*confWatch) (use bool, 
 		broken = "" // what counts already, said once more
 	}
 	if use {
-		l.setVotersLocked(cs)
+		l.setVotersLocked(cs, now)
 	}
 	done := l.publishLocked(now)
 	l.mu.Unlock()
@@ -110,11 +110,12 @@ func (l *Lease) misuse(rule string, broken bool) {
 	done.report()
 }
 
-func (l *Lease) setVotersLocked(cs *raftpb.ConfState) {
+func (l *Lease) setVotersLocked(cs *raftpb.ConfState, now core.Instant) {
 	voters := core.Voters(cs)
 	l.mu.conf.voters = voters
 	l.mu.conf.alone = core.AloneQuorum(voters, l.id())
 	l.mu.lease.SetVoters(voters)
+	l.traceVotersLocked(voters, now)
 }
 
 // aloneLocked reports whether this node may be a quorum by itself (V5). While

@@ -78,6 +78,11 @@ type Config struct {
 	// clock and each misuse, with the lease locked: its handler must not call the
 	// Lease. Default: none. Safety never depends on it.
 	Logger *slog.Logger
+	// Trace receives what the Lease decides and is told of, on the raft side: for the
+	// reads that it serves nothing is done. It is for one Lease alone, and New refuses
+	// one that another has. Default: none. Package leasetrace writes traces to a file and
+	// judges them.
+	Trace *Trace
 	// Disabled turns lease reads off on this node: every Read takes ReadIndex.
 	// The node still promises, so others' leases work.
 	Disabled bool

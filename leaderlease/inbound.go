@@ -46,7 +46,10 @@ func (l *Lease) promise(m *raftpb.Message) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), p, l.nowLocked()) {
+	now := l.nowLocked()
+	made := l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), p, now)
+	l.traceLocked(TraceEvent{Kind: TracePromise, At: now, Peer: m.GetFrom(), Term: m.GetTerm(), Instant: p.Sent, Duration: p.Duration, OK: made})
+	if made {
 		l.stats.promises.Add(1)
 		return
 	}
@@ -63,7 +66,9 @@ func (l *Lease) count(m *raftpb.Message) {
 	}
 	l.mu.Lock()
 	now := l.nowLocked()
-	if l.mu.lease.Count(m.GetFrom(), m.GetTerm(), g, now) {
+	renewed := l.mu.lease.Count(m.GetFrom(), m.GetTerm(), g, now)
+	l.traceGrantLocked(TraceCount, m, m.GetFrom(), now, g, renewed)
+	if renewed {
 		l.stats.renewals.Add(1)
 	}
 	done := l.publishLocked(now)
@@ -85,11 +90,13 @@ func (l *Lease) admit(m *raftpb.Message) bool {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.mu.guard.Admit(rel, l.nowLocked()) || l.panicsLocked(m) {
+	now := l.nowLocked()
+	may := l.mu.guard.Admit(rel, now) && !l.panicsLocked(m)
+	l.traceMessageLocked(TraceAdmit, m, m.GetFrom(), now, rel, may)
+	if !may {
 		l.stats.withhold(m.GetType(), true)
-		return false
 	}
-	return true
+	return may
 }
 
 // panicsLocked reports whether raft would panic on m: a node that was bootstrapped
@@ -112,11 +119,13 @@ func (l *Lease) mayWin(m *raftpb.Message) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.guard.Bound(l.nowLocked()) {
+	now := l.nowLocked()
+	bound := l.mu.guard.Bound(now)
+	l.traceMessageLocked(TraceVoteIn, m, m.GetFrom(), now, nil, !bound)
+	if bound {
 		l.stats.withhold(m.GetType(), true)
-		return false
 	}
-	return true
+	return !bound
 }
 
 // stored notices that the storage thread has made a HardState durable. Only

@@ -131,14 +131,18 @@ func New(cfg Config) (*Lease, error) {
 	mu.durable = !cfg.Raft.AsyncStorageWrites || start.restarted
 	mu.guard = core.NewGuard(now, l.nonce.incarnation(), cfg.MaxPromise, start.hold)
 	mu.guard.SetTerm(mu.term)
-	mu.lease = core.NewLease(core.Params{
+	params := core.Params{
 		ID:              cfg.Raft.ID,
 		Duration:        cfg.Duration,
 		MaxClockSkew:    cfg.MaxClockSkew,
 		TransferTimeout: time.Duration(cfg.Raft.ElectionTick) * cfg.TickInterval,
-	})
+	}
+	if err := cfg.Trace.begin(l, &start, now, params); err != nil {
+		return nil, err
+	}
+	mu.lease = core.NewLease(params)
 	mu.lease.SetDisabled(cfg.Disabled)
-	l.setVotersLocked(start.conf)
+	l.setVotersLocked(start.conf, now)
 	mu.conf.known, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex
 	l.commit.Store(start.commit)
 	l.lastAtStart, l.termAtStart = start.last, start.lastTerm
@@ -160,6 +164,7 @@ func (l *Lease) Close() {
 	l.mu.Lock()
 	now := l.nowLocked()
 	l.mu.closed = true
+	l.traceLocked(TraceEvent{Kind: TraceClose, At: now})
 	l.mu.lease.Close()
 	done := l.publishLocked(now)
 	done = append(done, l.failReadsLocked(l.noLeaseLocked(core.Closed), true)...)
@@ -177,6 +182,7 @@ func (l *Lease) Invalidate() {
 	}
 	l.mu.Lock()
 	now := l.nowLocked()
+	l.traceLocked(TraceEvent{Kind: TraceInvalidate, At: now})
 	l.mu.lease.Invalidate(now)
 	done := l.publishLocked(now)
 	l.mu.Unlock()
@@ -192,8 +198,10 @@ func (l *Lease) SetDiskStalled(stalled bool) {
 		return
 	}
 	l.mu.Lock()
+	now := l.nowLocked()
 	l.mu.lease.SetDiskStalled(stalled)
-	done := l.publishLocked(l.nowLocked())
+	l.traceLocked(TraceEvent{Kind: TraceDisk, At: now, OK: stalled})
+	done := l.publishLocked(now)
 	l.mu.Unlock()
 	done.report()
 }
@@ -212,6 +220,7 @@ func (l *Lease) nowLocked() core.Instant {
 		l.clockFaultLocked("the clock cannot be read", now)
 		l.mu.lease.FailClock()
 		l.mu.unread = true
+		l.traceLocked(TraceEvent{Kind: TraceClockFailed})
 		l.revokeLocked(now)
 		return 0
 	case marker != l.mu.marker:
@@ -219,14 +228,17 @@ func (l *Lease) nowLocked() core.Instant {
 		// for how long.
 		l.stats.disruptions.Add(1)
 		l.cfg.Logger.Warn("clock disrupted, lease given up", "marker", marker)
+		l.traceLocked(TraceEvent{Kind: TraceClockDisrupted, At: now})
 		l.startOverLocked(now, marker)
 	case now < l.mu.last:
 		l.clockFaultLocked("the clock went backwards", now)
 		l.mu.lease.ClockWentBack(now)
+		l.traceLocked(TraceEvent{Kind: TraceClockBack, At: now})
 		l.startOverLocked(now, marker)
 	case l.mu.unread:
 		// Promises last as long as they did: time has passed as ever.
 		l.mu.lease.ClockRead(now)
+		l.traceLocked(TraceEvent{Kind: TraceClockRead, At: now})
 		l.revokeLocked(now)
 	}
 	l.mu.last, l.mu.unread = now, false
@@ -256,7 +268,7 @@ func (l *Lease) clockFaultLocked(what string, now core.Instant) {
 // revokeLocked shows readers at once what the clock has cost the lease. Whoever
 // read the clock may decide by the view next, without publishing it.
 func (l *Lease) revokeLocked(now core.Instant) {
-	l.view.Store(&view{View: l.mu.lease.View(max(now, l.mu.last)), marker: l.mu.marker})
+	l.showLocked(&view{View: l.mu.lease.View(max(now, l.mu.last)), marker: l.mu.marker}, now)
 }
 
 func (l *Lease) disruptions() uint64 {

@@ -85,6 +85,7 @@ func (l *Lease) stampProbeLocked(m *raftpb.Message, now core.Instant) {
 	}
 	if p, ok := l.mu.lease.Probe(now); ok {
 		attachProbe(m, p)
+		l.traceLocked(TraceEvent{Kind: TraceProbe, At: now, Peer: m.GetTo(), Term: m.GetTerm(), Instant: p.Sent, Duration: p.Duration, OK: true})
 		l.stats.probes.Add(1)
 	}
 }
@@ -97,6 +98,7 @@ func (l *Lease) stampGrantLocked(m *raftpb.Message, now core.Instant) {
 	}
 	if g, ok := l.mu.guard.Grant(m.GetTo(), m.GetTerm(), now); ok {
 		attachGrant(m, g)
+		l.traceGrantLocked(TraceGrant, m, m.GetTo(), now, g, true)
 		l.mu.still = standstill{} // what is owed now was not when the clock stopped
 		l.stats.grants.Add(1)
 	}
@@ -111,6 +113,7 @@ func (l *Lease) releaseLocked(m *raftpb.Message, now core.Instant) {
 	// The newest good reading is a lower bound of one that failed.
 	if r := l.mu.lease.Release(max(now, l.mu.last)); r.At > 0 {
 		attachRelease(m, r)
+		l.traceMessageLocked(TraceRelease, m, m.GetTo(), max(now, l.mu.last), &r, true)
 	}
 	l.stats.transfers.Add(1)
 }
@@ -120,13 +123,17 @@ func (l *Lease) releaseLocked(m *raftpb.Message, now core.Instant) {
 func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {
 	if l.mu.guard.Bound(now) {
 		l.stats.withhold(m.GetType(), false)
+		l.traceMessageLocked(TraceCandidacy, m, m.GetTo(), now, nil, false)
 		return false
 	}
+	var rel *core.Release
 	if string(m.GetContext()) == campaignTransfer {
 		if r, ok := l.mu.guard.Released(m.GetTerm()); ok {
 			attachRelease(m, r)
+			rel = &r
 		}
 	}
+	l.traceMessageLocked(TraceCandidacy, m, m.GetTo(), now, rel, true)
 	return true
 }
 
@@ -135,14 +142,15 @@ func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {
 // before the promise was made. A pre-vote helps nobody to win; only the node's
 // own counts, where it is alone a quorum (V5).
 func (l *Lease) voteLocked(m *raftpb.Message, now core.Instant) bool {
-	if m.GetReject() || !l.mu.guard.Bound(now) {
+	if m.GetReject() {
 		return true
 	}
-	if m.GetType() == raftpb.MsgPreVoteResp && m.GetTo() != l.id() {
-		return true
+	may := !l.mu.guard.Bound(now) || (m.GetType() == raftpb.MsgPreVoteResp && m.GetTo() != l.id())
+	l.traceMessageLocked(TraceVoteOut, m, m.GetTo(), now, nil, may)
+	if !may {
+		l.stats.withhold(m.GetType(), false)
 	}
-	l.stats.withhold(m.GetType(), false)
-	return false
+	return may
 }
 
 // storageAppendLocked applies the same rule to the responses that the storage

@@ -78,7 +78,7 @@ func (l *Lease) followLocked(rd *raft.Ready, now core.Instant) (done finished) {
 		// Raft has switched to the snapshot's configuration already.
 		commit = max(commit, rd.Snapshot.GetMetadata().GetIndex())
 		mu.conf.restored(rd.Snapshot.GetMetadata().GetIndex())
-		l.setVotersLocked(rd.Snapshot.GetMetadata().GetConfState())
+		l.setVotersLocked(rd.Snapshot.GetMetadata().GetConfState(), now)
 	}
 	// Most Readys of an idle group change nothing: readers keep their caches.
 	if commit != l.commit.Load() {
@@ -89,6 +89,7 @@ func (l *Lease) followLocked(rd *raft.Ready, now core.Instant) (done finished) {
 		done = l.failReadsLocked(l.noLeaseLocked(core.NotLeader), false)
 	}
 	l.reignLocked(rd.Entries, commit, now)
+	l.traceRaftLocked(now)
 	return done
 }
 
@@ -124,9 +125,11 @@ func (l *Lease) reignLocked(entries []*raftpb.Entry, commit uint64, now core.Ins
 // that a renewal has covered.
 func (l *Lease) publishLocked(now core.Instant) finished {
 	mu := &l.mu
+	pending, disabled := mu.conf.pending(), l.cfg.Disabled || mu.misuse != nil
+	l.traceFlagsLocked(now, pending, disabled)
 	mu.lease.SetRestartHold(mu.guard.Held(now))
-	mu.lease.SetConfPending(mu.conf.pending())
-	mu.lease.SetDisabled(l.cfg.Disabled || mu.misuse != nil)
+	mu.lease.SetConfPending(pending)
+	mu.lease.SetDisabled(disabled)
 	// A failed reading leaves the refusal to FailClock; last is a lower bound.
 	v := mu.lease.View(max(now, mu.last))
 	if old := l.view.Load(); old != nil && old.same(&v, mu.marker) {
@@ -134,7 +137,7 @@ func (l *Lease) publishLocked(now core.Instant) finished {
 		return nil
 	}
 	next := &view{View: v, marker: mu.marker}
-	l.view.Store(next)
+	l.showLocked(next, now)
 	l.noteLocked(now)
 	return l.joinedLocked(next)
 }

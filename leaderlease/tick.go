@@ -24,6 +24,7 @@ func (l *Lease) Tick() bool {
 	l.retryLocked()
 	l.warnLocked()
 	may := l.mu.role == raft.StateLeader || !l.aloneLocked() || !l.mu.guard.Bound(now)
+	l.traceTickLocked(now, may)
 	l.mu.Unlock()
 	done.report()
 	if !may {

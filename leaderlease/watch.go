@@ -106,6 +106,7 @@ func (l *Lease) noteLocked(now core.Instant) {
 		l.stats.losses[s].Add(1)
 		l.cfg.Logger.Info("lease lost", "term", e.Term, "reason", s.String())
 	}
+	l.traceLocked(TraceEvent{Kind: TraceHeld, At: now, Term: e.Term, Status: s, OK: e.Held})
 	for w := range mu.watchers {
 		w.send(e)
 	}

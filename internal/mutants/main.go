@@ -29,10 +29,11 @@ import (
 
 // options say which mutants to run and what on.
 type options struct {
-	only, table   *regexp.Regexp
-	directed, sim bool
-	seeds         int
-	list          bool
+	only, table     *regexp.Regexp
+	directed, sim   bool
+	trace, traceAll bool
+	seeds           int
+	list            bool
 }
 
 // tables are all mutants, by what they break.
@@ -63,6 +64,8 @@ func main() {
 	table := flag.String("table", "", "run mutants of the tables that match this regexp: "+tableNames())
 	flag.BoolVar(&o.directed, "directed", true, "run the directed test that is named for a mutant")
 	flag.BoolVar(&o.sim, "sim", true, "let the simulator find the bugs it is expected to find")
+	flag.BoolVar(&o.trace, "trace", true, "judge the traces of a simulation with the bug, without it")
+	flag.BoolVar(&o.traceAll, "trace-all", false, "do so for each mutant that was asked for")
 	flag.IntVar(&o.seeds, "seeds", 2000, "give up on a simulation after this many seeds")
 	flag.BoolVar(&o.list, "list", false, "print the table and run nothing")
 	explore := flag.String("explore", "", "let the explorer search for the rules' mutants, and write what it finds to this file")
@@ -128,7 +131,7 @@ func (o options) picks(m Mutant) bool {
 	if !o.only.MatchString(m.Rule) && !o.only.MatchString(m.Name) {
 		return false
 	}
-	return m.Equivalent != "" || o.directed && m.Test != "" || o.sim && m.Sim
+	return m.Equivalent != "" || o.directed && m.Test != "" || o.sim && m.Sim || o.trace && (m.Trace || o.traceAll)
 }
 
 // mutants returns those of the tables that were asked for.
@@ -184,6 +187,9 @@ func describe(m Mutant) string {
 	how := []string{}
 	if m.Test != "" {
 		how = append(how, m.Pkg+" "+m.Test)
+	}
+	if m.Trace {
+		how = append(how, "judge of traces")
 	}
 	if m.Sim {
 		how = append(how, "simulator")

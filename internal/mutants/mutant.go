@@ -18,6 +18,9 @@ type Mutant struct {
 	Model bool
 	// Sim says that the simulator is expected to catch it, too.
 	Sim bool
+	// Trace says that the trace of a simulation with the bug is refused by a judge
+	// without it.
+	Trace bool
 	// Equivalent is the argument why nothing can catch it; then nothing must.
 	Equivalent string
 }

@@ -15,8 +15,8 @@ import (
 // verdict is what became of one mutant.
 type verdict struct {
 	err error // it could not be planted, or does not compile
-	// directed and sim say how each kind of test ended; empty if not run.
-	directed, sim outcome
+	// directed, sim and trace say how each kind of test ended; empty if not run.
+	directed, sim, trace outcome
 }
 
 type outcome struct {
@@ -26,16 +26,24 @@ type outcome struct {
 }
 
 func (v verdict) caught() bool {
-	return v.err == nil && (v.directed.ran || v.sim.ran) &&
-		(!v.directed.ran || v.directed.caught) && (!v.sim.ran || v.sim.caught)
+	ran := false
+	for _, o := range v.outcomes() {
+		ran = ran || o.ran
+		if o.ran && !o.caught {
+			return false
+		}
+	}
+	return v.err == nil && ran
 }
+
+func (v verdict) outcomes() []outcome { return []outcome{v.directed, v.sim, v.trace} }
 
 func (v verdict) String() string {
 	if v.err != nil {
 		return "BROKEN " + v.err.Error()
 	}
 	var parts []string
-	for _, o := range []outcome{v.directed, v.sim} {
+	for _, o := range v.outcomes() {
 		switch {
 		case !o.ran:
 		case o.caught:
@@ -66,6 +74,9 @@ func runMutant(ctx context.Context, m Mutant, o options) (v verdict) {
 	}
 	if v.err == nil && m.Sim && o.sim {
 		v.sim, v.err = simulated(ctx, overlay, dir, o.seeds)
+	}
+	if v.err == nil && (m.Trace || o.traceAll) && o.trace {
+		v.trace, v.err = traced(ctx, overlay, dir)
 	}
 	return v
 }

@@ -54,8 +54,7 @@ var planted = []Mutant{
 	{
 		Rule: "V4", Name: "guard on inbound only, own campaign free", Sim: true,
 		File: "leaderlease/outbound.go",
-		Old:  "	if l.mu.guard.Bound(now) {\n		l.stats.withhold(m.GetType(), false)\n		return false\n	}\n	if string(",
-		New:  "	if string(",
+		Old:  "	if l.mu.guard.Bound(now) {\n		l.stats.withhold(m.GetType(), false)\n", New: "	if false {\n",
 	},
 	{
 		Rule: "V3", Name: "MsgVote passes the guard, MsgPreVote does not", Sim: true,
@@ -90,12 +89,13 @@ var planted = []Mutant{
 	{
 		Rule: "V1", Name: "grant leaves before the promise is made", Sim: true,
 		File: "leaderlease/inbound.go",
-		Old:  "	if l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), p, l.nowLocked()) {",
+		Old:  "	made := l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), p, now)\n",
 		New: `	// The promise of this probe takes effect with the next one.
 	late := lateProbe[l]
 	lateProbe[l] = p
 	l.mu.guard.Echo(m.GetFrom(), m.GetTerm(), p)
-	if late.Sent != 0 && l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), late, l.nowLocked()) {`,
+	made := late.Sent != 0 && l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), late, now)
+`,
 		More: []Edit{
 			{"leaderlease/inbound.go", "// promise answers a probe before raft", "var lateProbe = map[*Lease]core.Probe{}\n\n// promise answers a probe before raft"},
 			{"leaderlease/core/guard.go", "// Grant returns what", `// Echo is planted: the grant names a probe that nothing was promised for.
@@ -145,7 +145,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "L5", Name: "initial configuration for ever", Sim: true,
-		File: "leaderlease/conf.go", Old: "	if use {\n		l.setVotersLocked(cs)\n	}", New: "	_ = use",
+		File: "leaderlease/conf.go", Old: "	if use {\n		l.setVotersLocked(cs, now)\n	}", New: "	_ = use",
 	},
 	{
 		Rule: "L3", Name: "only the incoming half of a joint configuration", Sim: true,
@@ -155,10 +155,10 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "L5", Name: "voters updated after Advance", Sim: true,
-		File: "leaderlease/conf.go", Old: "	if use {\n		l.setVotersLocked(cs)\n	}", New: "	_ = use\n	lateConf[l] = append(lateConf[l], cs)",
+		File: "leaderlease/conf.go", Old: "	if use {\n		l.setVotersLocked(cs, now)\n	}", New: "	_ = use\n	lateConf[l] = append(lateConf[l], cs)",
 		More: []Edit{
 			{"leaderlease/conf.go", "func (l *Lease) setVotersLocked(", "var lateConf = map[*Lease][]*raftpb.ConfState{}\n\nfunc (l *Lease) setVotersLocked("},
-			{"leaderlease/tick.go", "	done := l.publishLocked(now)", "	for _, cs := range lateConf[l] {\n		l.setVotersLocked(cs)\n	}\n	delete(lateConf, l)\n	done := l.publishLocked(now)"},
+			{"leaderlease/tick.go", "	done := l.publishLocked(now)", "	for _, cs := range lateConf[l] {\n		l.setVotersLocked(cs, now)\n	}\n	delete(lateConf, l)\n	done := l.publishLocked(now)"},
 		},
 	},
 	{
@@ -221,7 +221,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 		New:  "	return false",
 		More: []Edit{
 			{"leaderlease/outbound.go", "return vote && !l.voteLocked(r, now)", "return vote && r.GetTo() != l.id() && !l.voteLocked(r, now)"},
-			{"leaderlease/ready.go", "	mu.lease.SetConfPending(mu.conf.pending())", "	mu.lease.SetConfPending(false)"},
+			{"leaderlease/ready.go", "	mu.lease.SetConfPending(pending)", "	mu.lease.SetConfPending(false)"},
 			{"leaderlease/ready.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := false"},
 		},
 	},

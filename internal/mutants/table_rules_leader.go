@@ -128,12 +128,12 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "initial configuration for ever", Pkg: rulesPkg, Test: "^TestL5VotersFollowTheConfiguration$",
 		File: "leaderlease/conf.go",
-		Old:  "\t\tl.setVotersLocked(cs)\n\t}\n\tdone :=", New: "\t}\n\tdone :=",
+		Old:  "\t\tl.setVotersLocked(cs, now)\n\t}\n\tdone :=", New: "\t}\n\tdone :=",
 	},
 	{
 		Rule: "L5", Name: "the voters of a snapshot are ignored", Pkg: rulesPkg, Test: "^TestL5VotersFollowASnapshot$",
 		File: "leaderlease/ready.go",
-		Old:  "\t\tl.setVotersLocked(rd.Snapshot.GetMetadata().GetConfState())\n", New: "",
+		Old:  "\t\tl.setVotersLocked(rd.Snapshot.GetMetadata().GetConfState(), now)\n", New: "",
 	},
 	{
 		Rule: "L5", Name: "a change that is being applied does not refuse", Pkg: rulesPkg, Test: "^TestL5PendingChangeRefuses$",

@@ -234,9 +234,9 @@ var readRules = []Mutant{
 	},
 	{
 		Rule: "§6", Name: "view stored outside the lock", Pkg: libPkg, Test: "^TestViewsAreStoredUnderTheLock$",
-		File: "leaderlease/ready.go",
-		Old:  "\tl.view.Store(next)\n",
-		New:  "\tif l.view.Load() == nil {\n\t\tl.view.Store(next)\n\t} else {\n\t\tl.mu.Unlock()\n\t\tl.view.Store(next)\n\t\tl.mu.Lock()\n\t}\n",
+		File: "leaderlease/tracing.go",
+		Old:  "\tl.view.Store(v)\n",
+		New:  "\tif l.view.Load() == nil {\n\t\tl.view.Store(v)\n\t} else {\n\t\tl.mu.Unlock()\n\t\tl.view.Store(v)\n\t\tl.mu.Lock()\n\t}\n",
 	},
 	{
 		Rule: "§6", Name: "a round that was asked for is answered from the lease", Pkg: rulesPkg, Test: "^TestReadIndexOnAFollowerTrustsNoClock$",
@@ -266,7 +266,7 @@ var readRules = []Mutant{
 	{
 		Rule: "storage", Name: "a pre-vote that raft cannot turn down is let in", Pkg: libPkg, Test: "^TestPreVoteOfAShorterLogAtTermZero$",
 		File: "leaderlease/inbound.go",
-		Old:  " || l.panicsLocked(m) {", New: " {",
+		Old:  " && !l.panicsLocked(m)\n", New: "\n",
 	},
 	{
 		Rule: "API", Name: "a Watch after Close never ends", Pkg: libPkg, Test: "^TestWatchAfterClose$",

@@ -90,7 +90,7 @@ var voterRules = []Mutant{
 	{
 		Rule: "V4", Name: "no exit filter for granted votes", Pkg: rulesPkg, Test: "^TestV4VoteCastBeforeThePromiseDoesNotLeave$/^sync$",
 		File: "leaderlease/outbound.go",
-		Old:  "if m.GetReject() || !l.mu.guard.Bound(now) {", New: "if true {",
+		Old:  "may := !l.mu.guard.Bound(now) || (", New: "may := true || (",
 	},
 	{
 		Rule: "V4", Name: "votes inside MsgStorageAppend.Responses are not looked at", Pkg: rulesPkg, Test: "^TestV4VoteCastBeforeThePromiseDoesNotLeave$/^async$",
@@ -136,7 +136,7 @@ var voterRules = []Mutant{
 	{
 		Rule: "V5", Name: "alone-a-quorum self-election: the own vote counts", Pkg: rulesPkg, Test: "^TestV5OwnVoteDoesNotCountWhileBound$",
 		File: "leaderlease/outbound.go",
-		Old:  "if m.GetReject() || !l.mu.guard.Bound(now) {", New: "if m.GetReject() || m.GetTo() == l.id() || !l.mu.guard.Bound(now) {",
+		Old:  "may := !l.mu.guard.Bound(now) || (", New: "may := m.GetTo() == l.id() || !l.mu.guard.Bound(now) || (",
 	},
 	{
 		Rule: "V5", Name: "ticks are not withheld", Pkg: rulesPkg, Test: "^TestV5TickIsWithheld$",

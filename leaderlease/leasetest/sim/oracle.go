@@ -107,6 +107,7 @@ func (s *sim) onAdmit(n *leasetest.Node, m *raftpb.Message) {
 }
 
 func (s *sim) onReady(n *leasetest.Node, msgs []*raftpb.Message) {
+	s.traceReady(n)
 	if s.cfg.SkipGuard {
 		return
 	}

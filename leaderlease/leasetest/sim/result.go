@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // Violation is what an oracle found.
@@ -56,6 +57,10 @@ type Result struct {
 	// Recovery is how long the healed cluster took to serve lease reads.
 	Recovery time.Duration
 
+	// Traces are what every Lease has traced, Judged is how many events were judged.
+	Traces []leasetrace.Process
+	Judged uint64
+
 	heldBack int
 	trace    *trace
 	picture  func(io.Writer) error
@@ -96,6 +101,9 @@ func (r *Result) Require(t *testing.T) {
 		_, err := io.WriteString(w, r.Timeline(r.Elapsed))
 		return err
 	})
+	if r.Traces != nil {
+		r.save(t, dir, "leases.trace", func(w io.Writer) error { return leasetrace.Write(w, r.Traces) })
+	}
 	if r.picture != nil {
 		r.save(t, dir, "history.html", r.picture)
 	}
@@ -135,6 +143,7 @@ func (r *Result) Add(o *Result) {
 	r.Crashes += o.Crashes
 	r.Messages += o.Messages
 	r.Histories += o.Histories
+	r.Judged += o.Judged
 	r.heldBack += o.heldBack
 	r.Recovery = max(r.Recovery, o.Recovery)
 	if r.Faults == nil {

@@ -47,6 +47,8 @@ type Config struct {
 	// SkipGuard turns the guard oracle off, to see what the others find without
 	// it: it looks at single decisions, they at consequences.
 	SkipGuard bool
+	// Trace keeps what every Lease traces, and lets it be judged: see package leasetrace.
+	Trace bool
 }
 
 // sim is one simulation under way.
@@ -63,6 +65,7 @@ type sim struct {
 	leases   leaseOracle
 	raft     raftOracle
 	linear   linearOracle
+	traces   traceOracle
 	lines    lines
 	operator operator
 
@@ -93,6 +96,7 @@ func Run(t *testing.T, cfg Config) *Result {
 	cryptotest.SetGlobalRandom(t, s.sched.Seed)
 	s.guarded(s.run)
 	s.guarded(s.finish)
+	s.judgeTraces()
 	s.res.Hash = s.trace.hash
 	return s.res
 }
@@ -125,6 +129,7 @@ func newSim(t *testing.T, cfg Config) *sim {
 	s.leases.init()
 	s.raft.init()
 	s.linear.init()
+	s.traces.init()
 	s.load.init(sched.Seed)
 	return s
 }
@@ -191,6 +196,9 @@ func (s *sim) configure(id uint64, cfg *leaderlease.Config) {
 	}
 	if w.NoMargin {
 		cfg.MaxClockSkew, cfg.MaxDriftPPM = driftSkew(w.D, 1), 1
+	}
+	if s.cfg.Trace {
+		cfg.Trace = s.traces.begin(id)
 	}
 	if s.cfg.Configure != nil {
 		s.cfg.Configure(id, cfg)

@@ -1,10 +1,15 @@
 package sim
 
 import (
+	"errors"
 	"flag"
+	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 var (
@@ -16,6 +21,8 @@ var (
 	replay    = flag.String("replay", "", "schedule file that TestSimulation runs instead of drawing schedules")
 	messages  = flag.Bool("messages", false, "keep messages in the time line of TestSimulation")
 	stopAfter = flag.Int("stop", 5, "number of seeds with violations after which TestSimulation ends")
+	traced    = flag.Uint64("traced", 4, "TestSimulation judges the traces of each so-manieth seed; 0 for none")
+	traceDir  = flag.String("trace", "", "directory that TestSimulation writes the traces of all seeds to, a file each")
 	simHours  = flag.Float64("hours", 0, "simulated hours after which TestSimulation ends, whatever -seeds says")
 )
 
@@ -48,6 +55,7 @@ func TestSimulation(t *testing.T) {
 		r := simulateSeed(t, *firstSeed+uint64(run))
 		run++
 		sum.Add(r)
+		saveTraces(t, r)
 		if r.Violation != nil {
 			violations++
 			r.Require(t)
@@ -57,6 +65,7 @@ func TestSimulation(t *testing.T) {
 	wall := time.Since(began)
 	t.Logf("simulated %.1f h, %d lease reads, %d elections, %d violations, %d seeds, %v wall, %.1f h/min",
 		sum.Elapsed.Hours(), sum.AllLeaseReads(), sum.Elections, violations, run, wall.Round(time.Second), sum.Elapsed.Hours()/wall.Minutes())
+	t.Logf("judged %d events of traces", sum.Judged)
 	t.Logf("coverage:\n%s", sum.Coverage())
 	if run < coverageSeeds || violations > 0 || *replay != "" {
 		return
@@ -79,6 +88,7 @@ func enough(sum *Result, run int) bool {
 
 func simulateSeed(t *testing.T, seed uint64) *Result {
 	cfg := Config{Seed: seed, Messages: *messages, SkipGuard: *skipGuard, Amend: controls[*control]}
+	cfg.Trace = *traceDir != "" || *traced > 0 && seed%*traced == 0
 	if *replay == "" {
 		return Run(t, cfg)
 	}
@@ -101,6 +111,19 @@ func TestSameSeedSameTrace(t *testing.T) {
 		if a.Hash != b.Hash || a.Hash == 0 {
 			t.Errorf("seed %d: trace hashes %x and %x, want equal ones", seed, a.Hash, b.Hash)
 		}
+	}
+}
+
+func saveTraces(t *testing.T, r *Result) {
+	if *traceDir == "" {
+		return
+	}
+	f, err := os.Create(filepath.Join(*traceDir, fmt.Sprintf("seed-%d.trace", r.Seed)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(leasetrace.Write(f, r.Traces), f.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 

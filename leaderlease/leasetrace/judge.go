@@ -1,0 +1,268 @@
+package leasetrace
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// Judge holds the traces of a group against the rules. Processes of one member are
+// given in the order in which they ran; traces of members may be missing.
+func Judge(all []Process) *Verdict {
+	j := &judge{sent: make(map[message]*place), winner: make(map[uint64]*run), members: make(map[uint64][]*run)}
+	for i := range all {
+		j.add(&all[i])
+	}
+	j.run()
+	for _, r := range j.runs {
+		j.verdict.Processes = append(j.verdict.Processes, r.judged())
+	}
+	return &j.verdict
+}
+
+// judge is one judgement under way.
+type judge struct {
+	verdict Verdict
+	runs    []*run
+	members map[uint64][]*run // by ID, in order
+	sent    map[message]*place
+	winner  map[uint64]*run // by term
+}
+
+// run is one process as it is judged.
+type run struct {
+	p      *Process
+	before *run // the same member's process before, if any
+	replay *replay
+	whole  int    // events before the first gap
+	gap    string // what is missing there
+	at     int    // the event that is judged next
+	// won is the newest term that somebody had won before that event, as messages
+	// and the order of each process show.
+	won uint64
+}
+
+// message is what sender and receiver both tell of a message. Who receives it may do
+// so more than once, or never.
+type message struct {
+	kind      leaderlease.TraceKind
+	from, to  uint64
+	term      uint64
+	instant   core.Instant
+	rest      [3]uint64
+	onMessage raftpb.MessageType
+}
+
+// place is where a message was sent first, and what its sender's won was then.
+type place struct {
+	r   *run
+	at  int
+	won uint64
+}
+
+func (j *judge) add(p *Process) {
+	r := &run{p: p, replay: newReplay(p.Start)}
+	r.whole, r.gap = p.whole()
+	if older := j.members[p.Start.ID]; len(older) > 0 {
+		r.before = older[len(older)-1]
+	}
+	j.members[p.Start.ID] = append(j.members[p.Start.ID], r)
+	j.runs = append(j.runs, r)
+	for i := range p.Events {
+		if m, ok := sending(p.Start.ID, &p.Events[i]); ok {
+			if _, known := j.sent[m]; !known {
+				j.sent[m] = &place{r: r, at: i}
+			}
+		}
+	}
+}
+
+// sending returns the message that an event sends.
+func sending(id uint64, e *leaderlease.TraceEvent) (m message, ok bool) {
+	switch e.Kind {
+	case leaderlease.TraceProbe, leaderlease.TraceGrant, leaderlease.TraceCandidacy, leaderlease.TraceVoteOut, leaderlease.TraceRelease:
+		return carried(e.Kind, id, e.Peer, e), e.OK
+	default:
+		return message{}, false
+	}
+}
+
+// receiving returns the message that an event receives.
+func receiving(id uint64, e *leaderlease.TraceEvent) (m message, ok bool) {
+	switch e.Kind {
+	case leaderlease.TracePromise:
+		return carried(leaderlease.TraceProbe, e.Peer, id, e), true
+	case leaderlease.TraceCount:
+		return carried(leaderlease.TraceGrant, e.Peer, id, e), true
+	case leaderlease.TraceVoteIn:
+		return carried(leaderlease.TraceVoteOut, e.Peer, id, e), true
+	case leaderlease.TraceAdmit:
+		if e.Message == raftpb.MsgTimeoutNow {
+			return carried(leaderlease.TraceRelease, e.Peer, id, e), e.Number != 0
+		}
+		return carried(leaderlease.TraceCandidacy, e.Peer, id, e), true
+	default:
+		return message{}, false
+	}
+}
+
+func carried(k leaderlease.TraceKind, from, to uint64, e *leaderlease.TraceEvent) message {
+	return message{
+		kind: k, from: from, to: to, term: e.Term, instant: e.Instant, onMessage: e.Message,
+		rest: [3]uint64{uint64(e.Duration), uint64(e.Reading), e.Number},
+	}
+}
+
+// run goes on with whoever can, until all is judged. Nothing is known of which member
+// did something first but this: a message is sent before it is received.
+func (j *judge) run() {
+	for j.verdict.Refused == nil {
+		moved, waits := false, (*run)(nil)
+		for _, r := range j.runs {
+			for r.at < r.whole && j.verdict.Refused == nil {
+				if !j.ready(r) {
+					waits = r
+					break
+				}
+				j.step(r)
+				moved = true
+			}
+		}
+		if moved {
+			continue
+		}
+		if waits != nil {
+			j.refuse(waits, errors.New("it receives what would be sent later, because of it"))
+		}
+		return
+	}
+}
+
+// ready reports whether all that comes before the next event of r is judged.
+func (j *judge) ready(r *run) bool {
+	if r.before != nil && r.before.at < r.before.whole {
+		return false
+	}
+	m, ok := receiving(r.p.Start.ID, &r.p.Events[r.at])
+	if !ok {
+		return true
+	}
+	from, known := j.sent[m]
+	return !known || from.r.at > from.at || from.r.at == from.r.whole
+}
+
+// step judges the next event of r.
+func (j *judge) step(r *run) {
+	e := &r.p.Events[r.at]
+	if r.at == 0 {
+		if err := j.begins(r); err != nil {
+			j.refuse(r, err)
+			return
+		}
+	}
+	err := j.receive(r, e)
+	if err == nil {
+		err = r.replay.step(e)
+	}
+	if err == nil {
+		err = j.claim(r, e)
+	}
+	if err != nil {
+		j.refuse(r, err)
+		return
+	}
+	if m, ok := sending(r.p.Start.ID, e); ok {
+		if p := j.sent[m]; p.r == r && p.at == r.at {
+			p.won = r.won
+		}
+	}
+	j.verdict.Kinds[e.Kind]++
+	r.at++
+}
+
+// begins compares a process with those of the same member before it: what one has
+// granted the next one holds for (V6).
+func (j *judge) begins(r *run) error {
+	for old := r.before; old != nil; old = old.before {
+		r.won = max(r.won, old.won)
+		for i := range old.p.Events {
+			if e := &old.p.Events[i]; e.Kind == leaderlease.TraceGrant && e.Duration > r.p.Start.Hold {
+				return fmt.Errorf("it holds for %v, and its predecessor has granted %v", r.p.Start.Hold, e.Duration)
+			}
+		}
+	}
+	return nil
+}
+
+// receive looks for who has sent what e receives.
+func (j *judge) receive(r *run, e *leaderlease.TraceEvent) error {
+	m, ok := receiving(r.p.Start.ID, e)
+	if !ok {
+		return nil
+	}
+	from, known := j.sent[m]
+	switch {
+	case known:
+		r.won = max(r.won, from.won)
+		j.verdict.Matched++
+	case j.mayBeMissing(&m):
+		j.verdict.Unmatched++
+	default:
+		return fmt.Errorf("member %x has sent no such %v", m.from, m.kind)
+	}
+	return nil
+}
+
+// mayBeMissing reports whether m was sent where a trace has a gap, or none is.
+func (j *judge) mayBeMissing(m *message) bool {
+	all := j.members[m.from]
+	missing := func(r *run) bool {
+		if r.p.Ended && r.gap == "" {
+			return false
+		}
+		at := core.Instant(0) // by the sender's clock, if the message says when
+		switch m.kind {
+		case leaderlease.TraceProbe, leaderlease.TraceRelease:
+			at = m.instant
+		case leaderlease.TraceGrant:
+			at = core.Instant(m.rest[1])
+		}
+		return at == 0 || r.whole == 0 || at >= r.p.Events[r.whole-1].At
+	}
+	return len(all) == 0 || slices.ContainsFunc(all, missing)
+}
+
+// claim is that of docs/design.md: while a view passes its check nobody has won a
+// later term.
+func (j *judge) claim(r *run, e *leaderlease.TraceEvent) error {
+	if e.Kind == leaderlease.TraceRaft && e.Role == raft.StateLeader {
+		if w := j.winner[e.Term]; w != nil && w != r {
+			return fmt.Errorf("it leads term %d, which %v leads (V9)", e.Term, w.p)
+		}
+		j.winner[e.Term] = r
+		j.verdict.Reigns = len(j.winner)
+		r.won = max(r.won, e.Term)
+	}
+	if v := &r.replay.shown; !r.replay.owing && v.Term < r.won && v.Check(e.At) == core.Valid {
+		return fmt.Errorf("its view of term %d is valid, and somebody has won term %d before", v.Term, r.won)
+	}
+	return nil
+}
+
+func (j *judge) refuse(r *run, why error) {
+	j.verdict.Refused = &Refusal{Process: r.p, Event: r.p.Events[r.at], Why: why}
+}
+
+func (r *run) judged() Judged {
+	d := Judged{Process: r.p, Events: r.at, Until: r.gap, Gap: r.gap != ""}
+	if !d.Gap && !r.p.Ended {
+		d.Until = "what came next was not written"
+	}
+	return d
+}

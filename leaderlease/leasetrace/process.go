@@ -1,0 +1,56 @@
+package leasetrace
+
+import (
+	"fmt"
+
+	"github.com/leaderlease/go/leaderlease"
+)
+
+// Process is what is known of one process of one member: its trace.
+type Process struct {
+	Start  leaderlease.TraceStart
+	Events []leaderlease.TraceEvent
+	// Ended says that nothing is missing behind the last event.
+	Ended bool
+	// Cut says why events are missing, if that is known; Events has those up to there.
+	Cut string
+}
+
+// Take adds what t has kept since the last call, and returns how many events. It
+// notes where some are lost.
+func (p *Process) Take(t *leaderlease.Trace) (n int) {
+	p.Start, _ = t.Start()
+	var some [256]leaderlease.TraceEvent
+	for {
+		got := t.Since(p.last(), some[:])
+		p.Events = append(p.Events, some[:got]...)
+		n += got
+		if got < len(some) {
+			return n
+		}
+	}
+}
+
+// last returns the number of the newest event.
+func (p *Process) last() uint64 {
+	if len(p.Events) == 0 {
+		return 0
+	}
+	return p.Events[len(p.Events)-1].Seq
+}
+
+// whole returns how many events there are before the first gap, and what is missing
+// there, nothing if there is none.
+func (p *Process) whole() (n int, missing string) {
+	for i := range p.Events {
+		if want, got := uint64(i+1), p.Events[i].Seq; got != want {
+			return i, fmt.Sprintf("events %d to %d are missing", want, got-1)
+		}
+	}
+	return len(p.Events), p.Cut
+}
+
+// String names the process.
+func (p *Process) String() string {
+	return fmt.Sprintf("member %x, process %d", p.Start.ID, p.Start.Incarnation)
+}

@@ -1,0 +1,117 @@
+package leasetrace
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/leaderlease/go/leaderlease"
+)
+
+// maxLine is more than any line has.
+const maxLine = 1 << 16
+
+// errNotTrace means that a file does not begin as a trace does.
+var errNotTrace = errors.New("this is not a trace: its first line must be what a process begins with")
+
+// ReadFiles reads the traces of a group, a file or more a member, each with the older
+// half that Record may have put beside it.
+func ReadFiles(names ...string) (all []Process, err error) {
+	for _, name := range names {
+		var one []Process
+		for _, part := range []string{name + olderSuffix, name} {
+			f, err := os.Open(part)
+			if errors.Is(err, fs.ErrNotExist) && part != name {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			one, err = read(f, one)
+			if err = errors.Join(err, f.Close()); err != nil {
+				return nil, fmt.Errorf("%s: %w", part, err)
+			}
+		}
+		all = append(all, one...)
+	}
+	return all, nil
+}
+
+// Read reads one file of traces.
+func Read(r io.Reader) ([]Process, error) { return read(r, nil) }
+
+// read goes on with the processes that were read before.
+func read(r io.Reader, all []Process) ([]Process, error) {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	first := true
+	for n := 1; lines.Scan(); n++ {
+		text := lines.Bytes()
+		if len(bytes.TrimSpace(text)) == 0 {
+			continue
+		}
+		var l line
+		err := json.Unmarshal(text, &l)
+		switch {
+		case first && (err != nil || l.Trace == 0):
+			return nil, errNotTrace
+		case err == nil && l.Trace != 0:
+			if all, err = begin(all, &l); err != nil {
+				return nil, fmt.Errorf("line %d: %w", n, err)
+			}
+		default:
+			all[len(all)-1].take(&l, n, err)
+		}
+		first = false
+	}
+	if err := lines.Err(); err != nil {
+		if len(all) == 0 {
+			return nil, err
+		}
+		all[len(all)-1].cut(err.Error())
+	}
+	return all, nil
+}
+
+// begin adds the process that l begins, unless it is the one before, in another file.
+func begin(all []Process, l *line) ([]Process, error) {
+	s, err := l.start()
+	if err != nil {
+		return nil, err
+	}
+	if n := len(all); n > 0 && all[n-1].Start == s && !all[n-1].Ended {
+		return all, nil
+	}
+	return append(all, Process{Start: s}), nil
+}
+
+// take adds a line to the process that it is of. What cannot be read ends it: it is
+// what a process has left that was killed while it wrote.
+func (p *Process) take(l *line, number int, err error) {
+	var e leaderlease.TraceEvent
+	if err == nil && l.Kind != "" {
+		e, err = l.event()
+	}
+	switch {
+	case p.Cut != "":
+	case err != nil:
+		p.cut(fmt.Sprintf("line %d cannot be read: %v", number, err))
+	case p.Ended:
+		p.cut(fmt.Sprintf("line %d follows the end", number))
+	case l.Kind != "":
+		p.Events = append(p.Events, e)
+	case l.Lost != 0:
+		p.cut(fmt.Sprintf("%d events are lost", l.Lost))
+	case l.End == p.last():
+		p.Ended = true
+	default:
+		p.cut(fmt.Sprintf("line %d ends it at event %d", number, l.End))
+	}
+}
+
+func (p *Process) cut(why string) { p.Cut, p.Ended = why, false }

@@ -1,0 +1,194 @@
+package leaderlease
+
+import (
+	"sync"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// Trace keeps the newest events of one Lease for those who draw, keep or judge them:
+// Config.Trace. Any goroutine may read it, each from where it is; nobody who reads
+// keeps the Lease from going on for longer than it takes to copy what is read.
+type Trace struct {
+	start TraceStart // immutable, once New has returned
+
+	// said is what the Lease has told of; under its lock.
+	said struct {
+		begun, ownCommit, pending, disabled, durable bool
+
+		term, leader uint64
+		role         raft.StateType
+	}
+
+	mu   sync.Mutex
+	ring []TraceEvent
+	next uint64 // the number of the next event
+}
+
+// NewTrace returns the trace of one Lease, which keeps that many of its events, at
+// least 1. Each takes 80 bytes. A reader that falls further behind loses the oldest.
+func NewTrace(events int) *Trace { return &Trace{ring: make([]TraceEvent, max(events, 1)), next: 1} }
+
+// TraceStart is what a Lease begins with: all that its events follow from, together
+// with each other.
+type TraceStart struct {
+	// ID is the node's raft ID, Incarnation that of its clock, which names the process.
+	ID          uint64
+	Incarnation core.Incarnation
+	// At is the clock at New, Term the one in storage.
+	At   Instant
+	Term uint64
+	// Duration, MaxClockSkew and MaxPromise are Config's, TransferTimeout is for how
+	// long a transfer can succeed, Hold the restart hold, 0 for none.
+	Duration, MaxClockSkew, MaxPromise, TransferTimeout, Hold time.Duration
+}
+
+// TraceKind says what a TraceEvent tells.
+type TraceKind uint8
+
+// The kinds of a TraceEvent. Each says which fields it fills in besides Seq, At and
+// Kind; Reading, Number and the like mean what is said there.
+const (
+	// TraceNone is the zero value, and no event.
+	TraceNone TraceKind = iota
+	// TraceVoters begins a configuration: Number voters follow, a TraceVoter each. In
+	// that Peer votes; Number is 1 for the incoming half, 2 for the outgoing one of a
+	// joint configuration, 3 for both.
+	TraceVoters
+	TraceVoter
+	// TraceRaft is what raft says of itself, when it changes: Term, Peer is the leader,
+	// Role, and OK that an entry of the reign's own term is committed.
+	TraceRaft
+	// TraceDurable means that storage is known to hold a term: from here on the node
+	// grants.
+	TraceDurable
+	// TraceProbe leaves with a heartbeat to Peer in Term: Instant is the send instant,
+	// Duration what it asks for.
+	TraceProbe
+	// TracePromise answers such a probe of Peer in Term; OK that the promise was made.
+	TracePromise
+	// TraceGrant leaves with a heartbeat response to Peer in Term: Instant and Duration
+	// are the promise's, Reading is the voter's clock, Number its incarnation.
+	TraceGrant
+	// TraceCount takes such a grant of Peer's, in a message of Term; OK that it moved
+	// the end of the lease.
+	TraceCount
+	// TraceRelease leaves with a MsgTimeoutNow to Peer in Term: Instant is what it
+	// releases, and At the reading that the lease was given up at.
+	TraceRelease
+	// TraceAdmit is a request of Peer to help elect somebody, in Message and of Term:
+	// OK that raft may see it. Instant and Number are instant and term of the release
+	// that it carries, or 0.
+	TraceAdmit
+	// TraceVoteIn is a granted vote or pre-vote of Peer's for this node, in Message and of
+	// Term: OK that raft may see it.
+	TraceVoteIn
+	// TraceCandidacy is a request for a vote or a pre-vote of Term on its way to Peer, in
+	// Message: OK that it may leave. Instant and Number are of the release passed on.
+	TraceCandidacy
+	// TraceVoteOut is a granted vote or pre-vote of Term on its way to Peer, in Message: OK
+	// that it may leave.
+	TraceVoteOut
+	// TraceTick is a tick of a follower that may be a quorum by itself: OK that raft may
+	// tick.
+	TraceTick
+	// TraceView is the lease that readers see from here on: Term, Status, Instant is its
+	// end, and Reading when it was made, which is At unless the clock cannot be read.
+	TraceView
+	// TraceHeld means that the lease of Term was gained, if OK, or else lost: Status says
+	// to what.
+	TraceHeld
+	// TraceClockFailed, TraceClockBack and TraceClockDisrupted are what a reading of the
+	// clock has shown, TraceClockRead that it can be read again.
+	TraceClockFailed
+	TraceClockBack
+	TraceClockDisrupted
+	TraceClockRead
+	// TraceInvalidate and TraceClose are calls of Invalidate and Close, TraceDisk of
+	// SetDiskStalled: OK that it has.
+	TraceInvalidate
+	TraceClose
+	TraceDisk
+	// TraceConfPending says by OK whether a configuration change is open, TraceDisabled
+	// whether leases are off, by Config or by a misuse.
+	TraceConfPending
+	TraceDisabled
+
+	// NumTraceKinds is the number of kinds.
+	NumTraceKinds = int(TraceDisabled) + 1
+)
+
+var traceNames = [NumTraceKinds]string{
+	"none", "voters", "voter", "raft", "durable", "probe", "promise", "grant", "count", "release", "admit", "vote_in",
+	"candidacy", "vote_out", "tick", "view", "held", "clock_failed", "clock_back", "clock_disrupted", "clock_read",
+	"invalidate", "close", "disk", "conf_pending", "disabled",
+}
+
+// String returns the name used in traces on disk.
+func (k TraceKind) String() string {
+	if int(k) < NumTraceKinds {
+		return traceNames[k]
+	}
+	return "unknown"
+}
+
+// TraceEvent is one thing that a Lease has decided, or was told. It holds no keys,
+// values or names. What its fields mean depends on its Kind; those of no meaning
+// are 0.
+type TraceEvent struct {
+	// Seq counts the events of a Lease from 1. Where a number is missing the trace has
+	// a gap.
+	Seq uint64
+	// At is the node's clock, 0 if it could not be read. Events of one call have the
+	// same.
+	At Instant
+	// Peer is the other node.
+	Peer     uint64
+	Term     uint64
+	Instant  Instant
+	Duration time.Duration
+	Reading  Instant
+	Number   uint64
+	Role     raft.StateType
+	Message  raftpb.MessageType
+	Kind     TraceKind
+	Status   Status
+	OK       bool
+}
+
+// Start returns what the Lease began with, and whether there is one yet.
+func (t *Trace) Start() (start TraceStart, begun bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.start, t.start.ID != 0
+}
+
+// Since copies the events after the one numbered seq to events, oldest first, and
+// returns how many. If they do not begin with the next number, those between are lost.
+func (t *Trace) Since(seq uint64, events []TraceEvent) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	size := uint64(len(t.ring))
+	at := seq + 1
+	if t.next > size {
+		at = max(at, t.next-size)
+	}
+	for ; n < len(events) && at < t.next; n++ {
+		events[n] = t.ring[at%size]
+		at++
+	}
+	return n
+}
+
+// add takes an event, with the Lease locked.
+func (t *Trace) add(e *TraceEvent) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	e.Seq = t.next
+	t.ring[t.next%uint64(len(t.ring))] = *e
+	t.next++
+}
