@@ -63,6 +63,10 @@ type Config struct {
 	DisableLease bool
 	// Clock is the lease clock. Default: clock.System.
 	Clock clock.Clock
+	// LeaseTrace is the file that what the lease decides is appended to, of at most 64
+	// MiB and as much again in one beside it: see docs/lease-traces.md. A write that
+	// fails ends the trace. Default: none.
+	LeaseTrace string
 
 	// LaxReconfig permits changes of membership after which too few voters may be
 	// up.

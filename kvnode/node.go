@@ -11,6 +11,7 @@ import (
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/kvnode/ttl"
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -23,9 +24,10 @@ type Node struct {
 	// Immutable after the start, all of parts but id; what changes in there has its own lock
 	// or is atomic.
 	parts
-	fresh bool          // the log had not begun at the start
-	ttl   *ttl.Engine   // set before anything is applied
-	begun chan struct{} // closed when peers may be admitted
+	fresh  bool                 // the log had not begun at the start
+	ttl    *ttl.Engine          // set before anything is applied
+	tracer *leasetrace.Recorder // nil for none
+	begun  chan struct{}        // closed when peers may be admitted
 
 	// Owned by the loop, but for what raftLoop says is shared.
 	loop raftLoop

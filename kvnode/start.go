@@ -20,6 +20,7 @@ import (
 	"github.com/leaderlease/go/kvnode/store/watch"
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 	"github.com/leaderlease/go/raftwal"
 	"github.com/leaderlease/go/raftwal/fs"
 )
@@ -161,11 +162,18 @@ func (n *Node) openRaft() error {
 		Logger: raftLogger{n.cfg.Logger.With("component", "raft")},
 	}
 	var err error
+	var trace *leaderlease.Trace
+	if n.cfg.LeaseTrace != "" {
+		trace = leaderlease.NewTrace(leasetrace.Room)
+	}
 	n.lease, err = leaderlease.New(leaderlease.Config{
 		Raft: rc, TickInterval: n.cfg.TickInterval, Duration: n.cfg.LeaseDuration, MaxClockSkew: n.cfg.MaxClockSkew,
-		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease,
+		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease, Trace: trace,
 		Send: func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Logger: n.cfg.Logger,
 	})
+	if err == nil && trace != nil {
+		n.tracer, err = leasetrace.Record(n.cfg.LeaseTrace, trace, func(err error) { n.log.Error("the trace of the lease has ended", "error", err) })
+	}
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,7 @@ func (n *Node) shutdown() {
 
 // closeFiles closes what openFiles has opened.
 func (n *Node) closeFiles() (err error) {
+	n.tracer.Close()
 	if n.store != nil {
 		err = n.store.Close()
 	}

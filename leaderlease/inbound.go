@@ -92,7 +92,7 @@ func (l *Lease) admit(m *raftpb.Message) bool {
 	defer l.mu.Unlock()
 	now := l.nowLocked()
 	may := l.mu.guard.Admit(rel, now) && !l.panicsLocked(m)
-	l.traceMessageLocked(TraceAdmit, m, m.GetFrom(), now, rel, may)
+	l.traceMessageLocked(TraceRequest, m, m.GetFrom(), now, rel, may)
 	if !may {
 		l.stats.withhold(m.GetType(), true)
 	}

@@ -80,10 +80,10 @@ const (
 	// TraceRelease leaves with a MsgTimeoutNow to Peer in Term: Instant is what it
 	// releases, and At the reading that the lease was given up at.
 	TraceRelease
-	// TraceAdmit is a request of Peer to help elect somebody, in Message and of Term:
+	// TraceRequest is a request of Peer to help elect somebody, in Message and of Term:
 	// OK that raft may see it. Instant and Number are instant and term of the release
 	// that it carries, or 0.
-	TraceAdmit
+	TraceRequest
 	// TraceVoteIn is a granted vote or pre-vote of Peer's for this node, in Message and of
 	// Term: OK that raft may see it.
 	TraceVoteIn
@@ -123,7 +123,7 @@ const (
 )
 
 var traceNames = [NumTraceKinds]string{
-	"none", "voters", "voter", "raft", "durable", "probe", "promise", "grant", "count", "release", "admit", "vote_in",
+	"none", "voters", "voter", "raft", "durable", "probe", "promise", "grant", "count", "release", "request", "vote_in",
 	"candidacy", "vote_out", "tick", "view", "held", "clock_failed", "clock_back", "clock_disrupted", "clock_read",
 	"invalidate", "close", "disk", "conf_pending", "disabled",
 }

@@ -102,7 +102,7 @@ func receiving(id uint64, e *leaderlease.TraceEvent) (m message, ok bool) {
 		return carried(leaderlease.TraceGrant, e.Peer, id, e), true
 	case leaderlease.TraceVoteIn:
 		return carried(leaderlease.TraceVoteOut, e.Peer, id, e), true
-	case leaderlease.TraceAdmit:
+	case leaderlease.TraceRequest:
 		if e.Message == raftpb.MsgTimeoutNow {
 			return carried(leaderlease.TraceRelease, e.Peer, id, e), e.Number != 0
 		}

@@ -62,8 +62,11 @@ func record(name string, trace *leaderlease.Trace, limit int64, failed func(erro
 }
 
 // Close writes what is left, and that the process has ended. Call it when the Lease
-// is told of nothing any more.
+// is told of nothing any more. A nil Recorder has nothing to close.
 func (r *Recorder) Close() {
+	if r == nil {
+		return
+	}
 	r.once.Do(func() { close(r.stop) })
 	<-r.done
 }

@@ -115,7 +115,7 @@ func (r *replay) decide(e *leaderlease.TraceEvent) error {
 		return r.lead(e)
 	case leaderlease.TracePromise, leaderlease.TraceGrant:
 		return r.promise(e)
-	case leaderlease.TraceAdmit, leaderlease.TraceVoteIn, leaderlease.TraceCandidacy, leaderlease.TraceVoteOut, leaderlease.TraceTick:
+	case leaderlease.TraceRequest, leaderlease.TraceVoteIn, leaderlease.TraceCandidacy, leaderlease.TraceVoteOut, leaderlease.TraceTick:
 		return r.vote(e)
 	case leaderlease.TraceView, leaderlease.TraceHeld:
 		return r.show(e)
@@ -218,7 +218,7 @@ func (r *replay) vote(e *leaderlease.TraceEvent) error {
 		rel = &core.Release{Term: e.Number, At: e.Instant}
 	}
 	switch e.Kind {
-	case leaderlease.TraceAdmit:
+	case leaderlease.TraceRequest:
 		may := r.guard.Admit(rel, e.At)
 		if may && !e.OK && e.Message == raftpb.MsgPreVote {
 			return nil // raft may panic on it: Lease.panicsLocked

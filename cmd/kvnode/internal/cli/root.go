@@ -133,6 +133,7 @@ func commands(sys *System) []*cobra.Command {
 		newStatus(sys),
 		newSnapshot(sys),
 		newWAL(sys),
+		newTrace(sys),
 		newVersion(sys),
 	}
 }

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"errors"
+	"path/filepath"
 
 	"github.com/leaderlease/go/internal/procs"
 )
@@ -29,6 +30,7 @@ func newCluster(program procs.Program, dir string) (*cluster, error) {
 		return nil, err
 	}
 	for _, m := range c.Members() {
+		m.Flags = append(m.Flags, "--lease-trace="+c.trace(m))
 		cl, err := newClient(m)
 		if err != nil {
 			return nil, errors.Join(err, c.close())
@@ -37,6 +39,9 @@ func newCluster(program procs.Program, dir string) (*cluster, error) {
 	}
 	return c, nil
 }
+
+// trace is the file in which a member says what its lease decides.
+func (c *cluster) trace(m *procs.Member) string { return filepath.Join(c.dir, m.Name+".trace") }
 
 // close ends what still runs, at once. Stop comes before where that matters.
 func (c *cluster) close() error {

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/linz"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // verdict: the load ends, and all that was seen is judged.
@@ -41,6 +42,26 @@ func (p *play) verdict(ctx context.Context) error {
 		return err
 	}
 	p.claimf(p.Stop(), "all three stopped in order")
+	return p.judgeTraces()
+}
+
+// judgeTraces claims that the rules allow all that the members' leases have decided.
+func (p *play) judgeTraces() error {
+	var files []string
+	for _, m := range p.Members() {
+		files = append(files, p.trace(m))
+	}
+	all, err := leasetrace.ReadFiles(files...)
+	if err != nil {
+		return err
+	}
+	v := leasetrace.Judge(all)
+	err = v.Err()
+	if err == nil && v.Reigns < 2 {
+		err = fmt.Errorf("of %d reigns", v.Reigns)
+	}
+	p.claimf(err, "the rules allow each of %d decisions that the leases of %d processes have recorded", v.Events(), len(v.Processes))
+	p.notef("of %d messages that arrived, %d were seen to be sent", v.Matched+v.Unmatched, v.Matched)
 	return nil
 }
 

@@ -224,6 +224,10 @@ var observeTable = []setting{
 		field: func(c *Config) value { return duration(&c.Server.Node.WarnApply) },
 	},
 	{
+		name: "lease-trace", topic: observing, usage: "File to append all to that the leader lease decides, for kvnode trace judge and bug reports. By default none.",
+		field: func(c *Config) value { return filename(&c.Server.Node.LeaseTrace) },
+	},
+	{
 		name: "enable-pprof", topic: observing, usage: "Serve /debug/pprof/ where HTTP is served.",
 		field: func(c *Config) value { return truth(&c.Server.EnablePprof) },
 	},
