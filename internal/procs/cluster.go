@@ -29,6 +29,8 @@ type Config struct {
 	HTTP bool
 	// Flags are given to each member after the cluster's own.
 	Flags []string
+	// Own returns flags for one member alone, in addition. Default: none.
+	Own func(*Member) []string
 	// Died is told when a process ends that was not asked to. It must have room
 	// for all that can. Default: nobody is told.
 	Died chan<- *Member
@@ -99,6 +101,9 @@ func (c *Cluster) flags(m *Member) []string {
 	}
 	if m.HTTP != "" {
 		flags = append(flags, "--listen-client-http-urls=http://"+m.HTTP)
+	}
+	if c.cfg.Own != nil {
+		flags = append(flags, c.cfg.Own(m)...)
 	}
 	return flags
 }

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/linz"
+	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/e2e/load"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // judge stops the load and holds what it saw against what is promised.
@@ -47,6 +49,38 @@ func (c *chaos) judge() {
 	}
 	c.judgePaths()
 	c.judgeWatches(ctx, c.judgeLocks(), history)
+	c.judgeTraces()
+}
+
+// traceOf is the file in which a member says what its lease decides.
+func traceOf(m *procs.Member) string { return strings.TrimSuffix(m.LogFile, ".log") + ".trace" }
+
+// judgeTraces holds what all leases have decided against the rules. What a member that
+// was killed had not written yet is missing, and nothing else.
+func (c *chaos) judgeTraces() {
+	c.t.Helper()
+	if c.p.Name != kvnode {
+		return
+	}
+	if err := c.c.Stop(); err != nil {
+		c.t.Log(err) // it was killed, then
+	}
+	var files []string
+	for _, m := range c.c.Members() {
+		files = append(files, traceOf(m))
+	}
+	all, err := leasetrace.ReadFiles(files...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	v := leasetrace.Judge(all)
+	c.t.Logf("traces: %v", v)
+	if err := v.Err(); err != nil {
+		c.t.Error(err)
+	}
+	if v.Reigns < 2 || v.Matched == 0 {
+		c.t.Errorf("%d reigns were traced, and %d messages that arrived, want more", v.Reigns, v.Matched)
+	}
 }
 
 // judgeLocks ends the contenders and returns the last revision of all.

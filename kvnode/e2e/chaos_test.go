@@ -125,7 +125,11 @@ func (c *chaos) startMembers() {
 	if len(c.leaseSteps()) > 0 {
 		flags = append(flags, leaseGate)
 	}
-	c.c = newCluster(c.t, procs.Config{Program: c.p, Flags: flags})
+	cfg := procs.Config{Program: c.p, Flags: flags}
+	if c.p.Name == kvnode {
+		cfg.Own = func(m *procs.Member) []string { return []string{"--lease-trace=" + traceOf(m)} }
+	}
+	c.c = newCluster(c.t, cfg)
 	if c.disk != nil {
 		c.small = c.c.Members()[len(c.c.Members())-1]
 		c.small.Dir = filepath.Join(c.disk.Dir, c.small.Name)

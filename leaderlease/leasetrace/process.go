@@ -14,6 +14,8 @@ type Process struct {
 	Ended bool
 	// Cut says why events are missing, if that is known; Events has those up to there.
 	Cut string
+	// torn is the line that could not be read, where it is the last.
+	torn string
 }
 
 // Take adds what t has kept since the last call, and returns how many events. It

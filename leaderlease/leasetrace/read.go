@@ -90,8 +90,8 @@ func begin(all []Process, l *line) ([]Process, error) {
 	return append(all, Process{Start: s}), nil
 }
 
-// take adds a line to the process that it is of. What cannot be read ends it: it is
-// what a process has left that was killed while it wrote.
+// take adds a line to the process that it is of. One that cannot be read, where no
+// other follows, is what a process has left that was killed while it wrote.
 func (p *Process) take(l *line, number int, err error) {
 	var e leaderlease.TraceEvent
 	if err == nil && l.Kind != "" {
@@ -99,8 +99,10 @@ func (p *Process) take(l *line, number int, err error) {
 	}
 	switch {
 	case p.Cut != "":
+	case p.torn != "":
+		p.cut(p.torn)
 	case err != nil:
-		p.cut(fmt.Sprintf("line %d cannot be read: %v", number, err))
+		p.torn, p.Ended = fmt.Sprintf("line %d cannot be read: %v", number, err), false
 	case p.Ended:
 		p.cut(fmt.Sprintf("line %d follows the end", number))
 	case l.Kind != "":

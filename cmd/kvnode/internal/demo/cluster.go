@@ -25,12 +25,12 @@ func newCluster(program procs.Program, dir string) (*cluster, error) {
 	var err error
 	c.Cluster, err = procs.New(procs.Config{
 		Program: program, Dir: dir, Size: size, Prefix: "n", Token: "kvnode-demo", HTTP: true, Died: c.died,
+		Own: func(m *procs.Member) []string { return []string{"--lease-trace=" + c.trace(m)} },
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, m := range c.Members() {
-		m.Flags = append(m.Flags, "--lease-trace="+c.trace(m))
 		cl, err := newClient(m)
 		if err != nil {
 			return nil, errors.Join(err, c.close())
