@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"go.etcd.io/raft/v3"
-	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
@@ -48,17 +47,6 @@ type run struct {
 	won uint64
 }
 
-// message is what sender and receiver both tell of a message. Who receives it may do
-// so more than once, or never.
-type message struct {
-	kind      leaderlease.TraceKind
-	from, to  uint64
-	term      uint64
-	instant   core.Instant
-	rest      [3]uint64
-	onMessage raftpb.MessageType
-}
-
 // place is where a message was sent first, and what its sender's won was then.
 type place struct {
 	r   *run
@@ -80,42 +68,6 @@ func (j *judge) add(p *Process) {
 				j.sent[m] = &place{r: r, at: i}
 			}
 		}
-	}
-}
-
-// sending returns the message that an event sends.
-func sending(id uint64, e *leaderlease.TraceEvent) (m message, ok bool) {
-	switch e.Kind {
-	case leaderlease.TraceProbe, leaderlease.TraceGrant, leaderlease.TraceCandidacy, leaderlease.TraceVoteOut, leaderlease.TraceRelease:
-		return carried(e.Kind, id, e.Peer, e), e.OK
-	default:
-		return message{}, false
-	}
-}
-
-// receiving returns the message that an event receives.
-func receiving(id uint64, e *leaderlease.TraceEvent) (m message, ok bool) {
-	switch e.Kind {
-	case leaderlease.TracePromise:
-		return carried(leaderlease.TraceProbe, e.Peer, id, e), true
-	case leaderlease.TraceCount:
-		return carried(leaderlease.TraceGrant, e.Peer, id, e), true
-	case leaderlease.TraceVoteIn:
-		return carried(leaderlease.TraceVoteOut, e.Peer, id, e), true
-	case leaderlease.TraceRequest:
-		if e.Message == raftpb.MsgTimeoutNow {
-			return carried(leaderlease.TraceRelease, e.Peer, id, e), e.Number != 0
-		}
-		return carried(leaderlease.TraceCandidacy, e.Peer, id, e), true
-	default:
-		return message{}, false
-	}
-}
-
-func carried(k leaderlease.TraceKind, from, to uint64, e *leaderlease.TraceEvent) message {
-	return message{
-		kind: k, from: from, to: to, term: e.Term, instant: e.Instant, onMessage: e.Message,
-		rest: [3]uint64{uint64(e.Duration), uint64(e.Reading), e.Number},
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/quorum"
-	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
@@ -19,10 +18,12 @@ type replay struct {
 	guard *core.Guard
 	lease *core.Lease
 
+	term    uint64
 	role    raft.StateType
 	durable bool
-	last    core.Instant // the newest good reading
-	shown   core.View    // what readers see
+	flags   [leaderlease.NumTraceKinds]bool // what readers see follows from, by kind
+	last    core.Instant                    // the newest good reading
+	shown   core.View                       // what readers see
 	// due is the instant of the call that has changed the lease: readers must be shown
 	// the change before that call is over (L7). revoked says that the clock did it.
 	due            core.Instant
@@ -33,7 +34,7 @@ type replay struct {
 }
 
 func newReplay(s leaderlease.TraceStart) *replay {
-	r := &replay{start: s, last: s.At}
+	r := &replay{start: s, term: s.Term, last: s.At}
 	r.guard = core.NewGuard(s.At, s.Incarnation, s.MaxPromise, s.Hold)
 	r.guard.SetTerm(s.Term)
 	r.lease = core.NewLease(core.Params{
@@ -99,205 +100,4 @@ func same(a, b *core.View) bool {
 
 func described(v *core.View) string {
 	return fmt.Sprintf("(term %d, end %d, %v)", v.Term, v.End, v.Status)
-}
-
-// decide lets core decide again.
-func (r *replay) decide(e *leaderlease.TraceEvent) error {
-	switch e.Kind {
-	case leaderlease.TraceVoters, leaderlease.TraceVoter:
-		return r.configure(e)
-	case leaderlease.TraceRaft:
-		return r.follow(e)
-	case leaderlease.TraceDurable:
-		r.durable = true
-		return nil
-	case leaderlease.TraceProbe, leaderlease.TraceCount, leaderlease.TraceRelease:
-		return r.lead(e)
-	case leaderlease.TracePromise, leaderlease.TraceGrant:
-		return r.promise(e)
-	case leaderlease.TraceRequest, leaderlease.TraceVoteIn, leaderlease.TraceCandidacy, leaderlease.TraceVoteOut, leaderlease.TraceTick:
-		return r.vote(e)
-	case leaderlease.TraceView, leaderlease.TraceHeld:
-		return r.show(e)
-	case leaderlease.TraceClockFailed, leaderlease.TraceClockBack, leaderlease.TraceClockDisrupted, leaderlease.TraceClockRead:
-		r.clock(e)
-		return nil
-	default:
-		return r.told(e)
-	}
-}
-
-// configure collects the voters of a configuration, which counts once all are told.
-func (r *replay) configure(e *leaderlease.TraceEvent) error {
-	if e.Kind == leaderlease.TraceVoters {
-		r.voters, r.missing = quorum.JointConfig{}, e.Number
-	} else {
-		if r.missing == 0 {
-			return fmt.Errorf("a voter of no configuration")
-		}
-		r.missing--
-		for i := range r.voters {
-			if e.Number&(1<<i) == 0 {
-				continue
-			}
-			if r.voters[i] == nil {
-				r.voters[i] = quorum.MajorityConfig{}
-			}
-			r.voters[i][e.Peer] = struct{}{}
-		}
-	}
-	if r.missing == 0 {
-		r.lease.SetVoters(r.voters)
-	}
-	return nil
-}
-
-// follow begins and ends reigns as raft says.
-func (r *replay) follow(e *leaderlease.TraceEvent) error {
-	r.guard.SetTerm(e.Term)
-	r.role = e.Role
-	if e.Role != raft.StateLeader {
-		r.lease.StepDown()
-		if e.OK {
-			return fmt.Errorf("an entry of its own term is committed, and it does not lead")
-		}
-		return nil
-	}
-	if r.lease.Term() != e.Term {
-		r.lease.Lead(e.Term, e.At)
-	}
-	switch {
-	case e.OK:
-		r.lease.OwnTermCommitted()
-	case r.lease.HasOwnTermCommit():
-		return fmt.Errorf("the first entry of term %d is not committed any more", e.Term)
-	}
-	return nil
-}
-
-// lead replays the leader's rules.
-func (r *replay) lead(e *leaderlease.TraceEvent) error {
-	if e.Kind == leaderlease.TraceCount {
-		g := core.Grant{Sent: e.Instant, Duration: e.Duration, Reading: e.Reading, Incarnation: core.Incarnation(e.Number)}
-		return differ("the grant renews the lease", e.OK, r.lease.Count(e.Peer, e.Term, g, e.At))
-	}
-	if e.Term == 0 || e.Term != r.lease.Term() {
-		return fmt.Errorf("in term %d, while it leads %d (0: none)", e.Term, r.lease.Term())
-	}
-	if e.Kind == leaderlease.TraceRelease {
-		rel := r.lease.Release(e.At)
-		return differ("the release", core.Release{Term: e.Number, At: e.Instant}, rel)
-	}
-	p, ok := r.lease.Probe(e.At)
-	if !ok {
-		return fmt.Errorf("no probe may leave")
-	}
-	return differ("the probe", core.Probe{Sent: e.Instant, Duration: e.Duration}, p)
-}
-
-// promise replays the voter's promises.
-func (r *replay) promise(e *leaderlease.TraceEvent) error {
-	if e.Kind == leaderlease.TracePromise {
-		made := r.guard.Promise(e.Peer, e.Term, core.Probe{Sent: e.Instant, Duration: e.Duration}, e.At)
-		return differ("the promise is made", e.OK, made)
-	}
-	if r.role != raft.StateFollower || !r.durable {
-		return fmt.Errorf("a grant leaves a %v, with a term on its disk: %v", r.role, r.durable)
-	}
-	g, ok := r.guard.Grant(e.Peer, e.Term, e.At)
-	if !ok {
-		return fmt.Errorf("nothing was promised to %x in term %d", e.Peer, e.Term)
-	}
-	return differ("the grant", core.Grant{Sent: e.Instant, Duration: e.Duration, Reading: e.Reading, Incarnation: core.Incarnation(e.Number)}, g)
-}
-
-// vote replays what a promise keeps back.
-func (r *replay) vote(e *leaderlease.TraceEvent) error {
-	var rel *core.Release
-	if e.Number != 0 {
-		rel = &core.Release{Term: e.Number, At: e.Instant}
-	}
-	switch e.Kind {
-	case leaderlease.TraceRequest:
-		may := r.guard.Admit(rel, e.At)
-		if may && !e.OK && e.Message == raftpb.MsgPreVote {
-			return nil // raft may panic on it: Lease.panicsLocked
-		}
-		return differ("the request is let in", e.OK, may)
-	case leaderlease.TraceVoteOut:
-		others := e.Message == raftpb.MsgPreVoteResp && e.Peer != r.start.ID
-		return differ("the vote may leave", e.OK, others || !r.guard.Bound(e.At))
-	case leaderlease.TraceCandidacy:
-		if passed, ok := r.guard.Released(e.Term); rel != nil && (!ok || passed != *rel) {
-			return fmt.Errorf("it passes on %v, and was shown %v", *rel, passed)
-		}
-	}
-	return differ("it is free", e.OK, !r.guard.Bound(e.At))
-}
-
-// show replays what readers see.
-func (r *replay) show(e *leaderlease.TraceEvent) error {
-	if e.Kind == leaderlease.TraceHeld {
-		s := r.shown.Check(e.At)
-		return differ("the lease is held", held{e.OK, e.Status}, held{s == core.Valid, s})
-	}
-	if !r.revoked {
-		r.lease.SetRestartHold(r.guard.Held(e.At))
-	}
-	r.owing, r.revoked = false, false
-	v := r.lease.View(e.Reading)
-	got := core.View{Term: e.Term, From: e.Reading, End: e.Instant, Status: e.Status}
-	if !same(&v, &got) || v.From != got.From {
-		return fmt.Errorf("readers are shown %v, want %v", described(&got), described(&v))
-	}
-	r.shown = v
-	return nil
-}
-
-type held struct {
-	held   bool
-	status core.Status
-}
-
-// clock replays what the clock has cost.
-func (r *replay) clock(e *leaderlease.TraceEvent) {
-	switch e.Kind {
-	case leaderlease.TraceClockFailed:
-		r.lease.FailClock()
-	case leaderlease.TraceClockRead:
-		r.lease.ClockRead(e.At)
-	default:
-		if e.Kind == leaderlease.TraceClockBack {
-			r.lease.ClockWentBack(e.At)
-		}
-		r.lease.ClockStepped(e.At)
-		r.guard.ClockStepped(e.At)
-	}
-	r.revoked = true
-}
-
-// told takes what the embedder has said.
-func (r *replay) told(e *leaderlease.TraceEvent) error {
-	switch e.Kind {
-	case leaderlease.TraceInvalidate:
-		r.lease.Invalidate(e.At)
-	case leaderlease.TraceClose:
-		r.lease.Close()
-	case leaderlease.TraceDisk:
-		r.lease.SetDiskStalled(e.OK)
-	case leaderlease.TraceConfPending:
-		r.lease.SetConfPending(e.OK)
-	case leaderlease.TraceDisabled:
-		r.lease.SetDisabled(e.OK)
-	default:
-		return fmt.Errorf("an event of kind %v", e.Kind)
-	}
-	return nil
-}
-
-func differ[T comparable](what string, got, want T) error {
-	if got != want {
-		return fmt.Errorf("%s: %+v, want %+v", what, got, want)
-	}
-	return nil
 }

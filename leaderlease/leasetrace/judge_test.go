@@ -1,0 +1,194 @@
+package leasetrace
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
+)
+
+func TestAStoryIsAllowed(t *testing.T) {
+	v := Judge(story(t))
+	if err := v.Err(); err != nil {
+		t.Fatalf("%v\n%v", err, v)
+	}
+	if v.Reigns != 2 || v.Unmatched != 0 || v.Matched < 10 || v.Kinds[leaderlease.TraceHeld] != 3 {
+		t.Errorf("%v, want 2 reigns, every message seen to be sent, and a lease held, lost and held", v)
+	}
+}
+
+// What is told otherwise than it was is refused, and so is what was left out.
+func TestWhatWasNotSoIsRefused(t *testing.T) {
+	const leader, voter, next = 0, 1, 2
+	event := func(p int, k leaderlease.TraceKind, nth int, change func(*leaderlease.TraceEvent)) func(*testing.T, []Process) {
+		return func(t *testing.T, all []Process) { change(find(t, &all[p], k, nth)) }
+	}
+	flip := func(e *leaderlease.TraceEvent) { e.OK = !e.OK }
+	missing := func(p int, k leaderlease.TraceKind, nth int) func(*testing.T, []Process) {
+		return func(t *testing.T, all []Process) { drop(&all[p], find(t, &all[p], k, nth)) }
+	}
+	both := func(some ...func(*testing.T, []Process)) func(*testing.T, []Process) {
+		return func(t *testing.T, all []Process) {
+			for _, change := range some {
+				change(t, all)
+			}
+		}
+	}
+	earlier := func(e *leaderlease.TraceEvent) { e.Instant-- }
+	longer := func(e *leaderlease.TraceEvent) { e.Duration++ }
+	later := func(e *leaderlease.TraceEvent) { e.Term++ }
+	for _, tc := range []struct {
+		name   string
+		change func(t *testing.T, all []Process)
+		want   string
+	}{
+		{"a promise that was not made", event(voter, leaderlease.TracePromise, 1, flip), "the promise is made: false, want true"},
+		{"a renewal by an old grant", event(leader, leaderlease.TraceCount, 2, flip), "renews the lease: true, want false"},
+		{"a bound candidate", event(next, leaderlease.TraceCandidacy, 1, flip), "it is free: true, want false"},
+		{"a request that was let in", event(voter, leaderlease.TraceRequest, 1, flip), "let in: false, want true"},
+		{"a longer lease", event(leader, leaderlease.TraceView, 3, func(e *leaderlease.TraceEvent) { e.Instant++ }), "readers are shown"},
+		{"a lease that is not usable", event(leader, leaderlease.TraceView, 4, func(e *leaderlease.TraceEvent) { e.Status = leaderlease.Disabled }), "readers are shown"},
+		{"a lease that is held on", event(leader, leaderlease.TraceHeld, 2, flip), "the lease is held"},
+		{"a renewal that readers never see", missing(leader, leaderlease.TraceView, 4), "readers still see"},
+		{"a probe of an earlier instant", both(event(leader, leaderlease.TraceProbe, 3, earlier), event(voter, leaderlease.TracePromise, 2, earlier)), "the probe"},
+		{"a probe of another term", both(event(leader, leaderlease.TraceProbe, 3, later), event(voter, leaderlease.TracePromise, 2, later)), "in term 3, while it leads 2"},
+		{"a grant to another term", both(event(voter, leaderlease.TraceGrant, 3, later), event(leader, leaderlease.TraceCount, 5, later)), "nothing was promised"},
+		{"a grant for longer", both(event(voter, leaderlease.TraceGrant, 1, longer), event(leader, leaderlease.TraceCount, 1, longer)), "the grant"},
+		{"a grant before a term is durable", missing(voter, leaderlease.TraceDurable, 1), "a grant leaves a StateFollower"},
+		{"a grant that nobody gave", missing(voter, leaderlease.TraceGrant, 1), "member 2 has sent no such grant"},
+		{"a probe that nobody sent", missing(leader, leaderlease.TraceProbe, 1), "member 1 has sent no such probe"},
+		{"a vote that nobody gave", missing(voter, leaderlease.TraceVoteOut, 1), "member 2 has sent no such vote_out"},
+		{"a vote that was kept back", both(event(voter, leaderlease.TraceVoteOut, 1, flip), missing(next, leaderlease.TraceVoteIn, 1)), "the vote may leave: false, want true"},
+		{"a candidacy that nobody stood for", missing(next, leaderlease.TraceCandidacy, 2), "member 3 has sent no such candidacy"},
+		{"a clock that goes back", event(voter, leaderlease.TracePromise, 3, func(e *leaderlease.TraceEvent) { e.At -= leaderlease.Instant(ms * 200) }), "the clock shows"},
+		{"a configuration of fewer voters", event(leader, leaderlease.TraceVoters, 1, func(e *leaderlease.TraceEvent) { e.Number = 4 }), "1 voters of a configuration are not told"},
+		{"a term that is led twice", func(t *testing.T, all []Process) {
+			e := find(t, &all[voter], leaderlease.TraceRaft, 2)
+			e.Role, e.Peer = raft.StateLeader, 2
+		}, "it leads term 3, which"},
+		{"an unknown event", event(voter, leaderlease.TraceView, 1, func(e *leaderlease.TraceEvent) { e.Kind = leaderlease.TraceNone }), "of kind none"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			all := story(t)
+			tc.change(t, all)
+			v := Judge(all)
+			if v.Refused == nil || !strings.Contains(v.Refused.Error(), tc.want) {
+				t.Errorf("%v, want a refusal that says %q", v, tc.want)
+			}
+		})
+	}
+}
+
+// What is missing ends the judgement of its process. It does not pass, and neither does
+// what follows.
+func TestAGapEndsAJudgement(t *testing.T) {
+	all := story(t)
+	hole := find(t, &all[1], leaderlease.TraceGrant, 2).Seq
+	all[1].Events = slices.DeleteFunc(all[1].Events, func(e leaderlease.TraceEvent) bool { return e.Seq == hole })
+	find(t, &all[1], leaderlease.TracePromise, 3).OK = false // which nobody can judge now
+	v := Judge(all)
+	if v.Refused != nil {
+		t.Fatalf("%v is refused, want no more than a gap", v.Refused)
+	}
+	if p := v.Processes[1]; p.Events != int(hole)-1 || !p.Gap || !strings.Contains(p.Until, "are missing") {
+		t.Errorf("judged up to event %d, %q, want up to the gap at %d", p.Events, p.Until, hole)
+	}
+	if err := v.Err(); err == nil || !strings.Contains(err.Error(), "is judged up to event") {
+		t.Errorf("Err() = %v, want the gap", err)
+	}
+	if v.Unmatched != 1 {
+		t.Errorf("%d messages are from the gap, want the grant that is missing", v.Unmatched)
+	}
+}
+
+// Where the end of a trace is missing, so may be messages that were sent after it; but
+// not those from before.
+func TestAMissingEndExcusesWhatMayHaveBeenInIt(t *testing.T) {
+	all := story(t)
+	at := slices.IndexFunc(all[1].Events, func(e leaderlease.TraceEvent) bool { return e.Kind == leaderlease.TraceVoteOut })
+	all[1].Events, all[1].Ended = all[1].Events[:at], false
+	v := Judge(all)
+	if err := v.Err(); err != nil || v.Unmatched != 2 || v.Processes[1].Until == "" {
+		t.Errorf("%v\n%v\nwant the last vote and the last grant unmatched", err, v)
+	}
+	drop(&all[1], find(t, &all[1], leaderlease.TraceGrant, 1))
+	if v := Judge(all); v.Refused == nil || !strings.Contains(v.Refused.Error(), "no such grant") {
+		t.Errorf("%v, want the first grant to be missed", v)
+	}
+	v = Judge(all[:1])
+	if err := v.Err(); err != nil || v.Matched != 0 || v.Unmatched == 0 {
+		t.Errorf("%v\n%v\nof the leader alone, want every message unmatched", err, v)
+	}
+	if err := Judge(nil).Err(); err == nil {
+		t.Error("nothing passes the judgement")
+	}
+}
+
+// alone is a trace of a member that leads by itself, told by hand.
+func alone(id, term uint64, more ...leaderlease.TraceEvent) Process {
+	p := Process{Ended: true, Start: leaderlease.TraceStart{ID: id, At: 10, Incarnation: 1, Duration: 100, MaxClockSkew: 10, MaxPromise: 100, TransferTimeout: 100}}
+	p.Events = append([]leaderlease.TraceEvent{
+		{Kind: leaderlease.TraceVoters, At: 10, Number: 1},
+		{Kind: leaderlease.TraceVoter, At: 10, Peer: id, Number: 1},
+		{Kind: leaderlease.TraceView, At: 10, Reading: 10, Status: leaderlease.NotLeader},
+		{Kind: leaderlease.TraceRaft, At: 20, Term: term, Peer: id, Role: raft.StateLeader, OK: true},
+		{Kind: leaderlease.TraceView, At: 20, Reading: 20, Term: term, Instant: 1<<63 - 1, Status: leaderlease.Valid},
+	}, more...)
+	for i := range p.Events {
+		p.Events[i].Seq = uint64(i + 1)
+	}
+	return p
+}
+
+// Each process may be right by itself, and the claim not hold: two members who each
+// believe to be alone.
+func TestTheClaimIsLookedAt(t *testing.T) {
+	first := alone(1, 1, leaderlease.TraceEvent{Kind: leaderlease.TracePromise, At: 30, Peer: 2, Term: 2, Instant: 40, Duration: 100, OK: true})
+	second := alone(2, 2, leaderlease.TraceEvent{Kind: leaderlease.TraceProbe, At: 40, Peer: 1, Term: 2, Instant: 40, Duration: 100, OK: true})
+	for _, all := range [][]Process{{first, second}, {second, first}} {
+		v := Judge(all)
+		if v.Refused == nil || !strings.Contains(v.Refused.Error(), "its view of term 1 is valid, and somebody has won term 2") {
+			t.Errorf("%v, want the claim to be refused", v)
+		}
+	}
+	// Nothing says who was first.
+	first.Events = first.Events[:5]
+	if err := Judge([]Process{first, second}).Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Nobody receives what is sent because of it.
+func TestNothingArrivesBeforeItIsSent(t *testing.T) {
+	vote := func(k leaderlease.TraceKind, peer, term uint64) leaderlease.TraceEvent {
+		return leaderlease.TraceEvent{Kind: k, At: 30, Peer: peer, Term: term, Message: raftpb.MsgVote, OK: true}
+	}
+	v := Judge([]Process{
+		alone(1, 1, vote(leaderlease.TraceRequest, 2, 2), vote(leaderlease.TraceCandidacy, 2, 1)),
+		alone(2, 2, vote(leaderlease.TraceRequest, 1, 1), vote(leaderlease.TraceCandidacy, 1, 2)),
+	})
+	if v.Refused == nil || !strings.Contains(v.Refused.Error(), "it receives what would be sent later") {
+		t.Errorf("%v, want a circle", v)
+	}
+}
+
+// What one process has granted the next one holds for.
+func TestAProcessHoldsForWhatTheOneBeforeHasGranted(t *testing.T) {
+	all := story(t)
+	next := Process{Start: all[1].Start, Ended: true}
+	next.Start.Incarnation++
+	next.Start.Hold = all[1].Start.MaxPromise
+	if err := Judge(append(all, next)).Err(); err != nil {
+		t.Error(err)
+	}
+	next.Start.Hold--
+	next.Events = alone(2, 9).Events[:3]
+	v := Judge(append(all, next))
+	if v.Refused == nil || !strings.Contains(v.Refused.Error(), "its predecessor has granted 900ms") {
+		t.Errorf("%v, want the hold to be too short", v)
+	}
+}

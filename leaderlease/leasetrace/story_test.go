@@ -1,0 +1,153 @@
+package leasetrace
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
+)
+
+const ms = time.Millisecond
+
+// hand is a clock that is moved by hand.
+type hand struct{ now leaderlease.Instant }
+
+func (h *hand) Now() leaderlease.Instant { return h.now }
+
+// member is a real Lease that is shown Readys and messages by hand.
+type member struct {
+	*leaderlease.Lease
+	t     *testing.T
+	id    uint64
+	clock *hand
+	trace *leaderlease.Trace
+	term  uint64
+}
+
+func newMember(t *testing.T, id uint64, storage *raft.MemoryStorage, started time.Duration) *member {
+	t.Helper()
+	m := &member{t: t, id: id, clock: &hand{now: leaderlease.Instant(started)}, trace: leaderlease.NewTrace(1000)}
+	var err error
+	m.Lease, err = leaderlease.New(leaderlease.Config{
+		Raft: &raft.Config{
+			ID: id, ElectionTick: 10, HeartbeatTick: 1, Storage: storage, MaxInflightMsgs: 1,
+			PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
+		},
+		TickInterval: 100 * ms, Clock: m.clock, Trace: m.trace,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// becomes shows a Ready in which raft has a new role, and what it has committed since.
+func (m *member) becomes(role raft.StateType, term, leader uint64, committed ...*raftpb.Entry) {
+	m.term = term
+	m.Ready(&raft.Ready{
+		SoftState: &raft.SoftState{Lead: leader, RaftState: role}, HardState: &raftpb.HardState{Term: new(term)},
+		Entries: committed, CommittedEntries: committed,
+	})
+}
+
+// sends lets a message leave and arrive, and reports whether it did both.
+func (m *member) sends(kind raftpb.MessageType, to *member) bool {
+	msg := &raftpb.Message{Type: kind.Enum(), From: new(m.id), To: new(to.id), Term: new(m.term)}
+	rd := raft.Ready{Messages: []*raftpb.Message{msg}}
+	m.Ready(&rd)
+	return len(rd.Messages) == 1 && to.Incoming(msg)
+}
+
+// renews lets one round of heartbeats and answers pass.
+func (m *member) renews(voters ...*member) {
+	for _, v := range voters {
+		v.term = m.term
+		m.sends(raftpb.MsgHeartbeat, v)
+		v.sends(raftpb.MsgHeartbeatResp, m)
+	}
+}
+
+// story is a lease that is gained, renewed, and lost to a partition, after which
+// another leader is elected: as soon as promises allow, and not before.
+func story(t *testing.T) []Process {
+	t.Helper()
+	conf := &raftpb.ConfState{Voters: []uint64{1, 2, 3}}
+	all := make([]*member, 3)
+	for i := range all {
+		storage := raft.NewMemoryStorage()
+		snap := &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(uint64(1)), Term: new(uint64(1)), ConfState: conf}}
+		if err := storage.ApplySnapshot(snap); err != nil {
+			t.Fatal(err)
+		}
+		all[i] = newMember(t, uint64(i+1), storage, time.Duration(i+1)*time.Hour)
+	}
+	pass := func(d time.Duration) {
+		for _, m := range all {
+			m.clock.now = m.clock.now.Add(d)
+		}
+	}
+	first := func(term uint64) *raftpb.Entry { return &raftpb.Entry{Term: new(term), Index: new(term)} }
+	old, voter, next := all[0], all[1], all[2]
+	old.becomes(raft.StateLeader, 2, 1, first(2))
+	voter.becomes(raft.StateFollower, 2, 1, first(2))
+	next.becomes(raft.StateFollower, 2, 1, first(2))
+	for range 3 {
+		pass(100 * ms)
+		old.renews(voter, next)
+	}
+	if _, s := old.TryRead(); s != leaderlease.Valid {
+		t.Fatalf("the leader's lease is %v, want valid", s)
+	}
+	pass(100 * ms)
+	next.becomes(raft.StatePreCandidate, 2, 0)
+	if next.sends(raftpb.MsgPreVote, voter) {
+		t.Fatal("a bound node asks for votes")
+	}
+	pass(900 * ms)
+	old.Tick()
+	next.becomes(raft.StateCandidate, 3, 0)
+	if !next.sends(raftpb.MsgVote, voter) {
+		t.Fatal("nobody may be elected once promises are over")
+	}
+	voter.becomes(raft.StateFollower, 3, 0)
+	voter.sends(raftpb.MsgVoteResp, next)
+	next.becomes(raft.StateLeader, 3, 3, first(3))
+	next.renews(voter, old)
+	old.becomes(raft.StateFollower, 3, 3, first(3))
+	return traces(all...)
+}
+
+func traces(all ...*member) []Process {
+	ps := make([]Process, len(all))
+	for i, m := range all {
+		ps[i].Take(m.trace)
+		ps[i].Ended = true
+	}
+	return ps
+}
+
+// find returns the event of process p that is the nth of its kind.
+func find(t *testing.T, p *Process, k leaderlease.TraceKind, nth int) *leaderlease.TraceEvent {
+	t.Helper()
+	for i := range p.Events {
+		if p.Events[i].Kind == k {
+			if nth--; nth == 0 {
+				return &p.Events[i]
+			}
+		}
+	}
+	t.Fatalf("%v has too few events of kind %v", p, k)
+	return nil
+}
+
+// drop removes an event without a trace.
+func drop(p *Process, e *leaderlease.TraceEvent) {
+	p.Events = slices.DeleteFunc(slices.Clone(p.Events), func(o leaderlease.TraceEvent) bool { return o.Seq == e.Seq })
+	for i := range p.Events {
+		p.Events[i].Seq = uint64(i + 1)
+	}
+}
