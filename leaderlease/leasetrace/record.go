@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"sync"
 	"time"
@@ -42,8 +41,9 @@ type Recorder struct {
 }
 
 // Record appends the trace of one process to the named file until Close. At 64 MiB the
-// file is renamed to that of the same name and ".1", and a new one begins. A write
-// that fails ends the trace: failed is called once, and nothing else comes of it.
+// file is renamed to that of the same name and ".1", and a new one begins. It fails if
+// the file cannot be opened. A write that fails ends the trace: failed is called once,
+// and nothing else comes of it.
 func Record(name string, trace *leaderlease.Trace, failed func(error)) (*Recorder, error) {
 	return record(name, trace, maxFile, failed)
 }
@@ -75,7 +75,7 @@ func (r *Recorder) run() {
 	defer close(r.done)
 	tick := time.NewTicker(readEvery)
 	defer tick.Stop()
-	var err error
+	err := r.write()
 	for stopping := false; err == nil && !stopping; {
 		select {
 		case <-tick.C:
@@ -131,30 +131,28 @@ func (r *Recorder) rotate() error {
 		return err
 	}
 	start, _ := r.trace.Start()
-	return r.open(start)
+	if err := r.open(start); err != nil {
+		return err
+	}
+	return r.write()
 }
 
-// open goes on where an earlier process has stopped, maybe in the middle of a line.
+// open goes on where an earlier process has stopped, maybe in the middle of a line. The
+// first line is to be written next.
 func (r *Recorder) open(start leaderlease.TraceStart) error {
 	f, err := os.OpenFile(r.name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	info, err := f.Stat()
-	if err == nil && info.Mode().Type()&fs.ModeDir != 0 {
-		err = fmt.Errorf("%s is a directory", r.name)
-	}
-	if err == nil {
-		r.file, r.written, r.buf = f, info.Size(), r.buf[:0]
-		if r.written > 0 {
-			r.buf = append(r.buf, '\n')
-		}
-		r.buf = AppendStart(r.buf, start, time.Now())
-		err = r.write()
-	}
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
+	r.file, r.written, r.buf = f, info.Size(), r.buf[:0]
+	if r.written > 0 {
+		r.buf = append(r.buf, '\n')
+	}
+	r.buf = AppendStart(r.buf, start, time.Now())
 	return nil
 }
 

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
+)
+
+// The exit code says whether all of the files could be judged, and was allowed.
+func TestTraceJudge(t *testing.T) {
+	member := leasetrace.Process{
+		Ended: true,
+		Start: leaderlease.TraceStart{ID: 0xa1, At: 5, Incarnation: 7, Duration: 100, MaxClockSkew: 10, MaxPromise: 100, TransferTimeout: 100},
+		Events: []leaderlease.TraceEvent{
+			{Seq: 1, Kind: leaderlease.TraceVoters, At: 5},
+			{Seq: 2, Kind: leaderlease.TraceView, At: 5, Reading: 5, Status: leaderlease.NotLeader},
+		},
+	}
+	wrong, gap := member, member
+	wrong.Events = []leaderlease.TraceEvent{member.Events[0], {Seq: 2, Kind: leaderlease.TraceView, At: 5, Reading: 5, Status: leaderlease.Valid}}
+	gap.Events = []leaderlease.TraceEvent{member.Events[0], {Seq: 3, Kind: leaderlease.TraceView, At: 5, Reading: 5, Status: leaderlease.NotLeader}}
+	file := func(name string, p leasetrace.Process) string {
+		path := filepath.Join(t.TempDir(), name)
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := leasetrace.Write(f, []leasetrace.Process{p}); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, tc := range []struct {
+		name, file, stdout, stderr string
+		code                       int
+	}{
+		{"right", file("right", member), "member a1, process 7: judged up to event 2\n", "", exitOK},
+		{"wrong", file("wrong", wrong), "REFUSED", "readers are shown", exitFailed},
+		{"with a gap", file("gap", gap), "event 1, where events 2 to 2 are missing", "is judged up to event 1", exitFailed},
+		{"no trace", file("text", member) + "/", "", "not a directory", exitFailed},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			code, stdout, stderr := kvnode("trace", "judge", tc.file)
+			if code != tc.code || !strings.Contains(stdout, tc.stdout) || !strings.Contains(stderr, tc.stderr) {
+				t.Errorf("kvnode trace judge = %d %s %s, want %d %s %s", code, stdout, stderr, tc.code, tc.stdout, tc.stderr)
+			}
+		})
+	}
+}
