@@ -44,6 +44,7 @@ var tables = []struct {
 	{"planted", planted},
 	{"rules", rules},
 	{"layers", layers},
+	{"traces", judges},
 	{"wal", wal},
 	{"store", stores},
 	{"membership", memberships},

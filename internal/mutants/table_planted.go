@@ -23,7 +23,7 @@ var planted = []Mutant{
 		l.count(m)`,
 	},
 	{
-		Rule: "A1", Name: "margin 0", Sim: true,
+		Rule: "A1", Name: "margin 0", Trace: true, Sim: true,
 		File: "leaderlease/core/lease.go",
 		Old:  "return l.end.Add(-l.p.MaxClockSkew)", New: "return l.end",
 	},
@@ -33,11 +33,11 @@ var planted = []Mutant{
 		Old:  "return l.end.Add(-l.p.MaxClockSkew)", New: "return l.end.Add(l.p.MaxClockSkew)",
 	},
 	{
-		Rule: "V6", Name: "no restart hold", Sim: true,
+		Rule: "V6", Name: "no restart hold", Trace: true, Sim: true,
 		File: "leaderlease/start.go", Old: "	return longest, nil", New: "	return 0, nil",
 	},
 	{
-		Rule: "V6", Name: "half a restart hold", Sim: true,
+		Rule: "V6", Name: "half a restart hold", Trace: true, Sim: true,
 		File: "leaderlease/start.go", Old: "	return longest, nil", New: "	return longest / 2, nil",
 	},
 	{
@@ -63,7 +63,7 @@ var planted = []Mutant{
 		New:  "case raftpb.MsgPreVote, raftpb.MsgTimeoutNow:\n		return l.admit(m)",
 	},
 	{
-		Rule: "V4", Name: "no exit filter", Sim: true,
+		Rule: "V4", Name: "no exit filter", Trace: true, Sim: true,
 		File: "leaderlease/outbound.go",
 		Old:  "return !l.mayLeaveLocked(m, now) })", New: "return !l.mayLeaveLocked(m, now) && false })",
 		More: []Edit{{"leaderlease/outbound.go", "return vote && !l.voteLocked(r, now)", "return vote && !l.voteLocked(r, now) && false"}},
@@ -75,13 +75,13 @@ var planted = []Mutant{
 		New:  "func (g *Guard) SetTerm(term uint64) {\n	if term > g.term {\n		g.promise.until = 0\n	}\n",
 	},
 	{
-		Rule: "V1", Name: "voter promises less than it says", Sim: true,
+		Rule: "V1", Name: "voter promises less than it says", Trace: true, Sim: true,
 		File: "leaderlease/core/guard.go",
 		Old:  "until := max(g.promise.until, now.Add(p.Duration))",
 		New:  "until := max(g.promise.until, now.Add(p.Duration/2))",
 	},
 	{
-		Rule: "V1", Name: "voter uses the leader's timestamp", Sim: true,
+		Rule: "V1", Name: "voter uses the leader's timestamp", Trace: true, Sim: true,
 		File: "leaderlease/core/guard.go",
 		Old:  "until := max(g.promise.until, now.Add(p.Duration))",
 		New:  "until := max(g.promise.until, p.Sent.Add(p.Duration))",
@@ -111,7 +111,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 		},
 	},
 	{
-		Rule: "L3", Name: "n/2 as quorum", Sim: true,
+		Rule: "L3", Name: "n/2 as quorum", Trace: true, Sim: true,
 		File: "leaderlease/core/quorum.go",
 		Old:  "end := uint64(cfg.CommittedIndex(promised))",
 		New: `var got []uint64
@@ -132,7 +132,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 		New:  "return quorum.JointConfig{majority(append(append([]uint64{}, cs.GetVoters()...), cs.GetLearners()...)), majority(cs.GetVotersOutgoing())}",
 	},
 	{
-		Rule: "L2", Name: "duplicate grant counted twice", Sim: true,
+		Rule: "L2", Name: "duplicate grant counted twice", Trace: true, Sim: true,
 		File: "leaderlease/core/lease.go",
 		Old:  "	suspect := p.rate.suspect\n",
 		New:  "	if p.promised == g.Sent.Add(g.Duration) {\n		for i := range l.peers {\n			if &l.peers[i] != p {\n				p = &l.peers[i]\n				break\n			}\n		}\n	}\n	suspect := p.rate.suspect\n",
@@ -144,7 +144,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 		Equivalent: "raft's quorum package asks for voters of the configuration only, so a leader that is none has no vote to count; and StepDownOnRemoval, which Validate demands, ends its reign in the same Ready",
 	},
 	{
-		Rule: "L5", Name: "initial configuration for ever", Sim: true,
+		Rule: "L5", Name: "initial configuration for ever", Trace: true, Sim: true,
 		File: "leaderlease/conf.go", Old: "	if use {\n		l.setVotersLocked(cs, now)\n	}", New: "	_ = use",
 	},
 	{
@@ -154,7 +154,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 		New:  "return quorum.JointConfig{majority(cs.GetVoters()), nil}",
 	},
 	{
-		Rule: "L5", Name: "voters updated after Advance", Sim: true,
+		Rule: "L5", Name: "voters updated after Advance", Trace: true, Sim: true,
 		File: "leaderlease/conf.go", Old: "	if use {\n		l.setVotersLocked(cs, now)\n	}", New: "	_ = use\n	lateConf[l] = append(lateConf[l], cs)",
 		More: []Edit{
 			{"leaderlease/conf.go", "func (l *Lease) setVotersLocked(", "var lateConf = map[*Lease][]*raftpb.ConfState{}\n\nfunc (l *Lease) setVotersLocked("},
@@ -162,12 +162,12 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 		},
 	},
 	{
-		Rule: "L2", Name: "grant credited to the newest round", Sim: true,
+		Rule: "L2", Name: "grant credited to the newest round", Trace: true, Sim: true,
 		File: "leaderlease/core/lease.go",
 		Old:  "	if g.Sent <= l.after ||", New: "	g.Sent = max(g.Sent, l.probed)\n	if g.Sent <= l.after ||",
 	},
 	{
-		Rule: "L6", Name: "lease kept in a transfer", Sim: true,
+		Rule: "L6", Name: "lease kept in a transfer", Trace: true, Sim: true,
 		File: "leaderlease/outbound.go",
 		Old:  "	if r := l.mu.lease.Release(max(now, l.mu.last)); r.At > 0 {",
 		New:  "	if r := (core.Release{Term: m.GetTerm(), At: now}); r.At > 0 {",
@@ -179,13 +179,13 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 		New:  "	return Release{Term: l.term, At: l.transferUntil}",
 	},
 	{
-		Rule: "L7", Name: "role not checked after a step-down", Sim: true,
+		Rule: "L7", Name: "role not checked after a step-down", Trace: true, Sim: true,
 		File: "leaderlease/ready.go",
 		Old:  "		mu.ownIndex = 0\n		mu.lease.StepDown()\n		return",
 		New:  "		mu.ownIndex = 0\n		return",
 	},
 	{
-		Rule: "L4", Name: "read before an own-term commit", Sim: true,
+		Rule: "L4", Name: "read before an own-term commit", Trace: true, Sim: true,
 		File: "leaderlease/core/lease.go",
 		Old:  "	case !l.ownCommit:\n		return NoOwnTermCommit\n", New: "",
 	},
@@ -208,7 +208,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 		New:  "	now := l.mu.last\n	v := l.view.Load()\n	if v.Check(now)",
 	},
 	{
-		Rule: "L3", Name: "single-voter lease kept while growing", Sim: true,
+		Rule: "L3", Name: "single-voter lease kept while growing", Trace: true, Sim: true,
 		File: "leaderlease/core/lease.go",
 		Old:  "	l.peers = kept\n	l.noteClocks()\n	l.recompute()",
 		New:  "	l.peers = kept\n	l.noteClocks()\n	if l.end != Forever {\n		l.recompute()\n	}",

@@ -17,12 +17,12 @@ var leaderRules = []Mutant{
 		Old:  "if r.waiting.len() > 0 && l.overdueLocked() {", New: "if true {",
 	},
 	{
-		Rule: "L2", Name: "lease measured from the arrival of the answer", Pkg: rulesPkg, Test: "^TestL2LeaseRunsFromTheSendTime$",
+		Rule: "L2", Name: "lease measured from the arrival of the answer", Trace: true, Pkg: rulesPkg, Test: "^TestL2LeaseRunsFromTheSendTime$",
 		File: peerFile,
 		Old:  "until := g.Sent.Add(", New: "until := now.Add(",
 	},
 	{
-		Rule: "L2", Name: "a late grant takes the place of a newer one", Pkg: rulesPkg, Test: "^TestL2LateAndDuplicateGrants$",
+		Rule: "L2", Name: "a late grant takes the place of a newer one", Trace: true, Pkg: rulesPkg, Test: "^TestL2LateAndDuplicateGrants$",
 		File: peerFile,
 		Old:  "\tp.promised = max(p.promised, until)\n", New: "\tchanged, p.promised = true, until\n",
 		More: []Edit{{
@@ -36,12 +36,12 @@ var leaderRules = []Mutant{
 		Old:  "p == nil || term == 0 || term != l.term ||", New: "p == nil ||",
 	},
 	{
-		Rule: "L2", Name: "probes from before the reign count", Pkg: rulesPkg, Test: "^TestL2CountsOnlyPromisesToThisReign$/^sent_before",
+		Rule: "L2", Name: "probes from before the reign count", Trace: true, Pkg: rulesPkg, Test: "^TestL2CountsOnlyPromisesToThisReign$/^sent_before",
 		File: leaseFile,
 		Old:  "g.Sent <= l.after || g.Sent > now", New: "g.Sent > now",
 	},
 	{
-		Rule: "L2", Name: "probes of the future count", Pkg: rulesPkg, Test: "^TestL2CountsOnlyPromisesToThisReign$/future$",
+		Rule: "L2", Name: "probes of the future count", Trace: true, Pkg: rulesPkg, Test: "^TestL2CountsOnlyPromisesToThisReign$/future$",
 		File: leaseFile,
 		Old:  "g.Sent <= l.after || g.Sent > now", New: "g.Sent <= l.after",
 	},

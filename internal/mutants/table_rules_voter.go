@@ -12,12 +12,12 @@ var voterRules = []Mutant{
 		Old:  "until := max(g.promise.until, now.Add(p.Duration))", New: "until := now.Add(p.Duration)",
 	},
 	{
-		Rule: "V1", Name: "a probe beyond MaxPromise is promised", Pkg: rulesPkg, Test: "^TestV1ProbeBeyondMaxPromise",
+		Rule: "V1", Name: "a probe beyond MaxPromise is promised", Trace: true, Pkg: rulesPkg, Test: "^TestV1ProbeBeyondMaxPromise",
 		File: guardFile,
 		Old:  " || p.Duration > g.maxPromise {", New: " {",
 	},
 	{
-		Rule: "V1", Name: "a deposed leader's probe is promised", Pkg: rulesPkg, Test: "^TestV1ProbeOfDeposedLeader",
+		Rule: "V1", Name: "a deposed leader's probe is promised", Trace: true, Pkg: rulesPkg, Test: "^TestV1ProbeOfDeposedLeader",
 		File: guardFile,
 		Old:  "term < max(g.term, g.promise.term) ||", New: "",
 	},
@@ -27,7 +27,7 @@ var voterRules = []Mutant{
 		Old:  "if term > g.promise.term {", New: "if leader != g.promise.leader {",
 	},
 	{
-		Rule: "V2", Name: "a grant goes to whoever sent the heartbeat", Pkg: rulesPkg, Test: "^TestV2NoGrantToAnotherLeader$",
+		Rule: "V2", Name: "a grant goes to whoever sent the heartbeat", Trace: true, Pkg: rulesPkg, Test: "^TestV2NoGrantToAnotherLeader$",
 		File: guardFile,
 		Old:  "term == 0 || leader != g.promise.leader || term != g.promise.term ||", New: "term == 0 ||",
 	},
@@ -255,7 +255,7 @@ var voterRules = []Mutant{
 		New:  "mu.role, mu.leader = rd.RaftState, rd.Lead\n\t\tif rd.Lead == raft.None {\n\t\t\tmu.guard = core.NewGuard(now, l.nonce.incarnation(), l.cfg.MaxPromise, 0)\n\t\t}",
 	},
 	{
-		Rule: "V7", Name: "guard cleared by a higher term", Pkg: rulesPkg, Test: "^TestV7PromiseSurvivesAHigherTerm$",
+		Rule: "V7", Name: "guard cleared by a higher term", Trace: true, Pkg: rulesPkg, Test: "^TestV7PromiseSurvivesAHigherTerm$",
 		File: guardFile,
 		Old:  "{ g.term = max(g.term, term) }", New: "{\n\tif term > g.term {\n\t\tg.promise.until = 0\n\t}\n\tg.term = max(g.term, term)\n}",
 	},

@@ -58,6 +58,7 @@ func (r *replay) configure(e *leaderlease.TraceEvent) error {
 	}
 	if r.missing == 0 {
 		r.lease.SetVoters(r.voters)
+		r.configured = true
 	}
 	return nil
 }
@@ -197,6 +198,10 @@ func (r *replay) told(e *leaderlease.TraceEvent) error {
 		r.lease.SetDiskStalled(e.OK)
 	case leaderlease.TraceConfPending:
 		r.lease.SetConfPending(e.OK)
+		if !e.OK && !r.configured {
+			return fmt.Errorf("a change of the configuration is over, and its voters are not told (L5)")
+		}
+		r.configured = false
 		return r.changes(e)
 	case leaderlease.TraceDisabled:
 		r.lease.SetDisabled(e.OK)

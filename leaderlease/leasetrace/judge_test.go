@@ -192,3 +192,26 @@ func TestAProcessHoldsForWhatTheOneBeforeHasGranted(t *testing.T) {
 		t.Errorf("%v, want the hold to be too short", v)
 	}
 }
+
+// A change of the configuration is over when its voters count (L5).
+func TestAChangeIsOverWhenItsVotersCount(t *testing.T) {
+	last := leaderlease.Instant(1<<63 - 1)
+	flag := func(at leaderlease.Instant, open bool, s leaderlease.Status) []leaderlease.TraceEvent {
+		return []leaderlease.TraceEvent{
+			{Kind: leaderlease.TraceConfPending, At: at, OK: open},
+			{Kind: leaderlease.TraceView, At: at, Reading: at, Term: 1, Instant: last, Status: s},
+		}
+	}
+	voters := []leaderlease.TraceEvent{
+		{Kind: leaderlease.TraceVoters, At: 40, Number: 1},
+		{Kind: leaderlease.TraceVoter, At: 40, Peer: 1, Number: 1},
+	}
+	told := alone(1, 1, slices.Concat(flag(30, true, leaderlease.ConfPending), voters, flag(40, false, leaderlease.Valid))...)
+	if err := Judge([]Process{told}).Err(); err != nil {
+		t.Error(err)
+	}
+	not := alone(1, 1, slices.Concat(flag(30, true, leaderlease.ConfPending), flag(40, false, leaderlease.Valid))...)
+	if v := Judge([]Process{not}); v.Refused == nil || !strings.Contains(v.Refused.Error(), "its voters are not told") {
+		t.Errorf("%v, want the change to be missed", v)
+	}
+}

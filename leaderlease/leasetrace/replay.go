@@ -31,6 +31,8 @@ type replay struct {
 	// voters is a configuration of which missing voters have not been told.
 	voters  quorum.JointConfig
 	missing uint64
+	// configured: a configuration was told since a change is open.
+	configured bool
 }
 
 func newReplay(s leaderlease.TraceStart) *replay {

@@ -1,0 +1,127 @@
+package main
+
+const (
+	tracePkg  = "./leaderlease/leasetrace"
+	judgeFile = "leaderlease/leasetrace/judge.go"
+	falseTest = "^TestWhatWasNotSoIsRefused$"
+)
+
+// judges are bugs of the judge of traces, which would let others pass.
+var judges = []Mutant{
+	{
+		Rule: "judge", Name: "the judge goes on behind a gap", Pkg: tracePkg, Test: "^TestAGapEndsAJudgement$",
+		File: "leaderlease/leasetrace/process.go",
+		Old:  "if want, got := uint64(i+1), p.Events[i].Seq; got != want {", New: "if want, got := uint64(i+1), p.Events[i].Seq; got < want {",
+	},
+	{
+		Rule: "judge", Name: "a gap passes", Pkg: tracePkg, Test: "^TestAGapEndsAJudgement$",
+		File: "leaderlease/leasetrace/verdict.go",
+		Old:  "		if p.Gap {\n", New: "		if false {\n",
+	},
+	{
+		Rule: "judge", Name: "a line that cannot be read is left out", Pkg: tracePkg, Test: "^TestWhatCannotBeRead$",
+		File: "leaderlease/leasetrace/read.go",
+		Old:  "		p.cut(p.torn)\n", New: "		p.torn = \"\"\n",
+	},
+	{
+		Rule: "judge", Name: "the mark of a gap is left out", Pkg: tracePkg, Test: "^TestARecorderMarksWhatItHasLost$",
+		File: "leaderlease/leasetrace/record.go",
+		Old:  "lost > 0 {", New: "lost > 1<<40 {",
+		More: []Edit{{"leaderlease/leasetrace/process.go", "got != want {", "got < want {"}},
+	},
+	{
+		Rule: "judge", Name: "what a recorder has lost has an end", Pkg: tracePkg, Test: "^TestWhatCannotBeRead$",
+		File: "leaderlease/leasetrace/read.go",
+		Old:  "	case l.End == p.last():\n", New: "	case l.End != 0:\n",
+	},
+	{
+		Rule: "judge", Name: "grants are not looked for", Pkg: tracePkg, Test: falseTest,
+		File: "leaderlease/leasetrace/message.go",
+		Old:  "return carried(leaderlease.TraceGrant, e.Peer, id, e), true", New: "return carried(leaderlease.TraceGrant, e.Peer, id, e), false",
+	},
+	{
+		Rule: "judge", Name: "votes are not looked for", Pkg: tracePkg, Test: falseTest,
+		File: "leaderlease/leasetrace/message.go",
+		Old:  "return carried(leaderlease.TraceVoteOut, e.Peer, id, e), true", New: "return carried(leaderlease.TraceVoteOut, e.Peer, id, e), false",
+	},
+	{
+		Rule: "judge", Name: "what was kept back counts as sent", Pkg: tracePkg, Test: falseTest + "/kept_back$",
+		File: "leaderlease/leasetrace/decide.go",
+		Old:  "return differ(\"the vote may leave\", e.OK, others || !r.guard.Bound(e.At))", New: "return differ(\"the vote may leave\", e.OK, e.OK || others)",
+	},
+	{
+		Rule: "judge", Name: "any missing message is excused", Pkg: tracePkg, Test: falseTest,
+		File: judgeFile,
+		Old:  "		if r.p.Ended && r.gap == \"\" {\n			return false\n		}\n", New: "",
+	},
+	{
+		Rule: "judge", Name: "a missing end excuses all that was before it", Pkg: tracePkg, Test: "^TestAMissingEndExcusesWhatMayHaveBeenInIt$",
+		File: judgeFile,
+		Old:  "return at == 0 || r.whole == 0 || at >= r.p.Events[r.whole-1].At", New: "return at >= 0",
+	},
+	{
+		Rule: "judge", Name: "any term will do for a probe", Pkg: tracePkg, Test: falseTest + "/a_probe_of_another_term$",
+		File: "leaderlease/leasetrace/decide.go",
+		Old:  "if e.Term == 0 || e.Term != r.lease.Term() {", New: "if e.Term == 0 {",
+	},
+	{
+		Rule: "judge", Name: "a term may be led twice", Pkg: tracePkg, Test: falseTest + "/led_twice$",
+		File: judgeFile,
+		Old:  "w != nil && w != r {", New: "w != nil && w.p == nil {",
+	},
+	{
+		Rule: "judge", Name: "readers need not be shown what has changed", Pkg: tracePkg, Test: falseTest + "/never_see$",
+		File: "leaderlease/leasetrace/replay.go",
+		Old:  "r.due, r.owing = e.At, !same(&v, &r.shown)", New: "r.due, r.owing = e.At, false && !same(&v, &r.shown)",
+	},
+	{
+		Rule: "judge", Name: "a clock may go back unnoticed", Pkg: tracePkg, Test: falseTest + "/goes_back$",
+		File: "leaderlease/leasetrace/replay.go",
+		Old:  "e.At < r.last && !stepped", New: "e.At < 0 && !stepped",
+	},
+	{
+		Rule: "judge", Name: "the claim is not looked at", Pkg: tracePkg, Test: "^TestTheClaimIsLookedAt$",
+		File: judgeFile,
+		Old:  "v.Term < r.won && v.Check", New: "v.Term < 0 && v.Check",
+	},
+	{
+		Rule: "judge", Name: "what is received may be sent later", Pkg: tracePkg, Test: "^TestNothingArrivesBeforeItIsSent$|^TestTheClaimIsLookedAt$",
+		File: judgeFile,
+		Old:  "return !known || from.r.at > from.at || from.r.at == from.r.whole", New: "return !known || from != nil",
+	},
+	{
+		Rule: "judge", Name: "who was sent a message learns nothing of earlier elections", Pkg: tracePkg, Test: "^TestTheClaimIsLookedAt$",
+		File: judgeFile,
+		Old:  "		r.won = max(r.won, from.won)\n", New: "		_ = from.won\n",
+	},
+	{
+		Rule: "judge", Name: "a restart need not hold", Pkg: tracePkg, Test: "^TestAProcessHoldsForWhatTheOneBeforeHasGranted$",
+		File: judgeFile,
+		Old:  "e.Duration > r.p.Start.Hold {", New: "e.Duration > r.p.Start.Hold && e.Seq == 0 {",
+	},
+	{
+		Rule: "judge", Name: "a change may be over whose voters are not told", Pkg: tracePkg, Test: "^TestAChangeIsOverWhenItsVotersCount$",
+		File: "leaderlease/leasetrace/decide.go",
+		Old:  "if !e.OK && !r.configured {", New: "if false {",
+	},
+	{
+		Rule: "judge", Name: "flags may be told twice", Pkg: simPkg, Test: "^TestTracesTellOfEverything$",
+		File: "leaderlease/leasetrace/decide.go",
+		Old:  "if r.flags[e.Kind] == e.OK {", New: "if false {",
+	},
+	{
+		Rule: "trace", Name: "a reader does not see that it was overtaken", Pkg: libPkg, Test: "^TestATraceKeepsTheNewestEvents$",
+		File: "leaderlease/trace.go",
+		Old:  "		at = max(at, t.next-size)\n", New: "		_ = t.next - size\n",
+	},
+	{
+		Rule: "trace", Name: "two Leases share a trace", Pkg: libPkg, Test: "^TestATraceIsOfOneLease$",
+		File: "leaderlease/tracing.go",
+		Old:  "	if t.said.begun {\n", New: "	if false {\n",
+	},
+	{
+		Rule: "trace", Name: "a trace that cannot be written stops the member", Pkg: nodePkg, Test: "^TestALeaseTraceWithoutRoomEndsAlone$",
+		File: "kvnode/start.go",
+		Old:  "func(err error) { n.log.Error(\"the trace of the lease has ended\", \"error\", err) })", New: "n.fail)",
+	},
+}
