@@ -36,8 +36,8 @@
 // This package has a name for all that its users need: Status and its values,
 // Clock, PeerInfo and the like are the types of the packages beneath. Beside it,
 // clock, fence, fence/boltfence and metrics keep their exported names as
-// semantic versioning asks. Packages core and leasetest are open to be read and
-// used, and change without notice.
+// semantic versioning asks. Packages core, leasetest and leasetrace are open
+// to be read and used, and change without notice.
 //
 // # How it works
 //
