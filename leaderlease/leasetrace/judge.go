@@ -208,7 +208,7 @@ func (j *judge) claim(r *run, e *leaderlease.TraceEvent) error {
 }
 
 func (j *judge) refuse(r *run, why error) {
-	j.verdict.Refused = &Refusal{Process: r.p, Event: r.p.Events[r.at], Why: why}
+	j.verdict.Refused = &RefusedError{Process: r.p, Event: r.p.Events[r.at], Why: why}
 }
 
 func (r *run) judged() Judged {

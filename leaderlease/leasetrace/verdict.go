@@ -10,7 +10,7 @@ import (
 // Verdict is what Judge has found.
 type Verdict struct {
 	// Refused is the first event that the rules do not allow, nil if there is none.
-	Refused *Refusal
+	Refused *RefusedError
 	// Processes says up to where each was judged.
 	Processes []Judged
 	// Matched counts messages that arrived and whose sending is in the traces too,
@@ -22,21 +22,21 @@ type Verdict struct {
 	Kinds [leaderlease.NumTraceKinds]int
 }
 
-// Refusal is an event that the rules do not allow.
-type Refusal struct {
+// RefusedError is an event that the rules do not allow.
+type RefusedError struct {
 	Process *Process
 	Event   leaderlease.TraceEvent
 	Why     error
 }
 
 // Error implements error.
-func (r *Refusal) Error() string {
+func (r *RefusedError) Error() string {
 	e := &r.Event
 	return fmt.Sprintf("%v, event %d, %v at %d: %v", r.Process, e.Seq, e.Kind, e.At, r.Why)
 }
 
 // Unwrap returns why.
-func (r *Refusal) Unwrap() error { return r.Why }
+func (r *RefusedError) Unwrap() error { return r.Why }
 
 // Judged says up to where a process was judged.
 type Judged struct {
