@@ -48,7 +48,7 @@ func (l *Lease) promise(m *raftpb.Message) {
 	defer l.mu.Unlock()
 	now := l.nowLocked()
 	made := l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), p, now)
-	l.traceLocked(TraceEvent{Kind: TracePromise, At: now, Peer: m.GetFrom(), Term: m.GetTerm(), Instant: p.Sent, Duration: p.Duration, OK: made})
+	l.traceProbeLocked(TracePromise, m, m.GetFrom(), now, p, made)
 	if made {
 		l.stats.promises.Add(1)
 		return

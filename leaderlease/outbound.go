@@ -85,7 +85,7 @@ func (l *Lease) stampProbeLocked(m *raftpb.Message, now core.Instant) {
 	}
 	if p, ok := l.mu.lease.Probe(now); ok {
 		attachProbe(m, p)
-		l.traceLocked(TraceEvent{Kind: TraceProbe, At: now, Peer: m.GetTo(), Term: m.GetTerm(), Instant: p.Sent, Duration: p.Duration, OK: true})
+		l.traceProbeLocked(TraceProbe, m, m.GetTo(), now, p, true)
 		l.stats.probes.Add(1)
 	}
 }

@@ -32,8 +32,18 @@ func (l *Lease) traceMessageLocked(k TraceKind, m *raftpb.Message, peer uint64, 
 	l.traceLocked(e)
 }
 
+// traceProbeLocked tells of a probe on its way, or of one that has arrived.
+func (l *Lease) traceProbeLocked(k TraceKind, m *raftpb.Message, peer uint64, now core.Instant, p core.Probe, ok bool) {
+	if l.cfg.Trace != nil {
+		l.traceLocked(TraceEvent{Kind: k, At: now, Peer: peer, Term: m.GetTerm(), Instant: p.Sent, Duration: p.Duration, OK: ok})
+	}
+}
+
 // traceGrantLocked tells of a grant on its way, or of one that has arrived.
 func (l *Lease) traceGrantLocked(k TraceKind, m *raftpb.Message, peer uint64, now core.Instant, g core.Grant, ok bool) {
+	if l.cfg.Trace == nil {
+		return
+	}
 	l.traceLocked(TraceEvent{
 		Kind: k, At: now, Peer: peer, Term: m.GetTerm(), Instant: g.Sent, Duration: g.Duration,
 		Reading: g.Reading, Number: uint64(g.Incarnation), OK: ok,
@@ -113,7 +123,9 @@ func (l *Lease) traceFlagsLocked(now core.Instant, pending, disabled bool) {
 // showLocked is the one place where readers get another view.
 func (l *Lease) showLocked(v *view, now core.Instant) {
 	l.view.Store(v)
-	l.traceLocked(TraceEvent{Kind: TraceView, At: now, Term: v.Term, Instant: v.End, Reading: v.From, Status: v.Status})
+	if l.cfg.Trace != nil {
+		l.traceLocked(TraceEvent{Kind: TraceView, At: now, Term: v.Term, Instant: v.End, Reading: v.From, Status: v.Status})
+	}
 }
 
 // traceTickLocked tells of a tick of one who would elect itself without asking anybody.

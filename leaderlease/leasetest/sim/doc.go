@@ -27,6 +27,8 @@
 //   - porcupine: each key's history is linearizable
 //   - liveness: after healing, with every member up and everybody else switched
 //     off, a leader is elected and serves at least 99 of 100 reads under its lease
+//   - trace, with Config.Trace: each event that a Lease has traced is a step that the
+//     rules allow (package leasetrace)
 //   - misuse and panic: neither happens
 //
 // A failing run is made small by [Minimise] and kept as text, see [Schedule].

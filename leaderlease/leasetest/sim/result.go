@@ -16,7 +16,7 @@ import (
 
 // Violation is what an oracle found.
 type Violation struct {
-	// Oracle is stale, disjoint, guard, raft, porcupine, liveness, misuse or
+	// Oracle is stale, disjoint, guard, raft, porcupine, liveness, trace, misuse or
 	// panic.
 	Oracle string
 	// At is when, in true time, Node where; 0 if no node in particular.
