@@ -131,7 +131,7 @@ func saveMinimised(t *testing.T, r *Result) {
 	if *minimise == "" {
 		return
 	}
-	small := Minimise(t, Config{}, r, 500)
+	small := Minimise(t, Config{Trace: r.Traces != nil}, r, 500)
 	f, err := os.Create(*minimise)
 	if err != nil {
 		t.Fatal(err)
