@@ -111,7 +111,7 @@ func (c *Cluster) add(id uint64, conf *raftpb.ConfState) {
 	c.nodes = append(c.nodes, n)
 	slices.SortFunc(c.nodes, func(a, b *Node) int { return int(a.ID) - int(b.ID) })
 	n.start()
-	n.scheduleTick()
+	n.scheduleTicks()
 }
 
 // Now returns true time since the start of the run.

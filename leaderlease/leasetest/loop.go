@@ -2,6 +2,7 @@ package leasetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -44,7 +45,8 @@ func (n *Node) takeReadRequest() {
 }
 
 func (n *Node) handleReady() {
-	rd := n.raw.Ready()
+	ready := n.raw.Ready()
+	rd := &ready
 	if n.holdsBack(rd) {
 		n.heldBack++
 		n.busy = true
@@ -57,11 +59,11 @@ func (n *Node) handleReady() {
 // holdsBack reports whether Lease.Ready would block now, which it must not in
 // virtual time: a sole voter without AsyncStorageWrites that campaigns while it
 // is bound (V5). The cluster lets time pass instead.
-func (n *Node) holdsBack(rd raft.Ready) bool {
-	return n.lease != nil && n.mistake() != NeverReady && n.lease.Blocks(&rd)
+func (n *Node) holdsBack(rd *raft.Ready) bool {
+	return n.lease != nil && n.mistake() != NeverReady && n.lease.Blocks(rd)
 }
 
-func (n *Node) resumeReady(rd raft.Ready) {
+func (n *Node) resumeReady(rd *raft.Ready) {
 	n.onWriteDone(func() {
 		if n.holdsBack(rd) {
 			n.later(time.Millisecond, func() { n.resumeReady(rd) })
@@ -71,21 +73,21 @@ func (n *Node) resumeReady(rd raft.Ready) {
 	})
 }
 
-func (n *Node) processReady(rd raft.Ready) {
-	msgs := n.filter(&rd)
+func (n *Node) processReady(rd *raft.Ready) {
+	msgs := n.filter(rd)
 	if n.cluster.OnReady != nil {
 		n.cluster.OnReady(n, msgs)
 	}
 	n.stockReadStates(rd.ReadStates)
 	if n.Options.Async {
 		n.dispatch(msgs)
-		n.filterLate(&rd)
+		n.filterLate(rd)
 		return
 	}
 	n.busy = true
 	n.startWrite(write{entries: rd.Entries, hard: rd.HardState, snap: rd.Snapshot}, func() {
 		n.send(msgs)
-		n.filterLate(&rd)
+		n.filterLate(rd)
 		n.restore(rd.Snapshot)
 		if n.Options.EarlyAdvance {
 			n.advanceEarly(rd)
@@ -94,7 +96,7 @@ func (n *Node) processReady(rd raft.Ready) {
 		n.afterApplyDelay(rd.CommittedEntries, func() {
 			n.knowChanges(rd.CommittedEntries, func() {
 				n.apply(rd.CommittedEntries)
-				n.raw.Advance(rd)
+				n.raw.Advance(*rd)
 				n.busy = false
 				n.stepSnapshots()
 				n.observe()
@@ -104,11 +106,11 @@ func (n *Node) processReady(rd raft.Ready) {
 }
 
 // advanceEarly lets an apply thread of its own apply what rd has committed.
-func (n *Node) advanceEarly(rd raft.Ready) {
+func (n *Node) advanceEarly(rd *raft.Ready) {
 	if len(rd.CommittedEntries) > 0 {
 		n.applies.push(n, func(done func()) { n.applyThread(&raftpb.Message{Entries: rd.CommittedEntries}, done) })
 	}
-	n.raw.Advance(rd)
+	n.raw.Advance(*rd)
 	n.busy = false
 	n.stepSnapshots()
 	n.observe()
@@ -222,7 +224,7 @@ func (q *queue) next(n *Node) {
 		return
 	}
 	job := q.jobs[0]
-	q.jobs = q.jobs[1:]
+	q.jobs = slices.Delete(q.jobs, 0, 1)
 	q.running = true
 	run := n.run
 	job(func() {

@@ -2,6 +2,7 @@ package leasetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -107,19 +108,24 @@ func (n *Node) start() {
 	n.observe()
 }
 
-// scheduleTick ticks by the node's own clock, which is what timers run on.
-func (n *Node) scheduleTick() {
-	rate := max(n.Clock.Rate(), 0.01)
-	n.cluster.world.after(time.Duration(float64(n.cluster.opts.TickInterval)/rate), func() {
-		n.scheduleTick()
+// scheduleTicks ticks by the node's own clock, which is what timers run on.
+func (n *Node) scheduleTicks() {
+	var due func()
+	schedule := func() {
+		rate := max(n.Clock.Rate(), 0.01)
+		n.cluster.world.after(time.Duration(float64(n.cluster.opts.TickInterval)/rate), due)
+	}
+	due = func() {
+		schedule()
 		switch {
 		case !n.up || n.Clock.stopped:
 		case n.paused:
 			n.missed++
 		default:
-			n.exec(n.tick)
+			n.Tick()
 		}
-	})
+	}
+	schedule()
 }
 
 func (n *Node) tick() {
@@ -208,13 +214,13 @@ func (n *Node) later(d time.Duration, f func()) {
 func (n *Node) drain() {
 	for len(n.finished) > 0 && !n.paused && n.up {
 		f := n.finished[0]
-		n.finished = n.finished[1:]
+		n.finished = slices.Delete(n.finished, 0, 1)
 		f()
 		n.pump()
 	}
 	for len(n.inbox) > 0 && !n.paused && n.up && (!n.busy || !n.Options.QueueWhileBusy) {
 		f := n.inbox[0]
-		n.inbox = n.inbox[1:]
+		n.inbox = slices.Delete(n.inbox, 0, 1)
 		f()
 		// A loop that queues takes all there is before it asks raft for a Ready,
 		// or it would fall behind for good.

@@ -79,7 +79,7 @@ func (n *Node) Restart() {
 // the next one: its snapshot the machine, but not the log.
 func (n *Node) land(survive int) {
 	for i := range survive {
-		if n.save(&n.unsynced[i]) != nil {
+		if n.save(n.unsynced[i]) != nil {
 			return
 		}
 	}

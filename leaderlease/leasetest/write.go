@@ -1,6 +1,7 @@
 package leasetest
 
 import (
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -15,7 +16,7 @@ type write struct {
 
 // save makes w durable. It fails if the machine cannot be restored; then the
 // process cannot go on, since raft has the snapshot already.
-func (n *Node) save(w *write) error {
+func (n *Node) save(w write) error {
 	if err := n.install(w.snap); err != nil {
 		return err
 	}
@@ -27,12 +28,12 @@ func (n *Node) save(w *write) error {
 // node's goroutine.
 func (n *Node) startWrite(w write, done func()) {
 	finish := func() {
-		if n.save(&w) != nil {
+		if n.save(w) != nil {
 			n.Crash(0)
 			n.cluster.After(time.Second, n.Restart)
 			return
 		}
-		n.unsynced = n.unsynced[1:]
+		n.unsynced = slices.Delete(n.unsynced, 0, 1)
 		done()
 	}
 	n.unsynced = append(n.unsynced, w)

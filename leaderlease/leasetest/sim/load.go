@@ -39,12 +39,15 @@ func (s *sim) compactSomewhere() {
 
 // every runs f again and again, d apart on average.
 func (s *sim) every(r *rand.Rand, d time.Duration, f func()) {
-	s.c.After(between(r, d/2, d*3/2), func() {
+	var due func()
+	schedule := func() { s.c.After(between(r, d/2, d*3/2), due) }
+	due = func() {
 		if !s.violated() {
 			f()
-			s.every(r, d, f)
+			schedule()
 		}
-	})
+	}
+	schedule()
 }
 
 func (s *sim) key(r *rand.Rand) uint64 { return s.linear.key(r.IntN(s.w.Keys)) }
