@@ -6,6 +6,7 @@ PKG      ?= work
 SEEDS    ?= 200
 FIRST    ?= 1
 HOURS    ?=
+PROCS    ?= 0
 FOR      ?=
 SUITES   ?=
 PATCHED  ?=
@@ -38,11 +39,11 @@ check: fmt-check vet lint api ## before each push: format, vet, lint, short test
 	$(GO) test -short $(PKG)
 
 # The simulation has one goroutine, so the race detector would only slow it
-# down: under -race a short one runs, and the standard one after it, as two
-# processes of half the seeds each. For the same reason raftwal damages its log
+# down: under -race a short one runs, and the standard one after it, in PROCS
+# processes, 0 for one on each core. For the same reason raftwal damages its log
 # at every bit and byte, and the explorer looks at a million states, in a run of
 # their own.
-SIMULATE = $(GO) test ./leaderlease/leasetest/sim -run '^TestSimulation$$' -count 1 -timeout 0 -v -args
+SIMULATE = $(GO) test ./leaderlease/leasetest/sim -run '^TestSimulation$$' -count 1 -timeout 0 -v -args -procs=$(PROCS)
 
 # Bare RawNodes over volatile disks, one goroutine as well. TestSimulation of
 # the package takes -first, -seeds, -for, -without and -trace.
@@ -59,9 +60,7 @@ test: ## what CI runs: all tests with the race detector, the standard simulation
 # They compute while the real processes mostly wait.
 .PHONY: simulations
 simulations:
-	@$(SIMULATE) -first=1 -seeds=400 & first=$$!; \
-	$(SIMULATE) -first=401 -seeds=400; second=$$?; \
-	wait $$first && exit $$second
+	$(SIMULATE)
 	$(GO) test -timeout 15m ./leaderlease/core ./internal/raftsim ./raftwal/...
 	$(GO) test -timeout 15m ./leaderlease/leasetest/sim -skip '^TestSimulation$$'
 
@@ -70,8 +69,9 @@ race: ## short tests under the race detector, twice and shuffled
 	$(GO) test -race -short -count 2 -shuffle on $(PKG)
 
 .PHONY: sim
-sim: ## long simulations: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time
-	$(SIMULATE) -first=$(FIRST) -seeds=$(SEEDS) $(if $(HOURS),-hours=$(HOURS))
+sim: ## long simulations: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time, in PROCS= processes; if stopped it goes on where it was, unless code has changed
+	@mkdir -p bench/out
+	$(SIMULATE) -keep=$(CURDIR)/bench/out -first=$(FIRST) -seeds=$(SEEDS) $(if $(HOURS),-hours=$(HOURS))
 	$(RAFTSIM) '^TestSimulation$$' -args -first=$(FIRST) -seeds=$(SEEDS)
 
 # The real core.Guard and core.Lease under every schedule of a small group: docs/explorer.md.

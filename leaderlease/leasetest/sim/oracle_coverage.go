@@ -26,7 +26,7 @@ var rules = []rule{
 	{"V4 pre-vote requests kept in", func(r *Result) uint64 { return r.Stats.Withheld[leaderlease.WithheldPreVoteOut] }},
 	{"V4 granted votes kept in", func(r *Result) uint64 { return r.Stats.Withheld[leaderlease.WithheldVoteRespOut] }},
 	{"V5 ticks withheld", func(r *Result) uint64 { return r.Stats.Withheld[leaderlease.WithheldTick] }},
-	{"V5 own election held back", func(r *Result) uint64 { return uint64(r.heldBack) }},
+	{"V5 own election held back", func(r *Result) uint64 { return uint64(r.HeldBack) }},
 	{"V6 restart holds", func(r *Result) uint64 { return r.Stats.Refused[leaderlease.RestartHold] }},
 	{"L1 probes sent", func(r *Result) uint64 { return r.Stats.Probes }},
 	{"L2 renewals", func(r *Result) uint64 { return r.Stats.Renewals }},

@@ -57,7 +57,7 @@ func (s *sim) finish() {
 func (s *sim) summarise() {
 	s.res.Elapsed = s.c.Now()
 	for _, n := range s.c.Nodes() {
-		s.res.heldBack += n.HeldBack()
+		s.res.HeldBack += n.HeldBack()
 		if n.Up() {
 			s.collect(n)
 		}

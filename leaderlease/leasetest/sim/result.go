@@ -56,14 +56,15 @@ type Result struct {
 	Stats leaderlease.Stats
 	// Recovery is how long the healed cluster took to serve lease reads.
 	Recovery time.Duration
+	// HeldBack counts elections that bound voters had to put off (V5).
+	HeldBack int
 
 	// Traces are what every Lease has traced, Judged is how many events were judged.
 	Traces []leasetrace.Process
 	Judged uint64
 
-	heldBack int
-	trace    *trace
-	picture  func(io.Writer) error
+	trace   *trace
+	picture func(io.Writer) error
 }
 
 // AllLeaseReads counts the reads served under a lease, by either call.
@@ -144,7 +145,7 @@ func (r *Result) Add(o *Result) {
 	r.Messages += o.Messages
 	r.Histories += o.Histories
 	r.Judged += o.Judged
-	r.heldBack += o.heldBack
+	r.HeldBack += o.HeldBack
 	r.Recovery = max(r.Recovery, o.Recovery)
 	if r.Faults == nil {
 		r.Faults = make(map[string]int)

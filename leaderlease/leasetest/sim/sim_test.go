@@ -24,6 +24,9 @@ var (
 	traced    = flag.Uint64("traced", 4, "TestSimulation judges the traces of each so-manieth seed; 0 for none")
 	traceDir  = flag.String("trace", "", "directory that TestSimulation writes the traces of all seeds to, a file each")
 	simHours  = flag.Float64("hours", 0, "simulated hours after which TestSimulation ends, whatever -seeds says")
+	processes = flag.Int("procs", 1, "number of processes of TestSimulation; 0 takes one for each core")
+	keepIn    = flag.String("keep", "", "directory in which TestSimulation, with other -procs than 1, keeps what it has done, and finds it when it is run again")
+	tellTally = flag.Bool("tally", false, "print the tally of TestSimulation for another process")
 )
 
 // The numbers of seeds if -seeds does not say. The standard run is what
@@ -49,30 +52,41 @@ func defaultSeeds() int {
 // them. A violation prints a line that begins with VIOLATION and names the seed
 // and the oracle.
 func TestSimulation(t *testing.T) {
-	began := time.Now()
-	sum, run, violations := &Result{}, 0, 0
-	for !enough(sum, run) && violations < *stopAfter {
-		r := simulateSeed(t, *firstSeed+uint64(run))
-		run++
-		sum.Add(r)
+	began, simulate := time.Now(), simulateHere
+	if *processes != 1 {
+		simulate = simulateInProcesses
+	}
+	sum := simulate(t)
+	t.Logf("%s, %v wall", sum.line(), time.Since(began).Round(time.Second))
+	t.Logf("coverage:\n%s", sum.Sum.Coverage())
+	if *tellTally {
+		if err := sum.print(os.Stdout); err != nil {
+			t.Error(err)
+		}
+	}
+	if sum.Ran < coverageSeeds || len(sum.Violations) > 0 || *replay != "" {
+		return
+	}
+	for _, name := range sum.Sum.Uncovered() {
+		t.Errorf("not covered in %d seeds: %s", sum.Ran, name)
+	}
+}
+
+// simulateHere is TestSimulation in this process.
+func simulateHere(t *testing.T) *tally {
+	sum := &tally{Share: share{*firstSeed, defaultSeeds()}}
+	for !enough(&sum.Sum, sum.Ran) && len(sum.Violations) < *stopAfter {
+		r := simulateSeed(t, *firstSeed+uint64(sum.Ran))
+		sum.Ran++
+		sum.Sum.Add(r)
 		saveTraces(t, r)
 		if r.Violation != nil {
-			violations++
+			sum.Violations = append(sum.Violations, r.Line())
 			r.Require(t)
 			saveMinimised(t, r)
 		}
 	}
-	wall := time.Since(began)
-	t.Logf("simulated %.1f h, %d lease reads, %d elections, %d violations, %d seeds, %v wall, %.1f h/min",
-		sum.Elapsed.Hours(), sum.AllLeaseReads(), sum.Elections, violations, run, wall.Round(time.Second), sum.Elapsed.Hours()/wall.Minutes())
-	t.Logf("judged %d events of traces", sum.Judged)
-	t.Logf("coverage:\n%s", sum.Coverage())
-	if run < coverageSeeds || violations > 0 || *replay != "" {
-		return
-	}
-	for _, name := range sum.Uncovered() {
-		t.Errorf("not covered in %d seeds: %s", run, name)
-	}
+	return sum
 }
 
 // coverageSeeds is from how many seeds on every rule must have decided
