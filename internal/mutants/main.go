@@ -48,6 +48,7 @@ var tables = []struct {
 	{"wal", wal},
 	{"store", stores},
 	{"membership", memberships},
+	{"tallies", tallies},
 	{"kvnode", slices.Concat(members, succession, transfers, proposals, changes, recovery, restores)},
 	{"ttl", slices.Concat(ttls, ttlGrants)},
 	{"watch", watches},

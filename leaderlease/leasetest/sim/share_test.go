@@ -73,8 +73,11 @@ func readTallies(r io.Reader) (map[share]*tally, error) {
 // dealer deals seeds out to processes, since raft's randomness is pinned for a
 // whole process, and adds up what they have found.
 type dealer struct {
-	run  func(share) (*tally, error)
-	size int
+	first uint64
+	goal  goal
+	size  int // of a share
+	run   func(share) (*tally, error)
+
 	kept map[share]*tally
 	keep io.Writer // what is found is kept here as well
 	logf func(format string, args ...any)
@@ -90,7 +93,7 @@ type dealer struct {
 
 // deal lets procs processes work until there is enough, and returns the sum.
 func (d *dealer) deal(procs int) (*tally, []error) {
-	d.mu.next, d.mu.said = *firstSeed, time.Now()
+	d.mu.next, d.mu.said = d.first, time.Now()
 	var all sync.WaitGroup
 	for range procs {
 		all.Go(func() {
@@ -109,13 +112,13 @@ func (d *dealer) next() (share, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for {
-		done := int(d.mu.next - *firstSeed)
-		if enough(&d.mu.sum.Sum, done) || len(d.mu.sum.Violations) >= *stopAfter || len(d.mu.errs) > 0 {
+		dealt := int(d.mu.next - d.first)
+		if d.goal.reached(&d.mu.sum.Sum, dealt) || len(d.mu.sum.Violations) >= *stopAfter || len(d.mu.errs) > 0 {
 			return share{}, false
 		}
 		s := share{First: d.mu.next, Seeds: d.size}
-		if *simHours == 0 {
-			s.Seeds = min(s.Seeds, defaultSeeds()-done)
+		if d.goal.hours == 0 {
+			s.Seeds = min(s.Seeds, d.goal.seeds-dealt)
 		}
 		d.mu.next += uint64(s.Seeds)
 		found := d.kept[s]
@@ -151,9 +154,9 @@ func (s *tally) line() string {
 // simulateInProcesses is TestSimulation in as many processes as -procs says.
 func simulateInProcesses(t *testing.T) *tally {
 	procs := cmp.Or(*processes, runtime.GOMAXPROCS(0))
-	d := &dealer{run: runProcess, keep: io.Discard, logf: t.Logf, size: shareSeeds}
-	if *simHours == 0 {
-		d.size = min(d.size, (defaultSeeds()+procs-1)/procs)
+	d := &dealer{first: *firstSeed, goal: flagGoal(), size: shareSeeds, run: runProcess, keep: io.Discard, logf: t.Logf}
+	if d.goal.hours == 0 {
+		d.size = min(d.size, (d.goal.seeds+procs-1)/procs)
 	}
 	if *keepIn != "" {
 		d.resume(t)

@@ -74,8 +74,8 @@ func TestSimulation(t *testing.T) {
 
 // simulateHere is TestSimulation in this process.
 func simulateHere(t *testing.T) *tally {
-	sum := &tally{Share: share{*firstSeed, defaultSeeds()}}
-	for !enough(&sum.Sum, sum.Ran) && len(sum.Violations) < *stopAfter {
+	g, sum := flagGoal(), &tally{Share: share{*firstSeed, defaultSeeds()}}
+	for !g.reached(&sum.Sum, sum.Ran) && len(sum.Violations) < *stopAfter {
 		r := simulateSeed(t, *firstSeed+uint64(sum.Ran))
 		sum.Ran++
 		sum.Sum.Add(r)
@@ -93,11 +93,19 @@ func simulateHere(t *testing.T) *tally {
 // something.
 const coverageSeeds = 300
 
-func enough(sum *Result, run int) bool {
-	if *simHours > 0 {
-		return sum.Elapsed.Hours() >= *simHours
+// goal is when a run ends: after so many simulated hours, or else so many seeds.
+type goal struct {
+	seeds int
+	hours float64
+}
+
+func flagGoal() goal { return goal{defaultSeeds(), *simHours} }
+
+func (g goal) reached(sum *Result, seeds int) bool {
+	if g.hours > 0 {
+		return sum.Elapsed.Hours() >= g.hours
 	}
-	return run >= defaultSeeds()
+	return seeds >= g.seeds
 }
 
 func simulateSeed(t *testing.T, seed uint64) *Result {
