@@ -29,7 +29,7 @@ var tallies = []Mutant{
 	{
 		Rule: "simulator", Name: "tallies of a control count as those of the product", Pkg: simPkg, Test: "^TestAStoppedRunGoesOn$",
 		File: shareFile,
-		Old:  "fmt.Appendf(program, \"%s %v\", *control, *skipGuard)", New: "program",
+		Old:  "append(program, settings...)", New: "program",
 	},
 	{
 		Rule: "simulator", Name: "a count is lost on the way between processes", Pkg: simPkg, Test: "^TestTalliesArriveWhole$",

@@ -3,7 +3,6 @@ package sim
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -131,31 +130,28 @@ func TestViolationsOfProcessesFailTheRun(t *testing.T) {
 		{"-procs=2 -seeds=20 -stop=1 -control=stock", "VIOLATION seed="},
 		{"-procs=2 -seeds=2 -replay=testdata/none", "testdata/none"},
 	} {
-		out, err := testSimulation(t, strings.Fields(c.args)...)
+		cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"-test.run=^TestSimulation$"}, strings.Fields(c.args)...)...)
+		out, err := cmd.CombinedOutput()
 		if _, failed := errors.AsType[*exec.ExitError](err); !failed {
 			t.Errorf("%s: %v, want an exit code", c.args, err)
 		}
-		if !strings.Contains(out, c.want) {
+		if !strings.Contains(string(out), c.want) {
 			t.Errorf("%s: no %q in\n%s", c.args, c.want, out)
 		}
 	}
 }
 
-func testSimulation(t *testing.T, args ...string) (out string, err error) {
-	b, err := exec.CommandContext(t.Context(), os.Args[0], append([]string{"-test.run=^TestSimulation$", "-test.v"}, args...)...).CombinedOutput()
-	return string(b), err
-}
-
 func TestAStoppedRunGoesOn(t *testing.T) {
 	dir := t.TempDir()
-	run := func(kept int, args ...string) {
+	run := func(kept int, settings string) {
 		t.Helper()
-		out, err := testSimulation(t, append(args, "-procs=2", "-seeds=2", "-keep="+dir)...)
-		if want := fmt.Sprintf("keeps %d shares", kept); err != nil || !strings.Contains(out, want) || !strings.Contains(out, " 2 seeds") {
-			t.Errorf("%v: %v, no %q and 2 seeds in\n%s", args, err, want, out)
+		d := testDealer(t, goal{seeds: 50}, func(s share) (*tally, error) { return counted(s), nil })
+		d.resume(t, dir, settings)
+		if sum, errs := d.deal(2); len(d.kept) != kept || sum.Ran != 50 || len(errs) > 0 {
+			t.Errorf("%q: %d shares were kept, %d seeds, %v, want %d and 50", settings, len(d.kept), sum.Ran, errs, kept)
 		}
 	}
-	run(0)
+	run(0, "")
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("%d files, %v, want 1", len(files), err)
@@ -168,7 +164,7 @@ func TestAStoppedRunGoesOn(t *testing.T) {
 	if err := os.Truncate(files[0], int64(len(whole)-10)); err != nil {
 		t.Fatal(err)
 	}
-	run(1)
-	run(2)
-	run(0, "-skip-guard") // looks for something else
+	run(1, "")
+	run(2, "")
+	run(0, "of a control")
 }

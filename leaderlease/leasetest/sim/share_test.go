@@ -159,7 +159,7 @@ func simulateInProcesses(t *testing.T) *tally {
 		d.size = min(d.size, (d.goal.seeds+procs-1)/procs)
 	}
 	if *keepIn != "" {
-		d.resume(t)
+		d.resume(t, *keepIn, fmt.Sprint(*control, *skipGuard))
 	}
 	sum, errs := d.deal(procs)
 	for _, err := range errs {
@@ -171,9 +171,10 @@ func simulateInProcesses(t *testing.T) *tally {
 	return sum
 }
 
-// resume goes on from the file that the same program has left. Another one's seeds
-// mean something else, so that its file has another name.
-func (d *dealer) resume(t *testing.T) {
+// resume goes on from the file in dir that the same program has left. The seeds of
+// another one, or with other settings, mean something else: that file has another
+// name.
+func (d *dealer) resume(t *testing.T, dir, settings string) {
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -182,8 +183,8 @@ func (d *dealer) resume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := sha256.Sum256(fmt.Appendf(program, "%s %v", *control, *skipGuard))
-	name := filepath.Join(*keepIn, fmt.Sprintf("sim-%x.txt", id[:6]))
+	id := sha256.Sum256(append(program, settings...))
+	name := filepath.Join(dir, fmt.Sprintf("sim-%x.txt", id[:6]))
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		t.Fatal(err)
