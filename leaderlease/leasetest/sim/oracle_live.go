@@ -22,7 +22,9 @@ func (s *sim) finish() {
 		s.summarise()
 		return
 	}
-	limit := 3 * (s.w.D + s.w.electionTimeout())
+	// Two voters that time out at one tick split their votes, with five ticks to
+	// choose from three times in a row in one run of two thousand.
+	limit := 10 * (s.w.D + s.w.electionTimeout())
 	start := s.c.Now()
 	var l *leasetest.Node
 	healthy := func() bool { l = s.serving(); return l != nil || s.violated() }
