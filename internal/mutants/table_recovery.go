@@ -223,7 +223,7 @@ var recovery = []Mutant{
 		Rule: "set back", Name: "a handshake waits for the loop", Pkg: nodePkg, Test: "^TestAdmitDoesNotWaitForTheLoop$",
 		File: "kvnode/peers.go",
 		Old:  "\tif err := p.loop.vouched.setBack(h); err != nil {\n",
-		New:  "\tif p.call(func() { err = p.loop.vouched.setBack(h) }); err != nil {\n",
+		New:  "\tif p.calls.do(func(l *raftLoop) { err = l.vouched.setBack(h) }); err != nil {\n",
 	},
 	{
 		Rule: "copies", Name: "two processes of one member are not named", Pkg: transportPkg, Test: "^TestTwoProcessesOfOneMemberAreNamed$",
