@@ -87,7 +87,7 @@ func (n *Node) applyConf(e *raftpb.Entry) *raftpb.ConfState {
 		return nil
 	}
 	n.conf = n.raw.ApplyConfChange(cc)
-	if n.lease != nil {
+	if n.lease != nil && n.mistake() != TellsNoConf {
 		n.lease.ApplyConfStateAt(e.GetIndex(), n.conf)
 	}
 	return n.conf

@@ -22,6 +22,8 @@ const (
 	// ReadyTooLate calls Ready when the messages are on the wire, and what is to
 	// be kept is.
 	ReadyTooLate
+	// TellsNoConf does not call ApplyConfState.
+	TellsNoConf
 )
 
 func (n *Node) mistake() Mistake {
@@ -33,6 +35,10 @@ func (n *Node) mistake() Mistake {
 
 // mistaken returns what of rd leaves a node that makes m.
 func (n *Node) mistaken(m Mistake, rd *raft.Ready) []*raftpb.Message {
+	if m == TellsNoConf {
+		n.lease.Ready(rd)
+		return rd.Messages
+	}
 	msgs := append([]*raftpb.Message(nil), rd.Messages...)
 	if m == SendsClones || m == ReadyTooLate {
 		for i := range msgs {

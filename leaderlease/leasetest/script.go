@@ -21,7 +21,7 @@ import (
 //
 // Nodes are named by ID, lists are in parentheses, times are durations:
 //
-//	new [voters=(1,2,3)] [learners=(4)] [spares=(5)] [async=(1,…)] [stock=(…)] [plain=(…)]
+//	new [voters=(1,2,3)] [learners=(4)] [spares=(5)] [async=(1,…)] [early=(…)] [stock=(…)] [plain=(…)]
 //	    [tick=100ms] [election=10] [heartbeat=1]
 //	    [duration=900ms] [skew=180ms] [max-promise=…] [drift-ppm=…] [long]
 //	run 500ms | tick [n] | heartbeat 1
@@ -33,8 +33,10 @@ import (
 //	pause 1 | resume 1 [ticks-first] | suspend 1 [stop-clock] | wake 1 [ticks-first]
 //	crash 1 [survive=n] | restart 1 | disk 1 delay=5ms | apply 1 delay=5ms
 //	change 1 [add=(4,5)] [remove=2] [learner=3] [v1] [explicit|implicit] | change 1 leave
-//	compact 1 | invalidate 1 | close 1
-//	write 1 key=7 [nowait] | read 1 key=7 [wait=100ms] | try-read 1 key=7
+//	compact 1 | invalidate 1 | close 1 | burst 1 ticks=20 | fill 1
+//	mistake 1 none|never|copies|clones|late|forgets | overtake 1 [type=MsgVote] by=150ms
+//	configure 1 [duration=…] [skew=…] [max-promise=…] [drift-ppm=…] [long]
+//	write 1 key=7 [nowait] | read 1 key=7 [wait=100ms] [quorum] | try-read 1 key=7
 //	status [1]
 //
 // Each directive prints what happened while it ran: elections (and whether a
@@ -42,8 +44,7 @@ import (
 // whether they were stale), and "ok" if nothing did.
 func RunScript(t *testing.T, path string) {
 	t.Helper()
-	cryptotest.SetGlobalRandom(t, 1)
-	s := &script{}
+	s := &script{pin: func() { cryptotest.SetGlobalRandom(t, 1) }}
 	datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 		t.Helper()
 		return s.run(t, d)
@@ -60,6 +61,8 @@ func RunScripts(t *testing.T, dir string) {
 type script struct {
 	c    *Cluster
 	held []*matcher
+	// pin makes each cluster draw the same election timeouts, whatever was played before.
+	pin func()
 	// delays are the deliveries of the message types that have their own.
 	delays map[raftpb.MessageType][]time.Duration
 	disk   map[uint64]time.Duration
@@ -68,6 +71,8 @@ type script struct {
 	out     strings.Builder
 	writes  uint64
 	written map[uint64]uint64 // newest version of each key that is known to be applied
+	open    map[uint64]uint64 // reads that wait, by number, and the version they must not be below
+	reads   uint64
 }
 
 // directives by name; each prints to s.out.
@@ -82,6 +87,8 @@ var directives = map[string]func(*script, *args){
 	"suspend": (*script).suspend, "wake": (*script).wake, "crash": (*script).crash, "restart": (*script).restart,
 	"disk": (*script).diskDelay, "apply": (*script).applyDelay,
 	"change": (*script).change, "compact": (*script).compact, "invalidate": (*script).invalidate, "close": (*script).close,
+	"mistake": (*script).mistake, "overtake": (*script).overtake, "configure": (*script).configure,
+	"fill": (*script).fill, "burst": (*script).burst,
 	"write": (*script).write, "read": (*script).read, "try-read": (*script).tryRead, "status": (*script).status,
 }
 
@@ -118,15 +125,16 @@ func (s *script) create(a *args) {
 		Configure: a.leaseConfig(),
 	}
 	async, stock, plain := a.ids("async"), a.ids("stock"), a.ids("plain")
+	early := a.ids("early")
 	allAsync := a.flag("async") && len(async) == 0
 	*s = script{
 		delays: make(map[raftpb.MessageType][]time.Duration),
 		disk:   make(map[uint64]time.Duration), apply: make(map[uint64]time.Duration), written: make(map[uint64]uint64),
-		out: s.out,
+		open: make(map[uint64]uint64), out: s.out, pin: s.pin,
 	}
 	opts.Node = func(id uint64) NodeOptions {
 		o := NodeOptions{
-			Async:     allAsync || slices.Contains(async, id),
+			Async: allAsync || slices.Contains(async, id), EarlyAdvance: slices.Contains(early, id),
 			DiskDelay: func() time.Duration { return s.disk[id] }, ApplyDelay: func() time.Duration { return s.apply[id] },
 		}
 		if slices.Contains(stock, id) {
@@ -137,6 +145,7 @@ func (s *script) create(a *args) {
 		}
 		return o
 	}
+	s.pin()
 	s.c = New(opts)
 	s.c.OnLeader = s.won
 	s.c.Net.Hold = s.holds

@@ -68,8 +68,16 @@ func (s *script) write(a *args) {
 func (s *script) read(a *args) {
 	n, key := a.node(s, 0), a.id("key")
 	floor, done := s.written[key], false
-	n.Read(key, func(version uint64, path leaderlease.Path, err error) {
+	start := n.Read
+	if a.flag("quorum") {
+		start = n.ReadIndex
+	}
+	s.reads++
+	seq := s.reads
+	s.open[seq] = floor
+	start(key, func(version uint64, path leaderlease.Path, err error) {
 		done = true
+		delete(s.open, seq)
 		switch {
 		case err != nil:
 			s.event("node %d: read %d: %v", n.ID, key, err)
