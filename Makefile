@@ -21,6 +21,7 @@ BENCH    ?= .
 COUNT    ?= 6
 BASE     ?=
 STATES   ?= 10000000
+DEEPER   ?= 2
 
 # Developer tools have their own module, so that go.mod stays short. The first
 # use builds them (golangci-lint takes about two minutes). "work" is every package
@@ -61,7 +62,7 @@ test: ## what CI runs: all tests with the race detector, the standard simulation
 .PHONY: simulations
 simulations:
 	$(SIMULATE)
-	$(GO) test -timeout 15m ./leaderlease/core ./internal/raftsim ./raftwal/...
+	$(GO) test -timeout 15m ./leaderlease/core ./leaderlease/leasetest ./internal/raftsim ./raftwal/...
 	$(GO) test -timeout 15m ./leaderlease/leasetest/sim -skip '^TestSimulation$$'
 
 .PHONY: race
@@ -74,13 +75,15 @@ sim: ## long simulations: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time
 	$(SIMULATE) -keep=$(CURDIR)/bench/out -first=$(FIRST) -seeds=$(SEEDS) $(if $(HOURS),-hours=$(HOURS))
 	$(RAFTSIM) '^TestSimulation$$' -args -first=$(FIRST) -seeds=$(SEEDS)
 
-# The real core.Guard and core.Lease under every schedule of a small group: docs/explorer.md.
+# The real core.Guard and core.Lease under every schedule of a small group, and the real
+# Lease and raft under every script of a few steps: docs/explorer.md.
 .PHONY: explore
-explore: ## every schedule of a small group, STATES=10000000 of each search, about half an hour
+explore: ## every schedule of a small group, STATES=10000000 of each search, and scripts DEEPER=2 steps longer, about 40 minutes
 	$(GO) test ./leaderlease/core -run '^TestExplore$$' -count 1 -timeout 0 -v -args -explore.states=$(STATES)
+	$(GO) test ./leaderlease/leasetest -run '^TestExplore$$' -count 1 -timeout 0 -v -args -explore.deeper=$(DEEPER)
 
 .PHONY: explore-mutants
-explore-mutants: ## which planted bugs of the rules a search finds, written to docs/explorer-mutants.md, about half an hour
+explore-mutants: ## which planted bugs of the rules a search finds, written to docs/explorer-mutants.md and leasetest/testdata/found, an hour
 	$(GO) run ./internal/mutants -explore docs/explorer-mutants.md
 
 .PHONY: floods

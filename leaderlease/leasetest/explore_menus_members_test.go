@@ -1,0 +1,71 @@
+package leasetest
+
+import "slices"
+
+var sole = []string{"new election=4 voters=(1) spares=(2,3)", "elect 1"}
+
+// memberMenus have other configurations than that of three voters.
+var memberMenus = []menu{
+	{
+		name: "grow", depth: 3,
+		begin: sole,
+		steps: []string{
+			"run 100ms", "run 300ms", "change 1 add=(2,3)", "change 1 add=2", "isolate 1", "heal", "apply 1 delay=200ms", "usurp 2 votes=(2,3) limit=10ms",
+		},
+		goals: []goal{goalLease, goalConf},
+	},
+	{
+		// Node 1 does not say what configuration it has applied.
+		name: "forgets", depth: 4,
+		begin: then(sole, "mistake 1 forgets"),
+		steps: []string{"run 300ms", "change 1 add=(2,3)", "change 1 add=2", "change 1 add=3", "isolate 1", "usurp 2 votes=(2,3) limit=10ms", "mistake 1 none"},
+		goals: []goal{goalHealed},
+	},
+	{
+		// Node 1 knows that node 2 is removed, before it does itself.
+		name: "shrink", depth: 4,
+		begin: []string{"new election=4 voters=(1,2) async", "elect 2", "apply 2 delay=2s", "fill 2"},
+		steps: []string{"run 100ms", "change 2 remove=2", "isolate 2", "usurp 1 votes=(1) limit=10ms", "usurp 1 votes=(1) limit=400ms", "burst 1 ticks=20"},
+		goals: []goal{goalLease, goalConf},
+	},
+	{
+		name: "shrink-late", depth: 4,
+		begin: []string{"new election=4 voters=(1,2) async", "elect 2", "apply 2 delay=2s"},
+		steps: []string{"run 100ms", "change 2 remove=2", "isolate 2", "usurp 1 votes=(1) limit=10ms", "burst 1 ticks=20"},
+	},
+	{
+		name: "shrink-sync", depth: 4,
+		begin: []string{"new election=4 voters=(1,2) early=(2)", "elect 2", "apply 2 delay=2s", "fill 2"},
+		steps: []string{"run 100ms", "change 2 remove=2", "isolate 2", "usurp 1 votes=(1) limit=10ms", "burst 1 ticks=20"},
+	},
+	{
+		// Node 3 leads; it has its configuration from a snapshot.
+		name: "snapshot", depth: 4,
+		begin: []string{
+			"new election=4 spares=(4,5)", "elect 1", "isolate 3", "change 1 add=(4,5)", "run 100ms", "write 1 key=7", "compact 1",
+			"heal", "run 300ms", "transfer 1 to=3", "run 200ms",
+		},
+		steps: []string{"run 100ms", "run 400ms", "split a=(1,3) b=(2,4,5)", "usurp 4 votes=(2,4,5) limit=10ms", "isolate 3"},
+		goals: []goal{goalLease},
+	},
+	{
+		// A sole voter has forgotten what is committed, and begins to lead.
+		name: "sole", begin: forgetful("new election=4 voters=(1) learners=(2)", "run 300ms"), depth: 4, steps: remembering,
+	},
+	{
+		name: "sole-async", begin: forgetful("new election=4 voters=(1) learners=(2) async", "run 300ms"), depth: 4, steps: remembering,
+	},
+	{
+		// The same where the leader has no Lease: it reads what is stale, and node 2 does not.
+		name: "plain", begin: forgetful("new election=4 voters=(1) learners=(2) async plain=(1)"), depth: 4,
+		steps: []string{"run 10ms", "run 110ms", "run 300ms", "read 2 key=7 wait=10ms", "release type=MsgApp"},
+	},
+}
+
+func forgetful(first string, more ...string) []string {
+	return slices.Concat([]string{
+		first, "elect 1", "write 1 key=7", "run 150ms", "hold type=MsgApp to=2", "write 1 key=7", "crash 1", "disk 1 delay=300ms", "restart 1",
+	}, more, []string{"campaign 1", "run 600ms"})
+}
+
+var remembering = []string{"run 10ms", "run 110ms", "run 300ms", "read 1 key=7", "read 2 key=7 wait=10ms", "release type=MsgApp"}

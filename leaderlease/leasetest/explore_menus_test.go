@@ -1,0 +1,113 @@
+package leasetest
+
+import "slices"
+
+// menu is a search: every script that begins with begin and goes on with steps. Each
+// has one kind of trouble, or none would come far.
+type menu struct {
+	name         string
+	begin, steps []string
+	// depth is how many steps are wanted.
+	depth int
+	// doubtful: some clock breaks the assumptions.
+	doubtful bool
+	// goals must be reached in this search.
+	goals []goal
+}
+
+var menus = slices.Concat(electionMenus, processMenus, memberMenus, readMenus)
+
+// In settled there is a leader with a lease, where D is 300 ms and 60 of them are the
+// margin; in torn node 3 hears nothing of it any more and is bound no more; in unheard
+// nobody hears it, and nobody is bound.
+var (
+	settled = []string{"new election=4", "elect 1"}
+	torn    = []string{"new election=4", "elect 1", "split a=(1) b=(3)", "run 300ms"}
+	unheard = []string{"elect 1", "isolate 1", "run 300ms"}
+)
+
+func then(begin []string, more ...string) []string { return slices.Concat(begin, more) }
+
+var electionMenus = []menu{
+	{
+		name: "settled", begin: settled, depth: 3,
+		steps: []string{
+			"run 100ms", "run 200ms", "isolate 1", "heal", "forget 2", "campaign 2",
+			"usurp 2 votes=(2,3) limit=10ms", "usurp 3 votes=(1,2,3) limit=10ms",
+			"write 1 key=7 nowait", "read 1 key=7", "invalidate 1", "close 1", "crash 2", "restart 2",
+		},
+		goals: []goal{goalLease, goalExpired, goalAtOnce},
+	},
+	{
+		name: "torn", begin: torn, depth: 3,
+		steps: []string{
+			"run 100ms", "run 200ms", "isolate 1", "join 1 3", "crash 2", "restart 2", "crash 1", "restart 1",
+			"usurp 2 votes=(2,3) limit=10ms", "usurp 3 votes=(2,3) limit=10ms", "usurp 3 votes=(1,3) limit=10ms",
+			"write 1 key=7 nowait", "read 1 key=7", "read 2 key=7",
+		},
+		goals: []goal{goalLease, goalExpired, goalBound, goalHeld},
+	},
+	{
+		name: "transfers", begin: settled, depth: 3,
+		steps: []string{
+			"run 100ms", "run 400ms", "isolate 1", "heal", "split a=(1) b=(3)", "transfer 1 to=2", "transfer 1 to=3",
+			"hold type=(MsgTimeoutNow,MsgVote)", "pass", "release type=MsgTimeoutNow", "release type=MsgVote",
+		},
+		goals: []goal{goalSecond, goalReleased},
+	},
+	{
+		// A promise ends between two ticks.
+		name: "between", begin: []string{"new election=6 duration=390ms skew=65ms", "elect 1"}, depth: 3,
+		steps: []string{"run 10ms", "run 100ms", "run 390ms", "isolate 1", "usurp 2 votes=(2,3) limit=10ms", "read 1 key=7"},
+	},
+	{
+		// The MsgTimeoutNow of a transfer that is given up comes late, to a node that is not
+		// bound.
+		name: "late", depth: 4,
+		begin: []string{"new tick=50ms election=20 duration=300ms", "elect 1", "hold type=MsgTimeoutNow", "transfer 1 to=3", "split a=(1) b=(3)"},
+		steps: []string{
+			"run 10ms", "run 100ms", "run 1100ms", "isolate 1", "join 1 3", "split a=(1) b=(3)", "release type=MsgTimeoutNow", "hold type=MsgVote to=1",
+		},
+	},
+	{
+		name: "overtaken", begin: overtaken("new election=4"), depth: 5, steps: overtaking,
+	},
+	{
+		name: "overtaken-async", begin: overtaken("new election=4 async"), depth: 5, steps: overtaking,
+	},
+	{
+		name: "copies", begin: then(overtaken("new election=4"), "mistake 2 copies", "mistake 3 copies"), depth: 5, steps: overtaking,
+	},
+	{
+		name: "copies-async", begin: then(overtaken("new election=4 async"), "mistake 2 copies", "mistake 3 copies"), depth: 5, steps: overtaking,
+	},
+	{
+		name: "forced", begin: then(torn, "overtake 2 type=MsgTimeoutNow by=600ms"), depth: 4,
+		steps: []string{"run 100ms", "run 200ms", "run 400ms", "transfer 1 to=2", "isolate 1"},
+	},
+	{
+		// Answers come when node 2 is bound once more.
+		name: "answered", begin: slices.Concat([]string{"new election=4"}, unheard, []string{"hold type=(MsgVoteResp,MsgPreVoteResp) to=2"}), depth: 4,
+		steps: []string{"run 100ms", "usurp 2 votes=(2,3) limit=10ms", "heal", "release type=MsgPreVoteResp", "release type=MsgVoteResp"},
+	},
+	{
+		name: "clocks", begin: torn, depth: 3,
+		steps: []string{
+			"run 100ms", "isolate 1", "clock 1 step=-10s", "clock 2 step=1s disrupt", "clock 2 step=-10s", "clock 1 fail", "clock 1 recover",
+			"usurp 3 votes=(2,3) limit=10ms",
+		},
+		goals: []goal{goalRecovered},
+	},
+	{
+		// A step that the margin does not cover, in a lease that runs out.
+		name: "disrupted", begin: then(torn, "isolate 1"), depth: 4,
+		steps: []string{"run 10ms", "run 300ms", "clock 1 step=-90ms disrupt", "clock 1 step=-10s", "clock 2 step=1s disrupt", "usurp 3 votes=(2,3) limit=10ms"},
+	},
+}
+
+// In overtaken node 3 is let to hear node 1 again while a vote waits for its raft.
+func overtaken(first string) []string {
+	return slices.Concat([]string{first}, unheard, []string{"overtake 3 type=MsgVote by=150ms"})
+}
+
+var overtaking = []string{"run 100ms", "join 1 3", "forget 3", "usurp 2 votes=(2,3) limit=10ms"}

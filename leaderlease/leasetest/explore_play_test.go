@@ -1,0 +1,87 @@
+package leasetest
+
+import (
+	"crypto/rand"
+	"fmt"
+	mathrand "math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// play is a script that is being played and judged.
+type play struct {
+	script
+	judge
+	t *testing.T
+	// misled: some node embeds its Lease wrongly; missed is one whose Lease has said so.
+	misled bool
+	missed uint64
+}
+
+// pinned is the randomness of every play: the one that RunScript pins, so that what a
+// search finds plays the same way as a file.
+type pinned struct{ *mathrand.ChaCha8 }
+
+func (p pinned) rewind() { p.Seed([32]byte{1}) }
+
+// pin replaces crypto/rand, where raft draws its election timeouts, until t ends.
+// Cryptotest would remember each of a million rewinds.
+func pin(t *testing.T) pinned {
+	t.Helper()
+	p := pinned{mathrand.NewChaCha8([32]byte{1})}
+	before := rand.Reader
+	rand.Reader = p
+	t.Cleanup(func() { rand.Reader = before })
+	return p
+}
+
+// parse reads directives, one a line.
+func parse(t *testing.T, lines []string) (ds []*datadriven.TestData) {
+	t.Helper()
+	for _, line := range lines {
+		cmd, args, err := datadriven.ParseLine(line)
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		ds = append(ds, &datadriven.TestData{Pos: line, Cmd: cmd, CmdArgs: args})
+	}
+	return ds
+}
+
+// do plays one directive and judges what has come of it.
+func (p *play) do(d *datadriven.TestData) {
+	p.t.Helper()
+	p.misled = p.misled || d.Cmd == "mistake"
+	out := p.run(p.t, d)
+	if d.Cmd == "new" {
+		p.watch(p.c)
+		p.watchVotes()
+		if *exploreRules {
+			p.guards()
+		}
+	}
+	p.after(out)
+	p.heard(out)
+	p.keepsItsWord(d)
+}
+
+// keepsItsWord judges what a directive promises by itself: nothing passes once a lease
+// is given up, and nobody asks for a round when nobody reads.
+func (p *play) keepsItsWord(d *datadriven.TestData) {
+	for _, n := range p.c.nodes {
+		if !n.up || n.lease == nil {
+			continue
+		}
+		if p.misled && n.lease.Info().Err != nil {
+			p.missed = n.ID
+		}
+		named := len(d.CmdArgs) > 0 && d.CmdArgs[0].Key == fmt.Sprint(n.ID)
+		if (d.Cmd == "close" || d.Cmd == "invalidate") && named && n.Valid() {
+			p.fail("node %d: %s, and the lease is valid", n.ID, d.Cmd)
+		}
+		if p.reads == 0 && n.lease.Stats().Rounds > 0 {
+			p.fail("node %d asks for a round, and nobody reads", n.ID)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package leasetest
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"time"
+)
+
+// key is what can be seen of a state.
+type key [sha256.Size]byte
+
+// key takes what can be seen of every node, of what is under way, and of the rules
+// that the script has made. Two states that look the same may differ in what raft
+// and the Lease keep to themselves; then one of them is not followed.
+func (p *play) key() key {
+	h := sha256.New()
+	for _, n := range p.c.nodes {
+		n.see(h)
+	}
+	for _, m := range p.c.Net.held {
+		_, _ = fmt.Fprintln(h, describeMessage(m), m.GetIndex(), m.GetCommit(), len(m.GetEntries()))
+	}
+	// The order of what is due at one moment is not looked at.
+	due := make([]time.Duration, 0, len(p.c.world.events))
+	for _, e := range p.c.world.events {
+		due = append(due, e.at-p.c.world.now)
+	}
+	slices.Sort(due)
+	_, _ = fmt.Fprintln(h, due, p.c.Net.cut, p.delays, p.disk, p.apply, p.written, p.open)
+	for _, m := range p.held {
+		_, _ = fmt.Fprint(h, *m)
+	}
+	return key(h.Sum(nil))
+}
+
+// see writes down what can be seen of a node.
+func (n *Node) see(w io.Writer) {
+	if !n.up {
+		s, _, err := n.disk.InitialState()
+		must(err)
+		_, _ = fmt.Fprintln(w, "down", s.GetTerm(), s.GetVote(), s.GetCommit(), n.last())
+		return
+	}
+	s := n.raw.BasicStatus()
+	_, _ = fmt.Fprintln(w, s.SoftState, s.GetTerm(), s.GetVote(), s.GetCommit(), s.Applied, s.LeadTransferee, n.last(),
+		n.Applied(), n.Hash(), n.conf.String(), n.paused, n.busy, n.missed, len(n.inbox), len(n.unsynced), len(n.appends.jobs), len(n.applies.jobs))
+	_, _ = fmt.Fprintln(w, timers(n), n.Clock.rate, n.Clock.stopped, n.Clock.failed, n.mistake(), n.Options.FilterOnArrival)
+	if n.lease == nil {
+		return
+	}
+	i := n.lease.Info()
+	_, _ = fmt.Fprintln(w, i.Term, i.Leader, i.Role, i.Lease, i.Remaining, i.End, i.Promise, i.Commit, i.Applied, i.Waiting, i.Err)
+	for _, peer := range i.Peers {
+		_, _ = fmt.Fprintln(w, peer)
+	}
+}
+
+// timers are raft's, which it does not show.
+func timers(n *Node) (t [3]int64) {
+	r := reflect.ValueOf(n.raw).Elem().FieldByName("raft").Elem()
+	for i, name := range []string{"electionElapsed", "heartbeatElapsed", "randomizedElectionTimeout"} {
+		t[i] = r.FieldByName(name).Int()
+	}
+	return t
+}
+
+func (n *Node) last() string {
+	index, err := n.disk.LastIndex()
+	must(err)
+	term, err := n.disk.Term(index)
+	must(err)
+	return fmt.Sprint(index, "/", term)
+}
