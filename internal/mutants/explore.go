@@ -10,59 +10,85 @@ import (
 	"strings"
 )
 
-// corePkg is where the explorer's first level searches; docs/explorer.md says what
-// the levels are.
-const corePkg = "./leaderlease/core"
+// level is one of the explorer's: docs/explorer.md says what they are.
+type level struct {
+	number int
+	pkg    string
+	// first are the flags of a first search, second those where it has found nothing.
+	first, second []string
+}
+
+var levels = []level{
+	{1, "./leaderlease/core", nil, []string{"-explore.times", "5"}},
+	// What breaks the claim comes first, and then what breaks a rule by itself.
+	{2, leasetestPkg, []string{"-explore.rules=false"}, nil},
+}
 
 // exploredTables are those whose bugs break a rule of the lease.
 var exploredTables = regexp.MustCompile("^(planted|rules)$")
 
+// explorer makes the searches, and keeps what they find.
+type explorer struct {
+	options
+	scripts *scripts
+	tally   map[string]int
+}
+
 // exploreAll lets the explorer search for each mutant of the rules' tables and
-// writes which it finds, as a table, to path.
+// writes which it finds, as a table, to path, and the scripts beside leasetest's.
 func exploreAll(ctx context.Context, o options, path string) (err error) {
-	f, err := os.Create(path) //nolint:gosec // the path is the caller's
+	dir, err := os.MkdirTemp("", "scripts")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	o.table = exploredTables
-	_, err = io.WriteString(f, "# What the explorer finds\n\nMade by `make explore-mutants`; "+
-		"[explorer.md](explorer.md) says what the columns mean. A depth is the number of steps of the shortest way there.\n\n"+
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	x := &explorer{options: o, tally: make(map[string]int)}
+	x.table = exploredTables
+	if x.scripts, err = newScripts(ctx, dir); err != nil {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString("# What the explorer finds\n\nMade by `make explore-mutants`; " +
+		"[explorer.md](explorer.md) says what the columns mean. A depth is the number of steps of the shortest way there.\n\n" +
 		"| rule | planted bug | found |\n|---|---|---|\n")
-	tally := map[string]int{}
-	for _, m := range o.mutants() {
-		if err != nil || ctx.Err() != nil {
-			return errors.Join(err, ctx.Err())
-		}
-		if !o.only.MatchString(m.Rule) && !o.only.MatchString(m.Name) {
+	if err := x.explore(ctx, &b); err != nil {
+		return err
+	}
+	fmt.Fprintf(&b, "\n%d found by search, %d not found, %d equivalent.\n", x.tally[classCaught], x.tally[classNot], x.tally[classEquivalent])
+	if err := x.scripts.write(x.kept); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(b.String()), 0o644) //nolint:gosec // it is a document
+}
+
+// explore writes a row for each mutant.
+func (x *explorer) explore(ctx context.Context, w io.Writer) error {
+	for _, m := range x.mutants() {
+		if !x.only.MatchString(m.Rule) && !x.only.MatchString(m.Name) {
 			continue
 		}
-		found, class := exploreOne(ctx, m)
-		tally[class]++
+		found, class := x.one(ctx, m)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		x.tally[class]++
 		fmt.Printf("%-8s %-60s %s\n", m.Rule, m.Name, found)
-		_, err = fmt.Fprintf(f, "| %s | %s | %s |\n", m.Rule, m.Name, found)
+		_, _ = fmt.Fprintf(w, "| %s | %s | %s |\n", m.Rule, m.Name, found)
 	}
-	if err == nil {
-		_, err = fmt.Fprintf(f, "\n%d found by search, %d of level 2, %d not found, %d equivalent.\n",
-			tally[classCaught], tally[classLevel2], tally[classNot], tally[classEquivalent])
-	}
-	return err
+	return nil
 }
 
 const (
 	classCaught     = "found"
-	classLevel2     = "level 2"
 	classNot        = "not found"
 	classEquivalent = "equivalent"
 )
 
-// exploreOne says what the search finds with m planted.
-func exploreOne(ctx context.Context, m Mutant) (found, class string) {
-	switch {
-	case m.Equivalent != "":
+// one says what the searches find with m planted: those of level 1 if all of it is in
+// package core, and those of level 2 if these find nothing.
+func (x *explorer) one(ctx context.Context, m Mutant) (found, class string) {
+	if m.Equivalent != "" {
 		return classEquivalent, classEquivalent
-	case !m.inCore():
-		return classLevel2, classLevel2
 	}
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
@@ -73,26 +99,46 @@ func exploreOne(ctx context.Context, m Mutant) (found, class string) {
 	if err != nil {
 		return err.Error(), classNot
 	}
-	binary, err := compile(ctx, corePkg, overlay, dir)
-	if err != nil {
-		return err.Error(), classNot
-	}
-	// Most are found by a short search, and some by a longer one, which is not made
-	// where nothing is expected.
 	why, expected := unfound[m.Name]
-	for _, times := range []string{"1", "5"} {
-		if times != "1" && expected {
-			break
+	for _, l := range levels {
+		if (l.number == 1 && !m.inCore()) || (x.level != 0 && x.level != l.number) {
+			continue
 		}
-		out, err := run(ctx, corePkg, binary, "-test.run", "^TestExplore$", "-test.timeout", "0", "-explore.times", times)
-		if found, class = searched(out, err); class == classCaught {
-			return found, class
+		if found, class = x.search(ctx, l, m, overlay, dir); class == classCaught {
+			return fmt.Sprintf("level %d: %s", l.number, found), class
 		}
 	}
 	if expected {
-		return why, classNot
+		return "no: " + why, classNot
 	}
 	return found, class
+}
+
+// search makes the searches of a level. Most bugs are found by the first, and some by
+// the second, which is not made where nothing is expected.
+func (x *explorer) search(ctx context.Context, l level, m Mutant, overlay, dir string) (found, class string) {
+	binary, err := compile(ctx, l.pkg, overlay, dir)
+	if err != nil {
+		return err.Error(), classNot
+	}
+	args := []string{"-test.run", "^TestExplore$", "-test.timeout", "0"}
+	if l.number == 2 {
+		args = append(args, "-explore.script", x.scripts.file())
+	}
+	out, err := run(ctx, l.pkg, binary, append(args, l.first...)...)
+	found, class = searched(out, err)
+	if _, expected := unfound[m.Name]; class != classCaught && !expected {
+		out, err = run(ctx, l.pkg, binary, append(args, l.second...)...)
+		found, class = searched(out, err)
+	}
+	if l.number == 1 || !counterexample.MatchString(out) {
+		return found, class
+	}
+	shown, err := x.scripts.keep(ctx, m, binary)
+	if err != nil {
+		return err.Error(), classNot
+	}
+	return found + shown, class
 }
 
 // inCore reports whether all of m is in package core.

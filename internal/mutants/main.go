@@ -34,6 +34,8 @@ type options struct {
 	trace, traceAll bool
 	seeds           int
 	list            bool
+	level           int
+	kept            string
 }
 
 // tables are all mutants, by what they break.
@@ -71,6 +73,8 @@ func main() {
 	flag.IntVar(&o.seeds, "seeds", 2000, "give up on a simulation after this many seeds")
 	flag.BoolVar(&o.list, "list", false, "print the table and run nothing")
 	explore := flag.String("explore", "", "let the explorer search for the rules' mutants, and write what it finds to this file")
+	flag.IntVar(&o.level, "level", 0, "-explore: search at this level only")
+	flag.StringVar(&o.kept, "kept", keptScripts, "-explore: write the scripts that level 2 finds to this file")
 	generate := flag.Bool("generated", false, "run generated mutants instead of the tables")
 	files := flag.String("files", mutated, "-generated: mutate the files whose path matches this regexp")
 	n := flag.Int("n", 60, "-generated: run as many mutants that compile")

@@ -22,7 +22,7 @@ var voterRules = []Mutant{
 		Old:  "term < max(g.term, g.promise.term) ||", New: "",
 	},
 	{
-		Rule: "V1", Name: "a later term of the same leader is taken for the earlier", Pkg: corePkg, Test: "^TestGuardPromiseOnlyGrows$",
+		Rule: "V1", Name: "a later term of the same leader is taken for the earlier", Pkg: "./leaderlease/core", Test: "^TestGuardPromiseOnlyGrows$",
 		File: guardFile,
 		Old:  "if term > g.promise.term {", New: "if leader != g.promise.leader {",
 	},
@@ -234,7 +234,7 @@ var voterRules = []Mutant{
 		Old:  "if !s.restarted {", New: "if false {",
 	},
 	{
-		Rule: "V6", Name: "a promise takes the place of a longer hold", Pkg: corePkg, Test: "^TestGuardBound$",
+		Rule: "V6", Name: "a promise takes the place of a longer hold", Pkg: "./leaderlease/core", Test: "^TestGuardBound$",
 		File: guardFile,
 		Old:  "now.Before(g.promise.until) || g.Held(now) }", New: "now.Before(g.promise.until) || g.promise.until == 0 && g.Held(now) }",
 	},
