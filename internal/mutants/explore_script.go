@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -53,7 +54,9 @@ func (s *scripts) keep(ctx context.Context, m Mutant, binary string) (verdict st
 	if s.names[string(text)] == nil {
 		s.order = append(s.order, string(text))
 	}
-	s.names[string(text)] = append(s.names[string(text)], m.Rule+": "+m.Name)
+	if name := m.Rule + ": " + m.Name; !slices.Contains(s.names[string(text)], name) {
+		s.names[string(text)] = append(s.names[string(text)], name)
+	}
 	return "", nil
 }
 
