@@ -22,6 +22,9 @@ func TestThePromiseIsSynced(t *testing.T) {
 	if err := (disk{}).write(pipe, "1s"); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("write() to what cannot be synced = %v, want %v", err, syscall.EINVAL)
 	}
+	if err := (disk{}).write("/dev/full", "1s"); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("write() to what is full = %v, want %v", err, syscall.ENOSPC)
+	}
 	if err := (disk{}).syncDir(filepath.Join(t.TempDir(), "gone")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("syncDir() of what is gone = %v, want %v", err, os.ErrNotExist)
 	}
