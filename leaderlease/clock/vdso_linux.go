@@ -49,6 +49,11 @@ func newVDSOClock() (*vdsoClock, error) {
 	if err != nil {
 		return nil, err
 	}
+	return vdsoClockOf(fn)
+}
+
+// vdsoClockOf is a clock that calls fn, unless fn is found to be unfit.
+func vdsoClockOf(fn uintptr) (*vdsoClock, error) {
 	if used := probeVDSO(fn); used == 0 || used > vdsoStack/2 {
 		return nil, fmt.Errorf("%s used %d bytes of stack, want 1 to %d", vdsoSymbol, used, vdsoStack/2)
 	}
@@ -77,6 +82,10 @@ func findVDSO() (uintptr, error) {
 	if err != nil {
 		return 0, err
 	}
+	return findIn(image)
+}
+
+func findIn(image []byte) (uintptr, error) {
 	off, err := vdso.Lookup(image, vdsoMachine, vdsoSymbol, vdsoVersion)
 	if err != nil {
 		return 0, err
@@ -93,6 +102,10 @@ func vdsoImage() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read auxiliary vector: %w", err)
 	}
+	return imageIn(auxv)
+}
+
+func imageIn(auxv [][2]uintptr) ([]byte, error) {
 	for _, entry := range auxv {
 		if entry[0] != atSysinfoEHDR || entry[1] == 0 {
 			continue

@@ -64,6 +64,7 @@ func TestLookupRefuses(t *testing.T) {
 		{"function undefined", poke(good, 0x300+3*symSize, 0), amd64.name},
 		{"other name", good, "__vdso_clock_getres"},
 		{"a name that ours begins with", good, "__vdso_clock"},
+		{"another name as long", good, "__vdso_clock_gettimX"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -72,8 +73,43 @@ func TestLookupRefuses(t *testing.T) {
 			}
 		})
 	}
-	if off, err := Lookup(good, amd64.machine, amd64.name, "LINUX_9"); err == nil {
-		t.Errorf("Lookup(version LINUX_9) = %#x, want an error", off)
+	for _, version := range []string{"LINUX_9", "LINUX_2.7"} {
+		if off, err := Lookup(good, amd64.machine, amd64.name, version); err == nil {
+			t.Errorf("Lookup(version %s) = %#x, want an error", version, off)
+		}
+	}
+}
+
+// What cannot be mapped is refused by its first page already.
+func TestSizeRefuses(t *testing.T) {
+	good := amd64.build()
+	for name, image := range map[string][]byte{
+		"a segment that ends beyond the bound": poke(good, atPhdrs+8, maxSize),
+		"an end beyond the end of numbers":     poke(poke(good, atPhdrs+8, 0x1000), atPhdrs+32, math.MaxUint64-0x8ff),
+		"a beginning at the end of numbers":    poke(poke(good, atPhdrs+8, math.MaxUint64-0xff), atPhdrs+32, 0x800),
+		"no executable segment":                poke(good, atPhdrs, 1),
+		"no dynamic table":                     poke(good, atPhdrs+phdrSize, 0),
+		"an empty dynamic table":               poke(good, atPhdrs+phdrSize+32, dynSize-1),
+	} {
+		if size, err := Size(image, amd64.machine); err == nil {
+			t.Errorf("Size(%s) = %d, want an error", name, size)
+		}
+	}
+}
+
+// Of several executable segments the first one counts.
+func TestTheFirstSegmentCounts(t *testing.T) {
+	const atTable = 0x580
+	image := amd64.build()
+	copy(image[atTable:], image[atPhdrs:atPhdrs+2*phdrSize])
+	phdr(image[atTable+2*phdrSize:], elf.PT_LOAD, 0x100, 0x9000, 0x500)
+	image = poke(image, 32, atTable)
+	image[56] = 3
+	if size, err := Size(image, amd64.machine); err != nil || size != imageSize {
+		t.Errorf("Size() = %d, %v, want %d", size, err, imageSize)
+	}
+	if off, err := Lookup(image, amd64.machine, amd64.name, amd64.version); err != nil || off != atCode {
+		t.Errorf("Lookup() = %#x, %v, want %#x", off, err, atCode)
 	}
 }
 
