@@ -24,11 +24,12 @@ func TestOpsAreCounted(t *testing.T) {
 			{Request: &pb.RequestOp_RequestPut{RequestPut: put}}, {Request: &pb.RequestOp_RequestRange{RequestRange: get}},
 		}}},
 		{Txn: &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: get}}}}},
+		{Range: get},
 		{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 7}},
 	} {
 		_, _ = r.request(req)
 	}
-	if got, want := r.Ops(), (store.Ops{Ranges: 2, Puts: 2, Deletes: 2, Txns: 1, PutBytes: 12}); got != want {
+	if got, want := r.Ops(), (store.Ops{Ranges: 3, Puts: 2, Deletes: 2, Txns: 1, PutBytes: 12}); got != want {
 		t.Errorf("Ops() = %+v, want %+v", got, want)
 	}
 }

@@ -23,6 +23,10 @@ func TestAlarmsRefuseWork(t *testing.T) {
 		{"put", put("a", "1"), full, corrupt},
 		{"transaction with a put in any branch", grows, full, corrupt},
 		{"transaction without put", shrinks, nil, corrupt},
+		{"transaction of transactions without put", txn(&pb.TxnRequest{Failure: []*pb.RequestOp{opTxn(shrinks.GetTxn())}}), nil, corrupt},
+		{"grant of a TTL lease", grant(9, 5), full, corrupt},
+		{"revocation of a TTL lease", revoke(8), nil, corrupt},
+		{"checkpoint of a TTL lease", remember(8, 3), nil, nil},
 		{"delete", del("a", ""), nil, corrupt},
 		{"range", reads, nil, corrupt},
 		{"compaction", compact(3), nil, corrupt},
@@ -30,6 +34,7 @@ func TestAlarmsRefuseWork(t *testing.T) {
 	} {
 		for kind, want := range map[pb.AlarmType]error{pb.AlarmType_NOSPACE: c.nospace, pb.AlarmType_CORRUPT: c.oncorupt} {
 			r := history(t)
+			r.must(grant(8, 5))
 			r.must(activate(7, kind))
 			if _, err := r.request(c.req); err != want { //nolint:errorlint // clients see this very value
 				t.Errorf("%s under %v = %v, want %v", c.name, kind, err, want)
