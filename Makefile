@@ -62,7 +62,7 @@ test: ## what CI runs: all tests with the race detector, the standard simulation
 .PHONY: simulations
 simulations:
 	$(SIMULATE)
-	$(GO) test -timeout 15m ./leaderlease/core ./leaderlease/leasetest ./internal/raftsim ./raftwal/...
+	$(GO) test -timeout 15m ./leaderlease/core ./leaderlease/leasetest ./kvnode/ttl ./internal/raftsim ./raftwal/...
 	$(GO) test -timeout 15m ./leaderlease/leasetest/sim -skip '^TestSimulation$$'
 
 .PHONY: race
