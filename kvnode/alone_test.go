@@ -117,7 +117,7 @@ func TestAFounderOfOneUnderASupervisorNeverServes(t *testing.T) {
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
-			<-back.Done()
+			wantEnd(t, back)
 			back = c.start("m1")
 		}
 	})

@@ -49,7 +49,7 @@ func (c *cluster) end(nodes []*Node, left func(*fs.Memory) *fs.Memory) {
 	}
 	for _, n := range nodes {
 		n.fail(errors.New("crash"))
-		<-n.Done()
+		wantEnd(c.t, n)
 		if err := errors.Join(os.RemoveAll(n.cfg.DataDir), os.Rename(n.cfg.DataDir+".left", n.cfg.DataDir)); err != nil {
 			c.t.Fatal(err)
 		}

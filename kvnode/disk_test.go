@@ -214,7 +214,7 @@ func TestAFailedSyncEndsTheMember(t *testing.T) {
 				if err := put(t.Context(), n, "k", "lost"); err == nil {
 					t.Error("put = nil although its sync failed")
 				}
-				<-n.Done()
+				wantEnd(t, n)
 				if err := n.Err(); !errors.Is(err, syscall.EIO) {
 					t.Errorf("Err() = %v, want EIO", err)
 				}
@@ -249,7 +249,7 @@ func TestFailedSyncsNeverAcknowledge(t *testing.T) {
 			t.Error("put = nil although two of three syncs failed")
 		}
 		for _, f := range c.followers(leader) {
-			<-f.Done()
+			wantEnd(t, f)
 			if err := f.Err(); !errors.Is(err, syscall.EIO) {
 				t.Errorf("Err() of %s = %v, want EIO", f.Name(), err)
 			}

@@ -39,7 +39,7 @@ func TestAnAcknowledgedChangeSurvivesACrash(t *testing.T) {
 // gone ends a member that never comes back.
 func (c *cluster) gone(n *Node) {
 	n.fail(ErrRemoved)
-	<-n.Done()
+	wantEnd(c.t, n)
 	delete(c.nodes, n.Name())
 }
 

@@ -91,7 +91,7 @@ func TestAnOldMemberStopsWhereTheFormatIsRaised(t *testing.T) {
 		}
 		leader.formats.propose(store.FormatGrants)
 		c.raised(leader)
-		<-victim.Done()
+		wantEnd(t, victim)
 		if err := victim.Err(); err == nil || !strings.Contains(err.Error(), "raises the cluster's format to 2, and this version knows 1 to 1: start this member with") {
 			t.Errorf("Err() = %v, want what to do about an old version", err)
 		}
@@ -103,7 +103,7 @@ func TestAnOldMemberStopsWhereTheFormatIsRaised(t *testing.T) {
 		// A store of the second format is made, and the old version looks again.
 		c.grant(leader, 1, 1000)
 		again := c.start("m3")
-		<-again.Done()
+		wantEnd(t, again)
 		// It is refused, or finds the entry in its own log first, and says which.
 		if logs.count("is of a version that knows format 1, and the cluster has format 2: start it with the version of the others") == 0 &&
 			!strings.Contains(fmt.Sprint(again.Err()), "raises the cluster's format to 2") {

@@ -314,7 +314,7 @@ func TestAWipedMemberIsRefusedWhenAllStartAtOnce(t *testing.T) {
 				c.start(n)
 			}
 		}
-		<-back.Done()
+		wantEnd(t, back)
 		if err := back.Err(); !errors.Is(err, ErrLost) {
 			t.Errorf("Err() = %v, want ErrLost", err)
 		}

@@ -35,7 +35,7 @@ func TestALaggingMemberLetsANewLeaderIn(t *testing.T) {
 		if err := leader.RemoveMember(t.Context(), other.ID()); err != nil {
 			t.Fatal(err)
 		}
-		<-other.Done()
+		wantEnd(t, other)
 		delete(c.nodes, other.Name())
 		c.put(leader, "k", "v")
 		// Two of three are up: the new one, and one that has never heard of it.
@@ -304,7 +304,7 @@ func TestStopIsBoundedByItsContext(t *testing.T) {
 			t.Error("Stop() has not begun to stop a second after its context has ended")
 		}
 		close(gate)
-		<-n.Done()
+		wantEnd(t, n)
 	})
 }
 

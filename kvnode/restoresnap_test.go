@@ -213,7 +213,7 @@ func TestARestoredMemberThatIsRestoredAgainIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		back := c.start(victim.Name())
-		<-back.Done()
+		wantEnd(t, back)
 		if !errors.Is(back.Err(), ErrLost) {
 			t.Errorf("Err() = %v, want ErrLost", back.Err())
 		}

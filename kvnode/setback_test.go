@@ -262,7 +262,7 @@ func TestARemovedMemberHearsWhatToDo(t *testing.T) {
 		if err := leader.RemoveMember(t.Context(), goes.ID()); err != nil {
 			t.Fatal(err)
 		}
-		<-goes.Done()
+		wantEnd(t, goes)
 		if err := goes.Err(); !errors.Is(err, ErrRemoved) || !strings.Contains(err.Error(), "remove "+goes.cfg.DataDir) || !strings.Contains(err.Error(), "member add "+goes.Name()) {
 			t.Errorf("Err() = %v, want ErrRemoved, and the way back", err)
 		}

@@ -296,7 +296,7 @@ func TestARemovedFollowerStaysWhileItsVoteIsNeeded(t *testing.T) {
 		if left[0].Leader() == 0 {
 			t.Error("nobody leads a minute later")
 		}
-		<-removed.Done()
+		wantEnd(t, removed)
 		delete(c.nodes, removed.Name())
 	})
 }

@@ -85,7 +85,7 @@ func TestWhoIsAtAnOldAddressSaysWhoIsThere(t *testing.T) {
 			if err := c.leader().RemoveMember(t.Context(), old.ID()); err != nil {
 				t.Fatal(err)
 			}
-			<-old.Done()
+			wantEnd(t, old)
 			c.crash(old)
 			if err := os.RemoveAll(old.cfg.DataDir); err != nil {
 				t.Fatal(err)
