@@ -23,6 +23,8 @@ type site struct {
 	text     string
 	// before and after are the lines it touches, each run of blanks one space.
 	before, after string
+	// above is the line above them.
+	above string
 }
 
 // sites returns every mutant of the Go files below the current directory whose
@@ -65,7 +67,7 @@ func mutate(path string, source []byte) ([]site, error) {
 		for _, o := range operators {
 			for _, c := range o.apply(n, w) {
 				s := site{file: path, line: base.Line(c.from), operator: o.name, from: base.Offset(c.from), to: base.Offset(c.to), text: c.text}
-				s.before, s.after = w.lines(s)
+				s.above, s.before, s.after = w.lines(s)
 				found = append(found, s)
 			}
 		}
@@ -118,15 +120,18 @@ func (w writer) text(from, to token.Pos) string {
 
 func (w writer) of(n ast.Node) string { return w.text(n.Pos(), n.End()) }
 
-// lines returns the lines that s touches, as they are and as they become.
-func (w writer) lines(s site) (before, after string) {
+// lines returns the line above those that s touches, and these as they are and as they
+// become.
+func (w writer) lines(s site) (above, before, after string) {
 	from := strings.LastIndexByte(string(w.source[:s.from]), '\n') + 1
 	to := len(w.source)
 	if i := strings.IndexByte(string(w.source[s.to:]), '\n'); i >= 0 {
 		to = s.to + i
 	}
 	src := string(w.source)
-	return blanks(src[from:to]), blanks(src[from:s.from] + s.text + src[s.to:to])
+	above = strings.TrimSuffix(src[:from], "\n")
+	above = above[strings.LastIndexByte(above, '\n')+1:]
+	return blanks(above), blanks(src[from:to]), blanks(src[from:s.from] + s.text + src[s.to:to])
 }
 
 func blanks(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -77,7 +77,8 @@ func TestKeptMutantsAreMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range all {
-		made[kept{s.file, s.operator, s.before, s.after, ""}] = true
+		made[kept{s.file, s.operator, s.before, s.after, "", ""}] = true
+		made[kept{s.file, s.operator, s.before, s.after, s.above, ""}] = true
 	}
 	for _, k := range equivalents {
 		if k.why == "" {

