@@ -42,8 +42,8 @@ check: fmt-check vet lint api ## before each push: format, vet, lint, short test
 # The simulation has one goroutine, so the race detector would only slow it
 # down: under -race a short one runs, and the standard one after it, in PROCS
 # processes, 0 for one on each core. For the same reason raftwal damages its log
-# at every bit and byte, and the explorer looks at a million states, in a run of
-# their own.
+# at every bit and byte, the explorer looks at a million states, and kvnode/ttl tries
+# all orders of four steps, in a run of their own.
 SIMULATE = $(GO) test ./leaderlease/leasetest/sim -run '^TestSimulation$$' -count 1 -timeout 0 -v -args -procs=$(PROCS)
 
 # Bare RawNodes over volatile disks, one goroutine as well. TestSimulation of

@@ -19,7 +19,7 @@ func TestAReadThatMayWaitHasADeadline(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, n := range append(c.followers(leader), leader) {
 			bounded := false
-			_, err := n.tryUntil(context.Background(), func(ctx context.Context) (leaderlease.Read, error) {
+			_, err := n.reads.until(context.Background(), func(ctx context.Context) (leaderlease.Read, error) {
 				_, bounded = ctx.Deadline()
 				return leaderlease.Read{}, nil
 			})
@@ -28,7 +28,7 @@ func TestAReadThatMayWaitHasADeadline(t *testing.T) {
 			}
 		}
 		f := c.followers(leader)[0]
-		_, err := f.tryUntil(context.Background(), func(ctx context.Context) (leaderlease.Read, error) {
+		_, err := f.reads.until(context.Background(), func(ctx context.Context) (leaderlease.Read, error) {
 			select {
 			case <-ctx.Done():
 				return leaderlease.Read{}, ctx.Err()
@@ -37,7 +37,7 @@ func TestAReadThatMayWaitHasADeadline(t *testing.T) {
 			}
 		})
 		if !errors.Is(err, ErrTimeout) {
-			t.Errorf("tryUntil() of a read that waits for ever = %v, want %v", err, ErrTimeout)
+			t.Errorf("until() of a read that waits for ever = %v, want %v", err, ErrTimeout)
 		}
 	})
 }
@@ -46,15 +46,15 @@ func TestAReadThatMayWaitHasADeadline(t *testing.T) {
 func TestFailedReadsAreCounted(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
-		before := n.counts.failedReads.Load()
+		before := n.reads.failed.Load()
 		failure := errors.New("test")
 		for _, step := range []struct {
 			err  error
 			want uint64
 		}{{nil, 0}, {context.Canceled, 0}, {failure, 1}, {nil, 1}, {context.DeadlineExceeded, 2}} {
-			_, err := n.readUntil(t.Context(), func(context.Context) (leaderlease.Read, error) { return leaderlease.Read{}, step.err })
-			if got := n.counts.failedReads.Load() - before; !errors.Is(err, step.err) || got != step.want {
-				t.Errorf("readUntil() = %v, and %d reads have failed, want %v and %d", err, got, step.err, step.want)
+			_, err := n.reads.until(t.Context(), func(context.Context) (leaderlease.Read, error) { return leaderlease.Read{}, step.err })
+			if got := n.reads.failed.Load() - before; !errors.Is(err, step.err) || got != step.want {
+				t.Errorf("until() = %v, and %d reads have failed, want %v and %d", err, got, step.err, step.want)
 			}
 		}
 	})

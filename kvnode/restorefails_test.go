@@ -13,7 +13,7 @@ func TestASnapshotThatCannotBeRestoredEndsTheMember(t *testing.T) {
 		n := c.leader()
 		lost := &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{Index: new(n.store.Applied() + 100), Term: new(n.Term())}}
 		done := make(chan struct{})
-		if n.runJob(applyJob{restore: lost, done: done}) {
+		if n.applier.runJob(applyJob{restore: lost, done: done}) {
 			t.Error("runJob() of a snapshot that is not there = true, want false")
 		}
 		wantEnd(t, n)
