@@ -61,15 +61,15 @@ func newLogger(sys *System, cfg settings.Log) (*slog.Logger, func(), error) {
 const loggedBytes = 16 << 10
 
 // readable writes durations as people do, since JSON would have nanoseconds, and of
-// a text what prints, as both formats quote only a part of what does not. Messages and
-// errors have flags in the place of fields; other texts are names and paths.
+// a text what prints, as both formats quote only a part of what does not. Messages, errors
+// and advice have flags in the place of fields; other texts are names and paths.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	switch v := a.Value.Any().(type) {
 	case time.Duration:
 		a.Value = slog.StringValue(v.String())
 	case string:
 		v = logged(v)
-		if a.Key == slog.MessageKey {
+		if a.Key == slog.MessageKey || a.Key == "advice" {
 			v = settings.Spoken(v)
 		}
 		a.Value = slog.StringValue(v)

@@ -23,7 +23,8 @@ func TestLogger(t *testing.T) {
 		t.Fatal(err)
 	}
 	log.Info("hidden")
-	log.Warn("shown, MaxTxnOps", "took", 1500*time.Millisecond, "member", "MaxTxnOps", "error", errors.New("open /MaxTxnOps/wal: needs MaxTxnOps"))
+	log.Warn("shown, MaxTxnOps", "took", 1500*time.Millisecond, "member", "MaxTxnOps", "error", errors.New("open /MaxTxnOps/wal: needs MaxTxnOps"),
+		"advice", "is joined with Config.Existing, after member add")
 	closeAll()
 	file, err := os.ReadFile(path)
 	if err != nil {
@@ -37,6 +38,9 @@ func TestLogger(t *testing.T) {
 		// Whose name is that of a field keeps it.
 		if line["member"] != "MaxTxnOps" || line["error"] != "open /MaxTxnOps/wal: needs --max-txn-ops" {
 			t.Errorf("%s has member %q and error %q, want flags for fields only", name, line["member"], line["error"])
+		}
+		if line["advice"] != "is joined with --initial-cluster-state existing, after member add" {
+			t.Errorf("%s has advice %q, want flags in it", name, line["advice"])
 		}
 	}
 }
