@@ -115,8 +115,8 @@ func (o *reads) atOnce() bool {
 
 // retryable: misuse and Close are final, everything else changes.
 func retryable(err error) bool {
-	var refused *leaderlease.NoLeaseError
-	return errors.As(err, &refused) && refused.Status != leaderlease.Closed && refused.Err == nil
+	refused, ok := errors.AsType[*leaderlease.NoLeaseError](err)
+	return ok && refused.Status != leaderlease.Closed && refused.Err == nil
 }
 
 // readPause bounds how often a read that is refused although there is a leader
