@@ -10,6 +10,12 @@ var recovery = []Mutant{
 		New:  "\t\tif err := error(nil); err != nil {\n",
 	},
 	{
+		Rule: "reads", Name: "a read that is served pays for what a refused one asks", Pkg: nodePkg, Test: "^TestReadUnderTheLeaseAllocatesNothing$",
+		File: "kvnode/read.go",
+		Old:  "\trefused, ok := errors.AsType[*leaderlease.NoLeaseError](err)\n\treturn ok && ",
+		New:  "\tvar refused *leaderlease.NoLeaseError\n\treturn errors.As(err, &refused) && ",
+	},
+	{
 		Rule: "replay", Name: "stale reads wait for the commit index on disk only", Pkg: nodePkg, Test: "^TestNoReadAfterACrashIsOlderThanAnAcknowledgedPut$",
 		File: "kvnode/replay.go",
 		Old:  "\t_, err := o.Read(ctx, ReadLease)\n",
