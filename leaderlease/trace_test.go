@@ -50,6 +50,15 @@ func TestATraceIsOfOneLease(t *testing.T) {
 	}
 }
 
+// A trace that was not made by NewTrace is refused: it has no room for an event.
+func TestATraceHasRoom(t *testing.T) {
+	cfg := leading(t).cfg
+	cfg.Trace = new(Trace)
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "make it with NewTrace") {
+		t.Errorf("New with the zero Trace = %v", err)
+	}
+}
+
 // Every kind has a name of its own, by which it is known on disk.
 func TestTraceKindsHaveNames(t *testing.T) {
 	seen := map[string]TraceKind{TraceKind(NumTraceKinds).String(): TraceKind(NumTraceKinds)}

@@ -57,6 +57,9 @@ func (t *Trace) begin(l *Lease, s *start, now core.Instant, p core.Params) error
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(t.ring) == 0 {
+		return errors.New("leaderlease: Config.Trace keeps no events: make it with NewTrace")
+	}
 	if t.said.begun {
 		return errors.New("leaderlease: Config.Trace is another Lease's: each start of a node needs one of its own")
 	}
