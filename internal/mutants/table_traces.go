@@ -97,7 +97,12 @@ var judges = []Mutant{
 	{
 		Rule: "judge", Name: "a restart need not hold", Pkg: tracePkg, Test: "^TestAProcessHoldsForWhatTheOneBeforeHasGranted$",
 		File: judgeFile,
-		Old:  "e.Duration > r.p.Start.Hold {", New: "e.Duration > r.p.Start.Hold && e.Seq == 0 {",
+		Old:  "	case s.Hold < r.granted:\n", New: "	case s.Hold < 0:\n",
+	},
+	{
+		Rule: "judge", Name: "a restart holds for what was written down only", Pkg: tracePkg, Test: "^TestARestartHoldsWhateverIsMissing$",
+		File: judgeFile,
+		Old:  "case s.Term > 0 && s.Hold < s.MaxPromise:", New: "case s.Term > 0 && s.Hold < 0:",
 	},
 	{
 		Rule: "judge", Name: "a change may be over whose voters are not told", Pkg: tracePkg, Test: "^TestAChangeIsOverWhenItsVotersCount$",

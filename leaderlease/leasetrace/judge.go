@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.etcd.io/raft/v3"
 
@@ -37,11 +38,13 @@ type judge struct {
 // run is one process as it is judged.
 type run struct {
 	p      *Process
-	before *run // the same member's process before, if any
-	replay *replay
-	whole  int    // events before the first gap
-	gap    string // what is missing there
-	at     int    // the event that is judged next
+	before *run // the newest process of the same member before of which an event is judged, if any
+	// granted is the longest promise that leaders were granted by the same member before.
+	granted time.Duration
+	replay  *replay
+	whole   int    // events before the first gap
+	gap     string // what is missing there
+	at      int    // the event that is judged next
 	// won is the newest term that somebody had won before that event, as messages
 	// and the order of each process show.
 	won uint64
@@ -59,6 +62,10 @@ func (j *judge) add(p *Process) {
 	r.whole, r.gap = p.whole()
 	if older := j.members[p.Start.ID]; len(older) > 0 {
 		r.before = older[len(older)-1]
+		r.granted = max(r.before.granted, r.before.p.granted())
+		if r.before.whole == 0 {
+			r.before = r.before.before
+		}
 	}
 	j.members[p.Start.ID] = append(j.members[p.Start.ID], r)
 	j.runs = append(j.runs, r)
@@ -113,7 +120,7 @@ func (j *judge) ready(r *run) bool {
 func (j *judge) step(r *run) {
 	e := &r.p.Events[r.at]
 	if r.at == 0 {
-		if err := j.begins(r); err != nil {
+		if err := r.begins(); err != nil {
 			j.refuse(r, err)
 			return
 		}
@@ -139,17 +146,20 @@ func (j *judge) step(r *run) {
 }
 
 // begins compares a process with those of the same member before it: what one has
-// granted the next one holds for (V6).
-func (j *judge) begins(r *run) error {
-	for old := r.before; old != nil; old = old.before {
-		r.won = max(r.won, old.won)
-		for i := range old.p.Events {
-			if e := &old.p.Events[i]; e.Kind == leaderlease.TraceGrant && e.Duration > r.p.Start.Hold {
-				return fmt.Errorf("it holds for %v, and its predecessor has granted %v", r.p.Start.Hold, e.Duration)
-			}
-		}
+// granted the next one holds for, whoever saw it (V6).
+func (r *run) begins() error {
+	if r.before != nil {
+		r.won = r.before.won
 	}
-	return nil
+	s := &r.p.Start
+	switch {
+	case s.Hold < r.granted:
+		return fmt.Errorf("it holds for %v, and its predecessor has granted %v", s.Hold, r.granted)
+	case s.Term > 0 && s.Hold < s.MaxPromise:
+		return fmt.Errorf("it holds for %v after a restart in term %d, and may have granted %v", s.Hold, s.Term, s.MaxPromise)
+	default:
+		return nil
+	}
 }
 
 // receive looks for who has sent what e receives.

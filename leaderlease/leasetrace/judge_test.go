@@ -193,6 +193,31 @@ func TestAProcessHoldsForWhatTheOneBeforeHasGranted(t *testing.T) {
 	}
 }
 
+// A process that has been in a term has restarted, and holds also if nobody wrote down
+// what the one before has granted.
+func TestARestartHoldsWhateverIsMissing(t *testing.T) {
+	p := alone(1, 9)
+	p.Start.Term = 8
+	if v := Judge([]Process{p}); v.Refused == nil || !strings.Contains(v.Refused.Error(), "after a restart in term 8") {
+		t.Errorf("%v, want the hold to be missed", v)
+	}
+}
+
+// What somebody has won is known to each later process of a member, also behind one
+// that was killed before it wrote an event.
+func TestWhatWasWonOutlivesProcesses(t *testing.T) {
+	hears := leaderlease.TraceEvent{Kind: leaderlease.TracePromise, At: 30, Peer: 2, Term: 2, Instant: 40, Duration: 100, OK: true}
+	probes := leaderlease.TraceEvent{Kind: leaderlease.TraceProbe, At: 40, Peer: 1, Term: 2, Instant: 40, Duration: 100, OK: true}
+	first, killed, again := alone(1, 1), alone(1, 1), alone(1, 1)
+	first.Events = append(first.Events[:3], hears)
+	first.Events[3].Seq = 4
+	killed.Events = nil
+	v := Judge([]Process{first, killed, again, alone(2, 2, probes)})
+	if v.Refused == nil || !strings.Contains(v.Refused.Error(), "its view of term 1 is valid, and somebody has won term 2") {
+		t.Errorf("%v, want the claim to be refused", v)
+	}
+}
+
 // A change of the configuration is over when its voters count (L5).
 func TestAChangeIsOverWhenItsVotersCount(t *testing.T) {
 	last := leaderlease.Instant(1<<63 - 1)

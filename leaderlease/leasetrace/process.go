@@ -2,6 +2,7 @@ package leasetrace
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/leaderlease/go/leaderlease"
 )
@@ -39,6 +40,16 @@ func (p *Process) last() uint64 {
 		return 0
 	}
 	return p.Events[len(p.Events)-1].Seq
+}
+
+// granted returns the longest promise that leaders were granted.
+func (p *Process) granted() (longest time.Duration) {
+	for i := range p.Events {
+		if e := &p.Events[i]; e.Kind == leaderlease.TraceGrant {
+			longest = max(longest, e.Duration)
+		}
+	}
+	return longest
 }
 
 // whole returns how many events there are before the first gap, and what is missing
