@@ -60,6 +60,11 @@ var judges = []Mutant{
 		Old:  "return at == 0 || r.whole == 0 || at >= r.p.Events[r.whole-1].At", New: "return at >= 0",
 	},
 	{
+		Rule: "judge", Name: "a trace from a restart on excuses what is missing in it", Pkg: tracePkg, Test: "^TestAMemberWithoutATraceBefore$",
+		File: "leaderlease/leasetrace/message.go",
+		Old:  "		return at < first.At\n", New: "		return true\n",
+	},
+	{
 		Rule: "judge", Name: "any term will do for a probe", Pkg: tracePkg, Test: falseTest + "/a_probe_of_another_term$",
 		File: "leaderlease/leasetrace/decide.go",
 		Old:  "if e.Term == 0 || e.Term != r.lease.Term() {", New: "if e.Term == 0 {",

@@ -183,21 +183,14 @@ func (j *judge) receive(r *run, e *leaderlease.TraceEvent) error {
 
 // mayBeMissing reports whether m was sent where a trace has a gap, or none is.
 func (j *judge) mayBeMissing(m *message) bool {
-	all := j.members[m.from]
+	all, at := j.members[m.from], m.sentAt()
 	missing := func(r *run) bool {
 		if r.p.Ended && r.gap == "" {
 			return false
 		}
-		at := core.Instant(0) // by the sender's clock, if the message says when
-		switch m.kind {
-		case leaderlease.TraceProbe, leaderlease.TraceRelease:
-			at = m.instant
-		case leaderlease.TraceGrant:
-			at = core.Instant(m.rest[1])
-		}
 		return at == 0 || r.whole == 0 || at >= r.p.Events[r.whole-1].At
 	}
-	return len(all) == 0 || slices.ContainsFunc(all, missing)
+	return len(all) == 0 || m.mayPrecede(&all[0].p.Start) || slices.ContainsFunc(all, missing)
 }
 
 // claim is that of docs/design.md: while a view passes its check nobody has won a

@@ -193,6 +193,30 @@ func TestAProcessHoldsForWhatTheOneBeforeHasGranted(t *testing.T) {
 	}
 }
 
+// Whoever has a trace from a restart on may have sent before what is in none: but not
+// while there was one.
+func TestAMemberWithoutATraceBefore(t *testing.T) {
+	restarted := func(term uint64, at leaderlease.Instant) (all []Process) {
+		all = story(t)
+		s := all[1].Start
+		s.Incarnation++
+		s.At, s.Term, s.Hold = at, term, s.MaxPromise
+		all[1] = Process{Start: s, Ended: true}
+		return all
+	}
+	old := story(t)[1]
+	end := old.Events[len(old.Events)-1].At + 1
+	if v := Judge(restarted(3, end)); v.Err() != nil || v.Unmatched == 0 {
+		t.Errorf("%v, want what was sent before to be unmatched", v)
+	}
+	if v := Judge(restarted(3, old.Start.At)); v.Refused == nil || !strings.Contains(v.Refused.Error(), "sent no such grant") {
+		t.Errorf("%v, want the grants since to be missed", v)
+	}
+	if v := Judge(restarted(2, end)); v.Refused == nil || !strings.Contains(v.Refused.Error(), "sent no such vote_out") {
+		t.Errorf("%v, want a vote of a term that it was not in to be missed", v)
+	}
+}
+
 // A process that has been in a term has restarted, and holds also if nobody wrote down
 // what the one before has granted.
 func TestARestartHoldsWhateverIsMissing(t *testing.T) {

@@ -53,3 +53,28 @@ func carried(k leaderlease.TraceKind, from, to uint64, e *leaderlease.TraceEvent
 		rest: [3]uint64{uint64(e.Duration), uint64(e.Reading), e.Number},
 	}
 }
+
+// sentAt returns when the message was sent by the sender's clock, 0 if it does not say.
+func (m *message) sentAt() core.Instant {
+	switch m.kind {
+	case leaderlease.TraceProbe, leaderlease.TraceRelease:
+		return m.instant
+	case leaderlease.TraceGrant:
+		return core.Instant(m.rest[1])
+	default:
+		return 0
+	}
+}
+
+// mayPrecede reports whether the message may be of a process without a trace, before
+// the first of its sender's that has one. Votes wait for their term to be durable (V9).
+func (m *message) mayPrecede(first *leaderlease.TraceStart) bool {
+	switch at := m.sentAt(); {
+	case first.Hold == 0:
+		return false // it is the first of all
+	case at != 0:
+		return at < first.At
+	default:
+		return m.term <= first.Term || m.onMessage == raftpb.MsgPreVote || m.onMessage == raftpb.MsgPreVoteResp
+	}
+}
