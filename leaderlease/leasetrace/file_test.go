@@ -106,13 +106,41 @@ func TestWhatCannotBeRead(t *testing.T) {
 			}
 		})
 	}
+	torn, err := Read(strings.NewReader(lines[0][:20] + "\n" + text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Judge(torn).Err(); len(torn) != 2 || err == nil || !strings.Contains(err.Error(), "its first line cannot be read") {
+		t.Errorf("%d processes, %v, want 2, and the first of them to be missed", len(torn), err)
+	}
 	for text, want := range map[string]string{
+		"no\ntrace\n":                          "is not a trace",
 		"no trace\n":                           "is not a trace",
 		lines[1]:                               "is not a trace",
 		strings.Replace(text, ":1,", ":2,", 1): "version 2, and this program reads version 1",
 	} {
 		if _, err := Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Read = %v, want an error that says %q", err, want)
+		}
+	}
+}
+
+// A pattern of the shell names the older half, too.
+func TestAFileThatIsNamedTwiceIsReadOnce(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "trace")
+	lines := strings.SplitAfter(written(t, story(t)[:1]), "\n")
+	for part, text := range map[string][]string{name + olderSuffix: lines[:5], name: append(lines[:1:1], lines[5:]...)} {
+		if err := os.WriteFile(part, []byte(strings.Join(text, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, names := range [][]string{{name}, {name, name + olderSuffix}, {name + olderSuffix, name, name}} {
+		all, err := ReadFiles(names...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Judge(all).Err(); err != nil || len(all) != 1 {
+			t.Errorf("ReadFiles(%v) = %d processes, judged %v, want 1", names, len(all), err)
 		}
 	}
 }

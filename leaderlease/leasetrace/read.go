@@ -9,6 +9,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/leaderlease/go/leaderlease"
 )
@@ -20,9 +22,12 @@ const maxLine = 1 << 16
 var errNotTrace = errors.New("this is not a trace: its first line must be what a process begins with")
 
 // ReadFiles reads the traces of a group, a file or more a member, each with the older
-// half that Record may have put beside it.
+// half that Record may have put beside it. One that is named twice is read once.
 func ReadFiles(names ...string) (all []Process, err error) {
-	for _, name := range names {
+	for i, name := range names {
+		if whole, older := strings.CutSuffix(name, olderSuffix); slices.Contains(names[:i], name) || older && slices.Contains(names, whole) {
+			continue // read already, or read with its newer half
+		}
 		var one []Process
 		for _, part := range []string{name + olderSuffix, name} {
 			f, err := os.Open(part)
@@ -49,7 +54,7 @@ func Read(r io.Reader) ([]Process, error) { return read(r, nil) }
 func read(r io.Reader, all []Process) ([]Process, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
-	first := true
+	first, torn := true, false
 	for n := 1; lines.Scan(); n++ {
 		text := lines.Bytes()
 		if len(bytes.TrimSpace(text)) == 0 {
@@ -58,31 +63,40 @@ func read(r io.Reader, all []Process) ([]Process, error) {
 		var l line
 		err := json.Unmarshal(text, &l)
 		switch {
-		case first && (err != nil || l.Trace == 0):
+		case len(all) == 0 && err != nil && !torn:
+			torn = true // a beginning may be cut off as any line may, and another follows
+			continue
+		case first && err == nil && l.Trace == 0, len(all) == 0 && err != nil:
 			return nil, errNotTrace
 		case err == nil && l.Trace != 0:
-			if all, err = begin(all, &l); err != nil {
+			if all, err = begin(all, &l, torn); err != nil {
 				return nil, fmt.Errorf("line %d: %w", n, err)
 			}
 		default:
 			all[len(all)-1].take(&l, n, err)
 		}
-		first = false
+		first, torn = false, false
 	}
-	if err := lines.Err(); err != nil {
-		if len(all) == 0 {
-			return nil, err
-		}
+	switch err := lines.Err(); {
+	case len(all) == 0 && err != nil:
+		return nil, err
+	case torn:
+		return nil, errNotTrace
+	case err != nil:
 		all[len(all)-1].cut(err.Error())
 	}
 	return all, nil
 }
 
 // begin adds the process that l begins, unless it is the one before, in another file.
-func begin(all []Process, l *line) ([]Process, error) {
+// If the line before it is torn, that was the beginning of another of the same member.
+func begin(all []Process, l *line, torn bool) ([]Process, error) {
 	s, err := l.start()
 	if err != nil {
 		return nil, err
+	}
+	if torn {
+		all = append(all, Process{Start: leaderlease.TraceStart{ID: s.ID}, Cut: "its first line cannot be read"})
 	}
 	if n := len(all); n > 0 && all[n-1].Start == s && !all[n-1].Ended {
 		return all, nil
