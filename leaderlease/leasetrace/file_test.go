@@ -219,6 +219,28 @@ func TestARecorderTakesSoMuchRoom(t *testing.T) {
 	}
 }
 
+// What is no file, such as /dev/stdout, is nobody's to rename.
+func TestARecorderRenamesFilesAlone(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "trace")
+	if err := os.Symlink("/dev/null", name); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		trace, event := sole(t)
+		r, err := record(name, trace, 1, func(err error) { t.Error(err) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		event()
+		time.Sleep(readEvery)
+		synctest.Wait()
+		r.Close()
+	})
+	if _, err := os.Stat(name + olderSuffix); err == nil {
+		t.Error("a device was put aside")
+	}
+}
+
 // A trace that cannot be written ends, and says so once.
 func TestARecorderThatFailsEnds(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"sync"
 	"time"
@@ -43,7 +44,8 @@ type Recorder struct {
 // Record appends the trace of one process to the named file until Close. At 64 MiB the
 // file is renamed to that of the same name and ".1", and a new one begins. It fails if
 // the file cannot be opened. A write that fails ends the trace: failed is called once,
-// and nothing else comes of it.
+// on a goroutine of its own, and nothing else comes of it. It must not call Close, which
+// waits for it.
 func Record(name string, trace *leaderlease.Trace, failed func(error)) (*Recorder, error) {
 	return record(name, trace, maxFile, failed)
 }
@@ -149,6 +151,9 @@ func (r *Recorder) open(start leaderlease.TraceStart) error {
 		return errors.Join(err, f.Close())
 	}
 	r.file, r.written, r.buf = f, info.Size(), r.buf[:0]
+	if !info.Mode().IsRegular() {
+		r.limit = math.MaxInt64 // a terminal or a device is nobody's to rename
+	}
 	if r.written > 0 {
 		r.buf = append(r.buf, '\n')
 	}
