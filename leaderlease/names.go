@@ -68,4 +68,6 @@ type (
 	ClockInfo = clock.Info
 	// Instant is a reading of a Clock.
 	Instant = core.Instant
+	// Incarnation names the clock of one process of a node, in its TraceStart.
+	Incarnation = core.Incarnation
 )

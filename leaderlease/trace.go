@@ -6,8 +6,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // Trace keeps the newest events of one Lease for those who draw, keep or judge them:
@@ -38,7 +36,7 @@ func NewTrace(events int) *Trace { return &Trace{ring: make([]TraceEvent, max(ev
 type TraceStart struct {
 	// ID is the node's raft ID, Incarnation that of its clock, which names the process.
 	ID          uint64
-	Incarnation core.Incarnation
+	Incarnation Incarnation
 	// At is the clock at New, Term the one in storage.
 	At   Instant
 	Term uint64

@@ -44,7 +44,7 @@ type Recorder struct {
 // Record appends the trace of one process to the named file until Close. At 64 MiB the
 // file is renamed to that of the same name and ".1", and a new one begins. It fails if
 // the file cannot be opened. A write that fails ends the trace: failed is called once,
-// on a goroutine of its own, and nothing else comes of it. It must not call Close, which
+// on the Recorder's goroutine, and nothing else comes of it. It must not call Close, which
 // waits for it.
 func Record(name string, trace *leaderlease.Trace, failed func(error)) (*Recorder, error) {
 	return record(name, trace, maxFile, failed)
