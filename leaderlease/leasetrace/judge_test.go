@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -214,6 +215,23 @@ func TestAMemberWithoutATraceBefore(t *testing.T) {
 	}
 	if v := Judge(restarted(2, end)); v.Refused == nil || !strings.Contains(v.Refused.Error(), "sent no such vote_out") {
 		t.Errorf("%v, want a vote of a term that it was not in to be missed", v)
+	}
+}
+
+// A clock that fails while leadership is moved and a configuration change is committed
+// is no reason to refuse what was right.
+func TestAClockThatFailsInATransfer(t *testing.T) {
+	m := newMember(t, 1, raft.NewMemoryStorage(), time.Hour)
+	m.becomes(raft.StateLeader, 2, 1, &raftpb.Entry{Term: new(uint64(2)), Index: new(uint64(1)), Type: raftpb.EntryConfChange.Enum()})
+	m.ApplyConfState(&raftpb.ConfState{Voters: []uint64{1, 2, 3}})
+	m.clock.now = 0
+	m.Ready(&raft.Ready{
+		Messages:         []*raftpb.Message{{Type: raftpb.MsgTimeoutNow.Enum(), From: new(m.id), To: new(uint64(2)), Term: new(m.term)}},
+		CommittedEntries: []*raftpb.Entry{{Type: raftpb.EntryConfChange.Enum(), Term: new(uint64(2)), Index: new(uint64(2))}},
+	})
+	v := Judge(traces(m))
+	if err := v.Err(); err != nil || v.Kinds[leaderlease.TraceRelease] != 1 || v.Kinds[leaderlease.TraceConfPending] != 3 {
+		t.Errorf("%v\n%v, want a release, and a change while it is under way", err, v)
 	}
 }
 

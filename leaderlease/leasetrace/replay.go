@@ -69,12 +69,14 @@ var publishes = [leaderlease.NumTraceKinds]bool{
 // order looks at what comes before what.
 func (r *replay) order(e *leaderlease.TraceEvent) error {
 	stepped := e.Kind == leaderlease.TraceClockBack || e.Kind == leaderlease.TraceClockDisrupted
+	// The rest of a call has no instant if its clock could not be read.
+	later := e.At != r.due && (e.At.Valid() || e.Kind == leaderlease.TraceClockFailed)
 	switch {
 	case r.missing > 0 && e.Kind != leaderlease.TraceVoter:
 		return fmt.Errorf("%d voters of a configuration are not told", r.missing)
 	case r.revoked && e.Kind != leaderlease.TraceView:
 		return fmt.Errorf("readers are not shown what the clock has cost the lease")
-	case r.owing && e.Kind != leaderlease.TraceView && e.At != r.due:
+	case r.owing && e.Kind != leaderlease.TraceView && later:
 		return fmt.Errorf("readers still see %v, and the lease has changed at %d", described(&r.shown), r.due)
 	case e.At.Valid() && e.At < r.last && !stepped:
 		return fmt.Errorf("the clock shows %d, and has shown %d", e.At, r.last)
