@@ -54,38 +54,54 @@ func Read(r io.Reader) ([]Process, error) { return read(r, nil) }
 func read(r io.Reader, all []Process) ([]Process, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
-	first, torn := true, false
+	f := file{all: all}
 	for n := 1; lines.Scan(); n++ {
 		text := lines.Bytes()
 		if len(bytes.TrimSpace(text)) == 0 {
 			continue
 		}
-		var l line
-		err := json.Unmarshal(text, &l)
-		switch {
-		case len(all) == 0 && err != nil && !torn:
-			torn = true // a beginning may be cut off as any line may, and another follows
-			continue
-		case first && err == nil && l.Trace == 0, len(all) == 0 && err != nil:
-			return nil, errNotTrace
-		case err == nil && l.Trace != 0:
-			if all, err = begin(all, &l, torn); err != nil {
-				return nil, fmt.Errorf("line %d: %w", n, err)
-			}
-		default:
-			all[len(all)-1].take(&l, n, err)
+		if err := f.take(text, n); err != nil {
+			return nil, err
 		}
-		first, torn = false, false
 	}
 	switch err := lines.Err(); {
-	case len(all) == 0 && err != nil:
+	case len(f.all) == 0 && err != nil:
 		return nil, err
-	case torn:
+	case f.torn:
 		return nil, errNotTrace
 	case err != nil:
-		all[len(all)-1].cut(err.Error())
+		f.all[len(f.all)-1].cut(err.Error())
 	}
-	return all, nil
+	return f.all, nil
+}
+
+// file is a file that is being read.
+type file struct {
+	all   []Process
+	begun bool // its first process has begun
+	torn  bool // its first line cannot be read, and none follows yet
+}
+
+// take takes a line that is not empty. The first may be torn as any may, and another
+// beginning follows then.
+func (f *file) take(text []byte, number int) error {
+	var l line
+	err := json.Unmarshal(text, &l)
+	switch {
+	case len(f.all) == 0 && err != nil && !f.torn:
+		f.torn = true
+		return nil
+	case len(f.all) == 0 && err != nil, !f.begun && err == nil && l.Trace == 0:
+		return errNotTrace
+	case err != nil || l.Trace == 0:
+		f.all[len(f.all)-1].take(&l, number, err)
+	default:
+		if f.all, err = begin(f.all, &l, f.torn); err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+	}
+	f.begun, f.torn = true, false
+	return nil
 }
 
 // begin adds the process that l begins, unless it is the one before, in another file.
