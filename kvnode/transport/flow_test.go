@@ -202,7 +202,7 @@ func TestInvalidMessagesEndTheConnection(t *testing.T) {
 		settled()
 		bad := heartbeat(1, 2, 1)
 		bad.Context = []byte("abc")
-		send(a, heartbeat(1, 2, 1), bad, heartbeat(1, 2, 2))
+		send(a, heartbeat(1, 2, 1), bad)
 		synctest.Wait()
 		if got := b.got(); len(got) != 1 {
 			t.Errorf("member 2 got %v, want the message before the invalid one", got)

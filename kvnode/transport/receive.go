@@ -24,7 +24,7 @@ func (in *inbound) serve() {
 	}
 	log := in.t.cfg.Logger.With("peer", in.t.cfg.Called(in.from), "stream", in.kind.String())
 	if _, ok := errors.AsType[*InvalidError](err); ok {
-		in.counts.invalid.Add(1)
+		in.t.countsOf(in.from).invalid.Add(1) // it may have become a peer since it connected
 		in.complain(func() { log.Error("peer sends what raft must not see", "error", err) })
 		return
 	}
