@@ -120,15 +120,22 @@ func (c Config) Validate() error {
 	if d := c.WatchProgressInterval; d < MinWatchProgress {
 		errs = append(errs, fmt.Errorf("WatchProgressInterval %v must be %v at least", d, MinWatchProgress))
 	}
-	if c.WarnRequest < 0 || c.WarnApply < 0 {
-		errs = append(errs, fmt.Errorf("WarnRequest %v and WarnApply %v must not be negative", c.WarnRequest, c.WarnApply))
-	}
-	if c.RequestTimeout < 0 || c.ElectionTimeout < 0 {
-		errs = append(errs, fmt.Errorf("RequestTimeout %v and ElectionTimeout %v must not be negative", c.RequestTimeout, c.ElectionTimeout))
-	}
-	if c.MaxRequestBytes < 0 || c.MaxInFlight < 0 || c.MaxReplyBytes < 0 {
-		errs = append(errs, fmt.Errorf("MaxRequestBytes %d, MaxInFlight %d and MaxReplyBytes %d must not be negative",
-			c.MaxRequestBytes, c.MaxInFlight, c.MaxReplyBytes))
+	for _, f := range []struct {
+		name     string
+		value    any
+		negative bool
+	}{
+		{"WarnRequest", c.WarnRequest, c.WarnRequest < 0},
+		{"WarnApply", c.WarnApply, c.WarnApply < 0},
+		{"RequestTimeout", c.RequestTimeout, c.RequestTimeout < 0},
+		{"ElectionTimeout", c.ElectionTimeout, c.ElectionTimeout < 0},
+		{"MaxRequestBytes", c.MaxRequestBytes, c.MaxRequestBytes < 0},
+		{"MaxInFlight", c.MaxInFlight, c.MaxInFlight < 0},
+		{"MaxReplyBytes", c.MaxReplyBytes, c.MaxReplyBytes < 0},
+	} {
+		if f.negative {
+			errs = append(errs, fmt.Errorf("%s %v must not be negative", f.name, f.value))
+		}
 	}
 	return errors.Join(errs...)
 }

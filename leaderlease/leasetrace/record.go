@@ -43,7 +43,7 @@ type Recorder struct {
 
 // Record appends the trace of one process to the named file until Close. At 64 MiB the
 // file is renamed to that of the same name and ".1", and a new one begins. It fails if
-// the file cannot be opened. A write that fails ends the trace: failed is called once,
+// the file cannot be opened, or is a named pipe. A write that fails ends the trace: failed is called once,
 // on the Recorder's goroutine, and nothing else comes of it. It must not call Close, which
 // waits for it.
 func Record(name string, trace *leaderlease.Trace, failed func(error)) (*Recorder, error) {
@@ -142,6 +142,9 @@ func (r *Recorder) rotate() error {
 // open goes on where an earlier process has stopped, maybe in the middle of a line. The
 // first line is to be written next.
 func (r *Recorder) open(start leaderlease.TraceStart) error {
+	if info, err := os.Stat(r.name); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
+		return fmt.Errorf("%s is a named pipe: to open it waits for its reader, so name a file", r.name)
+	}
 	f, err := os.OpenFile(r.name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err

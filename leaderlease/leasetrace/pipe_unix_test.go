@@ -1,0 +1,31 @@
+//go:build unix
+
+package leasetrace
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// A member that waits for the reader of its trace would not start. Here there is one, so
+// that nothing waits.
+func TestANamedPipeIsNoFileForATrace(t *testing.T) {
+	trace, _ := sole(t)
+	name := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = reader.Close() }()
+	r, err := Record(name, trace, func(error) {})
+	r.Close()
+	if err == nil || !strings.Contains(err.Error(), name+" is a named pipe") {
+		t.Errorf("Record = %v, want that it is a named pipe", err)
+	}
+}
