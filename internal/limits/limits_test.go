@@ -36,7 +36,6 @@ var known = []string{
 	"kvnode/restoresnap_test.go",
 	"kvnode/restoresnap_test.go: TestRestoreBeginsANewCluster",
 	"kvnode/server/corruption_test.go",
-	"kvnode/server/entrance_test.go",
 	"kvnode/server/flood_test.go: TestFloods",
 	"kvnode/server/floodgate/gate_test.go",
 	"kvnode/server/mutex_test.go: TestMutexExcludes",

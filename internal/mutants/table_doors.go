@@ -66,7 +66,7 @@ var doors = []Mutant{
 	},
 	{
 		Rule: "doors", Name: "clients' handshakes are asked for nothing", Pkg: serverPkg, Test: "^TestFailingHandshakesAreThrottled$",
-		File: "kvnode/server/entrance.go",
+		File: "kvnode/server/frontdoor/entrance.go",
 		Old:  "conn.HandshakeContext(a.guest.Context(context.Background()))",
 		New:  "conn.Handshake()",
 	},
@@ -108,13 +108,13 @@ var doors = []Mutant{
 	},
 	{
 		Rule: "doors", Name: "a client of gRPC that has begun may be cut", Pkg: serverPkg, Test: "^TestClientsAreCounted$",
-		File: "kvnode/server/arrival.go",
+		File: "kvnode/server/frontdoor/arrival.go",
 		Old:  "\t\ta.guest.Introduce() // if it was cut, the next read says so\n",
 		New:  "",
 	},
 	{
 		Rule: "doors", Name: "a client of HTTP that has begun may be cut", Pkg: serverPkg, Test: "^TestClientsAreCounted$",
-		File: "kvnode/server/hall.go",
+		File: "kvnode/server/frontdoor/hall.go",
 		Old:  "\t\t\tarrivals.Of(c).Introduce() // if it was cut, the next read says so\n",
 		New:  "",
 	},

@@ -8,7 +8,7 @@ const (
 var floods = []Mutant{
 	{
 		Rule: "floods", Name: "nobody counts what clients send", Pkg: serverPkg, Test: "^TestFloods$",
-		File: "kvnode/server/counted.go",
+		File: "kvnode/server/frontdoor/counted.go",
 		Old:  "\treturn c.gate.Conn(conn, func() bool { return c.isMember(host) }), info, nil\n",
 		New:  "\t_ = host\n\treturn conn, info, nil\n",
 	},
@@ -128,7 +128,7 @@ var floods = []Mutant{
 	},
 	{
 		Rule: "streams", Name: "nobody counts streams", Pkg: serverPkg, Test: "^TestTooManyStreams$",
-		File: "kvnode/server/entrance.go",
+		File: "kvnode/server/frontdoor/entrance.go",
 		Old:  ", grpc.InTapHandle(permit)}",
 		New:  "}",
 	},

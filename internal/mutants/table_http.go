@@ -17,15 +17,15 @@ var web = []Mutant{
 	{
 		Rule: "web", Name: "a web page that was rebound reads and writes", Pkg: webPkg, Test: "^TestAWebPageGetsNothing$",
 		File: "kvnode/server/server.go",
-		Old:  "s.hosts.only(s.clientPages(gateway))",
+		Old:  "s.hosts.Only(s.clientPages(gateway))",
 		New:  "s.clientPages(gateway)",
 	},
 	{
 		Rule: "web", Name: "hosts are checked only where data is", Pkg: webPkg, Test: "^TestAWebPageGetsNothing$",
 		File: "kvnode/server/server.go",
-		Old:  "s.hosts.only(s.clientPages(gateway))",
+		Old:  "s.hosts.Only(s.clientPages(gateway))",
 		New:  "s.clientPages(gateway)",
-		More: []Edit{{"kvnode/server/pages.go", "http.NewCrossOriginProtection().Handler(gateway)", "s.hosts.only(http.NewCrossOriginProtection().Handler(gateway))"}},
+		More: []Edit{{"kvnode/server/pages.go", "http.NewCrossOriginProtection().Handler(gateway)", "s.hosts.Only(http.NewCrossOriginProtection().Handler(gateway))"}},
 	},
 	{
 		Rule: "web", Name: "a page from elsewhere writes", Pkg: webPkg, Test: "^TestAWebPageGetsNothing$",
@@ -35,7 +35,7 @@ var web = []Mutant{
 	},
 	{
 		Rule: "web", Name: "a name that begins with an address is one", Pkg: webPkg, Test: "^TestHostsThatAreAnswered$",
-		File: "kvnode/server/hosts.go",
+		File: "kvnode/server/frontdoor/hosts.go",
 		Old:  "\t_, err := netip.ParseAddr(name)\n",
 		New:  "\t_, err := netip.ParseAddr(name[:min(len(name), len(\"127.0.0.1\"))])\n",
 	},
@@ -43,11 +43,11 @@ var web = []Mutant{
 		Rule: "web", Name: "monitoring has to be told of", Pkg: webPkg, Test: "^TestAWebPageGetsNothing$",
 		File: "kvnode/server/server.go",
 		Old:  "s.servePages(listener, s.metricsPages())",
-		New:  "s.servePages(listener, s.hosts.only(s.metricsPages()))",
+		New:  "s.servePages(listener, s.hosts.Only(s.metricsPages()))",
 	},
 	{
 		Rule: "web", Name: "TLS without ALPN is taken for plain text", Pkg: webPkg, Test: "^TestAnyHostIsAnswered$",
-		File: "kvnode/server/hosts.go",
+		File: "kvnode/server/frontdoor/hosts.go",
 		Old:  "\t\tc = above.NetConn()\n",
 		New:  "\t\t_ = above\n\t\treturn false\n",
 	},
@@ -240,13 +240,13 @@ var web = []Mutant{
 	},
 	{
 		Rule: "replies", Name: "connections of clients cannot be ended", Pkg: webPkg, Test: "^TestConnectionsOfClientsCanBeEnded$",
-		File: "kvnode/server/entrance.go",
+		File: "kvnode/server/frontdoor/entrance.go",
 		Old:  "grpc.Creds(endable{counted{e}})",
 		New:  "grpc.Creds(counted{e})",
 	},
 	{
 		Rule: "web", Name: "a unix socket with an odd name speaks plain text", Pkg: webPkg, Test: "^TestUnixSocketsWithOddNamesSpeakTLS$",
-		File: "kvnode/server/tls.go",
+		File: "kvnode/server/frontdoor/urls.go",
 		Old:  "\t\treturn strings.HasPrefix(s, secureSocket)\n",
 		New:  "\t\t_, err := url.Parse(s)\n\t\treturn err == nil && strings.HasPrefix(s, secureSocket)\n",
 	},
@@ -258,7 +258,7 @@ var web = []Mutant{
 	},
 	{
 		Rule: "web", Name: "whoever asks at a unix socket has to know a host", Pkg: webPkg, Test: "^TestUnixSockets$",
-		File: "kvnode/server/hosts.go",
+		File: "kvnode/server/frontdoor/hosts.go",
 		Old:  "speaksTLSNow(c) || c.LocalAddr().Network() == \"unix\"",
 		New:  "speaksTLSNow(c)",
 	},

@@ -33,7 +33,7 @@ func (s *Server) build() (err error) {
 	// The gateway has one connection for all its clients, of whom those that wait
 	// for a lock must not keep out the one that gives it back.
 	s.inside = grpc.NewServer(append(s.grpcOptions(), grpc.MaxConcurrentStreams(math.MaxUint32), grpc.NumStreamWorkers(0))...)
-	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.entrance.options()...)...)
+	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.entrance.Options()...)...)
 	if s.locks, err = concurrency.New(s.streams, s.node, api); err != nil {
 		return err
 	}

@@ -12,17 +12,19 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/leaderlease/go/kvnode/server/frontdoor"
 )
 
 // inPages runs f with a client's end of a connection to pages, in virtual time.
 func inPages(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, c net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		pages, l := newPages(handler, slog.New(slog.DiscardHandler)), newHandover()
+		pages, l := newPages(handler, slog.New(slog.DiscardHandler)), frontdoor.NewHandover()
 		done := make(chan error, 1)
 		go func() { done <- pages.Serve(l) }()
 		client, server := net.Pipe()
-		if err := l.give(server); err != nil {
+		if err := l.Give(server); err != nil {
 			t.Fatal(err)
 		}
 		f(t, client)

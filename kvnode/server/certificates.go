@@ -42,9 +42,6 @@ func (certs certificates) collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// httpProtocols are what is offered to browsers and the like.
-var httpProtocols = []string{"h2", "http/1.1"}
-
 // leaderCredentials connect to other members' client URLs. They follow the files.
 type leaderCredentials struct {
 	credentials.TransportCredentials // what is not about handshakes

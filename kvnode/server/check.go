@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 
+	"github.com/leaderlease/go/kvnode/server/frontdoor"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
@@ -41,11 +42,11 @@ func (c *Config) checkPorts() error {
 		if c.isGiven(l.field) {
 			continue
 		}
-		unreadable := func(s string) bool { _, _, err := address(s); return err != nil }
-		taken, err := listen(context.Background(), l.field, slices.DeleteFunc(slices.Clone(l.urls), unreadable), bare)
+		unreadable := func(s string) bool { _, _, err := frontdoor.Address(s); return err != nil }
+		taken, err := frontdoor.Listen(context.Background(), l.field, slices.DeleteFunc(slices.Clone(l.urls), unreadable), frontdoor.Bare)
 		bound, errs = append(bound, taken...), append(errs, err...)
 	}
-	closeListeners(bound)
+	frontdoor.CloseAll(bound)
 	return errors.Join(errs...)
 }
 

@@ -41,14 +41,14 @@ func TestConnectionsOfClientsCanBeEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := solo(t, onePort, change)
 			e := ending{make(chan bool, 1)}
-			g := grpc.NewServer(slices.Concat(s.grpcOptions(), s.entrance.options(), []grpc.ServerOption{grpc.ChainUnaryInterceptor(
+			g := grpc.NewServer(slices.Concat(s.grpcOptions(), s.entrance.Options(), []grpc.ServerOption{grpc.ChainUnaryInterceptor(
 				func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 					e.end(ctx)
 					return handle(ctx, req)
 				})})...)
 			status.Register(g, s)
 			secure := name == "TLS"
-			l := s.entrance.forClients(ephemeral(t), secure)
+			l := s.entrance.ForClients(ephemeral(t), secure)
 			s.wg.Go(func() { _ = g.Serve(l) })
 			defer g.Stop()
 			creds := insecure.NewCredentials()

@@ -2,225 +2,36 @@ package server
 
 import (
 	"bufio"
-	"crypto/tls"
-	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 
+	"github.com/leaderlease/go/kvnode/server/frontdoor"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
-// onePort leaves HTTP to the client URLs.
-func onePort(c *Config) {
-	_ = c.HTTPListener.Close()
-	c.HTTPListener, c.ListenClientHTTPURLs = nil, nil
-}
-
-// encrypted is TLS without certificates of clients.
-func (f *files) encrypted(c *Config) {
-	c.ClientTLS = tlsconf.Config{CertFile: f.cert, KeyFile: f.key}
-}
-
-// What curl and etcd's clients ask for is at the one address that they know.
-func TestOnePortServesGRPCAndHTTP(t *testing.T) {
-	f := newFiles(t)
-	for _, test := range []struct {
-		name, scheme string
-		change       func(*Config)
-		tls          *tls.Config
-	}{
-		{"plain text", "http://", func(*Config) {}, nil},
-		{"TLS", "https://", f.encrypted, f.trusting()},
-		{"mutual TLS", "https://", f.mutual, f.trusting(f.ca.Issue(nil))},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			s := solo(t, onePort, test.change)
-			url := test.scheme + s.ClientAddrs()[0]
-			c, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, TLS: test.tls, DialTimeout: 5 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer c.Close()
-			if _, err := c.Put(t.Context(), "foo", "bar"); err != nil {
-				t.Errorf("Put: %v", err)
-			}
-			for _, page := range []struct{ method, path, want string }{
-				{http.MethodGet, "/health", `"health":"true"`},
-				{http.MethodGet, "/readyz", "ok"},
-				{http.MethodGet, "/version", "etcdserver"},
-				{http.MethodGet, "/metrics", "kvnode_has_leader 1"},
-				{http.MethodGet, "/status", `"role":"leader"`},
-				{http.MethodPost, "/v3/kv/range", `"value":"YmFy"`},
-			} {
-				code, body, err := securePage(t, page.method, url+page.path, test.tls)
-				if code != http.StatusOK || !strings.Contains(body, page.want) {
-					t.Errorf("%s %s = %d %s %v, want 200 with %s", page.method, page.path, code, body, err, page.want)
-				}
-			}
-			if got := s.HTTPAddrs(); len(got) != 1 || got[0] != s.ClientAddrs()[0] {
-				t.Errorf("HTTPAddrs() = %v, want %v", got, s.ClientAddrs())
-			}
-		})
-	}
-}
-
-// With URLs of its own HTTP is there only, as in etcd.
-func TestHTTPLeavesTheClientURLs(t *testing.T) {
-	s := solo(t)
-	if code, body, err := securePage(t, http.MethodGet, "http://"+s.ClientAddrs()[0]+"/health", nil); err == nil {
-		t.Errorf("GET /health at the client URL = %d %s, want no HTTP", code, body)
-	}
-	if code, body := page(t, s, "/health"); code != http.StatusOK {
-		t.Errorf("GET /health = %d %s, want 200", code, body)
-	}
-}
-
-// A client with TLS that negotiates nothing is known by what it says first, and
-// whoever forgets TLS is told.
-func TestClientsThatDoNotNegotiate(t *testing.T) {
-	f := newFiles(t)
-	addr := solo(t, onePort, f.encrypted).ClientAddrs()[0]
-	say := func(secure bool, text string) string {
-		t.Helper()
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if secure {
-			cfg := f.trusting()
-			cfg.ServerName = "127.0.0.1"
-			conn = tls.Client(conn, cfg)
-		}
-		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(patience))
-		if _, err := io.WriteString(conn, text); err != nil {
-			t.Fatal(err)
-		}
-		answer := make([]byte, 12)
-		n, _ := io.ReadFull(conn, answer)
-		return string(answer[:n])
-	}
-	settings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
-	for _, test := range []struct {
-		name, text, want string
-		secure           bool
-	}{
-		{"HTTP/1", "GET /health HTTP/1.0\r\n\r\n", "HTTP/1.0 200", true},
-		{"HTTP/2", preface + settings, "\x00\x00", true},
-		{"neither", "\x16\x03\x01 garbage\r\n\r\n", "HTTP/1.1 400", true},
-		{"HTTP/1 without TLS", "GET /health HTTP/1.1\r\n\r\n", "HTTP/1.0 400", false},
-	} {
-		if got := say(test.secure, test.text); !strings.HasPrefix(got, test.want) {
-			t.Errorf("%s: the answer begins with %q, want %q", test.name, got, test.want)
-		}
-	}
-}
-
-// A page that a browser shows must not write through the gateway on a port that
-// only the browser can reach.
-func TestTheGatewayRefusesOtherOrigins(t *testing.T) {
-	s := solo(t, onePort)
-	for origin, want := range map[string]int{
-		"": http.StatusOK, "http://" + s.ClientAddrs()[0]: http.StatusOK, "http://elsewhere.example": http.StatusForbidden,
-	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
-			"http://"+s.ClientAddrs()[0]+"/v3/kv/put", strings.NewReader(`{"key":"Zm9v","value":"YmFy"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		request.Close = true
-		if origin != "" {
-			request.Header.Set("Origin", origin)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = response.Body.Close()
-		if response.StatusCode != want {
-			t.Errorf("POST /v3/kv/put from origin %q = %d, want %d", origin, response.StatusCode, want)
-		}
-	}
-}
-
-// HTTP on the client port is bounded as it is elsewhere.
-func TestHeadersAreBounded(t *testing.T) {
-	s := solo(t, onePort)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.ClientAddrs()[0]+"/health", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Close = true
-	request.Header.Set("Large", strings.Repeat("x", 2*http.DefaultMaxHeaderBytes))
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = response.Body.Close()
-	if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("GET with 2 MiB of headers = %d, want 431", response.StatusCode)
-	}
-}
-
-// Whoever has connected and says nothing, or too little, holds up no stop.
-func TestStopWhileAConnectionIsUndecided(t *testing.T) {
-	f := newFiles(t)
-	for name, change := range map[string]func(*Config){
-		"one port":             onePort,
-		"one port with TLS":    func(c *Config) { onePort(c); f.encrypted(c) },
-		"gRPC on its own":      func(*Config) {},
-		"gRPC on its own, TLS": f.encrypted,
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := solo(t, change)
-			for _, said := range []string{"", "P", preface[:20], preface} {
-				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.ClientAddrs()[0])
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = conn.Close() })
-				if _, err := io.WriteString(conn, said); err != nil {
-					t.Fatal(err)
-				}
-			}
-			// Connections are accepted in order: those above have been by now.
-			conn := dial(t, s)
-			conn.Connect()
-			time.Sleep(50 * time.Millisecond)
-			stop(t, s)
-			if s.cut.Load() {
-				t.Error("Stop() has waited for undecided connections, want them ended")
-			}
-		})
-	}
-}
-
 // serving serves both protocols of an entrance, as a Server does, to whoever the
 // function it returns connects, in memory.
-func serving(t *testing.T, e *entrance, secure bool) (connect func() net.Conn) {
+func serving(t *testing.T, e *frontdoor.Entrance, secure bool) (connect func() net.Conn) {
 	t.Helper()
-	accepted := newHandover()
-	s := grpc.NewServer(e.options()...)
+	accepted := frontdoor.NewHandover()
+	s := grpc.NewServer(e.Options()...)
 	p := newPages(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			time.Sleep(time.Hour)
 		}
-	}), e.log)
+	}), slog.New(slog.DiscardHandler))
 	served := make(chan struct{}, 2)
-	go func() { _ = s.Serve(e.forClients(accepted, secure)); served <- struct{}{} }()
-	go func() { _ = p.Serve(e.pages); served <- struct{}{} }()
+	go func() { _ = s.Serve(e.ForClients(accepted, secure)); served <- struct{}{} }()
+	go func() { _ = p.Serve(e.Pages()); served <- struct{}{} }()
 	t.Cleanup(func() {
-		e.end()
+		e.End()
 		s.Stop()
 		_ = p.Close()
 		<-served
@@ -228,7 +39,7 @@ func serving(t *testing.T, e *entrance, secure bool) (connect func() net.Conn) {
 	})
 	return func() net.Conn {
 		near, far := net.Pipe()
-		if err := accepted.give(far); err != nil {
+		if err := accepted.Give(far); err != nil {
 			t.Fatal(err)
 		}
 		return near
@@ -247,12 +58,12 @@ func TestSlowConnections(t *testing.T) {
 		secure     bool
 		want       time.Duration
 	}{
-		{"silent", "", false, arrivalTime},
-		{"silent, TLS", "", true, arrivalTime},
-		{"half a TLS record", "\x16\x03\x01", true, arrivalTime},
-		{"a letter that both protocols begin with", "P", false, arrivalTime},
-		{"half of what HTTP/2 begins with", preface[:12], false, arrivalTime},
-		{"HTTP/2 and nothing more", preface, false, arrivalTime},
+		{"silent", "", false, frontdoor.ArrivalTime},
+		{"silent, TLS", "", true, frontdoor.ArrivalTime},
+		{"half a TLS record", "\x16\x03\x01", true, frontdoor.ArrivalTime},
+		{"a letter that both protocols begin with", "P", false, frontdoor.ArrivalTime},
+		{"half of what HTTP/2 begins with", preface[:12], false, frontdoor.ArrivalTime},
+		{"HTTP/2 and nothing more", preface, false, frontdoor.ArrivalTime},
 		// This and what follows is bounded by the pages.
 		{"half a request", "POST /v3/kv/range HTTP/1.1\r\nHost: ", false, headerTime},
 		// It asks no more: the connection is idle.
@@ -294,38 +105,6 @@ func TestALongRequestIsNotCut(t *testing.T) {
 	})
 }
 
-// gRPC's server takes its deadline away once it has let go of a connection. That
-// of the pages stays.
-func TestThePagesDeadlineStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := Config{}.WithDefaults()
-		e := newEntrance(&cfg, certificates{})
-		defer e.end()
-		near, far := net.Pipe()
-		defer near.Close()
-		a := &arrival{Conn: far, shared: true, introduced: func() bool { return true }}
-		go func() { _, _ = io.WriteString(near, "GET") }()
-		go func() {
-			if _, _, err := e.ServerHandshake(a); !errors.Is(err, credentials.ErrConnDispatched) {
-				t.Errorf("ServerHandshake() = %v, want that the connection was given away", err)
-			}
-			time.Sleep(time.Second) // the pages are faster
-			_ = a.SetDeadline(time.Time{})
-		}()
-		c, err := e.pages.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		_ = c.SetReadDeadline(time.Now().Add(headerTime))
-		// Without a deadline this is what ends the wait.
-		defer time.AfterFunc(2*headerTime, func() { _ = near.Close() }).Stop()
-		if got, err := io.ReadAll(c); string(got) != "GET" || !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("the pages read %q, %v, want GET and the end of their time", got, err)
-		}
-	})
-}
-
 // A request that comes one byte at a time is the same request.
 func TestWhatWasOverheardIsReadAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -347,32 +126,4 @@ func TestWhatWasOverheardIsReadAgain(t *testing.T) {
 			t.Errorf("the answer = %s, want 200", response.Status)
 		}
 	})
-}
-
-// Whatever did not come by a listener for clients may be anybody.
-func TestTheEntranceRefusesWhatItDoesNotKnow(t *testing.T) {
-	cfg := Config{}.WithDefaults()
-	e := newEntrance(&cfg, certificates{})
-	near, far := net.Pipe()
-	defer near.Close()
-	defer far.Close()
-	if _, _, err := e.ServerHandshake(far); err == nil {
-		t.Error("ServerHandshake() of an unknown connection succeeds, want an error")
-	}
-}
-
-// Nobody is left to take what is handed over after the pages have closed.
-func TestHandoverAfterClose(t *testing.T) {
-	h := newHandover()
-	for range 2 {
-		if err := h.Close(); err != nil {
-			t.Errorf("Close() = %v, want nil", err)
-		}
-	}
-	if err := h.give(nil); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("give() after Close = %v, want net.ErrClosed", err)
-	}
-	if _, err := h.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Accept() after Close = %v, want net.ErrClosed", err)
-	}
 }

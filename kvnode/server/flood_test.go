@@ -27,7 +27,7 @@ func TestFloods(t *testing.T) {
 			continue // what is answered is not cut off
 		}
 		passed := t.Run(kind.Name, func(t *testing.T) {
-			before := s.entrance.gate.Counts().Closed
+			before := s.entrance.Floods().Closed
 			const floods = 2
 			var wg sync.WaitGroup
 			cut := make(chan struct{})
@@ -47,7 +47,7 @@ func TestFloods(t *testing.T) {
 				}
 			}
 			// gRPC itself has something against PING.
-			if got := s.entrance.gate.Counts().Closed - before; got != floods && kind.Name != "ping" {
+			if got := s.entrance.Floods().Closed - before; got != floods && kind.Name != "ping" {
 				t.Errorf("%d connections are counted, want %d", got, floods)
 			}
 		})
@@ -116,7 +116,7 @@ func TestStopDuringAFlood(t *testing.T) {
 		})
 	}
 	c := client(t, s)
-	for s.entrance.gate.Counts().Frames == 0 && !t.Failed() {
+	for s.entrance.Floods().Frames == 0 && !t.Failed() {
 		if _, err := c.Get(t.Context(), "k"); err != nil {
 			t.Error(err)
 		}

@@ -1,44 +1,6 @@
 package server
 
-import (
-	"errors"
-	"net"
-	"testing"
-)
-
-// Several URLs for peers are one listener to the node.
-func TestMerge(t *testing.T) {
-	all := []net.Listener{ephemeral(t), ephemeral(t)}
-	m := merge(all)
-	for _, l := range all {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		accepted, err := m.Accept()
-		if err != nil {
-			t.Fatalf("Accept() = %v, want the connection to %v", err, l.Addr())
-		}
-		if accepted.LocalAddr().String() != l.Addr().String() {
-			t.Errorf("Accept() has a connection to %v, want %v", accepted.LocalAddr(), l.Addr())
-		}
-		_, _ = conn.Close(), accepted.Close()
-	}
-	// One more that nobody accepts must not hold up Close.
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", all[1].Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	for range 2 {
-		if err := m.Close(); err != nil {
-			t.Errorf("Close() = %v, want nil", err)
-		}
-	}
-	if _, err := m.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("Accept() after Close = %v, want net.ErrClosed", err)
-	}
-}
+import "testing"
 
 // A server with several URLs for everything.
 func TestSeveralURLs(t *testing.T) {

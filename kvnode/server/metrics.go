@@ -28,7 +28,7 @@ func (s *Server) newRegistry(more ...prometheus.Collector) (*prometheus.Registry
 	all := append([]prometheus.Collector{
 		leases,
 		nodeCollector{s},
-		hallCollector{s.entrance.hall},
+		doorCollector{s.entrance},
 		s.node.LinkMetrics(),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -63,7 +63,7 @@ func (s *Server) read() *reading {
 	kept := s.node.Store()
 	r := &reading{
 		Status: s.node.Status(), revision: kept.Revision(), compacted: kept.CompactRevision(),
-		changes: s.changes.Load(), floods: s.entrance.gate.Counts(), ready: s.servesNow(),
+		changes: s.changes.Load(), floods: s.entrance.Floods(), ready: s.servesNow(),
 		ttl: s.node.TTLStats(), ttlLeases: kept.CountTTLLeases(),
 	}
 	r.applies, r.slowApplies = s.node.ApplyTimes()

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/leaderlease/go/kvnode/server/frontdoor"
 )
 
 const (
@@ -24,8 +26,8 @@ const (
 // request: profiles and watches through the gateway last. Headers and bodies have
 // one each.
 func newPages(handler http.Handler, log *slog.Logger) *http.Server {
-	return meet(&http.Server{
-		Handler: timely(handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, ConnContext: noteReach,
+	return frontdoor.Meet(&http.Server{
+		Handler: timely(handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of failed handshakes, most of all
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/etcdapi/concurrency"
+	"github.com/leaderlease/go/kvnode/server/frontdoor"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
@@ -34,8 +35,8 @@ type Server struct {
 	// gatewayConn is nil if there is no gateway.
 	gatewayConn *grpc.ClientConn
 	certs       certificates
-	entrance    *entrance
-	hosts       *hosts
+	entrance    *frontdoor.Entrance
+	hosts       *frontdoor.Hosts
 	gate        gate
 	addrs       addrs
 	registry    *prometheus.Registry
@@ -87,7 +88,7 @@ func Start(cfg Config) (*Server, error) {
 		return nil, &ConfigError{err}
 	}
 	door := newEntrance(&cfg, certs)
-	l, err := bind(context.Background(), &cfg, door.forClients, door.forPages)
+	l, err := bind(context.Background(), &cfg, door.ForClients, door.ForPages)
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
@@ -98,7 +99,7 @@ func Start(cfg Config) (*Server, error) {
 		l.close()
 		return nil, err
 	}
-	door.members.Store(node)
+	door.Trust(node)
 	s := newServer(&cfg, node)
 	s.certs, s.entrance = certs, door
 	s.gate.shut.Store(cfg.InitialCorruptCheck && !node.Fresh())
@@ -146,15 +147,15 @@ func (s *Server) serve(l *listeners) error {
 		}
 		s.wg.Go(func() { s.served(inside, s.inside.Serve(inside)) })
 	}
-	if s.entrance.pages != nil {
+	if pages := s.entrance.Pages(); pages != nil {
 		s.addrs.http = s.addrs.client
-		l.http = append(l.http, s.entrance.pages)
+		l.http = append(l.http, pages)
 	}
 	for _, listener := range l.client {
 		s.wg.Go(func() { s.served(listener, s.grpc.Serve(listener)) })
 	}
 	for _, listener := range l.http {
-		s.servePages(listener, s.hosts.only(s.clientPages(gateway)))
+		s.servePages(listener, s.hosts.Only(s.clientPages(gateway)))
 	}
 	for _, listener := range l.metrics {
 		s.servePages(listener, s.metricsPages())

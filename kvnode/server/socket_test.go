@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/server/frontdoor"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
@@ -90,8 +91,8 @@ func TestUnixSocketsWithOddNamesSpeakTLS(t *testing.T) {
 	f := newFiles(t)
 	for _, name := range []string{"100%.sock", "kv:sock", "a b", "[x"} {
 		url := "unixs://" + name
-		if !speaksTLS(url) || speaksTLS("unix://"+name) {
-			t.Errorf("speaksTLS(%q) = %v, and %v without the s, want true and false", url, speaksTLS(url), speaksTLS("unix://"+name))
+		if !frontdoor.SpeaksTLS(url) || frontdoor.SpeaksTLS("unix://"+name) {
+			t.Errorf("SpeaksTLS(%q) = %v, and %v without the s, want true and false", url, frontdoor.SpeaksTLS(url), frontdoor.SpeaksTLS("unix://"+name))
 		}
 		s := solo(t, on(url, "https://127.0.0.1:0"), func(c *Config) {
 			c.ClientTLS = tlsconf.Config{CertFile: f.cert, KeyFile: f.key, TrustedCAFile: f.in, ClientCertAuth: true}
@@ -141,7 +142,7 @@ func TestSocketsThatAreThere(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "ListenClientURLs unix://"+path+": the file is taken") {
 			t.Errorf("Check() = %v with %s, want it refused", err, path)
 		}
-		if _, err := bind(t.Context(), &c, bare, bare); err == nil || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
+		if _, err := bind(t.Context(), &c, frontdoor.Bare, frontdoor.Bare); err == nil || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
 			t.Errorf("bind(%s) = %v, want it refused", path, err)
 		}
 	}

@@ -52,7 +52,7 @@ func (s *Server) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
 	s.endStreams()
-	s.entrance.end()
+	s.entrance.End()
 	drained := make(chan struct{})
 	s.wg.Go(func() {
 		s.inside.GracefulStop()

@@ -3,12 +3,10 @@ package server
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/url"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"github.com/leaderlease/go/kvnode/server/frontdoor"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
@@ -35,22 +33,11 @@ func (c *Config) tlsDefaults() {
 // hostsOf returns the hosts that a certificate can be for.
 func hostsOf(urls ...[]string) (hosts []string) {
 	for _, s := range slices.Concat(urls...) {
-		if host, _, err := parseURL(s); err == nil && !wildcard(host) && !slices.Contains(hosts, host) {
+		if host, _, err := frontdoor.ParseURL(s); err == nil && !frontdoor.Wildcard(host) && !slices.Contains(hosts, host) {
 			hosts = append(hosts, host)
 		}
 	}
 	return hosts
-}
-
-// speaksTLS reports whether a URL asks for TLS. That of a unix socket is not parsed:
-// what socketPath takes for a file is no URL to package net/url if it is called 100%,
-// and would be served in plain text.
-func speaksTLS(s string) bool {
-	if _, ok := socketPath(s); ok {
-		return strings.HasPrefix(s, secureSocket)
-	}
-	u, err := url.Parse(s)
-	return err == nil && u.Scheme == "https"
 }
 
 // scheme turns a URL of ours into one with TLS, if there is TLS.
@@ -73,7 +60,7 @@ func (c *Config) checkPeerScheme() (errs []error) {
 	seen := make(map[string]bool)
 	check := func(field string, urls []string) {
 		for _, s := range urls {
-			if _, _, err := parseURL(s); err != nil || seen[s] || speaksTLS(s) == c.PeerTLS.Enabled() {
+			if _, _, err := frontdoor.ParseURL(s); err != nil || seen[s] || frontdoor.SpeaksTLS(s) == c.PeerTLS.Enabled() {
 				continue
 			}
 			seen[s] = true
@@ -113,12 +100,12 @@ func (c *Config) checkClientScheme() (errs []error) {
 	used := false
 	for _, l := range c.listening() {
 		for _, s := range l.urls {
-			switch secure := speaksTLS(s); {
+			switch secure := frontdoor.SpeaksTLS(s); {
 			case secure && !c.ClientTLS.Enabled():
 				errs = append(errs, fmt.Errorf("%s %s needs ClientTLS.CertFile and ClientTLS.KeyFile, or ClientTLS.Auto", l.field, s))
 			case secure:
 				used = true
-			case c.ClientTLS.RequiresCert() && l.field != metricsField && !isLocal(s):
+			case c.ClientTLS.RequiresCert() && l.field != metricsField && !frontdoor.IsLocal(s):
 				errs = append(errs, fmt.Errorf("%s %s would let clients in without the certificate that ClientTLS.TrustedCAFile asks for; make it https", l.field, s))
 			}
 		}
@@ -137,7 +124,7 @@ func (c *Config) checkPlaintext() (errs []error) {
 	}
 	for _, l := range append(c.listening(), listens{"ListenPeerURLs", c.ListenPeerURLs}) {
 		for _, s := range l.urls {
-			if host, _, err := parseURL(s); err == nil && !speaksTLS(s) && !isLoopback(host) {
+			if host, _, err := frontdoor.ParseURL(s); err == nil && !frontdoor.SpeaksTLS(s) && !frontdoor.IsLoopback(host) {
 				errs = append(errs, fmt.Errorf("%s %s is plain text for the whole network; make it https, or give AllowPlaintext if others are kept out", l.field, s))
 			}
 		}
@@ -150,24 +137,10 @@ func (c *Config) checkPlaintext() (errs []error) {
 func (c *Config) Warnings() (all []string) {
 	for _, l := range c.listening() {
 		for _, s := range l.urls {
-			if c.ClientTLS.RequiresCert() && l.field != metricsField && !speaksTLS(s) && isLocal(s) {
+			if c.ClientTLS.RequiresCert() && l.field != metricsField && !frontdoor.SpeaksTLS(s) && frontdoor.IsLocal(s) {
 				all = append(all, fmt.Sprintf("%s %s lets whoever is on this machine in without the certificate that ClientTLS.TrustedCAFile asks for", l.field, s))
 			}
 		}
 	}
 	return all
-}
-
-// isLocal reports whether only this machine reaches a URL.
-func isLocal(s string) bool {
-	if _, ok := socketPath(s); ok {
-		return true
-	}
-	host, _, err := parseURL(s)
-	return err == nil && isLoopback(host)
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

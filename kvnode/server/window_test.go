@@ -50,7 +50,7 @@ func TestRepliesReadInSmallPieces(t *testing.T) {
 			t.Fatalf("a reply of %d bytes, read 4 KiB at a time, ends after %d with %v and status %q", values*each, n, err, resp.Trailer.Get("Grpc-Status"))
 		}
 	}
-	if got := s.entrance.gate.Counts().Closed; got != 0 {
+	if got := s.entrance.Floods().Closed; got != 0 {
 		t.Errorf("%d connections were closed, want none", got)
 	}
 }

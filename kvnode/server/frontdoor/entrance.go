@@ -1,4 +1,4 @@
-package server
+package frontdoor
 
 import (
 	"context"
@@ -19,31 +19,49 @@ import (
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/internal/arrivals"
 	"github.com/leaderlease/go/kvnode/server/floodgate"
+	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
-// arrivalTime bounds how long a connection may take until it has said what it
+// ArrivalTime bounds how long a connection may take until it has said what it
 // speaks and, for gRPC, has begun to. Longer: whoever says nothing costs a
 // goroutine for so long. Shorter: clients far away do not get in.
-const arrivalTime = 5 * time.Second
+const ArrivalTime = 5 * time.Second
 
 // What clients with TLS are offered. A client of gRPC accepts h2 only; one of
-// HTTP, which may accept both, gets what the pages speak.
+// HTTP, which may accept both, gets what the pages speak; browsers and the like
+// at listeners of HTTP alone are offered httpProtocols.
 var (
 	bothProtocols = []string{"http/1.1", "h2"}
 	onlyGRPC      = []string{"h2"}
+	httpProtocols = []string{"h2", "http/1.1"}
 )
 
-// entrance is where clients come in, on all client URLs. gRPC's server accepts
+// Config configures an Entrance.
+type Config struct {
+	// TLS has the certificates, nil if no client URL speaks TLS.
+	TLS *tlsconf.Source
+	// MaxOpenStreams bounds the requests under way on all connections of gRPC.
+	MaxOpenStreams int
+	// OnlyGRPC says that HTTP has listeners of its own.
+	OnlyGRPC bool
+	// Strangers and Known bound those who have not begun yet, on all listeners together:
+	// hosts of members, and this machine, have places of their own.
+	Strangers, Known arrivals.Bounds
+	// Logger's lines say which member has written them.
+	Logger *slog.Logger
+}
+
+// Entrance is where clients come in, on all client URLs. gRPC's server accepts
 // their connections and asks its credentials, which the entrance is, to shake
 // hands. What turns out to be HTTP/1 goes to the pages then: gRPC has an error
 // for that, and knows a goroutine, a time limit and an end for each connection.
-type entrance struct {
+type Entrance struct {
 	// The methods that servers do not need.
 	credentials.TransportCredentials // immutable, as all of this block
 
-	certs certificates
+	certs *tlsconf.Source
 	tls   *tls.Config // nil if there is none
-	pages *handover   // nil if HTTP has listeners of its own
+	pages *Handover   // nil if HTTP has listeners of its own
 	hall  *arrivals.Hall
 	// members says who else is known, once the node runs.
 	members atomic.Pointer[kvnode.Node]
@@ -55,46 +73,68 @@ type entrance struct {
 	complain *rate.Sometimes
 }
 
-func newEntrance(c *Config, certs certificates) *entrance {
-	e := &entrance{
+// New returns an entrance that has no listener yet.
+func New(c Config) *Entrance {
+	e := &Entrance{
 		TransportCredentials: insecure.NewCredentials(),
-		certs:                certs, gate: floodgate.New(c.named(), c.MaxOpenStreams),
-		log: c.log(), complain: &rate.Sometimes{First: 10, Interval: time.Second},
+		certs:                c.TLS, gate: floodgate.New(c.Logger, c.MaxOpenStreams),
+		log: c.Logger.With("component", "server"), complain: &rate.Sometimes{First: 10, Interval: time.Second},
 	}
-	e.hall = e.newHall()
+	e.hall = e.newHall(c.Strangers, c.Known)
 	e.ending, e.end = context.WithCancel(context.Background())
 	protocols := onlyGRPC
-	if len(c.ListenClientHTTPURLs) == 0 {
-		protocols, e.pages = bothProtocols, newHandover()
+	if !c.OnlyGRPC {
+		protocols, e.pages = bothProtocols, NewHandover()
 	}
-	if certs.client != nil {
-		e.tls = certs.client.Server(protocols...)
+	if c.TLS != nil {
+		e.tls = c.TLS.Server(protocols...)
 	}
 	return e
 }
 
-// options make a server of gRPC one behind the entrance.
-func (e *entrance) options() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.Creds(endable{counted{e}}), grpc.ConnectionTimeout(arrivalTime), grpc.InTapHandle(permit)}
+// Options make a server of gRPC one behind the entrance.
+func (e *Entrance) Options() []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.Creds(endable{counted{e}}), grpc.ConnectionTimeout(ArrivalTime), grpc.InTapHandle(permit)}
 }
 
-// forClients makes a listener one of the entrance.
-func (e *entrance) forClients(l net.Listener, secure bool) net.Listener {
+// Pages returns the listener of what turns out to be HTTP/1, nil if HTTP has
+// listeners of its own.
+func (e *Entrance) Pages() net.Listener {
+	if e.pages == nil {
+		return nil
+	}
+	return e.pages
+}
+
+// Trust tells the entrance of the node, which knows where members are.
+func (e *Entrance) Trust(node *kvnode.Node) { e.members.Store(node) }
+
+// End closes the connections that have not come in yet, and lets no more in.
+func (e *Entrance) End() { e.end() }
+
+// Arrivals returns how many connections have come, and their fate.
+func (e *Entrance) Arrivals() arrivals.Stats { return e.hall.Stats() }
+
+// Floods returns what was counted of those who have come in.
+func (e *Entrance) Floods() floodgate.Counts { return e.gate.Counts() }
+
+// ForClients makes a listener one of the entrance.
+func (e *Entrance) ForClients(l net.Listener, secure bool) net.Listener {
 	return &clientListener{Listener: e.hall.Listener(l, secure), ending: e.ending, secure: secure, shared: e.pages != nil}
 }
 
-// forPages makes a listener one of HTTP alone.
-func (e *entrance) forPages(l net.Listener, secure bool) net.Listener {
+// ForPages makes a listener one of HTTP alone.
+func (e *Entrance) ForPages(l net.Listener, secure bool) net.Listener {
 	l = e.hall.Listener(l, secure)
 	if secure {
-		return tls.NewListener(l, e.certs.client.Server(httpProtocols...))
+		return tls.NewListener(l, e.certs.Server(httpProtocols...))
 	}
 	return l
 }
 
 // ServerHandshake implements credentials.TransportCredentials. What did not come
 // by a listener of the entrance is refused: nothing says that it may be plain.
-func (e *entrance) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (e *Entrance) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	a, ok := raw.(*arrival)
 	if !ok {
 		return nil, nil, fmt.Errorf("kvnode: a %T came by no listener for clients", raw)
@@ -111,14 +151,14 @@ func (e *entrance) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo
 		conn = first
 	}
 	a.leave()
-	if err := e.pages.give(conn); err != nil {
+	if err := e.pages.Give(conn); err != nil {
 		return nil, nil, err
 	}
 	return nil, nil, credentials.ErrConnDispatched
 }
 
 // greet shakes hands if that is due, and returns what was agreed on.
-func (e *entrance) greet(a *arrival) (net.Conn, credentials.AuthInfo, string, error) {
+func (e *Entrance) greet(a *arrival) (net.Conn, credentials.AuthInfo, string, error) {
 	if !a.secure {
 		conn, info, err := e.TransportCredentials.ServerHandshake(a.Conn)
 		return conn, info, "", err

@@ -1,13 +1,10 @@
 package server
 
 import (
-	"context"
-	"net"
-	"net/http"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/leaderlease/go/kvnode/internal/arrivals"
+	"github.com/leaderlease/go/kvnode/server/frontdoor"
 )
 
 // Bounds of clients that have not begun yet, on all listeners together. More
@@ -21,42 +18,11 @@ var (
 	knownClients = arrivals.Bounds{Guests: 128, PerHost: 400, Total: 800}
 )
 
-// otherFiles are the file descriptors that clients leave to the log, the store and
-// the peers, with their hall.
-const otherFiles = 256
-
-// newHall returns where clients wait until they have begun.
-func (e *entrance) newHall() *arrivals.Hall {
-	c := arrivals.Config{Port: "client", Strangers: strangeClients, Reserve: knownClients, Known: e.knows, Logger: e.log}
-	if files := maxFiles(); files > 0 {
-		c.Open = max(files-otherFiles, files/2)
-		c.Strangers.Guests, c.Reserve.Guests = min(c.Strangers.Guests, c.Open/2), min(c.Reserve.Guests, c.Open/4)
-	}
-	return arrivals.New(c)
-}
-
-// knows reports whether a host is this machine, by the address that it has for
-// itself, or a member's.
-func (e *entrance) knows(host string) bool {
-	return host == "127.0.0.1" || host == "::1" || e.isMember(host)
-}
-
-func (e *entrance) isMember(host string) bool {
-	node := e.members.Load()
-	return node != nil && node.Knows(host)
-}
-
-// meet makes the guests among a server's connections introduce themselves with their first
-// request. The server has a ConnContext.
-func meet(p *http.Server) *http.Server {
-	note := p.ConnContext
-	p.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return arrivals.Of(c).Context(note(ctx, c)) }
-	p.ConnState = func(c net.Conn, s http.ConnState) {
-		if s == http.StateActive {
-			arrivals.Of(c).Introduce() // if it was cut, the next read says so
-		}
-	}
-	return p
+// newEntrance returns where clients come in.
+func newEntrance(c *Config, certs certificates) *frontdoor.Entrance {
+	return frontdoor.New(frontdoor.Config{
+		TLS: certs.client, MaxOpenStreams: c.MaxOpenStreams, OnlyGRPC: len(c.ListenClientHTTPURLs) > 0, Strangers: strangeClients, Known: knownClients, Logger: c.named(),
+	})
 }
 
 var (
@@ -67,17 +33,17 @@ var (
 	throttledClients = describe("client_throttled_connections_total", "Connections closed because handshakes with their address have failed too often.")
 )
 
-// hallCollector exports how many connections have come to the client URLs, and their fate.
-type hallCollector struct{ hall *arrivals.Hall }
+// doorCollector exports how many connections have come to the client URLs, and their fate.
+type doorCollector struct{ door *frontdoor.Entrance }
 
 // Describe implements prometheus.Collector.
-func (c hallCollector) Describe(descs chan<- *prometheus.Desc) {
+func (c doorCollector) Describe(descs chan<- *prometheus.Desc) {
 	prometheus.DescribeByCollect(c, descs)
 }
 
 // Collect implements prometheus.Collector.
-func (c hallCollector) Collect(out chan<- prometheus.Metric) {
-	s := c.hall.Stats()
+func (c doorCollector) Collect(out chan<- prometheus.Metric) {
+	s := c.door.Arrivals()
 	out <- prometheus.MustNewConstMetric(openClients, prometheus.GaugeValue, float64(s.Open))
 	out <- prometheus.MustNewConstMetric(arrivingClients, prometheus.GaugeValue, float64(s.Guests))
 	out <- prometheus.MustNewConstMetric(shedClients, prometheus.CounterValue, float64(s.Shed))

@@ -1,4 +1,4 @@
-package server
+package frontdoor
 
 import (
 	"net"
@@ -46,19 +46,20 @@ func (o *overheard) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// handover is a listener for connections that others have accepted.
-type handover struct {
+// Handover is a listener for connections that others have accepted.
+type Handover struct {
 	conns   chan net.Conn
 	closed  chan struct{}
 	closing sync.Once
 }
 
-func newHandover() *handover {
-	return &handover{conns: make(chan net.Conn), closed: make(chan struct{})}
+// NewHandover returns one that nobody has handed anything to.
+func NewHandover() *Handover {
+	return &Handover{conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// give hands c over to whoever accepts. If it fails c is still the caller's.
-func (h *handover) give(c net.Conn) error {
+// Give hands c over to whoever accepts. If it fails c is still the caller's.
+func (h *Handover) Give(c net.Conn) error {
 	select {
 	case h.conns <- c:
 		return nil
@@ -68,7 +69,7 @@ func (h *handover) give(c net.Conn) error {
 }
 
 // Accept implements net.Listener.
-func (h *handover) Accept() (net.Conn, error) {
+func (h *Handover) Accept() (net.Conn, error) {
 	select {
 	case c := <-h.conns:
 		return c, nil
@@ -78,13 +79,13 @@ func (h *handover) Accept() (net.Conn, error) {
 }
 
 // Close implements net.Listener.
-func (h *handover) Close() error {
+func (h *Handover) Close() error {
 	h.closing.Do(func() { close(h.closed) })
 	return nil
 }
 
 // Addr implements net.Listener.
-func (h *handover) Addr() net.Addr { return handoverAddr{} }
+func (h *Handover) Addr() net.Addr { return handoverAddr{} }
 
 type handoverAddr struct{}
 

@@ -1,4 +1,4 @@
-package server
+package frontdoor
 
 import (
 	"context"
@@ -17,13 +17,13 @@ import (
 	"github.com/leaderlease/go/kvnode/server/floodgate"
 )
 
-// counted is an entrance that counts what those who have come in send, so that no
+// counted is an Entrance that counts what those who have come in send, so that no
 // connection costs more than it may.
-type counted struct{ *entrance }
+type counted struct{ *Entrance }
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (c counted) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := c.entrance.ServerHandshake(raw)
+	conn, info, err := c.Entrance.ServerHandshake(raw)
 	if err != nil {
 		return conn, info, err
 	}

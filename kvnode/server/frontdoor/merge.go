@@ -1,4 +1,4 @@
-package server
+package frontdoor
 
 import (
 	"net"
@@ -19,8 +19,8 @@ type accepted struct {
 	err  error
 }
 
-// merge returns a listener that accepts from all.
-func merge(all []net.Listener) net.Listener {
+// Merge returns a listener that accepts from all.
+func Merge(all []net.Listener) net.Listener {
 	if len(all) == 1 {
 		return all[0]
 	}
@@ -59,7 +59,7 @@ func (m *merged) Accept() (net.Conn, error) {
 func (m *merged) Close() error {
 	m.closing.Do(func() {
 		close(m.closed)
-		closeListeners(m.all)
+		CloseAll(m.all)
 		m.wg.Wait()
 	})
 	return nil

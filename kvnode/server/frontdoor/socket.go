@@ -1,0 +1,35 @@
+package frontdoor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+)
+
+// listenSocket listens on a unix socket. A file that a process which was killed has
+// left there makes room; one on which somebody listens does not.
+func listenSocket(ctx context.Context, path string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", path)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return l, err
+	}
+	info, statErr := os.Lstat(path)
+	if statErr != nil || info.Mode().Type() != fs.ModeSocket {
+		return nil, errors.Join(err, statErr)
+	}
+	conn, dialErr := new(net.Dialer).DialContext(ctx, "unix", path)
+	if dialErr == nil {
+		_ = conn.Close() // nothing was said
+	}
+	if !errors.Is(dialErr, syscall.ECONNREFUSED) {
+		return nil, err
+	}
+	if err := os.Remove(path); err != nil {
+		return nil, err
+	}
+	return lc.Listen(ctx, "unix", path)
+}
