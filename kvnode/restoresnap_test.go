@@ -10,10 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"go.etcd.io/bbolt"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -234,111 +232,6 @@ func TestRestoreMayRaiseTheRevision(t *testing.T) {
 			t.Errorf("revision %d, compacted %d, want %d and one less", got, n.Store().CompactRevision(), before+1_000_001)
 		}
 	})
-}
-
-// Whatever is wrong with the file, the directory or the options is said, and
-// leaves nothing behind.
-func TestRestoreRefuses(t *testing.T) {
-	n := startAlone(t)
-	if err := put(t.Context(), n, "key", "value"); err != nil {
-		t.Fatal(err)
-	}
-	whole := saveSnapshot(t, n)
-	data := readFile(t, whole)
-	members := []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}, {Name: "b", PeerURLs: []string{"http://b:2380"}}}
-	flipped := bytes.Clone(data)
-	flipped[len(data)/2] ^= 1
-	damaged := bytes.Clone(data[:len(data)-sha256.Size])
-	damaged[bytes.Index(damaged, []byte("value"))] ^= 1
-	full := t.TempDir()
-	if err := os.WriteFile(filepath.Join(full, "a"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct {
-		name string
-		set  func(*RestoreConfig)
-		is   error
-		want string // part of the error
-	}{
-		{"a bit flipped", func(r *RestoreConfig) { r.File = writeFile(t, flipped) }, ErrSnapshotDamaged, "SHA-256"},
-		{"cut off", func(r *RestoreConfig) { r.File = writeFile(t, data[:len(data)-1]) }, ErrSnapshotDamaged, fmt.Sprint(len(data) - 1)},
-		{"without checksum", func(r *RestoreConfig) { r.File = writeFile(t, data[:len(data)-32]) }, ErrSnapshotDamaged, "no checksum"},
-		{"damage under a right checksum", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, damaged) }, ErrSnapshotDamaged, ""},
-		{"damage that is not looked for", func(r *RestoreConfig) { r.File, r.SkipHashCheck = writeFile(t, damaged), true }, ErrSnapshotDamaged, ""},
-		{"empty file", func(r *RestoreConfig) { r.File = writeFile(t, nil) }, ErrSnapshotDamaged, "is empty"},
-		{"text", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, bytes.Repeat([]byte("text"), 4096)) }, ErrSnapshotForeign, ""},
-		{"of etcd", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, etcdDatabase(t)) }, ErrSnapshotForeign, "etcd"},
-		{"a directory", func(r *RestoreConfig) { r.File = t.TempDir() }, ErrSnapshotForeign, "holds no member.json"},
-		{"no file", func(r *RestoreConfig) { r.File = filepath.Join(t.TempDir(), "none") }, os.ErrNotExist, "none"},
-		{"directory in use", func(r *RestoreConfig) { r.DataDir = full }, nil, `holds "a"`},
-		{"no directory", func(r *RestoreConfig) { r.DataDir = "" }, nil, "no data directory"},
-		{"not a member", func(r *RestoreConfig) { r.Name = "c" }, nil, `member "c" is not in the initial cluster`},
-		{"elsewhere", func(r *RestoreConfig) { r.PeerURLs = []string{"http://c:2380"} }, nil, "advertises [http://c:2380]"},
-		{"bump alone", func(r *RestoreConfig) { r.BumpRevision = 1 }, nil, "both are needed"},
-		{"mark alone", func(r *RestoreConfig) { r.MarkCompacted = true }, nil, "both are needed"},
-		{"negative bump", func(r *RestoreConfig) { r.BumpRevision = -1 }, nil, "-1 must not be negative"},
-		{"bump too high", func(r *RestoreConfig) { r.BumpRevision, r.MarkCompacted = 1<<63-1, true }, nil, "cannot be raised"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			dir := filepath.Join(t.TempDir(), "data")
-			cfg := RestoreConfig{File: whole, Name: "a", DataDir: dir, Cluster: members}
-			test.set(&cfg)
-			_, err := RestoreSnapshot(cfg)
-			if err == nil || test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("RestoreSnapshot() = %v, want %v with %q", err, test.is, test.want)
-			}
-			if _, err := os.Stat(dir); err == nil {
-				t.Error("the refusal has left a directory behind")
-			}
-		})
-	}
-	if got := readFile(t, whole); !bytes.Equal(got, data) {
-		t.Error("the snapshot's file was changed")
-	}
-}
-
-// etcdDatabase returns what etcd's own snapshots hold: buckets with the same
-// names, and other things in them.
-func etcdDatabase(t *testing.T) []byte {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "db")
-	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range []string{"meta", "key", "members"} {
-			if _, err := tx.CreateBucket([]byte(name)); err != nil {
-				return err
-			}
-		}
-		return tx.Bucket([]byte("meta")).Put([]byte("consistent_index"), make([]byte, 8))
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	return readFile(t, path)
-}
-
-// A directory that exists and is empty, such as a mounted disk, will do.
-func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
-	n := startAlone(t)
-	file := saveSnapshot(t, n)
-	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "lost+found"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	members := []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}}
-	if _, err := RestoreSnapshot(RestoreConfig{File: file, Name: "a", DataDir: dir, Cluster: members}); err != nil {
-		t.Fatal(err)
-	}
-	_, err := RestoreSnapshot(RestoreConfig{File: file, Name: "a", DataDir: dir, Cluster: members})
-	if err == nil || !strings.Contains(err.Error(), "member.json") && !strings.Contains(err.Error(), "holds") {
-		t.Errorf("a second RestoreSnapshot() = %v, want the directory refused", err)
-	}
-	if _, err := os.Stat(filepath.Join(dir, memberdir.IdentityFile)); err != nil {
-		t.Errorf("the refusal has cost the first one its identity: %v", err)
-	}
 }
 
 func TestInspectSnapshot(t *testing.T) {

@@ -27,20 +27,13 @@ const (
 // known are those above a limit that wait for their package to be rewritten. One that
 // is no longer above it has to leave the list.
 var known = []string{
-	"internal/mutants/table_kvnode.go",
-	"kvnode/alone_test.go",
 	"kvnode/e2e/directory_test.go: TestMemberThatLostItsDirectoryIsRefused",
 	"kvnode/e2e/watchoptions_test.go: watchesInFragments",
 	"kvnode/internal/arrivals/hall_test.go: TestHandshakesThatLeadNowhere",
-	"kvnode/restoredir_test.go",
-	"kvnode/restoresnap_test.go",
 	"kvnode/restoresnap_test.go: TestRestoreBeginsANewCluster",
-	"kvnode/server/corruption_test.go",
 	"kvnode/server/flood_test.go: TestFloods",
-	"kvnode/server/floodgate/gate_test.go",
 	"kvnode/server/mutex_test.go: TestMutexExcludes",
 	"kvnode/server/lock_test.go: TestStopEndsWaits",
-	"kvnode/server/tls_test.go",
 	"kvnode/server/tls_test.go: TestCertificatesChangeUnderLoad",
 	"kvnode/server/tls_test.go: checkStrangers",
 }

@@ -1,0 +1,198 @@
+package kvnode
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/raftwal"
+)
+
+// A state and a log that do not fit together, or are not whole, are refused, and so is
+// a directory in use.
+func TestRestoreRefusesADirectory(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		early := c.leader().cfg.DataDir
+		old := filepath.Join(t.TempDir(), "old")
+		if err := os.CopyFS(old, os.DirFS(early)); err != nil {
+			t.Fatal(err)
+		}
+		n := c.lostMajority(4, 6)
+		fresh := filepath.Join(t.TempDir(), "fresh")
+		for _, test := range []struct {
+			name   string
+			damage func(dir string) error
+			want   string
+		}{
+			{"no identity", func(dir string) error { return os.Remove(filepath.Join(dir, memberdir.IdentityFile)) }, "holds no member.json"},
+			{"another format", func(dir string) error { return edit(dir, `"format": 1`, `"format": 7`) }, "has format 7, this version reads 1"},
+			{"damaged identity", func(dir string) error {
+				return os.WriteFile(filepath.Join(dir, memberdir.IdentityFile), []byte("{"), 0o600)
+			}, "member.json is damaged"},
+			{"another directory's identity", func(dir string) error { return edit(dir, `"instance": "`, `"instance": "X`) }, "with another directory"},
+			{"another cluster's identity", func(dir string) error { return edit(dir, fmt.Sprint(n.ID()), "12345") }, "of which the log knows nothing"},
+			{"no log", func(dir string) error { return os.RemoveAll(filepath.Join(dir, memberdir.LogFolder)) }, "open the log in"},
+			{"an empty log", func(dir string) error {
+				return errors.Join(os.RemoveAll(filepath.Join(dir, memberdir.LogFolder)), beginEmpty(dir))
+			}, "its log is empty"},
+			{"a log that is cut off", func(dir string) error { return os.Truncate(firstSegment(dir), 4096) }, "is damaged"},
+			{"a log from before", func(dir string) error {
+				return swap(filepath.Join(dir, memberdir.LogFolder), filepath.Join(old, memberdir.LogFolder))
+			}, "the log ends at"},
+			{"no state", func(dir string) error { return os.Remove(filepath.Join(dir, memberdir.StateFile)) }, memberdir.StateFile},
+			{"a damaged state", func(dir string) error {
+				return os.WriteFile(filepath.Join(dir, memberdir.StateFile), make([]byte, 1<<16), 0o600)
+			}, memberdir.StateFile},
+		} {
+			dir := filepath.Join(t.TempDir(), "dir")
+			if err := errors.Join(os.CopyFS(dir, os.DirFS(n.cfg.DataDir)), test.damage(dir)); err != nil {
+				t.Fatal(err)
+			}
+			_, err := RestoreSnapshot(RestoreConfig{File: dir, Name: "m1", DataDir: fresh, Cluster: n.cfg.Cluster, segmentSize: 1 << 20})
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), dir) {
+				t.Errorf("%s: RestoreSnapshot() = %v, want %q of %s", test.name, err, test.want, dir)
+			}
+			if _, err := InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: InspectSnapshot() = %v, want %q", test.name, err, test.want)
+			}
+			if _, err := os.Stat(fresh); err == nil {
+				t.Errorf("%s: the refusal has left a directory behind", test.name)
+			}
+		}
+		own := n.cfg.DataDir
+		if _, err := RestoreSnapshot(RestoreConfig{File: own, Name: n.Name(), DataDir: own, Cluster: n.cfg.Cluster}); err == nil || !strings.Contains(err.Error(), "must be empty or missing") {
+			t.Errorf("RestoreSnapshot() into what is restored = %v, want that it must be empty", err)
+		}
+		running := c.start("m1").cfg.DataDir
+		if _, err := RestoreSnapshot(RestoreConfig{File: running, Name: "m1", DataDir: fresh, Cluster: n.cfg.Cluster, segmentSize: 1 << 20}); !errors.Is(err, raftwal.ErrLocked) || !strings.Contains(err.Error(), running) {
+			t.Errorf("RestoreSnapshot() of a member that runs = %v, want ErrLocked", err)
+		}
+	})
+}
+
+// All members may be restored from one directory at once, and none may start with it
+// meanwhile.
+func TestADirectoryThatIsReadIsNotRunWith(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		dir := c.lostMajority(0, 2).cfg.DataDir
+		a, err := openMemberDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := openMemberDir(dir)
+		if err != nil {
+			t.Fatalf("openMemberDir() beside another = %v, want both to read", err)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.tryStart("m1"); !errors.Is(err, raftwal.ErrLocked) {
+			t.Errorf("Start() with a directory that is read = %v, want ErrLocked", err)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		c.start("m1")
+	})
+}
+
+// edit replaces a text in the identity of a directory.
+func edit(dir, from, to string) error {
+	path := filepath.Join(dir, memberdir.IdentityFile)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	text := strings.ReplaceAll(string(data), from, to)
+	if text == string(data) {
+		return fmt.Errorf("%s does not hold %q", path, from)
+	}
+	return os.WriteFile(path, []byte(text), 0o600)
+}
+
+func swap(dir, from string) error {
+	return errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(from)))
+}
+
+func firstSegment(dir string) string {
+	return filepath.Join(dir, memberdir.LogFolder, "0000000000000001.wal")
+}
+
+func beginEmpty(dir string) error {
+	log, err := raftwal.Open(raftwal.Config{Dir: filepath.Join(dir, memberdir.LogFolder), SegmentSize: 1 << 20})
+	if err != nil {
+		return err
+	}
+	return log.Close()
+}
+
+// The log and the state are of clusters that have an index in common.
+func TestRestoreRefusesTheLogOfAnotherTerm(t *testing.T) {
+	other := startAlone(t)
+	for range 40 {
+		if err := put(t.Context(), other, "k", "v"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := other.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dir := other.cfg.DataDir
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.lostMajority(4, 2)
+		n = c.start(n.Name())
+		c.put(c.leader(), "k", "in a later term")
+		if err := n.Checkpoint(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.stop("m1")
+		if err := os.WriteFile(filepath.Join(dir, memberdir.StateFile), readFile(t, filepath.Join(n.cfg.DataDir, memberdir.StateFile)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := RestoreSnapshot(RestoreConfig{File: dir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: n.cfg.Cluster, segmentSize: 1 << 20})
+		if err == nil || !strings.Contains(err.Error(), "the log has that index in term") {
+			t.Errorf("RestoreSnapshot() = %v, want it refused: the terms differ", err)
+		}
+	})
+}
+
+// What an entry of a newer version does, this one does not know.
+func TestRestoreStopsAtANewerFormat(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.lostMajority(0, 2)
+		s := n.Store()
+		e, err := formatEntry(&confContext{Format: store.FormatNewest + 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.Index, e.Term = new(s.Applied()+1), new(n.Term())
+		if err := applyOffline(s, e); err == nil || !strings.Contains(err.Error(), "start this member with the version of the others") || s.Applied() == e.GetIndex() {
+			t.Errorf("applyOffline() of a newer format = %v at index %d, want it refused", err, s.Applied())
+		}
+	})
+}
+
+// Who has only a checkpoint is told what it lacks.
+func TestABareStoreIsCalledACheckpoint(t *testing.T) {
+	n := startAlone(t)
+	file := saveSnapshot(t, n)
+	if err := n.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	bare := filepath.Join(n.cfg.DataDir, memberdir.StateFile)
+	alone := writeFile(t, readFile(t, bare))
+	for path, want := range map[string]string{file: "", n.cfg.DataDir: "", "/nowhere": "", bare: "restore " + n.cfg.DataDir, alone: "restore DATA_DIR"} {
+		if got := AdviseBareStore(path); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("AdviseBareStore(%s) = %q, want %q", path, got, want)
+		}
+	}
+	_, err := RestoreSnapshot(RestoreConfig{File: bare, Name: "a", DataDir: filepath.Join(t.TempDir(), "a"), Cluster: []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}}})
+	if !errors.Is(err, ErrSnapshotDamaged) || !strings.Contains(err.Error(), "restore "+n.cfg.DataDir) {
+		t.Errorf("RestoreSnapshot(%s) = %v, want the better way", bare, err)
+	}
+}
