@@ -124,28 +124,36 @@ func TestRestoreBeginsANewCluster(t *testing.T) {
 		if got := n.Store().Alarms(); len(got) != 0 {
 			t.Errorf("alarms = %v, want none", got)
 		}
-		c.put(n, "k0", "new")
-		for _, f := range c.followers(n) {
-			if value, _ := c.get(f, ReadIndex, "k0"); value != "new" {
-				t.Errorf("k0 on %s = %q, want new", f.Name(), value)
-			}
-		}
-		if got := n.Store().Revision(); got != want.Revision+1 {
-			t.Errorf("revision after a put = %d, want %d", got, want.Revision+1)
-		}
-		<-n.Published()
-		members := n.Store().Members()
-		if len(members.ByID) != 3 || members.ByID[n.ID()].Name != n.Name() {
-			t.Errorf("Members() = %+v, want the three that were restored", members)
-		}
-		// A restart of one finds what the restore has made, and what came after.
-		victim := c.followers(n)[0].Name()
-		c.stop(victim)
-		back := c.start(victim)
-		if value, _ := c.get(back, ReadIndex, "k0"); value != "new" {
-			t.Errorf("k0 after a restart = %q, want new", value)
-		}
+		c.goesOn(n, want.Revision)
 	})
+}
+
+// goesOn has a restored cluster, which n leads, written to from a revision on, and one
+// of its members restarted.
+func (c *cluster) goesOn(n *Node, revision int64) {
+	t := c.t
+	t.Helper()
+	c.put(n, "k0", "new")
+	for _, f := range c.followers(n) {
+		if value, _ := c.get(f, ReadIndex, "k0"); value != "new" {
+			t.Errorf("k0 on %s = %q, want new", f.Name(), value)
+		}
+	}
+	if got := n.Store().Revision(); got != revision+1 {
+		t.Errorf("revision after a put = %d, want %d", got, revision+1)
+	}
+	<-n.Published()
+	members := n.Store().Members()
+	if len(members.ByID) != 3 || members.ByID[n.ID()].Name != n.Name() {
+		t.Errorf("Members() = %+v, want the three that were restored", members)
+	}
+	// A restart of one finds what the restore has made, and what came after.
+	victim := c.followers(n)[0].Name()
+	c.stop(victim)
+	back := c.start(victim)
+	if value, _ := c.get(back, ReadIndex, "k0"); value != "new" {
+		t.Errorf("k0 after a restart = %q, want new", value)
+	}
 }
 
 // A member of the old cluster has the same name, URLs and token, and yet is not

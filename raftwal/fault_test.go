@@ -126,7 +126,6 @@ func (s *script) playOnFullDisk(disk *fs.Memory) (bool, error) {
 		switch {
 		case err == nil:
 			l = next
-			continue
 		case st.reopen:
 			// Whatever Close and Open say, the second attempt succeeds. What Close
 			// could not write is as after a crash.
@@ -136,20 +135,13 @@ func (s *script) playOnFullDisk(disk *fs.Memory) (bool, error) {
 			if err := s.states[i].check(l, true); err != nil {
 				return false, fmt.Errorf("step %d: after the second Open: %w", i, err)
 			}
-			continue
 		case errors.Is(err, ErrNoSpace):
-			if err := s.states[i].check(l, false); err != nil {
-				return false, fmt.Errorf("step %d, %s: after the failure: %w", i, st.name, err)
-			}
-			if _, err := st.run(l, open); err != nil {
-				return false, fmt.Errorf("step %d, %s: the second attempt: %w", i, st.name, err)
+			if err := s.repeat(i, l, open); err != nil {
+				return false, fmt.Errorf("step %d, %s: %w", i, st.name, err)
 			}
 		case errors.Is(err, ErrFailed):
 			return false, nil
 		default:
-			return false, fmt.Errorf("step %d, %s: %w", i, st.name, err)
-		}
-		if err := s.states[i+1].check(l, true); err != nil {
 			return false, fmt.Errorf("step %d, %s: %w", i, st.name, err)
 		}
 	}
@@ -161,6 +153,17 @@ func (s *script) playOnFullDisk(disk *fs.Memory) (bool, error) {
 		return false, err
 	}
 	return true, errors.Join(end.check(l, true), l.Close())
+}
+
+// repeat repeats step i, for which there was no room.
+func (s *script) repeat(i int, l *Log, open func() (*Log, error)) error {
+	if err := s.states[i].check(l, false); err != nil {
+		return fmt.Errorf("after the failure: %w", err)
+	}
+	if _, err := s.steps[i].run(l, open); err != nil {
+		return fmt.Errorf("the second attempt: %w", err)
+	}
+	return s.states[i+1].check(l, true)
 }
 
 // A disk that fills up and gets room again: what was refused is not there, also

@@ -24,20 +24,6 @@ const (
 	storyLen = 50  // lines of a function in a test, tables of cases apart
 )
 
-// known are those above a limit that wait for their package to be rewritten. One that
-// is no longer above it has to leave the list.
-var known = []string{
-	"kvnode/e2e/directory_test.go: TestMemberThatLostItsDirectoryIsRefused",
-	"kvnode/e2e/watchoptions_test.go: watchesInFragments",
-	"kvnode/internal/arrivals/hall_test.go: TestHandshakesThatLeadNowhere",
-	"kvnode/restoresnap_test.go: TestRestoreBeginsANewCluster",
-	"kvnode/server/flood_test.go: TestFloods",
-	"kvnode/server/mutex_test.go: TestMutexExcludes",
-	"kvnode/server/lock_test.go: TestStopEndsWaits",
-	"kvnode/server/tls_test.go: TestCertificatesChangeUnderLoad",
-	"kvnode/server/tls_test.go: checkStrangers",
-}
-
 // A file is one noun or one flow, and a function fits a screen. Examples are shown as
 // a whole, and what a generator writes nobody reads.
 func TestFilesAndStoriesAreShort(t *testing.T) {
@@ -72,14 +58,7 @@ func TestFilesAndStoriesAreShort(t *testing.T) {
 		t.Fatalf("%d files were read, want the repository's", files)
 	}
 	for _, name := range above {
-		if !slices.Contains(known, name) {
-			t.Errorf("%s is above the limit: %d lines for a file, %d for a function in a test without its tables", name, fileLen, storyLen)
-		}
-	}
-	for _, name := range known {
-		if !slices.Contains(above, name) {
-			t.Errorf("%s is below the limit, or gone: take it from the list of known ones", name)
-		}
+		t.Errorf("%s is above the limit: %d lines for a file, %d for a function in a test without its tables", name, fileLen, storyLen)
 	}
 }
 

@@ -114,8 +114,7 @@ func putAndGet(ctx context.Context, c *clientv3.Client, value string) error {
 func TestMemberThatLostItsDirectoryIsRefused(t *testing.T) {
 	p := onlyKvnode(t)
 	t.Run("while the others run", func(t *testing.T) {
-		c := startCluster(t, p)
-		m := c.Members()
+		m := startCluster(t, p).Members()
 		mustServe(t, m...)
 		kill(t, m[2])
 		wipe(t, m[2])
@@ -125,38 +124,16 @@ func TestMemberThatLostItsDirectoryIsRefused(t *testing.T) {
 		mustServe(t, m[0], m[1])
 	})
 	t.Run("when all start at once", func(t *testing.T) {
-		c := startCluster(t, p)
-		m := c.Members()
-		mustServe(t, m...)
-		if err := c.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		wipe(t, m[0])
-		for _, other := range m[1:] {
-			if err := other.Start(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		m := startWiped(t, p)
+		startAll(t, m[1:]...)
 		refused(t, m[0], "m1")
 		mustServe(t, m[1], m[2])
 	})
 	t.Run("before the others have started", func(t *testing.T) {
-		c := startCluster(t, p)
-		m := c.Members()
-		mustServe(t, m...)
-		if err := c.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		wipe(t, m[0])
-		if err := m[0].Start(); err != nil {
-			t.Fatal(err)
-		}
+		m := startWiped(t, p)
+		startAll(t, m[0])
 		time.Sleep(time.Second)
-		for _, other := range m[1:] {
-			if err := other.Start(); err != nil {
-				t.Fatal(err)
-			}
-		}
+		startAll(t, m[1:]...)
 		ctx, cancel := context.WithTimeout(t.Context(), refusal)
 		defer cancel()
 		if code, err := m[0].WaitExit(ctx); code <= 0 || err != nil {
@@ -164,6 +141,28 @@ func TestMemberThatLostItsDirectoryIsRefused(t *testing.T) {
 		}
 		mustServe(t, m[1], m[2])
 	})
+}
+
+// startWiped returns a cluster that has served, and was killed. Its first member has lost
+// its directory.
+func startWiped(t *testing.T, p procs.Program) []*procs.Member {
+	t.Helper()
+	c := startCluster(t, p)
+	mustServe(t, c.Members()...)
+	if err := c.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	wipe(t, c.Members()[0])
+	return c.Members()
+}
+
+func startAll(t *testing.T, members ...*procs.Member) {
+	t.Helper()
+	for _, m := range members {
+		if err := m.Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // A directory belongs to one member of one cluster.

@@ -95,29 +95,27 @@ func eachRegistry(t *testing.T, test func(t *testing.T, r registry)) {
 func TestObjectsAreWrittenOptimistically(t *testing.T) {
 	eachRegistry(t, func(t *testing.T, r registry) {
 		ctx := deadline(t)
+		expect := func(what string, wantOK bool, wantRev int64) func(int64, bool, error) {
+			return func(rev int64, ok bool, err error) {
+				t.Helper()
+				if err != nil || ok != wantOK || !ok && rev != wantRev {
+					t.Errorf("%s = %d, %v, %v, want done: %v, or refused with revision %d", what, rev, ok, err, wantOK, wantRev)
+				}
+			}
+		}
 		created, ok, err := r.write(ctx, "a", "1", 0)
 		if err != nil || !ok {
 			t.Fatalf("create = %v, %v, want it done", ok, err)
 		}
-		if rev, ok, err := r.write(ctx, "a", "other", 0); err != nil || ok || rev != created {
-			t.Errorf("create again = %d, %v, %v, want it refused with revision %d", rev, ok, err, created)
-		}
+		expect("create again", false, created)(r.write(ctx, "a", "other", 0))
 		updated, ok, err := r.write(ctx, "a", "2", created)
 		if err != nil || !ok || updated <= created {
 			t.Errorf("update = %d, %v, %v, want it done after %d", updated, ok, err, created)
 		}
-		if rev, ok, err := r.write(ctx, "a", "late", created); err != nil || ok || rev != updated {
-			t.Errorf("update of an old revision = %d, %v, %v, want it refused with %d", rev, ok, err, updated)
-		}
-		if rev, ok, err := r.remove(ctx, "a", created); err != nil || ok || rev != updated {
-			t.Errorf("delete of an old revision = %d, %v, %v, want it refused with %d", rev, ok, err, updated)
-		}
-		if _, ok, err := r.remove(ctx, "a", updated); err != nil || !ok {
-			t.Errorf("delete = %v, %v, want it done", ok, err)
-		}
-		if rev, ok, err := r.write(ctx, "a", "late", updated); err != nil || ok || rev != 0 {
-			t.Errorf("update of a deleted object = %d, %v, %v, want it refused with 0", rev, ok, err)
-		}
+		expect("update of an old revision", false, updated)(r.write(ctx, "a", "late", created))
+		expect("delete of an old revision", false, updated)(r.remove(ctx, "a", created))
+		expect("delete", true, 0)(r.remove(ctx, "a", updated))
+		expect("update of a deleted object", false, 0)(r.write(ctx, "a", "late", updated))
 	})
 }
 

@@ -103,21 +103,7 @@ func watchesInFragments(t *testing.T, m *procs.Member) {
 	must(t, err)
 	defer c.Close()
 	const writes, keys, size = 50, 14, 100 << 10
-	rev := int64(0)
-	for range writes {
-		resp, err := c.Put(ctx, "big", strings.Repeat("x", 64<<10))
-		must(t, err)
-		rev = resp.Header.GetRevision()
-	}
-	// etcd tells all of this at once, kvnode in pieces that need no fragments.
-	past := c.Watch(ctx, "big", clientv3.WithRev(rev-writes+1), clientv3.WithFragment())
-	for n := int64(0); n < writes; {
-		for _, e := range receives(ctx, t, past).Events {
-			if n++; e.GetKv().GetModRevision() != rev-writes+n {
-				t.Fatalf("event %d is of revision %d, want %d", n, e.GetKv().GetModRevision(), rev-writes+n)
-			}
-		}
-	}
+	pastInPieces(ctx, t, c, writes)
 	for _, p := range seen.take() {
 		if p.size >= maxMessage {
 			t.Errorf("a message of the past has %d bytes, want less than %d", p.size, maxMessage)
@@ -138,7 +124,7 @@ func watchesInFragments(t *testing.T, m *procs.Member) {
 	txn, err := c.Txn(ctx).Then(puts...).Commit()
 	must(t, err)
 	inFragments(t, "a transaction", &seen, receives(ctx, t, live), keys)
-	past = watch(clientv3.WithFragment(), clientv3.WithRev(txn.Header.GetRevision()))
+	past := watch(clientv3.WithFragment(), clientv3.WithRev(txn.Header.GetRevision()))
 	receives(ctx, t, past)
 	inFragments(t, "a past transaction", &seen, receives(ctx, t, past), keys)
 
@@ -147,6 +133,26 @@ func watchesInFragments(t *testing.T, m *procs.Member) {
 	resp := receives(ctx, t, whole)
 	if got := seen.take(); len(got) != 1 || got[0].size < maxMessage || len(resp.Events) != keys {
 		t.Errorf("without fragments a transaction has %d events in %v, want %d in one beyond %d bytes", len(resp.Events), got, keys, maxMessage)
+	}
+}
+
+// pastInPieces writes so many large values, and has their events told from the first on.
+// etcd tells all of this at once, kvnode in pieces that need no fragments.
+func pastInPieces(ctx context.Context, t *testing.T, c *clientv3.Client, writes int64) {
+	t.Helper()
+	rev := int64(0)
+	for range writes {
+		resp, err := c.Put(ctx, "big", strings.Repeat("x", 64<<10))
+		must(t, err)
+		rev = resp.Header.GetRevision()
+	}
+	past := c.Watch(ctx, "big", clientv3.WithRev(rev-writes+1), clientv3.WithFragment())
+	for n := int64(0); n < writes; {
+		for _, e := range receives(ctx, t, past).Events {
+			if n++; e.GetKv().GetModRevision() != rev-writes+n {
+				t.Fatalf("event %d is of revision %d, want %d", n, e.GetKv().GetModRevision(), rev-writes+n)
+			}
+		}
 	}
 }
 

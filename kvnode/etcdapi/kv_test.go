@@ -33,18 +33,7 @@ func TestEtcdClientPutsGetsDeletesAndCompacts(t *testing.T) {
 		t.Fatalf("second Put = %v, %v; want the value before", put, err)
 	}
 
-	get, err := c.Get(ctx, "k")
-	if err != nil || get.Count != 1 || string(get.Kvs[0].GetValue()) != "2" || get.Kvs[0].GetVersion() != 2 {
-		t.Fatalf("Get = %v, %v", get, err)
-	}
-	wantHeader(t, "Get", get.Header, 3)
-	if get, err = c.Get(ctx, "k", clientv3.WithRev(2)); err != nil || string(get.Kvs[0].GetValue()) != "1" {
-		t.Fatalf("Get as of revision 2 = %v, %v", get, err)
-	}
-	if get, err = c.Get(ctx, "none"); err != nil || get.Count != 0 || len(get.Kvs) != 0 {
-		t.Fatalf("Get of nothing = %v, %v", get, err)
-	}
-	wantHeader(t, "Get of nothing", get.Header, 3)
+	getting(t, c)
 
 	txn, err := c.Txn(ctx).If(clientv3.Compare(clientv3.Version("k"), "=", 2)).
 		Then(clientv3.OpPut("t", "x"), clientv3.OpGet("t")).Commit()
@@ -67,6 +56,24 @@ func TestEtcdClientPutsGetsDeletesAndCompacts(t *testing.T) {
 	if _, err := c.Get(ctx, "k", clientv3.WithRev(3)); !errors.Is(err, rpctypes.ErrCompacted) {
 		t.Errorf("Get of a compacted revision = %v, want %v", err, rpctypes.ErrCompacted)
 	}
+}
+
+// getting reads k, which was put at revisions 2 and 3, and what is not there.
+func getting(t *testing.T, c *clientv3.Client) {
+	t.Helper()
+	ctx := t.Context()
+	get, err := c.Get(ctx, "k")
+	if err != nil || get.Count != 1 || string(get.Kvs[0].GetValue()) != "2" || get.Kvs[0].GetVersion() != 2 {
+		t.Fatalf("Get = %v, %v", get, err)
+	}
+	wantHeader(t, "Get", get.Header, 3)
+	if get, err = c.Get(ctx, "k", clientv3.WithRev(2)); err != nil || string(get.Kvs[0].GetValue()) != "1" {
+		t.Fatalf("Get as of revision 2 = %v, %v", get, err)
+	}
+	if get, err = c.Get(ctx, "none"); err != nil || get.Count != 0 || len(get.Kvs) != 0 {
+		t.Fatalf("Get of nothing = %v, %v", get, err)
+	}
+	wantHeader(t, "Get of nothing", get.Header, 3)
 }
 
 // The short cut for one key gives what the long way gives.

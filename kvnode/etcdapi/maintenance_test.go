@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"go.etcd.io/bbolt"
@@ -39,8 +40,7 @@ func TestStatusDescribesTheMember(t *testing.T) {
 	if got, err = c.Status(t.Context(), "http://a"); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"etcdserver: no leader", "memberID:161 alarm:CORRUPT"}
-	if len(got.Errors) != 2 || got.Errors[0] != want[0] || got.Errors[1] != want[1] {
+	if want := []string{"etcdserver: no leader", "memberID:161 alarm:CORRUPT"}; !slices.Equal(got.Errors, want) {
 		t.Errorf("Status without a leader and with an alarm has errors %q, want %q", got.Errors, want)
 	}
 }

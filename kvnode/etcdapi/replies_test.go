@@ -150,23 +150,24 @@ func TestWhoTakesNothingIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
 		b := newReplies(100<<20, time.Hour, slog.New(slog.NewTextHandler(&said, nil)))
-		slow := new(fakeRemote)
-		if _, err := b.reserve(from(t, slow), 50<<20, 1); err != nil { // 10 s and 50 s
-			t.Fatal(err)
+		holding := func(ctx context.Context) *room {
+			t.Helper()
+			r, err := b.reserve(ctx, 50<<20, 1) // 10 s and 50 s
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
 		}
+		slow := new(fakeRemote)
+		holding(from(t, slow))
 		time.Sleep(time.Hour)
 		if slow.Ended() {
 			t.Fatal("a slow client is cut off though nobody waits")
 		}
 		quick := new(fakeRemote)
-		if _, err := b.reserve(from(t, quick), 50<<20, 1); err != nil {
-			t.Fatal(err)
-		}
+		holding(from(t, quick))
 		began := time.Now()
-		third, err := b.reserve(t.Context(), 50<<20, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		third := holding(t.Context())
 		if took := time.Since(began); !slow.Ended() || quick.Ended() || took > 2*replyCheck {
 			t.Errorf("a reply has room after %v, slow is cut: %v, quick: %v; want it at once, and only slow cut", took, slow.Ended(), quick.Ended())
 		}
@@ -174,21 +175,17 @@ func TestWhoTakesNothingIsCutOff(t *testing.T) {
 			t.Errorf("the log says %q, want who was cut off", said.String())
 		}
 		began = time.Now()
-		if _, err := b.reserve(t.Context(), 50<<20, 1); err != nil {
-			t.Fatal(err)
-		}
+		holding(t.Context())
 		if took := time.Since(began); !quick.Ended() || took < 57*time.Second || took > 62*time.Second {
 			t.Errorf("the next has room after %v, quick is cut: %v; want both after 60s", took, quick.Ended())
 		}
 		third.release()
 		gone := new(fakeRemote)
-		if _, err := b.reserve(from(t, gone), 50<<20, 1); err != nil {
-			t.Fatal(err)
-		}
+		holding(from(t, gone))
 		gone.End()
 		began = time.Now()
-		if _, err := b.reserve(t.Context(), 50<<20, 1); err != nil || time.Since(began) > 2*replyCheck {
-			t.Errorf("what a client that has gone had is free after %v, %v; want it at once", time.Since(began), err)
+		if holding(t.Context()); time.Since(began) > 2*replyCheck {
+			t.Errorf("what a client that has gone had is free after %v; want it at once", time.Since(began))
 		}
 	})
 }

@@ -94,16 +94,23 @@ func TestTheTTLLeaseServiceThroughAClient(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	left, err := c.TimeToLive(t.Context(), 7, clientv3.WithAttachedKeys())
-	if err != nil || left.TTL != 59 || left.GrantedTTL != 60 || fmt.Sprintf("%s", left.Keys) != "[a b]" {
-		t.Errorf("TimeToLive(7) = %+v, %v, want 59 s of 60 and keys a and b", left, err)
-	}
-	wantHeader(t, "TimeToLive", left.ResponseHeader, 3)
-	if left, err = c.TimeToLive(t.Context(), 7); err != nil || len(left.Keys) != 0 {
-		t.Errorf("TimeToLive(7) without keys = %+v, %v, want no keys", left, err)
-	}
-	if left, err = c.TimeToLive(t.Context(), 8); err != nil || left.TTL != -1 || left.GrantedTTL != 0 {
-		t.Errorf("TimeToLive(unknown) = %+v, %v, want a TTL of -1", left, err)
+	for _, test := range []struct {
+		id   clientv3.LeaseID
+		opts []clientv3.LeaseOption
+		want string
+	}{
+		{7, []clientv3.LeaseOption{clientv3.WithAttachedKeys()}, "59 s of 60 with [a b]"},
+		{7, nil, "59 s of 60 with []"},
+		{8, nil, "-1 s of 0 with []"}, // nobody has granted it
+	} {
+		left, err := c.TimeToLive(t.Context(), test.id, test.opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprintf("%d s of %d with %s", left.TTL, left.GrantedTTL, left.Keys); got != test.want {
+			t.Errorf("TimeToLive(%d) = %s, want %s", test.id, got, test.want)
+		}
+		wantHeader(t, "TimeToLive", left.ResponseHeader, 3)
 	}
 	all, err := c.Leases(t.Context())
 	if err != nil || len(all.Leases) != 2 || all.Leases[0].ID != 3 || all.Leases[1].ID != 7 {
@@ -167,21 +174,21 @@ func TestKeepAlivesOfOneStreamAreIndependent(t *testing.T) {
 	s := startServer(t, Config{})
 	released := make(chan struct{})
 	s.ttl.onTTL = func(ctx context.Context, id int64) error {
-		if id == 1 {
-			select {
-			case <-released:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+		if id != 1 {
+			return nil
 		}
-		return nil
+		select {
+		case <-released:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	var ids []int64
-	for id := range int64(500) {
-		s.grant(t, id+1, 60)
-		if id > 0 {
-			ids = append(ids, id+1)
-		}
+	s.grant(t, 1, 60)
+	for id := int64(2); id <= 500; id++ {
+		s.grant(t, id, 60)
+		ids = append(ids, id)
 	}
 	stream, err := pb.NewLeaseClient(s.conn).LeaseKeepAlive(t.Context())
 	if err != nil {
@@ -191,8 +198,8 @@ func TestKeepAlivesOfOneStreamAreIndependent(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := keepAll(t, stream, append(ids, 9999)...)
-	if len(got) != 500 || got[2] != 60 || got[500] != 60 || got[9999] != 0 {
-		t.Errorf("%d answers, %d and %d for the first and the last, %d for the unknown, want 500, 60, 60, 0", len(got), got[2], got[500], got[9999])
+	if some := [4]int64{int64(len(got)), got[2], got[500], got[9999]}; some != [4]int64{500, 60, 60, 0} {
+		t.Errorf("number of answers, the first, the last and that for the unknown = %d, want 500, 60, 60, 0", some)
 	}
 	// All that was asked is answered, although the client has nothing more to say.
 	if err := stream.CloseSend(); err != nil {

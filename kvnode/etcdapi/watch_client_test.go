@@ -32,18 +32,21 @@ func TestWatchThroughTheEtcdClient(t *testing.T) {
 	if r := <-now; !r.Created || r.Header.GetRevision() != 6 {
 		t.Errorf("first response = %+v, want created at 6", r)
 	}
-	if r := <-all; len(r.Events) != 4 || r.Events[0].GetKv().GetModRevision() != 3 || string(r.Events[0].GetPrevKv().GetValue()) != "0" || !r.Events[0].IsModify() {
-		t.Errorf("replay = %v", r.Events)
+	replayed := <-all
+	if first := replayed.Events[0]; first.GetKv().GetModRevision() != 3 || string(first.GetPrevKv().GetValue()) != "0" || !first.IsModify() {
+		t.Errorf("replay = %v", replayed.Events)
 	}
+	wantEvents(t, "replay", &replayed, 4, 6)
 	if _, err := c.Txn(ctx).Then(clientv3.OpPut("k/1", "x"), clientv3.OpPut("k/2", "x")).Commit(); err != nil {
 		t.Fatal(err)
 	}
-	if r := <-all; len(r.Events) != 2 || r.Header.GetRevision() != 7 {
-		t.Errorf("a transaction came as %v at %d, want both events of revision 7", r.Events, r.Header.GetRevision())
-	}
+	both := <-all
+	wantEvents(t, "a transaction", &both, 2, 7)
 	s.delete(t, "k")
-	if r := <-now; len(r.Events) != 1 || r.Events[0].GetType() != clientv3.EventTypeDelete {
-		t.Errorf("events without puts = %v", r.Events)
+	deleted := <-now
+	wantEvents(t, "a deletion", &deleted, 1, 8)
+	if got := deleted.Events[0].GetType(); got != clientv3.EventTypeDelete {
+		t.Errorf("without puts comes %v", got)
 	}
 	<-all
 	if err := c.RequestProgress(ctx); err != nil {
@@ -54,10 +57,24 @@ func TestWatchThroughTheEtcdClient(t *testing.T) {
 			t.Errorf("%s: response = %+v, want progress at 8", name, r)
 		}
 	}
-	s.compact(t, 7)
-	r := <-c.Watch(ctx, "k", clientv3.WithRev(2))
-	if !errors.Is(r.Err(), rpctypes.ErrCompacted) || r.CompactRevision != 7 || !r.Canceled {
+}
+
+func TestWatchFromACompactedRevision(t *testing.T) {
+	s := startServer(t, Config{})
+	for i := range 5 {
+		s.put(t, "k", fmt.Sprint(i))
+	}
+	s.compact(t, 5)
+	r := <-s.client(t).Watch(t.Context(), "k", clientv3.WithRev(2))
+	if !errors.Is(r.Err(), rpctypes.ErrCompacted) || r.CompactRevision != 5 || !r.Canceled {
 		t.Errorf("watch from a compacted revision = %+v, %v", r, r.Err())
+	}
+}
+
+func wantEvents(t *testing.T, what string, r *clientv3.WatchResponse, events int, revision int64) {
+	t.Helper()
+	if len(r.Events) != events || r.Header.GetRevision() != revision {
+		t.Fatalf("%s comes as %v at %d, want %d events at %d", what, r.Events, r.Header.GetRevision(), events, revision)
 	}
 }
 

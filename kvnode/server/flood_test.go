@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/leaderlease/go/internal/flood"
 )
 
@@ -26,31 +28,7 @@ func TestFloods(t *testing.T) {
 		if kind.Work {
 			continue // what is answered is not cut off
 		}
-		passed := t.Run(kind.Name, func(t *testing.T) {
-			before := s.entrance.Floods().Closed
-			const floods = 2
-			var wg sync.WaitGroup
-			cut := make(chan struct{})
-			for range floods {
-				wg.Go(func() { floodUntilCut(t, s, kind) })
-			}
-			go func() { wg.Wait(); close(cut) }()
-			puts := 0
-			for done := false; !done; puts++ {
-				if _, err := c.Put(t.Context(), "k", "during"); err != nil {
-					t.Errorf("another client: %v", err)
-				}
-				select {
-				case <-cut:
-					done = true
-				default:
-				}
-			}
-			// gRPC itself has something against PING.
-			if got := s.entrance.Floods().Closed - before; got != floods && kind.Name != "ping" {
-				t.Errorf("%d connections are counted, want %d", got, floods)
-			}
-		})
+		passed := t.Run(kind.Name, func(t *testing.T) { flooded(t, s, c, kind) })
 		if !passed {
 			return // the others would flood for as long
 		}
@@ -66,6 +44,33 @@ func TestFloods(t *testing.T) {
 	}
 	if !strings.Contains(metrics, "kvnode_tick_late_max_seconds ") {
 		t.Error("there is no metric kvnode_tick_late_max_seconds")
+	}
+}
+
+// flooded has two connections flood a server until they are cut, while c writes.
+func flooded(t *testing.T, s *Server, c *clientv3.Client, kind flood.Kind) {
+	t.Helper()
+	before := s.entrance.Floods().Closed
+	const floods = 2
+	var wg sync.WaitGroup
+	cut := make(chan struct{})
+	for range floods {
+		wg.Go(func() { floodUntilCut(t, s, kind) })
+	}
+	go func() { wg.Wait(); close(cut) }()
+	for done := false; !done; {
+		if _, err := c.Put(t.Context(), "k", "during"); err != nil {
+			t.Errorf("another client: %v", err)
+		}
+		select {
+		case <-cut:
+			done = true
+		default:
+		}
+	}
+	// gRPC itself has something against PING.
+	if got := s.entrance.Floods().Closed - before; got != floods && kind.Name != "ping" {
+		t.Errorf("%d connections are counted, want %d", got, floods)
 	}
 }
 

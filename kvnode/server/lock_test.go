@@ -10,6 +10,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
@@ -71,26 +72,7 @@ func TestStopEndsWaits(t *testing.T) {
 	if _, err := lpb.NewLockClient(dial(t, others[1])).Lock(t.Context(), &lpb.LockRequest{Name: []byte("l")}); err != nil {
 		t.Fatal(err)
 	}
-	conn := dial(t, stopped)
-	lock, observe, page := make(chan error, 1), make(chan error, 1), make(chan string, 1)
-	go func() {
-		_, err := lpb.NewLockClient(conn).Lock(t.Context(), &lpb.LockRequest{Name: []byte("l")})
-		lock <- err
-	}()
-	go func() {
-		stream, err := epb.NewElectionClient(conn).Observe(t.Context(), &epb.LeaderRequest{Name: []byte("e")})
-		if err == nil {
-			_, err = stream.Recv()
-		}
-		observe <- err
-	}()
-	go func() {
-		_, body, err := postJSON(t.Context(), stopped, "/v3/lock/lock", `{"name":"bA=="}`)
-		if err != nil {
-			body = err.Error()
-		}
-		page <- body
-	}()
+	lock, observe, page := waits(t, stopped, dial(t, stopped))
 	waiting := func() int64 {
 		resp, err := other.Get(t.Context(), "l/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err != nil {
@@ -119,6 +101,32 @@ func TestStopEndsWaits(t *testing.T) {
 	if n := waiting(); n != 1 {
 		t.Errorf("%d stand in line after the stop, want the holder alone", n)
 	}
+}
+
+// waits has a server's clients wait for the lock l, for a leader of e, and for the lock
+// l by HTTP, and returns how each of them ends.
+func waits(t *testing.T, s *Server, conn *grpc.ClientConn) (lock, observe <-chan error, page <-chan string) {
+	t.Helper()
+	locked, observed, answered := make(chan error, 1), make(chan error, 1), make(chan string, 1)
+	go func() {
+		_, err := lpb.NewLockClient(conn).Lock(t.Context(), &lpb.LockRequest{Name: []byte("l")})
+		locked <- err
+	}()
+	go func() {
+		stream, err := epb.NewElectionClient(conn).Observe(t.Context(), &epb.LeaderRequest{Name: []byte("e")})
+		if err == nil {
+			_, err = stream.Recv()
+		}
+		observed <- err
+	}()
+	go func() {
+		_, body, err := postJSON(t.Context(), s, "/v3/lock/lock", `{"name":"bA=="}`)
+		if err != nil {
+			body = err.Error()
+		}
+		answered <- body
+	}()
+	return locked, observed, answered
 }
 
 // A lock is one request in the metrics, whatever the member asks itself for it.

@@ -16,59 +16,70 @@ import (
 // Locks of the unmodified client on three members, each worker through another
 // one: they exclude each other, and their tokens grow in the order of holding.
 func TestMutexExcludes(t *testing.T) {
-	all := trio(t)
-	var (
-		mu      sync.Mutex
-		holders int
-		tokens  []int64
-		wg      sync.WaitGroup
-	)
-	for _, s := range all {
+	var h holding
+	var wg sync.WaitGroup
+	for _, s := range trio(t) {
 		for range 2 {
 			c := client(t, s)
-			wg.Go(func() {
-				session, err := concurrency.NewSession(c, concurrency.WithTTL(10))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				m := concurrency.NewMutex(session, "/lock")
-				for range 3 {
-					if err := m.Lock(t.Context()); err != nil {
-						t.Error(err)
-						return
-					}
-					mu.Lock()
-					if holders++; holders != 1 {
-						t.Errorf("%d hold the lock, want 1", holders)
-					}
-					resp, err := session.Client().Get(t.Context(), m.Key())
-					if err != nil || len(resp.Kvs) != 1 {
-						t.Errorf("Get(%s) = %v, %v, want the lock's key", m.Key(), resp, err)
-					} else {
-						tokens = append(tokens, resp.Kvs[0].GetCreateRevision())
-					}
-					holders--
-					mu.Unlock()
-					if err := m.Unlock(t.Context()); err != nil {
-						t.Error(err)
-					}
-				}
-				if err := session.Close(); err != nil {
-					t.Error(err)
-				}
-			})
+			wg.Go(func() { h.repeatedly(t, c, 3) })
 		}
 	}
 	wg.Wait()
-	for i := 1; i < len(tokens); i++ {
-		if tokens[i] <= tokens[i-1] {
-			t.Errorf("token %d after %d, want a higher one", tokens[i], tokens[i-1])
+	for i := 1; i < len(h.tokens); i++ {
+		if h.tokens[i] <= h.tokens[i-1] {
+			t.Errorf("token %d after %d, want a higher one", h.tokens[i], h.tokens[i-1])
 		}
 	}
-	if len(tokens) != 18 {
-		t.Errorf("the lock was held %d times, want 18", len(tokens))
+	if len(h.tokens) != 18 {
+		t.Errorf("the lock was held %d times, want 18", len(h.tokens))
 	}
+}
+
+// holding is what those note who hold one lock.
+type holding struct {
+	sync.Mutex
+
+	holders int
+	tokens  []int64
+}
+
+// repeatedly takes the lock so many times in one session.
+func (h *holding) repeatedly(t *testing.T, c *clientv3.Client, times int) {
+	session, err := concurrency.NewSession(c, concurrency.WithTTL(10))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	m := concurrency.NewMutex(session, "/lock")
+	for range times {
+		if err := m.Lock(t.Context()); err != nil {
+			t.Error(err)
+			return
+		}
+		h.note(t, c, m.Key())
+		if err := m.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := session.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// note notes the token of who holds the lock now, which nobody else does.
+func (h *holding) note(t *testing.T, c *clientv3.Client, key string) {
+	h.Lock()
+	defer h.Unlock()
+	if h.holders++; h.holders != 1 {
+		t.Errorf("%d hold the lock, want 1", h.holders)
+	}
+	resp, err := c.Get(t.Context(), key)
+	if err != nil || len(resp.Kvs) != 1 {
+		t.Errorf("Get(%s) = %v, %v, want the lock's key", key, resp, err)
+	} else {
+		h.tokens = append(h.tokens, resp.Kvs[0].GetCreateRevision())
+	}
+	h.holders--
 }
 
 // A session lives on through the loss of the leader, and with it what it holds.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,24 +25,14 @@ func TestAFullStoreIsBroughtBack(t *testing.T) {
 	c := client(t, s)
 	ctx, value := t.Context(), strings.Repeat("x", 100<<10)
 	full := func(key string) error { _, err := c.Put(ctx, key, value); return err }
-	var err error
-	for i := range 40 {
-		if err = full(string(rune('a' + i))); err != nil {
-			break
-		}
+	err := full("a")
+	for i := 1; i < 40 && err == nil; i++ {
+		err = full(string(rune('a' + i)))
 	}
 	if !errors.Is(err, rpctypes.ErrNoSpace) {
 		t.Fatalf("4 MB into a store with a quota of 2 MiB = %v, want ErrNoSpace", err)
 	}
-	// Nothing is saved yet, and still the sizes say why.
-	size, inUse, quota := metric(t, s, "kvnode_db_size_bytes"), metric(t, s, "kvnode_db_in_use_bytes"), metric(t, s, "kvnode_db_quota_bytes")
-	if quota != 2<<20 || size > quota || size < quota-(200<<10) || inUse > size || inUse < quota-(300<<10) {
-		t.Errorf("metrics of a full store: size %v, in use %v, quota %v, want the first two just below 2 MiB", size, inUse, quota)
-	}
-	alarms, err := c.AlarmList(ctx)
-	if err != nil || len(alarms.Alarms) != 1 || alarms.Alarms[0].GetMemberID() != s.Node().ID() {
-		t.Fatalf("AlarmList() = %v, %v, want NOSPACE of this member", alarms, err)
-	}
+	signsOfAFullStore(t, s, c)
 	if got, err := c.Get(ctx, "a"); err != nil || len(got.Kvs) != 1 {
 		t.Errorf("Get of a full store = %v, %v, want it served", got, err)
 	}
@@ -65,9 +56,24 @@ func TestAFullStoreIsBroughtBack(t *testing.T) {
 	}
 	disarm(t, c)
 	for range 10 {
-		if err := full("after"); err != nil {
-			t.Fatalf("Put with room again: %v", err)
-		}
+		err = errors.Join(err, full("after"))
+	}
+	if err != nil {
+		t.Fatalf("Put with room again: %v", err)
+	}
+}
+
+// signsOfAFullStore expects a quota of 2 MiB, and the alarm. Nothing is saved yet, and
+// still the sizes say why nothing is taken.
+func signsOfAFullStore(t *testing.T, s *Server, c *clientv3.Client) {
+	t.Helper()
+	alarms, err := c.AlarmList(t.Context())
+	if err != nil || len(alarms.Alarms) != 1 || alarms.Alarms[0].GetMemberID() != s.Node().ID() {
+		t.Fatalf("AlarmList() = %v, %v, want NOSPACE of this member", alarms, err)
+	}
+	size, inUse, quota := metric(t, s, "kvnode_db_size_bytes"), metric(t, s, "kvnode_db_in_use_bytes"), metric(t, s, "kvnode_db_quota_bytes")
+	if quota != 2<<20 || size > quota || size < quota-(200<<10) || inUse > size || inUse < quota-(300<<10) {
+		t.Errorf("metrics of a full store: size %v, in use %v, quota %v, want the first two just below 2 MiB", size, inUse, quota)
 	}
 }
 
@@ -88,12 +94,10 @@ func TestSaveAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	put, err := c.Put(t.Context(), "key", "value", clientv3.WithLease(lease.ID))
-	if err != nil {
-		t.Fatal(err)
-	}
 	saver := client(t, old[0])
 	// A backup is of what its member has applied, as in etcd: a read sees to it.
-	if _, err := saver.Get(t.Context(), "key"); err != nil {
+	_, readErr := saver.Get(t.Context(), "key")
+	if err := errors.Join(err, readErr); err != nil {
 		t.Fatal(err)
 	}
 	file := saveFile(t, saver)
@@ -108,28 +112,36 @@ func TestSaveAndRestore(t *testing.T) {
 	})
 	c = client(t, restored...)
 	got, err := c.Get(t.Context(), "key")
-	if err != nil || len(got.Kvs) != 1 || got.Kvs[0].GetModRevision() != put.Header.GetRevision() || got.Kvs[0].GetLease() != int64(lease.ID) {
-		t.Fatalf("Get of the restored cluster = %v, %v, want the key at revision %d with its lease", got, err, put.Header.GetRevision())
+	if err != nil || len(got.Kvs) != 1 {
+		t.Fatalf("Get of the restored cluster = %v, %v, want the key", got, err)
 	}
-	if got.Header.GetClusterId() == put.Header.GetClusterId() {
-		t.Errorf("the restored cluster has the old one's ID %x", got.Header.GetClusterId())
+	if kv := got.Kvs[0]; kv.GetModRevision() != put.Header.GetRevision() || kv.GetLease() != int64(lease.ID) {
+		t.Errorf("the restored cluster has %v, want it at revision %d with its lease", kv, put.Header.GetRevision())
 	}
-	members, err := c.MemberList(t.Context())
-	if err != nil || len(members.Members) != 3 {
-		t.Fatalf("MemberList() = %v, %v, want three", members, err)
-	}
-	for _, m := range members.Members {
-		for _, s := range old {
-			if m.GetPeerURLs()[0] == s.cfg.ListenPeerURLs[0] {
-				t.Errorf("member %x is at the old %v", m.GetID(), m.GetPeerURLs())
-			}
-		}
-	}
+	checkApart(t, c, old, put.Header.GetClusterId())
 	if ttl, err := c.TimeToLive(t.Context(), lease.ID); err != nil || ttl.TTL <= 0 {
 		t.Errorf("TimeToLive of the restored lease = %v, %v, want some", ttl, err)
 	}
 	if _, err := c.Put(t.Context(), "key", "new"); err != nil {
 		t.Errorf("Put: %v", err)
+	}
+}
+
+// checkApart expects a restored cluster to have another ID than the old one, and three
+// members elsewhere.
+func checkApart(t *testing.T, c *clientv3.Client, old []*Server, id uint64) {
+	t.Helper()
+	members, err := c.MemberList(t.Context())
+	if err != nil || len(members.Members) != 3 {
+		t.Fatalf("MemberList() = %v, %v, want three", members, err)
+	}
+	for _, m := range members.Members {
+		if slices.ContainsFunc(old, func(s *Server) bool { return m.GetPeerURLs()[0] == s.cfg.ListenPeerURLs[0] }) {
+			t.Errorf("member %x is at the old %v", m.GetID(), m.GetPeerURLs())
+		}
+	}
+	if members.Header.GetClusterId() == id {
+		t.Errorf("the restored cluster has the old one's ID %x", id)
 	}
 }
 

@@ -146,21 +146,7 @@ func TestTheReserve(t *testing.T) {
 func TestHandshakesThatLeadNowhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(small())
-		works := func(host string, introduce bool) bool {
-			g, in := h.Enter(callFrom(host), true)
-			if !in {
-				return false
-			}
-			defer g.Leave()
-			ok := g.Work() == nil
-			if again := g.Work() == nil; again != ok {
-				t.Errorf("Work() of one guest passes: %v, then %v", ok, again)
-			}
-			if introduce {
-				g.Introduce()
-			}
-			return ok
-		}
+		works := func(host string, introduce bool) bool { return works(t, h, host, introduce) }
 		for range 20 {
 			if !works("1.0.0.1", true) {
 				t.Fatal("Work() of a host whose handshakes succeed = an error, want none")
@@ -180,16 +166,7 @@ func TestHandshakesThatLeadNowhere(t *testing.T) {
 		if !works("1.0.0.1", false) || works("1.0.0.1", false) {
 			t.Error("a second later there is something else than one handshake")
 		}
-		// Four a second in all, of which eight are saved up; two have come back.
-		n := 0
-		for i := range 100 {
-			if works(string(rune('2'+i%8))+".0.0.1", false) {
-				n++
-			}
-		}
-		if n < 6 || n > 8 {
-			t.Errorf("%d handshakes of all hosts pass, want about 7", n)
-		}
+		allShare(t, func(host string) bool { return works(host, false) })
 		if !works("10.0.0.1", false) {
 			t.Error("who is known waits for strangers")
 		}
@@ -197,6 +174,39 @@ func TestHandshakesThatLeadNowhere(t *testing.T) {
 			t.Errorf("Stats() = %+v, want the others throttled and nobody there", s)
 		}
 	})
+}
+
+// works reports whether a guest from host may shake hands, and has it come in or not.
+func works(t *testing.T, h *Hall, host string, introduce bool) bool {
+	t.Helper()
+	g, in := h.Enter(callFrom(host), true)
+	if !in {
+		return false
+	}
+	defer g.Leave()
+	ok := g.Work() == nil
+	if again := g.Work() == nil; again != ok {
+		t.Errorf("Work() of one guest passes: %v, then %v", ok, again)
+	}
+	if introduce {
+		g.Introduce()
+	}
+	return ok
+}
+
+// allShare expects four handshakes a second in all, of which eight are saved up, and
+// two have come back.
+func allShare(t *testing.T, fails func(host string) bool) {
+	t.Helper()
+	n := 0
+	for i := range 100 {
+		if fails(string(rune('2'+i%8)) + ".0.0.1") {
+			n++
+		}
+	}
+	if n < 6 || n > 8 {
+		t.Errorf("%d handshakes of all hosts pass, want about 7", n)
+	}
 }
 
 // A connection counts until it is closed. If there may be no more, guests make

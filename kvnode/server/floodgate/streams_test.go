@@ -129,7 +129,7 @@ func TestWhichStreamsAreOpen(t *testing.T) {
 // However requests come, whoever reads them is asked about each when it is the newest,
 // and reads what was sent.
 func TestStreamsComeOneByOne(t *testing.T) {
-	var all, two []byte
+	var all []byte
 	for id := uint32(1); id < 40; id += 2 {
 		b := request(id)
 		if id%3 == 0 { // in two parts
@@ -138,33 +138,9 @@ func TestStreamsComeOneByOne(t *testing.T) {
 		}
 		all = append(all, b...)
 	}
-	two = append(request(1), request(3)...)
+	two := append(request(1), request(3)...)
 	for size := 1; size < len(all); size += 1 + size/7 {
-		s := connect(t, New(quiet(), 1000))
-		s.pieces = slices.Collect(slices.Chunk(all, size))
-		var got []byte
-		p := scanner{}
-		last, unread, ended, whole := uint32(0), false, true, true
-		for len(got) < len(all) {
-			buf := make([]byte, 333)
-			n, err := s.c.Read(buf)
-			if n == 0 || err != nil {
-				t.Fatalf("Read() = %d, %v", n, err)
-			}
-			got = append(got, buf[:n]...)
-			for f, rest, ok := p.next(buf[:n]); ok; f, rest, ok = p.next(rest) {
-				if f.kind == frameHeaders && unread {
-					t.Fatalf("in pieces of %d stream %d comes with the end of %d", size, f.stream, last)
-				}
-				last, unread = f.stream, unread || f.kind == frameHeaders
-				ended = f.kind == frameData
-				whole = ended || f.flags&flagEndHeaders != 0
-			}
-			unread = !ended && (!whole || p.skip > 0)
-		}
-		if !bytes.Equal(got, all) {
-			t.Fatalf("in pieces of %d something else comes than was sent", size)
-		}
+		cameOneByOne(t, all, size)
 	}
 	s := connect(t, New(quiet(), 1000))
 	s.pieces = [][]byte{two}
@@ -172,6 +148,37 @@ func TestStreamsComeOneByOne(t *testing.T) {
 		if n, err := s.c.Read(make([]byte, 32<<10)); n != want || err != nil {
 			t.Errorf("Read() = %d, %v, want one request of %d bytes", n, err, want)
 		}
+	}
+}
+
+// cameOneByOne has what was sent come in pieces of a size, and no stream before the last one
+// was read to its end.
+func cameOneByOne(t *testing.T, all []byte, size int) {
+	t.Helper()
+	s := connect(t, New(quiet(), 1000))
+	s.pieces = slices.Collect(slices.Chunk(all, size))
+	var got []byte
+	p := scanner{}
+	last, unread, ended, whole := uint32(0), false, true, true
+	for len(got) < len(all) {
+		buf := make([]byte, 333)
+		n, err := s.c.Read(buf)
+		if n == 0 || err != nil {
+			t.Fatalf("Read() = %d, %v", n, err)
+		}
+		got = append(got, buf[:n]...)
+		for f, rest, ok := p.next(buf[:n]); ok; f, rest, ok = p.next(rest) {
+			if f.kind == frameHeaders && unread {
+				t.Fatalf("in pieces of %d stream %d comes with the end of %d", size, f.stream, last)
+			}
+			last, unread = f.stream, unread || f.kind == frameHeaders
+			ended = f.kind == frameData
+			whole = ended || f.flags&flagEndHeaders != 0
+		}
+		unread = !ended && (!whole || p.skip > 0)
+	}
+	if !bytes.Equal(got, all) {
+		t.Fatalf("in pieces of %d something else comes than was sent", size)
 	}
 }
 

@@ -92,11 +92,8 @@ func TestServe(t *testing.T) {
 	s.says("ready to serve client requests")
 	s.says("has no effect because kvnode always syncs")
 
-	code, stdout, stderr := kvnode("status", "--endpoints", "http://"+s.client)
-	if code != exitOK || !strings.Contains(stdout, "solo") || !strings.Contains(stdout, "leader") || !strings.Contains(stdout, "valid") {
-		t.Errorf("kvnode status = %d %s %s, want solo, leader, valid", code, stdout, stderr)
-	}
-	code, stdout, _ = kvnode("status", "-o", "json", "--endpoints", s.client+","+free(t))
+	prints(t, []string{"status", "--endpoints", "http://" + s.client}, "solo", "leader", "valid")
+	code, stdout, _ := kvnode("status", "-o", "json", "--endpoints", s.client+","+free(t))
 	var answers []answer
 	if err := json.Unmarshal([]byte(stdout), &answers); err != nil || code != exitFailed || len(answers) != 2 ||
 		answers[0].Status == nil || answers[0].Error != "" || answers[1].Status != nil || answers[1].Error == "" {
@@ -112,13 +109,19 @@ func TestServe(t *testing.T) {
 		}
 	}
 
-	code, stdout, stderr = kvnode("wal", "verify", s.dataDir)
-	if code != exitOK || !strings.Contains(stdout, "no damage") {
-		t.Errorf("kvnode wal verify = %d %s %s, want no damage", code, stdout, stderr)
-	}
-	code, stdout, stderr = kvnode("wal", "dump", s.dataDir)
-	if code != exitOK || !strings.Contains(stdout, "hard state") || !strings.Contains(stdout, `register`) {
-		t.Errorf("kvnode wal dump = %d %s %s, want records, the member's registration among them", code, stdout, stderr)
+	prints(t, []string{"wal", "verify", s.dataDir}, "no damage")
+	// The member's registration is among the records.
+	prints(t, []string{"wal", "dump", s.dataDir}, "hard state", "register")
+}
+
+// prints runs a command that succeeds, and prints all of want.
+func prints(t *testing.T, args []string, want ...string) {
+	t.Helper()
+	code, stdout, stderr := kvnode(args...)
+	for _, text := range want {
+		if code != exitOK || !strings.Contains(stdout, text) {
+			t.Errorf("kvnode %v = %d %s %s, want %q", args, code, stdout, stderr, text)
+		}
 	}
 }
 

@@ -135,12 +135,15 @@ func TestADataDirectoryIsStatedAndRestored(t *testing.T) {
 			t.Errorf("snapshot restore of a member that runs = %d %s, want it refused", code, stderr)
 		}
 	})
-	said := func(stderr string) bool {
-		return strings.Contains(stderr, "entries of the log in "+old) && strings.Contains(stderr, "the last that this member knew to be committed")
+	said := func(what, result string, args ...string) {
+		t.Helper()
+		code, stdout, stderr := kvnode(args...)
+		replayed := strings.Contains(stderr, "entries of the log in "+old) && strings.Contains(stderr, "the last that this member knew to be committed")
+		if code != exitOK || !strings.Contains(stdout, result) || !replayed {
+			t.Errorf("kvnode %v = %d %q %s, want %s and what was replayed", args, code, stdout, stderr, what)
+		}
 	}
-	if code, stdout, stderr := kvnode("snapshot", "status", old); code != exitOK || !strings.Contains(stdout, ", 3, 2, ") || !said(stderr) {
-		t.Errorf("snapshot status = %d %q %s, want revision 3 and what was replayed", code, stdout, stderr)
-	}
+	said("revision 3", ", 3, 2, ", "snapshot", "status", old)
 	var line struct {
 		RaftIndex uint64
 		Replayed  struct{ Last, Committed uint64 }
@@ -150,11 +153,8 @@ func TestADataDirectoryIsStatedAndRestored(t *testing.T) {
 		t.Errorf("snapshot status -w json = %s, %v, want what was replayed", stdout, err)
 	}
 	url := "http://127.0.0.1:2380"
-	code, stdout, stderr := kvnode("snapshot", "restore", old, "--data-dir", old+".new",
+	said("revision 1003", "revision 1003, in terms above 100000000", "snapshot", "restore", old, "--data-dir", old+".new",
 		"--initial-advertise-peer-urls", url, "--bump-revision", "1000", "--mark-compacted")
-	if code != exitOK || !strings.Contains(stdout, "revision 1003, in terms above 100000000") || !said(stderr) {
-		t.Errorf("snapshot restore = %d %q %s, want revision 1003 and what was replayed", code, stdout, stderr)
-	}
 	store := filepath.Join(old, "store.db")
 	for _, verb := range []string{"status", "restore"} {
 		if _, _, stderr := kvnode("snapshot", verb, store); !strings.Contains(stderr, "WARNING: "+store) || !strings.Contains(stderr, "kvnode snapshot restore "+old) {

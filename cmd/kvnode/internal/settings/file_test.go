@@ -80,10 +80,25 @@ max-wals: 7
 		t.Fatal(err)
 	}
 	s := &l.Server
-	if s.Node.Name != "infra0" || s.Node.DataDir != "/var/lib/infra0" || s.Node.TickInterval != 200*time.Millisecond ||
-		len(s.ListenClientURLs) != 2 || len(s.ListenMetricsURLs) != 2 || len(s.ListenClientHTTPURLs) != 2 || len(s.Node.Cluster) != 2 ||
-		!s.Node.LaxReconfig || s.AutoCompactionMode != "periodic" || s.AutoCompactionRetention != "30m" || !s.EnablePprof || s.Keepalive.MinTime != 2*time.Second || l.Log.Level != "debug" || l.Log.Outputs[0] != "stderr" {
-		t.Errorf("Load() = %+v, %+v, want what the file says", l.Server, l.Log)
+	for name, pair := range map[string][2]any{
+		"name":                      {s.Node.Name, "infra0"},
+		"data-dir":                  {s.Node.DataDir, "/var/lib/infra0"},
+		"heartbeat-interval":        {s.Node.TickInterval, 200 * time.Millisecond},
+		"listen-client-urls":        {len(s.ListenClientURLs), 2},
+		"listen-metrics-urls":       {len(s.ListenMetricsURLs), 2},
+		"listen-client-http-urls":   {len(s.ListenClientHTTPURLs), 2},
+		"initial-cluster":           {len(s.Node.Cluster), 2},
+		"strict-reconfig-check":     {s.Node.LaxReconfig, true},
+		"auto-compaction-mode":      {s.AutoCompactionMode, "periodic"},
+		"auto-compaction-retention": {s.AutoCompactionRetention, "30m"},
+		"enable-pprof":              {s.EnablePprof, true},
+		"grpc-keepalive-min-time":   {s.Keepalive.MinTime, 2 * time.Second},
+		"log-level":                 {l.Log.Level, "debug"},
+		"log-outputs":               {l.Log.Outputs[0], "stderr"},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s = %v, want %v as the file says", name, pair[0], pair[1])
+		}
 	}
 	if len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "max-wals") {
 		t.Errorf("Warnings = %q, want one, of max-wals", l.Warnings)
