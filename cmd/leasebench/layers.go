@@ -13,13 +13,10 @@ func newCheck(c *common) *cobra.Command {
 	return &cobra.Command{
 		Use: "check", Short: "layer a: the lease check alone", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := c.timing(cmd)
-			if err != nil {
-				return err
-			}
-			s := suite.New()
-			s.Check(t)
-			return c.finish(cmd, s)
+			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
+				s.Check(t)
+				return nil
+			})
 		},
 	}
 }
@@ -42,17 +39,13 @@ func newCluster(c *common) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "cluster", Short: "layer b: the whole linearizable read, in process, against the peers' round trip", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := c.timing(cmd)
-			if err != nil {
+			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
+				p, err := f.plan(t, c.quick && !cmd.Flags().Changed("clients"))
+				if err == nil {
+					s.Cluster(p)
+				}
 				return err
-			}
-			s := suite.New()
-			p, err := f.plan(t, c.quick && !cmd.Flags().Changed("clients"))
-			if err != nil {
-				return err
-			}
-			s.Cluster(p)
-			return c.finish(cmd, s)
+			})
 		},
 	}
 	cmd.Flags().DurationSliceVar(&f.rtts, "rtt", defaultRTTs(), "round-trip times between peers")
@@ -139,24 +132,18 @@ func newFailover(c *common) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "failover", Short: "throughput and errors per 10 ms while the leader is killed, paused, cut off, transferred", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := c.timing(cmd)
-			if err != nil {
-				return err
-			}
-			p, err := f.plan(t.Rounds)
-			if err != nil {
-				return err
-			}
-			others, err := srv.servers(false)
-			if err != nil {
-				return err
-			}
-			p.Programs = append(p.Programs, programs(others)...)
-			s := suite.New()
-			if err := s.Failover(p); err != nil {
-				return err
-			}
-			return c.finish(cmd, s)
+			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
+				p, err := f.plan(t.Rounds)
+				if err != nil {
+					return err
+				}
+				others, err := srv.servers(false)
+				if err != nil {
+					return err
+				}
+				p.Programs = append(p.Programs, programs(others)...)
+				return s.Failover(p)
+			})
 		},
 	}
 	srv.registerStart(cmd)

@@ -82,17 +82,13 @@ func newWire(c *common) *cobra.Command {
 }
 
 func (c *common) runWire(cmd *cobra.Command, f *wireFlags, layer string, servers []suite.Server) error {
-	t, err := c.timing(cmd)
-	if err != nil {
+	return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
+		p, err := f.plan(layer, t, servers, c.quick && !cmd.Flags().Changed("clients"))
+		if err == nil {
+			s.Wire(p)
+		}
 		return err
-	}
-	p, err := f.plan(layer, t, servers, c.quick && !cmd.Flags().Changed("clients"))
-	if err != nil {
-		return err
-	}
-	s := suite.New()
-	s.Wire(p)
-	return c.finish(cmd, s)
+	})
 }
 
 func newCompare(c *common) *cobra.Command {

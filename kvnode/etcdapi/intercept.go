@@ -28,7 +28,7 @@ func (a *API) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServe
 	resp, err = a.bounded(ctx, begun, req, info.FullMethod, handle)
 	a.note(ctx, info.FullMethod, req, resp, err, time.Since(begun))
 	if err != nil {
-		return nil, err
+		return nil, noRBAC(info.FullMethod, err)
 	}
 	// Its work is done: while its reply waits for clients that take nothing, it must
 	// not keep out others. That has a bound of its own.

@@ -63,6 +63,11 @@ type setting struct {
 	secret bool
 }
 
+// row is a setting that is honoured.
+func row(t topic, name, usage string, field func(c *Config) value) setting {
+	return setting{name: name, topic: t, usage: usage, field: field}
+}
+
 // honoured reports whether the setting does something.
 func (s *setting) honoured() bool { return s.field != nil }
 

@@ -44,26 +44,16 @@ func (b *bound[T]) Type() string { return b.kind }
 
 func (b *bound[T]) place() any { return b.field }
 
-func text(field *string) value {
-	return &bound[string]{
-		field, "string",
-		func(s string) (string, error) { return s, nil },
-		func(s string) string { return s },
-	}
-}
+func text(field *string) value { return textOf("string", field) }
 
 // path is text that is completed with directories.
-func path(field *string) value {
-	b, _ := text(field).(*bound[string])
-	b.kind = kindDir
-	return b
-}
+func path(field *string) value { return textOf(kindDir, field) }
 
 // filename is text that is completed with files.
-func filename(field *string) value {
-	b, _ := text(field).(*bound[string])
-	b.kind = kindFile
-	return b
+func filename(field *string) value { return textOf(kindFile, field) }
+
+func textOf(kind string, field *string) value {
+	return &bound[string]{field, kind, func(s string) (string, error) { return s, nil }, func(s string) string { return s }}
 }
 
 // Kinds that more than one place knows.
