@@ -7,7 +7,6 @@ var unfound = map[string]string{
 	"the probe carries the reading of the tick before":         "it only shortens the lease",
 	"a late grant takes the place of a newer one":              "it only shortens the lease",
 	"the term of a grant is not looked at":                     "a late grant of an earlier term is left out; it counts for whoever has restarted meanwhile and leads again, by a clock that began anew",
-	"probes of the future count":                               "no process is asked to count another's sends (V9), and its own grow also if its clock goes back",
 	"a later term of the same leader is taken for the earlier": "nothing is granted then, which costs the lease only",
 	"a promise takes the place of a longer hold":               "holds of the model are as long as promises",
 	"the leader believes more than it asked for":               "no voter of the model says so",
@@ -29,8 +28,6 @@ var unfound = map[string]string{
 	"ticks are not withheld": "V4 and Blocks keep the node's own vote from counting",
 
 	"Ready does not hold back": "leasetest asks Blocks, since nothing may block in virtual time",
-
-	"the lease's own ReadStates are left to the embedder": "leasetest's nodes do not mind ReadStates that are not theirs",
 
 	"a promise that was read counts as durable": "leasetest's disk has nothing in memory only",
 
@@ -62,14 +59,6 @@ var unfound = map[string]string{
 	"a missed change is the cause of each refusal":          "what an error says is not judged",
 	"a hold that has ended says that waiting does not help": "what an error says is not judged",
 
-	"an ended context leaves its read behind":                      "reads have no contexts here, and nobody gives one up",
-	"a context that ended before the read waits":                   "reads have no contexts here, and nobody gives one up",
-	"a read that is over is given up once more":                    "reads have no contexts here, and nobody gives one up",
-	"a context that ends is asked about its parent under the lock": "reads have no contexts here, and nobody gives one up",
-	"a lost round that nobody waits for does not age":              "reads have no contexts here, and nobody gives one up",
-
-	"reads outlive the leadership they began under": "a later round answers them, and rightly",
-
 	"a clock that failed is believed at once": "a step or a disruption meanwhile is noticed as such",
 
 	"a reading that fails begins a hold": "it only binds for longer",
@@ -89,8 +78,6 @@ var unfound = map[string]string{
 	"an answer from a lease passes for a round": "every leader makes the rounds it is asked for",
 
 	"a pre-vote that raft cannot turn down is let in": "no log begins behind another's",
-
-	"a Watch after Close never ends": "nobody watches here",
 
 	"Ready goes by the lease clock alone":                        "Go's clock stands still here, and Ready never blocks",
 	"Go's clock ends a hold while the lease clock moves":         "Go's clock stands still here, and Ready never blocks",

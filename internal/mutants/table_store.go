@@ -45,8 +45,8 @@ var stores = []Mutant{
 	{
 		Rule: "storage", Name: "value fetched before the read check", Pkg: storeSim, Test: "^TestSimulation$",
 		File: "leaderlease/leasetest/client.go",
-		Old:  "\t\t\trun := n.run\n\t\t\tstart(n.lease, context.Background(), func(r",
-		New:  "\t\t\trun, early := n.run, n.Version(key)\n\t\t\tstart(n.lease, context.Background(), func(r",
+		Old:  "\t\t\trun := n.run\n\t\t\tstart(n.lease, ctx, func(r",
+		New:  "\t\t\trun, early := n.run, n.Version(key)\n\t\t\tstart(n.lease, ctx, func(r",
 		More: []Edit{{"leaderlease/leasetest/client.go", "\t\t\t\tdone(n.Version(key), r.Path, err)", "\t\t\t\tdone(early, r.Path, err)"}},
 	},
 	{

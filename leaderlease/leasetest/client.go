@@ -42,20 +42,24 @@ func (n *Node) Write(key, write uint64, done func(version uint64)) {
 // Read reads key linearizably, by whatever path serves. done is called with its
 // version or an error, or never if the process dies.
 func (n *Node) Read(key uint64, done func(version uint64, path leaderlease.Path, err error)) {
-	n.read(key, (*leaderlease.Lease).StartRead, done)
+	n.read(context.Background(), key, false, done)
 }
 
 // ReadIndex is Read without any lease, which relies on no clock.
 func (n *Node) ReadIndex(key uint64, done func(version uint64, path leaderlease.Path, err error)) {
-	n.read(key, (*leaderlease.Lease).StartReadIndex, done)
+	n.read(context.Background(), key, true, done)
 }
 
-func (n *Node) read(key uint64, start func(*leaderlease.Lease, context.Context, func(leaderlease.Read, error)), done func(uint64, leaderlease.Path, error)) {
+func (n *Node) read(ctx context.Context, key uint64, quorum bool, done func(uint64, leaderlease.Path, error)) {
+	start := (*leaderlease.Lease).StartRead
+	if quorum {
+		start = (*leaderlease.Lease).StartReadIndex
+	}
 	n.exec(func() {
 		switch n.Options.Kind {
 		case Library:
 			run := n.run
-			start(n.lease, context.Background(), func(r leaderlease.Read, err error) {
+			start(n.lease, ctx, func(r leaderlease.Read, err error) {
 				if n.run != run {
 					return
 				}

@@ -88,7 +88,8 @@ func (j *judge) fail(format string, v ...any) {
 func (j *judge) after(out string) {
 	j.check()
 	for line := range strings.Lines(out) {
-		if strings.Contains(line, "STALE") && (!j.doubtful || !strings.Contains(line, "by lease")) {
+		stale := strings.Contains(line, "STALE") && (!j.doubtful || !strings.Contains(line, "by lease"))
+		if stale || strings.Contains(line, "WRONG") {
 			j.fail("%s", strings.TrimSpace(line))
 		}
 	}

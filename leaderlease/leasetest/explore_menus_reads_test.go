@@ -76,4 +76,22 @@ var readMenus = []menu{
 		steps: []string{"run 10ms", "run 100ms", "write 1 key=7 nowait", "read 1 key=7", "read 2 key=7"},
 		goals: []goal{goalAhead},
 	},
+	{
+		// Reads are given up, also while they begin to wait.
+		name: "given-up", begin: then(settled, "apply 1 delay=50ms", "write 1 key=7"), depth: 4,
+		steps: []string{"run 100ms", "isolate 1", "read 1 key=7 cancel=later", "read 1 key=7 quorum cancel=early", "read 2 key=7 cancel=early", "cancel", "forget 2"},
+	},
+	{
+		// A round was lost, and who asked for it has gone.
+		name: "lost-round", depth: 2,
+		begin: []string{"new election=4 learners=(4)", "elect 1", "hold type=MsgReadIndex", "read 4 key=7 cancel=later", "cancel", "run 300ms", "pass"},
+		steps: []string{"run 10ms", "read 4 key=7 wait=10ms"},
+		goals: []goal{goalForwarded},
+	},
+	{
+		// Work ends with the lease, and asks its context nothing under the lock. A tick is an
+		// hour, since the timers of work are the operating system's.
+		name: "work", begin: []string{"new tick=1h election=4", "campaign 1", "run 1h"}, depth: 4,
+		steps: []string{"run 1h", "run 4h", "isolate 1", "invalidate 1", "work 1", "cancel", "close 1"},
+	},
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
+
+	"github.com/leaderlease/go/leaderlease"
 )
 
 // play is a script that is being played and judged.
@@ -80,8 +82,45 @@ func (p *play) keepsItsWord(d *datadriven.TestData) {
 		if (d.Cmd == "close" || d.Cmd == "invalidate") && named && n.Valid() {
 			p.fail("node %d: %s, and the lease is valid", n.ID, d.Cmd)
 		}
+		if d.Cmd == "close" && named && !closed(n.lease) {
+			p.fail("node %d: close, and a Watch that begins now does not end", n.ID)
+		}
 		if p.reads == 0 && n.lease.Stats().Rounds > 0 {
 			p.fail("node %d asks for a round, and nobody reads", n.ID)
 		}
+	}
+	p.endsReads(d)
+}
+
+// endsReads judges that no read waits for what will not come: its context has ended, or
+// its node follows somebody else than when it asked, or in another term.
+func (p *play) endsReads(d *datadriven.TestData) {
+	if d.Cmd == "read" && d.HasArg("cancel") && p.open[p.reads].node != 0 {
+		if arg, _ := d.Arg("cancel"); arg.Vals[0] == "early" {
+			p.fail("a read waits whose context has ended")
+		}
+	}
+	for seq, o := range p.open {
+		n := p.c.Node(o.node)
+		if !n.up || n.run != o.run || n.lease == nil {
+			continue
+		}
+		i := n.lease.Info()
+		if i.Applied >= i.Commit && (i.Term != o.term || i.Leader != o.leader) {
+			p.fail("read %d of node %d waits, which asked leader %d in term %d and follows %d in term %d", seq, n.ID, o.leader, o.term, i.Leader, i.Term)
+		}
+	}
+}
+
+// closed reports whether a Watch that begins now is over.
+func closed(l *leaderlease.Lease) bool {
+	events, stop := l.Watch()
+	defer stop()
+	<-events
+	select {
+	case _, more := <-events:
+		return !more
+	default:
+		return false
 	}
 }

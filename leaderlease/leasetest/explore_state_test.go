@@ -29,7 +29,7 @@ func (p *play) key() key {
 		due = append(due, e.at-p.c.world.now)
 	}
 	slices.Sort(due)
-	_, _ = fmt.Fprintln(h, due, p.c.Net.cut, p.delays, p.disk, p.apply, p.written, p.open)
+	_, _ = fmt.Fprintln(h, due, p.c.Net.cut, p.delays, p.disk, p.apply, p.written, p.open, len(p.contexts), len(p.works))
 	for _, m := range p.held {
 		_, _ = fmt.Fprint(h, *m)
 	}

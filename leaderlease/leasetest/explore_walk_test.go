@@ -103,6 +103,7 @@ func (w *walk) play(path []uint8) (p *play, bad string) {
 		if r := recover(); r != nil {
 			bad = fmt.Sprint("panic: ", r)
 		}
+		p.stopWork()
 	}()
 	for _, d := range w.head {
 		p.do(d)

@@ -78,6 +78,9 @@ func (n *Node) processReady(rd *raft.Ready) {
 	if n.cluster.OnReady != nil {
 		n.cluster.OnReady(n, msgs)
 	}
+	if len(rd.ReadStates) > 0 && n.lease != nil && n.mistake() == NoMistake && n.Process() == 1 {
+		panic(fmt.Sprintf("node %d has an answer that nobody but its Lease has asked for", n.ID))
+	}
 	n.stockReadStates(rd.ReadStates)
 	if n.Options.Async {
 		n.dispatch(msgs)

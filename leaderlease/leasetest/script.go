@@ -36,7 +36,8 @@ import (
 //	compact 1 | invalidate 1 | close 1 | burst 1 ticks=20 | fill 1
 //	mistake 1 none|never|copies|clones|late|forgets | overtake 1 [type=MsgVote] by=150ms
 //	configure 1 [duration=…] [skew=…] [max-promise=…] [drift-ppm=…] [long]
-//	write 1 key=7 [nowait] | read 1 key=7 [wait=100ms] [quorum] | try-read 1 key=7
+//	write 1 key=7 [nowait] | read 1 key=7 [wait=100ms] [quorum] [cancel=later|early] | try-read 1 key=7
+//	work 1 | cancel
 //	status [1]
 //
 // Each directive prints what happened while it ran: elections (and whether a
@@ -70,9 +71,13 @@ type script struct {
 
 	out     strings.Builder
 	writes  uint64
-	written map[uint64]uint64 // newest version of each key that is known to be applied
-	open    map[uint64]uint64 // reads that wait, by number, and the version they must not be below
+	written map[uint64]uint64   // newest version of each key that is known to be applied
+	open    map[uint64]openRead // reads that wait, by number
 	reads   uint64
+	// contexts are those of reads and of work, which cancel ends.
+	contexts []*askedContext
+	// works end what works.
+	works []func()
 }
 
 // directives by name; each prints to s.out.
@@ -89,7 +94,7 @@ var directives = map[string]func(*script, *args){
 	"change": (*script).change, "compact": (*script).compact, "invalidate": (*script).invalidate, "close": (*script).close,
 	"mistake": (*script).mistake, "overtake": (*script).overtake, "configure": (*script).configure,
 	"fill": (*script).fill, "burst": (*script).burst,
-	"write": (*script).write, "read": (*script).read, "try-read": (*script).tryRead, "status": (*script).status,
+	"write": (*script).write, "read": (*script).read, "try-read": (*script).tryRead, "cancel": (*script).cancel, "work": (*script).work, "status": (*script).status,
 }
 
 func (s *script) run(t *testing.T, d *datadriven.TestData) string {
@@ -118,6 +123,9 @@ func (s *script) event(format string, v ...any) {
 	s.printf("%v: %s", s.c.Now().Round(time.Microsecond), fmt.Sprintf(format, v...))
 }
 
+// wrong prints what must not happen, whatever the script.
+func (s *script) wrong(what string) { s.event("WRONG: %s", what) }
+
 func (s *script) create(a *args) {
 	opts := Options{
 		Voters: a.ids("voters"), Learners: a.ids("learners"), Spares: a.ids("spares"),
@@ -130,7 +138,7 @@ func (s *script) create(a *args) {
 	*s = script{
 		delays: make(map[raftpb.MessageType][]time.Duration),
 		disk:   make(map[uint64]time.Duration), apply: make(map[uint64]time.Duration), written: make(map[uint64]uint64),
-		open: make(map[uint64]uint64), out: s.out, pin: s.pin,
+		open: make(map[uint64]openRead), out: s.out, pin: s.pin,
 	}
 	opts.Node = func(id uint64) NodeOptions {
 		o := NodeOptions{

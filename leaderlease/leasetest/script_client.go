@@ -68,14 +68,14 @@ func (s *script) write(a *args) {
 func (s *script) read(a *args) {
 	n, key := a.node(s, 0), a.id("key")
 	floor, done := s.written[key], false
-	start := n.Read
-	if a.flag("quorum") {
-		start = n.ReadIndex
-	}
+	quorum, ctx := a.flag("quorum"), s.context(a, n)
 	s.reads++
 	seq := s.reads
-	s.open[seq] = floor
-	start(key, func(version uint64, path leaderlease.Path, err error) {
+	s.open[seq] = n.opens(floor)
+	n.read(ctx, key, quorum, func(version uint64, path leaderlease.Path, err error) {
+		if done {
+			s.wrong("a read is answered twice")
+		}
 		done = true
 		delete(s.open, seq)
 		switch {
@@ -89,6 +89,21 @@ func (s *script) read(a *args) {
 	if !done {
 		s.event("node %d: read %d: waits", n.ID, key)
 	}
+}
+
+// openRead is a read that waits: the version it must not be below, and whose it is.
+type openRead struct {
+	floor, node, leader, term uint64
+	run                       int
+}
+
+func (n *Node) opens(floor uint64) openRead {
+	o := openRead{floor: floor, node: n.ID, run: n.run}
+	if n.up && n.lease != nil {
+		i := n.lease.Info()
+		o.leader, o.term = i.Leader, i.Term
+	}
+	return o
 }
 
 func (s *script) tryRead(a *args) {
