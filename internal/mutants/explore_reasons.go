@@ -16,14 +16,8 @@ var unfound = map[string]string{
 	"a leader that is no voter keeps its lease":                "raft steps down on removal, at once",
 	"demoted leader counts itself":                             "raft steps down on removal, at once",
 	"probes go on during a transfer":                           "what they promise is not covered; they only keep transfers from succeeding",
-	"send instants reach Forever":                              "far beyond the instants of the model",
-	"a clock may go back as often as it likes":                 "a measure against a broken clock, which no schedule needs",
-	"the rate watch sees nothing":                              "the watch is left out; its clocks keep within the bound",
-	"grants of a voter with a fast clock count":                "the watch is left out; its clocks keep within the bound",
 
 	"requests for votes wait for an older term": "raft makes no such Ready",
-
-	"an incarnation is the clock's first reading": "only the rate watch asks for it, and clocks run at one rate",
 
 	"ticks are not withheld": "V4 and Blocks keep the node's own vote from counting",
 
@@ -58,15 +52,6 @@ var unfound = map[string]string{
 
 	"a missed change is the cause of each refusal":          "what an error says is not judged",
 	"a hold that has ended says that waiting does not help": "what an error says is not judged",
-
-	"a clock that failed is believed at once": "a step or a disruption meanwhile is noticed as such",
-
-	"a reading that fails begins a hold": "it only binds for longer",
-
-	"the lease outlives a clock that fails": "a reader's own reading fails, too",
-
-	"a hold that is measured from before the disruption":       "no clock is disrupted between two readings of one call",
-	"a restart hold that is measured from before a disruption": "no clock is disrupted between two readings of one call",
 
 	"raft's early answer is served": "leasetest takes each Ready at once, before the first commit of the reign",
 	"raft's early answer is sent":   "leasetest takes each Ready at once, before the first commit of the reign",

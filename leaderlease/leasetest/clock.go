@@ -22,6 +22,9 @@ type Clock struct {
 	stopped bool
 	failed  bool
 	marker  uint64
+	// within happens before the marker is read next: after a reading, where one goes
+	// with it.
+	within func()
 }
 
 // NewClock returns a clock that shows offset now and runs at rate 1. truth
@@ -90,7 +93,13 @@ func (c *Clock) SetFailed(failed bool) { c.failed = failed }
 func (c *Clock) Disrupt() { c.marker++ }
 
 // Disruptions implements clock.Disruptable.
-func (c *Clock) Disruptions() uint64 { return c.marker }
+func (c *Clock) Disruptions() uint64 {
+	if f := c.within; f != nil {
+		c.within = nil
+		f()
+	}
+	return c.marker
+}
 
 // Info implements clock.Described.
 func (c *Clock) Info() clock.Info {

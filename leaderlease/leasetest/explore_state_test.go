@@ -41,13 +41,13 @@ func (n *Node) see(w io.Writer) {
 	if !n.up {
 		s, _, err := n.disk.InitialState()
 		must(err)
-		_, _ = fmt.Fprintln(w, "down", s.GetTerm(), s.GetVote(), s.GetCommit(), n.last())
+		_, _ = fmt.Fprintln(w, "down", s.GetTerm(), s.GetVote(), s.GetCommit(), n.last(), n.Clock.within != nil)
 		return
 	}
 	s := n.raw.BasicStatus()
 	_, _ = fmt.Fprintln(w, s.SoftState, s.GetTerm(), s.GetVote(), s.GetCommit(), s.Applied, s.LeadTransferee, n.last(),
 		n.Applied(), n.Hash(), n.conf.String(), n.paused, n.busy, n.missed, len(n.inbox), len(n.unsynced), len(n.appends.jobs), len(n.applies.jobs))
-	_, _ = fmt.Fprintln(w, timers(n), n.Clock.rate, n.Clock.stopped, n.Clock.failed, n.mistake(), n.Options.FilterOnArrival)
+	_, _ = fmt.Fprintln(w, timers(n), n.Clock.rate, n.Clock.stopped, n.Clock.failed, n.Clock.within != nil, n.mistake(), n.Options.FilterOnArrival)
 	if n.lease == nil {
 		return
 	}

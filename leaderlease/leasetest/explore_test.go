@@ -41,6 +41,11 @@ func TestExplore(t *testing.T) {
 			w.tell()
 		}
 		states, plays, goals = states+w.states, plays+w.plays, goals|w.goals
+		for _, g := range m.never {
+			if w.goals&(1<<g) != 0 {
+				t.Errorf("GOAL %q in %s, where it must not be", goalNames[g], m.name)
+			}
+		}
 		for _, g := range m.goals {
 			if w.goals&(1<<g) == 0 && !shortened() {
 				t.Errorf("GOAL %q in %s", goalNames[g], m.name)

@@ -29,7 +29,7 @@ import (
 //	hold [type=MsgVote] [from=1] [to=(2,3)] | pass | release … | drop … | messages
 //	delay type=MsgTimeoutNow by=(350ms,2s)
 //	cut from=1 to=(2,3) | join 1 2 | split a=(1,2) b=(3,4) | isolate 1 | heal
-//	clock 1 rate=0.9 | step=-1s | stop | start | fail | recover | disrupt
+//	clock 1 rate=0.9 | step=-1s | stop | start | fail | recover | disrupt | step=1s within
 //	pause 1 | resume 1 [ticks-first] | suspend 1 [stop-clock] | wake 1 [ticks-first]
 //	crash 1 [survive=n] | restart 1 | disk 1 delay=5ms | apply 1 delay=5ms
 //	change 1 [add=(4,5)] [remove=2] [learner=3] [v1] [explicit|implicit] | change 1 leave

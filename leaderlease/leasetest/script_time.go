@@ -78,7 +78,15 @@ func (s *script) clock(a *args) {
 	if rate, ok := a.float("rate"); ok {
 		c.SetRate(rate)
 	}
-	c.Step(a.duration("step", 0))
+	step := a.duration("step", 0)
+	if a.flag("within") {
+		c.within = func() {
+			c.Step(step)
+			c.Disrupt()
+		}
+		return
+	}
+	c.Step(step)
 	switch {
 	case a.flag("stop"):
 		c.Stop()
