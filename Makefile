@@ -137,6 +137,10 @@ bench: ## leasebench, two minutes, with its report in bench/out
 bench-full: bench-etcd ## all of leasebench beside etcd, about 42 minutes
 	$(GO) run ./cmd/leasebench all --start etcd=$(ETCD)
 
+.PHONY: bench-size
+bench-size: bench-etcd ## memory, stalls and scans at a million keys beside etcd, about 12 minutes; QUICK=1: 50,000 keys, two minutes
+	$(GO) run ./cmd/leasebench size --start etcd=$(ETCD) --out bench/out $(if $(QUICK),--quick)
+
 .PHONY: bench-tool
 bench-tool: bench-etcd ## kvnode, and PATCHED= etcd of contrib-etcd, and with AGAIN=1 etcd once more, against etcd by etcd's own benchmark tool in one alternated run, ten minutes (needs python3); ROUNDS=5
 	$(GO) build -C bench/etcd -o $(ETCD)-tool go.etcd.io/etcd/v3/tools/benchmark

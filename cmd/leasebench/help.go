@@ -15,8 +15,8 @@ Three layers, which are never mixed up in one comparison:
                with their logs on disk, and a round trip between peers that is
                set (0, 0.2, 1, 5, 20, 80 ms). No gRPC, no client's network.
   wire      c  etcd's client against server processes, kvnode or any other
-               etcd v3 endpoint. compare, locks, watch and keepalive are of this
-               layer, too, and measure several servers side by side.
+               etcd v3 endpoint. compare, locks, watch, keepalive and size are
+               of this layer, too, and measure several servers side by side.
 
 Arms of a comparison differ in one thing, run on the same cluster, one after the
 other, again and again, in an order that turns from round to round. Figures are
@@ -62,7 +62,7 @@ pause, cut, transfer):
 Arms of stale:
   raft ReadOnlyLeaseBased, leaderlease    the same partitions, in virtual time
 
-Arms of locks, watch and keepalive are the servers: kvnode, and each PEER. See
+Arms of locks, watch, keepalive and size are the servers: kvnode, and each PEER. See
 their --help for what they do.
 
 Audit: every read of every arm is held against a version floor, the newest
@@ -129,6 +129,26 @@ every third of a TTL and no sooner.
 Arms are the servers, kvnode first, in clusters of each size of --members, in
 alternation. An answer for another TTL lease, or that says that one is gone, is
 wrong, and the exit code is 1.`
+
+const sizeLong = `Measure what servers cost that hold much: 1 M keys with values of 256 bytes, or
+50,000 with --quick, which takes about two minutes.
+
+Each server is started as three members with a quota of 8 GiB, three times from
+nothing: with little data, with all keys, with a tenth of them in ten versions
+each. Servers are measured in alternation and idle meanwhile. Puts are single ones,
+of 64 clients.
+
+  memory   RSS of the members from /proc/PID/smaps_rollup, the mean, the largest, and
+           by kind: anonymous is only theirs, what is of files the system may take
+           back. At once after the load, and --warmup later.
+  stalls   a client that puts and reads every 10 ms at the leader while others load
+           and while versions are compacted, from when its requests were due
+  scans    one key with limit 1, a page of 500, and the count of all keys
+  streams  10,000 streams of watches on 16 connections
+  compaction --physical, at the newest revision: what is in use when it returns
+
+With no --start, etcd is measured beside kvnode if the shell finds one, and kvnode
+alone if not. It needs Linux.`
 
 const allLong = `Do every part, one after the other, and write one report.
 

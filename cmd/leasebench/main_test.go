@@ -39,6 +39,10 @@ func tiny(args ...string) []string {
 }
 
 func TestEachSubcommandMeasures(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name    string
 		args    []string
@@ -52,6 +56,10 @@ func TestEachSubcommandMeasures(t *testing.T) {
 		{"locks", tiny("locks", "--clients=2", "--members=1"), []string{"kind=sequential", "kind=contended/clients=2/members=1 release", "kvnode: 1 members"}, true},
 		{"watch", tiny("watch", "--watchers=20", "--streams=1,4", "--members=1", "--rate=200"), []string{"watchers=20/streams=4/loop=closed/members=1 event", "loop=open-200/s/members=1 put", "watch-drops-an-event"}, true},
 		{"keepalive", tiny("keepalive", "--leases=10", "--streams=2", "--members=1,3"), []string{"at=leader/members=1 keep-alive", "at=follower/members=3 keep-alive"}, true},
+		{"size", tiny("size", "--keys=200", "--streams=40", "--connections=2", "--start="+kvnodeName+"="+self+","+memberCommand), []string{
+			"kvnode: 3 members", "2,000 puts", "40 watch streams on 2 connections", "200 keys are loaded", "of it anonymous", "longest stall of a get",
+			"count of 200", "20 keys × 10 versions", "compaction --physical of 180 versions", "in use when it has returned",
+		}, true},
 		{"wire", tiny("wire", "--clients=2", "--keys=16"), []string{"read-index", "lease 100%", "kvnode: 3 members"}, true},
 	} {
 		t.Run("command="+c.name, func(t *testing.T) {
@@ -75,6 +83,48 @@ func TestEachSubcommandMeasures(t *testing.T) {
 				t.Errorf("report of the JSON differs, %v:\n%s", err, again)
 			}
 		})
+	}
+}
+
+// Without etcd it says how to get one, and of a program that cannot be started which.
+func TestSizeSaysWhatIsMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	s := suite.New()
+	f := sizeFlags{keys: 100, streams: 1, conns: 1}
+	if err := f.add(s, quickTiming(), false); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Report.Notes) != 1 || !strings.Contains(s.Report.Notes[0], "go build -C bench/etcd") {
+		t.Errorf("notes %q, want how to build etcd", s.Report.Notes)
+	}
+	if slices.ContainsFunc(s.Names(), func(step string) bool { return strings.Contains(step, "etcd") }) {
+		t.Errorf("the plan has etcd: %q", s.Names())
+	}
+	_, _, err := leasebench(t, tiny("size", "--start=kvnode=nowhere", "--start=etcd=nothing")...)
+	if err == nil || !strings.Contains(err.Error(), "start kvnode") || !strings.Contains(err.Error(), "nowhere") {
+		t.Errorf("size with a kvnode that is not there: %v, want an error that names it", err)
+	}
+}
+
+func TestSizesAreMeasuredInTurnOnServersThatBeginEmpty(t *testing.T) {
+	s := suite.New()
+	f := sizeFlags{serverFlags: serverFlags{starts: []string{"etcd=etcd"}}, keys: sizeKeys, streams: 1, conns: 1}
+	if err := f.add(s, sizeTiming(true), true); err != nil {
+		t.Fatal(err)
+	}
+	if s.Takes() > 150*time.Second {
+		t.Errorf("leasebench size --quick takes %v, want about two minutes", s.Takes())
+	}
+	want := []string{
+		"size: round 1, start kvnode, keys", "size: round 1, start etcd, keys",
+		"size: round 1, keys, kvnode", "size: round 1, keys, etcd",
+		"size: round 1, keys after a rest, etcd", "size: round 1, keys after a rest, kvnode",
+		"size: round 1, scans, kvnode", "size: round 1, scans, etcd", "size: who leads now", "size: stop",
+	}
+	plan := s.Names()
+	from := max(slices.Index(plan, want[0]), 0)
+	if !slices.Equal(plan[from:min(from+len(want), len(plan))], want) {
+		t.Errorf("the plan is %q, want it to have %q", plan, want)
 	}
 }
 
@@ -232,6 +282,9 @@ func TestBadFlagsAreRefusedByNameAndLimit(t *testing.T) {
 		{[]string{"watch", "--rate=0"}, "rate 0 must be positive"},
 		{[]string{"keepalive", "--leases=0"}, "leases 0 must be in [1, 100000]"},
 		{[]string{"keepalive", "--streams=0"}, "streams 0 must be in [1, 1000]"},
+		{[]string{"size", "--keys=99"}, "keys 99 must be in [100, 10000000]"},
+		{[]string{"size", "--streams=0"}, "streams 0 must be in [1, 100000]"},
+		{[]string{"size", "--streams=5", "--connections=6"}, "connections 6 must be in [1, 5]"},
 		{[]string{"report", "nowhere.json"}, "nowhere.json"},
 		{[]string{"check", "more"}, "more"},
 	} {

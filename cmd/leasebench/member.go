@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leaderlease/go/cmd/internal/heap"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server"
 )
@@ -46,6 +47,7 @@ func newMember() *cobra.Command {
 	f.StringVar(&cluster, "initial-cluster", "", "as etcd's")
 	f.StringVar(&state, "initial-cluster-state", "new", "as etcd's")
 	f.StringVar(&cfg.Node.Token, "initial-cluster-token", "", "as etcd's")
+	f.Int64Var(&cfg.API.QuotaBytes, "quota-backend-bytes", 0, "as etcd's")
 	f.IntVar(&heartbeat, "heartbeat-interval", 0, "as etcd's, in ms")
 	f.IntVar(&election, "election-timeout", 0, "as etcd's, in ms")
 	return cmd
@@ -70,6 +72,7 @@ const stopTimeout = 5 * time.Second
 
 // serve runs until ctx ends or the server fails.
 func serve(ctx context.Context, cfg server.Config) error {
+	defer heap.Raise()() // as kvnode's
 	s, err := server.Start(cfg)
 	if err != nil {
 		return err

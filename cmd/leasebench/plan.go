@@ -18,6 +18,14 @@ func quickTiming() suite.Timing {
 	return suite.Timing{Rounds: 1, Warmup: 50 * time.Millisecond, Duration: 250 * time.Millisecond}
 }
 
+// sizeTiming is how long servers at size rest and are watched, once.
+func sizeTiming(quick bool) suite.Timing {
+	if quick {
+		return suite.Timing{Rounds: 1, Warmup: 2 * time.Second, Duration: 3 * time.Second}
+	}
+	return suite.Timing{Rounds: 1, Warmup: 15 * time.Second, Duration: 15 * time.Second}
+}
+
 // planTable shows what all does and how long it takes, about.
 func planTable() string {
 	plans := []struct {

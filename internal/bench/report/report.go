@@ -16,6 +16,7 @@ type Report struct {
 	Failovers    []Failover    `json:"failovers,omitempty"`
 	Staleness    []Staleness   `json:"staleness,omitempty"`
 	Audits       []Audit       `json:"audits,omitempty"`
+	Figures      []Figure      `json:"figures,omitempty"`
 	// Notes are what a reader must know, such as an arm that could not run.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -30,6 +31,8 @@ const (
 	Watch   = "watch"
 	// KeepAlive is about TTL leases.
 	KeepAlive = "keepalive"
+	// Size is about Figures.
+	Size = "size"
 )
 
 // Note adds what a reader must know, once.
@@ -197,5 +200,6 @@ func (r *Report) Merge(other *Report) {
 	r.Failovers = append(r.Failovers, other.Failovers...)
 	r.Staleness = append(r.Staleness, other.Staleness...)
 	r.Audits = append(r.Audits, other.Audits...)
+	r.Figures = append(r.Figures, other.Figures...)
 	r.Notes = append(r.Notes, other.Notes...)
 }

@@ -51,6 +51,7 @@ func (r *Report) Tables() []Table {
 	for _, layer := range Layers {
 		add(r.layerTable(layer))
 	}
+	add(r.figureTable())
 	add(r.failoverTable())
 	add(r.errorTable())
 	add(r.auditTable())
@@ -168,6 +169,7 @@ func (r *Report) errorTable() Table {
 			}
 		}
 	}
+	t.Rows = append(t.Rows, r.failedFigures()...)
 	return t
 }
 

@@ -21,6 +21,10 @@ type Server struct {
 	Program   *procs.Program
 	// Size is the number of members that are started. Default: 3.
 	Size int
+	// Flags are given to each of them in addition.
+	Flags []string
+	// PIDs are those of members that were started.
+	PIDs []int
 }
 
 // WirePlan is what layer c measures.
@@ -194,12 +198,12 @@ func (s *Suite) start(ctx context.Context, srv *Server) error {
 	if size == 0 {
 		size = inproc.Members
 	}
-	cluster, err := wire.StartCluster(ctx, wire.ClusterOptions{Program: *srv.Program, Dir: dir, Size: size, Tick: DefaultTick})
+	cluster, err := wire.StartCluster(ctx, wire.ClusterOptions{Program: *srv.Program, Dir: dir, Size: size, Tick: DefaultTick, Flags: srv.Flags})
 	if err != nil {
 		return err
 	}
 	s.later(cluster.Close)
-	srv.Endpoints = cluster.Endpoints
+	srv.Endpoints, srv.PIDs = cluster.Endpoints, cluster.PIDs()
 	return nil
 }
 

@@ -19,6 +19,8 @@ type ClusterOptions struct {
 	Size int
 	// Tick is the heartbeat interval, a tenth of the election timeout.
 	Tick time.Duration
+	// Flags are given to each member in addition.
+	Flags []string
 }
 
 // Cluster is a cluster of server processes on loopback.
@@ -34,10 +36,10 @@ const (
 
 // StartCluster starts the members and waits until all agree on a leader.
 func StartCluster(ctx context.Context, opts ClusterOptions) (*Cluster, error) {
-	p, err := procs.New(procs.Config{Program: opts.Program, Dir: opts.Dir, Size: opts.Size, Token: "leasebench", Flags: []string{
+	p, err := procs.New(procs.Config{Program: opts.Program, Dir: opts.Dir, Size: opts.Size, Token: "leasebench", Flags: append([]string{
 		fmt.Sprintf("--heartbeat-interval=%d", opts.Tick.Milliseconds()),
 		fmt.Sprintf("--election-timeout=%d", electionTicks*opts.Tick.Milliseconds()),
-	}})
+	}, opts.Flags...)})
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +53,14 @@ func StartCluster(ctx context.Context, opts ClusterOptions) (*Cluster, error) {
 		return nil, errors.Join(fmt.Errorf("start %d members of %s: %w\n%s", opts.Size, opts.Program.Name, err, c.logTail()), c.Close())
 	}
 	return c, nil
+}
+
+// PIDs returns the numbers of the members' processes.
+func (c *Cluster) PIDs() (all []int) {
+	for _, m := range c.procs.Members() {
+		all = append(all, m.PID())
+	}
+	return all
 }
 
 // Kill ends member i with SIGKILL.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leaderlease/go/cmd/internal/heap"
 	"github.com/leaderlease/go/cmd/internal/nearest"
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	node "github.com/leaderlease/go/kvnode"
@@ -80,7 +81,7 @@ func serve(sys *System, loaded *settings.Loaded) error {
 		return usageError{err}
 	}
 	defer closeLog()
-	defer raiseHeap()()
+	defer heap.Raise()()
 	for _, w := range loaded.Warnings {
 		log.Warn(w)
 	}

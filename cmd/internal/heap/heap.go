@@ -1,23 +1,24 @@
-package cli
+// Package heap says when the garbage collector runs in a member.
+package heap
 
 import (
 	"os"
 	"runtime"
 )
 
-// heapFloor is what the garbage collector takes a small heap for. Less: a server
+// Floor is what the garbage collector takes a small heap for. Less: a server
 // with little data collects dozens of times a second, since each request leaves
 // some 10 KiB. More: up to as much more garbage is kept.
-const heapFloor = 64 << 20
+const Floor = 64 << 20
 
-// raiseHeap keeps heapFloor bytes allocated until the function it returns is
+// Raise keeps Floor bytes allocated until the function it returns is
 // called. Nobody touches them, so the system never provides them: they only make
 // the collector wait, to which it is relative. An operator who has set GOGC or GOMEMLIMIT has
 // thought about that already.
-func raiseHeap() (lower func()) {
+func Raise() (lower func()) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
-	floor := make([]byte, heapFloor)
+	floor := make([]byte, Floor)
 	return func() { runtime.KeepAlive(floor) }
 }

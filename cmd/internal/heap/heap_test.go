@@ -1,4 +1,4 @@
-package cli
+package heap
 
 import (
 	"runtime"
@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// heapGoal returns the size at which the collector runs next.
-func heapGoal() uint64 {
+// goalNow returns the size at which the collector runs next.
+func goalNow() uint64 {
 	runtime.GC()
 	s := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
 	metrics.Read(s)
@@ -27,13 +27,13 @@ func TestASmallHeapMayGrow(t *testing.T) {
 	for _, tc := range tests {
 		t.Setenv("GOGC", tc.gogc)
 		t.Setenv("GOMEMLIMIT", tc.limit)
-		lower := raiseHeap()
-		if goal := heapGoal(); goal > heapFloor != tc.raised {
-			t.Errorf("GOGC=%q GOMEMLIMIT=%q: the collector runs at %d bytes, want above %d: %v", tc.gogc, tc.limit, goal, heapFloor, tc.raised)
+		lower := Raise()
+		if goal := goalNow(); goal > Floor != tc.raised {
+			t.Errorf("GOGC=%q GOMEMLIMIT=%q: the collector runs at %d bytes, want above %d: %v", tc.gogc, tc.limit, goal, Floor, tc.raised)
 		}
 		lower()
 	}
-	if goal := heapGoal(); goal > heapFloor {
+	if goal := goalNow(); goal > Floor {
 		t.Errorf("afterwards the collector still runs at %d bytes", goal)
 	}
 }

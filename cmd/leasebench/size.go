@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+
+	"github.com/spf13/cobra"
+
+	"github.com/leaderlease/go/internal/bench/suite"
+	"github.com/leaderlease/go/internal/procs"
+)
+
+// sizeFlags are what servers hold.
+type sizeFlags struct {
+	serverFlags
+	keys, streams, conns int
+}
+
+const (
+	sizeKeys      = 1_000_000
+	quickSizeKeys = 50_000
+	leastSizeKeys = 100
+	mostSizeKeys  = 10_000_000
+)
+
+func newSize(c *common) *cobra.Command {
+	f := &sizeFlags{}
+	cmd := &cobra.Command{
+		Use: "size", Short: "memory, stalls and scans of servers that hold much, side by side", Args: cobra.NoArgs,
+		Long: sizeLong, Example: "  leasebench size --quick --start etcd=./etcd\n  leasebench size --start etcd=./etcd",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
+				return f.add(s, c.sizeTiming(cmd, t), c.quick && !cmd.Flags().Changed("keys"))
+			})
+		},
+	}
+	f.registerStart(cmd)
+	cmd.Flags().IntVar(&f.keys, "keys", sizeKeys, "number of keys, of which a tenth is measured with ten versions each; with --quick 50,000")
+	cmd.Flags().IntVar(&f.streams, "streams", 10_000, "number of streams of watches")
+	cmd.Flags().IntVar(&f.conns, "connections", 16, "number of connections that they share")
+	return cmd
+}
+
+// sizeTiming has other defaults than what is measured again and again.
+func (c *common) sizeTiming(cmd *cobra.Command, t suite.Timing) suite.Timing {
+	least := sizeTiming(c.quick)
+	if !cmd.Flags().Changed("rounds") {
+		t.Rounds = least.Rounds
+	}
+	if !cmd.Flags().Changed("warmup") {
+		t.Warmup = least.Warmup
+	}
+	if !cmd.Flags().Changed("duration") {
+		t.Duration = least.Duration
+	}
+	return t
+}
+
+// add plans it.
+func (f *sizeFlags) add(s *suite.Suite, t suite.Timing, quick bool) error {
+	servers, err := f.servers(true)
+	if err != nil {
+		return err
+	}
+	p := suite.SizePlan{Timing: t, Servers: servers, Keys: f.keys, Streams: f.streams, Conns: f.conns}
+	if quick {
+		p.Keys = quickSizeKeys
+	}
+	if p.Keys < leastSizeKeys || p.Keys > mostSizeKeys {
+		return fmt.Errorf("keys %d must be in [%d, %d]", p.Keys, leastSizeKeys, mostSizeKeys)
+	}
+	if err := inRange("streams", []int{p.Streams}, maxWatchers); err != nil {
+		return err
+	}
+	if err := inRange("connections", []int{p.Conns}, min(p.Streams, maxStreams)); err != nil {
+		return err
+	}
+	if len(f.starts) == 0 {
+		p.Servers = append(p.Servers, localEtcd(s)...)
+	}
+	s.Size(p)
+	return nil
+}
+
+// localEtcd returns the etcd of this machine, if there is one, and notes which or that
+// there is none.
+func localEtcd(s *suite.Suite) []suite.Server {
+	path, err := exec.LookPath("etcd")
+	if err != nil {
+		s.Report.Note("No etcd was found, so kvnode was measured alone. Build one: go build -C bench/etcd -o FILE . && leasebench size --start etcd=FILE")
+		return nil
+	}
+	s.Report.Note("etcd is the one that the shell finds by that name; --start etcd=FILE names another.")
+	return []suite.Server{{Name: "etcd", Program: &procs.Program{Name: "etcd", Path: path}}}
+}

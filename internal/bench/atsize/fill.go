@@ -1,0 +1,106 @@
+package atsize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Prefix is what all keys that are filled in begin with.
+const Prefix = "/size/"
+
+func keyName(i int) string { return fmt.Sprintf(Prefix+"%08d", i) }
+
+// Fill is a load of puts, each of one key.
+type Fill struct {
+	Endpoint string
+	Keys     int
+	// Versions is how many puts each key gets, one round of all keys after the other.
+	Versions int
+	ValueLen int
+	Clients  int
+}
+
+// Filled is what came of it.
+type Filled struct {
+	Took time.Duration
+	// Failed puts were made again.
+	Failed int64
+	// Revision is that of the newest put.
+	Revision int64
+}
+
+const (
+	clientsPerConn = 16
+	// A put that fails is made again for up to putPatience: an election takes a second
+	// or two, and what is measured is a server that holds all keys.
+	putPatience = 30 * time.Second
+	putPause    = 50 * time.Millisecond
+)
+
+// Run makes the puts.
+func (f *Fill) Run(ctx context.Context) (Filled, error) {
+	conns, err := dial(f.Endpoint, (f.Clients+clientsPerConn-1)/clientsPerConn)
+	if err != nil {
+		return Filled{}, err
+	}
+	defer conns.close() //nolint:errcheck // nothing is under way
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next, failed, revision atomic.Int64
+	var wg sync.WaitGroup
+	value := randomValue(f.ValueLen)
+	begun := time.Now()
+	for i := range f.Clients {
+		wg.Go(func() {
+			for n := next.Add(1) - 1; n < int64(f.Keys)*int64(f.Versions); n = next.Add(1) - 1 {
+				at, err := f.put(ctx, conns[i/clientsPerConn], keyName(int(n)%f.Keys), value, &failed)
+				if err != nil {
+					cancel(err)
+					return
+				}
+				storeMax(&revision, at)
+			}
+		})
+	}
+	wg.Wait()
+	return Filled{Took: time.Since(begun), Failed: failed.Load(), Revision: revision.Load()}, context.Cause(ctx)
+}
+
+// put puts until it has succeeded.
+func (f *Fill) put(ctx context.Context, client *clientv3.Client, key, value string, failed *atomic.Int64) (int64, error) {
+	for begun := time.Now(); ; {
+		resp, err := client.Put(ctx, key, value)
+		if err == nil {
+			return resp.Header.GetRevision(), nil
+		}
+		failed.Add(1)
+		if ctx.Err() != nil || time.Since(begun) > putPatience {
+			return 0, errors.Join(fmt.Errorf("put %s to %s: %w", key, f.Endpoint, err), context.Cause(ctx))
+		}
+		time.Sleep(putPause)
+	}
+}
+
+func storeMax(to *atomic.Int64, v int64) {
+	for {
+		if old := to.Load(); v <= old || to.CompareAndSwap(old, v) {
+			return
+		}
+	}
+}
+
+// randomValue is one that no server and no file system can make smaller.
+func randomValue(n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rand.N(256))
+	}
+	return string(b)
+}

@@ -1,0 +1,148 @@
+package report
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Figure is one thing that was measured of a server at size. Less is better.
+type Figure struct {
+	// Row is what the server holds or does, What is what was measured.
+	Row  string `json:"row"`
+	What string `json:"what"`
+	// Unit is of Bytes and Nanoseconds.
+	Unit  string  `json:"unit"`
+	Arm   string  `json:"arm"`
+	Round int     `json:"round"`
+	Value float64 `json:"value"`
+	// Each is what Value is the mean of: one for each member.
+	Each []float64 `json:"each,omitempty"`
+	// Failed says why there is no Value.
+	Failed string `json:"failed,omitempty"`
+}
+
+// The units, as benchstat has them.
+const (
+	Bytes       = "B"
+	Nanoseconds = "ns"
+)
+
+// sizeNote says how to read the table.
+const sizeNote = "Less is better. RSS is of all that a member has in memory, the mean over members; a stall is of a client that asks every 10 ms, from when a request was due. " +
+	"÷ is the first server against that one, below 1 is better for the first, the median of the ratios in each round. Ratios of single runs between 0.8 and 1.3 mean nothing."
+
+// figureTable has a line for what was measured and a column for each server.
+func (r *Report) figureTable() Table {
+	var arms []string
+	type line struct{ row, what, unit string }
+	var lines []line
+	at := make(map[string]int) // where the first line of a row is
+	for i := range r.Figures {
+		f := &r.Figures[i]
+		if !slices.Contains(arms, f.Arm) {
+			arms = append(arms, f.Arm)
+		}
+		if l := (line{f.Row, f.What, f.Unit}); !slices.Contains(lines, l) {
+			lines = append(lines, l)
+			if _, ok := at[l.row]; !ok {
+				at[l.row] = len(at)
+			}
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return at[a.row] - at[b.row] })
+	t := Table{Title: "At size", Note: sizeNote, Header: []string{"row", "measured", ""}}
+	if len(arms) == 0 {
+		return t
+	}
+	t.Header[2] = arms[0]
+	for _, arm := range arms[1:] {
+		t.Header = append(t.Header, arm, "÷")
+	}
+	for _, l := range lines {
+		cells := []string{l.row, l.what}
+		for i, arm := range arms {
+			cells = append(cells, r.figureCell(l.row, l.what, arm, l.unit))
+			if i > 0 {
+				cells = append(cells, ratio(r.figureRatio(l.row, l.what, arms[0], arm)))
+			}
+		}
+		t.Rows = append(t.Rows, cells)
+	}
+	return t
+}
+
+// figuresOf returns those of one line and server by round.
+func (r *Report) figuresOf(row, what, arm string) map[int]*Figure {
+	found := make(map[int]*Figure)
+	for i := range r.Figures {
+		if f := &r.Figures[i]; f.Row == row && f.What == what && f.Arm == arm {
+			found[f.Round] = f
+		}
+	}
+	return found
+}
+
+func (r *Report) figureCell(row, what, arm, unit string) string {
+	var values []float64
+	for _, f := range r.figuresOf(row, what, arm) {
+		if f.Failed != "" {
+			return "failed"
+		}
+		values = append(values, f.Value)
+	}
+	show := duration
+	if unit == Bytes {
+		show = bytesText
+	}
+	if len(values) == 0 {
+		return "–"
+	}
+	return spread(spreadOf(values), show)
+}
+
+// figureRatio is base against arm, the median over rounds, 0 if there is none.
+func (r *Report) figureRatio(row, what, base, arm string) float64 {
+	bases := r.figuresOf(row, what, base)
+	var ratios []float64
+	for round, f := range r.figuresOf(row, what, arm) {
+		if b := bases[round]; b != nil && f.Value > 0 && b.Failed+f.Failed == "" {
+			ratios = append(ratios, b.Value/f.Value)
+		}
+	}
+	return spreadOf(ratios).Median
+}
+
+// failedFigures are rows of the table of failures.
+func (r *Report) failedFigures() (rows [][]string) {
+	for i := range r.Figures {
+		if f := &r.Figures[i]; f.Failed != "" {
+			rows = append(rows, []string{Size, f.Row, f.Arm, "1", f.Failed})
+		}
+	}
+	return rows
+}
+
+// figureLines are those for benchstat.
+func (r *Report) figureLines(out *strings.Builder) {
+	for i := range r.Figures {
+		if f := &r.Figures[i]; f.Failed == "" {
+			fmt.Fprintf(out, "BenchmarkSize/row=%s/what=%s/arm=%s-%d\t1\t%.6g %s\n",
+				benchName(f.Row), benchName(f.What), benchName(f.Arm), r.Environment.MaxProcs, f.Value, f.Unit)
+		}
+	}
+}
+
+// bytesText prints bytes with three digits.
+func bytesText(n float64) string {
+	switch {
+	case n < 1e3:
+		return fmt.Sprintf("%.3g B", n)
+	case n < 999.5e3:
+		return fmt.Sprintf("%.3g kB", n/1e3)
+	case n < 999.5e6:
+		return fmt.Sprintf("%.3g MB", n/1e6)
+	default:
+		return fmt.Sprintf("%.3g GB", n/1e9)
+	}
+}

@@ -1,0 +1,53 @@
+package report
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func sized() *Report {
+	r := &Report{}
+	for round, of := range []float64{1, 2, 4} {
+		r.Figures = append(r.Figures,
+			Figure{Row: "keys", What: "RSS", Unit: Bytes, Arm: "kvnode", Round: round, Value: of * 1e9},
+			Figure{Row: "streams", What: "time", Unit: Nanoseconds, Arm: "kvnode", Round: round, Value: 5e8},
+			Figure{Row: "keys", What: "RSS", Unit: Bytes, Arm: "etcd", Round: round, Value: 2e9},
+			Figure{Row: "streams", What: "time", Unit: Nanoseconds, Arm: "etcd", Round: round, Failed: "stream 7: <refused>"},
+			Figure{Row: "keys", What: "time", Unit: Nanoseconds, Arm: "etcd", Round: round, Value: 1e9},
+		)
+	}
+	return r
+}
+
+func TestFiguresStandSideBySide(t *testing.T) {
+	tab := table(t, sized(), "At size")
+	want := [][]string{
+		{"keys", "RSS", "2 GB [1 GB, 4 GB]", "2 GB", "1×"},
+		{"keys", "time", "–", "1s", "–"},
+		{"streams", "time", "500ms", "failed", "–"},
+	}
+	if !slices.EqualFunc(tab.Rows, want, slices.Equal) {
+		t.Errorf("rows %q, want %q", tab.Rows, want)
+	}
+	if want := []string{"row", "measured", "kvnode", "etcd", "÷"}; !slices.Equal(tab.Header, want) {
+		t.Errorf("header %v, want %v", tab.Header, want)
+	}
+	failures := table(t, sized(), "Failures").Rows
+	if len(failures) != 3 || failures[0][4] != "stream 7: <refused>" {
+		t.Errorf("failures %v, want why there is no figure", failures)
+	}
+}
+
+func TestFiguresAreKeptAndNamedForBenchstat(t *testing.T) {
+	var out bytes.Buffer
+	if err := sized().WriteBenchstat(&out); err != nil || !strings.Contains(out.String(), "BenchmarkSize/row=keys/what=RSS/arm=kvnode-0\t1\t4e+09 B\n") {
+		t.Errorf("WriteBenchstat() = %v\n%s", err, out.String())
+	}
+	r := sized()
+	r.Merge(sized())
+	if len(r.Figures) != 30 {
+		t.Errorf("%d figures of two reports, want 30", len(r.Figures))
+	}
+}

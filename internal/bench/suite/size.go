@@ -1,0 +1,102 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/leaderlease/go/internal/bench/atsize"
+	"github.com/leaderlease/go/internal/bench/report"
+)
+
+// SizePlan is what servers are measured with that hold much. Warmup is how long they
+// rest before their memory is read, Duration for how long a client is watched when
+// a compaction begins.
+type SizePlan struct {
+	Timing
+	// Servers are started, each time anew for what is to be measured on an empty one.
+	Servers []Server
+	// Keys are those of the largest set. A tenth of them gets ten versions each.
+	Keys int
+	// Streams are those of watches, on Conns connections.
+	Streams, Conns int
+}
+
+const (
+	littleKeys   = 2000
+	sizeVersions = 10
+	sizeValueLen = 256
+	sizeClients  = 64
+	// sizeQuota is more than the largest set needs in either server.
+	sizeQuota = 8 << 30
+	// putTime, scanTime and streamTime are what one takes, about.
+	putTime    = 150 * time.Microsecond
+	scanTime   = 200 * time.Millisecond
+	streamTime = 200 * time.Microsecond
+)
+
+// sized is a server in one round, from its start until it is stopped.
+type sized struct {
+	*besides
+	plan  *SizePlan
+	round int
+	// revision is that of the newest put.
+	revision int64
+}
+
+// sizePart is something that is measured of a server that holds what the parts before
+// it have left.
+type sizePart struct {
+	name  string
+	takes time.Duration
+	run   func(ctx context.Context, c *sized) error
+}
+
+// Size plans the measurement of servers that hold much.
+func (s *Suite) Size(p SizePlan) {
+	puts := func(n int) time.Duration { return time.Duration(n) * putTime }
+	for round := range p.Rounds {
+		s.fresh(&p, round, "little data", []sizePart{
+			{"little data", puts(littleKeys) + p.Warmup, s.little},
+			{"streams of watches", time.Duration(p.Streams)*streamTime + p.Warmup, s.streams},
+		})
+		s.fresh(&p, round, "keys", []sizePart{
+			{"keys", puts(p.Keys), s.keys},
+			{"keys after a rest", p.Warmup, s.rested},
+			{"scans", time.Duration(len(atsize.Scans())*scans) * scanTime, s.scans},
+		})
+		s.fresh(&p, round, "versions", []sizePart{
+			{"versions", puts(p.Keys) + p.Warmup, s.versions},
+			{"compaction", p.Duration + p.Warmup, s.compaction},
+		})
+	}
+}
+
+// fresh plans parts of servers that begin with nothing, each part of one server after
+// the other, in an order that turns from part to part.
+func (s *Suite) fresh(p *SizePlan, round int, name string, parts []sizePart) {
+	var servers []*sized
+	for _, srv := range p.Servers {
+		srv.Flags = append(srv.Flags, fmt.Sprintf("--quota-backend-bytes=%d", int64(sizeQuota)))
+		c := &sized{besides: &besides{Server: srv}, plan: p, round: round}
+		servers = append(servers, c)
+		s.add(fmt.Sprintf("size: round %d, start %s, %s", round+1, srv.Name, name), startTime, func(ctx context.Context) error {
+			return s.startBesides(ctx, c.besides)
+		})
+	}
+	for n, part := range parts {
+		for _, i := range rotated(len(servers), round+n) {
+			c := servers[i]
+			s.add(fmt.Sprintf("size: round %d, %s, %s", round+1, part.name, c.Name), part.takes, func(ctx context.Context) error {
+				return part.run(ctx, c)
+			})
+		}
+	}
+	s.add("size: who leads now", 0, func(ctx context.Context) error {
+		for _, c := range servers {
+			s.stillLeads(ctx, report.Size, &c.Server, c.roles.Leader)
+		}
+		return nil
+	})
+	s.stop("size")
+}

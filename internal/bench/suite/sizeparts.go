@@ -1,0 +1,147 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leaderlease/go/internal/bench/atsize"
+	"github.com/leaderlease/go/internal/bench/report"
+)
+
+// scans is how often each is made.
+const scans = 20
+
+// little measures members that hold next to nothing.
+func (s *Suite) little(ctx context.Context, c *sized) error {
+	if _, err := s.fill(ctx, c, littleKeys, 1); err != nil {
+		return err
+	}
+	return s.restedMemory(ctx, c, fmt.Sprintf("%s puts", count(littleKeys)))
+}
+
+// streams measures open streams of watches, of which nothing comes.
+func (s *Suite) streams(ctx context.Context, c *sized) error {
+	row := fmt.Sprintf("%s watch streams on %d connections", count(c.plan.Streams), c.plan.Conns)
+	before, err := memories(c)
+	if err != nil {
+		return err
+	}
+	open, err := atsize.OpenStreams(ctx, c.roles.Leader, c.plan.Streams, c.plan.Conns)
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		s.figure(c, report.Figure{Row: row, What: "time to open all", Unit: report.Nanoseconds, Failed: report.WithoutPaths(err.Error())})
+		return nil
+	}
+	s.later(open.Close)
+	s.figure(c, report.Figure{Row: row, What: "time to open all", Unit: report.Nanoseconds, Value: float64(open.Took)})
+	if err := rest(ctx, c); err != nil {
+		return err
+	}
+	after, err := memories(c)
+	if err != nil {
+		return err
+	}
+	grown := int64(0)
+	for i := range after {
+		grown = max(grown, after[i].RSS()-before[i].RSS())
+	}
+	s.figure(c, report.Figure{Row: row, What: "memory for each", Unit: report.Bytes, Value: float64(grown) / float64(c.plan.Streams)})
+	return errors.Join(open.Close(), rest(ctx, c))
+}
+
+// keys measures a load of many keys, and what it leaves.
+func (s *Suite) keys(ctx context.Context, c *sized) error {
+	return s.loaded(ctx, c, count(c.plan.Keys)+" keys", c.plan.Keys, 1)
+}
+
+// rested measures their memory when they have rested.
+func (s *Suite) rested(ctx context.Context, c *sized) error {
+	return s.restedMemory(ctx, c, fmt.Sprintf("%s keys, %v later", count(c.plan.Keys), c.plan.Warmup))
+}
+
+// scans measures reads of all keys that answer with little.
+func (s *Suite) scans(ctx context.Context, c *sized) error {
+	for _, scan := range atsize.Scans() {
+		row := fmt.Sprintf("%s of %s", scan.Name, count(c.plan.Keys))
+		var took time.Duration
+		cpu, err := processors(c, func() (err error) {
+			took, err = scan.Run(ctx, c.roles.Leader, scans, c.plan.Keys)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		s.figure(c, report.Figure{Row: row, What: "median time", Unit: report.Nanoseconds, Value: float64(took)})
+		s.figure(c, report.Figure{Row: row, What: "CPU of all members", Unit: report.Nanoseconds, Value: float64(cpu) / scans})
+	}
+	return nil
+}
+
+// versions measures keys that were written again and again.
+func (s *Suite) versions(ctx context.Context, c *sized) error {
+	row := fmt.Sprintf("%s keys × %d versions", count(c.plan.Keys/sizeVersions), sizeVersions)
+	if err := s.loaded(ctx, c, row, c.plan.Keys/sizeVersions, sizeVersions); err != nil {
+		return err
+	}
+	return s.restedMemory(ctx, c, fmt.Sprintf("%s, %v later", row, c.plan.Warmup))
+}
+
+// compaction measures how all but the newest versions are given up.
+func (s *Suite) compaction(ctx context.Context, c *sized) error {
+	row := fmt.Sprintf("compaction --physical of %s versions", count(c.plan.Keys/sizeVersions*(sizeVersions-1)))
+	var done atsize.Compacted
+	probed, err := atsize.Probe(ctx, c.roles.Leader, func() (err error) {
+		begun := time.Now()
+		if done, err = atsize.Compact(ctx, c.roles.Leader, c.revision); err != nil {
+			return err
+		}
+		// Servers that answer sooner do their work later.
+		return sleep(ctx, c.plan.Duration-time.Since(begun))
+	})
+	if err != nil {
+		return err
+	}
+	s.figure(c, report.Figure{Row: row, What: "returns after", Unit: report.Nanoseconds, Value: float64(done.Took)})
+	s.figure(c, report.Figure{Row: row, What: "in use before", Unit: report.Bytes, Value: float64(done.Before)})
+	s.figure(c, report.Figure{Row: row, What: "in use when it has returned", Unit: report.Bytes, Value: float64(done.After)})
+	s.probed(c, row, &probed)
+	return s.restedMemory(ctx, c, "after that compaction")
+}
+
+// loaded measures a load of puts, each client waiting for its own, beside a client
+// that asks at a fixed rate.
+func (s *Suite) loaded(ctx context.Context, c *sized, row string, keys, versions int) error {
+	var filled atsize.Filled
+	var probed atsize.Probed
+	loading := row + " are loaded"
+	cpu, err := processors(c, func() (err error) {
+		probed, err = atsize.Probe(ctx, c.roles.Leader, func() (err error) {
+			filled, err = s.fill(ctx, c, keys, versions)
+			return err
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	puts := float64(keys * versions)
+	s.figure(c, report.Figure{Row: loading, What: "time", Unit: report.Nanoseconds, Value: float64(filled.Took)})
+	s.figure(c, report.Figure{Row: loading, What: "CPU of all members for a put", Unit: report.Nanoseconds, Value: float64(cpu) / puts})
+	s.probed(c, loading, &probed)
+	return s.memory(c, row)
+}
+
+// fill makes the puts at the leader.
+func (s *Suite) fill(ctx context.Context, c *sized, keys, versions int) (atsize.Filled, error) {
+	f := atsize.Fill{Endpoint: c.roles.Leader, Keys: keys, Versions: versions, ValueLen: sizeValueLen, Clients: sizeClients}
+	done, err := f.Run(ctx)
+	if done.Failed > 0 {
+		s.Report.Note("size, %s: %d of %d puts failed and were made again.", c.Name, done.Failed, keys*versions)
+	}
+	c.revision = max(c.revision, done.Revision)
+	return done, err
+}
