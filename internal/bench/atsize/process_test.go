@@ -1,8 +1,6 @@
 package atsize
 
 import (
-	"os"
-	"runtime"
 	"testing"
 	"time"
 )
@@ -37,34 +35,5 @@ func TestProcessorTimeIsReadBehindANameOfAnyKind(t *testing.T) {
 		if d, err := parseCPU(bad); err == nil {
 			t.Errorf("parseCPU(%q) = %v, want an error", bad, d)
 		}
-	}
-}
-
-// What a process takes shows: a buffer that is touched is anonymous memory.
-func TestOwnMemoryGrowsWithWhatIsTouched(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		if _, err := MemoryOf(os.Getpid()); err == nil {
-			t.Error("MemoryOf() without Linux = nil, want an error")
-		}
-		return
-	}
-	before, err := MemoryOf(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 64<<20)
-	for i := 0; i < len(b); i += 4096 {
-		b[i] = 1
-	}
-	after, err := MemoryOf(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	runtime.KeepAlive(b)
-	if grown := after.Anonymous - before.Anonymous; grown < 32<<20 {
-		t.Errorf("64 MiB that are touched make %d bytes of anonymous memory", grown)
-	}
-	if _, err := CPUOf(os.Getpid()); err != nil {
-		t.Error(err)
 	}
 }
