@@ -81,8 +81,12 @@ func TestTooManyStreams(t *testing.T) {
 			t.Fatalf("watch %d: %v", i, err)
 		}
 	}
-	if err := watch(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "30 at most (MaxOpenStreams)") {
-		t.Errorf("the 11th watch: %v, want ResourceExhausted with the limit", err)
+	err := watch()
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "10 are under way on this connection, and 10 on all, of 30 at most;") {
+		t.Errorf("the 11th watch: %v, want ResourceExhausted with how many there are, and the limit", err)
+	}
+	if strings.Contains(err.Error(), "MaxOpenStreams") {
+		t.Errorf("the 11th watch: %v, want no name that clients do not know", err)
 	}
 	for _, c := range []pb.KVClient{pb.NewKVClient(greedy), pb.NewKVClient(dial(t, s))} {
 		if _, err := c.Put(ctx, &pb.PutRequest{Key: []byte("k")}); err != nil {

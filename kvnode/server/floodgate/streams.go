@@ -67,8 +67,8 @@ type TooManyError struct {
 
 // Error implements error.
 func (e *TooManyError) Error() string {
-	return fmt.Sprintf("kvnode: one request, watch or wait for a lock too many: %d are under way on this connection, and %d on all, of %d at most "+
-		"(MaxOpenStreams); a connection may have as many as all leave free, and half as many that wait or watch", e.Own, e.All, e.Most)
+	return fmt.Sprintf("kvnode: one request, watch or wait for a lock too many: %d are under way on this connection, and %d on all, of %d at most; "+
+		"a connection may have as many as all leave free, and half as many that wait or watch", e.Own, e.All, e.Most)
 }
 
 // Permit is asked about the newest stream that was read from c, a connection of a
