@@ -138,7 +138,7 @@ bench-full: bench-etcd ## all of leasebench beside etcd, about 42 minutes
 	$(GO) run ./cmd/leasebench all --start etcd=$(ETCD)
 
 .PHONY: bench-size
-bench-size: bench-etcd ## memory, stalls and scans at a million keys beside etcd, about 12 minutes; QUICK=1: 50,000 keys, two minutes
+bench-size: bench-etcd ## memory, stalls and scans at a million keys beside etcd, about six minutes; QUICK=1: 200,000 keys, two minutes
 	$(GO) run ./cmd/leasebench size --start etcd=$(ETCD) --out bench/out $(if $(QUICK),--quick)
 
 .PHONY: bench-tool

@@ -131,12 +131,12 @@ alternation. An answer for another TTL lease, or that says that one is gone, is
 wrong, and the exit code is 1.`
 
 const sizeLong = `Measure what servers cost that hold much: 1 M keys with values of 256 bytes, or
-50,000 with --quick, which takes about two minutes.
+200,000 with --quick, which takes about two minutes.
 
 Each server is started as three members with a quota of 8 GiB, three times from
 nothing: with little data, with all keys, with a tenth of them in ten versions
-each. Servers are measured in alternation and idle meanwhile. Puts are single ones,
-of 64 clients.
+each. Servers are measured in alternation and idle meanwhile. 16 clients load,
+with 100 puts in a transaction.
 
   memory   RSS of the members from /proc/PID/smaps_rollup, the mean, the largest, and
            by kind: anonymous is only theirs, what is of files the system may take

@@ -18,7 +18,7 @@ type sizeFlags struct {
 
 const (
 	sizeKeys      = 1_000_000
-	quickSizeKeys = 50_000
+	quickSizeKeys = 200_000
 	leastSizeKeys = 100
 	mostSizeKeys  = 10_000_000
 )
@@ -35,7 +35,7 @@ func newSize(c *common) *cobra.Command {
 		},
 	}
 	f.registerStart(cmd)
-	cmd.Flags().IntVar(&f.keys, "keys", sizeKeys, "number of keys, of which a tenth is measured with ten versions each; with --quick 50,000")
+	cmd.Flags().IntVar(&f.keys, "keys", sizeKeys, "number of keys, of which a tenth is measured with ten versions each; with --quick 200,000")
 	cmd.Flags().IntVar(&f.streams, "streams", 10_000, "number of streams of watches")
 	cmd.Flags().IntVar(&f.conns, "connections", 16, "number of connections that they share")
 	return cmd

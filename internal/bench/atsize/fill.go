@@ -17,7 +17,7 @@ const Prefix = "/size/"
 
 func keyName(i int) string { return fmt.Sprintf(Prefix+"%08d", i) }
 
-// Fill is a load of puts, each of one key.
+// Fill is a load of puts.
 type Fill struct {
 	Endpoint string
 	Keys     int
@@ -25,19 +25,21 @@ type Fill struct {
 	Versions int
 	ValueLen int
 	Clients  int
+	// PerTxn is how many puts are in a transaction: tools that move data sets have many.
+	PerTxn int
 }
 
 // Filled is what came of it.
 type Filled struct {
 	Took time.Duration
-	// Failed puts were made again.
+	// Failed transactions were made again.
 	Failed int64
 	// Revision is that of the newest put.
 	Revision int64
 }
 
 const (
-	clientsPerConn = 16
+	clientsPerConn = 4
 	// A put that fails is made again for up to putPatience: an election takes a second
 	// or two, and what is measured is a server that holds all keys.
 	putPatience = 30 * time.Second
@@ -59,8 +61,8 @@ func (f *Fill) Run(ctx context.Context) (Filled, error) {
 	begun := time.Now()
 	for i := range f.Clients {
 		wg.Go(func() {
-			for n := next.Add(1) - 1; n < int64(f.Keys)*int64(f.Versions); n = next.Add(1) - 1 {
-				at, err := f.put(ctx, conns[i/clientsPerConn], keyName(int(n)%f.Keys), value, &failed)
+			for n := int(next.Add(1) - 1); n < f.txns()*f.Versions; n = int(next.Add(1) - 1) {
+				at, err := f.put(ctx, conns[i/clientsPerConn], f.puts(n, value), &failed)
 				if err != nil {
 					cancel(err)
 					return
@@ -73,16 +75,28 @@ func (f *Fill) Run(ctx context.Context) (Filled, error) {
 	return Filled{Took: time.Since(begun), Failed: failed.Load(), Revision: revision.Load()}, context.Cause(ctx)
 }
 
+// txns is how many transactions write each key once.
+func (f *Fill) txns() int { return (f.Keys + f.PerTxn - 1) / f.PerTxn }
+
+// puts are those of transaction n.
+func (f *Fill) puts(n int, value string) (ops []clientv3.Op) {
+	first := n % f.txns() * f.PerTxn
+	for i := first; i < min(first+f.PerTxn, f.Keys); i++ {
+		ops = append(ops, clientv3.OpPut(keyName(i), value))
+	}
+	return ops
+}
+
 // put puts until it has succeeded.
-func (f *Fill) put(ctx context.Context, client *clientv3.Client, key, value string, failed *atomic.Int64) (int64, error) {
+func (f *Fill) put(ctx context.Context, client *clientv3.Client, puts []clientv3.Op, failed *atomic.Int64) (int64, error) {
 	for begun := time.Now(); ; {
-		resp, err := client.Put(ctx, key, value)
+		resp, err := client.Txn(ctx).Then(puts...).Commit()
 		if err == nil {
 			return resp.Header.GetRevision(), nil
 		}
 		failed.Add(1)
 		if ctx.Err() != nil || time.Since(begun) > putPatience {
-			return 0, errors.Join(fmt.Errorf("put %s to %s: %w", key, f.Endpoint, err), context.Cause(ctx))
+			return 0, errors.Join(fmt.Errorf("put %d keys to %s: %w", len(puts), f.Endpoint, err), context.Cause(ctx))
 		}
 		time.Sleep(putPause)
 	}

@@ -26,11 +26,13 @@ const (
 	littleKeys   = 2000
 	sizeVersions = 10
 	sizeValueLen = 256
-	sizeClients  = 64
+	sizeClients  = 16
+	sizePerTxn   = 100
 	// sizeQuota is more than the largest set needs in either server.
 	sizeQuota = 8 << 30
-	// putTime, scanTime and streamTime are what one takes, about.
-	putTime    = 150 * time.Microsecond
+	// littleTime, putTime, scanTime and streamTime are what one takes, about.
+	littleTime = time.Millisecond
+	putTime    = 40 * time.Microsecond
 	scanTime   = 200 * time.Millisecond
 	streamTime = 200 * time.Microsecond
 )
@@ -57,7 +59,7 @@ func (s *Suite) Size(p SizePlan) {
 	puts := func(n int) time.Duration { return time.Duration(n) * putTime }
 	for round := range p.Rounds {
 		s.fresh(&p, round, "little data", []sizePart{
-			{"little data", puts(littleKeys) + p.Warmup, s.little},
+			{"little data", littleKeys*littleTime + p.Warmup, s.little},
 			{"streams of watches", time.Duration(p.Streams)*streamTime + p.Warmup, s.streams},
 		})
 		s.fresh(&p, round, "keys", []sizePart{

@@ -15,7 +15,7 @@ const scans = 20
 
 // little measures members that hold next to nothing.
 func (s *Suite) little(ctx context.Context, c *sized) error {
-	if _, err := s.fill(ctx, c, littleKeys, 1); err != nil {
+	if _, err := s.fill(ctx, c, littleKeys, 1, 1); err != nil {
 		return err
 	}
 	return s.restedMemory(ctx, c, fmt.Sprintf("%s puts", count(littleKeys)))
@@ -112,7 +112,7 @@ func (s *Suite) compaction(ctx context.Context, c *sized) error {
 	return s.restedMemory(ctx, c, "after that compaction")
 }
 
-// loaded measures a load of puts, each client waiting for its own, beside a client
+// loaded measures a load of puts, each client waiting for its own transactions, beside a client
 // that asks at a fixed rate.
 func (s *Suite) loaded(ctx context.Context, c *sized, row string, keys, versions int) error {
 	var filled atsize.Filled
@@ -120,7 +120,7 @@ func (s *Suite) loaded(ctx context.Context, c *sized, row string, keys, versions
 	loading := row + " are loaded"
 	cpu, err := processors(c, func() (err error) {
 		probed, err = atsize.Probe(ctx, c.roles.Leader, func() (err error) {
-			filled, err = s.fill(ctx, c, keys, versions)
+			filled, err = s.fill(ctx, c, keys, versions, sizePerTxn)
 			return err
 		})
 		return err
@@ -136,11 +136,11 @@ func (s *Suite) loaded(ctx context.Context, c *sized, row string, keys, versions
 }
 
 // fill makes the puts at the leader.
-func (s *Suite) fill(ctx context.Context, c *sized, keys, versions int) (atsize.Filled, error) {
-	f := atsize.Fill{Endpoint: c.roles.Leader, Keys: keys, Versions: versions, ValueLen: sizeValueLen, Clients: sizeClients}
+func (s *Suite) fill(ctx context.Context, c *sized, keys, versions, perTxn int) (atsize.Filled, error) {
+	f := atsize.Fill{Endpoint: c.roles.Leader, Keys: keys, Versions: versions, ValueLen: sizeValueLen, Clients: sizeClients, PerTxn: perTxn}
 	done, err := f.Run(ctx)
 	if done.Failed > 0 {
-		s.Report.Note("size, %s: %d of %d puts failed and were made again.", c.Name, done.Failed, keys*versions)
+		s.Report.Note("size, %s: %d transactions of a load failed and were made again.", c.Name, done.Failed)
 	}
 	c.revision = max(c.revision, done.Revision)
 	return done, err
