@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/leaderlease/go/kvnode/internal/leaderid"
 )
 
 const (
@@ -34,6 +36,7 @@ type API struct {
 
 	// leader is where requests go that only the leader can answer.
 	leader    leaderConn
+	leaderID  leaderid.Field
 	elsewhere elsewhere
 	// replies bounds the memory of large replies, deliveries those of the gateway.
 	replies    *replies

@@ -82,7 +82,11 @@ func (s *clusterServer) MemberPromote(ctx context.Context, r *pb.MemberPromoteRe
 			return &pb.MemberPromoteResponse{Header: s.header(), Members: s.members()}, nil
 		},
 		there: func(ctx context.Context, leader grpc.ClientConnInterface) (*pb.MemberPromoteResponse, error) {
-			return pb.NewClusterClient(leader).MemberPromote(ctx, r, grpc.WaitForReady(true))
+			resp, err := pb.NewClusterClient(leader).MemberPromote(ctx, r, grpc.WaitForReady(true))
+			if err == nil {
+				resp.Header = s.header() // who answers is told by it
+			}
+			return resp, err
 		},
 	}.do(ctx, s.API)
 }

@@ -91,9 +91,11 @@ func TestWhatTheLeaderMustAnswerIsForwarded(t *testing.T) {
 		t.Errorf("LeaseTimeToLive() = %v, %v, want 59 s and one key", left, err)
 	}
 	wantHeader(t, "LeaseTimeToLive", left.GetHeader(), 1) // the follower's own
-	if _, err := c.MemberPromote(t.Context(), 5); err != nil || len(p.leader.changes.calls) != 1 {
-		t.Errorf("MemberPromote() = %v, and the leader was asked %q, want once", err, p.leader.changes.calls)
+	promoted, err := c.MemberPromote(t.Context(), 5)
+	if err != nil || len(p.leader.changes.calls) != 1 {
+		t.Fatalf("MemberPromote() = %v, and the leader was asked %q, want once", err, p.leader.changes.calls)
 	}
+	wantHeader(t, "MemberPromote", promoted.Header, 1)
 	if _, err := c.KeepAliveOnce(t.Context(), 8); !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		t.Errorf("KeepAliveOnce(unknown) = %v, want %v", err, rpctypes.ErrLeaseNotFound)
 	}

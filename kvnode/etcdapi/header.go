@@ -16,11 +16,13 @@ func (a *API) header() *pb.ResponseHeader {
 	return h
 }
 
-// fill completes a header that has a revision.
+// fill completes a header that has a revision. Clients learn from it who leads: see
+// package kvnode/client.
 func (a *API) fill(h *pb.ResponseHeader) {
 	h.ClusterId = a.node.ClusterID()
 	h.MemberId = a.node.ID()
 	h.RaftTerm = a.node.Term()
+	a.leaderID.Put(h, a.node.Leader())
 }
 
 // response is an etcd response.
