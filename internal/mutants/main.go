@@ -55,6 +55,7 @@ var tables = []struct {
 	{"ttl", slices.Concat(ttls, ttlGrants)},
 	{"watch", watches},
 	{"etcdapi", requests},
+	{"client", clients},
 	{"tls", slices.Concat(certificates, vouching)},
 	{"http", web},
 	{"doors", doors},

@@ -99,11 +99,16 @@ func await(t *testing.T, what string, done <-chan struct{}) {
 
 func client(t *testing.T, servers ...*Server) *clientv3.Client {
 	t.Helper()
+	return clientWith(t, nil, servers...)
+}
+
+func clientWith(t *testing.T, opts []grpc.DialOption, servers ...*Server) *clientv3.Client {
+	t.Helper()
 	var endpoints []string
 	for _, s := range servers {
 		endpoints = append(endpoints, s.ClientAddrs()...)
 	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 5 * time.Second})
+	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialTimeout: 5 * time.Second, DialOptions: opts})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,99 @@
+package client
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// whom returns the endpoints that what is for the leader goes to in the next six picks.
+func whom(k *known, names ...string) []string {
+	p := &picker{known: k}
+	for _, name := range names {
+		p.ready = append(p.ready, &endpoint{name: name, known: k})
+	}
+	var got []string
+	for range 6 {
+		got = append(got, p.choose(true).name)
+	}
+	slices.Sort(got)
+	return slices.Compact(got)
+}
+
+func TestWhereRequestsGo(t *testing.T) {
+	const a, b = "a", "b"
+	for _, tc := range []struct {
+		name  string
+		tell  func(*known)
+		ready []string
+		want  []string
+	}{
+		{"nothing is known", func(*known) {}, []string{a, b}, []string{a, b}},
+		{"the leader answers", func(k *known) { k.answered(a, 1, 1) }, []string{a, b}, []string{a}},
+		{"a follower names a leader who has not answered", func(k *known) { k.answered(a, 1, 2) }, []string{a, b}, []string{a, b}},
+		{"a follower names one who has", func(k *known) { k.answered(b, 2, 0); k.answered(a, 1, 2) }, []string{a, b}, []string{b}},
+		{"a server that names no leader", func(k *known) { k.answered(a, 1, 0); k.answered(b, 2, 0) }, []string{a, b}, []string{a, b}},
+		{"one that has lost its leader", func(k *known) { k.answered(a, 1, 1); k.answered(b, 2, 0) }, []string{a, b}, []string{a}},
+		{"another leader", func(k *known) { k.answered(a, 1, 1); k.answered(b, 2, 2) }, []string{a, b}, []string{b}},
+		{"another member at the leader's endpoint", func(k *known) { k.answered(a, 1, 1); k.answered(a, 3, 0) }, []string{a, b}, []string{a, b}},
+		{"the leader's endpoint has no connection", func(k *known) { k.answered(a, 1, 1) }, []string{b}, []string{b}},
+		{"the leader's endpoint is gone for good", func(k *known) { k.answered(a, 1, 1); k.keep(map[string]bool{b: true}) }, []string{a, b}, []string{a, b}},
+		{"the leader lets a request fail", func(k *known) { k.answered(a, 1, 1); k.failed(a, time.Now().Add(time.Hour)) }, []string{a, b}, []string{b}},
+		{"it is the only one", func(k *known) { k.answered(a, 1, 1); k.failed(a, time.Now().Add(time.Hour)) }, []string{a}, []string{a}},
+		{"a while ago", func(k *known) { k.answered(a, 1, 1); k.failed(a, time.Now().Add(-pause)) }, []string{a, b}, []string{a}},
+		{"a follower lets a request fail", func(k *known) { k.answered(a, 1, 1); k.failed(b, time.Now().Add(time.Hour)) }, []string{a, b}, []string{a}},
+		{"a header without a member", func(k *known) { k.answered(a, 0, 1) }, []string{a, b}, []string{a, b}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			k := newKnown()
+			tc.tell(k)
+			if got := whom(k, tc.ready...); !slices.Equal(got, tc.want) {
+				t.Errorf("requests go to %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// What each response says again costs nothing.
+func TestOldNewsAllocateNothing(t *testing.T) {
+	k := newKnown()
+	k.answered("a", 1, 1)
+	p := &picker{known: k, ready: []*endpoint{{name: "a", known: k}, {name: "b", known: k}}}
+	if n := testing.AllocsPerRun(100, func() { k.answered("a", 1, 1); p.choose(true) }); n != 0 {
+		t.Errorf("a response and a choice allocate %v times, want 0", n)
+	}
+}
+
+func TestWhatIsForTheLeader(t *testing.T) {
+	const kv, lease, cluster = "/etcdserverpb.KV/", "/etcdserverpb.Lease/", "/etcdserverpb.Cluster/"
+	read := func(stale bool) *pb.RequestOp {
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{Serializable: stale}}}
+	}
+	write := &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{}}}
+	for _, tc := range []struct {
+		name, method string
+		request      any
+		want         bool
+	}{
+		{"a linearizable read", kv + "Range", &pb.RangeRequest{}, true},
+		{"a serializable read", kv + "Range", &pb.RangeRequest{Serializable: true}, false},
+		{"a write", kv + "Put", &pb.PutRequest{}, true},
+		{"a transaction that writes", kv + "Txn", &pb.TxnRequest{Success: []*pb.RequestOp{read(true), write}}, true},
+		{"one that writes otherwise", kv + "Txn", &pb.TxnRequest{Success: []*pb.RequestOp{read(true)}, Failure: []*pb.RequestOp{write}}, true},
+		{"one that reads what is linearizable", kv + "Txn", &pb.TxnRequest{Success: []*pb.RequestOp{read(false)}}, true},
+		{"one that reads what may be stale", kv + "Txn", &pb.TxnRequest{Success: []*pb.RequestOp{read(true)}, Failure: []*pb.RequestOp{read(true)}}, false},
+		{"a TTL lease", lease + "LeaseGrant", &pb.LeaseGrantRequest{}, true},
+		{"a list of members", cluster + "MemberList", &pb.MemberListRequest{Linearizable: true}, true},
+		{"one that may be stale", cluster + "MemberList", &pb.MemberListRequest{}, false},
+		{"a change of members", cluster + "MemberAdd", &pb.MemberAddRequest{}, true},
+		{"a member's status", "/etcdserverpb.Maintenance/Status", &pb.StatusRequest{}, false},
+		{"a lock", "/v3lockpb.Lock/Lock", struct{}{}, true},
+		{"another service's", "/grpc.health.v1.Health/Check", struct{}{}, false},
+	} {
+		if got := toLeader(tc.method, tc.request); got != tc.want {
+			t.Errorf("%s: for the leader %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package server
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	toleader "github.com/leaderlease/go/kvnode/client"
+	"github.com/leaderlease/go/kvnode/internal/leaderid"
+)
+
+// settled repeats ask until one member has answered ten times on end, which leads, and
+// returns it.
+func settled(t *testing.T, ask func() (*pb.ResponseHeader, error)) (who uint64) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for times := 0; times < 10; times++ {
+		h, err := ask()
+		if time.Now().After(deadline) {
+			t.Fatalf("requests do not settle on the leader: the last answer is %v, %v", h, err)
+		}
+		if err != nil || h.GetMemberId() != leaderid.Of(h) || h.GetMemberId() != who {
+			who, times = h.GetMemberId(), 0
+		}
+	}
+	return who
+}
+
+// An unmodified clientv3 sends to the leader what the leader answers best, also when it
+// changes and when it is gone; all else goes round.
+func TestClientsFindTheLeader(t *testing.T) {
+	all := trio(t)
+	c := clientWith(t, toleader.DialOptions(), all...)
+	get := func() (*pb.ResponseHeader, error) {
+		r, err := c.Get(t.Context(), "k")
+		return (*pb.RangeResponse)(r).GetHeader(), err
+	}
+	put := func() (*pb.ResponseHeader, error) {
+		r, err := c.Put(t.Context(), "k", "v")
+		return (*pb.PutResponse)(r).GetHeader(), err
+	}
+	first, others := leader(t, all)
+	for _, ask := range []func() (*pb.ResponseHeader, error){get, put} {
+		if got := settled(t, ask); got != first.node.ID() {
+			t.Errorf("requests settle on %x, want the leader %x", got, first.node.ID())
+		}
+	}
+
+	if n := answering(t, c, clientv3.WithSerializable()); n != len(all) {
+		t.Errorf("%d members answer serializable reads, want all", n)
+	}
+	if err := first.node.MoveLeader(t.Context(), others[0].node.ID()); err != nil {
+		t.Fatal(err)
+	}
+	if got := settled(t, get); got != others[0].node.ID() {
+		t.Errorf("requests settle on %x, want the new leader %x", got, others[0].node.ID())
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := others[0].Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := settled(t, put); got == others[0].node.ID() {
+		t.Errorf("requests settle on %x, which has stopped", got)
+	}
+}
+
+// Without the options requests go round: what the test above sees is theirs.
+func TestClientsAsTheyComeGoRound(t *testing.T) {
+	if n := answering(t, client(t, trio(t)...)); n < 2 {
+		t.Errorf("%d member answers, want them in turn", n)
+	}
+}
+
+// answering returns how many members answer 30 reads. Each names the same leader.
+func answering(t *testing.T, c *clientv3.Client, opts ...clientv3.OpOption) int {
+	t.Helper()
+	members, leaders := make(map[uint64]bool), make(map[uint64]bool)
+	for range 30 {
+		r, err := c.Get(t.Context(), "k", opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		members[r.Header.GetMemberId()], leaders[leaderid.Of(r.Header)] = true, true
+	}
+	if len(leaders) != 1 || leaders[0] {
+		t.Errorf("members name %d leaders, 0 is one of them: %v, want one", len(leaders), leaders[0])
+	}
+	return len(members)
+}
