@@ -118,7 +118,7 @@ func processSubjects(program procs.Program) []subject {
 		sys := &processes{Cluster: c}
 		var members []load.Target
 		for i, e := range c.Endpoints {
-			conns, err := wire.Dial(e, failoverClients, wire.Keys{Count: failoverKeys, ValueLen: valueLen})
+			conns, err := wire.Dial([]string{e}, failoverClients, wire.Keys{Count: failoverKeys, ValueLen: valueLen})
 			if err != nil {
 				return nil, nil, errors.Join(err, sys.Close())
 			}

@@ -142,14 +142,17 @@ func TestComparedArmsAreNamedByServer(t *testing.T) {
 	for _, a := range arms {
 		names = append(names, a.Name)
 	}
-	want := []string{"kvnode-read-index", "kvnode-lease", "kvnode-serializable", "etcd-linearizable", "etcd-serializable"}
+	want := []string{
+		"kvnode-read-index", "kvnode-lease", "kvnode-serializable", "kvnode-three-endpoints", "kvnode-three-endpoints-client",
+		"etcd-linearizable", "etcd-serializable", "etcd-three-endpoints",
+	}
 	if !slices.Equal(names, want) {
 		t.Errorf("arms %v, want %v", names, want)
 	}
-	if puts := armsFor(arms, Work{WritePercent: 100}); len(puts) != 2 || puts[1].Name != "etcd-put" || puts[1].Path != load.PathUnknown {
-		t.Errorf("arms of writes %+v, want one per server", puts)
+	if puts := armsFor(arms, Work{WritePercent: 100}); len(puts) != 5 || puts[3].Name != "etcd-put" || puts[3].Path != load.PathUnknown {
+		t.Errorf("arms of writes %+v, want one for each server and way", puts)
 	}
-	if arms[1].Mode != wire.ByLease || arms[3].Mode != wire.Auto {
+	if arms[1].Mode != wire.ByLease || arms[5].Mode != wire.Auto || arms[4].Via != AllForLeader {
 		t.Errorf("modes of %+v", arms)
 	}
 }

@@ -6,11 +6,14 @@ import (
 	"os"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/leaderlease/go/internal/bench/inproc"
 	"github.com/leaderlease/go/internal/bench/load"
 	"github.com/leaderlease/go/internal/bench/report"
 	"github.com/leaderlease/go/internal/bench/wire"
 	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/kvnode/client"
 )
 
 // Server is a server to measure over the wire: a running one, or a program to
@@ -40,57 +43,74 @@ type WirePlan struct {
 	Arms []WireArm
 }
 
+// Via is which members a client knows, and which of them it asks.
+type Via int
+
+// The ways. AllInTurn is how clientv3 comes; AllForLeader has kvnode/client's options.
+const (
+	Leader Via = iota
+	Follower
+	AllInTurn
+	AllForLeader
+)
+
 // WireArm is a way to read from a server.
 type WireArm struct {
-	Name     string
-	Server   string
-	Mode     wire.Mode
-	Follower bool
+	Name   string
+	Server string
+	Mode   wire.Mode
+	Via    Via
 	// Path is what the trailers of nearly all reads must say, PathUnknown for
-	// servers that say nothing.
+	// servers that say nothing, and where it is not the same for all.
 	Path load.Path
 }
 
 // WireArms are all ways to read from one server that is kvnode.
 func WireArms(server string) []WireArm {
 	return []WireArm{
-		{"read-index", server, wire.ByReadIndex, false, load.PathReadIndex},
-		{"lease", server, wire.ByLease, false, load.PathLease},
-		{"log", server, wire.ByLog, false, load.PathLog},
-		{"serializable", server, wire.Serializable, false, load.PathSerializable},
-		{"follower", server, wire.ByLease, true, load.PathForwarded},
+		{"read-index", server, wire.ByReadIndex, Leader, load.PathReadIndex},
+		{"lease", server, wire.ByLease, Leader, load.PathLease},
+		{"log", server, wire.ByLog, Leader, load.PathLog},
+		{"serializable", server, wire.Serializable, Leader, load.PathSerializable},
+		{"follower", server, wire.ByLease, Follower, load.PathForwarded},
+		{"three-endpoints", server, wire.ByLease, AllInTurn, load.PathUnknown},
+		{"three-endpoints-client", server, wire.ByLease, AllForLeader, load.PathLease},
 	}
 }
 
-// CompareArms are what two servers have in common, and kvnode's own modes.
+// CompareArms are what two servers have in common, and kvnode's own ways.
 func CompareArms(servers []Server) (arms []WireArm) {
 	for _, s := range servers {
 		if s.Name == "kvnode" {
 			arms = append(arms,
-				WireArm{"kvnode-read-index", s.Name, wire.ByReadIndex, false, load.PathReadIndex},
-				WireArm{"kvnode-lease", s.Name, wire.ByLease, false, load.PathLease},
-				WireArm{"kvnode-serializable", s.Name, wire.Serializable, false, load.PathSerializable},
+				WireArm{"kvnode-read-index", s.Name, wire.ByReadIndex, Leader, load.PathReadIndex},
+				WireArm{"kvnode-lease", s.Name, wire.ByLease, Leader, load.PathLease},
+				WireArm{"kvnode-serializable", s.Name, wire.Serializable, Leader, load.PathSerializable},
+				WireArm{"kvnode-three-endpoints", s.Name, wire.ByLease, AllInTurn, load.PathUnknown},
+				WireArm{"kvnode-three-endpoints-client", s.Name, wire.ByLease, AllForLeader, load.PathLease},
 			)
 			continue
 		}
 		arms = append(arms,
-			WireArm{s.Name + "-linearizable", s.Name, wire.Auto, false, load.PathUnknown},
-			WireArm{s.Name + "-serializable", s.Name, wire.Serializable, false, load.PathUnknown},
+			WireArm{s.Name + "-linearizable", s.Name, wire.Auto, Leader, load.PathUnknown},
+			WireArm{s.Name + "-serializable", s.Name, wire.Serializable, Leader, load.PathUnknown},
+			WireArm{s.Name + "-three-endpoints", s.Name, wire.Auto, AllInTurn, load.PathUnknown},
 		)
 	}
 	return arms
 }
 
-// armsFor leaves one arm for each server where nothing is read.
+// armsFor leaves one arm for each server and each way to it where nothing is read.
 func armsFor(all []WireArm, w Work) (arms []WireArm) {
 	if w.WritePercent < 100 {
 		return all
 	}
+	names := map[Via]string{Leader: "-put", AllInTurn: "-put-three-endpoints", AllForLeader: "-put-three-endpoints-client"}
 	seen := make(map[string]bool)
 	for _, a := range all {
-		if !seen[a.Server] {
-			seen[a.Server] = true
-			arms = append(arms, WireArm{Name: a.Server + "-put", Server: a.Server, Mode: a.Mode})
+		if name := a.Server + names[a.Via]; a.Via != Follower && !seen[name] {
+			seen[name] = true
+			arms = append(arms, WireArm{Name: name, Server: a.Server, Mode: a.Mode, Via: a.Via})
 		}
 	}
 	return arms
@@ -108,15 +128,15 @@ const findTimeout = 10 * time.Second
 // connected is a server that runs, and the connections to it.
 type connected struct {
 	Server
-	leader, follower *wire.Conns
-	floor            *load.Floor
+	conns map[Via]*wire.Conns
+	floor *load.Floor
 }
 
 // Wire plans layer c.
 func (s *Suite) Wire(p WirePlan) {
 	servers := make(map[string]*connected)
 	for _, srv := range p.Servers {
-		c := &connected{Server: srv, floor: load.NewFloor(p.Keys)}
+		c := &connected{Server: srv, conns: make(map[Via]*wire.Conns), floor: load.NewFloor(p.Keys)}
 		servers[srv.Name] = c
 		s.add(p.Layer+": start "+srv.Name, startTime, func(ctx context.Context) error { return s.connect(ctx, c, &p) })
 	}
@@ -135,7 +155,7 @@ func (s *Suite) Wire(p WirePlan) {
 	s.add(p.Layer+": who leads now", 0, func(ctx context.Context) error {
 		for _, srv := range p.Servers {
 			c := servers[srv.Name]
-			s.stillLeads(ctx, p.Layer, &c.Server, c.leader.Endpoint)
+			s.stillLeads(ctx, p.Layer, &c.Server, c.conns[Leader].Endpoints[0])
 		}
 		return nil
 	})
@@ -170,18 +190,23 @@ func (s *Suite) connect(ctx context.Context, c *connected, p *WirePlan) error {
 	for _, w := range p.Works {
 		most = max(most, w.Clients)
 	}
-	keys := wire.Keys{Count: p.Keys, ValueLen: valueLen}
-	if c.leader, err = wire.Dial(roles.Leader, most, keys); err != nil {
-		return err
-	}
-	s.later(c.leader.Close)
+	ways := map[Via][]string{Leader: {roles.Leader}, AllInTurn: c.Endpoints, AllForLeader: c.Endpoints}
 	if roles.Follower != "" {
-		if c.follower, err = wire.Dial(roles.Follower, most, keys); err != nil {
+		ways[Follower] = []string{roles.Follower}
+	}
+	for via, endpoints := range ways {
+		var opts []grpc.DialOption
+		if via == AllForLeader {
+			opts = client.DialOptions()
+		}
+		conns, err := wire.Dial(endpoints, most, wire.Keys{Count: p.Keys, ValueLen: valueLen}, opts...)
+		if err != nil {
 			return err
 		}
-		s.later(c.follower.Close)
+		s.later(conns.Close)
+		c.conns[via] = conns
 	}
-	return c.leader.Fill(find)
+	return c.conns[Leader].Fill(find)
 }
 
 // start starts the members of a server that does not run.
@@ -208,18 +233,16 @@ func (s *Suite) start(ctx context.Context, srv *Server) error {
 }
 
 func (s *Suite) wire(ctx context.Context, p *WirePlan, c *connected, arm *WireArm, w *Work, round int) error {
-	conns := c.leader
-	if arm.Follower {
-		if conns = c.follower; conns == nil {
-			return nil
-		}
+	conns := c.conns[arm.Via]
+	if conns == nil {
+		return nil // a cluster of one has no follower
 	}
 	res, err := w.run(ctx, conns.Reader(arm.Mode), p.Keys, c.floor, p.Timing, round)
 	if err != nil {
 		return err
 	}
 	s.Report.AddLoad(report.Measurement{Layer: p.Layer, Group: w.group(), Arm: arm.Name, Round: round}, res)
-	if took := res.Read.Path(arm.Path); took < res.Read.Done*9/10 {
+	if took := res.Read.Path(arm.Path); arm.Via != AllInTurn && took < res.Read.Done*9/10 {
 		s.Report.Note("Only %d of %d reads of arm %s (%s) were served by path %s: it measured something else too.",
 			took, res.Read.Done, arm.Name, w.group(), arm.Path)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/leaderlease/go/internal/bench/load"
@@ -34,12 +35,12 @@ var (
 // connection at a time. Every server gets the same number of connections.
 const streamsPerConn = 128
 
-// Conns are connections to one endpoint.
+// Conns are clients of some endpoints.
 type Conns struct {
-	Endpoint string
-	clients  []*clientv3.Client
-	keys     []string
-	value    string
+	Endpoints []string
+	clients   []*clientv3.Client
+	keys      []string
+	value     string
 }
 
 // Keys are the names of the keys, and the length of their values.
@@ -56,11 +57,12 @@ func (k Keys) names() []string {
 	return all
 }
 
-// Dial connects to one endpoint for a number of concurrent requests.
-func Dial(endpoint string, concurrent int, keys Keys) (*Conns, error) {
-	c := &Conns{Endpoint: endpoint, keys: keys.names(), value: string(make([]byte, keys.ValueLen))}
+// Dial connects to endpoints for a number of concurrent requests. Opts say which of them a
+// request goes to: without any, each in turn.
+func Dial(endpoints []string, concurrent int, keys Keys, opts ...grpc.DialOption) (*Conns, error) {
+	c := &Conns{Endpoints: endpoints, keys: keys.names(), value: string(make([]byte, keys.ValueLen))}
 	for range (concurrent + streamsPerConn - 1) / streamsPerConn {
-		client, err := newClient(endpoint)
+		client, err := kvclient.New(nil, endpoints, opts...)
 		if err != nil {
 			return nil, errors.Join(err, c.Close())
 		}
@@ -145,7 +147,7 @@ func (c *Conns) Fill(ctx context.Context) error {
 			puts = append(puts, clientv3.OpPut(key, c.value))
 		}
 		if _, err := c.clients[0].Txn(ctx).Then(puts...).Commit(); err != nil {
-			return fmt.Errorf("write keys to %s: %w", c.Endpoint, err)
+			return fmt.Errorf("write keys to %v: %w", c.Endpoints, err)
 		}
 	}
 	return nil

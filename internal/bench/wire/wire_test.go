@@ -56,7 +56,7 @@ func serve(t *testing.T) string {
 
 func dial(t *testing.T, endpoint string) *Conns {
 	t.Helper()
-	c, err := Dial(endpoint, 300, Keys{Count: 150, ValueLen: 8})
+	c, err := Dial([]string{endpoint}, 300, Keys{Count: 150, ValueLen: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
