@@ -37,18 +37,25 @@ type Config struct {
 	// million, that MaxClockSkew must cover. Default: 83,333, chrony's default
 	// maximum slew rate. Lower it only together with what slews your clocks.
 	MaxDriftPPM int
-	// MaxPromise is the longest promise this node makes to any leader, hence
-	// also how long it waits after a restart. Default: Duration. Below the
-	// leader's Duration this node grants nothing.
+	// MaxPromise is the longest promise this node makes to any leader. Default:
+	// Duration. Below the leader's Duration this node grants nothing. It is also how
+	// long the node waits after a restart; with Promises that is the longest promise
+	// that was really made of late, or Duration, and MaxPromise may be as long as any
+	// member's Duration ever was.
 	MaxPromise time.Duration
 	// AllowLongDuration permits a Duration beyond (ElectionTick−1)·TickInterval:
 	// voters are then still bound when they would campaign, which delays every
 	// fail-over.
 	AllowLongDuration bool
-	// Promises remembers MaxPromise across restarts; raftwal.Log is one, PromiseFile another.
-	// Optional: without it, MaxPromise must not be lowered from one start of a
-	// node to the next. With it, restarts hold for the longest ever configured.
+	// Promises remembers the longest promise across restarts; raftwal.Log is one,
+	// PromiseFile another. Optional: without it, MaxPromise must not be lowered from one
+	// start of a node to the next. A node that has run with it must run with it always:
+	// what it promised without is not there to be read.
 	Promises PromiseStore
+	// Go runs f, which blocks while Promises saves, in a goroutine. It is called with the
+	// lease locked. Optional: a goroutine of the Lease's, which Close waits for. It is for
+	// embedders that wait for their goroutines elsewhere, and for simulators.
+	Go func(f func())
 	// ConfIndex is the index up to which the ConfState that Storage returns has every
 	// configuration change, if that is beyond its snapshot. It is for embedders whose
 	// state machine outlives restarts, makes that ConfState, and skips the changes it
@@ -88,12 +95,14 @@ type Config struct {
 	Disabled bool
 }
 
-// PromiseStore keeps one duration on stable storage. Only New calls it.
+// PromiseStore keeps one duration on stable storage. Only the Lease calls it: New in
+// its caller's goroutine, and while the node runs another goroutine, one call at a time.
 type PromiseStore interface {
 	// LoadMaxPromise returns what was saved last, or 0.
 	LoadMaxPromise() (time.Duration, error)
-	// SaveMaxPromise returns once d is durable, also if d was saved before: New saves
-	// what it has loaded, or what is longer.
+	// SaveMaxPromise returns once d is durable, in the place of what was saved before,
+	// also if that was d: New saves what it has loaded, or what is longer. After an error
+	// the old one or the new one is there.
 	SaveMaxPromise(d time.Duration) error
 }
 

@@ -54,6 +54,7 @@ func (l *Lease) promise(m *raftpb.Message) {
 		return
 	}
 	l.stats.refusedProbes.Add(1)
+	l.saveLocked(now)
 }
 
 // count takes the grant of a heartbeat response (L2). This is where the lease

@@ -16,7 +16,8 @@ import (
 )
 
 // Lease drives the leader lease of one Raft group on one node: the leader's
-// half and the voter's half. It has no goroutine and no timer of its own.
+// half and the voter's half. It has no timer of its own, and no goroutine but while it
+// saves (see Config.Promises).
 //
 // A nil *Lease is a member without the library: Ready, Incoming, Tick and what
 // follows the state machine leave raft as it is, Blocks and MayCampaign keep nothing
@@ -46,6 +47,7 @@ type Lease struct {
 	applied atomic.Uint64
 
 	requests chan []byte // see ReadRequests
+	saves    sync.WaitGroup
 	stats    counters
 
 	mu struct {
@@ -76,6 +78,7 @@ type Lease struct {
 		// durable: storage is known to hold a term, so a restart is noticed.
 		durable bool
 		closed  bool
+		saving  saving
 		// misuse is the first rule that the embedding broke; broken means that
 		// its state must not be read by any path.
 		misuse error
@@ -130,6 +133,9 @@ func New(cfg Config) (*Lease, error) {
 	mu.term = start.hard.GetTerm()
 	mu.durable = !cfg.Raft.AsyncStorageWrites || start.restarted
 	mu.guard = core.NewGuard(now, l.nonce.incarnation(), cfg.MaxPromise, start.hold)
+	if cfg.Promises != nil {
+		mu.guard.Keep(cfg.Duration, start.saved, now)
+	}
 	mu.guard.SetTerm(mu.term)
 	params := core.Params{
 		ID:              cfg.Raft.ID,
@@ -155,8 +161,8 @@ func New(cfg Config) (*Lease, error) {
 // Close gives the lease up for good, fails every read that waits and ends every
 // Watch and every Context. The voter's half goes on: promises are kept for as long
 // as messages go through Incoming and Ready, which is as long as raft runs. Close
-// may be called more than once. What each method does then is in the package's
-// documentation.
+// may be called more than once. It waits for what Promises is saving in a goroutine of
+// the Lease's. What each method does then is in the package's documentation.
 func (l *Lease) Close() {
 	if l == nil {
 		return
@@ -173,6 +179,7 @@ func (l *Lease) Close() {
 	}
 	l.mu.Unlock()
 	done.report()
+	l.saves.Wait()
 }
 
 // Invalidate gives the lease up now. Heartbeats that are sent later renew it.

@@ -43,9 +43,8 @@ func (f PromiseFile) LoadMaxPromise() (time.Duration, error) {
 	return d, nil
 }
 
-// SaveMaxPromise returns once d is durable. It never lowers what the file holds.
-// What it holds already may be there in memory only, under its new name: a process
-// ended before it had synced the directory.
+// SaveMaxPromise returns once d is durable. What the file holds already may be there in
+// memory only, under its new name: a process ended before it had synced the directory.
 func (f PromiseFile) SaveMaxPromise(d time.Duration) error { return f.save(disk{}, d) }
 
 func (f PromiseFile) save(on steps, d time.Duration) error {
@@ -53,7 +52,7 @@ func (f PromiseFile) save(on steps, d time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if saved >= d {
+	if saved == d {
 		return on.syncDir(filepath.Dir(string(f)))
 	}
 	return f.replace(on, d.String()+"\n")

@@ -15,7 +15,9 @@ type start struct {
 	last      uint64
 	lastTerm  uint64
 	restarted bool
-	hold      time.Duration
+	// saved is the longest promise that a restart would remember, hold how long this
+	// one binds the node.
+	saved, hold time.Duration
 }
 
 // readStart decides whether this is a restart and how long it holds (V6). A
@@ -47,27 +49,28 @@ func readStart(cfg *Config) (start, error) {
 		// an entry is not.
 		restarted: hard.GetTerm() > 0 || last >= first,
 	}
-	s.hold, err = s.holdFor(cfg)
-	return s, err
+	return s, s.remember(cfg)
 }
 
-// holdFor returns the restart hold and saves the longest promise that this run
-// may make before it makes any, also if it was loaded: what a process has read may be
-// there in memory only.
-func (s *start) holdFor(cfg *Config) (time.Duration, error) {
-	longest := cfg.MaxPromise
+// remember finds the longest promise that earlier processes may have made, and makes
+// durable what this one begins with before it makes any, also if it was loaded: what a
+// process has read may be there in memory only.
+func (s *start) remember(cfg *Config) error {
+	s.saved = cfg.MaxPromise
 	if cfg.Promises != nil {
-		saved, err := cfg.Promises.LoadMaxPromise()
+		loaded, err := cfg.Promises.LoadMaxPromise()
 		if err != nil {
-			return 0, fmt.Errorf("leaderlease: load the longest promise: %w", err)
+			return fmt.Errorf("leaderlease: load the longest promise: %w", err)
 		}
-		longest = max(longest, saved)
-		if err := cfg.Promises.SaveMaxPromise(longest); err != nil {
-			return 0, fmt.Errorf("leaderlease: save the longest promise %v: %w", longest, err)
+		if loaded > 0 || !s.restarted { // else earlier processes have saved nothing
+			s.saved = max(loaded, cfg.Duration)
+		}
+		if err := cfg.Promises.SaveMaxPromise(s.saved); err != nil {
+			return fmt.Errorf("leaderlease: save the longest promise %v: %w", s.saved, err)
 		}
 	}
-	if !s.restarted {
-		return 0, nil
+	if s.restarted {
+		s.hold = s.saved
 	}
-	return longest, nil
+	return nil
 }

@@ -96,7 +96,7 @@ func TestNewPassesErrorsOn(t *testing.T) {
 	}
 }
 
-// The longest promise is durable before any is made, and is never shortened.
+// The longest promise is durable before any is made, and a start never shortens it.
 func TestNewSavesTheLongestPromise(t *testing.T) {
 	tests := []struct {
 		name              string

@@ -146,7 +146,7 @@ func TestStatusOfALeader(t *testing.T) {
 	s := p.Info()
 	want := Info{
 		ID: 1, Term: 2, Leader: 1, Role: raft.StateLeader, Lease: core.Valid,
-		Remaining: usable - 100*ms, End: 800 * ms,
+		Remaining: usable - 100*ms, End: 800 * ms, Promise: core.PromiseInfo{Saved: 900 * ms},
 		Commit: p.last, Applied: p.last - 1, Waiting: 1,
 		Duration: 900 * ms, MaxClockSkew: 180 * ms, MaxPromise: 900 * ms,
 		Peers: []core.PeerInfo{
@@ -178,7 +178,7 @@ func TestStatusOfAFollower(t *testing.T) {
 	if s.Leader != 3 || s.Role != raft.StateFollower || s.Lease != core.NotLeader || s.Peers != nil || s.End != 0 || s.Remaining != 0 {
 		t.Errorf("Info() = %+v, want a follower of 3 without a lease", s)
 	}
-	if want := (core.PromiseInfo{Leader: 3, Term: 2, Remaining: 600 * ms}); s.Promise != want {
+	if want := (core.PromiseInfo{Leader: 3, Term: 2, Remaining: 600 * ms, Saved: 900 * ms}); s.Promise != want {
 		t.Errorf("Info().Promise = %+v, want %+v", s.Promise, want)
 	}
 }

@@ -12,8 +12,9 @@ import (
 //
 // It withholds the tick while this node is the only voter of its own
 // configuration and bound: raft would elect it without sending anything (V5).
-// It also repeats lost read rounds, notices that the lease has run out, and warns of
-// reads that wait for an Applied that does not move.
+// It also repeats lost read rounds, notices that the lease has run out, warns of reads
+// that wait for an Applied that does not move, and has a shorter promise saved when
+// that is due.
 func (l *Lease) Tick() bool {
 	if l == nil {
 		return true
@@ -23,6 +24,7 @@ func (l *Lease) Tick() bool {
 	done := l.publishLocked(now)
 	l.retryLocked()
 	l.warnLocked()
+	l.saveLocked(now)
 	may := l.mu.role == raft.StateLeader || !l.aloneLocked() || !l.mu.guard.Bound(now)
 	l.traceTickLocked(now, may)
 	l.mu.Unlock()

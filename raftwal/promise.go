@@ -16,9 +16,8 @@ func (l *Log) LoadMaxPromise() (time.Duration, error) {
 	return l.mu.view.promise, nil
 }
 
-// SaveMaxPromise returns once d is durable. It writes only if d has changed:
-// the longest promise is part of the configuration, so that no renewal waits
-// for the disk.
+// SaveMaxPromise returns once d is durable. It writes only if d has changed,
+// which is seldom: a renewal does not wait for the disk.
 func (l *Log) SaveMaxPromise(d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("raftwal: max promise %v must not be negative", d)

@@ -34,11 +34,11 @@ var planted = []Mutant{
 	},
 	{
 		Rule: "V6", Name: "no restart hold", Trace: true, Sim: true,
-		File: "leaderlease/start.go", Old: "	return longest, nil", New: "	return 0, nil",
+		File: "leaderlease/start.go", Old: "s.hold = s.saved", New: "s.hold = 0",
 	},
 	{
 		Rule: "V6", Name: "half a restart hold", Trace: true, Sim: true,
-		File: "leaderlease/start.go", Old: "	return longest, nil", New: "	return longest / 2, nil",
+		File: "leaderlease/start.go", Old: "s.hold = s.saved", New: "s.hold = s.saved / 2",
 	},
 	{
 		Rule: "V9", Name: "requests for votes leave before their term is durable", Sim: true,

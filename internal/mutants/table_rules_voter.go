@@ -151,12 +151,12 @@ var voterRules = []Mutant{
 	{
 		Rule: "V6", Name: "no restart hold", Pkg: rulesPkg, Test: "^TestV6RestartHoldOutlastsTheLease$",
 		File: "leaderlease/start.go",
-		Old:  "\treturn longest, nil\n", New: "\treturn 0, nil\n",
+		Old:  "s.hold = s.saved", New: "s.hold = 0",
 	},
 	{
 		Rule: "V6", Name: "half a restart hold", Pkg: rulesPkg, Test: "^TestV6RestartHoldOutlastsTheLease$",
 		File: "leaderlease/start.go",
-		Old:  "\treturn longest, nil\n", New: "\treturn longest / 2, nil\n",
+		Old:  "s.hold = s.saved", New: "s.hold = s.saved / 2",
 	},
 	{
 		Rule: "V6", Name: "the hold does not count as bound", Pkg: rulesPkg, Test: "^TestV6RestartHoldOutlastsTheLease$",
@@ -171,17 +171,18 @@ var voterRules = []Mutant{
 	{
 		Rule: "V6", Name: "hold from the configured MaxPromise only", Pkg: rulesPkg, Test: "^TestV6HoldCoversThePromisesOfEarlierRuns$",
 		File: "leaderlease/start.go",
-		Old:  "longest = max(longest, saved)", New: "_ = saved",
+		Old:  "s.saved = max(loaded, cfg.Duration)", New: "s.saved = cfg.MaxPromise",
 	},
 	{
 		Rule: "V6", Name: "the longest promise is not saved", Pkg: rulesPkg, Test: "^TestV6HoldCoversThePromisesOfEarlierRuns$",
 		File: "leaderlease/start.go",
-		Old:  "if err := cfg.Promises.SaveMaxPromise(longest); err != nil {", New: "if err := error(nil); err != nil {",
+		Old:  "if err := cfg.Promises.SaveMaxPromise(s.saved); err != nil {", New: "if err := error(nil); err != nil {",
 	},
 	{
 		Rule: "V6", Name: "a promise that was read counts as durable", Pkg: libPkg, Test: "^TestNewSavesTheLongestPromise$",
 		File: "leaderlease/start.go",
-		Old:  "\t\tif err := cfg.Promises.SaveMaxPromise(longest)", New: "\t\tif saved == longest && s.restarted {\n\t\t\treturn longest, nil\n\t\t}\n\t\tif err := cfg.Promises.SaveMaxPromise(longest)",
+		Old:  "\t\tif err := cfg.Promises.SaveMaxPromise(s.saved); err != nil {",
+		New:  "\t\tif loaded != s.saved {\n\t\t\terr = cfg.Promises.SaveMaxPromise(s.saved)\n\t\t}\n\t\tif err != nil {",
 	},
 	{
 		Rule: "V6", Name: "a promise file that was read counts as durable", Pkg: libPkg, Test: "^TestWhatIsReadIsMadeDurable$",
@@ -189,9 +190,9 @@ var voterRules = []Mutant{
 		Old:  "\t\treturn on.syncDir(filepath.Dir(string(f)))", New: "\t\treturn nil",
 	},
 	{
-		Rule: "V6", Name: "a promise file shrinks", Pkg: libPkg, Test: "^TestPromiseFileKeepsTheLongest$",
+		Rule: "V6", Name: "a promise file never shrinks", Pkg: libPkg, Test: "^TestPromiseFileKeepsTheLast$",
 		File: "leaderlease/promise_file.go",
-		Old:  "saved >= d {", New: "saved < 0 {",
+		Old:  "saved == d {", New: "saved >= d {",
 	},
 	{
 		Rule: "V6", Name: "a promise file is written in place", Pkg: libPkg, Test: "^TestPromiseFileSurvivesACrash$",
@@ -231,7 +232,7 @@ var voterRules = []Mutant{
 	{
 		Rule: "V6", Name: "a first start holds, too", Pkg: rulesPkg, Test: "^TestV6EmptyStorageDoesNotHold$",
 		File: "leaderlease/start.go",
-		Old:  "if !s.restarted {", New: "if false {",
+		Old:  "\tif s.restarted {", New: "\tif true {",
 	},
 	{
 		Rule: "V6", Name: "a promise takes the place of a longer hold", Pkg: "./leaderlease/core", Test: "^TestGuardBound$",

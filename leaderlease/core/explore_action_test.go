@@ -24,6 +24,10 @@ const (
 	doCommit // changes of the configuration
 	doApply
 	doSwitch // commit and apply
+	doSave   // begin to save a longest promise
+	doWrite  // it is on the disk
+	doSaved  // the node hears of that
+	doKeep   // all three
 
 	doRenew // probe, answer and count at once
 	doProbe
@@ -50,6 +54,7 @@ const (
 
 var actionNames = [numActions]string{
 	"tick", "campaign", "stand", "durable", "crash", "jump", "nudge", "disrupt", "step back", "commit changes", "apply", "switch",
+	"save", "write", "saved", "keep",
 	"renew", "probe", "heartbeat", "ask", "vote", "send forced vote", "vote arrives", "learn", "transfer", "replicate", "catch up",
 	"deliver", "answer", "take over", "pass", "propose",
 }
@@ -117,6 +122,10 @@ func (s *stage) act(k action, i, j int) bool {
 		return s.jump(i, 1)
 	case doDisrupt:
 		return s.jump(i, 0)
+	case doKeep:
+		return s.save(doSave, i) && s.save(doWrite, i) && s.save(doSaved, i)
+	case doSave, doWrite, doSaved:
+		return s.save(k, i)
 	case doStepBack:
 		return s.actors[i].now > firstInstant && s.jump(i, -1)
 	default:
@@ -162,6 +171,8 @@ func (s *stage) may(st explore.Step) bool {
 		return s.left.backs > 0
 	case doCommit, doApply, doSwitch:
 		return a.log.n > a.log.applied
+	case doSave, doWrite, doSaved, doKeep:
+		return s.b.floor > 0
 	case doRenew, doProbe, doBeat, doTransfer:
 		return a.role == leads
 	case doReplicate, doCatchUp:
@@ -217,6 +228,9 @@ func (s *stage) String() string {
 		}
 		if a.guard.Held(a.now) {
 			d += fmt.Sprintf(" held for %d", a.guard.hold-a.now)
+		}
+		if s.b.floor > 0 {
+			d += fmt.Sprintf(" saved %d", a.disk)
 		}
 		if s.b.budget.changes > 0 {
 			d += fmt.Sprintf(" voters %v %v", ids(a.conf.in), ids(a.conf.out))

@@ -21,6 +21,8 @@ const (
 	goalReleasedOlder             // the same for a promise to an earlier leader
 	goalLateProbe                 // a probe that a release covers comes late, and gets no promise
 	goalSole                      // a sole voter needs nobody
+	goalRaised                    // a promise is made that is longer than the shortest saved
+	goalLowered                   // what is saved falls again
 	goalTwice                     // a node has won a term twice
 	numGoals
 )
@@ -30,7 +32,8 @@ var goalNames = [numGoals]string{
 	"a lease is renewed", "a promise keeps a vote away", "a restart hold keeps a vote away", "a release voids a promise",
 	"a transfer succeeds", "a lease is held again after a transfer",
 	"a joint configuration is proposed", "a leader applies a configuration", "a voter votes when its promise has ended", "a held node makes a promise",
-	"a release voids a promise to an earlier leader", "a late probe gets no promise", "a sole voter has a lease", "a node wins one term twice",
+	"a release voids a promise to an earlier leader", "a late probe gets no promise", "a sole voter has a lease",
+	"a longer promise is made than was saved", "what is saved falls", "a node wins one term twice",
 }
 
 func (s *stage) reach(g goal) { s.marks |= 1 << g }

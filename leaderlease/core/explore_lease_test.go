@@ -25,13 +25,16 @@ func (s *stage) probe(i, j int) (letter, bool) {
 func (s *stage) hear(l letter) (letter, bool) {
 	i, j := int(l.from-1), int(l.to-1)
 	v := &s.actors[j]
-	p := Probe{Sent: l.at, Duration: s.b.units(s.b.d)}
+	p := Probe{Sent: l.at, Duration: s.b.asks(l.term)}
 	switch {
 	case l.at == 0: // no probe
 	case v.guard.Promise(uint64(l.from), uint64(l.term), p, v.now):
 		v.drift[i] = v.drift[i].opened(s.b)
 		if v.guard.Held(v.now) {
 			s.reach(goalHeldGrants)
+		}
+		if s.b.floor > 0 && s.b.asks(l.term) > s.b.units(s.b.floor) {
+			s.reach(goalRaised)
 		}
 	case uint64(l.term) == v.guard.release.Term && l.term >= v.term:
 		s.reach(goalLateProbe)
@@ -58,7 +61,7 @@ func (s *stage) grant(l letter) {
 	if l.term > a.term {
 		s.follow(int(l.to-1), l.term)
 	}
-	g := Grant{Sent: l.at, Duration: s.b.units(s.b.d)}
+	g := Grant{Sent: l.at, Duration: s.b.asks(l.term)}
 	if s.b.flaw == fromArrival {
 		g.Sent = a.now
 	}
@@ -173,4 +176,28 @@ func (s *stage) valid(i int, term uint64) {
 			s.reach(goalSecond)
 		}
 	}
+}
+
+// save begins to write another longest promise, or has the disk hold it, or tells that it
+// does: a crash may come between.
+func (s *stage) save(k action, i int) bool {
+	a := &s.actors[i]
+	held := uint8(a.guard.saved.held)
+	switch {
+	case k == doSave && a.saving == 0:
+		d, ok := a.guard.Save(a.now)
+		a.saving = uint8(d)
+		if a.saving < held {
+			s.reach(goalLowered)
+		}
+		return ok
+	case k == doWrite && a.saving != 0 && a.saving != a.disk:
+		a.disk = a.saving
+		return true
+	case k == doSaved && a.saving != 0 && a.saving == a.disk:
+		a.guard.Saved(s.b.units(int(a.saving)))
+		a.saving = 0
+		return true
+	}
+	return false
 }

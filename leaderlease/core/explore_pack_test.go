@@ -78,6 +78,10 @@ func (p *packer) actor(a *actor, o order) {
 	}
 	p.instant(a.now)
 	p.guard(&a.guard, a.forced)
+	if g := &a.guard.saved; p.s.b.floor > 0 {
+		p.put(uint8(g.limit)|uint8(g.held)<<2|uint8(g.wanted)<<4, a.disk|a.saving<<4)
+		p.instant(g.quiet)
+	}
 	p.lease(&a.lease, o)
 	for at := range p.n {
 		d := a.drift[o[at]]
@@ -196,6 +200,7 @@ func (s *stage) unpackActor(u *unpacker, i int) {
 	if v>>3 != 0 {
 		a.guard.holdFor = s.b.maxPromise()
 	}
+	s.unpackSaved(u, a)
 	s.unpackLease(u, i)
 	for j := range s.b.nodes {
 		a.drift[j] = drift(u.get()) | drift(u.get())<<8
@@ -216,13 +221,27 @@ func (s *stage) unpackGuard(u *unpacker, a *actor) {
 	leader, term := u.two()
 	g.promise.leader, g.promise.term = uint64(leader), uint64(term)
 	if leader != 0 {
-		g.promise.duration = s.b.units(s.b.d)
+		g.promise.duration = s.b.asks(term)
 	}
 	rel, forced := u.two()
 	g.hold = u.instant()
 	g.promise.sent, g.promise.until, g.owed = u.instant(), u.instant(), u.instant()
 	g.release = Release{uint64(rel), u.instant()}
 	a.forced = Release{uint64(forced), u.instant()}
+}
+
+func (s *stage) unpackSaved(u *unpacker, a *actor) {
+	longest := s.b.maxPromise()
+	if s.b.floor == 0 {
+		a.guard.Keep(longest, longest, 0)
+		return
+	}
+	v := u.get()
+	a.disk, a.saving = u.two()
+	a.guard.saved = saved{
+		limit: s.b.units(int(v & 3)), held: s.b.units(int(v >> 2 & 3)), wanted: s.b.units(int(v >> 4)),
+		floor: s.b.units(s.b.floor), quiet: u.instant(),
+	}
 }
 
 func (s *stage) unpackLease(u *unpacker, i int) {
@@ -233,7 +252,7 @@ func (s *stage) unpackLease(u *unpacker, i int) {
 		known = s.confs.of(s.b.first())
 	}
 	a.lease = Lease{
-		p: s.b.params(uint64(i + 1)), voters: known.cfg, voter: isVoter(known.cfg, uint64(i+1)),
+		p: s.b.params(uint64(i+1), v&15), voters: known.cfg, voter: isVoter(known.cfg, uint64(i+1)),
 		term: uint64(v & 15), ownCommit: v>>4&1 != 0, clockFault: v>>5&1 != 0, stepped: v>>6&1 != 0, confPending: v>>7 != 0,
 		after: u.instant(), probed: u.instant(), transferUntil: u.instant(), end: u.instant(),
 		shift: time.Duration(u.get()), steps: int(u.get()),

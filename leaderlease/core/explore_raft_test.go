@@ -161,6 +161,7 @@ func (s *stage) count(i int) {
 	if s.b.budget.changes > 0 {
 		a.log.last = a.term
 	}
+	a.lease.p = s.b.params(uint64(i+1), a.term)
 	a.lease.Lead(uint64(a.term), a.now)
 }
 
@@ -241,9 +242,16 @@ func (s *stage) begin(i int) {
 	if s.b.flaw == halfHold {
 		hold /= 2
 	}
+	if s.b.floor > 0 {
+		hold = min(hold, s.b.units(int(a.disk)))
+	}
 	a.guard = *NewGuard(a.now, 1, s.b.maxPromise(), hold)
+	if s.b.floor > 0 {
+		a.saving = 0
+		a.guard.Keep(s.b.units(s.b.floor), s.b.units(int(a.disk)), a.now)
+	}
 	a.guard.SetTerm(uint64(a.term))
-	a.lease = *NewLease(s.b.params(uint64(i + 1)))
+	a.lease = *NewLease(s.b.params(uint64(i+1), 0))
 	s.setVoters(i)
 	s.holds(i)
 	for j := range s.b.nodes {

@@ -65,6 +65,17 @@ var searches = []bounds{
 		limits: explore.Limits{States: 60_000},
 	},
 	{
+		// Every other leader asks for more than is saved at first, and processes die while
+		// what is saved rises.
+		name: "raised", settled: true, nodes: 3, d: 2, floor: 1, saved: 1, skew: 1, transfer: 1, terms: 2,
+		budget: budget{crashes: 1}, limits: explore.Limits{States: 100_000},
+	},
+	{
+		// Likewise, while it falls.
+		name: "lowered", settled: true, nodes: 3, d: 2, floor: 1, saved: 2, skew: 1, transfer: 1, terms: 2,
+		budget: budget{crashes: 2}, limits: explore.Limits{States: 100_000},
+	},
+	{
 		// Leaders ask for more than anybody promises.
 		name: "toolong", settled: true, nodes: 3, d: 2, longest: 1, skew: 1, transfer: 1, terms: 2,
 		budget: budget{crashes: 1}, limits: explore.Limits{States: 90_000},

@@ -57,6 +57,9 @@ type actor struct {
 	// log is on the disk, and so is conf, the configuration that was applied of it.
 	log  logs
 	conf conf
+	// disk is the longest promise that is saved, saving what it is to be, 0 if nothing is
+	// under way.
+	disk, saving uint8
 
 	now   Instant
 	guard Guard
@@ -134,7 +137,10 @@ type bounds struct {
 	// d, skew and transfer are the parameters, in units of the clocks.
 	d, skew, transfer int
 	// longest is the longest promise that anybody makes, d if 0.
-	longest        int
+	longest int
+	// floor is what leaders of even terms ask for, and what is saved falls to; 0 if all ask
+	// for d and nothing is saved. saved is what is saved at first.
+	floor, saved   int
 	terms, letters int
 	budget         budget
 	// settled begins with node 1 as leader of term 1, known to all and durable.
@@ -166,8 +172,16 @@ func (b *bounds) first() conf {
 	return conf{in: 1<<(b.nodes-b.learners) - 1, learn: (1<<b.nodes - 1) &^ (1<<(b.nodes-b.learners) - 1)}
 }
 
-func (b *bounds) params(id uint64) Params {
-	return Params{ID: id, Duration: time.Duration(b.d), MaxClockSkew: time.Duration(b.skew), TransferTimeout: time.Duration(b.transfer)}
+// asks is the promise that the leader of a term asks for.
+func (b *bounds) asks(term uint8) time.Duration {
+	if b.floor > 0 && term%2 == 0 {
+		return b.units(b.floor)
+	}
+	return b.units(b.d)
+}
+
+func (b *bounds) params(id uint64, term uint8) Params {
+	return Params{ID: id, Duration: b.asks(term), MaxClockSkew: time.Duration(b.skew), TransferTimeout: time.Duration(b.transfer)}
 }
 
 // confTable keeps what a configuration looks like to the library: by Voters, the

@@ -58,7 +58,7 @@ func (m *stages) Start(yield func([]byte)) {
 	*s = stage{b: m.b, confs: &m.confs, left: m.b.budget}
 	for i := range m.b.nodes {
 		a := &s.actors[i]
-		a.conf = m.b.first()
+		a.conf, a.disk = m.b.first(), uint8(m.b.saved)
 		if m.b.settled {
 			a.dterm, a.dvote, a.log.last = 1, 1, 1
 		}

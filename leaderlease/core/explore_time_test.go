@@ -68,6 +68,9 @@ func (s *stage) collect(x *axes, i int) {
 	own.add(&g.promise.until)
 	own.add(&g.owed)
 	own.add(&g.hold)
+	if s.b.floor > 0 {
+		own.add(&g.saved.quiet)
+	}
 	if g.promise.term != 0 {
 		x[g.promise.leader-1].add(&g.promise.sent)
 	}
@@ -127,6 +130,9 @@ func (s *stage) forget() {
 		}
 		if a.guard.hold < long {
 			a.guard.hold = 0
+		}
+		if q := &a.guard.saved; s.b.floor > 0 && (q.quiet < long || q.held <= q.floor) {
+			q.quiet = 0 // nothing that is still waited for
 		}
 		if a.lease.term != 0 && a.lease.transferUntil < long {
 			a.lease.transferUntil = 0

@@ -8,6 +8,7 @@ import "time"
 type Guard struct {
 	maxPromise  time.Duration
 	incarnation Incarnation
+	saved       saved
 	// hold is the end of the restart hold, holdFor its length (V6).
 	hold    Instant
 	holdFor time.Duration
@@ -38,6 +39,7 @@ type Guard struct {
 // node that never took part in its group (V6).
 func NewGuard(now Instant, i Incarnation, maxPromise, hold time.Duration) *Guard {
 	g := &Guard{maxPromise: maxPromise, incarnation: i, holdFor: hold}
+	g.Keep(maxPromise, maxPromise, now)
 	if hold > 0 {
 		g.hold = max(now, 0).Add(hold)
 	}
@@ -49,7 +51,8 @@ func (g *Guard) SetTerm(term uint64) { g.term = max(g.term, term) }
 
 // Promise answers a probe that came with a heartbeat of leader in term, before
 // raft sees the heartbeat, and reports whether the promise was made (V1). One
-// that asks for too much, or comes from a deposed leader, gets none.
+// that asks for too much, or comes from a deposed leader, gets none. Nor does one that
+// asks for more than what is durable covers: see Save.
 func (g *Guard) Promise(leader, term uint64, p Probe, now Instant) bool {
 	if leader == 0 || term == 0 || term < max(g.term, g.promise.term) || !now.Valid() {
 		return false
@@ -62,6 +65,9 @@ func (g *Guard) Promise(leader, term uint64, p Probe, now Instant) bool {
 	}
 	if term == g.promise.term && leader != g.promise.leader {
 		return false // raft has one leader per term; this is not from raft
+	}
+	if !g.saved.covers(p.Duration, now) {
+		return false
 	}
 	until := max(g.promise.until, now.Add(p.Duration))
 	if term > g.promise.term {
@@ -106,6 +112,7 @@ func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.Held(now
 func (g *Guard) ClockStepped(now Instant) {
 	g.promise.until, g.owed = 0, 0
 	g.incarnation = g.incarnation.Next()
+	g.saved.clockStepped(now)
 	g.hold = now.Add(max(g.holdFor, g.maxPromise))
 }
 
@@ -151,6 +158,8 @@ type PromiseInfo struct {
 	// Remaining is how long this node is still bound by the promise, Hold how
 	// long by its restart.
 	Remaining, Hold time.Duration
+	// Saved is how long it would be bound by a restart.
+	Saved time.Duration
 }
 
 // Info describes the promise as of now.
@@ -161,5 +170,6 @@ func (g *Guard) Info(now Instant) PromiseInfo {
 		// No longer than either can be, whatever a failing clock shows.
 		Remaining: min(max(g.promise.until.Sub(now), 0), g.maxPromise),
 		Hold:      min(max(g.hold.Sub(now), 0), max(g.holdFor, g.maxPromise)),
+		Saved:     g.saved.held,
 	}
 }

@@ -277,7 +277,7 @@ func TestGuardHoldsWhenItsClockJumpsAhead(t *testing.T) {
 func TestGuardInfo(t *testing.T) {
 	g := NewGuard(sec, 1, 2*time.Second, 500*time.Millisecond)
 	g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, sec)
-	want := PromiseInfo{Leader: 1, Term: 5, Remaining: 900 * time.Millisecond, Hold: 400 * time.Millisecond}
+	want := PromiseInfo{Leader: 1, Term: 5, Remaining: 900 * time.Millisecond, Hold: 400 * time.Millisecond, Saved: 2 * time.Second}
 	if got := g.Info(1100 * ms); got != want {
 		t.Errorf("Info() = %+v, want %+v", got, want)
 	}

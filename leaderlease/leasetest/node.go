@@ -97,6 +97,7 @@ func (n *Node) start() {
 	if n.Options.Kind == Library {
 		cfg := leaderlease.Config{
 			Raft: rc, TickInterval: c.opts.TickInterval, Clock: n.Clock, Promises: n.disk,
+			Go:   func(save func()) { n.later(delay(n.Options.DiskDelay), save) },
 			Send: func(msgs []*raftpb.Message) { n.send(msgs) },
 		}
 		if c.opts.Configure != nil {

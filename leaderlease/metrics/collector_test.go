@@ -130,7 +130,7 @@ func TestEveryCounterOfStatsIsExported(t *testing.T) {
 func TestStatusIsExported(t *testing.T) {
 	s := leaderlease.Info{
 		Term: 5, Lease: leaderlease.Valid, Remaining: 2 * time.Second, End: 3 * time.Second,
-		Promise: leaderlease.PromiseInfo{Remaining: 4 * time.Second, Hold: 6 * time.Second},
+		Promise: leaderlease.PromiseInfo{Remaining: 4 * time.Second, Hold: 6 * time.Second, Saved: 11 * time.Second},
 		Commit:  30, Applied: 29, Waiting: 8,
 		Duration: 9 * time.Second, MaxClockSkew: time.Second, MaxPromise: 10 * time.Second,
 		Clock: clock.Info{CountsSuspend: true, Cost: 25 * time.Nanosecond},
@@ -147,7 +147,7 @@ func TestStatusIsExported(t *testing.T) {
 		"term": 5, "held": 1, "remaining_seconds": 2, "end_seconds": 3,
 		"promise_remaining_seconds": 4, "restart_hold_seconds": 6,
 		"commit_index": 30, "applied_index": 29, "waiting_reads": 8,
-		"duration_seconds": 9, "margin_seconds": 1, "max_promise_seconds": 10,
+		"duration_seconds": 9, "margin_seconds": 1, "max_promise_seconds": 10, "saved_promise_seconds": 11,
 		"clock_counts_suspend": 1, "clock_read_seconds": 25e-9, "misused": 1,
 		"peers{state=granting}": 1, "peers{state=silent}": 2, "peers{state=other_duration}": 1, "peers{state=suspect_clock}": 1,
 	}

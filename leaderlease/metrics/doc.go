@@ -9,7 +9,7 @@
 // counters, and holds the lease's lock, which reads under lease do not take, for
 // as long as it takes to copy a few fields.
 //
-// A group has 69 series. A process with thousands of groups may export those
+// A group has 70 series. A process with thousands of groups may export those
 // that matter, or its own Source that sums several up.
 //
 // # Metrics
@@ -47,6 +47,7 @@
 //	leaderlease_margin_seconds             configured MaxClockSkew
 //	leaderlease_duration_seconds           configured Duration
 //	leaderlease_max_promise_seconds        configured MaxPromise
+//	leaderlease_saved_promise_seconds      longest promise that is saved, hence the next restart hold
 //	leaderlease_clock_read_seconds         cost of one clock reading, measured at start
 //	leaderlease_clock_counts_suspend       1 if the clock counts suspended time (assumption A2)
 //	leaderlease_peers                      other voters, by state: granting, silent, suspect_clock, other_duration

@@ -156,6 +156,8 @@ var gaugeFamilies = []family{
 		func(s *leaderlease.Info) time.Duration { return s.Duration }),
 	seconds("max_promise_seconds", "Configured MaxPromise: the longest promise that this node makes.",
 		func(s *leaderlease.Info) time.Duration { return s.MaxPromise }),
+	seconds("saved_promise_seconds", "For how long this node would be bound by a restart: the longest promise that is saved.",
+		func(s *leaderlease.Info) time.Duration { return s.Promise.Saved }),
 	seconds("clock_read_seconds", "Cost of one reading of the lease clock, measured at start.",
 		func(s *leaderlease.Info) time.Duration { return s.Clock.Cost }),
 	gauge("clock_counts_suspend", "1 if the lease clock is known to count suspended time (assumption A2), else 0.",

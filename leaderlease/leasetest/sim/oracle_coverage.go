@@ -28,6 +28,7 @@ var rules = []rule{
 	{"V5 ticks withheld", func(r *Result) uint64 { return r.Stats.Withheld[leaderlease.WithheldTick] }},
 	{"V5 own election held back", func(r *Result) uint64 { return uint64(r.HeldBack) }},
 	{"V6 restart holds", func(r *Result) uint64 { return r.Stats.Refused[leaderlease.RestartHold] }},
+	{"V6 longer and shorter promises saved", func(r *Result) uint64 { return r.Saves }},
 	{"L1 probes sent", func(r *Result) uint64 { return r.Stats.Probes }},
 	{"L2 renewals", func(r *Result) uint64 { return r.Stats.Renewals }},
 	{"L3 reads in joint configurations", func(r *Result) uint64 { return r.JointReads }},

@@ -16,6 +16,7 @@ var recipes = []faultKind{
 	{"recipe_margin", 6, 1, 3, marginRecipe},
 	{"recipe_restart_after_grant", 5, 0.8, 2, restartAfterGrant},
 	{"recipe_lower_promise", 3, 0.8, 2, lowerPromise},
+	{"recipe_dying_savers", 3, 2, 4, dyingSavers},
 	{"recipe_bridge_restart", 5, 0.8, 2, bridgeRestart},
 	{"recipe_paused_leader", 4, 1, 4, pausedLeader},
 	{"recipe_late_grants", 4, 1, 3, lateGrants},

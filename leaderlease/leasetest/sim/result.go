@@ -40,8 +40,10 @@ type Result struct {
 	// configuration, Reads the served Reads by path, StockReads those of nodes
 	// with raft's own lease, Failed the reads that were refused.
 	LeaseReads, JointReads uint64
-	Reads                  [5]uint64
-	StockReads, Failed     uint64
+	// Saves counts longest promises that were saved while a node ran.
+	Saves              uint64
+	Reads              [5]uint64
+	StockReads, Failed uint64
 	// Writes counts acknowledged writes, Entries committed ones.
 	Writes, Entries uint64
 	Elections       uint64
@@ -131,6 +133,7 @@ func (r *Result) Add(o *Result) {
 	r.Elapsed += o.Elapsed
 	r.LeaseReads += o.LeaseReads
 	r.JointReads += o.JointReads
+	r.Saves += o.Saves
 	for i := range r.Reads {
 		r.Reads[i] += o.Reads[i]
 	}

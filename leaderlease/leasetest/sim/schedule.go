@@ -36,6 +36,7 @@ type Fault struct {
 // DrawSchedule draws the schedule of a seed.
 func DrawSchedule(seed uint64, d time.Duration) *Schedule {
 	s := &Schedule{Seed: seed, Duration: d, Swarm: drawSwarm(stream(seed, streamSwarm))}
+	drawShort(stream(seed, streamShort), &s.Swarm)
 	s.Faults = drawFaults(stream(seed, streamPlan), &s.Swarm, d)
 	return s
 }
@@ -148,6 +149,7 @@ func (w *Swarm) fields() []field {
 		{"async", &w.Async},
 		{"queue", &w.Queue},
 		{"arrival", &w.Arrival},
+		{"short", &w.Short},
 		{"disk", &w.Disk},
 		{"apply", &w.Apply},
 		{"step", &w.Step},

@@ -79,6 +79,8 @@ type sim struct {
 	slowApply map[uint64]time.Duration
 	slowVotes map[uint64]time.Duration
 	scale     map[uint64]float64
+	// onSave hears of the nodes that begin to save another longest promise.
+	onSave func(id uint64)
 	// slowCandidates is until when the disks of those who campaign are slow.
 	slowCandidates time.Duration
 	healed         bool
@@ -191,6 +193,19 @@ func (s *sim) configure(id uint64, cfg *leaderlease.Config) {
 	w := s.w
 	cfg.Duration, cfg.MaxClockSkew, cfg.MaxDriftPPM = w.D, w.Skew, max(w.DriftPPM, 1)
 	cfg.AllowLongDuration = w.LongD
+	if has(w.Short, id) {
+		cfg.MaxPromise = w.D
+		cfg.Duration, cfg.MaxClockSkew = w.shortD(), driftSkew(w.shortD(), w.DriftPPM)
+	}
+	if run := cfg.Go; run != nil {
+		cfg.Go = func(save func()) {
+			s.res.Saves++
+			run(save)
+			if s.onSave != nil {
+				s.onSave(id)
+			}
+		}
+	}
 	if d := time.Duration(s.scale[id] * float64(w.D)); d-driftSkew(d, w.DriftPPM) > 2*s.beat() {
 		cfg.Duration, cfg.MaxClockSkew = d, driftSkew(d, w.DriftPPM)
 	}

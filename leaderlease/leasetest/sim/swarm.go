@@ -27,6 +27,8 @@ type Swarm struct {
 
 	// How nodes run: one bit per node, bit 1 for node 1.
 	Plain, Stock, Async, Queue, Arrival uint64
+	// Short are the nodes that ask for promises of half of D, and make such of D.
+	Short uint64
 	// The longest delays. Each one is drawn anew, from zero.
 	Disk, Apply, Step, Latency time.Duration
 
@@ -100,6 +102,15 @@ func drawLease(r *rand.Rand, w *Swarm) {
 	}
 }
 
+// drawShort makes some nodes ask for shorter promises than the others, as in an upgrade.
+func drawShort(r *rand.Rand, w *Swarm) {
+	if d := w.shortD(); r.IntN(3) == 0 && d-driftSkew(d, w.DriftPPM) >= 4*time.Duration(w.HeartbeatTick)*w.Tick {
+		w.Short = r.Uint64() & (uint64(1)<<(w.nodes()+1) - 2)
+	}
+}
+
+func (w *Swarm) shortD() time.Duration { return w.D * 11 / 20 }
+
 // driftSkew is the least margin that covers clocks whose rates err by ppm, with
 // a microsecond for the rounding of readings.
 func driftSkew(d time.Duration, ppm int) time.Duration {
@@ -156,5 +167,6 @@ const (
 	streamProbes
 	streamClocks
 	streamCompacts
+	streamShort
 	streamFault = 1 << 20
 )

@@ -1,0 +1,107 @@
+package rules
+
+import (
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetest"
+)
+
+// mixed is a group whose node 1 asks for promises of 900 ms, as an older version does,
+// and the others for such of 300 ms. Their disks take delay.
+func mixed(t *testing.T, delay *time.Duration) *story {
+	t.Helper()
+	return begin(t, leasetest.Options{
+		Configure: func(id uint64, cfg *leaderlease.Config) {
+			if id != 1 {
+				cfg.Duration, cfg.MaxPromise = 300*ms, 900*ms
+			}
+		},
+		Node: func(uint64) leasetest.NodeOptions {
+			return leasetest.NodeOptions{Async: true, DiskDelay: func() time.Duration { return *delay }}
+		},
+	})
+}
+
+// crashed kills both voters and starts them again, when their promises to node 1 have
+// just been made, and returns how long it takes them to elect another.
+func (s *story) crashed() time.Duration {
+	s.isolate(1)
+	for _, id := range []uint64{2, 3} {
+		s.Node(id).Crash(0)
+		s.Node(id).Restart()
+	}
+	s.wantStatus(1, core.Valid)
+	return s.usurp(2, 2, 3)
+}
+
+// A member with a short promise grants a long one once a restart would hold for it: the
+// first probe is refused, and the next one is not.
+func TestV6ALongerPromiseIsSavedFirst(t *testing.T) {
+	disk := time.Duration(0)
+	s := mixed(t, &disk)
+	s.lead(1)
+	for _, id := range []uint64{2, 3} {
+		st := s.Node(id).Lease()
+		if got := st.Stats().RefusedProbes; got == 0 || got > 2 || st.Info().Promise.Saved != 900*ms {
+			t.Errorf("node %d refused %d probes and has saved %v, want one or two, and 900ms", id, got, st.Info().Promise.Saved)
+		}
+	}
+	if took := s.crashed(); took < 700*ms {
+		t.Errorf("node 2 was elected after %v: the voters have forgotten what they promised", took)
+	}
+}
+
+// A crash while it is being saved: nobody has been promised anything.
+func TestV6ACrashBeforeALongerPromiseIsSaved(t *testing.T) {
+	disk := time.Duration(0)
+	s := mixed(t, &disk)
+	s.Node(1).Campaign()
+	s.Run(50 * ms)
+	if r := s.Node(1).Role(); r != raft.StateLeader {
+		t.Fatalf("Role() of node 1 = %v, want StateLeader", r)
+	}
+	disk = time.Second
+	s.Run(400 * ms)
+	if s.Node(1).Valid() {
+		t.Error("node 1 has a lease by promises that nobody has saved")
+	}
+	disk = 0
+	for _, id := range []uint64{2, 3} {
+		if p := s.Node(id).Lease().Info().Promise; p.Remaining > 0 || p.Saved != 900*ms {
+			t.Errorf("node %d has promised %+v before its disk knows", id, p)
+		}
+	}
+}
+
+// What is saved falls when the last longer promise has ended, and rises again.
+func TestV6WhatIsSavedFollowsThePromises(t *testing.T) {
+	disk := time.Duration(0)
+	s := mixed(t, &disk)
+	s.lead(1)
+	s.Node(1).Transfer(2)
+	s.Run(100 * ms)
+	s.wantReign(2, 2)
+	s.Run(700 * ms)
+	saved := func(want time.Duration) {
+		t.Helper()
+		if got := s.Node(3).Lease().Info().Promise.Saved; got != want {
+			t.Fatalf("%v is saved, want %v", got, want)
+		}
+	}
+	saved(900 * ms)
+	s.Run(300 * ms)
+	saved(300 * ms)
+	s.Node(2).Transfer(1)
+	s.Run(400 * ms)
+	s.wantReign(1, 3)
+	saved(900 * ms)
+	s.wantStatus(1, core.Valid)
+	if took := s.crashed(); took < 700*ms {
+		t.Errorf("node 2 was elected after %v: the voters have forgotten what they promised", took)
+	}
+}

@@ -1,0 +1,47 @@
+package leaderlease
+
+import (
+	"time"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// saving is what is known of saves of the longest promise.
+type saving struct {
+	underWay bool
+	failed   bool // the last one has
+}
+
+// saveLocked has the longest promise saved if it is to change. Nobody waits for that: a
+// probe that asks for more is refused until then, and its leader sends another one.
+func (l *Lease) saveLocked(now core.Instant) {
+	s := &l.mu.saving
+	if s.underWay || l.mu.closed {
+		return
+	}
+	d, ok := l.mu.guard.Save(now)
+	if !ok {
+		return
+	}
+	s.underWay = true
+	if l.cfg.Go != nil {
+		l.cfg.Go(func() { l.save(d) })
+		return
+	}
+	l.saves.Go(func() { l.save(d) })
+}
+
+// save is called without a lock, since it waits for a disk.
+func (l *Lease) save(d time.Duration) {
+	err := l.cfg.Promises.SaveMaxPromise(d)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := &l.mu.saving
+	if err != nil && !s.failed {
+		l.cfg.Logger.Error("the longest promise cannot be saved", "duration", d, "error", err)
+	}
+	s.underWay, s.failed = false, err != nil
+	if err == nil {
+		l.mu.guard.Saved(d)
+	}
+}

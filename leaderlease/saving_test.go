@@ -1,0 +1,204 @@
+package leaderlease
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// slowFile is a PromiseStore whose disk answers when the test says so.
+type slowFile struct {
+	promiseFile
+	begun  []time.Duration
+	answer chan error
+}
+
+func (f *slowFile) SaveMaxPromise(d time.Duration) error {
+	f.begun = append(f.begun, d)
+	if f.answer == nil {
+		return nil
+	}
+	return <-f.answer
+}
+
+// saver is a follower of node 2 with a Duration of 300 ms, that may promise up to 900 ms.
+func saver(t *testing.T, file PromiseStore, amend ...func(*Config)) *puppet {
+	t.Helper()
+	p := newPuppet(t, append([]func(*Config){func(c *Config) {
+		c.Duration, c.MaxPromise, c.Promises = 300*ms, 900*ms, file
+	}}, amend...)...)
+	p.follow(2, 2)
+	return p
+}
+
+// asked2 is a heartbeat of node 2 that asks for d, and reports whether it was promised.
+func (p *puppet) asked2(d time.Duration) bool {
+	p.t.Helper()
+	m := p.message(raftpb.MsgHeartbeat, 2, 1)
+	attachProbe(m, core.Probe{Sent: p.clock.Now(), Duration: d})
+	before := p.Stats()
+	p.Incoming(m)
+	after := p.Stats()
+	if after.Promises+after.RefusedProbes != before.Promises+before.RefusedProbes+1 {
+		p.t.Fatalf("a probe is neither promised nor refused: %+v", after)
+	}
+	return after.Promises > before.Promises
+}
+
+// Nobody waits for the disk, nor for the lock: the probe is refused, and one that comes
+// when the longer promise is durable is not.
+func TestALongerPromiseIsSavedByTheWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowFile{}
+		p := saver(t, f)
+		f.answer = make(chan error)
+		for range 3 {
+			if p.asked2(900 * ms) {
+				t.Fatal("a promise is made that a restart would not hold for")
+			}
+			synctest.Wait()
+			p.Tick()
+		}
+		if len(f.begun) != 2 || f.begun[1] != 900*ms {
+			t.Fatalf("saved %v, want 300ms at the start and 900ms once", f.begun)
+		}
+		if !p.asked2(300 * ms) {
+			t.Error("a short promise is refused while a longer one is saved")
+		}
+		f.answer <- nil
+		synctest.Wait()
+		if !p.asked2(900*ms) || p.Info().Promise.Saved != 900*ms {
+			t.Errorf("a promise that is saved is refused: %+v", p.Info().Promise)
+		}
+		p.Close()
+	})
+}
+
+// It falls at a tick, and a longer promise is refused from then on, before the disk
+// answers.
+func TestWhatIsSavedFallsAtATick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowFile{promiseFile: promiseFile{kept: 900 * ms}}
+		p := saver(t, f)
+		f.answer = make(chan error)
+		p.clock.Advance(900*ms - 1)
+		p.Tick()
+		synctest.Wait()
+		if len(f.begun) != 1 {
+			t.Fatalf("saved %v, too early", f.begun)
+		}
+		p.clock.Advance(1)
+		p.Tick()
+		if p.asked2(900 * ms) {
+			t.Error("a longer promise is made while a shorter one is saved")
+		}
+		synctest.Wait()
+		if len(f.begun) != 2 || f.begun[1] != 300*ms {
+			t.Fatalf("saved %v, want 900ms and 300ms", f.begun)
+		}
+		f.answer <- nil
+		synctest.Wait()
+		if got := p.Info().Promise.Saved; got != 300*ms {
+			t.Errorf("Info().Promise.Saved = %v, want 300ms", got)
+		}
+		p.Close()
+	})
+}
+
+// An error changes nothing, is said once in a row, and the next probe tries again.
+func TestASaveThatFailsIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		f := &slowFile{}
+		p := saver(t, f, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		f.answer = make(chan error, 1)
+		for range 3 {
+			f.answer <- errors.New("broken on purpose")
+			if p.asked2(900 * ms) {
+				t.Fatal("a promise is made that was not saved")
+			}
+			synctest.Wait()
+		}
+		if got := strings.Count(log.String(), "cannot be saved"); got != 1 || len(f.begun) != 4 {
+			t.Errorf("%d lines about %d saves, want 1 about 3 and the first:\n%s", got, len(f.begun), &log)
+		}
+		f.answer <- nil
+		p.asked2(900 * ms)
+		synctest.Wait()
+		if !p.asked2(900 * ms) {
+			t.Error("a promise that is saved at last is refused")
+		}
+		p.Close()
+	})
+}
+
+// Close waits for the disk, and lets no other save begin.
+func TestCloseWaitsForASave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &slowFile{}
+		p := saver(t, f)
+		f.answer = make(chan error)
+		p.asked2(800 * ms)
+		closed := false
+		go func() { p.Close(); closed = true }()
+		synctest.Wait()
+		if closed {
+			t.Error("Close() returned while Promises was saving")
+		}
+		f.answer <- nil
+		synctest.Wait()
+		if !closed {
+			t.Error("Close() waits for nothing")
+		}
+		p.asked2(900 * ms)
+		synctest.Wait()
+		if len(f.begun) != 2 {
+			t.Errorf("saved %v after Close()", f.begun)
+		}
+	})
+}
+
+// An embedder that keeps count of its goroutines runs the save itself.
+func TestGoRunsTheSave(t *testing.T) {
+	f := &slowFile{}
+	var runs []func()
+	p := saver(t, f, func(c *Config) { c.Go = func(run func()) { runs = append(runs, run) } })
+	p.asked2(900 * ms)
+	p.Close()
+	if len(runs) != 1 || len(f.begun) != 1 {
+		t.Fatalf("Go was called %d times, and %v saved, want one call and 300ms", len(runs), f.begun)
+	}
+	runs[0]()
+	if !p.asked2(900 * ms) {
+		t.Error("a promise that is saved is refused")
+	}
+}
+
+// A restart holds for what was saved, be it more or less than MaxPromise, and for
+// MaxPromise if nothing was.
+func TestTheHoldIsWhatWasSaved(t *testing.T) {
+	for _, tc := range []struct{ kept, want time.Duration }{
+		{0, 900 * ms}, {200 * ms, 300 * ms}, {300 * ms, 300 * ms}, {301 * ms, 301 * ms}, {5 * time.Second, 5 * time.Second},
+	} {
+		f := &promiseFile{kept: tc.kept}
+		p := saver(t, f, func(c *Config) {
+			s := c.Raft.Storage.(*raft.MemoryStorage)
+			if err := s.SetHardState(&raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if hold := p.Info().Promise.Hold; hold != tc.want || f.kept != tc.want {
+			t.Errorf("kept %v: Info().Promise.Hold = %v, and %v is saved, want %v", tc.kept, hold, f.kept, tc.want)
+		}
+		p.Close()
+	}
+}
