@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"time"
 
-	"go.etcd.io/raft/v3"
-
 	"github.com/leaderlease/go/kvnode/admission"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/transport"
 )
 
-// When this member takes part and campaigns, package admission decides. Here is what it
+// When this member takes part, package admission decides. Here is what it
 // is told, and what is done then. All of that is in the loop.
 
 // newAdmission is called before the loop runs.
@@ -24,8 +22,7 @@ func (l *raftLoop) newAdmission() *admission.State {
 		members = append(members, m.ID)
 	}
 	return admission.New(admission.Config{
-		Self: l.ID(), Members: members, Waits: l.waiting(), Alone: l.id.Alone, Fresh: l.boot > 0,
-		ElectionTicks: l.cfg.electionTicks(), Patience: l.cfg.patience,
+		Self: l.ID(), Members: members, Waits: l.waiting(), Alone: l.id.Alone, Patience: l.cfg.patience,
 	}, time.Now())
 }
 
@@ -42,26 +39,12 @@ func (l *raftLoop) showAwaited() {
 	l.awaited.Store(&names)
 }
 
-// admissionTick is called at each tick.
-func (l *raftLoop) admissionTick() {
-	k := admission.Known{Leads: l.role == raft.StateLeader, Behind: l.store.Applied() < l.boot}
-	if !k.Leads && !k.Behind {
-		k.Voters, k.Bound = l.store.Members().Voters(), l.lease.MayCampaign() != nil
-	}
-	l.do(l.admission.Tick(time.Now(), k))
-}
-
 // do does what was decided, but to give up: only the caller knows why.
 func (l *raftLoop) do(d admission.Decision) {
 	if d.Open && l.note(func(id *memberdir.Identity) { id.Admitted = true }) {
 		l.admission.Opened()
 		l.showAwaited()
-		l.admissionTick()
-	}
-	if d.Campaign {
-		// Raft refuses while a configuration change waits to be applied, and asks
-		// again by itself after its own timeout.
-		_ = l.raw.Campaign()
+		l.elect(l.detector.Tick(l.standing()))
 	}
 	switch d.Say {
 	case admission.Waits:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode/admission"
+	"github.com/leaderlease/go/leaderlease/detector"
 )
 
 // maxTurn bounds how many messages are taken before raft is asked what is ready. Fewer: each
@@ -30,6 +31,7 @@ type raftLoop struct {
 	// lock guards any of it.
 	raw       *raft.RawNode
 	admission *admission.State
+	detector  *detector.Detector
 	offers    offers
 	role      raft.StateType // as of the newest Ready, as commit is
 	commit    uint64
@@ -144,7 +146,8 @@ func (l *raftLoop) tick() {
 	if l.lease.Tick() && l.admission.IsOpen() {
 		l.raw.Tick()
 	}
-	l.admissionTick()
+	l.do(l.admission.Tick(time.Now()))
+	l.elect(l.detector.Tick(l.standing()))
 	if l.appends.disk.check() {
 		l.transfers.stepAside()
 	}
@@ -172,7 +175,7 @@ func (l *raftLoop) step(m *raftpb.Message) {
 		l.implausible(m, err)
 		return
 	}
-	l.admission.Heard(m, l.Term())
+	l.elect(l.detector.Heard(m, l.Term(), time.Now()))
 	l.vouched.answer(m)
 	l.learnCommit(m)
 	_ = l.raw.Step(m)

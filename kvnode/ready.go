@@ -1,6 +1,8 @@
 package kvnode
 
 import (
+	"time"
+
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 )
@@ -89,7 +91,7 @@ func (l *raftLoop) follow(rd *raft.Ready) {
 func (l *raftLoop) followLeader(lead uint64) {
 	old := l.Leader()
 	l.log.Info("leader", "leader", l.book.called(lead), "was", l.book.called(old), "term", l.Term(), "role", l.role.String())
-	l.admission.LeaderIs(lead)
+	l.detector.LeaderIs(lead, time.Now())
 	l.setLeader(lead)
 	l.offers.full = false
 	// What was handed to the old leader may be lost on the way.

@@ -125,6 +125,6 @@ func (o *reads) mayLack(since *leadership, err error) bool {
 
 // silence is for how many ticks the leader has not been heard, 0 if this member stops.
 func (o *reads) silence() int {
-	ticks, _ := ask(context.Background(), &o.calls, func(l *raftLoop) int { return l.admission.Silence() })
+	ticks, _ := ask(context.Background(), &o.calls, func(l *raftLoop) int { return l.detector.Silence() })
 	return ticks
 }

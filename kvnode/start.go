@@ -228,7 +228,7 @@ func (n *Node) begin() (err error) {
 		return err
 	}
 	n.loop.appends.appender = raftwal.NewAppender(n.wal, n.disk.retry)
-	n.loop.admission = n.loop.newAdmission()
+	n.loop.admission, n.loop.detector = n.loop.newAdmission(), n.loop.newDetector()
 	n.loop.showAwaited()
 	n.ttl = n.newTTL()
 	n.routes.connect()

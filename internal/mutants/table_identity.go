@@ -210,24 +210,6 @@ var identities = []Mutant{
 		New:  "\tif",
 	},
 	{
-		Rule: "succession", Name: "the leader that was lost has a turn, too", Pkg: admissionPkg, Test: "^TestTurns$",
-		File: "kvnode/admission/turns.go",
-		Old:  "return id == t.lost })",
-		New:  "return false })",
-	},
-	{
-		Rule: "succession", Name: "a member campaigns against its promise", Pkg: admissionPkg, Test: "^TestTurns$",
-		File: "kvnode/admission/turns.go",
-		Old:  "case k.Leads, k.Behind, k.Bound:",
-		New:  "case k.Leads, k.Behind:",
-	},
-	{
-		Rule: "succession", Name: "a leader that was deposed is still heard", Pkg: admissionPkg, Test: "^TestSignsOfLife$",
-		File: "kvnode/admission/turns.go",
-		Old:  "if m.GetTerm() >= term {",
-		New:  "if true {",
-	},
-	{
 		Rule: "founding", Name: "a joiner that is started as a founder founds", Pkg: nodePkg, Test: "^TestAJoinerNeverFounds$",
 		File: "kvnode/start.go",
 		Old:  "\tif n.fresh && !n.id.Joined {\n",

@@ -1,5 +1,5 @@
-// Package admission decides when a member takes part in its cluster, when it gives up
-// waiting to, and when it campaigns. It is pure: events and the time go in, decisions
+// Package admission decides when a member takes part in its cluster, and when it gives up
+// waiting to. It is pure: events and the time go in, decisions
 // come out. It has no clock, lock, goroutine or IO; package kvnode does what it decides.
 //
 // A member that founds a cluster, or joins one, is admitted once so many others have
@@ -33,10 +33,6 @@ type Config struct {
 	Members []uint64
 	// Waits: it has yet to be admitted. Alone: it founds a cluster of one.
 	Waits, Alone bool
-	// Fresh: its log has just been bootstrapped, so nobody has promised anything.
-	Fresh bool
-	// ElectionTicks is after how many ticks without a leader others would vote.
-	ElectionTicks int
 	// Patience is AlonePatience, but in tests.
 	Patience time.Duration
 }
@@ -45,10 +41,8 @@ type Config struct {
 type Decision struct {
 	// GiveUp: end the member, because of the event that was just told.
 	GiveUp bool
-	// Open: make durable that the member is admitted, call Opened, and then Tick.
+	// Open: make durable that the member is admitted, and call Opened.
 	Open bool
-	// Campaign: have raft campaign.
-	Campaign bool
 	// Say is what operators are told, if they are told anything.
 	Say Line
 }
@@ -78,14 +72,13 @@ type State struct {
 	// could not be asked, or the start.
 	asking int
 	called time.Time
-	turns  turns
 }
 
 // New returns the state of a member that starts now.
 func New(cfg Config, now time.Time) *State {
 	return &State{
 		cfg: cfg, open: !cfg.Waits, accepted: make(map[uint64]bool), refusals: make(refusals),
-		reminded: now, called: now, turns: turns{fresh: cfg.Fresh},
+		reminded: now, called: now,
 	}
 }
 
@@ -157,15 +150,14 @@ func (s *State) Asked(claims bool, err error, now time.Time) Decision {
 // IsAsking reports whether somebody is being asked.
 func (s *State) IsAsking() bool { return s.asking > 0 }
 
-// Tick tells of a tick, and of what is known at that moment.
-func (s *State) Tick(now time.Time, k Known) Decision {
+// Tick tells of a tick.
+func (s *State) Tick(now time.Time) Decision {
 	switch {
 	case s.open:
-		return Decision{Campaign: s.turns.tick(&s.cfg, k)}
+		return Decision{}
 	case s.cfg.Alone && !s.IsAsking() && now.Sub(s.called) >= s.cfg.Patience:
 		return Decision{Open: true}
 	}
-	s.turns.silent++
 	if s.cfg.Alone || now.Sub(s.reminded) < Reminder {
 		return Decision{}
 	}

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"go.etcd.io/raft/v3/raftpb"
 )
 
 // event is something that happens to a member at a time after its start.
@@ -23,7 +21,6 @@ var (
 	foreign    = Decision{Say: Foreign}
 	open       = Decision{Open: true}
 	giveUp     = Decision{GiveUp: true}
-	campaign   = Decision{Campaign: true}
 	errAsking  = errors.New("cannot be asked")
 )
 
@@ -39,7 +36,7 @@ func refused(peer uint64) func(*State, time.Time) Decision {
 	return func(s *State, _ time.Time) Decision { s.Refused(peer); return silence }
 }
 
-func tick(s *State, now time.Time) Decision { return s.Tick(now, Known{Voters: []uint64{1, 2, 3}}) }
+func tick(s *State, now time.Time) Decision { return s.Tick(now) }
 func asks(s *State, _ time.Time) Decision   { s.Asks(); return silence }
 func opened(s *State, _ time.Time) Decision { s.Opened(); return silence }
 func asked(claims bool, err error) func(*State, time.Time) Decision {
@@ -47,7 +44,7 @@ func asked(claims bool, err error) func(*State, time.Time) Decision {
 }
 
 func of(members ...uint64) Config {
-	return Config{Self: 1, Members: members, Waits: true, ElectionTicks: 10, Patience: AlonePatience}
+	return Config{Self: 1, Members: members, Waits: true, Patience: AlonePatience}
 }
 
 func alone(c Config) Config { c.Alone = true; return c }
@@ -151,95 +148,5 @@ func TestAwaited(t *testing.T) {
 	}
 	if s.Opened(); !s.IsOpen() || s.Awaited() != nil {
 		t.Errorf("IsOpen() = %v, Awaited() = %v once it takes part", s.IsOpen(), s.Awaited())
-	}
-}
-
-// campaigns returns at which of so many ticks a member of 1, 2 and 3 campaigns.
-func campaigns(s *State, ticks int, k Known) (at []int) {
-	for i := range ticks {
-		if s.Tick(time.Unix(0, 0), k) == campaign {
-			at = append(at, i+1)
-		}
-	}
-	return at
-}
-
-func TestTurns(t *testing.T) {
-	three := Known{Voters: []uint64{1, 2, 3}}
-	for _, tt := range []struct {
-		name  string
-		self  uint64
-		fresh bool
-		lost  uint64
-		k     Known
-		want  []int
-	}{
-		{"the lowest that outlives the leader is first", 2, false, 1, three, []int{11, 12, 17, 18}},
-		{"then the next", 3, false, 1, three, []int{14, 15, 20, 21}},
-		{"the leader that was lost has a place behind the lower ones", 1, false, 1, three, []int{11, 12, 17, 18}},
-		{"and none if it is the highest", 3, false, 3, three, nil},
-		{"no leader was known: all take turns", 3, false, 0, three, []int{17, 18}},
-		{"a leader that is no voter takes no turn from them", 1, false, 9, three, []int{11, 12, 20, 21}},
-		{"alone it does at once", 1, false, 0, Known{Voters: []uint64{1}}, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}},
-		{"a new cluster: the lowest begins", 1, true, 0, three, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}},
-		{"a new cluster: the second follows", 2, true, 0, three, []int{4, 8, 12, 16, 20}},
-		{"a new cluster that has had a leader", 1, true, 2, three, []int{11, 12, 17, 18}},
-		{"not a learner", 4, false, 0, three, nil},
-		{"not the leader", 1, false, 0, Known{Voters: three.Voters, Leads: true}, nil},
-		{"not before it has applied the first entries", 1, true, 0, Known{Voters: three.Voters, Behind: true}, nil},
-		{"not against its promise", 1, false, 0, Known{Voters: []uint64{1}, Bound: true}, nil},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			s := New(Config{Self: tt.self, Fresh: tt.fresh, ElectionTicks: 10}, time.Unix(0, 0))
-			s.LeaderIs(tt.lost)
-			if got := campaigns(s, 21, tt.k); !slices.Equal(got, tt.want) {
-				t.Errorf("it campaigns at ticks %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestSignsOfLife(t *testing.T) {
-	for _, tt := range []struct {
-		typ  raftpb.MessageType
-		term uint64
-		want []int
-	}{
-		{raftpb.MsgHeartbeat, 5, nil},
-		{raftpb.MsgApp, 6, nil},
-		{raftpb.MsgSnap, 5, nil},
-		{raftpb.MsgHeartbeat, 4, []int{1, 2}}, // of a leader that was deposed
-		{raftpb.MsgVote, 5, []int{1, 2}},
-		{raftpb.MsgHeartbeatResp, 5, []int{1, 2}},
-	} {
-		s := New(Config{Self: 1, ElectionTicks: 10}, time.Unix(0, 0))
-		s.LeaderIs(2)
-		three := Known{Voters: []uint64{1, 2, 3}}
-		campaigns(s, 10, three)
-		s.Heard(&raftpb.Message{Type: tt.typ.Enum(), Term: new(tt.term)}, 5)
-		if heard := tt.want == nil; (s.Silence() == 0) != heard {
-			t.Errorf("after %v of term %d: Silence() = %d, want 0 if that was a sign of life: %v", tt.typ, tt.term, s.Silence(), heard)
-		}
-		if got := campaigns(s, 2, three); !slices.Equal(got, tt.want) {
-			t.Errorf("after %v of term %d: it campaigns at %v, want %v", tt.typ, tt.term, got, tt.want)
-		}
-	}
-}
-
-// A member that waits counts the ticks: once it is let in it is in step with the others.
-func TestTheFirstTurnCountsFromTheStart(t *testing.T) {
-	cfg := of(1, 2)
-	cfg.Self, cfg.Fresh = 2, true
-	s := New(cfg, time.Unix(0, 0))
-	two := Known{Voters: []uint64{1, 2}}
-	if got := campaigns(s, 3, two); got != nil {
-		t.Fatalf("it campaigns at %v before it is let in", got)
-	}
-	if got := s.Accepted(1); got != open {
-		t.Fatalf("Accepted() = %+v, want %+v", got, open)
-	}
-	s.Opened()
-	if got := campaigns(s, 1, two); !slices.Equal(got, []int{1}) {
-		t.Errorf("it campaigns at %v, want at once, as the turn of the first one is over", got)
 	}
 }

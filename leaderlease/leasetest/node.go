@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/detector"
 )
 
 // Node is one member: a process that can be paused, killed and restarted, on a
@@ -32,6 +33,10 @@ type Node struct {
 	lease  *leaderlease.Lease // nil for other kinds
 	role   raft.StateType
 	term   uint64
+	lead   uint64
+	// detector is nil without Options.Suspects. polling: it is about to be asked.
+	detector *detector.Detector
+	polling  bool
 
 	machine Machine
 	conf    *raftpb.ConfState
@@ -106,6 +111,7 @@ func (n *Node) start() {
 		n.lease, err = leaderlease.New(cfg)
 		must(err)
 	}
+	n.detector, n.polling, n.lead = n.newDetector(), false, 0
 	n.observe()
 }
 
@@ -132,6 +138,9 @@ func (n *Node) scheduleTicks() {
 func (n *Node) tick() {
 	if n.lease == nil || n.lease.Tick() {
 		n.raw.Tick()
+	}
+	if n.detector != nil {
+		n.elect(n.detector.Tick(n.standing()))
 	}
 }
 
@@ -183,6 +192,10 @@ func (n *Node) stepRaw(m *raftpb.Message) {
 		return
 	}
 	n.learnCommit(m)
+	if n.detector != nil {
+		n.elect(n.detector.Heard(m, n.term, n.wall()))
+		n.pollSoon()
+	}
 	// Raft answers what it cannot use with an error, and goes on.
 	_ = n.raw.Step(m)
 }
@@ -236,6 +249,10 @@ func (n *Node) observe() {
 	s := n.raw.BasicStatus()
 	won := s.RaftState == raft.StateLeader && (n.role != raft.StateLeader || n.term != s.GetTerm())
 	n.role, n.term = s.RaftState, s.GetTerm()
+	if n.detector != nil && n.lead != s.Lead {
+		n.lead = s.Lead
+		n.detector.LeaderIs(n.lead, n.wall())
+	}
 	if won && n.cluster.OnLeader != nil {
 		n.cluster.OnLeader(n, n.term)
 	}

@@ -38,6 +38,9 @@ type NodeOptions struct {
 	// FilterOnArrival asks Incoming when a message arrives, before it queues,
 	// as a transport goroutine does, and not when raft is about to step it.
 	FilterOnArrival bool
+	// Suspects has a node of Kind Library act upon Gone, and take turns to campaign, by
+	// package detector.
+	Suspects bool
 	// ForgetsChanges applies changes of membership before the log knows for good
 	// that they are committed, TellsNobody keeps to itself in elections what is
 	// committed: negative controls.

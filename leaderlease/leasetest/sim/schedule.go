@@ -150,6 +150,7 @@ func (w *Swarm) fields() []field {
 		{"queue", &w.Queue},
 		{"arrival", &w.Arrival},
 		{"short", &w.Short},
+		{"suspects", &w.Suspects},
 		{"disk", &w.Disk},
 		{"apply", &w.Apply},
 		{"step", &w.Step},

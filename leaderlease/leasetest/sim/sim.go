@@ -223,6 +223,7 @@ func (s *sim) configure(id uint64, cfg *leaderlease.Config) {
 func (s *sim) nodeOptions(id uint64) leasetest.NodeOptions {
 	w := s.w
 	o := leasetest.NodeOptions{Async: has(w.Async, id), QueueWhileBusy: has(w.Queue, id), FilterOnArrival: has(w.Arrival, id)}
+	o.Suspects = has(w.Suspects, id)
 	o.ForgetsChanges, o.TellsNobody = w.Forgets, w.Mute
 	switch {
 	case has(w.Stock, id):

@@ -29,6 +29,8 @@ type Swarm struct {
 	Plain, Stock, Async, Queue, Arrival uint64
 	// Short are the nodes that ask for promises of half of D, and make such of D.
 	Short uint64
+	// Suspects are the nodes that act upon connections that end.
+	Suspects uint64
 	// The longest delays. Each one is drawn anew, from zero.
 	Disk, Apply, Step, Latency time.Duration
 
@@ -102,11 +104,13 @@ func drawLease(r *rand.Rand, w *Swarm) {
 	}
 }
 
-// drawShort makes some nodes ask for shorter promises than the others, as in an upgrade.
+// drawShort makes some nodes ask for shorter promises than the others, as in an upgrade, and
+// some act upon connections that end.
 func drawShort(r *rand.Rand, w *Swarm) {
 	if d := w.shortD(); r.IntN(3) == 0 && d-driftSkew(d, w.DriftPPM) >= 4*time.Duration(w.HeartbeatTick)*w.Tick {
 		w.Short = r.Uint64() & (uint64(1)<<(w.nodes()+1) - 2)
 	}
+	w.Suspects = pick(r, 0, ^uint64(0), ^uint64(0), r.Uint64()) & (uint64(1)<<(w.nodes()+1) - 2)
 }
 
 func (w *Swarm) shortD() time.Duration { return w.D * 11 / 20 }

@@ -1,0 +1,83 @@
+package main
+
+// detectorRules take apart when a member takes its leader for dead.
+var detectorRules = []Mutant{
+	{
+		Rule: "succession", Name: "the leader that was lost has a turn, too", Pkg: "./leaderlease/detector", Test: "^TestTurnsAfterSilence$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "case id == d.leader:\n", New: "case id == d.leader && false:\n",
+	},
+	{
+		Rule: "succession", Name: "a member campaigns against its promise", Pkg: "./leaderlease/detector", Test: "^TestTurnsAfterSilence$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "case k.Leads, k.Away, k.Bound:", New: "case k.Leads, k.Away:",
+	},
+	{
+		Rule: "succession", Name: "a leader that was deposed is still heard", Pkg: "./leaderlease/detector", Test: "^TestSignsOfLife$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "if m.GetTerm() >= term {", New: "if true {",
+	},
+	{
+		Rule: "succession", Name: "a hint is acted upon against the promise", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "k.Away || k.Bound ||", New: "k.Away ||",
+	},
+	{
+		Rule: "succession", Name: "what was under way ends a suspicion", Pkg: "./leaderlease/detector", Test: "^TestASuspicionStands$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "now.Sub(d.hint.at) < d.cfg.Heartbeat {", New: "false {",
+	},
+	{
+		Rule: "succession", Name: "no sign of life ends a suspicion", Pkg: "./leaderlease/detector", Test: "^TestAFalseAlarmIsCounted$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "now.Sub(d.hint.at) < d.cfg.Heartbeat {", New: "true {",
+	},
+	{
+		Rule: "succession", Name: "a candidate campaigns again", Pkg: "./leaderlease/detector", Test: "^TestACandidateDoesNotCampaignAgain$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "turn+1 == h.turn || k.Candidate {", New: "turn+1 == h.turn {",
+	},
+	{
+		Rule: "succession", Name: "all who suspect campaign at once", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "turn%of != place || ", New: "turn%of < 0 || place < 0 || ",
+	},
+	{
+		Rule: "succession", Name: "a member campaigns at each poll of its turn", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",
+		File: "leaderlease/detector/detector.go",
+		Old:  " || turn+1 == h.turn", New: "",
+	},
+	{
+		Rule: "succession", Name: "any request for a pre-vote is a hint", Pkg: "./leaderlease/detector", Test: "^TestARequestForAPreVoteIsAHint$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "now.Sub(d.heard) >= quiet*d.cfg.Heartbeat", New: "true",
+	},
+	{
+		Rule: "succession", Name: "who has missed the hint vetoes", Pkg: "./leaderlease/detector", Test: "^TestARequestForAPreVoteIsAHint$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "return Decision{Forget: d.forget(now)}", New: "return Decision{}",
+	},
+	{
+		Rule: "succession", Name: "a hint is believed for ever", Pkg: "./leaderlease/detector", Test: "^TestWhatIsNoHint$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "return d.hint.way != Silence && now.Sub(d.hint.at) < d.cfg.ElectionTimeout", New: "return d.hint.way != Silence",
+	},
+	{
+		Rule: "succession", Name: "a hint about anybody is one about the leader", Pkg: "./leaderlease/detector", Test: "^TestWhatIsNoHint$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "if peer != d.leader || peer == raft.None", New: "if d.leader == raft.None",
+	},
+	{
+		Rule: "succession", Name: "who has missed the hint vetoes, and nobody leads", Pkg: rulesPkg, Test: "^TestV7AMissedHintVetoesNothing$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "return Decision{Forget: d.forget(now)}", New: "return Decision{}",
+		More: []Edit{{File: "leaderlease/detector/detector.go", Old: "d.suspect(d.leader, PreVote, now)", New: "_ = PreVote"}},
+	},
+	{
+		Rule: "V7", Name: "a hint lets a bound member vote", Pkg: rulesPkg, Test: "^TestV7AHintEndsNoPromise$",
+		File: "leaderlease/ready.go",
+		Old:  "mu.role, mu.leader = rd.RaftState, rd.Lead",
+		New:  "mu.role, mu.leader = rd.RaftState, rd.Lead\n\t\tif rd.Lead == raft.None {\n\t\t\tmu.guard = core.NewGuard(now, l.nonce.incarnation(), l.cfg.MaxPromise, 0)\n\t\t}",
+		More: []Edit{{File: "leaderlease/detector/detector.go", Old: "k.Away || k.Bound ||", New: "k.Away ||"}},
+	},
+}

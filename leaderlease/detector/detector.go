@@ -1,0 +1,234 @@
+package detector
+
+import (
+	"slices"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// Config is what a member knows of itself and of its group's timing.
+type Config struct {
+	Self uint64
+	// ElectionTicks is raft's ElectionTick: after how many ticks without a leader the
+	// others would vote anyway.
+	ElectionTicks int
+	// Heartbeat is the time between two heartbeats of a leader.
+	Heartbeat time.Duration
+	// ElectionTimeout is for how long a hint is believed. After it silence decides, as
+	// without one.
+	ElectionTimeout time.Duration
+	// Turn is the time between the turns of two members that suspect their leader.
+	// Default: 25 ms, in which a round trip and a write to disk fit. Shorter: they split
+	// the vote where disks are slow. Longer: fail-over takes longer if the first is down.
+	Turn time.Duration
+	// Fresh: there has been no leader since the log was bootstrapped, so nobody has
+	// promised anything and nobody needs to wait.
+	Fresh bool
+}
+
+// Interval is how often Poll is to be called while a leader is suspected.
+const Interval = 5 * time.Millisecond
+
+const (
+	// turnTicks is how many ticks lie between two turns after plain silence: a round trip
+	// and a write to disk fit in.
+	turnTicks = 3
+	// tries is at how many ticks of its turn a member campaigns. Ticks are not in step:
+	// at the first one the others may lack a tick until they would vote.
+	tries = 2
+	// quiet is after how many heartbeats' time without one another member's request for a
+	// pre-vote counts as a hint. Fewer: a single late heartbeat would do.
+	quiet = 3
+)
+
+// Known is what is known at the moment of a Tick or a Poll.
+type Known struct {
+	// Voters are the voters in order of their IDs, as applied.
+	Voters []uint64
+	// Leads: the member leads. Candidate: it stands for election, with others' pre-votes
+	// behind it. Away: it does not take part, or has not applied what bootstrapping made.
+	Leads, Candidate, Away bool
+	// Bound: it has promised not to campaign, or may have before it restarted;
+	// Lease.MayCampaign tells.
+	Bound bool
+}
+
+// Decision is what to do now, in the order of the fields.
+type Decision struct {
+	// Forget: have raft forget its leader (ForgetLeader), so that it votes at once.
+	Forget bool
+	// Campaign: have raft campaign.
+	Campaign bool
+}
+
+// Detector is what one member knows about its leader. Its methods are called by one
+// goroutine, the one that steps raft.
+type Detector struct {
+	cfg   Config
+	fresh bool
+	// leader is who leads, or led last; 0 if none was known since the start.
+	leader uint64
+	// heard is when it gave the last sign of life, silent how many ticks ago.
+	heard  time.Time
+	silent int
+	// hint is what is suspected of it.
+	hint  suspicion
+	stats Stats
+}
+
+// suspicion is the time line of a hint.
+type suspicion struct {
+	way Way // Silence if there is none
+	// at is when the hint came, free when the promise had ended.
+	at, free time.Time
+	// turn is the number of the last turn in which the member has campaigned, from 1 on.
+	turn int
+}
+
+// New returns the detector of a member that starts now.
+func New(cfg Config, now time.Time) *Detector {
+	if cfg.Turn == 0 {
+		cfg.Turn = 25 * time.Millisecond
+	}
+	return &Detector{cfg: cfg, fresh: cfg.Fresh, heard: now}
+}
+
+// LeaderIs tells who leads, raft.None if nobody is known to.
+func (d *Detector) LeaderIs(leader uint64, now time.Time) {
+	if leader == raft.None {
+		return // who led last is what counts
+	}
+	if leader != d.leader && d.leader != raft.None {
+		d.note(now)
+	}
+	d.fresh, d.leader, d.heard, d.silent, d.hint = false, leader, now, 0, suspicion{}
+}
+
+// Gone tells that the last connection from a peer was ended by the other end, and not by
+// this one or by a timeout: its process may have died. It is a hint, never a proof.
+func (d *Detector) Gone(peer uint64, now time.Time) { d.suspect(peer, Hint, now) }
+
+func (d *Detector) suspect(peer uint64, why Way, now time.Time) {
+	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.Suspects(now) {
+		return
+	}
+	d.hint = suspicion{way: why, at: now}
+	d.stats.Hints[why]++
+}
+
+// Silence is how many ticks ago the leader, now or last, gave a sign of life.
+func (d *Detector) Silence() int { return d.silent }
+
+// Suspects reports whether Poll is to be called.
+func (d *Detector) Suspects(now time.Time) bool {
+	return d.hint.way != Silence && now.Sub(d.hint.at) < d.cfg.ElectionTimeout
+}
+
+// Heard tells of a message that the lease has let in, before raft steps it, and of raft's
+// term. A leader's heartbeats and entries are signs of life: what arrives later than what
+// was under way at the time of a hint ends the suspicion. A member that asks for a
+// pre-vote suspects the leader; if it has been silent here, too, that is a hint, and to be
+// forgotten before raft steps m, or one member that has missed the hint would veto.
+func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision {
+	switch m.GetType() {
+	case raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgSnap:
+		if m.GetTerm() >= term {
+			d.alive(now)
+		}
+	case raftpb.MsgPreVote:
+		if m.GetFrom() != d.leader && now.Sub(d.heard) >= quiet*d.cfg.Heartbeat {
+			d.suspect(d.leader, PreVote, now)
+		}
+		return Decision{Forget: d.forget(now)}
+	}
+	return Decision{}
+}
+
+func (d *Detector) alive(now time.Time) {
+	d.heard, d.silent = now, 0
+	if d.hint.way == Silence || now.Sub(d.hint.at) < d.cfg.Heartbeat {
+		return // it may have been under way
+	}
+	d.hint = suspicion{}
+	d.stats.FalseAlarms++
+}
+
+// forget reports whether the leader is to be forgotten: once for each suspicion, as soon
+// as the promise to it has ended.
+func (d *Detector) forget(now time.Time) bool {
+	if !d.Suspects(now) || !d.hint.free.IsZero() {
+		return false
+	}
+	d.hint.free = now
+	d.stats.Forgets++
+	return true
+}
+
+// Poll is called every Interval while a leader is suspected. Once the promise to it has
+// ended it is forgotten, and the members take turns to campaign.
+func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
+	if !d.Suspects(now) || k.Leads || k.Away || k.Bound || !slices.Contains(k.Voters, d.cfg.Self) {
+		return Decision{}
+	}
+	do.Forget = d.forget(now)
+	h := &d.hint
+	place, of := d.place(k.Voters)
+	turn := int(now.Sub(h.free) / d.cfg.Turn)
+	if turn%of != place || turn+1 == h.turn || k.Candidate {
+		return do
+	}
+	h.turn = turn + 1
+	do.Campaign = true
+	return do
+}
+
+// place is the member's place among those who outlive the leader, and how many they are.
+func (d *Detector) place(voters []uint64) (at, of int) {
+	for _, id := range voters {
+		switch {
+		case id == d.leader:
+			continue
+		case id < d.cfg.Self:
+			at++
+		}
+		of++
+	}
+	return at, max(of, 1)
+}
+
+// Tick is called at each tick of raft's, after which a member that has heard nothing of
+// its leader campaigns in its turn.
+//
+// Raft draws each timeout from one to two election timeouts, so that two members rarely
+// campaign at once. Members that know each other take turns instead, and then the first
+// turn is due as soon as anybody would vote: just after one election timeout.
+func (d *Detector) Tick(k Known) Decision { return Decision{Campaign: d.due(k)} }
+
+func (d *Detector) due(k Known) bool {
+	d.silent++
+	rank := slices.Index(k.Voters, d.cfg.Self)
+	switch {
+	case k.Leads, k.Away, k.Bound:
+		return false
+	case rank < 0: // a learner, or removed
+		return false
+	case len(k.Voters) == 1:
+		return true
+	case d.fresh:
+		// The lowest ID begins; the others are there if it does not.
+		due := d.silent > rank*turnTicks
+		if due {
+			d.silent = 0
+		}
+		return due
+	case d.silent <= d.cfg.ElectionTicks:
+		return false
+	}
+	// Turns go round, since votes may be split with somebody whom raft's own timeout has
+	// sent.
+	at, of := d.place(k.Voters)
+	now := (d.silent - d.cfg.ElectionTicks - 1) % (turnTicks * of)
+	return now >= turnTicks*at && now < turnTicks*at+tries
+}

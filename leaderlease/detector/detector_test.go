@@ -1,0 +1,283 @@
+package detector
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+const (
+	ms   = time.Millisecond
+	beat = 50 * ms
+)
+
+var (
+	three    = Known{Voters: []uint64{1, 2, 3}}
+	bound    = Known{Voters: []uint64{1, 2, 3}, Bound: true}
+	nothing  = Decision{}
+	forget   = Decision{Forget: true}
+	campaign = Decision{Campaign: true}
+	both     = Decision{Forget: true, Campaign: true}
+)
+
+// at is an instant of a test.
+func at(d time.Duration) time.Time { return time.Unix(0, 0).Add(d) }
+
+// follower is a member that has heard of leader 1 at 0.
+func follower(self uint64) *Detector {
+	d := New(Config{Self: self, ElectionTicks: 10, Heartbeat: beat, ElectionTimeout: time.Second}, at(0))
+	d.LeaderIs(1, at(0))
+	return d
+}
+
+func message(t raftpb.MessageType, from, term uint64) *raftpb.Message {
+	return &raftpb.Message{Type: t.Enum(), From: new(from), Term: new(term)}
+}
+
+func (d *Detector) wants(t *testing.T, now time.Duration, k Known, want Decision) {
+	t.Helper()
+	if got := d.Poll(at(now), k); got != want {
+		t.Errorf("Poll(%v) = %+v, want %+v", now, got, want)
+	}
+}
+
+// The leader is forgotten when the promise ends and not before, and the members campaign
+// one after the other, round and round.
+func TestAHintIsActedUponWhenThePromiseEnds(t *testing.T) {
+	first, second := follower(2), follower(3)
+	for _, d := range []*Detector{first, second} {
+		d.wants(t, 10*ms, three, nothing) // nothing is suspected
+		d.Gone(1, at(10*ms))
+		d.Gone(1, at(100*ms)) // once more changes nothing
+		d.wants(t, 249*ms, bound, nothing)
+	}
+	first.wants(t, 250*ms, three, both)
+	first.wants(t, 255*ms, three, nothing)
+	first.wants(t, 275*ms, three, nothing) // the other's turn
+	first.wants(t, 300*ms, three, campaign)
+	second.wants(t, 250*ms, three, forget)
+	second.wants(t, 270*ms, three, nothing)
+	second.wants(t, 275*ms, three, campaign)
+	first.LeaderIs(3, at(310*ms))
+	want := FailOver{Way: Hint, Hint: 10 * ms, Promise: 240 * ms, Election: 60 * ms}
+	if s := first.Stats(); s.Last != want || s.Hints[Hint] != 1 || s.Forgets != 1 || s.FalseAlarms != 0 {
+		t.Errorf("Stats() = %+v, want one hint, one leader forgotten, and %+v", s, want)
+	}
+	first.wants(t, 320*ms, three, nothing)
+}
+
+func TestWhatIsNoHint(t *testing.T) {
+	for name, do := range map[string]func(d *Detector) Known{
+		"somebody else is gone":      func(d *Detector) Known { d.Gone(3, at(0)); return three },
+		"the member leads by itself": func(d *Detector) Known { d.LeaderIs(2, at(0)); d.Gone(2, at(0)); return three },
+		"nobody was known to lead":   func(d *Detector) Known { *d = *New(d.cfg, at(0)); d.Gone(0, at(0)); return three },
+		"it has begun to lead":       func(d *Detector) Known { d.Gone(1, at(0)); return Known{Voters: three.Voters, Leads: true} },
+		"it does not take part":      func(d *Detector) Known { d.Gone(1, at(0)); return Known{Voters: three.Voters, Away: true} },
+		"it is a learner":            func(d *Detector) Known { d.Gone(1, at(0)); return Known{Voters: []uint64{1, 3}} },
+		"an election timeout ago":    func(d *Detector) Known { d.Gone(1, at(-time.Second+300*ms)); return three },
+		"a later heartbeat ended it": func(d *Detector) Known {
+			d.Gone(1, at(0))
+			d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(beat))
+			return three
+		},
+		"later entries ended it": func(d *Detector) Known {
+			d.Gone(1, at(0))
+			d.Heard(message(raftpb.MsgApp, 1, 6), 5, at(beat))
+			return three
+		},
+		"another leader is known then": func(d *Detector) Known { d.Gone(1, at(0)); d.LeaderIs(3, at(1)); return three },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := follower(2)
+			k := do(d)
+			d.wants(t, 300*ms, k, nothing)
+		})
+	}
+}
+
+// What was on its way when the hint came is no sign of life, nor is what others say, nor
+// what a leader says that was deposed.
+func TestASuspicionStands(t *testing.T) {
+	for name, say := range map[string]struct {
+		m  *raftpb.Message
+		at time.Duration
+	}{
+		"a heartbeat was under way": {message(raftpb.MsgHeartbeat, 1, 5), beat - 1},
+		"a deposed leader's":        {message(raftpb.MsgHeartbeat, 1, 4), 2 * beat},
+		"another member's answer":   {message(raftpb.MsgAppResp, 3, 5), 2 * beat},
+	} {
+		d := follower(2)
+		d.Gone(1, at(0))
+		d.Heard(say.m, 5, at(say.at))
+		d.LeaderIs(raft.None, at(say.at)) // as raft says once it has forgotten
+		if got := d.Poll(at(250*ms), three); got != both || d.Stats().FalseAlarms != 0 {
+			t.Errorf("%s: Poll() = %+v, want %+v", name, got, both)
+		}
+	}
+}
+
+func TestAFalseAlarmIsCounted(t *testing.T) {
+	d := follower(2)
+	d.Gone(1, at(0))
+	for i := range time.Duration(5) {
+		d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(beat*(i+1)))
+	}
+	if s := d.Stats(); s.FalseAlarms != 1 || d.Suspects(at(beat)) {
+		t.Errorf("Stats() = %+v, want one false alarm", s)
+	}
+	d.Gone(1, at(time.Second)) // and the next one counts as any
+	d.wants(t, 1250*ms, three, both)
+}
+
+// A candidate stands already: campaigning anew would take another term, and the votes of
+// its own election away.
+func TestACandidateDoesNotCampaignAgain(t *testing.T) {
+	d := follower(2)
+	d.Gone(1, at(0))
+	d.wants(t, 250*ms, three, both)
+	d.wants(t, 300*ms, Known{Voters: three.Voters, Candidate: true}, nothing)
+	d.wants(t, 350*ms, three, campaign)
+}
+
+// One follower that has missed the hint does not veto for an election timeout: another one
+// that asks for its pre-vote is believed, if the leader is silent here, too. The lease lets
+// the request in once the promise has ended.
+func TestARequestForAPreVoteIsAHint(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		from uint64
+		at   time.Duration
+		want Decision
+	}{
+		{"after three heartbeats' time", 3, 3 * beat, forget},
+		{"before", 3, 3*beat - 1, nothing},
+		{"the leader's own", 1, 3 * beat, nothing},
+	} {
+		d := follower(2)
+		if got := d.Heard(message(raftpb.MsgPreVote, tt.from, 6), 5, at(tt.at)); got != tt.want {
+			t.Errorf("%s: Heard() = %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+	d := follower(3)
+	d.Heard(message(raftpb.MsgPreVote, 2, 6), 5, at(260*ms))
+	d.wants(t, 265*ms, three, nothing) // the first one's turn
+	d.wants(t, 285*ms, three, campaign)
+	suspecting := follower(3)
+	suspecting.Gone(1, at(0))
+	if got := suspecting.Heard(message(raftpb.MsgPreVote, 2, 6), 5, at(1)); got != forget {
+		t.Errorf("Heard() of a member that suspects its leader = %+v, want %+v", got, forget)
+	}
+	if d.Stats().Hints[PreVote] != 1 || d.Stats().Forgets != 1 {
+		t.Errorf("Stats() = %+v, want one hint by a pre-vote", d.Stats())
+	}
+}
+
+// A storm of connections that end, while heartbeats come in: nobody is forgotten.
+func TestAStormOfHintsIsHarmless(t *testing.T) {
+	d := follower(2)
+	for now := time.Duration(0); now < time.Minute; now += 5 * ms {
+		k := bound
+		d.Gone(1, at(now))
+		if now%(100*ms) == 0 {
+			d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(now))
+		}
+		d.wants(t, now, k, nothing)
+	}
+	// It is over, and the leader dies with the last of them.
+	d.Gone(1, at(time.Minute))
+	d.wants(t, time.Minute+250*ms, three, both)
+}
+
+// Silence without a hint.
+
+// campaigns returns at which of so many ticks a member of 1, 2 and 3 campaigns.
+func campaigns(d *Detector, ticks int, k Known) (all []int) {
+	for i := range ticks {
+		if d.Tick(k).Campaign {
+			all = append(all, i+1)
+		}
+	}
+	return all
+}
+
+func TestTurnsAfterSilence(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		self  uint64
+		fresh bool
+		lost  uint64
+		k     Known
+		want  []int
+	}{
+		{"the lowest that outlives the leader is first", 2, false, 1, three, []int{11, 12, 17, 18}},
+		{"then the next", 3, false, 1, three, []int{14, 15, 20, 21}},
+		{"the leader that was lost has a place behind the lower ones", 1, false, 1, three, []int{11, 12, 17, 18}},
+		{"and none if it is the highest", 3, false, 3, three, nil},
+		{"no leader was known: all take turns", 3, false, 0, three, []int{17, 18}},
+		{"a leader that is no voter takes no turn from them", 1, false, 9, three, []int{11, 12, 20, 21}},
+		{"alone it does at once", 1, false, 0, Known{Voters: []uint64{1}}, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}},
+		{"a new cluster: the lowest begins", 1, true, 0, three, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}},
+		{"a new cluster: the second follows", 2, true, 0, three, []int{4, 8, 12, 16, 20}},
+		{"a new cluster that has had a leader", 1, true, 2, three, []int{11, 12, 17, 18}},
+		{"not a learner", 4, false, 0, three, nil},
+		{"not the leader", 1, false, 0, Known{Voters: three.Voters, Leads: true}, nil},
+		{"not before it has applied the first entries", 1, true, 0, Known{Voters: three.Voters, Away: true}, nil},
+		{"not against its promise", 1, false, 0, Known{Voters: []uint64{1}, Bound: true}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := New(Config{Self: tt.self, Fresh: tt.fresh, ElectionTicks: 10}, at(0))
+			d.LeaderIs(tt.lost, at(0))
+			if got := campaigns(d, 21, tt.k); !slices.Equal(got, tt.want) {
+				t.Errorf("it campaigns at ticks %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestSignsOfLife(t *testing.T) {
+	for _, tt := range []struct {
+		typ  raftpb.MessageType
+		term uint64
+		want []int
+	}{
+		{raftpb.MsgHeartbeat, 5, nil},
+		{raftpb.MsgApp, 6, nil},
+		{raftpb.MsgSnap, 5, nil},
+		{raftpb.MsgHeartbeat, 4, []int{1, 2}}, // of a leader that was deposed
+		{raftpb.MsgVote, 5, []int{1, 2}},
+		{raftpb.MsgHeartbeatResp, 5, []int{1, 2}},
+	} {
+		d := New(Config{Self: 1, ElectionTicks: 10}, at(0))
+		d.LeaderIs(2, at(0))
+		campaigns(d, 10, three)
+		d.Heard(message(tt.typ, 2, tt.term), 5, at(0))
+		if heard := tt.want == nil; (d.Silence() == 0) != heard {
+			t.Errorf("after %v of term %d: Silence() = %d, want 0 if that was a sign of life: %v", tt.typ, tt.term, d.Silence(), heard)
+		}
+		if got := campaigns(d, 2, three); !slices.Equal(got, tt.want) {
+			t.Errorf("after %v of term %d: it campaigns at %v, want %v", tt.typ, tt.term, got, tt.want)
+		}
+	}
+}
+
+// A member that does not take part yet counts the ticks: once it does it is in step with
+// the others.
+func TestTheFirstTurnCountsFromTheStart(t *testing.T) {
+	d := New(Config{Self: 2, Fresh: true, ElectionTicks: 10}, at(0))
+	if got := campaigns(d, 3, Known{Voters: []uint64{1, 2}, Away: true}); got != nil {
+		t.Fatalf("it campaigns at %v before it takes part", got)
+	}
+	if got := campaigns(d, 1, Known{Voters: []uint64{1, 2}}); !slices.Equal(got, []int{1}) {
+		t.Errorf("it campaigns at %v, want at once, as the turn of the first one is over", got)
+	}
+}
+
+func TestWays(t *testing.T) {
+	names := []string{Silence.String(), Hint.String(), PreVote.String(), Way(NumWays).String()}
+	if want := []string{"silence", "hint", "pre-vote", "unknown"}; !slices.Equal(names, want) {
+		t.Errorf("the ways are called %v, want %v", names, want)
+	}
+}

@@ -1,0 +1,28 @@
+// Package detector decides when a member of a Raft group takes its leader for dead, and
+// campaigns: a failure detector. It is pure: events and the time go in, decisions come out.
+// It has no clock, lock, goroutine or IO.
+//
+// What keeps a group without a leader after a crash is silence, an election timeout of it,
+// and not the promise, which may be much shorter. A process that dies ends its connections,
+// and its peers hear of that within milliseconds. So:
+//
+//   - Gone tells of a peer whose last connection the other end has ended (io.EOF,
+//     io.ErrUnexpectedEOF under TLS, ECONNRESET; not what a timeout or this process has
+//     ended). It is a hint and never a proof: proxies and middleboxes end connections, too.
+//   - While the leader is suspected, Poll is called every few milliseconds. As soon as the
+//     promise to it has ended, raft is told to forget it (ForgetLeader), and then votes at
+//     once; and the members take turns to campaign.
+//   - A heartbeat or an append that comes later than what was under way ends the suspicion.
+//
+// Without a hint it is silence that decides, and members take turns after it as well, which
+// is sooner than raft's own random timeouts.
+//
+// # What it may break
+//
+// Nothing about safety depends on any of it. The lease's guard does not look at whom raft
+// takes for its leader (rule V7 of docs/design.md): a promise is kept whatever is forgotten,
+// and Poll decides nothing while one binds the member. PreVote and CheckQuorum refuse whoever
+// is alone with its suspicion: a false alarm at one follower changes no term. One at a
+// majority, of a leader that none of them hears of for as long as the promise lasts, costs
+// an election.
+package detector

@@ -1,0 +1,131 @@
+package detector_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"syscall"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/detector"
+)
+
+// ended reports whether the other end has ended a connection: only that is a hint.
+func ended(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// standing is what decides whether a member campaigns.
+func standing(lease *leaderlease.Lease, role raft.StateType, voters []uint64) detector.Known {
+	return detector.Known{
+		Voters: voters, Leads: role == raft.StateLeader, Candidate: role == raft.StateCandidate,
+		Bound: lease.MayCampaign() != nil,
+	}
+}
+
+// A loop around a RawNode. Whoever reads a connection of a peer puts the peer's ID into
+// gone when it has ended, and no other connection from that peer is left.
+func Example_rawNode() {
+	var (
+		node   *raft.RawNode
+		lease  *leaderlease.Lease
+		ticks  <-chan time.Time
+		inbox  <-chan *raftpb.Message
+		gone   <-chan uint64
+		voters []uint64 // as applied, in order
+	)
+	d := detector.New(detector.Config{Self: 1, ElectionTicks: 20, Heartbeat: 50 * time.Millisecond, ElectionTimeout: time.Second}, time.Now())
+	elect := func(do detector.Decision) {
+		if do.Forget {
+			_ = node.ForgetLeader()
+		}
+		if do.Campaign {
+			_ = node.Campaign()
+		}
+	}
+	poll := time.NewTicker(detector.Interval) // stop it while d.Suspects is false
+	defer poll.Stop()
+	var leader uint64
+	loop := func() {
+		select {
+		case <-ticks:
+			if lease.Tick() {
+				node.Tick()
+			}
+			elect(d.Tick(standing(lease, node.BasicStatus().RaftState, voters)))
+		case peer := <-gone:
+			d.Gone(peer, time.Now())
+		case now := <-poll.C:
+			if d.Suspects(now) {
+				elect(d.Poll(now, standing(lease, node.BasicStatus().RaftState, voters)))
+			}
+		case m := <-inbox:
+			if lease.Incoming(m) {
+				elect(d.Heard(m, node.BasicStatus().GetTerm(), time.Now())) // before raft steps it
+				_ = node.Step(m)
+			}
+		}
+		// Then the Readys, as ever; and when one of them has changed it:
+		if lead := node.BasicStatus().Lead; lead != leader {
+			leader = lead
+			d.LeaderIs(lead, time.Now())
+		}
+	}
+	_ = loop
+}
+
+// A loop around the raft.Node that leaderlease.Wrap has returned. Its Ready says who leads,
+// and in which role and term this member is.
+func Example_node() {
+	var (
+		node   raft.Node
+		lease  *leaderlease.Lease
+		gone   <-chan uint64
+		inbox  <-chan *raftpb.Message
+		voters []uint64
+		role   raft.StateType
+		term   uint64
+	)
+	ctx := context.Background()
+	d := detector.New(detector.Config{Self: 1, ElectionTicks: 20, Heartbeat: 50 * time.Millisecond, ElectionTimeout: time.Second}, time.Now())
+	elect := func(do detector.Decision) {
+		if do.Forget {
+			_ = node.ForgetLeader(ctx)
+		}
+		if do.Campaign {
+			_ = node.Campaign(ctx)
+		}
+	}
+	poll := time.NewTicker(detector.Interval)
+	defer poll.Stop()
+	loop := func() {
+		select {
+		case peer := <-gone:
+			d.Gone(peer, time.Now())
+		case now := <-poll.C:
+			if d.Suspects(now) {
+				elect(d.Poll(now, standing(lease, role, voters)))
+			}
+		case m := <-inbox: // a request for a pre-vote that the lease refuses is no hint
+			if m.GetType() != raftpb.MsgPreVote || lease.MayCampaign() == nil {
+				elect(d.Heard(m, term, time.Now()))
+			}
+			_ = node.Step(ctx, m)
+		case rd := <-node.Ready():
+			if !raft.IsEmptyHardState(rd.HardState) {
+				term = rd.HardState.GetTerm()
+			}
+			if rd.SoftState != nil {
+				role = rd.RaftState
+				d.LeaderIs(rd.Lead, time.Now())
+			}
+			// Persist, send and apply, as ever.
+			node.Advance()
+		}
+	}
+	_ = loop
+}

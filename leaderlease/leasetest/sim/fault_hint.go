@@ -1,0 +1,51 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/leaderlease/go/leaderlease/leasetest"
+)
+
+// hintFaults have connections end, with the process at their other end or without it.
+var hintFaults = []faultKind{
+	{"hint", 4, 0, 3, deathHint},
+	{"hint_false", 2, 0, 0.5, falseHint},
+	{"hint_storm", 1, 1, 4, hintStorm},
+}
+
+// deathHint kills the leader, and nearly all others hear of it within milliseconds.
+func deathHint(f *fault) {
+	f.withLeader(func(l *leasetest.Node) {
+		f.crashFor(l, f.For)
+		f.hint(l, 9)
+	})
+}
+
+// hint tells each other node, in tenths of all cases, that l's connections have ended.
+func (f *fault) hint(l *leasetest.Node, tenths int) {
+	for _, n := range f.c.Nodes() {
+		if n != l && f.r.IntN(10) < tenths {
+			f.after(between(f.r, 0, 5*time.Millisecond), func() { n.Gone(l.ID) })
+		}
+	}
+}
+
+// falseHint ends the connections of a leader that lives, or most of them; it may be cut off
+// for a while as well.
+func falseHint(f *fault) {
+	f.withLeader(func(l *leasetest.Node) {
+		f.note(l, "its connections end")
+		if f.r.IntN(2) == 0 {
+			f.isolate(l, f.For)
+		}
+		f.hint(l, pick(f.r, 3, 10))
+	})
+}
+
+// hintStorm ends all connections of whoever leads, ten times a second.
+func hintStorm(f *fault) {
+	f.repeat(100*time.Millisecond, f.For, func() bool {
+		f.withLeader(func(l *leasetest.Node) { f.hint(l, 10) })
+		return false
+	})
+}
