@@ -59,6 +59,9 @@ type Config struct {
 	LeaseDuration time.Duration
 	MaxClockSkew  time.Duration
 	MaxDriftPPM   int
+	// IgnoreClosed has this member wait for an election timeout's silence, instead of
+	// suspecting a leader whose connections have ended.
+	IgnoreClosed bool
 	// DisableLease makes every linearizable read take a quorum round.
 	DisableLease bool
 	// Clock is the lease clock. Default: clock.System.

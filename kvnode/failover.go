@@ -4,12 +4,16 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
 // When this member takes its leader for dead and campaigns, package detector decides. Here
 // is what it is told, and what is done then. All of that is in the loop.
+
+// handed is who was handed proposals, and in which term.
+type handed struct{ leader, term uint64 }
 
 // newDetector is called before the loop runs.
 func (l *raftLoop) newDetector() *detector.Detector {
@@ -41,5 +45,56 @@ func (l *raftLoop) elect(do detector.Decision) {
 		// Raft refuses while a configuration change waits to be applied, and asks
 		// again by itself after its own timeout.
 		_ = l.raw.Campaign()
+	}
+}
+
+// hear tells of a message that raft is about to step.
+func (l *raftLoop) hear(m *raftpb.Message) {
+	now := time.Now()
+	l.elect(l.detector.Heard(m, l.Term(), now))
+	if m.GetType() == raftpb.MsgPreVote {
+		l.pollSoon(now)
+	}
+}
+
+// gone tells that a peer has ended its last connection. The loop calls it when it has
+// stepped what came before.
+func (l *raftLoop) gone(peer uint64) {
+	now := time.Now()
+	l.detector.Gone(peer, now)
+	l.pollSoon(now)
+}
+
+// askDetector asks what is to be done about a leader that is suspected.
+func (l *raftLoop) askDetector(now time.Time) {
+	l.elect(l.detector.Poll(now, l.standing()))
+	l.pollSoon(now)
+}
+
+// pollSoon lets askDetector be called soon, if the leader is suspected.
+func (l *raftLoop) pollSoon(now time.Time) {
+	if l.detector.Suspects(now) {
+		l.poll.Reset(detector.Interval)
+	}
+}
+
+// endReign fails what was handed to a leader, with ErrLeaderChanged, once the term has risen
+// or another leads: it may be lost with the old leader's log, or on the way, or be committed
+// by the next one. A leader that was only forgotten may still take it, and be known again.
+func (l *raftLoop) endReign(lead uint64) {
+	old, now := l.handed, handed{lead, l.Term()}
+	if now == old || lead == raft.None && now.term == old.term && old.leader != l.ID() {
+		return
+	}
+	l.handed = now
+	if old.leader != raft.None {
+		l.proposals.waiters.failProposed(ErrLeaderChanged)
+	}
+}
+
+// showSuspicions makes known what Status tells.
+func (l *raftLoop) showSuspicions() {
+	if now := l.detector.Stats(); l.suspicions.Load() == nil || *l.suspicions.Load() != now {
+		l.suspicions.Store(&now)
 	}
 }

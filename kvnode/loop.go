@@ -32,6 +32,8 @@ type raftLoop struct {
 	raw       *raft.RawNode
 	admission *admission.State
 	detector  *detector.Detector
+	poll      *time.Timer // runs while the leader is suspected
+	handed    handed
 	offers    offers
 	role      raft.StateType // as of the newest Ready, as commit is
 	commit    uint64
@@ -50,6 +52,8 @@ type raftLoop struct {
 	vouched vouched
 	late    *durations.Histogram     // how late the loop is at its ticks
 	awaited atomic.Pointer[[]string] // who has not let this member in yet
+	// suspicions are the detector's, as of the last tick.
+	suspicions atomic.Pointer[detector.Stats]
 }
 
 // lateBounds are those of Status.Late. A loop that is late waits for a processor, for memory,
@@ -90,6 +94,8 @@ func (l *raftLoop) run() {
 			l.step(m)
 		case m := <-l.bulk:
 			l.step(m)
+		case now := <-l.poll.C:
+			l.askDetector(now)
 		case <-l.wake:
 		}
 		l.drain()
@@ -148,6 +154,7 @@ func (l *raftLoop) tick() {
 	}
 	l.do(l.admission.Tick(time.Now()))
 	l.elect(l.detector.Tick(l.standing()))
+	l.showSuspicions()
 	if l.appends.disk.check() {
 		l.transfers.stepAside()
 	}
@@ -175,7 +182,7 @@ func (l *raftLoop) step(m *raftpb.Message) {
 		l.implausible(m, err)
 		return
 	}
-	l.elect(l.detector.Heard(m, l.Term(), time.Now()))
+	l.hear(m)
 	l.vouched.answer(m)
 	l.learnCommit(m)
 	_ = l.raw.Step(m)

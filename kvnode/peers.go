@@ -103,6 +103,13 @@ func (p peers) Connected(peer uint64, h transport.Hello) {
 	p.calls.put(func(l *raftLoop) { l.do(l.admission.Accepted(peer)) })
 }
 
+// Gone implements transport.Handler.
+func (p peers) Gone(peer uint64) {
+	if !p.cfg.IgnoreClosed {
+		p.calls.put(func(l *raftLoop) { l.gone(peer) })
+	}
+}
+
 // Receive implements transport.Handler. The lease looks at m here: a promise
 // counts from the arrival, and heartbeats must not wait for the loop.
 func (p peers) Receive(m *raftpb.Message) {

@@ -79,6 +79,7 @@ func (l *raftLoop) follow(rd *raft.Ready) {
 	if rd.SoftState != nil {
 		l.role, lead = rd.RaftState, rd.Lead
 	}
+	l.endReign(lead)
 	// The same member may lead again, and have forgotten what it was handed before: who waits
 	// for that would wait for ever, since no leader's name has changed.
 	if lead != l.Leader() || lead != raft.None && l.Term() != was {
@@ -86,16 +87,10 @@ func (l *raftLoop) follow(rd *raft.Ready) {
 	}
 }
 
-// followLeader notes that a reign has begun, or that one is over. Proposals that raft had
-// taken are failed then with ErrLeaderChanged, which says that they may still take effect.
+// followLeader notes that a reign has begun, or that one is over.
 func (l *raftLoop) followLeader(lead uint64) {
-	old := l.Leader()
-	l.log.Info("leader", "leader", l.book.called(lead), "was", l.book.called(old), "term", l.Term(), "role", l.role.String())
+	l.log.Info("leader", "leader", l.book.called(lead), "was", l.book.called(l.Leader()), "term", l.Term(), "role", l.role.String())
 	l.detector.LeaderIs(lead, time.Now())
 	l.setLeader(lead)
 	l.offers.full = false
-	// What was handed to the old leader may be lost on the way.
-	if old != raft.None {
-		l.proposals.waiters.failProposed(ErrLeaderChanged)
-	}
 }

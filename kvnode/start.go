@@ -168,8 +168,10 @@ func (n *Node) openRaft() error {
 	}
 	n.lease, err = leaderlease.New(leaderlease.Config{
 		Raft: rc, TickInterval: n.cfg.TickInterval, Duration: n.cfg.LeaseDuration, MaxClockSkew: n.cfg.MaxClockSkew,
-		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease, Trace: trace,
-		Send: func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Logger: n.cfg.Logger,
+		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Go: n.workers.Go, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease, Trace: trace,
+		// Whatever this member asks for, it grants what members of former versions do.
+		MaxPromise: time.Duration(ticks-1) * n.cfg.TickInterval,
+		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Logger: n.cfg.Logger,
 	})
 	if err == nil && trace != nil {
 		n.tracer, err = leasetrace.Record(n.cfg.LeaseTrace, trace, func(err error) { n.log.Error("the trace of the lease has ended", "error", err) })
@@ -229,6 +231,9 @@ func (n *Node) begin() (err error) {
 	}
 	n.loop.appends.appender = raftwal.NewAppender(n.wal, n.disk.retry)
 	n.loop.admission, n.loop.detector = n.loop.newAdmission(), n.loop.newDetector()
+	n.loop.poll = time.NewTimer(time.Hour)
+	n.loop.poll.Stop()
+	n.loop.showSuspicions()
 	n.loop.showAwaited()
 	n.ttl = n.newTTL()
 	n.routes.connect()

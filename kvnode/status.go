@@ -10,6 +10,7 @@ import (
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/detector"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -22,6 +23,9 @@ type Status struct {
 	// Lease and Stats are the leader lease's.
 	Lease leaderlease.Info
 	Stats leaderlease.Stats
+	// Suspicions is what this member has suspected its leaders of, and how the last one
+	// was replaced.
+	Suspicions detector.Stats
 	// Commit and Applied are indexes of the log, Last its end.
 	Commit, Applied, Last uint64
 	// Checkpoint is the newest durable state.
@@ -71,7 +75,7 @@ func (n *Node) Status() Status {
 	s := Status{
 		ID: n.ID(), ClusterID: n.ClusterID(), Name: n.cfg.Name, Term: n.Term(), Leader: n.Leader(),
 		Learner: n.store.Members().ByID[n.ID()].Learner,
-		Lease:   lease, Stats: n.lease.Stats(),
+		Lease:   lease, Stats: n.lease.Stats(), Suspicions: *n.loop.suspicions.Load(),
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
 		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.book.names(), Awaited: n.Awaited(),
 		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: keptBy,

@@ -51,6 +51,7 @@ func (hospitable) Connected(uint64, transport.Hello)                       {}
 func (hospitable) Receive(*raftpb.Message)                                 {}
 func (hospitable) ReceiveSnapshot(*raftpb.Message, int64, io.Reader) error { return nil }
 func (hospitable) Unreachable(uint64)                                      {}
+func (hospitable) Gone(uint64)                                             {}
 func (hospitable) SnapshotSent(uint64, error)                              {}
 
 // naming restarts a follower with m9 in its Config.Cluster.

@@ -51,7 +51,7 @@ var tables = []struct {
 	{"store", stores},
 	{"membership", memberships},
 	{"tallies", tallies},
-	{"kvnode", slices.Concat(identities, members, succession, transfers, proposals, changes, recovery, restores)},
+	{"kvnode", slices.Concat(identities, members, succession, hints, transfers, proposals, changes, recovery, restores)},
 	{"ttl", slices.Concat(ttls, ttlGrants)},
 	{"watch", watches},
 	{"etcdapi", requests},

@@ -81,3 +81,32 @@ var detectorRules = []Mutant{
 		More: []Edit{{File: "leaderlease/detector/detector.go", Old: "k.Away || k.Bound ||", New: "k.Away ||"}},
 	},
 }
+
+// hints take apart what kvnode tells of connections, and does about a leader that it suspects.
+var hints = []Mutant{
+	{
+		Rule: "succession", Name: "a forgotten leader loses what it was handed", Pkg: nodePkg, Test: "^TestWhatWasHandedToAForgottenLeaderIsAnswered$",
+		File: "kvnode/failover.go",
+		Old:  "lead == raft.None && now.term == old.term && old.leader != l.ID() {", New: "false {",
+	},
+	{
+		Rule: "succession", Name: "nobody hears of connections that end", Pkg: nodePkg, Test: "^TestAKilledLeaderIsReplacedWhenItsPromiseEnds$",
+		File: "kvnode/failover.go",
+		Old:  "l.detector.Gone(peer, now)", New: "_ = peer",
+	},
+	{
+		Rule: "succession", Name: "a member has promises as short as its own only", Pkg: nodePkg, Test: "^TestMembersWithOtherPromises$",
+		File: "kvnode/start.go",
+		Old:  "MaxPromise: time.Duration(ticks-1) * n.cfg.TickInterval,", New: "MaxPromise: n.cfg.LeaseDuration,",
+	},
+	{
+		Rule: "succession", Name: "who has ended one stream is gone", Pkg: "./kvnode/transport", Test: "^TestWhoIsStillThereIsNotGone$",
+		File: "kvnode/transport/gone.go",
+		Old:  "if !in.t.hears(in.from) {", New: "if true {",
+	},
+	{
+		Rule: "succession", Name: "a timeout is a hint", Pkg: "./kvnode/transport", Test: "^TestGone$",
+		File: "kvnode/transport/gone.go",
+		Old:  " || !endedByPeer(err) {", New: " || err == nil {",
+	},
+}

@@ -44,6 +44,7 @@ func (f *forger) Admit(transport.Hello) error                             { retu
 func (f *forger) Receive(*raftpb.Message)                                 {}
 func (f *forger) ReceiveSnapshot(*raftpb.Message, int64, io.Reader) error { return nil }
 func (f *forger) Unreachable(uint64)                                      {}
+func (f *forger) Gone(uint64)                                             {}
 func (f *forger) SnapshotSent(uint64, error)                              {}
 func (f *forger) Refused(peer uint64, err error)                          { f.tell(verdict{peer, err}) }
 

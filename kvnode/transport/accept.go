@@ -95,8 +95,9 @@ func (t *Transport) welcome(c net.Conn, g *arrivals.Guest) {
 	t.hurry(in.from)
 	select {
 	case in.turn <- struct{}{}:
-		in.serve()
+		err := in.serve()
 		<-in.turn
+		in.gone(ctx, err)
 	case <-ctx.Done():
 	}
 }

@@ -105,6 +105,9 @@ type Handler interface {
 	// Connected says that peer has admitted this member and what it said. It is
 	// called each time the control stream connects.
 	Connected(peer uint64, h Hello)
+	// Gone says that peer has ended the last connection on which it sent messages, by
+	// itself or because its process died. It is called after Receive for all that came.
+	Gone(peer uint64)
 	// Receive takes a message that Validate accepts. It may block, which holds
 	// up this peer's stream of the same kind and nothing else.
 	Receive(m *raftpb.Message)

@@ -32,6 +32,7 @@ type fakeNode struct {
 		snapshots   [][]byte
 		sent        []error
 		unreachable []time.Time
+		gone        []uint64
 		connected   []Hello
 		refused     []error
 	}
@@ -86,6 +87,19 @@ func (n *fakeNode) Unreachable(peer uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.mu.unreachable = append(n.mu.unreachable, time.Now())
+}
+
+func (n *fakeNode) Gone(peer uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.gone = append(n.mu.gone, peer)
+}
+
+// left returns who has ended its last connection, each time.
+func (n *fakeNode) left() []uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.mu.gone)
 }
 
 func (n *fakeNode) SnapshotSent(peer uint64, err error) {

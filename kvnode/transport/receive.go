@@ -14,9 +14,8 @@ import (
 // readBuffer is what a connection reads at once.
 const readBuffer = 64 << 10
 
-// serve reads the stream to its end.
-func (in *inbound) serve() {
-	var err error
+// serve reads the stream to its end, and returns why that came.
+func (in *inbound) serve() (err error) {
 	if in.kind == snapshots {
 		err = in.snapshot()
 	} else {
@@ -26,11 +25,12 @@ func (in *inbound) serve() {
 	if _, ok := errors.AsType[*InvalidError](err); ok {
 		in.t.countsOf(in.from).invalid.Add(1) // it may have become a peer since it connected
 		in.complain(func() { log.Error("peer sends what raft must not see", "error", err) })
-		return
+		return err
 	}
 	if in.t.ctx.Err() == nil && !errors.Is(err, io.EOF) && !isClosed(err) {
 		in.complain(func() { log.Warn("lost connection of peer", "error", err) })
 	}
+	return err
 }
 
 // complain logs about the peer, but not too often.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -13,7 +14,7 @@ import (
 const bufferSize = 256 << 10
 
 var (
-	errReset  = errors.New("connection reset by peer")
+	errReset  = error(syscall.ECONNRESET)
 	errBroken = errors.New("broken pipe")
 )
 

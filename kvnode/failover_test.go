@@ -1,0 +1,124 @@
+package kvnode
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/detector"
+)
+
+// brief has short promises beside a long election timeout.
+func brief(cfg *Config) {
+	cfg.TickInterval, cfg.LeaseDuration, cfg.MaxClockSkew = 50*time.Millisecond, 250*time.Millisecond, 100*time.Millisecond
+}
+
+// A leader that is killed is replaced when the promise to it has ended, by whom its
+// connections tell; without that, it takes an election timeout.
+func TestAKilledLeaderIsReplacedWhenItsPromiseEnds(t *testing.T) {
+	for _, ignore := range []bool{false, true} {
+		inCluster(t, 3, func(cfg *Config) { brief(cfg); cfg.IgnoreClosed = ignore }, func(t *testing.T, c *cluster) {
+			for range 3 {
+				old := c.leader()
+				c.put(old, "k", "before")
+				time.Sleep(time.Second)
+				c.crash(old)
+				died := time.Now()
+				next := c.leader()
+				took := time.Since(died)
+				c.put(next, "k", "after")
+				if fast := took < 350*time.Millisecond; fast == ignore || took < 150*time.Millisecond {
+					t.Errorf("ignoring closed connections %v: the next leader serves after %v", ignore, took)
+				}
+				c.start(old.Name())
+				time.Sleep(2 * time.Second)
+				s := next.Status().Suspicions
+				if way := s.Last.Way; ignore == (way != detector.Silence) || s.Forgets == 0 != ignore {
+					t.Errorf("ignoring closed connections %v: %+v", ignore, s)
+				}
+			}
+		})
+	}
+}
+
+// All links between members are reset ten times a second: nobody else leads, the lease is
+// held, and no write fails.
+func TestAStormOfResetsElectsNobody(t *testing.T) {
+	inCluster(t, 3, brief, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		term := leader.Term()
+		time.Sleep(time.Second)
+		for range 100 {
+			for _, a := range []string{"m1", "m2", "m3"} {
+				for _, b := range []string{"m1", "m2", "m3"} {
+					if a != b {
+						c.net.Reset(a, b)
+					}
+				}
+			}
+			c.put(leader, "k", "v")
+			time.Sleep(100 * time.Millisecond)
+		}
+		if got := leader.Term(); got != term || leader.Leader() != leader.ID() {
+			t.Errorf("term %d, led by %x, want %d, by %x", got, leader.Leader(), term, leader.ID())
+		}
+		if s := c.followers(leader)[0].Status().Suspicions; s.Hints[detector.Hint] == 0 || s.FalseAlarms == 0 {
+			t.Errorf("%+v, want hints that were false alarms", s)
+		}
+	})
+}
+
+// Members of the former version have promises of nearly the election timeout. Whoever leads,
+// and whoever changes to the new one first, or back: a lease is held, and only the heartbeat
+// is missed in which the longer promise is saved.
+func TestMembersWithOtherPromises(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		for _, amend := range []func(*Config){brief, func(cfg *Config) {
+			cfg.TickInterval, cfg.LeaseDuration, cfg.MaxClockSkew = 100*time.Millisecond, 0, 0
+		}} {
+			for _, name := range []string{"m1", "m2", "m3"} {
+				c.stop(name)
+				cfg := c.cfgs[name]
+				amend(&cfg)
+				c.cfgs[name] = cfg
+				c.start(name)
+				time.Sleep(3 * time.Second)
+				for range 3 {
+					old := c.leader()
+					if err := old.MoveLeader(t.Context(), c.followers(old)[0].ID()); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(time.Second)
+					synctest.Wait()
+					if l := c.leader(); c.leaseStatus(l) != leaderlease.Valid {
+						t.Errorf("%s leads without a lease: %v", l.Name(), c.leaseStatus(l))
+					}
+				}
+			}
+		}
+	})
+}
+
+// A follower that forgets a leader that lives has handed it proposals: they are answered once
+// it is heard again, and have not failed.
+func TestWhatWasHandedToAForgottenLeaderIsAnswered(t *testing.T) {
+	inCluster(t, 3, brief, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		f := c.followers(leader)[0]
+		c.put(f, "k", "before")
+		time.Sleep(time.Second)
+		c.net.CutOneWay(leader.Name(), f.Name())
+		wait := c.putApart(f, 1, time.Millisecond)
+		f.calls.put(func(l *raftLoop) { l.gone(leader.ID()) })
+		time.Sleep(500 * time.Millisecond)
+		if s := f.Status(); s.Suspicions.Forgets != 1 || s.Leader != 0 {
+			t.Errorf("leader %x, %+v, want that it was forgotten", s.Leader, s.Suspicions)
+		}
+		c.net.HealAll()
+		wait()
+		if s := f.Status(); s.Counts.FailedProposals != 0 || s.Leader != leader.ID() {
+			t.Errorf("leader %x, %d proposals failed, want %x and none", s.Leader, s.Counts.FailedProposals, leader.ID())
+		}
+	})
+}
