@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
@@ -191,7 +190,8 @@ func TestTheHoldIsWhatWasSaved(t *testing.T) {
 	} {
 		f := &promiseFile{kept: tc.kept}
 		p := saver(t, f, func(c *Config) {
-			s := c.Raft.Storage.(*raft.MemoryStorage)
+			s := bootstrapped(t, 1, 2, 3)
+			c.Raft.Storage = s
 			if err := s.SetHardState(&raftpb.HardState{Term: new(uint64(1)), Commit: new(uint64(1))}); err != nil {
 				t.Fatal(err)
 			}

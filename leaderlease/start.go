@@ -49,7 +49,8 @@ func readStart(cfg *Config) (start, error) {
 		// an entry is not.
 		restarted: hard.GetTerm() > 0 || last >= first,
 	}
-	return s, s.remember(cfg)
+	err = s.remember(cfg)
+	return s, err
 }
 
 // remember finds the longest promise that earlier processes may have made, and makes

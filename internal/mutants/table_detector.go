@@ -35,7 +35,12 @@ var detectorRules = []Mutant{
 	{
 		Rule: "succession", Name: "a candidate campaigns again", Pkg: "./leaderlease/detector", Test: "^TestACandidateDoesNotCampaignAgain$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "turn+1 == h.turn || k.Candidate {", New: "turn+1 == h.turn {",
+		Old:  "now.Before(h.yield) || k.Candidate {", New: "now.Before(h.yield) {",
+	},
+	{
+		Rule: "succession", Name: "two who suspect split the vote", Pkg: "./leaderlease/detector", Test: "^TestARequestForAPreVoteIsAHint$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "now.Before(h.yield) || ", New: "",
 	},
 	{
 		Rule: "succession", Name: "all who suspect campaign at once", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",

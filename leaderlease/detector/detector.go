@@ -41,6 +41,9 @@ const (
 	// quiet is after how many heartbeats' time without one another member's request for a
 	// pre-vote counts as a hint. Fewer: a single late heartbeat would do.
 	quiet = 3
+	// patience is for how many turns another member that asks for pre-votes is left alone:
+	// on a slow machine both would grant each other theirs, and split the vote.
+	patience = 4
 )
 
 // Known is what is known at the moment of a Tick or a Poll.
@@ -83,6 +86,8 @@ type suspicion struct {
 	way Way // Silence if there is none
 	// at is when the hint came, free when the promise had ended.
 	at, free time.Time
+	// yield is until when another member's candidacy is not disturbed.
+	yield time.Time
 	// turn is the number of the last turn in which the member has campaigned, from 1 on.
 	turn int
 }
@@ -141,6 +146,7 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 		if m.GetFrom() != d.leader && now.Sub(d.heard) >= quiet*d.cfg.Heartbeat {
 			d.suspect(d.leader, PreVote, now)
 		}
+		d.hint.yield = now.Add(patience * d.cfg.Turn)
 		return Decision{Forget: d.forget(now)}
 	}
 	return Decision{}
@@ -176,7 +182,7 @@ func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
 	h := &d.hint
 	place, of := d.place(k.Voters)
 	turn := int(now.Sub(h.free) / d.cfg.Turn)
-	if turn%of != place || turn+1 == h.turn || k.Candidate {
+	if turn%of != place || turn+1 == h.turn || now.Before(h.yield) || k.Candidate {
 		return do
 	}
 	h.turn = turn + 1

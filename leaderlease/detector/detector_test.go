@@ -164,7 +164,9 @@ func TestARequestForAPreVoteIsAHint(t *testing.T) {
 	d := follower(3)
 	d.Heard(message(raftpb.MsgPreVote, 2, 6), 5, at(260*ms))
 	d.wants(t, 265*ms, three, nothing) // the first one's turn
-	d.wants(t, 285*ms, three, campaign)
+	d.wants(t, 285*ms, three, nothing) // this one's, but the first one stands
+	d.wants(t, 359*ms, three, nothing)
+	d.wants(t, 390*ms, three, campaign) // in vain, it seems
 	suspecting := follower(3)
 	suspecting.Gone(1, at(0))
 	if got := suspecting.Heard(message(raftpb.MsgPreVote, 2, 6), 5, at(1)); got != forget {

@@ -2,9 +2,6 @@ package detector_test
 
 import (
 	"context"
-	"errors"
-	"io"
-	"syscall"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -13,11 +10,6 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/detector"
 )
-
-// ended reports whether the other end has ended a connection: only that is a hint.
-func ended(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
-}
 
 // standing is what decides whether a member campaigns.
 func standing(lease *leaderlease.Lease, role raft.StateType, voters []uint64) detector.Known {
@@ -75,7 +67,8 @@ func Example_rawNode() {
 			d.LeaderIs(lead, time.Now())
 		}
 	}
-	_ = loop
+	_ = loop // run it, as ever
+	// Output:
 }
 
 // A loop around the raft.Node that leaderlease.Wrap has returned. Its Ready says who leads,
@@ -127,5 +120,6 @@ func Example_node() {
 			node.Advance()
 		}
 	}
-	_ = loop
+	_ = loop // run it, as ever
+	// Output:
 }
