@@ -12,7 +12,7 @@ var savedRules = []Mutant{
 	{
 		Rule: "V6", Name: "a longer promise is made before it is saved", Pkg: corePkg, Test: "^TestALongerPromiseWaitsForTheDisk$",
 		File: savedFile,
-		Old:  "d = s.wanted\n", New: "d, s.limit = s.wanted, s.wanted\n",
+		Old:  "s.held = max(s.held, d)\n", New: "s.held, s.limit = max(s.held, d), d\n",
 	},
 	{
 		Rule: "V6", Name: "longer promises are made while a shorter one is saved", Pkg: corePkg, Test: "^TestWhatIsSavedFalls$",
@@ -37,12 +37,22 @@ var savedRules = []Mutant{
 	{
 		Rule: "V6", Name: "what is saved falls though the clock was disrupted", Pkg: corePkg, Test: "^TestWhatIsSavedFalls$",
 		File: savedFile,
-		Old:  "s.limit, s.quiet = min(s.limit, s.floor), now", New: "s.limit = min(s.limit, s.floor)",
+		Old:  "max(s.held, longest), now", New: "max(s.held, longest), s.quiet",
 	},
 	{
 		Rule: "V6", Name: "a memory from before a save is trusted", Pkg: corePkg, Test: "^TestADisruptedGuardTrustsNoSave$",
 		File: savedFile,
-		Old:  "min(s.limit, s.floor), now", New: "s.limit, now",
+		Old:  "min(s.limit, s.floor), max", New: "s.limit, max",
+	},
+	{
+		Rule: "V6", Name: "a memory from before a save tells what is saved", Pkg: corePkg, Test: "^TestADisruptedGuardLowersNothingThatMayBeOwed$",
+		File: savedFile,
+		Old:  "max(s.held, longest), now", New: "s.held, now",
+	},
+	{
+		Rule: "V6", Name: "who asks for less lowers what is saved", Pkg: corePkg, Test: "^TestAShorterProbeLowersNothingThatMayBeOwed$",
+		File: savedFile,
+		Old:  "\t\t\td = max(d, s.held)\n", New: "",
 	},
 	{
 		Rule: "V6", Name: "after a disruption the hold is what was saved", Pkg: corePkg, Test: "^TestADisruptedGuardTrustsNoSave$",

@@ -112,7 +112,7 @@ func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.Held(now
 func (g *Guard) ClockStepped(now Instant) {
 	g.promise.until, g.owed = 0, 0
 	g.incarnation = g.incarnation.Next()
-	g.saved.clockStepped(now)
+	g.saved.clockStepped(g.maxPromise, now)
 	g.hold = now.Add(max(g.holdFor, g.maxPromise))
 }
 

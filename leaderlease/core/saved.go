@@ -33,8 +33,11 @@ func (s *saved) covers(d time.Duration, now Instant) bool {
 }
 
 // clockStepped begins anew at now. The memory may be one from before the newest save,
-// and then storage holds less than it says, though never less than floor.
-func (s *saved) clockStepped(now Instant) { s.limit, s.quiet = min(s.limit, s.floor), now }
+// and then storage holds less than it says, though never less than floor, or more, though
+// never more than the longest promise of all.
+func (s *saved) clockStepped(longest time.Duration, now Instant) {
+	s.limit, s.held, s.quiet = min(s.limit, s.floor), max(s.held, longest), now
+}
 
 // Keep tells the guard that stable storage keeps the longest promise: d is durable, and
 // falls to floor once nobody asks for more. Without it the guard makes promises up to
@@ -47,13 +50,17 @@ func (g *Guard) Keep(floor, d time.Duration, now Instant) {
 // one, if any is. Saved tells that it is. The caller makes one durable at a time.
 func (g *Guard) Save(now Instant) (d time.Duration, ok bool) {
 	s := &g.saved
+	ended := !now.Before(s.quiet.Add(s.held)) // whatever was promised for longer than floor
 	switch {
 	case !now.Valid():
 		return 0, false
 	case s.wanted > 0:
 		d = s.wanted
+		if !ended {
+			d = max(d, s.held)
+		}
 		s.held = max(s.held, d)
-	case s.held > s.floor && !now.Before(s.quiet.Add(s.held)):
+	case s.held > s.floor && ended:
 		d = s.floor
 		s.limit = d // before it is durable: no longer promise may be made meanwhile
 	default:

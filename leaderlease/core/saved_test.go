@@ -73,8 +73,8 @@ func TestWhatIsSavedFalls(t *testing.T) {
 		{"counted from the start", func(*Guard) {}, sec + Instant(long)},
 		{"counted from the last longer promise", func(g *Guard) { g.asked(long, at-sec); g.asked(short+1, at) }, at + Instant(long)},
 		{"a short promise does not count", func(g *Guard) { g.asked(short, at) }, sec + Instant(long)},
-		{"counted from the last disruption", func(g *Guard) { g.ClockStepped(at) }, at + Instant(long)},
-		{"counted from a step back", func(g *Guard) { g.asked(long, at); g.ClockStepped(sec) }, sec + Instant(long)},
+		{"counted from the last disruption", func(g *Guard) { g.ClockStepped(at) }, at + 2*sec},
+		{"counted from a step back", func(g *Guard) { g.asked(long, at); g.ClockStepped(sec) }, 3 * sec},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -122,6 +122,31 @@ func TestADisruptedGuardTrustsNoSave(t *testing.T) {
 		}
 		g.wantSave(t, 8*sec, short+1)
 	}
+}
+
+// After a disruption the memory may be one from before promises of any length, and the disk
+// may hold more than it says: what is saved falls when the longest of them would have ended.
+func TestADisruptedGuardLowersNothingThatMayBeOwed(t *testing.T) {
+	const middle = 500 * time.Millisecond
+	g := keeping(middle)
+	g.ClockStepped(5 * sec)
+	g.wantSave(t, 7*sec-1, 0)
+	g.wantSave(t, 7*sec, short)
+}
+
+// A process that has restarted in an older term than it promised in, and whose clock was
+// disrupted then, hears a leader of that older term, which asks for less than what is saved:
+// a restart must go on to hold for the promises of the process before.
+func TestAShorterProbeLowersNothingThatMayBeOwed(t *testing.T) {
+	const middle = 500 * time.Millisecond
+	g := NewGuard(sec, 1, long, long)
+	g.Keep(short, long, sec)
+	g.SetTerm(4)
+	g.ClockStepped(sec + 1)
+	if g.Promise(3, 4, Probe{Sent: 1, Duration: middle}, sec+2) {
+		t.Fatal("what may not be saved is promised")
+	}
+	g.wantSave(t, sec+2, long)
 }
 
 // A guard that nobody has told of storage promises what it may, and saves nothing.
