@@ -43,6 +43,16 @@ var detectorRules = []Mutant{
 		Old:  "now.Before(h.yield) || ", New: "",
 	},
 	{
+		Rule: "succession", Name: "a candidate whose log is short holds the others up", Pkg: rulesPkg, Test: "^TestV7ACandidateThatCannotWinHoldsNobodyUp$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "if d.hint.yield.IsZero() {", New: "if true {",
+	},
+	{
+		Rule: "succession", Name: "turns are shorter than the way", Pkg: rulesPkg, Test: "^TestV7TurnsOverALongWay$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "max(cfg.Heartbeat/2, 25*time.Millisecond)", New: "25 * time.Millisecond",
+	},
+	{
 		Rule: "succession", Name: "all who suspect campaign at once", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "turn%of != place || ", New: "turn%of < 0 || place < 0 || ",

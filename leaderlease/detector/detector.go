@@ -20,8 +20,8 @@ type Config struct {
 	// without one.
 	ElectionTimeout time.Duration
 	// Turn is the time between the turns of two members that suspect their leader.
-	// Default: 25 ms, in which a round trip and a write to disk fit. Shorter: they split
-	// the vote where disks are slow. Longer: fail-over takes longer if the first is down.
+	// Default: half a Heartbeat, and 25 ms at least. Shorter than a message's way from one
+	// to the other: they split the vote. Longer: fail-over takes longer if the first is down.
 	Turn time.Duration
 	// Fresh: there has been no leader since the log was bootstrapped, so nobody has
 	// promised anything and nobody needs to wait.
@@ -95,7 +95,7 @@ type suspicion struct {
 // New returns the detector of a member that starts now.
 func New(cfg Config, now time.Time) *Detector {
 	if cfg.Turn == 0 {
-		cfg.Turn = 25 * time.Millisecond
+		cfg.Turn = max(cfg.Heartbeat/2, 25*time.Millisecond)
 	}
 	return &Detector{cfg: cfg, fresh: cfg.Fresh, heard: now}
 }
@@ -146,7 +146,9 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 		if m.GetFrom() != d.leader && now.Sub(d.heard) >= quiet*d.cfg.Heartbeat {
 			d.suspect(d.leader, PreVote, now)
 		}
-		d.hint.yield = now.Add(patience * d.cfg.Turn)
+		if d.hint.yield.IsZero() { // once: one whose log is short asks on and on
+			d.hint.yield = now.Add(patience * d.cfg.Turn)
+		}
 		return Decision{Forget: d.forget(now)}
 	}
 	return Decision{}

@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// The first in the order of turns lacks the leader's last entry, and nobody votes for it:
+// it must not keep the other one from standing for as long as the hint is believed.
+func TestV7ACandidateThatCannotWinHoldsNobodyUp(t *testing.T) {
+	s := suspecting(t)
+	s.Net.Hold = to(2, raftpb.MsgApp)
+	s.write(1, 7)
+	s.Node(1).Crash(0)
+	died := s.Now()
+	s.Node(2).Gone(1)
+	s.Node(3).Gone(1)
+	if !s.RunUntil(3*election, func() bool { return s.Leader() != nil }) {
+		t.Fatal("nobody leads within three election timeouts")
+	}
+	if took := s.Now() - died; took > 600*ms {
+		t.Errorf("node %d leads after %v, want 300ms and six turns at most", s.Leader().ID, took)
+	}
+}
+
+// A message takes longer from member to member than a turn lasts: the two that outlive the
+// leader must not split the vote, and wait for silence then.
+func TestV7TurnsOverALongWay(t *testing.T) {
+	for _, way := range []time.Duration{15 * ms, 30 * ms, 45 * ms} {
+		s := suspecting(t)
+		s.Net.Plan = func(*raftpb.Message) []time.Duration { return []time.Duration{way} }
+		s.Run(500 * ms)
+		s.Node(1).Crash(0)
+		died := s.Now()
+		s.After(way, func() { s.Node(2).Gone(1); s.Node(3).Gone(1) })
+		if !s.RunUntil(3*election, func() bool { return s.Leader() != nil }) {
+			t.Fatal("nobody leads within three election timeouts")
+		}
+		took := s.Now() - died
+		if limit := 300*ms + 10*way; took > limit {
+			t.Errorf("one way %v: node %d leads term %d after %v, want %v at most", way, s.Leader().ID, s.Leader().Term(), took, limit)
+		}
+	}
+}
