@@ -53,6 +53,11 @@ var detectorRules = []Mutant{
 		Old:  "max(cfg.Heartbeat/2, 25*time.Millisecond)", New: "25 * time.Millisecond",
 	},
 	{
+		Rule: "succession", Name: "members keep each other's suspicion up", Pkg: "./leaderlease/detector", Test: "^TestASuspicionIsNotRenewedByOthers$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "peer == d.cfg.Self || d.hint.way != Silence {", New: "peer == d.cfg.Self || d.Suspects(now) {",
+	},
+	{
 		Rule: "succession", Name: "all who suspect campaign at once", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "turn%of != place || ", New: "turn%of < 0 || place < 0 || ",

@@ -116,8 +116,8 @@ func (d *Detector) LeaderIs(leader uint64, now time.Time) {
 func (d *Detector) Gone(peer uint64, now time.Time) { d.suspect(peer, Hint, now) }
 
 func (d *Detector) suspect(peer uint64, why Way, now time.Time) {
-	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.Suspects(now) {
-		return
+	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.hint.way != Silence {
+		return // or it has been suspected already, and silence decides by now
 	}
 	d.hint = suspicion{way: why, at: now}
 	d.stats.Hints[why]++

@@ -177,6 +177,26 @@ func TestARequestForAPreVoteIsAHint(t *testing.T) {
 	}
 }
 
+// Members that ask each other for pre-votes do not keep each other's suspicion up: after an
+// election timeout silence decides, and its turns are as long as slow disks need.
+func TestASuspicionIsNotRenewedByOthers(t *testing.T) {
+	d := follower(2)
+	d.Gone(1, at(0))
+	for now := 250 * ms; now < 3*time.Second; now += 50 * ms {
+		d.Heard(message(raftpb.MsgPreVote, 3, 6), 5, at(now))
+		d.Gone(1, at(now))
+		if do := d.Poll(at(now), three); do != nothing && now >= time.Second {
+			t.Fatalf("Poll(%v) = %+v, want nothing after an election timeout", now, do)
+		}
+	}
+	if s := d.Stats(); s.Hints != [NumWays]uint64{Hint: 1} || s.Forgets != 1 {
+		t.Errorf("Stats() = %+v, want one hint", s)
+	}
+	d.Heard(message(raftpb.MsgHeartbeat, 1, 6), 5, at(3*time.Second))
+	d.Gone(1, at(3100*ms))
+	d.wants(t, 3350*ms, three, both)
+}
+
 // A storm of connections that end, while heartbeats come in: nobody is forgotten.
 func TestAStormOfHintsIsHarmless(t *testing.T) {
 	d := follower(2)
