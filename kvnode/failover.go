@@ -57,8 +57,8 @@ func (l *raftLoop) hear(m *raftpb.Message) {
 	}
 }
 
-// gone tells that a peer has ended its last connection. The loop calls it when it has
-// stepped what came before.
+// gone tells that a peer has ended its last connection. What came before it may still wait
+// to be stepped; it is, within the heartbeat in which nothing ends a suspicion.
 func (l *raftLoop) gone(peer uint64) {
 	now := time.Now()
 	l.detector.Gone(peer, now)

@@ -54,7 +54,9 @@ type Config struct {
 	Promises PromiseStore
 	// Go runs f, which blocks while Promises saves, in a goroutine. It is called with the
 	// lease locked. Optional: a goroutine of the Lease's, which Close waits for. It is for
-	// embedders that wait for their goroutines elsewhere, and for simulators.
+	// embedders that wait for their goroutines elsewhere, and for simulators. What it runs
+	// must have ended before New is called with the same Promises: it may save less than the
+	// next Lease's promises.
 	Go func(f func())
 	// ConfIndex is the index up to which the ConfState that Storage returns has every
 	// configuration change, if that is beyond its snapshot. It is for embedders whose
@@ -97,6 +99,7 @@ type Config struct {
 
 // PromiseStore keeps one duration on stable storage. Only the Lease calls it: New in
 // its caller's goroutine, and while the node runs another goroutine, one call at a time.
+// Close waits for that, so it must not wait for who calls Close.
 type PromiseStore interface {
 	// LoadMaxPromise returns what was saved last, or 0.
 	LoadMaxPromise() (time.Duration, error)
