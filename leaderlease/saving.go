@@ -24,6 +24,7 @@ func (l *Lease) saveLocked(now core.Instant) {
 		return
 	}
 	s.underWay = true
+	l.traceLocked(TraceEvent{Kind: TraceSaving, At: now, Duration: d})
 	if l.cfg.Go != nil {
 		l.cfg.Go(func() { l.save(d) })
 		return
@@ -41,6 +42,7 @@ func (l *Lease) save(d time.Duration) {
 		l.cfg.Logger.Error("the longest promise cannot be saved", "duration", d, "error", err)
 	}
 	s.underWay, s.failed = false, err != nil
+	l.traceLocked(TraceEvent{Kind: TraceSaved, Duration: d, OK: err == nil})
 	if err == nil {
 		l.mu.guard.Saved(d)
 	}

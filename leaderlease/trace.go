@@ -41,8 +41,9 @@ type TraceStart struct {
 	At   Instant
 	Term uint64
 	// Duration, MaxClockSkew and MaxPromise are Config's, TransferTimeout is for how
-	// long a transfer can succeed, Hold the restart hold, 0 for none.
-	Duration, MaxClockSkew, MaxPromise, TransferTimeout, Hold time.Duration
+	// long a transfer can succeed, Hold the restart hold, 0 for none. Saved is the longest
+	// promise that Promises remembers, 0 without one.
+	Duration, MaxClockSkew, MaxPromise, TransferTimeout, Hold, Saved time.Duration
 }
 
 // TraceKind says what a TraceEvent tells.
@@ -64,6 +65,10 @@ const (
 	// TraceDurable means that storage is known to hold a term: from here on the node
 	// grants.
 	TraceDurable
+	// TraceSaving begins to save that the longest promise is Duration, and TraceSaved ends
+	// that: OK that it is durable. The latter has no reading of the clock.
+	TraceSaving
+	TraceSaved
 	// TraceProbe leaves with a heartbeat to Peer in Term: Instant is the send instant,
 	// Duration what it asks for.
 	TraceProbe
@@ -121,7 +126,7 @@ const (
 )
 
 var traceNames = [NumTraceKinds]string{
-	"none", "voters", "voter", "raft", "durable", "probe", "promise", "grant", "count", "release", "request", "vote_in",
+	"none", "voters", "voter", "raft", "durable", "saving", "saved", "probe", "promise", "grant", "count", "release", "request", "vote_in",
 	"candidacy", "vote_out", "tick", "view", "held", "clock_failed", "clock_back", "clock_disrupted", "clock_read",
 	"invalidate", "close", "disk", "conf_pending", "disabled",
 }
@@ -141,8 +146,8 @@ type TraceEvent struct {
 	// Seq counts the events of a Lease from 1. Where a number is missing the trace has
 	// a gap.
 	Seq uint64
-	// At is the node's clock, 0 if it could not be read. Events of one call have the
-	// same.
+	// At is the node's clock, 0 if it could not be read, or was not. Events of one call
+	// have the same.
 	At Instant
 	// Peer is the other node.
 	Peer     uint64

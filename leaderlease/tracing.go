@@ -69,6 +69,9 @@ func (t *Trace) begin(l *Lease, s *start, now core.Instant, p core.Params) error
 		Duration: p.Duration, MaxClockSkew: p.MaxClockSkew, MaxPromise: l.cfg.MaxPromise,
 		TransferTimeout: p.TransferTimeout, Hold: s.hold,
 	}
+	if l.cfg.Promises != nil {
+		t.start.Saved = s.saved
+	}
 	return nil
 }
 

@@ -26,7 +26,7 @@ var unfound = map[string]string{
 	"a promise that was read counts as durable": "leasetest's disk has nothing in memory only",
 
 	"a promise file that was read counts as durable":                     "there are no files in leasetest",
-	"a promise file shrinks":                                             "there are no files in leasetest",
+	"a promise file never shrinks":                                       "there are no files in leasetest",
 	"a promise file is written in place":                                 "there are no files in leasetest",
 	"a promise file's new name is not made durable":                      "there are no files in leasetest",
 	"a promise file is not synced":                                       "there are no files in leasetest",

@@ -4,6 +4,7 @@ const (
 	tracePkg  = "./leaderlease/leasetrace"
 	judgeFile = "leaderlease/leasetrace/judge.go"
 	falseTest = "^TestWhatWasNotSoIsRefused$"
+	savedTest = "^TestAProcessHoldsForWhatTheOneBeforeHasSaved$"
 )
 
 // judges are bugs of the judge of traces, which would let others pass.
@@ -102,12 +103,42 @@ var judges = []Mutant{
 	{
 		Rule: "judge", Name: "a restart need not hold", Pkg: tracePkg, Test: "^TestAProcessHoldsForWhatTheOneBeforeHasGranted$",
 		File: judgeFile,
-		Old:  "	case s.Hold < r.granted:\n", New: "	case s.Hold < 0:\n",
+		Old:  "	case s.Hold < r.owed:\n", New: "	case s.Hold < 0:\n",
 	},
 	{
 		Rule: "judge", Name: "a restart holds for what was written down only", Pkg: tracePkg, Test: "^TestARestartHoldsWhateverIsMissing$",
 		File: judgeFile,
-		Old:  "case s.Term > 0 && s.Hold < s.MaxPromise:", New: "case s.Term > 0 && s.Hold < 0:",
+		Old:  "case s.Term > 0 && s.Hold < longest:", New: "case s.Term > 0 && s.Hold < 0:",
+	},
+	{
+		Rule: "judge", Name: "a restart holds for as long as it ever did", Pkg: tracePkg, Test: savedTest,
+		File: "leaderlease/leasetrace/process.go",
+		Old:  "			least = min(least, e.Duration) // even", New: "			// even",
+	},
+	{
+		Rule: "judge", Name: "a restart holds for what was saved at the start before", Pkg: tracePkg, Test: savedTest,
+		File: "leaderlease/leasetrace/process.go",
+		Old:  "			least = max(least, e.Duration)\n", New: "			least = max(least, 0)\n",
+	},
+	{
+		Rule: "judge", Name: "what is missing cannot have been a save", Pkg: tracePkg, Test: savedTest,
+		File: "leaderlease/leasetrace/process.go",
+		Old:  "(!p.Ended || p.Cut != \"\") && s.Saved > 0", New: "p.Cut != \"\" && s.Saved > 0",
+	},
+	{
+		Rule: "judge", Name: "a process that holds for nothing forgets what it has saved", Pkg: tracePkg, Test: "^TestARestartHoldsForWhatWasSaved$",
+		File: judgeFile,
+		Old:  "longest := cmp.Or(s.Saved, s.MaxPromise)", New: "longest := min(cmp.Or(s.Saved, s.MaxPromise), s.Duration)",
+	},
+	{
+		Rule: "judge", Name: "a save may be of anything", Pkg: tracePkg, Test: "^TestSavesThatWereNotSoAreRefused$/another_one",
+		File: "leaderlease/leasetrace/decide.go",
+		Old:  "	return differ(\"the longest promise that is saved\", e.Duration, d)", New: "	return nil",
+	},
+	{
+		Rule: "judge", Name: "a save may come at any time", Pkg: tracePkg, Test: "^TestSavesThatWereNotSoAreRefused$/early$",
+		File: "leaderlease/leasetrace/decide.go",
+		Old:  "if !ok || r.saving != 0 {", New: "if d = e.Duration; !ok && r.saving != 0 {",
 	},
 	{
 		Rule: "judge", Name: "a change may be over whose voters are not told", Pkg: tracePkg, Test: "^TestAChangeIsOverWhenItsVotersCount$",

@@ -21,6 +21,8 @@ func (r *replay) decide(e *leaderlease.TraceEvent) error {
 	case leaderlease.TraceDurable:
 		r.durable = true
 		return nil
+	case leaderlease.TraceSaving, leaderlease.TraceSaved:
+		return r.save(e)
 	case leaderlease.TraceProbe, leaderlease.TraceCount, leaderlease.TraceRelease:
 		return r.lead(e)
 	case leaderlease.TracePromise, leaderlease.TraceGrant:
@@ -120,6 +122,26 @@ func (r *replay) promise(e *leaderlease.TraceEvent) error {
 		return fmt.Errorf("nothing was promised to %x in term %d", e.Peer, e.Term)
 	}
 	return differ("the grant", core.Grant{Sent: e.Instant, Duration: e.Duration, Reading: e.Reading, Incarnation: core.Incarnation(e.Number)}, g)
+}
+
+// save replays how what storage holds of promises rises and falls (V6).
+func (r *replay) save(e *leaderlease.TraceEvent) error {
+	if e.Kind == leaderlease.TraceSaving {
+		d, ok := r.guard.Save(e.At)
+		if !ok || r.saving != 0 {
+			return fmt.Errorf("a longest promise of %v is saved, while %v is (0: none), and is due: %v", e.Duration, r.saving, ok)
+		}
+		r.saving = d
+		return differ("the longest promise to be saved", e.Duration, d)
+	}
+	if r.saving == 0 {
+		return fmt.Errorf("a longest promise of %v is saved, and nobody has begun to", e.Duration)
+	}
+	d := r.saving
+	if r.saving = 0; e.OK {
+		r.guard.Saved(d)
+	}
+	return differ("the longest promise that is saved", e.Duration, d)
 }
 
 // vote replays what a promise keeps back.

@@ -1,6 +1,7 @@
 package leasetrace
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -39,12 +40,13 @@ type judge struct {
 type run struct {
 	p      *Process
 	before *run // the newest process of the same member before of which an event is judged, if any
-	// granted is the longest promise that leaders were granted by the same member before.
-	granted time.Duration
-	replay  *replay
-	whole   int    // events before the first gap
-	gap     string // what is missing there
-	at      int    // the event that is judged next
+	// owed is the least that the same member's storage may hold about promises, 0 if none
+	// was granted before.
+	owed   time.Duration
+	replay *replay
+	whole  int    // events before the first gap
+	gap    string // what is missing there
+	at     int    // the event that is judged next
 	// won is the newest term that somebody had won before that event, as messages
 	// and the order of each process show.
 	won uint64
@@ -62,7 +64,7 @@ func (j *judge) add(p *Process) {
 	r.whole, r.gap = p.whole()
 	if older := j.members[p.Start.ID]; len(older) > 0 {
 		r.before = older[len(older)-1]
-		r.granted = max(r.before.granted, r.before.p.granted())
+		r.owed = r.before.p.remembered(r.before.owed)
 		if r.before.whole == 0 {
 			r.before = r.before.before
 		}
@@ -145,18 +147,19 @@ func (j *judge) step(r *run) {
 	r.at++
 }
 
-// begins compares a process with those of the same member before it: what one has
-// granted the next one holds for, whoever saw it (V6).
+// begins compares a process with those of the same member before it: the next one holds
+// for what one has saved about promises, whoever saw it (V6).
 func (r *run) begins() error {
 	if r.before != nil {
 		r.won = r.before.won
 	}
 	s := &r.p.Start
+	longest := cmp.Or(s.Saved, s.MaxPromise)
 	switch {
-	case s.Hold < r.granted:
-		return fmt.Errorf("it holds for %v, and its predecessor has granted %v", s.Hold, r.granted)
-	case s.Term > 0 && s.Hold < s.MaxPromise:
-		return fmt.Errorf("it holds for %v after a restart in term %d, and may have granted %v", s.Hold, s.Term, s.MaxPromise)
+	case s.Hold < r.owed:
+		return fmt.Errorf("it holds for %v, and its predecessor has granted up to %v", s.Hold, r.owed)
+	case s.Term > 0 && s.Hold < longest:
+		return fmt.Errorf("it holds for %v after a restart in term %d, and may have granted %v", s.Hold, s.Term, longest)
 	default:
 		return nil
 	}

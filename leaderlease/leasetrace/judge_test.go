@@ -189,7 +189,7 @@ func TestAProcessHoldsForWhatTheOneBeforeHasGranted(t *testing.T) {
 	next.Start.Hold--
 	next.Events = alone(2, 9).Events[:3]
 	v := Judge(append(all, next))
-	if v.Refused == nil || !strings.Contains(v.Refused.Error(), "its predecessor has granted 900ms") {
+	if v.Refused == nil || !strings.Contains(v.Refused.Error(), "its predecessor has granted up to 900ms") {
 		t.Errorf("%v, want the hold to be too short", v)
 	}
 }

@@ -26,6 +26,7 @@ type line struct {
 	Skew   int64  `json:"max_clock_skew,omitempty"`
 	Most   int64  `json:"max_promise,omitempty"`
 	Moving int64  `json:"transfer_timeout,omitempty"`
+	Saved  int64  `json:"saved,omitempty"`
 
 	Seq         uint64 `json:"seq,omitempty"`
 	At          int64  `json:"at,omitempty"`
@@ -52,7 +53,7 @@ func AppendStart(b []byte, s leaderlease.TraceStart, began time.Time) []byte {
 	l := line{
 		Trace: Version, ID: hex(s.ID), Incarnation: uint64(s.Incarnation), At: int64(s.At), Term: s.Term,
 		Duration: int64(s.Duration), Skew: int64(s.MaxClockSkew), Most: int64(s.MaxPromise),
-		Moving: int64(s.TransferTimeout), Holds: int64(s.Hold),
+		Moving: int64(s.TransferTimeout), Holds: int64(s.Hold), Saved: int64(s.Saved),
 	}
 	if !began.IsZero() {
 		l.Began = began.UTC().Format(time.RFC3339Nano)
@@ -118,7 +119,7 @@ func (l *line) start() (s leaderlease.TraceStart, err error) {
 	return leaderlease.TraceStart{
 		ID: id, Incarnation: core.Incarnation(l.Incarnation), At: core.Instant(l.At), Term: l.Term,
 		Duration: time.Duration(l.Duration), MaxClockSkew: time.Duration(l.Skew), MaxPromise: time.Duration(l.Most),
-		TransferTimeout: time.Duration(l.Moving), Hold: time.Duration(l.Holds),
+		TransferTimeout: time.Duration(l.Moving), Hold: time.Duration(l.Holds), Saved: time.Duration(l.Saved),
 	}, err
 }
 

@@ -1,6 +1,7 @@
 package leasetrace
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -42,14 +43,36 @@ func (p *Process) last() uint64 {
 	return p.Events[len(p.Events)-1].Seq
 }
 
-// granted returns the longest promise that leaders were granted.
-func (p *Process) granted() (longest time.Duration) {
+// remembered returns the least that storage may hold about promises when the process is
+// over, if those before have left older; 0 if nobody was granted any.
+func (p *Process) remembered(older time.Duration) (least time.Duration) {
+	s := &p.Start
+	if s.Duration == 0 {
+		return 0 // its first line is missing, and what it has saved
+	}
+	least = cmp.Or(s.Saved, older)
+	granted := older > 0
 	for i := range p.Events {
-		if e := &p.Events[i]; e.Kind == leaderlease.TraceGrant {
-			longest = max(longest, e.Duration)
+		e := &p.Events[i]
+		if i > 0 && e.Seq != p.Events[i-1].Seq+1 && s.Saved > 0 {
+			least = min(least, s.Duration) // it may have fallen in the gap
+		}
+		switch {
+		case e.Kind == leaderlease.TraceGrant:
+			granted = true
+		case e.Kind == leaderlease.TracePromise && e.OK:
+			least = max(least, e.Duration)
+		case e.Kind == leaderlease.TraceSaving:
+			least = min(least, e.Duration) // even if it is not known to be durable
 		}
 	}
-	return longest
+	if (!p.Ended || p.Cut != "") && s.Saved > 0 {
+		least = min(least, s.Duration)
+	}
+	if !granted {
+		return 0
+	}
+	return least
 }
 
 // whole returns how many events there are before the first gap, and what is missing

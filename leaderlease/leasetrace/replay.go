@@ -2,6 +2,7 @@ package leasetrace
 
 import (
 	"fmt"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/quorum"
@@ -31,6 +32,8 @@ type replay struct {
 	// voters is a configuration of which missing voters have not been told.
 	voters  quorum.JointConfig
 	missing uint64
+	// saving is the longest promise that is being saved, 0 if none is.
+	saving time.Duration
 	// configured: a configuration was told since a change is open.
 	configured bool
 }
@@ -38,6 +41,9 @@ type replay struct {
 func newReplay(s leaderlease.TraceStart) *replay {
 	r := &replay{start: s, term: s.Term, last: s.At}
 	r.guard = core.NewGuard(s.At, s.Incarnation, s.MaxPromise, s.Hold)
+	if s.Saved > 0 {
+		r.guard.Keep(s.Duration, s.Saved, s.At)
+	}
 	r.guard.SetTerm(s.Term)
 	r.lease = core.NewLease(core.Params{
 		ID: s.ID, Duration: s.Duration, MaxClockSkew: s.MaxClockSkew, TransferTimeout: s.TransferTimeout,

@@ -32,18 +32,23 @@ func newMember(t *testing.T, id uint64, storage *raft.MemoryStorage, started tim
 	t.Helper()
 	m := &member{t: t, id: id, clock: &hand{now: leaderlease.Instant(started)}, trace: leaderlease.NewTrace(1000)}
 	var err error
-	m.Lease, err = leaderlease.New(leaderlease.Config{
-		Raft: &raft.Config{
-			ID: id, ElectionTick: 10, HeartbeatTick: 1, Storage: storage, MaxInflightMsgs: 1,
-			PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
-		},
-		TickInterval: 100 * ms, Clock: m.clock, Trace: m.trace,
-	})
-	if err != nil {
+	if m.Lease, err = leaderlease.New(config(m, storage)); err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
+
+func config(m *member, storage *raft.MemoryStorage) leaderlease.Config {
+	return leaderlease.Config{
+		Raft: &raft.Config{
+			ID: m.id, ElectionTick: 10, HeartbeatTick: 1, Storage: storage, MaxInflightMsgs: 1,
+			PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
+		},
+		TickInterval: 100 * ms, Clock: m.clock, Trace: m.trace,
+	}
+}
+
+func hardState(term uint64) *raftpb.HardState { return &raftpb.HardState{Term: new(term)} }
 
 // becomes shows a Ready in which raft has a new role, and what it has committed since.
 func (m *member) becomes(role raft.StateType, term, leader uint64, committed ...*raftpb.Entry) {

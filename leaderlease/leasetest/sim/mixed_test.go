@@ -24,7 +24,7 @@ func mixedSchedule(s *Schedule) {
 func TestMixedDurations(t *testing.T) {
 	sum := &Result{}
 	for seed := uint64(1); seed <= mistakeSeeds(8); seed++ {
-		r := Run(t, Config{Seed: seed, Amend: mixedSchedule})
+		r := Run(t, Config{Seed: seed, Trace: true, Amend: mixedSchedule})
 		r.Require(t)
 		sum.Add(r)
 	}

@@ -1,0 +1,160 @@
+package leasetrace
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/leaderlease/go/leaderlease"
+)
+
+// memory is a PromiseStore, and the disk that is waited for.
+type memory struct {
+	longest time.Duration
+	saves   []func()
+}
+
+func (r *memory) LoadMaxPromise() (time.Duration, error) { return r.longest, nil }
+
+func (r *memory) SaveMaxPromise(d time.Duration) error {
+	r.longest = d
+	return nil
+}
+
+// wait lets the disk do what it is to do.
+func (r *memory) wait() {
+	for _, save := range r.saves {
+		save()
+	}
+	r.saves = nil
+}
+
+// remembering is a member that asks for 250 ms, makes promises of 900 ms, and remembers them.
+func remembering(t *testing.T, r *memory, term uint64, started time.Duration) *member {
+	t.Helper()
+	m := &member{t: t, id: 2, clock: &hand{now: leaderlease.Instant(started)}, trace: leaderlease.NewTrace(1000)}
+	storage := raft.NewMemoryStorage()
+	if term > 0 {
+		if err := storage.SetHardState(hardState(term)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := config(m, storage)
+	cfg.Duration, cfg.MaxPromise, cfg.MaxClockSkew, cfg.TickInterval = 250*ms, 900*ms, 100*ms, 50*ms
+	cfg.Raft.ElectionTick = 20
+	cfg.Promises, cfg.Go = r, func(save func()) { r.saves = append(r.saves, save) }
+	var err error
+	if m.Lease, err = leaderlease.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// upgraded is a voter of the new version whose leader is of the former one: what is saved
+// rises, and falls once the leader asks for nothing for long enough. It ends after so many
+// steps.
+func upgraded(t *testing.T, disk *memory, steps int) []Process {
+	t.Helper()
+	leader, voter := newMember(t, 1, raft.NewMemoryStorage(), time.Hour), remembering(t, disk, 0, 2*time.Hour)
+	leader.becomes(raft.StateLeader, 2, 1)
+	voter.becomes(raft.StateFollower, 2, 1)
+	for _, step := range []func(){
+		func() { leader.renews(voter) }, // refused, and saved meanwhile
+		disk.wait,
+		func() { leader.renews(voter) },
+		func() { voter.clock.now = voter.clock.now.Add(900 * ms); voter.Tick() },
+		disk.wait,
+	}[:steps] {
+		leader.clock.now = leader.clock.now.Add(10 * ms)
+		voter.clock.now = voter.clock.now.Add(10 * ms)
+		step()
+	}
+	return traces(leader, voter)
+}
+
+// What is saved of promises rises and falls, and the next process holds for it.
+func TestAProcessHoldsForWhatTheOneBeforeHasSaved(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		steps       int
+		hold, least time.Duration // what the next process holds for, and must
+	}{
+		{"a longer promise is about to be saved", 1, 250 * ms, 0},
+		{"it is saved", 2, 900 * ms, 0},
+		{"it is granted", 3, 900 * ms, 900 * ms},
+		{"it has ended, and a shorter one is about to be saved", 4, 900 * ms, 250 * ms},
+		{"that is saved", 5, 250 * ms, 250 * ms},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			disk := &memory{}
+			all := upgraded(t, disk, tc.steps)
+			next := remembering(t, disk, 2, 3*time.Hour)
+			next.Tick()
+			all = append(all, traces(next)...)
+			if err := Judge(all).Err(); err != nil {
+				t.Fatal(err)
+			}
+			if s := &all[2].Start; s.Hold != tc.hold || s.Saved != tc.hold {
+				t.Errorf("it holds for %v of %v, want %v", s.Hold, s.Saved, tc.hold)
+			}
+			for _, hold := range []time.Duration{tc.least, tc.least - 1} {
+				all[2].Start.Hold, all[2].Start.Saved, all[2].Start.Term = hold, hold, 0
+				all[2].Events = all[2].Events[:1] // no view yet
+				v := Judge(all)
+				if refused := v.Refused != nil && strings.Contains(v.Refused.Error(), "its predecessor has granted up to"); refused != (hold < tc.least) {
+					t.Errorf("it holds for %v: %v, want a refusal below %v", hold, v, tc.least)
+				}
+			}
+			all[1].Ended = false // a shorter one may have been saved in what is missing
+			all[2].Start.Hold = 250 * ms
+			if v := Judge(all); v.Refused != nil && strings.Contains(v.Refused.Error(), "its predecessor") {
+				t.Errorf("%v, want what is missing to be an excuse", v)
+			}
+		})
+	}
+}
+
+// A restart holds for what it says that was saved.
+func TestARestartHoldsForWhatWasSaved(t *testing.T) {
+	next := traces(remembering(t, &memory{longest: 900 * ms}, 2, time.Hour))
+	next[0].Start.Hold = 250 * ms
+	if v := Judge(next); v.Refused == nil || !strings.Contains(v.Refused.Error(), "it holds for 250ms after a restart in term 2, and may have granted 900ms") {
+		t.Errorf("%v, want the hold to be too short", v)
+	}
+}
+
+// What is told of saves otherwise than it was is refused.
+func TestSavesThatWereNotSoAreRefused(t *testing.T) {
+	at := func(k leaderlease.TraceKind, nth int, change func(p *Process, e *leaderlease.TraceEvent)) func(*testing.T, *Process) {
+		return func(t *testing.T, p *Process) { change(p, find(t, p, k, nth)) }
+	}
+	gone := func(p *Process, e *leaderlease.TraceEvent) { drop(p, e) }
+	for _, tc := range []struct {
+		name   string
+		change func(*testing.T, *Process)
+		want   string
+	}{
+		{"a longer promise before it is saved", at(leaderlease.TraceSaved, 1, gone), "the promise is made: true, want false"},
+		{"a longer promise though saving it has failed", at(leaderlease.TraceSaved, 1, func(_ *Process, e *leaderlease.TraceEvent) { e.OK = false }), "the promise is made: true, want false"},
+		{"a save that nobody began", at(leaderlease.TraceSaving, 1, gone), "nobody has begun"},
+		{"two saves at a time", at(leaderlease.TraceSaved, 1, func(p *Process, e *leaderlease.TraceEvent) {
+			e.Kind, e.At = leaderlease.TraceSaving, p.Events[e.Seq-2].At
+		}), "is saved, while 900ms is"},
+		{"another one is saved than was to be", at(leaderlease.TraceSaved, 1, func(_ *Process, e *leaderlease.TraceEvent) { e.Duration-- }), "the longest promise that is saved"},
+		{"less is to be saved than a leader asks for", at(leaderlease.TraceSaving, 1, func(_ *Process, e *leaderlease.TraceEvent) { e.Duration-- }), "the longest promise to be saved"},
+		{"it falls too early", at(leaderlease.TraceSaving, 2, func(_ *Process, e *leaderlease.TraceEvent) { e.At -= leaderlease.Instant(20 * ms) }), "and is due: false"},
+		{"less was saved at the start", func(_ *testing.T, p *Process) { p.Start.Saved = 900 * ms }, "the promise is made: false, want true"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			all := upgraded(t, &memory{}, 5)
+			all[1].Events = slices.Clone(all[1].Events)
+			tc.change(t, &all[1])
+			if v := Judge(all); v.Refused == nil || !strings.Contains(v.Refused.Error(), tc.want) {
+				t.Errorf("%v, want a refusal that says %q", v, tc.want)
+			}
+		})
+	}
+}
