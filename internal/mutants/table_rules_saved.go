@@ -20,7 +20,7 @@ var savedRules = []Mutant{
 		Old:  "s.limit = d // before", New: "// before",
 	},
 	{
-		Rule: "V6", Name: "what is saved falls though longer promises are made", Pkg: corePkg, Test: "^TestWhatIsSavedFalls$",
+		Rule: "V6", Name: "what is saved falls though longer promises are made", Trace: true, Pkg: corePkg, Test: "^TestWhatIsSavedFalls$",
 		File: savedFile,
 		Old:  "\t\ts.quiet = now\n", New: "\t\ts.quiet += 0\n",
 	},
@@ -30,7 +30,7 @@ var savedRules = []Mutant{
 		Old:  "\t\ts.quiet = now\n", New: "\t\ts.quiet += 0\n",
 	},
 	{
-		Rule: "V6", Name: "what is saved falls at once after a start", Pkg: corePkg, Test: "^TestWhatIsSavedFalls$",
+		Rule: "V6", Name: "what is saved falls at once after a start", Trace: true, Pkg: corePkg, Test: "^TestWhatIsSavedFalls$",
 		File: savedFile,
 		Old:  "held: d, quiet: now}", New: "held: d}",
 	},

@@ -174,7 +174,7 @@ var voterRules = []Mutant{
 		Old:  "s.saved = max(loaded, cfg.Duration)", New: "s.saved = cfg.MaxPromise",
 	},
 	{
-		Rule: "V6", Name: "the longest promise is not saved", Pkg: rulesPkg, Test: "^TestV6HoldCoversThePromisesOfEarlierRuns$",
+		Rule: "V6", Name: "the longest promise is not saved", Trace: true, Pkg: rulesPkg, Test: "^TestV6HoldCoversThePromisesOfEarlierRuns$",
 		File: "leaderlease/start.go",
 		Old:  "if err := cfg.Promises.SaveMaxPromise(s.saved); err != nil {", New: "if err := error(nil); err != nil {",
 	},

@@ -20,6 +20,7 @@ const (
 	doJump
 	doNudge   // a jump within what was promised
 	doDisrupt // a jump that the reading does not show
+	doRecall  // and a memory from before what was saved and promised last
 	doStepBack
 	doCommit // changes of the configuration
 	doApply
@@ -53,7 +54,7 @@ const (
 )
 
 var actionNames = [numActions]string{
-	"tick", "campaign", "stand", "durable", "crash", "jump", "nudge", "disrupt", "step back", "commit changes", "apply", "switch",
+	"tick", "campaign", "stand", "durable", "crash", "jump", "nudge", "disrupt", "recall", "step back", "commit changes", "apply", "switch",
 	"save", "write", "saved", "keep",
 	"renew", "probe", "heartbeat", "ask", "vote", "send forced vote", "vote arrives", "learn", "transfer", "replicate", "catch up",
 	"deliver", "answer", "take over", "pass", "propose",
@@ -122,6 +123,8 @@ func (s *stage) act(k action, i, j int) bool {
 		return s.jump(i, 1)
 	case doDisrupt:
 		return s.jump(i, 0)
+	case doRecall:
+		return s.recall(i)
 	case doKeep:
 		return s.save(doSave, i) && s.save(doWrite, i) && s.save(doSaved, i)
 	case doSave, doWrite, doSaved:
@@ -167,6 +170,8 @@ func (s *stage) may(st explore.Step) bool {
 		return s.left.crashes > 0
 	case doJump, doNudge, doDisrupt:
 		return s.left.jumps > 0
+	case doRecall:
+		return s.left.jumps > 0 && s.b.middle > 0 && a.role == follower
 	case doStepBack:
 		return s.left.backs > 0
 	case doCommit, doApply, doSwitch:

@@ -93,7 +93,7 @@ func TestExplorerMovesInstantsRightly(t *testing.T) {
 		b := searches[i]
 		b.apart = true // left as they are
 		// A clock that begins anew, or goes back, does so to where the least form says.
-		b.budget.crashes, b.budget.backs = 0, 0
+		b.budget.crashes, b.budget.backs, b.opening = 0, 0, nil
 		settled := b
 		settled.apart = false
 		m := newStages(&settled)

@@ -80,7 +80,7 @@ func (p *packer) actor(a *actor, o order) {
 	p.guard(&a.guard, a.forced)
 	if g := &a.guard.saved; p.s.b.floor > 0 {
 		p.put(uint8(g.limit)|uint8(g.held)<<2|uint8(g.wanted)<<4, a.disk|a.saving<<4)
-		p.instant(g.quiet)
+		p.instant(max(g.quiet, 0))
 	}
 	p.lease(&a.lease, o)
 	for at := range p.n {
@@ -233,7 +233,7 @@ func (s *stage) unpackGuard(u *unpacker, a *actor) {
 func (s *stage) unpackSaved(u *unpacker, a *actor) {
 	longest := s.b.maxPromise()
 	if s.b.floor == 0 {
-		a.guard.Keep(longest, longest, 0)
+		a.guard.Keep(longest, longest, longAgo)
 		return
 	}
 	v := u.get()
@@ -241,6 +241,9 @@ func (s *stage) unpackSaved(u *unpacker, a *actor) {
 	a.guard.saved = saved{
 		limit: s.b.units(int(v & 3)), held: s.b.units(int(v >> 2 & 3)), wanted: s.b.units(int(v >> 4)),
 		floor: s.b.units(s.b.floor), quiet: u.instant(),
+	}
+	if a.guard.saved.quiet == 0 {
+		a.guard.saved.quiet = longAgo
 	}
 }
 

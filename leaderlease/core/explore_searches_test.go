@@ -76,6 +76,35 @@ var searches = []bounds{
 		budget: budget{crashes: 2}, limits: explore.Limits{States: 100_000},
 	},
 	{
+		// Three durations. A leader has asked for more than the one before it, of which a probe is
+		// still under way, and which stands again; who has promised that has restarted in the
+		// older term, and its clock has stepped back.
+		name: "owing", settled: true, nodes: 3, d: 3, middle: 2, floor: 1, saved: 3, skew: 1, transfer: 1, terms: 3, letters: 1,
+		opening: []explore.Step{
+			{Kind: uint8(doProbe), A: 0, B: 2},
+			{Kind: uint8(doStand), A: 1},
+			{Kind: uint8(doVote), A: 1, B: 0},
+			{Kind: uint8(doRenew), A: 1, B: 2},
+			{Kind: uint8(doCrash), A: 2},
+			{Kind: uint8(doTick), A: 2},
+			{Kind: uint8(doStepBack), A: 2},
+			{Kind: uint8(doStand), A: 0},
+		},
+		budget: budget{crashes: 2, backs: 1}, limits: explore.Limits{States: 160_000},
+	},
+	{
+		// Likewise, but who has promised gets a memory from before that.
+		name: "recalled", settled: true, nodes: 3, d: 3, middle: 2, floor: 1, saved: 3, skew: 1, transfer: 1, terms: 3,
+		opening: []explore.Step{
+			{Kind: uint8(doStand), A: 1},
+			{Kind: uint8(doVote), A: 1, B: 0},
+			{Kind: uint8(doRenew), A: 1, B: 2},
+			{Kind: uint8(doRecall), A: 2},
+			{Kind: uint8(doStand), A: 0},
+		},
+		budget: budget{crashes: 1, jumps: 1}, limits: explore.Limits{States: 60_000},
+	},
+	{
 		// Leaders ask for more than anybody promises.
 		name: "toolong", settled: true, nodes: 3, d: 2, longest: 1, skew: 1, transfer: 1, terms: 2,
 		budget: budget{crashes: 1}, limits: explore.Limits{States: 90_000},

@@ -140,11 +140,16 @@ type bounds struct {
 	longest int
 	// floor is what leaders of even terms ask for, and what is saved falls to; 0 if all ask
 	// for d and nothing is saved. saved is what is saved at first.
-	floor, saved   int
+	floor, saved int
+	// middle is what leaders of the first term of three ask for, those of the second ask for d
+	// and those of the third for floor; 0 if there are two durations.
+	middle         int
 	terms, letters int
 	budget         budget
 	// settled begins with node 1 as leader of term 1, known to all and durable.
 	settled bool
+	// opening is what happens first, as one step.
+	opening []explore.Step
 	// boundCampaigns: raft campaigns also while the node is bound, and nothing leaves.
 	boundCampaigns bool
 	// apart lets the clocks begin far apart and leaves them so: for a rule that mixes
@@ -174,10 +179,14 @@ func (b *bounds) first() conf {
 
 // asks is the promise that the leader of a term asks for.
 func (b *bounds) asks(term uint8) time.Duration {
-	if b.floor > 0 && term%2 == 0 {
+	switch {
+	case b.middle > 0 && term%3 == 1:
+		return b.units(b.middle)
+	case b.middle > 0 && term%3 == 0, b.middle == 0 && b.floor > 0 && term%2 == 0:
 		return b.units(b.floor)
+	default:
+		return b.units(b.d)
 	}
-	return b.units(b.d)
 }
 
 func (b *bounds) params(id uint64, term uint8) Params {

@@ -2,6 +2,7 @@ package core
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 
 	"github.com/leaderlease/go/leaderlease/internal/explore"
@@ -78,8 +79,24 @@ func (m *stages) Start(yield func([]byte)) {
 			s.actors[i].shift(Instant(2 * m.b.d * i))
 		}
 	}
+	s.open()
 	s.settle()
 	yield(s.pack(nil, m.orders[0]))
+}
+
+// open takes the steps that every schedule begins with.
+func (s *stage) open() {
+	for i, st := range s.b.opening {
+		post, ok := s.take(st)
+		if !ok {
+			panic(fmt.Sprintf("step %d of the opening cannot be taken", i))
+		}
+		if post.kind != noLetter {
+			s.letters[0] = post
+		}
+		s.soon()
+	}
+	s.marks = 0
 }
 
 // Canonical implements explore.Model.

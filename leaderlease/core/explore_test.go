@@ -40,6 +40,9 @@ func TestExplore(t *testing.T) {
 			t.Fatalf("COUNTEREXAMPLE search=%s depth=%d states=%d\n%s", b.name, r.Bad, r.States, strings.Join(r.Trace, "\n"))
 		}
 		total += r.States
+		for _, st := range b.opening {
+			fired[st.Kind]++
+		}
 		for k := range fired {
 			fired[k] += r.Fired[k]
 		}

@@ -13,6 +13,8 @@ import (
 const (
 	firstInstant Instant = 2
 	lastInstant  Instant = 127
+	// longAgo is packed as 0, and more than whatever is added to an instant before the first.
+	longAgo Instant = -64
 )
 
 // axes are the instants of each clock in a stage.
@@ -68,7 +70,7 @@ func (s *stage) collect(x *axes, i int) {
 	own.add(&g.promise.until)
 	own.add(&g.owed)
 	own.add(&g.hold)
-	if s.b.floor > 0 {
+	if g.saved.quiet != longAgo {
 		own.add(&g.saved.quiet)
 	}
 	if g.promise.term != 0 {
@@ -124,17 +126,17 @@ func (a *axis) squeeze(widest int) {
 func (s *stage) forget() {
 	for i := range s.b.nodes {
 		a := &s.actors[i]
-		long := a.now - Instant(s.b.widest())
-		if a.guard.owed < long {
+		long := a.now - Instant(s.b.widest()) // or longer, as squeeze leaves it
+		if a.guard.owed <= long {
 			a.guard.owed = 0
 		}
-		if a.guard.hold < long {
+		if a.guard.hold <= long {
 			a.guard.hold = 0
 		}
-		if q := &a.guard.saved; s.b.floor > 0 && (q.quiet < long || q.held <= q.floor) {
-			q.quiet = 0 // nothing that is still waited for
+		if q := &a.guard.saved; q.quiet <= long || q.held <= q.floor {
+			q.quiet = longAgo // nothing that is still waited for
 		}
-		if a.lease.term != 0 && a.lease.transferUntil < long {
+		if a.lease.term != 0 && a.lease.transferUntil <= long {
 			a.lease.transferUntil = 0
 		}
 		if a.dterm >= a.mailTerm && (a.role != candidate || a.term != a.mailTerm) {
