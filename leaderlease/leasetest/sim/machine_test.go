@@ -121,7 +121,7 @@ func TestDurableMachineControls(t *testing.T) {
 		oracles []string
 	}{
 		{"does not ask the log", []string{"panic"}},
-		{"index ahead of its content", []string{"panic"}},
+		{"index ahead of its content", []string{"panic", "raft"}},
 		{notDurable, []string{"panic"}},
 		{"restore is not durable", []string{"panic"}},
 		{"restore keeps old state", []string{"stale", "raft"}},
