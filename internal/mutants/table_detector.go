@@ -58,6 +58,16 @@ var detectorRules = []Mutant{
 		Old:  "peer == d.cfg.Self || d.hint.way != Silence {", New: "peer == d.cfg.Self || d.Suspects(now) {",
 	},
 	{
+		Rule: "succession", Name: "turns are as short as ticks", Pkg: rulesPkg, Test: "^TestTurnsAfterSilenceAreLongEnoughForDisks$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "turn = max(turn, int((longTurn+tick-1)/tick))", New: "_ = int((longTurn + tick - 1) / tick)",
+	},
+	{
+		Rule: "succession", Name: "a candidate gives its election up half a turn later", Pkg: "./leaderlease/detector", Test: "^TestTurnsAreOfTime$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "return o == d.turn/2 && !k.Candidate", New: "return o == d.turn/2",
+	},
+	{
 		Rule: "succession", Name: "all who suspect campaign at once", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "turn%of != place || ", New: "turn%of < 0 || place < 0 || ",

@@ -32,12 +32,11 @@ type Config struct {
 const Interval = 5 * time.Millisecond
 
 const (
-	// turnTicks is how many ticks lie between two turns after plain silence: a round trip
-	// and a write to disk fit in.
-	turnTicks = 3
-	// tries is at how many ticks of its turn a member campaigns. Ticks are not in step:
-	// at the first one the others may lack a tick until they would vote.
-	tries = 2
+	// longTurn is the time between two turns after plain silence, and leastTurn how many ticks
+	// it has at least: two round trips and a slow disk's writes fit in. Shorter: elections in
+	// which somebody stands are given up. Longer: fail-over takes longer if the first is down.
+	longTurn  = 300 * time.Millisecond
+	leastTurn = 3
 	// quiet is after how many heartbeats' time without one another member's request for a
 	// pre-vote counts as a hint. Fewer: a single late heartbeat would do.
 	quiet = 3
@@ -70,6 +69,7 @@ type Decision struct {
 // goroutine, the one that steps raft.
 type Detector struct {
 	cfg   Config
+	turn  int // ticks of longTurn
 	fresh bool
 	// leader is who leads, or led last; 0 if none was known since the start.
 	leader uint64
@@ -97,7 +97,11 @@ func New(cfg Config, now time.Time) *Detector {
 	if cfg.Turn == 0 {
 		cfg.Turn = max(cfg.Heartbeat/2, 25*time.Millisecond)
 	}
-	return &Detector{cfg: cfg, fresh: cfg.Fresh, heard: now}
+	turn := leastTurn
+	if tick := cfg.ElectionTimeout / time.Duration(max(cfg.ElectionTicks, 1)); tick > 0 {
+		turn = max(turn, int((longTurn+tick-1)/tick))
+	}
+	return &Detector{cfg: cfg, turn: turn, fresh: cfg.Fresh, heard: now}
 }
 
 // LeaderIs tells who leads, raft.None if nobody is known to.
@@ -226,7 +230,7 @@ func (d *Detector) due(k Known) bool {
 		return true
 	case d.fresh:
 		// The lowest ID begins; the others are there if it does not.
-		due := d.silent > rank*turnTicks
+		due := d.silent > rank*d.turn
 		if due {
 			d.silent = 0
 		}
@@ -234,9 +238,13 @@ func (d *Detector) due(k Known) bool {
 	case d.silent <= d.cfg.ElectionTicks:
 		return false
 	}
-	// Turns go round, since votes may be split with somebody whom raft's own timeout has
-	// sent.
+	// Turns go round. In each a member campaigns two or three times, and gives an election in
+	// which it stands no less than two thirds of it: two or three writes to slow disks.
 	at, of := d.place(k.Voters)
-	now := (d.silent - d.cfg.ElectionTicks - 1) % (turnTicks * of)
-	return now >= turnTicks*at && now < turnTicks*at+tries
+	switch o := (d.silent-d.cfg.ElectionTicks-1)%(d.turn*of) - d.turn*at; o {
+	case 0, d.turn * 2 / 3: // it may have split the vote with somebody whom raft's own timeout has sent
+		return true
+	default: // ticks are not in step: at its first one the others may lack a tick until they would vote
+		return o == d.turn/2 && !k.Candidate
+	}
 }

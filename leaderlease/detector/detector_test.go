@@ -234,16 +234,16 @@ func TestTurnsAfterSilence(t *testing.T) {
 		k     Known
 		want  []int
 	}{
-		{"the lowest that outlives the leader is first", 2, false, 1, three, []int{11, 12, 17, 18}},
-		{"then the next", 3, false, 1, three, []int{14, 15, 20, 21}},
-		{"the leader that was lost has a place behind the lower ones", 1, false, 1, three, []int{11, 12, 17, 18}},
+		{"the lowest that outlives the leader is first", 2, false, 1, three, []int{11, 12, 13, 17, 18, 19}},
+		{"then the next", 3, false, 1, three, []int{14, 15, 16, 20, 21}},
+		{"the leader that was lost has a place behind the lower ones", 1, false, 1, three, []int{11, 12, 13, 17, 18, 19}},
 		{"and none if it is the highest", 3, false, 3, three, nil},
-		{"no leader was known: all take turns", 3, false, 0, three, []int{17, 18}},
-		{"a leader that is no voter takes no turn from them", 1, false, 9, three, []int{11, 12, 20, 21}},
+		{"no leader was known: all take turns", 3, false, 0, three, []int{17, 18, 19}},
+		{"a leader that is no voter takes no turn from them", 1, false, 9, three, []int{11, 12, 13, 20, 21}},
 		{"alone it does at once", 1, false, 0, Known{Voters: []uint64{1}}, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}},
 		{"a new cluster: the lowest begins", 1, true, 0, three, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}},
 		{"a new cluster: the second follows", 2, true, 0, three, []int{4, 8, 12, 16, 20}},
-		{"a new cluster that has had a leader", 1, true, 2, three, []int{11, 12, 17, 18}},
+		{"a new cluster that has had a leader", 1, true, 2, three, []int{11, 12, 13, 17, 18, 19}},
 		{"not a learner", 4, false, 0, three, nil},
 		{"not the leader", 1, false, 0, Known{Voters: three.Voters, Leads: true}, nil},
 		{"not before it has applied the first entries", 1, true, 0, Known{Voters: three.Voters, Away: true}, nil},
@@ -256,6 +256,25 @@ func TestTurnsAfterSilence(t *testing.T) {
 				t.Errorf("it campaigns at ticks %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// Turns are as long, however short ticks are, and so is the time that a candidate is given.
+func TestTurnsAreOfTime(t *testing.T) {
+	candidate := Known{Voters: three.Voters, Candidate: true}
+	for tick, want := range map[time.Duration][2][]int{
+		25 * ms:  {{41, 47, 49}, {41, 49}},
+		50 * ms:  {{21, 24, 25}, {21, 25}},
+		100 * ms: {{11, 12, 13}, {11, 13}},
+		500 * ms: {{3, 4, 5}, {3, 5}},
+	} {
+		for i, k := range []Known{three, candidate} {
+			d := New(Config{Self: 2, ElectionTicks: int(time.Second / tick), ElectionTimeout: time.Second}, at(0))
+			d.LeaderIs(1, at(0))
+			if got := campaigns(d, int(time.Second/tick)+int(max(300*ms, 3*tick)/tick), k); !slices.Equal(got, want[i]) {
+				t.Errorf("a tick of %v, %+v: it campaigns at ticks %v, want %v", tick, k, got, want[i])
+			}
+		}
 	}
 }
 

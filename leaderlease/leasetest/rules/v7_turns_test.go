@@ -1,10 +1,14 @@
 package rules
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 // The first in the order of turns lacks the leader's last entry, and nobody votes for it:
@@ -41,6 +45,35 @@ func TestV7TurnsOverALongWay(t *testing.T) {
 		took := s.Now() - died
 		if limit := 300*ms + 10*way; took > limit {
 			t.Errorf("one way %v: node %d leads term %d after %v, want %v at most", way, s.Leader().ID, s.Leader().Term(), took, limit)
+		}
+	}
+}
+
+// Without a hint, and with disks that are slow: who stands is given time to be elected before
+// it campaigns once more, however short ticks are.
+func TestTurnsAfterSilenceAreLongEnoughForDisks(t *testing.T) {
+	for _, tick := range []time.Duration{25 * ms, 50 * ms, 100 * ms} {
+		slowest := time.Duration(0)
+		for seed := range uint64(20) {
+			disk := rand.New(rand.NewPCG(seed, 1))
+			s := begin(t, leasetest.Options{
+				TickInterval: tick, ElectionTick: int(election / tick),
+				Configure: func(_ uint64, cfg *leaderlease.Config) { cfg.Duration, cfg.MaxClockSkew = 300*ms, 60*ms },
+				Node: func(uint64) leasetest.NodeOptions {
+					return leasetest.NodeOptions{Async: true, Suspects: true, DiskDelay: func() time.Duration { return time.Duration(disk.Int64N(int64(60 * ms))) }}
+				},
+			})
+			s.lead(1)
+			s.Run(time.Second)
+			s.Node(1).Crash(0)
+			died := s.Now()
+			if !s.RunUntil(5*election, func() bool { return s.Leader() != nil }) {
+				t.Fatal("nobody leads within five election timeouts")
+			}
+			slowest = max(slowest, s.Now()-died)
+		}
+		if slowest > election+500*ms {
+			t.Errorf("a tick of %v: somebody leads after %v, want an election timeout and less than two turns", tick, slowest)
 		}
 	}
 }
