@@ -50,6 +50,16 @@ var savedRules = []Mutant{
 		Old:  "max(s.held, longest), now", New: "s.held, now",
 	},
 	{
+		Rule: "V6", Name: "a save counts that a disruption came into the midst of", Pkg: corePkg, Test: "^TestADisruptionInTheMidstOfASaveVoidsIt$",
+		File: savedFile,
+		Old:  "\tif !g.saved.void {\n", New: "\tif true {\n",
+	},
+	{
+		Rule: "V6", Name: "a disruption voids each save that comes after it", Pkg: corePkg, Test: "^TestADisruptionInTheMidstOfASaveVoidsIt$",
+		File: savedFile,
+		Old:  "s.wanted, s.quiet, s.void = 0, now, false", New: "s.wanted, s.quiet = 0, now",
+	},
+	{
 		Rule: "V6", Name: "who asks for less lowers what is saved", Pkg: corePkg, Test: "^TestAShorterProbeLowersNothingThatMayBeOwed$",
 		File: savedFile,
 		Old:  "\t\t\td = max(d, s.held)\n", New: "",

@@ -96,13 +96,14 @@ func (s *stage) jump(i int, by Instant) bool {
 }
 
 // recall gives node i a memory from before the promises that it has made last, when another
-// longest promise was saved, and says so as a disruption does. What raft knows stays: nothing
-// repairs that it forgets a vote.
+// longest promise was saved and a longer one about to be, and says so as a disruption does.
+// What raft knows stays: nothing repairs that it forgets a vote.
 func (s *stage) recall(i int) bool {
 	a := &s.actors[i]
 	a.guard = *NewGuard(a.now, 1, s.b.maxPromise(), 0)
 	a.guard.Keep(s.b.units(s.b.floor), s.b.units(s.b.middle), a.now)
 	a.guard.SetTerm(uint64(a.term))
+	a.saving = uint8(s.b.maxPromise()) // it was about to be saved then
 	return s.jump(i, 0)
 }
 

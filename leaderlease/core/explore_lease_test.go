@@ -194,7 +194,8 @@ func (s *stage) save(k action, i int) bool {
 	case k == doWrite && a.saving != 0 && a.saving != a.disk:
 		a.disk = a.saving
 		return true
-	case k == doSaved && a.saving != 0 && a.saving == a.disk:
+	case k == doSaved && a.saving != 0 && (a.saving == a.disk || a.guard.saved.void):
+		// After a disruption it may be the end of a save of long ago.
 		a.guard.Saved(s.b.units(int(a.saving)))
 		a.saving = 0
 		return true

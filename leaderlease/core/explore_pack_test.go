@@ -79,7 +79,7 @@ func (p *packer) actor(a *actor, o order) {
 	p.instant(a.now)
 	p.guard(&a.guard, a.forced)
 	if g := &a.guard.saved; p.s.b.floor > 0 {
-		p.put(uint8(g.limit)|uint8(g.held)<<2|uint8(g.wanted)<<4, a.disk|a.saving<<4)
+		p.put(uint8(g.limit)|uint8(g.held)<<2|uint8(g.wanted)<<4|bit(g.void && a.saving != 0, 6), a.disk|a.saving<<4)
 		p.instant(max(g.quiet, 0))
 	}
 	p.lease(&a.lease, o)
@@ -239,8 +239,8 @@ func (s *stage) unpackSaved(u *unpacker, a *actor) {
 	v := u.get()
 	a.disk, a.saving = u.two()
 	a.guard.saved = saved{
-		limit: s.b.units(int(v & 3)), held: s.b.units(int(v >> 2 & 3)), wanted: s.b.units(int(v >> 4)),
-		floor: s.b.units(s.b.floor), quiet: u.instant(),
+		limit: s.b.units(int(v & 3)), held: s.b.units(int(v >> 2 & 3)), wanted: s.b.units(int(v >> 4 & 3)),
+		floor: s.b.units(s.b.floor), quiet: u.instant(), void: v>>6 != 0,
 	}
 	if a.guard.saved.quiet == 0 {
 		a.guard.saved.quiet = longAgo

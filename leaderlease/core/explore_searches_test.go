@@ -105,6 +105,20 @@ var searches = []bounds{
 		budget: budget{crashes: 1, jumps: 1}, limits: explore.Limits{States: 60_000},
 	},
 	{
+		// A memory from the midst of a save, which has fallen on the disk since. The save ends
+		// after the hold, and a leader asks for what it was for.
+		name: "midst", settled: true, nodes: 3, d: 3, middle: 2, floor: 1, saved: 1, skew: 1, transfer: 1, terms: 3,
+		opening: []explore.Step{
+			{Kind: uint8(doStand), A: 1},
+			{Kind: uint8(doVote), A: 1, B: 0},
+			{Kind: uint8(doRecall), A: 2},
+			{Kind: uint8(doPass)},
+			{Kind: uint8(doPass)},
+			{Kind: uint8(doPass)},
+		},
+		budget: budget{crashes: 1, jumps: 1}, limits: explore.Limits{States: 60_000},
+	},
+	{
 		// Leaders ask for more than anybody promises.
 		name: "toolong", settled: true, nodes: 3, d: 2, longest: 1, skew: 1, transfer: 1, terms: 2,
 		budget: budget{crashes: 1}, limits: explore.Limits{States: 90_000},

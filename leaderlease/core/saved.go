@@ -18,6 +18,9 @@ type saved struct {
 	// quiet is when the last promise was made, or may have been, that is longer than
 	// floor.
 	quiet Instant
+	// void: the clock has stepped since the newest save began. Who says then that it is
+	// durable may be of before, and storage hold something else by now.
+	void bool
 }
 
 // covers reports whether a promise of d may be made at now. If not, d is wanted.
@@ -36,7 +39,7 @@ func (s *saved) covers(d time.Duration, now Instant) bool {
 // and then storage holds less than it says, though never less than floor, or more, though
 // never more than the longest promise of all.
 func (s *saved) clockStepped(longest time.Duration, now Instant) {
-	s.limit, s.held, s.quiet = min(s.limit, s.floor), max(s.held, longest), now
+	s.limit, s.held, s.quiet, s.void = min(s.limit, s.floor), max(s.held, longest), now, true
 }
 
 // Keep tells the guard that stable storage keeps the longest promise: d is durable, and
@@ -66,9 +69,14 @@ func (g *Guard) Save(now Instant) (d time.Duration, ok bool) {
 	default:
 		return 0, false
 	}
-	s.wanted, s.quiet = 0, now
+	s.wanted, s.quiet, s.void = 0, now, false
 	return d, true
 }
 
-// Saved tells that d is durable.
-func (g *Guard) Saved(d time.Duration) { g.saved.limit, g.saved.held = d, d }
+// Saved tells that d is durable, as Save has asked for. After a step of the clock since
+// then it counts for nothing: what is wanted is saved once more.
+func (g *Guard) Saved(d time.Duration) {
+	if !g.saved.void {
+		g.saved.limit, g.saved.held = d, d
+	}
+}

@@ -124,6 +124,24 @@ func TestADisruptedGuardTrustsNoSave(t *testing.T) {
 	}
 }
 
+// The memory may be one from the midst of a save, whose end it then hears of; storage may
+// hold what was saved later.
+func TestADisruptionInTheMidstOfASaveVoidsIt(t *testing.T) {
+	g := keeping(short)
+	g.asked(long, sec)
+	g.wantSave(t, sec, long)
+	g.ClockStepped(5 * sec)
+	g.Saved(long)
+	if g.asked(long, 8*sec) {
+		t.Error("a promise is made that storage may not hold")
+	}
+	g.wantSave(t, 8*sec, long)
+	g.Saved(long)
+	if !g.asked(long, 9*sec) {
+		t.Error("a save that began after the disruption does not count")
+	}
+}
+
 // After a disruption the memory may be one from before promises of any length, and the disk
 // may hold more than it says: what is saved falls when the longest of them would have ended.
 func TestADisruptedGuardLowersNothingThatMayBeOwed(t *testing.T) {

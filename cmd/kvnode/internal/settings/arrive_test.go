@@ -19,7 +19,7 @@ var odd = map[string]string{
 	"initial-advertise-peer-urls": "http://127.0.0.1:7005", "initial-cluster": "n7=http://127.0.0.1:7006", "initial-cluster-state": "existing",
 	"initial-cluster-token": "token7", "heartbeat-interval": "107", "election-timeout": "1107", "suspect-on-close": "false",
 	"strict-reconfig-check": "false",
-	"read-mode": "log", "lease-duration": "807ms", "max-clock-skew": "207ms", "max-drift-ppm": "107", "disable-lease": "true", "lease-trace": "/t7",
+	"read-mode":             "log", "lease-duration": "807ms", "max-clock-skew": "207ms", "max-drift-ppm": "107", "disable-lease": "true", "lease-trace": "/t7",
 	"snapshot-count": "10007", "snapshot-catchup-entries": "5007", "quota-backend-bytes": "-7", "auto-compaction-mode": "revision",
 	"auto-compaction-retention": "7", "corrupt-check-time": "7s", "compact-hash-check-time": "7s", "max-request-bytes": "1007",
 	"max-txn-ops": "107", "watch-progress-notify-interval": "7s", "max-concurrent-streams": "1007", "max-open-streams": "1007",
