@@ -118,10 +118,12 @@ func toStderr(cfg settings.Log) bool {
 
 // untilStopped returns when the server has stopped, in order or not.
 func untilStopped(srv *server.Server, asked <-chan struct{}, log *slog.Logger) error {
+	stopping := supervised(srv, log)
 	select {
 	case <-asked:
 	case <-srv.Done():
 	}
+	stopping()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
 	failure := srv.Err()
