@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/leaderlease/go/internal/faults"
 	"github.com/leaderlease/go/kvnode/admission"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/peerurl"
@@ -154,72 +155,49 @@ const minElectionTicks = 5
 // expects defaults to be filled in. What concerns the lease, leaderlease.New
 // reports.
 func (c Config) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.DataDir == "" {
-		bad("no data directory")
-	}
-	if c.Listener == nil {
-		bad("no listener for peers")
-	}
-	if c.TickInterval <= 0 {
-		bad("tick interval %v must be positive", c.TickInterval)
-	} else if c.electionTicks() < minElectionTicks {
-		bad("election timeout %v must be at least %d tick intervals of %v", c.ElectionTimeout, minElectionTicks, c.TickInterval)
-	}
-	if c.MaxRequestBytes < 0 || c.MaxRequestBytes > MaxRequestLimit {
-		bad("max request bytes %d must be in [1, %d]", c.MaxRequestBytes, MaxRequestLimit)
-	}
-	if c.MaxProposals < 0 || c.MaxProposalBytes < int64(c.MaxRequestBytes) {
-		bad("max proposals %d must be positive, and max proposal bytes %d at least max request bytes %d", c.MaxProposals, c.MaxProposalBytes, c.MaxRequestBytes)
-	}
-	if c.ReadMode > ReadSerializable {
-		bad("read mode %d is unknown", c.ReadMode)
-	}
-	errs = append(errs, c.validateCluster()...)
-	if len(errs) > 0 {
-		return fmt.Errorf("kvnode: invalid config: %w", errors.Join(errs...))
+	var bad faults.List
+	bad.If(c.DataDir == "", "no data directory")
+	bad.If(c.Listener == nil, "no listener for peers")
+	bad.If(c.TickInterval <= 0, "tick interval %v must be positive", c.TickInterval)
+	bad.If(c.TickInterval > 0 && c.electionTicks() < minElectionTicks,
+		"election timeout %v must be at least %d tick intervals of %v", c.ElectionTimeout, minElectionTicks, c.TickInterval)
+	bad.If(c.MaxRequestBytes < 0 || c.MaxRequestBytes > MaxRequestLimit,
+		"max request bytes %d must be in [1, %d]", c.MaxRequestBytes, MaxRequestLimit)
+	bad.If(c.MaxProposals < 0 || c.MaxProposalBytes < int64(c.MaxRequestBytes),
+		"max proposals %d must be positive, and max proposal bytes %d at least max request bytes %d", c.MaxProposals, c.MaxProposalBytes, c.MaxRequestBytes)
+	bad.If(c.ReadMode > ReadSerializable, "read mode %d is unknown", c.ReadMode)
+	bad = append(bad, c.validateCluster()...)
+	if len(bad) > 0 {
+		return fmt.Errorf("kvnode: invalid config: %w", errors.Join(bad...))
 	}
 	return nil
 }
 
-func (c *Config) validateCluster() (errs []error) {
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+func (c *Config) validateCluster() (bad faults.List) {
 	names := make(map[string]bool)
 	ids := make(map[uint64]string)
 	for _, m := range c.Cluster {
-		if m.Name == "" {
-			bad("a member of the initial cluster has no name")
-		}
-		if names[m.Name] {
-			bad("member %q is twice in the initial cluster", m.Name)
-		}
+		bad.If(m.Name == "", "a member of the initial cluster has no name")
+		bad.If(names[m.Name], "member %q is twice in the initial cluster", m.Name)
 		names[m.Name] = true
-		if len(m.PeerURLs) == 0 {
-			bad("member %q has no peer URL", m.Name)
-		}
+		bad.If(len(m.PeerURLs) == 0, "member %q has no peer URL", m.Name)
 		for _, u := range m.PeerURLs {
-			if _, err := peerurl.HostPort(u); err != nil {
-				bad("member %q: %w", m.Name, err)
-			}
+			_, err := peerurl.HostPort(u)
+			bad.If(err != nil, "member %q: %w", m.Name, err)
 		}
 		id := memberdir.MemberID(m.PeerURLs, c.Token)
-		if other, ok := ids[id]; ok && other != m.Name {
-			bad("members %q and %q have the same peer URLs", other, m.Name)
-		}
+		other, ok := ids[id]
+		bad.If(ok && other != m.Name, "members %q and %q have the same peer URLs", other, m.Name)
 		ids[id] = m.Name
 	}
 	own := transport.Hello{Name: c.Name, Token: c.Token}
 	if names[c.Name] {
 		own.PeerURLs = strings.Join(c.self().PeerURLs, ",")
 	}
-	if err := own.Validate(); err != nil {
-		bad("the others would refuse this member: %w", err)
-	}
-	if !names[c.Name] {
-		bad("member %q is not in the initial cluster", c.Name)
-	}
-	return errs
+	err := own.Validate()
+	bad.If(err != nil, "the others would refuse this member: %w", err)
+	bad.If(!names[c.Name], "member %q is not in the initial cluster", c.Name)
+	return bad
 }
 
 func (c *Config) electionTicks() int { return int(c.ElectionTimeout / c.TickInterval) }

@@ -105,27 +105,20 @@ func (r *RestoreConfig) member() Config {
 }
 
 func (r *RestoreConfig) validate(c *Config) error {
-	errs := c.validateCluster()
+	bad := c.validateCluster()
 	if err := c.checkName(); err != nil {
-		errs = append(errs, err)
+		bad = append(bad, err)
 	}
-	if c.DataDir == "" {
-		errs = append(errs, errors.New("no data directory"))
-	}
-	if r.BumpRevision < 0 {
-		errs = append(errs, fmt.Errorf("bump revision %d must not be negative", r.BumpRevision))
-	}
-	if r.MarkCompacted != (r.BumpRevision > 0) {
-		errs = append(errs, fmt.Errorf("mark compacted is %v and bump revision %d: both are needed, or neither", r.MarkCompacted, r.BumpRevision))
-	}
-	if len(errs) == 0 && len(r.PeerURLs) > 0 {
+	bad.If(c.DataDir == "", "no data directory")
+	bad.If(r.BumpRevision < 0, "bump revision %d must not be negative", r.BumpRevision)
+	bad.If(r.MarkCompacted != (r.BumpRevision > 0),
+		"mark compacted is %v and bump revision %d: both are needed, or neither", r.MarkCompacted, r.BumpRevision)
+	if len(bad) == 0 && len(r.PeerURLs) > 0 {
 		got, want := slices.Sorted(slices.Values(r.PeerURLs)), slices.Sorted(slices.Values(c.self().PeerURLs))
-		if !slices.Equal(got, want) {
-			errs = append(errs, fmt.Errorf("member %q is at %v in the initial cluster, but advertises %v", r.Name, want, got))
-		}
+		bad.If(!slices.Equal(got, want), "member %q is at %v in the initial cluster, but advertises %v", r.Name, want, got)
 	}
-	if len(errs) > 0 {
-		return fmt.Errorf("invalid config: %w", errors.Join(errs...))
+	if len(bad) > 0 {
+		return fmt.Errorf("invalid config: %w", errors.Join(bad...))
 	}
 	return nil
 }

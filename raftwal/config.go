@@ -1,12 +1,14 @@
 package raftwal
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 
+	"github.com/leaderlease/go/internal/faults"
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
@@ -62,21 +64,11 @@ const (
 
 // WithDefaults returns a copy of c with every unset optional field filled in.
 func (c Config) WithDefaults() Config {
-	if c.SegmentSize == 0 {
-		c.SegmentSize = defaultSegmentSize
-	}
-	if c.MaxRecentBytes == 0 {
-		c.MaxRecentBytes = defaultMaxRecentBytes
-	}
-	if c.MaxBatchBytes == 0 {
-		c.MaxBatchBytes = defaultMaxBatchBytes
-	}
-	if c.MaxSnapshotBytes == 0 {
-		c.MaxSnapshotBytes = defaultMaxSnapshotBytes
-	}
-	if c.MaxSpares == 0 {
-		c.MaxSpares = defaultMaxSpares
-	}
+	c.SegmentSize = cmp.Or(c.SegmentSize, defaultSegmentSize)
+	c.MaxRecentBytes = cmp.Or(c.MaxRecentBytes, defaultMaxRecentBytes)
+	c.MaxBatchBytes = cmp.Or(c.MaxBatchBytes, defaultMaxBatchBytes)
+	c.MaxSnapshotBytes = cmp.Or(c.MaxSnapshotBytes, defaultMaxSnapshotBytes)
+	c.MaxSpares = cmp.Or(c.MaxSpares, defaultMaxSpares)
 	if c.Nonce == nil {
 		c.Nonce = randomNonce
 	}
@@ -89,25 +81,17 @@ func (c Config) WithDefaults() Config {
 // Validate reports everything that is wrong with c, and changes nothing. It
 // expects defaults to be filled in.
 func (c Config) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Dir == "" && c.FS == nil {
-		bad("no directory")
-	}
-	if c.SegmentSize < minSegmentSize || c.SegmentSize > maxSegmentSize || c.SegmentSize%headerSize != 0 {
-		bad("segment size %d must be a multiple of %d from %d to %d", c.SegmentSize, headerSize, minSegmentSize, int64(maxSegmentSize))
-	}
-	if c.MaxBatchBytes < minSegmentSize || c.MaxBatchBytes > maxSegmentSize/2 {
-		bad("max batch of %d bytes must be from %d to %d", c.MaxBatchBytes, minSegmentSize, maxSegmentSize/2)
-	}
-	if c.MaxSnapshotBytes < 0 || c.MaxSnapshotBytes > c.MaxBatchBytes/2 {
-		bad("max snapshot of %d bytes must be from 0 to half a batch, %d", c.MaxSnapshotBytes, c.MaxBatchBytes/2)
-	}
-	if c.Nonce == nil {
-		bad("no nonce")
-	}
-	if len(errs) > 0 {
-		return fmt.Errorf("raftwal: invalid config: %w", errors.Join(errs...))
+	var bad faults.List
+	bad.If(c.Dir == "" && c.FS == nil, "no directory")
+	bad.If(c.SegmentSize < minSegmentSize || c.SegmentSize > maxSegmentSize || c.SegmentSize%headerSize != 0,
+		"segment size %d must be a multiple of %d from %d to %d", c.SegmentSize, headerSize, minSegmentSize, int64(maxSegmentSize))
+	bad.If(c.MaxBatchBytes < minSegmentSize || c.MaxBatchBytes > maxSegmentSize/2,
+		"max batch of %d bytes must be from %d to %d", c.MaxBatchBytes, minSegmentSize, maxSegmentSize/2)
+	bad.If(c.MaxSnapshotBytes < 0 || c.MaxSnapshotBytes > c.MaxBatchBytes/2,
+		"max snapshot of %d bytes must be from 0 to half a batch, %d", c.MaxSnapshotBytes, c.MaxBatchBytes/2)
+	bad.If(c.Nonce == nil, "no nonce")
+	if len(bad) > 0 {
+		return fmt.Errorf("raftwal: invalid config: %w", errors.Join(bad...))
 	}
 	return nil
 }

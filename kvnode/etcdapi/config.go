@@ -3,7 +3,6 @@ package etcdapi
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math"
 	"time"
@@ -11,6 +10,7 @@ import (
 	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/leaderlease/go/internal/faults"
 	"github.com/leaderlease/go/kvnode"
 )
 
@@ -113,29 +113,16 @@ func (c Config) as(node kvnode.Config) Config {
 
 // Validate reports everything that is wrong with c, which has its defaults.
 func (c Config) Validate() error {
-	var errs []error
-	if n := c.MaxTxnOps; n < 1 || n > math.MaxInt32 {
-		errs = append(errs, fmt.Errorf("MaxTxnOps %d must be from 1 to %d", n, math.MaxInt32))
-	}
-	if d := c.WatchProgressInterval; d < MinWatchProgress {
-		errs = append(errs, fmt.Errorf("WatchProgressInterval %v must be %v at least", d, MinWatchProgress))
-	}
-	for _, f := range []struct {
-		name     string
-		value    any
-		negative bool
-	}{
-		{"WarnRequest", c.WarnRequest, c.WarnRequest < 0},
-		{"WarnApply", c.WarnApply, c.WarnApply < 0},
-		{"RequestTimeout", c.RequestTimeout, c.RequestTimeout < 0},
-		{"ElectionTimeout", c.ElectionTimeout, c.ElectionTimeout < 0},
-		{"MaxRequestBytes", c.MaxRequestBytes, c.MaxRequestBytes < 0},
-		{"MaxInFlight", c.MaxInFlight, c.MaxInFlight < 0},
-		{"MaxReplyBytes", c.MaxReplyBytes, c.MaxReplyBytes < 0},
-	} {
-		if f.negative {
-			errs = append(errs, fmt.Errorf("%s %v must not be negative", f.name, f.value))
-		}
-	}
-	return errors.Join(errs...)
+	var bad faults.List
+	bad.If(c.MaxTxnOps < 1 || c.MaxTxnOps > math.MaxInt32, "MaxTxnOps %d must be from 1 to %d", c.MaxTxnOps, math.MaxInt32)
+	bad.If(c.WatchProgressInterval < MinWatchProgress,
+		"WatchProgressInterval %v must be %v at least", c.WatchProgressInterval, MinWatchProgress)
+	bad.If(c.WarnRequest < 0, "WarnRequest %v must not be negative", c.WarnRequest)
+	bad.If(c.WarnApply < 0, "WarnApply %v must not be negative", c.WarnApply)
+	bad.If(c.RequestTimeout < 0, "RequestTimeout %v must not be negative", c.RequestTimeout)
+	bad.If(c.ElectionTimeout < 0, "ElectionTimeout %v must not be negative", c.ElectionTimeout)
+	bad.If(c.MaxRequestBytes < 0, "MaxRequestBytes %d must not be negative", c.MaxRequestBytes)
+	bad.If(c.MaxInFlight < 0, "MaxInFlight %d must not be negative", c.MaxInFlight)
+	bad.If(c.MaxReplyBytes < 0, "MaxReplyBytes %d must not be negative", c.MaxReplyBytes)
+	return errors.Join(bad...)
 }

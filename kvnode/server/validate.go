@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
+	"github.com/leaderlease/go/internal/faults"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/leaderlease"
 )
@@ -50,11 +51,10 @@ func (c Config) Validate() error {
 // nobody stands for a listener where nothing is to be listened on.
 type nobody struct{ net.Listener }
 
-func (c *Config) checkNames() (errs []error) {
-	if strings.ContainsAny(c.Node.Name, "=,") {
-		errs = append(errs, fmt.Errorf("Node.Name %q must not contain = or a comma, which separate members in Node.Cluster", c.Node.Name))
-	}
-	return append(errs, c.checkCluster()...)
+func (c *Config) checkNames() (bad faults.List) {
+	bad.If(strings.ContainsAny(c.Node.Name, "=,"),
+		"Node.Name %q must not contain = or a comma, which separate members in Node.Cluster", c.Node.Name)
+	return append(bad, c.checkCluster()...)
 }
 
 // checkCluster checks that all members can be told apart and that this one is
@@ -120,27 +120,20 @@ func (c *Config) checkTimes() (errs []error) {
 }
 
 // checkLease expects a heartbeat interval and an election timeout that are right.
-func (c *Config) checkLease() (errs []error) {
-	if c.Node.LeaseDuration < 0 {
-		errs = append(errs, fmt.Errorf("Node.LeaseDuration %v must not be negative", c.Node.LeaseDuration))
+func (c *Config) checkLease() (bad faults.List) {
+	bad.If(c.Node.LeaseDuration < 0, "Node.LeaseDuration %v must not be negative", c.Node.LeaseDuration)
+	bad.If(c.Node.LeaseDuration > c.longestLease(),
+		"Node.LeaseDuration %v must be %v at most, which is Node.ElectionTimeout, in whole heartbeat intervals, less one, or it delays every fail-over",
+		c.Node.LeaseDuration, c.longestLease())
+	bad.If(c.Node.MaxClockSkew < 0, "Node.MaxClockSkew %v must not be negative", c.Node.MaxClockSkew)
+	bad.If(c.Node.MaxClockSkew > 0 && c.Node.MaxClockSkew >= c.leaseDuration(),
+		"Node.MaxClockSkew %v must be below Node.LeaseDuration %v, or no read is ever served under the lease", c.Node.MaxClockSkew, c.leaseDuration())
+	bad.If(c.Node.MaxDriftPPM < 0 || c.Node.MaxDriftPPM >= 1e6,
+		"Node.MaxDriftPPM %d must be from 0, meaning the default, to 999999", c.Node.MaxDriftPPM)
+	if len(bad) == 0 {
+		bad = c.checkTogether()
 	}
-	if longest := c.longestLease(); c.Node.LeaseDuration > longest {
-		errs = append(errs, fmt.Errorf("Node.LeaseDuration %v must be %v at most, which is Node.ElectionTimeout, in whole heartbeat intervals, less one, or it delays every fail-over",
-			c.Node.LeaseDuration, longest))
-	}
-	if c.Node.MaxClockSkew < 0 {
-		errs = append(errs, fmt.Errorf("Node.MaxClockSkew %v must not be negative", c.Node.MaxClockSkew))
-	}
-	if d := c.leaseDuration(); c.Node.MaxClockSkew > 0 && c.Node.MaxClockSkew >= d {
-		errs = append(errs, fmt.Errorf("Node.MaxClockSkew %v must be below Node.LeaseDuration %v, or no read is ever served under the lease", c.Node.MaxClockSkew, d))
-	}
-	if c.Node.MaxDriftPPM < 0 || c.Node.MaxDriftPPM >= 1e6 {
-		errs = append(errs, fmt.Errorf("Node.MaxDriftPPM %d must be from 0, meaning the default, to 999999", c.Node.MaxDriftPPM))
-	}
-	if len(errs) == 0 {
-		errs = c.checkTogether()
-	}
-	return errs
+	return bad
 }
 
 // checkTogether asks the library whether the lease's parameters go together.
@@ -174,36 +167,22 @@ func (c *Config) leaseDuration() time.Duration {
 	return c.longestLease()
 }
 
-func (c *Config) checkLimits() (errs []error) {
-	if n := c.Node.MaxRequestBytes; n < 1 || n > kvnode.MaxRequestLimit {
-		errs = append(errs, fmt.Errorf("Node.MaxRequestBytes %d must be from 1 to %d", n, kvnode.MaxRequestLimit))
-	}
-	if n := c.MaxOpenStreams; n < minOpenStreams || n > math.MaxInt32 {
-		errs = append(errs, fmt.Errorf("MaxOpenStreams %d must be from %d to %d", n, minOpenStreams, math.MaxInt32))
-	}
+func (c *Config) checkLimits() (bad faults.List) {
+	bad.If(c.Node.MaxRequestBytes < 1 || c.Node.MaxRequestBytes > kvnode.MaxRequestLimit,
+		"Node.MaxRequestBytes %d must be from 1 to %d", c.Node.MaxRequestBytes, kvnode.MaxRequestLimit)
+	bad.If(c.MaxOpenStreams < minOpenStreams || c.MaxOpenStreams > math.MaxInt32,
+		"MaxOpenStreams %d must be from %d to %d", c.MaxOpenStreams, minOpenStreams, math.MaxInt32)
 	if err := c.API.Validate(); err != nil {
-		errs = append(errs, err)
+		bad = append(bad, err)
 	}
-	if d := c.Node.WarnApply; d < 0 {
-		errs = append(errs, fmt.Errorf("Node.WarnApply %v must not be negative", d))
-	}
-	if d := c.CorruptCheckTime; d != 0 && d < minHashEvery {
-		errs = append(errs, fmt.Errorf("CorruptCheckTime %v must be 0, which is never, or %v at least: all members hash all keys each time", d, minHashEvery))
-	}
-	if d := c.CompactHashCheckTime; d < minHashEvery {
-		errs = append(errs, fmt.Errorf("CompactHashCheckTime %v must be %v at least", d, minHashEvery))
-	}
-	if c.Node.TTLCheckpoint < 0 {
-		errs = append(errs, fmt.Errorf("TTLCheckpoint %v must not be negative", c.Node.TTLCheckpoint))
-	}
-	if _, err := c.compaction(); err != nil {
-		errs = append(errs, fmt.Errorf("AutoCompactionMode and AutoCompactionRetention: %w", err))
-	}
-	if c.Keepalive.MinTime < 0 {
-		errs = append(errs, fmt.Errorf("Keepalive.MinTime %v must not be negative", c.Keepalive.MinTime))
-	}
-	if c.Keepalive.Timeout < 0 {
-		errs = append(errs, fmt.Errorf("Keepalive.Timeout %v must not be negative", c.Keepalive.Timeout))
-	}
-	return errs
+	bad.If(c.Node.WarnApply < 0, "Node.WarnApply %v must not be negative", c.Node.WarnApply)
+	bad.If(c.CorruptCheckTime != 0 && c.CorruptCheckTime < minHashEvery,
+		"CorruptCheckTime %v must be 0, which is never, or %v at least: all members hash all keys each time", c.CorruptCheckTime, minHashEvery)
+	bad.If(c.CompactHashCheckTime < minHashEvery, "CompactHashCheckTime %v must be %v at least", c.CompactHashCheckTime, minHashEvery)
+	bad.If(c.Node.TTLCheckpoint < 0, "TTLCheckpoint %v must not be negative", c.Node.TTLCheckpoint)
+	_, err := c.compaction()
+	bad.If(err != nil, "AutoCompactionMode and AutoCompactionRetention: %w", err)
+	bad.If(c.Keepalive.MinTime < 0, "Keepalive.MinTime %v must not be negative", c.Keepalive.MinTime)
+	bad.If(c.Keepalive.Timeout < 0, "Keepalive.Timeout %v must not be negative", c.Keepalive.Timeout)
+	return bad
 }

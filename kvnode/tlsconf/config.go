@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+
+	"github.com/leaderlease/go/internal/faults"
 )
 
 // Config says where the certificates of one side are. The zero value means no
@@ -104,26 +106,22 @@ func (c *Config) ValidateShared() error {
 }
 
 // checkPairs checks that certificates and keys come together.
-func (c *Config) checkPairs() (errs []error) {
-	if (c.CertFile == "") != (c.KeyFile == "") {
-		errs = append(errs, fmt.Errorf("%s %q and %s %q go together: one is missing", c.Field("CertFile"), c.CertFile, c.Field("KeyFile"), c.KeyFile))
-	}
-	if (c.ClientCertFile == "") != (c.ClientKeyFile == "") {
-		errs = append(errs, fmt.Errorf("%s %q and %s %q go together: one is missing",
-			c.Field("ClientCertFile"), c.ClientCertFile, c.Field("ClientKeyFile"), c.ClientKeyFile))
-	}
-	if c.Auto && (c.CertFile != "" || c.KeyFile != "") {
-		errs = append(errs, fmt.Errorf("%s makes a certificate, and %s %q names one; give one of the two", c.Field("Auto"), c.Field("CertFile"), c.CertFile))
-	}
+func (c *Config) checkPairs() (bad faults.List) {
+	bad.If((c.CertFile == "") != (c.KeyFile == ""),
+		"%s %q and %s %q go together: one is missing", c.Field("CertFile"), c.CertFile, c.Field("KeyFile"), c.KeyFile)
+	bad.If((c.ClientCertFile == "") != (c.ClientKeyFile == ""), "%s %q and %s %q go together: one is missing",
+		c.Field("ClientCertFile"), c.ClientCertFile, c.Field("ClientKeyFile"), c.ClientKeyFile)
+	bad.If(c.Auto && (c.CertFile != "" || c.KeyFile != ""),
+		"%s makes a certificate, and %s %q names one; give one of the two", c.Field("Auto"), c.Field("CertFile"), c.CertFile)
 	if !c.Enabled() {
-		errs = append(errs, c.checkUnused()...)
+		bad = append(bad, c.checkUnused()...)
 	}
-	return errs
+	return bad
 }
 
 // checkUnused refuses what would have no effect without a certificate: somebody
 // relies on it.
-func (c *Config) checkUnused() (errs []error) {
+func (c *Config) checkUnused() (bad faults.List) {
 	for _, setting := range []struct {
 		name string
 		set  bool
@@ -135,28 +133,23 @@ func (c *Config) checkUnused() (errs []error) {
 		{"AllowedCNs", len(c.AllowedCNs) > 0},
 		{"AllowedHostnames", len(c.AllowedHostnames) > 0},
 	} {
-		if setting.set {
-			errs = append(errs, fmt.Errorf("%s has no effect without TLS: give %s and %s, or %s",
-				c.Field(setting.name), c.Field("CertFile"), c.Field("KeyFile"), c.Field("Auto")))
-		}
+		bad.If(setting.set, "%s has no effect without TLS: give %s and %s, or %s",
+			c.Field(setting.name), c.Field("CertFile"), c.Field("KeyFile"), c.Field("Auto"))
 	}
-	return errs
+	return bad
 }
 
 // checkTrust checks what is asked of others' certificates.
-func (c *Config) checkTrust() (errs []error) {
+func (c *Config) checkTrust() (bad faults.List) {
 	need := func(name string, set bool, why string) {
-		if set && c.TrustedCAFile == "" && c.Enabled() {
-			errs = append(errs, fmt.Errorf("%s needs %s: %s", c.Field(name), c.Field("TrustedCAFile"), why))
-		}
+		bad.If(set && c.TrustedCAFile == "" && c.Enabled(), "%s needs %s: %s", c.Field(name), c.Field("TrustedCAFile"), why)
 	}
 	need("ClientCertAuth", c.ClientCertAuth, "or whatever a public authority has signed would be let in")
 	need("CRLFile", c.CRLFile != "", "an authority says what is revoked")
 	need("AllowedCNs", len(c.AllowedCNs) > 0, "a name that nobody has signed says nothing")
 	need("AllowedHostnames", len(c.AllowedHostnames) > 0, "a name that nobody has signed says nothing")
 	need("CertFile", c.Peers && !c.Auto, "members know each other by their certificates")
-	if len(c.AllowedCNs) > 0 && len(c.AllowedHostnames) > 0 {
-		errs = append(errs, fmt.Errorf("%s and %s cannot both be given", c.Field("AllowedCNs"), c.Field("AllowedHostnames")))
-	}
-	return errs
+	bad.If(len(c.AllowedCNs) > 0 && len(c.AllowedHostnames) > 0,
+		"%s and %s cannot both be given", c.Field("AllowedCNs"), c.Field("AllowedHostnames"))
+	return bad
 }
