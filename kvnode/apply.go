@@ -55,6 +55,8 @@ func (a *applier) run() {
 			return
 		case <-a.jobs.wake:
 		}
+		// All that waits, in order. The slice of the turn before goes back into the box, so a
+		// busy applier allocates none.
 		jobs = a.jobs.take(jobs)
 		for _, j := range jobs {
 			if !a.runJob(j) {
@@ -83,6 +85,7 @@ func (a *applier) runJob(j applyJob) bool {
 		if e.GetIndex() <= max(a.store.Applied(), a.superseded) {
 			continue // a snapshot was faster: what e did is in it
 		}
+		// Counted before it is applied, and also if it has no effect: a restart reads it again.
 		bytes += len(e.GetData())
 		if !a.applyEntry(e) {
 			return false
@@ -135,6 +138,8 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 	if !a.disk.saveCommit(e.GetIndex()) {
 		return false
 	}
+	// By the registry as the entry before has left it: all members refuse, or carry out, the
+	// same change here, whatever they knew when it was proposed.
 	plan := planEntry(a.store.Members(), e, a.cfg.newestFormat)
 	if plan.stop != nil {
 		a.fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), plan.stop))

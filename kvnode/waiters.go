@@ -68,7 +68,8 @@ func (w *waiters) init(maxCount int, maxBytes int64) {
 	w.lastID.Store(binary.BigEndian.Uint64(seed[:]))
 }
 
-// nextID returns a new ID, which is not 0.
+// nextID returns a new ID, which is not 0: that is the ID of entries for which nobody has
+// ever waited, such as the one with which a leader begins its term.
 func (w *waiters) nextID() uint64 {
 	for {
 		if id := w.lastID.Add(1); id != 0 {
@@ -82,6 +83,7 @@ func (w *waiters) nextID() uint64 {
 func (w *waiters) add(id uint64, bytes int64) (*waiter, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// Both bounds: entries may be empty, and one may be as large as MaxRequestBytes.
 	if len(w.mu.all) >= w.maxCount || w.mu.bytes+bytes > w.maxBytes {
 		return nil, ErrTooManyRequests
 	}
@@ -135,7 +137,7 @@ func (w *waiters) fail(id uint64, err error) {
 func (w *waiters) propose(ps []proposal) []proposal {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	kept := ps[:0]
+	kept := ps[:0] // in place: the loop has ps to itself
 	for _, p := range ps {
 		if q := w.mu.all[p.id]; q != nil {
 			q.proposed = true
@@ -180,6 +182,7 @@ func (w *waiters) failIf(err error, is func(*waiter) bool) {
 	defer w.mu.Unlock()
 	for id, p := range w.mu.all {
 		if is(p) {
+			// Under mu, which is no harm: done has room for the one outcome.
 			w.removeLocked(id).tell(outcome{err: err})
 		}
 	}

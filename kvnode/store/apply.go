@@ -19,15 +19,23 @@ import (
 // what only this member knows decides anything here. A member that decided otherwise
 // than another would hold other data from then on, and nothing but a comparison shows
 // that (package hashcheck).
+//
+// Entries come one at a time and in the order of the log, from one goroutine: the store
+// checks that an index is new, not that it is the next one.
 func (s *Store) Apply(index, term uint64, data []byte) Result {
+	// Decoding looks at nothing of the state, so it is done before the lock: a checkpoint and
+	// the trimmer wait for that.
 	c, err := DecodeCommand(data)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Loaded under the lock: Restore puts another state in its place under the same lock.
 	st := s.state.Load()
 	if index <= st.applied.Load() {
+		// After a restart raft hands out entries that the checkpoint has, too. A put that
+		// was applied twice would have a revision that it has on no other member.
 		return Result{Err: ErrStale}
 	}
-	st.term = term
+	st.term = term // of the checkpoint that is made next, also if the entry does nothing
 	var r Result
 	if err != nil || c.Grants != nil && st.format.Load() < FormatGrants {
 		// A version that does not know the command takes it for malformed, too. So all
@@ -44,6 +52,9 @@ func (s *Store) Apply(index, term uint64, data []byte) Result {
 // ApplyConf applies a configuration change: conf is what raft switched to, and
 // change what it means for the registry of members and the format (nil: nothing).
 // An entry that is applied already changes nothing.
+//
+// conf is nil in a restore of a data directory, where there is no raft: the restored
+// cluster gets a configuration of its own.
 func (s *Store) ApplyConf(index, term uint64, conf *raftpb.ConfState, change *MemberChange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,9 +64,10 @@ func (s *Store) ApplyConf(index, term uint64, conf *raftpb.ConfState, change *Me
 	}
 	st.term = term
 	if conf != nil {
-		st.conf = proto.CloneOf(conf)
+		st.conf = proto.CloneOf(conf) // raft goes on with its own
 	}
 	if change != nil {
+		// The registry is replaced as a whole: who has loaded the old one goes on reading it.
 		st.members.Store(st.members.Load().change(change))
 		// The format never sinks, whatever a change says.
 		st.format.Store(max(st.format.Load(), change.Format))
@@ -65,13 +77,15 @@ func (s *Store) ApplyConf(index, term uint64, conf *raftpb.ConfState, change *Me
 
 // applyLocked carries c out, unless it is void: its fence names a term, and the entry is
 // of another one. Such a command was proposed by a leader for its own reign only, and
-// it may have been appended in a later one all the same.
+// it may have been appended in a later one all the same. An expiry that such a command
+// asks for is out of date then: the next leader counts the time of TTL leases anew.
 func (s *Store) applyLocked(st *state, index, term uint64, c *Command) Result {
 	r := Result{ID: c.ID, Command: c}
 	switch {
 	case c.Fence != 0 && c.Fence != term:
 		r.Err = ErrFenced
 	case c.Register != nil:
+		// What a member says of itself, its name and its URLs: no request of a client's.
 		var next *Members
 		if next, r.Err = st.members.Load().register(c.Register); r.Err == nil {
 			st.members.Store(next)
@@ -93,6 +107,8 @@ func (s *Store) applyLocked(st *state, index, term uint64, c *Command) Result {
 func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Message, error) {
 	switch r := c.Request; {
 	case r.GetRange() != nil:
+		// A log read: it has its place in the log, so it needs no index to wait for. Nobody
+		// calls it off, since one member alone knows its client.
 		s.ops.add(&Ops{Ranges: 1})
 		return st.view().rangeKeys(context.Background(), r.GetRange())
 	case r.GetPut() != nil:
@@ -100,7 +116,7 @@ func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Messag
 	case r.GetDeleteRange() != nil:
 		return write(s, st, (*writer).deleteRange, r.GetDeleteRange())
 	case r.GetTxn() != nil:
-		return write(s, st, (*writer).txn, r.GetTxn())
+		return write(s, st, (*writer).txn, r.GetTxn()) // all at one revision, or nothing
 	case r.GetCompaction() != nil:
 		return s.compactLocked(st, r.GetCompaction())
 	case r.GetAlarm() != nil:
@@ -135,14 +151,17 @@ func (st *state) refusal(c *Command) error {
 	}
 }
 
-// touchesKeys reports whether a store that is corrupt must refuse r.
+// touchesKeys reports whether a store that is corrupt must refuse r. Members may hold
+// different keys then, so an answer from one of them, and a comparison in a transaction,
+// says nothing. Alarms are not among it: one takes the alarm away.
 func touchesKeys(r *pb.InternalRaftRequest) bool {
 	return r.GetRange() != nil || r.GetPut() != nil || r.GetDeleteRange() != nil || r.GetTxn() != nil ||
 		r.GetCompaction() != nil || r.GetLeaseGrant() != nil || r.GetLeaseRevoke() != nil
 }
 
 // grows reports whether a store that is full must refuse r. Of a transaction
-// that holds for any put in it, whether it would be reached or not.
+// that holds for any put in it, whether it would be reached or not. Deletions and
+// compactions pass, or nobody could make room; so do Range and the end of TTL leases.
 func grows(r *pb.InternalRaftRequest) bool {
 	return r.GetPut() != nil || r.GetLeaseGrant() != nil || r.GetTxn() != nil && txnGrows(r.GetTxn())
 }

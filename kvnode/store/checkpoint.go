@@ -27,9 +27,14 @@ func (s *Store) Durable() Checkpoint { return *s.durable.Load() }
 // meanwhile, but Restore waits, so before must not wait for the applier. Safe for
 // concurrent use; checkpoints are made one after another.
 //
+// What it costs is proportional to what has changed since the last one, and not to the
+// size of the store: records of versions that have not changed are not touched.
+//
 // If it fails, Durable stays what it was, the state in memory is unharmed, and
 // the next checkpoint covers what this one would have.
 func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) {
+	// saving is taken before mu, here as in Restore and in the trimmer, and never the other
+	// way round: so who holds mu, without which nothing is applied, waits for no disk.
 	s.saving.take()
 	defer s.saving.release()
 
@@ -44,7 +49,9 @@ func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) 
 	m, err := st.capture()
 	conf := st.conf
 	dirty := st.unsaved
-	st.unsaved = unsaved{}
+	st.unsaved = unsaved{} // what is applied from here on is the next one's
+	// What is compacted from here on, up to this revision, has to be deleted from the
+	// backend again, whether or not this attempt succeeds.
 	st.tried = m.Revision
 	grown := st.growth.Load()
 	s.mu.Unlock()
@@ -53,12 +60,14 @@ func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) 
 		err = s.save(before, &m, dirty)
 	}
 	if err != nil {
+		// Back to what has come meanwhile. A record that is written twice is the same, and
+		// one that is deleted twice is gone.
 		s.mu.Lock()
 		st.unsaved.add(dirty)
 		s.mu.Unlock()
 		return Checkpoint{}, fmt.Errorf("store: checkpoint at index %d: %w", m.Index, err)
 	}
-	st.growth.Add(-grown)
+	st.growth.Add(-grown) // not to 0: what was applied meanwhile is not saved yet
 	c := Checkpoint{Index: m.Index, Term: m.Term, ConfState: conf, Revision: m.Revision}
 	s.durable.Store(&c)
 	return c, nil
@@ -66,7 +75,9 @@ func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) 
 
 // save writes what differs. It calls before first: a checkpoint that came ahead of the
 // log's commit index would be beyond the log after a crash, and the member could not
-// start. A checkpoint that would say what the newest one says is not written.
+// start. A checkpoint that would say what the newest one says is not written: an idle
+// member would write its disk for nothing. Index 0 is that of a store which has no checkpoint
+// yet, and gets one.
 func (s *Store) save(before func(index uint64) error, m *meta, dirty unsaved) error {
 	if before != nil {
 		if err := before(m.Index); err != nil {
@@ -105,6 +116,8 @@ func saveTx(tx Tx, m *meta, dirty unsaved) error {
 	if err != nil {
 		return err
 	}
+	// From what is in the file, not from what this process has last written: the two differ
+	// if an update failed and was settled after all.
 	m.Records, m.Sum = was.Records, was.Sum
 	// forget takes a record that is deleted or replaced out of the count and the sum.
 	forget := func(old []byte) {
@@ -115,7 +128,7 @@ func saveTx(tx Tx, m *meta, dirty unsaved) error {
 	}
 	for _, v := range dirty.trimmed {
 		key := recordKey(v)
-		forget(tx.Record(key))
+		forget(tx.Record(key)) // it may be gone already, by an attempt that failed late
 		if err := tx.DeleteRecord(key); err != nil {
 			return fmt.Errorf("delete revision %d.%d: %w", v.main(), v.sub, err)
 		}
@@ -129,6 +142,7 @@ func saveTx(tx Tx, m *meta, dirty unsaved) error {
 		if err != nil {
 			return err
 		}
+		// Only what is not newer than the file's revision can be in it.
 		if v.main() <= was.Revision {
 			forget(tx.Record(key))
 		}
