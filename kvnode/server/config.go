@@ -86,6 +86,9 @@ type Config struct {
 	// DisableGateway leaves etcd's JSON gateway out.
 	DisableGateway bool
 
+	// Spell puts what errors say of fields of Config into the words of whoever has filled it
+	// in, such as flags: see status.Report.Reword. Default: they stay as they are.
+	Spell func(text string) string
 	// Logger receives what an operator should know, nothing per request. It is that of
 	// Node and API, too. Default: none.
 	Logger *slog.Logger

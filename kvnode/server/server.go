@@ -245,6 +245,9 @@ func (s *Server) Report() status.Report {
 	r.Version = Version()
 	r.Revision = s.node.Store().Revision()
 	r.Ready = s.isReady()
+	if s.cfg.Spell != nil {
+		r.Reword(s.cfg.Spell)
+	}
 	return r
 }
 

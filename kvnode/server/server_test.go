@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -61,6 +62,25 @@ func TestStatusOverGRPC(t *testing.T) {
 	}
 	if leaders != 1 {
 		t.Errorf("%d members say that they lead, want 1", leaders)
+	}
+}
+
+// What the status says of a peer is in the words of who has configured the server.
+func TestStatusIsSpelledOut(t *testing.T) {
+	all := trio(t, func(c *Config) { c.Spell = strings.ToUpper })
+	_, others := leader(t, all)
+	stop(t, others[0])
+	said := ""
+	for deadline := time.Now().Add(patience); said == ""; time.Sleep(10 * time.Millisecond) {
+		for _, p := range others[1].Report().Peers {
+			said += p.LastError
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no error of a peer in %v after it was stopped", patience)
+		}
+	}
+	if said != strings.ToUpper(said) {
+		t.Errorf("last_error is %q, want it spelled out", said)
 	}
 }
 

@@ -178,6 +178,15 @@ func Of(s *kvnode.Status) Report {
 	return r
 }
 
+// Reword has spell put each error in the report into other words. What a peer has answered
+// is among them: it names its own fields, which are this member's, too.
+func (r *Report) Reword(spell func(text string) string) {
+	for i := range r.Peers {
+		r.Peers[i].LastError = spell(r.Peers[i].LastError)
+	}
+	r.Error, r.CheckpointError, r.Lease.Error = spell(r.Error), spell(r.CheckpointError), spell(r.Lease.Error)
+}
+
 func alarms(s *kvnode.Status) (all []Alarm) {
 	for _, m := range s.Alarms {
 		all = append(all, Alarm{Type: m.GetAlarm().String(), Member: ID(m.GetMemberID()), Name: s.Names[m.GetMemberID()]})

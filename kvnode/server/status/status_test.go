@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -97,6 +98,18 @@ func TestZero(t *testing.T) {
 	r := Of(&kvnode.Status{})
 	if r.ID != "" || r.Leader != "" || r.WAL.SyncAvgMS != 0 || len(r.Reads) != 0 || r.Error != "" || r.Lease.State != "none" {
 		t.Errorf("Of(zero) = %+v, want nothing in it", r)
+	}
+}
+
+// Each error of a report is put into other words, and nothing else is.
+func TestReword(t *testing.T) {
+	s := full()
+	r := Of(&s)
+	r.Error, r.CheckpointError, r.Lease.Error, r.Peers[0].LastError = "a", "b", "c", "d"
+	name := r.Name
+	r.Reword(strings.ToUpper)
+	if got := r.Error + r.CheckpointError + r.Lease.Error + r.Peers[0].LastError; got != "ABCD" || r.Name != name {
+		t.Errorf("Reword() leaves the errors as %s, and the name as %s, want ABCD and %s", got, r.Name, name)
 	}
 }
 

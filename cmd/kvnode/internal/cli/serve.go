@@ -89,7 +89,7 @@ func serve(sys *System, loaded *settings.Loaded) error {
 	defer stop.ignore()
 
 	cfg := loaded.Server
-	cfg.Logger = log
+	cfg.Logger, cfg.Spell = log, settings.Spoken
 	log.Info("starting kvnode", "version", server.Version(), "commit", commit(), "go", runtime.Version(),
 		"name", cfg.Node.Name, "data_dir", cfg.Node.DataDir)
 	srv, err := server.Start(cfg)

@@ -43,7 +43,7 @@ var noFlag = []string{
 	"Server.API.WaitingMethods", "Server.API.WarnApply", "Server.ClientListener", "Server.ClientTLS.AllowedCNs", "Server.ClientTLS.Logger",
 	"Server.ClientTLS.Peers", "Server.HTTPListener", "Server.Logger", "Server.Node.Clock", "Server.Node.Dial", "Server.Node.Listener",
 	"Server.Node.Logger", "Server.Node.MaxProposalBytes", "Server.Node.MaxProposals", "Server.Node.PeerTLS", "Server.Node.SegmentSize",
-	"Server.PeerTLS.LeaderCAFile", "Server.PeerTLS.Logger", "Server.PeerTLS.Peers",
+	"Server.PeerTLS.LeaderCAFile", "Server.PeerTLS.Logger", "Server.PeerTLS.Peers", "Server.Spell",
 }
 
 // leaves notes what the fields of v hold.
