@@ -139,19 +139,6 @@ func (l *Lease) stored(m *raftpb.Message) {
 	}
 }
 
-// releases reports whether r may ride on m: on the MsgTimeoutNow of its own
-// term, or on a vote of the campaign that follows.
-func releases(m *raftpb.Message, r core.Release) bool {
-	switch m.GetType() {
-	case raftpb.MsgTimeoutNow:
-		return r.Term == m.GetTerm()
-	case raftpb.MsgVote:
-		return r.Term < m.GetTerm() && string(m.GetContext()) == campaignTransfer
-	default:
-		return false
-	}
-}
-
 // forwarded answers a follower's read out of the lease if it can and may.
 // Otherwise raft takes a quorum round for it, but only where raft's answer is
 // right (see mayAnswerLocked). A new leader keeps it until its reign's first commit, as it

@@ -104,20 +104,6 @@ func (l *Lease) stampGrantLocked(m *raftpb.Message, now core.Instant) {
 	}
 }
 
-// releaseLocked gives the lease up before a MsgTimeoutNow leaves, and says so
-// in it (L6).
-func (l *Lease) releaseLocked(m *raftpb.Message, now core.Instant) {
-	if m.GetTerm() != l.mu.lease.Term() {
-		return
-	}
-	// The newest good reading is a lower bound of one that failed.
-	if r := l.mu.lease.Release(max(now, l.mu.last)); r.At > 0 {
-		attachRelease(m, r)
-		l.traceMessageLocked(TraceRelease, m, m.GetTo(), max(now, l.mu.last), &r, true)
-	}
-	l.stats.transfers.Add(1)
-}
-
 // candidacyLocked withholds requests for votes while this node is bound (V4),
 // and passes the release on with the forced ones (L6).
 func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {

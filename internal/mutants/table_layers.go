@@ -42,9 +42,9 @@ var layers = []Mutant{
 		"	case l.mu.guard.Bound(now):", "	case l.mu.guard.Owes(now):"),
 	layer("V5", "a node that is alone ticks as long as no grant has left", "tick.go",
 		"!l.aloneLocked() || !l.mu.guard.Bound(now)", "!l.aloneLocked() || !l.mu.guard.Owes(now)"),
-	layer("V5", "Ready holds back what no grant forbids", "ready.go",
+	layer("V5", "Ready holds back what no grant forbids", "holdback.go",
 		"if !counts || !l.mu.guard.Owes(now) {", "if !counts || !l.mu.guard.Bound(now) {"),
-	layer("V5", "Ready holds back nobody's own vote", "ready.go",
+	layer("V5", "Ready holds back nobody's own vote", "holdback.go",
 		"if !counts || !l.mu.guard.Owes(now) {", "if _ = counts; true {"),
 	{
 		Rule: "§6", Name: "reads are reported with the lease locked", Pkg: "./leaderlease", Test: "^TestCallbacksFindTheLockFree$",

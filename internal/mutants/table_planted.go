@@ -168,7 +168,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	},
 	{
 		Rule: "L6", Name: "lease kept in a transfer", Trace: true, Sim: true,
-		File: "leaderlease/outbound.go",
+		File: "leaderlease/transfer.go",
 		Old:  "	if r := l.mu.lease.Release(max(now, l.mu.last)); r.At > 0 {",
 		New:  "	if r := (core.Release{Term: m.GetTerm(), At: now}); r.At > 0 {",
 	},
@@ -221,8 +221,8 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 		New:  "	return false",
 		More: []Edit{
 			{"leaderlease/outbound.go", "return vote && !l.voteLocked(r, now)", "return vote && r.GetTo() != l.id() && !l.voteLocked(r, now)"},
-			{"leaderlease/ready.go", "	mu.lease.SetConfPending(pending)", "	mu.lease.SetConfPending(false)"},
-			{"leaderlease/ready.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := false"},
+			{"leaderlease/publish.go", "	mu.lease.SetConfPending(pending)", "	mu.lease.SetConfPending(false)"},
+			{"leaderlease/holdback.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := false"},
 		},
 	},
 }

@@ -202,7 +202,7 @@ var readRules = []Mutant{
 		File: "leaderlease/inbound.go",
 		Old:  "	case raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:\n		return l.mayWin(m)\n", New: "",
 		// Blocks is the second line of defence.
-		More: []Edit{{"leaderlease/ready.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := l.aloneLocked()"}},
+		More: []Edit{{"leaderlease/holdback.go", "counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()", "counts := l.aloneLocked()"}},
 	},
 	{
 		Rule: "L6", Name: "a release does not cover the newest probe", Pkg: "./leaderlease/core", Test: "^TestReleaseCoversProbesOfALaterClock$",
@@ -275,17 +275,17 @@ var readRules = []Mutant{
 	},
 	{
 		Rule: "V5", Name: "Ready goes by the lease clock alone", Pkg: libPkg, Test: "^TestReadyIsHeldBackWithoutAClock$",
-		File: "leaderlease/ready.go",
+		File: "leaderlease/holdback.go",
 		Old:  "return l.mu.still.shorterThan(l.longest, now, l.disruptions())", New: "return l.mu.still.shorterThan(100*l.longest, now, l.disruptions())",
 	},
 	{
 		Rule: "V5", Name: "Go's clock ends a hold while the lease clock moves", Pkg: libPkg, Test: "^TestGoClockDoesNotEndAHold$",
-		File: "leaderlease/ready.go",
+		File: "leaderlease/holdback.go",
 		Old:  " || (now.Valid() && now != s.reading) {", New: " {",
 	},
 	{
 		Rule: "V5", Name: "Go's clock ends a hold in which a dead clock was disrupted", Pkg: libPkg, Test: "^TestADisruptionOfADeadClockIsHeld$",
-		File: "leaderlease/ready.go",
+		File: "leaderlease/holdback.go",
 		Old:  " || marker != s.marker", New: "",
 	},
 	{
@@ -295,7 +295,7 @@ var readRules = []Mutant{
 	},
 	{
 		Rule: "V5", Name: "a node is held back for half of the longest promise", Pkg: libPkg, Test: "^TestBlocksEndsWithoutAClock$",
-		File: "leaderlease/ready.go",
+		File: "leaderlease/holdback.go",
 		Old:  "return l.mu.still.shorterThan(l.longest, now, l.disruptions())", New: "return l.mu.still.shorterThan(l.longest/2, now, l.disruptions())",
 	},
 	{
