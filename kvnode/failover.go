@@ -18,7 +18,7 @@ type handed struct{ leader, term uint64 }
 // newDetector is called before the loop runs.
 func (l *raftLoop) newDetector() *detector.Detector {
 	return detector.New(detector.Config{
-		Self: l.ID(), Fresh: l.boot > 0, ElectionTicks: l.cfg.electionTicks(),
+		Self: l.ID(), Fresh: l.firstEntries > 0, ElectionTicks: l.cfg.electionTicks(),
 		Heartbeat: l.cfg.TickInterval, ElectionTimeout: l.cfg.ElectionTimeout,
 	}, time.Now())
 }
@@ -28,7 +28,7 @@ func (l *raftLoop) standing() detector.Known {
 	role := l.role
 	k := detector.Known{
 		Leads: role == raft.StateLeader, Candidate: role == raft.StateCandidate,
-		Away: !l.admission.IsOpen() || l.store.Applied() < l.boot,
+		Away: !l.admission.IsOpen() || l.store.Applied() < l.firstEntries,
 	}
 	if !k.Leads && !k.Away {
 		k.Voters, k.Bound = l.store.Members().Voters(), l.lease.MayCampaign() != nil

@@ -29,16 +29,16 @@ type raftLoop struct {
 
 	// Owned by the loop: run, what it calls, and the functions that are put into calls. No
 	// lock guards any of it.
-	raw       *raft.RawNode
-	admission *admission.State
-	detector  *detector.Detector
-	poll      *time.Timer // runs while the leader is suspected
-	handed    handed
-	offers    offers
-	role      raft.StateType // as of the newest Ready, as commit is
-	commit    uint64
-	restored  uint64 // index of the newest snapshot that raft has switched to: older changes are in it
-	boot      uint64 // entries that bootstrapping made, 0 on a restart
+	raw          *raft.RawNode
+	admission    *admission.State
+	detector     *detector.Detector
+	poll         *time.Timer // runs while the leader is suspected
+	handed       handed
+	offers       offers
+	role         raft.StateType // as of the newest Ready, as commit is
+	commit       uint64
+	restored     uint64 // index of the newest snapshot that raft has switched to: older changes are in it
+	firstEntries uint64 // of the initial cluster, which begin the log; 0 on a restart
 	// Slices that are used again in each turn.
 	outbox, responses []*raftpb.Message
 	called            []func(*raftLoop)
@@ -49,7 +49,7 @@ type raftLoop struct {
 	bulk    chan *raftpb.Message // from peers: entries and proposals
 	local   box[*raftpb.Message] // from the appender and the applier
 	intake  intake
-	vouched vouched
+	witness witness
 	late    *durations.Histogram     // how late the loop is at its ticks
 	awaited atomic.Pointer[[]string] // who has not let this member in yet
 	// suspicions are the detector's, as of the last tick.
@@ -183,7 +183,7 @@ func (l *raftLoop) step(m *raftpb.Message) {
 		return
 	}
 	l.hear(m)
-	l.vouched.answer(m)
+	l.witness.answer(m)
 	l.learnCommit(m)
 	_ = l.raw.Step(m)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // peers is the node as its transport sees it.
-type peers struct{ *Node }
+type peers struct{ node *Node }
 
 var _ transport.Handler = peers{}
 
@@ -23,22 +23,22 @@ var _ transport.Handler = peers{}
 // it could help elect a second leader.
 func (p peers) Admit(h transport.Hello) error {
 	select {
-	case <-p.begun:
-	case <-p.stopping:
+	case <-p.node.begun:
+	case <-p.node.stopping:
 		return ErrStopped
 	}
-	m, err := p.book.peer(h.From)
+	m, err := p.node.book.peer(h.From)
 	if err != nil {
 		return err
 	}
 	if !isInstance(m.Instance, h.Instance) {
 		return wiped(h)
 	}
-	if err := knowsFormat(h, p.store.Format()); err != nil {
+	if err := knowsFormat(h, p.node.store.Format()); err != nil {
 		return err
 	}
-	first, err := p.met.meet(h.From, h.Instance)
-	if saved := p.checkpoints.saved.Load(); err != nil && saved != nil && h.Instance != "" && saved.ByID[h.From].Instance == h.Instance {
+	first, err := p.node.met.meet(h.From, h.Instance)
+	if saved := p.node.checkpoints.saved.Load(); err != nil && saved != nil && h.Instance != "" && saved.ByID[h.From].Instance == h.Instance {
 		first, err = h.Instance, nil // the last checkpoint has it, so it is durable there
 	}
 	if err != nil {
@@ -47,17 +47,17 @@ func (p peers) Admit(h transport.Hello) error {
 	if first != h.Instance {
 		return wiped(h)
 	}
-	if err := p.loop.vouched.setBack(h); err != nil {
+	if err := p.node.loop.witness.setBack(h); err != nil {
 		return err
 	}
-	p.adviseMoved(&m, h.PeerURLs)
-	if _, known := p.book.familiar(h.From); known {
+	p.node.adviseMoved(&m, h.PeerURLs)
+	if _, known := p.node.book.familiar(h.From); known {
 		if !peerurl.AreAmong(strings.Split(h.PeerURLs, ","), m.PeerURLs) {
-			p.book.askAround() // it has moved, unless it is wrong about itself
+			p.node.book.askAround() // it has moved, unless it is wrong about itself
 		}
 		return nil
 	}
-	return p.routes.add(h.From)
+	return p.node.routes.add(h.From)
 }
 
 func wiped(h transport.Hello) error {
@@ -71,82 +71,82 @@ func (p peers) Refused(peer uint64, err error) {
 	if !errors.As(err, &refused) {
 		return
 	}
-	switch reason, say := refused.Reason, p.book.hasSay(peer); {
+	switch reason, say := refused.Reason, p.node.book.hasSay(peer); {
 	case reason == transport.ReasonWiped && say:
-		p.lose(peer, p.lacks(refused), err)
+		p.node.lose(peer, p.node.lacks(refused), err)
 	case reason == transport.ReasonRemoved && say:
-		p.farewells.dismissed(peer)
+		p.node.farewells.dismissed(peer)
 	case reason == transport.ReasonCluster:
 		now := time.Now()
-		p.calls.put(func(l *raftLoop) { l.refusedAsForeign(refused, now) })
+		p.node.calls.put(func(l *raftLoop) { l.refusedAsForeign(refused, now) })
 	default:
-		p.calls.put(func(l *raftLoop) { l.admission.Refused(peer) })
+		p.node.calls.put(func(l *raftLoop) { l.admission.Refused(peer) })
 		switch {
-		case !p.quiet.refused.loud(peer):
+		case !p.node.quiet.refused.loud(peer):
 		case refused.Reason == transport.ReasonUnknown: // mostly it is known a moment later
-			p.log.Warn("not known to a peer yet", "peer", p.book.called(peer), "error", err)
+			p.node.log.Warn("not known to a peer yet", "peer", p.node.book.called(peer), "error", err)
 		default:
-			p.log.Error("refused by a peer", "peer", p.book.called(peer), "error", err)
+			p.node.log.Error("refused by a peer", "peer", p.node.book.called(peer), "error", err)
 		}
 	}
 }
 
 // Connected implements transport.Handler.
 func (p peers) Connected(peer uint64, h transport.Hello) {
-	p.quiet.refused.forget(peer)
-	if lease := p.lease.Info(); (h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew) && p.quiet.parameters.loud(peer) {
+	p.node.quiet.refused.forget(peer)
+	if lease := p.node.lease.Info(); (h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew) && p.node.quiet.parameters.loud(peer) {
 		// Each member serves by its own parameters and promises what it is asked
 		// for, so this is safe; but nobody wants it.
-		p.log.Warn("a peer has other lease parameters", "peer", p.book.called(peer),
+		p.node.log.Warn("a peer has other lease parameters", "peer", p.node.book.called(peer),
 			"duration", h.Promise, "margin", h.Skew, "own_duration", lease.Duration, "own_margin", lease.MaxClockSkew)
 	}
-	p.calls.put(func(l *raftLoop) { l.do(l.admission.Accepted(peer)) })
+	p.node.calls.put(func(l *raftLoop) { l.do(l.admission.Accepted(peer)) })
 }
 
 // Gone implements transport.Handler.
 func (p peers) Gone(peer uint64) {
-	if !p.cfg.IgnoreClosed {
-		p.calls.put(func(l *raftLoop) { l.gone(peer) })
+	if !p.node.cfg.IgnoreClosed {
+		p.node.calls.put(func(l *raftLoop) { l.gone(peer) })
 	}
 }
 
 // Receive implements transport.Handler. The lease looks at m here: a promise
 // counts from the arrival, and heartbeats must not wait for the loop.
 func (p peers) Receive(m *raftpb.Message) {
-	if !p.lease.Incoming(m) {
+	if !p.node.lease.Incoming(m) {
 		return
 	}
-	into := p.loop.urgent
+	into := p.node.loop.urgent
 	switch m.GetType() {
 	case raftpb.MsgProp:
-		if !p.loop.intake.enter(m, p.stopping) {
+		if !p.node.loop.intake.enter(m, p.node.stopping) {
 			return
 		}
-		into = p.loop.bulk
+		into = p.node.loop.bulk
 	case raftpb.MsgApp:
-		into = p.loop.bulk
+		into = p.node.loop.bulk
 	}
 	select {
 	case into <- m:
-	case <-p.stopping:
+	case <-p.node.stopping:
 	}
 }
 
 // ReceiveSnapshot implements transport.Handler.
 func (p peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) (err error) {
-	if !p.received.busy.CompareAndSwap(false, true) {
+	if !p.node.received.busy.CompareAndSwap(false, true) {
 		return errors.New("another snapshot is being received")
 	}
-	defer p.received.busy.Store(false)
+	defer p.node.received.busy.Store(false)
 	index := m.GetSnapshot().GetMetadata().GetIndex()
-	if p.quiet.received.loud(m.GetFrom()) {
-		p.log.Info("receives a snapshot", "from", p.book.called(m.GetFrom()), "index", index, "bytes", size)
+	if p.node.quiet.received.loud(m.GetFrom()) {
+		p.node.log.Info("receives a snapshot", "from", p.node.book.called(m.GetFrom()), "index", index, "bytes", size)
 	}
-	if index <= p.store.Applied() {
+	if index <= p.node.store.Applied() {
 		// Its acknowledgement was lost. Raft does not take it, and says how far it is.
 		_, err = io.Copy(io.Discard, state)
 	} else {
-		err = p.received.receive(m, state)
+		err = p.node.received.receive(m, state)
 	}
 	if err == nil {
 		p.Receive(m)
@@ -156,11 +156,11 @@ func (p peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) (
 
 // Unreachable implements transport.Handler.
 func (p peers) Unreachable(peer uint64) {
-	p.calls.put(func(l *raftLoop) { l.raw.ReportUnreachable(peer) })
-	if !p.leads() && p.quiet.sought.loud(peer) { // a leader's registry is the newest
-		p.book.askAround()
+	p.node.calls.put(func(l *raftLoop) { l.raw.ReportUnreachable(peer) })
+	if !p.node.leads() && p.node.quiet.sought.loud(peer) { // a leader's registry is the newest
+		p.node.book.askAround()
 	}
 }
 
 // SnapshotSent implements transport.Handler.
-func (p peers) SnapshotSent(peer uint64, err error) { p.snapshots.report(peer, err) }
+func (p peers) SnapshotSent(peer uint64, err error) { p.node.snapshots.report(peer, err) }

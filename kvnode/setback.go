@@ -19,8 +19,8 @@ import (
 // lacks those entries. Nobody knows everything that it had said; what its peers happen
 // to know they hold against what it finds when it starts (docs/adr/0019-set-back.md).
 
-// vouched is, by member, what it is known to have had on disk.
-type vouched struct {
+// witness remembers, by member, what that is known to have had on disk.
+type witness struct {
 	mu struct {
 		sync.Mutex
 		of map[uint64]*evidence
@@ -45,15 +45,15 @@ type evidence struct {
 // again whenever another one has taken their connections, and so stay among the last.
 const maxAdmitted = 16
 
-func (v *vouched) init() { v.mu.of = make(map[uint64]*evidence) }
+func (w *witness) init() { w.mu.of = make(map[uint64]*evidence) }
 
 // lock returns what is known of a member, for use until unlock is called.
-func (v *vouched) lock(id uint64) (e *evidence, unlock func()) {
-	v.mu.Lock()
-	if v.mu.of[id] == nil {
-		v.mu.of[id] = &evidence{}
+func (w *witness) lock(id uint64) (e *evidence, unlock func()) {
+	w.mu.Lock()
+	if w.mu.of[id] == nil {
+		w.mu.of[id] = &evidence{}
 	}
-	return v.mu.of[id], v.mu.Unlock
+	return w.mu.of[id], w.mu.Unlock
 }
 
 // admit notes that a process is let in.
@@ -68,12 +68,12 @@ func (e *evidence) admit(boot string) {
 // answer notes what a member says of its disk when it is asked for its vote, or was sent
 // entries. A vote, the entry that it knows to be committed and what it acknowledges are
 // durable before it answers.
-func (v *vouched) answer(m *raftpb.Message) {
+func (w *witness) answer(m *raftpb.Message) {
 	acks := m.GetType() == raftpb.MsgAppResp && !m.GetReject()
 	if !acks && !isVoteAnswer(m) {
 		return
 	}
-	e, unlock := v.lock(m.GetFrom())
+	e, unlock := w.lock(m.GetFrom())
 	defer unlock()
 	if acks {
 		e.ack(m.GetTerm(), m.GetIndex())
@@ -97,11 +97,11 @@ func (e *evidence) ack(term, index uint64) {
 
 // setBack refuses a member that has less on its disk than it is known to have had. It
 // does not wait for the loop, which a slow disk may hold up.
-func (v *vouched) setBack(h transport.Hello) error {
+func (w *witness) setBack(h transport.Hello) error {
 	if h.Log.Boot == "" {
 		return nil // a former version, which ends once the leader tells it more
 	}
-	e, unlock := v.lock(h.From)
+	e, unlock := w.lock(h.From)
 	defer unlock()
 	if slices.Contains(e.admitted, h.Log.Boot) {
 		e.admit(h.Log.Boot)

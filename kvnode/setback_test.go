@@ -109,7 +109,7 @@ func TestWhoHasGoneBack(t *testing.T) {
 
 // What a candidate hears from those it asks is evidence, and what a leader hears.
 func TestAnswersAreEvidence(t *testing.T) {
-	var v vouched
+	var v witness
 	v.init()
 	answer := func(typ raftpb.MessageType, term, commit uint64, reject bool) {
 		v.answer(&raftpb.Message{Type: typ.Enum(), From: new(uint64(2)), Term: new(term), Commit: new(commit), Index: new(10 * commit), Reject: new(reject)})
@@ -207,7 +207,7 @@ func TestCopiesDoNotEndTheMember(t *testing.T) {
 		if err := f.Err(); err != nil {
 			t.Errorf("Err() = %v, want nil", err)
 		}
-		e, unlock := leader.loop.vouched.lock(f.ID())
+		e, unlock := leader.loop.witness.lock(f.ID())
 		defer unlock()
 		if got := len(e.admitted); got > maxAdmitted {
 			t.Errorf("%d processes are remembered, want %d at most", got, maxAdmitted)

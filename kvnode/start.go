@@ -70,7 +70,7 @@ func newNode(cfg Config) *Node {
 	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
 	n.applier.jobs.wake = newToken()
 	n.applying.init()
-	n.loop.vouched.init()
+	n.loop.witness.init()
 	return n
 }
 
@@ -195,13 +195,13 @@ func (n *Node) openRaft() error {
 	n.atStart = transport.LogEnd{Boot: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
 	n.replay.begin()
 	if n.fresh && !n.id.Joined {
-		return n.bootstrap()
+		return n.beginLog()
 	}
 	return nil
 }
 
-// bootstrap begins the log with the initial cluster, the same on each member.
-func (n *Node) bootstrap() error {
+// beginLog begins the log with the initial cluster, the same on each member.
+func (n *Node) beginLog() error {
 	var peers []raft.Peer
 	for _, m := range n.id.Founders() {
 		data, err := json.Marshal(confContext{Member: m})
@@ -210,7 +210,7 @@ func (n *Node) bootstrap() error {
 		}
 		peers = append(peers, raft.Peer{ID: m.ID, Context: data})
 	}
-	n.loop.boot = uint64(len(peers))
+	n.loop.firstEntries = uint64(len(peers))
 	return n.loop.raw.Bootstrap(peers)
 }
 

@@ -72,14 +72,14 @@ func (n *Node) ttlError(ctx context.Context, err error) error {
 }
 
 // ttlMember is the node as its TTL engine sees it.
-type ttlMember struct{ *Node }
+type ttlMember struct{ node *Node }
 
 var _ ttl.Member = ttlMember{}
 
 // Reign implements ttl.Member.
 func (m ttlMember) Reign() (term uint64, over <-chan struct{}) {
-	now := m.leader.Load()
-	if now.id != m.self {
+	now := m.node.leader.Load()
+	if now.id != m.node.self {
 		return 0, now.changed
 	}
 	return now.term, now.changed
@@ -89,10 +89,10 @@ func (m ttlMember) Reign() (term uint64, over <-chan struct{}) {
 // leader lease: what is proposed now would only be replicated, and answered,
 // whenever the disk comes back.
 func (m ttlMember) Standing() leaderlease.Status {
-	if m.disk.stuck.Load() {
+	if m.node.disk.stuck.Load() {
 		return leaderlease.DiskStalled
 	}
-	_, status := m.lease.TryRead()
+	_, status := m.node.lease.TryRead()
 	return status
 }
 
@@ -101,7 +101,7 @@ func (m ttlMember) Confirm(ctx context.Context, term uint64) error {
 	if reign, _ := m.Reign(); reign != term {
 		return ErrNotLeader
 	}
-	r, err := m.lease.Read(ctx)
+	r, err := m.node.lease.Read(ctx)
 	if errors.Is(err, leaderlease.ErrNoLease) {
 		return ErrNotLeader
 	}
@@ -117,5 +117,5 @@ func (m ttlMember) Confirm(ctx context.Context, term uint64) error {
 
 // ProposeFenced implements ttl.Member.
 func (m ttlMember) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error) {
-	return m.proposals.submit(ctx, &store.Command{Fence: term, Request: r, Grants: grants})
+	return m.node.proposals.submit(ctx, &store.Command{Fence: term, Request: r, Grants: grants})
 }

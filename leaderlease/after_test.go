@@ -121,7 +121,7 @@ func TestCallbacksFindTheLockFree(t *testing.T) {
 		"Ready, a new leader":  {expired, func(p *puppet, done func(Read, error)) { wait(p, done); p.follow(3, 2) }},
 		"Ready, an answer":     {expired, func(p *puppet, done func(Read, error)) { wait(p, done); p.answer(p.asked(), p.last) }},
 		"Incoming, a renewal":  {expired, func(p *puppet, done func(Read, error)) { wait(p, done); p.renew() }},
-		"Incoming, no vouching": {following, func(p *puppet, done func(Read, error)) {
+		"Incoming, not attested": {following, func(p *puppet, done func(Read, error)) {
 			wait(p, done)
 			m := p.message(raftpb.MsgReadIndexResp, 3, 1)
 			m.Entries = []*raftpb.Entry{{Data: p.asked()}}

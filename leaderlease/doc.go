@@ -110,7 +110,7 @@
 //
 // Nodes without the library count as voters that never grant, so lease reads are
 // safe in any mix. A follower does not believe a leader that runs without it:
-// its reads fail until a leader vouches for its answers. Nor does a ReadIndex
+// its reads fail until a leader attests its answers. Nor does a ReadIndex
 // read believe one that does not say that it made a round (ErrNoRound), as the
 // versions before that mark. A node that ran the
 // library must stay down for MaxPromise before it runs without, as PromiseFile.Retire

@@ -76,7 +76,7 @@ func attachRelease(m *raftpb.Message, r core.Release) {
 	attach(m, kindRelease, r.Term, uint64(r.At))
 }
 
-// attachAnswer vouches for a MsgReadIndexResp: see Lease.mayAnswerLocked. Where a
+// attachAnswer attests a MsgReadIndexResp: see Lease.mayAnswerLocked. Where a
 // round was asked for, it says that there was one; a node that does not ask need
 // not know that kind.
 func attachAnswer(m *raftpb.Message) {

@@ -30,7 +30,7 @@ func (l *Lease) Incoming(m *raftpb.Message) bool {
 	case raftpb.MsgReadIndex:
 		return l.forwarded(m)
 	case raftpb.MsgReadIndexResp:
-		return l.vouched(m)
+		return l.attested(m)
 	case raftpb.MsgStorageAppendResp:
 		l.stored(m)
 	}
@@ -166,12 +166,12 @@ func (l *Lease) forwarded(m *raftpb.Message) bool {
 	return may
 }
 
-// vouched keeps answers to this node's reads away from raft that their leader
-// does not vouch for: it runs without the library, and raft's own answer may be
+// attested keeps answers to this node's reads away from raft that their leader
+// does not attest: it runs without the library, and raft's own answer may be
 // stale. The reads that wait fail, rather than wait for a better one. So do those
 // that asked for a round, if the leader does not say that it made one: it runs a
 // version that answers them from its lease.
-func (l *Lease) vouched(m *raftpb.Message) bool {
+func (l *Lease) attested(m *raftpb.Message) bool {
 	var asked uint64
 	quorum, ours := false, false
 	for _, e := range m.GetEntries() {
@@ -197,7 +197,7 @@ func (l *Lease) vouched(m *raftpb.Message) bool {
 func (l *Lease) refuseReads(m *raftpb.Message, why error, match func(*waiter) bool) {
 	l.mu.Lock()
 	refusal := l.noLeaseLocked(core.NotLeader)
-	refusal.Err = fmt.Errorf("node %d does not vouch for its answer: %w", m.GetFrom(), why)
+	refusal.Err = fmt.Errorf("node %d does not attest its answer: %w", m.GetFrom(), why)
 	done := l.failWaitingLocked(refusal, match)
 	if l.mu.reads.waiting.len() == 0 {
 		l.mu.reads.asked = false

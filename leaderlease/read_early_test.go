@@ -38,8 +38,8 @@ func TestForwardedReadWaitsForTheReignsFirstCommit(t *testing.T) {
 	}
 	m := sent[0]
 	if m.GetType() != raftpb.MsgReadIndexResp || m.GetTo() != 2 || m.GetTerm() != 2 || m.GetIndex() != p.last ||
-		string(m.GetEntries()[0].GetData()) != "the follower's request" || !vouchedFor(m) {
-		t.Errorf("sent %v, want a vouched answer with index %d in term 2", m, p.last)
+		string(m.GetEntries()[0].GetData()) != "the follower's request" || !attested(m) {
+		t.Errorf("sent %v, want an attested answer with index %d in term 2", m, p.last)
 	}
 	if s := p.Stats(); s.Answered != 1 || s.Reads != [numPaths]uint64{} {
 		t.Errorf("Stats() = %d answered, %v reads, want 1 and none of its own", s.Answered, s.Reads)

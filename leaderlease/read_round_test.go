@@ -18,7 +18,7 @@ func roundAsked(p *puppet) (rctx []byte, o *outcome) {
 	return p.asked(), o
 }
 
-// answerTo is what node 2 answers to a request, with the given voucher, and
+// answerTo is what node 2 answers to a request, with what attests it, and
 // whether raft saw it. Raft then hands out a ReadState.
 func (p *puppet) answerTo(rctx []byte, kind byte) (in bool) {
 	m := p.message(raftpb.MsgReadIndexResp, 2, 1)
@@ -70,7 +70,7 @@ func TestLeaderMakesARoundForWhoWantsOne(t *testing.T) {
 				t.Fatalf("sent %v, want one answer", sent)
 			}
 			if _, err := fieldOf(sent[0], tc.kind, 1); err != nil {
-				t.Errorf("voucher of the answer: %v, want kind %d", err, tc.kind)
+				t.Errorf("what attests the answer: %v, want kind %d", err, tc.kind)
 			}
 		})
 	}
@@ -107,7 +107,7 @@ func TestNewLeaderKeepsARequestForARound(t *testing.T) {
 	}
 }
 
-// A leader of a version that does not know the mark vouches for its answer, but
+// A leader of a version that does not know the mark attests its answer, but
 // not that it made a round: reads that trust no clock fail, others are served.
 func TestAnswerOfALeaseIsNoRound(t *testing.T) {
 	p := newPuppet(t)

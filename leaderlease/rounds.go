@@ -152,7 +152,7 @@ type nonce [8]byte
 
 // roundMark in the number of a request says that its leader must make a quorum
 // round for it, and not answer from its lease. A leader that does not know the
-// mark ignores it, so what counts is the voucher on the answer.
+// mark ignores it, so what counts is what attests the answer.
 const roundMark = 1 << 63
 
 func (n nonce) id(seq uint64, quorum bool) []byte {

@@ -228,8 +228,8 @@ var recovery = []Mutant{
 	{
 		Rule: "set back", Name: "a handshake waits for the loop", Pkg: nodePkg, Test: "^TestAdmitDoesNotWaitForTheLoop$",
 		File: "kvnode/peers.go",
-		Old:  "\tif err := p.loop.vouched.setBack(h); err != nil {\n",
-		New:  "\tif p.calls.do(func(l *raftLoop) { err = l.vouched.setBack(h) }); err != nil {\n",
+		Old:  "\tif err := p.node.loop.witness.setBack(h); err != nil {\n",
+		New:  "\tif p.node.calls.do(func(l *raftLoop) { err = l.witness.setBack(h) }); err != nil {\n",
 	},
 	{
 		Rule: "copies", Name: "two processes of one member are not named", Pkg: transportPkg, Test: "^TestTwoProcessesOfOneMemberAreNamed$",

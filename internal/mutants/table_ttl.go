@@ -54,7 +54,7 @@ var ttls = []Mutant{
 	{
 		Rule: "time", Name: "a leader that is stuck on its disk counts time", Pkg: nodePkg, Test: "^TestALeaderStuckOnItsDiskRevokesNothing$",
 		File: "kvnode/ttl.go",
-		Old:  "\tif m.disk.stuck.Load() {\n",
+		Old:  "\tif m.node.disk.stuck.Load() {\n",
 		New:  "\tif false {\n",
 	},
 	{

@@ -199,7 +199,7 @@ var ttlGrants = []Mutant{
 	{
 		Rule: "format", Name: "a peer of an older version is let in", Pkg: nodePkg, Test: "^TestAnOldMemberStopsWhereTheFormatIsRaised$",
 		File: "kvnode/peers.go",
-		Old:  "\tif err := knowsFormat(h, p.store.Format()); err != nil {\n",
+		Old:  "\tif err := knowsFormat(h, p.node.store.Format()); err != nil {\n",
 		New:  "\tif err := error(nil); err != nil {\n",
 	},
 	{

@@ -8,19 +8,19 @@ var vouching = []Mutant{
 	{
 		Rule: "vouching", Name: "a stranger is remembered", Pkg: nodePkg, Test: "^TestStrangersLeaveNothingBehind$",
 		File: "kvnode/peers.go",
-		Old:  "\tm, err := p.book.peer(h.From)\n",
-		New:  "\t_, _ = p.met.meet(h.From, h.Instance)\n\tm, err := p.book.peer(h.From)\n",
+		Old:  "\tm, err := p.node.book.peer(h.From)\n",
+		New:  "\t_, _ = p.node.met.meet(h.From, h.Instance)\n\tm, err := p.node.book.peer(h.From)\n",
 	},
 	{
 		Rule: "vouching", Name: "a stranger is let in, where it says that it is", Pkg: nodePkg, Test: "^TestStrangersLeaveNothingBehind$",
 		File: "kvnode/peers.go",
-		Old:  "\tm, err := p.book.peer(h.From)\n\tif err != nil {\n\t\treturn err\n\t}\n",
-		New:  "\tm, err := p.book.peer(h.From)\n\tif err != nil {\n\t\tm.PeerURLs = []string{h.PeerURLs}\n\t}\n",
+		Old:  "\tm, err := p.node.book.peer(h.From)\n\tif err != nil {\n\t\treturn err\n\t}\n",
+		New:  "\tm, err := p.node.book.peer(h.From)\n\tif err != nil {\n\t\tm.PeerURLs = []string{h.PeerURLs}\n\t}\n",
 	},
 	{
 		Rule: "vouching", Name: "who was vouched for is dialled where it says", Pkg: nodePkg, Test: "^TestWhoIsAdmitted$",
 		File: "kvnode/peers.go",
-		Old:  "\treturn p.routes.add(h.From)\n",
+		Old:  "\treturn p.node.routes.add(h.From)\n",
 		New:  "\tp.links.SetPeer(h.From, peerurl.HostPorts([]string{h.PeerURLs}))\n\treturn nil\n",
 	},
 	{

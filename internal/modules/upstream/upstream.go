@@ -53,7 +53,7 @@ func (t *Tree) Close() error { return modules.Forget(t.cache, Library, t.version
 // At is a path in the tree.
 func (t *Tree) At(name ...string) string { return filepath.Join(append([]string{t.dir}, name...)...) }
 
-// Fetch copies the sources of a module, which the sum database vouches for.
+// Fetch copies the sources of a module, which the sum database has the sums of.
 func (t *Tree) Fetch(ctx context.Context, module, name string) error {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	cmd.Dir, cmd.Env = t.dir, t.env

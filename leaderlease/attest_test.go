@@ -25,7 +25,7 @@ func TestUnvouchedAnswersAreRefused(t *testing.T) {
 
 	answer, result := ask()
 	if p.Incoming(answer) {
-		t.Error("Incoming() let an answer in that nobody vouches for")
+		t.Error("Incoming() let an answer in that nobody attests")
 	}
 	if nl, ok := errors.AsType[*NoLeaseError](result.err); !ok || nl.Err == nil || result.calls != 1 {
 		t.Errorf("StartRead() = %v after %d calls, want one NoLeaseError with a cause", result.err, result.calls)
@@ -34,7 +34,7 @@ func TestUnvouchedAnswersAreRefused(t *testing.T) {
 	answer, _ = ask()
 	attachAnswer(answer)
 	if !p.Incoming(answer) {
-		t.Error("Incoming() kept a vouched answer out")
+		t.Error("Incoming() kept an attested answer out")
 	}
 	foreign := p.message(raftpb.MsgReadIndexResp, 2, 1)
 	foreign.Entries = []*raftpb.Entry{{Data: []byte("the embedder's own")}}
@@ -43,21 +43,21 @@ func TestUnvouchedAnswersAreRefused(t *testing.T) {
 	}
 }
 
-// Both ways in which a leader answers are vouched for.
+// Both ways in which a leader answers are attested.
 func TestLeadersVouchForTheirAnswers(t *testing.T) {
 	var sent []*raftpb.Message
 	p := leading(t, func(c *Config) {
 		c.Send = func(msgs []*raftpb.Message) { sent = append(sent, msgs...) }
 	})
 	p.Incoming(p.message(raftpb.MsgReadIndex, 2, 1))
-	if len(sent) != 1 || !vouchedFor(sent[0]) {
-		t.Errorf("answers from the lease = %v, want one that is vouched for", sent)
+	if len(sent) != 1 || !attested(sent[0]) {
+		t.Errorf("answers from the lease = %v, want one that is attested", sent)
 	}
 	resp := p.message(raftpb.MsgReadIndexResp, 1, 2)
 	resp.Index = new(p.last)
 	for _, m := range p.Ready(raft.Ready{Messages: []*raftpb.Message{resp}}) {
-		if !vouchedFor(m) {
-			t.Errorf("raft's answer leaves without a voucher: %v", m)
+		if !attested(m) {
+			t.Errorf("raft's answer leaves unattested: %v", m)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestAppliedMayOutrunTheCommitIndexOnDisk(t *testing.T) {
 	}
 }
 
-func vouchedFor(m *raftpb.Message) bool {
+func attested(m *raftpb.Message) bool {
 	_, err := answerOf(m)
 	return err == nil
 }
