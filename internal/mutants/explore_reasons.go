@@ -13,8 +13,6 @@ var unfound = map[string]string{
 	"the leader believes more than was promised":               "no voter of the model promises less than it was asked for",
 	"only the outgoing half of a joint configuration":          "who can be elected by the incoming half alone has a change applied of which the leader knows that it is committed (L5)",
 	"an empty configuration commits everything":                "raft has no such configuration",
-	"a leader that is no voter keeps its lease":                "raft steps down on removal, at once",
-	"demoted leader counts itself":                             "raft steps down on removal, at once",
 	"probes go on during a transfer":                           "what they promise is not covered; they only keep transfers from succeeding",
 
 	"requests for votes wait for an older term": "raft makes no such Ready",
@@ -35,20 +33,7 @@ var unfound = map[string]string{
 	"the lease is turned off without waiting, for want of a file's name": "there are no files in leasetest",
 	"the lease is turned off without waiting":                            "there are no files in leasetest",
 
-	"one call settles all changes that are in flight":         "the configurations before and after one change have quorums that meet",
-	"a change that is being applied does not refuse":          "the configurations before and after one change have quorums that meet",
-	"changes that are in flight behind Advance do not refuse": "the configurations before and after one change have quorums that meet",
-
-	"a change is told for one that is still being applied": "leasetest tells each change once and in order, or none",
-	"a late change is taken for the next":                  "leasetest tells each change once and in order, or none",
-	"a change that is told once more is none that was":     "leasetest tells each change once and in order, or none",
-	"one ApplyConfState too many goes unnoticed":           "leasetest tells each change once and in order, or none",
-	"saying once more what counts is a misuse":             "leasetest tells each change once and in order, or none",
-
-	"changes that Storage has are waited for":                              "leasetest's state machine does not outlive a process here, so ConfIndex is 0",
-	"a change that Storage has not, says ApplyConfStateAt, goes unnoticed": "leasetest's state machine does not outlive a process here, so ConfIndex is 0",
-	"a late change below a snapshot contradicts ConfIndex":                 "leasetest's state machine does not outlive a process here, so ConfIndex is 0",
-	"a state machine that is ahead of the log is refused":                  "leasetest's state machine does not outlive a process here, so ConfIndex is 0",
+	"a late change below a snapshot contradicts ConfIndex": "leasetest's state machine does not outlive a process here, so ConfIndex is 0",
 
 	"a missed change is the cause of each refusal":          "what an error says is not judged",
 	"a hold that has ended says that waiting does not help": "what an error says is not judged",

@@ -15,7 +15,7 @@ func (n *Node) restore(snap *raftpb.Snapshot) {
 	if !n.machine.Durable() {
 		must(n.machine.Restore(snap))
 	}
-	n.conf = snap.GetMetadata().GetConfState()
+	n.conf, n.made = snap.GetMetadata().GetConfState(), max(n.made, index)
 	n.applied(index)
 }
 
@@ -49,7 +49,11 @@ func (n *Node) applyAgain(e *raftpb.Entry) {
 		return
 	}
 	n.machine.Apply(e, nil)
-	if e.GetType() != raftpb.EntryNormal && n.lease != nil {
+	if e.GetType() == raftpb.EntryNormal {
+		return
+	}
+	n.made = max(n.made, e.GetIndex())
+	if n.lease != nil && e.GetIndex() > n.confIndex {
 		n.lease.ApplyConfStateAt(e.GetIndex(), n.conf)
 	}
 }
@@ -86,9 +90,8 @@ func (n *Node) applyConf(e *raftpb.Entry) *raftpb.ConfState {
 	default:
 		return nil
 	}
-	n.conf = n.raw.ApplyConfChange(cc)
-	if n.lease != nil && n.mistake() != TellsNoConf {
-		n.lease.ApplyConfStateAt(e.GetIndex(), n.conf)
-	}
+	made, before := n.made, n.conf
+	n.conf, n.made = n.raw.ApplyConfChange(cc), e.GetIndex()
+	n.tellConf(made, before)
 	return n.conf
 }

@@ -6,10 +6,18 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// guards judges V3 and V4 by themselves, since one stands in for the other: a node that
+// guards judges rules by themselves. V3 and V4 are such, since one stands in for the other: a node that
 // is bound lets nothing in that helps to elect anybody, and nothing out.
 func (p *play) guards() {
-	ready, admit := p.c.OnReady, p.c.OnAdmit
+	ready, admit, applied, deliver := p.c.OnReady, p.c.OnAdmit, p.c.OnApply, p.c.OnDeliver
+	p.c.OnApply = func(n *Node, e *raftpb.Entry, made Outcome) {
+		applied(n, e, made)
+		p.members()
+	}
+	p.c.OnDeliver = func(n *Node, m *raftpb.Message) {
+		deliver(n, m)
+		p.members()
+	}
 	p.c.OnAdmit = func(n *Node, m *raftpb.Message) {
 		admit(n, m)
 		if asksForHelp(m) || grants(m) {
@@ -18,6 +26,7 @@ func (p *play) guards() {
 	}
 	p.c.OnReady = func(n *Node, msgs []*raftpb.Message) {
 		ready(n, msgs)
+		p.members()
 		for _, m := range msgs {
 			if n.helps(m) {
 				p.checkGuard(n, m, "leaves")
@@ -27,10 +36,28 @@ func (p *play) guards() {
 }
 
 func (p *play) checkGuard(n *Node, m *raftpb.Message, what string) {
-	switch n.mistake() {
-	case NoMistake, SendsCopy, TellsNoConf:
-		if n.Bound() {
-			p.fail("%v %s at node %d, which is bound", m.GetType(), what, n.ID)
+	if m := n.mistake(); m != NoMistake && m != SendsCopy && !m.isAboutConf() {
+		return
+	}
+	if n.Bound() {
+		p.fail("%v %s at node %d, which is bound", m.GetType(), what, n.ID)
+	}
+}
+
+// members judges L4 and L5 by themselves, which raft's own rules stand in for: whoever
+// has made its own removal has no lease, and nobody has from when a change is handed out
+// until it is made.
+func (p *play) members() {
+	for _, n := range p.c.nodes {
+		if !n.up || n.paused || !n.Valid() {
+			continue
+		}
+		if !slices.Contains(n.conf.GetVoters(), n.ID) && !slices.Contains(n.conf.GetVotersOutgoing(), n.ID) {
+			p.fail("node %d holds a lease, and is no voter", n.ID)
+		}
+		// What ApplyConfState says once more is taken for what is open, as its comment says.
+		if n.handed > n.made && n.handed > n.confIndex && n.mistake() != RepeatsConf {
+			p.fail("node %d holds a lease, and has not made the change at %d", n.ID, n.handed)
 		}
 	}
 }

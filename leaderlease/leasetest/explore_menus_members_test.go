@@ -22,6 +22,58 @@ var memberMenus = []menu{
 		goals: []goal{goalHealed},
 	},
 	{
+		// Two changes are being made at a time.
+		name: "pending", begin: changing, depth: 4, steps: changes,
+		goals: []goal{goalConf},
+	},
+	{
+		name: "twice", begin: then(changing, "mistake 1 twice"), depth: 3, steps: changes,
+		goals: []goal{goalConf},
+	},
+	{
+		name: "repeats", begin: then(changing, "mistake 1 repeats"), depth: 3, steps: changes,
+		goals: []goal{goalConf},
+	},
+	{
+		name: "old", begin: then(changing, "mistake 1 old", "change 1 add=4", "run 100ms"), depth: 3, steps: changes,
+		never: []goal{goalLease},
+	},
+	{
+		name: "ahead", begin: then(changing, "mistake 1 ahead"), depth: 4, steps: changes,
+	},
+	{
+		name: "again", begin: then(changing, "mistake 1 again"), depth: 4, steps: changes,
+		goals: []goal{goalConf},
+	},
+	{
+		// Node 1 is a voter no more.
+		name: "leaves", begin: then(settled, "run 100ms"), depth: 3,
+		steps: []string{"run 10ms", "run 100ms", "run 300ms", "change 1 remove=1", "change 1 learner=1", "isolate 1", "usurp 2 votes=(2,3) limit=10ms"},
+	},
+	{
+		// A state machine outlives its process, with the changes that it has.
+		name: "outlives", depth: 2,
+		begin: []string{"new election=4 voters=(1) spares=(2) durable", "elect 1", "change 1 learner=2", "run 100ms", "checkpoint 1", "crash 1", "restart 1", "run 400ms"},
+		steps: []string{"run 100ms", "elect 1", "write 1 key=7 nowait", "read 2 key=7"},
+		goals: []goal{goalLease},
+	},
+	{
+		// Node 1 has not the changes that it says it has.
+		name: "claims", depth: 3,
+		begin: []string{"new election=4 voters=(1) spares=(2,3)", "elect 1", "change 1 add=(2,3)", "run 100ms", "mistake 1 claims", "crash 1", "restart 1", "run 400ms"},
+		steps: []string{"run 100ms", "campaign 1", "isolate 1", "heal", "usurp 2 votes=(2,3) limit=10ms"},
+	},
+	{
+		// Node 3 has died between its state machine's snapshot and its log's.
+		name: "ahead-of-log", depth: 2,
+		begin: []string{
+			"new election=4 durable", "elect 1", "isolate 3", "write 1 key=7", "run 300ms", "compact 1", "run 200ms", "hold type=MsgSnap", "heal",
+			"run 150ms", "disk 3 delay=1s", "release type=MsgSnap", "crash 3", "disk 3 delay=0ms", "restart 3", "pass", "run 100ms",
+		},
+		steps: []string{"run 100ms", "read 3 key=7 wait=100ms", "write 1 key=7"},
+		goals: []goal{goalForwarded},
+	},
+	{
 		// Node 1 knows that node 2 is removed, before it does itself.
 		name: "shrink", depth: 4,
 		begin: []string{"new election=4 voters=(1,2) async", "elect 2", "apply 2 delay=2s", "fill 2"},
@@ -61,6 +113,12 @@ var memberMenus = []menu{
 		steps: []string{"run 10ms", "run 110ms", "run 300ms", "read 2 key=7 wait=10ms", "release type=MsgApp"},
 	},
 }
+
+// In changing node 1 advances before it applies, which takes it a while.
+var (
+	changing = []string{"new election=4 early=(1) spares=(4,5)", "elect 1", "apply 1 delay=50ms"}
+	changes  = []string{"run 10ms", "run 100ms", "change 1 add=4", "change 1 add=5", "isolate 1"}
+)
 
 func forgetful(first string, more ...string) []string {
 	return slices.Concat([]string{

@@ -74,6 +74,7 @@ func (n *Node) resumeReady(rd *raft.Ready) {
 }
 
 func (n *Node) processReady(rd *raft.Ready) {
+	n.handed = max(n.handed, newestChange(rd.CommittedEntries))
 	msgs := n.filter(rd)
 	if n.cluster.OnReady != nil {
 		n.cluster.OnReady(n, msgs)

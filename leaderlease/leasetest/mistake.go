@@ -24,10 +24,32 @@ const (
 	ReadyTooLate
 	// TellsNoConf does not call ApplyConfState.
 	TellsNoConf
+	// TellsConfTwice calls ApplyConfStateAt for the change before, too, RepeatsConf says
+	// once more with ApplyConfState what counts, TellsOldConf what counted before.
+	TellsConfTwice
+	RepeatsConf
+	TellsOldConf
+	// TellsConfAhead takes a change for the newest that raft has handed out, and
+	// TellsConfAgain tells the one before it once more when one is handed out.
+	TellsConfAhead
+	TellsConfAgain
+	// ClaimsConf says that Storage has all changes of the log, which it has not.
+	ClaimsConf
 )
 
+// isAboutConf reports whether m is a mistake with ApplyConfState or ConfIndex only.
+func (m Mistake) isAboutConf() bool { return m >= TellsNoConf }
+
 func (n *Node) mistake() Mistake {
-	if n.lease == nil || n.Options.Mistake == nil {
+	if n.lease == nil {
+		return NoMistake
+	}
+	return n.chosen()
+}
+
+// chosen is the mistake of the process, also where it has no Lease yet.
+func (n *Node) chosen() Mistake {
+	if n.Options.Mistake == nil {
 		return NoMistake
 	}
 	return n.Options.Mistake(n.Process())
@@ -35,8 +57,11 @@ func (n *Node) mistake() Mistake {
 
 // mistaken returns what of rd leaves a node that makes m.
 func (n *Node) mistaken(m Mistake, rd *raft.Ready) []*raftpb.Message {
-	if m == TellsNoConf {
+	if m.isAboutConf() {
 		n.lease.Ready(rd)
+		if m == TellsConfAgain && n.made > 0 && newestChange(rd.CommittedEntries) > n.made {
+			n.lease.ApplyConfStateAt(n.made, n.conf)
+		}
 		return rd.Messages
 	}
 	msgs := append([]*raftpb.Message(nil), rd.Messages...)
@@ -59,4 +84,41 @@ func (n *Node) filterLate(rd *raft.Ready) {
 	if n.mistake() == ReadyTooLate {
 		n.lease.Ready(rd)
 	}
+}
+
+// tellConf tells the Lease of the change that the node has just made; before is the
+// configuration before it, which the change at made led to.
+func (n *Node) tellConf(made uint64, before *raftpb.ConfState) {
+	if n.lease == nil {
+		return
+	}
+	switch n.mistake() {
+	case TellsNoConf:
+		return
+	case TellsConfAhead:
+		n.lease.ApplyConfStateAt(n.handed, n.conf)
+		return
+	}
+	n.lease.ApplyConfStateAt(n.made, n.conf)
+	switch n.mistake() {
+	case TellsConfTwice:
+		n.lease.ApplyConfStateAt(made, before)
+	case RepeatsConf:
+		n.lease.ApplyConfState(n.conf)
+	case TellsOldConf:
+		n.lease.ApplyConfState(before)
+	}
+}
+
+// changesUpTo is what a node says that its Storage has all changes up to.
+func (n *Node) changesUpTo() uint64 {
+	if n.chosen() == ClaimsConf {
+		last, err := n.disk.LastIndex()
+		must(err)
+		return last
+	}
+	if m, ok := n.machine.(confIndexed); ok {
+		return m.changesUpTo()
+	}
+	return 0
 }

@@ -58,6 +58,10 @@ type Node struct {
 	// superseded is the index of the newest snapshot that raft has restored: its
 	// configuration is that one, whatever is still to be applied.
 	superseded uint64
+	// confIndex is what the Lease was told of the changes that Storage has, handed the
+	// newest change that raft has handed out, made the newest that the node has made, or
+	// that came with a snapshot.
+	confIndex, handed, made uint64
 	// snapshots are such that wait until what is committed is applied.
 	snapshots []*raftpb.Message
 	// unsynced are writes under way, oldest first.
@@ -75,6 +79,7 @@ func (n *Node) start() {
 	n.up, n.paused, n.busy, n.missed = true, false, false, 0
 	n.inbox, n.finished, n.unsynced = nil, nil, nil
 	n.appends, n.applies, n.superseded = queue{}, queue{}, 0
+	n.confIndex, n.handed, n.made = 0, 0, 0
 	n.snapshots = nil
 	n.writes = make(map[uint64]func(uint64))
 	n.reads = stockReads{}
@@ -105,11 +110,16 @@ func (n *Node) start() {
 			Go:   func(save func()) { n.later(delay(n.Options.DiskDelay), save) },
 			Send: func(msgs []*raftpb.Message) { n.send(msgs) },
 		}
+		n.confIndex = n.changesUpTo()
+		cfg.ConfIndex = n.confIndex
 		if c.opts.Configure != nil {
 			c.opts.Configure(n.ID, &cfg)
 		}
 		n.lease, err = leaderlease.New(cfg)
 		must(err)
+		if n.confIndex > 0 {
+			n.lease.Applied(n.Applied())
+		}
 	}
 	n.detector, n.polling, n.lead = n.newDetector(), false, 0
 	n.observe()

@@ -21,7 +21,7 @@ import (
 //
 // Nodes are named by ID, lists are in parentheses, times are durations:
 //
-//	new [voters=(1,2,3)] [learners=(4)] [spares=(5)] [async=(1,…)] [early=(…)] [stock=(…)] [plain=(…)]
+//	new [voters=(1,2,3)] [learners=(4)] [spares=(5)] [async=(1,…)] [durable] [early=(…)] [stock=(…)] [plain=(…)]
 //	    [tick=100ms] [election=10] [heartbeat=1]
 //	    [duration=900ms] [skew=180ms] [max-promise=…] [drift-ppm=…] [long]
 //	run 500ms | tick [n] | heartbeat 1
@@ -33,8 +33,9 @@ import (
 //	pause 1 | resume 1 [ticks-first] | suspend 1 [stop-clock] | wake 1 [ticks-first]
 //	crash 1 [survive=n] | restart 1 | disk 1 delay=5ms | apply 1 delay=5ms
 //	change 1 [add=(4,5)] [remove=2] [learner=3] [v1] [explicit|implicit] | change 1 leave
-//	compact 1 | invalidate 1 | close 1 | burst 1 ticks=20 | fill 1
-//	mistake 1 none|never|copies|clones|late|forgets | overtake 1 [type=MsgVote] by=150ms
+//	compact 1 | checkpoint 1 | invalidate 1 | close 1 | burst 1 ticks=20 | fill 1
+//	mistake 1 none|never|copies|clones|late|forgets|twice|repeats|old|ahead|again|claims
+//	overtake 1 [type=MsgVote] by=150ms
 //	configure 1 [duration=…] [skew=…] [max-promise=…] [drift-ppm=…] [long]
 //	write 1 key=7 [nowait] | read 1 key=7 [wait=100ms] [quorum] [cancel=later|early] | try-read 1 key=7
 //	work 1 | cancel
@@ -91,7 +92,7 @@ var directives = map[string]func(*script, *args){
 	"clock": (*script).clock, "pause": (*script).pause, "resume": (*script).resume,
 	"suspend": (*script).suspend, "wake": (*script).wake, "crash": (*script).crash, "restart": (*script).restart,
 	"disk": (*script).diskDelay, "apply": (*script).applyDelay,
-	"change": (*script).change, "compact": (*script).compact, "invalidate": (*script).invalidate, "close": (*script).close,
+	"change": (*script).change, "compact": (*script).compact, "checkpoint": (*script).checkpoint, "invalidate": (*script).invalidate, "close": (*script).close,
 	"mistake": (*script).mistake, "overtake": (*script).overtake, "configure": (*script).configure,
 	"fill": (*script).fill, "burst": (*script).burst,
 	"write": (*script).write, "read": (*script).read, "try-read": (*script).tryRead, "cancel": (*script).cancel, "work": (*script).work, "status": (*script).status,
@@ -152,6 +153,9 @@ func (s *script) create(a *args) {
 			o.Kind = Plain
 		}
 		return o
+	}
+	if a.flag("durable") {
+		opts.NewMachine = func(_ uint64, conf *raftpb.ConfState) Machine { return newDurableMachine(conf) }
 	}
 	s.pin()
 	s.c = New(opts)

@@ -42,6 +42,7 @@ func (s *script) change(a *args) {
 	s.c.Run(10 * time.Millisecond)
 }
 
+func (s *script) checkpoint(a *args) { n := a.node(s, 0); _ = n.machine.Checkpoint(n.committed) }
 func (s *script) compact(a *args)    { a.node(s, 0).Compact() }
 func (s *script) invalidate(a *args) { a.node(s, 0).lease.Invalidate() }
 func (s *script) close(a *args)      { a.node(s, 0).lease.Close() }

@@ -11,6 +11,7 @@ import (
 // mistakes by name.
 var mistakes = map[string]Mistake{
 	"none": NoMistake, "never": NeverReady, "copies": SendsCopy, "clones": SendsClones, "late": ReadyTooLate, "forgets": TellsNoConf,
+	"twice": TellsConfTwice, "repeats": RepeatsConf, "old": TellsOldConf, "ahead": TellsConfAhead, "again": TellsConfAgain, "claims": ClaimsConf,
 }
 
 // mistake makes a node embed its Lease wrongly from now on.
