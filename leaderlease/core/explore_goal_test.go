@@ -23,6 +23,8 @@ const (
 	goalSole                      // a sole voter needs nobody
 	goalRaised                    // a promise is made that is longer than the shortest saved
 	goalLowered                   // what is saved falls again
+	goalLong                      // a lease is held for as long as it can be
+	goalLaterTerm                 // a voter makes the leader whom it knows a promise in a later term
 	goalTwice                     // a node has won a term twice
 	numGoals
 )
@@ -33,7 +35,8 @@ var goalNames = [numGoals]string{
 	"a transfer succeeds", "a lease is held again after a transfer",
 	"a joint configuration is proposed", "a leader applies a configuration", "a voter votes when its promise has ended", "a held node makes a promise",
 	"a release voids a promise to an earlier leader", "a late probe gets no promise", "a sole voter has a lease",
-	"a longer promise is made than was saved", "what is saved falls", "a node wins one term twice",
+	"a longer promise is made than was saved", "what is saved falls",
+	"a lease lasts as long as it may", "a promise to a leader that leads again", "a node wins one term twice",
 }
 
 func (s *stage) reach(g goal) { s.marks |= 1 << g }

@@ -1,5 +1,7 @@
 package core
 
+import "github.com/leaderlease/go/leaderlease/internal/explore"
+
 // What the library does around Guard and Lease, as docs/design.md has it.
 
 func (s *stage) setVoters(i int) {
@@ -25,7 +27,7 @@ func (s *stage) probe(i, j int) (letter, bool) {
 func (s *stage) hear(l letter) (letter, bool) {
 	i, j := int(l.from-1), int(l.to-1)
 	v := &s.actors[j]
-	p := Probe{Sent: l.at, Duration: s.b.asks(l.term)}
+	p, known := Probe{Sent: l.at, Duration: s.b.asks(l.term)}, v.guard.promise
 	switch {
 	case l.at == 0: // no probe
 	case v.guard.Promise(uint64(l.from), uint64(l.term), p, v.now):
@@ -52,6 +54,9 @@ func (s *stage) hear(l letter) (letter, bool) {
 	if s.b.flaw == echo {
 		g.Sent, ok = l.at, l.at > 0
 	}
+	if ok && known.term != 0 && known.term < uint64(l.term) && known.leader == uint64(l.from) {
+		s.reach(goalLaterTerm)
+	}
 	return letter{kind: grantLetter, from: l.to, to: l.from, term: l.term, at: g.Sent}, ok
 }
 
@@ -65,8 +70,12 @@ func (s *stage) grant(l letter) {
 	if s.b.flaw == fromArrival {
 		g.Sent = a.now
 	}
+	end := a.lease.end
 	if a.lease.Count(uint64(l.from), uint64(l.term), g, a.now) {
 		s.reach(goalRenewed)
+	}
+	if *exploreRules && a.lease.end < end {
+		s.marks |= explore.Bad // L2 by itself: no grant shortens a lease
 	}
 }
 
@@ -140,7 +149,7 @@ func (s *stage) judge() (bad bool) {
 		v := a.lease.View(a.now)
 		switch v.Check(a.now) {
 		case Valid:
-			bad = bad || v.Term < last || s.lacks(a.log.committed)
+			bad = bad || v.Term < last || s.lacks(a.log.committed) || (*exploreRules && !a.outvotes(i))
 			s.valid(i, v.Term)
 		case Margin:
 			s.reach(goalMargin)
@@ -151,6 +160,19 @@ func (s *stage) judge() (bad bool) {
 		}
 	}
 	return bad
+}
+
+// outvotes reports whether the promises that the lease of node i still has, and the
+// node itself, are a quorum of the configuration that it has applied: L3 by itself,
+// where a pending change stands in for it (L5).
+func (a *actor) outvotes(i int) bool {
+	with := one(i)
+	for p := range a.lease.peers {
+		if p := &a.lease.peers[p]; p.promised.Add(-a.lease.p.MaxClockSkew) > a.now {
+			with |= one(int(p.id - 1))
+		}
+	}
+	return a.conf.wins(with)
 }
 
 // lacks reports whether anybody knows of more changes that are committed.
@@ -165,8 +187,10 @@ func (s *stage) lacks(committed uint8) bool {
 
 func (s *stage) valid(i int, term uint64) {
 	s.reach(goalLease)
-	if s.actors[i].lease.end == Forever {
+	if l := &s.actors[i].lease; l.end == Forever {
 		s.reach(goalSole)
+	} else if s.actors[i].now-l.probed >= Instant(s.b.asks(uint8(term))-s.b.units(s.b.skew+1)) {
+		s.reach(goalLong)
 	}
 	if s.actors[i].lease.transferUntil != 0 {
 		s.reach(goalAborted)

@@ -53,6 +53,10 @@ var searches = []bounds{
 		budget: budget{changes: 1}, limits: explore.Limits{States: 30_000},
 	},
 	{
+		name: "late", settled: true, late: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 3, letters: 1,
+		limits: explore.Limits{States: 60_000},
+	},
+	{
 		name: "five", settled: true, nodes: 5, d: 2, skew: 1, transfer: 1, terms: 2,
 		limits: explore.Limits{States: 20_000},
 	},

@@ -157,6 +157,9 @@ type bounds struct {
 	apart bool
 	// still lets no clock move.
 	still bool
+	// late begins with nobody who leads, and with a grant of a reign that has ended under
+	// way to who led then, by a clock that has begun anew since.
+	late bool
 	// named tells states apart that differ by the names of nodes only: for a rule that
 	// does.
 	named  bool

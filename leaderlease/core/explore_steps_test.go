@@ -71,6 +71,11 @@ func (m *stages) Start(yield func([]byte)) {
 			a.guard.hold, a.drift = 0, [maxActors]drift{} // long ago
 		}
 		s.led[1] = 1
+	}
+	switch {
+	case m.b.late:
+		s.letters[0] = letter{kind: grantLetter, from: 2, to: 1, term: 1, at: firstInstant + 1}
+	case m.b.settled:
 		s.actors[0].role = leads
 		s.actors[0].lease.Lead(1, s.actors[0].now)
 	}

@@ -151,7 +151,7 @@ func (s *stage) forget() {
 		to := &s.actors[l.to-1]
 		switch {
 		case l.kind == probeLetter && l.term < to.dterm,
-			l.kind == grantLetter && l.term < to.dterm && to.lease.term != uint64(l.term):
+			l.kind == grantLetter && l.term < to.dterm && to.lease.term != uint64(l.term) && !s.b.late:
 			*l = letter{}
 		}
 		for _, other := range s.letters[:i] {

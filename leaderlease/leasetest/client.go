@@ -96,6 +96,9 @@ type stockReads struct {
 	waiting []stockRead
 }
 
+// stockRequest is the length of their requests.
+const stockRequest = 8
+
 type stockRead struct {
 	index uint64
 	serve func()
@@ -112,7 +115,7 @@ func (n *Node) stockRead(serve func()) {
 
 func (n *Node) stockReadStates(states []raft.ReadState) {
 	for _, s := range states {
-		if len(s.RequestCtx) != 8 {
+		if len(s.RequestCtx) != stockRequest {
 			continue
 		}
 		seq := binary.BigEndian.Uint64(s.RequestCtx)

@@ -25,6 +25,8 @@ type Clock struct {
 	// within happens before the marker is read next: after a reading, where one goes
 	// with it.
 	within func()
+	// before happens while the clock is being read.
+	before func()
 }
 
 // NewClock returns a clock that shows offset now and runs at rate 1. truth
@@ -40,6 +42,10 @@ func (c *Clock) Restart() { c.base, c.since = c.first, c.truth() }
 
 // Now implements clock.Clock.
 func (c *Clock) Now() leaderlease.Instant {
+	if f := c.before; f != nil {
+		c.before = nil
+		f()
+	}
 	if c.failed {
 		return 0
 	}

@@ -84,6 +84,8 @@ type Cluster struct {
 	OnDeliver func(n *Node, m *raftpb.Message)
 	OnAdmit   func(n *Node, m *raftpb.Message)
 	OnReady   func(n *Node, msgs []*raftpb.Message)
+	// OnTick is called before raft ticks, if the filter has not withheld it. Optional.
+	OnTick func(n *Node)
 }
 
 // New starts a cluster. Raft draws its election timeouts from crypto/rand: pin

@@ -32,7 +32,8 @@ type Disk interface {
 // along, and a crash before that forgets it.
 type memoryDisk struct {
 	*raft.MemoryStorage
-	maxPromise time.Duration
+	// maxPromise is what a process reads, saved what outlives the power.
+	maxPromise, saved time.Duration
 	// committed is the commit index that is written.
 	committed uint64
 }
@@ -116,7 +117,7 @@ func (d *memoryDisk) LoadMaxPromise() (time.Duration, error) { return d.maxPromi
 
 // SaveMaxPromise implements Disk.
 func (d *memoryDisk) SaveMaxPromise(longest time.Duration) error {
-	d.maxPromise = longest
+	d.maxPromise, d.saved = longest, longest
 	return nil
 }
 

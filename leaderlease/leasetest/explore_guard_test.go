@@ -3,6 +3,7 @@ package leasetest
 import (
 	"slices"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 )
 
@@ -24,6 +25,7 @@ func (p *play) guards() {
 			p.checkGuard(n, m, "reaches raft")
 		}
 	}
+	p.c.OnTick = p.ticks
 	p.c.OnReady = func(n *Node, msgs []*raftpb.Message) {
 		ready(n, msgs)
 		p.members()
@@ -41,6 +43,15 @@ func (p *play) checkGuard(n *Node, m *raftpb.Message, what string) {
 	}
 	if n.Bound() {
 		p.fail("%v %s at node %d, which is bound", m.GetType(), what, n.ID)
+	}
+}
+
+// ticks judges the half of V5 that Blocks stands in for: raft does not tick where it
+// would elect a node that is bound.
+func (p *play) ticks(n *Node) {
+	alone := len(n.conf.GetVoters()) == 1 && n.conf.GetVoters()[0] == n.ID && len(n.conf.GetVotersOutgoing()) == 0
+	if alone && n.mistake() == NoMistake && n.role != raft.StateLeader && n.Bound() {
+		p.fail("raft ticks at node %d, which is bound and the only voter", n.ID)
 	}
 }
 

@@ -108,6 +108,20 @@ var memberMenus = []menu{
 		name: "sole-async", begin: forgetful("new election=4 voters=(1) learners=(2) async", "run 300ms"), depth: 4, steps: remembering,
 	},
 	{
+		// The loop is late with a Ready, in which raft answers what it was asked early.
+		name: "sole-lag", depth: 5,
+		begin: then(forgetful("new election=4 voters=(1) learners=(2) async", "overtake 1 type=MsgReadIndex by=200ms", "run 300ms")[:12], "run 500ms"),
+		steps: []string{"run 110ms", "run 400ms", "lag 1 by=400ms", "read 1 key=7 quorum", "read 2 key=7 raft"},
+	},
+	{
+		// Node 2's log is behind what node 3 begins with, which has heard of no term.
+		name: "adopted", depth: 2,
+		begin: []string{
+			"new election=4 voters=(1,2,3,4,5)", "crash 3", "isolate 2", "split a=(3) b=(1,4,5)", "elect 1", "write 1 key=7", "adopt 3 from=1", "join 2 3", "restart 3",
+		},
+		steps: []string{"run 100ms", "campaign 2", "campaign 3", "usurp 2 votes=(2,3) limit=10ms"},
+	},
+	{
 		// The same where the leader has no Lease: it reads what is stale, and node 2 does not.
 		name: "plain", begin: forgetful("new election=4 voters=(1) learners=(2) async plain=(1)"), depth: 4,
 		steps: []string{"run 10ms", "run 110ms", "run 300ms", "read 2 key=7 wait=10ms", "release type=MsgApp"},

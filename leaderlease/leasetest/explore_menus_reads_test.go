@@ -94,4 +94,16 @@ var readMenus = []menu{
 		name: "work", begin: []string{"new tick=1h election=4", "campaign 1", "run 1h"}, depth: 4,
 		steps: []string{"run 1h", "run 4h", "isolate 1", "invalidate 1", "work 1", "cancel", "close 1"},
 	},
+	{
+		// Node 1 begins to lead while a reader reads its clock.
+		name: "overlapping", depth: 3,
+		begin: []string{"new election=4", "elect 2", "isolate 1", "write 2 key=7", "run 100ms"},
+		steps: []string{"run 10ms", "run 100ms", "heal", "overlap 1 key=7 from=2 by=350ms", "overlap 1 key=7 from=2 by=350ms waits"},
+	},
+	{
+		// Node 1 is of a version that makes no rounds for others.
+		name: "old-leader", depth: 4, doubtful: true,
+		begin: []string{"new election=4 learners=(4)", "elect 1", "old 1", "clock 1 stop", "split a=(1,4) b=(2,3)"},
+		steps: []string{"run 300ms", "usurp 2 votes=(2,3) limit=10ms", "write 2 key=7", "read 4 key=7 wait=10ms quorum"},
+	},
 }

@@ -70,6 +70,15 @@ var electionMenus = []menu{
 		},
 	},
 	{
+		// What a transfer releases was promised before it, however long it takes.
+		name: "probing", depth: 3,
+		begin: []string{
+			"new tick=50ms election=20 duration=300ms", "elect 1", "run 100ms", "hold type=MsgTimeoutNow", "transfer 1 to=3", "run 110ms", "pass",
+		},
+		steps: []string{"run 10ms", "run 50ms", "release type=MsgTimeoutNow"},
+		goals: []goal{goalReleased},
+	},
+	{
 		name: "overtaken", begin: overtaken("new election=4"), depth: 5, steps: overtaking,
 	},
 	{

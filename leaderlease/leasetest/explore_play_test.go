@@ -102,7 +102,7 @@ func (p *play) endsReads(d *datadriven.TestData) {
 	}
 	for seq, o := range p.open {
 		n := p.c.Node(o.node)
-		if !n.up || n.run != o.run || n.lease == nil {
+		if n == nil || !n.up || n.run != o.run || n.lease == nil {
 			continue
 		}
 		i := n.lease.Info()

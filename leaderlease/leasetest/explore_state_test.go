@@ -46,7 +46,7 @@ func (n *Node) see(w io.Writer) {
 	}
 	s := n.raw.BasicStatus()
 	_, _ = fmt.Fprintln(w, s.SoftState, s.GetTerm(), s.GetVote(), s.GetCommit(), s.Applied, s.LeadTransferee, n.last(),
-		n.Applied(), n.Hash(), n.conf.String(), n.paused, n.busy, n.missed, n.confIndex, n.handed, n.made, len(n.inbox), len(n.unsynced), len(n.appends.jobs), len(n.applies.jobs))
+		n.Applied(), n.Hash(), n.conf.String(), n.paused, n.busy, n.lags, len(n.asked), n.missed, n.confIndex, n.handed, n.made, len(n.inbox), len(n.unsynced), len(n.appends.jobs), len(n.applies.jobs))
 	_, _ = fmt.Fprintln(w, timers(n), n.Clock.rate, n.Clock.stopped, n.Clock.failed, n.Clock.within != nil, n.mistake(), n.Options.FilterOnArrival)
 	if n.lease == nil {
 		return

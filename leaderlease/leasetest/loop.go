@@ -17,6 +17,9 @@ const maxTurns = 10_000
 // pump handles everything raft has ready, in the order an embedder must.
 func (n *Node) pump() {
 	n.observe()
+	if n.lags && n.up && !n.paused {
+		n.takeReadRequest()
+	}
 	for turns := 0; n.up && !n.paused && !n.busy; turns++ {
 		if turns > maxTurns {
 			panic(fmt.Sprintf("node %d has been ready %d times in no time", n.ID, turns))
@@ -79,7 +82,8 @@ func (n *Node) processReady(rd *raft.Ready) {
 	if n.cluster.OnReady != nil {
 		n.cluster.OnReady(n, msgs)
 	}
-	if len(rd.ReadStates) > 0 && n.lease != nil && n.mistake() == NoMistake && n.Process() == 1 {
+	strange := func(s raft.ReadState) bool { return len(s.RequestCtx) != stockRequest }
+	if slices.ContainsFunc(rd.ReadStates, strange) && n.lease != nil && n.mistake() == NoMistake && n.Process() == 1 {
 		panic(fmt.Sprintf("node %d has an answer that nobody but its Lease has asked for", n.ID))
 	}
 	n.stockReadStates(rd.ReadStates)
@@ -202,6 +206,7 @@ func (n *Node) respond(msgs []*raftpb.Message) {
 func (n *Node) send(msgs []*raftpb.Message) {
 	for _, m := range msgs {
 		n.tellCommit(m)
+		n.mark(m)
 		n.cluster.Net.send(m)
 		if m.GetType() == raftpb.MsgSnap {
 			to := m.GetTo()

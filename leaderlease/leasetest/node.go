@@ -46,7 +46,9 @@ type Node struct {
 	// where the log has said, for good, that it is committed.
 	allowed, known uint64
 
-	busy  bool
+	busy bool
+	// lags: it asks raft for no Ready, but hands requests to it.
+	lags  bool
 	inbox []func()
 	// finished is what a paused process does first: the rest of writes that
 	// have ended meanwhile.
@@ -70,13 +72,15 @@ type Node struct {
 
 	writes map[uint64]func(version uint64)
 	reads  stockReads
+	// asked are the requests for a round that an old node has taken for others.
+	asked map[string]bool
 }
 
 // start boots a process from the disk.
 func (n *Node) start() {
 	c := n.cluster
 	n.run++
-	n.up, n.paused, n.busy, n.missed = true, false, false, 0
+	n.up, n.paused, n.busy, n.lags, n.missed = true, false, false, false, 0
 	n.inbox, n.finished, n.unsynced = nil, nil, nil
 	n.appends, n.applies, n.superseded = queue{}, queue{}, 0
 	n.confIndex, n.handed, n.made = 0, 0, 0
@@ -147,6 +151,9 @@ func (n *Node) scheduleTicks() {
 
 func (n *Node) tick() {
 	if n.lease == nil || n.lease.Tick() {
+		if n.cluster.OnTick != nil {
+			n.cluster.OnTick(n)
+		}
 		n.raw.Tick()
 	}
 	if n.detector != nil {
@@ -162,6 +169,7 @@ func (n *Node) receive(m *raftpb.Message) {
 	if !n.up {
 		return
 	}
+	n.unmark(m)
 	if n.Options.FilterOnArrival && !n.paused && n.lease != nil {
 		if !n.lease.Incoming(m) {
 			return

@@ -31,14 +31,15 @@ import (
 //	cut from=1 to=(2,3) | join 1 2 | split a=(1,2) b=(3,4) | isolate 1 | heal
 //	clock 1 rate=0.9 | step=-1s | stop | start | fail | recover | disrupt | step=1s within
 //	pause 1 | resume 1 [ticks-first] | suspend 1 [stop-clock] | wake 1 [ticks-first]
-//	crash 1 [survive=n] | restart 1 | disk 1 delay=5ms | apply 1 delay=5ms
+//	crash 1 [survive=n] [power] | saving 1 promise=600ms | restart 1 | lag 1 by=10ms | adopt 3 from=1 | old 1
+//	 disk 1 delay=5ms | apply 1 delay=5ms
 //	change 1 [add=(4,5)] [remove=2] [learner=3] [v1] [explicit|implicit] | change 1 leave
 //	compact 1 | checkpoint 1 | invalidate 1 | close 1 | burst 1 ticks=20 | fill 1
 //	mistake 1 none|never|copies|clones|late|forgets|twice|repeats|old|ahead|again|claims
 //	overtake 1 [type=MsgVote] by=150ms
 //	configure 1 [duration=…] [skew=…] [max-promise=…] [drift-ppm=…] [long]
-//	write 1 key=7 [nowait] | read 1 key=7 [wait=100ms] [quorum] [cancel=later|early] | try-read 1 key=7
-//	work 1 | cancel
+//	write 1 key=7 [nowait] | read 1 key=7 [wait=100ms] [quorum|raft] [cancel=later|early] | try-read 1 key=7
+//	work 1 | cancel | overlap 1 key=7 from=2 by=300ms [waits]
 //	status [1]
 //
 // Each directive prints what happened while it ran: elections (and whether a
@@ -95,7 +96,8 @@ var directives = map[string]func(*script, *args){
 	"change": (*script).change, "compact": (*script).compact, "checkpoint": (*script).checkpoint, "invalidate": (*script).invalidate, "close": (*script).close,
 	"mistake": (*script).mistake, "overtake": (*script).overtake, "configure": (*script).configure,
 	"fill": (*script).fill, "burst": (*script).burst,
-	"write": (*script).write, "read": (*script).read, "try-read": (*script).tryRead, "cancel": (*script).cancel, "work": (*script).work, "status": (*script).status,
+	"write": (*script).write, "read": (*script).read, "try-read": (*script).tryRead, "cancel": (*script).cancel, "work": (*script).work,
+	"lag": (*script).lag, "adopt": (*script).adopt, "saving": (*script).saving, "overlap": (*script).overlap, "old": (*script).old, "status": (*script).status,
 }
 
 func (s *script) run(t *testing.T, d *datadriven.TestData) string {

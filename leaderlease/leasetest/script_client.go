@@ -73,7 +73,7 @@ func (s *script) read(a *args) {
 	s.reads++
 	seq := s.reads
 	s.open[seq] = n.opens(floor)
-	n.read(ctx, key, quorum, func(version uint64, path leaderlease.Path, err error) {
+	report := func(version uint64, path leaderlease.Path, err error) {
 		if done {
 			s.wrong("a read is answered twice")
 		}
@@ -85,7 +85,13 @@ func (s *script) read(a *args) {
 		default:
 			s.event("node %d: read %d: version %d by %v%s", n.ID, key, version, path, stale(version, floor))
 		}
-	})
+	}
+	if a.flag("raft") {
+		s.open[seq] = openRead{floor: floor} // raft's own may wait for good
+		n.exec(func() { n.stockRead(func() { report(n.Version(key), leaderlease.PathReadIndex, nil) }) })
+	} else {
+		n.read(ctx, key, quorum, report)
+	}
 	s.c.RunUntil(a.duration("wait", 0), func() bool { return done })
 	if !done {
 		s.event("node %d: read %d: waits", n.ID, key)

@@ -105,8 +105,16 @@ func (s *script) pause(a *args)   { a.node(s, 0).Pause() }
 func (s *script) resume(a *args)  { a.node(s, 0).Resume(a.flag("ticks-first")) }
 func (s *script) suspend(a *args) { a.node(s, 0).Suspend(a.flag("stop-clock")) }
 func (s *script) wake(a *args)    { a.node(s, 0).Wake(a.flag("ticks-first")) }
-func (s *script) crash(a *args)   { a.node(s, 0).Crash(a.number("survive")) }
 func (s *script) restart(a *args) { a.node(s, 0).Restart() }
 
 func (s *script) diskDelay(a *args)  { s.disk[a.node(s, 0).ID] = a.duration("delay", 0) }
 func (s *script) applyDelay(a *args) { s.apply[a.node(s, 0).ID] = a.duration("delay", 0) }
+
+// crash ends a process, and the power of its machine, too, if the script says so.
+func (s *script) crash(a *args) {
+	n := a.node(s, 0)
+	n.Crash(a.number("survive"))
+	if d, ok := n.disk.(*memoryDisk); a.flag("power") && ok {
+		d.maxPromise = d.saved
+	}
+}
