@@ -12,16 +12,17 @@ import (
 
 // level is one of the explorer's: docs/explorer.md says what they are.
 type level struct {
-	number int
-	pkg    string
-	// first are the flags of a first search, second those where it has found nothing.
-	first, second []string
+	number    int
+	pkg, test string
+	// runs are the flags of a first search, and of one where it has found nothing.
+	runs [][]string
 }
 
 var levels = []level{
 	// What breaks the claim comes first, and then what breaks a rule by itself.
-	{1, "./leaderlease/core", []string{"-explore.rules=false"}, []string{"-explore.times", "5"}},
-	{2, leasetestPkg, []string{"-explore.rules=false"}, nil},
+	{1, "./leaderlease/core", "^TestExplore$", [][]string{{"-explore.rules=false"}, {"-explore.times", "5"}}},
+	{2, leasetestPkg, "^TestExplore$", [][]string{{"-explore.rules=false"}, nil}},
+	{3, libPkg, "^TestExplore", [][]string{nil}},
 }
 
 // exploredTables are those whose bugs break a rule of the lease.
@@ -54,7 +55,8 @@ func exploreAll(ctx context.Context, o options, path string) (err error) {
 	if err := x.explore(ctx, &b); err != nil {
 		return err
 	}
-	fmt.Fprintf(&b, "\n%d found by search, %d not found, %d equivalent.\n", x.tally[classCaught], x.tally[classNot], x.tally[classEquivalent])
+	fmt.Fprintf(&b, "\n%d found by search, %d that no schedule shows, %d equivalent, %d not found.\n",
+		x.tally[classCaught], x.tally[classSilent], x.tally[classEquivalent], x.tally[classNot])
 	if err := x.scripts.write(x.kept); err != nil {
 		return err
 	}
@@ -81,6 +83,7 @@ func (x *explorer) explore(ctx context.Context, w io.Writer) error {
 const (
 	classCaught     = "found"
 	classNot        = "not found"
+	classSilent     = "no schedule shows it"
 	classEquivalent = "equivalent"
 )
 
@@ -89,6 +92,9 @@ const (
 func (x *explorer) one(ctx context.Context, m Mutant) (found, class string) {
 	if m.Equivalent != "" {
 		return classEquivalent, classEquivalent
+	}
+	if why, ok := silent[m.Name]; ok {
+		return fmt.Sprintf("no schedule shows it: %s (%s)", why, m.Test), classSilent
 	}
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
@@ -121,17 +127,19 @@ func (x *explorer) search(ctx context.Context, l level, m Mutant, overlay, dir s
 	if err != nil {
 		return err.Error(), classNot
 	}
-	args := []string{"-test.run", "^TestExplore$", "-test.timeout", "0"}
+	args := []string{"-test.run", l.test, "-test.timeout", "0"}
 	if l.number == 2 {
 		args = append(args, "-explore.script", x.scripts.file())
 	}
-	out, err := run(ctx, l.pkg, binary, append(args, l.first...)...)
-	found, class = searched(out, err)
-	if _, expected := unfound[m.Name]; class != classCaught && !expected {
-		out, err = run(ctx, l.pkg, binary, append(args, l.second...)...)
+	var out string
+	for i, flags := range l.runs {
+		if _, expected := unfound[m.Name]; i > 0 && (expected || class == classCaught) {
+			break
+		}
+		out, err = run(ctx, l.pkg, binary, append(args, flags...)...)
 		found, class = searched(out, err)
 	}
-	if l.number == 1 || !counterexample.MatchString(out) {
+	if l.number != 2 || !counterexample.MatchString(out) {
 		return found, class
 	}
 	shown, err := x.scripts.keep(ctx, m, binary)
