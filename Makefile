@@ -81,6 +81,7 @@ sim: ## long simulations: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time
 explore: ## every schedule of a small group, STATES=10000000 of each search, and scripts DEEPER=2 steps longer, about 40 minutes
 	$(GO) test ./leaderlease/core -run '^TestExplore$$' -count 1 -timeout 0 -v -args -explore.states=$(STATES)
 	$(GO) test ./leaderlease/leasetest -run '^TestExplore$$' -count 1 -timeout 0 -v -args -explore.deeper=$(DEEPER)
+	$(GO) test ./leaderlease/leasetest -run '^TestExploreSchedules$$' -count 1 -timeout 0 -v -args -explore.deviations=2
 
 .PHONY: explore-mutants
 explore-mutants: ## which planted bugs of the rules a search finds, written to docs/explorer-mutants.md and leasetest/testdata/found, an hour
