@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -189,21 +190,83 @@ func BenchmarkCheckpoint(b *testing.B) {
 	}
 }
 
-// BenchmarkRange measures a range of 100 keys out of a million.
+// BenchmarkRange measures ranges over a million keys: some of them in full, and what can
+// be answered without a look at all.
 func BenchmarkRange(b *testing.B) {
 	const n = 1_000_000
 	keys := benchKeys(n)
 	s, _ := benchStore(b, keys)
-	b.Run(fmt.Sprintf("keys=100/of=%d", n), func(b *testing.B) {
-		b.ReportAllocs()
-		i := 0
-		for b.Loop() {
-			r := &pb.RangeRequest{Key: keys[i], RangeEnd: keys[i+100]}
-			resp, err := s.Range(b.Context(), r)
-			if err != nil || resp.GetCount() != 100 {
-				b.Fatalf("Range() = %d keys, %v, want 100", resp.GetCount(), err)
+	old := s.Revision() - 1000
+	all := func(r *pb.RangeRequest) func(int) *pb.RangeRequest {
+		r.Key, r.RangeEnd = []byte{0}, []byte{0}
+		return func(int) *pb.RangeRequest { return r }
+	}
+	for _, arm := range []struct {
+		name string
+		next func(i int) *pb.RangeRequest
+		want int64
+	}{
+		{"ask=keys/keys=10", func(i int) *pb.RangeRequest { return &pb.RangeRequest{Key: keys[i], RangeEnd: keys[i+10]} }, 10},
+		{"ask=keys/keys=100", func(i int) *pb.RangeRequest { return &pb.RangeRequest{Key: keys[i], RangeEnd: keys[i+100]} }, 100},
+		{"ask=page/keys=1", all(&pb.RangeRequest{Limit: 1}), n},
+		{"ask=page/keys=500", all(&pb.RangeRequest{Limit: 500}), n},
+		{"ask=page/keys=1/range=100", func(i int) *pb.RangeRequest {
+			return &pb.RangeRequest{Key: keys[i], RangeEnd: keys[i+100], Limit: 1}
+		}, 100},
+		{"ask=count", all(&pb.RangeRequest{CountOnly: true}), n},
+		{"ask=count/age=1000", all(&pb.RangeRequest{CountOnly: true, Revision: old}), n - 1000},
+	} {
+		b.Run(fmt.Sprintf("%s/of=%d", arm.name, n), func(b *testing.B) {
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				resp, err := s.Range(b.Context(), arm.next(i))
+				if err != nil || resp.GetCount() != arm.want {
+					b.Fatalf("Range() = %d keys, %v, want %d", resp.GetCount(), err, arm.want)
+				}
+				i = (i + 7919) % (n - 100)
 			}
-			i = (i + 7919) % (n - 100)
-		}
-	})
+		})
+	}
+}
+
+// BenchmarkHeap reports what a key of 22 bytes with a value of 256 takes of the heap, all
+// of it saved: what is left after a collection, and what the system gave.
+func BenchmarkHeap(b *testing.B) {
+	for _, n := range []int{100_000, 1_000_000} {
+		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
+			for b.Loop() {
+				before := liveHeap()
+				backend, err := boltdb.Open(filepath.Join(b.TempDir(), "db"))
+				if err != nil {
+					b.Fatal(err)
+				}
+				s, err := store.Open(store.Config{Backend: backend})
+				if err != nil {
+					b.Fatal(err)
+				}
+				for i := range n {
+					put := putCommand(b, fmt.Appendf(nil, "bench/key/%012d", i), make([]byte, 256))
+					if r := s.Apply(uint64(i+1), 1, put); r.Err != nil {
+						b.Fatal(r.Err)
+					}
+					if i%10_000 == 9999 {
+						checkpoint(b, s)
+					}
+				}
+				after := liveHeap()
+				b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(n), "live-B/key")
+				b.ReportMetric(float64(after.HeapSys-after.HeapReleased)/float64(n), "heap-B/key")
+				shut(b, s)
+			}
+		})
+	}
+}
+
+// liveHeap collects twice, since the first lets go of what pools have.
+func liveHeap() (m runtime.MemStats) {
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m
 }

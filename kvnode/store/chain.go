@@ -31,6 +31,9 @@ func (v *version) main() int64 { return v.kv.GetModRevision() }
 
 func (v *version) tombstone() bool { return v.kv.GetVersion() == 0 }
 
+// first reports whether there was no such key before.
+func (v *version) first() bool { return v.kv.GetVersion() == 1 }
+
 // live returns v, or nil if it is a tombstone.
 func (v *version) live() *version {
 	if v == nil || v.tombstone() {

@@ -25,9 +25,10 @@ func (w view) holdAll(ctx context.Context, cs []*pb.Compare) (bool, error) {
 // cannot be told from the empty value.
 func (w view) holds(ctx context.Context, c *pb.Compare) (bool, error) {
 	found, ok := false, true
-	err := w.scan(ctx, c.GetKey(), c.GetRangeEnd(), func(v *version) {
+	_, err := w.scan(ctx, c.GetKey(), c.GetRangeEnd(), func(v *version) bool {
 		found = true
-		ok = ok && compare(c, &v.kv)
+		ok = compare(c, &v.kv)
+		return ok
 	})
 	switch {
 	case err != nil:

@@ -51,7 +51,7 @@ func (s *Store) HashKV(revision int64) (Hash, error) {
 // hash hashes the versions up to the view's revision that a compaction leaves.
 func (w view) hash(compacted int64) (uint32, error) {
 	h := crc32.New(castagnoli)
-	err := w.scanChains(context.Background(), nil, nil, func(c *chain) {
+	_, err := w.scanChains(context.Background(), nil, nil, func(c *chain) bool {
 		for v := c.at(w.rev); v != nil; v = v.prev.Load() {
 			if v.main() > compacted {
 				hashVersion(h, v)
@@ -60,8 +60,9 @@ func (w view) hash(compacted int64) (uint32, error) {
 			if !v.tombstone() {
 				hashVersion(h, v)
 			}
-			return
+			break
 		}
+		return true
 	})
 	if err != nil {
 		return 0, err

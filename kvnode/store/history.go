@@ -118,6 +118,26 @@ func (h *history) scan(from, to int64, visit func(*version) bool) {
 	}
 }
 
+// size returns how many versions there are of revisions from through to, or, if some page
+// was cut by forget, up to a page more.
+func (h *history) size(from, to int64) int {
+	if from > to {
+		return 0
+	}
+	pages := *h.pages.Load()
+	return place(pages, to+1) - place(pages, from)
+}
+
+// place returns where the first version of revision rev or later is, or would be.
+func place(pages []*page, rev int64) int {
+	i := firstPage(pages, rev)
+	if i == len(pages) {
+		return i * pageSize
+	}
+	list := pages[i].list()
+	return i*pageSize + sort.Search(len(list), func(n int) bool { return list[n].main() >= rev })
+}
+
 // firstPage returns the place of the first page that may hold revision from. An empty page,
 // which only the last one can be, holds whatever comes next.
 func firstPage(pages []*page, from int64) int {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"sort"
 	"sync"
 
 	"github.com/puzpuzpuz/xsync/v4"
@@ -20,18 +21,26 @@ type index struct {
 	// byKey serves reads of one key, without a lock.
 	byKey *xsync.Map[string, *chain]
 
-	// ordered serves ranges. Only a key that is new or gone for good takes the write lock;
-	// another version of a known key does not touch the tree.
+	// ordered serves ranges. Only a key that comes, or goes for good, takes the write lock;
+	// another version of a key that is there touches no tree.
 	mu      sync.RWMutex
 	ordered *btree.BTreeG[*chain] // under mu
+	// dead are the chains of ordered that have no live version as of revision changed: keys
+	// that were deleted, and those that a transaction under way has made. So the others can
+	// be counted by place, without a look at each (count).
+	dead *btree.BTreeG[*chain] // under mu
+	// changed is the newest revision that made a key or deleted one. The trees show it
+	// before readers do. Under mu.
+	changed int64
 }
 
 func newIndex() *index {
+	return &index{byKey: xsync.NewMap[string, *chain](), ordered: newTree(), dead: newTree()}
+}
+
+func newTree() *btree.BTreeG[*chain] {
 	less := func(a, b *chain) bool { return bytes.Compare(a.key, b.key) < 0 }
-	return &index{
-		byKey:   xsync.NewMap[string, *chain](),
-		ordered: btree.NewBTreeGOptions(less, btree.Options{NoLocks: true}),
-	}
+	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
 // find returns the chain of key, nil if there is none. It takes no lock and
@@ -41,10 +50,12 @@ func (x *index) find(key []byte) *chain {
 	return c
 }
 
+// add adds a chain, dead until note has heard of its first version.
 func (x *index) add(c *chain) {
 	x.byKey.Store(c.name(), c)
 	x.mu.Lock()
 	x.ordered.Set(c)
+	x.dead.Set(c)
 	x.mu.Unlock()
 }
 
@@ -52,7 +63,60 @@ func (x *index) remove(c *chain) {
 	x.byKey.Delete(c.name())
 	x.mu.Lock()
 	x.ordered.Delete(c)
+	x.dead.Delete(c)
 	x.mu.Unlock()
+}
+
+// note is told of all versions of a revision, in order, once the history has them and
+// before the revision is published: a count may then be taken back to the one before.
+func (x *index) note(rev int64, versions ...*version) {
+	locked := false
+	for _, v := range versions {
+		if v.tombstone() == (v.prev.Load().live() == nil) {
+			continue // there before and after, or neither
+		}
+		if !locked {
+			x.mu.Lock()
+			locked = true
+		}
+		x.changed = rev
+		if c := x.find(v.kv.GetKey()); v.tombstone() {
+			x.dead.Set(c)
+		} else {
+			x.dead.Delete(c)
+		}
+	}
+	if locked {
+		x.mu.Unlock()
+	}
+}
+
+// count returns how many chains there are from key on and below end, no end meaning all;
+// and how many of them have a live version as of revision changed, which may be newer than
+// what readers see.
+func (x *index) count(key, end []byte) (all, live int, changed int64) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	all = between(x.ordered, key, end)
+	return all, all - between(x.dead, key, end), x.changed
+}
+
+// between returns how many chains of a tree are from key on and below end.
+func between(t *btree.BTreeG[*chain], key, end []byte) int {
+	last := t.Len()
+	if len(end) > 0 {
+		last = rank(t, end)
+	}
+	return max(last-rank(t, key), 0)
+}
+
+// rank returns how many chains of a tree are below key. It asks for some twenty of a
+// million by their place, which the tree finds by the sizes of its branches.
+func rank(t *btree.BTreeG[*chain], key []byte) int {
+	return sort.Search(t.Len(), func(i int) bool {
+		c, _ := t.GetAt(i)
+		return bytes.Compare(c.key, key) >= 0
+	})
 }
 
 // next fills buf with the chains from key on that are below end; no end means

@@ -30,13 +30,14 @@ func Inspect(img Image) (Summary, error) {
 	if s.Hash.Hash, err = w.hash(compacted); err != nil {
 		return Summary{}, err
 	}
-	err = w.scanChains(context.Background(), nil, nil, func(of *chain) {
+	_, err = w.scanChains(context.Background(), nil, nil, func(of *chain) bool {
 		if of.head.Load().live() != nil {
 			s.Keys++
 		}
 		for v := of.head.Load(); v != nil; v = v.prev.Load() {
 			s.Versions++
 		}
+		return true
 	})
 	return s, err
 }

@@ -89,6 +89,7 @@ func (l *loader) add(key, value []byte) error {
 	c.head.Store(v)
 	l.st.leases.move(prev.live(), v)
 	l.st.garbage.add(v)
+	l.st.index.note(v.main(), v)
 	// Watches and History begin at the compacted revision at the earliest.
 	if v.main() >= l.meta.Compacted {
 		l.st.history.add(v)

@@ -56,16 +56,27 @@ func (w view) rangeKeys(ctx context.Context, r *pb.RangeRequest) (*pb.RangeRespo
 		return nil, err
 	}
 	resp := &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: w.rev}, Kvs: []*mvccpb.KeyValue{}}
+	if r.GetCountOnly() {
+		resp.Count, err = at.count(ctx, r.GetKey(), r.GetRangeEnd())
+		return resp, err
+	}
 	limit := r.GetLimit()
 	early := limit > 0 && limitsEarly(r)
-	err = at.scan(ctx, r.GetKey(), r.GetRangeEnd(), func(v *version) {
+	whole, err := at.scan(ctx, r.GetKey(), r.GetRangeEnd(), func(v *version) bool {
 		resp.Count++
-		// One more than the limit shows that there is more.
-		if r.GetCountOnly() || !passes(r, &v.kv) || early && int64(len(resp.GetKvs())) > limit {
-			return
+		// One more than the limit shows that there is more. A few further keys are counted
+		// sooner like this than by place.
+		if early && int64(len(resp.GetKvs())) > limit {
+			return resp.Count < limit+chunk
 		}
-		resp.Kvs = append(resp.Kvs, &v.kv)
+		if passes(r, &v.kv) {
+			resp.Kvs = append(resp.Kvs, &v.kv)
+		}
+		return true
 	})
+	if err == nil && !whole {
+		resp.Count, err = at.count(ctx, r.GetKey(), r.GetRangeEnd())
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -97,50 +108,51 @@ func (w view) at(rev int64) (view, error) {
 }
 
 // scan calls visit with the live versions from key on that are below end, in the
-// order of keys. No end means key alone, and "\0" all from key on.
-func (w view) scan(ctx context.Context, key, end []byte, visit func(*version)) error {
-	switch {
-	case len(end) == 0:
-		if v := w.find(key); v != nil {
-			visit(v)
-		}
-	case len(end) == 1 && end[0] == 0:
-		if err := w.scanChains(ctx, key, nil, func(c *chain) { visitLive(c, w.rev, visit) }); err != nil {
-			return err
-		}
-	default:
-		if err := w.scanChains(ctx, key, end, func(c *chain) { visitLive(c, w.rev, visit) }); err != nil {
-			return err
-		}
+// order of keys, until it returns false; whole says that it did not. No end means key
+// alone, and "\0" all from key on.
+func (w view) scan(ctx context.Context, key, end []byte, visit func(*version) bool) (whole bool, err error) {
+	if len(end) == 0 {
+		v := w.find(key)
+		whole = v == nil || visit(v)
+	} else {
+		whole, err = w.scanChains(ctx, key, bound(end), func(c *chain) bool {
+			v := c.at(w.rev).live()
+			return v == nil || visit(v)
+		})
 	}
 	// Last, since what was freed before is missing above.
-	if w.compacted() {
-		return rpctypes.ErrGRPCCompacted
+	if err == nil && w.compacted() {
+		err = rpctypes.ErrGRPCCompacted
 	}
-	return nil
+	return whole, err
 }
 
-func visitLive(c *chain, rev int64, visit func(*version)) {
-	if v := c.at(rev).live(); v != nil {
-		visit(v)
+// bound returns the end of a range as the index takes it, where none means all.
+func bound(end []byte) []byte {
+	if len(end) == 1 && end[0] == 0 {
+		return nil
 	}
+	return end
 }
 
-// scanChains calls visit with the chains from key on that are below end, and
-// gives up when ctx ends. It holds the index for one chunk at a time.
-func (w view) scanChains(ctx context.Context, key, end []byte, visit func(*chain)) error {
+// scanChains calls visit with the chains from key on that are below end until it returns
+// false; whole says that it did not. It gives up when ctx ends, and holds the index for one
+// chunk at a time.
+func (w view) scanChains(ctx context.Context, key, end []byte, visit func(*chain) bool) (whole bool, err error) {
 	// Most ranges are short.
 	buf := make([]*chain, 0, chunk/8)
 	for after := false; ; after = true {
 		if err := ctx.Err(); err != nil {
-			return err
+			return false, err
 		}
 		buf = w.st.index.next(buf, key, end, after)
 		for _, c := range buf {
-			visit(c)
+			if !visit(c) {
+				return false, nil
+			}
 		}
 		if len(buf) < cap(buf) {
-			return nil
+			return true, nil
 		}
 		key = buf[len(buf)-1].key
 		if cap(buf) < chunk {

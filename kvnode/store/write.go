@@ -49,6 +49,7 @@ func (s *Store) publish(st *state, w *writer) {
 		st.leases.move(v.prev.Load().live(), v)
 		st.growth.Add(v.cost())
 	}
+	st.index.note(w.base+1, w.changes...)
 	st.revision.Store(w.base + 1)
 	if s.events != nil {
 		s.events(w.base+1, events(w.changes))
@@ -155,7 +156,10 @@ func (w *writer) checkPut(r *pb.PutRequest, prev *version) error {
 func (w *writer) deleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
 	w.ops.Deletes++
 	var found []*version
-	err := w.view().scan(context.Background(), r.GetKey(), r.GetRangeEnd(), func(v *version) { found = append(found, v) })
+	_, err := w.view().scan(context.Background(), r.GetKey(), r.GetRangeEnd(), func(v *version) bool {
+		found = append(found, v)
+		return true
+	})
 	if err != nil {
 		return nil, err
 	}
