@@ -45,7 +45,7 @@ func BenchmarkRead(b *testing.B) {
 	plain := make(map[string]*mvccpb.KeyValue, benchKeys)
 	for i := range benchKeys {
 		kv, _ := n.Store().Get(benchKey(i))
-		plain[string(kv.GetKey())] = kv
+		plain[string(kv.GetKey())] = kv.Message()
 	}
 	b.Run("of=map", func(b *testing.B) {
 		b.ReportAllocs()

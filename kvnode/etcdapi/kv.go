@@ -49,15 +49,19 @@ type single struct {
 	response pb.RangeResponse
 	header   pb.ResponseHeader
 	kvs      [1]*mvccpb.KeyValue
+	kv       mvccpb.KeyValue
 }
 
 // get answers with the newest version of key.
 func (s *kvServer) get(key []byte) *pb.RangeResponse {
 	one := new(single)
 	one.response.Header = &one.header
-	one.kvs[0], one.header.Revision = s.node.Store().Get(key)
+	v, revision := s.node.Store().Get(key)
+	one.header.Revision = revision
 	s.fill(&one.header)
-	if one.kvs[0] != nil {
+	if v != nil {
+		v.Fill(&one.kv)
+		one.kvs[0] = &one.kv
 		one.response.Kvs = one.kvs[:]
 		one.response.Count = 1
 	}

@@ -3,50 +3,13 @@ package store
 import (
 	"sync/atomic"
 	"unsafe"
-
-	"go.etcd.io/etcd/api/v3/mvccpb"
 )
-
-// version is what one write made of a key. All but prev is immutable once a
-// chain leads to it.
-type version struct {
-	// kv is handed out. A tombstone has key and mod revision only; its Version is
-	// 0, which no other's is.
-	kv mvccpb.KeyValue
-
-	// prev is the version before. The trimmer cuts it off, and it may do so while a reader
-	// stands on this version: that reader then finds none, and looks whether its revision
-	// was compacted (view.compacted).
-	prev atomic.Pointer[version]
-
-	// sub numbers the writes of one revision.
-	sub uint32
-
-	// dropped says that the trimmer freed the version before any checkpoint had
-	// it. Trimmer and checkpoints exclude each other.
-	dropped bool
-}
-
-func (v *version) main() int64 { return v.kv.GetModRevision() }
-
-func (v *version) tombstone() bool { return v.kv.GetVersion() == 0 }
-
-// first reports whether there was no such key before.
-func (v *version) first() bool { return v.kv.GetVersion() == 1 }
-
-// live returns v, or nil if it is a tombstone.
-func (v *version) live() *version {
-	if v == nil || v.tombstone() {
-		return nil
-	}
-	return v
-}
 
 // chain is a key and its versions, newest first.
 type chain struct {
 	key []byte // immutable; versions share it
 	// head is nil for a moment only, while a transaction is rolled back.
-	head atomic.Pointer[version]
+	head atomic.Pointer[Version]
 }
 
 // newChain returns a chain without versions. It copies key, into the chain's own
@@ -78,7 +41,7 @@ func newChain(key []byte) *chain {
 // at returns the newest version as of rev, nil if there is none. It may be a
 // tombstone. It walks from the newest version on, since nearly all reads are of that: a
 // read of an old revision costs a step for each write of the key since.
-func (c *chain) at(rev int64) *version {
+func (c *chain) at(rev int64) *Version {
 	v := c.head.Load()
 	for v != nil && v.main() > rev {
 		v = v.prev.Load()

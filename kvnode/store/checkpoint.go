@@ -134,14 +134,11 @@ func saveTx(tx Tx, m *meta, dirty unsaved) error {
 		}
 	}
 	for _, v := range dirty.versions {
-		if v.dropped { // compacted before any checkpoint had it
+		if _, dropped := dirty.dropped[v]; dropped {
 			continue
 		}
 		key := recordKey(v)
-		value, err := recordValue(key, v)
-		if err != nil {
-			return err
-		}
+		value := recordValue(key, v)
 		// Only what is not newer than the file's revision can be in it.
 		if v.main() <= was.Revision {
 			forget(tx.Record(key))

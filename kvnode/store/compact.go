@@ -23,7 +23,7 @@ type garbage struct {
 	held queue
 }
 
-func (g *garbage) add(v *version) {
+func (g *garbage) add(v *Version) {
 	if v.tombstone() || v.prev.Load() != nil {
 		g.newer.push(v)
 	}
@@ -31,14 +31,14 @@ func (g *garbage) add(v *version) {
 
 // queue is a first-in first-out list of versions.
 type queue struct {
-	list []*version
+	list []*Version
 	head int
 }
 
-func (q *queue) push(v *version) { q.list = append(q.list, v) }
+func (q *queue) push(v *Version) { q.list = append(q.list, v) }
 
 // peek returns the first, nil if there is none.
-func (q *queue) peek() *version {
+func (q *queue) peek() *Version {
 	if q.head == len(q.list) {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (q *queue) pop() {
 	q.list[q.head] = nil
 	q.head++
 	if q.head >= 1024 && q.head*2 >= len(q.list) {
-		q.list = append([]*version(nil), q.list[q.head:]...)
+		q.list = append([]*Version(nil), q.list[q.head:]...)
 		q.head = 0
 	}
 }
@@ -126,7 +126,7 @@ func (st *state) trim(n int, saved int64) bool {
 // last of its chain. A tombstone below a newer version goes together with that
 // one's turn: whether a chain ends with it or before it is all the same to
 // readers.
-func (st *state) free(v *version, target, saved int64) {
+func (st *state) free(v *Version, target, saved int64) {
 	if prev := v.prev.Load(); prev != nil {
 		v.prev.Store(nil)
 		st.drop(prev, saved)
@@ -136,16 +136,17 @@ func (st *state) free(v *version, target, saved int64) {
 	case v.main() == target:
 		st.garbage.held.push(v)
 	default:
-		c := st.index.find(v.kv.GetKey())
-		if c != nil && c.head.Load() == v {
-			st.index.remove(c)
+		if v.of.head.Load() == v {
+			st.index.remove(v.of)
 			st.drop(v, saved)
 		}
 	}
 }
 
-func (st *state) drop(v *version, saved int64) {
-	v.dropped = true
+func (st *state) drop(v *Version, saved int64) {
+	if u := &st.unsaved; len(u.versions) > 0 && v.main() >= u.versions[0].main() {
+		u.drop(v)
+	}
 	if v.main() <= saved {
 		st.unsaved.trimmed = append(st.unsaved.trimmed, v)
 	}

@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"context"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
@@ -25,9 +23,9 @@ func (w view) holdAll(ctx context.Context, cs []*pb.Compare) (bool, error) {
 // cannot be told from the empty value.
 func (w view) holds(ctx context.Context, c *pb.Compare) (bool, error) {
 	found, ok := false, true
-	_, err := w.scan(ctx, c.GetKey(), c.GetRangeEnd(), func(v *version) bool {
+	_, err := w.scan(ctx, c.GetKey(), c.GetRangeEnd(), func(v *Version) bool {
 		found = true
-		ok = compare(c, &v.kv)
+		ok = compare(c, v)
 		return ok
 	})
 	switch {
@@ -38,25 +36,25 @@ func (w view) holds(ctx context.Context, c *pb.Compare) (bool, error) {
 	case c.GetTarget() == pb.Compare_VALUE:
 		return false, nil
 	default:
-		return compare(c, &mvccpb.KeyValue{}), nil
+		return compare(c, nil), nil
 	}
 }
 
-// compare reports whether c holds for kv. Like etcd it takes an operand of
+// compare reports whether c holds for v, nil being all zero. Like etcd it takes an operand of
 // another type than the target's for zero, and what it does not know for true.
-func compare(c *pb.Compare, kv *mvccpb.KeyValue) bool {
+func compare(c *pb.Compare, v *Version) bool {
 	var order int
 	switch c.GetTarget() {
 	case pb.Compare_VALUE:
-		order = bytes.Compare(kv.GetValue(), c.GetValue())
+		order = bytes.Compare(v.GetValue(), c.GetValue())
 	case pb.Compare_CREATE:
-		order = cmp.Compare(kv.GetCreateRevision(), c.GetCreateRevision())
+		order = cmp.Compare(v.GetCreateRevision(), c.GetCreateRevision())
 	case pb.Compare_MOD:
-		order = cmp.Compare(kv.GetModRevision(), c.GetModRevision())
+		order = cmp.Compare(v.GetModRevision(), c.GetModRevision())
 	case pb.Compare_VERSION:
-		order = cmp.Compare(kv.GetVersion(), c.GetVersion())
+		order = cmp.Compare(v.GetVersion(), c.GetVersion())
 	case pb.Compare_LEASE:
-		order = cmp.Compare(kv.GetLease(), c.GetLease())
+		order = cmp.Compare(v.GetLease(), c.GetLease())
 	}
 	switch c.GetResult() {
 	case pb.Compare_EQUAL:

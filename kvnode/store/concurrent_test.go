@@ -233,11 +233,11 @@ func TestReadsAndWritesGoOnDuringACheckpoint(t *testing.T) {
 func TestEventsComeInOrderOfRevisions(t *testing.T) {
 	var got []string
 	var s *store.Store
-	s, err := store.Open(store.Config{Backend: newBackend(), Events: func(rev int64, events []*pbEvent) {
+	s, err := store.Open(store.Config{Backend: newBackend(), Events: func(rev int64, writes []store.Write) {
 		if s.Revision() != rev {
 			t.Errorf("events of revision %d while %d is visible", rev, s.Revision())
 		}
-		for _, e := range events {
+		for _, e := range eventsOf(writes) {
 			got = append(got, fmt.Sprintf("%d %v %s=%s@%d was %s", rev, e.GetType(), e.GetKv().GetKey(), e.GetKv().GetValue(), e.GetKv().GetModRevision(), e.GetPrevKv().GetValue()))
 		}
 	}})

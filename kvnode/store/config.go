@@ -2,19 +2,17 @@ package store
 
 import (
 	"log/slog"
-
-	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
 // Config says where a store is kept.
 type Config struct {
 	// Backend keeps checkpoints; Open of package boltdb returns the real one.
 	Backend Backend
-	// Events is given the events of each revision, in order, by the goroutine
+	// Events is given the writes of each revision, in order, by the goroutine
 	// that applies, once the revision is visible. They carry the previous
 	// version if there was one, and are shared: it must not change them. It must
 	// not block. A Restore skips revisions and gives no events. Optional.
-	Events func(revision int64, events []*mvccpb.Event)
+	Events func(revision int64, writes []Write)
 	// Restored is told the newest revision after a Restore, by its goroutine,
 	// once that is visible: the events up to it were not given. It must not
 	// block. Optional.

@@ -18,7 +18,7 @@ func (w view) count(ctx context.Context, key, end []byte) (n int64, err error) {
 			return w.takeBack(ctx, int64(live), changed, key, bound(end))
 		}
 	}
-	_, err = w.scan(ctx, key, end, func(*version) bool {
+	_, err = w.scan(ctx, key, end, func(*Version) bool {
 		n++
 		return true
 	})
@@ -29,13 +29,13 @@ func (w view) count(ctx context.Context, key, end []byte) (n int64, err error) {
 func (w view) takeBack(ctx context.Context, n, changed int64, key, end []byte) (int64, error) {
 	var err error
 	steps := 0
-	w.st.history.scan(w.rev+1, changed, func(v *version) bool {
+	w.st.history.scan(w.rev+1, changed, func(v *Version) bool {
 		if steps++; steps%chunk == 0 {
 			err = ctx.Err()
 		}
 		switch {
 		case !v.first() && !v.tombstone(): // there before and after
-		case bytes.Compare(v.kv.GetKey(), key) < 0 || len(end) > 0 && bytes.Compare(v.kv.GetKey(), end) >= 0:
+		case bytes.Compare(v.GetKey(), key) < 0 || len(end) > 0 && bytes.Compare(v.GetKey(), end) >= 0:
 		case v.tombstone():
 			n++
 		default:

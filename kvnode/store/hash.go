@@ -76,12 +76,12 @@ func (w view) hash(compacted int64) (uint32, error) {
 
 // hashVersion hashes every field of v. Lengths come first, so that no two
 // versions give the same bytes.
-func hashVersion(h hash.Hash32, v *version) {
+func hashVersion(h hash.Hash32, v *Version) {
 	var buf [8 * 8]byte
 	b := buf[:0]
 	for _, x := range []int64{
-		v.main(), int64(v.sub), v.kv.GetCreateRevision(), v.kv.GetVersion(), v.kv.GetLease(),
-		int64(len(v.kv.GetKey())), int64(len(v.kv.GetValue())),
+		v.main(), int64(v.sub), v.GetCreateRevision(), v.GetVersion(), v.GetLease(),
+		int64(len(v.GetKey())), int64(len(v.GetValue())),
 	} {
 		b = binary.BigEndian.AppendUint64(b, uint64(x))
 	}
@@ -90,6 +90,6 @@ func hashVersion(h hash.Hash32, v *version) {
 	}
 	// Writing to a hash never fails.
 	_, _ = h.Write(b)
-	_, _ = h.Write(v.kv.GetKey())
-	_, _ = h.Write(v.kv.GetValue())
+	_, _ = h.Write(v.GetKey())
+	_, _ = h.Write(v.GetValue())
 }

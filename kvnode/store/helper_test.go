@@ -210,7 +210,17 @@ func dbPath(t *testing.T) string {
 	return filepath.Join(t.TempDir(), "store.db")
 }
 
-type pbEvent = mvccpb.Event
+// eventsOf returns writes as the events that a watch shows.
+func eventsOf(writes []store.Write) (events []*mvccpb.Event) {
+	for _, w := range writes {
+		e := &mvccpb.Event{Kv: w.KV.Message(), PrevKv: w.Prev.Message()}
+		if w.Deleted {
+			e.Type = mvccpb.Event_DELETE
+		}
+		events = append(events, e)
+	}
+	return events
+}
 
 func newBackend() store.Backend { return storetest.NewDisk().Open() }
 

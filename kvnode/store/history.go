@@ -5,17 +5,15 @@ import (
 	"sort"
 	"sync/atomic"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
 // Write is what one write made of a key. It is shared and must not be changed.
 type Write struct {
-	KV *mvccpb.KeyValue
+	KV *Version
 	// Prev is the version before. It is nil if there was none, or if it was
 	// compacted.
-	Prev *mvccpb.KeyValue
+	Prev *Version
 	// Deleted says that the key is gone; KV has key and mod revision only.
 	Deleted bool
 }
@@ -34,7 +32,7 @@ func (st *state) writes(from int64, limit int, visit func(Write) bool) (next int
 	next = max(from, rev+1)
 	more := true
 	var last int64
-	st.history.scan(from, rev, func(v *version) bool {
+	st.history.scan(from, rev, func(v *Version) bool {
 		if v.main() != last && (!more || limit <= 0) {
 			next = v.main()
 			return false
@@ -51,12 +49,12 @@ func (st *state) writes(from int64, limit int, visit func(Write) bool) (next int
 	return next, nil
 }
 
-func (st *state) write(v *version) Write {
-	w := Write{KV: &v.kv, Deleted: v.tombstone()}
+func (st *state) write(v *Version) Write {
+	w := Write{KV: v, Deleted: v.tombstone()}
 	prev := v.prev.Load().live()
 	// It may still be there, or may be gone any moment.
 	if prev != nil && st.compacted.Load() < v.main() {
-		w.Prev = &prev.kv
+		w.Prev = prev
 	}
 	return w
 }
@@ -77,7 +75,7 @@ type history struct {
 // page is written by the goroutine that applies while others read it: a place is filled
 // before n counts it, and is not touched again.
 type page struct {
-	versions [pageSize]*version
+	versions [pageSize]*Version
 	n        atomic.Int32 // how many there are
 }
 
@@ -87,11 +85,11 @@ func newHistory() *history {
 	return h
 }
 
-func (p *page) list() []*version { return p.versions[:p.n.Load()] }
+func (p *page) list() []*Version { return p.versions[:p.n.Load()] }
 
 // add appends a version. A reader that has loaded the list of pages before may not see it,
 // and need not: the version's revision is published after it.
-func (h *history) add(v *version) {
+func (h *history) add(v *Version) {
 	pages := *h.pages.Load()
 	if len(pages) == 0 || pages[len(pages)-1].n.Load() == pageSize {
 		pages = append(pages, &page{})
@@ -105,7 +103,7 @@ func (h *history) add(v *version) {
 
 // scan calls visit with the versions of revisions from through to, until it
 // returns false.
-func (h *history) scan(from, to int64, visit func(*version) bool) {
+func (h *history) scan(from, to int64, visit func(*Version) bool) {
 	pages := *h.pages.Load()
 	for _, p := range pages[firstPage(pages, from):] {
 		for _, v := range p.list() {

@@ -69,7 +69,7 @@ func (x *index) remove(c *chain) {
 
 // note is told of all versions of a revision, in order, once the history has them and
 // before the revision is published: a count may then be taken back to the one before.
-func (x *index) note(rev int64, versions ...*version) {
+func (x *index) note(rev int64, versions ...*Version) {
 	locked := false
 	for _, v := range versions {
 		if v.tombstone() == (v.prev.Load().live() == nil) {
@@ -80,10 +80,10 @@ func (x *index) note(rev int64, versions ...*version) {
 			locked = true
 		}
 		x.changed = rev
-		if c := x.find(v.kv.GetKey()); v.tombstone() {
-			x.dead.Set(c)
+		if v.tombstone() {
+			x.dead.Set(v.of)
 		} else {
-			x.dead.Delete(c)
+			x.dead.Delete(v.of)
 		}
 	}
 	if locked {

@@ -53,7 +53,7 @@ func loadImage(img Image) (*state, Checkpoint, error) {
 type loader struct {
 	st   *state
 	meta *meta
-	last *version // the newest one added: records come in the order of revisions
+	last *Version // the newest one added: records come in the order of revisions
 	// records and sum are what the meta record must have said.
 	records int64
 	sum     uint64
@@ -65,7 +65,7 @@ func (l *loader) add(key, value []byte) error {
 	if isLeaseKey(key) {
 		return l.addLease(key, value)
 	}
-	v, err := decodeRecord(key, value)
+	v, name, err := decodeRecord(key, value)
 	if err != nil {
 		return err
 	}
@@ -78,12 +78,12 @@ func (l *loader) add(key, value []byte) error {
 	l.last = v
 	l.records++
 	l.sum += uint64(binary.BigEndian.Uint32(value))
-	c := l.st.index.find(v.kv.GetKey())
+	c := l.st.index.find(name)
 	if c == nil {
-		c = newChain(v.kv.GetKey())
+		c = newChain(name)
 		l.st.index.add(c)
 	}
-	v.kv.Key = c.key
+	v.of = c
 	prev := c.head.Load()
 	v.prev.Store(prev)
 	c.head.Store(v)

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"slices"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
@@ -60,36 +59,59 @@ func (w view) rangeKeys(ctx context.Context, r *pb.RangeRequest) (*pb.RangeRespo
 		resp.Count, err = at.count(ctx, r.GetKey(), r.GetRangeEnd())
 		return resp, err
 	}
-	limit := r.GetLimit()
-	early := limit > 0 && limitsEarly(r)
-	whole, err := at.scan(ctx, r.GetKey(), r.GetRangeEnd(), func(v *version) bool {
-		resp.Count++
-		// One more than the limit shows that there is more. A few further keys are counted
-		// sooner like this than by place.
-		if early && int64(len(resp.GetKvs())) > limit {
-			return resp.Count < limit+chunk
-		}
-		if passes(r, &v.kv) {
-			resp.Kvs = append(resp.Kvs, &v.kv)
-		}
-		return true
-	})
-	if err == nil && !whole {
-		resp.Count, err = at.count(ctx, r.GetKey(), r.GetRangeEnd())
-	}
+	found, err := at.collect(ctx, r, resp)
 	if err != nil {
 		return nil, err
 	}
 	if needsSort(r) {
-		sortKVs(r, resp.GetKvs())
+		sortVersions(r, found)
 	}
-	if limit > 0 && int64(len(resp.GetKvs())) > limit {
-		resp.Kvs, resp.More = slices.Clip(resp.GetKvs()[:limit]), true
+	if limit := r.GetLimit(); limit > 0 && int64(len(found)) > limit {
+		found, resp.More = found[:limit], true
 	}
-	if r.GetKeysOnly() {
-		stripValues(r, resp.GetKvs())
-	}
+	resp.Kvs = messages(r, found)
 	return resp, nil
+}
+
+// collect returns the versions that r asks for, in the order of keys, or, if its limit is
+// reached on the way, one more than that. It counts all of the range.
+func (w view) collect(ctx context.Context, r *pb.RangeRequest, resp *pb.RangeResponse) (found []*Version, err error) {
+	limit := r.GetLimit()
+	early := limit > 0 && limitsEarly(r)
+	whole, err := w.scan(ctx, r.GetKey(), r.GetRangeEnd(), func(v *Version) bool {
+		resp.Count++
+		// One more than the limit shows that there is more. A few further keys are counted
+		// sooner like this than by place.
+		if early && int64(len(found)) > limit {
+			return resp.GetCount() < limit+chunk
+		}
+		if passes(r, v) {
+			found = append(found, v)
+		}
+		return true
+	})
+	if err == nil && !whole {
+		resp.Count, err = w.count(ctx, r.GetKey(), r.GetRangeEnd())
+	}
+	return found, err
+}
+
+// messages makes the answer to r, in one piece of memory. Where keys only are asked for
+// they lack the TTL lease too, unless values were sorted by: so does etcd 3.7, which takes
+// them from its index.
+func messages(r *pb.RangeRequest, found []*Version) []*mvccpb.KeyValue {
+	kvs, room := make([]*mvccpb.KeyValue, len(found)), make([]mvccpb.KeyValue, len(found))
+	for i, v := range found {
+		kvs[i] = &room[i]
+		v.Fill(kvs[i])
+		if r.GetKeysOnly() {
+			kvs[i].Value = nil
+			if r.GetSortTarget() != pb.RangeRequest_VALUE {
+				kvs[i].Lease = 0
+			}
+		}
+	}
+	return kvs
 }
 
 // at returns the view of an older revision, 0 or less meaning this one.
@@ -110,7 +132,7 @@ func (w view) at(rev int64) (view, error) {
 // scan calls visit with the live versions from key on that are below end, in the
 // order of keys, until it returns false; whole says that it did not. No end means key
 // alone, and "\0" all from key on.
-func (w view) scan(ctx context.Context, key, end []byte, visit func(*version) bool) (whole bool, err error) {
+func (w view) scan(ctx context.Context, key, end []byte, visit func(*Version) bool) (whole bool, err error) {
 	if len(end) == 0 {
 		v := w.find(key)
 		whole = v == nil || visit(v)
@@ -161,25 +183,12 @@ func (w view) scanChains(ctx context.Context, key, end []byte, visit func(*chain
 	}
 }
 
-func passes(r *pb.RangeRequest, kv *mvccpb.KeyValue) bool {
-	return within(kv.GetModRevision(), r.GetMinModRevision(), r.GetMaxModRevision()) &&
-		within(kv.GetCreateRevision(), r.GetMinCreateRevision(), r.GetMaxCreateRevision())
+func passes(r *pb.RangeRequest, v *Version) bool {
+	return within(v.mod, r.GetMinModRevision(), r.GetMaxModRevision()) &&
+		within(v.create, r.GetMinCreateRevision(), r.GetMaxCreateRevision())
 }
 
 // within reports whether x is from low to high, where 0 is no bound.
 func within(x, low, high int64) bool {
 	return (low == 0 || x >= low) && (high == 0 || x <= high)
-}
-
-// stripValues replaces kvs by copies without value. Like etcd 3.7, which takes
-// them from its index, they lack the TTL lease too unless values were sorted by.
-func stripValues(r *pb.RangeRequest, kvs []*mvccpb.KeyValue) {
-	for i, kv := range kvs {
-		kvs[i] = &mvccpb.KeyValue{
-			Key: kv.GetKey(), CreateRevision: kv.GetCreateRevision(), ModRevision: kv.GetModRevision(), Version: kv.GetVersion(),
-		}
-		if r.GetSortTarget() == pb.RangeRequest_VALUE {
-			kvs[i].Lease = kv.GetLease()
-		}
-	}
 }

@@ -162,7 +162,7 @@ func (c *cluster) read() {
 	}
 	key := []byte(genKey.Draw(c.t, "key"))
 	kv, rev := c.s.Get(key)
-	if want := c.m.one(c.m.rev, key); rev != c.m.rev || !proto.Equal(kv, want) {
+	if want := c.m.one(c.m.rev, key); rev != c.m.rev || !proto.Equal(kv.Message(), want) {
 		c.t.Fatalf("Get(%q) = %v, %d, want %v, %d", key, kv, rev, want, c.m.rev)
 	}
 }

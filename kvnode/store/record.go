@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -19,23 +21,41 @@ const (
 	recordLive      = 1
 )
 
-func recordKey(v *version) []byte {
+func recordKey(v *Version) []byte {
 	key := binary.BigEndian.AppendUint64(make([]byte, 0, recordKeySize), uint64(v.main()))
 	return binary.BigEndian.AppendUint64(key, uint64(v.sub))
 }
 
-func recordValue(key []byte, v *version) ([]byte, error) {
-	opts := proto.MarshalOptions{}
-	buf := make([]byte, recordHead, recordHead+opts.Size(&v.kv))
+func recordValue(key []byte, v *Version) []byte {
+	const numbers = 6 + 6*binary.MaxVarintLen64 // tags, lengths and revisions
+	buf := make([]byte, recordHead, recordHead+numbers+len(v.GetKey())+int(v.size))
 	if !v.tombstone() {
 		buf[4] = recordLive
 	}
-	buf, err := opts.MarshalAppend(buf, &v.kv)
-	if err != nil {
-		return nil, fmt.Errorf("encode revision %d.%d: %w", v.main(), v.sub, err)
-	}
+	buf = appendMessage(buf, v)
 	binary.BigEndian.PutUint32(buf, recordSum(key, buf))
-	return buf, nil
+	return buf
+}
+
+// appendMessage appends what proto.Marshal makes of v.Message, in a fraction of the time.
+func appendMessage(to []byte, v *Version) []byte {
+	bytes := func(field protowire.Number, b []byte) {
+		if len(b) > 0 {
+			to = protowire.AppendBytes(protowire.AppendTag(to, field, protowire.BytesType), b)
+		}
+	}
+	number := func(field protowire.Number, n int64) {
+		if n != 0 {
+			to = protowire.AppendVarint(protowire.AppendTag(to, field, protowire.VarintType), uint64(n))
+		}
+	}
+	bytes(1, v.GetKey())
+	number(2, v.create)
+	number(3, v.mod)
+	number(4, v.number)
+	bytes(5, v.GetValue())
+	number(6, v.lease)
+	return to
 }
 
 // recordCost is what a record takes besides the bytes of key and value: its own
@@ -43,8 +63,8 @@ func recordValue(key []byte, v *version) ([]byte, error) {
 const recordCost = 80
 
 // cost estimates what v takes in a checkpoint.
-func (v *version) cost() int64 {
-	return recordCost + int64(len(v.kv.GetKey())+len(v.kv.GetValue()))
+func (v *Version) cost() int64 {
+	return recordCost + int64(len(v.GetKey())+int(v.size))
 }
 
 // recordSum computes the sum of a record, whatever value begins with.
@@ -52,24 +72,27 @@ func recordSum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value[4:])
 }
 
-// decodeRecord is the reverse. It copies what it keeps.
-func decodeRecord(key, value []byte) (*version, error) {
+// decodeRecord is the reverse. It copies what it keeps. The version has no chain yet, but
+// a name.
+func decodeRecord(key, value []byte) (v *Version, name []byte, err error) {
 	if err := checkRecord(key, value); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	main, sub := int64(binary.BigEndian.Uint64(key)), binary.BigEndian.Uint64(key[8:])
-	v := &version{sub: uint32(sub)}
-	if err := proto.Unmarshal(value[recordHead:], &v.kv); err != nil {
-		return nil, fmt.Errorf("%w: record of revision %d.%d: %w", ErrDamaged, main, sub, err)
+	var kv mvccpb.KeyValue
+	if err := proto.Unmarshal(value[recordHead:], &kv); err != nil {
+		return nil, nil, fmt.Errorf("%w: record of revision %d.%d: %w", ErrDamaged, main, sub, err)
 	}
+	v = &Version{sub: uint32(sub), mod: kv.GetModRevision(), create: kv.GetCreateRevision(), number: kv.GetVersion(), lease: kv.GetLease()}
+	v.setValue(kv.GetValue())
 	kind := byte(recordLive)
 	if v.tombstone() {
 		kind = recordTombstone
 	}
 	if value[4] != kind || v.main() != main || uint64(v.sub) != sub || main <= 0 {
-		return nil, fmt.Errorf("%w: record of revision %d.%d holds kind %d, revision %d and version %d", ErrDamaged, main, sub, value[4], v.main(), v.kv.GetVersion())
+		return nil, nil, fmt.Errorf("%w: record of revision %d.%d holds kind %d, revision %d and version %d", ErrDamaged, main, sub, value[4], v.main(), v.GetVersion())
 	}
-	return v, nil
+	return v, kv.GetKey(), nil
 }
 
 // checkRecord finds damage without decoding.

@@ -294,7 +294,7 @@ func TestGetAllocatesNothing(t *testing.T) {
 	if kv, _ := r.Get(missing); kv != nil {
 		t.Errorf("Get(missing) = %v, want nil", kv)
 	}
-	if kv, rev := r.Get(key); rev != 6 || !proto.Equal(kv, r.first("a")) {
+	if kv, rev := r.Get(key); rev != 6 || !proto.Equal(kv.Message(), r.first("a")) {
 		t.Errorf("Get(a) = %v, %d", kv, rev)
 	}
 }

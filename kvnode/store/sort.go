@@ -5,8 +5,6 @@ import (
 	"cmp"
 	"slices"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -36,24 +34,24 @@ func checkSort(r *pb.RangeRequest) error {
 	return nil
 }
 
-// sortKVs sorts by what r says; equal ones keep the order of keys.
-func sortKVs(r *pb.RangeRequest, kvs []*mvccpb.KeyValue) {
-	var by func(a, b *mvccpb.KeyValue) int
+// sortVersions sorts by what r says; equal ones keep the order of keys.
+func sortVersions(r *pb.RangeRequest, found []*Version) {
+	var by func(a, b *Version) int
 	switch r.GetSortTarget() {
 	case pb.RangeRequest_VERSION:
-		by = func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.GetVersion(), b.GetVersion()) }
+		by = func(a, b *Version) int { return cmp.Compare(a.GetVersion(), b.GetVersion()) }
 	case pb.RangeRequest_CREATE:
-		by = func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.GetCreateRevision(), b.GetCreateRevision()) }
+		by = func(a, b *Version) int { return cmp.Compare(a.GetCreateRevision(), b.GetCreateRevision()) }
 	case pb.RangeRequest_MOD:
-		by = func(a, b *mvccpb.KeyValue) int { return cmp.Compare(a.GetModRevision(), b.GetModRevision()) }
+		by = func(a, b *Version) int { return cmp.Compare(a.GetModRevision(), b.GetModRevision()) }
 	case pb.RangeRequest_VALUE:
-		by = func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.GetValue(), b.GetValue()) }
+		by = func(a, b *Version) int { return bytes.Compare(a.GetValue(), b.GetValue()) }
 	default:
-		by = func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.GetKey(), b.GetKey()) }
+		by = func(a, b *Version) int { return bytes.Compare(a.GetKey(), b.GetKey()) }
 	}
 	if r.GetSortOrder() == pb.RangeRequest_DESCEND {
-		slices.SortStableFunc(kvs, func(a, b *mvccpb.KeyValue) int { return by(b, a) })
+		slices.SortStableFunc(found, func(a, b *Version) int { return by(b, a) })
 		return
 	}
-	slices.SortStableFunc(kvs, by)
+	slices.SortStableFunc(found, by)
 }

@@ -47,7 +47,7 @@ type state struct {
 	term uint64
 	conf *raftpb.ConfState // replaced, never changed
 	// changes is the memory of a writer's list, kept for the next command.
-	changes []*version
+	changes []*Version
 	unsaved unsaved
 	// tried is the newest revision that a checkpoint was to have. One that failed may be
 	// on the disk all the same, so the trimmer takes what is up to tried for saved.
@@ -61,8 +61,11 @@ type state struct {
 // unsaved is how the state differs from the newest checkpoint. The next one writes just
 // that, so its cost is that of the writes since, not that of the state.
 type unsaved struct {
-	versions []*version // written since, in the order of revisions
-	trimmed  []*version // in the checkpoint, and freed since: to be deleted there
+	versions []*Version // written since, in the order of revisions
+	trimmed  []*Version // in the checkpoint, and freed since: to be deleted there
+	// dropped are those of versions that the trimmer freed before any checkpoint had them.
+	// Trimmer and checkpoints exclude each other.
+	dropped map[*Version]struct{}
 	// leases are the TTL leases that were granted, checkpointed or revoked since.
 	leases map[int64]TTLLease
 }
@@ -82,7 +85,17 @@ func newState() *state {
 func (u *unsaved) add(older unsaved) {
 	u.versions = slices.Concat(older.versions, u.versions)
 	u.trimmed = slices.Concat(older.trimmed, u.trimmed)
+	for v := range older.dropped {
+		u.drop(v)
+	}
 	u.addLeases(older.leases)
+}
+
+func (u *unsaved) drop(v *Version) {
+	if u.dropped == nil {
+		u.dropped = make(map[*Version]struct{})
+	}
+	u.dropped[v] = struct{}{}
 }
 
 func (st *state) view() view { return view{st, st.revision.Load()} }
@@ -99,7 +112,7 @@ type view struct {
 func (w view) compacted() bool { return w.st.compacted.Load() > w.rev }
 
 // find returns the live version of key, nil if there is none.
-func (w view) find(key []byte) *version {
+func (w view) find(key []byte) *Version {
 	c := w.st.index.find(key)
 	if c == nil {
 		return nil

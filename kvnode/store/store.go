@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -17,7 +16,7 @@ import (
 // One goroutine applies; any goroutine reads.
 type Store struct {
 	backend  Backend
-	events   func(revision int64, events []*mvccpb.Event)
+	events   func(revision int64, writes []Write)
 	restored func(revision int64)
 	// ttlEvents may be nil.
 	ttlEvents func(TTLLease)
@@ -99,12 +98,12 @@ func (s *Store) CompactRevision() int64 { return s.state.Load().compacted.Load()
 // Get returns the newest version of key, nil if there is none, and the revision
 // as of which that is so. What it returns is shared and must not be changed. It
 // takes no lock and allocates nothing.
-func (s *Store) Get(key []byte) (kv *mvccpb.KeyValue, revision int64) {
+func (s *Store) Get(key []byte) (v *Version, revision int64) {
 	st := s.state.Load()
 	for {
 		w := st.view()
 		if v := w.find(key); v != nil {
-			return &v.kv, w.rev
+			return v, w.rev
 		}
 		// A version that is there is the right one, since the trimmer frees from
 		// the old end. One that is missing may have been freed.

@@ -134,18 +134,18 @@ func (x *leases) remove(id int64) []string {
 
 // move makes the key of v follow it from the TTL lease of prev, the live version
 // before, if there is one.
-func (x *leases) move(prev, v *version) {
+func (x *leases) move(prev, v *Version) {
 	var from int64
 	if prev != nil {
-		from = prev.kv.GetLease()
+		from = prev.GetLease()
 	}
-	to := v.kv.GetLease() // 0 for a tombstone
+	to := v.GetLease() // 0 for a tombstone
 	if from == to {
 		return
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	key := keyString(v.kv.GetKey())
+	key := keyString(v.GetKey())
 	// A TTL lease that is not there was revoked by this very revision, or, where a
 	// checkpoint is loaded, by a later one.
 	if a := x.all[from]; a != nil {
@@ -187,7 +187,7 @@ func (s *Store) revoke(st *state, c *Command) (proto.Message, error) {
 	resp, err := write(s, st, func(w *writer, _ *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
 		for _, key := range keys {
 			w.ops.Deletes++
-			w.prepend(w.st.index.find([]byte(key)), &version{})
+			w.prepend(w.st.index.find([]byte(key)), &Version{})
 		}
 		return &pb.LeaseRevokeResponse{Header: w.header()}, nil
 	}, r)

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -140,8 +138,8 @@ func TestRevokeDeletesInOneRevision(t *testing.T) {
 	var gone []store.TTLLease
 	s, err := store.Open(store.Config{
 		Backend: newBackend(),
-		Events: func(revision int64, events []*mvccpb.Event) {
-			for _, e := range events {
+		Events: func(revision int64, writes []store.Write) {
+			for _, e := range eventsOf(writes) {
 				heard = append(heard, fmt.Sprintf("%v %s@%d/%d of lease %d", e.GetType(), e.GetKv().GetKey(), e.GetKv().GetModRevision(), revision, e.GetPrevKv().GetLease()))
 			}
 		},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -17,7 +16,7 @@ import (
 type writer struct {
 	st      *state
 	base    int64      // the revision before
-	changes []*version // in order; the place is the sub-revision
+	changes []*Version // in order; the place is the sub-revision
 	ops     Ops
 }
 
@@ -52,32 +51,24 @@ func (s *Store) publish(st *state, w *writer) {
 	st.index.note(w.base+1, w.changes...)
 	st.revision.Store(w.base + 1)
 	if s.events != nil {
-		s.events(w.base+1, events(w.changes))
+		s.events(w.base+1, writes(w.changes))
 	}
 }
 
-func events(changes []*version) []*mvccpb.Event {
-	out := make([]*mvccpb.Event, len(changes))
+func writes(changes []*Version) []Write {
+	out := make([]Write, len(changes))
 	for i, v := range changes {
-		e := &mvccpb.Event{Kv: &v.kv}
-		if v.tombstone() {
-			e.Type = mvccpb.Event_DELETE
-		}
-		if prev := v.prev.Load().live(); prev != nil {
-			e.PrevKv = &prev.kv
-		}
-		out[i] = e
+		out[i] = Write{KV: v, Prev: v.prev.Load().live(), Deleted: v.tombstone()}
 	}
 	return out
 }
 
 func (w *writer) rollback() {
 	for _, v := range slices.Backward(w.changes) {
-		c := w.st.index.find(v.kv.GetKey())
 		prev := v.prev.Load()
-		c.head.Store(prev)
+		v.of.head.Store(prev)
 		if prev == nil {
-			w.st.index.remove(c)
+			w.st.index.remove(v.of)
 		}
 	}
 	clear(w.changes)
@@ -97,10 +88,10 @@ func (w *writer) view() view { return view{w.st, w.revision()} }
 func (w *writer) header() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: w.revision()} }
 
 // prepend makes v the newest version of its key.
-func (w *writer) prepend(c *chain, v *version) {
+func (w *writer) prepend(c *chain, v *Version) {
 	v.sub = uint32(len(w.changes))
-	v.kv.Key = c.key
-	v.kv.ModRevision = w.base + 1
+	v.of = c
+	v.mod = w.base + 1
 	v.prev.Store(c.head.Load())
 	c.head.Store(v)
 	w.changes = append(w.changes, v)
@@ -110,22 +101,23 @@ func (w *writer) put(r *pb.PutRequest) (*pb.PutResponse, error) {
 	w.ops.Puts++
 	w.ops.PutBytes += uint64(len(r.GetKey()) + len(r.GetValue()))
 	c := w.st.index.find(r.GetKey())
-	var prev *version
+	var prev *Version
 	if c != nil {
 		prev = c.head.Load().live()
 	}
 	if err := w.checkPut(r, prev); err != nil {
 		return nil, err
 	}
-	v := &version{kv: mvccpb.KeyValue{Value: r.GetValue(), Lease: r.GetLease(), CreateRevision: w.base + 1, Version: 1}}
+	v := &Version{create: w.base + 1, number: 1, lease: r.GetLease()}
+	v.setValue(r.GetValue())
 	if prev != nil {
-		v.kv.CreateRevision, v.kv.Version = prev.kv.GetCreateRevision(), prev.kv.GetVersion()+1
+		v.create, v.number = prev.create, prev.number+1
 	}
 	if r.GetIgnoreValue() {
-		v.kv.Value = prev.kv.GetValue()
+		v.setValue(prev.GetValue())
 	}
 	if r.GetIgnoreLease() {
-		v.kv.Lease = prev.kv.GetLease()
+		v.lease = prev.lease
 	}
 	if c == nil {
 		c = newChain(r.GetKey())
@@ -135,14 +127,14 @@ func (w *writer) put(r *pb.PutRequest) (*pb.PutResponse, error) {
 		w.prepend(c, v)
 	}
 	resp := &pb.PutResponse{Header: w.header()}
-	if r.GetPrevKv() && prev != nil {
-		resp.PrevKv = &prev.kv
+	if r.GetPrevKv() {
+		resp.PrevKv = prev.Message()
 	}
 	return resp, nil
 }
 
 // checkPut returns why r cannot be carried out on a key that has prev.
-func (w *writer) checkPut(r *pb.PutRequest, prev *version) error {
+func (w *writer) checkPut(r *pb.PutRequest, prev *Version) error {
 	switch {
 	case r.GetLease() != 0 && !w.st.leases.has(r.GetLease()):
 		return rpctypes.ErrGRPCLeaseNotFound
@@ -155,8 +147,8 @@ func (w *writer) checkPut(r *pb.PutRequest, prev *version) error {
 
 func (w *writer) deleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
 	w.ops.Deletes++
-	var found []*version
-	_, err := w.view().scan(context.Background(), r.GetKey(), r.GetRangeEnd(), func(v *version) bool {
+	var found []*Version
+	_, err := w.view().scan(context.Background(), r.GetKey(), r.GetRangeEnd(), func(v *Version) bool {
 		found = append(found, v)
 		return true
 	})
@@ -165,9 +157,9 @@ func (w *writer) deleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse,
 	}
 	resp := &pb.DeleteRangeResponse{Deleted: int64(len(found))}
 	for _, v := range found {
-		w.prepend(w.st.index.find(v.kv.GetKey()), &version{})
+		w.prepend(v.of, &Version{})
 		if r.GetPrevKv() {
-			resp.PrevKvs = append(resp.PrevKvs, &v.kv)
+			resp.PrevKvs = append(resp.PrevKvs, v.Message())
 		}
 	}
 	resp.Header = w.header()

@@ -165,13 +165,13 @@ func sum(r store.Result) uint64 {
 }
 
 // events checks that each revision is told of once, in order.
-func (m *Machine) events(revision int64, events []*mvccpb.Event) {
-	if revision != m.told+1 || len(events) == 0 {
-		panic(fmt.Sprintf("%d events of revision %d after those of %d", len(events), revision, m.told))
+func (m *Machine) events(revision int64, writes []store.Write) {
+	if revision != m.told+1 || len(writes) == 0 {
+		panic(fmt.Sprintf("%d events of revision %d after those of %d", len(writes), revision, m.told))
 	}
 	m.told = revision
-	for _, e := range events {
-		if got := e.GetKv().GetModRevision(); got != revision {
+	for _, w := range writes {
+		if got := w.KV.GetModRevision(); got != revision {
 			panic(fmt.Sprintf("event of revision %d among those of %d", got, revision))
 		}
 	}
@@ -193,7 +193,7 @@ const rangeEvery = 16
 func (m *Machine) Read(key uint64) (version, newest uint64) {
 	kv, revision := m.store.Get(name(key))
 	if m.reads++; m.reads%rangeEvery == 0 {
-		m.compare(key, kv, revision)
+		m.compare(key, kv.Message(), revision)
 	}
 	return uint64(kv.GetModRevision()), uint64(revision)
 }

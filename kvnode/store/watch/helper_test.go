@@ -194,3 +194,15 @@ func snapshot(t fataler, s *store.Store, dir string) string {
 	}
 	return f.Name()
 }
+
+// eventsOf returns writes as the events that a watch shows.
+func eventsOf(writes []store.Write) (events []*mvccpb.Event) {
+	for _, w := range writes {
+		e := &mvccpb.Event{Kv: w.KV.Message(), PrevKv: w.Prev.Message()}
+		if w.Deleted {
+			e.Type = mvccpb.Event_DELETE
+		}
+		events = append(events, e)
+	}
+	return events
+}

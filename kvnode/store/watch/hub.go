@@ -68,13 +68,13 @@ func (h *Hub) Close() {
 }
 
 // Publish is store.Config.Events.
-func (h *Hub) Publish(number int64, events []*mvccpb.Event) {
+func (h *Hub) Publish(number int64, writes []store.Write) {
 	// A watcher that is created after this begins with a newer revision, or with
 	// the history: see Stream.Watch.
 	if h.open.Load() == 0 {
 		h.inbox.miss(number)
 	} else {
-		h.inbox.put(number, events)
+		h.inbox.put(number, writes)
 	}
 	if h.open.Load() != 0 {
 		signal(h.wake)
@@ -162,9 +162,9 @@ func (h *Hub) demoteLocked(w *watcher) {
 
 func (h *Hub) deliverLocked(r *revision) {
 	touched := h.mu.touched[:0]
-	for _, e := range r.events {
-		one := event{write: store.Write{KV: e.GetKv(), Prev: e.GetPrevKv(), Deleted: e.GetType() == mvccpb.Event_DELETE}}
-		h.mu.synced.match(e.GetKv().GetKey(), func(w *watcher) { touched = one.give(w, touched) })
+	for _, write := range r.writes {
+		one := event{write: write}
+		h.mu.synced.match(write.KV.GetKey(), func(w *watcher) { touched = one.give(w, touched) })
 	}
 	for _, w := range touched {
 		events, size := w.takeBatch()

@@ -3,9 +3,8 @@ package watch
 import (
 	"sync"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-
 	"github.com/leaderlease/go/internal/double"
+	"github.com/leaderlease/go/kvnode/store"
 )
 
 // The inbox holds up to so many events, of so many bytes, which the hub has not
@@ -31,25 +30,25 @@ type inbox struct {
 // from the history.
 type revision struct {
 	number int64
-	events []*mvccpb.Event
+	writes []store.Write
 	size   int
 	missed bool
 }
 
 // put adds the events of a revision.
-func (b *inbox) put(number int64, events []*mvccpb.Event) {
+func (b *inbox) put(number int64, writes []store.Write) {
 	size := 0
-	for _, e := range events {
-		size += eventSize(e)
+	for _, w := range writes {
+		size += writeSize(w)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.mu.events+len(events) > b.maxEvents || b.mu.bytes+size > b.maxBytes {
+	if b.mu.events+len(writes) > b.maxEvents || b.mu.bytes+size > b.maxBytes {
 		b.missLocked(number)
 		return
 	}
-	b.mu.revisions = append(b.mu.revisions, revision{number: number, events: events, size: size})
-	b.mu.events += len(events)
+	b.mu.revisions = append(b.mu.revisions, revision{number: number, writes: writes, size: size})
+	b.mu.events += len(writes)
 	b.mu.bytes += size
 }
 
@@ -76,6 +75,6 @@ func (b *inbox) take(spare []revision) []revision {
 	return double.Take(&b.mu.revisions, spare)
 }
 
-func eventSize(e *mvccpb.Event) int {
-	return eventOverhead + len(e.GetKv().GetKey()) + len(e.GetKv().GetValue()) + len(e.GetPrevKv().GetKey()) + len(e.GetPrevKv().GetValue())
+func writeSize(w store.Write) int {
+	return eventOverhead + len(w.KV.GetKey()) + len(w.KV.GetValue()) + len(w.Prev.GetKey()) + len(w.Prev.GetValue())
 }

@@ -47,8 +47,8 @@ type watched struct {
 func newMember(t *rapid.T, dir string, seen *coverage) *member {
 	m := &member{rig: newRig(t), dir: dir, seen: seen}
 	var err error
-	m.leader, err = store.Open(store.Config{Backend: storetest.NewDisk().Open(), Events: func(_ int64, events []*mvccpb.Event) {
-		m.history = append(m.history, events...)
+	m.leader, err = store.Open(store.Config{Backend: storetest.NewDisk().Open(), Events: func(_ int64, writes []store.Write) {
+		m.history = append(m.history, eventsOf(writes)...)
 	}})
 	if err != nil {
 		t.Fatalf("Open() = %v", err)

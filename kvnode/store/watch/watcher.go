@@ -84,6 +84,7 @@ func (w *watcher) wants(deleted bool) bool {
 // forms: lists of one, which are copied by whoever appends to them.
 type event struct {
 	write       store.Write
+	kv          *mvccpb.KeyValue // of both, once there is one
 	plain, prev []*mvccpb.Event
 }
 
@@ -118,7 +119,7 @@ func (e *event) give(w *watcher, touched []*watcher) []*watcher {
 func (e *event) of(w *watcher) []*mvccpb.Event {
 	if w.PrevKV && e.write.Prev != nil {
 		if e.prev == nil {
-			e.prev = e.list(e.write.Prev)
+			e.prev = e.list(e.write.Prev.Message())
 		}
 		return e.prev
 	}
@@ -129,7 +130,10 @@ func (e *event) of(w *watcher) []*mvccpb.Event {
 }
 
 func (e *event) list(prev *mvccpb.KeyValue) []*mvccpb.Event {
-	m := &mvccpb.Event{Kv: e.write.KV, PrevKv: prev}
+	if e.kv == nil {
+		e.kv = e.write.KV.Message()
+	}
+	m := &mvccpb.Event{Kv: e.kv, PrevKv: prev}
 	if e.write.Deleted {
 		m.Type = mvccpb.Event_DELETE
 	}
