@@ -72,7 +72,7 @@ const stopTimeout = 5 * time.Second
 
 // serve runs until ctx ends or the server fails.
 func serve(ctx context.Context, cfg server.Config) error {
-	defer heap.Raise()() // as kvnode's
+	defer heap.Keep()() // as kvnode's
 	s, err := server.Start(cfg)
 	if err != nil {
 		return err

@@ -81,7 +81,7 @@ func serve(sys *System, loaded *settings.Loaded) error {
 		return usageError{err}
 	}
 	defer closeLog()
-	defer heap.Raise()()
+	defer heap.Keep()()
 	for _, w := range loaded.Warnings {
 		log.Warn(w)
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// goalNow returns the size at which the collector runs next.
-func goalNow() uint64 {
+// heapGoal returns the size at which the collector runs next.
+func heapGoal() uint64 {
 	runtime.GC()
 	s := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
 	metrics.Read(s)
@@ -27,13 +27,13 @@ func TestASmallHeapMayGrow(t *testing.T) {
 	for _, tc := range tests {
 		t.Setenv("GOGC", tc.gogc)
 		t.Setenv("GOMEMLIMIT", tc.limit)
-		lower := Raise()
-		if goal := goalNow(); goal > Floor != tc.raised {
-			t.Errorf("GOGC=%q GOMEMLIMIT=%q: the collector runs at %d bytes, want above %d: %v", tc.gogc, tc.limit, goal, Floor, tc.raised)
+		lower := Keep()
+		if goal := heapGoal(); goal > floor != tc.raised {
+			t.Errorf("GOGC=%q GOMEMLIMIT=%q: the collector runs at %d bytes, want above %d: %v", tc.gogc, tc.limit, goal, floor, tc.raised)
 		}
 		lower()
 	}
-	if goal := goalNow(); goal > Floor {
+	if goal := heapGoal(); goal > floor {
 		t.Errorf("afterwards the collector still runs at %d bytes", goal)
 	}
 }

@@ -1,0 +1,97 @@
+package heap
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+const (
+	// every is how often the keeper looks.
+	every = 10 * time.Second
+	// pause is the least time from one giving back to the next. It takes two collections,
+	// which go on beside everything else, and pages that are wanted again are zeroed anew.
+	pause = time.Minute
+	// least is the least that is worth it, or a quarter of what is alive.
+	least = 16 << 20
+	// calm is the part of it that may have been allocated since the keeper last looked. A
+	// process that allocates more would soon take the pages back.
+	calm = 1. / 8
+)
+
+// sample is the heap at one time, in bytes, less floor.
+type sample struct {
+	live      uint64 // after the newest collection
+	held      uint64 // what the system provides for it
+	allocated uint64 // since the process began
+}
+
+// keeper decides. It has no clock.
+type keeper struct {
+	memory    uint64 // what the process may use; 0: nobody says
+	allocated uint64
+	gave      time.Time
+}
+
+// limit returns the memory at which the collector is to work more: what leaves room for
+// the rest of the machine, but never so little that the collector alone would keep the
+// processors busy, and the heartbeats waiting.
+func (k *keeper) limit(s sample) int64 {
+	if k.memory == 0 {
+		return math.MaxInt64
+	}
+	return int64(max(k.memory/10*8, s.live/10*13) + floor)
+}
+
+// giveBack reports whether it is time to give back what is not alive.
+func (k *keeper) giveBack(now time.Time, s sample) bool {
+	fresh := s.allocated - k.allocated
+	k.allocated = s.allocated
+	gain := s.held - min(s.live, s.held)
+	if gain < max(least, s.live/4) || float64(fresh) > float64(gain)*calm || now.Sub(k.gave) < pause {
+		return false
+	}
+	k.gave = now
+	return true
+}
+
+// keep looks until ctx ends.
+func keep(ctx context.Context, memory uint64) {
+	k := keeper{memory: memory}
+	set := debug.SetMemoryLimit(-1)
+	defer debug.SetMemoryLimit(set)
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		s := look()
+		debug.SetMemoryLimit(k.limit(s))
+		if k.giveBack(time.Now(), s) {
+			// The first collection lets go of what pools have, the second frees it.
+			runtime.GC()
+			debug.FreeOSMemory()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look takes a sample.
+func look() sample {
+	read := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"},
+		{Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/heap/unused:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/gc/heap/allocs:bytes"},
+	}
+	metrics.Read(read)
+	at := func(i int) uint64 { return read[i].Value.Uint64() }
+	live, held := at(0), at(1)+at(2)+at(3)
+	return sample{live: live - min(floor, live), held: held - min(floor, held), allocated: at(4)}
+}

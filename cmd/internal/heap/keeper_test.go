@@ -1,0 +1,96 @@
+package heap
+
+import (
+	"math"
+	"runtime"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const mib = 1 << 20
+
+func TestTheLimitLeavesRoom(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		memory, live uint64
+		want         int64
+	}{
+		{"nobody says", 0, 100 * mib, math.MaxInt64},
+		{"much room", 1000 * mib, 100 * mib, 800*mib + floor},
+		{"hardly any: the collector must not take the processors", 1000 * mib, 900 * mib, 1170*mib + floor},
+	} {
+		k := keeper{memory: tc.memory}
+		if got := k.limit(sample{live: tc.live}); got > tc.want || got < tc.want-100 {
+			t.Errorf("%s: limit() = %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+func TestMemoryIsGivenBackWhenItIsCalm(t *testing.T) {
+	begin := time.Unix(0, 0).Add(time.Hour)
+	k := keeper{}
+	for _, step := range []struct {
+		name string
+		at   time.Duration
+		s    sample
+		want bool
+	}{
+		{"it is loading", 0, sample{live: 500 * mib, held: 1000 * mib, allocated: 3000 * mib}, false},
+		{"it still allocates", 10 * time.Second, sample{live: 500 * mib, held: 1000 * mib, allocated: 3063 * mib}, false},
+		{"it is calm", 20 * time.Second, sample{live: 500 * mib, held: 1000 * mib, allocated: 3125 * mib}, true},
+		{"it was just done", 79 * time.Second, sample{live: 500 * mib, held: 1000 * mib, allocated: 3125 * mib}, false},
+		{"a minute later", 80 * time.Second, sample{live: 500 * mib, held: 1000 * mib, allocated: 3125 * mib}, true},
+		{"too little beside what is alive", 200 * time.Second, sample{live: 500 * mib, held: 624 * mib, allocated: 3125 * mib}, false},
+		{"enough", 210 * time.Second, sample{live: 500 * mib, held: 625 * mib, allocated: 3125 * mib}, true},
+		{"too little of a small heap", 300 * time.Second, sample{live: 8 * mib, held: 23 * mib, allocated: 3125 * mib}, false},
+		{"enough of a small heap", 310 * time.Second, sample{live: 8 * mib, held: 24 * mib, allocated: 3125 * mib}, true},
+		{"more alive than held, as between two looks", 400 * time.Second, sample{live: 24 * mib, held: 8 * mib, allocated: 3125 * mib}, false},
+	} {
+		if got := k.giveBack(begin.Add(step.at), step.s); got != step.want {
+			t.Errorf("%s: giveBack(%+v) = %v, want %v", step.name, step.s, got, step.want)
+		}
+	}
+}
+
+func TestCgroupLimit(t *testing.T) {
+	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
+	for _, tc := range []struct {
+		name string
+		fs   fstest.MapFS
+		want uint64
+	}{
+		{"no Linux", fstest.MapFS{}, 0},
+		{"nobody says", fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("max\n")}, 0},
+		{"a container", fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("1000\n")}, 1000},
+		{"the least of all above", fstest.MapFS{
+			"proc/self/cgroup": file("1:name=x:/y\n0::/a/b\n"), "sys/fs/cgroup/memory.max": file("3000\n"),
+			"sys/fs/cgroup/a/memory.max": file("1000\n"), "sys/fs/cgroup/a/b/memory.max": file("2000\n"),
+		}, 1000},
+		{"outside of what is mounted", fstest.MapFS{"proc/self/cgroup": file("0::/../x\n"), "sys/fs/cgroup/memory.max": file("7\n")}, 7},
+		{"no number", fstest.MapFS{"proc/self/cgroup": file("0::/\n"), "sys/fs/cgroup/memory.max": file("-1\n")}, 0},
+	} {
+		if got := cgroupLimit(tc.fs); got != tc.want {
+			t.Errorf("%s: cgroupLimit() = %d, want %d", tc.name, got, tc.want)
+		}
+	}
+}
+
+// What is alive is seen, and the floor is no part of it.
+func TestLookLeavesTheFloorOut(t *testing.T) {
+	defer Keep()()
+	heapGoal() // collects
+	if s := look(); s.live > floor/2 || s.held < s.live {
+		t.Errorf("look() = %+v with next to nothing alive", s)
+	}
+	data := make([]byte, 32*mib)
+	heapGoal()
+	if s := look(); s.live < 32*mib || s.live > floor || s.allocated < 32*mib {
+		t.Errorf("look() = %+v with %d bytes alive", s, 32*mib)
+	}
+	runtime.KeepAlive(data)
+}
