@@ -49,6 +49,7 @@ var tables = []struct {
 	{"traces", judges},
 	{"wal", wal},
 	{"store", stores},
+	{"sizes", sizes},
 	{"membership", memberships},
 	{"tallies", tallies},
 	{"kvnode", slices.Concat(identities, members, succession, hints, transfers, proposals, changes, recovery, restores)},

@@ -32,14 +32,14 @@ var requests = []Mutant{
 	{
 		Rule: "range", Name: "a compaction during a read leaves keys out", Pkg: storePkg, Test: "^TestACompactionThatPassesARangeHidesNothing$",
 		File: "kvnode/store/range.go",
-		Old:  "\tif w.compacted() {\n\t\treturn rpctypes.ErrGRPCCompacted\n",
-		New:  "\tif false {\n\t\treturn rpctypes.ErrGRPCCompacted\n",
+		Old:  "\tif err == nil && w.compacted() {\n",
+		New:  "\tif false {\n",
 	},
 	{
 		Rule: "token", Name: "the create revision changes with each put", Pkg: storePkg, Test: "^TestStoreDoesWhatTheModelDoes$", Model: true,
 		File: "kvnode/store/write.go",
-		Old:  "= prev.kv.GetCreateRevision(), prev.kv.GetVersion()+1\n",
-		New:  "= w.base+1, prev.kv.GetVersion()+1\n",
+		Old:  "= prev.create, prev.number+1\n",
+		New:  "= w.base+1, prev.number+1\n",
 	},
 	{
 		Rule: "token", Name: "a key that was deleted keeps its create revision", Pkg: storePkg, Test: "^TestStoreDoesWhatTheModelDoes$", Model: true,

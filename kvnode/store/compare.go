@@ -54,7 +54,7 @@ func compare(c *pb.Compare, v *Version) bool {
 	case pb.Compare_VERSION:
 		order = cmp.Compare(v.GetVersion(), c.GetVersion())
 	case pb.Compare_LEASE:
-		order = cmp.Compare(v.GetLease(), c.GetLease())
+		order = cmp.Compare(v.GetTTLLease(), c.GetLease())
 	}
 	switch c.GetResult() {
 	case pb.Compare_EQUAL:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -121,4 +122,44 @@ func TestCountsAreThoseOfALook(t *testing.T) {
 		}
 	}
 	shut(t, r)
+}
+
+// Whoever is told of a revision may count it.
+func TestARevisionIsCountedOnceItIsSeen(t *testing.T) {
+	var s *store.Store
+	var counts []int64
+	s, err := store.Open(store.Config{Backend: newBackend(), Events: func(int64, []store.Write) {
+		resp, err := s.Range(t.Context(), &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, CountOnly: true})
+		if err != nil {
+			t.Errorf("Range() = %v", err)
+		}
+		counts = append(counts, resp.GetCount())
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replica{t: t, Store: s}
+	defer shut(t, r)
+	r.put("a", "1")
+	r.put("b", "1")
+	r.must(del("a", ""))
+	if want := []int64{1, 2, 1}; !slices.Equal(counts, want) {
+		t.Errorf("counts are %d, want %d", counts, want)
+	}
+}
+
+// A count that is taken back reads the history, which a compaction forgets meanwhile.
+func TestACompactionThatPassesACountIsSeen(t *testing.T) {
+	r := newReplica(t)
+	for i := range 2 * countKeys {
+		r.put(countKey(i), "v")
+	}
+	ctx := &asked{Context: t.Context(), do: func() { r.must(compact(r.Revision())) }}
+	all := &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, CountOnly: true, Revision: countKeys}
+	if resp, err := r.Range(ctx, all); !errors.Is(err, rpctypes.ErrGRPCCompacted) {
+		t.Errorf("Range() = %v, %v, want %v", resp, err, rpctypes.ErrGRPCCompacted)
+	}
+	if ctx.do != nil {
+		t.Error("a count of thousands of versions does not ask whether it is still wanted")
+	}
 }

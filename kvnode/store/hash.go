@@ -80,7 +80,7 @@ func hashVersion(h hash.Hash32, v *Version) {
 	var buf [8 * 8]byte
 	b := buf[:0]
 	for _, x := range []int64{
-		v.main(), int64(v.sub), v.GetCreateRevision(), v.GetVersion(), v.GetLease(),
+		v.main(), int64(v.sub), v.GetCreateRevision(), v.GetVersion(), v.GetTTLLease(),
 		int64(len(v.GetKey())), int64(len(v.GetValue())),
 	} {
 		b = binary.BigEndian.AppendUint64(b, uint64(x))

@@ -53,7 +53,7 @@ func TestRefoundKeepsKeysAndForgetsMembers(t *testing.T) {
 	s := openBolt(t, path)
 	defer shut(t, s)
 	sameHash(t, old.Store, s)
-	if kv, _ := s.Get([]byte("b")); kv.GetModRevision() != 4 || kv.GetLease() != 7 {
+	if kv, _ := s.Get([]byte("b")); kv.GetModRevision() != 4 || kv.GetTTLLease() != 7 {
 		t.Errorf("b = %v, want it at revision 4 with lease 7", kv)
 	}
 	if l, ok := s.TTLLease(7); !ok || l.TTL != 60 {

@@ -135,11 +135,7 @@ func (x *leases) remove(id int64) []string {
 // move makes the key of v follow it from the TTL lease of prev, the live version
 // before, if there is one.
 func (x *leases) move(prev, v *Version) {
-	var from int64
-	if prev != nil {
-		from = prev.GetLease()
-	}
-	to := v.GetLease() // 0 for a tombstone
+	from, to := prev.GetTTLLease(), v.lease // 0 for a tombstone
 	if from == to {
 		return
 	}

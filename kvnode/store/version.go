@@ -8,7 +8,7 @@ import (
 )
 
 // Version is what one write made of a key. It is shared and must not be changed. A nil
-// one answers as the message of etcd's API does, whose getters it has.
+// one answers as the message of etcd's API does, whose getters it has but for one name.
 //
 // There is one for each key and write, so it is as small as can be: one cache line. It
 // has no key of its own, and the message is made when it is asked for.
@@ -80,8 +80,8 @@ func (v *Version) GetVersion() int64 {
 	return v.number
 }
 
-// GetLease returns the TTL lease that the key is attached to, 0 if there is none.
-func (v *Version) GetLease() int64 {
+// GetTTLLease returns the TTL lease that the key is attached to, 0 if there is none.
+func (v *Version) GetTTLLease() int64 {
 	if v == nil {
 		return 0
 	}

@@ -38,7 +38,7 @@ func TestAVersionIsSmall(t *testing.T) {
 
 func TestNilAnswersLikeAnAbsentMessage(t *testing.T) {
 	var v *Version
-	if v.GetKey() != nil || v.GetValue() != nil || v.GetModRevision()|v.GetCreateRevision()|v.GetVersion()|v.GetLease() != 0 || v.Message() != nil {
+	if v.GetKey() != nil || v.GetValue() != nil || v.GetModRevision()|v.GetCreateRevision()|v.GetVersion()|v.GetTTLLease() != 0 || v.Message() != nil {
 		t.Errorf("nil answers %v", v)
 	}
 }

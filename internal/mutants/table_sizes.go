@@ -1,0 +1,143 @@
+package main
+
+const (
+	counting = "^TestCountsAreThoseOfALook$"
+	heapPkg  = "./cmd/kvnode/internal/heap"
+)
+
+// sizes are bugs of what makes a large store small and quick: counts by place, versions
+// that are no messages, and memory that is given back.
+var sizes = []Mutant{
+	{
+		Rule: "counts", Name: "a count at an older revision is that of the newest", Pkg: storePkg, Test: counting,
+		File: "kvnode/store/count.go",
+		Old:  "\t\t\treturn w.takeBack(ctx, int64(live), changed, key, bound(end))\n",
+		New:  "\t\t\treturn int64(live), nil\n",
+	},
+	{
+		Rule: "counts", Name: "what was deleted since is taken back the wrong way", Pkg: storePkg, Test: counting,
+		File: "kvnode/store/count.go",
+		Old:  "\t\tcase v.tombstone():\n\t\t\tn++\n",
+		New:  "\t\tcase v.tombstone():\n\t\t\tn--\n",
+	},
+	{
+		Rule: "counts", Name: "what is beyond the range is taken back, too", Pkg: storePkg, Test: counting,
+		File: "kvnode/store/count.go",
+		Old:  " || len(end) > 0 && bytes.Compare(v.GetKey(), end) >= 0:\n",
+		New:  ":\n",
+	},
+	{
+		Rule: "counts", Name: "a further version of a key is taken for a new one", Pkg: storePkg, Test: counting,
+		File: "kvnode/store/count.go",
+		Old:  "\t\tcase !v.first() && !v.tombstone(): // there before and after\n",
+		New:  "",
+	},
+	{
+		Rule: "counts", Name: "a compaction that passes a count is not noticed", Pkg: storePkg, Test: "^TestACompactionThatPassesACountIsSeen$",
+		File: "kvnode/store/count.go",
+		Old:  "\tif err == nil && w.compacted() {\n",
+		New:  "\tif false {\n",
+	},
+	{
+		Rule: "counts", Name: "a transaction counts by place what it has written", Pkg: storePkg, Test: "^TestStoreDoesWhatTheModelDoes$", Model: true,
+		File: "kvnode/store/count.go",
+		Old:  "\tif len(end) > 0 && w.rev <= w.st.revision.Load() {\n",
+		New:  "\tif len(end) > 0 {\n",
+	},
+	{
+		Rule: "counts", Name: "keys that were deleted count", Pkg: storePkg, Test: counting,
+		File: "kvnode/store/index.go",
+		Old:  "all - between(x.dead, key, end), x.changed\n",
+		New:  "all, x.changed\n",
+	},
+	{
+		Rule: "counts", Name: "the trees do not say of which revision they are", Pkg: storePkg, Test: counting,
+		File: "kvnode/store/index.go",
+		Old:  "\t\tx.changed = rev\n",
+		New:  "\t\tx.changed = 0\n",
+	},
+	{
+		Rule: "counts", Name: "a key that is gone for good stays among the dead", Pkg: storePkg, Test: counting,
+		File: "kvnode/store/index.go",
+		Old:  "\tx.ordered.Delete(c)\n\tx.dead.Delete(c)\n",
+		New:  "\tx.ordered.Delete(c)\n",
+	},
+	{
+		Rule: "counts", Name: "the trees are not told of what is loaded", Pkg: storePkg, Test: counting,
+		File: "kvnode/store/load.go",
+		Old:  "\tl.st.index.note(v.main(), v)\n",
+		New:  "",
+	},
+	{
+		Rule: "counts", Name: "the trees hear of a revision after its readers", Pkg: storePkg, Test: "^TestARevisionIsCountedOnceItIsSeen$",
+		File: "kvnode/store/write.go",
+		Old:  "\tst.index.note(w.base+1, w.changes...)\n\tst.revision.Store(w.base + 1)\n",
+		New:  "\tst.revision.Store(w.base + 1)\n\tdefer st.index.note(w.base+1, slices.Clone(w.changes)...)\n",
+	},
+	{
+		Rule: "counts", Name: "a page counts what it looked at", Pkg: storePkg, Test: counting,
+		File: "kvnode/store/range.go",
+		Old:  "\tif err == nil && !whole {\n",
+		New:  "\tif false {\n",
+	},
+	{
+		Rule: "versions", Name: "a record lacks the TTL lease", Pkg: storePkg, Test: "^TestARecordHasTheBytesOfItsMessage$", Model: true,
+		File: "kvnode/store/record.go",
+		Old:  "\tnumber(6, v.lease)\n",
+		New:  "",
+	},
+	{
+		Rule: "versions", Name: "an older version's database is read without its TTL leases' keys", Pkg: storePkg, Test: "^TestADatabaseOfBeforeOpens$",
+		File: "kvnode/store/record.go",
+		Old:  ", lease: kv.GetLease()}\n",
+		New:  "}\n",
+	},
+	{
+		Rule: "versions", Name: "what was compacted before it was saved is saved", Pkg: storePkg, Test: "^TestWhatIsCompactedInTimeIsNotSaved$",
+		File: "kvnode/store/checkpoint.go",
+		Old:  "\t\tif _, dropped := dirty.dropped[v]; dropped {\n",
+		New:  "\t\tif false {\n",
+	},
+	{
+		Rule: "versions", Name: "a checkpoint that fails forgets what was compacted before it was saved", Pkg: storePkg, Test: "^TestWhatIsCompactedInTimeIsNotSaved$",
+		File: "kvnode/store/state.go",
+		Old:  "\tfor v := range older.dropped {\n",
+		New:  "\tfor v := range u.dropped {\n",
+	},
+	{
+		Rule: "versions", Name: "only keys are answered with values", Pkg: storePkg, Test: "^TestStoreDoesWhatTheModelDoes$", Model: true,
+		File: "kvnode/store/range.go",
+		Old:  "\t\tif r.GetKeysOnly() {\n",
+		New:  "\t\tif !r.GetKeysOnly() {\n",
+	},
+	{
+		Rule: "memory", Name: "the limit is below what is alive", Pkg: heapPkg, Test: "^TestTheLimitLeavesRoom$",
+		File: "cmd/kvnode/internal/heap/keeper.go",
+		Old:  "max(k.memory/10*8, s.live/10*13) + floor",
+		New:  "k.memory/10*8 + floor",
+	},
+	{
+		Rule: "memory", Name: "memory is given back while it is wanted", Pkg: heapPkg, Test: "^TestMemoryIsGivenBackWhenItIsCalm$",
+		File: "cmd/kvnode/internal/heap/keeper.go",
+		Old:  " || float64(fresh) > float64(gain)*calm || ",
+		New:  " || ",
+	},
+	{
+		Rule: "memory", Name: "memory is given back each time", Pkg: heapPkg, Test: "^TestMemoryIsGivenBackWhenItIsCalm$",
+		File: "cmd/kvnode/internal/heap/keeper.go",
+		Old:  "\tk.gave = now\n",
+		New:  "",
+	},
+	{
+		Rule: "memory", Name: "an operator's GOGC does not count", Pkg: heapPkg, Test: "^TestASmallHeapMayGrow$",
+		File: "cmd/kvnode/internal/heap/floor.go",
+		Old:  "os.Getenv(\"GOGC\") != \"\" || ",
+		New:  "",
+	},
+	{
+		Rule: "memory", Name: "only the nearest control group counts", Pkg: heapPkg, Test: "^TestCgroupLimit$",
+		File: "cmd/kvnode/internal/heap/cgroup.go",
+		Old:  "(limit == 0 || n < limit)",
+		New:  "limit == 0",
+	},
+}
