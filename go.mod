@@ -13,7 +13,6 @@ require (
 	github.com/leaderlease/go/leaderlease/leasetest v0.1.0
 	github.com/leaderlease/go/leaderlease/metrics v0.1.0
 	github.com/prometheus/client_golang v1.25.0
-	github.com/puzpuzpuz/xsync/v4 v4.5.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	github.com/tidwall/btree v1.8.2

@@ -5,8 +5,8 @@ const (
 	heapPkg  = "./cmd/kvnode/internal/heap"
 )
 
-// sizes are bugs of what makes a large store small and quick: counts by place, versions
-// that are no messages, and memory that is given back.
+// sizes are bugs of what makes a large store small and quick: counts by place, a hash table
+// of chains, versions that are no messages, and memory that is given back.
 var sizes = []Mutant{
 	{
 		Rule: "counts", Name: "a count at an older revision is that of the newest", Pkg: storePkg, Test: counting,
@@ -79,6 +79,36 @@ var sizes = []Mutant{
 		File: "kvnode/store/range.go",
 		Old:  "\tif err == nil && !whole {\n",
 		New:  "\tif false {\n",
+	},
+	{
+		Rule: "table", Name: "a look-up ends at the first bucket", Pkg: storePkg, Test: "^TestTable", Model: true,
+		File: "kvnode/store/table.go",
+		Old:  "\t\tif tags&passed == 0 {\n\t\t\treturn nil\n",
+		New:  "\t\tif true {\n\t\t\treturn nil\n",
+	},
+	{
+		Rule: "table", Name: "a removal frees the slot beside it, too", Pkg: storePkg, Test: "^TestTable", Model: true,
+		File: "kvnode/store/table.go",
+		Old:  "\t\t\t\tb.tags.Store(b.tags.Load() &^ (0xff << (8 * s)))\n",
+		New:  "\t\t\t\tb.tags.Store(b.tags.Load() &^ (0xffff << (8 * s)))\n",
+	},
+	{
+		Rule: "table", Name: "what has the tag has the key", Pkg: storePkg, Test: "^TestTable", Model: true,
+		File: "kvnode/store/table.go",
+		Old:  "c != nil && bytes.Equal(c.key, key) {\n",
+		New:  "c != nil && (bytes.Equal(c.key, key) || len(key) > 4) {\n",
+	},
+	{
+		Rule: "table", Name: "readers see a part that is being filled", Pkg: storePkg, Test: "^TestTableIsReadWhileItIsWritten$",
+		File: "kvnode/store/table.go",
+		Old:  "\tp.passed = 0\n",
+		New:  "\tp.passed = 0\n\tp.buckets.Store(&buckets)\n",
+	},
+	{
+		Rule: "table", Name: "what passed a bucket once is never forgotten", Pkg: storePkg, Test: "^TestTableForgetsWhatPassed$",
+		File: "kvnode/store/table.go",
+		Old:  " || p.passed > len(buckets)/2 {\n",
+		New:  " {\n",
 	},
 	{
 		Rule: "versions", Name: "a record lacks the TTL lease", Pkg: storePkg, Test: "^TestARecordHasTheBytesOfItsMessage$", Model: true,

@@ -49,8 +49,6 @@ func (c *chain) at(rev int64) *Version {
 	return v
 }
 
-func (c *chain) name() string { return keyString(c.key) }
-
 // keyString returns key as a string without copying it: for a look-up, or for a
 // key that never changes. A string whose bytes change afterwards would be lost in the map,
 // so a key that is stored is the chain's own copy (newChain).

@@ -5,7 +5,6 @@ import (
 	"sort"
 	"sync"
 
-	"github.com/puzpuzpuz/xsync/v4"
 	"github.com/tidwall/btree"
 )
 
@@ -19,7 +18,7 @@ const chunk = 256
 // other, which tells it the same: its view has no such key.
 type index struct {
 	// byKey serves reads of one key, without a lock.
-	byKey *xsync.Map[string, *chain]
+	byKey *table
 
 	// ordered serves ranges. Only a key that comes, or goes for good, takes the write lock;
 	// another version of a key that is there touches no tree.
@@ -35,7 +34,7 @@ type index struct {
 }
 
 func newIndex() *index {
-	return &index{byKey: xsync.NewMap[string, *chain](), ordered: newTree(), dead: newTree()}
+	return &index{byKey: newTable(), ordered: newTree(), dead: newTree()}
 }
 
 func newTree() *btree.BTreeG[*chain] {
@@ -45,14 +44,11 @@ func newTree() *btree.BTreeG[*chain] {
 
 // find returns the chain of key, nil if there is none. It takes no lock and
 // allocates nothing.
-func (x *index) find(key []byte) *chain {
-	c, _ := x.byKey.Load(keyString(key))
-	return c
-}
+func (x *index) find(key []byte) *chain { return x.byKey.find(key) }
 
 // add adds a chain, dead until note has heard of its first version.
 func (x *index) add(c *chain) {
-	x.byKey.Store(c.name(), c)
+	x.byKey.add(c)
 	x.mu.Lock()
 	x.ordered.Set(c)
 	x.dead.Set(c)
@@ -60,7 +56,7 @@ func (x *index) add(c *chain) {
 }
 
 func (x *index) remove(c *chain) {
-	x.byKey.Delete(c.name())
+	x.byKey.remove(c)
 	x.mu.Lock()
 	x.ordered.Delete(c)
 	x.dead.Delete(c)

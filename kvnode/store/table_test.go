@@ -1,0 +1,107 @@
+package store
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"pgregory.net/rapid"
+)
+
+func checkTable(t interface{ Fatalf(string, ...any) }, x *table, want map[string]*chain, keys int) {
+	for i := range keys {
+		key := fmt.Sprint(i)
+		if got := x.find([]byte(key)); got != want[key] {
+			t.Fatalf("find(%s) = %v, want %v", key, got, want[key])
+		}
+	}
+}
+
+func TestTableIsAMap(t *testing.T) {
+	if size := unsafe.Sizeof(bucket{}); size != 64 {
+		t.Errorf("a bucket takes %d bytes, want a cache line", size)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		x, want := newTable(), map[string]*chain{}
+		const keys = 30_000 // some 30 of each part
+		n := rapid.IntRange(1, keys).Draw(t, "keys")
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		for range rapid.IntRange(0, 4*n).Draw(t, "steps") {
+			key := fmt.Sprint(random.IntN(n))
+			if c := want[key]; c != nil {
+				x.remove(c)
+				delete(want, key)
+				continue
+			}
+			c := newChain([]byte(key))
+			x.add(c)
+			want[key] = c
+		}
+		checkTable(t, x, want, n)
+		total := 0
+		for i := range x.parts {
+			total += x.parts[i].n
+		}
+		if total != len(want) {
+			t.Fatalf("the table counts %d chains, want %d", total, len(want))
+		}
+	})
+}
+
+// Keys that come and go leave no trail that a look-up has to follow.
+func TestTableForgetsWhatPassed(t *testing.T) {
+	x := newTable()
+	for i := range 300_000 {
+		x.add(newChain(fmt.Append(nil, i)))
+		if i >= 5000 {
+			x.remove(x.find(fmt.Append(nil, i-5000)))
+		}
+	}
+	for i := range x.parts {
+		p := &x.parts[i]
+		if list := *p.buckets.Load(); p.passed > len(list)/2+1 || len(list) > 16 {
+			t.Errorf("part %d has %d buckets for %d chains, of which %d are passed", i, len(list), p.n, p.passed)
+		}
+	}
+}
+
+// What is there all the time is found all the time, while other keys come and go around it
+// and parts grow.
+func TestTableIsReadWhileItIsWritten(t *testing.T) {
+	x := newTable()
+	const kept = 1000
+	for i := range kept {
+		x.add(newChain(fmt.Append(nil, i)))
+	}
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for range 2 {
+		wg.Go(func() {
+			for i := 0; ; i = (i + 1) % kept {
+				if key := fmt.Append(nil, i); x.find(key) == nil {
+					t.Errorf("find(%s) = nil", key)
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for round := range 5 {
+		var chains []*chain
+		for i := range 8000 * (round + 1) {
+			c := newChain(fmt.Appendf(nil, "other%d", i))
+			x.add(c)
+			chains = append(chains, c)
+		}
+		for _, c := range chains {
+			x.remove(c)
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
