@@ -2,7 +2,7 @@ package main
 
 const (
 	counting = "^TestCountsAreThoseOfALook$"
-	heapPkg  = "./cmd/kvnode/internal/heap"
+	heapPkg  = "./cmd/internal/heap"
 )
 
 // sizes are bugs of what makes a large store small and quick: counts by place, a hash table
@@ -142,31 +142,31 @@ var sizes = []Mutant{
 	},
 	{
 		Rule: "memory", Name: "the limit is below what is alive", Pkg: heapPkg, Test: "^TestTheLimitLeavesRoom$",
-		File: "cmd/kvnode/internal/heap/keeper.go",
+		File: "cmd/internal/heap/keeper.go",
 		Old:  "max(k.memory/10*8, s.live/10*13) + floor",
 		New:  "k.memory/10*8 + floor",
 	},
 	{
 		Rule: "memory", Name: "memory is given back while it is wanted", Pkg: heapPkg, Test: "^TestMemoryIsGivenBackWhenItIsCalm$",
-		File: "cmd/kvnode/internal/heap/keeper.go",
+		File: "cmd/internal/heap/keeper.go",
 		Old:  " || float64(fresh) > float64(gain)*calm || ",
 		New:  " || ",
 	},
 	{
 		Rule: "memory", Name: "memory is given back each time", Pkg: heapPkg, Test: "^TestMemoryIsGivenBackWhenItIsCalm$",
-		File: "cmd/kvnode/internal/heap/keeper.go",
+		File: "cmd/internal/heap/keeper.go",
 		Old:  "\tk.gave = now\n",
 		New:  "",
 	},
 	{
 		Rule: "memory", Name: "an operator's GOGC does not count", Pkg: heapPkg, Test: "^TestASmallHeapMayGrow$",
-		File: "cmd/kvnode/internal/heap/floor.go",
+		File: "cmd/internal/heap/floor.go",
 		Old:  "os.Getenv(\"GOGC\") != \"\" || ",
 		New:  "",
 	},
 	{
 		Rule: "memory", Name: "only the nearest control group counts", Pkg: heapPkg, Test: "^TestCgroupLimit$",
-		File: "cmd/kvnode/internal/heap/cgroup.go",
+		File: "cmd/internal/heap/cgroup.go",
 		Old:  "(limit == 0 || n < limit)",
 		New:  "limit == 0",
 	},
