@@ -58,7 +58,7 @@ type tryReadOp struct {
 
 func tryReadOps(l *leaderlease.Lease, c clock.Clock) []tryReadOp {
 	naive := &naiveLease{end: time.Now().Add(time.Hour)}
-	return []tryReadOp{
+	return append([]tryReadOp{
 		{"time.Now", func(n int) error {
 			for range n {
 				if time.Now().IsZero() {
@@ -75,6 +75,20 @@ func tryReadOps(l *leaderlease.Lease, c clock.Clock) []tryReadOp {
 			}
 			return nil
 		}},
+		{"mutex", func(n int) error {
+			for range n {
+				if _, ok := naive.tryRead(); !ok {
+					return errRefused
+				}
+			}
+			return nil
+		}},
+	}, leaseOps(l)...)
+}
+
+// leaseOps are the ways to ask a lease.
+func leaseOps(l *leaderlease.Lease) []tryReadOp {
+	return []tryReadOp{
 		{"TryRead", func(n int) error {
 			for range n {
 				if _, s := l.TryRead(); s != core.Valid {
@@ -101,14 +115,6 @@ func tryReadOps(l *leaderlease.Lease, c clock.Clock) []tryReadOp {
 			ctx := context.Background()
 			for range n {
 				if r, err := l.Read(ctx); err != nil || r.Path != leaderlease.PathLease {
-					return errRefused
-				}
-			}
-			return nil
-		}},
-		{"mutex", func(n int) error {
-			for range n {
-				if _, ok := naive.tryRead(); !ok {
 					return errRefused
 				}
 			}

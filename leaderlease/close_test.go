@@ -140,6 +140,12 @@ func TestEveryMethodAfterClose(t *testing.T) {
 			t.Errorf("%s() after Close called done %d times, want once, at once", name, calls)
 		}
 	}
+}
+
+// What raft asks of a lease that is closed holds nothing up, but for promises.
+func TestRaftGoesOnAfterClose(t *testing.T) {
+	p := leading(t, func(c *Config) { c.Send = func([]*raftpb.Message) { t.Error("Send was called after Close") } })
+	p.Close()
 	index := p.commitChanges(1)
 	p.ApplyConfStateAt(index, voters(1, 2, 3))
 	p.Applied(index)

@@ -134,7 +134,7 @@ func malformedFields(kind byte, values ...uint64) map[string][]byte {
 	}
 }
 
-func TestMalformedFieldsAreCountedAndIgnored(t *testing.T) {
+func TestMalformedProbesAreCountedAndIgnored(t *testing.T) {
 	now := uint64(time.Hour)
 	for name, unknown := range malformedFields(kindProbe, now, uint64(900*ms)) {
 		t.Run("probe/"+name, func(t *testing.T) {
@@ -152,6 +152,10 @@ func TestMalformedFieldsAreCountedAndIgnored(t *testing.T) {
 			p.grantsNothing(3)
 		})
 	}
+}
+
+func TestMalformedGrantsAreCountedAndIgnored(t *testing.T) {
+	now := uint64(time.Hour)
 	for name, unknown := range malformedFields(kindGrant, now, uint64(900*ms), now, 1) {
 		t.Run("grant/"+name, func(t *testing.T) {
 			p := newPuppet(t)
@@ -167,6 +171,10 @@ func TestMalformedFieldsAreCountedAndIgnored(t *testing.T) {
 			p.want(core.Expired)
 		})
 	}
+}
+
+func TestMalformedReleasesAreCountedAndIgnored(t *testing.T) {
+	now := uint64(time.Hour)
 	for name, unknown := range malformedFields(kindRelease, 2, now) {
 		t.Run("release/"+name, func(t *testing.T) {
 			p := newPuppet(t)

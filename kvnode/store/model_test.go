@@ -136,15 +136,9 @@ func (m *model) del(at int64, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse
 }
 
 func (m *model) rangeAt(at int64, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	rev := r.GetRevision()
-	if rev > at {
-		return nil, rpctypes.ErrGRPCFutureRev
-	}
-	if rev <= 0 {
-		rev = at
-	}
-	if rev < m.compacted {
-		return nil, rpctypes.ErrGRPCCompacted
+	rev, err := m.revisionOf(at, r)
+	if err != nil {
+		return nil, err
 	}
 	kvs := m.keys(rev, r.GetKey(), r.GetRangeEnd())
 	resp := &pb.RangeResponse{Header: header(at), Count: int64(len(kvs))}
@@ -152,17 +146,54 @@ func (m *model) rangeAt(at int64, r *pb.RangeRequest) (*pb.RangeResponse, error)
 		return resp, nil
 	}
 	limit := int(r.GetLimit())
-	filtered := r.GetMinModRevision() != 0 || r.GetMaxModRevision() != 0 || r.GetMinCreateRevision() != 0 || r.GetMaxCreateRevision() != 0
 	byKey := r.GetSortTarget() == pb.RangeRequest_KEY
-	if limit > 0 && limit < len(kvs) && !filtered && (r.GetSortOrder() == pb.RangeRequest_NONE || byKey && r.GetSortOrder() == pb.RangeRequest_ASCEND) {
+	if limit > 0 && limit < len(kvs) && !isFiltered(r) && (r.GetSortOrder() == pb.RangeRequest_NONE || byKey && r.GetSortOrder() == pb.RangeRequest_ASCEND) {
 		kvs = kvs[:limit+1]
 	}
-	kvs = slices.DeleteFunc(kvs, func(kv *mvccpb.KeyValue) bool {
-		return r.GetMaxModRevision() != 0 && kv.GetModRevision() > r.GetMaxModRevision() ||
-			r.GetMinModRevision() != 0 && kv.GetModRevision() < r.GetMinModRevision() ||
-			r.GetMaxCreateRevision() != 0 && kv.GetCreateRevision() > r.GetMaxCreateRevision() ||
-			r.GetMinCreateRevision() != 0 && kv.GetCreateRevision() < r.GetMinCreateRevision()
-	})
+	kvs = slices.DeleteFunc(kvs, func(kv *mvccpb.KeyValue) bool { return isOutside(kv, r) })
+	sortAs(kvs, r)
+	if limit > 0 && len(kvs) > limit {
+		kvs, resp.More = kvs[:limit], true
+	}
+	for _, kv := range kvs {
+		kv = proto.CloneOf(kv)
+		if r.GetKeysOnly() {
+			kv.Value = nil
+		}
+		resp.Kvs = append(resp.Kvs, kv)
+	}
+	return resp, nil
+}
+
+// revisionOf returns the revision that r asks for, at being the newest.
+func (m *model) revisionOf(at int64, r *pb.RangeRequest) (rev int64, err error) {
+	rev = r.GetRevision()
+	if rev <= 0 {
+		rev = at
+	}
+	switch {
+	case rev > at:
+		return 0, rpctypes.ErrGRPCFutureRev
+	case rev < m.compacted:
+		return 0, rpctypes.ErrGRPCCompacted
+	default:
+		return rev, nil
+	}
+}
+
+func isFiltered(r *pb.RangeRequest) bool {
+	return r.GetMinModRevision() != 0 || r.GetMaxModRevision() != 0 || r.GetMinCreateRevision() != 0 || r.GetMaxCreateRevision() != 0
+}
+
+// isOutside reports whether the bounds of r on revisions leave a key out.
+func isOutside(kv *mvccpb.KeyValue, r *pb.RangeRequest) bool {
+	return r.GetMaxModRevision() != 0 && kv.GetModRevision() > r.GetMaxModRevision() ||
+		r.GetMinModRevision() != 0 && kv.GetModRevision() < r.GetMinModRevision() ||
+		r.GetMaxCreateRevision() != 0 && kv.GetCreateRevision() > r.GetMaxCreateRevision() ||
+		r.GetMinCreateRevision() != 0 && kv.GetCreateRevision() < r.GetMinCreateRevision()
+}
+
+func sortAs(kvs []*mvccpb.KeyValue, r *pb.RangeRequest) {
 	sign := 1
 	if r.GetSortOrder() == pb.RangeRequest_DESCEND {
 		sign = -1
@@ -176,17 +207,6 @@ func (m *model) rangeAt(at int64, r *pb.RangeRequest) (*pb.RangeResponse, error)
 			pb.RangeRequest_VALUE:   bytes.Compare(a.GetValue(), b.GetValue()),
 		}[r.GetSortTarget()]
 	})
-	if limit > 0 && len(kvs) > limit {
-		kvs, resp.More = kvs[:limit], true
-	}
-	for _, kv := range kvs {
-		kv = proto.CloneOf(kv)
-		if r.GetKeysOnly() {
-			kv.Value = nil
-		}
-		resp.Kvs = append(resp.Kvs, kv)
-	}
-	return resp, nil
 }
 
 func (m *model) txn(t *pb.TxnRequest) (*pb.TxnResponse, error) {

@@ -49,23 +49,21 @@ func (m *ttlModel) means(c *store.Command, id int64) bool {
 	return c.Grants[0] == l.Grant
 }
 
+// isUngranted reports whether c is of a leader that names no grant, as all have to.
+func (m *ttlModel) isUngranted(c *store.Command) bool {
+	return c.Grants == nil && m.raised && c.Fence != 0 && (c.Request.GetLeaseRevoke() != nil || c.Request.GetLeaseCheckpoint() != nil)
+}
+
 // apply returns what the store must answer.
 func (m *ttlModel) apply(index int, c *store.Command) error {
 	r := c.Request
 	switch {
 	case c.Grants != nil && !m.raised:
 		return store.ErrMalformed
-	case c.Grants == nil && m.raised && c.Fence != 0 && (r.GetLeaseRevoke() != nil || r.GetLeaseCheckpoint() != nil):
+	case m.isUngranted(c):
 		return store.ErrNoGrant
 	case r.GetLeaseGrant() != nil:
-		g := r.GetLeaseGrant()
-		if m.leases[g.GetID()] != nil {
-			return rpctypes.ErrGRPCLeaseExist
-		}
-		m.leases[g.GetID()] = &store.TTLLease{ID: g.GetID(), TTL: g.GetTTL()}
-		if m.raised {
-			m.leases[g.GetID()].Grant = uint64(index)
-		}
+		return m.grant(index, r.GetLeaseGrant())
 	case r.GetLeaseRevoke() != nil:
 		id := r.GetLeaseRevoke().GetID()
 		if !m.means(c, id) {
@@ -83,18 +81,35 @@ func (m *ttlModel) apply(index int, c *store.Command) error {
 	case r.GetPut() != nil:
 		return m.put(m.of, r.GetPut())
 	case r.GetTxn() != nil:
-		next := maps.Clone(m.of)
-		for _, op := range r.GetTxn().GetSuccess() {
-			if d := op.GetRequestDeleteRange(); d != nil {
-				delete(next, string(d.GetKey()))
-				continue
-			}
-			if err := m.put(next, op.GetRequestPut()); err != nil {
-				return err
-			}
-		}
-		m.of = next
+		return m.txn(r.GetTxn().GetSuccess())
 	}
+	return nil
+}
+
+func (m *ttlModel) grant(index int, g *pb.LeaseGrantRequest) error {
+	if m.leases[g.GetID()] != nil {
+		return rpctypes.ErrGRPCLeaseExist
+	}
+	m.leases[g.GetID()] = &store.TTLLease{ID: g.GetID(), TTL: g.GetTTL()}
+	if m.raised {
+		m.leases[g.GetID()].Grant = uint64(index)
+	}
+	return nil
+}
+
+// txn does all of ops, or nothing.
+func (m *ttlModel) txn(ops []*pb.RequestOp) error {
+	next := maps.Clone(m.of)
+	for _, op := range ops {
+		if d := op.GetRequestDeleteRange(); d != nil {
+			delete(next, string(d.GetKey()))
+			continue
+		}
+		if err := m.put(next, op.GetRequestPut()); err != nil {
+			return err
+		}
+	}
+	m.of = next
 	return nil
 }
 

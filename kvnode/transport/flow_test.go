@@ -94,13 +94,7 @@ func TestStoppedPeerFillsItsQueue(t *testing.T) {
 		}
 		last := time.Now()
 		time.Sleep(150 * time.Millisecond)
-		calls := a.unreachables()
-		if n := len(calls); n < 5 || n > 12 {
-			t.Errorf("Unreachable() was called %d times within a second, want about 10", n)
-		}
-		if n := len(calls); n > 0 && calls[n-1].Before(last.Add(-100*time.Millisecond)) {
-			t.Errorf("last loss at %v, last call of Unreachable() at %v", last, calls[n-1])
-		}
+		calledUntil(t, a.unreachables(), last)
 		p := a.peerOf(t, 2)
 		if bulk := p.Streams[bulk]; bulk.Lost < 1500 {
 			t.Errorf("Lost = %d, want at least 1500", bulk.Lost)
@@ -127,6 +121,17 @@ func TestStoppedPeerFillsItsQueue(t *testing.T) {
 			t.Errorf("%d messages arrived after healing, want 1", got-before)
 		}
 	})
+}
+
+// calledUntil expects Unreachable to be called about ten times a second, until the last loss.
+func calledUntil(t *testing.T, calls []time.Time, last time.Time) {
+	t.Helper()
+	if n := len(calls); n < 5 || n > 12 {
+		t.Errorf("Unreachable() was called %d times within a second, want about 10", n)
+	}
+	if n := len(calls); n > 0 && calls[n-1].Before(last.Add(-100*time.Millisecond)) {
+		t.Errorf("last loss at %v, last call of Unreachable() at %v", last, calls[n-1])
+	}
 }
 
 // Send returns at once even for peers that were never reached, and control

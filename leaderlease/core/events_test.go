@@ -271,19 +271,27 @@ func (m *model) couldWin(c, l *modelNode) string {
 	if !m.bound(c) && m.wins(c, l, nil, nil, anyone) {
 		return "by campaigning"
 	}
-	for _, msg := range m.wire {
-		if msg.kind != "timeout-now" || msg.to != c.id || msg.term < c.term || !m.wouldAdmit(c, msg.release) {
-			continue
-		}
-		if m.wins(c, l, nil, msg.release, anyone) {
-			return "by the transfer under way"
-		}
+	if m.couldWinByTransfer(c, l) {
+		return "by the transfer under way"
 	}
 	unspent := func(v *modelNode) bool { return v.term < c.term || (v.term == c.term && v.vote == 0) }
 	if c.votes != nil && c.term > l.view.Term && m.wins(c, l, c.votes, c.forced, unspent) {
 		return "with the votes it has"
 	}
 	return ""
+}
+
+func (m *model) couldWinByTransfer(c, l *modelNode) bool {
+	anyone := func(*modelNode) bool { return true }
+	for _, msg := range m.wire {
+		if msg.kind != "timeout-now" || msg.to != c.id || msg.term < c.term || !m.wouldAdmit(c, msg.release) {
+			continue
+		}
+		if m.wins(c, l, nil, msg.release, anyone) {
+			return true
+		}
+	}
+	return false
 }
 
 // wins reports whether the votes c has and those it could get are a quorum.

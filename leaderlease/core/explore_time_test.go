@@ -143,6 +143,11 @@ func (s *stage) forget() {
 			a.mail, a.mailTerm = 0, 0
 		}
 	}
+	s.forgetLetters()
+}
+
+// forgetLetters takes away what nobody would look at any more, and what is there twice.
+func (s *stage) forgetLetters() {
 	for i := range s.b.letters {
 		l := &s.letters[i]
 		if l.kind == noLetter {

@@ -78,18 +78,24 @@ func (p *play) keepsItsWord(d *datadriven.TestData) {
 		if p.misled && n.lease.Info().Err != nil {
 			p.missed = n.ID
 		}
-		named := len(d.CmdArgs) > 0 && d.CmdArgs[0].Key == fmt.Sprint(n.ID)
-		if (d.Cmd == "close" || d.Cmd == "invalidate") && named && n.Valid() {
-			p.fail("node %d: %s, and the lease is valid", n.ID, d.Cmd)
-		}
-		if d.Cmd == "close" && named && !closed(n.lease) {
-			p.fail("node %d: close, and a Watch that begins now does not end", n.ID)
+		if len(d.CmdArgs) > 0 && d.CmdArgs[0].Key == fmt.Sprint(n.ID) {
+			p.givesUp(n, d.Cmd)
 		}
 		if p.reads == 0 && n.lease.Stats().Rounds > 0 {
 			p.fail("node %d asks for a round, and nobody reads", n.ID)
 		}
 	}
 	p.endsReads(d)
+}
+
+// givesUp judges a directive that a node's lease is given up by.
+func (p *play) givesUp(n *Node, cmd string) {
+	if (cmd == "close" || cmd == "invalidate") && n.Valid() {
+		p.fail("node %d: %s, and the lease is valid", n.ID, cmd)
+	}
+	if cmd == "close" && !closed(n.lease) {
+		p.fail("node %d: close, and a Watch that begins now does not end", n.ID)
+	}
 }
 
 // endsReads judges that no read waits for what will not come: its context has ended, or

@@ -106,6 +106,12 @@ func TestWhatCannotBeRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A file that begins in the midst of something, or is something else.
+func TestWhatIsNoTrace(t *testing.T) {
+	text := written(t, story(t)[:1])
+	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
 	torn, err := Read(strings.NewReader(lines[0][:20] + "\n" + text))
 	if err != nil {
 		t.Fatal(err)
