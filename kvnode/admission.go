@@ -17,6 +17,8 @@ func (l *raftLoop) newAdmission() *admission.State {
 	if l.waiting() && l.id.Alone {
 		l.log.Info("founds a cluster of one, unless members of an older one call first", "in", l.cfg.patience)
 	}
+	// Those of the identity, which says who founded the cluster, or whom a joiner was told of.
+	// The log may know others by now; whoever is not waiting is not asked.
 	var members []uint64
 	for _, m := range l.id.Members {
 		members = append(members, m.ID)
@@ -39,11 +41,15 @@ func (l *raftLoop) showAwaited() {
 	l.awaited.Store(&names)
 }
 
-// do does what was decided, but to give up: only the caller knows why.
+// do does what was decided, but to give up: only the caller knows why. It is durable that
+// this member is admitted before it counts: after a restart it takes part at once, as the
+// others may have counted its vote by then. If that cannot be written the node has failed,
+// and nothing is opened.
 func (l *raftLoop) do(d admission.Decision) {
 	if d.Open && l.note(func(id *memberdir.Identity) { id.Admitted = true }) {
 		l.admission.Opened()
 		l.showAwaited()
+		// It need not wait for the next tick: whom it was waiting for may be waiting for it.
 		l.elect(l.detector.Tick(l.standing()))
 	}
 	switch d.Say {
@@ -55,7 +61,10 @@ func (l *raftLoop) do(d admission.Decision) {
 	}
 }
 
-// refusedAsForeign is called each time a peer says that it is of another cluster.
+// refusedAsForeign is called each time a peer says that it is of another cluster. One that
+// says so may be a stray, so a member that takes part goes on and complains; one that
+// waits ends once all the others have said so for RefusalPatience: it will never be let in,
+// and its directory holds nothing yet.
 func (l *raftLoop) refusedAsForeign(r *transport.RefusedError, now time.Time) {
 	waits, advice := !l.admission.IsOpen(), "its data directory, or this member's, is of another cluster; remove the one that is wrong from where it runs"
 	if waits {
