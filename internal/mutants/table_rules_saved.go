@@ -17,7 +17,12 @@ var savedRules = []Mutant{
 	{
 		Rule: "V6", Name: "longer promises are made while a shorter one is saved", Pkg: corePkg, Test: "^TestWhatIsSavedFalls$",
 		File: savedFile,
-		Old:  "s.limit = d // before", New: "// before",
+		Old:  "s.limit = min(s.limit, d) // before", New: "// before",
+	},
+	{
+		Rule: "V6", Name: "longer promises are made while one that somebody asks for is saved", Pkg: corePkg, Test: "^TestNoLongerPromiseIsMadeWhileAShorterOneIsSaved$",
+		File: savedFile,
+		Old:  "s.limit = min(s.limit, d) // before", New: "if s.wanted == 0 {\n\t\ts.limit = d\n\t}\n\t// before",
 	},
 	{
 		Rule: "V6", Name: "what is saved falls though longer promises are made", Trace: true, Pkg: corePkg, Test: "^TestWhatIsSavedFalls$",

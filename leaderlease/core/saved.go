@@ -65,10 +65,10 @@ func (g *Guard) Save(now Instant) (d time.Duration, ok bool) {
 		s.held = max(s.held, d)
 	case s.held > s.floor && ended:
 		d = s.floor
-		s.limit = d // before it is durable: no longer promise may be made meanwhile
 	default:
 		return 0, false
 	}
+	s.limit = min(s.limit, d) // before it is durable: no longer promise may be made meanwhile
 	s.wanted, s.quiet, s.void = 0, now, false
 	return d, true
 }

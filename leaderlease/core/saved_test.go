@@ -167,6 +167,31 @@ func TestAShorterProbeLowersNothingThatMayBeOwed(t *testing.T) {
 	g.wantSave(t, sec+2, long)
 }
 
+// While a long promise is saved, which takes the disk longer than that promise lasts, another
+// leader asks for a shorter one. When it is that one's turn to be saved, who asks for the long
+// one must wait: storage is about to hold less.
+func TestNoLongerPromiseIsMadeWhileAShorterOneIsSaved(t *testing.T) {
+	const middle = 500 * time.Millisecond
+	g := keeping(short)
+	g.asked(long, sec)
+	g.wantSave(t, sec, long)
+	g.asked(middle, sec+1)
+	now := sec + Instant(long)
+	g.Saved(long)
+	g.wantSave(t, now, middle)
+	if g.asked(long, now) {
+		t.Error("a promise is made that storage holds no longer once the save is over")
+	}
+	if !g.asked(middle, now) {
+		t.Error("a promise is refused that storage holds before the save and after it")
+	}
+	g.Saved(middle)
+	if g.asked(long, now+1) {
+		t.Error("what is saved is not what decides")
+	}
+	g.wantSave(t, now+1, long)
+}
+
 // A guard that nobody has told of storage promises what it may, and saves nothing.
 func TestAGuardWithoutStorageSavesNothing(t *testing.T) {
 	g := NewGuard(sec, 1, 2*time.Second, time.Second)
