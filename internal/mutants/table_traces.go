@@ -121,6 +121,11 @@ var judges = []Mutant{
 		Old:  "			least = max(least, e.Duration)\n", New: "			least = max(least, 0)\n",
 	},
 	{
+		Rule: "judge", Name: "what was recorded over cannot have been a save", Pkg: tracePkg, Test: "^TestWhatIsSavedMayHaveFallenBeforeTheFirstEvent$",
+		File: "leaderlease/leasetrace/process.go",
+		Old:  "if e.Seq != last+1 &&", New: "if last > 0 && e.Seq != last+1 &&",
+	},
+	{
 		Rule: "judge", Name: "what is missing cannot have been a save", Pkg: tracePkg, Test: savedTest,
 		File: "leaderlease/leasetrace/process.go",
 		Old:  "(!p.Ended || p.Cut != \"\") && s.Saved > 0", New: "p.Cut != \"\" && s.Saved > 0",

@@ -51,12 +51,13 @@ func (p *Process) remembered(older time.Duration) (least time.Duration) {
 		return 0 // its first line is missing, and what it has saved
 	}
 	least = cmp.Or(s.Saved, older)
-	granted := older > 0
+	granted, last := older > 0, uint64(0)
 	for i := range p.Events {
 		e := &p.Events[i]
-		if i > 0 && e.Seq != p.Events[i-1].Seq+1 && s.Saved > 0 {
+		if e.Seq != last+1 && s.Saved > 0 {
 			least = min(least, s.Duration) // it may have fallen in the gap
 		}
+		last = e.Seq
 		switch {
 		case e.Kind == leaderlease.TraceGrant:
 			granted = true

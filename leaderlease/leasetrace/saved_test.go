@@ -117,6 +117,26 @@ func TestAProcessHoldsForWhatTheOneBeforeHasSaved(t *testing.T) {
 	}
 }
 
+// A recorder keeps the newest events of a process that runs for long. What is saved may have
+// fallen in those before them, too.
+func TestWhatIsSavedMayHaveFallenBeforeTheFirstEvent(t *testing.T) {
+	disk := &memory{longest: 900 * ms}
+	leader, voter := newMember(t, 1, raft.NewMemoryStorage(), time.Hour), remembering(t, disk, 2, 2*time.Hour)
+	leader.becomes(raft.StateLeader, 2, 1)
+	voter.becomes(raft.StateFollower, 2, 1)
+	leader.renews(voter)
+	voter.clock.now = voter.clock.now.Add(900 * ms)
+	voter.Tick()
+	disk.wait()
+	leader.renews(voter)
+	all := traces(leader, voter, remembering(t, disk, 2, 3*time.Hour))
+	grant := find(t, &all[1], leaderlease.TraceGrant, 2)
+	all[1].Events = all[1].Events[grant.Seq-1:]
+	if v := Judge(all); v.Refused != nil {
+		t.Errorf("%v, want a hold of what was saved to pass", v)
+	}
+}
+
 // A restart holds for what it says that was saved.
 func TestARestartHoldsForWhatWasSaved(t *testing.T) {
 	next := traces(remembering(t, &memory{longest: 900 * ms}, 2, time.Hour))
