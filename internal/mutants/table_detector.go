@@ -80,7 +80,17 @@ var detectorRules = []Mutant{
 	{
 		Rule: "succession", Name: "any request for a pre-vote is a hint", Pkg: "./leaderlease/detector", Test: "^TestARequestForAPreVoteIsAHint$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "now.Sub(d.heard) >= quiet*d.cfg.Heartbeat", New: "true",
+		Old:  "&& d.quiet(now) {", New: "{",
+	},
+	{
+		Rule: "succession", Name: "a leader that is heard is forgotten", Pkg: "./leaderlease/detector", Test: "^TestALeaderThatIsHeardIsNotForgotten$",
+		File: "leaderlease/detector/detector.go",
+		Old:  " || !d.quiet(now) {", New: " {",
+	},
+	{
+		Rule: "succession", Name: "a leader without promises is deposed by closed connections", Pkg: rulesPkg, Test: "^TestV7AFalseAlarmChangesNoTermWithoutPromises$",
+		File: "leaderlease/detector/detector.go",
+		Old:  " || !d.quiet(now) {", New: " {",
 	},
 	{
 		Rule: "succession", Name: "who has missed the hint vetoes", Pkg: "./leaderlease/detector", Test: "^TestARequestForAPreVoteIsAHint$",
@@ -108,7 +118,10 @@ var detectorRules = []Mutant{
 		File: "leaderlease/ready.go",
 		Old:  "mu.role, mu.leader = rd.RaftState, rd.Lead",
 		New:  "mu.role, mu.leader = rd.RaftState, rd.Lead\n\t\tif rd.Lead == raft.None {\n\t\t\tmu.guard = core.NewGuard(now, l.nonce.incarnation(), l.cfg.MaxPromise, 0)\n\t\t}",
-		More: []Edit{{File: "leaderlease/detector/detector.go", Old: "k.Away || k.Bound ||", New: "k.Away ||"}},
+		More: []Edit{
+			{File: "leaderlease/detector/detector.go", Old: "k.Away || k.Bound ||", New: "k.Away ||"},
+			{File: "leaderlease/detector/detector.go", Old: " || !d.quiet(now) {", New: " {"},
+		},
 	},
 }
 

@@ -37,8 +37,9 @@ const (
 	// which somebody stands are given up. Longer: fail-over takes longer if the first is down.
 	longTurn  = 300 * time.Millisecond
 	leastTurn = 3
-	// quiet is after how many heartbeats' time without one another member's request for a
-	// pre-vote counts as a hint. Fewer: a single late heartbeat would do.
+	// quiet is after how many heartbeats' time without one a hint is acted upon, and another
+	// member's request for a pre-vote counts as one. Fewer: a single late heartbeat would do. It
+	// is what keeps a leader that lives where no promise does, as with leases off.
 	quiet = 3
 	// patience is for how many turns another member that asks for pre-votes is left alone:
 	// on a slow machine both would grant each other theirs, and split the vote.
@@ -147,7 +148,7 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 			d.alive(now)
 		}
 	case raftpb.MsgPreVote:
-		if m.GetFrom() != d.leader && now.Sub(d.heard) >= quiet*d.cfg.Heartbeat {
+		if m.GetFrom() != d.leader && d.quiet(now) {
 			d.suspect(d.leader, PreVote, now)
 		}
 		if d.hint.yield.IsZero() { // once: one whose log is short asks on and on
@@ -167,10 +168,13 @@ func (d *Detector) alive(now time.Time) {
 	d.stats.FalseAlarms++
 }
 
+// quiet reports whether the leader is silent.
+func (d *Detector) quiet(now time.Time) bool { return now.Sub(d.heard) >= quiet*d.cfg.Heartbeat }
+
 // forget reports whether the leader is to be forgotten: once for each suspicion, as soon
-// as the promise to it has ended.
+// as the promise to it has ended and it is silent.
 func (d *Detector) forget(now time.Time) bool {
-	if !d.Suspects(now) || !d.hint.free.IsZero() {
+	if !d.Suspects(now) || !d.hint.free.IsZero() || !d.quiet(now) {
 		return false
 	}
 	d.hint.free = now
@@ -179,16 +183,19 @@ func (d *Detector) forget(now time.Time) bool {
 }
 
 // Poll is called every Interval while a leader is suspected. Once the promise to it has
-// ended it is forgotten, and the members take turns to campaign.
+// ended, and it is silent, it is forgotten, and the members take turns to campaign.
 func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
 	if !d.Suspects(now) || k.Leads || k.Away || k.Bound || !slices.Contains(k.Voters, d.cfg.Self) {
 		return Decision{}
 	}
 	do.Forget = d.forget(now)
 	h := &d.hint
+	if h.free.IsZero() || now.Before(h.yield) || k.Candidate {
+		return do
+	}
 	place, of := d.place(k.Voters)
 	turn := int(now.Sub(h.free) / d.cfg.Turn)
-	if turn%of != place || turn+1 == h.turn || now.Before(h.yield) || k.Candidate {
+	if turn%of != place || turn+1 == h.turn {
 		return do
 	}
 	h.turn = turn + 1

@@ -142,6 +142,15 @@ func TestACandidateDoesNotCampaignAgain(t *testing.T) {
 	d.wants(t, 350*ms, three, campaign)
 }
 
+// Where no promise binds the member, its leader's heartbeats do: a hint alone is not acted upon.
+func TestALeaderThatIsHeardIsNotForgotten(t *testing.T) {
+	d := follower(2)
+	d.Gone(1, at(0))
+	d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(10*ms)) // it may have been under way
+	d.wants(t, 10*ms+3*beat-1, three, nothing)
+	d.wants(t, 10*ms+3*beat, three, both)
+}
+
 // One follower that has missed the hint does not veto for an election timeout: another one
 // that asks for its pre-vote is believed, if the leader is silent here, too. The lease lets
 // the request in once the promise has ended.
@@ -157,8 +166,9 @@ func TestARequestForAPreVoteIsAHint(t *testing.T) {
 		{"the leader's own", 1, 3 * beat, nothing},
 	} {
 		d := follower(2)
-		if got := d.Heard(message(raftpb.MsgPreVote, tt.from, 6), 5, at(tt.at)); got != tt.want {
-			t.Errorf("%s: Heard() = %+v, want %+v", tt.name, got, tt.want)
+		got := d.Heard(message(raftpb.MsgPreVote, tt.from, 6), 5, at(tt.at))
+		if suspects := d.Suspects(at(tt.at)); got != tt.want || suspects != tt.want.Forget {
+			t.Errorf("%s: Heard() = %+v, and it suspects its leader: %v, want %+v", tt.name, got, suspects, tt.want)
 		}
 	}
 	d := follower(3)
@@ -169,8 +179,11 @@ func TestARequestForAPreVoteIsAHint(t *testing.T) {
 	d.wants(t, 390*ms, three, campaign) // in vain, it seems
 	suspecting := follower(3)
 	suspecting.Gone(1, at(0))
-	if got := suspecting.Heard(message(raftpb.MsgPreVote, 2, 6), 5, at(1)); got != forget {
-		t.Errorf("Heard() of a member that suspects its leader = %+v, want %+v", got, forget)
+	for _, want := range []Decision{nothing, forget} {
+		if got := suspecting.Heard(message(raftpb.MsgPreVote, 2, 6), 5, at(3*beat-1)); got != want {
+			t.Errorf("Heard() of a member that suspects its leader = %+v, want %+v", got, want)
+		}
+		suspecting.heard = at(-1)
 	}
 	if d.Stats().Hints[PreVote] != 1 || d.Stats().Forgets != 1 {
 		t.Errorf("Stats() = %+v, want one hint by a pre-vote", d.Stats())

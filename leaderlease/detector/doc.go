@@ -10,8 +10,8 @@
 //     io.ErrUnexpectedEOF under TLS, ECONNRESET; not what a timeout or this process has
 //     ended). It is a hint and never a proof: proxies and middleboxes end connections, too.
 //   - While the leader is suspected, Poll is called every few milliseconds. As soon as the
-//     promise to it has ended, raft is told to forget it (ForgetLeader), and then votes at
-//     once; and the members take turns to campaign.
+//     promise to it has ended, and three heartbeats are missing, raft is told to forget it
+//     (ForgetLeader), and then votes at once; and the members take turns to campaign.
 //   - A heartbeat or an append that comes later than what was under way ends the suspicion.
 //
 // Without a hint it is silence that decides, and members take turns after it as well, which
@@ -23,6 +23,6 @@
 // takes for its leader (rule V7 of docs/design.md): a promise is kept whatever is forgotten,
 // and Poll decides nothing while one binds the member. PreVote and CheckQuorum refuse whoever
 // is alone with its suspicion: a false alarm at one follower changes no term. One at a
-// majority, of a leader that none of them hears of for as long as the promise lasts, costs
-// an election.
+// majority, of a leader that none of them hears of for as long as the promise lasts, and three
+// heartbeats at least, costs an election.
 package detector

@@ -72,6 +72,24 @@ func TestV7AFalseAlarmChangesNoTerm(t *testing.T) {
 	}
 }
 
+// The same where leases are off, so that no promise keeps the followers from voting.
+func TestV7AFalseAlarmChangesNoTermWithoutPromises(t *testing.T) {
+	s := begin(t, leasetest.Options{
+		Configure: func(_ uint64, cfg *leaderlease.Config) { cfg.Disabled = true },
+		Node:      func(uint64) leasetest.NodeOptions { return leasetest.NodeOptions{Async: true, Suspects: true} },
+	})
+	s.Node(1).Campaign()
+	s.Run(500 * ms)
+	for range 50 {
+		s.Node(2).Gone(1)
+		s.Node(3).Gone(1)
+		s.Run(30 * ms)
+	}
+	if l, got := s.Leader(), s.Node(2).Suspicions(); l == nil || l.ID != 1 || l.Term() != 1 || got.FalseAlarms == 0 || got.Forgets != 0 {
+		t.Errorf("Suspicions() = %+v, want false alarms, nobody forgotten, and node 1 to lead term 1", got)
+	}
+}
+
 // One follower hears nothing of the leader any more, which the other does: it forgets its
 // leader, asks for pre-votes, and gets none.
 func TestV7AloneWithAHintChangesNoTerm(t *testing.T) {
