@@ -16,7 +16,7 @@ const (
 	recordInstall    recordType = 4 // a snapshot that replaces the log
 	recordCheckpoint recordType = 5 // a snapshot of what the log holds
 	recordBase       recordType = 6 // everything up to here is compacted
-	recordPromise    recordType = 7 // the largest promise ever made
+	recordPromise    recordType = 7 // the longest promise that a restart holds for
 )
 
 // A record is
