@@ -3,8 +3,6 @@ package main
 // unfound says why no search finds anything with a bug planted, by the bug's name. Each
 // is caught by a directed test, or by the simulator.
 var unfound = map[string]string{
-	"a late change below a snapshot contradicts ConfIndex": "it turns leases off where a snapshot is restored at ConfIndex itself and a change below it is told late with other voters; no node here tells such a change",
-
 	"view stored outside the lock": "it takes two goroutines, one of them between two instructions of the other; all here run in one",
 }
 

@@ -17,6 +17,9 @@ func (n *Node) restore(snap *raftpb.Snapshot) {
 	}
 	n.conf, n.made = snap.GetMetadata().GetConfState(), max(n.made, index)
 	n.applied(index)
+	if n.lease != nil && n.chosen() == TellsConfTwice {
+		n.lease.ApplyConfStateAt(index, n.began)
+	}
 }
 
 func (n *Node) apply(entries []*raftpb.Entry) {

@@ -74,6 +74,16 @@ var memberMenus = []menu{
 		goals: []goal{goalForwarded},
 	},
 	{
+		// The same, where it is told once more, after the snapshot, of a change before it.
+		name: "late-change", depth: 2,
+		begin: []string{
+			"new election=4 spares=(4) durable", "elect 1", "isolate 3", "change 1 add=4", "run 300ms", "compact 1", "run 200ms", "hold type=MsgSnap", "heal",
+			"run 150ms", "disk 3 delay=1s", "release type=MsgSnap", "crash 3", "disk 3 delay=0ms", "mistake 3 twice", "restart 3", "pass", "run 400ms", "transfer 1 to=3",
+		},
+		steps: []string{"run 10ms", "run 110ms", "run 200ms"},
+		goals: []goal{goalSecond},
+	},
+	{
 		// Node 1 knows that node 2 is removed, before it does itself.
 		name: "shrink", depth: 4,
 		begin: []string{"new election=4 voters=(1,2) async", "elect 2", "apply 2 delay=2s", "fill 2"},

@@ -24,14 +24,15 @@ const (
 	ReadyTooLate
 	// TellsNoConf does not call ApplyConfState.
 	TellsNoConf
-	// TellsConfTwice calls ApplyConfStateAt for the change before, too, RepeatsConf says
-	// once more with ApplyConfState what counts, TellsOldConf what counted before.
+	// TellsConfTwice calls ApplyConfStateAt for what was before, too.
 	TellsConfTwice
+	// RepeatsConf says once more with ApplyConfState what counts.
 	RepeatsConf
+	// TellsOldConf says so what counted before.
 	TellsOldConf
-	// TellsConfAhead takes a change for the newest that raft has handed out, and
-	// TellsConfAgain tells the one before it once more when one is handed out.
+	// TellsConfAhead takes a change for the newest that raft has handed out.
 	TellsConfAhead
+	// TellsConfAgain tells the change before once more when one is handed out.
 	TellsConfAgain
 	// ClaimsConf says that Storage has all changes of the log, which it has not.
 	ClaimsConf

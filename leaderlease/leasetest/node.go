@@ -64,6 +64,8 @@ type Node struct {
 	// newest change that raft has handed out, made the newest that the node has made, or
 	// that came with a snapshot.
 	confIndex, handed, made uint64
+	// began is the configuration that the log began with at the start.
+	began *raftpb.ConfState
 	// snapshots are such that wait until what is committed is applied.
 	snapshots []*raftpb.Message
 	// unsynced are writes under way, oldest first.
@@ -95,7 +97,7 @@ func (n *Node) start() {
 	must(err)
 	n.machine, err = n.machine.Reopen(snap)
 	must(err)
-	n.conf = n.machine.Conf()
+	n.conf, n.began = n.machine.Conf(), snap.GetMetadata().GetConfState()
 	n.allowed = max(n.allowed, snap.GetMetadata().GetIndex())
 	rc := &raft.Config{
 		ID: n.ID, ElectionTick: c.opts.ElectionTick, HeartbeatTick: c.opts.HeartbeatTick,
