@@ -63,6 +63,7 @@ test: ## what CI runs: all tests with the race detector, the standard simulation
 simulations:
 	$(SIMULATE)
 	$(GO) test -timeout 15m ./leaderlease/core ./leaderlease/leasetest ./kvnode/ttl ./internal/raftsim ./raftwal/...
+	$(GO) test -timeout 15m ./leaderlease -run '^TestExplore'
 	$(GO) test -timeout 15m ./leaderlease/leasetest/sim -skip '^TestSimulation$$'
 
 .PHONY: race

@@ -62,13 +62,7 @@ func TestViewsAreStoredUnderTheLock(t *testing.T) {
 			defer close(invalidated)
 			p.Invalidate()
 		}()
-		runtime.Gosched() // it stands in line
-		for began := time.Now(); time.Since(began) < 3*ms; {
-			continue // longer than sync.Mutex lets anybody wait
-		}
-		p.mu.Unlock()
-		p.mu.Lock()
-		runtime.Gosched() // it has lost the race for the lock, and will have it next
+		p.standInLine()
 	}
 	p.Incoming(grant)
 	<-invalidated

@@ -174,7 +174,7 @@ func TestExploreSchedules(t *testing.T) {
 		w := newSchedule(t, s)
 		began, depth := time.Now(), *exploreDeviations+s.more
 		if shortened() {
-			depth = 1
+			depth = s.more
 		}
 		w.deviations(nil, depth)
 		t.Logf("%-15s %d deviations: %d schedules, %v", s.name, depth, w.plays, time.Since(began).Round(time.Millisecond))

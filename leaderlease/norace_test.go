@@ -1,0 +1,5 @@
+//go:build !race
+
+package leaderlease
+
+const raceEnabled = false
