@@ -20,10 +20,11 @@ func (n *Node) newTTL() *ttl.Engine {
 	}
 	return ttl.New(ttl.Config{
 		Member: ttlMember{n}, Store: n.store, Clock: c,
-		// A shorter pause is none: nobody would elect another leader for it.
+		// A longer pause counts nothing, whoever leads.
 		MaxGap: n.cfg.ElectionTimeout / 2,
-		// Clients whose connection broke look elsewhere first.
-		Grace:      n.cfg.ElectionTimeout * 3 / 2,
+		// Clients whose connection broke look elsewhere first. They have as long from the death of
+		// a leader on, whether it was replaced when its promise ended or after silence.
+		Grace:      n.cfg.ElectionTimeout*3/2 + n.cfg.ElectionTimeout - n.lease.Info().Duration,
 		Checkpoint: n.cfg.TTLCheckpoint, Logger: n.cfg.Logger,
 	})
 }

@@ -118,6 +118,32 @@ func TestFailOverGivesTheFullTTL(t *testing.T) {
 	})
 }
 
+// A leader that is killed is replaced within a quarter of a second, by one who knows how little
+// is left of a TTL lease. Its client has as long to find the new one as after an election
+// timeout.
+func TestFailOverLeavesClientsTheTimeToComeBack(t *testing.T) {
+	amend := func(cfg *Config) { brief(cfg); cfg.TTLCheckpoint = 500 * time.Millisecond }
+	inCluster(t, 3, amend, func(t *testing.T, c *cluster) {
+		old := c.leader()
+		time.Sleep(5 * time.Second) // until the format has risen
+		c.grant(old, 1, 5)
+		c.grant(old, 2, 5)
+		time.Sleep(4800 * time.Millisecond)
+		c.crash(old)
+		died := time.Now()
+		next := c.leader()
+		if took := time.Since(died); took > 400*time.Millisecond {
+			t.Fatalf("the next leader serves after %v, want the promise of 250ms", took)
+		}
+		time.Sleep(2400*time.Millisecond - time.Since(died))
+		c.wantAlive(next, 1, true)
+		c.renew(next, 1)
+		time.Sleep(time.Second)
+		c.wantAlive(next, 1, true)
+		c.wantAlive(next, 2, false)
+	})
+}
+
 // A leader that loses its quorum cannot know whether its keep-alives count.
 func TestNoRenewalWithoutAQuorum(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {

@@ -59,7 +59,8 @@ type Config struct {
 	// machine counts no time at all.
 	MaxGap time.Duration
 	// Grace is the served time after an interruption in which nothing is revoked.
-	// Default: 1.5 s. It should be no longer than the shortest TTL.
+	// Default: 1.5 s. Shorter: clients whose leader has died lose TTL leases that they would
+	// have renewed. Longer: those of dead clients outlive each change of leaders.
 	Grace time.Duration
 	// Rate bounds the revocations per second. Default: 1,000, as in etcd. More:
 	// a crowd that expires at once holds up writes.
