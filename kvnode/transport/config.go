@@ -108,7 +108,8 @@ type limits struct {
 	// held for retryMax begins anew.
 	retryMin, retryMax     time.Duration
 	refusedMin, refusedMax time.Duration
-	// hold is how long control messages outlive the lack of a connection.
+	// hold is how long control messages outlive the lack of a connection: half of a promise,
+	// if that is less.
 	hold time.Duration
 	// lost is the least time between two calls of Unreachable for one peer.
 	lost time.Duration

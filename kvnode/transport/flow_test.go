@@ -166,6 +166,26 @@ func TestControlMessagesWaitForTheFirstConnection(t *testing.T) {
 	})
 }
 
+// What waits for longer than half of a promise would renew no lease, and ask for votes in an
+// election that is over.
+func TestControlMessagesWaitForHalfOfAPromise(t *testing.T) {
+	for wait, want := range map[time.Duration]int{100 * time.Millisecond: 1, 150 * time.Millisecond: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			net := memlink.New()
+			a := begin(t, net, &fakeNode{id: 1}, func(cfg *Config, _ *limits) { cfg.Hello.Promise = 250 * time.Millisecond })
+			a.SetPeer(2, []string{addrOf(2)})
+			send(a, heartbeat(1, 2, 1))
+			time.Sleep(wait)
+			b := begin(t, net, &fakeNode{id: 2})
+			b.SetPeer(1, []string{addrOf(1)})
+			settled()
+			if got := b.got(); len(got) != want {
+				t.Errorf("after %v member 2 got %v, want %d messages", wait, got, want)
+			}
+		})
+	}
+}
+
 // RemovePeer ends connections both ways; the peer comes back only if admitted.
 func TestRemovePeer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

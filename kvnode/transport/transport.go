@@ -55,6 +55,9 @@ func start(cfg Config, lim limits) (*Transport, error) {
 	}
 	cfg = cfg.WithDefaults()
 	cfg.Logger = cfg.Logger.With("component", "transport")
+	if half := cfg.Hello.Promise / 2; half > 0 {
+		lim.hold = min(lim.hold, half) // what is older renews no lease, and its votes are others' by then
+	}
 	t := &Transport{cfg: cfg, limits: lim, self: cfg.Hello.From}
 	t.hall = arrivals.New(arrivals.Config{
 		Port: "peer", Strangers: lim.strangers, Reserve: lim.reserve, Known: t.Knows, Logger: cfg.Logger,
