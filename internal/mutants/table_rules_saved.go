@@ -70,9 +70,9 @@ var savedRules = []Mutant{
 		Old:  "\t\t\td = max(d, s.held)\n", New: "",
 	},
 	{
-		Rule: "V6", Name: "after a disruption the hold is what was saved", Pkg: corePkg, Test: "^TestADisruptedGuardTrustsNoSave$",
+		Rule: "V6", Name: "after a disruption the hold is what was saved at the start", Pkg: corePkg, Test: "^TestADisruptedGuardTrustsNoSave$",
 		File: guardFile,
-		Old:  "g.hold = now.Add(max(g.holdFor, g.maxPromise))", New: "g.hold = now.Add(max(g.holdFor, g.saved.held))",
+		Old:  "g.hold = now.Add(max(g.holdFor, g.maxPromise))", New: "g.hold = now.Add(max(g.holdFor, g.saved.floor))",
 	},
 	{
 		Rule: "V6", Name: "a save that failed counts", Pkg: libPkg, Test: "^TestASaveThatFailsIsSaidOnce$",
