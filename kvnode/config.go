@@ -49,14 +49,14 @@ type Config struct {
 	// none. Default: plain text, in which anybody can be any member.
 	PeerTLS *tlsconf.Source
 
-	// TickInterval is the time between heartbeats. Default: 100 ms. Shorter:
-	// more messages, and elections after shorter pauses.
+	// TickInterval is the time between heartbeats. Default: 50 ms. Shorter: more messages.
+	// Longer: the lease needs longer promises, and a leader that dies is replaced later.
 	TickInterval time.Duration
-	// ElectionTimeout is how long followers wait for a leader's heartbeat.
-	// Default: 1 s, at least 5 ticks.
+	// ElectionTimeout is how long followers wait for the heartbeat of a leader of whom they
+	// hear nothing else. Default: 1 s, at least 5 ticks.
 	ElectionTimeout time.Duration
-	// LeaseDuration, MaxClockSkew and MaxDriftPPM are leaderlease.Config's.
-	// Zero means its defaults.
+	// LeaseDuration, MaxClockSkew and MaxDriftPPM are leaderlease.Config's. Zero means what
+	// Lease returns, and leaderlease's default of the last.
 	LeaseDuration time.Duration
 	MaxClockSkew  time.Duration
 	MaxDriftPPM   int
@@ -123,7 +123,7 @@ type Config struct {
 
 // WithDefaults returns a copy of c with every unset optional field filled in.
 func (c Config) WithDefaults() Config {
-	c.TickInterval = cmp.Or(c.TickInterval, 100*time.Millisecond)
+	c.TickInterval = cmp.Or(c.TickInterval, 50*time.Millisecond)
 	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, time.Second)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, 5*time.Second+2*c.ElectionTimeout)
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, 3<<19)

@@ -9,16 +9,16 @@ import (
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
-// brief has short promises beside a long election timeout.
-func brief(cfg *Config) {
-	cfg.TickInterval, cfg.LeaseDuration, cfg.MaxClockSkew = 50*time.Millisecond, 250*time.Millisecond, 100*time.Millisecond
+// former has the defaults of former versions.
+func former(cfg *Config) {
+	cfg.TickInterval, cfg.LeaseDuration, cfg.MaxClockSkew = 100*time.Millisecond, 900*time.Millisecond, 180*time.Millisecond
 }
 
 // A leader that is killed is replaced when the promise to it has ended, by whom its
 // connections tell; without that, it takes an election timeout.
 func TestAKilledLeaderIsReplacedWhenItsPromiseEnds(t *testing.T) {
 	for _, ignore := range []bool{false, true} {
-		inCluster(t, 3, func(cfg *Config) { brief(cfg); cfg.IgnoreClosed = ignore }, func(t *testing.T, c *cluster) {
+		inCluster(t, 3, func(cfg *Config) { cfg.IgnoreClosed = ignore }, func(t *testing.T, c *cluster) {
 			for range 3 {
 				old := c.leader()
 				c.put(old, "k", "before")
@@ -45,7 +45,7 @@ func TestAKilledLeaderIsReplacedWhenItsPromiseEnds(t *testing.T) {
 // All links between members are reset ten times a second: nobody else leads, the lease is
 // held, and no write fails.
 func TestAStormOfResetsElectsNobody(t *testing.T) {
-	inCluster(t, 3, brief, func(t *testing.T, c *cluster) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		term := leader.Term()
 		time.Sleep(time.Second)
@@ -71,12 +71,13 @@ func TestAStormOfResetsElectsNobody(t *testing.T) {
 
 // Members of the former version have promises of nearly the election timeout. Whoever leads,
 // and whoever changes to the new one first, or back: a lease is held, and only the heartbeat
-// is missed in which the longer promise is saved.
+// is missed in which the longer promise is saved. The directories remember the promises of
+// the version that made them, and no longer ones once none are made.
 func TestMembersWithOtherPromises(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		for _, amend := range []func(*Config){brief, func(cfg *Config) {
-			cfg.TickInterval, cfg.LeaseDuration, cfg.MaxClockSkew = 100*time.Millisecond, 0, 0
-		}} {
+	inCluster(t, 3, former, func(t *testing.T, c *cluster) {
+		for _, amend := range []func(*Config){func(cfg *Config) {
+			cfg.TickInterval, cfg.LeaseDuration, cfg.MaxClockSkew = 0, shortPromise, 0
+		}, former} {
 			for _, name := range []string{"m1", "m2", "m3"} {
 				c.stop(name)
 				cfg := c.cfgs[name]
@@ -96,6 +97,11 @@ func TestMembersWithOtherPromises(t *testing.T) {
 					}
 				}
 			}
+			for _, n := range c.nodes {
+				if lease := n.Status().Lease; lease.Promise.Saved != lease.Duration {
+					t.Errorf("a restart of %s holds for %v, want %v as each of them asks for", n.Name(), lease.Promise.Saved, lease.Duration)
+				}
+			}
 		}
 	})
 }
@@ -103,7 +109,7 @@ func TestMembersWithOtherPromises(t *testing.T) {
 // A follower that forgets a leader that lives has handed it proposals: they are answered once
 // it is heard again, and have not failed.
 func TestWhatWasHandedToAForgottenLeaderIsAnswered(t *testing.T) {
-	inCluster(t, 3, brief, func(t *testing.T, c *cluster) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		f := c.followers(leader)[0]
 		c.put(f, "k", "before")

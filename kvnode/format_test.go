@@ -151,7 +151,7 @@ func TestARevocationNamesItsGrant(t *testing.T) {
 func TestWhatKeepsTheFormatIsSaid(t *testing.T) {
 	// Seventy minutes of heartbeats are many: here they are rare.
 	old := func(cfg *Config) {
-		cfg.newestFormat, cfg.TickInterval, cfg.ElectionTimeout = store.FormatFirst, time.Second, 5*time.Second
+		cfg.newestFormat, cfg.TickInterval, cfg.ElectionTimeout, cfg.LeaseDuration = store.FormatFirst, time.Second, 5*time.Second, 0
 	}
 	for _, c := range []struct {
 		name, want string

@@ -166,8 +166,9 @@ func (n *Node) openRaft() error {
 	if n.cfg.LeaseTrace != "" {
 		trace = leaderlease.NewTrace(leasetrace.Room)
 	}
+	duration, margin := n.cfg.Lease()
 	n.lease, err = leaderlease.New(leaderlease.Config{
-		Raft: rc, TickInterval: n.cfg.TickInterval, Duration: n.cfg.LeaseDuration, MaxClockSkew: n.cfg.MaxClockSkew,
+		Raft: rc, TickInterval: n.cfg.TickInterval, Duration: duration, MaxClockSkew: margin,
 		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Go: n.workers.Go, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease, Trace: trace,
 		// Whatever this member asks for, it grants what members of former versions do.
 		MaxPromise: time.Duration(ticks-1) * n.cfg.TickInterval,

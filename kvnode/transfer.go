@@ -14,11 +14,14 @@ import (
 	"github.com/leaderlease/go/kvnode/transport"
 )
 
-// heirTicks is after how many ticks another heir is asked to take over, while this
-// member still leads. An heir that campaigns ends that sooner: a round trip and a
-// write to disk fit in. Shorter: two campaign at once. Longer: nothing is proposed
-// until then.
-const heirTicks = 3
+// heirTime is after how long another heir is asked to take over, while this member still
+// leads, and heirTicks how many ticks that is at least. An heir that campaigns ends that
+// sooner: a round trip and writes to a slow disk fit in. Shorter: two campaign at once.
+// Longer: nothing is proposed until then.
+const (
+	heirTime  = 300 * time.Millisecond
+	heirTicks = 3
+)
 
 // heir is a voter that leadership may be transferred to, as its leader sees it.
 type heir struct {
@@ -105,7 +108,7 @@ func (t *transfers) transfer(ctx context.Context, only uint64) error {
 			tries[id]++
 			lookedAgain = false
 			t.askToLead(id)
-			wait = heirTicks * t.cfg.TickInterval
+			wait = max(heirTime, heirTicks*t.cfg.TickInterval)
 		case wait == 0 && only != raft.None:
 			return cannotLead(only) // it was removed meanwhile
 		case wait == 0 && (len(heirs) == 0 || lookedAgain):

@@ -52,26 +52,27 @@ func TestAStoppingLeaderPassesOverAMemberThatIsHeld(t *testing.T) {
 // Nobody who is left may campaign yet, so the leader stays until one may: it serves
 // meanwhile.
 func TestAStoppingLeaderWaitsForAHeldMember(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		leader := c.leader()
-		back := c.restarted(leader)
-		for _, n := range c.followers(leader) {
-			if n != back {
-				c.stop(n.Name())
+	inCluster(t, 3, former, // which holds for long
+		func(t *testing.T, c *cluster) {
+			leader := c.leader()
+			back := c.restarted(leader)
+			for _, n := range c.followers(leader) {
+				if n != back {
+					c.stop(n.Name())
+				}
 			}
-		}
-		stopped := make(chan error, 1)
-		go func() { stopped <- leader.Stop(t.Context()) }()
-		time.Sleep(300 * time.Millisecond)
-		c.put(back, "k", "v")
-		if err := <-stopped; err != nil {
-			t.Fatal(err)
-		}
-		delete(c.nodes, leader.Name())
-		if now := back.Leader(); now != back.ID() {
-			t.Errorf("%x leads when the old leader has stopped, want %x: it may campaign by then", now, back.ID())
-		}
-	})
+			stopped := make(chan error, 1)
+			go func() { stopped <- leader.Stop(t.Context()) }()
+			time.Sleep(300 * time.Millisecond)
+			c.put(back, "k", "v")
+			if err := <-stopped; err != nil {
+				t.Fatal(err)
+			}
+			delete(c.nodes, leader.Name())
+			if now := back.Leader(); now != back.ID() {
+				t.Errorf("%x leads when the old leader has stopped, want %x: it may campaign by then", now, back.ID())
+			}
+		})
 }
 
 // The first choice does not hear of it. Another does.
@@ -105,7 +106,7 @@ func TestTheOnlyHeirIsAskedAgain(t *testing.T) {
 		}
 		begun := time.Now()
 		leader.askToLead(back.ID())
-		time.Sleep(heirTicks * leader.cfg.TickInterval)
+		time.Sleep(heirTime)
 		if err := leader.MoveLeader(t.Context(), back.ID()); err != nil {
 			t.Fatal(err)
 		}

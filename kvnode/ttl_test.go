@@ -122,7 +122,7 @@ func TestFailOverGivesTheFullTTL(t *testing.T) {
 // is left of a TTL lease. Its client has as long to find the new one as after an election
 // timeout.
 func TestFailOverLeavesClientsTheTimeToComeBack(t *testing.T) {
-	amend := func(cfg *Config) { brief(cfg); cfg.TTLCheckpoint = 500 * time.Millisecond }
+	amend := func(cfg *Config) { cfg.TTLCheckpoint = 500 * time.Millisecond }
 	inCluster(t, 3, amend, func(t *testing.T, c *cluster) {
 		old := c.leader()
 		time.Sleep(5 * time.Second) // until the format has risen

@@ -27,7 +27,7 @@ var transfers = []Mutant{
 	{
 		Rule: "handover", Name: "the next is asked after an election timeout", Pkg: nodePkg, Test: "^TestAStoppingLeaderTriesTheNext$",
 		File: "kvnode/transfer.go",
-		Old:  "\t\t\twait = heirTicks * t.cfg.TickInterval\n", New: "\t\t\twait = t.cfg.ElectionTimeout\n",
+		Old:  "\t\t\twait = max(heirTime, heirTicks*t.cfg.TickInterval)\n", New: "\t\t\twait = t.cfg.ElectionTimeout\n",
 	},
 	{
 		Rule: "handover", Name: "a transfer that failed stays", Pkg: nodePkg, Test: "^TestATransferThatFailsIsCalledOff$",

@@ -36,8 +36,8 @@ var chaosFlags = []string{
 	fmt.Sprintf("--snapshot-catchup-entries=%d", catchUpEntries),
 }
 
-// How long things may take before the cluster counts as dead. Promises are 0.9 s
-// and election timeouts 1 to 2 s, so a leader is found within 4 s or so.
+// How long things may take before the cluster counts as dead. Election
+// timeouts are 1 to 2 s, so a leader is found within 4 s or so, whatever ended the one before.
 const (
 	recovery = 15 * time.Second
 	progress = 100 // reads, and writes, that show that the cluster lives

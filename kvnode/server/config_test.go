@@ -30,26 +30,26 @@ func TestValidate(t *testing.T) {
 		set  func(*Config)
 		want string // part of the error, nothing if it is valid
 	}{
-		{"shortest election timeout", func(c *Config) { c.Node.ElectionTimeout = 500 * time.Millisecond }, ""},
-		{"election timeout too short", func(c *Config) { c.Node.ElectionTimeout = 499 * time.Millisecond }, "Node.ElectionTimeout 499ms must be 5 times"},
+		{"shortest election timeout", func(c *Config) { c.Node.ElectionTimeout = 250 * time.Millisecond }, ""},
+		{"election timeout too short", func(c *Config) { c.Node.ElectionTimeout = 249 * time.Millisecond }, "Node.ElectionTimeout 249ms must be 5 times"},
 		{"longest election timeout", func(c *Config) { c.Node.ElectionTimeout = 50 * time.Second }, ""},
 		{"election timeout too long", func(c *Config) { c.Node.ElectionTimeout = 50*time.Second + time.Millisecond }, "must be 50s at most"},
 		{"negative heartbeat", func(c *Config) { c.Node.TickInterval = -1 }, "Node.TickInterval"},
-		{"longest lease", func(c *Config) { c.Node.LeaseDuration = 900 * time.Millisecond }, ""},
-		{"lease delays fail-over", func(c *Config) { c.Node.LeaseDuration = 901 * time.Millisecond }, "Node.LeaseDuration 901ms must be 900ms at most"},
+		{"longest lease", func(c *Config) { c.Node.LeaseDuration = 950 * time.Millisecond }, ""},
+		{"lease delays fail-over", func(c *Config) { c.Node.LeaseDuration = 951 * time.Millisecond }, "Node.LeaseDuration 951ms must be 950ms at most"},
 		{"negative lease", func(c *Config) { c.Node.LeaseDuration = -1 }, "Node.LeaseDuration"},
 		{"longest lease of an odd election timeout", func(c *Config) {
-			c.Node.ElectionTimeout, c.Node.LeaseDuration = 1050*time.Millisecond, 900*time.Millisecond
+			c.Node.ElectionTimeout, c.Node.LeaseDuration = 1025*time.Millisecond, 950*time.Millisecond
 		}, ""},
 		{"the node counts in heartbeats", func(c *Config) {
-			c.Node.ElectionTimeout, c.Node.LeaseDuration = 1050*time.Millisecond, 950*time.Millisecond
-		}, "Node.LeaseDuration 950ms must be 900ms at most"},
-		{"largest skew", func(c *Config) { c.Node.MaxClockSkew = 700 * time.Millisecond }, ""},
-		{"skew leaves less than two heartbeats", func(c *Config) { c.Node.MaxClockSkew = 700*time.Millisecond + 1 }, "Node.MaxClockSkew 700.000001ms, Node.LeaseDuration 900ms"},
-		{"skew below what clocks drift", func(c *Config) { c.Node.MaxClockSkew = 1 }, "MaxClockSkew 1ns is below 138.461027ms"},
-		{"drift beyond the default skew", func(c *Config) { c.Node.MaxDriftPPM = 200_000 }, "and Node.MaxDriftPPM 200000 do not go together"},
-		{"a lease of one heartbeat", func(c *Config) { c.Node.LeaseDuration = 100 * time.Millisecond }, "Node.LeaseDuration 100ms and"},
-		{"skew eats the lease", func(c *Config) { c.Node.MaxClockSkew = 900 * time.Millisecond }, "must be below Node.LeaseDuration 900ms"},
+			c.Node.ElectionTimeout, c.Node.LeaseDuration = 1025*time.Millisecond, 975*time.Millisecond
+		}, "Node.LeaseDuration 975ms must be 950ms at most"},
+		{"largest skew", func(c *Config) { c.Node.MaxClockSkew = 150 * time.Millisecond }, ""},
+		{"skew leaves less than two heartbeats", func(c *Config) { c.Node.MaxClockSkew = 150*time.Millisecond + 1 }, "Node.MaxClockSkew 150.000001ms, Node.LeaseDuration 250ms"},
+		{"skew below what clocks drift", func(c *Config) { c.Node.MaxClockSkew = 1 }, "MaxClockSkew 1ns is below 38.461396ms"},
+		{"drift beyond the default skew", func(c *Config) { c.Node.MaxDriftPPM = 300_000 }, "and Node.MaxDriftPPM 300000 do not go together"},
+		{"a lease of one heartbeat", func(c *Config) { c.Node.LeaseDuration = 50 * time.Millisecond }, "Node.LeaseDuration 50ms and"},
+		{"skew eats the lease", func(c *Config) { c.Node.MaxClockSkew = 250 * time.Millisecond }, "must be below Node.LeaseDuration 250ms"},
 		{"negative skew", func(c *Config) { c.Node.MaxClockSkew = -1 }, "Node.MaxClockSkew"},
 		{"drift", func(c *Config) { c.Node.MaxDriftPPM = 1_000_000 }, "Node.MaxDriftPPM 1000000"},
 		{"requests too large", func(c *Config) { c.Node.MaxRequestBytes = 9<<20 + 1 }, "Node.MaxRequestBytes 9437185 must be from 1 to 9437184"},

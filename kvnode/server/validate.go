@@ -126,8 +126,9 @@ func (c *Config) checkLease() (bad faults.List) {
 		"Node.LeaseDuration %v must be %v at most, which is Node.ElectionTimeout, in whole heartbeat intervals, less one, or it delays every fail-over",
 		c.Node.LeaseDuration, c.longestLease())
 	bad.If(c.Node.MaxClockSkew < 0, "Node.MaxClockSkew %v must not be negative", c.Node.MaxClockSkew)
-	bad.If(c.Node.MaxClockSkew > 0 && c.Node.MaxClockSkew >= c.leaseDuration(),
-		"Node.MaxClockSkew %v must be below Node.LeaseDuration %v, or no read is ever served under the lease", c.Node.MaxClockSkew, c.leaseDuration())
+	d, _ := c.Node.Lease()
+	bad.If(c.Node.MaxClockSkew > 0 && c.Node.MaxClockSkew >= d,
+		"Node.MaxClockSkew %v must be below Node.LeaseDuration %v, or no read is ever served under the lease", c.Node.MaxClockSkew, d)
 	bad.If(c.Node.MaxDriftPPM < 0 || c.Node.MaxDriftPPM >= 1e6,
 		"Node.MaxDriftPPM %d must be from 0, meaning the default, to 999999", c.Node.MaxDriftPPM)
 	if len(bad) == 0 {
@@ -138,12 +139,13 @@ func (c *Config) checkLease() (bad faults.List) {
 
 // checkTogether asks the library whether the lease's parameters go together.
 func (c *Config) checkTogether() []error {
+	duration, margin := c.Node.Lease()
 	lease := leaderlease.Config{
 		Raft: &raft.Config{
 			ID: 1, ElectionTick: int(c.Node.ElectionTimeout / c.Node.TickInterval), HeartbeatTick: 1, Storage: raft.NewMemoryStorage(),
 			PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
 		},
-		TickInterval: c.Node.TickInterval, Duration: c.Node.LeaseDuration, MaxClockSkew: c.Node.MaxClockSkew, MaxDriftPPM: c.Node.MaxDriftPPM, Clock: c.Node.Clock,
+		TickInterval: c.Node.TickInterval, Duration: duration, MaxClockSkew: margin, MaxDriftPPM: c.Node.MaxDriftPPM, Clock: c.Node.Clock,
 	}.WithDefaults()
 	err := lease.Validate()
 	if err == nil {
@@ -157,14 +159,6 @@ func (c *Config) checkTogether() []error {
 func (c *Config) longestLease() time.Duration {
 	tick := c.Node.TickInterval
 	return c.Node.ElectionTimeout.Truncate(tick) - tick
-}
-
-// leaseDuration is the one in effect.
-func (c *Config) leaseDuration() time.Duration {
-	if c.Node.LeaseDuration > 0 {
-		return c.Node.LeaseDuration
-	}
-	return c.longestLease()
 }
 
 func (c *Config) checkLimits() (bad faults.List) {

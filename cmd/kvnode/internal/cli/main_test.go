@@ -104,7 +104,7 @@ func TestExitCodes(t *testing.T) {
 		{"no snapshot", "snapshot status /nowhere", exitFailed, "", "kvnode snapshot status: open the snapshot: open /nowhere: no such file"},
 		{"wal of nothing", "wal verify", exitUsage, "", "accepts 1 arg"},
 		{"dump as XML", "wal dump -o xml " + dir, exitUsage, "", "must be text or json"},
-		{"a lease that cannot be", "--max-clock-skew 1ns --data-dir " + dir, exitUsage, "", "--max-clock-skew 1ns, --lease-duration 900ms"},
+		{"a lease that cannot be", "--max-clock-skew 1ns --data-dir " + dir, exitUsage, "", "--max-clock-skew 1ns, --lease-duration 250ms"},
 		{
 			"no certificate", "--validate --auto-tls --trusted-ca-file /nowhere/ca --listen-client-urls https://localhost:0 --data-dir " + dir,
 			exitUsage, "", "--trusted-ca-file: open /nowhere/ca",

@@ -30,6 +30,7 @@ func etcdFlags(t *testing.T) map[string]string {
 // otherDefaults differ from etcd's on purpose.
 var otherDefaults = map[string]string{
 	"data-dir":            "default.kvnode", // another program's data
+	"heartbeat-interval":  "50",             // a leader that dies is replaced in a quarter of a second
 	"host-whitelist":      "",               // no web page may take a name of its own
 	"quota-backend-bytes": "2147483648",     // what etcd means by 0
 

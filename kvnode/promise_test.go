@@ -1,0 +1,47 @@
+package kvnode
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/clock"
+)
+
+// awake is a clock that counts the time in which the machine sleeps.
+type awake struct{}
+
+func (awake) Now() leaderlease.Instant { return clock.Runtime().Now() }
+func (awake) Info() clock.Info         { return clock.Info{Name: "awake", CountsSuspend: true} }
+
+// The defaults of the lease, and what they become beside other settings: never more than
+// delays no election, two heartbeats at least behind the margin, and that wide where it can be.
+func TestTheDefaultsOfTheLease(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		name             string
+		cfg              Config
+		duration, margin time.Duration
+	}{
+		{"by default", Config{Clock: awake{}}, 250 * ms, 100 * ms},
+		{"a clock that does not count suspended time", Config{Clock: clock.Runtime()}, 950 * ms, 190 * ms},
+		{"the same, with heartbeats of former versions", Config{Clock: clock.Runtime(), TickInterval: 100 * ms}, 900 * ms, 180 * ms},
+		{"heartbeats of former versions", Config{Clock: awake{}, TickInterval: 100 * ms}, 500 * ms, 100 * ms},
+		{"rare heartbeats", Config{Clock: awake{}, TickInterval: 500 * ms, ElectionTimeout: 5 * time.Second}, 2500 * ms, 500 * ms},
+		{"a patient cluster", Config{Clock: awake{}, ElectionTimeout: 10 * time.Second}, 250 * ms, 100 * ms},
+		{"the fewest heartbeats", Config{Clock: awake{}, TickInterval: 200 * ms}, 800 * ms, 160 * ms},
+		{"an impatient cluster", Config{Clock: awake{}, TickInterval: 10 * ms, ElectionTimeout: 100 * ms}, 90 * ms, 36 * ms},
+		{"a longer promise", Config{Clock: awake{}, LeaseDuration: 900 * ms}, 900 * ms, 180 * ms},
+		{"a margin", Config{Clock: awake{}, MaxClockSkew: 50 * ms}, 250 * ms, 50 * ms},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := tt.cfg.WithDefaults()
+			if d, m := c.Lease(); d != tt.duration || m != tt.margin {
+				t.Errorf("Lease() = %v, %v, want %v, %v", d, m, tt.duration, tt.margin)
+			}
+			if d, m := c.Lease(); d-m < 2*c.TickInterval {
+				t.Errorf("Lease() = %v, %v, of which two heartbeats of %v are to be left", d, m, c.TickInterval)
+			}
+		})
+	}
+}
