@@ -14,6 +14,7 @@ import (
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/watch"
 	"github.com/leaderlease/go/kvnode/ttl"
+	"github.com/leaderlease/go/leaderlease/detector"
 	"github.com/leaderlease/go/leaderlease/metrics"
 	"github.com/leaderlease/go/raftwal"
 )
@@ -113,6 +114,10 @@ var families = []family{
 		func(r *reading) float64 { return truth(r.Learner) }),
 	counter("leader_changes_total", "Leaders that this member has seen since its start.",
 		func(r *reading) float64 { return float64(r.changes) }),
+	counter("leader_false_alarms_total", "Suspicions of a leader that a sign of life has ended.",
+		func(r *reading) float64 { return float64(r.Suspicions.FalseAlarms) }),
+	counter("leader_forgotten_total", "Times that a leader was to be forgotten, since it was suspected and the promise to it had ended.",
+		func(r *reading) float64 { return float64(r.Suspicions.Forgets) }),
 	gauge("term", "Newest term that this member knows.",
 		func(r *reading) float64 { return float64(r.Term) }),
 	gauge("commit_index", "Newest index known to be committed.",
@@ -196,6 +201,7 @@ var (
 	buildInfo = describe("build_info", "1, with the version that is running.", "version")
 	saving    = describe("checkpoint_seconds", "Time to make a checkpoint.")
 	walSyncs  = describe("wal_sync_seconds", "Time to write and sync a batch of the log.")
+	suspected = describe("leader_suspicions_total", "Suspicions of a leader, by what they began with: hint, its connections have ended; pre-vote, another member suspects it.", "by")
 	late      = describe("tick_late_seconds", "How late the raft loop was at its ticks, which make the heartbeats.")
 
 	tlsReloads  = describe("tls_reloads_total", "Changes of TLS files that were taken over.", "side")
@@ -212,7 +218,7 @@ func (c nodeCollector) Describe(descs chan<- *prometheus.Desc) {
 		descs <- families[i].desc
 	}
 	describeEtcd(descs)
-	for _, d := range []*prometheus.Desc{alarm, buildInfo, saving, walSyncs, late, tlsReloads, tlsFailures, tlsNotAfter} {
+	for _, d := range []*prometheus.Desc{alarm, buildInfo, saving, walSyncs, suspected, late, tlsReloads, tlsFailures, tlsNotAfter} {
 		descs <- d
 	}
 }
@@ -238,6 +244,9 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstHistogram(saving, r.Counts.Checkpoints, r.Counts.CheckpointTime.Seconds(), syncBuckets(r.Counts.CheckpointWithin))
 	out <- prometheus.MustNewConstHistogram(walSyncs, r.WAL.Syncs, r.WAL.SyncTime.Seconds(), syncBuckets(r.WAL.SyncWithin))
 	out <- prometheus.MustNewConstHistogram(late, r.Late.Count, r.Late.Sum.Seconds(), r.Late.Buckets())
+	for _, way := range []detector.Way{detector.Hint, detector.PreVote} {
+		out <- prometheus.MustNewConstMetric(suspected, prometheus.CounterValue, float64(r.Suspicions.Hints[way]), way.String())
+	}
 	c.s.certs.collect(out)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/detector"
 )
 
 // Report is the status of one member at one moment.
@@ -34,6 +35,8 @@ type Report struct {
 
 	Lease   Lease   `json:"lease"`
 	Promise Promise `json:"promise"`
+	// Suspicions are what this member has suspected its leaders of.
+	Suspicions Suspicions `json:"suspicions"`
 	// Reads counts served reads by path, Refused failed lease checks by reason,
 	// both since the start; what is zero is left out.
 	Reads   map[string]uint64 `json:"reads"`
@@ -105,6 +108,32 @@ type Promise struct {
 	RestartHoldMS float64 `json:"restart_hold_ms"`
 }
 
+// Suspicions are those of leaders, and how they were replaced, as this member has seen it
+// since its start.
+type Suspicions struct {
+	// By counts them by what they began with, hint (the leader's connections have ended) or
+	// pre-vote (another member suspects it); what is zero is left out.
+	By map[string]uint64 `json:"by"`
+	// FalseAlarms counts those that a sign of life has ended, Forgotten how often the leader
+	// was to be forgotten since the promise to it had ended.
+	FalseAlarms uint64 `json:"false_alarms"`
+	Forgotten   uint64 `json:"forgotten"`
+	// Last is the last time that another leader was found, none if there was none.
+	Last *FailOver `json:"last,omitempty"`
+}
+
+// FailOver is how one leader was replaced by another.
+type FailOver struct {
+	// Began is what it began with: silence (or a transfer), hint or pre-vote.
+	Began string `json:"began"`
+	// HintMS is how long after the leader's last sign of life the suspicion began, PromiseMS
+	// for how long the promise bound this member then, ElectionMS how long the rest took. After
+	// mere silence all of it is the latter.
+	HintMS     float64 `json:"hint_ms"`
+	PromiseMS  float64 `json:"promise_ms"`
+	ElectionMS float64 `json:"election_ms"`
+}
+
 // Checkpoint is the newest durable state.
 type Checkpoint struct {
 	Index    uint64 `json:"index"`
@@ -159,6 +188,7 @@ func Of(s *kvnode.Status) Report {
 			Leader: ID(l.Promise.Leader), Term: l.Promise.Term,
 			RemainingMS: ms(l.Promise.Remaining), RestartHoldMS: ms(l.Promise.Hold),
 		},
+		Suspicions:   suspicions(&s.Suspicions),
 		Reads:        counts(s.Stats.Reads[:], func(i int) string { return leaderlease.Path(i).String() }),
 		Refused:      counts(s.Stats.Refused[:], func(i int) string { return leaderlease.Status(i).String() }),
 		WaitingReads: l.Waiting, WaitingProposals: s.Waiting,
@@ -185,6 +215,17 @@ func (r *Report) Reword(spell func(text string) string) {
 		r.Peers[i].LastError = spell(r.Peers[i].LastError)
 	}
 	r.Error, r.CheckpointError, r.Lease.Error = spell(r.Error), spell(r.CheckpointError), spell(r.Lease.Error)
+}
+
+func suspicions(s *detector.Stats) Suspicions {
+	all := Suspicions{
+		By:          counts(s.Hints[:], func(i int) string { return detector.Way(i).String() }),
+		FalseAlarms: s.FalseAlarms, Forgotten: s.Forgets,
+	}
+	if l := s.Last; l != (detector.FailOver{}) {
+		all.Last = &FailOver{Began: l.Way.String(), HintMS: ms(l.Hint), PromiseMS: ms(l.Promise), ElectionMS: ms(l.Election)}
+	}
+	return all
 }
 
 func alarms(s *kvnode.Status) (all []Alarm) {

@@ -20,6 +20,7 @@ import (
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/detector"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,6 +40,10 @@ func full() kvnode.Status {
 	}
 	s.Lease.Clock.Name, s.Lease.Clock.CountsSuspend, s.Lease.Clock.Warning = "vdso:boottime", true, "none"
 	s.Stats.Reads[leaderlease.PathLease], s.Stats.Refused[leaderlease.Margin] = 1000, 1
+	s.Suspicions = detector.Stats{FalseAlarms: 1, Forgets: 2, Last: detector.FailOver{
+		Way: detector.Hint, Hint: 2 * time.Millisecond, Promise: 240 * time.Millisecond, Election: 8 * time.Millisecond,
+	}}
+	s.Suspicions.Hints[detector.Hint], s.Suspicions.Hints[detector.PreVote] = 3, 1
 	s.Checkpoint.Index, s.Checkpoint.Term, s.Checkpoint.Revision = 90, 6, 50
 	s.Names, s.Awaited = map[uint64]string{0xb1: "not b", 0xc2: "c"}, []string{"c (http://c:2380)"}
 	s.Format, s.NewestFormat, s.FormatKeptBy = 1, 2, []string{"c (http://c:2380): not connected"}

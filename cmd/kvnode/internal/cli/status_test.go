@@ -22,7 +22,8 @@ func TestStatusTable(t *testing.T) {
 		{Endpoint: "10.0.0.1:2379", Status: &status.Report{
 			Name: "a", Role: "leader", Term: 7, Leader: "a1", Lease: lease("valid", 612.4),
 			Reads: map[string]uint64{"lease": 123456, "joined": 2}, Applied: 99, Commit: 100,
-			Peers: []status.Peer{{ID: "b1", Name: "b", Connected: true, ClockSuspect: true}, {ID: "c1"}},
+			Peers:      []status.Peer{{ID: "b1", Name: "b", Connected: true, ClockSuspect: true}, {ID: "c1"}},
+			Suspicions: status.Suspicions{Last: &status.FailOver{Began: "hint", HintMS: 2.1, PromiseMS: 239.7, ElectionMS: 8}},
 		}},
 		{Endpoint: "10.0.0.2:2379", Status: &status.Report{
 			Name: "b", Role: "follower", Term: 7, Leader: "a1", Lease: lease("not_leader", 0),
@@ -42,6 +43,21 @@ func TestStatusTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "status.txt", b.String())
+}
+
+func TestTheLastFailOverIsTheLeaders(t *testing.T) {
+	last := status.Suspicions{Last: &status.FailOver{Began: "silence", ElectionMS: 1060.2}}
+	for want, r := range map[string]*status.Report{
+		"last fail-over: 1060 ms by silence or a transfer": {Role: "leader", Suspicions: last},
+		"": {Role: "follower", Suspicions: last},
+	} {
+		if got := failOver(r); got != want {
+			t.Errorf("failOver(%s) = %q, want %q", r.Role, got, want)
+		}
+	}
+	if got := failOver(&status.Report{Role: "leader"}) + failOver(nil); got != "" {
+		t.Errorf("failOver() of a leader that has replaced nobody = %q, want nothing", got)
+	}
 }
 
 func TestStatusOfFailure(t *testing.T) {

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -12,6 +13,7 @@ import (
 
 	node "github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server/status"
+	"github.com/leaderlease/go/leaderlease/detector"
 )
 
 // print writes answers as one line of JSON or as a table.
@@ -35,10 +37,27 @@ func (a *asker) print(w io.Writer, answers []answer) error {
 		}
 		_, err = fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
-	if err != nil {
+	if err = errors.Join(err, t.Flush()); err != nil {
 		return err
 	}
-	return t.Flush()
+	for _, x := range answers {
+		if line := failOver(x.Status); line != "" {
+			_, err = fmt.Fprintln(w, line)
+		}
+	}
+	return err
+}
+
+// failOver says how the present leader came to lead, as it has seen that by itself.
+func failOver(r *status.Report) string {
+	if r == nil || r.Role != "leader" || r.Suspicions.Last == nil {
+		return ""
+	}
+	last := r.Suspicions.Last
+	if last.Began == detector.Silence.String() {
+		return fmt.Sprintf("last fail-over: %.0f ms by silence or a transfer", last.ElectionMS)
+	}
+	return fmt.Sprintf("last fail-over: %s %.0f ms, promise %.0f ms, election %.0f ms", oneLine(last.Began), last.HintMS, last.PromiseMS, last.ElectionMS)
 }
 
 // row is a line of the table, a cell each.
