@@ -152,4 +152,24 @@ var hints = []Mutant{
 		File: "kvnode/transport/gone.go",
 		Old:  " || !endedByPeer(err) {", New: " || err == nil {",
 	},
+	{
+		Rule: "succession", Name: "clients have less time to come back after a fast fail-over", Pkg: nodePkg, Test: "^TestFailOverLeavesClientsTheTimeToComeBack$",
+		File: "kvnode/ttl.go",
+		Old:  "*3/2 + n.cfg.ElectionTimeout - n.lease.Info().Duration", New: "*3/2",
+	},
+	{
+		Rule: "succession", Name: "votes wait for longer than an election for their connection", Pkg: "./kvnode/transport", Test: "^TestControlMessagesWaitForHalfOfAPromise$",
+		File: "kvnode/transport/transport.go",
+		Old:  "lim.hold = min(lim.hold, half)", New: "lim.hold = max(lim.hold, half)",
+	},
+	{
+		Rule: "succession", Name: "a clock that stops with its machine is left less", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
+		File: "kvnode/promise.go",
+		Old:  "if c.countsSuspend() {", New: "if c.countsSuspend() || true {",
+	},
+	{
+		Rule: "succession", Name: "a short promise has a margin of a fifth", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
+		File: "kvnode/promise.go",
+		Old:  "max(duration/5, min(duration*2/5, wideMargin))", New: "duration / 5",
+	},
 }
