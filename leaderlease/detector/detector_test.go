@@ -122,8 +122,8 @@ func TestASuspicionStands(t *testing.T) {
 func TestAFalseAlarmIsCounted(t *testing.T) {
 	d := follower(2)
 	d.Gone(1, at(0))
-	for i := range time.Duration(5) {
-		d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(beat*(i+1)))
+	for now := beat; now <= 5*beat; now += beat {
+		d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(now))
 	}
 	if s := d.Stats(); s.FalseAlarms != 1 || d.Suspects(at(beat)) {
 		t.Errorf("Stats() = %+v, want one false alarm", s)

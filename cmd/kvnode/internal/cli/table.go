@@ -37,11 +37,9 @@ func (a *asker) print(w io.Writer, answers []answer) error {
 		}
 		_, err = fmt.Fprintln(t, strings.Join(row, "\t"))
 	}
-	if err = errors.Join(err, t.Flush()); err != nil {
-		return err
-	}
+	err = errors.Join(err, t.Flush())
 	for _, x := range answers {
-		if line := failOver(x.Status); line != "" {
+		if line := failOver(x.Status); line != "" && err == nil {
 			_, err = fmt.Fprintln(w, line)
 		}
 	}
