@@ -78,7 +78,7 @@ var sizes = []Mutant{
 		Rule: "counts", Name: "a page counts what it looked at", Pkg: storePkg, Test: counting,
 		File: "kvnode/store/range.go",
 		Old:  "\tif err == nil && !whole {\n",
-		New:  "\tif false {\n",
+		New:  "\tif err == nil && !whole && false {\n",
 	},
 	{
 		Rule: "table", Name: "a look-up ends at the first bucket", Pkg: storePkg, Test: "^TestTable", Model: true,
@@ -150,7 +150,7 @@ var sizes = []Mutant{
 		Rule: "memory", Name: "memory is given back while it is wanted", Pkg: heapPkg, Test: "^TestMemoryIsGivenBackWhenItIsCalm$",
 		File: "cmd/internal/heap/keeper.go",
 		Old:  " || float64(fresh) > float64(gain)*calm || ",
-		New:  " || ",
+		New:  " || float64(fresh) < 0 || ",
 	},
 	{
 		Rule: "memory", Name: "memory is given back each time", Pkg: heapPkg, Test: "^TestMemoryIsGivenBackWhenItIsCalm$",
