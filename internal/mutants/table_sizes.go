@@ -165,6 +165,12 @@ var sizes = []Mutant{
 		New:  "",
 	},
 	{
+		Rule: "memory", Name: "the floor is provided", Pkg: heapPkg, Test: "^TestUntouchTakesPages$",
+		File: "cmd/kvnode/internal/heap/untouch_linux.go",
+		Old:  "\t\t_ = syscall.Madvise(room[begin:end-page], syscall.MADV_DONTNEED) // or it stays, as it was\n",
+		New:  "\t\t_ = syscall.MADV_DONTNEED\n",
+	},
+	{
 		Rule: "memory", Name: "only the nearest control group counts", Pkg: heapPkg, Test: "^TestCgroupLimit$",
 		File: "cmd/internal/heap/cgroup.go",
 		Old:  "(limit == 0 || n < limit)",

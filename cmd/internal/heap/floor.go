@@ -21,13 +21,14 @@ const floor = 64 << 20
 
 // Keep keeps the memory of the process in bounds until the function it returns is called.
 //
-// It holds floor bytes. Nobody touches them, so the system never provides them: they only
-// make the collector wait, to which it is relative.
+// It holds floor bytes that the system does not provide: they only make the collector
+// wait, to which it is relative.
 func Keep() (stop func()) {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
 	}
 	room := make([]byte, floor)
+	untouch(room)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { keep(ctx, cgroupLimit(os.DirFS("/"))) })
