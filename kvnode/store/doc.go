@@ -20,7 +20,9 @@
 // the one before, and so on back to the last compaction. Apply prepends
 // versions and then publishes the revision they belong to. A reader loads the
 // published revision first and skips versions above it, so it sees all of a
-// transaction or nothing. An ordered index of the chains serves ranges.
+// transaction or nothing. An ordered index of the chains serves ranges, and counts by
+// place; what was made and deleted since takes a count back to an older revision. A version
+// is a small record; the message of etcd's API is made when it is answered.
 //
 // A compaction takes effect at once, for readers and for hashes, by publishing
 // the compacted revision. The versions it makes unreachable are freed later, a

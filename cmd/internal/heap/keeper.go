@@ -16,7 +16,7 @@ const (
 	// which go on beside everything else, and pages that are wanted again are zeroed anew.
 	pause = time.Minute
 	// least is the least that is worth it, or a quarter of what is alive.
-	least = 16 << 20
+	least = 8 << 20
 	// calm is the part of it that may have been allocated since the keeper last looked. A
 	// process that allocates more would soon take the pages back.
 	calm = 1. / 8
