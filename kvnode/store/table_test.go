@@ -53,26 +53,27 @@ func TestTableIsAMap(t *testing.T) {
 // Keys that come and go leave no trail that a look-up has to follow.
 func TestTableForgetsWhatPassed(t *testing.T) {
 	x := newTable()
-	const kept = 15_000
-	for i := range 20 * kept {
-		x.add(newChain(fmt.Append(nil, i)))
-		if i >= kept {
-			x.remove(x.find(fmt.Append(nil, i-kept)))
+	p := &x.parts[0]
+	var chains []*chain // of one part
+	for i := 0; len(chains) < 500; i++ {
+		c := newChain(fmt.Append(nil, i))
+		if of, _, _ := x.hash(c.key); of == p {
+			chains = append(chains, c)
 		}
 	}
+	const kept, adds = 30, 50_000
 	trails := 0
-	for i := range x.parts {
-		p := &x.parts[i]
-		buckets := len(*p.buckets.Load())
-		if p.passed > buckets/2 { // the next chain has it made anew
+	for i := range adds {
+		x.add(chains[i%len(chains)])
+		if i >= kept {
+			x.remove(chains[(i-kept)%len(chains)])
+		}
+		if p.passed > len(*p.buckets.Load())/2 { // the next one has it made anew
 			trails++
 		}
-		if buckets > 64 {
-			t.Errorf("part %d has %d buckets for %d chains", i, buckets, p.n)
-		}
 	}
-	if trails > len(x.parts)/10 {
-		t.Errorf("in %d of %d parts most buckets are passed", trails, len(x.parts))
+	if buckets := len(*p.buckets.Load()); trails > adds/10 || buckets > 16 {
+		t.Errorf("after %d of %d additions most of %d buckets were passed, with %d chains", trails, adds, buckets, p.n)
 	}
 }
 
