@@ -166,7 +166,7 @@ var sizes = []Mutant{
 	},
 	{
 		Rule: "memory", Name: "the floor is provided", Pkg: heapPkg, Test: "^TestUntouchTakesPages$",
-		File: "cmd/kvnode/internal/heap/untouch_linux.go",
+		File: "cmd/internal/heap/untouch_linux.go",
 		Old:  "\t\t_ = syscall.Madvise(room[begin:end-page], syscall.MADV_DONTNEED) // or it stays, as it was\n",
 		New:  "\t\t_ = syscall.MADV_DONTNEED\n",
 	},
