@@ -8,6 +8,18 @@ const (
 // watches are bugs of watches: what is told, when, and how much is kept.
 var watches = []Mutant{
 	{
+		Rule: "watch", Name: "watchers take what memory they want", Pkg: watchPkg, Test: "^TestWatchersTakeSoMuchMemoryAtMost$",
+		File: "kvnode/store/watch/room.go",
+		Old:  "all > m.most {\n",
+		New:  "all < 0 {\n",
+	},
+	{
+		Rule: "watch", Name: "what the watchers of a stream took is not free when it is closed", Pkg: watchPkg, Test: "^TestWatchersTakeSoMuchMemoryAtMost$",
+		File: "kvnode/store/watch/stream.go",
+		Old:  "\tfor _, w := range s.watchers {\n\t\th.room.give(&w.Request)\n",
+		New:  "\tfor _, w := range s.watchers {\n",
+	},
+	{
 		Rule: "gap", Name: "a watcher that is behind goes on after what it was refused", Pkg: watchPkg, Test: watchModel, Model: true,
 		File: "kvnode/store/watch/hub.go",
 		Old:  "\t\t\tw.next = r.number\n",

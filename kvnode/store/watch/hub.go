@@ -25,7 +25,8 @@ type Hub struct {
 	stopped sync.WaitGroup
 	once    sync.Once
 
-	// open is how many watchers there are. While it is 0, events are not kept.
+	room room // for watchers
+	// open is how many there are. While it is 0, events are not kept.
 	open atomic.Int64
 
 	mu struct {
@@ -46,6 +47,7 @@ type Hub struct {
 // Start comes once the store is open.
 func New() *Hub {
 	h := &Hub{wake: make(chan struct{}, 1), stop: make(chan struct{})}
+	h.room.most = maxBytes
 	h.inbox.maxEvents, h.inbox.maxBytes = inboxEvents, inboxBytes
 	h.mu.synced = newIndex()
 	h.mu.waiting = map[*Stream]struct{}{}

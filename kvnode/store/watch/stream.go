@@ -58,14 +58,18 @@ func (h *Hub) NewStream(l Limits) *Stream {
 }
 
 // Watch adds a watcher, and returns its ID and the newest revision: a watcher
-// that starts now gets what is newer. Key must not be changed.
+// that starts now gets what is newer. Key must not be changed. It returns a *FullError if
+// there is no room for it.
 func (s *Stream) Watch(r Request) (id, revision int64, err error) {
 	h := s.hub
 	// Counted before the revision is looked at: what is published in between is
 	// kept for the watcher.
 	h.open.Add(1)
 	revision = h.history.Revision()
-	if r.ID, err = s.newID(&r); err != nil {
+	if r.ID, err = s.newID(&r); err == nil {
+		err = h.room.take(&r)
+	}
+	if err != nil {
 		h.open.Add(-1)
 		return 0, revision, err
 	}
@@ -157,6 +161,7 @@ func (s *Stream) remove(w *watcher) {
 		s.behind.remove(w)
 	}
 	h.open.Add(-1)
+	h.room.give(&w.Request)
 }
 
 // Close removes all watchers.
@@ -164,6 +169,7 @@ func (s *Stream) Close() {
 	h := s.hub
 	h.mu.Lock()
 	for _, w := range s.watchers {
+		h.room.give(&w.Request)
 		if w.synced {
 			h.mu.synced.remove(w)
 			w.synced = false
