@@ -237,3 +237,13 @@ func TestFiguresHaveThreeDigits(t *testing.T) {
 		}
 	}
 }
+
+// Two prints of one report are the same, also where two paths were taken as often.
+func TestPathsAreInOneOrder(t *testing.T) {
+	row := &Row{Done: 4, Paths: map[string]int64{"lease": 2, "forwarded": 2, "joined": 0}}
+	for range 100 {
+		if got := paths(row); got != "forwarded 50%, lease 50%, joined 0%" {
+			t.Fatalf("paths = %q, want the most taken first, and equal ones by name", got)
+		}
+	}
+}

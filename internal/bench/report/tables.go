@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -110,7 +111,9 @@ func wrongWord(layer string) (word string, reads bool) {
 
 // paths prints the share of each path, from the most taken on.
 func paths(row *Row) string {
-	names := slices.SortedFunc(maps.Keys(row.Paths), func(a, b string) int { return int(row.Paths[b] - row.Paths[a]) })
+	names := slices.SortedFunc(maps.Keys(row.Paths), func(a, b string) int {
+		return cmp.Or(cmp.Compare(row.Paths[b], row.Paths[a]), cmp.Compare(a, b))
+	})
 	var parts []string
 	for _, name := range names {
 		if name != "unknown" {
