@@ -129,12 +129,6 @@ var sizes = []Mutant{
 		New:  "\t\tif false {\n",
 	},
 	{
-		Rule: "versions", Name: "a checkpoint that fails forgets what was compacted before it was saved", Pkg: storePkg, Test: "^TestWhatIsCompactedInTimeIsNotSaved$",
-		File: "kvnode/store/state.go",
-		Old:  "\tfor v := range older.dropped {\n",
-		New:  "\tfor v := range u.dropped {\n",
-	},
-	{
 		Rule: "versions", Name: "only keys are answered with values", Pkg: storePkg, Test: "^TestStoreDoesWhatTheModelDoes$", Model: true,
 		File: "kvnode/store/range.go",
 		Old:  "\t\tif r.GetKeysOnly() {\n",

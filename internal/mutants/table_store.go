@@ -3,14 +3,17 @@ package main
 // storeSim is the test that runs the store in whole clusters.
 const storeSim = "./kvnode/storesim"
 
+// cutTest compares what each commit of a checkpoint leaves with what the entries make.
+const cutTest = "^TestEachCommitOfACheckpointIsOneOfItsIndex$"
+
 // stores are bugs between a store, its checkpoints and the log. Where a rule is
 // the embedder's, it is broken in the simulator's node.
 var stores = []Mutant{
 	{
 		Rule: "storage", Name: "checkpoint acknowledged, and the log compacted, before it is durable", Pkg: storeSim, Test: "^TestSimulation$",
-		File: "kvnode/store/checkpoint.go",
-		Old:  "\treturn s.update(func(tx Tx) error { return saveTx(tx, m, dirty) })\n",
-		New:  "\t_ = s.update(func(tx Tx) error { return saveTx(tx, m, dirty) })\n\treturn nil\n",
+		File: "kvnode/store/cut.go",
+		Old:  "\tif err := s.update(func(tx Tx) error { return saveTx(tx, &m, &c.unsaved) }); err != nil {\n\t\treturn err\n\t}\n",
+		New:  "\t_ = s.update(func(tx Tx) error { return saveTx(tx, &m, &c.unsaved) })\n",
 	},
 	{
 		Rule: "storage", Name: "log compacted although the checkpoint failed", Pkg: storeSim, Test: "^TestSimulation$",
@@ -31,10 +34,65 @@ var stores = []Mutant{
 		New:  "\tahead := *m\n\tahead.Index++\n\tdata, err := ahead.encode()\n",
 	},
 	{
-		Rule: "storage", Name: "what a failed checkpoint would have saved is forgotten", Pkg: storeSim, Test: "^TestSimulation$",
+		Rule: "storage", Name: "what a failed checkpoint would have saved is forgotten", Pkg: storePkg, Test: "^TestCrashAtEveryStepOfACheckpointInCuts$",
+		File: "kvnode/store/cut.go",
+		Old:  "return saveTx(tx, &m, &c.unsaved) }); err != nil {\n\t\treturn err\n",
+		New:  "return saveTx(tx, &m, &c.unsaved) }); err != nil {\n\t\ts.mu.Lock()\n\t\tst.cuts = st.cuts[1:]\n\t\ts.mu.Unlock()\n\t\treturn err\n",
+	},
+	{
+		Rule: "storage", Name: "a checkpoint ends with the first of its commits", Pkg: storeSim, Test: "^TestSimulation$",
 		File: "kvnode/store/checkpoint.go",
-		Old:  "\t\tst.unsaved.add(dirty)\n",
-		New:  "\t\tst.unsaved.add(unsaved{})\n",
+		Old:  "\tfor _, c := range cuts {\n",
+		New:  "\tfor _, c := range cuts[:min(len(cuts), 1)] {\n",
+	},
+	{
+		Rule: "storage", Name: "a commit says of which index it is when it is made, not when it was cut", Pkg: storePkg, Test: cutTest,
+		File: "kvnode/store/cut.go",
+		Old:  "\tm := c.meta\n",
+		New:  "\ts.mu.Lock()\n\tm := st.capture()\n\ts.mu.Unlock()\n",
+	},
+	{
+		Rule: "storage", Name: "a cut is made before the index of its newest entry is published", Pkg: storePkg, Test: cutTest,
+		File: "kvnode/store/apply.go",
+		Old:  "\tst.applied.Store(index)\n\tst.cutIfLarge(s.cutBytes)\n",
+		New:  "\tst.cutIfLarge(s.cutBytes)\n\tst.applied.Store(index)\n",
+	},
+	{
+		Rule: "storage", Name: "what is freed after its cut is left out of it", Pkg: storePkg, Test: cutTest,
+		File: "kvnode/store/compact.go",
+		Old:  "\tif v.main() <= st.cutRevision {\n",
+		New:  "\tfor _, c := range st.cuts {\n\t\tif c.dropped == nil {\n\t\t\tc.dropped = make(map[*Version]struct{})\n\t\t}\n\t\tc.dropped[v] = struct{}{}\n\t}\n\tif v.main() <= st.cutRevision {\n",
+	},
+	{
+		Rule: "storage", Name: "what is freed is deleted by a cut of before the compaction", Pkg: storePkg, Test: cutTest,
+		File: "kvnode/store/compact.go",
+		Old:  "\t\tst.unsaved.trimmed = append(st.unsaved.trimmed, recordOf(v))\n",
+		New:  "\t\tto := &st.unsaved\n\t\tif n := len(st.cuts); n > 0 {\n\t\t\tto = &st.cuts[n-1].unsaved\n\t\t}\n\t\tto.trimmed = append(to.trimmed, recordOf(v))\n",
+	},
+	{
+		Rule: "storage", Name: "deletions come a commit after the tombstones that were freed with them", Pkg: storePkg, Test: cutTest,
+		File: "kvnode/store/cut.go",
+		Old:  "\tst.cuts = append(st.cuts, &cut{meta: m, conf: st.conf, unsaved: st.unsaved})\n",
+		New:  "\tlate := unsaved{trimmed: st.unsaved.trimmed}\n\tst.unsaved.trimmed = nil\n\tst.cuts = append(st.cuts, &cut{meta: m, conf: st.conf, unsaved: st.unsaved}, &cut{meta: m, conf: st.conf, unsaved: late})\n",
+	},
+	{
+		Rule: "storage", Name: "a checkpoint takes in what is written while it is made", Pkg: storePkg, Test: "^TestACheckpointEndsWhileOthersWrite$",
+		File: "kvnode/store/checkpoint.go",
+		Old:  "\tfor _, c := range cuts {\n\t\tif err == nil {\n",
+		New:  "\tfor range 1000 {\n\t\tif len(st.cuts) == 0 {\n\t\t\tbreak\n\t\t}\n\t\tc := st.cuts[0]\n\t\tif err == nil {\n",
+		More: []Edit{{"kvnode/store/checkpoint.go", "index, cuts := st.cutIndex, st.cuts\n", "index := st.cutIndex\n"}},
+	},
+	{
+		Rule: "storage", Name: "all that was not saved is written in one commit", Pkg: storePkg, Test: cutTest,
+		File: "kvnode/store/apply.go",
+		Old:  "\tst.cutIfLarge(s.cutBytes)\n",
+		New:  "",
+	},
+	{
+		Rule: "storage", Name: "a compaction is deleted in one commit", Pkg: storePkg, Test: "^TestACompactionIsDeletedInSeveralCommits$",
+		File: "kvnode/store/compact.go",
+		Old:  "\t\tst.cutIfLarge(s.cutBytes)\n",
+		New:  "",
 	},
 	{
 		Rule: "storage", Name: "replay applies an entry twice", Pkg: storeSim, Test: "^TestSimulation$",

@@ -44,8 +44,9 @@ func (s *Store) Apply(index, term uint64, data []byte) Result {
 	} else {
 		r = s.applyLocked(st, index, term, c)
 	}
-	// Last, also for what was refused: who has seen index sees the effect of it.
+	// Also for what was refused: who has seen index sees the effect of it.
 	st.applied.Store(index)
+	st.cutIfLarge(s.cutBytes)
 	return r
 }
 

@@ -21,17 +21,19 @@ type Checkpoint struct {
 // Durable returns the newest checkpoint.
 func (s *Store) Durable() Checkpoint { return *s.durable.Load() }
 
-// Checkpoint makes the state as of now durable, and returns when it is. It calls
-// before with the index it is about to make durable: the log must know it to be
-// committed first (see raftwal, Applied index). Applying and reading go on
+// Checkpoint makes the state as of now durable, and returns when it is: in several
+// commits if there is much that is not, each of which is a checkpoint of an earlier index.
+// It calls before with the index it is about to make durable: the log must know it to be
+// committed first (see raftwal, Applied index), or a checkpoint would be beyond the log
+// after a crash, and the member could not start. Applying and reading go on
 // meanwhile, but Restore waits, so before must not wait for the applier. Safe for
 // concurrent use; checkpoints are made one after another.
 //
 // What it costs is proportional to what has changed since the last one, and not to the
 // size of the store: records of versions that have not changed are not touched.
 //
-// If it fails, Durable stays what it was, the state in memory is unharmed, and
-// the next checkpoint covers what this one would have.
+// If it fails, Durable is the newest commit, the state in memory is unharmed, and
+// the next checkpoint begins with what this one has left.
 func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) {
 	// saving is taken before mu, here as in Restore and in the trimmer, and never the other
 	// way round: so who holds mu, without which nothing is applied, waits for no disk.
@@ -44,50 +46,28 @@ func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) 
 		return Checkpoint{}, ErrClosed
 	}
 	// Under the apply lock only what the checkpoint is to have is noted. It is written
-	// without the lock, which is sound since versions do not change any more.
+	// without the lock, which is sound since versions do not change any more. What has
+	// been written since it was noted has no part in it.
 	st := s.state.Load()
-	m, err := st.capture()
-	conf := st.conf
-	dirty := st.unsaved
-	st.unsaved = unsaved{} // what is applied from here on is the next one's
-	// What is compacted from here on, up to this revision, has to be deleted from the
-	// backend again, whether or not this attempt succeeds.
-	st.tried = m.Revision
-	grown := st.growth.Load()
+	if st.differs() {
+		st.cutNow()
+	}
+	index, cuts := st.cutIndex, st.cuts
 	s.mu.Unlock()
 
-	if err == nil {
-		err = s.save(before, &m, dirty)
-	}
-	if err != nil {
-		// Back to what has come meanwhile. A record that is written twice is the same, and
-		// one that is deleted twice is gone.
-		s.mu.Lock()
-		st.unsaved.add(dirty)
-		s.mu.Unlock()
-		return Checkpoint{}, fmt.Errorf("store: checkpoint at index %d: %w", m.Index, err)
-	}
-	st.growth.Add(-grown) // not to 0: what was applied meanwhile is not saved yet
-	c := Checkpoint{Index: m.Index, Term: m.Term, ConfState: conf, Revision: m.Revision}
-	s.durable.Store(&c)
-	return c, nil
-}
-
-// save writes what differs. It calls before first: a checkpoint that came ahead of the
-// log's commit index would be beyond the log after a crash, and the member could not
-// start. A checkpoint that would say what the newest one says is not written: an idle
-// member would write its disk for nothing. Index 0 is that of a store which has no checkpoint
-// yet, and gets one.
-func (s *Store) save(before func(index uint64) error, m *meta, dirty unsaved) error {
+	var err error
 	if before != nil {
-		if err := before(m.Index); err != nil {
-			return err
+		err = before(index)
+	}
+	for _, c := range cuts {
+		if err == nil {
+			err = s.commit(st, c)
 		}
 	}
-	if m.Index == s.durable.Load().Index && m.Index != 0 && len(dirty.versions)+len(dirty.trimmed)+len(dirty.leases) == 0 {
-		return nil
+	if err != nil {
+		return Checkpoint{}, fmt.Errorf("store: checkpoint at index %d: %w", index, err)
 	}
-	return s.update(func(tx Tx) error { return saveTx(tx, m, dirty) })
+	return s.Durable(), nil
 }
 
 // update changes the backend. What an update that failed has left is made durable
@@ -111,7 +91,7 @@ func (s *Store) update(fn func(tx Tx) error) error {
 //
 // The meta record goes last and in the same transaction. It has the number of records and
 // the sum of their checksums, by which load notices one that is missing or too many.
-func saveTx(tx Tx, m *meta, dirty unsaved) error {
+func saveTx(tx Tx, m *meta, dirty *unsaved) error {
 	was, err := decodeMeta(tx.Meta())
 	if err != nil {
 		return err
@@ -126,18 +106,18 @@ func saveTx(tx Tx, m *meta, dirty unsaved) error {
 			m.Sum -= uint64(binary.BigEndian.Uint32(old))
 		}
 	}
-	for _, v := range dirty.trimmed {
-		key := recordKey(v)
+	for _, at := range dirty.trimmed {
+		key := at.key()
 		forget(tx.Record(key)) // it may be gone already, by an attempt that failed late
 		if err := tx.DeleteRecord(key); err != nil {
-			return fmt.Errorf("delete revision %d.%d: %w", v.main(), v.sub, err)
+			return fmt.Errorf("delete revision %d.%d: %w", at.main, at.sub, err)
 		}
 	}
 	for _, v := range dirty.versions {
 		if _, dropped := dirty.dropped[v]; dropped {
 			continue
 		}
-		key := recordKey(v)
+		key := recordOf(v).key()
 		value := recordValue(key, v)
 		// Only what is not newer than the file's revision can be in it.
 		if v.main() <= was.Revision {

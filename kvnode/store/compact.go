@@ -92,19 +92,17 @@ func (s *Store) trim() bool {
 	defer s.saving.release()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.trimming = !s.mu.closed && s.state.Load().trim(trimStep, s.maybeSavedLocked())
+	if s.mu.trimming = !s.mu.closed; s.mu.trimming {
+		st := s.state.Load()
+		s.mu.trimming = st.trim(trimStep)
+		st.cutIfLarge(s.cutBytes)
+	}
 	return s.mu.trimming
 }
 
-// maybeSavedLocked returns the newest revision that stable storage may have: a
-// commit that failed may be found there all the same.
-func (s *Store) maybeSavedLocked() int64 {
-	return max(s.durable.Load().Revision, s.state.Load().tried)
-}
-
-// trim frees up to n versions, and notes those that a checkpoint of revision
-// saved may hold. It reports whether there may be more.
-func (st *state) trim(n int, saved int64) bool {
+// trim frees up to n versions, and notes those that a checkpoint may hold. It reports
+// whether there may be more.
+func (st *state) trim(n int) bool {
 	target := st.compacted.Load()
 	for ; n > 0; n-- {
 		from := &st.garbage.held
@@ -117,7 +115,7 @@ func (st *state) trim(n int, saved int64) bool {
 			return false
 		}
 		from.pop()
-		st.free(v, target, saved)
+		st.free(v, target)
 	}
 	return true
 }
@@ -126,10 +124,10 @@ func (st *state) trim(n int, saved int64) bool {
 // last of its chain. A tombstone below a newer version goes together with that
 // one's turn: whether a chain ends with it or before it is all the same to
 // readers.
-func (st *state) free(v *Version, target, saved int64) {
+func (st *state) free(v *Version, target int64) {
 	if prev := v.prev.Load(); prev != nil {
 		v.prev.Store(nil)
-		st.drop(prev, saved)
+		st.drop(prev)
 	}
 	switch {
 	case !v.tombstone():
@@ -138,16 +136,21 @@ func (st *state) free(v *Version, target, saved int64) {
 	default:
 		if v.of.head.Load() == v {
 			st.index.remove(v.of)
-			st.drop(v, saved)
+			st.drop(v)
 		}
 	}
 }
 
-func (st *state) drop(v *Version, saved int64) {
-	if u := &st.unsaved; len(u.versions) > 0 && v.main() >= u.versions[0].main() {
-		u.drop(v)
+// drop takes v out of what is to be durable. If a cut has it already, a later one deletes
+// it there, even if nothing has been committed yet: the cut's own checkpoint is of a time
+// before the compaction, at which v can be read.
+func (st *state) drop(v *Version) {
+	if v.main() <= st.cutRevision {
+		st.unsaved.trimmed = append(st.unsaved.trimmed, recordOf(v))
+		return
 	}
-	if v.main() <= saved {
-		st.unsaved.trimmed = append(st.unsaved.trimmed, v)
+	if st.unsaved.dropped == nil {
+		st.unsaved.dropped = make(map[*Version]struct{})
 	}
+	st.unsaved.dropped[v] = struct{}{}
 }

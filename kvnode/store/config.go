@@ -22,6 +22,8 @@ type Config struct {
 	// anything but the TTL methods of the store. A Restore gives no events.
 	// Optional.
 	TTLEvents func(l TTLLease)
+	// CutBytes is how much one commit of a checkpoint writes, about. Default: 4 MiB.
+	CutBytes int64
 	// Logger receives a line for each restore and defragmentation. Default: none.
 	Logger *slog.Logger
 }

@@ -11,8 +11,9 @@
 // for one chunk of the index at most. Once Applied has reached an index, every
 // read that starts afterwards sees what the entries up to it did.
 //
-// Checkpoint makes a state durable as a whole or not at all. Whatever is newer
-// is lost with the process, so the log must still hold it.
+// Checkpoint makes a state durable, in commits of which each is a whole checkpoint of an
+// earlier index (cut.go). Whatever is newer is lost with the process, so the log must
+// still hold it.
 //
 // # How it is kept
 //

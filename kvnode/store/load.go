@@ -3,7 +3,6 @@ package store
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 )
 
 // load builds the state that b holds, and the checkpoint that it is. A backend that
@@ -44,7 +43,9 @@ func loadImage(img Image) (*state, Checkpoint, error) {
 		return nil, Checkpoint{}, fmt.Errorf("%w: %d records with sum %#x, want %d with %#x", ErrDamaged, l.records, l.sum, m.Records, m.Sum)
 	}
 	// What had been compacted but not freed when the checkpoint was made.
-	st.trim(math.MaxInt, m.Revision)
+	for st.trim(trimStep) {
+		st.cutIfLarge(cutBytes)
+	}
 	return st, c, nil
 }
 

@@ -37,8 +37,8 @@ type alarm struct {
 	Type   int32
 }
 
-// capture takes what the state has now, but for Records and Sum.
-func (st *state) capture() (meta, error) {
+// capture takes what the state has now, but for ConfState, Records and Sum.
+func (st *state) capture() meta {
 	m := meta{
 		Format: st.format.Load(), Index: st.applied.Load(), Term: st.term,
 		Revision: st.revision.Load(), Compacted: st.compacted.Load(),
@@ -51,14 +51,7 @@ func (st *state) capture() (meta, error) {
 	for _, a := range *st.alarms.Load() {
 		m.Alarms = append(m.Alarms, alarm{a.GetMemberID(), int32(a.GetAlarm())})
 	}
-	if st.conf == nil {
-		return m, nil
-	}
-	var err error
-	if m.ConfState, err = proto.Marshal(st.conf); err != nil {
-		return meta{}, fmt.Errorf("encode configuration: %w", err)
-	}
-	return m, nil
+	return m
 }
 
 // restore fills an empty state.
@@ -72,6 +65,7 @@ func (m *meta) restore(st *state) error {
 	st.revision.Store(m.Revision)
 	st.compacted.Store(m.Compacted)
 	st.applied.Store(m.Index)
+	st.cutIndex, st.cutRevision = m.Index, m.Revision
 	members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}}
 	for _, one := range m.Members {
 		members.ByID[one.ID] = one

@@ -21,9 +21,17 @@ const (
 	recordLive      = 1
 )
 
-func recordKey(v *Version) []byte {
-	key := binary.BigEndian.AppendUint64(make([]byte, 0, recordKeySize), uint64(v.main()))
-	return binary.BigEndian.AppendUint64(key, uint64(v.sub))
+// recordID says which version a record is: its revision, and the number in it.
+type recordID struct {
+	main int64
+	sub  uint32
+}
+
+func recordOf(v *Version) recordID { return recordID{v.main(), v.sub} }
+
+func (p recordID) key() []byte {
+	key := binary.BigEndian.AppendUint64(make([]byte, 0, recordKeySize), uint64(p.main))
+	return binary.BigEndian.AppendUint64(key, uint64(p.sub))
 }
 
 func recordValue(key []byte, v *Version) []byte {

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"slices"
 	"sync/atomic"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -48,23 +47,29 @@ type state struct {
 	conf *raftpb.ConfState // replaced, never changed
 	// changes is the memory of a writer's list, kept for the next command.
 	changes []*Version
+	// unsaved is how the state differs from the newest cut, and cuts how that differs
+	// from what is durable.
 	unsaved unsaved
-	// tried is the newest revision that a checkpoint was to have. One that failed may be
-	// on the disk all the same, so the trimmer takes what is up to tried for saved.
-	tried   int64
-	garbage garbage
+	cuts    []*cut
+	// cutIndex and cutRevision are those of the newest cut, or of the checkpoint with which
+	// the state began: versions up to that revision are durable, or will be, or, after a
+	// commit that failed, may be.
+	cutIndex    uint64
+	cutRevision int64
+	garbage     garbage
 
 	// growth is what the next checkpoint will add, see Store.Unsaved.
 	growth atomic.Int64
 }
 
-// unsaved is how the state differs from the newest checkpoint. The next one writes just
-// that, so its cost is that of the writes since, not that of the state.
+// unsaved is what a commit writes, so that its cost is that of the writes since the one
+// before, not that of the state.
 type unsaved struct {
 	versions []*Version // written since, in the order of revisions
-	trimmed  []*Version // in the checkpoint, and freed since: to be deleted there
-	// dropped are those of versions that the trimmer freed before any checkpoint had them.
-	// Trimmer and checkpoints exclude each other.
+	bytes    int64      // what they cost
+	trimmed  []recordID // in a cut or a checkpoint before, and freed since: to be deleted
+	// dropped are those of versions that the trimmer freed before a cut had them. Trimmer and
+	// checkpoints exclude each other.
 	dropped map[*Version]struct{}
 	// leases are the TTL leases that were granted, checkpointed or revoked since.
 	leases map[int64]TTLLease
@@ -78,24 +83,6 @@ func newState() *state {
 	st.members.Store(&Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}})
 	st.alarms.Store(&[]*pb.AlarmMember{})
 	return st
-}
-
-// add puts back what a checkpoint that failed had taken out. It comes before what was
-// written meanwhile, since versions are in the order of revisions.
-func (u *unsaved) add(older unsaved) {
-	u.versions = slices.Concat(older.versions, u.versions)
-	u.trimmed = slices.Concat(older.trimmed, u.trimmed)
-	for v := range older.dropped {
-		u.drop(v)
-	}
-	u.addLeases(older.leases)
-}
-
-func (u *unsaved) drop(v *Version) {
-	if u.dropped == nil {
-		u.dropped = make(map[*Version]struct{})
-	}
-	u.dropped[v] = struct{}{}
 }
 
 func (st *state) view() view { return view{st, st.revision.Load()} }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -21,6 +22,7 @@ type Store struct {
 	// ttlEvents may be nil.
 	ttlEvents func(TTLLease)
 	log       *slog.Logger
+	cutBytes  int64
 
 	// state is what readers see. Restore replaces it.
 	state atomic.Pointer[state]
@@ -64,7 +66,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: open: %w", err)
 	}
-	s := &Store{backend: cfg.Backend, events: cfg.Events, restored: cfg.Restored, ttlEvents: cfg.TTLEvents, log: log, saving: newSemaphore()}
+	s := &Store{backend: cfg.Backend, events: cfg.Events, restored: cfg.Restored, ttlEvents: cfg.TTLEvents, log: log, cutBytes: cmp.Or(cfg.CutBytes, cutBytes), saving: newSemaphore()}
 	s.state.Store(st)
 	s.durable.Store(&at)
 	return s, nil

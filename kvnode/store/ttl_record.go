@@ -70,15 +70,6 @@ func (u *unsaved) setLease(l TTLLease) {
 	u.leases[l.ID] = l
 }
 
-// addLeases puts back what is older than what u has.
-func (u *unsaved) addLeases(older map[int64]TTLLease) {
-	for id, l := range older {
-		if _, newer := u.leases[id]; !newer {
-			u.setLease(l)
-		}
-	}
-}
-
 // saveLeases writes TTL leases to a checkpoint. replaced is called with what each
 // record was before.
 func saveLeases(tx Tx, m *meta, changed map[int64]TTLLease, replaced func(old []byte)) error {

@@ -46,6 +46,7 @@ func (s *Store) publish(st *state, w *writer) {
 		st.garbage.add(v)
 		st.history.add(v)
 		st.leases.move(v.prev.Load().live(), v)
+		st.unsaved.bytes += v.cost()
 		st.growth.Add(v.cost())
 	}
 	st.index.note(w.base+1, w.changes...)

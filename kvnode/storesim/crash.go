@@ -18,9 +18,15 @@ func (m *Machine) Checkpoint(committed func(index uint64) error) error {
 		asked = index
 		return committed(index)
 	})
+	// One that has failed may have got some of the way.
+	now := m.store.Durable().Index
+	m.kept = max(m.kept, now)
+	if now > was && now < asked {
+		m.cfg.Stats.Parts++
+	}
 	switch {
-	case err != nil && m.store.Durable().Index != was:
-		panic(fmt.Sprintf("a checkpoint that failed moved the newest from index %d to %d", was, m.store.Durable().Index))
+	case now < was || now > asked:
+		panic(fmt.Sprintf("a checkpoint moved the newest from index %d to %d, where the log was asked about %d", was, now, asked))
 	case errors.Is(err, errCommit):
 		return err
 	case err != nil:
@@ -30,7 +36,6 @@ func (m *Machine) Checkpoint(committed func(index uint64) error) error {
 		panic(fmt.Sprintf("a checkpoint of index %d, where the log was asked about %d and %d is applied", at.Index, asked, m.Applied()))
 	}
 	m.cfg.Stats.Checkpoints++
-	m.kept = at.Index
 	return nil
 }
 

@@ -42,11 +42,12 @@ type Machine struct {
 
 // Stats counts what machines have been through.
 type Stats struct {
-	// Checkpoints and Restores were made, Failed counts commits that failed,
+	// Checkpoints and Restores were made, Parts counts checkpoints that failed after some
+	// of their commits, Failed commits that failed,
 	// Refused the checkpoints that the log did not allow, Damaged the snapshots
 	// that were refused because they were damaged on the way, Unharmed those in
 	// which it did not matter.
-	Checkpoints, Restores, Failed, Refused, Damaged, Unharmed int
+	Checkpoints, Restores, Parts, Failed, Refused, Damaged, Unharmed int
 	// Reopens counts processes that began, Behind those that began with less
 	// than the last one had applied, Unsaid those that found a commit that had
 	// failed.
@@ -77,6 +78,9 @@ type Config struct {
 	// Stats counts what happens.
 	Stats *Stats
 }
+
+// cutBytes makes checkpoints of several commits in every second run.
+func (cfg Config) cutBytes() int64 { return int64(cfg.Seed%2) * 500 }
 
 // newDisk returns the empty disk of a node.
 func (cfg Config) newDisk(id uint64) (disk, error) {
@@ -115,7 +119,7 @@ func NewMachine(cfg Config) func(id uint64, conf *raftpb.ConfState) leasetest.Ma
 }
 
 func (m *Machine) open() (err error) {
-	if m.store, err = store.Open(store.Config{Backend: m.disk, Events: m.events}); err != nil {
+	if m.store, err = store.Open(store.Config{Backend: m.disk, Events: m.events, CutBytes: m.cfg.cutBytes()}); err != nil {
 		return err
 	}
 	m.cfg.Cleanup(func() { must(m.store.Close()) })

@@ -84,7 +84,7 @@ func simulate(t *testing.T, seeds int, stats *Stats, amend func(cfg *sim.Config)
 		return
 	}
 	for name, hits := range map[string]int{
-		"checkpoints": stats.Checkpoints, "restores": stats.Restores, "failed commits": stats.Failed,
+		"checkpoints": stats.Checkpoints, "restores": stats.Restores, "checkpoints that failed midway": stats.Parts, "failed commits": stats.Failed,
 		"refused checkpoints": stats.Refused, "damaged snapshots": stats.Damaged,
 		"starts behind": stats.Behind, "failed commits found": stats.Unsaid,
 		"power failures": stats.PowerFailures, "starts from memory alone": stats.Unsettled,

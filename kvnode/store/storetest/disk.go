@@ -81,6 +81,18 @@ func (d *Disk) Open() store.Backend {
 	return d.opened
 }
 
+// Copy returns a disk with what a process that began now would find, or with what it would
+// find after a power failure.
+func (d *Disk) Copy(powerFails bool) *Disk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	found := d.now
+	if powerFails {
+		found = d.durable
+	}
+	return &Disk{now: found, durable: d.durable}
+}
+
 // Fail has fail asked before each step; what it returns is the step's error. Nil
 // means that nothing fails.
 func (d *Disk) Fail(fail func(Op) error) {
