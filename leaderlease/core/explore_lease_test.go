@@ -22,15 +22,12 @@ func (s *stage) probe(i, j int) (letter, bool) {
 	return letter{kind: probeLetter, from: uint8(i + 1), to: uint8(j + 1), term: a.term, at: p.Sent}, true
 }
 
-// hear lets a heartbeat arrive: the promise first, then raft (V1). It returns the
-// answer that leaves, if it carries a grant (V2).
-func (s *stage) hear(l letter) (letter, bool) {
-	i, j := int(l.from-1), int(l.to-1)
+// promise has node j answer the probe of a heartbeat, before raft sees it (V1).
+func (s *stage) promise(i, j int, l letter) {
 	v := &s.actors[j]
-	p, known := Probe{Sent: l.at, Duration: s.b.asks(l.term)}, v.guard.promise
 	switch {
 	case l.at == 0: // no probe
-	case v.guard.Promise(uint64(l.from), uint64(l.term), p, v.now):
+	case v.guard.Promise(uint64(l.from), uint64(l.term), Probe{Sent: l.at, Duration: s.b.asks(l.term)}, v.now):
 		v.drift[i] = v.drift[i].opened(s.b)
 		if v.guard.Held(v.now) {
 			s.reach(goalHeldGrants)
@@ -41,6 +38,15 @@ func (s *stage) hear(l letter) (letter, bool) {
 	case uint64(l.term) == v.guard.release.Term && l.term >= v.term:
 		s.reach(goalLateProbe)
 	}
+}
+
+// hear lets a heartbeat arrive: the promise first, then raft. It returns the
+// answer that leaves, if it carries a grant (V2).
+func (s *stage) hear(l letter) (letter, bool) {
+	i, j := int(l.from-1), int(l.to-1)
+	v := &s.actors[j]
+	known := v.guard.promise
+	s.promise(i, j, l)
 	if l.term < v.term {
 		return letter{kind: grantLetter, from: l.to, to: l.from, term: l.term, at: l.at}, s.b.flaw == echo
 	}
