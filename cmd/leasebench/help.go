@@ -39,6 +39,8 @@ Arms of cluster and wire:
   serializable        local state at the leader: not linearizable, no check at
                       all; the ceiling for every other arm
   follower            lease mode at a follower, which asks the leader
+  three-endpoints     lease mode at all members in turn, as clientv3 comes
+  three-endpoints-client  the same with kvnode/client, which finds the leader
 
 Arms of compare (PEER is the name given to --start or --peer):
   kvnode-read-index   a quorum round, with kvnode
@@ -46,7 +48,9 @@ Arms of compare (PEER is the name given to --start or --peer):
   kvnode-serializable local state, with kvnode
   PEER-linearizable   the peer's own linearizable read
   PEER-serializable   the peer's local state
-  kvnode-put, PEER-put    writes, where nothing is read
+  kvnode-three-endpoints, PEER-three-endpoints   all members in turn, as clientv3 comes
+  kvnode-three-endpoints-client   the same with kvnode/client
+  kvnode-put, PEER-put    writes, where nothing is read; -three-endpoints as above
 Compare kvnode-read-index with PEER-linearizable to see what is our server's
 doing, and kvnode-lease with kvnode-read-index to see what is the lease's.
 

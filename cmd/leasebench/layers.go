@@ -142,13 +142,16 @@ func newFailover(c *common) *cobra.Command {
 					return err
 				}
 				p.Programs = append(p.Programs, programs(others)...)
+				if cmd.Flags().Changed("tick") {
+					p.ProcessTick = f.tick
+				}
 				return s.Failover(p)
 			})
 		},
 	}
 	srv.registerStart(cmd)
 	cmd.Flags().StringSliceVar(&f.faults, "fault", suite.Faults, "what happens to the leader")
-	cmd.Flags().DurationVar(&f.tick, "tick", 100*time.Millisecond, "heartbeat interval; the election timeout is 10 of them")
+	cmd.Flags().DurationVar(&f.tick, "tick", 100*time.Millisecond, "heartbeat interval; the election timeout is 10 of them. Unless it is given, server processes have their own defaults")
 	cmd.Flags().DurationVar(&f.before, "before", time.Second, "how long the load runs before the fault")
 	cmd.Flags().DurationVar(&f.after, "after", 5*time.Second, "how long it runs afterwards")
 	cmd.Flags().Float64Var(&f.rate, "rate", 1000, "operations per second, a fifth of which are writes")

@@ -17,9 +17,9 @@ import (
 type FailoverPlan struct {
 	Rounds int
 	Faults []string
-	// Tick is the heartbeat interval of every arm, a tenth of the election
-	// timeout.
-	Tick time.Duration
+	// Tick is the heartbeat interval of the arms in this process, a tenth of the election
+	// timeout; ProcessTick is that of Programs, 0 for what each has by default.
+	Tick, ProcessTick time.Duration
 	// Before and After are how long the load runs around the fault.
 	Before, After time.Duration
 	// Rate is that of all operations, a fifth of which are writes.
@@ -48,7 +48,7 @@ func (s *Suite) Failover(p FailoverPlan) error {
 	}
 	subjects := append(bareSubjects(), nodeSubjects()...)
 	for _, program := range p.Programs {
-		subjects = append(subjects, processSubjects(program)...)
+		subjects = append(subjects, processSubjects(program, p.ProcessTick)...)
 	}
 	for round := range p.Rounds {
 		for _, fault := range p.Faults {

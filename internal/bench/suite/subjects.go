@@ -109,8 +109,8 @@ func nodeSubjects() (subs []subject) {
 }
 
 // processSubjects are processes, under their own default mode.
-func processSubjects(program procs.Program) []subject {
-	return []subject{{report.Wire, program.Name, "default", func(ctx context.Context, tick time.Duration, dir string) (system, []load.Target, error) {
+func processSubjects(program procs.Program, tick time.Duration) []subject {
+	return []subject{{report.Wire, program.Name, "default", func(ctx context.Context, _ time.Duration, dir string) (system, []load.Target, error) {
 		c, err := wire.StartCluster(ctx, wire.ClusterOptions{Program: program, Dir: dir, Size: inproc.Members, Tick: tick})
 		if err != nil {
 			return nil, nil, err

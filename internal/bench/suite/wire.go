@@ -119,9 +119,6 @@ func armsFor(all []WireArm, w Work) (arms []WireArm) {
 // valueLen is that of all values, as in package inproc.
 const valueLen = 128
 
-// DefaultTick is the heartbeat interval of servers that are started.
-const DefaultTick = 100 * time.Millisecond
-
 // findTimeout is how long a cluster may take to agree on a leader.
 const findTimeout = 10 * time.Second
 
@@ -223,7 +220,7 @@ func (s *Suite) start(ctx context.Context, srv *Server) error {
 	if size == 0 {
 		size = inproc.Members
 	}
-	cluster, err := wire.StartCluster(ctx, wire.ClusterOptions{Program: *srv.Program, Dir: dir, Size: size, Tick: DefaultTick, Flags: srv.Flags})
+	cluster, err := wire.StartCluster(ctx, wire.ClusterOptions{Program: *srv.Program, Dir: dir, Size: size, Flags: srv.Flags})
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,8 @@ type ClusterOptions struct {
 	// Dir holds a data directory and a log per member.
 	Dir  string
 	Size int
-	// Tick is the heartbeat interval, a tenth of the election timeout.
+	// Tick is the heartbeat interval, a tenth of the election timeout. 0: both are what
+	// the server has by default.
 	Tick time.Duration
 	// Flags are given to each member in addition.
 	Flags []string
@@ -36,10 +37,11 @@ const (
 
 // StartCluster starts the members and waits until all agree on a leader.
 func StartCluster(ctx context.Context, opts ClusterOptions) (*Cluster, error) {
-	p, err := procs.New(procs.Config{Program: opts.Program, Dir: opts.Dir, Size: opts.Size, Token: "leasebench", Flags: append([]string{
-		fmt.Sprintf("--heartbeat-interval=%d", opts.Tick.Milliseconds()),
-		fmt.Sprintf("--election-timeout=%d", electionTicks*opts.Tick.Milliseconds()),
-	}, opts.Flags...)})
+	flags := slices.Clone(opts.Flags)
+	if ms := opts.Tick.Milliseconds(); ms > 0 {
+		flags = append(flags, fmt.Sprintf("--heartbeat-interval=%d", ms), fmt.Sprintf("--election-timeout=%d", electionTicks*ms))
+	}
+	p, err := procs.New(procs.Config{Program: opts.Program, Dir: opts.Dir, Size: opts.Size, Token: "leasebench", Flags: flags})
 	if err != nil {
 		return nil, err
 	}
