@@ -24,6 +24,12 @@ var clients = []Mutant{
 		New:  "\tif true {\n",
 	},
 	{
+		Rule: "client", Name: "what is for the leader takes a turn", Pkg: clientPkg, Test: "^TestWhatIsForTheLeaderTakesNoTurn$",
+		File: "kvnode/client/picker.go",
+		Old:  "\tf, now := p.known.now.Load(), time.Now()\n",
+		New:  "\tf, now := p.known.now.Load(), time.Now()\n\tp.turn()\n",
+	},
+	{
 		Rule: "client", Name: "an unknown leader is any member that is not known", Pkg: clientPkg, Test: "^TestWhereRequestsGo$",
 		File: "kvnode/client/known.go",
 		Old:  "return f.leader != 0 && f.members[name] == f.leader",

@@ -56,6 +56,22 @@ func TestWhereRequestsGo(t *testing.T) {
 	}
 }
 
+// What the leader answers takes nobody's turn: clients that write and read by turns would
+// send all that goes round to the same endpoints.
+func TestWhatIsForTheLeaderTakesNoTurn(t *testing.T) {
+	k := newKnown()
+	k.answered("a", 1, 1)
+	p := &picker{known: k, ready: []*endpoint{{name: "a", known: k}, {name: "b", known: k}}}
+	turns := make(map[string]int)
+	for range 4 {
+		p.choose(true)
+		turns[p.choose(false).name]++
+	}
+	if turns["a"] != 2 || turns["b"] != 2 {
+		t.Errorf("what goes round goes to %v, want 2 each", turns)
+	}
+}
+
 // What each response says again costs nothing.
 func TestOldNewsAllocateNothing(t *testing.T) {
 	k := newKnown()

@@ -81,17 +81,16 @@ func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
 // choose returns the leader's endpoint, or the next in turn. One that has just failed has
 // no turn of what is for the leader, unless it is the only one.
 func (p *picker) choose(toLeader bool) *endpoint {
-	f := p.known.now.Load()
-	next := p.turn()
 	if !toLeader {
-		return next
+		return p.turn()
 	}
-	now := time.Now()
+	f, now := p.known.now.Load(), time.Now()
 	for _, e := range p.ready {
 		if f.leads(e.name) && !f.rests(e.name, now) {
 			return e
 		}
 	}
+	next := p.turn()
 	if f.rests(next.name, now) {
 		return p.turn()
 	}
