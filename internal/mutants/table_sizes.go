@@ -153,6 +153,24 @@ var sizes = []Mutant{
 		New:  "",
 	},
 	{
+		Rule: "memory", Name: "what stays is tried again each minute", Pkg: heapPkg, Test: "^TestWhatStaysIsNotTriedAgain$",
+		File: "cmd/internal/heap/keeper.go",
+		Old:  "s.gain() - k.stays\n",
+		New:  "s.gain()\n",
+	},
+	{
+		Rule: "memory", Name: "all is given back at once", Pkg: heapPkg, Test: "^TestMemoryIsGivenBackInSteps$",
+		File: "cmd/internal/heap/release.go",
+		Old:  "take(min(now-keep, step))",
+		New:  "take(now - keep)",
+	},
+	{
+		Rule: "memory", Name: "the limit stays where it was to give back", Pkg: heapPkg, Test: "^TestTakeGivesBack$",
+		File: "cmd/internal/heap/release.go",
+		Old:  "\tdebug.SetMemoryLimit(set)\n",
+		New:  "",
+	},
+	{
 		Rule: "memory", Name: "an operator's GOGC does not count", Pkg: heapPkg, Test: "^TestASmallHeapMayGrow$",
 		File: "cmd/internal/heap/floor.go",
 		Old:  "os.Getenv(\"GOGC\") != \"\" || ",

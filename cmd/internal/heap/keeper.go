@@ -29,11 +29,16 @@ type sample struct {
 	allocated uint64 // since the process began
 }
 
+// gain is what is held and not alive.
+func (s sample) gain() uint64 { return s.held - min(s.live, s.held) }
+
 // keeper decides. It has no clock.
 type keeper struct {
 	memory    uint64 // what the process may use; 0: nobody says
 	allocated uint64
 	gave      time.Time
+	// stays is what giving back has left: parts of pages, between what is alive.
+	stays uint64
 }
 
 // limit returns the memory at which the collector is to work more: what leaves room for
@@ -50,7 +55,8 @@ func (k *keeper) limit(s sample) int64 {
 func (k *keeper) giveBack(now time.Time, s sample) bool {
 	fresh := s.allocated - k.allocated
 	k.allocated = s.allocated
-	gain := s.held - min(s.live, s.held)
+	k.stays = min(k.stays, s.gain())
+	gain := s.gain() - k.stays
 	if gain < max(least, s.live/4) || float64(fresh) > float64(gain)*calm || now.Sub(k.gave) < pause {
 		return false
 	}
@@ -71,7 +77,10 @@ func keep(ctx context.Context, memory uint64) {
 		if k.giveBack(time.Now(), s) {
 			// The first collection lets go of what pools have, the second frees it.
 			runtime.GC()
-			debug.FreeOSMemory()
+			runtime.GC()
+			// A collection begins early while memory is given back that is little beside the heap.
+			release(ctx, max(least, s.live/16), free, take)
+			k.stays = look().gain()
 		}
 		select {
 		case <-tick.C:

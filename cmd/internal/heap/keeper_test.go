@@ -57,6 +57,31 @@ func TestMemoryIsGivenBackWhenItIsCalm(t *testing.T) {
 	}
 }
 
+// What giving back does not free is not tried again each minute: two collections of all
+// that is alive, for nothing. More on top of it is.
+func TestWhatStaysIsNotTriedAgain(t *testing.T) {
+	begin := time.Unix(0, 0).Add(time.Hour)
+	k := keeper{}
+	k.giveBack(begin, sample{allocated: 3000 * mib})
+	k.stays = 300 * mib
+	for _, step := range []struct {
+		name       string
+		at         time.Duration
+		live, held uint64
+		want       bool
+	}{
+		{"what stays", time.Minute, 1000 * mib, 1300 * mib, false},
+		{"and little more", 2 * time.Minute, 1000 * mib, 1549 * mib, false},
+		{"and enough", 3 * time.Minute, 1000 * mib, 1550 * mib, true},
+		{"less stays", 5 * time.Minute, 1000 * mib, 1100 * mib, false},
+		{"enough beside that", 6 * time.Minute, 1000 * mib, 1350 * mib, true},
+	} {
+		if got := k.giveBack(begin.Add(step.at), sample{live: step.live, held: step.held, allocated: 3000 * mib}); got != step.want {
+			t.Errorf("%s: giveBack() = %v, want %v", step.name, got, step.want)
+		}
+	}
+}
+
 func TestCgroupLimit(t *testing.T) {
 	file := func(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s)} }
 	for _, tc := range []struct {
