@@ -41,13 +41,13 @@ func TestMemoryIsGivenBackInSteps(t *testing.T) {
 
 // The runtime does what take takes it for.
 func TestTakeGivesBack(t *testing.T) {
-	pages := make([][]byte, 8<<10)
-	for i := range pages {
-		pages[i] = make([]byte, 16<<10)
-		pages[i][0] = 1
-	}
-	runtime.KeepAlive(pages)
-	pages = nil
+	func() {
+		pages := make([][]byte, 8<<10)
+		for i := range pages {
+			pages[i] = make([]byte, 16<<10)
+		}
+		runtime.KeepAlive(pages)
+	}()
 	runtime.GC()
 	runtime.GC()
 	release(t.Context(), least, free, take)
