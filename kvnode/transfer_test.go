@@ -122,7 +122,7 @@ func TestMoveLeaderWaitsForAHeldMember(t *testing.T) {
 		back := c.restarted(leader)
 		moved := make(chan error, 1)
 		go func() { moved <- leader.MoveLeader(t.Context(), back.ID()) }()
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(50 * time.Millisecond) // of a hold that is longer than a promise
 		begun := time.Now()
 		c.put(leader, "k", "v")
 		if took := time.Since(begun); took > 100*time.Millisecond {
