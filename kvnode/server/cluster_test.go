@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"testing"
 	"time"
@@ -12,22 +11,19 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/leaderlease/go/internal/ports"
 	"github.com/leaderlease/go/kvnode"
 )
 
-// ephemeral returns a listener on a port that is free because it has it. The port is
-// none that systems give to those who connect, so that nobody is likely to have it
-// when the test wants it again.
+// ephemeral returns a listener on a port that nobody is likely to have when the test wants
+// it again.
 func ephemeral(t *testing.T) net.Listener {
 	t.Helper()
-	var lc net.ListenConfig
-	for range 100 {
-		if l, err := lc.Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))); err == nil {
-			return l
-		}
+	l, err := ports.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free from 10000 to 30000")
-	return nil
+	return l
 }
 
 // trio starts three members and stops those that are left.

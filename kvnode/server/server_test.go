@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"net"
 	"strings"
 	"syscall"
@@ -15,6 +13,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"github.com/leaderlease/go/internal/ports"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
@@ -188,25 +187,14 @@ func TestATakenPort(t *testing.T) {
 	}
 }
 
-// free returns an address that was free a moment ago. Its port is below those that
-// Linux gives to outgoing connections and to listeners that leave it open, so that
-// nobody takes it before the test does.
+// free returns an address that was free a moment ago.
 func free(t *testing.T) string {
 	t.Helper()
-	const first, last = 20000, 32000
-	for range 1000 {
-		addr := fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first))
-		l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
-		if err != nil {
-			continue
-		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return addr
+	addr, err := ports.Free(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("no port between %d and %d is free", first, last)
-	return ""
+	return addr
 }
 
 // Two flags that name one port are found out too.

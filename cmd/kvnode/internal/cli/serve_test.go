@@ -2,8 +2,6 @@ package cli
 
 import (
 	"encoding/json"
-	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -11,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/leaderlease/go/internal/ports"
 )
 
 // served is a member that Main runs.
@@ -40,19 +40,14 @@ func serving(t *testing.T, args ...string) *served {
 	return s
 }
 
-// free returns an address that was free a moment ago. Its port is none that systems
-// give to those who connect, so that nobody is likely to have taken it since.
+// free returns an address that was free a moment ago.
 func free(t *testing.T) string {
 	t.Helper()
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(20_000))
-		if l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr); err == nil {
-			_ = l.Close() // nothing was accepted
-			return addr
-		}
+	addr, err := ports.Free(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free from 10000 to 30000")
-	return ""
+	return addr
 }
 
 // says waits for a line.

@@ -1,0 +1,24 @@
+package ports
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// An address that was given out is not given out again soon, though it is free.
+func TestNoAddressComesTwice(t *testing.T) {
+	seen := make(map[string]bool)
+	for range block / 2 {
+		addr, err := Free(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[addr] {
+			t.Errorf("%s is given out twice", addr)
+		}
+		seen[addr] = true
+	}
+}
