@@ -117,24 +117,25 @@ func TestTheOnlyHeirIsAskedAgain(t *testing.T) {
 }
 
 func TestMoveLeaderWaitsForAHeldMember(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		leader := c.leader()
-		back := c.restarted(leader)
-		moved := make(chan error, 1)
-		go func() { moved <- leader.MoveLeader(t.Context(), back.ID()) }()
-		time.Sleep(50 * time.Millisecond) // of a hold that is longer than a promise
-		begun := time.Now()
-		c.put(leader, "k", "v")
-		if took := time.Since(begun); took > 100*time.Millisecond {
-			t.Errorf("a write took %v while the leader waits for its successor, want it to serve meanwhile", took)
-		}
-		if err := <-moved; err != nil {
-			t.Errorf("MoveLeader() to a member in its restart hold = %v, want it to wait", err)
-		}
-		if now := c.leader(); now != back {
-			t.Errorf("%s leads, want %s", now.Name(), back.Name())
-		}
-	})
+	inCluster(t, 3, former, // which holds for long
+		func(t *testing.T, c *cluster) {
+			leader := c.leader()
+			back := c.restarted(leader)
+			moved := make(chan error, 1)
+			go func() { moved <- leader.MoveLeader(t.Context(), back.ID()) }()
+			time.Sleep(300 * time.Millisecond)
+			begun := time.Now()
+			c.put(leader, "k", "v")
+			if took := time.Since(begun); took > 100*time.Millisecond {
+				t.Errorf("a write took %v while the leader waits for its successor, want it to serve meanwhile", took)
+			}
+			if err := <-moved; err != nil {
+				t.Errorf("MoveLeader() to a member in its restart hold = %v, want it to wait", err)
+			}
+			if now := c.leader(); now != back {
+				t.Errorf("%s leads, want %s", now.Name(), back.Name())
+			}
+		})
 }
 
 // A transfer to a member that does not take over is called off: raft would keep
