@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 )
 
@@ -20,15 +21,35 @@ const (
 	block  = 250
 )
 
-var given atomic.Uint32
+var (
+	given atomic.Uint32
+	// own is the first port of the process's block, on which held listens for as long as the
+	// process runs: a listener that nobody refers to is closed.
+	own  = sync.OnceValue(func() (b int) { b, held = claim(os.Getpid()); return b })
+	held net.Listener
+)
+
+// claim returns the first port of a block that no other process has, and the listener that
+// says so to others. IDs of processes alone do not: two in eighty have the same block.
+func claim(pid int) (int, net.Listener) {
+	for i := range blocks {
+		b := first + block*((pid+i)%blocks)
+		if l, err := listen(context.Background(), b); err == nil {
+			return b, l
+		}
+	}
+	return first + block*(pid%blocks), nil // all are in use: who shares one is left to chance
+}
+
+func listen(ctx context.Context, port int) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+}
 
 // Listen returns a listener on a port of the loopback interface that was free.
 func Listen(ctx context.Context) (net.Listener, error) {
 	var errs []error
-	own := first + block*(os.Getpid()%blocks)
 	for range block {
-		port := own + int(given.Add(1)%block)
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		l, err := listen(ctx, own()+1+int(given.Add(1)%(block-1)))
 		if err == nil {
 			return l, nil
 		}

@@ -22,3 +22,16 @@ func TestNoAddressComesTwice(t *testing.T) {
 		seen[addr] = true
 	}
 }
+
+// Two processes whose IDs ask for the same block have one each while both run.
+func TestProcessesHaveBlocksOfTheirOwn(t *testing.T) {
+	one, first := claim(7)
+	other, second := claim(7 + blocks)
+	if first == nil || second == nil {
+		t.Fatal("no block is free")
+	}
+	if one == other {
+		t.Errorf("both have the block of port %d", one)
+	}
+	_, _ = first.Close(), second.Close()
+}
