@@ -136,6 +136,7 @@ type cluster struct {
 	s, other *store.Store
 	log      [][]byte
 	reopen   func() *store.Store // as after a crash
+	disk     *storetest.Disk     // of s, if that is in memory
 	dir      string
 	kept     string // a snapshot made earlier
 }
@@ -165,6 +166,14 @@ func (c *cluster) read() {
 	if want := c.m.one(c.m.rev, key); rev != c.m.rev || !proto.Equal(kv.Message(), want) {
 		c.t.Fatalf("Get(%q) = %v, %d, want %v, %d", key, kv, rev, want, c.m.rev)
 	}
+}
+
+// failedCheckpoint makes one that fails at some step, or not at all.
+func (c *cluster) failedCheckpoint() {
+	failed := false
+	c.disk.Fail(failAt(rapid.IntRange(1, 30).Draw(c.t, "step"), &failed))
+	_, _ = c.s.Checkpoint(nil)
+	c.disk.Fail(nil)
 }
 
 func (c *cluster) crash() {
@@ -219,7 +228,7 @@ func TestStoreDoesWhatTheModelDoes(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			disk := storetest.NewDisk()
-			runCluster(rt, t.TempDir(), func() *store.Store { return openStore(rt, disk.Open()) })
+			runCluster(rt, t.TempDir(), disk, func() *store.Store { return openInCuts(rt, disk.Open()) })
 		})
 	})
 	t.Run("bolt", func(t *testing.T) {
@@ -234,25 +243,26 @@ func TestStoreDoesWhatTheModelDoes(t *testing.T) {
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				rt.Fatalf("Mkdir: %v", err)
 			}
-			runCluster(rt, dir, func() *store.Store { return openBolt(rt, filepath.Join(dir, "store.db")) })
+			runCluster(rt, dir, storetest.NewDisk(), func() *store.Store { return openBolt(rt, filepath.Join(dir, "store.db")) })
 		})
 	})
 }
 
-func runCluster(t *rapid.T, dir string, reopen func() *store.Store) {
-	c := &cluster{t: t, m: newModel(), s: reopen(), other: openStore(t, storetest.NewDisk().Open()), reopen: reopen, dir: dir}
+func runCluster(t *rapid.T, dir string, disk *storetest.Disk, reopen func() *store.Store) {
+	c := &cluster{t: t, m: newModel(), s: reopen(), other: openStore(t, storetest.NewDisk().Open()), reopen: reopen, dir: dir, disk: disk}
 	defer func() {
 		shut(c.t, c.s)
 		shut(c.t, c.other)
 	}()
 	t.Repeat(map[string]func(*rapid.T){
-		"apply":      func(*rapid.T) { c.apply() },
-		"apply more": func(*rapid.T) { c.apply(); c.apply(); c.apply() },
-		"read":       func(*rapid.T) { c.read() },
-		"checkpoint": func(*rapid.T) { checkpoint(c.t, c.s) },
-		"crash":      func(*rapid.T) { c.crash() },
-		"snapshot":   func(*rapid.T) { c.snapshot() },
-		"restore":    func(*rapid.T) { c.restore() },
-		"":           func(*rapid.T) { c.check() },
+		"apply":            func(*rapid.T) { c.apply() },
+		"apply more":       func(*rapid.T) { c.apply(); c.apply(); c.apply() },
+		"read":             func(*rapid.T) { c.read() },
+		"checkpoint":       func(*rapid.T) { checkpoint(c.t, c.s) },
+		"checkpoint fails": func(*rapid.T) { c.failedCheckpoint() },
+		"crash":            func(*rapid.T) { c.crash() },
+		"snapshot":         func(*rapid.T) { c.snapshot() },
+		"restore":          func(*rapid.T) { c.restore() },
+		"":                 func(*rapid.T) { c.check() },
 	})
 }
