@@ -50,8 +50,8 @@ func supervised(srv *server.Server, log *slog.Logger) (stopping func()) {
 	}
 }
 
-// watchdog finds a raft loop that does not turn any more: behind a disk or a lock that
-// hangs, say. Such a member holds what it has promised and serves nobody.
+// watchdog finds a raft loop that does not turn any more: behind a log that nobody reads, or
+// a read of the disk, say; it waits for no write. Such a member holds what it has promised and serves nobody.
 type watchdog struct {
 	ticks func() uint64 // of the loop, so far
 	last  uint64
