@@ -34,7 +34,7 @@ var stores = []Mutant{
 		New:  "\tahead := *m\n\tahead.Index++\n\tdata, err := ahead.encode()\n",
 	},
 	{
-		Rule: "storage", Name: "what a failed checkpoint would have saved is forgotten", Pkg: storePkg, Test: "^TestCrashAtEveryStepOfACheckpointInCuts$",
+		Rule: "storage", Name: "what a failed checkpoint would have saved is forgotten", Pkg: storePkg, Test: "^TestCrashAtEveryStepOfACheckpoint$",
 		File: "kvnode/store/cut.go",
 		Old:  "return saveTx(tx, &m, &c.unsaved) }); err != nil {\n\t\treturn err\n",
 		New:  "return saveTx(tx, &m, &c.unsaved) }); err != nil {\n\t\ts.mu.Lock()\n\t\tst.cuts = st.cuts[1:]\n\t\ts.mu.Unlock()\n\t\treturn err\n",

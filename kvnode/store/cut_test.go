@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -115,50 +116,62 @@ func TestEachCommitOfACheckpointIsOneOfItsIndex(t *testing.T) {
 	}
 }
 
-// A checkpoint of several commits fails at each of its steps, and the process ends, or the
-// power fails: what is found is what the entries up to some index make, no older than
+// A checkpoint, of one commit or of several, fails at each of its steps, and the process ends,
+// or the power fails: what is found is what the entries up to some index make, no older than
 // Durable says, and the log makes it whole. The next checkpoint goes on where it was.
-func TestCrashAtEveryStepOfACheckpointInCuts(t *testing.T) {
-	for step := 1; ; step++ {
-		disk := storetest.NewDisk()
-		r := &replica{t: t, Store: openInCuts(t, disk.Open())}
-		cutScript(r, 1, 20)
-		checkpoint(t, r.Store)
-		cutScript(r, 2, 40)
-		failed := false
-		disk.Fail(failAt(step, &failed))
-		_, err := r.Checkpoint(nil)
-		disk.Fail(nil)
-		if failed == (err == nil) {
-			t.Fatalf("step %d: failed %v, Checkpoint() = %v", step, failed, err)
-		}
-		for _, powerFails := range []bool{false, true} {
-			crashed := openInCuts(t, disk.Copy(powerFails).Open())
-			if got := crashed.Applied(); got < r.Durable().Index {
-				t.Fatalf("step %d: %d is left after a crash, and %d was durable", step, got, r.Durable().Index)
+func TestCrashAtEveryStepOfACheckpoint(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		open  func(fataler, store.Backend) *store.Store
+		least int
+	}{{"one commit", openStore, 20}, {"in cuts", openInCuts, 50}} {
+		t.Run(c.name, func(t *testing.T) {
+			step := 1
+			for crashAt(t, c.open, step) {
+				step++
 			}
-			want := replayed(t, r.log[:crashed.Applied()])
-			sameState(t, want, crashed)
-			replay(crashed, r.log)
-			sameState(t, r.Store, crashed)
-			shut(t, want)
-			shut(t, crashed)
-		}
-		cutScript(r, 3, 10)
-		if c := checkpoint(t, r.Store); c.Index != r.Applied() {
-			t.Fatalf("step %d: the next checkpoint is of %d, want %d", step, c.Index, r.Applied())
-		}
-		again := openStore(t, disk.Open())
-		sameState(t, r.Store, again)
-		shut(t, again)
-		shut(t, r)
-		if !failed {
-			if step < 50 {
-				t.Fatalf("a checkpoint has %d steps, want more", step-1)
+			if step < c.least {
+				t.Errorf("a checkpoint has %d steps, want more", step-1)
 			}
-			return
-		}
+		})
 	}
+}
+
+// crashAt reports whether a checkpoint has so many steps.
+func crashAt(t *testing.T, open func(fataler, store.Backend) *store.Store, step int) (failed bool) {
+	t.Helper()
+	disk := storetest.NewDisk()
+	r := &replica{t: t, Store: open(t, disk.Open())}
+	cutScript(r, 1, 20)
+	checkpoint(t, r.Store)
+	cutScript(r, 2, 40)
+	disk.Fail(failAt(step, &failed))
+	_, err := r.Checkpoint(nil)
+	disk.Fail(nil)
+	if failed != errors.Is(err, errDisk) {
+		t.Fatalf("step %d: failed %v, Checkpoint() = %v", step, failed, err)
+	}
+	for _, powerFails := range []bool{false, true} {
+		crashed := open(t, disk.Copy(powerFails).Open())
+		if got := crashed.Applied(); got < r.Durable().Index {
+			t.Fatalf("step %d: %d is left after a crash, and %d was durable", step, got, r.Durable().Index)
+		}
+		want := replayed(t, r.log[:crashed.Applied()])
+		sameState(t, want, crashed)
+		replay(crashed, r.log)
+		sameState(t, r.Store, crashed)
+		shut(t, want)
+		shut(t, crashed)
+	}
+	cutScript(r, 3, 10)
+	if c := checkpoint(t, r.Store); c.Index != r.Applied() {
+		t.Fatalf("step %d: the next checkpoint is of %d, want %d", step, c.Index, r.Applied())
+	}
+	again := openStore(t, disk.Open())
+	sameState(t, r.Store, again)
+	shut(t, again)
+	shut(t, r)
+	return failed
 }
 
 // A compaction that frees a lot is deleted in several commits.
