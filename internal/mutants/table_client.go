@@ -24,6 +24,12 @@ var clients = []Mutant{
 		New:  "\tif true {\n",
 	},
 	{
+		Rule: "client", Name: "who waits for a lock in vain leaves the leader alone", Pkg: clientPkg, Test: "^TestWhatATimeoutSays$",
+		File: "kvnode/client/options.go",
+		Old:  "code == codes.DeadlineExceeded && !waits[method]",
+		New:  "code == codes.DeadlineExceeded",
+	},
+	{
 		Rule: "client", Name: "what is for the leader takes a turn", Pkg: clientPkg, Test: "^TestWhatIsForTheLeaderTakesNoTurn$",
 		File: "kvnode/client/picker.go",
 		Old:  "\tf, now := p.known.now.Load(), time.Now()\n",

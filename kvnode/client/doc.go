@@ -24,5 +24,5 @@
 //
 // An endpoint that lets a request fail with Unavailable or DeadlineExceeded is not taken for
 // the leader's for a second, whatever the others say: it may hang, or be cut off from this
-// client alone.
+// client alone. Who has waited for a lock until its deadline says nothing about that.
 package client

@@ -1,11 +1,15 @@
 package client
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // whom returns the endpoints that what is for the leader goes to in the next six picks.
@@ -110,6 +114,30 @@ func TestWhatIsForTheLeader(t *testing.T) {
 	} {
 		if got := toLeader(tc.method, tc.request); got != tc.want {
 			t.Errorf("%s: for the leader %v, want %v", tc.name, got, tc.want)
+		}
+	}
+}
+
+// Whoever waits for a lock until its time is over says nothing about the leader. A request
+// that should have been answered does, and so does an end of the connection.
+func TestWhatATimeoutSays(t *testing.T) {
+	const lock, campaign, put = "/v3lockpb.Lock/Lock", "/v3electionpb.Election/Campaign", "/etcdserverpb.KV/Put"
+	for _, tc := range []struct {
+		method string
+		code   codes.Code
+		want   bool // the leader is left alone for a while
+	}{
+		{put, codes.DeadlineExceeded, true}, {put, codes.Unavailable, true}, {put, codes.ResourceExhausted, false},
+		{lock, codes.DeadlineExceeded, false}, {campaign, codes.DeadlineExceeded, false}, {lock, codes.Unavailable, true},
+	} {
+		k := newKnown()
+		k.answered("a", 1, 1)
+		err := intercept(t.Context(), tc.method, nil, nil, nil, func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
+			ctx.Value(callKey{}).(*call).via.Store(&endpoint{name: "a", known: k})
+			return status.Error(tc.code, "")
+		})
+		if got := k.now.Load().rests("a", time.Now()); got != tc.want || status.Code(err) != tc.code {
+			t.Errorf("%s ends with %v: the leader is left alone: %v, want %v", tc.method, err, got, tc.want)
 		}
 	}
 }

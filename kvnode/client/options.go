@@ -42,18 +42,20 @@ func intercept(ctx context.Context, method string, req, reply any, cc *grpc.Clie
 	if via == nil {
 		return err
 	}
-	switch status.Code(err) {
-	case codes.OK:
+	switch code := status.Code(err); {
+	case code == codes.OK:
 		if r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader }); ok {
 			h := r.GetHeader()
 			via.known.answered(via.name, h.GetMemberId(), leaderid.Of(h))
 		}
-	case codes.Unavailable, codes.DeadlineExceeded:
+	case code == codes.Unavailable, code == codes.DeadlineExceeded && !waits[method]:
 		via.known.failed(via.name, time.Now())
-	default: // it has answered
 	}
 	return err
 }
+
+// waits are the methods that are not answered before others give something up.
+var waits = map[string]bool{"/v3lockpb.Lock/Lock": true, "/v3electionpb.Election/Campaign": true}
 
 // led are the services whose requests the leader answers best.
 var led = map[string]bool{
