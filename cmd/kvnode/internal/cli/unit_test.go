@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/leaderlease/go/leaderlease/clock"
 )
 
 const unitDir = "../../../../deploy/systemd"
@@ -35,6 +37,10 @@ func TestTheUnitStartsAMember(t *testing.T) {
 	}
 	if stop, err := time.ParseDuration(unit["TimeoutStopSec"]); err != nil || stop <= stopTime {
 		t.Errorf("TimeoutStopSec=%s (%v), want more than %v, which an orderly stop may take", unit["TimeoutStopSec"], err, stopTime)
+	}
+	// PrivateDevices would hide it, and nobody would miss it: most machines have none.
+	if unit["PrivateDevices"] != "" || unit["DeviceAllow"] != clock.DefaultVMClock+" r" {
+		t.Errorf("PrivateDevices=%s, DeviceAllow=%s: want that %s may be read", unit["PrivateDevices"], unit["DeviceAllow"], clock.DefaultVMClock)
 	}
 	args := strings.Fields(unit["ExecStart"])
 	if len(args) < 2 || filepath.Base(args[0]) != "kvnode" {
