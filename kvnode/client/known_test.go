@@ -127,8 +127,12 @@ func TestWhatATimeoutSays(t *testing.T) {
 		code   codes.Code
 		want   bool // the leader is left alone for a while
 	}{
-		{put, codes.DeadlineExceeded, true}, {put, codes.Unavailable, true}, {put, codes.ResourceExhausted, false},
-		{lock, codes.DeadlineExceeded, false}, {campaign, codes.DeadlineExceeded, false}, {lock, codes.Unavailable, true},
+		{put, codes.DeadlineExceeded, true},
+		{put, codes.Unavailable, true},
+		{put, codes.ResourceExhausted, false},
+		{lock, codes.DeadlineExceeded, false},
+		{campaign, codes.DeadlineExceeded, false},
+		{lock, codes.Unavailable, true},
 	} {
 		k := newKnown()
 		k.answered("a", 1, 1)
