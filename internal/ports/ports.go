@@ -23,10 +23,9 @@ const (
 
 var (
 	given atomic.Uint32
-	// own is the first port of the process's block, on which held listens for as long as the
-	// process runs: a listener that nobody refers to is closed.
-	own  = sync.OnceValue(func() (b int) { b, held = claim(os.Getpid()); return b })
-	held net.Listener
+	// own is the process's block. It refers to the listener for as long as the process runs:
+	// one that nobody refers to is closed.
+	own = sync.OnceValues(func() (int, net.Listener) { return claim(os.Getpid()) })
 )
 
 // claim returns the first port of a block that no other process has, and the listener that
@@ -48,8 +47,9 @@ func listen(ctx context.Context, port int) (net.Listener, error) {
 // Listen returns a listener on a port of the loopback interface that was free.
 func Listen(ctx context.Context) (net.Listener, error) {
 	var errs []error
+	b, _ := own()
 	for range block {
-		l, err := listen(ctx, own()+1+int(given.Add(1)%(block-1)))
+		l, err := listen(ctx, b+1+int(given.Add(1)%(block-1)))
 		if err == nil {
 			return l, nil
 		}

@@ -137,7 +137,8 @@ func TestWhatATimeoutSays(t *testing.T) {
 		k := newKnown()
 		k.answered("a", 1, 1)
 		err := intercept(t.Context(), tc.method, nil, nil, nil, func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
-			ctx.Value(callKey{}).(*call).via.Store(&endpoint{name: "a", known: k})
+			c, _ := ctx.Value(callKey{}).(*call)
+			c.via.Store(&endpoint{name: "a", known: k})
 			return status.Error(tc.code, "")
 		})
 		if got := k.now.Load().rests("a", time.Now()); got != tc.want || status.Code(err) != tc.code {
