@@ -153,6 +153,18 @@ var sizes = []Mutant{
 		New:  "",
 	},
 	{
+		Rule: "memory", Name: "what is soon taken back is given each minute", Pkg: heapPkg, Test: "^TestWhatIsTakenBackIsGivenMoreSeldom$",
+		File: "cmd/internal/heap/keeper.go",
+		Old:  "\tk.rest = min(max(2*k.rest, pause), longest)\n",
+		New:  "\tk.rest = pause\n",
+	},
+	{
+		Rule: "memory", Name: "what was once taken back soon is given seldom for good", Pkg: heapPkg, Test: "^TestWhatIsTakenBackIsGivenMoreSeldom$",
+		File: "cmd/internal/heap/keeper.go",
+		Old:  "\t\tk.rest = 0\n",
+		New:  "",
+	},
+	{
 		Rule: "memory", Name: "what stays is tried again each minute", Pkg: heapPkg, Test: "^TestWhatStaysIsNotTriedAgain$",
 		File: "cmd/internal/heap/keeper.go",
 		Old:  "s.gain() - k.stays\n",

@@ -15,6 +15,10 @@ const (
 	// pause is the least time from one giving back to the next. It takes two collections,
 	// which go on beside everything else, and pages that are wanted again are zeroed anew.
 	pause = time.Minute
+	// longest is what pause grows to, by doubling, while what was given back is soon garbage
+	// again. Shorter: a server with much data and a few requests does little but collect.
+	// Longer: what a load has left is kept for as long.
+	longest = 16 * time.Minute
 	// least is the least that is worth it, or a quarter of what is alive.
 	least = 8 << 20
 	// calm is the part of it that may have been allocated since the keeper last looked. A
@@ -37,6 +41,7 @@ type keeper struct {
 	memory    uint64 // what the process may use; 0: nobody says
 	allocated uint64
 	gave      time.Time
+	rest      time.Duration // from then on, until more is given back
 	// stays is what giving back has left: parts of pages, between what is alive.
 	stays uint64
 }
@@ -57,9 +62,13 @@ func (k *keeper) giveBack(now time.Time, s sample) bool {
 	k.allocated = s.allocated
 	k.stays = min(k.stays, s.gain())
 	gain := s.gain() - k.stays
-	if gain < max(least, s.live/4) || float64(fresh) > float64(gain)*calm || now.Sub(k.gave) < pause {
+	if gain < max(least, s.live/4) || float64(fresh) > float64(gain)*calm || now.Sub(k.gave) < k.rest {
 		return false
 	}
+	if now.Sub(k.gave) >= 4*k.rest {
+		k.rest = 0
+	}
+	k.rest = min(max(2*k.rest, pause), longest)
 	k.gave = now
 	return true
 }

@@ -47,9 +47,9 @@ func TestMemoryIsGivenBackWhenItIsCalm(t *testing.T) {
 		{"a minute later", 80 * time.Second, sample{live: 500 * mib, held: 1000 * mib, allocated: 3125 * mib}, true},
 		{"too little beside what is alive", 200 * time.Second, sample{live: 500 * mib, held: 624 * mib, allocated: 3125 * mib}, false},
 		{"enough", 210 * time.Second, sample{live: 500 * mib, held: 625 * mib, allocated: 3125 * mib}, true},
-		{"too little of a small heap", 300 * time.Second, sample{live: 8 * mib, held: 15 * mib, allocated: 3125 * mib}, false},
-		{"enough of a small heap", 310 * time.Second, sample{live: 8 * mib, held: 16 * mib, allocated: 3125 * mib}, true},
-		{"more alive than held, as between two looks", 400 * time.Second, sample{live: 24 * mib, held: 8 * mib, allocated: 3125 * mib}, false},
+		{"too little of a small heap", 500 * time.Second, sample{live: 8 * mib, held: 15 * mib, allocated: 3125 * mib}, false},
+		{"enough of a small heap", 510 * time.Second, sample{live: 8 * mib, held: 16 * mib, allocated: 3125 * mib}, true},
+		{"more alive than held, as between two looks", 1000 * time.Second, sample{live: 24 * mib, held: 8 * mib, allocated: 3125 * mib}, false},
 	} {
 		if got := k.giveBack(begin.Add(step.at), step.s); got != step.want {
 			t.Errorf("%s: giveBack(%+v) = %v, want %v", step.name, step.s, got, step.want)
@@ -78,6 +78,35 @@ func TestWhatStaysIsNotTriedAgain(t *testing.T) {
 	} {
 		if got := k.giveBack(begin.Add(step.at), sample{live: step.live, held: step.held, allocated: 3000 * mib}); got != step.want {
 			t.Errorf("%s: giveBack() = %v, want %v", step.name, got, step.want)
+		}
+	}
+}
+
+// A server that allocates a little all the time has taken back soon what it gave: then it is
+// left alone for longer, or the collections of much that is alive would go on and on. After a
+// while in which there was nothing to give, it is a minute again.
+func TestWhatIsTakenBackIsGivenMoreSeldom(t *testing.T) {
+	const live, rate = 10 << 30, 20 * mib // a second
+	k := keeper{}
+	begin := time.Unix(0, 0).Add(time.Hour)
+	gave, given, garbage := time.Duration(0), 0, uint64(0)
+	for at := time.Duration(0); at < time.Hour; at += every {
+		if garbage += rate * 10; garbage > live {
+			garbage = 0 // it is collected, since the heap has doubled
+		}
+		s := sample{live: live, held: live + garbage, allocated: uint64(at/time.Second) * rate}
+		if k.giveBack(begin.Add(at), s) {
+			gave, garbage, given = at, 0, given+1
+		}
+	}
+	// By itself the runtime collects seven times in an hour.
+	if given == 0 || given > 8 {
+		t.Errorf("memory is given back %d times in an hour, want a few times", given)
+	}
+	later := gave + 4*longest
+	for _, at := range []time.Duration{later, later + pause} {
+		if !k.giveBack(begin.Add(at), sample{live: live, held: 2 * live, allocated: k.allocated}) {
+			t.Errorf("nothing is given back %v after it was last", at-gave)
 		}
 	}
 }
