@@ -14,6 +14,18 @@ var watches = []Mutant{
 		New:  "all < 0 {\n",
 	},
 	{
+		Rule: "watch", Name: "progress piles up for who does not take it", Pkg: watchPkg, Test: "^TestProgressThatWaitsIsNotToldTwice$",
+		File: "kvnode/store/watch/progress.go",
+		Old:  "\t\t\tw.told = true\n",
+		New:  "",
+	},
+	{
+		Rule: "watch", Name: "progress is told once and never again", Pkg: watchPkg, Test: "^TestProgressThatWaitsIsNotToldTwice$",
+		File: "kvnode/store/watch/next.go",
+		Old:  "\tx.w.told = x.w.told && len(x.events) > 0\n",
+		New:  "",
+	},
+	{
 		Rule: "watch", Name: "what the watchers of a stream took is not free when it is closed", Pkg: watchPkg, Test: "^TestWatchersTakeSoMuchMemoryAtMost$",
 		File: "kvnode/store/watch/stream.go",
 		Old:  "\tfor _, w := range s.watchers {\n\t\th.room.give(&w.Request)\n",

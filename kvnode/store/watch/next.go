@@ -59,5 +59,6 @@ func (x *item) response() Response {
 		return Response{ID: All, Revision: x.revision}
 	}
 	x.w.active = x.w.active || len(x.events) > 0
+	x.w.told = x.w.told && len(x.events) > 0
 	return Response{ID: x.w.ID, Revision: x.revision, Events: x.events, Fragment: x.w.Fragment}
 }

@@ -60,8 +60,9 @@ func (s *Stream) Tick() {
 		}
 		// One that starts later has next beyond what there is, up to its start.
 		revision := max(h.mu.next, w.next) - 1
-		if !w.active && w.synced && w.Start <= revision {
+		if !w.active && !w.told && w.synced && w.Start <= revision {
 			s.force(item{w: w, revision: revision})
+			w.told = true
 		}
 		w.active = false
 	}

@@ -112,6 +112,23 @@ func TestProgressIsNotMergedWithEvents(t *testing.T) {
 	wantText(t, "an event and a tick", drain(s), "0@2: a=1/2", "0@2:")
 }
 
+// A client that takes little and ticks that go on: what waits for it is one for each watcher,
+// and what was told is told again later.
+func TestProgressThatWaitsIsNotToldTwice(t *testing.T) {
+	r := testRig(t)
+	s := r.hub.NewStream(Limits{})
+	req := key("a")
+	req.Progress = true
+	r.watch(s, req)
+	r.watch(s, req)
+	for range 3 {
+		s.Tick()
+	}
+	wantText(t, "three ticks", sorted(drain(s)), "0@1:", "1@1:")
+	s.Tick()
+	wantText(t, "and one more", sorted(drain(s)), "0@1:", "1@1:")
+}
+
 func sorted(rs []Response) []Response {
 	for i := range rs {
 		for j := range i {

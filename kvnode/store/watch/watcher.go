@@ -68,8 +68,9 @@ type watcher struct {
 
 	// The stream's only:
 
-	// active says that it was sent something since the last tick.
-	active bool
+	// active says that it was sent something since the last tick, told that its progress is
+	// in the queue: however slow its client, there is one at a time.
+	active, told bool
 }
 
 // wants reports whether the watcher asked for events of the kind.
