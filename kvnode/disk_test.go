@@ -325,3 +325,26 @@ func TestAStoreThatIsAheadOfItsLogIsRefused(t *testing.T) {
 		}
 	})
 }
+
+// The disk of a member that is alone a quorum takes longer for a write than a tick takes:
+// it is elected once its vote is durable, and does not stand again meanwhile.
+func TestASoleVoterWaitsForItsVote(t *testing.T) {
+	slow := func(cfg *Config) {
+		disk := fs.NewMemory()
+		disk.SetHook(func(op fs.Op) *fs.Fault {
+			if op.Kind == fs.OpSync {
+				time.Sleep(120 * time.Millisecond)
+			}
+			return nil
+		})
+		cfg.walFS = disk
+	}
+	inCluster(t, 1, slow, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		c.crash(n)
+		c.start(n.Name())
+		if term := c.leader().Term(); term > 4 {
+			t.Errorf("leads in term %d after a restart, want no more than one for each election", term)
+		}
+	})
+}

@@ -63,9 +63,9 @@ var detectorRules = []Mutant{
 		Old:  "turn = max(turn, int((longTurn+tick-1)/tick))", New: "_ = int((longTurn + tick - 1) / tick)",
 	},
 	{
-		Rule: "succession", Name: "a candidate gives its election up half a turn later", Pkg: "./leaderlease/detector", Test: "^TestTurnsAreOfTime$",
+		Rule: "succession", Name: "a candidate stands again before its vote is on the disk", Pkg: nodePkg, Test: "^TestASoleVoterWaitsForItsVote$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "return o == d.turn/2 && !k.Candidate", New: "return o == d.turn/2",
+		Old:  "	case k.Candidate: //", New: "	case false: //",
 	},
 	{
 		Rule: "succession", Name: "all who suspect campaign at once", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",

@@ -33,8 +33,8 @@ const Interval = 5 * time.Millisecond
 
 const (
 	// longTurn is the time between two turns after plain silence, and leastTurn how many ticks
-	// it has at least: two round trips and a slow disk's writes fit in. Shorter: elections in
-	// which somebody stands are given up. Longer: fail-over takes longer if the first is down.
+	// it has at least: two round trips and a slow disk's writes fit in. Shorter: the next one
+	// stands, too, and outvotes the first. Longer: fail-over takes longer if the first is down.
 	longTurn  = 300 * time.Millisecond
 	leastTurn = 3
 	// quiet is after how many heartbeats' time without one a hint is acted upon, and another
@@ -48,7 +48,8 @@ const (
 
 // Known is what is known at the moment of a Tick or a Poll.
 type Known struct {
-	// Voters are the voters in order of their IDs, as applied.
+	// Voters are the voters in order of their IDs, as applied: of both halves, if the
+	// configuration is joint.
 	Voters []uint64
 	// Leads: the member leads. Candidate: it stands for election, with others' pre-votes
 	// behind it. Away: it does not take part, or has not applied what bootstrapping made.
@@ -231,6 +232,8 @@ func (d *Detector) due(k Known) bool {
 	switch {
 	case k.Leads, k.Away, k.Bound:
 		return false
+	case k.Candidate: // its vote waits for the disk, the others' for theirs; raft's own timeout ends that
+		return false
 	case rank < 0: // a learner, or removed
 		return false
 	case len(k.Voters) == 1:
@@ -245,13 +248,9 @@ func (d *Detector) due(k Known) bool {
 	case d.silent <= d.cfg.ElectionTicks:
 		return false
 	}
-	// Turns go round. In each a member campaigns two or three times, and gives an election in
-	// which it stands no less than two thirds of it: two or three writes to slow disks.
+	// Turns go round. In each a member asks for pre-votes three times: at the first the others
+	// may lack a tick until they would vote, and two may have asked at once.
 	at, of := d.place(k.Voters)
-	switch o := (d.silent-d.cfg.ElectionTicks-1)%(d.turn*of) - d.turn*at; o {
-	case 0, d.turn * 2 / 3: // it may have split the vote with somebody whom raft's own timeout has sent
-		return true
-	default: // ticks are not in step: at its first one the others may lack a tick until they would vote
-		return o == d.turn/2 && !k.Candidate
-	}
+	o := (d.silent-d.cfg.ElectionTicks-1)%(d.turn*of) - d.turn*at
+	return o == 0 || o == d.turn/2 || o == d.turn*2/3
 }

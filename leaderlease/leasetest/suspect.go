@@ -1,6 +1,7 @@
 package leasetest
 
 import (
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -58,8 +59,10 @@ func (n *Node) pollSoon() {
 }
 
 func (n *Node) standing() detector.Known {
+	voters := slices.Concat(n.conf.GetVoters(), n.conf.GetVotersOutgoing())
+	slices.Sort(voters)
 	return detector.Known{
-		Voters: n.conf.GetVoters(), Leads: n.role == raft.StateLeader, Candidate: n.role == raft.StateCandidate,
+		Voters: slices.Compact(voters), Leads: n.role == raft.StateLeader, Candidate: n.role == raft.StateCandidate,
 		Bound: n.lease.MayCampaign() != nil,
 	}
 }

@@ -107,7 +107,7 @@ func (s *sim) onAdmit(n *leasetest.Node, m *raftpb.Message) {
 }
 
 func (s *sim) onReady(n *leasetest.Node, msgs []*raftpb.Message) {
-	s.traceReady(n)
+	s.takeTrace(n)
 	if s.cfg.SkipGuard {
 		return
 	}
@@ -146,6 +146,7 @@ func (s *sim) helps(n *leasetest.Node, m *raftpb.Message) bool {
 
 func (s *sim) onDeliver(n *leasetest.Node, m *raftpb.Message) {
 	s.res.Messages++
+	s.takeTrace(n) // one that is held back has no Ready, and hears of candidates all the same
 	s.trace.message(s.c.Now(), "gets ", n.ID, m)
 }
 

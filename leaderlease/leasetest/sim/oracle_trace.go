@@ -6,7 +6,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// traceRoom is for the events that come between two Readys of a node.
+// traceRoom is for the events that come between two Readys or messages of a node.
 const traceRoom = 4096
 
 // traceOracle keeps what every Lease traces, by node and process, and has it judged
@@ -66,7 +66,7 @@ func (s *sim) judgeTraces() {
 	}
 }
 
-func (s *sim) traceReady(n *leasetest.Node) {
+func (s *sim) takeTrace(n *leasetest.Node) {
 	if s.cfg.Trace {
 		s.traces.take(n.ID)
 	}
