@@ -31,15 +31,53 @@ func TestUnvouchedAnswersAreRefused(t *testing.T) {
 		t.Errorf("StartRead() = %v after %d calls, want one NoLeaseError with a cause", result.err, result.calls)
 	}
 
-	answer, _ = ask()
+	answer, result = ask()
 	attachAnswer(answer)
-	if !p.Incoming(answer) {
-		t.Error("Incoming() kept an attested answer out")
+	if p.Incoming(answer); result.calls != 1 || result.err != nil {
+		t.Errorf("StartRead() = %v after %d calls and an attested answer, want it served", result.err, result.calls)
 	}
 	foreign := p.message(raftpb.MsgReadIndexResp, 2, 1)
 	foreign.Entries = []*raftpb.Entry{{Data: []byte("the embedder's own")}}
 	if !p.Incoming(foreign) {
 		t.Error("Incoming() kept an answer out that is not for a Read")
+	}
+}
+
+// An attested answer lets reads go where it arrives, without a turn of the raft loop. Raft
+// sees those that it may learn a term from, or that reach one that does not follow.
+func TestAnswersAreTakenWhereTheyArrive(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		term   uint64
+		amend  func(p *puppet)
+		served bool
+	}{
+		{"its leader's", 2, func(*puppet) {}, true},
+		{"of an earlier term", 1, func(*puppet) {}, false},
+		{"of a later term", 3, func(*puppet) {}, false},
+		{"to a candidate", 2, func(p *puppet) {
+			p.Ready(raft.Ready{SoftState: &raft.SoftState{RaftState: raft.StatePreCandidate}})
+		}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := newPuppet(t)
+			p.follow(2, 2)
+			result := p.startRead()
+			rctx := p.asked()
+			tc.amend(p)
+			m := p.message(raftpb.MsgReadIndexResp, 2, 1)
+			m.Term, m.Index, m.Entries = new(tc.term), new(uint64(1)), []*raftpb.Entry{{Data: rctx}}
+			attachAnswer(m)
+			if in := p.Incoming(m); in == tc.served {
+				t.Errorf("Incoming() = %v, want %v", in, !tc.served)
+			}
+			if served := result.calls == 1 && result.err == nil; served != tc.served {
+				t.Errorf("StartRead() = %+v, %v after %d calls, want it served: %v", result.read, result.err, result.calls, tc.served)
+			}
+			if tc.served && (result.read.Index != 1 || result.read.Path != PathForwarded || result.read.Term != 2) {
+				t.Errorf("StartRead() = %+v, want it forwarded in term 2, at index 1", result.read)
+			}
+		})
 	}
 }
 

@@ -166,8 +166,8 @@ func (l *Lease) forwarded(m *raftpb.Message) bool {
 	return may
 }
 
-// attested keeps answers to this node's reads away from raft that their leader
-// does not attest: it runs without the library, and raft's own answer may be
+// attested takes the answers to this node's reads, and keeps those away that their
+// leader does not attest: it runs without the library, and raft's own answer may be
 // stale. The reads that wait fail, rather than wait for a better one. So do those
 // that asked for a round, if the leader does not say that it made one: it runs a
 // version that answers them from its lease.
@@ -181,16 +181,33 @@ func (l *Lease) attested(m *raftpb.Message) bool {
 	}
 	byRound, err := answerOf(m)
 	switch {
-	case !ours, err == nil && (byRound || !quorum):
+	case !ours:
 		return true
+	case err == nil && (byRound || !quorum):
+		return !l.answer(m)
 	case err != nil:
 		l.stats.countField(err)
 		l.refuseReads(m, err, everyone)
 		return false
 	default:
 		l.refuseReads(m, ErrNoRound, func(w *waiter) bool { return w.quorum && w.round <= asked })
-		return true // it will do for the others
+		return !l.answer(m) // it will do for the others
 	}
+}
+
+// answer lets the reads go that an attested answer serves, and reports whether it did.
+// They would wait for two turns of the raft loop otherwise, and raft has nothing to add. It
+// decides where it has to: of a term that is not this node's, and of one that does not follow.
+func (l *Lease) answer(m *raftpb.Message) bool {
+	l.mu.Lock()
+	mine := l.mu.role == raft.StateFollower && m.GetTerm() == l.mu.term && len(m.GetEntries()) == 1
+	var done finished
+	if mine {
+		done = l.readStatesLocked([]raft.ReadState{{Index: m.GetIndex(), RequestCtx: m.GetEntries()[0].GetData()}})
+	}
+	l.mu.Unlock()
+	done.report()
+	return mine
 }
 
 // refuseReads fails the waiting reads that match because of the answer m.

@@ -18,16 +18,12 @@ func roundAsked(p *puppet) (rctx []byte, o *outcome) {
 	return p.asked(), o
 }
 
-// answerTo is what node 2 answers to a request, with what attests it, and
-// whether raft saw it. Raft then hands out a ReadState.
-func (p *puppet) answerTo(rctx []byte, kind byte) (in bool) {
+// answerTo is what node 2 answers to a request, with what attests it.
+func (p *puppet) answerTo(rctx []byte, kind byte) {
 	m := p.message(raftpb.MsgReadIndexResp, 2, 1)
-	m.Entries = []*raftpb.Entry{{Data: rctx}}
+	m.Index, m.Entries = new(p.last), []*raftpb.Entry{{Data: rctx}}
 	attach(m, kind, m.GetTerm())
-	if in = p.Incoming(m); in {
-		p.answer(rctx, p.last)
-	}
-	return in
+	p.Incoming(m)
 }
 
 // A ReadIndex read on a follower says that it wants a round, and a leader under
@@ -116,7 +112,7 @@ func TestAnswerOfALeaseIsNoRound(t *testing.T) {
 	if _, quorum, _ := p.nonce.seq(rctx); !quorum {
 		t.Fatal("a ReadIndex read does not ask for a round")
 	}
-	if !p.answerTo(rctx, kindRound) || round.calls != 1 || round.err != nil || round.read.Path != PathForwarded {
+	if p.answerTo(rctx, kindRound); round.calls != 1 || round.err != nil || round.read.Path != PathForwarded {
 		t.Errorf("ReadIndex() = %+v, %v after %d calls, want it served by the round", round.read, round.err, round.calls)
 	}
 

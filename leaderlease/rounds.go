@@ -67,6 +67,9 @@ func (l *Lease) askLocked() {
 // value, call ReadIndex of the group's RawNode or Node with it, from the loop
 // that owns it. The channel never closes; at most one request is in it. Wrap
 // receives from it, so its users must not.
+//
+// A follower may instead send its leader what raft would, a MsgReadIndex from this node
+// with the value as the data of its only entry: that saves a turn of the loop.
 func (l *Lease) ReadRequests() <-chan []byte {
 	if l == nil {
 		return nil

@@ -10,6 +10,26 @@ var recovery = []Mutant{
 		New:  "\t\tif err := error(nil); err != nil {\n",
 	},
 	{
+		Rule: "reads", Name: "a follower's read waits for its raft loop", Pkg: nodePkg, Test: "^TestAForwardedReadTakesNoTurnOfALoop$",
+		File: "kvnode/start.go",
+		Old:  "Notify: n.askLeader, ", New: "",
+	},
+	{
+		Rule: "reads", Name: "an answer to a follower's read waits for its raft loop", Pkg: nodePkg, Test: "^TestAForwardedReadTakesNoTurnOfALoop$",
+		File: "leaderlease/inbound.go",
+		Old:  "	case err == nil && (byRound || !quorum):\n		return !l.answer(m)\n", New: "	case err == nil && (byRound || !quorum):\n		return true\n",
+	},
+	{
+		Rule: "reads", Name: "a term is kept away from raft that it may learn from an answer", Pkg: libPkg, Test: "^TestAnswersAreTakenWhereTheyArrive$",
+		File: "leaderlease/inbound.go",
+		Old:  "&& m.GetTerm() == l.mu.term && len", New: "&& len",
+	},
+	{
+		Rule: "reads", Name: "an answer reaches one that does not follow", Pkg: libPkg, Test: "^TestAnswersAreTakenWhereTheyArrive$",
+		File: "leaderlease/inbound.go",
+		Old:  "mine := l.mu.role == raft.StateFollower && ", New: "mine := ",
+	},
+	{
 		Rule: "reads", Name: "a read that is served pays for what a refused one asks", Pkg: nodePkg, Test: "^TestReadUnderTheLeaseAllocatesNothing$",
 		File: "kvnode/read.go",
 		Old:  "\trefused, ok := errors.AsType[*leaderlease.NoLeaseError](err)\n\treturn ok && ",
