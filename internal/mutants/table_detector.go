@@ -15,7 +15,12 @@ var detectorRules = []Mutant{
 	{
 		Rule: "succession", Name: "a leader that was deposed is still heard", Pkg: "./leaderlease/detector", Test: "^TestSignsOfLife$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if m.GetTerm() >= term {", New: "if true {",
+		Old:  "if m.GetTerm() >= term && ", New: "if ",
+	},
+	{
+		Rule: "succession", Name: "the next leader is a sign of life of the one before", Pkg: "./leaderlease/detector", Test: "^TestTheNextLeaderIsNoFalseAlarm$",
+		File: "leaderlease/detector/detector.go",
+		Old:  " && m.GetFrom() == d.leader {", New: " {",
 	},
 	{
 		Rule: "succession", Name: "a hint is acted upon against the promise", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",

@@ -145,7 +145,7 @@ func (d *Detector) Suspects(now time.Time) bool {
 func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision {
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgSnap:
-		if m.GetTerm() >= term {
+		if m.GetTerm() >= term && m.GetFrom() == d.leader { // of the next one LeaderIs tells
 			d.alive(now)
 		}
 	case raftpb.MsgPreVote:

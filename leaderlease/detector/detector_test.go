@@ -132,6 +132,20 @@ func TestAFalseAlarmIsCounted(t *testing.T) {
 	d.wants(t, 1250*ms, three, both)
 }
 
+// What the next leader says is no sign of life of the one before: that was replaced, as it was
+// suspected to be.
+func TestTheNextLeaderIsNoFalseAlarm(t *testing.T) {
+	d := follower(2)
+	d.Gone(1, at(10*ms))
+	d.wants(t, 250*ms, three, both)
+	d.Heard(message(raftpb.MsgApp, 3, 6), 6, at(300*ms))
+	d.LeaderIs(3, at(300*ms))
+	want := FailOver{Way: Hint, Hint: 10 * ms, Promise: 240 * ms, Election: 50 * ms}
+	if s := d.Stats(); s.Last != want || s.FalseAlarms != 0 {
+		t.Errorf("Stats() = %+v, want no false alarm, and %+v", s, want)
+	}
+}
+
 // A candidate stands already: campaigning anew would take another term, and the votes of
 // its own election away.
 func TestACandidateDoesNotCampaignAgain(t *testing.T) {
