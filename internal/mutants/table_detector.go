@@ -40,12 +40,22 @@ var detectorRules = []Mutant{
 	{
 		Rule: "succession", Name: "a candidate campaigns again", Pkg: "./leaderlease/detector", Test: "^TestACandidateDoesNotCampaignAgain$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "now.Before(h.yield) || k.Candidate {", New: "now.Before(h.yield) {",
+		Old:  "k.Candidate && length < max(longTurn*2/3, 4*d.cfg.Turn) {", New: "length < 0 {",
+	},
+	{
+		Rule: "succession", Name: "who has split the vote after a hint waits for silence", Pkg: rulesPkg, Test: "^TestV7TurnsOverALongWay$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "k.Candidate && length < max(longTurn*2/3, 4*d.cfg.Turn) {", New: "k.Candidate && length > 0 {",
+	},
+	{
+		Rule: "succession", Name: "turns that are too short are repeated", Pkg: rulesPkg, Test: "^TestV7TurnsOverALongWay$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "since >= time.Duration(of)*length; length *= 2 {", New: "since >= time.Duration(of)*length; length *= 1 {",
 	},
 	{
 		Rule: "succession", Name: "two who suspect split the vote", Pkg: "./leaderlease/detector", Test: "^TestARequestForAPreVoteIsAHint$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "now.Before(h.yield) || ", New: "",
+		Old:  " || now.Before(h.yield) {", New: " {",
 	},
 	{
 		Rule: "succession", Name: "a candidate whose log is short holds the others up", Pkg: rulesPkg, Test: "^TestV7ACandidateThatCannotWinHoldsNobodyUp$",

@@ -19,9 +19,10 @@ type Config struct {
 	// ElectionTimeout is for how long a hint is believed. After it silence decides, as
 	// without one.
 	ElectionTimeout time.Duration
-	// Turn is the time between the turns of two members that suspect their leader.
+	// Turn is the time between the first turns of two members that suspect their leader.
 	// Default: half a Heartbeat, and 25 ms at least. Shorter than a message's way from one
-	// to the other: they split the vote. Longer: fail-over takes longer if the first is down.
+	// to the other: they split the vote, and a later turn, a longer one, decides. Longer:
+	// fail-over takes longer if the first is down.
 	Turn time.Duration
 	// Fresh: there has been no leader since the log was bootstrapped, so nobody has
 	// promised anything and nobody needs to wait.
@@ -43,7 +44,7 @@ const (
 	quiet = 3
 	// patience is for how many turns another member that asks for pre-votes is left alone:
 	// on a slow machine both would grant each other theirs, and split the vote.
-	patience = 4
+	patience = 5
 )
 
 // Known is what is known at the moment of a Tick or a Poll.
@@ -191,17 +192,29 @@ func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
 	}
 	do.Forget = d.forget(now)
 	h := &d.hint
-	if h.free.IsZero() || now.Before(h.yield) || k.Candidate {
+	if h.free.IsZero() || now.Before(h.yield) {
 		return do
 	}
 	place, of := d.place(k.Voters)
-	turn := int(now.Sub(h.free) / d.cfg.Turn)
-	if turn%of != place || turn+1 == h.turn {
+	turn, length := d.turnAt(now.Sub(h.free), of)
+	if turn%of != place || turn+1 == h.turn || k.Candidate && length < max(longTurn*2/3, 4*d.cfg.Turn) {
 		return do
 	}
 	h.turn = turn + 1
 	do.Campaign = true
 	return do
+}
+
+// turnAt is the number of the turn so long after the leader was forgotten, and how long it
+// lasts. Whenever all have had theirs, turns are twice as long: where those before were too
+// short for messages to arrive in, the vote was split. Who stands campaigns anew once a turn
+// is as long as an election, for it will not win the one that it stands in.
+func (d *Detector) turnAt(since time.Duration, of int) (turn int, length time.Duration) {
+	for length = d.cfg.Turn; since >= time.Duration(of)*length; length *= 2 {
+		since -= time.Duration(of) * length
+		turn += of
+	}
+	return turn + int(since/length), length
 }
 
 // place is the member's place among those who outlive the leader, and how many they are.

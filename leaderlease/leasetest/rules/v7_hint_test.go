@@ -2,6 +2,7 @@ package rules
 
 import (
 	"testing"
+	"time"
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
@@ -10,9 +11,13 @@ import (
 
 // suspecting is a group with promises of 300 ms and an election timeout of a second, whose
 // members act upon connections that end.
-func suspecting(t *testing.T) *story {
+func suspecting(t *testing.T) *story { return beating(t, 100*ms) }
+
+// beating is the same with heartbeats that often.
+func beating(t *testing.T, tick time.Duration) *story {
 	t.Helper()
 	s := begin(t, leasetest.Options{
+		TickInterval: tick, ElectionTick: int(election / tick),
 		Configure: func(_ uint64, cfg *leaderlease.Config) { cfg.Duration = 300 * ms },
 		Node:      func(uint64) leasetest.NodeOptions { return leasetest.NodeOptions{Async: true, Suspects: true} },
 	})

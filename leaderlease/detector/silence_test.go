@@ -1,0 +1,114 @@
+package detector
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// campaigns returns at which of so many ticks a member of 1, 2 and 3 campaigns.
+func campaigns(d *Detector, ticks int, k Known) (all []int) {
+	for i := range ticks {
+		if d.Tick(k).Campaign {
+			all = append(all, i+1)
+		}
+	}
+	return all
+}
+
+func TestTurnsAfterSilence(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		self  uint64
+		fresh bool
+		lost  uint64
+		k     Known
+		want  []int
+	}{
+		{"the lowest that outlives the leader is first", 2, false, 1, three, []int{11, 12, 13, 17, 18, 19}},
+		{"then the next", 3, false, 1, three, []int{14, 15, 16, 20, 21}},
+		{"the leader that was lost has a place behind the lower ones", 1, false, 1, three, []int{11, 12, 13, 17, 18, 19}},
+		{"and none if it is the highest", 3, false, 3, three, nil},
+		{"no leader was known: all take turns", 3, false, 0, three, []int{17, 18, 19}},
+		{"a leader that is no voter takes no turn from them", 1, false, 9, three, []int{11, 12, 13, 20, 21}},
+		{"alone it does at once", 1, false, 0, Known{Voters: []uint64{1}}, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}},
+		{"a new cluster: the lowest begins", 1, true, 0, three, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21}},
+		{"a new cluster: the second follows", 2, true, 0, three, []int{4, 8, 12, 16, 20}},
+		{"a new cluster that has had a leader", 1, true, 2, three, []int{11, 12, 13, 17, 18, 19}},
+		{"not a learner", 4, false, 0, three, nil},
+		{"not the leader", 1, false, 0, Known{Voters: three.Voters, Leads: true}, nil},
+		{"not before it has applied the first entries", 1, true, 0, Known{Voters: three.Voters, Away: true}, nil},
+		{"not while it stands already", 2, false, 1, Known{Voters: three.Voters, Candidate: true}, nil},
+		{"not while it stands already, alone", 1, false, 0, Known{Voters: []uint64{1}, Candidate: true}, nil},
+		{"not while it stands already, in a new cluster", 1, true, 0, Known{Voters: three.Voters, Candidate: true}, nil},
+		{"not against its promise", 1, false, 0, Known{Voters: []uint64{1}, Bound: true}, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := New(Config{Self: tt.self, Fresh: tt.fresh, ElectionTicks: 10}, at(0))
+			d.LeaderIs(tt.lost, at(0))
+			if got := campaigns(d, 21, tt.k); !slices.Equal(got, tt.want) {
+				t.Errorf("it campaigns at ticks %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// Turns are as long, however short ticks are.
+func TestTurnsAreOfTime(t *testing.T) {
+	for tick, want := range map[time.Duration][]int{
+		25 * ms: {41, 47, 49}, 50 * ms: {21, 24, 25}, 100 * ms: {11, 12, 13}, 500 * ms: {3, 4, 5},
+	} {
+		d := New(Config{Self: 2, ElectionTicks: int(time.Second / tick), ElectionTimeout: time.Second}, at(0))
+		d.LeaderIs(1, at(0))
+		if got := campaigns(d, int(time.Second/tick)+int(max(300*ms, 3*tick)/tick), three); !slices.Equal(got, want) {
+			t.Errorf("a tick of %v: it campaigns at ticks %v, want %v", tick, got, want)
+		}
+	}
+}
+
+func TestSignsOfLife(t *testing.T) {
+	for _, tt := range []struct {
+		typ  raftpb.MessageType
+		term uint64
+		want []int
+	}{
+		{raftpb.MsgHeartbeat, 5, nil},
+		{raftpb.MsgApp, 6, nil},
+		{raftpb.MsgSnap, 5, nil},
+		{raftpb.MsgHeartbeat, 4, []int{1, 2}}, // of a leader that was deposed
+		{raftpb.MsgVote, 5, []int{1, 2}},
+		{raftpb.MsgHeartbeatResp, 5, []int{1, 2}},
+	} {
+		d := New(Config{Self: 1, ElectionTicks: 10}, at(0))
+		d.LeaderIs(2, at(0))
+		campaigns(d, 10, three)
+		d.Heard(message(tt.typ, 2, tt.term), 5, at(0))
+		if heard := tt.want == nil; (d.Silence() == 0) != heard {
+			t.Errorf("after %v of term %d: Silence() = %d, want 0 if that was a sign of life: %v", tt.typ, tt.term, d.Silence(), heard)
+		}
+		if got := campaigns(d, 2, three); !slices.Equal(got, tt.want) {
+			t.Errorf("after %v of term %d: it campaigns at %v, want %v", tt.typ, tt.term, got, tt.want)
+		}
+	}
+}
+
+// A member that does not take part yet counts the ticks: once it does it is in step with
+// the others.
+func TestTheFirstTurnCountsFromTheStart(t *testing.T) {
+	d := New(Config{Self: 2, Fresh: true, ElectionTicks: 10}, at(0))
+	if got := campaigns(d, 3, Known{Voters: []uint64{1, 2}, Away: true}); got != nil {
+		t.Fatalf("it campaigns at %v before it takes part", got)
+	}
+	if got := campaigns(d, 1, Known{Voters: []uint64{1, 2}}); !slices.Equal(got, []int{1}) {
+		t.Errorf("it campaigns at %v, want at once, as the turn of the first one is over", got)
+	}
+}
+
+func TestWays(t *testing.T) {
+	names := []string{Silence.String(), Hint.String(), PreVote.String(), Way(NumWays).String()}
+	if want := []string{"silence", "hint", "pre-vote", "unknown"}; !slices.Equal(names, want) {
+		t.Errorf("the ways are called %v, want %v", names, want)
+	}
+}
