@@ -15,6 +15,9 @@ const (
 	// wideMargin is what is left for steps of clocks, stops of machines that nobody tells of and
 	// errors of readings, together with a rate that is wrong: docs/clocks.md.
 	wideMargin = 100 * time.Millisecond
+	// formerTick is the default of TickInterval of former versions. Their members make no
+	// promise that is longer than their own, which was an election timeout less that.
+	formerTick = 100 * time.Millisecond
 )
 
 // Lease returns the duration of the promises that this member asks for as leader, and the
@@ -22,18 +25,20 @@ const (
 //
 // By default promises are short: a leader that dies is replaced when the promise to it has
 // ended. Where the clock does not count the time in which the machine sleeps they are as
-// long as delays no election after mere silence, so that there is more left for what the
-// clock does not tell.
+// long as in former versions, so that there is more left for what the clock does not tell.
+//
+// Who gives one of the two gets another that goes with it, wherever former versions had one:
+// a wide margin has a longer promise, and a short promise a margin that leaves two heartbeats.
 func (c *Config) Lease() (duration, margin time.Duration) {
-	longest := c.ElectionTimeout.Truncate(c.TickInterval) - c.TickInterval
 	if duration = c.LeaseDuration; duration == 0 {
-		duration = longest
+		tick := max(c.TickInterval, min(formerTick, c.ElectionTimeout/minElectionTicks))
+		duration = c.ElectionTimeout.Truncate(tick) - tick
 		if c.countsSuspend() {
-			duration = min(longest, max(shortPromise, leastBeats*c.TickInterval))
+			duration = min(duration, max(shortPromise, leastBeats*c.TickInterval, min(c.MaxClockSkew, c.ElectionTimeout)*5/2))
 		}
 	}
 	if margin = c.MaxClockSkew; margin == 0 {
-		margin = max(duration/5, min(duration*2/5, wideMargin))
+		margin = max(duration/5, min(duration*2/5, wideMargin, duration-2*c.TickInterval))
 	}
 	return duration, margin
 }

@@ -12,10 +12,10 @@ import (
 type awake struct{}
 
 func (awake) Now() leaderlease.Instant { return clock.Runtime().Now() }
-func (awake) Info() clock.Info         { return clock.Info{Name: "awake", CountsSuspend: true} }
+func (awake) Info() clock.Info         { return clock.Info{Name: "awake", CountsSuspend: true, Cost: 1} }
 
 // The defaults of the lease, and what they become beside other settings: never more than
-// delays no election, two heartbeats at least behind the margin, and that wide where it can be.
+// delays no election, nor than members of former versions promise, two heartbeats at least behind the margin, and that wide where it can be.
 func TestTheDefaultsOfTheLease(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tt := range []struct {
@@ -24,15 +24,22 @@ func TestTheDefaultsOfTheLease(t *testing.T) {
 		duration, margin time.Duration
 	}{
 		{"by default", Config{Clock: awake{}}, 250 * ms, 100 * ms},
-		{"a clock that does not count suspended time", Config{Clock: clock.Runtime()}, 950 * ms, 190 * ms},
+		{"a clock that does not count suspended time", Config{Clock: clock.Runtime()}, 900 * ms, 180 * ms},
+		{"the same, and an impatient cluster", Config{Clock: clock.Runtime(), TickInterval: 10 * ms, ElectionTimeout: 100 * ms}, 80 * ms, 32 * ms},
+		{"the same, and the shortest of former versions", Config{Clock: clock.Runtime(), ElectionTimeout: 500 * ms}, 400 * ms, 100 * ms},
 		{"the same, with heartbeats of former versions", Config{Clock: clock.Runtime(), TickInterval: 100 * ms}, 900 * ms, 180 * ms},
 		{"heartbeats of former versions", Config{Clock: awake{}, TickInterval: 100 * ms}, 500 * ms, 100 * ms},
 		{"rare heartbeats", Config{Clock: awake{}, TickInterval: 500 * ms, ElectionTimeout: 5 * time.Second}, 2500 * ms, 500 * ms},
 		{"a patient cluster", Config{Clock: awake{}, ElectionTimeout: 10 * time.Second}, 250 * ms, 100 * ms},
 		{"the fewest heartbeats", Config{Clock: awake{}, TickInterval: 200 * ms}, 800 * ms, 160 * ms},
-		{"an impatient cluster", Config{Clock: awake{}, TickInterval: 10 * ms, ElectionTimeout: 100 * ms}, 90 * ms, 36 * ms},
+		{"an impatient cluster", Config{Clock: awake{}, TickInterval: 10 * ms, ElectionTimeout: 100 * ms}, 80 * ms, 32 * ms},
 		{"a longer promise", Config{Clock: awake{}, LeaseDuration: 900 * ms}, 900 * ms, 180 * ms},
+		{"a short promise of former versions", Config{Clock: awake{}, LeaseDuration: 250 * ms, TickInterval: 100 * ms}, 250 * ms, 50 * ms},
+		{"the shortest promise of former versions", Config{Clock: awake{}, LeaseDuration: 125 * ms}, 125 * ms, 25 * ms},
+		{"a short promise", Config{Clock: awake{}, LeaseDuration: 160 * ms}, 160 * ms, 60 * ms},
 		{"a margin", Config{Clock: awake{}, MaxClockSkew: 50 * ms}, 250 * ms, 50 * ms},
+		{"the margin of former versions", Config{Clock: awake{}, MaxClockSkew: 180 * ms}, 450 * ms, 180 * ms},
+		{"a wide margin", Config{Clock: awake{}, MaxClockSkew: 700 * ms}, 900 * ms, 700 * ms},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := tt.cfg.WithDefaults()

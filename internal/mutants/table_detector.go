@@ -185,6 +185,21 @@ var hints = []Mutant{
 	{
 		Rule: "succession", Name: "a short promise has a margin of a fifth", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
 		File: "kvnode/promise.go",
-		Old:  "max(duration/5, min(duration*2/5, wideMargin))", New: "duration / 5",
+		Old:  "max(duration/5, min(duration*2/5, wideMargin, duration-2*c.TickInterval))", New: "duration / 5",
+	},
+	{
+		Rule: "succession", Name: "a margin eats a short promise up", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
+		File: "kvnode/promise.go",
+		Old:  "wideMargin, duration-2*c.TickInterval)", New: "wideMargin)",
+	},
+	{
+		Rule: "succession", Name: "a wide margin is left no promise", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
+		File: "kvnode/promise.go",
+		Old:  "leastBeats*c.TickInterval, min(c.MaxClockSkew, c.ElectionTimeout)*5/2)", New: "leastBeats*c.TickInterval)",
+	},
+	{
+		Rule: "succession", Name: "promises are longer than former versions make", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
+		File: "kvnode/promise.go",
+		Old:  "max(c.TickInterval, min(formerTick, c.ElectionTimeout/minElectionTicks))", New: "c.TickInterval",
 	},
 }

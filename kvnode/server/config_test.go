@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -44,12 +45,17 @@ func TestValidate(t *testing.T) {
 		{"the node counts in heartbeats", func(c *Config) {
 			c.Node.ElectionTimeout, c.Node.LeaseDuration = 1025*time.Millisecond, 975*time.Millisecond
 		}, "Node.LeaseDuration 975ms must be 950ms at most"},
-		{"largest skew", func(c *Config) { c.Node.MaxClockSkew = 150 * time.Millisecond }, ""},
-		{"skew leaves less than two heartbeats", func(c *Config) { c.Node.MaxClockSkew = 150*time.Millisecond + 1 }, "Node.MaxClockSkew 150.000001ms, Node.LeaseDuration 250ms"},
+		{"largest skew", func(c *Config) { c.Node.MaxClockSkew = 800 * time.Millisecond }, ""},
+		{"skew leaves less than two heartbeats", func(c *Config) { c.Node.MaxClockSkew = 800*time.Millisecond + 1 }, "Node.MaxClockSkew 800.000001ms, Node.LeaseDuration 900ms"},
 		{"skew below what clocks drift", func(c *Config) { c.Node.MaxClockSkew = 1 }, "MaxClockSkew 1ns is below 38.461396ms"},
 		{"drift beyond the default skew", func(c *Config) { c.Node.MaxDriftPPM = 300_000 }, "and Node.MaxDriftPPM 300000 do not go together"},
 		{"a lease of one heartbeat", func(c *Config) { c.Node.LeaseDuration = 50 * time.Millisecond }, "Node.LeaseDuration 50ms and"},
-		{"skew eats the lease", func(c *Config) { c.Node.MaxClockSkew = 250 * time.Millisecond }, "must be below Node.LeaseDuration 250ms"},
+		{"skew eats the lease", func(c *Config) { c.Node.MaxClockSkew = 900 * time.Millisecond }, "must be below Node.LeaseDuration 900ms"},
+		{"skew that is no time at all", func(c *Config) { c.Node.MaxClockSkew = math.MaxInt64 }, "must be below Node.LeaseDuration 900ms"},
+		{"the margin of former versions", func(c *Config) { c.Node.MaxClockSkew = 180 * time.Millisecond }, ""},
+		{"a short promise of former versions", func(c *Config) {
+			c.Node.LeaseDuration, c.Node.TickInterval = 250*time.Millisecond, 100*time.Millisecond
+		}, ""},
 		{"negative skew", func(c *Config) { c.Node.MaxClockSkew = -1 }, "Node.MaxClockSkew"},
 		{"drift", func(c *Config) { c.Node.MaxDriftPPM = 1_000_000 }, "Node.MaxDriftPPM 1000000"},
 		{"requests too large", func(c *Config) { c.Node.MaxRequestBytes = 9<<20 + 1 }, "Node.MaxRequestBytes 9437185 must be from 1 to 9437184"},

@@ -64,9 +64,9 @@ var (
 var readTable = []setting{
 	row(reading, "read-mode", "How a read is made linearizable that does not say: under the leader lease, by a quorum round, through the log, or not at all.",
 		func(c *Config) value { return words(&c.Server.Node.ReadMode, readModeNames, readModes) }),
-	row(reading, "lease-duration", "How long voters promise to help nobody else. 0: 250ms, and 5 --heartbeat-interval at least; where the clock does not count suspended time, --election-timeout less one --heartbeat-interval. The same on all members.",
+	row(reading, "lease-duration", "How long voters promise to help nobody else. 0: 250ms, but 5 --heartbeat-interval and 2.5 --max-clock-skew at least, and --election-timeout less 100ms or one --heartbeat-interval at most, which it is where the clock does not count suspended time. The same on all members.",
 		func(c *Config) value { return duration(&c.Server.Node.LeaseDuration) }),
-	row(reading, "max-clock-skew", "How far two members' clocks drift apart at most over one --lease-duration. 0: 100ms of the default, and a fifth of it at least. Too small: stale reads.",
+	row(reading, "max-clock-skew", "How far two members' clocks drift apart at most over one --lease-duration. 0: 100ms, but a fifth of it at least, and two fifths or what leaves two --heartbeat-interval at most. Too small: stale reads.",
 		func(c *Config) value { return duration(&c.Server.Node.MaxClockSkew) }),
 	row(reading, "max-drift-ppm", "Rate error of any one member's clock, which --max-clock-skew must cover. 0: 83333, what chrony may slew by.",
 		func(c *Config) value { return number(&c.Server.Node.MaxDriftPPM, 0, 999_999) }),
