@@ -198,8 +198,15 @@ func TestAChangeBehindMuchThatIsUncommitted(t *testing.T) {
 	}
 }
 
-// A follower that is not connected to the leader keeps what it would lose.
+// A follower that is not connected to the leader keeps what it would lose, whether it still
+// takes it for the leader or has forgotten it.
 func TestAFollowerKeepsWhatItCannotSend(t *testing.T) {
+	for _, away := range []time.Duration{70 * time.Millisecond, 700 * time.Millisecond} {
+		keepsWhatItCannotSend(t, away)
+	}
+}
+
+func keepsWhatItCannotSend(t *testing.T, away time.Duration) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		follower := c.followers(leader)[0]
@@ -209,10 +216,13 @@ func TestAFollowerKeepsWhatItCannotSend(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		begun, done := time.Now(), make(chan error, 1)
 		go func() { done <- put(t.Context(), follower, "k", "v") }()
-		time.Sleep(300 * time.Millisecond)
+		time.Sleep(away)
+		if forgotten := follower.Leader() == 0; forgotten != (away > shortPromise) {
+			t.Errorf("after %v its leader is forgotten: %v", away, forgotten)
+		}
 		c.net.HealAll()
 		if err := <-done; err != nil {
-			t.Errorf("put through a follower that was cut off for 300ms = %v after %v", err, time.Since(begun))
+			t.Errorf("put through a follower that was cut off for %v = %v after %v", away, err, time.Since(begun))
 		}
 	})
 }
