@@ -15,7 +15,8 @@ func (awake) Now() leaderlease.Instant { return clock.Runtime().Now() }
 func (awake) Info() clock.Info         { return clock.Info{Name: "awake", CountsSuspend: true, Cost: 1} }
 
 // The defaults of the lease, and what they become beside other settings: never more than
-// delays no election, nor than members of former versions promise, two heartbeats at least behind the margin, and that wide where it can be.
+// delays no election, nor than members of former versions promise, two heartbeats at least
+// behind the margin, and that wide where it can be.
 func TestTheDefaultsOfTheLease(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tt := range []struct {

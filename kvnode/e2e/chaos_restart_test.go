@@ -103,8 +103,8 @@ func together(ctx context.Context, n int, do func(ctx context.Context, i int) er
 }
 
 // How long a rolling restart may leave clients without the answer to a write, or to a
-// read, on a quiet machine. Handing over takes a tenth of it, an election by timeout
-// twice as long, and a restart hold nearly.
+// read, on a quiet machine. Handing over takes a tenth of it, an election after mere silence
+// twice as long. One after a promise takes half of it: notTransferred tells of that.
 const rollingPause = 500 * time.Millisecond
 
 // notTransferred is what a leader says that ends although nobody else leads.
