@@ -73,6 +73,11 @@ var detectorRules = []Mutant{
 		Old:  "peer == d.cfg.Self || d.hint.way != Silence {", New: "peer == d.cfg.Self || d.Suspects(now) {",
 	},
 	{
+		Rule: "succession", Name: "a founder gives its election up at each tick", Pkg: nodePkg, Test: "^TestFoundersThatAreFarApart$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "	case k.Candidate: //", New: "	case k.Candidate && !d.fresh: //",
+	},
+	{
 		Rule: "succession", Name: "turns are as short as ticks", Pkg: rulesPkg, Test: "^TestTurnsAfterSilenceAreLongEnoughForDisks$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "turn = max(turn, int((longTurn+tick-1)/tick))", New: "_ = int((longTurn + tick - 1) / tick)",

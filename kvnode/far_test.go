@@ -1,0 +1,34 @@
+package kvnode
+
+import (
+	"testing"
+	"time"
+)
+
+// far has messages between any two members take that long.
+func (c *cluster) far(way time.Duration) {
+	names := []string{"m1", "m2", "m3"}
+	for i, a := range names {
+		for _, b := range names[i+1:] {
+			c.net.Delay(a, b, way)
+		}
+	}
+}
+
+// A cluster is founded though an election takes longer than a tick.
+func TestFoundersThatAreFarApart(t *testing.T) {
+	for _, way := range []time.Duration{20 * time.Millisecond, 60 * time.Millisecond, 100 * time.Millisecond} {
+		inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+			c.far(way)
+			begun := time.Now()
+			for _, n := range c.nodes {
+				for n.Leader() == 0 && time.Since(begun) < time.Minute {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+			if took := time.Since(begun); took > 3*time.Second {
+				t.Errorf("one way %v: a leader is known to all after %v, want 3s at most", way, took)
+			}
+		})
+	}
+}
