@@ -32,3 +32,21 @@ func TestFoundersThatAreFarApart(t *testing.T) {
 		})
 	}
 }
+
+// Where answers take longer than what promises leave beside the margin, no lease is ever
+// held. Time passes for TTL leases all the same.
+func TestTTLLeasesEndWhereNoLeaseIsHeld(t *testing.T) {
+	for _, way := range []time.Duration{60 * time.Millisecond, 80 * time.Millisecond, 200 * time.Millisecond} {
+		inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+			c.leader()
+			c.far(way)
+			time.Sleep(3 * time.Second)
+			leader := c.leader()
+			c.grant(leader, 1, 5)
+			time.Sleep(4900 * time.Millisecond)
+			c.wantAlive(leader, 1, true)
+			time.Sleep(10 * time.Second)
+			c.wantAlive(leader, 1, false)
+		})
+	}
+}

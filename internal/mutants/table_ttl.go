@@ -40,6 +40,11 @@ var ttls = []Mutant{
 		New:  "\tcase holds:\n",
 	},
 	{
+		Rule: "time", Name: "no time passes where answers take longer than the lease", Pkg: ttlPkg, Test: "^TestTimeIsServedWithoutALeaderLease$",
+		File: "kvnode/ttl/reign.go",
+		Old:  "core.ClockFault, core.Expired, core.Margin:", New: "core.ClockFault:",
+	},
+	{
 		Rule: "time", Name: "a new leader counts from the renewal that it has not seen", Pkg: nodePkg, Test: "^TestFailOverGivesTheFullTTL$",
 		File: "kvnode/ttl/reign.go",
 		Old:  "deadline: now.after(l.Left()),",

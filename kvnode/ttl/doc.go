@@ -13,7 +13,8 @@
 //     not in the log.
 //   - Only served time counts: time in which this member could have answered a
 //     keep-alive. It is taken at ticks, and a tick counts if the leader lease
-//     holds now and did at the tick before, and if it does not come late. While
+//     holds now and did at the tick before, and if it does not come late. Where the
+//     lease is not held, a quorum round in its place says so. While
 //     the process is stopped, the machine sleeps, the disk hangs or the quorum is
 //     away, no TTL lease grows older.
 //   - After such an interruption nothing is revoked for Grace of served time:

@@ -238,8 +238,9 @@ func (r *reign) holds() bool {
 		// The term is asked for last: it did not change before the leader lease was found
 		// to hold.
 		return r.lasts()
-	case core.Disabled, core.ClockFault:
-		// There may never be a leader lease, but there is a leader.
+	case core.Disabled, core.ClockFault, core.Expired, core.Margin:
+		// There may never be a leader lease, as where answers take longer than it lasts, but
+		// there is a leader.
 		ctx, cancel := context.WithTimeout(r.ctx, r.cfg.MaxGap)
 		defer cancel()
 		return r.cfg.Member.Confirm(ctx, r.term) == nil

@@ -41,6 +41,8 @@ type rig struct {
 	proposeErr error
 	held       chan struct{}
 	confirms   int
+	// rounds: a quorum answers though the lease is not held, but too late for it.
+	rounds bool
 	// confirmed is called at the next Confirm while a revocation is under way,
 	// proposing at the next ProposeFenced.
 	confirmed, proposing func()
@@ -251,6 +253,9 @@ func (r *rig) Confirm(_ context.Context, term uint64) error {
 	r.confirms++
 	if r.term != term {
 		return ErrNotLeader
+	}
+	if (r.status == core.Expired || r.status == core.Margin) && !r.rounds {
+		return errTest // why it is not renewed: no quorum answers
 	}
 	return r.confirmErr
 }
