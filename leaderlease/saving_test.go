@@ -30,9 +30,9 @@ func (f *slowFile) SaveMaxPromise(d time.Duration) error {
 }
 
 // saver is a follower of node 2 with a Duration of 300 ms, that may promise up to 900 ms.
-func saver(t *testing.T, file PromiseStore, amend ...func(*Config)) *puppet {
-	t.Helper()
-	p := newPuppet(t, append([]func(*Config){func(c *Config) {
+func saver(tb testing.TB, file PromiseStore, amend ...func(*Config)) *puppet {
+	tb.Helper()
+	p := newPuppet(tb, append([]func(*Config){func(c *Config) {
 		c.Duration, c.MaxPromise, c.Promises = 300*ms, 900*ms, file
 	}}, amend...)...)
 	p.follow(2, 2)

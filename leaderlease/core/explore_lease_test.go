@@ -149,6 +149,7 @@ func (s *stage) judge() (bad bool) {
 	}
 	for i := range s.b.nodes {
 		a := &s.actors[i]
+		bad = bad || (*exploreRules && s.b.floor > 0 && a.forgets(s.b))
 		if a.lease.term == 0 {
 			continue
 		}
@@ -166,6 +167,12 @@ func (s *stage) judge() (bad bool) {
 		}
 	}
 	return bad
+}
+
+// forgets reports whether a process that began now would hold for less than is left of
+// a promise: V6 by itself, where no other node needs to do anything about it.
+func (a *actor) forgets(b *bounds) bool {
+	return a.guard.promise.until.Sub(a.now) > b.units(int(a.disk))
 }
 
 // outvotes reports whether the promises that the lease of node i still has, and the

@@ -14,7 +14,7 @@ import (
 var (
 	exploreStates = flag.Int("explore.states", 0, "look at so many states in each search, instead of a few")
 	exploreTimes  = flag.Int("explore.times", 1, "look at so many times the usual number of states")
-	exploreRules  = flag.Bool("explore.rules", true, "judge L2 and L3 by themselves, too, and not by the claim only")
+	exploreRules  = flag.Bool("explore.rules", true, "judge L2, L3 and V6 by themselves, too, and not by the claim only")
 	exploreOnly   = flag.String("explore.only", "", "the search to make, by its name, instead of all")
 )
 
