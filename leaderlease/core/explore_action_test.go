@@ -171,7 +171,7 @@ func (s *stage) may(st explore.Step) bool {
 	case doJump, doNudge, doDisrupt:
 		return s.left.jumps > 0
 	case doRecall:
-		return s.left.jumps > 0 && s.b.middle > 0 && a.role == follower
+		return s.left.jumps > 0 && s.b.turns[0] > 0 && a.role == follower
 	case doStepBack:
 		return s.left.backs > 0
 	case doCommit, doApply, doSwitch:

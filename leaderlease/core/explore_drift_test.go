@@ -101,7 +101,7 @@ func (s *stage) jump(i int, by Instant) bool {
 func (s *stage) recall(i int) bool {
 	a := &s.actors[i]
 	a.guard = *NewGuard(a.now, 1, s.b.maxPromise(), 0)
-	a.guard.Keep(s.b.units(s.b.floor), s.b.units(s.b.middle), a.now)
+	a.guard.Keep(s.b.units(s.b.floor), s.b.units(s.b.turns[0]), a.now)
 	a.guard.SetTerm(uint64(a.term))
 	a.saving = uint8(s.b.maxPromise()) // it was about to be saved then
 	return s.jump(i, 0)

@@ -83,7 +83,7 @@ var searches = []bounds{
 		// Three durations. A leader has asked for more than the one before it, of which a probe is
 		// still under way, and which stands again; who has promised that has restarted in the
 		// older term, and its clock has stepped back.
-		name: "owing", settled: true, nodes: 3, d: 3, middle: 2, floor: 1, saved: 3, skew: 1, transfer: 1, terms: 3, letters: 1,
+		name: "owing", settled: true, nodes: 3, d: 3, turns: [3]int{2, 3, 1}, floor: 1, saved: 3, skew: 1, transfer: 1, terms: 3, letters: 1,
 		opening: []explore.Step{
 			{Kind: uint8(doProbe), A: 0, B: 2},
 			{Kind: uint8(doStand), A: 1},
@@ -98,7 +98,7 @@ var searches = []bounds{
 	},
 	{
 		// Likewise, but who has promised gets a memory from before that.
-		name: "recalled", settled: true, nodes: 3, d: 3, middle: 2, floor: 1, saved: 3, skew: 1, transfer: 1, terms: 3,
+		name: "recalled", settled: true, nodes: 3, d: 3, turns: [3]int{2, 3, 1}, floor: 1, saved: 3, skew: 1, transfer: 1, terms: 3,
 		opening: []explore.Step{
 			{Kind: uint8(doStand), A: 1},
 			{Kind: uint8(doVote), A: 1, B: 0},
@@ -111,7 +111,7 @@ var searches = []bounds{
 	{
 		// A memory from the midst of a save, which has fallen on the disk since. The save ends
 		// after the hold, and a leader asks for what it was for.
-		name: "midst", settled: true, nodes: 3, d: 3, middle: 2, floor: 1, saved: 1, skew: 1, transfer: 1, terms: 3,
+		name: "midst", settled: true, nodes: 3, d: 3, turns: [3]int{2, 3, 1}, floor: 1, saved: 1, skew: 1, transfer: 1, terms: 3,
 		opening: []explore.Step{
 			{Kind: uint8(doStand), A: 1},
 			{Kind: uint8(doVote), A: 1, B: 0},
@@ -121,6 +121,41 @@ var searches = []bounds{
 			{Kind: uint8(doPass)},
 		},
 		budget: budget{crashes: 1, jumps: 1}, limits: explore.Limits{States: 60_000},
+	},
+	{
+		// A leader asks for less than the one before it, while what that one has asked for is
+		// saved, for longer than such a promise lasts. Then the first one leads again.
+		name: "askers", settled: true, nodes: 3, d: 3, turns: [3]int{3, 2, 3}, floor: 1, saved: 1, skew: 1, transfer: 1, terms: 3,
+		opening: []explore.Step{
+			{Kind: uint8(doRenew), A: 0, B: 2},
+			{Kind: uint8(doSave), A: 2},
+			{Kind: uint8(doStand), A: 1},
+			{Kind: uint8(doVote), A: 1, B: 0},
+			{Kind: uint8(doRenew), A: 1, B: 2},
+			{Kind: uint8(doPass)},
+			{Kind: uint8(doPass)},
+			{Kind: uint8(doPass)},
+			{Kind: uint8(doWrite), A: 2},
+			{Kind: uint8(doSaved), A: 2},
+		},
+		budget: budget{crashes: 1}, limits: explore.Limits{States: 60_000},
+	},
+	{
+		// A clock has jumped over the end of a promise.
+		name: "jumped", settled: true, nodes: 3, d: 3, floor: 1, saved: 3, skew: 1, transfer: 1, terms: 2,
+		opening: []explore.Step{
+			{Kind: uint8(doRenew), A: 0, B: 2},
+			{Kind: uint8(doJump), A: 2},
+		},
+		budget: budget{crashes: 1, jumps: 1}, limits: explore.Limits{States: 40_000},
+	},
+	{
+		// A memory from before what was saved has fallen.
+		name: "fallen", settled: true, nodes: 3, d: 3, turns: [3]int{2, 3, 1}, floor: 1, saved: 1, skew: 1, transfer: 1, terms: 2,
+		opening: []explore.Step{
+			{Kind: uint8(doRecall), A: 2},
+		},
+		budget: budget{crashes: 1, jumps: 1}, limits: explore.Limits{States: 20_000},
 	},
 	{
 		// Leaders ask for more than anybody promises.

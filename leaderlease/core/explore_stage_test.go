@@ -141,9 +141,9 @@ type bounds struct {
 	// floor is what leaders of even terms ask for, and what is saved falls to; 0 if all ask
 	// for d and nothing is saved. saved is what is saved at first.
 	floor, saved int
-	// middle is what leaders of the first term of three ask for, those of the second ask for d
-	// and those of the third for floor; 0 if there are two durations.
-	middle         int
+	// turns are what leaders of the first term ask for, of the second and of the third, and of
+	// the fourth again; of zeros if there are two durations.
+	turns          [3]int
 	terms, letters int
 	budget         budget
 	// settled begins with node 1 as leader of term 1, known to all and durable.
@@ -183,9 +183,9 @@ func (b *bounds) first() conf {
 // asks is the promise that the leader of a term asks for.
 func (b *bounds) asks(term uint8) time.Duration {
 	switch {
-	case b.middle > 0 && term%3 == 1:
-		return b.units(b.middle)
-	case b.middle > 0 && term%3 == 0, b.middle == 0 && b.floor > 0 && term%2 == 0:
+	case b.turns[0] > 0:
+		return b.units(b.turns[(term+2)%3])
+	case b.floor > 0 && term%2 == 0:
 		return b.units(b.floor)
 	default:
 		return b.units(b.d)

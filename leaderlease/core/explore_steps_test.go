@@ -77,6 +77,7 @@ func (m *stages) Start(yield func([]byte)) {
 		s.letters[0] = letter{kind: grantLetter, from: 2, to: 1, term: 1, at: firstInstant + 1}
 	case m.b.settled:
 		s.actors[0].role = leads
+		s.actors[0].lease.p = s.b.params(1, 1)
 		s.actors[0].lease.Lead(1, s.actors[0].now)
 	}
 	for i := range m.b.nodes {
