@@ -85,7 +85,17 @@ var detectorRules = []Mutant{
 	{
 		Rule: "succession", Name: "a candidate stands again before its vote is on the disk", Pkg: nodePkg, Test: "^TestASoleVoterWaitsForItsVote$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "	case k.Candidate: //", New: "	case false: //",
+		Old:  "	case k.Candidate && (d.fresh || len(k.Voters) == 1): //", New: "	case false: //",
+	},
+	{
+		Rule: "succession", Name: "who has split the vote waits for raft's own timeout", Pkg: rulesPkg, Test: "^TestASplitVoteIsOverInTheNextTurn$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "		return o == 0 && since/round == 1\n", New: "		return false\n",
+	},
+	{
+		Rule: "succession", Name: "a candidate gives up each election that takes a round of turns", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainOnce$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "o == 0 && since/round == 1\n", New: "o == 0 && since/round >= 1\n",
 	},
 	{
 		Rule: "succession", Name: "all who suspect campaign at once", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",

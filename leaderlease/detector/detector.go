@@ -245,7 +245,7 @@ func (d *Detector) due(k Known) bool {
 	switch {
 	case k.Leads, k.Away, k.Bound:
 		return false
-	case k.Candidate: // its vote waits for the disk, the others' for theirs; raft's own timeout ends that
+	case k.Candidate && (d.fresh || len(k.Voters) == 1): // its vote waits for the disk; raft's own timeout ends that
 		return false
 	case rank < 0: // a learner, or removed
 		return false
@@ -264,6 +264,12 @@ func (d *Detector) due(k Known) bool {
 	// Turns go round. In each a member asks for pre-votes three times: at the first the others
 	// may lack a tick until they would vote, and two may have asked at once.
 	at, of := d.place(k.Voters)
-	o := (d.silent-d.cfg.ElectionTicks-1)%(d.turn*of) - d.turn*at
+	since, round := d.silent-d.cfg.ElectionTicks-1, d.turn*of
+	o := since%round - d.turn*at
+	if k.Candidate {
+		// Somebody whom raft's own timeout has sent may have split the first vote. If the second
+		// takes as long, it is the disks, and raft's own timeouts give them longer than turns do.
+		return o == 0 && since/round == 1
+	}
 	return o == 0 || o == d.turn/2 || o == d.turn*2/3
 }

@@ -40,7 +40,6 @@ func TestTurnsAfterSilence(t *testing.T) {
 		{"not a learner", 4, false, 0, three, nil},
 		{"not the leader", 1, false, 0, Known{Voters: three.Voters, Leads: true}, nil},
 		{"not before it has applied the first entries", 1, true, 0, Known{Voters: three.Voters, Away: true}, nil},
-		{"not while it stands already", 2, false, 1, Known{Voters: three.Voters, Candidate: true}, nil},
 		{"not while it stands already, alone", 1, false, 0, Known{Voters: []uint64{1}, Candidate: true}, nil},
 		{"not while it stands already, in a new cluster", 1, true, 0, Known{Voters: three.Voters, Candidate: true}, nil},
 		{"not against its promise", 1, false, 0, Known{Voters: []uint64{1}, Bound: true}, nil},
@@ -52,6 +51,17 @@ func TestTurnsAfterSilence(t *testing.T) {
 				t.Errorf("it campaigns at ticks %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// Who stands already does so once more, in its second turn. From then on raft decides.
+func TestASplitVoteIsTriedAgainOnce(t *testing.T) {
+	for self, want := range map[uint64]int{2: 17, 3: 20} {
+		d := New(Config{Self: self, ElectionTicks: 10}, at(0))
+		d.LeaderIs(1, at(0))
+		if got := campaigns(d, 1000, Known{Voters: three.Voters, Candidate: true}); !slices.Equal(got, []int{want}) {
+			t.Errorf("member %d, a candidate, campaigns at ticks %v, want %d alone", self, got, want)
+		}
 	}
 }
 

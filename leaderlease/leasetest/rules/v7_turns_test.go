@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
@@ -77,6 +78,32 @@ func TestTurnsAfterSilenceAreLongEnoughForDisks(t *testing.T) {
 		}
 		if slowest > election+500*ms {
 			t.Errorf("a tick of %v: somebody leads after %v, want an election timeout and less than two turns", tick, slowest)
+		}
+	}
+}
+
+// Raft's own timeout sends the one at the moment at which the other's turn comes, and each
+// votes for itself. The first of them stands again in its next turn, and does not wait for
+// another timeout of raft's.
+func TestASplitVoteIsOverInTheNextTurn(t *testing.T) {
+	for _, tick := range []time.Duration{25 * ms, 50 * ms, 100 * ms} {
+		s := begin(t, leasetest.Options{
+			TickInterval: tick, ElectionTick: int(election / tick),
+			Configure: func(_ uint64, cfg *leaderlease.Config) { cfg.Duration, cfg.MaxClockSkew = 300*ms, 60*ms },
+			Node:      func(uint64) leasetest.NodeOptions { return leasetest.NodeOptions{Async: true, Suspects: true} },
+		})
+		s.lead(1)
+		s.Run(time.Second)
+		s.Node(1).Crash(0)
+		s.RunUntil(2*election, func() bool { return s.Node(2).Role() == raft.StatePreCandidate })
+		s.Node(3).Campaign()
+		s.RunUntil(tick, func() bool { return s.Node(2).Role() == raft.StateCandidate && s.Node(3).Role() == raft.StateCandidate })
+		split := s.Now()
+		if !s.RunUntil(3*election, func() bool { return s.Leader() != nil }) {
+			t.Fatal("nobody leads within three election timeouts")
+		}
+		if took := s.Now() - split; took > 700*ms || took < 100*ms {
+			t.Errorf("a tick of %v: somebody leads %v after the vote was split, want two turns of 300ms", tick, took)
 		}
 	}
 }
