@@ -50,6 +50,7 @@ type raftLoop struct {
 	local   box[*raftpb.Message] // from the appender and the applier
 	intake  intake
 	witness witness
+	follows atomic.Uint64            // whom raft takes for the leader, before the lease hears of it
 	late    *durations.Histogram     // how late the loop is at its ticks
 	awaited atomic.Pointer[[]string] // who has not let this member in yet
 	// suspicions are the detector's, as of the last tick.

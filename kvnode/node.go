@@ -27,7 +27,7 @@ type Node struct {
 	fresh  bool                 // the log had not begun at the start
 	ttl    *ttl.Engine          // set before anything is applied
 	tracer *leasetrace.Recorder // nil for none
-	// requests are the lease's ReadRequests: askLeader takes them, or the loop.
+	// requests are the lease's ReadRequests: forwardReads takes them, or the loop.
 	requests <-chan []byte
 	begun    chan struct{} // closed when peers may be admitted
 

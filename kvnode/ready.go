@@ -25,6 +25,9 @@ func (l *raftLoop) handleReadys() {
 // they go out once that is durable (appended).
 func (l *raftLoop) handleReady() {
 	rd := l.raw.Ready()
+	if rd.SoftState != nil {
+		l.follows.Store(rd.Lead)
+	}
 	l.lease.Ready(&rd) // may take messages away, and so comes before anybody looks at them
 	l.follow(&rd)      // before anything is sent: see there
 	var appendMsg, applyMsg *raftpb.Message

@@ -172,7 +172,7 @@ func (n *Node) openRaft() error {
 		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Go: n.workers.Go, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease, Trace: trace,
 		// Whatever this member asks for, it grants what members of former versions do.
 		MaxPromise: time.Duration(ticks-1) * n.cfg.TickInterval,
-		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Notify: n.askLeader, Logger: n.cfg.Logger,
+		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Notify: n.forwardReads, Logger: n.cfg.Logger,
 	})
 	if err == nil && trace != nil {
 		n.tracer, err = leasetrace.Record(n.cfg.LeaseTrace, trace, func(err error) { n.log.Error("the trace of the lease has ended", "error", err) })

@@ -12,7 +12,12 @@ var recovery = []Mutant{
 	{
 		Rule: "reads", Name: "a follower's read waits for its raft loop", Pkg: nodePkg, Test: "^TestAForwardedReadTakesNoTurnOfALoop$",
 		File: "kvnode/start.go",
-		Old:  "Notify: n.askLeader, ", New: "",
+		Old:  "Notify: n.forwardReads, ", New: "",
+	},
+	{
+		Rule: "reads", Name: "a read is forwarded to who led a moment ago", Pkg: nodePkg, Test: "^TestAForwardedReadAsksTheLeaderThatTheLeaseKnows$",
+		File: "kvnode/ask.go",
+		Old:  "n.loop.follows.Load()", New: "n.Leader()",
 	},
 	{
 		Rule: "reads", Name: "an answer to a follower's read waits for its raft loop", Pkg: nodePkg, Test: "^TestAForwardedReadTakesNoTurnOfALoop$",
