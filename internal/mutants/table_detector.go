@@ -90,12 +90,17 @@ var detectorRules = []Mutant{
 	{
 		Rule: "succession", Name: "who has split the vote waits for raft's own timeout", Pkg: rulesPkg, Test: "^TestASplitVoteIsOverInTheNextTurn$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "		return o == 0 && since/round == 1\n", New: "		return false\n",
+		Old:  "		return o == 0 && since < 2*round\n", New: "		return false\n",
 	},
 	{
-		Rule: "succession", Name: "a candidate gives up each election that takes a round of turns", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainOnce$",
+		Rule: "succession", Name: "who has stood in vain after a hint has no first turn", Pkg: rulesPkg, Test: "^TestV7ATurnIsShorterThanTheWay$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "o == 0 && since/round == 1\n", New: "o == 0 && since/round >= 1\n",
+		Old:  "		return o == 0 && since < 2*round\n", New: "		return o == 0 && since/round == 1\n",
+	},
+	{
+		Rule: "succession", Name: "a candidate gives up each election that takes a round of turns", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainTwice$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "o == 0 && since < 2*round\n", New: "o == 0\n",
 	},
 	{
 		Rule: "succession", Name: "all who suspect campaign at once", Pkg: "./leaderlease/detector", Test: "^TestAHintIsActedUponWhenThePromiseEnds$",

@@ -267,9 +267,10 @@ func (d *Detector) due(k Known) bool {
 	since, round := d.silent-d.cfg.ElectionTicks-1, d.turn*of
 	o := since%round - d.turn*at
 	if k.Candidate {
-		// Somebody whom raft's own timeout has sent may have split the first vote. If the second
-		// takes as long, it is the disks, and raft's own timeouts give them longer than turns do.
-		return o == 0 && since/round == 1
+		// The vote was split: after a hint, by a turn shorter than the way, or by somebody whom
+		// raft's own timeout has sent. If two turns do not mend it, it is the disks, and raft's
+		// own timeouts give them longer than turns do.
+		return o == 0 && since < 2*round
 	}
 	return o == 0 || o == d.turn/2 || o == d.turn*2/3
 }

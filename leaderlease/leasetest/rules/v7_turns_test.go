@@ -53,6 +53,30 @@ func TestV7TurnsOverALongWay(t *testing.T) {
 	}
 }
 
+// Turns after a hint are half a heartbeat, and members are further apart: the vote is split, and
+// who has the first turn after an election timeout stands anew, as it did not win.
+func TestV7ATurnIsShorterThanTheWay(t *testing.T) {
+	for _, way := range []time.Duration{30 * ms, 60 * ms} {
+		s := begin(t, leasetest.Options{
+			TickInterval: 50 * ms, ElectionTick: 20,
+			Configure: func(_ uint64, cfg *leaderlease.Config) { cfg.Duration, cfg.MaxClockSkew = 250*ms, 100*ms },
+			Node:      func(uint64) leasetest.NodeOptions { return leasetest.NodeOptions{Async: true, Suspects: true} },
+		})
+		s.Net.Plan = func(*raftpb.Message) []time.Duration { return []time.Duration{way} }
+		s.lead(1)
+		s.Run(time.Second)
+		s.Node(1).Crash(0)
+		died := s.Now()
+		s.After(way, func() { s.Node(2).Gone(1); s.Node(3).Gone(1) })
+		if !s.RunUntil(5*election, func() bool { return s.Leader() != nil }) {
+			t.Fatal("nobody leads within five election timeouts")
+		}
+		if took := s.Now() - died; took > 1400*ms {
+			t.Errorf("one way %v: node %d leads after %v, want an election timeout and a turn at most", way, s.Leader().ID, took)
+		}
+	}
+}
+
 // Without a hint, and with disks that are slow: who stands is given time to be elected before
 // it campaigns once more, however short ticks are.
 func TestTurnsAfterSilenceAreLongEnoughForDisks(t *testing.T) {
