@@ -105,9 +105,9 @@ func TestFailOverWaitsForThePromiseAndNotMuchLonger(t *testing.T) {
 			next := c.leader(old)
 			took := time.Since(cut)
 			// No connection has ended, so it is silence that decides. The last heartbeat may have
-			// arrived one tick before the cut.
-			if silence := old.cfg.ElectionTimeout - 2*old.cfg.TickInterval; took < silence || took > 1300*time.Millisecond {
-				t.Errorf("next leader serves after %v, want between the silence of %v and 1.3s", took, silence)
+			// arrived one tick before the cut. A first turn may be lost, as ticks are not in step.
+			if silence := old.cfg.ElectionTimeout - 2*old.cfg.TickInterval; took < silence || took > 1700*time.Millisecond {
+				t.Errorf("next leader serves after %v, want between the silence of %v and 1.7s", took, silence)
 			}
 			c.put(next, "k", after)
 			if s := c.leaseStatus(old); s == leaderlease.Valid {
