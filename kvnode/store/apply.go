@@ -44,7 +44,9 @@ func (s *Store) Apply(index, term uint64, data []byte) Result {
 	} else {
 		r = s.applyLocked(st, index, term, c)
 	}
-	// Also for what was refused: who has seen index sees the effect of it.
+	// Also for what was refused: who has seen index sees the effect of it. Last, since a reader
+	// that finds index applied loads the revision next, and must find that of this entry. The cut
+	// comes behind it: it is a checkpoint of index, with all of the entry's effect.
 	st.applied.Store(index)
 	st.cutIfLarge(s.cutBytes)
 	return r
@@ -122,6 +124,7 @@ func (s *Store) requestLocked(st *state, index uint64, c *Command) (proto.Messag
 		return s.compactLocked(st, r.GetCompaction())
 	case r.GetAlarm() != nil:
 		return st.alarm(r.GetAlarm()), nil
+	// TTL leases begin and end here, and in no other way: that time has passed the leader proposes.
 	case r.GetLeaseGrant() != nil:
 		return s.grant(st, index, r.GetLeaseGrant())
 	case r.GetLeaseRevoke() != nil:
@@ -143,6 +146,8 @@ func (st *state) refusal(c *Command) error {
 		return ErrNoGrant // of a leader that had not come to the format yet
 	case len(*st.alarms.Load()) == 0:
 		return nil
+	// Before the other alarm, as in etcd: it refuses deletions, too, which make room, but on each
+	// member of something else.
 	case st.raised(pb.AlarmType_CORRUPT) && touchesKeys(r):
 		return rpctypes.ErrGRPCCorrupt
 	case st.raised(pb.AlarmType_NOSPACE) && grows(r):

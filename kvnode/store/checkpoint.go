@@ -55,6 +55,8 @@ func (s *Store) Checkpoint(before func(index uint64) error) (Checkpoint, error) 
 	index, cuts := st.cutIndex, st.cuts
 	s.mu.Unlock()
 
+	// Once, with the newest index: it covers the older cuts. A crash between this and the commits
+	// leaves a log that knows more to be committed than the store has, which is applied again.
 	var err error
 	if before != nil {
 		err = before(index)

@@ -86,7 +86,9 @@ func (s *Store) startTrimLocked() {
 	})
 }
 
-// trim frees a few versions and reports whether there is more to do.
+// trim frees a few versions and reports whether there is more to do. It takes the locks in the
+// order of Checkpoint, saving first, and gives both back after each step: a compaction of
+// millions of versions holds up an entry, or a checkpoint, for trimStep of them.
 func (s *Store) trim() bool {
 	s.saving.take()
 	defer s.saving.release()

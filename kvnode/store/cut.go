@@ -30,7 +30,8 @@ type cut struct {
 }
 
 // cutNow makes a cut of what is unsaved. The caller holds the apply lock, and what it has
-// applied is published.
+// applied is published. It hands the lists over and copies none, so that the lock is held for the
+// registry and some numbers, however much is unsaved.
 func (st *state) cutNow() {
 	m := st.capture()
 	st.cuts = append(st.cuts, &cut{meta: m, conf: st.conf, unsaved: st.unsaved})
@@ -46,13 +47,18 @@ func (st *state) cutIfLarge(most int64) {
 	}
 }
 
-// differs reports whether there is anything that no cut has.
+// differs reports whether there is anything that no cut has. Before the first cut it is so even of
+// an empty state.
 func (st *state) differs() bool {
 	u := &st.unsaved
 	return len(u.versions)+len(u.trimmed)+len(u.leases) > 0 || st.cutIndex != st.applied.Load() || st.cutIndex == 0
 }
 
-// commit makes c durable, which is the first of st. The caller holds saving.
+// commit makes c durable, which is the first of st. The caller holds saving, so st is the state
+// until it is released: Restore waits for it.
+//
+// A cut that was not committed stays the first one, and the next checkpoint begins with it. Cuts
+// are never skipped: each has only what the one before it lacks.
 func (s *Store) commit(st *state, c *cut) error {
 	m := c.meta
 	if c.conf != nil {
@@ -64,9 +70,10 @@ func (s *Store) commit(st *state, c *cut) error {
 	if err := s.update(func(tx Tx) error { return saveTx(tx, &m, &c.unsaved) }); err != nil {
 		return err
 	}
+	// Not before the backend has it on disk: the log forgets what Durable says is kept here.
 	s.durable.Store(&Checkpoint{Index: c.Index, Term: c.Term, ConfState: c.conf, Revision: c.Revision})
 	st.growth.Add(-c.bytes)
-	s.mu.Lock()
+	s.mu.Lock() // whoever applies may be adding a cut
 	defer s.mu.Unlock()
 	st.cuts[0] = nil // its versions may be garbage
 	st.cuts = st.cuts[1:]

@@ -42,7 +42,8 @@ func loadImage(img Image) (*state, Checkpoint, error) {
 	if l.records != m.Records || l.sum != m.Sum {
 		return nil, Checkpoint{}, fmt.Errorf("%w: %d records with sum %#x, want %d with %#x", ErrDamaged, l.records, l.sum, m.Records, m.Sum)
 	}
-	// What had been compacted but not freed when the checkpoint was made.
+	// What had been compacted but not freed when the checkpoint was made. Nobody has the state yet,
+	// so it takes no lock; the records go with the cuts of the first checkpoint.
 	for st.trim(trimStep) {
 		st.cutIfLarge(cutBytes)
 	}

@@ -24,6 +24,8 @@ func (s *Store) Restore(path string) error {
 	if err != nil {
 		return fmt.Errorf("store: restore %s: %w", path, err)
 	}
+	// It is on disk. A crash before Install left the old state and the file, one behind it leaves
+	// the new state. Under mu, as the trimmer works on the state that it finds there.
 	s.mu.Lock()
 	s.durable.Store(&c)
 	s.state.Store(st)

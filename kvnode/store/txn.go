@@ -8,7 +8,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// txnWrites reports whether t has anything but ranges in it.
+// txnWrites reports whether t has anything but ranges in it, in either branch: which one is
+// taken is not known before it is applied. What has only ranges needs no entry of the log.
 func txnWrites(t *pb.TxnRequest) bool {
 	for _, ops := range [][]*pb.RequestOp{t.GetSuccess(), t.GetFailure()} {
 		for _, op := range ops {
@@ -27,6 +28,10 @@ func (w *writer) txn(t *pb.TxnRequest) (*pb.TxnResponse, error) {
 // txnContext carries out t: every compare, of nested transactions too, and every
 // check is made on the state before it; then come the operations, which see what
 // those before them wrote.
+//
+// It fails as a whole. Nearly everything that can fail does so in check, before anything is
+// written; for what execute finds (a key that an operation before has deleted) the writer is
+// rolled back.
 func (w *writer) txnContext(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	path, err := w.view().decide(ctx, nil, t)
 	if err != nil {
@@ -44,7 +49,11 @@ func (w *writer) txnContext(ctx context.Context, t *pb.TxnRequest) (*pb.TxnRespo
 }
 
 // decide appends to path what the compares of t give, then those of the
-// transactions nested in the branch taken, in order.
+// transactions nested in the branch taken, in order. That is the order in which check and
+// execute come to them, depth first, and each takes its own decision off the front.
+//
+// All are decided before anything is written, as in etcd: a compare of a nested transaction
+// does not see what operations before it put.
 func (w view) decide(ctx context.Context, path []bool, t *pb.TxnRequest) ([]bool, error) {
 	ok, err := w.holdAll(ctx, t.GetCompare())
 	if err != nil {
@@ -83,7 +92,7 @@ func (w *writer) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
 		case op.GetRequestTxn() != nil:
 			path, err = w.check(op.GetRequestTxn(), path)
 		default:
-			// What etcd says of an operation that is empty.
+			// What etcd says of an operation that is empty. So execute, which has no case for it, meets none.
 			err = rpctypes.ErrGRPCKeyNotFound
 		}
 		if err != nil {

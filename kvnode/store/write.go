@@ -12,7 +12,8 @@ import (
 )
 
 // writer makes the versions of one revision. Readers do not see them before it
-// is published, so they can be taken back.
+// is published, so they can be taken back. It lives within one Apply, under the apply lock:
+// neither another writer nor the trimmer changes a chain meanwhile.
 type writer struct {
 	st      *state
 	base    int64      // the revision before
@@ -33,6 +34,7 @@ func write[Req, Resp proto.Message](s *Store, st *state, op func(*writer, Req) (
 		s.publish(st, w)
 	}
 	s.ops.add(&w.ops)
+	// The list is used again, and must not keep versions that a compaction frees.
 	clear(w.changes)
 	st.changes = w.changes[:0]
 	return resp, nil
@@ -40,6 +42,10 @@ func write[Req, Resp proto.Message](s *Store, st *state, op func(*writer, Req) (
 
 // publish makes the new revision visible and then tells the watches. The other way round a
 // client could hear of a revision that a read of it does not show yet.
+//
+// The revision comes after all that leads to its versions: chains, history, index.note. A
+// reader loads the revision first and so finds a transaction whole. What only writers and
+// checkpoints look at (unsaved, garbage, growth) may be told in any order.
 func (s *Store) publish(st *state, w *writer) {
 	st.unsaved.versions = append(st.unsaved.versions, w.changes...)
 	for _, v := range w.changes {
@@ -56,6 +62,9 @@ func (s *Store) publish(st *state, w *writer) {
 	}
 }
 
+// writes is what the watches are told. The version before is still there for each: who frees
+// versions waits for the apply lock. It is the one before this revision for the first write of
+// a key in it only; for a later one it is the one before in the same transaction.
 func writes(changes []*Version) []Write {
 	out := make([]Write, len(changes))
 	for i, v := range changes {
@@ -64,6 +73,10 @@ func writes(changes []*Version) []Write {
 	return out
 }
 
+// rollback takes back all that the writer has made, the newest first, so that a key which it
+// has written twice gets back the version from before it. No reader has seen any of it: the
+// revision was not published. A key that it has made leaves the index again, where note has
+// not counted it yet.
 func (w *writer) rollback() {
 	for _, v := range slices.Backward(w.changes) {
 		prev := v.prev.Load()
@@ -84,11 +97,14 @@ func (w *writer) revision() int64 {
 	return w.base
 }
 
+// view shows what the writer has written so far: an operation of a transaction sees what those
+// before it did, and no other reader does.
 func (w *writer) view() view { return view{w.st, w.revision()} }
 
 func (w *writer) header() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: w.revision()} }
 
-// prepend makes v the newest version of its key.
+// prepend makes v the newest version of its key. All of v is set before head leads to it, for
+// readers are walking this chain: they pass over v since its revision is above theirs.
 func (w *writer) prepend(c *chain, v *Version) {
 	v.sub = uint32(len(w.changes))
 	v.of = c
@@ -122,7 +138,7 @@ func (w *writer) put(r *pb.PutRequest) (*pb.PutResponse, error) {
 	}
 	if c == nil {
 		c = newChain(r.GetKey())
-		w.prepend(c, v)
+		w.prepend(c, v) // before the index leads to the chain: nobody finds one without a version
 		w.st.index.add(c)
 	} else {
 		w.prepend(c, v)
@@ -134,7 +150,9 @@ func (w *writer) put(r *pb.PutRequest) (*pb.PutResponse, error) {
 	return resp, nil
 }
 
-// checkPut returns why r cannot be carried out on a key that has prev.
+// checkPut returns why r cannot be carried out on a key that has prev. In a transaction it is
+// asked twice: before anything is written, and by put, as an operation before it may have deleted
+// the key.
 func (w *writer) checkPut(r *pb.PutRequest, prev *Version) error {
 	switch {
 	case r.GetLease() != 0 && !w.st.leases.has(r.GetLease()):
@@ -163,6 +181,6 @@ func (w *writer) deleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse,
 			resp.PrevKvs = append(resp.PrevKvs, v.Message())
 		}
 	}
-	resp.Header = w.header()
+	resp.Header = w.header() // now: the revision is a new one only if something was deleted
 	return resp, nil
 }
