@@ -21,9 +21,11 @@ import (
 type acquaintances struct {
 	dir  memberdir.Dir
 	lost bool // there was no file
-	mu   struct {
+	// mu is held while the file is written, so that of two peers who come at once neither writes a
+	// file without the other. The goroutines of connections wait for it, never the loop.
+	mu struct {
 		sync.Mutex
-		instances map[uint64]string
+		instances map[uint64]string // never another one for an ID; what is here is in the file
 	}
 }
 
@@ -41,6 +43,8 @@ func openAcquaintances(dir memberdir.Dir) (*acquaintances, error) {
 	if err == nil {
 		err = json.Unmarshal(data, &a.mu.instances)
 	}
+	// One that does not decode stops the start: whom it named could come back without a directory
+	// and be let in. Who removes it says so, and recall makes up for what it can.
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
@@ -49,11 +53,14 @@ func openAcquaintances(dir memberdir.Dir) (*acquaintances, error) {
 
 // meet returns the instance under which id was met first. It returns once that
 // is durable: whoever is let in may vote and promise at once.
+// The file is replaced as a whole: a crash leaves the old one, and the peer, which was not let
+// in, comes again. One that cannot be written lets nobody in whom
+// the last checkpoint does not know (peers.Admit).
 func (a *acquaintances) meet(id uint64, instance string) (first string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if first, ok := a.mu.instances[id]; ok {
-		return first, nil
+		return first, nil // nearly always: the file is written once for each member
 	}
 	a.mu.instances[id] = instance
 	data, err := json.MarshalIndent(a.mu.instances, "", "  ")
@@ -61,7 +68,7 @@ func (a *acquaintances) meet(id uint64, instance string) (first string, err erro
 		err = a.dir.Replace(acquaintancesFile, data)
 	}
 	if err != nil {
-		delete(a.mu.instances, id)
+		delete(a.mu.instances, id) // or the next try would find it, and take it for durable
 		return "", fmt.Errorf("remember member %x: %w", id, err)
 	}
 	return instance, nil

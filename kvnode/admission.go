@@ -12,7 +12,8 @@ import (
 // When this member takes part, package admission decides. Here is what it
 // is told, and what is done then. All of that is in the loop.
 
-// newAdmission is called before the loop runs.
+// newAdmission is called before the loop runs. A member waits until it is durable that it was
+// admitted (Identity.Admitted): one that was killed before begins to count anew.
 func (l *raftLoop) newAdmission() *admission.State {
 	if l.waiting() && l.id.Alone {
 		l.log.Info("founds a cluster of one, unless members of an older one call first", "in", l.cfg.patience)
@@ -32,7 +33,8 @@ func (l *raftLoop) newAdmission() *admission.State {
 // part, by name and peer URL. It is empty once that has happened.
 func (n *Node) Awaited() []string { return *n.loop.awaited.Load() }
 
-// showAwaited makes known who has not let this member in yet.
+// showAwaited makes known who has not let this member in yet. Each list is a new one, as those who
+// have loaded the one before go on reading it.
 func (l *raftLoop) showAwaited() {
 	var names []string
 	for _, id := range l.admission.Awaited() {
@@ -45,6 +47,9 @@ func (l *raftLoop) showAwaited() {
 // this member is admitted before it counts: after a restart it takes part at once, as the
 // others may have counted its vote by then. If that cannot be written the node has failed,
 // and nothing is opened.
+//
+// Here alone the loop itself waits for a write to the disk. It delays nothing: until the member
+// is open raft neither ticks nor steps what peers send.
 func (l *raftLoop) do(d admission.Decision) {
 	if d.Open && l.note(func(id *memberdir.Identity) { id.Admitted = true }) {
 		l.admission.Opened()
@@ -66,6 +71,8 @@ func (l *raftLoop) do(d admission.Decision) {
 // waits ends once all the others have said so for RefusalPatience: it will never be let in,
 // and its directory holds nothing yet.
 func (l *raftLoop) refusedAsForeign(r *transport.RefusedError, now time.Time) {
+	// now is when the peer said so, not when the loop has come to it: RefusalPatience is measured
+	// between refusals, and a loop that was held up must not make two of them seem one.
 	waits, advice := !l.admission.IsOpen(), "its data directory, or this member's, is of another cluster; remove the one that is wrong from where it runs"
 	if waits {
 		advice = l.cfg.remedy(l.id.Joined)

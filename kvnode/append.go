@@ -11,7 +11,8 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// appends are what raft wants to keep, on its way to the disk, and the answers to it.
+// appends are what raft wants to keep, on its way to the disk, and the answers to it. The loop
+// puts, the appender's goroutine does the rest; no field changes while they run.
 type appends struct {
 	*parts
 	disk     *disk
@@ -28,9 +29,11 @@ type appends struct {
 // under way (maxUncommittedBytes on a leader, MaxInflightBytes on a follower) is less, so the
 // loop, which alone calls put, goes on while the disk hangs, and its heartbeats with it.
 func (a *appends) put(m *raftpb.Message) {
+	// Counted before the appender has it, which may be done with it before Append returns. No end
+	// comes for what is refused, but that happens only while the member ends.
 	a.disk.begin()
 	err := a.appender.Append(raftwal.UpdateOf(m), func(err error) { a.appended(m, err) })
-	if err != nil && !errors.Is(err, raftwal.ErrClosed) {
+	if err != nil && !errors.Is(err, raftwal.ErrClosed) { // closed by shutdown, which the loop may be late to see
 		a.fail(err)
 	}
 }
@@ -45,7 +48,7 @@ func (a *appends) appended(m *raftpb.Message, err error) {
 		a.fail(fmt.Errorf("write the log: %w", err))
 		return
 	}
-	a.disk.written()
+	a.disk.written() // it had room, whatever was said of it before
 	// Before the first answer leaves: a vote that somebody counts must not be forgotten by a
 	// member that finds its log gone, and takes itself for a new one.
 	if !a.started() {
@@ -60,6 +63,8 @@ func (a *appends) appended(m *raftpb.Message, err error) {
 	// demands, so the appender does; the applier waits for nothing of the appender's.
 	done := make(chan struct{})
 	a.jobs.put(applyJob{restore: m.GetSnapshot(), done: done})
+	// A crash in between leaves a log that begins at the snapshot, a store that is behind it, and
+	// the file it came in: the next start restores that (reconcile).
 	select {
 	case <-done:
 		a.respond(m.GetResponses())
@@ -75,9 +80,11 @@ func (a *appends) started() bool {
 }
 
 // respond delivers what a local thread has to say: to peers what was waiting for the disk
-// (votes, acknowledgements), to this member's raft that it has written or applied. Nearly
+// (votes, acknowledgements), to this member's raft that it has written or applied. None of it
+// may leave before that: a vote or an acknowledgement that a crash takes back counts all the same. Nearly
 // always all of it is for this member's raft, and nothing is copied then.
 func (a *appends) respond(msgs []*raftpb.Message) {
+	// Those to one member stay in the order in which raft has given them: it counts on that.
 	var out []*raftpb.Message
 	for i, m := range msgs {
 		if m.GetTo() == a.ID() {
@@ -92,6 +99,7 @@ func (a *appends) respond(msgs []*raftpb.Message) {
 		a.local.put(msgs...)
 		return
 	}
+	// The peers first: a quorum waits for them to be under way, and the loop may be busy.
 	a.links.Send(out)
 	for _, m := range msgs {
 		if m.GetTo() == a.ID() {

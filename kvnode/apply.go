@@ -39,8 +39,9 @@ type applier struct {
 	local       *box[*raftpb.Message] // to raft
 
 	// superseded is the index of a snapshot that raft has restored already, but the store
-	// has not yet. Entries up to it are in that snapshot, and are skipped. The applier only,
-	// and the loop while the applier waits in call.
+	// has not yet, since its job comes behind the one that is being done. Entries up to it are
+	// in that snapshot, and are skipped. The applier only, and the loop while the applier waits
+	// for it in applyConf.
 	superseded uint64
 }
 
@@ -158,7 +159,9 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 	// write superseded and conf.
 	var conf *raftpb.ConfState
 	ok := a.calls.do(func(l *raftLoop) {
-		l.handleReadys() // a snapshot that was stepped just now
+		// A snapshot that was stepped in this turn shows in a Ready only: without a look at it,
+		// restored would be old, and the change would be applied to a newer configuration.
+		l.handleReadys()
 		if l.restored >= e.GetIndex() {
 			a.superseded = l.restored
 			return
@@ -198,13 +201,16 @@ func (a *applier) restore(snap *raftpb.Snapshot) error {
 		return nil
 	}
 	before := a.store.Alarms()
+	// Restore consumes the file. After a crash before its end the file is still there, and after one
+	// behind it the store is at the index: the next start finishes either (reconcile).
 	if err := a.store.Restore(a.received.path(index)); err != nil {
 		return fmt.Errorf("restore the snapshot of index %d: %w", index, err)
 	}
 	a.sayAlarms(before)
 	a.log.Info("restored a snapshot", "index", index, "revision", a.store.Revision())
 	a.received.drop(index)
+	// Reads that wait for an index in the snapshot go on: no entry that leads there will be applied.
 	a.lease.Applied(a.store.Applied())
-	a.routes.connect()
+	a.routes.connect() // the snapshot's registry may have other members
 	return nil
 }

@@ -18,16 +18,23 @@ import (
 )
 
 // maxReplayBytes is after how many bytes of entries a checkpoint is made, if
-// Config.SnapshotCount is not reached before: it bounds a restart's replay.
+// Config.SnapshotCount is not reached before: it bounds a restart's replay. More: a member that
+// starts is longer without what it has acknowledged. Less: where values are large, the disk is
+// kept from the log more often.
 const maxReplayBytes = 64 << 20
 
 // checkpoints make the applied state durable, one at a time, and the log shorter.
+//
+// The checkpointer takes them, and so do clients (Checkpoint), who sends a snapshot, and shutdown,
+// each on its own goroutine. The store makes one after the other. Never the loop: it would wait
+// for the disk, and for itself (followedUpTo).
 type checkpoints struct {
 	*parts
 	disk     *disk
 	received *received
-	ask      token // for a checkpoint
-	// saved has the members as of the last checkpoint, nil before.
+	ask      token // for a checkpoint; what is asked while one is made is another one
+	// saved has the members as of the last checkpoint, nil before. What it says is on disk:
+	// Admit goes by it where peers.json cannot be written.
 	saved atomic.Pointer[store.Members]
 	// bytes counts the applied entries since one was asked for. The applier only.
 	bytes int
@@ -37,7 +44,8 @@ type checkpoints struct {
 	failure atomic.Pointer[error] // why the newest one was not made
 }
 
-// due is asked by the applier after each batch.
+// due is asked by the applier after each batch. One is due when this member's next turn has come,
+// or when a restart would have to read and apply maxReplayBytes.
 func (c *checkpoints) due(bytes int) {
 	c.bytes += bytes
 	every, ahead := c.cfg.SnapshotCount, c.turn()
@@ -50,7 +58,8 @@ func (c *checkpoints) due(bytes int) {
 
 // turn is how many entries ahead of the multiples of SnapshotCount this
 // member makes its checkpoints. Each takes processor and disk from the log, so the
-// members take turns: a majority is always free to commit.
+// members take turns: a majority is always free to commit. The place is by ID in the registry,
+// which all compute alike; members that differ about it for a moment may take a turn together.
 func (c *checkpoints) turn() uint64 {
 	members := c.store.Members().ByID
 	rank := uint64(0)
@@ -99,7 +108,8 @@ func (c *checkpoints) run() {
 }
 
 // survives reports whether the node can go on without the checkpoint: a full
-// disk costs nothing but room.
+// disk costs nothing but room. Any other failure ends it, and says so: a member that went on
+// would keep its whole log, until there is no room for it, and a restart would apply all of it.
 func (c *checkpoints) survives(err error) bool {
 	if noRoom(err) {
 		c.log.Error("no room for a checkpoint", append(c.disk.roomFor(c.size()), "error", err)...)
@@ -108,6 +118,7 @@ func (c *checkpoints) survives(err error) bool {
 	return errors.Is(err, raftwal.ErrClosed) && c.isStopping()
 }
 
+// noRoom knows both: what the log says of its segments, and what the system says of store.db.
 func noRoom(err error) bool { return errors.Is(err, raftwal.ErrNoSpace) || isNoSpace(err) }
 
 // take makes the applied state durable and then shortens the log. The
@@ -128,6 +139,8 @@ func (c *checkpoints) take() error {
 }
 
 func (c *checkpoints) save() error {
+	// Before the checkpoint: what the registry gets after this may not be in it, and saved must not
+	// say that it is.
 	members := c.store.Members()
 	at, err := c.store.Checkpoint(c.wal.SaveCommit)
 	if err == nil {
@@ -149,15 +162,19 @@ func (c *checkpoints) save() error {
 // if it is for room.
 func (c *checkpoints) shorten(at store.Checkpoint, forRoom bool) error {
 	if at.Index == 0 {
-		return nil
+		return nil // there is none yet, so the log is all that there is
 	}
+	// Before Compact: a log begins where it has a snapshot. A crash in between leaves it longer than
+	// it need be. Another checkpoint may have come first with a newer one.
 	if err := c.wal.SaveSnapshot(snapshotOf(at)); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
 		return err
 	}
 	// Raft ignores snapshots that come late, so that nobody restores them.
 	c.received.drop(at.Index)
+	// Kept for followers that lag: whoever needs an entry that is gone is sent a whole snapshot.
 	to := at.Index - min(at.Index, c.cfg.CatchUpEntries)
-	// Raft may not have heard yet that all of it is applied.
+	// Raft may not have heard yet that all of it is applied. A candidate reads what is committed
+	// beyond what it has heard of, and panics if that is gone (marks.told).
 	limit := min(at.Index, c.told.Load())
 	if forRoom {
 		to = max(to, c.forRoom(limit))
@@ -185,6 +202,7 @@ func (c *checkpoints) forRoom(limit uint64) uint64 {
 // followedUpTo returns how much of the log all connected voters have, and no bound
 // if this member does not lead, or ends.
 func (c *checkpoints) followedUpTo() uint64 {
+	// Of a voter that is not connected nobody knows when it comes back: it does not keep the log.
 	connected := make(map[uint64]bool)
 	for _, p := range c.links.Peers() {
 		connected[p.ID] = p.Connected
@@ -201,7 +219,7 @@ func (c *checkpoints) followedUpTo() uint64 {
 		return lowest
 	})
 	if err != nil {
-		return math.MaxUint64
+		return math.MaxUint64 // the node ends, and nobody follows it any more
 	}
 	return lowest
 }
@@ -224,6 +242,7 @@ func (n *Node) Checkpoint(ctx context.Context) error {
 	if n.isStopping() {
 		return ErrStopped
 	}
+	// Here, and not by asking the checkpointer, so that the caller hears what became of it.
 	err := n.checkpoints.take()
 	if noRoom(err) {
 		return fmt.Errorf("%w: %w", ErrDiskFull, err)

@@ -12,7 +12,8 @@ import (
 // When this member takes its leader for dead and campaigns, package detector decides. Here
 // is what it is told, and what is done then. All of that is in the loop.
 
-// handed is who was handed proposals, and in which term.
+// handed is who was handed proposals, and in which term. A reign is both: the same member may
+// lead again in a later term, without the entries that it had not replicated.
 type handed struct{ leader, term uint64 }
 
 // newDetector is called before the loop runs.
@@ -23,13 +24,20 @@ func (l *raftLoop) newDetector() *detector.Detector {
 	}, time.Now())
 }
 
-// standing is what decides at this moment whether the member campaigns.
+// standing is what decides at this moment whether the member campaigns. The voters are the
+// registry's, as applied, like raft's own: a member that was removed and has not applied it yet
+// may campaign, and those who have applied it refuse its hello.
+//
+// Away: raft refuses to campaign while changes of the configuration wait to be applied, and the
+// entries that begin a log are such changes.
 func (l *raftLoop) standing() detector.Known {
 	role := l.role
 	k := detector.Known{
 		Leads: role == raft.StateLeader, Candidate: role == raft.StateCandidate,
 		Away: !l.admission.IsOpen() || l.store.Applied() < l.firstEntries,
 	}
+	// A bound member must not campaign: V4 would take its requests away. It is not asked about one
+	// for whom that decides nothing, as the answer takes the lock of the lease.
 	if !k.Leads && !k.Away {
 		k.Voters, k.Bound = l.store.Members().Voters(), l.lease.MayCampaign() != nil
 	}
@@ -48,7 +56,8 @@ func (l *raftLoop) elect(do detector.Decision) {
 	}
 }
 
-// hear tells of a message that raft is about to step.
+// hear tells of a message that raft is about to step. Before it does: raft ignores a
+// request for a pre-vote while it takes its leader for alive, which is to be forgotten first.
 func (l *raftLoop) hear(m *raftpb.Message) {
 	now := time.Now()
 	l.elect(l.detector.Heard(m, l.Term(), now))
@@ -65,7 +74,8 @@ func (l *raftLoop) gone(peer uint64) {
 	l.pollSoon(now)
 }
 
-// askDetector asks what is to be done about a leader that is suspected.
+// askDetector asks what is to be done about a leader that is suspected. Between ticks: a promise
+// may end just after one, and fail-over would wait for the next.
 func (l *raftLoop) askDetector(now time.Time) {
 	l.elect(l.detector.Poll(now, l.standing()))
 	l.pollSoon(now)
@@ -74,7 +84,7 @@ func (l *raftLoop) askDetector(now time.Time) {
 // pollSoon lets askDetector be called soon, if the leader is suspected.
 func (l *raftLoop) pollSoon(now time.Time) {
 	if l.detector.Suspects(now) {
-		l.poll.Reset(detector.Interval)
+		l.poll.Reset(detector.Interval) // one that has fired and was not received delivers nothing more
 	}
 }
 
@@ -83,6 +93,8 @@ func (l *raftLoop) pollSoon(now time.Time) {
 // by the next one. A leader that was only forgotten may still take it, and be known again.
 func (l *raftLoop) endReign(lead uint64) {
 	old, now := l.handed, handed{lead, l.Term()}
+	// A leader that has stepped down within its term (CheckQuorum) fails its own: whoever is elected
+	// next may have none of them.
 	if now == old || lead == raft.None && now.term == old.term && old.leader != l.ID() {
 		return
 	}
@@ -92,7 +104,8 @@ func (l *raftLoop) endReign(lead uint64) {
 	}
 }
 
-// showSuspicions makes known what Status tells.
+// showSuspicions makes known what Status tells. It is asked at each tick, and allocates only where
+// something has changed.
 func (l *raftLoop) showSuspicions() {
 	if now := l.detector.Stats(); l.suspicions.Load() == nil || *l.suspicions.Load() != now {
 		l.suspicions.Store(&now)

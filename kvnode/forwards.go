@@ -37,6 +37,8 @@ func (l *raftLoop) forwarded(m *raftpb.Message) {
 	case !l.admission.IsOpen(): // a first start that nobody has admitted yet
 	case l.role != raft.StateLeader:
 		_ = l.raw.Step(m)
+	// Raft may take it at once only if nothing waits, or it would overtake what does. A change of the
+	// configuration always waits: tryPropose says for what.
 	case len(l.offers.turns) > 0 || hasConfChange(m) || errors.Is(l.raw.Step(m), raft.ErrProposalDropped):
 		l.offers.park(m)
 		return
@@ -46,7 +48,8 @@ func (l *raftLoop) forwarded(m *raftpb.Message) {
 	l.intake.leave(from, size)
 }
 
-// park keeps m behind what its sender has sent before.
+// park keeps m behind what its sender has sent before. It counts in the sender's share until raft
+// takes it (offerOf) or this member leads no more (forget).
 func (o *offers) park(m *raftpb.Message) {
 	from := m.GetFrom()
 	if o.lanes == nil {
@@ -63,7 +66,8 @@ func (o *offers) wait(id uint64) {
 	}
 }
 
-// forget drops what followers have forwarded to a member that no longer leads.
+// forget drops what followers have forwarded to a member that no longer leads. They fail
+// them by themselves when they hear of the next reign (endReign), so nobody waits for them.
 func (l *raftLoop) forget() {
 	o := &l.offers
 	for _, lane := range o.lanes {
@@ -75,7 +79,8 @@ func (l *raftLoop) forget() {
 	o.turns = slices.DeleteFunc(o.turns, func(id uint64) bool { return id != l.ID() })
 }
 
-// offer hands raft what waits until it takes no more.
+// offer hands raft what waits until it takes no more: one message of each member in turn. This
+// member's turn comes as the others' do, but is passed over while mayPropose holds its batch back.
 func (l *raftLoop) offer() {
 	o := &l.offers
 	if l.role != raft.StateLeader && o.lanes != nil {
@@ -84,6 +89,7 @@ func (l *raftLoop) offer() {
 	if o.full {
 		return
 	}
+	// passed counts turns in a row at which nothing was offered: once all were, nothing is left.
 	for passed, own := 0, l.mayPropose(); passed < len(o.turns); {
 		id := o.turns[0]
 		held := id == l.ID() && !own
@@ -105,7 +111,8 @@ func (l *raftLoop) offer() {
 	}
 }
 
-// offerOf offers raft the next message of a member, and returns whether it was taken.
+// offerOf offers raft the next message of a member, and returns whether it was taken, or refused
+// for good. One that was dropped keeps its place in the lane.
 func (l *raftLoop) offerOf(id uint64) bool {
 	if id == l.ID() {
 		return l.offerOwn()
@@ -130,6 +137,8 @@ func (l *raftLoop) tryPropose(m *raftpb.Message) error {
 		if m.GetEntries()[0].GetType() == raftpb.EntryConfChangeV2 {
 			return ErrNotLeader // who leads raises the format by itself
 		}
+		// Raft would forward it and say that it is taken, and the link would lose it without a word:
+		// its client would wait for RequestTimeout. Parked, it goes once the queue has room.
 		if lead := l.Leader(); lead != raft.None && !l.links.Takes(lead, m) {
 			return raft.ErrProposalDropped
 		}

@@ -8,9 +8,12 @@ import (
 
 const (
 	// maxUncommittedBytes is what a leader has raft take that is not applied, and each
-	// follower's share of what waits for that. One message is taken however large it is.
+	// follower's share of what waits for that. One message is taken however large it is. More: a
+	// leader whose quorum is slow keeps that much in memory, and as much again for each follower.
+	// Less: large writes wait for each other where the quorum is far away.
 	maxUncommittedBytes = 8 << 20
-	// maxShareCount bounds the messages in a share.
+	// maxShareCount bounds the messages in a share, as those whose entries have no bytes cost
+	// memory, too.
 	maxShareCount = 1024
 )
 
@@ -18,25 +21,32 @@ const (
 // taken. Beyond its share a peer's stream is not read, so what it forwards waits at
 // the peer, which parks it. The stream of a peer that comes to lead carries its
 // entries, too: nothing is held by then, for a member that no longer leads drops what
-// it holds (Node.forget).
+// it holds (raftLoop.forget).
+//
+// The goroutines of the peers' streams enter, the loop leaves. Every message that has entered
+// leaves once, whatever becomes of it: one that did not would take from its sender's share for
+// as long as this process runs, and in the end nothing that the sender forwards would be read.
 type intake struct {
-	maxBytes int // immutable: of one share
-	mu       struct {
+	maxBytes int // immutable: of one share; maxUncommittedBytes, but in tests
+	// mu is held for moments: the loop takes it for each message that it is done with.
+	mu struct {
 		sync.Mutex
-		shares map[uint64]*share
+		shares map[uint64]*share // by sender; kept when they are empty, as members are few
 	}
 }
 
+// share is what one peer has in memory here. mu of intake guards it.
 type share struct {
-	count, bytes int
+	count, bytes int           // 0 again once raft has taken all, or this member leads no more
 	freed        chan struct{} // closed when there is less; nil if nobody waits
 }
 
 // enter waits until there is room for m in its sender's share. It returns false if
-// stopping is closed first.
+// stopping is closed first. While it waits nothing else of that stream is read: the sender's
+// queue fills, so Takes says no there, and its proposals are parked where their clients are.
 func (in *intake) enter(m *raftpb.Message, stopping <-chan struct{}) bool {
 	size := payload(m)
-	for {
+	for { // freed says that there is more room, not that it is enough
 		freed := in.tryEnter(m.GetFrom(), size)
 		if freed == nil {
 			return true
@@ -44,12 +54,14 @@ func (in *intake) enter(m *raftpb.Message, stopping <-chan struct{}) bool {
 		select {
 		case <-freed:
 		case <-stopping:
-			return false
+			return false // it has not entered, so nobody may leave for it
 		}
 	}
 }
 
-// tryEnter returns what to wait for, nil if there was room.
+// tryEnter counts a message if there is room, and returns nil, or else what to wait for. A share
+// that is empty has room for anything: a message larger than maxBytes would wait for ever, and
+// its whole stream behind it.
 func (in *intake) tryEnter(from uint64, size int) <-chan struct{} {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -66,6 +78,7 @@ func (in *intake) tryEnter(from uint64, size int) <-chan struct{} {
 		s.bytes += size
 		return nil
 	}
+	// Made under the lock under which leave closes it: no room that is freed from now on is missed.
 	if s.freed == nil {
 		s.freed = make(chan struct{})
 	}
@@ -76,15 +89,17 @@ func (in *intake) tryEnter(from uint64, size int) <-chan struct{} {
 func (in *intake) leave(from uint64, size int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	s := in.mu.shares[from]
+	s := in.mu.shares[from] // enter has made it
 	s.count--
 	s.bytes -= size
+	// A new one is made for whoever waits next: a channel closes once.
 	if s.freed != nil {
 		close(s.freed)
 		s.freed = nil
 	}
 }
 
+// payload is what a message counts for in its share.
 func payload(m *raftpb.Message) (bytes int) {
 	for _, e := range m.GetEntries() {
 		bytes += len(e.GetData())

@@ -44,7 +44,9 @@ type raftLoop struct {
 	called            []func(*raftLoop)
 
 	// Shared: channels and boxes that anybody puts into, and what has a lock of its own.
-	wake    token
+	wake token
+	// Two, as peers have a stream for each: one that is full holds up the goroutine that reads
+	// its stream (peers.Receive), and so its sender, and not the other stream.
 	urgent  chan *raftpb.Message // from peers: heartbeats, votes and answers
 	bulk    chan *raftpb.Message // from peers: entries and proposals
 	local   box[*raftpb.Message] // from the appender and the applier
@@ -97,12 +99,16 @@ func (l *raftLoop) run() {
 			l.step(m)
 		case now := <-l.poll.C:
 			l.askDetector(now)
-		case <-l.wake:
+		case <-l.wake: // something is in local, calls or the box of proposals
 		}
+		// The select has taken one message, by chance where several were there. The order of what
+		// is left is drain's.
 		l.drain()
 		// First the news. A leader that has been deposed by it proposes nothing any more, and
 		// what is committed now makes room for what is parked.
 		l.handleReadys()
+		// While a batch is under way what clients bring stays in the box, where those who give up take
+		// it out again (box.drop), and is one batch then.
 		if l.mayPropose() {
 			l.takeProposals()
 		}
@@ -122,6 +128,7 @@ func (l *raftLoop) drain() {
 	for _, m := range l.responses {
 		l.stepLocal(m)
 	}
+	// All that were there when it was taken: a call that puts another one does not run it here.
 	l.called = l.calls.take(l.called)
 	for _, call := range l.called {
 		call(l)
@@ -153,9 +160,12 @@ func (l *raftLoop) tick() {
 	if l.lease.Tick() && l.admission.IsOpen() {
 		l.raw.Tick()
 	}
+	// Admission goes first: standing asks it, and to a detector a member that is not open is away.
 	l.do(l.admission.Tick(time.Now()))
 	l.elect(l.detector.Tick(l.standing()))
 	l.showSuspicions()
+	// What the others commit without this disk raft does not hand out here, so a leader would answer
+	// nobody: it transfers leadership.
 	if l.appends.disk.check() {
 		l.transfers.stepAside()
 	}

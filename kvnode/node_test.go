@@ -330,7 +330,7 @@ func TestAWipedMemberIsRefusedWhenAllStartAtOnce(t *testing.T) {
 }
 
 func TestAStalledDiskCostsTheLeaseReads(t *testing.T) {
-	// What diskWatch does, without a disk: nothing ends for an election timeout.
+	// What disk.check does, without a disk: nothing ends for an election timeout.
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		c.raised(n)

@@ -15,17 +15,18 @@ import (
 
 // proposal is an encoded command on its way to raft.
 type proposal struct {
-	id    uint64
+	id    uint64 // of its waiter, and of the command in the entry
 	entry *raftpb.Entry
 }
 
 // proposals are what this member proposes, from the view of the clients that wait for it.
-// The loop takes what is in the box (offers).
+// The loop takes what is in the box (offers). The box has no bound of its own: all in it have a
+// waiter, or had one until a moment ago, and waiters are bounded.
 type proposals struct {
 	*parts
 	waiters waiters
 	box     box[proposal]
-	full    *atomic.Bool // the disk
+	full    *atomic.Bool // the disk; whoever writes the log sets it (disk.retry, disk.written)
 	failed  atomic.Uint64
 }
 
@@ -33,7 +34,8 @@ type proposals struct {
 // request's own failure. The error is about the way there: ErrTooLarge,
 // ErrTooManyRequests, ErrDiskFull and ErrNoLeader mean that nothing was done.
 // After ErrLeaderChanged, ErrTimeout, ErrStopped and ctx's error r may or may
-// not take effect.
+// not take effect. It takes effect once at most: what raft has taken is not proposed again here,
+// whatever becomes of it.
 func (p *proposals) Propose(ctx context.Context, r *pb.InternalRaftRequest) (store.Result, error) {
 	return p.submit(ctx, &store.Command{Request: r})
 }
@@ -45,6 +47,7 @@ func (p *proposals) ProposeFenced(ctx context.Context, term uint64, r *pb.Intern
 	return p.submit(ctx, &store.Command{Fence: term, Request: r})
 }
 
+// submit encodes c under an ID of its own, and refuses what is too large while nothing is done.
 func (p *proposals) submit(ctx context.Context, c *store.Command) (store.Result, error) {
 	c.ID = p.waiters.nextID()
 	data, err := c.Encode()
@@ -57,16 +60,22 @@ func (p *proposals) submit(ctx context.Context, c *store.Command) (store.Result,
 	return p.await(ctx, proposal{id: c.ID, entry: &raftpb.Entry{Data: data}})
 }
 
-// await hands q to the loop and waits for what becomes of it.
+// await hands q to the loop and waits for what becomes of it. The waiter is there before the
+// proposal is in the box, and is taken out on each way from here, or its bytes would count for
+// as long as the member runs: by who tells the outcome, or by this goroutine.
 func (p *proposals) await(ctx context.Context, q proposal) (_ store.Result, err error) {
 	defer func() {
 		if err != nil {
-			p.failed.Add(1)
+			p.failed.Add(1) // whatever became of it: its client was not answered
 		}
 	}()
+	// Refused while nothing is done yet. Without this it would wait for RequestTimeout behind a disk
+	// that somebody has to clear, and its client could not know whether it takes effect.
 	if p.full.Load() {
 		return store.Result{}, ErrDiskFull
 	}
+	// RequestTimeout bounds the wait of a client whose own context has no end: without a quorum
+	// nothing else would give back what its waiter counts for.
 	ctx, cancel := p.cfg.bounded(ctx)
 	defer cancel()
 	w, err := p.waiters.add(q.id, int64(len(q.entry.GetData())))
@@ -78,7 +87,8 @@ func (p *proposals) await(ctx context.Context, q proposal) (_ store.Result, err 
 	case o := <-w.done:
 		return o.result, o.err
 	case <-ctx.Done():
-		// The result may have come at the same moment.
+		// The result may have come at the same moment. Whoever has taken the waiter out tells it at
+		// once, so this wait is none.
 		if p.waiters.remove(q.id) == nil {
 			o := <-w.done
 			return o.result, o.err
@@ -87,12 +97,15 @@ func (p *proposals) await(ctx context.Context, q proposal) (_ store.Result, err 
 		p.box.drop(func(o proposal) bool { return o.id == q.id })
 		return store.Result{}, p.overdue(ctx, w)
 	case <-p.stopping:
+		// The outcome may be there as well. ErrStopped, which leaves it open, is true all the same.
 		p.waiters.remove(q.id)
 		return store.Result{}, ErrStopped
 	}
 }
 
-// overdue says what it means that ctx has ended.
+// overdue says what it means that ctx has ended. It reads proposed without the lock, which is
+// sound once w is out of the map: propose and park find it no more. ErrNoLeader promises that
+// nothing was done, so it is for those alone that raft has not taken.
 func (p *proposals) overdue(ctx context.Context, w *waiter) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):

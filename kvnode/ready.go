@@ -8,7 +8,9 @@ import (
 )
 
 // handleReadys goes on until raft has nothing to say: handling one Ready may bring about
-// the next, as what is committed does that raft has held back for its size.
+// the next, as what is committed does that raft has held back for its size. It comes twice in
+// each turn, and wherever raft must have said what it knows before it is told more: before a
+// proposal (tryPropose) and before a change of the configuration (applyConf).
 func (l *raftLoop) handleReadys() {
 	for l.raw.HasReady() {
 		l.handleReady()
@@ -28,8 +30,10 @@ func (l *raftLoop) handleReady() {
 	if rd.SoftState != nil {
 		l.follows.Store(rd.Lead)
 	}
-	l.lease.Ready(&rd) // may take messages away, and so comes before anybody looks at them
-	l.follow(&rd)      // before anything is sent: see there
+	// Give up first, act second (L7): it publishes the end of a lease, which readers on other
+	// goroutines see from then on, and takes messages away (V4) before anybody looks at them.
+	l.lease.Ready(&rd)
+	l.follow(&rd) // before anything is sent: see there
 	var appendMsg, applyMsg *raftpb.Message
 	out := l.outbox[:0]
 	for _, m := range rd.Messages {
@@ -48,6 +52,8 @@ func (l *raftLoop) handleReady() {
 	// The peers write while this member does. A leader's own disk is one of the quorum: raft
 	// counts this member's acknowledgement when the append is answered, not before.
 	l.links.Send(out)
+	// The queues of the links hold the messages from here on. An outbox that still led to them
+	// would keep megabytes of entries in memory until the next Ready writes over it.
 	clear(out)
 	l.outbox = out
 	// Each goes to its goroutine in the order of the Readys, and neither waits for the other:
@@ -66,8 +72,10 @@ func (l *raftLoop) handleReady() {
 func (l *raftLoop) follow(rd *raft.Ready) {
 	was := l.Term()
 	if !raft.IsEmptyHardState(rd.HardState) {
+		// Before setLeader, which copies it: a leadership with the term before would make LeadingTerm
+		// wrong, and void (ErrFenced) whatever this reign proposes for itself.
 		l.term.Store(rd.HardState.GetTerm())
-		l.commit = rd.HardState.GetCommit()
+		l.commit = rd.HardState.GetCommit() // by which mayPropose knows that a batch is committed
 	}
 	// The snapshot replaces the log up to its index, and entries in the same Ready come behind
 	// it. So last is set by the snapshot first.
@@ -78,6 +86,7 @@ func (l *raftLoop) follow(rd *raft.Ready) {
 	if len(rd.Entries) > 0 {
 		l.last.Store(rd.Entries[len(rd.Entries)-1].GetIndex())
 	}
+	// Raft tells of the soft state only where that has changed.
 	lead := l.Leader()
 	if rd.SoftState != nil {
 		l.role, lead = rd.RaftState, rd.Lead
@@ -95,5 +104,5 @@ func (l *raftLoop) followLeader(lead uint64) {
 	l.log.Info("leader", "leader", l.book.called(lead), "was", l.book.called(l.Leader()), "term", l.Term(), "role", l.role.String())
 	l.detector.LeaderIs(lead, time.Now())
 	l.setLeader(lead)
-	l.offers.full = false
+	l.offers.full = false // what the last leader did not take this one may
 }

@@ -21,10 +21,13 @@ func (n *Node) reconcile() error {
 	logged, durable := snap.GetMetadata().GetIndex(), n.store.Durable()
 	switch {
 	case durable.Index > logged:
+		// A crash after Store.Checkpoint, and before the log heard of it (checkpoints.shorten).
 		if err := n.noteState(durable); err != nil {
 			return fmt.Errorf("the state in store.db is of index %d, and the log, whose snapshot is of index %d, does not take it: %w", durable.Index, logged, err)
 		}
 	case durable.Index < logged:
+		// A crash after the log took a leader's snapshot, and before the store had restored it
+		// (appends.appended). Or store.db is an older one, which the log can make up for.
 		again, err := replays(n.wal, durable)
 		if err != nil {
 			return err
@@ -33,6 +36,8 @@ func (n *Node) reconcile() error {
 			n.log.Warn("the state is older than the log's snapshot; what is missing is applied again", "state", durable.Index, "snapshot", logged)
 			break
 		}
+		// It is there: received.save had made it durable before raft heard of the snapshot, and drop
+		// spares what the store is not durable at.
 		path := n.received.path(logged)
 		if err := n.store.Restore(path); err != nil {
 			return fmt.Errorf("the log begins at a snapshot of index %d, the state in store.db is of index %d, and %s cannot be restored: %w", logged, durable.Index, path, err)
@@ -51,6 +56,8 @@ func (n *Node) noteState(at store.Checkpoint) error {
 		return err
 	}
 	hard, _, readErr := n.wal.InitialState()
+	// But the log must know the index to be committed: raft panics where more is applied than that.
+	// SaveCommit came before the checkpoint, so this is so unless the log was put back.
 	if readErr != nil || hard.GetCommit() < at.Index {
 		return errors.Join(err, readErr)
 	}
@@ -67,6 +74,8 @@ func replays(log *raftwal.Log, from store.Checkpoint) (bool, error) {
 	if err != nil || from.Index+1 < first {
 		return false, err
 	}
+	// The same index alone is not enough: of another term it is another leader's entry, and what
+	// follows it would be applied to a state that it was not proposed for.
 	term, err := log.Term(from.Index)
 	return term == from.Term, err
 }

@@ -21,7 +21,9 @@ type waiters struct {
 	// refused with ErrTooManyRequests, at once: a client that waits holds memory, too.
 	maxCount int   // immutable
 	maxBytes int64 // immutable
-	// lastID is that of the newest proposal. The applier finds the waiter again by it.
+	// lastID is that of the newest proposal. The applier finds the waiter again by it. Other
+	// members begin at random, too, so an entry of theirs has the ID of a waiter here with a
+	// probability of one in 2^64 for each pair.
 	lastID atomic.Uint64
 	// mu guards all, bytes and each waiter's proposed. It is held for moments, by clients, the
 	// loop and the applier alike; nothing that waits is done under it.
@@ -84,6 +86,7 @@ func (w *waiters) add(id uint64, bytes int64) (*waiter, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// Both bounds: entries may be empty, and one may be as large as MaxRequestBytes.
+	// Parked ones count: without a leader nothing is taken out but by clients that give up.
 	if len(w.mu.all) >= w.maxCount || w.mu.bytes+bytes > w.maxBytes {
 		return nil, ErrTooManyRequests
 	}
@@ -93,7 +96,7 @@ func (w *waiters) add(id uint64, bytes int64) (*waiter, error) {
 	return p, nil
 }
 
-// len is how many proposals are under way, for Status.
+// len is how many proposals are under way, parked ones among them, for Status.
 func (w *waiters) len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -126,7 +129,8 @@ func (w *waiters) finish(r store.Result) {
 	}
 }
 
-// fail ends the wait for id with an error: raft has not taken it, and never will.
+// fail ends the wait for id with an error: raft has not taken it, and never will. The loop alone
+// may know that, since nobody else hands anything to raft.
 func (w *waiters) fail(id uint64, err error) {
 	w.remove(id).tell(outcome{err: err})
 }

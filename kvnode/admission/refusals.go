@@ -18,7 +18,8 @@ const (
 // refusals are those in a row by peers that say they are of another cluster.
 type refusals map[uint64]span
 
-// span is from the first of some refusals to the last.
+// span is from the first of some refusals to the last. A peer that accepts the member, or refuses
+// it for another reason, ends it (State.Accepted, State.Refused).
 type span struct {
 	first, last time.Time
 	count       int
