@@ -53,7 +53,7 @@ func (s *setting) flag() *pflag.Flag {
 		v := s.field(&defaults.Config)
 		kind, f.DefValue = v.Type(), v.String()
 	}
-	if s.now != "" && s.gate == "" {
+	if s.now != "" && s.feature == "" {
 		f.NoOptDefVal = byName[s.now].flag().NoOptDefVal
 	}
 	f.Value = &raw{text: f.DefValue, kind: kind}

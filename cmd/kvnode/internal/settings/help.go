@@ -55,8 +55,8 @@ func writeForeign(b *strings.Builder) {
 	writeReasons(b, func(s *setting) string { return s.ignored })
 	b.WriteString("\nNames with experimental-, which etcd had up to 3.6, are understood as today's.\n")
 	b.WriteString("\nFeatures of etcd, for --feature-gates:\n")
-	for _, name := range slices.Sorted(maps.Keys(gates)) {
-		fmt.Fprintf(b, "  %s%s\n", name, gates[name].fate())
+	for _, name := range slices.Sorted(maps.Keys(features)) {
+		fmt.Fprintf(b, "  %s%s\n", name, features[name].fate())
 	}
 }
 

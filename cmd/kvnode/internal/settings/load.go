@@ -48,7 +48,7 @@ func Load(flags map[string]string, environ []string) (*Loaded, error) {
 			errs = append(errs, l.apply(s, g)...)
 		}
 	}
-	l.applyGates()
+	l.applyFeatures()
 	l.Server = l.Server.WithDefaults()
 	l.Log = l.Log.withDefaults()
 	if err := l.Server.Validate(); err != nil {

@@ -41,8 +41,8 @@ func renamed(names ...string) (rows []setting) {
 }
 
 // became is an old setting that is a feature now.
-func became(name, gate string) setting {
-	return setting{name: experimental + name, now: featureFlag, gate: gate, bool: true}
+func became(name, feature string) setting {
+	return setting{name: experimental + name, now: featureFlag, feature: feature, bool: true}
 }
 
 // modernise turns the old names in one layer into today's.
@@ -54,15 +54,15 @@ func (l *Loaded) modernise(layer map[string]given) (errs []error) {
 			continue
 		}
 		delete(layer, old.name)
-		if old.gate != "" {
-			g.text = old.gate + "=" + g.text
+		if old.feature != "" {
+			g.text = old.feature + "=" + g.text
 		}
 		l.Warnings = append(l.Warnings, fmt.Sprintf("--%s is an old name, understood as --%s %s (from %s)", old.name, old.now, g.text, g.from))
 		today, both := layer[old.now]
 		switch {
 		case !both:
 			layer[old.now] = g
-		case old.gate != "":
+		case old.feature != "":
 			layer[old.now] = given{today.text + "," + g.text, today.from + ", " + g.from}
 		case today.text != g.text:
 			errs = append(errs, fmt.Errorf("--%s %q (from %s) is not %q, as its old name --%s says (from %s); leave the old one out",

@@ -10,8 +10,8 @@ import (
 type Config struct {
 	Server server.Config
 	Log    Log
-	// gates are etcd's features: see gates.go.
-	gates string
+	// features are etcd's: see features.go.
+	features string
 }
 
 // Log says where to log and how.
@@ -54,9 +54,9 @@ type setting struct {
 	ignored, refused string
 	// etcd is etcd's default of a setting that is not honoured.
 	etcd string
-	// now is what an old name is called today, gate the feature that has become of
+	// now is what an old name is called today, feature the one that has become of
 	// it if that is feature-gates.
-	now, gate string
+	now, feature string
 	// bool says that such a setting may be given without a value.
 	bool bool
 	// secret says that its value is not to be shown.

@@ -142,5 +142,5 @@ var observeTable = []setting{
 
 var otherTable = []setting{
 	row(others, featureFlag, "Features of etcd, as name=true,...; see the end of this help.",
-		func(c *Config) value { return featureGates(&c.gates) }),
+		func(c *Config) value { return featureSet(&c.features) }),
 }

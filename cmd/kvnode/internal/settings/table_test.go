@@ -150,7 +150,7 @@ func TestFeatureGates(t *testing.T) {
 
 // A feature is on, or refused, or said to have no effect; its default says nothing.
 func TestFeaturesThatHaveNoEffect(t *testing.T) {
-	for name, g := range gates {
+	for name, g := range features {
 		for _, on := range []bool{true, false} {
 			if on && (g.refused != "" || name == leaseCheckpointPersist) {
 				continue

@@ -10,9 +10,9 @@ import (
 	"github.com/leaderlease/go/cmd/internal/nearest"
 )
 
-// gate is a feature of etcd. It is honoured unless one of refused and ignored
+// feature is a feature of etcd. It is honoured unless one of refused and ignored
 // says why not.
-type gate struct {
+type feature struct {
 	etcd bool // etcd's default
 	// refused says why it cannot be on, ignored why it makes no difference. Both
 	// are to be read after "because".
@@ -30,8 +30,8 @@ const (
 	ttlCheckpoint = 5 * time.Minute
 )
 
-// gates are etcd 3.7's.
-var gates = map[string]gate{
+// features are etcd 3.7's.
+var features = map[string]feature{
 	"AllAlpha":                     {refused: "it stands for some that cannot be; name those that are meant"},
 	"AllBeta":                      {ignored: "those are on by default"},
 	compactHashCheck:               {does: "the leader compares all members each --compact-hash-check-time, too"},
@@ -45,27 +45,27 @@ var gates = map[string]gate{
 	"TxnModeWriteWithSharedBuffer": {etcd: true, ignored: "there is no such buffer"},
 }
 
-// featureGates takes Name=true and the like.
-func featureGates(field *string) value {
-	return &bound[string]{field, "name=bool,...", checkGates, func(s string) string { return s }}
+// featureSet takes Name=true and the like.
+func featureSet(field *string) value {
+	return &bound[string]{field, "name=bool,...", checkFeatures, func(s string) string { return s }}
 }
 
-func checkGates(s string) (string, error) {
-	on, err := parseGates(s)
+func checkFeatures(s string) (string, error) {
+	on, err := parseFeatures(s)
 	if err == nil && on[leaseCheckpointPersist] && !on[leaseCheckpoint] {
 		err = fmt.Errorf("feature %s needs %s=true", leaseCheckpointPersist, leaseCheckpoint)
 	}
 	return s, err
 }
 
-// parseGates returns what is said of which feature.
-func parseGates(s string) (map[string]bool, error) {
+// parseFeatures returns what is said of which feature.
+func parseFeatures(s string) (map[string]bool, error) {
 	said := make(map[string]bool)
 	for _, part := range split(s) {
 		name, state, _ := strings.Cut(part, "=")
-		g, ok := gates[name]
+		g, ok := features[name]
 		if !ok {
-			return nil, fmt.Errorf("there is no feature %q%s, only %s", name, nearest.Hint(name, slices.Collect(maps.Keys(gates)), "%s"), strings.Join(slices.Sorted(maps.Keys(gates)), ", "))
+			return nil, fmt.Errorf("there is no feature %q%s, only %s", name, nearest.Hint(name, slices.Collect(maps.Keys(features)), "%s"), strings.Join(slices.Sorted(maps.Keys(features)), ", "))
 		}
 		on, err := parseBool(state)
 		if err != nil {
@@ -82,22 +82,22 @@ func parseGates(s string) (map[string]bool, error) {
 	return said, nil
 }
 
-// applyGates does what the features ask for, and says which have no effect.
-func (l *Loaded) applyGates() {
-	said, _ := parseGates(l.gates) // Set has checked it
+// applyFeatures does what the features ask for, and says which have no effect.
+func (l *Loaded) applyFeatures() {
+	said, _ := parseFeatures(l.features) // Set has checked it
 	if said[leaseCheckpoint] {
 		l.Server.Node.TTLCheckpoint = ttlCheckpoint
 	}
 	l.Server.InitialCorruptCheck, l.Server.CompactHashCheck = said[initialCorruptCheck], said[compactHashCheck]
 	for _, name := range slices.Sorted(maps.Keys(said)) {
-		if g := gates[name]; g.ignored != "" && said[name] != g.etcd {
+		if g := features[name]; g.ignored != "" && said[name] != g.etcd {
 			l.Warnings = append(l.Warnings, fmt.Sprintf("feature %s=%v has no effect because %s (from %s)", name, said[name], g.ignored, l.from[featureFlag]))
 		}
 	}
 }
 
 // fate says what becomes of a feature, for the help.
-func (g gate) fate() string {
+func (g feature) fate() string {
 	switch {
 	case g.refused != "":
 		return " cannot be on: " + g.refused
