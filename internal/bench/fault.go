@@ -11,7 +11,7 @@ import (
 // Node returns a client of the node numbered i, from 0, for any number of
 // goroutines. All keys are the one register.
 func (c *Cluster) Node(i int) load.Client {
-	return c.nodes[i].gate.Guard(nodeClient{c.nodes[i]})
+	return c.nodes[i].process.Guard(nodeClient{c.nodes[i]})
 }
 
 type nodeClient struct{ *node }
@@ -31,7 +31,7 @@ var ErrNoNetwork = errors.New("bench: the cluster has no network that can be cut
 // Kill ends node i at once: its connections are closed.
 func (c *Cluster) Kill(i int) error {
 	n := c.nodes[i]
-	n.gate.Kill()
+	n.process.Kill()
 	n.kill()
 	var errs []error
 	for _, l := range c.links {
@@ -45,7 +45,7 @@ func (c *Cluster) Kill(i int) error {
 // Pause stops node i, as SIGSTOP does: it takes, sends and answers nothing, and
 // its connections stay.
 func (c *Cluster) Pause(i int) error {
-	c.nodes[i].gate.Pause()
+	c.nodes[i].process.Pause()
 	c.nodes[i].pause()
 	return nil
 }

@@ -28,7 +28,7 @@ type node struct {
 	proposals chan []byte
 	transfer  chan uint64
 	kill      context.CancelFunc // immutable once the cluster runs
-	gate      load.Gate
+	process   load.Process
 	pausing   pausing
 
 	leads atomic.Bool

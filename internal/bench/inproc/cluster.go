@@ -31,12 +31,12 @@ type Options struct {
 
 // Cluster is three members.
 type Cluster struct {
-	net   *memlink.Network
-	slow  *delays
-	nodes []*kvnode.Node
-	gates []load.Gate
-	keys  [][]byte
-	value []byte
+	net       *memlink.Network
+	slow      *delays
+	nodes     []*kvnode.Node
+	processes []load.Process
+	keys      [][]byte
+	value     []byte
 }
 
 func host(i int) string { return fmt.Sprint("n", i+1) }
@@ -52,7 +52,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if opts.Tick == 0 {
 		opts.Tick = 100 * time.Millisecond
 	}
-	c := &Cluster{net: memlink.New(), gates: make([]load.Gate, Members), value: make([]byte, valueLen)}
+	c := &Cluster{net: memlink.New(), processes: make([]load.Process, Members), value: make([]byte, valueLen)}
 	var err error
 	if c.slow, err = newDelays(); err != nil {
 		return nil, err

@@ -5,7 +5,7 @@ import "context"
 // Kill makes member i look as if its process had died: its connections are reset
 // and nothing reaches it, peers and clients alike.
 func (c *Cluster) Kill(i int) error {
-	c.gates[i].Kill()
+	c.processes[i].Kill()
 	for j := range c.nodes {
 		if j != i {
 			c.net.Cut(host(i), host(j))
@@ -18,7 +18,7 @@ func (c *Cluster) Kill(i int) error {
 // Pause makes member i look as if its process had been stopped: its connections
 // stay, but nothing it might say is heard.
 func (c *Cluster) Pause(i int) error {
-	c.gates[i].Pause()
+	c.processes[i].Pause()
 	return c.Cut(i)
 }
 

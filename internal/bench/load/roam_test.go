@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-func TestGateIsWhatClientsSeeOfAMember(t *testing.T) {
+func TestAProcessIsWhatClientsSeeOfAMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g Gate
-		c := g.Guard(newRegister(0))
+		var p Process
+		c := p.Guard(newRegister(0))
 		ask := func() (read, write error) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
@@ -20,20 +20,16 @@ func TestGateIsWhatClientsSeeOfAMember(t *testing.T) {
 			return read, write
 		}
 		if read, write := ask(); read != nil || write != nil {
-			t.Errorf("open: %v, %v, want answers", read, write)
+			t.Errorf("running: %v, %v, want answers", read, write)
 		}
-		g.Kill()
+		p.Kill()
 		if read, write := ask(); !errors.Is(read, ErrDown) || !errors.Is(write, ErrDown) {
 			t.Errorf("dead: %v, %v, want %v", read, write, ErrDown)
 		}
-		g.Pause()
+		p.Pause()
 		begin := time.Now()
 		if read, _ := ask(); !errors.Is(read, context.DeadlineExceeded) || time.Since(begin) != time.Second {
 			t.Errorf("paused: %v after %v, want no answer for as long as the client waits", read, time.Since(begin))
-		}
-		g.Open()
-		if read, write := ask(); read != nil || write != nil {
-			t.Errorf("open again: %v, %v, want answers", read, write)
 		}
 	})
 }
@@ -41,9 +37,9 @@ func TestGateIsWhatClientsSeeOfAMember(t *testing.T) {
 // A process that dies while it answers has not answered.
 func TestWhatADyingMemberAnswersIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g Gate
-		c := g.Guard(newRegister(10 * time.Millisecond))
-		time.AfterFunc(5*time.Millisecond, g.Kill)
+		var p Process
+		c := p.Guard(newRegister(10 * time.Millisecond))
+		time.AfterFunc(5*time.Millisecond, p.Kill)
 		if _, err := c.Read(t.Context(), 0); !errors.Is(err, ErrDown) {
 			t.Errorf("Read() = %v, want %v", err, ErrDown)
 		}
@@ -52,13 +48,13 @@ func TestWhatADyingMemberAnswersIsLost(t *testing.T) {
 
 func TestClientsGoOnToTheNextMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gates := make([]Gate, 3)
+		processes := make([]Process, 3)
 		var members []Client
-		for i := range gates {
-			members = append(members, gates[i].Guard(newRegister(0)))
+		for i := range processes {
+			members = append(members, processes[i].Guard(newRegister(0)))
 		}
-		gates[2].Kill()
-		gates[0].Kill()
+		processes[2].Kill()
+		processes[0].Kill()
 		c := Roam{Members: members, First: 2}.Client(0)
 		var errs []bool
 		for range 3 {
