@@ -9,7 +9,7 @@ var floods = []Mutant{
 	{
 		Rule: "floods", Name: "nobody counts what clients send", Pkg: serverPkg, Test: "^TestFloods$",
 		File: "kvnode/server/frontdoor/counted.go",
-		Old:  "\treturn c.gate.Conn(conn, func() bool { return c.isMember(host) }), info, nil\n",
+		Old:  "\treturn c.meter.Conn(conn, func() bool { return c.isMember(host) }), info, nil\n",
 		New:  "\t_ = host\n\treturn conn, info, nil\n",
 	},
 	{
@@ -105,8 +105,8 @@ var floods = []Mutant{
 	{
 		Rule: "streams", Name: "a connection may take all streams", Pkg: floodPkg, Test: "^TestConnectionsShareTheStreams$",
 		File: "kvnode/server/floodgate/streams.go",
-		Old:  "\tif weight+all <= g.most ||",
-		New:  "\tif all <= g.most ||",
+		Old:  "\tif weight+all <= m.most ||",
+		New:  "\tif all <= m.most ||",
 	},
 	{
 		Rule: "streams", Name: "what lasts leaves no room for what ends it", Pkg: floodPkg, Test: "^TestConnectionsShareTheStreams$",
@@ -123,7 +123,7 @@ var floods = []Mutant{
 	{
 		Rule: "streams", Name: "a member shares its streams like a client", Pkg: floodPkg, Test: "^TestMembersTakeWhatIsLeft$",
 		File: "kvnode/server/floodgate/streams.go",
-		Old:  " || all <= g.most && counted.member() {",
+		Old:  " || all <= m.most && counted.member() {",
 		New:  " {",
 	},
 	{
@@ -170,7 +170,7 @@ var floods = []Mutant{
 	},
 	{
 		Rule: "floods", Name: "each connection has an allowance of its own", Pkg: floodPkg, Test: "^TestConnectionsShareOneAllowance$",
-		File: "kvnode/server/floodgate/gate.go",
+		File: "kvnode/server/floodgate/meter.go",
 		Old:  "\tr := allowance.ReserveN(",
 		New:  "\tr := rate.NewLimiter(perSecond, burst).ReserveN(",
 	},
@@ -194,15 +194,15 @@ var floods = []Mutant{
 	},
 	{
 		Rule: "floods", Name: "resets of old streams wait without end", Pkg: floodPkg, Test: "^TestOldResetsHoldUpNobody$",
-		File: "kvnode/server/floodgate/gate.go",
+		File: "kvnode/server/floodgate/meter.go",
 		Old:  "wait <= most {",
 		New:  "wait <= most || true {",
 	},
 	{
 		Rule: "floods", Name: "resets of old streams take the turns of others", Pkg: floodPkg, Test: "^TestOldResetsHoldUpNobody$",
 		File: "kvnode/server/floodgate/toll.go",
-		Old:  "turn(c.gate.patient, now",
-		New:  "turn(c.gate.allowance, now",
+		Old:  "turn(c.meter.patient, now",
+		New:  "turn(c.meter.allowance, now",
 	},
 	{
 		Rule: "floods", Name: "what is forgiven is not counted", Pkg: floodPkg, Test: "^TestForgivenFramesTakeTurns$",
@@ -213,7 +213,7 @@ var floods = []Mutant{
 	{
 		Rule: "floods", Name: "debts are forgiven as fast when many queue", Pkg: floodPkg, Test: "^TestForgivenFramesTakeTurns$",
 		File: "kvnode/server/floodgate/toll.go",
-		Old:  "\tif c.gate.busy(now) {\n",
+		Old:  "\tif c.meter.busy(now) {\n",
 		New:  "\tif false {\n",
 	},
 	{
@@ -231,13 +231,13 @@ var floods = []Mutant{
 	{
 		Rule: "floods", Name: "who is not answered by a server that stalls is closed", Pkg: floodPkg, Test: "^TestAServerThatAnswersNobodyClosesNobody$",
 		File: "kvnode/server/floodgate/toll.go",
-		Old:  "\tif !spared && owed > 0 && c.gate.mute(now) {\n",
+		Old:  "\tif !spared && owed > 0 && c.meter.mute(now) {\n",
 		New:  "\tif false {\n",
 	},
 	{
 		Rule: "floods", Name: "answers to others do not count", Pkg: floodPkg, Test: "^TestAServerThatAnswersNobodyClosesNobody$",
 		File: "kvnode/server/floodgate/writer.go",
-		Old:  "\t\tc.gate.answers.Store(true)\n",
+		Old:  "\t\tc.meter.answers.Store(true)\n",
 		New:  "",
 	},
 	{
@@ -273,8 +273,8 @@ var floods = []Mutant{
 	{
 		Rule: "floods", Name: "a PING of a server that stalls is an answer", Pkg: floodPkg, Test: "^TestWhatIsNoAnswer$",
 		File: "kvnode/server/floodgate/writer.go",
-		Old:  "\tif answers && !c.gate",
-		New:  "\tif answers = earned > 0; answers && !c.gate",
+		Old:  "\tif answers && !c.meter",
+		New:  "\tif answers = earned > 0; answers && !c.meter",
 	},
 	{
 		Rule: "floods", Name: "an old stream may be reset again and again", Pkg: floodPkg, Test: "^TestFloodsInDisguise$",

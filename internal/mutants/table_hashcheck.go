@@ -109,19 +109,19 @@ var hashes = []Mutant{
 	},
 	{
 		Rule: "hash", Name: "clients are served before the comparison", Pkg: "./kvnode/server", Test: "^TestAllStartAtOnceWithTheCheck$",
-		File: "kvnode/server/gate.go",
-		Old:  "g.shut.Load() && !keyless[method]",
+		File: "kvnode/server/shutter.go",
+		Old:  "s.down.Load() && !keyless[method]",
 		New:  "false",
 	},
 	{
 		Rule: "hash", Name: "who compares is not answered by others that compare", Pkg: "./kvnode/server", Test: "^TestAllStartAtOnceWithTheCheck$",
-		File: "kvnode/server/gate.go",
+		File: "kvnode/server/shutter.go",
 		Old:  "\tpb.Maintenance_HashKV_FullMethodName:   true,\n",
 		New:  "",
 	},
 	{
 		Rule: "hash", Name: "TTL leases end because nobody can renew them while the leader compares", Pkg: "./kvnode/server", Test: "^TestAllStartAtOnceWithTheCheck$",
-		File: "kvnode/server/gate.go",
+		File: "kvnode/server/shutter.go",
 		Old:  "\tpb.Lease_LeaseKeepAlive_FullMethodName: true,\n",
 		New:  "",
 	},

@@ -58,8 +58,8 @@ func (s *Server) requestMetrics() *grpcprom.ServerMetrics {
 func (s *Server) grpcOptions() []grpc.ServerOption {
 	k := s.cfg.Keepalive
 	options := append([]grpc.ServerOption{grpc.ChainStreamInterceptor(s.endingStream)}, s.api.ServerOptions()...)
-	if s.gate.shut.Load() {
-		options = append(options, s.gate.options()...)
+	if s.shutter.down.Load() {
+		options = append(options, s.shutter.options()...)
 	}
 	options = append(options, grpc.KeepaliveEnforcementPolicy(
 		keepalive.EnforcementPolicy{MinTime: k.MinTime, PermitWithoutStream: true}))

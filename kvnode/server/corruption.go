@@ -42,10 +42,10 @@ type checkedMember struct {
 	raise    func(ctx context.Context, id uint64) error
 }
 
-// openGate lets clients in once this member's data has been compared, if that is
+// raiseShutter lets clients in once this member's data has been compared, if that is
 // due, and reports whether it does.
-func (s *Server) openGate() bool {
-	if !s.gate.shut.Load() {
+func (s *Server) raiseShutter() bool {
+	if !s.shutter.down.Load() {
 		return true
 	}
 	// As long as etcd waits for each member.
@@ -53,7 +53,7 @@ func (s *Server) openGate() bool {
 		s.fail(err)
 		return false
 	}
-	s.gate.shut.Store(false)
+	s.shutter.down.Store(false)
 	return true
 }
 

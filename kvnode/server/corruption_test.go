@@ -145,25 +145,25 @@ func TestAllStartAtOnceWithTheCheck(t *testing.T) {
 		await(t, s.cfg.Node.Name+" is ready", s.Ready())
 	}
 	keepAlivesPass(t, next)
-	next[0].gate.shut.Store(true)
+	next[0].shutter.down.Store(true)
 	c := client(t, next[0])
 	if h, err := c.HashKV(t.Context(), next[0].ClientAddrs()[0], 0); err != nil || h.Hash == 0 {
-		t.Errorf("HashKV() = %v, %v behind the gate, want a hash", h, err)
+		t.Errorf("HashKV() = %v, %v behind the shutter, want a hash", h, err)
 	}
 	conn := dial(t, next[0])
 	if _, err := pb.NewKVClient(conn).Range(t.Context(), &pb.RangeRequest{Key: []byte("k"), Serializable: true}); err == nil || !strings.Contains(err.Error(), checking) {
-		t.Errorf("Range() = %v behind the gate, want %q", err, checking)
+		t.Errorf("Range() = %v behind the shutter, want %q", err, checking)
 	}
 	stream, err := pb.NewMaintenanceClient(conn).Snapshot(t.Context(), &pb.SnapshotRequest{})
 	if err == nil {
 		_, err = stream.Recv()
 	}
 	if err == nil || !strings.Contains(err.Error(), checking) {
-		t.Errorf("Snapshot() = %v behind the gate, want %q", err, checking)
+		t.Errorf("Snapshot() = %v behind the shutter, want %q", err, checking)
 	}
 	for path, want := range map[string]int{"/readyz": http.StatusServiceUnavailable, "/livez": http.StatusOK} {
 		if code, body := page(t, next[0], path); code != want {
-			t.Errorf("GET %s = %d %s behind the gate, want %d", path, code, body, want)
+			t.Errorf("GET %s = %d %s behind the shutter, want %d", path, code, body, want)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func keepAlivesPass(t *testing.T, all []*Server) {
 		t.Fatal(err)
 	}
 	for _, s := range all {
-		s.gate.shut.Store(true)
+		s.shutter.down.Store(true)
 	}
 	for _, s := range all {
 		stream, err := pb.NewLeaseClient(dial(t, s)).LeaseKeepAlive(t.Context())
@@ -189,10 +189,10 @@ func keepAlivesPass(t *testing.T, all []*Server) {
 			got, err = stream.Recv()
 		}
 		if err != nil || got.GetTTL() != 60 {
-			t.Errorf("a keep-alive by way of %s = %v, %v behind the gate, want 60 s", s.cfg.Node.Name, got, err)
+			t.Errorf("a keep-alive by way of %s = %v, %v behind the shutter, want 60 s", s.cfg.Node.Name, got, err)
 		}
 	}
 	for _, s := range all {
-		s.gate.shut.Store(false)
+		s.shutter.down.Store(false)
 	}
 }

@@ -31,7 +31,7 @@ func (s *Server) servesNow() bool {
 // which needs a leader and everything that was committed before the start, and
 // when the other members know where this one serves.
 func (s *Server) announce() {
-	if !s.openGate() {
+	if !s.raiseShutter() {
 		return
 	}
 	// A read that begins before there is a leader waits for its next try, which

@@ -37,7 +37,7 @@ type Server struct {
 	certs       certificates
 	entrance    *frontdoor.Entrance
 	hosts       *frontdoor.Hosts
-	gate        gate
+	shutter     shutter
 	addrs       addrs
 	registry    *prometheus.Registry
 	// streams ends the requests that would never end by themselves.
@@ -102,7 +102,7 @@ func Start(cfg Config) (*Server, error) {
 	door.Trust(node)
 	s := newServer(&cfg, node)
 	s.certs, s.entrance = certs, door
-	s.gate.shut.Store(cfg.InitialCorruptCheck && !node.Fresh())
+	s.shutter.down.Store(cfg.InitialCorruptCheck && !node.Fresh())
 	err = s.build()
 	if err == nil {
 		err = s.serve(l)

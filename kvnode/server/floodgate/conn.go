@@ -20,7 +20,7 @@ const (
 // conn is a connection whose frames are counted.
 type conn struct {
 	net.Conn // immutable, as all of this block
-	gate     *Gate
+	meter    *Meter
 	member   func() bool
 	closing  sync.Once
 	closed   chan struct{}
@@ -29,7 +29,7 @@ type conn struct {
 	// earned are the answers that were sent. The writer adds, the reader takes.
 	earned atomic.Int64
 	// pen is full while something is written, and since says when that began, after
-	// the gate was made; if nothing is it is when the last ended, negative.
+	// the meter was made; if nothing is it is when the last ended, negative.
 	pen   chan struct{}
 	since atomic.Int64
 	wrote atomic.Int64 // bytes

@@ -55,7 +55,7 @@ func TestSettingsForManyStreams(t *testing.T) {
 	for name, member := range map[string]bool{"a member": true, "nobody is answered": false} {
 		synctest.Test(t, func(t *testing.T) {
 			w, g := &wire{}, New(quiet(), 1<<20)
-			s := &session{t: t, wire: w, c: g.Conn(w, func() bool { return member }), gate: g, alone: true}
+			s := &session{t: t, wire: w, c: g.Conn(w, func() bool { return member }), meter: g, alone: true}
 			if err := s.receive(flood.Hello()); err != nil {
 				t.Fatal(err)
 			}
@@ -125,7 +125,7 @@ func TestWhoLeavesAnswersAsksNoFaster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, g := &slow{}, New(quiet(), 1<<20)
-				s := &session{t: t, wire: &w.wire, gate: g, c: g.Conn(w, stranger)}
+				s := &session{t: t, wire: &w.wire, meter: g, c: g.Conn(w, stranger)}
 				if err := s.receive(flood.Hello()); err != nil {
 					t.Fatal(err)
 				}

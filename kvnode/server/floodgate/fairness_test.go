@@ -116,7 +116,7 @@ func TestMembersAreNotClosed(t *testing.T) {
 	for member, want := range map[bool]error{true: nil, false: ErrFlood} {
 		synctest.Test(t, func(t *testing.T) {
 			w, g := &wire{}, New(quiet(), 1<<20)
-			s := &session{t: t, wire: w, c: g.Conn(w, func() bool { return member }), gate: g}
+			s := &session{t: t, wire: w, c: g.Conn(w, func() bool { return member }), meter: g}
 			if err := s.receive(flood.Hello()); err != nil {
 				t.Fatal(err)
 			}

@@ -39,15 +39,15 @@ func (w *wire) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 
 type session struct {
 	t *testing.T
 	*wire
-	c    net.Conn
-	gate *Gate
+	c     net.Conn
+	meter *Meter
 	// alone says that nobody else is answered.
 	alone bool
 }
 
-func connect(t *testing.T, g *Gate) *session {
+func connect(t *testing.T, g *Meter) *session {
 	w := &wire{}
-	s := &session{t: t, wire: w, c: g.Conn(w, stranger), gate: g}
+	s := &session{t: t, wire: w, c: g.Conn(w, stranger), meter: g}
 	if err := s.receive(flood.Hello()); err != nil {
 		t.Fatalf("the first bytes of a connection: %v", err)
 	}
@@ -60,7 +60,7 @@ func (s *session) receive(p []byte) error {
 	buf := make([]byte, 32<<10)
 	for len(s.pieces) > 0 {
 		if !s.alone {
-			s.gate.answers.Store(true)
+			s.meter.answers.Store(true)
 		}
 		if _, err := s.c.Read(buf); err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 // streams are those of one connection that are open: they have begun, and neither
 // end has ended them. So one counts whose answer is not taken.
 type streams struct {
-	gate *Gate // immutable
+	meter *Meter // immutable
 
 	mu struct {
 		sync.Mutex
@@ -28,7 +28,7 @@ func (s *streams) begin(id uint32) {
 		s.mu.open = make(map[uint32]struct{})
 	}
 	s.mu.open[id] = struct{}{}
-	s.gate.open.Add(1)
+	s.meter.open.Add(1)
 }
 
 // end may be told of a stream by both ends. It reports whether it was open.
@@ -38,7 +38,7 @@ func (s *streams) end(id uint32) bool {
 	_, ok := s.mu.open[id]
 	if ok {
 		delete(s.mu.open, id)
-		s.gate.open.Add(-1)
+		s.meter.open.Add(-1)
 	}
 	return ok
 }
@@ -47,7 +47,7 @@ func (s *streams) end(id uint32) bool {
 func (s *streams) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.gate.open.Add(-int64(len(s.mu.open)))
+	s.meter.open.Add(-int64(len(s.mu.open)))
 	s.mu.open, s.mu.gone = nil, true
 }
 
@@ -72,7 +72,7 @@ func (e *TooManyError) Error() string {
 }
 
 // Permit is asked about the newest stream that was read from c, a connection of a
-// Gate, before it is served, by whoever reads from c. Its error is a *TooManyError: then the stream is to be
+// Meter, before it is served, by whoever reads from c. Its error is a *TooManyError: then the stream is to be
 // refused, and is not counted. Streams that last leave room on their connection for
 // those that end them.
 func Permit(c net.Conn, lasts bool) error {
@@ -80,22 +80,22 @@ func Permit(c net.Conn, lasts bool) error {
 	if !ok {
 		return nil
 	}
-	g, own := counted.gate, counted.streams.count()
+	m, own := counted.meter, counted.streams.count()
 	weight := own
 	if lasts {
 		weight *= 2
 	}
-	all := g.open.Load()
-	if weight+all <= g.most || all <= g.most && counted.member() {
+	all := m.open.Load()
+	if weight+all <= m.most || all <= m.most && counted.member() {
 		return nil
 	}
 	counted.streams.end(counted.ages.newest)
 	counted.refused++
-	g.refused.Add(1)
-	e := &TooManyError{Own: own - 1, All: all - 1, Most: g.most}
-	g.full.Do(func() {
-		g.log.Warn("a stream is refused: its connection has as many as all connections leave free (MaxOpenStreams)",
-			"remote", c.RemoteAddr().String(), "own", e.Own, "all", e.All, "most", e.Most, "refused", g.refused.Load())
+	m.refused.Add(1)
+	e := &TooManyError{Own: own - 1, All: all - 1, Most: m.most}
+	m.full.Do(func() {
+		m.log.Warn("a stream is refused: its connection has as many as all connections leave free (MaxOpenStreams)",
+			"remote", c.RemoteAddr().String(), "own", e.Own, "all", e.All, "most", e.Most, "refused", m.refused.Load())
 	})
 	return e
 }

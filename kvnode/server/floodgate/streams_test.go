@@ -72,7 +72,7 @@ func TestConnectionsShareTheStreams(t *testing.T) {
 func TestMembersTakeWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := New(quiet(), 100)
-		s := &session{t: t, wire: &wire{}, gate: g}
+		s := &session{t: t, wire: &wire{}, meter: g}
 		s.c = g.Conn(s.wire, func() bool { return true })
 		if err := s.receive(flood.Hello()); err != nil {
 			t.Fatal(err)

@@ -128,7 +128,7 @@ func (c *conn) idle(f *frame) bool {
 // it is its turn.
 func (c *conn) pay(now time.Time, t toll) error {
 	if t.settings > maxSettings {
-		return c.gate.refuse(c.Conn, t.last)
+		return c.meter.refuse(c.Conn, t.last)
 	}
 	c.balance -= t.owed
 	if c.balance < t.old {
@@ -140,9 +140,9 @@ func (c *conn) pay(now time.Time, t toll) error {
 	if owed+old == 0 {
 		return nil
 	}
-	c.gate.held.Add(uint64(owed + old))
+	c.meter.held.Add(uint64(owed + old))
 	most, spared := maxWait, c.member()
-	if !spared && owed > 0 && c.gate.mute(now) {
+	if !spared && owed > 0 && c.meter.mute(now) {
 		most, spared = maxMuteWait, true
 	}
 	if spared {
@@ -152,20 +152,20 @@ func (c *conn) pay(now time.Time, t toll) error {
 		c.forgive(now)
 	}
 	if c.balance < -maxDebt {
-		return c.gate.refuse(c.Conn, t.last)
+		return c.meter.refuse(c.Conn, t.last)
 	}
-	wait, late := turn(c.gate.allowance, now, owed, most)
+	wait, late := turn(c.meter.allowance, now, owed, most)
 	if late && c.balance < 0 {
-		return c.gate.refuse(c.Conn, t.last)
+		return c.meter.refuse(c.Conn, t.last)
 	}
-	patient, _ := turn(c.gate.patient, now, old, most)
+	patient, _ := turn(c.meter.patient, now, old, most)
 	return c.sleep(max(wait, patient))
 }
 
 // forgive forgives debts with time.
 func (c *conn) forgive(now time.Time) {
 	each, most := debtTime, int64(maxDebt)
-	if c.gate.busy(now) {
+	if c.meter.busy(now) {
 		each, most = busyDebtTime, busyDebts
 	}
 	idle := now.Sub(c.reckoned)

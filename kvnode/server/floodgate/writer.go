@@ -8,10 +8,10 @@ import (
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
 	c.pen <- struct{}{}
-	began := time.Since(c.gate.began)
+	began := time.Since(c.meter.began)
 	c.since.Store(max(1, int64(began)))
 	n, err := c.Conn.Write(p)
-	ended := time.Since(c.gate.began)
+	ended := time.Since(c.meter.began)
 	c.since.Store(-int64(ended))
 	if ended-began > slowWrite {
 		c.slow.Store(true)
@@ -48,8 +48,8 @@ func (c *conn) credit(p []byte) {
 	if earned != 0 {
 		c.earned.Add(earned)
 	}
-	if answers && !c.gate.answers.Load() {
-		c.gate.answers.Store(true)
+	if answers && !c.meter.answers.Load() {
+		c.meter.answers.Store(true)
 	}
 }
 
@@ -62,7 +62,7 @@ func (c *conn) unstick(now time.Time) error {
 		}
 	}
 	since := c.since.Load()
-	if since <= 0 || now.Sub(c.gate.began)-time.Duration(since) < maxStuck {
+	if since <= 0 || now.Sub(c.meter.began)-time.Duration(since) < maxStuck {
 		return nil
 	}
 	select {
@@ -77,7 +77,7 @@ func (c *conn) unstick(now time.Time) error {
 // catchUp reports whether what was left is kept no more, or enough was written for
 // something else.
 func (c *conn) catchUp() bool {
-	if since := time.Duration(c.since.Load()); since <= 0 && time.Since(c.gate.began)+since >= pause {
+	if since := time.Duration(c.since.Load()); since <= 0 && time.Since(c.meter.began)+since >= pause {
 		c.left = 0
 		c.slow.Store(false)
 		return true

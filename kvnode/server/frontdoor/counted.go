@@ -28,7 +28,7 @@ func (c counted) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 		return conn, info, err
 	}
 	host := arrivals.Host(conn.RemoteAddr().String())
-	return c.gate.Conn(conn, func() bool { return c.isMember(host) }), info, nil
+	return c.meter.Conn(conn, func() bool { return c.isMember(host) }), info, nil
 }
 
 // lasting are the methods whose requests last until others are served: those that

@@ -65,7 +65,7 @@ type Entrance struct {
 	hall  *arrivals.Hall
 	// members says who else is known, once the node runs.
 	members atomic.Pointer[kvnode.Node]
-	gate    *floodgate.Gate
+	meter   *floodgate.Meter
 	// ending is done when whoever has not come in yet is not to any more.
 	ending   context.Context
 	end      context.CancelFunc
@@ -77,7 +77,7 @@ type Entrance struct {
 func New(c Config) *Entrance {
 	e := &Entrance{
 		TransportCredentials: insecure.NewCredentials(),
-		certs:                c.TLS, gate: floodgate.New(c.Logger, c.MaxOpenStreams),
+		certs:                c.TLS, meter: floodgate.New(c.Logger, c.MaxOpenStreams),
 		log: c.Logger.With("component", "server"), complain: &rate.Sometimes{First: 10, Interval: time.Second},
 	}
 	e.hall = e.newHall(c.Strangers, c.Known)
@@ -116,7 +116,7 @@ func (e *Entrance) End() { e.end() }
 func (e *Entrance) Arrivals() arrivals.Stats { return e.hall.Stats() }
 
 // Floods returns what was counted of those who have come in.
-func (e *Entrance) Floods() floodgate.Counts { return e.gate.Counts() }
+func (e *Entrance) Floods() floodgate.Counts { return e.meter.Counts() }
 
 // ForClients makes a listener one of the entrance.
 func (e *Entrance) ForClients(l net.Listener, secure bool) net.Listener {

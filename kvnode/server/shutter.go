@@ -12,14 +12,14 @@ import (
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
-// gate keeps clients out while this member compares its data with the others',
+// shutter keeps clients out while this member compares its data with the others',
 // which do the same and must be answered.
-type gate struct {
-	shut atomic.Bool
+type shutter struct {
+	down atomic.Bool
 }
 
 // keyless are the methods that show no key. Keep-alives are among them: a member
-// that leads counts the time of TTL leases behind its gate, too, and would revoke
+// that leads counts the time of TTL leases behind its shutter, too, and would revoke
 // those that nobody could renew.
 var keyless = map[string]bool{
 	pb.Lease_LeaseKeepAlive_FullMethodName: true,
@@ -30,24 +30,24 @@ var keyless = map[string]bool{
 
 const checking = "kvnode: this member compares its data with the others' before it serves"
 
-func (g *gate) check(method string) error {
-	if g.shut.Load() && !keyless[method] {
+func (s *shutter) check(method string) error {
+	if s.down.Load() && !keyless[method] {
 		return grpcstatus.Error(codes.Unavailable, checking)
 	}
 	return nil
 }
 
-// options make a server of gRPC one behind the gate.
-func (g *gate) options() []grpc.ServerOption {
+// options make a server of gRPC one behind the shutter.
+func (s *shutter) options() []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-			if err := g.check(info.FullMethod); err != nil {
+			if err := s.check(info.FullMethod); err != nil {
 				return nil, err
 			}
 			return handle(ctx, req)
 		}),
 		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-			if err := g.check(info.FullMethod); err != nil {
+			if err := s.check(info.FullMethod); err != nil {
 				return err
 			}
 			return handle(srv, stream)

@@ -50,9 +50,9 @@ const (
 // ErrFlood is why a connection was closed.
 var ErrFlood = errors.New("kvnode: the connection floods")
 
-// Gate is what the connections of one server have in common. Its methods are safe
+// Meter is what the connections of one server have in common. Its methods are safe
 // for concurrent use.
-type Gate struct {
+type Meter struct {
 	log       *slog.Logger  // immutable
 	allowance *rate.Limiter // immutable: of those who may be closed
 	patient   *rate.Limiter // immutable: of those who may not
@@ -70,7 +70,7 @@ type Gate struct {
 	held, closed atomic.Uint64
 }
 
-// Counts is what a Gate has seen.
+// Counts is what a Meter has seen.
 type Counts struct {
 	// Frames are those that carried no request and were paid for by no answer.
 	Frames uint64
@@ -81,10 +81,10 @@ type Counts struct {
 	Refused uint64
 }
 
-// New returns a Gate for a server on which at most so many streams may be open. It
+// New returns a Meter for a server on which at most so many streams may be open. It
 // logs the connections that it closes or refuses, a few lines a minute.
-func New(log *slog.Logger, most int) *Gate {
-	return &Gate{
+func New(log *slog.Logger, most int) *Meter {
+	return &Meter{
 		log: log.With("component", "floodgate"), most: int64(most), allowance: rate.NewLimiter(perSecond, burst),
 		patient: rate.NewLimiter(perSecond, burst), began: time.Now(),
 		complain: &rate.Sometimes{First: 3, Interval: 10 * time.Second}, full: &rate.Sometimes{First: 3, Interval: 10 * time.Second},
@@ -92,18 +92,18 @@ func New(log *slog.Logger, most int) *Gate {
 }
 
 // Counts returns what has happened so far.
-func (g *Gate) Counts() Counts {
-	return Counts{Frames: g.held.Load(), Closed: g.closed.Load(), Open: g.open.Load(), Refused: g.refused.Load()}
+func (m *Meter) Counts() Counts {
+	return Counts{Frames: m.held.Load(), Closed: m.closed.Load(), Open: m.open.Load(), Refused: m.refused.Load()}
 }
 
 // Conn returns a connection that counts what is read from and written to c, which
 // speaks HTTP/2 and has said nothing yet. Of a member's, which passes on what its
 // clients do, it slows floods down only. One goroutine may read while another
 // writes.
-func (g *Gate) Conn(c net.Conn, member func() bool) net.Conn {
+func (m *Meter) Conn(c net.Conn, member func() bool) net.Conn {
 	now := time.Now()
-	r := &conn{Conn: c, gate: g, member: member, closed: make(chan struct{}), pen: make(chan struct{}, 1)}
-	r.streams.gate = g
+	r := &conn{Conn: c, meter: m, member: member, closed: make(chan struct{}), pen: make(chan struct{}, 1)}
+	r.streams.meter = m
 	r.in.skip = prefaceLen
 	r.balance, r.reckoned = startCredit, now
 	r.ages.seen, r.ages.marked = now, now
@@ -125,24 +125,24 @@ func turn(allowance *rate.Limiter, now time.Time, n int64, most time.Duration) (
 }
 
 // busy reports whether anybody waits for its turn.
-func (g *Gate) busy(now time.Time) bool { return g.allowance.TokensAt(now) < 0 }
+func (m *Meter) busy(now time.Time) bool { return m.allowance.TokensAt(now) < 0 }
 
 // mute reports whether the server has answered nobody for some time: it stalls, or
 // nobody asks for an answer.
-func (g *Gate) mute(now time.Time) bool {
-	at := int64(now.Sub(g.began))
-	if g.answers.Swap(false) {
-		g.answered.Store(at)
+func (m *Meter) mute(now time.Time) bool {
+	at := int64(now.Sub(m.began))
+	if m.answers.Swap(false) {
+		m.answered.Store(at)
 	}
-	return at-g.answered.Load() > int64(muteTime)
+	return at-m.answered.Load() > int64(muteTime)
 }
 
 // refuse counts a connection that is to be closed, and says why.
-func (g *Gate) refuse(c net.Conn, kind byte) error {
-	g.closed.Add(1)
-	g.complain.Do(func() {
-		g.log.Warn("connection closed: its client resets streams, or sends frames that are no requests, faster than it is answered",
-			"remote", c.RemoteAddr().String(), "frame", name(kind), "closed", g.closed.Load())
+func (m *Meter) refuse(c net.Conn, kind byte) error {
+	m.closed.Add(1)
+	m.complain.Do(func() {
+		m.log.Warn("connection closed: its client resets streams, or sends frames that are no requests, faster than it is answered",
+			"remote", c.RemoteAddr().String(), "frame", name(kind), "closed", m.closed.Load())
 	})
 	return fmt.Errorf("%w: too many frames of type %s", ErrFlood, name(kind))
 }
