@@ -6,10 +6,7 @@ package storetest
 
 import (
 	"errors"
-	"io"
-	"maps"
 	"os"
-	"slices"
 	"sync"
 
 	"github.com/leaderlease/go/kvnode/store"
@@ -42,27 +39,17 @@ type Disk struct {
 	mu sync.Mutex
 	// Both are replaced, never changed: now is what can be read, durable what a
 	// power failure leaves.
-	now, durable *contents
+	now, durable *Contents
 	fail         func(Op) error
 	opened       *backend
 	commits      int
 }
 
-// contents are what a disk holds at one moment.
-type contents struct {
-	meta    []byte
-	records map[string][]byte
-}
-
 // NewDisk returns an empty disk.
 func NewDisk() *Disk {
-	empty := &contents{records: map[string][]byte{}}
+	empty := &Contents{}
 	return &Disk{now: empty, durable: empty}
 }
-
-// torn is what is left of a disk whose newest durable contents were written over
-// by a commit that never became durable.
-var torn = &contents{meta: []byte{}}
 
 // PowerFailure forgets what is not durable. The backend that is open fails from
 // then on.
@@ -139,14 +126,14 @@ func (b *backend) step(op Op) error {
 	}
 }
 
-func (b *backend) contents() *contents {
+func (b *backend) contents() *Contents {
 	b.disk.mu.Lock()
 	defer b.disk.mu.Unlock()
 	return b.disk.now
 }
 
 // replace makes c durable.
-func (b *backend) replace(c *contents) {
+func (b *backend) replace(c *Contents) {
 	b.disk.mu.Lock()
 	defer b.disk.mu.Unlock()
 	b.disk.now, b.disk.durable = c, c
@@ -155,11 +142,11 @@ func (b *backend) replace(c *contents) {
 
 // write makes c what can be read. It goes to what is free in the contents from
 // before; what is durable loses by it if that is something else.
-func (b *backend) write(c *contents) {
+func (b *backend) write(c *Contents) {
 	b.disk.mu.Lock()
 	defer b.disk.mu.Unlock()
 	if b.disk.now != b.disk.durable {
-		b.disk.durable = torn
+		b.disk.durable = Torn()
 	}
 	b.disk.now = c
 }
@@ -180,7 +167,7 @@ func (b *backend) View() (store.Image, error) {
 	if err := b.step(OpView); err != nil {
 		return nil, err
 	}
-	return &image{b.contents()}, nil
+	return b.contents().Image(), nil
 }
 
 // Update implements store.Backend.
@@ -188,19 +175,18 @@ func (b *backend) Update(fn func(tx store.Tx) error) error {
 	if err := b.step(OpUpdate); err != nil {
 		return err
 	}
-	was := b.contents()
-	tx := &tx{b: b, next: &contents{was.meta, maps.Clone(was.records)}}
-	if err := fn(tx); err != nil {
+	next, err := b.contents().Change(fn, func() error { return b.step(OpWrite) })
+	if err != nil {
 		return err
 	}
 	if err := b.step(OpCommit); err != nil {
 		return err
 	}
-	b.write(tx.next)
+	b.write(next)
 	if err := b.step(OpSync); err != nil {
 		return err
 	}
-	b.replace(tx.next)
+	b.replace(next)
 	return b.step(OpCommitted)
 }
 
@@ -209,7 +195,7 @@ func (b *backend) Defragment() error { return b.step(OpDefragment) }
 
 // Size implements store.Backend.
 func (b *backend) Size() (total, inUse int64) {
-	size := (&image{b.contents()}).Size()
+	size := b.contents().Image().Size()
 	return size, size
 }
 
@@ -225,7 +211,7 @@ func (b *backend) Stage(path string) (store.Staged, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := decode(data)
+	c, err := Decode(data)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +229,7 @@ func (s *staged) Install() error {
 	if err := s.to.step(OpInstall); err != nil {
 		return err
 	}
-	s.to.replace(s.contents)
+	s.to.replace(s.Contents)
 	if err := s.to.step(OpInstalled); err != nil {
 		s.to.disk.mu.Lock()
 		defer s.to.disk.mu.Unlock()
@@ -252,48 +238,3 @@ func (s *staged) Install() error {
 	}
 	return os.Remove(s.path)
 }
-
-type tx struct {
-	b    *backend
-	next *contents
-}
-
-func (t *tx) Meta() []byte             { return t.next.meta }
-func (t *tx) Record(key []byte) []byte { return t.next.records[string(key)] }
-
-func (t *tx) SetMeta(meta []byte) error {
-	t.next.meta = slices.Clone(meta)
-	return t.b.step(OpWrite)
-}
-
-func (t *tx) SetRecord(key, value []byte) error {
-	t.next.records[string(key)] = slices.Clone(value)
-	return t.b.step(OpWrite)
-}
-
-func (t *tx) DeleteRecord(key []byte) error {
-	delete(t.next.records, string(key))
-	return t.b.step(OpWrite)
-}
-
-type image struct{ *contents }
-
-func (i *image) Meta() []byte { return i.meta }
-
-func (i *image) Records(fn func(key, value []byte) error) error {
-	for _, key := range slices.Sorted(maps.Keys(i.records)) {
-		if err := fn([]byte(key), i.records[key]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (i *image) Size() int64 { return int64(len(i.encode())) }
-
-func (i *image) WriteTo(w io.Writer) (int64, error) {
-	n, err := w.Write(i.encode())
-	return int64(n), err
-}
-
-func (i *image) Close() error { return nil }
