@@ -30,7 +30,6 @@ type Appender struct {
 // pending is an update and the function that is told when it is durable.
 type pending struct {
 	update Update
-	bytes  int64
 	done   func(error)
 }
 
@@ -75,7 +74,7 @@ func (a *Appender) Append(u Update, done func(error)) error {
 	if a.mu.closed {
 		return ErrClosed
 	}
-	a.mu.waiting = append(a.mu.waiting, pending{update: u, bytes: n, done: done})
+	a.mu.waiting = append(a.mu.waiting, pending{u, done})
 	a.mu.bytes += n
 	a.wake.Broadcast()
 	return nil

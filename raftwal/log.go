@@ -12,12 +12,11 @@ import (
 // Log is a raft log on disk. One goroutine at a time writes, any number read;
 // all methods may be called concurrently.
 type Log struct {
-	cfg      Config  // immutable
-	dir      fs.FS   // immutable
-	report   Report  // immutable: what Open found
-	readOnly bool    // immutable
-	spares   *spares // immutable; nil if readOnly
-	stats    counters
+	cfg    Config  // immutable
+	dir    fs.FS   // immutable
+	report Report  // immutable: what Open found
+	spares *spares // immutable; nil if it is only read
+	stats  counters
 
 	// w is what writers need. Its lock is taken before mu's, and held while the
 	// disk is slow.
@@ -83,7 +82,7 @@ func OpenReadOnly(cfg Config) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Log{cfg: cfg, dir: dir, readOnly: true}
+	l := &Log{cfg: cfg, dir: dir}
 	l.stats.init()
 	l.adopt(rec)
 	l.w.failed = ErrReadOnly

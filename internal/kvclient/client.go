@@ -6,7 +6,9 @@ package kvclient
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -15,6 +17,15 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 )
+
+// Close closes all of them: clients, or what is made of clients.
+func Close[C io.Closer](all []C) error {
+	errs := make([]error, len(all))
+	for i, c := range all {
+		errs[i] = c.Close()
+	}
+	return errors.Join(errs...)
+}
 
 // New returns a client that chooses among endpoints, of the form host:port.
 // Secure is nil for plain text. The caller closes the client.

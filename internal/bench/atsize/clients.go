@@ -15,17 +15,9 @@ func dial(endpoint string, n int) (c clients, err error) {
 	for range n {
 		client, err := kvclient.New(nil, []string{endpoint})
 		if err != nil {
-			return nil, errors.Join(err, c.close())
+			return nil, errors.Join(err, kvclient.Close(c))
 		}
 		c = append(c, client)
 	}
 	return c, nil
-}
-
-func (c clients) close() error {
-	var errs []error
-	for _, client := range c {
-		errs = append(errs, client.Close())
-	}
-	return errors.Join(errs...)
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/internal/kvclient"
 )
 
 // Prefix is what all keys that are filled in begin with.
@@ -52,7 +54,7 @@ func (f *Fill) Run(ctx context.Context) (Filled, error) {
 	if err != nil {
 		return Filled{}, err
 	}
-	defer conns.close() //nolint:errcheck // nothing is under way
+	defer kvclient.Close(conns) //nolint:errcheck // nothing is under way
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var next, failed, revision atomic.Int64

@@ -9,6 +9,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/internal/kvclient"
 )
 
 // Streams are open streams of watches, each with one watch of a key of its own.
@@ -89,7 +91,7 @@ func (s *Streams) Close() error {
 	if s.cancel != nil {
 		s.cancel()
 	}
-	err := s.clients.close()
+	err := kvclient.Close(s.clients)
 	s.clients = nil
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/leaderlease/go/internal/bench/load"
 	"github.com/leaderlease/go/internal/bench/report"
 	"github.com/leaderlease/go/internal/bench/wire"
+	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/transport/memlink"
@@ -143,11 +144,7 @@ type processes struct {
 
 // Close closes both.
 func (p *processes) Close() error {
-	var errs []error
-	for _, c := range p.conns {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(append(errs, p.Cluster.Close())...)
+	return errors.Join(kvclient.Close(p.conns), p.Cluster.Close())
 }
 
 // nothing is a system that nothing happens to.

@@ -74,13 +74,7 @@ func Dial(endpoints []string, concurrent int, keys Keys, opts ...grpc.DialOption
 func newClient(endpoints ...string) (*clientv3.Client, error) { return kvclient.New(nil, endpoints) }
 
 // Close closes the connections.
-func (c *Conns) Close() error {
-	var errs []error
-	for _, client := range c.clients {
-		errs = append(errs, client.Close())
-	}
-	return errors.Join(errs...)
-}
+func (c *Conns) Close() error { return kvclient.Close(c.clients) }
 
 // Reader returns a Target whose clients read in a mode.
 func (c *Conns) Reader(mode Mode) load.Target { return target{c, mode} }

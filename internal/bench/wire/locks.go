@@ -9,6 +9,8 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/internal/kvclient"
 )
 
 // ErrNoTTLLeases says that locks cannot be measured.
@@ -66,12 +68,5 @@ func (l *Lockers) add(ctx context.Context, endpoints []string, i int) error {
 
 // Close ends the sessions.
 func (l *Lockers) Close() error {
-	var errs []error
-	for _, s := range l.sessions {
-		errs = append(errs, s.Close())
-	}
-	for _, c := range l.clients {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(kvclient.Close(l.sessions), kvclient.Close(l.clients))
 }

@@ -12,6 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/linz"
 	"github.com/leaderlease/go/internal/linz/recorded"
 	"github.com/leaderlease/go/internal/procs"
@@ -70,7 +71,7 @@ func Start(ctx context.Context, members []*procs.Member, cfg Config) (*Load, err
 	for _, m := range members {
 		conn, err := m.Client()
 		if err != nil {
-			return nil, errors.Join(err, l.close())
+			return nil, errors.Join(err, kvclient.Close(l.conns))
 		}
 		l.conns = append(l.conns, conn)
 	}
@@ -153,13 +154,5 @@ func (l *Load) WaitProgress(ctx context.Context, n int64) error {
 func (l *Load) Stop() ([]linz.Op, error) {
 	l.stop()
 	l.wg.Wait()
-	return l.recorder.History(), l.close()
-}
-
-func (l *Load) close() error {
-	var errs []error
-	for _, conn := range l.conns {
-		errs = append(errs, conn.Close())
-	}
-	return errors.Join(errs...)
+	return l.recorder.History(), kvclient.Close(l.conns)
 }

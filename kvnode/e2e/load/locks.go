@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
+	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/leaderlease/fence"
 )
@@ -55,7 +56,7 @@ func StartLocks(ctx context.Context, members []*procs.Member, contenders int, se
 	for i := range contenders {
 		conn, err := members[i%len(members)].Client()
 		if err != nil {
-			return nil, errors.Join(err, l.close())
+			return nil, errors.Join(err, kvclient.Close(l.conns))
 		}
 		l.conns = append(l.conns, conn)
 	}
@@ -74,15 +75,7 @@ func (l *Locks) Stop() (acquired, refused int, err error) {
 	l.wg.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.mu.acquired, l.mu.refused, errors.Join(append(l.mu.errs, l.close())...)
-}
-
-func (l *Locks) close() error {
-	var errs []error
-	for _, c := range l.conns {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
+	return l.mu.acquired, l.mu.refused, errors.Join(append(l.mu.errs, kvclient.Close(l.conns))...)
 }
 
 func (l *Locks) broken(format string, args ...any) {

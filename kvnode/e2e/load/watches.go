@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/procs"
 )
 
@@ -60,14 +61,14 @@ func StartWatches(ctx context.Context, c *procs.Cluster, seed uint64) (*Watches,
 	for i, m := range c.Members() {
 		conn, err := m.Client()
 		if err != nil {
-			return nil, errors.Join(err, w.close())
+			return nil, errors.Join(err, kvclient.Close(w.conns))
 		}
 		w.add(conn, m.Name, seed+uint64(2*i), false)
 		w.streams = append(w.streams, newStream(conn, m.Name+" again", seed+uint64(2*i+1), true))
 	}
 	conn, err := c.Client()
 	if err != nil {
-		return nil, errors.Join(err, w.close())
+		return nil, errors.Join(err, kvclient.Close(w.conns))
 	}
 	w.add(conn, "any", seed, false)
 	ctx, w.stop = context.WithCancel(ctx)
@@ -86,14 +87,6 @@ func newStream(conn *clientv3.Client, name string, seed uint64, reopen bool) *st
 	s := &stream{name: name, conn: conn, random: rand.New(rand.NewPCG(seed, 7)), reopen: reopen}
 	s.mu.last = 1 // the revision of an empty store
 	return s
-}
-
-func (w *Watches) close() error {
-	var errs []error
-	for _, c := range w.conns {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // run watches until ctx ends.
@@ -196,7 +189,7 @@ func (w *Watches) Stop(ctx context.Context, revision int64) ([]Event, error) {
 		}
 		errs = append(errs, differ(w.streams[0].name, all, s.name, seen))
 	}
-	return all, errors.Join(append(errs, w.close())...)
+	return all, errors.Join(append(errs, kvclient.Close(w.conns))...)
 }
 
 // Opened returns how often the streams were opened.

@@ -31,7 +31,6 @@ type inbox struct {
 type revision struct {
 	number int64
 	writes []store.Write
-	size   int
 	missed bool
 }
 
@@ -47,7 +46,7 @@ func (b *inbox) put(number int64, writes []store.Write) {
 		b.missLocked(number)
 		return
 	}
-	b.mu.revisions = append(b.mu.revisions, revision{number: number, writes: writes, size: size})
+	b.mu.revisions = append(b.mu.revisions, revision{number: number, writes: writes})
 	b.mu.events += len(writes)
 	b.mu.bytes += size
 }
