@@ -60,12 +60,10 @@ func planAll(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error
 	check.Duration = min(t.Duration, 300*time.Millisecond)
 	s.Check(check)
 
-	cluster := clusterFlags{rtts: defaultRTTs(), clients: []int{1, 16, 64, 256, 1024}, keys: 10_000, rate: 2000}
-	p, err := cluster.plan(t, quick)
-	if err != nil {
+	cluster := clusterFlags{clusterDefaults, defaultRTTs()}
+	if err := cluster.add(s, t, quick); err != nil {
 		return err
 	}
-	s.Cluster(p)
 
 	f, err := fail.plan(min(t.Rounds, 3))
 	if err != nil {
@@ -98,7 +96,7 @@ func planServices(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) 
 // planServers plans layer c: kvnode alone, and side by side if there is another.
 func planServers(s *suite.Suite, t suite.Timing, servers []suite.Server, quick bool) error {
 	own := slices.IndexFunc(servers, func(s suite.Server) bool { return s.Name == kvnodeName })
-	f := wireFlags{clients: []int{1, 16, 64, 256, 1024}, keys: 1000, rate: 1000}
+	f := wireFlags{wireDefaults}
 	p, err := f.plan(report.Wire, t, servers[own:own+1], quick)
 	if err != nil {
 		return err
@@ -108,7 +106,7 @@ func planServers(s *suite.Suite, t suite.Timing, servers []suite.Server, quick b
 		s.Report.Note("No other server was compared with: see leasebench compare, or give all a --start.")
 		return nil
 	}
-	f.clients = []int{1, 16, 64, 256}
+	f = wireFlags{compareDefaults}
 	if p, err = f.plan(report.Compare, t, servers, quick); err != nil {
 		return err
 	}

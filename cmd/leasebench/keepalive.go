@@ -17,15 +17,10 @@ type keepAliveFlags struct {
 
 func newKeepAlive(c *common) *cobra.Command {
 	f := &keepAliveFlags{}
-	cmd := &cobra.Command{
-		Use: "keepalive", Short: "keep-alives of TTL leases per second, side by side", Args: cobra.NoArgs,
+	cmd := c.part(&cobra.Command{
+		Use: "keepalive", Short: "keep-alives of TTL leases per second, side by side",
 		Long: keepAliveLong, Example: "  leasebench keepalive --start etcd=./etcd",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
-				return f.add(s, t, c.quick && !cmd.Flags().Changed("streams"))
-			})
-		},
-	}
+	}, "streams", f.add)
 	f.register(cmd, []int{1, 3})
 	cmd.Flags().IntVar(&f.leases, "leases", leaseCount, "number of TTL leases")
 	cmd.Flags().IntSliceVar(&f.streams, "streams", renewStreams(), "numbers of streams, each on its own connection")

@@ -10,23 +10,52 @@ import (
 )
 
 func newCheck(c *common) *cobra.Command {
-	return &cobra.Command{
-		Use: "check", Short: "layer a: the lease check alone", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
-				s.Check(t)
-				return nil
-			})
-		},
-	}
+	cmd := &cobra.Command{Use: "check", Short: "layer a: the lease check alone"}
+	return c.part(cmd, "", func(s *suite.Suite, t suite.Timing, _ bool) error {
+		s.Check(t)
+		return nil
+	})
 }
 
 // clusterFlags are the conditions of layer b.
 type clusterFlags struct {
-	rtts    []time.Duration
+	loadFlags
+	rtts []time.Duration
+}
+
+// loadFlags are what clients ask for.
+type loadFlags struct {
 	clients []int
 	keys    int
 	rate    float64
+}
+
+// The defaults of layers b and c.
+var (
+	clusterDefaults = loadFlags{[]int{1, 16, 64, 256, 1024}, 10_000, 2000}
+	wireDefaults    = loadFlags{[]int{1, 16, 64, 256, 1024}, 1000, 1000}
+	compareDefaults = loadFlags{[]int{1, 16, 64, 256}, 1000, 1000}
+)
+
+func (f *loadFlags) register(cmd *cobra.Command, defaults loadFlags) {
+	cmd.Flags().IntSliceVar(&f.clients, "clients", defaults.clients, "numbers of clients")
+	cmd.Flags().IntVar(&f.keys, "keys", defaults.keys, "number of keys")
+	cmd.Flags().Float64Var(&f.rate, "rate", defaults.rate, "operations per second of the open loop")
+}
+
+// works returns the numbers of clients, and reads by so many each.
+func (f *loadFlags) works(quick bool) (clients []int, works []suite.Work, err error) {
+	clients = f.clients
+	if quick {
+		clients = []int{1, 64}
+	}
+	if f.keys < 1 || f.rate <= 0 {
+		return nil, nil, fmt.Errorf("keys %d must be at least 1 and rate %v positive", f.keys, f.rate)
+	}
+	for _, n := range clients {
+		works = append(works, suite.Work{Clients: n})
+	}
+	return clients, works, checkClients(clients)
 }
 
 func defaultRTTs() []time.Duration {
@@ -36,47 +65,27 @@ func defaultRTTs() []time.Duration {
 
 func newCluster(c *common) *cobra.Command {
 	f := &clusterFlags{}
-	cmd := &cobra.Command{
-		Use: "cluster", Short: "layer b: the whole linearizable read, in process, against the peers' round trip", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
-				p, err := f.plan(t, c.quick && !cmd.Flags().Changed("clients"))
-				if err == nil {
-					s.Cluster(p)
-				}
-				return err
-			})
-		},
-	}
+	cmd := &cobra.Command{Use: "cluster", Short: "layer b: the whole linearizable read, in process, against the peers' round trip"}
 	cmd.Flags().DurationSliceVar(&f.rtts, "rtt", defaultRTTs(), "round-trip times between peers")
-	cmd.Flags().IntSliceVar(&f.clients, "clients", []int{1, 16, 64, 256, 1024}, "numbers of clients")
-	cmd.Flags().IntVar(&f.keys, "keys", 10_000, "number of keys")
-	cmd.Flags().Float64Var(&f.rate, "rate", 2000, "operations per second of the open loop")
-	return cmd
+	f.register(cmd, clusterDefaults)
+	return c.part(cmd, "clients", f.add)
 }
 
-func (f *clusterFlags) plan(t suite.Timing, quick bool) (suite.ClusterPlan, error) {
-	p := suite.ClusterPlan{Timing: t, Keys: f.keys, RTTs: f.rtts, MixedRTT: time.Millisecond, Audit: true}
-	clients := f.clients
-	if quick {
-		clients = []int{1, 64}
-	}
-	if f.keys < 1 || f.rate <= 0 {
-		return p, fmt.Errorf("keys %d must be at least 1 and rate %v positive", f.keys, f.rate)
+// add plans it.
+func (f *clusterFlags) add(s *suite.Suite, t suite.Timing, quick bool) error {
+	_, works, err := f.works(quick)
+	if err != nil {
+		return err
 	}
 	for _, rtt := range f.rtts {
 		if rtt < 0 || rtt > maxRTT {
-			return p, fmt.Errorf("rtt %v must be in [0, %v]: members would not hear each other in time", rtt, maxRTT)
+			return fmt.Errorf("rtt %v must be in [0, %v]: members would not hear each other in time", rtt, maxRTT)
 		}
 	}
-	if err := checkClients(clients); err != nil {
-		return p, err
-	}
-	for _, n := range clients {
-		p.Works = append(p.Works, suite.Work{Clients: n})
-	}
-	p.Mixed = mixed(64, f.rate)
-	return p, nil
+	s.Cluster(suite.ClusterPlan{
+		Timing: t, Keys: f.keys, RTTs: f.rtts, MixedRTT: time.Millisecond, Audit: true, Works: works, Mixed: mixed(64, f.rate),
+	})
+	return nil
 }
 
 // maxRTT leaves room for a quorum round within a lease.

@@ -14,16 +14,11 @@ type lockFlags struct {
 
 func newLocks(c *common) *cobra.Command {
 	f := &lockFlags{}
-	cmd := &cobra.Command{
-		Use: "locks", Short: "acquire and release of locks, side by side", Args: cobra.NoArgs,
+	cmd := c.part(&cobra.Command{
+		Use: "locks", Short: "acquire and release of locks, side by side",
 		Long:    locksLong,
 		Example: "  leasebench locks --start etcd=./etcd\n  leasebench locks --peer etcd=127.0.0.1:2379,127.0.0.1:22379,127.0.0.1:32379 --members 3",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
-				return f.add(s, t, c.quick && !cmd.Flags().Changed("clients"))
-			})
-		},
-	}
+	}, "clients", f.add)
 	f.register(cmd, []int{1, 3})
 	cmd.Flags().IntSliceVar(&f.clients, "clients", lockClients(), "numbers of clients of the parallel and the contended part")
 	return cmd

@@ -67,6 +67,18 @@ func (c *common) timing(cmd *cobra.Command) (suite.Timing, error) {
 	return t, t.Validate()
 }
 
+// part makes cmd measure what add plans; quick says that --quick shortens the numbers of the
+// flag named, as that was not given.
+func (c *common) part(cmd *cobra.Command, named string, add func(s *suite.Suite, t suite.Timing, quick bool) error) *cobra.Command {
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
+			return add(s, t, c.quick && !cmd.Flags().Changed(named))
+		})
+	}
+	return cmd
+}
+
 // runPart plans one part with the flags' times, and runs it.
 func (c *common) runPart(cmd *cobra.Command, add func(s *suite.Suite, t suite.Timing) error) error {
 	t, err := c.timing(cmd)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,25 +27,28 @@ func ownMember() (procs.Program, error) {
 
 // parsePeer takes NAME=ENDPOINT,ENDPOINT.
 func parsePeer(s string) (suite.Server, error) {
-	name, list, ok := strings.Cut(s, "=")
-	if !ok || name == "" || list == "" || strings.ContainsAny(name, "/ ") {
-		return suite.Server{}, fmt.Errorf("peer %q must be NAME=HOST:PORT,HOST:PORT", s)
+	name, endpoints, err := cutName("peer", s, "NAME=HOST:PORT,HOST:PORT")
+	for i, e := range endpoints {
+		endpoints[i] = strings.TrimPrefix(e, "http://")
 	}
-	var endpoints []string
-	for e := range strings.SplitSeq(list, ",") {
-		endpoints = append(endpoints, strings.TrimPrefix(e, "http://"))
-	}
-	return suite.Server{Name: name, Endpoints: endpoints}, nil
+	return suite.Server{Name: name, Endpoints: endpoints}, err
 }
 
 // parseStart takes NAME=BINARY,ARG.
 func parseStart(s string) (suite.Server, error) {
+	name, parts, err := cutName("program", s, "NAME=BINARY,ARGUMENT")
+	if err != nil {
+		return suite.Server{}, err
+	}
+	return suite.Server{Name: name, Program: &procs.Program{Name: name, Path: parts[0], Args: parts[1:]}}, nil
+}
+
+func cutName(what, s, form string) (name string, parts []string, err error) {
 	name, list, ok := strings.Cut(s, "=")
 	if !ok || name == "" || list == "" || strings.ContainsAny(name, "/ ") {
-		return suite.Server{}, fmt.Errorf("program %q must be NAME=BINARY,ARGUMENT", s)
+		return "", nil, fmt.Errorf("%s %q must be %s", what, s, form)
 	}
-	parts := strings.Split(list, ",")
-	return suite.Server{Name: name, Program: &procs.Program{Name: name, Path: parts[0], Args: parts[1:]}}, nil
+	return name, strings.Split(list, ","), nil
 }
 
 // serverFlags say which servers are measured.
@@ -64,26 +68,21 @@ func (f *serverFlags) registerStart(cmd *cobra.Command) {
 // unless the flags have it.
 func (f *serverFlags) servers(own bool) ([]suite.Server, error) {
 	var all []suite.Server
-	for _, p := range f.peers {
-		s, err := parsePeer(p)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
-	for _, p := range f.starts {
-		s, err := parseStart(p)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, s)
-	}
 	names := make(map[string]bool)
-	for _, s := range all {
+	for i, p := range slices.Concat(f.peers, f.starts) {
+		parse := parsePeer
+		if i >= len(f.peers) {
+			parse = parseStart
+		}
+		s, err := parse(p)
+		if err != nil {
+			return nil, err
+		}
 		if names[s.Name] {
 			return nil, fmt.Errorf("server %q is named twice", s.Name)
 		}
 		names[s.Name] = true
+		all = append(all, s)
 	}
 	if !own || names[kvnodeName] {
 		return all, nil

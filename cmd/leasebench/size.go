@@ -26,14 +26,10 @@ const (
 func newSize(c *common) *cobra.Command {
 	f := &sizeFlags{}
 	cmd := &cobra.Command{
-		Use: "size", Short: "memory, stalls and scans of servers that hold much, side by side", Args: cobra.NoArgs,
+		Use: "size", Short: "memory, stalls and scans of servers that hold much, side by side",
 		Long: sizeLong, Example: "  leasebench size --quick --start etcd=./etcd\n  leasebench size --start etcd=./etcd",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
-				return f.add(s, c.sizeTiming(cmd, t), c.quick && !cmd.Flags().Changed("keys"))
-			})
-		},
 	}
+	c.part(cmd, "keys", func(s *suite.Suite, t suite.Timing, quick bool) error { return f.add(s, c.sizeTiming(cmd, t), quick) })
 	f.registerStart(cmd)
 	cmd.Flags().IntVar(&f.keys, "keys", sizeKeys, "number of keys, of which a tenth is measured with ten versions each; with --quick 200,000")
 	cmd.Flags().IntVar(&f.streams, "streams", 10_000, "number of streams of watches")

@@ -17,15 +17,10 @@ type watchFlags struct {
 
 func newWatch(c *common) *cobra.Command {
 	f := &watchFlags{}
-	cmd := &cobra.Command{
-		Use: "watch", Short: "watch fan-out: one writer and up to 1,000 watchers, side by side", Args: cobra.NoArgs,
+	cmd := c.part(&cobra.Command{
+		Use: "watch", Short: "watch fan-out: one writer and up to 1,000 watchers, side by side",
 		Long: watchLong, Example: "  leasebench watch --start etcd=./etcd\n  leasebench watch --start etcd=./etcd --watchers 1000 --streams 1,10,100",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
-				return f.add(s, t, c.quick && !cmd.Flags().Changed("watchers"))
-			})
-		},
-	}
+	}, "watchers", f.add)
 	f.register(cmd, []int{3})
 	cmd.Flags().IntSliceVar(&f.watchers, "watchers", watcherCounts(), "numbers of watchers")
 	cmd.Flags().IntSliceVar(&f.streams, "streams", streamCounts(), "over how many streams they are shared out, each on its own connection, as far as there are watchers enough")

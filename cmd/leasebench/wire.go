@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -11,35 +12,15 @@ import (
 )
 
 // wireFlags are the conditions of layer c.
-type wireFlags struct {
-	clients []int
-	keys    int
-	rate    float64
-}
-
-func (f *wireFlags) register(cmd *cobra.Command, clients []int) {
-	cmd.Flags().IntSliceVar(&f.clients, "clients", clients, "numbers of clients")
-	cmd.Flags().IntVar(&f.keys, "keys", 1000, "number of keys")
-	cmd.Flags().Float64Var(&f.rate, "rate", 1000, "operations per second of the open loop")
-}
+type wireFlags struct{ loadFlags }
 
 func (f *wireFlags) plan(layer string, t suite.Timing, servers []suite.Server, quick bool) (suite.WirePlan, error) {
 	p := suite.WirePlan{Timing: t, Layer: layer, Keys: f.keys, Servers: servers}
-	clients := f.clients
-	if quick {
-		clients = []int{1, 64}
-	}
-	if f.keys < 1 || f.rate <= 0 {
-		return p, fmt.Errorf("keys %d must be at least 1 and rate %v positive", f.keys, f.rate)
-	}
-	if err := checkClients(clients); err != nil {
+	clients, works, err := f.works(quick)
+	if err != nil {
 		return p, err
 	}
-	for _, n := range clients {
-		p.Works = append(p.Works, suite.Work{Clients: n})
-	}
-	p.Works = append(p.Works, suite.Work{Clients: 64, WritePercent: 100})
-	p.Works = append(p.Works, mixed(64, f.rate)...)
+	p.Works = slices.Concat(works, []suite.Work{{Clients: 64, WritePercent: 100}}, mixed(64, f.rate))
 	if layer == report.Compare {
 		p.Arms = suite.CompareArms(servers)
 		// In closed loops a faster server has more to do. These have the same.
@@ -76,7 +57,7 @@ func newWire(c *common) *cobra.Command {
 			return c.runWire(cmd, f, report.Wire, servers)
 		},
 	}
-	f.register(cmd, []int{1, 16, 64, 256, 1024})
+	f.register(cmd, wireDefaults)
 	srv.register(cmd)
 	return cmd
 }
@@ -107,7 +88,7 @@ func newCompare(c *common) *cobra.Command {
 			return c.runWire(cmd, f, report.Compare, servers)
 		},
 	}
-	f.register(cmd, []int{1, 16, 64, 256})
+	f.register(cmd, compareDefaults)
 	srv.register(cmd)
 	return cmd
 }
