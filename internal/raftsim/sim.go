@@ -48,16 +48,6 @@ func Run(t *testing.T, cfg Config) *Result {
 	return s.res
 }
 
-// Explain runs a seed again and keeps the last events, which makes Report worth
-// reading.
-func Explain(t *testing.T, cfg Config) *Result {
-	t.Helper()
-	if cfg.Trace == 0 {
-		cfg.Trace = 300
-	}
-	return Run(t, cfg)
-}
-
 func newSim(cfg Config) *sim {
 	r := rand.New(rand.NewPCG(cfg.Seed, 0x7261667473696d))
 	s := &sim{cfg: cfg, rng: r, w: drawSwarm(r), res: &Result{Seed: cfg.Seed}}
