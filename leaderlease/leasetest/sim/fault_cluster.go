@@ -92,15 +92,18 @@ func removeLeader(f *fault) {
 	if l == nil {
 		return
 	}
-	rest := slices.DeleteFunc(voters(l), func(id uint64) bool { return id == l.ID })
-	if len(rest) == 0 {
-		return
+	if to, ok := f.without(l); ok {
+		f.change(to)
 	}
-	to := configuration{voters: rest}
-	if f.r.IntN(2) == 0 {
+}
+
+// without returns the configuration without a voter, or with it as a learner, if others vote.
+func (f *fault) without(l *leasetest.Node) (to configuration, ok bool) {
+	to.voters = slices.DeleteFunc(voters(l), func(id uint64) bool { return id == l.ID })
+	if len(to.voters) > 0 && f.r.IntN(2) == 0 {
 		to.learners = []uint64{l.ID}
 	}
-	f.change(to)
+	return to, len(to.voters) > 0
 }
 
 // change proposes to the leader what leads to a configuration: in one step if

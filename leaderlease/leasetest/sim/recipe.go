@@ -91,20 +91,26 @@ func lowerPromise(f *fault) {
 }
 
 func (f *fault) restartGranters(l *leasetest.Node, before func()) {
-	others := f.except(l.ID)
 	f.lines.when(3*f.beat(), grantsTo(l.ID, 0), func(m *raftpb.Message) {
 		// The grant is under way; lines are cut on arrival.
 		f.after(2*f.w.Latency, func() {
 			before()
-			f.lines.cutAll([]uint64{l.ID}, others, true, f.For)
-			for _, id := range others {
-				if id == m.GetFrom() || f.r.IntN(3) != 0 {
-					f.crashFor(f.c.Node(id), time.Duration(f.r.IntN(2))*time.Millisecond)
-				}
-			}
-			f.after(2*time.Millisecond, func() { f.push(others, f.For) })
+			f.crashOthers(l, m.GetFrom())
 		})
 	})
+}
+
+// crashOthers cuts the leader off, crashes one of the others, and most of the rest, and has
+// those elect another leader once they are back.
+func (f *fault) crashOthers(l *leasetest.Node, one uint64) {
+	others := f.except(l.ID)
+	f.lines.cutAll([]uint64{l.ID}, others, true, f.For)
+	for _, id := range others {
+		if id == one || f.r.IntN(3) != 0 {
+			f.crashFor(f.c.Node(id), time.Duration(f.r.IntN(2))*time.Millisecond)
+		}
+	}
+	f.after(2*time.Millisecond, func() { f.push(others, f.For) })
 }
 
 // bridgeRestart leaves the leader with one way to a quorum, over a bridge, and

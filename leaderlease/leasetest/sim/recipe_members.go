@@ -166,13 +166,9 @@ func learnersRecipe(f *fault) {
 // middle.
 func demoteRecipe(f *fault) {
 	f.withLeader(func(l *leasetest.Node) {
-		rest := slices.DeleteFunc(voters(l), func(id uint64) bool { return id == l.ID })
-		if len(rest) == 0 {
+		to, ok := f.without(l)
+		if !ok {
 			return
-		}
-		to := configuration{voters: rest}
-		if f.r.IntN(2) == 0 {
-			to.learners = []uint64{l.ID}
 		}
 		if f.r.IntN(2) == 0 {
 			f.slowApply[l.ID] = f.c.Now() + f.For

@@ -1,10 +1,6 @@
 package sim
 
-import (
-	"time"
-
-	"github.com/leaderlease/go/leaderlease/leasetest"
-)
+import "github.com/leaderlease/go/leaderlease/leasetest"
 
 // dyingSavers hands leadership on, to somebody who asks for longer or shorter promises,
 // and kills one that saves another longest promise because of that, before it is on the disk
@@ -18,16 +14,7 @@ func dyingSavers(f *fault) {
 		f.onSave = nil
 		late := 2 * f.w.Latency
 		f.after(between(f.r, late, late+pick(f.r, f.w.Disk, f.beat())), func() {
-			f.withLeader(func(l *leasetest.Node) {
-				others := f.except(l.ID)
-				f.lines.cutAll([]uint64{l.ID}, others, true, f.For)
-				for _, other := range others {
-					if other == id || f.r.IntN(3) != 0 {
-						f.crashFor(f.c.Node(other), time.Duration(f.r.IntN(2))*time.Millisecond)
-					}
-				}
-				f.after(2*time.Millisecond, func() { f.push(others, f.For) })
-			})
+			f.withLeader(func(l *leasetest.Node) { f.crashOthers(l, id) })
 		})
 	}
 	f.after(f.For, func() { f.onSave = nil })

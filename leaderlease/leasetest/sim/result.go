@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -128,59 +129,45 @@ func (r *Result) save(t *testing.T, dir, name string, write func(io.Writer) erro
 	t.Logf("saved %s", path)
 }
 
-// Add adds what another simulation has counted.
+// Add adds what another simulation has counted. Recovery is the longer one of the two; Seed and
+// Hash are no counts.
 func (r *Result) Add(o *Result) {
-	r.Elapsed += o.Elapsed
-	r.LeaseReads += o.LeaseReads
-	r.JointReads += o.JointReads
-	r.Saves += o.Saves
-	for i := range r.Reads {
-		r.Reads[i] += o.Reads[i]
-	}
-	r.StockReads += o.StockReads
-	r.Failed += o.Failed
-	r.Writes += o.Writes
-	r.Entries += o.Entries
-	r.Elections += o.Elections
-	r.Transfers += o.Transfers
-	r.ConfChanges += o.ConfChanges
-	r.Crashes += o.Crashes
-	r.Messages += o.Messages
-	r.Histories += o.Histories
-	r.Judged += o.Judged
-	r.HeldBack += o.HeldBack
-	r.Recovery = max(r.Recovery, o.Recovery)
+	seed, hash, recovery := r.Seed, r.Hash, max(r.Recovery, o.Recovery)
 	if r.Faults == nil {
 		r.Faults = make(map[string]int)
 	}
-	for kind, n := range o.Faults {
-		r.Faults[kind] += n
-	}
-	r.addStats(o.Stats)
+	addUp(reflect.ValueOf(r).Elem(), reflect.ValueOf(o).Elem())
+	r.Seed, r.Hash, r.Recovery = seed, hash, recovery
 }
 
 func (r *Result) addStats(o leaderlease.Stats) {
-	s := &r.Stats
-	for i := range s.Losses {
-		s.Losses[i] += o.Losses[i]
-		s.Refused[i] += o.Refused[i]
+	addUp(reflect.ValueOf(&r.Stats).Elem(), reflect.ValueOf(o))
+}
+
+// addUp adds numbers: alone, in arrays, in maps, and in fields that are exported.
+func addUp(to, from reflect.Value) {
+	switch {
+	case !to.CanSet():
+	case to.CanInt():
+		to.SetInt(to.Int() + from.Int())
+	case to.CanUint():
+		to.SetUint(to.Uint() + from.Uint())
+	case to.Kind() == reflect.Array:
+		for i := range to.Len() {
+			addUp(to.Index(i), from.Index(i))
+		}
+	case to.Kind() == reflect.Struct:
+		for i := range to.NumField() {
+			addUp(to.Field(i), from.Field(i))
+		}
+	case to.Kind() == reflect.Map:
+		for key, n := range from.Seq2() {
+			total := reflect.New(n.Type()).Elem()
+			if was := to.MapIndex(key); was.IsValid() {
+				total.Set(was)
+			}
+			addUp(total, n)
+			to.SetMapIndex(key, total)
+		}
 	}
-	for i := range s.Reads {
-		s.Reads[i] += o.Reads[i]
-	}
-	for i := range s.Withheld {
-		s.Withheld[i] += o.Withheld[i]
-	}
-	s.Renewals += o.Renewals
-	s.Rounds += o.Rounds
-	s.Answered += o.Answered
-	s.Probes += o.Probes
-	s.Promises += o.Promises
-	s.Grants += o.Grants
-	s.RefusedProbes += o.RefusedProbes
-	s.Malformed += o.Malformed
-	s.Absent += o.Absent
-	s.Transfers += o.Transfers
-	s.ClockFaults += o.ClockFaults
-	s.Disruptions += o.Disruptions
 }
