@@ -143,6 +143,10 @@ bench-full: bench-etcd ## all of leasebench beside etcd, about 42 minutes
 bench-size: bench-etcd ## memory, stalls and scans at a million keys beside etcd, about six minutes; QUICK=1: 200,000 keys, two minutes
 	$(GO) run ./cmd/leasebench size --start etcd=$(ETCD) --out bench/out $(if $(QUICK),--quick)
 
+.PHONY: bench-failover
+bench-failover: bench-etcd ## how long reads and writes are away when leaders die in seven ways, beside etcd, 20 rounds in 14 minutes; QUICK=1: two rounds; ROUNDS=, MEMBERS=5, TLS=1; as root for all seven
+	$(GO) run ./cmd/leasebench failover --start etcd=$(ETCD) --out bench/out $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MEMBERS),--members $(MEMBERS)) $(if $(TLS),--tls)
+
 .PHONY: bench-tool
 bench-tool: bench-etcd ## kvnode, and PATCHED= etcd of contrib-etcd, and with AGAIN=1 etcd once more, against etcd by etcd's own benchmark tool in one alternated run, ten minutes (needs python3); ROUNDS=5
 	$(GO) build -C bench/etcd -o $(ETCD)-tool go.etcd.io/etcd/v3/tools/benchmark

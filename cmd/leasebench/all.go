@@ -49,7 +49,7 @@ func planAll(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error
 		return err
 	}
 	trials := 500
-	fail := failoverFlags{faults: suite.Faults, tick: 100 * time.Millisecond, before: time.Second, after: 5 * time.Second, rate: 1000, processes: true}
+	fail := timelineFlags{faults: suite.Faults, tick: 100 * time.Millisecond, before: time.Second, after: 5 * time.Second, rate: 1000, processes: true}
 	if quick {
 		trials = 100
 		fail.faults, fail.tick = []string{"kill", "cut"}, 40*time.Millisecond
@@ -70,7 +70,7 @@ func planAll(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error
 		return err
 	}
 	f.Programs = append(f.Programs, programs(servers)...)
-	if err := s.Failover(f); err != nil {
+	if err := s.Timeline(f); err != nil {
 		return err
 	}
 	if err := planServers(s, t, servers, quick); err != nil {

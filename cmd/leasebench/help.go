@@ -16,7 +16,7 @@ Three layers, which are never mixed up in one comparison:
                set (0, 0.2, 1, 5, 20, 80 ms). No gRPC, no client's network.
   wire      c  etcd's client against server processes, kvnode or any other
                etcd v3 endpoint. compare, locks, watch, keepalive and size are
-               of this layer, too, and measure several servers side by side.
+               of this layer, too, as is failover, and measure several servers side by side.
 
 Arms of a comparison differ in one thing, run on the same cluster, one after the
 other, again and again, in an order that turns from round to round. Figures are
@@ -54,7 +54,7 @@ Arms of compare (PEER is the name given to --start or --peer):
 Compare kvnode-read-index with PEER-linearizable to see what is our server's
 doing, and kvnode-lease with kvnode-read-index to see what is the lease's.
 
-Arms of failover, which is also told apart by what happens to the leader (kill,
+Arms of timeline, which is also told apart by what happens to the leader (kill,
 pause, cut, transfer):
   rawnode read-index  raft alone, with ReadOnlySafe
   rawnode lease       raft with leaderlease in front
@@ -66,7 +66,7 @@ pause, cut, transfer):
 Arms of stale:
   raft ReadOnlyLeaseBased, leaderlease    the same partitions, in virtual time
 
-Arms of locks, watch, keepalive and size are the servers: kvnode, and each PEER. See
+Arms of locks, watch, keepalive, size and failover are the servers: kvnode, and each PEER. See
 their --help for what they do.
 
 Audit: every read of every arm is held against a version floor, the newest
@@ -154,10 +154,39 @@ with 100 puts in a transaction.
 With no --start, etcd is measured beside kvnode if the shell finds one, and kvnode
 alone if not. It needs Linux.`
 
+const failoverLong = `Measure for how long nobody answers when the leader dies, in each way, with the
+defaults of each server: kvnode beside the others, in alternation.
+
+  kill     SIGKILL
+  panic    SIGABRT, at which Go's runtime prints stacks and exits, as at a panic
+  term     SIGTERM
+  stop     SIGSTOP, and later SIGCONT, which is a row of its own
+  cable    the leader has a network of its own, and the cable between that and the
+           switch at which all others and the client are is pulled, and put back
+  disk     the leader's data is on an ext4 file system of its own, which fails as a
+           whole (EXT4_IOC_SHUTDOWN): each read, write and sync says EIO
+  two      the leader and a follower of five are killed at once
+
+One client knows all members. Every 5 ms it begins a read (linearizable) and a write,
+each at the next member, and waits a second for each answer, whatever becomes of
+the others. Away is the longest time from the death on in which none was answered
+that had been asked for after it, until both have been back
+for half a second.
+What has died comes back before the next round. Medians, least and greatest, and
+all samples are in the text.
+
+cable needs Linux, ip (iproute2) and the right to make networks: root has it, and
+most systems give it to anybody in a user namespace. disk needs root, mkfs.ext4
+and loop devices. What cannot be done is left out, and the report says so. Both
+run in namespaces of their own, of which nothing is left.
+
+20 rounds take less than 15 minutes, --quick (two rounds) less than two. With no
+--start, etcd is measured beside kvnode if the shell finds one.`
+
 const allLong = `Do every part, one after the other, and write one report.
 
 The report goes to ` + defaultOut + ` unless --out says otherwise: text, benchstat, JSON and
 one HTML page. With --start or --peer there are also compare, and a second server
-in failover, locks, watch and keepalive. What it will take, about:
+in timeline, locks, watch and keepalive. What it will take, about:
 
 `

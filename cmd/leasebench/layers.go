@@ -127,8 +127,8 @@ func newStale(c *common) *cobra.Command {
 	return cmd
 }
 
-// failoverFlags are what happens to leaders.
-type failoverFlags struct {
+// timelineFlags are what happens to leaders.
+type timelineFlags struct {
 	faults        []string
 	tick          time.Duration
 	before, after time.Duration
@@ -136,10 +136,10 @@ type failoverFlags struct {
 	processes     bool
 }
 
-func newFailover(c *common) *cobra.Command {
-	f, srv := &failoverFlags{}, &serverFlags{}
+func newTimeline(c *common) *cobra.Command {
+	f, srv := &timelineFlags{}, &serverFlags{}
 	cmd := &cobra.Command{
-		Use: "failover", Short: "throughput and errors per 10 ms while the leader is killed, paused, cut off, transferred", Args: cobra.NoArgs,
+		Use: "timeline", Short: "throughput and errors per 10 ms while the leader is killed, paused, cut off, transferred", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
 				p, err := f.plan(t.Rounds)
@@ -154,7 +154,7 @@ func newFailover(c *common) *cobra.Command {
 				if cmd.Flags().Changed("tick") {
 					p.ProcessTick = f.tick
 				}
-				return s.Failover(p)
+				return s.Timeline(p)
 			})
 		},
 	}
@@ -168,8 +168,8 @@ func newFailover(c *common) *cobra.Command {
 	return cmd
 }
 
-func (f *failoverFlags) plan(rounds int) (suite.FailoverPlan, error) {
-	p := suite.FailoverPlan{Rounds: rounds, Faults: f.faults, Tick: f.tick, Before: f.before, After: f.after, Rate: f.rate}
+func (f *timelineFlags) plan(rounds int) (suite.TimelinePlan, error) {
+	p := suite.TimelinePlan{Rounds: rounds, Faults: f.faults, Tick: f.tick, Before: f.before, After: f.after, Rate: f.rate}
 	if f.tick < time.Millisecond || f.before <= 0 || f.after <= 0 || f.rate <= 0 {
 		return p, fmt.Errorf("tick %v must be at least 1ms, before %v, after %v and rate %v positive", f.tick, f.before, f.after, f.rate)
 	}

@@ -52,7 +52,8 @@ func TestEachSubcommandMeasures(t *testing.T) {
 		{"check", tiny("check"), []string{"try-read", "raft-safe"}, false},
 		{"stale", tiny("stale", "--trials=5"), []string{"ReadOnlyLeaseBased", "leaderlease"}, false},
 		{"cluster", tiny("cluster", "--rtt=0s", "--clients=4", "--keys=16"), []string{"read-index", "follower", "caught"}, false},
-		{"failover", tiny("failover", "--fault=kill", "--tick=20ms", "--before=100ms", "--after=500ms"), []string{"rawnode", "wire"}, true},
+		{"timeline", tiny("timeline", "--fault=kill", "--tick=20ms", "--before=100ms", "--after=500ms"), []string{"rawnode", "wire"}, true},
+		{"failover", tiny("failover", "--death=kill", "--start="+kvnodeName+"="+self+","+memberCommand), []string{"kill -9, 3 members", "writes", "all samples"}, true},
 		{"locks", tiny("locks", "--clients=2", "--members=1"), []string{"kind=sequential", "kind=contended/clients=2/members=1 release", "kvnode: 1 members"}, true},
 		{"watch", tiny("watch", "--watchers=20", "--streams=1,4", "--members=1", "--rate=200"), []string{"watchers=20/streams=4/loop=closed/members=1 event", "loop=open-200/s/members=1 put", "watch-drops-an-event"}, true},
 		{"keepalive", tiny("keepalive", "--leases=10", "--streams=2", "--members=1,3"), []string{"at=leader/members=1 keep-alive", "at=follower/members=3 keep-alive"}, true},
@@ -199,7 +200,7 @@ func TestAllPlansEveryPart(t *testing.T) {
 	if s.Takes() > 150*time.Second {
 		t.Errorf("leasebench all --quick takes %v, want about two minutes", s.Takes())
 	}
-	for _, part := range []string{"stale:", "check:", "cluster:", "audit:", "failover:", "wire:", "locks:", "watch:", "keepalive:"} {
+	for _, part := range []string{"stale:", "check:", "cluster:", "audit:", "timeline:", "wire:", "locks:", "watch:", "keepalive:"} {
 		if !slices.ContainsFunc(plan, func(step string) bool { return strings.HasPrefix(step, part) }) {
 			t.Errorf("leasebench all --quick does not plan %q", part)
 		}
@@ -221,7 +222,7 @@ func TestHelpOfAllShowsThePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"part", "--quick", "--start etcd=…", "check", "failover", "locks", "watch", "keepalive", "compare", "total", defaultOut, "Usage:"} {
+	for _, want := range []string{"part", "--quick", "--start etcd=…", "check", "timeline", "locks", "watch", "keepalive", "compare", "total", defaultOut, "Usage:"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("all --help does not show %q:\n%s", want, out)
 		}
@@ -271,8 +272,10 @@ func TestBadFlagsAreRefusedByNameAndLimit(t *testing.T) {
 		{[]string{"cluster", "--keys=0"}, "keys 0"},
 		{[]string{"cluster", "--rounds=0"}, "rounds 0"},
 		{[]string{"stale", "--trials=0"}, "trials 0"},
-		{[]string{"failover", "--fault=flood"}, "flood"},
-		{[]string{"failover", "--tick=1us"}, "tick 1µs"},
+		{[]string{"timeline", "--fault=flood"}, "flood"},
+		{[]string{"timeline", "--tick=1us"}, "tick 1µs"},
+		{[]string{"failover", "--death=age"}, `"age" must be one of [kill`},
+		{[]string{"failover", "--members=4"}, "members 4 must be 3 or 5"},
 		{[]string{"locks", "--members=0"}, "members 0 must be in [1, 9]"},
 		{[]string{"locks", "--members=1,10"}, "members 10 must be in [1, 9]"},
 		{[]string{"locks", "--clients=0"}, "clients 0 must be in [1, 10000]"},

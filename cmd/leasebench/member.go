@@ -33,6 +33,7 @@ func newMember() *cobra.Command {
 			cfg.Node.Existing = state == "existing"
 			cfg.Node.TickInterval = time.Duration(heartbeat) * time.Millisecond
 			cfg.Node.ElectionTimeout = time.Duration(election) * time.Millisecond
+			cfg.AllowPlaintext = true                                  // as etcd; members may have a network of their own
 			cfg.Logger = slog.New(slog.NewJSONHandler(os.Stderr, nil)) // as kvnode's, and etcd's
 			return serve(cmd.Context(), cfg)
 		},
@@ -47,6 +48,8 @@ func newMember() *cobra.Command {
 	f.StringVar(&cluster, "initial-cluster", "", "as etcd's")
 	f.StringVar(&state, "initial-cluster-state", "new", "as etcd's")
 	f.StringVar(&cfg.Node.Token, "initial-cluster-token", "", "as etcd's")
+	f.BoolVar(&cfg.ClientTLS.Auto, "auto-tls", false, "as etcd's")
+	f.BoolVar(&cfg.PeerTLS.Auto, "peer-auto-tls", false, "as etcd's")
 	f.Int64Var(&cfg.API.QuotaBytes, "quota-backend-bytes", 0, "as etcd's")
 	f.IntVar(&heartbeat, "heartbeat-interval", 0, "as etcd's, in ms")
 	f.IntVar(&election, "election-timeout", 0, "as etcd's, in ms")

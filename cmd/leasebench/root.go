@@ -43,7 +43,7 @@ func newRoot(s streams) *cobra.Command {
 	f.StringVar(&c.out, "out", "", "`directory` for the report's files: text, benchstat, JSON and HTML (default: none, the text is only printed; all has "+defaultOut+")")
 	f.StringVar(&c.name, "name", "", "name of the report's files without suffix (default: the date and the command)")
 	root.AddCommand(
-		newCheck(c), newCluster(c), newWire(c), newFailover(c), newStale(c),
+		newCheck(c), newCluster(c), newWire(c), newTimeline(c), newStale(c), newFailover(c),
 		newCompare(c), newLocks(c), newWatch(c), newKeepAlive(c), newSize(c), newAll(c), newReport(c), newMember(),
 	)
 	return root

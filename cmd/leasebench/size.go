@@ -83,7 +83,7 @@ func (f *sizeFlags) add(s *suite.Suite, t suite.Timing, quick bool) error {
 func localEtcd(s *suite.Suite) []suite.Server {
 	path, err := exec.LookPath("etcd")
 	if err != nil {
-		s.Report.Note("No etcd was found, so kvnode was measured alone. Build one: go build -C bench/etcd -o FILE . && leasebench size --start etcd=FILE")
+		s.Report.Note("No etcd was found, so kvnode was measured alone. Build one: go build -C bench/etcd -o FILE . && leasebench … --start etcd=FILE")
 		return nil
 	}
 	s.Report.Note("etcd is the one that the shell finds by that name; --start etcd=FILE names another.")

@@ -3,8 +3,10 @@ package procs
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +29,11 @@ type Config struct {
 	Token string
 	// HTTP gives members an address of its own for HTTP.
 	HTTP bool
+	// Hosts are the members' IP addresses. Default: all are on loopback.
+	Hosts []string
+	// AutoTLS gives members certificates that they make themselves, for clients and for
+	// each other.
+	AutoTLS bool
 	// Flags are given to each member after the cluster's own.
 	Flags []string
 	// Own returns flags for one member alone, in addition. Default: none.
@@ -52,6 +59,11 @@ func New(cfg Config) (*Cluster, error) {
 	ports, err := freePorts(perMember * cfg.Size)
 	if err != nil {
 		return nil, err
+	}
+	for i, host := range cfg.Hosts { // nobody else is there, so the ports are free
+		for j, addr := range ports[perMember*i : perMember*(i+1)] {
+			ports[perMember*i+j] = net.JoinHostPort(host, addr[strings.LastIndexByte(addr, ':')+1:])
+		}
 	}
 	for i := range cfg.Size {
 		c.add(fmt.Sprint(cfg.Prefix, i+1), ports[perMember*i:])
@@ -79,28 +91,39 @@ func (c *Cluster) add(name string, ports []string) {
 	if c.cfg.HTTP {
 		m.HTTP = ports[2]
 	}
+	if c.cfg.AutoTLS {
+		m.TLS = new(tls.Config)
+		m.TLS.InsecureSkipVerify = true // nobody has signed such a certificate
+	}
 	c.members = append(c.members, m)
 }
 
 // flags returns what makes a process the member m.
 func (c *Cluster) flags(m *Member) []string {
 	var initial []string
+	scheme := "http://"
+	if c.cfg.AutoTLS {
+		scheme = "https://"
+	}
 	for _, p := range c.members {
-		initial = append(initial, fmt.Sprintf("%s=http://%s", p.Name, p.Peer))
+		initial = append(initial, fmt.Sprintf("%s=%s%s", p.Name, scheme, p.Peer))
 	}
 	flags := []string{
 		"--name=" + m.Name,
 		"--data-dir=" + m.Dir,
-		"--listen-client-urls=http://" + m.Endpoint,
-		"--advertise-client-urls=http://" + m.Endpoint,
-		"--listen-peer-urls=http://" + m.Peer,
-		"--initial-advertise-peer-urls=http://" + m.Peer,
+		"--listen-client-urls=" + scheme + m.Endpoint,
+		"--advertise-client-urls=" + scheme + m.Endpoint,
+		"--listen-peer-urls=" + scheme + m.Peer,
+		"--initial-advertise-peer-urls=" + scheme + m.Peer,
 		"--initial-cluster=" + strings.Join(initial, ","),
 		"--initial-cluster-state=new",
 		"--initial-cluster-token=" + c.cfg.Token,
 	}
 	if m.HTTP != "" {
 		flags = append(flags, "--listen-client-http-urls=http://"+m.HTTP)
+	}
+	if c.cfg.AutoTLS {
+		flags = append(flags, "--auto-tls", "--peer-auto-tls")
 	}
 	if c.cfg.Own != nil {
 		flags = append(flags, c.cfg.Own(m)...)

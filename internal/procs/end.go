@@ -78,6 +78,21 @@ func (m *Member) Kill() error {
 	return nil
 }
 
+// Crash ends the process as a panic does, and waits: at SIGABRT Go's runtime prints the
+// stacks and exits with code 2.
+func (m *Member) Crash() error {
+	r, err := m.running("crash")
+	if err != nil {
+		return err
+	}
+	r.expected.Store(true)
+	if err := r.cmd.Process.Signal(syscall.SIGABRT); err != nil {
+		return fmt.Errorf("crash %s: %w", m.Name, err)
+	}
+	<-r.done
+	return nil
+}
+
 // Terminate asks the process to end with SIGTERM, even if paused, and waits for
 // its exit code.
 func (m *Member) Terminate(ctx context.Context) (int, error) {

@@ -1,13 +1,16 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 )
 
-// Figure is one thing that was measured of a server at size. Less is better.
+// Figure is one thing that was measured of a server. Less is better.
 type Figure struct {
+	// Part is Deaths, or empty for servers at size.
+	Part string `json:"part,omitempty"`
 	// Row is what the server holds or does, What is what was measured.
 	Row  string `json:"row"`
 	What string `json:"what"`
@@ -32,14 +35,21 @@ const (
 const sizeNote = "Less is better. RSS is of all that a member has in memory, the mean over members; a stall is of a client that asks every 10 ms, from when a request was due. " +
 	"÷ is the first server against that one, below 1 is better for the first, the median of the ratios in each round. Ratios of single runs between 0.8 and 1.3 mean nothing."
 
+// deathsNote says how to read the table of Deaths.
+const deathsNote = "The longest time in which nobody answered, from the death on: of a client that begins a read and a write every 5 ms, each at the next member, " +
+	"whatever became of those before. Median over rounds [least, greatest]; ÷ is the first server against that one, below 1 is better for the first."
+
 // figureTable has a line for what was measured and a column for each server.
-func (r *Report) figureTable() Table {
+func (r *Report) figureTable(part, title, note string) Table {
 	var arms []string
 	type line struct{ row, what, unit string }
 	var lines []line
 	at := make(map[string]int) // where the first line of a row is
 	for i := range r.Figures {
 		f := &r.Figures[i]
+		if f.Part != part {
+			continue
+		}
 		if !slices.Contains(arms, f.Arm) {
 			arms = append(arms, f.Arm)
 		}
@@ -51,7 +61,7 @@ func (r *Report) figureTable() Table {
 		}
 	}
 	slices.SortStableFunc(lines, func(a, b line) int { return at[a.row] - at[b.row] })
-	t := Table{Title: "At size", Note: sizeNote, Header: []string{"row", "measured", ""}}
+	t := Table{Title: title, Note: note, Header: []string{"row", "measured", ""}}
 	if len(arms) == 0 {
 		return t
 	}
@@ -68,6 +78,30 @@ func (r *Report) figureTable() Table {
 			}
 		}
 		t.Rows = append(t.Rows, cells)
+	}
+	return t
+}
+
+// samplesTable has what was measured of Deaths in each round.
+func (r *Report) samplesTable() Table {
+	t := Table{Title: "Fail-over: all samples", Note: "In ms, in the order of the rounds.", Header: []string{"row", "measured", "server", "samples"}}
+	at := make(map[[3]string]int)
+	for i := range r.Figures {
+		f := &r.Figures[i]
+		if f.Part != Deaths {
+			continue
+		}
+		key := [3]string{f.Row, f.What, f.Arm}
+		if _, ok := at[key]; !ok {
+			at[key] = len(t.Rows)
+			t.Rows = append(t.Rows, append(key[:], ""))
+		}
+		text := "failed"
+		if f.Failed == "" {
+			text = fmt.Sprintf("%.1f", f.Value/1e6)
+		}
+		cells := t.Rows[at[key]]
+		cells[3] = strings.TrimSpace(cells[3] + " " + text)
 	}
 	return t
 }
@@ -117,7 +151,7 @@ func (r *Report) figureRatio(row, what, base, arm string) float64 {
 func (r *Report) failedFigures() (rows [][]string) {
 	for i := range r.Figures {
 		if f := &r.Figures[i]; f.Failed != "" {
-			rows = append(rows, []string{Size, f.Row, f.Arm, "1", f.Failed})
+			rows = append(rows, []string{cmp.Or(f.Part, Size), f.Row, f.Arm, "1", f.Failed})
 		}
 	}
 	return rows
@@ -127,8 +161,12 @@ func (r *Report) failedFigures() (rows [][]string) {
 func (r *Report) figureLines(out *strings.Builder) {
 	for i := range r.Figures {
 		if f := &r.Figures[i]; f.Failed == "" {
-			fmt.Fprintf(out, "BenchmarkSize/row=%s/what=%s/arm=%s-%d\t1\t%.6g %s\n",
-				benchName(f.Row), benchName(f.What), benchName(f.Arm), r.Environment.MaxProcs, f.Value, f.Unit)
+			name := "Size"
+			if f.Part == Deaths {
+				name = "Deaths"
+			}
+			fmt.Fprintf(out, "Benchmark%s/row=%s/what=%s/arm=%s-%d\t1\t%.6g %s\n",
+				name, benchName(f.Row), benchName(f.What), benchName(f.Arm), r.Environment.MaxProcs, f.Value, f.Unit)
 		}
 	}
 }

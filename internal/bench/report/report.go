@@ -33,6 +33,8 @@ const (
 	KeepAlive = "keepalive"
 	// Size is about Figures.
 	Size = "size"
+	// Deaths is about Figures, too.
+	Deaths = "failover"
 )
 
 // Note adds what a reader must know, once.

@@ -52,7 +52,9 @@ func (r *Report) Tables() []Table {
 	for _, layer := range Layers {
 		add(r.layerTable(layer))
 	}
-	add(r.figureTable())
+	add(r.figureTable("", "At size", sizeNote))
+	add(r.figureTable(Deaths, "Fail-over: how long reads and writes were away", deathsNote))
+	add(r.samplesTable())
 	add(r.failoverTable())
 	add(r.errorTable())
 	add(r.auditTable())

@@ -94,7 +94,7 @@ func TestFailoverShowsOutages(t *testing.T) {
 		t.Skip("waits for elections in real time")
 	}
 	s := New()
-	err := s.Failover(FailoverPlan{
+	err := s.Timeline(TimelinePlan{
 		Rounds: 1, Faults: []string{"cut"}, Tick: 20 * time.Millisecond,
 		Before: 100 * time.Millisecond, After: 900 * time.Millisecond, Rate: 500,
 	})
@@ -110,8 +110,8 @@ func TestFailoverShowsOutages(t *testing.T) {
 			t.Errorf("%s %s: writes out for %v after a cut at %v, want an election's time", f.System, f.Arm, f.WriteOutage, f.FaultAt)
 		}
 	}
-	if err := New().Failover(FailoverPlan{Faults: []string{"flood"}}); err == nil || !strings.Contains(err.Error(), "flood") {
-		t.Errorf("Failover(flood) = %v, want a refusal", err)
+	if err := New().Timeline(TimelinePlan{Faults: []string{"flood"}}); err == nil || !strings.Contains(err.Error(), "flood") {
+		t.Errorf("Timeline(flood) = %v, want a refusal", err)
 	}
 }
 

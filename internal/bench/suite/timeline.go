@@ -13,8 +13,8 @@ import (
 	"github.com/leaderlease/go/internal/procs"
 )
 
-// FailoverPlan is what happens to leaders.
-type FailoverPlan struct {
+// TimelinePlan is what happens to leaders.
+type TimelinePlan struct {
 	Rounds int
 	Faults []string
 	// Tick is the heartbeat interval of the arms in this process, a tenth of the election
@@ -39,8 +39,8 @@ const (
 	failoverTimeout = 100 * time.Millisecond
 )
 
-// Failover plans each fault for each arm, in a fresh cluster each time.
-func (s *Suite) Failover(p FailoverPlan) error {
+// Timeline plans each fault for each arm, in a fresh cluster each time.
+func (s *Suite) Timeline(p TimelinePlan) error {
 	for _, f := range p.Faults {
 		if err := inflict(nothing{}, f, 0); err != nil {
 			return err
@@ -57,9 +57,9 @@ func (s *Suite) Failover(p FailoverPlan) error {
 				if sub.cannot == fault {
 					continue
 				}
-				name := fmt.Sprintf("failover: round %d, %s, %s %s", round+1, fault, sub.system, sub.arm)
+				name := fmt.Sprintf("timeline: round %d, %s, %s %s", round+1, fault, sub.system, sub.arm)
 				s.add(name, startTime+p.Before+p.After, func(ctx context.Context) error {
-					return s.failover(ctx, &p, &sub, fault, round)
+					return s.timeline(ctx, &p, &sub, fault, round)
 				})
 			}
 		}
@@ -67,7 +67,7 @@ func (s *Suite) Failover(p FailoverPlan) error {
 	return nil
 }
 
-func (s *Suite) failover(ctx context.Context, p *FailoverPlan, sub *subject, fault string, round int) (err error) {
+func (s *Suite) timeline(ctx context.Context, p *TimelinePlan, sub *subject, fault string, round int) (err error) {
 	dir, err := os.MkdirTemp("", "leasebench")
 	if err != nil {
 		return err

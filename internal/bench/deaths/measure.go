@@ -1,0 +1,95 @@
+package deaths
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Away is for how long nobody answered after something had happened: the longest time
+// without an answer from then on.
+type Away struct {
+	What        string
+	Read, Write time.Duration
+}
+
+const (
+	// before is how long the probe runs before the death, and after for how long all must have
+	// been answered again: what follows an election is seen, too. steady is the longest time
+	// without an answer in it. A death may take effect a few milliseconds after it was
+	// ordered: what is answered meanwhile does not mean that all is over.
+	before = 100 * time.Millisecond
+	after  = 500 * time.Millisecond
+	steady = after / 2
+	// mostAway is after what time nobody waits any more.
+	mostAway = 15 * time.Second
+)
+
+// ErrAway says that reads or writes never came back.
+var ErrAway = errors.New("deaths: nothing was answered any more")
+
+// Takes is how long one measurement takes, about, the mean of the servers.
+func (d *Death) Takes() time.Duration {
+	if d.undo != nil {
+		return 3500 * time.Millisecond
+	}
+	return 2500 * time.Millisecond
+}
+
+// Measure lets the leader die, measures, and restores the cluster.
+func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Away, err error) {
+	leader, err := c.agreed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := begin(ctx, c.Members())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.restore(ctx)) }()
+	defer func() { err = errors.Join(err, p.close()) }()
+	if err := sleep(ctx, before); err != nil {
+		return nil, err
+	}
+	one, err := p.measure(ctx, d.Name, func() error {
+		err := d.happen(ctx, c, leader)
+		if err == nil && d.ended != nil {
+			err = d.ended(ctx, c, leader)
+		}
+		return err
+	})
+	all = append(all, one)
+	if err != nil || d.undo == nil {
+		return all, err
+	}
+	one, err = p.measure(ctx, d.UndoName, func() error { return d.undo(c, leader) })
+	return append(all, one), err
+}
+
+// measure has something happen, and watches until all is answered again.
+func (p *probe) measure(ctx context.Context, what string, happen func() error) (Away, error) {
+	at := time.Now()
+	if err := happen(); err != nil {
+		return Away{What: what}, fmt.Errorf("%s: %w", what, err)
+	}
+	for wait := after; ; wait = after / 10 {
+		if err := sleep(ctx, wait); err != nil {
+			return Away{What: what}, err
+		}
+		now := time.Now()
+		if p.isSteady(now) {
+			longest := p.away(at, now)
+			return Away{What: what, Read: longest[0], Write: longest[1]}, nil
+		}
+		if now.Sub(at) > mostAway {
+			return Away{What: what}, fmt.Errorf("%s: %w within %v", what, ErrAway, mostAway)
+		}
+	}
+}
+
+// isSteady reports whether reads and writes have been answered for a while.
+func (p *probe) isSteady(now time.Time) bool {
+	longest := p.away(now.Add(-after), now)
+	return max(longest[0], longest[1]) <= steady
+}
