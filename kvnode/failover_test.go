@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/detector"
 )
@@ -101,6 +103,56 @@ func TestMembersWithOtherPromises(t *testing.T) {
 				if lease := n.Status().Lease; lease.Promise.Saved != lease.Duration {
 					t.Errorf("a restart of %s holds for %v, want %v as each of them asks for", n.Name(), lease.Promise.Saved, lease.Duration)
 				}
+			}
+		}
+	})
+}
+
+// What a leader has sent before its connections ended may wait for the loop for longer than
+// a heartbeat, and is no sign of life then.
+func TestWhatCameBeforeTheHintIsNoSignOfLife(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		f := c.followers(leader)[0]
+		c.put(f, "k", "before")
+		c.net.CutOneWay(leader.Name(), f.Name())
+		f.calls.put(func(l *raftLoop) {
+			for _, typ := range []raftpb.MessageType{raftpb.MsgHeartbeat, raftpb.MsgApp} {
+				m := &raftpb.Message{Type: typ.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.Term()), Index: new(l.last.Load()), LogTerm: new(l.Term())}
+				if typ == raftpb.MsgHeartbeat {
+					m.Index, m.LogTerm = nil, nil
+					l.urgent <- m
+					continue
+				}
+				l.bulk <- m
+			}
+			l.gone(leader.ID())
+			time.Sleep(2 * f.cfg.TickInterval) // others have the processor
+		})
+		time.Sleep(500 * time.Millisecond)
+		if s := f.Status().Suspicions; s.FalseAlarms != 0 || s.Forgets != 1 {
+			t.Errorf("%+v, want that the hint was believed", s)
+		}
+		c.net.HealAll()
+	})
+}
+
+// A transfer is told from silence, by who was asked and by who was not.
+func TestATransferIsToldFromSilence(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		old := c.leader()
+		c.put(old, "k", "before")
+		time.Sleep(time.Second)
+		next := c.followers(old)[0]
+		if err := old.MoveLeader(t.Context(), next.ID()); err != nil {
+			t.Fatal(err)
+		}
+		c.put(next, "k", "after")
+		time.Sleep(time.Second)
+		for _, n := range c.nodes {
+			s := n.Status().Suspicions
+			if n == old && s.FailOvers != [detector.NumWays]uint64{} || n != old && (s.Last.Way != detector.Transfer || s.FailOvers[detector.Transfer] != 1 || s.Last.Election > 100*time.Millisecond) {
+				t.Errorf("%s, which led before: %v, saw %+v, want one transfer of those that did not", n.Name(), n == old, s)
 			}
 		}
 	})

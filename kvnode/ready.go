@@ -75,6 +75,9 @@ func (l *raftLoop) follow(rd *raft.Ready) {
 		// Before setLeader, which copies it: a leadership with the term before would make LeadingTerm
 		// wrong, and void (ErrFenced) whatever this reign proposes for itself.
 		l.term.Store(rd.HardState.GetTerm())
+		if rd.HardState.GetCommit() > l.commit {
+			l.detector.Committed(time.Now())
+		}
 		l.commit = rd.HardState.GetCommit() // by which mayPropose knows that a batch is committed
 	}
 	// The snapshot replaces the log up to its index, and entries in the same Ready come behind
@@ -103,6 +106,7 @@ func (l *raftLoop) follow(rd *raft.Ready) {
 func (l *raftLoop) followLeader(lead uint64) {
 	l.log.Info("leader", "leader", l.book.called(lead), "was", l.book.called(l.Leader()), "term", l.Term(), "role", l.role.String())
 	l.detector.LeaderIs(lead, time.Now())
+	l.showSuspicions() // first: who sees the leader sees how it came to lead
 	l.setLeader(lead)
 	l.offers.full = false // what the last leader did not take this one may
 }

@@ -75,7 +75,7 @@ var detectorRules = []Mutant{
 	{
 		Rule: "succession", Name: "a founder gives its election up at each tick", Pkg: nodePkg, Test: "^TestFoundersThatAreFarApart$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "	case k.Candidate: //", New: "	case k.Candidate && !d.fresh: //",
+		Old:  "	case k.Candidate && (d.fresh || ", New: "	case k.Candidate && (",
 	},
 	{
 		Rule: "succession", Name: "turns are as short as ticks", Pkg: rulesPkg, Test: "^TestTurnsAfterSilenceAreLongEnoughForDisks$",
@@ -181,6 +181,26 @@ var hints = []Mutant{
 		Rule: "succession", Name: "who has ended one stream is gone", Pkg: "./kvnode/transport", Test: "^TestWhoIsStillThereIsNotGone$",
 		File: "kvnode/transport/gone.go",
 		Old:  "if !in.t.hears(in.from) {", New: "if true {",
+	},
+	{
+		Rule: "succession", Name: "what a leader has sent before its connections ended is a sign of life", Pkg: nodePkg, Test: "^TestWhatCameBeforeTheHintIsNoSignOfLife$",
+		File: "kvnode/failover.go",
+		Old:  "for range len(l.urgent) {\n\t\tl.step(<-l.urgent)", New: "for range 0 {\n\t\tl.step(<-l.urgent)",
+	},
+	{
+		Rule: "succession", Name: "a transfer is called silence by who was asked", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "case raftpb.MsgTimeoutNow:\n\t\td.asked = now", New: "case raftpb.MsgTimeoutNow:",
+	},
+	{
+		Rule: "succession", Name: "a transfer that failed is what replaced the leader", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "d.heard, d.silent, d.asked = now, 0, time.Time{}", New: "d.heard, d.silent = now, 0",
+	},
+	{
+		Rule: "succession", Name: "a leader says how it was replaced", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "d.leader != raft.None && d.leader != d.cfg.Self {", New: "d.leader != raft.None {",
 	},
 	{
 		Rule: "succession", Name: "a timeout is a hint", Pkg: "./kvnode/transport", Test: "^TestGone$",

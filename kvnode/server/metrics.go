@@ -2,6 +2,7 @@ package server
 
 import (
 	"errors"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -202,6 +203,8 @@ var (
 	saving    = describe("checkpoint_seconds", "Time to make a checkpoint.")
 	walSyncs  = describe("wal_sync_seconds", "Time to write and sync a batch of the log.")
 	suspected = describe("leader_suspicions_total", "Suspicions of a leader, by what they began with: hint, its connections have ended; pre-vote, another member suspects it.", "by")
+	failOvers = describe("leader_fail_overs_total", "Leaders that were replaced by another, by what it began with: hint, pre-vote, silence (for an election timeout), transfer.", "by")
+	lastOver  = describe("last_fail_over_seconds", "How long each part of the last one took: detected, from the leader's last sign of life on; promise, that bound this member then; election; commit, of the next leader's first entry.", "by", "part")
 	late      = describe("tick_late_seconds", "How late the raft loop was at its ticks, which make the heartbeats.")
 
 	tlsReloads  = describe("tls_reloads_total", "Changes of TLS files that were taken over.", "side")
@@ -218,7 +221,7 @@ func (c nodeCollector) Describe(descs chan<- *prometheus.Desc) {
 		descs <- families[i].desc
 	}
 	describeEtcd(descs)
-	for _, d := range []*prometheus.Desc{alarm, buildInfo, saving, walSyncs, suspected, late, tlsReloads, tlsFailures, tlsNotAfter} {
+	for _, d := range []*prometheus.Desc{alarm, buildInfo, saving, walSyncs, suspected, failOvers, lastOver, late, tlsReloads, tlsFailures, tlsNotAfter} {
 		descs <- d
 	}
 }
@@ -247,7 +250,20 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	for _, way := range []detector.Way{detector.Hint, detector.PreVote} {
 		out <- prometheus.MustNewConstMetric(suspected, prometheus.CounterValue, float64(r.Suspicions.Hints[way]), way.String())
 	}
+	collectFailOvers(out, &r.Suspicions)
 	c.s.certs.collect(out)
+}
+
+func collectFailOvers(out chan<- prometheus.Metric, s *detector.Stats) {
+	for way, n := range s.FailOvers {
+		out <- prometheus.MustNewConstMetric(failOvers, prometheus.CounterValue, float64(n), detector.Way(way).String())
+	}
+	if s.Last == (detector.FailOver{}) {
+		return
+	}
+	for part, took := range map[string]time.Duration{"detected": s.Last.Hint, "promise": s.Last.Promise, "election": s.Last.Election, "commit": s.Last.Commit} {
+		out <- prometheus.MustNewConstMetric(lastOver, prometheus.GaugeValue, took.Seconds(), s.Last.Way.String(), part)
+	}
 }
 
 // syncBuckets returns the cumulative counts that Prometheus wants of what has the bounds of the

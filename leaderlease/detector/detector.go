@@ -80,8 +80,11 @@ type Detector struct {
 	heard  time.Time
 	silent int
 	// hint is what is suspected of it.
-	hint  suspicion
-	stats Stats
+	hint suspicion
+	// asked is when it wished that another leads, replaced when another did, until something
+	// was committed.
+	asked, replaced time.Time
+	stats           Stats
 }
 
 // suspicion is the time line of a hint.
@@ -112,10 +115,10 @@ func (d *Detector) LeaderIs(leader uint64, now time.Time) {
 	if leader == raft.None {
 		return // who led last is what counts
 	}
-	if leader != d.leader && d.leader != raft.None {
-		d.note(now)
+	if leader != d.leader && d.leader != raft.None && d.leader != d.cfg.Self {
+		d.note(now) // who led by itself has heard nothing of how it was replaced
 	}
-	d.fresh, d.leader, d.heard, d.silent, d.hint = false, leader, now, 0, suspicion{}
+	d.fresh, d.leader, d.heard, d.silent, d.hint, d.asked = false, leader, now, 0, suspicion{}, time.Time{}
 }
 
 // Gone tells that the last connection from a peer was ended by the other end, and not by
@@ -157,12 +160,21 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 			d.hint.yield = now.Add(patience * d.cfg.Turn)
 		}
 		return Decision{Forget: d.forget(now)}
+	case raftpb.MsgTimeoutNow:
+		d.asked = now
+	case raftpb.MsgVote:
+		if string(m.GetContext()) == campaignTransfer {
+			d.asked = now
+		}
 	}
 	return Decision{}
 }
 
+// campaignTransfer is how raft marks the votes of a transfer, see campaignTransfer in raft.go.
+const campaignTransfer = "CampaignTransfer"
+
 func (d *Detector) alive(now time.Time) {
-	d.heard, d.silent = now, 0
+	d.heard, d.silent, d.asked = now, 0, time.Time{}
 	if d.hint.way == Silence || now.Sub(d.hint.at) < d.cfg.Heartbeat {
 		return // it may have been under way
 	}

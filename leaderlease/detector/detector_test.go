@@ -67,6 +67,12 @@ func TestAHintIsActedUponWhenThePromiseEnds(t *testing.T) {
 		t.Errorf("Stats() = %+v, want one hint, one leader forgotten, and %+v", s, want)
 	}
 	first.wants(t, 320*ms, three, nothing)
+	first.Committed(at(314 * ms))
+	first.Committed(at(320 * ms)) // and on and on
+	want.Commit = 4 * ms
+	if s := first.Stats(); s.Last != want || s.FailOvers != [NumWays]uint64{Hint: 1} {
+		t.Errorf("Stats() = %+v, want %+v, by one hint", s, want)
+	}
 }
 
 func TestWhatIsNoHint(t *testing.T) {
@@ -108,6 +114,7 @@ func TestASuspicionStands(t *testing.T) {
 		"a heartbeat was under way": {message(raftpb.MsgHeartbeat, 1, 5), beat - 1},
 		"a deposed leader's":        {message(raftpb.MsgHeartbeat, 1, 4), 2 * beat},
 		"another member's answer":   {message(raftpb.MsgAppResp, 3, 5), 2 * beat},
+		"the next leader's first":   {message(raftpb.MsgApp, 3, 6), 2 * beat},
 	} {
 		d := follower(2)
 		d.Gone(1, at(0))

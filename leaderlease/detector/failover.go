@@ -6,18 +6,20 @@ import "time"
 type Way uint8
 
 const (
-	// Silence is an election timeout without a sign of life, or a transfer.
+	// Silence is an election timeout without a sign of life.
 	Silence Way = iota
 	// Hint is a connection that the other end has ended.
 	Hint
 	// PreVote is another member's request for a pre-vote.
 	PreVote
+	// Transfer is the leader's own wish.
+	Transfer
 
 	// NumWays is the number of ways.
-	NumWays = int(PreVote) + 1
+	NumWays = int(Transfer) + 1
 )
 
-var wayNames = [NumWays]string{"silence", "hint", "pre-vote"}
+var wayNames = [NumWays]string{"silence", "hint", "pre-vote", "transfer"}
 
 // String returns the name used in logs and metrics.
 func (w Way) String() string {
@@ -30,10 +32,11 @@ func (w Way) String() string {
 // FailOver is how one leader was replaced by another, as one follower has seen it.
 type FailOver struct {
 	Way Way
-	// Hint is how long after the last sign of life the suspicion began, Promise how long
-	// this member was bound then, Election how long it took from there. After mere silence
-	// all of it is Election.
-	Hint, Promise, Election time.Duration
+	// Hint is how long after the last sign of life the suspicion began, which after mere
+	// silence is an election timeout; Promise how long this member was bound then, if it was
+	// the one to wait for; Election how long it took from there until the next leader was
+	// known, or since the wish was, and Commit until something was committed then.
+	Hint, Promise, Election, Commit time.Duration
 }
 
 // Stats counts what has happened since New.
@@ -42,6 +45,8 @@ type Stats struct {
 	// life has ended, Forgets how often raft was to forget its leader.
 	Hints                [NumWays]uint64
 	FalseAlarms, Forgets uint64
+	// FailOvers counts them by what they began with.
+	FailOvers [NumWays]uint64
 	// Last is the last fail-over, if any.
 	Last FailOver
 }
@@ -51,11 +56,26 @@ func (d *Detector) Stats() Stats { return d.stats }
 
 // note keeps how the leader was replaced.
 func (d *Detector) note(now time.Time) {
-	h := &d.hint
-	if h.way == Silence || h.free.IsZero() {
-		// Another member was first: what this one suspected was not what decided.
-		d.stats.Last = FailOver{Way: h.way, Election: now.Sub(d.heard)}
-		return
+	h, last := &d.hint, FailOver{}
+	switch {
+	case !d.asked.IsZero():
+		last = FailOver{Way: Transfer, Election: now.Sub(d.asked)}
+	case h.way == Silence:
+		all := now.Sub(d.heard) // another member may have been first, which had heard less
+		last.Hint = min(all, d.cfg.ElectionTimeout)
+		last.Election = all - last.Hint
+	case h.free.IsZero(): // another member was first
+		last = FailOver{Way: h.way, Hint: h.at.Sub(d.heard), Election: now.Sub(h.at)}
+	default:
+		last = FailOver{Way: h.way, Hint: h.at.Sub(d.heard), Promise: h.free.Sub(h.at), Election: now.Sub(h.free)}
 	}
-	d.stats.Last = FailOver{Way: h.way, Hint: h.at.Sub(d.heard), Promise: h.free.Sub(h.at), Election: now.Sub(h.free)}
+	d.stats.Last, d.replaced = last, now
+	d.stats.FailOvers[last.Way]++
+}
+
+// Committed tells that something was committed since LeaderIs.
+func (d *Detector) Committed(now time.Time) {
+	if !d.replaced.IsZero() {
+		d.stats.Last.Commit, d.replaced = now.Sub(d.replaced), time.Time{}
+	}
 }

@@ -115,10 +115,3 @@ func TestTheFirstTurnCountsFromTheStart(t *testing.T) {
 		t.Errorf("it campaigns at %v, want at once, as the turn of the first one is over", got)
 	}
 }
-
-func TestWays(t *testing.T) {
-	names := []string{Silence.String(), Hint.String(), PreVote.String(), Way(NumWays).String()}
-	if want := []string{"silence", "hint", "pre-vote", "unknown"}; !slices.Equal(names, want) {
-		t.Errorf("the ways are called %v, want %v", names, want)
-	}
-}

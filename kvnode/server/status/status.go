@@ -118,20 +118,23 @@ type Suspicions struct {
 	// was to be forgotten since the promise to it had ended.
 	FalseAlarms uint64 `json:"false_alarms"`
 	Forgotten   uint64 `json:"forgotten"`
+	// FailOvers counts how leaders were replaced, by what it began with.
+	FailOvers map[string]uint64 `json:"fail_overs"`
 	// Last is the last time that another leader was found, none if there was none.
 	Last *FailOver `json:"last,omitempty"`
 }
 
 // FailOver is how one leader was replaced by another.
 type FailOver struct {
-	// Began is what it began with: silence (or a transfer), hint or pre-vote.
+	// Began is what it began with: silence, hint, pre-vote or transfer.
 	Began string `json:"began"`
 	// HintMS is how long after the leader's last sign of life the suspicion began, PromiseMS
-	// for how long the promise bound this member then, ElectionMS how long the rest took. After
-	// mere silence all of it is the latter.
+	// for how long the promise bound this member then, ElectionMS how long it took until the
+	// next leader was known, CommitMS until something was committed then.
 	HintMS     float64 `json:"hint_ms"`
 	PromiseMS  float64 `json:"promise_ms"`
 	ElectionMS float64 `json:"election_ms"`
+	CommitMS   float64 `json:"commit_ms"`
 }
 
 // Checkpoint is the newest durable state.
@@ -218,12 +221,13 @@ func (r *Report) Reword(spell func(text string) string) {
 }
 
 func suspicions(s *detector.Stats) Suspicions {
+	way := func(i int) string { return detector.Way(i).String() }
 	all := Suspicions{
-		By:          counts(s.Hints[:], func(i int) string { return detector.Way(i).String() }),
-		FalseAlarms: s.FalseAlarms, Forgotten: s.Forgets,
+		By: counts(s.Hints[:], way), FalseAlarms: s.FalseAlarms, Forgotten: s.Forgets,
+		FailOvers: counts(s.FailOvers[:], way),
 	}
 	if l := s.Last; l != (detector.FailOver{}) {
-		all.Last = &FailOver{Began: l.Way.String(), HintMS: ms(l.Hint), PromiseMS: ms(l.Promise), ElectionMS: ms(l.Election)}
+		all.Last = &FailOver{Began: l.Way.String(), HintMS: ms(l.Hint), PromiseMS: ms(l.Promise), ElectionMS: ms(l.Election), CommitMS: ms(l.Commit)}
 	}
 	return all
 }

@@ -52,10 +52,14 @@ func failOver(r *status.Report) string {
 		return ""
 	}
 	last := r.Suspicions.Last
-	if last.Began == detector.Silence.String() {
-		return fmt.Sprintf("last fail-over: %.0f ms by silence or a transfer", last.ElectionMS)
+	text := "last fail-over: " + oneLine(last.Began)
+	if last.Began != detector.Transfer.String() {
+		text += fmt.Sprintf(" %.0f ms", last.HintMS)
 	}
-	return fmt.Sprintf("last fail-over: %s %.0f ms, promise %.0f ms, election %.0f ms", oneLine(last.Began), last.HintMS, last.PromiseMS, last.ElectionMS)
+	if last.PromiseMS > 0 {
+		text += fmt.Sprintf(", promise %.0f ms", last.PromiseMS)
+	}
+	return text + fmt.Sprintf(", election %.0f ms, first commit %.0f ms", last.ElectionMS, last.CommitMS)
 }
 
 // row is a line of the table, a cell each.
