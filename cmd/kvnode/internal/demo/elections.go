@@ -27,15 +27,15 @@ func tooEarly(by, end time.Time) error {
 // watchPause is between two questions whether a member leads.
 const watchPause = 4 * time.Millisecond
 
-// nextLeader waits until a member other than the sleeper leads in a later term.
-func (p *play) nextLeader(ctx context.Context, n *nap) (election, error) {
+// nextLeader waits until a member other than the old leader leads in a later term.
+func (p *play) nextLeader(ctx context.Context, old int) (election, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("nobody else led within %v", patience))
 	wins := make(chan election, size)
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
 	defer cancel() // first: the watchers end by it
 	for i, c := range p.clients {
-		if i == n.sleeper {
+		if i == old {
 			continue
 		}
 		watchers.Go(func() {

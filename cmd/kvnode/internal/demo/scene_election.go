@@ -18,7 +18,7 @@ func (p *play) election(ctx context.Context) error {
 	if err := p.Start(); err != nil {
 		return err
 	}
-	first, err := p.firstRead(ctx)
+	first, err := firstOf(ctx, p, p.clients, firstRead)
 	if err != nil {
 		return err
 	}
@@ -44,18 +44,18 @@ func (p *play) election(ctx context.Context) error {
 	return nil
 }
 
-// firstRead asks all members until one of them answers.
-func (p *play) firstRead(ctx context.Context) (kvclient.Answer, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("no read was answered within %v", patience))
-	answers := make(chan kvclient.Answer, len(p.clients))
-	var readers sync.WaitGroup
-	defer readers.Wait()
-	defer cancel() // first: the readers end by it
-	for _, c := range p.clients {
-		reader := p.cast.actor()
-		readers.Go(func() {
-			for ctx.Err() == nil {
-				if got, err := reader.get(ctx, c, firstKey, modeAuto); err == nil {
+// firstOf asks members until one of them answers. Each try has a number.
+func firstOf[T any](ctx context.Context, p *play, clients []*client, ask func(ctx context.Context, a *actor, c *client, try int) (T, error)) (first T, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("nothing was answered within %v", patience))
+	answers := make(chan T, len(clients))
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel() // first: who asks ends by it
+	for _, c := range clients {
+		a := p.cast.actor()
+		asking.Go(func() {
+			for try := 1; ctx.Err() == nil; try++ {
+				if got, err := ask(ctx, a, c, try); err == nil {
 					answers <- got
 					return
 				}
@@ -64,11 +64,16 @@ func (p *play) firstRead(ctx context.Context) (kvclient.Answer, error) {
 		})
 	}
 	select {
-	case got := <-answers:
-		return got, nil
+	case first = <-answers:
+		return first, nil
 	case <-ctx.Done():
-		return kvclient.Answer{}, context.Cause(ctx)
+		return first, context.Cause(ctx)
 	}
+}
+
+// firstRead reads a key.
+func firstRead(ctx context.Context, a *actor, c *client, _ int) (kvclient.Answer, error) {
+	return a.get(ctx, c, firstKey, modeAuto)
 }
 
 // sleep returns early if ctx ends.

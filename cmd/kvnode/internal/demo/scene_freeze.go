@@ -21,7 +21,7 @@ func (p *play) freeze(ctx context.Context) error {
 		return err
 	}
 	n.end = n.before.until.Add(margin)
-	won, err := p.nextLeader(ctx, n)
+	won, err := p.nextLeader(ctx, n.sleeper)
 	p.claimf(n.unanswered(ctx), "%s, which led term %d, is paused: a question to it stays unanswered", n.m.Name, n.before.term)
 	if err != nil {
 		return err

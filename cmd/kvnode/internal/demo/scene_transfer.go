@@ -11,9 +11,10 @@ func (p *play) transfer(ctx context.Context) error {
 	if err := p.findLeader(ctx); err != nil {
 		return err
 	}
-	// Not the first, which was restarted: it may be in its restart hold, and must
-	// then refuse to lead.
-	from, to := p.clients[p.leader], p.followers()[1]
+	from, to := p.clients[p.leader], p.followers()[0]
+	if to == p.crashed { // it may be in its restart hold, and must then refuse to lead
+		to = p.followers()[1]
+	}
 	old, next := p.probe(ctx, from), p.probe(ctx, to)
 	defer old.stop()
 	defer next.stop()

@@ -22,9 +22,10 @@ type play struct {
 	director *actor // what the scenes themselves ask is recorded too
 	load     *load
 
-	leader int // index of the member that led when last asked
-	term   uint64
-	nap    *nap
+	leader  int // index of the member that led when last asked
+	term    uint64
+	nap     *nap
+	crashed *client // to the member that was killed
 }
 
 // tell plays the story on a cluster that has not been started.
@@ -62,7 +63,7 @@ func (p *play) scenes() []scene {
 		{"Reads under the lease", "Clients begin to read and write. While a majority promises to elect nobody\nelse, the leader may read from its own memory; a ReadIndex read asks first.", p.reads},
 		{"The leader freezes", "The leader is stopped with SIGSTOP. The others have promised to wait, and\nmust: it may have served a read an instant ago.", p.freeze},
 		{"It wakes up", "It still believes that it leads, and reads wait in its socket: answered from\nits memory they would show what was overwritten meanwhile.", p.awake},
-		{"A crash", "A follower is killed with SIGKILL and started again: whatever it had agreed\nto must still be on its disk.", p.crash},
+		{"A crash", "The leader is killed with SIGKILL. Its connections end with it, so the others wait\nfor no longer than they have promised. Started again, it must know what it had\nagreed to.", p.crash},
 		{"A transfer", "Leadership is transferred on purpose. The old leader gives its lease up\nfirst, so the next need not wait for the promises to end.", p.transfer},
 		{"Verdict", "Is there one order of everything that the clients did in which a single copy\nof the data would have given the same answers?", p.verdict},
 	}
