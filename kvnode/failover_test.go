@@ -127,7 +127,7 @@ func TestWhatCameBeforeTheHintIsNoSignOfLife(t *testing.T) {
 				l.bulk <- m
 			}
 			l.gone(leader.ID())
-			time.Sleep(2 * f.cfg.TickInterval) // others have the processor
+			time.Sleep(3 * f.cfg.TickInterval) // others have the processor
 		})
 		time.Sleep(500 * time.Millisecond)
 		if s := f.Status().Suspicions; s.FalseAlarms != 0 || s.Forgets != 1 {
@@ -151,7 +151,7 @@ func TestATransferIsToldFromSilence(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, n := range c.nodes {
 			s := n.Status().Suspicions
-			if n == old && s.FailOvers != [detector.NumWays]uint64{} || n != old && (s.Last.Way != detector.Transfer || s.FailOvers[detector.Transfer] != 1 || s.Last.Election > 100*time.Millisecond) {
+			if n == old && s.FailOvers != [detector.NumWays]uint64{} || n != old && (s.Last.Way != detector.Transfer || s.FailOvers[detector.Transfer] != 1 || s.Last.Election > 500*time.Millisecond) {
 				t.Errorf("%s, which led before: %v, saw %+v, want one transfer of those that did not", n.Name(), n == old, s)
 			}
 		}

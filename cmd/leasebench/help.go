@@ -170,10 +170,9 @@ defaults of each server: kvnode beside the others, in alternation.
 One client knows all members. Every 5 ms it begins a read (linearizable) and a write,
 each at the next member, and waits a second for each answer, whatever becomes of
 the others. Away is the longest time from the death on in which none was answered
-that had been asked for after it, until both have been back
-for half a second.
-What has died comes back before the next round. Medians, least and greatest, and
-all samples are in the text.
+that had been asked for after it, until both have been back for half a second.
+What has died comes back before the next one dies. Medians, least and greatest, all
+samples, and what clients were told instead of an answer, are in the text.
 
 cable needs Linux, ip (iproute2) and the right to make networks: root has it, and
 most systems give it to anybody in a user namespace. disk needs root, mkfs.ext4

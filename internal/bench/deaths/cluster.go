@@ -60,7 +60,7 @@ func Start(ctx context.Context, opts Options) (c *Cluster, err error) {
 	if err := c.Cluster.Start(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
-	err = c.settle(ctx)
+	err = c.gather(ctx)
 	for _, d := range c.disks {
 		err = errors.Join(err, d.sync())
 	}
@@ -99,19 +99,19 @@ func (c *Cluster) restore(ctx context.Context) error {
 	if err := c.Cluster.Start(); err != nil {
 		return err
 	}
-	return c.settle(ctx)
+	return c.gather(ctx)
 }
 
 const (
-	settleTimeout = 30 * time.Second
-	askPause      = 20 * time.Millisecond
+	agreeTimeout = 30 * time.Second
+	askPause     = 20 * time.Millisecond
 	// rest is for how long members are left alone that agree: one that has come back has
 	// caught up then.
 	rest = 400 * time.Millisecond
 )
 
-// settle waits until all members name one leader, and a while.
-func (c *Cluster) settle(ctx context.Context) error {
+// gather waits until all members name one leader, and a while.
+func (c *Cluster) gather(ctx context.Context) error {
 	if _, err := c.agreed(ctx); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (c *Cluster) settle(ctx context.Context) error {
 
 // agreed waits until all members name one leader, and returns its number.
 func (c *Cluster) agreed(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	ctx, cancel := context.WithTimeout(ctx, agreeTimeout)
 	defer cancel()
 	for {
 		leader, err := c.leader(ctx)

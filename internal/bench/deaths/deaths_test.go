@@ -1,12 +1,17 @@
 package deaths
 
 import (
+	"context"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -55,6 +60,24 @@ func TestReadsAndWritesMustBothBeBack(t *testing.T) {
 	}
 	if got := p.away(instant(100), instant(1500)); got != [2]time.Duration{1000 * time.Millisecond, 1100 * time.Millisecond} {
 		t.Errorf("away() = %v, want a second of reads and 1.1 of writes", got)
+	}
+}
+
+func TestWhatClientsWereToldIsCountedByWhoseTheyWere(t *testing.T) {
+	p := &probe{}
+	changed := rpctypes.Error(rpctypes.ErrGRPCLeaderChanged)
+	p.mu.errors[1] = []refusal{
+		{instant(99), 0, changed},
+		{instant(100), 1, changed},
+		{instant(101), 2, changed},
+		{instant(102), 0, status.Error(codes.Unavailable, "127.0.0.1:7 is gone")},
+		{instant(103), 1, context.DeadlineExceeded},
+	}
+	want := map[string]int64{
+		"clients of the others: etcdserver: leader changed": 2, "its own clients: Unavailable": 1, "clients of the others: DeadlineExceeded": 1,
+	}
+	if got := p.told(1, 0, instant(100)); !maps.Equal(got, want) {
+		t.Errorf("told() = %v, want %v", got, want)
 	}
 }
 

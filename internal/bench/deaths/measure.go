@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// Away is for how long nobody answered after something had happened: the longest time
-// without an answer from then on.
+// Away is for how long no read and no write was answered after something had happened: the
+// longest time without an answer from then on. Told counts what clients were told instead.
 type Away struct {
-	What        string
-	Read, Write time.Duration
+	What string
+	Time [2]time.Duration
+	Told [2]map[string]int64
 }
 
 const (
@@ -52,7 +53,7 @@ func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Away, err error)
 	if err := sleep(ctx, before); err != nil {
 		return nil, err
 	}
-	one, err := p.measure(ctx, d.Name, func() error {
+	one, err := p.measure(ctx, d.Name, leader, func() error {
 		err := d.happen(ctx, c, leader)
 		if err == nil && d.ended != nil {
 			err = d.ended(ctx, c, leader)
@@ -63,27 +64,30 @@ func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Away, err error)
 	if err != nil || d.undo == nil {
 		return all, err
 	}
-	one, err = p.measure(ctx, d.UndoName, func() error { return d.undo(c, leader) })
+	one, err = p.measure(ctx, d.UndoName, leader, func() error { return d.undo(c, leader) })
 	return append(all, one), err
 }
 
 // measure has something happen, and watches until all is answered again.
-func (p *probe) measure(ctx context.Context, what string, happen func() error) (Away, error) {
-	at := time.Now()
+func (p *probe) measure(ctx context.Context, what string, leader int, happen func() error) (Away, error) {
+	away, at := Away{What: what}, time.Now()
 	if err := happen(); err != nil {
-		return Away{What: what}, fmt.Errorf("%s: %w", what, err)
+		return away, fmt.Errorf("%s: %w", what, err)
 	}
 	for wait := after; ; wait = after / 10 {
 		if err := sleep(ctx, wait); err != nil {
-			return Away{What: what}, err
+			return away, err
 		}
 		now := time.Now()
 		if p.isSteady(now) {
-			longest := p.away(at, now)
-			return Away{What: what, Read: longest[0], Write: longest[1]}, nil
+			away.Time = p.away(at, now)
+			for kind := range away.Told {
+				away.Told[kind] = p.told(kind, leader, at)
+			}
+			return away, nil
 		}
 		if now.Sub(at) > mostAway {
-			return Away{What: what}, fmt.Errorf("%s: %w within %v", what, ErrAway, mostAway)
+			return away, fmt.Errorf("%s: %w within %v", what, ErrAway, mostAway)
 		}
 	}
 }

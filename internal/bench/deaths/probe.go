@@ -8,7 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/internal/procs"
 )
@@ -32,11 +34,19 @@ type probe struct {
 	mu struct {
 		sync.Mutex
 		answers [2][]answer // of reads and writes
+		errors  [2][]refusal
 	}
 }
 
 // answer is one that was right.
 type answer struct{ asked, came time.Time }
+
+// refusal is one that was none: what a client of a member was told.
+type refusal struct {
+	came   time.Time
+	member int
+	err    error
+}
 
 // begin connects with all members, and begins.
 func begin(ctx context.Context, members []*procs.Member) (*probe, error) {
@@ -62,7 +72,7 @@ func begin(ctx context.Context, members []*procs.Member) (*probe, error) {
 func (p *probe) connect(ctx context.Context, c *clientv3.Client) error {
 	for begun := time.Now(); ; {
 		err := p.ask(ctx, c, 0)
-		if err == nil || time.Since(begun) > settleTimeout {
+		if err == nil || time.Since(begun) > agreeTimeout {
 			return err
 		}
 		if err := sleep(ctx, askPause); err != nil {
@@ -93,12 +103,14 @@ func (p *probe) run(ctx context.Context, kind int) {
 		case <-tick.C:
 		}
 		p.running.Go(func() {
-			asked := time.Now()
-			if p.ask(ctx, p.clients[n%len(p.clients)], kind) != nil {
-				return
-			}
+			asked, member := time.Now(), n%len(p.clients)
+			err := p.ask(ctx, p.clients[member], kind)
 			p.mu.Lock()
 			defer p.mu.Unlock()
+			if err != nil {
+				p.mu.errors[kind] = append(p.mu.errors[kind], refusal{time.Now(), member, err})
+				return
+			}
 			p.mu.answers[kind] = append(p.mu.answers[kind], answer{asked, time.Now()})
 		})
 	}
@@ -139,4 +151,33 @@ func gap(all []answer, at, end time.Time) (longest time.Duration) {
 		longest, last = max(longest, t.Sub(last)), t
 	}
 	return longest
+}
+
+// told counts what clients of the leader, and of the others, were told from at on.
+func (p *probe) told(kind, leader int, at time.Time) map[string]int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make(map[string]int64)
+	for _, r := range p.mu.errors[kind] {
+		if r.came.Before(at) {
+			continue
+		}
+		who := "clients of the others: "
+		if r.member == leader {
+			who = "its own clients: "
+		}
+		all[who+text(r.err)]++
+	}
+	return all
+}
+
+// text is what etcd's API says, or else the code alone: the rest differs from one to the next.
+func text(err error) string {
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		return e.Error()
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Code().String()
+	}
+	return status.FromContextError(err).Code().String()
 }

@@ -3,7 +3,9 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -23,6 +25,8 @@ type Figure struct {
 	Each []float64 `json:"each,omitempty"`
 	// Failed says why there is no Value.
 	Failed string `json:"failed,omitempty"`
+	// Errors are what operations said that failed meanwhile.
+	Errors map[string]int64 `json:"errors,omitempty"`
 }
 
 // The units, as benchstat has them.
@@ -149,10 +153,21 @@ func (r *Report) figureRatio(row, what, base, arm string) float64 {
 
 // failedFigures are rows of the table of failures.
 func (r *Report) failedFigures() (rows [][]string) {
+	times := make(map[[4]string]int64)
 	for i := range r.Figures {
-		if f := &r.Figures[i]; f.Failed != "" {
-			rows = append(rows, []string{cmp.Or(f.Part, Size), f.Row, f.Arm, "1", f.Failed})
+		f := &r.Figures[i]
+		where := [4]string{cmp.Or(f.Part, Size), f.Row, f.Arm}
+		if f.Failed != "" {
+			rows = append(rows, append(where[:3:3], "1", f.Failed))
 		}
+		where[1] += " " + f.What
+		for text, n := range f.Errors {
+			where[3] = text
+			times[where] += n
+		}
+	}
+	for _, where := range slices.SortedFunc(maps.Keys(times), func(a, b [4]string) int { return slices.Compare(a[:], b[:]) }) {
+		rows = append(rows, append(where[:3:3], strconv.FormatInt(times[where], 10), where[3]))
 	}
 	return rows
 }

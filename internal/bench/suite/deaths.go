@@ -98,10 +98,10 @@ func (s *Suite) death(ctx context.Context, c *mortal, d *deaths.Death, round int
 	for _, a := range all {
 		row := fmt.Sprintf("%s, %d members", a.What, c.Size)
 		f := report.Figure{Part: report.Deaths, Row: row, Unit: report.Nanoseconds, Arm: c.Name, Round: round, Failed: failed}
-		read, write := f, f
-		read.What, read.Value = "reads", float64(a.Read)
-		write.What, write.Value = "writes", float64(a.Write)
-		s.Report.Figures = append(s.Report.Figures, read, write)
+		for kind, what := range []string{"reads", "writes"} {
+			f.What, f.Value, f.Errors = what, float64(a.Time[kind]), a.Told[kind]
+			s.Report.Figures = append(s.Report.Figures, f)
+		}
 	}
 	return err
 }
