@@ -1,6 +1,7 @@
 package deaths
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,23 +33,33 @@ func Private(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if _, err := exec.LookPath("ip"); err != nil {
-		return false, fmt.Errorf("%w: %w", ErrNotPrivate, err)
+	// Some systems let anybody begin such a process, and it may do nothing then.
+	trial := exec.CommandContext(ctx, "sh", "-c", "mount --make-rprivate / && mount -t tmpfs tmpfs /run && ip link set lo up")
+	trial.SysProcAttr = private()
+	if out, err := trial.CombinedOutput(); err != nil {
+		return false, fmt.Errorf("%w: %w: %s", ErrNotPrivate, err, bytes.TrimSpace(out))
 	}
 	cmd := exec.CommandContext(ctx, self, os.Args[1:]...)
 	cmd.Env = append(os.Environ(), privateEnv+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, time.Minute
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
-	if id := os.Getuid(); id != 0 { // root of its own, which may have networks, and may not mount disks
-		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
-		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: id, Size: 1}}
-		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
-	}
+	cmd.SysProcAttr = private()
 	if err := cmd.Start(); err != nil {
 		return false, fmt.Errorf("%w: %w", ErrNotPrivate, err)
 	}
 	return true, cmd.Wait()
+}
+
+// private makes a process with mounts and networks of its own. Unless it is root, it becomes
+// so there, and may then have networks, and may not mount disks.
+func private() *syscall.SysProcAttr {
+	a := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
+	if id := os.Getuid(); id != 0 {
+		a.Cloneflags |= syscall.CLONE_NEWUSER
+		a.UidMappings = []syscall.SysProcIDMap{{HostID: id, Size: 1}}
+		a.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	}
+	return a
 }
 
 // ioctlShutDown is EXT4_IOC_SHUTDOWN, and shutDownNow its flag by which nothing more is
