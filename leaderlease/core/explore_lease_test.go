@@ -147,9 +147,9 @@ func (s *stage) judge() (bad bool) {
 			last = uint64(t)
 		}
 	}
+	bad = *exploreRules && s.forgets()
 	for i := range s.b.nodes {
 		a := &s.actors[i]
-		bad = bad || (*exploreRules && s.b.floor > 0 && a.forgets(s.b))
 		if a.lease.term == 0 {
 			continue
 		}
@@ -171,8 +171,14 @@ func (s *stage) judge() (bad bool) {
 
 // forgets reports whether a process that began now would hold for less than is left of
 // a promise: V6 by itself, where no other node needs to do anything about it.
-func (a *actor) forgets(b *bounds) bool {
-	return a.guard.promise.until.Sub(a.now) > b.units(int(a.disk))
+func (s *stage) forgets() bool {
+	for i := range s.b.nodes {
+		a := &s.actors[i]
+		if s.b.floor > 0 && a.guard.promise.until.Sub(a.now) > s.b.units(int(a.disk)) {
+			return true
+		}
+	}
+	return false
 }
 
 // outvotes reports whether the promises that the lease of node i still has, and the
