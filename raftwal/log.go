@@ -21,7 +21,7 @@ type Log struct {
 	// w is what writers need. Its lock is taken before mu's, and held while the
 	// disk is slow.
 	w struct {
-		sync.Mutex
+		turn
 		lock   io.Closer
 		failed error // why nothing can be written any more
 		// hard is the hard state on disk. The view's may have a newer commit
@@ -62,6 +62,7 @@ func Open(cfg Config) (*Log, error) {
 	}
 	cfg.Logger = cfg.Logger.With("component", "raftwal")
 	l := &Log{cfg: cfg, dir: dir}
+	l.w.turn = newTurn()
 	l.stats.init()
 	l.w.lock = lock
 	if err := l.open(); err != nil {
@@ -83,6 +84,7 @@ func OpenReadOnly(cfg Config) (*Log, error) {
 		return nil, err
 	}
 	l := &Log{cfg: cfg, dir: dir}
+	l.w.turn = newTurn()
 	l.stats.init()
 	l.adopt(rec)
 	l.w.failed = ErrReadOnly
