@@ -97,6 +97,12 @@ func (r *seedRun) play() {
 		c := &seedClient{run: r, name: i, random: rand.New(rand.NewPCG(r.seed, uint64(i)+1))}
 		clients.Go(func() { c.work(ctx) })
 	}
+	stop := sync.OnceFunc(func() {
+		cancel()
+		clients.Wait()
+		r.asked.Wait()
+	})
+	defer stop()
 	for range seedSteps {
 		time.Sleep(time.Duration(50_000+r.random.IntN(900_000)) * time.Microsecond)
 		r.step()
@@ -104,9 +110,7 @@ func (r *seedRun) play() {
 	}
 	r.heal()
 	time.Sleep(time.Second)
-	cancel()
-	clients.Wait()
-	r.asked.Wait()
+	stop()
 	r.converge()
 	r.history.judge(r.t, r.nodes[r.members[0]].Store())
 }
