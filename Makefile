@@ -96,6 +96,10 @@ floods: ## hostile clients of HTTP/2 at the leader's port, kvnode beside etcd, a
 chaos: ## real processes killed, paused, flooded, set back, their disks full, under load, for FOR=6m; histories are judged
 	cd kvnode/e2e && $(GO) test -run '^TestChaos$$' -count 1 -v -timeout 0 . -args -slow -for=$(or $(FOR),6m)
 
+.PHONY: kvnode-seeds
+kvnode-seeds: ## whole members in virtual time under schedules of faults: SEEDS=200 from FIRST=1 on, each twice with AGAIN=1
+	GOMAXPROCS=1 $(GO) test ./kvnode -run '^TestSeeds$$' -count 1 -timeout 0 -v -args -first=$(FIRST) -seeds=$(SEEDS) $(if $(AGAIN),-again)
+
 .PHONY: raftsim
 raftsim: ## bare RawNodes alone: SEEDS=200 from FIRST=1 on, or FOR=10m, WITHOUT=HoldVotes to see it find something
 	$(RAFTSIM) '^TestSimulation$$' -args -first=$(FIRST) -seeds=$(SEEDS) $(if $(FOR),-for=$(FOR)) $(if $(WITHOUT),-without=$(WITHOUT))

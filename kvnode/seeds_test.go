@@ -6,8 +6,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	seedsFlag = flag.Int("seeds", 3, "how many schedules TestSeeds plays")
+	seedsFlag = flag.Int("seeds", 8, "how many schedules TestSeeds plays")
 	firstFlag = flag.Uint64("first", 1, "the first seed of TestSeeds")
 	againFlag = flag.Bool("again", false, "play each seed twice, and say how many histories are the same")
 )
@@ -43,22 +43,38 @@ type seedRun struct {
 // are asked to hand over, while clients read and write. What the clients saw must be
 // linearizable, and when all faults are over the members serve and have the same state.
 func TestSeeds(t *testing.T) {
-	same := 0
+	same, all := 0, make(tally)
 	for seed := *firstFlag; seed < *firstFlag+uint64(*seedsFlag); seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			sum := playSeed(t, seed)
-			if *againFlag && !t.Failed() && playSeed(t, seed) == sum {
+			once := playSeed(t, seed, all)
+			if !*againFlag || t.Failed() {
+				return
+			}
+			if again := playSeed(t, seed, all); again == once {
 				same++
+			} else {
+				t.Log(firstDifference(once, again))
 			}
 		})
 	}
+	t.Logf("%v", all)
 	if *againFlag {
 		t.Logf("%d of %d seeds gave the same history twice", same, *seedsFlag)
 	}
 }
 
-// playSeed returns a hash of all that clients and schedule saw, with the moments.
-func playSeed(t *testing.T, seed uint64) (sum uint64) {
+func firstDifference(a, b string) string {
+	other := strings.Split(b, "\n")
+	for i, line := range strings.Split(a, "\n") {
+		if i >= len(other) || line != other[i] {
+			return fmt.Sprintf("the histories differ first at\n%s\n%s", line, other[min(i, len(other)-1)])
+		}
+	}
+	return "the second history is longer"
+}
+
+// playSeed returns all that clients and schedule saw, with the moments.
+func playSeed(t *testing.T, seed uint64, all tally) (seen string) {
 	t.Helper()
 	cryptotest.SetGlobalRandom(t, seed) // raft's election timeouts, and IDs
 	r := &seedRun{seed: seed, random: rand.New(rand.NewPCG(seed, 0)), running: make([]atomic.Pointer[Node], 3)}
@@ -75,15 +91,14 @@ func playSeed(t *testing.T, seed uint64) (sum uint64) {
 		r.cluster, r.began = c, time.Now()
 		r.t = t
 		r.play()
-		h := fnv.New64a()
-		_, _ = h.Write(r.log.Bytes())
-		r.history.print(h)
-		sum = h.Sum64()
+		all.count(r.log.String(), r.history.ops)
+		r.history.print(&r.log)
+		seen = r.log.String()
 		if t.Failed() {
-			t.Logf("seed %d\n%s", seed, r.log.String())
+			t.Logf("seed %d\n%s", seed, seen)
 		}
 	})
-	return sum
+	return seen
 }
 
 func (r *seedRun) play() {

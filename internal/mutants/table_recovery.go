@@ -41,6 +41,21 @@ var recovery = []Mutant{
 		New:  "\tvar refused *leaderlease.NoLeaseError\n\treturn errors.As(err, &refused) && ",
 	},
 	{
+		Rule: "reads", Name: "a read under the lease does not wait until what it must see is applied", Pkg: nodePkg, Test: "^TestSeeds$",
+		File: "leaderlease/read.go",
+		Old:  "if l.applied.Load() < index {\n\t\treturn Read{}, false", New: "if false {\n\t\treturn Read{}, false",
+	},
+	{
+		Rule: "reads", Name: "a lease serves reads when it has expired", Pkg: nodePkg, Test: "^TestSeeds$",
+		File: "leaderlease/read.go",
+		Old:  "\tif s != core.Valid {\n\t\treturn Read{}, false\n\t}\n\tindex", New: "\tif s != core.Valid && s != core.Expired {\n\t\treturn Read{}, false\n\t}\n\tindex",
+	},
+	{
+		Rule: "storage", Name: "a disk that forgets what members have acknowledged", Pkg: nodePkg, Test: "^TestSeeds$",
+		File: "raftwal/save.go",
+		Old:  "err := w.seg.file.Sync(); err != nil {", New: "err := error(nil); err != nil {",
+	},
+	{
 		Rule: "replay", Name: "stale reads wait for the commit index on disk only", Pkg: nodePkg, Test: "^TestNoReadAfterACrashIsOlderThanAnAcknowledgedPut$",
 		File: "kvnode/replay.go",
 		Old:  "\t_, err := o.Read(ctx, ReadLease)\n",
