@@ -60,7 +60,7 @@ func (h *history) add(o *seedOp) {
 func (h *history) print(w io.Writer) {
 	slices.SortStableFunc(h.ops, func(a, b *seedOp) int { return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.client, b.client)) })
 	for _, o := range h.ops {
-		fmt.Fprintln(w, o)
+		_, _ = fmt.Fprintln(w, o)
 	}
 }
 
@@ -111,24 +111,9 @@ func (h *history) judgeKey(t *testing.T, key string, values []string) {
 	t.Helper()
 	var done []*seedOp
 	for _, o := range h.ops {
-		if o.key != key {
-			continue
+		if o.key == key && h.took(t, o, values) {
+			done = append(done, o)
 		}
-		at := int64(slices.Index(values[1:], o.value) + 1)
-		switch {
-		case o.writes() && o.err != nil && at > 0:
-			if nothingDone(o.err) {
-				t.Errorf("refused, and done: %v", o)
-			}
-			o.wrote, o.version, o.end = true, at, h.tick+1
-		case o.err != nil:
-			continue
-		case o.version >= int64(len(values)), (o.wrote || !o.writes()) && values[o.version] != o.value:
-			t.Errorf("lost: %v; there are %d versions", o, len(values)-1)
-		case o.kind == "cas" && o.wrote != (o.version == o.expect+1) && (o.wrote || o.version == o.expect):
-			t.Errorf("a swap of version %d: %v", o.expect, o)
-		}
-		done = append(done, o)
 	}
 	for _, a := range done {
 		for _, b := range done {
@@ -139,5 +124,39 @@ func (h *history) judgeKey(t *testing.T, key string, values []string) {
 	}
 	if done == nil {
 		t.Errorf("nothing was done to %s", key)
+	}
+}
+
+// took reports whether o took place, and where it is among the versions. A write of
+// which its client knows nothing has no end.
+func (h *history) took(t *testing.T, o *seedOp, values []string) bool {
+	t.Helper()
+	if o.err != nil {
+		at := slices.Index(values, o.value)
+		if !o.writes() || at <= 0 {
+			return false
+		}
+		if nothingDone(o.err) {
+			t.Errorf("refused, and done: %v", o)
+		}
+		o.wrote, o.version, o.end = true, int64(at), h.tick+1
+		return true
+	}
+	shown := o.wrote || !o.writes() // a swap that failed shows a version only
+	if o.version >= int64(len(values)) || shown && values[o.version] != o.value {
+		t.Errorf("lost: %v; there are %d versions", o, len(values)-1)
+		return false
+	}
+	o.judgeSwap(t)
+	return true
+}
+
+func (o *seedOp) judgeSwap(t *testing.T) {
+	t.Helper()
+	if o.kind != "cas" {
+		return
+	}
+	if o.wrote && o.version != o.expect+1 || !o.wrote && o.version == o.expect {
+		t.Errorf("a swap of version %d: %v", o.expect, o)
 	}
 }
