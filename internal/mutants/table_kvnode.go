@@ -91,7 +91,7 @@ var members = []Mutant{
 		Rule: "apply", Name: "a read is admitted before what it must see is applied", Pkg: nodePkg, Test: "^TestAReadWaitsForWhatIsCommitted$",
 		File: "kvnode/apply.go",
 		Old:  "\tbytes := 0\n\tfor _, e := range j.entries {\n",
-		New:  "\tbytes := 0\n\tif k := len(j.entries); k > 0 && !isConfChange(j.entries[k-1]) {\n\t\tn.lease.Applied(j.entries[k-1].GetIndex())\n\t}\n\tfor _, e := range j.entries {\n",
+		New:  "\tbytes := 0\n\tif k := len(j.entries); k > 0 && !isConfChange(j.entries[k-1]) {\n\t\ta.lease.Applied(j.entries[k-1].GetIndex())\n\t}\n\tfor _, e := range j.entries {\n",
 	},
 	{
 		Rule: "apply", Name: "work of a term is applied in another one", Pkg: storePkg, Test: "^TestFenceDropsCommandsOfOtherTerms$",
