@@ -9,6 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/leaderlease/go/internal/pause"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -55,7 +56,7 @@ const revisionInterval = 5 * time.Minute
 
 func (c *Config) runByRevision(ctx context.Context) {
 	var done int64
-	for sleep(ctx, revisionInterval) {
+	for pause.For(ctx, revisionInterval) == nil {
 		rev := c.Revisions.Revision() - c.Policy.Revisions
 		if rev <= 0 || rev == done {
 			continue
@@ -74,13 +75,13 @@ const samples = 10
 
 func (c *Config) runPeriodic(ctx context.Context) {
 	interval := min(c.Policy.Period, maxInterval)
-	pause := interval / samples
-	seen := window{size: int(c.Policy.Period/pause) + 1}
+	apart := interval / samples
+	seen := window{size: int(c.Policy.Period/apart) + 1}
 	var done int64
 	last, wait := time.Now(), c.Policy.Period // at first until a whole period was seen
 	for {
 		seen.add(c.Revisions.Revision())
-		if !sleep(ctx, pause) {
+		if pause.For(ctx, apart) != nil {
 			return
 		}
 		rev := seen.oldest()
@@ -114,14 +115,4 @@ func (c *Config) compact(ctx context.Context, rev int64) bool {
 		c.Logger.Warn("not compacted", "revision", rev, "error", err)
 	}
 	return false
-}
-
-// sleep returns false if ctx has ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leaderlease/go/internal/pause"
 	"github.com/leaderlease/go/internal/procs"
 )
 
@@ -115,7 +116,7 @@ func (c *Cluster) gather(ctx context.Context) error {
 	if _, err := c.agreed(ctx); err != nil {
 		return err
 	}
-	return sleep(ctx, rest)
+	return pause.For(ctx, rest)
 }
 
 // agreed waits until all members name one leader, and returns its number.
@@ -127,7 +128,7 @@ func (c *Cluster) agreed(ctx context.Context) (int, error) {
 		if err == nil {
 			return leader, nil
 		}
-		if sleep(ctx, askPause) != nil {
+		if pause.For(ctx, askPause) != nil {
 			return 0, fmt.Errorf("%d members do not agree on a leader: %w\n%s", len(c.Members()), err, c.Members()[0].LogTail())
 		}
 	}
@@ -150,15 +151,6 @@ func (c *Cluster) leader(ctx context.Context) (int, error) {
 		return 0, errApart
 	}
 	return i, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }
 
 // Possible says why members cannot have what they need, by trying it.

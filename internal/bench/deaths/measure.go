@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/leaderlease/go/internal/pause"
 )
 
 // Away is for how long no read and no write was answered after something had happened: the
@@ -50,7 +52,7 @@ func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Away, err error)
 	}
 	defer func() { err = errors.Join(err, c.restore(ctx)) }()
 	defer func() { err = errors.Join(err, p.close()) }()
-	if err := sleep(ctx, before); err != nil {
+	if err := pause.For(ctx, before); err != nil {
 		return nil, err
 	}
 	one, err := p.measure(ctx, d.Name, leader, func() error {
@@ -75,7 +77,7 @@ func (p *probe) measure(ctx context.Context, what string, leader int, happen fun
 		return away, fmt.Errorf("%s: %w", what, err)
 	}
 	for wait := after; ; wait = after / 10 {
-		if err := sleep(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return away, err
 		}
 		now := time.Now()

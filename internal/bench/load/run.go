@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/leaderlease/go/internal/pause"
 )
 
 // The phases of a closed loop.
@@ -67,13 +69,13 @@ func (l Load) Run(ctx context.Context) (*Result, error) {
 
 // pace leads a closed loop through its phases.
 func (r *run) pace(ctx context.Context) {
-	sleep(ctx, r.Warmup)
+	_ = pause.For(ctx, r.Warmup)
 	if tooFastToTime(r.warm.Load(), r.Warmup, runtime.GOMAXPROCS(0)) {
 		r.sample.Store(fastSample)
 	}
 	r.phase.Store(measuring)
 	begin := time.Now()
-	sleep(ctx, r.Duration)
+	_ = pause.For(ctx, r.Duration)
 	r.phase.Store(stopping)
 	r.result.Elapsed = time.Since(begin)
 }
@@ -136,17 +138,4 @@ func (r *run) newWorker(i int) *worker {
 		w.latency[k] = latencies{mu: &r.mu, to: r.result.Of(k).Latency, kept: make([]int64, 0, keptLatencies)}
 	}
 	return w
-}
-
-// sleep returns after d, or when ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

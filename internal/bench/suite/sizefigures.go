@@ -9,6 +9,7 @@ import (
 	"github.com/leaderlease/go/internal/bench/atsize"
 	"github.com/leaderlease/go/internal/bench/load"
 	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/internal/pause"
 )
 
 // probed notes what a client has waited.
@@ -102,16 +103,7 @@ func cpuOf(c *sized) (sum time.Duration, err error) {
 }
 
 // rest lets the members settle.
-func rest(ctx context.Context, c *sized) error { return sleep(ctx, c.plan.Warmup) }
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
+func rest(ctx context.Context, c *sized) error { return pause.For(ctx, c.plan.Warmup) }
 
 // count prints a number with its thousands apart.
 func count(n int) string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leaderlease/go/internal/bench/atsize"
 	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/internal/pause"
 )
 
 // scans is how often each is made.
@@ -100,7 +101,7 @@ func (s *Suite) compaction(ctx context.Context, c *sized) error {
 			return err
 		}
 		// Servers that answer sooner do their work later.
-		return sleep(ctx, c.plan.Duration-time.Since(begun))
+		return pause.For(ctx, c.plan.Duration-time.Since(begun))
 	})
 	if err != nil {
 		return err

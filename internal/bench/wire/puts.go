@@ -8,6 +8,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/internal/pause"
 )
 
 // puts are what was written. Each value says what it is.
@@ -54,7 +56,7 @@ func (p *puts) end(ctx context.Context, c *clientv3.Client) error {
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		sleep(ctx, reopenPause)
+		_ = pause.For(ctx, reopenPause)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/internal/bench/load"
+	"github.com/leaderlease/go/internal/pause"
 )
 
 // renewTTL is in seconds: longer than any run, so that no TTL lease may expire.
@@ -153,7 +154,7 @@ func (r *renewRun) client(ctx context.Context, api pb.LeaseClient, number int) {
 		if err := r.stream(ctx, api, number, opened); err != nil {
 			opened()
 			r.renew.note(&r.window, 0, err)
-			sleep(ctx, reopenPause)
+			_ = pause.For(ctx, reopenPause)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/bench/load"
+	"github.com/leaderlease/go/internal/pause"
 )
 
 // Times are how long a measurement takes.
@@ -34,10 +35,10 @@ type window struct{ phase atomic.Int32 }
 
 // pass leads through the phases and returns how long the counting took.
 func (w *window) pass(ctx context.Context, t Times) time.Duration {
-	sleep(ctx, t.Warmup)
+	_ = pause.For(ctx, t.Warmup)
 	w.phase.Store(counting)
 	begin := time.Now()
-	sleep(ctx, t.Duration)
+	_ = pause.For(ctx, t.Duration)
 	w.phase.Store(over)
 	return time.Since(begin)
 }
@@ -70,14 +71,4 @@ func (c *counter) note(w *window, took time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w.note(c.tally, took, err)
-}
-
-// sleep returns after d, or when ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

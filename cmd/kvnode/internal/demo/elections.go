@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/leaderlease/go/internal/pause"
 )
 
 // election is when a member won, as far as can be known from outside: it did not
@@ -68,7 +70,7 @@ func watchElection(ctx context.Context, c *client, old uint64) (e election, won 
 		default:
 			e.after = asked
 		}
-		_ = sleep(ctx, watchPause)
+		_ = pause.For(ctx, watchPause)
 	}
 	return e, false
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/kvclient"
+	"github.com/leaderlease/go/internal/pause"
 )
 
 // probePause is between two reads of a prober.
@@ -56,7 +57,7 @@ func (p *play) probe(ctx context.Context, c *client) *prober {
 				pr.mu.seen.add(got)
 				pr.mu.Unlock()
 			}
-			_ = sleep(ctx, probePause)
+			_ = pause.For(ctx, probePause)
 		}
 	})
 	return pr

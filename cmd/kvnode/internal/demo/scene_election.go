@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/kvclient"
+	"github.com/leaderlease/go/internal/pause"
 )
 
 // firstKey is the first that anybody reads.
@@ -59,7 +60,7 @@ func firstOf[T any](ctx context.Context, p *play, clients []*client, ask func(ct
 					answers <- got
 					return
 				}
-				_ = sleep(ctx, retryPause)
+				_ = pause.For(ctx, retryPause)
 			}
 		})
 	}
@@ -74,14 +75,4 @@ func firstOf[T any](ctx context.Context, p *play, clients []*client, ask func(ct
 // firstRead reads a key.
 func firstRead(ctx context.Context, a *actor, c *client, _ int) (kvclient.Answer, error) {
 	return a.get(ctx, c, firstKey, modeAuto)
-}
-
-// sleep returns early if ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
