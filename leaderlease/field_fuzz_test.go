@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
 // fuzzed are the messages that a hostile peer sends to a leader and to a
@@ -44,7 +45,7 @@ func FuzzLeaseField(f *testing.F) {
 func (p *puppet) fuzzOne(typ raftpb.MessageType, unknown []byte, forced bool) {
 	m := p.message(typ, 3, 1)
 	if forced {
-		m.Context = []byte(campaignTransfer)
+		m.Context = []byte(votes.CampaignTransfer)
 	}
 	m.ProtoReflect().SetUnknown(unknown)
 	p.Incoming(m)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
 // overWire is what a peer receives of m.
@@ -219,7 +220,7 @@ func TestReleaseRidesOnItsOwnTransferOnly(t *testing.T) {
 			m := p.message(tc.typ, 3, 1)
 			m.Term = new(tc.term)
 			if tc.forced {
-				m.Context = []byte(campaignTransfer)
+				m.Context = []byte(votes.CampaignTransfer)
 			}
 			attachRelease(m, tc.rel)
 			if got := p.Incoming(m); got != tc.admits {

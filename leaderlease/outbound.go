@@ -10,10 +10,6 @@ import (
 	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
-// campaignTransfer is how raft marks the votes of a leadership transfer
-// (raft.go, campaign); such votes pass raft's own CheckQuorum lease.
-const campaignTransfer = "CampaignTransfer"
-
 // outboundLocked stamps and withholds messages on their way out. A transfer is
 // looked for first: it ends the lease and stops the probes of its own Ready.
 // Requests for votes wait until their term is durable (V9); what binds this node
@@ -113,7 +109,7 @@ func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {
 		return false
 	}
 	var rel *core.Release
-	if string(m.GetContext()) == campaignTransfer {
+	if votes.OfTransfer(m) {
 		if r, ok := l.mu.guard.Released(m.GetTerm()); ok {
 			attachRelease(m, r)
 			rel = &r

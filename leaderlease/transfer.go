@@ -4,6 +4,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
 // releaseLocked gives the lease up before a MsgTimeoutNow leaves, and says so
@@ -27,7 +28,7 @@ func releases(m *raftpb.Message, r core.Release) bool {
 	case raftpb.MsgTimeoutNow:
 		return r.Term == m.GetTerm()
 	case raftpb.MsgVote:
-		return r.Term < m.GetTerm() && string(m.GetContext()) == campaignTransfer
+		return r.Term < m.GetTerm() && votes.OfTransfer(m)
 	default:
 		return false
 	}

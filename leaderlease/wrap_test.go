@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
 // bothModes runs a test in a bubble with and without AsyncStorageWrites.
@@ -210,7 +211,7 @@ func TestWrappedStepKeepsVotesAway(t *testing.T) {
 		term := f.Lease.Info().Term
 		vote := &raftpb.Message{
 			Type: raftpb.MsgVote.Enum(), From: new(uint64(3)), To: new(uint64(2)), Term: new(term + 7),
-			LogTerm: new(term + 6), Index: new(uint64(100)), Context: []byte(campaignTransfer),
+			LogTerm: new(term + 6), Index: new(uint64(100)), Context: []byte(votes.CampaignTransfer),
 		}
 		if err := f.Step(t.Context(), vote); err != nil {
 			t.Errorf("Step(vote) = %v, want it dropped without an error", err)

@@ -6,6 +6,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
 // Config is what a member knows of itself and of its group's timing.
@@ -163,15 +165,12 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 	case raftpb.MsgTimeoutNow:
 		d.asked = now
 	case raftpb.MsgVote:
-		if string(m.GetContext()) == campaignTransfer {
+		if votes.OfTransfer(m) {
 			d.asked = now
 		}
 	}
 	return Decision{}
 }
-
-// campaignTransfer is how raft marks the votes of a transfer, see campaignTransfer in raft.go.
-const campaignTransfer = "CampaignTransfer"
 
 func (d *Detector) alive(now time.Time) {
 	d.heard, d.silent, d.asked = now, 0, time.Time{}

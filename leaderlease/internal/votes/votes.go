@@ -1,5 +1,5 @@
 // Package votes keeps a candidate's requests back until its term is on its disk
-// (V9).
+// (V9), and knows those of a transfer.
 //
 // With AsyncStorageWrites raft 3.7 sends MsgVote in the Ready that begins to
 // write the candidate's own term and vote. If the others' votes elect it and it
@@ -52,5 +52,12 @@ func AfterTerm(msgs []*raftpb.Message) (kept, stray []*raftpb.Message) {
 	}
 	return kept, stray
 }
+
+// CampaignTransfer is how raft marks the requests for votes of a transfer (raft.go,
+// campaignTransfer); they pass raft's own CheckQuorum lease.
+const CampaignTransfer = "CampaignTransfer"
+
+// OfTransfer reports whether m has the mark of a transfer's requests.
+func OfTransfer(m *raftpb.Message) bool { return string(m.GetContext()) == CampaignTransfer }
 
 func asks(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgVote }
