@@ -57,8 +57,11 @@ func (c *chaos) fullDisk() error {
 		return fmt.Errorf("once there is room again: %w", err)
 	}
 	return m.Use(func(cl *clientv3.Client) error {
-		_, err := cl.Delete(ctx, "ballast")
-		return errors.Join(err, putAndGet(ctx, cl, "there is room again"))
+		// Until m has caught up a snapshot may cover the entry, so that m never learns the outcome.
+		if err := retry(ctx, func(ctx context.Context) error { _, err := cl.Delete(ctx, "ballast"); return err }); err != nil {
+			return err
+		}
+		return putAndGet(ctx, cl, "there is room again")
 	})
 }
 
