@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 
 	"github.com/spf13/cobra"
 
@@ -64,11 +65,14 @@ func Main(sys System) int {
 	_, usage := errors.AsType[usageError](err)
 	usage = usage || !began
 	_, wrong := errors.AsType[*server.ConfigError](err)
+	child, ended := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.Is(err, errReported):
 		return exitFailed
+	case ended && child.ExitCode() > 0 && !errors.Is(err, errLockLost): // what kvnode lock has run has said why
+		return child.ExitCode()
 	}
 	said := printable(settings.Spoken(err.Error()))
 	switch {
@@ -131,6 +135,11 @@ func commands(sys *System) []*cobra.Command {
 		newServe(sys),
 		demo.Command(),
 		newStatus(sys),
+		newGet(sys),
+		newPut(sys),
+		newDel(sys),
+		newWatch(sys),
+		newLock(sys),
 		newSnapshot(sys),
 		newWAL(sys),
 		newTrace(sys),

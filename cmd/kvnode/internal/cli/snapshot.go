@@ -12,14 +12,14 @@ import (
 func newSnapshot(sys *System) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Look at a saved snapshot, or begin a new cluster with one",
-		Long: `Snapshot works on the files that etcdctl snapshot save writes when it talks to a kvnode, and on the
+		Short: "Save a snapshot, look at one, or begin a new cluster with one",
+		Long: `Snapshot works on the files that it saves, or etcdctl snapshot save of a kvnode, and on the
 data directories of members that do not run. Those of etcd's own servers hold something else and are
 refused.`,
 		Args: nearest.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	cmd.AddCommand(newSnapshotStatus(sys), newSnapshotRestore(sys))
+	cmd.AddCommand(newSnapshotSave(sys), newSnapshotStatus(sys), newSnapshotVerify(sys), newSnapshotRestore(sys))
 	return cmd
 }
 

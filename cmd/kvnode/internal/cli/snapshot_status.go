@@ -25,22 +25,27 @@ on standard error, and in json as "replayed".
 It needs room for a copy of the state in the directory for temporary files.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			write, ok := snapshotWriters[output]
-			if !ok {
-				return usageError{fmt.Errorf("--write-out %q must be simple, table or json", output)}
-			}
-			info, err := node.InspectSnapshot(args[0])
-			if err != nil {
-				return fmt.Errorf("kvnode snapshot status: %w", err)
-			}
-			warnOfBareStore(sys, args[0])
-			sayReplayed(sys, args[0], info.Replayed)
-			return write(sys.Stdout, newSnapshotLine(&info))
+			return describe(args[0], output, sys)
 		},
 		ValidArgsFunction: completeSnapshot,
 	}
 	cmd.Flags().StringVarP(&output, "write-out", "w", "simple", "simple, table or json")
 	return cmd
+}
+
+// describe checks a snapshot and prints what it holds.
+func describe(path, output string, sys *System) error {
+	write, ok := snapshotWriters[output]
+	if !ok {
+		return usageError{fmt.Errorf("--write-out %q must be simple, table or json", output)}
+	}
+	info, err := node.InspectSnapshot(path)
+	if err != nil {
+		return fmt.Errorf("kvnode snapshot status: %w", err)
+	}
+	warnOfBareStore(sys, path)
+	sayReplayed(sys, path, info.Replayed)
+	return write(sys.Stdout, newSnapshotLine(&info))
 }
 
 // snapshotLine describes a snapshot. The first four names are etcdutl's.

@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,13 +25,12 @@ the log. It exits with 1 if a member does not answer.`
 
 // asker is what kvnode status was told.
 type asker struct {
-	sys       *System
-	endpoints []string
-	secure    secure
-	timeout   time.Duration
-	interval  time.Duration
-	watch     bool
-	output    string
+	caller
+
+	sys      *System
+	interval time.Duration
+	watch    bool
+	output   string
 }
 
 func newStatus(sys *System) *cobra.Command {
@@ -47,9 +43,7 @@ func newStatus(sys *System) *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return a.run(c.Context()) },
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&a.endpoints, "endpoints", []string{"127.0.0.1:2379"}, "client URLs or addresses of the members")
-	a.secure.flags(flags)
-	flags.DurationVar(&a.timeout, "timeout", 2*time.Second, "how long to wait for an answer")
+	a.caller.flags(flags, 2*time.Second)
 	flags.BoolVarP(&a.watch, "watch", "w", false, "ask again, and draw again, until interrupted")
 	flags.DurationVar(&a.interval, "interval", time.Second, "how often, with --watch")
 	flags.StringVarP(&a.output, "output", "o", "table", "table or json; with --watch a line of JSON each time")
@@ -63,14 +57,10 @@ func (a *asker) check() error {
 	switch {
 	case a.output != "table" && a.output != "json":
 		return usageError{fmt.Errorf("--output %q must be table or json", a.output)}
-	case len(a.endpoints) == 0:
-		return usageError{fmt.Errorf("--endpoints names no member")}
 	case a.interval < 10*time.Millisecond:
 		return usageError{fmt.Errorf("--interval %v must be 10ms at least", a.interval)}
-	case a.timeout <= 0:
-		return usageError{fmt.Errorf("--timeout %v must be positive", a.timeout)}
 	}
-	return nil
+	return a.caller.check()
 }
 
 func (a *asker) run(ctx context.Context) error {
@@ -89,7 +79,7 @@ func (a *asker) run(ctx context.Context) error {
 	if !a.watch {
 		return a.once(ctx, members)
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	return a.redraw(ctx, members)
 }

@@ -76,7 +76,7 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	a := &asker{
-		sys: &System{Stdout: &out}, endpoints: []string{free(t)}, timeout: time.Second,
+		sys: &System{Stdout: &out}, caller: caller{endpoints: []string{free(t)}, timeout: time.Second},
 		interval: 10 * time.Millisecond, watch: true, output: "table",
 	}
 	go func() { done <- a.run(ctx) }()

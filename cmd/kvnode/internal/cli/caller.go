@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode/client"
+)
+
+// caller is what commands that ask a cluster were told of it.
+type caller struct {
+	endpoints []string
+	secure    secure
+	timeout   time.Duration
+}
+
+func (c *caller) flags(fs *pflag.FlagSet, timeout time.Duration) {
+	fs.StringSliceVar(&c.endpoints, "endpoints", []string{"127.0.0.1:2379"}, "client URLs or addresses of the members")
+	c.secure.flags(fs)
+	fs.DurationVar(&c.timeout, "timeout", timeout, "how long to wait for an answer")
+}
+
+func (c *caller) check() error {
+	switch {
+	case len(c.endpoints) == 0:
+		return usageError{errors.New("--endpoints names no member")}
+	case c.timeout <= 0:
+		return usageError{fmt.Errorf("--timeout %v must be positive", c.timeout)}
+	}
+	return nil
+}
+
+// config is that of a client of all endpoints, which finds the leader among them.
+func (c *caller) config() (clientv3.Config, error) {
+	cfg := clientv3.Config{Endpoints: c.endpoints, DialOptions: client.DialOptions(), Logger: zap.NewNop()}
+	if err := c.check(); err != nil {
+		return cfg, err
+	}
+	secured := c.secure.given()
+	for _, name := range c.endpoints {
+		if _, _, err := c.secure.endpoint(name); err != nil {
+			return cfg, usageError{err}
+		}
+		secured = secured || strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "unixs://")
+	}
+	if !secured {
+		return cfg, nil
+	}
+	files, err := c.secure.config()
+	if err != nil {
+		return cfg, usageError{err}
+	}
+	cfg.TLS = files
+	return cfg, nil
+}
+
+// with runs do with a client.
+func (c *caller) with(do func(*clientv3.Client) error) error {
+	cfg, err := c.config()
+	if err != nil {
+		return err
+	}
+	cl, err := clientv3.New(cfg)
+	if err != nil {
+		return usageError{fmt.Errorf("--endpoints %q: %w", c.endpoints, err)}
+	}
+	defer func() { _ = cl.Close() }() // nothing is under way
+	return c.told(do(cl))
+}
+
+// within runs do with a client for as long as --timeout says.
+func (c *caller) within(ctx context.Context, do func(context.Context, *clientv3.Client) error) error {
+	return c.with(func(cl *clientv3.Client) error {
+		ctx, cancel := context.WithTimeout(ctx, c.timeout)
+		defer cancel()
+		return do(ctx, cl)
+	})
+}
+
+// told is err as people read it, with whom was asked.
+func (c *caller) told(err error) error {
+	if _, ok := errors.AsType[usageError](err); ok || err == nil {
+		return err
+	}
+	if s, ok := grpcstatus.FromError(err); ok {
+		return fmt.Errorf("%s: %s", strings.Join(c.endpoints, ","), plain(s.Message()))
+	}
+	return fmt.Errorf("%s: %w", strings.Join(c.endpoints, ","), err)
+}
+
+// untilInterrupted ends its context at the first signal, and leaves the second one to the system.
+func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}

@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+)
+
+// locker is what kvnode lock was told.
+type locker struct {
+	caller
+
+	name    string
+	command []string
+	ttl     time.Duration
+}
+
+const lockLong = `Lock waits for the lock NAME, prints its key and its fencing token, and holds it until it is
+interrupted, or for as long as COMMAND runs, which finds them in its environment as ETCD_LOCK_KEY and
+KVNODE_FENCING_TOKEN. It exits with the code of COMMAND.
+
+A token is greater than that of each holder before. A holder that was paused for longer than --ttl does not
+know that another one has the lock by now: what the lock protects has to refuse tokens smaller than
+the greatest it has seen. A lock that is known to be lost kills COMMAND.`
+
+func newLock(sys *System) *cobra.Command {
+	l := &locker{}
+	cmd := &cobra.Command{
+		Use:   "lock NAME [-- COMMAND [ARG...]]",
+		Short: "Hold a lock while a command runs, or until interrupted",
+		Long:  lockLong,
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			l.name, l.command = args[0], args[1:]
+			return l.run(c.Context(), sys)
+		},
+	}
+	l.caller.flags(cmd.Flags(), commandTimeout)
+	cmd.Flags().DurationVar(&l.ttl, "ttl", 10*time.Second, "how long the lock outlives a holder that is gone, in whole seconds")
+	return cmd
+}
+
+func (l *locker) run(ctx context.Context, sys *System) error {
+	switch {
+	case l.name == "":
+		return usageError{errors.New(`NAME "" must not be empty`)}
+	case l.ttl < time.Second || l.ttl%time.Second != 0:
+		return usageError{fmt.Errorf("--ttl %v must be whole seconds, 1s at least", l.ttl)}
+	}
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	return l.with(func(c *clientv3.Client) error { return l.hold(ctx, c, sys) })
+}
+
+// hold takes the lock, has it for as long as it is wanted, and gives it back.
+func (l *locker) hold(ctx context.Context, c *clientv3.Client, sys *System) (err error) {
+	answered, cancel := context.WithTimeout(ctx, l.timeout)
+	defer cancel()
+	granted, err := c.Grant(answered, int64(l.ttl.Seconds()))
+	if err != nil {
+		return err
+	}
+	session, err := concurrency.NewSession(c, concurrency.WithLease(granted.ID))
+	if err != nil {
+		return err
+	}
+	// Its revocation deletes the lock's key.
+	defer func() { err = errors.Join(err, session.Close()) }()
+	mutex := concurrency.NewMutex(session, l.name)
+	if err := mutex.Lock(ctx); err != nil {
+		if ctx.Err() != nil {
+			return errReported // interrupted while it waited
+		}
+		return err
+	}
+	got, err := c.Get(ctx, mutex.Key())
+	if err != nil {
+		return err
+	}
+	if len(got.Kvs) == 0 {
+		return errLockLost
+	}
+	return l.use(ctx, session, mutex.Key(), got.Kvs[0].GetCreateRevision(), sys)
+}
+
+var errLockLost = errors.New("the lock is lost: its TTL lease has ended")
+
+// use does what the lock is for.
+func (l *locker) use(ctx context.Context, session *concurrency.Session, key string, token int64, sys *System) error {
+	if len(l.command) > 0 {
+		environ := append(os.Environ(), "ETCD_LOCK_KEY="+key, fmt.Sprint("KVNODE_FENCING_TOKEN=", token))
+		return runLocked(session.Done(), l.command, environ, sys)
+	}
+	if _, err := fmt.Fprintf(sys.Stdout, "%s\n%d\n", key, token); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-session.Done():
+		return errLockLost
+	}
+}
+
+// runLocked runs a command, and kills it once the lock is lost. Signals are its own to handle.
+func runLocked(lost <-chan struct{}, command, environ []string, sys *System) error {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	// #nosec G204 -- whoever gave the command line is to run it.
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = environ, os.Stdin, sys.Stdout, sys.Stderr
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	if err := cmd.Start(); err != nil {
+		return usageError{err}
+	}
+	go func() {
+		for {
+			select {
+			case <-lost:
+				cancel(errLockLost)
+				return
+			case s := <-signals:
+				_ = cmd.Process.Signal(s) // it may have ended just now
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	err := cmd.Wait()
+	return errors.Join(context.Cause(ctx), err)
+}

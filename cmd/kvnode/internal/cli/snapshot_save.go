@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.etcd.io/etcd/client/v3/snapshot"
+	"go.uber.org/zap"
+
+	node "github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/raftwal/fs"
+)
+
+func newSnapshotSave(sys *System) *cobra.Command {
+	c := &caller{}
+	cmd := &cobra.Command{
+		Use:   "save FILE",
+		Short: "Save what a member has to a file, and check it",
+		Long: `Save asks one member for all that it has, checks what it got, and prints it as snapshot status does.
+FILE is replaced once all has arrived and is on disk. A member that lags, or is cut off, gives what it
+has: ask the leader (kvnode status) for a backup.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return save(cmd.Context(), c, args[0], sys) },
+	}
+	c.flags(cmd.Flags(), 10*time.Minute)
+	return cmd
+}
+
+func save(ctx context.Context, c *caller, path string, sys *System) error {
+	cfg, err := c.config()
+	if err != nil {
+		return err
+	}
+	if len(c.endpoints) != 1 {
+		return usageError{fmt.Errorf("--endpoints %q must be one member", c.endpoints)}
+	}
+	ctx, stop := untilInterrupted(ctx)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	if _, err := snapshot.SaveWithVersion(ctx, zap.NewNop(), cfg, path); err != nil {
+		return c.told(err)
+	}
+	if err := fs.SyncDir(filepath.Dir(path)); err != nil {
+		return err
+	}
+	return describe(path, "simple", sys)
+}
+
+func newSnapshotVerify(sys *System) *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify FILE|DATA_DIR...",
+		Short: "Check snapshots",
+		Long: `Verify reads all of each snapshot, compares it with its checksum, and prints a line of each that is whole.
+It exits with 1 at the first that is not.`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: completeSnapshot,
+		RunE: func(_ *cobra.Command, files []string) error {
+			for _, path := range files {
+				info, err := node.InspectSnapshot(path)
+				if err != nil {
+					return fmt.Errorf("kvnode snapshot verify: %s: %w", path, err)
+				}
+				warnOfBareStore(sys, path)
+				if _, err := fmt.Fprintf(sys.Stdout, "%s: whole, revision %d, %d keys, hash %x\n", path, info.Revision, info.Keys, info.Hash.Hash); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
