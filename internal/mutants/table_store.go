@@ -129,7 +129,7 @@ var stores = []Mutant{
 		Rule: "storage", Name: "deletes of one revision in map order", Pkg: storeSim, Test: "^TestSimulation$",
 		File: "kvnode/store/write.go",
 		Old:  "\tfor _, v := range found {\n",
-		New:  "\torder := map[*version]bool{}\n\tfor _, v := range found {\n\t\torder[v] = true\n\t}\n\tfor v := range order {\n",
+		New:  "\torder := map[*Version]bool{}\n\tfor _, v := range found {\n\t\torder[v] = true\n\t}\n\tfor v := range order {\n",
 	},
 	{
 		Rule: "storage", Name: "members are not in the checkpoint", Pkg: storeSim, Test: "^TestSimulation$",
