@@ -231,3 +231,8 @@ fmt-check:
 	@out=$$($(call TOOL,gofumpt) -l .) || exit 1; \
 	test -z "$$out" || { echo "not formatted, run make fmt:"; echo "$$out"; exit 1; }
 	$(GO) fix -diff $(PKG)
+
+.PHONY: alerts
+alerts: ## the shipped alerts against made-up series, with promtool (Debian: prometheus)
+	promtool check rules deploy/prometheus/kvnode.rules.yaml
+	promtool test rules deploy/prometheus/kvnode.test.yaml
