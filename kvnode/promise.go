@@ -31,10 +31,12 @@ const (
 // a wide margin has a longer promise, and a short promise a margin that leaves two heartbeats.
 func (c *Config) Lease() (duration, margin time.Duration) {
 	if duration = c.LeaseDuration; duration == 0 {
-		tick := max(c.TickInterval, min(formerTick, c.ElectionTimeout/minElectionTicks))
-		duration = c.ElectionTimeout.Truncate(tick) - tick
+		tick, most := max(c.TickInterval, min(formerTick, c.ElectionTimeout/minElectionTicks)), min(c.MaxClockSkew, c.ElectionTimeout)
+		duration = max(c.ElectionTimeout.Truncate(tick)-tick, most+2*c.TickInterval)
+		// Ticks that are longer than formerTick, or do not go into the timeout, leave less of it.
+		duration = min(duration, c.ElectionTimeout.Truncate(c.TickInterval)-c.TickInterval)
 		if c.countsSuspend() {
-			duration = min(duration, max(shortPromise, leastBeats*c.TickInterval, min(c.MaxClockSkew, c.ElectionTimeout)*5/2))
+			duration = min(duration, max(shortPromise, leastBeats*c.TickInterval, most*5/2))
 		}
 	}
 	if margin = c.MaxClockSkew; margin == 0 {

@@ -34,6 +34,9 @@ func TestTheDefaultsOfTheLease(t *testing.T) {
 		{"a patient cluster", Config{Clock: awake{}, ElectionTimeout: 10 * time.Second}, 250 * ms, 100 * ms},
 		{"the fewest heartbeats", Config{Clock: awake{}, TickInterval: 200 * ms}, 800 * ms, 160 * ms},
 		{"an impatient cluster", Config{Clock: awake{}, TickInterval: 10 * ms, ElectionTimeout: 100 * ms}, 80 * ms, 32 * ms},
+		{"heartbeats that do not go into the election timeout", Config{Clock: awake{}, TickInterval: 45 * ms, ElectionTimeout: 300 * ms}, 225 * ms, 90 * ms},
+		{"the same of a clock that does not count suspended time", Config{Clock: clock.Runtime(), TickInterval: 80 * ms}, 880 * ms, 176 * ms},
+		{"a margin that leaves two heartbeats", Config{Clock: awake{}, ElectionTimeout: 300 * ms, MaxClockSkew: 150 * ms}, 250 * ms, 150 * ms},
 		{"a longer promise", Config{Clock: awake{}, LeaseDuration: 900 * ms}, 900 * ms, 180 * ms},
 		{"a short promise of former versions", Config{Clock: awake{}, LeaseDuration: 250 * ms, TickInterval: 100 * ms}, 250 * ms, 50 * ms},
 		{"the shortest promise of former versions", Config{Clock: awake{}, LeaseDuration: 125 * ms}, 125 * ms, 25 * ms},
@@ -49,6 +52,9 @@ func TestTheDefaultsOfTheLease(t *testing.T) {
 			}
 			if d, m := c.Lease(); d-m < 2*c.TickInterval {
 				t.Errorf("Lease() = %v, %v, of which two heartbeats of %v are to be left", d, m, c.TickInterval)
+			}
+			if d, _ := c.Lease(); d > c.ElectionTimeout.Truncate(c.TickInterval)-c.TickInterval {
+				t.Errorf("Lease() = %v, which is more than the member promises others", d)
 			}
 		})
 	}

@@ -235,11 +235,21 @@ var hints = []Mutant{
 	{
 		Rule: "succession", Name: "a wide margin is left no promise", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
 		File: "kvnode/promise.go",
-		Old:  "leastBeats*c.TickInterval, min(c.MaxClockSkew, c.ElectionTimeout)*5/2)", New: "leastBeats*c.TickInterval)",
+		Old:  "leastBeats*c.TickInterval, most*5/2)", New: "leastBeats*c.TickInterval)",
 	},
 	{
 		Rule: "succession", Name: "promises are longer than former versions make", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
 		File: "kvnode/promise.go",
 		Old:  "max(c.TickInterval, min(formerTick, c.ElectionTimeout/minElectionTicks))", New: "c.TickInterval",
+	},
+	{
+		Rule: "succession", Name: "a leader asks for more than its own kind promises", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
+		File: "kvnode/promise.go",
+		Old:  "duration = min(duration, c.ElectionTimeout.Truncate(c.TickInterval)-c.TickInterval)", New: "_ = duration",
+	},
+	{
+		Rule: "succession", Name: "promises as in former versions leave a wide margin no heartbeats", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
+		File: "kvnode/promise.go",
+		Old:  ", most+2*c.TickInterval)", New: ", most)",
 	},
 }
