@@ -45,6 +45,11 @@ var ttls = []Mutant{
 		Old:  "core.ClockFault, core.Expired, core.Margin:", New: "core.ClockFault:",
 	},
 	{
+		Rule: "time", Name: "who renews while a tick waits is given less", Pkg: ttlPkg, Test: "^TestATickThatWaitsMakesNoTTLShorter$",
+		File: "kvnode/ttl/reign.go",
+		Old:  "0), 2*r.cfg.MaxGap)", New: "0), r.cfg.MaxGap)",
+	},
+	{
 		Rule: "time", Name: "a new leader counts from the renewal that it has not seen", Pkg: nodePkg, Test: "^TestFailOverGivesTheFullTTL$",
 		File: "kvnode/ttl/reign.go",
 		Old:  "deadline: now.after(l.Left()),",

@@ -168,13 +168,13 @@ func (r *reign) counts(e *entry) bool {
 // whether the time since the last one will count.
 func (r *reign) nowLocked() served { return r.mu.now + served(r.sinceTick(r.cfg.Clock.Now())) }
 
-// sinceTick returns the time since the last tick, of which MaxGap may count at
-// most.
+// sinceTick returns the time since the last tick, as much of it as may count: up to the
+// next tick MaxGap, and as much again while that one waits for a quorum.
 func (r *reign) sinceTick(now core.Instant) time.Duration {
 	if r.mu.last == 0 || now == 0 {
 		return 0
 	}
-	return min(max(now.Sub(r.mu.last), 0), r.cfg.MaxGap)
+	return min(max(now.Sub(r.mu.last), 0), 2*r.cfg.MaxGap)
 }
 
 // tick lets the time pass that counts, and sees to what is due.

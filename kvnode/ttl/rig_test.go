@@ -43,6 +43,7 @@ type rig struct {
 	confirms   int
 	// rounds: a quorum answers though the lease is not held, but too late for it.
 	rounds bool
+	round  time.Duration // how long that takes
 	// confirmed is called at the next Confirm while a revocation is under way,
 	// proposing at the next ProposeFenced.
 	confirmed, proposing func()
@@ -90,6 +91,13 @@ func (r *rig) standing(s core.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status = s
+}
+
+// answering has a quorum answer after that time, whether the leader lease is held or not.
+func (r *rig) answering(s core.Status, round time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status, r.rounds, r.round = s, true, round
 }
 
 // sleep lets only the lease clock pass, as if the process had been stopped.
@@ -245,6 +253,10 @@ func (r *rig) Standing() core.Status {
 
 // Confirm implements Member.
 func (r *rig) Confirm(_ context.Context, term uint64) error {
+	r.mu.Lock()
+	round := r.round
+	r.mu.Unlock()
+	time.Sleep(round)
 	if r.engine.Stats().Revoking > 0 {
 		r.happen(&r.confirmed)
 	}
