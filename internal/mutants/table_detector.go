@@ -40,12 +40,47 @@ var detectorRules = []Mutant{
 	{
 		Rule: "succession", Name: "a candidate campaigns again", Pkg: "./leaderlease/detector", Test: "^TestACandidateDoesNotCampaignAgain$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "k.Candidate && length < max(longTurn*2/3, 4*d.cfg.Turn) {", New: "length < 0 {",
+		Old:  "k.Candidate && length < max(longTurn*2/3, 4*d.cfg.Turn) ||", New: "length < 0 ||",
 	},
 	{
 		Rule: "succession", Name: "who has split the vote after a hint waits for silence", Pkg: rulesPkg, Test: "^TestV7TurnsOverALongWay$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "k.Candidate && length < max(longTurn*2/3, 4*d.cfg.Turn) {", New: "k.Candidate && length > 0 {",
+		Old:  "k.Candidate && length < max(longTurn*2/3, 4*d.cfg.Turn) ||", New: "k.Candidate && length > 0 ||",
+	},
+	{
+		Rule: "succession", Name: "who has voted stands all the same", Pkg: "./leaderlease/detector", Test: "^TestWhoHasVotedLeavesAnElectionItsTime$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "return d.silent >= d.back", New: "return true",
+	},
+	{
+		Rule: "succession", Name: "who has voted stands all the same after a hint", Pkg: "./leaderlease/detector", Test: "^TestWhoHasVotedStandsBack$",
+		File: "leaderlease/detector/detector.go",
+		Old:  " || !d.mayStand(k) {", New: " {",
+	},
+	{
+		Rule: "succession", Name: "elections last for longer than turns, and nobody leads", Pkg: nodePkg, Test: "^TestAKilledLeaderIsReplacedWhereDisksAreSlow$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "d.back = d.silent + d.cfg.ElectionTicks", New: "d.back = 0",
+	},
+	{
+		Rule: "succession", Name: "who cannot vote stands back", Pkg: "./leaderlease/detector", Test: "^TestWhoHasVotedLeavesAnElectionItsTime$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "if asked > term {", New: "if asked >= term {",
+	},
+	{
+		Rule: "succession", Name: "who has voted stands back from a leader that dies later", Pkg: "./leaderlease/detector", Test: "^TestWhoHasVotedLeavesAnElectionItsTime$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "d.silent, d.back, d.rival = 0, 0, false", New: "d.silent, d.rival = 0, false",
+	},
+	{
+		Rule: "succession", Name: "a candidate gives its election up for another turn", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainTwice$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "return d.rival\n", New: "return true\n",
+	},
+	{
+		Rule: "succession", Name: "a rival counts for ever", Pkg: "./leaderlease/detector", Test: "^TestARivalCountsOnce$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "d.rival = d.rival && !due", New: "_ = due",
 	},
 	{
 		Rule: "succession", Name: "turns that are too short are repeated", Pkg: rulesPkg, Test: "^TestV7TurnsOverALongWay$",
@@ -88,12 +123,12 @@ var detectorRules = []Mutant{
 		Old:  "	case k.Candidate && (d.fresh || len(k.Voters) == 1): //", New: "	case false: //",
 	},
 	{
-		Rule: "succession", Name: "who has split the vote waits for raft's own timeout", Pkg: rulesPkg, Test: "^TestASplitVoteIsOverInTheNextTurn$",
+		Rule: "succession", Name: "who has split the vote waits for raft's own timeout", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainTwice$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "		return o == 0 && since < 2*round\n", New: "		return false\n",
 	},
 	{
-		Rule: "succession", Name: "who has stood in vain after a hint has no first turn", Pkg: rulesPkg, Test: "^TestV7ATurnIsShorterThanTheWay$",
+		Rule: "succession", Name: "who has stood in vain after a hint has no first turn", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainTwice$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "		return o == 0 && since < 2*round\n", New: "		return o == 0 && since/round == 1\n",
 	},
@@ -195,7 +230,7 @@ var hints = []Mutant{
 	{
 		Rule: "succession", Name: "a transfer that failed is what replaced the leader", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "d.heard, d.silent, d.asked = now, 0, time.Time{}", New: "d.heard, d.silent = now, 0",
+		Old:  "d.heard, d.asked = now, time.Time{}", New: "d.heard = now",
 	},
 	{
 		Rule: "succession", Name: "a leader says how it was replaced", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",

@@ -42,7 +42,7 @@ var succession = []Mutant{
 		Rule: "succession", Name: "one refusal stops a member that has not applied its removal", Pkg: nodePkg, Test: "^TestARemovedFollowerStaysWhileItsVoteIsNeeded$",
 		File: "kvnode/leave.go",
 		Old:  "\ttold, voters := 0, 0\n",
-		New:  "\tif !members.Removed[self] {\n\t\treturn len(f.mu.from) > 0\n\t}\n\ttold, voters := 0, 0\n",
+		New:  "\tif !f.store.Members().Removed[f.self] {\n\t\treturn len(f.mu.from) > 0\n\t}\n\ttold, voters := 0, 0\n",
 	},
 	{
 		Rule: "succession", Name: "a removed member stops of itself", Pkg: nodePkg, Test: "^TestALeaderOfTwoThatRemovesItselfIsSucceeded$",
@@ -81,6 +81,6 @@ var succession = []Mutant{
 		Rule: "succession", Name: "a removal is answered after half an election timeout", Pkg: nodePkg, Test: "^TestWhoeverIsAskedToRemoveTheLeaderWaits$",
 		File: "kvnode/membership.go",
 		Old:  "\tcase typ != raftpb.ConfChangeRemoveNode:\n",
-		New:  "\tcase typ != raftpb.ConfChangeRemoveNode || id != n.ID():\n",
+		New:  "\tcase typ != raftpb.ConfChangeRemoveNode || id != c.ID():\n",
 	},
 }

@@ -83,6 +83,10 @@ type Detector struct {
 	silent int
 	// hint is what is suspected of it.
 	hint suspicion
+	// back is until which tick of silence the election of another has time, rival whether
+	// another has asked for votes since this member stood last.
+	back  int
+	rival bool
 	// asked is when it wished that another leads, replaced when another did, until something
 	// was committed.
 	asked, replaced time.Time
@@ -120,7 +124,8 @@ func (d *Detector) LeaderIs(leader uint64, now time.Time) {
 	if leader != d.leader && d.leader != raft.None && d.leader != d.cfg.Self {
 		d.note(now) // who led by itself has heard nothing of how it was replaced
 	}
-	d.fresh, d.leader, d.heard, d.silent, d.hint, d.asked = false, leader, now, 0, suspicion{}, time.Time{}
+	d.fresh, d.leader, d.hint = false, leader, suspicion{}
+	d.still(now)
 }
 
 // Gone tells that the last connection from a peer was ended by the other end, and not by
@@ -168,12 +173,29 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 		if votes.OfTransfer(m) {
 			d.asked = now
 		}
+		d.outrun(m.GetTerm(), term)
 	}
 	return Decision{}
 }
 
+// outrun notes that another has asked for votes, with a quorum's pre-votes behind it. Who
+// votes for it stands back for an election timeout, as raft has it: the disks of two members
+// write before it is elected, which may take longer than any turn.
+func (d *Detector) outrun(asked, term uint64) {
+	d.rival = d.rival || asked >= term
+	if asked > term {
+		d.back = d.silent + d.cfg.ElectionTicks
+	}
+}
+
+// still notes a sign of life.
+func (d *Detector) still(now time.Time) {
+	d.heard, d.asked = now, time.Time{}
+	d.silent, d.back, d.rival = 0, 0, false
+}
+
 func (d *Detector) alive(now time.Time) {
-	d.heard, d.silent, d.asked = now, 0, time.Time{}
+	d.still(now)
 	if d.hint.way == Silence || now.Sub(d.hint.at) < d.cfg.Heartbeat {
 		return // it may have been under way
 	}
@@ -208,18 +230,27 @@ func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
 	}
 	place, of := d.place(k.Voters)
 	turn, length := d.turnAt(now.Sub(h.free), of)
-	if turn%of != place || turn+1 == h.turn || k.Candidate && length < max(longTurn*2/3, 4*d.cfg.Turn) {
+	if turn%of != place || turn+1 == h.turn || k.Candidate && length < max(longTurn*2/3, 4*d.cfg.Turn) || !d.mayStand(k) {
 		return do
 	}
 	h.turn = turn + 1
-	do.Campaign = true
+	do.Campaign, d.rival = true, false
 	return do
+}
+
+// mayStand reports whether to campaign disturbs no election that may be won: another's, or
+// this member's own, which it gives up for a new one only where the vote was split.
+func (d *Detector) mayStand(k Known) bool {
+	if k.Candidate {
+		return d.rival
+	}
+	return d.silent >= d.back
 }
 
 // turnAt is the number of the turn so long after the leader was forgotten, and how long it
 // lasts. Whenever all have had theirs, turns are twice as long: where those before were too
-// short for messages to arrive in, the vote was split. Who stands campaigns anew once a turn
-// is as long as an election, for it will not win the one that it stands in.
+// short for messages to arrive in, the vote was split. Who stands, and has a rival, campaigns
+// anew once a turn is as long as an election, for it will not win the one that it stands in.
 func (d *Detector) turnAt(since time.Duration, of int) (turn int, length time.Duration) {
 	for length = d.cfg.Turn; since >= time.Duration(of)*length; length *= 2 {
 		since -= time.Duration(of) * length
@@ -248,7 +279,11 @@ func (d *Detector) place(voters []uint64) (at, of int) {
 // Raft draws each timeout from one to two election timeouts, so that two members rarely
 // campaign at once. Members that know each other take turns instead, and then the first
 // turn is due as soon as anybody would vote: just after one election timeout.
-func (d *Detector) Tick(k Known) Decision { return Decision{Campaign: d.due(k)} }
+func (d *Detector) Tick(k Known) Decision {
+	due := d.due(k)
+	d.rival = d.rival && !due
+	return Decision{Campaign: due}
+}
 
 func (d *Detector) due(k Known) bool {
 	d.silent++
@@ -262,6 +297,8 @@ func (d *Detector) due(k Known) bool {
 		return false
 	case len(k.Voters) == 1:
 		return true
+	case !d.mayStand(k):
+		return false
 	case d.fresh:
 		// The lowest ID begins; the others are there if it does not.
 		due := d.silent > rank*d.turn

@@ -154,17 +154,38 @@ func TestTheNextLeaderIsNoFalseAlarm(t *testing.T) {
 }
 
 // A candidate stands already: campaigning anew would take another term, and the votes of
-// its own election away. Unless that has had the time: then the vote was split.
+// its own election away. Unless another stands, too, and that has had the time: then the vote
+// was split.
 func TestACandidateDoesNotCampaignAgain(t *testing.T) {
 	stands := Known{Voters: three.Voters, Candidate: true}
-	d := follower(2)
-	d.Gone(1, at(0))
-	d.wants(t, 250*ms, three, both)
-	d.wants(t, 300*ms, stands, nothing)
-	d.wants(t, 400*ms, stands, nothing)
-	d.wants(t, 599*ms, stands, nothing) // the other's turn
-	d.wants(t, 600*ms, stands, campaign)
-	d.wants(t, 605*ms, stands, nothing)
+	for _, split := range []bool{false, true} {
+		d := follower(2)
+		d.Gone(1, at(0))
+		d.wants(t, 250*ms, three, both)
+		again := nothing
+		if split {
+			d.Heard(message(raftpb.MsgVote, 3, 6), 6, at(280*ms))
+			again = campaign
+		}
+		d.wants(t, 300*ms, stands, nothing)
+		d.wants(t, 400*ms, stands, nothing)
+		d.wants(t, 599*ms, stands, nothing) // the other's turn
+		d.wants(t, 600*ms, stands, again)
+		d.wants(t, 605*ms, stands, nothing)
+	}
+}
+
+// Who votes for another after a hint stands back while that may be elected. Who has reached
+// the term already that it is asked for does not vote.
+func TestWhoHasVotedStandsBack(t *testing.T) {
+	for term, want := range map[uint64]Decision{5: campaign, 6: nothing} {
+		d := follower(2)
+		d.Gone(1, at(0))
+		d.wants(t, 250*ms, three, both)
+		d.Heard(message(raftpb.MsgVote, 3, term), 5, at(260*ms))
+		d.wants(t, 300*ms, three, want)
+		d.wants(t, 600*ms, three, want)
+	}
 }
 
 // Turns are twice as long each time all have had theirs.

@@ -13,6 +13,9 @@
 //     promise to it has ended, and three heartbeats are missing, raft is told to forget it
 //     (ForgetLeader), and then votes at once; and the members take turns to campaign.
 //   - A heartbeat or an append that comes later than what was under way ends the suspicion.
+//   - Who is asked for a vote of a new term leaves that election an election timeout, and who
+//     stands gives its own up for another only where it has a rival: disks may take longer
+//     than turns.
 //
 // Without a hint it is silence that decides, and members take turns after it as well, which
 // is sooner than raft's own random timeouts.

@@ -54,13 +54,65 @@ func TestTurnsAfterSilence(t *testing.T) {
 	}
 }
 
-// Who stands already does so anew in its first two turns. From then on raft decides.
+// Who stands already, with a rival, does so anew in its first two turns. From then on raft
+// decides, and where there is none raft does at once.
 func TestASplitVoteIsTriedAgainTwice(t *testing.T) {
 	for self, want := range map[uint64][]int{2: {11, 17}, 3: {14, 20}} {
-		d := New(Config{Self: self, ElectionTicks: 10}, at(0))
+		for _, split := range []bool{false, true} {
+			d := New(Config{Self: self, ElectionTicks: 10}, at(0))
+			d.LeaderIs(1, at(0))
+			var got []int
+			for tick := range 1000 {
+				if split {
+					d.Heard(message(raftpb.MsgVote, 5-self, 6), 6, at(0))
+				}
+				if d.Tick(Known{Voters: three.Voters, Candidate: true}).Campaign {
+					got = append(got, tick+1)
+				}
+			}
+			if split && !slices.Equal(got, want) || !split && got != nil {
+				t.Errorf("member %d, a candidate, campaigns at ticks %v, want %v if it has a rival: %v", self, got, want, split)
+			}
+		}
+	}
+}
+
+// One election, and not each that a rival may have been in: who has stood anew waits for the
+// next request.
+func TestARivalCountsOnce(t *testing.T) {
+	d := New(Config{Self: 2, ElectionTicks: 10}, at(0))
+	d.LeaderIs(1, at(0))
+	d.Heard(message(raftpb.MsgVote, 3, 6), 6, at(0))
+	if got := campaigns(d, 1000, Known{Voters: three.Voters, Candidate: true}); !slices.Equal(got, []int{11}) {
+		t.Errorf("it campaigns at ticks %v, want 11", got)
+	}
+}
+
+// Who votes for another leaves it an election timeout of ticks, and takes its turns then. A
+// sign of life ends that.
+func TestWhoHasVotedLeavesAnElectionItsTime(t *testing.T) {
+	for name, tt := range map[string]struct {
+		term  uint64
+		alive bool
+		want  []int
+	}{
+		"it votes":         {6, false, []int{23, 24, 25}},
+		"it cannot vote":   {5, false, []int{12, 13, 17, 18, 19, 23, 24, 25}},
+		"the leader lives": {6, true, []int{22, 23, 24, 28, 29, 30}},
+	} {
+		d := New(Config{Self: 2, ElectionTicks: 10}, at(0))
 		d.LeaderIs(1, at(0))
-		if got := campaigns(d, 1000, Known{Voters: three.Voters, Candidate: true}); !slices.Equal(got, want) {
-			t.Errorf("member %d, a candidate, campaigns at ticks %v, want %v", self, got, want)
+		campaigns(d, 11, three)
+		d.Heard(message(raftpb.MsgVote, 3, tt.term), 5, at(0))
+		if tt.alive {
+			d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(0))
+		}
+		got := campaigns(d, tt.want[len(tt.want)-1]-11, three)
+		for i := range got {
+			got[i] += 11
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: it campaigns at ticks %v, want %v", name, got, tt.want)
 		}
 	}
 }
