@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
 // campaigns returns at which of so many ticks a member of 1, 2 and 3 campaigns.
@@ -114,6 +116,23 @@ func TestWhoHasVotedLeavesAnElectionItsTime(t *testing.T) {
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: it campaigns at ticks %v, want %v", name, got, tt.want)
 		}
+	}
+}
+
+// Who has led for long, and hands over, has heard no sign of life for as long. It has voted for
+// its successor, and leaves that the time to be elected.
+func TestWhoHandsOverStandsBack(t *testing.T) {
+	d := New(Config{Self: 1, ElectionTicks: 10}, at(0))
+	d.LeaderIs(1, at(0))
+	campaigns(d, 1000, Known{Voters: three.Voters, Leads: true})
+	vote := message(raftpb.MsgVote, 3, 6)
+	vote.Context = []byte(votes.CampaignTransfer)
+	d.Heard(vote, 5, at(0))
+	if got := campaigns(d, 9, three); got != nil {
+		t.Errorf("it campaigns %v ticks after it has voted for who is to lead", got)
+	}
+	if got := campaigns(d, 8, three); len(got) == 0 {
+		t.Error("it never campaigns again")
 	}
 }
 
