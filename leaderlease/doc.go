@@ -64,7 +64,8 @@
 //   - ReadRequests yields what to pass to ReadIndex.
 //
 // Read, TryRead, Do, Token and Watch are for everybody else. Wrap does the
-// filtering inside a raft.Node.
+// filtering inside a raft.Node. A leader that ends by itself says so with Resign, and is
+// replaced at once.
 //
 // Two things must be right: Ready sees every raft.Ready before anything of it leaves;
 // and Applied follows the state machine, never runs ahead of it. Nothing notices an
@@ -103,8 +104,9 @@
 // forwarded reads are left to raft. All else works as before, for as long as raft
 // runs: Ready, Incoming, Tick, Blocks and MayCampaign keep this node's promises, and
 // make new ones; ApplyConfState, Applied, Invalidate, SetDiskStalled and Stats do no
-// harm. ReadRequests delivers nothing new, and never closes. No method brings the
-// lease back, and none blocks for longer than Ready says.
+// harm. Resign still hands back what was promised. ReadRequests delivers nothing
+// new, and never closes. No method brings the lease back, and none blocks for longer
+// than Ready says.
 //
 // # Mixed groups
 //

@@ -168,7 +168,13 @@ func (l *Lease) Close() {
 		return
 	}
 	l.mu.Lock()
-	now := l.nowLocked()
+	done := l.closeLocked(l.nowLocked())
+	l.mu.Unlock()
+	done.report()
+	l.saves.Wait()
+}
+
+func (l *Lease) closeLocked(now core.Instant) finished {
 	l.mu.closed = true
 	l.traceLocked(TraceEvent{Kind: TraceClose, At: now})
 	l.mu.lease.Close()
@@ -177,9 +183,7 @@ func (l *Lease) Close() {
 	for w := range l.mu.watchers {
 		l.unwatchLocked(w)
 	}
-	l.mu.Unlock()
-	done.report()
-	l.saves.Wait()
+	return done
 }
 
 // Invalidate gives the lease up now. Heartbeats that are sent later renew it.

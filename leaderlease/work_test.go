@@ -42,6 +42,7 @@ var losses = []struct {
 	{"disk", func(p *puppet) { p.SetDiskStalled(true) }, core.DiskStalled, 1, 2},
 	{"misuse", func(p *puppet) { p.Applied(p.last + 1) }, core.Disabled, 1, 2},
 	{"close", func(p *puppet) { p.Close() }, core.Closed, 1, 2},
+	{"resignation", func(p *puppet) { p.Resign(2) }, core.Closed, 1, 2},
 }
 
 func TestWorkEndsWithTheLease(t *testing.T) {

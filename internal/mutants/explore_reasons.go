@@ -14,6 +14,7 @@ var silent = map[string]string{
 	"the leader believes more than was promised":            "a voter promises what it was asked for, or nothing",
 	"an empty configuration commits everything":             "raft has no such configuration where anybody leads",
 	"requests for votes wait for an older term":             "raft hands a request out with the write of its term, or after it, never with an older one",
+	"a resignation releases for ever":                       "who has resigned sends no probe in that term any more, and a term is led once (V9)",
 	"a missed change is the cause of each refusal":          "it is the text of an error",
 	"a hold that has ended says that waiting does not help": "it is a hint in an error, which nothing here goes by",
 }

@@ -39,6 +39,7 @@ const (
 	doArrive
 	doLearn
 	doTransfer
+	doResign
 	doReplicate
 	doCatchUp // replicate and apply
 
@@ -56,7 +57,7 @@ const (
 var actionNames = [numActions]string{
 	"tick", "campaign", "stand", "durable", "crash", "jump", "nudge", "disrupt", "recall", "step back", "commit changes", "apply", "switch",
 	"save", "write", "saved", "keep",
-	"renew", "probe", "heartbeat", "ask", "vote", "send forced vote", "vote arrives", "learn", "transfer", "replicate", "catch up",
+	"renew", "probe", "heartbeat", "ask", "vote", "send forced vote", "vote arrives", "learn", "transfer", "resign", "replicate", "catch up",
 	"deliver", "answer", "take over", "pass", "propose",
 }
 
@@ -71,6 +72,8 @@ func (s *stage) take(st explore.Step) (post letter, ok bool) {
 		return s.forcedVote(i, j)
 	case doTransfer:
 		return s.handOver(i, j)
+	case doResign:
+		return s.resign(i, j)
 	case doAnswer:
 		return s.deliver(s.letters[i])
 	case doDeliver:
@@ -180,6 +183,8 @@ func (s *stage) may(st explore.Step) bool {
 		return s.b.floor > 0
 	case doRenew, doProbe, doBeat, doTransfer:
 		return a.role == leads
+	case doResign:
+		return s.left.resigns > 0 && (a.role == leads || s.b.flaw == followerResigns && s.led[a.term] != 0)
 	case doReplicate, doCatchUp:
 		return a.role == leads && s.b.budget.changes > 0
 	case doAsk, doVote, doSendForced, doArrive:

@@ -99,6 +99,23 @@ func (s *stage) handOver(i, j int) (letter, bool) {
 	return letter{kind: handoverLetter, from: uint8(i + 1), to: uint8(j + 1), term: a.term, at: r.At}, true
 }
 
+// resign makes the leader i hand its promises back in favour of j, past raft, and go on or
+// not (L6b).
+func (s *stage) resign(i, j int) (letter, bool) {
+	a := &s.actors[i]
+	if i == j || s.left.resigns == 0 || !a.conf.votes(j) {
+		return letter{}, false
+	}
+	s.left.resigns--
+	// A follower's clock, of the flaw, is as far as that of its leader.
+	r := Release{Term: uint64(a.term), At: s.actors[s.led[a.term]-1].now}
+	if a.role == leads && s.b.flaw != resignedLeads {
+		a.lease.Close()
+		r = a.lease.Release(a.now)
+	}
+	return letter{kind: handoverLetter, from: uint8(i + 1), to: uint8(j + 1), term: a.term, at: r.At}, true
+}
+
 // takeOver lets a MsgTimeoutNow arrive (V3).
 func (s *stage) takeOver(l letter) {
 	j := int(l.to - 1)

@@ -59,7 +59,7 @@ func bit(b bool, at int) uint8 {
 func (s *stage) pack(b []byte, o order) []byte {
 	p := packer{s: s, n: s.b.nodes, place: o.place(s.b.nodes), b: b}
 	l := &s.left
-	p.put(l.crashes|l.transfers<<2|l.jumps<<4|l.backs<<6, l.changes)
+	p.put(l.crashes|l.transfers<<2|l.jumps<<4|l.backs<<6, l.changes|l.resigns<<4)
 	for t := 1; t <= s.b.terms; t += 2 {
 		p.put(p.id(s.led[t]) | p.id(s.led[t+1])<<4)
 	}
@@ -112,7 +112,7 @@ func (p *packer) lease(l *Lease, o order) {
 	p.instant(l.probed)
 	p.instant(l.transferUntil)
 	p.instant(l.end)
-	p.put(uint8(l.shift), uint8(l.steps))
+	p.put(uint8(l.shift), uint8(l.steps)|bit(l.closed, 7))
 	for at := range p.n {
 		var promised Instant
 		if peer := l.peer(uint64(o[at]) + 1); peer != nil {
@@ -166,7 +166,8 @@ func (u *unpacker) instant() Instant {
 func (s *stage) unpack(b []byte) {
 	u := &unpacker{b}
 	v := u.get()
-	s.left = budget{v & 3, v >> 2 & 3, v >> 4 & 3, v >> 6, u.get()}
+	changes, resigns := u.two()
+	s.left = budget{v & 3, v >> 2 & 3, v >> 4 & 3, v >> 6, changes, resigns}
 	for t := 1; t <= s.b.terms; t += 2 {
 		s.led[t], s.led[t+1] = u.two()
 	}
@@ -258,8 +259,10 @@ func (s *stage) unpackLease(u *unpacker, i int) {
 		p: s.b.params(uint64(i+1), v&15), voters: known.cfg, voter: isVoter(known.cfg, uint64(i+1)),
 		term: uint64(v & 15), ownCommit: v>>4&1 != 0, clockFault: v>>5&1 != 0, stepped: v>>6&1 != 0, confPending: v>>7 != 0,
 		after: u.instant(), probed: u.instant(), transferUntil: u.instant(), end: u.instant(),
-		shift: time.Duration(u.get()), steps: int(u.get()),
+		shift: time.Duration(u.get()),
 	}
+	steps := u.get()
+	a.lease.steps, a.lease.closed = int(steps&127), steps>>7 != 0
 	var promised [maxActors]Instant
 	for j := range s.b.nodes {
 		promised[j] = u.instant()

@@ -152,6 +152,9 @@ func (s *stage) count(i int) {
 	}
 	if a.forced != (Release{}) {
 		s.reach(goalHandedOver)
+		if s.resigned(uint8(a.forced.Term)) {
+			s.reach(goalResigned)
+		}
 	}
 	if s.led[a.term] == uint8(i+1) {
 		s.reach(goalTwice)
@@ -163,6 +166,16 @@ func (s *stage) count(i int) {
 	}
 	a.lease.p = s.b.params(uint64(i+1), a.term)
 	a.lease.Lead(uint64(a.term), a.now)
+}
+
+// resigned reports whether a leader of term lives on that has resigned.
+func (s *stage) resigned(term uint8) bool {
+	for i := range s.b.nodes {
+		if l := &s.actors[i].lease; l.closed && l.term == uint64(term) {
+			return true
+		}
+	}
+	return false
 }
 
 // soon does what loses nothing by being done at once, since it only adds to what may

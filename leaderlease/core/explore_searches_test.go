@@ -23,6 +23,11 @@ var searches = []bounds{
 		budget: budget{transfers: 1}, boundCampaigns: true, limits: explore.Limits{States: 125_000},
 	},
 	{
+		// Leaders resign, and live on or crash; the word comes late, and twice.
+		name: "resigns", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 3, letters: 1,
+		budget: budget{crashes: 1, resigns: 1}, limits: explore.Limits{States: 100_000},
+	},
+	{
 		name: "clocks", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
 		budget: budget{jumps: 1, backs: 1}, limits: explore.Limits{States: 100_000},
 	},

@@ -127,7 +127,7 @@ const (
 )
 
 // budget bounds how often something happens in one run.
-type budget struct{ crashes, transfers, jumps, backs, changes uint8 }
+type budget struct{ crashes, transfers, jumps, backs, changes, resigns uint8 }
 
 // bounds are what is searched.
 type bounds struct {

@@ -17,6 +17,19 @@ func (n *Node) Campaign() { n.exec(func() { _ = n.raw.Campaign() }) }
 // Transfer asks the node, as leader, to hand leadership to another.
 func (n *Node) Transfer(to uint64) { n.exec(func() { n.raw.TransferLeader(to) }) }
 
+// Resign has the node's Lease resign in favour of another node, past whatever its loop is
+// doing, and reports whether it led. The node goes on; who wants it to end crashes it.
+func (n *Node) Resign(to uint64) bool {
+	if !n.up || n.paused {
+		return false
+	}
+	m, led := n.lease.Resign(to)
+	if led {
+		n.send([]*raftpb.Message{m})
+	}
+	return led
+}
+
 // ForgetLeader makes a follower forget its leader.
 func (n *Node) ForgetLeader() { n.exec(func() { _ = n.raw.ForgetLeader() }) }
 

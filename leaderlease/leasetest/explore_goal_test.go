@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
@@ -28,6 +29,8 @@ const (
 	goalForwarded
 	goalShared
 	goalAhead
+	goalResigned
+	goalForgone
 	numGoals
 )
 
@@ -36,7 +39,7 @@ var goalNames = [numGoals]string{
 	"a restart hold keeps a vote away", "a bound voter that is released votes", "a lease is held again after a fault of the clock",
 	"a lease is held under another configuration", "a lease is held again after a change that was not told of",
 	"a read is answered by a renewal", "a read is answered by a round", "a follower reads", "two reads share a round",
-	"a follower reads while the leader applies",
+	"a follower reads while the leader applies", "a leader that resigns is replaced at once", "who has resigned leads on",
 }
 
 func (j *judge) reach(g goal, seen bool) {
@@ -48,6 +51,9 @@ func (j *judge) reach(g goal, seen bool) {
 // survey notes the goals that a state reaches.
 func (p *play) survey() {
 	for _, n := range p.c.nodes {
+		if p.resigned[process{n.ID, n.run}] {
+			p.reach(goalForgone, n.up && n.role == raft.StateLeader && p.c.Now()-p.word > 300*time.Millisecond)
+		}
 		if !n.up || n.lease == nil {
 			continue
 		}
@@ -90,6 +96,7 @@ func (p *play) watchVotes() {
 	won := p.c.OnLeader
 	p.c.OnLeader = func(n *Node, term uint64) {
 		p.reach(goalAtOnce, p.c.Now() < 50*time.Millisecond)
+		p.reach(goalResigned, len(p.resigned) > 0 && p.c.Now()-p.word < 50*time.Millisecond)
 		won(n, term)
 	}
 }

@@ -3,6 +3,7 @@ package leasetest
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -22,6 +23,9 @@ type judge struct {
 	newest uint64
 	// applied is the newest index that anybody has applied.
 	applied uint64
+	// resigned are the processes that have resigned, word is when the last one has.
+	resigned map[process]bool
+	word     time.Duration
 	// doubtful: some clock breaks the assumptions, so only rounds are trusted.
 	doubtful bool
 
@@ -35,7 +39,7 @@ type process struct {
 }
 
 func (j *judge) watch(c *Cluster) {
-	j.nodes, j.led, j.reign = c.nodes, make(map[uint64]process), make(map[process]uint64)
+	j.nodes, j.led, j.reign, j.resigned = c.nodes, make(map[uint64]process), make(map[process]uint64), make(map[process]bool)
 	won := c.OnLeader
 	c.OnLeader = func(n *Node, term uint64) {
 		j.won(n, term)
@@ -72,6 +76,9 @@ func (j *judge) check() {
 		if term := j.reign[process{n.ID, n.run}]; term < j.newest {
 			j.fail("node %d holds the lease of term %d when term %d is won", n.ID, term, j.newest)
 		}
+		if j.resigned[process{n.ID, n.run}] {
+			j.fail("node %d holds a lease, and has resigned", n.ID)
+		}
 		if index < j.applied {
 			j.fail("node %d reads under the lease up to index %d, and %d is applied", n.ID, index, j.applied)
 		}
@@ -91,6 +98,19 @@ func (j *judge) after(out string) {
 		stale := strings.Contains(line, "STALE") && (!j.doubtful || !strings.Contains(line, "by lease"))
 		if stale || strings.Contains(line, "WRONG") {
 			j.fail("%s", strings.TrimSpace(line))
+		}
+	}
+}
+
+// resigns notes who has resigned, by what a directive has printed.
+func (p *play) resigns(out string) {
+	for _, n := range p.c.nodes {
+		if strings.HasSuffix(out, fmt.Sprintf(": node %d resigns\n", n.ID)) {
+			run := process{n.ID, n.run}
+			p.resigned[run], p.word = true, p.c.Now()
+			if p.reign[run] == 0 {
+				p.fail("node %d resigns, and has never led", n.ID)
+			}
 		}
 	}
 }

@@ -56,6 +56,34 @@ var electionMenus = []menu{
 		goals: []goal{goalSecond, goalReleased},
 	},
 	{
+		// Leaders resign, and live on or die; so do those who do not lead, in vain.
+		name: "resigns", begin: settled, depth: 3,
+		steps: []string{
+			"run 10ms", "run 100ms", "run 600ms", "isolate 1", "heal", "resign 1 to=2", "resign 1 to=3", "resign 2 to=3", "transfer 1 to=3", "crash 1", "restart 1",
+			"hold type=(MsgTimeoutNow,MsgVote)", "pass", "release type=MsgTimeoutNow", "release type=MsgVote",
+		},
+		goals: []goal{goalSecond, goalReleased, goalResigned, goalForgone},
+	},
+	{
+		// The loop of a leader hangs that raft has made a follower, and that has promised to who
+		// leads now, by a clock that is far behind its own.
+		name: "hanging-word", depth: 3,
+		begin: []string{
+			"new election=4", "elect 3", "hold type=(MsgVote,MsgHeartbeat,MsgApp) to=3", "transfer 3 to=1", "run 10ms", "lag 3 by=215ms", "pass", "release type=MsgVote", "drop", "run 210ms",
+		},
+		steps: []string{"run 10ms", "run 100ms", "resign 3 to=2", "resign 3 to=1", "isolate 1", "usurp 2 votes=(2,3) limit=10ms"},
+		goals: []goal{goalSecond},
+	},
+	{
+		// The word is held back while who gave it leads once more, as another process.
+		name: "late-word", depth: 3,
+		begin: []string{
+			"new election=4 async", "elect 1", "hold type=MsgTimeoutNow to=2", "resign 1 to=2", "pass", "run 10ms", "crash 1", "restart 1", "run 400ms", "elect 1", "run 100ms",
+		},
+		steps: []string{"run 10ms", "run 200ms", "isolate 1", "release type=MsgTimeoutNow", "usurp 3 votes=(2,3) limit=10ms", "resign 1 to=3", "resign 2 to=3"},
+		goals: []goal{goalBound},
+	},
+	{
 		// A promise ends between two ticks.
 		name: "between", begin: []string{"new election=6 duration=390ms skew=65ms", "elect 1"}, depth: 3,
 		steps: []string{"run 10ms", "run 100ms", "run 390ms", "isolate 1", "usurp 2 votes=(2,3) limit=10ms", "read 1 key=7"},

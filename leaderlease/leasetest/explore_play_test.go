@@ -63,6 +63,7 @@ func (p *play) do(d *datadriven.TestData) {
 			p.guards()
 		}
 	}
+	p.resigns(out)
 	p.after(out)
 	p.heard(out)
 	p.keepsItsWord(d)

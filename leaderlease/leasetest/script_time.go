@@ -73,6 +73,13 @@ func (s *script) usurp(a *args) {
 
 func (s *script) transfer(a *args) { a.node(s, 0).Transfer(a.id("to")) }
 
+// resign prints "ok" where nobody leads that could.
+func (s *script) resign(a *args) {
+	if n := a.node(s, 0); n.Resign(a.id("to")) {
+		s.event("node %d resigns", n.ID)
+	}
+}
+
 func (s *script) clock(a *args) {
 	c := a.node(s, 0).Clock
 	if rate, ok := a.float("rate"); ok {

@@ -60,4 +60,11 @@ const CampaignTransfer = "CampaignTransfer"
 // OfTransfer reports whether m has the mark of a transfer's requests.
 func OfTransfer(m *raftpb.Message) bool { return string(m.GetContext()) == CampaignTransfer }
 
+// MarkResignation marks a MsgTimeoutNow as one of a leader that does not go on. Raft looks at
+// nothing in it but its type and its term.
+func MarkResignation(m *raftpb.Message) { m.Reject = new(true) }
+
+// OfResignation reports whether m, a MsgTimeoutNow, has that mark.
+func OfResignation(m *raftpb.Message) bool { return m.GetReject() }
+
 func asks(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgVote }

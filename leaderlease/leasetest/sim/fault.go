@@ -20,7 +20,7 @@ type faultKind struct {
 }
 
 // faultKinds lists all kinds. Their order is part of what a seed means.
-var faultKinds = slices.Concat(processFaults, clockFaults, networkFaults, clusterFaults, hintFaults, recipes)
+var faultKinds = slices.Concat(processFaults, clockFaults, networkFaults, clusterFaults, hintFaults, recipes, resignFaults)
 
 func kindOf(name string) *faultKind {
 	for i := range faultKinds {

@@ -37,6 +37,9 @@ func (o *versionOracle) raise(key, version uint64) {
 type leaseOracle struct {
 	newest uint64             // the newest term that has a leader
 	winner map[uint64]process // by term
+	// resigned are those who have, word is when the last one did.
+	resigned map[process]bool
+	word     time.Duration
 }
 
 // process is one run of one node.
@@ -45,11 +48,14 @@ type process struct {
 	run int
 }
 
-func (o *leaseOracle) init() { o.winner = make(map[uint64]process) }
+func (o *leaseOracle) init() {
+	o.winner, o.resigned = make(map[uint64]process), make(map[process]bool)
+}
 
 // check looks at one node, as a reader would find it, at any moment. A paused
 // node is asked as well: what would it answer, if it ran just for this.
 func (o *leaseOracle) check(s *sim, n *leasetest.Node) {
+	o.hasResigned(s, n)
 	if s.cfg.IndexReads || n.Lease() == nil || !n.Up() || (n.Role() == leaderRole && n.Term() >= o.newest) {
 		return
 	}
@@ -64,6 +70,7 @@ func (o *leaseOracle) check(s *sim, n *leasetest.Node) {
 
 func (s *sim) onLeader(n *leasetest.Node, term uint64) {
 	s.res.Elections++
+	s.succeeded()
 	s.trace.note(s.c.Now(), n.ID, "WON the election", "term", term)
 	o := &s.leases
 	// Raft's own tests take two processes of one node for one leader (V9).

@@ -37,6 +37,8 @@ var rules = []rule{
 	{"L5 configuration pending", refused(leaderlease.ConfPending)},
 	{"L6 releases", func(r *Result) uint64 { return r.Stats.Transfers }},
 	{"L6 transferring", refused(leaderlease.Transferring)},
+	{"L6b resignations", func(r *Result) uint64 { return r.Resignations }},
+	{"L6b successors at once", func(r *Result) uint64 { return r.Successors }},
 	{"L7 leases lost by step-down", func(r *Result) uint64 { return r.Stats.Losses[leaderlease.NotLeader] }},
 	{"margin", refused(leaderlease.Margin)},
 	{"expired", refused(leaderlease.Expired)},

@@ -97,7 +97,7 @@ func (s *sim) needsRestart(n *leasetest.Node) bool {
 	}
 	// Mistrust of a clock that stood still lasts for twice as long as it took to
 	// notice.
-	odd := s.scale[n.ID] != 0 || s.mistrusted || n.Lease().Info().Lease == core.ClockFault
+	odd := s.scale[n.ID] != 0 || s.mistrusted || n.Lease().Info().Lease == core.ClockFault || n.Lease().Info().Lease == core.Closed
 	s.scale[n.ID] = 0
 	return odd
 }

@@ -49,10 +49,12 @@ type Result struct {
 	Writes, Entries uint64
 	Elections       uint64
 	Transfers       uint64
-	ConfChanges     uint64
-	Crashes         uint64
-	Messages        uint64
-	Histories       uint64
+	// Resignations counts leaders that resigned, Successors those who led at once then.
+	Resignations, Successors uint64
+	ConfChanges              uint64
+	Crashes                  uint64
+	Messages                 uint64
+	Histories                uint64
 	// Faults counts injected faults by kind.
 	Faults map[string]int
 	// Stats adds up the counters of all Leases.

@@ -32,11 +32,10 @@ func TestTracesTellOfEverything(t *testing.T) {
 	}
 	never := map[leaderlease.TraceKind]string{
 		leaderlease.TraceNone:     "it is no event",
-		leaderlease.TraceClose:    "nobody calls it",
 		leaderlease.TraceDisabled: "nobody turns leases off",
 	}
 	for k, n := range kinds {
-		if k == int(leaderlease.TraceInvalidate) {
+		if k == int(leaderlease.TraceInvalidate) || k == int(leaderlease.TraceClose) {
 			continue // some seeds have it
 		}
 		if _, none := never[leaderlease.TraceKind(k)]; (n == 0) != none {

@@ -1,0 +1,298 @@
+package rules
+
+import (
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetest"
+)
+
+// resigned is a cluster whose leader, node 1, has resigned in favour of node 2. Its word is
+// held back.
+func resigned(t *testing.T, opts leasetest.Options) (s *story, word *raftpb.Message) {
+	t.Helper()
+	s = begin(t, opts)
+	s.lead(1)
+	s.Net.Hold = to(2, raftpb.MsgTimeoutNow)
+	if !s.Node(1).Resign(2) {
+		t.Fatal("Resign() of the leader = false, want true")
+	}
+	word = s.heldOf(to(2, raftpb.MsgTimeoutNow))
+	s.Net.Hold = nil
+	return s, word
+}
+
+// The one that is asked leads within a few messages, and not when the promises have ended. Who
+// has resigned may die at once, or live on and hear of nothing.
+func TestL6ResignationHandsThePromisesBack(t *testing.T) {
+	for i := range 4 {
+		async, dies := i%2 == 0, i/2 == 0
+		s := begin(t, leasetest.Options{Node: func(uint64) leasetest.NodeOptions { return leasetest.NodeOptions{Async: async} }})
+		s.lead(1)
+		s.Run(250 * ms)
+		for _, id := range []uint64{2, 3} {
+			if !s.Node(id).Bound() {
+				t.Fatalf("Bound() of node %d = false, want true", id)
+			}
+		}
+		if !s.Node(1).Resign(2) {
+			t.Fatal("Resign() of the leader = false, want true")
+		}
+		s.Net.Cut(2, 1)
+		s.Net.Cut(3, 1)
+		if dies {
+			s.Node(1).Crash(0)
+		}
+		s.Run(10 * ms)
+		s.disjoint()
+		if r := s.Node(2).Role(); r != raft.StateLeader {
+			t.Errorf("Role() of node 2 = %v 10 ms after the resignation, want StateLeader", r)
+		}
+	}
+}
+
+// Nobody has the message before readers have lost the lease, and it names the reign's term
+// and the instant of the newest probe, or now: no later one.
+func TestL6ResignationIsPublishedBeforeItLeaves(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.lead(1)
+	s.Run(250 * ms)
+	m, ok := s.Node(1).Lease().Resign(2)
+	s.wantStatus(1, core.Closed)
+	if end := s.Node(1).Lease().Info().End; end != 0 {
+		t.Errorf("Info().End = %v, want 0", end)
+	}
+	if !ok || m.GetType() != raftpb.MsgTimeoutNow || m.GetFrom() != 1 || m.GetTo() != 2 || m.GetTerm() != 1 {
+		t.Fatalf("Resign() = %v, %v, want a MsgTimeoutNow from 1 to 2 in term 1", m, ok)
+	}
+	f, ok := leasetest.FieldOf(m)
+	if now := uint64(s.Node(1).Clock.Now()); !ok || f.Kind != "release" || f.Values[0] != 1 || f.Values[1] != now {
+		t.Errorf("the message carries %v, want the release of term 1 at %d", f, now)
+	}
+}
+
+// A member that has resigned, and goes on all the same, never serves again: neither in the
+// reign that it had, if its word is lost, nor in a later one. Nor does it ask for promises.
+func TestL6WhoHasResignedNeverServesAgain(t *testing.T) {
+	s, _ := resigned(t, leasetest.Options{})
+	s.Net.OnSend = func(m *raftpb.Message) {
+		if f, ok := leasetest.FieldOf(m); ok && f.Kind == "probe" && m.GetFrom() == 1 {
+			t.Errorf("%v: a heartbeat of who has resigned carries %v, want nothing", s.Now(), f)
+		}
+	}
+	s.Run(election + 300*ms)
+	s.wantStatus(1, core.Closed)
+	if r := s.Node(1).Role(); r != raft.StateLeader {
+		t.Fatalf("Role() of node 1 = %v, want StateLeader: nobody has heard it", r)
+	}
+	s.usurp(2, 2, 3)
+	s.Run(300 * ms)
+	s.Node(2).Transfer(1)
+	s.Run(300 * ms)
+	s.wantStatus(1, core.Closed)
+	if r := s.Node(1).Role(); r != raft.StateLeader {
+		t.Errorf("Role() of node 1 = %v after a transfer to it, want StateLeader", r)
+	}
+}
+
+// What was promised before is voided by the release, and a grant of it that is under way
+// counts for nothing; a probe that is overtaken by the word binds nobody again.
+func TestL6RenewalsUnderWayDoNotUndoAResignation(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.lead(1)
+	s.Net.Hold = func(m *raftpb.Message) bool {
+		return m.GetType() == raftpb.MsgHeartbeatResp && m.GetTo() == 1 || m.GetType() == raftpb.MsgHeartbeat && m.GetTo() == 2
+	}
+	s.Run(250 * ms)
+	s.Node(1).Resign(2)
+	s.Net.Hold = nil
+	s.Net.Release(to(1, raftpb.MsgHeartbeatResp))
+	s.Run(1500 * time.Microsecond) // node 2 has the word, and its term is higher
+	s.wantStatus(1, core.Closed)
+	s.Net.Release(to(2, raftpb.MsgHeartbeat))
+	s.Run(10 * ms)
+	s.disjoint()
+	if n := s.Node(2); n.Role() != raft.StateLeader || n.Bound() {
+		t.Errorf("node 2 is %v, bound: %v, want a leader that is free", n.Role(), n.Bound())
+	}
+}
+
+// Only who leads has anything to hand back. A follower's word would name the term of the
+// leader that it has promised to, and its own clock.
+func TestL6WhoDoesNotLeadCannotResign(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.lead(1)
+	s.Run(250 * ms)
+	if s.Node(2).Resign(3) {
+		t.Error("Resign() of a follower = true, want false")
+	}
+	s.Run(20 * ms)
+	s.wantReign(1, 1)
+	s.disjoint()
+	for _, none := range []uint64{0, 1} {
+		if s.Node(1).Resign(none) {
+			t.Errorf("Resign(%d) of node 1 = true, want false", none)
+		}
+	}
+	s.wantReign(1, 1)
+}
+
+// A leader whose raft has stepped down, and whose Ready says so, resigns nothing: it may have
+// promised the next leader something in the term that it knows.
+func TestL6WhoHasSteppedDownCannotResign(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.lead(1)
+	s.Node(1).Transfer(3)
+	s.Run(250 * ms)
+	s.wantReign(3, 2)
+	if !s.Node(1).Bound() {
+		t.Fatal("Bound() of node 1 = false, want true")
+	}
+	if s.Node(1).Resign(2) {
+		t.Error("Resign() of who has stepped down = true, want false")
+	}
+	s.Run(20 * ms)
+	s.wantReign(3, 2)
+	s.disjoint()
+}
+
+// Delivered late or twice, to whom has promised a later term, the word changes nothing; and
+// in the term that it names nobody has promised anything since.
+func TestL6LateResignations(t *testing.T) {
+	s, word := resigned(t, leasetest.Options{})
+	s.hand(word)
+	s.Run(250 * ms)
+	s.wantReign(2, 2)
+	s.hand(word) // to its leader
+	s.wantReign(2, 2)
+	s.Node(2).Transfer(1) // who has resigned leads again
+	s.Run(250 * ms)
+	if n := s.Node(1); n.Role() != raft.StateLeader || n.Term() != 3 {
+		t.Fatalf("node 1 is %v of term %d, want leader of term 3", n.Role(), n.Term())
+	}
+	s.Node(1).Crash(0)
+	s.Node(1).Restart()
+	s.Run(20 * ms)
+	if !s.Elect(1) {
+		t.Fatal("Elect(1) = false, want true") // another process, another Lease
+	}
+	term := s.Node(1).Term()
+	s.Run(250 * ms)
+	for range 2 {
+		s.hand(word)
+		s.Run(20 * ms)
+	}
+	s.wantReign(1, term)
+	if !s.Node(2).Bound() {
+		t.Error("Bound() of node 2 = false, want true: the word names an older term")
+	}
+	s.disjoint()
+}
+
+// A learner, and who is not a member any more, does nothing about it.
+func TestL6ResignationToANonVoter(t *testing.T) {
+	s := begin(t, leasetest.Options{Voters: []uint64{1, 2, 3}, Learners: []uint64{4}, Spares: []uint64{5}})
+	s.lead(1)
+	for _, id := range []uint64{4, 5} {
+		if !s.Node(1).Resign(id) {
+			t.Errorf("Resign(%d) of the leader = false, want true", id)
+		}
+		s.Run(20 * ms)
+		if r := s.Node(id).Role(); r != raft.StateFollower {
+			t.Errorf("Role() of node %d = %v, want StateFollower", id, r)
+		}
+	}
+	s.usurp(2, 2, 3)
+}
+
+// In the middle of a transfer to a node that does not answer, another is asked, and leads.
+func TestL6ResignationInATransfer(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.lead(1)
+	s.Net.Hold = to(3, raftpb.MsgTimeoutNow)
+	s.Node(1).Transfer(3)
+	s.wantStatus(1, core.Transferring)
+	s.Node(1).Resign(2)
+	s.wantStatus(1, core.Closed)
+	s.Node(1).Crash(0)
+	s.Run(250 * ms)
+	s.wantReign(2, 2)
+	s.Net.Hold = nil
+	s.Net.Release(nil) // node 3 hears of the transfer now
+	s.Run(250 * ms)
+	s.disjoint()
+	s.wantReign(2, 2)
+}
+
+// Both halves of a joint configuration are needed, and both have promised.
+func TestL6ResignationInAJointConfiguration(t *testing.T) {
+	s := begin(t, leasetest.Options{Voters: []uint64{1, 2, 3}, Spares: []uint64{4, 5}})
+	s.lead(1)
+	s.Node(1).Change(&raftpb.ConfChangeV2{
+		Transition: raftpb.ConfChangeTransitionJointExplicit.Enum(),
+		Changes: []*raftpb.ConfChangeSingle{
+			{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(uint64(4))},
+			{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(uint64(5))},
+			{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(uint64(3))},
+		},
+	})
+	s.Run(500 * ms)
+	if out := s.Node(1).Conf().GetVotersOutgoing(); len(out) != 3 {
+		t.Fatalf("the outgoing voters are %v, want three", out)
+	}
+	s.Node(1).Resign(4)
+	s.Node(1).Crash(0)
+	s.Run(20 * ms)
+	s.disjoint()
+	if r := s.Node(4).Role(); r != raft.StateLeader {
+		t.Errorf("Role() of node 4 = %v 20 ms after the resignation, want StateLeader", r)
+	}
+}
+
+// Whom nobody answers for resigns in vain: the promises end by themselves.
+func TestL6ResignationToWhoIsDead(t *testing.T) {
+	s := begin(t, leasetest.Options{})
+	s.lead(1)
+	s.Run(250 * ms)
+	s.Node(2).Crash(0)
+	s.Node(1).Resign(2)
+	s.Node(1).Crash(0)
+	s.Node(2).Restart()
+	s.Run(20 * ms)
+	if s.Leader() != nil || !s.Node(3).Bound() {
+		t.Fatalf("somebody leads, or node 3 is free: want neither")
+	}
+	if !s.RunUntil(3*election, func() bool { return s.Leader() != nil }) {
+		t.Error("nobody leads within three election timeouts")
+	}
+	s.disjoint()
+}
+
+// The leader's disk has failed with an entry that only it has: the one that is asked is
+// elected without it. What a follower has, and it has not, must not be lost.
+func TestL6ResignationOfWhoseDiskHasFailed(t *testing.T) {
+	slow := false
+	s := begin(t, leasetest.Options{Node: func(id uint64) leasetest.NodeOptions {
+		return leasetest.NodeOptions{Async: true, DiskDelay: diskDelay(id == 1, &slow)}
+	}})
+	s.lead(1)
+	slow = true
+	version := s.write(1, 7) // committed by the others
+	s.Net.Cut(1, 3)
+	s.Net.Cut(1, 2)
+	s.Node(1).Write(8, 1<<20, func(uint64) {})
+	s.Run(20 * ms)
+	s.Net.Heal()
+	s.Node(1).Resign(2)
+	s.Node(1).Crash(0)
+	s.Run(250 * ms)
+	s.disjoint()
+	s.wantReign(2, 2)
+	if got := s.Node(2).Version(7); got != version {
+		t.Errorf("Version(7) of node 2 = %d, want %d", got, version)
+	}
+}
