@@ -202,6 +202,12 @@ func (c *Config) validateCluster() (bad faults.List) {
 
 func (c *Config) electionTicks() int { return int(c.ElectionTimeout / c.TickInterval) }
 
+// maxPromise is the longest promise that this member makes. Whatever it asks for itself, it grants what
+// members of former versions ask for.
+func (c *Config) maxPromise() time.Duration {
+	return time.Duration(c.electionTicks()-1) * c.TickInterval
+}
+
 // self returns this member's entry of the initial cluster.
 func (c *Config) self() Member {
 	return c.owner().Self()

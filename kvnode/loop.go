@@ -55,6 +55,8 @@ type raftLoop struct {
 	follows atomic.Uint64            // whom raft takes for the leader, before the lease hears of it
 	late    *durations.Histogram     // how late the loop is at its ticks
 	awaited atomic.Pointer[[]string] // who has not let this member in yet
+	// resigned is closed when the loop has ended, and whoever it was handed to has its last word.
+	resigned chan struct{}
 	// suspicions are the detector's, as of the last tick.
 	suspicions atomic.Pointer[detector.Stats]
 }
@@ -77,9 +79,7 @@ var lateBounds = []time.Duration{
 func (l *raftLoop) run() {
 	ticker := time.NewTicker(l.cfg.TickInterval)
 	defer ticker.Stop()
-	// Whatever ends the loop, no lease outlives it (L7): without the loop this member does not
-	// hear that it was deposed, and would serve reads until its lease has run out by itself.
-	defer l.lease.Close()
+	defer l.resign() // whatever ends the loop; the process ends with it, and the lease (L7)
 	l.handleReadys() // what a restart or bootstrapping has left to do
 	for {
 		select {

@@ -97,7 +97,7 @@ func (n *Node) connect() {
 		parts: p, proposals: &n.proposals, jobs: &n.applier.jobs, snapshots: &n.snapshots, transfers: &n.transfers,
 		appends: appends{parts: p, disk: &n.disk, jobs: &n.applier.jobs, local: &n.loop.local},
 		wake:    newToken(), urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
-		intake: intake{maxBytes: n.cfg.maxUncommitted}, late: durations.New(lateBounds),
+		intake: intake{maxBytes: n.cfg.maxUncommitted}, late: durations.New(lateBounds), resigned: make(chan struct{}),
 	}
 }
 
@@ -170,8 +170,7 @@ func (n *Node) openRaft() error {
 	n.lease, err = leaderlease.New(leaderlease.Config{
 		Raft: rc, TickInterval: n.cfg.TickInterval, Duration: duration, MaxClockSkew: margin,
 		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Go: n.workers.Go, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease, Trace: trace,
-		// Whatever this member asks for, it grants what members of former versions do.
-		MaxPromise: time.Duration(ticks-1) * n.cfg.TickInterval,
+		MaxPromise: n.cfg.maxPromise(),
 		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Notify: n.forwardReads, Logger: n.cfg.Logger,
 	})
 	if err == nil && trace != nil {

@@ -21,6 +21,7 @@ func (n *Node) Stop(ctx context.Context) error {
 // that do it.
 func (n *Node) shutdown() {
 	<-n.stopping
+	n.awaitResignation()
 	n.lease.Close()
 	n.waiters.failAll(ErrStopped)
 	_ = n.links.Close()

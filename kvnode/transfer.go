@@ -93,7 +93,7 @@ func (t *transfers) transferAway(ctx context.Context) error {
 // timeout more. One that was asked and does not campaign has not heard of it, or may
 // not: the lease of this member is released for as long as it still could.
 func (t *transfers) transfer(ctx context.Context, only uint64) error {
-	limit := t.cfg.ElectionTimeout + t.lease.Info().MaxPromise + 2*t.cfg.TickInterval
+	limit := t.cfg.ElectionTimeout + t.cfg.maxPromise() + 2*t.cfg.TickInterval
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)
 	defer cancel()
 	tries, lookedAgain := make(map[uint64]int), false
@@ -128,18 +128,30 @@ func (t *transfers) transfer(ctx context.Context, only uint64) error {
 
 // heirs returns those who may be asked to lead: all other voters, or only one.
 func (t *transfers) heirs(ctx context.Context, only uint64, tries map[uint64]int) ([]heir, error) {
-	all, err := ask(ctx, &t.calls, func(l *raftLoop) (all []heir) {
-		l.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
-			if id != t.ID() && typ == raft.ProgressTypePeer && (only == raft.None || only == id) {
-				all = append(all, heir{id: id, match: pr.Match, answers: pr.RecentActive || only == id, tries: tries[id]})
-			}
-		})
-		return all
-	})
+	all, err := ask(ctx, &t.calls, func(l *raftLoop) []heir { return l.voters(only) })
 	if err != nil {
 		return nil, err
 	}
-	peers, most := t.links.Peers(), t.lease.Info().MaxPromise
+	for i := range all {
+		all[i].tries = tries[all[i].id]
+	}
+	return t.reached(all, only), nil
+}
+
+// voters returns all other voters, or only one, as the raft of a leader knows them.
+func (l *raftLoop) voters(only uint64) (all []heir) {
+	l.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
+		if id != l.ID() && typ == raft.ProgressTypePeer && (only == raft.None || only == id) {
+			all = append(all, heir{id: id, match: pr.Match, answers: pr.RecentActive || only == id})
+		}
+	})
+	return all
+}
+
+// reached adds what the links know of those heirs. It asks the lease nothing: a panic may have
+// left that locked.
+func (t *transfers) reached(all []heir, only uint64) []heir {
+	peers, most := t.links.Peers(), t.cfg.maxPromise()
 	for i := range all {
 		h := &all[i]
 		at := slices.IndexFunc(peers, func(p transport.PeerStatus) bool { return p.ID == h.id })
@@ -149,7 +161,7 @@ func (t *transfers) heirs(ctx context.Context, only uint64, tries map[uint64]int
 		h.answers = h.answers && (peers[at].Connected || only == h.id)
 		h.held = stillHeld(peers[at].Hello.Hold, time.Since(peers[at].Since), most)
 	}
-	return all, nil
+	return all
 }
 
 // stillHeld returns what is left of the hold that a member told of so long ago. None

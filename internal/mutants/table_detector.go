@@ -210,7 +210,7 @@ var hints = []Mutant{
 	{
 		Rule: "succession", Name: "a member has promises as short as its own only", Pkg: nodePkg, Test: "^TestMembersWithOtherPromises$",
 		File: "kvnode/start.go",
-		Old:  "MaxPromise: time.Duration(ticks-1) * n.cfg.TickInterval,", New: "MaxPromise: n.cfg.LeaseDuration,",
+		Old:  "MaxPromise: n.cfg.maxPromise(),", New: "MaxPromise: n.cfg.LeaseDuration,",
 	},
 	{
 		Rule: "succession", Name: "who has ended one stream is gone", Pkg: "./kvnode/transport", Test: "^TestWhoIsStillThereIsNotGone$",
@@ -225,7 +225,7 @@ var hints = []Mutant{
 	{
 		Rule: "succession", Name: "a transfer is called silence by who was asked", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "case raftpb.MsgTimeoutNow:\n\t\td.asked = now", New: "case raftpb.MsgTimeoutNow:",
+		Old:  "case raftpb.MsgTimeoutNow:\n\t\td.asked, d.wish = now, Transfer\n", New: "case raftpb.MsgTimeoutNow:\n",
 	},
 	{
 		Rule: "succession", Name: "a transfer that failed is what replaced the leader", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 	"golang.org/x/time/rate"
@@ -135,6 +136,24 @@ func (t *Transport) Send(msgs []*raftpb.Message) {
 			continue
 		}
 		p.send(m)
+	}
+}
+
+// Flush waits until what was sent to a peer on the stream of heartbeats and votes is written,
+// for at most d, and reports whether it is. What a connection takes with it that ends counts
+// as written.
+func (t *Transport) Flush(to uint64, d time.Duration) bool {
+	p := t.peer(to)
+	if p == nil {
+		return false
+	}
+	for end := time.Now().Add(d); ; time.Sleep(time.Millisecond) {
+		if left, _ := p.links[control].queue.held(); left == 0 {
+			return true
+		}
+		if !time.Now().Before(end) {
+			return false
+		}
 	}
 }
 

@@ -87,9 +87,10 @@ type Detector struct {
 	// another has asked for votes since this member stood last.
 	back  int
 	rival bool
-	// asked is when it wished that another leads, replaced when another did, until something
-	// was committed.
+	// asked is when it wished that another leads, wish how; replaced when another did, until
+	// something was committed.
 	asked, replaced time.Time
+	wish            Way
 	stats           Stats
 }
 
@@ -168,10 +169,13 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 		}
 		return Decision{Forget: d.forget(now)}
 	case raftpb.MsgTimeoutNow:
-		d.asked = now
+		d.asked, d.wish = now, Transfer
+		if votes.OfResignation(m) {
+			d.wish = Resignation
+		}
 	case raftpb.MsgVote:
-		if votes.OfTransfer(m) {
-			d.asked = now
+		if votes.OfTransfer(m) { // it does not say why the leader wished it
+			d.asked, d.wish = now, Transfer
 		}
 		d.outrun(m.GetTerm(), term)
 	}

@@ -14,12 +14,15 @@ const (
 	PreVote
 	// Transfer is the leader's own wish.
 	Transfer
+	// Resignation is the wish of a leader that ends by itself, to who was asked. The others
+	// cannot tell it from a transfer.
+	Resignation
 
 	// NumWays is the number of ways.
-	NumWays = int(Transfer) + 1
+	NumWays = int(Resignation) + 1
 )
 
-var wayNames = [NumWays]string{"silence", "hint", "pre-vote", "transfer"}
+var wayNames = [NumWays]string{"silence", "hint", "pre-vote", "transfer", "resignation"}
 
 // String returns the name used in logs and metrics.
 func (w Way) String() string {
@@ -59,7 +62,7 @@ func (d *Detector) note(now time.Time) {
 	h, last := &d.hint, FailOver{}
 	switch {
 	case !d.asked.IsZero():
-		last = FailOver{Way: Transfer, Election: now.Sub(d.asked)}
+		last = FailOver{Way: d.wish, Election: now.Sub(d.asked)}
 	case h.way == Silence:
 		all := now.Sub(d.heard) // another member may have been first, which had heard less
 		last.Hint = min(all, d.cfg.ElectionTimeout)

@@ -6,12 +6,16 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
 // Which way a fail-over went, and how long each part took.
 func TestWaysOfFailOvers(t *testing.T) {
 	vote := message(raftpb.MsgVote, 3, 6)
 	vote.Context = []byte("CampaignTransfer")
+	word := message(raftpb.MsgTimeoutNow, 1, 5)
+	votes.MarkResignation(word)
 	for name, tt := range map[string]struct {
 		do   func(d *Detector)
 		at   time.Duration
@@ -20,6 +24,7 @@ func TestWaysOfFailOvers(t *testing.T) {
 		"silence":           {func(*Detector) {}, 1060 * ms, FailOver{Hint: time.Second, Election: 60 * ms}},
 		"others' silence":   {func(*Detector) {}, 900 * ms, FailOver{Hint: 900 * ms}},
 		"it was asked":      {func(d *Detector) { d.Heard(message(raftpb.MsgTimeoutNow, 1, 5), 5, at(40*ms)) }, 48 * ms, FailOver{Way: Transfer, Election: 8 * ms}},
+		"the leader ended":  {func(d *Detector) { d.Heard(word, 5, at(40*ms)) }, 48 * ms, FailOver{Way: Resignation, Election: 8 * ms}},
 		"another was asked": {func(d *Detector) { d.Heard(vote, 5, at(40*ms)) }, 45 * ms, FailOver{Way: Transfer, Election: 5 * ms}},
 		"asked in vain": {func(d *Detector) {
 			d.Heard(vote, 5, at(40*ms))
@@ -45,8 +50,8 @@ func TestWaysOfFailOvers(t *testing.T) {
 }
 
 func TestWays(t *testing.T) {
-	names := []string{Silence.String(), Hint.String(), PreVote.String(), Transfer.String(), Way(NumWays).String()}
-	if want := []string{"silence", "hint", "pre-vote", "transfer", "unknown"}; !slices.Equal(names, want) {
+	names := []string{Silence.String(), Hint.String(), PreVote.String(), Transfer.String(), Resignation.String(), Way(NumWays).String()}
+	if want := []string{"silence", "hint", "pre-vote", "transfer", "resignation", "unknown"}; !slices.Equal(names, want) {
 		t.Errorf("the ways are called %v, want %v", names, want)
 	}
 }

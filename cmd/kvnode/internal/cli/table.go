@@ -53,7 +53,7 @@ func failOver(r *status.Report) string {
 	}
 	last := r.Suspicions.Last
 	text := "last fail-over: " + oneLine(last.Began)
-	if last.Began != detector.Transfer.String() {
+	if last.Began != detector.Transfer.String() && last.Began != detector.Resignation.String() {
 		text += fmt.Sprintf(" %.0f ms", last.HintMS)
 	}
 	if last.PromiseMS > 0 {

@@ -1,0 +1,40 @@
+package main
+
+// resignations are bugs of how a member that ends hands its promises back.
+var resignations = []Mutant{
+	{
+		Rule: "resignation", Name: "a leader that ends by itself does not resign", Pkg: nodePkg, Test: "^TestALeaderThatEndsByItselfResigns$",
+		File: "kvnode/resign.go",
+		Old:  "l.lease.Resign(to)", New: "l.lease.Resign(to * raft.None)",
+	},
+	{
+		Rule: "resignation", Name: "the links are closed while the loop is busy", Pkg: nodePkg, Test: "^TestALeaderThatEndsByItselfResigns$",
+		File: "kvnode/stop.go",
+		Old:  "\tn.awaitResignation()\n", New: "",
+	},
+	{
+		Rule: "resignation", Name: "what is being written counts as written", Pkg: "./kvnode/transport", Test: "^TestFlush$",
+		File: "kvnode/transport/transport.go",
+		Old:  "left == 0 {", New: "left >= 0 {",
+	},
+	{
+		Rule: "resignation", Name: "a process that dies hangs with who holds the lock", Pkg: libPkg, Test: "^TestResignDoesNotWaitForLong$",
+		File: resignFile,
+		Old:  ">= lockPatience {", New: ">= time.Hour {",
+	},
+	{
+		Rule: "resignation", Name: "who is closed has nothing to hand back", Pkg: libPkg, Test: "^TestResignAfterClose$",
+		File: resignFile,
+		Old:  "\tif term == 0 {", New: "\tif term == 0 || l.mu.closed {",
+	},
+	{
+		Rule: "resignation", Name: "a resignation is called a transfer", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "if votes.OfResignation(m) {", New: "if votes.OfResignation(nil) {",
+	},
+	{
+		Rule: "resignation", Name: "a resignation is not marked", Pkg: nodePkg, Test: "^TestALeaderThatEndsByItselfResigns$",
+		File: resignFile,
+		Old:  "\tvotes.MarkResignation(m)\n", New: "\t_ = votes.MarkResignation\n",
+	},
+}

@@ -1,0 +1,38 @@
+package kvnode
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// lastWord is for how long a member that ends waits until it has resigned. Shorter: a busy
+// machine does not get the word out, and the others wait until their promises have ended.
+// Longer: a disk that hangs, or a peer, keeps alive what is dead.
+const lastWord = 50 * time.Millisecond
+
+// resign is the last that the loop does, also where it panics. Whatever has ended it, this member
+// does not hear any more that it was deposed: if it leads, it hands back what the others have
+// promised it, to the one that has most of the log, which campaigns at once (L6b). Where leadership was
+// transferred before, there is nothing to hand back.
+func (l *raftLoop) resign() {
+	defer close(l.resigned)
+	to, _ := chooseHeir(l.transfers.reached(l.voters(raft.None), raft.None))
+	m, led := l.lease.Resign(to)
+	if !led {
+		return
+	}
+	l.links.Send([]*raftpb.Message{m})
+	written := l.links.Flush(to, lastWord)
+	l.log.Warn("resigned", "to", l.book.called(to), "term", m.GetTerm(), "written", written)
+}
+
+// awaitResignation waits until the loop has resigned, unless it hangs: its lease and its links
+// are closed next.
+func (n *Node) awaitResignation() {
+	select {
+	case <-n.loop.resigned:
+	case <-time.After(2 * lastWord):
+	}
+}

@@ -1,0 +1,58 @@
+package kvnode
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/detector"
+)
+
+// A leader that ends by itself hands its promises back: the next one leads before they have
+// ended, and says so. That waits for a loop that is busy. Runtime.Goexit ends the loop as a panic
+// does, whose process would end.
+func TestALeaderThatEndsByItselfResigns(t *testing.T) {
+	for name, end := range map[string]func(*Node){
+		"a disk that fails":  func(n *Node) {
+			n.calls.put(func(*raftLoop) {
+				n.fail(errors.New("write the log: the disk has failed"))
+				time.Sleep(lastWord / 2) // the shutdown goes on meanwhile
+			})
+		},
+		"a loop that panics": func(n *Node) { n.calls.put(func(*raftLoop) { runtime.Goexit() }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+				old := c.leader()
+				c.put(old, "k", "before")
+				time.Sleep(time.Second)
+				term := old.Term()
+				others := c.followers(old)
+				end(old)
+				<-old.loop.resigned
+				delete(c.nodes, old.Name())
+				defer func() { old.fail(errors.New("over")); <-old.Done() }()
+				ended := time.Now()
+				next := c.leader()
+				took := time.Since(ended)
+				if took > shortPromise*3/5 || next.Term() != term+1 {
+					t.Errorf("%s leads term %d after %v, want term %d, before the promises have ended", next.Name(), next.Term(), took, term+1)
+				}
+				if s := c.leaseStatus(old); s != leaderlease.Closed {
+					t.Errorf("the lease of who has resigned is %v, want %v", s, leaderlease.Closed)
+				}
+				c.put(next, "k", "after")
+				if got := next.Status().Suspicions.Last.Way; got != detector.Resignation {
+					t.Errorf("the next leader says %v, want %v", got, detector.Resignation)
+				}
+				for _, n := range others {
+					if v, _ := c.get(n, ReadLease, "k"); v != "after" {
+						t.Errorf("%s reads %q, want %q", n.Name(), v, "after")
+					}
+				}
+			})
+		})
+	}
+}
