@@ -18,7 +18,7 @@ const lastWord = 50 * time.Millisecond
 // transferred before, there is nothing to hand back.
 func (l *raftLoop) resign() {
 	defer close(l.resigned)
-	to, _ := chooseHeir(l.transfers.reached(l.voters(raft.None), raft.None))
+	to := l.lastHeir()
 	m, led := l.lease.Resign(to)
 	if !led {
 		return
@@ -26,6 +26,20 @@ func (l *raftLoop) resign() {
 	l.links.Send([]*raftpb.Message{m})
 	written := l.links.Flush(to, lastWord)
 	l.log.Warn("resigned", "to", l.book.called(to), "term", m.GetTerm(), "written", written)
+}
+
+// lastHeir is whom a leader that ends names, raft.None if nobody can take over at once. Raft forgets
+// now and then who answers, until they do again; whoever is connected will do then.
+func (l *raftLoop) lastHeir() (to uint64) {
+	heirs := l.voters(raft.None)
+	if to, _ = chooseHeir(l.transfers.reached(heirs, raft.None)); to != raft.None {
+		return to
+	}
+	for i := range heirs {
+		heirs[i].answers = true
+	}
+	to, _ = chooseHeir(l.transfers.reached(heirs, raft.None))
+	return to
 }
 
 // awaitResignation waits until the loop has resigned, unless it hangs: its lease and its links

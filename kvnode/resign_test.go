@@ -15,10 +15,19 @@ import (
 // does, whose process would end.
 func TestALeaderThatEndsByItselfResigns(t *testing.T) {
 	for name, end := range map[string]func(*Node){
-		"a disk that fails":  func(n *Node) {
+		"a disk that fails": func(n *Node) {
 			n.calls.put(func(*raftLoop) {
 				n.fail(errors.New("write the log: the disk has failed"))
 				time.Sleep(lastWord / 2) // the shutdown goes on meanwhile
+			})
+		},
+		"a disk that fails when raft has forgotten who answers": func(n *Node) {
+			n.calls.put(func(l *raftLoop) {
+				for range n.cfg.electionTicks() {
+					l.raw.Tick()
+				}
+				n.fail(errors.New("write the log: the disk has failed"))
+				runtime.Goexit() // before anybody answers
 			})
 		},
 		"a loop that panics": func(n *Node) { n.calls.put(func(*raftLoop) { runtime.Goexit() }) },

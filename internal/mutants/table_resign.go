@@ -8,6 +8,11 @@ var resignations = []Mutant{
 		Old:  "l.lease.Resign(to)", New: "l.lease.Resign(to * raft.None)",
 	},
 	{
+		Rule: "resignation", Name: "whoever has not answered of late is nobody's heir", Pkg: nodePkg, Test: "^TestALeaderThatEndsByItselfResigns$",
+		File: "kvnode/resign.go",
+		Old:  "heirs[i].answers = true", New: "heirs[i].answers = heirs[i].tries > 0",
+	},
+	{
 		Rule: "resignation", Name: "the links are closed while the loop is busy", Pkg: nodePkg, Test: "^TestALeaderThatEndsByItselfResigns$",
 		File: "kvnode/stop.go",
 		Old:  "\tn.awaitResignation()\n", New: "",

@@ -9,7 +9,7 @@ const releasesAndCloses = "\tl.releaseLocked(m, now)\n\treturn m, l.closeLocked(
 var resignRules = []Mutant{
 	{
 		Rule: "L6b", Name: "a resignation leaves before it is published", Pkg: rulesPkg, Test: "^TestL6ResignationIsPublishedBeforeItLeaves$",
-		File: resignFile, Sim: true,
+		File: resignFile, Sim: true, Trace: true,
 		Old: releasesAndCloses, New: "\tl.releaseLocked(m, now)\n\tl.mu.closed = true\n\tl.mu.lease.Close()\n\treturn m, nil\n",
 	},
 	{

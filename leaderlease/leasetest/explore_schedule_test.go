@@ -26,6 +26,7 @@ type schedule struct {
 var schedules = []schedule{
 	{name: "transfer", begin: settled, steps: []string{"transfer 1 to=2", "run 120ms", "write 2 key=7 nowait", "read 3 key=7", "run 120ms"}, more: 1},
 	{name: "transfer-async", begin: []string{"new election=4 async", "elect 1"}, steps: []string{"transfer 1 to=2", "run 120ms", "write 2 key=7 nowait", "read 1 key=7", "run 120ms"}},
+	{name: "resignation", begin: []string{"new election=4 async", "elect 1"}, steps: []string{"resign 1 to=2", "run 120ms", "write 2 key=7 nowait", "read 1 key=7", "read 3 key=7", "run 120ms"}},
 	{name: "fail-over", begin: torn, steps: []string{"run 110ms", "isolate 1", "usurp 3 votes=(2,3) limit=350ms", "heal", "run 110ms", "read 1 key=7"}},
 	{name: "restart", begin: torn, steps: []string{"run 110ms", "crash 2", "restart 2", "usurp 3 votes=(2,3) limit=350ms", "run 110ms"}},
 	{
