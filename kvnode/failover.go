@@ -66,6 +66,15 @@ func (l *raftLoop) hear(m *raftpb.Message) {
 	}
 }
 
+// refused tells that raft has just refused its vote to a candidate that lacks entries.
+func (l *raftLoop) refused(m *raftpb.Message) {
+	if s := l.raw.BasicStatus(); s.GetTerm() == m.GetTerm() && s.GetVote() == raft.None {
+		now := time.Now()
+		l.detector.Refused(now)
+		l.pollSoon(now)
+	}
+}
+
 // gone tells that a peer has ended its last connection. What came before that is stepped
 // first: later it would be a sign of life. Nobody else takes from the channels.
 func (l *raftLoop) gone(peer uint64) {

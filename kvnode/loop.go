@@ -197,6 +197,9 @@ func (l *raftLoop) step(m *raftpb.Message) {
 	l.witness.answer(m)
 	l.learnCommit(m)
 	_ = l.raw.Step(m)
+	if m.GetType() == raftpb.MsgVote {
+		l.refused(m)
+	}
 }
 
 // stepLocal steps what the appender and the applier answer, and notes what raft learns by it

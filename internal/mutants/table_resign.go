@@ -33,6 +33,16 @@ var resignations = []Mutant{
 		Old:  "\tif term == 0 {", New: "\tif term == 0 || l.mu.closed {",
 	},
 	{
+		Rule: "resignation", Name: "a member stands against whom the leader has named", Pkg: "./leaderlease/detector", Test: "^TestWhomTheLeaderHasNamedIsLeftAlone$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "now.Sub(d.asked) < longTurn {", New: "now.Sub(d.asked) < 0 {",
+	},
+	{
+		Rule: "resignation", Name: "who refuses its vote to whom the leader has named waits all the same", Pkg: rulesPkg, Test: "^TestL6ResignationToWhoLacksAnEntry$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "\tif !d.asked.IsZero() {\n", New: "\tif d.asked.IsZero() {\n",
+	},
+	{
 		Rule: "resignation", Name: "a resignation is called a transfer", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "if votes.OfResignation(m) {", New: "if votes.OfResignation(nil) {",

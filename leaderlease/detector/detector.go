@@ -198,6 +198,15 @@ func (d *Detector) still(now time.Time) {
 	d.silent, d.back, d.rival = 0, 0, false
 }
 
+// Refused tells that raft has refused to vote for the member whose request it stepped last, though
+// it has voted for nobody in that term: the candidate lacks an entry that this member has. If the
+// leader has named it, this member stands in its turn. The leader's word may overtake its entries.
+func (d *Detector) Refused(now time.Time) {
+	if !d.asked.IsZero() {
+		d.asked, d.back, d.hint = time.Time{}, 0, suspicion{way: Transfer, at: now, free: now}
+	}
+}
+
 func (d *Detector) alive(now time.Time) {
 	d.still(now)
 	if d.hint.way == Silence || now.Sub(d.hint.at) < d.cfg.Heartbeat {
@@ -226,6 +235,9 @@ func (d *Detector) forget(now time.Time) bool {
 func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
 	if !d.Suspects(now) || k.Leads || k.Away || k.Bound || !slices.Contains(k.Voters, d.cfg.Self) {
 		return Decision{}
+	}
+	if now.Sub(d.asked) < longTurn {
+		return Decision{} // its word may come before the end of its connections: whom it names is electing itself
 	}
 	do.Forget = d.forget(now)
 	h := &d.hint

@@ -49,6 +49,20 @@ func TestWaysOfFailOvers(t *testing.T) {
 	}
 }
 
+// A leader that resigns names one member, and ends. Who voted for that one, and is bound no
+// more, does not stand against it as soon as the leader's connections are gone: two writes to a
+// slow disk fit in. After that it does.
+func TestWhomTheLeaderHasNamedIsLeftAlone(t *testing.T) {
+	vote := message(raftpb.MsgVote, 3, 6)
+	vote.Context = []byte("CampaignTransfer")
+	d := follower(2)
+	d.Heard(vote, 5, at(10*ms))
+	d.Gone(1, at(11*ms))
+	d.wants(t, 200*ms, three, nothing)
+	d.wants(t, 309*ms, three, nothing)
+	d.wants(t, 310*ms, three, both)
+}
+
 func TestWays(t *testing.T) {
 	names := []string{Silence.String(), Hint.String(), PreVote.String(), Transfer.String(), Resignation.String(), Way(NumWays).String()}
 	if want := []string{"silence", "hint", "pre-vote", "transfer", "resignation", "unknown"}; !slices.Equal(names, want) {

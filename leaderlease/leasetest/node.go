@@ -218,6 +218,7 @@ func (n *Node) stepRaw(m *raftpb.Message) {
 	}
 	// Raft answers what it cannot use with an error, and goes on.
 	_ = n.raw.Step(m)
+	n.refused(m)
 }
 
 // exec runs f on the node's goroutine: now, or when the process is scheduled

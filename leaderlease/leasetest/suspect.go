@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/detector"
 )
@@ -38,6 +39,17 @@ func (n *Node) newDetector() *detector.Detector {
 		Self: n.ID, ElectionTicks: o.ElectionTick,
 		Heartbeat: time.Duration(o.HeartbeatTick) * o.TickInterval, ElectionTimeout: time.Duration(o.ElectionTick) * o.TickInterval,
 	}, n.wall())
+}
+
+// refused tells that raft has just refused its vote to a candidate that lacks entries.
+func (n *Node) refused(m *raftpb.Message) {
+	if n.detector == nil || m.GetType() != raftpb.MsgVote {
+		return
+	}
+	if s := n.raw.BasicStatus(); s.GetTerm() == m.GetTerm() && s.GetVote() == raft.None {
+		n.detector.Refused(n.wall())
+		n.pollSoon()
+	}
 }
 
 // wall is what timers run on.

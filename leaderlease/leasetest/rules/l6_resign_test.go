@@ -272,6 +272,23 @@ func TestL6ResignationToWhoIsDead(t *testing.T) {
 	s.disjoint()
 }
 
+// The one that is asked lacks an entry that the other one has, since the word has overtaken it,
+// or it was lost: who refuses it the vote stands in its place, and waits for nothing.
+func TestL6ResignationToWhoLacksAnEntry(t *testing.T) {
+	s := suspecting(t)
+	s.Net.Hold = to(2, raftpb.MsgApp)
+	s.write(1, 7)
+	s.Node(1).Resign(2)
+	s.Node(1).Crash(0)
+	s.Node(2).Gone(1)
+	s.Node(3).Gone(1)
+	s.Run(150 * ms)
+	s.disjoint()
+	if r := s.Node(3).Role(); r != raft.StateLeader {
+		t.Errorf("Role() of node 3 = %v 150 ms after the resignation, want StateLeader", r)
+	}
+}
+
 // The leader's disk has failed with an entry that only it has: the one that is asked is
 // elected without it. What a follower has, and it has not, must not be lost.
 func TestL6ResignationOfWhoseDiskHasFailed(t *testing.T) {
