@@ -29,9 +29,15 @@ func (l *raftLoop) resign() {
 }
 
 // lastHeir is whom a leader that ends names, raft.None if nobody can take over at once. Raft forgets
-// now and then who answers, until they do again; whoever is connected will do then.
+// now and then who answers, until they do again; whoever is connected will do then. Whom raft has asked
+// already, as has all of the log, comes first: it campaigns, and another would split the vote with it.
 func (l *raftLoop) lastHeir() (to uint64) {
-	heirs := l.voters(raft.None)
+	heirs, asked := l.voters(raft.None), l.raw.BasicStatus().LeadTransferee
+	for i := range heirs {
+		if heirs[i].id == asked && heirs[i].match >= l.last.Load() {
+			heirs[i].tries = -1
+		}
+	}
 	if to, _ = chooseHeir(l.transfers.reached(heirs, raft.None)); to != raft.None {
 		return to
 	}

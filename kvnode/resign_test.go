@@ -65,3 +65,32 @@ func TestALeaderThatEndsByItselfResigns(t *testing.T) {
 		})
 	}
 }
+
+// Whom raft has asked to take over campaigns already. A second one in the same term would split
+// the vote with it, and nobody leads before their turns come.
+func TestWhoEndsInATransferNamesWhoWasAsked(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		old := c.leader()
+		c.put(old, "k", "before")
+		others := c.followers(old)
+		for _, n := range others {
+			c.net.Delay(old.Name(), n.Name(), time.Millisecond)
+		}
+		c.net.Delay(others[0].Name(), others[1].Name(), time.Millisecond)
+		time.Sleep(time.Second)
+		term, asked := old.Term(), max(others[0].ID(), others[1].ID()) // of equals the lowest is named
+		old.calls.put(func(l *raftLoop) {
+			l.raw.TransferLeader(asked)
+			l.handleReadys()
+			old.fail(errors.New("write the log: the disk has failed"))
+		})
+		<-old.loop.resigned
+		delete(c.nodes, old.Name())
+		ended := time.Now()
+		next := c.leader()
+		if took := time.Since(ended); took > shortPromise*3/5 || next.ID() != asked || next.Term() != term+1 {
+			t.Errorf("%x leads term %d after %v, want %x, term %d, before the promises have ended", next.ID(), next.Term(), took, asked, term+1)
+		}
+		<-old.Done()
+	})
+}

@@ -21,7 +21,8 @@ const lockPatience = 50 * time.Millisecond
 // nil and false.
 //
 // Name the one voter that has most of the log, of those that can be reached: the votes are
-// split among several. The message leaves at once, from any goroutine, past raft and Ready. If
+// split among several. If raft has asked one to take over already (LeadTransferee, with all of the log), that
+// is the one. The message leaves at once, from any goroutine, past raft and Ready. If
 // it is lost, nothing is: promises end by themselves then. A member that resigns and goes on
 // all the same breaks nothing, but holds no lease in this process.
 //

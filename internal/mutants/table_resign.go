@@ -13,6 +13,11 @@ var resignations = []Mutant{
 		Old:  "heirs[i].answers = true", New: "heirs[i].answers = heirs[i].tries > 0",
 	},
 	{
+		Rule: "resignation", Name: "who ends in a transfer names another than was asked", Pkg: nodePkg, Test: "^TestWhoEndsInATransferNamesWhoWasAsked$",
+		File: "kvnode/resign.go",
+		Old:  "heirs[i].tries = -1", New: "heirs[i].tries = 0",
+	},
+	{
 		Rule: "resignation", Name: "the links are closed while the loop is busy", Pkg: nodePkg, Test: "^TestALeaderThatEndsByItselfResigns$",
 		File: "kvnode/stop.go",
 		Old:  "\tn.awaitResignation()\n", New: "",
