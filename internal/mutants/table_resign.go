@@ -40,7 +40,12 @@ var resignations = []Mutant{
 	{
 		Rule: "resignation", Name: "a member stands against whom the leader has named", Pkg: "./leaderlease/detector", Test: "^TestWhomTheLeaderHasNamedIsLeftAlone$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "now.Sub(d.asked) < longTurn {", New: "now.Sub(d.asked) < 0 {",
+		Old:  "\t\td.outrun(m.GetTerm(), term)\n", New: "\t\tif !votes.OfTransfer(m) {\n\t\t\td.outrun(m.GetTerm(), term)\n\t\t}\n",
+	},
+	{
+		Rule: "resignation", Name: "who has refused its vote to whom the leader has named leaves it its time", Pkg: "./leaderlease/detector", Test: "^TestWhomTheLeaderHasNamedIsLeftAlone$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "d.asked, d.back, d.hint = time.Time{}, 0, ", New: "d.asked, d.hint = time.Time{}, ",
 	},
 	{
 		Rule: "resignation", Name: "who refuses its vote to whom the leader has named waits all the same", Pkg: rulesPkg, Test: "^TestL6ResignationToWhoLacksAnEntry$",

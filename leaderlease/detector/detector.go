@@ -236,9 +236,6 @@ func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
 	if !d.Suspects(now) || k.Leads || k.Away || k.Bound || !slices.Contains(k.Voters, d.cfg.Self) {
 		return Decision{}
 	}
-	if now.Sub(d.asked) < longTurn {
-		return Decision{} // its word may come before the end of its connections: whom it names is electing itself
-	}
 	do.Forget = d.forget(now)
 	h := &d.hint
 	if h.free.IsZero() || now.Before(h.yield) {

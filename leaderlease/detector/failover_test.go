@@ -51,16 +51,36 @@ func TestWaysOfFailOvers(t *testing.T) {
 
 // A leader that resigns names one member, and ends. Who voted for that one, and is bound no
 // more, does not stand against it as soon as the leader's connections are gone: two writes to a
-// slow disk fit in. After that it does.
+// slow disk fit in an election timeout. After that it does, and at once if it had to refuse.
 func TestWhomTheLeaderHasNamedIsLeftAlone(t *testing.T) {
 	vote := message(raftpb.MsgVote, 3, 6)
 	vote.Context = []byte("CampaignTransfer")
-	d := follower(2)
-	d.Heard(vote, 5, at(10*ms))
-	d.Gone(1, at(11*ms))
-	d.wants(t, 200*ms, three, nothing)
-	d.wants(t, 309*ms, three, nothing)
-	d.wants(t, 310*ms, three, both)
+	for name, tt := range map[string]struct {
+		ticks   int
+		refused bool
+		want    bool
+	}{
+		"it voted":                         {0, false, false},
+		"it voted an election timeout ago": {10, false, true},
+		"it refused":                       {0, true, true},
+	} {
+		d := follower(2)
+		d.Heard(vote, 5, at(10*ms))
+		if tt.refused {
+			d.Refused(at(10 * ms))
+		}
+		d.Gone(1, at(11*ms))
+		for range tt.ticks {
+			d.Tick(bound)
+		}
+		stands := false
+		for now := 11 * ms; now < time.Second; now += ms {
+			stands = stands || d.Poll(at(now), three).Campaign
+		}
+		if stands != tt.want {
+			t.Errorf("%s: it stands in the second after: %v, want %v", name, stands, tt.want)
+		}
+	}
 }
 
 func TestWays(t *testing.T) {
