@@ -203,7 +203,7 @@ var (
 	saving    = describe("checkpoint_seconds", "Time to make a checkpoint.")
 	walSyncs  = describe("wal_sync_seconds", "Time to write and sync a batch of the log.")
 	suspected = describe("leader_suspicions_total", "Suspicions of a leader, by what they began with: hint, its connections have ended; pre-vote, another member suspects it.", "by")
-	failOvers = describe("leader_fail_overs_total", "Leaders that were replaced by another, by what it began with: hint, pre-vote, silence (for an election timeout), transfer.", "by")
+	failOvers = describe("leader_fail_overs_total", "Leaders that were replaced by another, by what it began with: hint, pre-vote, silence (for an election timeout), transfer, resignation (told by who was asked).", "by")
 	lastOver  = describe("last_fail_over_seconds", "How long each part of the last one took: detected, from the leader's last sign of life on; promise, that bound this member then; election; commit, of the next leader's first entry.", "by", "part")
 	late      = describe("tick_late_seconds", "How late the raft loop was at its ticks, which make the heartbeats.")
 
