@@ -172,7 +172,7 @@ func (c *checkpoints) shorten(at store.Checkpoint, forRoom bool) error {
 	// Raft ignores snapshots that come late, so that nobody restores them.
 	c.received.drop(at.Index)
 	// Kept for followers that lag: whoever needs an entry that is gone is sent a whole snapshot.
-	to := at.Index - min(at.Index, c.cfg.CatchUpEntries)
+	to := c.needed(at.Index - min(at.Index, c.cfg.CatchUpEntries))
 	// Raft may not have heard yet that all of it is applied. A candidate reads what is committed
 	// beyond what it has heard of, and panics if that is gone (marks.told).
 	limit := min(at.Index, c.told.Load())
@@ -202,11 +202,7 @@ func (c *checkpoints) forRoom(limit uint64) uint64 {
 // followedUpTo returns how much of the log all connected voters have, and no bound
 // if this member does not lead, or ends.
 func (c *checkpoints) followedUpTo() uint64 {
-	// Of a voter that is not connected nobody knows when it comes back: it does not keep the log.
-	connected := make(map[uint64]bool)
-	for _, p := range c.links.Peers() {
-		connected[p.ID] = p.Connected
-	}
+	connected := c.connected()
 	lowest, err := ask(context.Background(), &c.calls, func(l *raftLoop) uint64 {
 		lowest := uint64(math.MaxUint64)
 		if l.role == raft.StateLeader {
@@ -222,6 +218,16 @@ func (c *checkpoints) followedUpTo() uint64 {
 		return math.MaxUint64 // the node ends, and nobody follows it any more
 	}
 	return lowest
+}
+
+// connected tells which members are. Of others nobody knows when they come back: they do not keep
+// the log.
+func (c *checkpoints) connected() map[uint64]bool {
+	connected := make(map[uint64]bool)
+	for _, p := range c.links.Peers() {
+		connected[p.ID] = p.Connected
+	}
+	return connected
 }
 
 // size is what the next checkpoint makes store.db grow by, as far as can be

@@ -116,6 +116,8 @@ type Config struct {
 	wrapBackend func(store.Backend) store.Backend
 	// maxUncommitted replaces maxUncommittedBytes, for tests.
 	maxUncommitted int
+	// maxKept replaces maxKeptBytes, likewise.
+	maxKept int64
 	// newestFormat makes a member of an older version in tests. Default: what this
 	// version knows.
 	newestFormat int64
@@ -136,6 +138,7 @@ func (c Config) WithDefaults() Config {
 	c.ReadMode = cmp.Or(c.ReadMode, ReadLease)
 	c.patience = cmp.Or(c.patience, admission.AlonePatience)
 	c.maxUncommitted = cmp.Or(c.maxUncommitted, maxUncommittedBytes)
+	c.maxKept = cmp.Or(c.maxKept, maxKeptBytes)
 	c.newestFormat = cmp.Or(c.newestFormat, store.FormatNewest)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -39,6 +39,7 @@ type raftLoop struct {
 	commit       uint64
 	restored     uint64 // index of the newest snapshot that raft has switched to: older changes are in it
 	firstEntries uint64 // of the initial cluster, which begin the log; 0 on a restart
+	laggards     laggards
 	// Slices that are used again in each turn.
 	outbox, responses []*raftpb.Message
 	called            []func(*raftLoop)

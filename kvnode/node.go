@@ -89,6 +89,8 @@ type marks struct {
 	// told is what raft has been told is applied, and so at most what is. Before a
 	// campaign it scans what is committed beyond.
 	told atomic.Uint64
+	// lag is how many laggards there are.
+	lag atomic.Int64
 }
 
 // ID returns this member's ID.

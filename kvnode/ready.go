@@ -43,8 +43,8 @@ func (l *raftLoop) handleReady() {
 			appendMsg = m
 		case m.GetTo() == raft.LocalApplyThread:
 			applyMsg = m
-		case m.GetType() == raftpb.MsgSnap: // raft sends that follower nothing else before report
-			l.snapshots.send(m)
+		case m.GetType() == raftpb.MsgSnap:
+			l.sendSnapshot(m)
 		default:
 			out = append(out, m)
 		}

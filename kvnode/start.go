@@ -98,6 +98,7 @@ func (n *Node) connect() {
 		appends: appends{parts: p, disk: &n.disk, jobs: &n.applier.jobs, local: &n.loop.local},
 		wake:    newToken(), urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
 		intake: intake{maxBytes: n.cfg.maxUncommitted}, late: durations.New(lateBounds), resigned: make(chan struct{}),
+		laggards: make(laggards),
 	}
 }
 

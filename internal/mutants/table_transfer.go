@@ -110,6 +110,26 @@ var transfers = []Mutant{
 		Old:  "max(frees, c.followedUpTo())", New: "c.followedUpTo()",
 	},
 	{
+		Rule: "full disk", Name: "the log forgets what follows a snapshot on its way", Pkg: nodePkg, Test: "^TestTheLogOutlastsASnapshotOnItsWay$",
+		File: "kvnode/checkpoint.go",
+		Old:  "\tto := c.needed(at.Index - min(at.Index, c.cfg.CatchUpEntries))\n", New: "\tto := at.Index - min(at.Index, c.cfg.CatchUpEntries)\n",
+	},
+	{
+		Rule: "full disk", Name: "the log forgets what follows a snapshot that is restored", Pkg: nodePkg, Test: "^TestTheLogOutlastsASnapshotOnItsWay$",
+		File: "kvnode/laggards.go",
+		Old:  "\t\t\thas = pr.Next - 1 ", New: "\t\t\t",
+	},
+	{
+		Rule: "full disk", Name: "the log forgets what was written while a snapshot was on its way", Pkg: nodePkg, Test: "^TestTheLogOutlastsASnapshotOnItsWay$",
+		File: "kvnode/laggards.go",
+		Old:  "case pr.State == tracker.StateReplicate && has >= to, ", New: "case pr.State == tracker.StateReplicate, ",
+	},
+	{
+		Rule: "full disk", Name: "the log is kept for a laggard without end", Pkg: nodePkg, Test: "^TestTheLogIsNotKeptForever$",
+		File: "kvnode/laggards.go",
+		Old:  "written-since > most:", New: "written-since > most<<20:",
+	},
+	{
 		Rule: "full disk", Name: "the log is given up although that frees no segment", Pkg: nodePkg, Test: "^TestAFullDiskKeepsWhatFreesNothing$",
 		File: "kvnode/checkpoint.go",
 		Old:  "\tif !ok || frees > limit {\n\t\treturn 0\n", New: "\tif !ok || frees > limit {\n\t\treturn limit\n",
