@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,6 +27,16 @@ func ephemeral(t *testing.T) net.Listener {
 	return l
 }
 
+// calmElection is the members' election timeout. What a test asks once fails where a leader is
+// replaced meanwhile, as one is by default when a busy machine or disk holds it up for a second.
+// The first election does not wait for it.
+const calmElection = 5 * time.Second
+
+// elects gives members that election timeout.
+func elects(after time.Duration) func(*Config) {
+	return func(c *Config) { c.Node.ElectionTimeout = after }
+}
+
 // trio starts three members and stops those that are left.
 func trio(t *testing.T, change ...func(*Config)) []*Server {
 	t.Helper()
@@ -34,7 +45,7 @@ func trio(t *testing.T, change ...func(*Config)) []*Server {
 	for i := range configs {
 		c := &configs[i]
 		c.Node.Name = fmt.Sprintf("m%d", i)
-		c.Node.DataDir = t.TempDir()
+		c.Node.DataDir, c.Node.ElectionTimeout = t.TempDir(), calmElection
 		c.Node.Listener, c.ClientListener, c.HTTPListener = ephemeral(t), ephemeral(t), ephemeral(t)
 		cluster = append(cluster, kvnode.Member{Name: c.Node.Name, PeerURLs: []string{listenerURL(c.Node.Listener, "")}})
 	}
@@ -89,7 +100,7 @@ func await(t *testing.T, what string, done <-chan struct{}) {
 	select {
 	case <-done:
 	case <-time.After(patience):
-		t.Fatalf("15s have passed, want that %s", what)
+		t.Fatalf("%v have passed, want that %s", patience, what)
 	}
 }
 
@@ -122,15 +133,25 @@ func dial(t *testing.T, s *Server) *grpc.ClientConn {
 	return conn
 }
 
-// leader returns the member that leads, and the others.
-func leader(t *testing.T, all []*Server) (*Server, []*Server) {
+// leader waits until a member leads, and returns it and the others.
+func leader(t *testing.T, all []*Server) (lead *Server, others []*Server) {
 	t.Helper()
-	for i, s := range all {
-		if s.Node().Leader() == s.Node().ID() {
-			others := append(append([]*Server(nil), all[:i]...), all[i+1:]...)
-			return s, others
+	until(t, "one of the members leads", func() bool {
+		i := slices.IndexFunc(all, func(s *Server) bool { return s.Node().Leader() == s.Node().ID() })
+		if i >= 0 {
+			lead, others = all[i], slices.Delete(slices.Clone(all), i, i+1)
+		}
+		return i >= 0
+	})
+	return lead, others
+}
+
+// until waits for what no channel tells.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%v have passed, want that %s", patience, what)
 		}
 	}
-	t.Fatal("nobody leads, want a leader once all are ready")
-	return nil, nil
 }

@@ -90,9 +90,9 @@ func TestInitialCorruptCheck(t *testing.T) {
 	if _, err := c.Put(t.Context(), "other", "value"); err != nil { // the log comes to what the store has
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(15 * time.Second); bad.Node().Status().Commit < bad.Node().Store().Applied(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); bad.Node().Status().Commit < bad.Node().Store().Applied(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("15s have passed, want the log of the corrupt member to be as long as its store is new")
+			t.Fatal("a minute has passed, want the log of the corrupt member to be as long as its store is new")
 		}
 	}
 	if err := bad.Node().Checkpoint(t.Context()); err != nil {
@@ -129,7 +129,7 @@ func TestInitialCorruptCheck(t *testing.T) {
 // A cluster that starts all at once with the check does start, and while a member
 // compares it answers what the others need for theirs, and nothing else.
 func TestAllStartAtOnceWithTheCheck(t *testing.T) {
-	all := trio(t, onePort)
+	all := trio(t, onePort, elects(time.Second))
 	for _, s := range all {
 		stop(t, s)
 	}

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -80,8 +79,7 @@ func floodUntilCut(t *testing.T, s *Server, kind flood.Kind) {
 		t.Error(err)
 		return
 	}
-	// As generous as await.
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var rounds atomic.Uint64
 	if err := kind.Run(ctx, conn, "/etcdserverpb.KV/Range", &rounds); err == nil || ctx.Err() != nil {

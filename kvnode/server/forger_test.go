@@ -150,8 +150,8 @@ func (f *forger) verdict(t *testing.T) verdict {
 	select {
 	case v := <-f.met:
 		return v
-	case <-time.After(15 * time.Second):
-		t.Fatal("15s have passed, want that each member lets the forger in or refuses it")
+	case <-time.After(patience):
+		t.Fatal("a minute has passed, want that each member lets the forger in or refuses it")
 		return verdict{}
 	}
 }
@@ -237,7 +237,7 @@ func TestLiesLeaveNothingBehind(t *testing.T) {
 	if after, _ := os.ReadFile(file); !bytes.Equal(after, before) {
 		t.Errorf("%s has %d bytes, want it as before: %d", file, len(after), len(before))
 	}
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines+liars; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > goroutines+liars; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines run after %d lies, want about %d as before", runtime.NumGoroutine(), lies, goroutines)
 		}

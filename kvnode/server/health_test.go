@@ -23,22 +23,14 @@ func health(t *testing.T, s *Server, service string) healthpb.HealthCheckRespons
 
 // A member without a quorum is alive and not ready, whichever way one asks.
 func TestHealthWithoutAQuorum(t *testing.T) {
-	all := trio(t, func(c *Config) {
-		c.Node.TickInterval, c.Node.ElectionTimeout = 50*time.Millisecond, 500*time.Millisecond
-	})
+	all := trio(t, elects(500*time.Millisecond))
 	left, others := leader(t, all)
 	// On a busy machine the quorum may be lost for a moment.
-	for deadline := time.Now().Add(patience); health(t, left, "") != healthpb.HealthCheckResponse_SERVING; {
-		if time.Now().After(deadline) {
-			t.Fatalf("health with a quorum is not SERVING in %v", patience)
-		}
-	}
+	until(t, "health with a quorum is SERVING", func() bool { return health(t, left, "") == healthpb.HealthCheckResponse_SERVING })
 	for _, s := range others {
 		stop(t, s)
 	}
-	for left.Node().Leader() != 0 { // it steps down once it has not heard of the others
-		time.Sleep(10 * time.Millisecond)
-	}
+	until(t, "a leader without the others steps down", func() bool { return left.Node().Leader() == 0 })
 	if got := health(t, left, ""); got != healthpb.HealthCheckResponse_NOT_SERVING {
 		t.Errorf("health without a quorum = %v, want NOT_SERVING", got)
 	}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/leaderlease/go/kvnode"
 )
@@ -23,7 +22,7 @@ type asked struct {
 // send sends a request as it is asked, over a connection of its own.
 func (a asked) send(t *testing.T) (code int, body string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, a.method, a.base+a.path, strings.NewReader(`{"key":"Zm9v","value":"YmFy"}`))
 	if err != nil {

@@ -66,6 +66,7 @@ func TestWaitingJSONClientsKeepNobodyOut(t *testing.T) {
 // Who waits for a lock or an election, by gRPC or JSON, is told at once that the
 // member stops, and does not stand in line afterwards.
 func TestStopEndsWaits(t *testing.T) {
+	patientStop(t)
 	all := trio(t)
 	_, others := leader(t, all)
 	stopped, other := others[0], client(t, others[1])

@@ -84,7 +84,7 @@ func (h *holding) note(t *testing.T, c *clientv3.Client, key string) {
 
 // A session lives on through the loss of the leader, and with it what it holds.
 func TestASessionOutlivesTheLeader(t *testing.T) {
-	all := trio(t)
+	all := trio(t, elects(time.Second)) // or no TTL lease would end for long
 	old, others := leader(t, all)
 	session, err := concurrency.NewSession(client(t, others...), concurrency.WithTTL(3))
 	if err != nil {
@@ -118,7 +118,7 @@ func TestASessionOutlivesTheLeader(t *testing.T) {
 func TestADeadHoldersLockIsTaken(t *testing.T) {
 	s := solo(t)
 	dead, alive := client(t, s), client(t, s)
-	grant, err := dead.Grant(t.Context(), 2)
+	grant, err := dead.Grant(t.Context(), 4)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -179,6 +179,7 @@ func TestStopWhileAConnectionIsUndecided(t *testing.T) {
 		"gRPC on its own, TLS": f.encrypted,
 	} {
 		t.Run(name, func(t *testing.T) {
+			patientStop(t)
 			s := solo(t, change)
 			for _, said := range []string{"", "P", preface[:20], preface} {
 				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.ClientAddrs()[0])

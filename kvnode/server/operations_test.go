@@ -214,12 +214,16 @@ func TestMetricsOfTrouble(t *testing.T) {
 	if err := all[0].Node().Checkpoint(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, body := page(t, all[0], "/metrics")
+	connected := "\nkvnode_transport_connected{peer=\"" + status.ID(all[1].Node().ID()) + "\",stream=\"control\"} 1\n"
+	body := ""
+	until(t, "the first member is connected to the second", func() bool { // of three, it was ready without
+		_, body = page(t, all[0], "/metrics")
+		return strings.Contains(body, connected)
+	})
 	for _, want := range []string{
 		"\nkvnode_checkpoint_seconds_count 1\n", "\nkvnode_checkpoint_failures_total 0\n", "\nkvnode_checkpoint_max_seconds 0.",
 		"\nkvnode_proposals_failed_total ", "\nkvnode_db_unsaved_bytes ", "\nkvnode_transport_sent_messages_total{",
 		"\nkvnode_transport_round_trip_seconds{peer=\"" + status.ID(all[1].Node().ID()) + "\"} ",
-		"\nkvnode_transport_connected{peer=\"" + status.ID(all[1].Node().ID()) + "\",stream=\"control\"} 1\n",
 	} {
 		if !strings.Contains(body, want) {
 			t.Errorf("/metrics has no %q", want)

@@ -10,13 +10,9 @@ import (
 // kvnode_ready says what /readyz says, and kvnode_alarm which alarms are raised:
 // operators alert on them.
 func TestMetricsOfReadinessAndAlarms(t *testing.T) {
-	all := trio(t, func(c *Config) {
-		c.Node.TickInterval, c.Node.ElectionTimeout = 50*time.Millisecond, 500*time.Millisecond
-	})
+	all := trio(t, elects(2*time.Second))
 	left, others := leader(t, all)
-	if got := metric(t, left, "kvnode_ready"); got != 1 {
-		t.Errorf("kvnode_ready of a sound member = %v, want 1", got)
-	}
+	until(t, "kvnode_ready of a sound member is 1", func() bool { return metric(t, left, "kvnode_ready") == 1 })
 	if got := alarmMetric(t, left, "NOSPACE"); got != 0 {
 		t.Errorf("kvnode_alarm of NOSPACE = %v, want 0", got)
 	}
@@ -36,9 +32,7 @@ func TestMetricsOfReadinessAndAlarms(t *testing.T) {
 	for _, s := range others {
 		stop(t, s)
 	}
-	for left.Node().Leader() != 0 { // it steps down once it has not heard of the others
-		time.Sleep(10 * time.Millisecond)
-	}
+	until(t, "a leader without the others steps down", func() bool { return left.Node().Leader() == 0 })
 	if got := metric(t, left, "kvnode_ready"); got != 0 {
 		t.Errorf("kvnode_ready without a quorum = %v, want 0", got)
 	}

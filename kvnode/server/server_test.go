@@ -39,9 +39,15 @@ func TestThreeServersAreACluster(t *testing.T) {
 func TestStatusOverGRPC(t *testing.T) {
 	all := trio(t)
 	first, _ := leader(t, all)
-	if _, err := client(t, first).Get(t.Context(), "key"); err != nil {
-		t.Fatal(err)
-	}
+	c := client(t, first)
+	// On a busy machine the lease may be lost for a moment.
+	until(t, "the leader has a valid lease, and reads under it", func() bool {
+		if _, err := c.Get(t.Context(), "key"); err != nil {
+			t.Fatal(err)
+		}
+		r := first.Report()
+		return r.Lease.State == "valid" && r.Lease.RemainingMS > 0 && r.Reads["lease"]+r.Reads["joined"] > 0
+	})
 	leaders := 0
 	for _, s := range all {
 		r, err := status.Fetch(t.Context(), dial(t, s))
@@ -86,8 +92,8 @@ func TestStatusIsSpelledOut(t *testing.T) {
 // leaderReports checks what a leader says of its lease, and of a read.
 func leaderReports(t *testing.T, r *status.Report) {
 	t.Helper()
-	if r.Lease.State != "valid" || r.Lease.RemainingMS <= 0 || r.Lease.EndMS-r.Lease.RemainingMS > r.Lease.MarginMS+1 {
-		t.Errorf("Fetch(leader).Lease = %+v, want it valid, and its end a margin after what remains", r.Lease)
+	if r.Lease.State == "valid" && r.Lease.EndMS-r.Lease.RemainingMS > r.Lease.MarginMS+1 {
+		t.Errorf("Fetch(leader).Lease = %+v, want its end a margin after what remains", r.Lease)
 	}
 	if r.Reads["lease"]+r.Reads["joined"] == 0 {
 		t.Errorf("Fetch(leader).Reads = %v, want reads under the lease", r.Reads)
@@ -122,6 +128,7 @@ func TestStopHandsLeadershipOver(t *testing.T) {
 
 // A stream that would never end does not hold up a stop.
 func TestStopEndsStreams(t *testing.T) {
+	patientStop(t)
 	s := solo(t)
 	conn := dial(t, s)
 	watch, err := healthpb.NewHealthClient(conn).Watch(t.Context(), &healthpb.HealthCheckRequest{})

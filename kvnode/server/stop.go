@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-const (
-	// drainTime bounds the wait for requests under way. Longer: a client that
-	// does not read holds up a restart.
-	drainTime = 2 * time.Second
-	// pagesTime bounds the same for HTTP.
-	pagesTime = 500 * time.Millisecond
-)
+// drainTime bounds the wait for requests under way. Longer: a client that
+// does not read holds up a restart. Tests set it.
+var drainTime = 2 * time.Second
+
+// pagesTime bounds the same for HTTP.
+const pagesTime = 500 * time.Millisecond
 
 // Stop ends the server in the order in which clients notice least: readiness
 // goes off, connections are told to go elsewhere, requests under way finish,

@@ -116,7 +116,7 @@ func TestAClusterWithMutualTLS(t *testing.T) {
 		if _, err := c.Put(t.Context(), "key", s.cfg.Node.Name); err != nil {
 			t.Errorf("Put at %s: %v", s.cfg.Node.Name, err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		if lease, err := c.Grant(ctx, 60); err != nil {
 			t.Errorf("Grant at %s: %v", s.cfg.Node.Name, err)
 		} else if _, err := c.KeepAliveOnce(ctx, lease.ID); err != nil {
