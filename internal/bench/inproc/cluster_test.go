@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func start(t *testing.T, opts Options) (c *Cluster, leader, follower int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	opts.Dir, opts.Keys = t.TempDir(), 4
 	c, err := Start(ctx, opts)
@@ -109,7 +109,7 @@ func TestFaultsFailOver(t *testing.T) {
 		t.Run("fault="+name, func(t *testing.T) {
 			t.Parallel()
 			c, leader, _ := start(t, Options{Tick: 20 * time.Millisecond})
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := fault(c, leader)
 			for errors.Is(err, kvnode.ErrTimeout) && ctx.Err() == nil {

@@ -48,7 +48,7 @@ func serve(t *testing.T) string {
 	})
 	select {
 	case <-s.Ready():
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("kvnode is not ready")
 	}
 	return s.ClientAddrs()[0]

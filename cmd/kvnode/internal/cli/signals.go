@@ -41,15 +41,12 @@ func watchSignals(sys *System, log *slog.Logger) *signals {
 
 // wait reports whether a signal came, after deaf has passed.
 func (s *signals) wait(received <-chan os.Signal, deaf time.Duration) bool {
-	hearing := time.After(deaf)
-	for heard := deaf == 0; ; {
+	for began := time.Now(); ; {
 		select {
 		case <-received:
-			if heard {
+			if time.Since(began) >= deaf {
 				return true
 			}
-		case <-hearing:
-			heard = true
 		case <-s.stop:
 			return false
 		}
