@@ -36,7 +36,7 @@ func (b *replies) waiting() int {
 // until waits for what real goroutines do; the time is generous.
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("20s have passed, want that %s", what)
 		}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/internal/ports"
 )
 
 // onLoopback starts members on real sockets.
@@ -16,7 +18,7 @@ func onLoopback(t *testing.T, nodes ...*fakeNode) {
 	t.Helper()
 	addrs := make(map[uint64]string)
 	for _, n := range nodes {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		ln, err := ports.Listen(t.Context()) // one may listen on it again
 		if err != nil {
 			t.Fatal(err)
 		}
