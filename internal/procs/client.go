@@ -60,7 +60,23 @@ func (m *Member) leads(ctx context.Context) bool {
 	return err == nil && s.Leader == s.Header.GetMemberId()
 }
 
-// Status asks the member for its status.
+// WaitStatus asks the member for its status until it answers.
+func (m *Member) WaitStatus(ctx context.Context) (*clientv3.StatusResponse, error) {
+	for {
+		s, err := m.Status(ctx)
+		if err == nil {
+			return s, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("status of %s: %w", m.Name, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Status asks the member for its status once. A busy machine may need longer than
+// statusTimeout for the answer: see WaitStatus.
 func (m *Member) Status(ctx context.Context) (s *clientv3.StatusResponse, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
 // ballast is how many MB of entries are written at most until a full disk refuses
@@ -58,7 +59,7 @@ func (c *chaos) fullDisk() error {
 	}
 	return m.Use(func(cl *clientv3.Client) error {
 		// Until m has caught up a snapshot may cover the entry, so that m never learns the outcome.
-		if err := retry(ctx, func(ctx context.Context) error { _, err := cl.Delete(ctx, "ballast"); return err }); err != nil {
+		if err := load.Retry(ctx, func(ctx context.Context) error { _, err := cl.Delete(ctx, "ballast"); return err }); err != nil {
 			return err
 		}
 		return putAndGet(ctx, cl, "there is room again")
@@ -118,7 +119,7 @@ func (c *chaos) untilAside(ctx context.Context, m *procs.Member, before int) err
 
 // makeLead hands leadership to m.
 func (c *chaos) makeLead(ctx context.Context, m *procs.Member) error {
-	return retry(ctx, func(ctx context.Context) error {
+	return load.Retry(ctx, func(ctx context.Context) error {
 		s, err := m.Status(ctx)
 		if err != nil || s.Leader == s.Header.GetMemberId() {
 			return err
@@ -132,23 +133,6 @@ func (c *chaos) makeLead(ctx context.Context, m *procs.Member) error {
 			return err
 		})
 	})
-}
-
-// retry does something until it succeeds.
-func retry(ctx context.Context, do func(context.Context) error) error {
-	for {
-		one, cancel := context.WithTimeout(ctx, 5*time.Second)
-		err := do(one)
-		cancel()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }
 
 // untilReadyz waits until /readyz of a member that runs has that code.

@@ -48,7 +48,7 @@ func (c *chaos) judge() {
 		}
 	}
 	c.judgePaths()
-	c.judgeWatches(ctx, c.judgeLocks(), history)
+	c.judgeWatches(ctx, c.judgeLocks(ctx), history)
 	c.judgeTraces()
 }
 
@@ -84,7 +84,7 @@ func (c *chaos) judgeTraces() {
 }
 
 // judgeLocks ends the contenders and returns the last revision of all.
-func (c *chaos) judgeLocks() int64 {
+func (c *chaos) judgeLocks(ctx context.Context) int64 {
 	c.t.Helper()
 	acquired, refused, err := c.locks.Stop()
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *chaos) judgeLocks() int64 {
 	if acquired < *roundsFlag/2 || refused == 0 && *roundsFlag >= 30 {
 		c.t.Errorf("the lock was acquired %d times with %d late writes refused, want more in %d rounds", acquired, refused, *roundsFlag)
 	}
-	final, err := load.Final(c.t.Context(), c.c.Members()[0])
+	final, err := load.Final(ctx, c.c.Members()[0])
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -3,9 +3,11 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/procs"
@@ -30,9 +32,14 @@ func (c *chaos) largeValues() error {
 	}
 	by := c.others(lead)[c.random.IntN(len(c.c.Members())-1)]
 	c.large++
-	begun := time.Now()
+	status, err := by.WaitStatus(ctx)
+	if err != nil {
+		return err
+	}
+	begun, before := time.Now(), len(by.Log())
+	doubt := func(err error) bool { return inDoubt(ctx, by, err, status.RaftTerm, before) }
 	err = by.Use(func(cl *clientv3.Client) error {
-		return together(ctx, largeClients, func(ctx context.Context, i int) error { return c.putLarge(ctx, cl, i) })
+		return together(ctx, largeClients, func(ctx context.Context, i int) error { return c.putLarge(ctx, cl, i, doubt) })
 	})
 	if err != nil {
 		return fmt.Errorf("by way of %s: %w", by.Name, err)
@@ -46,13 +53,25 @@ func (c *chaos) largeValues() error {
 	return nil
 }
 
-// putLarge puts the values of one client, each of them once.
-func (c *chaos) putLarge(ctx context.Context, cl *clientv3.Client, client int) error {
-	for n := range largeEach {
+// inDoubt tells whether a write by way of m may fail with err: nothing was done, or since the term
+// and the log were those before, the leader was replaced, or m was sent a snapshot, which may cover
+// the entry.
+func inDoubt(ctx context.Context, m *procs.Member, err error, term uint64, before int) bool {
+	s, unknown := m.WaitStatus(ctx)
+	return unknown == nil && (errors.Is(err, rpctypes.ErrNoLeader) || s.RaftTerm != term || snapshotText.MatchString(m.Log()[before:]))
+}
+
+// putLarge puts the values of one client, each of them once unless the outcome is in doubt.
+func (c *chaos) putLarge(ctx context.Context, cl *clientv3.Client, client int, doubt func(error) bool) error {
+	for n := 0; n < largeEach; n++ {
 		one, cancel := context.WithTimeout(ctx, recovery)
 		_, err := cl.Put(one, largeKey(client, n), string(c.largeValue(client, n)))
 		cancel()
-		if err != nil {
+		switch {
+		case err != nil && ctx.Err() == nil && doubt(err):
+			c.t.Logf("put 1 MB at %s again after: %v", largeKey(client, n), err)
+			n--
+		case err != nil:
 			return fmt.Errorf("put 1 MB at %s: %w", largeKey(client, n), err)
 		}
 	}
@@ -64,7 +83,11 @@ func (c *chaos) checkLarge(ctx context.Context, m *procs.Member) error {
 	return m.Use(func(cl *clientv3.Client) error {
 		for i := range largeClients * largeEach {
 			client, n := i/largeEach, i%largeEach
-			got, err := cl.Get(ctx, largeKey(client, n))
+			var got *clientv3.GetResponse
+			err := load.Retry(ctx, func(ctx context.Context) (err error) {
+				got, err = cl.Get(ctx, largeKey(client, n))
+				return err
+			})
 			if err != nil {
 				return fmt.Errorf("get 1 MB from %s: %w", m.Name, err)
 			}

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
 // setMemberBack puts an older copy of a member's directory back. The member ends by
@@ -42,6 +43,9 @@ func (c *chaos) setMemberBack() error {
 
 // replace makes a new member, with an empty directory, of one that does not run.
 func (c *chaos) replace(ctx context.Context, m *procs.Member) error {
+	if err := c.untilForgotten(ctx, m, 0); err != nil { // it may be the first step
+		return err
+	}
 	before := len(m.Log())
 	if err := replaceMember(ctx, c.c, m, c.others(m)[0]); err != nil {
 		return err
@@ -53,10 +57,10 @@ func (c *chaos) replace(ctx context.Context, m *procs.Member) error {
 // directory is of no use any more.
 func replaceMember(ctx context.Context, c *procs.Cluster, m, by *procs.Member) error {
 	err := by.Use(func(cl *clientv3.Client) error {
-		if err := retry(ctx, func(ctx context.Context) error { return removeNamed(ctx, cl, m.Name) }); err != nil {
+		if err := load.Retry(ctx, func(ctx context.Context) error { return removeNamed(ctx, cl, m.Name) }); err != nil {
 			return fmt.Errorf("remove %s: %w", m.Name, err)
 		}
-		if err := retry(ctx, func(ctx context.Context) error { return addNamed(ctx, cl, m) }); err != nil {
+		if err := load.Retry(ctx, func(ctx context.Context) error { return addNamed(ctx, cl, m) }); err != nil {
 			return fmt.Errorf("add %s: %w", m.Name, err)
 		}
 		return nil

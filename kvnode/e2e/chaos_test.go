@@ -36,11 +36,9 @@ var chaosFlags = []string{
 	fmt.Sprintf("--snapshot-catchup-entries=%d", catchUpEntries),
 }
 
-// How long things may take before the cluster counts as dead. Election
-// timeouts are 1 to 2 s, so a leader is found within 4 s or so, whatever ended the one before.
 const (
-	recovery = 15 * time.Second
-	progress = 100 // reads, and writes, that show that the cluster lives
+	recovery = patience // before the cluster counts as dead
+	progress = 100      // reads, and writes, that show that the cluster lives
 )
 
 // TestChaos kills, stops and restarts members under load. What the clients saw
@@ -135,9 +133,7 @@ func (c *chaos) startMembers() {
 		c.small.Dir = filepath.Join(c.disk.Dir, c.small.Name)
 		with(c.small, "--data-dir="+c.small.Dir)
 	}
-	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
-	defer cancel()
-	must(c.t, c.c.Serve(ctx))
+	must(c.t, c.c.Serve(deadline(c.t)))
 }
 
 // step is something that happens to the cluster.

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -17,25 +16,13 @@ import (
 )
 
 // eachSize runs a test against clusters of one and of three members.
-func eachSize(t *testing.T, test func(t *testing.T, c *procs.Cluster)) {
+func eachSize(t *testing.T, test func(t *testing.T, c *procs.Cluster), flags ...string) {
 	t.Helper()
 	eachServer(t, func(t *testing.T, p procs.Program) {
 		for _, size := range []int{1, 3} {
-			t.Run(fmt.Sprintf("members=%d", size), func(t *testing.T) { test(t, startSize(t, p, size)) })
+			t.Run(fmt.Sprintf("members=%d", size), func(t *testing.T) { test(t, startSize(t, p, size, flags...)) })
 		}
 	})
-}
-
-// startSize starts so many members and waits until they serve.
-func startSize(t *testing.T, p procs.Program, size int, flags ...string) *procs.Cluster {
-	t.Helper()
-	c := newCluster(t, procs.Config{Program: p, Size: size, Flags: flags})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if err := c.Serve(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // memberClients returns two clients, of different members if there are.
@@ -53,13 +40,6 @@ func session(t *testing.T, c *clientv3.Client, ttl int) *concurrency.Session {
 	}
 	t.Cleanup(s.Orphan)
 	return s
-}
-
-func deadline(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func must(t *testing.T, err error) {
@@ -163,7 +143,7 @@ func hears(t *testing.T, heard <-chan *clientv3.GetResponse, want string) {
 		if got := string(resp.Kvs[0].GetValue()); got != want {
 			t.Errorf("an observer hears of %q, want %q", got, want)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("an observer does not hear of %q", want)
 	}
 }

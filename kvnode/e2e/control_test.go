@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -18,42 +17,52 @@ import (
 // only if it were blind.
 func TestChaosFindsStaleReads(t *testing.T) {
 	eachServer(t, func(t *testing.T, p procs.Program) {
-		c := &chaos{t: t, p: p, c: startCluster(t, p), start: time.Now(), did: make(map[string]int)}
-		var err error
-		c.l, err = load.Start(t.Context(), c.c.Members(), load.Config{
-			Clients: 8, Slots: 5, KeyOps: 1000, Think: 3 * time.Millisecond, Timeout: 2 * time.Second, Seed: 1,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), recovery)
-		defer cancel()
-		if err := c.l.WaitProgress(ctx, progress); err != nil {
-			c.fail(err)
-		}
-		for i := range c.c.Members() {
-			c.prober(c.c.Members()[i]).Serializable = true
-		}
-		// The woken leader is asked for the keys that it has known, too.
-		c.keepKeys = true
-		c.do(step{"pause", c.pauseLeader})
-		history, err := c.l.Stop()
-		if err != nil {
-			t.Error(err)
-		}
-		final, err := load.Final(t.Context(), c.c.Members()[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		rep := linz.Check(history, final, 0)
-		for _, oracle := range []string{"floor", "porcupine"} {
-			found := slices.ContainsFunc(rep.Violations, func(v linz.Violation) bool { return v.Oracle == oracle })
-			if !found {
-				t.Errorf("%s has found no stale read among %v", oracle, rep)
+		// On a busy machine a woken leader may hear of its successor before it reads.
+		for try := 1; !findsStaleReads(t, p); try++ {
+			if try == 5 {
+				t.Fatalf("%d leaders that woke have served no stale read that was found", try)
 			}
 		}
-		if err := rep.Err(); err != nil {
-			t.Logf("found, as it should be: %s", strings.SplitAfterN(err.Error(), "\n", 4)[:3])
-		}
 	})
+}
+
+// findsStaleReads tells whether both oracles find those that a woken leader serves. Its cluster is
+// new: they take it for empty.
+func findsStaleReads(t *testing.T, p procs.Program) bool {
+	t.Helper()
+	c := &chaos{t: t, p: p, c: startCluster(t, p, electsSoon), start: time.Now(), did: make(map[string]int)}
+	var err error
+	c.l, err = load.Start(t.Context(), c.c.Members(), load.Config{
+		Clients: 8, Slots: 5, KeyOps: 1000, Think: 3 * time.Millisecond, Timeout: 2 * time.Second, Seed: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := deadline(t)
+	if err := c.l.WaitProgress(ctx, progress); err != nil {
+		c.fail(err)
+	}
+	for i := range c.c.Members() {
+		c.prober(c.c.Members()[i]).Serializable = true
+	}
+	// The woken leader is asked for the keys that it has known, too.
+	c.keepKeys = true
+	c.do(step{"pause", c.pauseLeader})
+	history, err := c.l.Stop()
+	if err != nil {
+		t.Error(err)
+	}
+	final, err := load.Final(ctx, c.c.Members()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep := linz.Check(history, final, 0)
+	for _, oracle := range []string{"floor", "porcupine"} {
+		if !slices.ContainsFunc(rep.Violations, func(v linz.Violation) bool { return v.Oracle == oracle }) {
+			t.Logf("%s has found no stale read among %v", oracle, rep)
+			return false
+		}
+	}
+	t.Logf("found, as it should be: %s", strings.SplitAfterN(rep.Err().Error(), "\n", 4)[:3])
+	return true
 }

@@ -23,10 +23,9 @@ import (
 // not serve if it is to compare first; once it is replaced all goes on.
 func TestAnAlteredStoreRaisesCorrupt(t *testing.T) {
 	c := startCluster(t, onlyKvnode(t), "--corrupt-check-time=1s")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := deadline(t)
 	m := follower(ctx, t, c)
-	status, err := m.Status(ctx)
+	status, err := m.WaitStatus(ctx)
 	must(t, err)
 	id := status.Header.GetMemberId()
 	lead, err := c.Leader(ctx)

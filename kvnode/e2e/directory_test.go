@@ -14,11 +14,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
 // refusal is how long a member may take to find out that it must not run. It
 // may have to ask the others.
-const refusal = 10 * time.Second
+const refusal = patience
 
 // refused starts a member and sees it end with an error that says all of want.
 func refused(t *testing.T, m *procs.Member, want ...string) {
@@ -88,18 +89,18 @@ func mustServe(t *testing.T, members ...*procs.Member) {
 }
 
 func putAndGet(ctx context.Context, c *clientv3.Client, value string) error {
-	for {
+	err := load.Retry(ctx, func(ctx context.Context) error {
 		_, err := c.Put(ctx, "k", value)
-		if err == nil {
-			break
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(50 * time.Millisecond):
-		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	got, err := c.Get(ctx, "k")
+	var got *clientv3.GetResponse
+	err = load.Retry(ctx, func(ctx context.Context) (err error) {
+		got, err = c.Get(ctx, "k")
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -114,7 +115,7 @@ func putAndGet(ctx context.Context, c *clientv3.Client, value string) error {
 func TestMemberThatLostItsDirectoryIsRefused(t *testing.T) {
 	p := onlyKvnode(t)
 	t.Run("while the others run", func(t *testing.T) {
-		m := startCluster(t, p).Members()
+		m := startCluster(t, p, electsSoon).Members()
 		mustServe(t, m...)
 		kill(t, m[2])
 		wipe(t, m[2])
@@ -147,7 +148,7 @@ func TestMemberThatLostItsDirectoryIsRefused(t *testing.T) {
 // its directory.
 func startWiped(t *testing.T, p procs.Program) []*procs.Member {
 	t.Helper()
-	c := startCluster(t, p)
+	c := startCluster(t, p, electsSoon)
 	mustServe(t, c.Members()...)
 	if err := c.Kill(); err != nil {
 		t.Fatal(err)
@@ -168,7 +169,7 @@ func startAll(t *testing.T, members ...*procs.Member) {
 // A directory belongs to one member of one cluster.
 func TestForeignDirectoryIsRefused(t *testing.T) {
 	p := onlyKvnode(t)
-	c := startCluster(t, p)
+	c := startCluster(t, p, electsSoon)
 	m := c.Members()
 	mustServe(t, m...)
 	kill(t, m[0])
@@ -215,7 +216,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 
 // A directory has one process at a time.
 func TestDirectoryInUseIsRefused(t *testing.T) {
-	c := startCluster(t, onlyKvnode(t))
+	c := startCluster(t, onlyKvnode(t), electsSoon)
 	m := c.Members()
 	other := newCluster(t, procs.Config{Program: onlyKvnode(t), Size: 1}).Members()[0]
 	free := []string{other.Endpoint, other.Peer}

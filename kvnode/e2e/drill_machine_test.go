@@ -38,7 +38,7 @@ const systemctlEnv = "E2E_SYSTEMCTL"
 const outputTail = 4 << 10
 
 // blockTimeout bounds the commands of one block. They wait for members, not for times.
-const blockTimeout = 30 * time.Second
+const blockTimeout = 2 * patience
 
 func newMachines(t *testing.T, p procs.Program) *machines {
 	t.Helper()

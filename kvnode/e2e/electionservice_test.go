@@ -84,7 +84,7 @@ func TestElectionService(t *testing.T) {
 func TestElectionServiceForgetsWhoGivesUp(t *testing.T) {
 	eachSize(t, func(t *testing.T, c *procs.Cluster) {
 		a, b := memberClients(t, c)
-		lease := granted(t, a, 2)
+		lease := granted(t, a, 5) // seconds, after the second is in line
 		_, err := elector(a).Campaign(deadline(t), &v3electionpb.CampaignRequest{Name: []byte("e"), Lease: lease})
 		must(t, err)
 		ctx, cancel := context.WithCancel(deadline(t))
@@ -98,7 +98,7 @@ func TestElectionServiceForgetsWhoGivesUp(t *testing.T) {
 		if got := inLine(t, a, "e/", 1); got[0] != string(r.GetLeader().GetKey()) {
 			t.Errorf("keys = %q, want %q", got, r.GetLeader().GetKey())
 		}
-	})
+	}, electsSoon)
 }
 
 // What cannot be is refused with the same codes and texts.

@@ -15,7 +15,7 @@ import (
 )
 
 // quiet is how long a script waits for a line.
-const quiet = 6 * time.Second
+const quiet = patience
 
 // running is an etcdctl in the background.
 type running struct {

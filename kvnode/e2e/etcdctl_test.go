@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -25,7 +26,11 @@ func TestEtcdctl(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
 	eachServer(t, func(t *testing.T, p procs.Program) {
 		datadriven.Walk(t, "testdata/etcdctl", func(t *testing.T, path string) {
-			runScript(t, newScript(t, ctl, startCluster(t, p)), path)
+			flags := []string{electsLate}
+			if name := filepath.Base(path); name == "lease" || name == "member" { // see there, and it kills
+				flags[0] = electsSoon
+			}
+			runScript(t, newScript(t, ctl, startCluster(t, p, flags...)), path)
 		})
 	})
 }
@@ -94,8 +99,12 @@ func runScript(t *testing.T, s *ctlScript, path string) {
 // dash stands for an empty line, of which scripts take the last ones away.
 var dash = regexp.MustCompile(`(?m)^-$`)
 
-// commandTimeout bounds one run of etcdctl, which itself gives up after 5 s.
-const commandTimeout = 20 * time.Second
+// patient are the flags of an etcdctl that waits for a busy machine: by default it gives up after
+// five seconds, and two to connect.
+var patient = []string{"--command-timeout=30s", "--dial-timeout=30s"}
+
+// commandTimeout bounds one run of etcdctl.
+const commandTimeout = patience
 
 // run executes one directive:
 //
@@ -198,7 +207,7 @@ func (s *ctlScript) endpoints(t *testing.T, d *datadriven.TestData) []string {
 
 // args returns the arguments of an etcdctl.
 func (s *ctlScript) args(endpoints, args []string) []string {
-	all := append(slices.Clone(s.flags), "--endpoints="+strings.Join(endpoints, ","))
+	all := slices.Concat(patient, s.flags, []string{"--endpoints=" + strings.Join(endpoints, ",")})
 	for _, arg := range args {
 		all = append(all, s.names.expand(strings.Trim(arg, `"`)))
 	}
@@ -230,7 +239,7 @@ func (s *ctlScript) lead(t *testing.T, m *procs.Member) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
-	to, err := m.Status(ctx)
+	to, err := m.WaitStatus(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

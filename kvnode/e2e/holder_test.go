@@ -31,7 +31,7 @@ func hold(endpoints string) error {
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	s, err := concurrency.NewSession(c, concurrency.WithTTL(2))
+	s, err := concurrency.NewSession(c, concurrency.WithTTL(4))
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func hold(endpoints string) error {
 // wakes it does not know, and what it writes with its old token is refused.
 func TestPausedHolderIsFenced(t *testing.T) {
 	eachServer(t, func(t *testing.T, p procs.Program) {
-		c := startCluster(t, p)
+		c := startCluster(t, p, electsSoon)
 		ctx := deadline(t)
 		self, err := os.Executable()
 		must(t, err)

@@ -156,7 +156,7 @@ func TestLockServiceLocksGoWithTheirLeases(t *testing.T) {
 		ctx := deadline(t)
 		a, b := memberClients(t, c)
 		lease := granted(t, a, 60)
-		for _, id := range []int64{granted(t, a, 2), lease} {
+		for _, id := range []int64{granted(t, a, 4), lease} {
 			_, err := locker(a).Lock(ctx, &v3lockpb.LockRequest{Name: []byte("l"), Lease: id})
 			must(t, err)
 		}
@@ -170,7 +170,7 @@ func TestLockServiceLocksGoWithTheirLeases(t *testing.T) {
 		if got := keysOf(t, a, "l/"); !slices.Equal(got, []string{string(r.resp.GetKey())}) {
 			t.Errorf("keys = %q, want %q", got, r.resp.GetKey())
 		}
-	})
+	}, electsSoon)
 }
 
 // What cannot be is refused with the same codes and texts.

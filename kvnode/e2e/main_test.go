@@ -169,14 +169,37 @@ func newCluster(t *testing.T, cfg procs.Config) *procs.Cluster {
 	return c
 }
 
+// patience is how long something that must happen may take. The machine may be busy with other
+// tests, and no failure is found sooner by less.
+const patience = time.Minute
+
+// deadline ends after patience.
+func deadline(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Elections in the clusters that startSize starts. What a test writes once fails where a leader is
+// replaced meanwhile, as one is by default when a busy machine or disk holds it up for a second.
+// The first election waits for neither. A later one does, and so does the end of the first TTL
+// leases, by two and a half times as much: tests of those use electsSoon.
+const (
+	electsLate = "--election-timeout=5000"
+	electsSoon = "--election-timeout=1000"
+)
+
 // startCluster starts three members and waits until they serve.
 func startCluster(t *testing.T, p procs.Program, flags ...string) *procs.Cluster {
 	t.Helper()
-	c := newCluster(t, procs.Config{Program: p, Flags: flags})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if err := c.Serve(ctx); err != nil {
-		t.Fatal(err)
-	}
+	return startSize(t, p, 3, flags...)
+}
+
+// startSize starts so many members and waits until they serve.
+func startSize(t *testing.T, p procs.Program, size int, flags ...string) *procs.Cluster {
+	t.Helper()
+	c := newCluster(t, procs.Config{Program: p, Size: size, Flags: slices.Concat([]string{electsLate}, flags)})
+	must(t, c.Serve(deadline(t)))
 	return c
 }

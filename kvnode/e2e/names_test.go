@@ -1,14 +1,12 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/leaderlease/go/internal/procs"
 )
@@ -27,11 +25,10 @@ type names struct {
 // learn asks the cluster for its members' IDs.
 func (s *ctlScript) learn(t *testing.T) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
+	ctx := deadline(t)
 	n := &names{}
 	for i, m := range s.c.Members() {
-		status, err := m.Status(ctx)
+		status, err := m.WaitStatus(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,8 +18,7 @@ func TestNoReadAfterAKillIsOlderThanAnAcknowledgedPut(t *testing.T) {
 		for _, size := range []int{1, 3} {
 			t.Run(fmt.Sprintf("size=%d", size), func(t *testing.T) {
 				c := newCluster(t, procs.Config{Program: p, Size: size})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
+				ctx := deadline(t)
 				if err := c.Serve(ctx); err != nil {
 					t.Fatal(err)
 				}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/leaderlease/go/internal/procs"
 )
@@ -16,8 +15,7 @@ import (
 // by itself, and says what to do.
 func TestARestoredImageEndsItsMember(t *testing.T) {
 	c := startCluster(t, onlyKvnode(t))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := deadline(t)
 	m := follower(ctx, t, c)
 	must(t, setBack(ctx, m, func() error {
 		mustServe(t, m)

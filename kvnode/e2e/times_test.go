@@ -43,7 +43,7 @@ func report(t *testing.T, name, what string, d []time.Duration) {
 // had to wait each time.
 func measure(t *testing.T, p procs.Program) (start, failover time.Duration) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	c := newCluster(t, procs.Config{Program: p})
 	all := clients(t, c.Members())

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leaderlease/go/internal/ports"
 	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
 )
@@ -58,12 +58,9 @@ func (s *secured) flags(name string) []string {
 
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	addr, err := ports.Free(t.Context())
+	must(t, err)
+	return addr
 }
 
 // run runs a program and returns what it prints.
@@ -97,11 +94,7 @@ func (s *secured) urls() string {
 
 func (s *secured) start() {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
-	defer cancel()
-	if err := s.Serve(ctx); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.Serve(deadline(s.t)))
 }
 
 // An unmodified etcdctl does its work with a certificate, and none without.
@@ -111,7 +104,11 @@ func TestEtcdctlWithMutualTLS(t *testing.T) {
 	s := newSecured(t, p)
 	s.start()
 	etcdctl := func(certificate string, args ...string) (string, error) {
-		return s.run(ctl, slices.Concat([]string{"--endpoints=" + s.urls(), "--command-timeout=5s"}, s.shown(certificate), args)...)
+		flags := patient
+		if certificate != "client" { // it is refused again and again
+			flags = []string{"--command-timeout=5s"}
+		}
+		return s.run(ctl, slices.Concat([]string{"--endpoints=" + s.urls()}, flags, s.shown(certificate), args)...)
 	}
 	for _, step := range []struct{ line, want string }{
 		{"put key value", "OK"},

@@ -15,12 +15,14 @@ import (
 	"github.com/leaderlease/go/internal/procs"
 )
 
-// Final reads all keys linearizably.
+// Final reads all keys linearizably, as soon as m can.
 func Final(ctx context.Context, m *procs.Member) (linz.Final, error) {
 	var resp *clientv3.GetResponse
-	err := m.Use(func(c *clientv3.Client) (err error) {
-		resp, err = c.Get(ctx, Prefix, clientv3.WithPrefix())
-		return err
+	err := m.Use(func(c *clientv3.Client) error {
+		return Retry(ctx, func(ctx context.Context) (err error) {
+			resp, err = c.Get(ctx, Prefix, clientv3.WithPrefix())
+			return err
+		})
 	})
 	if err != nil {
 		return linz.Final{}, fmt.Errorf("read the final state from %s: %w", m.Name, err)
@@ -30,6 +32,24 @@ func Final(ctx context.Context, m *procs.Member) (linz.Final, error) {
 		final.Keys[string(kv.GetKey())] = recorded.Version([]*mvccpb.KeyValue{kv})
 	}
 	return final, nil
+}
+
+// Retry does something until it succeeds. A leader that was just replaced, or a member that is
+// catching up, lets a request fail that is right the next time.
+func Retry(ctx context.Context, do func(context.Context) error) error {
+	for {
+		one, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err := do(one)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 // lookups is how many reads of the past share a request; etcd's limit is 128.
@@ -58,7 +78,11 @@ func lookUp(ctx context.Context, c *clientv3.Client, writes []linz.Op) ([]linz.O
 	for i := range writes {
 		reads = append(reads, clientv3.OpGet(writes[i].Key, clientv3.WithRev(writes[i].Revision), clientv3.WithSerializable()))
 	}
-	resp, err := c.Txn(ctx).Then(reads...).Commit()
+	var resp *clientv3.TxnResponse
+	err := Retry(ctx, func(ctx context.Context) (err error) {
+		resp, err = c.Txn(ctx).Then(reads...).Commit()
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
