@@ -45,13 +45,13 @@ func TestValidate(t *testing.T) {
 		{"the node counts in heartbeats", func(c *Config) {
 			c.Node.ElectionTimeout, c.Node.LeaseDuration = 1025*time.Millisecond, 975*time.Millisecond
 		}, "Node.LeaseDuration 975ms must be 950ms at most"},
-		{"largest skew", func(c *Config) { c.Node.MaxClockSkew = 800 * time.Millisecond }, ""},
-		{"skew leaves less than two heartbeats", func(c *Config) { c.Node.MaxClockSkew = 800*time.Millisecond + 1 }, "Node.MaxClockSkew 800.000001ms, Node.LeaseDuration 900ms"},
+		{"largest skew", func(c *Config) { c.Node.MaxClockSkew = 850 * time.Millisecond }, ""},
+		{"skew leaves less than two heartbeats", func(c *Config) { c.Node.MaxClockSkew = 850*time.Millisecond + 1 }, "Node.MaxClockSkew 850.000001ms, Node.LeaseDuration 950ms"},
 		{"skew below what clocks drift", func(c *Config) { c.Node.MaxClockSkew = 1 }, "MaxClockSkew 1ns is below 38.461396ms"},
 		{"drift beyond the default skew", func(c *Config) { c.Node.MaxDriftPPM = 300_000 }, "and Node.MaxDriftPPM 300000 do not go together"},
 		{"a lease of one heartbeat", func(c *Config) { c.Node.LeaseDuration = 50 * time.Millisecond }, "Node.LeaseDuration 50ms and"},
-		{"skew eats the lease", func(c *Config) { c.Node.MaxClockSkew = 900 * time.Millisecond }, "must be below Node.LeaseDuration 900ms"},
-		{"skew that is no time at all", func(c *Config) { c.Node.MaxClockSkew = math.MaxInt64 }, "must be below Node.LeaseDuration 900ms"},
+		{"skew eats the lease", func(c *Config) { c.Node.MaxClockSkew = 950 * time.Millisecond }, "must be below Node.LeaseDuration 950ms"},
+		{"skew that is no time at all", func(c *Config) { c.Node.MaxClockSkew = math.MaxInt64 }, "must be below Node.LeaseDuration 950ms"},
 		{"the margin of former versions", func(c *Config) { c.Node.MaxClockSkew = 180 * time.Millisecond }, ""},
 		{"a short promise of former versions", func(c *Config) {
 			c.Node.LeaseDuration, c.Node.TickInterval = 250*time.Millisecond, 100*time.Millisecond
