@@ -107,6 +107,11 @@ func (o *reads) until(ctx context.Context, read func(context.Context) (leaderlea
 	return Read{Path: r.Path.String(), Remaining: r.Remaining, Term: r.Term}, nil
 }
 
+// TryRead reports whether Store may answer now what Read would permit under the lease at
+// once. It may be asked once for many reads, if all of them had arrived before; the values
+// must be fetched afterwards. It takes no lock and allocates nothing.
+func (o *reads) TryRead() bool { return o.cfg.ReadMode == ReadLease && o.atOnce() }
+
 // atOnce reports whether a read under the lease would not have to wait.
 func (o *reads) atOnce() bool {
 	index, status := o.lease.TryRead()

@@ -22,6 +22,7 @@ func DialOptions() []grpc.DialOption {
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultServiceConfig(`{"loadBalancingConfig":[{"` + policy + `":{}}]}`),
 		grpc.WithChainUnaryInterceptor(intercept),
+		grpc.WithChainStreamInterceptor(interceptStream),
 	}
 }
 

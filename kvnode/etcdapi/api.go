@@ -69,6 +69,7 @@ func (a *API) Close() {
 // Register registers all services with s.
 func (a *API) Register(s *grpc.Server) {
 	pb.RegisterKVServer(s, &kvServer{API: a})
+	a.registerFast(s)
 	pb.RegisterWatchServer(s, &watchServer{API: a})
 	pb.RegisterLeaseServer(s, &leaseServer{API: a})
 	pb.RegisterClusterServer(s, &clusterServer{API: a})
@@ -84,14 +85,12 @@ func (a *API) Register(s *grpc.Server) {
 // ServerOptions returns the options that a server of this API needs: its
 // interceptors and limits. Credentials are the caller's to add.
 func (a *API) ServerOptions() []grpc.ServerOption {
-	var unary []grpc.UnaryServerInterceptor
 	var stream []grpc.StreamServerInterceptor
 	if m := a.cfg.Metrics; m != nil {
-		unary = append(unary, m.UnaryServerInterceptor())
 		stream = append(stream, m.StreamServerInterceptor())
 	}
 	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(append(unary, a.interceptUnary)...),
+		grpc.ChainUnaryInterceptor(a.unary()...),
 		grpc.ChainStreamInterceptor(append(stream, a.interceptStream)...),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
@@ -103,6 +102,14 @@ func (a *API) ServerOptions() []grpc.ServerOption {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Hour, Timeout: 20 * time.Second}),
 	}
+}
+
+// unary returns what each call passes, and each request of a stream of service Fast.
+func (a *API) unary() (all []grpc.UnaryServerInterceptor) {
+	if m := a.cfg.Metrics; m != nil {
+		all = append(all, m.UnaryServerInterceptor())
+	}
+	return append(all, a.interceptUnary)
 }
 
 func (a *API) maxMessageBytes() int { return a.cfg.MaxRequestBytes + messageOverhead }

@@ -7,9 +7,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/grpc/encoding"
-	protocodec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
 // weighed is a reply with the room that it takes once it is encoded.
@@ -66,7 +67,7 @@ func kvBytes(kvs []*mvccpb.KeyValue) int {
 // of one is given back when gRPC needs its bytes no more.
 type codec struct{ encoding.CodecV2 }
 
-func newCodec() codec { return codec{encoding.GetCodecV2(protocodec.Name)} }
+func newCodec() codec { return codec{fastwire.NewCodec()} }
 
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {

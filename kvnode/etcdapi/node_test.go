@@ -53,6 +53,7 @@ type fakeNode struct {
 	ended   atomic.Bool
 	foreign atomic.Bool // it is of another cluster
 	hold    atomic.Int64
+	leased  atomic.Bool           // TryRead
 	saved   atomic.Pointer[error] // CheckpointErr
 	// onCheckpoint fails checkpoints.
 	onCheckpoint func() error
@@ -169,6 +170,11 @@ func (n *fakeNode) Read(ctx context.Context, mode kvnode.ReadMode) (kvnode.Read,
 	default:
 		return kvnode.Read{Path: "lease", Remaining: 850*time.Millisecond + 1, Term: testTerm}, nil
 	}
+}
+
+// TryRead implements Node.
+func (n *fakeNode) TryRead() bool {
+	return n.leased.Load() && (n.onRead == nil || n.onRead(context.Background(), kvnode.ReadAuto) == nil)
 }
 
 // lastMode returns how the newest read was asked for, and forgets all.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -14,6 +16,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/leaderlease/go/kvnode/fastkv"
 )
 
 // server is an API on an in-memory listener.
@@ -25,11 +29,24 @@ type server struct {
 	kv     pb.KVClient
 }
 
+// streamed has clients send to the KV service by a stream, with the lease or without.
+var streamed struct {
+	on, leased bool
+	calls      atomic.Int64 // that came all the same
+}
+
+func countCalls(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	if strings.HasPrefix(info.FullMethod, "/etcdserverpb.KV/") {
+		streamed.calls.Add(1)
+	}
+	return handle(ctx, req)
+}
+
 func startServer(tb testing.TB, cfg Config) *server {
 	tb.Helper()
 	s := &server{fakeNode: newFakeNode(tb), listen: bufconn.Listen(1 << 20)}
 	s.api = New(s.fakeNode, cfg)
-	g := grpc.NewServer(s.api.ServerOptions()...)
+	g := grpc.NewServer(append(s.api.ServerOptions(), grpc.ChainUnaryInterceptor(countCalls))...)
 	s.api.Register(g)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(s.listen) }()
@@ -48,6 +65,10 @@ func startServer(tb testing.TB, cfg Config) *server {
 			tb.Error(err)
 		}
 	})
+	if streamed.on {
+		s.kv = fastkv.New(s.client(tb))
+		s.leased.Store(streamed.leased)
+	}
 	return s
 }
 
@@ -62,9 +83,14 @@ func (s *server) client(tb testing.TB) *clientv3.Client {
 		Endpoints:   []string{"http://a"},
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(s.dial)},
 		Logger:      zap.NewNop(),
+		// Once. What fails for good is not to be repeated a hundred times.
+		MaxUnaryRetries: 1,
 	})
 	if err != nil {
 		tb.Fatal(err)
+	}
+	if streamed.on {
+		fastkv.Use(c)
 	}
 	tb.Cleanup(func() {
 		if err := c.Close(); err != nil {

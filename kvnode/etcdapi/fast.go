@@ -1,0 +1,168 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
+)
+
+const (
+	// maxItems bounds the requests of one stream that have no answer yet, maxItemsBytes
+	// their bytes and those of the answers that have not been sent. Beyond either the
+	// stream is not read. Fewer: a client of many goroutines waits. More: as much memory
+	// for each stream whose client does not read.
+	maxItems      = 4096
+	maxItemsBytes = 8 << 20
+)
+
+// fastStream is one stream of service Fast. Its requests, which are called items, are
+// answered as calls of their own would be. One goroutine receives and never waits for an
+// item, one sends, and each item that may have to wait has its own.
+type fastStream struct {
+	kv     *kvServer
+	stream grpc.ServerStream
+	items  context.Context // that of each item is one of it
+	cancel context.CancelCauseFunc
+	chain  grpc.UnaryServerInterceptor
+	md     metadata.MD // of the stream
+	place  place       // of who receives
+
+	working sync.WaitGroup
+	mu      struct {
+		sync.Mutex
+		room, ready sync.Cond // for who receives, for who sends
+		ended       bool      // nothing is taken any more
+		under       map[uint64]*item
+		bytes       int
+		out         [][]byte // messages; the last one grows
+		large       []*large
+	}
+}
+
+// registerFast registers service Fast. Its methods are those of the KV service.
+func (a *API) registerFast(s grpc.ServiceRegistrar) {
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: fastwire.Service,
+		HandlerType: (*pb.KVServer)(nil),
+		Streams:     []grpc.StreamDesc{{StreamName: fastwire.Stream, Handler: serveFast, ServerStreams: true, ClientStreams: true}},
+	}, &kvServer{API: a})
+}
+
+func serveFast(srv any, stream grpc.ServerStream) error {
+	kv, ok := srv.(*kvServer)
+	if !ok {
+		return status.Errorf(codes.Internal, "%T is no KV service", srv)
+	}
+	s := &fastStream{kv: kv, stream: stream, chain: chain(kv.unary())}
+	s.mu.room.L, s.mu.ready.L = &s.mu, &s.mu
+	s.mu.under = make(map[uint64]*item)
+	s.md, _ = metadata.FromIncomingContext(stream.Context())
+	s.place.init(s.md)
+	// Items outlive a stream that ends because the member stops: like calls of their own
+	// they are finished then.
+	items := grpc.NewContextWithServerTransportStream(context.WithoutCancel(stream.Context()), noTrailers{})
+	s.items, s.cancel = context.WithCancelCause(items)
+	defer s.cancel(nil)
+	return s.run()
+}
+
+// run serves the stream until its client, its connection or the member ends it.
+func (s *fastStream) run() error {
+	received := make(chan error, 1)
+	// It ends when this call has returned, since receiving fails then, but no sooner: it
+	// must not be waited for.
+	go func() { received <- s.receive() }()
+	s.working.Go(s.send)
+
+	ctx := s.stream.Context()
+	var err error
+	select {
+	case err = <-received:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), rpctypes.ErrGRPCStopped) {
+		s.cancel(err)
+	}
+	s.end()
+	s.working.Wait()
+	return clientError(err)
+}
+
+// receive takes what the client sends until there is no more, or it cannot be understood.
+func (s *fastStream) receive() error {
+	for {
+		var message fastwire.Raw
+		if err := s.stream.RecvMsg(&message); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		now := time.Now()
+		s.place.leased = s.place.may && s.kv.node.TryRead() // once all of the message have arrived
+		if err := fastwire.Requests(message, func(data []byte) error { return s.take(data, now) }); err != nil {
+			return err
+		}
+		s.mu.ready.Signal()
+	}
+}
+
+// errEnded is what who receives is told when the stream has ended without it.
+var errEnded = errors.New("the stream has ended")
+
+// untilRoom returns once there is room for an item.
+func (s *fastStream) untilRoom() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.mu.ended && (len(s.mu.under) >= maxItems || s.mu.bytes >= maxItemsBytes) {
+		s.mu.ready.Signal()
+		s.mu.room.Wait()
+	}
+	if s.mu.ended {
+		return errEnded
+	}
+	return nil
+}
+
+// end takes nothing more. Those under way are answered, if somebody is there, and then
+// who sends ends.
+func (s *fastStream) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.ended = true
+	s.mu.room.Signal()
+	s.mu.ready.Signal()
+}
+
+// chain makes one interceptor of several, as gRPC does.
+func chain(all []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
+	if len(all) == 1 {
+		return all[0]
+	}
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		return all[0](ctx, req, info, func(ctx context.Context, req any) (any, error) {
+			return chain(all[1:])(ctx, req, info, handle)
+		})
+	}
+}
+
+// noTrailers is where items leave their trailers. Those of the stream would grow with
+// each; who wants them makes a call of its own.
+type noTrailers struct{}
+
+func (noTrailers) Method() string               { return fastwire.Method }
+func (noTrailers) SetHeader(metadata.MD) error  { return nil }
+func (noTrailers) SendHeader(metadata.MD) error { return nil }
+func (noTrailers) SetTrailer(metadata.MD) error { return nil }

@@ -1,0 +1,168 @@
+package etcdapi
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
+)
+
+// item is one request that may have to wait.
+type item struct {
+	fastwire.Request
+
+	size   int
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+// take starts or answers one item, which has arrived with its message.
+func (s *fastStream) take(data []byte, arrived time.Time) error {
+	var r fastwire.Request
+	if err := r.Decode(data); err != nil {
+		return malformed(err)
+	}
+	if r.Cancel {
+		s.giveUp(r.ID)
+		return nil
+	}
+	if err := s.untilRoom(); err != nil {
+		return err
+	}
+	if s.answerInPlace(r) {
+		return nil
+	}
+	i := &item{size: len(data)}
+	// The message and what else came with it need not stay for as long as this item does.
+	if err := i.Decode(bytes.Clone(data)); err != nil {
+		return malformed(err)
+	}
+	var err error
+	if i.ctx, i.cancel, err = s.contextOf(i.Request, arrived); err != nil {
+		return err
+	}
+	return s.start(i)
+}
+
+func malformed(err error) error {
+	return status.Errorf(codes.InvalidArgument, "kvnode: a request on the stream cannot be read: %v", err)
+}
+
+// contextOf returns a context like that of a call of its own.
+func (s *fastStream) contextOf(r fastwire.Request, arrived time.Time) (context.Context, context.CancelFunc, error) {
+	ctx := s.items
+	if n := len(r.Metadata); n%2 != 0 {
+		return nil, nil, status.Errorf(codes.InvalidArgument, "kvnode: request %d has %d keys and values of metadata, want as many keys as values", r.ID, n)
+	} else if n > 0 {
+		own := make(metadata.MD, n/2)
+		for i := 0; i < n; i += 2 {
+			own.Append(string(r.Metadata[i]), string(r.Metadata[i+1]))
+		}
+		ctx = metadata.NewIncomingContext(ctx, metadata.Join(own, s.md))
+	}
+	if r.Timeout == 0 {
+		ctx, cancel := context.WithCancel(ctx)
+		return ctx, cancel, nil
+	}
+	ctx, cancel := context.WithDeadline(ctx, arrived.Add(r.Timeout))
+	return ctx, cancel, nil
+}
+
+// start lets an item go its way.
+func (s *fastStream) start(i *item) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.ended || s.mu.under[i.ID] != nil {
+		i.cancel()
+		return status.Errorf(codes.InvalidArgument, "kvnode: there is a request %d on the stream already that has no answer", i.ID)
+	}
+	s.mu.under[i.ID] = i
+	s.mu.bytes += i.size
+	s.working.Go(func() {
+		resp, err := s.call(i)
+		s.answer(i.ID, resp, err, nil)
+		i.cancel()
+	})
+	return nil
+}
+
+// call does what gRPC does with a call of its own.
+func (s *fastStream) call(i *item) (any, error) {
+	methods := pb.KV_ServiceDesc.Methods
+	m := slices.IndexFunc(methods, func(m grpc.MethodDesc) bool { return m.MethodName == string(i.Method) })
+	if m < 0 {
+		return nil, status.Errorf(codes.Unimplemented, "kvnode: there is no method %.64q on this stream, only those of etcdserverpb.KV that are unary", i.Method)
+	}
+	return methods[m].Handler(s.kv, i.ctx, i.decode, s.chain)
+}
+
+// decode fills in a request, unless its time is over already.
+func (i *item) decode(req any) error {
+	if err := i.ctx.Err(); err != nil {
+		return status.FromContextError(err).Err()
+	}
+	m, _ := req.(proto.Message)
+	if err := proto.Unmarshal(i.Message, m); err != nil {
+		return status.Errorf(codes.Internal, "grpc: error unmarshalling request: %v", err) // gRPC's words
+	}
+	return nil
+}
+
+// giveUp ends the wait for an item, if it has no answer yet.
+func (s *fastStream) giveUp(id uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := s.mu.under[id]; i != nil {
+		i.cancel()
+	}
+}
+
+// place answers gets where they are received. It is for one goroutine.
+type place struct {
+	may    bool // the stream has no wish of its own how it is read
+	leased bool // the lease permits reads to all that have arrived
+	info   grpc.UnaryServerInfo
+	handle grpc.UnaryHandler
+	answer *pb.RangeResponse // of handle
+	bytes  []byte
+}
+
+func (p *place) init(md metadata.MD) {
+	p.may = len(md.Get(MetadataReadMode)) == 0
+	p.info.FullMethod = pb.KV_Range_FullMethodName
+	p.handle = func(context.Context, any) (any, error) { return p.answer, nil }
+}
+
+// answerInPlace answers a get of one key, if that cannot wait for anything: the lease
+// permits it, and its answer is small. Gets with metadata are rare, and go the long way.
+func (s *fastStream) answerInPlace(r fastwire.Request) (answered bool) {
+	if !s.place.leased || string(r.Method) != "Range" || len(r.Metadata) > 0 {
+		return false
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			answered = true
+			s.answer(r.ID, nil, s.kv.recovered(s.place.info.FullMethod, p), nil)
+		}
+	}()
+	req := new(pb.RangeRequest)
+	if proto.Unmarshal(r.Message, req) != nil || checkRange(req) != nil || !isGet(req) {
+		return false
+	}
+	s.place.answer = s.kv.get(req.GetKey())
+	if kvBytes(s.place.answer.GetKvs()) > smallReply {
+		return false // it may have to wait for room
+	}
+	resp, err := s.chain(s.items, req, &s.place.info, s.place.handle)
+	s.place.bytes = s.answer(r.ID, resp, err, s.place.bytes[:0])
+	return true
+}

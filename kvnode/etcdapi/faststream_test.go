@@ -1,0 +1,316 @@
+package etcdapi
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
+)
+
+// A request that cannot be understood fails alone, if it can be told from others, and else
+// the stream does.
+func TestBadItems(t *testing.T) {
+	onStream(t, func(r *fastRig) {
+		r.in <- r.items(1, 1, "RangeStream", getK)
+		r.want(1, codes.Unimplemented, `no method "RangeStream"`)
+		r.in <- r.items(2, 1, strings.Repeat("x", 1000), getK)
+		if a := r.next(); len(a.Text) > 300 {
+			t.Errorf("a long name is answered with %d bytes", len(a.Text))
+		}
+		r.in <- fastwire.AppendRequest(nil, fastwire.Request{ID: 3, Method: []byte("Range"), Message: []byte{0xff}})
+		r.want(3, codes.Internal, "grpc: error unmarshalling request")
+		r.in <- r.items(4, 1, "Range", getK)
+		r.want(4, codes.OK, "")
+		r.in <- fastwire.Raw{0x0a, 2, 0x08, 0x80}
+		r.wantEnd(codes.InvalidArgument, "cannot be read")
+	})
+	onStream(t, func(r *fastRig) {
+		r.in <- fastwire.AppendRequest(nil, fastwire.Request{ID: 5, Method: []byte("Range"), Metadata: [][]byte{[]byte("hasleader")}})
+		r.wantEnd(codes.InvalidArgument, "request 5 has 1 keys and values of metadata")
+	})
+	onStream(t, func(r *fastRig) {
+		r.onRead = hang
+		r.in <- r.items(6, 1, "Range", getK)
+		r.in <- r.items(6, 1, "Range", getK)
+		r.want(6, codes.Unavailable, "request timed out") // the first of them is finished
+		r.wantEnd(codes.InvalidArgument, "a request 6 on the stream already")
+	})
+}
+
+// Items that never end stop the stream, and nobody else; the end of the wait for them, ten
+// thousand times, costs nothing.
+func TestItemsThatNeverEnd(t *testing.T) {
+	onStream(t, func(r *fastRig) {
+		r.onRead = hang
+		const batch = 1024
+		for i := range maxItems/batch + 1 {
+			r.in <- r.items(i*batch, batch, "Range", getK)
+			synctest.Wait()
+		}
+		if n := r.api.inFlight.Load(); n != maxItems {
+			t.Errorf("%d items are under way, want %d", n, maxItems)
+		}
+		select {
+		case r.in <- nil:
+			t.Error("the stream is read, with as many items under way as there may be")
+		default:
+		}
+		time.Sleep(r.Config().RequestTimeout)
+		for range maxItems {
+			if a := r.next(); codes.Code(a.Code) != codes.Unavailable {
+				t.Fatalf("an item ends with %v %s", codes.Code(a.Code), a.Text)
+			}
+		}
+		synctest.Wait()
+		var cancels fastwire.Raw
+		for i := range 10_000 {
+			cancels = fastwire.AppendRequest(cancels, fastwire.Request{ID: uint64(i), Cancel: true})
+		}
+		r.in <- cancels
+		for range batch {
+			if a := r.next(); codes.Code(a.Code) != codes.Canceled || a.ID < maxItems {
+				t.Fatalf("item %d, which was cancelled, ends with %v %s", a.ID, codes.Code(a.Code), a.Text)
+			}
+		}
+		r.onRead = nil
+		r.in <- r.items(1, 1, "Range", getK)
+		r.want(1, codes.OK, "")
+	})
+}
+
+// A client that does not read is not read from: what waits for it stays bounded, be it
+// answered in place or not.
+func TestAClientThatDoesNotRead(t *testing.T) {
+	for _, leased := range []bool{true, false} {
+		onStream(t, func(r *fastRig) {
+			r.leased.Store(leased)
+			const size, batch = 16 << 10, 64
+			if _, err := r.Propose(r.ctx, &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("k"), Value: make([]byte, size)}}); err != nil {
+				t.Fatal(err)
+			}
+			for sent := 0; ; sent++ {
+				synctest.Wait()
+				select {
+				case r.in <- r.items(sent*batch, batch, "Range", getK):
+					continue
+				default:
+				}
+				// Those under way when the bound was reached come on top.
+				if most := maxItemsBytes/size + 2*batch; sent*batch > most || sent*batch < maxItemsBytes/size-batch {
+					t.Errorf("%d answers of %d bytes wait, leased %v; want %d bytes", sent*batch, size, leased, maxItemsBytes)
+				}
+				for range sent * batch {
+					if a := r.next(); a.Code != 0 || len(a.Message) < size {
+						t.Fatalf("an answer is %v %s, %d bytes", codes.Code(a.Code), a.Text, len(a.Message))
+					}
+				}
+				return
+			}
+		})
+	}
+}
+
+// Each item has its own time, and what comes too late is not done.
+func TestItemsHaveTheirTime(t *testing.T) {
+	onStream(t, func(r *fastRig) {
+		r.onRead = hang
+		get, _ := proto.Marshal(getK)
+		item := fastwire.Request{ID: 1, Method: []byte("Range"), Message: get, Timeout: time.Second}
+		begun := time.Now()
+		r.in <- fastwire.AppendRequest(nil, item)
+		r.want(1, codes.DeadlineExceeded, "context deadline exceeded")
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("it took %v, want 1s", took)
+		}
+		put := fastwire.Request{ID: 2, Method: []byte("Put"), Timeout: -1}
+		before := r.proposals()
+		r.in <- fastwire.AppendRequest(nil, put)
+		r.want(2, codes.DeadlineExceeded, "context deadline exceeded")
+		if n := r.proposals(); n != before {
+			t.Error("a put whose time was over is proposed")
+		}
+	})
+}
+
+// Gets are answered where they are received under the lease alone, which is asked once for a
+// message, and for no more than they may be: one key, a small answer, no wish of their own.
+func TestAGetIsAnsweredInPlaceUnderTheLeaseAlone(t *testing.T) {
+	onStream(t, func(r *fastRig) {
+		asked, own := 0, 0
+		r.onRead = func(ctx context.Context, mode kvnode.ReadMode) error {
+			if _, ok := ctx.Deadline(); !ok {
+				asked++ // for the message
+				return nil
+			}
+			own++
+			return kvnode.ErrNoLeader
+		}
+		r.in <- r.items(1, 1, "Range", getK)
+		r.want(1, codes.Unavailable, "no leader") // not leased
+		r.leased.Store(true)
+		r.in <- r.items(2, 50, "Range", getK)
+		for i := range 50 {
+			r.want(uint64(2+i), codes.OK, "")
+		}
+		if asked != 1 || own != 1 {
+			t.Errorf("the lease was asked %d times for 50 gets, %d had to wait; want once and none", asked, own-1)
+		}
+		r.in <- r.items(1, 1, "Range", &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte("z")})
+		r.want(1, codes.Unavailable, "no leader")
+		r.in <- fastwire.AppendRequest(nil, fastwire.Request{ID: 1, Method: []byte("Range"), Metadata: [][]byte{[]byte(MetadataReadMode), []byte("read-index")}})
+		r.want(1, codes.InvalidArgument, "key is not provided")
+		r.in <- r.items(1, 1, "Range", &pb.RangeRequest{})
+		r.want(1, codes.InvalidArgument, "key is not provided")
+	})
+}
+
+// A large answer comes in pieces, one a message, and small ones do not wait for it.
+func TestALargeAnswerLetsOthersPass(t *testing.T) {
+	onStream(t, func(r *fastRig) {
+		value := bytes.Repeat([]byte("0123456789abcdef"), 1<<16) // 1 MiB
+		put := &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("k"), Value: value}}
+		if _, err := r.Propose(r.ctx, put); err != nil {
+			t.Fatal(err)
+		}
+		r.leased.Store(true)
+		r.in <- r.items(1, 1, "Range", getK)
+		synctest.Wait()
+		r.in <- r.items(2, 3, "Range", &pb.RangeRequest{Key: []byte("none")})
+		var whole []byte
+		small := 0
+		for more := true; more; {
+			a := r.next()
+			if a.ID != 1 {
+				small++
+				continue
+			}
+			if whole, more = append(whole, a.Message...), a.More; !more && small < 3 {
+				t.Errorf("%d small answers came before the end of a large one, want 3", small)
+			}
+		}
+		resp := new(pb.RangeResponse)
+		if err := proto.Unmarshal(whole, resp); err != nil || !bytes.Equal(resp.GetKvs()[0].GetValue(), value) {
+			t.Errorf("the pieces are %d bytes, %v", len(whole), err)
+		}
+		synctest.Wait()
+		if n := len(r.api.replies.mu.held); n != 0 {
+			t.Errorf("%d answers that were sent have room", n)
+		}
+	})
+}
+
+// When its client or its connection is gone nothing goes on for it; when the member stops,
+// or the client has no more to ask, what is under way is finished and answered.
+func TestTheEndOfAStream(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  func(*fastRig)
+		code codes.Code
+		want string
+	}{
+		{"the client has no more to ask", func(r *fastRig) { close(r.in) }, codes.OK, ""},
+		{"the client has gone", func(r *fastRig) { r.cancel(context.Canceled) }, codes.Canceled, "gone"},
+	} {
+		onStream(t, func(r *fastRig) {
+			enter, leave := make(chan struct{}), make(chan struct{})
+			var err error
+			r.onPropose = func(ctx context.Context, _ *pb.InternalRaftRequest) error {
+				close(enter)
+				select {
+				case <-leave:
+				case <-ctx.Done():
+				}
+				err = ctx.Err()
+				return err
+			}
+			r.in <- r.items(1, 1, "Put", &pb.PutRequest{Key: []byte("k")})
+			<-enter
+			c.end(r)
+			synctest.Wait()
+			close(leave)
+			if c.code == codes.OK {
+				r.want(1, codes.OK, "")
+			}
+			<-r.over
+			if got := status.Code(r.ended); got != c.code || (err == nil) != (c.code == codes.OK) {
+				t.Errorf("%s: the stream ends with %v, the put with %v", c.name, r.ended, err)
+			}
+		})
+	}
+}
+
+// A member that stops finishes what is under way.
+func TestAStreamOfAMemberThatStops(t *testing.T) {
+	onStream(t, func(r *fastRig) {
+		stopping, stop := context.WithCancelCause(r.ctx)
+		r2 := &fastRig{t: t, fakeNode: r.fakeNode, ctx: r.ctx, in: make(chan fastwire.Raw), out: make(chan fastwire.Raw), over: make(chan struct{})}
+		stream := &stoppable{fastRig: r2, ctx: stopping}
+		go func() {
+			defer close(r2.over)
+			r2.ended = serveFast(&kvServer{API: r.api}, stream)
+		}()
+		<-r2.out
+		leave := make(chan struct{})
+		r.onPropose = func(context.Context, *pb.InternalRaftRequest) error { <-leave; return nil }
+		r2.in <- r2.items(1, 1, "Put", &pb.PutRequest{Key: []byte("k")})
+		synctest.Wait()
+		stop(rpctypes.ErrGRPCStopped)
+		synctest.Wait()
+		close(leave)
+		r2.want(1, codes.OK, "")
+		r2.wantEnd(codes.Unavailable, status.Convert(rpctypes.ErrGRPCStopped).Message())
+	})
+}
+
+// stoppable is a stream whose context ends before its connection does.
+type stoppable struct {
+	*fastRig
+	ctx context.Context
+}
+
+// Context implements grpc.ServerStream.
+func (s *stoppable) Context() context.Context { return s.ctx }
+
+// A message beyond gRPC's limit ends its stream, and no other.
+func TestAMessageThatIsTooLarge(t *testing.T) {
+	s := startServer(t, Config{})
+	open := func() grpc.ClientStream {
+		desc := &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}
+		c, err := s.conn.NewStream(t.Context(), desc, fastwire.Method, grpc.ForceCodecV2(fastwire.NewCodec()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	bad, good := open(), open()
+	var hello, answer fastwire.Raw
+	for _, c := range []grpc.ClientStream{bad, good} {
+		if err := c.RecvMsg(&hello); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := bad.SendMsg(fastwire.Raw(make([]byte, testRequestBytes+messageOverhead+1))); err != nil {
+		t.Fatal(err)
+	}
+	if err := bad.RecvMsg(&answer); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a message that is too large = %v, want ResourceExhausted", err)
+	}
+	if err := good.SendMsg(fastwire.Raw(fastwire.AppendRequest(nil, fastwire.Request{ID: 1, Method: []byte("Range")}))); err != nil {
+		t.Fatal(err)
+	}
+	if err := good.RecvMsg(&answer); err != nil || !bytes.Contains(answer, []byte("key is not provided")) {
+		t.Errorf("the other stream = %q, %v", answer, err)
+	}
+}

@@ -1,0 +1,141 @@
+package fastkv
+
+import (
+	"context"
+	"errors"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
+)
+
+// maxRequest is how large a request on the stream is at most. Larger: those that wait
+// behind it wait longer, for nothing, since its own work is more than that of a call.
+const maxRequest = 64 << 10
+
+// Use makes all of c.KV's requests go by a stream, those of its methods and of what is
+// made of it afterwards: transactions, sessions, locks. Closing c ends the stream.
+func Use(c *clientv3.Client) { c.KV = clientv3.NewKVFromKVClient(New(c), c) }
+
+// New returns a client of the KV service over c's connection. Closing c ends it.
+func New(c *clientv3.Client) pb.KVClient {
+	return &client{KVClient: clientv3.RetryKVClient(c), streams: newStreams(c.Ctx(), c.ActiveConnection())}
+}
+
+// client sends what it can by a stream, and all else by calls.
+type client struct {
+	pb.KVClient // calls, as clientv3 makes and repeats them; Compact and RangeStream among them
+
+	streams *streams
+}
+
+// errUnsent is that nothing of a request has left, so that it may be made by a call.
+var errUnsent = errors.New("fastkv: there is no stream for this request")
+
+// Range reads. What becomes Unavailable is repeated by a call, and by clientv3 then.
+func (c *client) Range(ctx context.Context, in *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
+	out := new(pb.RangeResponse)
+	err := c.do(ctx, "Range", in, out, opts)
+	if errors.Is(err, errUnsent) || status.Code(err) == codes.Unavailable {
+		return c.KVClient.Range(ctx, in, opts...)
+	}
+	return orError(out, err)
+}
+
+// Put puts a key.
+func (c *client) Put(ctx context.Context, in *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
+	out := new(pb.PutResponse)
+	err := c.do(ctx, "Put", in, out, opts)
+	if errors.Is(err, errUnsent) {
+		return c.KVClient.Put(ctx, in, opts...)
+	}
+	return orError(out, err)
+}
+
+// DeleteRange deletes keys.
+func (c *client) DeleteRange(ctx context.Context, in *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+	out := new(pb.DeleteRangeResponse)
+	err := c.do(ctx, "DeleteRange", in, out, opts)
+	if errors.Is(err, errUnsent) {
+		return c.KVClient.DeleteRange(ctx, in, opts...)
+	}
+	return orError(out, err)
+}
+
+// Txn does several things at once.
+func (c *client) Txn(ctx context.Context, in *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
+	out := new(pb.TxnResponse)
+	err := c.do(ctx, "Txn", in, out, opts)
+	if errors.Is(err, errUnsent) {
+		return c.KVClient.Txn(ctx, in, opts...)
+	}
+	return orError(out, err)
+}
+
+func orError[R any](out *R, err error) (*R, error) {
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// do makes a request on the stream. It fails with errUnsent, or with a status as a call.
+func (c *client) do(ctx context.Context, method string, in, out proto.Message, opts []grpc.CallOption) error {
+	send, receive, ok := limits(opts)
+	size := proto.Size(in)
+	if !ok || size > min(send, maxRequest) {
+		return errUnsent
+	}
+	s := c.streams.current(ctx)
+	if s == nil {
+		return errUnsent
+	}
+	r := fastwire.Request{Method: []byte(method)}
+	var err error
+	if r.Message, err = (proto.MarshalOptions{UseCachedSize: true}).Marshal(in); err != nil {
+		return errUnsent // a call says so in its own words
+	}
+	if md, ok := metadata.FromOutgoingContext(ctx); ok {
+		for key, values := range md {
+			for _, v := range values {
+				r.Metadata = append(r.Metadata, []byte(key), []byte(v))
+			}
+		}
+	}
+	data, err := s.call(ctx, r)
+	if err != nil {
+		return err
+	}
+	if len(data) > receive {
+		return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", len(data), receive) // gRPC's words
+	}
+	if err := proto.Unmarshal(data, out); err != nil {
+		return status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err)
+	}
+	return nil
+}
+
+// limits returns the bounds of a request and of its response. It reports false if there is
+// an option that needs a call.
+func limits(opts []grpc.CallOption) (send, receive int, ok bool) {
+	send, receive = maxRequest, 4<<20 // the second is gRPC's
+	for _, o := range opts {
+		switch o := o.(type) {
+		case grpc.MaxSendMsgSizeCallOption:
+			send = o.MaxSendMsgSize
+		case grpc.MaxRecvMsgSizeCallOption:
+			receive = o.MaxRecvMsgSize
+		case grpc.HeaderCallOption, grpc.TrailerCallOption, grpc.PeerCallOption, grpc.OnFinishCallOption,
+			grpc.PerRPCCredsCallOption, grpc.CompressorCallOption, grpc.ContentSubtypeCallOption,
+			grpc.CustomCodecCallOption, grpc.ForceCodecCallOption, grpc.ForceCodecV2CallOption:
+			return 0, 0, false
+		}
+	}
+	return send, receive, true
+}

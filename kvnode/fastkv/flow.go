@@ -1,0 +1,116 @@
+package fastkv
+
+import (
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/internal/double"
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
+)
+
+// send sends what waits, all of it in one message if it fits, until the stream ends.
+func (s *stream) send() {
+	var calls []*call
+	for {
+		select {
+		case <-s.wake:
+		case <-s.ctx.Done():
+			return
+		}
+		calls = s.take(calls)
+		for rest := calls; len(rest) > 0; {
+			var message []byte
+			message, rest = encode(rest)
+			// What is sent may be answered before SendMsg returns.
+			s.owed.CompareAndSwap(0, time.Now().UnixNano())
+			if err := s.rpc.SendMsg(fastwire.Raw(message)); err != nil {
+				return // who receives learns why
+			}
+		}
+	}
+}
+
+// take returns all that waits. From here on it counts as sent.
+func (s *stream) take(spare []*call) []*call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	calls := double.Take(&s.mu.waiting, spare)
+	kept := calls[:0]
+	for _, c := range calls {
+		if c.Cancel || s.mu.under[c.ID] == c {
+			c.sent = true
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+// encode returns the next message of calls, and those that have no room in it. Whose time is
+// over is left out: it ends by itself.
+func encode(calls []*call) (message []byte, rest []*call) {
+	for i, c := range calls {
+		if len(message) > fastwire.MaxMessage-maxRequest {
+			return message, calls[i:]
+		}
+		r := c.Request
+		if !c.deadline.IsZero() {
+			if r.Timeout = time.Until(c.deadline); r.Timeout <= 0 {
+				continue
+			}
+		}
+		message = fastwire.AppendRequest(message, r)
+	}
+	return message, nil
+}
+
+// receive hands out answers until the stream ends. Whenever its member turns out not to
+// lead, it says so.
+func (s *stream) receive(astray func()) {
+	for {
+		var message fastwire.Raw
+		err := s.rpc.RecvMsg(&message)
+		if err == nil {
+			err = s.answered(message)
+		}
+		if err != nil {
+			s.end(err)
+			return
+		}
+		if s.astray.Load() {
+			astray()
+		}
+	}
+}
+
+// answered hands out the answers of one message.
+func (s *stream) answered(message fastwire.Raw) error {
+	s.owed.Store(0)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	member, leader, err := fastwire.Answers(message, func(a fastwire.Answer) {
+		c := s.mu.under[a.ID]
+		if c == nil {
+			return // its client waits no longer
+		}
+		if c.answer == nil {
+			c.answer = slices.Clip(a.Message) // what follows is another's
+		} else {
+			c.answer = append(c.answer, a.Message...)
+		}
+		if a.More {
+			return
+		}
+		if a.Code != 0 {
+			c.err = status.Error(codes.Code(a.Code), string(a.Text))
+		}
+		s.forgetLocked(c)
+		close(c.done)
+	})
+	if member != 0 {
+		s.astray.Store(leader != 0 && leader != member)
+	}
+	return err
+}

@@ -1,0 +1,179 @@
+package fastkv
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is a client of servers that the test plays.
+type rig struct {
+	*client
+	t *testing.T
+	// streams are those that the client opens.
+	streams chan *served
+	// refuse fails new ones.
+	refuse atomic.Pointer[error]
+	calls  atomic.Int64
+}
+
+// newRig ends with the test. In a bubble of synctest its goroutines are waited for.
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	r := &rig{t: t, streams: make(chan *served, 100)}
+	r.client = &client{KVClient: r.byCalls(), streams: newStreams(ctx, r)}
+	return r
+}
+
+// byCalls is the server's answer to calls.
+func (r *rig) byCalls() pb.KVClient { return called{calls: &r.calls} }
+
+type called struct {
+	pb.KVClient
+	calls *atomic.Int64
+}
+
+func (c called) Range(context.Context, *pb.RangeRequest, ...grpc.CallOption) (*pb.RangeResponse, error) {
+	c.calls.Add(1)
+	return &pb.RangeResponse{Count: -1}, nil
+}
+
+func (c called) Put(context.Context, *pb.PutRequest, ...grpc.CallOption) (*pb.PutResponse, error) {
+	c.calls.Add(1)
+	return &pb.PutResponse{}, nil
+}
+
+func (c called) DeleteRange(context.Context, *pb.DeleteRangeRequest, ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
+	c.calls.Add(1)
+	return &pb.DeleteRangeResponse{}, nil
+}
+
+func (c called) Txn(context.Context, *pb.TxnRequest, ...grpc.CallOption) (*pb.TxnResponse, error) {
+	c.calls.Add(1)
+	return &pb.TxnResponse{}, nil
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (*rig) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
+	return status.Error(codes.Internal, "nobody calls")
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (r *rig) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+	if err := r.refuse.Load(); err != nil {
+		return nil, *err
+	}
+	if method != fastwire.Method {
+		r.t.Errorf("a stream of %s, want %s", method, fastwire.Method)
+	}
+	s := &served{t: r.t, ctx: ctx, requests: make(chan fastwire.Raw), answers: make(chan fastwire.Raw), ends: make(chan error, 1)}
+	r.streams <- s
+	return s, nil
+}
+
+// accept returns the next stream, by which member 1 greets the client.
+func (r *rig) accept(leader uint64) *served {
+	r.t.Helper()
+	s := <-r.streams
+	s.answers <- fastwire.AppendWho(nil, 1, leader)
+	return s
+}
+
+// served is the server's end of a stream.
+type served struct {
+	grpc.ClientStream // panics
+	t                 *testing.T
+	ctx               context.Context
+	requests, answers chan fastwire.Raw
+	ends              chan error
+	pending           []fastwire.Request
+}
+
+// SendMsg implements grpc.ClientStream.
+func (s *served) SendMsg(m any) error {
+	raw, _ := m.(fastwire.Raw)
+	select {
+	case s.requests <- raw:
+		return nil
+	case <-s.ctx.Done():
+		return s.ctx.Err()
+	}
+}
+
+// RecvMsg implements grpc.ClientStream.
+func (s *served) RecvMsg(m any) error {
+	into, _ := m.(*fastwire.Raw)
+	select {
+	case *into = <-s.answers:
+		return nil
+	case err := <-s.ends:
+		return err
+	case <-s.ctx.Done():
+		return status.FromContextError(s.ctx.Err()).Err()
+	}
+}
+
+// next returns the next request.
+func (s *served) next() fastwire.Request {
+	s.t.Helper()
+	for len(s.pending) == 0 {
+		err := fastwire.Requests(<-s.requests, func(data []byte) error {
+			var r fastwire.Request
+			err := r.Decode(data)
+			s.pending = append(s.pending, r)
+			return err
+		})
+		if err != nil {
+			s.t.Error(err)
+		}
+	}
+	r := s.pending[0]
+	s.pending = s.pending[1:]
+	return r
+}
+
+// answer answers a request.
+func (s *served) answer(id uint64, m proto.Message) {
+	s.t.Helper()
+	data, err := proto.Marshal(m)
+	if err != nil {
+		s.t.Error(err)
+	}
+	s.answers <- fastwire.AppendAnswer(nil, fastwire.Answer{ID: id, Message: data})
+}
+
+// fail fails it.
+func (s *served) fail(id uint64, code codes.Code, text string) {
+	s.answers <- fastwire.AppendAnswer(nil, fastwire.Answer{ID: id, Code: uint32(code), Text: []byte(text)})
+}
+
+// mutations are the requests that must not be repeated.
+func (r *rig) mutations() map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"Put": func(ctx context.Context) error { _, err := r.Put(ctx, &pb.PutRequest{Key: []byte("k")}); return err },
+		"DeleteRange": func(ctx context.Context) error {
+			_, err := r.DeleteRange(ctx, &pb.DeleteRangeRequest{Key: []byte("k")})
+			return err
+		},
+		"Txn": func(ctx context.Context) error { _, err := r.Txn(ctx, &pb.TxnRequest{}); return err },
+	}
+}
+
+// get reads, and returns the count of what is answered, which is -1 of a call.
+func (r *rig) get(ctx context.Context, opts ...grpc.CallOption) (int64, error) {
+	resp, err := r.Range(ctx, &pb.RangeRequest{Key: []byte("k")}, opts...)
+	return resp.GetCount(), err
+}

@@ -1,0 +1,153 @@
+package fastkv
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
+)
+
+const (
+	// pause is after how long without an answer a stream is not used, and for how long
+	// requests wait for one that is being opened. Shorter: slow answers cost a stream.
+	// Longer: requests go to a member that hangs for longer.
+	pause = time.Second
+	// again is after how long another stream is tried, doubled by each attempt that leads
+	// to no leader, but not above longAgain. Shorter: a server that does not know the
+	// service, or one that cannot be reached, is asked in vain more often. Longer: requests
+	// go by calls for longer, or by way of a follower.
+	again     = 50 * time.Millisecond
+	longAgain = 10 * time.Second
+	// greeting is for how long a server may say nothing on a new stream.
+	greeting = 5 * time.Second
+)
+
+// streams are the stream of one client, and those before and after it.
+type streams struct {
+	ctx  context.Context // of the client
+	conn grpc.ClientConnInterface
+
+	now atomic.Pointer[stream]
+	mu  struct {
+		sync.Mutex
+		opening bool
+		opened  chan struct{} // closed when the newest attempt is over
+		began   time.Time     // when it began
+		next    time.Time     // when the next one may
+		pause   time.Duration // before that
+	}
+}
+
+func newStreams(ctx context.Context, conn grpc.ClientConnInterface) *streams {
+	return &streams{ctx: ctx, conn: conn}
+}
+
+// current returns the stream that requests go by, nil if there is none. It waits no longer
+// than pause for one that is being opened.
+func (k *streams) current(ctx context.Context) *stream {
+	now := time.Now()
+	if s := k.now.Load(); s.usable(now) {
+		return s
+	}
+	opened, wait := k.open(now)
+	if wait > 0 {
+		late := time.NewTimer(wait)
+		defer late.Stop()
+		select {
+		case <-opened:
+		case <-late.C:
+		case <-ctx.Done():
+		}
+	}
+	if s := k.now.Load(); s.usable(time.Now()) {
+		return s
+	}
+	return nil
+}
+
+// open opens another stream, unless one is being opened, or was a moment ago. It returns
+// what is closed when that is over, and for how long to wait for it.
+func (k *streams) open(now time.Time) (opened <-chan struct{}, wait time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.mu.opening {
+		return k.mu.opened, pause - now.Sub(k.mu.began)
+	}
+	if now.Before(k.mu.next) || k.ctx.Err() != nil {
+		return nil, 0
+	}
+	k.mu.opening, k.mu.opened, k.mu.began = true, make(chan struct{}), now
+	go func() {
+		s, err := k.connect()
+		s = k.replace(s, err)
+		if s != nil {
+			go s.send()
+			s.receive(func() { k.open(time.Now()) })
+		}
+	}()
+	return k.mu.opened, pause
+}
+
+// replace ends an attempt. It returns the new stream if that is used from now on, which it
+// is unless the one before is no worse.
+func (k *streams) replace(s *stream, err error) *stream {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.mu.opening = false
+	defer close(k.mu.opened)
+	switch {
+	case status.Code(err) == codes.Unimplemented:
+		k.mu.pause = longAgain
+	case err != nil || s.astray.Load():
+		k.mu.pause = min(2*max(k.mu.pause, again), longAgain)
+	default:
+		k.mu.pause = again
+	}
+	now := time.Now()
+	k.mu.next = now.Add(k.mu.pause)
+	before := k.now.Load()
+	switch {
+	case err != nil:
+		return nil
+	case before.usable(now) && s.astray.Load():
+		s.cancel()
+		return nil
+	case before != nil:
+		before.retire()
+	}
+	k.now.Store(s)
+	return s
+}
+
+// connect opens a stream and waits until the server has shown that it knows the service:
+// until then nothing is sent that would have to be sent again.
+func (k *streams) connect() (_ *stream, err error) {
+	ctx, cancel := context.WithCancel(k.ctx)
+	late := time.AfterFunc(greeting, cancel)
+	defer func() {
+		if err != nil || !late.Stop() {
+			cancel()
+		}
+	}()
+	desc := &grpc.StreamDesc{StreamName: fastwire.Stream, ServerStreams: true, ClientStreams: true}
+	rpc, err := k.conn.NewStream(ctx, desc, fastwire.Method, grpc.ForceCodecV2(fastwire.NewCodec()), grpc.MaxCallRecvMsgSize(math.MaxInt32))
+	if err != nil {
+		return nil, err
+	}
+	var hello fastwire.Raw
+	if err := rpc.RecvMsg(&hello); err != nil {
+		return nil, err
+	}
+	s := newStream(ctx, cancel, rpc)
+	if err := s.answered(hello); err != nil {
+		return nil, err
+	}
+	return s, nil
+}

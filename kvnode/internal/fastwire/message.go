@@ -1,0 +1,165 @@
+package fastwire
+
+import (
+	"errors"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// A tag is a field's number and kind in one; fields of another kind are skipped.
+const (
+	varint = uint64(protowire.VarintType)
+	lenTag = uint64(protowire.BytesType)
+
+	tagOne = 1<<3 | lenTag // a request, or an answer
+
+	tagMember = 2<<3 | varint
+	tagLeader = 3<<3 | varint
+
+	tagID       = 1<<3 | varint
+	tagMethod   = 2<<3 | lenTag
+	tagRequest  = 3<<3 | lenTag
+	tagMetadata = 4<<3 | lenTag
+	tagTimeout  = 5<<3 | varint
+	tagCancel   = 6<<3 | varint
+
+	tagCode     = 2<<3 | varint
+	tagText     = 3<<3 | lenTag
+	tagResponse = 4<<3 | lenTag
+	tagMore     = 5<<3 | varint
+)
+
+// Request is one of a batch: a call of a unary method, or the end of the wait for one.
+type Request struct {
+	ID       uint64
+	Method   []byte
+	Message  []byte
+	Metadata [][]byte // keys and values in turns
+	Timeout  time.Duration
+	Cancel   bool
+}
+
+// Answer is what became of a request.
+type Answer struct {
+	ID      uint64
+	Code    uint32
+	Text    []byte
+	Message []byte
+	More    bool
+}
+
+// AppendRequest appends a request to Requests.
+func AppendRequest(b []byte, r Request) []byte {
+	b, start := open(b)
+	b = appendUint(b, tagID, r.ID)
+	b = appendBytes(b, tagMethod, r.Method)
+	b = appendBytes(b, tagRequest, r.Message)
+	for _, m := range r.Metadata {
+		b = protowire.AppendBytes(protowire.AppendVarint(b, tagMetadata), m)
+	}
+	b = appendUint(b, tagTimeout, uint64(r.Timeout))
+	b = appendUint(b, tagCancel, protowire.EncodeBool(r.Cancel))
+	return shut(b, start)
+}
+
+// AppendAnswer appends an answer to Answers.
+func AppendAnswer(b []byte, a Answer) []byte {
+	b, start := open(b)
+	b = appendUint(b, tagID, a.ID)
+	b = appendUint(b, tagCode, uint64(a.Code))
+	b = appendBytes(b, tagText, a.Text)
+	b = appendBytes(b, tagResponse, a.Message)
+	b = appendUint(b, tagMore, protowire.EncodeBool(a.More))
+	return shut(b, start)
+}
+
+// AppendWho appends to Answers who answers, and who leads.
+func AppendWho(b []byte, member, leader uint64) []byte {
+	return appendUint(appendUint(b, tagMember, member), tagLeader, leader)
+}
+
+// Requests calls each with the bytes of each request of a message, until it fails.
+func Requests(message Raw, each func([]byte) error) error {
+	return fields(message, func(tag, _ uint64, data []byte) error {
+		if tag != tagOne {
+			return nil
+		}
+		return each(data)
+	})
+}
+
+// Who returns who answers, and who leads, if a message begins with that.
+func Who(message Raw) (member, leader uint64) {
+	_ = fields(message, func(tag, v uint64, _ []byte) error {
+		switch tag {
+		case tagMember:
+			member = v
+		case tagLeader:
+			leader = v
+		default:
+			return errors.New("an answer")
+		}
+		return nil
+	})
+	return member, leader
+}
+
+// Answers calls each with each answer of a message, and returns who answers and who leads.
+func Answers(message Raw, each func(Answer)) (member, leader uint64, err error) {
+	err = fields(message, func(tag, v uint64, data []byte) error {
+		switch tag {
+		case tagMember:
+			member = v
+		case tagLeader:
+			leader = v
+		case tagOne:
+			var a Answer
+			if err := a.decode(data); err != nil {
+				return err
+			}
+			each(a)
+		}
+		return nil
+	})
+	return member, leader, err
+}
+
+// Decode sets r, which is empty, to what data says, and keeps parts of data.
+func (r *Request) Decode(data []byte) error {
+	return fields(data, func(tag, v uint64, data []byte) error {
+		switch tag {
+		case tagID:
+			r.ID = v
+		case tagMethod:
+			r.Method = data
+		case tagRequest:
+			r.Message = data
+		case tagMetadata:
+			r.Metadata = append(r.Metadata, data)
+		case tagTimeout:
+			r.Timeout = time.Duration(v)
+		case tagCancel:
+			r.Cancel = protowire.DecodeBool(v)
+		}
+		return nil
+	})
+}
+
+func (a *Answer) decode(data []byte) error {
+	return fields(data, func(tag, v uint64, data []byte) error {
+		switch tag {
+		case tagID:
+			a.ID = v
+		case tagCode:
+			a.Code = uint32(v)
+		case tagText:
+			a.Text = data
+		case tagResponse:
+			a.Message = data
+		case tagMore:
+			a.More = protowire.DecodeBool(v)
+		}
+		return nil
+	})
+}
