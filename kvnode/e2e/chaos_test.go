@@ -100,6 +100,7 @@ func startChaos(t *testing.T, p procs.Program, seed uint64) *chaos {
 	var err error
 	c.l, err = load.Start(t.Context(), c.c.Members(), load.Config{
 		Clients: 8, Slots: 5, KeyOps: 1000, Think: 3 * time.Millisecond, Timeout: 2 * time.Second, Seed: seed,
+		Streams: p.Name == kvnode,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leaderlease/go/internal/ports"
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/fastkv"
 )
 
 // ephemeral returns a listener on a port that nobody is likely to have when the test wants
@@ -120,8 +121,14 @@ func clientWith(t *testing.T, opts []grpc.DialOption, servers ...*Server) *clien
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
+	if streamed {
+		fastkv.Use(c)
+	}
 	return c
 }
+
+// streamed has clients send to the KV service by a stream.
+var streamed bool
 
 func dial(t *testing.T, s *Server) *grpc.ClientConn {
 	t.Helper()

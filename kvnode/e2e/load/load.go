@@ -16,6 +16,7 @@ import (
 	"github.com/leaderlease/go/internal/linz"
 	"github.com/leaderlease/go/internal/linz/recorded"
 	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/kvnode/fastkv"
 )
 
 // Config describes a load.
@@ -29,6 +30,8 @@ type Config struct {
 	KeyOps int
 	// Think is the mean pause of a client between two requests.
 	Think time.Duration
+	// Streams has every other client send by streams (package fastkv) and not by calls.
+	Streams bool
 	// Timeout bounds one request.
 	Timeout time.Duration
 	// Seed makes the choices repeatable; their timing is not.
@@ -45,6 +48,7 @@ type Load struct {
 	recorder *linz.Recorder
 	members  []*procs.Member
 	conns    []*clientv3.Client // one a member
+	streams  []*clientv3.Client // so, for those who send by streams
 
 	hold                  sync.RWMutex // see Hold
 	reads, writes, failed atomic.Int64
@@ -68,12 +72,15 @@ func Start(ctx context.Context, members []*procs.Member, cfg Config) (*Load, err
 		members:  members,
 	}
 	l.mu.paths = make(map[string]int)
-	for _, m := range members {
-		conn, err := m.Client()
-		if err != nil {
-			return nil, errors.Join(err, kvclient.Close(l.conns))
-		}
-		l.conns = append(l.conns, conn)
+	err := l.connect(&l.conns)
+	if cfg.Streams {
+		err = errors.Join(err, l.connect(&l.streams))
+	}
+	if err != nil {
+		return nil, errors.Join(err, kvclient.Close(l.conns), kvclient.Close(l.streams))
+	}
+	for _, conn := range l.streams {
+		fastkv.Use(conn)
 	}
 	ctx, l.stop = context.WithCancel(ctx)
 	for i := range cfg.Clients {
@@ -83,10 +90,26 @@ func Start(ctx context.Context, members []*procs.Member, cfg Config) (*Load, err
 			random: rand.New(rand.NewPCG(cfg.Seed, uint64(i))),
 			client: recorded.New(l.recorder),
 			seen:   make(map[string]int64),
+			conns:  l.conns,
+		}
+		if cfg.Streams && i%2 == 1 {
+			w.conns = l.streams
 		}
 		l.wg.Go(func() { w.run(ctx) })
 	}
 	return l, nil
+}
+
+// connect makes a client of each member.
+func (l *Load) connect(to *[]*clientv3.Client) error {
+	for _, m := range l.members {
+		conn, err := m.Client()
+		if err != nil {
+			return err
+		}
+		*to = append(*to, conn)
+	}
+	return nil
 }
 
 // Client returns a client of the member numbered i, for the caller's own use.
@@ -154,5 +177,5 @@ func (l *Load) WaitProgress(ctx context.Context, n int64) error {
 func (l *Load) Stop() ([]linz.Op, error) {
 	l.stop()
 	l.wg.Wait()
-	return l.recorder.History(), kvclient.Close(l.conns)
+	return l.recorder.History(), errors.Join(kvclient.Close(l.conns), kvclient.Close(l.streams))
 }

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/linz"
 	"github.com/leaderlease/go/internal/linz/recorded"
@@ -17,6 +19,7 @@ type worker struct {
 	id     int
 	random *rand.Rand
 	client recorded.Client
+	conns  []*clientv3.Client // one a member
 
 	member int              // the one it talks to
 	serial int              // of its values
@@ -26,14 +29,14 @@ type worker struct {
 
 // run makes requests until ctx ends.
 func (w *worker) run(ctx context.Context) {
-	w.member = w.id % len(w.l.conns)
+	w.member = w.id % len(w.conns)
 	for {
 		// A request in doubt sends the worker elsewhere, as does chance, so that
 		// each member has its share.
 		if w.failed || w.random.IntN(200) == 0 {
-			w.member = (w.member + 1 + w.random.IntN(len(w.l.conns)-1)) % len(w.l.conns)
+			w.member = (w.member + 1 + w.random.IntN(len(w.conns)-1)) % len(w.conns)
 		}
-		w.client.To, w.client.Name = w.l.conns[w.member], w.l.members[w.member].Name
+		w.client.To, w.client.Name = w.conns[w.member], w.l.members[w.member].Name
 		w.once(ctx)
 		pause := time.Duration(w.random.Int64N(2*int64(w.l.cfg.Think) + 1))
 		if w.failed {
