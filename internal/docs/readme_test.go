@@ -27,6 +27,18 @@ func TestReadmeShowsAProgramThatRuns(t *testing.T) {
 	}
 }
 
+// So is the program of docs/kvnode.md, whose own test runs it.
+func TestFastReadsAreShown(t *testing.T) {
+	const path = "../../examples/fastreads/main.go"
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := snippet(t, "../../docs/kvnode.md", "<!-- embed:fastreads -->"); got != string(want) {
+		t.Errorf("docs/kvnode.md shows\n%s\nbut %s is\n%s", got, path, want)
+	}
+}
+
 // The loop that docs/embedding.md shows is compiled and run by Example_rawNode.
 func TestEmbeddingShowsCodeThatRuns(t *testing.T) {
 	want := region(t, embedPath)

@@ -233,6 +233,27 @@ func TestPiecesBecomeOneAnswer(t *testing.T) {
 	})
 }
 
+// A piece that is put behind another overwrites nothing of the message that had that one:
+// others read their answers there.
+func TestPiecesOverwriteNothing(t *testing.T) {
+	s := newStream(t.Context(), func() {}, nil)
+	var calls [2]*call
+	for i := range calls {
+		calls[i] = &call{done: make(chan struct{})}
+		s.put(calls[i])
+	}
+	m := fastwire.AppendAnswer(nil, fastwire.Answer{ID: 1, Message: []byte("ab"), More: true})
+	m = fastwire.AppendAnswer(m, fastwire.Answer{ID: 2, Message: []byte("whole")})
+	for _, m := range []fastwire.Raw{m, fastwire.AppendAnswer(nil, fastwire.Answer{ID: 1, Message: []byte("cdefghijklmnop")})} {
+		if err := s.answered(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a, b := string(calls[0].answer), string(calls[1].answer); a != "abcdefghijklmnop" || b != "whole" {
+		t.Errorf("the answers are %q and %q", a, b)
+	}
+}
+
 func limitOf(t *testing.T, r fastwire.Request) int64 {
 	t.Helper()
 	in := new(pb.RangeRequest)

@@ -143,16 +143,16 @@ func TestComparedArmsAreNamedByServer(t *testing.T) {
 		names = append(names, a.Name)
 	}
 	want := []string{
-		"kvnode-read-index", "kvnode-lease", "kvnode-serializable", "kvnode-three-endpoints", "kvnode-three-endpoints-client",
+		"kvnode-read-index", "kvnode-lease", "kvnode-serializable", "kvnode-three-endpoints", "kvnode-three-endpoints-client", "kvnode-fastkv",
 		"etcd-linearizable", "etcd-serializable", "etcd-three-endpoints",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("arms %v, want %v", names, want)
 	}
-	if puts := armsFor(arms, Work{WritePercent: 100}); len(puts) != 5 || puts[3].Name != "etcd-put" || puts[3].Path != load.PathUnknown {
+	if puts := armsFor(arms, Work{WritePercent: 100}); len(puts) != 6 || puts[4].Name != "etcd-put" || puts[3].Path != load.PathUnknown {
 		t.Errorf("arms of writes %+v, want one for each server and way", puts)
 	}
-	if arms[1].Mode != wire.ByLease || arms[5].Mode != wire.Auto || arms[4].Via != AllForLeader {
+	if arms[1].Mode != wire.ByLease || arms[6].Mode != wire.Auto || arms[4].Via != AllForLeader || arms[5].Via != ByStream {
 		t.Errorf("modes of %+v", arms)
 	}
 }

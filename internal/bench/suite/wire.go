@@ -46,12 +46,14 @@ type WirePlan struct {
 // Via is which members a client knows, and which of them it asks.
 type Via int
 
-// The ways. AllInTurn is how clientv3 comes; AllForLeader has kvnode/client's options.
+// The ways. AllInTurn is how clientv3 comes; AllForLeader has kvnode/client's options, and
+// ByStream kvnode/fastkv, too.
 const (
 	Leader Via = iota
 	Follower
 	AllInTurn
 	AllForLeader
+	ByStream
 )
 
 // WireArm is a way to read from a server.
@@ -75,6 +77,7 @@ func WireArms(server string) []WireArm {
 		{"follower", server, wire.ByLease, Follower, load.PathForwarded},
 		{"three-endpoints", server, wire.ByLease, AllInTurn, load.PathUnknown},
 		{"three-endpoints-client", server, wire.ByLease, AllForLeader, load.PathLease},
+		{"fastkv", server, wire.Plain, ByStream, load.PathUnknown},
 	}
 }
 
@@ -88,6 +91,7 @@ func CompareArms(servers []Server) (arms []WireArm) {
 				WireArm{"kvnode-serializable", s.Name, wire.Serializable, Leader, load.PathSerializable},
 				WireArm{"kvnode-three-endpoints", s.Name, wire.ByLease, AllInTurn, load.PathUnknown},
 				WireArm{"kvnode-three-endpoints-client", s.Name, wire.ByLease, AllForLeader, load.PathLease},
+				WireArm{"kvnode-fastkv", s.Name, wire.Plain, ByStream, load.PathUnknown},
 			)
 			continue
 		}
@@ -105,7 +109,7 @@ func armsFor(all []WireArm, w Work) (arms []WireArm) {
 	if w.WritePercent < 100 {
 		return all
 	}
-	names := map[Via]string{Leader: "-put", AllInTurn: "-put-three-endpoints", AllForLeader: "-put-three-endpoints-client"}
+	names := map[Via]string{Leader: "-put", AllInTurn: "-put-three-endpoints", AllForLeader: "-put-three-endpoints-client", ByStream: "-put-fastkv"}
 	seen := make(map[string]bool)
 	for _, a := range all {
 		if name := a.Server + names[a.Via]; a.Via != Follower && !seen[name] {
@@ -187,18 +191,21 @@ func (s *Suite) connect(ctx context.Context, c *connected, p *WirePlan) error {
 	for _, w := range p.Works {
 		most = max(most, w.Clients)
 	}
-	ways := map[Via][]string{Leader: {roles.Leader}, AllInTurn: c.Endpoints, AllForLeader: c.Endpoints}
+	ways := map[Via][]string{Leader: {roles.Leader}, AllInTurn: c.Endpoints, AllForLeader: c.Endpoints, ByStream: c.Endpoints}
 	if roles.Follower != "" {
 		ways[Follower] = []string{roles.Follower}
 	}
 	for via, endpoints := range ways {
 		var opts []grpc.DialOption
-		if via == AllForLeader {
+		if via == AllForLeader || via == ByStream {
 			opts = client.DialOptions()
 		}
 		conns, err := wire.Dial(endpoints, most, wire.Keys{Count: p.Keys, ValueLen: valueLen}, opts...)
 		if err != nil {
 			return err
+		}
+		if via == ByStream {
+			conns.ByStreams()
 		}
 		s.later(conns.Close)
 		c.conns[via] = conns

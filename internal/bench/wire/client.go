@@ -12,11 +12,13 @@ import (
 	"github.com/leaderlease/go/internal/bench/load"
 	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/kvnode/etcdapi"
+	"github.com/leaderlease/go/kvnode/fastkv"
 )
 
 // Mode is how a read asks to be served.
 type Mode struct {
-	// Lease is the value of x-lease-read: auto, lease, read-index or log.
+	// Lease is the value of x-lease-read: auto, lease, read-index or log. Empty says
+	// nothing, and asks for no trailers.
 	Lease string
 	// Serializable asks for local state, in etcd's own way.
 	Serializable bool
@@ -24,6 +26,7 @@ type Mode struct {
 
 // The modes by name. A server that is not kvnode knows Auto and Serializable.
 var (
+	Plain        = Mode{}
 	Auto         = Mode{Lease: "auto"}
 	ByLease      = Mode{Lease: "lease"}
 	ByReadIndex  = Mode{Lease: "read-index"}
@@ -71,6 +74,13 @@ func Dial(endpoints []string, concurrent int, keys Keys, opts ...grpc.DialOption
 	return c, nil
 }
 
+// ByStreams has the clients send by streams from now on.
+func (c *Conns) ByStreams() {
+	for _, to := range c.clients {
+		fastkv.Use(to)
+	}
+}
+
 func newClient(endpoints ...string) (*clientv3.Client, error) { return kvclient.New(nil, endpoints) }
 
 // Close closes the connections.
@@ -90,7 +100,9 @@ func (t target) Client(i int) load.Client {
 	if t.mode.Serializable {
 		c.opts = append(c.opts, clientv3.WithSerializable())
 	}
-	c.md = metadata.Pairs(etcdapi.MetadataReadMode, t.mode.Lease)
+	if t.mode.Lease != "" {
+		c.md = metadata.Pairs(etcdapi.MetadataReadMode, t.mode.Lease)
+	}
 	return c
 }
 
@@ -104,7 +116,9 @@ type client struct {
 // Read implements load.Client.
 func (c *client) Read(ctx context.Context, key int) (load.Seen, error) {
 	var served kvclient.Served
-	ctx = metadata.NewOutgoingContext(kvclient.WithServed(ctx, &served), c.md)
+	if c.md != nil {
+		ctx = metadata.NewOutgoingContext(kvclient.WithServed(ctx, &served), c.md)
+	}
 	resp, err := c.to.Get(ctx, c.conns.keys[key], c.opts...)
 	if err != nil {
 		return load.Seen{}, err
