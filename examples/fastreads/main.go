@@ -44,7 +44,7 @@ func run(ctx context.Context, out io.Writer, endpoints []string) error {
 				answers <- fmt.Sprintf("%v, %v", resp, err)
 				return
 			}
-			answers <- string(resp.Kvs[0].Value)
+			answers <- string(resp.Kvs[0].GetValue())
 		})
 	}
 	wg.Wait()

@@ -102,10 +102,12 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 			}
 			for sent := 0; ; sent++ {
 				synctest.Wait()
-				select {
-				case r.in <- r.items(sent*batch, batch, "Range", getK):
-					continue
-				default:
+				if sent*batch <= 2*maxItemsBytes/size {
+					select {
+					case r.in <- r.items(sent*batch, batch, "Range", getK):
+						continue
+					default:
+					}
 				}
 				// Those under way when the bound was reached come on top.
 				if most := maxItemsBytes/size + 2*batch; sent*batch > most || sent*batch < maxItemsBytes/size-batch {
@@ -263,7 +265,14 @@ func TestAStreamOfAMemberThatStops(t *testing.T) {
 		}()
 		<-r2.out
 		leave := make(chan struct{})
-		r.onPropose = func(context.Context, *pb.InternalRaftRequest) error { <-leave; return nil }
+		r.onPropose = func(ctx context.Context, _ *pb.InternalRaftRequest) error {
+			select {
+			case <-leave:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
 		r2.in <- r2.items(1, 1, "Put", &pb.PutRequest{Key: []byte("k")})
 		synctest.Wait()
 		stop(rpctypes.ErrGRPCStopped)

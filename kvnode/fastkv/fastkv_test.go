@@ -146,6 +146,7 @@ func TestWhoGivesUpIsNotSent(t *testing.T) {
 		synctest.Wait() // its message is being sent
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := asked(func() error { _, err := r.Put(ctx, &pb.PutRequest{}); return err })
+		synctest.Wait()
 		stays := asked(func() error { _, err := r.get(t.Context()); return err })
 		synctest.Wait()
 		cancel()
