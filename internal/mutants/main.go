@@ -56,7 +56,7 @@ var tables = []struct {
 	{"ttl", slices.Concat(ttls, ttlGrants)},
 	{"watch", watches},
 	{"etcdapi", requests},
-	{"client", clients},
+	{"client", slices.Concat(clients, fasts)},
 	{"tls", slices.Concat(certificates, vouching)},
 	{"http", web},
 	{"doors", doors},

@@ -1,0 +1,115 @@
+package main
+
+const fastkvPkg = "./kvnode/fastkv"
+
+// fasts are bugs of requests that share a stream.
+var fasts = []Mutant{
+	{
+		Rule: "reads", Name: "a get on a stream is answered without the lease", Pkg: apiPkg, Test: "^TestAGetIsAnsweredInPlaceUnderTheLeaseAlone$",
+		File: "kvnode/etcdapi/fast.go",
+		Old:  "s.place.may && s.kv.node.TryRead()",
+		New:  "s.place.may",
+	},
+	{
+		Rule: "reads", Name: "whoever runs may answer at once", Pkg: nodePkg, Test: "^TestTryReadIsForTheLeaseAlone$",
+		File: "kvnode/read.go",
+		Old:  "return o.cfg.ReadMode == ReadLease && o.atOnce()",
+		New:  "return o.cfg.ReadMode == ReadLease",
+	},
+	{
+		Rule: "reads", Name: "a listener's read mode does not hold for streams", Pkg: nodePkg, Test: "^TestTryReadIsForTheLeaseAlone$",
+		File: "kvnode/read.go",
+		Old:  "return o.cfg.ReadMode == ReadLease && o.atOnce()",
+		New:  "return o.atOnce()",
+	},
+	{
+		Rule: "reads", Name: "the lease is asked before a message has come", Pkg: apiPkg, Test: "^TestAGetIsAnsweredInPlaceUnderTheLeaseAlone$",
+		File: "kvnode/etcdapi/fast.go",
+		Old:  "\tfor {\n\t\tvar message fastwire.Raw\n",
+		New:  "\tfor {\n\t\tvar message fastwire.Raw\n\t\ts.place.leased = s.place.may && s.kv.node.TryRead()\n",
+		More: []Edit{{
+			File: "kvnode/etcdapi/fast.go",
+			Old:  "\t\ts.place.leased = s.place.may && s.kv.node.TryRead() // once all of the message have arrived\n",
+			New:  "",
+		}},
+	},
+	{
+		Rule: "fast", Name: "what comes too late is proposed", Pkg: apiPkg, Test: "^TestItemsHaveTheirTime$",
+		File: "kvnode/etcdapi/fastitem.go",
+		Old:  "\tif err := i.ctx.Err(); err != nil {\n\t\treturn status.FromContextError(err).Err()\n\t}\n",
+		New:  "",
+	},
+	{
+		Rule: "fast", Name: "items without an answer are not counted", Pkg: apiPkg, Test: "^TestItemsThatNeverEnd$",
+		File: "kvnode/etcdapi/fast.go",
+		Old:  "(len(s.mu.under) >= maxItems || s.mu.bytes >= maxItemsBytes)",
+		New:  "s.mu.bytes >= maxItemsBytes",
+	},
+	{
+		Rule: "fast", Name: "answers that nobody takes are not counted", Pkg: apiPkg, Test: "^TestAClientThatDoesNotRead$",
+		File: "kvnode/etcdapi/fast.go",
+		Old:  "(len(s.mu.under) >= maxItems || s.mu.bytes >= maxItemsBytes)",
+		New:  "len(s.mu.under) >= maxItems",
+	},
+	{
+		Rule: "fast", Name: "a member that stops drops what is under way", Pkg: apiPkg, Test: "^TestAStreamOfAMemberThatStops$",
+		File: "kvnode/etcdapi/fast.go",
+		Old:  "ctx.Err() != nil && !errors.Is(context.Cause(ctx), rpctypes.ErrGRPCStopped)",
+		New:  "ctx.Err() != nil && !errors.Is(nil, rpctypes.ErrGRPCStopped)",
+	},
+	{
+		Rule: "fast", Name: "what is under way goes on when its client has gone", Pkg: apiPkg, Test: "^TestTheEndOfAStream$",
+		File: "kvnode/etcdapi/fast.go",
+		Old:  "\t\ts.cancel(err)\n",
+		New:  "",
+	},
+	{
+		Rule: "fast", Name: "a large answer that was sent keeps its room", Pkg: apiPkg, Test: "^TestALargeAnswerLetsOthersPass$",
+		File: "kvnode/etcdapi/fastsend.go",
+		Old:  "\t\t\tdone.release()\n",
+		New:  "",
+	},
+	{
+		Rule: "fast", Name: "a write that was sent is made again", Pkg: fastkvPkg, Test: "^TestAWriteIsNeverRepeated$",
+		File: "kvnode/fastkv/stream.go",
+		Old:  "\t\tif c.sent {\n\t\t\tc.err = status",
+		New:  "\t\tif false {\n\t\t\tc.err = status",
+	},
+	{
+		Rule: "fast", Name: "the server is not told who waits no longer", Pkg: fastkvPkg, Test: "^TestWaitsEnd$",
+		File: "kvnode/fastkv/stream.go",
+		Old:  "\tif c.sent {\n\t\ts.mu.waiting = append(",
+		New:  "\tif false {\n\t\ts.mu.waiting = append(",
+	},
+	{
+		Rule: "fast", Name: "who gave up before its message left is sent", Pkg: fastkvPkg, Test: "^TestWhoGivesUpIsNotSent$",
+		File: "kvnode/fastkv/flow.go",
+		Old:  "if c.Cancel || s.mu.under[c.ID] == c {",
+		New:  "if true {",
+	},
+	{
+		Rule: "fast", Name: "a piece overwrites what is behind the one before", Pkg: fastkvPkg, Test: "^TestPiecesOverwriteNothing$",
+		File: "kvnode/fastkv/flow.go",
+		Old:  "slices.Clip(a.Message)",
+		New:  "a.Message",
+		More: []Edit{{File: "kvnode/fastkv/flow.go", Old: "\t\"slices\"\n", New: ""}},
+	},
+	{
+		Rule: "fast", Name: "a member that hangs keeps its clients", Pkg: fastkvPkg, Test: "^TestASilentStreamIsLeft$",
+		File: "kvnode/fastkv/stream.go",
+		Old:  "return owed == 0 || now.UnixNano()-owed < int64(pause)",
+		New:  "return owed == 0 || true",
+	},
+	{
+		Rule: "fast", Name: "a stream to a follower is for good", Pkg: fastkvPkg, Test: "^TestTheLeaderIsFollowed$",
+		File: "kvnode/fastkv/flow.go",
+		Old:  "s.astray.Store(leader != 0 && leader != member)",
+		New:  "s.astray.Store(leader == 0 && leader != member)",
+	},
+	{
+		Rule: "fast", Name: "a server that does not know the service is asked all the time", Pkg: fastkvPkg, Test: "^TestAServerThatDoesNotKnowTheService$",
+		File: "kvnode/fastkv/streams.go",
+		Old:  "\t\tk.mu.pause = longAgain\n",
+		New:  "\t\tk.mu.pause = again\n",
+	},
+}
