@@ -43,7 +43,9 @@ type API struct {
 	deliveries deliveries
 	// inFlight counts unary requests under way.
 	inFlight atomic.Int64
-	times    times
+	// itemsBytes are those of all streams of service Fast.
+	itemsBytes atomic.Int64
+	times      times
 	// complain limits what is logged because of requests.
 	complain rate.Sometimes
 }
@@ -66,10 +68,9 @@ func (a *API) Close() {
 	a.leader.close()
 }
 
-// Register registers all services with s.
+// Register registers all of etcd's services with s.
 func (a *API) Register(s *grpc.Server) {
 	pb.RegisterKVServer(s, &kvServer{API: a})
-	a.registerFast(s)
 	pb.RegisterWatchServer(s, &watchServer{API: a})
 	pb.RegisterLeaseServer(s, &leaseServer{API: a})
 	pb.RegisterClusterServer(s, &clusterServer{API: a})

@@ -46,6 +46,7 @@
 //
 //	api := etcdapi.New(node, etcdapi.Config{})
 //	s := grpc.NewServer(api.ServerOptions()...)
+//	api.RegisterFast(s) // for package fastkv, unless s has interceptors of its own
 //	api.Register(s)
 //	go s.Serve(listener)
 //

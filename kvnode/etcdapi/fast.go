@@ -24,6 +24,12 @@ const (
 	// for each stream whose client does not read.
 	maxItems      = 4096
 	maxItemsBytes = 8 << 20
+	// allItemsBytes bounds those bytes of all streams together. Beyond it a stream that has
+	// fairItemsBytes itself is not read: whose client reads has less, and goes on. More:
+	// clients that do not read, on many streams, cost that much memory. Less: a few that
+	// are slow wait for their own answers sooner.
+	allItemsBytes  = 64 << 20
+	fairItemsBytes = 64 << 10
 )
 
 // fastStream is one stream of service Fast. Its requests, which are called items, are
@@ -50,8 +56,10 @@ type fastStream struct {
 	}
 }
 
-// registerFast registers service Fast. Its methods are those of the KV service.
-func (a *API) registerFast(s grpc.ServiceRegistrar) {
+// RegisterFast registers service Fast, by which package fastkv sends what would be calls of
+// the KV service. They pass the interceptors of ServerOptions, and no others that the server
+// has: one that has its own, to authorize calls, must not offer it. It comes before Register.
+func (a *API) RegisterFast(s grpc.ServiceRegistrar) {
 	s.RegisterService(&grpc.ServiceDesc{
 		ServiceName: fastwire.Service,
 		HandlerType: (*pb.KVServer)(nil),
@@ -122,18 +130,32 @@ func (s *fastStream) receive() error {
 // errEnded is what who receives is told when the stream has ended without it.
 var errEnded = errors.New("the stream has ended")
 
-// untilRoom returns once there is room for an item.
-func (s *fastStream) untilRoom() error {
+// untilRoom returns once there is room for an item with that ID.
+func (s *fastStream) untilRoom(id uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.mu.ended && (len(s.mu.under) >= maxItems || s.mu.bytes >= maxItemsBytes) {
+	for !s.mu.ended && s.fullLocked() {
 		s.mu.ready.Signal()
 		s.mu.room.Wait()
 	}
 	if s.mu.ended {
 		return errEnded
 	}
+	if s.mu.under[id] != nil {
+		return status.Errorf(codes.InvalidArgument, "kvnode: there is a request %d on the stream already that has no answer", id)
+	}
 	return nil
+}
+
+func (s *fastStream) fullLocked() bool {
+	return len(s.mu.under) >= maxItems || s.mu.bytes >= maxItemsBytes ||
+		s.mu.bytes >= fairItemsBytes && s.kv.itemsBytes.Load() >= allItemsBytes
+}
+
+// chargeLocked counts bytes, or no more if n is negative.
+func (s *fastStream) chargeLocked(n int) {
+	s.mu.bytes += n
+	s.kv.itemsBytes.Add(int64(n))
 }
 
 // end takes nothing more. Those under way are answered, if somebody is there, and then

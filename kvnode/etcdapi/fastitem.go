@@ -35,7 +35,7 @@ func (s *fastStream) take(data []byte, arrived time.Time) error {
 		s.giveUp(r.ID)
 		return nil
 	}
-	if err := s.untilRoom(); err != nil {
+	if err := s.untilRoom(r.ID); err != nil {
 		return err
 	}
 	if s.answerInPlace(r) {
@@ -57,6 +57,9 @@ func malformed(err error) error {
 	return status.Errorf(codes.InvalidArgument, "kvnode: a request on the stream cannot be read: %v", err)
 }
 
+// headerOverhead is what HTTP/2 counts for a header beside its bytes.
+const headerOverhead = 32
+
 // contextOf returns a context like that of a call of its own.
 func (s *fastStream) contextOf(r fastwire.Request, arrived time.Time) (context.Context, context.CancelFunc, error) {
 	ctx := s.items
@@ -64,7 +67,11 @@ func (s *fastStream) contextOf(r fastwire.Request, arrived time.Time) (context.C
 		return nil, nil, status.Errorf(codes.InvalidArgument, "kvnode: request %d has %d keys and values of metadata, want as many keys as values", r.ID, n)
 	} else if n > 0 {
 		own := make(metadata.MD, n/2)
+		size := 0
 		for i := 0; i < n; i += 2 {
+			if size += len(r.Metadata[i]) + len(r.Metadata[i+1]) + headerOverhead; size > maxHeaderBytes {
+				return nil, nil, status.Errorf(codes.InvalidArgument, "kvnode: request %d has metadata of more than %d bytes", r.ID, maxHeaderBytes)
+			}
 			own.Append(string(r.Metadata[i]), string(r.Metadata[i+1]))
 		}
 		ctx = metadata.NewIncomingContext(ctx, metadata.Join(own, s.md))
@@ -81,12 +88,12 @@ func (s *fastStream) contextOf(r fastwire.Request, arrived time.Time) (context.C
 func (s *fastStream) start(i *item) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mu.ended || s.mu.under[i.ID] != nil {
+	if s.mu.ended {
 		i.cancel()
-		return status.Errorf(codes.InvalidArgument, "kvnode: there is a request %d on the stream already that has no answer", i.ID)
+		return errEnded
 	}
 	s.mu.under[i.ID] = i
-	s.mu.bytes += i.size
+	s.chargeLocked(i.size)
 	s.working.Go(func() {
 		resp, err := s.call(i)
 		s.answer(i.ID, resp, err, nil)

@@ -38,11 +38,15 @@ func (s *fastStream) answer(id uint64, resp any, err error, buf []byte) []byte {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := s.mu.under[id]; i != nil {
+	i := s.mu.under[id]
+	switch {
+	case i != nil:
 		delete(s.mu.under, id)
-		s.mu.bytes -= i.size
+		s.chargeLocked(-i.size)
 		s.mu.room.Signal()
 		s.mu.ready.Signal()
+	case s.mu.ended:
+		return buf // nobody may send it
 	}
 	if r != nil {
 		s.mu.large = append(s.mu.large, &large{a, r})
@@ -52,10 +56,11 @@ func (s *fastStream) answer(id uint64, resp any, err error, buf []byte) []byte {
 	if last < 0 || len(s.mu.out[last]) > fastwire.MaxMessage {
 		s.mu.out = append(s.mu.out, s.who())
 		last++
+		s.chargeLocked(len(s.mu.out[last]))
 	}
 	before := len(s.mu.out[last])
 	s.mu.out[last] = fastwire.AppendAnswer(s.mu.out[last], a)
-	s.mu.bytes += len(s.mu.out[last]) - before
+	s.chargeLocked(len(s.mu.out[last]) - before)
 	return buf
 }
 
@@ -103,7 +108,7 @@ func (s *fastStream) next() (message []byte, after func(), ok bool) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.mu.bytes -= small
+		s.chargeLocked(-small)
 		s.mu.room.Signal()
 	}, true
 }

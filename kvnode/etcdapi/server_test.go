@@ -47,6 +47,7 @@ func startServer(tb testing.TB, cfg Config) *server {
 	s := &server{fakeNode: newFakeNode(tb), listen: bufconn.Listen(1 << 20)}
 	s.api = New(s.fakeNode, cfg)
 	g := grpc.NewServer(append(s.api.ServerOptions(), grpc.ChainUnaryInterceptor(countCalls))...)
+	s.api.RegisterFast(g)
 	s.api.Register(g)
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(s.listen) }()

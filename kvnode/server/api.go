@@ -41,8 +41,10 @@ func (s *Server) build() (err error) {
 		// Before the API, which makes the metrics of all methods there are.
 		status.Register(to, s)
 		s.locks.Register(to)
-		s.api.Register(to)
 	}
+	s.api.RegisterFast(s.grpc)
+	s.api.Register(s.inside)
+	s.api.Register(s.grpc)
 	s.registry, err = s.newRegistry(requests)
 	return err
 }

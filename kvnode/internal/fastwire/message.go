@@ -2,6 +2,7 @@ package fastwire
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -29,6 +30,13 @@ const (
 	tagResponse = 4<<3 | lenTag
 	tagMore     = 5<<3 | varint
 )
+
+// maxMetadata is how many keys and values a request has at most: as many as 64 KiB of
+// HTTP/2's headers can be, which counts 32 bytes for each pair besides. Without it an empty
+// one, of 2 bytes, would take 24 as soon as it is decoded, and more as a header.
+const maxMetadata = 4096
+
+var errMetadata = fmt.Errorf("more than %d keys and values of metadata", maxMetadata)
 
 // Request is one of a batch: a call of a unary method, or the end of the wait for one.
 type Request struct {
@@ -136,6 +144,9 @@ func (r *Request) Decode(data []byte) error {
 		case tagRequest:
 			r.Message = data
 		case tagMetadata:
+			if len(r.Metadata) == maxMetadata {
+				return errMetadata
+			}
 			r.Metadata = append(r.Metadata, data)
 		case tagTimeout:
 			r.Timeout = time.Duration(v)
