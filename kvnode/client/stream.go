@@ -40,6 +40,9 @@ func (s *stream) RecvMsg(m any) error {
 	if raw, ok := m.(*fastwire.Raw); ok && err == nil {
 		member, leader := fastwire.Who(*raw)
 		via.known.answered(via.name, member, leader)
+		if member != 0 && leader == 0 {
+			via.known.failed(via.name, time.Now()) // it led, and is alone: another may know more
+		}
 	}
 	if status.Code(err) == codes.Unavailable {
 		via.known.failed(via.name, time.Now())

@@ -15,7 +15,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// maxRequest is how large a request on the stream is at most. Larger: those that wait
+// maxRequest is how large a request on the stream is at most, with its metadata. Larger: those that wait
 // behind it wait longer, for nothing, since its own work is more than that of a call.
 const maxRequest = 64 << 10
 
@@ -25,7 +25,7 @@ func Use(c *clientv3.Client) { c.KV = clientv3.NewKVFromKVClient(New(c), c) }
 
 // New returns a client of the KV service over c's connection. Closing c ends it.
 func New(c *clientv3.Client) pb.KVClient {
-	return &client{KVClient: clientv3.RetryKVClient(c), streams: newStreams(c.Ctx(), c.ActiveConnection())}
+	return &client{KVClient: clientv3.RetryKVClient(c), streams: newStreams(c.Ctx(), c.ActiveConnection(), c.Endpoints)}
 }
 
 // client sends what it can by a stream, and all else by calls.
@@ -104,8 +104,12 @@ func (c *client) do(ctx context.Context, method string, in, out proto.Message, o
 	if md, ok := metadata.FromOutgoingContext(ctx); ok {
 		for key, values := range md {
 			for _, v := range values {
+				size += len(key) + len(v) + 32 // as HTTP/2 counts, and the server
 				r.Metadata = append(r.Metadata, []byte(key), []byte(v))
 			}
+		}
+		if size > maxRequest {
+			return errUnsent // or it would end the stream of all others
 		}
 	}
 	data, err := s.call(ctx, r)

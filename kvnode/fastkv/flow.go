@@ -66,9 +66,8 @@ func encode(calls []*call) (message []byte, rest []*call) {
 	return message, nil
 }
 
-// receive hands out answers until the stream ends. Whenever its member turns out not to
-// lead, it says so.
-func (s *stream) receive(astray func()) {
+// receive hands out answers until the stream ends.
+func (s *stream) receive() {
 	for {
 		var message fastwire.Raw
 		err := s.rpc.RecvMsg(&message)
@@ -78,9 +77,6 @@ func (s *stream) receive(astray func()) {
 		if err != nil {
 			s.end(err)
 			return
-		}
-		if s.astray.Load() {
-			astray()
 		}
 	}
 }
@@ -109,8 +105,14 @@ func (s *stream) answered(message fastwire.Raw) error {
 		s.forgetLocked(c)
 		close(c.done)
 	})
-	if member != 0 {
-		s.astray.Store(leader != 0 && leader != member)
+	switch {
+	case member == 0:
+	case leader == member:
+		s.member.Store(leads)
+	case leader != 0:
+		s.member.Store(follows)
+	default:
+		s.member.Store(alone)
 	}
 	return err
 }

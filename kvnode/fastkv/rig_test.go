@@ -34,7 +34,7 @@ func newRig(t *testing.T) *rig {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	r := &rig{t: t, streams: make(chan *served, 100)}
-	r.client = &client{KVClient: r.byCalls(), streams: newStreams(ctx, r)}
+	r.client = &client{KVClient: r.byCalls(), streams: newStreams(ctx, r, func() []string { return nil })}
 	return r
 }
 

@@ -15,12 +15,13 @@ import (
 
 // stream carries requests to one member. Two goroutines, one sends and one receives.
 type stream struct {
-	ctx    context.Context // ends with the stream
-	cancel context.CancelFunc
-	rpc    grpc.ClientStream
-	wake   chan struct{} // who sends; buffered by one
-	astray atomic.Bool   // the member does not lead, and knows who does
-	owed   atomic.Int64  // since when nothing was heard though an answer is due, in Unix nanoseconds; 0 if none is
+	ctx       context.Context // ends with the stream
+	cancel    context.CancelFunc
+	rpc       grpc.ClientStream
+	wake      chan struct{} // who sends; buffered by one
+	endpoints []string      // of the client when it was opened
+	member    atomic.Int32  // leads, follows or alone
+	owed      atomic.Int64  // since when nothing was heard though an answer is due, in Unix nanoseconds; 0 if none is
 
 	mu struct {
 		sync.Mutex
@@ -30,6 +31,13 @@ type stream struct {
 		over    bool             // nothing is taken any more
 	}
 }
+
+// What a member is, the best first.
+const (
+	leads   = iota
+	follows // and knows who leads
+	alone   // it knows nobody who does
+)
 
 // call is one request. Who takes it out of the stream's map ends it.
 type call struct {

@@ -3,12 +3,14 @@ package fastkv
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
@@ -33,6 +35,9 @@ const (
 type streams struct {
 	ctx  context.Context // of the client
 	conn grpc.ClientConnInterface
+	// endpoints are the client's. It may be told of others, by which its calls go at once;
+	// gRPC leaves a stream where it is.
+	endpoints func() []string
 
 	now atomic.Pointer[stream]
 	mu  struct {
@@ -45,15 +50,20 @@ type streams struct {
 	}
 }
 
-func newStreams(ctx context.Context, conn grpc.ClientConnInterface) *streams {
-	return &streams{ctx: ctx, conn: conn}
+// newStreams opens streams without the metadata that ctx may have: each request has its own,
+// and calls would not have those.
+func newStreams(ctx context.Context, conn grpc.ClientConnInterface, endpoints func() []string) *streams {
+	return &streams{ctx: metadata.NewOutgoingContext(ctx, nil), conn: conn, endpoints: endpoints}
 }
 
 // current returns the stream that requests go by, nil if there is none. It waits no longer
-// than pause for one that is being opened.
+// than pause for one that is being opened. While the member does not lead others are tried.
 func (k *streams) current(ctx context.Context) *stream {
 	now := time.Now()
-	if s := k.now.Load(); s.usable(now) {
+	if s := k.here(now); s != nil {
+		if s.member.Load() != leads {
+			k.open(now)
+		}
 		return s
 	}
 	opened, wait := k.open(now)
@@ -66,7 +76,12 @@ func (k *streams) current(ctx context.Context) *stream {
 		case <-ctx.Done():
 		}
 	}
-	if s := k.now.Load(); s.usable(time.Now()) {
+	return k.here(time.Now())
+}
+
+// here returns the stream if requests may go by it.
+func (k *streams) here(now time.Time) *stream {
+	if s := k.now.Load(); s.usable(now) && slices.Equal(s.endpoints, k.endpoints()) {
 		return s
 	}
 	return nil
@@ -89,7 +104,7 @@ func (k *streams) open(now time.Time) (opened <-chan struct{}, wait time.Duratio
 		s = k.replace(s, err)
 		if s != nil {
 			go s.send()
-			s.receive(func() { k.open(time.Now()) })
+			s.receive()
 		}
 	}()
 	return k.mu.opened, pause
@@ -105,7 +120,7 @@ func (k *streams) replace(s *stream, err error) *stream {
 	switch {
 	case status.Code(err) == codes.Unimplemented:
 		k.mu.pause = longAgain
-	case err != nil || s.astray.Load():
+	case err != nil || s.member.Load() != leads:
 		k.mu.pause = min(2*max(k.mu.pause, again), longAgain)
 	default:
 		k.mu.pause = again
@@ -116,7 +131,7 @@ func (k *streams) replace(s *stream, err error) *stream {
 	switch {
 	case err != nil:
 		return nil
-	case before.usable(now) && s.astray.Load():
+	case k.here(now) != nil && s.member.Load() >= max(before.member.Load(), follows):
 		s.cancel()
 		return nil
 	case before != nil:
@@ -137,6 +152,7 @@ func (k *streams) connect() (_ *stream, err error) {
 		}
 	}()
 	desc := &grpc.StreamDesc{StreamName: fastwire.Stream, ServerStreams: true, ClientStreams: true}
+	endpoints := k.endpoints() // before the stream is opened: it may miss a change
 	rpc, err := k.conn.NewStream(ctx, desc, fastwire.Method, grpc.ForceCodecV2(fastwire.NewCodec()), grpc.MaxCallRecvMsgSize(math.MaxInt32))
 	if err != nil {
 		return nil, err
@@ -146,6 +162,7 @@ func (k *streams) connect() (_ *stream, err error) {
 		return nil, err
 	}
 	s := newStream(ctx, cancel, rpc)
+	s.endpoints = endpoints
 	if err := s.answered(hello); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,46 @@
+package client
+
+import (
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
+)
+
+// says is a stream by which one message comes.
+type says struct {
+	grpc.ClientStream
+	message fastwire.Raw
+}
+
+func (s says) RecvMsg(m any) error {
+	into, _ := m.(*fastwire.Raw)
+	*into = s.message
+	return nil
+}
+
+// A member that has led and knows no leader any more is not asked for the next stream.
+func TestAStreamOfAMemberThatIsAlone(t *testing.T) {
+	for _, tc := range []struct {
+		message fastwire.Raw
+		want    bool
+	}{
+		{fastwire.AppendWho(nil, 1, 1), false},
+		{fastwire.AppendWho(nil, 1, 0), true},
+		{fastwire.AppendAnswer(nil, fastwire.Answer{ID: 1}), false}, // it says nothing about that
+	} {
+		k := newKnown()
+		k.answered("a", 1, 1)
+		c := &call{toLeader: true}
+		c.via.Store(&endpoint{name: "a", known: k})
+		var m fastwire.Raw
+		if err := (&stream{says{message: tc.message}, c}).RecvMsg(&m); err != nil {
+			t.Fatal(err)
+		}
+		if got := k.now.Load().rests("a", time.Now()); got != tc.want {
+			t.Errorf("after %x the leader is left alone: %v, want %v", tc.message, got, tc.want)
+		}
+	}
+}
