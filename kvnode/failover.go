@@ -66,9 +66,10 @@ func (l *raftLoop) hear(m *raftpb.Message) {
 	}
 }
 
-// refused tells that raft has just refused its vote to a candidate that lacks entries.
+// refused tells that raft has just refused its vote to a candidate that lacks entries, and not to
+// one whose first entries have overtaken its request.
 func (l *raftLoop) refused(m *raftpb.Message) {
-	if s := l.raw.BasicStatus(); s.GetTerm() == m.GetTerm() && s.GetVote() == raft.None {
+	if s := l.raw.BasicStatus(); s.GetTerm() == m.GetTerm() && s.GetVote() == raft.None && s.Lead == raft.None {
 		now := time.Now()
 		l.detector.Refused(now)
 		l.pollSoon(now)

@@ -151,7 +151,11 @@ func TestATransferIsToldFromSilence(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, n := range c.nodes {
 			s := n.Status().Suspicions
-			if n == old && s.FailOvers != [detector.NumWays]uint64{} || n != old && (s.Last.Way != detector.Transfer || s.FailOvers[detector.Transfer] != 1 || s.Last.Election > 500*time.Millisecond) {
+			// What the next leader sends first may overtake its request for a vote: then nothing says
+			// why it leads, but there was no silence either.
+			overtaken := n != next && s.Last == detector.FailOver{Hint: s.Last.Hint} && s.Last.Hint < 500*time.Millisecond && s.FalseAlarms == 0
+			told := s.Last.Way == detector.Transfer && s.FailOvers[detector.Transfer] == 1 && s.Last.Election <= 500*time.Millisecond
+			if n == old && s.FailOvers != [detector.NumWays]uint64{} || n != old && !told && !overtaken {
 				t.Errorf("%s, which led before: %v, saw %+v, want one transfer of those that did not", n.Name(), n == old, s)
 			}
 		}
