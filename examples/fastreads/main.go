@@ -1,7 +1,7 @@
 // Fastreads reads one key from a hundred goroutines at a time, by a stream.
 //
 //	go run ./cmd/kvnode demo    # and in another terminal
-//	go run ./examples/fastreads 127.0.0.1:2379 127.0.0.1:2381 127.0.0.1:2383
+//	go run ./examples/fastreads ADDRESS...    # what it prints behind --endpoints, with blanks
 package main
 
 import (

@@ -15,7 +15,7 @@
 //
 // # How a read is made linearizable
 //
-// The listener has a default (kvnode.Config.ReadMode). One request may ask for
+// The member has a default (kvnode.Config.ReadMode). One request may ask for
 // something else with the metadata x-lease-read: auto, lease, read-index, log
 // or serializable; it goes before RangeRequest.serializable. The trailers
 // x-lease-read-path and, under a lease, x-lease-remaining-ms say how the read

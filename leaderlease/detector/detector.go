@@ -199,7 +199,8 @@ func (d *Detector) still(now time.Time) {
 }
 
 // Refused tells that raft has refused to vote for the member whose request it stepped last, though
-// it has voted for nobody in that term: the candidate lacks an entry that this member has. If the
+// it has voted for nobody in that term and knows no leader of it, whose entries may have overtaken
+// the request: the candidate lacks an entry that this member has. If the
 // leader has named it, this member stands in its turn. The leader's word may overtake its entries.
 func (d *Detector) Refused(now time.Time) {
 	if !d.asked.IsZero() {

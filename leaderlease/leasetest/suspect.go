@@ -46,7 +46,7 @@ func (n *Node) refused(m *raftpb.Message) {
 	if n.detector == nil || m.GetType() != raftpb.MsgVote {
 		return
 	}
-	if s := n.raw.BasicStatus(); s.GetTerm() == m.GetTerm() && s.GetVote() == raft.None {
+	if s := n.raw.BasicStatus(); s.GetTerm() == m.GetTerm() && s.GetVote() == raft.None && s.Lead == raft.None {
 		n.detector.Refused(n.wall())
 		n.pollSoon()
 	}
