@@ -112,10 +112,10 @@ func (m *Member) Start() error {
 // await ends with the process.
 func (m *Member) await(r *run) {
 	_ = r.cmd.Wait() // ProcessState says it
+	close(r.done)    // first: who hears of the death asks how it ended
 	if !r.expected.Load() && m.died != nil {
 		m.died <- m
 	}
-	close(r.done)
 }
 
 // environment leaves out what configures servers: members are configured by their
