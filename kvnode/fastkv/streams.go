@@ -21,10 +21,10 @@ const (
 	// requests wait for one that is being opened. Shorter: slow answers cost a stream.
 	// Longer: requests go to a member that hangs for longer.
 	pause = time.Second
-	// again is after how long another stream is tried, doubled by each attempt that leads
-	// to no leader, but not above longAgain. Shorter: a server that does not know the
-	// service, or one that cannot be reached, is asked in vain more often. Longer: requests
-	// go by calls for longer, or by way of a follower.
+	// again is after how long another stream is tried once each endpoint had its turn,
+	// doubled by each attempt that leads to no leader, but not above longAgain. Shorter: a
+	// server that does not know the service, or one that cannot be reached, is asked in vain
+	// more often. Longer: requests go by calls for longer, or by way of a follower.
 	again     = 50 * time.Millisecond
 	longAgain = 10 * time.Second
 	// greeting is for how long a server may say nothing on a new stream.
@@ -47,6 +47,7 @@ type streams struct {
 		began   time.Time     // when it began
 		next    time.Time     // when the next one may
 		pause   time.Duration // before that
+		tries   int           // since one last led to a leader
 	}
 }
 
@@ -117,13 +118,16 @@ func (k *streams) replace(s *stream, err error) *stream {
 	defer k.mu.Unlock()
 	k.mu.opening = false
 	defer close(k.mu.opened)
+	k.mu.tries++
 	switch {
 	case status.Code(err) == codes.Unimplemented:
 		k.mu.pause = longAgain
-	case err != nil || s.member.Load() != leads:
-		k.mu.pause = min(2*max(k.mu.pause, again), longAgain)
+	case err == nil && s.member.Load() == leads:
+		k.mu.pause, k.mu.tries = again, 0
+	case k.mu.tries < len(k.endpoints()):
+		k.mu.pause = 0 // gRPC goes round them, so the leader may be the next
 	default:
-		k.mu.pause = again
+		k.mu.pause = min(2*max(k.mu.pause, again), longAgain)
 	}
 	now := time.Now()
 	k.mu.next = now.Add(k.mu.pause)

@@ -161,6 +161,29 @@ func TestTheLeaderIsFollowed(t *testing.T) {
 	})
 }
 
+// gRPC goes round the endpoints. So each has its turn at once: a client that has just begun
+// would else ask a follower for half a second.
+func TestEachEndpointHasItsTurnAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		three := []string{"a", "b", "c"}
+		r.client.streams.endpoints = func() []string { return three }
+		end := asked(func() error { _, err := r.get(t.Context()); return err })
+		s := r.accept(2)
+		s.answer(s.next().ID, &pb.RangeResponse{})
+		if err := <-end; err != nil {
+			t.Fatal(err)
+		}
+		r.wantBy(s, "while the second is asked")
+		r.accept(2)
+		synctest.Wait()
+		r.wantBy(s, "while the third is asked")
+		good := r.accept(1)
+		synctest.Wait()
+		r.wantBy(good, "by the leader's")
+	})
+}
+
 // What a call alone can do is done by a call.
 func TestWhatNeedsACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
