@@ -28,6 +28,8 @@ type Server struct {
 	Flags []string
 	// PIDs are those of members that were started.
 	PIDs []int
+	// cluster is what was started.
+	cluster *wire.Cluster
 }
 
 // WirePlan is what layer c measures.
@@ -232,7 +234,7 @@ func (s *Suite) start(ctx context.Context, srv *Server) error {
 		return err
 	}
 	s.later(cluster.Close)
-	srv.Endpoints, srv.PIDs = cluster.Endpoints, cluster.PIDs()
+	srv.cluster, srv.Endpoints, srv.PIDs = cluster, cluster.Endpoints, cluster.PIDs()
 	return nil
 }
 
@@ -246,7 +248,7 @@ func (s *Suite) wire(ctx context.Context, p *WirePlan, c *connected, arm *WireAr
 		return err
 	}
 	s.Report.AddLoad(report.Measurement{Layer: p.Layer, Group: w.group(), Arm: arm.Name, Round: round}, res)
-	if took := res.Read.Path(arm.Path); arm.Via != AllInTurn && took < res.Read.Done*9/10 {
+	if took := res.Read.Path(arm.Path); arm.Path != load.PathUnknown && took < res.Read.Done*9/10 {
 		s.Report.Note("Only %d of %d reads of arm %s (%s) were served by path %s: it measured something else too.",
 			took, res.Read.Done, arm.Name, w.group(), arm.Path)
 	}
