@@ -150,6 +150,8 @@ with 100 puts in a transaction.
   scans    one key with limit 1, a page of 500, and the count of all keys
   streams  10,000 streams of watches on 16 connections
   compaction --physical, at the newest revision: what is in use when it returns
+  restart  the data directory, how soon a member that joins has all keys, and how soon
+           a linearizable read is answered when all members were killed
 
 With no --start, etcd is measured beside kvnode if the shell finds one, and kvnode
 alone if not. It needs Linux.`

@@ -59,7 +59,7 @@ func TestEachSubcommandMeasures(t *testing.T) {
 		{"keepalive", tiny("keepalive", "--leases=10", "--streams=2", "--members=1,3"), []string{"at=leader/members=1 keep-alive", "at=follower/members=3 keep-alive"}, true},
 		{"size", tiny("size", "--keys=200", "--streams=40", "--connections=2", "--start="+kvnodeName+"="+self+","+memberCommand), []string{
 			"kvnode: 3 members", "2,000 puts", "40 watch streams on 2 connections", "200 keys are loaded", "of it anonymous", "longest stall of a get",
-			"count of 200", "20 keys × 10 versions", "compaction --physical of 180 versions", "in use when it has returned",
+			"count of 200", "a new member has them after", "from the start to a read", "20 keys × 10 versions", "compaction --physical of 180 versions", "in use when it has returned",
 		}, true},
 		{"wire", tiny("wire", "--clients=2", "--keys=16"), []string{"read-index", "lease 100%", "kvnode: 3 members"}, true},
 	} {
@@ -120,7 +120,9 @@ func TestSizesAreMeasuredInTurnOnServersThatBeginEmpty(t *testing.T) {
 		"size: round 1, start kvnode, keys", "size: round 1, start etcd, keys",
 		"size: round 1, keys, kvnode", "size: round 1, keys, etcd",
 		"size: round 1, keys after a rest, etcd", "size: round 1, keys after a rest, kvnode",
-		"size: round 1, scans, kvnode", "size: round 1, scans, etcd", "size: who leads now", "size: stop",
+		"size: round 1, scans, kvnode", "size: round 1, scans, etcd",
+		"size: round 1, a new member, etcd", "size: round 1, a new member, kvnode",
+		"size: round 1, a restart, kvnode", "size: round 1, a restart, etcd", "size: who leads now", "size: stop",
 	}
 	plan := s.Names()
 	from := max(slices.Index(plan, want[0]), 0)

@@ -66,6 +66,8 @@ func (s *Suite) Size(p SizePlan) {
 			{"keys", puts(p.Keys), s.keys},
 			{"keys after a rest", p.Warmup, s.rested},
 			{"scans", time.Duration(len(atsize.Scans())*scans) * scanTime, s.scans},
+			{"a new member", puts(p.Keys) / 4, s.joined},
+			{"a restart", puts(p.Keys) / 4, s.restarted},
 		})
 		s.fresh(&p, round, "versions", []sizePart{
 			{"versions", puts(p.Keys) + p.Warmup, s.versions},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leaderlease/go/internal/bench/atsize"
 	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/internal/bench/wire"
 	"github.com/leaderlease/go/internal/pause"
 )
 
@@ -80,6 +81,38 @@ func (s *Suite) scans(ctx context.Context, c *sized) error {
 		s.figure(c, report.Figure{Row: row, What: "CPU of all members", Unit: report.Nanoseconds, Value: float64(cpu) / scans})
 	}
 	return nil
+}
+
+// joined measures how soon a new member has what the others have.
+func (s *Suite) joined(ctx context.Context, c *sized) error {
+	row := fmt.Sprintf("%s keys on the disk", count(c.plan.Keys))
+	disk, err := c.cluster.Disk()
+	if err != nil {
+		return err
+	}
+	s.figure(c, report.Figure{Row: row, What: "largest data directory", Unit: report.Bytes, Value: float64(disk)})
+	took, err := c.cluster.Join(ctx)
+	c.Endpoints, c.PIDs = c.cluster.Endpoints, c.cluster.PIDs() // it may come to lead
+	s.figure(c, report.Figure{Row: row, What: "a new member has them after", Unit: report.Nanoseconds, Value: float64(took)})
+	return err
+}
+
+// restarted measures how soon members serve again that were all killed.
+func (s *Suite) restarted(ctx context.Context, c *sized) error {
+	took, err := c.cluster.Restart(ctx)
+	if err != nil {
+		return err
+	}
+	c.PIDs = c.cluster.PIDs()
+	row := fmt.Sprintf("%s keys on the disk", count(c.plan.Keys))
+	s.figure(c, report.Figure{Row: row, What: "all are killed; from the start to a read", Unit: report.Nanoseconds, Value: float64(took)})
+	if err := s.restedMemory(ctx, c, fmt.Sprintf("%s keys after the restart", count(c.plan.Keys))); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	c.roles, err = wire.Find(ctx, c.Endpoints)
+	return err
 }
 
 // versions measures keys that were written again and again.
