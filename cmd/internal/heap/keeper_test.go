@@ -3,6 +3,7 @@ package heap
 import (
 	"math"
 	"runtime"
+	"runtime/debug"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -28,6 +29,21 @@ func TestTheLimitLeavesRoom(t *testing.T) {
 		if got := k.limit(sample{live: tc.live}); got > tc.want || got < tc.want-100 {
 			t.Errorf("%s: limit() = %d, want %d", tc.name, got, tc.want)
 		}
+	}
+}
+
+// Of much data there is less garbage. What Keep sets is what was set before, when it ends.
+func TestMuchDataHasLessGarbage(t *testing.T) {
+	for live, want := range map[uint64]int{0: 100, large - 1: 100, large: 50, 10 << 30: 50} {
+		if got := (&keeper{}).percent(sample{live: live}); got != want {
+			t.Errorf("with %d bytes alive: percent() = %d, want %d", live, got, want)
+		}
+	}
+	set := debug.SetGCPercent(77)
+	defer debug.SetGCPercent(set)
+	Keep()()
+	if got := debug.SetGCPercent(77); got != 77 {
+		t.Errorf("afterwards the collector lets garbage grow to %d %%, want 77 as before", got)
 	}
 }
 
