@@ -225,10 +225,12 @@ func TestAnotherClustersErrorsAreNotTheLeaders(t *testing.T) {
 func TestAForwardedRequestIsNotStuckWithTheOldLeader(t *testing.T) {
 	p := startPair(t)
 	p.leader.grant(t, 7, 60)
-	asked := make(chan struct{}, 10)
+	asked, left := make(chan struct{}, 10), make(chan time.Duration, 10)
 	p.leader.ttl.onTTL = func(ctx context.Context, _ int64) error {
 		asked <- struct{}{}
 		<-ctx.Done()
+		deadline, _ := ctx.Deadline()
+		left <- time.Until(deadline)
 		return ctx.Err()
 	}
 	answered := make(chan error, 1)
@@ -241,6 +243,9 @@ func TestAForwardedRequestIsNotStuckWithTheOldLeader(t *testing.T) {
 	p.follower.setLeader(testMember)
 	if err := <-answered; !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		t.Errorf("KeepAliveOnce() = %v, want the new leader's answer", err)
+	}
+	if n := <-left; n < time.Second {
+		t.Errorf("the old leader was waited for until %v before the request's deadline, want not at all", n)
 	}
 }
 
