@@ -217,6 +217,10 @@ api: ## public names against those of the library's last release
 generate: ## Go code of the .proto files taken from etcd; changes nothing if they have not changed
 	$(GO) run -C tools/proto .
 
+.PHONY: release
+release: ## archives of kvnode and leasebench for six platforms, with SBOMs and sums, in dist: VERSION=v0.2.0, the tag of the commit
+	$(GO) run ./internal/release build $(VERSION) dist
+
 .PHONY: tidy
 tidy: ## go mod tidy in each module, as if all were published
 	$(GO) run ./internal/release tidy

@@ -1,6 +1,7 @@
-// Command release packs the modules of this repository as a module proxy serves
-// them, so that what a user will get can be tried before it is published.
+// Command release makes what is published: archives of the programs, and the modules of this
+// repository as a module proxy serves them, so that what a user will get can be tried before.
 //
+//	go run ./internal/release build VERSION DIR [OS/ARCH...]    archives, SBOMs and sums in DIR
 //	go run ./internal/release pack DIR    a file proxy with all modules in DIR
 //	go run ./internal/release try DIR     the same under a version of their own, which it prints
 //	go run ./internal/release tidy        go mod tidy in each module
@@ -29,6 +30,12 @@ func run(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	switch {
+	case len(args) >= 3 && args[0] == "build":
+		on, err := platformsOf(args[3:])
+		if err != nil {
+			return err
+		}
+		return build(ctx, ".", args[1], args[2], on)
 	case len(args) == 2 && args[0] == "pack":
 		all, err := modules.All(".")
 		if err != nil {
@@ -40,7 +47,7 @@ func run(args []string) error {
 	case len(args) == 1 && args[0] == "tidy":
 		return tidy(ctx, ".")
 	default:
-		return fmt.Errorf("%q is none of: pack DIR, try DIR, tidy", args)
+		return fmt.Errorf("%q is none of: build VERSION DIR [OS/ARCH...], pack DIR, try DIR, tidy", args)
 	}
 }
 
