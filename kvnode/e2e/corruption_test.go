@@ -25,24 +25,12 @@ func TestAnAlteredStoreRaisesCorrupt(t *testing.T) {
 	c := startCluster(t, onlyKvnode(t), "--corrupt-check-time=1s")
 	ctx := deadline(t)
 	m := follower(ctx, t, c)
-	status, err := m.WaitStatus(ctx)
-	must(t, err)
-	id := status.Header.GetMemberId()
 	lead, err := c.Leader(ctx)
 	must(t, err)
 	cl, err := lead.Client()
 	must(t, err)
 	defer cl.Close()
-	_, err = cl.Put(ctx, "key", "sound")
-	must(t, err)
-	must(t, checkpoint(ctx, m))
-	newer, err := cl.Put(ctx, "key", "newer")
-	must(t, err)
-	mustServe(t, m) // its log has what its store.db has not
-	kill(t, m)
-	alter(t, m, newer.Header.GetRaftTerm(), "key", "wrong")
-	must(t, m.Start())
-	awaitCorrupt(ctx, t, cl, id)
+	awaitCorrupt(ctx, t, cl, makeDiffer(ctx, t, cl, m))
 	if _, err := cl.Put(ctx, "key", "later"); !errors.Is(err, rpctypes.ErrCorrupt) {
 		t.Errorf("Put() = %v under the alarm, want %v", err, rpctypes.ErrCorrupt)
 	}
@@ -65,6 +53,23 @@ func TestAnAlteredStoreRaisesCorrupt(t *testing.T) {
 	_, err = cl.AlarmDisarm(ctx, &clientv3.AlarmMember{})
 	must(t, err)
 	mustServe(t, c.Members()...)
+}
+
+// makeDiffer restarts a member with a store.db of which one value is altered, and returns its ID.
+func makeDiffer(ctx context.Context, t *testing.T, cl *clientv3.Client, m *procs.Member) (id uint64) {
+	t.Helper()
+	status, err := m.WaitStatus(ctx)
+	must(t, err)
+	_, err = cl.Put(ctx, "key", "sound")
+	must(t, err)
+	must(t, checkpoint(ctx, m))
+	newer, err := cl.Put(ctx, "key", "newer")
+	must(t, err)
+	mustServe(t, m) // its log has what its store.db has not
+	kill(t, m)
+	alter(t, m, newer.Header.GetRaftTerm(), "key", "wrong")
+	must(t, m.Start())
+	return status.Header.GetMemberId()
 }
 
 // checkpoint has a member bring its store.db up to what it has applied now.

@@ -133,19 +133,26 @@ func TestAlertsAndDashboardFindTheirSeries(t *testing.T) {
 // unanswered returns the expressions that find no series now, with what is missing.
 func unanswered(t *testing.T, c *procs.Cluster, exprs map[string]string) map[string][]string {
 	t.Helper()
+	pages := metricsOf(t, c)
+	lacking := make(map[string][]string)
+	for name, expr := range exprs {
+		if none := missing(expr, pages); len(none) > 0 {
+			lacking[name] = none
+		}
+	}
+	return lacking
+}
+
+// metricsOf returns the pages of metrics of all members that answer.
+func metricsOf(t *testing.T, c *procs.Cluster) string {
+	t.Helper()
 	var pages strings.Builder
 	for _, m := range c.Members() {
 		if code, body := page(t.Context(), m, "/metrics"); code == http.StatusOK {
 			pages.Write(body)
 		}
 	}
-	lacking := make(map[string][]string)
-	for name, expr := range exprs {
-		if none := missing(expr, pages.String()); len(none) > 0 {
-			lacking[name] = none
-		}
-	}
-	return lacking
+	return pages.String()
 }
 
 // anchor is what a heading is called in a link.

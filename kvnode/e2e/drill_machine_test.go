@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,8 @@ type machines struct {
 	t   *testing.T
 	dir string // of what is made here; files of the test only
 	env []string
+	// between is what the test does between two blocks of one name.
+	between string
 	// mounted means that a disk of its own was to be had.
 	mounted bool
 	// mu is held by who starts and stops members: units, and the test.
@@ -47,12 +50,16 @@ func newMachines(t *testing.T, p procs.Program) *machines {
 	must(t, os.Mkdir(bin, 0o700))
 	must(t, os.Mkdir(m.path("conf"), 0o700))
 	must(t, os.Symlink(p.Path, filepath.Join(bin, "kvnode")))
+	for name, script := range standIns {
+		m.standIn(name, script)
+	}
 	must(t, os.Symlink(binaryPath(t, "etcdctl"), filepath.Join(bin, "etcdctl")))
 	self, err := os.Executable()
 	must(t, err)
 	script := fmt.Sprintf("#!/bin/sh\nexec env %s=%s %s \"$@\"\n", systemctlEnv, m.listen(), self)
 	must(t, os.WriteFile(filepath.Join(bin, "systemctl"), []byte(script), 0o700))
 	m.set("PATH", bin+":"+os.Getenv("PATH"))
+	m.set("BIN", bin)
 	m.set("CONF", m.path("conf"))
 	m.set("DATA", filepath.Dir(m.Members()[0].Dir))
 	m.set("BACKUP", m.dir)
@@ -60,6 +67,7 @@ func newMachines(t *testing.T, p procs.Program) *machines {
 	m.urls("http")
 	m.common("")
 	for _, one := range m.Members() {
+		one.Program.Path = filepath.Join(bin, "kvnode") // which an upgrade replaces
 		one.Flags = []string{"--config-file=" + filepath.Join(m.path("conf"), one.Name+".yaml")}
 	}
 	return m
@@ -91,19 +99,22 @@ func (m *machines) common(yaml string) {
 func (m *machines) perform(name string) {
 	m.t.Helper()
 	begin := time.Now()
-	script := strings.Join(commands(m.t, name), "")
+	script := strings.Join(commands(m.t, name), m.between)
 	if out, err := m.sh(script); err != nil {
 		m.t.Fatalf("drill:%s of %s: %v:\n%s", name, procedures, err, out[max(0, len(out)-outputTail):])
 	}
 	m.t.Logf("drill:%s took %v", name, time.Since(begin).Round(10*time.Millisecond))
 }
 
+// ended ends what the commands have left in the background.
+const ended = "trap 'kill ${!-} 2>/dev/null || :' EXIT\n"
+
 // sh runs commands behind those that all have in common, until one fails.
 func (m *machines) sh(script string) (string, error) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), blockTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-eux", "-c", strings.Join(commands(m.t, "setup"), "")+script)
+	cmd := exec.CommandContext(ctx, "sh", "-eux", "-c", ended+strings.Join(commands(m.t, "setup"), "")+script)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = m.dir, m.env, time.Second
 	out, err := cmd.CombinedOutput()
 	return string(out), errors.Join(err, ctx.Err())
@@ -141,6 +152,12 @@ func (m *machines) listen() string {
 func (m *machines) systemctl(words []string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if slices.Equal(words, []string{"daemon-reload"}) {
+		return nil
+	}
+	if len(words) > 2 && words[0] == "enable" && words[1] == "--now" {
+		words = append([]string{"start"}, words[2:]...)
+	}
 	if len(words) < 2 {
 		return fmt.Errorf("systemctl %q: what, and to which unit?", words)
 	}
@@ -157,6 +174,15 @@ func (m *machines) systemctl(words []string) error {
 }
 
 func act(verb string, one *procs.Member) error {
+	switch verb {
+	case "is-active":
+		if !one.Running() {
+			return errors.New("inactive")
+		}
+		return nil
+	case "disable":
+		return nil
+	}
 	stops, starts := verb == "stop" || verb == "restart", verb == "start" || verb == "restart"
 	if !stops && !starts {
 		return fmt.Errorf("systemctl knows no %s", verb)

@@ -1,12 +1,16 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
 // procedures is where operators find the commands that the drills perform.
@@ -44,13 +48,17 @@ func commands(t *testing.T, name string) []string {
 	return all[name]
 }
 
-// Every marker of the page is of a drill.
+// unmarked counts the blocks of sh without a marker right before them: nobody performs them.
+func unmarked(text string) int {
+	return strings.Count(text, "\n```sh\n") - strings.Count(text, " -->\n```sh\n")
+}
+
+// Every block of commands of the page is of a drill.
 func TestDrillsAreThoseOfThePage(t *testing.T) {
-	text, err := os.ReadFile(procedures)
+	text := string(read(t, procedures))
+	all, err := blocks(text)
 	must(t, err)
-	all, err := blocks(string(text))
-	must(t, err)
-	want := []string{"setup", "found"}
+	want := []string{"variables", "setup", "found"}
 	for _, d := range drills {
 		want = append(want, d.blocks...)
 	}
@@ -59,10 +67,88 @@ func TestDrillsAreThoseOfThePage(t *testing.T) {
 			t.Errorf("no drill performs drill:%s of %s", name, procedures)
 		}
 	}
-	if n := strings.Count(string(text), "drill:"); n != len(marker.FindAllString(string(text), -1)) {
-		t.Errorf("%s has %d words drill:, and %d markers: one is written in another way", procedures, n, len(marker.FindAllString(string(text), -1)))
+	if n := strings.Count(text, "drill:"); n != len(marker.FindAllString(text, -1)) {
+		t.Errorf("%s has %d words drill:, and %d markers: one is written in another way", procedures, n, len(marker.FindAllString(text, -1)))
+	}
+	if n := unmarked(text); n != 0 {
+		t.Errorf("%s has %d blocks of sh without a marker", procedures, n)
+	}
+	if n := unmarked("a\n```sh\ntrue\n```\n<!-- drill:a -->\n```sh\ntrue\n```\n"); n != 1 {
+		t.Errorf("unmarked() = %d, want the first of two", n)
 	}
 	if _, err := blocks("<!-- drill:a -->\n\n```sh\nx\n```\n"); err == nil {
 		t.Error("a marker that is not next to its commands is not found out")
+	}
+}
+
+// The block that readers change has variables that the drills have values of their own for, and
+// nothing else.
+func TestThePageSetsWhatTheDrillsSet(t *testing.T) {
+	values := make(map[string]bool)
+	for _, name := range []string{"CONF", "DATA", "BIN", "UNITS", "BACKUP", "PROMETHEUS", "ARCHIVES", "VERSION", "PLATFORM", "TOKEN", "M1", "M1_PEER", "ALL"} {
+		values[name] = true
+	}
+	for line := range strings.Lines(commands(t, "variables")[0]) {
+		line, _, _ = strings.Cut(line, " #")
+		for word := range strings.FieldsSeq(line) {
+			name, _, ok := strings.Cut(word, "=")
+			if !ok || !values[name] {
+				t.Errorf("the page sets %s, which no drill has a value for", word)
+			}
+			delete(values, name)
+		}
+	}
+	if len(values) > 0 {
+		t.Errorf("the page does not set %v", values)
+	}
+}
+
+// metricOfThePage is a metric that the page names, with its labels left out. Names with an ellipsis
+// stand for several.
+var metricOfThePage = regexp.MustCompile("`((?:kvnode|leaderlease|etcd|process)_[a-z0-9_]+)[`{]")
+
+// tlsMetrics are on members with certificates.
+const tlsMetrics = "kvnode_tls_"
+
+// metricsIn returns the metrics that a text names, those of TLS or the others.
+func metricsIn(text string, tls bool) (names []string) {
+	for _, m := range metricOfThePage.FindAllStringSubmatch(text, -1) {
+		if strings.HasPrefix(m[1], tlsMetrics) == tls {
+			names = append(names, m[1])
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// nowhere returns the metrics that no page of metrics has.
+func nowhere(names []string, pages string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.Contains(pages, "# TYPE "+name+" ") })
+}
+
+// Metrics that operators are told to look at are there, on members of a cluster that has failed over.
+func TestMetricsOfThePageAreThere(t *testing.T) {
+	c := startCluster(t, onlyKvnode(t))
+	ctx := deadline(t)
+	leader, err := c.Leader(ctx)
+	must(t, err)
+	must(t, leader.Kill())
+	must(t, leader.Start())
+	cl, err := c.Client()
+	must(t, err)
+	defer cl.Close()
+	must(t, load.Retry(ctx, func(ctx context.Context) error { _, err := cl.Put(ctx, "k", "v"); return err }))
+	names := metricsIn(string(read(t, procedures)), false)
+	if len(names) < 50 {
+		t.Errorf("%s names %d metrics, want all that it had", procedures, len(names))
+	}
+	for none := nowhere(names, metricsOf(t, c)); len(none) > 0; none = nowhere(names, metricsOf(t, c)) {
+		if ctx.Err() != nil {
+			t.Fatalf("%s names these, which no member has: %q", procedures, none)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if got := nowhere(metricsIn("`kvnode_ready`, `kvnode_readyy`, `kvnode_tls_x` and `kvnode_alarm{type=\"x\"}`", false), "# TYPE kvnode_ready gauge\n"); !slices.Equal(got, []string{"kvnode_alarm", "kvnode_readyy"}) {
+		t.Errorf("nowhere() = %q, want what no page has", got)
 	}
 }

@@ -3,15 +3,11 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
 )
 
 // drill is a procedure of the page: blocks are the markers of its commands.
@@ -22,13 +18,20 @@ type drill struct {
 }
 
 var drills = []drill{
+	{"a cluster is installed and watched", []string{"install", "watch", "alert", "slow"}, drillInstall},
 	{"a dead member is replaced", []string{"replace"}, drillReplace},
+	{"a member is added and removed", []string{"add", "remove"}, drillAdd},
+	{"a member moves", []string{"moved"}, drillMoved},
+	{"a member's data differs", []string{"differs"}, drillDiffers},
 	{"a majority is lost for good", []string{"majority-look", "majority"}, drillMajority},
 	{"a backup is restored", []string{"backup", "backup-restore"}, drillBackup},
+	{"a version is upgraded, and back", []string{"upgrade", "downgrade"}, drillUpgrade},
+	{"the election timeout is changed", []string{"timeouts"}, drillTimeouts},
+	{"members are far apart", []string{"far"}, drillFar},
+	{"certificates are made and changed", []string{"certificates-make", "certificates-use", "certificates-try", "certificates"}, drillCertificates},
 	{"a disk is full", []string{"disk"}, drillDisk},
 	{"the store is full", []string{"nospace"}, drillNoSpace},
-	{"certificates are changed", []string{"certificates"}, drillCertificates},
-	{"a member moves", []string{"moved"}, drillMoved},
+	{"an etcd is replaced", []string{"migrate"}, drillMigrate},
 }
 
 // What operators are told to do works as it is written, command by command.
@@ -45,7 +48,7 @@ func TestDrill(t *testing.T) {
 // A command that fails ends the drill, wherever it is.
 func TestDrillEndsAtTheFirstFailure(t *testing.T) {
 	m := newMachines(t, onlyKvnode(t))
-	for _, script := range []string{"false\ntrue", "conf m1\ntrue", "systemctl start kvnode@m9\ntrue", "systemctl mask kvnode@m1\ntrue", "etcdctl get\ntrue", "echo $UNSET\ntrue"} {
+	for _, script := range []string{"false\ntrue", "conf m1\ntrue", "systemctl start kvnode@m9\ntrue", "systemctl mask kvnode@m1\ntrue", "systemctl is-active kvnode@m1\ntrue", "docker push kvnode\ntrue", "etcdctl get\ntrue", "echo $UNSET\ntrue"} {
 		if out, err := m.sh(script + "\n"); err == nil {
 			t.Errorf("sh(%q) = %s, want an error", script, out)
 		}
@@ -80,20 +83,6 @@ func (m *machines) destroy(name string) {
 	one := m.member(name)
 	must(m.t, one.Kill())
 	must(m.t, one.Wipe())
-}
-
-func drillReplace(t *testing.T, m *machines) {
-	m.perform("found")
-	a, _ := memberClients(t, m.Cluster)
-	puts(t, a, "k", 10)
-	m.destroy("m3")
-	m.perform("replace")
-	must(t, m.member("m4").Use(func(c *clientv3.Client) error {
-		if n, _ := count(t, c, "k"); n != 10 {
-			t.Errorf("m4 has %d of 10 keys", n)
-		}
-		return nil
-	}))
 }
 
 // Some of what was acknowledged is in a checkpoint, some in the log behind it.
@@ -150,34 +139,4 @@ func drillNoSpace(t *testing.T, m *machines) {
 		t.Fatal(err)
 	}
 	m.perform("nospace")
-}
-
-func drillCertificates(t *testing.T, m *machines) {
-	for name, ca := range map[string]*tlstest.Authority{"tls": tlstest.New(t, "old"), "new": tlstest.New(t, "new")} {
-		dir := m.path(name)
-		must(t, os.Mkdir(dir, 0o700))
-		tlstest.Write(t, dir, "ca.crt", ca.PEM)
-		ca.Issue([]string{"127.0.0.1"}).Write(dir, "member")
-		ca.Issue(nil, tlstest.For("root")).Write(dir, "client")
-	}
-	dir := m.path("tls")
-	ca, cert, key := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "member.crt"), filepath.Join(dir, "member.key")
-	m.common(fmt.Sprintf("client-transport-security: {cert-file: %[2]s, key-file: %[3]s, trusted-ca-file: %[1]s, client-cert-auth: true}\n"+
-		"peer-transport-security: {cert-file: %[2]s, key-file: %[3]s, trusted-ca-file: %[1]s, client-cert-auth: true}\n", ca, cert, key))
-	m.set("TLS", dir)
-	m.set("NEW", m.path("new"))
-	m.set("ETCDCTL_CACERT", ca)
-	m.set("ETCDCTL_CERT", filepath.Join(dir, "client.crt"))
-	m.set("ETCDCTL_KEY", filepath.Join(dir, "client.key"))
-	m.urls("https")
-	m.perform("found")
-	m.perform("certificates")
-}
-
-func drillMoved(t *testing.T, m *machines) {
-	m.perform("found")
-	a, _ := memberClients(t, m.Cluster)
-	puts(t, a, "k", 10)
-	// The unit of m3 is on the new machine from then on: it is the same here.
-	m.perform("moved")
 }

@@ -1,0 +1,85 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+func drillTimeouts(t *testing.T, m *machines) {
+	m.perform("found")
+	before := m.pids()
+	m.perform("timeouts")
+	for i, pid := range m.pids() {
+		if pid == before[i] {
+			t.Errorf("m%d was not restarted", i+1)
+		}
+	}
+	out, err := m.sh("kvnode serve --config-file \"$CONF/m1.yaml\" --print-config\n")
+	if err != nil || !strings.Contains(out, "election-timeout: 2000 ") {
+		t.Errorf("--print-config = %s, %v, want an election timeout of 2000", out, err)
+	}
+}
+
+// Settings for members that are far apart start, elect, serve, and hold a lease. That they do so where
+// messages take their time is shown in kvnode/far_test.go.
+func drillFar(t *testing.T, m *machines) {
+	m.perform("far")
+	m.perform("found")
+	a, _ := memberClients(t, m.Cluster)
+	puts(t, a, "k", 10)
+	for ctx := deadline(t); !m.somebodyHolds(ctx); {
+		if ctx.Err() != nil {
+			t.Fatal("no member holds the leader lease")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// somebodyHolds reports whether a member says that it holds the leader lease, for as long as the page
+// says: 750 ms.
+func (m *machines) somebodyHolds(ctx context.Context) bool {
+	for _, one := range m.Members()[:3] {
+		code, body := page(ctx, one, "/metrics")
+		text := string(body)
+		if code == http.StatusOK && strings.Contains(text, "\nleaderlease_held{group=\"kvnode\"} 1\n") && strings.Contains(text, "\nleaderlease_duration_seconds{group=\"kvnode\"} 0.75\n") {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *machines) pids() (all []int) {
+	for _, one := range m.Members()[:3] {
+		all = append(all, one.PID())
+	}
+	return all
+}
+
+// drillUpgrade goes from what is built here to the release, and back.
+func drillUpgrade(t *testing.T, m *machines) {
+	m.release()
+	m.perform("found")
+	a, _ := memberClients(t, m.Cluster)
+	puts(t, a, "k", 10)
+	m.perform("upgrade")
+	m.runsRelease(true)
+	m.perform("downgrade")
+	m.runsRelease(false)
+	if n, _ := count(t, a, "k"); n != 10 {
+		t.Errorf("%d of 10 keys are there", n)
+	}
+}
+
+// runsRelease expects all members to run the release, or none.
+func (m *machines) runsRelease(want bool) {
+	m.t.Helper()
+	for _, one := range m.Members()[:3] {
+		_, body := page(m.t.Context(), one, "/metrics")
+		if got := strings.Contains(string(body), "kvnode_build_info{version=\""+releaseVersion+"\"} 1"); got != want {
+			m.t.Errorf("%s runs %s: %v, want %v", one.Name, releaseVersion, got, want)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// releaseVersion is that of the archives which the drills install.
+const releaseVersion = "v0.0.1"
+
+// archives makes a release of the last commit for this machine, as `make release` does, and returns
+// the directory that it is in.
+var archives = sync.OnceValues(func() (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return "", err
+	}
+	clone, dir := filepath.Join(binDir, "clone"), filepath.Join(binDir, "dist")
+	for _, step := range []struct {
+		in   string
+		args []string
+	}{
+		{".", []string{"git", "clone", "-q", "--depth=1", "file://" + root, clone}},
+		{clone, []string{"git", "tag", releaseVersion}},
+		{clone, []string{"go", "run", "./internal/release", "build", releaseVersion, dir, runtime.GOOS + "/" + runtime.GOARCH}},
+	} {
+		cmd := exec.CommandContext(ctx, step.args[0], step.args[1:]...)
+		cmd.Dir = step.in
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%q: %w\n%s", step.args, err, out)
+		}
+	}
+	return dir, nil
+})
+
+// standIns are programs that the page names and a test must not run. They look whether what they are
+// told of is there.
+var standIns = map[string]string{
+	"useradd": `test "$*" = "--system kvnode"`,
+	// Each file that the Containerfile copies is in the directory.
+	"docker": `test "$1 $2 $4" = "build -t -f"
+awk '$1 == "COPY" { print $(NF-1) }' "$5" | while read -r name; do test -s "$6/$name" || exit 1; done`,
+	"kubectl": `case "$1 $2" in
+"apply -f") grep -q '^kind: StatefulSet$' "$3" ;;
+"rollout status") grep -q "^metadata: {name: ${3#statefulset/}," deploy/kubernetes/kvnode.yaml ;;
+*) exit 1 ;;
+esac`,
+}
+
+// release gives the machines the archives of a release.
+func (m *machines) release() {
+	m.t.Helper()
+	dir, err := archives()
+	must(m.t, err)
+	m.set("ARCHIVES", dir)
+	m.set("VERSION", releaseVersion)
+	m.set("PLATFORM", runtime.GOOS+"_"+runtime.GOARCH)
+}
+
+// standIn puts a program into the place of one of the machine's.
+func (m *machines) standIn(name, script string) {
+	m.t.Helper()
+	must(m.t, os.WriteFile(filepath.Join(m.path("bin"), name), []byte("#!/bin/sh\nset -e\n"+script+"\n"), 0o700))
+}
+
+// needs makes do without a program that is not installed here, and says so.
+func (m *machines) needs(name string) {
+	m.t.Helper()
+	if _, err := exec.LookPath(name); err != nil {
+		m.t.Logf("LEFT OUT: what %s would say: %v", name, err)
+		m.standIn(name, "true")
+	}
+}
+
+func drillInstall(t *testing.T, m *machines) {
+	m.release()
+	m.needs("systemd-analyze")
+	m.needs("promtool")
+	for _, dir := range []string{"units", "prometheus"} {
+		must(t, os.Mkdir(m.path(dir), 0o700))
+		m.set(strings.ToUpper(dir), m.path(dir))
+	}
+	m.perform("install")
+	out, err := m.sh("kvnode --version\n")
+	if err != nil || !strings.Contains(out, "kvnode Version: "+releaseVersion) {
+		t.Errorf("kvnode --version = %s, %v, want %s", out, err, releaseVersion)
+	}
+	unit := string(read(t, filepath.Join(m.path("units"), "kvnode@.service")))
+	if want := fmt.Sprintf("ExecStart=%s/kvnode serve --config-file %s/%%i.yaml\n", m.path("bin"), m.path("conf")); !strings.Contains(unit, want) {
+		t.Errorf("the unit is\n%swant in it %s", unit, want)
+	}
+	// systemd takes a unit with settings that it does not know, and says so.
+	if out, err := m.sh("systemd-analyze verify \"$UNITS/kvnode@.service\"\n"); err != nil || strings.Contains(out, "ignoring") {
+		t.Errorf("systemd-analyze verify = %s, %v", out, err)
+	}
+	m.perform("found")
+	m.perform("watch")
+	m.perform("slow")
+	m.perform("alert")
+	var prometheus struct {
+		Scrapes []struct {
+			Static []struct{ Targets []string } `yaml:"static_configs"`
+		} `yaml:"scrape_configs"`
+	}
+	must(t, yaml.Unmarshal(read(t, filepath.Join(m.path("prometheus"), "prometheus.yml")), &prometheus))
+	if got, want := fmt.Sprint(prometheus.Scrapes), fmt.Sprintf("[{[{%v}]}]", m.Endpoints()[:3]); got != want {
+		t.Errorf("Prometheus scrapes %s, want %s", got, want)
+	}
+}

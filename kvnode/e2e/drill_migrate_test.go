@@ -1,0 +1,38 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/leaderlease/go/internal/procs"
+)
+
+// drillMigrate has clients write to the etcd while it is copied. They stop when the page says so.
+func drillMigrate(t *testing.T, m *machines) {
+	from := newCluster(t, procs.Config{Program: program(t, etcd), Size: 1, Prefix: "etcd"})
+	must(t, from.Serve(deadline(t)))
+	m.set("ETCD", "http://"+from.Endpoints()[0])
+	old, _ := memberClients(t, from)
+	puts(t, old, "before/", 100)
+	m.perform("found")
+	a, _ := memberClients(t, m.Cluster)
+	m.between = "until test -e stopped; do sleep 0.1; done\n"
+	late := make(chan error, 1)
+	ctx := deadline(t)
+	go func() {
+		var err error
+		for i := 0; i < 100 && err == nil; i++ {
+			_, err = old.Put(ctx, fmt.Sprint("late/", i), "v")
+		}
+		late <- errors.Join(err, os.WriteFile(m.path("stopped"), nil, 0o600))
+	}()
+	m.perform("migrate")
+	must(t, <-late)
+	for _, prefix := range []string{"before/", "late/"} {
+		if n, _ := count(t, a, prefix); n != 100 {
+			t.Errorf("%d of 100 keys %s are there", n, prefix)
+		}
+	}
+}
