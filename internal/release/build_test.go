@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"debug/buildinfo"
@@ -16,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/leaderlease/go/internal/modules"
 )
@@ -191,5 +193,26 @@ func TestPlatformsAreNamed(t *testing.T) {
 	}
 	if _, err := platformsOf([]string{"linux"}); err == nil {
 		t.Error("platformsOf(linux) = nil, want an error")
+	}
+}
+
+// Windows gets a zip, whose files are of one time, too.
+func TestZipsAreOfOneTime(t *testing.T) {
+	dir, at := t.TempDir(), time.Date(2026, 1, 2, 3, 4, 6, 0, time.FixedZone("", 3600))
+	program := filepath.Join(dir, "a.exe")
+	if err := os.WriteFile(program, []byte("MZ"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path, err := writeArchive(filepath.Join(dir, "a"), true, []file{{"a.exe", program, 0o755}}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := zip.OpenReader(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	if f := archive.File[0]; filepath.Ext(path) != ".zip" || f.Name != "a.exe" || f.Mode() != 0o755 || f.Modified.Format(time.RFC3339) != "2026-01-02T02:04:06Z" {
+		t.Errorf("%s has %s with mode %v of %v, want a.exe of %v in UTC", path, f.Name, f.Mode(), f.Modified, at)
 	}
 }
