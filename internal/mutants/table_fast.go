@@ -97,8 +97,14 @@ var fasts = []Mutant{
 	{
 		Rule: "fast", Name: "a member that hangs keeps its clients", Pkg: fastkvPkg, Test: "^TestASilentStreamIsLeft$",
 		File: "kvnode/fastkv/stream.go",
-		Old:  "return owed == 0 || now.UnixNano()-owed < int64(pause)",
+		Old:  "return owed == 0 || now.Sub(s.opened)-owed < pause",
 		New:  "return owed == 0 || true",
+	},
+	{
+		Rule: "fast", Name: "a clock that is set forward ends a stream", Pkg: fastkvPkg, Test: "^TestAClockThatIsSet$",
+		File: "kvnode/fastkv/stream.go",
+		Old:  "now.Sub(s.opened)-owed < pause",
+		New:  "now.Round(0).Sub(s.opened)-owed < pause",
 	},
 	{
 		Rule: "fast", Name: "a stream to a follower is for good", Pkg: fastkvPkg, Test: "^TestTheLeaderIsFollowed$",

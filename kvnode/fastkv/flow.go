@@ -25,7 +25,7 @@ func (s *stream) send() {
 			var message []byte
 			message, rest = encode(rest)
 			// What is sent may be answered before SendMsg returns.
-			s.owed.CompareAndSwap(0, time.Now().UnixNano())
+			s.owed.CompareAndSwap(0, max(int64(time.Since(s.opened)), 1))
 			if err := s.rpc.SendMsg(fastwire.Raw(message)); err != nil {
 				return // who receives learns why
 			}

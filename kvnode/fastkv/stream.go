@@ -21,7 +21,8 @@ type stream struct {
 	wake      chan struct{} // who sends; buffered by one
 	endpoints []string      // of the client when it was opened
 	member    atomic.Int32  // leads, follows or alone
-	owed      atomic.Int64  // since when nothing was heard though an answer is due, in Unix nanoseconds; 0 if none is
+	opened    time.Time
+	owed      atomic.Int64 // since when nothing was heard though an answer is due, in nanoseconds after opened; 0 if none is
 
 	mu struct {
 		sync.Mutex
@@ -51,7 +52,7 @@ type call struct {
 }
 
 func newStream(ctx context.Context, cancel context.CancelFunc, rpc grpc.ClientStream) *stream {
-	s := &stream{ctx: ctx, cancel: cancel, rpc: rpc, wake: make(chan struct{}, 1)}
+	s := &stream{ctx: ctx, cancel: cancel, rpc: rpc, wake: make(chan struct{}, 1), opened: time.Now()}
 	s.mu.under = make(map[uint64]*call)
 	return s
 }
@@ -61,8 +62,8 @@ func (s *stream) usable(now time.Time) bool {
 	if s == nil || s.ctx.Err() != nil {
 		return false
 	}
-	owed := s.owed.Load()
-	return owed == 0 || now.UnixNano()-owed < int64(pause)
+	owed := time.Duration(s.owed.Load())
+	return owed == 0 || now.Sub(s.opened)-owed < pause
 }
 
 // call makes a request and returns its response.
