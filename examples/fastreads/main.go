@@ -30,7 +30,9 @@ func run(ctx context.Context, out io.Writer, endpoints []string) error {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	fastkv.Use(c) // all else is clientv3 as it is
+	if err := fastkv.Use(c); err != nil { // all else is clientv3 as it is
+		return err
+	}
 
 	if _, err := c.Put(ctx, "greeting", "hello"); err != nil {
 		return err

@@ -113,6 +113,12 @@ var fasts = []Mutant{
 		New:  "",
 	},
 	{
+		Rule: "fast", Name: "a namespace is lost by a stream", Pkg: fastkvPkg, Test: "^TestUseLosesNoWrapper$",
+		File: "kvnode/fastkv/fastkv.go",
+		Old:  "!reflect.DeepEqual(c.KV, clientv3.NewKV(c))",
+		New:  "reflect.DeepEqual(c, nil)",
+	},
+	{
 		Rule: "fast", Name: "a server that does not know the service is asked all the time", Pkg: fastkvPkg, Test: "^TestAServerThatDoesNotKnowTheService$",
 		File: "kvnode/fastkv/streams.go",
 		Old:  "\t\tk.mu.pause = longAgain\n",

@@ -91,7 +91,9 @@ func (s *server) client(tb testing.TB) *clientv3.Client {
 		tb.Fatal(err)
 	}
 	if streamed.on {
-		fastkv.Use(c)
+		if err := fastkv.Use(c); err != nil {
+			tb.Fatal(err)
+		}
 	}
 	tb.Cleanup(func() {
 		if err := c.Close(); err != nil {

@@ -2,11 +2,13 @@
 //
 // A call of gRPC costs both sides many times what a read under a lease does. After
 //
-//	fastkv.Use(client)
+//	err := fastkv.Use(client)
 //
 // all gets, puts, deletes and transactions of client that wait at the same time leave in
 // one message, and their answers come back so: the more goroutines use the client, the
-// less each request costs. Call it before anything is made of the client, such as a session.
+// less each request costs. Call it before anything is made of the client, such as a session,
+// and before its KV is wrapped, in a namespace say: Use fails on a KV that is, as the wrapper
+// would be lost.
 //
 // # What stays as it is
 //

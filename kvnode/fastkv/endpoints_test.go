@@ -76,7 +76,9 @@ func TestOtherEndpoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	Use(c)
+	if err := Use(c); err != nil {
+		t.Fatal(err)
+	}
 	for i, want := range []int64{1, 2} {
 		if i == 1 {
 			c.SetEndpoints(second)

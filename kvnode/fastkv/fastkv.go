@@ -3,6 +3,8 @@ package fastkv
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,7 +23,16 @@ const maxRequest = 64 << 10
 
 // Use makes all of c.KV's requests go by a stream, those of its methods and of what is
 // made of it afterwards: transactions, sessions, locks. Closing c ends the stream.
-func Use(c *clientv3.Client) { c.KV = clientv3.NewKVFromKVClient(New(c), c) }
+//
+// It fails, and leaves c as it is, if c.KV is not what clientv3 has made it: a namespace that
+// it was given, say, would be lost. Give it that afterwards.
+func Use(c *clientv3.Client) error {
+	if !reflect.DeepEqual(c.KV, clientv3.NewKV(c)) {
+		return fmt.Errorf("fastkv: the client's KV, a %T, is not the one that clientv3 has made, and would be lost: wrap it after Use", c.KV)
+	}
+	c.KV = clientv3.NewKVFromKVClient(New(c), c)
+	return nil
+}
 
 // New returns a client of the KV service over c's connection. Closing c ends it.
 func New(c *clientv3.Client) pb.KVClient {

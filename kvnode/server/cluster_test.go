@@ -122,7 +122,9 @@ func clientWith(t *testing.T, opts []grpc.DialOption, servers ...*Server) *clien
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	if streamed {
-		fastkv.Use(c)
+		if err := fastkv.Use(c); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return c
 }

@@ -206,10 +206,12 @@ func (s *Suite) connect(ctx context.Context, c *connected, p *WirePlan) error {
 		if err != nil {
 			return err
 		}
-		if via == ByStream {
-			conns.ByStreams()
-		}
 		s.later(conns.Close)
+		if via == ByStream {
+			if err := conns.ByStreams(); err != nil {
+				return err
+			}
+		}
 		c.conns[via] = conns
 	}
 	return c.conns[Leader].Fill(find)

@@ -75,10 +75,12 @@ func Dial(endpoints []string, concurrent int, keys Keys, opts ...grpc.DialOption
 }
 
 // ByStreams has the clients send by streams from now on.
-func (c *Conns) ByStreams() {
+func (c *Conns) ByStreams() error {
+	var errs []error
 	for _, to := range c.clients {
-		fastkv.Use(to)
+		errs = append(errs, fastkv.Use(to))
 	}
+	return errors.Join(errs...)
 }
 
 func newClient(endpoints ...string) (*clientv3.Client, error) { return kvclient.New(nil, endpoints) }

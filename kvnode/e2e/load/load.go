@@ -76,11 +76,11 @@ func Start(ctx context.Context, members []*procs.Member, cfg Config) (*Load, err
 	if cfg.Streams {
 		err = errors.Join(err, l.connect(&l.streams))
 	}
+	for _, conn := range l.streams {
+		err = errors.Join(err, fastkv.Use(conn))
+	}
 	if err != nil {
 		return nil, errors.Join(err, kvclient.Close(l.conns), kvclient.Close(l.streams))
-	}
-	for _, conn := range l.streams {
-		fastkv.Use(conn)
 	}
 	ctx, l.stop = context.WithCancel(ctx)
 	for i := range cfg.Clients {
