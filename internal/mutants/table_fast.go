@@ -95,6 +95,12 @@ var fasts = []Mutant{
 		More: []Edit{{File: "kvnode/fastkv/flow.go", Old: "\t\"slices\"\n", New: ""}},
 	},
 	{
+		Rule: "fast", Name: "all of an answer is kept that is too large", Pkg: fastkvPkg, Test: "^TestAnAnswerAboveTheLimit$",
+		File: "kvnode/fastkv/flow.go",
+		Old:  "c.answer, a.More = nil, false",
+		New:  "c.answer = append(c.answer, a.Message...)",
+	},
+	{
 		Rule: "fast", Name: "a member that hangs keeps its clients", Pkg: fastkvPkg, Test: "^TestASilentStreamIsLeft$",
 		File: "kvnode/fastkv/stream.go",
 		Old:  "return owed == 0 || now.Sub(s.opened)-owed < pause",

@@ -123,12 +123,9 @@ func (c *client) do(ctx context.Context, method string, in, out proto.Message, o
 			return errUnsent // or it would end the stream of all others
 		}
 	}
-	data, err := s.call(ctx, r)
+	data, err := s.call(ctx, r, receive)
 	if err != nil {
 		return err
-	}
-	if len(data) > receive {
-		return status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", len(data), receive) // gRPC's words
 	}
 	if err := proto.Unmarshal(data, out); err != nil {
 		return status.Errorf(codes.Internal, "grpc: failed to unmarshal the received message: %v", err)

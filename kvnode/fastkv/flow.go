@@ -91,16 +91,19 @@ func (s *stream) answered(message fastwire.Raw) error {
 		if c == nil {
 			return // its client waits no longer
 		}
-		if c.answer == nil {
+		switch n := len(c.answer) + len(a.Message); {
+		case n > c.receive: // whatever follows
+			c.answer, a.More = nil, false
+			c.err = status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", n, c.receive) // gRPC's words
+		case a.Code != 0:
+			c.err = status.Error(codes.Code(a.Code), string(a.Text))
+		case c.answer == nil:
 			c.answer = slices.Clip(a.Message) // what follows is another's
-		} else {
+		default:
 			c.answer = append(c.answer, a.Message...)
 		}
 		if a.More {
 			return
-		}
-		if a.Code != 0 {
-			c.err = status.Error(codes.Code(a.Code), string(a.Text))
 		}
 		s.forgetLocked(c)
 		close(c.done)

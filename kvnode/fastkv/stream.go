@@ -45,6 +45,7 @@ type call struct {
 	fastwire.Request
 
 	deadline time.Time // zero if there is none
+	receive  int       // how large its answer may be
 	sent     bool      // or about to be; under the lock of stream
 	answer   []byte
 	err      error
@@ -66,9 +67,9 @@ func (s *stream) usable(now time.Time) bool {
 	return owed == 0 || now.Sub(s.opened)-owed < pause
 }
 
-// call makes a request and returns its response.
-func (s *stream) call(ctx context.Context, r fastwire.Request) ([]byte, error) {
-	c := &call{Request: r, done: make(chan struct{})}
+// call makes a request and returns its response, which may have so many bytes.
+func (s *stream) call(ctx context.Context, r fastwire.Request, receive int) ([]byte, error) {
+	c := &call{Request: r, receive: receive, done: make(chan struct{})}
 	c.deadline, _ = ctx.Deadline()
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
 // wantCall fails unless the next read is a call.
@@ -208,7 +210,7 @@ func TestWhatNeedsACall(t *testing.T) {
 	})
 }
 
-// An answer above the limit fails as that of a call.
+// An answer above the limit fails as that of a call, and no more of it is kept than may be.
 func TestAnAnswerAboveTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -217,6 +219,14 @@ func TestAnAnswerAboveTheLimit(t *testing.T) {
 		s.answer(s.next().ID, &pb.RangeResponse{Count: 1})
 		if err := <-end; status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "larger than max (2 vs. 1)") {
 			t.Errorf("2 bytes where 1 may come = %v", err)
+		}
+		end = asked(func() error { _, err := r.get(t.Context(), grpc.MaxCallRecvMsgSize(100)); return err })
+		id := s.next().ID
+		for range 3 { // without an end
+			s.answers <- fastwire.AppendAnswer(nil, fastwire.Answer{ID: id, Message: make([]byte, 60), More: true})
+		}
+		if err := <-end; status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "larger than max (120 vs. 100)") {
+			t.Errorf("two pieces of 60 bytes where 100 may come = %v", err)
 		}
 	})
 }
