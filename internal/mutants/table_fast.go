@@ -58,6 +58,13 @@ var fasts = []Mutant{
 		New:  "ctx.Err() != nil && !errors.Is(nil, rpctypes.ErrGRPCStopped)",
 	},
 	{
+		Rule: "fast", Name: "a stream that requires a leader is cut with its requests", Pkg: apiPkg, Test: "^TestAStreamThatRequiresALeader$",
+		File: "kvnode/etcdapi/intercept.go",
+		Old:  "info.FullMethod == fastwire.Method || !requiresLeader",
+		New:  "!requiresLeader",
+		More: []Edit{{File: "kvnode/etcdapi/intercept.go", Old: "\n\t\"github.com/leaderlease/go/kvnode/internal/fastwire\"\n", New: ""}},
+	},
+	{
 		Rule: "fast", Name: "what is under way goes on when its client has gone", Pkg: apiPkg, Test: "^TestTheEndOfAStream$",
 		File: "kvnode/etcdapi/fast.go",
 		Old:  "\t\ts.cancel(err)\n",

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
 // interceptUnary bounds a request in number and time, refuses it if it requires
@@ -84,14 +86,15 @@ func (a *API) interceptWaiting(ctx context.Context, req any, info *grpc.UnarySer
 	return handle(ctx, req)
 }
 
-// interceptStream does the same for a stream, except that it has no bounds.
+// interceptStream does the same for a stream, except that it has no bounds. On one of
+// service Fast each request that requires a leader is refused as a call is.
 func (a *API) interceptStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = a.recovered(info.FullMethod, p)
 		}
 	}()
-	if !requiresLeader(ss.Context()) {
+	if info.FullMethod == fastwire.Method || !requiresLeader(ss.Context()) {
 		return handle(srv, ss)
 	}
 	return a.whileLed(ss, func(led grpc.ServerStream) error { return handle(srv, led) })
