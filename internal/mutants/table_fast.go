@@ -42,14 +42,26 @@ var fasts = []Mutant{
 	{
 		Rule: "fast", Name: "items without an answer are not counted", Pkg: apiPkg, Test: "^TestItemsThatNeverEnd$",
 		File: "kvnode/etcdapi/fast.go",
-		Old:  "len(s.mu.under) >= maxItems || s.mu.bytes >= maxItemsBytes ||",
-		New:  "s.mu.bytes >= maxItemsBytes ||",
+		Old:  "len(s.mu.under) >= maxItems || s.tooMany(s.mu.bytes)",
+		New:  "s.tooMany(s.mu.bytes)",
 	},
 	{
 		Rule: "fast", Name: "answers that nobody takes are not counted", Pkg: apiPkg, Test: "^TestAClientThatDoesNotRead$",
 		File: "kvnode/etcdapi/fast.go",
-		Old:  "len(s.mu.under) >= maxItems || s.mu.bytes >= maxItemsBytes ||",
-		New:  "len(s.mu.under) >= maxItems ||",
+		Old:  "len(s.mu.under) >= maxItems || s.tooMany(s.mu.bytes)",
+		New:  "len(s.mu.under) >= maxItems",
+	},
+	{
+		Rule: "fast", Name: "answers that come all at once have no bound", Pkg: apiPkg, Test: "^TestAnswersThatComeAtOnce$",
+		File: "kvnode/etcdapi/fastitem.go",
+		Old:  "\t\t\ts.untilTaken()\n",
+		New:  "",
+	},
+	{
+		Rule: "fast", Name: "requests without an answer count for their bytes alone", Pkg: apiPkg, Test: "^TestItemsInACrowd$",
+		File: "kvnode/etcdapi/fastitem.go",
+		Old:  "len(data) + itemBytes",
+		New:  "len(data)",
 	},
 	{
 		Rule: "fast", Name: "a member that stops drops what is under way", Pkg: apiPkg, Test: "^TestAStreamOfAMemberThatStops$",
@@ -158,13 +170,13 @@ var fasts = []Mutant{
 	{
 		Rule: "fast", Name: "many streams that are not read have no bound together", Pkg: apiPkg, Test: "^TestManyStreamsThatAreNotRead$",
 		File: "kvnode/etcdapi/fast.go",
-		Old:  "s.mu.bytes >= fairItemsBytes && s.kv.itemsBytes.Load() >= allItemsBytes",
+		Old:  "bytes >= fairItemsBytes && s.kv.itemsBytes.Load() >= allItemsBytes",
 		New:  "false",
 	},
 	{
 		Rule: "fast", Name: "those who do not read stop those who do", Pkg: apiPkg, Test: "^TestManyStreamsThatAreNotRead$",
 		File: "kvnode/etcdapi/fast.go",
-		Old:  "s.mu.bytes >= fairItemsBytes && s.kv",
+		Old:  "bytes >= fairItemsBytes && s.kv",
 		New:  "s.kv",
 	},
 	{

@@ -20,10 +20,15 @@ import (
 const (
 	// maxItems bounds the requests of one stream that have no answer yet, maxItemsBytes
 	// their bytes and those of the answers that have not been sent. Beyond either the
-	// stream is not read. Fewer: a client of many goroutines waits. More: as much memory
-	// for each stream whose client does not read.
+	// stream is not read, and beyond the second, of answers alone, who has another one
+	// waits. Fewer: a client of many goroutines waits. More: as much memory for each
+	// stream whose client does not read.
 	maxItems      = 4096
 	maxItemsBytes = 8 << 20
+	// itemBytes is what a request without an answer counts for beside its bytes, as it has
+	// a goroutine. Fewer: many streams of clients that do not read have more of those. More:
+	// maxItemsBytes is reached before maxItems.
+	itemBytes = 1 << 10
 	// allItemsBytes bounds those bytes of all streams together. Beyond it a stream that has
 	// fairItemsBytes itself is not read: whose client reads has less, and goes on. More:
 	// clients that do not read, on many streams, cost that much memory. Less: a few that
@@ -43,14 +48,18 @@ type fastStream struct {
 	chain  grpc.UnaryServerInterceptor
 	md     metadata.MD // of the stream
 	place  place       // of who receives
+	// answering is held by the item that is being answered. Others wait, with their answers
+	// not encoded.
+	answering chan struct{}
 
 	working sync.WaitGroup
 	mu      struct {
 		sync.Mutex
-		room, ready sync.Cond // for who receives, for who sends
+		room, ready sync.Cond // for who receives and the item that is being answered, for who sends
 		ended       bool      // nothing is taken any more
 		under       map[uint64]*item
-		bytes       int
+		asked       int      // bytes of those
+		bytes       int      // asked, and of the answers that have not been sent
 		out         [][]byte // messages; the last one grows
 		large       []*large
 	}
@@ -72,9 +81,7 @@ func serveFast(srv any, stream grpc.ServerStream) error {
 	if !ok {
 		return status.Errorf(codes.Internal, "%T is no KV service", srv)
 	}
-	s := &fastStream{kv: kv, stream: stream, chain: chain(kv.unary())}
-	s.mu.room.L, s.mu.ready.L = &s.mu, &s.mu
-	s.mu.under = make(map[uint64]*item)
+	s := newFastStream(kv, stream)
 	s.md, _ = metadata.FromIncomingContext(stream.Context())
 	s.place.init(s.md)
 	// Items outlive a stream that ends because the member stops: like calls of their own
@@ -83,6 +90,13 @@ func serveFast(srv any, stream grpc.ServerStream) error {
 	s.items, s.cancel = context.WithCancelCause(items)
 	defer s.cancel(nil)
 	return s.run()
+}
+
+func newFastStream(kv *kvServer, stream grpc.ServerStream) *fastStream {
+	s := &fastStream{kv: kv, stream: stream, chain: chain(kv.unary()), answering: make(chan struct{}, 1)}
+	s.mu.room.L, s.mu.ready.L = &s.mu, &s.mu
+	s.mu.under = make(map[uint64]*item)
+	return s
 }
 
 // run serves the stream until its client, its connection or the member ends it.
@@ -148,8 +162,12 @@ func (s *fastStream) untilRoom(id uint64) error {
 }
 
 func (s *fastStream) fullLocked() bool {
-	return len(s.mu.under) >= maxItems || s.mu.bytes >= maxItemsBytes ||
-		s.mu.bytes >= fairItemsBytes && s.kv.itemsBytes.Load() >= allItemsBytes
+	return len(s.mu.under) >= maxItems || s.tooMany(s.mu.bytes)
+}
+
+// tooMany reports whether the stream has so many bytes that it must not have more.
+func (s *fastStream) tooMany(bytes int) bool {
+	return bytes >= maxItemsBytes || bytes >= fairItemsBytes && s.kv.itemsBytes.Load() >= allItemsBytes
 }
 
 // chargeLocked counts bytes, or no more if n is negative.
@@ -164,7 +182,7 @@ func (s *fastStream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.ended = true
-	s.mu.room.Signal()
+	s.mu.room.Broadcast()
 	s.mu.ready.Signal()
 }
 

@@ -19,9 +19,7 @@ func TestAStreamThatHasAnsweredAllOwesNothing(t *testing.T) {
 	for _, leased := range []bool{true, false} {
 		onStream(t, func(r *fastRig) {
 			r.leased.Store(leased)
-			s := &fastStream{kv: &kvServer{API: r.api}}
-			s.mu.room.L, s.mu.ready.L = &s.mu, &s.mu
-			s.mu.under = make(map[uint64]*item)
+			s := newFastStream(&kvServer{API: r.api}, nil)
 			for i := range uint64(100) {
 				s.answer(i, &pb.RangeResponse{Count: 1}, nil, nil)
 				_, after, _ := s.next()
@@ -128,6 +126,57 @@ func TestAStreamThatHasEndedOwesNothing(t *testing.T) {
 	if n := api.itemsBytes.Load(); n != 0 {
 		t.Errorf("a stream that has ended is charged for %d bytes, want 0", n)
 	}
+}
+
+// Answers that come all at once, since what their requests have waited for has come, are no
+// more than a stream may have.
+func TestAnswersThatComeAtOnce(t *testing.T) {
+	onStream(t, func(r *fastRig) {
+		const size, batch = 16 << 10, 1024
+		if _, err := r.Propose(r.ctx, &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("k"), Value: make([]byte, size)}}); err != nil {
+			t.Fatal(err)
+		}
+		leave := make(chan struct{})
+		r.onRead = func(context.Context, kvnode.ReadMode) error { <-leave; return nil }
+		for i := range maxItems / batch {
+			r.in <- r.items(i*batch, batch, "Range", getK)
+			synctest.Wait()
+		}
+		close(leave)
+		synctest.Wait()
+		requests := maxItems * (itemBytes + 64)
+		if n := int(r.api.itemsBytes.Load()); n < maxItemsBytes || n > maxItemsBytes+requests+2*size {
+			t.Errorf("%d answers of %d bytes, which nobody reads, take %d bytes, want %d, and %d for requests", maxItems, size, n, maxItemsBytes, requests)
+		}
+		for range maxItems {
+			if a := r.next(); a.Code != 0 || len(a.Message) < size {
+				t.Fatalf("an answer is %v %s, %d bytes", codes.Code(a.Code), a.Text, len(a.Message))
+			}
+		}
+	})
+}
+
+// While streams whose clients do not read have all the bytes there are, a stream has few
+// requests without an answer, however short: each has a goroutine.
+func TestItemsInACrowd(t *testing.T) {
+	onStream(t, func(r *fastRig) {
+		r.api.itemsBytes.Add(allItemsBytes)
+		r.onRead = hang
+		const batch = 16
+		sent := 0
+		for full := false; !full; {
+			synctest.Wait()
+			select {
+			case r.in <- r.items(sent, batch, "Range", getK):
+				sent += batch
+			default:
+				full = true
+			}
+		}
+		if few := fairItemsBytes / itemBytes; sent < few/2 || sent > few+2*batch {
+			t.Errorf("%d requests without an answer are taken, want about %d", sent, few)
+		}
+	})
 }
 
 // Requests on a stream pass none of the interceptors that who embeds the API has added, such

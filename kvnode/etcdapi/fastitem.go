@@ -41,7 +41,7 @@ func (s *fastStream) take(data []byte, arrived time.Time) error {
 	if s.answerInPlace(r) {
 		return nil
 	}
-	i := &item{size: len(data)}
+	i := &item{size: len(data) + itemBytes}
 	// The message and what else came with it need not stay for as long as this item does.
 	if err := i.Decode(bytes.Clone(data)); err != nil {
 		return malformed(err)
@@ -93,11 +93,17 @@ func (s *fastStream) start(i *item) error {
 		return errEnded
 	}
 	s.mu.under[i.ID] = i
+	s.mu.asked += i.size
 	s.chargeLocked(i.size)
 	s.working.Go(func() {
+		defer i.cancel()
 		resp, err := s.call(i)
+		if _, ok := resp.(*weighed); !ok { // which has room of its own
+			s.answering <- struct{}{}
+			defer func() { <-s.answering }()
+			s.untilTaken()
+		}
 		s.answer(i.ID, resp, err, nil)
-		i.cancel()
 	})
 	return nil
 }

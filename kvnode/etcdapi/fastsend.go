@@ -16,6 +16,16 @@ type large struct {
 	room *room
 }
 
+// untilTaken returns once so many answers have been sent that there is room for one more.
+func (s *fastStream) untilTaken() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.tooMany(s.mu.bytes - s.mu.asked) {
+		s.mu.ready.Signal()
+		s.mu.room.Wait()
+	}
+}
+
 // answer queues what became of an item, and returns buf, which it may have used.
 func (s *fastStream) answer(id uint64, resp any, err error, buf []byte) []byte {
 	a := fastwire.Answer{ID: id}
@@ -42,8 +52,9 @@ func (s *fastStream) answer(id uint64, resp any, err error, buf []byte) []byte {
 	switch {
 	case i != nil:
 		delete(s.mu.under, id)
+		s.mu.asked -= i.size
 		s.chargeLocked(-i.size)
-		s.mu.room.Signal()
+		s.mu.room.Broadcast()
 		s.mu.ready.Signal()
 	case s.mu.ended:
 		return buf // nobody may send it
@@ -109,7 +120,7 @@ func (s *fastStream) next() (message []byte, after func(), ok bool) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.chargeLocked(-small)
-		s.mu.room.Signal()
+		s.mu.room.Broadcast()
 	}, true
 }
 
