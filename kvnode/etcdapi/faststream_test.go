@@ -191,6 +191,7 @@ func TestALargeAnswerLetsOthersPass(t *testing.T) {
 		r.in <- r.items(1, 1, "Range", getK)
 		synctest.Wait()
 		r.in <- r.items(2, 3, "Range", &pb.RangeRequest{Key: []byte("none")})
+		synctest.Wait()
 		var whole []byte
 		small := 0
 		for more := true; more; {
