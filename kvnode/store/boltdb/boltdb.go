@@ -69,7 +69,7 @@ func create(path string) error {
 	if err != nil {
 		return err
 	}
-	err = guard(func() error { return db.Update(initBuckets) })
+	err = Guard(func() error { return db.Update(initBuckets) })
 	if err := errors.Join(err, db.Close()); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (b *backend) Update(fn func(tx store.Tx) error) error {
 	if err != nil {
 		return err
 	}
-	err = guard(func() error {
+	err = Guard(func() error {
 		return f.db.Update(func(tx *bbolt.Tx) error {
 			records := tx.Bucket(recordBucket)
 			// Keys come in ascending order, so pages fill from the left.

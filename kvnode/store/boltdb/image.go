@@ -47,7 +47,7 @@ func openImage(path string) (store.Image, error) {
 		return nil, err
 	}
 	var img *image
-	err = guard(func() error {
+	err = Guard(func() error {
 		if err := db.View(func(tx *bbolt.Tx) error { return checkFormat(tx, path) }); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func openImage(path string) (store.Image, error) {
 }
 
 func (i *image) Meta() (meta []byte) {
-	err := guard(func() error {
+	err := Guard(func() error {
 		meta = bytes.Clone(i.tx.Bucket(metaBucket).Get(stateKey))
 		return nil
 	})
@@ -73,7 +73,7 @@ func (i *image) Meta() (meta []byte) {
 }
 
 func (i *image) Records(fn func(key, value []byte) error) error {
-	return guard(func() error { return i.tx.Bucket(recordBucket).ForEach(fn) })
+	return Guard(func() error { return i.tx.Bucket(recordBucket).ForEach(fn) })
 }
 
 func (i *image) Size() int64 { return i.tx.Size() }
@@ -160,7 +160,7 @@ func (b *backend) compactInto(path string) (*bbolt.DB, error) {
 	if err != nil {
 		return nil, errors.Join(err, b.release(f))
 	}
-	err = guard(func() error { return bbolt.Compact(db, f.db, compactBatch) })
+	err = Guard(func() error { return bbolt.Compact(db, f.db, compactBatch) })
 	err = errors.Join(err, b.release(f))
 	if err == nil {
 		err = db.Sync()

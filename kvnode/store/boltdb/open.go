@@ -47,7 +47,7 @@ func openDB(path string, readOnly bool) (db *bbolt.DB, err error) {
 	if !readOnly {
 		opts.InitialMmapSize = mapSize
 	}
-	err = guard(func() error {
+	err = Guard(func() error {
 		if db, err = bbolt.Open(path, 0o600, opts); err == nil {
 			db.AllocSize = growStep
 		}
@@ -68,6 +68,23 @@ func openDB(path string, readOnly bool) (db *bbolt.DB, err error) {
 // openChecked opens an existing database for writing, if it is one of ours and
 // whole; damage to records shows when they are loaded.
 func openChecked(path string) (*bbolt.DB, error) {
+	db, err := OpenAny(path)
+	if err != nil {
+		return nil, err
+	}
+	err = Guard(func() error {
+		return db.View(func(tx *bbolt.Tx) error { return checkFormat(tx, path) })
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		return nil, err
+	}
+	return openDB(path, false)
+}
+
+// OpenAny opens a bbolt database, which need not be of a store, for reading, once it
+// has read all pages in use and found that they hang together. What follows references
+// between them then comes to an end; it may still fault, so it belongs within a Guard.
+func OpenAny(path string) (*bbolt.DB, error) {
 	switch info, err := os.Stat(path); {
 	case err != nil:
 		return nil, err
@@ -80,16 +97,10 @@ func openChecked(path string) (*bbolt.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = guard(func() error {
-		if err := checkPages(path, db.Info().PageSize); err != nil {
-			return err
-		}
-		return db.View(func(tx *bbolt.Tx) error { return checkFormat(tx, path) })
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		return nil, err
+	if err := Guard(func() error { return checkPages(path, db.Info().PageSize) }); err != nil {
+		return nil, errors.Join(err, db.Close())
 	}
-	return openDB(path, false)
+	return db, nil
 }
 
 // checkFormat reads no more than is needed to know whose file it is.
@@ -122,9 +133,9 @@ func initBuckets(tx *bbolt.Tx) error {
 	return meta.Put(formatKey, []byte(strconv.Itoa(layout)))
 }
 
-// guard turns panics and page faults of bbolt, which are what damage leads to,
-// into errors.
-func guard(fn func() error) (err error) {
+// Guard turns panics and page faults of bbolt, which are what damage leads to, into
+// errors: store.ErrDamaged.
+func Guard(fn func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
