@@ -1,0 +1,117 @@
+package etcdfile
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.etcd.io/bbolt"
+	"google.golang.org/protobuf/proto"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode/store/boltdb"
+)
+
+// ErrRefused means that a file of etcd's has what kvnode cannot keep, or does not know.
+var ErrRefused = errors.New("etcd's file cannot be imported")
+
+// newestVersion is the newest of etcd's whose files are known.
+const (
+	newestVersion = "3.7"
+	newestMinor   = 7
+)
+
+// What etcd up to newestVersion has. What else there is may say what the rest means.
+var (
+	knownBuckets = []string{"key", "meta", "lease", "alarm", "cluster", "members", "members_removed", "auth", "authUsers", "authRoles", "test"}
+	knownMeta    = []string{"consistent_index", "term", "confState", "scheduledCompactRev", "finishedCompactRev", "storageVersion"}
+)
+
+// Check returns all reasons not to import the file, as an ErrRefused.
+func (f *File) Check() error {
+	var errs []error
+	err := boltdb.Guard(func() error {
+		errs = append(errs, f.checkVersion(), f.checkNames(), f.checkAuth(), f.checkAlarms())
+		return nil
+	})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return nil
+}
+
+func (f *File) checkVersion() error {
+	if f.StorageVersion == "" {
+		return nil
+	}
+	major, rest, _ := strings.Cut(f.StorageVersion, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	if n, err := strconv.Atoi(minor); err != nil || major != "3" || n > newestMinor {
+		return fmt.Errorf("it has storage version %q, and this kvnode knows those up to %s: import it with a newer one, or have etcd downgrade it", f.StorageVersion, newestVersion)
+	}
+	return nil
+}
+
+func (f *File) checkNames() error {
+	var errs []error
+	err := f.tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
+		if !slices.Contains(knownBuckets, string(name)) {
+			errs = append(errs, fmt.Errorf("it has a bucket %q, which etcd %s has not", name, newestVersion))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = f.tx.Bucket(metaBucket).ForEach(func(name, _ []byte) error {
+		if !slices.Contains(knownMeta, string(name)) {
+			errs = append(errs, fmt.Errorf("its meta says %q, which etcd %s does not", name, newestVersion))
+		}
+		return nil
+	})
+	return errors.Join(append(errs, err)...)
+}
+
+// checkAuth refuses users and roles, and not only where they are asked for: who has set
+// them up relies on keys that not everybody can read.
+func (f *File) checkAuth() error {
+	auth := f.tx.Bucket(authBucket)
+	enabled := auth != nil && string(auth.Get(authKey)) == "\x01"
+	users, roles := names(f.tx.Bucket(userBucket)), names(f.tx.Bucket(roleBucket))
+	if !enabled && len(users)+len(roles) == 0 {
+		return nil
+	}
+	return fmt.Errorf("kvnode has no users and roles, so that all keys are open to all clients; here authentication is %s, with users %q and roles %q: "+
+		"if that may be, have etcd forget them (etcdctl auth disable, user delete, role delete) and save another snapshot",
+		map[bool]string{true: "on", false: "off"}[enabled], users, roles)
+}
+
+func names(b *bbolt.Bucket) (all []string) {
+	if b == nil {
+		return nil
+	}
+	c := b.Cursor()
+	for key, _ := c.First(); key != nil; key, _ = c.Next() {
+		all = append(all, string(key))
+	}
+	return all
+}
+
+// checkAlarms refuses what etcd itself holds for broken, or too large.
+func (f *File) checkAlarms() error {
+	var all []string
+	for _, name := range names(f.tx.Bucket(alarmBucket)) {
+		var m pb.AlarmMember
+		if err := proto.Unmarshal([]byte(name), &m); err != nil {
+			return fmt.Errorf("an alarm is unreadable: %w", err)
+		}
+		all = append(all, fmt.Sprintf("%v at member %x", m.GetAlarm(), m.GetMemberID()))
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return fmt.Errorf("etcd has raised alarms (%s): see to them, clear them with etcdctl alarm disarm, and save another snapshot", strings.Join(all, ", "))
+}

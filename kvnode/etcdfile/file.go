@@ -1,0 +1,149 @@
+// Package etcdfile reads the databases of etcd's servers up to 3.7: what etcdctl's
+// snapshot save writes, and member/snap/db of a data directory. It writes none.
+//
+// A file says which keys there are, in all versions since the last compaction, and which
+// TTL leases. It says more, which is about the cluster that it is of, and is not read:
+// members, the configuration of raft, the cluster's version. What would be missed is
+// refused (File.Check).
+//
+// A file that is damaged, whatever it holds, leads to store.ErrDamaged. It must not change
+// while it is open.
+package etcdfile
+
+import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
+)
+
+// The buckets of etcd, and what is in meta. A store of kvnode has two buckets with the
+// same names, and formatKey in meta.
+var (
+	keyBucket   = []byte("key")
+	metaBucket  = []byte("meta")
+	ttlBucket   = []byte("lease")
+	alarmBucket = []byte("alarm")
+	authBucket  = []byte("auth")
+	userBucket  = []byte("authUsers")
+	roleBucket  = []byte("authRoles")
+
+	formatKey    = []byte("kvnode-format")
+	indexKey     = []byte("consistent_index")
+	termKey      = []byte("term") // since 3.5
+	scheduledKey = []byte("scheduledCompactRev")
+	finishedKey  = []byte("finishedCompactRev")
+	versionKey   = []byte("storageVersion") // since 3.6
+	authKey      = []byte("authEnabled")
+)
+
+// File is a database of etcd's. It is for one goroutine.
+type File struct {
+	db *bbolt.DB
+	tx *bbolt.Tx
+	// StorageVersion is what the file says of itself, empty before etcd 3.6.
+	StorageVersion string
+	// Index and Term are of the newest entry that is in it, at least 1: etcd notes no term
+	// before 3.5.
+	Index, Term uint64
+	// Revision is the newest, and Compacted the newest that was compacted, -1 if none was.
+	Revision, Compacted int64
+}
+
+// Is reports whether the file path is a database of etcd's whose pages are whole. What is
+// in its records may be damaged.
+func Is(path string) bool {
+	db, err := boltdb.OpenAny(path)
+	if err != nil {
+		return false
+	}
+	err = boltdb.Guard(func() error { return db.View(recognize) })
+	return errors.Join(err, db.Close()) == nil
+}
+
+func recognize(tx *bbolt.Tx) error {
+	meta := tx.Bucket(metaBucket)
+	if meta == nil || tx.Bucket(keyBucket) == nil || meta.Get(formatKey) != nil {
+		return store.ErrForeign
+	}
+	return nil
+}
+
+// Open opens the file path, once it has read all of its pages. It returns
+// store.ErrForeign if it is no database of etcd's.
+func Open(path string) (*File, error) {
+	db, err := boltdb.OpenAny(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{db: db}
+	err = boltdb.Guard(func() error {
+		if f.tx, err = db.Begin(false); err != nil {
+			return err
+		}
+		return f.readMeta()
+	})
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// Close closes the file.
+func (f *File) Close() error {
+	var err error
+	if f.tx != nil {
+		err = f.tx.Rollback()
+	}
+	return errors.Join(err, f.db.Close())
+}
+
+func (f *File) readMeta() error {
+	err := recognize(f.tx)
+	if err != nil {
+		return err
+	}
+	meta, keys := f.tx.Bucket(metaBucket), f.tx.Bucket(keyBucket)
+	number := func(key []byte, missing uint64) uint64 {
+		value := meta.Get(key)
+		switch len(value) {
+		case 0:
+			return missing
+		case 8:
+			return order.Uint64(value)
+		default:
+			err = fmt.Errorf("%w: %s in meta has %d bytes, want 8", store.ErrDamaged, key, len(value))
+			return 0
+		}
+	}
+	f.StorageVersion = string(meta.Get(versionKey))
+	f.Index, f.Term = max(number(indexKey, 1), 1), max(number(termKey, 1), 1)
+	if err != nil {
+		return err
+	}
+	return f.readRevisions(meta, keys)
+}
+
+// readRevisions has a compaction that was begun count as much as one that has ended: etcd,
+// too, goes on with it. What was the newest revision may be gone then.
+func (f *File) readRevisions(meta, keys *bbolt.Bucket) error {
+	f.Revision, f.Compacted = 1, -1
+	last, _ := keys.Cursor().Last()
+	for i, key := range [][]byte{last, meta.Get(scheduledKey), meta.Get(finishedKey)} {
+		if key == nil {
+			continue
+		}
+		rev, err := parseRevision(key)
+		if err != nil {
+			return err
+		}
+		f.Revision = max(f.Revision, rev.main)
+		if i > 0 {
+			f.Compacted = max(f.Compacted, rev.main)
+		}
+	}
+	return nil
+}

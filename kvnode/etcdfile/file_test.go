@@ -1,0 +1,162 @@
+package etcdfile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+// dump returns the versions one by one.
+func dump(f *File) (all []string, err error) {
+	err = f.Versions(func(sub uint32, kv *mvccpb.KeyValue) error {
+		all = append(all, fmt.Sprintf("%d.%d %s=%s create %d version %d lease %d", kv.GetModRevision(), sub, kv.GetKey(), kv.GetValue(), kv.GetCreateRevision(), kv.GetVersion(), kv.GetLease()))
+		return nil
+	})
+	return all, err
+}
+
+// Versions are in the order of writes, and a tombstone has no more than its revision.
+func TestVersions(t *testing.T) {
+	c := fresh()
+	c["key"] = map[string]string{
+		at(9, 0):         record("a", "1", 9, 9, 1, 0),
+		at(10, 0):        record("a", "2", 9, 10, 2, 5),
+		at(10, 1):        record("b", "", 10, 10, 1, 0),
+		tombstone(11, 0): message(&mvccpb.KeyValue{Key: []byte("a")}),
+		at(300, 0):       record("a", "3", 300, 300, 1, 0),
+		at(1300, 0):      "", // etcdutl snapshot restore --bump-revision 1000
+	}
+	f := c.open(t)
+	got, err := dump(f)
+	want := []string{
+		"9.0 a=1 create 9 version 1 lease 0", "10.0 a=2 create 9 version 2 lease 5", "10.1 b= create 10 version 1 lease 0",
+		"11.0 a= create 0 version 0 lease 0", "300.0 a=3 create 300 version 1 lease 0",
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("Versions() = %q, %v, want %q", got, err, want)
+	}
+	if f.Revision != 1300 || f.Compacted != -1 || f.Index != 7 || f.Term != 3 {
+		t.Errorf("the file is %+v, want revision 1300, none compacted, index 7 and term 3", f)
+	}
+	s, err := f.Summary()
+	if err != nil || s.Keys != 2 || s.Versions != 5 || s.Revision != 1300 || s.StorageVersion != "3.6.0" || s.Refused != nil {
+		t.Errorf("Summary() = %+v, %v, want 2 keys in 5 versions, at revision 1300", s, err)
+	}
+}
+
+// A compaction that was begun counts, and the newest revision is never below it.
+func TestMeta(t *testing.T) {
+	for _, tc := range []struct {
+		name                     string
+		meta                     map[string]string
+		revision, compacted      int64
+		index, term              uint64
+		storageVersion, newestAt string
+	}{
+		{name: "an etcd that has written nothing", meta: map[string]string{}, revision: 1, compacted: -1, index: 1, term: 1},
+		{name: "before etcd 3.5", meta: map[string]string{"consistent_index": number(9)}, revision: 1, compacted: -1, index: 9, term: 1},
+		{name: "index and term", meta: map[string]string{"consistent_index": number(9), "term": number(4)}, revision: 1, compacted: -1, index: 9, term: 4},
+		{name: "compacted", meta: map[string]string{"finishedCompactRev": at(3, 0), "scheduledCompactRev": at(3, 0)}, newestAt: at(5, 0), revision: 5, compacted: 3, index: 1, term: 1},
+		{name: "compaction begun", meta: map[string]string{"finishedCompactRev": at(3, 0), "scheduledCompactRev": at(4, 0)}, newestAt: at(5, 0), revision: 5, compacted: 4, index: 1, term: 1},
+		{name: "the newest was a tombstone, and is gone", meta: map[string]string{"scheduledCompactRev": at(6, 0)}, newestAt: at(5, 0), revision: 6, compacted: 6, index: 1, term: 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := fresh()
+			c["meta"] = tc.meta
+			if tc.newestAt != "" {
+				c["key"][tc.newestAt] = record("k", "v", 2, 5, 3, 0)
+			}
+			f := c.open(t)
+			if f.Revision != tc.revision || f.Compacted != tc.compacted || f.Index != tc.index || f.Term != tc.term {
+				t.Errorf("Open() = %+v, want %+v", f, tc)
+			}
+		})
+	}
+}
+
+// What is not etcd's is said to be that.
+func TestForeign(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{
+		"a store":    contents{"key": {}, "meta": {"kvnode-format": "1"}}.write(t),
+		"no keys":    contents{"meta": {"consistent_index": number(1)}}.write(t),
+		"no meta":    contents{"key": {}}.write(t),
+		"a folder":   t.TempDir(),
+		"empty file": empty,
+	} {
+		if f, err := Open(path); !errors.Is(err, store.ErrForeign) {
+			t.Errorf("Open(%s) = %v, %v, want ErrForeign", name, f, err)
+		}
+		if Is(path) {
+			t.Errorf("Is(%s) = true", name)
+		}
+	}
+}
+
+// Records that contradict themselves are found.
+func TestDamage(t *testing.T) {
+	whole := record("k", "v", 2, 3, 2, 0)
+	for name, damage := range map[string]func(c contents){
+		"a key that is no revision": func(c contents) { c["key"]["k"] = whole },
+		"another separator":         func(c contents) { c["key"][at(3, 0)[:8]+"-"+at(3, 0)[9:]] = whole },
+		"another mark":              func(c contents) { c["key"][at(3, 0)+"x"] = whole },
+		"a negative revision":       func(c contents) { c["key"][at(-3, 0)] = whole },
+		"revision 0":                func(c contents) { c["key"][at(0, 0)] = record("k", "v", 0, 0, 1, 0) },
+		"a revision twice": func(c contents) {
+			c["key"][at(3, 0)], c["key"][tombstone(3, 0)] = whole, message(&mvccpb.KeyValue{Key: []byte("k")})
+		},
+		"no message":                 func(c contents) { c["key"][at(3, 0)] = "\xff" },
+		"no key":                     func(c contents) { c["key"][at(3, 0)] = record("", "v", 2, 3, 2, 0) },
+		"a tombstone of no key":      func(c contents) { c["key"][tombstone(3, 0)] = "" },
+		"another mod revision":       func(c contents) { c["key"][at(3, 0)] = record("k", "v", 2, 4, 2, 0) },
+		"made later":                 func(c contents) { c["key"][at(3, 0)] = record("k", "v", 4, 3, 2, 0) },
+		"never made":                 func(c contents) { c["key"][at(3, 0)] = record("k", "v", 0, 3, 2, 0) },
+		"version 0":                  func(c contents) { c["key"][at(3, 0)] = record("k", "v", 2, 3, 0, 0) },
+		"an index of 7 bytes":        func(c contents) { c["meta"]["consistent_index"] = "1234567" },
+		"a compaction of 3 bytes":    func(c contents) { c["meta"]["scheduledCompactRev"] = "123" },
+		"a TTL lease of another ID":  func(c contents) { c["lease"][number(7)] = granted(8, 60, 0) },
+		"a TTL lease of ID 0":        func(c contents) { c["lease"][number(0)] = granted(0, 60, 0) },
+		"a TTL that is too long":     func(c contents) { c["lease"][number(7)] = granted(7, store.MaxTTL+1, 0) },
+		"a TTL lease with a text":    func(c contents) { c["lease"][number(7)] = granted(7, 60, 0) + "\x22\x01x" },
+		"a TTL lease that is cut":    func(c contents) { c["lease"][number(7)] = granted(7, 60, 0) + "\x18" },
+		"a TTL lease with a field 4": func(c contents) { c["lease"][number(7)] = granted(7, 60, 0) + "\x20\x01" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := fresh()
+			damage(c)
+			f, err := Open(c.write(t))
+			if err == nil {
+				_, err = f.Summary()
+				_ = f.Close()
+			}
+			if !errors.Is(err, store.ErrDamaged) {
+				t.Errorf("Summary() = %v, want ErrDamaged", err)
+			}
+		})
+	}
+}
+
+// TTL leases have what was granted, whatever is left of it.
+func TestTTLLeases(t *testing.T) {
+	c := fresh()
+	c["lease"] = map[string]string{number(7): granted(7, 3600, 12), number(1 << 62): granted(1<<62, store.MaxTTL, 0), number(9): granted(9, 0, 0)}
+	got, err := c.open(t).TTLLeases()
+	want := []store.TTLLease{{ID: 7, TTL: 3600}, {ID: 9, TTL: 1}, {ID: 1 << 62, TTL: store.MaxTTL}}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("TTLLeases() = %v, %v, want %v", got, err, want)
+	}
+	delete(c, "lease")
+	if got, err := c.open(t).TTLLeases(); err != nil || len(got) != 0 {
+		t.Errorf("TTLLeases() without the bucket = %v, %v, want none", got, err)
+	}
+}
