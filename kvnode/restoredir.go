@@ -70,7 +70,7 @@ func (d *memberDir) Close() error {
 func (d *memberDir) readIdentity() (err error) {
 	d.id, err = d.dir.Read()
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%w: it holds no %s, so it is no data directory of kvnode's, or not a whole one", ErrSnapshotForeign, memberdir.IdentityFile)
+		return explainDir(d.dir)
 	}
 	return err
 }

@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/etcdfile"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
@@ -24,8 +25,9 @@ import (
 // RestoreConfig says what RestoreSnapshot makes of a snapshot. File, Name, DataDir
 // and Cluster are required.
 type RestoreConfig struct {
-	// File is what a client's snapshot save wrote, or the data directory of a member
-	// that does not run, whose log is replayed: nothing that it had is lost.
+	// File is what a client's snapshot save wrote, of kvnode or of etcd up to 3.7, or the
+	// data directory of a member that does not run, whose log is replayed: nothing that it
+	// had is lost.
 	File string
 	// SkipHashCheck takes a file whose checksum is missing or wrong. Damage to
 	// records is found all the same.
@@ -50,6 +52,9 @@ type RestoreConfig struct {
 	// reached after the snapshot. Whoever restores the same snapshot, or an older
 	// one, once more raises it beyond what it was before. Default: DefaultBumpTerm.
 	BumpTerm uint64
+	// QuotaBytes is the quota that the members will have. An import from etcd that does
+	// not fit is refused: its members would take no put. Default: none.
+	QuotaBytes int64
 
 	// Logger receives a line when it is done. Default: none.
 	Logger *slog.Logger
@@ -70,6 +75,8 @@ type Restored struct {
 	Term uint64
 	// Replayed is of a data directory, nil for a file.
 	Replayed *Replayed
+	// Imported is of a file of etcd's, else nil.
+	Imported *etcdfile.Summary
 }
 
 // RestoreSnapshot makes the data directory of one member of a new cluster that
@@ -170,6 +177,7 @@ type origin struct {
 	sum      []byte
 	term     uint64
 	replayed *Replayed
+	imported *etcdfile.Summary
 }
 
 func (r *RestoreConfig) open() (source, error) {
@@ -177,6 +185,9 @@ func (r *RestoreConfig) open() (source, error) {
 		return openMemberDir(r.File)
 	}
 	sum, err := checkSnapshotFile(r.File, r.SkipHashCheck)
+	if err == nil && etcdfile.Is(r.File) {
+		return openEtcdFile(r.File, sum, r.QuotaBytes)
+	}
 	return &snapshotCopy{r.File, sum}, err
 }
 
@@ -200,7 +211,7 @@ func (r *RestoreConfig) fill(cfg *Config, src source) (Restored, error) {
 	if err := cfg.dir().Write(&id); err != nil {
 		return Restored{}, err
 	}
-	return Restored{ClusterID: id.ClusterID, MemberID: id.MemberID, Checkpoint: at, Term: term, Replayed: from.replayed}, nil
+	return Restored{ClusterID: id.ClusterID, MemberID: id.MemberID, Checkpoint: at, Term: term, Replayed: from.replayed, Imported: from.imported}, nil
 }
 
 // refounded returns who this member is in the cluster that begins with a snapshot

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/leaderlease/go/kvnode/etcdfile"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
@@ -25,14 +26,13 @@ const (
 var (
 	// ErrSnapshotDamaged means that a snapshot's file does not hold what was sent.
 	ErrSnapshotDamaged = errors.New("kvnode: the snapshot's file is damaged")
-	// ErrSnapshotForeign means that a file is no snapshot of kvnode. Those of etcd
-	// look much alike and hold something else.
-	ErrSnapshotForeign = errors.New("kvnode: the file is no snapshot of kvnode; those of etcd cannot be restored: " + FromEtcd)
+	// ErrSnapshotForeign means that a file is neither a snapshot of kvnode nor one of etcd.
+	ErrSnapshotForeign = errors.New("kvnode: this is no snapshot, neither of kvnode nor of etcd")
 )
 
 // FromEtcd is how keys get from etcd to kvnode.
-const FromEtcd = "run etcd with its data, restored by etcdutl if it is a snapshot, and copy the keys with " +
-	"`etcdctl --endpoints ETCD make-mirror KVNODE`; revisions begin anew, and TTL leases are not copied"
+const FromEtcd = "run etcd with it, save a snapshot with `etcdctl snapshot save FILE`, and make a data directory of that with " +
+	"`kvnode import FILE`, which keeps revisions and TTL leases"
 
 // checkSnapshotFile verifies the checksum at the end of the file path, and returns
 // that of everything before.
@@ -97,11 +97,14 @@ func orItsDirectory(path string) string {
 }
 
 // AdviseBareStore says what a file lacks that is a member's checkpoint by itself, as
-// one is that was copied from a data directory. It returns "" for any other.
+// one is that was copied from a data directory, of kvnode or etcd. It returns "" for any other.
 func AdviseBareStore(path string) string {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size()%snapshotAlign != 0 {
 		return ""
+	}
+	if etcdfile.Is(path) {
+		return "if it is the member/snap/db of an etcd member, it lacks what stands only in the wal next to it: " + FromEtcd
 	}
 	dir := filepath.Dir(path)
 	if !isDir(memberdir.Dir(dir).Log()) {
@@ -109,6 +112,14 @@ func AdviseBareStore(path string) string {
 	}
 	return fmt.Sprintf("if it is the %s of a member, it is a checkpoint, and lacks what was written after it, which is in the %s next to it: "+
 		"restore the data directory instead, which loses nothing: kvnode snapshot restore %s", memberdir.StateFile, memberdir.LogFolder, dir)
+}
+
+// explainDir says why a directory is no member's.
+func explainDir(dir memberdir.Dir) error {
+	if isDir(dir.Path("member")) {
+		return fmt.Errorf("%w, but the data of an etcd member: %s", ErrSnapshotForeign, FromEtcd)
+	}
+	return fmt.Errorf("%w: it holds no %s, so it is no data directory of kvnode's, or not a whole one", ErrSnapshotForeign, memberdir.IdentityFile)
 }
 
 func isDir(path string) bool {
@@ -167,6 +178,8 @@ type SnapshotInfo struct {
 	Size int64
 	// Replayed is of a data directory, nil for a file.
 	Replayed *Replayed
+	// Imported is of a file of etcd's: Hash is then etcd's hash, not kvnode's.
+	Imported *etcdfile.Summary
 }
 
 // InspectSnapshot reads all of a snapshot's file, checks it and changes nothing.
@@ -185,6 +198,10 @@ func InspectSnapshot(path string) (SnapshotInfo, error) {
 	}
 	if _, err := checkSnapshotFile(path, size%snapshotAlign == 0); err != nil {
 		return SnapshotInfo{}, err
+	}
+	if etcdfile.Is(path) {
+		s, err := inspectEtcd(path)
+		return SnapshotInfo{Summary: s.Summary, Size: size, Imported: &s}, explainForeign(err)
 	}
 	s, err := boltdb.Inspect(path)
 	return SnapshotInfo{Summary: s, Size: size}, explainForeign(err)

@@ -46,7 +46,7 @@ func TestRestoreRefuses(t *testing.T) {
 		{"damage that is not looked for", func(r *RestoreConfig) { r.File, r.SkipHashCheck = writeFile(t, damaged), true }, ErrSnapshotDamaged, ""},
 		{"empty file", func(r *RestoreConfig) { r.File = writeFile(t, nil) }, ErrSnapshotDamaged, "is empty"},
 		{"text", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, bytes.Repeat([]byte("text"), 4096)) }, ErrSnapshotForeign, ""},
-		{"of etcd", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, etcdDatabase(t)) }, ErrSnapshotForeign, "etcd"},
+		{"of another program", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, otherDatabase(t)) }, ErrSnapshotForeign, "neither of kvnode nor of etcd"},
 		{"a directory", func(r *RestoreConfig) { r.File = t.TempDir() }, ErrSnapshotForeign, "holds no member.json"},
 		{"no file", func(r *RestoreConfig) { r.File = filepath.Join(t.TempDir(), "none") }, os.ErrNotExist, "none"},
 		{"directory in use", func(r *RestoreConfig) { r.DataDir = full }, nil, `holds "a"`},
@@ -76,9 +76,13 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// etcdDatabase returns what etcd's own snapshots hold: buckets with the same
-// names, and other things in them.
-func etcdDatabase(t *testing.T) []byte {
+// etcdDatabase is of an etcd in which nothing was written.
+func etcdDatabase(t *testing.T) []byte { return database(t, "meta", "key", "members") }
+
+func otherDatabase(t *testing.T) []byte { return database(t, "meta", "keys") }
+
+// database returns one of bbolt's, with something in meta.
+func database(t *testing.T, buckets ...string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "db")
 	db, err := bbolt.Open(path, 0o600, nil)
@@ -86,7 +90,7 @@ func etcdDatabase(t *testing.T) []byte {
 		t.Fatal(err)
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range []string{"meta", "key", "members"} {
+		for _, name := range buckets {
 			if _, err := tx.CreateBucket([]byte(name)); err != nil {
 				return err
 			}

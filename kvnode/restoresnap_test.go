@@ -263,7 +263,7 @@ func TestInspectSnapshot(t *testing.T) {
 	if _, err := InspectSnapshot(writeFile(t, data)); !errors.Is(err, ErrSnapshotDamaged) {
 		t.Errorf("InspectSnapshot(damaged) = %v, want ErrSnapshotDamaged", err)
 	}
-	if _, err := InspectSnapshot(writeSnapshotFile(t, etcdDatabase(t))); !errors.Is(err, ErrSnapshotForeign) || errors.Is(err, store.ErrDamaged) {
-		t.Errorf("InspectSnapshot(etcd's) = %v, want ErrSnapshotForeign", err)
+	if _, err := InspectSnapshot(writeSnapshotFile(t, otherDatabase(t))); !errors.Is(err, ErrSnapshotForeign) || errors.Is(err, store.ErrDamaged) {
+		t.Errorf("InspectSnapshot(another program's) = %v, want ErrSnapshotForeign", err)
 	}
 }

@@ -29,6 +29,7 @@ var drills = []drill{
 	{"the election timeout is changed", []string{"timeouts"}, drillTimeouts},
 	{"members are far apart", []string{"far"}, drillFar},
 	{"certificates are made and changed", []string{"certificates-make", "certificates-use", "certificates-try", "certificates"}, drillCertificates},
+	{"an etcd is imported", []string{"import", "mirror"}, drillImport},
 	{"a disk is full", []string{"disk"}, drillDisk},
 	{"the store is full", []string{"nospace"}, drillNoSpace},
 	{"an etcd is replaced", []string{"migrate"}, drillMigrate},
@@ -120,6 +121,24 @@ func drillBackup(t *testing.T, m *machines) {
 	}
 	if n, _ := count(t, a, "late"); n != 0 {
 		t.Errorf("%d of 6 puts that came after the backup are there", n)
+	}
+}
+
+func drillImport(t *testing.T, m *machines) {
+	old, back := startSize(t, program(t, etcd), 1), startSize(t, program(t, etcd), 1)
+	m.set("ETCD", "http://"+old.Endpoints()[0])
+	m.set("BACK", "http://"+back.Endpoints()[0])
+	from, _ := memberClients(t, old)
+	last := puts(t, from, "k", 10)
+	m.perform("import")
+	now, _ := memberClients(t, m.Cluster)
+	if n, rev := count(t, now, "k"); n != 10 || rev != last+1 {
+		t.Errorf("%d of 10 keys at revision %d, want %d", n, rev, last+1)
+	}
+	m.perform("mirror")
+	to, _ := memberClients(t, back)
+	if n, _ := count(t, to, ""); n != 10+2 {
+		t.Errorf("etcd has %d of 12 keys that kvnode has", n)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,7 +40,7 @@ func TestSavedSnapshotIsRestored(t *testing.T) {
 
 			c := newCluster(t, procs.Config{Program: p, Size: size, Token: "restored"})
 			for _, m := range c.Members() {
-				restore(t, p, file, m)
+				restore(t, p, m, "snapshot", "restore", file)
 			}
 			must(t, c.Serve(ctx))
 			b, _ := memberClients(t, c)
@@ -62,10 +63,10 @@ func TestSavedSnapshotIsRestored(t *testing.T) {
 	}
 }
 
-// restore makes the directory of a member of a new cluster.
-func restore(t *testing.T, p procs.Program, file string, m *procs.Member) {
+// restore makes the directory of a member of a new cluster by a command.
+func restore(t *testing.T, p procs.Program, m *procs.Member, command ...string) {
 	t.Helper()
-	args := []string{"snapshot", "restore", file}
+	args := slices.Clone(command)
 	for _, f := range m.Flags {
 		switch name, _, _ := strings.Cut(f, "="); name {
 		case "--name", "--data-dir", "--initial-cluster", "--initial-cluster-token", "--initial-advertise-peer-urls":

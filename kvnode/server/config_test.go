@@ -180,7 +180,7 @@ func TestDataDir(t *testing.T) {
 		{"missing", filepath.Join(dir, "a", "b"), ""},
 		{"a file", file, "is a file"},
 		{"below a file", filepath.Join(file, "a"), "not a directory"},
-		{"etcd's", etcd, "etcd member, which kvnode cannot read; run etcd with its data"},
+		{"etcd's", etcd, "etcd member, which kvnode cannot read; run etcd with it"},
 		{"nobody's to write", "/proc/1/kvnode", "Node.DataDir"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -141,6 +141,7 @@ func commands(sys *System) []*cobra.Command {
 		newWatch(sys),
 		newLock(sys),
 		newSnapshot(sys),
+		newImport(sys),
 		newWAL(sys),
 		newTrace(sys),
 		newVersion(sys),

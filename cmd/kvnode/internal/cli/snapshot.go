@@ -13,9 +13,8 @@ func newSnapshot(sys *System) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
 		Short: "Save a snapshot, look at one, or begin a new cluster with one",
-		Long: `Snapshot works on the files that it saves, or etcdctl snapshot save of a kvnode, and on the
-data directories of members that do not run. Those of etcd's own servers hold something else and are
-refused.`,
+		Long: `Snapshot works on the files that it saves, or etcdctl snapshot save, of kvnode and of etcd, and on the
+data directories of members that do not run. What is restored of etcd's is in kvnode import --help.`,
 		Args: nearest.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,11 +10,12 @@ import (
 
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	node "github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
 const restoreLong = `Restore makes the data directory of one member of a new cluster that begins with the keys, revisions
-and leases of a snapshot, or of a member's data directory. Run it for each member, with the same file and the same options but for
+and TTL leases of a snapshot, be it kvnode's or etcd's, or of a member's data directory. Run it for each member, with the same file and the same options but for
 --name, --initial-advertise-peer-urls and --data-dir; then start each with kvnode serve and the same
 --initial-cluster and --initial-cluster-token.
 
@@ -41,14 +43,17 @@ type restoreFlags struct {
 }
 
 func newSnapshotRestore(sys *System) *cobra.Command {
+	return newRestore(sys, &cobra.Command{
+		Use:   "restore FILE|DATA_DIR",
+		Short: "Make a data directory for a new cluster out of a snapshot, or of a member's data directory",
+		Long:  restoreLong,
+	})
+}
+
+// newRestore adds to cmd what it takes to run a restore.
+func newRestore(sys *System, cmd *cobra.Command) *cobra.Command {
 	var f restoreFlags
-	cmd := &cobra.Command{
-		Use:               "restore FILE|DATA_DIR",
-		Short:             "Make a data directory for a new cluster out of a snapshot, or of a member's data directory",
-		Long:              restoreLong,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: completeSnapshot,
-	}
+	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(1), completeSnapshot
 	defaults := server.Default()
 	flags := cmd.Flags()
 	flags.StringVar(&f.Name, "name", defaults.Node.Name, "name of this member; unique in the cluster")
@@ -60,6 +65,7 @@ func newSnapshotRestore(sys *System) *cobra.Command {
 	flags.Int64Var(&f.BumpRevision, "bump-revision", 0, "how much to raise the newest revision by")
 	flags.BoolVar(&f.MarkCompacted, "mark-compacted", false, "count all that is older than the raised revision as compacted; goes with --bump-revision")
 	flags.Uint64Var(&f.BumpTerm, "bump-term", node.DefaultBumpTerm, "how much to raise the term by, from 1 up; the same for all members")
+	flags.Int64Var(&f.QuotaBytes, "quota-backend-bytes", etcdapi.DefaultQuotaBytes, "what kvnode serve will be given: a snapshot of etcd's that exceeds it is refused; 0: 2 GiB; negative: no limit")
 	if err := cmd.MarkFlagDirname("data-dir"); err != nil {
 		panic(err) // there is no such flag
 	}
@@ -89,12 +95,14 @@ func (f *restoreFlags) run(sys *System) error {
 	if f.BumpTerm == 0 {
 		return usageError{errors.New("--bump-term 0 must be 1 at least, or terms and fencing tokens of the old cluster come again")}
 	}
+	f.QuotaBytes = max(cmp.Or(f.QuotaBytes, etcdapi.DefaultQuotaBytes), 0)
 	warnOfBareStore(sys, f.File)
 	r, err := node.RestoreSnapshot(f.RestoreConfig)
 	if err != nil {
 		return err
 	}
 	sayReplayed(sys, f.File, r.Replayed)
+	sayImported(sys, f.File, r.Imported)
 	_, err = fmt.Fprintf(sys.Stdout, "restored %s into %s: member %x of cluster %x, revision %d, in terms above %d\n",
 		f.File, f.DataDir, r.MemberID, r.ClusterID, r.Checkpoint.Revision, r.Term)
 	return err

@@ -22,6 +22,7 @@ and json have it as a decimal number, simple in hex, as in etcdutl, and table in
 
 Of a member's data directory it tells what a restore of that would begin with, and where its log ends:
 on standard error, and in json as "replayed".
+A snapshot of etcd's is described as well: the hash is then etcd's.
 It needs room for a copy of the state in the directory for temporary files.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -45,6 +46,7 @@ func describe(path, output string, sys *System) error {
 	}
 	warnOfBareStore(sys, path)
 	sayReplayed(sys, path, info.Replayed)
+	sayImported(sys, path, info.Imported)
 	return write(sys.Stdout, newSnapshotLine(&info))
 }
 

@@ -176,7 +176,7 @@ func TestSnapshotRefusals(t *testing.T) {
 	}{
 		{"snapshot status", exitUsage, "accepts 1 arg"},
 		{"snapshot status -w xml " + bad, exitUsage, "must be simple, table or json"},
-		{"snapshot status " + bad, exitFailed, "make-mirror KVNODE"},
+		{"snapshot status " + bad, exitFailed, "neither of kvnode nor of etcd"},
 		{"snapshot status " + dir, exitFailed, "holds no member.json"},
 		{"snapshot restore " + dir + " --data-dir " + dir + "/new", exitFailed, "holds no member.json"},
 		{"snapshot status /nowhere", exitFailed, "/nowhere"},
