@@ -64,7 +64,7 @@ var (
 	// selector is a metric of ours with its matchers.
 	selector = regexp.MustCompile(`\b((?:kvnode|leaderlease|etcd|grpc|process)_[a-z0-9_]+)(?:\{([^}]*)\})?`)
 	// foreign is what other rules have made, and labels: not of a member's page.
-	foreign = regexp.MustCompile(`\w+:[\w:]+|\b(?:by|on) \([^)]*\)`)
+	foreign = regexp.MustCompile(`\w+:[\w:]+|\b(?:by|on|without) ?\([^)]*\)`)
 	equal   = regexp.MustCompile(`(\w+)="([^"$]*)"`)
 )
 

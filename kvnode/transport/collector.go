@@ -62,6 +62,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{rttDesc, invalidDesc, refusedDesc, refusalsDesc, unaddressedDesc, arrivingDesc, shedDesc, cutDesc, throttledDesc, garbledDesc} {
 		descs <- d
 	}
+	describeEtcd(descs)
 }
 
 // Collect implements prometheus.Collector.
@@ -96,6 +97,7 @@ func (p *peer) collect(metrics chan<- prometheus.Metric) {
 	for i, reason := range reasons {
 		metrics <- counter(refusedDesc, p.counts.refusals[i].Load(), p.name, reason)
 	}
+	p.collectEtcd(metrics, &s)
 }
 
 func counter(d *prometheus.Desc, v uint64, labels ...string) prometheus.Metric {

@@ -1,9 +1,11 @@
 package transport
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -33,5 +35,40 @@ kvnode_transport_unaddressed_messages_total 1
 		if err != nil {
 			t.Error(err)
 		}
+		wantEtcds(t, registry, a)
 	})
+}
+
+// What has etcd's names adds up what each stream counts, and each answer to a ping.
+func wantEtcds(t *testing.T, registry *prometheus.Registry, a *fakeNode) {
+	t.Helper()
+	time.Sleep(2 * time.Second) // two pings
+	synctest.Wait()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := a.Peers()[0]
+	want := map[string]uint64{
+		"etcd_network_peer_sent_bytes_total{To=2}":       s.Streams[0].SentBytes + s.Streams[1].SentBytes + s.Streams[2].SentBytes,
+		"etcd_network_peer_received_bytes_total{From=2}": s.Streams[0].ReceivedBytes + s.Streams[1].ReceivedBytes + s.Streams[2].ReceivedBytes,
+		"etcd_network_peer_sent_failures_total{To=2}":    s.Lost,
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if len(m.GetLabel()) != 1 {
+				continue
+			}
+			name := fmt.Sprintf("%s{%s=%s}", f.GetName(), m.GetLabel()[0].GetName(), m.GetLabel()[0].GetValue())
+			if n, ok := want[name]; ok && m.GetCounter().GetValue() == float64(n) {
+				delete(want, name)
+			}
+			if name == "etcd_network_peer_round_trip_time_seconds{To=2}" && m.GetHistogram().GetSampleCount() == 0 {
+				t.Errorf("%s has counted no answers", name)
+			}
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("the page has not %v", want)
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/leaderlease/go/internal/durations"
 )
 
 // counts are what is counted of one peer. Counters of whoever is no peer are
@@ -17,6 +19,8 @@ type counts struct {
 	// refusals count by reason what the peer said.
 	invalid  atomic.Uint64
 	refusals [len(reasons)]atomic.Uint64 // by index in reasons
+	// roundTrips are how long the peer took to answer pings; nil for strangers.
+	roundTrips *durations.Histogram
 }
 
 // outCounts count what is sent on one stream.

@@ -190,6 +190,9 @@ func (l *link) failed(err error) {
 
 // roundTrip notes how long the peer took to answer.
 func (l *link) roundTrip(d time.Duration) {
+	if l.kind == control { // on the other, a ping may wait behind what is large
+		l.peer.counts.roundTrips.Note(d)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.mu.state.rtt = d

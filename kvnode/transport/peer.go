@@ -8,6 +8,8 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"golang.org/x/time/rate"
+
+	"github.com/leaderlease/go/internal/durations"
 )
 
 // peer is one other member: what is sent to it, and what is counted of it.
@@ -38,6 +40,7 @@ func newPeer(t *Transport, id uint64, addrs []string) *peer {
 		losses:   make(chan struct{}, 1),
 		complain: rate.Sometimes{First: 1, Interval: 10 * time.Second},
 	}
+	p.counts.roundTrips = durations.New(roundTripBounds)
 	p.ctx, p.cancel = context.WithCancelCause(t.ctx)
 	p.setAddrs(addrs)
 	p.links = [2]*link{newLink(p, control, t.limits.hold), newLink(p, bulk, 0)}
