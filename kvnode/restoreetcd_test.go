@@ -245,3 +245,17 @@ func TestInspectEtcdSnapshot(t *testing.T) {
 		}
 	}
 }
+
+// Who replaces the file meanwhile is found out by the sum that it was checked with.
+func TestAnEtcdFileThatChangesIsNotImported(t *testing.T) {
+	e, err := openEtcdFile(etcdSnapshots(t)["3.7"], make([]byte, 32), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.copyTo(filepath.Join(t.TempDir(), "store.db")); !errors.Is(err, ErrSnapshotDamaged) || !strings.Contains(err.Error(), "has changed") {
+		t.Errorf("copyTo() with another sum = %v, want ErrSnapshotDamaged", err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -118,6 +118,12 @@ func wantAlike(ctx context.Context, t *testing.T, a, b *clientv3.Client) {
 	if got, want := events(ctx, t, b, first, newest), events(ctx, t, a, first, newest); !slices.Equal(got, want) {
 		t.Errorf("the events from revision %d on are %v, want %v", first, got, want)
 	}
+	wantGranted(ctx, t, a, b)
+}
+
+// wantGranted compares TTL leases, and the keys that are attached to them.
+func wantGranted(ctx context.Context, t *testing.T, a, b *clientv3.Client) {
+	t.Helper()
 	granted, err := a.Leases(ctx)
 	must(t, err)
 	if len(granted.Leases) < 3 {
