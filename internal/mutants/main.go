@@ -53,6 +53,7 @@ var tables = []struct {
 	{"membership", memberships},
 	{"tallies", tallies},
 	{"kvnode", slices.Concat(identities, members, succession, hints, resignations, transfers, proposals, changes, recovery, restores)},
+	{"import", imports},
 	{"ttl", slices.Concat(ttls, ttlGrants)},
 	{"watch", watches},
 	{"etcdapi", requests},
