@@ -123,6 +123,10 @@ strangers: ## 10,000 silent connections and 1,000 failing handshakes a second at
 etcd-suites: ## etcd's own tests against kvnode, 54 minutes on 2 cores: passed, failed with the known reason, failed; ONLY=regexp
 	cd kvnode/etcdsuites && $(GO) test . && $(GO) run . $(if $(ONLY),-only '$(ONLY)') $(if $(SUITES),-suites $(SUITES))
 
+.PHONY: etcd-suites-fastkv
+etcd-suites-fastkv: ## those of them whose clients are Go's, with each client sending by kvnode/fastkv; ONLY=regexp
+	cd kvnode/etcdsuites && $(GO) test . && $(GO) run . -fastkv $(if $(ONLY),-only '$(ONLY)') $(if $(SUITES),-suites $(SUITES))
+
 .PHONY: fuzz
 fuzz: ## run each fuzz target of PKG for FUZZTIME=20s
 	@list=$$($(GO) test -list '^Fuzz' $(PKG)) || { echo "$$list"; exit 1; }; \

@@ -24,6 +24,7 @@ const (
 type bench struct {
 	dir  string
 	logs string // where to keep what tests say; empty: nowhere
+	fast bool   // the tests' clients send by package fastkv
 }
 
 func (b bench) bin() string              { return filepath.Join(b.dir, "bin") }
@@ -55,6 +56,11 @@ func (b bench) furnish(ctx context.Context, suites []string) error {
 	if err := patch(filepath.Join(b.dir, "tests")); err != nil {
 		return err
 	}
+	if b.fast {
+		if err := b.quicken(ctx); err != nil {
+			return err
+		}
+	}
 	if err := copyFile(sampleConfig, filepath.Join(b.dir, "etcd.conf.yml.sample")); err != nil {
 		return err
 	}
@@ -76,6 +82,13 @@ func (b bench) build(ctx context.Context, suites []string) error {
 			return err
 		}
 	}
+	mod := "-mod=readonly"
+	if b.fast {
+		mod = "-mod=mod" // what this repository requires besides
+		if err := b.requireOwn(ctx, modfile); err != nil {
+			return err
+		}
+	}
 	builds := [][]string{
 		{"build", "-C", repository, "-o", b.kvnode(), "./cmd/kvnode"},
 		{"build", "-o", b.bin() + "/", "go.etcd.io/etcd/etcdctl/v3", "go.etcd.io/etcd/etcdutl/v3"},
@@ -83,7 +96,7 @@ func (b bench) build(ctx context.Context, suites []string) error {
 		{"mod", "edit", "-replace", testsModule + "=" + filepath.Join(b.dir, "tests"), modfile},
 	}
 	for _, suite := range suites {
-		builds = append(builds, []string{"test", "-c", "-trimpath", "-modfile", modfile, "-tags", "e2e", "-o", b.binary(suite), testsModule + "/" + suite})
+		builds = append(builds, []string{"test", "-c", "-trimpath", mod, "-modfile", modfile, "-tags", "e2e", "-o", b.binary(suite), testsModule + "/" + suite})
 	}
 	for _, args := range builds {
 		if _, err := goTool(ctx, args...); err != nil {

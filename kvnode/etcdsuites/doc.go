@@ -7,6 +7,11 @@
 // known.txt says of each test that cannot pass why it cannot. The run fails if
 // a test fails that is not there, and if one passes, or is gone, that is there.
 //
+// With -fastkv the clients of integration's tests send by kvnode/fastkv, each of
+// them, since clientv3 is patched as well: see fast.go. known_fastkv.txt adds to
+// the list.
+//
 //	make etcd-suites
+//	make etcd-suites-fastkv
 //	cd kvnode/etcdsuites && go run . -suites e2e -only TestCtlV3 -logs DIR
 package main

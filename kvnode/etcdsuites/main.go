@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -19,13 +21,18 @@ const allSuites = "common,e2e,integration,integration/clientv3,integration/clien
 	"integration/clientv3/naming,integration/clientv3/watch"
 
 func main() {
-	suites := flag.String("suites", allSuites, "comma-separated suites of "+testsModule)
+	suites := flag.String("suites", "", "comma-separated suites of "+testsModule+"; default: all that meet a server")
+	fast := flag.Bool("fastkv", false, "have the tests' clients send by package fastkv, and run by default those that have clients in Go")
 	only := flag.String("only", ".", "run the tests whose names match this `regexp`")
 	logs := flag.String("logs", "", "write what each test says to a file in this `directory`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	ok, err := suitesRun(ctx, strings.Split(*suites, ","), *only, *logs)
+	if *suites == "" && *fast {
+		*suites = fastSuites
+	}
+	b := bench{logs: *logs, fast: *fast}
+	ok, err := b.suitesRun(ctx, strings.Split(cmp.Or(*suites, allSuites), ","), *only)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "etcdsuites:", err)
 	}
@@ -35,21 +42,23 @@ func main() {
 }
 
 // suitesRun runs the suites and prints what became of them.
-func suitesRun(ctx context.Context, suites []string, only, logs string) (bool, error) {
+func (b bench) suitesRun(ctx context.Context, suites []string, only string) (bool, error) {
 	match, err := regexp.Compile(only)
 	if err != nil {
 		return false, fmt.Errorf("-only: %w", err)
 	}
-	list, err := openKnown("known.txt", suites)
+	names := []string{"known.txt"}
+	if b.fast {
+		names = append(names, "known_fastkv.txt")
+	}
+	list, err := openKnown(suites, names...)
 	if err != nil {
 		return false, err
 	}
-	dir, err := os.MkdirTemp("", "etcdsuites")
-	if err != nil {
+	if b.dir, err = os.MkdirTemp("", "etcdsuites"); err != nil {
 		return false, fmt.Errorf("a directory to work in: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	b := bench{dir: dir, logs: logs}
+	defer os.RemoveAll(b.dir)
 	if err := b.furnish(ctx, suites); err != nil {
 		return false, err
 	}
@@ -63,16 +72,19 @@ func suitesRun(ctx context.Context, suites []string, only, logs string) (bool, e
 	return v.ok(), nil
 }
 
-// openKnown reads what the list says of the suites.
-func openKnown(name string, suites []string) (known, error) {
-	f, err := os.Open(filepath.Clean(name))
-	if err != nil {
-		return nil, fmt.Errorf("the known reasons: %w", err)
+// openKnown reads what the lists say of the suites.
+func openKnown(suites []string, names ...string) (known, error) {
+	var lists bytes.Buffer
+	for _, name := range names {
+		list, err := os.ReadFile(filepath.Clean(name))
+		if err != nil {
+			return nil, fmt.Errorf("the known reasons: %w", err)
+		}
+		lists.Write(list)
 	}
-	defer f.Close()
-	all, err := readKnown(f)
+	all, err := readKnown(&lists)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, fmt.Errorf("%s: %w", strings.Join(names, " and "), err)
 	}
 	list := known{}
 	for _, suite := range suites {
