@@ -55,7 +55,7 @@ func (l *raftLoop) do(d admission.Decision) {
 		l.admission.Opened()
 		l.showAwaited()
 		// It need not wait for the next tick: whom it was waiting for may be waiting for it.
-		l.elect(l.detector.Tick(l.standing()))
+		l.elect(l.detector.Tick(time.Now(), l.standing()))
 	}
 	switch d.Say {
 	case admission.Waits:

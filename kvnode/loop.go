@@ -163,7 +163,7 @@ func (l *raftLoop) tick() {
 	}
 	// Admission goes first: standing asks it, and to a detector a member that is not open is away.
 	l.do(l.admission.Tick(time.Now()))
-	l.elect(l.detector.Tick(l.standing()))
+	l.elect(l.detector.Tick(time.Now(), l.standing()))
 	l.showSuspicions()
 	// What the others commit without this disk raft does not hand out here, so a leader would answer
 	// nobody: it transfers leadership.

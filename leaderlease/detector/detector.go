@@ -10,27 +10,6 @@ import (
 	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
-// Config is what a member knows of itself and of its group's timing.
-type Config struct {
-	Self uint64
-	// ElectionTicks is raft's ElectionTick: after how many ticks without a leader the
-	// others would vote anyway.
-	ElectionTicks int
-	// Heartbeat is the time between two heartbeats of a leader.
-	Heartbeat time.Duration
-	// ElectionTimeout is for how long a hint is believed. After it silence decides, as
-	// without one.
-	ElectionTimeout time.Duration
-	// Turn is the time between the first turns of two members that suspect their leader.
-	// Default: half a Heartbeat, and 25 ms at least. Shorter than a message's way from one
-	// to the other: they split the vote, and a later turn, a longer one, decides. Longer:
-	// fail-over takes longer if the first is down.
-	Turn time.Duration
-	// Fresh: there has been no leader since the log was bootstrapped, so nobody has
-	// promised anything and nobody needs to wait.
-	Fresh bool
-}
-
 // Interval is how often Poll is to be called while a leader is suspected.
 const Interval = 5 * time.Millisecond
 
@@ -81,8 +60,9 @@ type Detector struct {
 	// heard is when it gave the last sign of life, silent how many ticks ago.
 	heard  time.Time
 	silent int
-	// hint is what is suspected of it.
-	hint suspicion
+	// hint is what is suspected of it, learnt how silent leaders are while they live.
+	hint   suspicion
+	learnt learnt
 	// back is until which tick of silence the election of another has time, rival whether
 	// another has asked for votes since this member stood last.
 	back  int
@@ -114,7 +94,7 @@ func New(cfg Config, now time.Time) *Detector {
 	if tick := cfg.ElectionTimeout / time.Duration(max(cfg.ElectionTicks, 1)); tick > 0 {
 		turn = max(turn, int((longTurn+tick-1)/tick))
 	}
-	return &Detector{cfg: cfg, turn: turn, fresh: cfg.Fresh, heard: now}
+	return &Detector{cfg: cfg, turn: turn, fresh: cfg.Fresh, heard: now, learnt: newLearnt(&cfg, now)}
 }
 
 // LeaderIs tells who leads, raft.None if nobody is known to.
@@ -125,6 +105,7 @@ func (d *Detector) LeaderIs(leader uint64, now time.Time) {
 	if leader != d.leader && d.leader != raft.None && d.leader != d.cfg.Self {
 		d.note(now) // who led by itself has heard nothing of how it was replaced
 	}
+	d.learnt.follow(leader != d.leader, now)
 	d.fresh, d.leader, d.hint = false, leader, suspicion{}
 	d.still(now)
 }
@@ -144,8 +125,13 @@ func (d *Detector) suspect(peer uint64, why Way, now time.Time) {
 // Silence is how many ticks ago the leader, now or last, gave a sign of life.
 func (d *Detector) Silence() int { return d.silent }
 
-// Suspects reports whether Poll is to be called.
+// Suspects reports whether Poll is to be called: the leader is suspected, or will be within a
+// tick if it stays silent. Whoever asks after each Tick, and each message, is in time.
 func (d *Detector) Suspects(now time.Time) bool {
+	return d.suspected(now) || d.hint.way == Silence && d.learnt.alarming(d.learnt.tick, now)
+}
+
+func (d *Detector) suspected(now time.Time) bool {
 	return d.hint.way != Silence && now.Sub(d.hint.at) < d.cfg.ElectionTimeout
 }
 
@@ -155,6 +141,10 @@ func (d *Detector) Suspects(now time.Time) bool {
 // pre-vote suspects the leader; if it has been silent here, too, that is a hint, and to be
 // forgotten before raft steps m, or one member that has missed the hint would veto.
 func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision {
+	d.learnt.runs(now)
+	if d.learnt.acquits(m.GetFrom(), now) {
+		d.stats.FalseAlarms++
+	}
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgSnap:
 		if m.GetTerm() >= term && m.GetFrom() == d.leader { // of the next one LeaderIs tells
@@ -210,6 +200,10 @@ func (d *Detector) Refused(now time.Time) {
 
 func (d *Detector) alive(now time.Time) {
 	d.still(now)
+	d.learnt.heard(now)
+	if d.hint.way == LearntSilence { // it is over, whenever that was sent
+		d.hint = suspicion{}
+	}
 	if d.hint.way == Silence || now.Sub(d.hint.at) < d.cfg.Heartbeat {
 		return // it may have been under way
 	}
@@ -223,7 +217,7 @@ func (d *Detector) quiet(now time.Time) bool { return now.Sub(d.heard) >= quiet*
 // forget reports whether the leader is to be forgotten: once for each suspicion, as soon
 // as the promise to it has ended and it is silent.
 func (d *Detector) forget(now time.Time) bool {
-	if !d.Suspects(now) || !d.hint.free.IsZero() || !d.quiet(now) {
+	if !d.suspected(now) || !d.hint.free.IsZero() || !d.quiet(now) {
 		return false
 	}
 	d.hint.free = now
@@ -231,10 +225,19 @@ func (d *Detector) forget(now time.Time) bool {
 	return true
 }
 
-// Poll is called every Interval while a leader is suspected. Once the promise to it has
-// ended, and it is silent, it is forgotten, and the members take turns to campaign.
+// Poll is called every Interval while Suspects says so, and after what has arrived was stepped.
+// Once the promise to a leader that is suspected has ended, and it is silent, it is forgotten,
+// and the members take turns to campaign.
 func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
-	if !d.Suspects(now) || k.Leads || k.Away || k.Bound || !slices.Contains(k.Voters, d.cfg.Self) {
+	d.learnt.runs(now)
+	if k.Leads || k.Away || k.Bound || !slices.Contains(k.Voters, d.cfg.Self) {
+		return Decision{}
+	}
+	// Not before the promise has ended: until then it decides nothing, and may prove false.
+	if d.hint.way == Silence && d.learnt.accuses(d.leader, now) {
+		d.suspect(d.leader, LearntSilence, now)
+	}
+	if !d.suspected(now) {
 		return Decision{}
 	}
 	do.Forget = d.forget(now)
@@ -293,7 +296,12 @@ func (d *Detector) place(voters []uint64) (at, of int) {
 // Raft draws each timeout from one to two election timeouts, so that two members rarely
 // campaign at once. Members that know each other take turns instead, and then the first
 // turn is due as soon as anybody would vote: just after one election timeout.
-func (d *Detector) Tick(k Known) Decision {
+func (d *Detector) Tick(now time.Time, k Known) Decision {
+	d.learnt.runs(now)
+	d.stats.Limit = 0
+	if !k.Leads && d.cfg.Learn > 0 {
+		d.stats.Limit = d.learnt.limit(now)
+	}
 	due := d.due(k)
 	d.rival = d.rival && !due
 	return Decision{Campaign: due}

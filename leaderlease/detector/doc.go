@@ -20,6 +20,22 @@
 // Without a hint it is silence that decides, and members take turns after it as well, which
 // is sooner than raft's own random timeouts.
 //
+// # Learnt silence
+//
+// Nobody hears of a leader that is stopped, cut off or without power. With Config.Learn its
+// silence is a hint, too, as soon as it is
+//
+//   - twice as long as the longest of the last ten minutes that has ended within an election
+//     timeout, be it of a leader before,
+//   - and five heartbeats at least, which each false alarm doubles for an hour,
+//   - and the promise to the leader has ended.
+//
+// Only time counts in which this member ran, as its calls of Tick, Poll and Heard show: after a
+// pause of its own of more than a tick and a heartbeat silence begins anew. A leader is watched
+// for Learn before any of this. Until then, and where it would come to an election timeout,
+// silence is no hint. An alarm is false if its leader is heard, as a leader or not, within an
+// election timeout of its last sign of life.
+//
 // # What it may break
 //
 // Nothing about safety depends on any of it. The lease's guard does not look at whom raft

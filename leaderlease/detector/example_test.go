@@ -30,7 +30,10 @@ func Example_rawNode() {
 		gone   <-chan uint64
 		voters []uint64 // as applied, in order
 	)
-	d := detector.New(detector.Config{Self: 1, ElectionTicks: 20, Heartbeat: 50 * time.Millisecond, ElectionTimeout: time.Second}, time.Now())
+	d := detector.New(detector.Config{
+		Self: 1, ElectionTicks: 20, Heartbeat: 50 * time.Millisecond, ElectionTimeout: time.Second,
+		Learn: 10 * time.Second, // silence is a hint, too
+	}, time.Now())
 	elect := func(do detector.Decision) {
 		if do.Forget {
 			_ = node.ForgetLeader()
@@ -48,11 +51,11 @@ func Example_rawNode() {
 			if lease.Tick() {
 				node.Tick()
 			}
-			elect(d.Tick(standing(lease, node.BasicStatus().RaftState, voters)))
+			elect(d.Tick(time.Now(), standing(lease, node.BasicStatus().RaftState, voters)))
 		case peer := <-gone:
 			d.Gone(peer, time.Now())
 		case now := <-poll.C:
-			if d.Suspects(now) {
+			if d.Suspects(now) && len(inbox) == 0 { // what has arrived goes first
 				elect(d.Poll(now, standing(lease, node.BasicStatus().RaftState, voters)))
 			}
 		case m := <-inbox:

@@ -17,12 +17,14 @@ const (
 	// Resignation is the wish of a leader that ends by itself, to who was asked. The others
 	// cannot tell it from a transfer.
 	Resignation
+	// LearntSilence is one that is much longer than any that the leader has shown of late.
+	LearntSilence
 
 	// NumWays is the number of ways.
-	NumWays = int(Resignation) + 1
+	NumWays = int(LearntSilence) + 1
 )
 
-var wayNames = [NumWays]string{"silence", "hint", "pre-vote", "transfer", "resignation"}
+var wayNames = [NumWays]string{"silence", "hint", "pre-vote", "transfer", "resignation", "learnt-silence"}
 
 // String returns the name used in logs and metrics.
 func (w Way) String() string {
@@ -45,9 +47,13 @@ type FailOver struct {
 // Stats counts what has happened since New.
 type Stats struct {
 	// Hints counts suspicions by what they began with, FalseAlarms those that a sign of
-	// life has ended, Forgets how often raft was to forget its leader.
+	// life has ended, for learnt silence within an election timeout and be the leader replaced
+	// by then, Forgets how often raft was to forget its leader.
 	Hints                [NumWays]uint64
 	FalseAlarms, Forgets uint64
+	// Limit is after what silence the leader would be suspected, as of the last Tick: the
+	// election timeout if nothing is learnt yet, 0 without Config.Learn and where this member leads.
+	Limit time.Duration
 	// FailOvers counts them by what they began with.
 	FailOvers [NumWays]uint64
 	// Last is the last fail-over, if any.

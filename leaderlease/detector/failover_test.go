@@ -71,7 +71,7 @@ func TestWhomTheLeaderHasNamedIsLeftAlone(t *testing.T) {
 		}
 		d.Gone(1, at(11*ms))
 		for range tt.ticks {
-			d.Tick(bound)
+			d.Tick(at(11*ms), bound)
 		}
 		stands := false
 		for now := 11 * ms; now < time.Second; now += ms {

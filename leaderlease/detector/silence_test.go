@@ -13,7 +13,7 @@ import (
 // campaigns returns at which of so many ticks a member of 1, 2 and 3 campaigns.
 func campaigns(d *Detector, ticks int, k Known) (all []int) {
 	for i := range ticks {
-		if d.Tick(k).Campaign {
+		if d.Tick(at(0), k).Campaign {
 			all = append(all, i+1)
 		}
 	}
@@ -68,7 +68,7 @@ func TestASplitVoteIsTriedAgainTwice(t *testing.T) {
 				if split {
 					d.Heard(message(raftpb.MsgVote, 5-self, 6), 6, at(0))
 				}
-				if d.Tick(Known{Voters: three.Voters, Candidate: true}).Campaign {
+				if d.Tick(at(0), Known{Voters: three.Voters, Candidate: true}).Campaign {
 					got = append(got, tick+1)
 				}
 			}

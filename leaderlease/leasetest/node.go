@@ -159,7 +159,7 @@ func (n *Node) tick() {
 		n.raw.Tick()
 	}
 	if n.detector != nil {
-		n.elect(n.detector.Tick(n.standing()))
+		n.elect(n.detector.Tick(n.wall(), n.standing()))
 	}
 }
 

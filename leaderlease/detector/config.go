@@ -1,0 +1,30 @@
+package detector
+
+import "time"
+
+// Config is what a member knows of itself and of its group's timing.
+type Config struct {
+	Self uint64
+	// ElectionTicks is raft's ElectionTick: after how many ticks without a leader the
+	// others would vote anyway.
+	ElectionTicks int
+	// Heartbeat is the time between two heartbeats of a leader.
+	Heartbeat time.Duration
+	// ElectionTimeout is for how long a hint is believed. After it silence decides, as
+	// without one.
+	ElectionTimeout time.Duration
+	// Turn is the time between the first turns of two members that suspect their leader.
+	// Default: half a Heartbeat, and 25 ms at least. Shorter than a message's way from one
+	// to the other: they split the vote, and a later turn, a longer one, decides. Longer:
+	// fail-over takes longer if the first is down.
+	Turn time.Duration
+	// Fresh: there has been no leader since the log was bootstrapped, so nobody has
+	// promised anything and nobody needs to wait.
+	Fresh bool
+	// Learn is for how long a leader is watched before a silence that is much longer than any
+	// it has shown is taken for a hint. Zero: silence is no hint, and decides after an election
+	// timeout alone. Short: what usually stalls a leader is not known yet, and may cost an
+	// election. An election timeout below 300 ms leaves nothing to win, and is as zero. Whoever
+	// does not call Tick at each tick seems to be paused all the time, and learns nothing.
+	Learn time.Duration
+}

@@ -1,0 +1,131 @@
+package detector
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3"
+)
+
+const (
+	// leastSilence is for how many heartbeats' time a leader may be silent however steady it
+	// was. Fewer: the first stall that it has ever had is an alarm. More: fail-over takes longer.
+	leastSilence = 5
+	// excess is by what a silence has to exceed the longest one that was none. If those fall off
+	// exponentially, one in as many windows does so by twice. Less: alarms each day.
+	excess = 2
+	// leastTimeout is the election timeout below which there is nothing to win.
+	leastTimeout = 300 * time.Millisecond
+	// calm is for how long a false alarm counts.
+	calm = time.Hour
+)
+
+// learnt is how long leaders are silent while they live, as one follower has seen it. Only time
+// in which this member ran counts: what its leader says may wait for it, too.
+type learnt struct {
+	beat, tick, timeout, learn time.Duration // immutable
+
+	// since is from when on the leader is watched. from is its last sign of life, or the end of
+	// this member's own last pause, ran when this member was last seen to run.
+	since, from, ran time.Time
+	// stalls are silences that have ended, of whoever led.
+	stalls window
+	// doubts is how often a false alarm has doubled the least silence, doubted when last, or
+	// when one was taken back.
+	doubts  int
+	doubted time.Time
+	// accused is who was suspected last, silent since when; raft.None once it was heard.
+	accused uint64
+	silent  time.Time
+}
+
+func newLearnt(cfg *Config, now time.Time) learnt {
+	l := learnt{
+		beat: cfg.Heartbeat, tick: cfg.ElectionTimeout / time.Duration(max(cfg.ElectionTicks, 1)), timeout: cfg.ElectionTimeout,
+		learn: cfg.Learn, since: now, from: now, ran: now,
+	}
+	if l.timeout < leastTimeout {
+		l.learn = 0
+	}
+	return l
+}
+
+// runs tells that this member runs. If it has not for a tick and a heartbeat, it was stopped, or
+// waited for a processor: the silence begins anew. If it has not for an election timeout, so
+// does the watch, as it may be another day.
+func (l *learnt) runs(now time.Time) {
+	late := now.Sub(l.ran) - l.tick
+	l.ran = now
+	if late > l.beat {
+		l.from = now
+	}
+	if late > l.timeout {
+		l.since = now
+	}
+}
+
+// follow tells that a leader is known, and whether it is another one.
+func (l *learnt) follow(another bool, now time.Time) {
+	l.from = now
+	if another {
+		l.since = now
+	}
+}
+
+// heard tells of a sign of life. What was silent for an election timeout was no stall.
+func (l *learnt) heard(now time.Time) {
+	if took := now.Sub(l.from); took < l.timeout {
+		l.stalls.note(took, now)
+	}
+	l.from = now
+}
+
+// limit is the silence that is an alarm, the election timeout if none is.
+func (l *learnt) limit(now time.Time) time.Duration {
+	if l.learn == 0 || now.Sub(l.since) < l.learn {
+		return l.timeout
+	}
+	return min(max(excess*l.stalls.max(now), l.least(now)), l.timeout)
+}
+
+// least is the silence that is no alarm, whatever was learnt.
+func (l *learnt) least(now time.Time) time.Duration {
+	for l.doubts > 0 && now.Sub(l.doubted) >= calm {
+		l.doubts, l.doubted = l.doubts-1, l.doubted.Add(calm)
+	}
+	return leastSilence * l.beat << l.doubts
+}
+
+// alarming reports whether the silence is an alarm, or will be in so long. After an election
+// timeout it speaks for itself.
+func (l *learnt) alarming(in time.Duration, now time.Time) bool {
+	silence, limit := now.Sub(l.from), l.limit(now)
+	return limit < l.timeout && silence >= limit-in && silence < l.timeout
+}
+
+// accuses reports whether the silence is an alarm, and notes whose it is.
+func (l *learnt) accuses(leader uint64, now time.Time) bool {
+	if !l.alarming(0, now) {
+		return false
+	}
+	l.accused, l.silent = leader, l.from
+	return true
+}
+
+// acquits tells that peer was heard, whatever it says and whoever leads by now, and reports
+// whether that proves the last alarm false: raft would not have replaced it.
+func (l *learnt) acquits(peer uint64, now time.Time) bool {
+	if peer != l.accused || peer == raft.None {
+		return false
+	}
+	l.accused = raft.None
+	took := now.Sub(l.silent)
+	if took >= l.timeout {
+		return false
+	}
+	l.stalls.note(took, now)
+	if l.least(now) < l.timeout {
+		l.doubts++
+	}
+	l.doubted = now
+	return true
+}
