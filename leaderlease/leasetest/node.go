@@ -160,6 +160,7 @@ func (n *Node) tick() {
 	}
 	if n.detector != nil {
 		n.elect(n.detector.Tick(n.wall(), n.standing()))
+		n.pollSoon()
 	}
 }
 

@@ -41,6 +41,9 @@ type NodeOptions struct {
 	// Suspects has a node of Kind Library act upon Gone, and take turns to campaign, by
 	// package detector.
 	Suspects bool
+	// Learn, with Suspects, is for how long a leader is watched before silence that is much
+	// longer than usual is a hint, too. Zero: it is none.
+	Learn time.Duration
 	// ForgetsChanges applies changes of membership before the log knows for good
 	// that they are committed, TellsNobody keeps to itself in elections what is
 	// committed: negative controls.

@@ -38,6 +38,7 @@ func (n *Node) newDetector() *detector.Detector {
 	return detector.New(detector.Config{
 		Self: n.ID, ElectionTicks: o.ElectionTick,
 		Heartbeat: time.Duration(o.HeartbeatTick) * o.TickInterval, ElectionTimeout: time.Duration(o.ElectionTick) * o.TickInterval,
+		Learn: n.Options.Learn,
 	}, n.wall())
 }
 
@@ -55,7 +56,7 @@ func (n *Node) refused(m *raftpb.Message) {
 // wall is what timers run on.
 func (n *Node) wall() time.Time { return time.Unix(0, 0).Add(n.cluster.Now()) }
 
-// pollSoon polls every few milliseconds for as long as the leader is suspected.
+// pollSoon polls every few milliseconds for as long as the leader is suspected, or about to be.
 func (n *Node) pollSoon() {
 	if n.polling || !n.detector.Suspects(n.wall()) {
 		return

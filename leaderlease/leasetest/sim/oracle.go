@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/leaderlease/detector"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
@@ -178,6 +179,9 @@ func (s *sim) collect(n *leasetest.Node) {
 		return
 	}
 	s.res.addStats(n.Lease().ResetStats())
+	suspected := n.Suspicions()
+	s.res.Alarms += suspected.Hints[detector.LearntSilence]
+	s.res.FalseAlarms += suspected.FalseAlarms
 	if err := n.Lease().Info().Err; err != nil && !s.cfg.Misused {
 		s.violatef("misuse", n.ID, "%v", err)
 	}

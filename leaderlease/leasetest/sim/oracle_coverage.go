@@ -39,6 +39,8 @@ var rules = []rule{
 	{"L6 transferring", refused(leaderlease.Transferring)},
 	{"L6b resignations", func(r *Result) uint64 { return r.Resignations }},
 	{"L6b successors at once", func(r *Result) uint64 { return r.Successors }},
+	{"leaders suspected by silence", func(r *Result) uint64 { return r.Alarms }},
+	{"false alarms", func(r *Result) uint64 { return r.FalseAlarms }},
 	{"L7 leases lost by step-down", func(r *Result) uint64 { return r.Stats.Losses[leaderlease.NotLeader] }},
 	{"margin", refused(leaderlease.Margin)},
 	{"expired", refused(leaderlease.Expired)},

@@ -51,10 +51,13 @@ type Result struct {
 	Transfers       uint64
 	// Resignations counts leaders that resigned, Successors those who led at once then.
 	Resignations, Successors uint64
-	ConfChanges              uint64
-	Crashes                  uint64
-	Messages                 uint64
-	Histories                uint64
+	// Alarms counts leaders that were suspected because of learnt silence, FalseAlarms
+	// suspicions of any kind that were wrong.
+	Alarms, FalseAlarms uint64
+	ConfChanges         uint64
+	Crashes             uint64
+	Messages            uint64
+	Histories           uint64
 	// Faults counts injected faults by kind.
 	Faults map[string]int
 	// Stats adds up the counters of all Leases.

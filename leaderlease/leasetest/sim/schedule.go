@@ -151,6 +151,7 @@ func (w *Swarm) fields() []field {
 		{"arrival", &w.Arrival},
 		{"short", &w.Short},
 		{"suspects", &w.Suspects},
+		{"learns", &w.Learns},
 		{"disk", &w.Disk},
 		{"apply", &w.Apply},
 		{"step", &w.Step},

@@ -224,6 +224,9 @@ func (s *sim) nodeOptions(id uint64) leasetest.NodeOptions {
 	w := s.w
 	o := leasetest.NodeOptions{Async: has(w.Async, id), QueueWhileBusy: has(w.Queue, id), FilterOnArrival: has(w.Arrival, id)}
 	o.Suspects = has(w.Suspects, id)
+	if has(w.Learns, id) {
+		o.Learn = 20 * s.beat() // faults are seconds apart
+	}
 	o.ForgetsChanges, o.TellsNobody = w.Forgets, w.Mute
 	switch {
 	case has(w.Stock, id):

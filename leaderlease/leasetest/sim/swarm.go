@@ -29,8 +29,9 @@ type Swarm struct {
 	Plain, Stock, Async, Queue, Arrival uint64
 	// Short are the nodes that ask for promises of half of D, and make such of D.
 	Short uint64
-	// Suspects are the nodes that act upon connections that end.
-	Suspects uint64
+	// Suspects are the nodes that act upon connections that end, Learns those of them that act
+	// upon silence, too.
+	Suspects, Learns uint64
 	// The longest delays. Each one is drawn anew, from zero.
 	Disk, Apply, Step, Latency time.Duration
 
@@ -110,7 +111,9 @@ func drawShort(r *rand.Rand, w *Swarm) {
 	if d := w.shortD(); r.IntN(3) == 0 && d-driftSkew(d, w.DriftPPM) >= 4*time.Duration(w.HeartbeatTick)*w.Tick {
 		w.Short = r.Uint64() & (uint64(1)<<(w.nodes()+1) - 2)
 	}
-	w.Suspects = pick(r, 0, ^uint64(0), ^uint64(0), r.Uint64()) & (uint64(1)<<(w.nodes()+1) - 2)
+	all := uint64(1)<<(w.nodes()+1) - 2
+	w.Suspects = pick(r, 0, ^uint64(0), ^uint64(0), r.Uint64()) & all
+	w.Learns = pick(r, 0, ^uint64(0), r.Uint64()) & all
 }
 
 func (w *Swarm) shortD() time.Duration { return w.D * 11 / 20 }
