@@ -63,6 +63,9 @@ type Config struct {
 	// IgnoreClosed has this member wait for an election timeout's silence, instead of
 	// suspecting a leader whose connections have ended.
 	IgnoreClosed bool
+	// IgnoreSilence has this member wait for an election timeout's silence, instead of
+	// suspecting a leader that is silent for much longer than it has been of late.
+	IgnoreSilence bool
 	// DisableLease makes every linearizable read take a quorum round.
 	DisableLease bool
 	// Clock is the lease clock. Default: clock.System.

@@ -16,11 +16,20 @@ import (
 // lead again in a later term, without the entries that it had not replicated.
 type handed struct{ leader, term uint64 }
 
+// learnBeats is for how many heartbeats a leader is watched before its silence is a hint. Fewer:
+// a cluster that has just begun, and stalls, has one election more. More: a leader that stops
+// soon after another one did is replaced after an election timeout.
+const learnBeats = 200
+
 // newDetector is called before the loop runs.
 func (l *raftLoop) newDetector() *detector.Detector {
+	learn := learnBeats * l.cfg.TickInterval
+	if l.cfg.IgnoreSilence {
+		learn = 0
+	}
 	return detector.New(detector.Config{
 		Self: l.ID(), Fresh: l.firstEntries > 0, ElectionTicks: l.cfg.electionTicks(),
-		Heartbeat: l.cfg.TickInterval, ElectionTimeout: l.cfg.ElectionTimeout,
+		Heartbeat: l.cfg.TickInterval, ElectionTimeout: l.cfg.ElectionTimeout, Learn: learn,
 	}, time.Now())
 }
 
@@ -76,28 +85,36 @@ func (l *raftLoop) refused(m *raftpb.Message) {
 	}
 }
 
-// gone tells that a peer has ended its last connection. What came before that is stepped
-// first: later it would be a sign of life. Nobody else takes from the channels.
-func (l *raftLoop) gone(peer uint64) {
+// stepArrived steps what has come from peers. Nobody else takes from the channels.
+func (l *raftLoop) stepArrived() {
 	for range len(l.urgent) {
 		l.step(<-l.urgent)
 	}
 	for range len(l.bulk) {
 		l.step(<-l.bulk)
 	}
+}
+
+// gone tells that a peer has ended its last connection. What came before that is stepped
+// first: later it would be a sign of life.
+func (l *raftLoop) gone(peer uint64) {
+	l.stepArrived()
 	now := time.Now()
 	l.detector.Gone(peer, now)
 	l.pollSoon(now)
 }
 
 // askDetector asks what is to be done about a leader that is suspected. Between ticks: a promise
-// may end just after one, and fail-over would wait for the next.
-func (l *raftLoop) askDetector(now time.Time) {
+// may end just after one, and fail-over would wait for the next. What waits for the loop is no
+// silence of the leader's.
+func (l *raftLoop) askDetector() {
+	l.stepArrived()
+	now := time.Now()
 	l.elect(l.detector.Poll(now, l.standing()))
 	l.pollSoon(now)
 }
 
-// pollSoon lets askDetector be called soon, if the leader is suspected.
+// pollSoon lets askDetector be called soon, if the leader is suspected, or about to be.
 func (l *raftLoop) pollSoon(now time.Time) {
 	if l.detector.Suspects(now) {
 		l.poll.Reset(detector.Interval) // one that has fired and was not received delivers nothing more

@@ -32,7 +32,7 @@ type raftLoop struct {
 	raw          *raft.RawNode
 	admission    *admission.State
 	detector     *detector.Detector
-	poll         *time.Timer // runs while the leader is suspected
+	poll         *time.Timer // runs while the leader is suspected, or about to be
 	handed       handed
 	offers       offers
 	role         raft.StateType // as of the newest Ready, as commit is
@@ -98,8 +98,8 @@ func (l *raftLoop) run() {
 			l.step(m)
 		case m := <-l.bulk:
 			l.step(m)
-		case now := <-l.poll.C:
-			l.askDetector(now)
+		case <-l.poll.C:
+			l.askDetector()
 		case <-l.wake: // something is in local, calls or the box of proposals
 		}
 		// The select has taken one message, by chance where several were there. The order of what
@@ -162,8 +162,10 @@ func (l *raftLoop) tick() {
 		l.raw.Tick()
 	}
 	// Admission goes first: standing asks it, and to a detector a member that is not open is away.
-	l.do(l.admission.Tick(time.Now()))
-	l.elect(l.detector.Tick(time.Now(), l.standing()))
+	now := time.Now()
+	l.do(l.admission.Tick(now))
+	l.elect(l.detector.Tick(now, l.standing()))
+	l.pollSoon(now)
 	l.showSuspicions()
 	// What the others commit without this disk raft does not hand out here, so a leader would answer
 	// nobody: it transfers leadership.

@@ -119,6 +119,8 @@ var families = []family{
 		func(r *reading) float64 { return float64(r.Suspicions.FalseAlarms) }),
 	counter("leader_forgotten_total", "Times that a leader was to be forgotten, since it was suspected and the promise to it had ended.",
 		func(r *reading) float64 { return float64(r.Suspicions.Forgets) }),
+	gauge("leader_silence_limit_seconds", "Silence of the leader that this member takes for its end: the election timeout until it has learnt better, 0 if it leads or does not learn.",
+		func(r *reading) float64 { return r.Suspicions.Limit.Seconds() }),
 	gauge("term", "Newest term that this member knows.",
 		func(r *reading) float64 { return float64(r.Term) }),
 	gauge("commit_index", "Newest index known to be committed.",
@@ -202,8 +204,8 @@ var (
 	buildInfo = describe("build_info", "1, with the version that is running.", "version")
 	saving    = describe("checkpoint_seconds", "Time to make a checkpoint.")
 	walSyncs  = describe("wal_sync_seconds", "Time to write and sync a batch of the log.")
-	suspected = describe("leader_suspicions_total", "Suspicions of a leader, by what they began with: hint, its connections have ended; pre-vote, another member suspects it.", "by")
-	failOvers = describe("leader_fail_overs_total", "Leaders that were replaced by another, by what it began with: hint, pre-vote, silence (for an election timeout), transfer, resignation (told by who was asked).", "by")
+	suspected = describe("leader_suspicions_total", "Suspicions of a leader, by what they began with: hint, its connections have ended; pre-vote, another member suspects it; learnt-silence, it is silent for much longer than it has been of late.", "by")
+	failOvers = describe("leader_fail_overs_total", "Leaders that were replaced by another, by what it began with: hint, pre-vote, silence (for an election timeout), learnt-silence (longer than usual), transfer, resignation (told by who was asked).", "by")
 	lastOver  = describe("last_fail_over_seconds", "How long each part of the last one took: detected, from the leader's last sign of life on; promise, that bound this member then; election; commit, of the next leader's first entry.", "by", "part")
 	late      = describe("tick_late_seconds", "How late the raft loop was at its ticks, which make the heartbeats.")
 
@@ -247,7 +249,7 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstHistogram(saving, r.Counts.Checkpoints, r.Counts.CheckpointTime.Seconds(), syncBuckets(r.Counts.CheckpointWithin))
 	out <- prometheus.MustNewConstHistogram(walSyncs, r.WAL.Syncs, r.WAL.SyncTime.Seconds(), syncBuckets(r.WAL.SyncWithin))
 	out <- prometheus.MustNewConstHistogram(late, r.Late.Count, r.Late.Sum.Seconds(), r.Late.Buckets())
-	for _, way := range []detector.Way{detector.Hint, detector.PreVote} {
+	for _, way := range []detector.Way{detector.Hint, detector.PreVote, detector.LearntSilence} {
 		out <- prometheus.MustNewConstMetric(suspected, prometheus.CounterValue, float64(r.Suspicions.Hints[way]), way.String())
 	}
 	collectFailOvers(out, &r.Suspicions)

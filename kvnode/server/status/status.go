@@ -111,13 +111,17 @@ type Promise struct {
 // Suspicions are those of leaders, and how they were replaced, as this member has seen it
 // since its start.
 type Suspicions struct {
-	// By counts them by what they began with, hint (the leader's connections have ended) or
-	// pre-vote (another member suspects it); what is zero is left out.
+	// By counts them by what they began with, hint (the leader's connections have ended),
+	// pre-vote (another member suspects it) or learnt-silence (it is silent for much longer
+	// than it has been of late); what is zero is left out.
 	By map[string]uint64 `json:"by"`
 	// FalseAlarms counts those that a sign of life has ended, Forgotten how often the leader
 	// was to be forgotten since the promise to it had ended.
 	FalseAlarms uint64 `json:"false_alarms"`
 	Forgotten   uint64 `json:"forgotten"`
+	// SilenceLimitMS is the silence that this member takes for the leader's end: the election
+	// timeout until it has learnt better, 0 if it leads or does not learn.
+	SilenceLimitMS float64 `json:"silence_limit_ms"`
 	// FailOvers counts how leaders were replaced, by what it began with.
 	FailOvers map[string]uint64 `json:"fail_overs"`
 	// Last is the last time that another leader was found, none if there was none.
@@ -126,7 +130,8 @@ type Suspicions struct {
 
 // FailOver is how one leader was replaced by another.
 type FailOver struct {
-	// Began is what it began with: silence, hint, pre-vote or transfer.
+	// Began is what it began with: silence, hint, pre-vote, learnt-silence, transfer or
+	// resignation.
 	Began string `json:"began"`
 	// HintMS is how long after the leader's last sign of life the suspicion began, PromiseMS
 	// for how long the promise bound this member then, ElectionMS how long it took until the
@@ -224,7 +229,7 @@ func suspicions(s *detector.Stats) Suspicions {
 	way := func(i int) string { return detector.Way(i).String() }
 	all := Suspicions{
 		By: counts(s.Hints[:], way), FalseAlarms: s.FalseAlarms, Forgotten: s.Forgets,
-		FailOvers: counts(s.FailOvers[:], way),
+		FailOvers: counts(s.FailOvers[:], way), SilenceLimitMS: ms(s.Limit),
 	}
 	if l := s.Last; l != (detector.FailOver{}) {
 		all.Last = &FailOver{Began: l.Way.String(), HintMS: ms(l.Hint), PromiseMS: ms(l.Promise), ElectionMS: ms(l.Election), CommitMS: ms(l.Commit)}

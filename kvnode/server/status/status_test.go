@@ -40,7 +40,7 @@ func full() kvnode.Status {
 	}
 	s.Lease.Clock.Name, s.Lease.Clock.CountsSuspend, s.Lease.Clock.Warning = "vdso:boottime", true, "none"
 	s.Stats.Reads[leaderlease.PathLease], s.Stats.Refused[leaderlease.Margin] = 1000, 1
-	s.Suspicions = detector.Stats{FalseAlarms: 1, Forgets: 2, Last: detector.FailOver{
+	s.Suspicions = detector.Stats{FalseAlarms: 1, Forgets: 2, Limit: 250 * time.Millisecond, Last: detector.FailOver{
 		Way: detector.Hint, Hint: 2 * time.Millisecond, Promise: 240 * time.Millisecond, Election: 8 * time.Millisecond, Commit: 3 * time.Millisecond,
 	}, FailOvers: [detector.NumWays]uint64{detector.Hint: 1}}
 	s.Suspicions.Hints[detector.Hint], s.Suspicions.Hints[detector.PreVote] = 3, 1

@@ -46,6 +46,8 @@ var clusterTable = []setting{
 		func(c *Config) value { return milliseconds(&c.Server.Node.ElectionTimeout) }),
 	row(clustering, "suspect-on-close", "Replace a leader whose connections have ended as soon as the promise to it has, and not after --election-timeout.",
 		func(c *Config) value { return not(&c.Server.Node.IgnoreClosed) }),
+	row(clustering, "suspect-on-silence", "Replace a leader that is silent for twice as long as it has been of late, and not after --election-timeout.",
+		func(c *Config) value { return not(&c.Server.Node.IgnoreSilence) }),
 	row(clustering, "strict-reconfig-check", "Refuse changes of membership after which too few members may be up.",
 		func(c *Config) value { return not(&c.Server.Node.LaxReconfig) }),
 }
