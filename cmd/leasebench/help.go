@@ -173,7 +173,9 @@ One client knows all members. Every 5 ms it begins a read (linearizable) and a w
 each at the next member, and waits a second for each answer, whatever becomes of
 the others. Away is the longest time from the death on in which none was answered
 that had been asked for after it, until both have been back for half a second.
-What has died comes back before the next one dies. Medians, least and greatest, all
+What has died comes back before the next one dies, and members rest: kvnode learns
+from a leader's silence, which shortens stop and cable, once that has led for ten
+seconds (--rest=12s). Medians, least and greatest, all
 samples, and what clients were told instead of an answer, are in the text.
 
 cable needs Linux, ip (iproute2) and the right to make networks: root has it, and
