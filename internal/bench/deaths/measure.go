@@ -25,6 +25,9 @@ const (
 	before = 100 * time.Millisecond
 	after  = 500 * time.Millisecond
 	steady = after / 2
+	// gone is for how long at least a leader is away that comes back. Shorter: it was no death
+	// to who waits for an election timeout, but a stall, and kvnode learns to sit such ones out.
+	gone = 1500 * time.Millisecond
 	// mostAway is after what time nobody waits any more.
 	mostAway = 15 * time.Second
 )
@@ -35,7 +38,7 @@ var ErrAway = errors.New("deaths: nothing was answered any more")
 // Takes is how long one measurement takes, about, the mean of the servers.
 func (d *Death) Takes() time.Duration {
 	if d.undo != nil {
-		return 3500 * time.Millisecond
+		return 4 * time.Second
 	}
 	return 2500 * time.Millisecond
 }
@@ -55,6 +58,7 @@ func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Away, err error)
 	if err := pause.For(ctx, before); err != nil {
 		return nil, err
 	}
+	died := time.Now()
 	one, err := p.measure(ctx, d.Name, leader, func() error {
 		err := d.happen(ctx, c, leader)
 		if err == nil && d.ended != nil {
@@ -64,6 +68,9 @@ func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Away, err error)
 	})
 	all = append(all, one)
 	if err != nil || d.undo == nil {
+		return all, err
+	}
+	if err := pause.For(ctx, time.Until(died.Add(gone))); err != nil {
 		return all, err
 	}
 	one, err = p.measure(ctx, d.UndoName, leader, func() error { return d.undo(c, leader) })
