@@ -50,7 +50,22 @@ var silenceRules = []Mutant{
 	{
 		Rule: "silence", Name: "an absence is a stall", Pkg: detectorPkg, Test: "^TestASilenceThatIsMuchLongerThanUsualIsAHint$",
 		File: learntFile,
-		Old:  "took := now.Sub(l.from); took < l.timeout {", New: "took := now.Sub(l.from); true {",
+		Old:  "case took >= l.timeout:\n\t\tl.since = now", New: "case false:\n\t\tl.since = now",
+	},
+	{
+		Rule: "silence", Name: "who was away is trusted at once", Pkg: detectorPkg, Test: "^TestASilenceThatIsMuchLongerThanUsualIsAHint$",
+		File: learntFile,
+		Old:  "case took >= l.timeout:\n\t\tl.since = now", New: "case took >= l.timeout:",
+	},
+	{
+		Rule: "silence", Name: "connections that are made anew are stalls", Pkg: detectorPkg, Test: "^TestASilenceThatIsMuchLongerThanUsualIsAHint$",
+		File: learntFile,
+		Old:  "case now.Sub(l.since) >= l.learn/2:", New: "default:",
+	},
+	{
+		Rule: "silence", Name: "nothing is learnt while a leader is watched", Pkg: detectorPkg, Test: "^TestASilenceThatIsMuchLongerThanUsualIsAHint$",
+		File: learntFile,
+		Old:  "case now.Sub(l.since) >= l.learn/2:", New: "case now.Sub(l.since) >= l.learn:",
 	},
 	{
 		Rule: "silence", Name: "a leader is judged by another one's reign", Pkg: detectorPkg, Test: "^TestASilenceThatIsMuchLongerThanUsualIsAHint$",

@@ -32,9 +32,10 @@
 //
 // Only time counts in which this member ran, as its calls of Tick, Poll and Heard show: after a
 // pause of its own of more than a tick and a heartbeat silence begins anew. A leader is watched
-// for Learn before any of this. Until then, and where it would come to an election timeout,
-// silence is no hint. An alarm is false if its leader is heard, as a leader or not, within an
-// election timeout of its last sign of life.
+// for Learn before any of this, anew if it was away, and teaches in the second half of that.
+// Until then, and where it would come to an election timeout, silence is no hint. An alarm is
+// false if its leader is heard, as a leader or not, within an election timeout of its last sign
+// of life.
 //
 // # What it may break
 //

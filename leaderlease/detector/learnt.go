@@ -71,12 +71,18 @@ func (l *learnt) follow(another bool, now time.Time) {
 	}
 }
 
-// heard tells of a sign of life. What was silent for an election timeout was no stall.
+// heard tells of a sign of life. Who was silent for an election timeout was away, and is watched
+// anew. The first half of that teaches nothing: connections that are made anew, or wait for
+// TCP's next attempt, stall for a second, and are steady then.
 func (l *learnt) heard(now time.Time) {
-	if took := now.Sub(l.from); took < l.timeout {
+	took := now.Sub(l.from)
+	l.from = now
+	switch {
+	case took >= l.timeout:
+		l.since = now
+	case now.Sub(l.since) >= l.learn/2:
 		l.stalls.note(took, now)
 	}
-	l.from = now
 }
 
 // limit is the silence that is an alarm, the election timeout if none is.

@@ -99,7 +99,23 @@ func TestASilenceThatIsMuchLongerThanUsualIsAHint(t *testing.T) {
 			l.known = bound
 			l.stalls(time.Second)
 			l.known = three
+		}, timeout},
+		"it was away, and stalled on its return": {func(t *testing.T, l *life) {
+			l.known = bound
+			l.stalls(time.Second)
+			l.known = three
+			l.hears(t, 4*time.Second)
+			l.stalls(180 * ms)
+			l.hears(t, 6*time.Second)
 		}, 5 * beat},
+		"it was away, and stalled later": {func(t *testing.T, l *life) {
+			l.known = bound
+			l.stalls(time.Second)
+			l.known = three
+			l.hears(t, 5*time.Second)
+			l.stalls(180 * ms)
+			l.hears(t, 5*time.Second)
+		}, 360 * ms},
 		"another leads":           {func(_ *testing.T, l *life) { l.LeaderIs(3, at(l.now)) }, second},
 		"another has led for 9 s": {func(t *testing.T, l *life) { l.LeaderIs(3, at(l.now)); l.hears(t, 9*time.Second) }, second},
 		"another has led for long": {func(t *testing.T, l *life) {

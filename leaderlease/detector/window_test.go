@@ -105,13 +105,16 @@ func (h history) limits() (least, most time.Duration) {
 		}
 		switch e.what {
 		case spoke:
-			if took := e.at.Sub(from); took < time.Second && now.Sub(e.at) < 10*time.Minute {
-				older = max(older, took)
-				if now.Sub(e.at) <= 9*time.Minute {
-					recent = max(recent, took)
-				}
-			}
+			took, ago := e.at.Sub(from), now.Sub(e.at)
 			from = e.at
+			switch {
+			case took >= time.Second:
+				since = e.at
+			case e.at.Sub(since) >= 5*time.Second && ago <= 9*time.Minute:
+				recent, older = max(recent, took), max(older, took)
+			case e.at.Sub(since) >= 5*time.Second && ago < 10*time.Minute:
+				older = max(older, took)
+			}
 		case started, replaced:
 			from, since = e.at, e.at
 		}
