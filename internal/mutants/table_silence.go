@@ -38,6 +38,11 @@ var silenceRules = []Mutant{
 		Old:  "max(excess*l.stalls.max(now), l.least(now))", New: "excess*l.stalls.max(now)",
 	},
 	{
+		Rule: "silence", Name: "frequent heartbeats make alarms of short stops", Pkg: detectorPkg, Test: "^TestWhereNothingIsLearnt$",
+		File: learntFile,
+		Old:  "max(leastSilence*l.beat, leastAlarm)", New: "leastSilence*l.beat",
+	},
+	{
 		Rule: "silence", Name: "the least silence is all there is", Pkg: detectorPkg, Test: "^TestASilenceThatIsMuchLongerThanUsualIsAHint$",
 		File: learntFile,
 		Old:  "max(excess*l.stalls.max(now), l.least(now))", New: "l.least(now)",

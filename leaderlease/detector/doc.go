@@ -27,7 +27,7 @@
 //
 //   - twice as long as the longest of the last ten minutes that has ended within an election
 //     timeout, be it of a leader before,
-//   - and five heartbeats at least, which each false alarm doubles for an hour,
+//   - and five heartbeats and 250 ms at least, which each false alarm doubles for an hour,
 //   - and the promise to the leader has ended.
 //
 // Only time counts in which this member ran, as its calls of Tick, Poll and Heard show: after a

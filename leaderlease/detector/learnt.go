@@ -10,6 +10,10 @@ const (
 	// leastSilence is for how many heartbeats' time a leader may be silent however steady it
 	// was. Fewer: the first stall that it has ever had is an alarm. More: fail-over takes longer.
 	leastSilence = 5
+	// leastAlarm is for how long a leader may be silent however often it sends heartbeats. Shorter:
+	// where those are 10 ms apart, and no promise lasts longer, the collector of garbage or the quota
+	// of a container, which stops processes for up to 100 ms, is an alarm.
+	leastAlarm = 250 * time.Millisecond
 	// excess is by what a silence has to exceed the longest one that was none. If those fall off
 	// exponentially, one in as many windows does so by twice. Less: alarms each day.
 	excess = 2
@@ -98,7 +102,7 @@ func (l *learnt) least(now time.Time) time.Duration {
 	for l.doubts > 0 && now.Sub(l.doubted) >= calm {
 		l.doubts, l.doubted = l.doubts-1, l.doubted.Add(calm)
 	}
-	return leastSilence * l.beat << l.doubts
+	return max(leastSilence*l.beat, leastAlarm) << l.doubts
 }
 
 // alarming reports whether the silence is an alarm, or will be in so long. After an election

@@ -150,6 +150,7 @@ func TestWhereNothingIsLearnt(t *testing.T) {
 		"never":                          {func(c *Config) { c.Learn = 0 }, time.Minute, 1050 * ms},
 		"a short election timeout":       {func(c *Config) { c.ElectionTicks, c.ElectionTimeout = 5, 290*ms }, time.Minute, 6 * beat},
 		"an election timeout of 6 beats": {func(c *Config) { c.ElectionTicks, c.ElectionTimeout = 6, 300*ms }, time.Minute, 5 * beat},
+		"beats of 10 ms":                 {func(c *Config) { c.Heartbeat = 10 * ms }, 11 * time.Second, 5 * beat},
 		"an election timeout of 5 beats": {func(c *Config) { c.ElectionTicks, c.ElectionTimeout, c.Heartbeat = 5, 500*ms, 100*ms }, time.Minute, 300 * ms},
 	} {
 		l := learner()
