@@ -150,7 +150,7 @@ var detectorRules = []Mutant{
 	{
 		Rule: "succession", Name: "any request for a pre-vote is a hint", Pkg: "./leaderlease/detector", Test: "^TestARequestForAPreVoteIsAHint$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "&& d.quiet(now) {", New: "{",
+		Old:  "&& d.quiet(now) && ", New: "&& ",
 	},
 	{
 		Rule: "succession", Name: "a leader that is heard is forgotten", Pkg: "./leaderlease/detector", Test: "^TestALeaderThatIsHeardIsNotForgotten$",

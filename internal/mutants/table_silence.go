@@ -123,6 +123,21 @@ var silenceRules = []Mutant{
 		Old:  "if d.hint.way == LearntSilence { // it is over, whenever that was sent", New: "if false {",
 	},
 	{
+		Rule: "silence", Name: "who knows no stalls decides for those who do", Pkg: rulesPkg, Test: "^TestV7WhoKnowsStallsOutvotesWhoDoesNot$",
+		File: "leaderlease/detector/detector.go",
+		Old:  " && !d.learnt.usual(now) {", New: " {",
+	},
+	{
+		Rule: "silence", Name: "a false alarm says nothing of other members' suspicions", Pkg: detectorPkg, Test: "^TestAPreVoteIsNoHintInAUsualSilence$",
+		File: learntFile,
+		Old:  " || silence < l.least(now) && l.doubts > 0", New: "",
+	},
+	{
+		Rule: "silence", Name: "who does not learn goes by stalls", Pkg: detectorPkg, Test: "^TestAPreVoteIsNoHintInAUsualSilence$",
+		File: learntFile,
+		Old:  "\tif l.learn == 0 {\n\t\treturn false", New: "\tif false {\n\t\treturn false",
+	},
+	{
 		Rule: "silence", Name: "a member that is bound raises alarms", Pkg: detectorPkg, Test: "^TestASilenceIsNoHintWhileThePromiseLasts$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "\td.learnt.runs(now)\n\tif k.Leads ||", New: "\td.learnt.runs(now)\n\tif d.hint.way == Silence && d.learnt.accuses(d.leader, now) {\n\t\td.suspect(d.leader, LearntSilence, now)\n\t}\n\tif k.Leads ||",

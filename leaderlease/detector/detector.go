@@ -138,8 +138,9 @@ func (d *Detector) suspected(now time.Time) bool {
 // Heard tells of a message that the lease has let in, before raft steps it, and of raft's
 // term. A leader's heartbeats and entries are signs of life: what arrives later than what
 // was under way at the time of a hint ends the suspicion. A member that asks for a
-// pre-vote suspects the leader; if it has been silent here, too, that is a hint, and to be
-// forgotten before raft steps m, or one member that has missed the hint would veto.
+// pre-vote suspects the leader; if it has been silent here, too, for longer than is usual, that
+// is a hint, and to be forgotten before raft steps m, or one member that has missed the hint
+// would veto. One that knows less of the leader, as after a restart, decides nothing by itself.
 func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision {
 	d.learnt.runs(now)
 	if d.learnt.acquits(m.GetFrom(), now) {
@@ -151,7 +152,7 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 			d.alive(now)
 		}
 	case raftpb.MsgPreVote:
-		if m.GetFrom() != d.leader && d.quiet(now) {
+		if m.GetFrom() != d.leader && d.quiet(now) && !d.learnt.usual(now) {
 			d.suspect(d.leader, PreVote, now)
 		}
 		if d.hint.yield.IsZero() { // once: one whose log is short asks on and on

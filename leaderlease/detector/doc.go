@@ -43,6 +43,6 @@
 // takes for its leader (rule V7 of docs/design.md): a promise is kept whatever is forgotten,
 // and Poll decides nothing while one binds the member. PreVote and CheckQuorum refuse whoever
 // is alone with its suspicion: a false alarm at one follower changes no term. One at a
-// majority, of a leader that none of them hears of for as long as the promise lasts, and three
-// heartbeats at least, costs an election.
+// majority, of a leader that none of them hears of for as long as the promise lasts, for three
+// heartbeats at least, and for longer than they know leaders to stall, costs an election.
 package detector

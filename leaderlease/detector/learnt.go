@@ -112,6 +112,15 @@ func (l *learnt) alarming(in time.Duration, now time.Time) bool {
 	return limit < l.timeout && silence >= limit-in && silence < l.timeout
 }
 
+// usual reports whether the silence is one that leaders have shown while they lived.
+func (l *learnt) usual(now time.Time) bool {
+	if l.learn == 0 {
+		return false
+	}
+	silence := now.Sub(l.from)
+	return silence <= l.stalls.max(now) || silence < l.least(now) && l.doubts > 0
+}
+
 // accuses reports whether the silence is an alarm, and notes whose it is.
 func (l *learnt) accuses(leader uint64, now time.Time) bool {
 	if !l.alarming(0, now) {

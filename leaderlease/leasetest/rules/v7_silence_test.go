@@ -132,6 +132,36 @@ func TestV7StallsAreLearnt(t *testing.T) {
 	s.disjoint()
 }
 
+// A member that has been restarted knows nothing of the stalls of its leader, and suspects it at
+// the next one. The other member that hears nothing knows them: no term changes.
+func TestV7WhoKnowsStallsOutvotesWhoDoesNot(t *testing.T) {
+	s := learning(t)
+	stall := func() {
+		l := s.Leader()
+		l.Pause()
+		s.Run(400 * ms)
+		l.Resume(false)
+		s.Run(5 * time.Second)
+	}
+	for range 6 {
+		stall()
+	}
+	l, alarms := s.Leader(), uint64(0)
+	term, novice := l.Term(), s.Node(l.ID%3+1)
+	for range 10 {
+		novice.Crash(0)
+		s.Run(time.Second)
+		novice.Restart()
+		s.Run(5 * time.Second)
+		stall()
+		alarms += novice.Suspicions().Hints[detector.LearntSilence]
+	}
+	s.wantReign(l.ID, term)
+	if alarms != 10 {
+		t.Errorf("%d alarms of a member that was restarted ten times, want ten", alarms)
+	}
+}
+
 // All members wait for a processor, mostly for a little, and sometimes for long; messages take
 // as they like.
 func TestV7StarvedMembersElectNobody(t *testing.T) {
