@@ -20,12 +20,22 @@ var silenceRules = []Mutant{
 	{
 		Rule: "silence", Name: "a false alarm does not double the least silence", Pkg: detectorPkg, Test: "^TestFalseAlarmsAreLearntFrom$",
 		File: learntFile,
-		Old:  "\t\tl.doubts++\n", New: "\t\t_ = l.doubts\n",
+		Old:  "l.doubts+1, min(", New: "l.doubts, min(",
 	},
 	{
 		Rule: "silence", Name: "a false alarm counts for ever", Pkg: detectorPkg, Test: "^TestFalseAlarmsAreLearntFrom$",
 		File: learntFile,
-		Old:  "for l.doubts > 0 && now.Sub(l.doubted) >= calm {", New: "for false {",
+		Old:  "for l.calm > calm && now.Sub(l.doubted) >= l.calm {", New: "for false {",
+	},
+	{
+		Rule: "silence", Name: "each false alarm counts for as long as the first", Pkg: detectorPkg, Test: "^TestStallsThatAreForgotten$",
+		File: learntFile,
+		Old:  "min(2*l.calm, calmest)", New: "2*calm",
+	},
+	{
+		Rule: "silence", Name: "who was wrong once is never quick again", Pkg: detectorPkg, Test: "^TestStallsThatAreForgotten$",
+		File: learntFile,
+		Old:  "\t\t\tl.calm /= 2\n", New: "\t\t\tbreak\n",
 	},
 	{
 		Rule: "silence", Name: "false alarms count beyond the election timeout", Pkg: detectorPkg, Test: "^TestFalseAlarmsThatCannotBe$",

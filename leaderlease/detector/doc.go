@@ -27,7 +27,8 @@
 //
 //   - twice as long as the longest of the last ten minutes that has ended within an election
 //     timeout, be it of a leader before,
-//   - and five heartbeats and 250 ms at least, which each false alarm doubles for an hour,
+//   - and five heartbeats and 250 ms at least, which each false alarm doubles, the first for an
+//     hour and each further one for twice as long as the one before,
 //   - and the promise to the leader has ended.
 //
 // Only time counts in which this member ran, as its calls of Tick, Poll and Heard show: after a

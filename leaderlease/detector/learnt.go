@@ -19,8 +19,10 @@ const (
 	excess = 2
 	// leastTimeout is the election timeout below which there is nothing to win.
 	leastTimeout = 300 * time.Millisecond
-	// calm is for how long a false alarm counts.
-	calm = time.Hour
+	// calm is half of how long the first false alarm counts. Each one counts for twice as long as
+	// the one before, calmest at most, until as long has passed once more. Always the same: who
+	// stalls each half hour, which the window has forgotten by then, is replaced each time.
+	calm, calmest = time.Hour / 2, 32 * time.Hour
 )
 
 // learnt is how long leaders are silent while they live, as one follower has seen it. Only time
@@ -37,6 +39,7 @@ type learnt struct {
 	// when one was taken back.
 	doubts  int
 	doubted time.Time
+	calm    time.Duration // for how long the last one counts
 	// accused is who was suspected last, silent since when; raft.None once it was heard.
 	accused uint64
 	silent  time.Time
@@ -45,7 +48,7 @@ type learnt struct {
 func newLearnt(cfg *Config, now time.Time) learnt {
 	l := learnt{
 		beat: cfg.Heartbeat, tick: cfg.ElectionTimeout / time.Duration(max(cfg.ElectionTicks, 1)), timeout: cfg.ElectionTimeout,
-		learn: cfg.Learn, since: now, from: now, ran: now,
+		learn: cfg.Learn, since: now, from: now, ran: now, calm: calm,
 	}
 	if l.timeout < leastTimeout {
 		l.learn = 0
@@ -99,8 +102,13 @@ func (l *learnt) limit(now time.Time) time.Duration {
 
 // least is the silence that is no alarm, whatever was learnt.
 func (l *learnt) least(now time.Time) time.Duration {
-	for l.doubts > 0 && now.Sub(l.doubted) >= calm {
-		l.doubts, l.doubted = l.doubts-1, l.doubted.Add(calm)
+	for l.calm > calm && now.Sub(l.doubted) >= l.calm {
+		l.doubted = l.doubted.Add(l.calm)
+		if l.doubts > 0 {
+			l.doubts--
+		} else {
+			l.calm /= 2
+		}
 	}
 	return max(leastSilence*l.beat, leastAlarm) << l.doubts
 }
@@ -143,7 +151,7 @@ func (l *learnt) acquits(peer uint64, now time.Time) bool {
 	}
 	l.stalls.note(took, now)
 	if l.least(now) < l.timeout {
-		l.doubts++
+		l.doubts, l.calm = l.doubts+1, min(2*l.calm, calmest)
 	}
 	l.doubted = now
 	return true

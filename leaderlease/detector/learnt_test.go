@@ -231,7 +231,7 @@ func TestASignOfLifeEndsASilenceAtOnce(t *testing.T) {
 	}
 }
 
-// Each false alarm doubles the least silence for an hour.
+// Each false alarm doubles the least silence, the first one for an hour, the second for two.
 func TestFalseAlarmsAreLearntFrom(t *testing.T) {
 	l := learner()
 	l.hears(t, 11*time.Second)
@@ -248,9 +248,13 @@ func TestFalseAlarmsAreLearntFrom(t *testing.T) {
 	l.stalls(510 * ms)
 	limit(time.Second)
 	l.stalls(900 * ms) // no alarm: nothing is left to double
-	l.hears(t, 38*time.Minute)
+	l.hears(t, 90*time.Minute)
+	limit(time.Second)
+	l.hears(t, 10*time.Minute)
 	limit(500 * ms)
-	l.hears(t, 50*time.Minute)
+	l.hears(t, 90*time.Minute)
+	limit(500 * ms)
+	l.hears(t, 10*time.Minute)
 	limit(250 * ms)
 	if s := l.Stats(); s.FalseAlarms != 2 || s.Hints[LearntSilence] != 2 {
 		t.Errorf("Stats() = %+v, want two false alarms", s)
