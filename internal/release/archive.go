@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,17 +25,18 @@ type file struct {
 	mode       fs.FileMode
 }
 
-// filesOf returns the files below a directory of the repository, by their paths in it.
-func filesOf(root, dir string) (all []file, err error) {
-	err = filepath.WalkDir(filepath.Join(root, dir), func(path string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(root, path)
-		all = append(all, file{name: filepath.ToSlash(name), path: path, mode: 0o644})
-		return err
-	})
-	return all, err
+// filesOf returns the files below a directory of the repository that version control has, by their
+// paths in it. Others may lie there, such as the binary of a container.
+func filesOf(ctx context.Context, root, dir string) ([]file, error) {
+	out, err := exec.CommandContext(ctx, "git", "-C", root, "ls-files", "-z", "--", dir).Output()
+	if err != nil {
+		return nil, fmt.Errorf("git ls-files %s: %w", dir, err)
+	}
+	var all []file
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		all = append(all, file{name: name, path: filepath.Join(root, filepath.FromSlash(name)), mode: 0o644})
+	}
+	return all, nil
 }
 
 // writeArchive writes a .tar.gz, or a .zip, and returns its path. All files are of one time, and

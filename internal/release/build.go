@@ -109,7 +109,7 @@ func (r *release) pack(ctx context.Context, p platform, program string, dirs []s
 	}
 	files := []file{{name: name, path: binary, mode: 0o755}, {name: "LICENSE", path: filepath.Join(r.root, "LICENSE"), mode: 0o644}}
 	for _, dir := range dirs {
-		more, err := filesOf(r.root, dir)
+		more, err := filesOf(ctx, r.root, dir)
 		if err != nil {
 			return nil, err
 		}

@@ -216,3 +216,19 @@ func TestZipsAreOfOneTime(t *testing.T) {
 		t.Errorf("%s has %s with mode %v of %v, want a.exe of %v in UTC", path, f.Name, f.Mode(), f.Modified, at)
 	}
 }
+
+// What lies in the directory and is not committed, be it ignored, is not packed.
+func TestOnlyCommittedFilesArePacked(t *testing.T) {
+	root := tagged(t)
+	ignored := filepath.Join(root, "deploy", "container", "kvnode")
+	before, err := filesOf(t.Context(), root, "deploy")
+	if err != nil || len(before) < 5 {
+		t.Fatalf("filesOf(deploy) = %v, %v, want what is shipped", before, err)
+	}
+	if err := os.WriteFile(ignored, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := filesOf(t.Context(), root, "deploy"); err != nil || !slices.Equal(after, before) {
+		t.Errorf("filesOf(deploy) = %v, %v, want %v", after, err, before)
+	}
+}
