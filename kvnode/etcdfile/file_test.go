@@ -81,6 +81,35 @@ func TestMeta(t *testing.T) {
 	}
 }
 
+// A key whose TTL lease is not there is attached to none, or the next one of that ID would
+// end it at those members that have been restarted. What the key was before stays.
+func TestAKeyOfNoTTLLease(t *testing.T) {
+	c := fresh()
+	c["lease"] = map[string]string{number(7): granted(7, 60, 0)}
+	c["key"] = map[string]string{
+		at(2, 0):        record("a", "1", 2, 2, 1, 5),
+		at(3, 0):        record("a", "2", 2, 3, 2, 5),
+		at(4, 0):        record("b", "1", 4, 4, 1, 5),
+		at(4, 1):        record("c", "1", 4, 4, 1, 5),
+		at(4, 2):        record("d", "1", 4, 4, 1, 7),
+		at(5, 0):        record("b", "2", 4, 5, 2, 7),
+		tombstone(6, 0): message(&mvccpb.KeyValue{Key: []byte("c")}),
+	}
+	f := c.open(t)
+	var got []string
+	err := f.Versions(func(sub uint32, kv *mvccpb.KeyValue) error {
+		got = append(got, fmt.Sprintf("%s%d lease %d", kv.GetKey(), kv.GetVersion(), kv.GetLease()))
+		return nil
+	})
+	want := []string{"a1 lease 5", "a2 lease 0", "b1 lease 5", "c1 lease 5", "d1 lease 7", "b2 lease 7", "c0 lease 0"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("Versions() = %q, %v, want %q", got, err, want)
+	}
+	if s, err := f.Summary(); err != nil || s.Detached != 1 {
+		t.Errorf("Summary() = %+v, %v, want 1 key detached", s, err)
+	}
+}
+
 // What is not etcd's is said to be that.
 func TestForeign(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty")

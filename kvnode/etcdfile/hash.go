@@ -85,6 +85,9 @@ type Summary struct {
 	store.Summary
 	// StorageVersion is the file's, empty before etcd 3.6.
 	StorageVersion string
+	// Detached is the number of keys whose TTL leases are not there. An import attaches them
+	// to none, so that they stay.
+	Detached int
 	// Refused says why it cannot be imported, if so.
 	Refused error
 }
@@ -111,6 +114,11 @@ func (f *File) Summary() (s Summary, err error) {
 		return s, err
 	}
 	s.Keys = newest.live()
+	detached, err := f.detached()
+	if err != nil {
+		return s, err
+	}
+	s.Detached = len(detached)
 	s.Hash = store.Hash{CompactRevision: f.Compacted, HashRevision: f.Revision, Revision: f.Revision}
 	s.Hash.Hash, err = f.HashKV(f.Revision)
 	return s, err

@@ -61,14 +61,47 @@ func (f *File) records(visit func(r revision, value []byte) error) error {
 	})
 }
 
-// Versions is a store.Foreign's.
+// Versions is a store.Foreign's. A key whose TTL lease is not there is attached to none: a
+// store would attach it to the next one of that ID, but only where it has been loaded since,
+// so that the end of that one would delete the key at some members alone.
 func (f *File) Versions(visit func(sub uint32, kv *mvccpb.KeyValue) error) error {
+	detached, err := f.detached()
+	if err != nil {
+		return err
+	}
 	return f.records(func(r revision, value []byte) error {
 		kv, err := decode(r, value)
 		if err != nil || kv == nil {
 			return err
 		}
+		if detached[string(kv.GetKey())] == r {
+			kv.Lease = 0
+		}
 		return visit(r.sub, kv)
+	})
+}
+
+// detached has those keys, in their newest versions, whose TTL leases are not there. Older
+// versions may well name one that has ended.
+func (f *File) detached() (heads, error) {
+	all, err := f.TTLLeases()
+	if err != nil {
+		return nil, err
+	}
+	granted := map[int64]bool{0: true}
+	for _, l := range all {
+		granted[l.ID] = true
+	}
+	h := make(heads)
+	return h, f.records(func(r revision, value []byte) error {
+		kv, err := decode(r, value)
+		if kv == nil {
+			return err
+		}
+		if delete(h, string(kv.GetKey())); !granted[kv.GetLease()] {
+			h[string(kv.GetKey())] = r
+		}
+		return nil
 	})
 }
 

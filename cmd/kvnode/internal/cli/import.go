@@ -36,6 +36,9 @@ func sayImported(sys *System, path string, s *etcdfile.Summary) {
 	}
 	_, _ = fmt.Fprintf(sys.Stderr, "%s is etcd's, of storage version %s: %d keys in %d versions, %d TTL leases, which begin anew; etcdctl endpoint hashkv --rev %d of that etcd is %d\n",
 		path, cmp.Or(s.StorageVersion, "3.5 or older"), s.Keys, s.Versions, s.TTLLeases, s.Revision, s.Hash.Hash)
+	if s.Detached > 0 {
+		_, _ = fmt.Fprintf(sys.Stderr, "WARNING: %d keys name TTL leases that etcd does not have: they are imported without, and stay until they are deleted\n", s.Detached)
+	}
 	if s.Refused != nil {
 		_, _ = fmt.Fprintf(sys.Stderr, "WARNING: %v\n", s.Refused)
 	}
