@@ -235,6 +235,25 @@ func TestRestoreOfABareEtcdDatabase(t *testing.T) {
 	}
 }
 
+// A file that a process has open for writing is not copied while that goes on, and not
+// taken for something else.
+func TestRestoreOfAFileInUse(t *testing.T) {
+	path := writeFile(t, etcdDatabase(t))
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	dir := filepath.Join(t.TempDir(), "data")
+	_, err = RestoreSnapshot(RestoreConfig{File: path, SkipHashCheck: true, Name: "a", DataDir: dir, Cluster: []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}}})
+	if err == nil || errors.Is(err, ErrSnapshotForeign) || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("RestoreSnapshot() = %v, want that another process has it open", err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the refusal has left a directory behind")
+	}
+}
+
 // A snapshot of etcd's is described with etcd's own hash.
 func TestInspectEtcdSnapshot(t *testing.T) {
 	for version, path := range etcdSnapshots(t) {

@@ -185,10 +185,17 @@ func (r *RestoreConfig) open() (source, error) {
 		return openMemberDir(r.File)
 	}
 	sum, err := checkSnapshotFile(r.File, r.SkipHashCheck)
-	if err == nil && etcdfile.Is(r.File) {
-		return openEtcdFile(r.File, sum, r.QuotaBytes)
+	if err != nil {
+		return nil, err
 	}
-	return &snapshotCopy{r.File, sum}, err
+	switch etcds, err := etcdfile.Is(r.File); {
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", r.File, err)
+	case etcds:
+		return openEtcdFile(r.File, sum, r.QuotaBytes)
+	default:
+		return &snapshotCopy{r.File, sum}, nil
+	}
 }
 
 // fill makes what is in the data directory.

@@ -103,7 +103,7 @@ func AdviseBareStore(path string) string {
 	if err != nil || !info.Mode().IsRegular() || info.Size()%snapshotAlign != 0 {
 		return ""
 	}
-	if etcdfile.Is(path) {
+	if etcds, _ := etcdfile.Is(path); etcds { // whoever reads it says what is wrong
 		return "if it is the member/snap/db of an etcd member, it lacks what stands only in the wal next to it: " + FromEtcd
 	}
 	dir := filepath.Dir(path)
@@ -199,7 +199,10 @@ func InspectSnapshot(path string) (SnapshotInfo, error) {
 	if _, err := checkSnapshotFile(path, size%snapshotAlign == 0); err != nil {
 		return SnapshotInfo{}, err
 	}
-	if etcdfile.Is(path) {
+	switch etcds, err := etcdfile.Is(path); {
+	case err != nil:
+		return SnapshotInfo{}, fmt.Errorf("read %s: %w", path, err)
+	case etcds:
 		s, err := inspectEtcd(path)
 		return SnapshotInfo{Summary: s.Summary, Size: size, Imported: &s}, explainForeign(err)
 	}

@@ -54,14 +54,18 @@ type File struct {
 }
 
 // Is reports whether the file path is a database of etcd's whose pages are whole. What is
-// in its records may be damaged.
-func Is(path string) bool {
+// in its records may be damaged. It fails if the file cannot be read now: a process that
+// runs with it, say, holds it.
+func Is(path string) (bool, error) {
 	db, err := boltdb.OpenAny(path)
-	if err != nil {
-		return false
+	if err == nil {
+		err = boltdb.Guard(func() error { return db.View(recognize) })
+		err = errors.Join(err, db.Close())
 	}
-	err = boltdb.Guard(func() error { return db.View(recognize) })
-	return errors.Join(err, db.Close()) == nil
+	if errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrDamaged) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func recognize(tx *bbolt.Tx) error {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"go.etcd.io/bbolt"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/leaderlease/go/kvnode/store"
@@ -81,6 +82,24 @@ func TestMeta(t *testing.T) {
 	}
 }
 
+// A file that another process has open is not taken for something else.
+func TestAFileInUse(t *testing.T) {
+	path := fresh().write(t)
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is, err := Is(path); err == nil {
+		t.Errorf("Is() of a file that is in use = %v, want an error", is)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if is, err := Is(path); !is || err != nil {
+		t.Errorf("Is() = %v, %v, want true", is, err)
+	}
+}
+
 // A key whose TTL lease is not there is attached to none, or the next one of that ID would
 // end it at those members that have been restarted. What the key was before stays.
 func TestAKeyOfNoTTLLease(t *testing.T) {
@@ -126,8 +145,8 @@ func TestForeign(t *testing.T) {
 		if f, err := Open(path); !errors.Is(err, store.ErrForeign) {
 			t.Errorf("Open(%s) = %v, %v, want ErrForeign", name, f, err)
 		}
-		if Is(path) {
-			t.Errorf("Is(%s) = true", name)
+		if is, err := Is(path); is || err != nil {
+			t.Errorf("Is(%s) = %v, %v, want false", name, is, err)
 		}
 	}
 }
