@@ -13,6 +13,7 @@ package etcdfile
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"go.etcd.io/bbolt"
 
@@ -113,11 +114,14 @@ func (f *File) readMeta() error {
 	meta, keys := f.tx.Bucket(metaBucket), f.tx.Bucket(keyBucket)
 	number := func(key []byte, missing uint64) uint64 {
 		value := meta.Get(key)
-		switch len(value) {
-		case 0:
+		switch n := len(value); {
+		case n == 0:
 			return missing
-		case 8:
+		case n == 8 && value[0] < 0x80: // the log goes on from it
 			return order.Uint64(value)
+		case n == 8:
+			err = fmt.Errorf("%w: %s in meta is %d, more than %d", store.ErrDamaged, key, order.Uint64(value), int64(math.MaxInt64))
+			return 0
 		default:
 			err = fmt.Errorf("%w: %s in meta has %d bytes, want 8", store.ErrDamaged, key, len(value))
 			return 0

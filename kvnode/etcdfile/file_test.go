@@ -171,6 +171,7 @@ func TestDamage(t *testing.T) {
 		"never made":                 func(c contents) { c["key"][at(3, 0)] = record("k", "v", 0, 3, 2, 0) },
 		"version 0":                  func(c contents) { c["key"][at(3, 0)] = record("k", "v", 2, 3, 0, 0) },
 		"an index of 7 bytes":        func(c contents) { c["meta"]["consistent_index"] = "1234567" },
+		"the last index":             func(c contents) { c["meta"]["consistent_index"] = number(1<<64 - 1) },
 		"a compaction of 3 bytes":    func(c contents) { c["meta"]["scheduledCompactRev"] = "123" },
 		"a TTL lease of another ID":  func(c contents) { c["lease"][number(7)] = granted(8, 60, 0) },
 		"a TTL lease of ID 0":        func(c contents) { c["lease"][number(0)] = granted(0, 60, 0) },
