@@ -21,7 +21,7 @@ var vouching = []Mutant{
 		Rule: "vouching", Name: "who was vouched for is dialled where it says", Pkg: nodePkg, Test: "^TestWhoIsAdmitted$",
 		File: "kvnode/peers.go",
 		Old:  "\treturn p.node.routes.add(h.From)\n",
-		New:  "\tp.links.SetPeer(h.From, peerurl.HostPorts([]string{h.PeerURLs}))\n\treturn nil\n",
+		New:  "\tp.node.links.SetPeer(h.From, peerurl.HostPorts([]string{h.PeerURLs}))\n\treturn nil\n",
 	},
 	{
 		Rule: "vouching", Name: "strangers have members ask without a pause", Pkg: nodePkg, Test: "^TestStrangersLeaveNothingBehind$",
