@@ -23,18 +23,7 @@ func TestTraceJudge(t *testing.T) {
 	wrong, gap := member, member
 	wrong.Events = []leaderlease.TraceEvent{member.Events[0], {Seq: 2, Kind: leaderlease.TraceView, At: 5, Reading: 5, Status: leaderlease.Valid}}
 	gap.Events = []leaderlease.TraceEvent{member.Events[0], {Seq: 3, Kind: leaderlease.TraceView, At: 5, Reading: 5, Status: leaderlease.NotLeader}}
-	file := func(name string, p leasetrace.Process) string {
-		path := filepath.Join(t.TempDir(), name)
-		f, err := os.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		if err := leasetrace.Write(f, []leasetrace.Process{p}); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
+	file := func(name string, p leasetrace.Process) string { return traceFile(t, name, p) }
 	for _, tc := range []struct {
 		name, file, stdout, stderr string
 		code                       int
@@ -50,5 +39,36 @@ func TestTraceJudge(t *testing.T) {
 				t.Errorf("kvnode trace judge = %d %s %s, want %d %s %s", code, stdout, stderr, tc.code, tc.stdout, tc.stderr)
 			}
 		})
+	}
+}
+
+func traceFile(t *testing.T, name string, p leasetrace.Process) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := leasetrace.Write(f, []leasetrace.Process{p}); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Members are called as their files, and the page says what the judge does.
+func TestTracePage(t *testing.T) {
+	member := leasetrace.Process{
+		Ended:  true,
+		Start:  leaderlease.TraceStart{ID: 0xa1, At: 5, Incarnation: 7, Duration: 100, MaxClockSkew: 10, MaxPromise: 100, TransferTimeout: 100},
+		Events: []leaderlease.TraceEvent{{Seq: 1, Kind: leaderlease.TraceVoters, At: 5}},
+	}
+	code, stdout, stderr := kvnode("trace", "page", traceFile(t, "n7.trace", member))
+	if code != exitOK || !strings.HasPrefix(stdout, "<!doctype html>") || !strings.Contains(stdout, `"id":"a1","name":"n7"`) ||
+		!strings.Contains(stdout, "1 events of 1 processes are judged") {
+		t.Errorf("kvnode trace page = %d %s %s, want a page with n7", code, stdout, stderr)
+	}
+	if code, _, stderr := kvnode("trace", "page", t.TempDir()); code != exitFailed || stderr == "" {
+		t.Errorf("kvnode trace page of a directory = %d %s, want it to fail", code, stderr)
 	}
 }

@@ -1,0 +1,238 @@
+package leasepage
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
+)
+
+const msec = leaderlease.Instant(time.Millisecond)
+
+// teller writes the trace of one process. Its clock is ahead of the test's.
+type teller struct {
+	leasetrace.Process
+	ahead leaderlease.Instant
+}
+
+func newTeller(id uint64, ahead, hold time.Duration, at int) *teller {
+	t := &teller{ahead: leaderlease.Instant(ahead)}
+	t.Start = leaderlease.TraceStart{
+		ID: id, Incarnation: leaderlease.Incarnation(id<<32 | uint64(at)), At: t.clock(at), Hold: hold,
+		Duration: 250 * time.Millisecond, MaxClockSkew: 100 * time.Millisecond, MaxPromise: 250 * time.Millisecond,
+	}
+	return t
+}
+
+func (t *teller) clock(at int) leaderlease.Instant { return t.ahead + leaderlease.Instant(at)*msec }
+
+func (t *teller) says(at int, e leaderlease.TraceEvent) {
+	e.Seq, e.At = uint64(len(t.Events)+1), t.clock(at)
+	t.Events = append(t.Events, e)
+}
+
+// leads says that the process leads from then on.
+func (t *teller) leads(at int, term uint64) {
+	t.says(at, leaderlease.TraceEvent{Kind: leaderlease.TraceRaft, Term: term, Role: raft.StateLeader, Peer: t.Start.ID})
+}
+
+// renews lets a round pass, which takes 2 ms, and renews the lease if it says so.
+func (t *teller) renews(at int, term uint64, voters ...*teller) {
+	for _, v := range voters {
+		promise := leaderlease.TraceEvent{Peer: t.Start.ID, Term: term, Instant: t.clock(at), Duration: t.Start.Duration, OK: true}
+		promise.Kind = leaderlease.TracePromise
+		v.says(at+1, promise)
+		promise.Kind, promise.Number, promise.Reading = leaderlease.TraceGrant, uint64(v.Start.Incarnation), v.clock(at+1)
+		v.says(at+1, promise)
+		promise.Kind, promise.Peer = leaderlease.TraceCount, v.Start.ID
+		t.says(at+2, promise)
+	}
+	t.says(at+2, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: term, Instant: t.clock(at + 250), Reading: t.clock(at + 2), Status: core.Valid})
+}
+
+// paused is a leader that stops for a second, and its successor; then that hands over.
+func paused() []*teller {
+	old, next, third := newTeller(1, time.Hour, 0, 10), newTeller(2, time.Minute, 0, 10), newTeller(3, 9*time.Hour, 0, 10)
+	old.leads(100, 2)
+	for at := 100; at <= 300; at += 50 {
+		old.renews(at, 2, next, third)
+	}
+	third.says(400, leaderlease.TraceEvent{Kind: leaderlease.TraceRequest, Peer: 2, Term: 3, Message: raftpb.MsgPreVote})
+	next.says(560, leaderlease.TraceEvent{Kind: leaderlease.TraceCandidacy, Peer: 3, Term: 3, Message: raftpb.MsgVote, OK: true})
+	next.leads(570, 3)
+	next.renews(571, 3, third)
+	next.renews(621, 3, third)
+	old.says(1300, leaderlease.TraceEvent{Kind: leaderlease.TraceHeld, Term: 2, Status: core.Expired})
+	old.says(1301, leaderlease.TraceEvent{Kind: leaderlease.TraceRaft, Term: 3, Peer: 2})
+	old.says(1301, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Status: core.NotLeader, Reading: old.clock(1301)})
+	next.renews(1305, 3, old, third)
+	next.says(1400, leaderlease.TraceEvent{Kind: leaderlease.TraceRelease, Peer: 3, Term: 3, Instant: next.clock(1400), Number: 3, OK: true})
+	next.says(1400, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 3, Status: core.Transferring, Reading: next.clock(1400)})
+	third.says(1401, leaderlease.TraceEvent{Kind: leaderlease.TraceRequest, Peer: 2, Term: 3, Message: raftpb.MsgTimeoutNow, OK: true, Instant: next.clock(1400), Number: 3})
+	third.leads(1404, 4)
+	third.renews(1405, 4, old, next)
+	return []*teller{old, next, third}
+}
+
+func processes(all ...*teller) (ps []leasetrace.Process) {
+	for _, t := range all {
+		ps = append(ps, t.Process)
+	}
+	return ps
+}
+
+var names = map[uint64]string{1: "n1", 2: "n2", 3: "n3"}
+
+func near(a, b ms) bool { return a-b < 1.1 && b-a < 1.1 }
+
+// shown is what is checked of a Lease.
+type shown struct {
+	from, known, usable, end ms
+	term                     uint64
+	why                      string
+	released                 bool
+}
+
+func (w *shown) is(g *Lease) bool {
+	return near(g.From, w.from) && near(g.Known, w.known) && near(g.Usable, w.usable) && near(g.End, w.end) &&
+		g.Term == w.term && g.Why == w.why && g.Released == w.released
+}
+
+// The picture of a leader that is paused, on one axis although clocks are hours apart.
+func TestDraw(t *testing.T) {
+	p := Draw(processes(paused()...), names)
+	if len(p.Lanes) != 3 || p.From != 0 || !near(p.To, 1397) {
+		t.Fatalf("the picture has %d lanes from %v to %v, want 3 from 0 to 1397", len(p.Lanes), p.From, p.To)
+	}
+	for i, want := range [][]shown{
+		{{90, 92, 440, 540, 2, "", false}},
+		{{561, 563, 761, 861, 3, "", false}, {1295, 1297, 1390, 1390, 3, "transferring", false}},
+		{{1395, 1397, 1545, 1645, 4, "", true}},
+	} {
+		got := p.Lanes[i].Leases
+		if len(got) != len(want) {
+			t.Errorf("%s has %d leases, want %d: %+v", p.Lanes[i].Name, len(got), len(want), got)
+			continue
+		}
+		for k, w := range want {
+			if !w.is(&got[k]) {
+				t.Errorf("%s has the lease %+v, want %+v", p.Lanes[i].Name, got[k], w)
+			}
+		}
+	}
+}
+
+// The promise to n2 ends with its release, not 250 ms after it was made.
+func TestDrawPromises(t *testing.T) {
+	p := Draw(processes(paused()...), names)
+	if ps := p.Lanes[2].Promises; len(ps) != 3 || ps[0].To != "1" || !near(ps[0].End, 541) || ps[2].To != "2" || !near(ps[2].End, 1391) {
+		t.Errorf("n3 has promised %+v, want n1 until 541, and n2 until 1391 at last", ps)
+	}
+}
+
+func TestFlags(t *testing.T) {
+	p := Draw(processes(paused()...), names)
+	var kinds []string
+	for _, lane := range p.Lanes {
+		for _, f := range lane.Flags {
+			kinds = append(kinds, lane.Name+" "+f.Kind)
+		}
+	}
+	want := []string{
+		"n1 start", "n1 elected", "n1 paused", "n1 lost", "n1 down", "n2 start", "n2 asks", "n2 elected", "n2 paused", "n2 transfer",
+		"n3 start", "n3 refused", "n3 asked", "n3 elected",
+	}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("the flags are %q, want %q", kinds, want)
+	}
+}
+
+// What a process has not seen of its own beginning is not made up: a ring, or a file of
+// which the first half is gone.
+func TestDrawFromTheMiddle(t *testing.T) {
+	all := processes(paused()...)
+	for i := range all {
+		all[i].Events = all[i].Events[4:]
+	}
+	p := Draw(all, names)
+	if l := p.Lanes[0].Leases; len(l) != 1 || l[0].Usable-l[0].From != 300 {
+		t.Errorf("n1 is drawn with %+v, want one lease whose reads end 300 ms after the first round that is known", l)
+	}
+	for _, lane := range p.Lanes {
+		if len(lane.Holds) > 0 || slices.ContainsFunc(lane.Flags, func(f Flag) bool { return f.Kind == "start" }) {
+			t.Errorf("%s is drawn with a start that is not there: %+v", lane.Name, lane.Flags)
+		}
+	}
+}
+
+// A restarted process follows the one before, even if nothing else says when it ran.
+func TestARestartWithoutAnyLeader(t *testing.T) {
+	again := newTeller(1, 0, 250*time.Millisecond, 5000)
+	again.Start.Term = 7
+	again.says(5100, leaderlease.TraceEvent{Kind: leaderlease.TraceVoters})
+	all := processes(append(paused(), again)...)
+	lane := Draw(all, names).Lanes[0]
+	if h := lane.Heard; len(h) != 3 || h[1].Loose || !h[2].Loose || h[2].From < h[1].To {
+		t.Errorf("n1 was heard %+v, want before and after its pause, and again after that and somewhere", h)
+	}
+	if len(lane.Holds) != 1 || lane.Holds[0][1]-lane.Holds[0][0] != 250 {
+		t.Errorf("n1 holds %v, want for 250 ms once", lane.Holds)
+	}
+	if !slices.ContainsFunc(lane.Flags, func(f Flag) bool { return f.Kind == "killed" }) {
+		t.Errorf("n1 has the flags %+v, want that its first process has ended", lane.Flags)
+	}
+}
+
+// Names are input: nothing in them ends the element that they are in.
+func TestWriteEscapes(t *testing.T) {
+	evil := map[uint64]string{1: "</script><script>alert(1)</script>", 2: "{{script}}", 3: "<!--"}
+	pic := Judged(processes(paused()...), evil)
+	var b bytes.Buffer
+	if err := Write(&b, pic); err != nil {
+		t.Fatal(err)
+	}
+	page := b.String()
+	if n := strings.Count(page, "</script"); n != 2 || strings.Contains(page, "alert(1)<") || strings.Contains(page, "{{style}}") {
+		t.Errorf("the page has %d ends of scripts, want 2, and nothing of the names as markup", n)
+	}
+	_, rest, _ := strings.Cut(page, `id="picture">`)
+	data, _, _ := strings.Cut(rest, "</script>")
+	var got Picture
+	if err := json.Unmarshal([]byte(data), &got); err != nil || len(got.Lanes) != 3 || !slices.ContainsFunc(got.Lanes, func(l *Lane) bool { return l.Name == evil[1] }) {
+		t.Errorf("the picture in the page is %v %+v, want three lanes with their names", err, got)
+	}
+	if len(page)-len(data) > 60_000 {
+		t.Errorf("the page has %d bytes without its picture, want at most 60 kB", len(page)-len(data))
+	}
+}
+
+// A probe that takes long to arrive makes the voter's clock look early, by less than is
+// known. The lease that it is handed is drawn behind the one that was given up for it.
+func TestAHandOverIsDrawnInOrder(t *testing.T) {
+	old, next := newTeller(1, time.Hour, 0, 10), newTeller(2, time.Minute, 0, 10)
+	old.leads(100, 2)
+	grant := leaderlease.TraceEvent{
+		Peer: 2, Term: 2, Instant: old.clock(100), Duration: old.Start.Duration, Reading: next.clock(120), Number: uint64(next.Start.Incarnation), OK: true,
+	}
+	grant.Kind = leaderlease.TraceGrant
+	next.says(120, grant)
+	grant.Kind, grant.Peer = leaderlease.TraceCount, 2
+	old.says(120, grant)
+	old.says(120, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 2, Instant: old.clock(350), Reading: old.clock(120), Status: core.Valid})
+	old.says(140, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 2, Status: core.Transferring, Reading: old.clock(140)})
+	next.leads(142, 3)
+	next.renews(143, 3, old)
+	given, taken := Draw(processes(old, next), names).Lanes[0].Leases[0], Draw(processes(old, next), names).Lanes[1].Leases[0]
+	if given.Usable != 140 || taken.From < given.Usable || taken.Before < 10 {
+		t.Errorf("reads end at %v, and the next lease begins at %v ± %v, want it behind 140, and 10 ms and more unknown", given.Usable, taken.From, taken.Before)
+	}
+}

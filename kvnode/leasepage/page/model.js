@@ -1,0 +1,104 @@
+"use strict";
+// What is shown, and what can be asked of it. Times are milliseconds.
+const model = { lanes: [], from: 0, to: 0, live: false, proved: false, verdict: "", refused: "" };
+
+// history is for how long a live page remembers.
+const history = 10 * 60e3;
+
+// accept takes a picture. A live one tells of the newest time only: what ended before
+// is kept, and what it goes on with is joined.
+function accept(picture) {
+  const known = new Map(model.lanes.map((l) => [l.id, l]));
+  for (const lane of picture.lanes) {
+    const old = known.get(lane.id);
+    if (old && !picture.full) join(lane, old, picture.from, picture.from - history);
+  }
+  model.from = picture.full || !model.lanes.length ? picture.from : Math.max(model.from, picture.from - history);
+  const seen = new Set(picture.lanes.map((l) => l.id));
+  const gone = picture.full ? [] : model.lanes.filter((l) => !seen.has(l.id));
+  model.lanes = picture.lanes.concat(gone).sort((a, b) => a.name.length - b.name.length || (a.name < b.name ? -1 : 1));
+  model.to = picture.to;
+  model.proved = picture.proved === true;
+  model.verdict = picture.verdict || "";
+  model.refused = picture.refused || "";
+}
+
+// join puts what old knows of the time before cut in front of what lane knows.
+function join(lane, old, cut, forget) {
+  const slack = 400; // more than lies between two renewals
+  for (const list of ["leases", "promises", "heard"]) {
+    const end = list === "heard" ? "to" : "end";
+    const begin = list === "heard" ? "from" : "from";
+    const before = old[list].filter((s) => s[begin] < cut && s[end] > forget);
+    const rest = [];
+    for (const s of before) {
+      const next = lane[list].find((n) => n.term === s.term && n.to === (list === "promises" ? s.to : n.to) &&
+        n[begin] - slack < s[end] && s[end] - slack < n[end]);
+      if (!next) rest.push(s);
+      else if (s[begin] < next[begin]) Object.assign(next, { from: s.from }, s.known ? { known: s.known, before: s.before, released: s.released } : {});
+    }
+    lane[list] = rest.concat(lane[list]);
+  }
+  lane.flags = old.flags.filter((f) => f.at < cut && f.at > forget).concat(lane.flags.filter((f) => f.at >= cut));
+  lane.holds = old.holds.filter((h) => h[0] < cut).concat(lane.holds.filter((h) => h[0] >= cut));
+  const kept = old.renewals;
+  let n = 0;
+  while (n < kept.length && kept[n + 1] < cut) n += 2;
+  lane.renewals = kept.slice(0, n).concat(lane.renewals.filter((_, i, all) => all[i | 1] >= cut));
+}
+
+// validAt says how many leases are valid at t: for certain, and at most, since clocks
+// are only known so well. One that is known to follow another rules that out.
+function validAt(t) {
+  const all = [];
+  model.lanes.forEach((lane, index) => {
+    for (const l of lane.leases) {
+      if (l.known - l.before <= t && t < l.usable + l.after) all.push({ lane, index, lease: l });
+    }
+  });
+  all.sort((a, b) => b.lease.term - a.lease.term);
+  let most = 0, least = 0;
+  for (const { lease } of all) {
+    most++;
+    if (lease.known + lease.before <= t && t < lease.usable - lease.after) least++;
+    if (model.proved || lease.released) break;
+  }
+  const holders = all.filter(({ lease }) => lease.known <= t && t < lease.usable);
+  return { least, most, holders, unknown: model.lanes.filter((l) => !heardAt(l, t)) };
+}
+
+const heardAt = (lane, t) => lane.heard.some((h) => h.from <= t && t <= h.to);
+const spanAt = (list, t) => list.findLast((s) => s.from <= t && t < s.end);
+const holdAt = (lane, t) => lane.holds.find((h) => h[0] <= t && t < h[1]);
+
+// renewalAt returns the newest renewal that was sent by t.
+function renewalAt(lane, t) {
+  const i = firstAfter(lane.renewals, t) - 2;
+  return i < 0 ? null : { sent: lane.renewals[i], renewed: lane.renewals[i + 1] };
+}
+
+// firstAfter returns the index of the first pair that begins after t.
+function firstAfter(pairs, t) {
+  let low = 0, high = pairs.length / 2;
+  while (low < high) {
+    const mid = (low + high) >> 1;
+    if (pairs[2 * mid] <= t) low = mid + 1; else high = mid;
+  }
+  return 2 * low;
+}
+
+// lasting words a duration, with as many digits as say something.
+function lasting(ms) {
+  const size = Math.abs(ms);
+  if (size >= 60e3) return `${Math.floor(ms / 60e3)} min ${Math.round((ms % 60e3) / 1e3)} s`;
+  if (size >= 1e3) return `${(ms / 1e3).toFixed(size >= 10e3 ? 1 : 2)} s`;
+  return `${ms.toFixed(size >= 100 ? 0 : size >= 1 ? 1 : 3)} ms`;
+}
+
+// moment words an instant, as fine as step.
+function moment(ms, step) {
+  const digits = Math.max(0, Math.min(6, 3 - Math.floor(Math.log10(step))));
+  const s = (ms - model.from) / 1e3, minutes = Math.trunc(s / 60);
+  if (Math.abs(s) < 60 || digits > 1) return `${s.toFixed(digits)} s`;
+  return `${minutes}:${(Math.abs(s) % 60).toFixed(digits).padStart(digits ? 3 + digits : 2, "0")}`;
+}
