@@ -74,6 +74,8 @@ type Config struct {
 	// MiB and as much again in one beside it: see docs/lease-traces.md. A write that
 	// fails ends the trace. Default: none.
 	LeaseTrace string
+	// KeepTrace keeps the newest events of the same for Node.Trace, in 1.3 MB.
+	KeepTrace bool
 
 	// LaxReconfig permits changes of membership after which too few voters may be
 	// up.

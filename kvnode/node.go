@@ -11,6 +11,7 @@ import (
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/kvnode/ttl"
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/clock"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 	"github.com/leaderlease/go/raftwal"
 )
@@ -26,6 +27,7 @@ type Node struct {
 	parts
 	fresh  bool                 // the log had not begun at the start
 	ttl    *ttl.Engine          // set before anything is applied
+	trace  *leaderlease.Trace   // nil for none
 	tracer *leasetrace.Recorder // nil for none
 	// requests are the lease's ReadRequests: forwardReads takes them, or the loop.
 	requests <-chan []byte
@@ -107,6 +109,15 @@ func (n *Node) Fresh() bool { return n.fresh }
 
 // Config returns the configuration the node runs with, defaults filled in.
 func (n *Node) Config() Config { return n.cfg }
+
+// Trace returns what the lease has decided lately, nil unless Config.KeepTrace says so, and
+// the clock that it goes by.
+func (n *Node) Trace() (*leaderlease.Trace, clock.Clock) {
+	if n.cfg.Clock == nil {
+		return n.trace, clock.System()
+	}
+	return n.trace, n.cfg.Clock
+}
 
 // Store returns the state machine. Read asks whether it may be read.
 func (n *Node) Store() *store.Store { return n.store }

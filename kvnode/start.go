@@ -163,19 +163,18 @@ func (n *Node) openRaft() error {
 		Logger: raftLogger{n.cfg.Logger.With("component", "raft")},
 	}
 	var err error
-	var trace *leaderlease.Trace
-	if n.cfg.LeaseTrace != "" {
-		trace = leaderlease.NewTrace(leasetrace.Room)
+	if n.cfg.LeaseTrace != "" || n.cfg.KeepTrace {
+		n.trace = leaderlease.NewTrace(leasetrace.Room)
 	}
 	duration, margin := n.cfg.Lease()
 	n.lease, err = leaderlease.New(leaderlease.Config{
 		Raft: rc, TickInterval: n.cfg.TickInterval, Duration: duration, MaxClockSkew: margin,
-		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Go: n.workers.Go, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease, Trace: trace,
+		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Go: n.workers.Go, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease, Trace: n.trace,
 		MaxPromise: n.cfg.maxPromise(),
 		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Notify: n.forwardReads, Logger: n.cfg.Logger,
 	})
-	if err == nil && trace != nil {
-		n.tracer, err = leasetrace.Record(n.cfg.LeaseTrace, trace, func(err error) { n.log.Error("the trace of the lease has ended", "error", err) })
+	if err == nil && n.cfg.LeaseTrace != "" {
+		n.tracer, err = leasetrace.Record(n.cfg.LeaseTrace, n.trace, func(err error) { n.log.Error("the trace of the lease has ended", "error", err) })
 	}
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 
 	"github.com/leaderlease/go/kvnode/hashcheck"
 	"github.com/leaderlease/go/kvnode/store"
@@ -32,10 +33,16 @@ func (a *API) Hashers() []*hashcheck.Member {
 	return all
 }
 
+// Dial returns a connection to a member's client URLs. Of answers that have a header,
+// those of another cluster are refused.
+func (a *API) Dial(m *store.Member) (*grpc.ClientConn, error) {
+	return dialMember(m.ClientURLs, slices.Concat(a.cfg.LeaderDial, sameCluster(a.node.ClusterID()).options()))
+}
+
 // hashOf asks another member. What somebody else answers at its address, be it of
 // another cluster or another member of this one, is no hash of that member.
 func (a *API) hashOf(ctx context.Context, m *store.Member, revision int64) (h store.Hash, err error) {
-	conn, err := dialMember(m.ClientURLs, slices.Concat(a.cfg.LeaderDial, sameCluster(a.node.ClusterID()).options()))
+	conn, err := a.Dial(m)
 	if err != nil {
 		return h, err
 	}

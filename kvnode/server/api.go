@@ -30,6 +30,7 @@ func (s *Server) build() (err error) {
 		api.LeaderDial = append(slices.Clip(api.LeaderDial), newLeaderCredentials(s.certs.client))
 	}
 	s.api = etcdapi.New(s.node, api)
+	s.leases = s.newLeases()
 	// The gateway has one connection for all its clients, of whom those that wait
 	// for a lock must not keep out the one that gives it back.
 	s.inside = grpc.NewServer(append(s.grpcOptions(), grpc.MaxConcurrentStreams(math.MaxUint32), grpc.NumStreamWorkers(0))...)
@@ -41,6 +42,9 @@ func (s *Server) build() (err error) {
 		// Before the API, which makes the metrics of all methods there are.
 		status.Register(to, s)
 		s.locks.Register(to)
+	}
+	if s.leases != nil {
+		s.leases.Register(s.grpc)
 	}
 	s.api.RegisterFast(s.grpc)
 	s.api.Register(s.inside)

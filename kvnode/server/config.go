@@ -83,6 +83,9 @@ type Config struct {
 	ExtensiveMetrics bool
 	// EnablePprof serves /debug/pprof/ where JSON is served.
 	EnablePprof bool
+	// DisableLeasePage leaves /lease out, the page that shows the cluster's leases, and
+	// what members tell each other for it.
+	DisableLeasePage bool
 	// DisableGateway leaves etcd's JSON gateway out.
 	DisableGateway bool
 
@@ -181,6 +184,6 @@ func listenerURL(l net.Listener, other string) string {
 // node returns the node's part, with what the server has for it if that has begun.
 func (c *Config) node(peers net.Listener) kvnode.Config {
 	node := c.Node
-	node.Listener = peers
+	node.Listener, node.KeepTrace = peers, !c.DisableLeasePage
 	return node
 }

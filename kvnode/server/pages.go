@@ -63,6 +63,7 @@ func (s *Server) clientPages(gateway http.Handler) *http.ServeMux {
 		mux.Handle("/v3/", http.NewCrossOriginProtection().Handler(gateway))
 		mux.Handle("/v3beta/", http.NewCrossOriginProtection().Handler(v3beta(gateway)))
 	}
+	s.leasePages(mux)
 	mux.Handle("GET /debug/vars", expvar.Handler())
 	if s.cfg.EnablePprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)

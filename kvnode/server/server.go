@@ -17,6 +17,7 @@ import (
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/etcdapi/concurrency"
+	"github.com/leaderlease/go/kvnode/leasepage"
 	"github.com/leaderlease/go/kvnode/server/frontdoor"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
@@ -28,7 +29,9 @@ type Server struct {
 	node  *kvnode.Node
 	api   *etcdapi.API
 	locks *concurrency.Services // nil if it could not be made
-	grpc  *grpc.Server
+	// leases is nil if nobody may watch them.
+	leases *leasepage.Live
+	grpc   *grpc.Server
 	// inside is the same for the JSON gateway.
 	inside *grpc.Server
 	pages  []*http.Server

@@ -26,6 +26,7 @@ func (c *cluster) greet(ctx context.Context, out *printer) {
 		out.linef(`  curl %s/v3/kv/put -d '{"key": %q, "value": %q}'`, web, encode(helloKey), encode("again"))
 	}
 	out.linef("%s", out.paint(bold, "To look at:"))
+	out.linef("  %s/lease shows the leases as they are", web)
 	out.linef("  %s/metrics   %s/status   %s/readyz?verbose", web, web, web)
 	out.linef("%s", out.paint(bold, "Nodes:"))
 	for _, m := range c.Members() {

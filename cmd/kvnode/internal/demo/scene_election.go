@@ -25,6 +25,7 @@ func (p *play) election(ctx context.Context) error {
 	}
 	p.claimf(differs("a key that nobody wrote", first.Value, ""), "a linearizable read was answered, and shows an empty store")
 	p.notef("%s after the first process was started", short(first.Returned.Sub(begun)))
+	p.notef("a browser shows the leases as they are: http://%s/lease", p.Members()[0].HTTP)
 
 	if err := p.findLeader(ctx); err != nil {
 		return err

@@ -31,7 +31,7 @@ var odd = map[string]string{
 	"peer-auto-tls": "true", "self-signed-cert-validity": "7", "cipher-suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
 	"tls-min-version": "TLS1.3", "tls-max-version": "TLS1.2", "allow-plaintext": "true", "host-whitelist": "h7,h8",
 	"log-level": "warn", "log-format": "text", "log-outputs": "stdout,/l7", "listen-metrics-urls": "http://127.0.0.1:7007", "metrics": "extensive",
-	"warning-unary-request-duration": "7s", "warning-apply-duration": "17s", "enable-pprof": "true",
+	"warning-unary-request-duration": "7s", "warning-apply-duration": "17s", "enable-pprof": "true", "lease-page": "false",
 	featureFlag: "LeaseCheckpoint=true,InitialCorruptCheck=true,CompactHashCheck=true",
 }
 
@@ -42,7 +42,7 @@ var noFlag = []string{
 	"Server.API.MaxRequestBytes", "Server.API.Metrics", "Server.API.NodeVersion", "Server.API.RequestTimeout", "Server.API.TrailersOnDemand",
 	"Server.API.WaitingMethods", "Server.API.WarnApply", "Server.ClientListener", "Server.ClientTLS.AllowedCNs", "Server.ClientTLS.Logger",
 	"Server.ClientTLS.Peers", "Server.HTTPListener", "Server.Logger", "Server.Node.Clock", "Server.Node.Dial", "Server.Node.Listener",
-	"Server.Node.Logger", "Server.Node.MaxProposalBytes", "Server.Node.MaxProposals", "Server.Node.PeerTLS", "Server.Node.SegmentSize",
+	"Server.Node.KeepTrace", "Server.Node.Logger", "Server.Node.MaxProposalBytes", "Server.Node.MaxProposals", "Server.Node.PeerTLS", "Server.Node.SegmentSize",
 	"Server.PeerTLS.LeaderCAFile", "Server.PeerTLS.Logger", "Server.PeerTLS.Peers", "Server.Spell",
 }
 

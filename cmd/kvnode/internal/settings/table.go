@@ -138,6 +138,8 @@ var observeTable = []setting{
 		func(c *Config) value { return duration(&c.Server.Node.WarnApply) }),
 	row(observing, "lease-trace", "File to append all to that the leader lease decides, for kvnode trace judge and bug reports. By default none.",
 		func(c *Config) value { return filename(&c.Server.Node.LeaseTrace) }),
+	row(observing, "lease-page", "Serve /lease where HTTP is served: a page that shows who holds the leader lease, and what happens to it.",
+		func(c *Config) value { return not(&c.Server.DisableLeasePage) }),
 	row(observing, "enable-pprof", "Serve /debug/pprof/ where HTTP is served.",
 		func(c *Config) value { return truth(&c.Server.EnablePprof) }),
 }

@@ -1,0 +1,129 @@
+package leasepage
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
+)
+
+// FeedMethod is a stream of what one member traces, for the pages of the others: made by
+// hand, as that of package status.
+const (
+	FeedMethod  = "/" + feedService + "/Trace"
+	feedService = "leaderlease.kvnode.v1.Lease"
+
+	// feedEvery is between two messages of a feed. Longer: pages are further behind.
+	feedEvery   = 100 * time.Millisecond
+	readingSize = 8
+)
+
+// errFeeds refuses a feed, for those of all members' pages are few.
+var errFeeds = fmt.Errorf("kvnode: %d members are fed already", maxWatchers)
+
+// feed is what the service asks.
+type feed interface {
+	feed(ctx context.Context, send func([]byte) error) error
+}
+
+// Register serves what this member traces to the others.
+func (l *Live) Register(s grpc.ServiceRegistrar) {
+	s.RegisterService(&grpc.ServiceDesc{
+		ServiceName: feedService,
+		HandlerType: (*feed)(nil),
+		Streams: []grpc.StreamDesc{{StreamName: "Trace", ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
+			if err := stream.RecvMsg(new(emptypb.Empty)); err != nil {
+				return err
+			}
+			return l.feed(stream.Context(), func(b []byte) error { return stream.SendMsg(wrapperspb.Bytes(b)) })
+		}}},
+	}, l)
+}
+
+// feed sends what is new, with a reading of the clock, until ctx ends. Who reads slowly
+// is sent more at once, up to what the trace keeps.
+func (l *Live) feed(ctx context.Context, send func([]byte) error) error {
+	if l.feeds.Add(1) > maxWatchers {
+		l.feeds.Add(-1)
+		return errFeeds
+	}
+	defer l.feeds.Add(-1)
+	tick := time.NewTicker(feedEvery)
+	defer tick.Stop()
+	var p leasetrace.Process
+	for sent := 0; ; {
+		now := l.cfg.Now()
+		p.Take(l.cfg.Trace)
+		p.Events = thin(since(p.Events[sent:], now.Add(-keep)))
+		b := binary.BigEndian.AppendUint64(nil, uint64(now))
+		b = leasetrace.AppendStart(b, p.Start, time.Time{})
+		for i := range p.Events {
+			b = leasetrace.AppendEvent(b, &p.Events[i])
+		}
+		if err := send(b); err != nil {
+			return err
+		}
+		sent = max(0, len(p.Events)-1) // the last says what was sent
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// heard is what has arrived of one process.
+type heard struct {
+	leasetrace.Process
+	reading leaderlease.Instant
+	member  uint64
+}
+
+// listen passes on what a member traces, until ctx ends or the member does.
+func listen(ctx context.Context, conn grpc.ClientConnInterface, member uint64, to chan<- heard) error {
+	desc := &grpc.StreamDesc{ServerStreams: true}
+	stream, err := conn.NewStream(ctx, desc, FeedMethod)
+	if err == nil {
+		err = errors.Join(stream.SendMsg(new(emptypb.Empty)), stream.CloseSend())
+	}
+	for err == nil {
+		m := new(wrapperspb.BytesValue)
+		if err = stream.RecvMsg(m); err != nil {
+			break
+		}
+		var h heard
+		if h, err = parse(m.GetValue(), member); err != nil {
+			break
+		}
+		select {
+		case to <- h:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return err
+}
+
+// parse reads a message of a feed.
+func parse(b []byte, member uint64) (h heard, err error) {
+	if len(b) < readingSize {
+		return h, fmt.Errorf("leasepage: a message of %d bytes has no reading of a clock", len(b))
+	}
+	all, err := leasetrace.Read(bytes.NewReader(b[readingSize:]))
+	if err != nil {
+		return h, err
+	}
+	if len(all) != 1 || all[0].Start.ID != member {
+		return h, fmt.Errorf("leasepage: the feed of member %x is of another, or of several", member)
+	}
+	return heard{all[0], leaderlease.Instant(binary.BigEndian.Uint64(b)), member}, nil
+}

@@ -1,0 +1,99 @@
+package leasepage
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"google.golang.org/grpc"
+
+	"github.com/leaderlease/go/leaderlease"
+)
+
+// hand is a clock that counts how often it is read.
+type hand struct{ asked atomic.Int64 }
+
+func (h *hand) Now() leaderlease.Instant {
+	h.asked.Add(1)
+	return 7 * msec
+}
+
+// alone is what draws for a member that reaches nobody else.
+func alone(t *testing.T, clock *hand) *Live {
+	t.Helper()
+	trace := leaderlease.NewTrace(8)
+	_, err := leaderlease.New(leaderlease.Config{
+		Raft: &raft.Config{
+			ID: 1, ElectionTick: 10, HeartbeatTick: 1, Storage: raft.NewMemoryStorage(), MaxInflightMsgs: 1,
+			PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
+		},
+		TickInterval: 100 * time.Millisecond, Clock: clock, Trace: trace,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock.asked.Store(0)
+	return NewLive(Config{
+		ID: 1, Trace: trace, Now: clock.Now,
+		Members: func() map[uint64]string { return names }, Dial: func(uint64) (*grpc.ClientConn, error) { return nil, context.Canceled },
+	})
+}
+
+// Nothing is done unless somebody watches, and nothing once nobody does any more.
+func TestNobodyWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var clock hand
+		l := alone(t, &clock)
+		time.Sleep(time.Hour)
+		if n := clock.asked.Load(); n > 0 {
+			t.Errorf("the clock was read %d times, and nobody watches", n)
+		}
+		me, leave := l.join()
+		if p := <-me.pictures; len(p) == 0 {
+			t.Error("who watches is sent nothing")
+		}
+		leave()
+		before := clock.asked.Load()
+		time.Sleep(time.Hour)
+		if n := clock.asked.Load() - before; n > 0 {
+			t.Errorf("the clock was read %d times after all had gone", n)
+		}
+	})
+}
+
+// Who does not read is dropped, and keeps nobody waiting.
+func TestASlowWatcherIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := alone(t, new(hand))
+		slow, leaveSlow := l.join()
+		quick, leave := l.join()
+		for range 100 {
+			<-quick.pictures
+		}
+		pictures := 0
+		for range slow.pictures { // which ends, for it was closed
+			pictures++
+		}
+		if pictures > cap(slow.pictures) {
+			t.Errorf("%d pictures waited for who does not read, want at most %d", pictures, cap(slow.pictures))
+		}
+		leaveSlow()
+		leave()
+	})
+}
+
+// A feed is believed about the member that it is of, and nothing else.
+func TestParseRefuses(t *testing.T) {
+	for name, b := range map[string][]byte{
+		"nothing": nil, "no trace": []byte("12345678what"), "no start": []byte("12345678"),
+		"of another": []byte("12345678" + `{"trace":1,"id":"9","at":5,"duration":5}`),
+		"of two":     []byte("12345678" + `{"trace":1,"id":"1","at":5,"duration":5}` + "\n" + `{"trace":1,"id":"1","at":6,"duration":5}`),
+	} {
+		if h, err := parse(b, 1); err == nil {
+			t.Errorf("parse(%s) = %+v, want an error", name, h)
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package leasepage
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"time"
+)
+
+// readTime is for how long a page may not read before it is dropped.
+const readTime = 10 * time.Second
+
+// ServePage serves the page.
+func ServePage(w http.ResponseWriter, _ *http.Request) {
+	var b bytes.Buffer
+	if err := Write(&b, nil); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": Policy + "; frame-ancestors 'none'",
+		"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+	} {
+		w.Header().Set(name, value)
+	}
+	_, _ = w.Write(b.Bytes()) // a browser that has gone does not read it
+}
+
+// Events serves pictures as server-sent events, until ending is done, the page goes or
+// does not read any more.
+func (l *Live) Events(ending context.Context) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		me, leave := l.join()
+		if me == nil {
+			w.Header().Set("Retry-After", "10")
+			http.Error(w, "enough pages are open", http.StatusServiceUnavailable)
+			return
+		}
+		defer leave()
+		w.Header().Set("Content-Type", "text/event-stream")
+		w.Header().Set("Cache-Control", "no-store")
+		out := http.NewResponseController(w)
+		for {
+			var picture []byte
+			var more bool
+			select {
+			case picture, more = <-me.pictures:
+			case <-r.Context().Done():
+			case <-ending.Done():
+			}
+			if !more {
+				return
+			}
+			err := out.SetWriteDeadline(time.Now().Add(readTime))
+			for _, part := range [][]byte{[]byte("data: "), picture, []byte("\n\n")} {
+				if err == nil {
+					_, err = w.Write(part)
+				}
+			}
+			if err != nil || out.Flush() != nil {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package leasepage
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// A leader that serves reads by rounds is drawn as if it did not: with all that happens
+// once, and a lease that ends where it ends.
+func TestThinKeepsThePicture(t *testing.T) {
+	busy, voter := newTeller(1, 0, 0, 10), newTeller(2, 0, 0, 10)
+	busy.leads(50, 2)
+	for at := 100; at < 3100; at++ {
+		busy.renews(at, 2, voter)
+	}
+	busy.says(3200, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 2, Status: core.DiskStalled, Reading: busy.clock(3200)})
+	all := processes(busy, voter)
+	whole := Draw(all, names)
+	total := len(all[0].Events)
+	for i := range all {
+		all[i].Events = thin(all[i].Events)
+	}
+	if n := len(all[0].Events); n > total/8 {
+		t.Errorf("%d of %d events are left, want few", n, total)
+	}
+	thinned := Draw(all, names)
+	if got, want := thinned.Lanes[0].Leases, whole.Lanes[0].Leases; !slices.Equal(got, want) {
+		t.Errorf("the leases are %+v, want %+v", got, want)
+	}
+	if got, want := thinned.Lanes[1].Promises, whole.Lanes[1].Promises; !slices.Equal(got, want) {
+		t.Errorf("the promises are %+v, want %+v", got, want)
+	}
+	if got, want := thinned.Lanes[0].Flags, whole.Lanes[0].Flags; !slices.Equal(got, want) {
+		t.Errorf("the flags are %+v, want %+v", got, want)
+	}
+}
+
+// What is kept of a process is bounded, whatever it does.
+func TestSinceIsBounded(t *testing.T) {
+	events := make([]leaderlease.TraceEvent, 3*maxEvents)
+	if n := len(since(events, 0)); n != maxEvents {
+		t.Errorf("%d events are kept, want %d", n, maxEvents)
+	}
+	events = []leaderlease.TraceEvent{{Seq: 1, At: 5}, {Seq: 2, At: 6}, {Seq: 3, At: 7}}
+	if got := since(events, 6); len(got) != 2 || got[0].Seq != 2 {
+		t.Errorf("since 6 there are %v, want two", got)
+	}
+	if got := since(events, 100); len(got) != 1 || got[0].Seq != 3 {
+		t.Errorf("since 100 there are %v, want the last", got)
+	}
+}

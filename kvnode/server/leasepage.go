@@ -1,0 +1,43 @@
+package server
+
+import (
+	"net/http"
+
+	"google.golang.org/grpc"
+
+	"github.com/leaderlease/go/kvnode/leasepage"
+)
+
+// newLeases returns what draws the leases of this cluster, nil if that is turned off.
+func (s *Server) newLeases() *leasepage.Live {
+	if s.cfg.DisableLeasePage {
+		return nil
+	}
+	trace, clock := s.node.Trace()
+	return leasepage.NewLive(leasepage.Config{
+		ID: s.node.ID(), Trace: trace, Now: clock.Now, Members: s.memberNames,
+		Dial: func(id uint64) (*grpc.ClientConn, error) {
+			m := s.node.Store().Members().ByID[id]
+			return s.api.Dial(&m)
+		},
+	})
+}
+
+func (s *Server) memberNames() map[uint64]string {
+	names := make(map[uint64]string)
+	for id, m := range s.node.Store().Members().ByID {
+		names[id] = m.Name
+	}
+	return names
+}
+
+// leasePages adds the page of leases, which shows no keys or values, and what it
+// listens to.
+func (s *Server) leasePages(mux *http.ServeMux) {
+	if s.leases == nil {
+		return
+	}
+	mux.HandleFunc("GET /lease", leasepage.ServePage)
+	mux.HandleFunc("GET /lease/events", s.leases.Events(s.streams))
+	mux.Handle("GET /{$}", http.RedirectHandler("/lease", http.StatusFound))
+}

@@ -1,0 +1,131 @@
+package server
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/leaderlease/go/kvnode/leasepage"
+)
+
+// watchLeases opens the stream of pictures of a member.
+func watchLeases(t *testing.T, s *Server) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.HTTPAddrs()[0]+"/lease/events", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	return response
+}
+
+// next returns the next picture.
+func next(t *testing.T, lines *bufio.Reader) (p leasepage.Picture) {
+	t.Helper()
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the stream ends with %v", err)
+		}
+		if data, ok := strings.CutPrefix(line, "data: "); ok {
+			if err := json.Unmarshal([]byte(data), &p); err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+	}
+}
+
+// Any member shows the leases of all, each heard by itself: the leader's lease, and what
+// the others have promised to it.
+func TestLeasePageShowsAllMembers(t *testing.T) {
+	all := trio(t)
+	lead, others := leader(t, all)
+	r := watchLeases(t, others[0])
+	lines := bufio.NewReader(r.Body)
+	until(t, "a picture has the lease and the promises", func() bool {
+		p, held, promised := next(t, lines), 0, 0
+		for _, lane := range p.Lanes {
+			held += len(lane.Leases)
+			if n := len(lane.Leases); n > 0 && lane.Name != lead.cfg.Node.Name {
+				t.Fatalf("%s is shown with a lease, and %s leads", lane.Name, lead.cfg.Node.Name)
+			}
+			if len(lane.Promises) > 0 {
+				promised++
+			}
+		}
+		return len(p.Lanes) == 3 && held > 0 && promised == 2
+	})
+	stop(t, others[0]) // while somebody watches
+	if _, err := io.Copy(io.Discard, lines); err != nil {
+		t.Errorf("the stream of a member that stops ends with %v, want its end", err)
+	}
+}
+
+// What the page is served with keeps what is not its own from running, and it is for
+// whoever knows the member's name, as all pages are.
+func TestLeasePageIsServedSafely(t *testing.T) {
+	s := solo(t)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.HTTPAddrs()[0]+"/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Close = true
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if at, policy := response.Request.URL.Path, response.Header.Get("Content-Security-Policy"); at != "/lease" ||
+		!strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "frame-ancestors 'none'") || strings.Contains(policy, "unsafe") {
+		t.Errorf("GET / leads to %s with the policy %q, want /lease, where nothing runs but the page", at, policy)
+	}
+	for _, path := range []string{"/lease", "/lease/events"} {
+		a := asked{method: http.MethodGet, base: "http://" + s.HTTPAddrs()[0], path: path, host: "evil.example"}
+		if code, _ := a.send(t); code != http.StatusMisdirectedRequest {
+			t.Errorf("GET %s for evil.example = %d, want 421", path, code)
+		}
+	}
+}
+
+// Few pages at a time are drawn for, and one that goes leaves its place.
+func TestLeasePageHasFewWatchers(t *testing.T) {
+	s := solo(t)
+	var open []*http.Response
+	for len(open) < 16 {
+		r := watchLeases(t, s)
+		if r.StatusCode != http.StatusOK {
+			t.Fatalf("watcher %d: %s, want 200", len(open)+1, r.Status)
+		}
+		open = append(open, r)
+	}
+	if r := watchLeases(t, s); r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("watcher 17: %s, want 503", r.Status)
+	}
+	_ = open[0].Body.Close()
+	until(t, "there is a place again", func() bool {
+		r := watchLeases(t, s)
+		defer func() { _ = r.Body.Close() }()
+		return r.StatusCode == http.StatusOK
+	})
+}
+
+func TestLeasePageCanBeTurnedOff(t *testing.T) {
+	s := solo(t, func(c *Config) { c.DisableLeasePage = true })
+	for _, path := range []string{"/lease", "/lease/events"} {
+		if code, _ := page(t, s, path); code != http.StatusNotFound {
+			t.Errorf("GET %s = %d, want 404", path, code)
+		}
+	}
+	if trace, _ := s.node.Trace(); trace != nil {
+		t.Error("the lease is traced, and nobody may see it")
+	}
+}
