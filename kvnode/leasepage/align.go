@@ -157,8 +157,9 @@ func (c *census) fromVoter(leader *track, counts []*leaderlease.TraceEvent) bool
 // guess places a process where it was last, or else by what came before it: it begins
 // where its member's process before has ended, or all that is placed.
 func (c *census) guess(tracks []*track, t *track) {
+	early := t.first.Add(-t.p.Start.Duration) // what it tells of first may have begun before
 	if t.seed.at != 0 {
-		t.axis.tie(t.seed)
+		t.axis.tie(knot{at: early, on: t.seed.on - int64(t.seed.at-early), fuzz: t.seed.fuzz})
 		c.placed[t] = true
 		return
 	}
@@ -176,7 +177,7 @@ func (c *census) guess(tracks []*track, t *track) {
 	if !t.loose {
 		on = int64(t.first)
 	}
-	t.axis.tie(knot{at: t.first, on: on})
+	t.axis.tie(knot{at: early, on: on - int64(t.first-early)})
 	c.placed[t] = true
 	end, _ := t.axis.place(t.last)
 	c.end = max(c.end, end)

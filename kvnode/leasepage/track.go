@@ -101,9 +101,9 @@ func (t *track) take(e *leaderlease.TraceEvent) {
 }
 
 // pause notes for how long nothing was said, where that says something: who holds a lease
-// probes at each tick, and a follower answers.
+// probes at each tick, and a follower answers, unless nobody leads for a while.
 func (t *track) pause(at core.Instant) {
-	usual := 4 * t.p.Start.Duration
+	usual := 10 * t.p.Start.Duration
 	if t.held {
 		usual = t.p.Start.Duration
 	}
