@@ -236,3 +236,13 @@ func TestAHandOverIsDrawnInOrder(t *testing.T) {
 		t.Errorf("reads end at %v, and the next lease begins at %v ± %v, want it behind 140, and 10 ms and more unknown", given.Usable, taken.From, taken.Before)
 	}
 }
+
+// Where the trace of a voter is missing nobody knows how many leases there were.
+func TestJudgedWithoutTheTraceOfAVoter(t *testing.T) {
+	all := paused()
+	all[0].says(1500, leaderlease.TraceEvent{Kind: leaderlease.TraceVoter, Peer: 4, Number: 1})
+	p := Judged(processes(all...), names)
+	if len(p.Lanes) != 4 || p.Proved || !slices.ContainsFunc(p.Lanes, func(l *Lane) bool { return l.Name == "4" && len(l.Heard) == 0 }) {
+		t.Errorf("there are %d lanes, proved %v, want an empty one for the voter 4, and nothing proved", len(p.Lanes), p.Proved)
+	}
+}

@@ -3,6 +3,7 @@ package leasepage
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,6 +38,8 @@ type Config struct {
 	// Members returns the names of all members by ID, Dial a connection to another one.
 	Members func() map[uint64]string
 	Dial    func(member uint64) (*grpc.ClientConn, error)
+	// Votes reports whether a member does; nil means that all do.
+	Votes func(member uint64) bool
 }
 
 // Live draws the leases of a cluster as they are, for as long as anybody watches; until
@@ -233,6 +236,9 @@ func (s *show) draw(now leaderlease.Instant, full bool) []byte {
 	procs := []leasetrace.Process{s.own}
 	readings := []leaderlease.Instant{now}
 	for _, o := range s.others {
+		if _, is := names[o.member]; !is {
+			continue // not any more
+		}
 		procs, readings = append(procs, o.Process), append(readings, o.reading)
 	}
 	for i := range procs {
@@ -251,6 +257,15 @@ func (s *show) draw(now leaderlease.Instant, full bool) []byte {
 		}
 	}
 	p := livePicture{drawn(tracks, names, zero), rounded(int64(now)), full}
+	for id := range names {
+		p.unheard(id, names)
+	}
+	if votes := s.live.cfg.Votes; votes != nil {
+		for _, l := range p.Lanes {
+			id, _ := strconv.ParseUint(l.ID, 16, 64)
+			l.Learner = !votes(id)
+		}
+	}
 	if !full {
 		p.From = rounded(int64(now.Add(-part)))
 	}

@@ -2,6 +2,7 @@ package leasepage
 
 import (
 	"context"
+	"encoding/json"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -96,4 +97,26 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("parse(%s) = %+v, want an error", name, h)
 		}
 	}
+}
+
+// A member that was never heard has a lane, for it may hold a lease.
+func TestMembersThatWereNeverHeardAreShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := alone(t, new(hand))
+		l.cfg.Votes = func(id uint64) bool { return id != 3 }
+		me, leave := l.join()
+		defer leave()
+		var p livePicture
+		if err := json.Unmarshal(<-me.pictures, &p); err != nil {
+			t.Fatal(err)
+		}
+		if len(p.Lanes) != len(names) {
+			t.Fatalf("%d lanes are shown, want one for each of %d members", len(p.Lanes), len(names))
+		}
+		for _, lane := range p.Lanes[1:] {
+			if len(lane.Heard) != 0 || lane.Learner != (lane.Name == "n3") {
+				t.Errorf("the lane of a member that was not heard is %+v", lane)
+			}
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
@@ -32,6 +33,8 @@ type ms float64
 type Lane struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
+	// Learner means that it does not vote, as far as that is known.
+	Learner bool `json:"learner,omitempty"`
 	// Heard are the times that events tell of, by process, less those of its pauses.
 	Heard []Heard `json:"heard"`
 	// Holds are restart holds.
@@ -136,6 +139,16 @@ func drawn(tracks []*track, names map[uint64]string, zero int64) *Picture {
 	return pic
 }
 
+// unheard adds an empty lane for a member that nothing is known of: it may hold a lease.
+func (p *Picture) unheard(id uint64, names map[uint64]string) (added bool) {
+	if slices.ContainsFunc(p.Lanes, func(l *Lane) bool { return l.ID == hex(id) }) {
+		return false
+	}
+	p.Lanes = append(p.Lanes, newLane(id, names))
+	slices.SortStableFunc(p.Lanes, func(a, b *Lane) int { return compareNames(a.Name, b.Name) })
+	return true
+}
+
 // ms returns where a reading of t's process is on the axis.
 func (t *track) ms(at core.Instant) ms {
 	on, _ := t.axis.place(at)
@@ -155,6 +168,14 @@ func Judged(all []leasetrace.Process, names map[uint64]string) *Picture {
 	default:
 		pic.Proved = true
 		pic.Verdict = fmt.Sprintf("%d events of %d processes are judged, and allowed", v.Events(), len(v.Processes))
+	}
+	for i := range all {
+		for j := range all[i].Events {
+			if e := &all[i].Events[j]; e.Kind == leaderlease.TraceVoter && pic.unheard(e.Peer, names) {
+				pic.Proved = false // of the others only
+				pic.Verdict += fmt.Sprintf("; there is no trace of %s, which votes", called(e.Peer, names))
+			}
+		}
 	}
 	return pic
 }

@@ -16,6 +16,7 @@ func (s *Server) newLeases() *leasepage.Live {
 	trace, clock := s.node.Trace()
 	return leasepage.NewLive(leasepage.Config{
 		ID: s.node.ID(), Trace: trace, Now: clock.Now, Members: s.memberNames,
+		Votes: func(id uint64) bool { return !s.node.Store().Members().ByID[id].Learner },
 		Dial: func(id uint64) (*grpc.ClientConn, error) {
 			m := s.node.Store().Members().ByID[id]
 			return s.api.Dial(&m)

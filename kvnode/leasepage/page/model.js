@@ -15,7 +15,7 @@ function accept(picture) {
   }
   model.from = picture.full || !model.lanes.length ? picture.from : Math.max(model.from, picture.from - history);
   const seen = new Set(picture.lanes.map((l) => l.id));
-  const gone = picture.full ? [] : model.lanes.filter((l) => !seen.has(l.id));
+  const gone = picture.full ? [] : model.lanes.filter((l) => !seen.has(l.id)).map((l) => ({ ...l, gone: true })); // is no member any more
   model.lanes = picture.lanes.concat(gone).sort((a, b) => a.name.length - b.name.length || (a.name < b.name ? -1 : 1));
   model.to = picture.to;
   model.proved = picture.proved === true;
@@ -64,7 +64,16 @@ function validAt(t) {
     if (model.proved || lease.released) break;
   }
   const holders = all.filter(({ lease }) => lease.known <= t && t < lease.usable);
-  return { least, most, holders, unknown: model.lanes.filter((l) => !heardAt(l, t)) };
+  const unknown = model.lanes.filter((l) => !l.gone && !heardAt(l, t)), may = model.proved ? [] : unknown.filter((l) => mayHold(l, t));
+  return { least, most: most + (may.length ? 1 : 0), holders, unknown, may };
+}
+
+// mayHold says whether a member that is not heard may hold a lease at t: voters enough may
+// have promised it one. Those that are heard, and have not, may not.
+function mayHold(lane, t) {
+  const voters = model.lanes.filter((l) => !l.gone && !l.learner);
+  const free = voters.filter((l) => heardAt(l, t) && !l.promises.some((p) => p.to === lane.id && p.from <= t && t < p.end));
+  return !lane.learner && voters.length - free.length > voters.length / 2;
 }
 
 const heardAt = (lane, t) => lane.heard.some((h) => h.from <= t && t <= h.to);

@@ -17,7 +17,7 @@ function tell(t) {
   const holder = v.holders[0];
   $("count").style.color = v.most > 1 && v.least > 1 ? paint.bad : holder ? colour(holder.index) : paint.ink;
   say("when", view.hover !== null ? "at the pointer" : model.live && !paused ? "now" : `at ${moment(t, 1)}`);
-  say("holder", holder ? held(holder, t) : missing(t));
+  say("holder", holder ? held(holder, t) : v.may.length ? `not known: ${v.may.map((l) => l.name).join(" or ")} may hold one` : missing(t));
   const missed = v.unknown.map((l) => l.name);
   say("unknown", missed.length ? `unknown: ${missed.join(", ")} ${missed.length > 1 ? "are" : "is"} not heard` : certain ? "" : "as far as clocks of different members can be compared");
 }
