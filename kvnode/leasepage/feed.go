@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -22,13 +24,17 @@ const (
 	FeedMethod  = "/" + feedService + "/Trace"
 	feedService = "leaderlease.kvnode.v1.Lease"
 
+	// silence is for how long a member that feeds may say nothing before it is dialled
+	// again. Nothing is sent to it, so no error tells that its machine is gone. Shorter: a
+	// first message over a slow network is not waited for.
+	silence = 10 * time.Second
 	// feedEvery is between two messages of a feed. Longer: pages are further behind.
 	feedEvery   = 100 * time.Millisecond
 	readingSize = 8
 )
 
 // errFeeds refuses a feed, for those of all members' pages are few.
-var errFeeds = fmt.Errorf("kvnode: %d members are fed already", maxWatchers)
+var errFeeds = status.Errorf(codes.ResourceExhausted, "kvnode: %d members are fed already", maxWatchers)
 
 // feed is what the service asks.
 type feed interface {
@@ -88,8 +94,12 @@ type heard struct {
 	member  uint64
 }
 
-// listen passes on what a member traces, until ctx ends or the member does.
+// listen passes on what a member traces, until ctx ends, or the member does or is silent.
 func listen(ctx context.Context, conn grpc.ClientConnInterface, member uint64, to chan<- heard) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	quiet := time.AfterFunc(silence, cancel)
+	defer quiet.Stop()
 	desc := &grpc.StreamDesc{ServerStreams: true}
 	stream, err := conn.NewStream(ctx, desc, FeedMethod)
 	if err == nil {
@@ -100,6 +110,7 @@ func listen(ctx context.Context, conn grpc.ClientConnInterface, member uint64, t
 		if err = stream.RecvMsg(m); err != nil {
 			break
 		}
+		quiet.Reset(silence)
 		var h heard
 		if h, err = parse(m.GetValue(), member); err != nil {
 			break
@@ -124,6 +135,9 @@ func parse(b []byte, member uint64) (h heard, err error) {
 	}
 	if len(all) != 1 || all[0].Start.ID != member {
 		return h, fmt.Errorf("leasepage: the feed of member %x is of another, or of several", member)
+	}
+	if d := all[0].Start.Duration; d <= 0 {
+		return h, fmt.Errorf("leasepage: the feed of member %x has leases of %v, want more than 0", member, d)
 	}
 	return heard{all[0], leaderlease.Instant(binary.BigEndian.Uint64(b)), member}, nil
 }

@@ -3,6 +3,8 @@ package leasepage
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -185,7 +187,10 @@ func (s *show) take(h *heard) {
 	}
 	s.others = append(s.others, h)
 	if len(s.others) > maxWatchers {
-		s.others = s.others[1:]
+		oldest := slices.IndexFunc(s.others, func(o *heard) bool { // which another has followed
+			return slices.ContainsFunc(s.others, func(n *heard) bool { return n.member == o.member && n != o })
+		})
+		s.others = slices.Delete(s.others, max(0, oldest), max(0, oldest)+1)
 	}
 }
 
@@ -249,6 +254,9 @@ func (s *show) draw(now leaderlease.Instant, full bool) []byte {
 		t.last, t.seed = max(t.last, readings[i]), s.seeds[t.p.Start]
 	}
 	align(tracks)
+	maps.DeleteFunc(s.seeds, func(of leaderlease.TraceStart, _ knot) bool {
+		return !slices.ContainsFunc(tracks, func(t *track) bool { return t.p.Start == of })
+	})
 	on, _ := tracks[0].axis.place(now)
 	zero := on - int64(now)
 	for _, t := range tracks {

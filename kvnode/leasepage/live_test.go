@@ -90,8 +90,9 @@ func TestASlowWatcherIsDropped(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"nothing": nil, "no trace": []byte("12345678what"), "no start": []byte("12345678"),
-		"of another": []byte("12345678" + `{"trace":1,"id":"9","at":5,"duration":5}`),
-		"of two":     []byte("12345678" + `{"trace":1,"id":"1","at":5,"duration":5}` + "\n" + `{"trace":1,"id":"1","at":6,"duration":5}`),
+		"no duration": []byte("12345678" + `{"trace":1,"id":"1","at":5}`),
+		"of another":  []byte("12345678" + `{"trace":1,"id":"9","at":5,"duration":5}`),
+		"of two":      []byte("12345678" + `{"trace":1,"id":"1","at":5,"duration":5}` + "\n" + `{"trace":1,"id":"1","at":6,"duration":5}`),
 	} {
 		if h, err := parse(b, 1); err == nil {
 			t.Errorf("parse(%s) = %+v, want an error", name, h)

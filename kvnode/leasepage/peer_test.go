@@ -1,0 +1,115 @@
+package leasepage
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/grpc"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
+)
+
+// What a member is told by another one is drawn whatever it is: a panic would end it.
+func TestGarbageIsDrawn(t *testing.T) {
+	for seed := range uint64(3000) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		number := func() int64 {
+			return []int64{0, 1, -1, 2, r.Int64N(1000), r.Int64N(100) * int64(time.Millisecond), int64(time.Hour), math.MaxInt64, math.MinInt64, r.Int64()}[r.IntN(10)]
+		}
+		var all []leasetrace.Process
+		for range 1 + r.IntN(5) {
+			p := leasetrace.Process{Start: leaderlease.TraceStart{
+				ID: r.Uint64N(4), At: core.Instant(number()), Duration: time.Duration(number()), MaxClockSkew: time.Duration(number()), Hold: time.Duration(number()),
+			}}
+			for range r.IntN(60) {
+				p.Events = append(p.Events, leaderlease.TraceEvent{
+					Seq: uint64(number()), At: core.Instant(number()), Peer: r.Uint64N(4), Term: uint64(number()), Instant: core.Instant(number()), Duration: time.Duration(number()),
+					Reading: core.Instant(number()), Number: uint64(number()), Role: raft.StateType(r.IntN(4)), Message: raftpb.MessageType(r.IntN(20)),
+					Kind: leaderlease.TraceKind(r.IntN(leaderlease.NumTraceKinds)), Status: core.Status(r.IntN(12)), OK: r.IntN(2) == 0,
+				})
+			}
+			all = append(all, p)
+		}
+		func() {
+			defer func() {
+				if p := recover(); p != nil {
+					t.Fatalf("seed %d: %v", seed, p)
+				}
+			}()
+			if _, err := json.Marshal(Draw(all, names)); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			for i := range all {
+				all[i].Events = since(thin(all[i].Events), core.Instant(number()))
+			}
+			Draw(all, names)
+		}()
+	}
+}
+
+// dumb is a connection to a member that takes a call and says nothing more.
+type dumb struct{ grpc.ClientConnInterface }
+
+type dumbStream struct {
+	grpc.ClientStream
+	ctx context.Context
+}
+
+func (dumb) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+	return &dumbStream{ctx: ctx}, nil
+}
+func (s *dumbStream) SendMsg(any) error { return nil }
+func (s *dumbStream) CloseSend() error  { return nil }
+func (s *dumbStream) RecvMsg(any) error {
+	<-s.ctx.Done()
+	return s.ctx.Err()
+}
+
+// A member whose machine is gone says nothing, and no error tells: it is dialled again.
+func TestASilentMemberIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if err := listen(ctx, dumb{}, 2, make(chan heard)); err == nil || ctx.Err() != nil {
+			t.Errorf("listen() = %v after an hour of silence, want an error before", err)
+		}
+	})
+}
+
+// A member that restarts again and again, or says so, takes no memory, and no other
+// member's place.
+func TestManyProcessesOfOneMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := alone(t, new(hand))
+		s := &show{live: l, seeds: make(map[leaderlease.TraceStart]knot)}
+		s.own.Take(l.cfg.Trace)
+		tell := func(member, at uint64) {
+			h := heard{member: member, reading: 9 * msec}
+			h.Start = leaderlease.TraceStart{ID: member, At: leaderlease.Instant(at), Duration: time.Second}
+			h.Events = []leaderlease.TraceEvent{{Seq: 1, At: 8 * msec, Kind: leaderlease.TraceVoters, Number: 3}}
+			s.take(&h)
+		}
+		tell(2, 1)
+		for at := range uint64(500) {
+			tell(3, at+1)
+			s.draw(7*msec, true)
+			s.seeds[leaderlease.TraceStart{ID: 3, At: leaderlease.Instant(at + 1)}] = knot{at: 1}
+		}
+		if s.draw(7*msec, true); len(s.seeds) > maxWatchers+1 {
+			t.Errorf("%d processes are remembered, want at most %d", len(s.seeds), maxWatchers+1)
+		}
+		if !slices.ContainsFunc(s.others, func(o *heard) bool { return o.member == 2 }) {
+			t.Error("member 2 is forgotten since member 3 restarts")
+		}
+	})
+}
