@@ -30,6 +30,14 @@ func ServePage(w http.ResponseWriter, _ *http.Request) {
 // does not read any more.
 func (l *Live) Events(ending context.Context) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		// It only reads, but it makes members work, and places are few: a page of anybody
+		// else could take them all.
+		asked := *r
+		asked.Method = http.MethodPost
+		if err := http.NewCrossOriginProtection().Check(&asked); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
 		me, leave := l.join()
 		if me == nil {
 			w.Header().Set("Retry-After", "10")

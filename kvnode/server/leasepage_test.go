@@ -94,6 +94,12 @@ func TestLeasePageIsServedSafely(t *testing.T) {
 			t.Errorf("GET %s for evil.example = %d, want 421", path, code)
 		}
 	}
+	for _, a := range []asked{{site: "cross-site"}, {site: "same-site"}, {origin: "http://evil.example"}} {
+		a.method, a.base, a.path = http.MethodGet, "http://"+s.HTTPAddrs()[0], "/lease/events"
+		if code, _ := a.send(t); code != http.StatusForbidden {
+			t.Errorf("GET /lease/events from a page of site %q, origin %q = %d, want 403", a.site, a.origin, code)
+		}
+	}
 }
 
 // Few pages at a time are drawn for, and one that goes leaves its place.
