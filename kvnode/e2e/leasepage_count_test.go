@@ -37,6 +37,7 @@ func TestLeasePageCountsWhatItCannotKnow(t *testing.T) {
 		{"only one is heard", `(["3"], [], [])`, "0-1"},
 		{"nobody is heard", `([], [], [])`, "0-1"},
 		{"a holder is heard, and nobody else", `(["1"], [], [{by:"1"}])`, "1-2"},
+		{"nobody knows when it was held", `(["1","2","3"], [], [{by:"1",loose:true}])`, "0-1"},
 		{"a learner is not heard", `(["1","2"], [{by:"2",to:"1"}], [{by:"1"}], "3")`, "1-1"},
 	} {
 		var got string

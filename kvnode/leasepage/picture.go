@@ -66,6 +66,8 @@ type Lease struct {
 	// drawn.
 	Before ms `json:"before"`
 	After  ms `json:"after"`
+	// Loose means that nothing says where on the axis it belongs.
+	Loose bool `json:"loose,omitempty"`
 	// Why says what the lease was given up for, nothing if it has run out.
 	Why string `json:"why,omitempty"`
 	// Released means that the leader before has released this one from waiting.
@@ -205,6 +207,7 @@ func (t *track) draw(l *Lane) {
 		l.Leases = append(l.Leases, Lease{
 			Term: s.term, From: t.ms(s.from), Known: t.ms(s.known), Usable: t.ms(s.usable), End: t.ms(s.end),
 			Before: rounded(before), After: rounded(after), Why: s.why, Released: s.released,
+			Loose: t.loose,
 		})
 	}
 	for i := range t.promises {

@@ -60,7 +60,7 @@ function validAt(t) {
   let most = 0, least = 0;
   for (const { lease } of all) {
     most++;
-    if (lease.known + lease.before <= t && t < lease.usable - lease.after) least++;
+    if (!lease.loose && lease.known + lease.before <= t && t < lease.usable - lease.after) least++;
     if (model.proved || lease.released) break;
   }
   const holders = all.filter(({ lease }) => lease.known <= t && t < lease.usable);
