@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
@@ -32,9 +34,24 @@ func browse(t *testing.T) context.Context {
 	return ctx
 }
 
-// poll waits until an expression of the page is true.
+// state is what the page shows.
+const state = `JSON.stringify({ count: document.getElementById("count").textContent, unknown: document.getElementById("unknown").textContent,
+	leases: model.lanes.map((l) => [l.name, l.leases.map((s) => [s.term, s.from, s.known, s.usable, s.end])]) })`
+
+// poll waits until an expression of the page is true, and says what the page shows if it is not.
+// chromedp's own waits for a frame, and a browser that is busy may draw none.
 func poll(what string) chromedp.Action {
-	return chromedp.Poll(what, nil, chromedp.WithPollingTimeout(patience))
+	return chromedp.ActionFunc(func(ctx context.Context) error {
+		for begun := time.Now(); time.Since(begun) < patience/3; time.Sleep(50 * time.Millisecond) {
+			var is bool
+			if err := chromedp.Evaluate(what, &is).Do(ctx); err != nil || is {
+				return err
+			}
+		}
+		var shown string
+		err := chromedp.Evaluate(state, &shown).Do(ctx)
+		return errors.Join(err, fmt.Errorf("it is not so that %s: the page has %s", what, shown))
+	})
 }
 
 func picture(t *testing.T, name string) chromedp.Action {

@@ -58,6 +58,7 @@ function draw() {
   const ratio = devicePixelRatio || 1;
   width = canvas.clientWidth;
   gutter = width < 600 ? 72 : 96;
+  if (width <= gutter) return; // as in a window that is just being resized: there is no axis
   const height = axisHeight + model.lanes.length * rowHeight + mapHeight;
   canvas.style.height = `${height}px`;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
