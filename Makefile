@@ -152,7 +152,7 @@ bench-size: bench-etcd ## memory, stalls and scans at a million keys beside etcd
 	$(GO) run ./cmd/leasebench size --start etcd=$(ETCD) --out bench/out $(if $(QUICK),--quick)
 
 .PHONY: bench-failover
-bench-failover: bench-etcd ## how long reads and writes are away when leaders die in seven ways, beside etcd, 20 rounds in 14 minutes; QUICK=1: two rounds; ROUNDS=, MEMBERS=5, TLS=1; as root for all seven
+bench-failover: bench-etcd ## how long reads and writes are away when leaders die in seven ways, beside etcd, 20 rounds in half an hour; QUICK=1: two rounds; ROUNDS=, MEMBERS=5, TLS=1; as root for all seven
 	$(GO) run ./cmd/leasebench failover --start etcd=$(ETCD) --out bench/out $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MEMBERS),--members $(MEMBERS)) $(if $(TLS),--tls)
 
 .PHONY: bench-tool

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,7 +17,6 @@ type failoverFlags struct {
 	deaths  []string
 	members int
 	tls     bool
-	rest    time.Duration
 }
 
 const (
@@ -44,7 +42,7 @@ func newFailover(c *common) *cobra.Command {
 				return err
 			}
 			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
-				p := suite.DeathsPlan{Rounds: t.Rounds, Deaths: all, Members: f.members, TLS: f.tls, Rest: f.rest, Cannot: cannot}
+				p := suite.DeathsPlan{Rounds: t.Rounds, Deaths: all, Members: f.members, TLS: f.tls, Cannot: cannot}
 				if !cmd.Flags().Changed("rounds") {
 					p.Rounds = failoverRounds
 					if c.quick {
@@ -59,7 +57,6 @@ func newFailover(c *common) *cobra.Command {
 	cmd.Flags().StringSliceVar(&f.deaths, "death", deaths.Shorts(), "how leaders die")
 	cmd.Flags().IntVar(&f.members, "members", 3, "size of the clusters, 3 or 5; two of five are always of 5")
 	cmd.Flags().BoolVar(&f.tls, "tls", false, "TLS for clients and between members, with certificates that they make themselves")
-	cmd.Flags().DurationVar(&f.rest, "rest", 0, "how long members are left alone between two deaths, 0.4 s at least")
 	return cmd
 }
 

@@ -173,17 +173,17 @@ One client knows all members. Every 5 ms it begins a read (linearizable) and a w
 each at the next member, and waits a second for each answer, whatever becomes of
 the others. Away is the longest time from the death on in which none was answered
 that had been asked for after it, until both have been back for half a second.
-What has died comes back before the next one dies, and members rest: kvnode learns
-from a leader's silence, which shortens stop and cable, once that has led for ten
-seconds (--rest=12s). Medians, least and greatest, all
-samples, and what clients were told instead of an answer, are in the text.
+What has died comes back before the next one dies. Before stop and cable the leader
+has led for 12 s: kvnode learns for ten from how silent its leader is while it lives.
+Medians, least and greatest, all samples, and what clients were told instead of an
+answer, are in the text.
 
 cable needs Linux, ip (iproute2) and the right to make networks: root has it, and
 most systems give it to anybody in a user namespace. disk needs root, mkfs.ext4
 and loop devices. What cannot be done is left out, and the report says so. Both
 run in namespaces of their own, of which nothing is left.
 
-20 rounds take less than 15 minutes, --quick (two rounds) less than two. With no
+20 rounds take half an hour, --quick (two rounds) three minutes. With no
 --start, etcd is measured beside kvnode if the shell finds one.`
 
 const allLong = `Do every part, one after the other, and write one report.

@@ -22,9 +22,6 @@ type Options struct {
 	Needs Needs
 	// Dir holds the members' data and logs.
 	Dir string
-	// Rest is for how long members are left alone between two deaths; 0.4 s at least. What is
-	// learnt of a leader may take longer.
-	Rest time.Duration
 	// Number tells clusters apart that run at the same time, from 0 on.
 	Number int
 }
@@ -32,14 +29,13 @@ type Options struct {
 // Cluster is members that die and come back.
 type Cluster struct {
 	*procs.Cluster
-	rest  time.Duration // immutable
 	wires *wires
 	disks []*disk
 }
 
 // Start starts the members and waits until they agree on a leader.
 func Start(ctx context.Context, opts Options) (c *Cluster, err error) {
-	c = &Cluster{rest: max(opts.Rest, leastRest)}
+	c = &Cluster{}
 	cfg := procs.Config{Program: opts.Program, Dir: opts.Dir, Size: opts.Size, Token: "leasebench", AutoTLS: opts.TLS}
 	if opts.Needs == Cables {
 		if c.wires, err = newWires(opts.Number, opts.Size); err != nil {
@@ -110,9 +106,9 @@ func (c *Cluster) restore(ctx context.Context) error {
 const (
 	agreeTimeout = 30 * time.Second
 	askPause     = 20 * time.Millisecond
-	// leastRest is for how long members are left alone that agree: one that has come back has
+	// rest is for how long members are left alone that agree: one that has come back has
 	// caught up then.
-	leastRest = 400 * time.Millisecond
+	rest = 400 * time.Millisecond
 )
 
 // gather waits until all members name one leader, and a while.
@@ -120,7 +116,7 @@ func (c *Cluster) gather(ctx context.Context) error {
 	if _, err := c.agreed(ctx); err != nil {
 		return err
 	}
-	return pause.For(ctx, c.rest)
+	return pause.For(ctx, rest)
 }
 
 // agreed waits until all members name one leader, and returns its number.

@@ -28,6 +28,9 @@ const (
 	// gone is for how long at least a leader is away that comes back. Shorter: it was no death
 	// to who waits for an election timeout, but a stall, and kvnode learns to sit such ones out.
 	gone = 1500 * time.Millisecond
+	// watched is for how long a leader leads before it falls silent and lives on: kvnode learns
+	// for ten seconds how silent its leader is, and what it learns makes such a death short.
+	watched = 12 * time.Second
 	// mostAway is after what time nobody waits any more.
 	mostAway = 15 * time.Second
 )
@@ -38,13 +41,18 @@ var ErrAway = errors.New("deaths: nothing was answered any more")
 // Takes is how long one measurement takes, about, the mean of the servers.
 func (d *Death) Takes() time.Duration {
 	if d.undo != nil {
-		return 4 * time.Second
+		return watched + 4*time.Second
 	}
 	return 2500 * time.Millisecond
 }
 
 // Measure lets the leader die, measures, and restores the cluster.
 func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Away, err error) {
+	if d.undo != nil {
+		if err := pause.For(ctx, watched); err != nil {
+			return nil, err
+		}
+	}
 	leader, err := c.agreed(ctx)
 	if err != nil {
 		return nil, err

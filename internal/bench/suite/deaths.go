@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/leaderlease/go/internal/bench/deaths"
 	"github.com/leaderlease/go/internal/bench/report"
@@ -19,8 +18,6 @@ type DeathsPlan struct {
 	// Members is the size of the clusters, but where a death has one of its own.
 	Members int
 	TLS     bool
-	// Rest is that between two deaths.
-	Rest time.Duration
 	// Cannot says why members cannot have what deaths need. Those are left out, and noted.
 	Cannot map[deaths.Needs]error
 }
@@ -64,14 +61,14 @@ func (s *Suite) die(p *DeathsPlan, all []deaths.Death) {
 		}
 		servers = append(servers, c)
 		s.add(fmt.Sprintf("failover: start %d members of %s for %s", c.Size, c.Name, all[0].Name), startTime, func(ctx context.Context) error {
-			return s.startMortal(ctx, c, deaths.Options{Program: *c.Program, Size: c.Size, TLS: p.TLS, Needs: all[0].Needs, Rest: p.Rest, Number: i})
+			return s.startMortal(ctx, c, deaths.Options{Program: *c.Program, Size: c.Size, TLS: p.TLS, Needs: all[0].Needs, Number: i})
 		})
 	}
 	for round := range p.Rounds {
 		for _, d := range all {
 			for _, i := range rotated(len(servers), round) {
 				c := servers[i]
-				s.add(fmt.Sprintf("failover: round %d, %s, %s", round+1, d.Name, c.Name), d.Takes()+p.Rest, func(ctx context.Context) error {
+				s.add(fmt.Sprintf("failover: round %d, %s, %s", round+1, d.Name, c.Name), d.Takes(), func(ctx context.Context) error {
 					return s.death(ctx, c, &d, round)
 				})
 			}

@@ -38,10 +38,10 @@ func TestLeadersDieInTurn(t *testing.T) {
 	}
 }
 
-func TestTwentyRoundsTakeLessThanAQuarterOfAnHour(t *testing.T) {
+func TestTwentyRoundsTakeHalfAnHour(t *testing.T) {
 	s := New()
 	s.Deaths(deathsPlan(20))
-	if s.Takes() > 15*time.Minute {
+	if s.Takes() > 31*time.Minute {
 		t.Errorf("20 rounds take %v", s.Takes())
 	}
 }
