@@ -10,8 +10,12 @@ import (
 )
 
 const (
-	// every is how often the keeper looks.
-	every = 10 * time.Second
+	// every is how often the keeper looks. A load of some seconds makes much garbage: less often,
+	// and what the collector may keep of it is decided when it is over.
+	every = time.Second
+	// looks is after how many looks it decides whether to give back: what was allocated
+	// meanwhile is what tells a process at rest.
+	looks = 10
 	// pause is the least time from one giving back to the next. It takes two collections,
 	// which go on beside everything else, and pages that are wanted again are zeroed anew.
 	pause = time.Minute
@@ -21,7 +25,7 @@ const (
 	longest = 16 * time.Minute
 	// least is the least that is worth it, or a quarter of what is alive.
 	least = 8 << 20
-	// calm is the part of it that may have been allocated since the keeper last looked. A
+	// calm is the part of it that may have been allocated since the last decision. A
 	// process that allocates more would soon take the pages back.
 	calm = 1. / 8
 	// large is the live heap from which on the collector lets garbage grow to half of it
@@ -93,16 +97,12 @@ func keep(ctx context.Context, memory uint64) {
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
+	for i := 0; ; i++ {
 		s := look()
 		debug.SetMemoryLimit(k.limit(s))
 		debug.SetGCPercent(k.percent(s))
-		if k.giveBack(time.Now(), s) {
-			// The first collection lets go of what pools have, the second frees it.
-			runtime.GC()
-			runtime.GC()
-			// A collection begins early while memory is given back that is little beside the heap.
-			release(ctx, max(least, s.live/16), free, take)
+		if i%looks == 0 && k.giveBack(time.Now(), s) {
+			giveBack(ctx, s)
 			k.stays = look().gain()
 		}
 		select {
@@ -111,6 +111,15 @@ func keep(ctx context.Context, memory uint64) {
 			return
 		}
 	}
+}
+
+// giveBack gives back what is not alive.
+func giveBack(ctx context.Context, s sample) {
+	// The first collection lets go of what pools have, the second frees it.
+	runtime.GC()
+	runtime.GC()
+	// A collection begins early while memory is given back that is little beside the heap.
+	release(ctx, max(least, s.live/16), free, take)
 }
 
 // look takes a sample.

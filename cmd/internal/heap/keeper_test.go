@@ -106,7 +106,7 @@ func TestWhatIsTakenBackIsGivenMoreSeldom(t *testing.T) {
 	k := keeper{}
 	begin := time.Unix(0, 0).Add(time.Hour)
 	gave, given, garbage := time.Duration(0), 0, uint64(0)
-	for at := time.Duration(0); at < time.Hour; at += every {
+	for at := time.Duration(0); at < time.Hour; at += looks * every {
 		if garbage += rate * 10; garbage > live {
 			garbage = 0 // it is collected, since the heap has doubled
 		}
