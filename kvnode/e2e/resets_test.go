@@ -1,0 +1,118 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/internal/procs"
+)
+
+var resetsFlag = flag.Duration("resets", 2*time.Second, "for how long the connections between members are reset ten times a second; from 10 s on with kvnode's own election timeout")
+
+// All connections between members are reset ten times a second, by real RSTs. Each is a hint
+// that the other end has died. At most one election comes of that, and a write that a follower
+// handed to the leader, and that was lost on its way, is done when it is tried again.
+func TestTenResetsASecond(t *testing.T) {
+	links := &links{}
+	cfg := procs.Config{Program: onlyKvnode(t), Own: links.between(t)}
+	if *resetsFlag < 10*time.Second {
+		cfg.Flags = []string{electsLate}
+	}
+	c := newCluster(t, cfg)
+	must(t, c.Serve(deadline(t)))
+	ctx, cancel := context.WithTimeout(t.Context(), *resetsFlag+patience)
+	defer cancel()
+	client, err := c.Client()
+	must(t, err)
+	defer client.Close()
+	before, err := c.Members()[0].Status(ctx)
+	must(t, err)
+
+	reset, writes, again, most := 0, 0, 0, 0
+	for began := time.Now(); time.Since(began) < *resetsFlag; time.Sleep(100 * time.Millisecond) {
+		reset += links.reset()
+		tries := 0
+		for err = errors.New("not tried"); err != nil && ctx.Err() == nil; tries++ {
+			try, cancel := context.WithTimeout(ctx, time.Second)
+			_, err = client.Put(try, "k", "v")
+			cancel()
+		}
+		writes, again, most = writes+1, again+tries-1, max(most, tries)
+	}
+	must(t, ctx.Err())
+	after, err := c.Members()[0].Status(ctx)
+	must(t, err)
+	t.Logf("%d connections reset in %v; %d writes, tried again %d times, %d times at most; term %d, before %d", reset, *resetsFlag, writes, again, most-1, after.RaftTerm, before.RaftTerm)
+	if after.RaftTerm > before.RaftTerm+1 {
+		t.Errorf("%d elections, want one at most", after.RaftTerm-before.RaftTerm)
+	}
+	if reset < 12 {
+		t.Errorf("only %d connections were there to be reset", reset)
+	}
+}
+
+// links forwards what members say to each other, at the addresses that they advertise.
+type links struct {
+	mu    sync.Mutex
+	conns []*net.TCPConn
+}
+
+// between has each member listen elsewhere, behind a link.
+func (l *links) between(t *testing.T) func(*procs.Member) []string {
+	return func(m *procs.Member) []string {
+		in, err := net.Listen("tcp", m.Peer)
+		must(t, err)
+		t.Cleanup(func() { in.Close(); l.reset() })
+		to := freeAddr(t)
+		go l.serve(in, to)
+		return []string{"--listen-peer-urls=http://" + to}
+	}
+}
+
+func (l *links) serve(in net.Listener, to string) {
+	for {
+		a, err := in.Accept()
+		if err != nil {
+			return
+		}
+		b, err := net.Dial("tcp", to)
+		if err != nil {
+			a.Close()
+			continue
+		}
+		l.join(a.(*net.TCPConn), b.(*net.TCPConn))
+	}
+}
+
+func (l *links) join(a, b *net.TCPConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = append(l.conns, a, b)
+	forward := func(from, to *net.TCPConn) {
+		_, err := io.Copy(to, from)
+		if !errors.Is(err, net.ErrClosed) {
+			_ = to.CloseWrite()
+		}
+	}
+	go forward(a, b)
+	go forward(b, a)
+}
+
+// reset ends all connections by an RST, and returns how many of members there were.
+func (l *links) reset() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.conns) / 2
+	for _, c := range l.conns {
+		_ = c.SetLinger(0)
+		_ = c.Close()
+	}
+	l.conns = nil
+	return n
+}
