@@ -76,6 +76,9 @@ type Stats struct {
 	// Transfers counts releases, ClockFaults bad clock readings, Disruptions
 	// the times the machine was stopped, cloned or moved.
 	Transfers, ClockFaults, Disruptions uint64
+	// Obituaries counts processes that were told to be dead, VoidedPromises the promises that
+	// this has ended.
+	Obituaries, VoidedPromises uint64
 }
 
 // Expirations returns how often the lease was lost to time alone.
@@ -91,6 +94,7 @@ type counters struct {
 	probes, promises, grants, refusedProbes atomic.Uint64
 	malformed, absent                       atomic.Uint64
 	transfers, clockFaults, disruptions     atomic.Uint64
+	obituaries, voided                      atomic.Uint64
 	losses                                  [core.NumStatus]atomic.Uint64
 	withheld                                [NumWithheld]atomic.Uint64
 }
@@ -147,6 +151,7 @@ func (c *counters) collect(read func(*atomic.Uint64) uint64) Stats {
 		Probes: read(&c.probes), Promises: read(&c.promises), Grants: read(&c.grants), RefusedProbes: read(&c.refusedProbes),
 		Malformed: read(&c.malformed), Absent: read(&c.absent),
 		Transfers: read(&c.transfers), ClockFaults: read(&c.clockFaults), Disruptions: read(&c.disruptions),
+		Obituaries: read(&c.obituaries), VoidedPromises: read(&c.voided),
 	}
 	for i := range c.losses {
 		s.Losses[i], s.Refused[i] = read(&c.losses[i]), read(&c.refused[i])

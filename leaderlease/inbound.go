@@ -14,13 +14,19 @@ import (
 // reports whether raft may see it. It makes promises (V1), counts grants (L2),
 // keeps votes away while a promise lasts (V3) and answers forwarded reads from
 // the lease. It does not change m and does not block.
-func (l *Lease) Incoming(m *raftpb.Message) bool {
+func (l *Lease) Incoming(m *raftpb.Message) bool { return l.IncomingFrom(m, 0) }
+
+// IncomingFrom is Incoming for who will hear of it if a process dies, and calls Obituary then. from is the process
+// that m was read from, as the very connection has named it that m came by: a number that
+// each process draws at random, or is given, when it starts. 0 is one that is not known, and no obituary voids
+// what it is promised.
+func (l *Lease) IncomingFrom(m *raftpb.Message, from Process) bool {
 	if l == nil {
 		return true
 	}
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
-		l.promise(m)
+		l.promise(m, from)
 	case raftpb.MsgHeartbeatResp:
 		l.count(m)
 	case raftpb.MsgVote, raftpb.MsgPreVote, raftpb.MsgTimeoutNow:
@@ -38,7 +44,7 @@ func (l *Lease) Incoming(m *raftpb.Message) bool {
 }
 
 // promise answers a probe before raft answers the heartbeat (V1).
-func (l *Lease) promise(m *raftpb.Message) {
+func (l *Lease) promise(m *raftpb.Message, from Process) {
 	p, err := probeOf(m)
 	if err != nil {
 		l.stats.countField(err)
@@ -47,8 +53,8 @@ func (l *Lease) promise(m *raftpb.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.nowLocked()
-	made := l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), p, now)
-	l.traceProbeLocked(TracePromise, m, m.GetFrom(), now, p, made)
+	made := l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), p, from, now)
+	l.traceProbeLocked(TracePromise, m, m.GetFrom(), now, p, from, made)
 	if made {
 		l.stats.promises.Add(1)
 		return

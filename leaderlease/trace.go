@@ -72,7 +72,8 @@ const (
 	// TraceProbe leaves with a heartbeat to Peer in Term: Instant is the send instant,
 	// Duration what it asks for.
 	TraceProbe
-	// TracePromise answers such a probe of Peer in Term; OK that the promise was made.
+	// TracePromise answers such a probe of Peer in Term, of the process Number, 0 if that is not
+	// known; OK that the promise was made.
 	TracePromise
 	// TraceGrant leaves with a heartbeat response to Peer in Term: Instant and Duration
 	// are the promise's, Reading is the voter's clock, Number its incarnation.
@@ -120,15 +121,18 @@ const (
 	// whether leases are off, by Config or by a misuse.
 	TraceConfPending
 	TraceDisabled
+	// TraceObituary is a call of Obituary: Peer's process Number has died. OK that this has
+	// voided the promise to it, of Term.
+	TraceObituary
 
 	// NumTraceKinds is the number of kinds.
-	NumTraceKinds = int(TraceDisabled) + 1
+	NumTraceKinds = int(TraceObituary) + 1
 )
 
 var traceNames = [NumTraceKinds]string{
 	"none", "voters", "voter", "raft", "durable", "saving", "saved", "probe", "promise", "grant", "count", "release", "request", "vote_in",
 	"candidacy", "vote_out", "tick", "view", "held", "clock_failed", "clock_back", "clock_disrupted", "clock_read",
-	"invalidate", "close", "disk", "conf_pending", "disabled",
+	"invalidate", "close", "disk", "conf_pending", "disabled", "obituary",
 }
 
 // String returns the name used in traces on disk.

@@ -32,11 +32,14 @@ func (l *Lease) traceMessageLocked(k TraceKind, m *raftpb.Message, peer uint64, 
 	l.traceLocked(e)
 }
 
-// traceProbeLocked tells of a probe on its way, or of one that has arrived.
-func (l *Lease) traceProbeLocked(k TraceKind, m *raftpb.Message, peer uint64, now core.Instant, p core.Probe, ok bool) {
-	if l.cfg.Trace != nil {
-		l.traceLocked(TraceEvent{Kind: k, At: now, Peer: peer, Term: m.GetTerm(), Instant: p.Sent, Duration: p.Duration, OK: ok})
+// traceProbeLocked tells of a probe on its way, or of one that has arrived from a process.
+func (l *Lease) traceProbeLocked(k TraceKind, m *raftpb.Message, peer uint64, now core.Instant, p core.Probe, from Process, ok bool) {
+	if l.cfg.Trace == nil {
+		return
 	}
+	l.traceLocked(TraceEvent{
+		Kind: k, At: now, Peer: peer, Term: m.GetTerm(), Instant: p.Sent, Duration: p.Duration, Number: uint64(from), OK: ok,
+	})
 }
 
 // traceGrantLocked tells of a grant on its way, or of one that has arrived.

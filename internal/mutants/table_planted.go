@@ -89,12 +89,12 @@ var planted = []Mutant{
 	{
 		Rule: "V1", Name: "grant leaves before the promise is made", Sim: true,
 		File: "leaderlease/inbound.go",
-		Old:  "	made := l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), p, now)\n",
+		Old:  "	made := l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), p, from, now)\n",
 		New: `	// The promise of this probe takes effect with the next one.
 	late := lateProbe[l]
 	lateProbe[l] = p
 	l.mu.guard.Echo(m.GetFrom(), m.GetTerm(), p)
-	made := late.Sent != 0 && l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), late, now)
+	made := late.Sent != 0 && l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), late, from, now)
 `,
 		More: []Edit{
 			{"leaderlease/inbound.go", "// promise answers a probe before raft", "var lateProbe = map[*Lease]core.Probe{}\n\n// promise answers a probe before raft"},

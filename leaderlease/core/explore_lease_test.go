@@ -27,7 +27,7 @@ func (s *stage) promise(i, j int, l letter) {
 	v := &s.actors[j]
 	switch {
 	case l.at == 0: // no probe
-	case v.guard.Promise(uint64(l.from), uint64(l.term), Probe{Sent: l.at, Duration: s.b.asks(l.term)}, v.now):
+	case v.guard.Promise(uint64(l.from), uint64(l.term), Probe{Sent: l.at, Duration: s.b.asks(l.term)}, 0, v.now):
 		v.drift[i] = v.drift[i].opened(s.b)
 		if v.guard.Held(v.now) {
 			s.reach(goalHeldGrants)

@@ -22,6 +22,8 @@ type Guard struct {
 		sent         Instant // on the leader's clock
 		duration     time.Duration
 		until        Instant // on this node's clock
+		// process is the leader's, 0 if it is not known, or if probes of several came.
+		process Process
 	}
 	// owed is the newest until that a grant has told its leader of. A promise
 	// that no grant has left for binds nobody's lease yet.
@@ -31,6 +33,7 @@ type Guard struct {
 	// forced votes of the campaign it causes. A probe it covers, delivered late,
 	// asks for a promise that its leader would not count.
 	release Release
+	dead    dead
 }
 
 // NewGuard returns the guard of a node whose clock shows now and is known to
@@ -52,8 +55,9 @@ func (g *Guard) SetTerm(term uint64) { g.term = max(g.term, term) }
 // Promise answers a probe that came with a heartbeat of leader in term, before
 // raft sees the heartbeat, and reports whether the promise was made (V1). One
 // that asks for too much, or comes from a deposed leader, gets none. Nor does one that
-// asks for more than what is durable covers: see Save.
-func (g *Guard) Promise(leader, term uint64, p Probe, now Instant) bool {
+// asks for more than what is durable covers: see Save. from is the process that has sent the
+// heartbeat, 0 if that is not known.
+func (g *Guard) Promise(leader, term uint64, p Probe, from Process, now Instant) bool {
 	if leader == 0 || term == 0 || term < max(g.term, g.promise.term) || !now.Valid() {
 		return false
 	}
@@ -66,12 +70,18 @@ func (g *Guard) Promise(leader, term uint64, p Probe, now Instant) bool {
 	if term == g.promise.term && leader != g.promise.leader {
 		return false // raft has one leader per term; this is not from raft
 	}
+	if g.dead.has(from) {
+		return false // nobody would count it, and it would bind this node (V8)
+	}
 	if !g.saved.covers(p.Duration, now) {
 		return false
 	}
 	until := max(g.promise.until, now.Add(p.Duration))
 	if term > g.promise.term {
-		g.promise.leader, g.promise.term, g.promise.sent = leader, term, 0
+		g.promise.leader, g.promise.term, g.promise.sent, g.promise.process = leader, term, 0, from
+	}
+	if from != g.promise.process {
+		g.promise.process = 0 // for good: who relies on it is not known
 	}
 	if p.Sent >= g.promise.sent {
 		g.promise.sent, g.promise.duration = p.Sent, p.Duration

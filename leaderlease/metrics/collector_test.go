@@ -80,7 +80,7 @@ var counterNames = map[string]string{
 	"Losses": "losses_total{reason=%s}", "Refused": "refusals_total{reason=%s}",
 	"Reads": "reads_total{path=%s}", "Withheld": "withheld_total{kind=%s}",
 	"Answered": "answered_reads_total", "RefusedProbes": "refused_probes_total",
-	"Malformed": "malformed_fields_total", "Absent": "absent_fields_total", "ClockFaults": "clock_faults_total",
+	"Malformed": "malformed_fields_total", "Absent": "absent_fields_total", "ClockFaults": "clock_faults_total", "VoidedPromises": "voided_promises_total",
 }
 
 func seriesOf(field string, i int) string {

@@ -9,7 +9,7 @@
 // counters, and holds the lease's lock, which reads under lease do not take, for
 // as long as it takes to copy a few fields.
 //
-// A group has 70 series. A process with thousands of groups may export those
+// A group has 72 series. A process with thousands of groups may export those
 // that matter, or its own Source that sums several up.
 //
 // # Metrics
@@ -34,6 +34,8 @@
 //	leaderlease_transfers_total            leases given up to transfer leadership
 //	leaderlease_clock_faults_total         clock readings that failed or went backwards
 //	leaderlease_disruptions_total          times that the machine was stopped, cloned or moved
+//	leaderlease_obituaries_total           processes that were told to be dead
+//	leaderlease_voided_promises_total      promises to them, void at once
 //	leaderlease_held                       1 if a lease read would be served now
 //	leaderlease_term                       newest term that this node knows
 //	leaderlease_commit_index               commit index that raft has published

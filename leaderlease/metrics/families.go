@@ -127,6 +127,10 @@ var counterFamilies = []family{
 		func(s *leaderlease.Stats) uint64 { return s.ClockFaults }),
 	counter("disruptions_total", "Times that the machine was seen to have been stopped, cloned or moved.",
 		func(s *leaderlease.Stats) uint64 { return s.Disruptions }),
+	counter("obituaries_total", "Processes that were told to be dead.",
+		func(s *leaderlease.Stats) uint64 { return s.Obituaries }),
+	counter("voided_promises_total", "Promises that were void at once, since the process that they were made to was dead.",
+		func(s *leaderlease.Stats) uint64 { return s.VoidedPromises }),
 }
 
 var gaugeFamilies = []family{

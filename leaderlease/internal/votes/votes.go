@@ -67,4 +67,13 @@ func MarkResignation(m *raftpb.Message) { m.Reject = new(true) }
 // OfResignation reports whether m, a MsgTimeoutNow, has that mark.
 func OfResignation(m *raftpb.Message) bool { return m.GetReject() }
 
+// MarkObituary marks a MsgTimeoutNow as one that a follower makes for itself, since its leader is
+// known to be dead.
+func MarkObituary(m *raftpb.Message) { m.Context = []byte(obituary) }
+
+// OfObituary reports whether m, a MsgTimeoutNow, has that mark.
+func OfObituary(m *raftpb.Message) bool { return string(m.GetContext()) == obituary }
+
+const obituary = "Obituary"
+
 func asks(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgVote }

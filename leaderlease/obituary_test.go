@@ -1,0 +1,92 @@
+package leaderlease
+
+import (
+	"testing"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// bereaved is a follower that has promised node 2 something in term 2, by what it has read
+// from the given process.
+func bereaved(t *testing.T, from Process) *puppet {
+	t.Helper()
+	p := newPuppet(t)
+	p.follow(2, 2)
+	p.probed(from)
+	if got := p.Info().Promise; got.Term != 2 || got.Remaining == 0 {
+		t.Fatalf("Info().Promise = %+v, want one of term 2", got)
+	}
+	return p
+}
+
+// probed hands it a heartbeat of node 2.
+func (p *puppet) probed(from Process) {
+	m := p.message(raftpb.MsgHeartbeat, 2, 1)
+	attachProbe(m, core.Probe{Sent: p.clock.Now(), Duration: 900 * ms})
+	p.IncomingFrom(m, from)
+}
+
+// The message is what the leader would have said, and the filter lets it in.
+func TestObituaryMakesTheMessage(t *testing.T) {
+	p := bereaved(t, 7)
+	m, ok := p.Obituary(2, 7)
+	if !ok || m.GetType() != raftpb.MsgTimeoutNow || m.GetFrom() != 2 || m.GetTo() != 1 || m.GetTerm() != 2 {
+		t.Fatalf("Obituary() = %v, %v, want a MsgTimeoutNow from 2 to 1 in term 2", m, ok)
+	}
+	if r, err := releaseOf(m); err != nil || r != (core.Release{Term: 2, At: core.Forever}) {
+		t.Errorf("it carries %+v, %v, want a release of term 2 for ever", r, err)
+	}
+	if !p.Incoming(m) || p.MayCampaign() != nil {
+		t.Error("Incoming() of it = false, or the member may not campaign, want neither")
+	}
+	p.probed(7) // read late
+	if p.MayCampaign() != nil {
+		t.Error("MayCampaign() after a heartbeat of the dead = an error, want nil")
+	}
+	if s := p.Stats(); s.Obituaries != 1 || s.VoidedPromises != 1 {
+		t.Errorf("Stats() = %d obituaries, %d voided, want 1 and 1", s.Obituaries, s.VoidedPromises)
+	}
+}
+
+// Where nothing is void, there is no message, and the member is bound as before.
+func TestObituaryThatVoidsNothing(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		from   Process
+		leader uint64
+		dead   Process
+		before func(p *puppet)
+	}{
+		{"of a former process", 7, 2, 6, nil},
+		{"of another member", 7, 3, 7, nil},
+		{"of itself", 7, 1, 7, nil},
+		{"the promise is to a process that is not known", 0, 2, 7, nil},
+		{"a probe came by Incoming", 7, 2, 7, func(p *puppet) { p.probed(0) }},
+		{"after Close", 7, 2, 7, func(p *puppet) { p.Close() }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := bereaved(t, tt.from)
+			if tt.before != nil {
+				tt.before(p)
+			}
+			if m, ok := p.Obituary(tt.leader, tt.dead); ok || m != nil {
+				t.Errorf("Obituary() = %v, %v, want nil, false", m, ok)
+			}
+			if p.Info().Promise.Remaining == 0 {
+				t.Error("Info().Promise.Remaining = 0, want the promise")
+			}
+		})
+	}
+}
+
+// Who is bound by its restart, or by a step of its clock, does not campaign, whoever has died.
+func TestObituaryInTheHold(t *testing.T) {
+	p := bereaved(t, 7)
+	p.clock.reading.Add(-int64(10 * time.Millisecond))
+	if m, ok := p.Obituary(2, 7); ok || m != nil || p.MayCampaign() == nil {
+		t.Errorf("Obituary() after a step of the clock = %v, %v, may campaign: %v, want nil, false and a refusal", m, ok, p.MayCampaign())
+	}
+}
