@@ -130,7 +130,7 @@ var silenceRules = []Mutant{
 	{
 		Rule: "silence", Name: "a sign of life that was under way ends no silence", Pkg: detectorPkg, Test: "^TestASignOfLifeEndsASilenceAtOnce$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if d.hint.way == LearntSilence { // it is over, whenever that was sent", New: "if false {",
+		Old:  "if d.hint.way == LearntSilence || d.hint.way == Obituary { // it is over, whenever that was sent", New: "if false {",
 	},
 	{
 		Rule: "silence", Name: "who knows no stalls decides for those who do", Pkg: rulesPkg, Test: "^TestV7WhoKnowsStallsOutvotesWhoDoesNot$",

@@ -28,27 +28,6 @@ const (
 	patience = 5
 )
 
-// Known is what is known at the moment of a Tick or a Poll.
-type Known struct {
-	// Voters are the voters in order of their IDs, as applied: of both halves, if the
-	// configuration is joint.
-	Voters []uint64
-	// Leads: the member leads. Candidate: it stands for election, with others' pre-votes
-	// behind it. Away: it does not take part, or has not applied what bootstrapping made.
-	Leads, Candidate, Away bool
-	// Bound: it has promised not to campaign, or may have before it restarted;
-	// Lease.MayCampaign tells.
-	Bound bool
-}
-
-// Decision is what to do now, in the order of the fields.
-type Decision struct {
-	// Forget: have raft forget its leader (ForgetLeader), so that it votes at once.
-	Forget bool
-	// Campaign: have raft campaign.
-	Campaign bool
-}
-
 // Detector is what one member knows about its leader. Its methods are called by one
 // goroutine, the one that steps raft.
 type Detector struct {
@@ -148,6 +127,9 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 	}
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgSnap:
+		if m.GetTerm() == term && d.hint.way == Obituary {
+			break // the dead have sent it
+		}
 		if m.GetTerm() >= term && m.GetFrom() == d.leader { // of the next one LeaderIs tells
 			d.alive(now)
 		}
@@ -163,6 +145,9 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 		d.asked, d.wish = now, Transfer
 		if votes.OfResignation(m) {
 			d.wish = Resignation
+		}
+		if votes.OfObituary(m) {
+			d.asked = time.Time{} // nobody has wished it
 		}
 	case raftpb.MsgVote:
 		if votes.OfTransfer(m) { // it does not say why the leader wished it
@@ -202,7 +187,7 @@ func (d *Detector) Refused(now time.Time) {
 func (d *Detector) alive(now time.Time) {
 	d.still(now)
 	d.learnt.heard(now)
-	if d.hint.way == LearntSilence { // it is over, whenever that was sent
+	if d.hint.way == LearntSilence || d.hint.way == Obituary { // it is over, whenever that was sent
 		d.hint = suspicion{}
 	}
 	if d.hint.way == Silence || now.Sub(d.hint.at) < d.cfg.Heartbeat {
@@ -212,8 +197,10 @@ func (d *Detector) alive(now time.Time) {
 	d.stats.FalseAlarms++
 }
 
-// quiet reports whether the leader is silent.
-func (d *Detector) quiet(now time.Time) bool { return now.Sub(d.heard) >= quiet*d.cfg.Heartbeat }
+// quiet reports whether the leader is silent, as the dead are.
+func (d *Detector) quiet(now time.Time) bool {
+	return d.hint.way == Obituary || now.Sub(d.heard) >= quiet*d.cfg.Heartbeat
+}
 
 // forget reports whether the leader is to be forgotten: once for each suspicion, as soon
 // as the promise to it has ended and it is silent.
@@ -251,6 +238,7 @@ func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
 	if turn%of != place || turn+1 == h.turn || k.Candidate && length < max(longTurn*2/3, 4*d.cfg.Turn) || !d.mayStand(k) {
 		return do
 	}
+	do.Force = h.way == Obituary && h.turn == 0 && !k.Candidate
 	h.turn = turn + 1
 	do.Campaign, d.rival = true, false
 	return do

@@ -19,12 +19,14 @@ const (
 	Resignation
 	// LearntSilence is one that is much longer than any that the leader has shown of late.
 	LearntSilence
+	// Obituary is the proof that the leader's process has died.
+	Obituary
 
 	// NumWays is the number of ways.
-	NumWays = int(LearntSilence) + 1
+	NumWays = int(Obituary) + 1
 )
 
-var wayNames = [NumWays]string{"silence", "hint", "pre-vote", "transfer", "resignation", "learnt-silence"}
+var wayNames = [NumWays]string{"silence", "hint", "pre-vote", "transfer", "resignation", "learnt-silence", "obituary"}
 
 // String returns the name used in logs and metrics.
 func (w Way) String() string {
@@ -67,7 +69,7 @@ func (d *Detector) Stats() Stats { return d.stats }
 func (d *Detector) note(now time.Time) {
 	h, last := &d.hint, FailOver{}
 	switch {
-	case !d.asked.IsZero():
+	case !d.asked.IsZero() && h.way != Obituary: // who was asked for its vote by another that knows
 		last = FailOver{Way: d.wish, Election: now.Sub(d.asked)}
 	case h.way == Silence:
 		all := now.Sub(d.heard) // another member may have been first, which had heard less

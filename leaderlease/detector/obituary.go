@@ -1,0 +1,22 @@
+package detector
+
+import (
+	"time"
+
+	"go.etcd.io/raft/v3"
+)
+
+// Obituary tells that a peer's process is dead, and that this member's promise to it is void: a
+// proof, of which Lease.Obituary has made a message. Ask Poll next. The first to have its turn
+// does so at once, silent or not, and is to campaign by that message, which needs no pre-votes
+// and which the votes of the others need not wait for; so is the next, a turn later, if nobody has asked for
+// votes by then. After that it is as after a hint. Only a leader of a later term ends it.
+//
+// Where Lease.Obituary has voided nothing, call Gone: the word may be of a former process.
+func (d *Detector) Obituary(peer uint64, now time.Time) {
+	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.hint.way == Obituary {
+		return
+	}
+	d.hint = suspicion{way: Obituary, at: now}
+	d.stats.Hints[Obituary]++
+}

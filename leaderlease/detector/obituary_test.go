@@ -1,0 +1,103 @@
+package detector
+
+import (
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/internal/votes"
+)
+
+var (
+	force  = Decision{Campaign: true, Force: true}
+	forced = Decision{Forget: true, Campaign: true, Force: true}
+)
+
+// A proof waits for no heartbeats: the first member campaigns at once, by the message, and the next
+// one a turn later. After that it is as after a hint.
+func TestAnObituaryIsActedUponAtOnce(t *testing.T) {
+	first, second := follower(2), follower(3)
+	for _, d := range []*Detector{first, second} {
+		d.Gone(1, at(9*ms)) // the connections end first
+		d.Obituary(1, at(10*ms))
+		d.Obituary(1, at(30*ms)) // once more changes nothing
+		if !d.Suspects(at(10 * ms)) {
+			t.Error("Suspects() = false, want true")
+		}
+	}
+	first.wants(t, 10*ms, three, forced)
+	first.wants(t, 15*ms, three, nothing)
+	first.wants(t, 60*ms, three, campaign)
+	second.wants(t, 10*ms, three, forget)
+	second.wants(t, 30*ms, three, nothing)
+	second.wants(t, 35*ms, three, force)
+	first.LeaderIs(3, at(70*ms))
+	want := FailOver{Way: Obituary, Hint: 10 * ms, Election: 60 * ms}
+	if s := first.Stats(); s.Last != want || s.Hints[Obituary] != 1 || s.FailOvers[Obituary] != 1 || s.FalseAlarms != 0 {
+		t.Errorf("Stats() = %+v, want one obituary and %+v", s, want)
+	}
+	first.wants(t, 80*ms, three, nothing)
+}
+
+// Who was asked for its vote by another that has acted upon it leaves it the time of an election.
+func TestWhoHasActedUponAnObituaryIsLeftAlone(t *testing.T) {
+	d := follower(3)
+	d.Obituary(1, at(10*ms))
+	d.wants(t, 10*ms, three, forget)
+	vote := message(raftpb.MsgVote, 2, 6)
+	vote.Context = []byte(votes.CampaignTransfer)
+	d.Heard(vote, 5, at(12*ms))
+	d.wants(t, 35*ms, three, nothing)
+	d.LeaderIs(2, at(40*ms))
+	if got, want := d.Stats().Last, (FailOver{Way: Obituary, Hint: 10 * ms, Election: 30 * ms}); got != want {
+		t.Errorf("Stats().Last = %+v, want %+v", got, want)
+	}
+}
+
+// Nobody stands that is bound, or stands already, or may not.
+func TestWhoMayNotStandAfterAnObituary(t *testing.T) {
+	d := follower(2)
+	d.Obituary(1, at(10*ms))
+	d.wants(t, 10*ms, bound, nothing)
+	d.wants(t, 10*ms, Known{Voters: []uint64{1, 3}}, nothing)
+	d.wants(t, 10*ms, Known{Voters: three.Voters, Candidate: true}, forget)
+	d.wants(t, 15*ms, three, force)
+}
+
+// What the dead have sent, and is read later, is no sign of life. A leader of a later term is one,
+// be it the same member.
+func TestWhatEndsAnObituary(t *testing.T) {
+	for name, tt := range map[string]struct {
+		do   func(d *Detector)
+		want Decision
+	}{
+		"a heartbeat of the dead": {func(d *Detector) { d.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(200*ms)) }, forced},
+		"an append of the dead":   {func(d *Detector) { d.Heard(message(raftpb.MsgApp, 1, 5), 5, at(200*ms)) }, forced},
+		"its own message":         {func(d *Detector) { d.Heard(own(), 5, at(200*ms)) }, forced},
+		"the next process leads":  {func(d *Detector) { d.Heard(message(raftpb.MsgHeartbeat, 1, 6), 5, at(20*ms)) }, nothing},
+		"another leads":           {func(d *Detector) { d.LeaderIs(3, at(20*ms)) }, nothing},
+	} {
+		d := follower(2)
+		d.Obituary(1, at(10*ms))
+		tt.do(d)
+		if got := d.Poll(at(210*ms), three); got != tt.want {
+			t.Errorf("%s: Poll() = %+v, want %+v", name, got, tt.want)
+		}
+		if s := d.Stats(); s.FalseAlarms != 0 {
+			t.Errorf("%s: FalseAlarms = %d, want 0", name, s.FalseAlarms)
+		}
+	}
+	d := follower(2)
+	for _, peer := range []uint64{0, 2, 3} {
+		if d.Obituary(peer, at(10*ms)); d.Suspects(at(10 * ms)) {
+			t.Errorf("Suspects() after the obituary of %d = true, want false", peer)
+		}
+	}
+}
+
+// own is the message of an obituary.
+func own() *raftpb.Message {
+	m := message(raftpb.MsgTimeoutNow, 1, 5)
+	votes.MarkObituary(m)
+	return m
+}
