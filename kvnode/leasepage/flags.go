@@ -109,6 +109,8 @@ func surroundings(e *leaderlease.TraceEvent) (kind, text string) {
 		return "clock", "has seen its clock go back"
 	case leaderlease.TraceClockDisrupted:
 		return "clock", "has had its clock disrupted, as by a suspend of the machine"
+	case leaderlease.TraceObituary:
+		return "lost", either(e.OK, "hears that the process which it has promised something is dead, and is free", "hears that a process is dead, to which it has promised nothing")
 	case leaderlease.TraceInvalidate:
 		return "lost", "is told to give its lease up"
 	case leaderlease.TraceDisk:

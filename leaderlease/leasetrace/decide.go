@@ -29,6 +29,8 @@ func (r *replay) decide(e *leaderlease.TraceEvent) error {
 		return r.promise(e)
 	case leaderlease.TraceRequest, leaderlease.TraceVoteIn, leaderlease.TraceCandidacy, leaderlease.TraceVoteOut, leaderlease.TraceTick:
 		return r.vote(e)
+	case leaderlease.TraceObituary:
+		return r.obituary(e)
 	case leaderlease.TraceView, leaderlease.TraceHeld:
 		return r.show(e)
 	case leaderlease.TraceClockFailed, leaderlease.TraceClockBack, leaderlease.TraceClockDisrupted, leaderlease.TraceClockRead:
@@ -149,6 +151,9 @@ func (r *replay) vote(e *leaderlease.TraceEvent) error {
 	var rel *core.Release
 	if e.Number != 0 {
 		rel = &core.Release{Term: e.Number, At: e.Instant}
+	}
+	if bereaved(e) && r.died[e.Number] != e.Peer {
+		return fmt.Errorf("it takes %x for dead, who led term %d, and no obituary has voided a promise to it", e.Peer, e.Number)
 	}
 	switch e.Kind {
 	case leaderlease.TraceRequest:

@@ -88,7 +88,7 @@ func TestWhatCannotBeRead(t *testing.T) {
 		{"torn within", join(lines[:5], []string{lines[5][:20] + "\n"}, lines[6:]), 4, "line 6 cannot be read", "is judged up to event 4"},
 		{"an event is missing", join(lines[:5], lines[6:]), 4, "events 5 to 5 are missing", "is judged up to event 4"},
 		{"events are marked as lost", join(lines[:5], []string{"{\"lost\":7}\n"}), 4, "7 events are lost", "is judged up to event 4"},
-		{"a kind of a later version", join(lines[:5], []string{`{"seq":5,"kind":"obituary"}` + "\n"}, lines[6:]), 4, `"obituary" is unknown`, "is judged up to event 4"},
+		{"a kind of a later version", join(lines[:5], []string{`{"seq":5,"kind":"epitaph"}` + "\n"}, lines[6:]), 4, `"epitaph" is unknown`, "is judged up to event 4"},
 		{"its end comes too early", join(lines[:5], lines[end:]), 4, "ends it at event", "is judged up to event 4"},
 		{"something behind its end", text + "\n" + lines[end-1], end - 1, "follows the end", "is judged up to event"},
 	} {

@@ -32,14 +32,16 @@ func sending(id uint64, e *leaderlease.TraceEvent) (m message, ok bool) {
 func receiving(id uint64, e *leaderlease.TraceEvent) (m message, ok bool) {
 	switch e.Kind {
 	case leaderlease.TracePromise:
-		return carried(leaderlease.TraceProbe, e.Peer, id, e), true
+		m = carried(leaderlease.TraceProbe, e.Peer, id, e)
+		m.rest[2] = 0 // the process is not in the message: its connection has named it
+		return m, true
 	case leaderlease.TraceCount:
 		return carried(leaderlease.TraceGrant, e.Peer, id, e), true
 	case leaderlease.TraceVoteIn:
 		return carried(leaderlease.TraceVoteOut, e.Peer, id, e), true
 	case leaderlease.TraceRequest:
 		if e.Message == raftpb.MsgTimeoutNow {
-			return carried(leaderlease.TraceRelease, e.Peer, id, e), e.Number != 0
+			return carried(leaderlease.TraceRelease, e.Peer, id, e), e.Number != 0 && !bereaved(e)
 		}
 		return carried(leaderlease.TraceCandidacy, e.Peer, id, e), true
 	default:

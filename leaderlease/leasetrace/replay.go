@@ -34,12 +34,14 @@ type replay struct {
 	missing uint64
 	// saving is the longest promise that is being saved, 0 if none is.
 	saving time.Duration
+	// died is who led a term and is dead, since a promise to it was void.
+	died map[uint64]uint64
 	// configured: a configuration was told since a change is open.
 	configured bool
 }
 
 func newReplay(s leaderlease.TraceStart) *replay {
-	r := &replay{start: s, term: s.Term, last: s.At}
+	r := &replay{start: s, term: s.Term, last: s.At, died: make(map[uint64]uint64)}
 	r.guard = core.NewGuard(s.At, s.Incarnation, s.MaxPromise, s.Hold)
 	if s.Saved > 0 {
 		r.guard.Keep(s.Duration, s.Saved, s.At)
