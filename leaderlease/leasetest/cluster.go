@@ -174,7 +174,7 @@ func (c *Cluster) Elect(id uint64) bool {
 	})
 }
 
-func (c *Cluster) deliver(m *raftpb.Message) {
+func (c *Cluster) deliver(m *raftpb.Message, from leaderlease.Process) {
 	n := c.Node(m.GetTo())
 	if n == nil || !n.up {
 		return
@@ -182,7 +182,7 @@ func (c *Cluster) deliver(m *raftpb.Message) {
 	if c.OnDeliver != nil {
 		c.OnDeliver(n, m)
 	}
-	n.receive(m)
+	n.receive(m, from)
 }
 
 // quiet is a raft.Logger that says nothing, and panics where raft does.

@@ -207,7 +207,7 @@ func (n *Node) send(msgs []*raftpb.Message) {
 	for _, m := range msgs {
 		n.tellCommit(m)
 		n.mark(m)
-		n.cluster.Net.send(m)
+		n.cluster.Net.send(m, n.ProcessID())
 		if m.GetType() == raftpb.MsgSnap {
 			to := m.GetTo()
 			n.later(10*time.Millisecond, func() {

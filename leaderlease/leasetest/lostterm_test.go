@@ -68,7 +68,7 @@ func votesOfALostTerm(t *testing.T, phase time.Duration) bool {
 		candidate.Tick()
 	}
 	for _, m := range *late {
-		c.deliver(m)
+		c.deliver(m, 0)
 	}
 	if candidate.Role() == raft.StateLeader && leader.Valid() {
 		t.Errorf("node 2 leads term %d while node 1 holds the lease of term %d", candidate.Term(), leader.Term())

@@ -6,15 +6,19 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/leaderlease"
 )
 
 // Network carries messages between nodes, as unreliably as it is told to.
 type Network struct {
 	world *world
 	// deliver hands a message to its receiver.
-	deliver func(*raftpb.Message)
+	deliver func(m *raftpb.Message, from leaderlease.Process)
 	cut     map[[2]uint64]bool
 	held    []*raftpb.Message
+	// from has the processes that have sent what is held: connections name them.
+	from map[*raftpb.Message]leaderlease.Process
 
 	// Hold keeps messages that match from being delivered until Release. Nil
 	// holds nothing.
@@ -26,24 +30,24 @@ type Network struct {
 	OnSend func(*raftpb.Message)
 }
 
-func newNetwork(w *world, deliver func(*raftpb.Message)) *Network {
-	return &Network{world: w, deliver: deliver, cut: make(map[[2]uint64]bool)}
+func newNetwork(w *world, deliver func(*raftpb.Message, leaderlease.Process)) *Network {
+	return &Network{world: w, deliver: deliver, cut: make(map[[2]uint64]bool), from: make(map[*raftpb.Message]leaderlease.Process)}
 }
 
-func (n *Network) send(m *raftpb.Message) {
+func (n *Network) send(m *raftpb.Message, from leaderlease.Process) {
 	if n.OnSend != nil {
 		n.OnSend(m)
 	}
 	if n.Hold != nil && n.Hold(m) {
-		n.held = append(n.held, m)
+		n.held, n.from[m] = append(n.held, m), from
 		return
 	}
-	n.carry(m)
+	n.carry(m, from)
 }
 
 // carry puts m on the wire. Whether the line is cut is decided on arrival, so a
 // cut also loses what was under way.
-func (n *Network) carry(m *raftpb.Message) {
+func (n *Network) carry(m *raftpb.Message, from leaderlease.Process) {
 	delays := []time.Duration{time.Millisecond}
 	if n.Plan != nil {
 		delays = n.Plan(m)
@@ -56,7 +60,7 @@ func (n *Network) carry(m *raftpb.Message) {
 		}
 		n.world.after(d, func() {
 			if !n.cut[[2]uint64{c.GetFrom(), c.GetTo()}] {
-				n.deliver(c)
+				n.deliver(c, from)
 			}
 		})
 	}
@@ -101,7 +105,8 @@ func (n *Network) Release(match func(*raftpb.Message) bool) int {
 			continue
 		}
 		released++
-		n.carry(m)
+		n.carry(m, n.from[m])
+		delete(n.from, m)
 	}
 	n.held = kept
 	return released

@@ -37,6 +37,8 @@ type Node struct {
 	// detector is nil without Options.Suspects. polling: it is about to be asked.
 	detector *detector.Detector
 	polling  bool
+	// word is the message of the newest obituary, which waits for the node's turn.
+	word *raftpb.Message
 
 	machine Machine
 	conf    *raftpb.ConfState
@@ -127,7 +129,7 @@ func (n *Node) start() {
 			n.lease.Applied(n.Applied())
 		}
 	}
-	n.detector, n.polling, n.lead = n.newDetector(), false, 0
+	n.detector, n.polling, n.lead, n.word = n.newDetector(), false, 0, nil
 	n.observe()
 }
 
@@ -168,13 +170,13 @@ func (n *Node) tick() {
 func (n *Node) Tick() { n.exec(n.tick) }
 
 // receive takes a message from the network.
-func (n *Node) receive(m *raftpb.Message) {
+func (n *Node) receive(m *raftpb.Message, from leaderlease.Process) {
 	if !n.up {
 		return
 	}
 	n.unmark(m)
 	if n.Options.FilterOnArrival && !n.paused && n.lease != nil {
-		if !n.lease.Incoming(m) {
+		if !n.lease.IncomingFrom(m, from) {
 			return
 		}
 		if n.cluster.OnAdmit != nil {
@@ -187,7 +189,7 @@ func (n *Node) receive(m *raftpb.Message) {
 		n.exec(func() { n.stepRaw(m) })
 		return
 	}
-	n.exec(func() { n.step(m) })
+	n.exec(func() { n.step(m, from) })
 }
 
 func (n *Node) stepDelay(m *raftpb.Message) time.Duration {
@@ -198,8 +200,8 @@ func (n *Node) stepDelay(m *raftpb.Message) time.Duration {
 }
 
 // step is how an embedder handles a message from a peer.
-func (n *Node) step(m *raftpb.Message) {
-	if n.lease != nil && !n.lease.Incoming(m) {
+func (n *Node) step(m *raftpb.Message, from leaderlease.Process) {
+	if n.lease != nil && !n.lease.IncomingFrom(m, from) {
 		return
 	}
 	if n.cluster.OnAdmit != nil {

@@ -84,7 +84,12 @@ func (n *Node) elect(do detector.Decision) {
 	if do.Forget {
 		_ = n.raw.ForgetLeader()
 	}
-	if do.Campaign {
+	word := n.word
+	switch {
+	case do.Force && word != nil && word.GetTerm() == n.term && n.role == raft.StateFollower:
+		n.word = nil
+		n.step(word, 0)
+	case do.Campaign:
 		_ = n.raw.Campaign()
 	}
 }

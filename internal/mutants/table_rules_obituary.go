@@ -1,0 +1,152 @@
+package main
+
+const (
+	graveFile = "leaderlease/core/obituary.go"
+	deathFile = "leaderlease/obituary.go"
+)
+
+// obituaryRules take V8 out, or a part of it.
+var obituaryRules = []Mutant{
+	{
+		Rule: "V8", Name: "an obituary of any process of the leader's voids the promise", Pkg: rulesPkg, Test: "^TestV8ALateObituaryOfAFormerProcess$",
+		File: graveFile, Sim: true,
+		Old: " || p.process != died ||", New: " ||",
+	},
+	{
+		Rule: "V8", Name: "an obituary of any member voids the promise", Pkg: corePkg, Test: "^TestGuardObituary$",
+		File: graveFile,
+		Old:  "p.leader != leader || ", New: "",
+	},
+	{
+		Rule: "V8", Name: "the dead are forgotten", Pkg: rulesPkg, Test: "^TestV8WhatTheDeadHaveSent$",
+		File: graveFile,
+		Old:  "\tg.dead.bury(died)\n", New: "",
+	},
+	{
+		Rule: "V8", Name: "one that has died is remembered until the next does", Pkg: corePkg, Test: "^TestTheDeadArePromisedNothing$",
+		File: graveFile,
+		Old:  "\tcopy(d[1:], d[:])\n", New: "",
+	},
+	{
+		Rule: "V8", Name: "the same obituary once more forgets another", Pkg: corePkg, Test: "^TestTheDeadArePromisedNothing$",
+		File: graveFile,
+		Old:  "\tif d.has(p) {\n\t\treturn\n\t}\n", New: "",
+	},
+	{
+		Rule: "V8", Name: "the reign of the dead may be promised something", Pkg: corePkg, Test: "^TestTheDeadArePromisedNothing$",
+		File: graveFile,
+		Old:  "\tg.remember(rel)\n", New: "",
+	},
+	{
+		Rule: "V8", Name: "a promise to two processes is the last one's", Pkg: corePkg, Test: "^TestGuardObituary$",
+		File: guardFile,
+		Old:  "\t\tg.promise.process = 0 // for good", New: "\t\tg.promise.process = from // for good",
+	},
+	{
+		Rule: "V8", Name: "a promise to two processes is the first one's", Pkg: rulesPkg, Test: "^TestV8APromiseToTwoProcesses$",
+		File: guardFile,
+		Old:  "\t\tg.promise.process = 0 // for good", New: "\t\t_ = 0 // for good",
+	},
+	{
+		Rule: "V8", Name: "an obituary lifts the restart hold", Pkg: rulesPkg, Test: "^TestV8TheRestartHoldStays$",
+		File: graveFile, Sim: true,
+		Old: "\tp.until, g.owed = 0, 0\n", New: "\tp.until, g.owed, g.hold = 0, 0, 0\n",
+	},
+	{
+		Rule: "V8", Name: "an obituary releases the node's term", Pkg: rulesPkg, Test: "^TestV8AnObituaryNamesThePromisesTerm$",
+		File: graveFile,
+		Old:  " || p.term < g.term {", New: " {",
+		More: []Edit{{graveFile, "rel := Release{Term: p.term, At: Forever}", "rel := Release{Term: max(p.term, g.term), At: Forever}"}},
+	},
+	{
+		Rule: "V8", Name: "what an obituary frees is still owed", Pkg: corePkg, Test: "^TestGuardObituary$",
+		File: graveFile,
+		Old:  "\tp.until, g.owed = 0, 0\n", New: "\tp.until = 0\n",
+	},
+	{
+		Rule: "V8", Name: "an obituary of nobody's process", Pkg: corePkg, Test: "^TestGuardObituary$",
+		File: graveFile,
+		Old:  "leader == 0 || died == 0 {", New: "leader == 0 {",
+	},
+	{
+		Rule: "V8", Name: "an obituary of a process that leads no more", Pkg: corePkg, Test: "^TestGuardObituary$",
+		File: graveFile,
+		Old:  " || p.term < g.term {", New: " {",
+	},
+	{
+		Rule: "V8", Name: "an obituary of a term that raft does not know yet is lost", Pkg: corePkg, Test: "^TestObituaryBeforeRaftKnowsTheTerm$",
+		File: graveFile,
+		Old:  "p.term < g.term {", New: "p.term != g.term {",
+	},
+	{
+		Rule: "V8", Name: "a probe that was refused counts among those of a promise", Pkg: corePkg, Test: "^TestRefusedProbesAreOfNoProcess$",
+		File: guardFile,
+		Old:  "\tif !g.saved.covers(p.Duration, now) {\n", New: "\tif p.Sent >= g.promise.sent && from != g.promise.process {\n\t\tg.promise.process = 0\n\t}\n\tif !g.saved.covers(p.Duration, now) {\n",
+	},
+	{
+		Rule: "V8", Name: "nobody is told which process a heartbeat is of", Pkg: libPkg, Test: "^TestObituaryMakesTheMessage$",
+		File: "leaderlease/inbound.go",
+		Old:  "\t\tl.promise(m, from)\n", New: "\t\tl.promise(m, 0*from)\n",
+	},
+	{
+		Rule: "V8", Name: "who is bound by its restart is told to campaign", Pkg: libPkg, Test: "^TestObituaryInTheHold$",
+		File: deathFile,
+		Old:  "\tif l.mu.guard.Bound(now) {\n\t\treturn nil, false\n\t}\n", New: "",
+	},
+	{
+		Rule: "V8", Name: "an obituary after Close", Pkg: libPkg, Test: "^TestObituaryThatVoidsNothing$",
+		File: deathFile,
+		Old:  "\tif l.mu.closed {\n\t\treturn nil, false\n\t}\n", New: "",
+	},
+	{
+		Rule: "V8", Name: "an obituary carries no release", Pkg: libPkg, Test: "^TestObituaryMakesTheMessage$",
+		File: deathFile,
+		Old:  "\tattachRelease(m, rel)\n", New: "",
+	},
+	{
+		Rule: "V8", Name: "forced votes do not pass an obituary on", Pkg: rulesPkg, Test: "^TestV8AnObituaryVoidsThePromise$",
+		File: graveFile,
+		Old:  "\tg.remember(rel)\n", New: "",
+		More: []Edit{{deathFile, "\tattachRelease(m, rel)\n", ""}},
+	},
+	{
+		Rule: "V9", Name: "requests for votes do not wait, and one of two processes of a term dies", Pkg: rulesPkg, Test: "^TestV8NeedsV9$",
+		File: "leaderlease/outbound.go",
+		Old:  "\tif !l.cfg.Raft.AsyncStorageWrites {\n", New: "\tif l.cfg.Raft != nil {\n",
+	},
+	{
+		Rule: "V8", Name: "a member waits until the dead are silent", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "return d.hint.way == Obituary || now.", New: "return now.",
+	},
+	{
+		Rule: "V8", Name: "after an obituary members ask for pre-votes", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "do.Force = h.way == Obituary && ", New: "do.Force = false && ",
+	},
+	{
+		Rule: "V8", Name: "members stand by force again and again", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "do.Force = h.way == Obituary && h.turn == 0 &&", New: "do.Force = h.way == Obituary &&",
+	},
+	{
+		Rule: "V8", Name: "what the dead have sent is a sign of life", Pkg: detectorPkg, Test: "^TestWhatEndsAnObituary$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "if m.GetTerm() == term && d.hint.way == Obituary {", New: "if false {",
+	},
+	{
+		Rule: "V8", Name: "nothing ends an obituary", Pkg: detectorPkg, Test: "^TestWhatEndsAnObituary$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "if m.GetTerm() == term && d.hint.way == Obituary {", New: "if d.hint.way == Obituary {",
+	},
+	{
+		Rule: "V8", Name: "the message of an obituary is called a transfer", Pkg: detectorPkg, Test: "^TestWhatEndsAnObituary$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "if votes.OfObituary(m) {", New: "if votes.OfObituary(nil) {",
+	},
+	{
+		Rule: "V8", Name: "an obituary is lost where its connections have ended first", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
+		File: "leaderlease/detector/obituary.go",
+		Old:  "d.hint.way == Obituary {", New: "d.hint.way != Silence {",
+	},
+}

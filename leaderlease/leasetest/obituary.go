@@ -1,0 +1,35 @@
+package leasetest
+
+import "github.com/leaderlease/go/leaderlease"
+
+// ProcessID names the node's process, as its connections do.
+func (n *Node) ProcessID() leaderlease.Process { return n.process(n.Process()) }
+
+// process names a process of the node by its number, from 1 on.
+func (n *Node) process(number int) leaderlease.Process {
+	return leaderlease.Process(n.ID<<32 | uint64(number))
+}
+
+// Obituary tells the node that a process of a peer will never execute another instruction,
+// which must be so. With NodeOptions.Suspects it acts upon it in its turn, and without at once.
+func (n *Node) Obituary(peer uint64, dead leaderlease.Process) {
+	n.exec(func() {
+		if n.lease == nil {
+			return
+		}
+		m, void := n.lease.Obituary(peer, dead)
+		switch {
+		case n.detector == nil && void:
+			n.step(m, 0)
+		case n.detector == nil:
+		case void:
+			n.word = m
+			n.detector.Obituary(peer, n.wall())
+			n.elect(n.detector.Poll(n.wall(), n.standing()))
+			n.pollSoon()
+		default:
+			n.detector.Gone(peer, n.wall())
+			n.pollSoon()
+		}
+	})
+}
