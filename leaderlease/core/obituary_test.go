@@ -113,6 +113,7 @@ func TestTheDeadArePromisedNothing(t *testing.T) {
 	// It is remembered also where it was the leader of nothing, and others have died since.
 	for p := range Process(graves - 1) {
 		g.Obituary(3, 20+p)
+		g.Obituary(3, 20+p)
 	}
 	if g.Promise(1, 8, probe, 7, sec) {
 		t.Errorf("Promise() to a process that has died before %d others = true, want false", graves-1)

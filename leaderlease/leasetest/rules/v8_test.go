@@ -88,7 +88,6 @@ func TestV8ALateObituaryOfAFormerProcess(t *testing.T) {
 	s.Run(250 * ms)
 	s.isolate(1)
 	s.Node(2).Obituary(1, former)
-	s.Node(3).Obituary(1, former)
 	s.Run(50 * ms)
 	s.wantReign(1, term)
 	newest := old

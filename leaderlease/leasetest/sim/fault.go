@@ -19,13 +19,15 @@ type faultKind struct {
 	do       func(f *fault)
 }
 
-// faultKinds lists all kinds. Their order is part of what a seed means.
+// faultKinds lists all kinds that are drawn. Their order is part of what a seed means.
 var faultKinds = slices.Concat(processFaults, clockFaults, networkFaults, clusterFaults, hintFaults, recipes, resignFaults)
 
 func kindOf(name string) *faultKind {
-	for i := range faultKinds {
-		if faultKinds[i].name == name {
-			return &faultKinds[i]
+	for _, kinds := range [][]faultKind{faultKinds, obituaryFaults} {
+		for i := range kinds {
+			if kinds[i].name == name {
+				return &kinds[i]
+			}
 		}
 	}
 	return nil

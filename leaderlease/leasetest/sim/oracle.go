@@ -170,6 +170,7 @@ func (s *sim) onSend(m *raftpb.Message) {
 
 func (s *sim) onCrash(n *leasetest.Node) {
 	s.res.Crashes++
+	s.died(n)
 	s.collect(n)
 }
 

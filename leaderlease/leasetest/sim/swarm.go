@@ -175,5 +175,6 @@ const (
 	streamClocks
 	streamCompacts
 	streamShort
+	streamObituary
 	streamFault = 1 << 20
 )

@@ -17,7 +17,10 @@ func TestTracesTellOfEverything(t *testing.T) {
 	}
 	var kinds [leaderlease.NumTraceKinds]int
 	for seed := uint64(1); seed <= seeds; seed++ {
-		r := Run(t, Config{Seed: seed, Trace: true, Amend: func(s *Schedule) { s.Swarm.Plain = 0 }})
+		r := Run(t, Config{Seed: seed, Trace: true, Amend: func(s *Schedule) {
+			s.Swarm.Plain = 0
+			s.Mourn()
+		}})
 		r.Require(t)
 		v := leasetrace.Judge(r.Traces)
 		for k, n := range v.Kinds {
