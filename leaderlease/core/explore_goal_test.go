@@ -26,6 +26,8 @@ const (
 	goalLong                      // a lease is held for as long as it can be
 	goalLaterTerm                 // a voter makes the leader whom it knows a promise in a later term
 	goalResigned                  // the leader after one that has resigned, and lives on
+	goalVoided                    // an obituary has voided a promise that had not ended
+	goalFormer                    // one has not: the promise is to the next process
 	goalTwice                     // a node has won a term twice
 	numGoals
 )
@@ -37,7 +39,8 @@ var goalNames = [numGoals]string{
 	"a joint configuration is proposed", "a leader applies a configuration", "a voter votes when its promise has ended", "a held node makes a promise",
 	"a release voids a promise to an earlier leader", "a late probe gets no promise", "a sole voter has a lease",
 	"a longer promise is made than was saved", "what is saved falls",
-	"a lease lasts as long as it may", "a promise to a leader that leads again", "a leader that resigns is replaced", "a node wins one term twice",
+	"a lease lasts as long as it may", "a promise to a leader that leads again", "a leader that resigns is replaced",
+	"an obituary voids a promise", "an obituary of a former process voids none", "a node wins one term twice",
 }
 
 func (s *stage) reach(g goal) { s.marks |= 1 << g }
@@ -64,6 +67,7 @@ const (
 	pendingNotTold
 	followerResigns
 	resignedLeads
+	livingBuried
 	numBlunders
 )
 
@@ -73,4 +77,5 @@ var blunderNames = [numBlunders]string{
 	"V1: the guard is not told the term", "L2: measured from the arrival of the answer", "V2: an echo is a grant",
 	"L5: the lease is not told its voters", "L5: the lease is not told of a pending change",
 	"L6b: who does not lead resigns for its node's term", "L6b: who resigns keeps its lease",
+	"V8: an obituary of a process that lives",
 }

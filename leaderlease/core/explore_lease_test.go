@@ -19,7 +19,7 @@ func (s *stage) probe(i, j int) (letter, bool) {
 	if !ok {
 		return letter{}, false
 	}
-	return letter{kind: probeLetter, from: uint8(i + 1), to: uint8(j + 1), term: a.term, at: p.Sent}, true
+	return letter{kind: probeLetter, from: uint8(i + 1), to: uint8(j + 1), term: a.term, at: p.Sent, of: s.named(i)}, true
 }
 
 // promise has node j answer the probe of a heartbeat, before raft sees it (V1).
@@ -27,7 +27,7 @@ func (s *stage) promise(i, j int, l letter) {
 	v := &s.actors[j]
 	switch {
 	case l.at == 0: // no probe
-	case v.guard.Promise(uint64(l.from), uint64(l.term), Probe{Sent: l.at, Duration: s.b.asks(l.term)}, 0, v.now):
+	case v.guard.Promise(uint64(l.from), uint64(l.term), Probe{Sent: l.at, Duration: s.b.asks(l.term)}, process(l.from, l.of), v.now):
 		v.drift[i] = v.drift[i].opened(s.b)
 		if v.guard.Held(v.now) {
 			s.reach(goalHeldGrants)

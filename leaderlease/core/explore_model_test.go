@@ -14,7 +14,7 @@ import (
 // searched.
 func TestExplorerKnowsEveryField(t *testing.T) {
 	for of, want := range map[reflect.Type]string{
-		reflect.TypeFor[Guard](): "maxPromise incarnation saved hold holdFor term promise owed release",
+		reflect.TypeFor[Guard](): "maxPromise incarnation saved hold holdFor term promise owed release dead",
 		reflect.TypeFor[Lease](): "p voters voter term ownCommit after probed shift steps transferUntil clockFault stepped " +
 			"closed disabled hold confPending diskStalled peers outvoted end",
 		reflect.TypeFor[peer]():  "id promised last rate",

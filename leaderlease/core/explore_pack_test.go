@@ -59,7 +59,7 @@ func bit(b bool, at int) uint8 {
 func (s *stage) pack(b []byte, o order) []byte {
 	p := packer{s: s, n: s.b.nodes, place: o.place(s.b.nodes), b: b}
 	l := &s.left
-	p.put(l.crashes|l.transfers<<2|l.jumps<<4|l.backs<<6, l.changes|l.resigns<<4)
+	p.put(l.crashes|l.transfers<<2|l.jumps<<4|l.backs<<6, l.changes|l.resigns<<4|l.obituaries<<6)
 	for t := 1; t <= s.b.terms; t += 2 {
 		p.put(p.id(s.led[t]) | p.id(s.led[t+1])<<4)
 	}
@@ -78,6 +78,9 @@ func (p *packer) actor(a *actor, o order) {
 	}
 	p.instant(a.now)
 	p.guard(&a.guard, a.forced)
+	if p.s.b.budget.obituaries > 0 {
+		p.processes(a)
+	}
 	if g := &a.guard.saved; p.s.b.floor > 0 {
 		p.put(uint8(g.limit)|uint8(g.held)<<2|uint8(g.wanted)<<4|bit(g.void && a.saving != 0, 6), a.disk|a.saving<<4)
 		p.instant(max(g.quiet, 0))
@@ -166,8 +169,8 @@ func (u *unpacker) instant() Instant {
 func (s *stage) unpack(b []byte) {
 	u := &unpacker{b}
 	v := u.get()
-	changes, resigns := u.two()
-	s.left = budget{v & 3, v >> 2 & 3, v >> 4 & 3, v >> 6, changes, resigns}
+	changes, more := u.two()
+	s.left = budget{v & 3, v >> 2 & 3, v >> 4 & 3, v >> 6, changes, more & 3, more >> 2}
 	for t := 1; t <= s.b.terms; t += 2 {
 		s.led[t], s.led[t+1] = u.two()
 	}
@@ -198,6 +201,9 @@ func (s *stage) unpackActor(u *unpacker, i int) {
 	a.conf = s.b.conf(&a.log)
 	a.now = u.instant()
 	s.unpackGuard(u, a)
+	if s.b.budget.obituaries > 0 {
+		u.processes(a)
+	}
 	if v>>3 != 0 {
 		a.guard.holdFor = s.b.maxPromise()
 	}

@@ -237,6 +237,9 @@ func (s *stage) restart(i int) bool {
 		return false
 	}
 	s.left.crashes--
+	if s.b.budget.obituaries > 0 {
+		s.actors[i].run++
+	}
 	s.begin(i)
 	return true
 }

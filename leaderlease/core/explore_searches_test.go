@@ -28,6 +28,23 @@ var searches = []bounds{
 		budget: budget{crashes: 1, resigns: 1}, limits: explore.Limits{States: 100_000},
 	},
 	{
+		// Leaders die, and others hear of it at once or late, one after the other.
+		name: "dies", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 3, letters: 1,
+		budget: budget{crashes: 1, obituaries: 2}, limits: explore.Limits{States: 60_000},
+	},
+	{
+		// Who has died leads again, as another process, when others hear of that.
+		name: "lives", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 3, letters: 1,
+		opening: []explore.Step{
+			{Kind: uint8(doCrash), A: 0},
+			{Kind: uint8(doPass)},
+			{Kind: uint8(doPass)},
+			{Kind: uint8(doStand), A: 0},
+			{Kind: uint8(doVote), A: 0, B: 1},
+		},
+		budget: budget{crashes: 2, obituaries: 2}, limits: explore.Limits{States: 60_000},
+	},
+	{
 		name: "clocks", settled: true, nodes: 3, d: 2, skew: 1, transfer: 1, terms: 2, letters: 1,
 		budget: budget{jumps: 1, backs: 1}, limits: explore.Limits{States: 100_000},
 	},

@@ -65,6 +65,8 @@ type actor struct {
 	guard Guard
 	lease Lease
 	peers [maxActors]peer // of lease
+	// run counts the processes before this one, where somebody hears of their deaths.
+	run uint8
 
 	// drift has, for each leader, what its clock may still gain or lose on the
 	// promises that this node has made to it; see drift.
@@ -112,7 +114,7 @@ type letter struct {
 	// at is what it says: the instant that a probe was sent at, that a grant answers,
 	// or that a release names.
 	at Instant
-	// of is the term of the release in a forced request for a vote.
+	// of is the term of the release in a forced request for a vote, and the process of a probe, from 1 on.
 	of uint8
 }
 
@@ -127,7 +129,7 @@ const (
 )
 
 // budget bounds how often something happens in one run.
-type budget struct{ crashes, transfers, jumps, backs, changes, resigns uint8 }
+type budget struct{ crashes, transfers, jumps, backs, changes, resigns, obituaries uint8 }
 
 // bounds are what is searched.
 type bounds struct {

@@ -104,9 +104,9 @@ func (b *bounds) String() string {
 	if b.settled {
 		start = "from a settled leader"
 	}
-	return fmt.Sprintf("%d nodes %s, D=%d skew=%d transfer=%d, terms<=%d, under way<=%d, crashes=%d transfers=%d jumps=%d back=%d changes=%d resigns=%d",
+	return fmt.Sprintf("%d nodes %s, D=%d skew=%d transfer=%d, terms<=%d, under way<=%d, crashes=%d transfers=%d jumps=%d back=%d changes=%d resigns=%d obituaries=%d",
 		b.nodes, start, b.d, b.skew, b.transfer, b.terms, b.letters,
-		b.budget.crashes, b.budget.transfers, b.budget.jumps, b.budget.backs, b.budget.changes, b.budget.resigns)
+		b.budget.crashes, b.budget.transfers, b.budget.jumps, b.budget.backs, b.budget.changes, b.budget.resigns, b.budget.obituaries)
 }
 
 // TestExploreFindsBlunders is the control: whoever does not do what doc.go asks is
@@ -115,7 +115,7 @@ func TestExploreFindsBlunders(t *testing.T) {
 	for f, in := range [numBlunders]string{
 		voteBeforeDurable: "orders", ownCampaignFree: "settled", guardNotHeard: "settled", noHold: "settled", halfHold: "settled",
 		leaseKept: "settled", reignNotEnded: "settled", fromArrival: "settled", echo: "settled", votersNotTold: "growing",
-		termNotTold: "", pendingNotTold: "", followerResigns: "resigns", resignedLeads: "resigns",
+		termNotTold: "", pendingNotTold: "", followerResigns: "resigns", resignedLeads: "resigns", livingBuried: "dies",
 	} {
 		slow := in != "settled" || blunder(f) == fromArrival
 		if blunder(f) == faultless || in == "" || (raceEnabled && slow) {
