@@ -31,6 +31,8 @@ const (
 	goalAhead
 	goalResigned
 	goalForgone
+	goalVoided
+	goalFormer
 	numGoals
 )
 
@@ -40,6 +42,7 @@ var goalNames = [numGoals]string{
 	"a lease is held under another configuration", "a lease is held again after a change that was not told of",
 	"a read is answered by a renewal", "a read is answered by a round", "a follower reads", "two reads share a round",
 	"a follower reads while the leader applies", "a leader that resigns is replaced at once", "who has resigned leads on",
+	"a leader that has died is replaced at once", "an obituary of a former process voids nothing",
 }
 
 func (j *judge) reach(g goal, seen bool) {
@@ -68,6 +71,7 @@ func (p *play) survey() {
 		votes := s.Withheld[leaderlease.WithheldVoteIn] + s.Withheld[leaderlease.WithheldPreVoteIn]
 		p.reach(goalBound, votes > 0 && i.Promise.Hold == 0)
 		p.reach(goalHeld, votes > 0 && i.Promise.Hold > 0)
+		p.reach(goalFormer, s.Obituaries > s.VoidedPromises && i.Promise.Remaining > 0)
 		p.reach(goalShared, i.Waiting > 1 && s.Rounds == 1)
 	}
 }
@@ -96,6 +100,7 @@ func (p *play) watchVotes() {
 	won := p.c.OnLeader
 	p.c.OnLeader = func(n *Node, term uint64) {
 		p.reach(goalAtOnce, p.c.Now() < 50*time.Millisecond)
+		p.reach(goalVoided, n.lease.Stats().VoidedPromises > 0 && p.c.Now() < 200*time.Millisecond)
 		p.reach(goalResigned, len(p.resigned) > 0 && p.c.Now()-p.word < 50*time.Millisecond)
 		won(n, term)
 	}

@@ -15,7 +15,7 @@ type menu struct {
 	goals, never []goal
 }
 
-var menus = slices.Concat(electionMenus, clockMenus, processMenus, memberMenus, readMenus)
+var menus = slices.Concat(electionMenus, clockMenus, processMenus, obituaryMenus, memberMenus, readMenus)
 
 // In settled there is a leader with a lease, where D is 300 ms and 60 of them are the
 // margin; in torn node 3 hears nothing of it any more and is bound no more; in unheard

@@ -80,6 +80,23 @@ func (s *script) resign(a *args) {
 	}
 }
 
+// obituary tells a node of the newest process of another that has died.
+func (s *script) obituary(a *args) {
+	n, dead := a.node(s, 0), s.c.Node(a.id("of"))
+	last := dead.Process()
+	if dead.up {
+		last--
+	}
+	if last == 0 {
+		s.event("no process of node %d has died", dead.ID)
+		return
+	}
+	n.Obituary(dead.ID, dead.process(last))
+	if v := n.lease; v != nil && n.up {
+		s.event("promises void by obituaries: %d of %d", v.Stats().VoidedPromises, v.Stats().Obituaries)
+	}
+}
+
 func (s *script) clock(a *args) {
 	c := a.node(s, 0).Clock
 	if rate, ok := a.float("rate"); ok {

@@ -1,0 +1,41 @@
+package leasetest
+
+// obituaryMenus have processes die, and others hear of it.
+var obituaryMenus = []menu{
+	{
+		name: "dies", begin: []string{"new election=4", "elect 1"}, depth: 3,
+		steps: []string{
+			"run 10ms", "run 100ms", "isolate 1", "crash 1", "restart 1", "crash 2", "restart 2", "obituary 2 of=1", "obituary 3 of=1", "obituary 3 of=2",
+			"hold type=(MsgHeartbeat,MsgVote)", "release type=MsgHeartbeat", "release type=MsgVote",
+		},
+		goals: []goal{goalVoided, goalReleased},
+	},
+	{
+		// Who has died leads again, as another process, when its obituary comes.
+		name: "lives", depth: 3,
+		begin: []string{"new election=4 async", "elect 1", "run 100ms", "crash 1", "restart 1", "run 400ms", "usurp 1 votes=(2,3)", "run 100ms"},
+		steps: []string{
+			"run 10ms", "run 100ms", "run 400ms", "isolate 1", "crash 1", "restart 1", "obituary 2 of=1", "obituary 3 of=1", "usurp 3 votes=(2,3) limit=10ms",
+		},
+		goals: []goal{goalFormer, goalBound},
+	},
+	{
+		// Node 2 has voted for node 3, which leads now, and knows of no promise but the one to node 1.
+		name: "between-two", depth: 3,
+		begin: []string{
+			"new voters=(1,2,3,4,5) election=4 async", "elect 1", "run 100ms", "hold type=(MsgHeartbeat,MsgApp) to=2", "transfer 1 to=3", "run 110ms", "crash 1",
+		},
+		steps: []string{"run 10ms", "run 100ms", "obituary 2 of=1", "obituary 4 of=1", "release type=MsgHeartbeat", "restart 1"},
+		goals: []goal{goalSecond},
+	},
+	{
+		// Node 2 holds for what it has promised node 1, whose lease lasts, and hears of the death of
+		// node 3: it has read an old heartbeat of it since it has started again in the older term.
+		name: "held-mourner", depth: 4,
+		begin: []string{
+			"new tick=50ms election=8 async", "usurp 3 votes=(1,2,3)", "run 300ms", "hold type=MsgHeartbeat from=3 to=2", "run 100ms", "pass",
+			"disk 2 delay=10s", "transfer 3 to=1", "run 110ms", "split a=(1) b=(3)", "run 100ms", "isolate 1", "crash 2", "disk 2 delay=0ms", "restart 2",
+		},
+		steps: []string{"run 10ms", "release type=MsgHeartbeat", "crash 3", "restart 3", "obituary 2 of=3", "usurp 3 votes=(2,3) limit=10ms", "usurp 2 votes=(2,3) limit=10ms"},
+	},
+}
