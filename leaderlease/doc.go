@@ -16,7 +16,8 @@
 //     or its machine was stopped. A voter's clock that stops only makes its
 //     promise last longer.
 //   - A3, raft's own: storage keeps what it acknowledged, one process runs per
-//     ID, and peers are not Byzantine.
+//     ID, and peers are not Byzantine. Who calls Obituary adds: that process will never
+//     execute another instruction.
 //
 // Nothing is assumed of message delay, loss, duplication or order, of pauses,
 // of ticks, or of wall clocks.
@@ -65,7 +66,7 @@
 //
 // Read, TryRead, Do, Token and Watch are for everybody else. Wrap does the
 // filtering inside a raft.Node. A leader that ends by itself says so with Resign, and is
-// replaced at once.
+// replaced at once; so is one whose process is known to have died, where Obituary is told.
 //
 // Two things must be right: Ready sees every raft.Ready before anything of it leaves;
 // and Applied follows the state machine, never runs ahead of it. Nothing notices an
@@ -104,7 +105,7 @@
 // forwarded reads are left to raft. All else works as before, for as long as raft
 // runs: Ready, Incoming, Tick, Blocks and MayCampaign keep this node's promises, and
 // make new ones; ApplyConfState, Applied, Invalidate, SetDiskStalled and Stats do no
-// harm. Resign still hands back what was promised. ReadRequests delivers nothing
+// harm. Resign still hands back what was promised; Obituary voids nothing. ReadRequests delivers nothing
 // new, and never closes. No method brings the lease back, and none blocks for longer
 // than Ready says.
 //

@@ -9,8 +9,13 @@ const (
 var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "an obituary of any process of the leader's voids the promise", Pkg: rulesPkg, Test: "^TestV8ALateObituaryOfAFormerProcess$",
-		File: graveFile, Sim: true,
-		Old: " || p.process != died ||", New: " ||",
+		File: graveFile,
+		Old:  " || p.process != died ||", New: " ||",
+	},
+	{
+		Rule: "V8", Name: "any obituary voids the promise, as the simulator sees it", Pkg: simPkg, Test: "^TestObituaries$",
+		File: graveFile,
+		Old:  " || p.process != died ||", New: " ||",
 	},
 	{
 		Rule: "V8", Name: "an obituary of any member voids the promise", Pkg: corePkg, Test: "^TestGuardObituary$",
@@ -49,8 +54,8 @@ var obituaryRules = []Mutant{
 	},
 	{
 		Rule: "V8", Name: "an obituary lifts the restart hold", Pkg: rulesPkg, Test: "^TestV8TheRestartHoldStays$",
-		File: graveFile, Sim: true,
-		Old: "\tp.until, g.owed = 0, 0\n", New: "\tp.until, g.owed, g.hold = 0, 0, 0\n",
+		File: graveFile,
+		Old:  "\tp.until, g.owed = 0, 0\n", New: "\tp.until, g.owed, g.hold = 0, 0, 0\n",
 	},
 	{
 		Rule: "V8", Name: "an obituary releases the node's term", Pkg: rulesPkg, Test: "^TestV8AnObituaryNamesThePromisesTerm$",

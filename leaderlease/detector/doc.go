@@ -12,6 +12,8 @@
 //   - While the leader is suspected, Poll is called every few milliseconds. As soon as the
 //     promise to it has ended, and three heartbeats are missing, raft is told to forget it
 //     (ForgetLeader), and then votes at once; and the members take turns to campaign.
+//   - Obituary tells that the leader's process is known to be dead, and the promise to it void
+//     (Lease.Obituary). It is a proof, so the first to have its turn campaigns at once.
 //   - A heartbeat or an append that comes later than what was under way ends the suspicion.
 //   - Who is asked for a vote of a new term leaves that election an election timeout, and who
 //     stands gives its own up for another only where it has a rival: disks may take longer

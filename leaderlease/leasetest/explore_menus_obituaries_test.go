@@ -23,9 +23,9 @@ var obituaryMenus = []menu{
 		// Node 2 has voted for node 3, which leads now, and knows of no promise but the one to node 1.
 		name: "between-two", depth: 3,
 		begin: []string{
-			"new voters=(1,2,3,4,5) election=4 async", "elect 1", "run 100ms", "hold type=(MsgHeartbeat,MsgApp) to=2", "transfer 1 to=3", "run 110ms", "crash 1",
+			"new voters=(1,2,3,4,5) election=4 async", "elect 1", "run 100ms", "hold type=MsgHeartbeat to=2", "transfer 1 to=3", "run 110ms", "crash 1",
 		},
-		steps: []string{"run 10ms", "run 100ms", "obituary 2 of=1", "obituary 4 of=1", "release type=MsgHeartbeat", "restart 1"},
+		steps: []string{"run 10ms", "run 100ms", "isolate 3", "obituary 2 of=1", "obituary 4 of=1", "release type=MsgHeartbeat", "restart 1"},
 		goals: []goal{goalSecond},
 	},
 	{
@@ -33,9 +33,10 @@ var obituaryMenus = []menu{
 		// node 3: it has read an old heartbeat of it since it has started again in the older term.
 		name: "held-mourner", depth: 4,
 		begin: []string{
-			"new tick=50ms election=8 async", "usurp 3 votes=(1,2,3)", "run 300ms", "hold type=MsgHeartbeat from=3 to=2", "run 100ms", "pass",
-			"disk 2 delay=10s", "transfer 3 to=1", "run 110ms", "split a=(1) b=(3)", "run 100ms", "isolate 1", "crash 2", "disk 2 delay=0ms", "restart 2",
+			"new voters=(1,2,3,4,5) tick=50ms election=8 async", "usurp 3 votes=(1,2,3,4,5)", "run 300ms", "hold type=MsgHeartbeat from=3 to=2", "run 100ms", "pass",
+			"disk 2 delay=10s", "transfer 3 to=1", "run 10ms", "split a=(1) b=(4,5)", "run 110ms", "isolate 1", "crash 2", "disk 2 delay=0ms", "restart 2",
 		},
-		steps: []string{"run 10ms", "release type=MsgHeartbeat", "crash 3", "restart 3", "obituary 2 of=3", "usurp 3 votes=(2,3) limit=10ms", "usurp 2 votes=(2,3) limit=10ms"},
+		steps: []string{"run 10ms", "release type=MsgHeartbeat", "crash 3", "restart 3", "obituary 2 of=3", "usurp 4 votes=(2,4,5) limit=10ms"},
+		goals: []goal{goalHeld},
 	},
 }
