@@ -120,6 +120,9 @@ func (in *inbound) shake() error {
 	if asked, err := in.tell(p); asked {
 		return errors.Join(errAsked, err)
 	}
+	if told, err := in.mourn(p); told {
+		return errors.Join(errMourned, err)
+	}
 	if err := t.admit(in, p); err != nil {
 		in.refuse(refusalOf(err))
 		return err
@@ -167,11 +170,8 @@ func (t *Transport) admit(in *inbound, p packet) error {
 		}
 		return r
 	}
-	if err := t.cfg.Authenticate(in.conn, in.hello); err != nil {
-		if r, ok := errors.AsType[*Refusal](err); ok {
-			return r
-		}
-		return refusal(ReasonCertificate, "this is not known to be member %s: %v", ID(in.from), err)
+	if r := t.authenticate(in); r != nil {
+		return r
 	}
 	for {
 		// RemovePeer closes the connections that it finds. One whose admission it
@@ -186,15 +186,29 @@ func (t *Transport) admit(in *inbound, p packet) error {
 	}
 }
 
-// identify checks a hello on its own.
-func (t *Transport) identify(in *inbound, p packet) *Refusal {
-	if p.version != version {
-		return refusal(ReasonVersion, "protocol version %d is not spoken here, want %d", p.version, version)
+// authenticate checks that the other end is who it says that it is.
+func (t *Transport) authenticate(in *inbound) *Refusal {
+	err := t.cfg.Authenticate(in.conn, in.hello)
+	if r, ok := errors.AsType[*Refusal](err); ok || err == nil {
+		return r
 	}
-	if p.kind == 0 || p.kind > byte(numStreams) {
+	return refusal(ReasonCertificate, "this is not known to be member %s: %v", ID(in.from), err)
+}
+
+// identify checks the hello of a stream on its own.
+func (t *Transport) identify(in *inbound, p packet) *Refusal {
+	if p.version == version && (p.kind == 0 || p.kind > byte(numStreams)) {
 		return refusal(ReasonVersion, "stream of kind %d is not known, want 1 to %d", p.kind, numStreams)
 	}
 	in.kind = stream(p.kind - 1)
+	return t.recognise(in, p)
+}
+
+// recognise checks who says a hello, and to whom.
+func (t *Transport) recognise(in *inbound, p packet) *Refusal {
+	if p.version != version {
+		return refusal(ReasonVersion, "protocol version %d is not spoken here, want %d", p.version, version)
+	}
 	h := &in.hello
 	if err := json.Unmarshal(p.payload, h); err != nil {
 		return refusal(ReasonOther, "decode hello: %v", err)

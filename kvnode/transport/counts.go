@@ -19,6 +19,7 @@ type counts struct {
 	// refusals count by reason what the peer said.
 	invalid  atomic.Uint64
 	refusals [len(reasons)]atomic.Uint64 // by index in reasons
+	obituaries atomic.Uint64
 	// roundTrips are how long the peer took to answer pings; nil for strangers.
 	roundTrips *durations.Histogram
 }

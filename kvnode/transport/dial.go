@@ -37,10 +37,10 @@ func (t *Transport) dial(ctx context.Context, addr string, id uint64, kind strea
 	return c, h, nil
 }
 
-// hello is what this member says to another as of now.
+// hello is what this member says to another as of now. Streams of messages add the process.
 func (t *Transport) hello(to uint64) Hello {
 	h := t.cfg.Hello
-	h.To, h.Hold = to, t.cfg.Hold()
+	h.To, h.Hold, h.Process = to, t.cfg.Hold(), 0
 	return h
 }
 
@@ -49,7 +49,11 @@ func (t *Transport) greet(c net.Conn, id uint64, kind stream) (Hello, error) {
 	if err := c.SetDeadline(time.Now().Add(t.limits.handshake)); err != nil {
 		return Hello{}, err
 	}
-	if err := writePacket(c, byte(kind)+1, t.hello(id)); err != nil {
+	own := t.hello(id)
+	if kind != snapshots {
+		own.Process = t.cfg.Hello.Process
+	}
+	if err := writePacket(c, byte(kind)+1, own); err != nil {
 		return Hello{}, broken("send hello", err)
 	}
 	p, err := readPacket(c, maxPayload)

@@ -29,6 +29,8 @@ type fakeNode struct {
 	mu struct {
 		sync.Mutex
 		received    []*raftpb.Message
+		processes   []uint64    // of received
+		died        [][2]uint64 // peers and their processes
 		snapshots   [][]byte
 		sent        []error
 		unreachable []time.Time
@@ -57,13 +59,14 @@ func (n *fakeNode) Connected(peer uint64, h Hello) {
 	n.mu.connected = append(n.mu.connected, h)
 }
 
-func (n *fakeNode) Receive(m *raftpb.Message) {
+func (n *fakeNode) Receive(m *raftpb.Message, process uint64) {
 	if n.receive != nil {
 		n.receive(m)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.mu.received = append(n.mu.received, m)
+	n.mu.processes = append(n.mu.processes, process)
 }
 
 func (n *fakeNode) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) error {
@@ -93,6 +96,19 @@ func (n *fakeNode) Gone(peer uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.mu.gone = append(n.mu.gone, peer)
+}
+
+func (n *fakeNode) Died(peer, process uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.died = append(n.mu.died, [2]uint64{peer, process})
+}
+
+// dead returns which processes of peers have died, and from which ones messages came.
+func (n *fakeNode) dead() (died [][2]uint64, spoke []uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.mu.died), slices.Clone(n.mu.processes)
 }
 
 // left returns who has ended its last connection, each time.
