@@ -1,0 +1,85 @@
+package guardian
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/tlsconf"
+	"github.com/leaderlease/go/kvnode/transport"
+)
+
+// Death is the end of a member's process.
+type Death struct {
+	Process uint64
+	State   *os.ProcessState
+	// Will is the newest that it had made, nil if there is none.
+	Will *transport.Will
+}
+
+// patience is for how long an obituary is told. Shorter: a peer that is slow waits until its
+// promise has ended. Longer: the member is started again later.
+const patience = time.Second
+
+// Tell tells all peers, at all of their addresses at once, and returns when they know it, or after
+// a second. dial is nil for TCP without TLS.
+func (d *Death) Tell(dial tlsconf.DialFunc, log *slog.Logger) {
+	if d.Will == nil {
+		return // it has connected to nobody
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	h := d.Will.Hello
+	h.Process = d.Process
+	var wg sync.WaitGroup
+	for _, heir := range d.Will.Heirs {
+		for _, addr := range heir.Addrs {
+			wg.Go(func() {
+				if err := transport.Bury(ctx, dial, addr, heir.ID, h); err != nil {
+					log.Warn("a peer was not told that the member has died", "peer", transport.ID(heir.ID), "addr", addr, "error", err)
+					return
+				}
+				log.Info("a peer knows that the member has died", "peer", transport.ID(heir.ID), "addr", addr)
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// wills are those that a child makes.
+type wills struct {
+	newest atomic.Pointer[transport.Will]
+	done   chan struct{} // closed when there will be none any more
+}
+
+// lastWords is for how long the rest of a dead child's will is read: it is there already.
+const lastWords = 50 * time.Millisecond
+
+// readWills keeps the newest of the wills that come from r. One that is cut off counts for nothing.
+func readWills(r io.Reader) *wills {
+	w := &wills{done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		for decoder := json.NewDecoder(r); ; {
+			will := &transport.Will{}
+			if decoder.Decode(will) != nil {
+				return
+			}
+			w.newest.Store(will)
+		}
+	}()
+	return w
+}
+
+func (w *wills) last() *transport.Will {
+	select {
+	case <-w.done:
+	case <-time.After(lastWords):
+	}
+	return w.newest.Load()
+}

@@ -1,0 +1,130 @@
+package guardian
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Supported says whether this system can tell for certain that a process is dead, and ends a child
+// with its parent.
+const Supported = true
+
+// ErrNotDead says that it is not known whether the child is dead.
+var ErrNotDead = errors.New("guardian: the child was not seen to die")
+
+// Guard starts this program once more, with the arguments and the environment given, waits
+// until it is dead, and returns its last will and how it ended. Signals to this process are
+// passed on. The error is ErrNotDead if it may live; then nobody must be told that it is dead.
+//
+// The child ends with the thread that has started it, so Guard keeps its caller's for ever.
+func Guard(args, environ []string) (*Death, error) {
+	runtime.LockOSThread()
+	process := newProcess()
+	own, childs, err := pair()
+	if err != nil {
+		return nil, fmt.Errorf("guardian: %w", err)
+	}
+	defer own.Close()
+	if _, err := own.Write(binary.BigEndian.AppendUint64([]byte(greeting), process)); err != nil {
+		return nil, fmt.Errorf("guardian: %w", err)
+	}
+	cmd := exec.Command("/proc/self/exe", args...)
+	cmd.Args[0], cmd.Env = os.Args[0], without(environ, "WATCHDOG_PID="+strconv.Itoa(os.Getpid()))
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{childs} // file 3
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// Before the child is started: whoever sends a signal means both.
+	passed := make(chan os.Signal, 8)
+	signal.Notify(passed, heeded()...)
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("guardian: start the member: %w", err)
+	}
+	_ = childs.Close() // the child has its own, and the end of that is read here
+	go pass(passed, cmd.Process)
+	wills := readWills(own)
+	rest()
+	_ = cmd.Wait() // the state says it
+	if !isDead(cmd.ProcessState, cmd.Process.Pid) {
+		return nil, ErrNotDead
+	}
+	return &Death{Process: process, State: cmd.ProcessState, Will: wills.last()}, nil
+}
+
+// isDead reports whether the system has said that this very process has ended.
+func isDead(s *os.ProcessState, pid int) bool {
+	if s == nil || s.Pid() != pid {
+		return false
+	}
+	w, ok := s.Sys().(syscall.WaitStatus)
+	return ok && (w.Exited() || w.Signaled())
+}
+
+// newProcess draws the number of a process.
+func newProcess() uint64 {
+	for {
+		var b [8]byte
+		_, _ = rand.Read(b[:]) // it never fails
+		if p := binary.BigEndian.Uint64(b[:]); p != 0 {
+			return p
+		}
+	}
+}
+
+// pair returns this process's end of a connection, and the child's.
+func pair() (own net.Conn, childs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	file := os.NewFile(uintptr(fds[0]), "ward")
+	defer file.Close() // own has its own
+	childs = os.NewFile(uintptr(fds[1]), "guardian")
+	if own, err = net.FileConn(file); err != nil {
+		_ = childs.Close()
+	}
+	return own, childs, err
+}
+
+// without leaves a variable out: the watchdog that systemd means for the process that it has started is
+// the child's.
+func without(environ []string, variable string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(v string) bool { return v == variable })
+}
+
+// heeded are the signals that are passed on: what a process can be told, but not what was ignored
+// from the start, as under nohup, or what ends it whatever it wants.
+func heeded() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{
+		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGUSR1, syscall.SIGUSR2,
+	}, signal.Ignored)
+}
+
+func pass(signals <-chan os.Signal, to *os.Process) {
+	for s := range signals {
+		_ = to.Signal(s) // who is dead needs none
+	}
+}
+
+// memory is when the collector runs all the same, in bytes: far above what the newest will takes.
+const memory = 32 << 20
+
+// rest gives back what the start took: from here on this process waits.
+func rest() {
+	debug.SetGCPercent(-1) // it would read the program's pages every two minutes
+	debug.SetMemoryLimit(memory)
+	debug.FreeOSMemory()
+	forget()
+}

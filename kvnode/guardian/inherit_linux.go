@@ -1,0 +1,39 @@
+package guardian
+
+import (
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// inherited is the file by which a child knows its guardian: the first after the standard ones.
+const inherited = 3
+
+// Inherit returns this process's guardian, nil if it has none: whether the file is a socket whose
+// other end was made by the parent of this process. It may be called once.
+func Inherit() (*Ward, error) {
+	cred, err := unix.GetsockoptUcred(inherited, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil || int(cred.Pid) != os.Getppid() {
+		return nil, nil //nolint:nilnil // no guardian is no error: the file is somebody else's
+	}
+	file := os.NewFile(inherited, "guardian")
+	conn, err := net.FileConn(file)
+	_ = file.Close() // conn has its own, which this process's children do not inherit
+	if err != nil {
+		return nil, err
+	}
+	w, err := newWard(conn)
+	if err != nil {
+		return nil, err
+	}
+	go w.follow()
+	return w, nil
+}
+
+// follow ends this process with its guardian's, as the system does by itself, but not where the
+// program has capabilities of its own (PR_SET_PDEATHSIG). Another guardian would start it again beside this one.
+func (w *Ward) follow() {
+	_, _ = w.conn.Read(make([]byte, 1)) // the guardian says nothing more
+	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+}

@@ -1,0 +1,12 @@
+package guardian
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	be()
+	goleak.VerifyTestMain(m)
+}
