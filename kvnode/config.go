@@ -44,6 +44,9 @@ type Config struct {
 	Listener net.Listener
 	// Dial replaces TCP, for tests.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
+	// Guardian waits for the end of this process, and tells the peers of it. Default: nobody
+	// does, and they wait until what they have promised has ended.
+	Guardian Guardian
 	// PeerTLS secures all connections between members, over Listener and Dial, and
 	// binds each to the member that it comes from. Either all members have it or
 	// none. Default: plain text, in which anybody can be any member.

@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/leaderlease/core"
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
@@ -58,7 +59,7 @@ func (l *raftLoop) elect(do detector.Decision) {
 	if do.Forget {
 		_ = l.raw.ForgetLeader() // a follower can, and whoever is none has forgotten it
 	}
-	if do.Campaign {
+	if do.Campaign && !(do.Force && l.force()) {
 		// Raft refuses while a configuration change waits to be applied, and asks
 		// again by itself after its own timeout.
 		_ = l.raw.Campaign()
@@ -102,6 +103,34 @@ func (l *raftLoop) gone(peer uint64) {
 	now := time.Now()
 	l.detector.Gone(peer, now)
 	l.pollSoon(now)
+}
+
+// died takes an obituary. What had come from the dead process is stepped first, as before a hint. If it
+// voids the promise, this member campaigns in its turn without waiting for anything (V8); if not, it
+// is a hint like another: of a former process, say, or while this member is in its restart hold.
+func (l *raftLoop) died(peer uint64, process core.Process) {
+	l.stepArrived()
+	now := time.Now()
+	m, void := l.lease.Obituary(peer, process)
+	l.log.Info("a member's process has died", "peer", l.book.called(peer), "promise_void", void)
+	switch {
+	case void:
+		l.afterDeath = m
+		l.detector.Obituary(peer, now)
+	case !l.cfg.IgnoreClosed:
+		l.detector.Gone(peer, now)
+	}
+	l.askDetector()
+}
+
+// force campaigns by what an obituary has made, and reports whether it did.
+func (l *raftLoop) force() bool {
+	m, s := l.afterDeath, l.raw.BasicStatus()
+	if m == nil || s.RaftState != raft.StateFollower || s.GetTerm() != m.GetTerm() || !l.lease.Incoming(m) {
+		return false
+	}
+	l.step(m)
+	return true
 }
 
 // askDetector asks what is to be done about a leader that is suspected. Between ticks: a promise

@@ -22,6 +22,7 @@ func (r *routes) connect() {
 	for id := range members.Removed {
 		r.links.RemovePeer(id)
 	}
+	r.entrust()
 	r.adviseAlone(members)
 }
 
@@ -31,6 +32,7 @@ func (r *routes) connect() {
 func (r *routes) follow() (vouched bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	defer r.entrust()
 	for _, m := range r.book.known() {
 		if m.ID == r.book.self {
 			continue
@@ -64,6 +66,7 @@ func (r *routes) add(id uint64) error {
 		return err
 	}
 	r.links.SetPeer(id, peerurl.HostPorts(m.PeerURLs))
+	r.entrust()
 	r.book.askAround() // from now on its vouchers are asked again and again
 	return nil
 }

@@ -34,6 +34,7 @@ type raftLoop struct {
 	detector     *detector.Detector
 	poll         *time.Timer // runs while the leader is suspected, or about to be
 	handed       handed
+	afterDeath   *raftpb.Message // of the newest obituary that has voided a promise
 	offers       offers
 	role         raft.StateType // as of the newest Ready, as commit is
 	commit       uint64

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // peers is the node as its transport sees it.
@@ -110,10 +111,15 @@ func (p peers) Gone(peer uint64) {
 	}
 }
 
+// Died implements transport.Handler.
+func (p peers) Died(peer, process uint64) {
+	p.node.calls.put(func(l *raftLoop) { l.died(peer, core.Process(process)) })
+}
+
 // Receive implements transport.Handler. The lease looks at m here: a promise
 // counts from the arrival, and heartbeats must not wait for the loop.
-func (p peers) Receive(m *raftpb.Message) {
-	if !p.node.lease.Incoming(m) {
+func (p peers) Receive(m *raftpb.Message, process uint64) {
+	if !p.node.lease.IncomingFrom(m, core.Process(process)) {
 		return
 	}
 	into := p.node.loop.urgent
@@ -149,7 +155,7 @@ func (p peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) (
 		err = p.node.received.receive(m, state)
 	}
 	if err == nil {
-		p.Receive(m)
+		p.Receive(m, 0)
 	}
 	return err
 }

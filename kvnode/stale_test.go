@@ -17,7 +17,7 @@ func TestAnswersToThePastAreNoErrors(t *testing.T) {
 		answer := func(to *Node, term uint64) {
 			peers{to}.Receive(&raftpb.Message{
 				Type: raftpb.MsgAppResp.Enum(), From: new(c.followers(to)[0].ID()), To: new(to.ID()), Term: new(term), Index: new(to.last.Load() + 5),
-			})
+			}, 0)
 			time.Sleep(10 * time.Millisecond)
 		}
 		const dropped = "message dropped"

@@ -255,7 +255,7 @@ func TestWordOfAnotherEntryIsNotTaken(t *testing.T) {
 				peers{other}.Receive(&raftpb.Message{
 					Type: raftpb.MsgPreVoteResp.Enum(), From: new(leader.ID()), To: new(other.ID()), Term: new(term), Reject: new(true),
 					Commit: new(index + tc.index), RejectHint: new(entry + tc.term),
-				})
+				}, 0)
 				time.Sleep(time.Millisecond)
 				if got := other.Store().Applied() >= index; got != tc.want {
 					t.Errorf("applied %d of %d after the word, want it taken: %v", other.Store().Applied(), index, tc.want)

@@ -30,10 +30,11 @@ kvnode_last_fail_over_seconds{by="hint",part="commit"} 0.003
 kvnode_last_fail_over_seconds{by="hint",part="detected"} 0.002
 kvnode_last_fail_over_seconds{by="hint",part="election"} 0.008
 kvnode_last_fail_over_seconds{by="hint",part="promise"} 0.24
-# HELP kvnode_leader_fail_overs_total Leaders that were replaced by another, by what it began with: hint, pre-vote, silence (for an election timeout), learnt-silence (longer than usual), transfer, resignation (told by who was asked).
+# HELP kvnode_leader_fail_overs_total Leaders that were replaced by another, by what it began with: hint, pre-vote, silence (for an election timeout), learnt-silence (longer than usual), obituary (a guardian's), transfer, resignation (told by who was asked).
 # TYPE kvnode_leader_fail_overs_total counter
 kvnode_leader_fail_overs_total{by="hint"} 1
 kvnode_leader_fail_overs_total{by="learnt-silence"} 0
+kvnode_leader_fail_overs_total{by="obituary"} 0
 kvnode_leader_fail_overs_total{by="pre-vote"} 0
 kvnode_leader_fail_overs_total{by="resignation"} 0
 kvnode_leader_fail_overs_total{by="silence"} 0

@@ -204,8 +204,8 @@ var (
 	buildInfo = describe("build_info", "1, with the version that is running.", "version")
 	saving    = describe("checkpoint_seconds", "Time to make a checkpoint.")
 	walSyncs  = describe("wal_sync_seconds", "Time to write and sync a batch of the log.")
-	suspected = describe("leader_suspicions_total", "Suspicions of a leader, by what they began with: hint, its connections have ended; pre-vote, another member suspects it; learnt-silence, it is silent for much longer than it has been of late.", "by")
-	failOvers = describe("leader_fail_overs_total", "Leaders that were replaced by another, by what it began with: hint, pre-vote, silence (for an election timeout), learnt-silence (longer than usual), transfer, resignation (told by who was asked).", "by")
+	suspected = describe("leader_suspicions_total", "Suspicions of a leader, by what they began with: hint, its connections have ended; pre-vote, another member suspects it; learnt-silence, it is silent for much longer than it has been of late; obituary, its guardian says that it is dead.", "by")
+	failOvers = describe("leader_fail_overs_total", "Leaders that were replaced by another, by what it began with: hint, pre-vote, silence (for an election timeout), learnt-silence (longer than usual), obituary (a guardian's), transfer, resignation (told by who was asked).", "by")
 	lastOver  = describe("last_fail_over_seconds", "How long each part of the last one took: detected, from the leader's last sign of life on; promise, that bound this member then; election; commit, of the next leader's first entry.", "by", "part")
 	late      = describe("tick_late_seconds", "How late the raft loop was at its ticks, which make the heartbeats.")
 
@@ -249,7 +249,7 @@ func (c nodeCollector) Collect(out chan<- prometheus.Metric) {
 	out <- prometheus.MustNewConstHistogram(saving, r.Counts.Checkpoints, r.Counts.CheckpointTime.Seconds(), syncBuckets(r.Counts.CheckpointWithin))
 	out <- prometheus.MustNewConstHistogram(walSyncs, r.WAL.Syncs, r.WAL.SyncTime.Seconds(), syncBuckets(r.WAL.SyncWithin))
 	out <- prometheus.MustNewConstHistogram(late, r.Late.Count, r.Late.Sum.Seconds(), r.Late.Buckets())
-	for _, way := range []detector.Way{detector.Hint, detector.PreVote, detector.LearntSilence} {
+	for _, way := range []detector.Way{detector.Hint, detector.PreVote, detector.LearntSilence, detector.Obituary} {
 		out <- prometheus.MustNewConstMetric(suspected, prometheus.CounterValue, float64(r.Suspicions.Hints[way]), way.String())
 	}
 	collectFailOvers(out, &r.Suspicions)

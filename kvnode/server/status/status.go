@@ -112,8 +112,8 @@ type Promise struct {
 // since its start.
 type Suspicions struct {
 	// By counts them by what they began with, hint (the leader's connections have ended),
-	// pre-vote (another member suspects it) or learnt-silence (it is silent for much longer
-	// than it has been of late); what is zero is left out.
+	// pre-vote (another member suspects it), learnt-silence (it is silent for much longer
+	// than it has been of late) or obituary (its guardian says that it is dead); what is zero is left out.
 	By map[string]uint64 `json:"by"`
 	// FalseAlarms counts those that a sign of life has ended, Forgotten how often the leader
 	// was to be forgotten since the promise to it had ended.
@@ -130,8 +130,8 @@ type Suspicions struct {
 
 // FailOver is how one leader was replaced by another.
 type FailOver struct {
-	// Began is what it began with: silence, hint, pre-vote, learnt-silence, transfer or
-	// resignation.
+	// Began is what it began with: silence, hint, pre-vote, learnt-silence, obituary, transfer
+	// or resignation.
 	Began string `json:"began"`
 	// HintMS is how long after the leader's last sign of life the suspicion began, PromiseMS
 	// for how long the promise bound this member then, ElectionMS how long it took until the

@@ -1,0 +1,141 @@
+package kvnode
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/leaderlease/detector"
+)
+
+// watcher is a guardian that keeps the newest will.
+type watcher struct {
+	process uint64
+	mu      sync.Mutex
+	will    transport.Will
+}
+
+func (w *watcher) Process() uint64 { return w.process }
+
+func (w *watcher) Entrust(will transport.Will) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.will = will
+}
+
+// bury tells the obituary of a process to all whom the will names.
+func (c *cluster) bury(w *watcher, process uint64) {
+	c.t.Helper()
+	w.mu.Lock()
+	will := w.will
+	w.mu.Unlock()
+	will.Hello.Process = process
+	for _, heir := range will.Heirs {
+		if err := transport.Bury(c.t.Context(), c.net.Dialer(will.Hello.Name), heir.Addrs[0], heir.ID, will.Hello); err != nil {
+			c.t.Error(err)
+		}
+	}
+}
+
+// guarded gives each member a guardian, process 1 and so on.
+func guarded(all *[]*watcher) func(*Config) {
+	return func(cfg *Config) {
+		*all = append(*all, &watcher{process: uint64(len(*all) + 1)})
+		cfg.Guardian = (*all)[len(*all)-1]
+	}
+}
+
+// watcherOf returns n's.
+func (c *cluster) watcherOf(n *Node) *watcher { return c.cfgs[n.Name()].Guardian.(*watcher) }
+
+// An obituary voids what was promised to the process that has died: the next leader leads at once. One of another process is a hint.
+func TestAnObituaryVoidsThePromise(t *testing.T) {
+	for name, tt := range map[string]struct {
+		process func(real uint64) uint64
+		fast    bool
+		ignore  bool
+	}{
+		"of the process": {func(p uint64) uint64 { return p }, true, false},
+		"of the process, without closed connections": {func(p uint64) uint64 { return p }, true, true},
+		"of a former process":                        {func(p uint64) uint64 { return p + 100 }, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []*watcher
+			amend := guarded(&all)
+			inCluster(t, 3, func(cfg *Config) { amend(cfg); cfg.IgnoreClosed = tt.ignore }, func(t *testing.T, c *cluster) {
+				old := c.leader()
+				c.put(old, "k", "before")
+				time.Sleep(time.Second)
+				w := c.watcherOf(old)
+				if len(w.will.Heirs) != 2 || w.will.Hello.From != old.ID() || w.will.Hello.Process != w.process {
+					t.Fatalf("the will of %s is %+v, want the two others", old.Name(), w.will)
+				}
+				c.crash(old)
+				died := time.Now()
+				c.bury(w, tt.process(w.process))
+				next := c.leader()
+				took := time.Since(died)
+				if fast := took < shortPromise/3; fast != tt.fast {
+					t.Errorf("the next leader serves after %v, want at once: %v", took, tt.fast)
+				}
+				c.put(next, "k", "after")
+				for _, n := range c.nodes {
+					if v, _ := c.get(n, ReadLease, "k"); v != "after" {
+						t.Errorf("%s reads %q, want %q", n.Name(), v, "after")
+					}
+				}
+				s := next.Status().Suspicions
+				if by := s.Last.Way == detector.Obituary; by != tt.fast {
+					t.Errorf("it says %+v, want an obituary: %v", s.Last, tt.fast)
+				}
+			})
+		})
+	}
+}
+
+// What is said of a leader that lives and has no such process costs at most what a closed connection does.
+func TestAnObituaryOfWhoLivesIsAHint(t *testing.T) {
+	var all []*watcher
+	inCluster(t, 3, guarded(&all), func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		c.put(leader, "k", "before")
+		time.Sleep(time.Second)
+		term := leader.Term()
+		for range 10 {
+			c.bury(c.watcherOf(leader), 99)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if leader.Term() != term || leader.Leader() != leader.ID() {
+			t.Errorf("term %d, led by %x, want %d, by %x", leader.Term(), leader.Leader(), term, leader.ID())
+		}
+	})
+}
+
+// A follower that dies costs nobody anything, nor does the word of a member's removal come too late for its will.
+func TestAWillFollowsTheMembers(t *testing.T) {
+	var all []*watcher
+	inCluster(t, 3, guarded(&all), func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		c.put(leader, "k", "before")
+		f := c.followers(leader)
+		term := leader.Term()
+		c.crash(f[0])
+		c.bury(c.watcherOf(f[0]), c.watcherOf(f[0]).process)
+		time.Sleep(time.Second)
+		if leader.Term() != term {
+			t.Errorf("term %d after a follower has died, want %d", leader.Term(), term)
+		}
+		if err := leader.RemoveMember(t.Context(), f[0].ID()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		w := c.watcherOf(leader)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if slices.ContainsFunc(w.will.Heirs, func(a transport.Addressee) bool { return a.ID == f[0].ID() }) || len(w.will.Heirs) != 1 {
+			t.Errorf("the will names %+v, want %s alone", w.will.Heirs, f[1].Name())
+		}
+	})
+}
