@@ -15,6 +15,7 @@ import (
 	"github.com/leaderlease/go/cmd/internal/nearest"
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	node "github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/guardian"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -76,6 +77,13 @@ func serveWith(cmd *cobra.Command, sys *System) {
 }
 
 func serve(sys *System, loaded *settings.Loaded) error {
+	if loaded.Guardian {
+		ward, err := guardian.Inherit()
+		if err != nil || ward == nil {
+			return errors.Join(err, guard(sys, loaded))
+		}
+		loaded.Server.Node.Guardian = ward
+	}
 	log, closeLog, err := newLogger(sys, loaded.Log)
 	if err != nil {
 		return usageError{err}

@@ -1,0 +1,43 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
+	"github.com/leaderlease/go/kvnode/guardian"
+	"github.com/leaderlease/go/kvnode/server"
+	"github.com/leaderlease/go/kvnode/tlsconf"
+)
+
+var errNoGuardian = errors.New("--guardian needs Linux: no other system ends a member with the process that waits for it; leave it out")
+
+// guard runs the member as a child, waits for its end, tells its peers, and ends in the same
+// way. Whatever it needs for that it makes when the child is dead: until then it is to be small.
+func guard(sys *System, loaded *settings.Loaded) error {
+	if !guardian.Supported {
+		return usageError{&server.ConfigError{Err: errNoGuardian}}
+	}
+	death, err := guardian.Guard(sys.Args, sys.Environ)
+	if err != nil {
+		return err
+	}
+	log, closeLog, err := newLogger(sys, loaded.Log)
+	if err != nil {
+		return errors.Join(err, death.End())
+	}
+	defer closeLog()
+	log = log.With("member", loaded.Server.Node.Name, "component", "guardian")
+	log.Info("the member has died", "how", death.State.String())
+	// As of now: certificates may have changed.
+	source, err := tlsconf.New(loaded.Server.PeerTLS)
+	if err != nil {
+		log.Warn("the peers are not told that the member has died", "error", err)
+		return death.End()
+	}
+	var dial tlsconf.DialFunc
+	if source != nil {
+		dial = source.Dialer(nil)
+	}
+	death.Tell(dial, log)
+	return death.End()
+}
