@@ -17,6 +17,8 @@ type failoverFlags struct {
 	deaths  []string
 	members int
 	tls     bool
+	// guardian adds kvnode with one, beside kvnode without.
+	guardian bool
 }
 
 const (
@@ -56,6 +58,7 @@ func newFailover(c *common) *cobra.Command {
 	f.registerStart(cmd)
 	cmd.Flags().StringSliceVar(&f.deaths, "death", deaths.Shorts(), "how leaders die")
 	cmd.Flags().IntVar(&f.members, "members", 3, "size of the clusters, 3 or 5; two of five are always of 5")
+	cmd.Flags().BoolVar(&f.guardian, "guardian", false, "kvnode with --guardian, too, beside kvnode without; Linux only")
 	cmd.Flags().BoolVar(&f.tls, "tls", false, "TLS for clients and between members, with certificates that they make themselves")
 	return cmd
 }
@@ -85,6 +88,11 @@ func (f *failoverFlags) private(cmd *cobra.Command, all []deaths.Death) (cannot 
 func (f *failoverFlags) add(s *suite.Suite, p suite.DeathsPlan) (err error) {
 	if p.Servers, err = f.servers(true); err != nil {
 		return err
+	}
+	if f.guardian {
+		guarded := *p.Servers[0].Program
+		guarded.Name, guarded.Args, guarded.Guarded = guarded.Name+"-guardian", append(slices.Clone(guarded.Args), "--guardian"), true
+		p.Servers = slices.Insert(p.Servers, 1, suite.Server{Name: guarded.Name, Program: &guarded})
 	}
 	if len(f.starts) == 0 {
 		p.Servers = append(p.Servers, localEtcd(s)...)

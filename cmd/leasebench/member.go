@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/leaderlease/go/cmd/internal/heap"
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/guardian"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -23,6 +25,7 @@ func newMember() *cobra.Command {
 	var cfg server.Config
 	var cluster, state string
 	var heartbeat, election int
+	var guarded bool
 	cmd := &cobra.Command{
 		Use: memberCommand, Short: "run as a kvnode server, for the benchmark's own use", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -35,6 +38,14 @@ func newMember() *cobra.Command {
 			cfg.Node.ElectionTimeout = time.Duration(election) * time.Millisecond
 			cfg.AllowPlaintext = true                                  // as etcd; members may have a network of their own
 			cfg.Logger = slog.New(slog.NewJSONHandler(os.Stderr, nil)) // as kvnode's, and etcd's
+			if !guarded {
+				return serve(cmd.Context(), cfg)
+			}
+			ward, err := guardian.Inherit()
+			if err != nil || ward == nil {
+				return errors.Join(err, guard(cfg))
+			}
+			cfg.Node.Guardian = ward
 			return serve(cmd.Context(), cfg)
 		},
 	}
@@ -51,6 +62,7 @@ func newMember() *cobra.Command {
 	f.BoolVar(&cfg.ClientTLS.Auto, "auto-tls", false, "as etcd's")
 	f.BoolVar(&cfg.PeerTLS.Auto, "peer-auto-tls", false, "as etcd's")
 	f.Int64Var(&cfg.API.QuotaBytes, "quota-backend-bytes", 0, "as etcd's")
+	f.BoolVar(&guarded, "guardian", false, "as kvnode's")
 	f.IntVar(&heartbeat, "heartbeat-interval", 0, "as etcd's, in ms")
 	f.IntVar(&election, "election-timeout", 0, "as etcd's, in ms")
 	return cmd
@@ -69,6 +81,16 @@ func parseCluster(s string) (members []kvnode.Member, err error) {
 		members = append(members, kvnode.Member{Name: name, PeerURLs: []string{url}})
 	}
 	return members, nil
+}
+
+// guard runs the member as a child, and says when it has died.
+func guard(cfg server.Config) error {
+	death, err := guardian.Guard(os.Args[1:], os.Environ())
+	if err != nil {
+		return err
+	}
+	death.Announce(cfg.WithDefaults().PeerTLS, cfg.Logger)
+	return death.End()
 }
 
 const stopTimeout = 5 * time.Second

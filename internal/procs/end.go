@@ -58,7 +58,14 @@ func (m *Member) signal(what string, send func(*os.Process) error) error {
 	if err != nil {
 		return err
 	}
-	if err := send(r.cmd.Process); err != nil {
+	to := r.cmd.Process
+	if m.Program.Guarded {
+		to, err = m.Ward()
+	}
+	if err == nil {
+		err = send(to)
+	}
+	if err != nil {
 		return fmt.Errorf("%s %s: %w", what, m.Name, err)
 	}
 	return nil
@@ -78,6 +85,20 @@ func (m *Member) Kill() error {
 	return nil
 }
 
+// KillWard ends the member with SIGKILL, and waits for whoever guards it, too.
+func (m *Member) KillWard() error {
+	r, err := m.running("kill")
+	if err != nil {
+		return err
+	}
+	r.expected.Store(true)
+	if err := m.signal("kill", (*os.Process).Kill); err != nil {
+		return err
+	}
+	<-r.done
+	return nil
+}
+
 // Crash ends the process as a panic does, and waits: at SIGABRT Go's runtime prints the
 // stacks and exits with code 2.
 func (m *Member) Crash() error {
@@ -86,8 +107,8 @@ func (m *Member) Crash() error {
 		return err
 	}
 	r.expected.Store(true)
-	if err := r.cmd.Process.Signal(syscall.SIGABRT); err != nil {
-		return fmt.Errorf("crash %s: %w", m.Name, err)
+	if err := m.signal("crash", func(p *os.Process) error { return p.Signal(syscall.SIGABRT) }); err != nil {
+		return err
 	}
 	<-r.done
 	return nil
@@ -98,7 +119,7 @@ func (m *Member) Crash() error {
 func (m *Member) Terminate(ctx context.Context) (int, error) {
 	if r, err := m.running("end"); err == nil {
 		r.expected.Store(true)
-		_ = wakeProcess(r.cmd.Process) // who is paused does not hear that it should end
+		_ = m.signal("wake", wakeProcess) // who is paused does not hear that it should end
 		if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return 0, fmt.Errorf("end %s: %w", m.Name, err)
 		}

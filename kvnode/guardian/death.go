@@ -26,6 +26,22 @@ type Death struct {
 // promise has ended. Longer: the member is started again later.
 const patience = time.Second
 
+// Announce tells all peers, as the member would: peers is what it has for TLS with them. What is needed
+// is read now, since certificates may have changed, and until now this process was to be small.
+func (d *Death) Announce(peers tlsconf.Config, log *slog.Logger) {
+	log.Info("the member has died", "how", d.State.String())
+	source, err := tlsconf.New(peers)
+	if err != nil {
+		log.Warn("no peer is told that the member has died", "error", err)
+		return
+	}
+	var dial tlsconf.DialFunc
+	if source != nil {
+		dial = source.Dialer(nil)
+	}
+	d.Tell(dial, log)
+}
+
 // Tell tells all peers, at all of their addresses at once, and returns when they know it, or after
 // a second. dial is nil for TCP without TLS.
 func (d *Death) Tell(dial tlsconf.DialFunc, log *slog.Logger) {

@@ -17,8 +17,8 @@ type counts struct {
 	in  [numStreams]inCounts
 	// invalid counts messages that Validate refused, or that did not decode;
 	// refusals count by reason what the peer said.
-	invalid  atomic.Uint64
-	refusals [len(reasons)]atomic.Uint64 // by index in reasons
+	invalid    atomic.Uint64
+	refusals   [len(reasons)]atomic.Uint64 // by index in reasons
 	obituaries atomic.Uint64
 	// roundTrips are how long the peer took to answer pings; nil for strangers.
 	roundTrips *durations.Histogram

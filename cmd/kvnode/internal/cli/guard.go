@@ -6,7 +6,6 @@ import (
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	"github.com/leaderlease/go/kvnode/guardian"
 	"github.com/leaderlease/go/kvnode/server"
-	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
 var errNoGuardian = errors.New("--guardian needs Linux: no other system ends a member with the process that waits for it; leave it out")
@@ -27,17 +26,6 @@ func guard(sys *System, loaded *settings.Loaded) error {
 	}
 	defer closeLog()
 	log = log.With("member", loaded.Server.Node.Name, "component", "guardian")
-	log.Info("the member has died", "how", death.State.String())
-	// As of now: certificates may have changed.
-	source, err := tlsconf.New(loaded.Server.PeerTLS)
-	if err != nil {
-		log.Warn("the peers are not told that the member has died", "error", err)
-		return death.End()
-	}
-	var dial tlsconf.DialFunc
-	if source != nil {
-		dial = source.Dialer(nil)
-	}
-	death.Tell(dial, log)
+	death.Announce(loaded.Server.PeerTLS, log)
 	return death.End()
 }

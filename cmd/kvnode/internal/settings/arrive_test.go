@@ -17,7 +17,7 @@ var odd = map[string]string{
 	"name": "n7", "data-dir": "/d7", "listen-client-urls": "http://127.0.0.1:7001", "listen-client-http-urls": "http://127.0.0.1:7002",
 	"listen-peer-urls": "http://127.0.0.1:7003", "advertise-client-urls": "http://127.0.0.1:7004",
 	"initial-advertise-peer-urls": "http://127.0.0.1:7005", "initial-cluster": "n7=http://127.0.0.1:7006", "initial-cluster-state": "existing",
-	"initial-cluster-token": "token7", "heartbeat-interval": "107", "election-timeout": "1107", "suspect-on-close": "false", "suspect-on-silence": "false",
+	"initial-cluster-token": "token7", "heartbeat-interval": "107", "election-timeout": "1107", "suspect-on-close": "false", "suspect-on-silence": "false", "guardian": "true",
 	"strict-reconfig-check": "false",
 	"read-mode":             "log", "lease-duration": "807ms", "max-clock-skew": "207ms", "max-drift-ppm": "107", "disable-lease": "true", "lease-trace": "/t7",
 	"snapshot-count": "10007", "snapshot-catchup-entries": "5007", "quota-backend-bytes": "-7", "auto-compaction-mode": "revision",
@@ -41,7 +41,7 @@ var noFlag = []string{
 	"Server.API.ElectionTimeout", "Server.API.LeaderDial", "Server.API.Logger", "Server.API.MaxInFlight", "Server.API.MaxReplyBytes",
 	"Server.API.MaxRequestBytes", "Server.API.Metrics", "Server.API.NodeVersion", "Server.API.RequestTimeout", "Server.API.TrailersOnDemand",
 	"Server.API.WaitingMethods", "Server.API.WarnApply", "Server.ClientListener", "Server.ClientTLS.AllowedCNs", "Server.ClientTLS.Logger",
-	"Server.ClientTLS.Peers", "Server.HTTPListener", "Server.Logger", "Server.Node.Clock", "Server.Node.Dial", "Server.Node.Listener",
+	"Server.ClientTLS.Peers", "Server.HTTPListener", "Server.Logger", "Server.Node.Clock", "Server.Node.Dial", "Server.Node.Guardian", "Server.Node.Listener",
 	"Server.Node.KeepTrace", "Server.Node.Logger", "Server.Node.MaxProposalBytes", "Server.Node.MaxProposals", "Server.Node.PeerTLS", "Server.Node.SegmentSize",
 	"Server.PeerTLS.LeaderCAFile", "Server.PeerTLS.Logger", "Server.PeerTLS.Peers", "Server.Spell",
 }

@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/internal/procs"
+)
+
+// guarded are three members with guardians, that speak TLS to each other or not.
+func guarded(t *testing.T, secure bool) (*procs.Cluster, *procs.Member) {
+	t.Helper()
+	p := onlyKvnode(t)
+	p.Args, p.Guarded = append(p.Args, "--guardian"), true
+	c := newCluster(t, procs.Config{Program: p, AutoTLS: secure, Flags: []string{electsLate, "--suspect-on-close=false", "--suspect-on-silence=false"}})
+	must(t, c.Serve(deadline(t)))
+	leader, err := c.Leader(deadline(t))
+	must(t, err)
+	return c, leader
+}
+
+// follows waits until another member leads and serves.
+func follows(t *testing.T, c *procs.Cluster, old *procs.Member) {
+	t.Helper()
+	next, err := c.Leader(deadline(t))
+	must(t, err)
+	if next == old {
+		t.Fatalf("%s leads still", old.Name)
+	}
+	must(t, next.Use(func(cl *clientv3.Client) error {
+		_, err := cl.Get(deadline(t), "k")
+		return err
+	}))
+}
+
+// A member that is killed has a successor at once, where nothing else tells of its death: an election timeout is five
+// seconds. Its guardian says so, and ends as it did.
+func TestAGuardianTellsOfTheDeath(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		t.Run("tls="+strconv.FormatBool(secure), func(t *testing.T) {
+			c, leader := guarded(t, secure)
+			before := time.Now()
+			must(t, leader.KillWard())
+			follows(t, c, leader)
+			t.Logf("another leads after %v", time.Since(before))
+			if code, err := leader.WaitExit(deadline(t)); code != -1 || err != nil {
+				t.Errorf("the guardian ends with %d, %v, want a signal", code, err)
+			}
+			told := 0
+			for _, m := range c.Members() {
+				if m != leader {
+					told += strings.Count(m.Log(), `"promise_void":true`)
+				}
+			}
+			if told == 0 {
+				t.Error("no promise was void")
+			}
+			must(t, leader.Start()) // as systemd would
+			must(t, leader.WaitReady(deadline(t)))
+		})
+	}
+}
+
+// Who tells the guardian to stop stops the member, in order.
+func TestAGuardianIsToldToStop(t *testing.T) {
+	c, leader := guarded(t, false)
+	code, err := leader.Terminate(deadline(t))
+	if code != 0 || err != nil {
+		t.Errorf("the guardian ends with %d, %v, want 0", code, err)
+	}
+	follows(t, c, leader)
+}
+
+// A guardian that is killed takes its member along.
+func TestNoMemberOutlivesItsGuardian(t *testing.T) {
+	_, leader := guarded(t, false)
+	ward, err := leader.Ward()
+	must(t, err)
+	must(t, leader.Kill())
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for ward.Signal(syscall.Signal(0)) == nil {
+		if ctx.Err() != nil {
+			t.Fatal("the member lives")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
