@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease/detector"
 )
@@ -25,12 +27,16 @@ func (w *watcher) Entrust(will transport.Will) {
 	w.will = will
 }
 
-// bury tells the obituary of a process to all whom the will names.
-func (c *cluster) bury(w *watcher, process uint64) {
-	c.t.Helper()
+// newest returns it.
+func (w *watcher) newest() transport.Will {
 	w.mu.Lock()
-	will := w.will
-	w.mu.Unlock()
+	defer w.mu.Unlock()
+	return w.will
+}
+
+// bury tells the obituary of a process to all whom the will names.
+func (c *cluster) bury(will transport.Will, process uint64) {
+	c.t.Helper()
 	will.Hello.Process = process
 	for _, heir := range will.Heirs {
 		if err := transport.Bury(c.t.Context(), c.net.Dialer(will.Hello.Name), heir.Addrs[0], heir.ID, will.Hello); err != nil {
@@ -69,12 +75,13 @@ func TestAnObituaryVoidsThePromise(t *testing.T) {
 				c.put(old, "k", "before")
 				time.Sleep(time.Second)
 				w := c.watcherOf(old)
-				if len(w.will.Heirs) != 2 || w.will.Hello.From != old.ID() || w.will.Hello.Process != w.process {
-					t.Fatalf("the will of %s is %+v, want the two others", old.Name(), w.will)
+				will := w.newest()
+				if len(will.Heirs) != 2 || will.Hello.From != old.ID() || will.Hello.Process != w.process {
+					t.Fatalf("the will of %s is %+v, want the two others", old.Name(), will)
 				}
 				c.crash(old)
 				died := time.Now()
-				c.bury(w, tt.process(w.process))
+				c.bury(will, tt.process(w.process))
 				next := c.leader()
 				took := time.Since(died)
 				if fast := took < shortPromise/3; fast != tt.fast {
@@ -104,7 +111,7 @@ func TestAnObituaryOfWhoLivesIsAHint(t *testing.T) {
 		time.Sleep(time.Second)
 		term := leader.Term()
 		for range 10 {
-			c.bury(c.watcherOf(leader), 99)
+			c.bury(c.watcherOf(leader).newest(), 99)
 			time.Sleep(100 * time.Millisecond)
 		}
 		if leader.Term() != term || leader.Leader() != leader.ID() {
@@ -122,7 +129,7 @@ func TestAWillFollowsTheMembers(t *testing.T) {
 		f := c.followers(leader)
 		term := leader.Term()
 		c.crash(f[0])
-		c.bury(c.watcherOf(f[0]), c.watcherOf(f[0]).process)
+		c.bury(c.watcherOf(f[0]).newest(), c.watcherOf(f[0]).process)
 		time.Sleep(time.Second)
 		if leader.Term() != term {
 			t.Errorf("term %d after a follower has died, want %d", leader.Term(), term)
@@ -131,11 +138,49 @@ func TestAWillFollowsTheMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		w := c.watcherOf(leader)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if slices.ContainsFunc(w.will.Heirs, func(a transport.Addressee) bool { return a.ID == f[0].ID() }) || len(w.will.Heirs) != 1 {
-			t.Errorf("the will names %+v, want %s alone", w.will.Heirs, f[1].Name())
+		if heirs := c.watcherOf(leader).newest().Heirs; len(heirs) != 1 || heirs[0].ID != f[1].ID() {
+			t.Errorf("the will names %+v, want %s alone", heirs, f[1].Name())
 		}
+	})
+}
+
+// Who has heard of the death needs the vote of one who has not, and does not wait for the end of what that one has promised.
+func TestAnObituaryThatOneHears(t *testing.T) {
+	var all []*watcher
+	inCluster(t, 3, guarded(&all), func(t *testing.T, c *cluster) {
+		old := c.leader()
+		c.put(old, "k", "before")
+		time.Sleep(time.Second)
+		w, told := c.watcherOf(old), c.followers(old)[1]
+		will := w.newest()
+		will.Heirs = slices.DeleteFunc(slices.Clone(will.Heirs), func(a transport.Addressee) bool { return a.ID != told.ID() })
+		c.crash(old)
+		died := time.Now()
+		c.bury(will, w.process)
+		next := c.leader()
+		if took := time.Since(died); next != told || took > shortPromise/2 {
+			t.Errorf("%s leads after %v, want %s, before the promises have ended", next.Name(), took, told.Name())
+		}
+		c.put(next, "k", "after")
+	})
+}
+
+// What a leader had sent waits for the loop for longer than a heartbeat, and is no sign of life after the word of a former process of its.
+func TestWhatCameBeforeTheObituaryIsNoSignOfLife(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		f := c.followers(leader)[0]
+		c.put(f, "k", "before")
+		c.net.CutOneWay(leader.Name(), f.Name())
+		f.calls.put(func(l *raftLoop) {
+			l.urgent <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.Term())}
+			l.died(leader.ID(), 99)
+			time.Sleep(3 * f.cfg.TickInterval) // others have the processor
+		})
+		time.Sleep(500 * time.Millisecond)
+		if s := f.Status().Suspicions; s.FalseAlarms != 0 || s.Forgets != 1 {
+			t.Errorf("%+v, want that the hint was believed", s)
+		}
+		c.net.HealAll()
 	})
 }

@@ -63,6 +63,7 @@ var tables = []struct {
 	{"doors", doors},
 	{"floods", floods},
 	{"hashcheck", hashes},
+	{"guardian", guardians},
 }
 
 func main() {
