@@ -75,7 +75,7 @@ func (n *Node) Status() Status {
 	s := Status{
 		ID: n.ID(), ClusterID: n.ClusterID(), Name: n.cfg.Name, Term: n.Term(), Leader: n.Leader(),
 		Learner: n.store.Members().ByID[n.ID()].Learner,
-		Lease:   lease, Stats: n.lease.Stats(), Suspicions: *n.loop.suspicions.Load(),
+		Lease:   lease, Stats: n.lease.Stats(), Suspicions: n.Suspicions(),
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
 		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.book.names(), Awaited: n.Awaited(),
 		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: keptBy,
@@ -87,6 +87,9 @@ func (n *Node) Status() Status {
 	}
 	return s
 }
+
+// Suspicions is Status's.
+func (n *Node) Suspicions() detector.Stats { return *n.loop.suspicions.Load() }
 
 // Counts is what a member has done since its start.
 type Counts struct {

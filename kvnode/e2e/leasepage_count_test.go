@@ -12,7 +12,7 @@ import (
 
 // counting has a picture of three members at 50 ms, and what is counted there.
 const counting = `((heard, promises, leases, learner) => {
-	const lane = (id) => ({ id, name: "n" + id, heard: heard.includes(id) ? [{ from: 0, to: 100 }] : [], holds: [], renewals: [], flags: [], learner: learner === id,
+	const lane = (id) => ({ id, name: "n" + id, heard: heard.includes(id) ? [{ from: 0, to: 100 }] : [], holds: [], renewals: [], reads: [], flags: [], learner: learner === id,
 		leases: leases.filter((l) => l.by === id).map((l) => ({ term: 2, from: 0, known: 1, usable: 80, end: 90, before: 0, after: 0, loose: l.loose })),
 		promises: promises.filter((p) => p.by === id).map((p) => ({ to: p.to, term: 2, from: 0, end: 90 })) });
 	accept({ full: true, from: 0, to: 100, lanes: ["1", "2", "3"].map(lane) });

@@ -3,11 +3,12 @@ package leasepage
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -29,8 +30,7 @@ const (
 	// first message over a slow network is not waited for.
 	silence = 10 * time.Second
 	// feedEvery is between two messages of a feed. Longer: pages are further behind.
-	feedEvery   = 100 * time.Millisecond
-	readingSize = 8
+	feedEvery = 100 * time.Millisecond
 )
 
 // errFeeds refuses a feed, for those of all members' pages are few.
@@ -55,8 +55,9 @@ func (l *Live) Register(s grpc.ServiceRegistrar) {
 	}, l)
 }
 
-// feed sends what is new, with a reading of the clock, until ctx ends. Who reads slowly
-// is sent more at once, up to what the trace keeps.
+// feed sends what is new, with a reading of the clock, until ctx ends, and if it is the
+// member that ends, that it does. Who reads slowly is sent more at once, up to what the
+// trace keeps.
 func (l *Live) feed(ctx context.Context, send func([]byte) error) error {
 	if l.feeds.Add(1) > maxWatchers {
 		l.feeds.Add(-1)
@@ -65,31 +66,67 @@ func (l *Live) feed(ctx context.Context, send func([]byte) error) error {
 	defer l.feeds.Add(-1)
 	tick := time.NewTicker(feedEvery)
 	defer tick.Stop()
-	var p leasetrace.Process
-	for sent := 0; ; {
+	own := owner{cfg: &l.cfg, counted: l.cfg.tally()}
+	for leaving := false; ; {
 		now := l.cfg.Now()
-		p.Take(l.cfg.Trace)
-		p.Events = thin(since(p.Events[sent:], now.Add(-keep)))
-		b := binary.BigEndian.AppendUint64(nil, uint64(now))
-		b = leasetrace.AppendStart(b, p.Start, time.Time{})
-		for i := range p.Events {
-			b = leasetrace.AppendEvent(b, &p.Events[i])
+		notes := own.take(now)
+		if leaving {
+			notes = append(notes, note{At: now, Leaves: true})
 		}
-		if err := send(b); err != nil {
+		if err := send(message(now, notes, &own.Process)); err != nil || leaving {
 			return err
 		}
-		sent = max(0, len(p.Events)-1) // the last says what was sent
+		own.Events = own.Events[max(0, len(own.Events)-1):] // the last says what was sent
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil
+			if leaving = errors.Is(context.Cause(ctx), rpctypes.ErrGRPCStopped); !leaving {
+				return nil
+			}
 		}
 	}
 }
 
+// owner takes what this member traces and counts.
+type owner struct {
+	told
+	cfg     *Config
+	counted tally
+}
+
+// take adds what is new to the events, and returns its notes.
+func (o *owner) take(now leaderlease.Instant) []note {
+	known := max(0, len(o.Events)-1)
+	o.Take(o.cfg.Trace)
+	notes := gaps(o.Events[known:])
+	o.Events = append(o.Events[:known], thin(o.Events[known:])...)
+	o.Events = since(o.Events, now.Add(-keep))
+	before := o.counted
+	o.counted = o.cfg.tally()
+	return append(notes, o.counted.since(&before, now)...)
+}
+
+// heading is the first line of a message. A trace follows.
+type heading struct {
+	Reading leaderlease.Instant `json:"reading"`
+	Notes   []note              `json:"notes,omitempty"`
+}
+
+func message(now leaderlease.Instant, notes []note, p *leasetrace.Process) []byte {
+	b, err := json.Marshal(heading{now, notes})
+	if err != nil {
+		panic(err) // numbers
+	}
+	b = leasetrace.AppendStart(append(b, '\n'), p.Start, time.Time{})
+	for i := range p.Events {
+		b = leasetrace.AppendEvent(b, &p.Events[i])
+	}
+	return b
+}
+
 // heard is what has arrived of one process.
 type heard struct {
-	leasetrace.Process
+	told
 	reading leaderlease.Instant
 	member  uint64
 }
@@ -126,10 +163,12 @@ func listen(ctx context.Context, conn grpc.ClientConnInterface, member uint64, t
 
 // parse reads a message of a feed.
 func parse(b []byte, member uint64) (h heard, err error) {
-	if len(b) < readingSize {
-		return h, fmt.Errorf("leasepage: a message of %d bytes has no reading of a clock", len(b))
+	first, rest, _ := bytes.Cut(b, []byte("\n"))
+	var head heading
+	if err := json.Unmarshal(first, &head); err != nil {
+		return h, fmt.Errorf("leasepage: a message without a reading of a clock: %w", err)
 	}
-	all, err := leasetrace.Read(bytes.NewReader(b[readingSize:]))
+	all, err := leasetrace.Read(bytes.NewReader(rest))
 	if err != nil {
 		return h, err
 	}
@@ -139,5 +178,5 @@ func parse(b []byte, member uint64) (h heard, err error) {
 	if d := all[0].Start.Duration; d <= 0 {
 		return h, fmt.Errorf("leasepage: the feed of member %x has leases of %v, want more than 0", member, d)
 	}
-	return heard{all[0], leaderlease.Instant(binary.BigEndian.Uint64(b)), member}, nil
+	return heard{told{all[0], head.Notes}, head.Reading, member}, nil
 }

@@ -2,6 +2,7 @@ package leasepage
 
 import (
 	"fmt"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -22,13 +23,19 @@ func (t *track) starts() {
 	t.mark("start", text)
 }
 
+// parting is how long after it has handed over a leader may end without another word, as
+// one does that resigns. Longer: one that is killed passes for such a one.
+const parting = time.Second
+
 // ends flags the end of a process, if that is known.
 func (t *track) ends() {
 	switch {
 	case t.p.Cut != "":
 		t.mark("gap", "events are missing: "+t.p.Cut)
-	case t.p.Ended:
+	case t.p.Ended, t.left:
 		t.mark("end", "stops")
+	case t.replaced && t.handed != 0 && t.last.Sub(t.handed) <= parting:
+		t.mark("end", "ends, and has handed its lease over")
 	case t.replaced:
 		t.mark("killed", "ends without a word, as a process does that is killed")
 	}
@@ -43,6 +50,7 @@ func (t *track) flag(e *leaderlease.TraceEvent) {
 	case leaderlease.TraceRaft:
 		t.raft(e)
 	case leaderlease.TraceRelease:
+		t.handed = t.last
 		t.mark("transfer", fmt.Sprintf("gives its lease up and hands over to %s", peer))
 	case leaderlease.TraceRequest, leaderlease.TraceCandidacy, leaderlease.TraceVoteOut:
 		t.election(e, peer)

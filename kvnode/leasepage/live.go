@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/leaderlease/go/leaderlease"
-	"github.com/leaderlease/go/leaderlease/leasetrace"
+	"github.com/leaderlease/go/leaderlease/detector"
 )
 
 const (
@@ -42,6 +42,9 @@ type Config struct {
 	Dial    func(member uint64) (*grpc.ClientConn, error)
 	// Votes reports whether a member does; nil means that all do.
 	Votes func(member uint64) bool
+	// Counted returns what the lease and the detector of the member have counted; nil means
+	// that nothing is shown of it.
+	Counted func() (leaderlease.Stats, detector.Stats)
 }
 
 // Live draws the leases of a cluster as they are, for as long as anybody watches; until
@@ -68,7 +71,7 @@ type show struct {
 
 	// Owned by run.
 	arrived chan heard
-	own     leasetrace.Process
+	own     owner
 	others  []*heard // in the order in which they began
 	seeds   map[leaderlease.TraceStart]knot
 	dialled map[uint64]context.CancelFunc
@@ -120,9 +123,11 @@ func (s *show) run(ctx context.Context) {
 	defer close(s.done)
 	defer s.wg.Wait()
 	defer s.cancel()
-	look, paint := time.NewTicker(redial), time.NewTicker(drawEvery)
+	s.own = owner{cfg: &s.live.cfg, counted: s.live.cfg.tally()}
+	look, paint, own := time.NewTicker(redial), time.NewTicker(drawEvery), time.NewTicker(feedEvery)
 	defer look.Stop()
 	defer paint.Stop()
+	defer own.Stop()
 	s.dial(ctx)
 	for {
 		select {
@@ -132,6 +137,8 @@ func (s *show) run(ctx context.Context) {
 			s.take(&h)
 		case <-look.C:
 			s.dial(ctx)
+		case <-own.C:
+			s.takeOwn(s.live.cfg.Now())
 		case <-paint.C:
 			s.send()
 		}
@@ -176,6 +183,10 @@ func (s *show) take(h *heard) {
 	for _, o := range s.others {
 		if o.Start == h.Start {
 			o.reading = h.reading
+			if len(o.Events) > 0 && len(h.Events) > 0 { // it may have been out of reach
+				o.notes = append(o.notes, gaps([]leaderlease.TraceEvent{o.Events[len(o.Events)-1], h.Events[0]})...)
+			}
+			o.notes = lateNotes(append(o.notes, h.notes...), o.reading.Add(-keep))
 			for i := range h.Events {
 				if n := len(o.Events); n == 0 || h.Events[i].Seq > o.Events[n-1].Seq {
 					o.Events = append(o.Events, h.Events[i])
@@ -194,16 +205,20 @@ func (s *show) take(h *heard) {
 	}
 }
 
+// takeOwn adds what this member has to say by now.
+func (s *show) takeOwn(now leaderlease.Instant) {
+	if now.Valid() {
+		s.own.notes = lateNotes(append(s.own.notes, s.own.take(now)...), now.Add(-keep))
+	}
+}
+
 // send draws for all who watch: what is new, and all that is kept for who has come.
 func (s *show) send() {
 	now := s.live.cfg.Now()
 	if _, begun := s.live.cfg.Trace.Start(); !begun || !now.Valid() {
 		return
 	}
-	known := len(s.own.Events)
-	s.own.Take(s.live.cfg.Trace)
-	s.own.Events = append(s.own.Events[:known], thin(s.own.Events[known:])...)
-	s.own.Events = since(s.own.Events, now.Add(-keep))
+	s.takeOwn(now)
 	var news, all []byte
 	s.live.mu.Lock()
 	defer s.live.mu.Unlock()
@@ -238,16 +253,17 @@ func (s *show) draw(now leaderlease.Instant, full bool) []byte {
 	if !full {
 		part = lately
 	}
-	procs := []leasetrace.Process{s.own}
+	procs := []told{s.own.told}
 	readings := []leaderlease.Instant{now}
 	for _, o := range s.others {
 		if _, is := names[o.member]; !is {
 			continue // not any more
 		}
-		procs, readings = append(procs, o.Process), append(readings, o.reading)
+		procs, readings = append(procs, o.told), append(readings, o.reading)
 	}
 	for i := range procs {
 		procs[i].Events = since(procs[i].Events, readings[i].Add(-part))
+		procs[i].notes = lateNotes(procs[i].notes, readings[i].Add(-part))
 	}
 	tracks := followAll(procs, names)
 	for i, t := range tracks {

@@ -88,11 +88,15 @@ func TestASlowWatcherIsDropped(t *testing.T) {
 
 // A feed is believed about the member that it is of, and nothing else.
 func TestParseRefuses(t *testing.T) {
+	const start = `{"trace":1,"id":"1","at":5,"duration":5}`
+	if h, err := parse([]byte(`{"reading":7}`+"\n"+start), 1); err != nil || h.reading != 7 {
+		t.Fatalf("parse() of a message = %+v, %v", h, err)
+	}
 	for name, b := range map[string][]byte{
-		"nothing": nil, "no trace": []byte("12345678what"), "no start": []byte("12345678"),
-		"no duration": []byte("12345678" + `{"trace":1,"id":"1","at":5}`),
-		"of another":  []byte("12345678" + `{"trace":1,"id":"9","at":5,"duration":5}`),
-		"of two":      []byte("12345678" + `{"trace":1,"id":"1","at":5,"duration":5}` + "\n" + `{"trace":1,"id":"1","at":6,"duration":5}`),
+		"nothing": nil, "no heading": []byte("what\n" + start), "no trace": []byte("{}\nwhat"), "no start": []byte("{}\n"),
+		"no duration": []byte("{}\n" + `{"trace":1,"id":"1","at":5}`),
+		"of another":  []byte("{}\n" + `{"trace":1,"id":"9","at":5,"duration":5}`),
+		"of two":      []byte("{}\n" + start + "\n" + `{"trace":1,"id":"1","at":6,"duration":5}`),
 	} {
 		if h, err := parse(b, 1); err == nil {
 			t.Errorf("parse(%s) = %+v, want an error", name, h)

@@ -91,7 +91,7 @@ func TestASilentMemberIsLeft(t *testing.T) {
 func TestManyProcessesOfOneMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := alone(t, new(hand))
-		s := &show{live: l, seeds: make(map[leaderlease.TraceStart]knot)}
+		s := &show{live: l, own: owner{cfg: &l.cfg}, seeds: make(map[leaderlease.TraceStart]knot)}
 		s.own.Take(l.cfg.Trace)
 		tell := func(member, at uint64) {
 			h := heard{member: member, reading: 9 * msec}

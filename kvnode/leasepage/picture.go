@@ -42,8 +42,12 @@ type Lane struct {
 	Leases   []Lease   `json:"leases"`
 	Promises []Promise `json:"promises"`
 	// Renewals are pairs: when a quorum round was sent, and when it had renewed the lease.
-	Renewals []ms   `json:"renewals"`
-	Flags    []Flag `json:"flags"`
+	Renewals []ms `json:"renewals"`
+	// Reads are how many were served until an instant, since the one before or in 100 ms
+	// at most, by path: the instant, under the lease, joined, by a round, forwarded. Traces
+	// do not tell of them.
+	Reads [][5]ms `json:"reads"`
+	Flags []Flag  `json:"flags"`
 }
 
 // Heard is a span that the events of one process tell of.
@@ -92,7 +96,11 @@ type Flag struct {
 // Draw turns traces into a picture. Processes of one member are given in the order in
 // which they ran. Names are those of members, by ID; who has none is called by its ID.
 func Draw(all []leasetrace.Process, names map[uint64]string) *Picture {
-	tracks := followAll(all, names)
+	known := make([]told, len(all))
+	for i := range all {
+		known[i].Process = all[i]
+	}
+	tracks := followAll(known, names)
 	align(tracks)
 	begin := int64(math.MaxInt64)
 	for _, t := range tracks {
@@ -102,7 +110,7 @@ func Draw(all []leasetrace.Process, names map[uint64]string) *Picture {
 	return drawn(tracks, names, begin)
 }
 
-func followAll(all []leasetrace.Process, names map[uint64]string) (tracks []*track) {
+func followAll(all []told, names map[uint64]string) (tracks []*track) {
 	newest := make(map[uint64]*track)
 	for i := range all {
 		p := &all[i]
@@ -185,7 +193,7 @@ func Judged(all []leasetrace.Process, names map[uint64]string) *Picture {
 func newLane(id uint64, names map[uint64]string) *Lane {
 	return &Lane{
 		ID: hex(id), Name: called(id, names), Heard: []Heard{}, Holds: [][2]ms{}, Leases: []Lease{},
-		Promises: []Promise{}, Renewals: []ms{}, Flags: []Flag{},
+		Promises: []Promise{}, Renewals: []ms{}, Reads: [][5]ms{}, Flags: []Flag{},
 	}
 }
 
@@ -216,6 +224,10 @@ func (t *track) draw(l *Lane) {
 	}
 	for _, at := range t.renewals {
 		l.Renewals = append(l.Renewals, t.ms(at))
+	}
+	for _, n := range t.reads {
+		r := n.Reads
+		l.Reads = append(l.Reads, [5]ms{t.ms(n.At), ms(r[leaderlease.PathLease]), ms(r[leaderlease.PathJoined]), ms(r[leaderlease.PathReadIndex]), ms(r[leaderlease.PathForwarded])})
 	}
 	for _, f := range t.flags {
 		l.Flags = append(l.Flags, Flag{t.ms(f.at), f.kind, f.text})

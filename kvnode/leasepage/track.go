@@ -11,12 +11,11 @@ import (
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
-	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // track is what the events of one process say, by its own clock.
 type track struct {
-	p           *leasetrace.Process
+	p           *told
 	names       map[uint64]string
 	first, last core.Instant
 	whole       bool // its first event is there
@@ -25,6 +24,8 @@ type track struct {
 	renewals         []core.Instant // in pairs: sent, renewed
 	flags            []mark
 	pauses           [][2]core.Instant
+	reads            []*note
+	gaps             []core.Instant                       // before which events are missing, those not yet reached
 	counts           map[uint64][]*leaderlease.TraceEvent // of grants, by term
 	incarnations     []uint64                             // of the process, as its grants show
 
@@ -33,6 +34,8 @@ type track struct {
 	promised core.Instant // the probe that the last of promises answers
 	released bool         // the next lease begins by a release
 	voters   uint64
+	handed   core.Instant // when it handed its lease over
+	left     bool         // it has said that it stops
 	said     map[string]core.Instant
 
 	axis     axis
@@ -57,7 +60,7 @@ type mark struct {
 }
 
 // follow reads the trace of a process.
-func follow(p *leasetrace.Process, names map[uint64]string) *track {
+func follow(p *told, names map[uint64]string) *track {
 	t := &track{
 		p: p, names: names, first: p.Start.At, last: p.Start.At,
 		counts: make(map[uint64][]*leaderlease.TraceEvent), said: make(map[string]core.Instant),
@@ -66,6 +69,9 @@ func follow(p *leasetrace.Process, names map[uint64]string) *track {
 		t.starts()
 	} else if i := slices.IndexFunc(p.Events, func(e leaderlease.TraceEvent) bool { return e.At.Valid() }); i >= 0 {
 		t.first, t.last = p.Events[i].At, p.Events[i].At
+	}
+	for i := range p.notes {
+		t.note(&p.notes[i])
 	}
 	for i := range p.Events {
 		t.take(&p.Events[i])
@@ -101,13 +107,21 @@ func (t *track) take(e *leaderlease.TraceEvent) {
 }
 
 // pause notes for how long nothing was said, where that says something: who holds a lease
-// probes at each tick, and a follower answers, unless nobody leads for a while.
+// probes at each tick, and a follower answers, unless nobody leads for a while. Where events
+// are missing it is not known.
 func (t *track) pause(at core.Instant) {
+	missing := false
+	for len(t.gaps) > 0 && t.gaps[0] <= at {
+		missing = missing || t.gaps[0] > t.last
+		t.gaps = t.gaps[1:]
+	}
 	usual := 10 * t.p.Start.Duration
 	if t.held {
 		usual = t.p.Start.Duration
 	}
-	if quiet := at.Sub(t.last); quiet > usual {
+	if quiet := at.Sub(t.last); missing {
+		t.pauses = append(t.pauses, [2]core.Instant{t.last, at})
+	} else if quiet > usual {
 		t.mark("paused", fmt.Sprintf("says nothing for %v, as one that is paused", quiet.Round(time.Millisecond)))
 		t.pauses = append(t.pauses, [2]core.Instant{t.last, at})
 	}

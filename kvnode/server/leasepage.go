@@ -6,6 +6,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/leaderlease/go/kvnode/leasepage"
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/detector"
 )
 
 // newLeases returns what draws the leases of this cluster, nil if that is turned off.
@@ -21,6 +23,7 @@ func (s *Server) newLeases() *leasepage.Live {
 			m := s.node.Store().Members().ByID[id]
 			return s.api.Dial(&m)
 		},
+		Counted: func() (leaderlease.Stats, detector.Stats) { return s.node.Lease().Stats(), s.node.Suspicions() },
 	})
 }
 

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/leasepage"
 )
 
@@ -68,6 +70,28 @@ func TestLeasePageShowsAllMembers(t *testing.T) {
 	if _, err := io.Copy(io.Discard, lines); err != nil {
 		t.Errorf("the stream of a member that stops ends with %v, want its end", err)
 	}
+}
+
+// A member that stops says so to the others' pages, and is not taken for one that was
+// killed. What it has served before is shown.
+func TestLeasePageTellsWhoStopsAndReads(t *testing.T) {
+	all := trio(t)
+	_, others := leader(t, all)
+	r := watchLeases(t, others[0])
+	lines := bufio.NewReader(r.Body)
+	name := others[1].cfg.Node.Name
+	until(t, "reads of another member are shown", func() bool {
+		if _, err := others[1].node.Read(t.Context(), kvnode.ReadLease); err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(next(t, lines).Lanes, func(l *leasepage.Lane) bool { return l.Name == name && len(l.Reads) > 0 })
+	})
+	stop(t, others[1])
+	until(t, "it is shown that it has stopped", func() bool {
+		return slices.ContainsFunc(next(t, lines).Lanes, func(l *leasepage.Lane) bool {
+			return l.Name == name && slices.ContainsFunc(l.Flags, func(f leasepage.Flag) bool { return f.Kind == "end" })
+		})
+	})
 }
 
 // What the page is served with keeps what is not its own from running, and it is for

@@ -106,6 +106,7 @@ function drawLane(lane, i) {
   for (const p of lane.promises) bar(p.from, p.end, top + 64, 12, colour(indexOf(p.to)), 0.55);
   for (const l of lane.leases) drawLease(l, top + 27, 30, colour(i));
   drawRenewals(lane, top + 27, 30);
+  drawReads(lane, top + 80);
   drawFlags(lane, top + 15, i);
   drawName(lane, top, i);
 }
@@ -162,8 +163,25 @@ function drawRenewals(lane, top, height) {
   pen.globalAlpha = 1;
 }
 
+// paths of reads have a row of dots each, which are as large as there are digits in how many.
+const paths = [["under the lease", "m2"], ["joined to a renewal", "m0"], ["by a round", "m1"], ["by way of the leader", "m3"]];
+
+function drawReads(lane, top) {
+  paths.forEach(([, ink], path) => {
+    let last = gutter - 1;
+    pen.fillStyle = paint[ink];
+    for (const r of lane.reads) {
+      const n = r[path + 1], px = Math.round(x(r[0]));
+      if (!n || px <= last || px > width) continue; // one dot a pixel is enough
+      last = px;
+      const size = Math.min(5, 2 + Math.ceil(Math.log10(n + 1)));
+      pen.fillRect(px - size / 2, top + 4 * path - size / 2, size, size);
+    }
+  });
+}
+
 // signs are told apart by shape. Where there is no room for all, the first here are shown.
-const signs = { elected: "▲", killed: "✖", paused: "‖", transfer: "⇢", start: "▸", end: "■", asked: "⇠", down: "▽", lost: "○", clock: "◷", disk: "▤", voters: "±", gap: "…", refused: "✋", asks: "?" };
+const signs = { elected: "▲", killed: "✖", suspects: "†", false: "✓", paused: "‖", transfer: "⇢", start: "▸", end: "■", asked: "⇠", down: "▽", lost: "○", clock: "◷", disk: "▤", voters: "±", gap: "…", refused: "✋", asks: "?" };
 const ranks = Object.keys(signs);
 
 function drawFlags(lane, py, i) {

@@ -40,6 +40,7 @@ function join(lane, old, cut, forget) {
     lane[list] = rest.concat(lane[list]);
   }
   lane.flags = old.flags.filter((f) => f.at < cut && f.at > forget).concat(lane.flags.filter((f) => f.at >= cut));
+  lane.reads = old.reads.filter((r) => r[0] < cut && r[0] > forget).concat(lane.reads.filter((r) => r[0] >= cut));
   lane.holds = old.holds.filter((h) => h[0] < cut).concat(lane.holds.filter((h) => h[0] >= cut));
   const kept = old.renewals;
   let n = 0;
@@ -77,6 +78,7 @@ function mayHold(lane, t) {
 }
 
 const heardAt = (lane, t) => lane.heard.some((h) => h.from <= t && t <= h.to);
+const readsAt = (lane, t) => lane.reads.find((r) => r[0] - 100 < t && t <= r[0]);
 const spanAt = (list, t) => list.findLast((s) => s.from <= t && t < s.end);
 const holdAt = (lane, t) => lane.holds.find((h) => h[0] <= t && t < h[1]);
 

@@ -65,6 +65,8 @@ function numbers(lane, t) {
     if (r) all.push(`renewed by a round sent ${lasting(t - r.sent)} before, in ${lasting(r.renewed - r.sent)}`);
   }
   if (p) all.push(`has promised ${nameOf(p.to)} to help nobody else for ${lasting(p.end - t)} more`);
+  const reads = readsAt(lane, t);
+  if (reads) all.push(`reads in 0.1 s: ${paths.map(([name], i) => reads[i + 1] && `${reads[i + 1]} ${name}`).filter(Boolean).join(", ")}`);
   if (h) all.push(`restart hold for ${lasting(h[1] - t)} more`);
   if (!heardAt(lane, t)) all.push("not heard");
   return all.slice(0, 9);

@@ -1,0 +1,201 @@
+package leasepage
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/detector"
+)
+
+// shows draws processes with their notes.
+func shows(all ...told) *Picture {
+	tracks := followAll(all, names)
+	align(tracks)
+	return drawn(tracks, names, 0)
+}
+
+func kindsOf(l *Lane) (kinds []string) {
+	for _, f := range l.Flags {
+		kinds = append(kinds, f.Kind)
+	}
+	return kinds
+}
+
+// again is the member's next process.
+func again(t *teller, at int) told {
+	next := newTeller(t.Start.ID, 0, 0, at)
+	next.says(at+1, leaderlease.TraceEvent{Kind: leaderlease.TraceVoters})
+	return told{Process: next.Process}
+}
+
+// Who was killed has said nothing before. Who stops says so, and who resigns hands its
+// lease over last of all.
+func TestWhoIsKilled(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		do   func(p *told, old *teller)
+		want string
+	}{
+		{"it was killed", func(*told, *teller) {}, "killed"},
+		{"it has said that it stops", func(p *told, old *teller) { p.notes = []note{{At: old.clock(300), Leaves: true}} }, "end"},
+		{"its trace has an end", func(p *told, _ *teller) { p.Ended = true }, "end"},
+		{"it handed over last", func(p *told, old *teller) {
+			old.says(300, leaderlease.TraceEvent{Kind: leaderlease.TraceRelease, Peer: 2, Term: 2})
+			old.says(1300, leaderlease.TraceEvent{Kind: leaderlease.TraceVoters})
+			p.Process = old.Process
+		}, "end"},
+		{"it handed over long before", func(p *told, old *teller) {
+			old.says(300, leaderlease.TraceEvent{Kind: leaderlease.TraceRelease, Peer: 2, Term: 2})
+			old.says(1301, leaderlease.TraceEvent{Kind: leaderlease.TraceVoters})
+			p.Process = old.Process
+		}, "killed"},
+	} {
+		old := newTeller(1, 0, 0, 10)
+		old.leads(100, 2)
+		old.renews(110, 2)
+		p := told{Process: old.Process}
+		tc.do(&p, old)
+		if got := kindsOf(shows(p, again(old, 5000)).Lanes[0]); slices.Contains(got, "killed") != (tc.want == "killed") || !slices.Contains(got, tc.want) {
+			t.Errorf("%s: the flags are %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}
+
+// Where events are missing nobody knows whether the member was paused, and it is not heard
+// there. One that is silent was paused.
+func TestLostEventsAreNoPause(t *testing.T) {
+	for _, lost := range []uint64{0, 7} {
+		old := newTeller(1, 0, 0, 10)
+		old.leads(100, 2)
+		old.renews(110, 2)
+		old.renews(1500, 2)
+		for i := range old.Events[2:] {
+			old.Events[2+i].Seq += lost
+		}
+		p := told{Process: old.Process, notes: gaps(old.Events)}
+		lane := shows(p).Lanes[0]
+		got := kindsOf(lane)
+		if slices.Contains(got, "gap") != (lost > 0) || slices.Contains(got, "paused") != (lost == 0) || len(lane.Heard) != 2 {
+			t.Errorf("with %d events lost the flags are %q, and it is heard in %+v, want it in two parts", lost, got, lane.Heard)
+		}
+	}
+}
+
+// What is counted is told once, as the difference to before.
+func TestNotesTellWhatIsNew(t *testing.T) {
+	var before, now tally
+	if got := now.since(&before, 5); got != nil {
+		t.Errorf("nothing was counted, and %+v is noted", got)
+	}
+	before.lease.Reads[leaderlease.PathLease], before.leader.FalseAlarms = 10, 1
+	now.lease.Reads[leaderlease.PathLease], now.lease.Reads[leaderlease.PathForwarded] = 13, 2
+	now.leader.Hints[detector.LearntSilence], now.leader.FalseAlarms = 1, 2
+	got := now.since(&before, 5)
+	want := note{At: 5, Reads: reads{leaderlease.PathLease: 3, leaderlease.PathForwarded: 2}, FalseAlarms: 1}
+	want.Hints[detector.LearntSilence] = 1
+	if len(got) != 1 || got[0] != want {
+		t.Errorf("since() = %+v, want %+v", got, want)
+	}
+	now = tally{} // ResetStats
+	now.lease.Reads[leaderlease.PathLease] = 4
+	if got := now.since(&before, 6); len(got) != 1 || got[0].Reads[leaderlease.PathLease] != 4 {
+		t.Errorf("since() after a reset = %+v, want 4 reads", got)
+	}
+}
+
+// Notes are shown where they belong.
+func TestNotesAreDrawn(t *testing.T) {
+	old := newTeller(1, 0, 0, 10)
+	old.renews(100, 2)
+	n := note{At: old.clock(50), Reads: reads{0, 1, 2, 3, 4}, FalseAlarms: 1}
+	n.Hints[detector.Hint] = 1
+	lane := shows(told{Process: old.Process, notes: []note{n}}).Lanes[0]
+	if want := [][5]ms{{50, 1, 2, 3, 4}}; !slices.Equal(lane.Reads, want) {
+		t.Errorf("the reads are %v, want %v", lane.Reads, want)
+	}
+	for _, f := range lane.Flags[1:3] {
+		if f.At != 50 || f.Kind != "suspects" && f.Kind != "false" {
+			t.Errorf("there is the flag %+v, want a suspicion and its end, at 50", f)
+		}
+	}
+}
+
+// What is noted is bounded, by time and by number.
+func TestNotesAreBounded(t *testing.T) {
+	if n := len(lateNotes(make([]note, 3*maxNotes), 0)); n != maxNotes {
+		t.Errorf("%d notes are kept, want %d", n, maxNotes)
+	}
+	if got := lateNotes([]note{{At: 5}, {At: 6}}, 6); len(got) != 1 || got[0].At != 6 {
+		t.Errorf("since 6 there are %+v, want one", got)
+	}
+}
+
+// A member that was out of reach for longer than its ring lasts has a gap.
+func TestWhoComesBackHasAGap(t *testing.T) {
+	var s show
+	tell := func(seqs ...uint64) {
+		h := heard{member: 2, reading: 9 * msec}
+		h.Start = leaderlease.TraceStart{ID: 2}
+		for _, seq := range seqs {
+			h.Events = append(h.Events, leaderlease.TraceEvent{Seq: seq, At: leaderlease.Instant(seq) * msec})
+		}
+		s.take(&h)
+	}
+	tell(1, 2)
+	tell(2, 3)
+	if got := s.others[0].notes; len(got) != 0 {
+		t.Errorf("nothing is missing, and %+v is noted", got)
+	}
+	tell(7, 8)
+	if got := s.others[0].notes; len(got) != 1 || got[0] != (note{At: 7 * msec, Lost: 3}) {
+		t.Errorf("events 4 to 6 are missing, and %+v is noted", got)
+	}
+}
+
+// A feed ends with a word if it is the member that ends, and without where its reader does.
+func TestAFeedSaysThatItsMemberStops(t *testing.T) {
+	for cause, want := range map[error]bool{rpctypes.ErrGRPCStopped: true, context.Canceled: false} {
+		synctest.Test(t, func(t *testing.T) {
+			l := alone(t, new(hand))
+			ctx, cancel := context.WithCancelCause(t.Context())
+			var last heard
+			messages := 0
+			err := l.feed(ctx, func(b []byte) (err error) {
+				if messages++; messages == 3 {
+					cancel(cause)
+				}
+				last, err = parse(b, 1)
+				return err
+			})
+			left := len(last.notes) == 1 && last.notes[0].Leaves
+			if err != nil || left != want || last.reading != 7*msec {
+				t.Errorf("a feed that %v has ended is %v, its last message %+v, want a word: %v", cause, err, last, want)
+			}
+		})
+	}
+}
+
+// What the member itself serves is shown, too.
+func TestOwnReadsAreNoted(t *testing.T) {
+	l := alone(t, new(hand))
+	var stats leaderlease.Stats
+	l.cfg.Counted = func() (leaderlease.Stats, detector.Stats) {
+		stats.Reads[leaderlease.PathJoined] += 2
+		return stats, detector.Stats{}
+	}
+	s := &show{live: l, own: owner{cfg: &l.cfg, counted: l.cfg.tally()}}
+	s.takeOwn(7 * msec)
+	if got := s.own.notes; len(got) != 1 || got[0].Reads[leaderlease.PathJoined] != 2 {
+		t.Errorf("%+v is noted, want two reads", got)
+	}
+	s.takeOwn(core.Instant(0)) // the clock cannot be read
+	if len(s.own.notes) != 1 {
+		t.Error("something is noted at no instant")
+	}
+}
