@@ -166,7 +166,7 @@ var floods = []Mutant{
 		Rule: "floods", Name: "the wait for answers outlasts its connection", Pkg: floodPkg, Test: "^TestCloseEndsTheWaitForAnswers$",
 		File: "kvnode/server/floodgate/writer.go",
 		Old:  "\t\t<-c.pen\n\t\treturn nil\n\tcase <-c.closed:\n\t\treturn net.ErrClosed\n",
-		New:  "\t\t<-c.pen\n\t\treturn nil\n",
+		New:  "\t\t<-c.pen\n\t\treturn nil\n\tcase <-chan struct{}(nil):\n\t\treturn net.ErrClosed\n",
 	},
 	{
 		Rule: "floods", Name: "each connection has an allowance of its own", Pkg: floodPkg, Test: "^TestConnectionsShareOneAllowance$",
