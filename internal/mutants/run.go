@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -142,9 +143,15 @@ func directed(ctx context.Context, m Mutant, overlay, dir string) (outcome, erro
 	o := outcome{ran: true, caught: err != nil, detail: "by " + m.Test}
 	if found := violation.FindStringSubmatch(out); found != nil {
 		o.detail += fmt.Sprintf(", seed %s, oracle %s", found[1], found[2])
+	} else if all := complaint.FindAllString(out, -1); all != nil {
+		o.detail += ": " + strings.Join(slices.Compact([]string{all[0], all[len(all)-1]}), " ... ")
 	}
 	return o, ctx.Err()
 }
+
+// complaint is a line that a failed test says. The first or the last mostly says why,
+// and so whether it is the bug that was noticed.
+var complaint = regexp.MustCompile(`(?m)\b(\w+\.go:\d+: .*|panic: .*)$`)
 
 // violation is the line that the simulator prints for what it has found.
 var violation = regexp.MustCompile(`VIOLATION seed=(\d+) oracle=(\S+)`)
