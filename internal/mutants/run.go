@@ -117,10 +117,10 @@ func plant(m Mutant, dir string) (overlay string, err error) {
 }
 
 // compile builds the test binary of pkg, so that a mutant that does not compile
-// is not taken for one that was caught.
+// is not taken for one that was caught. Nobody debugs it.
 func compile(ctx context.Context, pkg, overlay, dir string) (binary string, err error) {
 	binary = filepath.Join(dir, "mutant.test")
-	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w -buildid=", "-overlay", overlay, "-o", binary, pkg).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-gcflags=./...=-dwarf=false", "-ldflags=-s -w -buildid=", "-overlay", overlay, "-o", binary, pkg).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("does not compile: %w\n%s", err, out)
 	}
@@ -128,7 +128,14 @@ func compile(ctx context.Context, pkg, overlay, dir string) (binary string, err 
 }
 
 func directed(ctx context.Context, m Mutant, overlay, dir string) (outcome, error) {
-	binary, err := compile(ctx, m.Pkg, overlay, dir)
+	narrow, err := narrowed(m, overlay, dir)
+	if err != nil {
+		return outcome{}, err
+	}
+	binary, err := compile(ctx, m.Pkg, narrow, dir)
+	if err != nil { // one test may call another
+		binary, err = compile(ctx, m.Pkg, overlay, dir)
+	}
 	if err != nil {
 		return outcome{}, err
 	}
