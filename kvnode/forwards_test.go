@@ -278,12 +278,19 @@ func TestALeaderOfALaterTermIsAnotherOne(t *testing.T) {
 		if follower.Leader() != leader.ID() {
 			t.Fatal("the follower has noticed")
 		}
+		changed := follower.LeaderChanged()
 		for _, n := range []*Node{leader, other} {
 			c.net.Reset(n.Name(), follower.Name())
 		}
 		c.net.Heal(leader.Name(), follower.Name())
 		if err := <-done; !errors.Is(err, ErrLeaderChanged) || time.Since(begun) > 2*time.Second {
 			t.Errorf("put that the connection took along, and the leader leads again = %v after %v, want ErrLeaderChanged at once", err, time.Since(begun))
+		}
+		synctest.Wait()
+		select {
+		case <-changed:
+		default:
+			t.Error("LeaderChanged() is open, want it closed as each reign ends")
 		}
 	})
 }

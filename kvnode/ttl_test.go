@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -241,9 +242,9 @@ func TestALeaderThatSleptRevokesNothing(t *testing.T) {
 	})
 }
 
-// A revocation that lay in the queue of a leader while it was deposed reaches the
-// next one, and is dropped.
-func TestARevocationDoesNotOutliveItsTerm(t *testing.T) {
+// What only a leader may do, and lay in its queue while it was deposed, reaches the
+// next one, and is dropped: a revocation, a compaction.
+func TestFencedWorkDoesNotOutliveItsTerm(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		old := c.leader()
 		term := old.Term()
@@ -253,21 +254,24 @@ func TestARevocationDoesNotOutliveItsTerm(t *testing.T) {
 		for old.Leader() == old.ID() {
 			time.Sleep(50 * time.Millisecond)
 		}
-		type outcome struct {
-			res store.Result
-			err error
-		}
-		done := make(chan outcome, 1)
 		l, _ := old.Store().TTLLease(1)
-		go func() {
+		var all sync.WaitGroup
+		fenced := func(what string, res store.Result, err error) {
+			if err != nil || !errors.Is(res.Err, store.ErrFenced) {
+				t.Errorf("a %s of the old term = %+v, %v, want %v", what, res, err, store.ErrFenced)
+			}
+		}
+		all.Go(func() {
 			res, err := ttlMember{old}.ProposeFenced(t.Context(), term, &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}}, []uint64{l.Grant})
-			done <- outcome{res, err}
-		}()
+			fenced("revocation", res, err)
+		})
+		all.Go(func() {
+			res, err := old.ProposeFenced(t.Context(), term, &pb.InternalRaftRequest{Compaction: &pb.CompactionRequest{Revision: 1}})
+			fenced("compaction", res, err)
+		})
 		synctest.Wait()
 		c.net.HealAll()
-		if o := <-done; o.err != nil || !errors.Is(o.res.Err, store.ErrFenced) {
-			t.Errorf("ProposeFenced(old term) = %+v, %v, want %v", o.res, o.err, store.ErrFenced)
-		}
+		all.Wait()
 		for _, n := range c.nodes {
 			c.wantAlive(n, 1, true)
 		}

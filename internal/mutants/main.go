@@ -166,17 +166,21 @@ func tableNames() string {
 func runAll(ctx context.Context, o options) (bad int) {
 	run := 0
 	start := time.Now()
-	for _, m := range o.mutants() {
-		if !o.picks(m) {
-			continue
-		}
+	all := slices.DeleteFunc(o.mutants(), func(m Mutant) bool { return !o.picks(m) })
+	batches, err := o.batches(ctx, all)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		return 1
+	}
+	defer batches.remove()
+	for _, m := range all {
 		run++
 		if o.list || m.Equivalent != "" {
 			fmt.Printf("%-8s %-60s %s\n", m.Rule, m.Name, describe(m))
 			continue
 		}
 		begun := time.Now()
-		v := runMutant(ctx, m, o)
+		v := runMutant(ctx, m, batches.of[m.Pkg], o)
 		fmt.Printf("%-8s %-60s %s (%.1fs)\n", m.Rule, m.Name, v, time.Since(begun).Seconds())
 		if !v.caught() {
 			bad++

@@ -7,19 +7,24 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 )
 
 // topLevel matches how a function begins that go test runs.
 var topLevel = regexp.MustCompile(`(?m)^func ((?:Test|Benchmark|Fuzz|Example)(?:[^\Wa-z]\w*)?)\(`)
 
-// narrowed returns an overlay in which the tests of m.Pkg that m does not name are
-// generic functions. They are checked as ever, but no code is made of them: a package
+var word = regexp.MustCompile(`\w+`)
+
+// narrowed returns an overlay in which those tests of their package that no mutant of all
+// names are generic functions. They are checked as ever, but no code is made of them: a package
 // with long tests compiles in half the time.
-func narrowed(m Mutant, overlay, dir string) (string, error) {
-	pattern, _, _ := strings.Cut(m.Test, "/")
-	named, err := regexp.Compile(pattern + "|^TestMain$")
+func narrowed(all []Mutant, overlay, dir string) (string, error) {
+	patterns := "^TestMain$"
+	for _, m := range all {
+		pattern, _, _ := strings.Cut(m.Test, "/")
+		patterns += "|" + pattern
+	}
+	named, err := regexp.Compile(patterns)
 	if err != nil {
 		return "", err
 	}
@@ -28,19 +33,27 @@ func narrowed(m Mutant, overlay, dir string) (string, error) {
 	if err := errors.Join(err, json.Unmarshal(b, &o)); err != nil {
 		return "", err
 	}
-	files, err := filepath.Glob(filepath.Join(m.Pkg, "*_test.go"))
-	for i, file := range files {
+	files, err := filepath.Glob(filepath.Join(all[0].Pkg, "*_test.go"))
+	texts, times := make(map[string]string), make(map[string]int)
+	for _, file := range files {
 		path, absErr := filepath.Abs(file)
 		source, readErr := os.ReadFile(cmp.Or(o.Replace[path], path))
-		text := topLevel.ReplaceAllStringFunc(string(source), func(begin string) string {
+		err = errors.Join(err, absErr, readErr)
+		texts[path] = string(source)
+		for _, w := range word.FindAllString(texts[path], -1) {
+			times[w]++
+		}
+	}
+	for path, text := range texts {
+		text = topLevel.ReplaceAllStringFunc(text, func(begin string) string {
 			name := topLevel.FindStringSubmatch(begin)[1]
-			if named.MatchString(name) {
+			if named.MatchString(name) || times[name] > 1 { // others may call it
 				return begin
 			}
 			return "func leftOut" + name + "[_ any]("
 		})
-		o.Replace[path] = filepath.Join(dir, strconv.Itoa(i)+"_narrow_test.go")
-		err = errors.Join(err, absErr, readErr, os.WriteFile(o.Replace[path], []byte(text), 0o600))
+		o.Replace[path] = filepath.Join(dir, "narrow_"+filepath.Base(path))
+		err = errors.Join(err, os.WriteFile(o.Replace[path], []byte(text), 0o600))
 	}
 	b, jsonErr := json.Marshal(o)
 	overlay = filepath.Join(dir, "narrow.json")

@@ -19,7 +19,7 @@ func TestNarrow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	made, err := narrowed(Mutant{Pkg: pkg, Test: "^TestA$/^one$"}, overlay, dir)
+	made, err := narrowed([]Mutant{{Pkg: pkg, Test: "^TestA$/^one$"}}, overlay, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,7 +60,7 @@ func (v verdict) String() string {
 }
 
 // runMutant plants m and runs the tests that must notice.
-func runMutant(ctx context.Context, m Mutant, o options) (v verdict) {
+func runMutant(ctx context.Context, m Mutant, b batch, o options) (v verdict) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
 		return verdict{err: err}
@@ -71,7 +71,7 @@ func runMutant(ctx context.Context, m Mutant, o options) (v verdict) {
 		return verdict{err: err}
 	}
 	if m.Test != "" && o.directed {
-		v.directed, v.err = directed(ctx, m, overlay, dir)
+		v.directed, v.err = directed(ctx, m, b, overlay, dir)
 	}
 	if v.err == nil && m.Sim && o.sim {
 		v.sim, v.err = simulated(ctx, overlay, dir, o.seeds)
@@ -118,32 +118,38 @@ func plant(m Mutant, dir string) (overlay string, err error) {
 
 // compile builds the test binary of pkg, so that a mutant that does not compile
 // is not taken for one that was caught. Nobody debugs it.
-func compile(ctx context.Context, pkg, overlay, dir string) (binary string, err error) {
+func compile(ctx context.Context, pkg, overlay, dir string, flags ...string) (binary string, err error) {
 	binary = filepath.Join(dir, "mutant.test")
-	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-gcflags=./...=-dwarf=false", "-ldflags=-s -w -buildid=", "-overlay", overlay, "-o", binary, pkg).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-gcflags=./...=-dwarf=false"+strings.Join(flags, ""), "-ldflags=-s -w -buildid=", "-overlay", overlay, "-o", binary, pkg).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("does not compile: %w\n%s", err, out)
 	}
 	return binary, nil
 }
 
-func directed(ctx context.Context, m Mutant, overlay, dir string) (outcome, error) {
-	narrow, err := narrowed(m, overlay, dir)
+// directed runs the test that is named for m, in b if that has it, or else alone.
+func directed(ctx context.Context, m Mutant, b batch, overlay, dir string) (outcome, error) {
+	n, ok := b.numbers[m.key()]
+	if ok {
+		return tried(ctx, m, b.binary, fmt.Sprintf("%s=%d", chosen, n))
+	}
+	narrow, err := narrowed([]Mutant{m}, overlay, dir)
 	if err != nil {
 		return outcome{}, err
 	}
 	binary, err := compile(ctx, m.Pkg, narrow, dir)
-	if err != nil { // one test may call another
-		binary, err = compile(ctx, m.Pkg, overlay, dir)
-	}
 	if err != nil {
 		return outcome{}, err
 	}
+	return tried(ctx, m, binary)
+}
+
+func tried(ctx context.Context, m Mutant, binary string, env ...string) (outcome, error) {
 	args := []string{"-test.run", m.Test, "-test.timeout", "2m"}
 	if m.Model {
 		args = append(args, "-rapid.nofailfile", "-rapid.shrinktime=0s")
 	}
-	out, err := run(ctx, m.Pkg, binary, args...)
+	out, err := runIn(ctx, env, m.Pkg, binary, args...)
 	if strings.Contains(out, "no tests to run") {
 		return outcome{}, fmt.Errorf("%s has no test %s", m.Pkg, m.Test)
 	}
@@ -182,8 +188,12 @@ func simulated(ctx context.Context, overlay, dir string, seeds int) (outcome, er
 
 // run runs a test binary where go test would: in the package's directory.
 func run(ctx context.Context, pkg, binary string, args ...string) (string, error) {
+	return runIn(ctx, nil, pkg, binary, args...)
+}
+
+func runIn(ctx context.Context, env []string, pkg, binary string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Dir = pkg
+	cmd.Dir, cmd.Env = pkg, append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

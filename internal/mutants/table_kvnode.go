@@ -100,7 +100,7 @@ var members = []Mutant{
 		New:  "\tcase c.Fence > term:\n",
 	},
 	{
-		Rule: "apply", Name: "a proposal's term is not on it", Pkg: nodePkg, Test: "^TestARevocationDoesNotOutliveItsTerm$",
+		Rule: "apply", Name: "a proposal's term is not on it", Pkg: nodePkg, Test: "^TestFencedWorkDoesNotOutliveItsTerm$",
 		File: "kvnode/propose.go",
 		Old:  "&store.Command{Fence: term, Request: r}",
 		New:  "&store.Command{Request: r}",

@@ -41,7 +41,13 @@ var proposals = []Mutant{
 		New:  "",
 	},
 	{
-		Rule: "proposals", Name: "the same leader in a later term is taken for the old one", Pkg: nodePkg, Test: "^TestALeaderOfALaterTermIsAnotherOne$",
+		Rule: "proposals", Name: "who waits for a leader of a former term waits for the same one of a later term", Pkg: nodePkg, Test: "^TestALeaderOfALaterTermIsAnotherOne$",
+		File: "kvnode/failover.go",
+		Old:  "\tif now == old || ",
+		New:  "\tif lead == old.leader || ",
+	},
+	{
+		Rule: "proposals", Name: "nobody is told that the same leader leads in a later term", Pkg: nodePkg, Test: "^TestALeaderOfALaterTermIsAnotherOne$",
 		File: "kvnode/ready.go",
 		Old:  "\tif lead != l.Leader() || lead != raft.None && l.Term() != was {\n",
 		New:  "\tif _ = was; lead != l.Leader() {\n",

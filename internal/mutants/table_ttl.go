@@ -98,7 +98,7 @@ var ttls = []Mutant{
 		New:  "\tcase false:\n",
 	},
 	{
-		Rule: "revoke", Name: "a revocation is not bound to its term", Pkg: nodePkg, Test: "^TestARevocationDoesNotOutliveItsTerm$",
+		Rule: "revoke", Name: "a revocation is not bound to its term", Pkg: nodePkg, Test: "^TestFencedWorkDoesNotOutliveItsTerm$",
 		File: "kvnode/ttl.go",
 		Old:  "&store.Command{Fence: term, ",
 		New:  "&store.Command{",
