@@ -2,6 +2,7 @@ package kvnode
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -50,18 +51,30 @@ func TestAProvenLossIsKept(t *testing.T) {
 	})
 }
 
-// So is one that a heartbeat has proven it to.
+// So is one that a heartbeat has proven it to, if a member has sent that.
 func TestALossProvenByAHeartbeatIsKept(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		leader := c.leader()
-		f := c.followers(leader)[0]
-		beyond := &raftpb.Message{
-			Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(leader.Term()), Commit: new(f.last.Load() + 100),
-		}
-		f.calls.put(func(*raftLoop) { f.loop.step(beyond) })
-		wantLost(t, f, time.Second)
-		c.wantNoStart(f.Name(), f.Err())
-	})
+	for _, member := range []bool{true, false} {
+		t.Run(fmt.Sprintf("member=%t", member), func(t *testing.T) {
+			inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+				leader := c.leader()
+				f := c.followers(leader)[0]
+				from := leader.ID()
+				if !member {
+					from = 99 // others vouch for it, and it is not registered yet
+				}
+				beyond := &raftpb.Message{
+					Type: raftpb.MsgHeartbeat.Enum(), From: new(from), To: new(f.ID()), Term: new(leader.Term()), Commit: new(f.last.Load() + 100),
+				}
+				f.calls.put(func(*raftLoop) { f.loop.step(beyond) })
+				wantLost(t, f, time.Second)
+				if member {
+					c.wantNoStart(f.Name(), f.Err())
+				} else {
+					c.start(f.Name())
+				}
+			})
+		})
+	}
 }
 
 // Whoever is not a member ends none.
@@ -78,8 +91,8 @@ func TestARefusalByAStrangerIsNothing(t *testing.T) {
 	})
 }
 
-// A refusal ends a member for good only if it comes from another one of the cluster, and
-// names what this one sees itself that it has not.
+// A refusal ends a member for good only if it names what this one sees itself that it
+// has not.
 func TestARefusalThatProvesNothingIsNotKept(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

@@ -254,7 +254,7 @@ var recovery = []Mutant{
 		New:  "\n",
 	},
 	{
-		Rule: "set back", Name: "the word of who is no member is noted", Pkg: nodePkg, Test: "^TestARefusalThatProvesNothingIsNotKept$",
+		Rule: "set back", Name: "the word of who is no member is noted", Pkg: nodePkg, Test: "^TestALossProvenByAHeartbeatIsKept$",
 		File: "kvnode/setback.go",
 		Old:  "\tif !proven || !slices",
 		New:  "\tif !proven || false && !slices",
