@@ -120,7 +120,7 @@ var stores = []Mutant{
 		New:  "\ts.state.Store(st)\n\treturn st, c, staged.Install()\n",
 	},
 	{
-		Rule: "storage", Name: "a snapshot is restored without a check for damage", Pkg: storeSim, Test: "^TestSimulation$",
+		Rule: "storage", Name: "a snapshot is restored without a check for damage", Pkg: storePkg, Test: "^TestOpenRefusesWhatIsNotOurs$",
 		File: "kvnode/store/load.go",
 		Old:  "\tif l.records != m.Records || l.sum != m.Sum {\n",
 		New:  "\tif false {\n",
