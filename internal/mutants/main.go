@@ -167,12 +167,12 @@ func runAll(ctx context.Context, o options) (bad int) {
 	run := 0
 	start := time.Now()
 	all := slices.DeleteFunc(o.mutants(), func(m Mutant) bool { return !o.picks(m) })
-	batches, err := o.batches(ctx, all)
+	shared, err := o.batches(ctx, all)
+	defer shared.remove()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		return 1
 	}
-	defer batches.remove()
 	for _, m := range all {
 		run++
 		if o.list || m.Equivalent != "" {
@@ -180,7 +180,7 @@ func runAll(ctx context.Context, o options) (bad int) {
 			continue
 		}
 		begun := time.Now()
-		v := runMutant(ctx, m, batches.of[m.Pkg], o)
+		v := runMutant(ctx, m, shared.of[m.Pkg], o)
 		fmt.Printf("%-8s %-60s %s (%.1fs)\n", m.Rule, m.Name, v, time.Since(begun).Seconds())
 		if !v.caught() {
 			bad++

@@ -157,7 +157,7 @@ func tried(ctx context.Context, m Mutant, binary string, env ...string) (outcome
 	if found := violation.FindStringSubmatch(out); found != nil {
 		o.detail += fmt.Sprintf(", seed %s, oracle %s", found[1], found[2])
 	} else if all := complaint.FindAllString(out, -1); all != nil {
-		o.detail += ": " + strings.Join(slices.Compact([]string{all[0], all[len(all)-1]}), " ... ")
+		o.detail += fmt.Sprintf(": %.200s", strings.Join(slices.Compact([]string{all[0], all[len(all)-1]}), " ... "))
 	}
 	return o, ctx.Err()
 }
