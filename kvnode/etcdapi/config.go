@@ -7,11 +7,11 @@ import (
 	"math"
 	"time"
 
-	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/leaderlease/go/internal/faults"
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/etcdapi/callmetrics"
 )
 
 // Version is the version of etcd whose API this is. Clients parse it.
@@ -81,7 +81,7 @@ type Config struct {
 	// for what only the leader can answer. Default: plain text.
 	LeaderDial []grpc.DialOption
 	// Metrics counts requests if it is set. The caller registers it.
-	Metrics *grpcprom.ServerMetrics
+	Metrics *callmetrics.Metrics
 	// Logger receives panics, snapshots and alarms, never reads. Default: none.
 	Logger *slog.Logger
 }

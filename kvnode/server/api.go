@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 
-	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -17,13 +16,14 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/leaderlease/go/kvnode/etcdapi"
+	"github.com/leaderlease/go/kvnode/etcdapi/callmetrics"
 	"github.com/leaderlease/go/kvnode/etcdapi/concurrency"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
 // build makes everything that serves, on a node that runs.
 func (s *Server) build() (err error) {
-	requests := s.requestMetrics()
+	requests := callmetrics.New(s.cfg.ExtensiveMetrics)
 	api := s.cfg.API
 	api.NodeVersion, api.WaitingMethods, api.Metrics = Version(), concurrency.Waiting, requests
 	if s.certs.client != nil {
@@ -51,13 +51,6 @@ func (s *Server) build() (err error) {
 	s.api.Register(s.grpc)
 	s.registry, err = s.newRegistry(requests)
 	return err
-}
-
-func (s *Server) requestMetrics() *grpcprom.ServerMetrics {
-	if s.cfg.ExtensiveMetrics {
-		return grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram())
-	}
-	return grpcprom.NewServerMetrics()
 }
 
 // grpcOptions are the API's, then what the configuration says otherwise.
