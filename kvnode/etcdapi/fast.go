@@ -83,7 +83,7 @@ func serveFast(srv any, stream grpc.ServerStream) error {
 	}
 	s := newFastStream(kv, stream)
 	s.md, _ = metadata.FromIncomingContext(stream.Context())
-	s.place.init(s.md)
+	s.place.init(kv.API, stream.Context())
 	// Items outlive a stream that ends because the member stops: like calls of their own
 	// they are finished then.
 	items := grpc.NewContextWithServerTransportStream(context.WithoutCancel(stream.Context()), noTrailers{})
@@ -134,10 +134,12 @@ func (s *fastStream) receive() error {
 		}
 		now := time.Now()
 		s.place.leased = s.place.may && s.kv.node.TryRead() // once all of the message have arrived
-		if err := fastwire.Requests(message, func(data []byte) error { return s.take(data, now) }); err != nil {
+		s.place.free, s.place.at = false, now
+		err := fastwire.Requests(message, func(data []byte) error { return s.take(data, now) })
+		s.flush()
+		if err != nil {
 			return err
 		}
-		s.mu.ready.Signal()
 	}
 }
 
@@ -149,9 +151,12 @@ func (s *fastStream) untilRoom(id uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.mu.ended && s.fullLocked() {
+		s.flushLocked() // or there may be nothing that could be sent
 		s.mu.ready.Signal()
 		s.mu.room.Wait()
+		s.place.at = time.Time{}
 	}
+	s.place.free = len(s.mu.under) == 0
 	if s.mu.ended {
 		return errEnded
 	}

@@ -35,12 +35,15 @@ func (s *fastStream) take(data []byte, arrived time.Time) error {
 		s.giveUp(r.ID)
 		return nil
 	}
-	if err := s.untilRoom(r.ID); err != nil {
-		return err
+	if !s.place.free {
+		if err := s.untilRoom(r.ID); err != nil {
+			return err
+		}
 	}
-	if s.answerInPlace(r) {
+	if s.answerInPlace(&r) {
 		return nil
 	}
+	s.place.free, s.place.at = false, time.Time{}
 	i := &item{size: len(data) + itemBytes}
 	// The message and what else came with it need not stay for as long as this item does.
 	if err := i.Decode(bytes.Clone(data)); err != nil {
@@ -137,45 +140,4 @@ func (s *fastStream) giveUp(id uint64) {
 	if i := s.mu.under[id]; i != nil {
 		i.cancel()
 	}
-}
-
-// place answers gets where they are received. It is for one goroutine.
-type place struct {
-	may    bool // the stream has no wish of its own how it is read
-	leased bool // the lease permits reads to all that have arrived
-	info   grpc.UnaryServerInfo
-	handle grpc.UnaryHandler
-	answer *pb.RangeResponse // of handle
-	bytes  []byte
-}
-
-func (p *place) init(md metadata.MD) {
-	p.may = len(md.Get(MetadataReadMode)) == 0
-	p.info.FullMethod = pb.KV_Range_FullMethodName
-	p.handle = func(context.Context, any) (any, error) { return p.answer, nil }
-}
-
-// answerInPlace answers a get of one key, if that cannot wait for anything: the lease
-// permits it, and its answer is small. Gets with metadata are rare, and go the long way.
-func (s *fastStream) answerInPlace(r fastwire.Request) (answered bool) {
-	if !s.place.leased || string(r.Method) != "Range" || len(r.Metadata) > 0 {
-		return false
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			answered = true
-			s.answer(r.ID, nil, s.kv.recovered(s.place.info.FullMethod, p), nil)
-		}
-	}()
-	req := new(pb.RangeRequest)
-	if proto.Unmarshal(r.Message, req) != nil || checkRange(req) != nil || !isGet(req) {
-		return false
-	}
-	s.place.answer = s.kv.get(req.GetKey())
-	if kvBytes(s.place.answer.GetKvs()) > smallReply {
-		return false // it may have to wait for room
-	}
-	resp, err := s.chain(s.items, req, &s.place.info, s.place.handle)
-	s.place.bytes = s.answer(r.ID, resp, err, s.place.bytes[:0])
-	return true
 }

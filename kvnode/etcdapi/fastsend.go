@@ -63,16 +63,21 @@ func (s *fastStream) answer(id uint64, resp any, err error, buf []byte) []byte {
 		s.mu.large = append(s.mu.large, &large{a, r})
 		return buf
 	}
-	last := len(s.mu.out) - 1
-	if last < 0 || len(s.mu.out[last]) > fastwire.MaxMessage {
-		s.mu.out = append(s.mu.out, s.who())
-		last++
-		s.chargeLocked(len(s.mu.out[last]))
-	}
-	before := len(s.mu.out[last])
-	s.mu.out[last] = fastwire.AppendAnswer(s.mu.out[last], a)
-	s.chargeLocked(len(s.mu.out[last]) - before)
+	last, before := s.messageLocked()
+	*last = fastwire.AppendAnswer(*last, a)
+	s.chargeLocked(len(*last) - before)
 	return buf
+}
+
+// messageLocked returns the message that the next small answer goes into, and how many bytes of
+// it are charged.
+func (s *fastStream) messageLocked() (last *[]byte, charged int) {
+	n := len(s.mu.out)
+	if n > 0 && len(s.mu.out[n-1]) <= fastwire.MaxMessage {
+		return &s.mu.out[n-1], len(s.mu.out[n-1])
+	}
+	s.mu.out = append(s.mu.out, s.who())
+	return &s.mu.out[n], 0
 }
 
 // who begins a message.

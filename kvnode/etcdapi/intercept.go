@@ -40,17 +40,27 @@ func (a *API) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServe
 // bounded handles a request that has begun just now, unless too many are under way.
 func (a *API) bounded(ctx context.Context, begun time.Time, req any, method string, handle grpc.UnaryHandler) (any, error) {
 	defer a.inFlight.Add(-1)
-	if n := a.inFlight.Add(1); n > int64(a.cfg.MaxInFlight) {
-		return nil, status.Errorf(codes.ResourceExhausted, "kvnode: too many requests: %d are under way, which is the limit", a.cfg.MaxInFlight)
-	}
-	if a.node.Leader() == 0 && requiresLeader(ctx) {
-		return nil, rpctypes.ErrGRPCNoLeader
+	under := a.inFlight.Add(1)
+	if err := a.mayBegin(under, a.node.Leader() == 0 && requiresLeader(ctx)); err != nil {
+		return nil, err
 	}
 	if method == pb.Maintenance_Defragment_FullMethodName {
 		// It waits for no other member, and takes as long as there is to copy.
 		return handle(ctx, req)
 	}
 	return a.inTime(ctx, begun, req, handle)
+}
+
+// mayBegin refuses a request if so many are too many under way, with it, or if it requires a
+// leader and there is none.
+func (a *API) mayBegin(under int64, requires bool) error {
+	if under > int64(a.cfg.MaxInFlight) {
+		return status.Errorf(codes.ResourceExhausted, "kvnode: too many requests: %d are under way, which is the limit", a.cfg.MaxInFlight)
+	}
+	if requires && a.node.Leader() == 0 {
+		return rpctypes.ErrGRPCNoLeader
+	}
+	return nil
 }
 
 // inTime lets a request, which has begun just now, wait for RequestTimeout, or until the client's deadline

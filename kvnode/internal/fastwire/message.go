@@ -82,6 +82,21 @@ func AppendAnswer(b []byte, a Answer) []byte {
 	return shut(b, start)
 }
 
+// Begun is an answer whose response is being appended.
+type Begun struct{ answer, response int }
+
+// BeginAnswer appends to Answers all of an answer but its response, which whoever asks appends.
+func BeginAnswer(b []byte, id uint64) (_ []byte, at Begun) {
+	b, at.answer = open(b)
+	b = appendUint(b, tagID, id)
+	b = append(b, byte(tagResponse), 0, 0, 0, 0)
+	at.response = len(b)
+	return b, at
+}
+
+// EndAnswer ends it.
+func EndAnswer(b []byte, at Begun) []byte { return shut(shut(b, at.response), at.answer) }
+
 // AppendWho appends to Answers who answers, and who leads.
 func AppendWho(b []byte, member, leader uint64) []byte {
 	return appendUint(appendUint(b, tagMember, member), tagLeader, leader)

@@ -6,6 +6,7 @@
 package leaderid
 
 import (
+	"slices"
 	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -30,7 +31,8 @@ func (f *Field) Put(h *pb.ResponseHeader, id uint64) {
 	}
 	e := f.last.Load()
 	if e == nil || e.id != id {
-		e = &encoded{id, protowire.AppendVarint(protowire.AppendTag(nil, field, protowire.VarintType), id)}
+		// Clipped: who appends to those of one header must not write behind all.
+		e = &encoded{id, slices.Clip(protowire.AppendVarint(protowire.AppendTag(nil, field, protowire.VarintType), id))}
 		f.last.Store(e)
 	}
 	h.ProtoReflect().SetUnknown(e.bytes)

@@ -1,0 +1,104 @@
+package fastwire
+
+import (
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// A get of one key, and what it is answered with, are most of what goes by streams under a
+// lease. Encoding and decoding them as any message takes several times as long as the read.
+// What is not just that is not understood here, and is for package proto.
+
+// The fields of etcdserverpb.RangeRequest that make no difference to a get under the lease, and
+// its key.
+const (
+	tagKey          = 1<<3 | lenTag
+	tagLimit        = 3<<3 | varint
+	tagSerializable = 7<<3 | varint
+)
+
+// The fields of etcdserverpb.RangeResponse, of its header, and of mvccpb.KeyValue.
+const (
+	tagHeader = 1<<3 | lenTag
+	tagKV     = 2<<3 | lenTag
+	tagCount  = 4<<3 | varint
+
+	tagCluster     = 1<<3 | varint
+	tagHeadMember  = 2<<3 | varint
+	tagRevision    = 3<<3 | varint
+	tagTerm        = 4<<3 | varint
+	tagHeadsLeader = 5<<3 | varint // see package leaderid
+
+	tagCreate  = 2<<3 | varint
+	tagMod     = 3<<3 | varint
+	tagVersion = 4<<3 | varint
+	tagValue   = 5<<3 | lenTag
+	tagTTL     = 6<<3 | varint
+)
+
+// AppendGet appends an encoded RangeRequest of one key, the newest version of it.
+func AppendGet(b []byte, key string) []byte {
+	return protowire.AppendString(protowire.AppendVarint(b, tagKey), key)
+}
+
+// Get returns the key of an encoded RangeRequest, which is part of data, if all that it asks for
+// is the newest version of that.
+func Get(data []byte) (key []byte, ok bool) {
+	for len(data) > 0 {
+		tag := uint64(data[0]) // all tags that are known here have one byte
+		var n int
+		switch tag {
+		case tagKey:
+			key, n = protowire.ConsumeBytes(data[1:])
+		case tagLimit, tagSerializable:
+			_, n = protowire.ConsumeVarint(data[1:])
+		default:
+			return nil, false
+		}
+		if n < 0 {
+			return nil, false
+		}
+		data = data[1+n:]
+	}
+	return key, len(key) > 0
+}
+
+// Head is what a response's header says. A leader of 0 is none.
+type Head struct{ Cluster, Member, Revision, Term, Leader uint64 }
+
+// AppendFound appends an encoded RangeResponse of kv alone, or of nothing if kv is nil.
+func AppendFound(b []byte, h *Head, kv *mvccpb.KeyValue) []byte {
+	b = append(b, byte(tagHeader), 0)
+	start := len(b)
+	b = appendUint(b, tagCluster, h.Cluster)
+	b = appendUint(b, tagHeadMember, h.Member)
+	b = appendUint(b, tagRevision, h.Revision)
+	b = appendUint(b, tagTerm, h.Term)
+	b = appendUint(b, tagHeadsLeader, h.Leader)
+	b[start-1] = byte(len(b) - start) // 55 at most, so one byte is enough
+	if kv == nil {
+		return b
+	}
+	b = protowire.AppendVarint(append(b, byte(tagKV)), uint64(kvSize(kv)))
+	b = appendBytes(b, tagKey, kv.Key)
+	b = appendUint(b, tagCreate, uint64(kv.CreateRevision))
+	b = appendUint(b, tagMod, uint64(kv.ModRevision))
+	b = appendUint(b, tagVersion, uint64(kv.Version))
+	b = appendBytes(b, tagValue, kv.Value)
+	b = appendUint(b, tagTTL, uint64(kv.Lease))
+	return append(b, byte(tagCount), 1)
+}
+
+func kvSize(kv *mvccpb.KeyValue) (n int) {
+	for _, data := range [...][]byte{kv.Key, kv.Value} {
+		if len(data) > 0 {
+			n += 1 + protowire.SizeBytes(len(data))
+		}
+	}
+	for _, v := range [...]int64{kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease} {
+		if v != 0 {
+			n += 1 + protowire.SizeVarint(uint64(v))
+		}
+	}
+	return n
+}
