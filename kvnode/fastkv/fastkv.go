@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
+	"github.com/leaderlease/go/kvnode/internal/leaderid"
 )
 
 // maxRequest is how large a request on the stream is at most, with its metadata. Larger: those that wait
@@ -30,12 +31,14 @@ func Use(c *clientv3.Client) error {
 	if !reflect.DeepEqual(c.KV, clientv3.NewKV(c)) {
 		return fmt.Errorf("fastkv: the client's KV, a %T, is not the one that clientv3 has made, and would be lost: wrap it after Use", c.KV)
 	}
-	c.KV = clientv3.NewKVFromKVClient(New(c), c)
+	c.KV = newKV(newClient(c), c)
 	return nil
 }
 
 // New returns a client of the KV service over c's connection. Closing c ends it.
-func New(c *clientv3.Client) pb.KVClient {
+func New(c *clientv3.Client) pb.KVClient { return newClient(c) }
+
+func newClient(c *clientv3.Client) *client {
 	return &client{KVClient: clientv3.RetryKVClient(c), streams: newStreams(c.Ctx(), c.ActiveConnection(), c.Endpoints)}
 }
 
@@ -44,6 +47,7 @@ type client struct {
 	pb.KVClient // calls, as clientv3 makes and repeats them; Compact and RangeStream among them
 
 	streams *streams
+	leaders leaderid.Field
 }
 
 // errUnsent is that nothing of a request has left, so that it may be made by a call.

@@ -240,7 +240,7 @@ func TestPiecesOverwriteNothing(t *testing.T) {
 	s := newStream(t.Context(), func() {}, nil)
 	var calls [2]*call
 	for i := range calls {
-		calls[i] = &call{receive: 100, done: make(chan struct{})}
+		calls[i] = &call{receive: 100, done: make(chan struct{}, 1)}
 		s.put(calls[i])
 	}
 	m := fastwire.AppendAnswer(nil, fastwire.Answer{ID: 1, Message: []byte("ab"), More: true})

@@ -1,6 +1,7 @@
 package fastkv
 
 import (
+	"runtime"
 	"slices"
 	"time"
 
@@ -20,7 +21,8 @@ func (s *stream) send() {
 		case <-s.ctx.Done():
 			return
 		}
-		calls = s.take(calls)
+		runtime.Gosched() // whoever else can run may have a request, too, and messages cost more than that
+		calls = s.leaving(calls)
 		for rest := calls; len(rest) > 0; {
 			var message []byte
 			message, rest = encode(rest)
@@ -33,8 +35,8 @@ func (s *stream) send() {
 	}
 }
 
-// take returns all that waits. From here on it counts as sent.
-func (s *stream) take(spare []*call) []*call {
+// leaving returns all that waits. From here on it counts as sent.
+func (s *stream) leaving(spare []*call) []*call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	calls := double.Take(&s.mu.waiting, spare)
@@ -48,9 +50,17 @@ func (s *stream) take(spare []*call) []*call {
 	return kept
 }
 
+// requestOverhead is about what a request takes beside its own message, without metadata.
+const requestOverhead = 40
+
 // encode returns the next message of calls, and those that have no room in it. Whose time is
 // over is left out: it ends by itself.
 func encode(calls []*call) (message []byte, rest []*call) {
+	size := 0
+	for _, c := range calls {
+		size += len(c.Message) + requestOverhead
+	}
+	message = make([]byte, 0, min(size, fastwire.MaxMessage))
 	for i, c := range calls {
 		if len(message) > fastwire.MaxMessage-maxRequest {
 			return message, calls[i:]
@@ -81,33 +91,14 @@ func (s *stream) receive() {
 	}
 }
 
-// answered hands out the answers of one message.
+// answered hands out the answers of one message. It is for who receives.
 func (s *stream) answered(message fastwire.Raw) error {
 	s.owed.Store(0)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	member, leader, err := fastwire.Answers(message, func(a fastwire.Answer) {
-		c := s.mu.under[a.ID]
-		if c == nil {
-			return // its client waits no longer
-		}
-		switch n := len(c.answer) + len(a.Message); {
-		case n > c.receive: // whatever follows
-			c.answer, a.More = nil, false
-			c.err = status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", n, c.receive) // gRPC's words
-		case a.Code != 0:
-			c.err = status.Error(codes.Code(a.Code), string(a.Text))
-		case c.answer == nil:
-			c.answer = slices.Clip(a.Message) // what follows is another's
-		default:
-			c.answer = append(c.answer, a.Message...)
-		}
-		if a.More {
-			return
-		}
-		s.forgetLocked(c)
-		close(c.done)
-	})
+	s.answers = s.answers[:0]
+	member, leader, err := fastwire.Answers(message, func(a fastwire.Answer) { s.answers = append(s.answers, a) })
+	for _, c := range s.arrived(s.answers) {
+		c.done <- struct{}{} // without the lock, which who wakes may want next
+	}
 	switch {
 	case member == 0:
 	case leader == member:
@@ -118,4 +109,35 @@ func (s *stream) answered(message fastwire.Raw) error {
 		s.member.Store(alone)
 	}
 	return err
+}
+
+// arrived gives answers to their requests, and returns those that are over.
+func (s *stream) arrived(answers []fastwire.Answer) []*call {
+	s.over = s.over[:0]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range answers {
+		if c := s.mu.under[answers[i].ID]; c != nil && c.take(&answers[i]) { // else its client waits no longer
+			s.forgetLocked(c)
+			s.over = append(s.over, c)
+		}
+	}
+	return s.over
+}
+
+// take takes an answer, or a piece of one. It reports whether that is all.
+func (c *call) take(a *fastwire.Answer) bool {
+	switch n := len(c.answer) + len(a.Message); {
+	case n > c.receive: // whatever follows
+		c.answer = nil
+		c.err = status.Errorf(codes.ResourceExhausted, "grpc: received message larger than max (%d vs. %d)", n, c.receive) // gRPC's words
+		return true
+	case a.Code != 0:
+		c.err = status.Error(codes.Code(a.Code), string(a.Text))
+	case c.answer == nil:
+		c.answer = slices.Clip(a.Message) // what follows is another's
+	default:
+		c.answer = append(c.answer, a.Message...)
+	}
+	return !a.More
 }

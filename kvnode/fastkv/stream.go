@@ -24,6 +24,11 @@ type stream struct {
 	opened    time.Time
 	owed      atomic.Int64 // since when nothing was heard though an answer is due, in nanoseconds after opened; 0 if none is
 
+	// dones are channels of calls that nothing is in, and that nobody tells anything any more.
+	dones   sync.Pool
+	answers []fastwire.Answer // of who receives, for use again
+	over    []*call           // likewise
+
 	mu struct {
 		sync.Mutex
 		last    uint64           // ID
@@ -49,11 +54,12 @@ type call struct {
 	sent     bool      // or about to be; under the lock of stream
 	answer   []byte
 	err      error
-	done     chan struct{} // closed when answer or err is there
+	done     chan struct{} // told once, when answer or err is there
 }
 
 func newStream(ctx context.Context, cancel context.CancelFunc, rpc grpc.ClientStream) *stream {
 	s := &stream{ctx: ctx, cancel: cancel, rpc: rpc, wake: make(chan struct{}, 1), opened: time.Now()}
+	s.dones.New = func() any { return make(chan struct{}, 1) }
 	s.mu.under = make(map[uint64]*call)
 	return s
 }
@@ -69,11 +75,13 @@ func (s *stream) usable(now time.Time) bool {
 
 // call makes a request and returns its response, which may have so many bytes.
 func (s *stream) call(ctx context.Context, r fastwire.Request, receive int) ([]byte, error) {
-	c := &call{Request: r, receive: receive, done: make(chan struct{})}
-	c.deadline, _ = ctx.Deadline()
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
+	done, _ := s.dones.Get().(chan struct{})
+	defer s.dones.Put(done)
+	c := &call{Request: r, receive: receive, done: done}
+	c.deadline, _ = ctx.Deadline()
 	if !s.put(c) {
 		return nil, errUnsent
 	}
@@ -155,6 +163,6 @@ func (s *stream) end(err error) {
 		if c.sent {
 			c.err = status.Errorf(codes.Unavailable, "fastkv: the stream ended before the answer came, so the outcome is unknown: %v", err)
 		}
-		close(c.done)
+		c.done <- struct{}{}
 	}
 }
