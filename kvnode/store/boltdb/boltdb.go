@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"go.etcd.io/bbolt"
 
@@ -35,6 +36,33 @@ type file struct {
 	// refs counts the images, and the backend while this is its file. Under the
 	// backend's mu.
 	refs int
+	// size is as of the last commit. Each write asks for it, and bbolt tells it in a transaction
+	// alone, which takes locks that a commit holds.
+	size atomic.Pointer[size]
+}
+
+// size is how large a database is, and how much of it is in use.
+type size struct{ total, inUse int64 }
+
+// newFile returns an open database that is somebody's.
+func newFile(db *bbolt.DB) *file {
+	f := &file{db: db, refs: 1}
+	f.measure()
+	return f
+}
+
+// measure looks up the size. It comes after each commit.
+func (f *file) measure() {
+	var now size
+	err := f.db.View(func(tx *bbolt.Tx) error {
+		stats := f.db.Stats()
+		now.total = tx.Size()
+		now.inUse = now.total - int64(stats.FreePageN+stats.PendingPageN)*int64(f.db.Info().PageSize)
+		return nil
+	})
+	if err == nil { // else it is closed
+		f.size.Store(&now)
+	}
 }
 
 // Open opens, or makes, the bbolt database at path. What a crash left beside
@@ -55,7 +83,7 @@ func Open(path string) (store.Backend, error) {
 		return nil, fmt.Errorf("store: open database %s: %w", path, err)
 	}
 	b := &backend{path: path}
-	b.mu.file = &file{db: db, refs: 1}
+	b.mu.file = newFile(db)
 	return b, nil
 }
 
@@ -108,9 +136,10 @@ func (b *backend) release(f *file) error {
 
 // replace makes db the current file.
 func (b *backend) replace(db *bbolt.DB) error {
+	next := newFile(db)
 	b.mu.Lock()
 	old := b.mu.file
-	b.mu.file = &file{db: db, refs: 1}
+	b.mu.file = next
 	b.mu.Unlock()
 	return b.release(old)
 }
@@ -145,6 +174,7 @@ func (b *backend) Update(fn func(tx store.Tx) error) error {
 			return fn(change{tx.Bucket(metaBucket), records})
 		})
 	})
+	f.measure()
 	return errors.Join(err, b.release(f))
 }
 
@@ -157,20 +187,14 @@ func (t change) SetRecord(key, value []byte) error { return t.records.Put(key, v
 func (t change) DeleteRecord(key []byte) error     { return t.records.Delete(key) }
 
 func (b *backend) Size() (total, inUse int64) {
-	f, err := b.acquire()
-	if err != nil {
+	b.mu.Lock()
+	f, closed := b.mu.file, b.mu.closed
+	b.mu.Unlock()
+	s := f.size.Load()
+	if closed || s == nil {
 		return 0, 0
 	}
-	err = f.db.View(func(tx *bbolt.Tx) error {
-		stats := f.db.Stats()
-		total = tx.Size()
-		inUse = total - int64(stats.FreePageN+stats.PendingPageN)*int64(f.db.Info().PageSize)
-		return nil
-	})
-	if errors.Join(err, b.release(f)) != nil {
-		return 0, 0
-	}
-	return total, inUse
+	return s.total, s.inUse
 }
 
 func (b *backend) Close() error {
