@@ -93,8 +93,8 @@ var requests = []Mutant{
 	{
 		Rule: "limits", Name: "requests under way are not bounded", Pkg: apiPkg, Test: "^TestRequestsUnderWayAreBounded$",
 		File: "kvnode/etcdapi/intercept.go",
-		Old:  "n > int64(a.cfg.MaxInFlight) {\n",
-		New:  "n > int64(a.cfg.MaxInFlight)*2 {\n",
+		Old:  "under > int64(a.cfg.MaxInFlight) {\n",
+		New:  "under > int64(a.cfg.MaxInFlight)*2 {\n",
 	},
 	{
 		Rule: "forward", Name: "what was forwarded is forwarded again", Pkg: apiPkg, Test: "^TestWhatWasForwardedIsNotForwardedAgain$",

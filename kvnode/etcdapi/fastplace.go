@@ -2,6 +2,7 @@ package etcdapi
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -23,13 +24,18 @@ type place struct {
 	free   bool      // there is room, and nothing else is under way
 	at     time.Time // when the next item begins; zero if that has not been looked up
 	kv     mvccpb.KeyValue
-	out    []byte // answers that are not queued yet
-	done   uint64 // how many
+	out    []byte  // answers that are not queued yet
+	buf    *[]byte // that out is from; nil if there are none
+	done   uint64  // how many
 }
 
 // placeBytes is about how many bytes of answers are queued at once. More: the first of them are
 // sent later. Fewer: who receives and who sends meet more often.
 const placeBytes = 16 << 10
+
+// placeBuffers are what answers in place are put into, until they are queued: a stream that has
+// nothing to answer has none.
+var placeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 func (p *place) init(a *API, ctx context.Context) {
 	md, _ := metadata.FromIncomingContext(ctx)
@@ -52,6 +58,10 @@ func (s *fastStream) answerInPlace(r *fastwire.Request) (answered bool) {
 	key, ok := fastwire.Get(r.Message)
 	if !ok {
 		return false
+	}
+	if p.buf == nil {
+		p.buf, _ = placeBuffers.Get().(*[]byte)
+		p.out = (*p.buf)[:0]
 	}
 	before := len(p.out)
 	defer func() {
@@ -128,6 +138,11 @@ func (s *fastStream) flush() {
 	defer s.mu.Unlock()
 	s.flushLocked()
 	s.mu.ready.Signal()
+	if p := &s.place; p.buf != nil {
+		*p.buf = p.out
+		placeBuffers.Put(p.buf)
+		p.buf, p.out = nil, nil
+	}
 }
 
 func (s *fastStream) flushLocked() {

@@ -99,6 +99,8 @@ func (s *stream) answered(message fastwire.Raw) error {
 	for _, c := range s.arrived(s.answers) {
 		c.done <- struct{}{} // without the lock, which who wakes may want next
 	}
+	clear(s.answers) // or the last message would stay, and its requests
+	clear(s.over)
 	switch {
 	case member == 0:
 	case leader == member:
