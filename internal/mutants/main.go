@@ -60,6 +60,7 @@ var tables = []struct {
 	{"client", slices.Concat(clients, fasts)},
 	{"tls", slices.Concat(certificates, vouching)},
 	{"http", web},
+	{"leasepage", slices.Concat(leasepages, leasepageDoors)},
 	{"doors", doors},
 	{"floods", floods},
 	{"hashcheck", hashes},

@@ -131,6 +131,38 @@ func TestDraw(t *testing.T) {
 	}
 }
 
+// A lease that is renewed in its margin, or once it has run out, is another one: there were
+// no reads in between.
+func TestALeaseThatIsRenewedInItsMargin(t *testing.T) {
+	sole := newTeller(1, 0, 0, 10)
+	sole.leads(100, 2)
+	for _, at := range []int{100, 200, 370, 700} { // 150 ms of reads, and a margin of 100 ms
+		sole.renews(at, 2)
+	}
+	got := Draw(processes(sole), names).Lanes[0].Leases
+	want := []shown{{100, 102, 350, 372, 2, "", false}, {372, 372, 520, 620, 2, "", false}, {700, 702, 850, 950, 2, "", false}}
+	if len(got) != len(want) {
+		t.Fatalf("there are %d leases, want %d: %+v", len(got), len(want), got)
+	}
+	for i, w := range want {
+		w.from, w.known, w.usable, w.end = w.from-10, w.known-10, w.usable-10, w.end-10
+		if !w.is(&got[i]) {
+			t.Errorf("lease %d is %+v, want %+v", i, got[i], w)
+		}
+	}
+}
+
+// Who is elected twice in a row has a lease of each term.
+func TestANewTermIsANewLease(t *testing.T) {
+	sole := newTeller(1, 0, 0, 10)
+	sole.leads(100, 2)
+	sole.renews(100, 2)
+	sole.renews(150, 3)
+	if got := Draw(processes(sole), names).Lanes[0].Leases; len(got) != 2 || got[0].Term != 2 || got[1].Term != 3 || got[0].End > got[1].Known || got[0].Why == "" {
+		t.Errorf("the leases are %+v, want one of term 2 that the next ends, and one of term 3", got)
+	}
+}
+
 // The promise to n2 ends with its release, not 250 ms after it was made.
 func TestDrawPromises(t *testing.T) {
 	p := Draw(processes(paused()...), names)

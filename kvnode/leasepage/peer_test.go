@@ -3,6 +3,7 @@ package leasepage
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -86,6 +87,44 @@ func TestASilentMemberIsLeft(t *testing.T) {
 	})
 }
 
+// Who was removed is not drawn any more.
+func TestWhoIsNoMemberIsNotDrawn(t *testing.T) {
+	l := alone(t, new(hand))
+	s := &show{live: l, own: owner{cfg: &l.cfg}, seeds: make(map[leaderlease.TraceStart]knot)}
+	s.own.Take(l.cfg.Trace)
+	for _, member := range []uint64{2, 9} {
+		h := heard{member: member, reading: 9 * msec}
+		h.Start = leaderlease.TraceStart{ID: member, At: msec, Duration: time.Second}
+		h.Events = []leaderlease.TraceEvent{{Seq: 1, At: 8 * msec, Kind: leaderlease.TraceVoters, Number: 3}}
+		s.take(&h)
+	}
+	var p livePicture
+	if err := json.Unmarshal(s.draw(7*msec, true), &p); err != nil || len(p.Lanes) != len(names) {
+		t.Errorf("%d lanes are drawn, %v, want those of %d members", len(p.Lanes), err, len(names))
+	}
+}
+
+// Few members are fed at a time, and one that leaves leaves its place.
+func TestFeedsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := alone(t, new(hand))
+		send := func([]byte) error { return nil }
+		ctx, cancel := context.WithCancel(t.Context())
+		for range maxWatchers {
+			go func() { _ = l.feed(ctx, send) }()
+		}
+		synctest.Wait()
+		if err := l.feed(ctx, send); !errors.Is(err, errFeeds) {
+			t.Errorf("feed %d = %v, want %v", maxWatchers+1, err, errFeeds)
+		}
+		cancel()
+		synctest.Wait()
+		if err := l.feed(ctx, send); err != nil {
+			t.Errorf("a feed when the others have ended = %v", err)
+		}
+	})
+}
+
 // A member that restarts again and again, or says so, takes no memory, and no other
 // member's place.
 func TestManyProcessesOfOneMember(t *testing.T) {
@@ -107,6 +146,9 @@ func TestManyProcessesOfOneMember(t *testing.T) {
 		}
 		if s.draw(7*msec, true); len(s.seeds) > maxWatchers+1 {
 			t.Errorf("%d processes are remembered, want at most %d", len(s.seeds), maxWatchers+1)
+		}
+		if n := len(s.others); n > maxWatchers {
+			t.Errorf("%d processes are kept, want at most %d", n, maxWatchers)
 		}
 		if !slices.ContainsFunc(s.others, func(o *heard) bool { return o.member == 2 }) {
 			t.Error("member 2 is forgotten since member 3 restarts")

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/leaderlease/go/leaderlease/leasetest/sim"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // drawnLease is a lease in a picture, and whose it is.
@@ -25,6 +26,16 @@ func leasesOf(p *Picture) (all []drawnLease) {
 	}
 	slices.SortFunc(all, func(a, b drawnLease) int { return cmp.Or(cmp.Compare(a.Term, b.Term), cmp.Compare(a.From, b.From)) })
 	return all
+}
+
+// Where the traces of one member are missing, nothing is proved of how leases follow.
+func TestNothingIsProvedWithoutAMember(t *testing.T) {
+	r := sim.Run(t, sim.Config{Seed: 1, Trace: true, Amend: func(s *sim.Schedule) { s.Swarm.Plain = 0 }})
+	missing := r.Traces[0].Start.ID
+	rest := slices.DeleteFunc(slices.Clone(r.Traces), func(p leasetrace.Process) bool { return p.Start.ID == missing })
+	if p := Judged(rest, nil); p.Refused != "" || p.Proved || len(p.Lanes) == 0 {
+		t.Errorf("without member %x the picture says %q %q, proved %v", missing, p.Verdict, p.Refused, p.Proved)
+	}
 }
 
 // The simulator's clocks begin anywhere, run at different rates, and stop. Reads under
