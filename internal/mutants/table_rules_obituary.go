@@ -86,7 +86,7 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "a probe that was refused counts among those of a promise", Pkg: corePkg, Test: "^TestRefusedProbesAreOfNoProcess$",
 		File: guardFile,
-		Old:  "\tif !g.saved.covers(p.Duration, now) {\n", New: "\tif p.Sent >= g.promise.sent && from != g.promise.process {\n\t\tg.promise.process = 0\n\t}\n\tif !g.saved.covers(p.Duration, now) {\n",
+		Old:  "\tif p.Sent <= 0 ||", New: "\tif from != g.promise.process {\n\t\tg.promise.process = 0\n\t}\n\tif p.Sent <= 0 ||",
 	},
 	{
 		Rule: "V8", Name: "nobody is told which process a heartbeat is of", Pkg: libPkg, Test: "^TestObituaryMakesTheMessage$",
@@ -127,22 +127,22 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "after an obituary members ask for pre-votes", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "do.Force = h.way == Obituary && ", New: "do.Force = false && ",
+		Old:  "do.Force = d.forces(k)", New: "do.Force = false",
 	},
 	{
 		Rule: "V8", Name: "members stand by force again and again", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
-		File: "leaderlease/detector/detector.go",
-		Old:  "do.Force = h.way == Obituary && h.turn == 0 &&", New: "do.Force = h.way == Obituary &&",
+		File: "leaderlease/detector/obituary.go",
+		Old:  "d.hint.turn == 0 && ", New: "",
 	},
 	{
 		Rule: "V8", Name: "what the dead have sent is a sign of life", Pkg: detectorPkg, Test: "^TestWhatEndsAnObituary$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if m.GetTerm() == term && d.hint.way == Obituary {", New: "if false {",
+		Old:  "if !reign && d.hint.way == Obituary {", New: "if false && reign {",
 	},
 	{
 		Rule: "V8", Name: "nothing ends an obituary", Pkg: detectorPkg, Test: "^TestWhatEndsAnObituary$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if m.GetTerm() == term && d.hint.way == Obituary {", New: "if d.hint.way == Obituary {",
+		Old:  "if !reign && d.hint.way == Obituary {", New: "if d.hint.way == Obituary {",
 	},
 	{
 		Rule: "V8", Name: "the message of an obituary is called a transfer", Pkg: detectorPkg, Test: "^TestWhatEndsAnObituary$",
@@ -152,6 +152,6 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "an obituary is lost where its connections have ended first", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
 		File: "leaderlease/detector/obituary.go",
-		Old:  "d.hint.way == Obituary {", New: "d.hint.way != Silence {",
+		Old:  "d.cfg.Self || d.hint.way == Obituary {", New: "d.cfg.Self || d.hint.way != Silence {",
 	},
 }

@@ -77,17 +77,22 @@ func (g *Guard) Promise(leader, term uint64, p Probe, from Process, now Instant)
 		return false
 	}
 	until := max(g.promise.until, now.Add(p.Duration))
+	g.promiseTo(leader, term, from)
+	if p.Sent >= g.promise.sent {
+		g.promise.sent, g.promise.duration = p.Sent, p.Duration
+	}
+	g.promise.until = until
+	return true
+}
+
+// promiseTo notes whom the newest promise is made to.
+func (g *Guard) promiseTo(leader, term uint64, from Process) {
 	if term > g.promise.term {
 		g.promise.leader, g.promise.term, g.promise.sent, g.promise.process = leader, term, 0, from
 	}
 	if from != g.promise.process {
 		g.promise.process = 0 // for good: who relies on it is not known
 	}
-	if p.Sent >= g.promise.sent {
-		g.promise.sent, g.promise.duration = p.Sent, p.Duration
-	}
-	g.promise.until = until
-	return true
 }
 
 // Grant returns what a heartbeat response to leader in term carries: the newest

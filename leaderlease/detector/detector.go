@@ -127,11 +127,8 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 	}
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgSnap:
-		if m.GetTerm() == term && d.hint.way == Obituary {
-			break // the dead have sent it
-		}
 		if m.GetTerm() >= term && m.GetFrom() == d.leader { // of the next one LeaderIs tells
-			d.alive(now)
+			d.alive(m.GetTerm() > term, now)
 		}
 	case raftpb.MsgPreVote:
 		if m.GetFrom() != d.leader && d.quiet(now) && !d.learnt.usual(now) {
@@ -184,7 +181,11 @@ func (d *Detector) Refused(now time.Time) {
 	}
 }
 
-func (d *Detector) alive(now time.Time) {
+// alive notes a sign of life, of a reign that is new or not. What the dead have sent in theirs is none.
+func (d *Detector) alive(reign bool, now time.Time) {
+	if !reign && d.hint.way == Obituary {
+		return
+	}
 	d.still(now)
 	d.learnt.heard(now)
 	if d.hint.way == LearntSilence || d.hint.way == Obituary { // it is over, whenever that was sent
@@ -238,7 +239,7 @@ func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
 	if turn%of != place || turn+1 == h.turn || k.Candidate && length < max(longTurn*2/3, 4*d.cfg.Turn) || !d.mayStand(k) {
 		return do
 	}
-	do.Force = h.way == Obituary && h.turn == 0 && !k.Candidate
+	do.Force = d.forces(k)
 	h.turn = turn + 1
 	do.Campaign, d.rival = true, false
 	return do

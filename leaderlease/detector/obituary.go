@@ -20,3 +20,8 @@ func (d *Detector) Obituary(peer uint64, now time.Time) {
 	d.hint = suspicion{way: Obituary, at: now}
 	d.stats.Hints[Obituary]++
 }
+
+// forces reports whether the member is to campaign by the message of an obituary, in its first turn.
+func (d *Detector) forces(k Known) bool {
+	return d.hint.way == Obituary && d.hint.turn == 0 && !k.Candidate
+}

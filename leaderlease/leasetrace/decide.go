@@ -152,8 +152,8 @@ func (r *replay) vote(e *leaderlease.TraceEvent) error {
 	if e.Number != 0 {
 		rel = &core.Release{Term: e.Number, At: e.Instant}
 	}
-	if bereaved(e) && r.died[e.Number] != e.Peer {
-		return fmt.Errorf("it takes %x for dead, who led term %d, and no obituary has voided a promise to it", e.Peer, e.Number)
+	if err := r.mourns(e); err != nil {
+		return err
 	}
 	switch e.Kind {
 	case leaderlease.TraceRequest:

@@ -1,6 +1,8 @@
 package leasetrace
 
 import (
+	"fmt"
+
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
@@ -20,6 +22,14 @@ func (r *replay) obituary(e *leaderlease.TraceEvent) error {
 		r.died[rel.Term] = e.Peer
 	}
 	return differ("the promise is void", voided{e.OK, e.Term}, voided{void, rel.Term})
+}
+
+// mourns wants an obituary before what was made of one.
+func (r *replay) mourns(e *leaderlease.TraceEvent) error {
+	if bereaved(e) && r.died[e.Number] != e.Peer {
+		return fmt.Errorf("it takes %x for dead, who led term %d, and no obituary has voided a promise to it", e.Peer, e.Number)
+	}
+	return nil
 }
 
 type voided struct {
