@@ -115,11 +115,6 @@ var obituaryRules = []Mutant{
 		More: []Edit{{deathFile, "\tattachRelease(m, rel)\n", ""}},
 	},
 	{
-		Rule: "V9", Name: "requests for votes do not wait, and one of two processes of a term dies", Pkg: rulesPkg, Test: "^TestV8NeedsV9$",
-		File: "leaderlease/outbound.go",
-		Old:  "\tif !l.cfg.Raft.AsyncStorageWrites {\n", New: "\tif l.cfg.Raft != nil {\n",
-	},
-	{
 		Rule: "V8", Name: "a member waits until the dead are silent", Pkg: detectorPkg, Test: "^TestAnObituaryIsActedUponAtOnce$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "return d.hint.way == Obituary || now.", New: "return now.",
@@ -145,7 +140,7 @@ var obituaryRules = []Mutant{
 		Old:  "if !reign && d.hint.way == Obituary {", New: "if d.hint.way == Obituary {",
 	},
 	{
-		Rule: "V8", Name: "the message of an obituary is called a transfer", Pkg: detectorPkg, Test: "^TestWhatEndsAnObituary$",
+		Rule: "V8", Name: "the message of an obituary is called a transfer", Pkg: detectorPkg, Test: "^TestAnObituaryIsNobodysWish$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "if votes.OfObituary(m) {", New: "if votes.OfObituary(nil) {",
 	},

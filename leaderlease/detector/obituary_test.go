@@ -95,6 +95,16 @@ func TestWhatEndsAnObituary(t *testing.T) {
 	}
 }
 
+// Its own message is nobody's wish: who refuses another its vote then does so for no leader's sake.
+func TestAnObituaryIsNobodysWish(t *testing.T) {
+	d := follower(2)
+	d.Obituary(1, at(10*ms))
+	d.wants(t, 10*ms, three, forced)
+	d.Heard(own(), 5, at(10*ms))
+	d.Refused(at(15 * ms))
+	d.wants(t, 20*ms, three, nothing)
+}
+
 // own is the message of an obituary.
 func own() *raftpb.Message {
 	m := message(raftpb.MsgTimeoutNow, 1, 5)

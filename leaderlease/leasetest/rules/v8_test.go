@@ -191,22 +191,6 @@ func TestV8AnObituaryNamesThePromisesTerm(t *testing.T) {
 	s.disjoint()
 }
 
-// Only because a term and a leader name one process is the obituary of one true of the term: a
-// second process that led it would have promises voided that it relies on, at the second hop.
-func TestV8NeedsV9(t *testing.T) {
-	for seed := uint64(1); seed <= 40; seed++ {
-		f := beginForgetful(t, seed)
-		dead := f.Node(3).ProcessID()
-		f.Run(200 * ms) // the others promise it something, if it leads
-		f.restart()
-		f.Net.Hold = func(m *raftpb.Message) bool { return m.GetTo() == 2 && m.GetFrom() == 3 }
-		f.Run(300 * ms)
-		f.Node(2).Obituary(3, dead)
-		f.Run(50 * ms)
-		f.disjoint()
-	}
-}
-
 // Late, twice, to whom leads, or in a later term: an obituary changes nothing.
 func TestV8LateObituaries(t *testing.T) {
 	s := mourning(t, 3, true, true)
