@@ -38,8 +38,8 @@ func (w *watcher) newest() transport.Will {
 func (c *cluster) bury(will transport.Will, process uint64) {
 	c.t.Helper()
 	will.Hello.Process = process
-	for _, heir := range will.Heirs {
-		if err := transport.Bury(c.t.Context(), c.net.Dialer(will.Hello.Name), heir.Addrs[0], heir.ID, will.Hello); err != nil {
+	for _, peer := range will.Peers {
+		if err := transport.Bury(c.t.Context(), c.net.Dialer(will.Hello.Name), peer.Addrs[0], peer.ID, will.Hello); err != nil {
 			c.t.Error(err)
 		}
 	}
@@ -54,12 +54,19 @@ func guarded(all *[]*watcher) func(*Config) {
 }
 
 // watcherOf returns n's.
-func (c *cluster) watcherOf(n *Node) *watcher { return c.cfgs[n.Name()].Guardian.(*watcher) }
+func (c *cluster) watcherOf(n *Node) *watcher {
+	w, ok := c.cfgs[n.Name()].Guardian.(*watcher)
+	if !ok {
+		c.t.Fatalf("%s has no guardian", n.Name())
+	}
+	return w
+}
 
-// An obituary voids what was promised to the process that has died: the next leader leads at once. One of another process is a hint.
+// An obituary voids what was promised to the process that has died: the next one leads
+// at once. One of another process is a hint.
 func TestAnObituaryVoidsThePromise(t *testing.T) {
 	for name, tt := range map[string]struct {
-		process func(real uint64) uint64
+		process func(own uint64) uint64
 		fast    bool
 		ignore  bool
 	}{
@@ -76,7 +83,7 @@ func TestAnObituaryVoidsThePromise(t *testing.T) {
 				time.Sleep(time.Second)
 				w := c.watcherOf(old)
 				will := w.newest()
-				if len(will.Heirs) != 2 || will.Hello.From != old.ID() || will.Hello.Process != w.process {
+				if len(will.Peers) != 2 || will.Hello.From != old.ID() || will.Hello.Process != w.process {
 					t.Fatalf("the will of %s is %+v, want the two others", old.Name(), will)
 				}
 				c.crash(old)
@@ -138,13 +145,14 @@ func TestAWillFollowsTheMembers(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if heirs := c.watcherOf(leader).newest().Heirs; len(heirs) != 1 || heirs[0].ID != f[1].ID() {
-			t.Errorf("the will names %+v, want %s alone", heirs, f[1].Name())
+		if left := c.watcherOf(leader).newest().Peers; len(left) != 1 || left[0].ID != f[1].ID() {
+			t.Errorf("the will names %+v, want %s alone", left, f[1].Name())
 		}
 	})
 }
 
-// Who has heard of the death needs the vote of one who has not, and does not wait for the end of what that one has promised.
+// Who has heard of the death needs the vote of one who has not, and does not wait for the end
+// of what that one has promised.
 func TestAnObituaryThatOneHears(t *testing.T) {
 	var all []*watcher
 	inCluster(t, 3, guarded(&all), func(t *testing.T, c *cluster) {
@@ -153,7 +161,7 @@ func TestAnObituaryThatOneHears(t *testing.T) {
 		time.Sleep(time.Second)
 		w, told := c.watcherOf(old), c.followers(old)[1]
 		will := w.newest()
-		will.Heirs = slices.DeleteFunc(slices.Clone(will.Heirs), func(a transport.Addressee) bool { return a.ID != told.ID() })
+		will.Peers = slices.DeleteFunc(slices.Clone(will.Peers), func(a transport.Addressee) bool { return a.ID != told.ID() })
 		c.crash(old)
 		died := time.Now()
 		c.bury(will, w.process)
@@ -165,7 +173,8 @@ func TestAnObituaryThatOneHears(t *testing.T) {
 	})
 }
 
-// What a leader had sent waits for the loop for longer than a heartbeat, and is no sign of life after the word of a former process of its.
+// What a leader had sent waits for the loop for longer than a heartbeat, and is no sign of life after
+// the word of a former process of its.
 func TestWhatCameBeforeTheObituaryIsNoSignOfLife(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()

@@ -53,14 +53,14 @@ func (d *Death) Tell(dial tlsconf.DialFunc, log *slog.Logger) {
 	h := d.Will.Hello
 	h.Process = d.Process
 	var wg sync.WaitGroup
-	for _, heir := range d.Will.Heirs {
-		for _, addr := range heir.Addrs {
+	for _, peer := range d.Will.Peers {
+		for _, addr := range peer.Addrs {
 			wg.Go(func() {
-				if err := transport.Bury(ctx, dial, addr, heir.ID, h); err != nil {
-					log.Warn("a peer was not told that the member has died", "peer", transport.ID(heir.ID), "addr", addr, "error", err)
+				if err := transport.Bury(ctx, dial, addr, peer.ID, h); err != nil {
+					log.Warn("a peer was not told that the member has died", "peer", transport.ID(peer.ID), "addr", addr, "error", err)
 					return
 				}
-				log.Info("a peer knows that the member has died", "peer", transport.ID(heir.ID), "addr", addr)
+				log.Info("a peer knows that the member has died", "peer", transport.ID(peer.ID), "addr", addr)
 			})
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // The newest will that is whole counts, and a dead child is not waited for.
 func TestTheNewestWillCounts(t *testing.T) {
 	w := readWills(strings.NewReader(`{"hello":{"name":"a"}}{"hello":{"name":"b"},"peers":[{"id":2,"addrs":["x"]}]}{"hello":{"na`))
-	if got := w.last(); got == nil || got.Hello.Name != "b" || len(got.Heirs) != 1 {
+	if got := w.last(); got == nil || got.Hello.Name != "b" || len(got.Peers) != 1 {
 		t.Errorf("last() = %+v, want the second", got)
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -37,7 +37,7 @@ func Guard(args, environ []string) (*Death, error) {
 	if err != nil {
 		return nil, fmt.Errorf("guardian: %w", err)
 	}
-	defer own.Close()
+	defer func() { _ = own.Close() }()
 	if _, err := own.Write(binary.BigEndian.AppendUint64([]byte(greeting), process)); err != nil {
 		return nil, fmt.Errorf("guardian: %w", err)
 	}
@@ -90,7 +90,7 @@ func pair() (own net.Conn, childs *os.File, err error) {
 		return nil, nil, os.NewSyscallError("socketpair", err)
 	}
 	file := os.NewFile(uintptr(fds[0]), "ward")
-	defer file.Close() // own has its own
+	defer func() { _ = file.Close() }() // own has its own
 	childs = os.NewFile(uintptr(fds[1]), "guardian")
 	if own, err = net.FileConn(file); err != nil {
 		_ = childs.Close()

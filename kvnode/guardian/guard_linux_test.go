@@ -43,7 +43,7 @@ func be() {
 	}
 	heard := make(chan os.Signal, 1)
 	signal.Notify(heard, syscall.SIGTERM, syscall.SIGUSR1)
-	ward.Entrust(transport.Will{Hello: helloOf(1), Heirs: []transport.Addressee{{ID: 2, Addrs: []string{peer}}}})
+	ward.Entrust(transport.Will{Hello: helloOf(1), Peers: []transport.Addressee{{ID: 2, Addrs: []string{peer}}}})
 	for written := false; !written; time.Sleep(time.Millisecond) {
 		ward.mu.Lock()
 		written = ward.mu.written != nil
@@ -56,7 +56,9 @@ func be() {
 		case syscall.SIGTERM:
 			os.Exit(3)
 		default:
-			_ = ward.conn.(*net.UnixConn).CloseWrite() // as far as the guardian can see it
+			if conn, ok := ward.conn.(*net.UnixConn); ok {
+				_ = conn.CloseWrite() // as far as the guardian can see it
+			}
 			fmt.Println("closed")
 		}
 	}

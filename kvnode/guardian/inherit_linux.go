@@ -10,11 +10,9 @@ import (
 // inherited is the file by which a child knows its guardian: the first after the standard ones.
 const inherited = 3
 
-// Inherit returns this process's guardian, nil if it has none: whether the file is a socket whose
-// other end was made by the parent of this process. It may be called once.
+// Inherit returns this process's guardian, nil if it has none. It may be called once.
 func Inherit() (*Ward, error) {
-	cred, err := unix.GetsockoptUcred(inherited, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	if err != nil || int(cred.Pid) != os.Getppid() {
+	if !fromParent(inherited) {
 		return nil, nil //nolint:nilnil // no guardian is no error: the file is somebody else's
 	}
 	file := os.NewFile(inherited, "guardian")
@@ -29,6 +27,12 @@ func Inherit() (*Ward, error) {
 	}
 	go w.follow()
 	return w, nil
+}
+
+// fromParent reports whether a file is a socket whose other end the parent of this process has made.
+func fromParent(fd int) bool {
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	return err == nil && int(cred.Pid) == os.Getppid()
 }
 
 // follow ends this process with its guardian's, as the system does by itself, but not where the

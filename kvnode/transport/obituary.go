@@ -21,7 +21,7 @@ var errMourned = errors.New("an obituary was all it brought")
 // Will is what somebody must know who is to tell a member's peers that it has died.
 type Will struct {
 	Hello Hello       `json:"hello"`
-	Heirs []Addressee `json:"peers"`
+	Peers []Addressee `json:"peers"`
 }
 
 // Addressee is a peer, and where it may be: host:port.
@@ -34,7 +34,7 @@ type Addressee struct {
 func (t *Transport) Will() Will {
 	w, peers := Will{Hello: t.cfg.Hello}, *t.peers.Load()
 	for _, id := range slices.Sorted(maps.Keys(peers)) {
-		w.Heirs = append(w.Heirs, Addressee{id, *peers[id].addrs.Load()})
+		w.Peers = append(w.Peers, Addressee{id, *peers[id].addrs.Load()})
 	}
 	return w
 }

@@ -196,7 +196,7 @@ func TestOnlyStreamsOfMessagesNameTheProcess(t *testing.T) {
 		if p := b.peerOf(t, 1); !p.Connected || p.Hello.Process != 0 {
 			t.Errorf("it answers %+v, want no process", p.Hello)
 		}
-		if w := a.Will(); w.Hello.Process != 7 || len(w.Heirs) != 1 || w.Heirs[0].ID != 2 || !slices.Equal(w.Heirs[0].Addrs, []string{addrOf(2)}) {
+		if w := a.Will(); w.Hello.Process != 7 || len(w.Peers) != 1 || w.Peers[0].ID != 2 || !slices.Equal(w.Peers[0].Addrs, []string{addrOf(2)}) {
 			t.Errorf("Will() = %+v, want member 2 at its address", w)
 		}
 	})
