@@ -311,4 +311,16 @@ var fasts = []Mutant{
 		Old:  "limits(o.all)",
 		New:  "limits(nil)",
 	},
+	{
+		Rule: "fast", Name: "each who has done an item waits for another", Pkg: apiPkg, Test: "^TestWhoHasDoneAnItemWaitsForAnother$",
+		File: "kvnode/etcdapi/fastitem.go",
+		Old:  "s.kv.idleWorkers.Add(1) > maxIdleWorkers",
+		New:  "s.kv.idleWorkers.Add(1) > maxItems",
+	},
+	{
+		Rule: "fast", Name: "nobody takes a second item", Pkg: apiPkg, Test: "^TestWhoHasDoneAnItemWaitsForAnother$",
+		File: "kvnode/etcdapi/fastitem.go",
+		Old:  "\tcase s.idle <- i:\n\tdefault:\n",
+		New:  "\tdefault:\n",
+	},
 }

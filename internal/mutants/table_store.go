@@ -192,6 +192,12 @@ var stores = []Mutant{
 		New:  "order.Uint64(m[48:]) < order",
 	},
 	{
+		Rule: "limits", Name: "the database never grows for those who write", Pkg: storePkg + "/boltdb", Test: "^TestSizeIsThatOfTheLastCommit$",
+		File: "kvnode/store/boltdb/boltdb.go",
+		Old:  "\tf.measure()\n\treturn errors.Join",
+		New:  "\treturn errors.Join",
+	},
+	{
 		Rule: "storage", Name: "a record that says it is a bucket is followed", Pkg: storePkg + "/boltdb", Test: "^TestARecordThatSaysItIsABucketIsDamage$",
 		File: "kvnode/store/boltdb/pages.go",
 		Old:  "\tif w.inside {\n",

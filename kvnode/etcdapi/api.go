@@ -43,9 +43,11 @@ type API struct {
 	deliveries deliveries
 	// inFlight counts unary requests under way.
 	inFlight atomic.Int64
-	// itemsBytes are those of all streams of service Fast.
-	itemsBytes atomic.Int64
-	times      times
+	// itemsBytes are those of all streams of service Fast, idleWorkers their goroutines that wait
+	// for an item.
+	itemsBytes  atomic.Int64
+	idleWorkers atomic.Int64
+	times       times
 	// complain limits what is logged because of requests.
 	complain rate.Sometimes
 }

@@ -35,6 +35,9 @@ const (
 	// are slow wait for their own answers sooner.
 	allItemsBytes  = 64 << 20
 	fairItemsBytes = 64 << 10
+	// maxIdleWorkers bounds the goroutines of all streams that wait for an item. More: as much
+	// memory for each as its stack has grown to, some 10 KiB. Fewer: more stacks are grown anew.
+	maxIdleWorkers = 256
 )
 
 // fastStream is one stream of service Fast. Its requests, which are called items, are
@@ -51,6 +54,9 @@ type fastStream struct {
 	// answering is held by the item that is being answered. Others wait, with their answers
 	// not encoded.
 	answering chan struct{}
+	// idle is where those who have done an item wait for another. Who receives puts one there
+	// if somebody waits; it is closed when the stream ends. Both under the lock.
+	idle chan *item
 
 	working sync.WaitGroup
 	mu      struct {
@@ -93,7 +99,7 @@ func serveFast(srv any, stream grpc.ServerStream) error {
 }
 
 func newFastStream(kv *kvServer, stream grpc.ServerStream) *fastStream {
-	s := &fastStream{kv: kv, stream: stream, chain: chain(kv.unary()), answering: make(chan struct{}, 1)}
+	s := &fastStream{kv: kv, stream: stream, chain: chain(kv.unary()), answering: make(chan struct{}, 1), idle: make(chan *item)}
 	s.mu.room.L, s.mu.ready.L = &s.mu, &s.mu
 	s.mu.under = make(map[uint64]*item)
 	return s
@@ -187,6 +193,7 @@ func (s *fastStream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.ended = true
+	close(s.idle)
 	s.mu.room.Broadcast()
 	s.mu.ready.Signal()
 }

@@ -98,17 +98,43 @@ func (s *fastStream) start(i *item) error {
 	s.mu.under[i.ID] = i
 	s.mu.asked += i.size
 	s.chargeLocked(i.size)
-	s.working.Go(func() {
-		defer i.cancel()
-		resp, err := s.call(i)
-		if _, ok := resp.(*weighed); !ok { // which has room of its own
-			s.answering <- struct{}{}
-			defer func() { <-s.answering }()
-			s.untilTaken()
-		}
-		s.answer(i.ID, resp, err, nil)
-	})
+	select {
+	case s.idle <- i:
+	default:
+		s.working.Go(func() { s.work(i) })
+	}
 	return nil
+}
+
+// work does an item, and others after it. Those are for a goroutine whose stack has grown
+// already: to grow a new one is a fifth of the leader's processor time for a put.
+func (s *fastStream) work(i *item) {
+	for i != nil {
+		s.do(i)
+		i = s.another()
+	}
+}
+
+// another returns the next item, or nil if there is to be none: the stream has ended, or as many
+// goroutines wait for one as may.
+func (s *fastStream) another() *item {
+	defer s.kv.idleWorkers.Add(-1)
+	if s.kv.idleWorkers.Add(1) > maxIdleWorkers {
+		return nil
+	}
+	return <-s.idle
+}
+
+// do calls, and answers.
+func (s *fastStream) do(i *item) {
+	defer i.cancel()
+	resp, err := s.call(i)
+	if _, ok := resp.(*weighed); !ok { // which has room of its own
+		s.answering <- struct{}{}
+		defer func() { <-s.answering }()
+		s.untilTaken()
+	}
+	s.answer(i.ID, resp, err, nil)
 }
 
 // call does what gRPC does with a call of its own.

@@ -154,3 +154,36 @@ func TestInPlaceBeforeWhatWaits(t *testing.T) {
 		}
 	})
 }
+
+// Those who have done an item wait for another, no more of them than may, and end with their
+// stream.
+func TestWhoHasDoneAnItemWaitsForAnother(t *testing.T) {
+	var api *API
+	onStream(t, func(r *fastRig) {
+		api = r.api
+		leave := make(chan struct{})
+		r.onRead = func(context.Context, kvnode.ReadMode) error { <-leave; return nil }
+		r.in <- r.items(1, maxItems, "Range", getK)
+		synctest.Wait()
+		if n := api.idleWorkers.Load(); n != 0 {
+			t.Errorf("%d wait for an item while each has one", n)
+		}
+		close(leave)
+		for range maxItems {
+			r.next()
+		}
+		synctest.Wait()
+		if n := api.idleWorkers.Load(); n != maxIdleWorkers {
+			t.Errorf("%d wait for an item, want %d", n, maxIdleWorkers)
+		}
+		r.onRead = hang
+		r.in <- r.items(1, 3, "Range", getK)
+		synctest.Wait()
+		if n := api.idleWorkers.Load(); n != maxIdleWorkers-3 {
+			t.Errorf("%d wait for an item when 3 have got one, want %d", n, maxIdleWorkers-3)
+		}
+	})
+	if n := api.idleWorkers.Load(); n != 0 {
+		t.Errorf("%d wait for an item of a stream that has ended", n)
+	}
+}
