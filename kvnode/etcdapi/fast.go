@@ -89,7 +89,7 @@ func serveFast(srv any, stream grpc.ServerStream) error {
 	}
 	s := newFastStream(kv, stream)
 	s.md, _ = metadata.FromIncomingContext(stream.Context())
-	s.place.init(kv.API, stream.Context())
+	s.place.init(stream.Context(), kv.API)
 	// Items outlive a stream that ends because the member stops: like calls of their own
 	// they are finished then.
 	items := grpc.NewContextWithServerTransportStream(context.WithoutCancel(stream.Context()), noTrailers{})

@@ -21,7 +21,7 @@ func TestAStreamThatHasAnsweredAllOwesNothing(t *testing.T) {
 			r.leased.Store(leased)
 			s := newFastStream(&kvServer{API: r.api}, nil)
 			for i := range uint64(100) {
-				s.answer(i, &pb.RangeResponse{Count: 1}, nil, nil)
+				s.answer(i, &pb.RangeResponse{Count: 1}, nil)
 				_, after, _ := s.next()
 				after()
 			}

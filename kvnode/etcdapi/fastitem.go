@@ -134,7 +134,7 @@ func (s *fastStream) do(i *item) {
 		defer func() { <-s.answering }()
 		s.untilTaken()
 	}
-	s.answer(i.ID, resp, err, nil)
+	s.answer(i.ID, resp, err)
 }
 
 // call does what gRPC does with a call of its own.

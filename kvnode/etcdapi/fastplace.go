@@ -37,7 +37,7 @@ const placeBytes = 16 << 10
 // nothing to answer has none.
 var placeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-func (p *place) init(a *API, ctx context.Context) {
+func (p *place) init(ctx context.Context, a *API) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	p.may, p.requires = len(md.Get(MetadataReadMode)) == 0, requiresLeader(ctx)
 	if a.cfg.Metrics != nil {
@@ -129,7 +129,7 @@ func (s *fastStream) refuse(id uint64, err error) {
 		p.calls.End(p.calls.Begin(), err)
 	}
 	a.times.took[requests.Range][0].Note(0)
-	s.answer(id, nil, err, nil)
+	s.answer(id, nil, err)
 }
 
 // flush queues what was answered in place.

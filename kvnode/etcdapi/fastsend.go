@@ -26,8 +26,8 @@ func (s *fastStream) untilTaken() {
 	}
 }
 
-// answer queues what became of an item, and returns buf, which it may have used.
-func (s *fastStream) answer(id uint64, resp any, err error, buf []byte) []byte {
+// answer queues what became of an item.
+func (s *fastStream) answer(id uint64, resp any, err error) {
 	a := fastwire.Answer{ID: id}
 	var r *room
 	if w, ok := resp.(*weighed); ok {
@@ -35,8 +35,7 @@ func (s *fastStream) answer(id uint64, resp any, err error, buf []byte) []byte {
 	}
 	if err == nil {
 		m, _ := resp.(proto.Message)
-		buf, err = proto.MarshalOptions{}.MarshalAppend(buf, m)
-		a.Message = buf
+		a.Message, err = proto.Marshal(m)
 	}
 	if err != nil {
 		st, ok := status.FromError(err)
@@ -57,16 +56,15 @@ func (s *fastStream) answer(id uint64, resp any, err error, buf []byte) []byte {
 		s.mu.room.Broadcast()
 		s.mu.ready.Signal()
 	case s.mu.ended:
-		return buf // nobody may send it
+		return // nobody may send it
 	}
 	if r != nil {
 		s.mu.large = append(s.mu.large, &large{a, r})
-		return buf
+		return
 	}
 	last, before := s.messageLocked()
 	*last = fastwire.AppendAnswer(*last, a)
 	s.chargeLocked(len(*last) - before)
-	return buf
 }
 
 // messageLocked returns the message that the next small answer goes into, and how many bytes of

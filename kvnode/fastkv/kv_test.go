@@ -73,7 +73,7 @@ func TestAGetByTheShorterWay(t *testing.T) {
 				t.Errorf("%s: the request is %+v", c.name, request)
 			}
 			c.answer(s, 1)
-			<-end
+			_ = <-end // nil
 		})
 	}
 }

@@ -24,14 +24,14 @@ func Found(data []byte, leaders *leaderid.Field) *pb.RangeResponse {
 		tag := uint64(data[0])
 		var n int
 		switch {
-		case tag == tagHeader && f.response.Header == nil:
+		case tag == tagHeader && f.response.GetHeader() == nil:
 			var header []byte
 			header, n = protowire.ConsumeBytes(data[1:])
 			f.response.Header = &f.header
 			if n >= 0 && !head(&f.header, header, leaders) {
 				return nil
 			}
-		case tag == tagKV && f.response.Kvs == nil:
+		case tag == tagKV && f.response.GetKvs() == nil:
 			var kv []byte
 			kv, n = protowire.ConsumeBytes(data[1:])
 			f.kvs[0] = &f.kv
@@ -108,12 +108,12 @@ func (f *found) keyValue(data []byte) bool {
 		}
 		rest = rest[1+n:]
 	}
-	k := len(kv.Key)
-	own := append(append(make([]byte, 0, k+len(kv.Value)), kv.Key...), kv.Value...)
-	if kv.Key != nil {
+	k := len(kv.GetKey())
+	own := append(append(make([]byte, 0, k+len(kv.GetValue())), kv.GetKey()...), kv.GetValue()...)
+	if kv.GetKey() != nil {
 		kv.Key = own[:k:k]
 	}
-	if kv.Value != nil {
+	if kv.GetValue() != nil {
 		kv.Value = own[k:]
 	}
 	return true

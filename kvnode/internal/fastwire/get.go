@@ -80,22 +80,22 @@ func AppendFound(b []byte, h *Head, kv *mvccpb.KeyValue) []byte {
 		return b
 	}
 	b = protowire.AppendVarint(append(b, byte(tagKV)), uint64(kvSize(kv)))
-	b = appendBytes(b, tagKey, kv.Key)
-	b = appendUint(b, tagCreate, uint64(kv.CreateRevision))
-	b = appendUint(b, tagMod, uint64(kv.ModRevision))
-	b = appendUint(b, tagVersion, uint64(kv.Version))
-	b = appendBytes(b, tagValue, kv.Value)
-	b = appendUint(b, tagTTL, uint64(kv.Lease))
+	b = appendBytes(b, tagKey, kv.GetKey())
+	b = appendUint(b, tagCreate, uint64(kv.GetCreateRevision()))
+	b = appendUint(b, tagMod, uint64(kv.GetModRevision()))
+	b = appendUint(b, tagVersion, uint64(kv.GetVersion()))
+	b = appendBytes(b, tagValue, kv.GetValue())
+	b = appendUint(b, tagTTL, uint64(kv.GetLease()))
 	return append(b, byte(tagCount), 1)
 }
 
 func kvSize(kv *mvccpb.KeyValue) (n int) {
-	for _, data := range [...][]byte{kv.Key, kv.Value} {
+	for _, data := range [...][]byte{kv.GetKey(), kv.GetValue()} {
 		if len(data) > 0 {
 			n += 1 + protowire.SizeBytes(len(data))
 		}
 	}
-	for _, v := range [...]int64{kv.CreateRevision, kv.ModRevision, kv.Version, kv.Lease} {
+	for _, v := range [...]int64{kv.GetCreateRevision(), kv.GetModRevision(), kv.GetVersion(), kv.GetLease()} {
 		if v != 0 {
 			n += 1 + protowire.SizeVarint(uint64(v))
 		}

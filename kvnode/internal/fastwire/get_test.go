@@ -71,7 +71,7 @@ func TestWhatIsFound(t *testing.T) {
 	for _, h := range heads {
 		for _, kv := range kvs {
 			want := &pb.RangeResponse{Header: &pb.ResponseHeader{ClusterId: h.Cluster, MemberId: h.Member, Revision: int64(h.Revision), RaftTerm: h.Term}}
-			field.Put(want.Header, h.Leader)
+			field.Put(want.GetHeader(), h.Leader)
 			if kv != nil {
 				want.Kvs, want.Count = []*mvccpb.KeyValue{kv}, 1
 			}
