@@ -270,8 +270,8 @@ var fasts = []Mutant{
 		New:  "\t\tdefault:\n\t\t\t_, n = protowire.ConsumeVarint(data[1:])\n",
 	},
 	{
-		Rule: "fast", Name: "a key that is found is part of its message", Pkg: "./kvnode/internal/fastwire", Test: "^TestWhatIsFound$",
-		File: "kvnode/internal/fastwire/found.go",
+		Rule: "fast", Name: "a key that a get gives is part of its message", Pkg: "./kvnode/internal/fastwire", Test: "^TestWhatAGetGives$",
+		File: "kvnode/internal/fastwire/got.go",
 		Old:  "\t\tkv.Value = own[k:]\n",
 		New:  "\t\t_ = own[k:]\n",
 	},

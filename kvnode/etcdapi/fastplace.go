@@ -98,7 +98,7 @@ func (s *fastStream) appendGet(id uint64, key []byte) bool {
 	}
 	head := fastwire.Head{Cluster: a.node.ClusterID(), Member: a.node.ID(), Revision: uint64(revision), Term: a.node.Term(), Leader: a.node.Leader()}
 	out, at := fastwire.BeginAnswer(p.out, id)
-	p.out = fastwire.EndAnswer(fastwire.AppendFound(out, &head, kv), at)
+	p.out = fastwire.EndAnswer(fastwire.AppendGot(out, &head, kv), at)
 	p.done++
 	return true
 }

@@ -91,7 +91,7 @@ func (k *kv) get(ctx context.Context, key string) (*pb.RangeResponse, error) {
 	if err != nil {
 		return nil, err
 	}
-	if resp := fastwire.Found(data, &k.client.leaders); resp != nil {
+	if resp := fastwire.Got(data, &k.client.leaders); resp != nil {
 		return resp, nil
 	}
 	resp := new(pb.RangeResponse)

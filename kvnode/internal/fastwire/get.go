@@ -66,8 +66,8 @@ func Get(data []byte) (key []byte, ok bool) {
 // Head is what a response's header says. A leader of 0 is none.
 type Head struct{ Cluster, Member, Revision, Term, Leader uint64 }
 
-// AppendFound appends an encoded RangeResponse of kv alone, or of nothing if kv is nil.
-func AppendFound(b []byte, h *Head, kv *mvccpb.KeyValue) []byte {
+// AppendGot appends an encoded RangeResponse of kv alone, or of nothing if kv is nil.
+func AppendGot(b []byte, h *Head, kv *mvccpb.KeyValue) []byte {
 	b = append(b, byte(tagHeader), 0)
 	start := len(b)
 	b = appendUint(b, tagCluster, h.Cluster)

@@ -64,8 +64,8 @@ func responses() (heads []Head, kvs []*mvccpb.KeyValue) {
 	return heads, append(kvs, nil)
 }
 
-// What is found is, for package proto, the response that it was, and here what it is there.
-func TestWhatIsFound(t *testing.T) {
+// What a get gives is, for package proto, the response that it was, and here what it is there.
+func TestWhatAGetGives(t *testing.T) {
 	var field leaderid.Field
 	heads, kvs := responses()
 	for _, h := range heads {
@@ -75,25 +75,25 @@ func TestWhatIsFound(t *testing.T) {
 			if kv != nil {
 				want.Kvs, want.Count = []*mvccpb.KeyValue{kv}, 1
 			}
-			data := AppendFound([]byte("before"), &h, kv)[len("before"):]
+			data := AppendGot([]byte("before"), &h, kv)[len("before"):]
 			got := new(pb.RangeResponse)
 			if err := proto.Unmarshal(data, got); err != nil || !proto.Equal(got, want) {
 				t.Errorf("%+v is for package proto %v, %v; want %v", h, got, err, want)
 			}
-			ours := Found(data, &field)
+			ours := Got(data, &field)
 			clear(data)
 			if !proto.Equal(ours, want) || leaderid.Of(ours.GetHeader()) != h.Leader {
-				t.Errorf("%+v is found as %v, want %v", h, ours, want)
+				t.Errorf("%+v is got as %v, want %v", h, ours, want)
 			}
 		}
 	}
 }
 
 // Whatever a server sends is understood as package proto does, or left to that.
-func FuzzFound(f *testing.F) {
+func FuzzGot(f *testing.F) {
 	heads, kvs := responses()
 	for i, h := range heads {
-		f.Add(AppendFound(nil, &h, kvs[i%4]))
+		f.Add(AppendGot(nil, &h, kvs[i%4]))
 	}
 	for _, r := range []*pb.RangeResponse{{}, {More: true}, {Kvs: []*mvccpb.KeyValue{{}, {}}, Count: 2}, {Header: &pb.ResponseHeader{}}} {
 		data, _ := proto.Marshal(r)
@@ -101,13 +101,13 @@ func FuzzFound(f *testing.F) {
 	}
 	var field leaderid.Field
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got := Found(data, &field)
+		got := Got(data, &field)
 		if got == nil {
 			return
 		}
 		want := new(pb.RangeResponse)
 		if err := proto.Unmarshal(data, want); err != nil || !proto.Equal(got, want) {
-			t.Errorf("%x is found as %v, want %v, %v", data, got, want, err)
+			t.Errorf("%x is got as %v, want %v, %v", data, got, want, err)
 		}
 	})
 }

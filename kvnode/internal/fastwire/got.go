@@ -8,18 +8,18 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/leaderid"
 )
 
-// found is the answer to a get, in one piece of memory.
-type found struct {
+// single is the answer to a get, in one piece of memory.
+type single struct {
 	response pb.RangeResponse
 	header   pb.ResponseHeader
 	kvs      [1]*mvccpb.KeyValue
 	kv       mvccpb.KeyValue
 }
 
-// Found decodes a RangeResponse of one key or of none. It keeps no part of data. It returns nil
+// Got decodes a RangeResponse of one key or of none. It keeps no part of data. It returns nil
 // for what is more than that.
-func Found(data []byte, leaders *leaderid.Field) *pb.RangeResponse {
-	f := new(found)
+func Got(data []byte, leaders *leaderid.Field) *pb.RangeResponse {
+	f := new(single)
 	for len(data) > 0 {
 		tag := uint64(data[0])
 		var n int
@@ -86,7 +86,7 @@ func head(h *pb.ResponseHeader, data []byte, leaders *leaderid.Field) bool {
 
 // keyValue decodes the only key. It is copied: the message that it came with has many, and would
 // stay as long as one of them.
-func (f *found) keyValue(data []byte) bool {
+func (f *single) keyValue(data []byte) bool {
 	kv := &f.kv
 	for rest := data; len(rest) > 0; {
 		tag := uint64(rest[0])
