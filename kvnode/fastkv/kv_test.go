@@ -73,7 +73,9 @@ func TestAGetByTheShorterWay(t *testing.T) {
 				t.Errorf("%s: the request is %+v", c.name, request)
 			}
 			c.answer(s, 1)
-			_ = <-end // nil
+			if err := <-end; err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }
