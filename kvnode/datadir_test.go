@@ -4,9 +4,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -132,6 +134,18 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 	}
 	if err := cfg.CheckDataDir(); err != nil {
 		t.Errorf("CheckDataDir() of a directory with a lock that nobody holds = %v", err)
+	}
+}
+
+// What a restore has left that was killed is refused, and who sees that is told what to do.
+func TestWhatARestoreHasLeftIsRefused(t *testing.T) {
+	cfg := aloneConfig(t)
+	if err := errors.Join(os.MkdirAll(cfg.DataDir, 0o700), os.WriteFile(cfg.dir().Path(memberdir.StateFile), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := RestoreSnapshot(RestoreConfig{File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster})
+	if err == nil || !strings.Contains(err.Error(), "remove it and run that again") {
+		t.Errorf("RestoreSnapshot() into what one has left = %v, want what to do", err)
 	}
 }
 

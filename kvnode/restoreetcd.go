@@ -14,13 +14,19 @@ import (
 // users, or does not know.
 var ErrSnapshotRefused = etcdfile.ErrRefused
 
-func inspectEtcd(path string) (s etcdfile.Summary, err error) {
+// openEtcd opens a snapshot of etcd's, and returns no file for what is none.
+func openEtcd(path string) (*etcdfile.File, error) {
 	f, err := etcdfile.Open(path)
-	if err != nil {
-		return s, err
+	switch {
+	case errors.Is(err, store.ErrForeign):
+		return nil, nil
+	case errors.Is(err, store.ErrDamaged):
+		return nil, explainForeign(err)
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	default:
+		return f, nil
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	return f.Summary()
 }
 
 // etcdFile is a snapshot of etcd's that was checked, and the sum that its file had.
@@ -31,11 +37,7 @@ type etcdFile struct {
 	quota int64 // 0: none
 }
 
-func openEtcdFile(path string, sum []byte, quota int64) (*etcdFile, error) {
-	f, err := etcdfile.Open(path)
-	if err != nil {
-		return nil, explainForeign(err)
-	}
+func newEtcdFile(f *etcdfile.File, path string, sum []byte, quota int64) (*etcdFile, error) {
 	if err := f.Check(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -48,11 +50,11 @@ func (e *etcdFile) Close() error { return e.file.Close() }
 // anew. What was compacted in etcd is compacted here. Members and whatever else is about
 // the old cluster stay behind.
 func (e *etcdFile) copyTo(path string) (origin, error) {
-	s, err := e.file.Summary()
-	if err != nil {
+	if err := e.importInto(path); err != nil {
 		return origin{}, explainForeign(err)
 	}
-	if err := e.importInto(path); err != nil {
+	s, err := e.file.Summary()
+	if err != nil {
 		return origin{}, explainForeign(err)
 	}
 	// The file may have changed since it was checked, and while it was read.

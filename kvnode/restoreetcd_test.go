@@ -267,7 +267,12 @@ func TestInspectEtcdSnapshot(t *testing.T) {
 
 // Who replaces the file meanwhile is found out by the sum that it was checked with.
 func TestAnEtcdFileThatChangesIsNotImported(t *testing.T) {
-	e, err := openEtcdFile(etcdSnapshots(t)["3.7"], make([]byte, 32), 0)
+	path := etcdSnapshots(t)["3.7"]
+	f, err := openEtcd(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := newEtcdFile(f, path, make([]byte, 32), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

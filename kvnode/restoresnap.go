@@ -188,14 +188,11 @@ func (r *RestoreConfig) open() (source, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch etcds, err := etcdfile.Is(r.File); {
-	case err != nil:
-		return nil, fmt.Errorf("read %s: %w", r.File, err)
-	case etcds:
-		return openEtcdFile(r.File, sum, r.QuotaBytes)
-	default:
-		return &snapshotCopy{r.File, sum}, nil
+	f, err := openEtcd(r.File)
+	if f == nil || err != nil {
+		return &snapshotCopy{r.File, sum}, err
 	}
+	return newEtcdFile(f, r.File, sum, r.QuotaBytes)
 }
 
 // fill makes what is in the data directory.

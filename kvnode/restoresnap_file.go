@@ -68,14 +68,19 @@ func checkSnapshotFile(path string, skip bool) (sum []byte, err error) {
 }
 
 func openSnapshotFile(path string) (f *os.File, size int64, err error) {
+	// Before it is opened: that would wait for who writes to a named pipe.
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		return nil, 0, fmt.Errorf("open the snapshot: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, 0, fmt.Errorf("%w: %s is not a regular file: it is read more than once, so save it to one", ErrSnapshotForeign, path)
+	}
 	if f, err = os.Open(path); err != nil {
 		return nil, 0, fmt.Errorf("open the snapshot: %w", err)
 	}
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-	case !info.Mode().IsRegular():
-		err = fmt.Errorf("%w: %s is not a regular file", ErrSnapshotForeign, path)
 	case info.Size() == 0:
 		err = fmt.Errorf("%w: %s is empty", ErrSnapshotDamaged, path)
 	case lacking(f, info.Size()) > 0:
@@ -199,12 +204,13 @@ func InspectSnapshot(path string) (SnapshotInfo, error) {
 	if _, err := checkSnapshotFile(path, size%snapshotAlign == 0); err != nil {
 		return SnapshotInfo{}, err
 	}
-	switch etcds, err := etcdfile.Is(path); {
-	case err != nil:
-		return SnapshotInfo{}, fmt.Errorf("read %s: %w", path, err)
-	case etcds:
-		s, err := inspectEtcd(path)
-		return SnapshotInfo{Summary: s.Summary, Size: size, Imported: &s}, explainForeign(err)
+	etcds, err := openEtcd(path)
+	if err != nil {
+		return SnapshotInfo{}, err
+	}
+	if etcds != nil {
+		s, err := etcds.Summary()
+		return SnapshotInfo{Summary: s.Summary, Size: size, Imported: &s}, errors.Join(explainForeign(err), etcds.Close())
 	}
 	s, err := boltdb.Inspect(path)
 	return SnapshotInfo{Summary: s, Size: size}, explainForeign(err)

@@ -1,12 +1,38 @@
 package kvnode
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
+
+// A database may have more bytes than 32 bits count, and a file without all of them is cut off.
+func TestASnapshotMayBeLarge(t *testing.T) {
+	const page, pages = 4096, 3 << 20 // 12 GiB
+	head := make([]byte, 2*page)
+	for at := boltMetaAt; at < len(head); at += page {
+		binary.NativeEndian.PutUint32(head[at:], boltMagic)
+		binary.NativeEndian.PutUint32(head[at+8:], page)
+		binary.NativeEndian.PutUint64(head[at+40:], pages)
+	}
+	path := writeFile(t, head)
+	for size, lacks := range map[int64]int64{pages*page + 32: 0, pages * page: 0, 1 << 31: pages*page + 32 - 1<<31, pages*page - page: page + 32} {
+		if err := os.Truncate(path, size); err != nil { // which takes no room
+			t.Skip(err)
+		}
+		f, got, err := openSnapshotFile(path)
+		if lacks == 0 && (err != nil || got != size) || lacks > 0 && (err == nil || !strings.Contains(err.Error(), fmt.Sprintf("lacks %d", lacks))) {
+			t.Errorf("a file of %d bytes of %d = %d, %v, want that it lacks %d", size, int64(pages*page), got, err, lacks)
+		}
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+}
 
 // A snapshot that was cut off, wherever, is said to be that, and not another
 // program's; one that is whole, with or without its checksum, is taken.

@@ -57,6 +57,26 @@ var imports = []Mutant{
 		Old:  "if !enabled && len(users)+len(roles) == 0 {", New: "if !enabled {",
 	},
 	{
+		Rule: "import", Name: "a named pipe is waited for", Pkg: nodePkg, Test: "^TestANamedPipeIsNoSnapshot$",
+		File: "kvnode/restoresnap_file.go",
+		Old:  "\tcase !info.Mode().IsRegular():\n\t\treturn nil, 0,", New: "\tcase false:\n\t\treturn nil, 0,",
+	},
+	{
+		Rule: "import", Name: "what a restore has left is refused without advice", Pkg: nodePkg, Test: "^TestWhatARestoreHasLeftIsRefused$",
+		File: "kvnode/memberdir/dir.go",
+		Old:  "; if it is what is left of a restore or an import that was cut short, remove it and run that again\", d,", New: "\", d,",
+	},
+	{
+		Rule: "import", Name: "a large file is measured by 32 bits", Pkg: nodePkg, Test: "^TestASnapshotMayBeLarge$",
+		File: "kvnode/restoresnap_size.go",
+		Old:  "size = max(size, int64(pages)*int64(page))", New: "size = max(size, int64(uint32(pages)*page))",
+	},
+	{
+		Rule: "import", Name: "a summary reads again what was read", Pkg: etcdfilePkg, Test: "^TestAFileIsReadTwice$",
+		File: "kvnode/etcdfile/hash.go",
+		Old:  "\tif f.seen == nil {\n", New: "\tif true {\n",
+	},
+	{
 		Rule: "import", Name: "alarms are passed over", Pkg: etcdfilePkg, Test: "^TestCheck$",
 		File: etcdRefusal,
 		Old:  "\tif len(all) == 0 {\n", New: "\tif all != nil || len(all) == 0 {\n",

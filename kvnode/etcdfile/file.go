@@ -52,6 +52,9 @@ type File struct {
 	Index, Term uint64
 	// Revision is the newest, and Compacted the newest that was compacted, -1 if none was.
 	Revision, Compacted int64
+
+	seen   *seen // nil until the records were read
+	passes int   // how often they were
 }
 
 // Is reports whether the file path is a database of etcd's whose pages are whole. What is

@@ -52,6 +52,41 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// A file may be larger than memory: it is read twice for all that is asked of it, whichever
+// comes first. What was not read to the end has no hash yet.
+func TestAFileIsReadTwice(t *testing.T) {
+	for _, path := range saved(t) {
+		f := openSaved(t, path)
+		want, err := f.Summary()
+		if err != nil || f.passes != 2 {
+			t.Errorf("Summary() of %s reads it %d times, %v, want twice", path, f.passes, err)
+		}
+		f = openSaved(t, path)
+		if err := f.Versions(func(uint32, *mvccpb.KeyValue) error { return errUnwanted }); !errors.Is(err, errUnwanted) {
+			t.Errorf("Versions() = %v, want what its caller says", err)
+		}
+		if _, err := dump(f); err != nil || f.passes != 4 {
+			t.Errorf("Versions() of %s, again, has read it %d times, %v, want four times", path, f.passes, err)
+		}
+		got, err := f.Summary()
+		if err != nil || f.passes != 4 || got != want {
+			t.Errorf("Summary() after Versions() = %+v, %v, in %d passes, want %+v in four", got, err, f.passes, want)
+		}
+	}
+}
+
+var errUnwanted = errors.New("this is not wanted")
+
+func openSaved(t *testing.T, path string) *File {
+	t.Helper()
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
 // A compaction that was begun counts, and the newest revision is never below it.
 func TestMeta(t *testing.T) {
 	for _, tc := range []struct {

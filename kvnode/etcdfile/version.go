@@ -1,6 +1,7 @@
 package etcdfile
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -45,6 +46,7 @@ func (r revision) after(s revision) bool {
 // records calls visit with each record in the order of writes. value is valid until the
 // file is closed.
 func (f *File) records(visit func(r revision, value []byte) error) error {
+	f.passes++
 	return boltdb.Guard(func() error {
 		var last revision
 		return f.tx.Bucket(keyBucket).ForEach(func(key, value []byte) error {
@@ -65,44 +67,73 @@ func (f *File) records(visit func(r revision, value []byte) error) error {
 // store would attach it to the next one of that ID, but only where it has been loaded since,
 // so that the end of that one would delete the key at some members alone.
 func (f *File) Versions(visit func(sub uint32, kv *mvccpb.KeyValue) error) error {
-	detached, err := f.detached()
+	s, h, err := f.look()
 	if err != nil {
 		return err
 	}
-	return f.records(func(r revision, value []byte) error {
+	err = f.records(func(r revision, value []byte) error {
+		h.take(r, value)
 		kv, err := decode(r, value)
 		if err != nil || kv == nil {
 			return err
 		}
-		if detached[string(kv.GetKey())] == r {
+		if len(s.detached) > 0 && s.detached[string(kv.GetKey())] == r {
 			kv.Lease = 0
 		}
 		return visit(r.sub, kv)
 	})
+	if err == nil {
+		s.hash, f.seen = h.sum.Sum32(), s
+	}
+	return err
 }
 
-// detached has those keys, in their newest versions, whose TTL leases are not there. Older
-// versions may well name one that has ended.
-func (f *File) detached() (heads, error) {
+// seen is what is known of a file once its records were read.
+type seen struct {
+	keys, versions int
+	// detached has those keys, in their newest versions, whose TTL leases are not there.
+	// Older versions may well name one that has ended.
+	detached heads
+	hash     uint32 // HashKV of the newest revision
+}
+
+// look reads the records for what has to be known before the first of them is passed on.
+// While it does, all keys are in memory.
+func (f *File) look() (*seen, *hasher, error) {
 	all, err := f.TTLLeases()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	granted := map[int64]bool{0: true}
 	for _, l := range all {
 		granted[l.ID] = true
 	}
-	h := make(heads)
-	return h, f.records(func(r revision, value []byte) error {
+	s, c := &seen{detached: make(heads)}, census{compacted: f.Compacted, newest: make(heads)}
+	err = f.records(func(r revision, value []byte) error {
 		kv, err := decode(r, value)
-		if kv == nil {
+		if err != nil {
 			return err
 		}
-		if delete(h, string(kv.GetKey())); !granted[kv.GetLease()] {
-			h[string(kv.GetKey())] = r
+		key := string(keyOf(value))
+		c.take(key, r)
+		if kv == nil {
+			return nil
+		}
+		s.versions++
+		if len(s.detached) > 0 {
+			delete(s.detached, key)
+		}
+		if !granted[kv.GetLease()] {
+			s.detached[key] = r
 		}
 		return nil
 	})
+	h := f.newHasher(f.Revision, &c)
+	s.keys = h.live
+	if _, noted := c.newest[""]; noted { // a raised revision, which is no key
+		s.keys--
+	}
+	return s, h, err
 }
 
 // decode returns what a record says, nil for nothing: etcdutl has restored a snapshot with
@@ -119,6 +150,8 @@ func decode(r revision, value []byte) (*mvccpb.KeyValue, error) {
 		return nil, nil
 	case len(kv.GetKey()) == 0:
 		return nil, fmt.Errorf("%w: revision %d.%d is of no key", store.ErrDamaged, r.main, r.sub)
+	case !bytes.Equal(kv.GetKey(), keyOf(value)):
+		return nil, fmt.Errorf("%w: revision %d.%d does not begin with its key", store.ErrDamaged, r.main, r.sub)
 	case r.tombstone:
 		return &mvccpb.KeyValue{Key: kv.GetKey(), ModRevision: r.main}, nil
 	case kv.GetModRevision() != r.main || kv.GetCreateRevision() < 1 || kv.GetCreateRevision() > r.main || kv.GetVersion() < 1:

@@ -117,7 +117,7 @@ func (d Dir) CheckEmpty() error {
 			return fmt.Errorf("data directory %s is a member's already (it holds %s), and must be empty or missing", d, IdentityFile)
 		}
 		if !isNobodys(e.Name()) && e.Name() != IdentityFile+".tmp" {
-			return fmt.Errorf("data directory %s holds %q, but no %s: it is not a member's, or has lost what told whose", d, e.Name(), IdentityFile)
+			return fmt.Errorf("data directory %s holds %q, but no %s: it is not a member's, or has lost what told whose; if it is what is left of a restore or an import that was cut short, remove it and run that again", d, e.Name(), IdentityFile)
 		}
 	}
 	return nil

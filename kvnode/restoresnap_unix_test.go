@@ -1,0 +1,38 @@
+//go:build unix
+
+package kvnode
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A named pipe is refused at once, and not waited for: it is read more than once.
+func TestANamedPipeIsNoSnapshot(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Skip(err)
+	}
+	refused := make(chan error, 2)
+	go func() {
+		_, err := RestoreSnapshot(RestoreConfig{File: pipe, Name: "a", DataDir: filepath.Join(t.TempDir(), "data"), Cluster: []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}}})
+		refused <- err
+		_, err = InspectSnapshot(pipe)
+		refused <- err
+	}()
+	for range cap(refused) {
+		select {
+		case err := <-refused:
+			if !errors.Is(err, ErrSnapshotForeign) || !strings.Contains(err.Error(), "not a regular file") {
+				t.Errorf("a named pipe: %v, want ErrSnapshotForeign", err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("a named pipe is waited for", os.RemoveAll(pipe))
+		}
+	}
+}
