@@ -31,7 +31,7 @@ func TestANamedPipeIsNoSnapshot(t *testing.T) {
 			if !errors.Is(err, ErrSnapshotForeign) || !strings.Contains(err.Error(), "not a regular file") {
 				t.Errorf("a named pipe: %v, want ErrSnapshotForeign", err)
 			}
-		case <-time.After(time.Minute):
+		case <-time.After(30 * time.Second):
 			t.Fatal("a named pipe is waited for", os.RemoveAll(pipe))
 		}
 	}

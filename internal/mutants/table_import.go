@@ -59,7 +59,7 @@ var imports = []Mutant{
 	{
 		Rule: "import", Name: "a named pipe is waited for", Pkg: nodePkg, Test: "^TestANamedPipeIsNoSnapshot$",
 		File: "kvnode/restoresnap_file.go",
-		Old:  "\tcase !info.Mode().IsRegular():\n\t\treturn nil, 0,", New: "\tcase false:\n\t\treturn nil, 0,",
+		Old:  "\tcase !info.Mode().IsRegular():\n\t\treturn nil, 0,", New: "\tcase info == nil:\n\t\treturn nil, 0,",
 	},
 	{
 		Rule: "import", Name: "what a restore has left is refused without advice", Pkg: nodePkg, Test: "^TestWhatARestoreHasLeftIsRefused$",
@@ -94,7 +94,7 @@ var imports = []Mutant{
 	{
 		Rule: "import", Name: "etcd's hash has what is compacted", Pkg: etcdfilePkg, Test: "^TestHashKV",
 		File: "kvnode/etcdfile/hash.go",
-		Old:  "\t\tif r.main > at || stale || ", New: "\t\tif stale = false; r.main > at || stale || ",
+		Old:  "\tif r.main > h.at || stale || ", New: "\tif stale = false; r.main > h.at || stale || ",
 	},
 	{
 		Rule: "import", Name: "what is refused is imported", Pkg: nodePkg, Test: "^TestRestoreRefusesOfEtcd$",

@@ -100,13 +100,7 @@ func TestLeasePageInABrowser(t *testing.T) {
 		poll(`model.lanes.length === 3 && document.getElementById("count").textContent === "1"`),
 		chromedp.Evaluate(`globalThis.first = Math.max(...model.lanes.flatMap((l) => l.leases).map((s) => s.term)); true`, nil),
 		picture(t, "held")))
-	cl, err := c.Client()
-	must(t, err)
-	defer cl.Close()
-	for range 30 {
-		_, err := cl.Get(deadline(t), "k")
-		must(t, err)
-	}
+	readSome(t, c)
 	must(t, chromedp.Run(ctx, poll(`model.lanes.some((l) => l.reads.some((r) => r[1] + r[4] > 0))`), picture(t, "reads")))
 	must(t, old.Pause())
 	t.Cleanup(func() { _ = old.Resume() }) // which the end of the cluster needs not
@@ -141,4 +135,15 @@ func TestLeasePageInABrowser(t *testing.T) {
 		}
 	}
 	must(t, chromedp.Cancel(ctx))
+}
+
+func readSome(t *testing.T, c *procs.Cluster) {
+	t.Helper()
+	cl, err := c.Client()
+	must(t, err)
+	defer cl.Close()
+	for range 30 {
+		_, err := cl.Get(deadline(t), "k")
+		must(t, err)
+	}
 }
