@@ -25,7 +25,7 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "the dead are forgotten", Pkg: rulesPkg, Test: "^TestV8WhatTheDeadHaveSent$",
 		File: graveFile,
-		Old:  "\tg.dead.bury(died)\n", New: "",
+		Old:  "\tg.dead.bury(grave{leader, died})\n", New: "",
 	},
 	{
 		Rule: "V8", Name: "one that has died is remembered until the next does", Pkg: corePkg, Test: "^TestTheDeadArePromisedNothing$",
@@ -35,7 +35,13 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "the same obituary once more forgets another", Pkg: corePkg, Test: "^TestTheDeadArePromisedNothing$",
 		File: graveFile,
-		Old:  "\tif d.has(p) {\n\t\treturn\n\t}\n", New: "",
+		Old:  "\tif d.has(g) {\n\t\treturn\n\t}\n", New: "",
+	},
+	{
+		Rule: "V8", Name: "any member's obituary buries anybody's process", Pkg: corePkg, Test: "^TestTheDeadAreOfOneMember$",
+		File: graveFile,
+		Old:  "g.dead.bury(grave{leader, died})", New: "g.dead.bury(grave{0, died})",
+		More: []Edit{{guardFile, "grave{leader, from}", "grave{0, from}"}},
 	},
 	{
 		Rule: "V8", Name: "the reign of the dead may be promised something", Pkg: corePkg, Test: "^TestTheDeadArePromisedNothing$",

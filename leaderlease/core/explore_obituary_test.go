@@ -48,7 +48,7 @@ func (s *stage) bury(i, j int) (letter, bool) {
 func (p *packer) processes(a *actor) {
 	p.put(a.run | uint8(a.guard.promise.process&15)<<4)
 	for _, d := range a.guard.dead[:3] {
-		p.put(p.id(uint8(d>>4)) | uint8(d&15)<<4)
+		p.put(p.id(uint8(d.member)) | uint8(d.process&15)<<4)
 	}
 }
 
@@ -58,6 +58,6 @@ func (u *unpacker) processes(a *actor) {
 	a.guard.promise.process = process(uint8(a.guard.promise.leader), number)
 	for i := range 3 {
 		id, number := u.two()
-		a.guard.dead[i] = process(id, number)
+		a.guard.dead[i] = grave{uint64(id), process(id, number)}
 	}
 }

@@ -70,7 +70,7 @@ func (g *Guard) Promise(leader, term uint64, p Probe, from Process, now Instant)
 	if term == g.promise.term && leader != g.promise.leader {
 		return false // raft has one leader per term; this is not from raft
 	}
-	if g.dead.has(from) {
+	if g.dead.has(grave{leader, from}) {
 		return false // nobody would count it, and it would bind this node (V8)
 	}
 	if !g.saved.covers(p.Duration, now) {

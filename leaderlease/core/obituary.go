@@ -11,17 +11,24 @@ type Process uint64
 // node once more, for as long as a promise lasts.
 const graves = 4
 
-// dead are the processes that have died last, the newest first; 0 is none.
-type dead [graves]Process
+// grave names a dead process by its member, too: who tells of another's death, or has drawn
+// the same number, has nobody else's promises refused.
+type grave struct {
+	member  uint64
+	process Process
+}
 
-func (d *dead) has(p Process) bool { return p != 0 && slices.Contains(d[:], p) }
+// dead are the processes that have died last, the newest first; a process 0 is none.
+type dead [graves]grave
 
-func (d *dead) bury(p Process) {
-	if d.has(p) {
+func (d *dead) has(g grave) bool { return g.process != 0 && slices.Contains(d[:], g) }
+
+func (d *dead) bury(g grave) {
+	if d.has(g) {
 		return
 	}
 	copy(d[1:], d[:])
-	d[0] = p
+	d[0] = g
 }
 
 // Obituary tells that a process of leader has died: it will never execute another
@@ -36,7 +43,7 @@ func (g *Guard) Obituary(leader uint64, died Process) (Release, bool) {
 	if leader == 0 || died == 0 {
 		return Release{}, false
 	}
-	g.dead.bury(died)
+	g.dead.bury(grave{leader, died})
 	p := &g.promise
 	if p.leader != leader || p.process != died || p.term < g.term {
 		return Release{}, false

@@ -145,3 +145,16 @@ func TestRefusedProbesAreOfNoProcess(t *testing.T) {
 		t.Error("Obituary() = false, want true")
 	}
 }
+
+// Two members may have processes of the same number, as where it is a process ID and each member
+// has a container of its own, and a member may name another's: that one's promises are not refused.
+func TestTheDeadAreOfOneMember(t *testing.T) {
+	g := heard(t, 7)
+	g.Obituary(2, 7)
+	if !g.Promise(1, 5, Probe{Sent: 600 * sec, Duration: time.Second}, 7, sec) {
+		t.Error("Promise() to process 7 of member 1 after the death of process 7 of member 2 = false, want true")
+	}
+	if g.Promise(2, 6, Probe{Sent: 600 * sec, Duration: time.Second}, 7, sec) {
+		t.Error("Promise() to process 7 of member 2, which is dead = true, want false")
+	}
+}
