@@ -17,9 +17,14 @@ import (
 func (l *Lease) Incoming(m *raftpb.Message) bool { return l.IncomingFrom(m, 0) }
 
 // IncomingFrom is Incoming for who will hear of it if a process dies, and calls Obituary then. from is the process
-// that m was read from, as the very connection has named it that m came by: a number that
-// each process draws at random, or is given, when it starts. 0 is one that is not known, and no obituary voids
+// that m was read from, as the very connection has named it that m came by: a number of 64 bits that
+// is drawn at random for each process. 0 is one that is not known, and no obituary voids
 // what it is promised.
+//
+// Two mistakes lead to two leaders at once, if Obituary is called, too: a number that a former process of the same
+// member has had (its process ID is one, 1 in each container), and one that is kept for each peer, not for each
+// connection. A message that passes through Incoming as well, as in the Step of a Node that Wrap returns,
+// is of a process that is not known.
 func (l *Lease) IncomingFrom(m *raftpb.Message, from Process) bool {
 	if l == nil {
 		return true

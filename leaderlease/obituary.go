@@ -9,7 +9,12 @@ import (
 
 // Obituary is for who knows, and does not guess, that a process of leader will never execute
 // another instruction: its parent has reaped it. A connection that has ended proves nothing of
-// the kind. If this member's promise is to that very process (IncomingFrom), nobody relies on it
+// the kind, nor do a timeout, a failed health check, an orchestrator that has given up a machine, or a process ID that
+// is not in use: a false obituary elects a second leader beside a lease that is valid. Do not call it
+// where a process may go on after its end (checkpoint and restore, a clone of the machine), nor while
+// a member may run a version without V9, on which this relies, and AsyncStorageWrites.
+//
+// If this member's promise is to that very process (IncomingFrom), nobody relies on it
 // any more: it is void, also for the others (V8). Obituary then returns the message by which
 // this member campaigns at once, without PreVote, and true. Pass it through Incoming and raft's
 // Step, as if the leader had sent it, in this member's turn (package detector), or never:

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/internal/votes"
 )
 
 // bereaved is a follower that has promised node 2 something in term 2, by what it has read
@@ -35,6 +36,9 @@ func TestObituaryMakesTheMessage(t *testing.T) {
 	m, ok := p.Obituary(2, 7)
 	if !ok || m.GetType() != raftpb.MsgTimeoutNow || m.GetFrom() != 2 || m.GetTo() != 1 || m.GetTerm() != 2 {
 		t.Fatalf("Obituary() = %v, %v, want a MsgTimeoutNow from 2 to 1 in term 2", m, ok)
+	}
+	if !votes.OfObituary(m) {
+		t.Error("it does not say that it is of an obituary: a detector takes it for a leader's wish")
 	}
 	if r, err := releaseOf(m); err != nil || r != (core.Release{Term: 2, At: core.Forever}) {
 		t.Errorf("it carries %+v, %v, want a release of term 2 for ever", r, err)

@@ -115,6 +115,11 @@ var obituaryRules = []Mutant{
 		Old:  "\tattachRelease(m, rel)\n", New: "",
 	},
 	{
+		Rule: "V8", Name: "an obituary's message does not say what it is", Pkg: libPkg, Test: "^TestObituaryMakesTheMessage$",
+		File: deathFile,
+		Old:  "\tvotes.MarkObituary(m)\n", New: "\t_ = votes.MarkObituary\n",
+	},
+	{
 		Rule: "V8", Name: "forced votes do not pass an obituary on", Pkg: rulesPkg, Test: "^TestV8AnObituaryVoidsThePromise$",
 		File: graveFile,
 		Old:  "\tg.remember(rel)\n", New: "",
@@ -138,12 +143,27 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "what the dead have sent is a sign of life", Pkg: detectorPkg, Test: "^TestWhatEndsAnObituary$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if !reign && d.hint.way == Obituary {", New: "if false && reign {",
+		Old:  "if d.hint.way == Obituary && term <= d.hint.term {", New: "if false {",
+	},
+	{
+		Rule: "V8", Name: "what the dead have sent ends the turns", Pkg: rulesPkg, Test: "^TestV8WhatTheDeadHaveSentEndsNoTurn$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "if leader == d.leader && d.hint.way == Obituary {", New: "if false {",
+	},
+	{
+		Rule: "V8", Name: "the next process of the dead is taken for dead", Pkg: detectorPkg, Test: "^TestTheNextProcessLeads$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "&& term <= d.hint.term {", New: "&& term <= d.hint.term+1 {",
+	},
+	{
+		Rule: "V8", Name: "a fail-over whose first turn was in vain is called a transfer", Pkg: detectorPkg, Test: "^TestTheFirstTurnIsInVain$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "if d.hint.way == Obituary { // of which", New: "if false { // of which",
 	},
 	{
 		Rule: "V8", Name: "nothing ends an obituary", Pkg: detectorPkg, Test: "^TestWhatEndsAnObituary$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "if !reign && d.hint.way == Obituary {", New: "if d.hint.way == Obituary {",
+		Old:  "if d.hint.way == Obituary && term <= d.hint.term {", New: "if d.hint.way == Obituary {",
 	},
 	{
 		Rule: "V8", Name: "the message of an obituary is called a transfer", Pkg: detectorPkg, Test: "^TestAnObituaryIsNobodysWish$",

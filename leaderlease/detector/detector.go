@@ -56,6 +56,8 @@ type Detector struct {
 // suspicion is the time line of a hint.
 type suspicion struct {
 	way Way // Silence if there is none
+	// term is that of an obituary.
+	term uint64
 	// at is when the hint came, free when the promise had ended.
 	at, free time.Time
 	// yield is until when another member's candidacy is not disturbed.
@@ -80,6 +82,9 @@ func New(cfg Config, now time.Time) *Detector {
 func (d *Detector) LeaderIs(leader uint64, now time.Time) {
 	if leader == raft.None {
 		return // who led last is what counts
+	}
+	if leader == d.leader && d.hint.way == Obituary {
+		return // raft has stepped what the dead had sent; Heard knows those of a later term
 	}
 	if leader != d.leader && d.leader != raft.None && d.leader != d.cfg.Self {
 		d.note(now) // who led by itself has heard nothing of how it was replaced
@@ -128,7 +133,7 @@ func (d *Detector) Heard(m *raftpb.Message, term uint64, now time.Time) Decision
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat, raftpb.MsgApp, raftpb.MsgSnap:
 		if m.GetTerm() >= term && m.GetFrom() == d.leader { // of the next one LeaderIs tells
-			d.alive(m.GetTerm() > term, now)
+			d.alive(m.GetTerm(), now)
 		}
 	case raftpb.MsgPreVote:
 		if m.GetFrom() != d.leader && d.quiet(now) && !d.learnt.usual(now) {
@@ -177,13 +182,17 @@ func (d *Detector) still(now time.Time) {
 // leader has named it, this member stands in its turn. The leader's word may overtake its entries.
 func (d *Detector) Refused(now time.Time) {
 	if !d.asked.IsZero() {
-		d.asked, d.back, d.hint = time.Time{}, 0, suspicion{way: Transfer, at: now, free: now}
+		next := suspicion{way: Transfer, at: now, free: now}
+		if d.hint.way == Obituary { // of which the candidate has heard, too
+			next.way, next.term, next.at = Obituary, d.hint.term, d.hint.at
+		}
+		d.asked, d.back, d.hint = time.Time{}, 0, next
 	}
 }
 
 // alive notes a sign of life, of a reign that is new or not. What the dead have sent in theirs is none.
-func (d *Detector) alive(reign bool, now time.Time) {
-	if !reign && d.hint.way == Obituary {
+func (d *Detector) alive(term uint64, now time.Time) {
+	if d.hint.way == Obituary && term <= d.hint.term {
 		return
 	}
 	d.still(now)

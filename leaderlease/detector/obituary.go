@@ -4,20 +4,23 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Obituary tells that a peer's process is dead, and that this member's promise to it is void: a
-// proof, of which Lease.Obituary has made a message. Ask Poll next. The first to have its turn
-// does so at once, silent or not, and is to campaign by that message, which needs no pre-votes
+// Obituary tells that the leader's process is dead, and that this member's promise to it is void: a
+// proof, of which Lease.Obituary has made m. Ask Poll next. The first to have its turn
+// does so at once, silent or not, and is to campaign by m, which needs no pre-votes
 // and which the votes of the others need not wait for; so is the next, a turn later, if nobody has asked for
-// votes by then. After that it is as after a hint. Only a leader of a later term ends it.
+// votes by then. After that it is as after a hint. Only a leader of a later term ends it: raft takes
+// the dead for its leader once more if it steps what they have sent.
 //
 // Where Lease.Obituary has voided nothing, call Gone: the word may be of a former process.
-func (d *Detector) Obituary(peer uint64, now time.Time) {
+func (d *Detector) Obituary(m *raftpb.Message, now time.Time) {
+	peer := m.GetFrom()
 	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.hint.way == Obituary {
 		return
 	}
-	d.hint = suspicion{way: Obituary, at: now}
+	d.hint = suspicion{way: Obituary, at: now, term: m.GetTerm()}
 	d.stats.Hints[Obituary]++
 }
 

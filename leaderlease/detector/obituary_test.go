@@ -19,8 +19,8 @@ func TestAnObituaryIsActedUponAtOnce(t *testing.T) {
 	first, second := follower(2), follower(3)
 	for _, d := range []*Detector{first, second} {
 		d.Gone(1, at(9*ms)) // the connections end first
-		d.Obituary(1, at(10*ms))
-		d.Obituary(1, at(30*ms)) // once more changes nothing
+		d.Obituary(own(), at(10*ms))
+		d.Obituary(own(), at(30*ms)) // once more changes nothing
 		if !d.Suspects(at(10 * ms)) {
 			t.Error("Suspects() = false, want true")
 		}
@@ -42,7 +42,7 @@ func TestAnObituaryIsActedUponAtOnce(t *testing.T) {
 // Who was asked for its vote by another that has acted upon it leaves it the time of an election.
 func TestWhoHasActedUponAnObituaryIsLeftAlone(t *testing.T) {
 	d := follower(3)
-	d.Obituary(1, at(10*ms))
+	d.Obituary(own(), at(10*ms))
 	d.wants(t, 10*ms, three, forget)
 	vote := message(raftpb.MsgVote, 2, 6)
 	vote.Context = []byte(votes.CampaignTransfer)
@@ -57,7 +57,7 @@ func TestWhoHasActedUponAnObituaryIsLeftAlone(t *testing.T) {
 // Nobody stands that is bound, or stands already, or may not.
 func TestWhoMayNotStandAfterAnObituary(t *testing.T) {
 	d := follower(2)
-	d.Obituary(1, at(10*ms))
+	d.Obituary(own(), at(10*ms))
 	d.wants(t, 10*ms, bound, nothing)
 	d.wants(t, 10*ms, Known{Voters: []uint64{1, 3}}, nothing)
 	d.wants(t, 10*ms, Known{Voters: three.Voters, Candidate: true}, forget)
@@ -78,7 +78,7 @@ func TestWhatEndsAnObituary(t *testing.T) {
 		"another leads":           {func(d *Detector) { d.LeaderIs(3, at(20*ms)) }, nothing},
 	} {
 		d := follower(2)
-		d.Obituary(1, at(10*ms))
+		d.Obituary(own(), at(10*ms))
 		tt.do(d)
 		if got := d.Poll(at(210*ms), three); got != tt.want {
 			t.Errorf("%s: Poll() = %+v, want %+v", name, got, tt.want)
@@ -89,25 +89,66 @@ func TestWhatEndsAnObituary(t *testing.T) {
 	}
 	d := follower(2)
 	for _, peer := range []uint64{0, 2, 3} {
-		if d.Obituary(peer, at(10*ms)); d.Suspects(at(10 * ms)) {
+		if d.Obituary(death(peer), at(10*ms)); d.Suspects(at(10 * ms)) {
 			t.Errorf("Suspects() after the obituary of %d = true, want false", peer)
 		}
 	}
 }
 
+// What the dead have sent, and is stepped after raft was told to forget them, has raft take them
+// for the leader once more, of the same term: that is no sign of life either.
+func TestTheDeadLeadOnceMore(t *testing.T) {
+	d := follower(3)
+	d.Obituary(own(), at(10*ms))
+	d.wants(t, 10*ms, three, forget)
+	d.LeaderIs(0, at(10*ms))
+	d.Heard(message(raftpb.MsgApp, 1, 5), 5, at(12*ms))
+	d.LeaderIs(1, at(12*ms))
+	d.wants(t, 36*ms, three, force)
+}
+
+// Who had the first turn lacks entries: the next one stands in its turn, for the same reason.
+func TestTheFirstTurnIsInVain(t *testing.T) {
+	d := follower(3)
+	d.Obituary(own(), at(10*ms))
+	d.wants(t, 10*ms, three, forget)
+	vote := message(raftpb.MsgVote, 2, 6)
+	vote.Context = []byte(votes.CampaignTransfer)
+	d.Heard(vote, 5, at(12*ms))
+	d.Refused(at(12 * ms))
+	d.wants(t, 37*ms, three, force)
+	d.LeaderIs(3, at(45*ms))
+	if got, want := d.Stats().Last, (FailOver{Way: Obituary, Hint: 10 * ms, Promise: 2 * ms, Election: 33 * ms}); got != want {
+		t.Errorf("Stats().Last = %+v, want %+v", got, want)
+	}
+}
+
+// The same member leads a later term, for which this one has voted.
+func TestTheNextProcessLeads(t *testing.T) {
+	d := follower(3)
+	d.Obituary(own(), at(10*ms))
+	d.wants(t, 10*ms, three, forget)
+	d.Heard(message(raftpb.MsgApp, 1, 6), 6, at(12*ms))
+	d.LeaderIs(1, at(12*ms))
+	d.wants(t, 36*ms, three, nothing)
+}
+
 // Its own message is nobody's wish: who refuses another its vote then does so for no leader's sake.
 func TestAnObituaryIsNobodysWish(t *testing.T) {
 	d := follower(2)
-	d.Obituary(1, at(10*ms))
+	d.Obituary(own(), at(10*ms))
 	d.wants(t, 10*ms, three, forced)
 	d.Heard(own(), 5, at(10*ms))
 	d.Refused(at(15 * ms))
 	d.wants(t, 20*ms, three, nothing)
 }
 
-// own is the message of an obituary.
-func own() *raftpb.Message {
-	m := message(raftpb.MsgTimeoutNow, 1, 5)
+// own is the message of an obituary of the leader.
+func own() *raftpb.Message { return death(1) }
+
+// death is that of an obituary of a peer that has led term 5.
+func death(peer uint64) *raftpb.Message {
+	m := message(raftpb.MsgTimeoutNow, peer, 5)
 	votes.MarkObituary(m)
 	return m
 }

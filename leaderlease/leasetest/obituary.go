@@ -24,7 +24,7 @@ func (n *Node) Obituary(peer uint64, dead leaderlease.Process) {
 		case n.detector == nil:
 		case void:
 			n.word = m
-			n.detector.Obituary(peer, n.wall())
+			n.detector.Obituary(m, n.wall())
 			n.elect(n.detector.Poll(n.wall(), n.standing()))
 			n.pollSoon()
 		default:

@@ -212,3 +212,26 @@ func TestV8LateObituaries(t *testing.T) {
 	s.wantReign(2, term)
 	s.disjoint()
 }
+
+// What the dead had sent is stepped after their obituary, and raft takes them for the leader once
+// more. The next turn is taken all the same.
+func TestV8WhatTheDeadHaveSentEndsNoTurn(t *testing.T) {
+	s := mourning(t, 5, true, true)
+	dead := s.Node(1).ProcessID()
+	s.Net.Hold = from(1, raftpb.MsgHeartbeat)
+	s.Run(100 * ms)
+	s.Node(1).Crash(0)
+	s.Node(2).Crash(0)
+	for id := uint64(3); id <= 5; id++ {
+		s.Node(id).Obituary(1, dead)
+	}
+	s.Net.Hold = nil
+	if s.Net.Release(from(1, raftpb.MsgHeartbeat)) == 0 {
+		t.Fatal("no heartbeat of node 1 is held")
+	}
+	s.Run(80 * ms)
+	s.disjoint()
+	if r := s.Node(3).Role(); r != raft.StateLeader {
+		t.Errorf("Role() of node 3 = %v after 80 ms, want StateLeader", r)
+	}
+}
