@@ -27,9 +27,23 @@ type Death struct {
 const patience = time.Second
 
 // Announce tells all peers, as the member would: peers is what it has for TLS with them. What is needed
-// is read now, since certificates may have changed, and until now this process was to be small.
+// is read now, since certificates may have changed, and until now this process was to be small. It
+// returns after twice the patience at the latest: a log that nobody reads, or a file that cannot
+// be read, must not keep the member from being started again.
 func (d *Death) Announce(peers tlsconf.Config, log *slog.Logger) {
-	log.Info("the member has died", "how", d.State.String())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		d.announce(peers, log)
+		log.Info("the member has died", "how", d.State.String()) // last: the peers wait, and the log may, too
+	}()
+	select {
+	case <-done:
+	case <-time.After(2 * patience):
+	}
+}
+
+func (d *Death) announce(peers tlsconf.Config, log *slog.Logger) {
 	source, err := tlsconf.New(peers)
 	if err != nil {
 		log.Warn("no peer is told that the member has died", "error", err)

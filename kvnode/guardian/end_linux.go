@@ -22,6 +22,9 @@ func (d *Death) End() error {
 	}
 	switch s := w.Signal(); s {
 	case unix.SIGKILL, unix.SIGTERM, unix.SIGINT, unix.SIGHUP:
+		if os.Getpid() == 1 {
+			break // the first process of a container gets no signal that it sends itself
+		}
 		signal.Reset(s)
 		_ = unix.Kill(os.Getpid(), s)
 		time.Sleep(time.Second) // it comes at once

@@ -114,6 +114,7 @@ func start(t *testing.T, files ...*os.File) *guarded {
 		t.Fatal(err)
 	}
 	g.cmd = exec.Command("/proc/self/exe")
+	g.cmd.Args[0] = "/some/where/kvnode"
 	g.cmd.Env = append(os.Environ(), peerEnv+"="+l.Addr().String())
 	if g.stderr, err = os.Create(filepath.Join(t.TempDir(), "stderr")); err != nil {
 		t.Fatal(err)
@@ -148,6 +149,12 @@ func startGuarded(t *testing.T) *guarded {
 		t.Errorf("process %d, closed %v, WATCHDOG_PID left out %v; want a process, whose own children inherit no guardian, and no watchdog of its parent's", g.process, closed, alone)
 	}
 	return g
+}
+
+// A member is found by its program's name, as without a guardian.
+func TestAMemberHasItsName(t *testing.T) {
+	g := startGuarded(t)
+	until(t, g.child, func(line string) bool { return line == "Name:\tkvnode" })
 }
 
 // ends waits for the guardian.

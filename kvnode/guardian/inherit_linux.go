@@ -3,6 +3,7 @@ package guardian
 import (
 	"net"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,6 +26,8 @@ func Inherit() (*Ward, error) {
 	if err != nil {
 		return nil, err
 	}
+	// It was started as /proc/self/exe, and ps, pgrep and the names of cores would say "exe".
+	_ = os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0)
 	go w.follow()
 	return w, nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -31,6 +32,9 @@ type Ward struct {
 // newWard reads what the guardian has said before it has started this process.
 func newWard(conn net.Conn) (*Ward, error) {
 	said := make([]byte, len(greeting)+8)
+	// It is there already. Another parent, which has given its child a socket of its own, says nothing.
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	defer func() { _ = conn.SetReadDeadline(time.Time{}) }()
 	if _, err := io.ReadFull(conn, said); err != nil || string(said[:len(greeting)]) != greeting {
 		return nil, fmt.Errorf("guardian: the parent says %q, %w", said, err)
 	}
