@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"log/slog"
 
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	"github.com/leaderlease/go/kvnode/guardian"
@@ -21,8 +22,9 @@ func guard(sys *System, loaded *settings.Loaded) error {
 		return err
 	}
 	log, closeLog, err := newLogger(sys, loaded.Log)
-	if err != nil {
-		return errors.Join(err, death.End())
+	if err != nil { // the files may have gone meanwhile; the peers are told all the same
+		log, closeLog = slog.New(slog.NewJSONHandler(sys.Stderr, nil)), func() {}
+		log.Warn("the log cannot be written to", "error", err)
 	}
 	defer closeLog()
 	log = log.With("member", loaded.Server.Node.Name, "component", "guardian")
