@@ -112,7 +112,9 @@ func (l *raftLoop) died(peer uint64, process core.Process) {
 	l.stepArrived()
 	now := time.Now()
 	m, void := l.lease.Obituary(peer, process)
-	l.log.Info("a member's process has died", "peer", l.book.called(peer), "promise_void", void)
+	if void || l.quiet.died.loud(peer) { // without TLS anybody can say so, and a line may hold up the loop
+		l.log.Info("a member's process has died", "peer", l.book.called(peer), "promise_void", void)
+	}
 	switch {
 	case void:
 		l.afterDeath = m

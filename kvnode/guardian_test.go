@@ -109,10 +109,13 @@ func TestAnObituaryVoidsThePromise(t *testing.T) {
 	}
 }
 
-// What is said of a leader that lives and has no such process costs at most what a closed connection does.
+// What is said of a leader that lives and has no such process costs at most what a closed connection
+// does, and does not fill the log.
 func TestAnObituaryOfWhoLivesIsAHint(t *testing.T) {
 	var all []*watcher
-	inCluster(t, 3, guarded(&all), func(t *testing.T, c *cluster) {
+	var log lines
+	amend := guarded(&all)
+	inCluster(t, 3, func(cfg *Config) { amend(cfg); cfg.Logger = log.logger() }, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		c.put(leader, "k", "before")
 		time.Sleep(time.Second)
@@ -123,6 +126,9 @@ func TestAnObituaryOfWhoLivesIsAHint(t *testing.T) {
 		}
 		if leader.Term() != term || leader.Leader() != leader.ID() {
 			t.Errorf("term %d, led by %x, want %d, by %x", leader.Term(), leader.Leader(), term, leader.ID())
+		}
+		if n := log.count("a member's process has died"); n != 2 {
+			t.Errorf("%d lines say that it has died, want one of each follower", n)
 		}
 	})
 }

@@ -21,6 +21,7 @@ type quiet struct {
 	refused                          hush // also this member's claims
 	sought                           hush // peers that cannot be reached, not logged
 	sent, received, undelivered      hush // snapshots
+	died                             hush // obituaries that void nothing
 }
 
 // loud reports whether something should be logged of peer: the first time, and once
