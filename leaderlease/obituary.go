@@ -38,7 +38,7 @@ func (l *Lease) Obituary(leader uint64, dead Process) (*raftpb.Message, bool) {
 	}
 	now := l.nowLocked()
 	rel, void := l.mu.guard.Obituary(leader, dead)
-	l.traceLocked(TraceEvent{Kind: TraceObituary, At: now, Peer: leader, Term: rel.Term, Number: uint64(dead), OK: void})
+	l.traceLocked(TraceEvent{Kind: TraceObituary, At: now, Peer: leader, Term: rel.Term, Number: shown(dead), OK: void})
 	l.stats.obituaries.Add(1)
 	if !void {
 		return nil, false

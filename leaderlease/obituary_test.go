@@ -94,3 +94,23 @@ func TestObituaryInTheHold(t *testing.T) {
 		t.Errorf("Obituary() after a step of the clock = %v, %v, may campaign: %v, want nil, false and a refusal", m, ok, p.MayCampaign())
 	}
 }
+
+// Traces tell processes apart, and do not tell their numbers: who reads one of a process that lives could
+// say that it is dead.
+func TestTracesDoNotTellTheProcess(t *testing.T) {
+	trace := NewTrace(100)
+	p := newPuppet(t, func(c *Config) { c.Trace = trace })
+	p.follow(2, 2)
+	p.probed(7)
+	p.probed(0)
+	p.Obituary(2, 7)
+	numbers := make(map[TraceKind][]uint64)
+	events := make([]TraceEvent, 100)
+	for _, e := range events[:trace.Since(0, events)] {
+		numbers[e.Kind] = append(numbers[e.Kind], e.Number)
+	}
+	promised, died := numbers[TracePromise], numbers[TraceObituary]
+	if len(promised) != 2 || promised[0] == 7 || promised[0] == 0 || promised[1] != 0 || len(died) != 1 || died[0] != promised[0] {
+		t.Errorf("promises to %v, obituaries of %v, want one number for process 7, which is not 7, and 0 for none", promised, died)
+	}
+}

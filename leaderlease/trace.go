@@ -72,8 +72,8 @@ const (
 	// TraceProbe leaves with a heartbeat to Peer in Term: Instant is the send instant,
 	// Duration what it asks for.
 	TraceProbe
-	// TracePromise answers such a probe of Peer in Term, of the process Number, 0 if that is not
-	// known; OK that the promise was made.
+	// TracePromise answers such a probe of Peer in Term, of a process, 0 if that is not
+	// known: Number stands for it, and does not tell it; OK that the promise was made.
 	TracePromise
 	// TraceGrant leaves with a heartbeat response to Peer in Term: Instant and Duration
 	// are the promise's, Reading is the voter's clock, Number its incarnation.
@@ -121,7 +121,7 @@ const (
 	// whether leases are off, by Config or by a misuse.
 	TraceConfPending
 	TraceDisabled
-	// TraceObituary is a call of Obituary: Peer's process Number has died. OK that this has
+	// TraceObituary is a call of Obituary: Peer's process, for which Number stands, has died. OK that this has
 	// voided the promise to it, of Term.
 	TraceObituary
 

@@ -1,6 +1,8 @@
 package leaderlease
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"maps"
 	"slices"
@@ -38,8 +40,21 @@ func (l *Lease) traceProbeLocked(k TraceKind, m *raftpb.Message, peer uint64, no
 		return
 	}
 	l.traceLocked(TraceEvent{
-		Kind: k, At: now, Peer: peer, Term: m.GetTerm(), Instant: p.Sent, Duration: p.Duration, Number: uint64(from), OK: ok,
+		Kind: k, At: now, Peer: peer, Term: m.GetTerm(), Instant: p.Sent, Duration: p.Duration, Number: shown(from), OK: ok,
 	})
+}
+
+// shown is what traces say instead of a process: one for each, from which nobody can tell the
+// process. Traces are shown to readers, and who knows the number of a process that lives, and may connect as
+// its member, could say that it is dead.
+func shown(p Process) uint64 {
+	if p == 0 {
+		return 0
+	}
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(p))
+	sum := sha256.Sum256(b[:])
+	return binary.BigEndian.Uint64(sum[:])
 }
 
 // traceGrantLocked tells of a grant on its way, or of one that has arrived.
