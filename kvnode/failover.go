@@ -110,6 +110,7 @@ func (l *raftLoop) gone(peer uint64) {
 // is a hint like another: of a former process, say, or while this member is in its restart hold.
 func (l *raftLoop) died(peer uint64, process core.Process) {
 	l.stepArrived()
+	l.handleReadys() // the dead may just have been elected
 	now := time.Now()
 	m, void := l.lease.Obituary(peer, process)
 	if void || l.quiet.died.loud(peer) { // without TLS anybody can say so, and a line may hold up the loop
@@ -118,7 +119,7 @@ func (l *raftLoop) died(peer uint64, process core.Process) {
 	switch {
 	case void:
 		l.afterDeath = m
-		l.detector.Obituary(peer, now)
+		l.detector.Obituary(m, now)
 	case !l.cfg.IgnoreClosed:
 		l.detector.Gone(peer, now)
 	}

@@ -37,13 +37,16 @@ func (l *Lease) Obituary(leader uint64, dead Process) (*raftpb.Message, bool) {
 		return nil, false
 	}
 	now := l.nowLocked()
+	left := l.mu.guard.Info(now).Remaining
 	rel, void := l.mu.guard.Obituary(leader, dead)
 	l.traceLocked(TraceEvent{Kind: TraceObituary, At: now, Peer: leader, Term: rel.Term, Number: shown(dead), OK: void})
 	l.stats.obituaries.Add(1)
 	if !void {
 		return nil, false
 	}
-	l.stats.voided.Add(1)
+	if left > 0 { // once, however often it is told
+		l.stats.voided.Add(1)
+	}
 	if l.mu.guard.Bound(now) {
 		return nil, false
 	}
