@@ -5,6 +5,24 @@ const fastkvPkg = "./kvnode/fastkv"
 // fasts are bugs of requests that share a stream.
 var fasts = []Mutant{
 	{
+		Rule: "fast", Name: "refusals in place take no room", Pkg: apiPkg, Test: "^TestRefusalsInPlaceStayWithinTheBound$",
+		File: "kvnode/etcdapi/fastplace.go",
+		Old:  "\tp.free = false // it takes room as well\n",
+		New:  "",
+	},
+	{
+		Rule: "fast", Name: "a get that panics after its answer counts twice", Pkg: apiPkg, Test: "^TestAPanicAfterTheAnswerIsOneFailure$",
+		File: "kvnode/etcdapi/fastplace.go",
+		Old:  "p.out, p.done, answered = p.out[:before], done, true",
+		New:  "p.out, p.done, answered = p.out[:before], max(done, p.done), true",
+	},
+	{
+		Rule: "fast", Name: "requests wait for who has none, each time", Pkg: fastkvPkg, Test: "^TestOthersDoNotRunWhereThatTakesLong$",
+		File: "kvnode/fastkv/flow.go",
+		Old:  "o.not = to.Add(noRun)",
+		New:  "o.not = to",
+	},
+	{
 		Rule: "reads", Name: "a get on a stream is answered without the lease", Pkg: apiPkg, Test: "^TestAGetIsAnsweredInPlaceUnderTheLeaseAlone$",
 		File: "kvnode/etcdapi/fast.go",
 		Old:  "s.place.may && s.kv.node.TryRead()",

@@ -23,10 +23,9 @@ type place struct {
 	leased bool      // the lease permits reads to all that have arrived
 	free   bool      // there is room, and nothing else is under way
 	at     time.Time // when the next item begins; zero if that has not been looked up
-	kv     mvccpb.KeyValue
-	out    []byte  // answers that are not queued yet
-	buf    *[]byte // that out is from; nil if there are none
-	done   uint64  // how many
+	out    []byte    // answers that are not queued yet
+	buf    *[]byte   // that out is from; nil if there are none
+	done   uint64    // how many
 }
 
 // placeBytes is about how many bytes of answers are queued at once. More: the first of them are
@@ -63,10 +62,10 @@ func (s *fastStream) answerInPlace(r *fastwire.Request) (answered bool) {
 		p.buf, _ = placeBuffers.Get().(*[]byte)
 		p.out = (*p.buf)[:0]
 	}
-	before := len(p.out)
+	before, done := len(p.out), p.done
 	defer func() {
 		if v := recover(); v != nil {
-			p.out, answered = p.out[:before], true
+			p.out, p.done, answered = p.out[:before], done, true
 			s.refuse(r.ID, s.kv.recovered(pb.KV_Range_FullMethodName, v))
 		}
 	}()
@@ -88,9 +87,10 @@ func (s *fastStream) answerInPlace(r *fastwire.Request) (answered bool) {
 func (s *fastStream) appendGet(id uint64, key []byte) bool {
 	a, p := s.kv.API, &s.place
 	v, revision := a.node.Store().Get(key)
+	var found mvccpb.KeyValue // not kept, or a stream would hold a value that is deleted
 	var kv *mvccpb.KeyValue
 	if v != nil {
-		kv = &p.kv
+		kv = &found
 		v.Fill(kv)
 		if kvBytes([]*mvccpb.KeyValue{kv}) > smallReply {
 			return false
@@ -130,6 +130,7 @@ func (s *fastStream) refuse(id uint64, err error) {
 	}
 	a.times.took[requests.Range][0].Note(0)
 	s.answer(id, nil, err)
+	p.free = false // it takes room as well
 }
 
 // flush queues what was answered in place.

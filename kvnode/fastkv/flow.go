@@ -15,13 +15,17 @@ import (
 // send sends what waits, all of it in one message if it fits, until the stream ends.
 func (s *stream) send() {
 	var calls []*call
+	var others others
 	for {
 		select {
 		case <-s.wake:
 		case <-s.ctx.Done():
 			return
 		}
-		runtime.Gosched() // whoever else can run may have a request, too, and messages cost more than that
+		if now := time.Now(); others.mayRun(now) {
+			runtime.Gosched() // whoever else can run may have a request, too, and messages cost more than that
+			others.ran(now, time.Now())
+		}
 		calls = s.leaving(calls)
 		for rest := calls; len(rest) > 0; {
 			var message []byte
@@ -32,6 +36,28 @@ func (s *stream) send() {
 				return // who receives learns why
 			}
 		}
+	}
+}
+
+// longRun is how long others may run, before a message is sent, without it being given up. Those
+// of a thousand goroutines that have a request each take less; one that has work of its own takes
+// the 10 ms after which Go takes the processor from it. Shorter: messages of busy clients have
+// fewer requests. Longer: requests wait for what has none.
+const longRun = 2 * time.Millisecond
+
+// noRun is for how long they do not run then. Shorter: more requests of busy clients wait. Longer:
+// more messages with few requests after a moment in which the machine stood still.
+const noRun = 50 * longRun
+
+// others decides whether others are to run before a message is sent.
+type others struct{ not time.Time } // before this
+
+func (o *others) mayRun(now time.Time) bool { return !now.Before(o.not) }
+
+// ran notes that they ran. Where that took long they do not for a while.
+func (o *others) ran(from, to time.Time) {
+	if to.Sub(from) > longRun {
+		o.not = to.Add(noRun)
 	}
 }
 
