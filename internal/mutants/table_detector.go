@@ -205,7 +205,7 @@ var hints = []Mutant{
 	{
 		Rule: "succession", Name: "nobody hears of connections that end", Pkg: nodePkg, Test: "^TestAKilledLeaderIsReplacedWhenItsPromiseEnds$",
 		File: "kvnode/failover.go",
-		Old:  "l.detector.Gone(peer, now)", New: "_ = peer",
+		Old:  "\tnow := time.Now()\n\tl.detector.Gone(peer, now)\n", New: "\tnow := time.Now()\n",
 	},
 	{
 		Rule: "succession", Name: "a member has promises as short as its own only", Pkg: nodePkg, Test: "^TestMembersWithOtherPromises$",

@@ -72,7 +72,7 @@ var fasts = []Mutant{
 	{
 		Rule: "fast", Name: "answers that come all at once have no bound", Pkg: apiPkg, Test: "^TestAnswersThatComeAtOnce$",
 		File: "kvnode/etcdapi/fastitem.go",
-		Old:  "\t\t\ts.untilTaken()\n",
+		Old:  "\t\ts.untilTaken()\n",
 		New:  "",
 	},
 	{

@@ -96,13 +96,8 @@ var guardians = []Mutant{
 		Old:  "!(do.Force && l.force())", New: "(!do.Force || l.raw != nil)",
 	},
 	{
-		Rule: "guardian", Name: "an obituary overtakes what came before it", Pkg: nodePkg, Test: "^TestWhatCameBeforeTheObituaryIsNoSignOfLife$",
-		File: "kvnode/failover.go",
-		Old:  "\tl.stepArrived()\n\tnow := time.Now()\n\tm, void :=", New: "\tnow := time.Now()\n\tm, void :=",
-	},
-	{
 		Rule: "guardian", Name: "a will is as of the start", Pkg: nodePkg, Test: "^TestAWillFollowsTheMembers$",
-		File: "kvnode/links.go",
-		Old:  "\tr.entrust()\n\tr.adviseAlone(members)\n", New: "\tr.adviseAlone(members)\n",
+		File: "kvnode/guardian.go",
+		Old:  "if r.cfg.Guardian != nil {", New: "if r.cfg.Guardian != nil && len(r.links.Will().Peers) != 1 {",
 	},
 }

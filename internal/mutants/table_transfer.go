@@ -12,7 +12,7 @@ var transfers = []Mutant{
 	{
 		Rule: "handover", Name: "members do not say that they are held", Pkg: nodePkg, Test: "^TestAStoppingLeaderWaitsForAHeldMember$",
 		File: "kvnode/transport/dial.go",
-		Old:  "h.To, h.Hold = to, t.cfg.Hold()", New: "h.To = to",
+		Old:  "h.To, h.Hold, h.Process = to, t.cfg.Hold(), 0", New: "h.To, h.Process = to, 0",
 	},
 	{
 		Rule: "handover", Name: "whoever is held is not waited for", Pkg: nodePkg, Test: "^TestAStoppingLeaderWaitsForAHeldMember$",

@@ -66,27 +66,30 @@ type links struct {
 // between has each member listen elsewhere, behind a link.
 func (l *links) between(t *testing.T) func(*procs.Member) []string {
 	return func(m *procs.Member) []string {
-		in, err := net.Listen("tcp", m.Peer)
+		at, err := net.ResolveTCPAddr("tcp", m.Peer)
 		must(t, err)
-		t.Cleanup(func() { in.Close(); l.reset() })
-		to := freeAddr(t)
+		in, err := net.ListenTCP("tcp", at)
+		must(t, err)
+		t.Cleanup(func() { _ = in.Close(); l.reset() })
+		to, err := net.ResolveTCPAddr("tcp", freeAddr(t))
+		must(t, err)
 		go l.serve(in, to)
-		return []string{"--listen-peer-urls=http://" + to}
+		return []string{"--listen-peer-urls=http://" + to.String()}
 	}
 }
 
-func (l *links) serve(in net.Listener, to string) {
+func (l *links) serve(in *net.TCPListener, to *net.TCPAddr) {
 	for {
-		a, err := in.Accept()
+		a, err := in.AcceptTCP()
 		if err != nil {
 			return
 		}
-		b, err := net.Dial("tcp", to)
+		b, err := net.DialTCP("tcp", nil, to)
 		if err != nil {
-			a.Close()
+			_ = a.Close()
 			continue
 		}
-		l.join(a.(*net.TCPConn), b.(*net.TCPConn))
+		l.join(a, b)
 	}
 }
 

@@ -57,23 +57,26 @@ func (p *play) survey() {
 		if p.resigned[process{n.ID, n.run}] {
 			p.reach(goalForgone, n.up && n.role == raft.StateLeader && p.c.Now()-p.word > 300*time.Millisecond)
 		}
-		if !n.up || n.lease == nil {
-			continue
+		if n.up && n.lease != nil {
+			p.surveyLease(n)
 		}
-		i, s := n.lease.Info(), n.lease.Stats()
-		other := len(n.conf.GetVoters()) != len(p.c.opts.Voters)
-		p.reach(goalLease, i.Valid())
-		p.reach(goalExpired, i.Lease == leaderlease.Expired)
-		p.reach(goalSecond, i.Valid() && len(p.led) > 1)
-		p.reach(goalRecovered, i.Valid() && s.ClockFaults > 0)
-		p.reach(goalConf, i.Valid() && other)
-		p.reach(goalHealed, i.Valid() && other && p.missed == n.ID)
-		votes := s.Withheld[leaderlease.WithheldVoteIn] + s.Withheld[leaderlease.WithheldPreVoteIn]
-		p.reach(goalBound, votes > 0 && i.Promise.Hold == 0)
-		p.reach(goalHeld, votes > 0 && i.Promise.Hold > 0)
-		p.reach(goalFormer, s.Obituaries > s.VoidedPromises && i.Promise.Remaining > 0)
-		p.reach(goalShared, i.Waiting > 1 && s.Rounds == 1)
 	}
+}
+
+func (p *play) surveyLease(n *Node) {
+	i, s := n.lease.Info(), n.lease.Stats()
+	other := len(n.conf.GetVoters()) != len(p.c.opts.Voters)
+	p.reach(goalLease, i.Valid())
+	p.reach(goalExpired, i.Lease == leaderlease.Expired)
+	p.reach(goalSecond, i.Valid() && len(p.led) > 1)
+	p.reach(goalRecovered, i.Valid() && s.ClockFaults > 0)
+	p.reach(goalConf, i.Valid() && other)
+	p.reach(goalHealed, i.Valid() && other && p.missed == n.ID)
+	votes := s.Withheld[leaderlease.WithheldVoteIn] + s.Withheld[leaderlease.WithheldPreVoteIn]
+	p.reach(goalBound, votes > 0 && i.Promise.Hold == 0)
+	p.reach(goalHeld, votes > 0 && i.Promise.Hold > 0)
+	p.reach(goalFormer, s.Obituaries > s.VoidedPromises && i.Promise.Remaining > 0)
+	p.reach(goalShared, i.Waiting > 1 && s.Rounds == 1)
 }
 
 // heard notes the goals that a script prints.

@@ -88,6 +88,6 @@ func pickDelay(f *fault) time.Duration {
 
 // died notes that the present process of n has.
 func (s *sim) died(n *leasetest.Node) {
-	all := append(s.dead[n.ID], n.ProcessID())
-	s.dead[n.ID] = all[max(0, len(all)-3):]
+	s.dead[n.ID] = append(s.dead[n.ID], n.ProcessID())
+	s.dead[n.ID] = s.dead[n.ID][max(0, len(s.dead[n.ID])-3):]
 }
