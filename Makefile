@@ -152,15 +152,15 @@ bench-size: bench-etcd ## memory, stalls and scans at a million keys beside etcd
 	$(GO) run ./cmd/leasebench size --start etcd=$(ETCD) --out bench/out $(if $(QUICK),--quick)
 
 .PHONY: bench-failover
-bench-failover: bench-etcd ## how long reads and writes are away when leaders die in seven ways, beside etcd, 20 rounds in half an hour; QUICK=1: two rounds; ROUNDS=, MEMBERS=5, TLS=1; as root for all seven
-	$(GO) run ./cmd/leasebench failover --start etcd=$(ETCD) --out bench/out $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MEMBERS),--members $(MEMBERS)) $(if $(TLS),--tls)
+bench-failover: bench-etcd ## how long reads and writes are away when leaders die in seven ways, beside etcd, 20 rounds in half an hour; QUICK=1: two rounds; ROUNDS=, MEMBERS=5, TLS=1, GUARDIAN=1; as root for all seven
+	$(GO) run ./cmd/leasebench failover --start etcd=$(ETCD) --out bench/out $(if $(QUICK),--quick) $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MEMBERS),--members $(MEMBERS)) $(if $(TLS),--tls) $(if $(GUARDIAN),--guardian)
 
 .PHONY: bench-tool
-bench-tool: bench-etcd ## kvnode, and PATCHED= etcd of contrib-etcd, and with AGAIN=1 etcd once more, against etcd by etcd's own benchmark tool in one alternated run, ten minutes (needs python3); ROUNDS=5
+bench-tool: bench-etcd ## kvnode, and PATCHED= etcd of contrib-etcd, and with AGAIN=1 etcd once more, against etcd by etcd's own benchmark tool in one alternated run, ten minutes (needs python3); ROUNDS=5; PINNED=1: servers on one processor, the tool on another
 	$(GO) build -C bench/etcd -o $(ETCD)-tool go.etcd.io/etcd/v3/tools/benchmark
 	$(GO) build -C kvnode/e2e -o $(ETCD)-ctl go.etcd.io/etcd/etcdctl/v3
 	$(GO) build -o $(ETCD)-kvnode ./cmd/kvnode
-	python3 bench/etcd/tool.py --etcd $(ETCD) --kvnode $(ETCD)-kvnode --tool $(ETCD)-tool --etcdctl $(ETCD)-ctl $(if $(PATCHED),--patched $(PATCHED)) $(if $(AGAIN),--again) $(if $(ROUNDS),--rounds $(ROUNDS))
+	python3 bench/etcd/tool.py --etcd $(ETCD) --kvnode $(ETCD)-kvnode --tool $(ETCD)-tool --etcdctl $(ETCD)-ctl $(if $(PATCHED),--patched $(PATCHED)) $(if $(AGAIN),--again) $(if $(PINNED),--pinned) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 .PHONY: bench-etcd
 bench-etcd:

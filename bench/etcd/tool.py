@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Compares kvnode with etcd by etcd's own benchmark tool.
 
-  tool.py --etcd ETCD --kvnode KVNODE --patched ETCD --tool BENCHMARK --etcdctl ETCDCTL [--again] [--rounds 5] [--clients 1,16,64,256]
+  tool.py --etcd ETCD --kvnode KVNODE --patched ETCD --tool BENCHMARK --etcdctl ETCDCTL [--again] [--pinned] [--rounds 5] [--clients 1,16,64,256]
 
 --patched is etcd with the leader lease (contrib/etcd); one of it and --kvnode is enough. --again runs
-a second stock etcd, which shows what a difference is worth.
+a second stock etcd, which shows what a difference is worth. --pinned has all servers on the first
+processor and the tool on the second, so that a client never takes time from a server.
 
 Starts three members of each on loopback, and asks the leader: linearizable and
 serializable range of one key, and put. Runs alternate, their order rotates, and
@@ -72,18 +73,23 @@ def main():
     for flag in ("--kvnode", "--patched"):
         p.add_argument(flag)
     p.add_argument("--again", action="store_true")
+    p.add_argument("--pinned", action="store_true")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--clients", default="1,16,64,256")
     p.add_argument("--port", type=int, default=25000)
     a = p.parse_args()
     folder = tempfile.mkdtemp()
-    clusters = [Cluster("etcd", [a.etcd], a.port, folder)]
+    servers = [("etcd", [a.etcd], 0)]
     if a.patched:
-        clusters.append(Cluster("patched", [a.patched, "--feature-gates", "LeaderLeaseReads=true"], a.port + 200, folder))
+        servers.append(("patched", [a.patched, "--feature-gates", "LeaderLeaseReads=true"], 200))
     if a.kvnode:
-        clusters.append(Cluster("kvnode", [a.kvnode, "serve"], a.port + 100, folder))
+        servers.append(("kvnode", [a.kvnode, "serve"], 100))
     if a.again:
-        clusters.append(Cluster("again", [a.etcd], a.port + 300, folder))
+        servers.append(("again", [a.etcd], 300))
+    pin = ["taskset", "-c", "0"] if a.pinned else []
+    clusters = [Cluster(name, pin + command, a.port + port, folder) for name, command, port in servers]
+    if a.pinned:
+        os.sched_setaffinity(0, {1})  # what this process starts from here on: the tool
     try:
         time.sleep(4)
         for c in clusters:
