@@ -10,6 +10,18 @@ const cutTest = "^TestEachCommitOfACheckpointIsOneOfItsIndex$"
 // the embedder's, it is broken in the simulator's node.
 var stores = []Mutant{
 	{
+		Rule: "storage", Name: "what follows a put in an entry is not looked at", Pkg: storePkg, Test: "^FuzzDecodePut$",
+		File: "kvnode/store/decodeput.go",
+		Old:  "\tif n != len(data)-1 {",
+		New:  "\tif n < 0 {",
+	},
+	{
+		Rule: "storage", Name: "the store keeps a part of the entry", Pkg: storePkg, Test: "^TestAPutIsDecodedByHand$",
+		File: "kvnode/store/decodeput.go",
+		Old:  "bytes.Clone(b)",
+		New:  "append(b, put.Value[:0]...)",
+	},
+	{
 		Rule: "storage", Name: "checkpoint acknowledged, and the log compacted, before it is durable", Pkg: storeSim, Test: "^TestSimulation$",
 		File: "kvnode/store/cut.go",
 		Old:  "\tif err := s.update(func(tx Tx) error { return saveTx(tx, &m, &c.unsaved) }); err != nil {\n\t\treturn err\n\t}\n",

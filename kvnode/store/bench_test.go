@@ -61,6 +61,17 @@ func benchStore(b *testing.B, keys [][]byte) (s *store.Store, next uint64) {
 	return s, next
 }
 
+// BenchmarkDecode is what each member does first with each entry.
+func BenchmarkDecode(b *testing.B) {
+	data := putCommand(b, []byte("bench/key/000000000001"), make([]byte, 256))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := store.DecodeCommand(data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkGet compares a point read of the store with other structures that
 // hold pointers to the same kind of values.
 func BenchmarkGet(b *testing.B) {

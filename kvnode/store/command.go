@@ -57,10 +57,10 @@ func (c *Command) Encode() ([]byte, error) {
 			head[0] = kindGrants
 			head = appendGrants(head, c.Grants)
 		}
-		opts := proto.MarshalOptions{}
-		buf := make([]byte, len(head), len(head)+opts.Size(c.Request))
+		buf := make([]byte, len(head), len(head)+proto.Size(c.Request))
 		copy(buf, head)
-		data, err := opts.MarshalAppend(buf, c.Request)
+		// The size was asked for a line ago, and is kept in the message: nobody changes it meanwhile.
+		data, err := proto.MarshalOptions{UseCachedSize: true}.MarshalAppend(buf, c.Request)
 		if err != nil {
 			return nil, fmt.Errorf("store: encode request: %w", err)
 		}
@@ -105,6 +105,9 @@ func DecodeCommand(data []byte) (*Command, error) {
 		}
 		fallthrough
 	case kindRequest:
+		if c.Request = decodePut(rest); c.Request != nil {
+			break
+		}
 		c.Request = &pb.InternalRaftRequest{}
 		err = proto.Unmarshal(rest, c.Request)
 	case kindRegister:
