@@ -175,4 +175,14 @@ var obituaryRules = []Mutant{
 		File: "leaderlease/detector/obituary.go",
 		Old:  "d.cfg.Self || d.hint.way == Obituary {", New: "d.cfg.Self || d.hint.way != Silence {",
 	},
+	{
+		Rule: "V8", Name: "who stands by an obituary waits for those who hold", Pkg: rulesPkg, Test: "^TestV8VotersThatHoldMissTheRequest$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "return d.rival || d.hint.forced", New: "return d.rival",
+	},
+	{
+		Rule: "V8", Name: "who stood by an obituary gives up each election", Pkg: detectorPkg, Test: "^TestWhoStandsByAnObituaryStandsAnewOnce$",
+		File: "leaderlease/detector/detector.go",
+		Old:  "h.turn, h.forced = turn+1, do.Force", New: "h.turn, h.forced = turn+1, h.forced || do.Force",
+	},
 }

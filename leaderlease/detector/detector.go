@@ -62,8 +62,10 @@ type suspicion struct {
 	at, free time.Time
 	// yield is until when another member's candidacy is not disturbed.
 	yield time.Time
-	// turn is the number of the last turn in which the member has campaigned, from 1 on.
-	turn int
+	// turn is the number of the last turn in which the member has campaigned, from 1 on; forced that
+	// it did so by an obituary.
+	turn   int
+	forced bool
 }
 
 // New returns the detector of a member that starts now.
@@ -249,16 +251,17 @@ func (d *Detector) Poll(now time.Time, k Known) (do Decision) {
 		return do
 	}
 	do.Force = d.forces(k)
-	h.turn = turn + 1
+	h.turn, h.forced = turn+1, do.Force
 	do.Campaign, d.rival = true, false
 	return do
 }
 
 // mayStand reports whether to campaign disturbs no election that may be won: another's, or
-// this member's own, which it gives up for a new one only where the vote was split.
+// this member's own, which it gives up for a new one only where the vote was split, or no pre-vote has
+// shown that anybody would vote: who holds after a restart lets no request in, and raft makes it once.
 func (d *Detector) mayStand(k Known) bool {
 	if k.Candidate {
-		return d.rival
+		return d.rival || d.hint.forced
 	}
 	return d.silent >= d.back
 }

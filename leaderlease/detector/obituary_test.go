@@ -64,6 +64,18 @@ func TestWhoMayNotStandAfterAnObituary(t *testing.T) {
 	d.wants(t, 15*ms, three, force)
 }
 
+// Nobody has said that he would vote for who stands by an obituary: once a turn is as long as an election it
+// stands anew, with pre-votes, and then has the time that every candidate has.
+func TestWhoStandsByAnObituaryStandsAnewOnce(t *testing.T) {
+	d := follower(2)
+	candidate := Known{Voters: three.Voters, Candidate: true}
+	d.Obituary(own(), at(10*ms))
+	d.wants(t, 10*ms, three, forced)
+	d.wants(t, 359*ms, candidate, nothing)
+	d.wants(t, 360*ms, candidate, campaign)
+	d.wants(t, 760*ms, candidate, nothing)
+}
+
 // What the dead have sent, and is read later, is no sign of life. A leader of a later term is one,
 // be it the same member.
 func TestWhatEndsAnObituary(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
@@ -233,5 +234,45 @@ func TestV8WhatTheDeadHaveSentEndsNoTurn(t *testing.T) {
 	s.disjoint()
 	if r := s.Node(3).Role(); r != raft.StateLeader {
 		t.Errorf("Role() of node 3 = %v after 80 ms, want StateLeader", r)
+	}
+}
+
+// The others have just started again, let no request for votes in, and lack an entry: who stands by
+// an obituary, without pre-votes, stands anew. Raft would make its request no more before its own timeout.
+func TestV8VotersThatHoldMissTheRequest(t *testing.T) {
+	for _, voters := range []uint64{3, 5} {
+		opts := leasetest.Options{
+			TickInterval: 50 * ms, ElectionTick: 20,
+			Configure: func(_ uint64, cfg *leaderlease.Config) { cfg.Duration, cfg.MaxClockSkew = 250*ms, 100*ms },
+			Node:      func(uint64) leasetest.NodeOptions { return leasetest.NodeOptions{Async: true, Suspects: true} },
+		}
+		for id := range voters {
+			opts.Voters = append(opts.Voters, id+1)
+		}
+		s := begin(t, opts)
+		s.lead(1)
+		s.Run(3 * time.Second)
+		for id := uint64(3); id <= voters; id++ {
+			s.Node(id).Crash(0)
+		}
+		s.Node(1).Write(7, 7, func(uint64) {})
+		s.Run(20 * ms)
+		s.Net.Hold = func(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgApp && m.GetTo() > 2 }
+		for id := uint64(3); id <= voters; id++ {
+			s.Node(id).Restart()
+		}
+		s.Run(10 * ms)
+		dead, died := s.Node(1).ProcessID(), s.Now()
+		s.Node(1).Crash(0)
+		for id := uint64(2); id <= voters; id++ {
+			s.Node(id).Obituary(1, dead)
+		}
+		if !s.RunUntil(3*election, func() bool { return s.Leader() != nil }) {
+			t.Fatal("nobody leads within three election timeouts")
+		}
+		s.disjoint()
+		if took := s.Now() - died; took > 750*ms {
+			t.Errorf("%d voters: node %d leads after %v, want 750ms at most", voters, s.Leader().ID, took)
+		}
 	}
 }
