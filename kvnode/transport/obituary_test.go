@@ -27,6 +27,7 @@ func TestObituariesAreTold(t *testing.T) {
 		s := newSecured(t)
 		network, a, b := pair(t, s.apply)
 		settled()
+		connected := len(a.connections())
 		if err := Bury(t.Context(), s.sources[1].Dialer(network.Dialer(hostOf(1))), addrOf(2), 2, dying(1, 7)); err != nil {
 			t.Fatal(err)
 		}
@@ -37,6 +38,10 @@ func TestObituariesAreTold(t *testing.T) {
 		}
 		if n := len(b.got()); n != 1 || b.left() != nil || b.totals.refusals != a.totals.refusals {
 			t.Errorf("%d messages arrived afterwards, and %v was gone, want one and nobody", n, b.left())
+		}
+		settled()
+		if n := len(a.connections()); n != connected {
+			t.Errorf("%d connections were made afterwards, want none: the streams that there were still are", n-connected)
 		}
 	})
 }
