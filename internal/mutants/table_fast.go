@@ -23,6 +23,12 @@ var fasts = []Mutant{
 		New:  "o.not = to",
 	},
 	{
+		Rule: "fast", Name: "an answer is due to the end of a wait", Pkg: fastkvPkg, Test: "^TestTheEndOfAWaitIsOwedNothing$",
+		File: "kvnode/fastkv/flow.go",
+		Old:  "asks = asks || !r.Cancel",
+		New:  "asks = true",
+	},
+	{
 		Rule: "reads", Name: "a get on a stream is answered without the lease", Pkg: apiPkg, Test: "^TestAGetIsAnsweredInPlaceUnderTheLeaseAlone$",
 		File: "kvnode/etcdapi/fast.go",
 		Old:  "s.place.may && s.kv.node.TryRead()",

@@ -29,9 +29,14 @@ func (s *stream) send() {
 		calls = s.leaving(calls)
 		for rest := calls; len(rest) > 0; {
 			var message []byte
-			message, rest = encode(rest)
-			// What is sent may be answered before SendMsg returns.
-			s.owed.CompareAndSwap(0, max(int64(time.Since(s.opened)), 1))
+			var asks bool
+			message, rest, asks = encode(rest)
+			if len(message) == 0 {
+				continue
+			}
+			if asks { // what is sent may be answered before SendMsg returns
+				s.owed.CompareAndSwap(0, max(int64(time.Since(s.opened)), 1))
+			}
 			if err := s.rpc.SendMsg(fastwire.Raw(message)); err != nil {
 				return // who receives learns why
 			}
@@ -80,8 +85,9 @@ func (s *stream) leaving(spare []*call) []*call {
 const requestOverhead = 40
 
 // encode returns the next message of calls, and those that have no room in it. Whose time is
-// over is left out: it ends by itself.
-func encode(calls []*call) (message []byte, rest []*call) {
+// over is left out: it ends by itself. It reports whether an answer is due to any of the
+// message: the end of a wait has none if it crosses the answer.
+func encode(calls []*call) (message []byte, rest []*call, asks bool) {
 	size := 0
 	for _, c := range calls {
 		size += len(c.Message) + requestOverhead
@@ -89,7 +95,7 @@ func encode(calls []*call) (message []byte, rest []*call) {
 	message = make([]byte, 0, min(size, fastwire.MaxMessage))
 	for i, c := range calls {
 		if len(message) > fastwire.MaxMessage-maxRequest {
-			return message, calls[i:]
+			return message, calls[i:], asks
 		}
 		r := c.Request
 		if !c.deadline.IsZero() {
@@ -98,8 +104,9 @@ func encode(calls []*call) (message []byte, rest []*call) {
 			}
 		}
 		message = fastwire.AppendRequest(message, r)
+		asks = asks || !r.Cancel
 	}
-	return message, nil
+	return message, nil, asks
 }
 
 // receive hands out answers until the stream ends.
