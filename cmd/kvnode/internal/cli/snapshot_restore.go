@@ -77,7 +77,7 @@ func newRestore(sys *System, cmd *cobra.Command) *cobra.Command {
 }
 
 func (f *restoreFlags) run(sys *System) error {
-	f.PeerURLs = settings.ParseURLs(f.peerURLs)
+	f.PeerURLs = settings.Split(f.peerURLs)
 	if f.DataDir == "" {
 		f.DataDir = f.Name + ".kvnode"
 	}

@@ -61,7 +61,7 @@ func checkFeatures(s string) (string, error) {
 // parseFeatures returns what is said of which feature.
 func parseFeatures(s string) (map[string]bool, error) {
 	said := make(map[string]bool)
-	for _, part := range split(s) {
+	for _, part := range Split(s) {
 		name, state, _ := strings.Cut(part, "=")
 		g, ok := features[name]
 		if !ok {

@@ -35,7 +35,7 @@ func TestOutputsAreChecked(t *testing.T) {
 		{"a directory", dir, "--log-outputs: open " + dir},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			l := Log{Outputs: split(test.output)}
+			l := Log{Outputs: Split(test.output)}
 			err := l.check()
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("check() = %v, want %q", err, test.want)

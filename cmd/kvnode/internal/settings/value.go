@@ -232,7 +232,7 @@ func (e *enum[T]) place() any { return e.field }
 func list(field *[]string, kind string) value {
 	return &bound[[]string]{
 		field, kind,
-		func(s string) ([]string, error) { return split(s), nil },
+		func(s string) ([]string, error) { return Split(s), nil },
 		func(all []string) string { return strings.Join(all, ",") },
 	}
 }
@@ -242,7 +242,7 @@ func outputs(field *[]string) value {
 	return &bound[[]string]{
 		field, "list",
 		func(s string) ([]string, error) {
-			all := split(s)
+			all := Split(s)
 			if slices.Contains(all, "systemd/journal") {
 				return nil, fmt.Errorf("%q is not offered: under systemd, stderr goes to the journal", "systemd/journal")
 			}
@@ -259,8 +259,8 @@ func outputs(field *[]string) value {
 
 func urls(field *[]string) value { return list(field, "urls") }
 
-// split splits at commas; no text is no parts.
-func split(s string) (parts []string) {
+// Split splits at commas; no text is no parts.
+func Split(s string) (parts []string) {
 	for part := range strings.SplitSeq(s, ",") {
 		if part = strings.TrimSpace(part); part != "" {
 			parts = append(parts, part)
@@ -269,13 +269,15 @@ func split(s string) (parts []string) {
 	return parts
 }
 
-// members takes name=url,name=url; a name that comes again has several URLs.
+// members takes what [ParseMembers] understands.
 func members(field *[]kvnode.Member) value {
-	return &bound[[]kvnode.Member]{field, "name=url,...", parseMembers, formatMembers}
+	return &bound[[]kvnode.Member]{field, "name=url,...", ParseMembers, formatMembers}
 }
 
-func parseMembers(s string) (all []kvnode.Member, err error) {
-	for _, part := range split(s) {
+// ParseMembers understands what --initial-cluster takes: name=url,name=url, where a
+// name that comes again has several URLs.
+func ParseMembers(s string) (all []kvnode.Member, err error) {
+	for _, part := range Split(s) {
 		name, url, ok := strings.Cut(part, "=")
 		if !ok || name == "" || url == "" {
 			return nil, fmt.Errorf("%q must be name=url", part)
