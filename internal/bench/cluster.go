@@ -34,9 +34,6 @@ const (
 	RaftLease Mode = "raft-lease"
 )
 
-// Modes are all of them.
-var Modes = []Mode{Lease, ReadIndex, RaftSafe, RaftLease}
-
 // Voters is the number of nodes.
 const Voters = 3
 
@@ -144,10 +141,6 @@ func (c *Cluster) Read(ctx context.Context) (uint64, error) { return c.nodes[0].
 func (c *Cluster) Write(ctx context.Context) (version uint64, err error) {
 	return c.nodes[0].write(ctx)
 }
-
-// LeaseReads returns how many reads were served under the lease at once, and how
-// many in all, by the count of the lease itself; both are 0 in other modes.
-func (c *Cluster) LeaseReads() (lease, all uint64) { return c.nodes[0].leaseReads() }
 
 // Lease returns the first node's lease, nil in modes other than Lease.
 func (c *Cluster) Lease() *leaderlease.Lease { return c.nodes[0].lease }

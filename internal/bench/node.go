@@ -228,17 +228,6 @@ func (n *node) read(ctx context.Context) (uint64, error) {
 	return n.version.Load(), nil
 }
 
-func (n *node) leaseReads() (lease, all uint64) {
-	if n.lease == nil {
-		return 0, 0
-	}
-	stats := n.lease.Stats()
-	for _, served := range stats.Reads {
-		all += served
-	}
-	return stats.Reads[leaderlease.PathLease], all
-}
-
 // must is for errors of a storage in memory, which are bugs.
 func must(err error) {
 	if err != nil {

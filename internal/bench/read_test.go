@@ -10,7 +10,7 @@ import (
 // flight, while nobody writes. Under lease, one in 64 latencies is taken.
 func BenchmarkRead3Nodes(b *testing.B) {
 	for _, inFlight := range []int{1, 16, 64, 256} {
-		for _, mode := range Modes {
+		for _, mode := range modes {
 			b.Run(fmt.Sprintf("inflight=%d/mode=%s", inFlight, mode), func(b *testing.B) {
 				benchmarkReads(b, mode, inFlight)
 			})
@@ -27,7 +27,7 @@ func benchmarkReads(b *testing.B, mode Mode, inFlight int) {
 	if mode == Lease {
 		load.Sample = 64
 	}
-	leaseBefore, allBefore := c.LeaseReads()
+	leaseBefore, allBefore := underLease(c)
 	b.ReportAllocs()
 	b.ResetTimer()
 	r, err := load.Run(b.Context(), b.N)
@@ -36,7 +36,7 @@ func benchmarkReads(b *testing.B, mode Mode, inFlight int) {
 		b.Fatal(err)
 	}
 	report(b, &r)
-	if lease, all := c.LeaseReads(); all > allBefore {
+	if lease, all := underLease(c); all > allBefore {
 		b.ReportMetric(100*float64(lease-leaseBefore)/float64(all-allBefore), "lease-%")
 	}
 }

@@ -60,9 +60,6 @@ func (r *Result) Of(k Kind) *Tally {
 	return r.Write
 }
 
-// PerSecond returns the throughput of a kind.
-func (r *Result) PerSecond(k Kind) float64 { return float64(r.Of(k).Done) / r.Elapsed.Seconds() }
-
 const (
 	defaultGrace = 10 * time.Second
 	// maxScheduled bounds what an open loop may have waiting.
