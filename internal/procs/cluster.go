@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -201,15 +200,6 @@ func (c *Cluster) Kill() error {
 	}
 	for _, m := range c.members {
 		errs = append(errs, m.Kill())
-	}
-	return errors.Join(errs...)
-}
-
-// Wipe removes what the cluster has stored. No member may run.
-func (c *Cluster) Wipe() error {
-	var errs []error
-	for _, m := range c.members {
-		errs = append(errs, os.RemoveAll(m.Dir))
 	}
 	return errors.Join(errs...)
 }

@@ -53,7 +53,6 @@ type Config struct {
 
 // sim is one simulation under way.
 type sim struct {
-	t     *testing.T
 	cfg   Config
 	sched *Schedule
 	w     *Swarm
@@ -117,7 +116,7 @@ func newSim(t *testing.T, cfg Config) *sim {
 		cfg.Amend(sched)
 	}
 	s := &sim{
-		t: t, cfg: cfg, sched: sched, w: &sched.Swarm,
+		cfg: cfg, sched: sched, w: &sched.Swarm,
 		res:       &Result{Seed: sched.Seed, Schedule: sched},
 		clocks:    stream(sched.Seed, streamClocks),
 		pauses:    make(map[uint64]int),
