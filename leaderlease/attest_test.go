@@ -13,7 +13,7 @@ import (
 // A leader without the library, on ReadOnlyLeaseBased say, answers forwarded
 // reads with an index that may be stale. Found by review: version 3 was served
 // on a follower after version 4 had been written.
-func TestUnvouchedAnswersAreRefused(t *testing.T) {
+func TestUnattestedAnswersAreRefused(t *testing.T) {
 	p := newPuppet(t)
 	p.follow(2, 2)
 	ask := func() (answer *raftpb.Message, result *outcome) {
@@ -82,7 +82,7 @@ func TestAnswersAreTakenWhereTheyArrive(t *testing.T) {
 }
 
 // Both ways in which a leader answers are attested.
-func TestLeadersVouchForTheirAnswers(t *testing.T) {
+func TestLeadersAttestTheirAnswers(t *testing.T) {
 	var sent []*raftpb.Message
 	p := leading(t, func(c *Config) {
 		c.Send = func(msgs []*raftpb.Message) { sent = append(sent, msgs...) }

@@ -215,7 +215,7 @@ var readRules = []Mutant{
 		Old:  "	if term == g.release.Term && p.Sent <= g.release.At {\n		return false\n	}\n", New: "",
 	},
 	{
-		Rule: "§6", Name: "a leader without the library is believed", Pkg: libPkg, Test: "^TestUnvouchedAnswersAreRefused$",
+		Rule: "§6", Name: "a leader without the library is believed", Pkg: libPkg, Test: "^TestUnattestedAnswersAreRefused$",
 		File: "leaderlease/inbound.go",
 		Old:  "	byRound, err := answerOf(m)\n", New: "	byRound, err := answerOf(m)\n	err = nil\n",
 	},

@@ -80,7 +80,7 @@ type Node struct {
 	asked map[string]bool
 }
 
-// start boots a process from the disk.
+// start begins a process from the disk.
 func (n *Node) start() {
 	c := n.cluster
 	n.run++
