@@ -57,12 +57,12 @@ func (w *witness) lock(id uint64) (e *evidence, unlock func()) {
 }
 
 // admit notes that a process is let in.
-func (e *evidence) admit(boot string) {
-	e.admitted = slices.DeleteFunc(e.admitted, func(b string) bool { return b == boot })
+func (e *evidence) admit(process string) {
+	e.admitted = slices.DeleteFunc(e.admitted, func(p string) bool { return p == process })
 	if len(e.admitted) == maxAdmitted {
 		e.admitted = slices.Delete(e.admitted, 0, 1)
 	}
-	e.admitted = append(e.admitted, boot)
+	e.admitted = append(e.admitted, process)
 }
 
 // answer notes what a member says of its disk when it is asked for its vote, or was sent
@@ -98,13 +98,13 @@ func (e *evidence) ack(term, index uint64) {
 // setBack refuses a member that has less on its disk than it is known to have had. It
 // does not wait for the loop, which a slow disk may hold up.
 func (w *witness) setBack(h transport.Hello) error {
-	if h.Log.Boot == "" {
+	if h.Log.Process == "" {
 		return nil // a former version, which ends once the leader tells it more
 	}
 	e, unlock := w.lock(h.From)
 	defer unlock()
-	if slices.Contains(e.admitted, h.Log.Boot) {
-		e.admit(h.Log.Boot)
+	if slices.Contains(e.admitted, h.Log.Process) {
+		e.admit(h.Log.Process)
 		return nil
 	}
 	term, index := e.term, e.index
@@ -117,7 +117,7 @@ func (w *witness) setBack(h transport.Hello) error {
 			h.From, h.Name, h.Log.Last, h.Log.Term, index, term)}
 	}
 	e.term, e.index = max(e.term, h.Log.Term), max(e.index, h.Log.Commit)
-	e.admit(h.Log.Boot)
+	e.admit(h.Log.Process)
 	return nil
 }
 

@@ -148,7 +148,7 @@ func TestWhoLedKnowsWhatWasAcknowledged(t *testing.T) {
 		}
 		c.isolate(f) // the next leader's acknowledgements go to that one
 		for _, tc := range []struct {
-			boot       string
+			process    string
 			term, last uint64
 			refused    bool
 		}{
@@ -157,7 +157,7 @@ func TestWhoLedKnowsWhatWasAcknowledged(t *testing.T) {
 			{"3", term, last, false},
 			{"4", term + 1, last - 1, false},
 		} {
-			err := leader.loop.witness.setBack(transport.Hello{From: f.ID(), Log: transport.LogEnd{Boot: tc.boot, Term: tc.term, Last: tc.last}})
+			err := leader.loop.witness.setBack(transport.Hello{From: f.ID(), Log: transport.LogEnd{Process: tc.process, Term: tc.term, Last: tc.last}})
 			refusal, refused := errors.AsType[*transport.Refusal](err)
 			if refused != tc.refused || refused && (refusal.Term != term || refusal.Index < last-1) {
 				t.Errorf("setBack(term %d, last %d) = %+v, want a refusal: %v", tc.term, tc.last, err, tc.refused)

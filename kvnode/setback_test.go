@@ -87,16 +87,16 @@ func TestWhoHasGoneBack(t *testing.T) {
 			log  transport.LogEnd
 			back bool
 		}{
-			{"all that it acknowledged", leader, transport.LogEnd{Boot: "1", Term: term, Last: last}, false},
-			{"one entry less", leader, transport.LogEnd{Boot: "2", Term: term, Last: last - 1}, true},
-			{"it tries again", leader, transport.LogEnd{Boot: "2", Term: term, Last: last - 1}, true},
-			{"a later leader has cut its log", leader, transport.LogEnd{Boot: "3", Term: term + 1, Last: last - 1}, false},
-			{"a term before that in which it acknowledged", leader, transport.LogEnd{Boot: "4", Term: term - 1, Last: last}, true},
+			{"all that it acknowledged", leader, transport.LogEnd{Process: "1", Term: term, Last: last}, false},
+			{"one entry less", leader, transport.LogEnd{Process: "2", Term: term, Last: last - 1}, true},
+			{"it tries again", leader, transport.LogEnd{Process: "2", Term: term, Last: last - 1}, true},
+			{"a later leader has cut its log", leader, transport.LogEnd{Process: "3", Term: term + 1, Last: last - 1}, false},
+			{"a term before that in which it acknowledged", leader, transport.LogEnd{Process: "4", Term: term - 1, Last: last}, true},
 			{"a former version", leader, transport.LogEnd{Last: last - 1}, false},
 			{"a process that was met before", leader, f.atStart, false},
-			{"a peer that knows nothing", c.followers(leader)[1], transport.LogEnd{Boot: "5", Term: term + 3, Commit: last, Last: last}, false},
-			{"less than was committed when that peer met it", c.followers(leader)[1], transport.LogEnd{Boot: "6", Term: term + 3, Last: last - 1}, true},
-			{"a term before that in which that peer met it", c.followers(leader)[1], transport.LogEnd{Boot: "7", Term: term + 2, Last: last}, true},
+			{"a peer that knows nothing", c.followers(leader)[1], transport.LogEnd{Process: "5", Term: term + 3, Commit: last, Last: last}, false},
+			{"less than was committed when that peer met it", c.followers(leader)[1], transport.LogEnd{Process: "6", Term: term + 3, Last: last - 1}, true},
+			{"a term before that in which that peer met it", c.followers(leader)[1], transport.LogEnd{Process: "7", Term: term + 2, Last: last}, true},
 		} {
 			err := peers{tc.at}.Admit(transport.Hello{From: f.ID(), Instance: f.id.Instance, Name: f.Name(), Format: f.cfg.newestFormat, Log: tc.log})
 			refusal, refused := errors.AsType[*transport.Refusal](err)
@@ -185,10 +185,10 @@ func TestCopiesDoNotEndTheMember(t *testing.T) {
 		f := c.followers(leader)[0]
 		c.put(leader, "k", "v")
 		time.Sleep(time.Second)
-		copied := func(boot string, last uint64) error {
+		copied := func(process string, last uint64) error {
 			return peers{leader}.Admit(transport.Hello{
 				From: f.ID(), Instance: f.id.Instance, Name: f.Name(), Format: f.cfg.newestFormat,
-				Log: transport.LogEnd{Boot: boot, Term: leader.Term(), Last: last},
+				Log: transport.LogEnd{Process: process, Term: leader.Term(), Last: last},
 			})
 		}
 		for i := range 2 * maxAdmitted {

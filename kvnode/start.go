@@ -193,7 +193,7 @@ func (n *Node) openRaft() error {
 	n.term.Store(hard.GetTerm())
 	n.told.Store(rc.Applied)
 	n.lease.Applied(n.store.Applied())
-	n.atStart = transport.LogEnd{Boot: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
+	n.atStart = transport.LogEnd{Process: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
 	n.replay.begin()
 	if n.fresh && !n.id.Joined {
 		return n.beginLog()

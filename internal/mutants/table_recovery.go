@@ -166,7 +166,7 @@ var recovery = []Mutant{
 	{
 		Rule: "set back", Name: "a process is judged each time it connects", Pkg: nodePkg, Test: "^TestWhoConnectsAnewHasNotGoneBack$",
 		File: "kvnode/setback.go",
-		Old:  "\tif slices.Contains(e.admitted, h.Log.Boot) {\n",
+		Old:  "\tif slices.Contains(e.admitted, h.Log.Process) {\n",
 		New:  "\tif false {\n",
 	},
 	{
@@ -178,14 +178,14 @@ var recovery = []Mutant{
 	{
 		Rule: "set back", Name: "a process that runs on is forgotten before those that have ended", Pkg: nodePkg, Test: "^TestCopiesDoNotEndTheMember$",
 		File: "kvnode/setback.go",
-		Old:  "\t\te.admit(h.Log.Boot)\n\t\treturn nil\n",
+		Old:  "\t\te.admit(h.Log.Process)\n\t\treturn nil\n",
 		New:  "\t\treturn nil\n",
 	},
 	{
 		Rule: "set back", Name: "the name of a process may be of any length", Pkg: transportPkg, Test: "^TestHellosRefusedWithoutAsking$",
 		File: "kvnode/transport/handler.go",
-		Old:  "\tmaxBoot     = 64\n",
-		New:  "\tmaxBoot     = 64 << 10\n",
+		Old:  "\tmaxProcess  = 64\n",
+		New:  "\tmaxProcess  = 64 << 10\n",
 	},
 	{
 		Rule: "set back", Name: "a refused vote counts as a vote", Pkg: nodePkg, Test: "^TestAnswersAreEvidence$",

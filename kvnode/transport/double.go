@@ -15,7 +15,7 @@ type processes struct {
 	complain rate.Sometimes
 }
 
-type process struct{ boot, remote string }
+type process struct{ name, remote string }
 
 const (
 	// maxProcesses is how many processes of one member are told apart.
@@ -28,8 +28,8 @@ const (
 // notice sees whether two processes are one member: each takes the other's connections
 // away, again and again, and neither would say why.
 func (t *Transport) notice(in *inbound) {
-	boot, remote := in.hello.Log.Boot, in.conn.RemoteAddr().String()
-	if boot == "" {
+	name, remote := in.hello.Log.Process, in.conn.RemoteAddr().String()
+	if name == "" {
 		return
 	}
 	t.mu.Lock()
@@ -39,7 +39,7 @@ func (t *Transport) notice(in *inbound) {
 		p = &processes{complain: rate.Sometimes{First: 1, Interval: 30 * time.Second}}
 		t.mu.processes[in.from] = p
 	}
-	if other := p.arrive(process{boot, remote}); other != "" && p.returns >= minReturns {
+	if other := p.arrive(process{name, remote}); other != "" && p.returns >= minReturns {
 		p.complain.Do(func() {
 			t.cfg.Logger.Error("a member connects from two addresses: two processes run with copies of its data directory, which may elect two leaders; stop one of them and remove its copy",
 				"peer", t.cfg.Called(in.from), "addresses", []string{other, remote}, "peer_urls", shorten(in.hello.PeerURLs))
@@ -50,7 +50,7 @@ func (t *Transport) notice(in *inbound) {
 // arrive notes a connection, and returns where the process before it connected from.
 func (p *processes) arrive(now process) (other string) {
 	newest := len(p.all) - 1
-	at := slices.IndexFunc(p.all, func(q process) bool { return q.boot == now.boot })
+	at := slices.IndexFunc(p.all, func(q process) bool { return q.name == now.name })
 	if newest >= 0 && at == newest {
 		return ""
 	}

@@ -16,9 +16,9 @@ import (
 // replaces another, or connects again and again, is not.
 func TestTwoProcessesOfOneMemberAreNamed(t *testing.T) {
 	for _, tc := range []struct {
-		name  string
-		boots []string
-		lines int
+		name      string
+		processes []string
+		lines     int
 	}{
 		{"one that connects again and again", []string{"a", "a", "a", "a", "a", "a", "a", "a"}, 0},
 		{"one after another", []string{"a", "b", "c", "d", "e", "f", "g"}, 0},
@@ -31,13 +31,13 @@ func TestTwoProcessesOfOneMemberAreNamed(t *testing.T) {
 				net := memlink.New()
 				var log bytes.Buffer
 				begin(t, net, &fakeNode{id: 2}, func(cfg *Config, _ *limits) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-				for _, boot := range tc.boots {
+				for _, process := range tc.processes {
 					c := dialRaw(t, net, 1, 2)
 					t.Cleanup(func() { _ = c.Close() })
 					h := helloTo(1, 2)
-					h.Log.Boot, h.Name, h.PeerURLs = boot, "n1", fmt.Sprintf("http://%s:2380", boot)
+					h.Log.Process, h.Name, h.PeerURLs = process, "n1", fmt.Sprintf("http://%s:2380", process)
 					if p := speak(t, c, control, h); p.kind != answerOK {
-						t.Fatalf("process %s was answered with kind %d, want %d", boot, p.kind, answerOK)
+						t.Fatalf("process %s was answered with kind %d, want %d", process, p.kind, answerOK)
 					}
 					time.Sleep(time.Second)
 				}

@@ -47,18 +47,19 @@ type Hello struct {
 // for as long as the process runs, so that it can be held against what the member had
 // said before, whatever else is under way.
 type LogEnd struct {
-	// Boot names the process; "" is a version that says nothing of its log.
-	Boot   string `json:"boot"`
-	Term   uint64 `json:"term"`   // of the hard state
-	Commit uint64 `json:"commit"` // likewise
-	Last   uint64 `json:"last"`   // index
+	// Process names the process, by a text that it draws when it begins; "" is a version
+	// that says nothing of its log.
+	Process string `json:"boot"`
+	Term    uint64 `json:"term"`   // of the hard state
+	Commit  uint64 `json:"commit"` // likewise
+	Last    uint64 `json:"last"`   // index
 }
 
 // Bounds of a hello. Anybody may have sent it, so these are far below what
 // memory or a log could take, and far above what members say.
 const (
 	maxInstance = 64 // bytes
-	maxBoot     = 64
+	maxProcess  = 64
 	maxName     = 1 << 10
 	maxToken    = 1 << 10
 	maxURLs     = 8 << 10
@@ -76,7 +77,7 @@ func (h *Hello) Validate() error {
 		unit  string
 	}{
 		{"instance", len(h.Instance), maxInstance, "bytes"},
-		{"boot", len(h.Log.Boot), maxBoot, "bytes"},
+		{"boot", len(h.Log.Process), maxProcess, "bytes"},
 		{"name", len(h.Name), maxName, "bytes"},
 		{"token", len(h.Token), maxToken, "bytes"},
 		{"peer URLs", len(h.PeerURLs), maxURLs, "bytes"},
