@@ -34,7 +34,9 @@ func (a *applying) init() {
 	}
 }
 
-// count counts an entry, and logs one that has held up all others for too long.
+// count counts an entry, and logs one that has held up all others for too long: entries are
+// applied one after the other, by one goroutine, and reads wait for what is applied. At most
+// one line in 10 s after the first three, so that a slow disk does not fill another one.
 func (a *applying) count(r *store.Result, index uint64, took time.Duration) {
 	if r.Command == nil || r.Command.Request == nil && r.Command.Register == nil {
 		return // nothing was asked for

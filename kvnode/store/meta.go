@@ -37,7 +37,8 @@ type alarm struct {
 	Type   int32
 }
 
-// capture takes what the state has now, but for ConfState, Records and Sum.
+// capture takes what the state has now, but for ConfState, Records and Sum: all of it as of one
+// index, since nothing is applied meanwhile (cutNow).
 func (st *state) capture() meta {
 	m := meta{
 		Format: st.format.Load(), Index: st.applied.Load(), Term: st.term,
@@ -54,7 +55,7 @@ func (st *state) capture() meta {
 	return m
 }
 
-// restore fills an empty state.
+// restore fills an empty state, which nobody reads yet.
 func (m *meta) restore(st *state) error {
 	c, err := m.checkpoint()
 	if err != nil {

@@ -112,6 +112,7 @@ func (x *leases) has(id int64) bool {
 	return x.all[id] != nil
 }
 
+// set makes a TTL lease, or gives one that is there another time that is left. Its keys stay.
 func (x *leases) set(l TTLLease) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -181,6 +182,8 @@ func (s *Store) revoke(st *state, c *Command) (proto.Message, error) {
 	// The TTL lease goes first: nobody finds it once its keys are seen to be gone.
 	keys := st.leases.remove(r.GetID())
 	resp, err := write(s, st, func(w *writer, _ *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
+		// Each is found, and live: move takes a key from its TTL lease with the version that
+		// deletes it, or gives it to another one.
 		for _, key := range keys {
 			w.ops.Deletes++
 			w.prepend(w.st.index.find([]byte(key)), &Version{})
@@ -192,7 +195,8 @@ func (s *Store) revoke(st *state, c *Command) (proto.Message, error) {
 }
 
 // remember notes how much time is left of TTL leases. Those that have gone meanwhile
-// are skipped.
+// are skipped. What is left is at most the TTL, whatever a leader has counted: the next leader
+// begins with it, and the TTL lease would last longer than was granted.
 func (s *Store) remember(st *state, c *Command) *pb.LeaseCheckpointResponse {
 	for i, left := range c.Request.GetLeaseCheckpoint().GetCheckpoints() {
 		l, ok := s.TTLLease(left.GetID())

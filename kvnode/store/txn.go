@@ -21,6 +21,8 @@ func txnWrites(t *pb.TxnRequest) bool {
 	return false
 }
 
+// txn carries out t as an entry of the log. There is no context to end it: were one member's
+// to end before another's, their states would differ from then on.
 func (w *writer) txn(t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return w.txnContext(context.Background(), t)
 }
@@ -103,7 +105,8 @@ func (w *writer) check(t *pb.TxnRequest, path []bool) ([]bool, error) {
 }
 
 // checkRange differs from a range outside a transaction: a negative revision
-// counts as one, as in etcd.
+// counts as one, as in etcd. Nothing is written yet, so base is the newest revision; the one
+// that the transaction makes is still to come, and no range in it can ask for that by number.
 func (w *writer) checkRange(r *pb.RangeRequest) error {
 	switch rev := r.GetRevision(); {
 	case rev == 0:
@@ -118,7 +121,11 @@ func (w *writer) checkRange(r *pb.RangeRequest) error {
 }
 
 // execute carries out the operations on the path and returns the path that is
-// left. The header stays empty, as etcd leaves it in nested responses.
+// left. The header stays empty, as etcd leaves it in nested responses; txnContext fills that
+// of the outermost, last, when it is known whether anything was written.
+//
+// Each operation reads through w.view anew: that moves to base+1 with the first write, and a
+// view taken before would not show it.
 func (w *writer) execute(ctx context.Context, t *pb.TxnRequest, path []bool) (*pb.TxnResponse, []bool, error) {
 	ops := branch(t, path[0])
 	resp := &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: path[0], Responses: make([]*pb.ResponseOp, len(ops))}

@@ -17,7 +17,7 @@ import (
 type writer struct {
 	st      *state
 	base    int64      // the revision before
-	changes []*Version // in order; the place is the sub-revision
+	changes []*Version // in order; the place is the sub-revision. All have mod base+1
 	ops     Ops
 }
 
@@ -103,8 +103,9 @@ func (w *writer) view() view { return view{w.st, w.revision()} }
 
 func (w *writer) header() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: w.revision()} }
 
-// prepend makes v the newest version of its key. All of v is set before head leads to it, for
-// readers are walking this chain: they pass over v since its revision is above theirs.
+// prepend makes v the newest version of its key; a v whose number is 0 is a tombstone. All of v
+// is set before head leads to it, for readers are walking this chain: they pass over v since its
+// revision is above theirs.
 func (w *writer) prepend(c *chain, v *Version) {
 	v.sub = uint32(len(w.changes))
 	v.of = c
@@ -125,11 +126,13 @@ func (w *writer) put(r *pb.PutRequest) (*pb.PutResponse, error) {
 	if err := w.checkPut(r, prev); err != nil {
 		return nil, err
 	}
+	// A key that was deleted begins anew: prev is nil then, as a tombstone is not live.
 	v := &Version{create: w.base + 1, number: 1, lease: r.GetLease()}
 	v.setValue(r.GetValue())
 	if prev != nil {
 		v.create, v.number = prev.create, prev.number+1
 	}
+	// There is a prev for both: checkPut has refused them otherwise.
 	if r.GetIgnoreValue() {
 		v.setValue(prev.GetValue())
 	}
@@ -164,6 +167,8 @@ func (w *writer) checkPut(r *pb.PutRequest, prev *Version) error {
 	}
 }
 
+// deleteRange puts a tombstone above each live version of the range, those that the writer has
+// put itself among them. No context ends its scan, for the reason that none ends txn.
 func (w *writer) deleteRange(r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
 	w.ops.Deletes++
 	var found []*Version
