@@ -98,6 +98,7 @@ func lateNotes(notes []note, at leaderlease.Instant) []note {
 var suspicions = [detector.NumWays]string{
 	detector.Silence: "it is silent", detector.Hint: "its connections have ended", detector.PreVote: "another member does, and it is silent",
 	detector.Transfer: "it wishes another to lead", detector.Resignation: "it resigns", detector.LearntSilence: "it is silent for much longer than of late",
+	detector.Obituary: "its guardian has said that it is dead",
 }
 
 // note takes a note.
