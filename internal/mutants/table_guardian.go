@@ -76,6 +76,16 @@ var guardians = []Mutant{
 		Old:  "\t\tif d.State.Success() {\n", New: "\t\tif d.State != nil {\n",
 	},
 	{
+		Rule: "guardian", Name: "a guardian ends with the reader of its log", Pkg: guardianPkg, Test: "^TestALogWithoutReader$",
+		File: waiterFile,
+		Old:  "\tsignal.Ignore(syscall.SIGPIPE)\n", New: "",
+	},
+	{
+		Rule: "guardian", Name: "a guardian waits for who reads its log", Pkg: "./cmd/kvnode/internal/cli", Test: "^TestALateLoggerIsNotWaitedFor$",
+		File: "cmd/kvnode/internal/cli/guard.go",
+		Old:  "time.After(openTime)", New: "time.After(1000 * openTime)",
+	},
+	{
 		Rule: "guardian", Name: "a will that was cut off counts", Pkg: guardianPkg, Test: "^TestTheNewestWillCounts$",
 		File: "kvnode/guardian/death.go",
 		Old:  "\t\t\tif decoder.Decode(will) != nil {\n\t\t\t\treturn\n", New: "\t\t\tif decoder.Decode(will) != nil {\n\t\t\t\tw.newest.Store(will)\n\t\t\t\treturn\n",

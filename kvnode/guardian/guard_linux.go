@@ -52,6 +52,9 @@ func Guard(args, environ []string) (*Death, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("guardian: start the member: %w", err)
 	}
+	// Or the first line of a log that has lost its reader ends this process, and other peers are not told.
+	// Not earlier: a child inherits what is ignored.
+	signal.Ignore(syscall.SIGPIPE)
 	_ = childs.Close() // the child has its own, and the end of that is read here
 	go pass(passed, cmd.Process)
 	wills := readWills(own)

@@ -3,6 +3,7 @@ package guardian
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -104,6 +105,12 @@ type guarded struct {
 
 func start(t *testing.T, files ...*os.File) *guarded {
 	t.Helper()
+	return startLogging(t, nil, files...)
+}
+
+// startLogging has them log to stderr, if it is not nil.
+func startLogging(t *testing.T, stderr *os.File, files ...*os.File) *guarded {
+	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +126,7 @@ func start(t *testing.T, files ...*os.File) *guarded {
 	if g.stderr, err = os.Create(filepath.Join(t.TempDir(), "stderr")); err != nil {
 		t.Fatal(err)
 	}
-	g.cmd.ExtraFiles, g.cmd.Stderr = files, g.stderr
+	g.cmd.ExtraFiles, g.cmd.Stderr = files, cmp.Or(stderr, g.stderr)
 	out, err := g.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -141,6 +148,14 @@ func start(t *testing.T, files ...*os.File) *guarded {
 func startGuarded(t *testing.T) *guarded {
 	t.Helper()
 	g := start(t)
+	g.hasWill()
+	return g
+}
+
+// hasWill returns once the child has made its will.
+func (g *guarded) hasWill() {
+	t := g.t
+	t.Helper()
 	var closed, alone bool
 	if _, err := fmt.Fscanln(g.says, new(string), &g.child, &g.process, &closed, &alone); err != nil {
 		t.Fatal(err, g.said())
@@ -148,7 +163,6 @@ func startGuarded(t *testing.T) *guarded {
 	if g.process == 0 || !closed || !alone {
 		t.Errorf("process %d, closed %v, WATCHDOG_PID left out %v; want a process, whose own children inherit no guardian, and no watchdog of its parent's", g.process, closed, alone)
 	}
-	return g
 }
 
 // A member is found by its program's name, as without a guardian.
@@ -219,6 +233,21 @@ func until(t *testing.T, pid int, is func(line string) bool) {
 
 func TestAKilledChildIsToldOf(t *testing.T) {
 	g := startGuarded(t)
+	signalTo(t, g.child, syscall.SIGKILL)
+	g.dies()
+	g.ends("signal: killed")
+}
+
+// A guardian whose log has lost its reader does not end before all peers are told.
+func TestALogWithoutReader(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	g := startLogging(t, w)
+	_ = r.Close()
+	g.hasWill()
 	signalTo(t, g.child, syscall.SIGKILL)
 	g.dies()
 	g.ends("signal: killed")

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	"github.com/leaderlease/go/kvnode/guardian"
@@ -21,13 +23,39 @@ func guard(sys *System, loaded *settings.Loaded) error {
 	if err != nil {
 		return err
 	}
-	log, closeLog, err := newLogger(sys, loaded.Log)
-	if err != nil { // the files may have gone meanwhile; the peers are told all the same
-		log, closeLog = slog.New(slog.NewJSONHandler(sys.Stderr, nil)), func() {}
-		log.Warn("the log cannot be written to", "error", err)
-	}
+	log, closeLog := lateLogger(sys, loaded.Log)
 	defer closeLog()
 	log = log.With("member", loaded.Server.Node.Name, "component", "guardian")
 	death.Announce(loaded.Server.PeerTLS, log)
 	return death.End()
+}
+
+// openTime is for how long a guardian waits for the files of its log. Shorter: one on a busy disk is not
+// used. Longer: so long do the peers wait.
+const openTime = 100 * time.Millisecond
+
+// lateLogger is newLogger, or logs to standard error, with the reason in each line, if that fails or
+// waits, as for a reader of a pipe: the peers are told all the same, and the member is started again.
+func lateLogger(sys *System, cfg settings.Log) (*slog.Logger, func()) {
+	type opened struct {
+		log   *slog.Logger
+		close func()
+		err   error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		var o opened
+		o.log, o.close, o.err = newLogger(sys, cfg)
+		done <- o
+	}()
+	err := fmt.Errorf("--log-outputs %q: not open after %v", cfg.Outputs, openTime)
+	select {
+	case o := <-done:
+		if o.err == nil {
+			return o.log, o.close
+		}
+		err = o.err
+	case <-time.After(openTime): // the process ends soon
+	}
+	return slog.New(slog.NewJSONHandler(sys.Stderr, nil)).With("log_error", err.Error()), func() {}
 }

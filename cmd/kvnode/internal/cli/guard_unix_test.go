@@ -1,0 +1,46 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
+)
+
+// A guardian tells of a death, and ends, where the files of its log have gone, or are a pipe without reader,
+// which nobody can open before there is one.
+func TestALateLoggerIsNotWaitedFor(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{pipe, filepath.Join(t.TempDir(), "gone", "log")} {
+		var stderr bytes.Buffer
+		began := time.Now()
+		reader := time.AfterFunc(5*time.Second, func() { // or the test hangs
+			if f, err := os.Open(pipe); err == nil {
+				_ = f.Close()
+			}
+		})
+		log, closeLog := lateLogger(&System{Stderr: &stderr}, settings.Log{Outputs: []string{name}, Format: "json"})
+		log.Info("told")
+		closeLog()
+		took := time.Since(began)
+		if got := stderr.String(); took >= 5*time.Second || !strings.Contains(got, `"told"`) || !strings.Contains(got, name) {
+			t.Errorf("a log in %s was given up after %v, and standard error says %q; want the line, and why it is there", name, took, got)
+		}
+		reader.Stop()
+	}
+	f, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0) // who waits for it goes
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+}
