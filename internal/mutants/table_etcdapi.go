@@ -54,6 +54,12 @@ var requests = []Mutant{
 		New:  "",
 	},
 	{
+		Rule: "token", Name: "a restore leaves no revision for writes", Pkg: storePkg, Test: "^TestRefoundLeavesRevisions$",
+		File: "kvnode/store/refound.go",
+		Old:  "const maxRevision = math.MaxInt64 / 2\n",
+		New:  "const maxRevision = math.MaxInt64\n",
+	},
+	{
 		Rule: "txn", Name: "compares within see what came before them", Pkg: storePkg, Test: "^Test(TxnReadsItsOwnWrites|StoreDoesWhatTheModelDoes)$", Model: true,
 		File: "kvnode/store/txn.go",
 		Old:  "\t\t\tone.ResponseTxn, path, err = w.execute(ctx, op.GetRequestTxn(), path)\n",

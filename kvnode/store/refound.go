@@ -54,10 +54,18 @@ func Refound(b Backend, r Refounding) (c Checkpoint, err error) {
 	return c, err
 }
 
+// maxRevision is the newest that a cluster begins with. A million writes a second take
+// 146,000 years from there to the last. More: a number with some digits too many is taken,
+// and after a few writes revisions are below zero, and nothing is read any more.
+const maxRevision = math.MaxInt64 / 2
+
 // change makes m the new cluster's.
 func (r *Refounding) change(m *meta) error {
-	if r.BumpRevision < 0 || r.BumpRevision > math.MaxInt64-m.Revision {
-		return fmt.Errorf("revision %d cannot be raised by %d: it must be from 0 to %d", m.Revision, r.BumpRevision, math.MaxInt64-m.Revision)
+	switch {
+	case m.Revision > maxRevision:
+		return fmt.Errorf("revision %d leaves too few for writes: a cluster begins with %d at most", m.Revision, int64(maxRevision))
+	case r.BumpRevision < 0 || r.BumpRevision > maxRevision-m.Revision:
+		return fmt.Errorf("revision %d cannot be raised by %d: it must be from 0 to %d", m.Revision, r.BumpRevision, maxRevision-m.Revision)
 	}
 	conf, err := proto.Marshal(r.ConfState)
 	if err != nil {

@@ -13,9 +13,11 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
+	"github.com/leaderlease/go/kvnode/store/storetest"
 )
 
 // snapshotOfOldCluster has keys at revisions 2 to 4, a lease, an alarm and a
@@ -112,6 +114,8 @@ func TestRefoundRefuses(t *testing.T) {
 	}{
 		"text":              {[]byte("this is no database, however long it may be"), 0, store.ErrForeign},
 		"revision too high": {data, math.MaxInt64 - 3, nil},
+		"none left":         {data, math.MaxInt64 - 4, nil}, // the next write's would be below 0
+		"too few left":      {data, math.MaxInt64/2 - 3, nil},
 		"below zero":        {data, -1, nil},
 	} {
 		path := filepath.Join(t.TempDir(), "snap")
@@ -179,5 +183,26 @@ func TestUnsavedIsWhatNoCheckpointHas(t *testing.T) {
 	checkpoint(t, r.Store)
 	if got := r.Unsaved(); got != 0 {
 		t.Errorf("Unsaved() after everything is saved = %d, want 0", got)
+	}
+}
+
+// Revisions that are left for writes are so many as nobody ever needs, also where the snapshot is another
+// program's.
+func TestRefoundLeavesRevisions(t *testing.T) {
+	_, path := snapshotOfOldCluster(t)
+	r := newCluster()
+	r.BumpRevision, r.MarkCompacted = math.MaxInt64/2-4, true
+	if at, err := boltdb.Refound(path, r); err != nil || at.Revision != math.MaxInt64/2 {
+		t.Errorf("Refound() = %+v, %v, want half of all revisions", at, err)
+	}
+	for rev, ok := range map[int64]bool{math.MaxInt64 / 2: true, math.MaxInt64/2 + 1: false, math.MaxInt64: false} {
+		b := storetest.NewDisk().Open()
+		none := func(func(uint32, *mvccpb.KeyValue) error) error { return nil }
+		if err := store.Import(b, &store.Foreign{Index: 1, Term: 1, Revision: rev, Compacted: -1, Versions: none}); err != nil {
+			t.Fatal(err)
+		}
+		if at, err := store.Refound(b, newCluster()); (err == nil) != ok {
+			t.Errorf("Refound() of revision %d = %+v, %v, want it taken: %v", rev, at, err, ok)
+		}
 	}
 }
