@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -92,6 +93,9 @@ func (c *caller) within(ctx context.Context, do func(context.Context, *clientv3.
 func (c *caller) told(err error) error {
 	if _, ok := errors.AsType[usageError](err); ok || err == nil {
 		return err
+	}
+	if _, ok := errors.AsType[*exec.ExitError](err); ok && !errors.Is(err, errLockLost) {
+		return err // of what kvnode lock has run
 	}
 	if s, ok := grpcstatus.FromError(err); ok {
 		return fmt.Errorf("%s: %s", strings.Join(c.endpoints, ","), plain(s.Message()))

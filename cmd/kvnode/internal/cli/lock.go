@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
+	"slices"
 	"syscall"
 	"time"
 
@@ -26,7 +28,8 @@ type locker struct {
 
 const lockLong = `Lock waits for the lock NAME, prints its key and its fencing token, and holds it until it is
 interrupted, or for as long as COMMAND runs, which finds them in its environment as ETCD_LOCK_KEY and
-KVNODE_FENCING_TOKEN. It exits with the code of COMMAND.
+KVNODE_FENCING_TOKEN. It exits with the code of COMMAND, or 128 and the number of the signal that has ended it.
+SIGINT, SIGTERM, SIGHUP and SIGQUIT are COMMAND's to handle; on Linux COMMAND ends with kvnode lock.
 
 A token is greater than that of each holder before. A holder that was paused for longer than --ttl does not
 know that another one has the lock by now: what the lock protects has to refuse tokens smaller than
@@ -111,15 +114,19 @@ func (l *locker) use(ctx context.Context, session *concurrency.Session, key stri
 	}
 }
 
-// runLocked runs a command, and kills it once the lock is lost. Signals are its own to handle.
+// runLocked runs a command, and kills it once the lock is lost. Signals are its own to handle. On
+// Linux it ends with this process, whatever ends that: nobody would renew the lock any more.
 func runLocked(lost <-chan struct{}, command, environ []string, sys *System) error {
+	runtime.LockOSThread() // it would end with this thread
+	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	// #nosec G204 -- whoever gave the command line is to run it.
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = environ, os.Stdin, sys.Stdout, sys.Stderr
+	cmd.SysProcAttr = untilWeEnd()
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(signals, passedOn()...)
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
 		return usageError{err}
@@ -138,5 +145,14 @@ func runLocked(lost <-chan struct{}, command, environ []string, sys *System) err
 		}
 	}()
 	err := cmd.Wait()
+	if err != nil {
+		err = fmt.Errorf("%s: %w", command[0], err)
+	}
 	return errors.Join(context.Cause(ctx), err)
+}
+
+// passedOn are the signals by which people and terminals end a process, but not what was ignored
+// from the start, as under nohup.
+func passedOn() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 }

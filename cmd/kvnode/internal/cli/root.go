@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -75,7 +76,10 @@ func Main(sys System) int {
 		return child.ExitCode()
 	}
 	said := printable(settings.Spoken(err.Error()))
-	switch {
+	switch by, signaled := endedBy(child); {
+	case signaled && !errors.Is(err, errLockLost):
+		_, _ = fmt.Fprintln(sys.Stderr, said)
+		return 128 + by // as shells say it
 	case wrong: // it says what to change itself
 		_, _ = fmt.Fprintln(sys.Stderr, said)
 		return exitUsage
@@ -86,6 +90,18 @@ func Main(sys System) int {
 		_, _ = fmt.Fprintln(sys.Stderr, said)
 		return exitFailed
 	}
+}
+
+// endedBy returns the number of the signal that has ended a command, if one has.
+func endedBy(child *exec.ExitError) (number int, signaled bool) {
+	if child == nil {
+		return 0, false
+	}
+	w, ok := child.Sys().(syscall.WaitStatus)
+	if !ok || !w.Signaled() {
+		return 0, false
+	}
+	return int(w.Signal()), true
 }
 
 const rootLong = `kvnode is a replicated key-value node. It speaks the etcd v3 API and serves linearizable reads from

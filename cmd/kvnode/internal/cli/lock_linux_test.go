@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What ends kvnode lock is told to its command, which would go on without the lock; and who asks
+// for the exit code of a command that a signal has ended learns of that as from a shell.
+func TestSignalsOfALock(t *testing.T) {
+	ours := make(chan os.Signal, 1)
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTERM} {
+		signal.Notify(ours, s) // or this process ends if nobody else takes it
+		r, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var errs buffer
+		exited := make(chan error, 1)
+		lost := make(chan struct{})
+		go func() {
+			exited <- runLocked(lost, []string{"sh", "-c", "trap 'exit 9' TERM HUP QUIT; echo up; while :; do sleep 0.01; done"}, os.Environ(), &System{Stdout: w, Stderr: &errs})
+		}()
+		if line, err := bufio.NewReader(r).ReadString('\n'); line != "up\n" {
+			t.Fatal(line, err, errs.String())
+		}
+		unheard := time.AfterFunc(5*time.Second, func() { close(lost) })
+		if err := syscall.Kill(os.Getpid(), s); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-exited; err == nil || !strings.Contains(err.Error(), "exit status 9") {
+			t.Errorf("after %v the command ends with %v, want the 9 with which it does that", s, err)
+		}
+		unheard.Stop()
+		signal.Reset(s)
+		_, _ = r.Close(), w.Close()
+	}
+}
+
+// A command that a signal has ended has the exit code that shells give it, and no member is to blame.
+func TestALockedCommandThatIsKilled(t *testing.T) {
+	one(t, func(addr string) {
+		code, _, stderr := kvnode("lock", "l", "--endpoints", addr, "--", "sh", "-c", "kill -9 $$")
+		if code != 128+9 || stderr != "sh: signal: killed\n" {
+			t.Errorf("kvnode lock = %d %q, want 137 and the signal", code, stderr)
+		}
+	})
+}
+
+// A command does not outlive who holds its lock.
+func TestALockedCommandEndsWithItsHolder(t *testing.T) {
+	if os.Getenv("KVNODE_TEST_HOLDER") != "" {
+		_ = runLocked(nil, []string{"sh", "-c", "echo up; exec sleep 60"}, []string{"PATH=" + os.Getenv("PATH")}, &System{Stdout: os.Stdout, Stderr: os.Stderr})
+		return
+	}
+	holder := exec.Command(os.Args[0], "-test.run=^TestALockedCommandEndsWithItsHolder$")
+	holder.Env = append(os.Environ(), "KVNODE_TEST_HOLDER=1")
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	says := bufio.NewReader(out)
+	if line, err := says.ReadString('\n'); line != "up\n" {
+		t.Fatal(line, err)
+	}
+	if err := holder.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, says) // until the command has closed it, too
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(5 * time.Second):
+		t.Error("the command goes on without the lock")
+	}
+	_ = holder.Wait()
+}
