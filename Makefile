@@ -243,4 +243,4 @@ fmt-check:
 .PHONY: alerts
 alerts: ## the shipped alerts against made-up series, with promtool (Debian: prometheus)
 	promtool check rules deploy/prometheus/kvnode.rules.yaml
-	promtool test rules deploy/prometheus/kvnode.test.yaml
+	promtool test rules deploy/prometheus/*.test.yaml
