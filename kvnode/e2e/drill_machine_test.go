@@ -99,9 +99,13 @@ func (m *machines) common(yaml string) {
 func (m *machines) perform(name string) {
 	m.t.Helper()
 	begin := time.Now()
-	script := strings.Join(commands(m.t, name), m.between)
-	if out, err := m.sh(script); err != nil {
+	script, lines := numbered(strings.Join(commands(m.t, name), m.between))
+	out, err := m.sh(script)
+	if err != nil {
 		m.t.Fatalf("drill:%s of %s: %v:\n%s", name, procedures, err, out[max(0, len(out)-outputTail):])
+	}
+	if none := unreached(lines, out); len(none) > 0 {
+		m.t.Errorf("drill:%s of %s: these were not run: %q", name, procedures, none)
 	}
 	m.t.Logf("drill:%s took %v", name, time.Since(begin).Round(10*time.Millisecond))
 }

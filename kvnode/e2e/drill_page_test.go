@@ -48,9 +48,20 @@ func commands(t *testing.T, name string) []string {
 	return all[name]
 }
 
-// unmarked counts the blocks of sh without a marker right before them: nobody performs them.
-func unmarked(text string) int {
-	return strings.Count(text, "\n```sh\n") - strings.Count(text, " -->\n```sh\n")
+// unmarked returns the blocks of code, of whatever language, that have no marker right before them, or
+// are not of sh: nobody performs them.
+func unmarked(text string) (none []string) {
+	open, before := false, ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if bare := strings.TrimLeft(line, " >"); strings.HasPrefix(bare, "```") || strings.HasPrefix(bare, "~~~") {
+			if open = !open; open && (line != "```sh" || !marker.MatchString(before)) {
+				none = append(none, before+"\n"+line)
+			}
+		}
+		before = line
+	}
+	return none
 }
 
 // Every block of commands of the page is of a drill.
@@ -70,11 +81,15 @@ func TestDrillsAreThoseOfThePage(t *testing.T) {
 	if n := strings.Count(text, "drill:"); n != len(marker.FindAllString(text, -1)) {
 		t.Errorf("%s has %d words drill:, and %d markers: one is written in another way", procedures, n, len(marker.FindAllString(text, -1)))
 	}
-	if n := unmarked(text); n != 0 {
-		t.Errorf("%s has %d blocks of sh without a marker", procedures, n)
+	if none := unmarked(text); len(none) > 0 {
+		t.Errorf("%s has blocks that nobody performs: %q", procedures, none)
 	}
-	if n := unmarked("a\n```sh\ntrue\n```\n<!-- drill:a -->\n```sh\ntrue\n```\n"); n != 1 {
-		t.Errorf("unmarked() = %d, want the first of two", n)
+	if none := uncalled(all); len(none) > 0 {
+		t.Errorf("%s has functions that nothing calls: %q", procedures, none)
+	}
+	planted := "a\n```sh\ntrue\n```\n<!-- drill:a -->\n```sh\ntrue\n```\n<!-- drill:b -->\n```bash\n```\n- list\n  ```\n  x\n  ```\n"
+	if none := unmarked(planted); !slices.Equal(none, []string{"a\n```sh", "<!-- drill:b -->\n```bash", "- list\n  ```"}) {
+		t.Errorf("unmarked() = %q, want the first and the last two of four", none)
 	}
 	if _, err := blocks("<!-- drill:a -->\n\n```sh\nx\n```\n"); err == nil {
 		t.Error("a marker that is not next to its commands is not found out")
@@ -121,6 +136,20 @@ func metricsIn(text string, tls bool) (names []string) {
 	return slices.Compact(names)
 }
 
+// greppedOfThePage is what a command looks for in a page of metrics: beginnings of names, in
+// parentheses those behind what they have in common.
+var greppedOfThePage = regexp.MustCompile(`metrics" \| grep (?:-E )?'\^([a-z_]*)(?:\(([a-z_|]+)\))?'`)
+
+// grepped returns the beginnings of metrics that a text looks for.
+func grepped(text string) (all []string) {
+	for _, m := range greppedOfThePage.FindAllStringSubmatch(text, -1) {
+		for name := range strings.SplitSeq(m[2], "|") {
+			all = append(all, m[1]+name)
+		}
+	}
+	return all
+}
+
 // nowhere returns the metrics that no page of metrics has.
 func nowhere(names []string, pages string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.Contains(pages, "# TYPE "+name+" ") })
@@ -140,14 +169,20 @@ func TestMetricsOfThePageAreThere(t *testing.T) {
 	must(t, load.Retry(ctx, func(ctx context.Context) error { _, err := cl.Put(ctx, "k", "v"); return err }))
 	not := replaced(t)
 	names := slices.DeleteFunc(metricsIn(string(read(t, procedures)), false), func(name string) bool { return slices.Contains(not, name) })
-	if len(names) < 50 {
-		t.Errorf("%s names %d metrics, want all that it had", procedures, len(names))
+	starts := grepped(string(read(t, procedures)))
+	if len(names) < 50 || len(starts) < 14 {
+		t.Errorf("%s names %d metrics, and looks for %d, want all that it had", procedures, len(names), len(starts))
 	}
 	for none := nowhere(names, metricsOf(t, c)); len(none) > 0; none = nowhere(names, metricsOf(t, c)) {
 		if ctx.Err() != nil {
 			t.Fatalf("%s names these, which no member has: %q", procedures, none)
 		}
 		time.Sleep(50 * time.Millisecond)
+	}
+	for _, start := range starts {
+		if !strings.Contains(metricsOf(t, c), "# TYPE "+start) {
+			t.Errorf("%s looks for %s, with which no metric begins", procedures, start)
+		}
 	}
 	if got := nowhere(metricsIn("`kvnode_ready`, `kvnode_readyy`, `kvnode_tls_x` and `kvnode_alarm{type=\"x\"}`", false), "# TYPE kvnode_ready gauge\n"); !slices.Equal(got, []string{"kvnode_alarm", "kvnode_readyy"}) {
 		t.Errorf("nowhere() = %q, want what no page has", got)

@@ -28,6 +28,8 @@ var drills = []drill{
 	{"a version is upgraded, and back", []string{"upgrade", "downgrade"}, drillUpgrade},
 	{"the election timeout is changed", []string{"timeouts"}, drillTimeouts},
 	{"members are far apart", []string{"far"}, drillFar},
+	{"versions and files are kept small", []string{"routine"}, drillRoutine},
+	{"data is checked", []string{"checks"}, drillChecks},
 	{"certificates are made and changed", []string{"certificates-make", "certificates-use", "certificates-try", "certificates"}, drillCertificates},
 	{"an etcd is imported", []string{"import", "mirror"}, drillImport},
 	{"a disk is full", []string{"disk"}, drillDisk},
