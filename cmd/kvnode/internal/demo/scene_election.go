@@ -25,13 +25,15 @@ func (p *play) election(ctx context.Context) error {
 	}
 	p.claimf(differs("a key that nobody wrote", first.Value, ""), "a linearizable read was answered, and shows an empty store")
 	p.notef("%s after the first process was started", short(first.Returned.Sub(begun)))
-	p.notef("a browser shows the leases as they are: http://%s/lease", p.Members()[0].HTTP)
 
 	if err := p.findLeader(ctx); err != nil {
 		return err
 	}
 	leader := p.clients[p.leader]
 	p.claimf(nil, "all three name %s as leader of term %d, and so does %s itself", leader.m.Name, p.term, leader.m.Name)
+	// Who leads is stopped next, and one of the others is killed.
+	others := p.followers()
+	p.notef("a browser shows the leases as they are: %s, or %s", pageOf(others[0]), pageOf(others[1]))
 
 	written, err := p.writeNew(ctx, leader, firstKey)
 	if err != nil {

@@ -53,6 +53,9 @@ func tell(ctx context.Context, o *options, out *printer, c *cluster) error {
 	if p.nap != nil {
 		err = errors.Join(err, p.nap.close())
 	}
+	if o.keep || o.dir != "" || err != nil {
+		err = errors.Join(err, c.keepPage(out))
+	}
 	return err
 }
 

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,6 +84,9 @@ func TestStoryHolds(t *testing.T) {
 	if strings.Contains(text, "\n   ✗") || strings.Contains(text, "\x1b") {
 		t.Error("a claim was false, or there are colours")
 	}
+	if !regexp.MustCompile(`a browser shows the leases as they are: http://127\.0\.0\.1:\d+/lease, or http://127\.0\.0\.1:\d+/lease\n`).MatchString(text) {
+		t.Error("the addresses of the page of leases are missing")
+	}
 	left, err := os.ReadDir(tmp)
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -112,6 +117,22 @@ func TestStoryTellsThatALeaseDoesNotEnd(t *testing.T) {
 	}
 	if code != 1 {
 		t.Errorf("exit code %d, want 1", code)
+	}
+	wantKeptPage(t, text)
+}
+
+// wantKeptPage expects that the page of a story whose files are kept is among them.
+func wantKeptPage(t *testing.T, text string) {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^The story as a page, for a browser: (.*)$`).FindStringSubmatch(text)
+	if m == nil {
+		t.Fatal("it is not said where the page is")
+	}
+	page, err := os.ReadFile(m[1])
+	for _, want := range []string{"<!doctype html>", `"name":"n1"`, `"name":"n2"`, `"name":"n3"`, `"kind":"paused"`, `"kind":"killed"`, `"kind":"transfer"`} {
+		if err != nil || !strings.Contains(string(page), want) {
+			t.Errorf("the page has no %s: %v", want, err)
+		}
 	}
 }
 
@@ -248,14 +269,33 @@ func zombie(pid int) bool {
 	return err == nil && strings.Contains(string(text), ") Z ")
 }
 
+// wantPage expects the page of leases at an address.
+func wantPage(t *testing.T, address string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil || !strings.Contains(string(body), "<title>Leader leases</title>") {
+		t.Errorf("GET %s = %s %v, want the page of leases", address, resp.Status, err)
+	}
+}
+
 func TestDemoGreetsShowsAndCleansUp(t *testing.T) {
 	s := open(t, build(t, ""))
 	text := s.greeting(t)
-	for _, want := range []string{`path "lease"`, "etcdctl --endpoints=127.0.0.1:", "put hello world", "/v3/kv/range -d '{\"key\": \"aGVsbG8=\"}'", "/metrics", s.tmp} {
+	for _, want := range []string{`path "lease"`, "etcdctl --endpoints=127.0.0.1:", "put hello world", "/v3/kv/range -d '{\"key\": \"aGVsbG8=\"}'", "/metrics", "/lease shows the leases as they are", s.tmp} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}
 	}
+	wantPage(t, regexp.MustCompile(`http://\S+/lease`).FindString(text))
 	if err := syscall.Kill(s.pids[2], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
