@@ -96,6 +96,10 @@ floods: ## hostile clients of HTTP/2 at the leader's port, kvnode beside etcd, a
 chaos: ## real processes killed, paused, flooded, set back, their disks full, under load, for FOR=6m; histories are judged
 	cd kvnode/e2e && $(GO) test -run '^TestChaos$$' -count 1 -v -timeout 0 . -args -slow -for=$(or $(FOR),6m)
 
+.PHONY: canary
+canary: ## three members with kvnode's own flags and few clients for FOR=1h: there should be no election, and the lease held nearly always; BESIDE='stress-ng --cpu 0' keeps the machine busy
+	cd kvnode/e2e && $(GO) test -run '^TestCanary$$' -count 1 -v -timeout 0 . -args -canary=$(or $(FOR),1h)$(if $(BESIDE), -beside='$(BESIDE)')
+
 .PHONY: kvnode-seeds
 kvnode-seeds: ## whole members in virtual time under schedules of faults: SEEDS=200 from FIRST=1 on, each twice with AGAIN=1
 	GOMAXPROCS=1 $(GO) test ./kvnode -run '^TestSeeds$$' -count 1 -timeout 0 -v -args -first=$(FIRST) -seeds=$(SEEDS) $(if $(AGAIN),-again)

@@ -1,0 +1,211 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/internal/procs"
+)
+
+var (
+	canaryFlag = flag.Duration("canary", 2*time.Second, "for how long a cluster is watched that should have no election; from 10 s on with kvnode's own election timeout")
+	besideFlag = flag.String("beside", "", "`command` that keeps the machine busy meanwhile")
+)
+
+// Of the reads, how many are to be answered under the lease: on an idle machine, and on one that
+// is kept busy.
+const (
+	byLeaseIdle = 0.999
+	byLeaseBusy = 0.99
+)
+
+// Nobody dies, so nobody is replaced, however busy the machine is; and the lease is held nearly
+// always. Three members with kvnode's own flags have a client each, which reads four times for each
+// write, at a modest rate. For an hour, and beside what keeps all processors busy:
+//
+//	make canary FOR=1h
+//	make canary FOR=1h BESIDE='stress-ng --cpu 0'
+func TestCanary(t *testing.T) {
+	long := *canaryFlag >= 10*time.Second
+	cfg := procs.Config{Program: onlyKvnode(t)}
+	if !long {
+		cfg.Flags = []string{electsLate}
+	}
+	c := newCluster(t, cfg)
+	must(t, c.Serve(deadline(t)))
+	ctx, cancel := context.WithTimeout(t.Context(), *canaryFlag+2*patience)
+	defer cancel()
+	use := &canary{}
+	stop := use.start(t, ctx, c)
+	defer runBeside(t)()
+	first := watchOn(ctx, t, c, use, seen{})
+	last := first
+	for began := time.Now(); time.Since(began) < *canaryFlag; {
+		time.Sleep(max(*canaryFlag/30, time.Second))
+		last = watchOn(ctx, t, c, use, last)
+		t.Logf("after %v, load %s: %s", time.Since(began).Round(time.Second), loadAverage(), last.since)
+	}
+	stop()
+	all := last.minus(first)
+	t.Logf("in all: %s\nticks at most %.3f s late; silence taken for an end: %.3f s at most", all, last.of["kvnode_tick_late_max_seconds"], last.of["kvnode_leader_silence_limit_seconds"])
+	if all.of["kvnode_term"] > 0 {
+		t.Errorf("%v elections, want none", all.of["kvnode_term"])
+	}
+	if all.failed > 0 {
+		t.Errorf("%d operations failed, such as: %v", all.failed, use.why.Load())
+	}
+	least := byLeaseIdle
+	if *besideFlag != "" {
+		least = byLeaseBusy
+	}
+	if share := all.byLease(); long && share < least {
+		t.Errorf("%.3f %% of the reads were answered under the lease, want %.1f", 100*share, 100*least)
+	}
+	if all.reads == 0 || all.writes == 0 {
+		t.Errorf("%d reads and %d writes, want some", all.reads, all.writes)
+	}
+}
+
+// canary is what its clients have done.
+type canary struct {
+	reads, writes, failed atomic.Int64
+	why                   atomic.Value // a failure, as text
+}
+
+// start starts the clients, one of each member, and returns what ends them.
+func (u *canary) start(t *testing.T, ctx context.Context, c *procs.Cluster) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	for _, cl := range clients(t, c.Members()) {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				u.once(ctx, cl, i%5 == 0)
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	}
+	return func() { cancel(); wg.Wait() }
+}
+
+// once makes one request. What the end cuts off has not failed.
+func (u *canary) once(ctx context.Context, cl *clientv3.Client, write bool) {
+	one, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	var err error
+	count := &u.reads
+	if write {
+		count = &u.writes
+		_, err = cl.Put(one, "canary", "v")
+	} else {
+		_, err = cl.Get(one, "canary")
+	}
+	switch {
+	case err == nil:
+		count.Add(1)
+	case ctx.Err() == nil:
+		u.failed.Add(1)
+		u.why.Store(err.Error())
+	}
+}
+
+// seen is what there was to be seen at one time: the members' metrics, sums but for those of most.
+type seen struct {
+	of                    map[string]float64
+	reads, writes, failed int64
+	since                 *seen // what has come since the time before
+}
+
+// most are the metrics of which the greatest counts.
+var most = map[string]bool{"kvnode_term": true, "kvnode_tick_late_max_seconds": true, "kvnode_leader_silence_limit_seconds": true}
+
+// watchOn looks at all members.
+func watchOn(ctx context.Context, t *testing.T, c *procs.Cluster, use *canary, before seen) seen {
+	t.Helper()
+	now := seen{of: make(map[string]float64), reads: use.reads.Load(), writes: use.writes.Load(), failed: use.failed.Load()}
+	for _, m := range c.Members() {
+		code, text := page(ctx, m, "/metrics")
+		for ; code != 200; code, text = page(ctx, m, "/metrics") {
+			must(t, ctx.Err())
+			time.Sleep(100 * time.Millisecond)
+		}
+		for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+			name, value, _ := strings.Cut(lines.Text(), " ")
+			v, err := strconv.ParseFloat(value, 64)
+			switch {
+			case err != nil:
+			case most[name]:
+				now.of[name] = max(now.of[name], v)
+			default:
+				now.of[name] += v
+			}
+		}
+	}
+	now.since = now.minus(before)
+	return now
+}
+
+func (s seen) minus(before seen) *seen {
+	d := &seen{of: make(map[string]float64), reads: s.reads - before.reads, writes: s.writes - before.writes, failed: s.failed - before.failed}
+	for name, v := range s.of {
+		d.of[name] = v - before.of[name]
+	}
+	return d
+}
+
+func (s *seen) path(name string) float64 {
+	return s.of[`leaderlease_reads_total{group="kvnode",path="`+name+`"}`]
+}
+
+// byLease is the share of reads that some member answered under its lease. One that a follower
+// handed to the leader counts as answered so if the leader could.
+func (s *seen) byLease() float64 {
+	lease := s.path("lease") + min(s.path("forwarded"), s.of[`leaderlease_answered_reads_total{group="kvnode"}`])
+	return lease / max(1, s.path("lease")+s.path("joined")+s.path("read_index")+s.path("forwarded"))
+}
+
+// String implements fmt.Stringer.
+func (s *seen) String() string {
+	text := fmt.Sprintf("%v elections, %d reads (%.3f %% by lease), %d writes, %d failed, leaders forgotten %v times, %v false alarms",
+		s.of["kvnode_term"], s.reads, 100*s.byLease(), s.writes, s.failed, s.of["kvnode_leader_forgotten_total"], s.of["kvnode_leader_false_alarms_total"])
+	for _, by := range []string{"hint", "pre-vote", "learnt-silence", "obituary"} {
+		text += fmt.Sprintf(", %v by %s", s.of[`kvnode_leader_suspicions_total{by="`+by+`"}`], by)
+	}
+	return text
+}
+
+// runBeside starts what keeps the machine busy, and returns what ends it.
+func runBeside(t *testing.T) (stop func()) {
+	t.Helper()
+	if *besideFlag == "" {
+		return func() {}
+	}
+	words := strings.Fields(*besideFlag)
+	busy := exec.Command(words[0], words[1:]...)
+	busy.Stderr = os.Stderr
+	must(t, busy.Start())
+	return func() {
+		_ = busy.Process.Signal(os.Interrupt) // it ends its own children
+		_ = busy.Wait()
+	}
+}
+
+// loadAverage is that of the last minute, if the system tells.
+func loadAverage() string {
+	text, _ := os.ReadFile("/proc/loadavg") // or not known
+	one, _, _ := strings.Cut(string(text), " ")
+	return one
+}
