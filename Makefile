@@ -100,6 +100,14 @@ chaos: ## real processes killed, paused, flooded, set back, their disks full, un
 canary: ## three members with kvnode's own flags and few clients for FOR=1h: there should be no election, and the lease held nearly always; BESIDE='stress-ng --cpu 0' keeps the machine busy
 	cd kvnode/e2e && $(GO) test -run '^TestCanary$$' -count 1 -v -timeout 0 . -args -canary=$(or $(FOR),1h)$(if $(BESIDE), -beside='$(BESIDE)')
 
+# FORMER is a commit. Its kvnode is built from what it had.
+ROLLING = $(or $(TMPDIR),/tmp)/rolling-former
+
+.PHONY: rolling
+rolling: ## rolling restarts under requests of which none may fail; FORMER=commit: from that version to this one, back, and on again
+	$(if $(FORMER),rm -rf $(ROLLING) && mkdir -p $(ROLLING) && git archive $(FORMER) | tar -x -C $(ROLLING) && $(GO) build -C $(ROLLING) -o kvnode.former ./cmd/kvnode)
+	cd kvnode/e2e && $(GO) test -run '^TestRollingRestart$$' -count 1 -v -timeout 10m . -args -slow $(if $(FORMER),-former=$(ROLLING)/kvnode.former)
+
 .PHONY: kvnode-seeds
 kvnode-seeds: ## whole members in virtual time under schedules of faults: SEEDS=200 from FIRST=1 on, each twice with AGAIN=1
 	GOMAXPROCS=1 $(GO) test ./kvnode -run '^TestSeeds$$' -count 1 -timeout 0 -v -args -first=$(FIRST) -seeds=$(SEEDS) $(if $(AGAIN),-again)

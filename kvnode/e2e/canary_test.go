@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/procs"
@@ -49,7 +51,7 @@ func TestCanary(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), *canaryFlag+2*patience)
 	defer cancel()
 	use := &canary{}
-	stop := use.start(t, ctx, c)
+	stop := use.start(ctx, clients(t, c.Members()))
 	defer runBeside(t)()
 	first := watchOn(ctx, t, c, use, seen{})
 	last := first
@@ -82,15 +84,15 @@ func TestCanary(t *testing.T) {
 // canary is what its clients have done.
 type canary struct {
 	reads, writes, failed atomic.Int64
+	changed               atomic.Int64 // writes of which the leader that had them was replaced
 	why                   atomic.Value // a failure, as text
 }
 
-// start starts the clients, one of each member, and returns what ends them.
-func (u *canary) start(t *testing.T, ctx context.Context, c *procs.Cluster) (stop func()) {
-	t.Helper()
+// start has each client make requests, and returns what ends that.
+func (u *canary) start(ctx context.Context, clients []*clientv3.Client) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	for _, cl := range clients(t, c.Members()) {
+	for _, cl := range clients {
 		wg.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				u.once(ctx, cl, i%5 == 0)
@@ -116,6 +118,8 @@ func (u *canary) once(ctx context.Context, cl *clientv3.Client, write bool) {
 	switch {
 	case err == nil:
 		count.Add(1)
+	case errors.Is(err, rpctypes.ErrLeaderChanged):
+		u.changed.Add(1)
 	case ctx.Err() == nil:
 		u.failed.Add(1)
 		u.why.Store(err.Error())
@@ -135,7 +139,7 @@ var most = map[string]bool{"kvnode_term": true, "kvnode_tick_late_max_seconds": 
 // watchOn looks at all members.
 func watchOn(ctx context.Context, t *testing.T, c *procs.Cluster, use *canary, before seen) seen {
 	t.Helper()
-	now := seen{of: make(map[string]float64), reads: use.reads.Load(), writes: use.writes.Load(), failed: use.failed.Load()}
+	now := seen{of: make(map[string]float64), reads: use.reads.Load(), writes: use.writes.Load(), failed: use.failed.Load() + use.changed.Load()}
 	for _, m := range c.Members() {
 		code, text := page(ctx, m, "/metrics")
 		for ; code != 200; code, text = page(ctx, m, "/metrics") {

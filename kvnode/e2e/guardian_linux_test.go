@@ -13,12 +13,15 @@ import (
 	"github.com/leaderlease/go/internal/procs"
 )
 
+// unheard are members who hear of a death from guardians alone.
+var unheard = []string{"--suspect-on-close=false", "--suspect-on-silence=false"}
+
 // guarded are three members with guardians, that speak TLS to each other or not.
-func guarded(t *testing.T, secure bool) (*procs.Cluster, *procs.Member) {
+func guarded(t *testing.T, secure bool, flags ...string) (*procs.Cluster, *procs.Member) {
 	t.Helper()
 	p := onlyKvnode(t)
 	p.Args, p.Guarded = append(p.Args, "--guardian"), true
-	c := newCluster(t, procs.Config{Program: p, AutoTLS: secure, Flags: []string{electsLate, "--suspect-on-close=false", "--suspect-on-silence=false"}})
+	c := newCluster(t, procs.Config{Program: p, AutoTLS: secure, Flags: append([]string{electsLate}, flags...)})
 	must(t, c.Serve(deadline(t)))
 	leader, err := c.Leader(deadline(t))
 	must(t, err)
@@ -39,16 +42,27 @@ func follows(t *testing.T, c *procs.Cluster, old *procs.Member) {
 	}))
 }
 
+// saysObituary wants the next leader to say what it leads by. With TLS nobody asks.
+func saysObituary(t *testing.T, c *procs.Cluster, secure bool) {
+	t.Helper()
+	next, err := c.Leader(deadline(t))
+	must(t, err)
+	if last := statusOf(deadline(t), next).Suspicions.Last; !secure && (last == nil || last.Began != "obituary") {
+		t.Errorf("the last fail-over of %s is %+v, want one by an obituary", next.Name, last)
+	}
+}
+
 // A member that is killed has a successor at once, where nothing else tells of its death: an election timeout is five
 // seconds. Its guardian says so, and ends as it did.
 func TestAGuardianTellsOfTheDeath(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		t.Run("tls="+strconv.FormatBool(secure), func(t *testing.T) {
-			c, leader := guarded(t, secure)
+			c, leader := guarded(t, secure, unheard...)
 			before := time.Now()
 			must(t, leader.KillWard())
 			follows(t, c, leader)
 			t.Logf("another leads after %v", time.Since(before))
+			saysObituary(t, c, secure)
 			if code, err := leader.WaitExit(deadline(t)); code != -1 || err != nil {
 				t.Errorf("the guardian ends with %d, %v, want a signal", code, err)
 			}
@@ -69,7 +83,7 @@ func TestAGuardianTellsOfTheDeath(t *testing.T) {
 
 // Who tells the guardian to stop stops the member, in order.
 func TestAGuardianIsToldToStop(t *testing.T) {
-	c, leader := guarded(t, false)
+	c, leader := guarded(t, false, unheard...)
 	code, err := leader.Terminate(deadline(t))
 	if code != 0 || err != nil {
 		t.Errorf("the guardian ends with %d, %v, want 0", code, err)
@@ -77,9 +91,33 @@ func TestAGuardianIsToldToStop(t *testing.T) {
 	follows(t, c, leader)
 }
 
+// Where a guardian dies with its member, nobody is told: the others hear that its connections have
+// ended, and wait for as long as they have promised, as without guardians.
+func TestAGuardianDiesWithItsMember(t *testing.T) {
+	c, leader := guarded(t, false)
+	ward, err := leader.Ward()
+	must(t, err)
+	before := time.Now()
+	must(t, leader.Kill())
+	_ = ward.Kill() // or it has died with it
+	follows(t, c, leader)
+	t.Logf("another leads after %v", time.Since(before))
+	next, err := c.Leader(deadline(t))
+	must(t, err)
+	last := statusOf(deadline(t), next).Suspicions.Last
+	if last == nil || last.Began != "hint" && last.Began != "pre-vote" {
+		t.Errorf("the last fail-over of %s is %+v, want one by ended connections", next.Name, last)
+	}
+	for _, m := range c.Members() {
+		if strings.Contains(m.Log(), `"promise_void"`) {
+			t.Errorf("%s has been told of a death", m.Name)
+		}
+	}
+}
+
 // A guardian that is killed takes its member along.
 func TestNoMemberOutlivesItsGuardian(t *testing.T) {
-	_, leader := guarded(t, false)
+	_, leader := guarded(t, false, unheard...)
 	ward, err := leader.Ward()
 	must(t, err)
 	must(t, leader.Kill())

@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/internal/procs"
+)
+
+var formerFlag = flag.String("former", "", "kvnode `binary` of a former version, from which and to which members are restarted")
+
+// One member is restarted after the other, as for an upgrade. No request fails of clients that know
+// all members, but for writes that a follower hands to a leader which hands over at that moment:
+// nobody knows what became of those. The lease is nowhere for no longer than a hand-over takes: the
+// time from the last member that says that it holds one to the next. With a former version's binary
+// so it is from that to this one, and back:
+//
+//	make rolling FORMER=COMMIT
+func TestRollingRestart(t *testing.T) {
+	this := onlyKvnode(t)
+	rolls := []roll{{"this version, again", this, this}}
+	if *formerFlag != "" {
+		path, err := filepath.Abs(*formerFlag)
+		must(t, err)
+		former := this
+		former.Path = path
+		rolls = []roll{
+			{"the former version, again", former, former},
+			{"the former version to this", former, this},
+			rolls[0],
+			{"this version to the former", this, former},
+			{"the former version to this, again", former, this},
+		}
+	}
+	cfg := procs.Config{Program: rolls[0].from}
+	if !*slowFlag {
+		cfg.Flags = []string{electsLate}
+	}
+	c := newCluster(t, cfg)
+	must(t, c.Serve(deadline(t)))
+	var all []*clientv3.Client
+	for range 3 {
+		client, err := c.Client()
+		must(t, err)
+		t.Cleanup(func() { _ = client.Close() })
+		all = append(all, client)
+	}
+	for _, r := range rolls {
+		r.do(t, c, all)
+	}
+}
+
+// roll restarts all members.
+type roll struct {
+	name     string
+	from, to procs.Program
+}
+
+func (r *roll) do(t *testing.T, c *procs.Cluster, all []*clientv3.Client) {
+	t.Helper()
+	use, held := &canary{}, &holding{}
+	restarts := chaos{t: t, c: c}
+	stop := use.start(t.Context(), all)
+	end := held.watch(t.Context(), c.Members())
+	time.Sleep(time.Second)
+	var errs []error
+	for _, m := range c.Members() {
+		m.Program = r.to
+		errs = append(errs, restarts.replaceProcess(m))
+	}
+	time.Sleep(time.Second)
+	stop()
+	longest := end()
+	t.Logf("%s: %d reads, %d writes, %d failed, %d told that the leader has changed; no lease for %v at most, in the end there is one of %v ms",
+		r.name, use.reads.Load(), use.writes.Load(), use.failed.Load(), use.changed.Load(), longest.Round(time.Millisecond), held.promise)
+	if err := errors.Join(errs...); err != nil && (*slowFlag || !errors.Is(err, errNotTransferred)) {
+		t.Errorf("%s: %v", r.name, err)
+	}
+	if use.failed.Load() > 0 {
+		t.Errorf("%s: requests failed, such as: %v", r.name, use.why.Load())
+	}
+	if most := int64(len(all) * len(c.Members())); use.changed.Load() > most { // each client's that was under way
+		t.Errorf("%s: %d writes failed since the leader has changed, want %d at most", r.name, use.changed.Load(), most)
+	}
+	if *slowFlag && longest > rollingPause {
+		t.Errorf("%s: no lease for %v, want %v at most", r.name, longest, rollingPause)
+	}
+}
+
+// holding is when some member last said that it holds the lease.
+type holding struct {
+	mu      sync.Mutex
+	last    time.Time
+	longest time.Duration // between two such times
+	promise float64       // of the last, in milliseconds: which version leads
+}
+
+// watch asks the members, and returns what ends that and tells the longest time.
+func (h *holding) watch(ctx context.Context, members []*procs.Member) (end func() time.Duration) {
+	ctx, cancel := context.WithCancel(ctx)
+	h.last = time.Now()
+	var wg sync.WaitGroup
+	for _, m := range members {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				asked := time.Now()
+				if lease := statusOf(ctx, m).Lease; lease.State == "valid" {
+					h.valid(asked, lease.DurationMS)
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	}
+	return func() time.Duration { cancel(); wg.Wait(); return h.longest }
+}
+
+func (h *holding) valid(now time.Time, promise float64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.longest = max(h.longest, now.Sub(h.last))
+	if now.After(h.last) {
+		h.last, h.promise = now, promise
+	}
+}
