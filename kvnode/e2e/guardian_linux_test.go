@@ -2,6 +2,11 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -129,4 +134,68 @@ func TestNoMemberOutlivesItsGuardian(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// A guardian whose parent has given it a socket, and whose log is a pipe, ends as its member did: also
+// where that parent says nothing, and nobody reads the pipe any more.
+func TestAGuardianWithASocketAndAPipe(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		p, dir := onlyKvnode(t), t.TempDir()
+		sockets, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+		must(t, err)
+		own, given := os.NewFile(uintptr(sockets[0]), "own"), os.NewFile(uintptr(sockets[1]), "given")
+		defer own.Close()
+		pipe := filepath.Join(dir, "pipe")
+		must(t, syscall.Mkfifo(pipe, 0o600))
+		reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+		must(t, err)
+		client := freeAddr(t)
+		cmd := exec.CommandContext(t.Context(), p.Path, append(p.Args, "--guardian", "--data-dir", filepath.Join(dir, "data"), "--log-outputs", pipe,
+			"--listen-client-urls", "http://"+client, "--listen-peer-urls", "http://"+freeAddr(t))...)
+		cmd.ExtraFiles = []*os.File{given}
+		must(t, cmd.Start())
+		must(t, given.Close())
+		for ctx := deadline(t); ; time.Sleep(10 * time.Millisecond) {
+			if conn, err := new(net.Dialer).DialContext(ctx, "tcp", client); err == nil {
+				must(t, conn.Close())
+				break
+			}
+			must(t, ctx.Err())
+		}
+		if killed {
+			must(t, reader.Close())
+			must(t, syscall.Kill(wardOf(t, cmd.Process.Pid), syscall.SIGKILL))
+		} else {
+			must(t, cmd.Process.Signal(syscall.SIGTERM))
+		}
+		stuck := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		_ = cmd.Wait() // the state says it
+		if !stuck.Stop() {
+			t.Errorf("killed: %v: the guardian has not ended after %v", killed, patience)
+		}
+		_ = reader.Close()
+		want := "exit status 0"
+		if killed {
+			want = "signal: killed"
+		}
+		if got := cmd.ProcessState.String(); got != want {
+			t.Errorf("killed: %v: the guardian ends with %s, want %s", killed, got, want)
+		}
+	}
+}
+
+// wardOf returns the child of a guardian: that of the thread that has started it.
+func wardOf(t *testing.T, guardian int) int {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", guardian))
+	must(t, err)
+	var children []byte
+	for _, file := range files {
+		some, err := os.ReadFile(file)
+		must(t, err)
+		children = append(children, some...)
+	}
+	child, err := strconv.Atoi(strings.TrimSpace(string(children)))
+	must(t, err)
+	return child
 }

@@ -79,8 +79,8 @@ func serveWith(cmd *cobra.Command, sys *System) {
 func serve(sys *System, loaded *settings.Loaded) error {
 	if loaded.Guardian {
 		ward, err := guardian.Inherit()
-		if err != nil || ward == nil {
-			return errors.Join(err, guard(sys, loaded))
+		if err != nil || ward == nil { // what another parent has given this process is no failure of the member's
+			return guard(sys, loaded)
 		}
 		loaded.Server.Node.Guardian = ward
 	}
