@@ -185,4 +185,9 @@ var obituaryRules = []Mutant{
 		File: "leaderlease/detector/detector.go",
 		Old:  "h.turn, h.forced = turn+1, do.Force", New: "h.turn, h.forced = turn+1, h.forced || do.Force",
 	},
+	{
+		Rule: "V8", Name: "an alarm before an obituary was false", Pkg: detectorPkg, Test: "^TestTheAlarmBeforeAnObituaryWasNotFalse$",
+		File: "leaderlease/detector/obituary.go",
+		Old:  "\td.learnt.convicts(peer)\n", New: "",
+	},
 }

@@ -156,3 +156,10 @@ func (l *learnt) acquits(peer uint64, now time.Time) bool {
 	l.doubted = now
 	return true
 }
+
+// convicts tells that a process of peer is dead: the alarm was right, whatever is still read of it.
+func (l *learnt) convicts(peer uint64) {
+	if peer == l.accused {
+		l.accused = raft.None
+	}
+}

@@ -17,6 +17,7 @@ import (
 // Where Lease.Obituary has voided nothing, call Gone: the word may be of a former process.
 func (d *Detector) Obituary(m *raftpb.Message, now time.Time) {
 	peer := m.GetFrom()
+	d.learnt.convicts(peer)
 	if peer != d.leader || peer == raft.None || peer == d.cfg.Self || d.hint.way == Obituary {
 		return
 	}

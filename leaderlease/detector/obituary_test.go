@@ -2,6 +2,7 @@ package detector
 
 import (
 	"testing"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -153,6 +154,22 @@ func TestAnObituaryIsNobodysWish(t *testing.T) {
 	d.Heard(own(), 5, at(10*ms))
 	d.Refused(at(15 * ms))
 	d.wants(t, 20*ms, three, nothing)
+}
+
+// The word comes after the alarm, as where a core was written first: that was right, whatever is
+// read of the dead after it, and what this member has made of the word is no message of theirs.
+func TestTheAlarmBeforeAnObituaryWasNotFalse(t *testing.T) {
+	l := learner()
+	l.hears(t, 11*time.Second)
+	if l.alarm() == 0 {
+		t.Fatal("no silence is an alarm")
+	}
+	l.Obituary(own(), at(l.now))
+	l.Heard(own(), 5, at(l.now))
+	l.Heard(message(raftpb.MsgHeartbeat, 1, 5), 5, at(l.now))
+	if s := l.Stats(); s.Hints[LearntSilence] != 1 || s.FalseAlarms != 0 || l.learnt.doubts != 0 {
+		t.Errorf("%+v, doubts %d, want one alarm that was not false", s, l.learnt.doubts)
+	}
 }
 
 // own is the message of an obituary of the leader.
