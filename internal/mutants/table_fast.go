@@ -23,6 +23,12 @@ var fasts = []Mutant{
 		New:  "o.not = to",
 	},
 	{
+		Rule: "fast", Name: "who gives up at the moment of the answer leaves it to the next one", Pkg: fastkvPkg, Test: "^TestAnswersAreForWhoHasAsked$",
+		File: "kvnode/fastkv/stream.go",
+		Old:  "\t\t<-c.done // at this moment\n",
+		New:  "\t\treturn nil, status.FromContextError(ctx.Err()).Err()\n",
+	},
+	{
 		Rule: "fast", Name: "an answer is due to the end of a wait", Pkg: fastkvPkg, Test: "^TestTheEndOfAWaitIsOwedNothing$",
 		File: "kvnode/fastkv/flow.go",
 		Old:  "asks = asks || !r.Cancel",
