@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -20,8 +22,8 @@ func newSnapshotSave(sys *System) *cobra.Command {
 		Use:   "save FILE",
 		Short: "Save what a member has to a file, and check it",
 		Long: `Save asks one member for all that it has, checks what it got, and prints it as snapshot status does.
-FILE is replaced once all has arrived and is on disk. A member that lags, or is cut off, gives what it
-has: ask the leader (kvnode status) for a backup.`,
+FILE is replaced once all has arrived, is on disk, and is whole; what is not whole is kept as FILE.damaged.
+A member that lags, or is cut off, gives what it has: ask the leader (kvnode status) for a backup.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return save(cmd.Context(), c, args[0], sys) },
 	}
@@ -37,17 +39,36 @@ func save(ctx context.Context, c *caller, path string, sys *System) error {
 	if len(c.endpoints) != 1 {
 		return usageError{fmt.Errorf("--endpoints %q must be one member", c.endpoints)}
 	}
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return usageError{fmt.Errorf("FILE %s is a directory", path)}
+	}
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	if _, err := snapshot.SaveWithVersion(ctx, zap.NewNop(), cfg, path); err != nil {
+	arrived := path + ".new"
+	if _, err := snapshot.SaveWithVersion(ctx, zap.NewNop(), cfg, arrived); err != nil {
 		return c.told(err)
+	}
+	return replace(path, arrived, sys)
+}
+
+// replace puts a snapshot that has arrived in the place of path, if it is whole: what is there may be the
+// last backup that is. It describes it.
+func replace(path, arrived string, sys *System) error {
+	info, err := node.InspectSnapshot(arrived)
+	if err != nil {
+		bad := path + ".damaged"
+		return errors.Join(fmt.Errorf("what has arrived is kept as %s, and %s is as it was: %w", bad, path, err), os.Rename(arrived, bad))
+	}
+	if err := os.Rename(arrived, path); err != nil {
+		return errors.Join(err, os.Remove(arrived))
 	}
 	if err := fs.SyncDir(filepath.Dir(path)); err != nil {
 		return err
 	}
-	return describe(path, "simple", sys)
+	sayImported(sys, path, info.Imported)
+	return snapshotWriters["simple"](sys.Stdout, newSnapshotLine(&info))
 }
 
 func newSnapshotVerify(sys *System) *cobra.Command {

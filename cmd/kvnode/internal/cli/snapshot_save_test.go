@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+)
+
+// damaged is a member whose store is not whole, and that sends it faithfully.
+type damaged struct {
+	pb.UnimplementedMaintenanceServer
+}
+
+func (damaged) Snapshot(_ *pb.SnapshotRequest, stream pb.Maintenance_SnapshotServer) error {
+	body := make([]byte, 32<<10)
+	sum := sha256.Sum256(body)
+	if err := stream.Send(&pb.SnapshotResponse{Blob: body, RemainingBytes: uint64(len(sum))}); err != nil {
+		return err
+	}
+	return stream.Send(&pb.SnapshotResponse{Blob: sum[:]})
+}
+
+// A backup that is not whole does not take the place of the one before.
+func TestADamagedSnapshotReplacesNothing(t *testing.T) {
+	l := listen(t)
+	s := grpc.NewServer()
+	pb.RegisterMaintenanceServer(s, damaged{})
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	path := filepath.Join(t.TempDir(), "backup")
+	if err := os.WriteFile(path, []byte("yesterday's"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := kvnode("snapshot", "save", path, "--endpoints", l.Addr().String())
+	if code != exitFailed || stdout != "" {
+		t.Errorf("snapshot save = %d %q %s, want %d", code, stdout, stderr, exitFailed)
+	}
+	if got, err := os.ReadFile(path); string(got) != "yesterday's" {
+		t.Errorf("the file has %d bytes, %v, want the backup of yesterday", len(got), err)
+	}
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(entries) != 2 || entries[1].Name() != "backup.damaged" {
+		t.Errorf("%v, %v are left, want the backup, and what is damaged beside it", entries, err)
+	}
+	s.Stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
