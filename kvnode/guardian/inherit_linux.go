@@ -24,7 +24,8 @@ func Inherit() (*Ward, error) {
 	}
 	w, err := newWard(conn)
 	if err != nil {
-		return nil, err
+		_ = conn.Close()
+		return nil, nil //nolint:nilnil,nilerr // nor is it one that the parent has opened for something else, as systemd and Node.js do
 	}
 	// It was started as /proc/self/exe, and ps, pgrep and the names of cores would say "exe".
 	_ = os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0)
