@@ -181,7 +181,7 @@ function drawReads(lane, top) {
 }
 
 // signs are told apart by shape. Where there is no room for all, the first here are shown.
-const signs = { elected: "▲", killed: "✖", suspects: "†", false: "✓", paused: "‖", transfer: "⇢", start: "▸", end: "■", asked: "⇠", down: "▽", lost: "○", clock: "◷", disk: "▤", voters: "±", gap: "…", refused: "✋", asks: "?" };
+const signs = { elected: "▲", killed: "✖", suspects: "†", false: "✓", paused: "‖", transfer: "⇢", start: "▸", end: "■", asked: "⇠", down: "▽", lost: "○", clock: "◷", disk: "▤", voters: "±", gap: "…", refused: "⊘", asks: "?" };
 const ranks = Object.keys(signs);
 
 function drawFlags(lane, py, i) {
