@@ -184,17 +184,20 @@ func page(ctx context.Context, m *procs.Member, path string) (code int, body []b
 }
 
 // peakMemory returns the most that the process has had in memory so far, in
-// bytes. Only Linux tells.
-func peakMemory(m *procs.Member) (int64, error) {
+// bytes.
+func peakMemory(m *procs.Member) (int64, error) { return memoryOf(m, "VmHWM") }
+
+// memoryOf returns what the system says of a process's memory, in bytes. Only Linux does.
+func memoryOf(m *procs.Member, field string) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PID()))
 	if err != nil {
-		return 0, fmt.Errorf("peak memory of %s: %w", m.Name, err)
+		return 0, fmt.Errorf("memory of %s: %w", m.Name, err)
 	}
 	for line := range strings.Lines(string(text)) {
 		var kib int64
-		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
+		if n, _ := fmt.Sscanf(line, field+": %d kB", &kib); n == 1 {
 			return kib << 10, nil
 		}
 	}
-	return 0, fmt.Errorf("peak memory of %s: the system does not tell", m.Name)
+	return 0, fmt.Errorf("memory of %s: the system does not tell", m.Name)
 }

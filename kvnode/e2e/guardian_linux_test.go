@@ -86,9 +86,13 @@ func TestAGuardianTellsOfTheDeath(t *testing.T) {
 	}
 }
 
-// Who tells the guardian to stop stops the member, in order.
+// Who tells the guardian to stop stops the member, in order. Until then it waits, and has given
+// back what its start has taken of memory.
 func TestAGuardianIsToldToStop(t *testing.T) {
 	c, leader := guarded(t, false, unheard...)
+	if resident, err := memoryOf(leader, "VmRSS"); err != nil || resident > 15<<20 {
+		t.Errorf("the guardian has %.1f MiB resident, %v, want 15 at most", float64(resident)/(1<<20), err)
+	}
 	code, err := leader.Terminate(deadline(t))
 	if code != 0 || err != nil {
 		t.Errorf("the guardian ends with %d, %v, want 0", code, err)

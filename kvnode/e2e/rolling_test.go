@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +13,7 @@ import (
 	"github.com/leaderlease/go/internal/procs"
 )
 
-var formerFlag = flag.String("former", "", "kvnode `binary` of a former version, from which and to which members are restarted")
+var formerFlag = flag.String("former", "", "kvnode `binary` of a former version, an absolute path, from which and to which members are restarted")
 
 // One member is restarted after the other, as for an upgrade. No request fails of clients that know
 // all members, but for writes that a follower hands to a leader which hands over at that moment:
@@ -27,10 +26,8 @@ func TestRollingRestart(t *testing.T) {
 	this := onlyKvnode(t)
 	rolls := []roll{{"this version, again", this, this}}
 	if *formerFlag != "" {
-		path, err := filepath.Abs(*formerFlag)
-		must(t, err)
 		former := this
-		former.Path = path
+		former.Path = *formerFlag
 		rolls = []roll{
 			{"the former version, again", former, former},
 			{"the former version to this", former, this},
@@ -80,8 +77,11 @@ func (r *roll) do(t *testing.T, c *procs.Cluster, all []*clientv3.Client) {
 	longest := end()
 	t.Logf("%s: %d reads, %d writes, %d failed, %d told that the leader has changed; no lease for %v at most, in the end there is one of %v ms",
 		r.name, use.reads.Load(), use.writes.Load(), use.failed.Load(), use.changed.Load(), longest.Round(time.Millisecond), held.promise)
-	if err := errors.Join(errs...); err != nil && (*slowFlag || !errors.Is(err, errNotTransferred)) {
-		t.Errorf("%s: %v", r.name, err)
+	if err := errors.Join(errs...); err != nil {
+		t.Logf("%s: %v", r.name, err)
+		if *slowFlag || !errors.Is(err, errNotTransferred) {
+			t.Fail()
+		}
 	}
 	if use.failed.Load() > 0 {
 		t.Errorf("%s: requests failed, such as: %v", r.name, use.why.Load())
@@ -89,7 +89,9 @@ func (r *roll) do(t *testing.T, c *procs.Cluster, all []*clientv3.Client) {
 	if most := int64(len(all) * len(c.Members())); use.changed.Load() > most { // each client's that was under way
 		t.Errorf("%s: %d writes failed since the leader has changed, want %d at most", r.name, use.changed.Load(), most)
 	}
-	if *slowFlag && longest > rollingPause {
+	// A leader of a former version stands against whom it has named, at times, once its election has
+	// begun. What it costs then is not this version's.
+	if *slowFlag && longest > rollingPause && r.from.Path != *formerFlag {
 		t.Errorf("%s: no lease for %v, want %v at most", r.name, longest, rollingPause)
 	}
 }
