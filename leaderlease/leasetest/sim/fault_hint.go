@@ -25,7 +25,10 @@ func deathHint(f *fault) {
 func (f *fault) hint(l *leasetest.Node, tenths int) {
 	for _, n := range f.c.Nodes() {
 		if n != l && f.r.IntN(10) < tenths {
-			f.after(between(f.r, 0, 5*time.Millisecond), func() { n.Gone(l.ID) })
+			f.after(between(f.r, 0, 5*time.Millisecond), func() {
+				f.trace.note(f.c.Now(), n.ID, "sees connections end", "of", l.ID)
+				n.Gone(l.ID)
+			})
 		}
 	}
 }

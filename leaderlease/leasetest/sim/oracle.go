@@ -183,6 +183,9 @@ func (s *sim) collect(n *leasetest.Node) {
 	suspected := n.Suspicions()
 	s.res.Alarms += suspected.Hints[detector.LearntSilence]
 	s.res.FalseAlarms += suspected.FalseAlarms
+	if suspected.FalseAlarms > 0 {
+		s.trace.note(s.c.Now(), n.ID, "was wrong to suspect its leader", "times", suspected.FalseAlarms)
+	}
 	if err := n.Lease().Info().Err; err != nil && !s.cfg.Misused {
 		s.violatef("misuse", n.ID, "%v", err)
 	}
