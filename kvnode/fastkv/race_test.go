@@ -101,12 +101,12 @@ func (s *mirrored) RecvMsg(m any) error {
 // moment, and keeps it while what it came with is used for others.
 func TestAnswersAreForWhoHasAsked(t *testing.T) {
 	r := newRig(t)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	r.streams = nil
 	r.client.streams = newStreams(ctx, &mirror{t: t}, func() []string { return nil })
 	gets := &kv{client: r.client, send: maxRequest, receive: 4 << 20}
-	if _, err := gets.get(t.Context(), "first"); err != nil { // who gives up while it opens asks by a call
+	if _, err := gets.get(ctx, "first"); err != nil { // who gives up while it opens asks by a call
 		t.Fatal(err)
 	}
 	const clients, each = 32, 150
@@ -118,7 +118,7 @@ func TestAnswersAreForWhoHasAsked(t *testing.T) {
 			kept := make(map[string]*pb.RangeResponse)
 			for n := range each {
 				key := fmt.Sprintf("%d.%d.", i, n) + strings.Repeat("x", rng.IntN(300))
-				ctx, cancel := context.WithCancel(t.Context())
+				ctx, cancel := context.WithCancel(ctx)
 				if rng.IntN(2) == 0 {
 					time.AfterFunc(time.Duration(rng.IntN(200))*time.Microsecond, cancel)
 				}
@@ -132,6 +132,7 @@ func TestAnswersAreForWhoHasAsked(t *testing.T) {
 					ended[i]++
 				default:
 					t.Errorf("a get of %s = %v", key, err)
+					return
 				}
 			}
 			for key, resp := range kept {
