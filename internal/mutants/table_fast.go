@@ -29,6 +29,12 @@ var fasts = []Mutant{
 		New:  "\t\treturn nil, status.FromContextError(ctx.Err()).Err()\n",
 	},
 	{
+		Rule: "fast", Name: "bytes that are no message have no name", Pkg: apiPkg, Test: "^TestBadItems$",
+		File: "kvnode/etcdapi/fast.go",
+		Old:  "\t\t\terr = malformed(err)\n",
+		New:  "",
+	},
+	{
 		Rule: "fast", Name: "an answer is due to the end of a wait", Pkg: fastkvPkg, Test: "^TestTheEndOfAWaitIsOwedNothing$",
 		File: "kvnode/fastkv/flow.go",
 		Old:  "asks = asks || !r.Cancel",

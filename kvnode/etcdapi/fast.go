@@ -143,6 +143,9 @@ func (s *fastStream) receive() error {
 		s.place.free, s.place.at = false, now
 		err := fastwire.Requests(message, func(data []byte) error { return s.take(data, now) })
 		s.flush()
+		if _, ok := status.FromError(err); !ok { // of the message itself
+			err = malformed(err)
+		}
 		if err != nil {
 			return err
 		}

@@ -37,6 +37,11 @@ func TestBadItems(t *testing.T) {
 		r.wantEnd(codes.InvalidArgument, "cannot be read")
 	})
 	onStream(t, func(r *fastRig) {
+		r.in <- append(r.items(1, 1, "Range", getK), 0xff)
+		r.want(1, codes.OK, "")
+		r.wantEnd(codes.InvalidArgument, "cannot be read: unexpected EOF")
+	})
+	onStream(t, func(r *fastRig) {
 		r.in <- fastwire.AppendRequest(nil, fastwire.Request{ID: 5, Method: []byte("Range"), Metadata: [][]byte{[]byte("hasleader")}})
 		r.wantEnd(codes.InvalidArgument, "request 5 has 1 keys and values of metadata")
 	})
