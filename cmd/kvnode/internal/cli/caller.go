@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode/client"
@@ -97,10 +99,41 @@ func (c *caller) told(err error) error {
 	if _, ok := errors.AsType[*exec.ExitError](err); ok && !errors.Is(err, errLockLost) {
 		return err // of what kvnode lock has run
 	}
+	late := errors.Is(err, context.DeadlineExceeded)
 	if s, ok := grpcstatus.FromError(err); ok {
-		return fmt.Errorf("%s: %s", strings.Join(c.endpoints, ","), plain(s.Message()))
+		late = s.Code() == codes.DeadlineExceeded
+		err = errors.New(plain(s.Message()))
 	}
-	return fmt.Errorf("%s: %w", strings.Join(c.endpoints, ","), err)
+	err = fmt.Errorf("%s: %w", strings.Join(c.endpoints, ","), err)
+	if late { // clients try again until then, and forget why
+		err = errors.Join(err, c.unreached())
+	}
+	return err
+}
+
+// reachTime is for how long a member is looked for that has not answered. It comes on top of --timeout.
+const reachTime = 300 * time.Millisecond
+
+// unreached says why members cannot be connected to, nothing of those that can.
+func (c *caller) unreached() error {
+	var errs []error
+	deadline := time.Now().Add(reachTime)
+	for _, name := range c.endpoints {
+		network := "tcp"
+		if scheme, rest, ok := strings.Cut(name, "://"); ok {
+			name = rest
+			if strings.HasPrefix(scheme, "unix") {
+				network = "unix"
+			}
+		}
+		conn, err := (&net.Dialer{Deadline: deadline}).Dial(network, strings.TrimSuffix(name, "/"))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		_ = conn.Close()
+	}
+	return errors.Join(errs...)
 }
 
 // untilInterrupted ends its context at the first signal, and leaves the second one to the system.

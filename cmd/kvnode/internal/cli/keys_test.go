@@ -215,8 +215,8 @@ func TestNobodyAnswers(t *testing.T) {
 	addr := free(t)
 	for _, args := range []string{"get a", "put a 1", "del a", "watch a", "lock l", "snapshot save x"} {
 		code, _, stderr := kvnode(append(strings.Fields(args), "--timeout", "300ms", "--endpoints", addr)...)
-		if code != exitFailed || !strings.HasPrefix(stderr, addr+": ") {
-			t.Errorf("kvnode %s of nobody = %d %s, want %d and who does not answer", args, code, stderr, exitFailed)
+		if code != exitFailed || !strings.HasPrefix(stderr, addr+": ") || !strings.Contains(stderr, "refused") {
+			t.Errorf("kvnode %s of nobody = %d %s, want %d, who does not answer and why", args, code, stderr, exitFailed)
 		}
 	}
 }
