@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,8 +40,7 @@ func TestALateLoggerIsNotWaitedFor(t *testing.T) {
 		reader.Stop()
 	}
 	f, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0) // who waits for it goes
-	if err != nil {
+	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
 }
