@@ -42,3 +42,10 @@ func TestNilAnswersLikeAnAbsentMessage(t *testing.T) {
 		t.Errorf("nil answers %v", v)
 	}
 }
+
+// A chain has the key beside it in a cache line, which is what a look-up waits for.
+func TestAChainIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(chain{}); size > 32 {
+		t.Errorf("a chain takes %d bytes, want 32 and room for a key of 32", size)
+	}
+}
