@@ -42,8 +42,8 @@ var stores = []Mutant{
 	{
 		Rule: "storage", Name: "checkpoint's index ahead of its content", Pkg: storeSim, Test: "^TestSimulation$",
 		File: "kvnode/store/checkpoint.go",
-		Old:  "\tdata, err := m.encode()\n",
-		New:  "\tahead := *m\n\tahead.Index++\n\tdata, err := ahead.encode()\n",
+		Old:  "\treturn m.save(tx)\n",
+		New:  "\tahead := *m\n\tahead.Index++\n\treturn ahead.save(tx)\n",
 	},
 	{
 		Rule: "storage", Name: "what a failed checkpoint would have saved is forgotten", Pkg: storePkg, Test: "^TestCrashAtEveryStepOfACheckpoint$",

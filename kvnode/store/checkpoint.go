@@ -134,9 +134,5 @@ func saveTx(tx Tx, m *meta, dirty *unsaved) error {
 	if err := saveLeases(tx, m, dirty.leases, forget); err != nil {
 		return err
 	}
-	data, err := m.encode()
-	if err != nil {
-		return err
-	}
-	return tx.SetMeta(data)
+	return m.save(tx)
 }

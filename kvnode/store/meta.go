@@ -96,17 +96,17 @@ func (m *meta) checkpoint() (Checkpoint, error) {
 	return c, nil
 }
 
-// encode returns JSON after a CRC-32C of it.
-func (m *meta) encode() ([]byte, error) {
+// save makes m the meta of what tx commits: JSON after a CRC-32C of it.
+func (m *meta) save(tx Tx) error {
 	data, err := json.Marshal(m)
 	if err != nil {
-		return nil, fmt.Errorf("encode meta: %w", err)
+		return fmt.Errorf("encode meta: %w", err)
 	}
 	sum := binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(data)), crc32.Checksum(data, castagnoli))
-	return append(sum, data...), nil
+	return tx.SetMeta(append(sum, data...))
 }
 
-// decodeMeta is the reverse. No data, before the first checkpoint, means the
+// decodeMeta is the reverse of save. No data, before the first checkpoint, means the
 // meta of an empty state.
 func decodeMeta(data []byte) (meta, error) {
 	if data == nil {

@@ -45,11 +45,7 @@ func Refound(b Backend, r Refounding) (c Checkpoint, err error) {
 		if c, err = m.checkpoint(); err != nil {
 			return err
 		}
-		data, err := m.encode()
-		if err != nil {
-			return err
-		}
-		return tx.SetMeta(data)
+		return m.save(tx)
 	})
 	return c, err
 }
