@@ -190,4 +190,9 @@ var obituaryRules = []Mutant{
 		File: "leaderlease/detector/obituary.go",
 		Old:  "\td.learnt.convicts(peer)\n", New: "",
 	},
+	{
+		Rule: "V8", Name: "the next turn is as short as one with pre-votes", Pkg: rulesPkg, Test: "^TestV8TheNextTurnWaitsForTheFirstOnesDisk$",
+		File: "leaderlease/detector/obituary.go",
+		Old:  "return 2 * d.cfg.Turn", New: "return d.cfg.Turn",
+	},
 }

@@ -271,7 +271,7 @@ func (d *Detector) mayStand(k Known) bool {
 // short for messages to arrive in, the vote was split. Who stands, and has a rival, campaigns
 // anew once a turn is as long as an election, for it will not win the one that it stands in.
 func (d *Detector) turnAt(since time.Duration, of int) (turn int, length time.Duration) {
-	for length = d.cfg.Turn; since >= time.Duration(of)*length; length *= 2 {
+	for length = d.firstTurn(); since >= time.Duration(of)*length; length *= 2 {
 		since -= time.Duration(of) * length
 		turn += of
 	}

@@ -15,7 +15,7 @@ var (
 )
 
 // A proof waits for no heartbeats: the first member campaigns at once, by the message, and the next
-// one a turn later. After that it is as after a hint.
+// one a turn later, which is twice as long as another. After that it is as after a hint.
 func TestAnObituaryIsActedUponAtOnce(t *testing.T) {
 	first, second := follower(2), follower(3)
 	for _, d := range []*Detector{first, second} {
@@ -28,16 +28,16 @@ func TestAnObituaryIsActedUponAtOnce(t *testing.T) {
 	}
 	first.wants(t, 10*ms, three, forced)
 	first.wants(t, 15*ms, three, nothing)
-	first.wants(t, 60*ms, three, campaign)
+	first.wants(t, 110*ms, three, campaign)
 	second.wants(t, 10*ms, three, forget)
-	second.wants(t, 30*ms, three, nothing)
-	second.wants(t, 35*ms, three, force)
-	first.LeaderIs(3, at(70*ms))
-	want := FailOver{Way: Obituary, Hint: 10 * ms, Election: 60 * ms}
+	second.wants(t, 55*ms, three, nothing)
+	second.wants(t, 60*ms, three, force)
+	first.LeaderIs(3, at(120*ms))
+	want := FailOver{Way: Obituary, Hint: 10 * ms, Election: 110 * ms}
 	if s := first.Stats(); s.Last != want || s.Hints[Obituary] != 1 || s.FailOvers[Obituary] != 1 || s.FalseAlarms != 0 {
 		t.Errorf("Stats() = %+v, want one obituary and %+v", s, want)
 	}
-	first.wants(t, 80*ms, three, nothing)
+	first.wants(t, 130*ms, three, nothing)
 }
 
 // Who was asked for its vote by another that has acted upon it leaves it the time of an election.
@@ -72,9 +72,9 @@ func TestWhoStandsByAnObituaryStandsAnewOnce(t *testing.T) {
 	candidate := Known{Voters: three.Voters, Candidate: true}
 	d.Obituary(own(), at(10*ms))
 	d.wants(t, 10*ms, three, forced)
-	d.wants(t, 359*ms, candidate, nothing)
-	d.wants(t, 360*ms, candidate, campaign)
-	d.wants(t, 760*ms, candidate, nothing)
+	d.wants(t, 309*ms, candidate, nothing)
+	d.wants(t, 310*ms, candidate, campaign)
+	d.wants(t, 710*ms, candidate, nothing)
 }
 
 // What the dead have sent, and is read later, is no sign of life. A leader of a later term is one,
@@ -117,7 +117,7 @@ func TestTheDeadLeadOnceMore(t *testing.T) {
 	d.LeaderIs(0, at(10*ms))
 	d.Heard(message(raftpb.MsgApp, 1, 5), 5, at(12*ms))
 	d.LeaderIs(1, at(12*ms))
-	d.wants(t, 36*ms, three, force)
+	d.wants(t, 61*ms, three, force)
 }
 
 // Who had the first turn lacks entries: the next one stands in its turn, for the same reason.
@@ -129,9 +129,9 @@ func TestTheFirstTurnIsInVain(t *testing.T) {
 	vote.Context = []byte(votes.CampaignTransfer)
 	d.Heard(vote, 5, at(12*ms))
 	d.Refused(at(12 * ms))
-	d.wants(t, 37*ms, three, force)
-	d.LeaderIs(3, at(45*ms))
-	if got, want := d.Stats().Last, (FailOver{Way: Obituary, Hint: 10 * ms, Promise: 2 * ms, Election: 33 * ms}); got != want {
+	d.wants(t, 62*ms, three, force)
+	d.LeaderIs(3, at(70*ms))
+	if got, want := d.Stats().Last, (FailOver{Way: Obituary, Hint: 10 * ms, Promise: 2 * ms, Election: 58 * ms}); got != want {
 		t.Errorf("Stats().Last = %+v, want %+v", got, want)
 	}
 }
@@ -143,7 +143,7 @@ func TestTheNextProcessLeads(t *testing.T) {
 	d.wants(t, 10*ms, three, forget)
 	d.Heard(message(raftpb.MsgApp, 1, 6), 6, at(12*ms))
 	d.LeaderIs(1, at(12*ms))
-	d.wants(t, 36*ms, three, nothing)
+	d.wants(t, 61*ms, three, nothing)
 }
 
 // Its own message is nobody's wish: who refuses another its vote then does so for no leader's sake.

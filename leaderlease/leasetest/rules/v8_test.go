@@ -64,10 +64,10 @@ func TestV8TheNextTurn(t *testing.T) {
 		for id := uint64(2); id <= 5; id++ {
 			s.Node(id).Obituary(1, dead)
 		}
-		s.Run(80 * ms)
+		s.Run(130 * ms)
 		s.disjoint()
 		if r := s.Node(3).Role(); r != raft.StateLeader {
-			t.Errorf("node 2 restarts: %v: Role() of node 3 = %v after 80 ms, want StateLeader", restarts, r)
+			t.Errorf("node 2 restarts: %v: Role() of node 3 = %v after 130 ms, want StateLeader", restarts, r)
 		}
 	}
 }
@@ -230,10 +230,10 @@ func TestV8WhatTheDeadHaveSentEndsNoTurn(t *testing.T) {
 	if s.Net.Release(from(1, raftpb.MsgHeartbeat)) == 0 {
 		t.Fatal("no heartbeat of node 1 is held")
 	}
-	s.Run(80 * ms)
+	s.Run(130 * ms)
 	s.disjoint()
 	if r := s.Node(3).Role(); r != raft.StateLeader {
-		t.Errorf("Role() of node 3 = %v after 80 ms, want StateLeader", r)
+		t.Errorf("Role() of node 3 = %v after 130 ms, want StateLeader", r)
 	}
 }
 
@@ -274,5 +274,29 @@ func TestV8VotersThatHoldMissTheRequest(t *testing.T) {
 		if took := s.Now() - died; took > 750*ms {
 			t.Errorf("%d voters: node %d leads after %v, want 750ms at most", voters, s.Leader().ID, took)
 		}
+	}
+}
+
+// Each disk takes 20 ms before a request for votes leaves, and the way to the others 10: the second does not stand
+// beside the first, which would split the vote.
+func TestV8TheNextTurnWaitsForTheFirstOnesDisk(t *testing.T) {
+	s := begin(t, leasetest.Options{
+		TickInterval: 50 * ms, ElectionTick: 20,
+		Configure: func(_ uint64, cfg *leaderlease.Config) { cfg.Duration, cfg.MaxClockSkew = 250*ms, 100*ms },
+		Node: func(uint64) leasetest.NodeOptions {
+			return leasetest.NodeOptions{Async: true, Suspects: true, DiskDelay: func() time.Duration { return 20 * ms }}
+		},
+	})
+	s.lead(1)
+	s.Net.Plan = func(*raftpb.Message) []time.Duration { return []time.Duration{10 * ms} }
+	s.Run(3 * time.Second)
+	dead := s.Node(1).ProcessID()
+	s.Node(1).Crash(0)
+	s.Node(2).Obituary(1, dead)
+	s.Node(3).Obituary(1, dead)
+	s.Run(100 * ms)
+	s.disjoint()
+	if r := s.Node(2).Role(); r != raft.StateLeader {
+		t.Errorf("Role() of node 2 = %v after 100 ms, want StateLeader", r)
 	}
 }
