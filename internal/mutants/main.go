@@ -57,7 +57,7 @@ var tables = []struct {
 	{"ttl", slices.Concat(ttls, ttlGrants)},
 	{"watch", watches},
 	{"etcdapi", requests},
-	{"client", slices.Concat(clients, fasts)},
+	{"client", slices.Concat(clients, fasts, fastGets)},
 	{"tls", slices.Concat(certificates, vouching)},
 	{"http", web},
 	{"leasepage", slices.Concat(leasepages, leasepageDoors)},

@@ -113,34 +113,7 @@ func TestAnswersAreForWhoHasAsked(t *testing.T) {
 	var answered, ended [clients]int
 	var wg sync.WaitGroup
 	for i := range clients {
-		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(1, uint64(i)))
-			kept := make(map[string]*pb.RangeResponse)
-			for n := range each {
-				key := fmt.Sprintf("%d.%d.", i, n) + strings.Repeat("x", rng.IntN(300))
-				ctx, cancel := context.WithCancel(ctx)
-				if rng.IntN(2) == 0 {
-					time.AfterFunc(time.Duration(rng.IntN(200))*time.Microsecond, cancel)
-				}
-				resp, err := gets.get(ctx, key)
-				cancel()
-				switch {
-				case err == nil:
-					answered[i]++
-					kept[key] = resp
-				case status.Code(err) == codes.Canceled:
-					ended[i]++
-				default:
-					t.Errorf("a get of %s = %v", key, err)
-					return
-				}
-			}
-			for key, resp := range kept {
-				if kvs := resp.GetKvs(); len(kvs) != 1 || string(kvs[0].GetKey()) != key || string(kvs[0].GetValue()) != key {
-					t.Errorf("a get of %s is answered with %v", key, kvs)
-				}
-			}
-		})
+		wg.Go(func() { answered[i], ended[i] = getsOfOne(ctx, t, gets, i, each) })
 	}
 	wg.Wait()
 	all, gone := 0, 0
@@ -151,4 +124,36 @@ func TestAnswersAreForWhoHasAsked(t *testing.T) {
 	if all < 100 || gone < 100 {
 		t.Errorf("%d gets were answered and the wait for %d has ended, which is too few to tell", all, gone)
 	}
+}
+
+// getsOfOne are those of one client, of which half give up soon.
+func getsOfOne(ctx context.Context, t *testing.T, gets *kv, i, each int) (answered, ended int) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(1, uint64(i)))
+	kept := make(map[string]*pb.RangeResponse)
+	for n := range each {
+		key := fmt.Sprintf("%d.%d.", i, n) + strings.Repeat("x", rng.IntN(300))
+		ctx, cancel := context.WithCancel(ctx)
+		if rng.IntN(2) == 0 {
+			time.AfterFunc(time.Duration(rng.IntN(200))*time.Microsecond, cancel)
+		}
+		resp, err := gets.get(ctx, key)
+		cancel()
+		switch {
+		case err == nil:
+			answered++
+			kept[key] = resp
+		case status.Code(err) == codes.Canceled:
+			ended++
+		default:
+			t.Errorf("a get of %s = %v", key, err)
+			return answered, ended
+		}
+	}
+	for key, resp := range kept {
+		if kvs := resp.GetKvs(); len(kvs) != 1 || string(kvs[0].GetKey()) != key || string(kvs[0].GetValue()) != key {
+			t.Errorf("a get of %s is answered with %v", key, kvs)
+		}
+	}
+	return answered, ended
 }
