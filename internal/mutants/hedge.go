@@ -42,7 +42,7 @@ type branch struct {
 }
 
 // hedged makes branches of the mutants that have numbers. It takes the number of one that
-// changes more than the bodies of functions.
+// changes more than the bodies of functions, such as a page's script.
 func hedged(all []Mutant, numbers map[string]int) (hedge, error) {
 	files := make(map[string]*parsed)
 	for _, m := range all {
@@ -53,6 +53,10 @@ func hedged(all []Mutant, numbers map[string]int) (hedge, error) {
 		bodies := make(map[*ast.FuncDecl]string)
 		of := make(map[*ast.FuncDecl]*parsed)
 		for _, e := range append([]Edit{{m.File, m.Old, m.New}}, m.More...) {
+			if filepath.Ext(e.File) != ".go" {
+				delete(numbers, m.key())
+				break
+			}
 			f, err := parsedOnce(files, e.File)
 			if err != nil {
 				return hedge{}, err

@@ -26,8 +26,9 @@ func TestHedged(t *testing.T) {
 		{Name: "a difference", File: file, Old: "a + b", New: "a - b"},
 		{Name: "a constant", File: file, Old: "one = 1", New: "one = 2"},
 		{Name: "two at once", File: file, Old: "return n", New: "return -n", More: []Edit{{file, "\tclose(done)\n", "\n"}}},
+		{Name: "a script", File: "page.js", Old: "1", New: "2"},
 	}
-	numbers := map[string]int{all[0].key(): 1, all[1].key(): 2, all[2].key(): 3}
+	numbers := map[string]int{all[0].key(): 1, all[1].key(): 2, all[2].key(): 3, all[3].key(): 4}
 	h, err := hedged(all, numbers)
 	if err != nil {
 		t.Fatal(err)
