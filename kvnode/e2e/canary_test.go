@@ -53,7 +53,7 @@ func TestCanary(t *testing.T) {
 	use := &canary{}
 	stop := use.start(ctx, clients(t, c.Members()))
 	defer runBeside(t)()
-	first := watchOn(ctx, t, c, use, seen{})
+	first := watchOn(ctx, t, c, use, glimpse{})
 	last := first
 	for began := time.Now(); time.Since(began) < *canaryFlag; {
 		time.Sleep(max(*canaryFlag/30, time.Second))
@@ -126,20 +126,20 @@ func (u *canary) once(ctx context.Context, cl *clientv3.Client, write bool) {
 	}
 }
 
-// seen is what there was to be seen at one time: the members' metrics, sums but for those of most.
-type seen struct {
+// glimpse is what there was to be seen at one time: the members' metrics, sums but for those of most.
+type glimpse struct {
 	of                    map[string]float64
 	reads, writes, failed int64
-	since                 *seen // what has come since the time before
+	since                 *glimpse // what has come since the time before
 }
 
 // most are the metrics of which the greatest counts.
 var most = map[string]bool{"kvnode_term": true, "kvnode_tick_late_max_seconds": true, "kvnode_leader_silence_limit_seconds": true}
 
 // watchOn looks at all members.
-func watchOn(ctx context.Context, t *testing.T, c *procs.Cluster, use *canary, before seen) seen {
+func watchOn(ctx context.Context, t *testing.T, c *procs.Cluster, use *canary, before glimpse) glimpse {
 	t.Helper()
-	now := seen{of: make(map[string]float64), reads: use.reads.Load(), writes: use.writes.Load(), failed: use.failed.Load() + use.changed.Load()}
+	now := glimpse{of: make(map[string]float64), reads: use.reads.Load(), writes: use.writes.Load(), failed: use.failed.Load() + use.changed.Load()}
 	for _, m := range c.Members() {
 		code, text := page(ctx, m, "/metrics")
 		for ; code != 200; code, text = page(ctx, m, "/metrics") {
@@ -162,27 +162,27 @@ func watchOn(ctx context.Context, t *testing.T, c *procs.Cluster, use *canary, b
 	return now
 }
 
-func (s seen) minus(before seen) *seen {
-	d := &seen{of: make(map[string]float64), reads: s.reads - before.reads, writes: s.writes - before.writes, failed: s.failed - before.failed}
+func (s glimpse) minus(before glimpse) *glimpse {
+	d := &glimpse{of: make(map[string]float64), reads: s.reads - before.reads, writes: s.writes - before.writes, failed: s.failed - before.failed}
 	for name, v := range s.of {
 		d.of[name] = v - before.of[name]
 	}
 	return d
 }
 
-func (s *seen) path(name string) float64 {
+func (s *glimpse) path(name string) float64 {
 	return s.of[`leaderlease_reads_total{group="kvnode",path="`+name+`"}`]
 }
 
 // byLease is the share of reads that some member answered under its lease. One that a follower
 // handed to the leader counts as answered so if the leader could.
-func (s *seen) byLease() float64 {
+func (s *glimpse) byLease() float64 {
 	lease := s.path("lease") + min(s.path("forwarded"), s.of[`leaderlease_answered_reads_total{group="kvnode"}`])
 	return lease / max(1, s.path("lease")+s.path("joined")+s.path("read_index")+s.path("forwarded"))
 }
 
 // String implements fmt.Stringer.
-func (s *seen) String() string {
+func (s *glimpse) String() string {
 	text := fmt.Sprintf("%v elections, %d reads (%.3f %% by lease), %d writes, %d failed, leaders forgotten %v times, %v false alarms",
 		s.of["kvnode_term"], s.reads, 100*s.byLease(), s.writes, s.failed, s.of["kvnode_leader_forgotten_total"], s.of["kvnode_leader_false_alarms_total"])
 	for _, by := range []string{"hint", "pre-vote", "learnt-silence", "obituary"} {

@@ -20,14 +20,15 @@ import (
 // that another member has sent; an ordinary start says neither.
 var snapshotText = regexp.MustCompile(`restored a snapshot|applied snapshot`)
 
-// prober returns the client that asks member m on the test's own behalf.
+// prober returns the client that asks member m on the test's own behalf. Every other one sends by
+// streams, if there are any; after a fail-over another member leads.
 func (c *chaos) prober(m *procs.Member) *recorded.Client {
 	if c.probers == nil {
 		c.probers = make([]*recorded.Client, len(c.c.Members()))
 	}
 	i := slices.Index(c.c.Members(), m)
 	if c.probers[i] == nil {
-		c.probers[i] = c.l.Client(i)
+		c.probers[i] = c.l.Client(i, i%2 == 1)
 	}
 	return c.probers[i]
 }

@@ -112,10 +112,14 @@ func (l *Load) connect(to *[]*clientv3.Client) error {
 	return nil
 }
 
-// Client returns a client of the member numbered i, for the caller's own use.
-func (l *Load) Client(i int) *recorded.Client {
+// Client returns a client of the member numbered i, for the caller's own use. It sends by calls,
+// or by streams if the load has some and byStreams.
+func (l *Load) Client(i int, byStreams bool) *recorded.Client {
 	c := recorded.New(l.recorder)
 	c.To, c.Name = l.conns[i], l.members[i].Name
+	if byStreams && l.cfg.Streams {
+		c.To = l.streams[i]
+	}
 	return &c
 }
 
