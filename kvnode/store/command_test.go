@@ -64,8 +64,14 @@ func TestCommandsThatAreMalformed(t *testing.T) {
 func FuzzDecodePut(f *testing.F) {
 	whole := &pb.PutRequest{Key: []byte("key"), Value: []byte("value"), Lease: -1, PrevKv: true, IgnoreValue: true, IgnoreLease: true}
 	for _, r := range []*pb.InternalRaftRequest{
-		{Put: whole}, put("", ""), put("key", ""), {Put: &pb.PutRequest{IgnoreLease: true}}, {},
-		{Put: whole, Header: &pb.RequestHeader{ID: 1}}, {Put: whole, ID: 1}, del("a", "b"), {Put: whole, Range: &pb.RangeRequest{}},
+		{Put: whole},
+		put("", ""), put("key", ""),
+		{Put: &pb.PutRequest{IgnoreLease: true}},
+		{},
+		{Put: whole, Header: &pb.RequestHeader{ID: 1}},
+		{Put: whole, ID: 1},
+		del("a", "b"),
+		{Put: whole, Range: &pb.RangeRequest{}},
 	} {
 		f.Add(encode(f, &store.Command{Request: r})[3:])
 	}
