@@ -70,7 +70,7 @@ var readRules = []Mutant{
 		Old:  "\tr.age++\n", New: "\tif r.waiting.len() > 0 {\n\t\tr.age++\n\t}\n",
 	},
 	{
-		Rule: "§6", Name: "forwarded reads answered without a lease", Pkg: rulesPkg, Test: "^TestReadForwardedNeedsALease$",
+		Rule: "§6", Name: "forwarded reads answered without a lease", Pkg: rulesPkg, Test: "^TestReadForwardedNeedsALease$", Sim: true,
 		File: "leaderlease/inbound.go",
 		Old:  "if v, _, s := l.check(); s == core.Valid {", New: "if v, _, s := l.check(); s >= core.Expired {",
 	},
