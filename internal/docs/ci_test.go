@@ -16,7 +16,7 @@ var runsProgram = regexp.MustCompile(`exec\.(?:LookPath\(|Command\(|CommandConte
 // tests do without, or say that they do.
 var withoutCI = map[string]bool{
 	"go": true, "sh": true, "mount": true, "umount": true, "unshare": true,
-	"chromium": true, // as large as all else together
+	"chromium": true, "promtool": true, // each as large as all else together
 }
 
 // A program that tests run is one that .ci/run installs where it is missing.

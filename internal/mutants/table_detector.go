@@ -75,7 +75,7 @@ var detectorRules = []Mutant{
 	{
 		Rule: "succession", Name: "a candidate gives its election up for another turn", Pkg: "./leaderlease/detector", Test: "^TestASplitVoteIsTriedAgainTwice$",
 		File: "leaderlease/detector/detector.go",
-		Old:  "return d.rival\n", New: "return true\n",
+		Old:  "return d.rival || d.hint.forced\n", New: "return true\n",
 	},
 	{
 		Rule: "succession", Name: "a rival counts for ever", Pkg: "./leaderlease/detector", Test: "^TestARivalCountsOnce$",
