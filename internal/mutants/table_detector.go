@@ -111,6 +111,8 @@ var detectorRules = []Mutant{
 		Rule: "succession", Name: "a founder gives its election up at each tick", Pkg: nodePkg, Test: "^TestFoundersThatAreFarApart$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "	case k.Candidate && (d.fresh || ", New: "	case k.Candidate && (",
+		// Without a rival mayStand leaves it its election, too.
+		More: []Edit{{"leaderlease/detector/detector.go", "return d.rival || d.hint.forced\n", "return true\n"}},
 	},
 	{
 		Rule: "succession", Name: "turns are as short as ticks", Pkg: rulesPkg, Test: "^TestTurnsAfterSilenceAreLongEnoughForDisks$",
