@@ -8,20 +8,13 @@ import (
 
 // chain is a key and its versions, newest first.
 type chain struct {
+	key []byte // immutable; versions share it
 	// head is nil for a moment only, while a transaction is rolled back.
 	head atomic.Pointer[Version]
-	// since is head's revision if that is a live version; 0 if it is a tombstone, and while
-	// head changes.
-	since atomic.Int64
-	// first is the first of the key's size bytes. Immutable; versions share the key.
-	first *byte
-	size  uint32
 }
 
-func (c *chain) key() []byte { return unsafe.Slice(c.first, c.size) }
-
 // is reports whether c is the chain of key. nil is no key's.
-func (c *chain) is(key []byte) bool { return c != nil && bytes.Equal(c.key(), key) }
+func (c *chain) is(key []byte) bool { return c != nil && bytes.Equal(c.key, key) }
 
 // newChain returns a chain without versions. It copies key, into the chain's own
 // cache line if there is room: a look-up that compares the key has the head then.
@@ -45,7 +38,7 @@ func newChain(key []byte) *chain {
 		c, room = &chain{}, make([]byte, len(key))
 	}
 	n := copy(room, key)
-	c.first, c.size = unsafe.SliceData(room), uint32(n)
+	c.key = room[:n:n]
 	return c
 }
 
@@ -58,29 +51,6 @@ func (c *chain) at(rev int64) *Version {
 		v = v.prev.Load()
 	}
 	return v
-}
-
-// set makes v the newest version, nil meaning that there is none.
-func (c *chain) set(v *Version) {
-	c.since.Store(0)
-	c.head.Store(v)
-	if v.live() != nil {
-		c.since.Store(v.mod)
-	}
-}
-
-// live returns the live version as of rev, nil if there is none. If that is the newest, it
-// does not look at it: whoever wants the version waits for its cache line, and nobody else.
-//
-// since is of what head is when it is loaded. If head is v before and after that, it is v
-// then too, or what a transaction under way has put on top of v and takes back, whose
-// revision is above that of any reader.
-func (c *chain) live(rev int64) *Version {
-	v := c.head.Load()
-	if since := c.since.Load(); since != 0 && since <= rev && c.head.Load() == v {
-		return v
-	}
-	return c.at(rev).live()
 }
 
 // keyString returns key as a string without copying it: for a look-up, or for a

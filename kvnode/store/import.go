@@ -40,7 +40,7 @@ func Import(b Backend, f *Foreign) error {
 	}
 	err := f.Versions(func(sub uint32, kv *mvccpb.KeyValue) error {
 		v := &Version{
-			of: newChain(kv.GetKey()), sub: sub, mod: kv.GetModRevision(), create: kv.GetCreateRevision(),
+			of: &chain{key: kv.GetKey()}, sub: sub, mod: kv.GetModRevision(), create: kv.GetCreateRevision(),
 			number: kv.GetVersion(), lease: kv.GetLease(),
 		}
 		v.setValue(kv.GetValue())

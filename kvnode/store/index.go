@@ -38,7 +38,7 @@ func newIndex() *index {
 }
 
 func newTree() *btree.BTreeG[*chain] {
-	less := func(a, b *chain) bool { return bytes.Compare(a.key(), b.key()) < 0 }
+	less := func(a, b *chain) bool { return bytes.Compare(a.key, b.key) < 0 }
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
@@ -111,7 +111,7 @@ func between(t *btree.BTreeG[*chain], key, end []byte) int {
 func rank(t *btree.BTreeG[*chain], key []byte) int {
 	return sort.Search(t.Len(), func(i int) bool {
 		c, _ := t.GetAt(i)
-		return bytes.Compare(c.key(), key) >= 0
+		return bytes.Compare(c.key, key) >= 0
 	})
 }
 
@@ -122,11 +122,11 @@ func (x *index) next(buf []*chain, key, end []byte, after bool) []*chain {
 	buf = buf[:0]
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	x.ordered.Ascend(newChain(key), func(c *chain) bool {
-		if after && bytes.Equal(c.key(), key) {
+	x.ordered.Ascend(&chain{key: key}, func(c *chain) bool {
+		if after && bytes.Equal(c.key, key) {
 			return true
 		}
-		if len(end) > 0 && bytes.Compare(c.key(), end) >= 0 {
+		if len(end) > 0 && bytes.Compare(c.key, end) >= 0 {
 			return false
 		}
 		buf = append(buf, c)

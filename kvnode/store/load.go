@@ -88,7 +88,7 @@ func (l *loader) add(key, value []byte) error {
 	v.of = c
 	prev := c.head.Load()
 	v.prev.Store(prev)
-	c.set(v)
+	c.head.Store(v)
 	l.st.leases.move(prev.live(), v)
 	l.st.garbage.add(v)
 	l.st.index.note(v.main(), v)

@@ -138,7 +138,7 @@ func (w view) scan(ctx context.Context, key, end []byte, visit func(*Version) bo
 		whole = v == nil || visit(v)
 	} else {
 		whole, err = w.scanChains(ctx, key, bound(end), func(c *chain) bool {
-			v := c.live(w.rev)
+			v := c.at(w.rev).live()
 			return v == nil || visit(v)
 		})
 	}
@@ -176,7 +176,7 @@ func (w view) scanChains(ctx context.Context, key, end []byte, visit func(*chain
 		if len(buf) < cap(buf) {
 			return true, nil
 		}
-		key = buf[len(buf)-1].key()
+		key = buf[len(buf)-1].key
 		if cap(buf) < chunk {
 			buf = make([]*chain, 0, chunk)
 		}

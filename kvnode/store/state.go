@@ -104,5 +104,5 @@ func (w view) find(key []byte) *Version {
 	if c == nil {
 		return nil
 	}
-	return c.live(w.rev)
+	return c.at(w.rev).live()
 }

@@ -104,10 +104,8 @@ func (s *Store) Get(key []byte) (v *Version, revision int64) {
 	st := s.state.Load()
 	for {
 		w := st.view()
-		if c := st.index.find(key); c != nil {
-			if v := c.live(w.rev); v != nil {
-				return v, w.rev
-			}
+		if v := w.find(key); v != nil {
+			return v, w.rev
 		}
 		// A version that is there is the right one, since the trimmer frees from
 		// the old end. One that is missing may have been freed.

@@ -111,7 +111,7 @@ func search(buckets []bucket, key []byte, at, tag uint64) *chain {
 
 // add adds a chain whose key has none.
 func (t *table) add(c *chain) {
-	p, home, tag := t.hash(c.key())
+	p, home, tag := t.hash(c.key)
 	var buckets []bucket
 	if list := p.buckets.Load(); list != nil {
 		buckets = *list
@@ -135,7 +135,7 @@ func (t *table) grow(p *part, old []bucket) []bucket {
 	for i := range old {
 		for s := range slots {
 			if c := old[i].chains[s].Load(); c != nil {
-				_, home, tag := t.hash(c.key())
+				_, home, tag := t.hash(c.key)
 				p.insert(buckets, c, home, tag)
 			}
 		}
@@ -165,7 +165,7 @@ func (p *part) insert(buckets []bucket, c *chain, at, tag uint64) {
 
 // remove removes a chain. Those that passed its bucket stay where they are.
 func (t *table) remove(c *chain) {
-	p, at, _ := t.hash(c.key())
+	p, at, _ := t.hash(c.key)
 	list := p.buckets.Load()
 	if list == nil {
 		return

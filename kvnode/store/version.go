@@ -44,7 +44,7 @@ func (v *Version) GetKey() []byte {
 	if v == nil {
 		return nil
 	}
-	return v.of.key()
+	return v.of.key
 }
 
 // GetValue returns the value, which is the store's own.

@@ -80,7 +80,7 @@ func writes(changes []*Version) []Write {
 func (w *writer) rollback() {
 	for _, v := range slices.Backward(w.changes) {
 		prev := v.prev.Load()
-		v.of.set(prev)
+		v.of.head.Store(prev)
 		if prev == nil {
 			w.st.index.remove(v.of)
 		}
@@ -111,7 +111,7 @@ func (w *writer) prepend(c *chain, v *Version) {
 	v.of = c
 	v.mod = w.base + 1
 	v.prev.Store(c.head.Load())
-	c.set(v)
+	c.head.Store(v)
 	w.changes = append(w.changes, v)
 }
 
