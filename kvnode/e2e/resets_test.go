@@ -61,6 +61,7 @@ func TestTenResetsASecond(t *testing.T) {
 type links struct {
 	mu    sync.Mutex
 	conns []*net.TCPConn
+	isCut bool // nothing is forwarded
 }
 
 // between has each member listen elsewhere, behind a link.
@@ -96,6 +97,10 @@ func (l *links) serve(in *net.TCPListener, to *net.TCPAddr) {
 func (l *links) join(a, b *net.TCPConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.isCut {
+		_, _ = a.Close(), b.Close()
+		return
+	}
 	l.conns = append(l.conns, a, b)
 	forward := func(from, to *net.TCPConn) {
 		_, err := io.Copy(to, from)
@@ -118,4 +123,14 @@ func (l *links) reset() int {
 	}
 	l.conns = nil
 	return n
+}
+
+// cut ends all connections, and lets no other through until it is told not to.
+func (l *links) cut(off bool) {
+	l.mu.Lock()
+	l.isCut = off
+	l.mu.Unlock()
+	if off {
+		l.reset()
+	}
 }
