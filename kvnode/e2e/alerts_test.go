@@ -16,7 +16,7 @@ var alertTests = []string{"kvnode.test.yaml", "kvnode.days.test.yaml"}
 
 func alertTest(t *testing.T, name string) []byte {
 	t.Helper()
-	return read(t, filepath.Join("../../deploy/prometheus", name))
+	return read(t, filepath.Join("..", "..", "deploy", "prometheus", name))
 }
 
 // played is what promtool plays of the alerts and the recorded series.

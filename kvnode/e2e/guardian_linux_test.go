@@ -148,7 +148,7 @@ func TestAGuardianWithASocketAndAPipe(t *testing.T) {
 		sockets, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 		must(t, err)
 		own, given := os.NewFile(uintptr(sockets[0]), "own"), os.NewFile(uintptr(sockets[1]), "given")
-		defer own.Close()
+		t.Cleanup(func() { _ = own.Close() })
 		pipe := filepath.Join(dir, "pipe")
 		must(t, syscall.Mkfifo(pipe, 0o600))
 		reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
