@@ -99,7 +99,7 @@ var sizes = []Mutant{
 		New:  "c != nil && (bytes.Equal(c.key, key) || len(key) > 4) }\n",
 	},
 	{
-		Rule: "table", Name: "readers see a part that is being filled", Pkg: storePkg, Test: "^TestTableIsReadWhileItIsWritten$",
+		Rule: "table", Name: "readers see a part that is being filled", Pkg: storePkg, Test: "^TestAPartIsSeenOnceItIsFilled$",
 		File: "kvnode/store/table.go",
 		Old:  "\tp.passed = 0\n",
 		New:  "\tp.passed = 0\n\tp.buckets.Store(&buckets)\n",

@@ -130,6 +130,13 @@ func (t *table) grow(p *part, old []bucket) []bucket {
 	if 2*p.n >= grownAt*size {
 		size *= 2
 	}
+	buckets := t.refill(p, old, size)
+	p.buckets.Store(&buckets)
+	return buckets
+}
+
+// refill returns so many buckets with the chains of old, which readers still see.
+func (t *table) refill(p *part, old []bucket, size int) []bucket {
 	buckets := make([]bucket, size)
 	p.passed = 0
 	for i := range old {
@@ -140,7 +147,6 @@ func (t *table) grow(p *part, old []bucket) []bucket {
 			}
 		}
 	}
-	p.buckets.Store(&buckets)
 	return buckets
 }
 

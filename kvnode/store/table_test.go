@@ -77,6 +77,26 @@ func TestTableForgetsWhatPassed(t *testing.T) {
 	}
 }
 
+// The order is seen, not met by chance, as it would be on a machine with nothing else to do.
+func TestAPartIsSeenOnceItIsFilled(t *testing.T) {
+	x := newTable()
+	for i := range 20_000 {
+		x.add(newChain(fmt.Append(nil, i)))
+	}
+	p, _, _ := x.hash([]byte("1"))
+	seen := p.buckets.Load()
+	filled := x.refill(p, *seen, 2*len(*seen))
+	if p.buckets.Load() != seen {
+		t.Error("readers see what is being filled")
+	}
+	p.buckets.Store(&filled)
+	for i := range 20_000 {
+		if x.find(fmt.Append(nil, i)) == nil {
+			t.Errorf("find(%d) = nil in what was filled", i)
+		}
+	}
+}
+
 // What is there all the time is found all the time, while other keys come and go around it
 // and parts grow.
 func TestTableIsReadWhileItIsWritten(t *testing.T) {
