@@ -97,10 +97,18 @@ func keep(ctx context.Context, memory uint64) {
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+	percent, limit := 0, int64(0)
 	for i := 0; ; i++ {
 		s := look()
-		debug.SetMemoryLimit(k.limit(s))
-		debug.SetGCPercent(k.percent(s))
+		// Either stops the world, so nothing is said twice.
+		if l := k.limit(s); l != limit {
+			limit = l
+			debug.SetMemoryLimit(l)
+		}
+		if p := k.percent(s); p != percent {
+			percent = p
+			debug.SetGCPercent(p)
+		}
 		if i%looks == 0 && k.giveBack(time.Now(), s) {
 			giveBack(ctx, s)
 			k.stays = look().gain()
