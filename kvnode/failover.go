@@ -71,7 +71,10 @@ func (l *raftLoop) elect(do detector.Decision) {
 func (l *raftLoop) hear(m *raftpb.Message) {
 	now := time.Now()
 	l.elect(l.detector.Heard(m, l.Term(), now))
-	if m.GetType() == raftpb.MsgPreVote {
+	switch m.GetType() {
+	case raftpb.MsgHeartbeat:
+		l.cadence.beat(now)
+	case raftpb.MsgPreVote:
 		l.pollSoon(now)
 	}
 }

@@ -32,6 +32,8 @@ type raftLoop struct {
 	raw          *raft.RawNode
 	admission    *admission.State
 	detector     *detector.Detector
+	cadence      cadence
+	ticker       *time.Timer // for the next tick
 	poll         *time.Timer // runs while the leader is suspected, or about to be
 	handed       handed
 	afterDeath   *raftpb.Message // of the newest obituary that has voided a promise
@@ -79,19 +81,17 @@ var lateBounds = []time.Duration{
 // disk, a peer or the applier; if it did, heartbeats would be late by as much, and the
 // lease would be lost.
 func (l *raftLoop) run() {
-	ticker := time.NewTicker(l.cfg.TickInterval)
-	defer ticker.Stop()
+	l.cadence = newCadence(l.cfg.TickInterval, time.Now())
+	l.ticker = time.NewTimer(l.cfg.TickInterval)
+	defer l.ticker.Stop()
 	defer l.resign() // whatever ends the loop; the process ends with it, and the lease (L7)
 	l.handleReadys() // what a restart or bootstrapping has left to do
 	for {
 		select {
 		case <-l.stopping:
 			return
-		case due := <-ticker.C:
-			// Ticks that were missed are dropped by the ticker, not made up for. Raft then elects
-			// later than it might, never sooner; the lease goes by the clock and counts no ticks.
-			l.late.Note(time.Since(due))
-			l.tick()
+		case <-l.ticker.C:
+			l.tickSoon()
 		case rctx := <-l.lease.ReadRequests():
 			// One round is under way at a time, shared by all reads that wait (leaderlease).
 			l.raw.ReadIndex(rctx)
@@ -106,6 +106,9 @@ func (l *raftLoop) run() {
 		// The select has taken one message, by chance where several were there. The order of what
 		// is left is drain's.
 		l.drain()
+		if l.cadence.now {
+			l.tick()
+		}
 		// First the news. A leader that has been deposed by it proposes nothing any more, and
 		// what is committed now makes room for what is parked.
 		l.handleReadys()
@@ -152,6 +155,15 @@ func (l *raftLoop) drain() {
 	}
 }
 
+// tickSoon ticks if it is time, which is later where a heartbeat has come since the timer was set.
+func (l *raftLoop) tickSoon() {
+	if wait := time.Until(l.cadence.wake()); wait > 0 {
+		l.ticker.Reset(wait)
+		return
+	}
+	l.tick()
+}
+
 // tick lets time pass for raft, and looks at what nobody else reports: a member that waits to
 // be let in, a disk that hangs, proposals whose clients have gone.
 //
@@ -164,6 +176,9 @@ func (l *raftLoop) tick() {
 	}
 	// Admission goes first: standing asks it, and to a detector a member that is not open is away.
 	now := time.Now()
+	l.late.Note(max(0, now.Sub(l.cadence.wake())))
+	l.cadence.ticked(now)
+	l.ticker.Reset(l.cadence.wake().Sub(now))
 	l.do(l.admission.Tick(now))
 	l.elect(l.detector.Tick(now, l.standing()))
 	l.pollSoon(now)
