@@ -15,7 +15,7 @@ const (
 	every = time.Second
 	// looks is after how many looks it decides whether to give back: what was allocated
 	// meanwhile is what tells a process at rest.
-	looks = 10
+	looks = 5
 	// pause is the least time from one giving back to the next. It takes two collections,
 	// which go on beside everything else, and pages that are wanted again are zeroed anew.
 	pause = time.Minute
@@ -23,8 +23,9 @@ const (
 	// again. Shorter: a server with much data and a few requests does little but collect.
 	// Longer: what a load has left is kept for as long.
 	longest = 16 * time.Minute
-	// least is the least that is worth it, or a quarter of what is alive.
-	least = 8 << 20
+	// least is the least that is worth it, or a quarter of what is alive. More: an empty member
+	// keeps as much for nothing. Less: not much is left to give back.
+	least = 2 << 20
 	// calm is the part of it that may have been allocated since the last decision. A
 	// process that allocates more would soon take the pages back.
 	calm = 1. / 8

@@ -63,8 +63,8 @@ func TestMemoryIsGivenBackWhenItIsCalm(t *testing.T) {
 		{"a minute later", 80 * time.Second, sample{live: 500 * mib, held: 1000 * mib, allocated: 3125 * mib}, true},
 		{"too little beside what is alive", 200 * time.Second, sample{live: 500 * mib, held: 624 * mib, allocated: 3125 * mib}, false},
 		{"enough", 210 * time.Second, sample{live: 500 * mib, held: 625 * mib, allocated: 3125 * mib}, true},
-		{"too little of a small heap", 500 * time.Second, sample{live: 8 * mib, held: 15 * mib, allocated: 3125 * mib}, false},
-		{"enough of a small heap", 510 * time.Second, sample{live: 8 * mib, held: 16 * mib, allocated: 3125 * mib}, true},
+		{"too little of a small heap", 500 * time.Second, sample{live: 8 * mib, held: 10*mib - 1, allocated: 3125 * mib}, false},
+		{"enough of a small heap", 510 * time.Second, sample{live: 8 * mib, held: 10 * mib, allocated: 3125 * mib}, true},
 		{"more alive than held, as between two looks", 1000 * time.Second, sample{live: 24 * mib, held: 8 * mib, allocated: 3125 * mib}, false},
 	} {
 		if got := k.giveBack(begin.Add(step.at), step.s); got != step.want {
