@@ -18,8 +18,14 @@ var stores = []Mutant{
 	{
 		Rule: "storage", Name: "the store keeps a part of the entry", Pkg: storePkg, Test: "^TestAPutIsDecodedByHand$",
 		File: "kvnode/store/decodeput.go",
-		Old:  "bytes.Clone(b)",
+		Old:  "append([]byte(nil), b...)",
 		New:  "append(b, put.Value[:0]...)",
+	},
+	{
+		Rule: "storage", Name: "a value that is empty is another one than package proto's", Pkg: storePkg, Test: "^FuzzDecodePut$",
+		File: "kvnode/store/decodeput.go",
+		Old:  "append([]byte(nil), b...)",
+		New:  "append([]byte{}, b...)",
 	},
 	{
 		Rule: "storage", Name: "checkpoint acknowledged, and the log compacted, before it is durable", Pkg: storeSim, Test: "^TestSimulation$",

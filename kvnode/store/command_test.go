@@ -79,6 +79,8 @@ func FuzzDecodePut(f *testing.F) {
 		"\x22\x06\x0a\x01a\x0a\x01b",                                                                        // the key twice
 		"\x22\x06\x12\x01a\x0a\x01b",                                                                        // out of order
 		"\x22\x03\x0a\x01a\x22\x03\x12\x01b",                                                                // two puts, which are merged
+		"\x22\x05\x0a\x01a\x12\x00",                                                                         // a value that is empty
+		"\x22\x08\x0a\x01a\x12\x01b\x12\x00",                                                                // after one that is not
 		"\x22\x05\x0a\x01a\x38\x01",                                                                         // a field that is not known
 		"\x22\x04\x0a\x81\x00a", "\x22\x02\x18\x80", "\x22\x0b\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f", // numbers
 		"\x22\x02\x20\x02", "\x22\x02\x0b\x0c", "\x22\x00", "\x22\x80\x00", "\x22", "\x22\x05\x0a",
@@ -94,6 +96,8 @@ func FuzzDecodePut(f *testing.F) {
 			t.Fatalf("DecodeCommand(%x) = %v, %v, want %v, %v", data, got, err, want, bad)
 		case err == nil && !proto.Equal(got.Request, want):
 			t.Fatalf("DecodeCommand(%x) = %v, want %v", data, got.Request, want)
+		case err == nil && (got.Request.GetPut().GetValue() == nil) != (want.GetPut().GetValue() == nil):
+			t.Fatalf("DecodeCommand(%x) has the value %#v, want %#v", data, got.Request.GetPut().GetValue(), want.GetPut().GetValue())
 		}
 	})
 }

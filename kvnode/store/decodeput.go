@@ -1,8 +1,6 @@
 package store
 
 import (
-	"bytes"
-
 	"google.golang.org/protobuf/encoding/protowire"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -56,7 +54,7 @@ func decodePutField(put *pb.PutRequest, tag byte, data []byte) (n int) {
 		put.Key, n = protowire.ConsumeBytes(data)
 	case tagValue:
 		b, n = protowire.ConsumeBytes(data)
-		put.Value = bytes.Clone(b)
+		put.Value = append([]byte(nil), b...) // nil if it is empty, as package proto has it
 	case tagLease:
 		v, n = protowire.ConsumeVarint(data)
 		put.Lease = int64(v)
