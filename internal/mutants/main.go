@@ -65,6 +65,7 @@ var tables = []struct {
 	{"floods", floods},
 	{"hashcheck", hashes},
 	{"guardian", guardians},
+	{"cli", commands},
 }
 
 func main() {

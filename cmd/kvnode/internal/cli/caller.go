@@ -136,9 +136,14 @@ func (c *caller) unreached() error {
 	return errors.Join(errs...)
 }
 
-// untilInterrupted ends its context at the first signal, and leaves the second one to the system.
+// untilInterrupted ends its context at the first signal, and leaves the second one to the system. What was
+// ignored from the start stays so.
 func untilInterrupted(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{syscall.SIGTERM}
+	if !signal.Ignored(os.Interrupt) {
+		ends = append(ends, os.Interrupt)
+	}
+	ctx, stop := signal.NotifyContext(ctx, ends...)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }

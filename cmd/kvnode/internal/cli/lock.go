@@ -29,11 +29,13 @@ type locker struct {
 const lockLong = `Lock waits for the lock NAME, prints its key and its fencing token, and holds it until it is
 interrupted, or for as long as COMMAND runs, which finds them in its environment as ETCD_LOCK_KEY and
 KVNODE_FENCING_TOKEN. It exits with the code of COMMAND, or 128 and the number of the signal that has ended it.
-SIGINT, SIGTERM, SIGHUP and SIGQUIT are COMMAND's to handle; on Linux COMMAND ends with kvnode lock.
+SIGINT, SIGTERM, SIGHUP and SIGQUIT are COMMAND's to handle, and are passed on to it; in the foreground of a
+terminal SIGINT and SIGQUIT are not, as the terminal sends them to both. On Linux COMMAND ends with kvnode lock.
 
 A token is greater than that of each holder before. A holder that was paused for longer than --ttl does not
 know that another one has the lock by now: what the lock protects has to refuse tokens smaller than
-the greatest it has seen. A lock that is known to be lost kills COMMAND.`
+the greatest it has seen. A lock that is known to be lost kills COMMAND, but not what that has started: have
+a shell exec what must end.`
 
 func newLock(sys *System) *cobra.Command {
 	l := &locker{}
@@ -101,7 +103,7 @@ var errLockLost = errors.New("the lock is lost: its TTL lease has ended")
 func (l *locker) use(ctx context.Context, session *concurrency.Session, key string, token int64, sys *System) error {
 	if len(l.command) > 0 {
 		environ := append(os.Environ(), "ETCD_LOCK_KEY="+key, fmt.Sprint("KVNODE_FENCING_TOKEN=", token))
-		return runLocked(session.Done(), l.command, environ, sys)
+		return runLocked(ctx, session.Done(), l.command, environ, sys)
 	}
 	if _, err := fmt.Fprintf(sys.Stdout, "%s\n%d\n", key, token); err != nil {
 		return err
@@ -114,20 +116,25 @@ func (l *locker) use(ctx context.Context, session *concurrency.Session, key stri
 	}
 }
 
-// runLocked runs a command, and kills it once the lock is lost. Signals are its own to handle. On
-// Linux it ends with this process, whatever ends that: nobody would renew the lock any more.
-func runLocked(lost <-chan struct{}, command, environ []string, sys *System) error {
+// runLocked runs a command, and kills it once the lock is lost. Signals are its own to handle; one that came
+// before has ended asked, and the command does not begin. On Linux it ends with this process, whatever
+// ends that: nobody would renew the lock any more.
+func runLocked(asked context.Context, lost <-chan struct{}, command, environ []string, sys *System) error {
 	runtime.LockOSThread() // it would end with this thread
 	defer runtime.UnlockOSThread()
-	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(asked))
 	defer cancel(nil)
 	// #nosec G204 -- whoever gave the command line is to run it.
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = environ, os.Stdin, sys.Stdout, sys.Stderr
 	cmd.SysProcAttr = untilWeEnd()
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, passedOn()...)
+	passed := passedOn()
+	signals := make(chan os.Signal, len(passed)) // none is lost while the command begins
+	signal.Notify(signals, passed...)
 	defer signal.Stop(signals)
+	if asked.Err() != nil {
+		return errReported // interrupted when the lock had just been taken: nobody would tell the command
+	}
 	if err := cmd.Start(); err != nil {
 		return usageError{err}
 	}
@@ -138,7 +145,9 @@ func runLocked(lost <-chan struct{}, command, environ []string, sys *System) err
 				cancel(errLockLost)
 				return
 			case s := <-signals:
-				_ = cmd.Process.Signal(s) // it may have ended just now
+				if !typed(s) {
+					_ = cmd.Process.Signal(s) // it may have ended just now
+				}
 			case <-ctx.Done():
 				return
 			}
@@ -152,7 +161,7 @@ func runLocked(lost <-chan struct{}, command, environ []string, sys *System) err
 }
 
 // passedOn are the signals by which people and terminals end a process, but not what was ignored
-// from the start, as under nohup.
+// from the start, as under nohup, or in the background of a script.
 func passedOn() []os.Signal {
 	return slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 }

@@ -2,10 +2,13 @@ package cli
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -26,7 +29,7 @@ func TestSignalsOfALock(t *testing.T) {
 		exited := make(chan error, 1)
 		lost := make(chan struct{})
 		go func() {
-			exited <- runLocked(lost, []string{"sh", "-c", "trap 'exit 9' TERM HUP QUIT; echo up; while :; do sleep 0.01; done"}, os.Environ(), &System{Stdout: w, Stderr: &errs})
+			exited <- runLocked(t.Context(), lost, []string{"sh", "-c", "trap 'exit 9' TERM HUP QUIT; echo up; while :; do sleep 0.01; done"}, os.Environ(), &System{Stdout: w, Stderr: &errs})
 		}()
 		if line, err := bufio.NewReader(r).ReadString('\n'); line != "up\n" {
 			t.Fatal(line, err, errs.String())
@@ -57,7 +60,7 @@ func TestALockedCommandThatIsKilled(t *testing.T) {
 // A command does not outlive who holds its lock.
 func TestALockedCommandEndsWithItsHolder(t *testing.T) {
 	if os.Getenv("KVNODE_TEST_HOLDER") != "" {
-		_ = runLocked(nil, []string{"sh", "-c", "echo up; exec sleep 60"}, []string{"PATH=" + os.Getenv("PATH")}, &System{Stdout: os.Stdout, Stderr: os.Stderr})
+		_ = runLocked(t.Context(), nil, []string{"sh", "-c", "echo up; exec sleep 60"}, []string{"PATH=" + os.Getenv("PATH")}, &System{Stdout: os.Stdout, Stderr: os.Stderr})
 		return
 	}
 	holder := exec.Command(os.Args[0], "-test.run=^TestALockedCommandEndsWithItsHolder$")
@@ -87,4 +90,32 @@ func TestALockedCommandEndsWithItsHolder(t *testing.T) {
 		t.Error("the command goes on without the lock")
 	}
 	_ = holder.Wait()
+}
+
+// What shells start in the background of a script ignores SIGINT, and so does its command.
+func TestWhatWasIgnoredStaysSo(t *testing.T) {
+	if os.Getenv("KVNODE_TEST_IGNORES") != "" {
+		_, stop := untilInterrupted(t.Context())
+		defer stop()
+		if got := passedOn(); !signal.Ignored(os.Interrupt) || slices.Contains(got, os.Interrupt) {
+			t.Errorf("passedOn() = %v, SIGINT ignored: %v, want it to be ignored as from the start", got, signal.Ignored(os.Interrupt))
+		}
+		return
+	}
+	script := exec.Command("sh", append([]string{"-c", `trap '' INT; exec "$@"`, "sh"}, itself(t)...)...)
+	script.Env = append(os.Environ(), "KVNODE_TEST_IGNORES=1")
+	if out, err := script.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Who is interrupted just before the command begins does not begin it.
+func TestALockThatIsInterruptedRunsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var out buffer
+	err := runLocked(ctx, nil, []string{"echo", "began"}, os.Environ(), &System{Stdout: &out, Stderr: &out})
+	if !errors.Is(err, errReported) || out.String() != "" {
+		t.Errorf("runLocked() = %v after %q, want nothing to begin", err, out.String())
+	}
 }
