@@ -34,4 +34,9 @@ var commands = []Mutant{
 		File: "cmd/kvnode/internal/cli/snapshot_save.go",
 		Old:  "os.Rename(arrived, bad))", New: "os.Rename(arrived, path))",
 	},
+	{
+		Rule: "cli", Name: "a backup takes the place of a device", Pkg: cliPkg, Test: "^TestASnapshotReplacesFilesAlone$",
+		File: "cmd/kvnode/internal/cli/snapshot_save.go",
+		Old:  "!info.Mode().IsRegular()", New: "info.IsDir()",
+	},
 }

@@ -39,8 +39,8 @@ func save(ctx context.Context, c *caller, path string, sys *System) error {
 	if len(c.endpoints) != 1 {
 		return usageError{fmt.Errorf("--endpoints %q must be one member", c.endpoints)}
 	}
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return usageError{fmt.Errorf("FILE %s is a directory", path)}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() { // a rename by root replaces /dev/null
+		return usageError{fmt.Errorf("FILE %s is there and no regular file", path)}
 	}
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()

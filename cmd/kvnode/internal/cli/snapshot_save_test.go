@@ -2,8 +2,10 @@ package cli
 
 import (
 	"crypto/sha256"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -49,5 +51,23 @@ func TestADamagedSnapshotReplacesNothing(t *testing.T) {
 	s.Stop()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// /dev/null is no file that a snapshot may take the place of, and neither is what else is none.
+func TestASnapshotReplacesFilesAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	one(t, func(addr string) {
+		if code, _, stderr := kvnode("snapshot", "save", path, "--endpoints", addr); code != exitUsage || !strings.Contains(stderr, "no regular file") {
+			t.Errorf("snapshot save to a socket = %d %s, want %d", code, stderr, exitUsage)
+		}
+	})
+	if info, err := os.Stat(path); err != nil || info.Mode().IsRegular() {
+		t.Errorf("%v, %v, want the socket as it was", info, err)
 	}
 }
