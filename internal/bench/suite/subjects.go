@@ -12,6 +12,7 @@ import (
 	"github.com/leaderlease/go/internal/bench/report"
 	"github.com/leaderlease/go/internal/bench/wire"
 	"github.com/leaderlease/go/internal/kvclient"
+	"github.com/leaderlease/go/internal/pause"
 	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/transport/memlink"
@@ -26,6 +27,28 @@ type system interface {
 	Leader() int
 	Close() error
 }
+
+// leaderOf returns the number of the member that leads. On a busy machine there may be
+// an election at any time.
+func leaderOf(ctx context.Context, c interface{ Leader() int }) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
+	defer cancel()
+	for {
+		if i := c.Leader(); i >= 0 {
+			return i, nil
+		}
+		if err := pause.For(ctx, leaderPause); err != nil {
+			return -1, fmt.Errorf("nobody leads: %w", err)
+		}
+	}
+}
+
+// leaderTimeout is how long a cluster may be without leader, leaderPause how often it
+// is asked.
+const (
+	leaderTimeout = 30 * time.Second
+	leaderPause   = 10 * time.Millisecond
+)
 
 func inflict(c system, fault string, leader int) error {
 	switch fault {

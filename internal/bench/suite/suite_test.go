@@ -95,7 +95,7 @@ func TestFailoverShowsOutages(t *testing.T) {
 	}
 	s := New()
 	err := s.Timeline(TimelinePlan{
-		Rounds: 1, Faults: []string{"cut"}, Tick: 20 * time.Millisecond,
+		Rounds: 1, Faults: []string{"cut"}, Tick: 50 * time.Millisecond,
 		Before: 100 * time.Millisecond, After: 900 * time.Millisecond, Rate: 500,
 	})
 	if err != nil {

@@ -78,9 +78,9 @@ func (s *Suite) timeline(ctx context.Context, p *TimelinePlan, sub *subject, fau
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	leader := c.Leader()
-	if leader < 0 {
-		return errors.New("nobody leads")
+	leader, err := leaderOf(ctx, c)
+	if err != nil {
+		return err
 	}
 	pacer, err := precise.New()
 	if err != nil {
