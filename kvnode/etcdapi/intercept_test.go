@@ -68,7 +68,7 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 		}()
 		<-enter
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := s.kv.Range(ctx, get)
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "2 are under way, which is the limit") {
@@ -162,7 +162,7 @@ func TestRangeStreamIsAdmittedInTime(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	get := &pb.RangeRequest{Key: []byte("k")}
 	_, err := s.recv(ctx, get)

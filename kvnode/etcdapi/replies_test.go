@@ -38,7 +38,7 @@ func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("20s have passed, want that %s", what)
+			t.Fatalf("a minute has passed, want that %s", what)
 		}
 	}
 }
