@@ -33,7 +33,7 @@ func testMember(t *testing.T, behaviour string) (*Member, chan *Member) {
 // awaitLog waits for the process's first word: only then does it hear signals.
 func awaitLog(t *testing.T, m *Member, text string) {
 	t.Helper()
-	for range 1000 {
+	for range 6000 {
 		if log, err := os.ReadFile(m.LogFile); err == nil && strings.Contains(string(log), text) {
 			return
 		}

@@ -55,7 +55,7 @@ func TestCanary(t *testing.T) {
 	defer runBeside(t)()
 	first := watchOn(ctx, t, c, use, glimpse{})
 	last := first
-	for began := time.Now(); time.Since(began) < *canaryFlag; {
+	for began := time.Now(); time.Since(began) < *canaryFlag || !last.minus(first).used() && ctx.Err() == nil; {
 		time.Sleep(max(*canaryFlag/30, time.Second))
 		last = watchOn(ctx, t, c, use, last)
 		t.Logf("after %v, load %s: %s", time.Since(began).Round(time.Second), loadAverage(), last.since)
@@ -76,7 +76,7 @@ func TestCanary(t *testing.T) {
 	if share := all.byLease(); long && share < least {
 		t.Errorf("%.3f %% of the reads were answered under the lease, want %.1f", 100*share, 100*least)
 	}
-	if all.reads == 0 || all.writes == 0 {
+	if !all.used() {
 		t.Errorf("%d reads and %d writes, want some", all.reads, all.writes)
 	}
 }
@@ -132,6 +132,9 @@ type glimpse struct {
 	reads, writes, failed int64
 	since                 *glimpse // what has come since the time before
 }
+
+// used tells whether there is something to judge: a busy machine may need longer for it.
+func (s *glimpse) used() bool { return s.reads > 0 && s.writes > 0 }
 
 // most are the metrics of which the greatest counts.
 var most = map[string]bool{"kvnode_term": true, "kvnode_tick_late_max_seconds": true, "kvnode_leader_silence_limit_seconds": true}

@@ -18,22 +18,21 @@ var cutsFlag = flag.Int("cuts", 2, "how often all members are cut off from each 
 func TestCuts(t *testing.T) {
 	links := &links{}
 	c := newCluster(t, procs.Config{Program: onlyKvnode(t), Own: links.between(t), Flags: []string{electsSoon}})
-	ctx := deadline(t)
-	must(t, c.Serve(ctx))
+	must(t, c.Serve(deadline(t)))
 	l, err := load.Start(t.Context(), c.Members(), load.Config{
 		Clients: 8, Slots: 5, KeyOps: 1000, Think: 3 * time.Millisecond, Timeout: 2 * time.Second, Seed: 1, Streams: true,
 	})
 	must(t, err)
 	for range *cutsFlag {
-		must(t, l.WaitProgress(ctx, progress))
+		must(t, l.WaitProgress(deadline(t), progress))
 		links.cut(true)
 		time.Sleep(600 * time.Millisecond)
 		links.cut(false)
 	}
-	must(t, l.WaitProgress(ctx, progress))
+	must(t, l.WaitProgress(deadline(t), progress))
 	history, err := l.Stop()
 	must(t, err)
-	final, err := load.Final(ctx, c.Members()[0])
+	final, err := load.Final(deadline(t), c.Members()[0])
 	must(t, err)
 	rep := linz.Check(history, final, 0)
 	t.Log(rep)

@@ -36,7 +36,30 @@ type stress struct {
 // time and real threads.
 func TestVDSOStress(t *testing.T) {
 	c := needVDSO(t)
-	s := &stress{fn: c.fn, stop: make(chan struct{})}
+	duration := 3 * time.Second
+	if testing.Short() {
+		duration = time.Second
+	}
+	for ; ; duration *= 2 { // a busy machine needs longer
+		s, hits := stressed(t, c.fn, duration)
+		if msg := s.failed.Load(); msg != nil {
+			t.Fatal(*msg)
+		}
+		readings, signals := s.readings.Load(), s.signals.Load()
+		t.Logf("%d readings, %d signals, profiler caught the vDSO: %t", readings, signals, hits)
+		if readings >= 1000 && signals >= 1000 && hits {
+			return
+		}
+		if duration > 30*time.Second {
+			t.Fatalf("%d readings, %d signals, profiler caught the vDSO: %t; want more, or this proves nothing", readings, signals, hits)
+		}
+	}
+}
+
+// stressed does all that for a while, and tells whether the profiler caught the vDSO.
+func stressed(t *testing.T, fn uintptr, duration time.Duration) (s *stress, hits bool) {
+	t.Helper()
+	s = &stress{fn: fn, stop: make(chan struct{})}
 	profile := startProfile(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 
@@ -48,22 +71,10 @@ func TestVDSOStress(t *testing.T) {
 			}
 		})
 	}
-	duration := 3 * time.Second
-	if testing.Short() {
-		duration = time.Second
-	}
 	time.Sleep(duration)
 	close(s.stop)
 	wg.Wait()
-
-	if msg := s.failed.Load(); msg != nil {
-		t.Error(*msg)
-	}
-	hits := profile()
-	t.Logf("%d readings, %d signals, profiler caught the vDSO: %t", s.readings.Load(), s.signals.Load(), hits)
-	if s.readings.Load() < 1000 || s.signals.Load() < 1000 || !hits {
-		t.Errorf("%d readings, %d signals, profiler caught the vDSO: %t; want more, or this proves nothing", s.readings.Load(), s.signals.Load(), hits)
-	}
+	return s, profile()
 }
 
 // startProfile profiles at a rate that StartCPUProfile alone would not use. The

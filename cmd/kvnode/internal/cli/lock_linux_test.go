@@ -34,7 +34,7 @@ func TestSignalsOfALock(t *testing.T) {
 		if line, err := bufio.NewReader(r).ReadString('\n'); line != "up\n" {
 			t.Fatal(line, err, errs.String())
 		}
-		unheard := time.AfterFunc(5*time.Second, func() { close(lost) })
+		unheard := time.AfterFunc(time.Minute, func() { close(lost) })
 		if err := syscall.Kill(os.Getpid(), s); err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestALockedCommandThatIsKilled(t *testing.T) {
 // A command does not outlive who holds its lock.
 func TestALockedCommandEndsWithItsHolder(t *testing.T) {
 	if os.Getenv("KVNODE_TEST_HOLDER") != "" {
-		_ = runLocked(t.Context(), nil, []string{"sh", "-c", "echo up; exec sleep 60"}, []string{"PATH=" + os.Getenv("PATH")}, &System{Stdout: os.Stdout, Stderr: os.Stderr})
+		_ = runLocked(t.Context(), nil, []string{"sh", "-c", "echo up; exec sleep 300"}, []string{"PATH=" + os.Getenv("PATH")}, &System{Stdout: os.Stdout, Stderr: os.Stderr})
 		return
 	}
 	holder := exec.Command(os.Args[0], "-test.run=^TestALockedCommandEndsWithItsHolder$")
@@ -86,7 +86,7 @@ func TestALockedCommandEndsWithItsHolder(t *testing.T) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("the command goes on without the lock")
 	}
 	_ = holder.Wait()

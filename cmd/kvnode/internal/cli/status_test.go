@@ -82,7 +82,7 @@ func TestWatch(t *testing.T) {
 	go func() { done <- a.run(ctx) }()
 	for deadline := time.Now().Add(time.Minute); strings.Count(out.String(), "ENDPOINT") < 3; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("10s have passed, want three tables: %s", out.String())
+			t.Fatalf("a minute has passed, want three tables: %s", out.String())
 		}
 	}
 	cancel()

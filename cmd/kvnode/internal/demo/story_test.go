@@ -254,7 +254,7 @@ func (s *session) gone(t *testing.T) {
 	t.Helper()
 	for _, pid := range s.pids {
 		for try := 0; syscall.Kill(pid, 0) == nil && !zombie(pid); try++ {
-			if try == 1000 {
+			if try == 6000 {
 				t.Fatalf("process %d still runs", pid)
 			}
 			time.Sleep(10 * time.Millisecond)
