@@ -110,7 +110,7 @@ func (l *TTLLeases) Renew(ctx context.Context, endpoint string, streams int, t T
 			return nil, err
 		}
 	}
-	bounded, cancel := context.WithTimeout(ctx, t.Warmup+t.Duration+grace)
+	bounded, cancel := context.WithTimeout(ctx, openTimeout+t.Warmup+t.Duration+grace)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i, c := range conns {
@@ -131,6 +131,9 @@ func closeAll(clients []*clientv3.Client) {
 		}
 	}
 }
+
+// openTimeout is how long it may take until each stream has had its first answer.
+const openTimeout = time.Minute
 
 // renewRun is one measurement.
 type renewRun struct {
