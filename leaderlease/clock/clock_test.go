@@ -89,11 +89,11 @@ func TestDescribeMeasuresAStranger(t *testing.T) {
 // sluggish takes longer than SlowFactor readings of the wall clock, on any machine.
 type sluggish struct{}
 
-func (sluggish) Now() core.Instant {
+func (sluggish) Now() (now core.Instant) {
 	for range 4 * SlowFactor {
-		wallClock{}.Now()
+		now = wallClock{}.Now()
 	}
-	return 1
+	return now
 }
 
 // A busy machine may be slower while it measures the one than while it measures the
