@@ -20,6 +20,7 @@ var controls = map[string]func(*Schedule){
 }
 
 func TestControls(t *testing.T) {
+	notUnderTheDetector(t)
 	for _, c := range []struct {
 		name, claim string
 		seeds       uint64
@@ -32,9 +33,6 @@ func TestControls(t *testing.T) {
 		{"forget", "changes of membership that a crash forgets", 200, []string{"liveness"}},
 		{"mute", "raft's own elections after a leader removed itself", 200, []string{"liveness"}},
 	} {
-		if raceEnabled && c.seeds > 100 {
-			continue // minutes under the detector; make test runs them without it
-		}
 		t.Run(c.name, func(t *testing.T) {
 			r := firstViolation(t, Config{Amend: controls[c.name]}, c.seeds)
 			if !slices.Contains(c.oracles, r.Violation.Oracle) {
@@ -47,8 +45,9 @@ func TestControls(t *testing.T) {
 // ReadIndex reads are right whatever clocks do, on followers, too: leaders with
 // clocks far too slow, each in a part of the cluster that elects nobody.
 func TestReadIndexTrustsNoClock(t *testing.T) {
+	notUnderTheDetector(t)
 	seeds := uint64(20)
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		seeds = 3
 	}
 	sum := &Result{}

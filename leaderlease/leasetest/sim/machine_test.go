@@ -106,7 +106,7 @@ func (k *keeper) Reopen(*raftpb.Snapshot) (leasetest.Machine, error) {
 func TestDurableMachine(t *testing.T) {
 	seeds := uint64(15)
 	if raceEnabled {
-		seeds = 3
+		seeds = 1
 	}
 	for seed := uint64(1); seed <= seeds; seed++ {
 		Run(t, Config{Seed: seed, NewMachine: newKeeper(""), Compact: 5 * time.Second}).Require(t)
@@ -116,6 +116,7 @@ func TestDurableMachine(t *testing.T) {
 // TestDurableMachineControls plants one bug each into a durable machine. The
 // simulator finds them all.
 func TestDurableMachineControls(t *testing.T) {
+	notUnderTheDetector(t)
 	for _, c := range []struct {
 		bug     string
 		oracles []string

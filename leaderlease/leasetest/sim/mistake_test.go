@@ -35,6 +35,7 @@ func TestSendingACopyOfTheReadyIsHarmless(t *testing.T) {
 // gives no promise out. Nor does it break what an earlier process of it promised,
 // whose program was right: nodes change between both at each restart.
 func TestMistakesWithReadyMakeNoReadStale(t *testing.T) {
+	notUnderTheDetector(t)
 	for name, m := range map[string]leasetest.Mistake{"never": leasetest.NeverReady, "clones": leasetest.SendsClones, "late": leasetest.ReadyTooLate} {
 		t.Run(name, func(t *testing.T) {
 			sum := &Result{}

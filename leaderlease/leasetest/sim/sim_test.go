@@ -31,7 +31,16 @@ var (
 
 // The numbers of seeds if -seeds does not say. The standard run is what
 // docs/reliability.md publishes: 30 simulated hours and 20,000 elections.
-const shortSeeds, raceSeeds, standardSeeds = 12, 12, 800
+const shortSeeds, raceSeeds, standardSeeds = 12, 4, 800
+
+// notUnderTheDetector skips what make test runs without it, in simulations: the detector finds nothing
+// in one goroutine, and a few seeds show as much of that as many.
+func notUnderTheDetector(t *testing.T) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("one goroutine, and minutes under the detector")
+	}
+}
 
 func defaultSeeds() int {
 	switch {
