@@ -42,29 +42,35 @@ check: fmt-check vet lint api ## before each push: format, vet, lint, short test
 # The simulation has one goroutine, so the race detector would only slow it
 # down: under -race a short one runs, and the standard one after it, in PROCS
 # processes, 0 for one on each core. For the same reason raftwal damages its log
-# at every bit and byte, the explorer looks at a million states, and kvnode/ttl tries
-# all orders of four steps, in a run of their own.
+# at every bit and byte, the explorer looks at a million states, kvnode/ttl tries
+# all orders of four steps, and kvnode has whole hours of virtual time, in a run of
+# their own, and internal/release builds what the detector does not look into.
 SIMULATE = $(GO) test ./leaderlease/leasetest/sim -run '^TestSimulation$$' -count 1 -timeout 0 -v -args -procs=$(PROCS)
 
 # Bare RawNodes over volatile disks, one goroutine as well. TestSimulation of
 # the package takes -first, -seeds, -for, -without and -trace.
 RAFTSIM = $(GO) test ./internal/raftsim -count 1 -timeout 0 -v -run
 
+# internal/release builds with these, and all that runs without the detector does as well: nothing
+# is compiled twice, and kvnode/e2e meets programs as they are released.
+AS_RELEASED = CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -trimpath"
+
 # kvnode/e2e is a module of its own: real processes, and an unmodified etcdctl.
 .PHONY: test
 test: ## what CI runs: all tests with the race detector, the standard simulation, real processes
 	$(GO) test -race -timeout 15m $(PKG)
-	@nice $(MAKE) --no-print-directory simulations & sims=$$!; \
+	@export $(AS_RELEASED); \
+	nice $(MAKE) --no-print-directory simulations & sims=$$!; \
 	(cd kvnode/e2e && $(GO) test -timeout 15m ./...); e2e=$$?; \
 	wait $$sims && exit $$e2e
 
-# They compute while the real processes mostly wait.
+# They compute while the real processes mostly wait. They were vetted under the detector.
 .PHONY: simulations
 simulations:
 	$(SIMULATE)
-	$(GO) test -timeout 15m ./leaderlease/core ./leaderlease/leasetest ./kvnode/ttl ./internal/raftsim ./raftwal/...
-	$(GO) test -timeout 15m ./leaderlease -run '^TestExplore'
-	$(GO) test -timeout 15m ./leaderlease/leasetest/sim -skip '^TestSimulation$$'
+	$(GO) test -vet=off -timeout 15m ./leaderlease/core ./leaderlease/leasetest ./kvnode ./kvnode/ttl ./internal/raftsim ./internal/release ./raftwal/...
+	$(GO) test -vet=off -timeout 15m ./leaderlease -run '^TestExplore'
+	$(GO) test -vet=off -timeout 15m ./leaderlease/leasetest/sim -skip '^TestSimulation$$'
 
 .PHONY: race
 race: ## short tests under the race detector, twice and shuffled

@@ -15,9 +15,27 @@ import (
 	"github.com/leaderlease/go/internal/modules/published"
 )
 
+// notUnderTheDetector skips what other programs do, which it does not look into. make test has it
+// in simulations.
+func notUnderTheDetector(t *testing.T) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("go builds, and only a build without the detector shares what it needs")
+	}
+}
+
+// publish has programs built with the flags of released ones: what both need is built once.
+func publish(t *testing.T) published.Modules {
+	t.Helper()
+	notUnderTheDetector(t)
+	p := published.Publish(t, "../..")
+	p.Env = append(p.Env, "CGO_ENABLED=0", "GOFLAGS=-modcacherw -buildvcs=false -trimpath")
+	return p
+}
+
 // What the README tells a user to type.
 func TestCommandsAreInstalled(t *testing.T) {
-	p := published.Publish(t, "../..")
+	p := publish(t)
 	bin := t.TempDir()
 	p.Env = append(p.Env, "GOBIN="+bin)
 	for name, arg := range map[string]string{"kvnode": "--version", "leasebench": "--help"} {
@@ -34,7 +52,7 @@ func TestCommandsAreInstalled(t *testing.T) {
 
 // The README's program, pasted into a new module.
 func TestTheReadmesProgramRuns(t *testing.T) {
-	p := published.Publish(t, "../..")
+	p := publish(t)
 	dir := t.TempDir()
 	text, err := os.ReadFile("../../examples/three/main.go")
 	if err != nil {
@@ -54,7 +72,7 @@ func TestTheReadmesProgramRuns(t *testing.T) {
 // What go get of the library changes in services that do not know it yet. Each
 // testdata file is the go.mod of one.
 func TestGetRaisesRaftsModulesAtMost(t *testing.T) {
-	p := published.Publish(t, "../..")
+	p := publish(t)
 	tests := []struct {
 		name, service string
 		want          []string // modules added or raised, beside leaderlease
@@ -75,7 +93,7 @@ func TestGetRaisesRaftsModulesAtMost(t *testing.T) {
 
 // Negative control: what is of the repository's own module raises more.
 func TestGetOfKvnodeRaisesMore(t *testing.T) {
-	p := published.Publish(t, "../..")
+	p := publish(t)
 	if got := raised(t, p, "bare", "kvnode"); len(got) < 10 {
 		t.Errorf("go get of kvnode adds or raises %q, want ten modules and more", got)
 	}

@@ -30,18 +30,21 @@ const (
 	programPackage = modulePath + "/cmd/kvnode"
 )
 
-// build compiles kvnode, with an overlay if there is one.
+// build compiles kvnode as internal/release does, which needs the same packages, with an overlay if
+// there is one.
 func build(t *testing.T, overlay string) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it builds and runs kvnode")
 	}
 	program := filepath.Join(t.TempDir(), "kvnode")
-	args := []string{"build", "-o", program}
+	args := []string{"build", "-trimpath", "-o", program}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay)
 	}
-	if text, err := exec.CommandContext(t.Context(), "go", append(args, programPackage)...).CombinedOutput(); err != nil {
+	cmd := exec.CommandContext(t.Context(), "go", append(args, programPackage)...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, text)
 	}
 	return program
