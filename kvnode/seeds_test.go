@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	seedsFlag = flag.Int("seeds", 8, "how many schedules TestSeeds plays")
+	seedsFlag = flag.Int("seeds", often(16, 4), "how many schedules TestSeeds plays")
 	firstFlag = flag.Uint64("first", 1, "the first seed of TestSeeds")
 	againFlag = flag.Bool("again", false, "play each seed twice, and say how many histories are the same")
 )

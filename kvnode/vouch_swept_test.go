@@ -84,6 +84,8 @@ func TestFlagsSayWhereMembersAreForWantOfAMajority(t *testing.T) {
 		secure := func(*Config) {}
 		if name == "two have changed places" { // and certificates
 			secure = certified(t)
+		} else if raceEnabled {
+			continue // the others differ in addresses only
 		}
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, 3, secure, func(t *testing.T, c *cluster) {

@@ -1,0 +1,5 @@
+//go:build !race
+
+package kvnode
+
+const raceEnabled = false
