@@ -29,7 +29,7 @@ type applier struct {
 	// hands out no more than MaxCommittedSizePerReady that it has not heard of again. So the
 	// loop never waits for the applier, which may wait for it (applyConf).
 	jobs        box[applyJob]
-	waiters     *waiters
+	proposals   *proposals
 	replay      *replay
 	received    *received
 	checkpoints *checkpoints
@@ -43,6 +43,7 @@ type applier struct {
 	// in that snapshot, and are skipped. The applier only, and the loop while the applier waits
 	// for it in applyConf.
 	superseded uint64
+	term       uint64 // of the newest entry, or snapshot, as this process has applied it
 }
 
 // run is the applier, the one goroutine that changes the store. Everything it does
@@ -105,6 +106,7 @@ func (a *applier) runJob(j applyJob) bool {
 // entry that does not decode has no effect, the same on all members, and is counted. It
 // returns false if the node stops meanwhile.
 func (a *applier) applyEntry(e *raftpb.Entry) bool {
+	a.reach(e.GetTerm())
 	switch e.GetType() {
 	case raftpb.EntryConfChange, raftpb.EntryConfChangeV2:
 		return a.applyConf(e)
@@ -117,9 +119,17 @@ func (a *applier) applyEntry(e *raftpb.Entry) bool {
 		if errors.Is(r.Err, store.ErrMalformed) {
 			a.malformed(r.Err, "index", e.GetIndex())
 		}
-		a.waiters.finish(r)
+		a.proposals.waiters.finish(r)
 		a.sayAlarms(before)
 		return true
+	}
+}
+
+// reach notes that all before the first entry of a term is applied.
+func (a *applier) reach(term uint64) {
+	if term > a.term {
+		a.term = term
+		a.proposals.reached(term)
 	}
 }
 
@@ -154,7 +164,7 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 	// It is decided what becomes of the proposal, even if this member steps down by it: the
 	// reign's end, which the loop sees while it applies the change, must not find the waiter and
 	// tell it ErrLeaderChanged.
-	w := a.waiters.remove(plan.proposal)
+	w := a.proposals.waiters.remove(plan.proposal)
 	// conf stays nil if raft is past the change. The applier waits meanwhile, so the loop may
 	// write superseded and conf.
 	var conf *raftpb.ConfState
@@ -200,6 +210,8 @@ func (a *applier) restore(snap *raftpb.Snapshot) error {
 	if index <= a.store.Applied() {
 		return nil
 	}
+	// Before anybody can see what is in it: whose entries these are is not known any more.
+	a.proposals.waiters.skip()
 	before := a.store.Alarms()
 	// Restore consumes the file. After a crash before its end the file is still there, and after one
 	// behind it the store is at the index: the next start finishes either (reconcile).
@@ -209,6 +221,7 @@ func (a *applier) restore(snap *raftpb.Snapshot) error {
 	a.sayAlarms(before)
 	a.log.Info("restored a snapshot", "index", index, "revision", a.store.Revision())
 	a.received.drop(index)
+	a.reach(snap.GetMetadata().GetTerm())
 	// Reads that wait for an index in the snapshot go on: no entry that leads there will be applied.
 	a.lease.Applied(a.store.Applied())
 	a.routes.connect() // the snapshot's registry may have other members

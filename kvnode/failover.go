@@ -156,19 +156,24 @@ func (l *raftLoop) pollSoon(now time.Time) {
 	}
 }
 
-// endReign fails what was handed to a leader, with ErrLeaderChanged, once the term has risen
-// or another leads: it may be lost with the old leader's log, or on the way, or be committed
-// by the next one. A leader that was only forgotten may still take it, and be known again.
+// endReign ends the wait for a leader once the term has risen: what was handed to it may be lost
+// with its log, or on the way, or be committed by the next one. What has that term for a fence waits
+// until the first entry of a later one is applied, and shows which (proposals.reached); the rest fails
+// with ErrLeaderChanged. A leader that was only forgotten may still take it, and be known again.
 func (l *raftLoop) endReign(lead uint64) {
 	old, now := l.handed, handed{lead, l.Term()}
-	// A leader that has stepped down within its term (CheckQuorum) fails its own: whoever is elected
-	// next may have none of them.
+	// A leader that has stepped down within its term (CheckQuorum) fails all of its own: nobody may
+	// be elected for long, and its clients find other members sooner.
 	if now == old || lead == raft.None && now.term == old.term && old.leader != l.ID() {
 		return
 	}
 	l.handed = now
-	if old.leader != raft.None {
+	switch {
+	case old.leader == raft.None:
+	case now.term == old.term:
 		l.proposals.waiters.failProposed(ErrLeaderChanged)
+	default:
+		l.proposals.waiters.failUnfenced(ErrLeaderChanged)
 	}
 }
 

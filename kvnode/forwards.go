@@ -26,8 +26,8 @@ type offers struct {
 }
 
 // forwarded takes a follower's proposal. A member that does not lead passes it on, or
-// drops it if nobody does: who has made it will hear of another leader or term, and
-// does not wait for it then.
+// drops it if nobody does: who has made it will hear of a later term, and proposes it
+// again then, or fails it (endReign).
 func (l *raftLoop) forwarded(m *raftpb.Message) {
 	from, size := m.GetFrom(), payload(m)
 	err := checkForwarded(m)
@@ -66,8 +66,8 @@ func (o *offers) wait(id uint64) {
 	}
 }
 
-// forget drops what followers have forwarded to a member that no longer leads. They fail
-// them by themselves when they hear of the next reign (endReign), so nobody waits for them.
+// forget drops what followers have forwarded to a member that no longer leads: of another term
+// it would be void. They propose it again by themselves (proposals.reached).
 func (l *raftLoop) forget() {
 	o := &l.offers
 	for _, lane := range o.lanes {

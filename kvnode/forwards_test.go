@@ -268,6 +268,11 @@ func TestALeaderOfALaterTermIsAnotherOne(t *testing.T) {
 		c.isolate(follower)
 		begun, done := time.Now(), make(chan error, 1)
 		go func() { done <- put(t.Context(), follower, "k", "v") }()
+		revoked := make(chan error, 1)
+		go func() {
+			_, err := follower.Propose(t.Context(), &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}})
+			revoked <- err
+		}()
 		synctest.Wait()
 		if err := leader.MoveLeader(t.Context(), other.ID()); err != nil {
 			t.Fatal(err)
@@ -283,8 +288,13 @@ func TestALeaderOfALaterTermIsAnotherOne(t *testing.T) {
 			c.net.Reset(n.Name(), follower.Name())
 		}
 		c.net.Heal(leader.Name(), follower.Name())
-		if err := <-done; !errors.Is(err, ErrLeaderChanged) || time.Since(begun) > 2*time.Second {
-			t.Errorf("put that the connection took along, and the leader leads again = %v after %v, want ErrLeaderChanged at once", err, time.Since(begun))
+		if err := <-done; err != nil || time.Since(begun) > 2*time.Second {
+			t.Errorf("put that the connection took along, and the leader leads again = %v after %v, want nil at once", err, time.Since(begun))
+		}
+		c.once(follower)
+		// It must not have a fence, so nobody knows whether it was done.
+		if err := <-revoked; !errors.Is(err, ErrLeaderChanged) || time.Since(begun) > 2*time.Second {
+			t.Errorf("a revocation that the connection took along = %v after %v, want ErrLeaderChanged at once", err, time.Since(begun))
 		}
 		synctest.Wait()
 		select {

@@ -59,6 +59,9 @@ func (l *raftLoop) offerOwn() bool {
 		return true // nobody waited any more
 	}
 	k := firstOffer(o.own)
+	for i := range k {
+		o.own[i] = o.own[i].in(l.Term())
+	}
 	// Marked as proposed before raft has them. Afterwards would be too late: a client that gives up
 	// in between would be told that nothing was done (overdue), of a write that takes effect.
 	ps := l.proposals.waiters.propose(o.own[:k])

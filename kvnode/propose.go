@@ -17,6 +17,19 @@ import (
 type proposal struct {
 	id    uint64 // of its waiter, and of the command in the entry
 	entry *raftpb.Entry
+	// again means that it may be proposed in one term after another, each time with that term as its
+	// fence. An attempt takes effect in its own term or never, so there is one that does at most.
+	again bool
+	fence uint64 // of the entry, if again
+}
+
+// in returns q as it is proposed in a term. The entry is another one then: raft may hold that of an
+// attempt before, and the links may not have sent it yet.
+func (q proposal) in(term uint64) proposal {
+	if q.again && q.fence != term {
+		q.entry, q.fence = &raftpb.Entry{Data: store.Refence(q.entry.GetData(), term)}, term
+	}
+	return q
 }
 
 // proposals are what this member proposes, from the view of the clients that wait for it.
@@ -28,14 +41,15 @@ type proposals struct {
 	box     box[proposal]
 	full    *atomic.Bool // the disk; whoever writes the log sets it (disk.retry, disk.written)
 	failed  atomic.Uint64
+	voided  atomic.Uint64 // attempts of which nothing became: what they were for is proposed again
 }
 
 // Propose replicates r and returns what applying it gave; Result.Err is the
 // request's own failure. The error is about the way there: ErrTooLarge,
 // ErrTooManyRequests, ErrDiskFull and ErrNoLeader mean that nothing was done.
 // After ErrLeaderChanged, ErrTimeout, ErrStopped and ctx's error r may or may
-// not take effect. It takes effect once at most: what raft has taken is not proposed again here,
-// whatever becomes of it.
+// not take effect. It takes effect once at most: what raft has taken is proposed again only once
+// it is in no log of its term, and there its fence keeps it (docs/adr/0027-proposed-again.md).
 func (p *proposals) Propose(ctx context.Context, r *pb.InternalRaftRequest) (store.Result, error) {
 	return p.submit(ctx, &store.Command{Request: r})
 }
@@ -50,6 +64,10 @@ func (p *proposals) ProposeFenced(ctx context.Context, term uint64, r *pb.Intern
 // submit encodes c under an ID of its own, and refuses what is too large while nothing is done.
 func (p *proposals) submit(ctx context.Context, c *store.Command) (store.Result, error) {
 	c.ID = p.waiters.nextID()
+	again := c.MayFence()
+	if again {
+		c.Fence = p.Term() // mostly that in which it is proposed (proposal.in)
+	}
 	data, err := c.Encode()
 	if err != nil {
 		return store.Result{}, err
@@ -57,7 +75,7 @@ func (p *proposals) submit(ctx context.Context, c *store.Command) (store.Result,
 	if len(data) > p.cfg.MaxRequestBytes {
 		return store.Result{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), p.cfg.MaxRequestBytes)
 	}
-	return p.await(ctx, proposal{id: c.ID, entry: &raftpb.Entry{Data: data}})
+	return p.await(ctx, proposal{id: c.ID, entry: &raftpb.Entry{Data: data}, again: again, fence: c.Fence})
 }
 
 // await hands q to the loop and waits for what becomes of it. The waiter is there before the
@@ -78,7 +96,7 @@ func (p *proposals) await(ctx context.Context, q proposal) (_ store.Result, err 
 	// nothing else would give back what its waiter counts for.
 	ctx, cancel := p.cfg.bounded(ctx)
 	defer cancel()
-	w, err := p.waiters.add(q.id, int64(len(q.entry.GetData())))
+	w, err := p.waiters.add(q)
 	if err != nil {
 		return store.Result{}, err
 	}
@@ -116,5 +134,17 @@ func (p *proposals) overdue(ctx context.Context, w *waiter) error {
 		return ErrTimeout
 	default:
 		return ctx.Err()
+	}
+}
+
+// reached is told by the applier of the first entry of a term, when all before it is applied. What was
+// handed out in a former term and has not been applied is in no log that counts, and never will be
+// in one of its own term: it is proposed once more, and its client notices nothing.
+func (p *proposals) reached(term uint64) {
+	void := p.waiters.void(term)
+	p.voided.Add(uint64(len(void)))
+	if len(void) > 0 {
+		p.log.Info("proposed again, as a former leader has not replicated them", "proposals", len(void), "term", term)
+		p.box.put(void...)
 	}
 }

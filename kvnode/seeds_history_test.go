@@ -102,7 +102,18 @@ func (h *history) judge(t *testing.T, s *store.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		judgeOnce(t, key, values)
 		h.judgeKey(t, key, values)
+	}
+}
+
+// judgeOnce: each write has a value of its own, so one that is there twice was done twice.
+func judgeOnce(t *testing.T, key string, values []string) {
+	t.Helper()
+	for i, value := range values {
+		if at := slices.Index(values, value); at < i {
+			t.Errorf("done twice: %s is %s in versions %d and %d", key, value, at, i)
+		}
 	}
 }
 

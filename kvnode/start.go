@@ -90,7 +90,7 @@ func (n *Node) connect() {
 	n.formats = formats{p, &n.proposals}
 	n.publication = publication{p, &n.proposals, make(chan struct{})}
 	n.applier = applier{
-		parts: p, waiters: &n.waiters, replay: &n.replay, received: &n.received, checkpoints: &n.checkpoints,
+		parts: p, proposals: &n.proposals, replay: &n.replay, received: &n.received, checkpoints: &n.checkpoints,
 		disk: &n.disk, routes: &n.routes, applying: &n.applying, local: &n.loop.local,
 	}
 	n.loop = raftLoop{

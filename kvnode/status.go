@@ -104,6 +104,9 @@ type Counts struct {
 	// nobody knows what: all that ended with an error other than the request's
 	// own.
 	FailedProposals uint64
+	// VoidedProposals counts attempts of this member's that no leader has replicated in the term that they
+	// were for. What they were for was proposed again, and is a failure only if that has failed.
+	VoidedProposals uint64
 	// FailedReads counts this member's linearizable reads that were not served. Those
 	// in the mode log are proposals.
 	FailedReads uint64
@@ -119,6 +122,6 @@ func (n *Node) counts() Counts {
 	return Counts{
 		Checkpoints: saved.Count, FailedCheckpoints: c.failed.Load(),
 		CheckpointTime: saved.Sum, MaxCheckpointTime: saved.Max, CheckpointWithin: saved.Within,
-		FailedProposals: n.proposals.failed.Load(), FailedReads: n.reads.failed.Load(), Malformed: n.complaints.count.Load(),
+		FailedProposals: n.proposals.failed.Load(), VoidedProposals: n.proposals.voided.Load(), FailedReads: n.reads.failed.Load(), Malformed: n.complaints.count.Load(),
 	}
 }

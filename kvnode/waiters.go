@@ -1,8 +1,10 @@
 package kvnode
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -36,15 +38,22 @@ type waiters struct {
 
 // waiter is one proposal, from the view of the goroutine that waits for its outcome.
 type waiter struct {
-	bytes int64 // of its entry; they count until it is taken out
+	proposal proposal // as it was at first; its entry's bytes count until it is taken out
 	// proposed means that raft has taken it: from then on it may take effect, in this
 	// reign or, after its leader's end, in a later one. So its outcome is unknown to a
 	// client that is told of an error, which must not simply try again.
 	proposed bool
+	// fence is that of the attempt that raft has taken, 0 if it has none.
+	fence uint64
+	// skipped means that this attempt may be among the entries that a snapshot has replaced here. Whether
+	// it was applied nobody here will know.
+	skipped bool
 	// done takes the outcome. It is buffered by one, so that the loop and the applier never
 	// wait for a client.
 	done chan outcome
 }
+
+func (p *waiter) bytes() int64 { return int64(len(p.proposal.entry.GetData())) }
 
 // tell ends the wait, if somebody waits. Whoever has taken p out of the map calls it, once, so
 // there is room in done, and no caller blocks: neither the loop nor the applier may.
@@ -82,17 +91,17 @@ func (w *waiters) nextID() uint64 {
 
 // add registers a proposal of that size, or refuses it. It comes before the proposal is
 // handed to the loop: the entry may be applied before Propose goes on.
-func (w *waiters) add(id uint64, bytes int64) (*waiter, error) {
+func (w *waiters) add(q proposal) (*waiter, error) {
+	p := &waiter{proposal: q, done: make(chan outcome, 1)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// Both bounds: entries may be empty, and one may be as large as MaxRequestBytes.
 	// Parked ones count: without a leader nothing is taken out but by clients that give up.
-	if len(w.mu.all) >= w.maxCount || w.mu.bytes+bytes > w.maxBytes {
+	if len(w.mu.all) >= w.maxCount || w.mu.bytes+p.bytes() > w.maxBytes {
 		return nil, ErrTooManyRequests
 	}
-	p := &waiter{bytes: bytes, done: make(chan outcome, 1)}
-	w.mu.all[id] = p
-	w.mu.bytes += bytes
+	w.mu.all[q.id] = p
+	w.mu.bytes += p.bytes()
 	return p, nil
 }
 
@@ -116,17 +125,28 @@ func (w *waiters) removeLocked(id uint64) *waiter {
 	p := w.mu.all[id]
 	if p != nil {
 		delete(w.mu.all, id)
-		w.mu.bytes -= p.bytes
+		w.mu.bytes -= p.bytes()
 	}
 	return p
 }
 
 // finish tells the goroutine that waits for r. It is called for every entry that this
 // member applies; most of a follower's, and all from before a restart, are others'.
+//
+// An attempt that was appended in another term than its own has ended before that (void): what it was
+// for waits for another attempt.
 func (w *waiters) finish(r store.Result) {
-	if r.ID != 0 {
+	if r.ID != 0 && !(errors.Is(r.Err, store.ErrFenced) && w.goesOn(r.ID)) {
 		w.remove(r.ID).tell(outcome{result: r})
 	}
+}
+
+// goesOn reports whether a proposal outlives an attempt that was void.
+func (w *waiters) goesOn(id uint64) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.mu.all[id]
+	return p != nil && p.proposal.again
 }
 
 // fail ends the wait for id with an error: raft has not taken it, and never will. The loop alone
@@ -144,7 +164,7 @@ func (w *waiters) propose(ps []proposal) []proposal {
 	kept := ps[:0] // in place: the loop has ps to itself
 	for _, p := range ps {
 		if q := w.mu.all[p.id]; q != nil {
-			q.proposed = true
+			q.proposed, q.fence, q.skipped = true, p.fence, false
 			kept = append(kept, p)
 		}
 	}
@@ -173,10 +193,46 @@ func (w *waiters) park(ps []proposal) {
 	}
 }
 
-// failProposed fails everything that raft has taken, at the end of a reign: the entries may
-// be lost with the old leader's log, or be committed by the next one. What raft has not
-// taken yet goes to the next leader, and its client notices nothing.
+// void takes back what raft took in a term before this one, once all entries up to those of this
+// term are applied, and returns it. What a snapshot may hold is in doubt, and fails.
+func (w *waiters) void(term uint64) (again []proposal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, p := range w.mu.all {
+		switch {
+		case !p.proposed || p.fence == 0 || p.fence >= term:
+		case p.skipped:
+			w.removeLocked(id).tell(outcome{err: ErrLeaderChanged})
+		default:
+			p.proposed = false
+			again = append(again, p.proposal)
+		}
+	}
+	// The map has no order. Clients' have none among those that are under way together, but a
+	// schedule that is played twice must go alike.
+	slices.SortFunc(again, func(a, b proposal) int { return cmp.Compare(a.id, b.id) })
+	return again
+}
+
+// skip says that a snapshot takes the place of entries here, which may be of any that raft has taken.
+func (w *waiters) skip() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.mu.all {
+		p.skipped = p.proposed
+	}
+}
+
+// failProposed fails everything that raft has taken: the entries may be lost with this leader's
+// log, or be committed by the next one. What raft has not taken yet goes to the next leader,
+// and its client notices nothing.
 func (w *waiters) failProposed(err error) { w.failIf(err, func(p *waiter) bool { return p.proposed }) }
+
+// failUnfenced is failProposed for what has no fence of ours, at the end of a reign. The rest waits
+// for void.
+func (w *waiters) failUnfenced(err error) {
+	w.failIf(err, func(p *waiter) bool { return p.proposed && p.fence == 0 })
+}
 
 // failAll fails everything, when the node stops. Clients that come later see that themselves.
 func (w *waiters) failAll(err error) { w.failIf(err, func(*waiter) bool { return true }) }

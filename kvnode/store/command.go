@@ -16,7 +16,8 @@ type Command struct {
 	// ID names the proposal on the member that waits for it; 0: nobody does.
 	ID uint64
 	// Fence drops the command unless the entry has this term; 0: it does not
-	// matter. Work that only the leader of that term may do carries it.
+	// matter. Work that only the leader of that term may do carries it, and what is
+	// proposed again, in a later term, if it is in no log of this one.
 	Fence uint64
 	// Grants says which TTL leases a LeaseRevoke or LeaseCheckpoint means, in its
 	// order: those that were made by the entries of these indexes, 0 for one whose
@@ -120,6 +121,33 @@ func DecodeCommand(data []byte) (*Command, error) {
 		return nil, fmt.Errorf("store: command of kind %#x: %w", kind, err)
 	}
 	return c, nil
+}
+
+// Refence returns the data of the same command with another fence. The data given is not changed: raft,
+// and what sends it, may hold it. What is no command comes back as it is.
+func Refence(data []byte, fence uint64) []byte {
+	if len(data) == 0 {
+		return data
+	}
+	_, id := binary.Uvarint(data[1:])
+	if id <= 0 {
+		return data
+	}
+	head := 1 + id
+	_, old := binary.Uvarint(data[head:])
+	if old <= 0 {
+		return data
+	}
+	to := make([]byte, head, len(data)+binary.MaxVarintLen64)
+	copy(to, data)
+	return append(binary.AppendUvarint(to, fence), data[head+old:]...)
+}
+
+// MayFence reports whether a command that has no fence means the same with one, as long as the entry
+// has that term. What ends a TTL lease, or remembers its time, does not: with a fence it is
+// taken for the word of who counts that time (ErrNoGrant).
+func (c *Command) MayFence() bool {
+	return c.Fence == 0 && c.Request.GetLeaseRevoke() == nil && c.Request.GetLeaseCheckpoint() == nil
 }
 
 func appendGrants(to []byte, grants []uint64) []byte {

@@ -59,6 +59,56 @@ func TestCommandsThatAreMalformed(t *testing.T) {
 	}
 }
 
+// FuzzRefenceChangesTheFenceAlone: all else of a command, and the data that it was made of, stay.
+func FuzzRefenceChangesTheFenceAlone(f *testing.F) {
+	for _, c := range []store.Command{{}, {ID: math.MaxUint64, Fence: 127, Request: put("k", "v")}, {ID: 1, Fence: 2, Grants: []uint64{300}, Request: put("k", "v")}, {ID: 3, Register: &store.Member{ID: 1}}} {
+		f.Add(encode(f, &c), uint64(128))
+	}
+	f.Add([]byte{0x11, 0x80}, uint64(1))
+	f.Add([]byte{0x11, 1, 0x80}, uint64(1))
+	f.Add([]byte{}, uint64(1))
+	f.Fuzz(func(t *testing.T, data []byte, fence uint64) {
+		before := bytes.Clone(data)
+		got := store.Refence(data, fence)
+		if !bytes.Equal(data, before) {
+			t.Fatalf("Refence(%x) has changed what it was given", before)
+		}
+		want, err := store.DecodeCommand(data)
+		if err != nil || len(data) == 0 {
+			if c, again := store.DecodeCommand(got); (err == nil) != (again == nil) {
+				t.Fatalf("Refence(%x) = %x, which is %+v, %v; before it was %v", data, got, c, again, err)
+			}
+			return
+		}
+		want.Fence = fence
+		if c, err := store.DecodeCommand(got); err != nil || !reflect.DeepEqual(encode(t, c), encode(t, want)) {
+			t.Errorf("Refence(%x, %d) = %x, which is %+v, %v, want %+v", data, fence, got, c, err, want)
+		}
+	})
+}
+
+// Any other command means the same with a fence as long as the entry has that term.
+func TestWhatEndsATTLLeaseMayNotHaveAFence(t *testing.T) {
+	for name, c := range map[string]*store.Command{
+		"revoke":     {Request: &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{}}},
+		"checkpoint": {Request: &pb.InternalRaftRequest{LeaseCheckpoint: &pb.LeaseCheckpointRequest{}}},
+		"fenced":     {Fence: 1, Request: put("k", "v")},
+	} {
+		if c.MayFence() {
+			t.Errorf("MayFence() of %s = true, want false", name)
+		}
+	}
+	for name, c := range map[string]*store.Command{
+		"put":     {Request: put("k", "v")},
+		"grant":   {Request: &pb.InternalRaftRequest{LeaseGrant: &pb.LeaseGrantRequest{}}},
+		"nothing": {},
+	} {
+		if !c.MayFence() {
+			t.Errorf("MayFence() of %s = false, want true", name)
+		}
+	}
+}
+
 // FuzzDecodePut holds the decoder of puts against package proto: members that have it and
 // members that do not must read every entry alike.
 func FuzzDecodePut(f *testing.F) {

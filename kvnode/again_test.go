@@ -1,0 +1,174 @@
+package kvnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What becomes of a put whose leader is replaced: it is done, and done once, whatever has become of
+// its first attempt.
+
+// settled returns a leader and two followers that know of all that is committed.
+func (c *cluster) settled() (leader, follower, other *Node) {
+	c.t.Helper()
+	leader = c.leader()
+	follower, other = c.followers(leader)[0], c.followers(leader)[1]
+	c.put(follower, "first", "v")
+	time.Sleep(time.Second)
+	return leader, follower, other
+}
+
+// later puts k through n, and returns where the outcome is told.
+func (c *cluster) later(n *Node) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- put(c.t.Context(), n, "k", "v") }()
+	return done
+}
+
+// once fails the test unless n has a k that was put once.
+func (c *cluster) once(n *Node) {
+	c.t.Helper()
+	if _, err := n.Read(c.t.Context(), ReadIndex); err != nil {
+		c.t.Fatal(err)
+	}
+	if kv, _ := n.Store().Get([]byte("k")); kv.GetVersion() != 1 {
+		c.t.Errorf("k was put %d times, want once", kv.GetVersion())
+	}
+}
+
+// doneOnce waits for a put of k through n, so many attempts of which are to be void.
+func (c *cluster) doneOnce(n *Node, done <-chan error, void uint64) {
+	c.t.Helper()
+	if err := <-done; err != nil {
+		c.t.Errorf("a put whose leader is replaced = %v, want nil", err)
+	}
+	time.Sleep(time.Second) // what is under way arrives
+	c.once(n)
+	if got := n.Status().Counts.VoidedProposals; got != void {
+		c.t.Errorf("%d attempts were void, want %d", got, void)
+	}
+}
+
+// A leader that is handing over takes nothing, and forgets what it was handed when it has.
+func TestAPutThatReachesALeaderWhichHandsOver(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader, follower, other := c.settled()
+		c.net.Delay(leader.Name(), other.Name(), 20*time.Millisecond)
+		leader.askToLead(other.ID())
+		synctest.Wait()
+		done := c.later(follower)
+		synctest.Wait()
+		var waits int
+		leader.call(func() { waits = len(leader.loop.offers.lanes[follower.ID()]) })
+		if waits != 1 {
+			t.Fatalf("%d proposals of the follower wait at the leader, want one", waits)
+		}
+		c.doneOnce(follower, done, 1)
+		if now := follower.Leader(); now != other.ID() {
+			t.Errorf("%x leads, want %x", now, other.ID())
+		}
+	})
+}
+
+// It arrives when the leader follows the next one, and passes it on to that. In the log there it is of a
+// term that it is not for.
+func TestAPutThatIsPassedOnToTheNextLeader(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader, follower, other := c.settled()
+		last := c.lastIndex(other)
+		c.net.Delay(leader.Name(), follower.Name(), 30*time.Millisecond)
+		leader.askToLead(other.ID())
+		c.doneOnce(follower, c.later(follower), 1)
+		if entries := c.lastIndex(other) - last; entries != 3 {
+			t.Errorf("the next leader's log has %d entries more, want 3: its first, the put that was passed on, and the put", entries)
+		}
+	})
+}
+
+// Both followers have it in their logs, and do not know that it is committed, when they replace the
+// leader. The next one commits it.
+func TestAPutThatTheNextLeaderCommits(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		followers := c.followers(leader)
+		done := c.untold(leader, func() error { return put(t.Context(), followers[0], "k", "v") }, followers...)
+		c.doneOnce(followers[0], done, 0)
+	})
+}
+
+// The leader alone has it in its log, and is replaced. When it comes back, what it has gives way.
+func TestAPutThatOnlyTheFormerLeaderHas(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader, follower, other := c.settled()
+		last := c.lastIndex(leader)
+		c.net.Cut(leader.Name(), other.Name())
+		c.net.CutOneWay(leader.Name(), follower.Name())
+		done := c.later(follower)
+		synctest.Wait()
+		if c.lastIndex(leader) != last+1 || c.lastIndex(follower) != last {
+			t.Fatal("it is not in the leader's log, or not there alone")
+		}
+		c.doneOnce(follower, done, 1)
+		c.net.HealAll()
+		time.Sleep(3 * time.Second)
+		c.once(leader)
+	})
+}
+
+// The leader commits it, and its follower hears of that by a snapshot, in which it cannot be told
+// from other puts.
+func TestAPutThatASnapshotMayHold(t *testing.T) {
+	few := func(cfg *Config) { cfg.CatchUpEntries, cfg.RequestTimeout = 1, time.Minute }
+	inCluster(t, 3, few, func(t *testing.T, c *cluster) {
+		leader, follower, other := c.settled()
+		c.net.Cut(follower.Name(), other.Name())
+		c.net.CutOneWay(leader.Name(), follower.Name())
+		done := c.later(follower)
+		synctest.Wait()
+		c.net.Cut(follower.Name(), leader.Name())
+		time.Sleep(100 * time.Millisecond)
+		if err := leader.MoveLeader(t.Context(), other.ID()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5 {
+			c.put(other, fmt.Sprint(i), "v")
+		}
+		checkpointed(t, other)
+		checkpointed(t, leader)
+		for _, n := range []*Node{leader, other} {
+			c.net.Reset(n.Name(), follower.Name()) // what was under way is lost
+		}
+		c.net.HealAll()
+		if err := <-done; !errors.Is(err, ErrLeaderChanged) {
+			t.Errorf("a put that a snapshot may hold = %v, want ErrLeaderChanged", err)
+		}
+		time.Sleep(time.Second)
+		c.once(follower)
+	})
+}
+
+// It is proposed again for as long as its client waits, and no longer.
+func TestAPutOfWhichTheClientHasGoneIsNotProposedAgain(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader, follower, other := c.settled()
+		c.net.Delay(leader.Name(), other.Name(), 20*time.Millisecond)
+		leader.askToLead(other.ID())
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- put(ctx, follower, "k", "v") }()
+		synctest.Wait()
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("a put that was called off = %v, want context.Canceled", err)
+		}
+		time.Sleep(time.Second)
+		if kv, _ := follower.Store().Get([]byte("k")); kv != nil {
+			t.Errorf("it was done: %v", kv)
+		}
+	})
+}
