@@ -120,10 +120,13 @@ func TestWhatIsVoidIsProposedAgain(t *testing.T) {
 		t.Errorf("void(8) again = %v, want nothing: nobody has proposed them meanwhile", again)
 	}
 	w.finish(store.Result{ID: 3, Err: store.ErrFenced})
+	if w.len() != 6 {
+		t.Errorf("%d waiters are left of 6: an attempt that was void has ended the wait for the next", w.len())
+	}
 	w.propose(again[:1])
 	w.finish(store.Result{ID: 3})
 	if w.len() != 5 {
-		t.Errorf("%d waiters are left, want 5: an attempt that was void ends nothing, the next one does", w.len())
+		t.Errorf("%d waiters are left of 6 once an attempt has taken effect, want 5", w.len())
 	}
 }
 

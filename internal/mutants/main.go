@@ -52,7 +52,7 @@ var tables = []struct {
 	{"sizes", sizes},
 	{"membership", memberships},
 	{"tallies", tallies},
-	{"kvnode", slices.Concat(cadences, identities, members, succession, hints, resignations, transfers, proposals, changes, recovery, restores)},
+	{"kvnode", slices.Concat(cadences, identities, members, succession, hints, resignations, transfers, proposals, attempts, changes, recovery, restores)},
 	{"import", imports},
 	{"ttl", slices.Concat(ttls, ttlGrants)},
 	{"watch", watches},

@@ -1,6 +1,11 @@
 package main
 
-const forwardsFile = "kvnode/forwards.go"
+const (
+	forwardsFile = "kvnode/forwards.go"
+	proposeFile  = "kvnode/propose.go"
+	waitersFile  = "kvnode/waiters.go"
+	commandFile  = "kvnode/store/command.go"
+)
 
 // proposals are bugs in what becomes of proposals that raft does not take at once.
 var proposals = []Mutant{
@@ -74,6 +79,118 @@ var proposals = []Mutant{
 		Rule: "proposals", Name: "what is overdue waits for the loop", Pkg: nodePkg, Test: "^TestWhatIsOverdueIsNotKept$",
 		File: "kvnode/propose.go",
 		Old:  "\t\tp.box.drop(func(o proposal) bool { return o.id == q.id })\n", New: "",
+	},
+}
+
+// attempts are bugs in what becomes of proposals whose leader is replaced.
+var attempts = []Mutant{
+	{
+		Rule: "attempts", Name: "an attempt has no fence", Pkg: nodePkg, Test: "^TestAPutThatIsPassedOnToTheNextLeader$",
+		File: proposeFile,
+		Old:  "\tif again {\n\t\tc.Fence = p.Term() // mostly that in which it is proposed (proposal.in)\n\t}\n\tdata, err := c.Encode()\n",
+		New:  "\tdata, err := c.Encode()\n\tif again {\n\t\tc.Fence = p.Term()\n\t}\n",
+	},
+	{
+		Rule: "attempts", Name: "the next attempt has the fence of the first", Pkg: nodePkg, Test: "^TestAPutThatReachesALeaderWhichHandsOver$",
+		File: proposeFile,
+		Old:  "\tif q.again && q.fence != term {\n",
+		New:  "\tif q.again && q.fence == 0 {\n",
+	},
+	{
+		Rule: "attempts", Name: "the next attempt changes the entry of the first", Pkg: nodePkg, Test: "^TestAnAttemptHasAnEntryOfItsOwn$",
+		File: proposeFile,
+		Old:  "q.entry, q.fence = &raftpb.Entry{Data: store.Refence(q.entry.GetData(), term)}, term\n",
+		New:  "q.entry.Data, q.fence = store.Refence(q.entry.GetData(), term), term\n",
+	},
+	{
+		Rule: "attempts", Name: "a new term proposes nothing again", Pkg: nodePkg, Test: "^TestAPutThatReachesALeaderWhichHandsOver$",
+		File: "kvnode/apply.go",
+		Old:  "func (a *applier) applyEntry(e *raftpb.Entry) bool {\n\ta.reach(e.GetTerm())\n",
+		New:  "func (a *applier) applyEntry(e *raftpb.Entry) bool {\n",
+	},
+	{
+		Rule: "attempts", Name: "what is void is counted, and not proposed", Pkg: nodePkg, Test: "^TestAPutThatIsPassedOnToTheNextLeader$",
+		File: proposeFile,
+		Old:  "\t\tp.box.put(void...)\n",
+		New:  "",
+	},
+	{
+		Rule: "attempts", Name: "the end of a reign fails all that its leader was handed", Pkg: nodePkg, Test: "^TestAPutThatTheNextLeaderCommits$",
+		File: "kvnode/failover.go",
+		Old:  "\t\tl.proposals.waiters.failUnfenced(ErrLeaderChanged)\n",
+		New:  "\t\tl.proposals.waiters.failProposed(ErrLeaderChanged)\n",
+	},
+	{
+		Rule: "attempts", Name: "who leads no more, without a quorum, lets its clients wait", Pkg: nodePkg, Test: "^TestWithoutAQuorum$",
+		File: "kvnode/failover.go",
+		Old:  "\tcase now.term == old.term:\n",
+		New:  "\tcase now.term == old.term && false:\n",
+	},
+	{
+		Rule: "attempts", Name: "what has no fence waits for the next term", Pkg: nodePkg, Test: "^TestATermFailsWhatHasNoFence$",
+		File: waitersFile,
+		Old:  "return p.proposed && p.fence == 0 })",
+		New:  "return false })",
+	},
+	{
+		Rule: "attempts", Name: "what is of this term is proposed again in it", Pkg: nodePkg, Test: "^TestWhatIsVoidIsProposedAgain$",
+		File: waitersFile,
+		Old:  "p.fence == 0 || p.fence >= term:\n",
+		New:  "p.fence == 0 || p.fence > term:\n",
+	},
+	{
+		Rule: "attempts", Name: "what nobody has taken is proposed twice", Pkg: nodePkg, Test: "^TestWhatIsVoidIsProposedAgain$",
+		File: waitersFile,
+		Old:  "\t\tcase !p.proposed || p.fence == 0",
+		New:  "\t\tcase p.fence == 0",
+	},
+	{
+		Rule: "attempts", Name: "what is void is proposed again for as long as nothing has come of it", Pkg: nodePkg, Test: "^TestWhatIsVoidIsProposedAgain$",
+		File: waitersFile,
+		Old:  "\t\t\tp.proposed = false\n\t\t\tagain",
+		New:  "\t\t\tagain",
+	},
+	{
+		Rule: "attempts", Name: "an attempt that was void ends the wait for the next", Pkg: nodePkg, Test: "^TestWhatIsVoidIsProposedAgain$",
+		File: waitersFile,
+		Old:  "\treturn p != nil && p.proposal.again\n",
+		New:  "\treturn p != nil && false\n",
+	},
+	{
+		Rule: "attempts", Name: "a leader's own work that is void waits for another attempt", Pkg: nodePkg, Test: "^TestAFenceThatIsNotOursIsAnOutcome$",
+		File: waitersFile,
+		Old:  "\treturn p != nil && p.proposal.again\n",
+		New:  "\treturn p != nil\n",
+	},
+	{
+		Rule: "attempts", Name: "what a snapshot may hold is proposed again", Pkg: nodePkg, Test: "^TestAPutThatASnapshotMayHold$",
+		File: "kvnode/apply.go",
+		Old:  "\ta.proposals.waiters.skip()\n",
+		New:  "",
+	},
+	{
+		Rule: "attempts", Name: "a snapshot of a later term is not its beginning", Pkg: nodePkg, Test: "^TestAPutThatASnapshotMayHold$",
+		File: "kvnode/apply.go",
+		Old:  "\ta.reach(snap.GetMetadata().GetTerm())\n",
+		New:  "",
+	},
+	{
+		Rule: "attempts", Name: "an attempt is in doubt by a snapshot before it", Pkg: nodePkg, Test: "^TestWhatASnapshotMayHoldIsInDoubt$",
+		File: waitersFile,
+		Old:  "q.proposed, q.fence, q.skipped = true, p.fence, false\n",
+		New:  "q.proposed, q.fence = true, p.fence\n",
+	},
+	{
+		Rule: "attempts", Name: "what ends a TTL lease has a fence", Pkg: storePkg, Test: "^TestWhatEndsATTLLeaseMayNotHaveAFence$",
+		File: commandFile,
+		Old:  "c.Fence == 0 && c.Request.GetLeaseRevoke() == nil && ",
+		New:  "c.Fence == 0 && ",
+	},
+	{
+		Rule: "attempts", Name: "another fence is written into the entry that has one", Pkg: storePkg, Test: "^FuzzRefenceChangesTheFenceAlone$",
+		File: commandFile,
+		Old:  "\tto := make([]byte, head, len(data)+binary.MaxVarintLen64)\n\tcopy(to, data)\n",
+		New:  "\tto := data[:head]\n",
 	},
 }
 

@@ -161,6 +161,8 @@ var families = []family{
 		func(r *reading) float64 { return float64(r.Waiting) }),
 	counter("proposals_failed_total", "Proposals of this member of which nothing became, or nobody knows what.",
 		func(r *reading) float64 { return float64(r.Counts.FailedProposals) }),
+	counter("proposals_voided_total", "Attempts of this member's that no leader replicated in their term; what they were for was proposed again.",
+		func(r *reading) float64 { return float64(r.Counts.VoidedProposals) }),
 	counter("reads_failed_total", "Linearizable reads of this member that were not served, but for those whose client left.",
 		func(r *reading) float64 { return float64(r.Counts.FailedReads) }),
 	counter("malformed_entries_total", "Entries without effect since they do not decode, in the log or in what peers forward: a peer is faulty, or not one.",

@@ -222,7 +222,7 @@ func TestMetricsOfTrouble(t *testing.T) {
 	})
 	for _, want := range []string{
 		"\nkvnode_checkpoint_seconds_count 1\n", "\nkvnode_checkpoint_failures_total 0\n", "\nkvnode_checkpoint_max_seconds 0.",
-		"\nkvnode_proposals_failed_total ", "\nkvnode_db_unsaved_bytes ", "\nkvnode_transport_sent_messages_total{",
+		"\nkvnode_proposals_failed_total ", "\nkvnode_proposals_voided_total ", "\nkvnode_db_unsaved_bytes ", "\nkvnode_transport_sent_messages_total{",
 		"\nkvnode_transport_round_trip_seconds{peer=\"" + status.ID(all[1].Node().ID()) + "\"} ",
 	} {
 		if !strings.Contains(body, want) {
