@@ -172,3 +172,24 @@ func TestAPutOfWhichTheClientHasGoneIsNotProposedAgain(t *testing.T) {
 		}
 	})
 }
+
+// A leader whose disk is full hands over, and does not see what the next one makes of it.
+func TestAPutAtALeaderWhoseDiskIsFull(t *testing.T) {
+	var d disks
+	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
+		leader, _, _ := c.settled()
+		d.fill(leader)
+		done, changed := c.later(leader), leader.LeaderChanged()
+		<-changed
+		synctest.Wait()
+		select {
+		case err := <-done:
+			if !errors.Is(err, ErrLeaderChanged) {
+				t.Errorf("a put at a leader whose disk is full = %v, want ErrLeaderChanged", err)
+			}
+		default:
+			t.Error("a put at a leader whose disk is full waits for an entry that does not come")
+			<-done
+		}
+	})
+}

@@ -47,8 +47,11 @@ func (d *disk) check() (unusable bool) {
 		d.lease.SetDiskStalled(stalled)
 		d.log.Warn("disk", "stalled", stalled)
 	}
-	return d.stalled || d.full.Load()
+	return d.unusable()
 }
+
+// unusable is for the loop: nothing that the others commit can be applied here.
+func (d *disk) unusable() bool { return d.stalled || d.full.Load() }
 
 // fullDiskPause is between two tries to write to a full disk. Shorter: the tries keep the
 // disk busy on which somebody is making room. Longer: writes go on later than they could.

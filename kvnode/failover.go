@@ -170,7 +170,7 @@ func (l *raftLoop) endReign(lead uint64) {
 	l.handed = now
 	switch {
 	case old.leader == raft.None:
-	case now.term == old.term:
+	case now.term == old.term, l.appends.disk.unusable(): // without a disk nobody here will see that entry
 		l.proposals.waiters.failProposed(ErrLeaderChanged)
 	default:
 		l.proposals.waiters.failUnfenced(ErrLeaderChanged)

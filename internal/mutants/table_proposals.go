@@ -123,8 +123,14 @@ var attempts = []Mutant{
 	{
 		Rule: "attempts", Name: "who leads no more, without a quorum, lets its clients wait", Pkg: nodePkg, Test: "^TestWithoutAQuorum$",
 		File: "kvnode/failover.go",
-		Old:  "\tcase now.term == old.term:\n",
-		New:  "\tcase now.term == old.term && false:\n",
+		Old:  "\tcase now.term == old.term, ",
+		New:  "\tcase ",
+	},
+	{
+		Rule: "attempts", Name: "who cannot write waits for what the next leader commits", Pkg: nodePkg, Test: "^TestAPutAtALeaderWhoseDiskIsFull$",
+		File: "kvnode/failover.go",
+		Old:  "\tcase now.term == old.term, l.appends.disk.unusable():",
+		New:  "\tcase now.term == old.term:",
 	},
 	{
 		Rule: "attempts", Name: "what has no fence waits for the next term", Pkg: nodePkg, Test: "^TestATermFailsWhatHasNoFence$",
