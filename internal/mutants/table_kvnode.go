@@ -78,8 +78,8 @@ var members = []Mutant{
 	{
 		Rule: "members", Name: "every entry's commit index is synced", Pkg: nodePkg, Test: "^TestOnlyChangesOfMembershipSyncMore$",
 		File: "kvnode/apply.go",
-		Old:  "\t\ta.waiters.finish(",
-		New:  "\t\t_ = a.disk.saveCommit(e.GetIndex())\n\t\ta.waiters.finish(",
+		Old:  "\t\ta.proposals.waiters.finish(",
+		New:  "\t\t_ = a.disk.saveCommit(e.GetIndex())\n\t\ta.proposals.waiters.finish(",
 	},
 	{
 		Rule: "members", Name: "an old change undoes a snapshot's configuration", Pkg: nodePkg, Test: "^TestAnOldChangeDoesNotUndoASnapshot$",
