@@ -65,7 +65,7 @@ func TestNothingIsAnsweredBeforeTheLogIsApplied(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			// A watch that is let in has nothing to say.
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			wantStatus(t, what, ask(ctx), rpctypes.ErrGRPCTimeout)
 		})
