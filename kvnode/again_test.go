@@ -189,7 +189,7 @@ func TestAPutAtALeaderWhoseDiskIsFull(t *testing.T) {
 			}
 		default:
 			t.Error("a put at a leader whose disk is full waits for an entry that does not come")
-			<-done
+			_ = <-done
 		}
 	})
 }
