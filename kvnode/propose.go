@@ -20,7 +20,7 @@ type proposal struct {
 	// again means that it may be proposed in one term after another, each time with that term as its
 	// fence. An attempt takes effect in its own term or never, so there is one that does at most.
 	again bool
-	fence uint64 // of the entry, if again
+	fence uint64 // of the entry, if again; 0 of what has one of its own (ProposeFenced), which is proposed once
 }
 
 // in returns q as it is proposed in a term. The entry is another one then: raft may hold that of an
@@ -64,9 +64,10 @@ func (p *proposals) ProposeFenced(ctx context.Context, term uint64, r *pb.Intern
 // submit encodes c under an ID of its own, and refuses what is too large while nothing is done.
 func (p *proposals) submit(ctx context.Context, c *store.Command) (store.Result, error) {
 	c.ID = p.waiters.nextID()
-	again := c.MayFence()
-	if again {
+	q := proposal{id: c.ID, again: c.MayFence()}
+	if q.again {
 		c.Fence = p.Term() // mostly that in which it is proposed (proposal.in)
+		q.fence = c.Fence
 	}
 	data, err := c.Encode()
 	if err != nil {
@@ -75,7 +76,8 @@ func (p *proposals) submit(ctx context.Context, c *store.Command) (store.Result,
 	if len(data) > p.cfg.MaxRequestBytes {
 		return store.Result{}, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(data), p.cfg.MaxRequestBytes)
 	}
-	return p.await(ctx, proposal{id: c.ID, entry: &raftpb.Entry{Data: data}, again: again, fence: c.Fence})
+	q.entry = &raftpb.Entry{Data: data}
+	return p.await(ctx, q)
 }
 
 // await hands q to the loop and waits for what becomes of it. The waiter is there before the

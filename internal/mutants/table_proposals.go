@@ -87,8 +87,14 @@ var attempts = []Mutant{
 	{
 		Rule: "attempts", Name: "an attempt has no fence", Pkg: nodePkg, Test: "^TestAPutThatIsPassedOnToTheNextLeader$",
 		File: proposeFile,
-		Old:  "\tif again {\n\t\tc.Fence = p.Term() // mostly that in which it is proposed (proposal.in)\n\t}\n\tdata, err := c.Encode()\n",
-		New:  "\tdata, err := c.Encode()\n\tif again {\n\t\tc.Fence = p.Term()\n\t}\n",
+		Old:  "\tif q.again {\n\t\tc.Fence = p.Term() // mostly that in which it is proposed (proposal.in)\n\t\tq.fence = c.Fence\n\t}\n\tdata, err := c.Encode()\n",
+		New:  "\tdata, err := c.Encode()\n\tif q.again {\n\t\tc.Fence = p.Term()\n\t\tq.fence = c.Fence\n\t}\n",
+	},
+	{
+		Rule: "attempts", Name: "a leader's own work is proposed again, where it is void", Pkg: nodePkg, Test: "^TestWhatALeaderProposesForItsTermEndsWithIt$",
+		File: proposeFile,
+		Old:  "\t\tq.fence = c.Fence\n\t}\n",
+		New:  "\t}\n\tq.fence = c.Fence\n",
 	},
 	{
 		Rule: "attempts", Name: "the next attempt has the fence of the first", Pkg: nodePkg, Test: "^TestAPutThatReachesALeaderWhichHandsOver$",
