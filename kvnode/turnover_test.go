@@ -43,7 +43,7 @@ func TestLeadersComeAndGo(t *testing.T) {
 func playTurnover(t *testing.T, seed uint64, all tally) {
 	t.Helper()
 	cryptotest.SetGlobalRandom(t, seed)
-	r := &seedRun{seed: seed, random: rand.New(rand.NewPCG(seed, 27)), running: make([]atomic.Pointer[Node], 3)}
+	r := &seedRun{seed: seed, random: rand.New(rand.NewPCG(seed, 27)), running: make([]atomic.Pointer[Node], 3+seed%2*2)}
 	amend := func(cfg *Config) {
 		time.Sleep(time.Duration(r.random.IntN(20_000)) * time.Microsecond) // see playSeed
 		d := &seedDisk{usual: time.Duration(100+r.random.IntN(400)) * time.Microsecond}
@@ -51,7 +51,7 @@ func playTurnover(t *testing.T, seed uint64, all tally) {
 		cfg.walFS = d.hook(fs.NewMemory())
 		cfg.CatchUpEntries = 1
 	}
-	inCluster(t, 3, amend, func(t *testing.T, c *cluster) {
+	inCluster(t, len(r.running), amend, func(t *testing.T, c *cluster) {
 		r.cluster, r.began = c, time.Now()
 		r.t = t
 		r.turnOver(all)
@@ -95,6 +95,7 @@ func (r *seedRun) turnOver(all tally) {
 	r.converge()
 	for _, n := range r.nodes {
 		r.countWhatShows(n, all)
+		r.nothingIsHeld(n)
 	}
 	r.history.judge(r.t, r.nodes[r.members[0]].Store())
 }
@@ -133,13 +134,29 @@ func (r *seedRun) turnoverStep(all tally) {
 		if n := r.nodes[a]; n != nil {
 			r.countWhatShows(n, all)
 		}
-		r.die("kill", (*fs.Memory).EndProcess, i)
+		if r.random.IntN(2) == 0 {
+			r.die("kill", (*fs.Memory).EndProcess, i)
+		} else {
+			r.die("power", r.powerFails(), i)
+		}
 	default:
 		r.say("heal")
 		r.HealAll()
 		for k := range r.members {
 			r.restart(k)
 		}
+	}
+}
+
+// nothingIsHeld fails where n keeps something of a proposal once all have been answered.
+func (r *seedRun) nothingIsHeld(n *Node) {
+	n.waiters.mu.Lock()
+	count, bytes := len(n.waiters.mu.all), n.waiters.mu.bytes
+	n.waiters.mu.Unlock()
+	var parked int
+	n.call(func() { parked = len(n.loop.offers.own) })
+	if boxed := len(n.proposals.box.take(nil)); count+int(bytes)+parked+boxed != 0 {
+		r.t.Errorf("%s has %d waiters of %d bytes, %d proposals parked and %d in the box, want none", n.Name(), count, bytes, parked, boxed)
 	}
 }
 
