@@ -97,6 +97,12 @@ var attempts = []Mutant{
 		New:  "\t}\n\tq.fence = c.Fence\n",
 	},
 	{
+		Rule: "attempts", Name: "an attempt has no fence, and leaders come and go", Pkg: nodePkg, Test: "^TestLeadersComeAndGo$",
+		File: proposeFile,
+		Old:  "\t\tc.Fence = p.Term() // mostly that in which it is proposed (proposal.in)\n\t\tq.fence = c.Fence\n",
+		New:  "\t\tq.fence = p.Term()\n",
+	},
+	{
 		Rule: "attempts", Name: "the next attempt has the fence of the first", Pkg: nodePkg, Test: "^TestAPutThatReachesALeaderWhichHandsOver$",
 		File: proposeFile,
 		Old:  "\tif q.again && q.fence != term {\n",
