@@ -188,8 +188,7 @@ func TestAPutAtALeaderWhoseDiskIsFull(t *testing.T) {
 				t.Errorf("a put at a leader whose disk is full = %v, want ErrLeaderChanged", err)
 			}
 		default:
-			t.Error("a put at a leader whose disk is full waits for an entry that does not come")
-			_ = <-done
+			t.Errorf("a put at a leader whose disk is full waits for an entry that does not come, and then it is %v", <-done)
 		}
 	})
 }
