@@ -173,8 +173,8 @@ func inEveryMajority(some, voters int) bool { return some > (voters-1)/2 }
 
 // commitBehind waits until an entry behind the change that was applied last is
 // committed. Whoever writes that entry writes with it that the change is committed.
-// A try takes no longer than an election: what is handed to a leader that is gone is
-// lost.
+// A try takes no longer than an election: what a link has lost on the way to a leader that
+// goes on is proposed again by nobody.
 func (c *membership) commitBehind(ctx context.Context) error {
 	for {
 		try, cancel := context.WithTimeout(ctx, c.cfg.ElectionTimeout)
