@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 )
 
 // A reader goes on where it is, and sees by the numbers what it has missed.
@@ -56,6 +57,18 @@ func TestATraceHasRoom(t *testing.T) {
 	cfg.Trace = new(Trace)
 	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "make it with NewTrace") {
 		t.Errorf("New with the zero Trace = %v", err)
+	}
+}
+
+// A vote for this node leaves an event, whether it may count or not.
+func TestATraceHasVotesThatComeIn(t *testing.T) {
+	tr := NewTrace(100)
+	p := leading(t, func(cfg *Config) { cfg.Trace = tr })
+	let := comesIn(raftpb.MsgVoteResp, false)(p)
+	var got [100]TraceEvent
+	events := got[:tr.Since(0, got[:])]
+	if e := events[len(events)-1]; e.Kind != TraceVoteIn || e.OK != let || e.Peer != 3 {
+		t.Errorf("the newest event is %+v, want a vote from 3 that may count: %v", e, let)
 	}
 }
 

@@ -229,6 +229,48 @@ var equivalentLibrary = []kept{
 		after:  "func (v *view) u8(off uint64) uint8 { return v.at(off, 2)[0] }",
 		why:    "It wants a byte more to be there, and no vDSO ends with what is read so.",
 	},
+	{
+		file: "leaderlease/lease.go", operator: "swap",
+		before: "mu.conf.known, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex l.commit.Store(start.commit)",
+		after:  "l.commit.Store(start.commit) mu.conf.known, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex",
+		why:    "The Lease is nobody else's yet, and neither reads what the other writes.",
+	},
+	{
+		file: "leaderlease/outbound.go", operator: "swap",
+		before: "l.traceProbeLocked(TraceProbe, m, m.GetTo(), now, p, 0, true) l.stats.probes.Add(1)",
+		after:  "l.stats.probes.Add(1) l.traceProbeLocked(TraceProbe, m, m.GetTo(), now, p, 0, true)",
+		why:    "Both are under mu, and a counter says nothing of the trace.",
+	},
+	{
+		file: "leaderlease/core/guard.go", operator: "one unit",
+		before: "g.promise.leader, g.promise.term, g.promise.sent, g.promise.process = leader, term, 0, from",
+		after:  "g.promise.leader, g.promise.term, g.promise.sent, g.promise.process = leader, term, -1, from",
+		why:    "Heartbeats are sent at 0 at the earliest, and releases are told apart by term before: none is at -1.",
+	},
+	{
+		file: "leaderlease/field.go", operator: "one unit",
+		before: "if size < 0 {",
+		after:  "if size < 1 {",
+		why:    "A field of no bytes is none that package protowire reads: the shortest has one.",
+	},
+	{
+		file: "leaderlease/lease.go", operator: "swap",
+		before: "l.mu.lease.FailClock() l.mu.unread = true",
+		after:  "l.mu.unread = true l.mu.lease.FailClock()",
+		why:    "Both are under mu.",
+	},
+	{
+		file: "leaderlease/core/rate.go", operator: "stale copy",
+		before: "voter := float64(b.reading - a.reading) least := float64(max(b.sent-a.received, 0))",
+		after:  "least := float64(max(b.sent-a.received, 0)) voter := float64(b.reading - a.reading)",
+		why:    "Neither reads what the other writes.",
+	},
+	{
+		file: "leaderlease/outbound.go", operator: "swap",
+		before: "l.stats.withhold(m.GetType(), false) l.traceMessageLocked(TraceCandidacy, m, m.GetTo(), now, nil, false)",
+		after:  "l.traceMessageLocked(TraceCandidacy, m, m.GetTo(), now, nil, false) l.stats.withhold(m.GetType(), false)",
+		why:    "Both are under mu, and a counter says nothing of the trace.",
+	},
 }
 
 // equivalent returns the argument that s changes nothing that matters.

@@ -117,4 +117,40 @@ var equivalentKvnode = []kept{
 		after:  "w := a.proposals.waiters.remove(plan.proposal) // It is decided what becomes of the proposal, even if this member steps down by it: the // reign's end, which the loop sees while it applies the change, must not find the waiter and // tell it ErrLeaderChanged. if errors.Is(plan.refusal, errMalformedChange) { a.malformed(plan.refusal, \"index\", e.GetIndex()) }",
 		why:    "Neither reads what the other writes.",
 	},
+	{
+		file: "kvnode/store/meta.go", operator: "stale copy",
+		before: "st.cutIndex, st.cutRevision = m.Index, m.Revision members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}}",
+		after:  "members := &Members{ByID: map[uint64]Member{}, Removed: map[uint64]bool{}} st.cutIndex, st.cutRevision = m.Index, m.Revision",
+		why:    "The state is nobody else's yet, and neither reads what the other writes.",
+	},
+	{
+		file: "kvnode/ttl/renew.go", operator: "one unit",
+		before: "return 0, ErrNotLeader",
+		after:  "return 1, ErrNotLeader",
+		why:    "With an error the number says nothing.",
+	},
+	{
+		file: "kvnode/ttl/reign.go", operator: "boundary",
+		before: "case holds && r.held && !first && now != 0 && gap >= 0 && gap <= r.cfg.MaxGap:",
+		after:  "case holds && r.held && !first && now != 0 && gap > 0 && gap <= r.cfg.MaxGap:",
+		why:    "A gap of nothing adds nothing.",
+	},
+	{
+		file: "kvnode/store/range.go", operator: "wrong sign",
+		before: "return resp.GetCount() < limit+chunk",
+		after:  "return resp.GetCount() < limit-chunk",
+		why:    "It decides when the rest is counted by place instead of one by one; both count alike.",
+	},
+	{
+		file: "kvnode/store/compact.go", operator: "one unit",
+		before: "if q.head >= 1024 && q.head*2 >= len(q.list) {",
+		after:  "if q.head >= 1023 && q.head*2 >= len(q.list) {",
+		why:    "It decides when memory is given back, by one element.",
+	},
+	{
+		file: "kvnode/store/count.go", operator: "one unit",
+		before: "steps := 0",
+		after:  "steps := -1",
+		why:    "It decides when a context is looked at.",
+	},
 }

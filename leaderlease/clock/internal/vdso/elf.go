@@ -18,7 +18,7 @@ const (
 	ehdrSize = 64
 	phdrSize = 56
 	dynSize  = 16
-	symSize  = 24
+	symSize  = elf.Sym64Size
 )
 
 // maxSize bounds the image a program header may claim. Real ones have two to
