@@ -4,10 +4,10 @@ import "time"
 
 // cadence says when the raft loop ticks. It is the loop's alone.
 //
-// A member that hears its leader ticks with the heartbeats, which come as often. An idle
-// process that is woken half as often takes a third less of a processor, most of which goes
-// to waking and to sleeping again. So a tick waits a little for the heartbeat, and a
-// heartbeat that is a little early takes the tick along. What is early does not add up: due
+// A member that hears its leader ticks with the heartbeats, which come as often, and so a
+// follower at rest is woken half as often: most of what idle members take of a processor goes
+// to waking and to sleeping again. A tick waits a little for the heartbeat, and a heartbeat
+// that is a little early takes the tick along. What is early does not add up: due
 // goes on by whole intervals, and never falls behind the clock.
 type cadence struct {
 	interval time.Duration
@@ -16,14 +16,12 @@ type cadence struct {
 	now      bool      // the tick goes with the heartbeat that has just come
 }
 
-// The parts of an interval by which a tick may go early with a heartbeat, and by which it
-// waits for one. Together they are less than an interval: a heartbeat out of both is met by
-// the next tick, which has waited. More wait: a leader's death shows later, as each tick looks
-// for it.
-const (
-	earlyPart = 5 // a fifth
-	waitPart  = 3 // a third
-)
+// slackPart is the part of an interval, a fifth, by which a tick may go early with a heartbeat,
+// and by which it waits for one. A heartbeat out of both is met by one of the next ticks, since
+// each that has waited moves those behind it. Larger: a leader's death shows later, as each tick
+// looks for it, and a member that was late takes itself for one that was paused. Smaller: where
+// heartbeats are not even, more ticks go by themselves.
+const slackPart = 5
 
 func newCadence(interval time.Duration, now time.Time) cadence {
 	return cadence{interval: interval, due: now.Add(interval)}
@@ -32,7 +30,7 @@ func newCadence(interval time.Duration, now time.Time) cadence {
 // wake is when the tick goes by itself.
 func (c *cadence) wake() time.Time {
 	if c.heard {
-		return c.due.Add(c.interval / waitPart)
+		return c.due.Add(c.interval / slackPart)
 	}
 	return c.due
 }
@@ -40,7 +38,7 @@ func (c *cadence) wake() time.Time {
 // beat is told of each heartbeat.
 func (c *cadence) beat(now time.Time) {
 	c.heard = true
-	c.now = !now.Before(c.due.Add(-c.interval / earlyPart))
+	c.now = !now.Before(c.due.Add(-c.interval / slackPart))
 }
 
 // ticked is told of each tick. Ticks that were missed are dropped, not made up for.

@@ -60,7 +60,7 @@ func TestTicksGoWithHeartbeats(t *testing.T) {
 	}
 }
 
-// Who hears no leader ticks by its clock, and without heartbeats the first tick waits a third
+// Who hears no leader ticks by its clock, and without heartbeats the first tick waits a fifth
 // of an interval more.
 func TestTicksWithoutHeartbeats(t *testing.T) {
 	const interval = 60 * time.Millisecond
@@ -73,7 +73,7 @@ func TestTicksWithoutHeartbeats(t *testing.T) {
 	last := r.due
 	r.beat(last)
 	r.ticked(last)
-	for i, want := range []time.Duration{interval + interval/3, 2*interval + interval/3, 3*interval + interval/3} {
+	for i, want := range []time.Duration{interval + interval/5, 2*interval + interval/5, 3*interval + interval/5} {
 		if got := r.wake().Sub(last); got != want {
 			t.Errorf("tick %d after the last heartbeat is at %v, want %v", i, got, want)
 		}

@@ -160,7 +160,8 @@ const failoverLong = `Measure for how long nobody answers when the leader dies, 
 defaults of each server: kvnode beside the others, in alternation.
 
   kill     SIGKILL
-  panic    SIGABRT, at which Go's runtime prints stacks and exits, as at a panic
+  panic    SIGABRT: leasebench's own member panics; in any other program Go's runtime
+           prints the stacks of all goroutines, and exits
   term     SIGTERM
   stop     SIGSTOP, and later SIGCONT, which is a row of its own
   cable    the leader has a network of its own, and the cable between that and the

@@ -5,14 +5,14 @@ var cadences = []Mutant{
 	{
 		Rule: "cadence", Name: "a tick goes with each heartbeat, due or not", Pkg: "./kvnode", Test: "^TestBurstsAreOneTick$",
 		File: "kvnode/cadence.go",
-		Old:  "\tc.now = !now.Before(c.due.Add(-c.interval / earlyPart))\n",
+		Old:  "\tc.now = !now.Before(c.due.Add(-c.interval / slackPart))\n",
 		New:  "\tc.now = true\n",
 	},
 	{
 		Rule: "cadence", Name: "ticks that go early add up", Pkg: "./kvnode", Test: "^TestTicksGoWithHeartbeats$",
 		File: "kvnode/cadence.go",
 		Old:  "\tc.due = c.due.Add(c.interval)\n",
-		New:  "\tc.due = now.Add(c.interval - c.interval/earlyPart)\n",
+		New:  "\tc.due = now.Add(c.interval - c.interval/slackPart)\n",
 	},
 	{
 		Rule: "cadence", Name: "missed ticks are made up for", Pkg: "./kvnode", Test: "^TestBurstsAreOneTick$",

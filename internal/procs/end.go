@@ -99,8 +99,8 @@ func (m *Member) KillWard() error {
 	return nil
 }
 
-// Crash ends the process as a panic does, and waits: at SIGABRT Go's runtime prints the
-// stacks and exits with code 2.
+// Crash ends the process as a panic does, and waits: at SIGABRT Go's runtime prints the stacks
+// of all goroutines and exits with code 2, unless the program panics of itself then.
 func (m *Member) Crash() error {
 	r, err := m.running("crash")
 	if err != nil {
