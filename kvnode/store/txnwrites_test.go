@@ -19,8 +19,13 @@ func TestTxnWrites(t *testing.T) {
 		op   *pb.RequestOp
 		want bool
 	}{
-		{"a range", get, false}, {"a put", put, true}, {"a deletion", del, true}, {"nothing that is known", &pb.RequestOp{}, true},
-		{"a nested range", nested(get), false}, {"a nested put", nested(get, put), true}, {"a put two levels down", nested(nested(put)), true},
+		{"a range", get, false},
+		{"a put", put, true},
+		{"a deletion", del, true},
+		{"nothing that is known", &pb.RequestOp{}, true},
+		{"a nested range", nested(get), false},
+		{"a nested put", nested(get, put), true},
+		{"a put two levels down", nested(nested(put)), true},
 	} {
 		for _, txn := range []*pb.TxnRequest{{Success: []*pb.RequestOp{get, c.op}}, {Failure: []*pb.RequestOp{c.op}}} {
 			if got := txnWrites(txn); got != c.want {
