@@ -99,6 +99,12 @@ var sizes = []Mutant{
 		New:  "c != nil && (bytes.Equal(c.key, key) || len(key) > 4) }\n",
 	},
 	{
+		Rule: "memory", Name: "a database that was read whole stays in memory", Pkg: "./kvnode/store/boltdb", Test: "^TestRecordsThatWereReadTakeNoMemory$",
+		File: "kvnode/store/boltdb/image.go",
+		Old:  "\tdefer drop(i.tx)\n",
+		New:  "",
+	},
+	{
 		Rule: "table", Name: "readers see a part that is being filled", Pkg: storePkg, Test: "^TestAPartIsSeenOnceItIsFilled$",
 		File: "kvnode/store/table.go",
 		Old:  "\tp.passed = 0\n",

@@ -73,6 +73,7 @@ func (i *image) Meta() (meta []byte) {
 }
 
 func (i *image) Records(fn func(key, value []byte) error) error {
+	defer drop(i.tx)
 	return Guard(func() error { return i.tx.Bucket(recordBucket).ForEach(fn) })
 }
 
