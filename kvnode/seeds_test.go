@@ -101,22 +101,27 @@ func playSeed(t *testing.T, seed uint64, all tally) (seen string) {
 	return seen
 }
 
+// load lets so many clients work until stop is called.
+func (r *seedRun) load(clients int) (stop func()) {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	var all sync.WaitGroup
+	for i := range clients {
+		c := &seedClient{run: r, name: i, random: rand.New(rand.NewPCG(r.seed, uint64(i)+1))}
+		all.Go(func() { c.work(ctx) })
+	}
+	return sync.OnceFunc(func() {
+		cancel()
+		all.Wait()
+		r.asked.Wait()
+	})
+}
+
 func (r *seedRun) play() {
 	for i, m := range r.members {
 		r.running[i].Store(r.nodes[m])
 	}
 	r.restoreLines()
-	ctx, cancel := context.WithCancel(r.t.Context())
-	var clients sync.WaitGroup
-	for i := range seedClients {
-		c := &seedClient{run: r, name: i, random: rand.New(rand.NewPCG(r.seed, uint64(i)+1))}
-		clients.Go(func() { c.work(ctx) })
-	}
-	stop := sync.OnceFunc(func() {
-		cancel()
-		clients.Wait()
-		r.asked.Wait()
-	})
+	stop := r.load(seedClients)
 	defer stop()
 	for range seedSteps {
 		time.Sleep(time.Duration(50_000+r.random.IntN(900_000)) * time.Microsecond)

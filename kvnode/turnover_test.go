@@ -1,11 +1,9 @@
 package kvnode
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
@@ -69,17 +67,7 @@ func (r *seedRun) turnOver(all tally) {
 	}
 	r.restoreLines()
 	r.leader()
-	ctx, cancel := context.WithCancel(r.t.Context())
-	var clients sync.WaitGroup
-	for i := range turnoverClients {
-		c := &seedClient{run: r, name: i, random: rand.New(rand.NewPCG(r.seed, uint64(i)+1))}
-		clients.Go(func() { c.work(ctx) })
-	}
-	stop := sync.OnceFunc(func() {
-		cancel()
-		clients.Wait()
-		r.asked.Wait()
-	})
+	stop := r.load(turnoverClients)
 	defer stop()
 	for range turnoverSteps {
 		time.Sleep(time.Duration(5_000+r.random.IntN(400_000)) * time.Microsecond)
