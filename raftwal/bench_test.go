@@ -101,15 +101,6 @@ func benchLog(b *testing.B, dir string) bench {
 	l, err := Open(Config{Dir: dir})
 	must(b, err)
 	b.Cleanup(func() { must(b, l.Close()) })
-	for { // until the background has made a spare
-		l.spares.mu.Lock()
-		ready := len(l.spares.mu.ready) > 0
-		l.spares.mu.Unlock()
-		if ready {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
 	return func(entries []*raftpb.Entry) error {
 		return l.Save(entries, hard(1, 1, entries[0].GetIndex()-1), nil)
 	}

@@ -22,7 +22,7 @@ type Config struct {
 
 	// SegmentSize is the size of a segment's file in bytes. Default: 64 MiB.
 	// Smaller: more often two more syncs. Larger: compaction frees space later,
-	// and so much is written ahead of need. The disk needs room for two at least,
+	// and half of one is written ahead of need. The disk needs room for two at least,
 	// or compaction can free nothing when it is full.
 	SegmentSize int64
 	// MaxRecentBytes bounds the entries kept in memory, counted as raft counts
@@ -40,8 +40,8 @@ type Config struct {
 	// written. More: disk space. Zero means the default, negative means none.
 	MaxSpares int
 	// Inline prepares new segments within the Save that needs them instead of in
-	// the background. Tests want it, since then the order of operations depends
-	// on the calls only.
+	// the background, while the second half of the newest one is filled. Tests
+	// want it, since then the order of operations depends on the calls only.
 	Inline bool
 
 	// Nonce returns the nonce of a new segment. Two calls must not return the

@@ -206,6 +206,7 @@ func (l *Log) write(b *batch) error {
 	}
 	l.stats.sync(len(b.buf), began, written)
 	w.tail = tail{end: w.tail.end + int64(len(b.buf)), chain: chain, number: w.tail.number + 1}
+	l.spares.follow(w.tail.end, int64(w.seg.size))
 	return nil
 }
 

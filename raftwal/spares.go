@@ -18,14 +18,15 @@ type spares struct {
 	max    int   // immutable
 	inline bool  // immutable
 
-	// want asks the background goroutine for a spare; it is closed to end it.
+	// want asks the background goroutine to go on with next; it is closed to end it.
 	want chan struct{}
 	done sync.WaitGroup
+	next filling
 
 	mu struct {
 		sync.Mutex
-		ready []string
-		next  uint64 // number of the next name
+		ready  []string
+		number uint64 // of the next name
 	}
 }
 
@@ -39,9 +40,9 @@ type spare struct {
 // removes those of another size.
 func openSpares(dir fs.FS, cfg *Config, ids []uint64) (*spares, error) {
 	s := &spares{dir: dir, size: cfg.SegmentSize, max: cfg.MaxSpares, inline: cfg.Inline, want: make(chan struct{}, 1)}
-	s.mu.next = 1
+	s.mu.number = 1
 	for _, id := range ids {
-		s.mu.next = max(s.mu.next, id+1)
+		s.mu.number = max(s.mu.number, id+1)
 		if err := s.adopt(spareName(id)); err != nil {
 			return nil, fmt.Errorf("raftwal: take over %s: %w", spareName(id), err)
 		}
@@ -86,8 +87,8 @@ func (s *spares) room() (name string, ok bool) {
 }
 
 func (s *spares) nameLocked() string {
-	id := s.mu.next
-	s.mu.next++
+	id := s.mu.number
+	s.mu.number++
 	return spareName(id)
 }
 
@@ -100,13 +101,12 @@ func (s *spares) take(size int64) (*spare, error) {
 	if ready {
 		name = s.mu.ready[0]
 		s.mu.ready = slices.Delete(s.mu.ready, 0, 1)
-	} else {
-		name = s.nameLocked()
 	}
 	s.mu.Unlock()
-	s.ask()
+	s.next.goal.Store(0) // of the segment that this one becomes
+	s.next.failed.Store(false)
 	if !ready {
-		return s.make(name, size)
+		return s.finish(size)
 	}
 	f, err := s.dir.Open(name)
 	if err != nil {
@@ -115,26 +115,11 @@ func (s *spares) take(size int64) (*spare, error) {
 	return &spare{name: name, file: f}, nil
 }
 
-// zeros is what a new file is filled with, a piece at a time.
-var zeros [256 << 10]byte
-
-// make creates a file, writes every byte of it and syncs it. What is in the
-// page cache, or only reserved, would have to be paid for by each append.
-func (s *spares) make(name string, size int64) (*spare, error) {
-	f, err := s.dir.Create(name)
-	if err != nil {
-		return nil, fmt.Errorf("create %s: %w", name, err)
-	}
-	p := &spare{name: name, file: f}
-	for off := int64(0); off < size; off += int64(len(zeros)) {
-		if _, err := f.WriteAt(zeros[:min(int64(len(zeros)), size-off)], off); err != nil {
-			return nil, fmt.Errorf("fill %s: %w", name, errors.Join(err, s.discard(p)))
-		}
-	}
-	if err := f.Sync(); err != nil {
-		return nil, fmt.Errorf("sync %s: %w", name, errors.Join(err, s.discard(p)))
-	}
-	return p, nil
+// name is that of a new file.
+func (s *spares) name() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.nameLocked()
 }
 
 // discard closes and removes a spare.
@@ -142,47 +127,17 @@ func (s *spares) discard(p *spare) error {
 	return errors.Join(p.file.Close(), s.dir.Remove(p.name))
 }
 
-// ask has one more spare prepared in the background.
-func (s *spares) ask() {
-	if s.inline {
-		return
-	}
-	select {
-	case s.want <- struct{}{}:
-	default: // it has been asked already
-	}
-}
-
 func (s *spares) start() {
 	if !s.inline {
 		s.done.Go(s.prepare)
 	}
-	s.ask()
 }
 
-// stop ends the background goroutine. Nobody may take or ask any more.
+// stop ends the background goroutine. Nobody may take or follow any more.
 func (s *spares) stop() {
 	close(s.want)
 	s.done.Wait()
-}
-
-// prepare makes a spare whenever there is none. If it cannot, the Save that
-// needs one tries again, and tells its caller why not.
-func (s *spares) prepare() {
-	for range s.want {
-		s.mu.Lock()
-		empty := len(s.mu.ready) == 0 && s.max > 0
-		name := s.nameLocked()
-		s.mu.Unlock()
-		if !empty {
-			continue
-		}
-		p, err := s.make(name, s.size)
-		if err != nil {
-			continue
-		}
-		if err := p.file.Close(); err != nil || !s.keep(name) {
-			_ = s.dir.Remove(name) // the next Open tries again
-		}
+	if p := s.next.spare; p != nil {
+		_ = s.discard(p) // the next Open removes it, too
 	}
 }

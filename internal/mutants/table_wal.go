@@ -4,7 +4,7 @@ import "slices"
 
 // wal are the bugs of a log on disk: those of docs/reliability.md, Planted bugs,
 // and the rules of raftwal's own format.
-var wal = slices.Concat(walRules, walFull, walOpen)
+var wal = slices.Concat(walRules, walFull, walOpen, walSpares)
 
 // walRules are about what is written, and found again.
 var walRules = []Mutant{

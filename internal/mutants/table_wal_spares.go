@@ -1,0 +1,34 @@
+package main
+
+const (
+	fillingFile = "raftwal/filling.go"
+	sparesFile  = "raftwal/spares.go"
+)
+
+// walSpares are about when a spare is made, and by whom.
+var walSpares = []Mutant{
+	{
+		Rule: "storage", Name: "a spare is made all at once", Pkg: walPkg, Test: "^TestSpareGrowsWithTheSegmentBeforeIt$",
+		File: fillingFile, Old: "min(n.made+s.piece(), s.size)", New: "s.size",
+	},
+	{
+		Rule: "storage", Name: "a spare is made although a segment has been freed", Pkg: walPkg, Test: "^TestNoSpareIsMadeBesideAFreedSegment$",
+		File: fillingFile, Old: " || !s.lacks()", New: "",
+	},
+	{
+		Rule: "storage", Name: "the background tries again with each piece", Pkg: walPkg, Test: "^TestSpareThatCannotBeMade$",
+		File: fillingFile, Old: "\t\tn.failed.Store(true)\n", New: "",
+	},
+	{
+		Rule: "storage", Name: "the background never tries again", Pkg: walPkg, Test: "^TestSpareThatCannotBeMade$",
+		File: sparesFile, Old: "\ts.next.failed.Store(false)\n", New: "",
+	},
+	{
+		Rule: "storage", Name: "a spare that is half made is made anew", Pkg: walPkg, Test: "^TestSegmentIsNeededBeforeItsSpareIsMade$",
+		File: fillingFile, Old: "\tif size != s.size {", New: "\tif true {",
+	},
+	{
+		Rule: "storage", Name: "a spare that is half made stays", Pkg: walPkg, Test: "^TestSpareThatIsHalfMadeGoes$",
+		File: sparesFile, Old: "\t\t_ = s.discard(p) // the next Open removes it, too\n", New: "\t\t_ = p\n",
+	},
+}
