@@ -17,11 +17,11 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// maxReplayBytes is after how many bytes of entries a checkpoint is made, if
-// Config.SnapshotCount is not reached before: it bounds a restart's replay. More: a member that
-// starts is longer without what it has acknowledged. Less: where values are large, the disk is
-// kept from the log more often.
-const maxReplayBytes = 64 << 20
+// checkpointBytes is after how many bytes of entries a checkpoint is made, if Config.SnapshotCount
+// is not reached before: one commit of the store (store.Config.CutBytes). More: several commits
+// follow one another, and whoever writes waits for all of them, 1.5 s of 64 MiB while much is
+// loaded. Less: more of the same pages are written again and again.
+const checkpointBytes = 4 << 20
 
 // checkpoints make the applied state durable, one at a time, and the log shorter.
 //
@@ -36,8 +36,10 @@ type checkpoints struct {
 	// saved has the members as of the last checkpoint, nil before. What it says is on disk:
 	// Admit goes by it where peers.json cannot be written.
 	saved atomic.Pointer[store.Members]
-	// bytes counts the applied entries since one was asked for. The applier only.
-	bytes int
+	// bytes counts the applied entries since one was asked for, from this member's share of
+	// checkpointBytes on. The applier only.
+	bytes  int
+	shared bool // bytes begins with the share
 
 	took    *durations.Histogram
 	failed  atomic.Uint64
@@ -45,22 +47,28 @@ type checkpoints struct {
 }
 
 // due is asked by the applier after each batch. One is due when this member's next turn has come,
-// or when a restart would have to read and apply maxReplayBytes.
+// or when a restart would have to read and apply checkpointBytes.
 func (c *checkpoints) due(bytes int) {
+	if !c.shared && len(c.store.Members().ByID) > 0 {
+		c.bytes, c.shared = int(c.turn(checkpointBytes)), true
+	}
 	c.bytes += bytes
-	every, ahead := c.cfg.SnapshotCount, c.turn()
-	turns := (c.store.Applied()+ahead)/every - (c.store.Durable().Index+ahead)/every
-	if turns > 0 || c.bytes >= maxReplayBytes {
+	every, ahead := c.cfg.SnapshotCount, c.turn(c.cfg.SnapshotCount)
+	switch turns := (c.store.Applied()+ahead)/every - (c.store.Durable().Index+ahead)/every; {
+	case turns > 0:
 		c.bytes = 0
+		c.ask.put()
+	case c.bytes >= checkpointBytes:
+		c.bytes %= checkpointBytes // the share stays
 		c.ask.put()
 	}
 }
 
-// turn is how many entries ahead of the multiples of SnapshotCount this
-// member makes its checkpoints. Each takes processor and disk from the log, so the
-// members take turns: a majority is always free to commit. The place is by ID in the registry,
-// which all compute alike; members that differ about it for a moment may take a turn together.
-func (c *checkpoints) turn() uint64 {
+// turn is how far ahead of the multiples of every, in entries or bytes, this member makes its
+// checkpoints. Each takes processor and disk from the log, so the members take turns: a majority
+// is always free to commit. The place is by ID in the registry, which all compute alike; members
+// that differ about it for a moment may take a turn together.
+func (c *checkpoints) turn(every uint64) uint64 {
 	members := c.store.Members().ByID
 	rank := uint64(0)
 	for id := range members {
@@ -68,7 +76,7 @@ func (c *checkpoints) turn() uint64 {
 			rank++
 		}
 	}
-	return c.cfg.SnapshotCount / uint64(max(len(members), 1)) * rank
+	return every / uint64(max(len(members), 1)) * rank
 }
 
 // A checkpoint that finds no room is tried again after minCheckpointPause at the

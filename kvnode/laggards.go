@@ -11,7 +11,7 @@ import (
 // maxKeptBytes is how much more the log may write while it is kept for a follower that was sent a
 // snapshot, or the size of the store if that is more: then another snapshot costs less than the
 // log. Less: where much is written, snapshots follow one another. More: more disk.
-const maxKeptBytes = 8 * maxReplayBytes
+const maxKeptBytes = 512 << 20
 
 // laggards are the followers that were sent a snapshot and have not caught up since, by ID: with
 // how much the log had written in all when the newest one was sent.

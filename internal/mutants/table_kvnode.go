@@ -118,6 +118,18 @@ var members = []Mutant{
 		New:  "\t\tif id < c.ID() && false {\n",
 	},
 	{
+		Rule: "restart", Name: "all members make their checkpoints at once where values are large", Pkg: nodePkg, Test: "^TestMembersTakeTurnsWithCheckpoints$",
+		File: "kvnode/checkpoint.go",
+		Old:  "int(c.turn(checkpointBytes)), true",
+		New:  "0, true",
+	},
+	{
+		Rule: "restart", Name: "records are written over before they are written", Pkg: storePkg, Test: "^TestRecordsLastUntilTheCommit$",
+		File: "kvnode/store/cut.go",
+		Old:  "return saveTx(tx, &m, &c.unsaved, in) })\n\tin.release()\n",
+		New:  "defer in.release(); return saveTx(tx, &m, &c.unsaved, in) })\n",
+	},
+	{
 		Rule: "restart", Name: "a checkpoint compacts what raft may scan", Pkg: nodePkg, Test: "^TestACheckpointLeavesWhatRaftMayScan$",
 		File: "kvnode/checkpoint.go",
 		Old:  "min(at.Index, c.told.Load())",
