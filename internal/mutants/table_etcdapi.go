@@ -18,6 +18,12 @@ var requests = []Mutant{
 		New:  "len(r.GetRangeEnd()) == 0 &&",
 	},
 	{
+		Rule: "read", Name: "the header of a transaction is that of its operations", Pkg: apiPkg, Test: "^TestHeadersWithinATxnHaveTheRevision$",
+		File: "kvnode/store/txn.go",
+		Old:  "\tresp.Header = &pb.ResponseHeader{Revision: w.revision()}",
+		New:  "\tresp.Header = w.header()",
+	},
+	{
 		Rule: "read", Name: "a transaction that only compares reads stale state", Pkg: apiPkg, Test: "^TestOnlySerializableTransactionsAreLocal$",
 		File: "kvnode/etcdapi/readtxn.go",
 		Old:  "\treturn all && ranges > 0\n",

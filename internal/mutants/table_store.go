@@ -30,8 +30,8 @@ var stores = []Mutant{
 	{
 		Rule: "storage", Name: "checkpoint acknowledged, and the log compacted, before it is durable", Pkg: storeSim, Test: "^TestSimulation$",
 		File: "kvnode/store/cut.go",
-		Old:  "\tif err := s.update(func(tx Tx) error { return saveTx(tx, &m, &c.unsaved) }); err != nil {\n\t\treturn err\n\t}\n",
-		New:  "\t_ = s.update(func(tx Tx) error { return saveTx(tx, &m, &c.unsaved) })\n",
+		Old:  "\tin.release()\n\tif err != nil {\n\t\treturn err\n\t}\n",
+		New:  "\tin.release()\n\t_ = err\n",
 	},
 	{
 		Rule: "storage", Name: "log compacted although the checkpoint failed", Pkg: storeSim, Test: "^TestSimulation$",
@@ -54,8 +54,8 @@ var stores = []Mutant{
 	{
 		Rule: "storage", Name: "what a failed checkpoint would have saved is forgotten", Pkg: storePkg, Test: "^TestCrashAtEveryStepOfACheckpoint$",
 		File: "kvnode/store/cut.go",
-		Old:  "return saveTx(tx, &m, &c.unsaved) }); err != nil {\n\t\treturn err\n",
-		New:  "return saveTx(tx, &m, &c.unsaved) }); err != nil {\n\t\ts.mu.Lock()\n\t\tst.cuts = st.cuts[1:]\n\t\ts.mu.Unlock()\n\t\treturn err\n",
+		Old:  "\tin.release()\n\tif err != nil {\n\t\treturn err\n",
+		New:  "\tin.release()\n\tif err != nil {\n\t\ts.mu.Lock()\n\t\tst.cuts = st.cuts[1:]\n\t\ts.mu.Unlock()\n\t\treturn err\n",
 	},
 	{
 		Rule: "storage", Name: "a checkpoint ends with the first of its commits", Pkg: storeSim, Test: "^TestSimulation$",

@@ -271,3 +271,33 @@ func TestChunkHoldsAtLeastOneKey(t *testing.T) {
 		}
 	}
 }
+
+// The answers within a transaction say the revision alone, as etcd's do, and the outermost
+// all that a header has.
+func TestHeadersWithinATxnHaveTheRevision(t *testing.T) {
+	s := startServer(t, Config{})
+	first := s.put(t, "k", "v").GetHeader().GetRevision()
+	resp, err := s.kv.Txn(t.Context(), &pb.TxnRequest{
+		Success: ops(opGet("k"), opPut("a"), opPut("b"), opDel("k", ""), opTxn(ops(opPut("c")), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantHeader(t, "the transaction", resp.GetHeader(), first+1)
+	all := resp.GetResponses()
+	for i, c := range []struct {
+		got      *pb.ResponseHeader
+		revision int64
+	}{
+		{all[0].GetResponseRange().GetHeader(), first},
+		{all[1].GetResponsePut().GetHeader(), first + 1},
+		{all[2].GetResponsePut().GetHeader(), first + 1},
+		{all[3].GetResponseDeleteRange().GetHeader(), first + 1},
+		{all[4].GetResponseTxn().GetHeader(), 0},
+		{all[4].GetResponseTxn().GetResponses()[0].GetResponsePut().GetHeader(), first + 1},
+	} {
+		if want := (&pb.ResponseHeader{Revision: c.revision}); !proto.Equal(c.got, want) {
+			t.Errorf("header of answer %d = %v, want %v", i, c.got, want)
+		}
+	}
+}

@@ -91,9 +91,11 @@ func (s *Store) update(fn func(tx Tx) error) error {
 // that failed got to after all, so it counts what it finds. It looks for no version
 // that is newer than what it begins with, which would cost a fifth of the time.
 //
+// What is written is in the slab, which the transaction uses until it has ended.
+//
 // The meta record goes last and in the same transaction. It has the number of records and
 // the sum of their checksums, by which load notices one that is missing or too many.
-func saveTx(tx Tx, m *meta, dirty *unsaved) error {
+func saveTx(tx Tx, m *meta, dirty *unsaved, in *slab) error {
 	was, err := decodeMeta(tx.Meta())
 	if err != nil {
 		return err
@@ -109,7 +111,7 @@ func saveTx(tx Tx, m *meta, dirty *unsaved) error {
 		}
 	}
 	for _, at := range dirty.trimmed {
-		key := at.key()
+		key := at.key(in)
 		forget(tx.Record(key)) // it may be gone already, by an attempt that failed late
 		if err := tx.DeleteRecord(key); err != nil {
 			return fmt.Errorf("delete revision %d.%d: %w", at.main, at.sub, err)
@@ -119,8 +121,8 @@ func saveTx(tx Tx, m *meta, dirty *unsaved) error {
 		if _, dropped := dirty.dropped[v]; dropped {
 			continue
 		}
-		key := recordOf(v).key()
-		value := recordValue(key, v)
+		key := recordOf(v).key(in)
+		value := recordValue(in, key, v)
 		// Only what is not newer than the file's revision can be in it.
 		if v.main() <= was.Revision {
 			forget(tx.Record(key))

@@ -67,7 +67,10 @@ func (s *Store) commit(st *state, c *cut) error {
 			return fmt.Errorf("encode configuration: %w", err)
 		}
 	}
-	if err := s.update(func(tx Tx) error { return saveTx(tx, &m, &c.unsaved) }); err != nil {
+	in := takeSlab()
+	err := s.update(func(tx Tx) error { return saveTx(tx, &m, &c.unsaved, in) })
+	in.release()
+	if err != nil {
 		return err
 	}
 	// Not before the backend has it on disk: the log forgets what Durable says is kept here.

@@ -36,7 +36,9 @@ func Import(b Backend, f *Foreign) error {
 	save := func() error {
 		done := part
 		part = unsaved{}
-		return b.Update(func(tx Tx) error { return saveTx(tx, &m, &done) })
+		in := takeSlab()
+		defer in.release()
+		return b.Update(func(tx Tx) error { return saveTx(tx, &m, &done, in) })
 	}
 	err := f.Versions(func(sub uint32, kv *mvccpb.KeyValue) error {
 		v := &Version{

@@ -29,14 +29,15 @@ type recordID struct {
 
 func recordOf(v *Version) recordID { return recordID{v.main(), v.sub} }
 
-func (p recordID) key() []byte {
-	key := binary.BigEndian.AppendUint64(make([]byte, 0, recordKeySize), uint64(p.main))
+func (p recordID) key(in *slab) []byte {
+	key := binary.BigEndian.AppendUint64(in.room(recordKeySize), uint64(p.main))
 	return binary.BigEndian.AppendUint64(key, uint64(p.sub))
 }
 
-func recordValue(key []byte, v *Version) []byte {
+func recordValue(in *slab, key []byte, v *Version) []byte {
 	const numbers = 6 + 6*binary.MaxVarintLen64 // tags, lengths and revisions
-	buf := make([]byte, recordHead, recordHead+numbers+len(v.GetKey())+int(v.size))
+	buf := in.room(recordHead + numbers + len(v.GetKey()) + int(v.size))[:recordHead]
+	buf[4] = recordTombstone
 	if !v.tombstone() {
 		buf[4] = recordLive
 	}

@@ -46,7 +46,7 @@ func (w *writer) txnContext(ctx context.Context, t *pb.TxnRequest) (*pb.TxnRespo
 	if err != nil {
 		return nil, err
 	}
-	resp.Header = w.header()
+	resp.Header = &pb.ResponseHeader{Revision: w.revision()} // its own: who answers completes it
 	return resp, nil
 }
 

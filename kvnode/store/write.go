@@ -19,6 +19,7 @@ type writer struct {
 	base    int64      // the revision before
 	changes []*Version // in order; the place is the sub-revision. All have mod base+1
 	ops     Ops
+	head    *pb.ResponseHeader // the newest that was asked for
 }
 
 // write carries out op and publishes what it wrote, or takes it back if op
@@ -101,7 +102,14 @@ func (w *writer) revision() int64 {
 // before it did, and no other reader does.
 func (w *writer) view() view { return view{w.st, w.revision()} }
 
-func (w *writer) header() *pb.ResponseHeader { return &pb.ResponseHeader{Revision: w.revision()} }
+// header is that of an operation. All of a transaction share it, but for those before its first
+// write, so nobody may change one that is not the outermost's.
+func (w *writer) header() *pb.ResponseHeader {
+	if rev := w.revision(); w.head.GetRevision() != rev || w.head == nil {
+		w.head = &pb.ResponseHeader{Revision: rev}
+	}
+	return w.head
+}
 
 // prepend makes v the newest version of its key; a v whose number is 0 is a tombstone. All of v
 // is set before head leads to it, for readers are walking this chain: they pass over v since its
