@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -102,27 +103,91 @@ func TestBurstsAreOneTick(t *testing.T) {
 	}
 }
 
-// In a cluster at rest followers tick with the heartbeats, as often as by their clocks, and a
-// tick goes by itself where none come.
-func TestFollowersTickWithHeartbeats(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		leader := c.leader()
-		for _, n := range c.nodes {
-			time.Sleep(time.Second)
-			before := n.Status().Late.Count
-			const odd = 13 * time.Millisecond
-			for range 100 {
-				time.Sleep(odd)
-				var got cadence
-				n.call(func() { got = n.loop.cadence })
-				if got.heard != (n != leader) || got.now {
-					t.Fatalf("%+v, leads: %v", got, n == leader)
-				}
-			}
-			ticks := n.Status().Late.Count - before
-			if want := uint64(100 * odd / n.cfg.TickInterval); ticks > want+1 || ticks < want-1 {
-				t.Errorf("%d ticks in %v, want %d", ticks, 100*odd, want)
-			}
+// A tick goes with a heartbeat that is a fifth of an interval early, or as late as the loop may
+// be, and not with one that is earlier.
+func TestHowEarlyATickMayGo(t *testing.T) {
+	const interval = 50 * time.Millisecond
+	due := time.Unix(1, 0).Add(interval)
+	for _, tt := range []struct {
+		name string
+		at   time.Duration // from when it is due
+		want bool
+	}{
+		{"half an interval early", -interval / 2, false},
+		{"just too early", -interval/5 - 1, false},
+		{"a fifth early", -interval / 5, true},
+		{"in time", 0, true},
+		{"the last that is waited for", interval / 5, true},
+		{"late", 3 * interval, true},
+	} {
+		c := newCadence(interval, time.Unix(1, 0))
+		if c.beat(due.Add(tt.at)); c.now != tt.want || !c.heard {
+			t.Errorf("%s: beat() makes it %+v, want a tick: %v", tt.name, c, tt.want)
 		}
-	})
+		if want := due.Add(interval / 5); c.wake() != want {
+			t.Errorf("%s: without another one the tick is %v after it is due, want %v", tt.name, c.wake().Sub(due), want.Sub(due))
+		}
+	}
+}
+
+// A leader whose timer is late at each tick sends as many heartbeats as one whose timer is not.
+func TestLatenessDoesNotAddUp(t *testing.T) {
+	const interval, n = 50 * time.Millisecond, 1000
+	for _, late := range []time.Duration{1, time.Millisecond, interval / 2, interval - 1} {
+		begin := time.Unix(1, 0)
+		c, ticks := newCadence(interval, begin), 0
+		for {
+			now := c.wake().Add(late)
+			if now.After(begin.Add((n + 1) * interval)) {
+				break
+			}
+			c.ticked(now)
+			ticks++
+		}
+		if ticks != n {
+			t.Errorf("%d ticks in %d intervals, each %v late", ticks, n, late)
+		}
+	}
+}
+
+// Whenever heartbeats come and however late the loop is, raft's time is never ahead of the
+// clock by more than a tick goes early. Where the loop is in time, a tick is never further from
+// the next than a tick goes early and waits, and where heartbeats come at any time ticks are a
+// sixth fewer at the worst.
+func TestTicksAreBoundByTheClock(t *testing.T) {
+	const interval, slack = 50 * time.Millisecond, 10 * time.Millisecond
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		begin := time.Unix(1, 0)
+		c, now, last, ticks := newCadence(interval, begin), begin, begin, 0
+		late, every := time.Duration(rng.IntN(2))*2*interval, int64(time.Millisecond)+rng.Int64N(int64(2*interval))
+		for now.Sub(begin) < time.Minute {
+			// Either the timer wakes the loop, or a heartbeat does.
+			wake, beat := c.wake(), now.Add(time.Duration(1+rng.Int64N(every)))
+			if now = beat; wake.Before(beat) {
+				now = wake
+			}
+			if late > 0 && rng.IntN(10) == 0 {
+				now = now.Add(time.Duration(rng.Int64N(int64(late))))
+			}
+			if !now.Before(beat) {
+				c.beat(now)
+			}
+			if !c.now && now.Before(c.wake()) {
+				continue
+			}
+			c.ticked(now)
+			ticks++
+			if most := int((now.Sub(begin) + slack) / interval); ticks > most {
+				t.Fatalf("seed %d: %d ticks in %v, want %d at most", seed, ticks, now.Sub(begin), most)
+			}
+			if gap := now.Sub(last); late == 0 && gap > interval+2*slack {
+				t.Fatalf("seed %d: %v from one tick to the next, want %v at most", seed, gap, interval+2*slack)
+			}
+			last = now
+		}
+		if least := int(time.Minute/(interval+slack)) - 1; late == 0 && ticks < least {
+			t.Errorf("seed %d: %d ticks in a minute, want %d at least", seed, ticks, least)
+		}
+	}
 }

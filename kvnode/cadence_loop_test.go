@@ -1,0 +1,138 @@
+package kvnode
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease"
+)
+
+// ticksIn counts the ticks of n while time passes.
+func ticksIn(n *Node, long time.Duration) uint64 {
+	before := n.Status().Late.Count
+	time.Sleep(long)
+	return n.Status().Late.Count - before
+}
+
+// The timer runs for when the tick was due. A heartbeat that comes meanwhile, and is too early,
+// lets the tick wait for the next, and moves those behind it.
+func TestATickWaitsThoughItsTimerRuns(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		var due time.Time
+		n.call(func() { due = n.loop.cadence.due })
+		interval := n.cfg.TickInterval
+		time.Sleep(time.Until(due) - interval/2)
+		n.call(func() { n.loop.cadence.beat(time.Now()) })
+		if got := ticksIn(n, interval/2+interval/5-1); got != 0 {
+			t.Errorf("%d ticks before it has waited for a heartbeat", got)
+		}
+		if got := ticksIn(n, 2); got != 1 {
+			t.Errorf("%d ticks when it has waited, want one", got)
+		}
+		if got := ticksIn(n, interval-2); got != 0 {
+			t.Errorf("%d ticks less than an interval later", got)
+		}
+		if got := ticksIn(n, 2); got != 1 {
+			t.Errorf("%d ticks an interval later, want one", got)
+		}
+	})
+}
+
+// A loop that is late at a tick, by less than an interval, is in time at the next, and ticks as often
+// as one that is not.
+func TestALateLoopTicksAsOften(t *testing.T) {
+	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		var due time.Time
+		n.call(func() { due = n.loop.cadence.due })
+		const rounds = 20
+		interval := n.cfg.TickInterval
+		time.Sleep(time.Until(due) - interval/10)
+		before := n.Status().Late
+		for i := range rounds {
+			if i%2 == 0 {
+				n.stall(interval / 2)
+				time.Sleep(interval / 2)
+				continue
+			}
+			time.Sleep(interval)
+		}
+		got := n.Status().Late
+		if ticks, late, want := got.Count-before.Count, got.Sum-before.Sum, rounds/2*interval*2/5; ticks != rounds || late != want {
+			t.Errorf("%d ticks in %d intervals, %v late in all, want %v", ticks, rounds, late, want)
+		}
+	})
+}
+
+// In a cluster at rest followers tick with the heartbeats, as often as by their clocks, and a
+// tick goes by itself where none come.
+func TestFollowersTickWithHeartbeats(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		for _, n := range c.nodes {
+			time.Sleep(time.Second)
+			before := n.Status().Late.Count
+			const odd = 13 * time.Millisecond
+			for range 100 {
+				time.Sleep(odd)
+				var got cadence
+				n.call(func() { got = n.loop.cadence })
+				if got.heard != (n != leader) || got.now {
+					t.Fatalf("%+v, leads: %v", got, n == leader)
+				}
+			}
+			ticks := n.Status().Late.Count - before
+			if want := uint64(100 * odd / n.cfg.TickInterval); ticks > want+1 || ticks < want-1 {
+				t.Errorf("%d ticks in %v, want %d", ticks, 100*odd, want)
+			}
+		}
+	})
+}
+
+// Members whose heartbeats are as far apart as a configuration allows, or as many, or that differ
+// from one to the next, as while they are restarted with other ones: no lease is lost, nobody else
+// is elected, and ticks are a sixth fewer than by the clock at the worst, and never more.
+func TestTicksAtTheLimits(t *testing.T) {
+	const ms = time.Millisecond
+	for _, ticks := range [][]time.Duration{
+		{50 * ms, 50 * ms, 50 * ms},
+		{time.Second / minElectionTicks, time.Second / minElectionTicks, time.Second / minElectionTicks},
+		{ms, ms, ms},
+		{50 * ms, 100 * ms, 20 * ms},
+		{100 * ms, 50 * ms, 60 * ms},
+		{20 * ms, 50 * ms, 100 * ms},
+	} {
+		t.Run(fmt.Sprint(ticks), func(t *testing.T) {
+			inCluster(t, 3, func(cfg *Config) {
+				cfg.LeaseDuration = 0
+				cfg.TickInterval = ticks[cfg.Name[1]-'1']
+			}, func(t *testing.T, c *cluster) {
+				leader := c.leader()
+				term := leader.Term()
+				time.Sleep(time.Second)
+				before := make(map[*Node]uint64)
+				for _, n := range c.nodes {
+					before[n] = n.Status().Late.Count
+				}
+				const odd, times = 13 * ms, 400
+				for range times {
+					time.Sleep(odd)
+					if s := c.leaseStatus(leader); s != leaderlease.Valid {
+						t.Fatalf("the lease is %v", s)
+					}
+				}
+				for n, was := range before {
+					got, want := n.Status().Late.Count-was, uint64(times*odd/n.cfg.TickInterval)
+					if got > want+1 || got < want*5/6-1 {
+						t.Errorf("%s ticks %d times in %v, want %d", n.Name(), got, times*odd, want)
+					}
+				}
+				if got := leader.Term(); got != term {
+					t.Errorf("term %d, want %d", got, term)
+				}
+			})
+		})
+	}
+}
