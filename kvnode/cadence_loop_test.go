@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/raft/v3/raftpb"
+
 	"github.com/leaderlease/go/leaderlease"
 )
 
@@ -62,6 +64,33 @@ func TestALateLoopTicksAsOften(t *testing.T) {
 		got := n.Status().Late
 		if ticks, late, want := got.Count-before.Count, got.Sum-before.Sum, rounds/2*interval*2/5; ticks != rounds || late != want {
 			t.Errorf("%d ticks in %d intervals, %v late in all, want %v", ticks, rounds, late, want)
+		}
+	})
+}
+
+// A former leader that is sent nothing, and still gets through to the next one, does not slow its
+// heartbeats down, whenever its own come.
+func TestALeaderTicksByItsClock(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		former := c.followers(leader)[0]
+		interval := leader.cfg.TickInterval
+		var due time.Time
+		leader.call(func() { due = leader.loop.cadence.due })
+		time.Sleep(time.Until(due) + 1)
+		const rounds = 20
+		before := leader.Status().Late.Count
+		for range rounds {
+			time.Sleep(interval / 2)
+			leader.call(func() {
+				leader.loop.step(&raftpb.Message{
+					Type: raftpb.MsgHeartbeat.Enum(), From: new(former.ID()), To: new(leader.ID()), Term: new(leader.Term() - 1),
+				})
+			})
+			time.Sleep(interval / 2)
+		}
+		if got := leader.Status().Late.Count - before; got != rounds {
+			t.Errorf("%d ticks in %d intervals", got, rounds)
 		}
 	})
 }

@@ -73,7 +73,9 @@ func (l *raftLoop) hear(m *raftpb.Message) {
 	l.elect(l.detector.Heard(m, l.Term(), now))
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
-		l.cadence.beat(now)
+		if l.role != raft.StateLeader { // a leader hears a former one, to whom nothing gets through
+			l.cadence.beat(now)
+		}
 	case raftpb.MsgPreVote:
 		l.pollSoon(now)
 	}

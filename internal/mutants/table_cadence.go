@@ -35,8 +35,14 @@ var cadences = []Mutant{
 	{
 		Rule: "cadence", Name: "heartbeats are not told", Pkg: "./kvnode", Test: "^TestFollowersTickWithHeartbeats$",
 		File: "kvnode/failover.go",
-		Old:  "\t\tl.cadence.beat(now)\n",
+		Old:  "\t\t\tl.cadence.beat(now)\n",
 		New:  "",
+	},
+	{
+		Rule: "cadence", Name: "a former leader's heartbeats slow the next one's down", Pkg: "./kvnode", Test: "^TestALeaderTicksByItsClock$",
+		File: "kvnode/failover.go",
+		Old:  "\t\tif l.role != raft.StateLeader { // a leader",
+		New:  "\t\tif true { // a leader",
 	},
 	{
 		Rule: "cadence", Name: "no tick goes with a heartbeat", Pkg: "./kvnode", Test: "^TestFollowersTickWithHeartbeats$",
