@@ -101,8 +101,20 @@ var sizes = []Mutant{
 	{
 		Rule: "memory", Name: "a database that was read whole stays in memory", Pkg: "./kvnode/store/boltdb", Test: "^TestRecordsThatWereReadTakeNoMemory$",
 		File: "kvnode/store/boltdb/image.go",
-		Old:  "\tdefer drop(i.tx)\n",
+		Old:  "\t\tdefer drop(i.tx)\n",
 		New:  "",
+	},
+	{
+		Rule: "memory", Name: "an image that is closed ends the process that reads it", Pkg: "./kvnode/store/boltdb", Test: "^TestAnImageThatWasClosedIsNotRead$",
+		File: "kvnode/store/boltdb/image.go",
+		Old:  "\treturn Guard(func() error {\n\t\tdefer drop(i.tx)\n",
+		New:  "\tdefer drop(i.tx)\n\treturn Guard(func() error {\n",
+	},
+	{
+		Rule: "memory", Name: "what has left the memory can be read no more", Pkg: "./kvnode/store/boltdb", Test: "^TestOthersReadWhatLeavesTheMemory$",
+		File: "kvnode/store/boltdb/drop_linux.go",
+		Old:  "syscall.SYS_MADVISE, ",
+		New:  "syscall.SYS_MUNMAP, ",
 	},
 	{
 		Rule: "table", Name: "readers see a part that is being filled", Pkg: storePkg, Test: "^TestAPartIsSeenOnceItIsFilled$",

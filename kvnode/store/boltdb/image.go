@@ -73,8 +73,10 @@ func (i *image) Meta() (meta []byte) {
 }
 
 func (i *image) Records(fn func(key, value []byte) error) error {
-	defer drop(i.tx)
-	return Guard(func() error { return i.tx.Bucket(recordBucket).ForEach(fn) })
+	return Guard(func() error {
+		defer drop(i.tx)
+		return i.tx.Bucket(recordBucket).ForEach(fn)
+	})
 }
 
 func (i *image) Size() int64 { return i.tx.Size() }
