@@ -189,6 +189,31 @@ var sizes = []Mutant{
 		New:  "s.gain()\n",
 	},
 	{
+		Rule: "memory", Name: "nothing is given back", Pkg: heapPkg, Test: "^TestAProcessAtRest$",
+		File: "cmd/internal/heap/keeper.go",
+		Old:  "\t\t\tof.giveBack(ctx, s)\n",
+		New:  "",
+	},
+	{
+		Rule: "memory", Name: "each look decides", Pkg: heapPkg, Test: "^TestAProcessAtRest$",
+		File: "cmd/internal/heap/keeper.go",
+		Old:  "i%looks == 0 && ",
+		New:  "",
+	},
+	{
+		Rule: "memory", Name: "what stays is not measured", Pkg: heapPkg, Test: "^TestAProcessAtRest$",
+		File: "cmd/internal/heap/keeper.go",
+		Old:  "\t\t\tk.stays = of.look().gain()\n",
+		New:  "",
+	},
+	{
+		Rule: "memory", Name: "the collector is told the same each second", Pkg: heapPkg, Test: "^TestAProcessAtRest$",
+		File: "cmd/internal/heap/keeper.go",
+		Old:  "l != limit {\n",
+		New:  "l != limit || true {\n",
+		More: []Edit{{File: "cmd/internal/heap/keeper.go", Old: "p != percent {\n", New: "p != percent || true {\n"}},
+	},
+	{
 		Rule: "memory", Name: "all is given back at once", Pkg: heapPkg, Test: "^TestMemoryIsGivenBackInSteps$",
 		File: "cmd/internal/heap/release.go",
 		Old:  "take(min(now-keep, step))",

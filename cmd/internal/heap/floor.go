@@ -31,7 +31,7 @@ func Keep() (stop func()) {
 	untouch(room)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { keep(ctx, cgroupLimit(os.DirFS("/"))) })
+	wg.Go(func() { keep(ctx, cgroupLimit(os.DirFS("/")), process()) })
 	return func() {
 		cancel()
 		wg.Wait()

@@ -90,29 +90,40 @@ func (k *keeper) giveBack(now time.Time, s sample) bool {
 	return true
 }
 
+// system is what the keeper looks at, and what it tells.
+type system struct {
+	look       func() sample
+	giveBack   func(ctx context.Context, s sample)
+	setLimit   func(bytes int64) (was int64)
+	setPercent func(percent int) (was int)
+}
+
+// process is the system of this process.
+func process() system { return system{look, giveBack, debug.SetMemoryLimit, debug.SetGCPercent} }
+
 // keep looks until ctx ends.
-func keep(ctx context.Context, memory uint64) {
+func keep(ctx context.Context, memory uint64, of system) {
 	k := keeper{memory: memory}
-	set := debug.SetMemoryLimit(-1)
-	defer debug.SetMemoryLimit(set)
-	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	set := of.setLimit(-1)
+	defer of.setLimit(set)
+	defer of.setPercent(of.setPercent(100))
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	percent, limit := 0, int64(0)
 	for i := 0; ; i++ {
-		s := look()
+		s := of.look()
 		// Either stops the world, so nothing is said twice.
 		if l := k.limit(s); l != limit {
 			limit = l
-			debug.SetMemoryLimit(l)
+			of.setLimit(l)
 		}
 		if p := k.percent(s); p != percent {
 			percent = p
-			debug.SetGCPercent(p)
+			of.setPercent(p)
 		}
 		if i%looks == 0 && k.giveBack(time.Now(), s) {
-			giveBack(ctx, s)
-			k.stays = look().gain()
+			of.giveBack(ctx, s)
+			k.stays = of.look().gain()
 		}
 		select {
 		case <-tick.C:
