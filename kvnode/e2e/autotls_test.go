@@ -17,7 +17,7 @@ import (
 func TestAutoTLS(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
 	eachServer(t, func(t *testing.T, p procs.Program) {
-		s := &secured{Cluster: newCluster(t, procs.Config{Program: p, Flags: []string{"--auto-tls", "--peer-auto-tls"}}), t: t}
+		s := &secured{Cluster: newCluster(t, procs.Config{Program: p, Flags: []string{electsLate, "--auto-tls", "--peer-auto-tls"}}), t: t}
 		for _, m := range s.Members() {
 			for i := range m.Flags {
 				m.Flags[i] = strings.ReplaceAll(m.Flags[i], "http://", "https://")
@@ -27,7 +27,7 @@ func TestAutoTLS(t *testing.T) {
 		s.start()
 		skip := []string{"--insecure-skip-tls-verify", "--insecure-transport=false"}
 		for line, want := range map[string]string{"put key value": "OK", "endpoint health": "is healthy", "member list": "started", "get key --consistency=s": ""} {
-			args := slices.Concat([]string{"--endpoints=" + s.urls()}, skip, strings.Fields(line))
+			args := slices.Concat([]string{"--endpoints=" + s.urls()}, patient, skip, strings.Fields(line))
 			if out, err := s.run(ctl, args...); err != nil || !strings.Contains(out, want) {
 				t.Errorf("etcdctl %s = %s %v, want %q", line, out, err, want)
 			}

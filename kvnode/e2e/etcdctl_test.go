@@ -26,13 +26,17 @@ func TestEtcdctl(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
 	eachServer(t, func(t *testing.T, p procs.Program) {
 		datadriven.Walk(t, "testdata/etcdctl", func(t *testing.T, path string) {
-			flags := []string{electsLate}
-			if name := filepath.Base(path); name == "lease" || name == "member" { // see there, and it kills
-				flags[0] = electsSoon
-			}
-			runScript(t, newScript(t, ctl, startCluster(t, p, flags...)), path)
+			runScript(t, newScript(t, ctl, startCluster(t, p, electsFor(filepath.Base(path)))), path)
 		})
 	})
+}
+
+// electsFor is the election timeout for a script: see electsLate. That of member kills.
+func electsFor(script string) string {
+	if script == "lease" || script == "member" {
+		return electsSoon
+	}
+	return electsLate
 }
 
 // The same scripts print the same on one member.
@@ -55,7 +59,7 @@ func TestEtcdctlScriptsWithMutualTLS(t *testing.T) {
 		for _, name := range []string{"auth", "lease", "lock", "watch", "write"} {
 			t.Run(name, func(t *testing.T) {
 				noRewrite(t)
-				s := newSecured(t, p)
+				s := newSecured(t, p, electsFor(name))
 				s.trust()
 				s.start()
 				runScript(t, newScript(t, ctl, s.Cluster, s.shown("client")...), "testdata/etcdctl/"+name)

@@ -64,7 +64,7 @@ func TestOnePort(t *testing.T) {
 // and not without.
 func TestOnePortWithMutualTLS(t *testing.T) {
 	curl := findCurl(t)
-	s := newSecured(t, onlyKvnode(t))
+	s := newSecured(t, onlyKvnode(t), electsLate)
 	for _, m := range s.Members() {
 		m.Flags = without(m.Flags, "--listen-client-http-urls")
 	}

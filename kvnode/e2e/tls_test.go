@@ -26,11 +26,11 @@ type secured struct {
 }
 
 // newSecured lays out three members, each with a certificate of its own, and one
-// for clients.
-func newSecured(t *testing.T, p procs.Program) *secured {
+// for clients. All have more flags, if there are any.
+func newSecured(t *testing.T, p procs.Program, more ...string) *secured {
 	t.Helper()
 	s := &secured{
-		Cluster: newCluster(t, procs.Config{Program: p}), t: t,
+		Cluster: newCluster(t, procs.Config{Program: p, Flags: more}), t: t,
 		ca: tlstest.New(t, "ca"), dir: t.TempDir(), http: make(map[string]string),
 	}
 	tlstest.Write(t, s.dir, "ca.crt", s.ca.PEM)
@@ -101,7 +101,7 @@ func (s *secured) start() {
 func TestEtcdctlWithMutualTLS(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
 	p := onlyKvnode(t)
-	s := newSecured(t, p)
+	s := newSecured(t, p, electsLate)
 	s.start()
 	etcdctl := func(certificate string, args ...string) (string, error) {
 		flags := patient
@@ -133,7 +133,7 @@ func TestEtcdctlWithMutualTLS(t *testing.T) {
 		t.Fatalf("etcdctl lease grant = %s %v", out, err)
 	}
 	for _, m := range s.Members() {
-		args := slices.Concat([]string{"--endpoints=https://" + m.Endpoint}, s.shown("client"), []string{"lease", "keep-alive", "--once", fields[1]})
+		args := slices.Concat([]string{"--endpoints=https://" + m.Endpoint}, patient, s.shown("client"), []string{"lease", "keep-alive", "--once", fields[1]})
 		if out, err := s.run(ctl, args...); err != nil || !strings.Contains(out, "keepalived") {
 			t.Errorf("etcdctl lease keep-alive at %s = %s %v, want keepalived", m.Name, out, err)
 		}
@@ -160,7 +160,7 @@ func TestCurlWithMutualTLS(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no curl")
 	}
-	s := newSecured(t, onlyKvnode(t))
+	s := newSecured(t, onlyKvnode(t), electsLate)
 	s.start()
 	ca, cert, key := filepath.Join(s.dir, "ca.crt"), filepath.Join(s.dir, "client.crt"), filepath.Join(s.dir, "client.key")
 	for _, addr := range s.http {
@@ -182,11 +182,11 @@ func TestCurlWithMutualTLS(t *testing.T) {
 func TestJoinWithMutualTLS(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
 	p := onlyKvnode(t)
-	s := newSecured(t, p)
+	s := newSecured(t, p, electsLate)
 	s.start()
 	peer, client := freeAddr(t), freeAddr(t)
 	s.http["m4"] = freeAddr(t)
-	args := slices.Concat([]string{"--endpoints=" + s.urls()}, s.shown("client"), []string{"member", "add", "m4", "--peer-urls=https://" + peer, "--learner"})
+	args := slices.Concat([]string{"--endpoints=" + s.urls()}, patient, s.shown("client"), []string{"member", "add", "m4", "--peer-urls=https://" + peer, "--learner"})
 	out, err := s.run(ctl, args...)
 	if err != nil || !strings.Contains(out, "added as learner") {
 		t.Fatalf("etcdctl member add = %s %v", out, err)
