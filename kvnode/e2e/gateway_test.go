@@ -29,7 +29,7 @@ func eachGateway(t *testing.T, test func(g gateway)) {
 	eachServer(t, func(t *testing.T, p procs.Program) {
 		for _, size := range []int{1, 3} {
 			t.Run("members="+string(rune('0'+size)), func(t *testing.T) {
-				c := newCluster(t, procs.Config{Program: p, Size: size})
+				c := newCluster(t, procs.Config{Program: p, Size: size, Flags: []string{electsLate}})
 				url := "http://" + freeAddr(t)
 				with(c.Members()[size-1], "--listen-client-http-urls="+url)
 				must(t, c.Serve(deadline(t)))

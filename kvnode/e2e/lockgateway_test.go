@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"bytes"
 	"os/exec"
 	"testing"
 	"time"
@@ -58,10 +59,14 @@ func TestGatewayLock(t *testing.T) {
 		g.post("/v3/lock/unlock", `{"key":"bC80ZA=="}`, `{"header":4}`)
 		g.line(waiting, `{"header":4,"key":"bC80ZQ=="}`)
 
-		ctx := deadline(g.t)
-		impatient := exec.CommandContext(ctx, g.curl, "-sS", "--max-time", "0.5", g.url+"/v3/lock/lock", "-d", `{"name":"bA==","lease":"77"}`)
-		if out, err := impatient.CombinedOutput(); err == nil {
-			g.t.Errorf("POST /v3/lock/lock of a lock that is held = %s, want no answer", out)
+		var answer bytes.Buffer
+		impatient := exec.CommandContext(deadline(g.t), g.curl, "-sSN", g.url+"/v3/lock/lock", "-d", `{"name":"bA==","lease":"77"}`)
+		impatient.Stdout = &answer
+		must(g.t, impatient.Start())
+		g.soon("/v3/kv/range", inLine, `{"header":5,"count":"2"}`)
+		_, _ = impatient.Process.Kill(), impatient.Wait()
+		if answer.Len() > 0 {
+			g.t.Errorf("POST /v3/lock/lock of a lock that is held = %s, want no answer", answer.String())
 		}
 		g.soon("/v3/kv/range", inLine, `{"header":6,"count":"1"}`)
 
