@@ -50,11 +50,12 @@ func TestFloods(t *testing.T) {
 }
 
 func floodLeader(t *testing.T, p procs.Program, kind flood.Kind) {
-	c := startCluster(t, p, electsSoon) // with -slow floods last for longer
-	lasts, one := floodLasts, 5*time.Second
-	if !*slowFlag { // a busy machine floods slowly, and answers slowly
-		lasts, one = patience, patience/2
+	// With -slow floods last for longer than it takes an election to come of them.
+	lasts, one, elects := floodLasts, 5*time.Second, electsSoon
+	if !*slowFlag { // a busy machine floods slowly, answers slowly, and replaces leaders by itself
+		lasts, one, elects = patience, patience/2, electsLate
 	}
+	c := startCluster(t, p, elects)
 	ctx, cancel := context.WithTimeout(t.Context(), lasts+patience)
 	defer cancel()
 	lead, err := c.Leader(ctx)

@@ -9,6 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
 // All members are killed, and stale reads begin before they are back. None shows less
@@ -23,8 +24,10 @@ func TestNoReadAfterAKillIsOlderThanAnAcknowledgedPut(t *testing.T) {
 					t.Fatal(err)
 				}
 				must(t, c.Members()[0].Use(func(cl *clientv3.Client) error {
-					_, err := cl.Put(ctx, "acknowledged", "yes")
-					return err
+					return load.Retry(ctx, func(ctx context.Context) error {
+						_, err := cl.Put(ctx, "acknowledged", "yes")
+						return err
+					})
 				}))
 				must(t, c.Kill())
 				for _, m := range c.Members() {

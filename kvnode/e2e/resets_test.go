@@ -31,7 +31,7 @@ func TestTenResetsASecond(t *testing.T) {
 	client, err := c.Client()
 	must(t, err)
 	defer client.Close()
-	before, err := c.Members()[0].Status(ctx)
+	before, err := c.Members()[0].WaitStatus(ctx)
 	must(t, err)
 
 	reset, writes, again, most := 0, 0, 0, 0
@@ -46,7 +46,7 @@ func TestTenResetsASecond(t *testing.T) {
 		writes, again, most = writes+1, again+tries-1, max(most, tries)
 	}
 	must(t, ctx.Err())
-	after, err := c.Members()[0].Status(ctx)
+	after, err := c.Members()[0].WaitStatus(ctx)
 	must(t, err)
 	t.Logf("%d connections reset in %v; %d writes, tried again %d times, %d times at most; term %d, before %d", reset, *resetsFlag, writes, again, most-1, after.RaftTerm, before.RaftTerm)
 	if after.RaftTerm > before.RaftTerm+1 {

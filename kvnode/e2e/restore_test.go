@@ -38,7 +38,7 @@ func TestSavedSnapshotIsRestored(t *testing.T) {
 			late, err := a.Put(ctx, "k", "3")
 			must(t, err)
 
-			c := newCluster(t, procs.Config{Program: p, Size: size, Token: "restored"})
+			c := newCluster(t, procs.Config{Program: p, Size: size, Token: "restored", Flags: []string{electsLate}})
 			for _, m := range c.Members() {
 				restore(t, p, m, "snapshot", "restore", file)
 			}
