@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/kvnode/e2e/load"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
@@ -60,14 +61,12 @@ func makeDiffer(ctx context.Context, t *testing.T, cl *clientv3.Client, m *procs
 	t.Helper()
 	status, err := m.WaitStatus(ctx)
 	must(t, err)
-	_, err = cl.Put(ctx, "key", "sound")
-	must(t, err)
+	putSurely(t, cl, "key", "sound")
 	must(t, checkpoint(ctx, m))
-	newer, err := cl.Put(ctx, "key", "newer")
-	must(t, err)
+	newer := putSurely(t, cl, "key", "newer")
 	mustServe(t, m) // its log has what its store.db has not
 	kill(t, m)
-	alter(t, m, newer.Header.GetRaftTerm(), "key", "wrong")
+	alter(t, m, newer.GetRaftTerm(), "key", "wrong")
 	must(t, m.Start())
 	return status.Header.GetMemberId()
 }
@@ -75,7 +74,8 @@ func makeDiffer(ctx context.Context, t *testing.T, cl *clientv3.Client, m *procs
 // checkpoint has a member bring its store.db up to what it has applied now.
 func checkpoint(ctx context.Context, m *procs.Member) error {
 	return m.Use(func(cl *clientv3.Client) error {
-		if _, err := cl.Get(ctx, "key"); err != nil { // which it has applied then
+		// What it has read it has applied.
+		if err := load.Retry(ctx, func(ctx context.Context) error { _, err := cl.Get(ctx, "key"); return err }); err != nil {
 			return err
 		}
 		snapshot, err := cl.Snapshot(ctx)

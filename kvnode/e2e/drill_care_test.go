@@ -10,14 +10,13 @@ import (
 
 // drillRoutine has one key written over and over. What is left of it is small, in a small file.
 func drillRoutine(t *testing.T, m *machines) {
-	m.perform("found")
+	m.found()
 	a, _ := memberClients(t, m.Cluster)
 	var first int64
 	for i := range 200 {
-		resp, err := a.Put(deadline(t), "k", fmt.Sprint(i, strings.Repeat("x", 20<<10)))
-		must(t, err)
+		h := putSurely(t, a, "k", fmt.Sprint(i, strings.Repeat("x", 20<<10)))
 		if i == 0 {
-			first = resp.Header.GetRevision()
+			first = h.GetRevision()
 		}
 	}
 	m.perform("routine")
@@ -39,7 +38,7 @@ func drillRoutine(t *testing.T, m *machines) {
 
 // drillChecks has m3 compare itself at its next start: its data differs by then.
 func drillChecks(t *testing.T, m *machines) {
-	m.perform("found")
+	m.found()
 	a, _ := memberClients(t, m.Cluster)
 	puts(t, a, "k", 10)
 	m.perform("checks")

@@ -19,7 +19,7 @@ func drillCertificates(t *testing.T, m *machines) {
 	m.set("ETCDCTL_CERT", m.path("tls/client.crt"))
 	m.set("ETCDCTL_KEY", m.path("tls/client.key"))
 	m.urls("https")
-	m.perform("found")
+	m.found()
 	m.perform("certificates-try")
 	if out, err := m.sh("curl -sS --cacert \"$TLS/ca.crt\" \"$M1/readyz\"\n"); err == nil {
 		t.Errorf("a client without a certificate is answered %s", out)

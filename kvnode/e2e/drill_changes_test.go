@@ -9,7 +9,7 @@ import (
 )
 
 func drillTimeouts(t *testing.T, m *machines) {
-	m.perform("found")
+	m.found()
 	before := m.pids()
 	m.perform("timeouts")
 	for i, pid := range m.pids() {
@@ -27,7 +27,7 @@ func drillTimeouts(t *testing.T, m *machines) {
 // messages take their time is shown in kvnode/far_test.go.
 func drillFar(t *testing.T, m *machines) {
 	m.perform("far")
-	m.perform("found")
+	m.found()
 	a, _ := memberClients(t, m.Cluster)
 	puts(t, a, "k", 10)
 	for ctx := deadline(t); !m.somebodyHolds(ctx); {
@@ -61,7 +61,7 @@ func (m *machines) pids() (all []int) {
 // drillUpgrade goes from what is built here to the release, and back.
 func drillUpgrade(t *testing.T, m *machines) {
 	m.release()
-	m.perform("found")
+	m.found()
 	a, _ := memberClients(t, m.Cluster)
 	puts(t, a, "k", 10)
 	m.perform("upgrade")

@@ -1,12 +1,12 @@
 package e2e
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // drillDiskSize is enough for a log's segments of 64 MiB, the spare ones and a small store.
@@ -22,14 +22,14 @@ func drillDisk(t *testing.T, m *machines) {
 	m.set("OTHER", filepath.Join(disk, "other"))
 	must(t, os.Mkdir(filepath.Join(disk, "m3"), 0o700))
 	must(t, os.Symlink(filepath.Join(disk, "m3"), m.member("m3").Dir))
-	m.perform("found")
+	m.found()
 	a, _ := memberClients(t, m.Cluster)
 	m.fill(filepath.Join(disk, "other"))
-	ctx, cancel := context.WithTimeout(t.Context(), blockTimeout)
-	defer cancel()
-	for full := !m.mounted; !full; {
-		_, err := a.Put(ctx, "k", strings.Repeat("x", 100<<10))
-		must(t, err)
+	for full, begin := !m.mounted, time.Now(); !full; {
+		if time.Since(begin) > blockTimeout {
+			t.Fatalf("the disk is not full after %v", blockTimeout)
+		}
+		putSurely(t, a, "k", strings.Repeat("x", 100<<10))
 		out, err := m.sh("curl -sS \"$M3/readyz?verbose\"\n")
 		must(t, err)
 		full = strings.Contains(out, "[-]disk_space")

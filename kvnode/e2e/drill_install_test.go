@@ -105,7 +105,7 @@ func drillInstall(t *testing.T, m *machines) {
 	if out, err := m.sh("systemd-analyze verify \"$UNITS/kvnode@.service\"\n"); err != nil || strings.Contains(out, "ignoring") {
 		t.Errorf("systemd-analyze verify = %s, %v", out, err)
 	}
-	m.perform("found")
+	m.found()
 	m.perform("watch")
 	m.perform("slow")
 	m.perform("alert")

@@ -53,7 +53,8 @@ func newMachines(t *testing.T, p procs.Program) *machines {
 	for name, script := range standIns {
 		m.standIn(name, script)
 	}
-	must(t, os.Symlink(binaryPath(t, "etcdctl"), filepath.Join(bin, "etcdctl")))
+	// The page's commands say nothing of how long to wait, but for one: the last flag counts.
+	m.standIn("etcdctl", fmt.Sprintf("exec %s %s \"$@\"", binaryPath(t, "etcdctl"), strings.Join(patient, " ")))
 	self, err := os.Executable()
 	must(t, err)
 	script := fmt.Sprintf("#!/bin/sh\nexec env %s=%s %s \"$@\"\n", systemctlEnv, m.listen(), self)
@@ -108,6 +109,16 @@ func (m *machines) perform(name string) {
 		m.t.Errorf("drill:%s of %s: these were not run: %q", name, procedures, none)
 	}
 	m.t.Logf("drill:%s took %v", name, time.Since(begin).Round(10*time.Millisecond))
+}
+
+// found founds the cluster. Its members can read and write then, but a list of members may have no name of
+// them yet: that comes before a member says that it is ready.
+func (m *machines) found() {
+	m.t.Helper()
+	m.perform("found")
+	for _, one := range m.Members()[:3] {
+		must(m.t, one.WaitReady(deadline(m.t)))
+	}
 }
 
 // ended ends what the commands have left in the background.

@@ -7,7 +7,7 @@ import (
 )
 
 func drillReplace(t *testing.T, m *machines) {
-	m.perform("found")
+	m.found()
 	a, _ := memberClients(t, m.Cluster)
 	puts(t, a, "k", 10)
 	m.destroy("m3")
@@ -21,7 +21,7 @@ func drillReplace(t *testing.T, m *machines) {
 }
 
 func drillAdd(t *testing.T, m *machines) {
-	m.perform("found")
+	m.found()
 	a, _ := memberClients(t, m.Cluster)
 	puts(t, a, "k", 10)
 	m.perform("add")
@@ -36,7 +36,7 @@ func drillAdd(t *testing.T, m *machines) {
 }
 
 func drillMoved(t *testing.T, m *machines) {
-	m.perform("found")
+	m.found()
 	a, _ := memberClients(t, m.Cluster)
 	puts(t, a, "k", 10)
 	// The unit of m3 is on the new machine from then on: it is the same here.
@@ -46,7 +46,7 @@ func drillMoved(t *testing.T, m *machines) {
 // The last entry of m3's store.db is another one than that of its log.
 func drillDiffers(t *testing.T, m *machines) {
 	m.common("corrupt-check-time: 1s\n")
-	m.perform("found")
+	m.found()
 	a, _ := memberClients(t, m.Cluster)
 	ctx := deadline(t)
 	id := makeDiffer(ctx, t, a, m.member("m3"))

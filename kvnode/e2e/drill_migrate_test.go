@@ -16,7 +16,7 @@ func drillMigrate(t *testing.T, m *machines) {
 	m.set("ETCD", "http://"+from.Endpoints()[0])
 	old, _ := memberClients(t, from)
 	puts(t, old, "before/", 100)
-	m.perform("found")
+	m.found()
 	a, _ := memberClients(t, m.Cluster)
 	m.between = "until test -e stopped; do sleep 0.1; done\n"
 	late := make(chan error, 1)
