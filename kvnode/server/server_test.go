@@ -16,6 +16,7 @@ import (
 	"github.com/leaderlease/go/internal/ports"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server/status"
+	"github.com/leaderlease/go/leaderlease/detector"
 )
 
 // A client of etcd writes to one member and reads from another.
@@ -103,6 +104,18 @@ func leaderReports(t *testing.T, r *status.Report) {
 // A stop transfers leadership first: another leads at once, not after an
 // election timeout, and the promise to the old leader does not stand in its way.
 func TestStopHandsLeadershipOver(t *testing.T) {
+	// Who is asked to take over has 0.3 s, which may be too little for a busy machine or disk, but
+	// hardly each time: then another one is asked, and both campaign.
+	for try := 1; !stopHandsOver(t); try++ {
+		if try == 5 {
+			t.Fatalf("none of %d leaders that stopped has handed over at once", try)
+		}
+	}
+}
+
+// stopHandsOver tells whether one transfer has made the next leader when that of a new cluster stops.
+func stopHandsOver(t *testing.T) bool {
+	t.Helper()
 	all := trio(t)
 	old, others := leader(t, all)
 	term := old.Node().Term()
@@ -115,15 +128,26 @@ func TestStopHandsLeadershipOver(t *testing.T) {
 	if err := old.Err(); err != nil {
 		t.Errorf("Err() after Stop = %v, want nil", err)
 	}
-	if l := others[0].Node().Leader(); l == old.Node().ID() || l == 0 {
-		t.Errorf("Leader() when Stop returns = %x, want one of the others: it was to transfer leadership", l)
+	next := old.Node().Leader()
+	if next == old.Node().ID() || next == 0 {
+		t.Logf("Leader() when Stop returns = %x, want one of the others: it was to transfer leadership", next)
+		return false
 	}
-	if got := others[0].Node().Term(); got != term+1 {
-		t.Errorf("Term() after the stop = %d, want %d: one transfer", got, term+1)
+	for _, s := range others {
+		// Of the two only the one that leads needs to know by now.
+		until(t, "each knows who leads next, and how that came", func() bool {
+			l := s.Node().Leader()
+			return l != 0 && l != old.Node().ID() && s.Node().Suspicions().Last != detector.FailOver{}
+		})
+		if got, way := s.Node().Term(), s.Node().Suspicions().Last.Way; got != term+1 || way != detector.Transfer {
+			t.Logf("%s is in term %d after the stop, by %v, want %d: one transfer", s.cfg.Node.Name, got, way, term+1)
+			return false
+		}
 	}
 	if _, err := client(t, others...).Put(t.Context(), "key", "after"); err != nil {
 		t.Errorf("Put after the stop: %v, want the others to go on", err)
 	}
+	return true
 }
 
 // A stream that would never end does not hold up a stop.
