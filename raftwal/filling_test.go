@@ -74,7 +74,7 @@ func TestSpareGrowsWithTheSegmentBeforeIt(t *testing.T) {
 		}
 		must(t, l.Close())
 		again := mustOpen(t, testConfig(disk))
-		defer again.Close() //nolint:errcheck // of a test
+		defer again.Close()
 		if got := again.mu.view.last(); got != l.mu.view.last() {
 			t.Errorf("the last entry is %d after the next Open, want %d", got, l.mu.view.last())
 		}
@@ -87,7 +87,7 @@ func TestNoSpareIsMadeBesideAFreedSegment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := fs.NewMemory()
 		l := behind(t, disk)
-		defer l.Close() //nolint:errcheck // of a test
+		defer l.Close()
 		must(t, fill(l, 2))
 		last := l.mu.view.last()
 		must(t, l.SaveSnapshot(snapshot(1, last)))
@@ -127,7 +127,7 @@ func TestSegmentIsNeededBeforeItsSpareIsMade(t *testing.T) {
 		}
 		must(t, l.Close())
 		again := mustOpen(t, testConfig(disk))
-		defer again.Close() //nolint:errcheck // of a test
+		defer again.Close()
 		if err := sameEntries(all(t, again), append(entries(1, 1, next, 1000), entry(1, next, size))); err != nil {
 			t.Errorf("after the next Open: %v", err)
 		}
@@ -149,7 +149,7 @@ func TestSpareThatIsHalfMadeGoes(t *testing.T) {
 			t.Errorf("spares of %d bytes after Close, want none", got)
 		}
 		again := behind(t, crashed)
-		defer again.Close() //nolint:errcheck // of a test
+		defer again.Close()
 		if got := spareSizes(t, crashed); len(got) != 0 {
 			t.Errorf("spares of %d bytes after Open, want none", got)
 		}
@@ -162,7 +162,7 @@ func TestSpareThatCannotBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := fs.NewMemory()
 		l := behind(t, disk)
-		defer l.Close() //nolint:errcheck // of a test
+		defer l.Close()
 		saveTo(t, l, 49)
 		tries := 0
 		disk.SetHook(func(op fs.Op) *fs.Fault {
