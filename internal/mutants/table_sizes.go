@@ -9,6 +9,18 @@ const (
 // of chains, versions that are no messages, and memory that is given back.
 var sizes = []Mutant{
 	{
+		Rule: "records", Name: "a value is part of the page that it was read from", Pkg: storePkg, Test: "^TestVersionsKeepTheirValues$",
+		File: "kvnode/store/record.go",
+		Old:  "bytes.Clone(f.value)",
+		New:  "bytes.TrimSuffix(f.value, nil)",
+	},
+	{
+		Rule: "records", Name: "a field of another type is taken for a number", Pkg: storePkg, Test: "^FuzzFieldsAreThoseOfAKeyValue$",
+		File: "kvnode/store/recordfields.go",
+		Old:  "typ == protowire.VarintType",
+		New:  "typ != protowire.BytesType",
+	},
+	{
 		Rule: "counts", Name: "a count at an older revision is that of the newest", Pkg: storePkg, Test: counting,
 		File: "kvnode/store/count.go",
 		Old:  "\t\t\treturn w.takeBack(ctx, int64(live), changed, key, bound(end))\n",
@@ -137,7 +149,7 @@ var sizes = []Mutant{
 	{
 		Rule: "versions", Name: "an older version's database is read without its TTL leases' keys", Pkg: storePkg, Test: "^TestADatabaseOfBeforeOpens$",
 		File: "kvnode/store/record.go",
-		Old:  ", lease: kv.GetLease()}\n",
+		Old:  ", lease: f.lease}\n",
 		New:  "}\n",
 	},
 	{

@@ -1,13 +1,12 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/encoding/protowire"
-	"google.golang.org/protobuf/proto"
 )
 
 // A record is one version. Its key is main and sub revision, 8 bytes each, so
@@ -81,19 +80,21 @@ func recordSum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value[4:])
 }
 
-// decodeRecord is the reverse. It copies what it keeps. The version has no chain yet, but
-// a name.
+// decodeRecord is the reverse. The version keeps a copy of its value; it has no chain yet, but
+// a name, which is part of the record.
 func decodeRecord(key, value []byte) (v *Version, name []byte, err error) {
 	if err := checkRecord(key, value); err != nil {
 		return nil, nil, err
 	}
 	main, sub := int64(binary.BigEndian.Uint64(key)), binary.BigEndian.Uint64(key[8:])
-	var kv mvccpb.KeyValue
-	if err := proto.Unmarshal(value[recordHead:], &kv); err != nil {
-		return nil, nil, fmt.Errorf("%w: record of revision %d.%d: %w", ErrDamaged, main, sub, err)
+	var f recordFields
+	if !f.decode(value[recordHead:]) {
+		if err := f.unmarshal(value[recordHead:]); err != nil {
+			return nil, nil, fmt.Errorf("%w: record of revision %d.%d: %w", ErrDamaged, main, sub, err)
+		}
 	}
-	v = &Version{sub: uint32(sub), mod: kv.GetModRevision(), create: kv.GetCreateRevision(), number: kv.GetVersion(), lease: kv.GetLease()}
-	v.setValue(kv.GetValue())
+	v = &Version{sub: uint32(sub), mod: f.mod, create: f.create, number: f.version, lease: f.lease}
+	v.setValue(bytes.Clone(f.value))
 	kind := byte(recordLive)
 	if v.tombstone() {
 		kind = recordTombstone
@@ -101,7 +102,7 @@ func decodeRecord(key, value []byte) (v *Version, name []byte, err error) {
 	if value[4] != kind || v.main() != main || uint64(v.sub) != sub || main <= 0 {
 		return nil, nil, fmt.Errorf("%w: record of revision %d.%d holds kind %d, revision %d and version %d", ErrDamaged, main, sub, value[4], v.main(), v.GetVersion())
 	}
-	return v, kv.GetKey(), nil
+	return v, f.key, nil
 }
 
 // checkRecord finds damage without decoding.
