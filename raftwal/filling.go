@@ -104,6 +104,10 @@ func (s *spares) finish(size int64) (*spare, error) {
 	}
 	n.Lock()
 	defer n.Unlock()
+	// The background may have made its last piece meanwhile.
+	if p, err := s.takeReady(size); p != nil || err != nil {
+		return p, err
+	}
 	if err := s.fill(n, size); err != nil {
 		return nil, err
 	}

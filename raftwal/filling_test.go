@@ -2,9 +2,11 @@ package raftwal
 
 import (
 	"errors"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/leaderlease/go/raftwal/fs"
 )
@@ -188,4 +190,37 @@ func TestSpareThatCannotBeMade(t *testing.T) {
 			t.Errorf("spares of %d bytes in the next segment, want one that is half made", got)
 		}
 	})
+}
+
+// Who needs the next segment while its last piece is made waits for that, and makes no other.
+func TestSegmentIsNeededWhileItsLastPieceIsMade(t *testing.T) {
+	disk := fs.NewMemory()
+	cfg := testConfig(disk)
+	cfg.Inline, cfg.SegmentSize = false, 16<<20 // so large that the reserve is less than half a piece
+	l := mustOpen(t, cfg)
+	defer l.Close()
+	last := make(chan struct{})
+	once := sync.OnceFunc(func() {
+		close(last)
+		time.Sleep(100 * time.Millisecond) // the Save that needs it is there by then
+	})
+	files := 0
+	disk.SetHook(func(op fs.Op) *fs.Fault {
+		switch {
+		case op.Kind == fs.OpCreate:
+			files++
+		case op.Kind == fs.OpSync && l.spares.next.made == cfg.SegmentSize:
+			once()
+		}
+		return nil
+	})
+	must(t, l.Save(entries(1, 1, 2, int(cfg.SegmentSize)-100<<10), hard(1, 1, 0), nil))
+	<-last
+	must(t, l.Save(entries(1, 2, 3, 200<<10), hard(1, 1, 1), nil))
+	if files != 1 {
+		t.Errorf("%d files were made for one segment, want one", files)
+	}
+	if got := spareSizes(t, disk); len(got) != 0 {
+		t.Errorf("spares of %d bytes, want none: it is the segment", got)
+	}
 }

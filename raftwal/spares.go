@@ -95,19 +95,24 @@ func (s *spares) nameLocked() string {
 // take returns a spare of at least size bytes and exactly the usual size or
 // that one.
 func (s *spares) take(size int64) (*spare, error) {
-	s.mu.Lock()
-	var name string
-	ready := size == s.size && len(s.mu.ready) > 0
-	if ready {
-		name = s.mu.ready[0]
-		s.mu.ready = slices.Delete(s.mu.ready, 0, 1)
-	}
-	s.mu.Unlock()
 	s.next.goal.Store(0) // of the segment that this one becomes
 	s.next.failed.Store(false)
-	if !ready {
-		return s.finish(size)
+	if p, err := s.takeReady(size); p != nil || err != nil {
+		return p, err
 	}
+	return s.finish(size)
+}
+
+// takeReady is take if there is a spare, and nil if not.
+func (s *spares) takeReady(size int64) (*spare, error) {
+	s.mu.Lock()
+	if size != s.size || len(s.mu.ready) == 0 {
+		s.mu.Unlock()
+		return nil, nil
+	}
+	name := s.mu.ready[0]
+	s.mu.ready = slices.Delete(s.mu.ready, 0, 1)
+	s.mu.Unlock()
 	f, err := s.dir.Open(name)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
