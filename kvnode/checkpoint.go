@@ -55,8 +55,7 @@ func (c *checkpoints) due(bytes int) {
 	c.bytes += bytes
 	every, ahead := c.cfg.SnapshotCount, c.turn(c.cfg.SnapshotCount)
 	switch turns := (c.store.Applied()+ahead)/every - (c.store.Durable().Index+ahead)/every; {
-	case turns > 0:
-		c.bytes = 0
+	case turns > 0: // bytes goes on: from 0 its share would be gone
 		c.ask.put()
 	case c.bytes >= checkpointBytes:
 		c.bytes %= checkpointBytes // the share stays

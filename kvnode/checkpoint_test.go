@@ -272,6 +272,7 @@ func TestMembersTakeTurnsWithCheckpoints(t *testing.T) {
 	}{
 		{"by count", 30, 1, 30},
 		{"by bytes", 1 << 20, checkpointBytes/30 - 50, 31},
+		{"by bytes and, less often, by count", 90, checkpointBytes/30 - 50, 31},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inCluster(t, 3, func(cfg *Config) { cfg.SnapshotCount = c.count }, func(t *testing.T, cluster *cluster) {
