@@ -224,3 +224,27 @@ func TestSegmentIsNeededWhileItsLastPieceIsMade(t *testing.T) {
 		t.Errorf("spares of %d bytes, want none: it is the segment", got)
 	}
 }
+
+// Close waits for a piece, and not for all that is asked for.
+func TestCloseWaitsForOnePiece(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := fs.NewMemory()
+		l := behind(t, disk)
+		saveTo(t, l, 40)
+		syncs := 0
+		disk.SetHook(func(op fs.Op) *fs.Fault {
+			if op.Kind == fs.OpSync && op.Name == spareName(2) {
+				syncs++
+				time.Sleep(time.Second)
+			}
+			return nil
+		})
+		next := l.mu.view.last() + 1
+		must(t, l.Save(entries(1, next, next+1, int(l.cfg.SegmentSize)*4/10), hard(1, 1, next-1), nil))
+		time.Sleep(1500 * time.Millisecond)
+		must(t, l.Close())
+		if syncs > 2 {
+			t.Errorf("%d pieces were made, want the one under way at Close to be the last", syncs)
+		}
+	})
+}

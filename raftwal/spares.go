@@ -140,6 +140,7 @@ func (s *spares) start() {
 
 // stop ends the background goroutine. Nobody may take or follow any more.
 func (s *spares) stop() {
+	s.next.goal.Store(0) // what is made from here on would be discarded
 	close(s.want)
 	s.done.Wait()
 	if p := s.next.spare; p != nil {
