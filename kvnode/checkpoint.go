@@ -36,10 +36,10 @@ type checkpoints struct {
 	// saved has the members as of the last checkpoint, nil before. What it says is on disk:
 	// Admit goes by it where peers.json cannot be written.
 	saved atomic.Pointer[store.Members]
-	// bytes counts the applied entries since one was asked for, from this member's share of
-	// checkpointBytes on. The applier only.
-	bytes  int
-	shared bool // bytes begins with the share
+	// bytes counts the applied entries, modulo checkpointBytes. It begins with this member's share
+	// of that, so members that began together take turns, until one restarts. The applier only.
+	bytes int
+	begun bool
 
 	took    *durations.Histogram
 	failed  atomic.Uint64
@@ -49,16 +49,14 @@ type checkpoints struct {
 // due is asked by the applier after each batch. One is due when this member's next turn has come,
 // or when a restart would have to read and apply checkpointBytes.
 func (c *checkpoints) due(bytes int) {
-	if !c.shared && len(c.store.Members().ByID) > 0 {
-		c.bytes, c.shared = int(c.turn(checkpointBytes)), true
+	if !c.begun && len(c.store.Members().ByID) > 0 {
+		c.bytes, c.begun = int(c.turn(checkpointBytes)), true
 	}
 	c.bytes += bytes
 	every, ahead := c.cfg.SnapshotCount, c.turn(c.cfg.SnapshotCount)
-	switch turns := (c.store.Applied()+ahead)/every - (c.store.Durable().Index+ahead)/every; {
-	case turns > 0: // bytes goes on: from 0 its share would be gone
-		c.ask.put()
-	case c.bytes >= checkpointBytes:
-		c.bytes %= checkpointBytes // the share stays
+	turns := (c.store.Applied()+ahead)/every - (c.store.Durable().Index+ahead)/every
+	if turns > 0 || c.bytes >= checkpointBytes {
+		c.bytes %= checkpointBytes // from 0 on all members would be at one place
 		c.ask.put()
 	}
 }

@@ -35,7 +35,8 @@ type Config struct {
 	// where each segment repeats it. Default: 1 MiB. Keep larger states
 	// elsewhere, and leave Data empty here.
 	MaxSnapshotBytes int64
-	// MaxSpares is how many segments are kept for further use after compaction.
+	// MaxSpares is how many segments are kept for further use after compaction,
+	// beside one that may be half made.
 	// Default: 2. Fewer: new ones are filled with zeros while the log is
 	// written. More: disk space. Zero means the default, negative means none.
 	MaxSpares int

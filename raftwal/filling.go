@@ -75,7 +75,7 @@ func (s *spares) more() bool {
 	if n.made < s.size {
 		return true
 	}
-	p := n.take()
+	p := n.pop()
 	if err := p.file.Close(); err != nil || !s.keep(p.name) {
 		_ = s.dir.Remove(p.name) // the next Open tries again
 	}
@@ -89,8 +89,8 @@ func (s *spares) lacks() bool {
 	return len(s.mu.ready) == 0 && s.max > 0
 }
 
-// take hands the spare over, and begins with the next one.
-func (n *filling) take() *spare {
+// pop hands the spare over, and begins with the next one.
+func (n *filling) pop() *spare {
 	p := n.spare
 	n.spare, n.made = nil, 0
 	return p
@@ -111,7 +111,7 @@ func (s *spares) finish(size int64) (*spare, error) {
 	if err := s.fill(n, size); err != nil {
 		return nil, err
 	}
-	return n.take(), nil
+	return n.pop(), nil
 }
 
 // fill writes every byte of a file up to one, and syncs it. What is in the page cache, or
@@ -141,6 +141,6 @@ func (s *spares) fill(n *filling, to int64) error {
 
 // unfit gives up a file that could not be made.
 func (s *spares) unfit(n *filling, what string, err error) error {
-	p := n.take()
+	p := n.pop()
 	return fmt.Errorf("%s %s: %w", what, p.name, errors.Join(err, s.discard(p)))
 }

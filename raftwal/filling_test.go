@@ -2,7 +2,7 @@ package raftwal
 
 import (
 	"errors"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -46,10 +46,15 @@ func spareSizes(t *testing.T, disk *fs.Memory) (sizes []int64) {
 func TestSpareGrowsWithTheSegmentBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := fs.NewMemory()
-		largest := int64(0)
+		unsynced, largest := int64(0), int64(0) // of the spare
 		disk.SetHook(func(op fs.Op) *fs.Fault {
-			if op.Kind == fs.OpWrite {
-				largest = max(largest, op.Len)
+			switch {
+			case op.Name != spareName(2):
+			case op.Kind == fs.OpWrite:
+				unsynced += op.Len
+				largest = max(largest, unsynced)
+			case op.Kind == fs.OpSync:
+				unsynced = 0
 			}
 			return nil
 		})
@@ -58,7 +63,6 @@ func TestSpareGrowsWithTheSegmentBeforeIt(t *testing.T) {
 		if got := spareSizes(t, disk); len(got) != 0 {
 			t.Errorf("spares of %d bytes at half of the segment, want none", got)
 		}
-		largest = 0
 		for percent := int64(55); percent < 84; percent += 5 {
 			saveTo(t, l, percent)
 			want := 2*l.w.tail.end - l.cfg.SegmentSize
@@ -66,8 +70,8 @@ func TestSpareGrowsWithTheSegmentBeforeIt(t *testing.T) {
 				t.Errorf("spares of %d bytes at %d %% of the segment, want one of about %d", got, percent, want)
 			}
 		}
-		if most := int64(2000); largest > most {
-			t.Errorf("a write of %d bytes, want %d at most", largest, most)
+		if most := l.spares.piece(); largest != most {
+			t.Errorf("%d bytes of the spare were synced at once, want %d", largest, most)
 		}
 		saveTo(t, l, 84)
 		must(t, fill(l, 2))
@@ -200,25 +204,22 @@ func TestSegmentIsNeededWhileItsLastPieceIsMade(t *testing.T) {
 	l := mustOpen(t, cfg)
 	defer l.Close()
 	last := make(chan struct{})
-	once := sync.OnceFunc(func() {
-		close(last)
-		time.Sleep(100 * time.Millisecond) // the Save that needs it is there by then
-	})
-	files := 0
+	var files, pieces atomic.Int64
 	disk.SetHook(func(op fs.Op) *fs.Fault {
 		switch {
 		case op.Kind == fs.OpCreate:
-			files++
-		case op.Kind == fs.OpSync && l.spares.next.made == cfg.SegmentSize:
-			once()
+			files.Add(1)
+		case op.Kind == fs.OpSync && op.Name == spareName(2) && pieces.Add(1) == cfg.SegmentSize/l.spares.piece():
+			close(last)
+			time.Sleep(100 * time.Millisecond) // the Save that needs it waits by then: no bubble, as it does so for a lock
 		}
 		return nil
 	})
 	must(t, l.Save(entries(1, 1, 2, int(cfg.SegmentSize)-100<<10), hard(1, 1, 0), nil))
 	<-last
 	must(t, l.Save(entries(1, 2, 3, 200<<10), hard(1, 1, 1), nil))
-	if files != 1 {
-		t.Errorf("%d files were made for one segment, want one", files)
+	if n := files.Load(); n != 1 {
+		t.Errorf("%d files were made for one segment, want one", n)
 	}
 	if got := spareSizes(t, disk); len(got) != 0 {
 		t.Errorf("spares of %d bytes, want none: it is the segment", got)

@@ -124,6 +124,12 @@ var members = []Mutant{
 		New:  "0, true",
 	},
 	{
+		Rule: "restart", Name: "a checkpoint by count ends the turns by bytes", Pkg: nodePkg, Test: "^TestMembersTakeTurnsWithCheckpoints$",
+		File: "kvnode/checkpoint.go",
+		Old:  "\t\tc.bytes %= checkpointBytes //",
+		New:  "\t\tif turns > 0 {\n\t\t\tc.bytes = 0\n\t\t}\n\t\tc.bytes %= checkpointBytes //",
+	},
+	{
 		Rule: "restart", Name: "records are written over before they are written", Pkg: storePkg, Test: "^TestRecordsLastUntilTheCommit$",
 		File: "kvnode/store/cut.go",
 		Old:  "return saveTx(tx, &m, &c.unsaved, in) })\n\tin.release()\n",

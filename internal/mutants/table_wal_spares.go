@@ -31,4 +31,16 @@ var walSpares = []Mutant{
 		Rule: "storage", Name: "a spare that is half made stays", Pkg: walPkg, Test: "^TestSpareThatIsHalfMadeGoes$",
 		File: sparesFile, Old: "\t\t_ = s.discard(p) // the next Open removes it, too\n", New: "\t\t_ = p\n",
 	},
+	{
+		Rule: "storage", Name: "pieces of a spare are not synced", Pkg: walPkg, Test: "^TestSpareGrowsWithTheSegmentBeforeIt$",
+		File: fillingFile, Old: "if err := n.spare.file.Sync(); err != nil {", New: "if err := error(nil); err != nil {",
+	},
+	{
+		Rule: "storage", Name: "a spare whose last piece is being made is made twice", Pkg: walPkg, Test: "^TestSegmentIsNeededWhileItsLastPieceIsMade$",
+		File: fillingFile, Old: "s.takeReady(size); p != nil || err != nil {", New: "s.takeReady(0); p != nil || err != nil {",
+	},
+	{
+		Rule: "storage", Name: "Close makes all of a spare", Pkg: walPkg, Test: "^TestCloseWaitsForOnePiece$",
+		File: sparesFile, Old: "\ts.next.goal.Store(0) // what is made from here on would be discarded\n", New: "",
+	},
 }
