@@ -3,6 +3,7 @@ package kvnode
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -106,6 +107,7 @@ func TestFollowersTickWithHeartbeats(t *testing.T) {
 			const odd = 13 * time.Millisecond
 			for range 100 {
 				time.Sleep(odd)
+				synctest.Wait() // a heartbeat that has come just now has had its tick
 				var got cadence
 				n.call(func() { got = n.loop.cadence })
 				if got.heard != (n != leader) || got.now {
