@@ -21,6 +21,24 @@ var sizes = []Mutant{
 		New:  "typ != protowire.BytesType",
 	},
 	{
+		Rule: "index", Name: "a start does not wait for the places of its keys", Pkg: storePkg, Test: "^TestAStartHasAllKeysInOrder$",
+		File: "kvnode/store/loadorder.go",
+		Old:  "\tclose(o.queue)\n\t<-o.done\n",
+		New:  "\tclose(o.queue)\n",
+	},
+	{
+		Rule: "index", Name: "the last keys of a start have no places", Pkg: storePkg, Test: "^TestAStartHasAllKeysInOrder$",
+		File: "kvnode/store/loadorder.go",
+		Old:  "\to.queue <- o.batch\n\tclose(o.queue)\n",
+		New:  "\tclose(o.queue)\n",
+	},
+	{
+		Rule: "counts", Name: "a tombstone that a start finds first is counted", Pkg: storePkg, Test: counting,
+		File: "kvnode/store/load.go",
+		Old:  "\t\tif v.tombstone() {\n",
+		New:  "\t\tif false {\n",
+	},
+	{
 		Rule: "counts", Name: "a count at an older revision is that of the newest", Pkg: storePkg, Test: counting,
 		File: "kvnode/store/count.go",
 		Old:  "\t\t\treturn w.takeBack(ctx, int64(live), changed, key, bound(end))\n",

@@ -35,8 +35,10 @@ func loadImage(img Image) (*state, Checkpoint, error) {
 	if err := m.restore(st); err != nil {
 		return nil, Checkpoint{}, err
 	}
-	l := loader{st: st, meta: &m}
-	if err := img.Records(l.add); err != nil {
+	l := loader{st: st, meta: &m, order: newOrderer(st.index)}
+	err = img.Records(l.add)
+	l.order.finish()
+	if err != nil {
 		return nil, Checkpoint{}, err
 	}
 	if l.records != m.Records || l.sum != m.Sum {
@@ -53,9 +55,10 @@ func loadImage(img Image) (*state, Checkpoint, error) {
 // loader adds records to a state that nobody sees yet, so it takes no lock, and in which
 // order it fills the state does not matter.
 type loader struct {
-	st   *state
-	meta *meta
-	last *Version // the newest one added: records come in the order of revisions
+	st    *state
+	meta  *meta
+	order *orderer // has the chains, and st.index.ordered, until it is finished
+	last  *Version // the newest one added: records come in the order of revisions
 	// records and sum are what the meta record must have said.
 	records int64
 	sum     uint64
@@ -83,7 +86,11 @@ func (l *loader) add(key, value []byte) error {
 	c := l.st.index.find(name)
 	if c == nil {
 		c = newChain(name)
-		l.st.index.add(c)
+		l.st.index.byKey.add(c)
+		l.order.add(c)
+		if v.tombstone() {
+			l.st.index.dead.Set(c) // note has no version before to tell that by
+		}
 	}
 	v.of = c
 	prev := c.head.Load()
