@@ -156,9 +156,28 @@ func (m *checkedMember) watch(ctx context.Context, every time.Duration) {
 	}
 }
 
-// check compares all members once.
+// check compares all members once. One that is removed meanwhile, as the remedy says, counts no
+// more: its alarm would stop writes anew, after it was disarmed.
 func (m *checkedMember) check(ctx context.Context) {
-	report := hashcheck.Judge(ctx, m.all(), hashcheck.Limits{Each: hashTime, Rest: hashTime})
+	all := m.all()
+	report := hashcheck.Judge(ctx, all, hashcheck.Limits{Each: hashTime, Rest: hashTime})
+	for m.removed(all) {
+		all = m.all()
+		report = hashcheck.Judge(ctx, all, hashcheck.Limits{Each: hashTime, Rest: hashTime})
+	}
+	m.sayAndRaise(ctx, report)
+}
+
+// removed reports whether one of those is no member any more.
+func (m *checkedMember) removed(those []*hashcheck.Member) bool {
+	now := m.all()
+	return slices.ContainsFunc(those, func(x *hashcheck.Member) bool {
+		return !slices.ContainsFunc(now, func(y *hashcheck.Member) bool { return y.ID == x.ID })
+	})
+}
+
+// sayAndRaise logs what the leader's comparison has found, and raises the alarms that do not stand.
+func (m *checkedMember) sayAndRaise(ctx context.Context, report *hashcheck.Report) {
 	for _, u := range report.Unknown {
 		m.log.Info("a member could not be compared with the others", "peer", u.Member.String(), "error", u.Err)
 	}

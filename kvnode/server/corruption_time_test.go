@@ -210,3 +210,29 @@ func TestASilentMemberHidesNoneThatDiffers(t *testing.T) {
 		}
 	})
 }
+
+// A member that differs is removed, and its alarm disarmed, while another one still hashes: the alarm
+// is not raised again. If it was the only one that could be compared, nobody is wrong any more.
+func TestAMemberRemovedMeanwhileRaisesNoAlarm(t *testing.T) {
+	for name, others := range map[string]answer{"the others agree": slow(time.Second, agrees), "another one is gone": slow(time.Second, gone)} {
+		synctest.Test(t, func(t *testing.T) {
+			m, a := clockwork(3)
+			a[1], a[2] = others, differs
+			before := m.all()
+			begin := time.Now()
+			m.all = func() []*hashcheck.Member {
+				if time.Since(begin) > 500*time.Millisecond {
+					return before[:2]
+				}
+				return before
+			}
+			var raised []uint64
+			m.raised = func(uint64) bool { return false }
+			m.raise = func(_ context.Context, id uint64) error { raised = append(raised, id); return nil }
+			m.check(t.Context())
+			if len(raised) > 0 {
+				t.Errorf("%s: alarms raised = %v, want none", name, raised)
+			}
+		})
+	}
+}
