@@ -72,7 +72,13 @@ func (m *machines) release() {
 // standIn puts a program into the place of one of the machine's.
 func (m *machines) standIn(name, script string) {
 	m.t.Helper()
-	must(m.t, os.WriteFile(filepath.Join(m.path("bin"), name), []byte("#!/bin/sh\nset -e\n"+script+"\n"), 0o700))
+	m.script(filepath.Join("bin", name), script)
+}
+
+// script writes a program.
+func (m *machines) script(path, script string) {
+	m.t.Helper()
+	must(m.t, os.WriteFile(m.path(path), []byte("#!/bin/sh\nset -e\n"+script+"\n"), 0o700))
 }
 
 // needs makes do without a program that is not installed here, and says so.

@@ -40,6 +40,11 @@ const systemctlEnv = "E2E_SYSTEMCTL"
 // outputTail is how much a failure shows of what the commands have printed.
 const outputTail = 4 << 10
 
+// patientKvnode has kvnode wait as long as etcdctl does where it asks members: by itself it gives up after
+// two seconds, or five. What it stands for is replaced by an upgrade.
+const patientKvnode = `case "$1" in status|get) sub=$1; shift; exec %[1]s "$sub" --timeout=30s "$@" ;; esac
+exec %[1]s "$@"`
+
 // blockTimeout bounds the commands of one block. They wait for members, not for times.
 const blockTimeout = 2 * patience
 
@@ -55,11 +60,13 @@ func newMachines(t *testing.T, p procs.Program) *machines {
 	}
 	// The page's commands say nothing of how long to wait, but for one: the last flag counts.
 	m.standIn("etcdctl", fmt.Sprintf("exec %s %s \"$@\"", binaryPath(t, "etcdctl"), strings.Join(patient, " ")))
+	must(t, os.Mkdir(m.path("patient"), 0o700))
+	m.script("patient/kvnode", fmt.Sprintf(patientKvnode, filepath.Join(bin, "kvnode")))
 	self, err := os.Executable()
 	must(t, err)
 	script := fmt.Sprintf("#!/bin/sh\nexec env %s=%s %s \"$@\"\n", systemctlEnv, m.listen(), self)
 	must(t, os.WriteFile(filepath.Join(bin, "systemctl"), []byte(script), 0o700))
-	m.set("PATH", bin+":"+os.Getenv("PATH"))
+	m.set("PATH", m.path("patient")+":"+bin+":"+os.Getenv("PATH"))
 	m.set("BIN", bin)
 	m.set("CONF", m.path("conf"))
 	m.set("DATA", filepath.Dir(m.Members()[0].Dir))
@@ -124,15 +131,21 @@ func (m *machines) found() {
 // ended ends what the commands have left in the background.
 const ended = "trap 'kill ${!-} 2>/dev/null || :' EXIT\n"
 
-// sh runs commands behind those that all have in common, until one fails.
+// sh runs commands behind those that all have in common, until one fails. What they write to their
+// descriptor 3 comes first of all that they print.
 func (m *machines) sh(script string) (string, error) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), blockTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-eux", "-c", ended+strings.Join(commands(m.t, "setup"), "")+script)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = m.dir, m.env, time.Second
+	// What they leave in the background has been killed, and ends with their output.
+	cmd.Dir, cmd.Env, cmd.WaitDelay = m.dir, m.env, patience
+	said, err := os.CreateTemp(m.dir, "said")
+	must(m.t, err)
+	defer said.Close()
+	cmd.ExtraFiles = []*os.File{said}
 	out, err := cmd.CombinedOutput()
-	return string(out), errors.Join(err, ctx.Err())
+	return string(read(m.t, said.Name())) + string(out), errors.Join(err, ctx.Err())
 }
 
 // listen answers systemctl until the test ends.

@@ -15,13 +15,14 @@ var (
 	here   = regexp.MustCompile(`<<(\w+)`)
 	goesOn = regexp.MustCompile(`(\\|\||&&)$`)
 	inside = regexp.MustCompile(`^\s*(#|[})]|(done|fi|esac|then|else|do)\b|$)`)
-	// reached is what a shell that tells what it does says of numbered.
-	reached = regexp.MustCompile(`: line (\d+)\b`)
+	// reached is what numbered writes.
+	reached = regexp.MustCompile(`(?m)^reached (\d+)$`)
 	// defined is a function.
 	defined = regexp.MustCompile(`(?m)^(\w+)\(\) `)
 )
 
-// numbered is a script whose commands each say that they are reached, and do nothing else besides.
+// numbered is a script whose commands each say that they are reached, and do nothing else besides. They
+// have a file for that: in what a shell prints, lines of two that run at the same time get mixed.
 func numbered(script string) (text string, lines map[int]string) {
 	var b strings.Builder
 	lines = make(map[int]string)
@@ -30,7 +31,7 @@ func numbered(script string) (text string, lines map[int]string) {
 		bare := strings.TrimSuffix(line, "\n")
 		if end == "" && !joined && !inside.MatchString(bare) {
 			lines[i] = bare
-			fmt.Fprintf(&b, ": line %d; ", i)
+			fmt.Fprintf(&b, "echo reached %d >&3; ", i)
 		}
 		b.WriteString(line)
 		switch m := here.FindStringSubmatch(bare); {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,6 +55,11 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
+	if signal.Ignored(os.Interrupt) {
+		// So it is behind a shell's &, and for all that is started here: an etcdctl would not end
+		// that is interrupted. What is asked to be told is not passed on.
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	}
 	os.Exit(run(m))
 }
 
