@@ -1,3 +1,2 @@
-// Package words holds the tests that keep one word for each thing, in names and in
-// log lines; it exports nothing.
+// Package words holds tests of comments and log lines. It has no code of its own.
 package words
