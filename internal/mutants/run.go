@@ -121,9 +121,6 @@ func plant(m Mutant, dir string) (overlay string, err error) {
 func compile(ctx context.Context, pkg, overlay, dir string, flags ...string) (binary string, err error) {
 	binary = filepath.Join(dir, "mutant.test")
 	args := []string{"test", "-c", "-vet=off", "-gcflags=./...=-dwarf=false" + strings.Join(flags, ""), "-ldflags=-s -w -buildid=", "-overlay", overlay, "-o", binary}
-	if pkg == browserPkg { // which is a module of its own
-		args, pkg = append([]string{"-C", pkg}, args...), "."
-	}
 	out, err := exec.CommandContext(ctx, "go", append(args, pkg)...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("does not compile: %w\n%s", err, out)

@@ -200,31 +200,6 @@ var detectorRules = []Mutant{
 // hints take apart what kvnode tells of connections, and does about a leader that it suspects.
 var hints = []Mutant{
 	{
-		Rule: "succession", Name: "a forgotten leader loses what it was handed", Pkg: nodePkg, Test: "^TestWhatWasHandedToAForgottenLeaderIsAnswered$",
-		File: "kvnode/failover.go",
-		Old:  "lead == raft.None && now.term == old.term && old.leader != l.ID() {", New: "false {",
-	},
-	{
-		Rule: "succession", Name: "nobody hears of connections that end", Pkg: nodePkg, Test: "^TestAKilledLeaderIsReplacedWhenItsPromiseEnds$",
-		File: "kvnode/failover.go",
-		Old:  "\tnow := time.Now()\n\tl.detector.Gone(peer, now)\n", New: "\tnow := time.Now()\n",
-	},
-	{
-		Rule: "succession", Name: "a member has promises as short as its own only", Pkg: nodePkg, Test: "^TestMembersWithOtherPromises$",
-		File: "kvnode/start.go",
-		Old:  "MaxPromise: n.cfg.maxPromise(),", New: "MaxPromise: n.cfg.LeaseDuration,",
-	},
-	{
-		Rule: "succession", Name: "who has ended one stream is gone", Pkg: "./kvnode/transport", Test: "^TestWhoIsStillThereIsNotGone$",
-		File: "kvnode/transport/gone.go",
-		Old:  "if !in.t.hears(in.from) {", New: "if true {",
-	},
-	{
-		Rule: "succession", Name: "what a leader has sent before its connections ended is a sign of life", Pkg: nodePkg, Test: "^TestWhatCameBeforeTheHintIsNoSignOfLife$",
-		File: "kvnode/failover.go",
-		Old:  "for range len(l.urgent) {\n\t\tl.step(<-l.urgent)", New: "for range 0 {\n\t\tl.step(<-l.urgent)",
-	},
-	{
 		Rule: "succession", Name: "a transfer is called silence by who was asked", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "case raftpb.MsgTimeoutNow:\n\t\td.asked, d.wish = now, Transfer\n", New: "case raftpb.MsgTimeoutNow:\n",
@@ -238,55 +213,5 @@ var hints = []Mutant{
 		Rule: "succession", Name: "a leader says how it was replaced", Pkg: "./leaderlease/detector", Test: "^TestWaysOfFailOvers$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "d.leader != raft.None && d.leader != d.cfg.Self {", New: "d.leader != raft.None {",
-	},
-	{
-		Rule: "succession", Name: "a timeout is a hint", Pkg: "./kvnode/transport", Test: "^TestGone$",
-		File: "kvnode/transport/gone.go",
-		Old:  " || !endedByPeer(err) {", New: " || err == nil {",
-	},
-	{
-		Rule: "succession", Name: "clients have less time to come back after a fast fail-over", Pkg: nodePkg, Test: "^TestFailOverLeavesClientsTheTimeToComeBack$",
-		File: "kvnode/ttl.go",
-		Old:  "*3/2 + n.cfg.ElectionTimeout - n.lease.Info().Duration", New: "*3/2",
-	},
-	{
-		Rule: "succession", Name: "votes wait for longer than an election for their connection", Pkg: "./kvnode/transport", Test: "^TestControlMessagesWaitForHalfOfAPromise$",
-		File: "kvnode/transport/transport.go",
-		Old:  "lim.hold = min(lim.hold, half)", New: "lim.hold = max(lim.hold, half)",
-	},
-	{
-		Rule: "succession", Name: "a clock that stops with its machine is left less", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
-		File: "kvnode/promise.go",
-		Old:  "if c.countsSuspend() {", New: "if c.countsSuspend() || true {",
-	},
-	{
-		Rule: "succession", Name: "a short promise has a margin of a fifth", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
-		File: "kvnode/promise.go",
-		Old:  "max(duration/5, min(duration*2/5, wideMargin, duration-2*c.TickInterval))", New: "duration / 5",
-	},
-	{
-		Rule: "succession", Name: "a margin eats a short promise up", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
-		File: "kvnode/promise.go",
-		Old:  "wideMargin, duration-2*c.TickInterval)", New: "wideMargin)",
-	},
-	{
-		Rule: "succession", Name: "a wide margin is left no promise", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
-		File: "kvnode/promise.go",
-		Old:  "leastBeats*c.TickInterval, most*5/2)", New: "leastBeats*c.TickInterval)",
-	},
-	{
-		Rule: "succession", Name: "promises are longer than former versions make", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
-		File: "kvnode/promise.go",
-		Old:  "max(c.TickInterval, min(formerTick, c.ElectionTimeout/minElectionTicks))", New: "c.TickInterval",
-	},
-	{
-		Rule: "succession", Name: "a leader asks for more than its own kind promises", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
-		File: "kvnode/promise.go",
-		Old:  "duration = min(duration, c.ElectionTimeout.Truncate(c.TickInterval)-c.TickInterval)", New: "_ = duration",
-	},
-	{
-		Rule: "succession", Name: "promises as in former versions leave a wide margin no heartbeats", Pkg: nodePkg, Test: "^TestTheDefaultsOfTheLease$",
-		File: "kvnode/promise.go",
-		Old:  ", most+2*c.TickInterval)", New: ", most)",
 	},
 }

@@ -3,31 +3,6 @@ package main
 // resignations are bugs of how a member that ends hands its promises back.
 var resignations = []Mutant{
 	{
-		Rule: "resignation", Name: "a leader that ends by itself does not resign", Pkg: nodePkg, Test: "^TestALeaderThatEndsByItselfResigns$",
-		File: "kvnode/resign.go",
-		Old:  "l.lease.Resign(to)", New: "l.lease.Resign(to * raft.None)",
-	},
-	{
-		Rule: "resignation", Name: "whoever has not answered of late is nobody's heir", Pkg: nodePkg, Test: "^TestALeaderThatEndsByItselfResigns$",
-		File: "kvnode/resign.go",
-		Old:  "heirs[i].answers = true", New: "heirs[i].answers = heirs[i].tries > 0",
-	},
-	{
-		Rule: "resignation", Name: "who ends in a transfer names another than was asked", Pkg: nodePkg, Test: "^TestWhoEndsInATransferNamesWhoWasAsked$",
-		File: "kvnode/resign.go",
-		Old:  "heirs[i].tries = -1", New: "heirs[i].tries = 0",
-	},
-	{
-		Rule: "resignation", Name: "the links are closed while the loop is busy", Pkg: nodePkg, Test: "^TestALeaderThatEndsByItselfResigns$",
-		File: "kvnode/stop.go",
-		Old:  "\tn.awaitResignation()\n", New: "",
-	},
-	{
-		Rule: "resignation", Name: "what is being written counts as written", Pkg: "./kvnode/transport", Test: "^TestFlush$",
-		File: "kvnode/transport/transport.go",
-		Old:  "left == 0 {", New: "left >= 0 {",
-	},
-	{
 		Rule: "resignation", Name: "a process that dies hangs with who holds the lock", Pkg: libPkg, Test: "^TestResignDoesNotWaitForLong$",
 		File: resignFile,
 		Old:  ">= lockPatience {", New: ">= time.Hour {",

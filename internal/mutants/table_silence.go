@@ -171,21 +171,4 @@ var silenceRules = []Mutant{
 	},
 }
 
-// silences take apart what kvnode makes of it.
-var silences = []Mutant{
-	{
-		Rule: "silence", Name: "what waits for a follower's loop is its leader's silence", Pkg: nodePkg, Test: "^TestWhatHasArrivedIsNoSilence$",
-		File: "kvnode/failover.go",
-		Old:  "func (l *raftLoop) askDetector() {\n\tl.stepArrived()\n", New: "func (l *raftLoop) askDetector() {\n",
-	},
-	{
-		Rule: "silence", Name: "nobody looks whether the leader is silent", Pkg: nodePkg, Test: "^TestALeaderThatIsCutOffIsReplacedBeforeAnElectionTimeout$",
-		File: "kvnode/loop.go",
-		Old:  "\tl.pollSoon(now)\n", New: "",
-	},
-	{
-		Rule: "silence", Name: "silence cannot be ignored", Pkg: nodePkg, Test: "^TestALeaderThatIsCutOffIsReplacedBeforeAnElectionTimeout$",
-		File: "kvnode/failover.go",
-		Old:  "if l.cfg.IgnoreSilence {", New: "if false {",
-	},
-}
+

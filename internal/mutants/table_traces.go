@@ -165,9 +165,4 @@ var judges = []Mutant{
 		File: "leaderlease/tracing.go",
 		Old:  "	if t.said.begun {\n", New: "	if false {\n",
 	},
-	{
-		Rule: "trace", Name: "a trace that cannot be written stops the member", Pkg: nodePkg, Test: "^TestALeaseTraceWithoutRoomEndsAlone$",
-		File: "kvnode/start.go",
-		Old:  "func(err error) { n.log.Error(\"the trace of the lease has ended\", \"error\", err) })", New: "n.fail)",
-	},
 }

@@ -228,4 +228,25 @@ var walRules = []Mutant{
 		New:  "return flock(f, syscall.LOCK_SH)",
 		Pkg:  "./raftwal", Test: "TestLogOnARealDisk",
 	},
+	{
+		Rule: "metrics", Name: "the time of a sync is that of its write, too", Pkg: walPkg, Test: "^TestStatsTellWriteFromSync$",
+		File: "raftwal/stats.go",
+		Old:  "c.flushes.Note(now.Sub(written))",
+		New:  "c.flushes.Note(now.Sub(begun))",
+	},
+	{
+		Rule: "datadir", Name: "a member starts while its directory is read", Pkg: nodePkg, Test: "^TestADirectoryThatIsReadIsNotRunWith$",
+		File: "raftwal/fs/held.go",
+		Old:  "\treturn f, nil\n", New: "\treturn noLock{}, f.Close()\n",
+	},
+	{
+		Rule: "datadir", Name: "a directory is read by one at a time", Pkg: nodePkg, Test: "^TestADirectoryThatIsReadIsNotRunWith$",
+		File: "raftwal/fs/held.go",
+		Old:  "shareLock(f)", New: "lockFile(f)",
+	},
+	{
+		Rule: "storage", Name: "a disk that forgets what members have acknowledged", Pkg: nodePkg, Test: "^TestSeeds$",
+		File: "raftwal/save.go",
+		Old:  "err := w.seg.file.Sync(); err != nil {", New: "err := error(nil); err != nil {",
+	},
 }
