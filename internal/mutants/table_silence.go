@@ -170,5 +170,3 @@ var silenceRules = []Mutant{
 		More: []Edit{{File: "leaderlease/detector/detector.go", Old: "k.Away || k.Bound ||", New: "k.Away ||"}},
 	},
 }
-
-
