@@ -87,15 +87,35 @@ func (w *writes) addTxn(t *pb.TxnRequest) error {
 	return nil
 }
 
-// deleted returns the keys that d deletes, from begin up to end. From-key, an
-// end of one zero byte, ends before it begins: as in etcd it covers nothing
-// here, and such a deletion may share a transaction with any put.
+// deleted returns the keys that d deletes, from begin up to end. The end is infinite if
+// the request's end is one zero byte, which means all keys from begin on.
 func deleted(d *pb.DeleteRangeRequest) (begin, end string) {
 	begin, end = string(d.GetKey()), string(d.GetRangeEnd())
-	if end == "" {
+	switch end {
+	case "":
 		end = begin + "\x00"
+	case fromKey:
+		end = infinite
 	}
 	return begin, end
+}
+
+const (
+	fromKey = "\x00"
+	// infinite is the end of an interval that has none. As an end it is not
+	// ambiguous: no interval ends before the empty key.
+	infinite = ""
+)
+
+// before reports whether key is below an interval's end.
+func before(key, end string) bool { return end == infinite || key < end }
+
+// later returns the greater of two ends.
+func later(a, b string) string {
+	if a == infinite || b == infinite {
+		return infinite
+	}
+	return max(a, b)
 }
 
 // intervals is a set of half-open intervals of keys. Invariant: they are kept
@@ -104,22 +124,22 @@ func deleted(d *pb.DeleteRangeRequest) (begin, end string) {
 type intervals struct{ ends btree.Map[string, string] }
 
 func (s *intervals) add(begin, end string) {
-	if begin >= end {
+	if !before(begin, end) {
 		return
 	}
 	s.ends.Descend(begin, func(b, e string) bool {
-		if e >= begin {
-			begin, end = b, max(end, e)
+		if e == begin || before(begin, e) {
+			begin, end = b, later(end, e)
 		}
 		return false
 	})
 	var swallowed []string
 	s.ends.Ascend(begin, func(b, e string) bool {
-		if b > end {
+		if b != end && !before(b, end) {
 			return false
 		}
 		swallowed = append(swallowed, b)
-		end = max(end, e)
+		end = later(end, e)
 		return true
 	})
 	for _, b := range swallowed {
@@ -137,7 +157,7 @@ func (s *intervals) addAll(other *intervals) {
 
 func (s *intervals) contains(key string) (found bool) {
 	s.ends.Descend(key, func(_, e string) bool {
-		found = key < e
+		found = before(key, e)
 		return false
 	})
 	return found

@@ -24,7 +24,11 @@ func TestTxnMustNotWriteOneKeyTwice(t *testing.T) {
 		{"put within it", ops(opDel("b", "d"), opPut("cz")), false},
 		{"put before it", ops(opDel("b", "d"), opPut("az")), true},
 		{"put at its end", ops(opDel("b", "d"), opPut("d")), true},
-		{"put within a from-key delete passes, as in etcd", ops(opDel("b", "\x00"), opPut("c")), true},
+		{"put within a from-key delete", ops(opDel("b", "\x00"), opPut("c")), false},
+		{"put at the begin of a from-key delete", ops(opDel("b", "\x00"), opPut("b")), false},
+		{"put before a from-key delete", ops(opDel("b", "\x00"), opPut("a")), true},
+		{"put of any key beside a delete of all", ops(opDel("\x00", "\x00"), opPut("a")), false},
+		{"put in an inner from-key delete", ops(opTxn(ops(opDel("b", "\x00")), nil), opPut("c")), false},
 		{"put within a range that ends before it begins", ops(opDel("d", "b"), opPut("c")), true},
 		{"two deletes of one key", ops(opDel("a", ""), opDel("a", "z")), true},
 		{"either branch puts the same key", ops(opTxn(ops(opPut("a")), ops(opPut("a")))), true},
@@ -51,29 +55,30 @@ func TestTxnMustNotWriteOneKeyTwice(t *testing.T) {
 // The set answers as a list of all intervals would, and stays disjoint.
 func TestIntervalsContainWhatWasAdded(t *testing.T) {
 	key := rapid.StringMatching(`[a-d]{1,2}`)
+	end := rapid.OneOf(key, rapid.Just(infinite))
 	rapid.Check(t, func(t *rapid.T) {
 		type interval struct{ begin, end string }
 		var set intervals
 		var all []interval
 		for i := range rapid.IntRange(0, 12).Draw(t, "n") {
-			in := interval{key.Draw(t, fmt.Sprint("begin", i)), key.Draw(t, fmt.Sprint("end", i))}
+			in := interval{key.Draw(t, fmt.Sprint("begin", i)), end.Draw(t, fmt.Sprint("end", i))}
 			set.add(in.begin, in.end)
 			all = append(all, in)
 		}
 		k := key.Draw(t, "key")
 		want := false
 		for _, in := range all {
-			want = want || in.begin <= k && k < in.end
+			want = want || in.begin <= k && (k < in.end || in.end == infinite)
 		}
 		if got := set.contains(k); got != want {
 			t.Fatalf("contains(%q) = %v, want %v in %v", k, got, want, all)
 		}
-		last := ""
+		last, first := "", true
 		set.ends.Scan(func(b, e string) bool {
-			if b >= e || last != "" && b <= last {
+			if e != infinite && b >= e || !first && (last == infinite || b <= last) {
 				t.Fatalf("interval [%q, %q) after one that ends at %q", b, e, last)
 			}
-			last = e
+			last, first = e, false
 			return true
 		})
 	})

@@ -17,9 +17,9 @@ type garbage struct {
 	// newer holds versions that have one before them, or that are tombstones: a
 	// compaction at or above their revision frees the former, and the latter.
 	newer queue
-	// held holds tombstones of the very revision that was compacted. A watch
-	// from that revision on has yet to be told of them; the next compaction
-	// frees them.
+	// held holds versions of the compacted revision itself that are tombstones, or
+	// that follow another version of the same revision. A watch may still start at
+	// that revision and needs them, so the next compaction frees them.
 	held queue
 }
 
@@ -122,12 +122,18 @@ func (st *state) trim(n int) bool {
 	return true
 }
 
-// free frees the version before v, and v itself if it is a tombstone and the
-// last of its chain. A tombstone below a newer version goes together with that
-// one's turn: whether a chain ends with it or before it is all the same to
-// readers.
+// free frees the version before v, and v itself if it is a tombstone and the last of its
+// chain. Whatever was written at the compacted revision stays for watches that start
+// there, also a version below another one of that revision: one transaction can delete a
+// range of keys and put one of them. A tombstone below a newer version goes when that
+// version is freed; readers see no difference.
 func (st *state) free(v *Version, target int64) {
-	if prev := v.prev.Load(); prev != nil {
+	prev := v.prev.Load()
+	if prev != nil && prev.main() == target {
+		st.garbage.held.push(v)
+		return
+	}
+	if prev != nil {
 		v.prev.Store(nil)
 		st.drop(prev)
 	}
