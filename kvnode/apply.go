@@ -210,8 +210,8 @@ func (a *applier) restore(snap *raftpb.Snapshot) error {
 	if index <= a.store.Applied() {
 		return nil
 	}
-	// Before anybody can see what is in it: whose entries these are is not known any more.
-	a.proposals.waiters.skip()
+	// Before the store shows what the snapshot contains.
+	a.proposals.waiters.snapshotRestored()
 	before := a.store.Alarms()
 	// Restore consumes the file. After a crash before its end the file is still there, and after one
 	// behind it the store is at the index: the next start finishes either (reconcile).

@@ -163,8 +163,8 @@ func (c *checkpoints) save() error {
 	return err
 }
 
-// shorten has the log forget what a checkpoint covers, but for CatchUpEntries, or less
-// if it is for room.
+// shorten removes from the log what a checkpoint covers. It leaves CatchUpEntries or
+// CatchUpBytes, or less if the disk is full.
 func (c *checkpoints) shorten(at store.Checkpoint, forRoom bool) error {
 	if at.Index == 0 {
 		return nil // there is none yet, so the log is all that there is
@@ -176,8 +176,12 @@ func (c *checkpoints) shorten(at store.Checkpoint, forRoom bool) error {
 	}
 	// Raft ignores snapshots that come late, so that nobody restores them.
 	c.received.drop(at.Index)
-	// Kept for followers that lag: whoever needs an entry that is gone is sent a whole snapshot.
-	to := c.needed(at.Index - min(at.Index, c.cfg.CatchUpEntries))
+	// A follower that needs an entry that is gone is sent a whole snapshot.
+	to := at.Index - min(at.Index, c.cfg.CatchUpEntries)
+	if c.cfg.CatchUpBytes > 0 {
+		to = min(to, c.wal.Tail(c.cfg.CatchUpBytes))
+	}
+	to = c.needed(to)
 	// Raft may not have heard yet that all of it is applied. A candidate reads what is committed
 	// beyond what it has heard of, and panics if that is gone (marks.told).
 	limit := min(at.Index, c.told.Load())

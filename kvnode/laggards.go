@@ -2,6 +2,7 @@ package kvnode
 
 import (
 	"context"
+	"maps"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -56,7 +57,9 @@ func (l *raftLoop) needed(to, first, most uint64, connected map[uint64]bool) uin
 		return to
 	}
 	lowest, written := to, l.wal.Stats().Bytes
+	members := make(map[uint64]bool)
 	l.raw.WithProgress(func(id uint64, _ raft.ProgressType, pr tracker.Progress) {
+		members[id] = true
 		since, ok := l.laggards[id]
 		has := pr.Match
 		switch pr.State {
@@ -74,5 +77,6 @@ func (l *raftLoop) needed(to, first, most uint64, connected map[uint64]bool) uin
 			lowest = min(lowest, has)
 		}
 	})
+	maps.DeleteFunc(l.laggards, func(id, _ uint64) bool { return !members[id] })
 	return lowest
 }

@@ -153,3 +153,51 @@ func TestTheLogIsNotKeptForever(t *testing.T) {
 		t.Errorf("the log keeps all since %d, want it to forget what is more than the store, of %d bytes", c.index, storedBytes)
 	})
 }
+
+// A follower that is removed while it lags keeps the log no longer.
+func TestARemovedFollowerIsNoLaggard(t *testing.T) {
+	inLagging(t, 0, func(t *testing.T, c *lagging, back *Node) {
+		if err := c.leader.RemoveMember(t.Context(), back.ID()); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 * everyEntry { // a checkpoint, which asks what is needed
+			c.put(c.leader, "k", "v")
+		}
+		time.Sleep(time.Second)
+		if n := c.leader.checkpoints.lag.Load(); n != 0 {
+			t.Errorf("%d followers keep the log, want none", n)
+		}
+	})
+}
+
+// Small entries stay in the log by their bytes: a follower that missed many of them needs no
+// snapshot.
+func TestSmallEntriesStayByTheirBytes(t *testing.T) {
+	amend := func(cfg *Config) { cfg.SnapshotCount, cfg.CatchUpEntries, cfg.CatchUpBytes = 50, 10, 1<<20 }
+	inCluster(t, 1, amend, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		const n = 200
+		for range n {
+			c.put(leader, "k", "v")
+		}
+		checkpointed(t, leader)
+		if first, _ := leader.wal.FirstIndex(); first > 10 {
+			t.Errorf("the log begins at %d after %d small entries, want all of them", first, n)
+		}
+	})
+}
+
+func TestDefaultsOfWhatStaysInTheLog(t *testing.T) {
+	for _, test := range []struct{ give, want Config }{
+		{Config{}, Config{CatchUpEntries: 5000, CatchUpBytes: 16 << 20}},
+		{Config{CatchUpEntries: 5000}, Config{CatchUpEntries: 5000, CatchUpBytes: 16 << 20}}, // as the flag's default is given
+		{Config{CatchUpEntries: 100}, Config{CatchUpEntries: 100}},
+		{Config{CatchUpEntries: 100, CatchUpBytes: 1 << 20}, Config{CatchUpEntries: 100, CatchUpBytes: 1 << 20}},
+	} {
+		got := test.give.WithDefaults()
+		if got.CatchUpEntries != test.want.CatchUpEntries || got.CatchUpBytes != test.want.CatchUpBytes {
+			t.Errorf("with %d entries and %d bytes, %d and %d stay, want %d and %d", test.give.CatchUpEntries, test.give.CatchUpBytes,
+				got.CatchUpEntries, got.CatchUpBytes, test.want.CatchUpEntries, test.want.CatchUpBytes)
+		}
+	}
+}

@@ -152,6 +152,7 @@ func (p peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) (
 		// Its acknowledgement was lost. Raft does not take it, and says how far it is.
 		_, err = io.Copy(io.Discard, state)
 	} else {
+		p.node.proposals.waiters.snapshotArrives()
 		err = p.node.received.receive(m, state)
 	}
 	if err == nil {

@@ -45,9 +45,10 @@ type waiter struct {
 	proposed bool
 	// fence is that of the attempt that raft has taken, 0 if it has none.
 	fence uint64
-	// skipped means that this attempt may be among the entries that a snapshot has replaced here. Whether
-	// it was applied nobody here will know.
-	skipped bool
+	// early means that raft had taken this attempt when a snapshot began to arrive, so that the
+	// snapshot may contain it. skipped means that such a snapshot has replaced the log here, so
+	// that this member never learns whether the attempt was applied.
+	early, skipped bool
 	// done takes the outcome. It is buffered by one, so that the loop and the applier never
 	// wait for a client.
 	done chan outcome
@@ -164,7 +165,7 @@ func (w *waiters) propose(ps []proposal) []proposal {
 	kept := ps[:0] // in place: the loop has ps to itself
 	for _, p := range ps {
 		if q := w.mu.all[p.id]; q != nil {
-			q.proposed, q.fence, q.skipped = true, p.fence, false
+			q.proposed, q.fence, q.early, q.skipped = true, p.fence, false, false
 			kept = append(kept, p)
 		}
 	}
@@ -214,12 +215,22 @@ func (w *waiters) void(term uint64) (again []proposal) {
 	return again
 }
 
-// skip says that a snapshot takes the place of entries here, which may be of any that raft has taken.
-func (w *waiters) skip() {
+// snapshotArrives notes that a snapshot begins to arrive. The leader has made it before, so it
+// contains none of the proposals that raft takes from now on.
+func (w *waiters) snapshotArrives() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.mu.all {
-		p.skipped = p.proposed
+		p.early = p.proposed
+	}
+}
+
+// snapshotRestored notes that a snapshot has replaced entries here.
+func (w *waiters) snapshotRestored() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, p := range w.mu.all {
+		p.skipped = p.skipped || p.early
 	}
 }
 

@@ -140,25 +140,38 @@ func TestAFenceThatIsNotOursIsAnOutcome(t *testing.T) {
 	}
 }
 
-// A snapshot may hold any attempt that was under way when it came, and none that began later.
+// A snapshot may contain an attempt that was under way when it began to arrive, and none that
+// began later, also before it was restored.
 func TestWhatASnapshotMayHoldIsInDoubt(t *testing.T) {
 	w := newWaiters(10, 100)
 	before, refused := attempt(w, 1, 7), attempt(w, 3, 7)
-	w.skip()
+	w.snapshotArrives()
+	attempt(w, 4, 7)
+	w.snapshotRestored()
 	attempt(w, 2, 7)
 	w.park([]proposal{refused.proposal}) // raft was about to take it, and has not
 	w.propose([]proposal{refused.proposal})
 	if !waits(before) {
 		t.Error("it has an outcome at once, want it to wait: it may come behind the snapshot")
 	}
-	if again := w.void(8); len(again) != 2 || again[0].id != 2 || again[1].id != 3 {
-		t.Errorf("void(8) = %v, want 2 and 3", again)
+	if again := w.void(8); len(again) != 3 || again[0].id != 2 || again[1].id != 3 || again[2].id != 4 {
+		t.Errorf("void(8) = %v, want 2, 3 and 4", again)
 	}
 	if waits(before) {
 		t.Fatal("what a snapshot may hold waits, want ErrLeaderChanged")
 	}
 	if o := <-before.done; !errors.Is(o.err, ErrLeaderChanged) {
 		t.Errorf("what a snapshot may hold = %v, want ErrLeaderChanged", o.err)
+	}
+}
+
+// A snapshot that did not arrive whole, or that raft has refused, replaces nothing.
+func TestASnapshotThatIsNotRestoredLeavesNoDoubt(t *testing.T) {
+	w := newWaiters(10, 100)
+	p := attempt(w, 1, 7)
+	w.snapshotArrives()
+	if again := w.void(8); len(again) != 1 || !waits(p) {
+		t.Errorf("void(8) = %v, want the proposal", again)
 	}
 }
 

@@ -125,6 +125,25 @@ func (l *Log) Compact(index uint64) error {
 	return l.retire(l.dead())
 }
 
+// Tail returns the index up to which Compact may go if about that many bytes of the newest
+// entries are to stay, for followers that lag. It counts by the positions of entries, so the
+// last entry and the unused end of a segment make it inexact.
+func (l *Log) Tail(bytes int64) uint64 {
+	l.w.Lock()
+	defer l.w.Unlock()
+	v := &l.mu.view
+	n := v.slots.len()
+	if n == 0 {
+		return v.last()
+	}
+	end := v.slots.at(uint64(n) - 1)
+	behind := func(i int) int64 {
+		at := v.slots.at(uint64(i))
+		return int64(end.segment-at.segment)*l.cfg.SegmentSize + int64(end.offset) - int64(at.offset)
+	}
+	return v.first - 1 + uint64(sort.Search(n, func(i int) bool { return behind(i) <= bytes }))
+}
+
 // FreesAt returns the lowest index at which a Compact frees a segment, and false if
 // none does yet: all that there is lies in the newest one.
 func (l *Log) FreesAt() (index uint64, ok bool) {

@@ -81,7 +81,7 @@ var readTable = []setting{
 var limitTable = []setting{
 	row(limits, "snapshot-count", "Entries after which a checkpoint is made and the log is compacted.",
 		func(c *Config) value { return number(&c.Server.Node.SnapshotCount, 1, math.MaxInt64) }),
-	row(limits, "snapshot-catchup-entries", "Entries that stay in the log for members that lag.",
+	row(limits, "snapshot-catchup-entries", "Entries that stay in the log for members that lag. At the default, 16 MiB of entries if these are more.",
 		func(c *Config) value { return number(&c.Server.Node.CatchUpEntries, 1, math.MaxInt64) }),
 	row(limits, "quota-backend-bytes", "Size of the store beyond which only deletions and compaction are accepted. 0: 2 GiB; negative: no limit.",
 		func(c *Config) value { return signed(&c.Server.API.QuotaBytes) }),
