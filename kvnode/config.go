@@ -202,11 +202,8 @@ func (c *Config) validateCluster() (bad faults.List) {
 		bad.If(m.Name == "", "a member of the initial cluster has no name")
 		bad.If(names[m.Name], "member %q is twice in the initial cluster", m.Name)
 		names[m.Name] = true
-		bad.If(len(m.PeerURLs) == 0, "member %q has no peer URL", m.Name)
-		for _, u := range m.PeerURLs {
-			_, err := peerurl.HostPort(u)
-			bad.If(err != nil, "member %q: %w", m.Name, err)
-		}
+		err := peerurl.Check(m.PeerURLs)
+		bad.If(err != nil, "member %q: %w", m.Name, err)
 		id := memberdir.MemberID(m.PeerURLs, c.Token)
 		other, ok := ids[id]
 		bad.If(ok && other != m.Name, "members %q and %q have the same peer URLs", other, m.Name)
@@ -235,10 +232,13 @@ func (c *Config) self() Member {
 	return c.owner().Self()
 }
 
-// CheckPeerURL reports why peers cannot be reached at a URL, nil if they might.
-func CheckPeerURL(peer string) error {
-	_, err := peerurl.HostPort(peer)
-	return err
+// CheckPeerURLs reports what is wrong with the peer URLs of one member: their number, their
+// length, or their form.
+func CheckPeerURLs(urls []string) error {
+	if err := peerurl.Check(urls); err != nil {
+		return fmt.Errorf("kvnode: %w", err)
+	}
+	return nil
 }
 
 // bounded bounds ctx by RequestTimeout if it has no deadline.

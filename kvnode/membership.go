@@ -11,7 +11,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/memberdir"
-	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -49,7 +48,7 @@ type membership struct {
 // AddMember adds a member that listens for its peers at peerURLs, as a learner
 // or as a voter, and returns it. It may start afterwards, with Config.Existing.
 func (c *membership) AddMember(ctx context.Context, peerURLs []string, learner bool) (store.Member, error) {
-	if err := checkPeerURLs(peerURLs); err != nil {
+	if err := CheckPeerURLs(peerURLs); err != nil {
 		return store.Member{}, err
 	}
 	// The same URLs may come back after a removal, so they are not enough.
@@ -60,19 +59,6 @@ func (c *membership) AddMember(ctx context.Context, peerURLs []string, learner b
 		typ = raftpb.ConfChangeAddLearnerNode
 	}
 	return m, c.change(ctx, typ, confContext{Member: m})
-}
-
-// checkPeerURLs refuses what no peer could be reached at.
-func checkPeerURLs(peerURLs []string) error {
-	if len(peerURLs) == 0 {
-		return errors.New("kvnode: a member needs a peer URL")
-	}
-	for _, u := range peerURLs {
-		if _, err := peerurl.HostPort(u); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // PromoteMember makes a learner a voter. Only the leader knows whether it is up
@@ -103,7 +89,7 @@ func (l *raftLoop) upToDate(id uint64) bool {
 
 // UpdateMember gives a member other peer URLs.
 func (c *membership) UpdateMember(ctx context.Context, id uint64, peerURLs []string) error {
-	if err := checkPeerURLs(peerURLs); err != nil {
+	if err := CheckPeerURLs(peerURLs); err != nil {
 		return err
 	}
 	return c.change(ctx, raftpb.ConfChangeUpdateNode, confContext{Member: store.Member{ID: id, PeerURLs: peerURLs}})

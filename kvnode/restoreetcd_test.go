@@ -180,6 +180,12 @@ func TestRestoreRefusesOfEtcd(t *testing.T) {
 		{"a user", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, withUser(t, bare)) }, ErrSnapshotRefused, `users ["root"]`},
 		{"damage to a record", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, withKey(t, bare, "key", "k")) }, ErrSnapshotDamaged, "no revision"},
 		{"damage to a TTL lease", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, withKey(t, bare, "lease", "1")) }, ErrSnapshotDamaged, "TTL lease"},
+		{"an index without successors", func(r *RestoreConfig) {
+			r.File = writeSnapshotFile(t, withValue(t, bare, "meta", "consistent_index", "\x7f\xff\xff\xff\xff\xff\xff\xff"))
+		}, nil, "index 9223372036854775807 of term"},
+		{"a term without successors", func(r *RestoreConfig) {
+			r.File = writeSnapshotFile(t, withValue(t, bare, "meta", "term", "\x7f\xff\xff\xff\xff\xff\xff\xff"))
+		}, nil, "of term 9223372036854775807 leaves too few"},
 		{"the quota", func(r *RestoreConfig) { r.File, r.QuotaBytes = whole, 20000 }, nil, "must be below the quota, 20000"},
 		{"a data directory", func(r *RestoreConfig) { r.File = folder }, ErrSnapshotForeign, "the data of an etcd member"},
 	} {
@@ -203,12 +209,18 @@ func withUser(t *testing.T, db []byte) []byte { return withKey(t, db, "authUsers
 // withKey adds something to one of etcd's buckets.
 func withKey(t *testing.T, data []byte, bucket, key string) []byte {
 	t.Helper()
+	return withValue(t, data, bucket, key, "")
+}
+
+// withValue sets what a key of one of etcd's buckets has.
+func withValue(t *testing.T, data []byte, bucket, key, value string) []byte {
+	t.Helper()
 	path := writeFile(t, data)
 	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(bucket)).Put([]byte(key), nil) })
+	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(bucket)).Put([]byte(key), []byte(value)) })
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,11 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -91,15 +94,16 @@ func (s *clusterServer) MemberPromote(ctx context.Context, r *pb.MemberPromoteRe
 	}.do(ctx, s.API)
 }
 
-// checkURLs refuses what no peer could be reached at.
+// checkURLs refuses what etcd refuses with etcd's error, and URLs beyond kvnode's limits with
+// one that names the limit.
 func checkURLs(urls []string) error {
-	if len(urls) == 0 {
+	err := kvnode.CheckPeerURLs(urls)
+	switch {
+	case err == nil:
+		return nil
+	case len(urls) > peerurl.MaxURLs:
+		return status.Errorf(codes.InvalidArgument, "etcdserver: given member URLs are invalid: %v", err)
+	default:
 		return rpctypes.ErrGRPCMemberBadURLs
 	}
-	for _, u := range urls {
-		if err := kvnode.CheckPeerURL(u); err != nil {
-			return rpctypes.ErrGRPCMemberBadURLs
-		}
-	}
-	return nil
 }

@@ -2,8 +2,13 @@ package etcdapi
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -52,5 +57,13 @@ func TestMembershipErrorsAreEtcds(t *testing.T) {
 		if _, err := pb.NewClusterClient(s.conn).MemberAdd(t.Context(), &pb.MemberAddRequest{PeerURLs: urls}); !errors.Is(err, rpctypes.ErrGRPCMemberBadURLs) {
 			t.Errorf("MemberAdd(%v) = %v, want %v", urls, err, rpctypes.ErrGRPCMemberBadURLs)
 		}
+	}
+	many := make([]string, 4000)
+	for i := range many {
+		many[i] = fmt.Sprintf("http://a:%d", i+1)
+	}
+	_, err := pb.NewClusterClient(s.conn).MemberAdd(t.Context(), &pb.MemberAddRequest{PeerURLs: many})
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "4000 peer URLs, and 32 are allowed") {
+		t.Errorf("MemberAdd() of %d URLs = %v, want InvalidArgument that names both numbers", len(many), err)
 	}
 }

@@ -56,23 +56,59 @@ func (f *File) checkVersion() error {
 }
 
 func (f *File) checkNames() error {
-	var errs []error
+	var unknown someNames
 	err := f.tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
 		if !slices.Contains(knownBuckets, string(name)) {
-			errs = append(errs, fmt.Errorf("it has a bucket %q, which etcd %s has not", name, newestVersion))
+			unknown.add(name)
 		}
 		return nil
 	})
-	if err != nil {
-		return err
+	if err == nil && unknown.n > 0 {
+		err = fmt.Errorf("it has a bucket %s, which etcd %s has not", &unknown, newestVersion)
 	}
-	err = f.tx.Bucket(metaBucket).ForEach(func(name, _ []byte) error {
+	var inMeta someNames
+	failed := f.tx.Bucket(metaBucket).ForEach(func(name, _ []byte) error {
 		if !slices.Contains(knownMeta, string(name)) {
-			errs = append(errs, fmt.Errorf("its meta says %q, which etcd %s does not", name, newestVersion))
+			inMeta.add(name)
 		}
 		return nil
 	})
-	return errors.Join(append(errs, err)...)
+	if failed == nil && inMeta.n > 0 {
+		failed = fmt.Errorf("its meta says %s, which etcd %s does not", &inMeta, newestVersion)
+	}
+	return errors.Join(err, failed)
+}
+
+// someNames are names for an error: the first few, each cut off, with how many there are.
+type someNames struct {
+	n     int
+	first []string
+}
+
+const (
+	namedAtMost = 8
+	nameBytes   = 64
+)
+
+func (b *someNames) add(name []byte) {
+	if b.n++; b.n <= namedAtMost {
+		b.first = append(b.first, string(name[:min(len(name), nameBytes)]))
+	}
+}
+
+func (b *someNames) list() string {
+	s := fmt.Sprintf("%q", b.first)
+	if more := b.n - len(b.first); more > 0 {
+		s += fmt.Sprintf(" and %d more", more)
+	}
+	return s
+}
+
+func (b *someNames) String() string {
+	if b.n == 1 {
+		return strconv.Quote(b.first[0])
+	}
+	return b.list()
 }
 
 // checkAuth refuses users and roles, and not only where they are asked for: who has set
@@ -81,37 +117,41 @@ func (f *File) checkAuth() error {
 	auth := f.tx.Bucket(authBucket)
 	enabled := auth != nil && string(auth.Get(authKey)) == "\x01"
 	users, roles := names(f.tx.Bucket(userBucket)), names(f.tx.Bucket(roleBucket))
-	if !enabled && len(users)+len(roles) == 0 {
+	if !enabled && users.n+roles.n == 0 {
 		return nil
 	}
-	return fmt.Errorf("kvnode has no users and roles, so that all keys are open to all clients; here authentication is %s, with users %q and roles %q: "+
+	return fmt.Errorf("kvnode has no users and roles, so that all keys are open to all clients; here authentication is %s, with users %s and roles %s: "+
 		"if that may be, have etcd forget them (etcdctl auth disable, user delete, role delete) and save another snapshot",
-		map[bool]string{true: "on", false: "off"}[enabled], users, roles)
+		map[bool]string{true: "on", false: "off"}[enabled], users.list(), roles.list())
 }
 
-func names(b *bbolt.Bucket) (all []string) {
+func names(b *bbolt.Bucket) (all someNames) {
 	if b == nil {
-		return nil
+		return all
 	}
 	c := b.Cursor()
 	for key, _ := c.First(); key != nil; key, _ = c.Next() {
-		all = append(all, string(key))
+		all.add(key)
 	}
 	return all
 }
 
 // checkAlarms refuses what etcd itself holds for broken, or too large.
 func (f *File) checkAlarms() error {
+	alarms := names(f.tx.Bucket(alarmBucket))
+	if alarms.n == 0 {
+		return nil
+	}
 	var all []string
-	for _, name := range names(f.tx.Bucket(alarmBucket)) {
+	for _, name := range alarms.first {
 		var m pb.AlarmMember
 		if err := proto.Unmarshal([]byte(name), &m); err != nil {
 			return fmt.Errorf("an alarm is unreadable: %w", err)
 		}
 		all = append(all, fmt.Sprintf("%v at member %x", m.GetAlarm(), m.GetMemberID()))
 	}
-	if len(all) == 0 {
-		return nil
+	if more := alarms.n - len(all); more > 0 {
+		all = append(all, fmt.Sprintf("%d more", more))
 	}
 	return fmt.Errorf("etcd has raised alarms (%s): see to them, clear them with etcdctl alarm disarm, and save another snapshot", strings.Join(all, ", "))
 }

@@ -2,10 +2,13 @@ package etcdfile
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode/store"
 )
 
 // What kvnode cannot keep, or does not know, is refused by its name.
@@ -27,6 +30,12 @@ func TestCheck(t *testing.T) {
 		{"authentication", func(c contents) { c["auth"]["authEnabled"] = "\x01" }, "authentication is on"},
 		{"a user", func(c contents) { c["authUsers"]["root"] = "x" }, `authentication is off, with users ["root"]`},
 		{"a role", func(c contents) { c["authRoles"]["reader"] = "x" }, `roles ["reader"]`},
+		{"many users", func(c contents) {
+			for i := range 10000 {
+				c["authUsers"][fmt.Sprintf("u%04d", i)] = "x"
+			}
+		}, `"u0007"] and 9992 more`},
+		{"a long name", func(c contents) { c["authUsers"][strings.Repeat("u", 10000)] = "x" }, `["` + strings.Repeat("u", nameBytes) + `"]`},
 		{"no space", func(c contents) {
 			c["alarm"][message(&pb.AlarmMember{MemberID: 0x8e9e, Alarm: pb.AlarmType_NOSPACE})] = ""
 		}, "NOSPACE at member 8e9e"},
@@ -50,5 +59,20 @@ func TestAnUnknownFieldIsRefused(t *testing.T) {
 	c["key"][at(3, 0)] = record("k", "v", 2, 3, 2, 0) + "\x38\x01"
 	if _, err := c.open(t).Summary(); !errors.Is(err, ErrRefused) {
 		t.Errorf("Summary() = %v, want ErrRefused", err)
+	}
+}
+
+// What a file says of its version is printed, so it must be a version.
+func TestAVersionThatIsNone(t *testing.T) {
+	for _, version := range []string{"3.6.0\x1b]0;title\x07", "3.6.0\n", "3.6 ", strings.Repeat("3", 65)} {
+		c := fresh()
+		c["meta"]["storageVersion"] = version
+		f, err := Open(c.write(t))
+		if err == nil {
+			_ = f.Close()
+		}
+		if !errors.Is(err, store.ErrDamaged) || strings.ContainsAny(err.Error(), "\x1b\x07\n") {
+			t.Errorf("Open() with version %q = %v, want %v without control characters", version, err, store.ErrDamaged)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 
 	"go.etcd.io/bbolt"
 
@@ -40,6 +41,9 @@ var (
 	versionKey   = []byte("storageVersion") // since 3.6
 	authKey      = []byte("authEnabled")
 )
+
+// versionForm is that of a version, which is printed as it is.
+var versionForm = regexp.MustCompile(`^[0-9A-Za-z.+-]{1,64}$`)
 
 // File is a database of etcd's. It is for one goroutine.
 type File struct {
@@ -130,7 +134,11 @@ func (f *File) readMeta() error {
 			return 0
 		}
 	}
-	f.StorageVersion = string(meta.Get(versionKey))
+	version := meta.Get(versionKey)
+	if len(version) > 0 && !versionForm.Match(version) {
+		return fmt.Errorf("%w: storageVersion in meta is %.64q, and no version", store.ErrDamaged, version)
+	}
+	f.StorageVersion = string(version)
 	f.Index, f.Term = max(number(indexKey, 1), 1), max(number(termKey, 1), 1)
 	if err != nil {
 		return err

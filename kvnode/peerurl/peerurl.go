@@ -3,11 +3,39 @@
 package peerurl
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"slices"
 )
+
+// Limits of what is kept of one member. All members' URLs have to fit into one reply.
+const (
+	// MaxURLs is the number of peer URLs of a member.
+	MaxURLs = 32
+	// MaxLength is the number of bytes of one. A host name has 253 at most.
+	MaxLength = 512
+)
+
+// Check reports what is wrong with the peer URLs of one member.
+func Check(urls []string) error {
+	if len(urls) == 0 {
+		return errors.New("a member needs a peer URL")
+	}
+	if len(urls) > MaxURLs {
+		return fmt.Errorf("a member has %d peer URLs, and %d are allowed", len(urls), MaxURLs)
+	}
+	for _, u := range urls {
+		if len(u) > MaxLength {
+			return fmt.Errorf("peer URL %.32q... has %d bytes, and %d are allowed", u, len(u), MaxLength)
+		}
+		if _, err := HostPort(u); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // HostPort returns what to dial for a peer URL.
 func HostPort(peer string) (string, error) {

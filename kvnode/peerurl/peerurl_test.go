@@ -1,6 +1,10 @@
 package peerurl
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
 
 func TestIsLoopback(t *testing.T) {
 	for peer, want := range map[string]bool{
@@ -9,6 +13,30 @@ func TestIsLoopback(t *testing.T) {
 	} {
 		if got := IsLoopback(peer); got != want {
 			t.Errorf("IsLoopback(%q) = %v, want %v", peer, got, want)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	many := make([]string, MaxURLs+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("http://10.0.0.1:%d", 1000+i)
+	}
+	long := "http://" + strings.Repeat("a", MaxLength-len("http://:1")) + ":1"
+	for _, test := range []struct {
+		name string
+		urls []string
+		want string // part of the error, empty if there is none
+	}{
+		{"none", nil, "needs a peer URL"},
+		{"as many as are allowed", many[:MaxURLs], ""},
+		{"one too many", many, "33 peer URLs, and 32 are allowed"},
+		{"as long as is allowed", []string{long}, ""},
+		{"a byte too long", []string{"http://a" + long[len("http://"):]}, "513 bytes, and 512 are allowed"},
+		{"no port", []string{"http://a"}, "scheme://host:port"},
+	} {
+		if err := Check(test.urls); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: Check() = %v, want %q", test.name, err, test.want)
 		}
 	}
 }

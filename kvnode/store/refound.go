@@ -55,9 +55,15 @@ func Refound(b Backend, r Refounding) (c Checkpoint, err error) {
 // and after a few writes revisions are below zero, and nothing is read any more.
 const maxRevision = math.MaxInt64 / 2
 
+// maxIndex is the newest log position, and the newest term, that a cluster begins with. The
+// log counts on from there, and must not overflow.
+const maxIndex = math.MaxInt64 / 2
+
 // change makes m the new cluster's.
 func (r *Refounding) change(m *meta) error {
 	switch {
+	case m.Index > maxIndex || m.Term > maxIndex:
+		return fmt.Errorf("index %d of term %d leaves too few for a log: a cluster begins with %d at most", m.Index, m.Term, int64(maxIndex))
 	case m.Revision > maxRevision:
 		return fmt.Errorf("revision %d leaves too few for writes: a cluster begins with %d at most", m.Revision, int64(maxRevision))
 	case r.BumpRevision < 0 || r.BumpRevision > maxRevision-m.Revision:

@@ -1,8 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // A TTL lease is a record, too. Its key is that of revision 0, which no version
@@ -70,10 +73,14 @@ func (u *unsaved) setLease(l TTLLease) {
 	u.leases[l.ID] = l
 }
 
-// saveLeases writes TTL leases to a checkpoint. replaced is called with what each
-// record was before.
+// saveLeases writes TTL leases to a checkpoint. replaced is called with what each record was
+// before. It writes in the order of the records: bbolt keeps what a transaction adds in one
+// sorted leaf, where each record out of order moves those behind it.
 func saveLeases(tx Tx, m *meta, changed map[int64]TTLLease, replaced func(old []byte)) error {
-	for id, l := range changed {
+	ids := slices.Collect(maps.Keys(changed))
+	slices.SortFunc(ids, func(a, b int64) int { return cmp.Compare(uint64(a), uint64(b)) })
+	for _, id := range ids {
+		l := changed[id]
 		key := leaseKey(id)
 		replaced(tx.Record(key))
 		if l.TTL == 0 {

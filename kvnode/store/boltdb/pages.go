@@ -24,7 +24,16 @@ type pageWalk struct {
 	pages    uint64 // all pages in use are below
 	seen     []bool
 	inside   bool // a bucket: there is none within another
+	depth    int  // pages on the way from the root
 }
+
+const (
+	// maxDepth is the number of pages from the root of a tree to a leaf. bbolt merges branches
+	// of one element, so 2^64 pages need 64.
+	maxDepth = 64
+	// minPageSize is less than any operating system has.
+	minPageSize = 512
+)
 
 const (
 	pageHead    = 16 // id, flags, count, overflow
@@ -48,6 +57,9 @@ func checkPages(path string, pageSize int) error {
 		return err
 	}
 	defer f.Close() //nolint:errcheck // it was only read
+	if pageSize < minPageSize {
+		return fmt.Errorf("%w: its pages have %d bytes, less than %d", store.ErrDamaged, pageSize, minPageSize)
+	}
 	w := &pageWalk{file: f, pageSize: int64(pageSize)}
 	root, err := w.root()
 	if err != nil {
@@ -103,6 +115,10 @@ func (w *pageWalk) root() (uint64, error) {
 // page checks page id and those below it. Its keys are to be from low on and
 // below high; nil is no bound.
 func (w *pageWalk) page(id uint64, low, high []byte) error {
+	if w.depth++; w.depth > maxDepth {
+		return fmt.Errorf("page %d: the tree is deeper than %d pages", id, maxDepth)
+	}
+	defer func() { w.depth-- }()
 	buf, err := w.read(id)
 	if err != nil {
 		return err
