@@ -22,6 +22,7 @@ func main() {
 
 	fmt.Printf("%d times: 3 nodes, election timeout 1 s; the leader is cut off, the others elect and write,\n", *trials)
 	fmt.Println("and a client that can still reach the old leader reads from it every 10 ms.")
+	fmt.Println("Time is virtual: hours of it pass in seconds.")
 	fmt.Println()
 	stock := stale.Run(leasetest.Stock, *trials, *seed, nil)
 	ours := stale.Run(leasetest.Library, *trials, *seed, nil)

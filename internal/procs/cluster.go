@@ -26,8 +26,6 @@ type Config struct {
 	Prefix string
 	// Token tells clusters of equal members apart.
 	Token string
-	// HTTP gives members an address of its own for HTTP.
-	HTTP bool
 	// Hosts are the members' IP addresses. Default: all are on loopback.
 	Hosts []string
 	// AutoTLS gives members certificates that they make themselves, for clients and for
@@ -74,7 +72,7 @@ func New(cfg Config) (*Cluster, error) {
 }
 
 // perMember is the number of ports of a member.
-const perMember = 3
+const perMember = 2
 
 // add lays a member out without its flags.
 func (c *Cluster) add(name string, ports []string) {
@@ -86,9 +84,6 @@ func (c *Cluster) add(name string, ports []string) {
 		Peer:     ports[1],
 		Program:  c.cfg.Program,
 		died:     c.cfg.Died,
-	}
-	if c.cfg.HTTP {
-		m.HTTP = ports[2]
 	}
 	if c.cfg.AutoTLS {
 		m.TLS = new(tls.Config)
@@ -117,9 +112,6 @@ func (c *Cluster) flags(m *Member) []string {
 		"--initial-cluster=" + strings.Join(initial, ","),
 		"--initial-cluster-state=new",
 		"--initial-cluster-token=" + c.cfg.Token,
-	}
-	if m.HTTP != "" {
-		flags = append(flags, "--listen-client-http-urls=http://"+m.HTTP)
 	}
 	if c.cfg.AutoTLS {
 		flags = append(flags, "--auto-tls", "--peer-auto-tls")

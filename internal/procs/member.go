@@ -18,9 +18,8 @@ type Member struct {
 	Name     string
 	Dir      string // its data
 	LogFile  string // of all its runs
-	Endpoint string // for clients, host:port
+	Endpoint string // for clients, gRPC and HTTP, host:port
 	Peer     string // for other members, host:port
-	HTTP     string // for clients of HTTP, host:port; empty if that is Endpoint
 
 	// Flags and Program are what the next start runs.
 	Flags   []string

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -21,20 +20,44 @@ import (
 	"github.com/leaderlease/go/kvnode/client"
 )
 
-// caller is what commands that ask a cluster were told of it.
+// caller holds the flags of commands that ask a cluster.
 type caller struct {
 	endpoints []string
 	secure    secure
 	timeout   time.Duration
+
+	fs      *pflag.FlagSet
+	environ []string
 }
 
-func (c *caller) flags(fs *pflag.FlagSet, timeout time.Duration) {
-	fs.StringSliceVar(&c.endpoints, "endpoints", []string{"127.0.0.1:2379"}, "client URLs or addresses of the members")
+func (c *caller) flags(sys *System, fs *pflag.FlagSet, timeout time.Duration) {
+	c.fs, c.environ = fs, sys.Environ
+	fs.StringSliceVar(&c.endpoints, "endpoints", []string{"127.0.0.1:2379"}, "client URLs or addresses of the members (ETCDCTL_ENDPOINTS)")
 	c.secure.flags(fs)
 	fs.DurationVar(&c.timeout, "timeout", timeout, "how long to wait for an answer")
 }
 
+// fromEnviron sets the flags that were not given from etcdctl's variables.
+func (c *caller) fromEnviron() error {
+	for _, flag := range []string{"endpoints", "cacert", "cert", "key"} {
+		name := "ETCDCTL_" + strings.ToUpper(flag)
+		for _, pair := range c.environ {
+			value, ok := strings.CutPrefix(pair, name+"=")
+			if !ok || value == "" || c.fs.Changed(flag) {
+				continue
+			}
+			if err := c.fs.Set(flag, value); err != nil {
+				return usageError{fmt.Errorf("%s=%q: %w", name, value, err)}
+			}
+		}
+	}
+	return nil
+}
+
 func (c *caller) check() error {
+	if err := c.fromEnviron(); err != nil {
+		return err
+	}
 	switch {
 	case len(c.endpoints) == 0:
 		return usageError{errors.New("--endpoints names no member")}
@@ -68,10 +91,14 @@ func (c *caller) config() (clientv3.Config, error) {
 	return cfg, nil
 }
 
-// with runs do with a client.
+// with runs do with a client, unless no endpoint can be used as it was given: clients try
+// again until their time is over, and do not say why.
 func (c *caller) with(do func(*clientv3.Client) error) error {
 	cfg, err := c.config()
 	if err != nil {
+		return err
+	}
+	if err := c.mismatched(context.Background()); err != nil {
 		return err
 	}
 	cl, err := clientv3.New(cfg)
@@ -91,7 +118,7 @@ func (c *caller) within(ctx context.Context, do func(context.Context, *clientv3.
 	})
 }
 
-// told is err as people read it, with whom was asked.
+// told adds the endpoints to an error, and the reason if no answer came in time.
 func (c *caller) told(err error) error {
 	if _, ok := errors.AsType[usageError](err); ok || err == nil {
 		return err
@@ -102,38 +129,13 @@ func (c *caller) told(err error) error {
 	late := errors.Is(err, context.DeadlineExceeded)
 	if s, ok := grpcstatus.FromError(err); ok {
 		late = s.Code() == codes.DeadlineExceeded
-		err = errors.New(plain(s.Message()))
+		err = errors.New(s.Message())
 	}
 	err = fmt.Errorf("%s: %w", strings.Join(c.endpoints, ","), err)
 	if late { // clients try again until then, and forget why
-		err = errors.Join(err, c.unreached())
+		err = errors.Join(err, errors.Join(c.reach(context.Background())...))
 	}
 	return err
-}
-
-// reachTime is for how long a member is looked for that has not answered. It comes on top of --timeout.
-const reachTime = 300 * time.Millisecond
-
-// unreached says why members cannot be connected to, nothing of those that can.
-func (c *caller) unreached() error {
-	var errs []error
-	deadline := time.Now().Add(reachTime)
-	for _, name := range c.endpoints {
-		network := "tcp"
-		if scheme, rest, ok := strings.Cut(name, "://"); ok {
-			name = rest
-			if strings.HasPrefix(scheme, "unix") {
-				network = "unix"
-			}
-		}
-		conn, err := (&net.Dialer{Deadline: deadline}).Dial(network, strings.TrimSuffix(name, "/"))
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		_ = conn.Close()
-	}
-	return errors.Join(errs...)
 }
 
 // untilInterrupted ends its context at the first signal, and leaves the second one to the system. What was

@@ -59,7 +59,7 @@ func TestImportRefusals(t *testing.T) {
 		code int
 		want string
 	}{
-		{"import", exitUsage, "accepts 1 arg"},
+		{"import", exitUsage, "kvnode import: missing FILE (usage: kvnode import FILE)"},
 		{"import " + bare, exitFailed, "has no checksum at its end"},
 		{"import " + bare, exitFailed, "it lacks what stands only in the wal next to it"},
 		{"import --quota-backend-bytes 20000 " + etcdsSnapshot + ".db", exitFailed, "must be below the quota, 20000"},

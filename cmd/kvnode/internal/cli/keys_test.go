@@ -179,7 +179,10 @@ func TestKeyRefusals(t *testing.T) {
 		args string
 		want string
 	}{
-		{"get", "between 1 and 2 arg"},
+		{"get", "kvnode get: missing KEY (usage: kvnode get KEY [RANGE_END])\nSee kvnode get --help.\n"},
+		{"get a b c", `kvnode get: 3 arguments, want 2 at most: "c" is one too many`},
+		{"lock", "kvnode lock: missing NAME"},
+		{"put", "kvnode put: missing KEY"},
 		{"get a b --prefix", `RANGE_END "b" and --prefix`},
 		{"get a -w xml", `"xml" must be simple or json`},
 		{"get a --rev -1", "--rev -1"},

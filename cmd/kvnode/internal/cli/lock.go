@@ -43,13 +43,13 @@ func newLock(sys *System) *cobra.Command {
 		Use:   "lock NAME [-- COMMAND [ARG...]]",
 		Short: "Hold a lock while a command runs, or until interrupted",
 		Long:  lockLong,
-		Args:  cobra.MinimumNArgs(1),
+		Args:  argsOf(1, -1),
 		RunE: func(c *cobra.Command, args []string) error {
 			l.name, l.command = args[0], args[1:]
 			return l.run(c.Context(), sys)
 		},
 	}
-	l.caller.flags(cmd.Flags(), commandTimeout)
+	l.caller.flags(sys, cmd.Flags(), commandTimeout)
 	cmd.Flags().DurationVar(&l.ttl, "ttl", 10*time.Second, "how long the lock outlives a holder that is gone, in whole seconds")
 	return cmd
 }

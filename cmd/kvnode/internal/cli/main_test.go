@@ -102,7 +102,7 @@ func TestExitCodes(t *testing.T) {
 		{"no directory", "wal verify /nowhere", exitFailed, "", "kvnode wal: stat /nowhere: no such file"},
 		{"a log that is a file", "wal dump /dev/null", exitFailed, "", "kvnode wal: /dev/null is not a directory"},
 		{"no snapshot", "snapshot status /nowhere", exitFailed, "", "kvnode snapshot status: open the snapshot: stat /nowhere: no such file"},
-		{"wal of nothing", "wal verify", exitUsage, "", "accepts 1 arg"},
+		{"wal of nothing", "wal verify", exitUsage, "", "kvnode wal verify: missing DIR"},
 		{"dump as XML", "wal dump -o xml " + dir, exitUsage, "", "must be text or json"},
 		{"a lease that cannot be", "--max-clock-skew 1ns --data-dir " + dir, exitUsage, "", "--max-clock-skew 1ns, --lease-duration 250ms"},
 		{

@@ -31,10 +31,10 @@ func newPut(sys *System) *cobra.Command {
 		Short: "Set a key",
 		Long: `Put sets a key to a value, which it reads from standard input where none is given, and prints OK. If no
 answer comes within --timeout, the key may be set or not.`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: argsOf(1, 2),
 		RunE: func(c *cobra.Command, args []string) error { return p.put(c, sys, args) },
 	}
-	p.caller.flags(cmd.Flags(), commandTimeout)
+	p.caller.flags(sys, cmd.Flags(), commandTimeout)
 	p.form.flags(cmd)
 	cmd.Flags().StringVar(&p.ttl, "lease", "", "ID of the TTL lease that the key ends with, in hex")
 	return cmd
@@ -78,10 +78,10 @@ func newDel(sys *System) *cobra.Command {
 		Short: "Delete keys",
 		Long: `Del deletes a key, or all keys from KEY to before RANGE_END, and prints how many there were. If no answer
 comes within --timeout, they may be deleted or not.`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: argsOf(1, 2),
 		RunE: func(c *cobra.Command, args []string) error { return p.del(c.Context(), sys, args) },
 	}
-	p.caller.flags(cmd.Flags(), commandTimeout)
+	p.caller.flags(sys, cmd.Flags(), commandTimeout)
 	p.span.flags(cmd.Flags())
 	p.form.flags(cmd)
 	return cmd

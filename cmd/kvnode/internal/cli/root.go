@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -62,7 +63,7 @@ func Main(sys System) int {
 	began := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
 
-	err := root.Execute()
+	cmd, err := root.ExecuteC()
 	_, usage := errors.AsType[usageError](err)
 	usage = usage || !began
 	_, wrong := errors.AsType[*server.ConfigError](err)
@@ -84,12 +85,21 @@ func Main(sys System) int {
 		_, _ = fmt.Fprintln(sys.Stderr, said)
 		return exitUsage
 	case usage:
-		_, _ = fmt.Fprintf(sys.Stderr, "%v\nkvnode --help and kvnode serve --help show what there is.\n", said)
+		_, _ = fmt.Fprintf(sys.Stderr, "%s\nSee %s --help.\n", said, helpOf(cmd))
 		return exitUsage
 	default:
 		_, _ = fmt.Fprintln(sys.Stderr, said)
 		return exitFailed
 	}
+}
+
+// helpOf is the command line that shows the flags of cmd: those of kvnode alone are kvnode
+// serve's.
+func helpOf(cmd *cobra.Command) string {
+	if cmd.HasParent() {
+		return cmd.CommandPath()
+	}
+	return "kvnode --help and kvnode serve"
 }
 
 // endedBy returns the number of the signal that has ended a command, if one has.
@@ -136,12 +146,14 @@ func newRoot(sys *System) *cobra.Command {
 	usage := root.UsageTemplate()
 	serveWith(root, sys)
 	root.SetUsageTemplate(rootUsage)
+	usage = strings.ReplaceAll(usage, ".FlagUsages ", ".FlagUsagesWrapped 80 ")
 	for _, cmd := range commands(sys) {
 		if cmd.Name() != "serve" {
 			cmd.SetUsageTemplate(usage)
 		}
 		root.AddCommand(cmd)
 	}
+	reflowAll(root)
 	return root
 }
 

@@ -16,9 +16,9 @@ import (
 type secure struct{ ca, cert, key string }
 
 func (s *secure) flags(fs *pflag.FlagSet) {
-	fs.StringVar(&s.ca, "cacert", "", "authorities that sign members' certificates, PEM; by default the system's")
-	fs.StringVar(&s.cert, "cert", "", "certificate to show, PEM")
-	fs.StringVar(&s.key, "key", "", "its key")
+	fs.StringVar(&s.ca, "cacert", "", "authorities that sign members' certificates, PEM; by default the system's (ETCDCTL_CACERT)")
+	fs.StringVar(&s.cert, "cert", "", "certificate to show, PEM (ETCDCTL_CERT)")
+	fs.StringVar(&s.key, "key", "", "its key (ETCDCTL_KEY)")
 }
 
 // given reports whether any of the flags was.

@@ -24,10 +24,10 @@ func newSnapshotSave(sys *System) *cobra.Command {
 		Long: `Save asks one member for all that it has, checks what it got, and prints it as snapshot status does.
 FILE is replaced once all has arrived, is on disk, and is whole; what is not whole is kept as FILE.damaged.
 A member that lags, or is cut off, gives what it has: ask the leader (kvnode status) for a backup.`,
-		Args: cobra.ExactArgs(1),
+		Args: argsOf(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return save(cmd.Context(), c, args[0], sys) },
 	}
-	c.flags(cmd.Flags(), 10*time.Minute)
+	c.flags(sys, cmd.Flags(), 10*time.Minute)
 	return cmd
 }
 
@@ -44,6 +44,9 @@ func save(ctx context.Context, c *caller, path string, sys *System) error {
 	}
 	ctx, stop := untilInterrupted(ctx)
 	defer stop()
+	if err := c.mismatched(ctx); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	arrived := path + ".new"
@@ -77,7 +80,7 @@ func newSnapshotVerify(sys *System) *cobra.Command {
 		Short: "Check snapshots",
 		Long: `Verify reads all of each snapshot, compares it with its checksum, and prints a line of each that is whole.
 It exits with 1 at the first that is not.`,
-		Args:              cobra.MinimumNArgs(1),
+		Args:              argsOf(1, -1),
 		ValidArgsFunction: completeSnapshot,
 		RunE: func(_ *cobra.Command, files []string) error {
 			for _, path := range files {

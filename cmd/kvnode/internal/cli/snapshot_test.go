@@ -174,13 +174,13 @@ func TestSnapshotRefusals(t *testing.T) {
 		code int
 		want string
 	}{
-		{"snapshot status", exitUsage, "accepts 1 arg"},
+		{"snapshot status", exitUsage, "missing FILE"},
 		{"snapshot status -w xml " + bad, exitUsage, "must be simple, table or json"},
 		{"snapshot status " + bad, exitFailed, "neither of kvnode nor of etcd"},
 		{"snapshot status " + dir, exitFailed, "holds no member.json"},
 		{"snapshot restore " + dir + " --data-dir " + dir + "/new", exitFailed, "holds no member.json"},
 		{"snapshot status /nowhere", exitFailed, "/nowhere"},
-		{"snapshot restore", exitUsage, "accepts 1 arg"},
+		{"snapshot restore", exitUsage, "missing FILE"},
 		{"snapshot restore " + bad + " --data-dir " + dir + "/new", exitFailed, "has 4096 bytes"},
 		{"snapshot restore " + bad + " --initial-cluster a", exitUsage, "must be name=url"},
 		{"snapshot restore " + bad + " --bump-revision 1", exitUsage, "--mark-compacted"},

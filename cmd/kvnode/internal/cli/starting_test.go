@@ -16,26 +16,9 @@ func TestStatusOfAMemberThatStarts(t *testing.T) {
 	}
 	defer func() { _ = l.Close() }()
 	for _, scheme := range []string{"http", "https"} {
-		code, stdout, _ := kvnode("status", "--timeout", "10s", "--endpoints", scheme+"://"+l.Addr().String())
+		code, stdout, _ := kvnode("status", "--timeout", "200ms", "--endpoints", scheme+"://"+l.Addr().String())
 		if code == exitOK || !strings.Contains(stdout, "still starting") || strings.Contains(stdout, "give ") {
 			t.Errorf("kvnode status of a member that starts, by %s = %d %s, want that it may be still starting", scheme, code, stdout)
-		}
-	}
-}
-
-// What gRPC says of a connection that broke off names the likely cause.
-func TestPlainNamesTheLikelyCause(t *testing.T) {
-	const prefix = `connection error: desc = "`
-	for says, want := range map[string]string{
-		`error reading server preface: raw-read tcp 127.0.0.1:1->127.0.0.1:2: use of closed network connection"`: "still starting",
-		`transport: authentication handshake failed: context deadline exceeded"`:                                 "still starting",
-		`transport: authentication handshake failed: remote error: tls: no application protocol"`:                "speaks TLS, but not gRPC",
-		`transport: write tcp 127.0.0.1:1->127.0.0.1:2: write: broken pipe"`:                                     "--cert",
-		`error reading server preface: read tcp 127.0.0.1:1->127.0.0.1:2: read: connection reset by peer"`:       "--cert",
-		`error reading server preface: EOF"`:                                                                     "https://",
-	} {
-		if got := plain(prefix + says); !strings.Contains(got, want) {
-			t.Errorf("plain(%s) = %q, want %q in it", says, got, want)
 		}
 	}
 }

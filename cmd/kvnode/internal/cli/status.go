@@ -43,7 +43,7 @@ func newStatus(sys *System) *cobra.Command {
 		RunE:  func(c *cobra.Command, _ []string) error { return a.run(c.Context()) },
 	}
 	flags := cmd.Flags()
-	a.caller.flags(flags, 2*time.Second)
+	a.caller.flags(sys, flags, 2*time.Second)
 	flags.BoolVarP(&a.watch, "watch", "w", false, "ask again, and draw again, until interrupted")
 	flags.DurationVar(&a.interval, "interval", time.Second, "how often, with --watch")
 	flags.StringVarP(&a.output, "output", "o", "table", "table or json; with --watch a line of JSON each time")
@@ -93,7 +93,7 @@ type answer struct {
 
 // once asks all and prints.
 func (a *asker) once(ctx context.Context, members []endpoint) error {
-	answers := ask(ctx, members, a.timeout)
+	answers := ask(ctx, members, &a.secure, a.timeout)
 	if err := a.print(a.sys.Stdout, answers); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (a *asker) redraw(ctx context.Context, members []endpoint) error {
 	defer ticker.Stop()
 	for {
 		var page strings.Builder
-		if err := a.print(&page, ask(ctx, members, a.timeout)); err != nil {
+		if err := a.print(&page, ask(ctx, members, &a.secure, a.timeout)); err != nil {
 			return err
 		}
 		if a.output == "table" {
@@ -164,17 +164,25 @@ func connect(names []string, how *secure) (members []endpoint, err error) {
 
 // ask asks all members at once, so that one that hangs does not hold up the
 // others.
-func ask(ctx context.Context, members []endpoint, timeout time.Duration) []answer {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func ask(ctx context.Context, members []endpoint, how *secure, timeout time.Duration) []answer {
+	asking, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	answers := make([]answer, len(members))
 	var wg sync.WaitGroup
 	for i, m := range members {
 		wg.Go(func() {
 			answers[i].Endpoint = m.name
-			r, err := status.Fetch(ctx, m.conn)
+			r, err := status.Fetch(asking, m.conn)
 			if err != nil {
-				answers[i].Error = plain(grpcstatus.Convert(err).Message())
+				answers[i].Error = grpcstatus.Convert(err).Message()
+				if strings.Contains(answers[i].Error, "unexpected HTTP status code") {
+					answers[i].Error = "this port speaks HTTP and no gRPC: give one of --listen-client-urls"
+				}
+				ctx, cancel := context.WithTimeout(ctx, min(reachTime, timeout))
+				defer cancel()
+				if reason := how.probe(ctx, m.name); reason != nil {
+					answers[i].Error = reason.Error()
+				}
 				return
 			}
 			answers[i].Status = &r
@@ -182,42 +190,4 @@ func ask(ctx context.Context, members []endpoint, timeout time.Duration) []answe
 	}
 	wg.Wait()
 	return answers
-}
-
-// plain takes gRPC's wrapping off an error: what is left says why, and what to do
-// where something else was expected at the other end.
-func plain(message string) string {
-	if _, cause, ok := strings.Cut(message, "Error while dialing: "); ok {
-		return strings.TrimSuffix(cause, `"`)
-	}
-	for _, known := range misunderstandings {
-		if strings.Contains(message, known.says) {
-			return known.means
-		}
-	}
-	return message
-}
-
-const (
-	// stillStarting is of a port that takes connections and does not answer: it is
-	// bound before the store is read.
-	stillStarting = "this port takes connections, but nothing answers yet; a member that is still starting is like that, or one that hangs: see its log"
-	hungUp        = "this port ended the connection; give a client certificate (--cert, --key) if it asks for one, and https://host:port if it speaks TLS"
-)
-
-// misunderstandings are what gRPC says of ports that speak something else, from the
-// most to the least particular.
-var misunderstandings = []struct{ says, means string }{
-	{"looked like an HTTP/1.1 header", "this port speaks HTTP/1.1, not gRPC; give one of --listen-client-urls, or https:// if it speaks TLS"},
-	{"first record does not look like a TLS handshake", "this port speaks plain text; give http://host:port"},
-	{"server gave HTTP response to HTTPS client", "this port speaks plain text; give http://host:port"},
-	{"unexpected HTTP status code", "this port speaks HTTP, but not gRPC; give one of --listen-client-urls"},
-	{"missing selected ALPN", "this port speaks TLS, but not gRPC; give one of --listen-client-urls"},
-	{"error reading server preface: raw-read", stillStarting},
-	{"authentication handshake failed: context deadline exceeded", stillStarting},
-	{"no application protocol", "this port speaks TLS, but not gRPC; give one of --listen-client-urls"},
-	{"broken pipe", hungUp},
-	{"connection reset by peer", hungUp},
-	{"error reading server preface", "this port does not speak gRPC in plain text; give https://host:port if it is one for clients with TLS, " +
-		"else one of --listen-client-urls"},
 }

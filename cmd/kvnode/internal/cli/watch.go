@@ -32,11 +32,11 @@ func newWatch(sys *System) *cobra.Command {
 message had. It goes on by itself
 where members fail, and misses and repeats nothing; it ends with 1 if history was compacted that it
 has not seen.`,
-		Args: cobra.RangeArgs(1, 2),
+		Args: argsOf(1, 2),
 		RunE: func(c *cobra.Command, args []string) error { return w.run(c.Context(), sys, args) },
 	}
 	flags := cmd.Flags()
-	w.caller.flags(flags, commandTimeout)
+	w.caller.flags(sys, flags, commandTimeout)
 	w.span.flags(flags)
 	w.form.flags(cmd)
 	flags.Int64Var(&w.rev, "rev", 0, "from this revision on; 0 is from now on")

@@ -24,7 +24,7 @@ func newCluster(program procs.Program, dir string) (*cluster, error) {
 	c := &cluster{dir: dir, died: make(chan *procs.Member, 64)} // room for every run that a demo can have
 	var err error
 	c.Cluster, err = procs.New(procs.Config{
-		Program: program, Dir: dir, Size: size, Prefix: "n", Token: "kvnode-demo", HTTP: true, Died: c.died,
+		Program: program, Dir: dir, Size: size, Prefix: "n", Token: "kvnode-demo", Died: c.died,
 		Own: func(m *procs.Member) []string { return []string{"--lease-trace=" + c.trace(m)} },
 	})
 	if err != nil {

@@ -13,13 +13,14 @@ import (
 
 // greet prints what a newcomer needs.
 func (c *cluster) greet(ctx context.Context, out *printer) {
-	web := "http://" + c.Members()[0].HTTP
-	endpoints := strings.Join(c.Endpoints(), ",")
+	web := "http://" + c.Members()[0].Endpoint
 	out.linef("")
-	out.linef("%s", out.paint(bold, "With etcdctl:"))
-	out.linef("  etcdctl --endpoints=%s put hello world", endpoints)
-	out.linef("  etcdctl --endpoints=%s get hello", endpoints)
-	out.linef("  etcdctl --endpoints=%s endpoint status -w table", endpoints)
+	out.linef("%s", out.paint(bold, "In another terminal, for etcdctl and kvnode:"))
+	out.linef("  export ETCDCTL_ENDPOINTS=%s", strings.Join(c.Endpoints(), ","))
+	out.linef("  etcdctl put hello world;  etcdctl get hello;  etcdctl endpoint status -w table")
+	out.linef("  kvnode put hello again;   kvnode get hello;   kvnode status --watch")
+	out.linef("  kvnode watch hello        # Ctrl-C ends it")
+	out.linef("  kvnode lock name -- sh -c 'echo token $KVNODE_FENCING_TOKEN'")
 	if body, ok := c.gateway(ctx); ok {
 		out.linef("%s", out.paint(bold, "With curl (keys and values in base64):"))
 		out.linef("  curl -i %s/v3/kv/range -d '%s'", web, body)
@@ -30,7 +31,7 @@ func (c *cluster) greet(ctx context.Context, out *printer) {
 	out.linef("  %s/metrics   %s/status   %s/readyz?verbose", web, web, web)
 	out.linef("%s", out.paint(bold, "Nodes:"))
 	for _, m := range c.Members() {
-		out.linef("  %s  process %d  clients %s  http %s  data %s  log %s", m.Name, m.PID(), m.Endpoint, m.HTTP, m.Dir, m.LogFile)
+		out.linef("  %s  process %d  clients %s  data %s  log %s", m.Name, m.PID(), m.Endpoint, m.Dir, m.LogFile)
 	}
 	out.linef("")
 	out.linef("Ctrl-C stops them. Try: kill -STOP, -CONT or -9 one of the processes, and watch the line below.")
@@ -47,7 +48,7 @@ func (c *cluster) gateway(ctx context.Context) (body string, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, gatewayPatience)
 	defer cancel()
 	body = fmt.Sprintf(`{"key": %q}`, encode(helloKey))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.Members()[0].HTTP+"/v3/kv/range", strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.Members()[0].Endpoint+"/v3/kv/range", strings.NewReader(body))
 	if err != nil {
 		return body, false
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // pageOf is where a browser finds the page of leases that a member serves.
-func pageOf(c *client) string { return "http://" + c.m.HTTP + "/lease" }
+func pageOf(c *client) string { return "http://" + c.m.Endpoint + "/lease" }
 
 // keepPage writes the page of all that the leases have decided, for whoever keeps the files.
 func (c *cluster) keepPage(out *printer) (err error) {

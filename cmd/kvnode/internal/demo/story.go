@@ -44,7 +44,7 @@ func tell(ctx context.Context, o *options, out *printer, c *cluster) error {
 
 	p := &play{script: &script{out: out, pace: o.pace}, cluster: c, cast: newCast()}
 	p.director = p.cast.actor()
-	out.linef("A story of three nodes on this machine, in about 30 seconds.")
+	out.linef("A story of three nodes on this machine, in about 30 seconds of real time.")
 	out.linef("✓ was checked and held, ✗ did not hold, · informs. Files: %s", c.dir)
 	err := p.run(ctx, p.scenes())
 	if p.load != nil {

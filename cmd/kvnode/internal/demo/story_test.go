@@ -293,7 +293,7 @@ func wantPage(t *testing.T, address string) {
 func TestDemoGreetsShowsAndCleansUp(t *testing.T) {
 	s := open(t, build(t, ""))
 	text := s.greeting(t)
-	for _, want := range []string{`path "lease"`, "etcdctl --endpoints=127.0.0.1:", "put hello world", "/v3/kv/range -d '{\"key\": \"aGVsbG8=\"}'", "/metrics", "/lease shows the leases as they are", s.tmp} {
+	for _, want := range []string{`path "lease"`, "export ETCDCTL_ENDPOINTS=127.0.0.1:", "etcdctl put hello world", "kvnode put hello again", "kvnode lock name", "/v3/kv/range -d '{\"key\": \"aGVsbG8=\"}'", "/metrics", "/lease shows the leases as they are", s.tmp} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // helpWidth is that of a page that fits most terminals.
-const helpWidth = 100
+const helpWidth = 80
 
 // Help writes what fs and the table offer, by topic.
 func Help(w io.Writer, fs *pflag.FlagSet) error {
@@ -24,14 +24,32 @@ func Help(w io.Writer, fs *pflag.FlagSet) error {
 				group.AddFlag(f)
 			}
 		})
-		if usage := group.FlagUsagesWrapped(helpWidth); usage != "" {
-			fmt.Fprintf(&b, "%s:\n%s\n", topic, usage)
+		if group.HasFlags() {
+			fmt.Fprintf(&b, "%s:\n", topic)
+			group.VisitAll(func(f *pflag.Flag) { writeFlag(&b, f) })
+			b.WriteString("\n")
 		}
 	}
 	b.WriteString(precedence)
 	writeForeign(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeFlag writes the flag in a line, and what it does below it: names are long.
+func writeFlag(b *strings.Builder, f *pflag.Flag) {
+	kind, usage := pflag.UnquoteUsage(f)
+	name := "--" + f.Name
+	if f.Shorthand != "" {
+		name = "-" + f.Shorthand + ", " + name
+	}
+	fmt.Fprintln(b, strings.TrimRight("  "+name+" "+kind, " "))
+	switch f.DefValue {
+	case "", "0", "0s", "false", "[]":
+	default:
+		usage += " (default " + f.DefValue + ")"
+	}
+	b.WriteString(wrapped("       ", strings.Fields(usage)))
 }
 
 func topicOf(name string) topic {
@@ -41,9 +59,10 @@ func topicOf(name string) topic {
 	return others
 }
 
-const precedence = `Each setting is also an environment variable and a key of --config-file: --data-dir is
-KVNODE_DATA_DIR, ETCD_DATA_DIR and data-dir. A flag goes before the environment, the environment
-before the file; KVNODE_X and ETCD_X must not disagree. --print-config shows what is in effect.
+const precedence = `Each setting is also an environment variable and a key of --config-file:
+--data-dir is KVNODE_DATA_DIR, ETCD_DATA_DIR and data-dir. A flag goes before
+the environment, the environment before the file; KVNODE_X and ETCD_X must not
+disagree. --print-config shows what is in effect.
 
 `
 
@@ -56,7 +75,7 @@ func writeForeign(b *strings.Builder) {
 	b.WriteString("\nNames with experimental-, which etcd had up to 3.6, are understood as today's.\n")
 	b.WriteString("\nFeatures of etcd, for --feature-gates:\n")
 	for _, name := range slices.Sorted(maps.Keys(features)) {
-		fmt.Fprintf(b, "  %s%s\n", name, features[name].fate())
+		b.WriteString(wrapped(" ", strings.Fields(name+features[name].fate())))
 	}
 }
 
