@@ -47,7 +47,7 @@ func (o *reads) Read(ctx context.Context, mode ReadMode) (Read, error) {
 	}
 	switch mode {
 	case ReadSerializable:
-		if err := o.awaitReplay(ctx); err != nil {
+		if err := o.waitForReplayInTime(ctx); err != nil {
 			return Read{}, err
 		}
 		return Read{Path: pathSerializable, Term: o.Term()}, nil
@@ -163,13 +163,12 @@ func (o *reads) explain(ctx context.Context, err error) error {
 	}
 }
 
-// awaitReplay returns once a stale read may be served. It takes no lock then.
-func (o *reads) awaitReplay(ctx context.Context) error {
+// WaitForReplay returns once a stale read may be served (replay.go), or when ctx ends. Only ctx
+// bounds it, for requests that last, such as watches.
+func (o *reads) WaitForReplay(ctx context.Context) error {
 	if o.replay.isOver() {
 		return nil
 	}
-	ctx, cancel := o.cfg.bounded(ctx)
-	defer cancel()
 	select {
 	case <-o.replay.served:
 		return nil
@@ -178,4 +177,15 @@ func (o *reads) awaitReplay(ctx context.Context) error {
 	case <-ctx.Done():
 		return o.explain(ctx, ctx.Err())
 	}
+}
+
+// waitForReplayInTime is WaitForReplay bounded by RequestTimeout. It takes no lock once stale reads
+// are served.
+func (o *reads) waitForReplayInTime(ctx context.Context) error {
+	if o.replay.isOver() {
+		return nil
+	}
+	ctx, cancel := o.cfg.bounded(ctx)
+	defer cancel()
+	return o.WaitForReplay(ctx)
 }

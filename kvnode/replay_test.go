@@ -298,3 +298,25 @@ func TestALeaderWaitsForWhatItHas(t *testing.T) {
 		}
 	})
 }
+
+// A member that finds no leader serves stale reads after replayPatience election timeouts, which is
+// longer than RequestTimeout where election timeouts are long. What lasts, such as a watch, waits
+// for that; a read does not.
+func TestTheTimeoutOfRequestsDoesNotBoundTheReplay(t *testing.T) {
+	slow := func(cfg *Config) { cfg.ElectionTimeout = 2 * time.Second }
+	inCluster(t, 3, slow, func(t *testing.T, c *cluster) {
+		f := c.followers(c.leader())[0]
+		c.crash(f)
+		c.net.Isolate(f.Name())
+		f = c.start(f.Name())
+		if wait := replayPatience * f.cfg.ElectionTimeout; wait <= f.cfg.RequestTimeout {
+			t.Fatalf("stale reads wait for %v, want more than the timeout of requests, %v", wait, f.cfg.RequestTimeout)
+		}
+		if _, err := f.Read(t.Context(), ReadSerializable); !errors.Is(err, ErrNoLeader) {
+			t.Errorf("Read(serializable) = %v, want %v after the timeout of requests", err, ErrNoLeader)
+		}
+		if err := f.WaitForReplay(t.Context()); err != nil {
+			t.Errorf("WaitForReplay() = %v, want nil once the member has looked for a leader for long enough", err)
+		}
+	})
+}

@@ -2,7 +2,6 @@ package etcdapi
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -49,11 +48,7 @@ func (a *API) whileLed(ss grpc.ServerStream, handle func(grpc.ServerStream) erro
 		cut(nil)
 		<-watched
 	}()
-	err := handle(ledStream{ss, ctx})
-	if errors.Is(context.Cause(ctx), rpctypes.ErrGRPCNoLeader) {
-		return rpctypes.ErrGRPCNoLeader
-	}
-	return err
+	return streamError(ctx, handle(ledStream{ss, ctx}))
 }
 
 // leaderless returns true once there was no leader for too long, or false when

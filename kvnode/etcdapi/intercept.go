@@ -2,6 +2,7 @@ package etcdapi
 
 import (
 	"context"
+	"errors"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -105,9 +106,20 @@ func (a *API) interceptStream(srv any, ss grpc.ServerStream, info *grpc.StreamSe
 		}
 	}()
 	if info.FullMethod == fastwire.Method || !requiresLeader(ss.Context()) {
-		return handle(srv, ss)
+		return streamError(ss.Context(), handle(srv, ss))
 	}
 	return a.whileLed(ss, func(led grpc.ServerStream) error { return handle(srv, led) })
+}
+
+// streamError returns what a stream ends with. If the server has ended its context, the handler's
+// Canceled is replaced by the server's reason, for example that the member stops: clients try
+// again at another member after Unavailable, and give up after Canceled.
+func streamError(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if cause == nil || errors.Is(cause, context.Canceled) || status.Code(clientError(err)) != codes.Canceled {
+		return err
+	}
+	return clientError(cause)
 }
 
 // recovered logs a panic under method and returns what the client is told.

@@ -20,6 +20,8 @@ type Proposer interface {
 type Reader interface {
 	// Read returns once Store may answer a read that mode asks for.
 	Read(ctx context.Context, mode kvnode.ReadMode) (kvnode.Read, error)
+	// WaitForReplay returns once Store may answer a stale read, or when ctx ends.
+	WaitForReplay(ctx context.Context) error
 	// TryRead reports whether Store may answer linearizable reads now that have arrived.
 	TryRead() bool
 	Store() *store.Store

@@ -35,6 +35,7 @@ type fakeNode struct {
 
 	// onRead and onPropose, if set, run first and may fail the request.
 	onRead    func(context.Context, kvnode.ReadMode) error
+	onReplay  func(context.Context) error // the same for WaitForReplay
 	onPropose func(context.Context, *pb.InternalRaftRequest) error
 	moved     error // what MoveLeader returns
 	changes   changed
@@ -148,6 +149,14 @@ func (n *fakeNode) proposals() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.mu.proposed)
+}
+
+// WaitForReplay implements Node.
+func (n *fakeNode) WaitForReplay(ctx context.Context) error {
+	if n.onReplay != nil {
+		return n.onReplay(ctx)
+	}
+	return nil
 }
 
 // Read implements Node.

@@ -2,14 +2,19 @@ package etcdapi
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode"
 )
@@ -25,6 +30,7 @@ func TestNothingIsAnsweredBeforeTheLogIsApplied(t *testing.T) {
 		}
 		return nil
 	}
+	s.onReplay = func(context.Context) error { return kvnode.ErrTimeout }
 	get := &pb.RangeRequest{Key: []byte("k"), Serializable: true}
 	maintenance := pb.NewMaintenanceClient(s.conn)
 	for what, ask := range map[string]func(ctx context.Context) error{
@@ -92,5 +98,59 @@ func TestWhoAsksHowItIsDoesNotWait(t *testing.T) {
 	got, err = pb.NewMaintenanceClient(s.conn).Status(ctx, &pb.StatusRequest{})
 	if err != nil || len(got.GetErrors()) > 0 {
 		t.Errorf("Status() of a member that waits for nothing = %v, %v, want no errors", got, err)
+	}
+}
+
+// A watch that waits for the log is not bounded by the timeout of requests, and if the member
+// stops meanwhile it ends with Unavailable: clientv3 closes the channel of a watch that ends with
+// Canceled, and watches on at another member otherwise.
+func TestAWatchWaitsForTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newLedNode()
+		n.onReplay = func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		n.onRead = func(context.Context, kvnode.ReadMode) error {
+			time.Sleep(7 * time.Second)
+			return kvnode.ErrNoLeader // as after RequestTimeout
+		}
+		a := New(n, Config{})
+		ctx, stop := context.WithCancelCause(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- a.interceptStream(nil, idleStream{ctx: ctx}, &grpc.StreamServerInfo{}, func(_ any, ss grpc.ServerStream) error {
+				return (&watchServer{API: a}).Watch(&grpc.GenericServerStream[pb.WatchRequest, pb.WatchResponse]{ServerStream: ss})
+			})
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Fatalf("Watch() = %v after a minute, want it to wait for the log", <-ended)
+		}
+		stop(rpctypes.ErrGRPCStopped)
+		wantStatus(t, "Watch() at a member that stops", <-ended, rpctypes.ErrGRPCStopped)
+	})
+}
+
+// However a handler returns the end of its context, a stream that the member has ended says why,
+// and one that its client has ended says that.
+func TestAStreamThatIsEndedSaysWhy(t *testing.T) {
+	a := New(newLedNode(), Config{})
+	for name, handled := range map[string]error{
+		"the context's error": context.Canceled, "the API's": rpctypes.ErrGRPCCanceled, "a watch's": rpctypes.ErrGRPCWatchCanceled,
+		"gRPC's": status.FromContextError(context.Canceled).Err(), "a wrapped one": fmt.Errorf("send: %w", context.Canceled),
+	} {
+		t.Run(name, func(t *testing.T) {
+			end := func(cause error) error {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				cancel(cause)
+				return a.interceptStream(nil, idleStream{ctx: ctx}, &grpc.StreamServerInfo{}, func(any, grpc.ServerStream) error { return handled })
+			}
+			wantStatus(t, "a stream that the member has ended", end(rpctypes.ErrGRPCStopped), rpctypes.ErrGRPCStopped)
+			if err := end(nil); !errors.Is(err, handled) {
+				t.Errorf("a stream that its client has ended = %v, want %v", err, handled)
+			}
+		})
 	}
 }

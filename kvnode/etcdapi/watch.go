@@ -33,7 +33,8 @@ type watchCall struct {
 func (s *watchServer) Watch(out grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]) error {
 	ctx, cancel := context.WithCancel(out.Context())
 	defer cancel()
-	if err := s.replayed(ctx); err != nil {
+	// A watch lasts, so the timeout of requests does not bound its wait.
+	if err := s.node.WaitForReplay(ctx); err != nil {
 		return watchError(err)
 	}
 	c := &watchCall{API: s.API, out: out, stream: s.node.Watch().NewStream(watch.Limits{})}
