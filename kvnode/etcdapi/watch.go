@@ -27,9 +27,10 @@ type watchCall struct {
 	stream *watch.Stream
 }
 
-// Watch serves any number of watchers until the client leaves. A client that
-// says that it has nothing more to ask goes on getting events: the JSON gateway
-// does that at once.
+// Watch serves any number of watchers until the client cancels the stream or closes its side of
+// it. The gateway's streams go on after that: the body of a request over HTTP ends at once, and
+// the client then reads events. Any other stream would be open for ever: clients such as jetcd end
+// a watch by closing their side and do not cancel the stream.
 func (s *watchServer) Watch(out grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]) error {
 	ctx, cancel := context.WithCancel(out.Context())
 	defer cancel()
@@ -47,14 +48,14 @@ func (s *watchServer) Watch(out grpc.BidiStreamingServer[pb.WatchRequest, pb.Wat
 	return c.run(requests, failed)
 }
 
-// receiveWatches hands requests over until the client is done, or fails, or ctx
-// ends.
+// fromGateway reports whether the stream is that of a request over HTTP.
+func (c *watchCall) fromGateway() bool { return c.deliveries.of(c.out.Context()) != nil }
+
+// receiveWatches hands requests over until ctx ends or receiving fails: with io.EOF if the client
+// has closed its side.
 func receiveWatches(ctx context.Context, in grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse], requests chan<- *pb.WatchRequest, failed chan<- error) {
 	for {
 		r, err := in.Recv()
-		if errors.Is(err, io.EOF) {
-			return
-		}
 		if err != nil {
 			failed <- err
 			return
@@ -90,7 +91,12 @@ func (c *watchCall) run(requests <-chan *pb.WatchRequest, failed <-chan error) e
 		case <-c.out.Context().Done():
 			return watchError(context.Cause(c.out.Context()))
 		case err := <-failed:
-			return watchError(err)
+			switch {
+			case !errors.Is(err, io.EOF):
+				return watchError(err)
+			case !c.fromGateway():
+				return nil
+			}
 		case r := <-requests:
 			err = c.handle(r)
 		case <-tick.C:

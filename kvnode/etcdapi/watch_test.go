@@ -2,7 +2,9 @@ package etcdapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -153,17 +155,29 @@ func TestWatchRepliesAreThoseOfEtcd(t *testing.T) {
 	p.want("-1@5")
 }
 
-// A client that says it is done with requests goes on getting events.
-func TestWatchGoesOnAfterTheLastRequest(t *testing.T) {
+// A stream ends when its client has closed its side, after what the client had requested before,
+// whether or not it has cancelled its watchers. jetcd does nothing else to end a watch.
+func TestWatchEndsWithItsRequests(t *testing.T) {
 	s := startServer(t, Config{})
-	p := s.watchPipe(t)
-	p.create(&pb.WatchCreateRequest{Key: []byte("a")})
-	if err := p.CloseSend(); err != nil {
-		t.Fatal(err)
+	for name, ids := range map[string][]int64{"cancelled": {0}, "not cancelled": nil} {
+		t.Run(name, func(t *testing.T) {
+			p := s.watchPipe(t)
+			p.create(&pb.WatchCreateRequest{Key: []byte("a")})
+			for _, id := range ids {
+				p.cancel(id)
+			}
+			if err := p.CloseSend(); err != nil {
+				t.Fatal(err)
+			}
+			p.want("0@1 created")
+			for range ids {
+				p.want("0@1 canceled")
+			}
+			if r, err := p.Recv(); !errors.Is(err, io.EOF) {
+				t.Errorf("Recv() = %v, %v after the last request, want the end of the stream", r, err)
+			}
+		})
 	}
-	p.want("0@1 created")
-	s.put(t, "a", "1")
-	p.want("0@2 a=1/2")
 }
 
 // What is too large is split, in a row, if the client said that it can put it
