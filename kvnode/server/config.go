@@ -55,8 +55,8 @@ type Config struct {
 	// pages can read and write what the browser that shows them can reach.
 	HostWhitelist []string
 
-	// MaxOpenStreams bounds the requests under way on all connections of clients that speak gRPC. A
-	// connection may have as many as all leave free, and is refused more. Default:
+	// MaxOpenStreams bounds the requests under way on all connections of clients that speak gRPC, and
+	// those for the API over HTTP. A connection may have as many as all leave free, and is refused more. Default:
 	// 65,536. More: up to 40 KB of memory for each. Fewer: clients that wait or watch
 	// a lot are refused.
 	MaxOpenStreams int

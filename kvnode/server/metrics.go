@@ -153,7 +153,7 @@ var families = []family{
 		func(r *reading) float64 { return float64(r.floods.Closed) }),
 	counter("flood_frames_total", "Frames of HTTP/2 from clients that carried no request and were not accounted for by answers.",
 		func(r *reading) float64 { return float64(r.floods.Frames) }),
-	gauge("client_open_streams", "Requests, watches and waits under way on the connections of clients that speak gRPC.",
+	gauge("client_open_streams", "Requests, watches and waits under way, over gRPC and over HTTP.",
 		func(r *reading) float64 { return float64(r.floods.Open) }),
 	counter("client_refused_streams_total", "Those that were refused because their connection had as many as all leave free.",
 		func(r *reading) float64 { return float64(r.floods.Refused) }),

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -97,5 +99,42 @@ func TestTooManyStreams(t *testing.T) {
 	until(t, "metrics say that 10 streams are open and 1 was refused", func() bool {
 		_, metrics := page(t, s, "/metrics")
 		return value(metrics, "kvnode_client_open_streams") == 10 && value(metrics, "kvnode_client_refused_streams_total") == 1
+	})
+}
+
+// Watches over HTTP count as open streams, too, until their clients leave.
+func TestTooManyWatchesOverHTTP(t *testing.T) {
+	s := solo(t, func(c *Config) { c.MaxOpenStreams = 30 })
+	watch := func(ctx context.Context) (int, string) {
+		body := strings.NewReader(`{"create_request":{"key":"aw=="}}`)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.HTTPAddrs()[0]+"/v3/watch", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = resp.Body.Close() })
+		line, err := bufio.NewReader(resp.Body).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, line
+	}
+	watching, leave := context.WithCancel(t.Context())
+	defer leave()
+	for i := range 28 {
+		if code, line := watch(watching); code != http.StatusOK {
+			t.Fatalf("watch %d over HTTP = %d %s, want 200", i, code, line)
+		}
+	}
+	if code, line := watch(t.Context()); code != http.StatusTooManyRequests || !strings.Contains(line, "28 on all, of 30 at most") {
+		t.Errorf("watch 29 over HTTP = %d %s, want %d with how many there are, and the limit", code, line, http.StatusTooManyRequests)
+	}
+	leave()
+	until(t, "no stream is open, and one was refused", func() bool {
+		counts := s.entrance.Floods()
+		return counts.Open == 0 && counts.Refused == 1
 	})
 }

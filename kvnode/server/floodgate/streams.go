@@ -99,3 +99,25 @@ func Permit(c net.Conn, lasts bool) error {
 	})
 	return e
 }
+
+// BeginRequest counts a request that came by no connection of the Meter, such as one over HTTP/1, until
+// end is called. Its error is a *TooManyError, and then the request is not counted. A request that
+// lasts leaves room for those that end others.
+func (m *Meter) BeginRequest(lasts bool) (end func(), err error) {
+	weight := int64(1)
+	if lasts {
+		weight = 2
+	}
+	all := m.open.Add(1)
+	if weight+all <= m.most {
+		return func() { m.open.Add(-1) }, nil
+	}
+	m.open.Add(-1)
+	m.refused.Add(1)
+	e := &TooManyError{All: all - 1, Most: m.most}
+	m.full.Do(func() {
+		m.log.Warn("a request over HTTP is refused: all connections have as many streams as they may (MaxOpenStreams)",
+			"all", e.All, "most", e.Most, "refused", m.refused.Load())
+	})
+	return nil, e
+}

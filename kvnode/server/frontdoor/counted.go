@@ -5,6 +5,7 @@ import (
 	"net"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
@@ -54,4 +55,35 @@ func permit(ctx context.Context, stream *tap.Info) (context.Context, error) {
 		return ctx, grpcstatus.Error(codes.ResourceExhausted, err.Error())
 	}
 	return ctx, nil
+}
+
+// GatewayOptions make a server of gRPC one whose requests come from the JSON gateway. They count
+// as open streams like those of the entrance, although the gateway has one connection for all.
+func (e *Entrance) GatewayOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			end, err := e.beginRequest(info.FullMethod)
+			if err != nil {
+				return nil, err
+			}
+			defer end()
+			return handle(ctx, req)
+		}),
+		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+			end, err := e.beginRequest(info.FullMethod)
+			if err != nil {
+				return err
+			}
+			defer end()
+			return handle(srv, stream)
+		}),
+	}
+}
+
+func (e *Entrance) beginRequest(method string) (end func(), err error) {
+	end, err = e.meter.BeginRequest(lasting[method])
+	if err != nil {
+		return nil, grpcstatus.Error(codes.ResourceExhausted, err.Error())
+	}
+	return end, nil
 }
