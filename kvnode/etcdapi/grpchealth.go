@@ -19,19 +19,20 @@ const (
 	healthShared = healthInterval / 2
 )
 
-// healthServer is grpc.health.v1. It runs the checks of /readyz and /livez, so
-// that who asks over gRPC is told what who asks over HTTP is told. Etcd always
-// says that it serves; but clients that look at it (gRPC's client-side health
-// checks) look for a member that can serve, and stay with one that was cut off.
+// healthServer is grpc.health.v1. Its services readyz and livez run the checks of
+// /readyz and /livez. The empty name, the server as a whole, is for clients that
+// choose a member (gRPC's client-side health checks): it is SERVING while the
+// member serves requests. Etcd's is always SERVING, so that clients stay with a
+// member that was cut off.
 type healthServer struct {
 	healthpb.UnsafeHealthServer
 	services map[string]*vital // immutable
 }
 
 func (a *API) newHealthServer() *healthServer {
-	ready, live := newVital(a.readyz()), newVital(a.livez())
-	// The server as a whole is what clients ask about, hence readiness.
-	return &healthServer{services: map[string]*vital{"": ready, "readyz": ready, "livez": live}}
+	return &healthServer{services: map[string]*vital{
+		"": newVital(a.serves()), "readyz": newVital(a.readyz()), "livez": newVital(a.livez()),
+	}}
 }
 
 // Check implements healthpb.HealthServer.

@@ -51,23 +51,25 @@ func stopped(n *fakeNode) {
 	n.onRead = func(context.Context, kvnode.ReadMode) error { return kvnode.ErrStopped }
 }
 
-// Whoever asks over gRPC is told what whoever asks over HTTP is told.
+// The services readyz and livez say what the pages of these names say. The server as a whole serves
+// also in a restart hold and on a learner: etcd's is always SERVING, and its fault injection expects
+// that of a member that has just restarted.
 func TestGRPCHealthIsThatOfTheProbes(t *testing.T) {
 	for _, c := range []struct {
-		name        string
-		harm        func(*fakeNode)
-		ready, live healthpb.HealthCheckResponse_ServingStatus
+		name                string
+		harm                func(*fakeNode)
+		serves, ready, live healthpb.HealthCheckResponse_ServingStatus
 	}{
-		{"a sound member", func(*fakeNode) {}, serving, serving},
-		{"no leader", leaderless, notServing, serving},
-		{"it waits for its log", replaying, notServing, serving},
-		{"the member has stopped", stopped, notServing, notServing},
-		{"a full disk", func(n *fakeNode) { n.full.Store(true) }, notServing, serving},
-		{"checkpoints fail", func(n *fakeNode) { n.saved.Store(new(error(syscall.ENOSPC))) }, notServing, serving},
-		{"a restart hold", func(n *fakeNode) { n.leader.Store(testMember + 1); n.hold.Store(int64(time.Millisecond)) }, notServing, serving},
-		{"a full store", noSpace, serving, serving}, // as in etcd: reads and deletions are served
-		{"a damaged store", corrupt, notServing, serving},
-		{"a learner", learner, notServing, serving},
+		{"a sound member", func(*fakeNode) {}, serving, serving, serving},
+		{"no leader", leaderless, notServing, notServing, serving},
+		{"it waits for its log", replaying, notServing, notServing, serving},
+		{"the member has stopped", stopped, notServing, notServing, notServing},
+		{"a full disk", func(n *fakeNode) { n.full.Store(true) }, notServing, notServing, serving},
+		{"checkpoints fail", func(n *fakeNode) { n.saved.Store(new(error(syscall.ENOSPC))) }, notServing, notServing, serving},
+		{"a restart hold", func(n *fakeNode) { n.leader.Store(testMember + 1); n.hold.Store(int64(time.Millisecond)) }, serving, notServing, serving},
+		{"a full store", noSpace, serving, serving, serving}, // as in etcd: reads and deletions are served
+		{"a damaged store", corrupt, notServing, notServing, serving},
+		{"a learner", learner, serving, notServing, serving},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -75,7 +77,7 @@ func TestGRPCHealthIsThatOfTheProbes(t *testing.T) {
 				c.harm(n)
 				a := New(n, Config{ElectionTimeout: time.Second})
 				h := a.newHealthServer()
-				for service, want := range map[string]healthpb.HealthCheckResponse_ServingStatus{"": c.ready, "readyz": c.ready, "livez": c.live} {
+				for service, want := range map[string]healthpb.HealthCheckResponse_ServingStatus{"": c.serves, "readyz": c.ready, "livez": c.live} {
 					begun := time.Now()
 					got, err := h.Check(t.Context(), &healthpb.HealthCheckRequest{Service: service})
 					if err != nil || got.GetStatus() != want {
@@ -91,8 +93,8 @@ func TestGRPCHealthIsThatOfTheProbes(t *testing.T) {
 					}
 				}
 				all, err := h.List(t.Context(), &healthpb.HealthListRequest{})
-				if err != nil || len(all.GetStatuses()) != 3 || all.GetStatuses()[""].GetStatus() != c.ready || all.GetStatuses()["livez"].GetStatus() != c.live {
-					t.Errorf("List() = %v, %v, want three services, %v and %v", all, err, c.ready, c.live)
+				if err != nil || len(all.GetStatuses()) != 3 || all.GetStatuses()[""].GetStatus() != c.serves || all.GetStatuses()["readyz"].GetStatus() != c.ready || all.GetStatuses()["livez"].GetStatus() != c.live {
+					t.Errorf("List() = %v, %v, want three services, %v, %v and %v", all, err, c.serves, c.ready, c.live)
 				}
 			})
 		})

@@ -43,7 +43,7 @@ func (a *API) livez() probe {
 
 func (a *API) alive() error { return clientError(a.node.Alive()) }
 
-// readyz says whether requests should be sent here.
+// readyz says whether requests should be sent here, and another member may be stopped.
 func (a *API) readyz() probe {
 	return a.probe("/readyz",
 		check{"data_corruption", a.corruptCheck},
@@ -53,6 +53,18 @@ func (a *API) readyz() probe {
 		check{"non_learner", a.voterCheck},
 		check{"disk_space", a.diskCheck},
 		check{"lease", a.leaseRemark},
+	)
+}
+
+// serves says whether clients should send requests here. Unlike /readyz it is good during a restart
+// hold, in which a member serves everything, and on a learner: both matter only before another
+// member is stopped.
+func (a *API) serves() probe {
+	return a.probe("",
+		check{"data_corruption", a.corruptCheck},
+		check{"serializable_read", a.readCheck(true)},
+		check{"linearizable_read", a.readCheck(false)},
+		check{"disk_space", a.diskCheck},
 	)
 }
 

@@ -43,3 +43,18 @@ func TestHealthWithoutAQuorum(t *testing.T) {
 		}
 	}
 }
+
+// A member that has restarted serves as soon as it is ready, and says so over gRPC although it may not
+// vote yet. etcd's fault injection asks once it has seen the line that says that a member is ready.
+func TestHealthAfterARestart(t *testing.T) {
+	_, others := leader(t, trio(t))
+	stop(t, others[0])
+	s, err := again(t, others[0], func(*Config) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the member is ready", s.Ready())
+	if got := health(t, s, ""); got != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("health of a member that is ready = %v, want SERVING", got)
+	}
+}
