@@ -58,8 +58,8 @@ func (s *Server) build() (err error) {
 func (s *Server) grpcOptions() []grpc.ServerOption {
 	k := s.cfg.Keepalive
 	options := append([]grpc.ServerOption{grpc.ChainStreamInterceptor(s.endingStream)}, s.api.ServerOptions()...)
-	if s.shutter.down.Load() {
-		options = append(options, s.shutter.options()...)
+	if s.shutter.isDown() {
+		options = append(options, s.shutter.options(s.streams)...)
 	}
 	options = append(options, grpc.KeepaliveEnforcementPolicy(
 		keepalive.EnforcementPolicy{MinTime: k.MinTime, PermitWithoutStream: true}))

@@ -45,7 +45,7 @@ type checkedMember struct {
 // raiseShutter lets clients in once this member's data has been compared, if that is
 // due, and reports whether it does.
 func (s *Server) raiseShutter() bool {
-	if !s.shutter.down.Load() {
+	if !s.shutter.isDown() {
 		return true
 	}
 	// As long as etcd waits for each member.
@@ -53,7 +53,7 @@ func (s *Server) raiseShutter() bool {
 		s.fail(err)
 		return false
 	}
-	s.shutter.down.Store(false)
+	s.shutter.raise()
 	return true
 }
 

@@ -11,6 +11,9 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode/store"
 )
@@ -131,8 +134,7 @@ func TestInitialCorruptCheck(t *testing.T) {
 	await(t, "a sound member beside a corrupt one is ready", last.Ready())
 }
 
-// A cluster that starts all at once with the check does start, and while a member
-// compares it answers what the others need for theirs, and nothing else.
+// A cluster that starts all at once with the check does start.
 func TestAllStartAtOnceWithTheCheck(t *testing.T) {
 	all := trio(t, onePort, elects(time.Second))
 	for _, s := range all {
@@ -150,25 +152,95 @@ func TestAllStartAtOnceWithTheCheck(t *testing.T) {
 		await(t, s.cfg.Node.Name+" is ready", s.Ready())
 	}
 	keepAlivesPass(t, next)
-	next[0].shutter.down.Store(true)
-	c := client(t, next[0])
-	if h, err := c.HashKV(t.Context(), next[0].ClientAddrs()[0], 0); err != nil || h.Hash == 0 {
+}
+
+// restartWithTheCheck starts a member again with the check, which is over, and lowers its shutter anew.
+func restartWithTheCheck(t *testing.T) *Server {
+	t.Helper()
+	s := solo(t, onePort)
+	stop(t, s)
+	next, err := again(t, s, func(c *Config) { c.InitialCorruptCheck = true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the member is ready", next.Ready())
+	next.shutter.lower()
+	return next
+}
+
+// beginRequests sends requests that wait for a check, and returns what becomes of them.
+func beginRequests(t *testing.T, s *Server) map[string]chan error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	conn := dial(t, s)
+	ended := map[string]chan error{}
+	for name, request := range map[string]func() error{
+		"Put": func() error {
+			_, err := pb.NewKVClient(conn).Put(ctx, &pb.PutRequest{Key: []byte("k")})
+			return err
+		},
+		"Range": func() error {
+			_, err := pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte("k"), Serializable: true})
+			return err
+		},
+		"Snapshot": func() error {
+			stream, err := pb.NewMaintenanceClient(conn).Snapshot(ctx, &pb.SnapshotRequest{})
+			if err == nil {
+				_, err = stream.Recv()
+			}
+			return err
+		},
+	} {
+		end := make(chan error, 1)
+		ended[name] = end
+		go func() { end <- request() }()
+	}
+	until(t, "all requests are there", func() bool { return s.entrance.Floods().Open == int64(len(ended)) })
+	return ended
+}
+
+// While a member compares its data it answers what the others need for theirs. Other requests wait,
+// so that no write fails: clients do not repeat one.
+func TestRequestsWaitForTheCheck(t *testing.T) {
+	s := restartWithTheCheck(t)
+	ended := beginRequests(t, s)
+	c := client(t, s)
+	if h, err := c.HashKV(t.Context(), s.ClientAddrs()[0], 0); err != nil || h.Hash == 0 {
 		t.Errorf("HashKV() = %v, %v behind the shutter, want a hash", h, err)
 	}
-	conn := dial(t, next[0])
-	if _, err := pb.NewKVClient(conn).Range(t.Context(), &pb.RangeRequest{Key: []byte("k"), Serializable: true}); err == nil || !strings.Contains(err.Error(), checking) {
-		t.Errorf("Range() = %v behind the shutter, want %q", err, checking)
-	}
-	stream, err := pb.NewMaintenanceClient(conn).Snapshot(t.Context(), &pb.SnapshotRequest{})
-	if err == nil {
-		_, err = stream.Recv()
-	}
-	if err == nil || !strings.Contains(err.Error(), checking) {
-		t.Errorf("Snapshot() = %v behind the shutter, want %q", err, checking)
+	if got := health(t, s, "livez"); got != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("health of the process behind the shutter = %v, want SERVING", got)
 	}
 	for path, want := range map[string]int{"/readyz": http.StatusServiceUnavailable, "/livez": http.StatusOK} {
-		if code, body := page(t, next[0], path); code != want {
+		if code, body := page(t, s, path); code != want {
 			t.Errorf("GET %s = %d %s behind the shutter, want %d", path, code, body, want)
+		}
+	}
+	for name, end := range ended {
+		if len(end) > 0 {
+			t.Errorf("%s = %v behind the shutter, want it to wait", name, <-end)
+		}
+	}
+	s.shutter.raise()
+	for name, end := range ended {
+		if err := <-end; err != nil {
+			t.Errorf("%s = %v once the check is over, want nil", name, err)
+		}
+	}
+}
+
+// Requests that wait for the check do not hold up a stop, and hear that nothing was done.
+func TestAStopEndsTheWaitForTheCheck(t *testing.T) {
+	s := restartWithTheCheck(t)
+	ended := beginRequests(t, s)
+	stop(t, s)
+	if s.cut.Load() {
+		t.Error("requests were cut, want them to end by themselves")
+	}
+	for name, end := range ended {
+		if err := <-end; status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), checking) {
+			t.Errorf("%s = %v, want Unavailable: %s", name, err, checking)
 		}
 	}
 }
@@ -185,7 +257,7 @@ func keepAlivesPass(t *testing.T, all []*Server) {
 		return err == nil
 	})
 	for _, s := range all {
-		s.shutter.down.Store(true)
+		s.shutter.lower()
 	}
 	for _, s := range all {
 		stream, err := pb.NewLeaseClient(dial(t, s)).LeaseKeepAlive(t.Context())
@@ -201,6 +273,6 @@ func keepAlivesPass(t *testing.T, all []*Server) {
 		}
 	}
 	for _, s := range all {
-		s.shutter.down.Store(false)
+		s.shutter.raise()
 	}
 }

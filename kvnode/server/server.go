@@ -105,7 +105,9 @@ func Start(cfg Config) (*Server, error) {
 	door.Trust(node)
 	s := newServer(&cfg, node)
 	s.certs, s.entrance = certs, door
-	s.shutter.down.Store(cfg.InitialCorruptCheck && !node.Fresh())
+	if cfg.InitialCorruptCheck && !node.Fresh() {
+		s.shutter.lower()
+	}
 	err = s.build()
 	if err == nil {
 		err = s.serve(l)

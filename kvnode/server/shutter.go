@@ -7,15 +7,18 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	grpcstatus "google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
-// shutter keeps clients out while this member compares its data with the others',
-// which do the same and must be answered.
+// shutter makes requests wait while this member compares its data with the others', which do the
+// same and must be answered. To refuse them would fail writes: clients do not repeat a write after
+// Unavailable.
 type shutter struct {
-	down atomic.Bool
+	// closed is nil once requests are served, and closed by raise.
+	closed atomic.Pointer[chan struct{}]
 }
 
 // keyless are the methods that show no key. Keep-alives are among them: a member
@@ -30,24 +33,53 @@ var keyless = map[string]bool{
 
 const checking = "kvnode: this member compares its data with the others' before it serves"
 
-func (s *shutter) check(method string) error {
-	if s.down.Load() && !keyless[method] {
-		return grpcstatus.Error(codes.Unavailable, checking)
+// lower makes requests wait from now on.
+func (s *shutter) lower() { s.closed.Store(new(make(chan struct{}))) }
+
+// raise lets all requests go on.
+func (s *shutter) raise() {
+	if raised := s.closed.Swap(nil); raised != nil {
+		close(*raised)
 	}
-	return nil
 }
 
-// options make a server of gRPC one behind the shutter.
-func (s *shutter) options() []grpc.ServerOption {
+func (s *shutter) isDown() bool { return s.closed.Load() != nil }
+
+// wait returns once a request may be served. It fails when ctx ends, or stopping, which is the
+// server's: nothing was done then.
+func (s *shutter) wait(ctx, stopping context.Context, method string) error {
+	raised := s.closed.Load()
+	if raised == nil || keyless[method] {
+		return nil
+	}
+	select {
+	case <-*raised:
+		return nil
+	case <-ctx.Done():
+	case <-stopping.Done():
+	}
+	return grpcstatus.Error(codes.Unavailable, checking)
+}
+
+// isLiveness reports whether a request asks whether the process is alive, which it is meanwhile.
+func isLiveness(req any) bool {
+	r, ok := req.(*healthpb.HealthCheckRequest)
+	return ok && r.GetService() == "livez"
+}
+
+// options make a server of gRPC one behind the shutter, until stopping ends.
+func (s *shutter) options(stopping context.Context) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-			if err := s.check(info.FullMethod); err != nil {
-				return nil, err
+			if !isLiveness(req) {
+				if err := s.wait(ctx, stopping, info.FullMethod); err != nil {
+					return nil, err
+				}
 			}
 			return handle(ctx, req)
 		}),
 		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-			if err := s.check(info.FullMethod); err != nil {
+			if err := s.wait(stream.Context(), stopping, info.FullMethod); err != nil {
 				return err
 			}
 			return handle(srv, stream)
