@@ -19,8 +19,8 @@ func (m *Member) Client(opts ...grpc.DialOption) (*clientv3.Client, error) {
 
 // Client returns a client like those of its members that chooses among all of
 // them.
-func (c *Cluster) Client() (*clientv3.Client, error) {
-	return kvclient.New(c.members[0].TLS, c.Endpoints())
+func (c *Cluster) Client(opts ...grpc.DialOption) (*clientv3.Client, error) {
+	return kvclient.New(c.members[0].TLS, c.Endpoints(), opts...)
 }
 
 // Use gives f a client of this member, for the time of the call.

@@ -4,16 +4,22 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
 
 	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/kvnode/client"
 )
 
 var formerFlag = flag.String("former", "", "kvnode `binary` of a former version, an absolute path, from which and to which members are restarted")
+
+// compares has a member compare its data with the others' before it serves. kubeadm sets it.
+const compares = "--feature-gates=InitialCorruptCheck=true"
 
 // One member is restarted after the other, as for an upgrade. No request fails of clients that know
 // all members. Members of a former version may tell those that write through them that the leader has
@@ -36,22 +42,48 @@ func TestRollingRestart(t *testing.T) {
 			{"the former version to this, again", former, this},
 		}
 	}
-	cfg := procs.Config{Program: rolls[0].from}
-	if !*slowFlag {
-		cfg.Flags = []string{electsLate}
-	}
-	c := newCluster(t, cfg)
-	must(t, c.Serve(deadline(t)))
-	var all []*clientv3.Client
-	for range 3 {
-		client, err := c.Client()
-		must(t, err)
-		t.Cleanup(func() { _ = client.Close() })
-		all = append(all, client)
-	}
+	c, all := startRolling(t, rolls[0].from, 6)
 	for _, r := range rolls {
 		r.do(t, c, all)
 	}
+}
+
+// The same with members that compare their data when they start. There are so many keys that this
+// takes a while, and so many clients that some of their writes meet it.
+func TestRollingRestartWithTheCheck(t *testing.T) {
+	this := onlyKvnode(t)
+	c, all := startRolling(t, this, 30, compares)
+	fill(deadline(t), t, all[0], "filled/", "x", 60_000, 1000)
+	r := roll{"this version, which compares its data", this, this}
+	r.do(t, c, all)
+	for _, m := range c.Members() {
+		if !strings.Contains(m.Log(), "this member's data is that of the others that could be compared") {
+			t.Errorf("%s has not compared its data", m.Name)
+		}
+	}
+}
+
+// startRolling starts a cluster with that many clients. Every other one finds the leader by package
+// client.
+func startRolling(t *testing.T, p procs.Program, clients int, flags ...string) (*procs.Cluster, []*clientv3.Client) {
+	t.Helper()
+	if !*slowFlag {
+		flags = append(flags, electsLate)
+	}
+	c := newCluster(t, procs.Config{Program: p, Flags: flags})
+	must(t, c.Serve(deadline(t)))
+	var all []*clientv3.Client
+	for i := range clients {
+		var find []grpc.DialOption
+		if i%2 == 1 {
+			find = client.DialOptions()
+		}
+		one, err := c.Client(find...)
+		must(t, err)
+		t.Cleanup(func() { _ = one.Close() })
+		all = append(all, one)
+	}
+	return c, all
 }
 
 // roll restarts all members.
