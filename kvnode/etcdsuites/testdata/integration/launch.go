@@ -40,6 +40,7 @@ func (m *Member) Launch() error {
 	go func() {
 		s.cmd.Wait()
 		ended()
+		s.disconnect()
 	}()
 	if err := s.listens(); err != nil {
 		said, _ := os.ReadFile(log.Name())

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -37,6 +39,12 @@ type Server struct {
 	alive  context.Context // until the process has ended
 	ready  chan struct{}   // closed when it knows a leader
 	parted chan struct{}   // closed when nobody waits for that any more
+
+	last atomic.Pointer[answer]
+	mu   struct {
+		sync.Mutex
+		client *clientv3.Client // nil unless it is connected
+	}
 }
 
 const patience = 10 * time.Second
@@ -89,26 +97,70 @@ func (s *Server) watch() {
 	close(s.ready)
 }
 
-// status asks the process itself, not through the bridge; of one that has ended,
-// or does not answer, it knows nothing.
+// statusTime is for how long an answer holds. Etcd's framework reads these values from memory, often
+// twice in one condition, so two answers in a row must not contradict each other.
+const statusTime = 10 * time.Millisecond
+
+// answer is what the process has said last.
+type answer struct {
+	*clientv3.StatusResponse
+	at time.Time
+}
+
+// status asks the process itself, not through the bridge. If it does not answer, or has ended, its
+// last answer holds.
 func (s *Server) status() *clientv3.StatusResponse {
-	_, host, port := s.member.grpcAddr()
-	direct := *s.member
-	direct.GRPCURL = s.member.clientScheme() + "://" + net.JoinHostPort(host, port)
-	c, err := NewClientV3(&direct)
-	if err != nil {
-		return new(clientv3.StatusResponse)
+	last := s.last.Load()
+	if last != nil && time.Since(last.at) < statusTime {
+		return last.StatusResponse
 	}
-	defer c.Close()
 	for range 3 {
+		c, endpoint, err := s.client()
+		if err != nil {
+			break
+		}
 		ctx, cancel := context.WithTimeout(s.alive, time.Second)
-		st, err := c.Status(ctx, direct.GRPCURL)
+		st, err := c.Status(ctx, endpoint)
 		cancel()
 		if err == nil {
+			s.last.Store(&answer{st, time.Now()})
 			return st
 		}
 	}
+	if last != nil {
+		return last.StatusResponse
+	}
 	return new(clientv3.StatusResponse)
+}
+
+// client returns a client of this member alone. It lasts until disconnect closes it: to connect for
+// each question takes longer than elections do.
+func (s *Server) client() (c *clientv3.Client, endpoint string, err error) {
+	_, host, port := s.member.grpcAddr()
+	endpoint = s.member.clientScheme() + "://" + net.JoinHostPort(host, port)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.client == nil && s.alive.Err() == nil {
+		direct := *s.member
+		direct.GRPCURL = endpoint
+		if s.mu.client, err = NewClientV3(&direct); err != nil {
+			return nil, "", err
+		}
+	}
+	if s.mu.client == nil {
+		return nil, "", s.alive.Err()
+	}
+	return s.mu.client, endpoint, nil
+}
+
+// disconnect closes the client of a process that has ended.
+func (s *Server) disconnect() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.client != nil {
+		s.mu.client.Close()
+		s.mu.client = nil
+	}
 }
 
 func (s *Server) Lead() uint64         { return s.status().Leader }
@@ -145,6 +197,7 @@ func (s *Server) end(with syscall.Signal) {
 		<-s.alive.Done()
 	}
 	<-s.parted
+	s.disconnect()
 	if network, host, port := s.member.grpcAddr(); network == "unix" {
 		os.Remove(net.JoinHostPort(host, port))
 	}
