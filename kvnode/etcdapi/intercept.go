@@ -111,6 +111,11 @@ func (a *API) interceptStream(srv any, ss grpc.ServerStream, info *grpc.StreamSe
 	return a.whileLed(ss, func(led grpc.ServerStream) error { return handle(srv, led) })
 }
 
+// errStopping ends a stream whose member stops. It is none of etcd's errors: KeepAliveOnce of
+// clientv3 tries again after Unavailable, but not after an error that clientv3 knows, such as
+// "etcdserver: server stopped".
+var errStopping = status.Error(codes.Unavailable, "kvnode: the member stops")
+
 // streamError returns what a stream ends with. If the server has ended its context, the handler's
 // Canceled is replaced by the server's reason, for example that the member stops: clients try
 // again at another member after Unavailable, and give up after Canceled.
@@ -118,6 +123,9 @@ func streamError(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil || errors.Is(cause, context.Canceled) || status.Code(clientError(err)) != codes.Canceled {
 		return err
+	}
+	if errors.Is(cause, rpctypes.ErrGRPCStopped) {
+		return errStopping
 	}
 	return clientError(cause)
 }

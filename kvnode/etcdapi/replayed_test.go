@@ -129,7 +129,7 @@ func TestAWatchWaitsForTheLog(t *testing.T) {
 			t.Fatalf("Watch() = %v after a minute, want it to wait for the log", <-ended)
 		}
 		stop(rpctypes.ErrGRPCStopped)
-		wantStatus(t, "Watch() at a member that stops", <-ended, rpctypes.ErrGRPCStopped)
+		wantStatus(t, "Watch() at a member that stops", <-ended, errStopping)
 	})
 }
 
@@ -147,7 +147,7 @@ func TestAStreamThatIsEndedSaysWhy(t *testing.T) {
 				cancel(cause)
 				return a.interceptStream(nil, idleStream{ctx: ctx}, &grpc.StreamServerInfo{}, func(any, grpc.ServerStream) error { return handled })
 			}
-			wantStatus(t, "a stream that the member has ended", end(rpctypes.ErrGRPCStopped), rpctypes.ErrGRPCStopped)
+			wantStatus(t, "a stream that the member has ended", end(rpctypes.ErrGRPCStopped), errStopping)
 			if err := end(nil); !errors.Is(err, handled) {
 				t.Errorf("a stream that its client has ended = %v, want %v", err, handled)
 			}

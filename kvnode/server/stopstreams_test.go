@@ -6,6 +6,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -63,6 +64,8 @@ func TestStreamsThatWaitEndWithUnavailable(t *testing.T) {
 	for name, end := range ends {
 		if err := <-end; status.Code(err) != codes.Unavailable {
 			t.Errorf("%s ends with %v, want Unavailable", name, err)
+		} else if known, is := rpctypes.Error(err).(rpctypes.EtcdError); is { //nolint:errorlint // as clientv3 does
+			t.Errorf("%s ends with %v, after which KeepAliveOnce does not try again", name, known)
 		}
 	}
 }
