@@ -62,7 +62,7 @@ func TestValidate(t *testing.T) {
 		{"largest requests", func(c *Config) { c.Node.MaxRequestBytes = 9 << 20 }, ""},
 		{"a member without URL", func(c *Config) {
 			c.Node.Cluster = append(member("default", "http://localhost:2380"), member("b")...)
-		}, `member "b" has no peer URL`},
+		}, `member "b": a member needs a peer URL`},
 		{"a member twice", func(c *Config) {
 			c.Node.Cluster = append(member("default", "http://localhost:2380"), member("default", "http://localhost:1")...)
 		}, "Node.Cluster"},
