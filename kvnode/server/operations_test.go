@@ -267,6 +267,9 @@ func TestLaxReconfiguration(t *testing.T) {
 		all := trio(t, func(c *Config) { c.Node.LaxReconfig = lax })
 		first, others := leader(t, all)
 		gone := others[0].Node().ID()
+		for !first.knowsNames() { // a member without a name has not started, as far as the leader knows
+			time.Sleep(10 * time.Millisecond)
+		}
 		stop(t, others[0])
 		for first.connected(gone) { // the leader hears of it with its next heartbeat
 			time.Sleep(10 * time.Millisecond)
@@ -276,6 +279,16 @@ func TestLaxReconfiguration(t *testing.T) {
 			t.Errorf("AddMember with one of three down, lax %v = %v", lax, err)
 		}
 	}
+}
+
+// knowsNames reports whether all members have published their names here.
+func (s *Server) knowsNames() bool {
+	for _, m := range s.node.Store().Members().ByID {
+		if m.Name == "" {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *Server) connected(id uint64) bool {
