@@ -2,6 +2,7 @@ package leaderlease
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"go.etcd.io/raft/v3/quorum"
@@ -77,7 +78,7 @@ func (l *Lease) Applied(index uint64) {
 	l.mu.Lock()
 	l.applied.Store(max(l.applied.Load(), index))
 	if err := l.mu.conf.applied(index); err != nil {
-		l.cfg.Logger.Error("misuse, no lease until it is mended", "error", err, "applied", index)
+		l.logLocked(slog.LevelError, "misuse, no lease until it is mended", "error", err, "applied", index)
 	}
 	done := l.barrierLocked()
 	l.mu.Unlock()
@@ -99,7 +100,7 @@ func (l *Lease) misuse(rule string, broken bool) {
 	now := l.nowLocked()
 	if l.mu.misuse == nil {
 		l.mu.misuse = &MisuseError{Rule: rule}
-		l.cfg.Logger.Error("misuse, leases are off", "rule", rule)
+		l.logLocked(slog.LevelError, "misuse, leases are off", "rule", rule)
 	}
 	done := l.publishLocked(now)
 	if broken {

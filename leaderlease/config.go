@@ -84,8 +84,12 @@ type Config struct {
 	// for loops that do not select on the channel.
 	Notify func()
 	// Logger receives a line for each lease gained or lost, for each fault of the
-	// clock and each misuse, with the lease locked: its handler must not call the
-	// Lease. Default: none. Safety never depends on it.
+	// clock and each misuse. Its handler runs in a goroutine of the Lease, without a
+	// lock, and one line at a time: a handler that blocks, for ever even, stops no method
+	// of the Lease, and may call all of them. Up to 64 lines wait for it; later ones are dropped,
+	// and the next line has their number as dropped_lines. The goroutine runs only while
+	// lines wait, and Close waits for it for a second at most. Default: none. Safety
+	// never depends on it.
 	Logger *slog.Logger
 	// Trace receives what the Lease decides and is told of, on the raft side: for the
 	// reads that it serves nothing is done. It is for one Lease alone, and New refuses

@@ -92,8 +92,9 @@
 // Config.Send and what StartRead and StartReadIndex call run without a lock, from
 // within the method that has ended the read, or in a goroutine of its own if that is
 // the end of a context: they may call every method that does
-// not block, but Ready. Config.Send says which methods call it. Config.Clock, Config.Notify and the handler of
-// Config.Logger are called with the lease locked, and must call none. The work of
+// not block, but Ready. Config.Send says which methods call it. Config.Clock and Config.Notify
+// are called with the lease locked, and must call none. The handler of Config.Logger runs in
+// a goroutine of its own, and may block or call any method. The work of
 // Do runs in its caller and may call anything; contexts that end with the lease
 // run nothing of the embedder's under the lock. Config.Promises and the Storage are
 // used by New alone.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -16,8 +17,8 @@ import (
 )
 
 // Lease drives the leader lease of one Raft group on one node: the leader's
-// half and the voter's half. It has no timer of its own, and no goroutine but while it
-// saves (see Config.Promises).
+// half and the voter's half. It has no timer of its own, and a goroutine only while it
+// saves (see Config.Promises) or writes log lines (see Config.Logger).
 //
 // A nil *Lease is a member without the library: Ready, Incoming, Tick and what
 // follows the state machine leave raft as it is, Blocks and MayCampaign keep nothing
@@ -79,6 +80,7 @@ type Lease struct {
 		durable bool
 		closed  bool
 		saving  saving
+		log     logQueue
 		// misuse is the first rule that the embedding broke; broken means that
 		// its state must not be read by any path.
 		misuse error
@@ -162,7 +164,8 @@ func New(cfg Config) (*Lease, error) {
 // Watch and every Context. The voter's half goes on: promises are kept for as long
 // as messages go through Incoming and Ready, which is as long as raft runs. Close
 // may be called more than once. It waits for what Promises is saving in a goroutine of
-// the Lease's. What each method does then is in the package's documentation.
+// the Lease's, and for a second at most for the handler of Config.Logger to write the
+// last lines. What each method does then is in the package's documentation.
 func (l *Lease) Close() {
 	if l == nil {
 		return
@@ -172,6 +175,7 @@ func (l *Lease) Close() {
 	l.mu.Unlock()
 	done.report()
 	l.saves.Wait()
+	l.awaitLog()
 }
 
 func (l *Lease) closeLocked(now core.Instant) finished {
@@ -238,7 +242,7 @@ func (l *Lease) nowLocked() core.Instant {
 		// The machine was stopped, cloned or moved, and its clock does not say
 		// for how long.
 		l.stats.disruptions.Add(1)
-		l.cfg.Logger.Warn("clock disrupted, lease given up", "marker", marker)
+		l.logLocked(slog.LevelWarn, "clock disrupted, lease given up", "marker", marker)
 		l.traceLocked(TraceEvent{Kind: TraceClockDisrupted, At: now})
 		l.startOverLocked(now, marker)
 	case now < l.mu.last:
@@ -272,7 +276,7 @@ func (l *Lease) clockFaultLocked(what string, now core.Instant) {
 	if l.mu.unread {
 		return // said already
 	}
-	l.cfg.Logger.Error(what+", lease given up",
+	l.logLocked(slog.LevelError, what+", lease given up",
 		"term", l.mu.term, "reading", int64(now), "last", int64(l.mu.last))
 }
 

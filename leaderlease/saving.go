@@ -1,6 +1,7 @@
 package leaderlease
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/leaderlease/go/leaderlease/core"
@@ -39,7 +40,7 @@ func (l *Lease) save(d time.Duration) {
 	defer l.mu.Unlock()
 	s := &l.mu.saving
 	if err != nil && !s.failed {
-		l.cfg.Logger.Error("the longest promise cannot be saved", "duration", d, "error", err)
+		l.logLocked(slog.LevelError, "the longest promise cannot be saved", "duration", d, "error", err)
 	}
 	s.underWay, s.failed = false, err != nil
 	l.traceLocked(TraceEvent{Kind: TraceSaved, Duration: d, OK: err == nil})

@@ -3,6 +3,7 @@ package leaderlease
 import (
 	"context"
 	"fmt"
+	"log/slog"
 )
 
 // waitError is the error of a read whose context has ended. It matches the
@@ -101,7 +102,7 @@ func (l *Lease) warnLocked() {
 	r.still++
 	const rarely = 64
 	if timeout := l.cfg.Raft.ElectionTick; r.still == timeout || r.still%(rarely*timeout) == 0 {
-		l.cfg.Logger.Warn("reads wait for the state machine, and Applied does not move",
+		l.logLocked(slog.LevelWarn, "reads wait for the state machine, and Applied does not move",
 			"reads", r.barriers.len(), "index", r.barriers.all[0].read.Index, "applied", applied, "ticks", r.still)
 	}
 }

@@ -140,7 +140,7 @@ func TestAContextThatEndsBeforeTheReadWaits(t *testing.T) {
 func TestReadsThatWaitForAppliedAreWarnedOf(t *testing.T) {
 	var log strings.Builder
 	p := leading(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	warned := func() int { return strings.Count(log.String(), "level=WARN") }
+	warned := func() int { return strings.Count(p.logged(&log), "level=WARN") }
 	timeout := p.cfg.Raft.ElectionTick
 	index := p.commitNew()
 	p.startRead()
@@ -180,8 +180,8 @@ func TestGainAndLossAreLogged(t *testing.T) {
 	p.clock.Advance(time.Second)
 	p.Tick()
 	for _, want := range []string{`level=INFO msg="lease gained" component=leaderlease id=1 term=2`, `level=INFO msg="lease lost" component=leaderlease id=1 term=2 reason=expired`} {
-		if strings.Count(log.String(), want) != 1 {
-			t.Errorf("log = %q, want %q once", log.String(), want)
+		if got := p.logged(&log); strings.Count(got, want) != 1 {
+			t.Errorf("log = %q, want %q once", got, want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package leaderlease
 
 import (
 	"cmp"
+	"log/slog"
 
 	"github.com/leaderlease/go/leaderlease/core"
 )
@@ -101,10 +102,10 @@ func (l *Lease) noteLocked(now core.Instant) {
 	mu.held = held
 	e := Event{Held: held != 0, Term: cmp.Or(held, lost), Status: s}
 	if e.Held {
-		l.cfg.Logger.Info("lease gained", "term", e.Term)
+		l.logLocked(slog.LevelInfo, "lease gained", "term", e.Term)
 	} else {
 		l.stats.losses[s].Add(1)
-		l.cfg.Logger.Info("lease lost", "term", e.Term, "reason", s.String())
+		l.logLocked(slog.LevelInfo, "lease lost", "term", e.Term, "reason", s.String())
 	}
 	l.traceLocked(TraceEvent{Kind: TraceHeld, At: now, Term: e.Term, Status: s, OK: e.Held})
 	for w := range mu.watchers {
