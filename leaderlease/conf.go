@@ -125,6 +125,11 @@ func (l *Lease) aloneLocked() bool {
 	return l.mu.conf.alone || l.mu.conf.pending() || l.mu.misuse != nil
 }
 
+// soleVoterLocked reports whether this node is known to be a quorum by itself.
+func (l *Lease) soleVoterLocked() bool {
+	return l.mu.conf.alone && !l.mu.conf.pending() && l.mu.misuse == nil
+}
+
 // confWatch follows the configuration changes that raft has handed out.
 type confWatch struct {
 	voters quorum.JointConfig

@@ -10,8 +10,10 @@ import (
 //		node.Tick()
 //	}
 //
-// It withholds the tick while this node is the only voter of its own
-// configuration and bound: raft would elect it without sending anything (V5).
+// It withholds the tick while this node is bound and known to be the only voter: raft
+// would elect it without sending anything (V5). While the configuration is not known,
+// because ApplyConfState is awaited or was called wrongly, ticks go on, since a leader
+// may bind this node for as long as it leads; Ready holds back then what V5 forbids.
 // It also repeats lost read rounds, notices that the lease has run out, warns of reads
 // that wait for an Applied that does not move, and has a shorter promise saved when
 // that is due.
@@ -25,7 +27,7 @@ func (l *Lease) Tick() bool {
 	l.retryLocked()
 	l.warnLocked()
 	l.saveLocked(now)
-	may := l.mu.role == raft.StateLeader || !l.aloneLocked() || !l.mu.guard.Bound(now)
+	may := l.mu.role == raft.StateLeader || !l.soleVoterLocked() || !l.mu.guard.Bound(now)
 	l.traceTickLocked(now, may)
 	l.mu.Unlock()
 	done.report()

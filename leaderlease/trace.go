@@ -97,7 +97,7 @@ const (
 	// TraceVoteOut is a granted vote or pre-vote of Term on its way to Peer, in Message: OK
 	// that it may leave.
 	TraceVoteOut
-	// TraceTick is a tick of a follower that may be a quorum by itself: OK that raft may
+	// TraceTick is a tick of a node that is the only voter and does not lead: OK that raft may
 	// tick.
 	TraceTick
 	// TraceView is the lease that readers see from here on: Term, Status, Instant is its

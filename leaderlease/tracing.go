@@ -152,9 +152,9 @@ func (l *Lease) showLocked(v *view, now core.Instant) {
 	}
 }
 
-// traceTickLocked tells of a tick of one who would elect itself without asking anybody.
+// traceTickLocked records a tick of a node that raft would elect without a message.
 func (l *Lease) traceTickLocked(now core.Instant, may bool) {
-	if l.cfg.Trace != nil && l.mu.role != raft.StateLeader && l.aloneLocked() {
+	if l.cfg.Trace != nil && l.mu.role != raft.StateLeader && l.soleVoterLocked() {
 		l.traceLocked(TraceEvent{Kind: TraceTick, At: now, OK: may})
 	}
 }

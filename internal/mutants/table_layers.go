@@ -41,7 +41,7 @@ var layers = []Mutant{
 	layer("V4", "MayCampaign goes by what has been granted", "wrap.go",
 		"	case l.mu.guard.Bound(now):", "	case l.mu.guard.Owes(now):"),
 	layer("V5", "a node that is alone ticks as long as no grant has left", "tick.go",
-		"!l.aloneLocked() || !l.mu.guard.Bound(now)", "!l.aloneLocked() || !l.mu.guard.Owes(now)"),
+		"!l.soleVoterLocked() || !l.mu.guard.Bound(now)", "!l.soleVoterLocked() || !l.mu.guard.Owes(now)"),
 	layer("V5", "Ready holds back what no grant forbids", "holdback.go",
 		"if !counts || !l.mu.guard.Owes(now) {", "if !counts || !l.mu.guard.Bound(now) {"),
 	layer("V5", "Ready holds back nobody's own vote", "holdback.go",

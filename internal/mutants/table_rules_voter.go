@@ -141,7 +141,7 @@ var voterRules = []Mutant{
 	{
 		Rule: "V5", Name: "ticks are not withheld", Pkg: rulesPkg, Test: "^TestV5TickIsWithheld$",
 		File: "leaderlease/tick.go",
-		Old:  "may := l.mu.role == raft.StateLeader || !l.aloneLocked() || !l.mu.guard.Bound(now)", New: "may := l.mu.role >= raft.StateFollower || now > 0",
+		Old:  "may := l.mu.role == raft.StateLeader || !l.soleVoterLocked() || !l.mu.guard.Bound(now)", New: "may := l.mu.role >= raft.StateFollower || now > 0",
 	},
 	{
 		Rule: "V5", Name: "Ready does not hold back", Pkg: rulesPkg, Test: "^TestV5ReadyIsHeldBack$",

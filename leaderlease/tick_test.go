@@ -1,0 +1,59 @@
+package leaderlease
+
+import (
+	"testing"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// A follower that its leader binds with each heartbeat ticks, though it is not known
+// which configuration counts: as long as the leader lives the promise does not end.
+func TestAFollowerTicksWhileTheConfigurationIsNotKnown(t *testing.T) {
+	tests := map[string]struct {
+		voters []uint64
+		amend  func(*puppet)
+	}{
+		"a change was not told":               {[]uint64{1, 2, 3}, func(p *puppet) { p.commitChanges(1) }},
+		"the change that ended being alone":   {[]uint64{1}, func(p *puppet) { p.commitChanges(1) }},
+		"a misuse":                            {[]uint64{1, 2, 3}, func(p *puppet) { p.ApplyConfState(voters(1)) }},
+		"a misuse of a voter that was alone":  {[]uint64{1}, func(p *puppet) { p.ApplyConfState(voters(1, 2)) }},
+		"a state machine ahead of raft's log": {[]uint64{1, 2, 3}, func(p *puppet) { p.Applied(p.last + 1) }},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := newPuppet(t, func(c *Config) { c.Raft.Storage = bootstrapped(t, tc.voters...) })
+			p.follow(2, 2)
+			tc.amend(p)
+			for range 100 {
+				p.promiseTo(2)
+				p.clock.Advance(p.cfg.TickInterval)
+				if !p.Tick() {
+					t.Fatal("Tick() of a bound follower = false, want true")
+				}
+			}
+			// What raft may do by itself then is held back in Ready.
+			p.Ready(raft.Ready{Messages: []*raftpb.Message{p.message(raftpb.MsgHeartbeatResp, 1, 2)}})
+			alone := raft.Ready{SoftState: &raft.SoftState{RaftState: raft.StatePreCandidate}}
+			if !p.Blocks(alone) {
+				t.Error("Blocks() = false for a pre-candidate that may be alone, want true")
+			}
+		})
+	}
+}
+
+// A node that is known to be the only voter does not tick while it is bound.
+func TestASoleVoterDoesNotTickWhileBound(t *testing.T) {
+	p := newPuppet(t, func(c *Config) { c.Raft.Storage = bootstrapped(t, 1) })
+	p.follow(2, 2)
+	p.promiseTo(2)
+	if p.Tick() {
+		t.Error("Tick() = true, want false")
+	}
+	if p.clock.Advance(900 * ms); !p.Tick() {
+		t.Error("Tick() = false when the promise has ended, want true")
+	}
+	p.want(core.NotLeader)
+}
