@@ -81,6 +81,7 @@ type Lease struct {
 		closed  bool
 		saving  saving
 		log     logQueue
+		pace    pace
 		// misuse is the first rule that the embedding broke; broken means that
 		// its state must not be read by any path.
 		misuse error

@@ -1,7 +1,10 @@
 package leaderlease
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -56,4 +59,65 @@ func TestASoleVoterDoesNotTickWhileBound(t *testing.T) {
 		t.Error("Tick() = false when the promise has ended, want true")
 	}
 	p.want(core.NotLeader)
+}
+
+// Ticks at another interval than TickInterval are warned of once, with both figures.
+func TestTicksAtAnotherIntervalAreWarnedOf(t *testing.T) {
+	every := func(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
+	tests := []struct {
+		name string
+		gap  func(i int) time.Duration
+		want string
+	}{
+		{"as configured", every(100 * ms), ""},
+		{"twice as long, on a busy machine", every(200 * ms), ""},
+		{"TickInterval is ten times too long", every(10 * ms), "tick_interval=100ms measured=10ms"},
+		{"TickInterval is ten times too short", every(time.Second), "tick_interval=100ms measured=1s"},
+		{"one long pause", func(i int) time.Duration {
+			if i == 150 {
+				return time.Hour
+			}
+			return 100 * ms
+		}, ""},
+		{"a pause that the loop makes up for", func(i int) time.Duration {
+			switch {
+			case i == 150:
+				return 50 * time.Second
+			case i > 150 && i < 650:
+				return 0
+			default:
+				return 100 * ms
+			}
+		}, ""},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			var log strings.Builder
+			p := newPuppet(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+			for i := range 10 * paceTicks {
+				p.clock.Advance(tc.gap(i))
+				p.Tick()
+			}
+			got := p.logged(&log)
+			if tc.want == "" && got != "" || strings.Count(got, "level=WARN") > 1 || !strings.Contains(got, tc.want) {
+				t.Errorf("log = %q, want one warning with %q, or none", got, tc.want)
+			}
+		})
+	}
+}
+
+// A clock that fails or goes back measures nothing.
+func TestAClockThatGoesBackMeasuresNoTicks(t *testing.T) {
+	var log strings.Builder
+	p := newPuppet(t, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+	for i := range 10 * paceTicks {
+		if i%50 == 49 {
+			p.clock.Advance(-10 * time.Second)
+		}
+		p.clock.Advance(ms)
+		p.Tick()
+	}
+	if got := p.logged(&log); strings.Contains(got, "TickInterval") {
+		t.Errorf("log = %q, want no word about ticks", got)
+	}
 }
