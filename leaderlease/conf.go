@@ -98,23 +98,30 @@ func (l *Lease) wrongLocked() error {
 func (l *Lease) misuse(rule string, broken bool) {
 	l.mu.Lock()
 	now := l.nowLocked()
+	done := l.blameLocked(rule, broken)
+	done = append(done, l.publishLocked(now)...)
+	l.mu.Unlock()
+	done.report()
+}
+
+// blameLocked is misuse for callers that hold the lock and publish afterwards.
+func (l *Lease) blameLocked(rule string, broken bool) (done finished) {
 	if l.mu.misuse == nil {
 		l.mu.misuse = &MisuseError{Rule: rule}
 		l.logLocked(slog.LevelError, "misuse, leases are off", "rule", rule)
 	}
-	done := l.publishLocked(now)
 	if broken {
 		l.mu.broken = true
-		done = append(done, l.failReadsLocked(l.noLeaseLocked(core.Disabled), true)...)
+		done = l.failReadsLocked(l.noLeaseLocked(core.Disabled), true)
 	}
-	l.mu.Unlock()
-	done.report()
+	return done
 }
 
 func (l *Lease) setVotersLocked(cs *raftpb.ConfState, now core.Instant) {
 	voters := core.Voters(cs)
 	l.mu.conf.voters = voters
 	l.mu.conf.alone = core.AloneQuorum(voters, l.id())
+	l.mu.checks.explained = l.mu.checks.explained || l.mu.conf.single()
 	l.mu.lease.SetVoters(voters)
 	l.traceVotersLocked(voters, now)
 }
@@ -211,3 +218,6 @@ func (c *confWatch) restored(index uint64) {
 }
 
 func (c *confWatch) pending() bool { return len(c.open) > 0 }
+
+// single reports whether there is one voter, so that raft asks no other one.
+func (c *confWatch) single() bool { return len(c.voters[0]) == 1 && len(c.voters[1]) == 0 }

@@ -41,9 +41,10 @@ func (l *Lease) Blocks(rd *raft.Ready) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := l.nowLocked()
+	l.lateLocked(rd, now)
 	// A pre-candidate's own vote elects it only where it is alone.
 	counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()
-	now := l.nowLocked()
 	if !counts || !l.mu.guard.Owes(now) {
 		l.mu.still = standstill{}
 		return false

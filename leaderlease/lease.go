@@ -66,8 +66,9 @@ type Lease struct {
 		// or not seen yet.
 		ownIndex uint64
 
-		conf  confWatch
-		reads rounds
+		conf   confWatch
+		checks checks
+		reads  rounds
 		// last is the newest clock reading, marker the disruption it saw; unread
 		// means that the clock could not be read since.
 		last   core.Instant
@@ -155,7 +156,8 @@ func New(cfg Config) (*Lease, error) {
 	mu.conf.known, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex
 	l.commit.Store(start.commit)
 	l.lastAtStart, l.termAtStart = start.last, start.lastTerm
-	l.longest = max(cfg.MaxPromise, start.hold)
+	mu.checks.last = start.last
+	l.longest = max(cfg.MaxPromise, start.saved)
 	l.applied.Store(min(cfg.Raft.Applied, start.commit))
 	l.publishLocked(now)
 	return l, nil

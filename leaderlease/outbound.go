@@ -151,7 +151,7 @@ func (l *Lease) storageAppendLocked(m *raftpb.Message, now core.Instant) {
 // The answer may come to light later than it was given, so it must also cover
 // the first entry of the reign.
 func (l *Lease) mayAnswerLocked(index uint64) bool {
-	return l.mayAskLocked() && index >= l.mu.ownIndex
+	return l.mayAskLocked() && index >= l.mu.ownIndex && !l.mu.checks.leaseBased
 }
 
 // mayAskLocked reports whether raft would answer a ReadIndex rightly if it were

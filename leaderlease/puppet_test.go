@@ -2,6 +2,7 @@ package leaderlease
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -33,6 +34,13 @@ type puppet struct {
 	term uint64
 	// last is the index of the newest entry.
 	last uint64
+	// appended is the last index of the log, handed the newest committed entry that was
+	// handed out.
+	appended, handed uint64
+	// write is the newest MsgStorageAppend that the puppet has added to a Ready.
+	write *raftpb.Message
+	// leaseBased: raft answers without rounds.
+	leaseBased bool
 }
 
 const (
@@ -83,7 +91,7 @@ func newPuppet(tb testing.TB, amend ...func(*Config)) *puppet {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	p := &puppet{Lease: l, t: tb, term: 1, last: 1}
+	p := &puppet{Lease: l, t: tb, term: 1, last: 1, appended: 1, handed: 1}
 	p.clock, _ = cfg.Clock.(*handClock)
 	return p
 }
@@ -97,11 +105,59 @@ func leading(tb testing.TB, amend ...func(*Config)) *puppet {
 	return p
 }
 
-// Ready lets the lease see rd, and returns the messages that may leave.
+// Ready lets the lease see rd with what raft would add to it, and returns the messages
+// that may leave.
 func (p *puppet) Ready(rd raft.Ready) []*raftpb.Message {
+	p.complete(&rd)
 	p.Lease.Ready(&rd)
-	return rd.Messages
+	return slices.DeleteFunc(rd.Messages, func(m *raftpb.Message) bool { return m == p.write })
 }
+
+// complete adds the entries that rd commits but the log lacks, those before the first one
+// that it hands out, and with AsyncStorageWrites a MsgStorageAppend.
+func (p *puppet) complete(rd *raft.Ready) {
+	appended := max(p.appended, rd.Snapshot.GetMetadata().GetIndex())
+	p.handed = max(p.handed, rd.Snapshot.GetMetadata().GetIndex())
+	if n := len(rd.Entries); n > 0 {
+		var before []*raftpb.Entry
+		for i := appended + 1; i < rd.Entries[0].GetIndex(); i++ {
+			e := p.entry(i)
+			e.Term = new(p.term - 1)
+			before = append(before, e)
+		}
+		appended = max(appended, rd.Entries[n-1].GetIndex())
+		rd.Entries = append(before, rd.Entries...)
+	}
+	committed := rd.HardState.GetCommit()
+	if n := len(rd.CommittedEntries); n > 0 {
+		first := rd.CommittedEntries[0].GetIndex()
+		var before []*raftpb.Entry
+		for i := p.handed + 1; i < first; i++ {
+			before = append(before, p.entry(i))
+		}
+		rd.CommittedEntries = append(before, rd.CommittedEntries...)
+		p.handed = rd.CommittedEntries[len(rd.CommittedEntries)-1].GetIndex()
+		committed = max(committed, p.handed)
+	}
+	for i := appended + 1; i <= committed; i++ {
+		rd.Entries = append(rd.Entries, p.entry(i))
+	}
+	p.appended = max(appended, committed)
+	if len(rd.ReadStates) > 0 || slices.ContainsFunc(rd.Messages, isAnswer) {
+		p.mu.Lock()
+		p.mu.checks.explained = !p.leaseBased // by the heartbeats of a round
+		p.mu.Unlock()
+	}
+	idle := len(rd.Entries) == 0 && len(rd.CommittedEntries) == 0 && raft.IsEmptyHardState(rd.HardState) && raft.IsEmptySnap(rd.Snapshot)
+	if p.cfg.Raft.AsyncStorageWrites && !idle && !slices.ContainsFunc(rd.Messages, isWrite) {
+		p.write = p.message(raftpb.MsgStorageAppend, 1, raft.LocalAppendThread)
+		rd.Messages = append(rd.Messages, p.write)
+	}
+}
+
+func isAnswer(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgReadIndexResp }
+
+func isWrite(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgStorageAppend }
 
 // Blocks reports whether Ready(rd) would block now.
 func (p *puppet) Blocks(rd raft.Ready) bool { return p.Lease.Blocks(&rd) }
@@ -174,6 +230,7 @@ func (p *puppet) commitChanges(n int) uint64 {
 
 // restore publishes a snapshot at index.
 func (p *puppet) restore(index uint64, cs *raftpb.ConfState) {
+	p.last = max(p.last, index)
 	p.Ready(raft.Ready{Snapshot: &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
 		Index: new(index), Term: new(p.term), ConfState: cs,
 	}}})
@@ -219,7 +276,7 @@ func (p *puppet) asked() []byte {
 	}
 }
 
-// answer lets raft answer a read request with index.
+// answer lets raft answer a read request with index, after a round.
 func (p *puppet) answer(rctx []byte, index uint64) {
 	p.Ready(raft.Ready{ReadStates: []raft.ReadState{{Index: index, RequestCtx: rctx}}})
 }

@@ -41,7 +41,8 @@ func (l *Lease) ready(rd *raft.Ready) {
 	l.mu.Lock()
 	now := l.nowLocked()
 	l.mu.ready = true
-	done := l.followLocked(rd, now)
+	done := l.checkLocked(rd, now)
+	done = append(done, l.followLocked(rd, now)...)
 	rd.Messages = l.outboundLocked(rd.Messages, now)
 	// One writer publishes, and before anything of this Ready leaves (L7, L8).
 	done = append(done, l.publishLocked(now)...)
@@ -55,7 +56,7 @@ func (l *Lease) ready(rd *raft.Ready) {
 // configuration.
 func (l *Lease) followLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	mu := &l.mu
-	term, leader := mu.term, mu.leader
+	term, leader, led := mu.term, mu.leader, mu.lease.Term()
 	commit := l.commit.Load()
 	if !raft.IsEmptyHardState(rd.HardState) {
 		mu.term = rd.HardState.GetTerm()
@@ -84,8 +85,9 @@ func (l *Lease) followLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	}
 
 	if mu.term != term || mu.leader != leader {
-		done = l.failReadsLocked(l.noLeaseLocked(core.NotLeader), false)
+		done = append(done, l.failReadsLocked(l.noLeaseLocked(core.NotLeader), false)...)
 	}
+	done = append(done, l.checkRoundsLocked(rd, led)...)
 	l.reignLocked(rd.Entries, commit, now)
 	l.traceRaftLocked(now)
 	return done

@@ -74,7 +74,7 @@ func TestACopyOfTheReadyHoldsNoVoteBeforeItsTerm(t *testing.T) {
 	p.term = 5
 	vote := p.message(raftpb.MsgVote, 1, 2)
 	write := &raftpb.Message{Type: raftpb.MsgStorageAppend.Enum(), To: new(raft.LocalAppendThread), Term: new(p.term)}
-	p.Ready(raft.Ready{Messages: []*raftpb.Message{vote, write}})
+	p.Ready(raft.Ready{HardState: p.hard(1), Messages: []*raftpb.Message{vote, write}})
 	wantVoid(t, "the request", vote)
 	if got := write.GetResponses(); len(got) != 1 || got[0].GetType() != raftpb.MsgVote || got[0].GetTo() != 2 || got[0].GetTerm() != 5 {
 		t.Errorf("Responses = %v, want the MsgVote", got)
@@ -100,6 +100,7 @@ func TestReadyTakesItsOwnReadStatesOut(t *testing.T) {
 		p.clock.Advance(usable)
 		read := p.startRead()
 		rd := raft.Ready{ReadStates: append(states, raft.ReadState{Index: p.last, RequestCtx: p.asked()})}
+		p.complete(&rd)
 		copied := rd
 		p.Lease.Ready(&rd)
 		if read.calls != 1 || read.err != nil {

@@ -131,6 +131,13 @@ func (g *Guard) ClockStepped(now Instant) {
 	g.hold = now.Add(max(g.holdFor, g.maxPromise))
 }
 
+// Restarted begins a restart hold of hold at now, for a node that turns out to have run
+// before. Instants from before mean nothing any more, as after a step of the clock.
+func (g *Guard) Restarted(now Instant, hold time.Duration) {
+	g.holdFor = max(g.holdFor, hold)
+	g.ClockStepped(now)
+}
+
 // Held reports whether the restart hold has not ended (V6).
 func (g *Guard) Held(now Instant) bool { return now.Before(g.hold) }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
 )
@@ -38,7 +39,7 @@ func remembering(t *testing.T, r *memory, term uint64, started time.Duration) *m
 	m := &member{t: t, id: 2, clock: &hand{now: leaderlease.Instant(started)}, trace: leaderlease.NewTrace(1000)}
 	storage := raft.NewMemoryStorage()
 	if term > 0 {
-		if err := storage.SetHardState(hardState(term)); err != nil {
+		if err := storage.SetHardState(&raftpb.HardState{Term: new(term)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -26,12 +26,17 @@ type member struct {
 	clock *hand
 	trace *leaderlease.Trace
 	term  uint64
+	// commit is the newest committed index: first that of the snapshot, if there is one.
+	commit uint64
 }
 
 func newMember(t *testing.T, id uint64, storage *raft.MemoryStorage, started time.Duration) *member {
 	t.Helper()
 	m := &member{t: t, id: id, clock: &hand{now: leaderlease.Instant(started)}, trace: leaderlease.NewTrace(1000)}
 	var err error
+	if m.commit, err = storage.LastIndex(); err != nil {
+		t.Fatal(err)
+	}
 	if m.Lease, err = leaderlease.New(config(m, storage)); err != nil {
 		t.Fatal(err)
 	}
@@ -48,13 +53,18 @@ func config(m *member, storage *raft.MemoryStorage) leaderlease.Config {
 	}
 }
 
-func hardState(term uint64) *raftpb.HardState { return &raftpb.HardState{Term: new(term)} }
+func hardState(term uint64) *raftpb.HardState {
+	return &raftpb.HardState{Term: new(term), Commit: new(uint64(1))}
+}
 
 // becomes shows a Ready in which raft has a new role, and what it has committed since.
 func (m *member) becomes(role raft.StateType, term, leader uint64, committed ...*raftpb.Entry) {
 	m.term = term
+	for _, e := range committed {
+		m.commit = e.GetIndex()
+	}
 	m.Ready(&raft.Ready{
-		SoftState: &raft.SoftState{Lead: leader, RaftState: role}, HardState: &raftpb.HardState{Term: new(term)},
+		SoftState: &raft.SoftState{Lead: leader, RaftState: role}, HardState: &raftpb.HardState{Term: new(term), Commit: new(m.commit)},
 		Entries: committed, CommittedEntries: committed,
 	})
 }

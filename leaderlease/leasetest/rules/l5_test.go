@@ -133,10 +133,10 @@ func TestL5TwoLateChangesAreToldInTurn(t *testing.T) {
 func TestL5ForgottenApplyConfStateLeavesLeasesOff(t *testing.T) {
 	s := begin(t, leasetest.Options{Voters: ids(1), Spares: ids(2)})
 	n := s.lead(1)
-	rd := raft.Ready{CommittedEntries: []*raftpb.Entry{{
+	change := []*raftpb.Entry{{
 		Type: raftpb.EntryConfChange.Enum(), Term: new(n.Term()), Index: new(n.Applied() + 1),
-	}}}
-	n.Lease().Ready(&rd)
+	}}
+	n.Lease().Ready(&raft.Ready{Entries: change, CommittedEntries: change})
 	s.wantStatus(1, core.ConfPending)
 	n.Lease().Applied(n.Applied() + 1)
 	s.wantStatus(1, core.ConfPending)

@@ -1,0 +1,213 @@
+package leaderlease
+
+import (
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// checks is what each Ready must agree with. Each check is about something that raft
+// cannot do, so that no embedding which keeps the rules is accused.
+type checks struct {
+	// last is at least the last index of the log that New and Ready have seen: raft's
+	// own last index may be lower, but never higher.
+	last uint64
+	// handed is the newest committed entry that raft has handed out, or the newest
+	// snapshot; 0 before the first.
+	handed uint64
+	// late is set when raft turns out to hold more than New has read.
+	late bool
+	// explained is set for a term in which a leader may answer ReadIndex: a round has
+	// left, or the leader was the only voter at some time, and needs none.
+	explained bool
+	// leaseBased is set when raft answers ReadIndex without a round.
+	leaseBased bool
+}
+
+// checkLocked compares rd with what raft can have done since the Ready before, and
+// turns leases off if the two differ. It comes before anything is taken over from rd.
+func (l *Lease) checkLocked(rd *raft.Ready, now core.Instant) (done finished) {
+	if rule := l.otherNodeLocked(rd); rule != "" {
+		done = l.blameLocked(rule, true)
+	}
+	l.lateLocked(rd, now)
+	if rule := l.otherWritesLocked(rd); rule != "" {
+		done = append(done, l.blameLocked(rule, false)...)
+	}
+	return done
+}
+
+// otherNodeLocked says which rule is broken if rd is not the next Ready of the node that
+// the Lease follows: one Lease is shared by two nodes, or it does not see each Ready.
+func (l *Lease) otherNodeLocked(rd *raft.Ready) (rule string) {
+	const remedy = "call New for each node, and show Ready each raft.Ready of it, once and in order"
+	for _, m := range rd.Messages {
+		if fromRaft(m) && m.GetFrom() != l.id() {
+			return fmt.Sprintf("Ready has a message of node %x, but the Lease was made for node %x: %s", m.GetFrom(), l.id(), remedy)
+		}
+	}
+	if hs := rd.HardState; !raft.IsEmptyHardState(hs) {
+		if t := hs.GetTerm(); t < l.mu.term {
+			return fmt.Sprintf("Ready has term %d after term %d: %s", t, l.mu.term, remedy)
+		}
+		if c := hs.GetCommit(); c < l.commit.Load() {
+			return fmt.Sprintf("Ready has commit index %d after %d: %s", c, l.commit.Load(), remedy)
+		}
+	}
+	c := &l.mu.checks
+	if !raft.IsEmptySnap(rd.Snapshot) {
+		c.handed = rd.Snapshot.GetMetadata().GetIndex()
+	}
+	if n := len(rd.CommittedEntries); n > 0 {
+		first, before := rd.CommittedEntries[0].GetIndex(), c.handed
+		c.handed = rd.CommittedEntries[n-1].GetIndex()
+		if before != 0 && first != before+1 {
+			return fmt.Sprintf("Ready hands out the committed entry %d after %d: %s", first, before, remedy)
+		}
+	}
+	return ""
+}
+
+// fromRaft reports whether raft puts its own ID into m.From. It keeps the sender's in
+// what a follower passes on to its leader.
+func fromRaft(m *raftpb.Message) bool {
+	switch m.GetType() {
+	case raftpb.MsgApp, raftpb.MsgAppResp, raftpb.MsgHeartbeat, raftpb.MsgHeartbeatResp, raftpb.MsgSnap,
+		raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgTimeoutNow:
+		return true
+	default:
+		return false
+	}
+}
+
+// lateLocked notices that raft began with a log or a term that New has not seen in
+// Storage. Then the node has run before and may be bound by promises of that time, so it
+// begins its restart hold now (V6). The node has voted for no other leader until now: a
+// vote leaves with a HardState, which shows raft's commit index.
+func (l *Lease) lateLocked(rd *raft.Ready, now core.Instant) {
+	if l.mu.checks.late {
+		return
+	}
+	more := l.moreLocked(rd)
+	if more == "" {
+		return
+	}
+	l.mu.checks.late = true
+	l.blameLocked("New has read Storage before the log of the node was in it: raft has "+more+
+		"; fill Storage before New. The node holds for its longest promise from now on", false)
+	now = max(now, l.mu.last)
+	l.mu.guard.Restarted(now, l.longest)
+	// What a trace knows of this is a restart of the clock, which has the same effect.
+	l.traceLocked(TraceEvent{Kind: TraceClockDisrupted, At: now})
+	l.mu.lease.ClockStepped(now)
+	l.revokeLocked(now)
+}
+
+// moreLocked says what of rd raft cannot have made from the log and the term that New
+// and Ready have seen, if anything.
+func (l *Lease) moreLocked(rd *raft.Ready) string {
+	c, term := &l.mu.checks, l.mu.term
+	if !raft.IsEmptyHardState(rd.HardState) {
+		term = rd.HardState.GetTerm()
+	}
+	before := max(c.last, rd.Snapshot.GetMetadata().GetIndex())
+	c.last = before
+	if n := len(rd.Entries); n > 0 {
+		c.last = max(c.last, rd.Entries[n-1].GetIndex())
+		if first := rd.Entries[0].GetIndex(); first > before+1 {
+			return fmt.Sprintf("appended entry %d to a log that ends at %d", first, before)
+		}
+	}
+	if n := len(rd.CommittedEntries); n > 0 && rd.CommittedEntries[n-1].GetIndex() > c.last {
+		return fmt.Sprintf("committed entry %d, in a log that ends at %d", rd.CommittedEntries[n-1].GetIndex(), c.last)
+	}
+	if commit := rd.HardState.GetCommit(); commit > c.last {
+		return fmt.Sprintf("commit index %d, in a log that ends at %d", commit, c.last)
+	}
+	for _, m := range rd.Messages {
+		if more := moreIn(m, term, c.last); more != "" {
+			return more
+		}
+		for _, r := range m.GetResponses() {
+			if more := moreIn(r, term, c.last); more != "" {
+				return more
+			}
+		}
+	}
+	return ""
+}
+
+// moreIn says what of m, a message of a node in term with a log that ends at last, raft
+// cannot have sent, if anything.
+func moreIn(m *raftpb.Message, term, last uint64) string {
+	if !fromRaft(m) {
+		return ""
+	}
+	var index uint64
+	switch m.GetType() {
+	case raftpb.MsgVote, raftpb.MsgPreVote:
+		index = m.GetIndex()
+	case raftpb.MsgAppResp:
+		if index = m.GetIndex(); m.GetReject() {
+			index = m.GetRejectHint()
+		}
+	}
+	if index > last {
+		return fmt.Sprintf("index %d in a %v, with a log that ends at %d", index, m.GetType(), last)
+	}
+	// Pre-votes are about the term after.
+	ahead := m.GetType() == raftpb.MsgPreVote || m.GetType() == raftpb.MsgPreVoteResp
+	if t := m.GetTerm(); t > term && !ahead {
+		return fmt.Sprintf("term %d in a %v, after term %d", t, m.GetType(), term)
+	}
+	return ""
+}
+
+// otherWritesLocked says which rule is broken if raft runs with another
+// AsyncStorageWrites than the Lease was told.
+func (l *Lease) otherWritesLocked(rd *raft.Ready) (rule string) {
+	writes := false
+	for _, m := range rd.Messages {
+		writes = writes || m.GetType() == raftpb.MsgStorageAppend || m.GetType() == raftpb.MsgStorageApply
+	}
+	async := l.cfg.Raft.AsyncStorageWrites
+	toWrite := len(rd.Entries) > 0 || len(rd.CommittedEntries) > 0 || !raft.IsEmptyHardState(rd.HardState) || !raft.IsEmptySnap(rd.Snapshot)
+	if async == writes || async && !toWrite {
+		return ""
+	}
+	return fmt.Sprintf("raft runs with AsyncStorageWrites %v, and the raft.Config that New was given has %v: give both the same raft.Config", !async, async)
+}
+
+// checkRoundsLocked notices ReadOnlyLeaseBased, by which raft answers a leader's
+// ReadIndex at once: with ReadOnlySafe an answer follows heartbeats that carry a
+// context. It comes after the new state is taken over from rd; led is the term in which
+// this node led before, or 0.
+func (l *Lease) checkRoundsLocked(rd *raft.Ready, led uint64) finished {
+	mu := &l.mu
+	if mu.role != raft.StateLeader {
+		return nil
+	}
+	c := &mu.checks
+	if mu.term != led {
+		c.explained = false
+	}
+	answers := len(rd.ReadStates) > 0
+	for _, m := range rd.Messages {
+		switch m.GetType() {
+		case raftpb.MsgHeartbeat:
+			c.explained = c.explained || len(m.GetContext()) > 0
+		case raftpb.MsgReadIndexResp:
+			answers = true
+		}
+	}
+	c.explained = c.explained || mu.conf.pending() || mu.conf.single()
+	// Answers of a Ready in which a term begins may be a former leader's.
+	if !answers || c.explained || mu.term != led || c.leaseBased {
+		return nil
+	}
+	c.leaseBased = true
+	return l.blameLocked("raft answers ReadIndex without a quorum round, as with ReadOnlyLeaseBased: start the node with the raft.Config that New was given, with ReadOnlySafe", true)
+}

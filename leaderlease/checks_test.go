@@ -1,0 +1,362 @@
+package leaderlease
+
+import (
+	"io"
+	"log"
+	"testing"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// show lets the lease see rd as it is.
+func (p *puppet) show(rd raft.Ready) []*raftpb.Message {
+	p.Lease.Ready(&rd)
+	return rd.Messages
+}
+
+// With two nodes that share a Lease, or Readys that it is not shown, the reads of the
+// Lease mean nothing.
+func TestReadysOfAnotherNodeAreRefused(t *testing.T) {
+	tests := []struct {
+		name, want string
+		rd         func(p *puppet) raft.Ready
+	}{
+		{"a message of another node", "message of node 2", func(p *puppet) raft.Ready {
+			return raft.Ready{Messages: []*raftpb.Message{p.message(raftpb.MsgHeartbeatResp, 2, 1)}}
+		}},
+		{"an older term", "term 1 after term 2", func(p *puppet) raft.Ready {
+			return raft.Ready{HardState: &raftpb.HardState{Term: new(uint64(1)), Commit: new(p.last)}}
+		}},
+		{"an older commit index", "commit index 1 after 2", func(p *puppet) raft.Ready {
+			return raft.Ready{HardState: p.hard(1)}
+		}},
+		{"committed entries once more", "committed entry 2 after 2", func(p *puppet) raft.Ready {
+			return raft.Ready{CommittedEntries: []*raftpb.Entry{p.entry(2)}}
+		}},
+		{"committed entries after a gap", "committed entry 4 after 2", func(p *puppet) raft.Ready {
+			return raft.Ready{Entries: []*raftpb.Entry{p.entry(3), p.entry(4)}, CommittedEntries: []*raftpb.Entry{p.entry(4)}}
+		}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			p := leading(t)
+			p.sound()
+			p.clock.Advance(usable)
+			waits := p.startRead()
+			p.show(tc.rd(p))
+			p.misused(tc.want)
+			if waits.calls != 1 || waits.err == nil {
+				t.Errorf("the read that waits: called %d times with %v, want an error", waits.calls, waits.err)
+			}
+		})
+	}
+}
+
+// A follower passes on what others have sent to its leader, with their ID.
+func TestMessagesThatAFollowerPassesOnAreItsOwn(t *testing.T) {
+	p := newPuppet(t)
+	p.follow(2, 2)
+	for _, typ := range []raftpb.MessageType{raftpb.MsgProp, raftpb.MsgReadIndex, raftpb.MsgTransferLeader} {
+		p.show(raft.Ready{Messages: []*raftpb.Message{p.message(typ, 3, 2)}})
+	}
+	if err := p.Info().Err; err != nil {
+		t.Errorf("Info().Err = %v, want none", err)
+	}
+}
+
+// late is a voter with an empty Storage at New, and a node with a log of 9 entries in
+// term 5 afterwards.
+func late(t *testing.T, amend ...func(*Config)) *puppet {
+	p := newPuppet(t, append([]func(*Config){func(c *Config) { c.Raft.Storage = raft.NewMemoryStorage() }}, amend...)...)
+	p.term = 5
+	return p
+}
+
+// Whatever shows first that raft has more than New has read, no lease is held from then
+// on, and the votes of that very Ready do not leave: the node may have promised something.
+func TestAStorageThatIsFilledAfterNewIsNoticed(t *testing.T) {
+	tests := []struct {
+		name, want string
+		rd         func(p *puppet) raft.Ready
+	}{
+		{"entries that follow others", "appended entry 10 to a log that ends at 0", func(p *puppet) raft.Ready {
+			return raft.Ready{Entries: []*raftpb.Entry{p.entry(10)}}
+		}},
+		{"committed entries", "committed entry 1, in a log that ends at 0", func(p *puppet) raft.Ready {
+			return raft.Ready{CommittedEntries: []*raftpb.Entry{p.entry(1)}}
+		}},
+		{"a commit index", "commit index 9, in a log that ends at 0", func(p *puppet) raft.Ready {
+			return raft.Ready{HardState: p.hard(9)}
+		}},
+		{"a candidate's log", "index 9 in a MsgPreVote", func(p *puppet) raft.Ready {
+			m := p.message(raftpb.MsgPreVote, 1, 2)
+			m.Index = new(uint64(9))
+			return raft.Ready{Messages: []*raftpb.Message{m}}
+		}},
+		{"entries that a leader's follow", "index 9 in a MsgAppResp", func(p *puppet) raft.Ready {
+			m := p.message(raftpb.MsgAppResp, 1, 2)
+			m.Index = new(uint64(9))
+			return raft.Ready{HardState: p.hard(0), Messages: []*raftpb.Message{m}}
+		}},
+		{"entries that a leader's do not follow", "index 9 in a MsgAppResp", func(p *puppet) raft.Ready {
+			m := p.message(raftpb.MsgAppResp, 1, 2)
+			m.Index, m.Reject, m.RejectHint = new(uint64(20)), new(true), new(uint64(9))
+			return raft.Ready{HardState: p.hard(0), Messages: []*raftpb.Message{m}}
+		}},
+		{"a term", "term 5 in a MsgHeartbeatResp, after term 0", func(p *puppet) raft.Ready {
+			return raft.Ready{Messages: []*raftpb.Message{p.message(raftpb.MsgHeartbeatResp, 1, 2)}}
+		}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			p := late(t)
+			vote := p.message(raftpb.MsgVoteResp, 1, 3)
+			rd := tc.rd(p)
+			rd.Messages = append(rd.Messages, vote)
+			p.show(rd)
+			wantVoid(t, "the vote", vote)
+			if hold := p.Info().Promise.Hold; hold != 900*ms {
+				t.Errorf("Info().Promise.Hold = %v, want %v from now on", hold, 900*ms)
+			}
+			p.misused(tc.want)
+			if p.Incoming(p.message(raftpb.MsgVote, 3, 1)) {
+				t.Error("Incoming(vote) = true in the restart hold, want false")
+			}
+		})
+	}
+}
+
+// The restart hold of a late node is for what its predecessor has saved.
+func TestALateStorageHoldsForTheSavedPromise(t *testing.T) {
+	p := late(t, func(c *Config) { c.Promises = &promiseFile{kept: 5 * usable} })
+	p.show(raft.Ready{HardState: p.hard(9)})
+	if hold := p.Info().Promise.Hold; hold != 5*usable {
+		t.Errorf("Info().Promise.Hold = %v, want %v", hold, 5*usable)
+	}
+}
+
+// A voter that is alone and elects itself shows its log in the Ready of its candidacy,
+// which is held back.
+func TestALateSoleVoterIsHeldBack(t *testing.T) {
+	p := late(t)
+	rd := raft.Ready{SoftState: &raft.SoftState{RaftState: raft.StateCandidate}, HardState: p.hard(9)}
+	if !p.Blocks(rd) {
+		t.Error("Blocks() = false, want true for the restart hold")
+	}
+	if p.clock.Advance(900 * ms); p.Blocks(rd) {
+		t.Error("Blocks() = true after the hold, want false")
+	}
+}
+
+// A node that has stepped messages before its first Ready, or is bootstrapped by raft, has
+// no more than New has read.
+func TestAFirstReadyAfterOtherStepsIsNoMisuse(t *testing.T) {
+	p := newPuppet(t)
+	p.term = 40
+	var es []*raftpb.Entry
+	for i := uint64(2); i < 9; i++ {
+		es = append(es, p.entry(i))
+	}
+	grants := p.message(raftpb.MsgPreVoteResp, 1, 3)
+	grants.Term = new(p.term + 1)
+	p.show(raft.Ready{
+		SoftState: &raft.SoftState{Lead: 2}, HardState: p.hard(8), Entries: es, CommittedEntries: es,
+		Messages: []*raftpb.Message{grants},
+	})
+	p.restore(100, voters(1, 2, 3))
+	p.commitTo(101)
+	if err := p.Info().Err; err != nil {
+		t.Errorf("Info().Err = %v, want none", err)
+	}
+}
+
+// Raft that runs with other AsyncStorageWrites than New was told.
+func TestOtherStorageWritesAreRefused(t *testing.T) {
+	write := func(p *puppet) []*raftpb.Message {
+		return []*raftpb.Message{p.message(raftpb.MsgStorageAppend, 1, raft.LocalAppendThread)}
+	}
+	p := leading(t)
+	p.show(raft.Ready{HardState: p.hard(p.last), Messages: write(p)})
+	p.misused("raft runs with AsyncStorageWrites true")
+	p = leading(t, inAsyncMode)
+	p.show(raft.Ready{HardState: p.hard(p.last), Messages: write(p)})
+	p.show(raft.Ready{})
+	p.sound()
+	p.show(raft.Ready{Entries: []*raftpb.Entry{p.entry(p.last + 1)}})
+	p.misused("raft runs with AsyncStorageWrites false")
+}
+
+// A leader that is told to answer ReadIndex by its own clock serves no such answer, its
+// own or a follower's.
+func TestAnswersWithoutARoundAreRefused(t *testing.T) {
+	p := leading(t)
+	p.leaseBased = true
+	p.clock.Advance(usable)
+	waits := p.startRead()
+	p.answer(p.asked(), p.last)
+	if waits.calls != 1 || waits.err == nil {
+		t.Errorf("the read: called %d times with %v, want an error", waits.calls, waits.err)
+	}
+	p.misused("without a quorum round")
+	if _, err := p.Read(t.Context()); err == nil {
+		t.Error("Read() = nil after the misuse, want an error")
+	}
+
+	p = leading(t)
+	p.leaseBased = true
+	resp := p.message(raftpb.MsgReadIndexResp, 1, 2)
+	resp.Index = new(p.last)
+	if msgs := p.Ready(raft.Ready{Messages: []*raftpb.Message{resp}}); len(msgs) != 0 {
+		t.Errorf("Ready() let %v out, want no answer", msgs)
+	}
+	p.misused("without a quorum round")
+}
+
+// A leader that is, or was, the only voter needs no round; nor does one that has made one.
+func TestAnswersThatNeedNoRoundAreNoMisuse(t *testing.T) {
+	read := func(p *puppet) {
+		t.Helper()
+		p.show(raft.Ready{ReadStates: []raft.ReadState{{Index: p.last, RequestCtx: []byte("a reader")}}})
+		if err := p.mu.misuse; err != nil {
+			t.Errorf("misuse: %v, want none", err)
+		}
+	}
+	p := newPuppet(t, func(c *Config) { c.Raft.Storage = bootstrapped(t, 1) })
+	p.lead(2)
+	read(p)
+	p.commitChanges(1)
+	p.ApplyConfState(voters(1, 2))
+	read(p)
+
+	p = leading(t)
+	m := p.message(raftpb.MsgHeartbeat, 1, 2)
+	m.Context = make([]byte, 8)
+	p.show(raft.Ready{Messages: []*raftpb.Message{m}})
+	read(p)
+
+	p = leading(t)
+	p.commitChanges(1)
+	read(p) // raft may be alone already
+}
+
+// Real nodes, with and without the mistake.
+func TestStorageIsFilledBetweenNewAndTheNode(t *testing.T) {
+	for _, filled := range []bool{false, true} {
+		storage := raft.NewMemoryStorage()
+		fill := func() {
+			for _, err := range []error{
+				storage.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+					Index: new(uint64(3)), Term: new(uint64(1)), ConfState: voters(1, 2, 3),
+				}}),
+				storage.SetHardState(&raftpb.HardState{Term: new(uint64(4)), Vote: new(uint64(2)), Commit: new(uint64(3))}),
+			} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		cfg := puppetConfig(t)
+		cfg.Raft.Storage, cfg.Raft.Applied = storage, 0
+		cfg.Raft.Logger = &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)}
+		if filled {
+			fill()
+		}
+		l, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !filled {
+			fill()
+		}
+		raw, err := raft.NewRawNode(cfg.Raft)
+		if err != nil {
+			t.Fatal(err)
+		}
+		vote := &raftpb.Message{
+			Type: raftpb.MsgVote.Enum(), From: new(uint64(3)), To: new(uint64(1)), Term: new(uint64(5)), LogTerm: new(uint64(1)), Index: new(uint64(3)),
+		}
+		if got := l.Incoming(vote); got == filled {
+			t.Fatalf("filled %v: Incoming(vote) = %v", filled, got)
+		}
+		if err := raw.Step(vote); err != nil {
+			t.Fatal(err)
+		}
+		rd := raw.Ready()
+		l.Ready(&rd)
+		if err := l.Info().Err; (err == nil) != filled {
+			t.Errorf("filled before New %v: Info().Err = %v", filled, err)
+		}
+		if hold := l.Info().Promise.Hold; hold == 0 || len(rd.Messages) != 0 {
+			t.Errorf("filled before New %v: hold %v, and %v leaves, want a restart hold and no vote", filled, hold, rd.Messages)
+		}
+		if _, s := l.TryRead(); s == core.Valid {
+			t.Errorf("TryRead() = %v", s)
+		}
+	}
+}
+
+// A leader of real raft, with the raft.Config that New was given and with another one.
+func TestReadOnlyLeaseBasedIsNoticed(t *testing.T) {
+	for _, option := range []raft.ReadOnlyOption{raft.ReadOnlySafe, raft.ReadOnlyLeaseBased} {
+		cfg := puppetConfig(t, 1, 2)
+		cfg.Raft.Logger = &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)}
+		l, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		theirs := *cfg.Raft
+		theirs.ReadOnlyOption = option
+		raw, err := raft.NewRawNode(&theirs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// two answers each message of node 1 as a follower does.
+		two := func(m *raftpb.Message) {
+			answer := map[raftpb.MessageType]raftpb.MessageType{
+				raftpb.MsgPreVote: raftpb.MsgPreVoteResp, raftpb.MsgVote: raftpb.MsgVoteResp,
+				raftpb.MsgApp: raftpb.MsgAppResp, raftpb.MsgHeartbeat: raftpb.MsgHeartbeatResp,
+			}[m.GetType()]
+			index := m.GetIndex() + uint64(len(m.GetEntries()))
+			resp := &raftpb.Message{Type: answer.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: m.Term, Index: &index, Context: m.Context}
+			if l.Incoming(resp) {
+				if err := raw.Step(resp); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		turn := func() {
+			for raw.HasReady() {
+				rd := raw.Ready()
+				l.Ready(&rd)
+				if err := cfg.Raft.Storage.(*raft.MemoryStorage).Append(rd.Entries); err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range rd.Messages {
+					two(m)
+				}
+				l.Applied(l.Info().Commit)
+				raw.Advance(rd)
+			}
+		}
+		if err := raw.Campaign(); err != nil {
+			t.Fatal(err)
+		}
+		turn()
+		o := &outcome{}
+		l.StartRead(t.Context(), func(r Read, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
+		select {
+		case rctx := <-l.ReadRequests():
+			raw.ReadIndex(rctx)
+		default:
+			t.Fatalf("option %v: no request for a round, the read: %+v", option, o)
+		}
+		turn()
+		safe := option == raft.ReadOnlySafe
+		if o.calls != 1 || (o.err == nil) != safe || (l.Info().Err == nil) != safe {
+			t.Errorf("option %v: the read %+v, Info().Err %v", option, o, l.Info().Err)
+		}
+	}
+}
