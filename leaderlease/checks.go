@@ -30,6 +30,9 @@ type checks struct {
 // checkLocked compares rd with what raft can have done since the Ready before, and
 // turns leases off if the two differ. It comes before anything is taken over from rd.
 func (l *Lease) checkLocked(rd *raft.Ready, now core.Instant) (done finished) {
+	if !l.cfg.Raft.AsyncStorageWrites {
+		l.acknowledgedLocked(l.mu.checks.handed) // raft makes no Ready before Advance
+	}
 	if rule := l.otherNodeLocked(rd); rule != "" {
 		done = l.blameLocked(rule, true)
 	}

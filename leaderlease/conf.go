@@ -20,7 +20,8 @@ import (
 //
 // From the Ready that hands a configuration change out until this call, leases
 // are refused with ConfPending, so a forgotten call costs the lease and
-// nothing else.
+// nothing else. If Advance or MsgStorageApplyResp comes before it, Info names the
+// mistake, and a second change that raft appends meanwhile is a misuse.
 //
 // It is taken to be about the oldest change that is open: call it once for each,
 // in order. A call when none is open is a misuse, unless it says what counts
@@ -76,10 +77,9 @@ func (l *Lease) Applied(index uint64) {
 		return
 	}
 	l.mu.Lock()
+	l.mu.applies = true
 	l.applied.Store(max(l.applied.Load(), index))
-	if err := l.mu.conf.applied(index); err != nil {
-		l.logLocked(slog.LevelError, "misuse, no lease until it is mended", "error", err, "applied", index)
-	}
+	l.noteMissedLocked(func(c *confWatch) { c.applied(index) })
 	done := l.barrierLocked()
 	l.mu.Unlock()
 	done.report()
@@ -90,7 +90,16 @@ func (l *Lease) wrongLocked() error {
 	if l.mu.misuse != nil {
 		return l.mu.misuse
 	}
-	return l.mu.conf.missed()
+	return l.mu.conf.wrong()
+}
+
+// noteMissedLocked logs the mistake with a configuration change that f reveals.
+func (l *Lease) noteMissedLocked(f func(*confWatch)) {
+	before := l.mu.conf.wrong()
+	f(&l.mu.conf)
+	if after := l.mu.conf.wrong(); before == nil && after != nil {
+		l.logLocked(slog.LevelError, "misuse, no lease until it is mended", "error", after)
+	}
 }
 
 // misuse turns leases off for good and says why, once. If the state machine is
@@ -146,20 +155,28 @@ type confWatch struct {
 	// known is the newest change that was told of or that Storage had at the
 	// start, which is stored until one was, or the newest snapshot that was restored.
 	known, stored uint64
-	// skipped is the newest index that was applied while an older change was open.
-	skipped uint64
+	// skipped is the newest index that was applied while an older change was open,
+	// acknowledged the newest that raft takes for applied.
+	skipped, acknowledged uint64
 	// superseded: the newest configuration came with a snapshot. What older
 	// changes lead to, told late by an apply thread, is void.
 	superseded bool
+	// appended holds the changes that raft has appended as leader of this term, and that
+	// are neither told of nor applied. Raft appends one at a time, unless Advance is early.
+	appended []uint64
 }
 
 func (c *confWatch) committed(entries []*raftpb.Entry) {
 	for _, e := range entries {
-		if t := e.GetType(); e.GetIndex() > c.known && (t == raftpb.EntryConfChange || t == raftpb.EntryConfChangeV2) {
+		if e.GetIndex() > c.known && isChange(e) {
 			c.open = append(c.open, e.GetIndex())
 			c.superseded = false
 		}
 	}
+}
+
+func isChange(e *raftpb.Entry) bool {
+	return e.GetType() == raftpb.EntryConfChange || e.GetType() == raftpb.EntryConfChangeV2
 }
 
 // told closes the oldest change, and reports whether its result is to be used,
@@ -189,20 +206,16 @@ func (c *confWatch) toldAt(index uint64) (use bool, broken string) {
 		return false, fmt.Sprintf("ApplyConfStateAt %d, where the changes that raft has handed out are at %d", index, c.open)
 	}
 	c.open, c.known = c.open[i+1:], index
+	c.finish(index)
 	return true, ""
 }
 
-// applied returns an error if a change up to index was not told of, and was not
-// missed before.
-func (c *confWatch) applied(index uint64) error {
-	missed := c.missed()
+// applied notes that the state machine has applied everything up to index.
+func (c *confWatch) applied(index uint64) {
+	c.finish(index)
 	if c.pending() && c.open[0] <= index {
 		c.skipped = max(c.skipped, index)
 	}
-	if missed == nil {
-		return c.missed()
-	}
-	return nil
 }
 
 // missed says which change was applied without being told of, if any.
@@ -214,7 +227,7 @@ func (c *confWatch) missed() error {
 }
 
 func (c *confWatch) restored(index uint64) {
-	c.open, c.known, c.stored, c.superseded = nil, index, 0, true
+	c.open, c.appended, c.known, c.stored, c.superseded = nil, nil, index, 0, true
 }
 
 func (c *confWatch) pending() bool { return len(c.open) > 0 }

@@ -70,8 +70,9 @@
 //
 // Two things must be right: Ready sees every raft.Ready before anything of it leaves;
 // and Applied follows the state machine, never runs ahead of it. Nothing notices an
-// embedding that shows some Readys to Ready and not others, or that calls Applied for
-// what its state machine does not serve yet. Other mistakes with Ready are harmless:
+// embedding that calls Applied for what its state machine does not serve yet. One that
+// shows some Readys to Ready and not others, or those of two nodes, is refused only when
+// entries, terms or commit indexes do not fit. Other mistakes with Ready are harmless:
 // sending from a copy of the Ready is right, since messages are stamped, and what is
 // withheld is made void, where they are; a member on which Ready is never called, or
 // comes too late, or whose messages were cloned before it, holds no lease unless it
@@ -84,8 +85,15 @@
 // in Ready. Config.ConfIndex is for those whose Storage has changes that raft hands
 // out again.
 //
+// Advance, or a MsgStorageApplyResp, comes after ApplyConfChange and ApplyConfState for
+// each change in a Ready. Raft's README allows the other order, by which raft counts by
+// outdated configurations, and its log may fork. The Lease names the mistake, refuses
+// leases, and holds a second change back until the first is applied.
+//
 // The raft.Config given to New is the very one the node runs with, and does not
-// change. Its Storage is read by New and not afterwards.
+// change. Its Storage is read by New and not afterwards, so the log is in it before. What
+// Ready shows of another Storage, ReadOnlyOption or AsyncStorageWrites is refused, with a
+// MisuseError.
 //
 // # Callbacks
 //

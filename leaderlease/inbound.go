@@ -44,6 +44,8 @@ func (l *Lease) IncomingFrom(m *raftpb.Message, from Process) bool {
 		return l.attested(m)
 	case raftpb.MsgStorageAppendResp:
 		l.stored(m)
+	case raftpb.MsgStorageApplyResp:
+		l.acknowledged(m)
 	}
 	return true
 }

@@ -66,7 +66,10 @@ type Lease struct {
 		// or not seen yet.
 		ownIndex uint64
 
-		conf   confWatch
+		conf confWatch
+		// applies is set when Applied is called.
+		applies bool
+
 		checks checks
 		reads  rounds
 		// last is the newest clock reading, marker the disruption it saw; unread
@@ -107,8 +110,9 @@ func (v *view) same(o *core.View, marker uint64) bool {
 }
 
 // New returns the lease of the group that cfg.Raft describes. Call it before
-// the node's first Ready is handled; whether this is a restart is read from
-// cfg.Raft.Storage. Errors name every field that is wrong.
+// the node's first Ready is handled, and once the log is in cfg.Raft.Storage, which
+// says whether this is a restart. A Storage that is filled later is a misuse, which
+// begins a restart hold when a Ready shows it. Errors name every field that is wrong.
 func New(cfg Config) (*Lease, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {
@@ -178,7 +182,7 @@ func (l *Lease) Close() {
 	l.mu.Unlock()
 	done.report()
 	l.saves.Wait()
-	l.awaitLog()
+	l.waitForLog()
 }
 
 func (l *Lease) closeLocked(now core.Instant) finished {

@@ -77,8 +77,8 @@ func (l *Lease) nextLine() (r slog.Record, ok bool) {
 	return r, true
 }
 
-// awaitLog waits until the lines are written, but no longer than closeLogWait.
-func (l *Lease) awaitLog() {
+// waitForLog waits until the lines are written, but no longer than closeLogWait.
+func (l *Lease) waitForLog() {
 	l.mu.Lock()
 	written := l.mu.log.written
 	l.mu.Unlock()

@@ -70,6 +70,8 @@ func (l *Lease) mayLeaveLocked(m *raftpb.Message, now core.Instant) bool {
 		attachAnswer(m)
 	case raftpb.MsgStorageAppend:
 		l.storageAppendLocked(m, now)
+	case raftpb.MsgApp:
+		return !l.holdsAppendLocked(m)
 	}
 	return true
 }
@@ -100,9 +102,13 @@ func (l *Lease) stampGrantLocked(m *raftpb.Message, now core.Instant) {
 	}
 }
 
-// candidacyLocked withholds requests for votes while this node is bound (V4),
-// and passes the release on with the forced ones (L6).
+// candidacyLocked withholds requests for votes while this node is bound (V4), or has a
+// configuration change to apply, and passes the release on with the forced ones (L6).
 func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {
+	if l.holdsCandidacyLocked() {
+		l.stats.withhold(m.GetType(), false)
+		return false
+	}
 	if l.mu.guard.Bound(now) {
 		l.stats.withhold(m.GetType(), false)
 		l.traceMessageLocked(TraceCandidacy, m, m.GetTo(), now, nil, false)

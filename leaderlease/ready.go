@@ -23,6 +23,9 @@ import (
 // which no raft steps. So sending from a copy of rd that was made before does no
 // harm, nor does it matter to Advance, which ignores its argument.
 //
+// A Ready that raft of this node cannot have made after the one before, as where two
+// nodes share a Lease or Storage was filled after New, is a misuse.
+//
 // Without AsyncStorageWrites it blocks, for at most the longest promise after the
 // newest disruption or step of the clock, where a bound node is about to count its own
 // vote (V5). With Tick asked, that happens only after a burst of ticks, a Campaign that
@@ -65,6 +68,9 @@ func (l *Lease) followLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	}
 	if rd.SoftState != nil {
 		mu.role, mu.leader = rd.RaftState, rd.Lead
+	}
+	if rule := l.appendedLocked(rd.Entries); rule != "" {
+		done = l.blameLocked(rule, false)
 	}
 	if n := len(rd.CommittedEntries); n > 0 {
 		commit = max(commit, rd.CommittedEntries[n-1].GetIndex())

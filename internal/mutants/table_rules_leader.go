@@ -141,12 +141,12 @@ var leaderRules = []Mutant{
 		Old:  "case l.confPending:", New: "case false:",
 	},
 	{
-		Rule: "L5", Name: "changes that are in flight behind Advance do not refuse", Pkg: rulesPkg, Test: "^TestL5TwoLateChangesRefuse$",
+		Rule: "L5", Name: "a change that is in flight behind Advance does not refuse", Pkg: rulesPkg, Test: "^TestL5OneLateChangeIsNamed$",
 		File: leaseFile,
 		Old:  "case l.confPending:", New: "case false:",
 	},
 	{
-		Rule: "L5", Name: "one call settles all changes that are in flight", Pkg: rulesPkg, Test: "^TestL5TwoLateChangesAreToldInTurn$",
+		Rule: "L5", Name: "one call settles all changes that are in flight", Pkg: libPkg, Test: "^TestSeveralChangesInOneReady$",
 		File: "leaderlease/conf.go",
 		Old:  "c.open, c.known = c.open[i+1:], index", New: "c.open, c.known = nil, index",
 	},
@@ -168,7 +168,7 @@ var leaderRules = []Mutant{
 	{
 		Rule: "L5", Name: "a late change below a snapshot contradicts ConfIndex", Pkg: libPkg, Test: "^TestAChangeThatStorageLacksContradictsConfIndex$",
 		File: "leaderlease/conf.go",
-		Old:  "c.known, c.stored, c.superseded = nil, index, 0, true", New: "c.known, c.superseded = nil, index, true",
+		Old:  "c.known, c.stored, c.superseded = nil, nil, index, 0, true", New: "c.known, c.superseded = nil, nil, index, true",
 	},
 	{
 		Rule: "L5", Name: "a change that is told once more is none that was", Pkg: libPkg, Test: "^TestTheLeaseCountsUnderWhatRaftEndsUpIn$",
@@ -184,6 +184,46 @@ var leaderRules = []Mutant{
 		Rule: "misuse", Name: "a state machine that is ahead of the log is refused", Pkg: libPkg, Test: "^TestAppliedUpToConfIndexNeedsNoLog$",
 		File: "leaderlease/conf.go",
 		Old:  "max(l.commit.Load(), l.lastAtStart, l.cfg.ConfIndex)", New: "max(l.commit.Load(), l.lastAtStart)",
+	},
+	{
+		Rule: "L5", Name: "a second change leaves while the first is not applied", Pkg: rulesPkg, Test: "^TestL5TheSecondLateChangeWaits$",
+		File: "leaderlease/outbound.go",
+		Old:  "		return !l.holdsAppendLocked(m)", New: "		return true",
+	},
+	{
+		Rule: "L5", Name: "a second change before the first is applied goes unnoticed", Pkg: rulesPkg, Test: "^TestL5TwoLateChangesAreAMisuse$",
+		File: "leaderlease/early.go",
+		Old:  "second != 0 && rule == \"\"", New: "second != 0 && rule != \"\"",
+	},
+	{
+		Rule: "L5", Name: "a member with a change to apply asks for votes", Pkg: libPkg, Test: "^TestACandidateAppliesChangesFirst$",
+		File: "leaderlease/early.go",
+		Old:  "return waits && l.mu.applies", New: "return waits && false",
+	},
+	{
+		Rule: "misuse", Name: "an Advance before ApplyConfState goes unnoticed", Pkg: libPkg, Test: "^TestAnAdvanceBeforeApplyConfStateIsNamed$",
+		File: "leaderlease/checks.go",
+		Old:  "	if !l.cfg.Raft.AsyncStorageWrites {\n", New: "	if false {\n",
+	},
+	{
+		Rule: "misuse", Name: "answers without a round are served", Pkg: libPkg, Test: "^TestReadOnlyLeaseBasedIsNoticed$",
+		File: "leaderlease/checks.go",
+		Old:  "if !answers || c.explained", New: "if !answers || true || c.explained",
+	},
+	{
+		Rule: "misuse", Name: "Readys of another node are followed", Pkg: libPkg, Test: "^TestReadysOfAnotherNodeAreRefused$",
+		File: "leaderlease/checks.go",
+		Old:  "if fromRaft(m) && m.GetFrom() != l.id() {", New: "if false {",
+	},
+	{
+		Rule: "V6", Name: "a log that New has not seen begins no hold", Pkg: libPkg, Test: "^TestStorageIsFilledBetweenNewAndTheNode$",
+		File: "leaderlease/checks.go",
+		Old:  "	l.mu.guard.Restarted(now, l.longest)\n", New: "",
+	},
+	{
+		Rule: "V6", Name: "a late log holds for MaxPromise only", Pkg: libPkg, Test: "^TestALateStorageHoldsForTheSavedPromise$",
+		File: "leaderlease/checks.go",
+		Old:  "Restarted(now, l.longest)", New: "Restarted(now, l.cfg.MaxPromise)",
 	},
 	{
 		Rule: "L5", Name: "a missed change never heals", Pkg: libPkg, Test: "^TestMissedChangesHeal$",

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,9 +82,9 @@ func TestL5PendingChangeRefuses(t *testing.T) {
 	s.wantStatus(1, core.Valid)
 }
 
-// shrink begins with five voters of which node 1 leads and advances early, and
-// removes 5 and 4 while its state machine is late by as much: raft lets the second change in,
-// since it takes the first for applied.
+// shrink begins with five voters, of which node 1 leads and advances early, and
+// removes 5 and then 4 while the state machine of node 1 is late by as much. Raft lets
+// the second change in, since it takes the first for applied.
 func shrink(t *testing.T, late time.Duration) *story {
 	var apply time.Duration
 	s := begin(t, leasetest.Options{Voters: ids(1, 2, 3, 4, 5), Node: func(id uint64) leasetest.NodeOptions {
@@ -96,36 +97,100 @@ func shrink(t *testing.T, late time.Duration) *story {
 	s.Run(time.Second)
 	s.wantStatus(1, core.Valid)
 	apply = late
-	for i, gone := range []uint64{5, 4} {
-		s.Node(1).Change(&raftpb.ConfChange{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(gone)})
-		s.joined(2, func() bool { return len(s.Node(2).Conf().GetVoters()) == 4-i })
-		s.wantStatus(1, core.ConfPending)
-	}
+	s.remove(5)
+	s.joined(2, func() bool { return len(s.Node(2).Conf().GetVoters()) == 4 })
+	s.wantStatus(1, core.ConfPending)
+	s.remove(4)
 	s.Run(50 * ms)
+	s.wantStatus(1, core.Disabled)
 	if got := len(s.Node(1).Conf().GetVoters()); got != 5 {
 		t.Fatalf("node 1 has applied changes: %d voters, want 5 still", got)
 	}
 	return s
 }
 
-// Two changes are in flight at a leader that calls Advance before ApplyConfState. A
-// quorum of the newest configuration shares nobody with one of the oldest; the
-// lease refuses until it is told of both.
-func TestL5TwoLateChangesRefuse(t *testing.T) {
-	s := shrink(t, 10*time.Second)
-	s.Net.Split(ids(1, 4, 5), ids(2, 3))
-	s.usurp(2, 2, 3)
+// remove has node 1 propose that gone is removed.
+func (s *story) remove(gone uint64) {
+	s.Node(1).Change(&raftpb.ConfChange{Type: raftpb.ConfChangeRemoveNode.Enum(), NodeId: new(gone)})
 }
 
-// Told of one it still refuses; told of both it counts the voters that are left.
-func TestL5TwoLateChangesAreToldInTurn(t *testing.T) {
+// wantMisuse fails the test unless Info of the node names a misuse with want.
+func (s *story) wantMisuse(id uint64, want string) {
+	s.t.Helper()
+	err := s.Node(id).Lease().Info().Err
+	if _, ok := errors.AsType[*leaderlease.MisuseError](err); !ok || !strings.Contains(err.Error(), want) {
+		s.t.Fatalf("Info().Err of node %d = %v, want a *MisuseError with %q", id, err, want)
+	}
+}
+
+// Two changes are in flight at a leader that calls Advance before ApplyConfState. Were
+// the second one committed, nodes 2 and 3 would be a quorum without node 1, which counts
+// by five voters still and commits with 4 and 5. The Lease holds the second change back
+// until the first is applied, so no node is elected beside node 1.
+func TestL5TheSecondLateChangeWaits(t *testing.T) {
+	s := shrink(t, 10*time.Second)
+	s.Run(500 * ms)
+	for _, id := range ids(2, 3) {
+		if got := len(s.Node(id).Conf().GetVoters()); got != 4 {
+			t.Fatalf("node %d counts %d voters, want 4", id, got)
+		}
+	}
+	s.Net.Split(ids(1, 4, 5), ids(2, 3))
+	var acked uint64
+	s.Node(1).Write(7, 1, func(v uint64) { acked = v })
+	if s.campaign(5*time.Second, 2, 2, 3) {
+		t.Error("node 2 was elected by 2 of 4 voters")
+	}
+	s.Run(10 * time.Second)
+	if s.Node(1).Valid() || s.Node(2).Valid() {
+		t.Errorf("acknowledged %d: a lease is valid: node 1 %v, node 2 %v", acked, s.Node(1).Valid(), s.Node(2).Valid())
+	}
+}
+
+// The leases of a leader stay off that has let two changes in, also when it has applied
+// both. Those of the next leader are on.
+func TestL5TwoLateChangesAreAMisuse(t *testing.T) {
 	s := shrink(t, 500*ms)
-	s.joined(1, func() bool { return len(s.Node(1).Conf().GetVoters()) == 4 })
-	s.wantStatus(1, core.ConfPending)
+	s.wantMisuse(1, "before the one at")
+	if !s.RunUntil(5*time.Second, func() bool { return len(s.Node(2).Conf().GetVoters()) == 3 }) {
+		t.Fatal("node 2 has not applied the second change 5 s after it was proposed")
+	}
+	if got := len(s.Node(1).Conf().GetVoters()); got != 4 {
+		t.Errorf("node 2 counts 3 voters while node 1 counts %d, want 4", got)
+	}
 	s.joined(1, func() bool { return len(s.Node(1).Conf().GetVoters()) == 3 })
-	s.wantStatus(1, core.Valid)
+	s.Run(time.Second)
+	s.wantStatus(1, core.Disabled)
+	s.wantMisuse(1, "before the one at")
 	s.Net.Split(ids(1, 4, 5), ids(2, 3))
 	s.usurp(2, 2, 3)
+	if !s.RunUntil(5*time.Second, s.Node(2).Valid) {
+		t.Error("node 2 never led under a lease")
+	}
+}
+
+// One change behind an early Advance is named while it is not applied. The lease comes
+// back with ApplyConfState: configurations one change apart have overlapping quorums.
+func TestL5OneLateChangeIsNamed(t *testing.T) {
+	var apply time.Duration
+	s := begin(t, leasetest.Options{Spares: ids(4), Node: func(uint64) leasetest.NodeOptions {
+		return leasetest.NodeOptions{EarlyAdvance: true, ApplyDelay: func() time.Duration { return apply }}
+	}})
+	s.lead(1)
+	s.Run(time.Second)
+	apply = 500 * ms
+	s.Node(1).Change(&raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(uint64(4))})
+	s.Run(200 * ms)
+	s.wantStatus(1, core.ConfPending)
+	for _, id := range ids(1, 2, 3) {
+		s.wantMisuse(id, "call ApplyConfChange of raft and ApplyConfState")
+	}
+	s.joined(1, func() bool { return len(s.Node(1).Conf().GetVoters()) == 4 })
+	s.Run(time.Second)
+	s.wantStatus(1, core.Valid)
+	if err := s.Node(1).Lease().Info().Err; err != nil {
+		t.Errorf("Info().Err = %v when the change is applied, want none", err)
+	}
 }
 
 // An embedding that goes on without ApplyConfState has no lease until it has told
