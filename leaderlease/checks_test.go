@@ -1,14 +1,10 @@
 package leaderlease
 
 import (
-	"io"
-	"log"
 	"testing"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // show lets the lease see rd as it is.
@@ -240,123 +236,4 @@ func TestAnswersThatNeedNoRoundAreNoMisuse(t *testing.T) {
 	p = leading(t)
 	p.commitChanges(1)
 	read(p) // raft may be alone already
-}
-
-// Real nodes, with and without the mistake.
-func TestStorageIsFilledBetweenNewAndTheNode(t *testing.T) {
-	for _, filled := range []bool{false, true} {
-		storage := raft.NewMemoryStorage()
-		fill := func() {
-			for _, err := range []error{
-				storage.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
-					Index: new(uint64(3)), Term: new(uint64(1)), ConfState: voters(1, 2, 3),
-				}}),
-				storage.SetHardState(&raftpb.HardState{Term: new(uint64(4)), Vote: new(uint64(2)), Commit: new(uint64(3))}),
-			} {
-				if err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		cfg := puppetConfig(t)
-		cfg.Raft.Storage, cfg.Raft.Applied = storage, 0
-		cfg.Raft.Logger = &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)}
-		if filled {
-			fill()
-		}
-		l, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !filled {
-			fill()
-		}
-		raw, err := raft.NewRawNode(cfg.Raft)
-		if err != nil {
-			t.Fatal(err)
-		}
-		vote := &raftpb.Message{
-			Type: raftpb.MsgVote.Enum(), From: new(uint64(3)), To: new(uint64(1)), Term: new(uint64(5)), LogTerm: new(uint64(1)), Index: new(uint64(3)),
-		}
-		if got := l.Incoming(vote); got == filled {
-			t.Fatalf("filled %v: Incoming(vote) = %v", filled, got)
-		}
-		if err := raw.Step(vote); err != nil {
-			t.Fatal(err)
-		}
-		rd := raw.Ready()
-		l.Ready(&rd)
-		if err := l.Info().Err; (err == nil) != filled {
-			t.Errorf("filled before New %v: Info().Err = %v", filled, err)
-		}
-		if hold := l.Info().Promise.Hold; hold == 0 || len(rd.Messages) != 0 {
-			t.Errorf("filled before New %v: hold %v, and %v leaves, want a restart hold and no vote", filled, hold, rd.Messages)
-		}
-		if _, s := l.TryRead(); s == core.Valid {
-			t.Errorf("TryRead() = %v", s)
-		}
-	}
-}
-
-// A leader of real raft, with the raft.Config that New was given and with another one.
-func TestReadOnlyLeaseBasedIsNoticed(t *testing.T) {
-	for _, option := range []raft.ReadOnlyOption{raft.ReadOnlySafe, raft.ReadOnlyLeaseBased} {
-		cfg := puppetConfig(t, 1, 2)
-		cfg.Raft.Logger = &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)}
-		l, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		theirs := *cfg.Raft
-		theirs.ReadOnlyOption = option
-		raw, err := raft.NewRawNode(&theirs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		// two answers each message of node 1 as a follower does.
-		two := func(m *raftpb.Message) {
-			answer := map[raftpb.MessageType]raftpb.MessageType{
-				raftpb.MsgPreVote: raftpb.MsgPreVoteResp, raftpb.MsgVote: raftpb.MsgVoteResp,
-				raftpb.MsgApp: raftpb.MsgAppResp, raftpb.MsgHeartbeat: raftpb.MsgHeartbeatResp,
-			}[m.GetType()]
-			index := m.GetIndex() + uint64(len(m.GetEntries()))
-			resp := &raftpb.Message{Type: answer.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: m.Term, Index: &index, Context: m.Context}
-			if l.Incoming(resp) {
-				if err := raw.Step(resp); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		turn := func() {
-			for raw.HasReady() {
-				rd := raw.Ready()
-				l.Ready(&rd)
-				if err := cfg.Raft.Storage.(*raft.MemoryStorage).Append(rd.Entries); err != nil {
-					t.Fatal(err)
-				}
-				for _, m := range rd.Messages {
-					two(m)
-				}
-				l.Applied(l.Info().Commit)
-				raw.Advance(rd)
-			}
-		}
-		if err := raw.Campaign(); err != nil {
-			t.Fatal(err)
-		}
-		turn()
-		o := &outcome{}
-		l.StartRead(t.Context(), func(r Read, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
-		select {
-		case rctx := <-l.ReadRequests():
-			raw.ReadIndex(rctx)
-		default:
-			t.Fatalf("option %v: no request for a round, the read: %+v", option, o)
-		}
-		turn()
-		safe := option == raft.ReadOnlySafe
-		if o.calls != 1 || (o.err == nil) != safe || (l.Info().Err == nil) != safe {
-			t.Errorf("option %v: the read %+v, Info().Err %v", option, o, l.Info().Err)
-		}
-	}
 }
