@@ -29,6 +29,7 @@ type member struct {
 	log    *raft.MemoryStorage
 	raw    *raft.RawNode // nil while it is down
 	stuck  bool          // writes do not become durable
+	early  bool          // changes are acknowledged and not applied
 	writes []*raftpb.Message
 	reads  []raft.ReadState
 }
@@ -115,7 +116,7 @@ func (c *trio) write(id uint64) {
 
 func (c *trio) apply(m *member, msg *raftpb.Message) {
 	for _, e := range msg.GetEntries() {
-		if cc := confChange(e); cc != nil {
+		if cc := confChange(e); cc != nil && !m.early {
 			m.raw.ApplyConfChange(cc)
 		}
 	}
