@@ -2,6 +2,7 @@ package leaderlease
 
 import (
 	"fmt"
+	"math"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -130,12 +131,18 @@ func (l *Lease) moreLocked(rd *raft.Ready) string {
 	if commit := rd.HardState.GetCommit(); commit > c.last {
 		return fmt.Sprintf("commit index %d, in a log that ends at %d", commit, c.last)
 	}
+	last := c.last
+	if len(rd.Entries) > 0 || !raft.IsEmptySnap(rd.Snapshot) {
+		// Between two Readys the log may have been longer than it is now: another
+		// leader's entries, or its snapshot, have replaced the end.
+		last = math.MaxUint64
+	}
 	for _, m := range rd.Messages {
-		if more := moreIn(m, term, c.last); more != "" {
+		if more := moreIn(m, term, last); more != "" {
 			return more
 		}
 		for _, r := range m.GetResponses() {
-			if more := moreIn(r, term, c.last); more != "" {
+			if more := moreIn(r, term, last); more != "" {
 				return more
 			}
 		}

@@ -162,6 +162,10 @@ func TestAFirstReadyAfterOtherStepsIsNoMisuse(t *testing.T) {
 		SoftState: &raft.SoftState{Lead: 2}, HardState: p.hard(8), Entries: es, CommittedEntries: es,
 		Messages: []*raftpb.Message{grants},
 	})
+	// An entry was acknowledged to one leader, and replaced by the next one, in between.
+	replaced := p.message(raftpb.MsgAppResp, 1, 2)
+	replaced.Index = new(uint64(11))
+	p.show(raft.Ready{Entries: []*raftpb.Entry{p.entry(9), p.entry(10)}, Messages: []*raftpb.Message{replaced}})
 	p.restore(100, voters(1, 2, 3))
 	p.commitTo(101)
 	if err := p.Info().Err; err != nil {
