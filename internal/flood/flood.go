@@ -95,6 +95,7 @@ var Kinds = []Kind{
 		return frame(b, frameData, 0, at, 0)
 	}},
 	{"open", true, Open},
+	{"gets on streams", true, getsOnStream},
 	{"ends of one stream", false, func(b []byte, id uint32, method string) []byte {
 		if id == 1 {
 			b = Open(b, id, method)
@@ -113,6 +114,27 @@ var Kinds = []Kind{
 		}
 		return frame(b, frameData, 0, 1)
 	}},
+}
+
+// getsPerStream is the number of gets on each stream of service Fast.
+const getsPerStream = 100
+
+// getsOnStream opens a stream of service Fast that takes no answers, with gets that have metadata, so
+// that none is answered in place.
+func getsOnStream(b []byte, id uint32, _ string) []byte {
+	if id == 1 {
+		b = frame(b, frameSettings, 0, 0, 0, 4, 0, 0, 0, 0) // a window of 0
+	}
+	b = Open(b, id, "/leaderlease.kvnode.v1.Fast/Do")
+	var gets []byte
+	for i := range byte(getsPerStream) {
+		gets = append(gets, 0x0a, 20, 0x08, i+1) // an ID
+		gets = append(gets, 0x12, 5, 'R', 'a', 'n', 'g', 'e')
+		gets = append(gets, 0x1a, 3, 0x0a, 1, 'k')      // a RangeRequest of key k
+		gets = append(gets, 0x22, 1, 'm', 0x22, 1, 'v') // metadata
+	}
+	n := len(gets)
+	return frame(b, frameData, 0, id, append([]byte{0, 0, 0, byte(n >> 8), byte(n)}, gets...)...)
 }
 
 // frame appends a frame.

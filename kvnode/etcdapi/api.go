@@ -43,11 +43,8 @@ type API struct {
 	deliveries deliveries
 	// inFlight counts unary requests under way.
 	inFlight atomic.Int64
-	// itemsBytes are those of all streams of service Fast, idleWorkers their goroutines that wait
-	// for an item.
-	itemsBytes  atomic.Int64
-	idleWorkers atomic.Int64
-	times       times
+	fast     fastLimits
+	times    times
 	// complain limits what is logged because of requests.
 	complain rate.Sometimes
 }
@@ -61,6 +58,7 @@ func New(node Node, cfg Config) *API {
 		complain: rate.Sometimes{First: 10, Interval: time.Second},
 	}
 	a.times.init()
+	a.fast.init()
 	return a
 }
 

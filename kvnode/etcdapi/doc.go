@@ -49,6 +49,9 @@
 //	api.RegisterFast(s) // for package fastkv, unless s has interceptors of its own
 //	api.Register(s)
 //	go s.Serve(listener)
+//	...
+//	api.EndStreams() // before s.GracefulStop, which waits for fastkv's streams
+//	s.GracefulStop()
 //
 // Handler and Gateway are for a second listener, which speaks HTTP.
 package etcdapi

@@ -74,6 +74,8 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
 	case *weighed:
 		return m.marshal()
+	case *outgoing:
+		return m.marshal(), nil
 	case *pb.WatchResponse, *pb.SnapshotResponse: // nobody has weighed them
 		message, _ := v.(proto.Message)
 		if proto.Size(message) <= smallReply {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"sync"
 	"time"
 
@@ -12,33 +13,15 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-const (
-	// maxItems bounds the requests of one stream that have no answer yet, maxItemsBytes
-	// their bytes and those of the answers that have not been sent. Beyond either the
-	// stream is not read, and beyond the second, of answers alone, who has another one
-	// waits. Fewer: a client of many goroutines waits. More: as much memory for each
-	// stream whose client does not read.
-	maxItems      = 4096
-	maxItemsBytes = 8 << 20
-	// itemBytes is what a request without an answer counts for beside its bytes, as it has
-	// a goroutine. Fewer: many streams of clients that do not read have more of those. More:
-	// maxItemsBytes is reached before maxItems.
-	itemBytes = 1 << 10
-	// allItemsBytes bounds those bytes of all streams together. Beyond it a stream that has
-	// fairItemsBytes itself is not read: whose client reads has less, and goes on. More:
-	// clients that do not read, on many streams, cost that much memory. Less: a few that
-	// are slow wait for their own answers sooner.
-	allItemsBytes  = 64 << 20
-	fairItemsBytes = 64 << 10
-	// maxIdleWorkers bounds the goroutines of all streams that wait for an item. More: as much
-	// memory for each as its stack has grown to, some 10 KiB. Fewer: more stacks are grown anew.
-	maxIdleWorkers = 256
-)
+// maxIdleWorkers is the number of goroutines of all streams that wait for a request, 10 KiB each.
+// With fewer, more requests grow a new stack.
+const maxIdleWorkers = 256
 
 // fastStream is one stream of service Fast. Its requests, which are called items, are
 // answered as calls of their own would be. One goroutine receives and never waits for an
@@ -46,11 +29,14 @@ const (
 type fastStream struct {
 	kv     *kvServer
 	stream grpc.ServerStream
+	conn   *fastConn
 	items  context.Context // that of each item is one of it
 	cancel context.CancelCauseFunc
 	chain  grpc.UnaryServerInterceptor
 	md     metadata.MD // of the stream
-	place  place       // of who receives
+	pairs  int         // of md
+	place  place       // of the goroutine that receives, as last
+	last   uint64      // ID of the request that was taken last
 	// answering is held by the item that is being answered. Others wait, with their answers
 	// not encoded.
 	answering chan struct{}
@@ -61,11 +47,17 @@ type fastStream struct {
 	working sync.WaitGroup
 	mu      struct {
 		sync.Mutex
-		room, ready sync.Cond // for who receives and the item that is being answered, for who sends
-		ended       bool      // nothing is taken any more
+		// room wakes the goroutine that receives, the item that is being answered and run, ready
+		// the goroutine that sends.
+		room, ready sync.Cond
+		taking      bool // a message is being taken
+		stopping    bool // nothing is taken after that message
+		ended       bool // nothing is taken any more
+		closed      bool // nothing is charged any more
 		under       map[uint64]*item
-		asked       int      // bytes of those
-		bytes       int      // asked, and of the answers that have not been sent
+		asked       int      // what those cost
+		bytes       int      // asked, and the answers that gRPC has not written
+		unwritten   int      // messages that gRPC has and has not written
 		out         [][]byte // messages; the last one grows
 		large       []*large
 	}
@@ -87,49 +79,67 @@ func serveFast(srv any, stream grpc.ServerStream) error {
 	if !ok {
 		return status.Errorf(codes.Internal, "%T is no KV service", srv)
 	}
-	s := newFastStream(kv, stream)
+	conn, err := kv.fast.open(remoteOf(stream.Context()))
+	if err != nil {
+		return err
+	}
+	defer kv.fast.close(conn)
+	s := newFastStream(kv, stream, conn)
 	s.md, _ = metadata.FromIncomingContext(stream.Context())
+	for _, values := range s.md {
+		s.pairs += len(values)
+	}
 	s.place.init(stream.Context(), kv.API)
-	// Items outlive a stream that ends because the member stops: like calls of their own
-	// they are finished then.
-	items := grpc.NewContextWithServerTransportStream(context.WithoutCancel(stream.Context()), noTrailers{})
-	s.items, s.cancel = context.WithCancelCause(items)
+	s.items, s.cancel = context.WithCancelCause(grpc.NewContextWithServerTransportStream(stream.Context(), noTrailers{}))
 	defer s.cancel(nil)
 	return s.run()
 }
 
-func newFastStream(kv *kvServer, stream grpc.ServerStream) *fastStream {
-	s := &fastStream{kv: kv, stream: stream, chain: chain(kv.unary()), answering: make(chan struct{}, 1), idle: make(chan *item)}
+// remoteOf returns the address of a request's connection, nil if there is none.
+func remoteOf(ctx context.Context) net.Addr {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr
+	}
+	return nil
+}
+
+func newFastStream(kv *kvServer, stream grpc.ServerStream, conn *fastConn) *fastStream {
+	s := &fastStream{kv: kv, stream: stream, conn: conn, chain: chain(kv.unary()), answering: make(chan struct{}, 1), idle: make(chan *item)}
 	s.mu.room.L, s.mu.ready.L = &s.mu, &s.mu
 	s.mu.under = make(map[uint64]*item)
 	return s
 }
 
-// run serves the stream until its client, its connection or the member ends it.
+// run serves the stream until its client, its connection or the member ends it. It returns when
+// gRPC has written all answers: until then the stream counts, and so do they.
 func (s *fastStream) run() error {
+	ctx := s.stream.Context()
+	defer context.AfterFunc(ctx, s.end)()
 	received := make(chan error, 1)
 	// It ends when this call has returned, since receiving fails then, but no sooner: it
 	// must not be waited for.
 	go func() { received <- s.receive() }()
 	s.working.Go(s.send)
 
-	ctx := s.stream.Context()
 	var err error
 	select {
 	case err = <-received:
+	case <-s.kv.fast.stopping:
+		err = rpctypes.ErrGRPCStopped
+		s.stop()
 	case <-ctx.Done():
+	}
+	s.working.Wait()
+	s.close()
+	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), rpctypes.ErrGRPCStopped) {
-		s.cancel(err)
-	}
-	s.end()
-	s.working.Wait()
 	return clientError(err)
 }
 
 // receive takes what the client sends until there is no more, or it cannot be understood.
 func (s *fastStream) receive() error {
+	defer s.end()
 	for {
 		var message fastwire.Raw
 		if err := s.stream.RecvMsg(&message); err != nil {
@@ -138,11 +148,14 @@ func (s *fastStream) receive() error {
 			}
 			return err
 		}
+		if !s.begin() {
+			return errEnded
+		}
 		now := time.Now()
 		s.place.leased = s.place.may && s.kv.node.TryRead() // once all of the message have arrived
 		s.place.free, s.place.at = false, now
 		err := fastwire.Requests(message, func(data []byte) error { return s.take(data, now) })
-		s.flush()
+		s.taken()
 		if _, ok := status.FromError(err); !ok { // of the message itself
 			err = malformed(err)
 		}
@@ -155,12 +168,36 @@ func (s *fastStream) receive() error {
 // errEnded is what who receives is told when the stream has ended without it.
 var errEnded = errors.New("the stream has ended")
 
-// untilRoom returns once there is room for an item with that ID.
-func (s *fastStream) untilRoom(id uint64) error {
+// begin begins to take a message, unless the stream has ended.
+func (s *fastStream) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.mu.ended && s.fullLocked() {
+	s.mu.taking = !s.mu.ended
+	return s.mu.taking
+}
+
+// taken queues what was answered in place of a message. A stream of a member that stops ends here.
+func (s *fastStream) taken() {
+	s.flush()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.taking = false
+	if s.mu.stopping {
+		s.endLocked()
+	}
+}
+
+// admit waits until the stream may cost so much more, and charges it. Nothing is charged for what
+// is answered in place, until it is queued.
+func (s *fastStream) admit(id uint64, cost int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.mu.ended && !s.fitsLocked(cost) {
 		s.flushLocked() // or there may be nothing that could be sent
+		if s.mu.bytes == 0 {
+			return status.Errorf(codes.ResourceExhausted, "kvnode: a request that takes %d bytes of memory finds no room beside those of other streams, "+
+				"which use %d, of %d at most: make a call instead", cost, s.kv.fast.bytes.Load(), maxFastBytes)
+		}
 		s.mu.ready.Signal()
 		s.mu.room.Wait()
 		s.place.at = time.Time{}
@@ -170,35 +207,49 @@ func (s *fastStream) untilRoom(id uint64) error {
 		return errEnded
 	}
 	if s.mu.under[id] != nil {
-		return status.Errorf(codes.InvalidArgument, "kvnode: there is a request %d on the stream already that has no answer", id)
+		return errTwice(id)
 	}
+	s.mu.asked += cost
+	s.chargeLocked(cost)
 	return nil
 }
 
-func (s *fastStream) fullLocked() bool {
-	return len(s.mu.under) >= maxItems || s.tooMany(s.mu.bytes)
+// stop ends the stream of a member that stops, after the message that is being taken.
+func (s *fastStream) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.stopping = true
+	if !s.mu.taking {
+		s.endLocked()
+	}
 }
 
-// tooMany reports whether the stream has so many bytes that it must not have more.
-func (s *fastStream) tooMany(bytes int) bool {
-	return bytes >= maxItemsBytes || bytes >= fairItemsBytes && s.kv.itemsBytes.Load() >= allItemsBytes
-}
-
-// chargeLocked counts bytes, or no more if n is negative.
-func (s *fastStream) chargeLocked(n int) {
-	s.mu.bytes += n
-	s.kv.itemsBytes.Add(int64(n))
-}
-
-// end takes nothing more. Those under way are answered, if somebody is there, and then
-// who sends ends.
+// end takes nothing more. Those under way are answered, and then who sends ends.
 func (s *fastStream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mu.ended = true
-	close(s.idle)
+	s.endLocked()
+}
+
+func (s *fastStream) endLocked() {
+	if !s.mu.ended {
+		s.mu.ended = true
+		close(s.idle)
+	}
 	s.mu.room.Broadcast()
 	s.mu.ready.Signal()
+}
+
+// close waits until gRPC has written all messages, or forgets them with their client, and gives
+// back what the stream has cost.
+func (s *fastStream) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.mu.unwritten > 0 && s.stream.Context().Err() == nil {
+		s.mu.room.Wait()
+	}
+	s.chargeLocked(-s.mu.bytes)
+	s.mu.closed = true
 }
 
 // chain makes one interceptor of several, as gRPC does.

@@ -44,10 +44,12 @@ func (e *endless) RecvMsg(m any) error {
 
 // SendMsg implements grpc.ServerStream.
 func (e *endless) SendMsg(m any) error {
+	message, _ := m.(*outgoing)
+	defer message.Put(nil) // it is written
 	if e.window == nil {
 		return nil
 	}
-	_, _, err := fastwire.Answers(m.(fastwire.Raw), func(fastwire.Answer) { //nolint:errcheck // it is one
+	_, _, err := fastwire.Answers(message.data, func(fastwire.Answer) {
 		if e.answers++; e.answers%e.batch == 0 {
 			<-e.window
 		}

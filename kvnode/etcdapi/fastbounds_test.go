@@ -19,11 +19,11 @@ func TestAStreamThatHasAnsweredAllOwesNothing(t *testing.T) {
 	for _, leased := range []bool{true, false} {
 		onStream(t, func(r *fastRig) {
 			r.leased.Store(leased)
-			s := newFastStream(&kvServer{API: r.api}, nil)
+			s := newFastStream(&kvServer{API: r.api}, nil, new(fastConn))
 			for i := range uint64(100) {
 				s.answer(i, &pb.RangeResponse{Count: 1}, nil)
-				_, after, _ := s.next()
-				after()
+				message, _ := s.next()
+				message.Put(nil)
 			}
 			if s.mu.bytes != 0 {
 				t.Errorf("a stream that has sent all answers is charged for %d bytes, want 0", s.mu.bytes)
@@ -83,25 +83,19 @@ func TestManyStreamsThatAreNotRead(t *testing.T) {
 				<-bad.over
 			}
 		}()
-		for range 2 * allItemsBytes / maxItemsBytes {
+		for range 8 { // enough for all that there may be
 			bad := &fastRig{t: t, fakeNode: r.fakeNode, ctx: r.ctx, in: make(chan fastwire.Raw), out: make(chan fastwire.Raw), over: make(chan struct{})}
 			go func() {
 				defer close(bad.over)
 				bad.ended = serveFast(&kvServer{API: r.api}, bad)
 			}()
 			<-bad.out
-			for full := false; !full; {
-				synctest.Wait()
-				select {
-				case bad.in <- r.items(1, batch, "Range", getK):
-				default:
-					full = true
-				}
-			}
+			bad.api = r.api
+			bad.fill(batch)
 			all = append(all, bad)
 		}
-		if n := r.api.itemsBytes.Load(); n > allItemsBytes+allItemsBytes/8 || n < allItemsBytes/2 {
-			t.Errorf("answers of %d bytes wait for clients that do not read, want about %d", n, allItemsBytes)
+		if n := r.api.fast.bytes.Load(); n > maxFastBytes || n < maxFastBytes/4 {
+			t.Errorf("answers of %d bytes wait for clients that do not read, want up to %d", n, maxFastBytes)
 		}
 		for i := range 20 {
 			r.in <- r.items(i, 1, "Range", getK)
@@ -119,11 +113,11 @@ func TestAStreamThatHasEndedOwesNothing(t *testing.T) {
 		r.in <- r.items(1, 3000, "Range", getK)
 		r.in <- r.items(4000, 3000, "Range", getK)
 		synctest.Wait()
-		if api.itemsBytes.Load() == 0 {
+		if api.fast.bytes.Load() == 0 {
 			t.Error("answers that wait are charged for no bytes")
 		}
 	})
-	if n := api.itemsBytes.Load(); n != 0 {
+	if n := api.fast.bytes.Load(); n != 0 {
 		t.Errorf("a stream that has ended is charged for %d bytes, want 0", n)
 	}
 }
@@ -132,23 +126,19 @@ func TestAStreamThatHasEndedOwesNothing(t *testing.T) {
 // more than a stream may have.
 func TestAnswersThatComeAtOnce(t *testing.T) {
 	onStream(t, func(r *fastRig) {
-		const size, batch = 16 << 10, 1024
+		const size = 16 << 10
 		if _, err := r.Propose(r.ctx, &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("k"), Value: make([]byte, size)}}); err != nil {
 			t.Fatal(err)
 		}
 		leave := make(chan struct{})
 		r.onRead = func(context.Context, kvnode.ReadMode) error { <-leave; return nil }
-		for i := range maxItems / batch {
-			r.in <- r.items(i*batch, batch, "Range", getK)
-			synctest.Wait()
-		}
+		sent := r.fill(100)
 		close(leave)
 		synctest.Wait()
-		requests := maxItems * (itemBytes + 64)
-		if n := int(r.api.itemsBytes.Load()); n < maxItemsBytes || n > maxItemsBytes+requests+2*size {
-			t.Errorf("%d answers of %d bytes, which nobody reads, take %d bytes, want %d, and %d for requests", maxItems, size, n, maxItemsBytes, requests)
+		if n := r.api.fast.bytes.Load(); n < maxFastBytes/4 || n > maxFastBytes/3+2*size {
+			t.Errorf("%d answers of %d bytes, which nobody reads, cost %d bytes, want %d at most", sent, size, n, maxFastBytes/3)
 		}
-		for range maxItems {
+		for range sent {
 			if a := r.next(); a.Code != 0 || len(a.Message) < size {
 				t.Fatalf("an answer is %v %s, %d bytes", codes.Code(a.Code), a.Text, len(a.Message))
 			}
@@ -156,25 +146,15 @@ func TestAnswersThatComeAtOnce(t *testing.T) {
 	})
 }
 
-// While streams whose clients do not read have all the bytes there are, a stream has few
-// requests without an answer, however short: each has a goroutine.
+// While streams of other connections cost as much as all may, a stream has few requests without an
+// answer, however short: each has a goroutine.
 func TestItemsInACrowd(t *testing.T) {
 	onStream(t, func(r *fastRig) {
-		r.api.itemsBytes.Add(allItemsBytes)
+		r.api.fast.bytes.Add(maxFastBytes)
 		r.onRead = hang
-		const batch = 16
-		sent := 0
-		for full := false; !full; {
-			synctest.Wait()
-			select {
-			case r.in <- r.items(sent, batch, "Range", getK):
-				sent += batch
-			default:
-				full = true
-			}
-		}
-		if few := fairItemsBytes / itemBytes; sent < few/2 || sent > few+2*batch {
-			t.Errorf("%d requests without an answer are taken, want about %d", sent, few)
+		r.fill(16)
+		if n := r.api.inFlight.Load(); n != fairFastBytes/requestCost-1 {
+			t.Errorf("%d requests without an answer are taken, want %d", n, fairFastBytes/requestCost-1)
 		}
 	})
 }

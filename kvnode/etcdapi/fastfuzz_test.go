@@ -67,7 +67,7 @@ func FuzzAStreamSurvivesItsClient(f *testing.F) {
 			default:
 			}
 			synctest.Wait()
-			if under, bytes := r.api.inFlight.Load(), r.api.itemsBytes.Load(); under != 0 || bytes != 0 {
+			if under, bytes := r.api.inFlight.Load(), r.api.fast.bytes.Load(); under != 0 || bytes != 0 {
 				t.Errorf("after %x %d items are under way, with %d bytes", message, under, bytes)
 			}
 		})

@@ -20,7 +20,7 @@ import (
 type item struct {
 	fastwire.Request
 
-	size   int
+	cost   int
 	ctx    context.Context
 	cancel context.CancelFunc
 }
@@ -35,8 +35,9 @@ func (s *fastStream) take(data []byte, arrived time.Time) error {
 		s.giveUp(r.ID)
 		return nil
 	}
+	s.last = r.ID
 	if !s.place.free {
-		if err := s.untilRoom(r.ID); err != nil {
+		if err := s.admit(r.ID, 0); err != nil {
 			return err
 		}
 	}
@@ -44,7 +45,15 @@ func (s *fastStream) take(data []byte, arrived time.Time) error {
 		return nil
 	}
 	s.place.free, s.place.at = false, time.Time{}
-	i := &item{size: len(data) + itemBytes}
+	i := &item{cost: s.costOf(&r, len(data))}
+	if err := s.admit(r.ID, i.cost); status.Code(err) == codes.ResourceExhausted {
+		s.answer(r.ID, nil, err)
+		s.place.free = false
+		return nil
+	} else if err != nil {
+		return err
+	}
+	s.place.free = false
 	// The message and what else came with it need not stay for as long as this item does.
 	if err := i.Decode(bytes.Clone(data)); err != nil {
 		return malformed(err)
@@ -87,6 +96,10 @@ func (s *fastStream) contextOf(r fastwire.Request, arrived time.Time) (context.C
 	return ctx, cancel, nil
 }
 
+func errTwice(id uint64) error {
+	return status.Errorf(codes.InvalidArgument, "kvnode: there is a request %d on the stream already that has no answer", id)
+}
+
 // start lets an item go its way.
 func (s *fastStream) start(i *item) error {
 	s.mu.Lock()
@@ -96,8 +109,6 @@ func (s *fastStream) start(i *item) error {
 		return errEnded
 	}
 	s.mu.under[i.ID] = i
-	s.mu.asked += i.size
-	s.chargeLocked(i.size)
 	select {
 	case s.idle <- i:
 	default:
@@ -118,8 +129,8 @@ func (s *fastStream) work(i *item) {
 // another returns the next item, or nil if there is to be none: the stream has ended, or as many
 // goroutines wait for one as may.
 func (s *fastStream) another() *item {
-	defer s.kv.idleWorkers.Add(-1)
-	if s.kv.idleWorkers.Add(1) > maxIdleWorkers {
+	defer s.kv.fast.idleWorkers.Add(-1)
+	if s.kv.fast.idleWorkers.Add(1) > maxIdleWorkers {
 		return nil
 	}
 	return <-s.idle

@@ -157,5 +157,5 @@ func (s *fastStream) flushLocked() {
 		s.chargeLocked(len(*last) - charged)
 	}
 	p.out, p.done = p.out[:0], 0
-	p.free = !s.mu.ended && len(s.mu.under) == 0 && !s.fullLocked()
+	p.free = !s.mu.ended && len(s.mu.under) == 0 && s.fitsLocked(0)
 }

@@ -127,7 +127,8 @@ func TestInPlaceBeforeWhatWaits(t *testing.T) {
 		r.leased.Store(true)
 		r.onRead = hangRanges
 		message := r.items(1, 10, "Range", getK)
-		message = append(message, r.items(100, maxItems+1, "Range", rangeAZ)...)
+		const many = aloneItems + 100
+		message = append(message, r.items(100, many, "Range", rangeAZ)...)
 		begun := time.Now()
 		r.in <- message
 		for i := range 10 {
@@ -143,10 +144,10 @@ func TestInPlaceBeforeWhatWaits(t *testing.T) {
 				}
 			}
 		}
-		ended(maxItems + 1)
-		r.in <- r.items(100, maxItems, "Range", rangeAZ)
+		ended(many)
+		r.in <- r.items(100, many, "Range", rangeAZ)
 		r.in <- r.items(11, 1, "Range", getK)
-		ended(maxItems + 1)
+		ended(many + 1)
 		for _, op := range r.api.RequestStats().Times {
 			if op.Success && op.Max != 0 {
 				t.Errorf("a get took %v, want no time: the wait before was another's", op.Max)
@@ -163,27 +164,28 @@ func TestWhoHasDoneAnItemWaitsForAnother(t *testing.T) {
 		api = r.api
 		leave := make(chan struct{})
 		r.onRead = func(context.Context, kvnode.ReadMode) error { <-leave; return nil }
-		r.in <- r.items(1, maxItems, "Range", getK)
+		const many = 2 * maxIdleWorkers
+		r.in <- r.items(1, many, "Range", getK)
 		synctest.Wait()
-		if n := api.idleWorkers.Load(); n != 0 {
+		if n := api.fast.idleWorkers.Load(); n != 0 {
 			t.Errorf("%d wait for an item while each has one", n)
 		}
 		close(leave)
-		for range maxItems {
+		for range many {
 			r.next()
 		}
 		synctest.Wait()
-		if n := api.idleWorkers.Load(); n != maxIdleWorkers {
+		if n := api.fast.idleWorkers.Load(); n != maxIdleWorkers {
 			t.Errorf("%d wait for an item, want %d", n, maxIdleWorkers)
 		}
 		r.onRead = hang
 		r.in <- r.items(1, 3, "Range", getK)
 		synctest.Wait()
-		if n := api.idleWorkers.Load(); n != maxIdleWorkers-3 {
+		if n := api.fast.idleWorkers.Load(); n != maxIdleWorkers-3 {
 			t.Errorf("%d wait for an item when 3 have got one, want %d", n, maxIdleWorkers-3)
 		}
 	})
-	if n := api.idleWorkers.Load(); n != 0 {
+	if n := api.fast.idleWorkers.Load(); n != 0 {
 		t.Errorf("%d wait for an item of a stream that has ended", n)
 	}
 }

@@ -23,12 +23,12 @@ func TestRefusalsInPlaceStayWithinTheBound(t *testing.T) {
 		r.leased.Store(true)
 		r2 := r.beside(Config{MaxInFlight: 1})
 		r2.api.inFlight.Store(1)
-		r2.api.itemsBytes.Store(allItemsBytes) // of others
+		r2.api.fast.bytes.Store(maxFastBytes) // of others
 		const n = 10_000
 		r2.in <- r.items(1, n, "Range", getK)
 		synctest.Wait()
-		const most = fairItemsBytes + placeBytes
-		if have := r2.api.itemsBytes.Load() - allItemsBytes; have > most {
+		const most = fairFastBytes + placeBytes
+		if have := r2.api.fast.bytes.Load() - maxFastBytes; have > most {
 			t.Errorf("%d bytes of refusals wait for a client that does not read, want no more than %d", have, most)
 		}
 		for i := range n {

@@ -75,9 +75,10 @@ func (r *fastRig) RecvMsg(m any) error {
 
 // SendMsg implements grpc.ServerStream.
 func (r *fastRig) SendMsg(m any) error {
-	message, _ := m.(fastwire.Raw)
+	message, _ := m.(*outgoing)
 	select {
-	case r.out <- message:
+	case r.out <- message.data:
+		message.Put(nil) // it is written
 		return nil
 	case <-r.ctx.Done():
 		return r.ctx.Err()
@@ -96,6 +97,24 @@ func (r *fastRig) items(first, n int, method string, m proto.Message) (message f
 	}
 	return message
 }
+
+// fill sends gets of k, so many a message, until the stream is not read. It returns how many were
+// sent. The last message need not have been taken as a whole.
+func (r *fastRig) fill(batch int) (sent int) {
+	r.t.Helper()
+	for {
+		synctest.Wait()
+		select {
+		case r.in <- r.items(sent, batch, "Range", getK):
+			sent += batch
+		default:
+			return sent
+		}
+	}
+}
+
+// aloneItems is about how many small requests a stream has under way at most that is alone.
+const aloneItems = maxFastBytes / 3 / (requestCost + 80)
 
 // next returns the next answer, read from the next message if need be.
 func (r *fastRig) next() fastwire.Answer {

@@ -1,7 +1,10 @@
 package etcdapi
 
 import (
+	"runtime"
+
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -16,11 +19,11 @@ type large struct {
 	room *room
 }
 
-// untilTaken returns once so many answers have been sent that there is room for one more.
+// untilTaken returns once so many answers have been written that there is room for one more.
 func (s *fastStream) untilTaken() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.tooMany(s.mu.bytes - s.mu.asked) {
+	for s.mu.bytes-s.mu.asked >= fairFastBytes && !s.fitsLocked(0) && s.stream.Context().Err() == nil {
 		s.mu.ready.Signal()
 		s.mu.room.Wait()
 	}
@@ -51,8 +54,8 @@ func (s *fastStream) answer(id uint64, resp any, err error) {
 	switch {
 	case i != nil:
 		delete(s.mu.under, id)
-		s.mu.asked -= i.size
-		s.chargeLocked(-i.size)
+		s.mu.asked -= i.cost
+		s.chargeLocked(-i.cost)
 		s.mu.room.Broadcast()
 		s.mu.ready.Signal()
 	case s.mu.ended:
@@ -78,53 +81,92 @@ func (s *fastStream) messageLocked() (last *[]byte, charged int) {
 	return &s.mu.out[n], 0
 }
 
+// minMessage is the least capacity of a message: gRPC does not say when one of 1 KiB is written.
+const minMessage = 2 << 10
+
 // who begins a message.
 func (s *fastStream) who() []byte {
-	return fastwire.AppendWho(nil, s.kv.node.ID(), s.kv.node.Leader())
+	return fastwire.AppendWho(make([]byte, 0, minMessage), s.kv.node.ID(), s.kv.node.Leader())
+}
+
+// outgoing is a message that gRPC has until it is written.
+type outgoing struct {
+	mem.NopBufferPool
+
+	stream  *fastStream
+	data    []byte
+	charged int
+	room    *room // of the large answer of which data has the last piece, or nil
+	written bool  // under the lock of stream
+}
+
+// marshal returns what gRPC is to write. It calls Put then, unless the stream has ended.
+func (o *outgoing) marshal() mem.BufferSlice {
+	if o.room != nil {
+		runtime.AddCleanup(o, (*room).release, o.room)
+	}
+	return mem.BufferSlice{mem.NewBuffer(&o.data, o)}
+}
+
+// Put implements mem.BufferPool.
+func (o *outgoing) Put(*[]byte) {
+	if o.room != nil {
+		o.room.release()
+	}
+	s := o.stream
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if o.written || s.mu.closed {
+		return
+	}
+	o.written = true
+	s.mu.unwritten--
+	s.chargeLocked(-o.charged)
+	s.mu.room.Broadcast()
 }
 
 // send sends what there is until the stream has ended and nothing is under way. The first
 // message, which has no answer, says that this member knows the service.
 func (s *fastStream) send() {
-	message, after := s.who(), func() {}
-	for ok := true; ok; message, after, ok = s.next() {
-		err := s.stream.SendMsg(fastwire.Raw(message))
-		after()
-		if err != nil {
+	message := s.hello()
+	for ok := true; ok; message, ok = s.next() {
+		if err := s.stream.SendMsg(message); err != nil {
+			message.Put(nil)
 			s.cancel(status.Error(codes.Canceled, "the client has gone")) // nobody waits for what is under way
 		}
 	}
 }
 
-// next returns the next message once there is one, and what is to be called when it is
-// sent. There is none when all is over.
-func (s *fastStream) next() (message []byte, after func(), ok bool) {
+func (s *fastStream) hello() *outgoing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.unwritten++
+	return &outgoing{stream: s, data: s.who()}
+}
+
+// next returns the next message once there is one. There is none when all is over.
+func (s *fastStream) next() (message *outgoing, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.mu.out)+len(s.mu.large) == 0 {
 		if s.mu.ended && len(s.mu.under) == 0 {
-			return nil, nil, false
+			return nil, false
 		}
 		s.mu.ready.Wait()
 	}
+	o := &outgoing{stream: s}
 	if len(s.mu.out) > 0 {
-		message = s.mu.out[0]
+		o.data = s.mu.out[0]
+		o.charged = len(o.data)
 		s.mu.out = s.mu.out[1:]
+	} else {
+		o.data = s.who()
 	}
-	small := len(message)
-	var done *room
 	if len(s.mu.large) > 0 {
-		message, done = s.pieceLocked(message)
+		o.data, o.room = s.pieceLocked(o.data)
 	}
-	return message, func() {
-		if done != nil {
-			done.release()
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.chargeLocked(-small)
-		s.mu.room.Broadcast()
-	}, true
+	s.mu.unwritten++
+	return o, true
 }
 
 // pieceLocked appends the next piece of the large answer that waits for longest. With the

@@ -18,6 +18,7 @@ import (
 	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/etcdapi/callmetrics"
 	"github.com/leaderlease/go/kvnode/etcdapi/concurrency"
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
@@ -72,7 +73,12 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 // endingStream gives a stream a context that ends with the server, so that a
 // watch does not hold up its stop. The cause says that it is the server: clients
 // watch on at another member then.
-func (s *Server) endingStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+//
+// A stream of service Fast is ended by EndStreams instead, and has its client's own context.
+func (s *Server) endingStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+	if info.FullMethod == fastwire.Method {
+		return handle(srv, stream)
+	}
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
 	defer context.AfterFunc(s.streams, func() { cancel(rpctypes.ErrGRPCStopped) })()

@@ -15,6 +15,7 @@ import (
 	epb "github.com/leaderlease/go/kvnode/etcdapi/concurrency/v3electionpb"
 	lpb "github.com/leaderlease/go/kvnode/etcdapi/concurrency/v3lockpb"
 	"github.com/leaderlease/go/kvnode/internal/arrivals"
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 	"github.com/leaderlease/go/kvnode/server/floodgate"
 )
 
@@ -39,6 +40,7 @@ var lasting = map[string]bool{
 	lpb.Lock_Lock_FullMethodName:         true,
 	epb.Election_Campaign_FullMethodName: true,
 	epb.Election_Observe_FullMethodName:  true,
+	fastwire.Method:                      true,
 }
 
 // permit is asked by gRPC before it serves a stream.

@@ -1,0 +1,87 @@
+package server
+
+import (
+	"io"
+	"net"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/leaderlease/go/internal/flood"
+)
+
+// Clients that send requests on many streams, and take no answers, cost the member a bounded number of
+// goroutines and bytes. A client on another connection is served meanwhile.
+func TestRequestsOnManyStreams(t *testing.T) {
+	s := solo(t)
+	c := client(t, s)
+	if _, err := c.Put(t.Context(), "k", string(make([]byte, 2<<10))); err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC()
+	before := usage()
+	peak := watchUsage(t)
+	at := slices.IndexFunc(flood.Kinds, func(k flood.Kind) bool { return k.Name == "gets on streams" })
+	const conns, streams = 8, 500
+	requests, _ := flood.Kinds[at].Rounds(flood.Hello(), 1, "", streams)
+	for range conns {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.ClientAddrs()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		go func() { _, _ = io.Copy(io.Discard, conn) }() // it ends with the connection
+		if _, err := conn.Write(requests); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 300 {
+		if _, err := c.Put(t.Context(), "other", "v"); err != nil {
+			t.Fatalf("Put() by another client: %v", err)
+		}
+		if _, err := c.Get(t.Context(), "other"); err != nil {
+			t.Fatalf("Get() by another client: %v", err)
+		}
+	}
+	most := peak()
+	t.Logf("before %+v, at most %+v", before, most)
+	if n := most.goroutines - before.goroutines; n > 12_000 {
+		t.Errorf("%d goroutines for %d streams, want 12,000 at most", n, conns*streams)
+	}
+	if n := most.bytes - before.bytes; n > 256<<20 {
+		t.Errorf("%d MiB for %d streams, want 256 at most", n>>20, conns*streams)
+	}
+}
+
+// used is what a process has.
+type used struct {
+	goroutines int
+	bytes      int64 // of objects and stacks
+}
+
+func usage() used {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return used{runtime.NumGoroutine(), int64(m.HeapAlloc + m.StackInuse)}
+}
+
+// watchUsage returns what ends it and returns the most that it has seen.
+func watchUsage(t *testing.T) (end func() used) {
+	t.Helper()
+	stop, ended := make(chan struct{}), make(chan struct{})
+	var most used
+	go func() {
+		defer close(ended)
+		for {
+			now := usage()
+			most.goroutines, most.bytes = max(most.goroutines, now.goroutines), max(most.bytes, now.bytes)
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	return func() used { close(stop); <-ended; return most }
+}
