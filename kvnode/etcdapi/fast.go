@@ -79,6 +79,11 @@ func serveFast(srv any, stream grpc.ServerStream) error {
 	if !ok {
 		return status.Errorf(codes.Internal, "%T is no KV service", srv)
 	}
+	select {
+	case <-kv.fast.stopping:
+		return clientError(rpctypes.ErrGRPCStopped)
+	default:
+	}
 	conn, err := kv.fast.open(remoteOf(stream.Context()))
 	if err != nil {
 		return err
@@ -183,7 +188,7 @@ func (s *fastStream) taken() {
 	defer s.mu.Unlock()
 	s.mu.taking = false
 	if s.mu.stopping {
-		s.endLocked()
+		s.stopLocked()
 	}
 }
 
@@ -220,8 +225,18 @@ func (s *fastStream) stop() {
 	defer s.mu.Unlock()
 	s.mu.stopping = true
 	if !s.mu.taking {
-		s.endLocked()
+		s.stopLocked()
 	}
+}
+
+// stopLocked tells the client which request was taken last: it makes those after it elsewhere.
+func (s *fastStream) stopLocked() {
+	if !s.mu.ended {
+		last, charged := s.messageLocked()
+		*last = fastwire.AppendEnding(*last, s.last)
+		s.chargeLocked(len(*last) - charged)
+	}
+	s.endLocked()
 }
 
 // end takes nothing more. Those under way are answered, and then who sends ends.

@@ -49,7 +49,7 @@ func (e *endless) SendMsg(m any) error {
 	if e.window == nil {
 		return nil
 	}
-	_, _, err := fastwire.Answers(message.data, func(fastwire.Answer) {
+	_, err := fastwire.Answers(message.data, func(fastwire.Answer) {
 		if e.answers++; e.answers%e.batch == 0 {
 			<-e.window
 		}

@@ -31,6 +31,7 @@ type fastRig struct {
 	ended   error // once over is closed
 	over    chan struct{}
 	answers []fastwire.Answer
+	ending  []uint64 // IDs of the last request taken, as the member has said
 }
 
 // onStream runs test on a stream, in a bubble. The test reads what is sent when it wants.
@@ -122,9 +123,7 @@ func (r *fastRig) next() fastwire.Answer {
 	for len(r.answers) == 0 {
 		select {
 		case message := <-r.out:
-			if _, _, err := fastwire.Answers(message, func(a fastwire.Answer) { r.answers = append(r.answers, a) }); err != nil {
-				r.t.Fatal(err)
-			}
+			r.read(message)
 		case <-r.over:
 			r.t.Fatalf("the stream has ended with %v", r.ended)
 		}
@@ -132,6 +131,18 @@ func (r *fastRig) next() fastwire.Answer {
 	a := r.answers[0]
 	r.answers = r.answers[1:]
 	return a
+}
+
+// read takes note of what a message says.
+func (r *fastRig) read(message fastwire.Raw) {
+	r.t.Helper()
+	state, err := fastwire.Answers(message, func(a fastwire.Answer) { r.answers = append(r.answers, a) })
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if state.Ending {
+		r.ending = append(r.ending, state.Last)
+	}
 }
 
 // want fails unless the next answer is that.

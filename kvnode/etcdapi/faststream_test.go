@@ -9,7 +9,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -238,28 +237,6 @@ func TestTheEndOfAStream(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A member that stops finishes what is under way.
-func TestAStreamOfAMemberThatStops(t *testing.T) {
-	onStream(t, func(r *fastRig) {
-		leave := make(chan struct{})
-		r.onPropose = func(ctx context.Context, _ *pb.InternalRaftRequest) error {
-			select {
-			case <-leave:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		r.in <- r.items(1, 1, "Put", &pb.PutRequest{Key: []byte("k")})
-		synctest.Wait()
-		r.api.EndStreams()
-		synctest.Wait()
-		close(leave)
-		r.want(1, codes.OK, "")
-		r.wantEnd(codes.Unavailable, status.Convert(rpctypes.ErrGRPCStopped).Message())
-	})
 }
 
 // stoppable is a stream whose context is another.

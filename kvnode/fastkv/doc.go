@@ -17,8 +17,9 @@
 // for each other: large ones come in pieces.
 //
 //   - A read that becomes Unavailable is repeated by a call, which clientv3 repeats as ever.
-//   - A write that was sent is never repeated: if its stream ends it is Unavailable, and its
-//     outcome unknown.
+//   - A write that was sent is not repeated: if its stream ends it is Unavailable, and its
+//     outcome unknown. But a member that stops says which requests it has taken, and answers
+//     those. The others had no effect, so the client makes them by calls.
 //   - Compact, RangeStream, requests above 64 KiB and those with options that look into a
 //     call (trailers, peer) are calls.
 //   - Interceptors of calls, such as those of tracing, see the stream and not its requests.

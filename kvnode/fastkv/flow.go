@@ -128,20 +128,23 @@ func (s *stream) receive() {
 func (s *stream) answered(message fastwire.Raw) error {
 	s.owed.Store(0)
 	s.answers = s.answers[:0]
-	member, leader, err := fastwire.Answers(message, func(a fastwire.Answer) { s.answers = append(s.answers, a) })
+	state, err := fastwire.Answers(message, func(a fastwire.Answer) { s.answers = append(s.answers, a) })
 	for _, c := range s.arrived(s.answers) {
 		c.done <- struct{}{} // without the lock, which who wakes may want next
 	}
 	clear(s.answers) // or the last message would stay, and its requests
 	clear(s.over)
 	switch {
-	case member == 0:
-	case leader == member:
+	case state.Member == 0:
+	case state.Leader == state.Member:
 		s.member.Store(leads)
-	case leader != 0:
+	case state.Leader != 0:
 		s.member.Store(follows)
 	default:
 		s.member.Store(alone)
+	}
+	if state.Ending {
+		s.leave(state.Last)
 	}
 	return err
 }

@@ -21,6 +21,7 @@ type stream struct {
 	wake      chan struct{} // who sends; buffered by one
 	endpoints []string      // of the client when it was opened
 	member    atomic.Int32  // leads, follows or alone
+	ending    atomic.Bool   // the member stops, and takes no further request
 	opened    time.Time
 	owed      atomic.Int64 // since when nothing was heard though an answer is due, in nanoseconds after opened; 0 if none is
 
@@ -66,7 +67,7 @@ func newStream(ctx context.Context, cancel context.CancelFunc, rpc grpc.ClientSt
 
 // usable reports whether requests may go by the stream.
 func (s *stream) usable(now time.Time) bool {
-	if s == nil || s.ctx.Err() != nil {
+	if s == nil || s.ending.Load() || s.ctx.Err() != nil {
 		return false
 	}
 	owed := time.Duration(s.owed.Load())
@@ -146,6 +147,25 @@ func (s *stream) retire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.over = true
+	if len(s.mu.under) == 0 {
+		s.cancel()
+	}
+}
+
+// leave stops using the stream of a member that stops. The member has taken the requests up to the
+// ID last and answers them yet. The others had no effect, so calls make them.
+func (s *stream) leave(last uint64) {
+	s.ending.Store(true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.over = true
+	for id, c := range s.mu.under { // IDs count up in the order in which requests are sent
+		if id > last {
+			delete(s.mu.under, id)
+			c.err = errUnsent
+			c.done <- struct{}{}
+		}
+	}
 	if len(s.mu.under) == 0 {
 		s.cancel()
 	}

@@ -126,7 +126,7 @@ func requests(message []byte) (all []Request, err error) {
 }
 
 func answers(message []byte) (all []Answer, err error) {
-	_, _, err = Answers(message, func(a Answer) { all = append(all, a) })
+	_, err = Answers(message, func(a Answer) { all = append(all, a) })
 	return all, err
 }
 
@@ -155,8 +155,9 @@ func TestTheCodecIsThatOfTheDescription(t *testing.T) {
 	if member, leader := Who(b); member != 5 || leader != 6 {
 		t.Errorf("Who() = %d, %d, want 5, 6", member, leader)
 	}
-	if member, leader, err := Answers(b, func(Answer) {}); member != 5 || leader != 6 || err != nil {
-		t.Errorf("Answers() = %d, %d, %v, want 5, 6", member, leader, err)
+	want := State{Member: 5, Leader: 6, Ending: true, Last: 7}
+	if s, err := Answers(AppendEnding(b, 7), func(Answer) {}); s != want || err != nil {
+		t.Errorf("Answers() = %+v, %v, want %+v", s, err, want)
 	}
 }
 

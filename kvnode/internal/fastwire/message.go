@@ -17,6 +17,8 @@ const (
 
 	tagMember = 2<<3 | varint
 	tagLeader = 3<<3 | varint
+	tagEnding = 4<<3 | varint
+	tagLast   = 5<<3 | varint
 
 	tagID       = 1<<3 | varint
 	tagMethod   = 2<<3 | lenTag
@@ -128,14 +130,31 @@ func Who(message Raw) (member, leader uint64) {
 	return member, leader
 }
 
-// Answers calls each with each answer of a message, and returns who answers and who leads.
-func Answers(message Raw, each func(Answer)) (member, leader uint64, err error) {
+// AppendEnding appends to Answers that the member stops, and the ID of the last request it has taken.
+func AppendEnding(b []byte, last uint64) []byte {
+	return appendUint(appendUint(b, tagEnding, 1), tagLast, last)
+}
+
+// State is what Answers says of the member that answers, beside the answers.
+type State struct {
+	Member, Leader uint64
+	// Ending says that the member stops, and has taken no request after that with the ID Last.
+	Ending bool
+	Last   uint64
+}
+
+// Answers calls each with each answer of a message, and returns what else it says.
+func Answers(message Raw, each func(Answer)) (s State, err error) {
 	err = fields(message, func(tag, v uint64, data []byte) error {
 		switch tag {
 		case tagMember:
-			member = v
+			s.Member = v
 		case tagLeader:
-			leader = v
+			s.Leader = v
+		case tagEnding:
+			s.Ending = protowire.DecodeBool(v)
+		case tagLast:
+			s.Last = v
 		case tagOne:
 			var a Answer
 			if err := a.decode(data); err != nil {
@@ -145,7 +164,7 @@ func Answers(message Raw, each func(Answer)) (member, leader uint64, err error) 
 		}
 		return nil
 	})
-	return member, leader, err
+	return s, err
 }
 
 // Decode sets r, which is empty, to what data says, and keeps parts of data.
