@@ -192,9 +192,9 @@ func (s *fastStream) taken() {
 	}
 }
 
-// admit waits until the stream may cost so much more, and charges it. Nothing is charged for what
+// reserve waits until the stream may cost so much more, and charges it. Nothing is charged for what
 // is answered in place, until it is queued.
-func (s *fastStream) admit(id uint64, cost int) error {
+func (s *fastStream) reserve(id uint64, cost int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for !s.mu.ended && !s.fitsLocked(cost) {

@@ -37,7 +37,7 @@ func (s *fastStream) take(data []byte, arrived time.Time) error {
 	}
 	s.last = r.ID
 	if !s.place.free {
-		if err := s.admit(r.ID, 0); err != nil {
+		if err := s.reserve(r.ID, 0); err != nil {
 			return err
 		}
 	}
@@ -46,7 +46,7 @@ func (s *fastStream) take(data []byte, arrived time.Time) error {
 	}
 	s.place.free, s.place.at = false, time.Time{}
 	i := &item{cost: s.costOf(&r, len(data))}
-	if err := s.admit(r.ID, i.cost); status.Code(err) == codes.ResourceExhausted {
+	if err := s.reserve(r.ID, i.cost); status.Code(err) == codes.ResourceExhausted {
 		s.answer(r.ID, nil, err)
 		s.place.free = false
 		return nil
