@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/client"
+	"github.com/leaderlease/go/kvnode/fastkv"
 )
 
 var formerFlag = flag.String("former", "", "kvnode `binary` of a former version, an absolute path, from which and to which members are restarted")
@@ -22,7 +24,7 @@ var formerFlag = flag.String("former", "", "kvnode `binary` of a former version,
 const compares = "--feature-gates=InitialCorruptCheck=true"
 
 // One member is restarted after the other, as for an upgrade. No request fails of clients that know
-// all members. Members of a former version may tell those that write through them that the leader has
+// all members, be it by calls or by a stream of package fastkv. Members of a former version may tell those that write through them that the leader has
 // changed, and that nobody knows what became of what they had handed to it. The lease is nowhere for
 // no longer than a hand-over takes: the time from the last member that says that it holds one to the
 // next. With a former version's binary so it is from that to this one, and back:
@@ -42,9 +44,9 @@ func TestRollingRestart(t *testing.T) {
 			{"the former version to this, again", former, this},
 		}
 	}
-	c, all := startRolling(t, rolls[0].from, 6)
+	c, all, byStream := startRolling(t, rolls[0].from, 6)
 	for _, r := range rolls {
-		r.do(t, c, all)
+		r.do(t, c, all, byStream)
 	}
 }
 
@@ -52,10 +54,10 @@ func TestRollingRestart(t *testing.T) {
 // takes a while, and so many clients that some of their writes meet it.
 func TestRollingRestartWithTheCheck(t *testing.T) {
 	this := onlyKvnode(t)
-	c, all := startRolling(t, this, 30, compares)
+	c, all, byStream := startRolling(t, this, 30, compares)
 	fill(deadline(t), t, all[0], "filled/", "x", 60_000, 1000)
 	r := roll{"this version, which compares its data", this, this}
-	r.do(t, c, all)
+	r.do(t, c, all, byStream)
 	for _, m := range c.Members() {
 		if !strings.Contains(m.Log(), "this member's data is that of the others that could be compared") {
 			t.Errorf("%s has not compared its data", m.Name)
@@ -63,16 +65,15 @@ func TestRollingRestartWithTheCheck(t *testing.T) {
 	}
 }
 
-// startRolling starts a cluster with that many clients. Every other one finds the leader by package
-// client.
-func startRolling(t *testing.T, p procs.Program, clients int, flags ...string) (*procs.Cluster, []*clientv3.Client) {
+// startRolling starts a cluster with that many clients, of which every other one finds the leader by
+// package client, and one that sends its requests on a stream of package fastkv.
+func startRolling(t *testing.T, p procs.Program, clients int, flags ...string) (c *procs.Cluster, all []*clientv3.Client, byStream *clientv3.Client) {
 	t.Helper()
 	if !*slowFlag {
 		flags = append(flags, electsLate)
 	}
-	c := newCluster(t, procs.Config{Program: p, Flags: flags})
+	c = newCluster(t, procs.Config{Program: p, Flags: flags})
 	must(t, c.Serve(deadline(t)))
-	var all []*clientv3.Client
 	for i := range clients {
 		var find []grpc.DialOption
 		if i%2 == 1 {
@@ -83,8 +84,14 @@ func startRolling(t *testing.T, p procs.Program, clients int, flags ...string) (
 		t.Cleanup(func() { _ = one.Close() })
 		all = append(all, one)
 	}
-	return c, all
+	byStream, err := c.Client()
+	must(t, err)
+	t.Cleanup(func() { _ = byStream.Close() })
+	must(t, fastkv.Use(byStream))
+	return c, all, byStream
 }
+// streamed is the number of requests that are under way at a time on the stream of one client.
+const streamed = 100
 
 // roll restarts all members.
 type roll struct {
@@ -92,11 +99,12 @@ type roll struct {
 	from, to procs.Program
 }
 
-func (r *roll) do(t *testing.T, c *procs.Cluster, all []*clientv3.Client) {
+func (r *roll) do(t *testing.T, c *procs.Cluster, all []*clientv3.Client, byStream *clientv3.Client) {
 	t.Helper()
-	use, held := &canary{}, &holding{}
+	use, streams, held := &canary{}, &canary{}, &holding{}
 	restarts := chaos{t: t, c: c}
 	stop := use.start(t.Context(), all)
+	stopStreams := streams.start(t.Context(), slices.Repeat([]*clientv3.Client{byStream}, streamed))
 	end := held.watch(t.Context(), c.Members())
 	time.Sleep(time.Second)
 	var errs []error
@@ -106,6 +114,7 @@ func (r *roll) do(t *testing.T, c *procs.Cluster, all []*clientv3.Client) {
 	}
 	time.Sleep(time.Second)
 	stop()
+	stopStreams()
 	longest := end()
 	t.Logf("%s: %d reads, %d writes, %d failed, %d told that the leader has changed; no lease for %v at most, in the end there is one of %v ms",
 		r.name, use.reads.Load(), use.writes.Load(), use.failed.Load(), use.changed.Load(), longest.Round(time.Millisecond), held.promise)
@@ -124,6 +133,11 @@ func (r *roll) do(t *testing.T, c *procs.Cluster, all []*clientv3.Client) {
 	}
 	if use.changed.Load() > most {
 		t.Errorf("%s: %d writes failed since the leader has changed, want %d at most", r.name, use.changed.Load(), most)
+	}
+	t.Logf("%s, by a stream: %d reads, %d writes, %d failed, %d told that the leader has changed",
+		r.name, streams.reads.Load(), streams.writes.Load(), streams.failed.Load(), streams.changed.Load())
+	if failed := streams.failed.Load() + streams.changed.Load(); failed > 0 && (*formerFlag == "" || r.from.Path != *formerFlag) { // it does not say what it has taken
+		t.Errorf("%s: %d requests on a stream failed, such as: %v", r.name, failed, streams.why.Load())
 	}
 	// A leader of a former version stands against whom it has named, at times, once its election has
 	// begun. What it costs then is not this version's.
