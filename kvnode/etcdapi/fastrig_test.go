@@ -1,6 +1,7 @@
 package etcdapi
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"strings"
@@ -78,7 +79,7 @@ func (r *fastRig) RecvMsg(m any) error {
 func (r *fastRig) SendMsg(m any) error {
 	message, _ := m.(*outgoing)
 	select {
-	case r.out <- message.data:
+	case r.out <- bytes.Clone(message.data):
 		message.Put(nil) // it is written
 		return nil
 	case <-r.ctx.Done():

@@ -2,6 +2,7 @@ package etcdapi
 
 import (
 	"runtime"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/mem"
@@ -81,12 +82,20 @@ func (s *fastStream) messageLocked() (last *[]byte, charged int) {
 	return &s.mu.out[n], 0
 }
 
-// minMessage is the least capacity of a message: gRPC does not say when one of 1 KiB is written.
-const minMessage = 2 << 10
+const (
+	// minMessage is the least capacity of a message: gRPC does not say when one of 1 KiB is written.
+	minMessage = 2 << 10
+	// maxSpareMessage is the greatest capacity of a message that is used again.
+	maxSpareMessage = 64 << 10
+)
+
+// spareMessages are messages that gRPC has written.
+var spareMessages = sync.Pool{New: func() any { return new(make([]byte, 0, minMessage)) }}
 
 // who begins a message.
 func (s *fastStream) who() []byte {
-	return fastwire.AppendWho(make([]byte, 0, minMessage), s.kv.node.ID(), s.kv.node.Leader())
+	spare, _ := spareMessages.Get().(*[]byte)
+	return fastwire.AppendWho((*spare)[:0], s.kv.node.ID(), s.kv.node.Leader())
 }
 
 // outgoing is a message that gRPC has until it is written.
@@ -123,6 +132,9 @@ func (o *outgoing) Put(*[]byte) {
 	s.mu.unwritten--
 	s.chargeLocked(-o.charged)
 	s.mu.room.Broadcast()
+	if cap(o.data) <= maxSpareMessage {
+		spareMessages.Put(&o.data)
+	}
 }
 
 // send sends what there is until the stream has ended and nothing is under way. The first
