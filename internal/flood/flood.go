@@ -119,22 +119,24 @@ var Kinds = []Kind{
 // getsPerStream is the number of gets on each stream of service Fast.
 const getsPerStream = 100
 
-// getsOnStream opens a stream of service Fast that takes no answers, with gets that have metadata, so
-// that none is answered in place.
+// gets is one message with as many gets. They have metadata, so that none is answered in place.
+var gets = func() (message []byte) {
+	for i := range byte(getsPerStream) {
+		message = append(message, 0x0a, 20, 0x08, i+1) // an ID
+		message = append(message, 0x12, 5, 'R', 'a', 'n', 'g', 'e')
+		message = append(message, 0x1a, 3, 0x0a, 1, 'k')      // a RangeRequest of key k
+		message = append(message, 0x22, 1, 'm', 0x22, 1, 'v') // metadata
+	}
+	n := len(message)
+	return append([]byte{0, 0, 0, byte(n >> 8), byte(n)}, message...)
+}()
+
+// getsOnStream opens a stream of service Fast that takes no answers, and sends gets on it.
 func getsOnStream(b []byte, id uint32, _ string) []byte {
 	if id == 1 {
 		b = frame(b, frameSettings, 0, 0, 0, 4, 0, 0, 0, 0) // a window of 0
 	}
-	b = Open(b, id, "/leaderlease.kvnode.v1.Fast/Do")
-	var gets []byte
-	for i := range byte(getsPerStream) {
-		gets = append(gets, 0x0a, 20, 0x08, i+1) // an ID
-		gets = append(gets, 0x12, 5, 'R', 'a', 'n', 'g', 'e')
-		gets = append(gets, 0x1a, 3, 0x0a, 1, 'k')      // a RangeRequest of key k
-		gets = append(gets, 0x22, 1, 'm', 0x22, 1, 'v') // metadata
-	}
-	n := len(gets)
-	return frame(b, frameData, 0, id, append([]byte{0, 0, 0, byte(n >> 8), byte(n)}, gets...)...)
+	return frame(Open(b, id, "/leaderlease.kvnode.v1.Fast/Do"), frameData, 0, id, gets...)
 }
 
 // frame appends a frame.
