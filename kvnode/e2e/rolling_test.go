@@ -24,7 +24,8 @@ var formerFlag = flag.String("former", "", "kvnode `binary` of a former version,
 const compares = "--feature-gates=InitialCorruptCheck=true"
 
 // One member is restarted after the other, as for an upgrade. No request fails of clients that know
-// all members, be it by calls or by a stream of package fastkv. Members of a former version may tell those that write through them that the leader has
+// all members, be it by calls or by a stream of package fastkv. Members of a former version may tell
+// those that write through them that the leader has
 // changed, and that nobody knows what became of what they had handed to it. The lease is nowhere for
 // no longer than a hand-over takes: the time from the last member that says that it holds one to the
 // next. With a former version's binary so it is from that to this one, and back:
