@@ -114,7 +114,8 @@ type Config struct {
 	// SegmentSize is raftwal's. Default: its own.
 	SegmentSize int64
 
-	// Logger receives a line for each change that an operator cares about.
+	// Logger receives a line for each change that an operator cares about. Its handler must not
+	// block: the raft loop logs, and a member stops serving while it waits for its log.
 	// Default: none.
 	Logger *slog.Logger
 

@@ -93,8 +93,12 @@ type Config struct {
 	// in, such as flags: see status.Report.Reword. Default: they stay as they are.
 	Spell func(text string) string
 	// Logger receives what an operator should know, nothing per request. It is that of
-	// Node and API, too. Default: none.
+	// Node and API, too. It must not block: the raft loop logs, and a member stops serving
+	// while it waits for its log. Default: none.
 	Logger *slog.Logger
+	// DroppedLogLines returns the number of lines that Logger has dropped, for
+	// kvnode_log_lines_dropped_total. Default: always 0.
+	DroppedLogLines func() uint64
 }
 
 // Keepalive configures pings on clients' connections, with etcd's names and
@@ -138,6 +142,9 @@ const (
 func (c Config) WithDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.DroppedLogLines == nil {
+		c.DroppedLogLines = func() uint64 { return 0 }
 	}
 	set(&c.Node.Name, defaultName)
 	set(&c.Node.DataDir, c.Node.Name+".kvnode")

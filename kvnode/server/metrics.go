@@ -50,6 +50,7 @@ type reading struct {
 	dbSize, dbInUse     int64
 	dbUnsaved, dbQuota  int64
 	changes             uint64
+	droppedLogLines     uint64
 	floods              floodgate.Counts
 	ready               bool
 	ttl                 ttl.Stats
@@ -65,7 +66,7 @@ func (s *Server) read() *reading {
 	kept := s.node.Store()
 	r := &reading{
 		Status: s.node.Status(), revision: kept.Revision(), compacted: kept.CompactRevision(),
-		changes: s.changes.Load(), floods: s.entrance.Floods(), ready: s.servesNow(),
+		changes: s.changes.Load(), droppedLogLines: s.cfg.DroppedLogLines(), floods: s.entrance.Floods(), ready: s.servesNow(),
 		ttl: s.node.TTLStats(), ttlLeases: kept.CountTTLLeases(),
 	}
 	r.applies, r.slowApplies = s.node.ApplyTimes()
@@ -189,6 +190,8 @@ var families = []family{
 		func(r *reading) float64 { return r.WAL.MaxSyncTime.Seconds() }),
 	gauge("tick_late_max_seconds", "Latest tick of the raft loop since the start. Beyond the election timeout the leader is not one any more.",
 		func(r *reading) float64 { return r.Late.Max.Seconds() }),
+	counter("log_lines_dropped_total", "Lines that an output of this member's log has not got: it was blocked, or failed.",
+		func(r *reading) float64 { return float64(r.droppedLogLines) }),
 	counter("wal_directory_syncs_total", "Syncs of the log's directory.",
 		func(r *reading) float64 { return float64(r.WAL.DirSyncs) }),
 	counter("wal_entries_total", "Entries written to the log.",

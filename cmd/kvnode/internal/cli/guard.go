@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
@@ -23,39 +22,45 @@ func guard(sys *System, loaded *settings.Loaded) error {
 	if err != nil {
 		return err
 	}
-	log, closeLog := lateLogger(sys, loaded.Log)
-	defer closeLog()
-	log = log.With("member", loaded.Server.Node.Name, "component", "guardian")
-	death.Announce(loaded.Server.PeerTLS, log)
+	log := lateLogger(sys, loaded.Log)
+	death.Announce(loaded.Server.PeerTLS, log.With("member", loaded.Server.Node.Name, "component", "guardian"))
+	log.close() // before End, which may end this process by a signal
 	return death.End()
 }
 
-// openTime is for how long a guardian waits for the files of its log. Shorter: one on a busy disk is not
-// used. Longer: so long do the peers wait.
+// openTime is how long a guardian waits for the files of its log. The peers wait as long for
+// the news of the death.
 const openTime = 100 * time.Millisecond
 
-// lateLogger is newLogger, or logs to standard error, with the reason in each line, if that fails or
-// waits, as for a reader of a pipe: the peers are told all the same, and the member is started again.
-func lateLogger(sys *System, cfg settings.Log) (*slog.Logger, func()) {
+// lateLogger is newLogger. If that fails, or waits (a pipe without a reader), the log goes to
+// standard error, with the reason in each line: the peers must hear of the death all the same.
+func lateLogger(sys *System, cfg settings.Log) *processLog {
 	type opened struct {
-		log   *slog.Logger
-		close func()
-		err   error
+		log *processLog
+		err error
 	}
 	done := make(chan opened, 1)
 	go func() {
 		var o opened
-		o.log, o.close, o.err = newLogger(sys, cfg)
+		o.log, o.err = newLogger(sys, cfg)
 		done <- o
 	}()
 	err := fmt.Errorf("--log-outputs %q: not open after %v", cfg.Outputs, openTime)
 	select {
 	case o := <-done:
 		if o.err == nil {
-			return o.log, o.close
+			return o.log
 		}
 		err = o.err
-	case <-time.After(openTime): // the process ends soon
+	case <-time.After(openTime):
+		go func() {
+			if o := <-done; o.err == nil {
+				o.log.close()
+			}
+		}()
 	}
-	return slog.New(slog.NewJSONHandler(sys.Stderr, nil)).With("log_error", err.Error()), func() {}
+	cfg.Outputs, cfg.Format = nil, "json"
+	log, _ := newLogger(sys, cfg) // standard error does not fail
+	log.Logger = log.With("log_error", err.Error())
+	return log
 }

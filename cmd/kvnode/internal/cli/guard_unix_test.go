@@ -31,9 +31,9 @@ func TestALateLoggerIsNotWaitedFor(t *testing.T) {
 				_ = f.Close()
 			}
 		})
-		log, closeLog := lateLogger(&System{Stderr: &stderr}, settings.Log{Outputs: []string{name}, Format: "json"})
+		log := lateLogger(&System{Stderr: &stderr}, settings.Log{Outputs: []string{name}, Format: "json"})
 		log.Info("told")
-		closeLog()
+		log.close()
 		took := time.Since(began)
 		if got := stderr.String(); took >= hangs || !strings.Contains(got, `"told"`) || !strings.Contains(got, name) {
 			t.Errorf("a log in %s was given up after %v, and standard error says %q; want the line, and why it is there", name, took, got)

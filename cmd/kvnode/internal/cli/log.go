@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/leaderlease/go/cmd/kvnode/internal/logqueue"
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 )
 
@@ -20,40 +23,88 @@ var levels = map[string]slog.Level{
 	"fatal": slog.LevelError + 8,
 }
 
-// newLogger returns a logger as configured, and what closes its files.
-func newLogger(sys *System, cfg settings.Log) (*slog.Logger, func(), error) {
-	var files []io.Closer
-	closeAll := func() {
-		for _, f := range files {
-			_ = f.Close() // there is nowhere left to say so
-		}
+// logQueueBytes is how much each output of the log may lag behind. Lines above it are dropped.
+const logQueueBytes = 1 << 20
+
+// logFlushTime is how long the end of the process waits for outputs that do not take their lines.
+const logFlushTime = time.Second
+
+// processLog is the log of a process. A blocked output delays neither its callers nor the
+// other outputs.
+type processLog struct {
+	*slog.Logger
+	queues []*logqueue.Writer // one per output
+	files  []io.Closer
+}
+
+// newLogger returns a logger as configured. The caller closes it.
+func newLogger(sys *System, cfg settings.Log) (*processLog, error) {
+	l := &processLog{}
+	var all []io.Writer
+	add := func(name string, output io.Writer) {
+		q := logqueue.New(output, logQueueBytes, dropNotice(cfg, name))
+		l.queues, all = append(l.queues, q), append(all, q)
 	}
-	var outputs []io.Writer
 	for _, name := range cfg.Outputs {
 		switch name {
 		case "default", "stderr":
-			outputs = append(outputs, sys.Stderr)
+			add(name, sys.Stderr)
 		case "stdout":
-			outputs = append(outputs, sys.Stdout)
+			add(name, sys.Stdout)
 		default:
 			f, err := settings.OpenOutput(name)
 			if err != nil {
-				closeAll()
-				return nil, nil, err
+				l.close()
+				return nil, err
 			}
-			files, outputs = append(files, f), append(outputs, f)
+			l.files = append(l.files, f)
+			add(name, f)
 		}
 	}
-	if len(outputs) == 0 {
-		outputs = []io.Writer{sys.Stderr}
+	if len(l.queues) == 0 {
+		add("stderr", sys.Stderr)
 	}
+	l.Logger = slog.New(newHandler(cfg, io.MultiWriter(all...)))
+	return l, nil
+}
+
+func newHandler(cfg settings.Log, w io.Writer) slog.Handler {
 	options := &slog.HandlerOptions{Level: levels[cfg.Level], ReplaceAttr: readable}
-	w := io.MultiWriter(outputs...)
-	var h slog.Handler = slog.NewJSONHandler(w, options)
-	if cfg.Format != "json" {
-		h = slog.NewTextHandler(w, options)
+	if cfg.Format == "json" {
+		return slog.NewJSONHandler(w, options)
 	}
-	return slog.New(h), closeAll, nil
+	return slog.NewTextHandler(w, options)
+}
+
+// dropNotice makes the line that tells readers of an output that lines are missing. It is a
+// warning, so a log of errors only has none, and kvnode_log_lines_dropped_total tells.
+func dropNotice(cfg settings.Log, output string) func(lines uint64) []byte {
+	return func(lines uint64) []byte {
+		var b bytes.Buffer
+		slog.New(newHandler(cfg, &b)).Warn("log lines are missing here: the output was blocked or failed", "lines", lines, "output", output)
+		return b.Bytes()
+	}
+}
+
+// dropped returns the number of lines that outputs have not got.
+func (l *processLog) dropped() (lines uint64) {
+	for _, q := range l.queues {
+		lines += q.Dropped()
+	}
+	return lines
+}
+
+// close writes what is queued, for at most logFlushTime, and closes the files. It may be called
+// more than once.
+func (l *processLog) close() {
+	var all sync.WaitGroup
+	for _, q := range l.queues {
+		all.Go(func() { q.Close(logFlushTime) })
+	}
+	all.Wait()
+	for _, f := range l.files {
+		_ = f.Close() // there is nowhere left to report it
+	}
 }
 
 // loggedBytes is the most of one text that a line has. Longer: whoever may say what

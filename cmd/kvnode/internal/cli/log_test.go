@@ -17,7 +17,7 @@ var defaultLog = settings.Log{Level: "info", Format: "json"}
 func TestLogger(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	var stdout, stderr buffer
-	log, closeAll, err := newLogger(&System{Stdout: &stdout, Stderr: &stderr},
+	log, err := newLogger(&System{Stdout: &stdout, Stderr: &stderr},
 		settings.Log{Level: "warn", Format: "json", Outputs: []string{"stdout", "default", path}})
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +25,7 @@ func TestLogger(t *testing.T) {
 	log.Info("hidden")
 	log.Warn("shown, MaxTxnOps", "took", 1500*time.Millisecond, "member", "MaxTxnOps", "error", errors.New("open /MaxTxnOps/wal: needs MaxTxnOps"),
 		"advice", "is joined with Config.Existing, after member add")
-	closeAll()
+	log.close()
 	file, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -48,11 +48,12 @@ func TestLogger(t *testing.T) {
 func TestLogFormats(t *testing.T) {
 	for format, want := range map[string]string{"json": `"msg":"m"`, "text": "msg=m", "console": "msg=m"} {
 		var stderr buffer
-		log, _, err := newLogger(&System{Stderr: &stderr}, settings.Log{Level: "info", Format: format})
+		log, err := newLogger(&System{Stderr: &stderr}, settings.Log{Level: "info", Format: format})
 		if err != nil {
 			t.Fatal(err)
 		}
 		log.Info("m")
+		log.close()
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("--log-format %s logs %q, want %s", format, stderr.String(), want)
 		}
@@ -63,7 +64,7 @@ func TestLogFormats(t *testing.T) {
 func TestLevels(t *testing.T) {
 	for level, want := range map[string]int{"debug": 4, "info": 3, "warn": 2, "error": 1, "panic": 0, "fatal": 0} {
 		var stderr buffer
-		log, _, err := newLogger(&System{Stderr: &stderr}, settings.Log{Level: level, Format: "text"})
+		log, err := newLogger(&System{Stderr: &stderr}, settings.Log{Level: level, Format: "text"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,8 +72,62 @@ func TestLevels(t *testing.T) {
 		log.Info("m")
 		log.Warn("m")
 		log.Error("m")
+		log.close()
 		if got := strings.Count(stderr.String(), "\n"); got != want {
 			t.Errorf("--log-level %s logs %d of 4 lines, want %d", level, got, want)
 		}
+	}
+}
+
+// blocked is an output that takes nothing until it is closed.
+type blocked chan struct{}
+
+// Write implements io.Writer.
+func (b blocked) Write(p []byte) (int, error) {
+	<-b
+	return len(p), nil
+}
+
+// An output that takes nothing delays neither who logs nor the other outputs, and does not keep
+// the process from ending. What it misses is counted.
+func TestABlockedOutputOfTheLog(t *testing.T) {
+	stderr := make(blocked)
+	defer close(stderr)
+	var stdout buffer
+	log, err := newLogger(&System{Stdout: &stdout, Stderr: stderr}, settings.Log{Level: "info", Format: "json", Outputs: []string{"stderr", "stdout"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := strings.Repeat("x", 10<<10)
+	const lines = 3 * logQueueBytes / (10 << 10)
+	for range lines {
+		log.Info("m", "long", long)
+	}
+	for deadline := time.Now().Add(time.Minute); strings.Count(stdout.String(), "\n") == 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	log.close()
+	written := strings.Count(stdout.String(), `"msg":"m"`)
+	if least := uint64(lines / 2); written == 0 || log.dropped() < least {
+		t.Errorf("of %d lines for a blocked output and another one, the other has %d and %d were dropped, want some, and at least %d", lines, written, log.dropped(), least)
+	}
+}
+
+// The output that was blocked says how many lines it lacks.
+func TestMissingLinesAreSaid(t *testing.T) {
+	for level, want := range map[string]string{"info": `"level":"WARN","msg":"log lines are missing here: the output was blocked or failed","lines":7,"output":"stderr"`, "error": ""} {
+		got := string(dropNotice(settings.Log{Level: level, Format: "json"}, "stderr")(7))
+		if !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("--log-level %s: the line about missing lines is %q, want %s", level, got, want)
+		}
+	}
+}
+
+// A member that has failed ends, though nothing takes its last words.
+func TestABlockedStandardErrorKeepsNoProcess(t *testing.T) {
+	stderr := make(blocked)
+	defer close(stderr)
+	if code := Main(System{Args: []string{"serve", "--no-such-flag"}, Stdout: &buffer{}, Stderr: stderr, Exit: func(int) {}}); code != exitUsage {
+		t.Errorf("Main() = %d, want %d", code, exitUsage)
 	}
 }

@@ -64,11 +64,12 @@ func TestStatusOfAStrangeMember(t *testing.T) {
 func TestLogsAndErrorsArePrintable(t *testing.T) {
 	for _, format := range []string{"json", "text"} {
 		var stderr buffer
-		log, _, err := newLogger(&System{Stderr: &stderr}, settings.Log{Level: "info", Format: format})
+		log, err := newLogger(&System{Stderr: &stderr}, settings.Log{Level: "info", Format: format})
 		if err != nil {
 			t.Fatal(err)
 		}
 		log.Info("m", "name", hostile, "error", errors.New(hostile), "long", strings.Repeat("x", 60_000))
+		log.close()
 		wantPrintable(t, "a log in "+format, stderr.String())
 		if n := len(stderr.String()); n > 2*loggedBytes || !strings.Contains(stderr.String(), "(60000 bytes)") {
 			t.Errorf("a text of 60,000 bytes makes a line of %d in %s, want it cut, and its length said", n, format)

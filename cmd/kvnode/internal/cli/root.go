@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,6 +43,20 @@ type System struct {
 // OS returns the operating system's.
 func OS() System {
 	return System{Args: os.Args[1:], Environ: os.Environ(), Stdout: os.Stdout, Stderr: os.Stderr, Exit: os.Exit}
+}
+
+// printError prints the error that a command ends with. It does not wait for a blocked standard
+// error: a member that has failed must end, or its supervisor does not start it again.
+func (s *System) printError(text string) {
+	printed := make(chan struct{})
+	go func() {
+		defer close(printed)
+		_, _ = fmt.Fprintln(s.Stderr, text)
+	}()
+	select {
+	case <-printed:
+	case <-time.After(logFlushTime):
+	}
 }
 
 // usageError is an error of whoever wrote the command line.
@@ -79,16 +94,16 @@ func Main(sys System) int {
 	said := printable(settings.Spoken(err.Error()))
 	switch by, signaled := endedBy(child); {
 	case signaled && !errors.Is(err, errLockLost):
-		_, _ = fmt.Fprintln(sys.Stderr, said)
+		sys.printError(said)
 		return 128 + by // as shells say it
 	case wrong: // it says what to change itself
-		_, _ = fmt.Fprintln(sys.Stderr, said)
+		sys.printError(said)
 		return exitUsage
 	case usage:
-		_, _ = fmt.Fprintf(sys.Stderr, "%s\nSee %s --help.\n", said, helpOf(cmd))
+		sys.printError(fmt.Sprintf("%s\nSee %s --help.", said, helpOf(cmd)))
 		return exitUsage
 	default:
-		_, _ = fmt.Fprintln(sys.Stderr, said)
+		sys.printError(said)
 		return exitFailed
 	}
 }

@@ -84,11 +84,11 @@ func serve(sys *System, loaded *settings.Loaded) error {
 		}
 		loaded.Server.Node.Guardian = ward
 	}
-	log, closeLog, err := newLogger(sys, loaded.Log)
+	log, err := newLogger(sys, loaded.Log)
 	if err != nil {
 		return usageError{err}
 	}
-	defer closeLog()
+	defer log.close()
 	defer heap.Keep()()
 	for _, w := range loaded.Warnings {
 		log.Warn(w)
@@ -97,7 +97,7 @@ func serve(sys *System, loaded *settings.Loaded) error {
 	defer stop.ignore()
 
 	cfg := loaded.Server
-	cfg.Logger, cfg.Spell = log, settings.Spoken
+	cfg.Logger, cfg.DroppedLogLines, cfg.Spell = log.Logger, log.dropped, settings.Spoken
 	log.Info("starting kvnode", "version", server.Version(), "commit", commit(), "go", runtime.Version(),
 		"name", cfg.Node.Name, "data_dir", cfg.Node.DataDir)
 	srv, err := server.Start(cfg)
@@ -109,7 +109,7 @@ func serve(sys *System, loaded *settings.Loaded) error {
 	}
 	if err != nil {
 		log.Error("cannot start", "error", err)
-	} else if err = untilStopped(srv, stop.asked, log); srv.Err() == nil {
+	} else if err = untilStopped(srv, stop.asked, log.Logger); srv.Err() == nil {
 		return err
 	}
 	if toStderr(loaded.Log) { // where Main would say it once more

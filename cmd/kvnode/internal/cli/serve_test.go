@@ -150,7 +150,7 @@ func TestASecondSignal(t *testing.T) {
 	var log buffer
 	exited := make(chan int, 1)
 	sys := System{Stderr: &log, Exit: func(code int) { exited <- code }}
-	logger, _, err := newLogger(&sys, defaultLog)
+	logger, err := newLogger(&sys, defaultLog)
 	if err != nil {
 		t.Fatal(err)
 	}

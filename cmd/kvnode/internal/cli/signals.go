@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -19,7 +18,7 @@ type signals struct {
 	done  chan struct{}
 }
 
-func watchSignals(sys *System, log *slog.Logger) *signals {
+func watchSignals(sys *System, log *processLog) *signals {
 	s := &signals{asked: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{})}
 	received := make(chan os.Signal, 2)
 	signal.Notify(received, syscall.SIGTERM, syscall.SIGINT)
@@ -33,6 +32,7 @@ func watchSignals(sys *System, log *slog.Logger) *signals {
 		close(s.asked)
 		if s.wait(received, again) {
 			log.Warn("asked to stop again: ending at once")
+			log.close()
 			sys.Exit(exitFailed)
 		}
 	}()
