@@ -44,6 +44,8 @@ type applier struct {
 	// for it in applyConf.
 	superseded uint64
 	term       uint64 // of the newest entry, or snapshot, as this process has applied it
+
+	progress progress // noted at each entry, and at each try to write to a full disk; any goroutine reads
 }
 
 // run is the applier, the one goroutine that changes the store. Everything it does
@@ -65,6 +67,7 @@ func (a *applier) run() {
 				return
 			}
 		}
+		a.progress.rest()
 		clear(jobs) // what was applied is not kept until more comes
 	}
 }
@@ -74,6 +77,9 @@ func (a *applier) run() {
 // It returns false if the node stops, or has failed.
 func (a *applier) runJob(j applyJob) bool {
 	if j.restore != nil {
+		// A large snapshot takes longer than any limit on progress, and after a restart of the
+		// member it would begin anew.
+		a.progress.rest()
 		if err := a.restore(j.restore); err != nil {
 			a.fail(err)
 			return false
@@ -106,14 +112,15 @@ func (a *applier) runJob(j applyJob) bool {
 // entry that does not decode has no effect, the same on all members, and is counted. It
 // returns false if the node stops meanwhile.
 func (a *applier) applyEntry(e *raftpb.Entry) bool {
+	begun := time.Now()
+	a.progress.note(begun)
 	a.reach(e.GetTerm())
 	switch e.GetType() {
 	case raftpb.EntryConfChange, raftpb.EntryConfChangeV2:
 		return a.applyConf(e)
 	default:
-		// Time is read for a histogram only: nothing that the store does may depend on it.
+		// begun is for a histogram and for progress only: nothing that the store does may depend on it.
 		before := a.store.Alarms()
-		begun := time.Now()
 		r := a.store.Apply(e.GetIndex(), e.GetTerm(), e.GetData())
 		a.applying.count(&r, e.GetIndex(), time.Since(begun))
 		if errors.Is(r.Err, store.ErrMalformed) {

@@ -14,7 +14,8 @@ import (
 // ended; the loop looks at each tick, since a goroutine stuck in a write cannot say so.
 type disk struct {
 	*parts
-	checkpoint token // asks for one, which may free segments
+	checkpoint token     // asks for one, which may free segments
+	applier    *progress // of the applier
 
 	begun, ended atomic.Uint64
 	full         atomic.Bool // the last write found no room
@@ -90,6 +91,8 @@ func (d *disk) saveCommit(index uint64) bool {
 	defer d.end()
 	err := d.wal.SaveCommit(index)
 	for errors.Is(err, raftwal.ErrNoSpace) && d.retry(err) {
+		// A restart of the member does not make room, so the applier does not count as hung.
+		d.applier.note(time.Now())
 		if err = d.wal.SaveCommit(index); err == nil {
 			d.written()
 		}

@@ -56,9 +56,11 @@ type raftLoop struct {
 	local   box[*raftpb.Message] // from the appender and the applier
 	intake  intake
 	witness witness
-	follows atomic.Uint64            // whom raft takes for the leader, before the lease hears of it
-	late    *durations.Histogram     // how late the loop is at its ticks
-	awaited atomic.Pointer[[]string] // who has not let this member in yet
+	follows atomic.Uint64        // whom raft takes for the leader, before the lease hears of it
+	late    *durations.Histogram // how late the loop is at its ticks
+	// progress is noted at each tick.
+	progress progress
+	awaited  atomic.Pointer[[]string] // who has not let this member in yet
 	// resigned is closed when the loop has ended, and whoever it was handed to has its last word.
 	resigned chan struct{}
 	// suspicions are the detector's, as of the last tick.
@@ -176,6 +178,7 @@ func (l *raftLoop) tick() {
 	}
 	// Admission goes first: standing asks it, and to a detector a member that is not open is away.
 	now := time.Now()
+	l.progress.note(now)
 	l.late.Note(max(0, now.Sub(l.cadence.wake())))
 	l.cadence.ticked(now)
 	l.ticker.Reset(l.cadence.wake().Sub(now))

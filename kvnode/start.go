@@ -71,6 +71,8 @@ func newNode(cfg Config) *Node {
 	n.applier.jobs.wake = newToken()
 	n.applying.init()
 	n.loop.witness.init()
+	now := time.Now()
+	n.applier.progress.begun, n.loop.progress.begun = now, now
 	return n
 }
 
@@ -79,7 +81,7 @@ func (n *Node) connect() {
 	p, checkpoint := &n.parts, newToken()
 	n.calls.stopping = n.stopping
 	n.received.dir = n.cfg.dir().Snaps()
-	n.disk = disk{parts: p, checkpoint: checkpoint}
+	n.disk = disk{parts: p, checkpoint: checkpoint, applier: &n.applier.progress}
 	n.checkpoints = checkpoints{parts: p, disk: &n.disk, received: &n.received, ask: checkpoint, took: durations.New(raftwal.SyncBounds)}
 	n.snapshots = snapshots{p, &n.checkpoints}
 	n.routes.parts, n.asker = p, asker{p, &n.routes}
@@ -234,6 +236,7 @@ func (n *Node) begin() (err error) {
 	n.loop.admission, n.loop.detector = n.loop.newAdmission(), n.loop.newDetector()
 	n.loop.poll = time.NewTimer(time.Hour)
 	n.loop.poll.Stop()
+	n.loop.progress.note(time.Now())
 	n.loop.showSuspicions()
 	n.loop.showAwaited()
 	n.ttl = n.newTTL()

@@ -1,6 +1,7 @@
 package etcdapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -38,7 +39,7 @@ func (a *API) illness(ctx context.Context, exclude []string, serializable bool) 
 	if !serializable && a.node.Leader() == 0 {
 		return "RAFT NO LEADER"
 	}
-	err := a.alive()
+	err := cmp.Or(a.alive(), a.Liveness(ctx)) // the first has etcd's words
 	if !serializable {
 		err = a.tryRead(ctx, false)
 	}

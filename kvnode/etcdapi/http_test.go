@@ -303,3 +303,37 @@ func TestReadinessEndsWithTheDisk(t *testing.T) {
 		}
 	}
 }
+
+// A member whose raft loop or applier hangs is not alive, and says which. /health about this
+// member alone, which older probes ask, and gRPC's health service agree with /livez.
+func TestAMemberThatHangsIsNotAlive(t *testing.T) {
+	n := newFakeNode(t)
+	a := New(n, Config{ElectionTimeout: time.Second})
+	h := a.Handler()
+	for _, c := range []struct {
+		loop, applier time.Duration
+		failed        string
+	}{
+		{10 * time.Second, 10 * time.Second, ""},
+		{10*time.Second + time.Millisecond, 0, "raft_loop"},
+		{50 * time.Millisecond, time.Minute, "applier"},
+	} {
+		n.loopStall.Store(int64(c.loop))
+		n.applierStall.Store(int64(c.applier))
+		for path, hung := range map[string]bool{
+			"/livez": c.failed != "", "/livez/serializable_read": false, "/health?serializable=true": c.failed != "", "/readyz": false,
+			"/livez/raft_loop": c.failed == "raft_loop", "/livez/applier": c.failed == "applier",
+		} {
+			code, body := ask(t, h, http.MethodGet, path, "")
+			if (code != http.StatusOK) != hung {
+				t.Errorf("GET %s with a loop that hangs for %v and an applier for %v = %d %q, want failure %v", path, c.loop, c.applier, code, body, hung)
+			}
+			if hung && !(strings.Contains(body, c.failed) && strings.Contains(body, "at most 10s (10 election timeouts)")) {
+				t.Errorf("GET %s does not name %s and the limit: %q", path, c.failed, body)
+			}
+		}
+		if err := a.Liveness(t.Context()); (err != nil) != (c.failed != "") {
+			t.Errorf("Liveness() = %v, want failure of %q", err, c.failed)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package etcdapi
 
 import (
 	"context"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
@@ -42,6 +43,8 @@ type Member interface {
 	Checkpoint(ctx context.Context) error
 	// Alive returns why the member has ended, nil while it runs. It waits for nothing.
 	Alive() error
+	// Stalls returns how long the raft loop and the applier have made no progress. It waits for nothing.
+	Stalls() (loop, applier time.Duration)
 	Status() kvnode.Status
 	// Config returns the configuration in effect.
 	Config() kvnode.Config

@@ -52,10 +52,12 @@ type fakeNode struct {
 	full    atomic.Bool // the disk
 	replays atomic.Bool
 	ended   atomic.Bool
-	foreign atomic.Bool // it is of another cluster
-	hold    atomic.Int64
-	leased  atomic.Bool           // TryRead
-	saved   atomic.Pointer[error] // CheckpointErr
+	// What Stalls returns.
+	loopStall, applierStall atomic.Int64
+	foreign                 atomic.Bool // it is of another cluster
+	hold                    atomic.Int64
+	leased                  atomic.Bool           // TryRead
+	saved                   atomic.Pointer[error] // CheckpointErr
 	// onCheckpoint fails checkpoints.
 	onCheckpoint func() error
 }
@@ -253,6 +255,11 @@ func (n *fakeNode) Alive() error {
 		return kvnode.ErrStopped
 	}
 	return nil
+}
+
+// Stalls implements Node.
+func (n *fakeNode) Stalls() (loop, applier time.Duration) {
+	return time.Duration(n.loopStall.Load()), time.Duration(n.applierStall.Load())
 }
 
 // Checkpoint implements Node.

@@ -35,13 +35,36 @@ func (a *API) probe(path string, checks ...check) probe {
 	return probe{path, checks, leaderlessTimeouts * a.cfg.ElectionTimeout}
 }
 
-// livez says whether the process answers at all: a member that lost its cluster, or
-// still waits for its log, gains nothing from a restart. The check is called as in etcd.
+// livez reports whether the member runs, and fails if a restart may help: the member has ended, or
+// one of the goroutines that all requests wait for hangs. A member that has lost its cluster, that
+// still replays its log, or whose disk is full or does not answer, gains nothing from a restart.
+// serializable_read is etcd's name, and the other checks are kvnode's own.
 func (a *API) livez() probe {
-	return a.probe("/livez", check{"serializable_read", func(context.Context) (string, error) { return "", a.alive() }})
+	return a.probe("/livez",
+		check{"serializable_read", func(context.Context) (string, error) { return "", a.alive() }},
+		check{"raft_loop", func(context.Context) (string, error) { loop, _ := a.node.Stalls(); return "", a.turns(loop) }},
+		check{"applier", func(context.Context) (string, error) { _, applier := a.node.Stalls(); return "", a.turns(applier) }},
+	)
 }
 
 func (a *API) alive() error { return clientError(a.node.Alive()) }
+
+// stallTimeouts is how many election timeouts a goroutine may hang before /livez fails. Other
+// members have replaced a leader that hangs after one. Below ten, a machine that swaps or is
+// paused would have its member restarted.
+const stallTimeouts = 10
+
+// turns returns an error if a goroutine hangs, given how long it has made no progress.
+func (a *API) turns(stall time.Duration) error {
+	if limit := stallTimeouts * a.cfg.ElectionTimeout; stall > limit {
+		return fmt.Errorf("no progress for %v, at most %v (%d election timeouts) are normal: restart the member",
+			stall.Round(time.Millisecond), limit, stallTimeouts)
+	}
+	return nil
+}
+
+// Liveness returns why /livez fails, and nil if it does not. It waits for nothing.
+func (a *API) Liveness(ctx context.Context) error { return a.livez().failure(ctx) }
 
 // readyz says whether requests should be sent here, and another member may be stopped.
 func (a *API) readyz() probe {

@@ -27,6 +27,9 @@ func (s *Server) servesNow() bool {
 	return s.api.Readiness(ctx) == nil
 }
 
+// Live returns why /livez fails, and nil if it does not. It waits for nothing.
+func (s *Server) Live(ctx context.Context) error { return s.api.Liveness(ctx) }
+
 // announce says when clients can be served: when a linearizable read has been,
 // which needs a leader and everything that was committed before the start, and
 // when the other members know where this one serves.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -9,10 +10,10 @@ import (
 	"github.com/leaderlease/go/kvnode/server"
 )
 
-// supervised tells systemd how the member is, as a unit of Type=notify expects it: that it
-// is ready once it serves linearizable reads; with WatchdogSec, at half of that interval, that
-// its raft loop has turned. What is returned tells that the member stops. Where no systemd
-// asks for any of it, nothing is said.
+// supervised tells systemd how the member is, as a unit of Type=notify expects it: it is ready
+// once it serves linearizable reads. With WatchdogSec, systemd also hears at half of that
+// interval that the raft loop has turned and that /livez does not fail. The returned function
+// tells it that the member stops. Without NOTIFY_SOCKET nothing is sent.
 func supervised(srv *server.Server, log *slog.Logger) (stopping func()) {
 	interval, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -35,7 +36,7 @@ func supervised(srv *server.Server, log *slog.Logger) (stopping func()) {
 				say(log, daemon.SdNotifyReady+"\nSTATUS=serving")
 				ready = nil
 			case <-due:
-				if watch.turned() {
+				if watch.turned() && srv.Live(context.Background()) == nil {
 					say(log, daemon.SdNotifyWatchdog)
 				}
 			case <-ended:
