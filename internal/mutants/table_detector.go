@@ -3,6 +3,11 @@ package main
 // detectorRules take apart when a member takes its leader for dead.
 var detectorRules = []Mutant{
 	{
+		Rule: "succession", Name: "members wait for an election timeout after a restart", Pkg: "./leaderlease/detector", Test: "^TestAfterARestartMembersTakeTurnsOnceTheHoldIsOver$",
+		File: "leaderlease/detector/config.go",
+		Old:  "\t\td.hint = suspicion{way: restart, at: now}\n", New: "",
+	},
+	{
 		Rule: "succession", Name: "the leader that was lost has a turn, too", Pkg: "./leaderlease/detector", Test: "^TestTurnsAfterSilence$",
 		File: "leaderlease/detector/detector.go",
 		Old:  "case id == d.leader:\n", New: "case id == d.leader && false:\n",
@@ -99,7 +104,7 @@ var detectorRules = []Mutant{
 	},
 	{
 		Rule: "succession", Name: "turns are shorter than the way", Pkg: rulesPkg, Test: "^TestV7TurnsOverALongWay$",
-		File: "leaderlease/detector/detector.go",
+		File: "leaderlease/detector/config.go",
 		Old:  "max(cfg.Heartbeat/2, 25*time.Millisecond)", New: "25 * time.Millisecond",
 	},
 	{
@@ -116,7 +121,7 @@ var detectorRules = []Mutant{
 	},
 	{
 		Rule: "succession", Name: "turns are as short as ticks", Pkg: rulesPkg, Test: "^TestTurnsAfterSilenceAreLongEnoughForDisks$",
-		File: "leaderlease/detector/detector.go",
+		File: "leaderlease/detector/config.go",
 		Old:  "turn = max(turn, int((longTurn+tick-1)/tick))", New: "_ = int((longTurn + tick - 1) / tick)",
 	},
 	{

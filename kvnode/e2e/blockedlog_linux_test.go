@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/leaderlease/go/internal/procs"
 )
 
@@ -64,27 +62,5 @@ func fillPipe(t *testing.T, pipe *os.File) {
 	}))
 	if !errors.Is(err, syscall.EAGAIN) {
 		t.Fatalf("fill the pipe: %v, want %v", err, syscall.EAGAIN)
-	}
-}
-
-// servesAt waits until each of the members serves a write and a linearizable read.
-func servesAt(t *testing.T, members ...*procs.Member) {
-	t.Helper()
-	for _, m := range members {
-		ctx := deadline(t)
-		err := m.Use(func(client *clientv3.Client) (err error) {
-			for {
-				if _, err = client.Put(ctx, "k", m.Name); err == nil {
-					_, err = client.Get(ctx, "k")
-				}
-				if err == nil || ctx.Err() != nil {
-					return err
-				}
-				time.Sleep(20 * time.Millisecond)
-			}
-		})
-		if err != nil {
-			t.Fatalf("%s does not serve: %v", m.Name, err)
-		}
 	}
 }

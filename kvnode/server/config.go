@@ -143,9 +143,6 @@ func (c Config) WithDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.DroppedLogLines == nil {
-		c.DroppedLogLines = func() uint64 { return 0 }
-	}
 	set(&c.Node.Name, defaultName)
 	set(&c.Node.DataDir, c.Node.Name+".kvnode")
 	c.Node.Logger, c.API.Logger = c.Logger, c.named() // the node adds its name itself

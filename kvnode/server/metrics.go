@@ -66,8 +66,11 @@ func (s *Server) read() *reading {
 	kept := s.node.Store()
 	r := &reading{
 		Status: s.node.Status(), revision: kept.Revision(), compacted: kept.CompactRevision(),
-		changes: s.changes.Load(), droppedLogLines: s.cfg.DroppedLogLines(), floods: s.entrance.Floods(), ready: s.servesNow(),
+		changes: s.changes.Load(), floods: s.entrance.Floods(), ready: s.servesNow(),
 		ttl: s.node.TTLStats(), ttlLeases: kept.CountTTLLeases(),
+	}
+	if s.cfg.DroppedLogLines != nil {
+		r.droppedLogLines = s.cfg.DroppedLogLines()
 	}
 	r.applies, r.slowApplies = s.node.ApplyTimes()
 	r.requests, r.ops, r.watches = s.api.RequestStats(), kept.Ops(), s.node.Watch().Stats()

@@ -28,3 +28,21 @@ type Config struct {
 	// does not call Tick at each tick seems to be paused all the time, and learns nothing.
 	Learn time.Duration
 }
+
+// New returns the detector of a member that starts now.
+func New(cfg Config, now time.Time) *Detector {
+	if cfg.Turn == 0 {
+		cfg.Turn = max(cfg.Heartbeat/2, 25*time.Millisecond)
+	}
+	turn := leastTurn
+	if tick := cfg.ElectionTimeout / time.Duration(max(cfg.ElectionTicks, 1)); tick > 0 {
+		turn = max(turn, int((longTurn+tick-1)/tick))
+	}
+	d := &Detector{cfg: cfg, turn: turn, fresh: cfg.Fresh, heard: now, learnt: newLearnt(&cfg, now)}
+	if !cfg.Fresh {
+		// The leader that this member followed before may be dead, too. If it lives, it is heard
+		// before the restart hold ends; until then Known.Bound keeps this member from campaigning.
+		d.hint = suspicion{way: restart, at: now}
+	}
+	return d
+}

@@ -68,18 +68,6 @@ type suspicion struct {
 	forced bool
 }
 
-// New returns the detector of a member that starts now.
-func New(cfg Config, now time.Time) *Detector {
-	if cfg.Turn == 0 {
-		cfg.Turn = max(cfg.Heartbeat/2, 25*time.Millisecond)
-	}
-	turn := leastTurn
-	if tick := cfg.ElectionTimeout / time.Duration(max(cfg.ElectionTicks, 1)); tick > 0 {
-		turn = max(turn, int((longTurn+tick-1)/tick))
-	}
-	return &Detector{cfg: cfg, turn: turn, fresh: cfg.Fresh, heard: now, learnt: newLearnt(&cfg, now)}
-}
-
 // LeaderIs tells who leads, raft.None if nobody is known to.
 func (d *Detector) LeaderIs(leader uint64, now time.Time) {
 	if leader == raft.None {
@@ -221,6 +209,9 @@ func (d *Detector) forget(now time.Time) bool {
 		return false
 	}
 	d.hint.free = now
+	if d.hint.way == restart {
+		return false // raft knows no leader
+	}
 	d.stats.Forgets++
 	return true
 }

@@ -19,6 +19,11 @@
 //     stands gives its own up for another only where it has a rival: disks may take longer
 //     than turns.
 //
+// A member that has restarted, and hears no leader, does the same as after a hint: once its restart
+// hold is over, it campaigns in its turn. So a group whose members have all been killed need not
+// wait for an election timeout. A leader that lives is heard before the hold ends, and where it
+// is not, it keeps its followers by CheckQuorum: they grant no pre-vote.
+//
 // Without a hint it is silence that decides, and members take turns after it as well, which
 // is sooner than raft's own random timeouts.
 //

@@ -24,6 +24,10 @@ const (
 
 	// NumWays is the number of ways.
 	NumWays = int(Obituary) + 1
+
+	// restart is a start of this member after which it has heard no leader. It knows of none that
+	// could be replaced, so no fail-over begins with it, and it is not among the ways.
+	restart = Way(NumWays)
 )
 
 var wayNames = [NumWays]string{"silence", "hint", "pre-vote", "transfer", "resignation", "learnt-silence", "obituary"}

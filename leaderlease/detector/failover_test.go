@@ -89,3 +89,68 @@ func TestWays(t *testing.T) {
 		t.Errorf("the ways are called %v, want %v", names, want)
 	}
 }
+
+// restarted is a member that has started at 0 with a log.
+func restarted(self uint64) *Detector {
+	return New(Config{Self: self, ElectionTicks: 10, Heartbeat: beat, ElectionTimeout: time.Second}, at(0))
+}
+
+// Members that have restarted, and hear no leader, take turns as soon as their restart hold is over.
+func TestAfterARestartMembersTakeTurnsOnceTheHoldIsOver(t *testing.T) {
+	for self, want := range map[uint64][]time.Duration{
+		1: {250 * ms, 325 * ms, 475 * ms, 775 * ms},
+		2: {275 * ms, 375 * ms, 575 * ms, 975 * ms},
+		3: {300 * ms, 425 * ms, 675 * ms},
+	} {
+		d, got := restarted(self), []time.Duration(nil)
+		for now := time.Duration(0); now < time.Second; now += 5 * ms {
+			k := three
+			k.Bound = now < 250*ms
+			if !d.Suspects(at(now)) {
+				t.Fatalf("Suspects(%v) = false, want Poll called until an election timeout has passed", now)
+			}
+			switch do := d.Poll(at(now), k); {
+			case do.Forget || do.Force:
+				t.Errorf("Poll(%v) = %+v, though raft knows no leader", now, do)
+			case do.Campaign:
+				got = append(got, now)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("member %d campaigns at %v, want %v", self, got, want)
+		}
+		if d.Suspects(at(time.Second)) {
+			t.Errorf("member %d is still polled after an election timeout, want silence to decide", self)
+		}
+		d.LeaderIs(2, at(time.Second))
+		if s := d.Stats(); s.Hints != [NumWays]uint64{} || s.FailOvers != [NumWays]uint64{} || s.Forgets != 0 || s.FalseAlarms != 0 {
+			t.Errorf("Stats() of member %d = %+v, want no suspicion, and no fail-over", self, s)
+		}
+	}
+}
+
+// A leader that is heard after a restart has nothing to fear, nor has the first one of all.
+func TestAfterARestartALeaderIsLeftAlone(t *testing.T) {
+	heard, fresh := restarted(1), New(Config{Self: 1, Fresh: true, ElectionTicks: 10, Heartbeat: beat, ElectionTimeout: time.Second}, at(0))
+	heard.LeaderIs(2, at(100*ms))
+	for now := 150 * ms; now < time.Second; now += 5 * ms {
+		heard.wants(t, now, three, nothing)
+		fresh.wants(t, now, three, nothing) // Tick decides
+	}
+	if s := heard.Stats(); s.Hints != [NumWays]uint64{} {
+		t.Errorf("Stats() = %+v, want no suspicion", s)
+	}
+	// Where no promise binds, a leader still has the time of three heartbeats.
+	free := restarted(1)
+	free.wants(t, 3*beat-1, three, nothing)
+	free.wants(t, 3*beat, three, campaign)
+}
+
+// A member that has restarted leaves an election alone that another one has begun.
+func TestAfterARestartAnotherCandidateIsLeftAlone(t *testing.T) {
+	d := restarted(1)
+	d.Heard(message(raftpb.MsgPreVote, 2, 6), 5, at(240*ms))
+	for now := 250 * ms; now < 365*ms; now += 5 * ms {
+		d.wants(t, now, three, nothing)
+	}
+}

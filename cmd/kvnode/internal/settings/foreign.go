@@ -30,7 +30,7 @@ var foreignTable = []setting{
 
 	// Nobody would.
 	{name: "unsafe-no-fsync", ignored: "kvnode always syncs", etcd: "false", bool: true},
-	{name: "initial-election-tick-advance", ignored: "the first election of a cluster never waits", etcd: "true", bool: true},
+	{name: "initial-election-tick-advance", ignored: "members campaign at once in a new cluster, and after a restart as soon as their restart hold is over", etcd: "true", bool: true},
 	{name: "socket-reuse-address", ignored: "Go always does so", etcd: "false", bool: true},
 	{name: "max-snapshots", ignored: noFiles, etcd: "5"},
 	{name: "max-wals", ignored: noFiles, etcd: "5"},
