@@ -16,10 +16,10 @@
 //     stops, or has known no leader for three election timeouts. Where there is no
 //     quorum to delete a key it stays until its TTL lease ends.
 //   - One TTL lease has one place in line for a name. Two calls of Lock with the
-//     same one share it: what one gives up, the other loses, and is told so if it
+//     same one share it: what one gives up, the other loses, and is told so at once if it
 //     still waits. Give each caller a TTL lease of its own.
-//   - A candidate whose TTL lease ran out while it waited is refused; etcd tells it
-//     that it was elected.
+//   - A caller whose TTL lease ends while it waits gets an error at once. etcd tells it when
+//     the lock is free, and tells a candidate that it was elected.
 //   - Codes are etcd's, which answers Unknown to most of what is refused, save that
 //     what may be tried again is Unavailable.
 //

@@ -29,14 +29,16 @@ type electionServer struct {
 func (s *electionServer) Campaign(ctx context.Context, r *pb.CampaignRequest) (*pb.CampaignResponse, error) {
 	ctx, done := s.waiting(ctx)
 	defer done()
-	session, err := s.session(ctx, r.GetLease())
+	l, err := s.lineUp(ctx, r.GetName(), r.GetLease(), concurrency.ErrElectionNotLeader)
 	if err != nil {
 		return nil, clientError(ctx, err)
 	}
+	defer l.leave()
+	session := l.session
 	e := concurrency.NewElection(session, string(r.GetName()))
-	if err := s.campaign(ctx, e, session, r); err != nil {
+	if err := s.campaign(l.ctx, e, session, r); err != nil {
 		s.abandon(session, r.GetLease())
-		return nil, clientError(ctx, err)
+		return nil, clientError(l.ctx, err)
 	}
 	return &pb.CampaignResponse{
 		Header: e.Header(),

@@ -19,18 +19,19 @@ type lockServer struct {
 func (s *lockServer) Lock(ctx context.Context, r *pb.LockRequest) (*pb.LockResponse, error) {
 	ctx, done := s.waiting(ctx)
 	defer done()
-	session, err := s.session(ctx, r.GetLease())
+	l, err := s.lineUp(ctx, r.GetName(), r.GetLease(), concurrency.ErrSessionExpired)
 	if err != nil {
 		return nil, clientError(ctx, err)
 	}
-	m := concurrency.NewMutex(session, string(r.GetName()))
-	err = m.Lock(ctx)
+	defer l.leave()
+	m := concurrency.NewMutex(l.session, string(r.GetName()))
+	err = m.Lock(l.ctx)
 	if err == nil {
-		err = s.stillOwner(ctx, m, string(r.GetName()))
+		err = s.stillOwner(l.ctx, m, string(r.GetName()))
 	}
 	if err != nil {
-		s.abandon(session, r.GetLease())
-		return nil, clientError(ctx, err)
+		s.abandon(l.session, r.GetLease())
+		return nil, clientError(l.ctx, err)
 	}
 	return &pb.LockResponse{Header: m.Header(), Key: []byte(m.Key())}, nil
 }

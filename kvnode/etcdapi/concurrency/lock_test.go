@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode/etcdapi"
+	epb "github.com/leaderlease/go/kvnode/etcdapi/concurrency/v3electionpb"
 	lpb "github.com/leaderlease/go/kvnode/etcdapi/concurrency/v3lockpb"
 )
 
@@ -162,6 +163,35 @@ func TestLocksGoWithTheirLeases(t *testing.T) {
 			t.Errorf("the lock was taken after %v, want about the TTL of 20s", took)
 		}
 		wantError(t, "Lock() of a lost TTL lease", (<-lost).err, codes.Unknown, "mutex: session is expired")
+	})
+}
+
+// A caller whose TTL lease ends while it waits is told at once, and not when the lock is free, for
+// a lock as for an election. Those behind it stay in line.
+func TestTheEndOfATTLLeaseEndsTheWait(t *testing.T) {
+	inCluster(t, 3, func(t *testing.T, c *cluster) {
+		leader, follower := c.leader()
+		held, err := lockBy(t.Context(), leader, 0)()
+		must(t, err)
+		elected, err := campaignBy(t.Context(), leader, 0, "a")()
+		must(t, err)
+		mine := c.grant(3600)
+		lock, campaign := waits(c, lockBy(t.Context(), follower, mine)), waits(c, campaignBy(t.Context(), follower, mine, "b"))
+		nextLock, nextLeader := waits(c, lockBy(t.Context(), follower, 0)), waits(c, campaignBy(t.Context(), follower, 0, "c"))
+		ended := time.Now()
+		_, err = leader.lease.LeaseRevoke(t.Context(), &pb.LeaseRevokeRequest{ID: mine})
+		must(t, err)
+		wantError(t, "Lock() of a TTL lease that has ended", (<-lock).err, codes.Unknown, "mutex: session is expired")
+		wantError(t, "Campaign() of a TTL lease that has ended", (<-campaign).err, codes.Unknown, "election: not leader")
+		if took := time.Since(ended); took > 100*time.Millisecond {
+			t.Errorf("the callers are told %v after their TTL lease has ended, want at once", took)
+		}
+		_, err = leader.lock.Unlock(t.Context(), &lpb.UnlockRequest{Key: held.GetKey()})
+		must(t, err)
+		_, err = leader.election.Resign(t.Context(), &epb.ResignRequest{Leader: elected.GetLeader()})
+		must(t, err)
+		must(t, (<-nextLock).err)
+		must(t, (<-nextLeader).err)
 	})
 }
 

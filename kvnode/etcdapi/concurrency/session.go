@@ -22,7 +22,11 @@ const noLease = -1
 // session returns a session over a TTL lease, a new one if it is 0. Its caller
 // keeps the TTL lease alive.
 func (s *Services) session(ctx context.Context, lease int64) (*concurrency.Session, error) {
-	session, err := concurrency.NewSession(s.client,
+	return newSession(ctx, s.client, lease)
+}
+
+func newSession(ctx context.Context, client *clientv3.Client, lease int64) (*concurrency.Session, error) {
+	session, err := concurrency.NewSession(client,
 		concurrency.WithLease(clientv3.LeaseID(lease)), concurrency.WithContext(ctx))
 	if err != nil {
 		return nil, err
@@ -55,11 +59,14 @@ func (s *Services) waiting(ctx context.Context) (context.Context, func()) {
 // clientError returns what a client is told of err. What etcd's client returns is
 // Unknown to gRPC, with etcd's text, and so it is in etcd.
 func clientError(ctx context.Context, err error) error {
+	lost, isLost := errors.AsType[lostError](context.Cause(ctx))
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(context.Cause(ctx), rpctypes.ErrGRPCStopped):
 		return rpctypes.ErrGRPCStopped
+	case isLost:
+		return lost.error
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()
 	}
