@@ -195,6 +195,9 @@ func (l *raftLoop) tick() {
 	// offered again, as a peer may have come back, or a transfer ended, which nobody says.
 	l.offers.own = l.proposals.waiters.awaited(l.offers.own)
 	l.offers.full = false
+	if l.Leader() == raft.None {
+		l.proposals.waiters.tickLeaderless(l.cfg.electionTicks())
+	}
 }
 
 // step ignores raft's errors as every embedder does: raft drops what it cannot use, and its

@@ -20,7 +20,9 @@ type proposal struct {
 	// again means that it may be proposed in one term after another, each time with that term as its
 	// fence. An attempt takes effect in its own term or never, so there is one that does at most.
 	again bool
-	fence uint64 // of the entry, if again; 0 of what has one of its own (ProposeFenced), which is proposed once
+	// impatient means that its client is told ErrNoLeader after an election timeout without a leader.
+	impatient bool
+	fence     uint64 // of the entry, if again; 0 of what has one of its own (ProposeFenced), which is proposed once
 }
 
 // in returns q as it is proposed in a term. The entry is another one then: raft may hold that of an
@@ -94,6 +96,7 @@ func (p *proposals) await(ctx context.Context, q proposal) (_ store.Result, err 
 	if p.full.Load() {
 		return store.Result{}, ErrDiskFull
 	}
+	q.impatient = isImpatient(ctx)
 	// RequestTimeout bounds the wait of a client whose own context has no end: without a quorum
 	// nothing else would give back what its waiter counts for.
 	ctx, cancel := p.cfg.bounded(ctx)

@@ -37,7 +37,7 @@ type reads struct {
 
 // Read returns once Store may answer a read in that mode; the value must be
 // fetched afterwards. Where there is no leader it waits for one until ctx ends,
-// or RequestTimeout has passed: nothing is done by a read that fails, so trying
+// or RequestTimeout has passed, or as FailWithoutLeader says: nothing is done by a read that fails, so trying
 // again is free. A stale read waits only after a start (replay.go).
 //
 // Under a valid lease it takes no lock and allocates nothing.
@@ -94,8 +94,8 @@ func (o *reads) until(ctx context.Context, read func(context.Context) (leaderlea
 		defer cancel()
 		ctx = bounded
 	}
-	for retryable(err) {
-		if waitErr := o.waitLeader(ctx); waitErr != nil {
+	for patience := o.patienceOf(ctx); retryable(err); {
+		if waitErr := o.waitLeader(ctx, &patience); waitErr != nil {
 			err = errors.Join(waitErr, err)
 			break
 		}
@@ -129,8 +129,10 @@ func retryable(err error) bool {
 const readPause = 10 * time.Millisecond
 
 // waitLeader waits for a leader, and for a moment if there is one.
-func (o *reads) waitLeader(ctx context.Context) error {
+func (o *reads) waitLeader(ctx context.Context, p *patience) error {
 	now := o.leader.Load()
+	over, stop := p.over(now.id, time.Now())
+	defer stop()
 	pause := time.NewTimer(readPause)
 	defer pause.Stop()
 	expired := pause.C
@@ -142,6 +144,8 @@ func (o *reads) waitLeader(ctx context.Context) error {
 		return nil
 	case <-expired:
 		return nil
+	case <-over:
+		return ErrNoLeader
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-o.stopping:
@@ -154,7 +158,7 @@ func (o *reads) explain(ctx context.Context, err error) error {
 	switch {
 	case o.isStopping():
 		return ErrStopped
-	case o.Leader() == 0 && (errors.Is(err, leaderlease.ErrNoLease) || errors.Is(err, context.DeadlineExceeded)):
+	case errors.Is(err, ErrNoLeader), o.Leader() == 0 && (errors.Is(err, leaderlease.ErrNoLease) || errors.Is(err, context.DeadlineExceeded)):
 		return ErrNoLeader
 	case errors.Is(context.Cause(ctx), ErrTimeout):
 		return ErrTimeout

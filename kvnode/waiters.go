@@ -43,6 +43,8 @@ type waiter struct {
 	// reign or, after its leader's end, in a later one. So its outcome is unknown to a
 	// client that is told of an error, which must not simply try again.
 	proposed bool
+	// leaderless is the number of ticks without a leader, while raft has not taken it.
+	leaderless int
 	// fence is that of the attempt that raft has taken, 0 if it has none.
 	fence uint64
 	// early means that raft had taken this attempt when a snapshot began to arrive, so that the

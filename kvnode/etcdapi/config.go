@@ -57,6 +57,9 @@ type Config struct {
 	// clients. Like streams they are not bounded in time, nor by MaxInFlight: those
 	// that wait could keep out the request that ends their wait. Default: none.
 	WaitingMethods []string
+	// WaitForLeader makes requests without a deadline wait for a leader until RequestTimeout, as
+	// those with one do. Default: they fail after an election timeout without one, if nothing was done.
+	WaitForLeader bool
 	// ElectionTimeout is that of the cluster. Streams that require a leader are cut
 	// when there was none for three of them. Default: the node's.
 	ElectionTimeout time.Duration

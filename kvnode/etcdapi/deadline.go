@@ -14,6 +14,7 @@ import (
 type lateContext struct {
 	context.Context // the request's
 	deadline        time.Time
+	undecided       bool // the client has not said for how long it waits
 
 	mu struct {
 		sync.Mutex
@@ -56,6 +57,12 @@ func (c *lateContext) Err() error {
 // Value implements context.Context. Package context finds by it the context
 // whose Done this is, and needs no goroutine for contexts derived from it.
 func (c *lateContext) Value(key any) any {
+	if _, ok := key.(kvnode.FailWithoutLeader); ok {
+		if c.undecided {
+			return true
+		}
+		return nil
+	}
 	if inner := c.started(); inner != nil {
 		return inner.Value(key)
 	}

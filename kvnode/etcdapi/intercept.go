@@ -69,10 +69,12 @@ func (a *API) mayBegin(under int64, requires bool) error {
 // quorum it had better learn so and ask another member.
 func (a *API) inTime(ctx context.Context, begun time.Time, req any, handle grpc.UnaryHandler) (any, error) {
 	end := begun.Add(a.cfg.RequestTimeout)
-	if d, ok := ctx.Deadline(); ok && !d.After(end) {
+	d, decided := ctx.Deadline()
+	if decided && !d.After(end) {
 		return handle(ctx, req)
 	}
 	late := newLateContext(ctx, end)
+	late.undecided = !decided && !a.cfg.WaitForLeader
 	defer late.release()
 	resp, err := handle(late, req)
 	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {

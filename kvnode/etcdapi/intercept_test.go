@@ -201,6 +201,29 @@ func TestWhatIsAdmittedTakesItsTime(t *testing.T) {
 	wantStatus(t, "range whose client has gone", err, rpctypes.ErrGRPCCanceled)
 }
 
+// A client that has set a deadline waits for a leader until then, as with etcd. Of one that has
+// set none the member decides.
+func TestADeadlineSaysForHowLongToWaitForALeader(t *testing.T) {
+	n := newFakeNode(t)
+	a := New(n, Config{RequestTimeout: 7 * time.Second})
+	for deadline, want := range map[time.Duration]bool{0: true, 3 * time.Second: false, 30 * time.Second: false} {
+		ctx, cancel := t.Context(), context.CancelFunc(func() {})
+		if deadline > 0 {
+			ctx, cancel = context.WithTimeout(ctx, deadline)
+		}
+		_, err := a.inTime(ctx, time.Now(), nil, func(ctx context.Context, _ any) (any, error) {
+			if got := ctx.Value(kvnode.FailWithoutLeader{}) != nil; got != want {
+				t.Errorf("a request with a deadline of %v (0: none) is to fail without a leader: %v, want %v", deadline, got, want)
+			}
+			return nil, nil
+		})
+		cancel()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // lateContext is a context like any other.
 func TestLateContextIsAContext(t *testing.T) {
 	type key struct{}

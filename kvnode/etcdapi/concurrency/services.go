@@ -47,6 +47,8 @@ type Services struct {
 func New(stopping context.Context, node etcdapi.Node, cfg etcdapi.Config) (*Services, error) {
 	cfg.Metrics = nil
 	cfg.TrailersOnDemand = true
+	// A call waits for others anyway, and the key of one that has failed is to be deleted by all means.
+	cfg.WaitForLeader = true
 	// One connection carries them all.
 	cfg.MaxConcurrentStreams = math.MaxUint32
 	s := &Services{api: etcdapi.New(node, cfg), stopping: stopping}
