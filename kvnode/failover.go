@@ -6,7 +6,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
@@ -113,7 +113,7 @@ func (l *raftLoop) gone(peer uint64) {
 // died takes an obituary. What had come from the dead process is stepped first, as before a hint. If it
 // voids the promise, this member campaigns in its turn without waiting for anything (V8); if not, it
 // is a hint like another: of a former process, say, or while this member is in its restart hold.
-func (l *raftLoop) died(peer uint64, process core.Process) {
+func (l *raftLoop) died(peer uint64, process leaderlease.ProcessID) {
 	l.stepArrived()
 	l.handleReadys() // the dead may just have been elected
 	now := time.Now()

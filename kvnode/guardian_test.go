@@ -189,7 +189,7 @@ func TestWhatCameBeforeTheObituaryIsNoSignOfLife(t *testing.T) {
 		c.net.CutOneWay(leader.Name(), f.Name())
 		f.calls.put(func(l *raftLoop) {
 			l.urgent <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.Term())}
-			l.died(leader.ID(), 99)
+			l.died(leader.ID(), processID(99))
 			time.Sleep(3 * f.cfg.TickInterval) // others have the processor
 		})
 		time.Sleep(500 * time.Millisecond)

@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +12,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/transport"
-	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease"
 )
 
 // peers is the node as its transport sees it.
@@ -111,15 +112,21 @@ func (p peers) Gone(peer uint64) {
 	}
 }
 
+// processID is the lease's name for a process that peers know by a number.
+func processID(number uint64) (id leaderlease.ProcessID) {
+	binary.BigEndian.PutUint64(id[:], number)
+	return id
+}
+
 // Died implements transport.Handler.
 func (p peers) Died(peer, process uint64) {
-	p.node.calls.put(func(l *raftLoop) { l.died(peer, core.Process(process)) })
+	p.node.calls.put(func(l *raftLoop) { l.died(peer, processID(process)) })
 }
 
 // Receive implements transport.Handler. The lease looks at m here: a promise
 // counts from the arrival, and heartbeats must not wait for the loop.
 func (p peers) Receive(m *raftpb.Message, process uint64) {
-	if !p.node.lease.IncomingFrom(m, core.Process(process)) {
+	if !p.node.lease.IncomingFrom(m, processID(process)) {
 		return
 	}
 	into := p.node.loop.urgent

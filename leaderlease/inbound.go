@@ -14,18 +14,21 @@ import (
 // reports whether raft may see it. It makes promises (V1), counts grants (L2),
 // keeps votes away while a promise lasts (V3) and answers forwarded reads from
 // the lease. It does not change m and does not block.
-func (l *Lease) Incoming(m *raftpb.Message) bool { return l.IncomingFrom(m, 0) }
+func (l *Lease) Incoming(m *raftpb.Message) bool { return l.IncomingFrom(m, ProcessID{}) }
 
-// IncomingFrom is Incoming for who will hear of it if a process dies, and calls Obituary then. from is the process
-// that m was read from, as the very connection has named it that m came by: a number of 64 bits that
-// is drawn at random for each process. 0 is one that is not known, and no obituary voids
-// what it is promised.
+// IncomingFrom is Incoming for embedders that report dead processes with Obituary. from identifies the process that
+// sent m, as the connection on which m arrived named it. The zero value is an unknown process: no obituary voids a
+// promise to it.
 //
-// Two mistakes lead to two leaders at once, if Obituary is called, too: a number that a former process of the same
-// member has had (its process ID is one, 1 in each container), and one that is kept for each peer, not for each
-// connection. A message that passes through Incoming as well, as in the Step of a Node that Wrap returns,
-// is of a process that is not known.
-func (l *Lease) IncomingFrom(m *raftpb.Message, from Process) bool {
+// An ID is random, or the hash of something random, and new for each process. Peers see it, so it must not be enough
+// to report the death. kvnode's IDs are hashes of secrets that only the parent of the process holds, and a
+// report reveals the secret.
+//
+// Two mistakes cause two leaders at the same time if Obituary is called as well: an ID that an earlier process of the
+// same member had (an operating system's process ID is 1 in every container), and an ID that the receiver keeps per
+// peer instead of per connection. A message that also passes through Incoming, as in the Step of a Node that Wrap
+// returns, counts as one from an unknown process.
+func (l *Lease) IncomingFrom(m *raftpb.Message, from ProcessID) bool {
 	if l == nil {
 		return true
 	}
@@ -51,7 +54,7 @@ func (l *Lease) IncomingFrom(m *raftpb.Message, from Process) bool {
 }
 
 // promise answers a probe before raft answers the heartbeat (V1).
-func (l *Lease) promise(m *raftpb.Message, from Process) {
+func (l *Lease) promise(m *raftpb.Message, from ProcessID) {
 	p, err := probeOf(m)
 	if err != nil {
 		l.stats.countField(err)

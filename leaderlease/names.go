@@ -68,8 +68,8 @@ type (
 	ClockInfo = clock.Info
 	// Instant is a reading of a Clock.
 	Instant = core.Instant
-	// Process names one process of one member, 0 one that is not known: see IncomingFrom.
-	Process = core.Process
+	// ProcessID identifies one process of one member. The zero value is unknown: see IncomingFrom.
+	ProcessID = core.ProcessID
 	// Incarnation names the clock of one process of a node, in its TraceStart.
 	Incarnation = core.Incarnation
 )

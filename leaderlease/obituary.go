@@ -12,7 +12,8 @@ import (
 // the kind, nor do a timeout, a failed health check, an orchestrator that has given up a machine, or a process ID that
 // is not in use: a false obituary elects a second leader beside a lease that is valid. Do not call it
 // where a process may go on after its end (checkpoint and restore, a clone of the machine), nor while
-// a member may run a version without V9, on which this relies, and AsyncStorageWrites.
+// a member may run a version without V9, on which this relies, and AsyncStorageWrites. Knowing the ID proves nothing,
+// because all peers know it: see IncomingFrom.
 //
 // If this member's promise is to that very process (IncomingFrom), nobody relies on it
 // any more: it is void, also for the others (V8). Obituary then returns the message by which
@@ -27,7 +28,7 @@ import (
 // another process, or it is not known to which, or raft is in a later term, or this
 // member has started a short while ago and must wait (V6). It may come
 // late, twice or never, from any goroutine. What the dead process has sent, and is read later, is promised nothing.
-func (l *Lease) Obituary(leader uint64, dead Process) (*raftpb.Message, bool) {
+func (l *Lease) Obituary(leader uint64, dead ProcessID) (*raftpb.Message, bool) {
 	if l == nil || leader == l.id() {
 		return nil, false
 	}

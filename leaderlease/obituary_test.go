@@ -12,7 +12,7 @@ import (
 
 // bereaved is a follower that has promised node 2 something in term 2, by what it has read
 // from the given process.
-func bereaved(t *testing.T, from Process) *puppet {
+func bereaved(t *testing.T, from ProcessID) *puppet {
 	t.Helper()
 	p := newPuppet(t)
 	p.follow(2, 2)
@@ -24,7 +24,7 @@ func bereaved(t *testing.T, from Process) *puppet {
 }
 
 // probed hands it a heartbeat of node 2.
-func (p *puppet) probed(from Process) {
+func (p *puppet) probed(from ProcessID) {
 	m := p.message(raftpb.MsgHeartbeat, 2, 1)
 	attachProbe(m, core.Probe{Sent: p.clock.Now(), Duration: 900 * ms})
 	p.IncomingFrom(m, from)
@@ -32,8 +32,8 @@ func (p *puppet) probed(from Process) {
 
 // The message is what the leader would have said, and the filter lets it in.
 func TestObituaryMakesTheMessage(t *testing.T) {
-	p := bereaved(t, 7)
-	m, ok := p.Obituary(2, 7)
+	p := bereaved(t, ProcessID{7})
+	m, ok := p.Obituary(2, ProcessID{7})
 	if !ok || m.GetType() != raftpb.MsgTimeoutNow || m.GetFrom() != 2 || m.GetTo() != 1 || m.GetTerm() != 2 {
 		t.Fatalf("Obituary() = %v, %v, want a MsgTimeoutNow from 2 to 1 in term 2", m, ok)
 	}
@@ -46,7 +46,7 @@ func TestObituaryMakesTheMessage(t *testing.T) {
 	if !p.Incoming(m) || p.MayCampaign() != nil {
 		t.Error("Incoming() of it = false, or the member may not campaign, want neither")
 	}
-	p.probed(7) // read late
+	p.probed(ProcessID{7}) // read late
 	if p.MayCampaign() != nil {
 		t.Error("MayCampaign() after a heartbeat of the dead = an error, want nil")
 	}
@@ -59,17 +59,17 @@ func TestObituaryMakesTheMessage(t *testing.T) {
 func TestObituaryThatVoidsNothing(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		from   Process
+		from   ProcessID
 		leader uint64
-		dead   Process
+		dead   ProcessID
 		before func(p *puppet)
 	}{
-		{"of a former process", 7, 2, 6, nil},
-		{"of another member", 7, 3, 7, nil},
-		{"of itself", 7, 1, 7, nil},
-		{"the promise is to a process that is not known", 0, 2, 7, nil},
-		{"a probe came by Incoming", 7, 2, 7, func(p *puppet) { p.probed(0) }},
-		{"after Close", 7, 2, 7, func(p *puppet) { p.Close() }},
+		{"of a former process", ProcessID{7}, 2, ProcessID{6}, nil},
+		{"of another member", ProcessID{7}, 3, ProcessID{7}, nil},
+		{"of itself", ProcessID{7}, 1, ProcessID{7}, nil},
+		{"the promise is to a process that is not known", ProcessID{}, 2, ProcessID{7}, nil},
+		{"a probe came by Incoming", ProcessID{7}, 2, ProcessID{7}, func(p *puppet) { p.probed(ProcessID{}) }},
+		{"after Close", ProcessID{7}, 2, ProcessID{7}, func(p *puppet) { p.Close() }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := bereaved(t, tt.from)
@@ -88,29 +88,32 @@ func TestObituaryThatVoidsNothing(t *testing.T) {
 
 // Who is bound by its restart, or by a step of its clock, does not campaign, whoever has died.
 func TestObituaryInTheHold(t *testing.T) {
-	p := bereaved(t, 7)
+	p := bereaved(t, ProcessID{7})
 	p.clock.reading.Add(-int64(10 * time.Millisecond))
-	if m, ok := p.Obituary(2, 7); ok || m != nil || p.MayCampaign() == nil {
+	if m, ok := p.Obituary(2, ProcessID{7}); ok || m != nil || p.MayCampaign() == nil {
 		t.Errorf("Obituary() after a step of the clock = %v, %v, may campaign: %v, want nil, false and a refusal", m, ok, p.MayCampaign())
 	}
 }
 
-// Traces tell processes apart, and do not tell their numbers: who reads one of a process that lives could
-// say that it is dead.
-func TestTracesDoNotTellTheProcess(t *testing.T) {
+// A trace has one number for each process, and 0 for an unknown one.
+func TestTracesTellProcessesApart(t *testing.T) {
 	trace := NewTrace(100)
 	p := newPuppet(t, func(c *Config) { c.Trace = trace })
 	p.follow(2, 2)
-	p.probed(7)
-	p.probed(0)
-	p.Obituary(2, 7)
+	for _, from := range []ProcessID{{7}, {15: 7}, {}} {
+		p.probed(from)
+	}
+	p.Obituary(2, ProcessID{7})
 	numbers := make(map[TraceKind][]uint64)
 	events := make([]TraceEvent, 100)
 	for _, e := range events[:trace.Since(0, events)] {
 		numbers[e.Kind] = append(numbers[e.Kind], e.Number)
 	}
 	promised, died := numbers[TracePromise], numbers[TraceObituary]
-	if len(promised) != 2 || promised[0] == 7 || promised[0] == 0 || promised[1] != 0 || len(died) != 1 || died[0] != promised[0] {
-		t.Errorf("promises to %v, obituaries of %v, want one number for process 7, which is not 7, and 0 for none", promised, died)
+	if len(promised) != 3 || promised[0] == 0 || promised[1] == 0 || promised[0] == promised[1] || promised[2] != 0 {
+		t.Errorf("promises to %v, want two numbers and 0 for the unknown process", promised)
+	}
+	if len(died) != 1 || died[0] != promised[0] {
+		t.Errorf("obituaries of %v, want one of %v", died, promised[0])
 	}
 }

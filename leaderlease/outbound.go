@@ -83,7 +83,7 @@ func (l *Lease) stampProbeLocked(m *raftpb.Message, now core.Instant) {
 	}
 	if p, ok := l.mu.lease.Probe(now); ok {
 		attachProbe(m, p)
-		l.traceProbeLocked(TraceProbe, m, m.GetTo(), now, p, 0, true)
+		l.traceProbeLocked(TraceProbe, m, m.GetTo(), now, p, ProcessID{}, true)
 		l.stats.probes.Add(1)
 	}
 }

@@ -72,8 +72,8 @@ const (
 	// TraceProbe leaves with a heartbeat to Peer in Term: Instant is the send instant,
 	// Duration what it asks for.
 	TraceProbe
-	// TracePromise answers such a probe of Peer in Term, of a process, 0 if that is not
-	// known: Number stands for it, and does not tell it; OK that the promise was made.
+	// TracePromise answers such a probe of Peer in Term: Number stands for the process of
+	// Peer, 0 if it is unknown; OK that the promise was made.
 	TracePromise
 	// TraceGrant leaves with a heartbeat response to Peer in Term: Instant and Duration
 	// are the promise's, Reading is the voter's clock, Number its incarnation.

@@ -35,7 +35,7 @@ func (l *Lease) traceMessageLocked(k TraceKind, m *raftpb.Message, peer uint64, 
 }
 
 // traceProbeLocked tells of a probe on its way, or of one that has arrived from a process.
-func (l *Lease) traceProbeLocked(k TraceKind, m *raftpb.Message, peer uint64, now core.Instant, p core.Probe, from Process, ok bool) {
+func (l *Lease) traceProbeLocked(k TraceKind, m *raftpb.Message, peer uint64, now core.Instant, p core.Probe, from ProcessID, ok bool) {
 	if l.cfg.Trace == nil {
 		return
 	}
@@ -44,16 +44,13 @@ func (l *Lease) traceProbeLocked(k TraceKind, m *raftpb.Message, peer uint64, no
 	})
 }
 
-// shown is what traces say instead of a process: one for each, from which nobody can tell the
-// process. Traces are shown to readers, and who knows the number of a process that lives, and may connect as
-// its member, could say that it is dead.
-func shown(p Process) uint64 {
-	if p == 0 {
+// shown is the number that stands for a process in a trace, whose events have room for 8 bytes. It is a hash, so that
+// IDs that an embedder has not drawn at random differ as well.
+func shown(p ProcessID) uint64 {
+	if p == (ProcessID{}) {
 		return 0
 	}
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], uint64(p))
-	sum := sha256.Sum256(b[:])
+	sum := sha256.Sum256(p[:])
 	return binary.BigEndian.Uint64(sum[:])
 }
 

@@ -237,8 +237,8 @@ var equivalentLibrary = []kept{
 	},
 	{
 		file: "leaderlease/outbound.go", operator: "swap",
-		before: "l.traceProbeLocked(TraceProbe, m, m.GetTo(), now, p, 0, true) l.stats.probes.Add(1)",
-		after:  "l.stats.probes.Add(1) l.traceProbeLocked(TraceProbe, m, m.GetTo(), now, p, 0, true)",
+		before: "l.traceProbeLocked(TraceProbe, m, m.GetTo(), now, p, ProcessID{}, true) l.stats.probes.Add(1)",
+		after:  "l.stats.probes.Add(1) l.traceProbeLocked(TraceProbe, m, m.GetTo(), now, p, ProcessID{}, true)",
 		why:    "Both are under mu, and a counter says nothing of the trace.",
 	},
 	{

@@ -18,6 +18,11 @@ var obituaryRules = []Mutant{
 		Old:  " || p.process != died ||", New: " ||",
 	},
 	{
+		Rule: "V8", Name: "process IDs are compared by their first bytes", Pkg: corePkg, Test: "^TestGuardObituary$",
+		File: graveFile,
+		Old:  " || p.process != died ||", New: " || p.process[0] != died[0] ||",
+	},
+	{
 		Rule: "V8", Name: "an obituary of any member voids the promise", Pkg: corePkg, Test: "^TestGuardObituary$",
 		File: graveFile,
 		Old:  "p.leader != leader || ", New: "",
@@ -51,12 +56,12 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "a promise to two processes is the last one's", Pkg: corePkg, Test: "^TestGuardObituary$",
 		File: guardFile,
-		Old:  "\t\tg.promise.process = 0 // for good", New: "\t\tg.promise.process = from // for good",
+		Old:  "\t\tg.promise.process = ProcessID{} // for good", New: "\t\tg.promise.process = from // for good",
 	},
 	{
 		Rule: "V8", Name: "a promise to two processes is the first one's", Pkg: rulesPkg, Test: "^TestV8APromiseToTwoProcesses$",
 		File: guardFile,
-		Old:  "\t\tg.promise.process = 0 // for good", New: "\t\t_ = 0 // for good",
+		Old:  "\t\tg.promise.process = ProcessID{} // for good", New: "\t\t_ = 0 // for good",
 	},
 	{
 		Rule: "V8", Name: "an obituary lifts the restart hold", Pkg: rulesPkg, Test: "^TestV8TheRestartHoldStays$",
@@ -77,7 +82,7 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "an obituary of nobody's process", Pkg: corePkg, Test: "^TestGuardObituary$",
 		File: graveFile,
-		Old:  "leader == 0 || died == 0 {", New: "leader == 0 {",
+		Old:  "leader == 0 || died == (ProcessID{}) {", New: "leader == 0 {",
 	},
 	{
 		Rule: "V8", Name: "an obituary of a process that leads no more", Pkg: corePkg, Test: "^TestGuardObituary$",
@@ -92,12 +97,12 @@ var obituaryRules = []Mutant{
 	{
 		Rule: "V8", Name: "a probe that was refused counts among those of a promise", Pkg: corePkg, Test: "^TestRefusedProbesAreOfNoProcess$",
 		File: guardFile,
-		Old:  "\tif p.Sent <= 0 ||", New: "\tif from != g.promise.process {\n\t\tg.promise.process = 0\n\t}\n\tif p.Sent <= 0 ||",
+		Old:  "\tif p.Sent <= 0 ||", New: "\tif from != g.promise.process {\n\t\tg.promise.process = ProcessID{}\n\t}\n\tif p.Sent <= 0 ||",
 	},
 	{
 		Rule: "V8", Name: "nobody is told which process a heartbeat is of", Pkg: libPkg, Test: "^TestObituaryMakesTheMessage$",
 		File: "leaderlease/inbound.go",
-		Old:  "\t\tl.promise(m, from)\n", New: "\t\tl.promise(m, 0*from)\n",
+		Old:  "\t\tl.promise(m, from)\n", New: "\t\tl.promise(m, ProcessID{})\n",
 	},
 	{
 		Rule: "V8", Name: "who is bound by its restart is told to campaign", Pkg: libPkg, Test: "^TestObituaryInTheHold$",

@@ -63,7 +63,7 @@ func BenchmarkPromise(b *testing.B) {
 	for b.Loop() {
 		now += ms
 		p.Sent = now
-		if g.Promise(1, 5, p, 0, now) {
+		if g.Promise(1, 5, p, ProcessID{}, now) {
 			sink++
 		}
 		if _, ok := g.Grant(1, 5, now); ok {
@@ -83,7 +83,7 @@ func TestHotPathsDoNotAllocate(t *testing.T) {
 		allocs := testing.AllocsPerRun(100, func() {
 			now += ms
 			p, _ := l.Probe(now)
-			g.Promise(1, 5, p, 0, now)
+			g.Promise(1, 5, p, ProcessID{}, now)
 			grant, _ := g.Grant(1, 5, now)
 			for id := uint64(2); id < 8; id++ {
 				l.Count(id, 5, grant, now)

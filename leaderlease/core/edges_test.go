@@ -8,7 +8,7 @@ import (
 // The first term that there is can be led, promised to and granted in.
 func TestFirstTerm(t *testing.T) {
 	g := newGuard()
-	if !g.Promise(1, 1, Probe{Sent: sec, Duration: time.Second}, 0, sec) {
+	if !g.Promise(1, 1, Probe{Sent: sec, Duration: time.Second}, ProcessID{}, sec) {
 		t.Error("Promise() in term 1 = false, want true")
 	}
 	grant, ok := g.Grant(1, 1, sec)

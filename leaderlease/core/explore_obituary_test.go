@@ -3,12 +3,12 @@ package core
 // Processes have names where somebody hears of their deaths (V8), and none elsewhere. A process
 // that has died is one whose node has begun another.
 
-// process names a process of a node by its number, from 1 on.
-func process(id, number uint8) Process {
+// process is the ID of a node's process, by its number from 1 on. Number 0 is an unknown process.
+func process(id, number uint8) ProcessID {
 	if number == 0 {
-		return 0
+		return ProcessID{}
 	}
-	return Process(id)<<4 | Process(number)
+	return ProcessID{id, number}
 }
 
 // named is the number of node i's process.
@@ -46,9 +46,9 @@ func (s *stage) bury(i, j int) (letter, bool) {
 
 // processes packs what names processes. No more die than are packed.
 func (p *packer) processes(a *actor) {
-	p.put(a.run | uint8(a.guard.promise.process&15)<<4)
+	p.put(a.run | (a.guard.promise.process[1]&15)<<4)
 	for _, d := range a.guard.dead[:3] {
-		p.put(p.id(uint8(d.member)) | uint8(d.process&15)<<4)
+		p.put(p.id(uint8(d.member)) | (d.process[1]&15)<<4)
 	}
 }
 

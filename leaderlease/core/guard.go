@@ -22,8 +22,9 @@ type Guard struct {
 		sent         Instant // on the leader's clock
 		duration     time.Duration
 		until        Instant // on this node's clock
-		// process is the leader's, 0 if it is not known, or if probes of several came.
-		process Process
+		// process is the leader's. It is the zero value if it is unknown, or if probes of more
+		// than one process came.
+		process ProcessID
 	}
 	// owed is the newest until that a grant has told its leader of. A promise
 	// that no grant has left for binds nobody's lease yet.
@@ -55,9 +56,9 @@ func (g *Guard) SetTerm(term uint64) { g.term = max(g.term, term) }
 // Promise answers a probe that came with a heartbeat of leader in term, before
 // raft sees the heartbeat, and reports whether the promise was made (V1). One
 // that asks for too much, or comes from a deposed leader, gets none. Nor does one that
-// asks for more than what is durable covers: see Save. from is the process that has sent the
-// heartbeat, 0 if that is not known.
-func (g *Guard) Promise(leader, term uint64, p Probe, from Process, now Instant) bool {
+// asks for more than what is durable covers: see Save. from is the process that sent the
+// heartbeat, or the zero value.
+func (g *Guard) Promise(leader, term uint64, p Probe, from ProcessID, now Instant) bool {
 	if leader == 0 || term == 0 || term < max(g.term, g.promise.term) || !now.Valid() {
 		return false
 	}
@@ -86,12 +87,12 @@ func (g *Guard) Promise(leader, term uint64, p Probe, from Process, now Instant)
 }
 
 // promiseTo notes whom the newest promise is made to.
-func (g *Guard) promiseTo(leader, term uint64, from Process) {
+func (g *Guard) promiseTo(leader, term uint64, from ProcessID) {
 	if term > g.promise.term {
 		g.promise.leader, g.promise.term, g.promise.sent, g.promise.process = leader, term, 0, from
 	}
 	if from != g.promise.process {
-		g.promise.process = 0 // for good: who relies on it is not known
+		g.promise.process = ProcessID{} // for good: the process that relies on it is unknown
 	}
 }
 

@@ -46,7 +46,7 @@ func TestGuardRelease(t *testing.T) {
 // know (V6).
 func TestNoReleaseLiftsTheHold(t *testing.T) {
 	g := NewGuard(sec, 1, 2*time.Second, time.Second)
-	g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, 0, 1500*ms)
+	g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, ProcessID{}, 1500*ms)
 	rel := &Release{Term: 5, At: 500 * sec}
 	if g.Admit(rel, 2*sec-1) {
 		t.Error("Admit() in the last instant of the hold = true, want false")
@@ -102,7 +102,7 @@ func TestGuardReleasedProbeBindsNobody(t *testing.T) {
 		{"sent after it", 5, 101, true},
 		{"of another term", 6, 7, true},
 	} {
-		if got := g.Promise(1, tc.term, Probe{Sent: tc.sent, Duration: time.Second}, 0, sec); got != tc.want {
+		if got := g.Promise(1, tc.term, Probe{Sent: tc.sent, Duration: time.Second}, ProcessID{}, sec); got != tc.want {
 			t.Errorf("%s: Promise() = %t, want %t", tc.name, got, tc.want)
 		}
 	}

@@ -15,7 +15,7 @@ func newGuard() *Guard { return NewGuard(sec, 1, 2*time.Second, 0) }
 func boundGuard(t *testing.T) *Guard {
 	t.Helper()
 	g := newGuard()
-	if !g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, 0, sec) {
+	if !g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, ProcessID{}, sec) {
 		t.Fatal("Promise() = false, want true")
 	}
 	return g
@@ -51,7 +51,7 @@ func TestGuardPromiseRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newGuard()
 			g.SetTerm(4)
-			if got := g.Promise(tt.leader, tt.term, tt.p, 0, tt.now); got != tt.want {
+			if got := g.Promise(tt.leader, tt.term, tt.p, ProcessID{}, tt.now); got != tt.want {
 				t.Errorf("Promise(%d, %d, %+v, %d) = %t, want %t", tt.leader, tt.term, tt.p, tt.now, got, tt.want)
 			}
 			if got := g.Bound(sec); got != tt.want {
@@ -68,18 +68,18 @@ func TestGuardBound(t *testing.T) {
 	hold := func(*testing.T) *Guard { return NewGuard(sec, 1, 2*time.Second, time.Second) }
 	both := func(*testing.T) *Guard {
 		g := NewGuard(sec, 1, 2*time.Second, 500*time.Millisecond)
-		g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, 0, sec)
+		g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, ProcessID{}, sec)
 		return g
 	}
 	shorter := func(*testing.T) *Guard {
 		g := NewGuard(sec, 1, 2*time.Second, 2*time.Second)
-		g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, 0, sec)
+		g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, ProcessID{}, sec)
 		return g
 	}
 	none := func(*testing.T) *Guard { return newGuard() }
 	late := func(*testing.T) *Guard {
 		g := newGuard()
-		g.Promise(1, 5, Probe{Sent: sec, Duration: 2 * time.Second}, 0, maxReading-sec)
+		g.Promise(1, 5, Probe{Sent: sec, Duration: 2 * time.Second}, ProcessID{}, maxReading-sec)
 		return g
 	}
 	for _, tt := range []struct {
@@ -136,7 +136,7 @@ func TestGuardPromiseOnlyGrows(t *testing.T) {
 		{"the earlier leader is deposed", 1, 5, Probe{900, 2 * time.Second}, 3 * sec, false, 3500 * ms, 0, 0},
 		{"the same leader in a later term, by a clock that began anew", 2, 7, Probe{5, time.Second}, 3 * sec, true, 4 * sec, 5, time.Second},
 	} {
-		if got := g.Promise(step.leader, step.term, step.probe, 0, step.now); got != step.made {
+		if got := g.Promise(step.leader, step.term, step.probe, ProcessID{}, step.now); got != step.made {
 			t.Errorf("%s: Promise() = %t, want %t", step.name, got, step.made)
 		}
 		if got := step.now.Add(g.Info(step.now).Remaining); got != step.until {
@@ -182,11 +182,11 @@ func TestGuardGrant(t *testing.T) {
 func TestGuardKnowsItsTerm(t *testing.T) {
 	g := boundGuard(t)
 	g.SetTerm(6)
-	if g.Promise(1, 5, Probe{Sent: 600 * sec, Duration: time.Second}, 0, 3*sec) {
+	if g.Promise(1, 5, Probe{Sent: 600 * sec, Duration: time.Second}, ProcessID{}, 3*sec) {
 		t.Error("Promise() to a leader of term 5 = true in term 6, want false")
 	}
 	g.SetTerm(4)
-	if g.Promise(1, 5, Probe{Sent: 600 * sec, Duration: time.Second}, 0, 3*sec) {
+	if g.Promise(1, 5, Probe{Sent: 600 * sec, Duration: time.Second}, ProcessID{}, 3*sec) {
 		t.Error("Promise() to a leader of term 5 = true after SetTerm(4), want false: terms do not fall")
 	}
 	// The promise itself survives the term (V7).
@@ -205,7 +205,7 @@ func TestGuardOwes(t *testing.T) {
 	if !g.Owes(2*sec-1) || g.Owes(2*sec) {
 		t.Errorf("Owes() = %t, %t around the granted end, want true, false", g.Owes(2*sec-1), g.Owes(2*sec))
 	}
-	g.Promise(1, 5, Probe{Sent: 501 * sec, Duration: time.Second}, 0, 1500*ms)
+	g.Promise(1, 5, Probe{Sent: 501 * sec, Duration: time.Second}, ProcessID{}, 1500*ms)
 	if g.Owes(2 * sec) {
 		t.Error("Owes() = true past the granted end, want false: the longer promise has not been granted")
 	}
@@ -236,7 +236,7 @@ func TestGuardClockStepped(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewGuard(100*sec, 1, 2*time.Second, tt.hold)
-			g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, 0, 100*sec)
+			g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, ProcessID{}, 100*sec)
 			g.Grant(1, 5, 100*sec)
 			g.ClockStepped(500 * ms)
 			if !g.Bound(tt.want-1) || g.Bound(tt.want) {
@@ -251,7 +251,7 @@ func TestGuardClockStepped(t *testing.T) {
 			if g.Admit(&Release{Term: 9, At: sec}, tt.want-1) {
 				t.Error("Admit() with a release in the hold = true, want false")
 			}
-			g.Promise(1, 5, Probe{Sent: 2 * sec, Duration: time.Second}, 0, sec)
+			g.Promise(1, 5, Probe{Sent: 2 * sec, Duration: time.Second}, ProcessID{}, sec)
 			if got, ok := g.Grant(1, 5, sec); !ok || got.Incarnation == 1 || got.Sent != 2*sec {
 				t.Errorf("Grant() by the new clock = %+v, %t, want a new incarnation", got, ok)
 			}
@@ -264,7 +264,7 @@ func TestGuardClockStepped(t *testing.T) {
 func TestGuardHoldsWhenItsClockJumpsAhead(t *testing.T) {
 	for _, ahead := range []Instant{500 * ms, 900 * ms, 3600 * sec} {
 		g := NewGuard(sec, 1, time.Second, time.Second)
-		g.Promise(1, 5, Probe{Sent: sec, Duration: 900 * time.Millisecond}, 0, 2*sec)
+		g.Promise(1, 5, Probe{Sent: sec, Duration: 900 * time.Millisecond}, ProcessID{}, 2*sec)
 		g.Grant(1, 5, 2*sec)
 		now := 2*sec + ahead
 		g.ClockStepped(now)
@@ -276,7 +276,7 @@ func TestGuardHoldsWhenItsClockJumpsAhead(t *testing.T) {
 
 func TestGuardInfo(t *testing.T) {
 	g := NewGuard(sec, 1, 2*time.Second, 500*time.Millisecond)
-	g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, 0, sec)
+	g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, ProcessID{}, sec)
 	want := PromiseInfo{Leader: 1, Term: 5, Remaining: 900 * time.Millisecond, Hold: 400 * time.Millisecond, Saved: 2 * time.Second}
 	if got := g.Info(1100 * ms); got != want {
 		t.Errorf("Info() = %+v, want %+v", got, want)
@@ -290,7 +290,7 @@ func TestGuardInfo(t *testing.T) {
 // The zero Guard promises nothing, and a node that promises nothing is free.
 func TestZeroGuard(t *testing.T) {
 	var g Guard
-	if g.Promise(1, 5, Probe{Sent: sec, Duration: 1}, 0, sec) {
+	if g.Promise(1, 5, Probe{Sent: sec, Duration: 1}, ProcessID{}, sec) {
 		t.Error("zero Guard: Promise() = true, want false")
 	}
 	if g.Bound(sec) || g.Owes(sec) || !g.Admit(nil, sec) {

@@ -64,7 +64,7 @@ func (m *model) deliver(msg modelMsg) *modelMsg {
 // hear takes a heartbeat: promise first (V1), then raft.
 func (m *model) hear(n *modelNode, msg modelMsg) *modelMsg {
 	if msg.probe != nil {
-		n.guard.Promise(msg.from, msg.term, *msg.probe, 0, m.now(n))
+		n.guard.Promise(msg.from, msg.term, *msg.probe, ProcessID{}, m.now(n))
 	}
 	answer := &modelMsg{kind: "answer", from: n.id, to: msg.from, term: msg.term}
 	switch g, ok := n.guard.Grant(msg.from, msg.term, m.now(n)); {

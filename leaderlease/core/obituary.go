@@ -2,26 +2,29 @@ package core
 
 import "slices"
 
-// Process names one process of one member: a number that it draws at random, or is given,
-// when it starts. 0 is one that is not known.
-type Process uint64
+// ProcessID identifies one process of one member. The zero value is an unknown process. No two
+// processes of a member may share an ID, so it is random, or the hash of something random.
+//
+// An ID is public: each peer that the process connects to learns it. Whatever lets a caller of
+// Obituary believe that the process is dead must be more than the ID.
+type ProcessID [16]byte
 
 // graves is how many dead processes a guard remembers. What one has sent is read within
 // moments of its death. Fewer: where several die at once, what the first has sent binds this
 // node once more, for as long as a promise lasts.
 const graves = 4
 
-// grave names a dead process by its member, too: who tells of another's death, or has drawn
-// the same number, has nobody else's promises refused.
+// grave is a dead process of a member. The member is part of the key: a death of a process of one
+// member never refuses a promise to another member.
 type grave struct {
 	member  uint64
-	process Process
+	process ProcessID
 }
 
-// dead are the processes that have died last, the newest first; a process 0 is none.
+// dead are the processes that have died last, the newest first. An unknown process is no entry.
 type dead [graves]grave
 
-func (d *dead) has(g grave) bool { return g.process != 0 && slices.Contains(d[:], g) }
+func (d *dead) has(g grave) bool { return g.process != (ProcessID{}) && slices.Contains(d[:], g) }
 
 func (d *dead) bury(g grave) {
 	if d.has(g) {
@@ -39,8 +42,8 @@ func (d *dead) bury(g grave) {
 // node's former process has promised something.
 //
 // Whatever a dead process has sent, and is read later, promises nothing.
-func (g *Guard) Obituary(leader uint64, died Process) (Release, bool) {
-	if leader == 0 || died == 0 {
+func (g *Guard) Obituary(leader uint64, died ProcessID) (Release, bool) {
+	if leader == 0 || died == (ProcessID{}) {
 		return Release{}, false
 	}
 	g.dead.bury(grave{leader, died})

@@ -7,12 +7,12 @@ import (
 
 // heard is a guard in term 5 that has promised leader 1 something there, by what it has read
 // from the given processes.
-func heard(t *testing.T, from ...Process) *Guard {
+func heard(t *testing.T, from ...ProcessID) *Guard {
 	t.Helper()
 	g := newGuard()
 	for i, p := range from {
 		if !g.Promise(1, 5, Probe{Sent: 500*sec + Instant(i), Duration: time.Second}, p, sec) {
-			t.Fatalf("Promise() of process %d = false, want true", p)
+			t.Fatalf("Promise() of process %x = false, want true", p)
 		}
 	}
 	g.SetTerm(5)
@@ -24,24 +24,25 @@ func heard(t *testing.T, from ...Process) *Guard {
 func TestGuardObituary(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		from   []Process
+		from   []ProcessID
 		leader uint64
-		died   Process
+		died   ProcessID
 		term   uint64 // of raft
 		want   bool
 	}{
-		{"the process that it was made to", []Process{7}, 1, 7, 5, true},
-		{"by several probes of it", []Process{7, 7, 7}, 1, 7, 5, true},
-		{"a former process of the leader's", []Process{7}, 1, 6, 5, false},
-		{"a process of another member", []Process{7}, 2, 7, 5, false},
-		{"nobody's process", []Process{7}, 0, 7, 5, false},
-		{"a process that is not known", []Process{7}, 1, 0, 5, false},
-		{"the promise is to one that is not known", []Process{0}, 1, 0, 5, false},
-		{"two processes have sent probes, the first has died", []Process{6, 7}, 1, 6, 5, false},
-		{"two processes have sent probes, the second has died", []Process{6, 7}, 1, 7, 5, false},
-		{"one that is not known has sent some", []Process{7, 0}, 1, 7, 5, false},
-		{"one that was not known has sent some before", []Process{0, 7, 7}, 1, 7, 5, false},
-		{"raft has gone on to a later term", []Process{7}, 1, 7, 6, false},
+		{"the process that it was made to", []ProcessID{{7}}, 1, ProcessID{7}, 5, true},
+		{"by several probes of it", []ProcessID{{7}, {7}, {7}}, 1, ProcessID{7}, 5, true},
+		{"a former process of the leader's", []ProcessID{{7}}, 1, ProcessID{6}, 5, false},
+		{"a process whose ID differs in the last byte", []ProcessID{{0: 7, 15: 1}}, 1, ProcessID{0: 7, 15: 2}, 5, false},
+		{"a process of another member", []ProcessID{{7}}, 2, ProcessID{7}, 5, false},
+		{"nobody's process", []ProcessID{{7}}, 0, ProcessID{7}, 5, false},
+		{"a process that is not known", []ProcessID{{7}}, 1, ProcessID{}, 5, false},
+		{"the promise is to one that is not known", []ProcessID{{}}, 1, ProcessID{}, 5, false},
+		{"two processes have sent probes, the first has died", []ProcessID{{6}, {7}}, 1, ProcessID{6}, 5, false},
+		{"two processes have sent probes, the second has died", []ProcessID{{6}, {7}}, 1, ProcessID{7}, 5, false},
+		{"one that is not known has sent some", []ProcessID{{7}, {}}, 1, ProcessID{7}, 5, false},
+		{"one that was not known has sent some before", []ProcessID{{}, {7}, {7}}, 1, ProcessID{7}, 5, false},
+		{"raft has gone on to a later term", []ProcessID{{7}}, 1, ProcessID{7}, 6, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := heard(t, tt.from...)
@@ -52,7 +53,7 @@ func TestGuardObituary(t *testing.T) {
 				want = Release{Term: 5, At: Forever}
 			}
 			if got != tt.want || rel != want {
-				t.Errorf("Obituary(%d, %d) = %+v, %t, want %+v, %t", tt.leader, tt.died, rel, got, want, tt.want)
+				t.Errorf("Obituary(%d, %x) = %+v, %t, want %+v, %t", tt.leader, tt.died, rel, got, want, tt.want)
 			}
 			if g.Bound(1500*ms) == tt.want || g.Owes(1500*ms) == tt.want {
 				t.Errorf("Bound() = %t, Owes() = %t, want %t", g.Bound(1500*ms), g.Owes(1500*ms), !tt.want)
@@ -68,8 +69,8 @@ func TestGuardObituary(t *testing.T) {
 func TestObituaryBeforeRaftKnowsTheTerm(t *testing.T) {
 	g := newGuard()
 	g.SetTerm(4)
-	g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, 7, sec)
-	if rel, ok := g.Obituary(1, 7); !ok || rel.Term != 5 || g.Bound(sec) {
+	g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, ProcessID{7}, sec)
+	if rel, ok := g.Obituary(1, ProcessID{7}); !ok || rel.Term != 5 || g.Bound(sec) {
 		t.Errorf("Obituary() = %+v, %t, bound: %t, want a release of term 5", rel, ok, g.Bound(sec))
 	}
 }
@@ -77,13 +78,13 @@ func TestObituaryBeforeRaftKnowsTheTerm(t *testing.T) {
 // What binds after a restart, or a step of the clock, was promised to nobody knows whom.
 func TestNoObituaryLiftsTheHold(t *testing.T) {
 	g := NewGuard(sec, 1, 2*time.Second, time.Second)
-	g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, 7, 1500*ms)
-	if _, ok := g.Obituary(1, 7); !ok || !g.Bound(2*sec-1) || g.Bound(2*sec) {
+	g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, ProcessID{7}, 1500*ms)
+	if _, ok := g.Obituary(1, ProcessID{7}); !ok || !g.Bound(2*sec-1) || g.Bound(2*sec) {
 		t.Errorf("Obituary() = %t, bound in the last instant of the hold: %t, after it: %t, want true, true, false",
 			ok, g.Bound(2*sec-1), g.Bound(2*sec))
 	}
 	g.ClockStepped(3 * sec)
-	if g.Obituary(1, 7); !g.Bound(5*sec - 1) {
+	if g.Obituary(1, ProcessID{7}); !g.Bound(5*sec - 1) {
 		t.Error("Bound() after a step of the clock and an obituary = false, want true")
 	}
 }
@@ -91,70 +92,70 @@ func TestNoObituaryLiftsTheHold(t *testing.T) {
 // Heartbeats of a process that has died may be read after its obituary, in the term that it was
 // known to lead or in a later one. They bind nobody.
 func TestTheDeadArePromisedNothing(t *testing.T) {
-	g := heard(t, 7)
-	g.Obituary(1, 7)
-	g.Obituary(1, 7) // once more
+	g := heard(t, ProcessID{7})
+	g.Obituary(1, ProcessID{7})
+	g.Obituary(1, ProcessID{7}) // once more
 	probe := Probe{Sent: 900 * sec, Duration: time.Second}
 	for _, tt := range []struct {
 		name string
 		term uint64
-		from Process
+		from ProcessID
 		want bool
 	}{
-		{"of its reign", 5, 7, false},
-		{"of its reign, by a process that is not known", 5, 0, false},
-		{"of a later reign that nobody had heard of", 6, 7, false},
-		{"of the next process", 7, 8, true},
+		{"of its reign", 5, ProcessID{7}, false},
+		{"of its reign, by a process that is not known", 5, ProcessID{}, false},
+		{"of a later reign that nobody had heard of", 6, ProcessID{7}, false},
+		{"of the next process", 7, ProcessID{8}, true},
 	} {
 		if got := g.Promise(1, tt.term, probe, tt.from, sec); got != tt.want {
 			t.Errorf("%s: Promise() = %t, want %t", tt.name, got, tt.want)
 		}
 	}
 	// It is remembered also where it was the leader of nothing, and others have died since.
-	for p := range Process(graves - 1) {
-		g.Obituary(3, 20+p)
-		g.Obituary(3, 20+p)
+	for p := range byte(graves - 1) {
+		g.Obituary(3, ProcessID{20 + p})
+		g.Obituary(3, ProcessID{20 + p})
 	}
-	if g.Promise(1, 8, probe, 7, sec) {
+	if g.Promise(1, 8, probe, ProcessID{7}, sec) {
 		t.Errorf("Promise() to a process that has died before %d others = true, want false", graves-1)
 	}
-	if g.Obituary(3, 30); !g.Promise(1, 8, probe, 7, sec) {
+	if g.Obituary(3, ProcessID{30}); !g.Promise(1, 8, probe, ProcessID{7}, sec) {
 		t.Error("Promise() = false, want true: so many are not remembered")
 	}
 }
 
 // The next promise is to another process, whatever the one before was to.
 func TestObituaryOfTheLeaderBefore(t *testing.T) {
-	g := heard(t, 6, 7)
-	g.Promise(2, 6, Probe{Sent: 1, Duration: time.Second}, 9, sec)
-	if _, ok := g.Obituary(1, 7); ok || !g.Bound(sec) {
+	g := heard(t, ProcessID{6}, ProcessID{7})
+	g.Promise(2, 6, Probe{Sent: 1, Duration: time.Second}, ProcessID{9}, sec)
+	if _, ok := g.Obituary(1, ProcessID{7}); ok || !g.Bound(sec) {
 		t.Errorf("Obituary() of the leader before = %t, bound: %t, want false, true", ok, g.Bound(sec))
 	}
-	if rel, ok := g.Obituary(2, 9); !ok || rel.Term != 6 {
+	if rel, ok := g.Obituary(2, ProcessID{9}); !ok || rel.Term != 6 {
 		t.Errorf("Obituary() = %+v, %t, want a release of term 6", rel, ok)
 	}
 }
 
 // A probe that is refused contributes to no promise.
 func TestRefusedProbesAreOfNoProcess(t *testing.T) {
-	g := heard(t, 7)
-	if g.Promise(1, 5, Probe{Sent: 1, Duration: time.Hour}, 8, sec) {
+	g := heard(t, ProcessID{7})
+	if g.Promise(1, 5, Probe{Sent: 1, Duration: time.Hour}, ProcessID{8}, sec) {
 		t.Fatal("Promise() of an hour = true, want false")
 	}
-	if _, ok := g.Obituary(1, 7); !ok {
+	if _, ok := g.Obituary(1, ProcessID{7}); !ok {
 		t.Error("Obituary() = false, want true")
 	}
 }
 
-// Two members may have processes of the same number, as where it is a process ID and each member
-// has a container of its own, and a member may name another's: that one's promises are not refused.
+// A death of a process of one member refuses no promise to a process of another member, even if
+// both have the same ID.
 func TestTheDeadAreOfOneMember(t *testing.T) {
-	g := heard(t, 7)
-	g.Obituary(2, 7)
-	if !g.Promise(1, 5, Probe{Sent: 600 * sec, Duration: time.Second}, 7, sec) {
+	g := heard(t, ProcessID{7})
+	g.Obituary(2, ProcessID{7})
+	if !g.Promise(1, 5, Probe{Sent: 600 * sec, Duration: time.Second}, ProcessID{7}, sec) {
 		t.Error("Promise() to process 7 of member 1 after the death of process 7 of member 2 = false, want true")
 	}
-	if g.Promise(2, 6, Probe{Sent: 600 * sec, Duration: time.Second}, 7, sec) {
+	if g.Promise(2, 6, Probe{Sent: 600 * sec, Duration: time.Second}, ProcessID{7}, sec) {
 		t.Error("Promise() to process 7 of member 2, which is dead = true, want false")
 	}
 }

@@ -18,7 +18,7 @@ func keeping(d time.Duration) *Guard {
 }
 
 func (g *Guard) asked(d time.Duration, now Instant) bool {
-	return g.Promise(1, 5, Probe{Sent: now, Duration: d}, 0, now)
+	return g.Promise(1, 5, Probe{Sent: now, Duration: d}, ProcessID{}, now)
 }
 
 func (g *Guard) wantSave(t *testing.T, now Instant, want time.Duration) {
@@ -56,7 +56,7 @@ func TestOnlyWhatMayBePromisedIsSaved(t *testing.T) {
 		term uint64
 		d    time.Duration
 	}{{4, time.Second}, {5, 2*time.Second + 1}, {5, long}, {5, long - 1}} {
-		g.Promise(1, p.term, Probe{Sent: sec, Duration: p.d}, 0, sec)
+		g.Promise(1, p.term, Probe{Sent: sec, Duration: p.d}, ProcessID{}, sec)
 	}
 	g.wantSave(t, sec, long)
 	g.wantSave(t, sec, 0) // it is being saved
@@ -161,7 +161,7 @@ func TestAShorterProbeLowersNothingThatMayBeOwed(t *testing.T) {
 	g.Keep(short, long, sec)
 	g.SetTerm(4)
 	g.ClockStepped(sec + 1)
-	if g.Promise(3, 4, Probe{Sent: 1, Duration: middle}, 0, sec+2) {
+	if g.Promise(3, 4, Probe{Sent: 1, Duration: middle}, ProcessID{}, sec+2) {
 		t.Fatal("what may not be saved is promised")
 	}
 	g.wantSave(t, sec+2, long)

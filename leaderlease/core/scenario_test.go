@@ -137,7 +137,7 @@ func (s *scenario) voter(a args) (out string, ok bool) {
 		g = s.guards[id]
 	case "promise":
 		p := Probe{Sent: a.instant("sent"), Duration: cmp.Or(a.duration("duration"), testParams.Duration)}
-		out = fmt.Sprintf("promised=%t ", g.Promise(a.number("leader"), a.number("term"), p, 0, now))
+		out = fmt.Sprintf("promised=%t ", g.Promise(a.number("leader"), a.number("term"), p, ProcessID{}, now))
 	case "grant":
 		grant, ok := g.Grant(a.number("leader"), a.number("term"), now)
 		if !ok {

@@ -14,13 +14,13 @@ import (
 // arrived is a message, with the process that the connection which it came by has named.
 type arrived struct {
 	m    *raftpb.Message
-	from leaderlease.Process
+	from leaderlease.ProcessID
 }
 
 // death is the word of a parent that has reaped that process of the peer's.
 type death struct {
 	peer    uint64
-	process leaderlease.Process
+	process leaderlease.ProcessID
 }
 
 // Obituaries and a RawNode. Ticks, hints and Readys are as in the example without them.

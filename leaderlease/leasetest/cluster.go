@@ -174,7 +174,7 @@ func (c *Cluster) Elect(id uint64) bool {
 	})
 }
 
-func (c *Cluster) deliver(m *raftpb.Message, from leaderlease.Process) {
+func (c *Cluster) deliver(m *raftpb.Message, from leaderlease.ProcessID) {
 	n := c.Node(m.GetTo())
 	if n == nil || !n.up {
 		return

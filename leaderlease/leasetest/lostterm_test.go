@@ -8,6 +8,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/leaderlease"
 )
 
 // With AsyncStorageWrites a candidate may ask for votes of a term that it then
@@ -68,7 +70,7 @@ func votesOfALostTerm(t *testing.T, phase time.Duration) bool {
 		candidate.Tick()
 	}
 	for _, m := range *late {
-		c.deliver(m, 0)
+		c.deliver(m, leaderlease.ProcessID{})
 	}
 	if candidate.Role() == raft.StateLeader && leader.Valid() {
 		t.Errorf("node 2 leads term %d while node 1 holds the lease of term %d", candidate.Term(), leader.Term())

@@ -14,11 +14,11 @@ import (
 type Network struct {
 	world *world
 	// deliver hands a message to its receiver.
-	deliver func(m *raftpb.Message, from leaderlease.Process)
+	deliver func(m *raftpb.Message, from leaderlease.ProcessID)
 	cut     map[[2]uint64]bool
 	held    []*raftpb.Message
 	// from has the processes that have sent what is held: connections name them.
-	from map[*raftpb.Message]leaderlease.Process
+	from map[*raftpb.Message]leaderlease.ProcessID
 
 	// Hold keeps messages that match from being delivered until Release. Nil
 	// holds nothing.
@@ -30,11 +30,11 @@ type Network struct {
 	OnSend func(*raftpb.Message)
 }
 
-func newNetwork(w *world, deliver func(*raftpb.Message, leaderlease.Process)) *Network {
-	return &Network{world: w, deliver: deliver, cut: make(map[[2]uint64]bool), from: make(map[*raftpb.Message]leaderlease.Process)}
+func newNetwork(w *world, deliver func(*raftpb.Message, leaderlease.ProcessID)) *Network {
+	return &Network{world: w, deliver: deliver, cut: make(map[[2]uint64]bool), from: make(map[*raftpb.Message]leaderlease.ProcessID)}
 }
 
-func (n *Network) send(m *raftpb.Message, from leaderlease.Process) {
+func (n *Network) send(m *raftpb.Message, from leaderlease.ProcessID) {
 	if n.OnSend != nil {
 		n.OnSend(m)
 	}
@@ -47,7 +47,7 @@ func (n *Network) send(m *raftpb.Message, from leaderlease.Process) {
 
 // carry puts m on the wire. Whether the line is cut is decided on arrival, so a
 // cut also loses what was under way.
-func (n *Network) carry(m *raftpb.Message, from leaderlease.Process) {
+func (n *Network) carry(m *raftpb.Message, from leaderlease.ProcessID) {
 	delays := []time.Duration{time.Millisecond}
 	if n.Plan != nil {
 		delays = n.Plan(m)

@@ -170,7 +170,7 @@ func (n *Node) tick() {
 func (n *Node) Tick() { n.exec(n.tick) }
 
 // receive takes a message from the network.
-func (n *Node) receive(m *raftpb.Message, from leaderlease.Process) {
+func (n *Node) receive(m *raftpb.Message, from leaderlease.ProcessID) {
 	if !n.up {
 		return
 	}
@@ -200,7 +200,7 @@ func (n *Node) stepDelay(m *raftpb.Message) time.Duration {
 }
 
 // step is how an embedder handles a message from a peer.
-func (n *Node) step(m *raftpb.Message, from leaderlease.Process) {
+func (n *Node) step(m *raftpb.Message, from leaderlease.ProcessID) {
 	if n.lease != nil && !n.lease.IncomingFrom(m, from) {
 		return
 	}

@@ -1,18 +1,24 @@
 package leasetest
 
-import "github.com/leaderlease/go/leaderlease"
+import (
+	"encoding/binary"
+
+	"github.com/leaderlease/go/leaderlease"
+)
 
 // ProcessID names the node's process, as its connections do.
-func (n *Node) ProcessID() leaderlease.Process { return n.process(n.Process()) }
+func (n *Node) ProcessID() leaderlease.ProcessID { return n.process(n.Process()) }
 
-// process names a process of the node by its number, from 1 on.
-func (n *Node) process(number int) leaderlease.Process {
-	return leaderlease.Process(n.ID<<32 | uint64(number))
+// process is the ID of a process of the node, by its number from 1 on.
+func (n *Node) process(number int) (id leaderlease.ProcessID) {
+	binary.BigEndian.PutUint64(id[:8], n.ID)
+	binary.BigEndian.PutUint64(id[8:], uint64(number))
+	return id
 }
 
 // Obituary tells the node that a process of a peer will never execute another instruction,
 // which must be so. With NodeOptions.Suspects it acts upon it in its turn, and without at once.
-func (n *Node) Obituary(peer uint64, dead leaderlease.Process) {
+func (n *Node) Obituary(peer uint64, dead leaderlease.ProcessID) {
 	n.exec(func() {
 		if n.lease == nil {
 			return
@@ -20,7 +26,7 @@ func (n *Node) Obituary(peer uint64, dead leaderlease.Process) {
 		m, void := n.lease.Obituary(peer, dead)
 		switch {
 		case n.detector == nil && void:
-			n.step(m, 0)
+			n.step(m, leaderlease.ProcessID{})
 		case n.detector == nil:
 		case void:
 			n.word = m

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
@@ -88,7 +89,7 @@ func (n *Node) elect(do detector.Decision) {
 	switch {
 	case do.Force && word != nil && word.GetTerm() == n.term && n.role == raft.StateFollower:
 		n.word = nil
-		n.step(word, 0)
+		n.step(word, leaderlease.ProcessID{})
 	case do.Campaign:
 		_ = n.raw.Campaign()
 	}

@@ -113,7 +113,7 @@ func (r *replay) lead(e *leaderlease.TraceEvent) error {
 // promise replays the voter's promises.
 func (r *replay) promise(e *leaderlease.TraceEvent) error {
 	if e.Kind == leaderlease.TracePromise {
-		made := r.guard.Promise(e.Peer, e.Term, core.Probe{Sent: e.Instant, Duration: e.Duration}, core.Process(e.Number), e.At)
+		made := r.guard.Promise(e.Peer, e.Term, core.Probe{Sent: e.Instant, Duration: e.Duration}, processOf(e), e.At)
 		return differ("the promise is made", e.OK, made)
 	}
 	if r.role != raft.StateFollower || !r.durable {

@@ -1,6 +1,7 @@
 package leasetrace
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -15,9 +16,15 @@ func bereaved(e *leaderlease.TraceEvent) bool {
 	return e.Kind == leaderlease.TraceRequest && e.Message == raftpb.MsgTimeoutNow && e.Instant == core.Forever
 }
 
+// processOf is a process ID with the number that stands for the process in e. Traces hold no IDs.
+func processOf(e *leaderlease.TraceEvent) (id core.ProcessID) {
+	binary.BigEndian.PutUint64(id[:], e.Number)
+	return id
+}
+
 // obituary replays what an obituary voids (V8).
 func (r *replay) obituary(e *leaderlease.TraceEvent) error {
-	rel, void := r.guard.Obituary(e.Peer, core.Process(e.Number))
+	rel, void := r.guard.Obituary(e.Peer, processOf(e))
 	if void {
 		r.died[rel.Term] = e.Peer
 	}

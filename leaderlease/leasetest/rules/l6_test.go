@@ -140,12 +140,12 @@ func TestL6ForcedVoteMeetsANewerPromise(t *testing.T) {
 // for a promise that nobody would count, and that would hold the transfer up.
 func TestL6LateProbeDoesNotUndoTheRelease(t *testing.T) {
 	g := core.NewGuard(1, 1, duration, 0)
-	g.Promise(1, 5, core.Probe{Sent: 100, Duration: duration}, 0, 1000)
+	g.Promise(1, 5, core.Probe{Sent: 100, Duration: duration}, core.ProcessID{}, 1000)
 	g.Admit(&core.Release{Term: 5, At: 200}, 1001)
-	if g.Promise(1, 5, core.Probe{Sent: 200, Duration: duration}, 0, 1002) || g.Bound(1002) {
+	if g.Promise(1, 5, core.Probe{Sent: 200, Duration: duration}, core.ProcessID{}, 1002) || g.Bound(1002) {
 		t.Error("a probe from before the release has made a promise")
 	}
-	if !g.Promise(1, 5, core.Probe{Sent: 201, Duration: duration}, 0, 1003) {
+	if !g.Promise(1, 5, core.Probe{Sent: 201, Duration: duration}, core.ProcessID{}, 1003) {
 		t.Error("Promise() after the release = false, want true")
 	}
 }
@@ -184,7 +184,7 @@ func TestL6WhatAReleaseCovers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			g := core.NewGuard(1, 1, duration, 0)
-			if !g.Promise(1, 5, core.Probe{Sent: 100, Duration: duration}, 0, 1000) {
+			if !g.Promise(1, 5, core.Probe{Sent: 100, Duration: duration}, core.ProcessID{}, 1000) {
 				t.Fatal("Promise() = false, want true")
 			}
 			if got := g.Admit(&tc.rel, 1001); got != tc.want {

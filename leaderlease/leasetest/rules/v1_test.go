@@ -27,8 +27,8 @@ func TestV1PromiseOutlastsTheLease(t *testing.T) {
 // A second probe that asks for less does not shorten what was promised.
 func TestV1ShorterProbeDoesNotShortenThePromise(t *testing.T) {
 	g := core.NewGuard(1, 1, time.Second, 0)
-	g.Promise(1, 2, core.Probe{Sent: 10, Duration: time.Second}, 0, 100)
-	g.Promise(1, 2, core.Probe{Sent: 20, Duration: time.Millisecond}, 0, 200)
+	g.Promise(1, 2, core.Probe{Sent: 10, Duration: time.Second}, core.ProcessID{}, 100)
+	g.Promise(1, 2, core.Probe{Sent: 20, Duration: time.Millisecond}, core.ProcessID{}, 200)
 	if last := core.Instant(100).Add(time.Second) - 1; !g.Bound(last) || g.Bound(last+1) {
 		t.Errorf("Bound(%d), Bound(%d) = %v, %v, want true, false", last, last+1, g.Bound(last), g.Bound(last+1))
 	}

@@ -74,7 +74,7 @@ type sim struct {
 	// is slow to apply, how long votes wait between filter and raft, and what
 	// part of Duration it is configured with.
 	pauses    map[uint64]int
-	dead      map[uint64][]leaderlease.Process // the newest that have died
+	dead      map[uint64][]leaderlease.ProcessID // the newest that have died
 	stalled   map[uint64]time.Duration
 	slowApply map[uint64]time.Duration
 	slowVotes map[uint64]time.Duration
@@ -120,7 +120,7 @@ func newSim(t *testing.T, cfg Config) *sim {
 		res:       &Result{Seed: sched.Seed, Schedule: sched},
 		clocks:    stream(sched.Seed, streamClocks),
 		pauses:    make(map[uint64]int),
-		dead:      make(map[uint64][]leaderlease.Process),
+		dead:      make(map[uint64][]leaderlease.ProcessID),
 		stalled:   make(map[uint64]time.Duration),
 		slowApply: make(map[uint64]time.Duration),
 		slowVotes: make(map[uint64]time.Duration),
