@@ -5,19 +5,19 @@ import "github.com/leaderlease/go/kvnode/transport"
 // Guardian waits for the end of this process, and says so to its peers then (rule V8): the
 // parent of the process, say. See package guardian.
 type Guardian interface {
-	// Process is the number by which the peers know this process, never 0, and of no other
-	// process of this member.
-	Process() uint64
+	// ProcessID is the ID that peers see in this process's hellos. It is the hash of a secret that the guardian keeps to
+	// itself until this process is dead.
+	ProcessID() transport.ProcessID
 	// Entrust says whom to tell. It is called whenever that has changed, and must not block.
 	Entrust(will transport.Will)
 }
 
-// process is 0 where nobody waits.
-func (c *Config) process() uint64 {
+// processID returns the zero value if there is no guardian.
+func (c *Config) processID() transport.ProcessID {
 	if c.Guardian == nil {
-		return 0
+		return transport.ProcessID{}
 	}
-	return c.Guardian.Process()
+	return c.Guardian.ProcessID()
 }
 
 // entrust tells the guardian who the peers are.

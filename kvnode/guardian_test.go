@@ -9,17 +9,18 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
 // watcher is a guardian that keeps the newest will.
 type watcher struct {
-	process uint64
-	mu      sync.Mutex
-	will    transport.Will
+	secret transport.Secret
+	mu     sync.Mutex
+	will   transport.Will
 }
 
-func (w *watcher) Process() uint64 { return w.process }
+func (w *watcher) ProcessID() transport.ProcessID { return w.secret.ProcessID() }
 
 func (w *watcher) Entrust(will transport.Will) {
 	w.mu.Lock()
@@ -34,21 +35,20 @@ func (w *watcher) newest() transport.Will {
 	return w.will
 }
 
-// bury tells the obituary of a process to all whom the will names.
-func (c *cluster) bury(will transport.Will, process uint64) {
+// bury sends a death notice to all peers that the will names.
+func (c *cluster) bury(will transport.Will, secret transport.Secret) {
 	c.t.Helper()
-	will.Hello.Process = process
 	for _, peer := range will.Peers {
-		if err := transport.Bury(c.t.Context(), c.net.Dialer(will.Hello.Name), peer.Addrs[0], peer.ID, will.Hello); err != nil {
+		if err := transport.Bury(c.t.Context(), c.net.Dialer(will.Hello.Name), peer.Addrs[0], peer.ID, will.Hello, secret); err != nil {
 			c.t.Error(err)
 		}
 	}
 }
 
-// guarded gives each member a guardian, process 1 and so on.
+// guarded gives each member a guardian.
 func guarded(all *[]*watcher) func(*Config) {
 	return func(cfg *Config) {
-		*all = append(*all, &watcher{process: uint64(len(*all) + 1)})
+		*all = append(*all, &watcher{secret: transport.NewSecret()})
 		cfg.Guardian = (*all)[len(*all)-1]
 	}
 }
@@ -66,13 +66,13 @@ func (c *cluster) watcherOf(n *Node) *watcher {
 // at once. One of another process is a hint.
 func TestAnObituaryVoidsThePromise(t *testing.T) {
 	for name, tt := range map[string]struct {
-		process func(own uint64) uint64
-		fast    bool
-		ignore  bool
+		secret func(own transport.Secret) transport.Secret
+		fast   bool
+		ignore bool
 	}{
-		"of the process": {func(p uint64) uint64 { return p }, true, false},
-		"of the process, without closed connections": {func(p uint64) uint64 { return p }, true, true},
-		"of a former process":                        {func(p uint64) uint64 { return p + 100 }, false, false},
+		"of the process": {func(s transport.Secret) transport.Secret { return s }, true, false},
+		"of the process, without closed connections": {func(s transport.Secret) transport.Secret { return s }, true, true},
+		"of a former process":                        {func(transport.Secret) transport.Secret { return transport.NewSecret() }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all []*watcher
@@ -83,12 +83,12 @@ func TestAnObituaryVoidsThePromise(t *testing.T) {
 				time.Sleep(time.Second)
 				w := c.watcherOf(old)
 				will := w.newest()
-				if len(will.Peers) != 2 || will.Hello.From != old.ID() || will.Hello.Process != w.process {
+				if len(will.Peers) != 2 || will.Hello.From != old.ID() || will.Hello.ProcessID != w.ProcessID() {
 					t.Fatalf("the will of %s is %+v, want the two others", old.Name(), will)
 				}
 				c.crash(old)
 				died := time.Now()
-				c.bury(will, tt.process(w.process))
+				c.bury(will, tt.secret(w.secret))
 				next := c.leader()
 				took := time.Since(died)
 				if fast := took < shortPromise/3; fast != tt.fast {
@@ -121,7 +121,7 @@ func TestAnObituaryOfWhoLivesIsAHint(t *testing.T) {
 		time.Sleep(time.Second)
 		term := leader.Term()
 		for range 10 {
-			c.bury(c.watcherOf(leader).newest(), 99)
+			c.bury(c.watcherOf(leader).newest(), transport.NewSecret())
 			time.Sleep(100 * time.Millisecond)
 		}
 		if leader.Term() != term || leader.Leader() != leader.ID() {
@@ -142,7 +142,7 @@ func TestAWillFollowsTheMembers(t *testing.T) {
 		f := c.followers(leader)
 		term := leader.Term()
 		c.crash(f[0])
-		c.bury(c.watcherOf(f[0]).newest(), c.watcherOf(f[0]).process)
+		c.bury(c.watcherOf(f[0]).newest(), c.watcherOf(f[0]).secret)
 		time.Sleep(time.Second)
 		if leader.Term() != term {
 			t.Errorf("term %d after a follower has died, want %d", leader.Term(), term)
@@ -170,7 +170,7 @@ func TestAnObituaryThatOneHears(t *testing.T) {
 		will.Peers = slices.DeleteFunc(slices.Clone(will.Peers), func(a transport.Addressee) bool { return a.ID != told.ID() })
 		c.crash(old)
 		died := time.Now()
-		c.bury(will, w.process)
+		c.bury(will, w.secret)
 		next := c.leader()
 		if took := time.Since(died); next != told || took > shortPromise/2 {
 			t.Errorf("%s leads after %v, want %s, before the promises have ended", next.Name(), took, told.Name())
@@ -189,7 +189,7 @@ func TestWhatCameBeforeTheObituaryIsNoSignOfLife(t *testing.T) {
 		c.net.CutOneWay(leader.Name(), f.Name())
 		f.calls.put(func(l *raftLoop) {
 			l.urgent <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.Term())}
-			l.died(leader.ID(), processID(99))
+			l.died(leader.ID(), leaderlease.ProcessID{99})
 			time.Sleep(3 * f.cfg.TickInterval) // others have the processor
 		})
 		time.Sleep(500 * time.Millisecond)

@@ -1,7 +1,6 @@
 package kvnode
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -112,21 +111,15 @@ func (p peers) Gone(peer uint64) {
 	}
 }
 
-// processID is the lease's name for a process that peers know by a number.
-func processID(number uint64) (id leaderlease.ProcessID) {
-	binary.BigEndian.PutUint64(id[:], number)
-	return id
-}
-
 // Died implements transport.Handler.
-func (p peers) Died(peer, process uint64) {
-	p.node.calls.put(func(l *raftLoop) { l.died(peer, processID(process)) })
+func (p peers) Died(peer uint64, process transport.ProcessID) {
+	p.node.calls.put(func(l *raftLoop) { l.died(peer, leaderlease.ProcessID(process)) })
 }
 
 // Receive implements transport.Handler. The lease looks at m here: a promise
 // counts from the arrival, and heartbeats must not wait for the loop.
-func (p peers) Receive(m *raftpb.Message, process uint64) {
-	if !p.node.lease.IncomingFrom(m, processID(process)) {
+func (p peers) Receive(m *raftpb.Message, process transport.ProcessID) {
+	if !p.node.lease.IncomingFrom(m, leaderlease.ProcessID(process)) {
 		return
 	}
 	into := p.node.loop.urgent
@@ -163,7 +156,7 @@ func (p peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) (
 		err = p.node.received.receive(m, state)
 	}
 	if err == nil {
-		p.Receive(m, 0)
+		p.Receive(m, transport.ProcessID{})
 	}
 	return err
 }

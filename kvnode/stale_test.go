@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/transport"
 )
 
 // A leader that comes back at once gets answers to what it sent before, which it may
@@ -17,7 +19,7 @@ func TestAnswersToThePastAreNoErrors(t *testing.T) {
 		answer := func(to *Node, term uint64) {
 			peers{to}.Receive(&raftpb.Message{
 				Type: raftpb.MsgAppResp.Enum(), From: new(c.followers(to)[0].ID()), To: new(to.ID()), Term: new(term), Index: new(to.last.Load() + 5),
-			}, 0)
+			}, transport.ProcessID{})
 			time.Sleep(10 * time.Millisecond)
 		}
 		const dropped = "message dropped"

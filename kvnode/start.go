@@ -223,7 +223,7 @@ func (n *Node) begin() (err error) {
 	n.links, err = transport.Start(transport.Config{
 		Hello: transport.Hello{
 			ClusterID: n.ClusterID(), From: n.ID(), Token: n.id.Token, Instance: n.id.Instance, Name: n.cfg.Name, PeerURLs: strings.Join(n.cfg.self().PeerURLs, ","),
-			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.atStart, Process: n.cfg.process(),
+			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.atStart, ProcessID: n.cfg.processID(),
 		},
 		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
 		Listener: n.cfg.Listener, Handler: peers{n}, Roster: n.roster, Claimed: n.asker.claimed, Called: n.book.called, Dial: n.cfg.Dial,

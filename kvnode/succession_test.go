@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/transport"
 )
 
 // Who is left when a leader is removed elects another, whatever word is lost and
@@ -255,7 +257,7 @@ func TestWordOfAnotherEntryIsNotTaken(t *testing.T) {
 				peers{other}.Receive(&raftpb.Message{
 					Type: raftpb.MsgPreVoteResp.Enum(), From: new(leader.ID()), To: new(other.ID()), Term: new(term), Reject: new(true),
 					Commit: new(index + tc.index), RejectHint: new(entry + tc.term),
-				}, 0)
+				}, transport.ProcessID{})
 				time.Sleep(time.Millisecond)
 				if got := other.Store().Applied() >= index; got != tc.want {
 					t.Errorf("applied %d of %d after the word, want it taken: %v", other.Store().Applied(), index, tc.want)

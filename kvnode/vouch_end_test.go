@@ -48,8 +48,8 @@ type hospitable struct{}
 func (hospitable) Admit(transport.Hello) error                             { return nil }
 func (hospitable) Refused(uint64, error)                                   {}
 func (hospitable) Connected(uint64, transport.Hello)                       {}
-func (hospitable) Receive(*raftpb.Message, uint64)                         {}
-func (hospitable) Died(uint64, uint64)                                     {}
+func (hospitable) Receive(*raftpb.Message, transport.ProcessID)            {}
+func (hospitable) Died(uint64, transport.ProcessID)                        {}
 func (hospitable) ReceiveSnapshot(*raftpb.Message, int64, io.Reader) error { return nil }
 func (hospitable) Unreachable(uint64)                                      {}
 func (hospitable) Gone(uint64)                                             {}

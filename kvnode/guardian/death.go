@@ -16,10 +16,11 @@ import (
 
 // Death is the end of a member's process.
 type Death struct {
-	Process uint64
-	State   *os.ProcessState
+	State *os.ProcessState
 	// Will is the newest that it had made, nil if there is none.
 	Will *transport.Will
+	// secret proves the death to the peers. No other process has it before Tell sends it.
+	secret transport.Secret
 }
 
 // patience is for how long an obituary is told. Shorter: a peer that is slow waits until its
@@ -64,13 +65,11 @@ func (d *Death) Tell(dial tlsconf.DialFunc, log *slog.Logger) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	h := d.Will.Hello
-	h.Process = d.Process
 	var wg sync.WaitGroup
 	for _, peer := range d.Will.Peers {
 		for _, addr := range peer.Addrs {
 			wg.Go(func() {
-				if err := transport.Bury(ctx, dial, addr, peer.ID, h); err != nil {
+				if err := transport.Bury(ctx, dial, addr, peer.ID, d.Will.Hello, d.secret); err != nil {
 					log.Warn("a peer was not told that the member has died", "peer", transport.ID(peer.ID), "addr", addr, "error", err)
 					return
 				}

@@ -7,8 +7,8 @@
 //   - An obituary is told only of a process that was the guardian's own child, and that the
 //     system has said has exited or was killed (wait4, of that very process ID). A child that
 //     is stopped, one whose pipe is closed, and one that cannot be waited for, is not dead.
-//   - It names that process by a number that is drawn for it, and that nobody but the child and those whom it
-//     connects to have known. The next process has another one.
+//   - It carries a secret that the guardian has drawn for that process and kept to itself. The child, and with it
+//     each peer, knows only the process ID, a hash of the secret. The next process has another secret.
 //   - A guardian that dies takes its child along.
 //
 // # What it relies on

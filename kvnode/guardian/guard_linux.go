@@ -1,10 +1,9 @@
 package guardian
 
 import (
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +15,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/leaderlease/go/kvnode/transport"
 )
 
 // Supported says whether this system can tell for certain that a process is dead, and ends a child
@@ -32,13 +33,13 @@ var ErrNotDead = errors.New("guardian: the child was not seen to die")
 // The child ends with the thread that has started it, so Guard keeps its caller's for ever.
 func Guard(args, environ []string) (*Death, error) {
 	runtime.LockOSThread()
-	process := newProcess()
+	secret := transport.NewSecret()
 	own, childs, err := pair()
 	if err != nil {
 		return nil, fmt.Errorf("guardian: %w", err)
 	}
 	defer func() { _ = own.Close() }()
-	if _, err := own.Write(binary.BigEndian.AppendUint64([]byte(greeting), process)); err != nil {
+	if err := greet(own, &secret); err != nil {
 		return nil, fmt.Errorf("guardian: %w", err)
 	}
 	cmd := exec.Command("/proc/self/exe", args...)
@@ -63,7 +64,14 @@ func Guard(args, environ []string) (*Death, error) {
 	if !isDead(cmd.ProcessState, cmd.Process.Pid) {
 		return nil, ErrNotDead
 	}
-	return &Death{Process: process, State: cmd.ProcessState, Will: wills.last()}, nil
+	return &Death{secret: secret, State: cmd.ProcessState, Will: wills.last()}, nil
+}
+
+// greet tells the child the ID of its process, and nothing else about the secret.
+func greet(child io.Writer, secret *transport.Secret) error {
+	id := secret.ProcessID()
+	_, err := child.Write(append([]byte(greeting), id[:]...))
+	return err
 }
 
 // isDead reports whether the system has said that this very process has ended.
@@ -73,17 +81,6 @@ func isDead(s *os.ProcessState, pid int) bool {
 	}
 	w, ok := s.Sys().(syscall.WaitStatus)
 	return ok && (w.Exited() || w.Signaled())
-}
-
-// newProcess draws the number of a process.
-func newProcess() uint64 {
-	for {
-		var b [8]byte
-		_, _ = rand.Read(b[:]) // it never fails
-		if p := binary.BigEndian.Uint64(b[:]); p != 0 {
-			return p
-		}
-	}
 }
 
 // pair returns this process's end of a connection, and the child's.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -50,8 +51,9 @@ func be() {
 		written = ward.mu.written != nil
 		ward.mu.Unlock()
 	}
+	id := ward.ProcessID()
 	_, open := unix.FcntlInt(inherited, unix.F_GETFD, 0)
-	fmt.Println("child", os.Getpid(), ward.Process(), open != nil, os.Getenv("WATCHDOG_PID") == "")
+	fmt.Println("child", os.Getpid(), hex.EncodeToString(id[:]), open != nil, os.Getenv("WATCHDOG_PID") == "")
 	for {
 		switch <-heard {
 		case syscall.SIGTERM:
@@ -80,18 +82,6 @@ func beGuardian() {
 	os.Exit(code)
 }
 
-func helloOf(id uint64) transport.Hello { return transport.Hello{ClusterID: 0xc1, From: id} }
-
-// mourner is member 2, which hears of deaths.
-type mourner struct {
-	transport.Handler
-	died chan [2]uint64
-}
-
-func (*mourner) Admit(transport.Hello) error       { return nil }
-func (m *mourner) Died(peer, process uint64)       { m.died <- [2]uint64{peer, process} }
-func (*mourner) Connected(uint64, transport.Hello) {}
-
 // guarded is a guardian and its child.
 type guarded struct {
 	*mourner
@@ -100,7 +90,7 @@ type guarded struct {
 	says    *bufio.Reader
 	stderr  *os.File
 	child   int
-	process uint64
+	process string
 }
 
 func start(t *testing.T, files ...*os.File) *guarded {
@@ -115,7 +105,7 @@ func startLogging(t *testing.T, stderr *os.File, files ...*os.File) *guarded {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &guarded{t: t, mourner: &mourner{died: make(chan [2]uint64, 9)}}
+	g := &guarded{t: t, mourner: &mourner{died: make(chan death, 9)}}
 	links, err := transport.Start(transport.Config{Hello: helloOf(2), Listener: l, Handler: g.mourner})
 	if err != nil {
 		t.Fatal(err)
@@ -160,8 +150,17 @@ func (g *guarded) hasWill() {
 	if _, err := fmt.Fscanln(g.says, new(string), &g.child, &g.process, &closed, &alone); err != nil {
 		t.Fatal(err, g.said())
 	}
-	if g.process == 0 || !closed || !alone {
-		t.Errorf("process %d, closed %v, WATCHDOG_PID left out %v; want a process, whose own children inherit no guardian, and no watchdog of its parent's", g.process, closed, alone)
+	if len(g.process) != 32 || !closed || !alone {
+		t.Errorf("process %s, closed %v, WATCHDOG_PID left out %v; want a process, whose own children inherit no guardian, and no watchdog of its parent's", g.process, closed, alone)
+	}
+}
+
+// The child learns the ID that the secret hashes to, and not the secret.
+func TestTheChildDoesNotLearnTheSecret(t *testing.T) {
+	secret, id := transport.Secret{7}, (&transport.Secret{7}).ProcessID()
+	var given bytes.Buffer
+	if err := greet(&given, &secret); err != nil || given.String() != greeting+string(id[:]) {
+		t.Errorf("greet() gives %q, %v, want %q and the ID alone", given.String(), err, greeting)
 	}
 }
 
@@ -192,8 +191,8 @@ func (g *guarded) dies() {
 	g.t.Helper()
 	select {
 	case d := <-g.died:
-		if d != [2]uint64{1, g.process} {
-			g.t.Errorf("member %d, process %d has died, want 1, %d", d[0], d[1], g.process)
+		if d != (death{1, g.process}) {
+			g.t.Errorf("member %d, process %s has died, want 1, %s: the secret is not that of the child", d.member, d.process, g.process)
 		}
 	case <-time.After(time.Minute):
 		g.t.Fatalf("a minute has passed, want an obituary: %s", g.said())
@@ -204,7 +203,7 @@ func (g *guarded) lives() {
 	g.t.Helper()
 	select {
 	case d := <-g.died:
-		g.t.Errorf("member %d, process %d is said to be dead, which is alive", d[0], d[1])
+		g.t.Errorf("member %d, process %s is said to be dead, which is alive", d.member, d.process)
 	default:
 	}
 }

@@ -41,8 +41,8 @@ type verdict struct {
 }
 
 func (f *forger) Admit(transport.Hello) error                             { return nil }
-func (f *forger) Receive(*raftpb.Message, uint64)                         {}
-func (f *forger) Died(uint64, uint64)                                     {}
+func (f *forger) Receive(*raftpb.Message, transport.ProcessID)            {}
+func (f *forger) Died(uint64, transport.ProcessID)                        {}
 func (f *forger) ReceiveSnapshot(*raftpb.Message, int64, io.Reader) error { return nil }
 func (f *forger) Unreachable(uint64)                                      {}
 func (f *forger) Gone(uint64)                                             {}

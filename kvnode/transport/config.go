@@ -14,7 +14,7 @@ import (
 // Config configures a Transport. To add TLS, pass a Listener and a Dial that
 // speak it, and an Authenticate that knows whose certificate is whose.
 type Config struct {
-	Hello    Hello // of this member; To and Hold are filled in each time, Process is left out of most
+	Hello    Hello // of this member; To and Hold are filled in each time
 	Listener net.Listener
 	Handler  Handler
 	// Hold returns Hello.Hold as of now. Default: 0.

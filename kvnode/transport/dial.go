@@ -37,10 +37,10 @@ func (t *Transport) dial(ctx context.Context, addr string, id uint64, kind strea
 	return c, h, nil
 }
 
-// hello is what this member says to another as of now. Streams of messages add the process.
+// hello is what this member says to another as of now.
 func (t *Transport) hello(to uint64) Hello {
 	h := t.cfg.Hello
-	h.To, h.Hold, h.Process = to, t.cfg.Hold(), 0
+	h.To, h.Hold = to, t.cfg.Hold()
 	return h
 }
 
@@ -49,11 +49,7 @@ func (t *Transport) greet(c net.Conn, id uint64, kind stream) (Hello, error) {
 	if err := c.SetDeadline(time.Now().Add(t.limits.handshake)); err != nil {
 		return Hello{}, err
 	}
-	own := t.hello(id)
-	if kind != snapshots {
-		own.Process = t.cfg.Hello.Process
-	}
-	if err := writePacket(c, byte(kind)+1, own); err != nil {
+	if err := writePacket(c, byte(kind)+1, t.hello(id)); err != nil {
 		return Hello{}, broken("send hello", err)
 	}
 	p, err := readPacket(c, maxPayload)

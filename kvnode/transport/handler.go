@@ -38,9 +38,9 @@ type Hello struct {
 	Format int64 `json:"format,omitempty"`
 	// Log is what the sender's process found on its disk.
 	Log LogEnd `json:"log,omitzero"`
-	// Process names the sender's process in the hello of a stream of messages, if somebody
-	// waits for its death, and in an obituary the dead one. 0 is everything else.
-	Process uint64 `json:"process,omitempty"`
+	// ProcessID identifies the sender's process, if a supervisor waits for its end. Former versions send a number in the
+	// field "process" instead, which is ignored: it was no proof, and they refuse this version's notices as well.
+	ProcessID ProcessID `json:"process_id,omitzero"`
 }
 
 // LogEnd is what a process found of its member's log when it began. It stays the same
@@ -88,8 +88,8 @@ func (h *Hello) Validate() error {
 		}
 	}
 	full := *h
-	full.To, full.Hold, full.Process = math.MaxUint64, math.MaxInt64, math.MaxUint64 // which are filled in later
-	data, err := json.Marshal(full)
+	full.To, full.Hold, full.ProcessID = math.MaxUint64, math.MaxInt64, ProcessID{1} // which are filled in later
+	data, err := json.Marshal(obituary{Hello: full})                                 // the largest packet that has a hello
 	if err == nil && len(data) > maxHello {
 		err = fmt.Errorf("%d bytes as JSON exceed the limit of %d: name, token and peer URLs are too long together, or have many characters that JSON escapes",
 			len(data), maxHello)
@@ -112,13 +112,14 @@ type Handler interface {
 	// Gone says that peer has ended the last connection on which it sent messages, by
 	// itself or because its process died. It is called after Receive for all that came.
 	Gone(peer uint64)
-	// Died says that a process of peer will never execute another instruction, as who has
-	// waited for it knows. What it had sent may still be on its way to Receive.
-	Died(peer, process uint64)
-	// Receive takes a message that Validate accepts, and the Hello.Process of the very
+	// Died says that a process of peer will never execute another instruction, if peer has said that it has a process
+	// with that ID: then the caller knows its secret. Any other ID proves nothing. Messages that the process had sent
+	// may still be on their way to Receive.
+	Died(peer uint64, process ProcessID)
+	// Receive takes a message that Validate accepts, and the Hello.ProcessID of the very
 	// connection that it was read from. It may block, which holds
 	// up this peer's stream of the same kind and nothing else.
-	Receive(m *raftpb.Message, process uint64)
+	Receive(m *raftpb.Message, process ProcessID)
 	// ReceiveSnapshot takes a MsgSnap and the state that goes with it. It
 	// returns once the state is durable, or an error: then it is asked for again.
 	// Whoever has read size bytes of state has read them undamaged: the last of

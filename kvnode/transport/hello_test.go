@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Whatever Validate accepts fits into the packet of a hello, however JSON writes it.
+// Each hello that Validate accepts fits into a packet, also of a death notice, however JSON writes it.
 func TestWhatValidateAcceptsFits(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -22,8 +22,8 @@ func TestWhatValidateAcceptsFits(t *testing.T) {
 		if (err == nil) != test.want {
 			t.Errorf("%s: Validate() = %v, want it accepted: %v", test.name, err, test.want)
 		}
-		test.h.To, test.h.Hold = math.MaxUint64, math.MaxInt64
-		if data, _ := json.Marshal(test.h); err == nil && len(data) > maxHello {
+		test.h.To, test.h.Hold, test.h.ProcessID = math.MaxUint64, math.MaxInt64, ProcessID{1}
+		if data, _ := json.Marshal(obituary{Hello: test.h}); err == nil && len(data) > maxHello {
 			t.Errorf("%s: %d bytes, want %d at most", test.name, len(data), maxHello)
 		}
 	}

@@ -29,8 +29,8 @@ type fakeNode struct {
 	mu struct {
 		sync.Mutex
 		received    []*raftpb.Message
-		processes   []uint64    // of received
-		died        [][2]uint64 // peers and their processes
+		processes   []ProcessID // of received
+		died        []death
 		snapshots   [][]byte
 		sent        []error
 		unreachable []time.Time
@@ -59,7 +59,7 @@ func (n *fakeNode) Connected(peer uint64, h Hello) {
 	n.mu.connected = append(n.mu.connected, h)
 }
 
-func (n *fakeNode) Receive(m *raftpb.Message, process uint64) {
+func (n *fakeNode) Receive(m *raftpb.Message, process ProcessID) {
 	if n.receive != nil {
 		n.receive(m)
 	}
@@ -98,14 +98,14 @@ func (n *fakeNode) Gone(peer uint64) {
 	n.mu.gone = append(n.mu.gone, peer)
 }
 
-func (n *fakeNode) Died(peer, process uint64) {
+func (n *fakeNode) Died(peer uint64, process ProcessID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.mu.died = append(n.mu.died, [2]uint64{peer, process})
+	n.mu.died = append(n.mu.died, death{peer, process})
 }
 
 // dead returns which processes of peers have died, and from which ones messages came.
-func (n *fakeNode) dead() (died [][2]uint64, spoke []uint64) {
+func (n *fakeNode) dead() (died []death, spoke []ProcessID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clone(n.mu.died), slices.Clone(n.mu.processes)

@@ -2,7 +2,9 @@ package transport
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -13,11 +15,19 @@ import (
 	"github.com/leaderlease/go/kvnode/transport/memlink"
 )
 
-// dying is a process of member id in an obituary.
-func dying(id, process uint64) Hello {
-	h := helloOf(id)
-	h.Process = process
-	return h
+// secretOf is the secret of a process, for use in tests.
+func secretOf(process byte) Secret { return Secret{process} }
+
+// processOf is the ID of that process.
+func processOf(process byte) ProcessID {
+	s := secretOf(process)
+	return s.ProcessID()
+}
+
+// death is a process of a member that has died.
+type death struct {
+	member  uint64
+	process ProcessID
 }
 
 // An obituary comes over a connection of its own, secured as all are, and takes no place of the
@@ -28,12 +38,12 @@ func TestObituariesAreTold(t *testing.T) {
 		network, a, b := pair(t, s.apply)
 		settled()
 		connected := len(a.connections())
-		if err := Bury(t.Context(), s.sources[1].Dialer(network.Dialer(hostOf(1))), addrOf(2), 2, dying(1, 7)); err != nil {
+		if err := Bury(t.Context(), s.sources[1].Dialer(network.Dialer(hostOf(1))), addrOf(2), 2, helloOf(1), secretOf(7)); err != nil {
 			t.Fatal(err)
 		}
 		send(a, heartbeat(1, 2, 1))
 		synctest.Wait()
-		if died, _ := b.dead(); !slices.Equal(died, [][2]uint64{{1, 7}}) {
+		if died, _ := b.dead(); !slices.Equal(died, []death{{1, processOf(7)}}) {
 			t.Errorf("Died() was called with %v, want process 7 of member 1", died)
 		}
 		if n := len(b.got()); n != 1 || b.left() != nil || b.totals.refusals != a.totals.refusals {
@@ -50,20 +60,20 @@ func TestObituariesAreTold(t *testing.T) {
 func TestObituariesThatAreNotBelieved(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		change func(*Hello)
+		change func(*Hello, *Secret)
 		host   string // whose certificate is shown; n1's by default
 		admit  error
 		reason string
 		text   string
 	}{
-		{"another cluster", func(h *Hello) { h.ClusterID = 0xbad }, "", nil, ReasonCluster, "this is cluster c1"},
-		{"of the one it is told to", func(h *Hello) { h.From = 2 }, "n2", nil, ReasonMember, "own"},
-		{"of nobody", func(h *Hello) { h.From = 0 }, "", nil, ReasonMember, "reserved"},
-		{"of no process", func(h *Hello) { h.Process = 0 }, "", nil, ReasonOther, "names no process"},
-		{"of another member", func(h *Hello) { h.From = 3 }, "", nil, ReasonCertificate, "not known to be member 3"},
+		{"another cluster", func(h *Hello, _ *Secret) { h.ClusterID = 0xbad }, "", nil, ReasonCluster, "this is cluster c1"},
+		{"of the one it is told to", func(h *Hello, _ *Secret) { h.From = 2 }, "n2", nil, ReasonMember, "own"},
+		{"of nobody", func(h *Hello, _ *Secret) { h.From = 0 }, "", nil, ReasonMember, "reserved"},
+		{"of no process", func(_ *Hello, s *Secret) { *s = Secret{} }, "", nil, ReasonOther, "no secret"},
+		{"of another member", func(h *Hello, _ *Secret) { h.From = 3 }, "", nil, ReasonCertificate, "not known to be member 3"},
 		{"with another's certificate", nil, "n3", nil, ReasonCertificate, "not known to be member 1"},
 		{"of a removed member", nil, "", &Refusal{Reason: ReasonRemoved, Text: "gone since Tuesday"}, ReasonRemoved, "Tuesday"},
-		{"with a long name", func(h *Hello) { h.Name = strings.Repeat("x", maxName+1) }, "", nil, ReasonOther, "exceed the limit"},
+		{"with a long name", func(h *Hello, _ *Secret) { h.Name = strings.Repeat("x", maxName+1) }, "", nil, ReasonOther, "exceed the limit"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -76,11 +86,11 @@ func TestObituariesThatAreNotBelieved(t *testing.T) {
 				s.ca.Issue([]string{shown}).Write(s.dirs[1], "own")
 				b := begin(t, network, &fakeNode{id: 2, admit: func(Hello) error { return c.admit }}, s.apply)
 				time.Sleep(2 * time.Second) // the files are read again
-				h := dying(1, 7)
+				h, secret := helloOf(1), secretOf(7)
 				if c.change != nil {
-					c.change(&h)
+					c.change(&h, &secret)
 				}
-				err := Bury(t.Context(), s.sources[1].Dialer(network.Dialer(hostOf(1))), addrOf(2), 2, h)
+				err := Bury(t.Context(), s.sources[1].Dialer(network.Dialer(hostOf(1))), addrOf(2), 2, h, secret)
 				refused, ok := errors.AsType[*RefusedError](err)
 				if !ok || refused.Reason != c.reason || !strings.Contains(refused.Text, c.text) {
 					t.Errorf("Bury() = %v, want reason %s with %q", err, c.reason, c.text)
@@ -98,19 +108,19 @@ func TestObituariesOfStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, network := newSecured(t), memlink.New()
 		b := begin(t, network, &fakeNode{id: 2}, s.apply)
-		if err := Bury(t.Context(), network.Dialer("n1"), addrOf(2), 2, dying(1, 7)); err == nil {
+		if err := Bury(t.Context(), network.Dialer("n1"), addrOf(2), 2, helloOf(1), secretOf(7)); err == nil {
 			t.Error("an obituary in plain text is believed")
 		}
 		other := *s
 		other.ca = tlstest.New(t, "other")
 		begin(t, network, &fakeNode{id: 1}, other.apply)
-		if err := Bury(t.Context(), s.sources[1].Dialer(network.Dialer("n1")), addrOf(2), 2, dying(1, 7)); err == nil {
+		if err := Bury(t.Context(), s.sources[1].Dialer(network.Dialer("n1")), addrOf(2), 2, helloOf(1), secretOf(7)); err == nil {
 			t.Error("an obituary is believed that another authority's certificate comes with")
 		}
 		c := begin(t, network, &fakeNode{id: 3})
-		long := dying(1, 7)
+		long := helloOf(1)
 		long.Name = strings.Repeat("x", maxHello)
-		if err := Bury(t.Context(), network.Dialer("n1"), addrOf(3), 3, long); err == nil || c.totals.garbled.Load() != 1 {
+		if err := Bury(t.Context(), network.Dialer("n1"), addrOf(3), 3, long, secretOf(7)); err == nil || c.totals.garbled.Load() != 1 {
 			t.Errorf("an obituary of more than 16 KiB is answered with %v, and was garbled %d times", err, c.totals.garbled.Load())
 		}
 		for _, n := range []*fakeNode{b, c} {
@@ -128,7 +138,7 @@ func TestObituariesToOthers(t *testing.T) {
 		begin(t, network, &fakeNode{id: 2})
 		c := dialRaw(t, network, 1, 2)
 		defer c.Close()
-		if p := speak(t, c, kindObituary, dying(1, 7)); p.kind != answerRefused || refusedBy(2, p.payload).Reason != ReasonVersion {
+		if p := speak(t, c, kindObituary, helloTo(1, 2)); p.kind != answerRefused || refusedBy(2, p.payload).Reason != ReasonVersion {
 			t.Errorf("a kind that is one above that of obituaries is answered with %d %s, want it refused for its version", p.kind, p.payload)
 		}
 		ln, err := network.Listen(addrOf(3))
@@ -139,23 +149,22 @@ func TestObituariesToOthers(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		if err := Bury(ctx, network.Dialer("n1"), addrOf(3), 3, dying(1, 7)); err == nil || time.Since(began) != time.Second {
+		if err := Bury(ctx, network.Dialer("n1"), addrOf(3), 3, helloOf(1), secretOf(7)); err == nil || time.Since(began) != time.Second {
 			t.Errorf("Bury() of who hangs = %v after %v, want an error after a second", err, time.Since(began))
 		}
 	})
 }
 
-// What is read from a connection comes with the process of that connection, whatever others say meanwhile. Only
-// streams of messages name it.
+// Messages come with the process that their connection has named, whatever other connections say meanwhile.
 func TestMessagesComeWithTheirProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := memlink.New()
 		b := begin(t, network, &fakeNode{id: 2})
-		for i, process := range []uint64{7, 0, 9} {
+		for i, process := range []ProcessID{processOf(7), {}, processOf(9)} {
 			c := dialRaw(t, network, 1, 2)
 			t.Cleanup(func() { _ = c.Close() })
 			h := helloTo(1, 2)
-			h.Process = process
+			h.ProcessID = process
 			kind := control
 			if i == 2 {
 				kind = bulk
@@ -172,37 +181,92 @@ func TestMessagesComeWithTheirProcess(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if _, spoke := b.dead(); !slices.Equal(spoke, []uint64{7, 0, 9}) {
-			t.Errorf("messages came from the processes %v, want 7, 0 and 9", spoke)
+		if _, spoke := b.dead(); !slices.Equal(spoke, []ProcessID{processOf(7), {}, processOf(9)}) {
+			t.Errorf("messages came from the processes %x, want 7, none and 9", spoke)
 		}
 	})
 }
 
-// A member that has a process says so to whom it sends messages, and to nobody else: not in answers.
-func TestOnlyStreamsOfMessagesNameTheProcess(t *testing.T) {
+// A member names its process in each hello, and in its will.
+func TestHellosNameTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var said []Hello
+		var said []ProcessID
 		network := memlink.New()
-		a := begin(t, network, &fakeNode{id: 1}, func(cfg *Config, _ *limits) { cfg.Hello.Process = 7 })
-		b := begin(t, network, &fakeNode{id: 2, admit: func(h Hello) error { said = append(said, h); return nil }})
+		a := begin(t, network, &fakeNode{id: 1}, func(cfg *Config, _ *limits) { cfg.Hello.ProcessID = processOf(7) })
+		begin(t, network, &fakeNode{id: 2, admit: func(h Hello) error { said = append(said, h.ProcessID); return nil }})
 		a.SetPeer(2, []string{addrOf(2)})
 		settled()
-		a.SendSnapshot(snapOf(1, 2, 9), &testState{data: randomBytes(5)})
-		settled()
-		b.SetPeer(1, []string{addrOf(1)})
-		settled()
-		var processes []uint64
-		for _, h := range said {
-			processes = append(processes, h.Process)
+		if !slices.Equal(said, []ProcessID{processOf(7), processOf(7)}) {
+			t.Errorf("control and bulk name the processes %x, want 7 and 7", said)
 		}
-		if !slices.Equal(processes, []uint64{7, 7, 0}) {
-			t.Errorf("control, bulk and snapshot name the processes %v, want 7, 7 and 0", processes)
-		}
-		if p := b.peerOf(t, 1); !p.Connected || p.Hello.Process != 0 {
-			t.Errorf("it answers %+v, want no process", p.Hello)
-		}
-		if w := a.Will(); w.Hello.Process != 7 || len(w.Peers) != 1 || w.Peers[0].ID != 2 || !slices.Equal(w.Peers[0].Addrs, []string{addrOf(2)}) {
+		w := a.Will()
+		if w.Hello.ProcessID != processOf(7) || len(w.Peers) != 1 || w.Peers[0].ID != 2 || !slices.Equal(w.Peers[0].Addrs, []string{addrOf(2)}) {
 			t.Errorf("Will() = %+v, want member 2 at its address", w)
 		}
 	})
+}
+
+// An ID is the first half of the secret's SHA-256, on each machine and in each version.
+func TestTheIDIsAHashOfTheSecret(t *testing.T) {
+	const want = "66687aadf862bd776c8fc18b8e9f8e20" // of 32 zeros
+	if id, _ := new(Secret).ProcessID().MarshalText(); string(id) != want {
+		t.Errorf("ProcessID() of 32 zeros = %s, want %s", id, want)
+	}
+	if a, b := NewSecret(), NewSecret(); a == b || a.ProcessID() == b.ProcessID() {
+		t.Errorf("NewSecret() = %x, twice", a)
+	}
+}
+
+// A death notice without a whole secret is refused. So is the notice of former versions, which had a number that peers
+// knew in its place. Hellos of former versions still have that number, and are let in as of an unknown process.
+func TestOtherFormsOfDeathNotices(t *testing.T) {
+	const digits = "0700000000000000000000000000000000000000000000000000000000000000"
+	type notice map[string]any
+	for _, c := range []struct {
+		name  string
+		kind  byte
+		more  notice
+		taken bool
+	}{
+		{"a secret", kindObituary, notice{"secret": digits}, true},
+		{"a secret, and a field that this version does not know", kindObituary, notice{"secret": digits, "later": 1}, true},
+		{"none", kindObituary, nil, false},
+		{"an empty one", kindObituary, notice{"secret": ""}, false},
+		{"a short one", kindObituary, notice{"secret": digits[2:]}, false},
+		{"a long one", kindObituary, notice{"secret": digits + "00"}, false},
+		{"one of other digits", kindObituary, notice{"secret": "x" + digits[1:]}, false},
+		{"a number", kindObituary, notice{"secret": 7}, false},
+		{"the ID", kindObituary, notice{"secret": processOf(7)}, false},
+		{"the ID in place of the secret", kindObituary, notice{"process_id": processOf(7)}, false},
+		{"the form of former versions", 201, notice{"process": 7}, false},
+		{"the form of former versions with a secret", 201, notice{"process": 7, "secret": digits}, false},
+		{"a hello of a former version", 1, notice{"process": 7}, true},
+		{"a hello with an ID that is none", 1, notice{"process_id": "07"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				network := memlink.New()
+				b := begin(t, network, &fakeNode{id: 2})
+				hello, _ := json.Marshal(helloTo(1, 2))
+				payload := make(notice)
+				must(json.Unmarshal(hello, &payload))
+				maps.Copy(payload, c.more)
+				conn := dialRaw(t, network, 1, 2)
+				defer conn.Close()
+				must(writePacket(conn, c.kind, payload))
+				p, err := readPacket(conn, maxPayload)
+				must(err)
+				if taken := p.kind == answerOK; taken != c.taken {
+					t.Errorf("it is answered with %d %s, want it taken: %v", p.kind, p.payload, c.taken)
+				}
+				var want []death
+				if c.kind == kindObituary && c.taken {
+					want = []death{{1, processOf(7)}}
+				}
+				if died, _ := b.dead(); !slices.Equal(died, want) {
+					t.Errorf("Died() was called with %v, want %v", died, want)
+				}
+			})
+		})
+	}
 }

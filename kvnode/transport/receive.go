@@ -64,7 +64,7 @@ func (in *inbound) messages() error {
 		if err := in.check(m); err != nil {
 			return err
 		}
-		in.t.cfg.Handler.Receive(m, in.hello.Process)
+		in.t.cfg.Handler.Receive(m, in.hello.ProcessID)
 	}
 }
 

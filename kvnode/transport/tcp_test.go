@@ -191,4 +191,4 @@ type counting struct {
 	got chan struct{}
 }
 
-func (c *counting) Receive(*raftpb.Message, uint64) { c.got <- struct{}{} }
+func (c *counting) Receive(*raftpb.Message, ProcessID) { c.got <- struct{}{} }
