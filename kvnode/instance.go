@@ -6,28 +6,16 @@ import (
 	"strings"
 )
 
-// An instance proves, to those who have met a member, that its directory is still the
-// one that it had: whoever knows it could pose for a directory that was not lost. So
-// it is told to members only, and all others are told a digest, by which an instance
-// can be recognised. Versions that show instances as they are look no further than
-// whether there is one.
-
+// digestPrefix begins what rosters of former versions have in place of an instance, and so the member.json of a member
+// that has joined by such a roster.
 const digestPrefix = "sha256:"
 
-// digestOf returns what a roster says of an instance, nothing of none.
-func digestOf(instance string) string {
-	if instance == "" {
-		return ""
-	}
-	sum := sha256.Sum256([]byte("kvnode instance\x00" + instance))
-	return digestPrefix + hex.EncodeToString(sum[:16])
-}
-
-// isInstance reports whether instance is the one that a registry or a roster has.
-// Nothing says that there was none yet.
+// isInstance reports whether instance is the one that a registry or a roster knows. An empty known instance means that
+// the member has not started yet.
 func isInstance(known, instance string) bool {
 	if strings.HasPrefix(known, digestPrefix) {
-		return known == digestOf(instance)
+		sum := sha256.Sum256([]byte("kvnode instance\x00" + instance))
+		return known == digestPrefix+hex.EncodeToString(sum[:16])
 	}
 	return known == "" || known == instance
 }

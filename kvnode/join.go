@@ -15,8 +15,8 @@ import (
 	"github.com/leaderlease/go/kvnode/transport"
 )
 
-// roster tells members that want to join, or have been away, who is there. Anybody
-// with a certificate may ask, so it shows only digests of instances.
+// roster lists the members for members that want to join or have been away. Any program that can connect may ask for
+// it: an instance is an identifier and no secret.
 func (p *parts) roster() (transport.Roster, error) {
 	applied := p.store.Applied() // first: members may be newer than it says, not older
 	members := p.store.Members()
@@ -25,7 +25,6 @@ func (p *parts) roster() (transport.Roster, error) {
 	}
 	all := sortedMembers(members)
 	for i := range all {
-		all[i].Instance = digestOf(all[i].Instance)
 		all[i].ClientURLs = nil // nobody asks for them here, and a packet has a limit
 	}
 	data, err := json.Marshal(all)

@@ -42,7 +42,7 @@ func TestWhoIsAdmitted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.book.note("m1:2380", roster{members: []store.Member{{ID: 7, PeerURLs: peerURLs("m7")}, {ID: 9, PeerURLs: peerURLs("m9"), Instance: digestOf("a")}}})
+		n.book.note("m1:2380", roster{members: []store.Member{{ID: 7, PeerURLs: peerURLs("m7")}, {ID: 9, PeerURLs: peerURLs("m9"), Instance: "a"}}})
 		for _, tc := range []struct {
 			name   string
 			hello  transport.Hello

@@ -242,11 +242,10 @@ func TestRostersOfOtherClustersDoNotVouch(t *testing.T) {
 	})
 }
 
-// A roster says which instance a member has to whoever knows that instance, and to
-// nobody else. Those of former versions show it.
+// Registry and roster know instances. Rosters of former versions have digests, which are recognised.
 func TestInstancesAreRecognised(t *testing.T) {
 	const instance = "QY5VCBQEKN4ZMRUWNZ6ANFJJM4"
-	digest := digestOf(instance)
+	const digest = "sha256:8039395363135555c9d3539ee64e4677"
 	for _, test := range []struct {
 		name, known, instance string
 		want                  bool
@@ -254,19 +253,16 @@ func TestInstancesAreRecognised(t *testing.T) {
 		{"none yet", "", instance, true},
 		{"the registry's", instance, instance, true},
 		{"another than the registry's", instance, "x", false},
-		{"a roster's", digest, instance, true},
-		{"another than a roster's", digest, "x", false},
+		{"a former roster's", digest, instance, true},
+		{"another than a former roster's", digest, "x", false},
 		{"the digest itself", digest, digest, false},
 	} {
 		if got := isInstance(test.known, test.instance); got != test.want {
 			t.Errorf("%s: isInstance(%q, %q) = %v, want %v", test.name, test.known, test.instance, got, test.want)
 		}
 	}
-	if digestOf("") != "" {
-		t.Errorf("digestOf nothing = %q, want nothing: joiners ask whether there is one", digestOf(""))
-	}
 	var v vouchers
-	v.note("a:1", roster{members: []store.Member{{ID: 1, PeerURLs: peerURLs("b"), Instance: instance}}}) // of a former version
+	v.note("a:1", roster{members: []store.Member{{ID: 1, PeerURLs: peerURLs("b"), Instance: instance}}})
 	v.note("b:1", roster{members: []store.Member{{ID: 1, PeerURLs: peerURLs("a")}, {ID: 2}}})
 	m, ok := v.named(1, 0, false, false)
 	if !ok || !isInstance(m.Instance, instance) || isInstance(m.Instance, "x") || len(m.PeerURLs) != 2 {
@@ -277,9 +273,8 @@ func TestInstancesAreRecognised(t *testing.T) {
 	}
 }
 
-// Nobody who asks for the roster is told an instance; one that has started can be
-// told from one that has not.
-func TestARosterShowsNoInstance(t *testing.T) {
+// The roster has the instance of each member that has started, and no other.
+func TestARosterHasInstances(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		<-n.Published()
@@ -297,7 +292,7 @@ func TestARosterShowsNoInstance(t *testing.T) {
 		for _, m := range members {
 			want := ""
 			if m.ID == n.ID() {
-				want = digestOf(n.id.Instance)
+				want = n.id.Instance
 			}
 			if len(m.ClientURLs) > 0 {
 				t.Errorf("of member %x the roster says client URLs %q, want none", m.ID, m.ClientURLs)
