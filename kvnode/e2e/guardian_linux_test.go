@@ -24,7 +24,11 @@ var unheard = []string{"--suspect-on-close=false", "--suspect-on-silence=false"}
 // guarded are three members with guardians, that speak TLS to each other or not.
 func guarded(t *testing.T, secure bool, flags ...string) (*procs.Cluster, *procs.Member) {
 	t.Helper()
-	p := onlyKvnode(t)
+	return guardedBy(t, onlyKvnode(t), secure, flags...)
+}
+
+func guardedBy(t *testing.T, p procs.Program, secure bool, flags ...string) (*procs.Cluster, *procs.Member) {
+	t.Helper()
 	p.Args, p.Guarded = append(p.Args, "--guardian"), true
 	c := newCluster(t, procs.Config{Program: p, AutoTLS: secure, Flags: append([]string{electsLate}, flags...)})
 	must(t, c.Serve(deadline(t)))
@@ -202,4 +206,46 @@ func wardOf(t *testing.T, guardian int) int {
 	child, err := strconv.Atoi(strings.TrimSpace(string(children)))
 	must(t, err)
 	return child
+}
+
+// Members of a former version and of this one refuse each other's death notices, and replace a dead leader as without
+// guardians. Both versions work in one cluster otherwise:
+//
+//	go test -run TestGuardiansOfTwoVersions . -args -former=/path/to/kvnode
+func TestGuardiansOfTwoVersions(t *testing.T) {
+	if *formerFlag == "" {
+		t.Skip("-former names no binary")
+	}
+	this := onlyKvnode(t)
+	former := this
+	former.Path = *formerFlag
+	for name, programs := range map[string][2]procs.Program{"a former leader": {former, this}, "a new leader": {this, former}} {
+		t.Run(name, func(t *testing.T) {
+			c, leader := guardedBy(t, programs[0], false)
+			for _, m := range c.Members() {
+				if m != leader {
+					m.Program.Path = programs[1].Path
+					_, err := m.Terminate(deadline(t))
+					must(t, err)
+					must(t, m.Start())
+					must(t, m.WaitReady(deadline(t)))
+				}
+			}
+			if now, err := c.Leader(deadline(t)); err != nil || now != leader {
+				t.Fatalf("%v leads, %v, want the member of the other version", now, err)
+			}
+			must(t, leader.KillWard())
+			follows(t, c, leader)
+			_, err := leader.WaitExit(deadline(t))
+			must(t, err)
+			if n := strings.Count(leader.Log(), "a peer was not told that the member has died"); n != 2 {
+				t.Errorf("the guardian says %d times that a notice was refused, want 2: %s", n, leader.LogTail())
+			}
+			for _, m := range c.Members() {
+				if strings.Contains(m.Log(), `"promise_void":true`) {
+					t.Errorf("%s has believed the notice of the other version", m.Name)
+				}
+			}
+		})
+	}
 }
