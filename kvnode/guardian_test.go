@@ -109,6 +109,39 @@ func TestAnObituaryVoidsThePromise(t *testing.T) {
 	}
 }
 
+// A death notice reveals the secret to each peer. A replay after the member has restarted and leads again voids
+// nothing: the new process has another secret.
+func TestAReplayedObituaryVoidsNothing(t *testing.T) {
+	var all []*watcher
+	var log lines
+	amend := guarded(&all)
+	inCluster(t, 3, func(cfg *Config) { amend(cfg); cfg.Logger = log.logger() }, func(t *testing.T, c *cluster) {
+		old := c.leader()
+		c.put(old, "k", "before")
+		time.Sleep(time.Second)
+		w := c.watcherOf(old)
+		will := w.newest()
+		c.crash(old)
+		c.bury(will, w.secret)
+		c.leader()
+		void := log.count("promise_void=true")
+		again := c.restart(old.Name(), false, func(cfg *Config) { cfg.Guardian = &watcher{secret: transport.NewSecret()} })
+		if err := c.leader().MoveLeader(t.Context(), again.ID()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		term := again.Term()
+		c.bury(will, w.secret)
+		time.Sleep(time.Second)
+		if n := log.count("promise_void=true") - void; void == 0 || n != 0 {
+			t.Errorf("the notice has voided %d promises, and its replay %d, want some and none", void, n)
+		}
+		if again.Term() != term || again.Leader() != again.ID() {
+			t.Errorf("term %d, led by %x, want %d, by %x", again.Term(), again.Leader(), term, again.ID())
+		}
+	})
+}
+
 // What is said of a leader that lives and has no such process costs at most what a closed connection
 // does, and does not fill the log.
 func TestAnObituaryOfWhoLivesIsAHint(t *testing.T) {
