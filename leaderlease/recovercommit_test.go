@@ -1,0 +1,190 @@
+package leaderlease
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+)
+
+// logOf makes a log after a snapshot at index, which is made of the entries before it: term
+// and kind of each are as in "n1 c1", where c is a change, j is one that leaves a joint
+// configuration and n is a normal entry. The first entry has index 1.
+func logOf(tb testing.TB, entries string, snapshot, commit uint64) *raft.MemoryStorage {
+	tb.Helper()
+	s := raft.NewMemoryStorage()
+	var log []*raftpb.Entry
+	for i, f := range strings.Fields(entries) {
+		e := &raftpb.Entry{Index: new(uint64(i + 1)), Term: new(uint64(f[1] - '0')), Type: raftpb.EntryNormal.Enum()}
+		switch f[0] {
+		case 'c':
+			e.Type, e.Data = raftpb.EntryConfChange.Enum(), []byte("a change")
+		case 'j':
+			e.Type = raftpb.EntryConfChangeV2.Enum()
+		}
+		log = append(log, e)
+	}
+	if err := s.Append(log); err != nil {
+		tb.Fatal(err)
+	}
+	if snapshot > 0 {
+		if _, err := s.CreateSnapshot(snapshot, &raftpb.ConfState{Voters: []uint64{1, 2, 3}}, nil); err != nil {
+			tb.Fatal(err)
+		}
+		if err := s.Compact(snapshot); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	if commit > 0 {
+		_ = s.SetHardState(&raftpb.HardState{Term: new(uint64(9)), Vote: new(uint64(2)), Commit: new(commit)})
+	}
+	return s
+}
+
+// A change that a leader has proposed proves that all changes before it are committed.
+func TestRecoverCommit(t *testing.T) {
+	tests := []struct {
+		name             string
+		entries          string
+		snapshot, commit uint64
+		want             uint64
+	}{
+		{"an empty log", "", 0, 0, 0},
+		{"no change", "n1 n1 n1", 0, 1, 1},
+		{"one change", "n1 c1 n1", 0, 1, 1},
+		{"two changes", "n1 c1 c1", 0, 1, 2},
+		{"two changes, the first is known", "n1 c1 c1", 0, 2, 2},
+		{"two changes, both are known", "n1 c1 c1", 0, 3, 3},
+		{"two changes and entries between", "n1 c1 n1 n1 c1 n1", 0, 1, 2},
+		{"three changes", "n1 c1 n1 c1 n1 c1", 0, 1, 4},
+		{"three changes, the first is known", "n1 c1 n1 c1 n1 c1", 0, 2, 4},
+		{"three changes, the second is known", "n1 c1 n1 c1 n1 c1", 0, 4, 4},
+		{"known beyond the second", "n1 c1 n1 c1 n1 c1", 0, 5, 5},
+		{"a joint change that is left", "n1 c1 j1", 0, 1, 2},
+		{"the next change after a joint one", "n1 c1 j1 c1", 0, 1, 3},
+		{"changes of two leaders", "n1 c1 n2 c2", 0, 1, 2},
+		{"no hard state", "n1 c1 c1", 0, 0, 2},
+
+		{"a part of Bootstrap's changes", "c1", 0, 0, 0},
+		{"all of Bootstrap's changes", "c1 c1 c1", 0, 0, 0},
+		{"Bootstrap's changes and a leader's entry", "c1 c1 c1 n2", 0, 0, 0},
+		{"Bootstrap's changes and one change of a leader", "c1 c1 c1 n2 c2", 0, 0, 3},
+		{"Bootstrap's changes and two changes of a leader", "c1 c1 c1 n2 c2 n2 c2", 0, 0, 5},
+		{"Bootstrap's changes are known in part", "c1 c1 c1", 0, 1, 1},
+		{"Bootstrap's changes are known in part, a leader has begun", "c1 c1 c1 n2", 0, 1, 1},
+		{"Bootstrap's changes are known", "c1 c1 c1 n2 c2 c2", 0, 3, 5},
+		{"Bootstrap's changes are known, and a leader's entry", "c1 c1 c1 n2 c2 c2", 0, 4, 5},
+
+		{"a snapshot alone", "n1 n1", 2, 0, 0},
+		{"one change after a snapshot", "n1 n1 c1", 2, 0, 0},
+		{"two changes after a snapshot", "n1 n1 c1 j1", 2, 0, 3},
+		{"two changes after a snapshot, commit index below it", "n1 n1 c1 j1", 2, 1, 3},
+		{"two changes after a snapshot at a change", "n1 c1 j1 c1 n1", 2, 2, 3},
+		{"two changes after a snapshot, of the next leader", "n1 n1 n2 c2 c2", 2, 2, 4},
+
+		{"changes that no leader has proposed, of a later term", "n1 n1 c2 c2 c2", 0, 2, 2},
+		{"the same, after a snapshot", "n1 n1 c2 c2 c2", 2, 2, 2},
+		{"the same, with a leader's change after them", "n1 n1 c2 c2 n3 c3", 0, 2, 4},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := logOf(t, tt.entries, tt.snapshot, tt.commit)
+			for page := range uint64(2) { // as long as it may be, and one entry at once
+				r := RecoverCommit(pagedStorage{s, page == 1})
+				hard, conf, err := r.InitialState()
+				if err != nil || hard.GetCommit() != tt.want {
+					t.Errorf("InitialState() of %q = commit %d, %v, want %d", tt.entries, hard.GetCommit(), err, tt.want)
+				}
+				if tt.commit > 0 && (hard.GetTerm() != 9 || hard.GetVote() != 2) {
+					t.Errorf("InitialState() = term %d, vote %d, want 9 and 2", hard.GetTerm(), hard.GetVote())
+				}
+				if n := len(conf.GetVoters()); (n == 3) != (tt.snapshot > 0) {
+					t.Errorf("InitialState() = %d voters, want the snapshot's", n)
+				}
+				if again, _, err := RecoverCommit(r).InitialState(); err != nil || again.GetCommit() != tt.want {
+					t.Errorf("recovered twice = commit %d, %v, want %d", again.GetCommit(), err, tt.want)
+				}
+			}
+			if hard, _, _ := s.InitialState(); hard.GetCommit() != tt.commit {
+				t.Errorf("the Storage beneath has commit index %d, want %d as before", hard.GetCommit(), tt.commit)
+			}
+		})
+	}
+}
+
+// pagedStorage returns one entry at once, if paged.
+type pagedStorage struct {
+	raft.Storage
+	paged bool
+}
+
+func (s pagedStorage) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
+	if s.paged {
+		maxSize = 0
+	}
+	return s.Storage.Entries(lo, hi, maxSize)
+}
+
+// A Storage that cannot be read is not taken for one without changes.
+func TestRecoverCommitFailsIfTheLogCannotBeRead(t *testing.T) {
+	failed := errors.New("the disk has failed")
+	for _, call := range []string{"InitialState", "FirstIndex", "LastIndex", "Term", "Entries", "no entries"} {
+		s := &failingStorage{Storage: logOf(t, "n1 c1 c1", 0, 1), call: call, err: failed}
+		hard, _, err := RecoverCommit(s).InitialState()
+		if err == nil || (call != "no entries" && !errors.Is(err, failed)) {
+			t.Errorf("InitialState() where %s fails = commit %d, %v, want an error", call, hard.GetCommit(), err)
+		}
+	}
+}
+
+// failingStorage fails in one method.
+type failingStorage struct {
+	raft.Storage
+	call string
+	err  error
+}
+
+func (s *failingStorage) fails(call string) error {
+	if s.call == call {
+		return fmt.Errorf("%s: %w", call, s.err)
+	}
+	return nil
+}
+
+func (s *failingStorage) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) {
+	if err := s.fails("InitialState"); err != nil {
+		return nil, nil, err
+	}
+	return s.Storage.InitialState()
+}
+
+func (s *failingStorage) FirstIndex() (uint64, error) {
+	if err := s.fails("FirstIndex"); err != nil {
+		return 0, err
+	}
+	return s.Storage.FirstIndex()
+}
+
+func (s *failingStorage) LastIndex() (uint64, error) {
+	if err := s.fails("LastIndex"); err != nil {
+		return 0, err
+	}
+	return s.Storage.LastIndex()
+}
+
+func (s *failingStorage) Term(i uint64) (uint64, error) {
+	if err := s.fails("Term"); err != nil {
+		return 0, err
+	}
+	return s.Storage.Term(i)
+}
+
+func (s *failingStorage) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
+	if err := s.fails("Entries"); err != nil || s.call == "no entries" {
+		return nil, err
+	}
+	return s.Storage.Entries(lo, hi, maxSize)
+}
