@@ -113,6 +113,17 @@ func (v *view) same(o *core.View, marker uint64) bool {
 // the node's first Ready is handled, and once the log is in cfg.Raft.Storage, which
 // says whether this is a restart. A Storage that is filled later is a misuse, which
 // begins a restart hold when a Ready shows it. Errors name every field that is wrong.
+//
+// NewRawNode, StartNode and RestartNode make the raft node, too. New is for those that
+// make it by themselves: cfg.Raft is the very raft.Config that they give to raft, and
+// Storage is open and has recovered before either reads it.
+//
+// New returns a *MisuseError if the log in Storage proves more to be committed than its
+// HardState says (RecoverCommit). No Lease can make such a node safe. Raft would let it
+// be elected by a majority of a configuration that is out of use, and a Lease that is off
+// does not prevent that: it would acknowledge writes that the leader, whose lease is valid,
+// does not see. So do not run raft on that Storage: give RecoverCommit(Storage) to raft and
+// to New.
 func New(cfg Config) (*Lease, error) {
 	cfg = cfg.WithDefaults()
 	if err := cfg.Validate(); err != nil {

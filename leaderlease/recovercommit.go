@@ -80,6 +80,17 @@ func (r recovered) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) 
 	return hard, conf, nil
 }
 
+// checkCommit returns an error if raft must not start with the commit index stored in s.
+func checkCommit(s raft.Storage, stored uint64) error {
+	proven, err := provenCommit(s, stored)
+	if err != nil || proven == stored {
+		return err
+	}
+	return &MisuseError{Rule: fmt.Sprintf("the HardState in Storage has commit index %d, and the log proves that the configuration change at %d is committed: "+
+		"a node that starts so may be elected beside the leader; use NewRawNode, StartNode or RestartNode of this package, "+
+		"or set raft.Config.Storage to RecoverCommit(Storage) for raft and for New", stored, proven)}
+}
+
 // provenCommit returns the index of the newest configuration change of which the log in s
 // proves that it is committed, or stored if that is not below it. stored is the commit index
 // of the HardState.

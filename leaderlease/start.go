@@ -28,6 +28,9 @@ func readStart(cfg *Config) (start, error) {
 	if err != nil {
 		return start{}, fmt.Errorf("leaderlease: read initial state: %w", err)
 	}
+	if err := checkCommit(cfg.Raft.Storage, hard.GetCommit()); err != nil {
+		return start{}, err
+	}
 	first, err := cfg.Raft.Storage.FirstIndex()
 	if err != nil {
 		return start{}, fmt.Errorf("leaderlease: read first index: %w", err)

@@ -20,16 +20,25 @@ import (
 // An embedder that rejects a configuration change, and so does not call
 // ApplyConfChange, tells the Lease by ApplyConfState with the unchanged
 // configuration.
+//
+// StartNode and RestartNode of this package make the inner Node, too. Wrap is for Nodes that
+// are made elsewhere: what New says of its Config and Storage is the caller's task, and the
+// inner Node must be stopped if Wrap returns an error.
 func Wrap(inner raft.Node, cfg Config) (raft.Node, *Lease, error) {
 	l, err := New(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
+	return wrap(inner, l), l, nil
+}
+
+// wrap puts l in front of inner.
+func wrap(inner raft.Node, l *Lease) raft.Node {
 	n := &node{Node: inner, lease: l, ready: make(chan raft.Ready), stop: make(chan struct{})}
 	n.stopping, n.cancel = context.WithCancel(context.Background())
 	n.pumps.Go(n.pumpReady)
 	n.pumps.Go(n.pumpReads)
-	return n, l, nil
+	return n
 }
 
 // node is a raft.Node with a lease in front of it.
