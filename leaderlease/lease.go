@@ -86,6 +86,9 @@ type Lease struct {
 		saving  saving
 		log     logQueue
 		pace    pace
+		// committed is the newest entry that raft has handed out as committed, or the
+		// one at the commit index of the start.
+		committed commitHint
 		// misuse is the first rule that the embedding broke; broken means that
 		// its state must not be read by any path.
 		misuse error
@@ -170,6 +173,7 @@ func New(cfg Config) (*Lease, error) {
 	l.setVotersLocked(start.conf, now)
 	mu.conf.known, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex
 	l.commit.Store(start.commit)
+	mu.committed = start.committed
 	l.lastAtStart, l.termAtStart = start.last, start.lastTerm
 	mu.checks.last = start.last
 	l.longest = max(cfg.MaxPromise, start.saved)

@@ -128,8 +128,9 @@ func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {
 // voteLocked withholds granted votes while this node is bound (V4): the filter
 // and raft's Step are not one critical section, so a vote may have been cast
 // before the promise was made. A pre-vote helps nobody to win; only the node's
-// own counts, where it is alone a quorum (V5).
+// own counts, where it is alone a quorum (V5). Answers to others say what is committed.
 func (l *Lease) voteLocked(m *raftpb.Message, now core.Instant) bool {
+	l.tellCommitLocked(m)
 	if m.GetReject() {
 		return true
 	}

@@ -85,6 +85,7 @@ func (l *Lease) followLocked(rd *raft.Ready, now core.Instant) (done finished) {
 		mu.conf.restored(rd.Snapshot.GetMetadata().GetIndex())
 		l.setVotersLocked(rd.Snapshot.GetMetadata().GetConfState(), now)
 	}
+	mu.committed.follow(rd)
 	// Most Readys of an idle group change nothing: readers keep their caches.
 	if commit != l.commit.Load() {
 		l.commit.Store(commit)

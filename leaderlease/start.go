@@ -12,6 +12,7 @@ type start struct {
 	hard      *raftpb.HardState
 	conf      *raftpb.ConfState
 	commit    uint64
+	committed commitHint // the entry at commit
 	last      uint64
 	lastTerm  uint64
 	restarted bool
@@ -51,6 +52,10 @@ func readStart(cfg *Config) (start, error) {
 		// A snapshot alone may be how a new member is bootstrapped; a term or
 		// an entry is not.
 		restarted: hard.GetTerm() > 0 || last >= first,
+	}
+	// Raft says what is wrong with a commit index that is not in the log.
+	if term, err := cfg.Raft.Storage.Term(s.commit); err == nil {
+		s.committed = commitHint{s.commit, term}
 	}
 	err = s.remember(cfg)
 	return s, err

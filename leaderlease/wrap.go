@@ -96,12 +96,16 @@ func (n *node) pumpReads() {
 // Ready returns the filtered Readys.
 func (n *node) Ready() <-chan raft.Ready { return n.ready }
 
-// Step passes m to raft if the lease lets it in.
+// Step passes m to raft if the lease lets it in. Raft learns first what LearnCommit takes
+// from m.
 func (n *node) Step(ctx context.Context, m *raftpb.Message) error {
-	if m == nil || n.lease.Incoming(m) {
-		return n.Node.Step(ctx, m)
+	if m != nil {
+		if !n.lease.Incoming(m) {
+			return nil
+		}
+		n.learnCommit(ctx, m)
 	}
-	return nil
+	return n.Node.Step(ctx, m)
 }
 
 // Tick ticks raft if the lease lets it.
