@@ -9,7 +9,7 @@ import (
 // farewells are the members that have refused this one because it was removed.
 // Whoever does has applied the removal, and its log has it that the change is
 // committed. Once every majority of those who are left has one that knows, and tells
-// the others in an election (candid.go), nobody needs this member. Before, they may be
+// the others in an election (leaderlease.Lease.LearnCommit), nobody needs this member. Before, they may be
 // waiting for its vote.
 type farewells struct {
 	*parts

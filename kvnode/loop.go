@@ -220,7 +220,7 @@ func (l *raftLoop) step(m *raftpb.Message) {
 	}
 	l.hear(m)
 	l.witness.answer(m)
-	l.learnCommit(m)
+	l.lease.LearnCommit(l.raw, m)
 	_ = l.raw.Step(m)
 	if m.GetType() == raftpb.MsgVote {
 		l.refused(m)

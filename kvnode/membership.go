@@ -132,7 +132,7 @@ func (c *membership) change(ctx context.Context, typ raftpb.ConfChangeType, m co
 
 // confirm waits until every majority of the new members has one that knows the change
 // after a crash, too. Where a member was removed, that one tells the others in an
-// election (candid.go), for all of them were voters before, and campaign.
+// election (leaderlease.Lease.LearnCommit), for all of them were voters before, and campaign.
 func (c *membership) confirm(ctx context.Context, typ raftpb.ConfChangeType, id uint64) (err error) {
 	members := c.store.Members()
 	self, ok := members.ByID[c.ID()]

@@ -39,7 +39,6 @@ func (l *raftLoop) handleReady() {
 	for _, m := range rd.Messages {
 		switch {
 		case m.GetTo() == raft.LocalAppendThread:
-			l.tellCommit(m.GetResponses()) // raft answers candidates behind what it writes
 			appendMsg = m
 		case m.GetTo() == raft.LocalApplyThread:
 			applyMsg = m

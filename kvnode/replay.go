@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"go.etcd.io/raft/v3"
+
+	"github.com/leaderlease/go/raftwal"
 )
 
 // replayPatience is for how many election timeouts on end a member that has applied what
@@ -127,4 +129,23 @@ func (o *reads) mayLack(since *leadership, err error) bool {
 func (o *reads) silence() int {
 	ticks, _ := ask(context.Background(), &o.calls, func(l *raftLoop) int { return l.detector.Silence() })
 	return ticks
+}
+
+// changesPage is how much of the log is looked at together.
+const changesPage = 1 << 20
+
+// firstChange returns the index of the first change of membership among the entries of a log
+// from lo up to hi, 0 if there is none, or the log cannot be read, which raft will say.
+func firstChange(log *raftwal.Log, lo, hi uint64) uint64 {
+	for lo < hi {
+		entries, err := log.Entries(lo, hi, changesPage)
+		if err != nil || len(entries) == 0 {
+			return 0
+		}
+		if i := slices.IndexFunc(entries, isConfChange); i >= 0 {
+			return entries[i].GetIndex()
+		}
+		lo += uint64(len(entries))
+	}
+	return 0
 }

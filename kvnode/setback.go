@@ -170,3 +170,7 @@ func (p *parts) lacks(r *transport.RefusedError) bool {
 	less := func(term, last uint64) bool { return term < r.Term || last < r.Index }
 	return less(p.atStart.Term, p.atStart.Last) && less(p.Term(), p.last.Load())
 }
+
+func isVoteAnswer(m *raftpb.Message) bool {
+	return m.GetType() == raftpb.MsgVoteResp || m.GetType() == raftpb.MsgPreVoteResp
+}

@@ -169,8 +169,8 @@ func (n *Node) openRaft() error {
 		n.trace = leaderlease.NewTrace(leasetrace.Room)
 	}
 	duration, margin := n.cfg.Lease()
-	n.lease, err = leaderlease.New(leaderlease.Config{
-		Raft: rc, TickInterval: n.cfg.TickInterval, Duration: duration, MaxClockSkew: margin,
+	n.loop.raw, n.lease, err = leaderlease.NewRawNode(rc, leaderlease.Config{
+		TickInterval: n.cfg.TickInterval, Duration: duration, MaxClockSkew: margin,
 		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Go: n.workers.Go, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease, Trace: n.trace,
 		MaxPromise: n.cfg.maxPromise(),
 		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Notify: n.forwardReads, Logger: n.cfg.Logger,
@@ -182,9 +182,6 @@ func (n *Node) openRaft() error {
 		return err
 	}
 	n.requests = n.lease.ReadRequests()
-	if n.loop.raw, err = raft.NewRawNode(rc); err != nil {
-		return err
-	}
 	last, err := n.wal.LastIndex()
 	hard, _, hardErr := n.wal.InitialState()
 	if err := errors.Join(err, hardErr); err != nil {
