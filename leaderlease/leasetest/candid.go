@@ -1,46 +1,37 @@
 package leasetest
 
 import (
-	"slices"
-
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Raft counts votes by the configuration that a node has applied. A leader that
-// applies its own removal is a follower at once, and nobody repeats that the
-// change is committed if the word of it was lost. Who remains then asks for the
-// vote of the one that left, who refuses it if its log is longer: with two
-// voters, nobody is ever elected. So nodes say in messages of elections how far
-// they know the log to be committed, as raft-rs does. Raft itself ignores it.
-
-// election lists the messages of an election.
-var election = []raftpb.MessageType{raftpb.MsgVote, raftpb.MsgPreVote, raftpb.MsgVoteResp, raftpb.MsgPreVoteResp}
-
-// tellCommit writes into a message of an election that the entry at Commit, of
-// the term RejectHint, is committed.
+// tellCommit writes into m, an answer to a candidate, that the entry at Commit, of the term
+// RejectHint, is committed. The library does that by itself; a node without it needs this
+// code. Both use the same fields, so each understands the other.
 func (n *Node) tellCommit(m *raftpb.Message) {
-	if n.Options.TellsNobody || !slices.Contains(election, m.GetType()) {
-		return
-	}
-	// What raft has been told is applied is in its log on disk. A machine may be
-	// ahead of that, and a commit index, too, where the disk has another entry.
-	index := n.raw.BasicStatus().Applied
-	if term, err := n.disk.Term(index); err == nil && term > 0 {
-		m.Commit, m.RejectHint = new(index), new(term)
+	switch t := m.GetType(); {
+	case t != raftpb.MsgVoteResp && t != raftpb.MsgPreVoteResp:
+	case n.Options.TellsNobody:
+		m.Commit, m.RejectHint = nil, nil
+	case n.lease == nil || n.mistake() != NoMistake:
+		// What raft has been told is applied is in its log on disk.
+		index := n.raw.BasicStatus().Applied
+		if term, err := n.disk.Term(index); err == nil && term > 0 {
+			m.Commit, m.RejectHint = new(index), new(term)
+		}
 	}
 }
 
-// learnCommit takes a node's word for what is committed, if the log here has
-// the same entry and changes of membership that are not known to be committed
-// lead to it. Raft takes such word from a leader only, so it is told that m's
-// sender leads, and made to forget it before anything else happens.
+// learnCommit takes from m that a change of membership is committed.
 func (n *Node) learnCommit(m *raftpb.Message) {
-	index := m.GetCommit()
-	if index == 0 || !slices.Contains(election, m.GetType()) {
+	if n.lease != nil {
+		n.lease.LearnCommit(n.raw, m)
 		return
 	}
-	s := n.raw.BasicStatus()
+	if t := m.GetType(); t != raftpb.MsgVoteResp && t != raftpb.MsgPreVoteResp {
+		return
+	}
+	s, index := n.raw.BasicStatus(), m.GetCommit()
 	if s.RaftState == raft.StateLeader || s.Lead != raft.None || index <= s.GetCommit() {
 		return
 	}
