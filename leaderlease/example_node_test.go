@@ -14,10 +14,10 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// Wrap puts a lease in front of a raft.Node. The loop around the Node stays as
-// it was, except that it uses the Node which Wrap returned, and says what it has
+// StartNode makes a raft.Node behind its lease; RestartNode does so for a log that is not
+// empty. The loop around the Node is that of any raft.Node, except that it says what it has
 // applied.
-func ExampleWrap() {
+func ExampleStartNode() {
 	// A group of one elects itself; with more members nothing changes here.
 	const tickInterval = time.Millisecond
 	storage := raft.NewMemoryStorage()
@@ -26,8 +26,7 @@ func ExampleWrap() {
 		MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 64, Logger: silent{},
 		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true, // the lease insists
 	}
-	inner := raft.StartNode(config, []raft.Peer{{ID: 1}})
-	node, lease, err := leaderlease.Wrap(inner, leaderlease.Config{Raft: config, TickInterval: tickInterval})
+	node, lease, err := leaderlease.StartNode(config, leaderlease.Config{TickInterval: tickInterval}, []raft.Peer{{ID: 1}})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -79,19 +79,16 @@ func (m *member) start(amend ...func(*leaderlease.Config)) error {
 		MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 64, Logger: silent{},
 		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true, // the lease insists
 	}
-	if m.node, err = raft.NewRawNode(config); err != nil {
-		return err
-	}
 	// embed:begin
-	cfg := leaderlease.Config{Raft: config, TickInterval: tick, Send: m.send}
+	cfg := leaderlease.Config{TickInterval: tick, Send: m.send}
 	// embed:end
 	for _, f := range amend {
 		f(&cfg)
 	}
 	// embed:begin
-	lease, err := leaderlease.New(cfg)
+	node, lease, err := leaderlease.NewRawNode(config, cfg)
 	// embed:end
-	m.lease = lease
+	m.node, m.lease = node, lease
 	return err
 }
 
@@ -108,6 +105,7 @@ func (m *member) run(stop <-chan struct{}) {
 			}
 		case msg := <-inbox:
 			if lease.Incoming(msg) {
+				lease.LearnCommit(node, msg)
 				_ = node.Step(msg)
 			}
 		case id := <-lease.ReadRequests():

@@ -28,10 +28,10 @@ func main() {
 			ID: uint64(i + 1), Storage: disks[i], Applied: 1, ElectionTick: 10, HeartbeatTick: 1, MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 64,
 			PreVote: true, CheckQuorum: true, StepDownOnRemoval: true, // the lease insists on these
 		}
-		var err, invalid error
-		leases[i], invalid = leaderlease.New(leaderlease.Config{Raft: config, TickInterval: tick, Send: send})
-		if nodes[i], err = raft.NewRawNode(config); err != nil || invalid != nil {
-			panic(fmt.Sprint(err, invalid))
+		var err error
+		nodes[i], leases[i], err = leaderlease.NewRawNode(config, leaderlease.Config{TickInterval: tick, Send: send})
+		if err != nil {
+			panic(err)
 		}
 	}
 	for reads := 0; reads < 5; time.Sleep(tick) {
@@ -39,6 +39,7 @@ func main() {
 		network = nil
 		for _, msg := range inbox {
 			if to := msg.GetTo() - 1; leases[to].Incoming(msg) {
+				leases[to].LearnCommit(nodes[to], msg)
 				_ = nodes[to].Step(msg)
 			}
 		}
