@@ -107,12 +107,6 @@ var equivalentLibrary = []kept{
 		why:    "It decides about a log line only.",
 	},
 	{
-		file: "leaderlease/wrap.go", operator: "stale copy",
-		before: "if err != nil { return nil, nil, err } n := &node{Node: inner, lease: l, ready: make(chan raft.Ready), stop: make(chan struct{})}",
-		after:  "n := &node{Node: inner, lease: l, ready: make(chan raft.Ready), stop: make(chan struct{})} if err != nil { return nil, nil, err }",
-		why:    "Beside an error the node is dropped, and nothing runs yet.",
-	},
-	{
 		file: "leaderlease/wrap.go", operator: "swap",
 		before: "n.stopping, n.cancel = context.WithCancel(context.Background()) n.pumps.Go(n.pumpReady)",
 		after:  "n.pumps.Go(n.pumpReady) n.stopping, n.cancel = context.WithCancel(context.Background())",

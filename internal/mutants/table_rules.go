@@ -4,7 +4,7 @@ import "slices"
 
 // rules take one rule out, or half of it, and name the directed test that must
 // then fail (leaderlease/leasetest/rules, and leaderlease itself).
-var rules = slices.Concat(voterRules, savedRules, detectorRules, silenceRules, leaderRules, resignRules, obituaryRules, readRules)
+var rules = slices.Concat(voterRules, savedRules, detectorRules, silenceRules, leaderRules, resignRules, obituaryRules, readRules, commitRules)
 
 const (
 	libPkg     = "./leaderlease"
