@@ -64,8 +64,13 @@
 //   - ApplyConfState and Applied follow what the state machine does;
 //   - ReadRequests yields what to pass to ReadIndex.
 //
-// Read, TryRead, Do, Token and Watch are for everybody else. Wrap does the
-// filtering inside a raft.Node. A leader that ends by itself says so with Resign, and is
+// NewRawNode makes a RawNode and its Lease in one call, of one raft.Config. StartNode and
+// RestartNode make a raft.Node that does the filtering by itself; Wrap does so for one that is
+// made elsewhere. NewRawNode, StartNode and RestartNode start raft with the commit index that
+// the log proves, since a Storage may lose the one that it was given (RecoverCommit).
+// LearnCommit lets a RawNode learn from an election what is committed. It reads Storage too.
+//
+// Read, TryRead, Do, Token and Watch are for everybody else. A leader that ends by itself says so with Resign, and is
 // replaced at once; so is one whose process is known to have died, where Obituary is told.
 //
 // Two things must be right: Ready sees every raft.Ready before anything of it leaves;
