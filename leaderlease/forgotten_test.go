@@ -110,11 +110,7 @@ func (g *forgottenGroup) handle(m *forgottenMember) {
 	}
 	for _, e := range rd.CommittedEntries {
 		if changesConf(e) {
-			var cc raftpb.ConfChange
-			if err := proto.Unmarshal(e.GetData(), &cc); err != nil {
-				g.t.Fatal(err)
-			}
-			m.conf = m.raw.ApplyConfChange(&cc)
+			m.conf = m.raw.ApplyConfChange(decodeChange(g.t, e))
 			m.ApplyConfState(m.conf)
 		} else if len(e.GetData()) > 0 {
 			m.data = string(e.GetData())
@@ -225,4 +221,19 @@ func TestWithoutRecoverCommitTheMemberIsElected(t *testing.T) {
 	if elected, stale := forget(t, plain); !elected || !stale {
 		t.Errorf("member 1 is elected: %v, and member 3 reads what is stale: %v; want both", elected, stale)
 	}
+}
+
+// decodeChange decodes either kind of configuration change.
+func decodeChange(tb testing.TB, e *raftpb.Entry) raftpb.ConfChangeI {
+	tb.Helper()
+	v1, v2 := &raftpb.ConfChange{}, &raftpb.ConfChangeV2{}
+	var cc raftpb.ConfChangeI = v2
+	var message proto.Message = v2
+	if e.GetType() == raftpb.EntryConfChange {
+		cc, message = v1, v1
+	}
+	if err := proto.Unmarshal(e.GetData(), message); err != nil {
+		tb.Fatal(err)
+	}
+	return cc
 }

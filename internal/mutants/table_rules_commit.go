@@ -26,7 +26,7 @@ var commitRules = []Mutant{
 	{
 		Rule: "storage", Name: "the newest change is taken for committed", Pkg: libPkg, Test: "^TestRecoverCommit$",
 		File: recoverFile,
-		Old:  "\t\t\tproven = change\n", New: "\t\t\tproven = e.GetIndex()\n",
+		Old:  "\t\t\tproven = change\n", New: "\t\t\tproven = max(change, e.GetIndex())\n",
 	},
 	{
 		Rule: "storage", Name: "changes of Bootstrap prove each other", Pkg: libPkg, Test: "^TestRecoverCommit$",
