@@ -7,6 +7,8 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/leaderlease"
 )
 
 // errNotCommitted is why a checkpoint is not made: the log does not know on
@@ -115,6 +117,37 @@ func (n *Node) applyFrom() uint64 {
 		return n.first() - 1
 	}
 	return min(applied, hard.GetCommit())
+}
+
+// recoverCommit returns s with the commit index that the log proves. A node that keeps
+// changes for good writes it, so that it can be flushed like one of raft's.
+func (n *Node) recoverCommit(s raft.Storage) raft.Storage {
+	n.recovered = 0
+	if n.Options.HardStateAlone {
+		return s
+	}
+	stored, _, err := n.disk.InitialState()
+	must(err)
+	hard, _, err := leaderlease.RecoverCommit(n.disk).InitialState()
+	must(err)
+	if hard.GetCommit() > stored.GetCommit() {
+		n.recovered = hard.GetCommit()
+		if !n.Options.ForgetsChanges {
+			must(n.disk.Save(nil, hard, nil))
+		}
+	}
+	return leaderlease.RecoverCommit(s)
+}
+
+// knowingConfig returns rc with the commit index that the log proves: a Lease need not
+// begin with less. With HardStateAlone raft does.
+func (n *Node) knowingConfig(rc *raft.Config) *raft.Config {
+	if !n.Options.HardStateAlone {
+		return rc
+	}
+	c := *rc
+	c.Storage = leaderlease.RecoverCommit(rc.Storage)
+	return &c
 }
 
 // storage is what raft sees of a node's disk and machine.

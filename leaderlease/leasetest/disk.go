@@ -10,8 +10,12 @@ import (
 
 // Disk is what a node keeps across crashes. It is raft.Storage plus the writes;
 // everything a method has returned for is durable, and a crash loses the rest.
-// Only a commit index that comes alone may be put off, if there is a method
-// Flush() error to ask for it.
+// Only a hard state that raft.MustSync does not ask to sync, because its commit
+// index alone is new, may stay volatile. If there is a method Flush() error, it
+// makes that commit index durable.
+//
+// A crash within Save may leave a part of it behind. A disk on which that is
+// possible has a method SaveTorn, see tornDisk.
 type Disk interface {
 	raft.Storage
 	// Save appends entries, and replaces the hard state and the snapshot where
@@ -27,21 +31,49 @@ type Disk interface {
 	SaveMaxPromise(d time.Duration) error
 }
 
-// memoryDisk is a Disk whose writes are atomic: raft's MemoryStorage. Like a real
-// log it does not write a commit index that comes alone; the next write takes it
-// along, and a crash before that forgets it.
-type memoryDisk struct {
-	*raft.MemoryStorage
-	// maxPromise is what a process reads, saved what outlives the power.
-	maxPromise, saved time.Duration
-	// committed is the commit index that is written.
-	committed uint64
+// tornDisk is a Disk on which a crash can come between the entries and the hard
+// state of one Ready: raft asks to write them in that order. SaveTorn writes
+// what such a crash leaves, and reports whether it can happen on this disk.
+type tornDisk interface {
+	SaveTorn(entries []*raftpb.Entry, snap *raftpb.Snapshot) bool
 }
 
-// NewMemoryDisk returns the empty disk of a member of the configuration conf,
-// bootstrapped the way raft recommends: a snapshot at index 1.
-func NewMemoryDisk(conf *raftpb.ConfState) Disk {
-	d := &memoryDisk{MemoryStorage: raft.NewMemoryStorage()}
+// DiskKind says what a crash can take from a disk in memory.
+type DiskKind uint8
+
+const (
+	// SeparateFiles keeps entries and hard state in files of their own, and does
+	// not more than raft's documentation asks for: a crash can come between the
+	// two, and a commit index is durable only if it came in a hard state that
+	// raft.MustSync asks to sync.
+	SeparateFiles DiskKind = iota
+	// OneLog writes entries and hard states to one file, as etcd's WAL does. A
+	// crash can come between the two, and each sync makes the commit indexes
+	// durable that were written before.
+	OneLog
+	// AtomicBatches is OneLog with a Ready as one record, as in raftwal: a crash
+	// leaves all of it or nothing.
+	AtomicBatches
+)
+
+// memoryDisk is a Disk on raft's MemoryStorage, which is what the process reads.
+type memoryDisk struct {
+	*raft.MemoryStorage
+	kind DiskKind
+	// maxPromise is what a process reads, saved what outlives the power.
+	maxPromise, saved time.Duration
+	// durable is the hard state that outlives a crash.
+	durable *raftpb.HardState
+}
+
+// NewMemoryDisk returns the empty disk, of the kind SeparateFiles, of a member of
+// the configuration conf. It is bootstrapped the way raft recommends: a snapshot
+// at index 1.
+func NewMemoryDisk(conf *raftpb.ConfState) Disk { return SeparateFiles.NewDisk(conf) }
+
+// NewDisk is NewMemoryDisk for disks of any kind.
+func (k DiskKind) NewDisk(conf *raftpb.ConfState) Disk {
+	d := &memoryDisk{MemoryStorage: raft.NewMemoryStorage(), kind: k, durable: &raftpb.HardState{}}
 	if conf != nil {
 		snap := &raftpb.Snapshot{
 			Data:     (&memoryMachine{}).encode(),
@@ -54,28 +86,48 @@ func NewMemoryDisk(conf *raftpb.ConfState) Disk {
 
 // Save implements Disk.
 func (d *memoryDisk) Save(entries []*raftpb.Entry, hard *raftpb.HardState, snap *raftpb.Snapshot) error {
+	if err := d.saveLog(entries, snap); err != nil {
+		return err
+	}
+	synced := len(entries) > 0 || !raft.IsEmptySnap(snap)
+	if !raft.IsEmptyHardState(hard) {
+		must(d.SetHardState(hard))
+		if raft.MustSync(hard, d.durable, len(entries)) {
+			d.durable, synced = hard, true
+		}
+	}
+	if synced && d.kind != SeparateFiles {
+		return d.Flush()
+	}
+	return nil
+}
+
+// saveLog writes what of a Ready comes before its hard state.
+func (d *memoryDisk) saveLog(entries []*raftpb.Entry, snap *raftpb.Snapshot) error {
 	if !raft.IsEmptySnap(snap) {
 		// An older one than the log already begins with is no news.
 		if err := d.ApplySnapshot(snap); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
 			return err
 		}
 	}
-	if err := d.Append(entries); err != nil {
-		return err
-	}
-	before := d.hardState()
-	if !raft.IsEmptyHardState(hard) {
-		must(d.SetHardState(hard))
-	}
-	if now := d.hardState(); len(entries) > 0 || !raft.IsEmptySnap(snap) || now.GetTerm() != before.GetTerm() || now.GetVote() != before.GetVote() {
-		return d.Flush()
-	}
-	return nil
+	return d.Append(entries)
 }
 
-// Flush writes a commit index that has come alone.
+// SaveTorn implements tornDisk. In one log the hard states before are durable.
+func (d *memoryDisk) SaveTorn(entries []*raftpb.Entry, snap *raftpb.Snapshot) bool {
+	if d.kind == AtomicBatches {
+		return false
+	}
+	must(d.saveLog(entries, snap))
+	if d.kind == OneLog {
+		must(d.Flush())
+	}
+	return true
+}
+
+// Flush makes the newest hard state durable.
 func (d *memoryDisk) Flush() error {
-	d.committed = d.hardState().GetCommit()
+	d.durable = d.hardState()
 	return nil
 }
 
@@ -85,21 +137,13 @@ func (d *memoryDisk) hardState() *raftpb.HardState {
 	return hard
 }
 
-func (d *memoryDisk) setCommit(index uint64) {
-	d.committed = index
-	hard := d.hardState()
-	if hard.GetCommit() == index {
-		return
-	}
-	must(d.SetHardState(&raftpb.HardState{Term: new(hard.GetTerm()), Vote: new(hard.GetVote()), Commit: new(index)}))
-}
-
 // Compact implements Disk.
 func (d *memoryDisk) Compact(snap *raftpb.Snapshot) error {
 	index := snap.GetMetadata().GetIndex()
-	// What is applied is committed, and a log that begins after its own commit
-	// index is one that raft refuses to start from.
-	d.setCommit(max(index, d.hardState().GetCommit()))
+	must(d.SetHardState(committedTo(d.hardState(), index)))
+	if d.kind != SeparateFiles {
+		must(d.Flush())
+	}
 	if _, err := d.CreateSnapshot(index, snap.GetMetadata().GetConfState(), snap.GetData()); err != nil {
 		return err
 	}
@@ -108,8 +152,22 @@ func (d *memoryDisk) Compact(snap *raftpb.Snapshot) error {
 
 // Reopen implements Disk.
 func (d *memoryDisk) Reopen() (Disk, error) {
-	d.setCommit(d.committed)
-	return d, nil
+	first, err := d.FirstIndex()
+	if err != nil {
+		return nil, err
+	}
+	d.durable = committedTo(d.durable, first-1)
+	return d, d.SetHardState(d.durable)
+}
+
+// committedTo returns hard with a commit index of at least index: what a log
+// begins with is committed, and raft does not start with a commit index before
+// that. A hard state that was never written stays empty.
+func committedTo(hard *raftpb.HardState, index uint64) *raftpb.HardState {
+	if raft.IsEmptyHardState(hard) || hard.GetCommit() >= index {
+		return hard
+	}
+	return &raftpb.HardState{Term: new(hard.GetTerm()), Vote: new(hard.GetVote()), Commit: new(index)}
 }
 
 // LoadMaxPromise implements Disk.

@@ -72,7 +72,14 @@ type Node struct {
 	snapshots []*raftpb.Message
 	// unsynced are writes under way, oldest first.
 	unsynced []write
-	heldBack int
+	// tears, if not nil, is a crash within a write to come. torn counts the Readys of
+	// which a crash has left the entries without the hard state.
+	tears *tear
+	torn  int
+	// recovered is the commit index that the log proved at the start, if the hard state
+	// had a lower one, else 0.
+	recovered uint64
+	heldBack  int
 
 	writes map[uint64]func(version uint64)
 	reads  stockReads
@@ -91,7 +98,7 @@ func (n *Node) start() {
 	n.snapshots = nil
 	n.writes = make(map[uint64]func(uint64))
 	n.reads = stockReads{}
-	n.lease = nil
+	n.lease, n.tears = nil, nil
 	n.newest = nil
 	n.Clock.Restart()
 
@@ -103,7 +110,7 @@ func (n *Node) start() {
 	n.allowed = max(n.allowed, snap.GetMetadata().GetIndex())
 	rc := &raft.Config{
 		ID: n.ID, ElectionTick: c.opts.ElectionTick, HeartbeatTick: c.opts.HeartbeatTick,
-		Storage: storage{n.disk, n}, Applied: n.applyFrom(), AsyncStorageWrites: n.Options.Async,
+		Storage: n.recoverCommit(storage{n.disk, n}), Applied: n.applyFrom(), AsyncStorageWrites: n.Options.Async,
 		MaxSizePerMsg: 1 << 16, MaxInflightMsgs: 64, MaxUncommittedEntriesSize: 1 << 20,
 		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true, Logger: c.opts.Logger,
 	}
@@ -114,7 +121,7 @@ func (n *Node) start() {
 	must(err)
 	if n.Options.Kind == Library {
 		cfg := leaderlease.Config{
-			Raft: rc, TickInterval: c.opts.TickInterval, Clock: n.Clock, Promises: n.disk,
+			Raft: n.knowingConfig(rc), TickInterval: c.opts.TickInterval, Clock: n.Clock, Promises: n.disk,
 			Go:   func(save func()) { n.later(delay(n.Options.DiskDelay), save) },
 			Send: func(msgs []*raftpb.Message) { n.send(msgs) },
 		}
@@ -294,6 +301,13 @@ func (n *Node) Process() int { return (n.run + 1) / 2 }
 // HeldBack returns how many Readys the node has held back until it was bound no
 // more (V5).
 func (n *Node) HeldBack() int { return n.heldBack }
+
+// Torn returns how many Readys crashes have torn.
+func (n *Node) Torn() int { return n.torn }
+
+// Recovered returns the commit index that the log proved when the process started, 0
+// if the hard state knew it.
+func (n *Node) Recovered() uint64 { return n.recovered }
 
 // Role returns raft's role, Term its term.
 func (n *Node) Role() raft.StateType { return n.role }

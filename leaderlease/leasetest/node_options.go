@@ -48,6 +48,9 @@ type NodeOptions struct {
 	// that they are committed, TellsNobody keeps to itself in elections what is
 	// committed: negative controls.
 	ForgetsChanges, TellsNobody bool
+	// HardStateAlone starts with the commit index of the hard state, whatever changes of
+	// membership the log holds: a negative control.
+	HardStateAlone bool
 	// Mistake returns how the given process of the node, counted from 1, embeds
 	// its Lease wrongly: a negative control. Nil means none.
 	Mistake func(process int) Mistake

@@ -1,5 +1,7 @@
 package leasetest
 
+import "go.etcd.io/raft/v3/raftpb"
+
 // maxBurst is how many ticks a process that was paused finds waiting: raft.Node
 // buffers this many.
 const maxBurst = 128
@@ -48,11 +50,25 @@ func (n *Node) Wake(ticksFirst bool) {
 
 // Crash kills the process. Of the writes under way the oldest survive ones have
 // reached the disk.
-func (n *Node) Crash(survive int) {
+func (n *Node) Crash(survive int) { n.crash(survive, false) }
+
+// CrashTorn is Crash, except that the next write has reached the disk without its
+// hard state, if the disk can be torn.
+func (n *Node) CrashTorn(survive int) { n.crash(survive, true) }
+
+// TearNext makes the next write that has entries and a hard state, and for which
+// match returns true, tear: the process dies between the two. Then crashed runs. It
+// lasts until the process ends; on a disk that cannot be torn nothing of the
+// write is left.
+func (n *Node) TearNext(match func([]*raftpb.Entry) bool, crashed func()) {
+	n.tears = &tear{match, crashed}
+}
+
+func (n *Node) crash(survive int, torn bool) {
 	if !n.up {
 		return
 	}
-	n.land(min(survive, len(n.unsynced)))
+	n.land(min(survive, len(n.unsynced)), torn)
 	n.up = false
 	n.run++
 	n.role = 0
@@ -75,18 +91,24 @@ func (n *Node) Restart() {
 	}
 }
 
-// land makes the oldest survive writes reach the disk, and sometimes a part of
-// the next one: its snapshot the machine, but not the log.
-func (n *Node) land(survive int) {
+// land makes the oldest survive writes reach the disk, and a part of the next one:
+// all but its hard state if it is torn, else sometimes its snapshot the machine, but
+// not the log.
+func (n *Node) land(survive int, torn bool) {
 	for i := range survive {
 		if n.save(n.unsynced[i]) != nil {
 			return
 		}
 	}
-	if survive < len(n.unsynced) {
-		if snap := n.unsynced[survive].snap; snap.GetMetadata().GetIndex()%2 == 1 {
-			_ = n.install(snap) // it dies anyway
-		}
+	if survive == len(n.unsynced) {
+		return
+	}
+	next := n.unsynced[survive]
+	switch {
+	case torn:
+		n.saveTorn(next)
+	case next.snap.GetMetadata().GetIndex()%2 == 1:
+		_ = n.install(next.snap) // it dies anyway
 	}
 }
 

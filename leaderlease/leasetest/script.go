@@ -32,7 +32,7 @@ import (
 //	cut from=1 to=(2,3) | join 1 2 | split a=(1,2) b=(3,4) | isolate 1 | heal
 //	clock 1 rate=0.9 | step=-1s | stop | start | fail | recover | disrupt | step=1s within
 //	pause 1 | resume 1 [ticks-first] | suspend 1 [stop-clock] | wake 1 [ticks-first]
-//	crash 1 [survive=n] [power] | saving 1 promise=600ms | restart 1 | lag 1 by=10ms | adopt 3 from=1 | old 1
+//	crash 1 [survive=n] [torn] [power] | saving 1 promise=600ms | restart 1 | lag 1 by=10ms | adopt 3 from=1 | old 1
 //	 disk 1 delay=5ms | apply 1 delay=5ms
 //	change 1 [add=(4,5)] [remove=2] [learner=3] [v1] [explicit|implicit] | change 1 leave
 //	compact 1 | checkpoint 1 | invalidate 1 | close 1 | burst 1 ticks=20 | fill 1

@@ -136,8 +136,11 @@ func (s *script) applyDelay(a *args) { s.apply[a.node(s, 0).ID] = a.duration("de
 
 // crash ends a process, and the power of its machine, too, if the script says so.
 func (s *script) crash(a *args) {
-	n := a.node(s, 0)
-	n.Crash(a.number("survive"))
+	n, survive := a.node(s, 0), a.number("survive")
+	if a.flag("torn") {
+		n.CrashTorn(survive)
+	}
+	n.Crash(survive)
 	if d, ok := n.disk.(*memoryDisk); a.flag("power") && ok {
 		d.maxPromise = d.saved
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 )
 
@@ -24,10 +25,38 @@ func (n *Node) save(w write) error {
 	return nil
 }
 
+// saveTorn writes w up to its hard state, as a crash within Save may leave it.
+func (n *Node) saveTorn(w write) {
+	d, ok := n.disk.(tornDisk)
+	if !ok || n.install(w.snap) != nil {
+		return
+	}
+	if d.SaveTorn(w.entries, n.forLog(w.snap)) && !raft.IsEmptyHardState(w.hard) && len(w.entries) > 0 {
+		n.torn++
+	}
+}
+
+// tear is a crash between the entries and the hard state of a write to come.
+type tear struct {
+	match   func([]*raftpb.Entry) bool
+	crashed func()
+}
+
+// tearsIn reports whether w is the write in which the process is to die.
+func (n *Node) tearsIn(w write) bool {
+	return n.tears != nil && len(w.entries) > 0 && !raft.IsEmptyHardState(w.hard) && n.tears.match(w.entries)
+}
+
 // startWrite makes w durable after the disk's delay and then runs done, on the
 // node's goroutine.
 func (n *Node) startWrite(w write, done func()) {
 	finish := func() {
+		if n.tearsIn(w) {
+			crashed := n.tears.crashed
+			n.CrashTorn(0)
+			crashed()
+			return
+		}
 		if n.save(w) != nil {
 			n.Crash(0)
 			n.cluster.After(time.Second, n.Restart)
