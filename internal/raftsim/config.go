@@ -28,11 +28,16 @@ type Rules struct {
 	// that it is none and never campaigns, may hold entries that the leader has
 	// lost, and refuse it the vote that it needs by the older configuration.
 	HoldAppends bool
+	// RecoverCommit starts with the commit index that the log proves (see
+	// leaderlease.RecoverCommit). Otherwise a follower that takes two changes in one
+	// append, and is killed before it knows on disk that the first one is committed,
+	// starts in the configuration before both and is elected beside the leader.
+	RecoverCommit bool
 }
 
 // AllRules returns the rules with which the simulator finds nothing.
 func AllRules() Rules {
-	return Rules{HoldVotes: true, DurableConf: true, CompactByRaft: true, OwnTermReads: true, QuietExit: true, HoldAppends: true}
+	return Rules{HoldVotes: true, DurableConf: true, CompactByRaft: true, OwnTermReads: true, QuietExit: true, HoldAppends: true, RecoverCommit: true}
 }
 
 // Config chooses a simulation. Only Seed is required.

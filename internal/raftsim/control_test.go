@@ -19,11 +19,12 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		seed, within     uint64
 	}{
 		{"HoldVotes", "led twice", "is led by", 30, 100},
-		{"DurableConf", "no leader", "nothing was committed", 29, 100},
+		{"DurableConf", "no leader", "nothing was committed", 41, 100},
 		{"CompactByRaft", "panic", "error scanning unapplied entries", 2, 20},
-		{"OwnTermReads", "stale read", "was answered", 7, 50},
-		{"QuietExit", "no leader", "nothing was committed", 29, 150},
+		{"OwnTermReads", "stale read", "was answered", 8, 50},
+		{"QuietExit", "no leader", "nothing was committed", 72, 150},
 		{"HoldAppends", "no leader", "nothing was committed", 299, 1000},
+		{"RecoverCommit", "diverged", "without the entry at", 41, 100},
 	}
 	for _, tc := range tests {
 		t.Run(tc.rule, func(t *testing.T) {

@@ -2,6 +2,7 @@ package raftsim
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -9,15 +10,32 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
+// diskKind says what a crash can take, as in package leasetest.
+type diskKind uint8
+
+const (
+	// separateFiles has entries and hard state in files of their own, and syncs the
+	// latter when raft.MustSync asks for it.
+	separateFiles diskKind = iota
+	// oneLog syncs all that was written before.
+	oneLog
+	// atomicBatches is oneLog, and leaves all of a write or nothing.
+	atomicBatches
+)
+
 // disk is what a member keeps across crashes, and the writes that are under way.
 type disk struct {
-	n *node
+	n    *node
+	kind diskKind
+	// tearNext, if not nil, runs when the process has died within the next write of two
+	// changes of configuration.
+	tearNext func()
 	// log is what is durable, and what raft reads: it learns of a write when that
 	// is done.
 	log  *raft.MemoryStorage
 	hard hardState // durable
-	// held is the newest commit index handed over. One that came alone is not
-	// worth a write: it becomes durable with the next write that is.
+	// held is the newest commit index written. One that came alone is not synced: in
+	// one log it becomes durable with the next write that is.
 	held uint64
 
 	queue   []*write
@@ -38,7 +56,9 @@ type write struct {
 	done  func()
 }
 
-func newDisk(n *node) *disk { return &disk{n: n, log: raft.NewMemoryStorage()} }
+func newDisk(n *node) *disk {
+	return &disk{n: n, kind: n.s.w.diskKind(n.s.torn), log: raft.NewMemoryStorage()}
+}
 
 // found makes the disk that of a founder: a snapshot at index 1, as raft
 // recommends.
@@ -83,6 +103,10 @@ func (d *disk) finish(batch int) {
 	d.queue = append([]*write(nil), d.queue[batch:]...)
 	d.working = false
 	for _, w := range done {
+		if d.tearNext != nil && severalChanges(w.m) {
+			d.dieIn(w)
+			return
+		}
 		d.persist(w)
 	}
 	for _, w := range done {
@@ -102,23 +126,74 @@ func (d *disk) worth(w *write) bool {
 func (d *disk) persist(w *write) {
 	d.held = max(d.held, w.flush)
 	if w.m == nil {
-		d.hard.commit = d.held
+		if w.flush > 0 || d.kind != separateFiles {
+			d.hard.commit = d.held
+		}
 		return
 	}
 	written := d.worth(w)
-	if snap := w.m.GetSnapshot(); !raft.IsEmptySnap(snap) {
-		d.install(snap)
-	}
-	must(d.log.Append(w.m.GetEntries()))
+	d.persistLog(w.m.GetSnapshot(), w.m.GetEntries())
+	synced := written && d.kind != separateFiles
 	if w.m.GetTerm() != 0 {
+		synced = written
 		d.hard.term, d.hard.vote = w.m.GetTerm(), w.m.GetVote()
 		d.held = max(d.held, w.m.GetCommit())
 	}
-	if written {
+	if synced {
 		d.hard.commit = d.held
-		d.n.s.trace.mix(uint64(d.n.s.now), d.n.id, d.hard.term, d.hard.vote, d.hard.commit, d.last())
-		d.n.s.note(d.n, "durable: term %d vote %d commit %d last %d", d.hard.term, d.hard.vote, d.hard.commit, d.last())
 	}
+	if written {
+		d.noteDurable("durable")
+	}
+}
+
+// persistLog writes what comes before the hard state.
+func (d *disk) persistLog(snap *raftpb.Snapshot, entries []*raftpb.Entry) {
+	if !raft.IsEmptySnap(snap) {
+		d.install(snap)
+	}
+	must(d.log.Append(entries))
+}
+
+// tear is persist for a process that dies after the first entries, before the hard state.
+func (d *disk) tear(w *write, first int) {
+	if w.m == nil || d.kind == atomicBatches {
+		return
+	}
+	entries := w.m.GetEntries()
+	d.persistLog(w.m.GetSnapshot(), entries[:min(first, len(entries))])
+	if d.kind == oneLog {
+		d.hard.commit = d.held
+	}
+	if min(first, len(entries)) > 0 && w.m.GetTerm() != 0 {
+		d.n.s.res.Count.Torn++
+	}
+	d.noteDurable("durable, and the rest of a write is torn off")
+}
+
+func (d *disk) noteDurable(what string) {
+	d.n.s.trace.mix(uint64(d.n.s.now), d.n.id, d.hard.term, d.hard.vote, d.hard.commit, d.last())
+	d.n.s.note(d.n, "%s: term %d vote %d commit %d last %d", what, d.hard.term, d.hard.vote, d.hard.commit, d.last())
+}
+
+// dieIn ends the process within w.
+func (d *disk) dieIn(w *write) {
+	died := d.tearNext
+	d.queue = nil
+	d.tear(w, math.MaxInt)
+	d.n.crash()
+	died()
+}
+
+// severalChanges reports whether m has two changes of configuration and a hard state.
+func severalChanges(m *raftpb.Message) bool {
+	changes := 0
+	for _, e := range m.GetEntries() {
+		if e.GetType() != raftpb.EntryNormal {
+			changes++
+		}
+	}
+	return changes > 1 && m.GetTerm() != 0
 }
 
 func (d *disk) install(snap *raftpb.Snapshot) {
@@ -130,16 +205,25 @@ func (d *disk) install(snap *raftpb.Snapshot) {
 }
 
 // crash loses what is not durable, but for the first few writes under way, which
-// may have reached the disk although nobody has heard of it.
+// may have reached the disk although nobody has heard of it, and the next one may be
+// torn.
 func (d *disk) crash() {
+	kept := 0
 	if len(d.queue) > 0 && chance(d.n.s.rng, 0.3) {
-		kept := d.n.s.rng.IntN(len(d.queue) + 1)
+		kept = d.n.s.rng.IntN(len(d.queue) + 1)
 		d.n.s.res.Count.UnsyncedKept += kept
 		for _, w := range d.queue[:kept] {
 			d.persist(w)
 		}
 	}
-	d.queue, d.answers, d.working = nil, nil, false
+	if kept < len(d.queue) && chance(d.n.s.torn, d.n.s.w.tears) {
+		d.tear(d.queue[kept], pick(d.n.s.torn, 0, 1, 2, math.MaxInt, math.MaxInt))
+	}
+	d.queue, d.answers, d.working, d.tearNext = nil, nil, false, nil
+	// What the log begins with is committed, and raft does not start otherwise.
+	first, err := d.log.FirstIndex()
+	must(err)
+	d.hard.commit = max(d.hard.commit, first-1)
 	d.held = d.hard.commit
 }
 

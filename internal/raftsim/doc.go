@@ -8,9 +8,12 @@
 //   - Messages leave as raft lets them leave with AsyncStorageWrites: those of a
 //     Ready first, and the responses of its MsgStorageAppend when that is durable.
 //   - A disk writes in order, slowly, and stalls. A crash keeps what is durable
-//     and, by chance, the first few of the writes that are under way. As in
-//     raftwal, a HardState that changes the commit index alone is not written: it
-//     goes along with the next write.
+//     and, by chance, the first few of the writes that are under way. The kind of a
+//     disk says what else it takes: entries and hard state are in files of their own,
+//     or in one log, as etcd's, or a write is atomic, as in raftwal. A crash can come
+//     between entries and hard state, unless the write is atomic. A HardState that
+//     changes the commit index alone is not synced: in a file of its own it is lost, in
+//     a log it goes along with the next write.
 //   - The network delays, loses, doubles and reorders messages, and delivers old
 //     ones once more, also those that a former incarnation of the sender sent.
 //   - State machines apply slowly, and raft is told later still. Checkpoints are

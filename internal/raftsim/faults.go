@@ -200,7 +200,7 @@ func (s *sim) heal() {
 	s.load.probe = s.load.proposal + 1
 	s.judge.healedAt = s.now
 	for _, n := range s.nodes {
-		n.pausedUntil, n.disk.stalledUntil = 0, 0
+		n.pausedUntil, n.disk.stalledUntil, n.disk.tearNext = 0, 0, nil
 		n.start()
 	}
 }

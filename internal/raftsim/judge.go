@@ -53,6 +53,7 @@ func (j *judge) init(s *sim) {
 		votes: make(map[[2]uint64]uint64), words: make(map[uint64]uint64),
 	}
 	s.net.join()
+	s.net.parted = make(map[[2]uint64]time.Duration)
 }
 
 // found sets what is committed to begin with.

@@ -39,6 +39,15 @@ func (j *judge) commit(n *node, index uint64, e logEntry) {
 	}
 }
 
+// recovered judges that what a log proves to be committed is.
+func (j *judge) recovered(n *node, commit uint64) {
+	if commit > j.committedTo() {
+		j.s.violate("diverged", "member %s takes %d for committed, and only %d is", n.name(), commit, j.committedTo())
+		return
+	}
+	j.commits(n, n.p.hard.commit, commit)
+}
+
 // snapshot judges that what raft accepts from a leader is what was committed.
 func (j *judge) snapshot(n *node, index, term uint64) {
 	if index > j.committedTo() {

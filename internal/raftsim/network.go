@@ -1,6 +1,7 @@
 package raftsim
 
 import (
+	"slices"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -13,6 +14,8 @@ type network struct {
 	s *sim
 	// cut links lose everything, one way.
 	cut map[[2]uint64]bool
+	// parted links lose everything until an instant, whatever is joined.
+	parted map[[2]uint64]time.Duration
 	// mute links lose a leader's appends, until an instant.
 	mute map[[2]uint64]time.Duration
 	// slow types of messages wait.
@@ -55,7 +58,8 @@ func (w *network) send(from *node, m *raftpb.Message) {
 
 func (w *network) loses(m *raftpb.Message) bool {
 	link := [2]uint64{m.GetFrom(), m.GetTo()}
-	return !w.s.healed && (w.cut[link] || m.GetType() == raftpb.MsgApp && w.s.now < w.mute[link] || chance(w.s.rng, w.s.w.loss))
+	muted := m.GetType() == raftpb.MsgApp && w.s.now < w.mute[link]
+	return !w.s.healed && (w.cut[link] || w.s.now < w.parted[link] || muted || chance(w.s.rng, w.s.w.loss))
 }
 
 // muteSome lets about half of what from appends elsewhere get lost for a while.
@@ -150,6 +154,18 @@ func (w *network) isolate(id uint64, in, out bool) {
 func (w *network) cutLink(from, to uint64, cut bool) {
 	if cut {
 		w.cut[[2]uint64{from, to}] = true
+	}
+}
+
+// part cuts the links between side and all others, both ways, until an instant. An
+// instant that has passed joins them.
+func (w *network) part(side []uint64, until time.Duration) {
+	for _, n := range w.s.nodes {
+		for _, id := range side {
+			if !slices.Contains(side, n.id) {
+				w.parted[[2]uint64{n.id, id}], w.parted[[2]uint64{id, n.id}] = until, until
+			}
+		}
 	}
 }
 

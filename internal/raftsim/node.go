@@ -5,6 +5,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
 )
 
 // node is a member: a disk, and now and then a process.
@@ -59,15 +61,33 @@ func (n *node) start() {
 	n.s.note(n, "starts: term %d vote %d commit %d applied %d last %d", n.disk.hard.term, n.disk.hard.vote, n.disk.hard.commit, p.machine.applied, p.log.last())
 	n.s.judge.started(n)
 	w := &n.s.w
+	store := n.recoverCommit(storage{n.disk.log, n})
 	p.raw, err = raft.NewRawNode(&raft.Config{
 		ID: n.id, ElectionTick: electionTick, HeartbeatTick: w.heartbeatTick,
-		Storage: storage{n.disk.log, n}, Applied: p.machine.applied, AsyncStorageWrites: true,
+		Storage: store, Applied: p.machine.applied, AsyncStorageWrites: true,
 		MaxSizePerMsg: w.maxSize, MaxCommittedSizePerReady: w.maxCommitted, MaxInflightMsgs: w.maxInflight,
 		CheckQuorum: w.checkQuorum, PreVote: w.preVote, StepDownOnRemoval: true, Logger: &logger{n.s, n},
 	})
 	must(err)
 	n.later(between(n.s.rng, 0, tick), n.tick)
 	n.pump()
+}
+
+// recoverCommit is the rule RecoverCommit.
+func (n *node) recoverCommit(s raft.Storage) raft.Storage {
+	if !n.s.cfg.Rules.RecoverCommit {
+		return s
+	}
+	s = leaderlease.RecoverCommit(s)
+	hard, _, err := s.InitialState()
+	must(err)
+	if commit := hard.GetCommit(); commit > n.disk.hard.commit {
+		n.s.res.Count.Recovered++
+		n.s.note(n, "knows by its log that %d is committed", commit)
+		n.s.judge.recovered(n, commit)
+		n.p.hard.commit = commit
+	}
+	return s
 }
 
 // crash ends the process.

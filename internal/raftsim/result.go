@@ -41,6 +41,7 @@ type Count struct {
 	HeldVotes, FlushedConfs, ShortCompactions   int
 	RefusedReads, QuietProposals, HeldAppends   int
 	UnsyncedKept, TemptedByMessage              int
+	Torn, Recovered, TornChanges                int
 }
 
 // Add sums up several runs.
@@ -80,6 +81,9 @@ func (c *Count) fields() []counted {
 		{"MsgApps held (HoldAppends)", &c.HeldAppends},
 		{"unfinished writes that survived", &c.UnsyncedKept},
 		{"crashes after a word not yet durable", &c.TemptedByMessage},
+		{"writes torn between entries and hard state", &c.Torn},
+		{"commit indexes that a log proved (RecoverCommit)", &c.Recovered},
+		{"members killed while they learn of several changes", &c.TornChanges},
 	}
 }
 

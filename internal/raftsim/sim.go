@@ -16,6 +16,7 @@ type sim struct {
 	cfg    Config
 	w      swarm
 	rng    *rand.Rand
+	torn   *rand.Rand // of torn writes and forgotten commit indexes alone
 	now    time.Duration
 	agenda agenda
 	trace  trace
@@ -51,6 +52,8 @@ func Run(t *testing.T, cfg Config) *Result {
 func newSim(cfg Config) *sim {
 	r := rand.New(rand.NewPCG(cfg.Seed, 0x7261667473696d))
 	s := &sim{cfg: cfg, rng: r, w: drawSwarm(r), res: &Result{Seed: cfg.Seed}}
+	s.torn = rand.New(rand.NewPCG(cfg.Seed, 0x746f726e))
+	s.w.drawTorn(s.torn)
 	s.trace.keep = cfg.Trace
 	s.net.s = s
 	s.judge.init(s)
@@ -125,6 +128,7 @@ func (s *sim) build() {
 	s.every(s.w.changeEvery, s.oper.change)
 	s.every(50*time.Millisecond, s.oper.tidy)
 	s.every(s.w.faultEvery, s.fault)
+	s.planTearing()
 }
 
 func (s *sim) addNode() *node {

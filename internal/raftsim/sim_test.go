@@ -65,6 +65,26 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
+// TestSafety does without the rules that are there for liveness alone. A crash may
+// then forget that an applied change is committed, which leaves a group without a leader
+// at worst.
+func TestSafety(t *testing.T) {
+	rules := rulesWithout(t, *without)
+	rules.DurableConf, rules.QuietExit, rules.HoldAppends = false, false, false
+	began, run, violations, count := time.Now(), 0, 0, &Count{}
+	for ; !enough(run, began) && violations < *stopAfter; run++ {
+		cfg := Config{Seed: *firstSeed + uint64(run), Rules: rules, Tolerate: "no leader"}
+		r := Run(t, cfg)
+		count.Add(&r.Count)
+		if r.Violation != nil {
+			violations++
+			cfg.Trace, cfg.RaftLog = *traceLen, *raftLog
+			t.Error(Run(t, cfg).Report())
+		}
+	}
+	t.Logf("seeds %d to %d, %d violations, %v wall\n%v", *firstSeed, *firstSeed+uint64(run)-1, violations, time.Since(began).Round(time.Second), count)
+}
+
 // rulesWithout returns all rules but one, by its name; all if the name is empty.
 func rulesWithout(t *testing.T, name string) Rules {
 	t.Helper()

@@ -41,6 +41,25 @@ type swarm struct {
 	tempting                             raftpb.MessageType
 	// slowTell is the chance that raft is told very late what is applied.
 	slowTell float64
+
+	// Drawn from a stream of their own: the kinds of disks, the chance that a crash tears a
+	// write, and how often a follower is made to forget changes.
+	disks     []diskKind
+	tears     float64
+	tornEvery time.Duration
+}
+
+// diskKind draws the kind of a member's disk.
+func (w *swarm) diskKind(r *rand.Rand) diskKind { return pick(r, w.disks...) }
+
+// drawTorn draws what the disks of a run do.
+func (w *swarm) drawTorn(r *rand.Rand) {
+	w.disks = pick(r, []diskKind{atomicBatches}, []diskKind{oneLog}, []diskKind{separateFiles},
+		[]diskKind{separateFiles, oneLog}, []diskKind{separateFiles, oneLog, atomicBatches})
+	w.tears = pick(r, 0, 0.3, 1)
+	if len(w.disks) > 1 || w.disks[0] != atomicBatches {
+		w.tornEvery = between(r, 200*time.Millisecond, 2*time.Second)
+	}
 }
 
 func drawSwarm(r *rand.Rand) swarm {

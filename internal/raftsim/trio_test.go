@@ -8,6 +8,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
 )
 
 // trio is a cluster for directed tests: bare RawNodes with AsyncStorageWrites,
@@ -19,6 +21,7 @@ type trio struct {
 	ids       []uint64
 	holdVotes bool
 	noPreVote bool
+	recovers  bool // the rule RecoverCommit
 	// lose says which messages never arrive. late are kept for later, if keep says
 	// so.
 	lose, keep func(*raftpb.Message) bool
@@ -30,13 +33,17 @@ type member struct {
 	raw    *raft.RawNode // nil while it is down
 	stuck  bool          // writes do not become durable
 	early  bool          // changes are acknowledged and not applied
+	torn   bool          // it dies between the entries of a write and the hard state
 	writes []*raftpb.Message
 	reads  []raft.ReadState
 }
 
-func newTrio(t *testing.T, ids ...uint64) *trio {
-	c := &trio{t: t, members: make(map[uint64]*member), ids: ids, lose: none, keep: none}
-	for _, id := range ids {
+func newTrio(t *testing.T, ids ...uint64) *trio { return newGroup(t, ids) }
+
+// newGroup is a trio with spares, which have the log of the voters.
+func newGroup(t *testing.T, ids []uint64, spares ...uint64) *trio {
+	c := &trio{t: t, members: make(map[uint64]*member), ids: slices.Concat(ids, spares), lose: none, keep: none}
+	for _, id := range c.ids {
 		log := raft.NewMemoryStorage()
 		must(log.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
 			Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{Voters: ids},
@@ -52,8 +59,12 @@ func none(*raftpb.Message) bool { return false }
 
 func (c *trio) start(id uint64) {
 	m := c.members[id]
+	var store raft.Storage = m.log
+	if c.recovers {
+		store = leaderlease.RecoverCommit(store)
+	}
 	raw, err := raft.NewRawNode(&raft.Config{
-		ID: id, ElectionTick: 10, HeartbeatTick: 1, Storage: m.log, AsyncStorageWrites: true, MaxSizePerMsg: 1 << 20,
+		ID: id, ElectionTick: 10, HeartbeatTick: 1, Storage: store, AsyncStorageWrites: true, MaxSizePerMsg: 1 << 20,
 		MaxInflightMsgs: 16, PreVote: !c.noPreVote, CheckQuorum: !c.noPreVote, StepDownOnRemoval: true,
 		Logger: &logger{s: &sim{}},
 	})
@@ -64,7 +75,7 @@ func (c *trio) start(id uint64) {
 // restart loses what is not durable.
 func (c *trio) restart(id uint64) {
 	m := c.members[id]
-	m.writes, m.stuck = nil, false
+	m.writes, m.stuck, m.torn = nil, false, false
 	c.start(id)
 }
 
@@ -92,6 +103,9 @@ func (c *trio) ready(id uint64, rd raft.Ready) {
 			msg.Responses = slices.Concat(votes, msg.GetResponses())
 			m.writes = append(m.writes, msg)
 			c.write(id)
+			if m.raw == nil {
+				return
+			}
 		case msg.GetTo() == raft.LocalApplyThread:
 			c.apply(m, msg)
 		default:
@@ -106,6 +120,11 @@ func (c *trio) write(id uint64) {
 	for !m.stuck && len(m.writes) > 0 {
 		w := m.writes[0]
 		m.writes = m.writes[1:]
+		if m.torn && len(w.GetEntries()) > 0 {
+			must(m.log.Append(w.GetEntries()))
+			m.raw = nil
+			return
+		}
 		if w.GetTerm() != 0 {
 			must(m.log.SetHardState(&raftpb.HardState{Term: w.Term, Vote: w.Vote, Commit: w.Commit}))
 		}
