@@ -122,7 +122,7 @@ func (n *Node) applyFrom() uint64 {
 // recoverCommit returns s with the commit index that the log proves. A node that keeps
 // changes for good writes it, so that it can be flushed like one of raft's.
 func (n *Node) recoverCommit(s raft.Storage) raft.Storage {
-	n.recovered = 0
+	n.losses.recovered = 0
 	if n.Options.HardStateAlone {
 		return s
 	}
@@ -131,7 +131,7 @@ func (n *Node) recoverCommit(s raft.Storage) raft.Storage {
 	hard, _, err := leaderlease.RecoverCommit(n.disk).InitialState()
 	must(err)
 	if hard.GetCommit() > stored.GetCommit() {
-		n.recovered = hard.GetCommit()
+		n.losses.recovered = hard.GetCommit()
 		if !n.Options.ForgetsChanges {
 			must(n.disk.Save(nil, hard, nil))
 		}

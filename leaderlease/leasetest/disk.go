@@ -157,7 +157,8 @@ func (d *memoryDisk) Reopen() (Disk, error) {
 		return nil, err
 	}
 	d.durable = committedTo(d.durable, first-1)
-	return d, d.SetHardState(d.durable)
+	must(d.SetHardState(d.durable))
+	return d, nil
 }
 
 // committedTo returns hard with a commit index of at least index: what a log

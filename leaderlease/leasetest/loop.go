@@ -66,6 +66,10 @@ func (n *Node) holdsBack(rd *raft.Ready) bool {
 	return n.lease != nil && n.mistake() != NeverReady && n.lease.Blocks(rd)
 }
 
+// HeldBack returns how many Readys the node has held back until it was bound no
+// more (V5).
+func (n *Node) HeldBack() int { return n.heldBack }
+
 func (n *Node) resumeReady(rd *raft.Ready) {
 	n.onWriteDone(func() {
 		if n.holdsBack(rd) {

@@ -72,14 +72,8 @@ type Node struct {
 	snapshots []*raftpb.Message
 	// unsynced are writes under way, oldest first.
 	unsynced []write
-	// tears, if not nil, is a crash within a write to come. torn counts the Readys of
-	// which a crash has left the entries without the hard state.
-	tears *tear
-	torn  int
-	// recovered is the commit index that the log proved at the start, if the hard state
-	// had a lower one, else 0.
-	recovered uint64
-	heldBack  int
+	losses   losses
+	heldBack int
 
 	writes map[uint64]func(version uint64)
 	reads  stockReads
@@ -98,7 +92,7 @@ func (n *Node) start() {
 	n.snapshots = nil
 	n.writes = make(map[uint64]func(uint64))
 	n.reads = stockReads{}
-	n.lease, n.tears = nil, nil
+	n.lease, n.losses.tears = nil, tear{}
 	n.newest = nil
 	n.Clock.Restart()
 
@@ -277,6 +271,9 @@ func (n *Node) drain() {
 
 // observe notices elections, at the instant they are won.
 func (n *Node) observe() {
+	if !n.up { // it has died in a write
+		return
+	}
 	s := n.raw.BasicStatus()
 	won := s.RaftState == raft.StateLeader && (n.role != raft.StateLeader || n.term != s.GetTerm())
 	n.role, n.term = s.RaftState, s.GetTerm()
@@ -297,17 +294,6 @@ func (n *Node) Paused() bool { return n.paused }
 
 // Process returns the number of the node's process: 1 before the first crash.
 func (n *Node) Process() int { return (n.run + 1) / 2 }
-
-// HeldBack returns how many Readys the node has held back until it was bound no
-// more (V5).
-func (n *Node) HeldBack() int { return n.heldBack }
-
-// Torn returns how many Readys crashes have torn.
-func (n *Node) Torn() int { return n.torn }
-
-// Recovered returns the commit index that the log proved when the process started, 0
-// if the hard state knew it.
-func (n *Node) Recovered() uint64 { return n.recovered }
 
 // Role returns raft's role, Term its term.
 func (n *Node) Role() raft.StateType { return n.role }

@@ -50,21 +50,24 @@ func (n *Node) Wake(ticksFirst bool) {
 
 // Crash kills the process. Of the writes under way the oldest survive ones have
 // reached the disk.
-func (n *Node) Crash(survive int) { n.crash(survive, false) }
+func (n *Node) Crash(survive int) { n.crash(survive, notTorn) }
 
-// CrashTorn is Crash, except that the next write has reached the disk without its
-// hard state, if the disk can be torn.
-func (n *Node) CrashTorn(survive int) { n.crash(survive, true) }
+// CrashTorn is Crash, except that the first entries of the next write have reached the
+// disk without its hard state, if the disk can be torn.
+func (n *Node) CrashTorn(survive, entries int) { n.crash(survive, max(entries, 0)) }
+
+const notTorn = -1
 
 // TearNext makes the next write that has entries and a hard state, and for which
 // match returns true, tear: the process dies between the two. Then crashed runs. It
-// lasts until the process ends; on a disk that cannot be torn nothing of the
-// write is left.
+// lasts until the process ends, or until match is nil; on a disk that cannot be torn
+// nothing of the write is left.
 func (n *Node) TearNext(match func([]*raftpb.Entry) bool, crashed func()) {
-	n.tears = &tear{match, crashed}
+	n.losses.tears = tear{match, crashed}
 }
 
-func (n *Node) crash(survive int, torn bool) {
+// crash is CrashTorn unless torn is notTorn.
+func (n *Node) crash(survive, torn int) {
 	if !n.up {
 		return
 	}
@@ -91,10 +94,10 @@ func (n *Node) Restart() {
 	}
 }
 
-// land makes the oldest survive writes reach the disk, and a part of the next one:
-// all but its hard state if it is torn, else sometimes its snapshot the machine, but
-// not the log.
-func (n *Node) land(survive int, torn bool) {
+// land makes the oldest survive writes reach the disk, and a part of the next one: its
+// first torn entries but not its hard state, or, if torn is notTorn, sometimes its
+// snapshot the machine but not the log.
+func (n *Node) land(survive, torn int) {
 	for i := range survive {
 		if n.save(n.unsynced[i]) != nil {
 			return
@@ -105,7 +108,8 @@ func (n *Node) land(survive int, torn bool) {
 	}
 	next := n.unsynced[survive]
 	switch {
-	case torn:
+	case torn != notTorn:
+		next.entries = next.entries[:min(torn, len(next.entries))]
 		n.saveTorn(next)
 	case next.snap.GetMetadata().GetIndex()%2 == 1:
 		_ = n.install(next.snap) // it dies anyway

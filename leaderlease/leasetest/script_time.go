@@ -1,6 +1,7 @@
 package leasetest
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -138,7 +139,7 @@ func (s *script) applyDelay(a *args) { s.apply[a.node(s, 0).ID] = a.duration("de
 func (s *script) crash(a *args) {
 	n, survive := a.node(s, 0), a.number("survive")
 	if a.flag("torn") {
-		n.CrashTorn(survive)
+		n.CrashTorn(survive, math.MaxInt)
 	}
 	n.Crash(survive)
 	if d, ok := n.disk.(*memoryDisk); a.flag("power") && ok {

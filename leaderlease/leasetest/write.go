@@ -25,15 +25,26 @@ func (n *Node) save(w write) error {
 	return nil
 }
 
-// saveTorn writes w up to its hard state, as a crash within Save may leave it.
+// saveTorn writes w without its hard state, as a crash within Save may leave it.
 func (n *Node) saveTorn(w write) {
 	d, ok := n.disk.(tornDisk)
 	if !ok || n.install(w.snap) != nil {
 		return
 	}
 	if d.SaveTorn(w.entries, n.forLog(w.snap)) && !raft.IsEmptyHardState(w.hard) && len(w.entries) > 0 {
-		n.torn++
+		n.losses.torn++
 	}
+}
+
+// losses are what crashes take from the disk.
+type losses struct {
+	// tears is a crash within a write to come, if it has a match. torn counts the Readys
+	// of which a crash has left the entries without the hard state.
+	tears tear
+	torn  int
+	// recovered is the commit index that the log proved at the start, if the hard state
+	// had a lower one, else 0.
+	recovered uint64
 }
 
 // tear is a crash between the entries and the hard state of a write to come.
@@ -44,7 +55,7 @@ type tear struct {
 
 // tearsIn reports whether w is the write in which the process is to die.
 func (n *Node) tearsIn(w write) bool {
-	return n.tears != nil && len(w.entries) > 0 && !raft.IsEmptyHardState(w.hard) && n.tears.match(w.entries)
+	return n.losses.tears.match != nil && len(w.entries) > 0 && !raft.IsEmptyHardState(w.hard) && n.losses.tears.match(w.entries)
 }
 
 // startWrite makes w durable after the disk's delay and then runs done, on the
@@ -52,8 +63,8 @@ func (n *Node) tearsIn(w write) bool {
 func (n *Node) startWrite(w write, done func()) {
 	finish := func() {
 		if n.tearsIn(w) {
-			crashed := n.tears.crashed
-			n.CrashTorn(0)
+			crashed := n.losses.tears.crashed
+			n.CrashTorn(0, len(w.entries))
 			crashed()
 			return
 		}
@@ -91,3 +102,10 @@ func delay(f func() time.Duration) time.Duration {
 	}
 	return f()
 }
+
+// Torn returns how many Readys crashes have torn.
+func (n *Node) Torn() int { return n.losses.torn }
+
+// Recovered returns the commit index that the log proved when the process started, 0
+// if the hard state knew it.
+func (n *Node) Recovered() uint64 { return n.losses.recovered }

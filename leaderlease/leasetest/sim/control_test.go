@@ -17,6 +17,7 @@ var controls = map[string]func(*Schedule){
 	"suspend": func(s *Schedule) { s.Swarm.StopsClock = true },
 	"forget":  func(s *Schedule) { s.Swarm.Forgets = true },
 	"mute":    func(s *Schedule) { s.Swarm.Mute = true },
+	"proof":   func(s *Schedule) { s.Swarm.HardStateAlone = true },
 }
 
 func TestControls(t *testing.T) {
@@ -32,6 +33,7 @@ func TestControls(t *testing.T) {
 		{"suspend", "clocks that stop under suspend (A2)", 100, []string{"disjoint", "stale"}},
 		{"forget", "changes of membership that a crash forgets", 200, []string{"liveness"}},
 		{"mute", "raft's own elections after a leader removed itself", 200, []string{"liveness"}},
+		{"proof", "commit indexes that a crash forgets and the log proves", 50, []string{"disjoint", "stale", "raft"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := firstViolation(t, Config{Amend: controls[c.name]}, c.seeds)

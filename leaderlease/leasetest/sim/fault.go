@@ -19,11 +19,11 @@ type faultKind struct {
 	do       func(f *fault)
 }
 
-// faultKinds lists all kinds that are drawn. Their order is part of what a seed means.
+// faultKinds lists all kinds that are drawn together. Their order is part of what a seed means.
 var faultKinds = slices.Concat(processFaults, clockFaults, networkFaults, clusterFaults, hintFaults, recipes, resignFaults)
 
 func kindOf(name string) *faultKind {
-	for _, kinds := range [][]faultKind{faultKinds, obituaryFaults} {
+	for _, kinds := range [][]faultKind{faultKinds, tornFaults, obituaryFaults} {
 		for i := range kinds {
 			if kinds[i].name == name {
 				return &kinds[i]
@@ -38,6 +38,8 @@ type fault struct {
 	Fault
 	*sim
 	r *rand.Rand
+	// tears says which of its crashes tear a Ready.
+	tears *rand.Rand
 }
 
 // drawFaults draws which kinds are active and then the faults.
@@ -72,7 +74,10 @@ func draw(r *rand.Rand, kinds []*faultKind, total int) *faultKind {
 }
 
 func (s *sim) inject(spec Fault) {
-	f := &fault{Fault: spec, sim: s, r: stream(s.sched.Seed, streamFault+uint64(spec.N))}
+	f := &fault{
+		Fault: spec, sim: s, r: stream(s.sched.Seed, streamFault+uint64(spec.N)),
+		tears: stream(s.sched.Seed, streamTears+uint64(spec.N)),
+	}
 	s.trace.note(s.c.Now(), 0, "fault "+spec.Kind, "n ms", uint64(spec.N), uint64(spec.For.Milliseconds()))
 	if s.res.Faults == nil {
 		s.res.Faults = make(map[string]int)

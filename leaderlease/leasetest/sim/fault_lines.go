@@ -87,6 +87,11 @@ func (l *lines) join(a, b uint64) {
 // cutAll cuts the lines from each of a to each of b, and both ways if both, and
 // joins them after d.
 func (l *lines) cutAll(a, b []uint64, both bool, d time.Duration) {
+	l.s.c.After(d, l.cutOff(a, b, both))
+}
+
+// cutOff is cutAll until join is called.
+func (l *lines) cutOff(a, b []uint64, both bool) (join func()) {
 	var cut [][2]uint64
 	for _, x := range a {
 		for _, y := range b {
@@ -102,14 +107,14 @@ func (l *lines) cutAll(a, b []uint64, both bool, d time.Duration) {
 	for _, line := range cut {
 		l.cut(line[0], line[1])
 	}
-	l.s.c.After(d, func() {
+	return func() {
 		if l.s.healed {
 			return
 		}
 		for _, line := range cut {
 			l.join(line[0], line[1])
 		}
-	})
+	}
 }
 
 // heal restores the network.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -90,6 +91,9 @@ func (f *fault) kill(n *leasetest.Node, survive int) {
 	f.note(n, "crashes")
 	f.pauses[n.ID] = 0
 	n.Clock.Start()
+	if f.tears.IntN(100) < f.w.Tears {
+		n.CrashTorn(survive, pick(f.tears, 0, 1, 2, math.MaxInt, math.MaxInt))
+	}
 	n.Crash(survive)
 }
 

@@ -124,6 +124,9 @@ func (m *minimiser) simplify() {
 		func(w *Swarm) { w.Apply = 0 },
 		func(w *Swarm) { w.Step = 0 },
 		func(w *Swarm) { w.Keys = 1 },
+		func(w *Swarm) { w.Tears = 0 },
+		func(w *Swarm) { w.Bare = false },
+		func(w *Swarm) { w.Separate, w.OneLog = 0, w.Separate|w.OneLog },
 	} {
 		s := *m.best.Schedule
 		change(&s.Swarm)

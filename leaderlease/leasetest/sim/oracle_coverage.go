@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/leaderlease/go/leaderlease"
@@ -29,6 +30,8 @@ var rules = []rule{
 	{"V5 own election held back", func(r *Result) uint64 { return uint64(r.HeldBack) }},
 	{"V6 restart holds", func(r *Result) uint64 { return r.Stats.Refused[leaderlease.RestartHold] }},
 	{"V6 longer and shorter promises saved", func(r *Result) uint64 { return r.Saves }},
+	{"Readys torn", func(r *Result) uint64 { return uint64(r.Torn) }},
+	{"commit indexes that a log proved", func(r *Result) uint64 { return uint64(r.Recovered) }},
 	{"L1 probes sent", func(r *Result) uint64 { return r.Stats.Probes }},
 	{"L2 renewals", func(r *Result) uint64 { return r.Stats.Renewals }},
 	{"L3 reads in joint configurations", func(r *Result) uint64 { return r.JointReads }},
@@ -69,7 +72,7 @@ func (r *Result) Uncovered() (names []string) {
 			names = append(names, rule.name)
 		}
 	}
-	for _, k := range faultKinds {
+	for _, k := range slices.Concat(faultKinds, tornFaults) {
 		if r.Faults[k.name] == 0 {
 			names = append(names, "fault "+k.name)
 		}
@@ -83,7 +86,7 @@ func (r *Result) Coverage() string {
 	for _, rule := range rules {
 		fmt.Fprintf(&b, "%-34s %d\n", rule.name, rule.hits(r))
 	}
-	for _, k := range faultKinds {
+	for _, k := range slices.Concat(faultKinds, tornFaults) {
 		fmt.Fprintf(&b, "fault %-28s %d\n", k.name, r.Faults[k.name])
 	}
 	return b.String()

@@ -98,6 +98,19 @@ func (s *sim) compareState(n *leasetest.Node) {
 	}
 }
 
+// onRestart judges what a process begins with. The leader has applied what a log proves
+// to be committed.
+func (s *sim) onRestart(n *leasetest.Node) {
+	if index := n.Recovered(); index > 0 {
+		s.res.Recovered++
+		s.trace.note(s.c.Now(), n.ID, "its log proves a commit index", "index", index)
+		if index >= uint64(len(s.raft.entries)) || !s.raft.entries[index].seen {
+			s.violatef("raft", n.ID, "takes index %d for committed, which no node has applied", index)
+		}
+	}
+	s.compareState(n)
+}
+
 // checkAcks looks for every acknowledged write on a node that has applied
 // everything.
 func (s *sim) checkAcks(n *leasetest.Node) {

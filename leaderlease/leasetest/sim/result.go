@@ -66,6 +66,9 @@ type Result struct {
 	Recovery time.Duration
 	// HeldBack counts elections that bound voters had to put off (V5).
 	HeldBack int
+	// Torn counts crashes between the entries and the hard state of a Ready, Recovered
+	// processes that began with a commit index that only their log proved.
+	Torn, Recovered int
 
 	// Traces are what every Lease has traced, Judged is how many events were judged.
 	Traces []leasetrace.Process

@@ -38,6 +38,8 @@ func DrawSchedule(seed uint64, d time.Duration) *Schedule {
 	s := &Schedule{Seed: seed, Duration: d, Swarm: drawSwarm(stream(seed, streamSwarm))}
 	drawShort(stream(seed, streamShort), &s.Swarm)
 	s.Faults = drawFaults(stream(seed, streamPlan), &s.Swarm, d)
+	drawDisks(stream(seed, streamDisks), &s.Swarm)
+	drawTorn(stream(seed, streamTorn), s)
 	return s
 }
 
@@ -144,6 +146,11 @@ func (w *Swarm) fields() []field {
 		{"stops_clock", &w.StopsClock},
 		{"forgets", &w.Forgets},
 		{"mute", &w.Mute},
+		{"hard_state_alone", &w.HardStateAlone},
+		{"separate", &w.Separate},
+		{"one_log", &w.OneLog},
+		{"tears", &w.Tears},
+		{"bare", &w.Bare},
 		{"plain", &w.Plain},
 		{"stock", &w.Stock},
 		{"async", &w.Async},

@@ -180,14 +180,21 @@ func (s *sim) build() {
 	s.c = leasetest.New(leasetest.Options{
 		Voters: ids[0], Learners: ids[1], Spares: ids[2],
 		TickInterval: w.Tick, ElectionTick: w.ElectionTick, HeartbeatTick: w.HeartbeatTick,
-		Configure: s.configure, Node: s.nodeOptions, NewDisk: s.cfg.NewDisk, NewMachine: s.cfg.NewMachine,
+		Configure: s.configure, Node: s.nodeOptions, NewDisk: s.newDisk, NewMachine: s.cfg.NewMachine,
 	})
 	s.lines.init(s)
 	s.operator.conf = &raftpb.ConfState{Voters: ids[0], Learners: ids[1]}
 	s.c.OnLeader, s.c.OnApply, s.c.OnCrash = s.onLeader, s.onApply, s.onCrash
-	s.c.OnRestart = s.compareState
+	s.c.OnRestart = s.onRestart
 	s.c.OnDeliver, s.c.OnAdmit, s.c.OnReady = s.onDeliver, s.onAdmit, s.onReady
 	s.c.Net.OnSend = s.onSend
+}
+
+func (s *sim) newDisk(id uint64, conf *raftpb.ConfState) leasetest.Disk {
+	if s.cfg.NewDisk != nil {
+		return s.cfg.NewDisk(id, conf)
+	}
+	return s.w.diskKind(id).NewDisk(conf)
 }
 
 func (s *sim) configure(id uint64, cfg *leaderlease.Config) {
@@ -228,7 +235,7 @@ func (s *sim) nodeOptions(id uint64) leasetest.NodeOptions {
 	if has(w.Learns, id) {
 		o.Learn = 20 * s.beat() // faults are seconds apart
 	}
-	o.ForgetsChanges, o.TellsNobody = w.Forgets, w.Mute
+	o.ForgetsChanges, o.TellsNobody, o.HardStateAlone = w.Forgets || w.Bare, w.Mute || w.Bare, w.HardStateAlone
 	switch {
 	case has(w.Stock, id):
 		o.Kind = leasetest.Stock

@@ -24,6 +24,18 @@ type Swarm struct {
 	StopsClock bool // negative control: a suspended leader's clock stands still
 	Forgets    bool // negative control: a crash forgets changes of membership
 	Mute       bool // negative control: nobody says in elections what is committed
+	// HardStateAlone is a negative control: what the log proves to be committed counts
+	// for nothing.
+	HardStateAlone bool
+
+	// Separate and OneLog are the nodes whose disks are of these kinds; all others write
+	// a Ready as a whole. Of 100 crashes Tears tear a Ready.
+	Separate, OneLog uint64
+	Tears            int
+	// Bare nodes do what raft asks for and no more: a crash may take a commit index that
+	// covers applied changes, and they say nothing of it in elections. Reads must be right
+	// all the same; liveness is not judged.
+	Bare bool
 
 	// How nodes run: one bit per node, bit 1 for node 1.
 	Plain, Stock, Async, Queue, Arrival uint64
@@ -51,7 +63,7 @@ func (w *Swarm) electionTimeout() time.Duration { return time.Duration(w.Electio
 // keepAssumptions takes back what a negative control has broken.
 func (w *Swarm) keepAssumptions() {
 	w.NoMargin, w.BeyondPPM, w.StopsClock, w.Stock = false, 0, false, 0
-	w.Forgets, w.Mute = false, false
+	w.Forgets, w.Mute, w.HardStateAlone = false, false, false
 }
 
 func has(set uint64, id uint64) bool { return set>>id&1 == 1 }
@@ -163,7 +175,8 @@ func between(r *rand.Rand, lo, hi time.Duration) time.Duration {
 // stream, so that taking one out leaves the others as they were.
 func stream(seed, concern uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, concern)) }
 
-// The concerns. Fault number n has the stream streamFault+n.
+// The concerns. Fault number n has the stream streamFault+n, and
+// streamTears+n for which of its crashes tear a Ready.
 const (
 	streamSwarm uint64 = iota + 1
 	streamPlan
@@ -176,5 +189,8 @@ const (
 	streamCompacts
 	streamShort
 	streamObituary
+	streamDisks
+	streamTorn
 	streamFault = 1 << 20
+	streamTears = 1 << 40
 )
