@@ -47,6 +47,7 @@ var tables = []struct {
 	{"rules", rules},
 	{"layers", layers},
 	{"reads", readPaths},
+	{"proofs", proofs},
 	{"traces", judges},
 	{"wal", wal},
 	{"detector", slices.Concat(hints, resignations)},
