@@ -11,6 +11,7 @@ FOR      ?=
 SUITES   ?=
 PATCHED  ?=
 WITHOUT  ?=
+CONTROL  ?=
 BEFORE   ?=
 ONLY     ?=
 SUITES   ?=
@@ -77,10 +78,10 @@ race: ## short tests under the race detector, twice and shuffled
 	$(GO) test -race -short -count 2 -shuffle on $(PKG)
 
 .PHONY: sim
-sim: ## long simulations: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time, in PROCS= processes; if stopped it goes on where it was, unless code has changed
+sim: ## long simulations: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time, in PROCS= processes, CONTROL=proof to see it find something; if stopped it goes on where it was, unless code has changed
 	@mkdir -p bench/out
-	$(SIMULATE) -keep=$(CURDIR)/bench/out -first=$(FIRST) -seeds=$(SEEDS) $(if $(HOURS),-hours=$(HOURS))
-	$(RAFTSIM) '^TestSimulation$$' -args -first=$(FIRST) -seeds=$(SEEDS)
+	$(SIMULATE) -keep=$(CURDIR)/bench/out -first=$(FIRST) -seeds=$(SEEDS) $(if $(HOURS),-hours=$(HOURS)) $(if $(CONTROL),-control=$(CONTROL))
+	$(RAFTSIM) '^Test(Simulation|Safety)$$' -args -first=$(FIRST) -seeds=$(SEEDS)
 
 # The real core.Guard and core.Lease under every schedule of a small group, and the real
 # Lease and raft under every script of a few steps: docs/explorer.md.
@@ -120,7 +121,7 @@ kvnode-seeds: ## whole members in virtual time under schedules of faults: SEEDS=
 
 .PHONY: raftsim
 raftsim: ## bare RawNodes alone: SEEDS=200 from FIRST=1 on, or FOR=10m, WITHOUT=HoldVotes to see it find something
-	$(RAFTSIM) '^TestSimulation$$' -args -first=$(FIRST) -seeds=$(SEEDS) $(if $(FOR),-for=$(FOR)) $(if $(WITHOUT),-without=$(WITHOUT))
+	$(RAFTSIM) '^Test(Simulation|Safety)$$' -args -first=$(FIRST) -seeds=$(SEEDS) $(if $(FOR),-for=$(FOR)) $(if $(WITHOUT),-without=$(WITHOUT))
 
 .PHONY: mutants
 mutants: ## plant each bug of docs/reliability.md and see it caught, then GENERATED=60 made by operators, chosen by SEED=1

@@ -23,15 +23,25 @@
 //   - guard: at the instant of the decision, a bound node lets no request for a
 //     vote in and none of its votes out
 //   - raft: one process leads a term, equal entries, states and answers at each index,
-//     also after a crash, no acknowledged write lost
+//     also after a crash, no acknowledged write lost, and what a log proves to be
+//     committed was applied by some node
 //   - porcupine: each key's history is linearizable
 //   - liveness: after healing, with every member up and everybody else switched
-//     off, a leader is elected and serves at least 99 of 100 reads under its lease
+//     off, a leader is elected and serves at least 99 of 100 reads under its lease;
+//     not where the nodes are bare (Swarm.Bare)
 //   - trace, with Config.Trace: each event that a Lease has traced is a step that the
 //     rules allow (package leasetrace)
 //   - misuse and panic: neither happens
 //
 // A failing run is made small by [Minimise] and kept as text, see [Schedule].
+//
+// # What crashes take
+//
+// A seed draws the kind of each node's disk: files of their own for entries and hard
+// state, one log, or writes that are atomic ([leasetest.DiskKind]). On the first two a
+// crash can leave the entries of a Ready without its hard state; on the first, a commit
+// index that came alone is lost. Nodes start with the commit index that their log proves
+// (leaderlease.RecoverCommit). Config.NewDisk replaces these disks.
 //
 // # What it assumes
 //
