@@ -139,15 +139,28 @@ func (n *Node) recoverCommit(s raft.Storage) raft.Storage {
 	return leaderlease.RecoverCommit(s)
 }
 
-// knowingConfig returns rc with the commit index that the log proves: a Lease need not
-// begin with less. With HardStateAlone raft does.
-func (n *Node) knowingConfig(rc *raft.Config) *raft.Config {
+// configOfLease is what a Lease is told of rc. With HardStateAlone it sees no changes in the
+// log, or it would refuse to begin with the commit index of the hard state.
+func (n *Node) configOfLease(rc *raft.Config) *raft.Config {
 	if !n.Options.HardStateAlone {
 		return rc
 	}
 	c := *rc
-	c.Storage = leaderlease.RecoverCommit(rc.Storage)
+	c.Storage = blind{rc.Storage}
 	return &c
+}
+
+// blind is a Storage in which all entries are normal ones.
+type blind struct{ raft.Storage }
+
+// Entries implements raft.Storage.
+func (b blind) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error) {
+	entries, err := b.Storage.Entries(lo, hi, maxSize)
+	normal := make([]*raftpb.Entry, len(entries))
+	for i, e := range entries {
+		normal[i] = &raftpb.Entry{Term: e.Term, Index: e.Index, Data: e.GetData()}
+	}
+	return normal, err
 }
 
 // storage is what raft sees of a node's disk and machine.
