@@ -39,9 +39,9 @@ type Config struct {
 	MaxDriftPPM int
 	// MaxPromise is the longest promise this node makes to any leader. Default:
 	// Duration. Below the leader's Duration this node grants nothing. It is also how
-	// long the node waits after a restart; with Promises that is the longest promise
-	// that was really made of late, or Duration, and MaxPromise may be as long as any
-	// member's Duration ever was.
+	// long the node waits after a restart. With Promises the node waits for the saved
+	// duration instead: the longest promise that the process before was asked for, and
+	// Duration at least. MaxPromise may then be as long as any member's Duration ever was.
 	MaxPromise time.Duration
 	// AllowLongDuration permits a Duration beyond (ElectionTick−1)·TickInterval:
 	// voters are then still bound when they would campaign, which delays every

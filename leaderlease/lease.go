@@ -156,7 +156,7 @@ func New(cfg Config) (*Lease, error) {
 	mu.durable = !cfg.Raft.AsyncStorageWrites || start.restarted
 	mu.guard = core.NewGuard(now, l.nonce.incarnation(), cfg.MaxPromise, start.hold)
 	if cfg.Promises != nil {
-		mu.guard.Keep(cfg.Duration, start.saved, now)
+		mu.guard.Keep(cfg.Duration, start.saved)
 	}
 	mu.guard.SetTerm(mu.term)
 	params := core.Params{

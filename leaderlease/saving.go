@@ -7,14 +7,15 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// saving is what is known of saves of the longest promise.
+// saving is the state of the goroutine that saves the longest promise.
 type saving struct {
 	underWay bool
-	failed   bool // the last one has
+	failed   bool // the newest save has failed
 }
 
-// saveLocked has the longest promise saved if it is to change. Nobody waits for that: a
-// probe that asks for more is refused until then, and its leader sends another one.
+// saveLocked begins to save the longest promise if storage must hold another one. Nothing
+// waits for the disk: a probe that asks for more is refused meanwhile, and its leader sends
+// another one.
 func (l *Lease) saveLocked(now core.Instant) {
 	s := &l.mu.saving
 	if s.underWay || l.mu.closed {

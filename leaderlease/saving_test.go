@@ -82,12 +82,12 @@ func TestALongerPromiseIsSavedByTheWay(t *testing.T) {
 	})
 }
 
-// It falls at a tick, and a longer promise is refused from then on, before the disk
-// answers.
+// A process that loads a longer duration holds for it. The first tick after the hold saves a
+// shorter one, and longer promises are refused from then on, before the disk answers.
 func TestWhatIsSavedFallsAtATick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &slowFile{promiseFile: promiseFile{kept: 900 * ms}}
-		p := saver(t, f)
+		p := saver(t, f, func(c *Config) { c.Raft.Storage = past(t, false, true) })
 		f.answer = make(chan error)
 		p.clock.Advance(900*ms - 1)
 		p.Tick()

@@ -112,7 +112,7 @@ var readRules = []Mutant{
 	{
 		Rule: "§8", Name: "a voter whose clock went back is free", Pkg: rulesPkg, Test: "^TestClockOfAVoterGoesBack$",
 		File: guardFile,
-		Old:  "\tg.hold = now.Add(max(g.holdFor, g.maxPromise))\n", New: "\tg.hold = now\n",
+		Old:  "\tg.hold = now.Add(most)\n", New: "\tg.hold = now\n",
 	},
 	{
 		Rule: "§8", Name: "a clock that failed is believed at once", Pkg: rulesPkg, Test: "^TestClockFails$",

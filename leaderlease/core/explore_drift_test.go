@@ -95,15 +95,15 @@ func (s *stage) jump(i int, by Instant) bool {
 	return true
 }
 
-// recall gives node i a memory from before the promises that it has made last, when another
-// longest promise was saved and a longer one about to be, and says so as a disruption does.
-// What raft knows stays: nothing repairs that it forgets a vote.
+// recall gives node i its memory from the start of its process, when storage may have held
+// the longest promise of all, and says so as a disruption does. What raft knows stays:
+// nothing repairs that it forgets a vote.
 func (s *stage) recall(i int) bool {
 	a := &s.actors[i]
 	a.guard = *NewGuard(a.now, 1, s.b.maxPromise(), 0)
-	a.guard.Keep(s.b.units(s.b.floor), s.b.units(s.b.turns[0]), a.now)
+	a.guard.Keep(s.b.units(s.b.floor), s.b.maxPromise())
 	a.guard.SetTerm(uint64(a.term))
-	a.saving = uint8(s.b.maxPromise()) // it was about to be saved then
+	a.saving = 0
 	return s.jump(i, 0)
 }
 

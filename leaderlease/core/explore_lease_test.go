@@ -242,20 +242,18 @@ func (s *stage) valid(i int, term uint64) {
 // does: a crash may come between.
 func (s *stage) save(k action, i int) bool {
 	a := &s.actors[i]
-	held := uint8(a.guard.saved.held)
 	switch {
 	case k == doSave && a.saving == 0:
 		d, ok := a.guard.Save(a.now)
 		a.saving = uint8(d)
-		if a.saving < held {
+		if ok && a.saving < a.disk {
 			s.reach(goalLowered)
 		}
 		return ok
 	case k == doWrite && a.saving != 0 && a.saving != a.disk:
 		a.disk = a.saving
 		return true
-	case k == doSaved && a.saving != 0 && (a.saving == a.disk || a.guard.saved.void):
-		// After a disruption it may be the end of a save of long ago.
+	case k == doSaved && a.saving != 0 && a.saving == a.disk:
 		a.guard.Saved(s.b.units(int(a.saving)))
 		a.saving = 0
 		return true

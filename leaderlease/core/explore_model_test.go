@@ -18,7 +18,7 @@ func TestExplorerKnowsEveryField(t *testing.T) {
 		reflect.TypeFor[Lease](): "p voters voter term ownCommit after probed shift steps transferUntil clockFault stepped " +
 			"closed disabled hold confPending diskStalled peers outvoted end",
 		reflect.TypeFor[peer]():  "id promised last rate",
-		reflect.TypeFor[saved](): "limit floor held wanted quiet void",
+		reflect.TypeFor[saved](): "limit longest",
 	} {
 		var fields []byte
 		for f := range of.Fields() {

@@ -82,8 +82,7 @@ func (p *packer) actor(a *actor, o order) {
 		p.processes(a)
 	}
 	if g := &a.guard.saved; p.s.b.floor > 0 {
-		p.put(uint8(g.limit)|uint8(g.held)<<2|uint8(g.wanted)<<4|bit(g.void && a.saving != 0, 6), a.disk|a.saving<<4)
-		p.instant(max(g.quiet, 0))
+		p.put(uint8(g.limit)|uint8(g.longest)<<4, a.disk|a.saving<<4)
 	}
 	p.lease(&a.lease, o)
 	for at := range p.n {
@@ -240,18 +239,12 @@ func (s *stage) unpackGuard(u *unpacker, a *actor) {
 func (s *stage) unpackSaved(u *unpacker, a *actor) {
 	longest := s.b.maxPromise()
 	if s.b.floor == 0 {
-		a.guard.Keep(longest, longest, longAgo)
+		a.guard.Keep(longest, longest)
 		return
 	}
-	v := u.get()
+	limit, wanted := u.two()
+	a.guard.saved = saved{limit: s.b.units(int(limit)), longest: s.b.units(int(wanted))}
 	a.disk, a.saving = u.two()
-	a.guard.saved = saved{
-		limit: s.b.units(int(v & 3)), held: s.b.units(int(v >> 2 & 3)), wanted: s.b.units(int(v >> 4 & 3)),
-		floor: s.b.units(s.b.floor), quiet: u.instant(), void: v>>6 != 0,
-	}
-	if a.guard.saved.quiet == 0 {
-		a.guard.saved.quiet = longAgo
-	}
 }
 
 func (s *stage) unpackLease(u *unpacker, i int) {

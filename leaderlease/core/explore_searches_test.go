@@ -131,38 +131,6 @@ var searches = []bounds{
 		budget: budget{crashes: 1, jumps: 1}, limits: explore.Limits{States: 60_000},
 	},
 	{
-		// A memory from the midst of a save, which has fallen on the disk since. The save ends
-		// after the hold, and a leader asks for what it was for.
-		name: "midst", settled: true, nodes: 3, d: 3, turns: [3]int{2, 3, 1}, floor: 1, saved: 1, skew: 1, transfer: 1, terms: 3,
-		opening: []explore.Step{
-			{Kind: uint8(doStand), A: 1},
-			{Kind: uint8(doVote), A: 1, B: 0},
-			{Kind: uint8(doRecall), A: 2},
-			{Kind: uint8(doPass)},
-			{Kind: uint8(doPass)},
-			{Kind: uint8(doPass)},
-		},
-		budget: budget{crashes: 1, jumps: 1}, limits: explore.Limits{States: 60_000},
-	},
-	{
-		// A leader asks for less than the one before it, while what that one has asked for is
-		// saved, for longer than such a promise lasts. Then the first one leads again.
-		name: "askers", settled: true, nodes: 3, d: 3, turns: [3]int{3, 2, 3}, floor: 1, saved: 1, skew: 1, transfer: 1, terms: 3,
-		opening: []explore.Step{
-			{Kind: uint8(doRenew), A: 0, B: 2},
-			{Kind: uint8(doSave), A: 2},
-			{Kind: uint8(doStand), A: 1},
-			{Kind: uint8(doVote), A: 1, B: 0},
-			{Kind: uint8(doRenew), A: 1, B: 2},
-			{Kind: uint8(doPass)},
-			{Kind: uint8(doPass)},
-			{Kind: uint8(doPass)},
-			{Kind: uint8(doWrite), A: 2},
-			{Kind: uint8(doSaved), A: 2},
-		},
-		budget: budget{crashes: 1}, limits: explore.Limits{States: 60_000},
-	},
-	{
 		// A clock has jumped over the end of a promise.
 		name: "jumped", settled: true, nodes: 3, d: 3, floor: 1, saved: 3, skew: 1, transfer: 1, terms: 2,
 		opening: []explore.Step{

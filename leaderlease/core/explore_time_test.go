@@ -13,8 +13,6 @@ import (
 const (
 	firstInstant Instant = 2
 	lastInstant  Instant = 127
-	// longAgo is packed as 0, and more than whatever is added to an instant before the first.
-	longAgo Instant = -64
 )
 
 // axes are the instants of each clock in a stage.
@@ -70,9 +68,6 @@ func (s *stage) collect(x *axes, i int) {
 	own.add(&g.promise.until)
 	own.add(&g.owed)
 	own.add(&g.hold)
-	if g.saved.quiet != longAgo {
-		own.add(&g.saved.quiet)
-	}
 	if g.promise.term != 0 {
 		x[g.promise.leader-1].add(&g.promise.sent)
 	}
@@ -132,9 +127,6 @@ func (s *stage) forget() {
 		}
 		if a.guard.hold <= long {
 			a.guard.hold = 0
-		}
-		if q := &a.guard.saved; q.quiet <= long || q.held <= q.floor {
-			q.quiet = longAgo // nothing that is still waited for
 		}
 		if a.lease.term != 0 && a.lease.transferUntil <= long {
 			a.lease.transferUntil = 0

@@ -43,7 +43,8 @@ type Guard struct {
 // node that never took part in its group (V6).
 func NewGuard(now Instant, i Incarnation, maxPromise, hold time.Duration) *Guard {
 	g := &Guard{maxPromise: maxPromise, incarnation: i, holdFor: hold}
-	g.Keep(maxPromise, maxPromise, now)
+	longest := max(maxPromise, hold)
+	g.Keep(longest, longest)
 	if hold > 0 {
 		g.hold = max(now, 0).Add(hold)
 	}
@@ -74,7 +75,7 @@ func (g *Guard) Promise(leader, term uint64, p Probe, from ProcessID, now Instan
 	if g.dead.has(grave{leader, from}) {
 		return false // nobody would count it, and it would bind this node (V8)
 	}
-	if !g.saved.covers(p.Duration, now) {
+	if !g.saved.covers(p.Duration) {
 		return false
 	}
 	until := max(g.promise.until, now.Add(p.Duration))
@@ -128,8 +129,9 @@ func (g *Guard) Owes(now Instant) bool { return now.Before(g.owed) || g.Held(now
 func (g *Guard) ClockStepped(now Instant) {
 	g.promise.until, g.owed = 0, 0
 	g.incarnation = g.incarnation.Next()
-	g.saved.clockStepped(g.maxPromise, now)
-	g.hold = now.Add(max(g.holdFor, g.maxPromise))
+	most := max(g.holdFor, g.maxPromise)
+	g.saved.clockStepped(most)
+	g.hold = now.Add(most)
 }
 
 // Restarted begins a restart hold of hold at now, for a node that turns out to have run
@@ -181,7 +183,7 @@ type PromiseInfo struct {
 	// Remaining is how long this node is still bound by the promise, Hold how
 	// long by its restart.
 	Remaining, Hold time.Duration
-	// Saved is how long it would be bound by a restart.
+	// Saved is how long a restart would bind it, at least.
 	Saved time.Duration
 }
 
@@ -193,6 +195,6 @@ func (g *Guard) Info(now Instant) PromiseInfo {
 		// No longer than either can be, whatever a failing clock shows.
 		Remaining: min(max(g.promise.until.Sub(now), 0), g.maxPromise),
 		Hold:      min(max(g.hold.Sub(now), 0), max(g.holdFor, g.maxPromise)),
-		Saved:     g.saved.held,
+		Saved:     g.saved.limit,
 	}
 }

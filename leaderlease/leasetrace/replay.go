@@ -44,7 +44,7 @@ func newReplay(s leaderlease.TraceStart) *replay {
 	r := &replay{start: s, term: s.Term, last: s.At, died: make(map[uint64]uint64)}
 	r.guard = core.NewGuard(s.At, s.Incarnation, s.MaxPromise, s.Hold)
 	if s.Saved > 0 {
-		r.guard.Keep(s.Duration, s.Saved, s.At)
+		r.guard.Keep(s.Duration, s.Saved)
 	}
 	r.guard.SetTerm(s.Term)
 	r.lease = core.NewLease(core.Params{

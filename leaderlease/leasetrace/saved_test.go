@@ -34,9 +34,9 @@ func (r *memory) wait() {
 }
 
 // remembering is a member that asks for 250 ms, makes promises of 900 ms, and remembers them.
-func remembering(t *testing.T, r *memory, term uint64, started time.Duration) *member {
+func remembering(t *testing.T, id uint64, r *memory, term uint64, started time.Duration) *member {
 	t.Helper()
-	m := &member{t: t, id: 2, clock: &hand{now: leaderlease.Instant(started)}, trace: leaderlease.NewTrace(1000)}
+	m := &member{t: t, id: id, clock: &hand{now: leaderlease.Instant(started)}, trace: leaderlease.NewTrace(1000)}
 	storage := raft.NewMemoryStorage()
 	if term > 0 {
 		if err := storage.SetHardState(&raftpb.HardState{Term: new(term)}); err != nil {
@@ -54,26 +54,33 @@ func remembering(t *testing.T, r *memory, term uint64, started time.Duration) *m
 	return m
 }
 
-// upgraded is a voter of the new version whose leader is of the former one: what is saved
-// rises, and falls once the leader asks for nothing for long enough. It ends after so many
-// steps.
+// upgraded is a leader that asks for 900 ms, a voter that asks for 250 ms itself, and the
+// voter's next process: what is saved rises in the first, and falls when the restart hold of
+// the second has ended. The story ends after so many steps.
 func upgraded(t *testing.T, disk *memory, steps int) []Process {
 	t.Helper()
-	leader, voter := newMember(t, 1, raft.NewMemoryStorage(), time.Hour), remembering(t, disk, 0, 2*time.Hour)
+	leader, voter := newMember(t, 1, raft.NewMemoryStorage(), time.Hour), remembering(t, 2, disk, 0, 2*time.Hour)
+	members := []*member{leader, voter}
 	leader.becomes(raft.StateLeader, 2, 1)
 	voter.becomes(raft.StateFollower, 2, 1)
 	for _, step := range []func(){
 		func() { leader.renews(voter) }, // refused, and saved meanwhile
 		disk.wait,
 		func() { leader.renews(voter) },
-		func() { voter.clock.now = voter.clock.now.Add(900 * ms); voter.Tick() },
+		func() {
+			voter = remembering(t, 2, disk, 2, 3*time.Hour)
+			members = append(members, voter)
+			voter.clock.now = voter.clock.now.Add(890 * ms)
+			voter.Tick()
+		},
+		func() { voter.Tick() },
 		disk.wait,
 	}[:steps] {
 		leader.clock.now = leader.clock.now.Add(10 * ms)
 		voter.clock.now = voter.clock.now.Add(10 * ms)
 		step()
 	}
-	return traces(leader, voter)
+	return traces(members...)
 }
 
 // What is saved of promises rises and falls, and the next process holds for it.
@@ -86,31 +93,33 @@ func TestAProcessHoldsForWhatTheOneBeforeHasSaved(t *testing.T) {
 		{"a longer promise is about to be saved", 1, 250 * ms, 0},
 		{"it is saved", 2, 900 * ms, 0},
 		{"it is granted", 3, 900 * ms, 900 * ms},
-		{"it has ended, and a shorter one is about to be saved", 4, 900 * ms, 250 * ms},
-		{"that is saved", 5, 250 * ms, 250 * ms},
+		{"the next process holds for it", 4, 900 * ms, 900 * ms},
+		{"that has ended, and a shorter one is about to be saved", 5, 900 * ms, 250 * ms},
+		{"that is saved", 6, 250 * ms, 250 * ms},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			disk := &memory{}
 			all := upgraded(t, disk, tc.steps)
-			next := remembering(t, disk, 2, 3*time.Hour)
+			next := remembering(t, 2, disk, 2, 4*time.Hour)
 			next.Tick()
 			all = append(all, traces(next)...)
 			if err := Judge(all).Err(); err != nil {
 				t.Fatal(err)
 			}
-			if s := &all[2].Start; s.Hold != tc.hold || s.Saved != tc.hold {
+			before, last := &all[len(all)-2], &all[len(all)-1]
+			if s := &last.Start; s.Hold != tc.hold || s.Saved != tc.hold {
 				t.Errorf("it holds for %v of %v, want %v", s.Hold, s.Saved, tc.hold)
 			}
 			for _, hold := range []time.Duration{tc.least, tc.least - 1} {
-				all[2].Start.Hold, all[2].Start.Saved, all[2].Start.Term = hold, hold, 0
-				all[2].Events = all[2].Events[:1] // no view yet
+				last.Start.Hold, last.Start.Saved, last.Start.Term = hold, hold, 0
+				last.Events = last.Events[:1] // no view yet
 				v := Judge(all)
 				if refused := v.Refused != nil && strings.Contains(v.Refused.Error(), "its predecessor has granted up to"); refused != (hold < tc.least) {
 					t.Errorf("it holds for %v: %v, want a refusal below %v", hold, v, tc.least)
 				}
 			}
-			all[1].Ended = false // a shorter one may have been saved in what is missing
-			all[2].Start.Hold = 250 * ms
+			before.Ended = false // a shorter one may have been saved in what is missing
+			last.Start.Hold = 250 * ms
 			if v := Judge(all); v.Refused != nil && strings.Contains(v.Refused.Error(), "its predecessor") {
 				t.Errorf("%v, want what is missing to be an excuse", v)
 			}
@@ -122,7 +131,7 @@ func TestAProcessHoldsForWhatTheOneBeforeHasSaved(t *testing.T) {
 // fallen in those before them, too.
 func TestWhatIsSavedMayHaveFallenBeforeTheFirstEvent(t *testing.T) {
 	disk := &memory{longest: 900 * ms}
-	leader, voter := newMember(t, 1, raft.NewMemoryStorage(), time.Hour), remembering(t, disk, 2, 2*time.Hour)
+	leader, voter := remembering(t, 1, &memory{}, 0, time.Hour), remembering(t, 2, disk, 2, 2*time.Hour)
 	leader.becomes(raft.StateLeader, 2, 1)
 	voter.becomes(raft.StateFollower, 2, 1)
 	leader.renews(voter)
@@ -130,7 +139,10 @@ func TestWhatIsSavedMayHaveFallenBeforeTheFirstEvent(t *testing.T) {
 	voter.Tick()
 	disk.wait()
 	leader.renews(voter)
-	all := traces(leader, voter, remembering(t, disk, 2, 3*time.Hour))
+	if disk.longest != 250*ms {
+		t.Fatalf("%v is saved, want 250ms", disk.longest)
+	}
+	all := traces(leader, voter, remembering(t, 2, disk, 2, 3*time.Hour))
 	grant := find(t, &all[1], leaderlease.TraceGrant, 2)
 	all[1].Events = all[1].Events[grant.Seq-1:]
 	if v := Judge(all); v.Refused != nil {
@@ -140,7 +152,7 @@ func TestWhatIsSavedMayHaveFallenBeforeTheFirstEvent(t *testing.T) {
 
 // A restart holds for what it says that was saved.
 func TestARestartHoldsForWhatWasSaved(t *testing.T) {
-	next := traces(remembering(t, &memory{longest: 900 * ms}, 2, time.Hour))
+	next := traces(remembering(t, 2, &memory{longest: 900 * ms}, 2, time.Hour))
 	next[0].Start.Hold = 250 * ms
 	if v := Judge(next); v.Refused == nil || !strings.Contains(v.Refused.Error(), "it holds for 250ms after a restart in term 2, and may have granted 900ms") {
 		t.Errorf("%v, want the hold to be too short", v)
@@ -149,30 +161,39 @@ func TestARestartHoldsForWhatWasSaved(t *testing.T) {
 
 // What is told of saves otherwise than it was is refused.
 func TestSavesThatWereNotSoAreRefused(t *testing.T) {
-	at := func(k leaderlease.TraceKind, nth int, change func(p *Process, e *leaderlease.TraceEvent)) func(*testing.T, *Process) {
-		return func(t *testing.T, p *Process) { change(p, find(t, p, k, nth)) }
+	const first, second = 1, 2
+	at := func(process int, k leaderlease.TraceKind, change func(p *Process, e *leaderlease.TraceEvent)) func(*testing.T, []Process) {
+		return func(t *testing.T, all []Process) { change(&all[process], find(t, &all[process], k, 1)) }
 	}
 	gone := func(p *Process, e *leaderlease.TraceEvent) { drop(p, e) }
 	for _, tc := range []struct {
 		name   string
-		change func(*testing.T, *Process)
+		change func(*testing.T, []Process)
 		want   string
 	}{
-		{"a longer promise before it is saved", at(leaderlease.TraceSaved, 1, gone), "the promise is made: true, want false"},
-		{"a longer promise though saving it has failed", at(leaderlease.TraceSaved, 1, func(_ *Process, e *leaderlease.TraceEvent) { e.OK = false }), "the promise is made: true, want false"},
-		{"a save that nobody began", at(leaderlease.TraceSaving, 1, gone), "nobody has begun"},
-		{"two saves at a time", at(leaderlease.TraceSaved, 1, func(p *Process, e *leaderlease.TraceEvent) {
+		{"a longer promise before it is saved", at(first, leaderlease.TraceSaved, gone), "the promise is made: true, want false"},
+		{"a longer promise though saving it has failed", at(first, leaderlease.TraceSaved, func(_ *Process, e *leaderlease.TraceEvent) { e.OK = false }), "the promise is made: true, want false"},
+		{"a save that nobody began", at(first, leaderlease.TraceSaving, gone), "nobody has begun"},
+		{"two saves at a time", at(first, leaderlease.TraceSaved, func(p *Process, e *leaderlease.TraceEvent) {
 			e.Kind, e.At = leaderlease.TraceSaving, p.Events[e.Seq-2].At
 		}), "is saved, while 900ms is"},
-		{"another one is saved than was to be", at(leaderlease.TraceSaved, 1, func(_ *Process, e *leaderlease.TraceEvent) { e.Duration-- }), "the longest promise that is saved"},
-		{"less is to be saved than a leader asks for", at(leaderlease.TraceSaving, 1, func(_ *Process, e *leaderlease.TraceEvent) { e.Duration-- }), "the longest promise to be saved"},
-		{"it falls too early", at(leaderlease.TraceSaving, 2, func(_ *Process, e *leaderlease.TraceEvent) { e.At -= leaderlease.Instant(20 * ms) }), "and is due: false"},
-		{"less was saved at the start", func(_ *testing.T, p *Process) { p.Start.Saved = 900 * ms }, "the promise is made: false, want true"},
+		{"another one is saved than was to be", at(first, leaderlease.TraceSaved, func(_ *Process, e *leaderlease.TraceEvent) { e.Duration-- }), "the longest promise that is saved"},
+		{"less is to be saved than a leader asks for", at(first, leaderlease.TraceSaving, func(_ *Process, e *leaderlease.TraceEvent) { e.Duration-- }), "the longest promise to be saved"},
+		{"it falls too early", func(_ *testing.T, all []Process) {
+			at := slices.IndexFunc(all[second].Events, func(e leaderlease.TraceEvent) bool { return e.Kind == leaderlease.TraceSaving })
+			view, saving := &all[second].Events[at-1], &all[second].Events[at]
+			saving.At, saving.Seq = saving.At-1, view.Seq
+			view.Seq++
+			*view, *saving = *saving, *view
+		}, "and is due: false"},
+		{"less was saved at the start", func(_ *testing.T, all []Process) { all[first].Start.Saved = 900 * ms }, "the promise is made: false, want true"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			all := upgraded(t, &memory{}, 5)
-			all[1].Events = slices.Clone(all[1].Events)
-			tc.change(t, &all[1])
+			all := upgraded(t, &memory{}, 6)
+			for i := range all {
+				all[i].Events = slices.Clone(all[i].Events)
+			}
+			tc.change(t, all)
 			if v := Judge(all); v.Refused == nil || !strings.Contains(v.Refused.Error(), tc.want) {
 				t.Errorf("%v, want a refusal that says %q", v, tc.want)
 			}

@@ -72,13 +72,15 @@ func TestV6ACrashBeforeALongerPromiseIsSaved(t *testing.T) {
 	}
 	disk = 0
 	for _, id := range []uint64{2, 3} {
-		if p := s.Node(id).Lease().Info().Promise; p.Remaining > 0 || p.Saved != 900*ms {
-			t.Errorf("node %d has promised %+v before its disk knows", id, p)
+		l := s.Node(id).Lease()
+		if p := l.Info().Promise; p.Remaining > 0 || p.Saved != 300*ms || l.Stats().RefusedProbes == 0 {
+			t.Errorf("node %d has promised %+v before its disk knows, and refused %d probes", id, p, l.Stats().RefusedProbes)
 		}
 	}
 }
 
-// What is saved falls when the last longer promise has ended, and rises again.
+// What is saved falls with the second restart after the last longer promise: the first one
+// holds for that promise.
 func TestV6WhatIsSavedFollowsThePromises(t *testing.T) {
 	disk := time.Duration(0)
 	s := mixed(t, &disk)
@@ -86,20 +88,24 @@ func TestV6WhatIsSavedFollowsThePromises(t *testing.T) {
 	s.Node(1).Transfer(2)
 	s.Run(100 * ms)
 	s.wantReign(2, 2)
-	s.Run(700 * ms)
-	saved := func(want time.Duration) {
+	restarted := func(hold time.Duration) {
 		t.Helper()
-		if got := s.Node(3).Lease().Info().Promise.Saved; got != want {
-			t.Fatalf("%v is saved, want %v", got, want)
+		s.Node(3).Crash(0)
+		s.Node(3).Restart()
+		if got := s.Node(3).Lease().Info().Promise; got.Hold != hold || got.Saved != hold {
+			t.Fatalf("it holds for %v, and %v is saved, want %v", got.Hold, got.Saved, hold)
 		}
+		s.Run(hold + 100*ms)
 	}
-	saved(900 * ms)
-	s.Run(300 * ms)
-	saved(300 * ms)
+	s.Run(time.Second)
+	restarted(900 * ms)
+	restarted(300 * ms)
 	s.Node(2).Transfer(1)
 	s.Run(400 * ms)
 	s.wantReign(1, 3)
-	saved(900 * ms)
+	if got := s.Node(3).Lease().Info().Promise.Saved; got != 900*ms {
+		t.Fatalf("%v is saved, want 900ms, which node 1 asks for", got)
+	}
 	s.wantStatus(1, core.Valid)
 	if took := s.crashed(); took < 700*ms {
 		t.Errorf("node 2 was elected after %v: the voters have forgotten what they promised", took)

@@ -2,11 +2,23 @@ package sim
 
 import "github.com/leaderlease/go/leaderlease/leasetest"
 
-// dyingSavers hands leadership on, to somebody who asks for longer or shorter promises,
-// and kills one that saves another longest promise because of that, before it is on the disk
-// or after. What they have saved is all that the next process knows.
+// dyingSavers hands leadership on, to a node that asks for longer or shorter promises. It
+// kills one that saves another longest promise because of that, before it is on the disk or
+// after, and kills the next process, too, when that one saves a shorter one. What they have
+// saved is all that the next process knows.
 func dyingSavers(f *fault) {
 	f.transfer()
+	var leader *leasetest.Node
+	again := func(id uint64) {
+		f.onSave = nil
+		f.after(f.w.Disk+2*f.w.Latency, func() {
+			for _, other := range f.except(leader.ID) {
+				if other == id || f.r.IntN(3) != 0 {
+					f.crashFor(f.c.Node(other), 0)
+				}
+			}
+		})
+	}
 	f.onSave = func(id uint64) {
 		if f.r.IntN(3) == 0 {
 			return // the next one
@@ -14,7 +26,11 @@ func dyingSavers(f *fault) {
 		f.onSave = nil
 		late := 2 * f.w.Latency
 		f.after(between(f.r, late, late+pick(f.r, f.w.Disk, f.beat())), func() {
-			f.withLeader(func(l *leasetest.Node) { f.crashOthers(l, id) })
+			f.withLeader(func(l *leasetest.Node) {
+				leader = l
+				f.crashOthers(l, id)
+				f.onSave = again
+			})
 		})
 	}
 	f.after(f.For, func() { f.onSave = nil })
