@@ -4,14 +4,12 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
-
-	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// holdBack waits while this node would elect itself, or stand for election,
-// against a promise that its leader relies on, and reports whether that came to an
-// end before stop did. Without AsyncStorageWrites raft counts the node's own vote
-// in Advance, where no filter sees it (V5).
+// holdBack waits until this node may elect itself, or stand for election, without breaking
+// a promise that a leader relies on. It reports false if stop ended the wait. Without
+// AsyncStorageWrites raft counts the node's own vote in Advance, where no filter sees it
+// (V5).
 //
 // No grant leaves meanwhile.
 func (l *Lease) holdBack(rd *raft.Ready, stop <-chan struct{}) bool {
@@ -21,7 +19,7 @@ func (l *Lease) holdBack(rd *raft.Ready, stop <-chan struct{}) bool {
 		left := l.mu.guard.Info(l.nowLocked())
 		l.mu.Unlock()
 		select {
-		case <-time.After(min(max(left.Remaining, left.Hold, time.Millisecond), l.longest)):
+		case <-time.After(max(left.Remaining, left.Hold, time.Millisecond)):
 		case <-stop:
 			return false
 		}
@@ -45,27 +43,5 @@ func (l *Lease) Blocks(rd *raft.Ready) bool {
 	l.lateLocked(rd, now)
 	// A pre-candidate's own vote elects it only where it is alone.
 	counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()
-	if !counts || !l.mu.guard.Owes(now) {
-		l.mu.still = standstill{}
-		return false
-	}
-	return l.mu.still.shorterThan(l.longest, now, l.disruptions())
-}
-
-// standstill is for how long the lease clock has been seen to be dead or to stand
-// still, by Go's clock: it never shows the end of what is owed then. While it moves,
-// or was disrupted, Go's clock has no say, since it jumps with the machine.
-type standstill struct {
-	reading core.Instant
-	marker  uint64
-	since   time.Time
-}
-
-// shorterThan notes a reading and reports whether the clock has moved, or a grant has
-// left, within d. What was granted before has ended after the longest promise.
-func (s *standstill) shorterThan(d time.Duration, now core.Instant, marker uint64) bool {
-	if s.since.IsZero() || marker != s.marker || (now.Valid() && now != s.reading) {
-		*s = standstill{reading: now, marker: marker, since: time.Now()}
-	}
-	return time.Since(s.since) < d
+	return counts && l.mu.guard.Owes(now)
 }

@@ -77,7 +77,6 @@ type Lease struct {
 		last   core.Instant
 		marker uint64
 		unread bool
-		still  standstill
 		// held is the term whose lease watchers believe to be held, 0 if none.
 		held uint64
 		// durable: storage is known to hold a term, so a restart is noticed.
@@ -261,8 +260,8 @@ func (l *Lease) nowLocked() core.Instant {
 		l.revokeLocked(now)
 		return 0
 	case marker != l.mu.marker:
-		// The machine was stopped, cloned or moved, and its clock does not say
-		// for how long.
+		// The machine was migrated or restored, and its clock does not say how much
+		// time it has missed.
 		l.stats.disruptions.Add(1)
 		l.logLocked(slog.LevelWarn, "clock disrupted, lease given up", "marker", marker)
 		l.traceLocked(TraceEvent{Kind: TraceClockDisrupted, At: now})

@@ -97,7 +97,6 @@ func (l *Lease) stampGrantLocked(m *raftpb.Message, now core.Instant) {
 	if g, ok := l.mu.guard.Grant(m.GetTo(), m.GetTerm(), now); ok {
 		attachGrant(m, g)
 		l.traceGrantLocked(TraceGrant, m, m.GetTo(), now, g, true)
-		l.mu.still = standstill{} // what is owed now was not when the clock stopped
 		l.stats.grants.Add(1)
 	}
 }

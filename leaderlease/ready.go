@@ -26,11 +26,13 @@ import (
 // A Ready that raft of this node cannot have made after the one before, as where two
 // nodes share a Lease or Storage was filled after New, is a misuse.
 //
-// Without AsyncStorageWrites it blocks, for at most the longest promise after the
-// newest disruption or step of the clock, where a bound node is about to count its own
-// vote (V5). With Tick asked, that happens only after a burst of ticks, a Campaign that
-// did not ask MayCampaign, or a clock that was disrupted since a transfer was let in.
-// Loops that must not block, and those whose clock they drive themselves, ask Blocks.
+// Without AsyncStorageWrites it blocks where a bound node is about to count its own vote
+// (V5). It returns when the lease clock shows the end of the promise: within the longest
+// promise after the newest disruption or step of the clock, and not before a clock that
+// cannot be read, or stands still, works again. If Tick is asked, it blocks only after a
+// burst of ticks, after a Campaign that did not ask MayCampaign, or where the clock has
+// failed or was disrupted since a campaign began. Loops that must not block, and loops
+// that drive their clock themselves, ask Blocks.
 func (l *Lease) Ready(rd *raft.Ready) {
 	if l == nil {
 		return

@@ -191,7 +191,7 @@ func TestRetryAfter(t *testing.T) {
 	held := newPuppet(t, func(c *Config) { restartedAlone(t, c) })
 	held.clock.Advance(300 * ms)
 	freed := newPuppet(t, func(c *Config) { restartedAlone(t, c) })
-	freed.clock.Advance(freed.longest)
+	freed.clock.Advance(900 * ms)
 	bound := bound(t)
 	bound.clock.Advance(300 * ms)
 	closed := leading(t)

@@ -43,9 +43,9 @@ var layers = []Mutant{
 	layer("V5", "a node that is alone ticks as long as no grant has left", "tick.go",
 		"!l.soleVoterLocked() || !l.mu.guard.Bound(now)", "!l.soleVoterLocked() || !l.mu.guard.Owes(now)"),
 	layer("V5", "Ready holds back what no grant forbids", "holdback.go",
-		"if !counts || !l.mu.guard.Owes(now) {", "if !counts || !l.mu.guard.Bound(now) {"),
+		"return counts && l.mu.guard.Owes(now)", "return counts && l.mu.guard.Bound(now)"),
 	layer("V5", "Ready holds back nobody's own vote", "holdback.go",
-		"if !counts || !l.mu.guard.Owes(now) {", "if _ = counts; true {"),
+		"return counts && l.mu.guard.Owes(now)", "return counts && now < 0"),
 	{
 		Rule: "§6", Name: "reads are reported with the lease locked", Pkg: "./leaderlease", Test: "^TestCallbacksFindTheLockFree$",
 		File: "leaderlease/inbound.go",
