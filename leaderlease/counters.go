@@ -74,7 +74,7 @@ type Stats struct {
 	// heartbeats and responses without one.
 	Malformed, Absent uint64
 	// Transfers counts releases, ClockFaults bad clock readings, Disruptions
-	// the times the machine was stopped, cloned or moved.
+	// the times the machine was migrated or restored.
 	Transfers, ClockFaults, Disruptions uint64
 	// Obituaries counts processes that were told to be dead, VoidedPromises the promises that
 	// this has ended.

@@ -16,8 +16,9 @@
 //     or its machine was stopped. A voter's clock that stops only makes its
 //     promise last longer.
 //   - A3, raft's own: storage keeps what it acknowledged, one process runs per
-//     ID, and peers are not Byzantine. Who calls Obituary adds: that process will never
-//     execute another instruction.
+//     ID, and peers are not Byzantine.
+//   - A3', death notices: a process that Obituary reports never executes another
+//     instruction. Groups that do not call Obituary need not assume this.
 //
 // Nothing is assumed of message delay, loss, duplication or order, of pauses,
 // of ticks, or of wall clocks.
@@ -29,8 +30,11 @@
 // never affected. The assumptions are watched, not hoped for: a leader stops to
 // count voters whose clocks it sees running outside the bound, and a clock that
 // fails, goes backwards or reports a disruption costs the lease. A virtual
-// machine that is restored from a snapshot, or cloned, breaks A2 unless its
-// clock tells (see package clock). If A3 is false, raft itself is not safe.
+// machine that is paused by its hypervisor may break A2 unseen. One that is
+// restored from a snapshot, or migrated, breaks A2 unless its clock tells (see
+// package clock). If A3 is false, raft itself is not safe. Some supervisors start
+// a second process of one ID: see "Identities" in docs/embedding-reference.md.
+// If A3' is false, a second leader may be elected beside a valid lease.
 //
 // # Which packages are stable
 //
@@ -109,8 +113,9 @@
 // are called with the lease locked, and must call none. The handler of Config.Logger runs in
 // a goroutine of its own, and may block or call any method. The work of
 // Do runs in its caller and may call anything; contexts that end with the lease
-// run nothing of the embedder's under the lock. Config.Promises and the Storage are
-// used by New alone.
+// run nothing of the embedder's under the lock. Config.Promises is loaded and saved by
+// New, and saved without the lock while the node runs, in a goroutine of the Lease's or
+// by Config.Go.
 //
 // # After Close
 //

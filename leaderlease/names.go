@@ -62,7 +62,7 @@ type (
 	// Clock is a lease clock, for those who bring their own. Package clock has
 	// those of the platforms.
 	Clock = clock.Clock
-	// Disruptable is a Clock that tells when the machine was stopped or cloned.
+	// Disruptable is a Clock that tells when its machine was migrated or restored.
 	Disruptable = clock.Disruptable
 	// ClockInfo says what a Clock is, and what it is known to count.
 	ClockInfo = clock.Info

@@ -22,12 +22,13 @@
 // ends leases early on a leader; on a voter it ends promises early, which is
 // harmless only if the clock reports it (Disruptable).
 //
-// No clock of a virtual machine counts the time in which the machine was paused
-// by its hypervisor, or lay in a snapshot, unless the hypervisor says so. Linux
-// shows what it says as a vmclock device; System uses DefaultVMClock where it
-// can be opened, and the clock is then a Disruptable. Without it, pausing or
-// restoring a virtual machine breaks assumption A2 unseen. The same goes for a
-// process that is restored from a checkpoint on another machine.
+// The clocks of a virtual machine need not count the time in which its hypervisor
+// paused it, or in which it lay in a snapshot. Linux shows a migration and a restore
+// as a vmclock device, if the hypervisor offers one. System uses DefaultVMClock where
+// it can be opened, and the clock is then a Disruptable. Without it, a restore or a
+// migration breaks assumption A2 unseen. A pause on the same host breaks A2 unseen
+// even with it, unless the hypervisor advances the guest's clocks afterwards. The
+// same goes for a process that is restored from a checkpoint on another machine.
 //
 // # Which clock System returns
 //

@@ -8,14 +8,14 @@ import (
 )
 
 // DefaultVMClock is where Linux puts the first vmclock device. A hypervisor
-// offers one to tell its guest that it was stopped, moved or restored.
+// offers one to tell its guest that it was migrated or restored. It tells of no pause.
 const DefaultVMClock = "/dev/vmclock0"
 
 // Disruptable is implemented by a clock that knows when its readings lost their
 // meaning.
 //
-// Disruptions changes, to a value it has not had, when the machine was stopped
-// or moved in a way that no guest clock counts, or that made a clock jump. A
+// Disruptions changes, to a value it has not had, when the clock has missed time that
+// it should have counted, or has jumped. A vmclock knows of migrations and restores. A
 // lease holds only while the value is what it was when the lease was granted,
 // and promises start over. It must not change later than the readings do. Read it after the clock, for
 // each check: a disruption between the two readings is then seen, and one after
