@@ -33,7 +33,7 @@
 //	leaderlease_absent_fields_total        heartbeats and responses without a lease field
 //	leaderlease_transfers_total            leases given up to transfer leadership
 //	leaderlease_clock_faults_total         clock readings that failed or went backwards
-//	leaderlease_disruptions_total          times that the machine was stopped, cloned or moved
+//	leaderlease_disruptions_total          times that the machine was migrated or restored
 //	leaderlease_obituaries_total           processes that were told to be dead
 //	leaderlease_voided_promises_total      promises to them, void at once
 //	leaderlease_held                       1 if a lease read would be served now

@@ -125,7 +125,7 @@ var counterFamilies = []family{
 		func(s *leaderlease.Stats) uint64 { return s.Transfers }),
 	counter("clock_faults_total", "Clock readings that failed or went backwards.",
 		func(s *leaderlease.Stats) uint64 { return s.ClockFaults }),
-	counter("disruptions_total", "Times that the machine was seen to have been stopped, cloned or moved.",
+	counter("disruptions_total", "Times that the clock told of a migration or a restore of the machine.",
 		func(s *leaderlease.Stats) uint64 { return s.Disruptions }),
 	counter("obituaries_total", "Processes that were told to be dead.",
 		func(s *leaderlease.Stats) uint64 { return s.Obituaries }),
