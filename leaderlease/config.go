@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/clock"
+	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // Config describes one Raft group's lease. Raft and TickInterval are required;
@@ -137,6 +138,16 @@ func (c Config) WithDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
+}
+
+// params returns the core's part of the configuration.
+func (c *Config) params() core.Params {
+	return core.Params{
+		ID:              c.Raft.ID,
+		Duration:        c.Duration,
+		MaxClockSkew:    c.MaxClockSkew,
+		TransferTimeout: time.Duration(c.Raft.ElectionTick) * c.TickInterval,
+	}
 }
 
 // electionFloor is the least time from a heartbeat's arrival to the campaign of

@@ -158,12 +158,7 @@ func New(cfg Config) (*Lease, error) {
 		mu.guard.Keep(cfg.Duration, start.saved)
 	}
 	mu.guard.SetTerm(mu.term)
-	params := core.Params{
-		ID:              cfg.Raft.ID,
-		Duration:        cfg.Duration,
-		MaxClockSkew:    cfg.MaxClockSkew,
-		TransferTimeout: time.Duration(cfg.Raft.ElectionTick) * cfg.TickInterval,
-	}
+	params := cfg.params()
 	if err := cfg.Trace.begin(l, &start, now, params); err != nil {
 		return nil, err
 	}

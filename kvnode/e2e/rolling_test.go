@@ -91,6 +91,7 @@ func startRolling(t *testing.T, p procs.Program, clients int, flags ...string) (
 	must(t, fastkv.Use(byStream))
 	return c, all, byStream
 }
+
 // streamed is the number of requests that are under way at a time on the stream of one client.
 const streamed = 100
 

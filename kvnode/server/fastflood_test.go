@@ -30,7 +30,7 @@ func TestRequestsOnManyStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		t.Cleanup(func() { _ = conn.Close() })
 		go func() { _, _ = io.Copy(io.Discard, conn) }() // it ends with the connection
 		if _, err := conn.Write(requests); err != nil {
 			t.Fatal(err)

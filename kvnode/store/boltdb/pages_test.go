@@ -70,7 +70,7 @@ func TestADeepTreeIsDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	_, at, err := newestMeta(f, int64(size))
 	if err != nil {
 		t.Fatal(err)

@@ -94,7 +94,7 @@ type sim struct {
 // simulations do not run in parallel.
 func Run(t *testing.T, cfg Config) *Result {
 	t.Helper()
-	s := newSim(t, cfg)
+	s := newSim(cfg)
 	cryptotest.SetGlobalRandom(t, s.sched.Seed)
 	s.guarded(s.run)
 	s.guarded(s.finish)
@@ -103,7 +103,7 @@ func Run(t *testing.T, cfg Config) *Result {
 	return s.res
 }
 
-func newSim(t *testing.T, cfg Config) *sim {
+func newSim(cfg Config) *sim {
 	sched := cfg.Schedule
 	if sched == nil {
 		d := cfg.Duration

@@ -7,13 +7,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// argsOf returns the check that a command has from low to high arguments, or any number from
-// low on if high is negative. An error names the argument as the command's usage does.
-func argsOf(low, high int) cobra.PositionalArgs {
+// argsUpTo returns the check that a command has one argument at least and high at most, or any
+// number if high is negative. An error names the argument as the command's usage does.
+func argsUpTo(high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
-		case len(args) < low:
-			name := strings.Fields(cmd.Use)[1+len(args)]
+		case len(args) == 0:
+			name := strings.Fields(cmd.Use)[1]
 			return fmt.Errorf("%s: missing %s (usage: %s)", cmd.CommandPath(), strings.TrimSuffix(name, "..."), usageLine(cmd))
 		case high >= 0 && len(args) > high:
 			return fmt.Errorf("%s: %d arguments, want %d at most: %q is one too many (usage: %s)", cmd.CommandPath(), len(args), high, args[high], usageLine(cmd))

@@ -45,12 +45,13 @@ func (h helps) of(line string) string {
 // unknownIn returns what a text names of kvnode in its sentences that there is not: commands, and their
 // flags. A flag by itself is of any of them, or of another program's.
 func (h helps) unknownIn(text string) (none []string) {
-	all := "systemctl: --no-block; etcdctl make-mirror: --dest-cacert --dest-cert --dest-key --dest-insecure-transport"
+	var all strings.Builder
+	all.WriteString("systemctl: --no-block; etcdctl make-mirror: --dest-cacert --dest-cert --dest-key --dest-insecure-transport")
 	for _, command := range []string{"serve", "status", "demo", "snapshot save", "snapshot restore", "wal dump", "get", "lock"} {
-		all += h.of("kvnode " + command)
+		all.WriteString(h.of("kvnode " + command))
 	}
 	for _, m := range inlineCode.FindAllStringSubmatch(text, -1) {
-		help := all
+		help := all.String()
 		if strings.HasPrefix(m[1], "kvnode ") {
 			help = h.of(m[1])
 		}

@@ -28,7 +28,7 @@ func newGet(sys *System) *cobra.Command {
 		Short: "Print keys and their values",
 		Long: `Get prints a key and its value, a line each, or all keys from KEY to before RANGE_END. It prints
 nothing of a key that is not there, and exits with 0. The read is linearizable.`,
-		Args: argsOf(1, 2),
+		Args: argsUpTo(2),
 		RunE: func(c *cobra.Command, args []string) error { return g.run(c.Context(), sys, args) },
 	}
 	flags := cmd.Flags()

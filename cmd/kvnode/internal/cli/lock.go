@@ -43,7 +43,7 @@ func newLock(sys *System) *cobra.Command {
 		Use:   "lock NAME [-- COMMAND [ARG...]]",
 		Short: "Hold a lock while a command runs, or until interrupted",
 		Long:  lockLong,
-		Args:  argsOf(1, -1),
+		Args:  argsUpTo(-1),
 		RunE: func(c *cobra.Command, args []string) error {
 			l.name, l.command = args[0], args[1:]
 			return l.run(c.Context(), sys)

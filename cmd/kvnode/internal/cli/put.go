@@ -31,7 +31,7 @@ func newPut(sys *System) *cobra.Command {
 		Short: "Set a key",
 		Long: `Put sets a key to a value, which it reads from standard input where none is given, and prints OK. If no
 answer comes within --timeout, the key may be set or not.`,
-		Args: argsOf(1, 2),
+		Args: argsUpTo(2),
 		RunE: func(c *cobra.Command, args []string) error { return p.put(c, sys, args) },
 	}
 	p.caller.flags(sys, cmd.Flags(), commandTimeout)
@@ -78,7 +78,7 @@ func newDel(sys *System) *cobra.Command {
 		Short: "Delete keys",
 		Long: `Del deletes a key, or all keys from KEY to before RANGE_END, and prints how many there were. If no answer
 comes within --timeout, they may be deleted or not.`,
-		Args: argsOf(1, 2),
+		Args: argsUpTo(2),
 		RunE: func(c *cobra.Command, args []string) error { return p.del(c.Context(), sys, args) },
 	}
 	p.caller.flags(sys, cmd.Flags(), commandTimeout)

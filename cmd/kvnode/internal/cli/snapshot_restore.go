@@ -53,7 +53,7 @@ func newSnapshotRestore(sys *System) *cobra.Command {
 // newRestore adds to cmd what it takes to run a restore.
 func newRestore(sys *System, cmd *cobra.Command) *cobra.Command {
 	var f restoreFlags
-	cmd.Args, cmd.ValidArgsFunction = argsOf(1, 1), completeSnapshot
+	cmd.Args, cmd.ValidArgsFunction = argsUpTo(1), completeSnapshot
 	defaults := server.Default()
 	flags := cmd.Flags()
 	flags.StringVar(&f.Name, "name", defaults.Node.Name, "name of this member; unique in the cluster")

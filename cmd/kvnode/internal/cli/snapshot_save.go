@@ -24,7 +24,7 @@ func newSnapshotSave(sys *System) *cobra.Command {
 		Long: `Save asks one member for all that it has, checks what it got, and prints it as snapshot status does.
 FILE is replaced once all has arrived, is on disk, and is whole; what is not whole is kept as FILE.damaged.
 A member that lags, or is cut off, gives what it has: ask the leader (kvnode status) for a backup.`,
-		Args: argsOf(1, 1),
+		Args: argsUpTo(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return save(cmd.Context(), c, args[0], sys) },
 	}
 	c.flags(sys, cmd.Flags(), 10*time.Minute)
@@ -80,7 +80,7 @@ func newSnapshotVerify(sys *System) *cobra.Command {
 		Short: "Check snapshots",
 		Long: `Verify reads all of each snapshot, compares it with its checksum, and prints a line of each that is whole.
 It exits with 1 at the first that is not.`,
-		Args:              argsOf(1, -1),
+		Args:              argsUpTo(-1),
 		ValidArgsFunction: completeSnapshot,
 		RunE: func(_ *cobra.Command, files []string) error {
 			for _, path := range files {

@@ -24,7 +24,7 @@ Of a member's data directory it tells what a restore of that would begin with, a
 on standard error, and in json as "replayed".
 A snapshot of etcd's is described as well: the hash is then etcd's.
 It needs room for a copy of the state in the directory for temporary files.`,
-		Args: argsOf(1, 1),
+		Args: argsUpTo(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return describe(args[0], output, sys)
 		},

@@ -29,7 +29,7 @@ func newTrace(sys *System) *cobra.Command {
 		Long: `Judge reads what members have written with --lease-trace, a file a member, and says up to where each
 process was judged. The exit code is 0 if the rules allow every event in the files, and 1 if they do
 not, or if something is missing in between, behind which nothing can be judged.`,
-		Args: argsOf(1, -1),
+		Args: argsUpTo(-1),
 		RunE: func(_ *cobra.Command, files []string) error { return judge(sys, files) },
 	}, &cobra.Command{
 		Use:   "page FILE...",
@@ -38,7 +38,7 @@ not, or if something is missing in between, behind which nothing can be judged.`
 a lane for each: who held the lease, until when, with which margin, and what happened. It needs
 nothing else, so it can be sent with the report of a bug. Members are called as their files.`,
 		Example: "  kvnode trace page n1.trace n2.trace n3.trace > page.html",
-		Args:    argsOf(1, -1),
+		Args:    argsUpTo(-1),
 		RunE:    func(_ *cobra.Command, files []string) error { return page(sys, files) },
 	})
 	return cmd

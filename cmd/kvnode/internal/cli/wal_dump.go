@@ -18,7 +18,7 @@ func newWALDump(sys *System) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump DIR",
 		Short: "Print every record of a log, also those that later ones have made void",
-		Args:  argsOf(1, 1),
+		Args:  argsUpTo(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			write, ok := dumps[output]
 			if !ok {

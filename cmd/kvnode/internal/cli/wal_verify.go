@@ -14,7 +14,7 @@ func newWALVerify(sys *System) *cobra.Command {
 	return &cobra.Command{
 		Use:               "verify DIR",
 		Short:             "Check a log, and say what it holds",
-		Args:              argsOf(1, 1),
+		Args:              argsUpTo(1),
 		ValidArgsFunction: completeDir,
 		RunE: func(_ *cobra.Command, args []string) error {
 			report, err := readWAL(sys, args[0], func(*raftwal.Record) error { return nil })

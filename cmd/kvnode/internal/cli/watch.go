@@ -32,7 +32,7 @@ func newWatch(sys *System) *cobra.Command {
 message had. It goes on by itself
 where members fail, and misses and repeats nothing; it ends with 1 if history was compacted that it
 has not seen.`,
-		Args: argsOf(1, 2),
+		Args: argsUpTo(2),
 		RunE: func(c *cobra.Command, args []string) error { return w.run(c.Context(), sys, args) },
 	}
 	flags := cmd.Flags()
