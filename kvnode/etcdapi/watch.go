@@ -27,10 +27,10 @@ type watchCall struct {
 	stream *watch.Stream
 }
 
-// Watch serves any number of watchers until the client cancels the stream or closes its side of
-// it. The gateway's streams go on after that: the body of a request over HTTP ends at once, and
-// the client then reads events. Any other stream would be open for ever: clients such as jetcd end
-// a watch by closing their side and do not cancel the stream.
+// Watch serves any number of watchers until the client cancels the stream, or has closed its
+// side of it and has no watcher left. Clients that close their side and read on are the gateway,
+// whose requests end with their body, and some for Rust. jetcd cancels its watcher and closes its
+// side, but does not cancel the stream, which would be open for ever.
 func (s *watchServer) Watch(out grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]) error {
 	ctx, cancel := context.WithCancel(out.Context())
 	defer cancel()
@@ -47,9 +47,6 @@ func (s *watchServer) Watch(out grpc.BidiStreamingServer[pb.WatchRequest, pb.Wat
 	go receiveWatches(ctx, out, requests, failed)
 	return c.run(requests, failed)
 }
-
-// fromGateway reports whether the stream is that of a request over HTTP.
-func (c *watchCall) fromGateway() bool { return c.deliveries.of(c.out.Context()) != nil }
 
 // receiveWatches hands requests over until ctx ends or receiving fails: with io.EOF if the client
 // has closed its side.
@@ -74,12 +71,16 @@ func (c *watchCall) run(requests <-chan *pb.WatchRequest, failed <-chan error) e
 	defer tick.Stop()
 	ready := make(chan struct{})
 	close(ready)
+	closed := false // the client has closed its side
 	for {
 		r, more := c.stream.Next()
 		if more {
 			if err := c.send(r); err != nil {
 				return watchError(err)
 			}
+		}
+		if closed && !more && c.stream.Len() == 0 {
+			return nil
 		}
 		// With more to send, only what is there already is looked at.
 		var now <-chan struct{}
@@ -91,12 +92,10 @@ func (c *watchCall) run(requests <-chan *pb.WatchRequest, failed <-chan error) e
 		case <-c.out.Context().Done():
 			return watchError(context.Cause(c.out.Context()))
 		case err := <-failed:
-			switch {
-			case !errors.Is(err, io.EOF):
+			if !errors.Is(err, io.EOF) {
 				return watchError(err)
-			case !c.fromGateway():
-				return nil
 			}
+			closed = true
 		case r := <-requests:
 			err = c.handle(r)
 		case <-tick.C:

@@ -155,28 +155,37 @@ func TestWatchRepliesAreThoseOfEtcd(t *testing.T) {
 	p.want("-1@5")
 }
 
-// A stream ends when its client has closed its side, after what the client had requested before,
-// whether or not it has cancelled its watchers. jetcd does nothing else to end a watch.
-func TestWatchEndsWithItsRequests(t *testing.T) {
+// A client that has closed its side goes on getting events, as from etcd, until it has no watcher
+// left.
+func TestWatchGoesOnAfterTheLastRequest(t *testing.T) {
 	s := startServer(t, Config{})
-	for name, ids := range map[string][]int64{"cancelled": {0}, "not cancelled": nil} {
-		t.Run(name, func(t *testing.T) {
-			p := s.watchPipe(t)
-			p.create(&pb.WatchCreateRequest{Key: []byte("a")})
-			for _, id := range ids {
-				p.cancel(id)
-			}
-			if err := p.CloseSend(); err != nil {
-				t.Fatal(err)
-			}
-			p.want("0@1 created")
-			for range ids {
-				p.want("0@1 canceled")
-			}
-			if r, err := p.Recv(); !errors.Is(err, io.EOF) {
-				t.Errorf("Recv() = %v, %v after the last request, want the end of the stream", r, err)
-			}
-		})
+	p := s.watchPipe(t)
+	p.create(&pb.WatchCreateRequest{Key: []byte("a")})
+	if err := p.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	p.want("0@1 created")
+	s.put(t, "a", "1")
+	p.want("0@2 a=1/2")
+}
+
+// A stream whose client has closed its side ends when no watcher is left: jetcd cancels its watcher,
+// closes its side and does nothing else.
+func TestWatchEndsWithItsLastWatcher(t *testing.T) {
+	s := startServer(t, Config{})
+	p := s.watchPipe(t)
+	p.create(&pb.WatchCreateRequest{Key: []byte("a")})
+	p.create(&pb.WatchCreateRequest{Key: []byte("b")})
+	p.cancel(0)
+	p.cancel(1)
+	if err := p.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"0@1 created", "1@1 created", "0@1 canceled", "1@1 canceled"} {
+		p.want(want)
+	}
+	if r, err := p.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("Recv() = %v, %v after the last watcher, want the end of the stream", r, err)
 	}
 }
 

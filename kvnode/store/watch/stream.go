@@ -126,6 +126,9 @@ func (s *Stream) newID(r *Request) (id int64, err error) {
 	return s.auto - 1, nil
 }
 
+// Len returns the number of watchers.
+func (s *Stream) Len() int { return len(s.watchers) }
+
 // Cancel removes a watcher and reports whether there was one of that ID. Next
 // returns nothing for it from now on.
 func (s *Stream) Cancel(id int64) bool {
