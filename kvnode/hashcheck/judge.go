@@ -110,10 +110,11 @@ func (r *Report) Corrupt() []*Member {
 	return slices.Concat(r.Camps[1:]...)
 }
 
-// Pending reports whether a later comparison may find out more: somebody has yet
-// to catch up, or has not had the time to answer.
+// Pending reports whether a later comparison may find out more: a member has yet to catch up,
+// has not had the time to answer, or had too many requests.
 func (r *Report) Pending() bool {
 	return slices.ContainsFunc(r.Unknown, func(u Unknown) bool {
-		return errors.Is(u.Err, ErrBehind) || errors.Is(u.Err, context.DeadlineExceeded) || status.Code(u.Err) == codes.DeadlineExceeded
+		code := status.Code(u.Err)
+		return errors.Is(u.Err, ErrBehind) || errors.Is(u.Err, context.DeadlineExceeded) || code == codes.DeadlineExceeded || code == codes.ResourceExhausted
 	})
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +61,7 @@ func (s *Server) grpcOptions() []grpc.ServerOption {
 	k := s.cfg.Keepalive
 	options := append([]grpc.ServerOption{grpc.ChainStreamInterceptor(s.endingStream)}, s.api.ServerOptions()...)
 	if s.shutter.isDown() {
-		options = append(options, s.shutter.options(s.streams)...)
+		options = append(options, s.shutter.options(s.streams, cmp.Or(s.cfg.API.MaxInFlight, etcdapi.DefaultMaxInFlight))...)
 	}
 	options = append(options, grpc.KeepaliveEnforcementPolicy(
 		keepalive.EnforcementPolicy{MinTime: k.MinTime, PermitWithoutStream: true}))

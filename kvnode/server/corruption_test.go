@@ -276,3 +276,36 @@ func keepAlivesPass(t *testing.T, all []*Server) {
 		s.shutter.raise()
 	}
 }
+
+// Members that compare their data need each other's HashKV: requests that wait for the check take
+// half of those that may be under way, and a bounded number of bytes. The others are refused.
+func TestRequestsThatWaitForTheCheckAreBounded(t *testing.T) {
+	s := solo(t, onePort)
+	stop(t, s)
+	next, err := again(t, s, func(c *Config) { c.InitialCorruptCheck, c.API.MaxInFlight = true, 4 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the member is ready", next.Ready())
+	next.shutter.lower()
+	defer next.shutter.raise()
+	kv := pb.NewKVClient(dial(t, next))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	for range 2 {
+		go func() { _, _ = kv.Put(ctx, &pb.PutRequest{Key: []byte("k")}) }()
+	}
+	until(t, "two requests wait", func() bool { return next.shutter.waiting.Load() == 2 })
+	if _, err := kv.Put(ctx, &pb.PutRequest{Key: []byte("k")}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "2 with 67108864 may") {
+		t.Errorf("a third Put() = %v, want Unavailable that names the limits", err)
+	}
+	if h, err := client(t, next).HashKV(t.Context(), next.ClientAddrs()[0], 0); err != nil || h.Hash == 0 {
+		t.Errorf("HashKV() = %v, %v beside requests that wait, want a hash", h, err)
+	}
+	next.shutter.bytes.Add(maxWaitingBytes) // as if others waited
+	cancel()
+	until(t, "no request waits", func() bool { return next.shutter.waiting.Load() == 0 })
+	if _, err := kv.Put(t.Context(), &pb.PutRequest{Key: []byte("k")}); status.Code(err) != codes.Unavailable {
+		t.Errorf("Put() where bytes are used up = %v, want Unavailable", err)
+	}
+}

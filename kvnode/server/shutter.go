@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/server/status"
 )
@@ -19,7 +20,16 @@ import (
 type shutter struct {
 	// closed is nil once requests are served, and closed by raise.
 	closed atomic.Pointer[chan struct{}]
+	// waiting is the number of requests that wait, and bytes what they take.
+	waiting, bytes atomic.Int64
 }
+
+// What may wait. Beyond it requests are refused: what waits takes memory, and counts among the
+// requests under way, of which the members that compare their data need some.
+const (
+	maxWaitingBytes = 64 << 20
+	waitingCost     = 16 << 10 // of a request without its bytes: a goroutine, and what gRPC keeps
+)
 
 // keyless are the methods that show no key. Keep-alives are among them: a member
 // that leads counts the time of TTL leases behind its shutter, too, and would revoke
@@ -45,12 +55,18 @@ func (s *shutter) raise() {
 
 func (s *shutter) isDown() bool { return s.closed.Load() != nil }
 
-// wait returns once a request may be served. It fails when ctx ends, or stopping, which is the
-// server's: nothing was done then.
-func (s *shutter) wait(ctx, stopping context.Context, method string) error {
+// wait returns once a request of that size may be served. It fails when ctx ends, or stopping,
+// which is the server's, or if more than most requests, or maxWaitingBytes, would wait: nothing
+// was done then.
+func (s *shutter) wait(ctx, stopping context.Context, method string, size int, most int64) error {
 	raised := s.closed.Load()
 	if raised == nil || keyless[method] {
 		return nil
+	}
+	cost := int64(waitingCost + size)
+	defer func() { s.waiting.Add(-1); s.bytes.Add(-cost) }()
+	if n, b := s.waiting.Add(1), s.bytes.Add(cost); n > most || b > maxWaitingBytes {
+		return grpcstatus.Errorf(codes.Unavailable, "%s: %d requests with %d bytes wait for that, and %d with %d may", checking, n, b, most, maxWaitingBytes)
 	}
 	select {
 	case <-*raised:
@@ -67,19 +83,25 @@ func isLiveness(req any) bool {
 	return ok && r.GetService() == "livez"
 }
 
-// options make a server of gRPC one behind the shutter, until stopping ends.
-func (s *shutter) options(stopping context.Context) []grpc.ServerOption {
+// options make a server of gRPC one behind the shutter, until stopping ends. At most half of
+// maxInFlight requests wait.
+func (s *shutter) options(stopping context.Context, maxInFlight int) []grpc.ServerOption {
+	most := int64(maxInFlight / 2)
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			if !isLiveness(req) {
-				if err := s.wait(ctx, stopping, info.FullMethod); err != nil {
+				size := 0
+				if m, ok := req.(proto.Message); ok {
+					size = proto.Size(m)
+				}
+				if err := s.wait(ctx, stopping, info.FullMethod, size, most); err != nil {
 					return nil, err
 				}
 			}
 			return handle(ctx, req)
 		}),
 		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-			if err := s.wait(stream.Context(), stopping, info.FullMethod); err != nil {
+			if err := s.wait(stream.Context(), stopping, info.FullMethod, 0, most); err != nil {
 				return err
 			}
 			return handle(srv, stream)
