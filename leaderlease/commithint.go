@@ -2,6 +2,7 @@ package leaderlease
 
 import (
 	"context"
+	"log/slog"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -52,19 +53,20 @@ func (l *Lease) tellCommitLocked(m *raftpb.Message) {
 // Without it a group that has lost the leader which removed itself may never have another
 // one. The Node that Wrap, StartNode or RestartNode returns does the same in Step.
 //
-// The hint counts only if the log in Storage has the very entry, index and term. The entries
+// The hint counts only if raft's own log has the very entry, index and term. The entries
 // before it are then the sender's, too. What is committed stays so, so it does not matter how
 // late the hint comes or which member has crashed since. Raft takes a commit index from a
-// leader only. So LearnCommit steps a heartbeat in the name of the sender, and makes raft
-// forget that leader before anything else happens. A candidate gives its election up by
-// that, which is why LearnCommit does it for configuration changes only.
+// leader only. So LearnCommit steps an append without entries in the name of the sender, of
+// which raft compares index and term with its log, and makes raft forget that leader before
+// anything else happens. A candidate gives its election up by that, which is why LearnCommit
+// does it for configuration changes only. It reads Storage to find these.
 func (l *Lease) LearnCommit(node *raft.RawNode, m *raftpb.Message) {
 	if !l.mayTeach(m) {
 		return
 	}
 	s := node.BasicStatus()
-	if heartbeat := l.taught(&s, m); heartbeat != nil {
-		_ = node.Step(heartbeat)
+	if appends := l.taught(&s, m); appends != nil {
+		_ = node.Step(appends)
 		_ = node.ForgetLeader()
 	}
 }
@@ -76,9 +78,10 @@ func (n *node) learnCommit(ctx context.Context, m *raftpb.Message) {
 		return
 	}
 	s := n.Node.Status()
-	if heartbeat := n.lease.taught(&s.BasicStatus, m); heartbeat != nil {
-		_ = n.Node.Step(ctx, heartbeat)
-		_ = n.Node.ForgetLeader(ctx)
+	if appends := n.lease.taught(&s.BasicStatus, m); appends != nil {
+		if n.Node.Step(ctx, appends) == nil {
+			_ = n.Node.ForgetLeader(n.stopping) // also if ctx has ended meanwhile
+		}
 	}
 }
 
@@ -87,8 +90,12 @@ func (l *Lease) mayTeach(m *raftpb.Message) bool {
 	return l != nil && isVoteAnswer(m) && m.GetCommit() > l.commit.Load()
 }
 
-// taught returns the heartbeat by which raft, whose state is s, learns what m says is
-// committed. It returns nil if m says nothing of use.
+// taught returns the append, without entries, by which raft, whose state is s, learns what m
+// says is committed. It returns nil if m says nothing of use.
+//
+// A heartbeat would not do: it names no term, so raft would take whatever entry it has at that
+// index for committed. Storage cannot be asked instead, since raft's log differs from it while a
+// write is under way.
 func (l *Lease) taught(s *raft.BasicStatus, m *raftpb.Message) *raftpb.Message {
 	index := m.GetCommit()
 	if s.RaftState == raft.StateLeader || s.Lead != raft.None || index <= s.GetCommit() {
@@ -111,8 +118,11 @@ func (l *Lease) taught(s *raft.BasicStatus, m *raftpb.Message) *raftpb.Message {
 	if err != nil || change == 0 {
 		return nil // raft says what is wrong with the log
 	}
-	l.cfg.Logger.Info("learned in an election that a configuration change is committed", "change", change, "commit", index, "from", m.GetFrom())
+	l.mu.Lock()
+	l.logLocked(slog.LevelInfo, "learned in an election that a configuration change is committed", "change", change, "commit", index, "from", m.GetFrom())
+	l.mu.Unlock()
 	return &raftpb.Message{
-		Type: raftpb.MsgHeartbeat.Enum(), From: new(m.GetFrom()), To: new(s.ID), Term: new(s.GetTerm()), Commit: new(index),
+		Type: raftpb.MsgApp.Enum(), From: new(m.GetFrom()), To: new(s.ID), Term: new(s.GetTerm()),
+		Index: new(index), LogTerm: new(m.GetRejectHint()), Commit: new(index),
 	}
 }

@@ -1,6 +1,7 @@
 package leaderlease
 
 import (
+	"log/slog"
 	"testing"
 	"testing/synctest"
 
@@ -151,5 +152,29 @@ func TestAWrappedNodeLearnsWhatIsCommitted(t *testing.T) {
 			t.Errorf("commit index %d and leader %d, want 3 and none", s.GetCommit(), s.Lead)
 		}
 		node.Stop()
+	})
+}
+
+// A handler of Config.Logger that blocks does not stop LearnCommit.
+func TestABlockedLogHandlerDoesNotStopLearnCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rc, cfg := pairConfig(t, logOf(t, "n1 n1 c1 n1", 1, 2))
+		s := blockedSink()
+		cfg.Logger = slog.New(s)
+		node, l, err := NewRawNode(rc, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := make(chan struct{})
+		go func() { l.LearnCommit(node, hinted(3, 1)); close(back) }()
+		synctest.Wait()
+		select {
+		case <-back:
+		default:
+			t.Error("LearnCommit waits for the handler")
+		}
+		close(s.opened)
+		<-back
+		l.Close()
 	})
 }

@@ -42,8 +42,9 @@ func (n *Node) learnCommit(m *raftpb.Message) {
 	if err != nil || newestChange(entries) == 0 {
 		return
 	}
-	must(n.raw.Step(&raftpb.Message{
-		Type: raftpb.MsgHeartbeat.Enum(), From: new(m.GetFrom()), To: new(n.ID), Term: new(s.GetTerm()), Commit: new(index),
+	must(n.raw.Step(&raftpb.Message{ // raft compares index and term with its own log
+		Type: raftpb.MsgApp.Enum(), From: new(m.GetFrom()), To: new(n.ID), Term: new(s.GetTerm()),
+		Index: new(index), LogTerm: new(m.GetRejectHint()), Commit: new(index),
 	}))
 	must(n.raw.ForgetLeader())
 }
