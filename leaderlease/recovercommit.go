@@ -8,7 +8,8 @@ import (
 )
 
 // RecoverCommit returns s with another InitialState: its commit index is raised to the
-// newest configuration change that the log of s proves to be committed. All other methods
+// newest configuration change that the log of s proves to be committed, and to the snapshot that
+// the log begins after. All other methods
 // are those of s, and s is not written.
 //
 // # Why
@@ -73,6 +74,15 @@ func (r recovered) InitialState() (*raftpb.HardState, *raftpb.ConfState, error) 
 	commit, err := provenCommit(r.Storage, hard.GetCommit())
 	if err != nil {
 		return nil, nil, err
+	}
+	if !raft.IsEmptyHardState(hard) {
+		// A process that was killed between a snapshot and its HardState leaves a commit index
+		// before the log, with which raft does not start.
+		first, err := r.FirstIndex()
+		if err != nil {
+			return nil, nil, fmt.Errorf("leaderlease: read first index: %w", err)
+		}
+		commit = max(commit, first-1)
 	}
 	if commit > hard.GetCommit() {
 		hard = &raftpb.HardState{Term: new(hard.GetTerm()), Vote: new(hard.GetVote()), Commit: new(commit)}

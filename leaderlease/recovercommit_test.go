@@ -188,3 +188,17 @@ func (s *failingStorage) Entries(lo, hi, maxSize uint64) ([]*raftpb.Entry, error
 	}
 	return s.Storage.Entries(lo, hi, maxSize)
 }
+
+// A process that is killed between the snapshot and the HardState of one Ready starts again:
+// raft would panic at the commit index, which is before the log.
+func TestATornSnapshotIsRecovered(t *testing.T) {
+	s := logOf(t, "n1 n1 n1 n1", 4, 2)
+	rc, cfg := pairConfig(t, s)
+	node, _, err := NewRawNode(rc, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := node.BasicStatus().GetCommit(); c != 4 {
+		t.Errorf("commit index %d after a start, want 4, the snapshot's", c)
+	}
+}
