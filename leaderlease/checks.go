@@ -2,7 +2,6 @@ package leaderlease
 
 import (
 	"fmt"
-	"math"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -13,14 +12,11 @@ import (
 // checks is what each Ready must agree with. Each check is about something that raft
 // cannot do, so that no embedding which keeps the rules is accused.
 type checks struct {
-	// last is at least the last index of the log that New and Ready have seen: raft's
-	// own last index may be lower, but never higher.
-	last uint64
 	// handed is the newest committed entry that raft has handed out, or the newest
 	// snapshot; 0 before the first.
 	handed uint64
-	// late is set when raft turns out to hold more than New has read.
-	late bool
+	// looked is set once Storage was read again at the first Ready.
+	looked bool
 	// explained is set for a term in which a leader may answer ReadIndex: a round has
 	// left, or the leader was the only voter at some time, and needs none.
 	explained bool
@@ -37,7 +33,7 @@ func (l *Lease) checkLocked(rd *raft.Ready, now core.Instant) (done finished) {
 	if rule := l.otherNodeLocked(rd); rule != "" {
 		done = l.blameLocked(rule, true)
 	}
-	l.lateLocked(rd, now)
+	l.lateLocked(now)
 	if rule := l.otherWritesLocked(rd); rule != "" {
 		done = append(done, l.blameLocked(rule, false)...)
 	}
@@ -87,93 +83,29 @@ func fromRaft(m *raftpb.Message) bool {
 	}
 }
 
-// lateLocked notices that raft began with a log or a term that New has not seen in
-// Storage. Then the node has run before and may be bound by promises of that time, so it
-// begins its restart hold now (V6). The node has voted for no other leader until now: a
-// vote leaves with a HardState, which shows raft's commit index.
-func (l *Lease) lateLocked(rd *raft.Ready, now core.Instant) {
-	if l.mu.checks.late {
+// lateLocked reads Storage once more at the first Ready, of which nothing is written yet: raft
+// began with what is there now. If New has seen another last index or term, the node has run
+// before, and may be bound by promises of that time, so its restart hold begins now (V6). No
+// vote has left yet.
+func (l *Lease) lateLocked(now core.Instant) {
+	if l.mu.checks.looked {
 		return
 	}
-	more := l.moreLocked(rd)
-	if more == "" {
+	l.mu.checks.looked = true
+	hard, _, err := l.cfg.Raft.Storage.InitialState()
+	last, lastErr := l.cfg.Raft.Storage.LastIndex()
+	if err == nil && lastErr == nil && hard.GetTerm() == l.hardTermAtStart && last == l.lastAtStart {
 		return
 	}
-	l.mu.checks.late = true
-	l.blameLocked("New has read Storage before the log of the node was in it: raft has "+more+
-		"; fill Storage before New. The node holds for its longest promise from now on", false)
+	l.blameLocked(fmt.Sprintf("New has read Storage before the log of the node was in it, or the first Ready was written before it was shown to Ready: "+
+		"the log ended at %d in term %d, and at the first Ready at %d in term %d; fill Storage before New. The node holds for its longest promise from now on",
+		l.lastAtStart, l.hardTermAtStart, last, hard.GetTerm()), false)
 	now = max(now, l.mu.last)
 	l.mu.guard.Restarted(now, l.longest)
 	// What a trace knows of this is a restart of the clock, which has the same effect.
 	l.traceLocked(TraceEvent{Kind: TraceClockDisrupted, At: now})
 	l.mu.lease.ClockStepped(now)
 	l.revokeLocked(now)
-}
-
-// moreLocked says what of rd raft cannot have made from the log and the term that New
-// and Ready have seen, if anything.
-func (l *Lease) moreLocked(rd *raft.Ready) string {
-	c, term := &l.mu.checks, l.mu.term
-	if !raft.IsEmptyHardState(rd.HardState) {
-		term = rd.HardState.GetTerm()
-	}
-	before := max(c.last, rd.Snapshot.GetMetadata().GetIndex())
-	c.last = before
-	if n := len(rd.Entries); n > 0 {
-		c.last = max(c.last, rd.Entries[n-1].GetIndex())
-		if first := rd.Entries[0].GetIndex(); first > before+1 {
-			return fmt.Sprintf("appended entry %d to a log that ends at %d", first, before)
-		}
-	}
-	if n := len(rd.CommittedEntries); n > 0 && rd.CommittedEntries[n-1].GetIndex() > c.last {
-		return fmt.Sprintf("committed entry %d, in a log that ends at %d", rd.CommittedEntries[n-1].GetIndex(), c.last)
-	}
-	if commit := rd.HardState.GetCommit(); commit > c.last {
-		return fmt.Sprintf("commit index %d, in a log that ends at %d", commit, c.last)
-	}
-	last := c.last
-	if len(rd.Entries) > 0 || !raft.IsEmptySnap(rd.Snapshot) {
-		// Between two Readys the log may have been longer than it is now: another
-		// leader's entries, or its snapshot, have replaced the end.
-		last = math.MaxUint64
-	}
-	for _, m := range rd.Messages {
-		if more := moreIn(m, term, last); more != "" {
-			return more
-		}
-		for _, r := range m.GetResponses() {
-			if more := moreIn(r, term, last); more != "" {
-				return more
-			}
-		}
-	}
-	return ""
-}
-
-// moreIn says what of m, a message of a node in term with a log that ends at last, raft
-// cannot have sent, if anything.
-func moreIn(m *raftpb.Message, term, last uint64) string {
-	if !fromRaft(m) {
-		return ""
-	}
-	var index uint64
-	switch m.GetType() {
-	case raftpb.MsgVote, raftpb.MsgPreVote:
-		index = m.GetIndex()
-	case raftpb.MsgAppResp:
-		if index = m.GetIndex(); m.GetReject() {
-			index = m.GetRejectHint()
-		}
-	}
-	if index > last {
-		return fmt.Sprintf("index %d in a %v, with a log that ends at %d", index, m.GetType(), last)
-	}
-	// Pre-votes are about the term after.
-	ahead := m.GetType() == raftpb.MsgPreVote || m.GetType() == raftpb.MsgPreVoteResp
-	if t := m.GetTerm(); t > term && !ahead {
-		return fmt.Sprintf("term %d in a %v, after term %d", t, m.GetType(), term)
-	}
-	return ""
 }
 
 // otherWritesLocked says which rule is broken if raft runs with another

@@ -63,61 +63,47 @@ func TestMessagesThatAFollowerPassesOnAreItsOwn(t *testing.T) {
 	}
 }
 
-// late is a voter with an empty Storage at New, and a node with a log of 9 entries in
-// term 5 afterwards.
-func late(t *testing.T, amend ...func(*Config)) *puppet {
-	p := newPuppet(t, append([]func(*Config){func(c *Config) { c.Raft.Storage = raft.NewMemoryStorage() }}, amend...)...)
+// late is a voter whose Storage is empty at New, and filled afterwards.
+func late(t *testing.T, fill func(*raft.MemoryStorage) error, amend ...func(*Config)) *puppet {
+	t.Helper()
+	storage := raft.NewMemoryStorage()
+	p := newPuppet(t, append([]func(*Config){func(c *Config) { c.Raft.Storage = storage }}, amend...)...)
+	if err := fill(storage); err != nil {
+		t.Fatal(err)
+	}
 	p.term = 5
 	return p
 }
 
-// Whatever shows first that raft has more than New has read, no lease is held from then
-// on, and the votes of that very Ready do not leave: the node may have promised something.
+func fillEntries(s *raft.MemoryStorage) error {
+	return s.Append([]*raftpb.Entry{{Index: new(uint64(1)), Term: new(uint64(4))}})
+}
+
+// Whatever Storage has more than New has read, no lease is held from the first Ready on, and the
+// votes of that very Ready do not leave: the node may have promised something. The commit index
+// need not be on disk.
 func TestAStorageThatIsFilledAfterNewIsNoticed(t *testing.T) {
-	tests := []struct {
-		name, want string
-		rd         func(p *puppet) raft.Ready
-	}{
-		{"entries that follow others", "appended entry 10 to a log that ends at 0", func(p *puppet) raft.Ready {
-			return raft.Ready{Entries: []*raftpb.Entry{p.entry(10)}}
-		}},
-		{"committed entries", "committed entry 1, in a log that ends at 0", func(p *puppet) raft.Ready {
-			return raft.Ready{CommittedEntries: []*raftpb.Entry{p.entry(1)}}
-		}},
-		{"a commit index", "commit index 9, in a log that ends at 0", func(p *puppet) raft.Ready {
-			return raft.Ready{HardState: p.hard(9)}
-		}},
-		{"a candidate's log", "index 9 in a MsgPreVote", func(p *puppet) raft.Ready {
-			m := p.message(raftpb.MsgPreVote, 1, 2)
-			m.Index = new(uint64(9))
-			return raft.Ready{Messages: []*raftpb.Message{m}}
-		}},
-		{"entries that a leader's follow", "index 9 in a MsgAppResp", func(p *puppet) raft.Ready {
-			m := p.message(raftpb.MsgAppResp, 1, 2)
-			m.Index = new(uint64(9))
-			return raft.Ready{HardState: p.hard(0), Messages: []*raftpb.Message{m}}
-		}},
-		{"entries that a leader's do not follow", "index 9 in a MsgAppResp", func(p *puppet) raft.Ready {
-			m := p.message(raftpb.MsgAppResp, 1, 2)
-			m.Index, m.Reject, m.RejectHint = new(uint64(20)), new(true), new(uint64(9))
-			return raft.Ready{HardState: p.hard(0), Messages: []*raftpb.Message{m}}
-		}},
-		{"a term", "term 5 in a MsgHeartbeatResp, after term 0", func(p *puppet) raft.Ready {
-			return raft.Ready{Messages: []*raftpb.Message{p.message(raftpb.MsgHeartbeatResp, 1, 2)}}
-		}},
+	tests := map[string]func(*raft.MemoryStorage) error{
+		"entries alone": fillEntries,
+		"a term alone": func(s *raft.MemoryStorage) error {
+			return s.SetHardState(&raftpb.HardState{Term: new(uint64(4)), Vote: new(uint64(2))})
+		},
+		"a snapshot": func(s *raft.MemoryStorage) error {
+			return s.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+				Index: new(uint64(9)), Term: new(uint64(4)), ConfState: voters(1, 2, 3),
+			}})
+		},
 	}
-	for _, tc := range tests {
-		t.Run(tc.name, func(t *testing.T) {
-			p := late(t)
+	for name, fill := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := late(t, fill)
 			vote := p.message(raftpb.MsgVoteResp, 1, 3)
-			rd := tc.rd(p)
-			rd.Messages = append(rd.Messages, vote)
-			p.show(rd)
+			p.show(raft.Ready{HardState: p.hard(0), Messages: []*raftpb.Message{vote}})
 			wantVoid(t, "the vote", vote)
 			if hold := p.Info().Promise.Hold; hold != 900*ms {
 				t.Errorf("Info().Promise.Hold = %v, want %v from now on", hold, 900*ms)
 			}
-			p.misused(tc.want)
+			p.misused("New has read Storage before the log")
 			if p.Incoming(p.message(raftpb.MsgVote, 3, 1)) {
 				t.Error("Incoming(vote) = true in the restart hold, want false")
 			}
@@ -125,20 +111,40 @@ func TestAStorageThatIsFilledAfterNewIsNoticed(t *testing.T) {
 	}
 }
 
-// The restart hold of a late node is for what its predecessor has saved.
+// Storage is compared before the first Ready is written, and not afterwards.
+func TestWhatAReadyWritesIsNoLateStorage(t *testing.T) {
+	p := late(t, func(*raft.MemoryStorage) error { return nil })
+	p.show(raft.Ready{HardState: p.hard(0)})
+	storage, _ := p.cfg.Raft.Storage.(*raft.MemoryStorage)
+	if err := fillEntries(storage); err != nil {
+		t.Fatal(err)
+	}
+	p.show(raft.Ready{})
+	if err := p.Info().Err; err != nil {
+		t.Errorf("Info().Err = %v, want none", err)
+	}
+}
+
+// The restart hold of a late node is for what its predecessor has saved, which does not fall
+// before.
 func TestALateStorageHoldsForTheSavedPromise(t *testing.T) {
-	p := late(t, func(c *Config) { c.Promises = &promiseFile{kept: 5 * usable} })
-	p.show(raft.Ready{HardState: p.hard(9)})
+	f := &promiseFile{kept: 5 * usable}
+	p := late(t, fillEntries, func(c *Config) { c.Promises = f })
+	p.Tick()
+	p.saves.Wait()
+	if f.kept != 5*usable {
+		t.Errorf("%v are saved before the first Ready, want %v", f.kept, 5*usable)
+	}
+	p.show(raft.Ready{HardState: p.hard(0)})
 	if hold := p.Info().Promise.Hold; hold != 5*usable {
 		t.Errorf("Info().Promise.Hold = %v, want %v", hold, 5*usable)
 	}
 }
 
-// A voter that is alone and elects itself shows its log in the Ready of its candidacy,
-// which is held back.
+// A voter that is alone and elects itself shows its candidacy in its first Ready, which is held back.
 func TestALateSoleVoterIsHeldBack(t *testing.T) {
-	p := late(t)
-	rd := raft.Ready{SoftState: &raft.SoftState{RaftState: raft.StateCandidate}, HardState: p.hard(9)}
+	p := late(t, fillEntries)
+	rd := raft.Ready{SoftState: &raft.SoftState{RaftState: raft.StateCandidate}, HardState: p.hard(0)}
 	if !p.Blocks(rd) {
 		t.Error("Blocks() = false, want true for the restart hold")
 	}

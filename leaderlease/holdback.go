@@ -40,7 +40,7 @@ func (l *Lease) Blocks(rd *raft.Ready) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.nowLocked()
-	l.lateLocked(rd, now)
+	l.lateLocked(now)
 	// A pre-candidate's own vote elects it only where it is alone.
 	counts := rd.RaftState == raft.StateCandidate || l.aloneLocked()
 	return counts && l.mu.guard.Owes(now)

@@ -29,14 +29,15 @@ import (
 // All methods are safe for concurrent use. Ready must see each Ready once and
 // in order, as raft's own contract demands anyway.
 type Lease struct {
-	cfg         Config        // immutable, with defaults filled in
-	clock       Clock         // cfg.Clock
-	disruptable Disruptable   // nil if the clock cannot tell
-	nonce       nonce         // immutable, sets this start apart from all others
-	clockInfo   ClockInfo     // immutable, measured by New
-	lastAtStart uint64        // immutable, last index in the log at New
-	termAtStart uint64        // immutable, term of that entry, or snapshot
-	longest     time.Duration // immutable, the longest promise ever made, before this start too
+	cfg             Config        // immutable, with defaults filled in
+	clock           Clock         // cfg.Clock
+	disruptable     Disruptable   // nil if the clock cannot tell
+	nonce           nonce         // immutable, sets this start apart from all others
+	clockInfo       ClockInfo     // immutable, measured by New
+	lastAtStart     uint64        // immutable, last index in the log at New
+	hardTermAtStart uint64        // immutable, term of the hard state at New
+	termAtStart     uint64        // immutable, term of that entry, or snapshot
+	longest         time.Duration // immutable, the longest promise ever made, before this start too
 
 	// view is the newest lease. The holder of mu replaces it whole; readers
 	// load it without a lock.
@@ -155,7 +156,7 @@ func New(cfg Config) (*Lease, error) {
 	mu.durable = !cfg.Raft.AsyncStorageWrites || start.restarted
 	mu.guard = core.NewGuard(now, l.nonce.incarnation(), cfg.MaxPromise, start.hold)
 	if cfg.Promises != nil {
-		mu.guard.Keep(cfg.Duration, start.saved)
+		mu.guard.Keep(start.floor(&cfg), start.saved)
 	}
 	mu.guard.SetTerm(mu.term)
 	params := cfg.params()
@@ -169,7 +170,7 @@ func New(cfg Config) (*Lease, error) {
 	l.commit.Store(start.commit)
 	mu.committed = start.committed
 	l.lastAtStart, l.termAtStart = start.last, start.lastTerm
-	mu.checks.last = start.last
+	l.hardTermAtStart = start.hard.GetTerm()
 	l.longest = max(cfg.MaxPromise, start.saved)
 	l.applied.Store(min(cfg.Raft.Applied, start.commit))
 	l.publishLocked(now)

@@ -55,9 +55,9 @@ func StartNode(raftConfig *raft.Config, leaseConfig Config, peers []raft.Peer) (
 	if err != nil {
 		return nil, nil, err
 	}
-	if l.lastAtStart > 0 {
-		return nil, nil, fmt.Errorf("leaderlease: StartNode begins an empty log, and the one in Storage ends at index %d: use RestartNode "+
-			"(a process that was killed in its first write leaves entries and no HardState: delete the log, and call StartNode)", l.lastAtStart)
+	if l.lastAtStart > 0 || l.hardTermAtStart > 0 {
+		return nil, nil, fmt.Errorf("leaderlease: StartNode begins an empty log, and the one in Storage ends at index %d, with a HardState of term %d: use RestartNode "+
+			"(a process that was killed in its first write leaves entries and no HardState: delete the log, and call StartNode)", l.lastAtStart, l.hardTermAtStart)
 	}
 	return wrap(raft.StartNode(own, peers), l), l, nil
 }

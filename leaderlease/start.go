@@ -83,3 +83,12 @@ func (s *start) remember(cfg *Config) error {
 	}
 	return nil
 }
+
+// floor is what the saved promise may fall to. It falls when the restart hold has ended, so it
+// does not fall in a process without one: there New may have read Storage too early.
+func (s *start) floor(cfg *Config) time.Duration {
+	if !s.restarted {
+		return s.saved
+	}
+	return cfg.Duration
+}

@@ -226,6 +226,16 @@ var leaderRules = []Mutant{
 		Old:  "Restarted(now, l.longest)", New: "Restarted(now, l.cfg.MaxPromise)",
 	},
 	{
+		Rule: "V6", Name: "the saved promise falls in a process without a restart hold", Pkg: libPkg, Test: "^TestALateStorageHoldsForTheSavedPromise$",
+		File: "leaderlease/start.go",
+		Old:  "	if !s.restarted {\n		return s.saved\n	}\n	return cfg.Duration\n", New: "	return cfg.Duration\n",
+	},
+	{
+		Rule: "commit", Name: "a commit hint is a heartbeat, which names no term", Pkg: libPkg, Test: "^TestAHintIsComparedWithRaftsLogAndNotTheDisk$",
+		File: "leaderlease/commithint.go",
+		Old:  "Type: raftpb.MsgApp.Enum(), From: new(m.GetFrom())", New: "Type: raftpb.MsgHeartbeat.Enum(), From: new(m.GetFrom())",
+	},
+	{
 		Rule: "L5", Name: "a missed change never heals", Pkg: libPkg, Test: "^TestMissedChangesHeal$",
 		File: "leaderlease/conf.go",
 		Old:  "c.open[i-1] > c.skipped)", New: "true)",
