@@ -232,9 +232,9 @@ func (s *fastStream) stop() {
 // stopLocked tells the client which request was taken last: it makes those after it elsewhere.
 func (s *fastStream) stopLocked() {
 	if !s.mu.ended {
-		last, charged := s.messageLocked()
+		last, charged := s.messageLocked(0)
 		*last = fastwire.AppendEnding(*last, s.last)
-		s.chargeLocked(len(*last) - charged)
+		s.chargeLocked(cap(*last) - charged)
 	}
 	s.endLocked()
 }

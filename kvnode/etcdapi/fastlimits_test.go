@@ -1,9 +1,11 @@
 package etcdapi
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode/fastkv"
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
 // A connection has as many streams as all leave free. The stream that is refused is told the limit.
@@ -58,6 +61,45 @@ func TestALargeRequestInACrowd(t *testing.T) {
 		if n := r.api.fast.bytes.Load(); n != 0 {
 			t.Errorf("the stream costs %d bytes when all is answered", n)
 		}
+	})
+}
+
+// unwritten is a stream of which gRPC writes no message.
+type unwritten struct {
+	*fastRig
+
+	messages atomic.Int64
+}
+
+// SendMsg implements grpc.ServerStream.
+func (u *unwritten) SendMsg(any) error {
+	u.messages.Add(1)
+	return nil
+}
+
+// The answers that a client does not take share a message, however slowly they come, and the stream
+// is charged the memory of its messages.
+func TestAnswersThatAreNotWrittenShareAMessage(t *testing.T) {
+	onStream(t, func(r *fastRig) {
+		u := &unwritten{fastRig: &fastRig{t: t, fakeNode: r.fakeNode, ctx: r.ctx, in: make(chan fastwire.Raw)}}
+		over := make(chan struct{})
+		go func() { defer close(over); _ = serveFast(&kvServer{API: r.api}, u) }()
+		for _, leased := range []bool{false, true} {
+			r.leased.Store(leased)
+			for i := range 100 {
+				u.in <- r.items(i, 1, "Range", getK)
+				synctest.Wait()
+			}
+		}
+		if n := u.messages.Load(); n != maxUnwritten {
+			t.Errorf("gRPC has %d messages that it has not written, want %d", n, maxUnwritten)
+		}
+		// The first of them has no answer. The next one is not with gRPC.
+		if n := r.api.fast.bytes.Load(); n < maxUnwritten*minMessage || n > maxUnwritten*smallMessage {
+			t.Errorf("a stream with 200 short answers costs %d bytes, want from %d to %d", n, maxUnwritten*minMessage, maxUnwritten*smallMessage)
+		}
+		r.cancel(context.Canceled)
+		<-over
 	})
 }
 

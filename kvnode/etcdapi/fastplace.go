@@ -152,9 +152,9 @@ func (s *fastStream) flushLocked() {
 		p.calls.Done(p.done)
 	}
 	if len(p.out) > 0 && !s.mu.ended { // else nobody may send it
-		last, charged := s.messageLocked()
+		last, charged := s.messageLocked(len(p.out))
 		*last = append(*last, p.out...)
-		s.chargeLocked(len(*last) - charged)
+		s.chargeLocked(cap(*last) - charged)
 	}
 	p.out, p.done = p.out[:0], 0
 	p.free = !s.mu.ended && len(s.mu.under) == 0 && s.fitsLocked(0)

@@ -66,35 +66,52 @@ func (s *fastStream) answer(id uint64, resp any, err error) {
 		s.mu.large = append(s.mu.large, &large{a, r})
 		return
 	}
-	last, before := s.messageLocked()
+	last, charged := s.messageLocked(len(a.Message))
 	*last = fastwire.AppendAnswer(*last, a)
-	s.chargeLocked(len(*last) - before)
+	s.chargeLocked(cap(*last) - charged)
 }
 
-// messageLocked returns the message that the next small answer goes into, and how many bytes of
-// it are charged.
-func (s *fastStream) messageLocked() (last *[]byte, charged int) {
+// messageLocked returns the message that the next so many bytes of small answers go into, and how
+// many bytes of it are charged.
+func (s *fastStream) messageLocked(size int) (last *[]byte, charged int) {
 	n := len(s.mu.out)
 	if n > 0 && len(s.mu.out[n-1]) <= fastwire.MaxMessage {
-		return &s.mu.out[n-1], len(s.mu.out[n-1])
+		return &s.mu.out[n-1], cap(s.mu.out[n-1])
 	}
-	s.mu.out = append(s.mu.out, s.who())
+	s.mu.out = append(s.mu.out, s.who(size))
 	return &s.mu.out[n], 0
 }
 
 const (
 	// minMessage is the least capacity of a message: gRPC does not say when one of 1 KiB is written.
 	minMessage = 2 << 10
+	// maxUnwritten is the number of messages of a stream that gRPC may have and not have written.
+	// Answers after them share a message. With more, a client that takes no answers makes the member
+	// keep a message of minMessage bytes for each. With two, gRPC writes to the connection more often:
+	// puts of 256 at a time take a third longer.
+	maxUnwritten = 16
+	// smallMessage is the greatest capacity of a message that small answers begin: no more than
+	// requestCost, so that the first of them takes no more room than its request leaves.
+	smallMessage = requestCost
 	// maxSpareMessage is the greatest capacity of a message that is used again.
 	maxSpareMessage = 64 << 10
 )
 
-// spareMessages are messages that gRPC has written.
-var spareMessages = sync.Pool{New: func() any { return new(make([]byte, 0, minMessage)) }}
+// spareMessages are messages that gRPC has written, largeSpares those above smallMessage.
+var (
+	spareMessages = sync.Pool{New: func() any { return new(make([]byte, 0, minMessage)) }}
+	largeSpares   sync.Pool
+)
 
-// who begins a message.
-func (s *fastStream) who() []byte {
-	spare, _ := spareMessages.Get().(*[]byte)
+// who begins a message for so many bytes.
+func (s *fastStream) who(size int) []byte {
+	var spare *[]byte
+	if size > smallMessage/2 {
+		spare, _ = largeSpares.Get().(*[]byte)
+	}
+	if spare == nil {
+		spare, _ = spareMessages.Get().(*[]byte)
+	}
 	return fastwire.AppendWho((*spare)[:0], s.kv.node.ID(), s.kv.node.Leader())
 }
 
@@ -132,8 +149,14 @@ func (o *outgoing) Put(*[]byte) {
 	s.mu.unwritten--
 	s.chargeLocked(-o.charged)
 	s.mu.room.Broadcast()
-	if cap(o.data) <= maxSpareMessage {
+	if s.mu.unwritten == maxUnwritten-1 {
+		s.mu.ready.Signal()
+	}
+	switch c := cap(o.data); {
+	case c <= smallMessage:
 		spareMessages.Put(&o.data)
+	case c <= maxSpareMessage:
+		largeSpares.Put(&o.data)
 	}
 }
 
@@ -153,26 +176,31 @@ func (s *fastStream) hello() *outgoing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.unwritten++
-	return &outgoing{stream: s, data: s.who()}
+	return &outgoing{stream: s, data: s.who(0)}
 }
 
-// next returns the next message once there is one. There is none when all is over.
+// next returns the next message once there is one and gRPC has written those before, but for
+// maxUnwritten. There is none when all is over.
 func (s *fastStream) next() (message *outgoing, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for len(s.mu.out)+len(s.mu.large) == 0 {
-		if s.mu.ended && len(s.mu.under) == 0 {
+	for {
+		none := len(s.mu.out)+len(s.mu.large) == 0
+		if none && s.mu.ended && len(s.mu.under) == 0 {
 			return nil, false
+		}
+		if !none && (s.mu.unwritten < maxUnwritten || s.stream.Context().Err() != nil) {
+			break
 		}
 		s.mu.ready.Wait()
 	}
 	o := &outgoing{stream: s}
 	if len(s.mu.out) > 0 {
 		o.data = s.mu.out[0]
-		o.charged = len(o.data)
+		o.charged = cap(o.data)
 		s.mu.out = s.mu.out[1:]
 	} else {
-		o.data = s.who()
+		o.data = s.who(0)
 	}
 	if len(s.mu.large) > 0 {
 		o.data, o.room = s.pieceLocked(o.data)
