@@ -66,6 +66,19 @@ func (l *fastLimits) init() {
 func (l *fastLimits) open(addr net.Addr) (*fastConn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	c, err := l.roomLocked(addr)
+	if err != nil {
+		return nil, err
+	}
+	l.mu.conns[addr] = c
+	c.streams++
+	l.mu.streams++
+	return c, nil
+}
+
+// roomLocked returns the part of the connection with that address, which is new if it has no
+// stream, or why it may have no further one.
+func (l *fastLimits) roomLocked(addr net.Addr) (*fastConn, error) {
 	c := l.mu.conns[addr]
 	if c == nil {
 		c = &fastConn{addr: addr}
@@ -74,10 +87,21 @@ func (l *fastLimits) open(addr net.Addr) (*fastConn, error) {
 		return nil, status.Errorf(codes.ResourceExhausted, "kvnode: one stream of %s too many: %d are open on this connection, and %d on all, of %d at most; "+
 			"a connection may have as many as all leave free: make calls instead", fastwire.Service, c.streams, l.mu.streams, maxFastStreams)
 	}
-	l.mu.conns[addr] = c
-	c.streams++
-	l.mu.streams++
 	return c, nil
+}
+
+// RoomForStream returns the error with which a stream of service Fast is refused that is to begin on
+// the connection from addr, nil if there is room for it or if it is a request of another method. A
+// server that asks it in grpc.InTapHandle refuses streams before they cost goroutines. It counts
+// none: streams that begin at the same time may be refused later.
+func (a *API) RoomForStream(addr net.Addr, method string) error {
+	if method != fastwire.Method {
+		return nil
+	}
+	a.fast.mu.Lock()
+	defer a.fast.mu.Unlock()
+	_, err := a.fast.roomLocked(addr)
+	return err
 }
 
 // close counts one stream less.

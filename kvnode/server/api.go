@@ -37,7 +37,7 @@ func (s *Server) build() (err error) {
 	// for a lock must not keep out the one that gives it back.
 	s.inside = grpc.NewServer(slices.Concat(s.entrance.GatewayOptions(), s.grpcOptions(),
 		[]grpc.ServerOption{grpc.MaxConcurrentStreams(math.MaxUint32), grpc.NumStreamWorkers(0)})...)
-	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.entrance.Options()...)...)
+	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.entrance.Options(s.api.RoomForStream)...)...)
 	if s.locks, err = concurrency.New(s.streams, s.node, api); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 func serving(t *testing.T, e *frontdoor.Entrance, secure bool) (connect func() net.Conn) {
 	t.Helper()
 	accepted := frontdoor.NewHandover()
-	s := grpc.NewServer(e.Options()...)
+	s := grpc.NewServer(e.Options(func(net.Addr, string) error { return nil })...)
 	p := newPages(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
 			time.Sleep(time.Hour)

@@ -1,14 +1,22 @@
 package server
 
 import (
+	"context"
 	"io"
 	"net"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/leaderlease/go/internal/flood"
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
 // Clients that send requests on many streams, and take no answers, cost the member a bounded number of
@@ -51,6 +59,37 @@ func TestRequestsOnManyStreams(t *testing.T) {
 	}
 	if n := most.bytes - before.bytes; n > 256<<20 {
 		t.Errorf("%d MiB for %d streams, want 256 at most", n>>20, conns*streams)
+	}
+}
+
+// A stream of fastkv for which there is no room is refused at the entrance, where that costs neither
+// a goroutine nor buffers, and its client has its turn next to those that are refused.
+func TestAStreamTooManyIsRefusedAtTheEntrance(t *testing.T) {
+	s := solo(t)
+	conn := dial(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	open := func() error {
+		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{StreamName: fastwire.Stream, ServerStreams: true, ClientStreams: true}, fastwire.Method, grpc.ForceCodecV2(fastwire.NewCodec()))
+		if err != nil {
+			return err
+		}
+		var hello fastwire.Raw
+		return stream.RecvMsg(&hello)
+	}
+	n := 0
+	err := open()
+	for ; err == nil; err = open() {
+		n++
+	}
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "make calls instead") {
+		t.Errorf("stream %d is refused with %v, want ResourceExhausted that says what to do", n+1, err)
+	}
+	if got := s.entrance.Floods(); got.Refused != 1 || got.Open != int64(n) {
+		t.Errorf("Floods() = %+v after %d streams and one too many, want that one refused", got, n)
+	}
+	if _, err := pb.NewKVClient(conn).Put(ctx, &pb.PutRequest{Key: []byte("k")}); err != nil {
+		t.Errorf("Put() beside %d streams: %v", n, err)
 	}
 }
 

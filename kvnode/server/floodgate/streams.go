@@ -89,15 +89,37 @@ func Permit(c net.Conn, lasts bool) error {
 	if weight+all <= m.most || all <= m.most && counted.member() {
 		return nil
 	}
-	counted.streams.end(counted.ages.newest)
-	counted.refused++
-	m.refused.Add(1)
+	counted.drop()
 	e := &TooManyError{Own: own - 1, All: all - 1, Most: m.most}
 	m.full.Do(func() {
 		m.log.Warn("a stream is refused: its connection has as many as all connections leave free (MaxOpenStreams)",
 			"remote", c.RemoteAddr().String(), "own", e.Own, "all", e.All, "most", e.Most, "refused", m.refused.Load())
 	})
 	return e
+}
+
+// Refused is called when the newest stream that was read from c, a connection of a Meter, is refused
+// for another reason than Permit's. The goroutine that reads from c calls it. The stream is not counted
+// as open, and costs its client a turn, as one does that Permit refuses.
+func Refused(c net.Conn, reason error) {
+	counted, ok := c.(*conn)
+	if !ok {
+		return
+	}
+	counted.drop()
+	m := counted.meter
+	m.full.Do(func() {
+		m.log.Warn("a stream is refused: there is no room for one of its kind",
+			"remote", c.RemoteAddr().String(), "reason", reason, "refused", m.refused.Load())
+	})
+}
+
+// drop counts the newest stream as refused and no longer as open. The next Read waits for its turn, as
+// one does that has reset an old stream.
+func (c *conn) drop() {
+	c.streams.end(c.ages.newest)
+	c.refused++
+	c.meter.refused.Add(1)
 }
 
 // BeginRequest counts a request that came by no connection of the Meter, such as one over HTTP/1, until

@@ -68,6 +68,31 @@ func TestConnectionsShareTheStreams(t *testing.T) {
 	})
 }
 
+// Streams that are refused wait for their turn, those of all connections together, and close no
+// connection: a client that has been refused makes calls, and may try again.
+func TestRefusedStreamsWaitForTheirTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(quiet(), 1000)
+		a, b := connect(t, g), connect(t, g)
+		begun := time.Now()
+		const each = 3 * perSecond
+		for i := range uint32(each) {
+			for _, s := range []*session{a, b} {
+				if err := s.receive(flood.Open(nil, 2*i+1, method)); err != nil {
+					t.Fatalf("a stream after %d that were refused: %v", i, err)
+				}
+				Refused(s.c, io.EOF)
+			}
+		}
+		if took := time.Since(begun); took < 5*time.Second || took > 7*time.Second {
+			t.Errorf("%d streams are refused in %v, want %d a second", 2*each, took, perSecond)
+		}
+		if got := g.Counts(); got.Open != 0 || got.Refused != 2*each || got.Closed != 0 {
+			t.Errorf("Counts() = %+v, want %d refused, none open", got, 2*each)
+		}
+	})
+}
+
 // A member's connection carries what many clients ask: it may take what is left.
 func TestMembersTakeWhatIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

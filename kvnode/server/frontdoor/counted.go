@@ -43,20 +43,27 @@ var lasting = map[string]bool{
 	fastwire.Method:                      true,
 }
 
-// permit is asked by gRPC before it serves a stream.
-func permit(ctx context.Context, stream *tap.Info) (context.Context, error) {
-	p, ok := peer.FromContext(ctx)
-	if !ok {
+// permit returns what gRPC asks before it serves a stream. A stream that is refused here costs
+// neither a goroutine nor buffers.
+func permit(room Room) tap.ServerInHandle {
+	return func(ctx context.Context, stream *tap.Info) (context.Context, error) {
+		p, ok := peer.FromContext(ctx)
+		if !ok {
+			return ctx, nil
+		}
+		from, ok := p.Addr.(*endableAddr)
+		if !ok {
+			return ctx, nil
+		}
+		if err := floodgate.Permit(from.conn.Conn, lasting[stream.FullMethodName]); err != nil {
+			return ctx, grpcstatus.Error(codes.ResourceExhausted, err.Error())
+		}
+		if err := room(p.Addr, stream.FullMethodName); err != nil {
+			floodgate.Refused(from.conn.Conn, err)
+			return ctx, err
+		}
 		return ctx, nil
 	}
-	from, ok := p.Addr.(*endableAddr)
-	if !ok {
-		return ctx, nil
-	}
-	if err := floodgate.Permit(from.conn.Conn, lasting[stream.FullMethodName]); err != nil {
-		return ctx, grpcstatus.Error(codes.ResourceExhausted, err.Error())
-	}
-	return ctx, nil
 }
 
 // GatewayOptions make a server of gRPC one whose requests come from the JSON gateway. They count

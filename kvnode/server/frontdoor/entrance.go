@@ -92,9 +92,13 @@ func New(c Config) *Entrance {
 	return e
 }
 
+// Room returns the error with which a request is refused at once that has begun on the connection
+// from addr, nil if there is room for it.
+type Room func(addr net.Addr, method string) error
+
 // Options make a server of gRPC one behind the entrance.
-func (e *Entrance) Options() []grpc.ServerOption {
-	return []grpc.ServerOption{grpc.Creds(endable{counted{e}}), grpc.ConnectionTimeout(ArrivalTime), grpc.InTapHandle(permit)}
+func (e *Entrance) Options(room Room) []grpc.ServerOption {
+	return []grpc.ServerOption{grpc.Creds(endable{counted{e}}), grpc.ConnectionTimeout(ArrivalTime), grpc.InTapHandle(permit(room))}
 }
 
 // Pages returns the listener of what turns out to be HTTP/1, nil if HTTP has
