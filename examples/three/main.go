@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"log"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -15,6 +17,7 @@ import (
 const tick = 10 * time.Millisecond
 
 func main() {
+	raft.SetLogger(&raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)}) // raft logs each election
 	var network []*raftpb.Message
 	send := func(msgs []*raftpb.Message) { network = append(network, msgs...) }
 	var disks [3]*raft.MemoryStorage
@@ -50,7 +53,10 @@ func main() {
 			for node.HasReady() {
 				rd := node.Ready()
 				leases[i].Ready(&rd) // before all else: it replaces rd.Messages
-				_ = disks[i].Append(rd.Entries)
+				if !raft.IsEmptyHardState(rd.HardState) {
+					_ = disks[i].SetHardState(rd.HardState) // the term, and the vote in it
+				}
+				_ = disks[i].Append(rd.Entries) // where storage can fail, the member must stop
 				send(rd.Messages)
 				for _, entry := range rd.CommittedEntries {
 					leases[i].Applied(entry.GetIndex()) // once the state machine shows it

@@ -15,8 +15,8 @@ const (
 	maxEmbedLines = 20
 )
 
-// The program that the README shows is examples/three. internal/release pastes
-// and runs it as a user would.
+// The program that the README shows is examples/three, and saves all that raft must find
+// after a restart. internal/release pastes and runs it as a user would.
 func TestReadmeShowsAProgramThatRuns(t *testing.T) {
 	want, err := os.ReadFile(programPath)
 	if err != nil {
@@ -24,6 +24,11 @@ func TestReadmeShowsAProgramThatRuns(t *testing.T) {
 	}
 	if got := snippet(t, readmePath, "<!-- embed:three -->"); got != string(want) {
 		t.Errorf("README.md shows\n%s\nbut %s is\n%s", got, programPath, want)
+	}
+	for _, call := range []string{".SetHardState(rd.HardState)", ".Append(rd.Entries)"} {
+		if !strings.Contains(string(want), call) {
+			t.Errorf("%s does not call %s: users paste it", programPath, call)
+		}
 	}
 }
 
