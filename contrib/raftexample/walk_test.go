@@ -2,36 +2,38 @@ package raftexample
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/leaderlease/go/internal/modules/published"
 )
 
 const document = "../../docs/embedding.md"
 
 // The whole walk, from the document's own text to a leader that is killed.
 func TestTheWalk(t *testing.T) {
-	user := published.Publish(t, "../..")
-	dir := walk(t, &user)
+	dir := walk(t)
 	leased := filepath.Join(dir, "raftexample")
-	if settings := user.Go(t, dir, "version", "-m", leased); !strings.Contains(settings, "-race=true") {
+	if settings := run(t, dir, "go", "version", "-m", leased); !strings.Contains(settings, "-race=true") {
 		t.Fatalf("the document builds with\n%s, want the race detector in it", settings)
 	}
 	t.Run("reads through three members", func(t *testing.T) { readThroughThree(t, leased) })
-	t.Run("a slow store is waited for", func(t *testing.T) { readSlowStore(t, build(t, &user, dir, slowStore)) })
-	t.Run("a snapshot is waited for", func(t *testing.T) { readSnapshot(t, build(t, &user, dir, snapshots)) })
+	t.Run("a slow store is waited for", func(t *testing.T) { readSlowStore(t, build(t, dir, slowStore)) })
+	t.Run("a snapshot is waited for", func(t *testing.T) { readSnapshot(t, build(t, dir, snapshots)) })
 	t.Run("without a majority nothing is read", func(t *testing.T) { refuseAlone(t, leased) })
-	t.Run("its own tests", func(t *testing.T) { user.Go(t, dir, "test", "-race", ".") })
+	t.Run("its own tests", func(t *testing.T) { run(t, dir, "go", "test", "-race", ".") })
 	t.Run("negative control: raftexample as it was", func(t *testing.T) {
-		user.Run(t, dir, "git", "apply", "-R", "../lease.patch")
-		answerAlone(t, build(t, &user, dir, nil))
+		patch, err := filepath.Abs("lease.patch")
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, dir, "git", "apply", "-R", patch)
+		answerAlone(t, build(t, dir, nil))
 	})
 }
 
 // walk does what the document says, and returns where the program is.
-func walk(t *testing.T, user *published.Modules) string {
+func walk(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(document)
 	if err != nil {
@@ -40,16 +42,24 @@ func walk(t *testing.T, user *published.Modules) string {
 	doc := strings.ReplaceAll(string(text), "\r\n", "\n")
 	_, after, _ := strings.Cut(doc, "<!-- run:raftexample -->")
 	commands := fenced(after, "sh")
-	patch := fenced(doc, "diff")
-	if len(commands) == 0 || len(patch) == 0 {
-		t.Fatalf("%s has %d blocks of commands and %d pieces of the patch, want some", document, len(commands), len(patch))
+	if len(commands) == 0 {
+		t.Fatalf("%s has no commands with the marker run:raftexample", document)
 	}
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "lease.patch"), []byte(strings.Join(patch, "")), 0o600); err != nil {
-		t.Fatal(err)
+	t.Setenv("TMPDIR", t.TempDir()) // the test's end removes what the commands leave
+	out := run(t, "../..", "sh", "-eu", "-c", commands[0]+"pwd\n")
+	return strings.TrimSpace(out[strings.LastIndex(strings.TrimSpace(out), "\n")+1:])
+}
+
+// run runs a program in dir and returns what it prints.
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
 	}
-	user.Run(t, dir, "sh", "-e", "-c", commands[0])
-	return filepath.Join(dir, "raftexample")
+	return string(out)
 }
 
 // fenced returns the code blocks of one language.
@@ -93,7 +103,7 @@ var snapshots = map[string][]string{
 
 // build builds the program in dir with some text replaced, and leaves the files as
 // they were.
-func build(t *testing.T, user *published.Modules, dir string, changes map[string][]string) string {
+func build(t *testing.T, dir string, changes map[string][]string) string {
 	t.Helper()
 	before := make(map[string][]byte)
 	defer func() {
@@ -120,6 +130,6 @@ func build(t *testing.T, user *published.Modules, dir string, changes map[string
 		}
 	}
 	program := filepath.Join(t.TempDir(), "raftexample")
-	user.Go(t, dir, "build", "-race", "-o", program)
+	run(t, dir, "go", "build", "-race", "-o", program)
 	return program
 }
