@@ -220,9 +220,11 @@ demo: ## cut a leader off 500 times and count the stale reads, with and without 
 	@$(GO) run ./examples/stale
 
 .PHONY: story
-story: ## thirty seconds with a kvnode cluster: pause, fail-over, restart, transfer, verdict
+story: ## thirty seconds with a kvnode cluster: pause, fail-over, restart, transfer, verdict; traces and logs stay in bin/story
 	@echo "building kvnode (a minute or two the first time)"
-	@$(GO) run ./cmd/kvnode demo --story
+	@$(GO) build -o bin/ ./cmd/kvnode
+	@rm -rf bin/story
+	@bin/kvnode demo --story --dir bin/story
 
 .PHONY: vet
 vet:

@@ -1,7 +1,10 @@
 package docs
 
 import (
+	"io/fs"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -29,6 +32,28 @@ func TestReadmeShowsAProgramThatRuns(t *testing.T) {
 		if !strings.Contains(string(want), call) {
 			t.Errorf("%s does not call %s: users paste it", programPath, call)
 		}
+	}
+}
+
+// Nothing is published yet. One place tells what works once it is, and what has to happen first.
+func TestOnlyTheReadmeTellsOfAPublishedVersion(t *testing.T) {
+	const marked = "Once the tags are pushed"
+	published := regexp.MustCompile("go (?:get|install) [^`\n]*github\\.com/leaderlease/go/")
+	err := filepath.WalkDir("../..", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		after := false
+		for i, line := range readLines(t, path) {
+			after = after || path == filepath.FromSlash(readmePath) && strings.HasPrefix(line, marked)
+			if !after && published.MatchString(line) {
+				t.Errorf("%s:%d tells how a published version is used, before %q of README.md: %s", path, i+1, marked, line)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

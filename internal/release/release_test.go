@@ -78,6 +78,33 @@ func fiveReads(t *testing.T, out string) {
 	}
 }
 
+// Before a release exists, the README's commands take the library from a checkout.
+func TestTheReadmesCommandsRun(t *testing.T) {
+	notUnderTheDetector(t)
+	env, _, err := modules.Env(t.Context(), t.TempDir()) // nothing of this repository is published
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(strings.ReplaceAll(string(text), "\r\n", "\n"), "<!-- run:three -->\n```sh\n")
+	block, _, found := strings.Cut(after, "\n```\n")
+	if !found {
+		t.Fatal("README.md has no commands with the marker run:three")
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-eu", "-c", block)
+	cmd.Dir, cmd.Env = "../..", append(env, "GOSUMDB=off", "TMPDIR="+t.TempDir())
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("the commands fail: %v\n%s%s", err, out, stderr.String())
+	}
+	fiveReads(t, string(out))
+}
+
 // What go get of the library changes in services that do not know it yet. Each
 // testdata file is the go.mod of one.
 func TestGetRaisesRaftsModulesAtMost(t *testing.T) {
