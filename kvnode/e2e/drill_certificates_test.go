@@ -1,23 +1,14 @@
 package e2e
 
-import (
-	"os"
-	"testing"
-)
+import "testing"
 
 // drillCertificates has the page's authority sign for a cluster, and then another one for the same.
 func drillCertificates(t *testing.T, m *machines) {
 	if _, err := m.sh("openssl version\n"); err != nil {
 		t.Fatalf("the page's commands need openssl: %v", err)
 	}
-	m.set("ADDRESS", "127.0.0.1")
-	m.set("TLS", m.path("tls"))
-	must(t, os.Mkdir(m.path("tls"), 0o700))
 	m.issue("first")
 	m.perform("certificates-use")
-	m.set("ETCDCTL_CACERT", m.path("tls/ca.crt"))
-	m.set("ETCDCTL_CERT", m.path("tls/client.crt"))
-	m.set("ETCDCTL_KEY", m.path("tls/client.key"))
 	m.urls("https")
 	m.found()
 	m.perform("certificates-try")
@@ -39,7 +30,6 @@ func drillCertificates(t *testing.T, m *machines) {
 // issue makes an authority, and certificates that it has signed, in a directory of its own.
 func (m *machines) issue(dir string) {
 	m.t.Helper()
-	must(m.t, os.Mkdir(m.path(dir), 0o700))
 	m.set("NEW", m.path(dir))
 	m.perform("certificates-make")
 }

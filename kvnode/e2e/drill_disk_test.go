@@ -19,11 +19,11 @@ func drillDisk(t *testing.T, m *machines) {
 	}
 	m.common("snapshot-count: 100\n")
 	disk := m.mount()
-	m.set("OTHER", filepath.Join(disk, "other"))
 	must(t, os.Mkdir(filepath.Join(disk, "m3"), 0o700))
 	must(t, os.Symlink(filepath.Join(disk, "m3"), m.member("m3").Dir))
 	m.found()
 	a, _ := memberClients(t, m.Cluster)
+	m.perform("disk-reserve")
 	m.fill(filepath.Join(disk, "other"))
 	for full, begin := !m.mounted, time.Now(); !full; {
 		if time.Since(begin) > blockTimeout {

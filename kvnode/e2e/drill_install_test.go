@@ -65,8 +65,6 @@ func (m *machines) release() {
 	dir, err := archives()
 	must(m.t, err)
 	m.set("ARCHIVES", dir)
-	m.set("VERSION", releaseVersion)
-	m.set("PLATFORM", runtime.GOOS+"_"+runtime.GOARCH)
 }
 
 // standIn puts a program into the place of one of the machine's.
@@ -94,10 +92,7 @@ func drillInstall(t *testing.T, m *machines) {
 	m.release()
 	m.needs("systemd-analyze")
 	m.needs("promtool")
-	for _, dir := range []string{"units", "prometheus"} {
-		must(t, os.Mkdir(m.path(dir), 0o700))
-		m.set(strings.ToUpper(dir), m.path(dir))
-	}
+	must(t, os.Mkdir(m.path("units"), 0o700)) // each machine with systemd has it
 	m.perform("install")
 	out, err := m.sh("kvnode --version\n")
 	if err != nil || !strings.Contains(out, "kvnode Version: "+releaseVersion) {

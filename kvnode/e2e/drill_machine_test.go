@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +27,8 @@ type machines struct {
 	t   *testing.T
 	dir string // of what is made here; files of the test only
 	env []string
+	// values are those of the variables that the page tells operators to set.
+	values map[string]string
 	// between is what the test does between two blocks of one name.
 	between string
 	// mounted means that a disk of its own was to be had.
@@ -50,10 +54,9 @@ const blockTimeout = 2 * patience
 
 func newMachines(t *testing.T, p procs.Program) *machines {
 	t.Helper()
-	m := &machines{Cluster: newCluster(t, procs.Config{Program: p, Size: 4}), t: t, dir: t.TempDir()}
+	m := &machines{Cluster: newCluster(t, procs.Config{Program: p, Size: 4}), t: t, dir: t.TempDir(), values: make(map[string]string)}
 	bin := m.path("bin")
 	must(t, os.Mkdir(bin, 0o700))
-	must(t, os.Mkdir(m.path("conf"), 0o700))
 	must(t, os.Symlink(p.Path, filepath.Join(bin, "kvnode")))
 	for name, script := range standIns {
 		m.standIn(name, script)
@@ -66,14 +69,17 @@ func newMachines(t *testing.T, p procs.Program) *machines {
 	must(t, err)
 	script := fmt.Sprintf("#!/bin/sh\nexec env %s=%s %s \"$@\"\n", systemctlEnv, m.listen(), self)
 	must(t, os.WriteFile(filepath.Join(bin, "systemctl"), []byte(script), 0o700))
-	m.set("PATH", m.path("patient")+":"+bin+":"+os.Getenv("PATH"))
+	m.env = []string{"PATH=" + m.path("patient") + ":" + bin + ":" + os.Getenv("PATH")}
 	m.set("BIN", bin)
 	m.set("CONF", m.path("conf"))
 	m.set("DATA", filepath.Dir(m.Members()[0].Dir))
-	m.set("BACKUP", m.dir)
+	for _, name := range []string{"UNITS", "BACKUP", "PROMETHEUS", "TLS", "NEW", "ARCHIVES"} {
+		m.set(name, m.path(strings.ToLower(name)))
+	}
+	m.set("VERSION", releaseVersion)
+	m.set("PLATFORM", runtime.GOOS+"_"+runtime.GOARCH)
 	m.set("TOKEN", "drill")
 	m.urls("http")
-	m.common("")
 	for _, one := range m.Members() {
 		one.Program.Path = filepath.Join(bin, "kvnode") // which an upgrade replaces
 		one.Flags = []string{"--config-file=" + filepath.Join(m.path("conf"), one.Name+".yaml")}
@@ -83,23 +89,43 @@ func newMachines(t *testing.T, p procs.Program) *machines {
 
 func (m *machines) path(name string) string { return filepath.Join(m.dir, name) }
 
-func (m *machines) set(name, value string) { m.env = append(m.env, name+"="+value) }
+func (m *machines) set(name, value string) { m.values[name] = value }
+
+// assignment is one variable of a line that sets some, with a value that operators replace by theirs.
+var assignment = regexp.MustCompile(`\b([A-Z][A-Z0-9_]*)=([^\s"$]+)`)
+
+// edited is a script of the page as an operator types it: with values of the operator's own for what
+// the page gives examples of, at the beginning of a line.
+func (m *machines) edited(script string) string {
+	var b strings.Builder
+	for line := range strings.Lines(script) {
+		if at := assignment.FindStringIndex(line); at != nil && at[0] == 0 {
+			line = assignment.ReplaceAllStringFunc(line, func(set string) string {
+				name, _, _ := strings.Cut(set, "=")
+				if value, ok := m.values[name]; ok {
+					return name + "='" + value + "'"
+				}
+				return set
+			})
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
 
 // urls sets the members' addresses.
 func (m *machines) urls(scheme string) {
-	var clients []string
 	for _, one := range m.Members() {
 		name := strings.ToUpper(one.Name)
-		clients = append(clients, scheme+"://"+one.Endpoint)
 		m.set(name, scheme+"://"+one.Endpoint)
 		m.set(name+"_PEER", scheme+"://"+one.Peer)
 	}
-	m.set("ALL", strings.Join(clients[:3], ","))
 }
 
 // common is what all members have in common.
 func (m *machines) common(yaml string) {
 	m.t.Helper()
+	must(m.t, os.MkdirAll(m.path("conf"), 0o700))
 	must(m.t, os.WriteFile(filepath.Join(m.path("conf"), "common.yaml"), []byte(yaml), 0o600))
 }
 
@@ -107,7 +133,7 @@ func (m *machines) common(yaml string) {
 func (m *machines) perform(name string) {
 	m.t.Helper()
 	begin := time.Now()
-	script, lines := numbered(strings.Join(commands(m.t, name), m.between))
+	script, lines := numbered(m.edited(strings.Join(commands(m.t, name), m.between)))
 	out, err := m.sh(script)
 	if err != nil {
 		m.t.Fatalf("drill:%s of %s: %v:\n%s", name, procedures, err, out[max(0, len(out)-outputTail):])
@@ -131,13 +157,14 @@ func (m *machines) found() {
 // ended ends what the commands have left in the background.
 const ended = "trap 'kill ${!-} 2>/dev/null || :' EXIT\n"
 
-// sh runs commands behind those that all have in common, until one fails. What they write to their
+// sh runs commands in a shell that has nothing but the page's variables and what all have in common, until one fails. What they write to their
 // descriptor 3 comes first of all that they print.
 func (m *machines) sh(script string) (string, error) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), blockTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-eux", "-c", ended+strings.Join(commands(m.t, "setup"), "")+script)
+	common := m.edited(commands(m.t, "variables")[0]) + commands(m.t, "setup")[0]
+	cmd := exec.CommandContext(ctx, "sh", "-eux", "-c", ended+common+script)
 	// What they leave in the background has been killed, and ends with their output.
 	cmd.Dir, cmd.Env, cmd.WaitDelay = m.dir, m.env, patience
 	said, err := os.CreateTemp(m.dir, "said")

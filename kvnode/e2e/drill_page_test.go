@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -96,18 +97,14 @@ func TestDrillsAreThoseOfThePage(t *testing.T) {
 	}
 }
 
-// The block that readers change has variables that the drills have values of their own for, and
-// nothing else.
+// The block that readers change has variables that the drills have values of their own for, what is
+// made of those, and nothing else.
 func TestThePageSetsWhatTheDrillsSet(t *testing.T) {
-	values := make(map[string]bool)
-	for _, name := range []string{"CONF", "DATA", "BIN", "UNITS", "BACKUP", "PROMETHEUS", "ARCHIVES", "VERSION", "PLATFORM", "TOKEN", "M1", "M1_PEER", "ALL"} {
-		values[name] = true
-	}
+	values := maps.Clone(newMachines(t, onlyKvnode(t)).values)
 	for line := range strings.Lines(commands(t, "variables")[0]) {
-		line, _, _ = strings.Cut(line, " #")
 		for word := range strings.FieldsSeq(line) {
-			name, _, ok := strings.Cut(word, "=")
-			if !ok || !values[name] {
+			name, value, ok := strings.Cut(word, "=")
+			if _, ours := values[name]; !ok || !ours && !strings.Contains(value, "$") {
 				t.Errorf("the page sets %s, which no drill has a value for", word)
 			}
 			delete(values, name)
@@ -115,6 +112,26 @@ func TestThePageSetsWhatTheDrillsSet(t *testing.T) {
 	}
 	if len(values) > 0 {
 		t.Errorf("the page does not set %v", values)
+	}
+}
+
+// loops are those that wait for something.
+var loops = regexp.MustCompile(`(?m)^.*\b(?:until|while) .*$`)
+
+// Commands wait by await alone, which ends, and says what it has waited for.
+func TestWaitsOfThePageEnd(t *testing.T) {
+	all, err := blocks(string(read(t, procedures)))
+	must(t, err)
+	for name, some := range all {
+		for _, loop := range loops.FindAllString(strings.Join(some, ""), -1) {
+			if loop != "  until \"$@\"; do" && !strings.HasPrefix(loop, "#") {
+				t.Errorf("drill:%s waits without an end: %s", name, loop)
+			}
+		}
+	}
+	m := newMachines(t, onlyKvnode(t))
+	if out, err := m.sh("sleep() { :; }\nawait \"pigs fly\" false\n"); err == nil || !strings.Contains(out, "\ngave up: pigs fly\n") {
+		t.Errorf("await(false) = %v: %s, want a failure that names what was awaited", err, out[max(0, len(out)-500):])
 	}
 }
 

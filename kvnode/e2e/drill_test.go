@@ -36,7 +36,7 @@ var drills = []drill{
 	{"data is checked", []string{"checks"}, drillChecks},
 	{"certificates are made and changed", []string{"certificates-make", "certificates-use", "certificates-try", "certificates"}, drillCertificates},
 	{"an etcd is imported", []string{"import", "mirror"}, drillImport},
-	{"a disk is full", []string{"disk"}, drillDisk},
+	{"a disk is full", []string{"disk-reserve", "disk"}, drillDisk},
 	{"the store is full", []string{"nospace"}, drillNoSpace},
 	{"an etcd is replaced", []string{"migrate"}, drillMigrate},
 }
@@ -109,7 +109,7 @@ func drillMajority(t *testing.T, m *machines) {
 	m.found()
 	a, _ := memberClients(t, m.Cluster)
 	puts(t, a, "k", 10)
-	_, err := m.sh("etcdctl --endpoints=\"$M1\" snapshot save before.db\n") // makes a checkpoint
+	_, err := m.sh("etcdctl --endpoints=\"$M1\" snapshot save \"$BACKUP/before.db\"\n") // makes a checkpoint
 	must(t, err)
 	last := puts(t, a, "late", 6)
 	must(t, m.Kill()) // m1 has not written yet what it knew to be committed
@@ -162,7 +162,6 @@ func drillImport(t *testing.T, m *machines) {
 
 func drillNoSpace(t *testing.T, m *machines) {
 	m.common("quota-backend-bytes: 2097152\n")
-	m.set("JUNK", "junk/")
 	m.found()
 	a, _ := memberClients(t, m.Cluster)
 	full := false
