@@ -22,7 +22,7 @@ func drillCertificates(t *testing.T, m *machines) {
 	}
 	m.issue("second")
 	m.perform("certificates")
-	if out, err := m.sh("ETCDCTL_CACERT=first/ca.crt page \"$M1/readyz\"\n"); err == nil {
+	if out, err := m.sh("ETCDCTL_CACERT=../first/ca.crt page \"$M1/readyz\"\n"); err == nil {
 		t.Errorf("a client that trusts the former authority alone is answered %s", out)
 	}
 }

@@ -54,17 +54,17 @@ var standIns = map[string]string{
 awk '$1 == "COPY" { print $(NF-1) }' "$5" | while read -r name; do test -s "$6/$name" || exit 1; done`,
 	"kubectl": `case "$1 $2" in
 "apply -f") grep -q '^kind: StatefulSet$' "$3" ;;
-"rollout status") grep -q "^metadata: {name: ${3#statefulset/}," deploy/kubernetes/kvnode.yaml ;;
+"rollout status") grep -q "^metadata: {name: ${3#statefulset/}," ../archives/deploy/kubernetes/kvnode.yaml ;;
 *) exit 1 ;;
 esac`,
 }
 
-// release gives the machines the archives of a release.
+// release gives the machines the archives of a release, which they unpack there.
 func (m *machines) release() {
 	m.t.Helper()
 	dir, err := archives()
 	must(m.t, err)
-	m.set("ARCHIVES", dir)
+	must(m.t, os.CopyFS(m.path("archives"), os.DirFS(dir)))
 }
 
 // standIn puts a program into the place of one of the machine's.

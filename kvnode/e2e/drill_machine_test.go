@@ -57,6 +57,7 @@ func newMachines(t *testing.T, p procs.Program) *machines {
 	m := &machines{Cluster: newCluster(t, procs.Config{Program: p, Size: 4}), t: t, dir: t.TempDir(), values: make(map[string]string)}
 	bin := m.path("bin")
 	must(t, os.Mkdir(bin, 0o700))
+	must(t, os.Mkdir(m.path("shell"), 0o700))
 	must(t, os.Symlink(p.Path, filepath.Join(bin, "kvnode")))
 	for name, script := range standIns {
 		m.standIn(name, script)
@@ -138,6 +139,9 @@ func (m *machines) perform(name string) {
 	if err != nil {
 		m.t.Fatalf("drill:%s of %s: %v:\n%s", name, procedures, err, out[max(0, len(out)-outputTail):])
 	}
+	if left, err := os.ReadDir(m.path("shell")); err != nil || len(left) > 0 {
+		m.t.Errorf("drill:%s of %s writes %v to where it is run, %v: an operator's shell may be anywhere", name, procedures, left, err)
+	}
 	if none := unreached(lines, out); len(none) > 0 {
 		m.t.Errorf("drill:%s of %s: these were not run: %q", name, procedures, none)
 	}
@@ -157,8 +161,8 @@ func (m *machines) found() {
 // ended ends what the commands have left in the background.
 const ended = "trap 'kill ${!-} 2>/dev/null || :' EXIT\n"
 
-// sh runs commands in a shell that has nothing but the page's variables and what all have in common, until one fails. What they write to their
-// descriptor 3 comes first of all that they print.
+// sh runs commands in a shell that has nothing but PATH, the page's variables, and what all commands have
+// in common, until one fails. What they write to their descriptor 3 comes first of all that they print.
 func (m *machines) sh(script string) (string, error) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), blockTimeout)
@@ -166,7 +170,7 @@ func (m *machines) sh(script string) (string, error) {
 	common := m.edited(commands(m.t, "variables")[0]) + commands(m.t, "setup")[0]
 	cmd := exec.CommandContext(ctx, "sh", "-eux", "-c", ended+common+script)
 	// What they leave in the background has been killed, and ends with their output.
-	cmd.Dir, cmd.Env, cmd.WaitDelay = m.dir, m.env, patience
+	cmd.Dir, cmd.Env, cmd.WaitDelay = m.path("shell"), m.env, patience
 	said, err := os.CreateTemp(m.dir, "said")
 	must(m.t, err)
 	defer said.Close()

@@ -18,7 +18,7 @@ func drillMigrate(t *testing.T, m *machines) {
 	puts(t, old, "before/", 100)
 	m.found()
 	a, _ := memberClients(t, m.Cluster)
-	m.between = "until test -e stopped; do sleep 0.1; done\n"
+	m.between = "until test -e ../stopped; do sleep 0.1; done\n"
 	late := make(chan error, 1)
 	ctx := deadline(t)
 	go func() {
