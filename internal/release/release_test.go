@@ -95,7 +95,7 @@ func TestTheReadmesCommandsRun(t *testing.T) {
 		t.Fatal("README.md has no commands with the marker run:three")
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", "-eu", "-c", block)
-	cmd.Dir, cmd.Env = "../..", append(env, "GOSUMDB=off", "TMPDIR="+t.TempDir())
+	cmd.Dir, cmd.Env = "../..", slices.Concat(env, []string{"GOSUMDB=off", "TMPDIR=" + t.TempDir()})
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

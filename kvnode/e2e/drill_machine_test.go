@@ -93,14 +93,17 @@ func (m *machines) path(name string) string { return filepath.Join(m.dir, name) 
 func (m *machines) set(name, value string) { m.values[name] = value }
 
 // assignment is one variable of a line that sets some, with a value that operators replace by theirs.
-var assignment = regexp.MustCompile(`\b([A-Z][A-Z0-9_]*)=([^\s"$]+)`)
+var assignment = regexp.MustCompile(`\b[A-Z][A-Z0-9_]*=[^\s"$]+`)
+
+// setsFirst is a line that begins with an assignment.
+var setsFirst = regexp.MustCompile("^" + assignment.String())
 
 // edited is a script of the page as an operator types it: with values of the operator's own for what
 // the page gives examples of, at the beginning of a line.
 func (m *machines) edited(script string) string {
 	var b strings.Builder
 	for line := range strings.Lines(script) {
-		if at := assignment.FindStringIndex(line); at != nil && at[0] == 0 {
+		if setsFirst.MatchString(line) {
 			line = assignment.ReplaceAllStringFunc(line, func(set string) string {
 				name, _, _ := strings.Cut(set, "=")
 				if value, ok := m.values[name]; ok {
