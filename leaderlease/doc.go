@@ -100,7 +100,8 @@
 // leases, and holds a second change back until the first is applied.
 //
 // The raft.Config given to New is the very one the node runs with, and does not
-// change. Its Storage is read by New and not afterwards, so the log is in it before. What
+// change. Its Storage is read by New, once more at the first Ready, and by LearnCommit, so
+// the log is in it before New. What
 // Ready shows of another Storage, ReadOnlyOption or AsyncStorageWrites is refused, with a
 // MisuseError.
 //
@@ -135,8 +136,8 @@
 // its reads fail until a leader attests its answers. Nor does a ReadIndex
 // read believe one that does not say that it made a round (ErrNoRound), as the
 // versions before that mark. A node that ran the
-// library must stay down for MaxPromise before it runs without, as PromiseFile.Retire
-// does.
+// library must stay down for MaxPromise, or its saved promise if that is longer, before it
+// runs without, as PromiseFile.Retire does.
 //
 // # Errors
 //

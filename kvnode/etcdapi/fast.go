@@ -200,8 +200,7 @@ func (s *fastStream) reserve(id uint64, cost int) error {
 	for !s.mu.ended && !s.fitsLocked(cost) {
 		s.flushLocked() // or there may be nothing that could be sent
 		if s.mu.bytes == 0 {
-			return status.Errorf(codes.ResourceExhausted, "kvnode: a request that takes %d bytes of memory finds no room beside those of other streams, "+
-				"which use %d, of %d at most: make a call instead", cost, s.kv.fast.bytes.Load(), maxFastBytes)
+			return fastwire.NoRoom(cost, s.kv.fast.bytes.Load(), maxFastBytes)
 		}
 		s.mu.ready.Signal()
 		s.mu.room.Wait()

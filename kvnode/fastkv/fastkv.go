@@ -50,7 +50,7 @@ type client struct {
 	leaders leaderid.Field
 }
 
-// errUnsent is that nothing of a request has left, so that it may be made by a call.
+// errUnsent means that the server has not begun a request, so that it may be made by a call.
 var errUnsent = errors.New("fastkv: there is no stream for this request")
 
 // Range reads. What becomes Unavailable is repeated by a call, and by clientv3 then.

@@ -56,6 +56,27 @@ func TestAWriteIsNeverRepeated(t *testing.T) {
 	}
 }
 
+// A request for which the server has no room, and which it has not begun, is made by a call.
+func TestARequestWithoutRoomIsMadeByACall(t *testing.T) {
+	for _, name := range []string{"Put", "DeleteRange", "Txn"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			write := r.mutations()[name]
+			end := asked(func() error { return write(t.Context()) })
+			s := r.accept(1)
+			s.fail(s.next().ID, codes.ResourceExhausted, status.Convert(fastwire.NoRoom(9, 7, 8)).Message())
+			if err := <-end; err != nil || r.calls.Load() != 1 {
+				t.Errorf("%s = %v after %d calls, want it made by one", name, err, r.calls.Load())
+			}
+			end = asked(func() error { return write(t.Context()) })
+			s.fail(s.next().ID, codes.ResourceExhausted, "etcdserver: too many requests")
+			if err := <-end; status.Code(err) != codes.ResourceExhausted || r.calls.Load() != 1 {
+				t.Errorf("%s = %v after %d calls, want the server's error", name, err, r.calls.Load())
+			}
+		})
+	}
+}
+
 func TestAReadIsRepeatedByACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -94,6 +94,9 @@ func (s *stream) call(ctx context.Context, r fastwire.Request, receive int) ([]b
 		}
 		<-c.done // at this moment
 	}
+	if c.err != nil && fastwire.IsNoRoom(c.err) {
+		return nil, errUnsent
+	}
 	return c.answer, c.err
 }
 
