@@ -91,11 +91,10 @@ func (c *watchCall) run(requests <-chan *pb.WatchRequest, failed <-chan error) e
 		select {
 		case <-c.out.Context().Done():
 			return watchError(context.Cause(c.out.Context()))
-		case err := <-failed:
-			if !errors.Is(err, io.EOF) {
-				return watchError(err)
+		case err = <-failed:
+			if closed = errors.Is(err, io.EOF); closed {
+				err = nil
 			}
-			closed = true
 		case r := <-requests:
 			err = c.handle(r)
 		case <-tick.C:
