@@ -59,8 +59,9 @@ func lateLogger(sys *System, cfg settings.Log) *processLog {
 			}
 		}()
 	}
-	cfg.Outputs, cfg.Format = nil, "json"
-	log, _ := newLogger(sys, cfg) // standard error does not fail
+	fallback := cfg // the goroutine above may have yet to read cfg
+	fallback.Outputs, fallback.Format = nil, "json"
+	log, _ := newLogger(sys, fallback) // standard error does not fail
 	log.Logger = log.With("log_error", err.Error())
 	return log
 }
