@@ -66,6 +66,11 @@ type Lease struct {
 	Known  ms     `json:"known"`
 	Usable ms     `json:"usable"`
 	End    ms     `json:"end"`
+	// Reads is for how long after the sending of its round each renewal allows reads,
+	// Margin how much longer nobody else can be elected. Reads is 0 if the holder is the
+	// only voter, whose lease does not expire.
+	Reads  ms `json:"reads,omitempty"`
+	Margin ms `json:"margin"`
 	// Before and After are how far the beginning and the end may be from where they are
 	// drawn.
 	Before ms `json:"before"`
@@ -212,8 +217,13 @@ func (t *track) draw(l *Lane) {
 		s := &t.leases[i]
 		_, before := t.axis.place(s.from)
 		_, after := t.axis.place(s.usable)
+		reads := rounded(int64(t.p.Start.Duration - t.p.Start.MaxClockSkew))
+		if s.sole {
+			reads = 0
+		}
 		l.Leases = append(l.Leases, Lease{
 			Term: s.term, From: t.ms(s.from), Known: t.ms(s.known), Usable: t.ms(s.usable), End: t.ms(s.end),
+			Reads: reads, Margin: rounded(int64(t.p.Start.MaxClockSkew)),
 			Before: rounded(before), After: rounded(after), Why: s.why, Released: s.released,
 			Loose: t.loose,
 		})

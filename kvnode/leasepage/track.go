@@ -51,6 +51,7 @@ type span struct {
 	from, known, usable, end core.Instant
 	why                      string
 	released                 bool
+	sole                     bool // the holder is the only voter
 }
 
 // mark is a flag by the clock of its process.
@@ -135,10 +136,11 @@ func (t *track) view(e *leaderlease.TraceEvent) {
 		return
 	}
 	sent, end := e.Instant.Add(-s.Duration), e.Instant
-	if end == core.Forever { // of a sole voter
+	sole := end == core.Forever
+	if sole {
 		sent, end = t.last, t.lastEvent().Add(s.Duration)
 	}
-	next := span{term: e.Term, from: sent, known: t.last, usable: end.Add(-s.MaxClockSkew), end: end, released: t.released}
+	next := span{term: e.Term, from: sent, known: t.last, usable: end.Add(-s.MaxClockSkew), end: end, released: t.released, sole: sole}
 	t.released = false
 	t.renewals = append(t.renewals, sent, t.last)
 	if !t.held || t.lastLease().term != e.Term {
@@ -147,6 +149,9 @@ func (t *track) view(e *leaderlease.TraceEvent) {
 		return
 	}
 	switch old := t.lastLease(); {
+	case t.last <= old.end && old.sole != sole: // the number of voters changed from or to one
+		old.usable, old.end, next.from = min(old.usable, t.last), t.last, t.last
+		t.leases = append(t.leases, next)
 	case t.last <= old.usable:
 		old.usable, old.end = next.usable, next.end
 	case t.last <= old.end: // it was in the margin

@@ -211,7 +211,7 @@ function drawName(lane, top, i) {
 function doing(lane, t) {
   const l = spanAt(lane.leases, t), p = spanAt(lane.promises, t);
   if (!heardAt(lane, t) && !(model.live && !paused && t > model.to)) return "not heard";
-  if (l) return t < l.usable ? "holds it" : "margin";
+  if (l) return t < l.known ? "asked for it" : t < l.usable ? "holds it" : "margin";
   if (holdAt(lane, t)) return "on hold";
   return p ? "promised" : "free";
 }

@@ -32,7 +32,7 @@ function join(lane, old, cut, forget) {
     const before = old[list].filter((s) => s[begin] < cut && s[end] > forget);
     const rest = [];
     for (const s of before) {
-      const next = lane[list].find((n) => n.term === s.term && n.to === (list === "promises" ? s.to : n.to) &&
+      const next = lane[list].find((n) => n.term === s.term && n.to === (list === "promises" ? s.to : n.to) && n.reads === s.reads &&
         n[begin] - slack < s[end] && s[end] - slack < n[end]);
       if (!next) rest.push(s);
       else if (s[begin] < next[begin]) Object.assign(next, { from: s.from }, s.known ? { known: s.known, before: s.before, released: s.released } : {});
@@ -82,11 +82,16 @@ const readsAt = (lane, t) => lane.reads.find((r) => r[0] - 100 < t && t <= r[0])
 const spanAt = (list, t) => list.findLast((s) => s.from <= t && t < s.end);
 const holdAt = (lane, t) => lane.holds.find((h) => h[0] <= t && t < h[1]);
 
-// renewalAt returns the newest renewal that was sent by t.
+// renewalAt returns the newest renewal that was complete at t.
 function renewalAt(lane, t) {
-  const i = firstAfter(lane.renewals, t) - 2;
+  let i = firstAfter(lane.renewals, t) - 2;
+  while (i >= 0 && lane.renewals[i + 1] > t) i -= 2;
   return i < 0 ? null : { sent: lane.renewals[i], renewed: lane.renewals[i + 1] };
 }
+
+// usableAt returns until when a lease allowed reads as its holder knew at t. A lease is
+// drawn with all its renewals; those after t are not counted here.
+const usableAt = (lane, lease, t) => (lease.reads ? (renewalAt(lane, t)?.sent ?? lease.from) + lease.reads : Infinity);
 
 // firstAfter returns the index of the first pair that begins after t.
 function firstAfter(pairs, t) {

@@ -13,16 +13,20 @@ function say(id, text) {
 // tell puts the number and its sentences up to date.
 function tell(t) {
   const v = validAt(t), certain = v.least === v.most;
+  say("what", certain && v.most === 1 ? "valid leader lease" : "valid leader leases");
   say("count", model.lanes.length === 0 ? "–" : certain ? String(v.most) : `${v.least}–${v.most}`);
   const holder = v.holders[0];
   $("count").style.color = v.most > 1 && v.least > 1 ? paint.bad : holder ? colour(holder.index) : paint.ink;
-  say("when", view.hover !== null ? "at the pointer" : model.live && !paused ? "now" : `at ${moment(t, 1)}`);
+  say("when", view.hover !== null ? "at the pointer" : model.live && !paused ? `about ${lasting(behind)} ago` : `at ${moment(t, 1)}`);
   say("holder", holder ? held(holder, t) : v.may.length ? `not known: ${v.may.map((l) => l.name).join(" or ")} may hold one` : missing(t));
   const missed = v.unknown.map((l) => l.name);
   say("unknown", missed.length ? `unknown: ${missed.join(", ")} ${missed.length > 1 ? "are" : "is"} not heard` : certain ? "" : "as far as clocks of different members can be compared");
 }
 
-const held = ({ lane, lease }, t) => `${lane.name} holds it in term ${lease.term}: reads for ${lasting(lease.usable - t)} more, ${lease.end > lease.usable ? `margin ${lasting(lease.end - lease.usable)}` : `then given up (${lease.why})`}`;
+const held = ({ lane, lease }, t) => `${lane.name} holds it in term ${lease.term}: ${readsFor(lane, lease, t)}${lease.reads ? `, margin ${lasting(lease.margin)}` : ""}`;
+
+// readsFor says how long reads are allowed after t, unless the lease is renewed.
+const readsFor = (lane, lease, t) => (lease.reads ? `reads for ${lasting(usableAt(lane, lease, t) - t)} more` : "reads without a limit, as the only voter");
 
 // missing says why nobody holds a lease.
 function missing(t) {
@@ -32,7 +36,7 @@ function missing(t) {
   }
   if (!newest) return "nobody has held one yet";
   if (t < newest.known) return `${by.name} has asked for one in term ${newest.term}`;
-  if (t < newest.end) return `${by.name} is in the margin for ${lasting(newest.end - t)} more: no reads, and nobody else`;
+  if (t < newest.end) return `${by.name} is in the margin for ${lasting(usableAt(by, newest, t) + newest.margin - t)} more: no reads, and nobody else`;
   return `that of ${by.name} ${newest.why ? `was given up (${newest.why})` : "has run out"} ${lasting(t - newest.end)} before`;
 }
 
@@ -59,12 +63,12 @@ function numbers(lane, t) {
   const l = spanAt(lane.leases, t), p = spanAt(lane.promises, t), h = holdAt(lane, t);
   for (const f of lane.flags) if (Math.abs(f.at - t) < near) all.push(`${moment(f.at, 1)}: ${f.text}`);
   if (l) {
-    all.push(`lease of term ${l.term}, ${t < l.known ? "asked for" : t < l.usable ? `reads for ${lasting(l.usable - t)} more` : "in the margin"}`);
-    all.push(`ends ${lasting(l.end - t)} later${l.after ? ` ± ${lasting(l.after)}` : ""}${l.why ? `, given up: ${l.why}` : ""}`);
+    all.push(`lease of term ${l.term}, ${t < l.known ? "asked for" : t < l.usable ? readsFor(lane, l, t) : "in the margin"}`);
+    all.push(`with all renewals it ends ${lasting(l.end - t)} later${l.after ? ` ± ${lasting(l.after)}` : ""}${l.why ? `, given up: ${l.why}` : ""}`);
     const r = renewalAt(lane, t);
     if (r) all.push(`renewed by a round sent ${lasting(t - r.sent)} before, in ${lasting(r.renewed - r.sent)}`);
   }
-  if (p) all.push(`has promised ${nameOf(p.to)} to help nobody else for ${lasting(p.end - t)} more`);
+  if (p) all.push(`has promised ${nameOf(p.to)} to help nobody else; with all renewals the promise ends ${lasting(p.end - t)} later`);
   const reads = readsAt(lane, t);
   if (reads) all.push(`reads in 0.1 s: ${paths.map(([name], i) => reads[i + 1] && `${reads[i + 1]} ${name}`).filter(Boolean).join(", ")}`);
   if (h) all.push(`restart hold for ${lasting(h[1] - t)} more`);
