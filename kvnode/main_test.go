@@ -8,9 +8,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// often is how many times to do something: few of them under the race detector.
+// often returns times, or few with -short.
 func often(times, few int) int {
-	if raceEnabled {
+	if testing.Short() {
 		return few
 	}
 	return times

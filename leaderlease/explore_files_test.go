@@ -220,7 +220,7 @@ func TestExploreFiles(t *testing.T) {
 
 // searched is how deep a search goes, less where that takes long.
 func searched(depth int) int {
-	if raceEnabled || testing.Short() {
+	if testing.Short() {
 		return depth - 2
 	}
 	return depth

@@ -59,7 +59,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	must(t, s.states[len(s.steps)].check(l, false))
 	must(t, l.Close())
 	total, stride := disk.Ops(), 1
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		stride = 11
 	}
 	torn := 0

@@ -116,7 +116,7 @@ func (s *sample) judge(name string, at int64, l *Log, err error) error {
 func TestFlipOfEveryBit(t *testing.T) {
 	s := newSample(t)
 	step := int64(1)
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		step = 61 * 8
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(1000))
@@ -152,7 +152,7 @@ func TestFlipOfEveryBit(t *testing.T) {
 func TestTruncationAtEveryByte(t *testing.T) {
 	s := newSample(t)
 	step := 1
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		step = 61
 	}
 	for _, name := range s.names {

@@ -19,7 +19,7 @@ func TestFailureIsFinal(t *testing.T) {
 	s := drawScript(2, 300)
 	total := s.operations(t)
 	step := 1
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		step = 7
 	}
 	for n := 1; n <= total; n += step {
@@ -87,7 +87,7 @@ func TestFullDisk(t *testing.T) {
 	s := drawScript(3, 300)
 	total := s.operations(t)
 	step := 1
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		step = 7
 	}
 	repeated, final := 0, 0

@@ -101,7 +101,7 @@ type acked struct{ term, index uint64 }
 // with SIGKILL. Whatever it was told is durable, is there.
 func TestKilledProcessLosesNothing(t *testing.T) {
 	rounds := 200
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		rounds = 20
 	}
 	dir := filepath.Join(t.TempDir(), "log")

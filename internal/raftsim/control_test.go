@@ -10,9 +10,8 @@ import (
 // written, and may take up to within seeds more, since seeds drift with the
 // source.
 func TestEachRuleIsNeeded(t *testing.T) {
-	if raceEnabled {
-		t.Log("runs without the race detector, which would find nothing in one goroutine")
-		return
+	if testing.Short() {
+		t.Skip("takes minutes under the race detector, which finds nothing in one goroutine")
 	}
 	tests := []struct {
 		rule, kind, text string
@@ -48,9 +47,8 @@ func TestEachRuleIsNeeded(t *testing.T) {
 // What a term that is led twice leads to, if nobody stops the run there: logs
 // that differ.
 func TestLedTwiceDiverges(t *testing.T) {
-	if raceEnabled {
-		t.Log("runs without the race detector, which would find nothing in one goroutine")
-		return
+	if testing.Short() {
+		t.Skip("takes minutes under the race detector, which finds nothing in one goroutine")
 	}
 	rules := rulesWithout(t, "HoldVotes")
 	for seed := uint64(1); seed <= 300; seed++ {

@@ -9,9 +9,8 @@ import (
 // What leaves before its sender has it durable, by raft's design: the table of
 // docs/raft-durability.md, counted. A version of raft that changes it is noticed.
 func TestWhatLeavesBeforeItIsDurable(t *testing.T) {
-	if raceEnabled {
-		t.Log("runs without the race detector, which would find nothing in one goroutine")
-		return
+	if testing.Short() {
+		t.Skip("takes minutes under the race detector, which finds nothing in one goroutine")
 	}
 	type words struct{ term, entry, commit bool }
 	asItIs := map[raftpb.MessageType]words{

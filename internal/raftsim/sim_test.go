@@ -18,7 +18,7 @@ var (
 )
 
 // The numbers of seeds if -seeds does not say.
-const raceSeeds, shortSeeds, standardSeeds = 8, 30, 150
+const shortSeeds, standardSeeds = 8, 150
 
 // coverageSeeds is from how many seeds on everything must have happened.
 const coverageSeeds = 100
@@ -29,8 +29,6 @@ func enough(run int, began time.Time) bool {
 		return time.Since(began) >= *wallTime
 	case *seedCount > 0:
 		return run >= *seedCount
-	case raceEnabled:
-		return run >= raceSeeds
 	case testing.Short():
 		return run >= shortSeeds
 	default:
@@ -104,7 +102,7 @@ func rulesWithout(t *testing.T, name string) Rules {
 // repeat cannot be understood.
 func TestSameSeedSameTrace(t *testing.T) {
 	seeds := uint64(20)
-	if raceEnabled {
+	if testing.Short() {
 		seeds = 2
 	}
 	hashes := make(map[uint64]uint64)

@@ -89,7 +89,11 @@ func TestCountsAreThoseOfALook(t *testing.T) {
 	path := dbPath(t)
 	r := &replica{t: t, Store: openBolt(t, path)}
 	random := rand.New(rand.NewPCG(1, 1))
-	for round := range 6 {
+	rounds := 6
+	if testing.Short() {
+		rounds = 2
+	}
+	for round := range rounds {
 		s := r.Store
 		var wg sync.WaitGroup
 		stop := make(chan struct{})

@@ -24,10 +24,8 @@ func defaultSeeds(standard int) int {
 	switch {
 	case *seedCount > 0:
 		return *seedCount
-	case raceEnabled:
-		return 2
 	case testing.Short():
-		return 3
+		return 1
 	default:
 		return standard
 	}

@@ -10,7 +10,7 @@ import (
 
 // orders calls f with begin, followed by all orders of up to n of these steps.
 func orders(begin plan, steps string, n int, f func(plan)) {
-	if raceEnabled || testing.Short() {
+	if testing.Short() {
 		n = (n + 1) / 2
 	}
 	inOrder(begin, steps, n, f)

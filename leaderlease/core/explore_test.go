@@ -58,7 +58,7 @@ func TestExplore(t *testing.T) {
 }
 
 // shortened searches see too little to reach every goal.
-func shortened() bool { return raceEnabled || testing.Short() }
+func shortened() bool { return testing.Short() }
 
 // search repeats a search that found something and cannot tell how it came about, with
 // every node known by its name.
@@ -118,7 +118,7 @@ func TestExploreFindsBlunders(t *testing.T) {
 		termNotTold: "", pendingNotTold: "", followerResigns: "resigns", resignedLeads: "resigns", livingBuried: "dies",
 	} {
 		slow := in != "settled" || blunder(f) == fromArrival
-		if blunder(f) == faultless || in == "" || (raceEnabled && slow) {
+		if blunder(f) == faultless || in == "" || (testing.Short() && slow) {
 			continue
 		}
 		t.Run(blunderNames[f], func(t *testing.T) {

@@ -42,7 +42,11 @@ func TestAWindowAgainstAList(t *testing.T) {
 
 // What is learnt against the whole history: which silences have ended, and when this member ran.
 func TestWhatIsLearntAgainstItsHistory(t *testing.T) {
-	for seed := range uint64(20) {
+	seeds := uint64(20)
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 1))
 		cfg := Config{ElectionTicks: 20, Heartbeat: beat, ElectionTimeout: time.Second, Learn: 10 * time.Second}
 		l, h := newLearnt(&cfg, at(0)), history{{started, at(0)}}

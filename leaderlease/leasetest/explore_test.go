@@ -59,7 +59,7 @@ func TestExplore(t *testing.T) {
 }
 
 // shortened searches see too little to reach every goal.
-func shortened() bool { return raceEnabled || testing.Short() }
+func shortened() bool { return testing.Short() }
 
 // tell ends the test with the script that goes wrong.
 func (w *walk) tell() {

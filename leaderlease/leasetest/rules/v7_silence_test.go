@@ -14,6 +14,14 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
+// often returns times, or few with -short.
+func often(times, few int) int {
+	if testing.Short() {
+		return few
+	}
+	return times
+}
+
 // learning is a group with promises of 300 ms, heartbeats each 50 ms and an election timeout of
 // a second, whose members have learnt that leader 1 is never silent.
 func learning(t *testing.T) *story { return learningWith(t, 300*ms) }
@@ -84,7 +92,7 @@ func TestV7LearntSilenceEndsNoPromise(t *testing.T) {
 // One follower hears nothing of the leader any more, which the other does: no term changes.
 func TestV7AloneInSilenceChangesNoTerm(t *testing.T) {
 	s := learning(t)
-	for range 20 {
+	for range often(20, 5) {
 		s.Net.Split([]uint64{1}, []uint64{2})
 		s.Run(600 * ms)
 		s.wantReign(1, 1)
@@ -119,7 +127,7 @@ func TestV7OwnPausesAreNoLearntSilence(t *testing.T) {
 // for each member that has to learn of it, and nothing from then on.
 func TestV7StallsAreLearnt(t *testing.T) {
 	s := learning(t)
-	for range 200 {
+	for range often(200, 40) {
 		l := s.Leader()
 		l.Pause()
 		s.Run(400 * ms)
@@ -127,7 +135,7 @@ func TestV7StallsAreLearnt(t *testing.T) {
 		s.Run(5 * time.Second)
 	}
 	if l := s.Leader(); l == nil || l.Term() > 4 || !l.Valid() {
-		t.Errorf("200 stalls of 400 ms, and node %d leads term %d, want term 4 at most", l.ID, l.Term())
+		t.Errorf("after stalls of 400 ms node %d leads term %d, want term 4 at most", l.ID, l.Term())
 	}
 	s.disjoint()
 }
@@ -179,7 +187,7 @@ func TestV7StarvedMembersElectNobody(t *testing.T) {
 		}
 		s.After(0, wait)
 	}
-	s.Run(20 * time.Minute)
+	s.Run(time.Duration(often(20, 4)) * time.Minute)
 	if l := s.Leader(); l == nil || l.ID != 1 || l.Term() != 1 {
 		t.Errorf("node %d leads term %d after %d alarms, want node 1 in term 1", l.ID, l.Term(), s.alarms())
 	}
@@ -188,13 +196,13 @@ func TestV7StarvedMembersElectNobody(t *testing.T) {
 // With a leader that lives on a healthy network there is no alarm, however long it leads.
 func TestV7NobodyIsSuspectedWithoutSilence(t *testing.T) {
 	s := learning(t)
-	for i := range 60 {
+	for i := range often(60, 10) {
 		s.write(1, uint64(i%3+1))
 		s.Run(time.Minute)
 	}
 	s.wantReign(1, 1)
 	if n := s.alarms(); n != 0 {
-		t.Errorf("%d alarms in an hour without faults", n)
+		t.Errorf("%d alarms without a fault, want none", n)
 	}
 	if role := s.Node(2).Role(); role != raft.StateFollower {
 		t.Errorf("node 2 is %v, want a follower", role)

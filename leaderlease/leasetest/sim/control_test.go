@@ -21,7 +21,7 @@ var controls = map[string]func(*Schedule){
 }
 
 func TestControls(t *testing.T) {
-	notUnderTheDetector(t)
+	skipShort(t)
 	for _, c := range []struct {
 		name, claim string
 		seeds       uint64
@@ -47,7 +47,7 @@ func TestControls(t *testing.T) {
 // ReadIndex reads are right whatever clocks do, on followers, too: leaders with
 // clocks far too slow, each in a part of the cluster that elects nobody.
 func TestReadIndexTrustsNoClock(t *testing.T) {
-	notUnderTheDetector(t)
+	skipShort(t)
 	seeds := uint64(20)
 	if testing.Short() {
 		seeds = 3

@@ -105,7 +105,7 @@ func (k *keeper) Reopen(*raftpb.Snapshot) (leasetest.Machine, error) {
 // then, passes whatever goes wrong.
 func TestDurableMachine(t *testing.T) {
 	seeds := uint64(15)
-	if raceEnabled {
+	if testing.Short() {
 		seeds = 1
 	}
 	for seed := uint64(1); seed <= seeds; seed++ {
@@ -116,7 +116,7 @@ func TestDurableMachine(t *testing.T) {
 // TestDurableMachineControls plants one bug each into a durable machine. The
 // simulator finds them all.
 func TestDurableMachineControls(t *testing.T) {
-	notUnderTheDetector(t)
+	skipShort(t)
 	for _, c := range []struct {
 		bug     string
 		oracles []string

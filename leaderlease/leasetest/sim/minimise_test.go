@@ -49,7 +49,7 @@ func readSchedule(t *testing.T, path string) *Schedule {
 // TestMinimise takes a run that fails because the margin was removed, and wants
 // a few faults and a time line in return.
 func TestMinimise(t *testing.T) {
-	notUnderTheDetector(t)
+	skipShort(t)
 	cfg := Config{Amend: controls["margin"]}
 	r := firstViolation(t, cfg, 200)
 	small := Minimise(t, cfg, r, 300)

@@ -8,8 +8,8 @@ import (
 )
 
 func mistakeSeeds(all uint64) uint64 {
-	if testing.Short() || raceEnabled {
-		return 2
+	if testing.Short() {
+		return 1
 	}
 	return all
 }
@@ -35,7 +35,7 @@ func TestSendingACopyOfTheReadyIsHarmless(t *testing.T) {
 // gives no promise out. Nor does it break what an earlier process of it promised,
 // whose program was right: nodes change between both at each restart.
 func TestMistakesWithReadyMakeNoReadStale(t *testing.T) {
-	notUnderTheDetector(t)
+	skipShort(t)
 	for name, m := range map[string]leasetest.Mistake{"never": leasetest.NeverReady, "clones": leasetest.SendsClones, "late": leasetest.ReadyTooLate} {
 		t.Run(name, func(t *testing.T) {
 			sum := &Result{}

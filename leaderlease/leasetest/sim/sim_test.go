@@ -31,14 +31,14 @@ var (
 
 // The numbers of seeds if -seeds does not say. The standard run is what
 // docs/reliability.md publishes: 30 simulated hours and 20,000 elections.
-const shortSeeds, raceSeeds, standardSeeds = 12, 4, 800
+const shortSeeds, standardSeeds = 3, 800
 
-// notUnderTheDetector skips what make test runs without it, in simulations: the detector finds nothing
-// in one goroutine, and a few seeds show as much of that as many.
-func notUnderTheDetector(t *testing.T) {
+// skipShort skips simulations that take minutes under the race detector, which finds
+// nothing in their one goroutine.
+func skipShort(t *testing.T) {
 	t.Helper()
-	if raceEnabled {
-		t.Skip("one goroutine, and minutes under the detector")
+	if testing.Short() {
+		t.Skip("takes minutes under the race detector")
 	}
 }
 
@@ -46,10 +46,6 @@ func defaultSeeds() int {
 	switch {
 	case *seedCount > 0:
 		return *seedCount
-	case testing.Short() && raceEnabled:
-		return shortSeeds / 4
-	case raceEnabled:
-		return raceSeeds
 	case testing.Short():
 		return shortSeeds
 	default:
@@ -133,7 +129,7 @@ func simulateSeed(t *testing.T, seed uint64) *Result {
 // not repeat cannot be understood.
 func TestSameSeedSameTrace(t *testing.T) {
 	seeds := uint64(20)
-	if raceEnabled {
+	if testing.Short() {
 		seeds = 3
 	}
 	for seed := uint64(1); seed <= seeds; seed++ {

@@ -12,7 +12,7 @@ import (
 // for those of members without the library.
 func TestTracesTellOfEverything(t *testing.T) {
 	seeds := uint64(8)
-	if raceEnabled {
+	if testing.Short() {
 		seeds = 4
 	}
 	var kinds [leaderlease.NumTraceKinds]int

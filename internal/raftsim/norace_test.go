@@ -1,5 +1,0 @@
-//go:build !race
-
-package raftsim
-
-const raceEnabled = false

@@ -1,5 +1,0 @@
-//go:build !race
-
-package kvnode
-
-const raceEnabled = false

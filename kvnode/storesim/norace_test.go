@@ -1,5 +1,0 @@
-//go:build !race
-
-package storesim
-
-const raceEnabled = false

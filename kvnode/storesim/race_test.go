@@ -1,7 +1,0 @@
-//go:build race
-
-package storesim
-
-// raceEnabled: the detector makes simulations ten times slower, and finds
-// nothing in one goroutine.
-const raceEnabled = true

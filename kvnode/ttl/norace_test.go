@@ -1,5 +1,0 @@
-//go:build !race
-
-package ttl
-
-const raceEnabled = false

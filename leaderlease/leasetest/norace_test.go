@@ -1,5 +1,0 @@
-//go:build !race
-
-package leasetest
-
-const raceEnabled = false

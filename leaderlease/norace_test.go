@@ -1,5 +1,0 @@
-//go:build !race
-
-package leaderlease
-
-const raceEnabled = false
