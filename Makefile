@@ -36,46 +36,53 @@ DIRS = $(addsuffix /...,$(shell $(GO) list -m -f '{{.Dir}}'))
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
+# Three tiers: make test for each change, make verify for each landing, make proof for a release.
+# .ci/run runs check, test and verify. CONTRIBUTING.md has their times.
 .PHONY: check
-check: fmt-check vet lint api ## before each push: format, vet, lint, short tests
-	$(GO) test -short $(PKG)
+check: fmt-check vet lint api ## before each push: format, vet, lint, public names
 
-# The simulation has one goroutine, so the race detector would only slow it
-# down: under -race a short one runs, and the standard one after it, in PROCS
-# processes, 0 for one on each core. For the same reason raftwal damages its log
-# at every bit and byte, the explorer looks at a million states, kvnode/ttl tries
-# all orders of four steps, and kvnode has whole hours of virtual time, in a run of
-# their own, and internal/release builds what the detector does not look into.
+# Long tests (simulations, searches, every byte of a log, hours of virtual time) run a short form here,
+# by testing.Short. Three packages run at once, since members on real sockets mostly wait.
+.PHONY: test
+test: ## before each push: all packages with the race detector, 3 to 5 minutes on 2 cores
+	$(GO) test -race -short -p 3 -timeout 15m $(PKG)
+
 SIMULATE = $(GO) test ./leaderlease/leasetest/sim -run '^TestSimulation$$' -count 1 -timeout 0 -v -args -procs=$(PROCS)
 
-# Bare RawNodes over volatile disks, one goroutine as well. TestSimulation of
-# the package takes -first, -seeds, -for, -without and -trace.
+# Bare RawNodes over volatile disks. TestSimulation of the package takes -first, -seeds, -for,
+# -without and -trace.
 RAFTSIM = $(GO) test ./internal/raftsim -count 1 -timeout 0 -v -run
 
-# internal/release builds with these, and all that runs without the detector does as well: nothing
-# is compiled twice, and kvnode/e2e meets programs as they are released.
+# Programs and tests are built as a release is, so nothing is compiled twice, and kvnode/e2e
+# runs what users run.
 AS_RELEASED = CGO_ENABLED=0 GOFLAGS="$$($(GO) env GOFLAGS) -trimpath"
 
-# kvnode/e2e is a module of its own: real processes, and an unmodified etcdctl.
-.PHONY: test
-test: ## what CI runs: all tests with the race detector, the standard simulation, real processes
-	$(GO) test -race -timeout 15m $(PKG)
+# The tests compute while the real processes of kvnode/e2e, a module of its own, mostly wait.
+.PHONY: verify
+verify: ## before a landing: long tests, the standard simulation and real processes, 15 minutes
 	@export $(AS_RELEASED); \
-	nice $(MAKE) --no-print-directory simulations & sims=$$!; \
+	nice $(MAKE) --no-print-directory long & long=$$!; \
 	(cd kvnode/e2e && $(GO) test -timeout 15m ./...); e2e=$$?; \
-	wait $$sims && exit $$e2e
+	wait $$long && exit $$e2e
 
-# They compute while the real processes mostly wait. They were vetted under the detector.
-.PHONY: simulations
-simulations:
+# Packages with a long form of a test. One goroutine simulates or searches, so the race detector
+# would only slow it down.
+LONG = $$(grep -rl --include='*_test.go' 'testing\.Short()' cmd internal kvnode leaderlease raftwal | \
+	grep -v -e '^kvnode/e2e/' -e '^leaderlease/leasetest/sim/' | sed 's|/[^/]*$$||; s|^|./|' | sort -u)
+
+.PHONY: long
+long:
 	$(SIMULATE)
-	$(GO) test -vet=off -timeout 15m ./leaderlease/core ./leaderlease/leasetest ./kvnode ./kvnode/ttl ./internal/raftsim ./internal/release ./raftwal/...
-	$(GO) test -vet=off -timeout 15m ./leaderlease -run '^TestExplore'
 	$(GO) test -vet=off -timeout 15m ./leaderlease/leasetest/sim -skip '^TestSimulation$$'
+	$(GO) test -vet=off -timeout 15m $(LONG)
+
+.PHONY: proof
+proof: ## for a release: all that takes hours, a step at a time; goes on where it was stopped; results in bench/out/proof; ONLY=chaos for one
+	tools/proof.sh $(ONLY)
 
 .PHONY: race
-race: ## short tests under the race detector, twice and shuffled
-	$(GO) test -race -short -count 2 -shuffle on $(PKG)
+race: ## all tests, long forms too, under the race detector, twice and shuffled, an hour
+	$(GO) test -race -count 2 -shuffle on -timeout 2h $(PKG)
 
 .PHONY: sim
 sim: ## long simulations: SEEDS=200 from FIRST=1 on, or HOURS= of simulated time, in PROCS= processes, CONTROL=proof to see it find something; if stopped it goes on where it was, unless code has changed
