@@ -69,10 +69,10 @@ func (c *caller) check() error {
 
 // config is that of a client of all endpoints, which finds the leader among them.
 func (c *caller) config() (clientv3.Config, error) {
-	cfg := clientv3.Config{Endpoints: c.endpoints, DialOptions: client.DialOptions(), Logger: zap.NewNop()}
-	if err := c.check(); err != nil {
-		return cfg, err
+	if err := c.check(); err != nil { // takes endpoints from the environment
+		return clientv3.Config{}, err
 	}
+	cfg := clientv3.Config{Endpoints: c.endpoints, DialOptions: client.DialOptions(), Logger: zap.NewNop()}
 	secured := c.secure.given()
 	for _, name := range c.endpoints {
 		if _, _, err := c.secure.endpoint(name); err != nil {

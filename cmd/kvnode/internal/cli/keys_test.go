@@ -61,6 +61,28 @@ func TestKeys(t *testing.T) {
 	})
 }
 
+// ETCDCTL_ENDPOINTS alone is enough, and no command asks the default endpoint beside it.
+func TestKeysByEnvironment(t *testing.T) {
+	one(t, func(addr string) {
+		for _, step := range []struct {
+			args []string
+			want string
+		}{
+			{[]string{"put", "a", "1"}, "OK\n"},
+			{[]string{"get", "a"}, "a\n1\n"},
+			{[]string{"lock", "l", "--", "true"}, ""},
+			{[]string{"snapshot", "save", filepath.Join(t.TempDir(), "s")}, ""},
+			{[]string{"del", "a"}, "1\n"},
+		} {
+			var out, errs buffer
+			code := Main(System{Args: step.args, Environ: []string{"ETCDCTL_ENDPOINTS=" + addr}, Stdout: &out, Stderr: &errs})
+			if code != exitOK || step.want != "" && out.String() != step.want {
+				t.Fatalf("kvnode %q = %d %q %s, want %q", step.args, code, out.String(), errs.String(), step.want)
+			}
+		}
+	})
+}
+
 // A watch prints changes until it is interrupted.
 func TestWatchCommand(t *testing.T) {
 	one(t, func(addr string) {
