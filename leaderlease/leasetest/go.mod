@@ -4,7 +4,7 @@ go 1.26
 
 require (
 	github.com/anishathalye/porcupine v1.0.0
-	github.com/cockroachdb/datadriven v1.0.2
+	github.com/cockroachdb/datadriven v1.0.3
 	github.com/leaderlease/go/leaderlease v0.1.0
 	go.etcd.io/raft/v3 v3.7.0
 	go.uber.org/goleak v1.3.0
