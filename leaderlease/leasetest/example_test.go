@@ -22,14 +22,14 @@ func Example() {
 	fmt.Println("cut off a moment ago:", status)
 
 	c.RunUntil(time.Minute, func() bool { return !old.Valid() })
-	fmt.Println("another leads already:", c.Leader() != old)
+	fmt.Println("another member leads:", c.Leader() != old)
 	c.RunUntil(time.Minute, func() bool { return c.Node(2).Valid() || c.Node(3).Valid() })
 	_, status = old.TryRead(7)
-	fmt.Println("once another leads:", status == leaderlease.Valid)
+	fmt.Println("the old leader may read:", status == leaderlease.Valid)
 	// embed:end
 
 	// Output:
 	// cut off a moment ago: valid
-	// another leads already: false
-	// once another leads: false
+	// another member leads: false
+	// the old leader may read: false
 }

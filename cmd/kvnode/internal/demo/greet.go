@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -15,12 +18,16 @@ import (
 func (c *cluster) greet(ctx context.Context, out *printer) {
 	web := "http://" + c.Members()[0].Endpoint
 	out.linef("")
-	out.linef("%s", out.paint(bold, "In another terminal, for etcdctl and kvnode:"))
+	out.linef("%s", out.paint(bold, "Paste into another terminal:"))
+	if dir := missingInPath(); dir != "" {
+		out.linef("  export PATH='%s':$PATH", dir)
+	}
 	out.linef("  export ETCDCTL_ENDPOINTS=%s", strings.Join(c.Endpoints(), ","))
-	out.linef("  etcdctl put hello world;  etcdctl get hello;  etcdctl endpoint status -w table")
-	out.linef("  kvnode put hello again;   kvnode get hello;   kvnode status --watch")
+	out.linef("  kvnode put hello again;   kvnode get hello;   kvnode status")
 	out.linef("  kvnode watch hello        # Ctrl-C ends it")
 	out.linef("  kvnode lock name -- sh -c 'echo token $KVNODE_FENCING_TOKEN'")
+	out.linef("%s", out.paint(bold, "With etcd's own client, if you have it:"))
+	out.linef("  etcdctl put hello world;  etcdctl get hello;  etcdctl endpoint status -w table")
 	if body, ok := c.gateway(ctx); ok {
 		out.linef("%s", out.paint(bold, "With curl (keys and values in base64):"))
 		out.linef("  curl -i %s/v3/kv/range -d '%s'", web, body)
@@ -35,6 +42,18 @@ func (c *cluster) greet(ctx context.Context, out *printer) {
 	}
 	out.linef("")
 	out.linef("Ctrl-C stops them. Try: kill -STOP, -CONT or -9 one of the processes, and watch the line below.")
+}
+
+// missingInPath returns the directory of this program if a shell does not find kvnode.
+func missingInPath() string {
+	if _, err := exec.LookPath("kvnode"); err == nil {
+		return ""
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return filepath.Dir(program)
 }
 
 func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }

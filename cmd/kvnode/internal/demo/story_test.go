@@ -298,6 +298,7 @@ func TestDemoGreetsShowsAndCleansUp(t *testing.T) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}
 	}
+	pasted(t, text)
 	wantPage(t, regexp.MustCompile(`http://\S+/lease`).FindString(text))
 	if err := syscall.Kill(s.pids[2], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -317,6 +318,25 @@ func TestDemoGreetsShowsAndCleansUp(t *testing.T) {
 	s.gone(t)
 	if left, err := os.ReadDir(s.tmp); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// pasted runs the lines of a greeting that need kvnode alone, and end, in a shell.
+func pasted(t *testing.T, greeting string) {
+	t.Helper()
+	script := "set -e\n"
+	for line := range strings.Lines(greeting) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "export ") || strings.HasPrefix(line, "kvnode ") && !strings.HasPrefix(line, "kvnode watch") {
+			script += line + "\n"
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
+	out, err := cmd.CombinedOutput()
+	for _, want := range []string{"OK\nhello\nagain\n", " leader ", "token "} {
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Fatalf("%s\nprinted %s, %v, want %q", script, out, err, want)
+		}
 	}
 }
 
