@@ -1,2 +1,0 @@
-// Package docs holds the tests that keep the documents true; it exports nothing.
-package docs
