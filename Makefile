@@ -256,12 +256,12 @@ generate: ## Go code of the .proto files taken from etcd; changes nothing if the
 	$(GO) run -C tools/proto .
 
 .PHONY: release
-release: ## archives of kvnode and leasebench for six platforms, with SBOMs and sums, in dist: VERSION=v0.2.0, the tag of the commit
-	$(GO) run ./internal/release build $(VERSION) dist
+release: ## archives of kvnode and leasebench for six platforms, with lists of modules and sums, in dist: VERSION=v0.2.0, the tag of the commit
+	$(GO) run ./internal/release $(VERSION) dist
 
 .PHONY: tidy
 tidy: ## go mod tidy in each module, as if all were published
-	$(GO) run ./internal/release tidy
+	tools/tidy.sh
 
 .PHONY: fmt
 fmt: ## rewrite: gofumpt and go fix

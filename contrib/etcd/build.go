@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 
-	"github.com/leaderlease/go/internal/modules/upstream"
+	"github.com/leaderlease/go/contrib/internal/upstream"
 )
 
 const (
@@ -18,12 +17,11 @@ const (
 type tree struct{ *upstream.Tree }
 
 // build leaves etcd with the patch and as it is in dir, as etcd-lease and etcd-stock.
-func build(ctx context.Context, dir string) (err error) {
-	t, err := newTree(ctx, dir)
+func build(ctx context.Context, dir string) error {
+	t, err := newTree(dir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, t.Close()) }()
 	if err := t.patched(ctx, "server"); err != nil {
 		return err
 	}
@@ -39,8 +37,8 @@ func build(ctx context.Context, dir string) (err error) {
 	return t.Run(ctx, "program", "go", "build", "-o", t.At("etcd-lease"), ".")
 }
 
-func newTree(ctx context.Context, dir string) (tree, error) {
-	t, err := upstream.New(ctx, dir)
+func newTree(dir string) (tree, error) {
+	t, err := upstream.New(dir)
 	return tree{t}, err
 }
 

@@ -4,7 +4,7 @@
 //	go run ./contrib/etcd suites DIR     suites of etcd's own tests with the gate on; -run and -packages choose
 //
 // The sources are those that the module proxy has for the version in
-// bench/etcd/go.mod. The library is packed as a proxy will serve it.
+// bench/etcd/go.mod. A replace directive takes the library from the checkout.
 package main
 
 import (

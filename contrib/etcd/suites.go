@@ -2,19 +2,17 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 
-	"github.com/leaderlease/go/internal/modules/upstream"
+	"github.com/leaderlease/go/contrib/internal/upstream"
 )
 
 // suites runs etcd's own tests against a server whose gate is on by default.
-func suites(ctx context.Context, dir, which string, packages []string) (err error) {
-	t, err := newTree(ctx, dir)
+func suites(ctx context.Context, dir, which string, packages []string) error {
+	t, err := newTree(dir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, t.Close()) }()
 	if err := t.patched(ctx, "server-on"); err != nil {
 		return err
 	}

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/leaderlease/go/internal/modules/upstream"
+	"github.com/leaderlease/go/contrib/internal/upstream"
 )
 
 const (
@@ -55,7 +55,7 @@ func build(ctx context.Context, t *upstream.Tree) error {
 	if err := t.Run(ctx, source, "go", append(test, t.At("fault.test"))...); err != nil {
 		return err
 	}
-	return t.Mend(ctx, source)
+	return t.Use(ctx, source)
 }
 
 // raft37 lets swarmkit require raft 3.7 and etcd's log for it. raft37.patch has the rest.

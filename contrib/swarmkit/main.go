@@ -9,14 +9,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"strconv"
 
-	"github.com/leaderlease/go/internal/modules/upstream"
+	"github.com/leaderlease/go/contrib/internal/upstream"
 )
 
 func main() {
@@ -26,7 +25,7 @@ func main() {
 	}
 }
 
-func run() (err error) {
+func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	rounds := flag.Int("rounds", 30, "faults that the check makes")
@@ -36,11 +35,10 @@ func run() (err error) {
 	if flag.NArg() != 1 {
 		return fmt.Errorf("want one directory, have %q", flag.Args())
 	}
-	t, err := upstream.New(ctx, flag.Arg(0))
+	t, err := upstream.New(flag.Arg(0))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, t.Close()) }()
 	if err := build(ctx, t); err != nil {
 		return err
 	}

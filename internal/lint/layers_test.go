@@ -2,6 +2,8 @@ package lint
 
 import (
 	"maps"
+	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -124,5 +126,19 @@ func TestForbiddenImportsAreFound(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// go install of a version refuses a module with a replace directive, so the modules of the workspace have none.
+func TestModulesHaveNoReplace(t *testing.T) {
+	uses := regexp.MustCompile(`(?m)^\t(\.\S*)$`).FindAllStringSubmatch(read(t, "go.work"), -1)
+	replaces := regexp.MustCompile(`(?m)^replace\b`)
+	for _, use := range uses {
+		if name := path.Join(use[1], "go.mod"); replaces.MatchString(read(t, name)) {
+			t.Errorf("%s has a replace directive: use go.work", name)
+		}
+	}
+	if len(uses) < 6 || !replaces.MatchString(read(t, "kvnode/e2e/go.mod")) {
+		t.Errorf("go.work uses %q, want six modules, and kvnode/e2e, which is no part of it, replaces some", uses)
 	}
 }

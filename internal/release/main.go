@@ -1,23 +1,38 @@
-// Command release makes what is published: archives of the programs, and the modules of this
-// repository as a module proxy serves them, so that what a user will get can be tried before.
+// Command release writes archives of the programs of one version, with what they were built from and
+// checksums, to a directory. The same commit and Go make the same bytes, wherever the checkout lies.
 //
-//	go run ./internal/release build VERSION DIR [OS/ARCH...]    archives, SBOMs and sums in DIR
-//	go run ./internal/release pack DIR    a file proxy with all modules in DIR
-//	go run ./internal/release try DIR     the same under a version of their own, which it prints
-//	go run ./internal/release tidy        go mod tidy in each module
+//	go run ./internal/release VERSION DIR [OS/ARCH...]
 //
-// In development go.work joins the modules. Published ones know each other by
-// version alone; nothing but this command sees them so.
+// VERSION is the tag of the commit. It runs in the root of the checkout.
 package main
 
 import (
-	"context"
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"os/signal"
-
-	"github.com/leaderlease/go/internal/modules"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
 )
+
+// platforms are those of a release.
+var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}
+
+// programs are those of a release, each with the directory of the repository that its archive has besides.
+var programs = []struct{ name, dir string }{{"kvnode", "deploy"}, {"leasebench", ""}}
+
+// sumsName is the file with the checksums, as sha256sum --check reads it.
+const sumsName = "SHA256SUMS"
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -27,44 +42,157 @@ func main() {
 }
 
 func run(args []string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	switch {
-	case len(args) >= 3 && args[0] == "build":
-		on, err := platformsOf(args[3:])
-		if err != nil {
-			return err
-		}
-		return build(ctx, ".", args[1], args[2], on)
-	case len(args) == 2 && args[0] == "pack":
-		all, err := modules.All(".")
-		if err != nil {
-			return err
-		}
-		return modules.Pack(args[1], all, modules.Required)
-	case len(args) == 2 && args[0] == "try":
-		return try(args[1])
-	case len(args) == 1 && args[0] == "tidy":
-		return tidy(ctx, ".")
-	default:
-		return fmt.Errorf("%q is none of: build VERSION DIR [OS/ARCH...], pack DIR, try DIR, tidy", args)
+	if len(args) < 2 {
+		return fmt.Errorf("want VERSION DIR [OS/ARCH...], got %q", args)
 	}
+	version, dir, on := args[0], args[1], args[2:]
+	if len(on) == 0 {
+		on = platforms
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	made := make(map[string][]byte) // by name
+	for _, platform := range on {
+		for _, p := range programs {
+			if err := pack(made, platform, p.name, p.dir, version); err != nil {
+				return fmt.Errorf("%s for %s: %w", p.name, platform, err)
+			}
+		}
+	}
+	sums, names := new(bytes.Buffer), make([]string, 0, len(made))
+	for name := range made {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Fprintf(sums, "%x  %s\n", sha256.Sum256(made[name]), name)
+	}
+	made[sumsName] = sums.Bytes()
+	for name, text := range made {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// try packs the modules for somebody who has the usual module cache, which keeps
-// what it knows of a version for ever.
-func try(dir string) error {
-	all, err := modules.All(".")
+// pack adds to made the archive of a program, and the list of modules in it.
+func pack(made map[string][]byte, platform, program, dir, version string) error {
+	system, arch, ok := strings.Cut(platform, "/")
+	if !ok {
+		return fmt.Errorf("the platform is not of the form OS/ARCH, such as linux/amd64")
+	}
+	name := program
+	if system == "windows" {
+		name += ".exe"
+	}
+	binary, info, err := compile(program, system, arch, version)
 	if err != nil {
 		return err
 	}
-	version, err := modules.Fingerprint(all)
+	at, err := time.Parse(time.RFC3339, setting(info, "vcs.time"))
 	if err != nil {
-		return err
+		return fmt.Errorf("time of the commit: %w", err)
 	}
-	if err := modules.Pack(dir, all, version); err != nil {
-		return err
+	files := []file{{name, binary, 0o755}}
+	paths := []string{"LICENSE"}
+	if dir != "" {
+		// Other files may lie there, such as the binary of a container.
+		out, err := exec.Command("git", "ls-files", "-z", "--", dir).Output()
+		if err != nil {
+			return fmt.Errorf("git ls-files %s: %w", dir, err)
+		}
+		paths = append(paths, strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")...)
 	}
-	_, err = fmt.Println(version)
+	for _, path := range paths {
+		text, err := os.ReadFile(filepath.FromSlash(path))
+		if err != nil {
+			return err
+		}
+		files = append(files, file{path, text, 0o644})
+	}
+	base, write, ending := strings.Join([]string{program, version, system, arch}, "_"), writeTar, ".tar.gz"
+	if system == "windows" {
+		write, ending = writeZip, ".zip"
+	}
+	made[base+".modules.txt"] = []byte(info.String())
+	made[base+ending], err = write(files, at.UTC())
 	return err
+}
+
+// compile builds a program without paths of this machine in it. Go takes its version from the commit's tag.
+func compile(program, system, arch, version string) (binary []byte, info *debug.BuildInfo, err error) {
+	tmp, err := os.MkdirTemp("", "release-")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	to := filepath.Join(tmp, program)
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=true", "-ldflags=-s", "-o", to, "./cmd/"+program)
+	// Other flags in the caller's environment would make other bytes.
+	cmd.Env = append(os.Environ(), "GOOS="+system, "GOARCH="+arch, "GOAMD64=v1", "GOARM64=v8.0", "CGO_ENABLED=0", "GOFLAGS=-trimpath")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, nil, fmt.Errorf("%w\n%s", err, out)
+	}
+	if info, err = buildinfo.ReadFile(to); err != nil {
+		return nil, nil, err
+	}
+	if info.Main.Version != version {
+		return nil, nil, fmt.Errorf("the commit is version %s, want %s: tag it %s, and commit or ignore all that is changed",
+			info.Main.Version, version, version)
+	}
+	binary, err = os.ReadFile(to)
+	return binary, info, err
+}
+
+// setting returns what a program says of its build, empty if it does not.
+func setting(info *debug.BuildInfo, key string) string {
+	i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == key })
+	if i < 0 {
+		return ""
+	}
+	return info.Settings[i].Value
+}
+
+// file is one file of an archive. All have the time of the commit and no owner.
+type file struct {
+	name string
+	text []byte
+	mode fs.FileMode
+}
+
+func writeTar(files []file, at time.Time) ([]byte, error) {
+	var to bytes.Buffer
+	packed := gzip.NewWriter(&to)
+	archive := tar.NewWriter(packed)
+	for _, f := range files {
+		err := archive.WriteHeader(&tar.Header{Name: f.name, Mode: int64(f.mode), Size: int64(len(f.text)), ModTime: at, Format: tar.FormatPAX})
+		if err != nil {
+			return nil, err
+		}
+		if _, err := archive.Write(f.text); err != nil {
+			return nil, err
+		}
+	}
+	err := errors.Join(archive.Close(), packed.Close())
+	return to.Bytes(), err
+}
+
+func writeZip(files []file, at time.Time) ([]byte, error) {
+	var to bytes.Buffer
+	archive := zip.NewWriter(&to)
+	for _, f := range files {
+		header := &zip.FileHeader{Name: f.name, Modified: at, Method: zip.Deflate}
+		header.SetMode(f.mode)
+		w, err := archive.CreateHeader(header)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(f.text); err != nil {
+			return nil, err
+		}
+	}
+	err := archive.Close()
+	return to.Bytes(), err
 }

@@ -34,7 +34,7 @@ var archives = sync.OnceValues(func() (string, error) {
 	}{
 		{".", []string{"git", "clone", "-q", "--depth=1", "file://" + root, clone}},
 		{clone, []string{"git", "tag", releaseVersion}},
-		{clone, []string{"go", "run", "./internal/release", "build", releaseVersion, dir, runtime.GOOS + "/" + runtime.GOARCH}},
+		{clone, []string{"go", "run", "./internal/release", releaseVersion, dir, runtime.GOOS + "/" + runtime.GOARCH}},
 	} {
 		cmd := exec.CommandContext(ctx, step.args[0], step.args[1:]...)
 		cmd.Dir = step.in

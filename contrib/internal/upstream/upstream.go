@@ -1,5 +1,5 @@
-// Package upstream puts patches on published sources of others, and builds them
-// against the modules of this repository as a proxy will serve them.
+// Package upstream fetches published sources of other projects, applies patches, and builds them with the
+// library of this checkout.
 package upstream
 
 import (
@@ -12,48 +12,39 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-
-	"github.com/leaderlease/go/internal/modules"
 )
 
-// Library is the module that patches put into what others have made.
-const Library = "github.com/leaderlease/go/leaderlease"
+// library is the module that the patches import, and libraryDir its directory in the checkout.
+const (
+	library    = "github.com/leaderlease/go/leaderlease"
+	libraryDir = "leaderlease"
+)
 
 // Tree is a directory in which sources are built.
 type Tree struct {
 	dir     string
-	version string // of the library
+	library string // the directory that replaces the library's module
 	env     []string
-	cache   string // of modules
 }
 
-// New packs the library into a file proxy in dir.
-func New(ctx context.Context, dir string) (*Tree, error) {
+// New returns a Tree in dir. The process runs in the root of the checkout.
+func New(dir string) (*Tree, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	t := &Tree{dir: dir}
-	if err := os.MkdirAll(t.At("proxy"), 0o755); err != nil {
+	from, err := filepath.Abs(libraryDir)
+	if err != nil {
 		return nil, err
 	}
-	out, err := exec.CommandContext(ctx, "go", "run", "./internal/release", "try", t.At("proxy")).Output()
-	if err != nil {
-		return nil, fmt.Errorf("pack the library: %w", err)
-	}
-	t.version = strings.TrimSpace(string(out))
-	t.env, t.cache, err = modules.Env(ctx, t.At("proxy"))
-	t.env = append(t.env, "GOFLAGS=-mod=mod -modcacherw -buildvcs=false", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
-	return t, err
+	env := append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod -modcacherw -buildvcs=false", "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
+	return &Tree{dir: dir, library: from, env: env}, os.MkdirAll(dir, 0o755)
 }
-
-// Close takes the library out of the module cache again.
-func (t *Tree) Close() error { return modules.Forget(t.cache, Library, t.version) }
 
 // At is a path in the tree.
 func (t *Tree) At(name ...string) string { return filepath.Join(append([]string{t.dir}, name...)...) }
 
-// Fetch copies the sources of a module, which the sum database has the sums of.
+// Fetch copies the sources of a module version into the tree.
 func (t *Tree) Fetch(ctx context.Context, module, name string) error {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", module)
 	cmd.Dir, cmd.Env = t.dir, t.env
@@ -71,7 +62,7 @@ func (t *Tree) Fetch(ctx context.Context, module, name string) error {
 	return t.Run(ctx, name, "go", "mod", "edit", "-toolchain=none")
 }
 
-// Patch applies patches to what was fetched, which uses the library from then on.
+// Patch applies patches to sources in the tree, which use the library from then on.
 func (t *Tree) Patch(ctx context.Context, name string, patches ...string) error {
 	for _, patch := range patches {
 		patch, err := filepath.Abs(patch)
@@ -85,25 +76,25 @@ func (t *Tree) Patch(ctx context.Context, name string, patches ...string) error 
 	return t.Use(ctx, name)
 }
 
-// Use lets a module in the tree use the library.
-func (t *Tree) Use(ctx context.Context, name string) error {
-	return t.Run(ctx, name, "go", "mod", "edit", "-require="+Library+"@"+t.version)
+// Use makes a module in the tree require the library of the checkout.
+func (t *Tree) Use(ctx context.Context, name string) error { return t.use(ctx, name, t.library) }
+
+func (t *Tree) use(ctx context.Context, name, dir string) error {
+	return t.Run(ctx, name, "go", "mod", "edit", "-require="+library+"@v0.1.0", "-replace="+library+"="+dir)
 }
 
-// Fault lets a module in the tree use a copy of the library with a fault in it.
+// Fault makes a module in the tree use a copy of the library with a fault in it.
 func (t *Tree) Fault(ctx context.Context, name, file, sound, faulty string) error {
-	if err := t.Fetch(ctx, Library+"@"+t.version, "fault"); err != nil {
+	if err := os.RemoveAll(t.At("fault")); err != nil {
+		return err
+	}
+	if err := os.CopyFS(t.At("fault"), os.DirFS(t.library)); err != nil {
 		return err
 	}
 	if err := Replace(t.At("fault", file), sound, faulty); err != nil {
 		return err
 	}
-	return t.Run(ctx, name, "go", "mod", "edit", "-replace="+Library+"="+t.At("fault"))
-}
-
-// Mend takes that copy away again.
-func (t *Tree) Mend(ctx context.Context, name string) error {
-	return t.Run(ctx, name, "go", "mod", "edit", "-dropreplace="+Library)
+	return t.use(ctx, name, t.At("fault"))
 }
 
 // Replace replaces what a file must hold once.
