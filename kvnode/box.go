@@ -3,8 +3,6 @@ package kvnode
 import (
 	"slices"
 	"sync"
-
-	"github.com/leaderlease/go/internal/double"
 )
 
 // token wakes one goroutine. It is buffered by one: a second one says nothing new before the
@@ -41,7 +39,10 @@ func (b *box[T]) put(items ...T) {
 func (b *box[T]) take(spare []T) []T {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return double.Take(&b.mu.items, spare)
+	clear(spare) // drops what its elements refer to
+	taken := b.mu.items
+	b.mu.items = spare[:0]
+	return taken
 }
 
 // drop takes out the first value that is so, if it was not taken.

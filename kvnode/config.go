@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leaderlease/go/internal/faults"
 	"github.com/leaderlease/go/kvnode/admission"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/peerurl"
@@ -178,7 +177,7 @@ const minElectionTicks = 5
 // expects defaults to be filled in. What concerns the lease, leaderlease.New
 // reports.
 func (c Config) Validate() error {
-	var bad faults.List
+	var bad problems
 	bad.If(c.DataDir == "", "no data directory")
 	bad.If(c.Listener == nil, "no listener for peers")
 	bad.If(c.TickInterval <= 0, "tick interval %v must be positive", c.TickInterval)
@@ -196,7 +195,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-func (c *Config) validateCluster() (bad faults.List) {
+func (c *Config) validateCluster() (bad problems) {
 	names := make(map[string]bool)
 	ids := make(map[uint64]string)
 	for _, m := range c.Cluster {
@@ -248,4 +247,14 @@ func (c *Config) bounded(ctx context.Context) (context.Context, context.CancelFu
 		return ctx, func() {}
 	}
 	return context.WithTimeoutCause(ctx, c.RequestTimeout, ErrTimeout)
+}
+
+// problems collects what is wrong with a configuration, so that one error reports all of it.
+type problems []error
+
+// If adds an error if wrong. The format gives the value and its limit.
+func (p *problems) If(wrong bool, format string, args ...any) {
+	if wrong {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
 }

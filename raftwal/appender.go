@@ -5,8 +5,6 @@ import (
 	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
-
-	"github.com/leaderlease/go/internal/double"
 )
 
 // Appender is the storage thread of raft's AsyncStorageWrites: it takes all
@@ -101,7 +99,10 @@ func (a *Appender) take(spare []pending) []pending {
 	}
 	a.mu.bytes = 0
 	a.wake.Broadcast()
-	return double.Take(&a.mu.waiting, spare)
+	clear(spare) // drops what its elements refer to
+	taken := a.mu.waiting
+	a.mu.waiting = spare[:0]
+	return taken
 }
 
 func (a *Appender) run() {

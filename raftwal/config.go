@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/leaderlease/go/internal/faults"
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
@@ -82,7 +81,7 @@ func (c Config) WithDefaults() Config {
 // Validate reports everything that is wrong with c, and changes nothing. It
 // expects defaults to be filled in.
 func (c Config) Validate() error {
-	var bad faults.List
+	var bad problems
 	bad.If(c.Dir == "" && c.FS == nil, "no directory")
 	bad.If(c.SegmentSize < minSegmentSize || c.SegmentSize > maxSegmentSize || c.SegmentSize%headerSize != 0,
 		"segment size %d must be a multiple of %d from %d to %d", c.SegmentSize, headerSize, minSegmentSize, int64(maxSegmentSize))
@@ -101,4 +100,14 @@ func randomNonce() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // it ends the program rather than fail
 	return binary.LittleEndian.Uint64(b[:])
+}
+
+// problems collects what is wrong with a configuration, so that one error reports all of it.
+type problems []error
+
+// If adds an error if wrong. The format gives the value and its limit.
+func (p *problems) If(wrong bool, format string, args ...any) {
+	if wrong {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
 }

@@ -3,13 +3,13 @@ package etcdapi
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"time"
 
 	"google.golang.org/grpc"
 
-	"github.com/leaderlease/go/internal/faults"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/etcdapi/callmetrics"
 )
@@ -116,7 +116,7 @@ func (c Config) as(node kvnode.Config) Config {
 
 // Validate reports everything that is wrong with c, which has its defaults.
 func (c Config) Validate() error {
-	var bad faults.List
+	var bad problems
 	bad.If(c.MaxTxnOps < 1 || c.MaxTxnOps > math.MaxInt32, "MaxTxnOps %d must be from 1 to %d", c.MaxTxnOps, math.MaxInt32)
 	bad.If(c.WatchProgressInterval < MinWatchProgress,
 		"WatchProgressInterval %v must be %v at least", c.WatchProgressInterval, MinWatchProgress)
@@ -128,4 +128,14 @@ func (c Config) Validate() error {
 	bad.If(c.MaxInFlight < 0, "MaxInFlight %d must not be negative", c.MaxInFlight)
 	bad.If(c.MaxReplyBytes < 0, "MaxReplyBytes %d must not be negative", c.MaxReplyBytes)
 	return errors.Join(bad...)
+}
+
+// problems collects what is wrong with a configuration, so that one error reports all of it.
+type problems []error
+
+// If adds an error if wrong. The format gives the value and its limit.
+func (p *problems) If(wrong bool, format string, args ...any) {
+	if wrong {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/leaderlease/go/internal/double"
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
@@ -70,7 +69,9 @@ func (o *others) ran(from, to time.Time) {
 func (s *stream) leaving(spare []*call) []*call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	calls := double.Take(&s.mu.waiting, spare)
+	clear(spare) // drops what its elements refer to
+	calls := s.mu.waiting
+	s.mu.waiting = spare[:0]
 	kept := calls[:0]
 	for _, c := range calls {
 		if c.Cancel || s.mu.under[c.ID] == c {

@@ -11,7 +11,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 
-	"github.com/leaderlease/go/internal/faults"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/leaderlease"
 )
@@ -51,7 +50,7 @@ func (c Config) Validate() error {
 // nobody stands for a listener where nothing is to be listened on.
 type nobody struct{ net.Listener }
 
-func (c *Config) checkNames() (bad faults.List) {
+func (c *Config) checkNames() (bad problems) {
 	bad.If(strings.ContainsAny(c.Node.Name, "=,"),
 		"Node.Name %q must not contain = or a comma, which separate members in Node.Cluster", c.Node.Name)
 	return append(bad, c.checkCluster()...)
@@ -120,7 +119,7 @@ func (c *Config) checkTimes() (errs []error) {
 }
 
 // checkLease expects a heartbeat interval and an election timeout that are right.
-func (c *Config) checkLease() (bad faults.List) {
+func (c *Config) checkLease() (bad problems) {
 	bad.If(c.Node.LeaseDuration < 0, "Node.LeaseDuration %v must not be negative", c.Node.LeaseDuration)
 	bad.If(c.Node.LeaseDuration > c.longestLease(),
 		"Node.LeaseDuration %v must be %v at most, which is Node.ElectionTimeout, in whole heartbeat intervals, less one, or it delays every fail-over",
@@ -161,7 +160,7 @@ func (c *Config) longestLease() time.Duration {
 	return c.Node.ElectionTimeout.Truncate(tick) - tick
 }
 
-func (c *Config) checkLimits() (bad faults.List) {
+func (c *Config) checkLimits() (bad problems) {
 	bad.If(c.Node.MaxRequestBytes < 1 || c.Node.MaxRequestBytes > kvnode.MaxRequestLimit,
 		"Node.MaxRequestBytes %d must be from 1 to %d", c.Node.MaxRequestBytes, kvnode.MaxRequestLimit)
 	bad.If(c.MaxOpenStreams < minOpenStreams || c.MaxOpenStreams > math.MaxInt32,
@@ -179,4 +178,14 @@ func (c *Config) checkLimits() (bad faults.List) {
 	bad.If(c.Keepalive.MinTime < 0, "Keepalive.MinTime %v must not be negative", c.Keepalive.MinTime)
 	bad.If(c.Keepalive.Timeout < 0, "Keepalive.Timeout %v must not be negative", c.Keepalive.Timeout)
 	return bad
+}
+
+// problems collects what is wrong with a configuration, so that one error reports all of it.
+type problems []error
+
+// If adds an error if wrong. The format gives the value and its limit.
+func (p *problems) If(wrong bool, format string, args ...any) {
+	if wrong {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-
-	"github.com/leaderlease/go/internal/faults"
 )
 
 // Config says where the certificates of one side are. The zero value means no
@@ -106,7 +104,7 @@ func (c *Config) ValidateShared() error {
 }
 
 // checkPairs checks that certificates and keys come together.
-func (c *Config) checkPairs() (bad faults.List) {
+func (c *Config) checkPairs() (bad problems) {
 	bad.If((c.CertFile == "") != (c.KeyFile == ""),
 		"%s %q and %s %q go together: one is missing", c.Field("CertFile"), c.CertFile, c.Field("KeyFile"), c.KeyFile)
 	bad.If((c.ClientCertFile == "") != (c.ClientKeyFile == ""), "%s %q and %s %q go together: one is missing",
@@ -121,7 +119,7 @@ func (c *Config) checkPairs() (bad faults.List) {
 
 // checkUnused refuses what would have no effect without a certificate: somebody
 // relies on it.
-func (c *Config) checkUnused() (bad faults.List) {
+func (c *Config) checkUnused() (bad problems) {
 	for _, setting := range []struct {
 		name string
 		set  bool
@@ -140,7 +138,7 @@ func (c *Config) checkUnused() (bad faults.List) {
 }
 
 // checkTrust checks what is asked of others' certificates.
-func (c *Config) checkTrust() (bad faults.List) {
+func (c *Config) checkTrust() (bad problems) {
 	need := func(name string, set bool, why string) {
 		bad.If(set && c.TrustedCAFile == "" && c.Enabled(), "%s needs %s: %s", c.Field(name), c.Field("TrustedCAFile"), why)
 	}
@@ -152,4 +150,14 @@ func (c *Config) checkTrust() (bad faults.List) {
 	bad.If(len(c.AllowedCNs) > 0 && len(c.AllowedHostnames) > 0,
 		"%s and %s cannot both be given", c.Field("AllowedCNs"), c.Field("AllowedHostnames"))
 	return bad
+}
+
+// problems collects what is wrong with a configuration, so that one error reports all of it.
+type problems []error
+
+// If adds an error if wrong. The format gives the value and its limit.
+func (p *problems) If(wrong bool, format string, args ...any) {
+	if wrong {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
 }

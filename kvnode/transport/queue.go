@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
-
-	"github.com/leaderlease/go/internal/double"
 )
 
 // queue holds the messages of one stream to one peer. Any goroutine adds, the
@@ -79,7 +77,10 @@ func (q *queue) roomLocked(size int) bool {
 func (q *queue) take(reuse []item) []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return double.Take(&q.mu.items, reuse)
+	clear(reuse) // drops what its elements refer to
+	taken := q.mu.items
+	q.mu.items = reuse[:0]
+	return taken
 }
 
 // done says that what was taken is written, or lost.

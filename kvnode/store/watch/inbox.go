@@ -3,7 +3,6 @@ package watch
 import (
 	"sync"
 
-	"github.com/leaderlease/go/internal/double"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -71,7 +70,10 @@ func (b *inbox) take(spare []revision) []revision {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.mu.events, b.mu.bytes = 0, 0
-	return double.Take(&b.mu.revisions, spare)
+	clear(spare) // drops what its elements refer to
+	taken := b.mu.revisions
+	b.mu.revisions = spare[:0]
+	return taken
 }
 
 func writeSize(w store.Write) int {
