@@ -1,4 +1,4 @@
-// Package durations counts how long things took, in the buckets of a histogram.
+// Package durations has histograms of durations, and counters that many goroutines share.
 package durations
 
 import (

@@ -1,17 +1,13 @@
 package durations
 
-import (
-	"time"
+import "time"
 
-	"github.com/leaderlease/go/internal/stripes"
-)
-
-// Striped is a Histogram for many who note at the same time.
+// Striped is a Histogram for many goroutines that note at the same time.
 type Striped struct{ stripes []*Histogram }
 
 // NewStriped returns a histogram with these bounds, which ascend.
 func NewStriped(bounds []time.Duration) *Striped {
-	s := &Striped{make([]*Histogram, stripes.Count)}
+	s := &Striped{make([]*Histogram, Stripes)}
 	for i := range s.stripes {
 		s.stripes[i] = New(bounds)
 	}
@@ -19,7 +15,7 @@ func NewStriped(bounds []time.Duration) *Striped {
 }
 
 // Note counts one that took so long. It allocates nothing.
-func (s *Striped) Note(took time.Duration) { s.stripes[stripes.Here()].Note(took) }
+func (s *Striped) Note(took time.Duration) { s.stripes[Stripe()].Note(took) }
 
 // Load returns the counts of all stripes together.
 func (s *Striped) Load() Counts {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/leaderlease/go/kvnode/internal/leaderid"
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
 // DialOptions returns what clientv3.Config.DialOptions needs so that requests go to the
@@ -47,7 +47,7 @@ func intercept(ctx context.Context, method string, req, reply any, cc *grpc.Clie
 	case code == codes.OK:
 		if r, ok := reply.(interface{ GetHeader() *pb.ResponseHeader }); ok {
 			h := r.GetHeader()
-			via.known.answered(via.name, h.GetMemberId(), leaderid.Of(h))
+			via.known.answered(via.name, h.GetMemberId(), fastwire.LeaderOf(h))
 		}
 	case code == codes.Unavailable, code == codes.DeadlineExceeded && !waits[method]:
 		via.known.failed(via.name, time.Now())

@@ -11,7 +11,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 
-	"github.com/leaderlease/go/kvnode/internal/leaderid"
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
 const (
@@ -36,7 +36,7 @@ type API struct {
 
 	// leader is where requests go that only the leader can answer.
 	leader    leaderConn
-	leaderID  leaderid.Field
+	leaderID  fastwire.LeaderField
 	elsewhere elsewhere
 	// replies bounds the memory of large replies, deliveries those of the gateway.
 	replies    *replies

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/internal/durations"
-	"github.com/leaderlease/go/internal/stripes"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/internal/requests"
 )
@@ -25,7 +24,7 @@ type times struct {
 	took [requests.NumOps][2]*durations.Striped // failed, and not
 	// ranges are those of transactions that only read, and of streams; txns such
 	// transactions with more than one.
-	ranges, txns *stripes.Counter
+	ranges, txns *durations.Counter
 	slow         atomic.Uint64
 	warned       rate.Sometimes
 }
@@ -34,7 +33,7 @@ func (t *times) init() {
 	for op := range t.took {
 		t.took[op] = [2]*durations.Striped{durations.NewStriped(requestBounds), durations.NewStriped(requestBounds)}
 	}
-	t.ranges, t.txns = stripes.NewCounter(), stripes.NewCounter()
+	t.ranges, t.txns = durations.NewCounter(), durations.NewCounter()
 	t.warned = rate.Sometimes{First: 10, Interval: time.Second}
 }
 

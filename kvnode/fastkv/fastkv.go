@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
-	"github.com/leaderlease/go/kvnode/internal/leaderid"
 )
 
 // maxRequest is how large a request on the stream is at most, with its metadata. Larger: those that wait
@@ -47,7 +46,7 @@ type client struct {
 	pb.KVClient // calls, as clientv3 makes and repeats them; Compact and RangeStream among them
 
 	streams *streams
-	leaders leaderid.Field
+	leaders fastwire.LeaderField
 }
 
 // errUnsent means that the server has not begun a request, so that it may be made by a call.

@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	toleader "github.com/leaderlease/go/kvnode/client"
-	"github.com/leaderlease/go/kvnode/internal/leaderid"
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
 // settled repeats ask until one member has answered ten times on end, which leads, and
@@ -22,7 +22,7 @@ func settled(t *testing.T, ask func() (*pb.ResponseHeader, error)) (who uint64) 
 		if time.Now().After(deadline) {
 			t.Fatalf("requests do not settle on the leader: the last answer is %v, %v", h, err)
 		}
-		if err != nil || h.GetMemberId() != leaderid.Of(h) || h.GetMemberId() != who {
+		if err != nil || h.GetMemberId() != fastwire.LeaderOf(h) || h.GetMemberId() != who {
 			who, times = h.GetMemberId(), 0
 		}
 	}
@@ -84,7 +84,7 @@ func answering(t *testing.T, c *clientv3.Client, opts ...clientv3.OpOption) int 
 		if err != nil {
 			t.Fatal(err)
 		}
-		members[r.Header.GetMemberId()], leaders[leaderid.Of(r.Header)] = true, true
+		members[r.Header.GetMemberId()], leaders[fastwire.LeaderOf(r.Header)] = true, true
 	}
 	if len(leaders) != 1 || leaders[0] {
 		t.Errorf("members name %d leaders, 0 is one of them: %v, want one", len(leaders), leaders[0])

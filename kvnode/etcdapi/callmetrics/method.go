@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/internal/durations"
-	"github.com/leaderlease/go/internal/stripes"
 )
 
 // The kinds of methods.
@@ -57,14 +56,14 @@ type cell struct {
 }
 
 func newMethod(kind, service, name string, histogram bool) *Method {
-	of := &Method{kind: kind, service: service, name: name, cells: make([]cell, stripes.Count)}
+	of := &Method{kind: kind, service: service, name: name, cells: make([]cell, durations.Stripes)}
 	if histogram {
 		of.took = durations.NewStriped(bounds)
 	}
 	return of
 }
 
-func (of *Method) here() *cell { return &of.cells[stripes.Here()] }
+func (of *Method) here() *cell { return &of.cells[durations.Stripe()] }
 
 // Begin counts a call that begins. It returns what End is to be given.
 func (of *Method) Begin() (begun time.Time) {

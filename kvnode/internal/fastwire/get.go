@@ -27,7 +27,7 @@ const (
 	tagHeadMember  = 2<<3 | varint
 	tagRevision    = 3<<3 | varint
 	tagTerm        = 4<<3 | varint
-	tagHeadsLeader = 5<<3 | varint // see package leaderid
+	tagHeadsLeader = 5<<3 | varint // leaderField
 
 	tagCreate  = 2<<3 | varint
 	tagMod     = 3<<3 | varint

@@ -8,8 +8,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/leaderlease/go/kvnode/internal/leaderid"
 )
 
 // A get is encoded as package proto encodes it, and what asks for more is not taken for one.
@@ -66,7 +64,7 @@ func responses() (heads []Head, kvs []*mvccpb.KeyValue) {
 
 // What a get gives is, for package proto, the response that it was, and here what it is there.
 func TestWhatAGetGives(t *testing.T) {
-	var field leaderid.Field
+	var field LeaderField
 	heads, kvs := responses()
 	for _, h := range heads {
 		for _, kv := range kvs {
@@ -82,7 +80,7 @@ func TestWhatAGetGives(t *testing.T) {
 			}
 			ours := Got(data, &field)
 			clear(data)
-			if !proto.Equal(ours, want) || leaderid.Of(ours.GetHeader()) != h.Leader {
+			if !proto.Equal(ours, want) || LeaderOf(ours.GetHeader()) != h.Leader {
 				t.Errorf("%+v is got as %v, want %v", h, ours, want)
 			}
 		}
@@ -99,7 +97,7 @@ func FuzzGot(f *testing.F) {
 		data, _ := proto.Marshal(r)
 		f.Add(data)
 	}
-	var field leaderid.Field
+	var field LeaderField
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got := Got(data, &field)
 		if got == nil {

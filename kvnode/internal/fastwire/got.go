@@ -4,8 +4,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/encoding/protowire"
-
-	"github.com/leaderlease/go/kvnode/internal/leaderid"
 )
 
 // single is the answer to a get, in one piece of memory.
@@ -18,7 +16,7 @@ type single struct {
 
 // Got decodes a RangeResponse of one key or of none. It keeps no part of data. It returns nil
 // for what is more than that.
-func Got(data []byte, leaders *leaderid.Field) *pb.RangeResponse {
+func Got(data []byte, leaders *LeaderField) *pb.RangeResponse {
 	f := new(single)
 	for len(data) > 0 {
 		tag := uint64(data[0])
@@ -54,7 +52,7 @@ func Got(data []byte, leaders *leaderid.Field) *pb.RangeResponse {
 	return &f.response
 }
 
-func head(h *pb.ResponseHeader, data []byte, leaders *leaderid.Field) bool {
+func head(h *pb.ResponseHeader, data []byte, leaders *LeaderField) bool {
 	var leader uint64
 	for len(data) > 0 {
 		v, n := protowire.ConsumeVarint(data[1:])

@@ -1,20 +1,17 @@
-package leaderid
+package fastwire
 
 import (
 	"math"
 	"testing"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.uber.org/goleak"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 // What is put arrives, and nothing else of the header changes.
 func TestALeaderArrives(t *testing.T) {
-	var f Field
+	var f LeaderField
 	for _, id := range []uint64{0, 1, 300, math.MaxUint64, math.MaxUint64, 1} {
 		h := &pb.ResponseHeader{ClusterId: 7, MemberId: 8, Revision: 9, RaftTerm: 10}
 		f.Put(h, id)
@@ -26,14 +23,14 @@ func TestALeaderArrives(t *testing.T) {
 		if err := proto.Unmarshal(data, got); err != nil {
 			t.Fatal(err)
 		}
-		if Of(got) != id || got.GetClusterId() != 7 || got.GetMemberId() != 8 || got.GetRevision() != 9 || got.GetRaftTerm() != 10 {
-			t.Errorf("leader %d arrives as %d, in the header %v", id, Of(got), got)
+		if LeaderOf(got) != id || got.GetClusterId() != 7 || got.GetMemberId() != 8 || got.GetRevision() != 9 || got.GetRaftTerm() != 10 {
+			t.Errorf("leader %d arrives as %d, in the header %v", id, LeaderOf(got), got)
 		}
 	}
 }
 
 func TestPutAllocatesOncePerLeader(t *testing.T) {
-	var f Field
+	var f LeaderField
 	h := &pb.ResponseHeader{}
 	f.Put(h, math.MaxUint64)
 	if n := testing.AllocsPerRun(100, func() { f.Put(h, math.MaxUint64) }); n != 0 {
@@ -43,11 +40,11 @@ func TestPutAllocatesOncePerLeader(t *testing.T) {
 
 // Bytes from the network are no leader's by chance.
 func TestWhatIsNoLeader(t *testing.T) {
-	tag := protowire.AppendTag(nil, field, protowire.VarintType)
+	tag := protowire.AppendTag(nil, leaderField, protowire.VarintType)
 	for name, unknown := range map[string][]byte{
 		"nothing":         nil,
 		"another field":   protowire.AppendVarint(protowire.AppendTag(nil, 6, protowire.VarintType), 3),
-		"another kind":    protowire.AppendString(protowire.AppendTag(nil, field, protowire.BytesType), "three"),
+		"another kind":    protowire.AppendString(protowire.AppendTag(nil, leaderField, protowire.BytesType), "three"),
 		"a tag alone":     tag,
 		"half a number":   append(tag[:1:1], 0x80),
 		"half a field":    append(protowire.AppendTag(nil, 6, protowire.BytesType), 9),
@@ -56,16 +53,16 @@ func TestWhatIsNoLeader(t *testing.T) {
 	} {
 		h := &pb.ResponseHeader{}
 		h.ProtoReflect().SetUnknown(unknown)
-		if id := Of(h); id != 0 {
+		if id := LeaderOf(h); id != 0 {
 			t.Errorf("%s is leader %d, want none", name, id)
 		}
 	}
-	if id := Of(nil); id != 0 {
+	if id := LeaderOf(nil); id != 0 {
 		t.Errorf("no header names leader %d", id)
 	}
 	h := &pb.ResponseHeader{}
 	h.ProtoReflect().SetUnknown(append(protowire.AppendString(protowire.AppendTag(nil, 9, protowire.BytesType), "later"), protowire.AppendVarint(tag, 3)...))
-	if id := Of(h); id != 3 {
+	if id := LeaderOf(h); id != 3 {
 		t.Errorf("behind another field the leader is %d, want 3", id)
 	}
 }

@@ -1,4 +1,4 @@
-package stripes
+package durations
 
 import (
 	"sync"
