@@ -9,7 +9,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"github.com/leaderlease/go/internal/pause"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -56,7 +55,7 @@ const revisionInterval = 5 * time.Minute
 
 func (c *Config) runByRevision(ctx context.Context) {
 	var done int64
-	for pause.For(ctx, revisionInterval) == nil {
+	for sleep(ctx, revisionInterval) == nil {
 		rev := c.Revisions.Revision() - c.Policy.Revisions
 		if rev <= 0 || rev == done {
 			continue
@@ -81,7 +80,7 @@ func (c *Config) runPeriodic(ctx context.Context) {
 	last, wait := time.Now(), c.Policy.Period // at first until a whole period was seen
 	for {
 		seen.add(c.Revisions.Revision())
-		if pause.For(ctx, apart) != nil {
+		if sleep(ctx, apart) != nil {
 			return
 		}
 		rev := seen.oldest()
@@ -115,4 +114,16 @@ func (c *Config) compact(ctx context.Context, rev int64) bool {
 		c.Logger.Warn("not compacted", "revision", rev, "error", err)
 	}
 	return false
+}
+
+// sleep returns nil after d, or ctx's cause as soon as ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/leaderlease/go/internal/pause"
 )
 
 // election is when a member won, as far as can be known from outside: it did not
@@ -70,7 +68,7 @@ func watchElection(ctx context.Context, c *client, old uint64) (e election, won 
 		default:
 			e.after = asked
 		}
-		_ = pause.For(ctx, watchPause)
+		_ = sleep(ctx, watchPause)
 	}
 	return e, false
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/kvclient"
-	"github.com/leaderlease/go/internal/pause"
 )
 
 // probePause is between two reads of a prober.
@@ -57,7 +56,7 @@ func (p *play) probe(ctx context.Context, c *client) *prober {
 				pr.mu.seen.add(got)
 				pr.mu.Unlock()
 			}
-			_ = pause.For(ctx, probePause)
+			_ = sleep(ctx, probePause)
 		}
 	})
 	return pr
@@ -74,4 +73,16 @@ func (pr *prober) stop() sightings {
 	pr.cancel()
 	pr.done.Wait()
 	return pr.seen()
+}
+
+// sleep returns nil after d, or ctx's cause as soon as ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/kvclient"
-	"github.com/leaderlease/go/internal/pause"
 )
 
 // firstKey is the first that anybody reads.
@@ -63,7 +62,7 @@ func firstOf[T any](ctx context.Context, p *play, clients []*client, ask func(ct
 					answers <- got
 					return
 				}
-				_ = pause.For(ctx, retryPause)
+				_ = sleep(ctx, retryPause)
 			}
 		})
 	}

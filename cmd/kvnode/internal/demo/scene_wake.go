@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/kvclient"
-	"github.com/leaderlease/go/internal/pause"
 )
 
 const (
@@ -63,7 +62,7 @@ func (p *play) awake(ctx context.Context) error {
 
 	watched := make(chan error, 1)
 	go func() { watched <- n.watchStatus(ctx) }()
-	if err := pause.For(ctx, lullTime); err != nil {
+	if err := sleep(ctx, lullTime); err != nil {
 		return err
 	}
 	if err := n.m.Resume(); err != nil {
@@ -130,7 +129,7 @@ func (n *nap) waiting(ctx context.Context, b batch) error {
 	if err := n.sent(ctx, b.from, b.count); err != nil {
 		return err
 	}
-	if err := pause.For(ctx, lullTime); err != nil {
+	if err := sleep(ctx, lullTime); err != nil {
 		return err
 	}
 	if answered := len(b.results); answered > 0 {
