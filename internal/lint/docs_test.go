@@ -254,15 +254,6 @@ func anchors(f *file) (all []string) {
 	return all
 }
 
-// bench/results holds text only: pages and JSON were half of what a clone fetches.
-func TestResultsAreText(t *testing.T) {
-	for _, name := range git(t, "ls-files", "bench/results") {
-		if path.Ext(name) != ".txt" {
-			t.Errorf("%s is not text", name)
-		}
-	}
-}
-
 // A program that tests run is one that .ci/run installs where it is missing. The others are on each
 // machine with Go, or tests do without them.
 func TestCIHasWhatTestsRun(t *testing.T) {
