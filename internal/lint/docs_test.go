@@ -112,15 +112,7 @@ func TestSymptomsAreQuoted(t *testing.T) {
 			source.WriteString(f.text)
 		}
 	}
-	var quoted []string
-	code := regexp.MustCompile("`([^`]+)`")
-	for line := range strings.Lines(read(t, "docs/symptoms.md")) {
-		if cells := strings.Split(line, "|"); len(cells) >= 3 {
-			for _, m := range code.FindAllStringSubmatch(cells[1], -1) {
-				quoted = append(quoted, strings.TrimPrefix(m[1], "waits for "))
-			}
-		}
-	}
+	quoted := quotations(read(t, "docs/symptoms.md"))
 	for _, q := range quoted {
 		if !strings.HasPrefix(q, "Info()") && q != "Ready" && !strings.Contains(source.String(), q) {
 			t.Errorf("docs/symptoms.md quotes %q, which the library does not say", q)
@@ -135,6 +127,19 @@ func TestSymptomsAreQuoted(t *testing.T) {
 	if len(quoted) < 20 || len(statuses) < 10 {
 		t.Errorf("%d quotations and %d statuses found, want all", len(quoted), len(statuses))
 	}
+}
+
+// quotations returns what stands in code font in the first cells of a document's tables.
+func quotations(text string) (all []string) {
+	code := regexp.MustCompile("`([^`]+)`")
+	for line := range strings.Lines(text) {
+		if cells := strings.Split(line, "|"); len(cells) >= 3 {
+			for _, m := range code.FindAllStringSubmatch(cells[1], -1) {
+				all = append(all, strings.TrimPrefix(m[1], "waits for "))
+			}
+		}
+	}
+	return all
 }
 
 // Tests, files and packages that documents name in code font are there.

@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -104,7 +105,7 @@ func TestRules(t *testing.T) {
 			if len(found) > limit {
 				shown := found
 				if !testing.Verbose() && limit > 0 {
-					shown = append(found[:min(len(found), 20)], "... all with go test -v")
+					shown = append(slices.Clone(found[:min(len(found), 20)]), "... all with go test -v")
 				}
 				t.Errorf("%s: %d, at most %d allowed:\n%s", r.name, len(found), limit, strings.Join(shown, "\n"))
 			} else if len(found) < limit {

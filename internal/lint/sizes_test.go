@@ -64,16 +64,21 @@ var figures = []figure{
 	{"kvnode.Node: fields reachable without a step", func(t *testing.T) int { return fields(checked(t, "kvnode"), "Node") }},
 }
 
-// lower is for make sizes LOWER=1: each ceiling above the present number comes down to it.
+// lower is for make sizes LOWER=1: each ceiling comes down to the present number, of lines and words to the next
+// 500 above it, so that not each new test has to raise it.
 var lower = flag.Bool("lower", false, "lower the ceilings to the present numbers")
 
 func TestSizes(t *testing.T) {
 	sizes, lowered := readSizes(t), read(t, sizesPath)
 	var table strings.Builder
 	row := func(name string, now int) {
-		if *lower && now < sizes[name].ceiling {
+		ceiling := now
+		if now > 10_000 {
+			ceiling = (now + 499) / 500 * 500
+		}
+		if *lower && ceiling < sizes[name].ceiling {
 			of := regexp.MustCompile(`(?m)^(` + regexp.QuoteMeta(name) + ` *\| *)\d+`)
-			lowered = of.ReplaceAllString(lowered, "${1}"+strconv.Itoa(now))
+			lowered = of.ReplaceAllString(lowered, "${1}"+strconv.Itoa(ceiling))
 		}
 		fmt.Fprintf(&table, "%-46s %9d %9d %9s\n", name, now, sizes[name].ceiling, sizes[name].goal)
 	}

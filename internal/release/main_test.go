@@ -80,28 +80,7 @@ func TestReleasesAreReproducible(t *testing.T) {
 		t.Errorf("two builds have different files (%v), or not five: %q", err, slices.Sorted(maps.Keys(first)))
 	}
 	for _, p := range programs {
-		base := strings.Join([]string{p.name, released, runtime.GOOS, runtime.GOARCH}, "_")
-		files := unpacked(t, first[base+".tar.gz"])
-		binary := filepath.Join(t.TempDir(), p.name)
-		if err := os.WriteFile(binary, files[p.name], 0o700); err != nil {
-			t.Fatal(err)
-		}
-		for _, dir := range append(strings.Fields(command(t, ".", "go", "env", "GOROOT", "GOMODCACHE", "GOCACHE")), root) {
-			if bytes.Contains(files[p.name], []byte(dir+"/")) {
-				t.Errorf("%s names %s", p.name, dir)
-			}
-		}
-		if modules := string(first[base+".modules.txt"]); !strings.Contains(modules, "dep\tgo.etcd.io/raft/v3\tv3.") {
-			t.Errorf("%s.modules.txt does not name raft:\n%s", base, modules)
-		}
-		if p.name == "kvnode" {
-			if out := command(t, ".", binary, "--version"); !strings.Contains(out, "kvnode Version: "+released+"\n") {
-				t.Errorf("kvnode --version = %s, want %s", out, released)
-			}
-			if files["deploy/systemd/kvnode.service"] == nil || files["deploy/container/kvnode"] != nil {
-				t.Errorf("the archive has %q, want the committed files of deploy", slices.Sorted(maps.Keys(files)))
-			}
-		}
+		wantProgram(t, first, p.name, root)
 	}
 	dir := t.TempDir()
 	for name, text := range first {
@@ -114,6 +93,34 @@ func TestReleasesAreReproducible(t *testing.T) {
 	}
 	if _, _, err := build(t, "v9.9.9"); err == nil || !strings.Contains(err.Error(), "tag it v9.9.9") {
 		t.Errorf("a build of v9.9.9 from a commit that is tagged %s = %v, want it refused", released, err)
+	}
+}
+
+// wantProgram checks the archive of a program, which was built in root, and its list of modules.
+func wantProgram(t *testing.T, made map[string][]byte, program, root string) {
+	t.Helper()
+	base := strings.Join([]string{program, released, runtime.GOOS, runtime.GOARCH}, "_")
+	files := unpacked(t, made[base+".tar.gz"])
+	binary := filepath.Join(t.TempDir(), program)
+	if err := os.WriteFile(binary, files[program], 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range append(strings.Fields(command(t, ".", "go", "env", "GOROOT", "GOMODCACHE", "GOCACHE")), root) {
+		if bytes.Contains(files[program], []byte(dir+"/")) {
+			t.Errorf("%s names %s", program, dir)
+		}
+	}
+	if modules := string(made[base+".modules.txt"]); !strings.Contains(modules, "dep\tgo.etcd.io/raft/v3\tv3.") {
+		t.Errorf("%s.modules.txt does not name raft:\n%s", base, modules)
+	}
+	if program != "kvnode" {
+		return
+	}
+	if out := command(t, ".", binary, "--version"); !strings.Contains(out, "kvnode Version: "+released+"\n") {
+		t.Errorf("kvnode --version = %s, want %s", out, released)
+	}
+	if files["deploy/systemd/kvnode.service"] == nil || files["deploy/container/kvnode"] != nil {
+		t.Errorf("the archive has %q, want the committed files of deploy", slices.Sorted(maps.Keys(files)))
 	}
 }
 
@@ -219,7 +226,7 @@ func raised(t *testing.T, service, module string) []string {
 	before := versions(t, dir)
 	const own = "github.com/leaderlease/go"
 	for of, at := range map[string]string{"": ".", "/leaderlease": "leaderlease", "/leaderlease/leasetest": "leaderlease/leasetest", "/leaderlease/metrics": "leaderlease/metrics"} {
-		at, err := filepath.Abs(filepath.Join("../..", at))
+		at, err := filepath.Abs("../../" + at)
 		if err != nil {
 			t.Fatal(err)
 		}
