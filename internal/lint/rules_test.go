@@ -36,7 +36,7 @@ const (
 // allegories are the words of names that have a term of the field instead.
 var allegories = regexp.MustCompile(`^(hall|guest|shutter|door|frontdoor|entrance|floodgate|toll|acquaintance|vouch|voucher|witness|` +
 	`obituary|obituaries|bury|buried|mourn|mourner|ward|entrust|guardian|heir|farewell|dismissed|succession|candid|reign|hush|noun|laggard|` +
-	`refound|complaint|remedy|remedies|stranger|nearest)(s|es|ed|ies)?$`)
+	`refound|complaint|remedy|remedies|stranger)(s|es|ed|ies)?$`)
 
 var (
 	prefixedLog = regexp.MustCompile(`\.(Debug|Info|Warn|Error)\("\w+: `)
