@@ -68,7 +68,7 @@ func build(t *testing.T, version string) (made map[string][]byte, clone string, 
 // A release that is built again elsewhere has the same files. They name no directory of the machine, and
 // their sums are right.
 func TestReleasesAreReproducible(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		t.Skip("builds both programs twice")
 	}
 	first, root, err := build(t, released)
@@ -171,7 +171,7 @@ func TestZipsHaveOneTime(t *testing.T) {
 
 // Before a release exists, the README's commands take the library from a checkout.
 func TestTheReadmesCommandsRun(t *testing.T) {
-	if raceEnabled {
+	if testing.Short() {
 		t.Skip("go builds, and only a build without the detector shares what it needs")
 	}
 	text, err := os.ReadFile("../../README.md")
@@ -258,6 +258,3 @@ func versions(t *testing.T, dir string) map[string]string {
 	}
 	return all
 }
-
-// raceEnabled is set under the race detector, which does not look into the programs that tests build.
-var raceEnabled bool
