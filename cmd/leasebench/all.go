@@ -73,24 +73,7 @@ func planAll(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error
 	if err := s.Timeline(f); err != nil {
 		return err
 	}
-	if err := planServers(s, t, servers, quick); err != nil {
-		return err
-	}
-	return planServices(s, t, srv, quick)
-}
-
-// planServices plans locks, watches and keep-alives.
-func planServices(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error {
-	locks := lockFlags{besideFlags{*srv, []int{1, 3}}, lockClients()}
-	if err := locks.add(s, t, quick); err != nil {
-		return err
-	}
-	watch := watchFlags{besideFlags{*srv, []int{3}}, []int{1, 1000}, streamCounts(), watchRate}
-	if err := watch.add(s, t, quick); err != nil {
-		return err
-	}
-	renew := keepAliveFlags{besideFlags{*srv, []int{1, 3}}, leaseCount, renewStreams()}
-	return renew.add(s, t, quick)
+	return planServers(s, t, servers, quick)
 }
 
 // planServers plans layer c: kvnode alone, and side by side if there is another.

@@ -2,8 +2,7 @@ package main
 
 const rootShort = "Measure what a leader lease buys, and audit every answer"
 
-const rootLong = `Measure lease reads against every other way to serve a linearizable read, and
-kvnode's locks, watches and TTL leases against etcd's.
+const rootLong = `Measure lease reads against every other way to serve a linearizable read.
 
 Begin with "leasebench all --quick": two minutes, one report. A measurement of
 one part prints its report and writes files only with --out.
@@ -15,8 +14,8 @@ Three layers, which are never mixed up in one comparison:
                with their logs on disk, and a round trip between peers that is
                set (0, 0.2, 1, 5, 20, 80 ms). No gRPC, no client's network.
   wire      c  etcd's client against server processes, kvnode or any other
-               etcd v3 endpoint. compare, locks, watch, keepalive and size are
-               of this layer, too, as is failover, and measure several servers side by side.
+               etcd v3 endpoint. compare, size and failover are of this layer,
+               too, and measure several servers side by side.
 
 Arms of a comparison differ in one thing, run on the same cluster, one after the
 other, again and again, in an order that turns from round to round. Figures are
@@ -66,73 +65,18 @@ pause, cut, transfer):
 Arms of stale:
   raft ReadOnlyLeaseBased, leaderlease    the same partitions, in virtual time
 
-Arms of locks, watch, keepalive, size and failover are the servers: kvnode, and each PEER. See
-their --help for what they do.
+Arms of size and failover are the servers: kvnode, and each PEER. See their
+--help for what they do.
 
 Audit: every read of every arm is held against a version floor, the newest
 version of its key that any operation had shown before the read began. A read
-below it is stale. Every lock is checked to have one holder at a time and tokens
-that grow, every watch to have all events once and in order. Arms that are wrong
-on purpose (the value is fetched before the check; a stale read is labelled a
-lease read; an event is dropped, repeated, or swapped with the next) must be
-caught. If an arm that must not be wrong was, the exit code is 1.
+below it is stale. The audit must catch the arms that are wrong on purpose (the
+value is fetched before the check; a stale read is labelled a lease read). If it
+does not, or an arm that must not serve a stale read did, the exit code is 1.
 
 Operations that fail are counted beside those that do not, never dropped, and
 the report says what they said. Open loops take latencies from when an operation
 was due (no coordinated omission).`
-
-const locksLong = `Measure locks of clientv3/concurrency, as any client would use them: each client
-has a connection of its own that asks the members in turn, and a session with a
-TTL lease. A lock is given back as soon as it is taken.
-
-  kind=sequential  one client, one lock
-  kind=parallel    so many clients, each with a lock of its own
-  kind=contended   so many clients and one lock, which they take in turn: acquire
-                   is mostly waiting for those before, with a watch and a read more
-
-Arms are the servers, kvnode first, in clusters of each size of --members, in
-alternation. Overlaps counts locks that two clients held at once, and create
-revisions (fencing tokens) that did not grow; it must be 0, or the exit code is 1.
-Who waits for a lock at the end of the measurement gives up, which is no failure.
-
-Locks need an endpoint with TTL leases. One that has none is refused with its own
-answer.`
-
-const watchLong = `Measure how fast one writer's puts reach many watchers of the key it writes.
-
-The writer is clientv3 at the leader. Watchers are watches of etcd's API itself
-(etcdserverpb.Watch), so many on each stream, because clientv3's own work for
-1,000 watchers would be most of what is measured. The first stream is at the
-leader, the others are at all members in turn, each on a connection of its own.
-
-  loop=closed      a put begins when the one before is acknowledged and watchers
-                   are at most 16 events behind, on average: how much gets through
-  loop=open-N/s    N puts a second: how fast it gets through
-
-  op=put           until the put is acknowledged; per second: the writer's puts
-  op=event         until the event is with a watcher; per second: all watchers'
-Latencies are from when the put began, or was due in the open loop.
-
-Arms are the servers, kvnode first, in alternation. Every event of every watcher
-is audited: one that is missing, comes twice or out of order is wrong, and the
-exit code is 1. Streams that are wrong on purpose must be caught. A stream that
-breaks and a watch that is cancelled are failures.`
-
-const keepAliveLong = `Measure how many keep-alives of TTL leases a second a server answers.
-
-Each stream, on a connection of its own, sends one keep-alive, waits for the
-answer and sends the next, for another TTL lease each time. The streams are those
-of etcd's API itself (etcdserverpb.LeaseKeepAlive): clientv3 sends a keep-alive
-every third of a TTL and no sooner.
-
-  at=leader        the leader answers by itself: kvnode while its leader lease
-                   is good, etcd while its own loop has ticked lately, and each
-                   after a quorum round otherwise
-  at=follower      a follower, which has to ask the leader
-
-Arms are the servers, kvnode first, in clusters of each size of --members, in
-alternation. An answer for another TTL lease, or that says that one is gone, is
-wrong, and the exit code is 1.`
 
 const sizeLong = `Measure what servers cost that hold much: 1 M keys with values of 256 bytes, or
 200,000 with --quick, which takes about two minutes.
@@ -191,6 +135,6 @@ const allLong = `Do every part, one after the other, and write one report.
 
 The report goes to ` + defaultOut + ` unless --out says otherwise: text, benchstat, JSON and
 one HTML page. With --start or --peer there are also compare, and a second server
-in timeline, locks, watch and keepalive. What it will take, about:
+in timeline. What it will take, about:
 
 `

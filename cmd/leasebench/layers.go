@@ -94,6 +94,16 @@ const maxRTT = 300 * time.Millisecond
 // maxClients bounds what one machine can stand.
 const maxClients = 10_000
 
+// inRange refuses numbers below 1 and above most.
+func inRange(what string, all []int, most int) error {
+	for _, n := range all {
+		if n < 1 || n > most {
+			return fmt.Errorf("%s %d must be in [1, %d]", what, n, most)
+		}
+	}
+	return nil
+}
+
 func checkClients(all []int) error { return inRange("number of clients", all, maxClients) }
 
 // zipf is YCSB's skew, as near as rand.Zipf comes.

@@ -1,6 +1,6 @@
 // Command leasebench measures what a leader lease buys: lease reads against
 // every other way to serve a linearizable read, in the process, over the wire,
-// and beside a running etcd; and locks, watches and TTL leases beside etcd's.
+// and beside a running etcd.
 // leasebench --help explains each arm.
 package main
 

@@ -54,9 +54,6 @@ func TestEachSubcommandMeasures(t *testing.T) {
 		{"cluster", tiny("cluster", "--rtt=0s", "--clients=4", "--keys=16"), []string{"read-index", "follower", "caught"}, false},
 		{"timeline", tiny("timeline", "--fault=kill", "--tick=20ms", "--before=100ms", "--after=500ms"), []string{"rawnode", "wire"}, true},
 		{"failover", tiny("failover", "--death=kill", "--start="+kvnodeName+"="+self+","+memberCommand), []string{"kill -9, 3 members", "writes", "all samples"}, true},
-		{"locks", tiny("locks", "--clients=2", "--members=1"), []string{"kind=sequential", "kind=contended/clients=2/members=1 release", "kvnode: 1 members"}, true},
-		{"watch", tiny("watch", "--watchers=20", "--streams=1,4", "--members=1", "--rate=200"), []string{"watchers=20/streams=4/loop=closed/members=1 event", "loop=open-200/s/members=1 put", "watch-drops-an-event"}, true},
-		{"keepalive", tiny("keepalive", "--leases=10", "--streams=2", "--members=1,3"), []string{"at=leader/members=1 keep-alive", "at=follower/members=3 keep-alive"}, true},
 		{"size", tiny("size", "--keys=200", "--streams=40", "--connections=2", "--start="+kvnodeName+"="+self+","+memberCommand), []string{
 			"kvnode: 3 members", "2,000 puts", "40 watch streams on 2 connections", "200 keys are loaded", "of it anonymous", "longest stall of a get",
 			"count of 200", "a new member has them after", "from the start to a read", "20 keys × 10 versions", "compaction --physical of 180 versions", "in use when it has returned",
@@ -151,48 +148,6 @@ func TestCompareMeasuresTwoServers(t *testing.T) {
 	}
 }
 
-// One that stands in for etcd is measured in the same run, in alternation.
-func TestServicesAreMeasuredSideBySide(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts servers")
-	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := "--start=other=" + self + "," + memberCommand
-	for _, args := range [][]string{
-		tiny("locks", "--clients=2", "--members=1", other),
-		tiny("watch", "--watchers=5", "--streams=1", "--members=1", "--rate=500", other),
-		tiny("keepalive", "--leases=5", "--streams=2", "--members=1", other),
-	} {
-		out, _, err := leasebench(t, args...)
-		if err != nil {
-			t.Errorf("leasebench %v: %v\n%s", args, err, out)
-			continue
-		}
-		// Rows of one condition come in pairs, kvnode first: it is the base.
-		var arms []string
-		for line := range strings.Lines(out) {
-			if fields := strings.Fields(line); len(fields) > 2 && strings.Contains(fields[0], "/members=1") {
-				arms = append(arms, fields[2])
-			}
-		}
-		if len(arms) < 2 || len(arms)%2 != 0 {
-			t.Fatalf("leasebench %v: arms %v, want pairs", args, arms)
-		}
-		for i := 0; i < len(arms); i += 2 {
-			if arms[i] != "kvnode" || arms[i+1] != "other" {
-				t.Errorf("leasebench %v: arms %v, want kvnode and what is compared with it", args, arms)
-				break
-			}
-		}
-		if strings.Contains(out, self) {
-			t.Errorf("leasebench %v prints a path of this machine:\n%s", args, out)
-		}
-	}
-}
-
 func TestAllPlansEveryPart(t *testing.T) {
 	s := suite.New()
 	if err := planAll(s, quickTiming(), &serverFlags{}, true); err != nil {
@@ -202,20 +157,10 @@ func TestAllPlansEveryPart(t *testing.T) {
 	if s.Takes() > 150*time.Second {
 		t.Errorf("leasebench all --quick takes %v, want about two minutes", s.Takes())
 	}
-	for _, part := range []string{"stale:", "check:", "cluster:", "audit:", "timeline:", "wire:", "locks:", "watch:", "keepalive:"} {
+	for _, part := range []string{"stale:", "check:", "cluster:", "audit:", "timeline:", "wire:"} {
 		if !slices.ContainsFunc(plan, func(step string) bool { return strings.HasPrefix(step, part) }) {
 			t.Errorf("leasebench all --quick does not plan %q", part)
 		}
-	}
-}
-
-func TestServicesAddAFewMinutesToAFullRun(t *testing.T) {
-	s := suite.New()
-	if err := planServices(s, defaultTiming(), &serverFlags{starts: []string{"etcd=etcd"}}, false); err != nil {
-		t.Fatal(err)
-	}
-	if s.Takes() > 6*time.Minute {
-		t.Errorf("locks, watches and keep-alives beside etcd take %v, want at most six minutes: %+v", s.Takes(), s.Parts())
 	}
 }
 
@@ -224,7 +169,7 @@ func TestHelpOfAllShowsThePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"part", "--quick", "--start etcd=…", "check", "timeline", "locks", "watch", "keepalive", "compare", "total", defaultOut, "Usage:"} {
+	for _, want := range []string{"part", "--quick", "--start etcd=…", "check", "timeline", "compare", "total", defaultOut, "Usage:"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("all --help does not show %q:\n%s", want, out)
 		}
@@ -232,7 +177,7 @@ func TestHelpOfAllShowsThePlan(t *testing.T) {
 }
 
 func TestHelpSaysWhereFilesGo(t *testing.T) {
-	for _, command := range []string{"compare", "locks", "wire", "watch", "keepalive", "check"} {
+	for _, command := range []string{"compare", "wire", "check"} {
 		if out, _, err := leasebench(t, command, "--help"); err != nil || !strings.Contains(out, "default: none, the text is only printed") {
 			t.Errorf("%s --help does not say that files are written with --out only (%v):\n%s", command, err, out)
 		}
@@ -247,7 +192,7 @@ func TestHelpExplainsEachArm(t *testing.T) {
 	arms := []string{
 		"try-read", "try-read-of-16", "lease-clock", "time-now", "rwmutex-time-now", "raft-lease-based", "raft-safe",
 		"read-index", "lease", "log", "serializable", "follower", "rawnode", "kvnode-read-index", "PEER-linearizable",
-		"kvnode-serializable", "PEER-serializable", "PEER-put", "raft-lease", "no-lease", "locks", "watch", "keepalive",
+		"kvnode-serializable", "PEER-serializable", "PEER-put", "raft-lease", "no-lease",
 	}
 	for _, arm := range arms {
 		if !strings.Contains(out, arm) {
@@ -278,15 +223,6 @@ func TestBadFlagsAreRefusedByNameAndLimit(t *testing.T) {
 		{[]string{"timeline", "--tick=1us"}, "tick 1µs"},
 		{[]string{"failover", "--death=age"}, `"age" must be one of [kill`},
 		{[]string{"failover", "--members=4"}, "members 4 must be 3 or 5"},
-		{[]string{"locks", "--members=0"}, "members 0 must be in [1, 9]"},
-		{[]string{"locks", "--members=1,10"}, "members 10 must be in [1, 9]"},
-		{[]string{"locks", "--clients=0"}, "clients 0 must be in [1, 10000]"},
-		{[]string{"watch", "--watchers=0"}, "watchers 0 must be in [1, 100000]"},
-		{[]string{"watch", "--streams=1001"}, "streams 1001 must be in [1, 1000]"},
-		{[]string{"watch", "--watchers=2", "--streams=3"}, "streams [3] must not all be more than watchers [2]"},
-		{[]string{"watch", "--rate=0"}, "rate 0 must be positive"},
-		{[]string{"keepalive", "--leases=0"}, "leases 0 must be in [1, 100000]"},
-		{[]string{"keepalive", "--streams=0"}, "streams 0 must be in [1, 1000]"},
 		{[]string{"size", "--keys=99"}, "keys 99 must be in [100, 10000000]"},
 		{[]string{"size", "--streams=0"}, "streams 0 must be in [1, 100000]"},
 		{[]string{"size", "--streams=5", "--connections=6"}, "connections 6 must be in [1, 5]"},
@@ -306,7 +242,7 @@ func TestWrongUsage(t *testing.T) {
 		code       int
 	}{
 		{"foo", `unknown command "foo" for "leasebench"`, 2},
-		{"wtach", "did you mean watch?", 2},
+		{"wrie", "did you mean wire?", 2},
 		{"check --round 1", "unknown flag: --round; did you mean --rounds?", 2},
 		{"check more", "more", 2},
 		{"check --rounds 0", "rounds", 1},

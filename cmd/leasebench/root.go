@@ -44,7 +44,7 @@ func newRoot(s streams) *cobra.Command {
 	f.StringVar(&c.name, "name", "", "name of the report's files without suffix (default: the date and the command)")
 	root.AddCommand(
 		newCheck(c), newCluster(c), newWire(c), newTimeline(c), newStale(c), newFailover(c),
-		newCompare(c), newLocks(c), newWatch(c), newKeepAlive(c), newSize(c), newAll(c), newReport(c), newMember(),
+		newCompare(c), newSize(c), newAll(c), newReport(c), newMember(),
 	)
 	return root
 }

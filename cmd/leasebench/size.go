@@ -21,6 +21,8 @@ const (
 	quickSizeKeys = 200_000
 	leastSizeKeys = 100
 	mostSizeKeys  = 10_000_000
+	mostStreams   = 100_000
+	mostConns     = 1000
 )
 
 func newSize(c *common) *cobra.Command {
@@ -65,10 +67,10 @@ func (f *sizeFlags) add(s *suite.Suite, t suite.Timing, quick bool) error {
 	if p.Keys < leastSizeKeys || p.Keys > mostSizeKeys {
 		return fmt.Errorf("keys %d must be in [%d, %d]", p.Keys, leastSizeKeys, mostSizeKeys)
 	}
-	if err := inRange("streams", []int{p.Streams}, maxWatchers); err != nil {
+	if err := inRange("streams", []int{p.Streams}, mostStreams); err != nil {
 		return err
 	}
-	if err := inRange("connections", []int{p.Conns}, min(p.Streams, maxStreams)); err != nil {
+	if err := inRange("connections", []int{p.Conns}, min(p.Streams, mostConns)); err != nil {
 		return err
 	}
 	if len(f.starts) == 0 {

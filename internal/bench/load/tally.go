@@ -88,12 +88,6 @@ func (t *Tally) text(text string, n int64) {
 	t.Errors[text] += n
 }
 
-// Merge adds what part has counted and timed.
-func (t *Tally) Merge(part *Tally) {
-	t.add(part)
-	t.Latency.Merge(part.Latency)
-}
-
 // add merges the counts of part; latencies are shared already.
 func (t *Tally) add(part *Tally) {
 	t.Done += part.Done

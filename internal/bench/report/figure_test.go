@@ -76,3 +76,13 @@ func TestDeathsHaveTheirSamplesBesideThem(t *testing.T) {
 		t.Errorf("WriteBenchstat() = %v\n%s", err, out.String())
 	}
 }
+
+func table(t *testing.T, r *Report, title string) Table {
+	t.Helper()
+	all := r.Tables()
+	i := slices.IndexFunc(all, func(tab Table) bool { return tab.Title == title })
+	if i < 0 {
+		t.Fatalf("the report lacks the table %q", title)
+	}
+	return all[i]
+}

@@ -69,12 +69,6 @@ func worthPlotting(c *Comparison) bool {
 		return v == "" || slices.Contains(values, v)
 	}
 	switch c.Layer {
-	case Locks:
-		return c.Op == "acquire" && is("members", "3")
-	case Watch:
-		return c.Op == "event" && is("members", "3") && is("watchers", "1000")
-	case KeepAlive:
-		return is("members", "3") && is("streams", "16")
 	default:
 		return is("rtt", "0s", "1ms") && is("clients", "64", "1")
 	}

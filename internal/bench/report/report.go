@@ -27,10 +27,6 @@ const (
 	Cluster = "cluster"
 	Wire    = "wire"
 	Compare = "compare"
-	Locks   = "locks"
-	Watch   = "watch"
-	// KeepAlive is about TTL leases.
-	KeepAlive = "keepalive"
 	// Size is about Figures.
 	Size = "size"
 	// Deaths is about Figures, too.
@@ -81,8 +77,7 @@ type Measurement struct {
 
 	Done   int64 `json:"done"`
 	Failed int64 `json:"failed"`
-	// Stale counts what must not be: stale reads, locks held twice, events that
-	// are missing, come twice or out of order, wrong answers to keep-alives.
+	// Stale counts reads below the version floor.
 	Stale   int64         `json:"stale"`
 	Elapsed time.Duration `json:"elapsed_ns"`
 	// Sample is how many operations there are for each whose latency was taken.
@@ -187,8 +182,8 @@ type Staleness struct {
 	Window     time.Duration `json:"mean_window_ns"`
 }
 
-// Audit is one arm that is wrong on purpose: how many reads, or events, there
-// were, and how many the audit found to be wrong.
+// Audit is one arm that is wrong on purpose: how many reads there were, and how
+// many of them the audit found to be stale.
 type Audit struct {
 	Arm    string `json:"arm"`
 	Reads  int64  `json:"reads"`

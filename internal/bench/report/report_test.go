@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,14 @@ func TestSpreadIsMedianAndRange(t *testing.T) {
 		if got := spreadOf(c.in); got != c.want {
 			t.Errorf("spreadOf(%v) = %+v, want %+v", c.in, got, c.want)
 		}
+	}
+}
+
+func TestTheReportSaysWhatFailuresSaid(t *testing.T) {
+	rows := table(t, sample(), "Failures").Rows
+	want := []string{Cluster, "rtt=0s/clients=64/writes=0%/keys=uniform/loop=closed read", "read-index", "2", "<down> & out"}
+	if len(rows) != 4 || !slices.Equal(rows[0], want) {
+		t.Errorf("failures %v, want one row for each arm and text, the first %v", rows, want)
 	}
 }
 

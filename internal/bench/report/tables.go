@@ -26,19 +26,10 @@ var layerNotes = map[string][2]string{
 	Cluster: {"Layer b: the whole linearizable read, in process", "Three kvnode members in one process, logs on disk, an injected round trip between peers. No gRPC."},
 	Wire:    {"Layer c: over the wire", "etcd's client against server processes on this machine."},
 	Compare: {"Layer c, side by side", "The same client and the same load against each server, in alternation, on this machine."},
-	Locks: {"Locks", "clientv3/concurrency, each client with a session of its own: acquire and release of a lock. " +
-		"A client asks the members in turn; a lock that is contended is taken in turn, so its acquire is mostly waiting. " +
-		"Overlaps are locks that two clients held, or whose token did not grow."},
-	Watch: {"Watch fan-out", "One writer at the leader, watchers of what it writes, the first stream of them at the leader and the others at all members. " +
-		"Latency from when the put began, or was due, until it was acknowledged (put) or with a watcher (event). " +
-		"In a closed loop the watchers are as far behind as the writer may be ahead; the open loop shows how fast events are. " +
-		"Wrong are events that were missing, came twice or out of order."},
-	KeepAlive: {"Keep-alives of TTL leases", "Each stream of keep-alives has one under way. " +
-		"Wrong are answers for another TTL lease, or that one is gone that was renewed in time."},
 }
 
 // Layers are all that have measurements, from the inside out.
-var Layers = []string{Check, Cluster, Wire, Compare, Locks, Watch, KeepAlive}
+var Layers = []string{Check, Cluster, Wire, Compare}
 
 // Tables returns the whole report but its environment.
 func (r *Report) Tables() []Table {
@@ -71,10 +62,6 @@ func (r *Report) layerTable(layer string) Table {
 	if layer == Check {
 		t.Header = []string{"conditions", "arm", "ns/op", "×"}
 	}
-	word, reads := wrongWord(layer)
-	if !reads {
-		t.Header = append(t.Header[:len(t.Header)-2], word)
-	}
 	for _, c := range r.Comparisons(layer) {
 		for i := range c.Rows {
 			row := &c.Rows[i]
@@ -83,32 +70,15 @@ func (r *Report) layerTable(layer string) Table {
 				t.Rows = append(t.Rows, []string{where, row.Arm, spread(row.NsPerOp, duration), spread(row.Ratio, ratio)})
 				continue
 			}
-			cells := []string{
+			t.Rows = append(t.Rows, []string{
 				where, row.Arm, spread(row.PerSecond, rate), spread(row.Ratio, ratio),
 				duration(row.Quantiles[0.5].Median), ratio(row.P50Ratio.Median), duration(row.Quantiles[0.99].Median),
 				duration(row.Quantiles[0.999].Median), duration(row.Quantiles[0.9999].Median),
-				strconv.FormatInt(row.Failed, 10), strconv.FormatInt(row.Stale, 10),
-			}
-			if reads {
-				cells = append(cells, paths(row))
-			}
-			t.Rows = append(t.Rows, cells)
+				strconv.FormatInt(row.Failed, 10), strconv.FormatInt(row.Stale, 10), paths(row),
+			})
 		}
 	}
 	return t
-}
-
-// wrongWord names what the audit of a layer finds, and says whether it is about
-// reads.
-func wrongWord(layer string) (word string, reads bool) {
-	switch layer {
-	case Locks:
-		return "overlaps", false
-	case Watch, KeepAlive:
-		return "wrong", false
-	default:
-		return "stale", true
-	}
 }
 
 // paths prints the share of each path, from the most taken on.
@@ -181,8 +151,8 @@ func (r *Report) errorTable() Table {
 func (r *Report) auditTable() Table {
 	t := Table{
 		Title:  "Audit: arms that are wrong on purpose",
-		Note:   "Each must be caught: of reads by the version floor that every read of this report was held against, of watches by the order that every event was.",
-		Header: []string{"arm", "reads or events", "wrong", "verdict"},
+		Note:   "The version floor that checks every read of this report must catch each of them.",
+		Header: []string{"arm", "reads", "stale", "verdict"},
 	}
 	for _, a := range r.Audits {
 		verdict := "caught"

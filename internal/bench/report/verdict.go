@@ -18,17 +18,15 @@ func MayBeStale(arm string) bool {
 }
 
 // Verdict fails if an arm that promises linearizable reads served a stale one, if
-// a lock was held twice or a watch or a keep-alive was answered wrongly, if an arm
-// that is wrong on purpose was not caught, or if leaderlease served a stale read
-// to a partitioned client.
+// the audit did not catch an arm that is wrong on purpose, or if leaderlease served
+// a stale read to a partitioned client.
 func (r *Report) Verdict() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for i := range r.Measurements {
 		m := &r.Measurements[i]
 		if m.Stale > 0 && !MayBeStale(m.Arm) {
-			word, _ := wrongWord(m.Layer)
-			bad("%s %s: arm %s: %s: %d %s of %d", m.Layer, m.Group, m.Arm, m.Op, m.Stale, word, m.Done)
+			bad("%s %s: arm %s: %s: %d stale of %d", m.Layer, m.Group, m.Arm, m.Op, m.Stale, m.Done)
 		}
 		if n := m.Paths[load.PathSerializable.String()]; n > 0 && !MayBeStale(m.Arm) {
 			bad("%s %s: arm %s had %d reads served by path serializable", m.Layer, m.Group, m.Arm, n)
@@ -41,7 +39,7 @@ func (r *Report) Verdict() error {
 	}
 	for _, a := range r.Audits {
 		if !a.Caught {
-			bad("arm %s is wrong on purpose, and none of its %d reads or events was found to be wrong", a.Arm, a.Reads)
+			bad("arm %s is wrong on purpose, and none of its %d reads was found to be stale", a.Arm, a.Reads)
 		}
 	}
 	for _, s := range r.Staleness {

@@ -26,6 +26,7 @@ type DeathsPlan struct {
 type mortal struct {
 	Server
 	*deaths.Cluster
+	size int
 }
 
 // Deaths plans each death in each round, of one server after the other. What has the same
@@ -54,14 +55,13 @@ func (s *Suite) Deaths(p DeathsPlan) {
 func (s *Suite) die(p *DeathsPlan, all []deaths.Death) {
 	var servers []*mortal
 	for i, srv := range p.Servers {
-		c := &mortal{Server: srv}
-		c.Size = p.Members
+		c := &mortal{Server: srv, size: p.Members}
 		if all[0].Members > 0 {
-			c.Size = all[0].Members
+			c.size = all[0].Members
 		}
 		servers = append(servers, c)
-		s.add(fmt.Sprintf("failover: start %d members of %s for %s", c.Size, c.Name, all[0].Name), startTime, func(ctx context.Context) error {
-			return s.startMortal(ctx, c, deaths.Options{Program: *c.Program, Size: c.Size, TLS: p.TLS, Needs: all[0].Needs, Number: i})
+		s.add(fmt.Sprintf("failover: start %d members of %s for %s", c.size, c.Name, all[0].Name), startTime, func(ctx context.Context) error {
+			return s.startMortal(ctx, c, deaths.Options{Program: *c.Program, Size: c.size, TLS: p.TLS, Needs: all[0].Needs, Number: i})
 		})
 	}
 	for round := range p.Rounds {
@@ -96,7 +96,7 @@ func (s *Suite) death(ctx context.Context, c *mortal, d *deaths.Death, round int
 		failed, err = report.WithoutPaths(err.Error()), nil
 	}
 	for _, a := range all {
-		row := fmt.Sprintf("%s, %d members", a.What, c.Size)
+		row := fmt.Sprintf("%s, %d members", a.What, c.size)
 		f := report.Figure{Part: report.Deaths, Row: row, Unit: report.Nanoseconds, Arm: c.Name, Round: round, Failed: failed}
 		for kind, what := range []string{"reads", "writes"} {
 			f.What, f.Value, f.Errors = what, float64(a.Time[kind]), a.Told[kind]

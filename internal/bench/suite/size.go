@@ -7,6 +7,7 @@ import (
 
 	"github.com/leaderlease/go/internal/bench/atsize"
 	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/internal/bench/wire"
 )
 
 // SizePlan is what servers are measured with that hold much. Warmup is how long they
@@ -39,7 +40,8 @@ const (
 
 // sized is a server in one round, from its start until it is stopped.
 type sized struct {
-	*besides
+	Server
+	roles *wire.Roles // set by start and restarted
 	plan  *SizePlan
 	round int
 	// revision is that of the newest put.
@@ -82,10 +84,11 @@ func (s *Suite) fresh(p *SizePlan, round int, name string, parts []sizePart) {
 	var servers []*sized
 	for _, srv := range p.Servers {
 		srv.Flags = append(srv.Flags, fmt.Sprintf("--quota-backend-bytes=%d", int64(sizeQuota)))
-		c := &sized{besides: &besides{Server: srv}, plan: p, round: round}
+		c := &sized{Server: srv, plan: p, round: round}
 		servers = append(servers, c)
-		s.add(fmt.Sprintf("size: round %d, start %s, %s", round+1, srv.Name, name), startTime, func(ctx context.Context) error {
-			return s.startBesides(ctx, c.besides)
+		s.add(fmt.Sprintf("size: round %d, start %s, %s", round+1, srv.Name, name), startTime, func(ctx context.Context) (err error) {
+			c.roles, err = s.start(ctx, &c.Server)
+			return err
 		})
 	}
 	for n, part := range parts {

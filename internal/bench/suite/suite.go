@@ -11,7 +11,6 @@ import (
 	"github.com/leaderlease/go/internal/bench/load"
 	"github.com/leaderlease/go/internal/bench/precise"
 	"github.com/leaderlease/go/internal/bench/report"
-	"github.com/leaderlease/go/internal/bench/wire"
 )
 
 // Step is one thing to do, of a duration that is known about.
@@ -141,8 +140,6 @@ func (t Timing) Validate() error {
 	}
 	return nil
 }
-
-func (t *Timing) times() wire.Times { return wire.Times{Warmup: t.Warmup, Duration: t.Duration} }
 
 // rotated returns the numbers 0 to n−1, beginning elsewhere in each round.
 func rotated(n, round int) []int {

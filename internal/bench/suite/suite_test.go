@@ -156,3 +156,17 @@ func TestComparedArmsAreNamedByServer(t *testing.T) {
 		t.Errorf("modes of %+v", arms)
 	}
 }
+
+func TestPartsAddUpToThePlan(t *testing.T) {
+	s := New()
+	s.Check(Timing{Rounds: 1, Duration: time.Second})
+	s.Stale(10, 1)
+	parts := s.Parts()
+	var sum time.Duration
+	for _, p := range parts {
+		sum += p.Takes
+	}
+	if len(parts) != 2 || parts[0].Name != report.Check || parts[1].Name != "stale" || sum != s.Takes() {
+		t.Errorf("parts %+v of %v, want check and stale", parts, s.Takes())
+	}
+}

@@ -22,8 +22,6 @@ type Server struct {
 	Name      string
 	Endpoints []string
 	Program   *procs.Program
-	// Size is the number of members that are started. Default: 3.
-	Size int
 	// Flags are given to each of them in addition.
 	Flags []string
 	// PIDs are those of members that were started.
@@ -125,8 +123,12 @@ func armsFor(all []WireArm, w Work) (arms []WireArm) {
 // valueLen is that of all values, as in package inproc.
 const valueLen = 128
 
-// findTimeout is how long a cluster may take to agree on a leader.
-const findTimeout = 10 * time.Second
+const (
+	// findTimeout is how long a cluster may take to agree on a leader.
+	findTimeout = 10 * time.Second
+	// fillTimeout is how long writing all keys may take.
+	fillTimeout = 10 * time.Second
+)
 
 // connected is a server that runs, and the connections to it.
 type connected struct {
@@ -179,16 +181,10 @@ func (s *Suite) stillLeads(ctx context.Context, part string, srv *Server, leader
 }
 
 func (s *Suite) connect(ctx context.Context, c *connected, p *WirePlan) error {
-	if err := s.start(ctx, &c.Server); err != nil {
-		return err
-	}
-	find, cancel := context.WithTimeout(ctx, findTimeout)
-	defer cancel()
-	roles, err := wire.Find(find, c.Endpoints)
+	roles, err := s.start(ctx, &c.Server)
 	if err != nil {
 		return err
 	}
-	s.Report.Note("%s: %d members, version %s.", c.Name, len(c.Endpoints), roles.Version)
 	most := 0
 	for _, w := range p.Works {
 		most = max(most, w.Clients)
@@ -214,24 +210,35 @@ func (s *Suite) connect(ctx context.Context, c *connected, p *WirePlan) error {
 		}
 		c.conns[via] = conns
 	}
-	return c.conns[Leader].Fill(find)
+	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	return c.conns[Leader].Fill(ctx)
 }
 
-// start starts the members of a server that does not run.
-func (s *Suite) start(ctx context.Context, srv *Server) error {
-	if srv.Program == nil {
-		return nil
+// start starts the members of srv, unless they run already, and finds the leader.
+func (s *Suite) start(ctx context.Context, srv *Server) (*wire.Roles, error) {
+	if srv.Program != nil {
+		if err := s.startMembers(ctx, srv); err != nil {
+			return nil, err
+		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
+	roles, err := wire.Find(ctx, srv.Endpoints)
+	if err != nil {
+		return nil, err
+	}
+	s.Report.Note("%s: %d members, version %s.", srv.Name, len(srv.Endpoints), roles.Version)
+	return roles, nil
+}
+
+func (s *Suite) startMembers(ctx context.Context, srv *Server) error {
 	dir, err := os.MkdirTemp("", "leasebench")
 	if err != nil {
 		return err
 	}
 	s.later(func() error { return os.RemoveAll(dir) })
-	size := srv.Size
-	if size == 0 {
-		size = inproc.Members
-	}
-	cluster, err := wire.StartCluster(ctx, wire.ClusterOptions{Program: *srv.Program, Dir: dir, Size: size, Flags: srv.Flags})
+	cluster, err := wire.StartCluster(ctx, wire.ClusterOptions{Program: *srv.Program, Dir: dir, Size: inproc.Members, Flags: srv.Flags})
 	if err != nil {
 		return err
 	}

@@ -2,9 +2,6 @@
 // same code measures kvnode and etcd. It can also run a cluster of server
 // processes on loopback, of any program that takes etcd's flags.
 //
-// Besides reads and writes it measures locks (clientv3/concurrency), watch fan-out
-// and keep-alives (etcdserverpb), each with an audit of its own.
-//
 // A read says how it wants to be served in its metadata (x-lease-read), which
 // etcd ignores, and kvnode's trailers say how it was served.
 package wire

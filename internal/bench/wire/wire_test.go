@@ -102,7 +102,6 @@ func TestEachModeIsServedByItsPath(t *testing.T) {
 // told to say about it.
 type liar struct {
 	pb.UnimplementedKVServer
-	pb.UnimplementedLeaseServer
 	trailer metadata.MD
 }
 
@@ -114,7 +113,6 @@ func lie(t *testing.T, trailer metadata.MD) (endpoint string) {
 	t.Helper()
 	return startFake(t, func(s *grpc.Server) {
 		pb.RegisterKVServer(s, &liar{trailer: trailer})
-		pb.RegisterLeaseServer(s, &liar{})
 	})
 }
 
@@ -151,14 +149,6 @@ func TestALeaseReadMustSayForHowLong(t *testing.T) {
 		if !errors.Is(err, c.err) || seen.Path != c.want {
 			t.Errorf("%s: Read() = %+v, %v, want path %v, %v", c.name, seen, err, c.want, c.err)
 		}
-	}
-}
-
-func TestLocksNameWhatTheyLack(t *testing.T) {
-	endpoint := lie(t, nil)
-	_, err := NewLockers(t.Context(), []string{endpoint}, 1, false)
-	if !errors.Is(err, ErrNoTTLLeases) || !strings.Contains(err.Error(), endpoint) {
-		t.Errorf("NewLockers() = %v, want %v of %s", err, ErrNoTTLLeases, endpoint)
 	}
 }
 
