@@ -170,7 +170,7 @@ bench: ## leasebench, two minutes, with its report in bench/out
 	$(GO) run ./cmd/leasebench all --quick
 
 .PHONY: bench-full
-bench-full: bench-etcd ## all of leasebench beside etcd, about 46 minutes
+bench-full: bench-etcd ## all of leasebench beside etcd, about 38 minutes
 	$(GO) run ./cmd/leasebench all --start etcd=$(ETCD)
 
 .PHONY: bench-size

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leaderlease/go/internal/bench/deaths"
 	"github.com/leaderlease/go/internal/bench/report"
 	"github.com/leaderlease/go/internal/bench/suite"
 )
@@ -42,6 +43,9 @@ func newAll(c *common) *cobra.Command {
 	return cmd
 }
 
+// plainDeaths is how many of deaths.All need no rights, and little time.
+const plainDeaths = 3
+
 // planAll plans everything with the defaults of the parts.
 func planAll(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error {
 	servers, err := srv.servers(true)
@@ -49,11 +53,10 @@ func planAll(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error
 		return err
 	}
 	trials := 500
-	fail := timelineFlags{faults: suite.Faults, tick: 100 * time.Millisecond, before: time.Second, after: 5 * time.Second, rate: 1000, processes: true}
+	died := suite.DeathsPlan{Rounds: t.Rounds, Deaths: deaths.All[:plainDeaths], Members: 3}
 	if quick {
 		trials = 100
-		fail.faults, fail.tick = []string{"kill", "cut"}, 40*time.Millisecond
-		fail.before, fail.after = 500*time.Millisecond, 1500*time.Millisecond
+		died.Rounds = quickFailoverRounds
 	}
 	s.Stale(trials, 1)
 	check := t
@@ -65,14 +68,12 @@ func planAll(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error
 		return err
 	}
 
-	f, err := fail.plan(min(t.Rounds, 3))
-	if err != nil {
-		return err
+	for _, srv := range servers {
+		if srv.Program != nil {
+			died.Servers = append(died.Servers, srv)
+		}
 	}
-	f.Programs = append(f.Programs, programs(servers)...)
-	if err := s.Timeline(f); err != nil {
-		return err
-	}
+	s.Deaths(died)
 	return planServers(s, t, servers, quick)
 }
 

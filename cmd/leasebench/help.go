@@ -53,15 +53,6 @@ Arms of compare (PEER is the name given to --start or --peer):
 Compare kvnode-read-index with PEER-linearizable to see what is our server's
 doing, and kvnode-lease with kvnode-read-index to see what is the lease's.
 
-Arms of timeline, which is also told apart by what happens to the leader (kill,
-pause, cut, transfer):
-  rawnode read-index  raft alone, with ReadOnlySafe
-  rawnode lease       raft with leaderlease in front
-  rawnode raft-lease  raft with ReadOnlyLeaseBased; its reads may be stale
-  kvnode lease        kvnode in this process, with its lease
-  kvnode no-lease     the same without
-  NAME default        server processes: kvnode, and each --start
-
 Arms of stale:
   raft ReadOnlyLeaseBased, leaderlease    the same partitions, in virtual time
 
@@ -133,8 +124,8 @@ run in namespaces of their own, of which nothing is left.
 
 const allLong = `Do every part, one after the other, and write one report.
 
-The report goes to ` + defaultOut + ` unless --out says otherwise: text, benchstat, JSON and
-one HTML page. With --start or --peer there are also compare, and a second server
-in timeline. What it will take, about:
+The report goes to ` + defaultOut + ` unless --out says otherwise: text, benchstat and
+JSON. With --start or --peer there is also compare. Of failover it has kill, panic
+and term. What it will take, about:
 
 `

@@ -52,7 +52,6 @@ func TestEachSubcommandMeasures(t *testing.T) {
 		{"check", tiny("check"), []string{"try-read", "raft-safe"}, false},
 		{"stale", tiny("stale", "--trials=5"), []string{"ReadOnlyLeaseBased", "leaderlease"}, false},
 		{"cluster", tiny("cluster", "--rtt=0s", "--clients=4", "--keys=16"), []string{"read-index", "follower", "caught"}, false},
-		{"timeline", tiny("timeline", "--fault=kill", "--tick=20ms", "--before=100ms", "--after=500ms"), []string{"rawnode", "wire"}, true},
 		{"failover", tiny("failover", "--death=kill", "--start="+kvnodeName+"="+self+","+memberCommand), []string{"kill -9, 3 members", "writes", "all samples"}, true},
 		{"size", tiny("size", "--keys=200", "--streams=40", "--connections=2", "--start="+kvnodeName+"="+self+","+memberCommand), []string{
 			"kvnode: 3 members", "2,000 puts", "40 watch streams on 2 connections", "200 keys are loaded", "of it anonymous", "longest stall of a get",
@@ -74,8 +73,8 @@ func TestEachSubcommandMeasures(t *testing.T) {
 					t.Errorf("leasebench %v does not print %q:\n%s", c.args, want, out)
 				}
 			}
-			if files, err := filepath.Glob(filepath.Join(dir, "r.*")); err != nil || len(files) != 4 {
-				t.Errorf("files %v, %v, want text, benchstat, JSON and HTML", files, err)
+			if files, err := filepath.Glob(filepath.Join(dir, "r.*")); err != nil || len(files) != 3 {
+				t.Errorf("files %v, %v, want text, benchstat and JSON", files, err)
 			}
 			if again, _, err := leasebench(t, "report", filepath.Join(dir, "r.json")); err != nil || again != out {
 				t.Errorf("report of the JSON differs, %v:\n%s", err, again)
@@ -157,7 +156,7 @@ func TestAllPlansEveryPart(t *testing.T) {
 	if s.Takes() > 150*time.Second {
 		t.Errorf("leasebench all --quick takes %v, want about two minutes", s.Takes())
 	}
-	for _, part := range []string{"stale:", "check:", "cluster:", "audit:", "timeline:", "wire:"} {
+	for _, part := range []string{"stale:", "check:", "cluster:", "audit:", "failover:", "wire:"} {
 		if !slices.ContainsFunc(plan, func(step string) bool { return strings.HasPrefix(step, part) }) {
 			t.Errorf("leasebench all --quick does not plan %q", part)
 		}
@@ -169,7 +168,7 @@ func TestHelpOfAllShowsThePlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"part", "--quick", "--start etcd=…", "check", "timeline", "compare", "total", defaultOut, "Usage:"} {
+	for _, want := range []string{"part", "--quick", "--start etcd=…", "check", "failover", "compare", "total", defaultOut, "Usage:"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("all --help does not show %q:\n%s", want, out)
 		}
@@ -191,8 +190,8 @@ func TestHelpExplainsEachArm(t *testing.T) {
 	}
 	arms := []string{
 		"try-read", "try-read-of-16", "lease-clock", "time-now", "rwmutex-time-now", "raft-lease-based", "raft-safe",
-		"read-index", "lease", "log", "serializable", "follower", "rawnode", "kvnode-read-index", "PEER-linearizable",
-		"kvnode-serializable", "PEER-serializable", "PEER-put", "raft-lease", "no-lease",
+		"read-index", "lease", "log", "serializable", "follower", "kvnode-read-index", "PEER-linearizable",
+		"kvnode-serializable", "PEER-serializable", "PEER-put",
 	}
 	for _, arm := range arms {
 		if !strings.Contains(out, arm) {
@@ -219,8 +218,6 @@ func TestBadFlagsAreRefusedByNameAndLimit(t *testing.T) {
 		{[]string{"cluster", "--keys=0"}, "keys 0"},
 		{[]string{"cluster", "--rounds=0"}, "rounds 0"},
 		{[]string{"stale", "--trials=0"}, "trials 0"},
-		{[]string{"timeline", "--fault=flood"}, "flood"},
-		{[]string{"timeline", "--tick=1us"}, "tick 1µs"},
 		{[]string{"failover", "--death=age"}, `"age" must be one of [kill`},
 		{[]string{"failover", "--members=4"}, "members 4 must be 3 or 5"},
 		{[]string{"size", "--keys=99"}, "keys 99 must be in [100, 10000000]"},

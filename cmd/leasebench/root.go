@@ -40,10 +40,10 @@ func newRoot(s streams) *cobra.Command {
 	f.DurationVar(&c.Duration, "duration", t.Duration, "how long each arm is measured in each round")
 	f.DurationVar(&c.Warmup, "warmup", t.Warmup, "how long each arm runs before that")
 	f.BoolVar(&c.quick, "quick", false, "one short round and fewer conditions: it shows that everything works, not how fast")
-	f.StringVar(&c.out, "out", "", "`directory` for the report's files: text, benchstat, JSON and HTML (default: none, the text is only printed; all has "+defaultOut+")")
+	f.StringVar(&c.out, "out", "", "`directory` for the report's files: text, benchstat and JSON (default: none, the text is only printed; all has "+defaultOut+")")
 	f.StringVar(&c.name, "name", "", "name of the report's files without suffix (default: the date and the command)")
 	root.AddCommand(
-		newCheck(c), newCluster(c), newWire(c), newTimeline(c), newStale(c), newFailover(c),
+		newCheck(c), newCluster(c), newWire(c), newStale(c), newFailover(c),
 		newCompare(c), newSize(c), newAll(c), newReport(c), newMember(),
 	)
 	return root

@@ -93,14 +93,3 @@ func (f *serverFlags) servers(own bool) ([]suite.Server, error) {
 	}
 	return append([]suite.Server{{Name: kvnodeName, Program: &program}}, all...), nil
 }
-
-// programs returns those of servers that are not this binary's own: they can be
-// killed.
-func programs(servers []suite.Server) (all []procs.Program) {
-	for _, s := range servers {
-		if s.Program != nil && s.Name != kvnodeName {
-			all = append(all, *s.Program)
-		}
-	}
-	return all
-}

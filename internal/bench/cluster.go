@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"sync"
 	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/transport/memlink"
 	"github.com/leaderlease/go/leaderlease"
 )
 
@@ -37,45 +35,30 @@ const (
 // Voters is the number of nodes.
 const Voters = 3
 
-// DefaultTick is that of an ordinary deployment: the lease lasts 900 ms and is
-// renewed every 100 ms.
-const DefaultTick = 100 * time.Millisecond
+// tick is that of an ordinary deployment: the lease lasts 900 ms, and the leader
+// renews it every 100 ms.
+const tick = 100 * time.Millisecond
 
 const (
 	electionTick  = 10
 	heartbeatTick = 1
 )
 
-// Options describe a cluster.
-type Options struct {
-	// Mode is how it serves reads. Only Lease runs the filter.
-	Mode Mode
-	// Tick is the time between heartbeats, a tenth of the election timeout.
-	// Default: DefaultTick.
-	Tick time.Duration
-	// Network connects the nodes, by the names that Host returns. Default:
-	// loopback TCP.
-	Network *memlink.Network
-}
-
 // Cluster is three nodes of which the first one leads.
 type Cluster struct {
-	opts  Options
 	nodes []*node
 	links []*link
 	stop  context.CancelFunc
 	wg    sync.WaitGroup
 }
 
-// Start returns a running cluster.
-func Start(ctx context.Context, opts Options) (*Cluster, error) {
-	if opts.Tick == 0 {
-		opts.Tick = DefaultTick
-	}
+// Start returns a running cluster that serves reads in a mode. Only Lease runs the
+// filter.
+func Start(ctx context.Context, mode Mode) (*Cluster, error) {
 	running, stop := context.WithCancel(context.Background())
-	c := &Cluster{opts: opts, stop: stop}
+	c := &Cluster{stop: stop}
 	for id := range uint64(Voters) {
-		n, err := newNode(id+1, opts)
+		n, err := newNode(id+1, mode)
 		if err != nil {
 			stop()
 			return nil, err
@@ -89,10 +72,8 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		c.wg.Go(l.receive)
 	}
 	for _, n := range c.nodes {
-		alive, kill := context.WithCancel(running)
-		n.kill = kill
-		c.wg.Go(func() { n.run(alive) })
-		c.wg.Go(func() { n.reads.run(alive) })
+		c.wg.Go(func() { n.run(running) })
+		c.wg.Go(func() { n.reads.run(running) })
 	}
 	if err := c.elect(ctx); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -104,7 +85,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 func (c *Cluster) connect() error {
 	for i, a := range c.nodes {
 		for _, b := range c.nodes[i+1:] {
-			ends, err := connectPair(c.opts.Network, a, b)
+			ends, err := connectPair(a, b)
 			if err != nil {
 				return fmt.Errorf("connect node %d to node %d: %w", a.id, b.id, err)
 			}
@@ -129,7 +110,7 @@ func (c *Cluster) elect(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for node 1 to lead: %w", ctx.Err())
 		}
-		time.Sleep(c.opts.Tick / 2)
+		time.Sleep(tick / 2)
 	}
 }
 
@@ -148,14 +129,9 @@ func (c *Cluster) Lease() *leaderlease.Lease { return c.nodes[0].lease }
 // Close stops the nodes and waits for them.
 func (c *Cluster) Close() error {
 	c.stop()
-	for _, n := range c.nodes {
-		n.resume()
-	}
 	var errs []error
 	for _, l := range c.links {
-		if err := l.conn.Close(); !errors.Is(err, net.ErrClosed) { // those of a killed node are
-			errs = append(errs, err)
-		}
+		errs = append(errs, l.conn.Close())
 	}
 	c.wg.Wait()
 	return errors.Join(errs...)

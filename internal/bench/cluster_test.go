@@ -34,7 +34,7 @@ func start(tb testing.TB, mode Mode) *Cluster {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	c, err := Start(ctx, Options{Mode: mode})
+	c, err := Start(ctx, mode)
 	if err != nil {
 		tb.Fatalf("Start(%s): %v", mode, err)
 	}

@@ -8,9 +8,5 @@
 // differences are the largest that one can see; a round trip between machines
 // makes every arm but the lease slower.
 //
-// A cluster may run over a network in memory instead, and its nodes may be
-// killed, paused, cut off and made to hand over. That is for comparing what
-// clients see of it, with the filter and without: see package suite.
-//
 // bench/README.md says what was measured and how to repeat it.
 package bench

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -11,12 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/leaderlease/go/kvnode/transport/memlink"
 )
-
-// Host returns the name of the node numbered i, from 0, in a Network.
-func Host(i int) string { return fmt.Sprint("n", i+1) }
 
 // link is one node's end of a connection to a peer. Messages travel as their
 // length in four bytes and their protobuf encoding.
@@ -30,21 +24,12 @@ type link struct {
 }
 
 // connectPair connects a and b and returns both ends.
-func connectPair(network *memlink.Network, a, b *node) ([]*link, error) {
-	listen, dial := net.Listen, net.Dial
-	on, addr := "tcp", "127.0.0.1:0"
-	if network != nil {
-		listen = func(_, addr string) (net.Listener, error) { return network.Listen(addr) }
-		dial = func(_, addr string) (net.Conn, error) {
-			return network.Dial(context.Background(), Host(int(a.id)-1), addr)
-		}
-		addr = net.JoinHostPort(Host(int(b.id)-1), "0")
-	}
-	listener, err := listen(on, addr)
+func connectPair(a, b *node) ([]*link, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	dialled, err := dial(on, listener.Addr().String())
+	dialled, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}

@@ -10,14 +10,12 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/internal/bench/load"
 	"github.com/leaderlease/go/leaderlease"
 )
 
 // node is one member. Its goroutine owns raft and the storage.
 type node struct {
 	id    uint64             // immutable
-	every time.Duration      // immutable
 	lease *leaderlease.Lease // immutable, nil without the filter
 	reads reads              // immutable
 	peers map[uint64]*link   // immutable once the cluster runs
@@ -26,10 +24,6 @@ type node struct {
 	campaign  chan struct{}
 	readIndex chan []byte
 	proposals chan []byte
-	transfer  chan uint64
-	kill      context.CancelFunc // immutable once the cluster runs
-	process   load.Process
-	pausing   pausing
 
 	leads atomic.Bool
 	// version is the state machine: the index of the newest write. It is stored
@@ -45,34 +39,33 @@ type node struct {
 	}
 }
 
-func newNode(id uint64, opts Options) (*node, error) {
+func newNode(id uint64, mode Mode) (*node, error) {
 	n := &node{
-		id: id, every: opts.Tick, peers: make(map[uint64]*link),
+		id: id, peers: make(map[uint64]*link),
 		inbox: make(chan *raftpb.Message, 1<<13), campaign: make(chan struct{}),
 		readIndex: make(chan []byte, 1<<10), proposals: make(chan []byte, 1<<10),
-		transfer: make(chan uint64, 1),
 	}
 	storage, err := newStorage()
 	if err != nil {
 		return nil, err
 	}
-	cfg := raftConfig(id, opts.Mode, storage)
+	cfg := raftConfig(id, mode, storage)
 	n.loop.storage, n.loop.dirty = storage, make(map[*link]struct{})
 	if n.loop.raw, err = raft.NewRawNode(cfg); err != nil {
 		return nil, err
 	}
-	if opts.Mode == Lease {
-		if n.lease, err = leaderlease.New(leaderlease.Config{Raft: cfg, TickInterval: opts.Tick}); err != nil {
+	if mode == Lease {
+		if n.lease, err = leaderlease.New(leaderlease.Config{Raft: cfg, TickInterval: tick}); err != nil {
 			return nil, err
 		}
 	}
-	n.reads = newReads(opts.Mode, n)
+	n.reads = newReads(mode, n)
 	return n, nil
 }
 
 // run is the raft loop.
 func (n *node) run(ctx context.Context) {
-	ticker := time.NewTicker(n.every)
+	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	var requests <-chan []byte
 	if n.lease != nil {
@@ -85,8 +78,6 @@ func (n *node) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 			n.tick()
-		case to := <-n.transfer:
-			n.loop.raw.TransferLeader(to)
 		case <-n.campaign:
 			_ = n.loop.raw.Campaign() // tried again by whoever asked
 		case rctx := <-requests:
@@ -98,7 +89,6 @@ func (n *node) run(ctx context.Context) {
 		case m := <-n.inbox:
 			n.step(m)
 		}
-		n.pausing.wait(ctx)
 		n.drain()
 		for n.loop.raw.HasReady() {
 			n.handleReady()

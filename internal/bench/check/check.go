@@ -36,7 +36,7 @@ type Arms struct {
 // Start returns the arms, ready to run. The first one is what the others are
 // compared with.
 func Start(ctx context.Context) (*Arms, error) {
-	c, err := bench.Start(ctx, bench.Options{Mode: bench.Lease})
+	c, err := bench.Start(ctx, bench.Lease)
 	if err != nil {
 		return nil, err
 	}

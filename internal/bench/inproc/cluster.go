@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/load"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/transport/memlink"
 )
@@ -22,37 +21,29 @@ type Options struct {
 	Dir string
 	// Keys is how many keys there are. All exist once Start returns.
 	Keys int
-	// Tick is the time between heartbeats, a tenth of the election timeout.
-	// Default: 100 ms.
-	Tick time.Duration
-	// DisableLease makes every linearizable read take a quorum round.
-	DisableLease bool
 }
 
 // Cluster is three members.
 type Cluster struct {
-	net       *memlink.Network
-	slow      *delays
-	nodes     []*kvnode.Node
-	processes []load.Process
-	keys      [][]byte
-	value     []byte
+	net   *memlink.Network
+	slow  *delays
+	nodes []*kvnode.Node
+	keys  [][]byte
+	value []byte
 }
 
 func host(i int) string { return fmt.Sprint("n", i+1) }
 func addr(i int) string { return net.JoinHostPort(host(i), "2380") }
 
 const (
+	tick          = 100 * time.Millisecond
 	electionTicks = 10
 	valueLen      = 128
 )
 
 // Start returns a cluster that has a leader and all keys.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
-	if opts.Tick == 0 {
-		opts.Tick = 100 * time.Millisecond
-	}
-	c := &Cluster{net: memlink.New(), processes: make([]load.Process, Members), value: make([]byte, valueLen)}
+	c := &Cluster{net: memlink.New(), value: make([]byte, valueLen)}
 	var err error
 	if c.slow, err = newDelays(); err != nil {
 		return nil, err
@@ -80,7 +71,7 @@ func (c *Cluster) startMember(i int, opts Options) (*kvnode.Node, error) {
 	}
 	cfg := kvnode.Config{
 		Name: host(i), DataDir: filepath.Join(opts.Dir, host(i)), Listener: &listener{l, c.slow}, Dial: c.slow.dialer(c.net.Dialer(host(i))),
-		TickInterval: opts.Tick, ElectionTimeout: electionTicks * opts.Tick, DisableLease: opts.DisableLease,
+		TickInterval: tick, ElectionTimeout: electionTicks * tick,
 	}
 	for j := range Members {
 		cfg.Cluster = append(cfg.Cluster, kvnode.Member{Name: host(j), PeerURLs: []string{"http://" + addr(j)}})
@@ -127,8 +118,7 @@ func (c *Cluster) tryFill(ctx context.Context) error {
 	return nil
 }
 
-// SetRTT makes a message and its answer between two members take d together. It
-// is not for clusters in which something is cut.
+// SetRTT makes a message and its answer between two members take d together.
 func (c *Cluster) SetRTT(d time.Duration) { c.slow.oneWay.Store(int64(d / 2)) }
 
 // Leader returns the number of the member that leads, -1 if none says so.
@@ -143,7 +133,6 @@ func (c *Cluster) Leader() int {
 
 // Close stops the members.
 func (c *Cluster) Close() error {
-	c.net.HealAll()
 	c.SetRTT(0)
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // nobody needs to take over

@@ -39,18 +39,6 @@ func TestErrorTextsAreBounded(t *testing.T) {
 	}
 }
 
-func TestTimeoutsEndOperations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := runLoad(t, Load{
-			Target: Each{hanging{}}, Clients: 2, Keys: Keys{Count: 1}, WritePercent: 50,
-			Duration: time.Second, Timeout: 100 * time.Millisecond,
-		})
-		if failed := r.Read.Failed + r.Write.Failed; failed < 18 || failed > 22 || r.Read.Done+r.Write.Done != 0 {
-			t.Errorf("%d operations failed, want 20", failed)
-		}
-	})
-}
-
 type hanging struct{}
 
 func (hanging) Read(ctx context.Context, _ int) (Seen, error) {

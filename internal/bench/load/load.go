@@ -20,10 +20,6 @@ type Load struct {
 	// Warmup comes before the measurement and is not counted, but audited.
 	Warmup   time.Duration
 	Duration time.Duration
-	// Timeout bounds one operation. Default: 0, none, but that what is under way
-	// at the end has Grace to finish. A timer for each operation costs more than
-	// a lease read.
-	Timeout time.Duration
 	// Grace is how long operations under way, or due, at the end may take.
 	// Default: 10 s.
 	Grace time.Duration
@@ -33,9 +29,7 @@ type Load struct {
 	// Sleep paces an open loop. Default: time.Sleep, which may be late by a
 	// millisecond; see package precise.
 	Sleep func(time.Duration)
-	// Timeline, if set, counts by time.
-	Timeline *Timeline
-	Seed     uint64
+	Seed  uint64
 }
 
 // Result is what a load has measured.
@@ -79,8 +73,8 @@ func (l *Load) Validate() error {
 	if l.Duration <= 0 {
 		bad("duration %v must be positive", l.Duration)
 	}
-	if l.Warmup < 0 || l.Timeout < 0 || l.Grace < 0 || l.Rate < 0 {
-		bad("warm-up %v, timeout %v, grace %v and rate %v must not be negative", l.Warmup, l.Timeout, l.Grace, l.Rate)
+	if l.Warmup < 0 || l.Grace < 0 || l.Rate < 0 {
+		bad("warm-up %v, grace %v and rate %v must not be negative", l.Warmup, l.Grace, l.Rate)
 	}
 	if l.WritePercent < 0 || l.WritePercent > 100 {
 		bad("write percentage %d must be in [0, 100]", l.WritePercent)

@@ -2,10 +2,7 @@ package load
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -210,43 +207,6 @@ func TestTheFloorCatchesReadsOfThePast(t *testing.T) {
 	}
 }
 
-func TestTimelineShowsTheOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		line := NewTimeline(10*time.Millisecond, 2*time.Second)
-		target := newRegister(time.Millisecond)
-		target.fail = func(int) error {
-			if now := time.Since(target.start); now > 500*time.Millisecond && now < 900*time.Millisecond {
-				time.Sleep(5 * time.Millisecond)
-				return errors.New("down")
-			}
-			return nil
-		}
-		runLoad(t, Load{Target: Each{target}, Clients: 3, Keys: Keys{Count: 1}, Duration: 2 * time.Second, Timeline: line})
-		if got := line.Unavailable(Read, 0); got < 380*time.Millisecond || got > 400*time.Millisecond {
-			t.Errorf("Unavailable(read) = %v, want about 390ms", got)
-		}
-		if got := line.Unavailable(Read, time.Second); got > 10*time.Millisecond {
-			t.Errorf("Unavailable(read) after it = %v, want none", got)
-		}
-		if got := line.Unavailable(Write, 0); got < 2*time.Second {
-			t.Errorf("Unavailable(write) = %v of nothing, want all of it", got)
-		}
-	})
-}
-
-func TestStaleReadsAreNoService(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		line := NewTimeline(10*time.Millisecond, 100*time.Millisecond)
-		for range 10 {
-			line.record(Read, time.Now(), false, true)
-			time.Sleep(10 * time.Millisecond)
-		}
-		if got := line.Unavailable(Read, 0); got < 100*time.Millisecond {
-			t.Errorf("Unavailable() = %v with stale reads only, want all of it", got)
-		}
-	})
-}
-
 func TestZipfPrefersTheFirstKeys(t *testing.T) {
 	count := func(k Keys) (first int) {
 		next := k.chooser(rand.New(rand.NewPCG(1, 2)))
@@ -279,20 +239,5 @@ func TestQuantilesNeedEnoughOperations(t *testing.T) {
 	}
 	if ParsePath(PathForwarded.String()) != PathForwarded || ParsePath("?") != PathUnknown {
 		t.Error("paths and names do not match")
-	}
-}
-
-func TestCountsAreShortInJSON(t *testing.T) {
-	was := []Count{{Done: 7}, {}, {Done: 1, Failed: 2, Stale: 3}}
-	data, err := json.Marshal(was)
-	if err != nil || string(data) != "[7,0,[1,2,3]]" {
-		t.Fatalf("Marshal(%v) = %s, %v", was, data, err)
-	}
-	var is []Count
-	if err := json.Unmarshal(data, &is); err != nil || !slices.Equal(was, is) {
-		t.Errorf("Unmarshal(%s) = %v, %v, want %v", data, is, err, was)
-	}
-	if err := json.Unmarshal([]byte(`["seven"]`), &is); err == nil {
-		t.Error("Unmarshal of text succeeds")
 	}
 }

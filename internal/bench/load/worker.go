@@ -61,10 +61,7 @@ func (r *run) count(n *int64) {
 	}
 }
 
-var (
-	errNotBegun = errors.New("load: not begun before the end, all clients were busy")
-	errTimeout  = errors.New("load: timed out")
-)
+var errNotBegun = errors.New("load: not begun before the end, all clients were busy")
 
 // open takes the operations as they fall due.
 func (w *worker) open(ctx context.Context) {
@@ -117,11 +114,6 @@ func (w *worker) do(ctx context.Context, o opts) {
 	if o.timed && !o.open {
 		o.due = time.Now()
 	}
-	if w.run.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, w.run.Timeout, errTimeout)
-		defer cancel()
-	}
 	var (
 		stale bool
 		path  Path
@@ -134,9 +126,6 @@ func (w *worker) do(ctx context.Context, o opts) {
 	}
 	if stale {
 		w.stale++
-	}
-	if line := w.run.Timeline; line != nil {
-		line.record(kind, time.Now(), err != nil, stale)
 	}
 	w.note(kind, o, path, stale, err)
 }

@@ -25,11 +25,6 @@ func (r *Report) WriteBenchstat(w io.Writer) error {
 		}
 		fmt.Fprintf(out, "\t%d failed\t%d stale\n", m.Failed, m.Stale)
 	}
-	for i := range r.Failovers {
-		f := &r.Failovers[i]
-		fmt.Fprintf(out, "BenchmarkFailover/layer=%s/fault=%s/system=%s/arm=%s-%d\t1\t%d read-outage-ns\t%d write-outage-ns\t%d failed\t%d stale\n",
-			f.Layer, f.Fault, f.System, f.Arm, r.Environment.MaxProcs, f.ReadOutage, f.WriteOutage, f.Failed, f.Stale)
-	}
 	r.figureLines(out)
 	_, err := io.WriteString(w, out.String())
 	return err

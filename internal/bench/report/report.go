@@ -13,7 +13,6 @@ import (
 type Report struct {
 	Environment  Environment   `json:"environment"`
 	Measurements []Measurement `json:"measurements,omitempty"`
-	Failovers    []Failover    `json:"failovers,omitempty"`
 	Staleness    []Staleness   `json:"staleness,omitempty"`
 	Audits       []Audit       `json:"audits,omitempty"`
 	Figures      []Figure      `json:"figures,omitempty"`
@@ -151,27 +150,6 @@ func (r *Report) AddTally(where Measurement, op string, t *load.Tally) {
 	r.Measurements = append(r.Measurements, where)
 }
 
-// Failover is one arm through one fault.
-type Failover struct {
-	Layer  string `json:"layer"`
-	System string `json:"system"`
-	Arm    string `json:"arm"`
-	Fault  string `json:"fault"`
-	Round  int    `json:"round"`
-
-	Bucket  time.Duration `json:"bucket_ns"`
-	FaultAt time.Duration `json:"fault_at_ns"`
-	Reads   []load.Count  `json:"reads"`
-	Writes  []load.Count  `json:"writes"`
-	// ReadOutage and WriteOutage are the longest times after the fault without a
-	// right answer. The resolution is a Bucket.
-	ReadOutage  time.Duration    `json:"read_outage_ns"`
-	WriteOutage time.Duration    `json:"write_outage_ns"`
-	Stale       int64            `json:"stale"`
-	Failed      int64            `json:"failed"`
-	Errors      map[string]int64 `json:"errors,omitempty"`
-}
-
 // Staleness is what leaders that were cut off have served, in virtual time.
 type Staleness struct {
 	Arm        string        `json:"arm"`
@@ -194,7 +172,6 @@ type Audit struct {
 // Merge adds what another report has measured.
 func (r *Report) Merge(other *Report) {
 	r.Measurements = append(r.Measurements, other.Measurements...)
-	r.Failovers = append(r.Failovers, other.Failovers...)
 	r.Staleness = append(r.Staleness, other.Staleness...)
 	r.Audits = append(r.Audits, other.Audits...)
 	r.Figures = append(r.Figures, other.Figures...)

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// Save writes the report into a directory as name.txt, name.bench.txt, name.json
-// and name.html, and returns the files' names.
+// Save writes the report into a directory as name.txt, name.bench.txt and name.json,
+// and returns the files' names.
 func (r *Report) Save(dir, name string) (files []string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("save the report: %w", err)
@@ -19,7 +19,7 @@ func (r *Report) Save(dir, name string) (files []string, err error) {
 		suffix string
 		write  func(io.Writer) error
 	}{
-		{".json", r.WriteJSON}, {".txt", r.WriteText}, {".bench.txt", r.WriteBenchstat}, {".html", r.WriteHTML},
+		{".json", r.WriteJSON}, {".txt", r.WriteText}, {".bench.txt", r.WriteBenchstat},
 	} {
 		file := filepath.Join(dir, name+f.suffix)
 		if err := save(file, f.write); err != nil {

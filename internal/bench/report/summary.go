@@ -3,7 +3,6 @@ package report
 import (
 	"slices"
 	"strconv"
-	"time"
 )
 
 // Spread is a median with the least and the greatest value.
@@ -147,49 +146,3 @@ func quotient(a, b float64) float64 {
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
-
-// outages returns the outages of one arm under one fault, over all rounds.
-func outages(fs []*Failover, of func(*Failover) time.Duration) Spread {
-	var values []float64
-	for _, f := range fs {
-		values = append(values, float64(of(f)))
-	}
-	return spreadOf(values)
-}
-
-// Outage is an arm under a fault, over all rounds.
-type Outage struct {
-	Layer, System, Arm, Fault string
-	Rounds                    int
-	Read, Write               Spread // nanoseconds
-	Stale, Failed             int64
-	last                      *Failover
-}
-
-// Outages returns one for each arm and fault, in order.
-func (r *Report) Outages() []Outage {
-	var keys []string
-	cells := make(map[string][]*Failover)
-	for i := range r.Failovers {
-		f := &r.Failovers[i]
-		key := f.Layer + "/" + f.Fault + "/" + f.System + "/" + f.Arm
-		if cells[key] == nil {
-			keys = append(keys, key)
-		}
-		cells[key] = append(cells[key], f)
-	}
-	var all []Outage
-	for _, key := range keys {
-		fs := cells[key]
-		o := Outage{
-			Layer: fs[0].Layer, System: fs[0].System, Arm: fs[0].Arm, Fault: fs[0].Fault, Rounds: len(fs), last: fs[len(fs)-1],
-			Read:  outages(fs, func(f *Failover) time.Duration { return f.ReadOutage }),
-			Write: outages(fs, func(f *Failover) time.Duration { return f.WriteOutage }),
-		}
-		for _, f := range fs {
-			o.Stale, o.Failed = o.Stale+f.Stale, o.Failed+f.Failed
-		}
-		all = append(all, o)
-	}
-	return all
-}

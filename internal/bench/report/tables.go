@@ -46,7 +46,6 @@ func (r *Report) Tables() []Table {
 	add(r.figureTable("", "At size", sizeNote))
 	add(r.figureTable(Deaths, "Fail-over: how long reads and writes were away", deathsNote))
 	add(r.samplesTable())
-	add(r.failoverTable())
 	add(r.errorTable())
 	add(r.auditTable())
 	return tables
@@ -106,22 +105,6 @@ func (r *Report) stalenessTable() Table {
 		t.Rows = append(t.Rows, []string{
 			s.Arm, strconv.Itoa(s.Trials), fmt.Sprintf("%.0f%%", 100*float64(s.StaleRuns)/float64(max(s.Trials, 1))),
 			strconv.Itoa(s.StaleReads), strconv.Itoa(s.Reads), duration(float64(s.Window)),
-		})
-	}
-	return t
-}
-
-func (r *Report) failoverTable() Table {
-	t := Table{
-		Title: "Failover: the longest time without a right answer",
-		Note: "An open loop of reads and writes begins at the leader; a client goes on to the next member when an operation fails or times out. " +
-			"A stale read is no right answer.",
-		Header: []string{"layer", "fault", "system", "arm", "reads", "writes", "failed", "stale"},
-	}
-	for _, o := range r.Outages() {
-		t.Rows = append(t.Rows, []string{
-			o.Layer, o.Fault, o.System, o.Arm, spread(o.Read, duration), spread(o.Write, duration),
-			strconv.FormatInt(o.Failed, 10), strconv.FormatInt(o.Stale, 10),
 		})
 	}
 	return t

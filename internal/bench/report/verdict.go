@@ -14,7 +14,7 @@ var ErrAudit = errors.New("report: the audit failed")
 // MayBeStale reports whether reads of an arm are allowed to be stale, and it says
 // so by its name.
 func MayBeStale(arm string) bool {
-	return arm == "serializable" || strings.HasSuffix(arm, "-serializable") || arm == "raft-lease"
+	return arm == "serializable" || strings.HasSuffix(arm, "-serializable")
 }
 
 // Verdict fails if an arm that promises linearizable reads served a stale one, if
@@ -30,11 +30,6 @@ func (r *Report) Verdict() error {
 		}
 		if n := m.Paths[load.PathSerializable.String()]; n > 0 && !MayBeStale(m.Arm) {
 			bad("%s %s: arm %s had %d reads served by path serializable", m.Layer, m.Group, m.Arm, n)
-		}
-	}
-	for i := range r.Failovers {
-		if f := &r.Failovers[i]; f.Stale > 0 && !MayBeStale(f.Arm) {
-			bad("failover: %s %s served %d stale reads when the leader was subject to %s", f.System, f.Arm, f.Stale, f.Fault)
 		}
 	}
 	for _, a := range r.Audits {

@@ -10,6 +10,7 @@ import (
 	"github.com/leaderlease/go/internal/bench/inproc"
 	"github.com/leaderlease/go/internal/bench/load"
 	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/internal/pause"
 	"github.com/leaderlease/go/kvnode"
 )
 
@@ -59,6 +60,28 @@ func (c *inCluster) reader(ctx context.Context, a clusterArm) (load.Target, erro
 	}
 	return load.Each{Shared: c.Reader(leader, a.mode)}, nil
 }
+
+// leaderOf returns the number of the member that leads. On a busy machine there may be
+// an election at any time.
+func leaderOf(ctx context.Context, c *inCluster) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, leaderTimeout)
+	defer cancel()
+	for {
+		if i := c.Leader(); i >= 0 {
+			return i, nil
+		}
+		if err := pause.For(ctx, leaderPause); err != nil {
+			return -1, fmt.Errorf("no member leads: %w", err)
+		}
+	}
+}
+
+// leaderTimeout is how long a cluster may be without leader, leaderPause how often it
+// is asked.
+const (
+	leaderTimeout = 30 * time.Second
+	leaderPause   = 10 * time.Millisecond
+)
 
 // Cluster plans layer b.
 func (s *Suite) Cluster(p ClusterPlan) {

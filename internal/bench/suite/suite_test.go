@@ -87,34 +87,6 @@ func TestStaleComparesStockRaftWithLeaderlease(t *testing.T) {
 	}
 }
 
-// Time is real, so the claims are about order: after a transfer service is back
-// long before it is after a cut.
-func TestFailoverShowsOutages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for elections in real time")
-	}
-	s := New()
-	err := s.Timeline(TimelinePlan{
-		Rounds: 1, Faults: []string{"cut"}, Tick: 50 * time.Millisecond,
-		Before: 100 * time.Millisecond, After: 900 * time.Millisecond, Rate: 500,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all := run(t, s).Failovers
-	if len(all) != 5 {
-		t.Fatalf("%d arms, want 3 of raft alone and 2 of kvnode", len(all))
-	}
-	for _, f := range all {
-		if f.WriteOutage < 50*time.Millisecond || f.FaultAt < 100*time.Millisecond || len(f.Reads) < 100 {
-			t.Errorf("%s %s: writes out for %v after a cut at %v, want an election's time", f.System, f.Arm, f.WriteOutage, f.FaultAt)
-		}
-	}
-	if err := New().Timeline(TimelinePlan{Faults: []string{"flood"}}); err == nil || !strings.Contains(err.Error(), "flood") {
-		t.Errorf("Timeline(flood) = %v, want a refusal", err)
-	}
-}
-
 func TestAFailingStepEndsTheRunAndStillCloses(t *testing.T) {
 	s := New()
 	failure, closed := errors.New("no"), []int{}

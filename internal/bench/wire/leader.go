@@ -16,8 +16,6 @@ type Roles struct {
 	Follower string
 	// Version is what the leader calls itself.
 	Version string
-	// ids are the members' IDs by endpoint.
-	ids map[string]uint64
 }
 
 const (
@@ -52,7 +50,7 @@ func find(ctx context.Context, endpoints []string) (*Roles, error) {
 		return nil, err
 	}
 	defer c.Close() //nolint:errcheck // nothing is under way
-	r := &Roles{ids: make(map[string]uint64)}
+	r := &Roles{}
 	var leader uint64
 	for _, e := range endpoints {
 		s, err := ask(ctx, c, e)
@@ -63,7 +61,6 @@ func find(ctx context.Context, endpoints []string) (*Roles, error) {
 			return nil, fmt.Errorf("wire: %s says that member %x leads, another one said %x", e, s.Leader, leader)
 		}
 		leader = s.Leader
-		r.ids[e] = s.Header.GetMemberId()
 		if s.Leader == s.Header.GetMemberId() {
 			r.Leader, r.Version = e, s.Version
 		} else {

@@ -156,7 +156,7 @@ func TestAProgramThatEndsIsReported(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	_, err := StartCluster(ctx, ClusterOptions{
-		Program: procs.Program{Name: "false", Path: "false"}, Dir: t.TempDir(), Size: 1, Tick: 10 * time.Millisecond,
+		Program: procs.Program{Name: "false", Path: "false"}, Dir: t.TempDir(), Size: 1,
 	})
 	if err == nil || !strings.Contains(err.Error(), "start 1 members of false") {
 		t.Errorf("StartCluster(false) = %v, want an error that names it", err)
