@@ -124,8 +124,8 @@ run in namespaces of their own, of which nothing is left.
 
 const allLong = `Do every part, one after the other, and write one report.
 
-The report goes to ` + defaultOut + ` unless --out says otherwise: text, benchstat and
-JSON. With --start or --peer there is also compare. Of failover it has kill, panic
-and term. What it will take, about:
+The report goes to ` + defaultOut + ` unless --out says otherwise: text, and text
+for benchstat. With --start or --peer there is also compare. Of failover it has
+kill, panic and term. What it will take, about:
 
 `

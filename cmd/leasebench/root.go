@@ -40,11 +40,11 @@ func newRoot(s streams) *cobra.Command {
 	f.DurationVar(&c.Duration, "duration", t.Duration, "how long each arm is measured in each round")
 	f.DurationVar(&c.Warmup, "warmup", t.Warmup, "how long each arm runs before that")
 	f.BoolVar(&c.quick, "quick", false, "one short round and fewer conditions: it shows that everything works, not how fast")
-	f.StringVar(&c.out, "out", "", "`directory` for the report's files: text, benchstat and JSON (default: none, the text is only printed; all has "+defaultOut+")")
+	f.StringVar(&c.out, "out", "", "`directory` for the report's files: text, and text for benchstat (default: none, the text is only printed; all has "+defaultOut+")")
 	f.StringVar(&c.name, "name", "", "name of the report's files without suffix (default: the date and the command)")
 	root.AddCommand(
 		newCheck(c), newCluster(c), newWire(c), newStale(c), newFailover(c),
-		newCompare(c), newSize(c), newAll(c), newReport(c), newMember(),
+		newCompare(c), newSize(c), newAll(c), newMember(),
 	)
 	return root
 }
@@ -94,7 +94,7 @@ func (c *common) runPart(cmd *cobra.Command, add func(s *suite.Suite, t suite.Ti
 
 // finish runs the plan, and prints and saves the report even if it was cut short.
 func (c *common) finish(cmd *cobra.Command, s *suite.Suite) error {
-	err := s.Run(cmd.Context(), newProgress(c.err))
+	err := s.Run(cmd.Context(), progress(c.err, s.Takes()))
 	if err != nil {
 		s.Report.Note("The run was cut short: %s", report.WithoutPaths(err.Error()))
 	}

@@ -21,8 +21,6 @@ import (
 // Arm is one way to ask.
 type Arm struct {
 	Name string
-	// About says what it is, for people.
-	About string
 	// run does n operations.
 	run func(n int) error
 }
@@ -69,24 +67,24 @@ func (a *Arms) arms(safe, based *trio) []Arm {
 	}
 	ctx := context.Background()
 	return []Arm{
-		{"try-read", "leaderlease: one lease check, Lease.TryRead", each(tryRead)},
-		{"try-read-of-16", "the same, shared by 16 reads that arrived together", func(n int) error {
+		{"try-read", each(tryRead)},
+		{"try-read-of-16", func(n int) error {
 			return each(tryRead)((n + batch - 1) / batch)
 		}},
-		{"read", "leaderlease: Lease.Read, with its fallback to a quorum round", each(func() error {
+		{"read", each(func() error {
 			_, err := lease.Read(ctx)
 			return err
 		})},
-		{"lease-clock", "one reading of the lease clock, without which there is no check", each(func() error {
+		{"lease-clock", each(func() error {
 			if system.Now() == 0 {
 				return errors.New("check: the clock fails")
 			}
 			return nil
 		})},
-		{"time-now", "time.Now, which everybody knows", each(timeNow)},
-		{"rwmutex-time-now", "the check one would write at first: a read lock and time.Now", each(locked())},
-		{"raft-lease-based", "raft's ReadOnlyLeaseBased through a RawNode; may be stale", each(through(based))},
-		{"raft-safe", "raft's ReadOnlySafe through three RawNodes, without any transport", each(through(safe))},
+		{"time-now", each(timeNow)},
+		{"rwmutex-time-now", each(locked())},
+		{"raft-lease-based", each(through(based))},
+		{"raft-safe", each(through(safe))},
 	}
 }
 

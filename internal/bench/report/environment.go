@@ -17,19 +17,19 @@ import (
 
 // Environment says what ran where. It names no host and no directory.
 type Environment struct {
-	Date       time.Time `json:"date"`
-	Command    string    `json:"command"`
-	Commit     string    `json:"commit"`
-	Go         string    `json:"go"`
-	Kernel     string    `json:"kernel"`
-	CPU        string    `json:"cpu"`
-	CPUs       int       `json:"cpus"`
-	MaxProcs   int       `json:"gomaxprocs"`
-	Clock      string    `json:"clock_source"`
-	LeaseClock string    `json:"lease_clock"`
+	Date       time.Time
+	Command    string
+	Commit     string
+	Go         string
+	Kernel     string
+	CPU        string
+	CPUs       int
+	MaxProcs   int
+	Clock      string
+	LeaseClock string
 	// LoadBefore and LoadAfter are the system's load averages: what else ran.
-	LoadBefore string `json:"load_before"`
-	LoadAfter  string `json:"load_after"`
+	LoadBefore string
+	LoadAfter  string
 }
 
 // Here describes this process and its machine.

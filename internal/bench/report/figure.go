@@ -12,21 +12,21 @@ import (
 // Figure is one thing that was measured of a server. Less is better.
 type Figure struct {
 	// Part is Deaths, or empty for servers at size.
-	Part string `json:"part,omitempty"`
+	Part string
 	// Row is what the server holds or does, What is what was measured.
-	Row  string `json:"row"`
-	What string `json:"what"`
+	Row  string
+	What string
 	// Unit is of Bytes and Nanoseconds.
-	Unit  string  `json:"unit"`
-	Arm   string  `json:"arm"`
-	Round int     `json:"round"`
-	Value float64 `json:"value"`
+	Unit  string
+	Arm   string
+	Round int
+	Value float64
 	// Each is what Value is the mean of: one for each member.
-	Each []float64 `json:"each,omitempty"`
+	Each []float64
 	// Failed says why there is no Value.
-	Failed string `json:"failed,omitempty"`
+	Failed string
 	// Errors are what operations said that failed meanwhile.
-	Errors map[string]int64 `json:"errors,omitempty"`
+	Errors map[string]int64
 }
 
 // The units, as benchstat has them.

@@ -11,13 +11,13 @@ import (
 
 // Report is everything a run has measured, raw.
 type Report struct {
-	Environment  Environment   `json:"environment"`
-	Measurements []Measurement `json:"measurements,omitempty"`
-	Staleness    []Staleness   `json:"staleness,omitempty"`
-	Audits       []Audit       `json:"audits,omitempty"`
-	Figures      []Figure      `json:"figures,omitempty"`
+	Environment  Environment
+	Measurements []Measurement
+	Staleness    []Staleness
+	Audits       []Audit
+	Figures      []Figure
 	// Notes are what a reader must know, such as an arm that could not run.
-	Notes []string `json:"notes,omitempty"`
+	Notes []string
 }
 
 // The layers, from the inside out.
@@ -41,8 +41,8 @@ func (r *Report) Note(format string, args ...any) {
 
 // Label is a condition, such as clients=64.
 type Label struct {
-	Key   string `json:"key"`
-	Value string `json:"value"`
+	Key   string
+	Value string
 }
 
 // Group is the conditions that all arms of a comparison have in common.
@@ -68,28 +68,28 @@ func (g Group) Value(key string) string {
 
 // Measurement is one arm in one round.
 type Measurement struct {
-	Layer string `json:"layer"`
-	Group Group  `json:"group"`
-	Arm   string `json:"arm"`
-	Op    string `json:"op"`
-	Round int    `json:"round"`
+	Layer string
+	Group Group
+	Arm   string
+	Op    string
+	Round int
 
-	Done   int64 `json:"done"`
-	Failed int64 `json:"failed"`
+	Done   int64
+	Failed int64
 	// Stale counts reads below the version floor.
-	Stale   int64         `json:"stale"`
-	Elapsed time.Duration `json:"elapsed_ns"`
+	Stale   int64
+	Elapsed time.Duration
 	// Sample is how many operations there are for each whose latency was taken.
-	Sample  int              `json:"sample,omitempty"`
-	Latency []Latency        `json:"latency,omitempty"`
-	Paths   map[string]int64 `json:"paths,omitempty"`
-	Errors  map[string]int64 `json:"errors,omitempty"`
+	Sample  int
+	Latency []Latency
+	Paths   map[string]int64
+	Errors  map[string]int64
 }
 
 // Latency is one quantile.
 type Latency struct {
-	Quantile float64       `json:"q"`
-	Value    time.Duration `json:"ns"`
+	Quantile float64
+	Value    time.Duration
 }
 
 // Quantiles are those that are kept, as far as there are operations enough.
@@ -152,28 +152,19 @@ func (r *Report) AddTally(where Measurement, op string, t *load.Tally) {
 
 // Staleness is what leaders that were cut off have served, in virtual time.
 type Staleness struct {
-	Arm        string        `json:"arm"`
-	Trials     int           `json:"trials"`
-	StaleRuns  int           `json:"stale_runs"`
-	Reads      int           `json:"reads"`
-	StaleReads int           `json:"stale_reads"`
-	Window     time.Duration `json:"mean_window_ns"`
+	Arm        string
+	Trials     int
+	StaleRuns  int
+	Reads      int
+	StaleReads int
+	Window     time.Duration
 }
 
 // Audit is one arm that is wrong on purpose: how many reads there were, and how
 // many of them the audit found to be stale.
 type Audit struct {
-	Arm    string `json:"arm"`
-	Reads  int64  `json:"reads"`
-	Stale  int64  `json:"stale"`
-	Caught bool   `json:"caught"`
-}
-
-// Merge adds what another report has measured.
-func (r *Report) Merge(other *Report) {
-	r.Measurements = append(r.Measurements, other.Measurements...)
-	r.Staleness = append(r.Staleness, other.Staleness...)
-	r.Audits = append(r.Audits, other.Audits...)
-	r.Figures = append(r.Figures, other.Figures...)
-	r.Notes = append(r.Notes, other.Notes...)
+	Arm    string
+	Reads  int64
+	Stale  int64
+	Caught bool
 }

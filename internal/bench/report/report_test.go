@@ -3,7 +3,6 @@ package report
 import (
 	"bytes"
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -131,22 +130,10 @@ func TestVerdictFindsWhatMustNotBe(t *testing.T) {
 	}
 }
 
-func TestAllFormatsAreWrittenAndReadBack(t *testing.T) {
-	dir := t.TempDir()
-	files, err := sample().Save(dir, "r")
-	if err != nil || len(files) != 3 {
-		t.Fatalf("Save() = %v, %v, want 3 files", files, err)
-	}
-	back, err := Open(filepath.Join(dir, "r.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var was, is bytes.Buffer
-	if err := errors.Join(sample().WriteText(&was), back.WriteText(&is)); err != nil || was.String() != is.String() {
-		t.Errorf("read back, the report says\n%s, want\n%s (%v)", is.String(), was.String(), err)
-	}
-	if _, err := Open(filepath.Join(dir, "r.txt")); err == nil {
-		t.Error("Open() of a text file succeeds")
+func TestBothFormatsAreSaved(t *testing.T) {
+	files, err := sample().Save(t.TempDir(), "r")
+	if err != nil || len(files) != 2 {
+		t.Errorf("Save() = %v, %v, want the text and that for benchstat", files, err)
 	}
 }
 

@@ -76,21 +76,10 @@ func (s *Suite) Takes() time.Duration {
 	return d
 }
 
-// Progress is told how far a run has come.
-type Progress interface {
-	// Begin is told the duration of the whole plan.
-	Begin(total time.Duration)
-	// Step is told what begins now, and how much of the plan is behind.
-	Step(name string, behind time.Duration)
-	End()
-}
-
-// Run carries out the plan. What was measured before an error is in the Report.
-func (s *Suite) Run(ctx context.Context, p Progress) error {
-	p.Begin(s.Takes())
-	err := s.run(ctx, p)
-	p.End()
-	err = errors.Join(err, s.closeAll())
+// Run carries out the plan. Before each step it calls progress with the step's name
+// and how much of the plan is done. What was measured before an error is in the Report.
+func (s *Suite) Run(ctx context.Context, progress func(step string, done time.Duration)) error {
+	err := errors.Join(s.run(ctx, progress), s.closeAll())
 	s.Report.Environment.Finish()
 	return err
 }
@@ -111,17 +100,17 @@ func (s *Suite) stop(part string) {
 	s.add(part+": stop", time.Second, func(context.Context) error { return s.closeAll() })
 }
 
-func (s *Suite) run(ctx context.Context, p Progress) error {
-	var behind time.Duration
+func (s *Suite) run(ctx context.Context, progress func(string, time.Duration)) error {
+	var done time.Duration
 	for _, step := range s.steps {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		p.Step(step.Name, behind)
+		progress(step.Name, done)
 		if err := step.Run(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.Name, err)
 		}
-		behind += step.Takes
+		done += step.Takes
 	}
 	return nil
 }
