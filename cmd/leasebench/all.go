@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/internal/bench/deaths"
+	"github.com/leaderlease/go/internal/bench/failover"
 	"github.com/leaderlease/go/internal/bench/report"
 	"github.com/leaderlease/go/internal/bench/suite"
 )
@@ -43,7 +43,7 @@ func newAll(c *common) *cobra.Command {
 	return cmd
 }
 
-// plainDeaths is how many of deaths.All need no rights, and little time.
+// plainDeaths is how many of failover.All need no rights, and little time.
 const plainDeaths = 3
 
 // planAll plans everything with the defaults of the parts.
@@ -53,7 +53,7 @@ func planAll(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error
 		return err
 	}
 	trials := 500
-	died := suite.DeathsPlan{Rounds: t.Rounds, Deaths: deaths.All[:plainDeaths], Members: 3}
+	died := suite.FailoverPlan{Rounds: t.Rounds, Deaths: failover.All[:plainDeaths], Members: 3}
 	if quick {
 		trials = 100
 		died.Rounds = quickFailoverRounds
@@ -73,7 +73,7 @@ func planAll(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error
 			died.Servers = append(died.Servers, srv)
 		}
 	}
-	s.Deaths(died)
+	s.Failover(died)
 	return planServers(s, t, servers, quick)
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/internal/bench/deaths"
+	"github.com/leaderlease/go/internal/bench/failover"
 	"github.com/leaderlease/go/internal/bench/suite"
 )
 
@@ -32,7 +32,7 @@ func newFailover(c *common) *cobra.Command {
 		Use: "failover", Short: "how long reads and writes are away when the leader dies, in each way, side by side", Args: cobra.NoArgs,
 		Long: failoverLong, Example: "  leasebench failover --quick --start etcd=./etcd\n  leasebench failover --death kill,two --members 5 --tls",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := deaths.Named(f.deaths)
+			all, err := failover.Named(f.deaths)
 			if err != nil {
 				return err
 			}
@@ -44,7 +44,7 @@ func newFailover(c *common) *cobra.Command {
 				return err
 			}
 			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
-				p := suite.DeathsPlan{Rounds: t.Rounds, Deaths: all, Members: f.members, TLS: f.tls, Cannot: cannot}
+				p := suite.FailoverPlan{Rounds: t.Rounds, Deaths: all, Members: f.members, TLS: f.tls, Cannot: cannot}
 				if !cmd.Flags().Changed("rounds") {
 					p.Rounds = failoverRounds
 					if c.quick {
@@ -56,7 +56,7 @@ func newFailover(c *common) *cobra.Command {
 		},
 	}
 	f.registerStart(cmd)
-	cmd.Flags().StringSliceVar(&f.deaths, "death", deaths.Shorts(), "how leaders die")
+	cmd.Flags().StringSliceVar(&f.deaths, "death", failover.Shorts(), "how leaders die")
 	cmd.Flags().IntVar(&f.members, "members", 3, "size of the clusters, 3 or 5; two of five are always of 5")
 	cmd.Flags().BoolVar(&f.guardian, "guardian", false, "kvnode with --guardian, too, beside kvnode without; Linux only")
 	cmd.Flags().BoolVar(&f.tls, "tls", false, "TLS for clients and between members, with certificates that they make themselves")
@@ -65,13 +65,13 @@ func newFailover(c *common) *cobra.Command {
 
 // private has all be done by a process of its own where deaths need that, and says which of
 // their needs cannot be had.
-func (f *failoverFlags) private(cmd *cobra.Command, all []deaths.Death) (cannot map[deaths.Needs]error, done bool, err error) {
-	cannot = make(map[deaths.Needs]error)
-	if !slices.ContainsFunc(all, func(d deaths.Death) bool { return d.Needs != "" }) {
+func (f *failoverFlags) private(cmd *cobra.Command, all []failover.Death) (cannot map[failover.Needs]error, done bool, err error) {
+	cannot = make(map[failover.Needs]error)
+	if !slices.ContainsFunc(all, func(d failover.Death) bool { return d.Needs != "" }) {
 		return cannot, false, nil
 	}
-	done, not := deaths.Private(cmd.Context())
-	if done || not != nil && !errors.Is(not, deaths.ErrNotPrivate) {
+	done, not := failover.Private(cmd.Context())
+	if done || not != nil && !errors.Is(not, failover.ErrNotPrivate) {
 		return nil, done, not
 	}
 	for _, d := range all {
@@ -79,13 +79,13 @@ func (f *failoverFlags) private(cmd *cobra.Command, all []deaths.Death) (cannot 
 			continue
 		}
 		if cannot[d.Needs] = not; not == nil {
-			cannot[d.Needs] = deaths.Possible(d.Needs)
+			cannot[d.Needs] = failover.Possible(d.Needs)
 		}
 	}
 	return cannot, false, nil
 }
 
-func (f *failoverFlags) add(s *suite.Suite, p suite.DeathsPlan) (err error) {
+func (f *failoverFlags) add(s *suite.Suite, p suite.FailoverPlan) (err error) {
 	if p.Servers, err = f.servers(true); err != nil {
 		return err
 	}
@@ -97,6 +97,6 @@ func (f *failoverFlags) add(s *suite.Suite, p suite.DeathsPlan) (err error) {
 	if len(f.starts) == 0 {
 		p.Servers = append(p.Servers, localEtcd(s)...)
 	}
-	s.Deaths(p)
+	s.Failover(p)
 	return nil
 }

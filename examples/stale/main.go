@@ -11,7 +11,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/leaderlease/go/internal/bench/stale"
+	"github.com/leaderlease/go/internal/stale"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 

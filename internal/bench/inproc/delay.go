@@ -7,14 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/precise"
+	"github.com/leaderlease/go/internal/bench/load"
 )
 
 // delays makes what is written to any of its connections arrive later, and in
 // order. One goroutine carries it all, since all wait equally long.
 type delays struct {
 	oneWay  atomic.Int64
-	sleeper *precise.Sleeper
+	sleeper *load.Sleeper
 	stop    chan struct{}
 	done    chan struct{}
 	wake    chan struct{}
@@ -35,7 +35,7 @@ type parcel struct {
 }
 
 func newDelays() (*delays, error) {
-	s, err := precise.New()
+	s, err := load.NewSleeper()
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ type Load struct {
 	// it. Default: a new one.
 	Floor *Floor
 	// Sleep paces an open loop. Default: time.Sleep, which may be late by a
-	// millisecond; see package precise.
+	// millisecond; see Sleeper.
 	Sleep func(time.Duration)
 	Seed  uint64
 }

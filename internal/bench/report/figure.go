@@ -11,7 +11,7 @@ import (
 
 // Figure is one thing that was measured of a server. Less is better.
 type Figure struct {
-	// Part is Deaths, or empty for servers at size.
+	// Part is Failover, or empty for servers at size.
 	Part string
 	// Row is what the server holds or does, What is what was measured.
 	Row  string
@@ -39,8 +39,8 @@ const (
 const sizeNote = "Less is better. RSS is of all that a member has in memory, the mean over members; a stall is of a client that asks every 10 ms, from when a request was due. " +
 	"÷ is the first server against that one, below 1 is better for the first, the median of the ratios in each round. Ratios of single runs between 0.8 and 1.3 mean nothing."
 
-// deathsNote says how to read the table of Deaths.
-const deathsNote = "The longest time in which nobody answered, from the death on: of a client that begins a read and a write every 5 ms, each at the next member, " +
+// failoverNote says how to read the table of Failover.
+const failoverNote = "The longest time in which nobody answered, from the death on: of a client that begins a read and a write every 5 ms, each at the next member, " +
 	"whatever became of those before. Median over rounds [least, greatest]; ÷ is the first server against that one, below 1 is better for the first."
 
 // figureTable has a line for what was measured and a column for each server.
@@ -86,13 +86,13 @@ func (r *Report) figureTable(part, title, note string) Table {
 	return t
 }
 
-// samplesTable has what was measured of Deaths in each round.
+// samplesTable has what was measured of Failover in each round.
 func (r *Report) samplesTable() Table {
 	t := Table{Title: "Fail-over: all samples", Note: "In ms, in the order of the rounds.", Header: []string{"row", "measured", "server", "samples"}}
 	at := make(map[[3]string]int)
 	for i := range r.Figures {
 		f := &r.Figures[i]
-		if f.Part != Deaths {
+		if f.Part != Failover {
 			continue
 		}
 		key := [3]string{f.Row, f.What, f.Arm}
@@ -177,8 +177,8 @@ func (r *Report) figureLines(out *strings.Builder) {
 	for i := range r.Figures {
 		if f := &r.Figures[i]; f.Failed == "" {
 			name := "Size"
-			if f.Part == Deaths {
-				name = "Deaths"
+			if f.Part == Failover {
+				name = "Failover"
 			}
 			fmt.Fprintf(out, "Benchmark%s/row=%s/what=%s/arm=%s-%d\t1\t%.6g %s\n",
 				name, benchName(f.Row), benchName(f.What), benchName(f.Arm), r.Environment.MaxProcs, f.Value, f.Unit)

@@ -48,26 +48,26 @@ func TestFiguresAreNamedForBenchstat(t *testing.T) {
 }
 
 // What is measured of deaths stands in tables of its own, with each sample.
-func TestDeathsHaveTheirSamplesBesideThem(t *testing.T) {
+func TestFailoverHasTheirSamplesBesideThem(t *testing.T) {
 	r := sized()
 	for round, value := range []float64{240e6, 1.2e9} {
-		r.Figures = append(r.Figures, Figure{Part: Deaths, Row: "kill -9", What: "reads", Unit: Nanoseconds, Arm: "kvnode", Round: round, Value: value, Errors: map[string]int64{"its own clients: Unavailable": 7}})
+		r.Figures = append(r.Figures, Figure{Part: Failover, Row: "kill -9", What: "reads", Unit: Nanoseconds, Arm: "kvnode", Round: round, Value: value, Errors: map[string]int64{"its own clients: Unavailable": 7}})
 	}
-	r.Figures = append(r.Figures, Figure{Part: Deaths, Row: "kill -9", What: "reads", Unit: Nanoseconds, Arm: "kvnode", Round: 2, Failed: "away"})
+	r.Figures = append(r.Figures, Figure{Part: Failover, Row: "kill -9", What: "reads", Unit: Nanoseconds, Arm: "kvnode", Round: 2, Failed: "away"})
 	if rows := table(t, r, "Fail-over: all samples").Rows; len(rows) != 1 || !slices.Equal(rows[0], []string{"kill -9", "reads", "kvnode", "240.0 1200.0 failed"}) {
 		t.Errorf("samples %q", rows)
 	}
 	if rows := table(t, r, "Fail-over: how long reads and writes were away").Rows; len(rows) != 1 || rows[0][2] != "failed" {
 		t.Errorf("rows %q, want the one that failed", rows)
 	}
-	if rows := table(t, r, "Failures").Rows; !slices.Equal(rows[len(rows)-1], []string{Deaths, "kill -9 reads", "kvnode", "14", "its own clients: Unavailable"}) {
+	if rows := table(t, r, "Failures").Rows; !slices.Equal(rows[len(rows)-1], []string{Failover, "kill -9 reads", "kvnode", "14", "its own clients: Unavailable"}) {
 		t.Errorf("failures %q, want what clients were told in both rounds", rows)
 	}
 	if rows := table(t, r, "At size").Rows; len(rows) != 3 {
 		t.Errorf("rows at size %q, want three", rows)
 	}
 	var out bytes.Buffer
-	if err := r.WriteBenchstat(&out); err != nil || !strings.Contains(out.String(), "BenchmarkDeaths/row=kill_-9/what=reads/arm=kvnode-0\t1\t2.4e+08 ns\n") {
+	if err := r.WriteBenchstat(&out); err != nil || !strings.Contains(out.String(), "BenchmarkFailover/row=kill_-9/what=reads/arm=kvnode-0\t1\t2.4e+08 ns\n") {
 		t.Errorf("WriteBenchstat() = %v\n%s", err, out.String())
 	}
 }

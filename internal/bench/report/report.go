@@ -28,8 +28,8 @@ const (
 	Compare = "compare"
 	// Size is about Figures.
 	Size = "size"
-	// Deaths is about Figures, too.
-	Deaths = "failover"
+	// Failover is about Figures, too.
+	Failover = "failover"
 )
 
 // Note adds what a reader must know, once.

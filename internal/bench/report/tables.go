@@ -44,7 +44,7 @@ func (r *Report) Tables() []Table {
 		add(r.layerTable(layer))
 	}
 	add(r.figureTable("", "At size", sizeNote))
-	add(r.figureTable(Deaths, "Fail-over: how long reads and writes were away", deathsNote))
+	add(r.figureTable(Failover, "Fail-over: how long reads and writes were away", failoverNote))
 	add(r.samplesTable())
 	add(r.errorTable())
 	add(r.auditTable())

@@ -6,8 +6,10 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/check"
+	"github.com/leaderlease/go/internal/bench/rawnode"
 	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/internal/stale"
+	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
 const startTime = time.Second // what starting a cluster takes, about
@@ -15,9 +17,9 @@ const startTime = time.Second // what starting a cluster takes, about
 // Check plans layer a. Each arm is measured by one goroutine, on all processors
 // at once it would measure the machine.
 func (s *Suite) Check(t Timing) {
-	var arms *check.Arms
+	var arms *rawnode.Arms
 	s.add("check: start", time.Second, func(ctx context.Context) (err error) {
-		if arms, err = check.Start(ctx); err == nil {
+		if arms, err = rawnode.StartArms(ctx); err == nil {
 			s.later(arms.Close)
 		}
 		return err
@@ -44,4 +46,23 @@ func (s *Suite) Check(t Timing) {
 		}
 	}
 	s.stop("check")
+}
+
+// perTrial is what a trial in virtual time takes, about.
+const perTrial = 3 * time.Millisecond
+
+// Stale plans the partitions in virtual time.
+func (s *Suite) Stale(trials int, seed uint64) {
+	for _, arm := range []struct {
+		name string
+		kind leasetest.Kind
+	}{{"raft ReadOnlyLeaseBased", leasetest.Stock}, {"leaderlease", leasetest.Library}} {
+		s.add("stale: "+arm.name, time.Duration(trials)*perTrial, func(context.Context) error {
+			t := stale.Run(arm.kind, trials, seed, nil)
+			s.Report.Staleness = append(s.Report.Staleness, report.Staleness{
+				Arm: arm.name, Trials: t.Trials, StaleRuns: t.StaleTrials, Reads: t.Reads, StaleReads: t.Stale, Window: t.MeanWindow(),
+			})
+			return nil
+		})
+	}
 }

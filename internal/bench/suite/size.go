@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/atsize"
 	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/internal/bench/size"
 	"github.com/leaderlease/go/internal/bench/wire"
 )
 
@@ -67,7 +67,7 @@ func (s *Suite) Size(p SizePlan) {
 		s.fresh(&p, round, "keys", []sizePart{
 			{"keys", puts(p.Keys), s.keys},
 			{"keys after a rest", p.Warmup, s.rested},
-			{"scans", time.Duration(len(atsize.Scans())*scans) * scanTime, s.scans},
+			{"scans", time.Duration(len(size.Scans())*scans) * scanTime, s.scans},
 			{"a new member", puts(p.Keys) / 4, s.joined},
 			{"a restart", puts(p.Keys) / 4, s.restarted},
 		})

@@ -6,14 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/atsize"
 	"github.com/leaderlease/go/internal/bench/load"
 	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/internal/bench/size"
 	"github.com/leaderlease/go/internal/pause"
 )
 
 // probed notes what a client has waited.
-func (s *Suite) probed(c *sized, row string, p *atsize.Probed) {
+func (s *Suite) probed(c *sized, row string, p *size.Probed) {
 	for _, kind := range []struct {
 		name string
 		*load.Tally
@@ -49,11 +49,11 @@ func (s *Suite) memory(c *sized, row string) error {
 	}
 	for _, kind := range []struct {
 		name string
-		of   func(atsize.Memory) int64
+		of   func(size.Memory) int64
 	}{
-		{"RSS of a member", atsize.Memory.RSS},
-		{"of it anonymous", func(m atsize.Memory) int64 { return m.Anonymous }},
-		{"of it of files", func(m atsize.Memory) int64 { return m.File }},
+		{"RSS of a member", size.Memory.RSS},
+		{"of it anonymous", func(m size.Memory) int64 { return m.Anonymous }},
+		{"of it of files", func(m size.Memory) int64 { return m.File }},
 	} {
 		f := report.Figure{Row: row, What: kind.name, Unit: report.Bytes}
 		for _, m := range all {
@@ -62,18 +62,18 @@ func (s *Suite) memory(c *sized, row string) error {
 		}
 		s.figure(c, f)
 	}
-	most := slices.MaxFunc(all, func(a, b atsize.Memory) int { return int(a.RSS() - b.RSS()) })
+	most := slices.MaxFunc(all, func(a, b size.Memory) int { return int(a.RSS() - b.RSS()) })
 	s.figure(c, report.Figure{Row: row, What: "RSS of the largest member", Unit: report.Bytes, Value: float64(most.RSS())})
 	return nil
 }
 
-func memories(c *sized) (all []atsize.Memory, err error) {
-	for _, pid := range c.PIDs {
-		m, err := atsize.MemoryOf(pid)
+func memories(c *sized) (all []size.Memory, err error) {
+	for _, m := range c.cluster.Members() {
+		memory, err := size.MemoryOf(m.PID())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.Name, err)
 		}
-		all = append(all, m)
+		all = append(all, memory)
 	}
 	return all, nil
 }
@@ -92,8 +92,8 @@ func processors(c *sized, fn func() error) (time.Duration, error) {
 }
 
 func cpuOf(c *sized) (sum time.Duration, err error) {
-	for _, pid := range c.PIDs {
-		took, err := atsize.CPUOf(pid)
+	for _, m := range c.cluster.Members() {
+		took, err := size.CPUOf(m.PID())
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", c.Name, err)
 		}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/atsize"
 	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/internal/bench/size"
 	"github.com/leaderlease/go/internal/bench/wire"
 	"github.com/leaderlease/go/internal/pause"
 )
@@ -30,7 +30,7 @@ func (s *Suite) streams(ctx context.Context, c *sized) error {
 	if err != nil {
 		return err
 	}
-	open, err := atsize.OpenStreams(ctx, c.roles.Leader, c.plan.Streams, c.plan.Conns)
+	open, err := size.OpenStreams(ctx, c.roles.Leader, c.plan.Streams, c.plan.Conns)
 	if err != nil {
 		if ctx.Err() != nil {
 			return err
@@ -67,7 +67,7 @@ func (s *Suite) rested(ctx context.Context, c *sized) error {
 
 // scans measures reads of all keys that answer with little.
 func (s *Suite) scans(ctx context.Context, c *sized) error {
-	for _, scan := range atsize.Scans() {
+	for _, scan := range size.Scans() {
 		row := fmt.Sprintf("%s of %s", scan.Name, count(c.plan.Keys))
 		var took time.Duration
 		cpu, err := processors(c, func() (err error) {
@@ -86,24 +86,23 @@ func (s *Suite) scans(ctx context.Context, c *sized) error {
 // joined measures how soon a new member has what the others have.
 func (s *Suite) joined(ctx context.Context, c *sized) error {
 	row := fmt.Sprintf("%s keys on the disk", count(c.plan.Keys))
-	disk, err := c.cluster.Disk()
+	disk, err := size.Disk(c.cluster)
 	if err != nil {
 		return err
 	}
 	s.figure(c, report.Figure{Row: row, What: "largest data directory", Unit: report.Bytes, Value: float64(disk)})
-	took, err := c.cluster.Join(ctx)
-	c.Endpoints, c.PIDs = c.cluster.Endpoints, c.cluster.PIDs() // it may come to lead
+	took, err := size.Join(ctx, c.cluster)
+	c.Endpoints = c.cluster.Endpoints() // it may come to lead
 	s.figure(c, report.Figure{Row: row, What: "a new member has them after", Unit: report.Nanoseconds, Value: float64(took)})
 	return err
 }
 
 // restarted measures how soon members serve again that were all killed.
 func (s *Suite) restarted(ctx context.Context, c *sized) error {
-	took, err := c.cluster.Restart(ctx)
+	took, err := size.Restart(ctx, c.cluster)
 	if err != nil {
 		return err
 	}
-	c.PIDs = c.cluster.PIDs()
 	row := fmt.Sprintf("%s keys on the disk", count(c.plan.Keys))
 	s.figure(c, report.Figure{Row: row, What: "all are killed; from the start to a read", Unit: report.Nanoseconds, Value: float64(took)})
 	if err := s.restedMemory(ctx, c, fmt.Sprintf("%s keys after the restart", count(c.plan.Keys))); err != nil {
@@ -127,10 +126,10 @@ func (s *Suite) versions(ctx context.Context, c *sized) error {
 // compaction measures how all but the newest versions are given up.
 func (s *Suite) compaction(ctx context.Context, c *sized) error {
 	row := fmt.Sprintf("compaction --physical of %s versions", count(c.plan.Keys/sizeVersions*(sizeVersions-1)))
-	var done atsize.Compacted
-	probed, err := atsize.Probe(ctx, c.roles.Leader, func() (err error) {
+	var done size.Compacted
+	probed, err := size.Probe(ctx, c.roles.Leader, func() (err error) {
 		begun := time.Now()
-		if done, err = atsize.Compact(ctx, c.roles.Leader, c.revision); err != nil {
+		if done, err = size.Compact(ctx, c.roles.Leader, c.revision); err != nil {
 			return err
 		}
 		// Servers that answer sooner do their work later.
@@ -149,11 +148,11 @@ func (s *Suite) compaction(ctx context.Context, c *sized) error {
 // loaded measures a load of puts, each client waiting for its own transactions, beside a client
 // that asks at a fixed rate.
 func (s *Suite) loaded(ctx context.Context, c *sized, row string, keys, versions int) error {
-	var filled atsize.Filled
-	var probed atsize.Probed
+	var filled size.Filled
+	var probed size.Probed
 	loading := row + " are loaded"
 	cpu, err := processors(c, func() (err error) {
-		probed, err = atsize.Probe(ctx, c.roles.Leader, func() (err error) {
+		probed, err = size.Probe(ctx, c.roles.Leader, func() (err error) {
 			filled, err = s.fill(ctx, c, keys, versions, sizePerTxn)
 			return err
 		})
@@ -170,8 +169,8 @@ func (s *Suite) loaded(ctx context.Context, c *sized, row string, keys, versions
 }
 
 // fill makes the puts at the leader.
-func (s *Suite) fill(ctx context.Context, c *sized, keys, versions, perTxn int) (atsize.Filled, error) {
-	f := atsize.Fill{Endpoint: c.roles.Leader, Keys: keys, Versions: versions, ValueLen: sizeValueLen, Clients: sizeClients, PerTxn: perTxn}
+func (s *Suite) fill(ctx context.Context, c *sized, keys, versions, perTxn int) (size.Filled, error) {
+	f := size.Fill{Endpoint: c.roles.Leader, Keys: keys, Versions: versions, ValueLen: sizeValueLen, Clients: sizeClients, PerTxn: perTxn}
 	done, err := f.Run(ctx)
 	if done.Failed > 0 {
 		s.Report.Note("size, %s: %d transactions of a load failed and were made again.", c.Name, done.Failed)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/bench/load"
-	"github.com/leaderlease/go/internal/bench/precise"
 	"github.com/leaderlease/go/internal/bench/report"
 )
 
@@ -168,7 +167,7 @@ func (w *Work) group() report.Group {
 func (w *Work) run(ctx context.Context, target load.Target, keys int, floor *load.Floor, t Timing, round int) (res *load.Result, err error) {
 	l := w.load(target, keys, floor, t, round)
 	if w.Rate > 0 {
-		pacer, err := precise.New()
+		pacer, err := load.NewSleeper()
 		if err != nil {
 			return nil, err
 		}

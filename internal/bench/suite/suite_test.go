@@ -13,6 +13,7 @@ import (
 	"github.com/leaderlease/go/internal/bench/load"
 	"github.com/leaderlease/go/internal/bench/report"
 	"github.com/leaderlease/go/internal/bench/wire"
+	"github.com/leaderlease/go/internal/procs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -127,5 +128,18 @@ func TestPartsAddUpToThePlan(t *testing.T) {
 	}
 	if len(parts) != 2 || parts[0].Name != report.Check || parts[1].Name != "stale" || sum != s.Takes() {
 		t.Errorf("parts %+v of %v, want check and stale", parts, s.Takes())
+	}
+}
+
+func TestAProgramThatEndsIsReported(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	s := New()
+	_, err := s.start(ctx, &Server{Name: "false", Program: &procs.Program{Name: "false", Path: "false"}})
+	if err == nil || !strings.Contains(err.Error(), "false: ") {
+		t.Errorf("start(false) = %v, want an error that names it", err)
+	}
+	if err := s.closeAll(); err != nil {
+		t.Error(err)
 	}
 }

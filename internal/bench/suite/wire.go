@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -23,11 +24,8 @@ type Server struct {
 	Endpoints []string
 	Program   *procs.Program
 	// Flags are given to each of them in addition.
-	Flags []string
-	// PIDs are those of members that were started.
-	PIDs []int
-	// cluster is what was started.
-	cluster *wire.Cluster
+	Flags   []string
+	cluster *procs.Cluster // of members that the suite has started
 }
 
 // WirePlan is what layer c measures.
@@ -124,8 +122,8 @@ func armsFor(all []WireArm, w Work) (arms []WireArm) {
 const valueLen = 128
 
 const (
-	// findTimeout is how long a cluster may take to agree on a leader.
-	findTimeout = 10 * time.Second
+	// findTimeout is how long a cluster may take to start and to agree on a leader.
+	findTimeout = 30 * time.Second
 	// fillTimeout is how long writing all keys may take.
 	fillTimeout = 10 * time.Second
 )
@@ -226,7 +224,7 @@ func (s *Suite) start(ctx context.Context, srv *Server) (*wire.Roles, error) {
 	defer cancel()
 	roles, err := wire.Find(ctx, srv.Endpoints)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w\n%s", srv.Name, err, srv.logTail())
 	}
 	s.Report.Note("%s: %d members, version %s.", srv.Name, len(srv.Endpoints), roles.Version)
 	return roles, nil
@@ -238,13 +236,28 @@ func (s *Suite) startMembers(ctx context.Context, srv *Server) error {
 		return err
 	}
 	s.later(func() error { return os.RemoveAll(dir) })
-	cluster, err := wire.StartCluster(ctx, wire.ClusterOptions{Program: *srv.Program, Dir: dir, Size: inproc.Members, Flags: srv.Flags})
+	srv.cluster, err = procs.New(procs.Config{Program: *srv.Program, Dir: dir, Size: inproc.Members, Token: "leasebench", Flags: srv.Flags})
 	if err != nil {
 		return err
 	}
-	s.later(cluster.Close)
-	srv.cluster, srv.Endpoints, srv.PIDs = cluster, cluster.Endpoints, cluster.PIDs()
+	s.later(srv.cluster.Kill)
+	if err := srv.cluster.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", srv.Name, err)
+	}
+	srv.Endpoints = srv.cluster.Endpoints()
 	return nil
+}
+
+// logTail returns the ends of the logs of the members that the suite has started.
+func (srv *Server) logTail() string {
+	if srv.cluster == nil {
+		return ""
+	}
+	var all []string
+	for _, m := range srv.cluster.Members() {
+		all = append(all, m.LogTail())
+	}
+	return strings.Join(all, "\n")
 }
 
 func (s *Suite) wire(ctx context.Context, p *WirePlan, c *connected, arm *WireArm, w *Work, round int) error {

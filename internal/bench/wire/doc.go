@@ -1,7 +1,6 @@
 // Package wire loads any etcd v3 endpoint with etcd's own client, so that the
-// same code measures kvnode and etcd. It can also run a cluster of server
-// processes on loopback, of any program that takes etcd's flags.
+// same code measures kvnode and etcd.
 //
-// A read says how it wants to be served in its metadata (x-lease-read), which
-// etcd ignores, and kvnode's trailers say how it was served.
+// A read says in its metadata (x-lease-read) how the server should serve it. etcd
+// ignores that; kvnode's trailers say how it served the read.
 package wire

@@ -1,0 +1,179 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/leaderlease/go/internal/pause"
+	"github.com/leaderlease/go/internal/procs"
+)
+
+// Options describe a cluster.
+type Options struct {
+	Program procs.Program
+	Size    int
+	// TLS gives it certificates that it makes itself.
+	TLS   bool
+	Needs Needs
+	// Dir holds the members' data and logs.
+	Dir string
+	// Number tells clusters apart that run at the same time, from 0 on.
+	Number int
+}
+
+// Cluster is members that die and come back.
+type Cluster struct {
+	*procs.Cluster
+	wires *wires
+	disks []*disk
+}
+
+// Start starts the members and waits until they agree on a leader.
+func Start(ctx context.Context, opts Options) (c *Cluster, err error) {
+	c = &Cluster{}
+	cfg := procs.Config{Program: opts.Program, Dir: opts.Dir, Size: opts.Size, Token: "leasebench", AutoTLS: opts.TLS}
+	if opts.Needs == Cables {
+		if c.wires, err = newWires(opts.Number, opts.Size); err != nil {
+			return nil, err
+		}
+		cfg.Hosts = c.wires.hosts()
+	}
+	if c.Cluster, err = procs.New(cfg); err != nil {
+		return nil, err
+	}
+	for i, m := range c.Members() {
+		if c.wires != nil {
+			m.Program = c.wires.program(i, opts.Program)
+		}
+		if opts.Needs == Disks {
+			d, err := newDisk(filepath.Join(opts.Dir, fmt.Sprintf("disk%d", i)), m.Dir)
+			if err != nil {
+				return nil, errors.Join(err, c.Close())
+			}
+			c.disks = append(c.disks, d)
+		}
+	}
+	if err := c.Cluster.Start(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	err = c.gather(ctx)
+	for _, d := range c.disks {
+		err = errors.Join(err, d.sync())
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// Close kills the members and removes what they had of their own.
+func (c *Cluster) Close() error {
+	err := c.Kill()
+	for _, d := range c.disks {
+		err = errors.Join(err, d.close())
+	}
+	if c.wires != nil {
+		err = errors.Join(err, c.wires.close())
+	}
+	return err
+}
+
+// restore undoes every death, and waits until the members agree on a leader.
+func (c *Cluster) restore(ctx context.Context) error {
+	for i, m := range c.Members() {
+		if c.wires != nil {
+			if err := c.wires.plug(i); err != nil {
+				return err
+			}
+		}
+		if len(c.disks) > 0 && c.disks[i].failed {
+			if err := errors.Join(m.Kill(), c.disks[i].repair()); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.Cluster.Start(); err != nil {
+		return err
+	}
+	return c.gather(ctx)
+}
+
+const (
+	agreeTimeout = 30 * time.Second
+	askPause     = 20 * time.Millisecond
+	// rest is for how long members are left alone that agree: one that has come back has
+	// caught up then.
+	rest = 400 * time.Millisecond
+)
+
+// gather waits until all members name one leader, and a while.
+func (c *Cluster) gather(ctx context.Context) error {
+	if _, err := c.agreed(ctx); err != nil {
+		return err
+	}
+	return pause.For(ctx, rest)
+}
+
+// agreed waits until all members name one leader, and returns its number.
+func (c *Cluster) agreed(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, agreeTimeout)
+	defer cancel()
+	for {
+		leader, err := c.leader(ctx)
+		if err == nil {
+			return leader, nil
+		}
+		if pause.For(ctx, askPause) != nil {
+			return 0, fmt.Errorf("%d members do not agree on a leader: %w\n%s", len(c.Members()), err, c.Members()[0].LogTail())
+		}
+	}
+}
+
+var errApart = errors.New("the members do not name the same leader")
+
+// leader returns the number of the member that all name.
+func (c *Cluster) leader(ctx context.Context) (int, error) {
+	var leaders, ids []uint64
+	for _, m := range c.Members() {
+		s, err := m.Status(ctx)
+		if err != nil {
+			return 0, err
+		}
+		leaders, ids = append(leaders, s.Leader), append(ids, s.Header.GetMemberId())
+	}
+	i := slices.Index(ids, leaders[0])
+	if len(slices.Compact(leaders)) > 1 || i < 0 {
+		return 0, errApart
+	}
+	return i, nil
+}
+
+// Possible says why members cannot have what they need, by trying it.
+func Possible(needs Needs) error {
+	dir, err := os.MkdirTemp("", "leasebench")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // empty by now
+	switch needs {
+	case Cables:
+		w, err := newWires(0, 1)
+		if err != nil {
+			return err
+		}
+		return w.close()
+	case Disks:
+		d, err := newDisk(filepath.Join(dir, "image"), filepath.Join(dir, "disk"))
+		if err != nil {
+			return err
+		}
+		return d.close()
+	default:
+		return nil
+	}
+}

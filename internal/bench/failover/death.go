@@ -1,0 +1,103 @@
+package failover
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Death is something that happens to a leader.
+type Death struct {
+	Name  string
+	Short string // on the command line
+	// Needs is what the cluster has to have.
+	Needs Needs
+	// Members is of how many it is, 0 for any number.
+	Members int
+	// happen returns once it has, and ended once nothing more follows.
+	happen, ended func(ctx context.Context, c *Cluster, leader int) error
+	// undo is measured as well: what a leader does that comes back.
+	undo     func(c *Cluster, leader int) error
+	UndoName string
+}
+
+// Needs is what members must have of their own.
+type Needs string
+
+// What it may be, besides nothing.
+const (
+	Cables Needs = "networks of their own"
+	Disks  Needs = "disks of their own"
+)
+
+// All are the ways to die. Each is what happens to both servers alike.
+var All = []Death{
+	{Name: "kill -9", Short: "kill", happen: kill},
+	{Name: "panic", Short: "panic", happen: func(_ context.Context, c *Cluster, i int) error { return c.Members()[i].Crash() }},
+	{Name: "SIGTERM", Short: "term", happen: terminate},
+	{
+		Name: "SIGSTOP", Short: "stop", happen: func(_ context.Context, c *Cluster, i int) error { return c.Members()[i].Pause() },
+		UndoName: "SIGCONT of it", undo: func(c *Cluster, i int) error { return c.Members()[i].Resume() },
+	},
+	{
+		Name: "cable pulled", Short: "cable", Needs: Cables, happen: func(_ context.Context, c *Cluster, i int) error { return c.wires.pull(i) },
+		UndoName: "cable back in", undo: func(c *Cluster, i int) error { return c.wires.plug(i) },
+	},
+	{Name: "disk fails", Short: "disk", Needs: Disks, happen: func(_ context.Context, c *Cluster, i int) error { return c.disks[i].fail() }, ended: ended},
+	{Name: "two of five", Short: "two", Members: 5, happen: killTwo},
+}
+
+// Shorts are the names for the command line.
+func Shorts() (all []string) {
+	for _, d := range All {
+		all = append(all, d.Short)
+	}
+	return all
+}
+
+// Named returns those deaths, in the order of All.
+func Named(shorts []string) (all []Death, err error) {
+	for _, s := range shorts {
+		if !slices.Contains(Shorts(), s) {
+			return nil, fmt.Errorf("death %q must be one of %v", s, Shorts())
+		}
+	}
+	for _, d := range All {
+		if slices.Contains(shorts, d.Short) {
+			all = append(all, d)
+		}
+	}
+	return all, nil
+}
+
+func kill(_ context.Context, c *Cluster, leader int) error { return c.Members()[leader].KillWard() }
+
+// killTwo kills the leader and another member.
+func killTwo(ctx context.Context, c *Cluster, leader int) error {
+	other := make(chan error, 1)
+	go func() { other <- kill(ctx, c, (leader+1)%len(c.Members())) }()
+	err := kill(ctx, c, leader)
+	if two := <-other; err == nil {
+		err = two
+	}
+	return err
+}
+
+// endTimeout is how long a member may take to end that was asked to, or whose disk fails.
+const endTimeout = 10 * time.Second
+
+func terminate(ctx context.Context, c *Cluster, leader int) error {
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	_, err := c.Members()[leader].Terminate(ctx)
+	return err
+}
+
+// ended waits until the leader ends by itself.
+func ended(ctx context.Context, c *Cluster, leader int) error {
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	_, err := c.Members()[leader].WaitExit(ctx)
+	return err
+}

@@ -1,0 +1,184 @@
+package failover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/internal/pause"
+	"github.com/leaderlease/go/internal/procs"
+)
+
+const (
+	// probeEvery is how often a read and a write begin, each at the next member. Rarer: it is
+	// what is measured. More often: a load of its own.
+	probeEvery = 5 * time.Millisecond
+	// probePatience is how long one may take. Those after it do not wait for it.
+	probePatience = time.Second
+	probeKey      = "/probe"
+)
+
+// probe is a client that knows all members and asks each in turn, whether or not those that
+// it asked before have answered.
+type probe struct {
+	clients []*clientv3.Client
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		answers [2][]answer // of reads and writes
+		errors  [2][]refusal
+	}
+}
+
+// answer is one that was right.
+type answer struct{ asked, came time.Time }
+
+// refusal is one that was none: what a client of a member was told.
+type refusal struct {
+	came   time.Time
+	member int
+	err    error
+}
+
+// begin connects with all members, and begins.
+func begin(ctx context.Context, members []*procs.Member) (*probe, error) {
+	p := &probe{}
+	for _, m := range members {
+		c, err := m.Client()
+		if err == nil {
+			p.clients = append(p.clients, c)
+			err = p.connect(ctx, c)
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("ask %s: %w", m.Name, err), p.close())
+		}
+	}
+	ctx, p.cancel = context.WithCancel(ctx)
+	for kind := range p.mu.answers {
+		p.running.Go(func() { p.run(ctx, kind) })
+	}
+	return p, nil
+}
+
+// connect asks until there is an answer.
+func (p *probe) connect(ctx context.Context, c *clientv3.Client) error {
+	for begun := time.Now(); ; {
+		err := p.ask(ctx, c, 0)
+		if err == nil || time.Since(begun) > agreeTimeout {
+			return err
+		}
+		if err := pause.For(ctx, askPause); err != nil {
+			return err
+		}
+	}
+}
+
+func (p *probe) close() error {
+	if p.cancel != nil {
+		p.cancel()
+	}
+	p.running.Wait()
+	var errs []error
+	for _, c := range p.clients {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (p *probe) run(ctx context.Context, kind int) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		p.running.Go(func() {
+			asked, member := time.Now(), n%len(p.clients)
+			err := p.ask(ctx, p.clients[member], kind)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if err != nil {
+				p.mu.errors[kind] = append(p.mu.errors[kind], refusal{time.Now(), member, err})
+				return
+			}
+			p.mu.answers[kind] = append(p.mu.answers[kind], answer{asked, time.Now()})
+		})
+	}
+}
+
+func (p *probe) ask(ctx context.Context, c *clientv3.Client, kind int) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	defer cancel()
+	if kind == 0 {
+		_, err = c.Get(ctx, probeKey)
+	} else {
+		_, err = c.Put(ctx, probeKey, "here")
+	}
+	return err
+}
+
+// away returns the longest times from at to end in which no read, and no write, was answered
+// that had been asked for after at.
+func (p *probe) away(at, end time.Time) (longest [2]time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for kind, all := range p.mu.answers {
+		longest[kind] = gap(all, at, end)
+	}
+	return longest
+}
+
+func gap(all []answer, at, end time.Time) (longest time.Duration) {
+	var came []time.Time
+	for _, a := range all {
+		if a.asked.After(at) && a.came.Before(end) {
+			came = append(came, a.came)
+		}
+	}
+	slices.SortFunc(came, time.Time.Compare)
+	last := at
+	for _, t := range append(came, end) {
+		longest, last = max(longest, t.Sub(last)), t
+	}
+	return longest
+}
+
+// told counts what clients of the leader, and of the others, were told from at on.
+func (p *probe) told(kind, leader int, at time.Time) map[string]int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make(map[string]int64)
+	for _, r := range p.mu.errors[kind] {
+		if r.came.Before(at) {
+			continue
+		}
+		who := "clients of the others: "
+		if r.member == leader {
+			who = "its own clients: "
+		}
+		all[who+text(r.err)]++
+	}
+	return all
+}
+
+// text is what etcd's API says, or else the code alone: the rest differs from one to the next.
+func text(err error) string {
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
+		return e.Error()
+	}
+	if s, ok := status.FromError(err); ok {
+		return s.Code().String()
+	}
+	return status.FromContextError(err).Code().String()
+}

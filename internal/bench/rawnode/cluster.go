@@ -1,0 +1,165 @@
+package rawnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"sync"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease"
+)
+
+// Mode is a way to serve linearizable reads.
+type Mode string
+
+const (
+	// Lease reads with leaderlease: Lease.Read.
+	Lease Mode = "lease"
+	// ReadIndex reads as etcd does: raft's ReadOnlySafe, one round for all reads
+	// that wait, one round at a time.
+	ReadIndex Mode = "readindex"
+	// RaftSafe asks raft's ReadOnlySafe for an index for each read.
+	RaftSafe Mode = "raft-safe"
+	// RaftLease asks raft's ReadOnlyLeaseBased for an index for each read. Its
+	// reads may be stale (docs/design.md); it shows what passing through the
+	// raft loop costs without a round.
+	RaftLease Mode = "raft-lease"
+)
+
+// Voters is the number of nodes.
+const Voters = 3
+
+// tick is that of an ordinary deployment: the lease lasts 900 ms, and the leader
+// renews it every 100 ms.
+const tick = 100 * time.Millisecond
+
+const (
+	electionTick  = 10
+	heartbeatTick = 1
+)
+
+// Cluster is three nodes of which the first one leads.
+type Cluster struct {
+	nodes []*node
+	links []*link
+	stop  context.CancelFunc
+	wg    sync.WaitGroup
+}
+
+// Start returns a running cluster that serves reads in a mode. Only Lease runs the
+// filter.
+func Start(ctx context.Context, mode Mode) (*Cluster, error) {
+	running, stop := context.WithCancel(context.Background())
+	c := &Cluster{stop: stop}
+	for id := range uint64(Voters) {
+		n, err := newNode(id+1, mode)
+		if err != nil {
+			stop()
+			return nil, err
+		}
+		c.nodes = append(c.nodes, n)
+	}
+	if err := c.connect(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	for _, l := range c.links {
+		c.wg.Go(l.receive)
+	}
+	for _, n := range c.nodes {
+		c.wg.Go(func() { n.run(running) })
+		c.wg.Go(func() { n.reads.run(running) })
+	}
+	if err := c.elect(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// connect links each pair of nodes with one connection.
+func (c *Cluster) connect() error {
+	for i, a := range c.nodes {
+		for _, b := range c.nodes[i+1:] {
+			ends, err := connectPair(a, b)
+			if err != nil {
+				return fmt.Errorf("connect node %d to node %d: %w", a.id, b.id, err)
+			}
+			c.links = append(c.links, ends...)
+		}
+	}
+	return nil
+}
+
+// elect makes the first node leader and waits until it serves a read.
+func (c *Cluster) elect(ctx context.Context) error {
+	for {
+		if c.nodes[0].leads.Load() {
+			if _, err := c.Write(ctx); err != nil {
+				return err
+			}
+			_, err := c.Read(ctx)
+			return err
+		}
+		select {
+		case c.nodes[0].campaign <- struct{}{}:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for node 1 to lead: %w", ctx.Err())
+		}
+		time.Sleep(tick / 2)
+	}
+}
+
+// Read returns the register's version, linearizably, from the first node.
+func (c *Cluster) Read(ctx context.Context) (uint64, error) { return c.nodes[0].read(ctx) }
+
+// Write gives the register a new version and returns it once the first node has
+// applied it.
+func (c *Cluster) Write(ctx context.Context) (version uint64, err error) {
+	return c.nodes[0].write(ctx)
+}
+
+// Lease returns the first node's lease, nil in modes other than Lease.
+func (c *Cluster) Lease() *leaderlease.Lease { return c.nodes[0].lease }
+
+// Close stops the nodes and waits for them.
+func (c *Cluster) Close() error {
+	c.stop()
+	var errs []error
+	for _, l := range c.links {
+		errs = append(errs, l.conn.Close())
+	}
+	c.wg.Wait()
+	return errors.Join(errs...)
+}
+
+func raftConfig(id uint64, mode Mode, storage raft.Storage) *raft.Config {
+	cfg := &raft.Config{
+		ID: id, ElectionTick: electionTick, HeartbeatTick: heartbeatTick, Storage: storage, Applied: 1,
+		MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 256,
+		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
+		Logger: &raft.DefaultLogger{Logger: log.New(io.Discard, "", 0)},
+	}
+	if mode == RaftLease {
+		cfg.ReadOnlyOption = raft.ReadOnlyLeaseBased
+	}
+	return cfg
+}
+
+// newStorage returns the storage of a member that was bootstrapped with all
+// voters.
+func newStorage() (*raft.MemoryStorage, error) {
+	s := raft.NewMemoryStorage()
+	conf := &raftpb.ConfState{}
+	for id := range uint64(Voters) {
+		conf.Voters = append(conf.Voters, id+1)
+	}
+	err := s.ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+		Index: new(uint64(1)), Term: new(uint64(1)), ConfState: conf,
+	}})
+	return s, err
+}

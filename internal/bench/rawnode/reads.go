@@ -1,0 +1,175 @@
+package rawnode
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"go.etcd.io/raft/v3"
+
+	"github.com/leaderlease/go/leaderlease"
+)
+
+// reads is a mode at work on one node.
+type reads interface {
+	// read returns once the state machine may answer.
+	read(ctx context.Context) error
+	// run is the mode's own goroutine, for as long as the cluster runs.
+	run(ctx context.Context)
+	// answer and tick are called by the raft loop.
+	answer(s raft.ReadState)
+	tick()
+}
+
+func newReads(mode Mode, n *node) reads {
+	switch mode {
+	case Lease:
+		return &leaseReads{lease: n.lease}
+	case ReadIndex:
+		r := &batchedReads{node: n, wake: make(chan struct{}, 1), answers: make(chan raft.ReadState, 64)}
+		r.mu.next = &batch{done: make(chan struct{})}
+		return r
+	default:
+		return &singleReads{node: n}
+	}
+}
+
+// leaseReads serves with leaderlease, which does everything by itself.
+type leaseReads struct{ lease *leaderlease.Lease }
+
+func (r *leaseReads) read(ctx context.Context) error {
+	_, err := r.lease.Read(ctx)
+	return err
+}
+
+func (*leaseReads) run(context.Context)   {}
+func (*leaseReads) answer(raft.ReadState) {}
+func (*leaseReads) tick()                 {}
+
+// batchedReads is etcd's linearizableReadLoop (server/etcdserver/v3_server.go):
+// reads that arrive while a round is under way share the next one.
+type batchedReads struct {
+	node    *node
+	wake    chan struct{}
+	answers chan raft.ReadState
+
+	mu struct {
+		sync.RWMutex
+		next *batch // what reads that arrive now wait for
+	}
+}
+
+type batch struct {
+	done chan struct{}
+	err  error // set before done is closed
+}
+
+func (r *batchedReads) read(ctx context.Context) error {
+	r.mu.RLock()
+	b := r.mu.next
+	r.mu.RUnlock()
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-b.done:
+		return b.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (r *batchedReads) run(ctx context.Context) {
+	for id := uint64(1); ; id++ {
+		select {
+		case <-r.wake:
+		case <-ctx.Done():
+			return
+		}
+		next := &batch{done: make(chan struct{})}
+		r.mu.Lock()
+		b := r.mu.next
+		r.mu.next = next
+		r.mu.Unlock()
+		b.err = r.round(ctx, id)
+		close(b.done)
+	}
+}
+
+// retryInterval is etcd's.
+const retryInterval = 500 * time.Millisecond
+
+// round asks raft for an index and waits until it is applied.
+func (r *batchedReads) round(ctx context.Context, id uint64) error {
+	retry := time.NewTicker(retryInterval)
+	defer retry.Stop()
+	rctx := binary.BigEndian.AppendUint64(nil, id)
+	for {
+		select {
+		case r.node.readIndex <- rctx:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		for asked := true; asked; {
+			select {
+			case s := <-r.answers:
+				if string(s.RequestCtx) == string(rctx) {
+					return r.node.applied.wait(ctx, s.Index)
+				}
+			case <-retry.C:
+				asked = false
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+func (r *batchedReads) answer(s raft.ReadState) {
+	select {
+	case r.answers <- s:
+	default: // answers to rounds that were given up
+	}
+}
+
+func (*batchedReads) tick() {}
+
+// singleReads asks raft for each read.
+type singleReads struct {
+	node    *node
+	waiters waiters
+	ticks   int // counted by the raft loop
+}
+
+func (r *singleReads) read(ctx context.Context) error {
+	id, done := r.waiters.add()
+	select {
+	case r.node.readIndex <- binary.BigEndian.AppendUint64(nil, id):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	index, err := done.wait(ctx)
+	if err != nil {
+		return err
+	}
+	return r.node.applied.wait(ctx, index)
+}
+
+func (*singleReads) run(context.Context) {}
+
+func (r *singleReads) answer(s raft.ReadState) {
+	r.waiters.finish(binary.BigEndian.Uint64(s.RequestCtx), s.Index, nil)
+}
+
+// tick asks again for reads that raft has lost, now and then: it has no way to
+// say so.
+func (r *singleReads) tick() {
+	if r.ticks++; r.ticks%electionTick != 0 {
+		return
+	}
+	for _, id := range r.waiters.unanswered() {
+		r.node.loop.raw.ReadIndex(binary.BigEndian.AppendUint64(nil, id))
+	}
+}

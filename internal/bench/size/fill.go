@@ -1,0 +1,136 @@
+package size
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/internal/kvclient"
+)
+
+// Prefix is what all keys that are filled in begin with.
+const Prefix = "/size/"
+
+func keyName(i int) string { return fmt.Sprintf(Prefix+"%08d", i) }
+
+// clients are connections to one endpoint.
+type clients []*clientv3.Client
+
+func dial(endpoint string, n int) (c clients, err error) {
+	for range n {
+		client, err := kvclient.New(nil, []string{endpoint})
+		if err != nil {
+			return nil, errors.Join(err, kvclient.Close(c))
+		}
+		c = append(c, client)
+	}
+	return c, nil
+}
+
+// Fill is a load of puts.
+type Fill struct {
+	Endpoint string
+	Keys     int
+	// Versions is how many puts each key gets, one round of all keys after the other.
+	Versions int
+	ValueLen int
+	Clients  int
+	// PerTxn is how many puts are in a transaction: tools that move data sets have many.
+	PerTxn int
+}
+
+// Filled is what came of it.
+type Filled struct {
+	Took time.Duration
+	// Failed transactions were made again.
+	Failed int64
+	// Revision is that of the newest put.
+	Revision int64
+}
+
+const (
+	clientsPerConn = 4
+	// A put that fails is made again for up to putPatience: an election takes a second
+	// or two, and what is measured is a server that holds all keys.
+	putPatience = 30 * time.Second
+	putPause    = 50 * time.Millisecond
+)
+
+// Run makes the puts.
+func (f *Fill) Run(ctx context.Context) (Filled, error) {
+	conns, err := dial(f.Endpoint, (f.Clients+clientsPerConn-1)/clientsPerConn)
+	if err != nil {
+		return Filled{}, err
+	}
+	defer kvclient.Close(conns) //nolint:errcheck // nothing is under way
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var next, failed, revision atomic.Int64
+	var wg sync.WaitGroup
+	value := randomValue(f.ValueLen)
+	begun := time.Now()
+	for i := range f.Clients {
+		wg.Go(func() {
+			for n := int(next.Add(1) - 1); n < f.txns()*f.Versions; n = int(next.Add(1) - 1) {
+				at, err := f.put(ctx, conns[i/clientsPerConn], f.puts(n, value), &failed)
+				if err != nil {
+					cancel(err)
+					return
+				}
+				storeMax(&revision, at)
+			}
+		})
+	}
+	wg.Wait()
+	return Filled{Took: time.Since(begun), Failed: failed.Load(), Revision: revision.Load()}, context.Cause(ctx)
+}
+
+// txns is how many transactions write each key once.
+func (f *Fill) txns() int { return (f.Keys + f.PerTxn - 1) / f.PerTxn }
+
+// puts are those of transaction n.
+func (f *Fill) puts(n int, value string) (ops []clientv3.Op) {
+	first := n % f.txns() * f.PerTxn
+	for i := first; i < min(first+f.PerTxn, f.Keys); i++ {
+		ops = append(ops, clientv3.OpPut(keyName(i), value))
+	}
+	return ops
+}
+
+// put puts until it has succeeded.
+func (f *Fill) put(ctx context.Context, client *clientv3.Client, puts []clientv3.Op, failed *atomic.Int64) (int64, error) {
+	for begun := time.Now(); ; {
+		resp, err := client.Txn(ctx).Then(puts...).Commit()
+		if err == nil {
+			return resp.Header.GetRevision(), nil
+		}
+		failed.Add(1)
+		if ctx.Err() != nil || time.Since(begun) > putPatience {
+			return 0, errors.Join(fmt.Errorf("put %d keys to %s: %w", len(puts), f.Endpoint, err), context.Cause(ctx))
+		}
+		time.Sleep(putPause)
+	}
+}
+
+func storeMax(to *atomic.Int64, v int64) {
+	for {
+		if old := to.Load(); v <= old || to.CompareAndSwap(old, v) {
+			return
+		}
+	}
+}
+
+// randomValue is one that no server and no file system can make smaller.
+func randomValue(n int) string {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rand.N(256))
+	}
+	return string(b)
+}

@@ -1,0 +1,56 @@
+package size
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/leaderlease/go/internal/kvclient"
+)
+
+// Scan is a read of many keys.
+type Scan struct {
+	Name string
+	// Opts are those of the read, after the prefix.
+	Opts []clientv3.OpOption
+}
+
+// Scans returns those that are measured: they answer with little and may cost a lot.
+func Scans() []Scan {
+	return []Scan{
+		{"one key with limit 1", []clientv3.OpOption{clientv3.WithLimit(1)}},
+		{"a page of 500", []clientv3.OpOption{clientv3.WithLimit(500)}},
+		{"count", []clientv3.OpOption{clientv3.WithCountOnly()}},
+	}
+}
+
+// Run makes the read n times and returns the median time. All must find as many
+// keys as there are.
+func (s *Scan) Run(ctx context.Context, endpoint string, n, keys int) (time.Duration, error) {
+	client, err := kvclient.New(nil, []string{endpoint})
+	if err != nil {
+		return 0, err
+	}
+	defer client.Close() //nolint:errcheck // nothing is under way
+	if err := askOnce(ctx, client); err != nil {
+		return 0, err
+	}
+	opts := append([]clientv3.OpOption{clientv3.WithPrefix()}, s.Opts...)
+	took := make([]time.Duration, n)
+	for i := range took {
+		begun := time.Now()
+		resp, err := client.Get(ctx, Prefix, opts...)
+		took[i] = time.Since(begun)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		if resp.Count != int64(keys) {
+			return 0, fmt.Errorf("%s: %s counts %d keys, want %d", s.Name, endpoint, resp.Count, keys)
+		}
+	}
+	slices.Sort(took)
+	return took[n/2], nil
+}

@@ -1,0 +1,97 @@
+// Package stale cuts a leader off, again and again, and counts the reads that
+// are out of date, in virtual time, on real RawNodes. The command examples/stale
+// and `leasebench stale` report the counts.
+package stale
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetest"
+)
+
+// Tally is what a run of trials has seen.
+type Tally struct {
+	Trials, StaleTrials int
+	// Reads are those that the old leader has served.
+	Reads, Stale int
+	// Window is the time in which stale reads were served, summed.
+	Window time.Duration
+}
+
+// MeanWindow returns how long the old leader served stale reads, on average over
+// the trials in which it did.
+func (t *Tally) MeanWindow() time.Duration {
+	if t.StaleTrials == 0 {
+		return 0
+	}
+	return (t.Window / time.Duration(t.StaleTrials)).Round(time.Millisecond)
+}
+
+// LeastReads is how many reads a trial must serve on average under the old
+// leader's lease; serving none would be no feat.
+const LeastReads = 50
+
+// The timing of a trial, in virtual time.
+const (
+	lull      = 2 * time.Second // from the election on, and up to a second more
+	partition = 5 * time.Second
+	readEvery = 10 * time.Millisecond
+)
+
+// Run makes trials with nodes of a kind. The seed says when a leader is cut off;
+// raft draws its election timeouts by itself. After each trial done is called,
+// if it is not nil.
+func Run(kind leasetest.Kind, trials int, seed uint64, done func()) Tally {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	var t Tally
+	for range trials {
+		t.trial(kind, time.Duration(rng.Int64N(int64(time.Second))))
+		if done != nil {
+			done()
+		}
+	}
+	return t
+}
+
+// trial cuts the leader off at the given moment of its reign.
+func (t *Tally) trial(kind leasetest.Kind, at time.Duration) {
+	c := leasetest.New(leasetest.Options{
+		Node: func(uint64) leasetest.NodeOptions { return leasetest.NodeOptions{Kind: kind} },
+	})
+	const key, write = 1, 1
+	c.Elect(1)
+	old := c.Node(1)
+	c.Run(lull + at)
+	c.Net.Split([]uint64{1}, []uint64{2, 3})
+
+	var newest uint64 // the version that a completed write has made
+	var first, last time.Duration
+	end := c.Now() + partition
+	for wrote := false; c.Now() < end; c.Run(readEvery) {
+		if leader := c.Leader(); leader != old && leader != nil && !wrote {
+			wrote = true
+			leader.Write(key, write, func(version uint64) { newest = version })
+		}
+		invoked, floor := c.Now(), newest
+		old.Read(key, func(version uint64, _ leaderlease.Path, err error) {
+			if err != nil {
+				return
+			}
+			t.Reads++
+			if version < floor {
+				t.Stale++
+				if first == 0 {
+					first = invoked
+				}
+				last = invoked
+			}
+		})
+	}
+	t.Trials++
+	if first > 0 {
+		t.StaleTrials++
+		t.Window += last - first
+	}
+}
