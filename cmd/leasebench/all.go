@@ -1,13 +1,12 @@
 package main
 
 import (
+	"context"
 	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/internal/bench/failover"
-	"github.com/leaderlease/go/internal/bench/report"
 	"github.com/leaderlease/go/internal/bench/suite"
 )
 
@@ -29,7 +28,7 @@ func newAll(c *common) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := planAll(s, t, srv, c.quick); err != nil {
+			if err := planAll(cmd.Context(), s, t, srv, c.quick); err != nil {
 				return err
 			}
 			return c.finish(cmd, s)
@@ -43,17 +42,17 @@ func newAll(c *common) *cobra.Command {
 	return cmd
 }
 
-// plainDeaths is how many of failover.All need no rights, and little time.
-const plainDeaths = 3
-
 // planAll plans everything with the defaults of the parts.
-func planAll(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error {
+func planAll(ctx context.Context, s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error {
 	servers, err := srv.servers(true)
 	if err != nil {
 		return err
 	}
 	trials := 500
-	died := suite.FailoverPlan{Rounds: t.Rounds, Deaths: failover.All[:plainDeaths], Members: 3}
+	died := suite.FailoverPlan{Rounds: t.Rounds, Members: 3}
+	if _, err := died.SetDeaths(ctx, []string{"kill", "panic", "term"}); err != nil {
+		return err
+	}
 	if quick {
 		trials = 100
 		died.Rounds = quickFailoverRounds
@@ -81,7 +80,7 @@ func planAll(s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error
 func planServers(s *suite.Suite, t suite.Timing, servers []suite.Server, quick bool) error {
 	own := slices.IndexFunc(servers, func(s suite.Server) bool { return s.Name == kvnodeName })
 	f := wireFlags{wireDefaults}
-	p, err := f.plan(report.Wire, t, servers[own:own+1], quick)
+	p, err := f.plan(false, t, servers[own:own+1], quick)
 	if err != nil {
 		return err
 	}
@@ -91,7 +90,7 @@ func planServers(s *suite.Suite, t suite.Timing, servers []suite.Server, quick b
 		return nil
 	}
 	f = wireFlags{compareDefaults}
-	if p, err = f.plan(report.Compare, t, servers, quick); err != nil {
+	if p, err = f.plan(true, t, servers, quick); err != nil {
 		return err
 	}
 	s.Wire(p)

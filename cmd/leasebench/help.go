@@ -91,7 +91,7 @@ with 100 puts in a transaction.
 With no --start, etcd is measured beside kvnode if the shell finds one, and kvnode
 alone if not. It needs Linux.`
 
-const failoverLong = `Measure for how long nobody answers when the leader dies, in each way, with the
+const failoverLong = `Measure how long reads and writes get no answer when the leader dies, with the
 defaults of each server: kvnode beside the others, in alternation.
 
   kill     SIGKILL
@@ -115,7 +115,7 @@ Medians, least and greatest, all samples, and what clients were told instead of 
 answer, are in the text.
 
 cable needs Linux, ip (iproute2) and the right to make networks: root has it, and
-most systems give it to anybody in a user namespace. disk needs root, mkfs.ext4
+most systems give it to every user in a user namespace. disk needs root, mkfs.ext4
 and loop devices. What cannot be done is left out, and the report says so. Both
 run in namespaces of their own, of which nothing is left.
 

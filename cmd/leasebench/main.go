@@ -34,7 +34,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string, stderr io.
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(stderr, "leasebench:", err) //nolint:errcheck // nobody is left to tell
+	fmt.Fprintln(stderr, "leasebench:", err) //nolint:errcheck // stderr is the last resort
 	if began {
 		return 1
 	}

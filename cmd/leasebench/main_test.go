@@ -115,7 +115,7 @@ func TestSizesAreMeasuredInTurnOnServersThatBeginEmpty(t *testing.T) {
 		"size: round 1, keys after a rest, etcd", "size: round 1, keys after a rest, kvnode",
 		"size: round 1, scans, kvnode", "size: round 1, scans, etcd",
 		"size: round 1, a new member, etcd", "size: round 1, a new member, kvnode",
-		"size: round 1, a restart, kvnode", "size: round 1, a restart, etcd", "size: who leads now", "size: stop",
+		"size: round 1, a restart, kvnode", "size: round 1, a restart, etcd", "size: find the leader again", "size: stop",
 	}
 	plan := s.Names()
 	from := max(slices.Index(plan, want[0]), 0)
@@ -146,7 +146,7 @@ func TestCompareMeasuresTwoServers(t *testing.T) {
 
 func TestAllPlansEveryPart(t *testing.T) {
 	s := suite.New()
-	if err := planAll(s, quickTiming(), &serverFlags{}, true); err != nil {
+	if err := planAll(t.Context(), s, quickTiming(), &serverFlags{}, true); err != nil {
 		t.Fatal(err)
 	}
 	plan := s.Names()
@@ -228,7 +228,7 @@ func TestBadFlagsAreRefusedByNameAndLimit(t *testing.T) {
 	}
 }
 
-// Whoever mistypes is told, and the exit code says that nothing was measured.
+// An error names the mistake, and the exit code says that nothing was measured.
 func TestWrongUsage(t *testing.T) {
 	for _, test := range []struct {
 		args, want string

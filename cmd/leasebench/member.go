@@ -20,13 +20,12 @@ import (
 )
 
 // memberCommand makes this binary a kvnode server, with the few of etcd's flags
-// that package wire gives to every server.
+// that package procs gives to every server.
 const memberCommand = "member"
 
 func newMember() *cobra.Command {
 	var cfg server.Config
 	var cluster, state string
-	var heartbeat, election int
 	var guarded bool
 	cmd := &cobra.Command{
 		Use: memberCommand, Short: "run as a kvnode server, for the benchmark's own use", Hidden: true, Args: cobra.NoArgs,
@@ -36,8 +35,6 @@ func newMember() *cobra.Command {
 				return err
 			}
 			cfg.Node.Existing = state == "existing"
-			cfg.Node.TickInterval = time.Duration(heartbeat) * time.Millisecond
-			cfg.Node.ElectionTimeout = time.Duration(election) * time.Millisecond
 			cfg.AllowPlaintext = true                                  // as etcd; members may have a network of their own
 			cfg.Logger = slog.New(slog.NewJSONHandler(os.Stderr, nil)) // as kvnode's, and etcd's
 			if !guarded {
@@ -65,8 +62,6 @@ func newMember() *cobra.Command {
 	f.BoolVar(&cfg.PeerTLS.Auto, "peer-auto-tls", false, "as etcd's")
 	f.Int64Var(&cfg.API.QuotaBytes, "quota-backend-bytes", 0, "as etcd's")
 	f.BoolVar(&guarded, "guardian", false, "as kvnode's")
-	f.IntVar(&heartbeat, "heartbeat-interval", 0, "as etcd's, in ms")
-	f.IntVar(&election, "election-timeout", 0, "as etcd's, in ms")
 	return cmd
 }
 
@@ -118,9 +113,9 @@ func serve(ctx context.Context, cfg server.Config) error {
 	return failure
 }
 
-// panicOnAbort has the member panic when SIGABRT comes, which package procs crashes it by. A
-// panic that nobody recovers writes the stack of one goroutine. Go's own end by that signal
-// writes those of all, in some 45,000 pieces, and takes 60 ms longer.
+// panicOnAbort makes the member panic on SIGABRT, by which package procs crashes it. A panic
+// writes the stack of one goroutine. Go's own handler of that signal writes the stacks of all,
+// in some 45,000 pieces, and takes 60 ms longer.
 func panicOnAbort() {
 	aborted := make(chan os.Signal, 1)
 	signal.Notify(aborted, syscall.SIGABRT)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -43,7 +44,7 @@ func planTable() string {
 	cells := make(map[string][]string)
 	for _, p := range plans {
 		s := suite.New()
-		if err := planAll(s, p.timing, &serverFlags{starts: p.starts}, p.quick); err != nil {
+		if err := planAll(context.Background(), s, p.timing, &serverFlags{starts: p.starts}, p.quick); err != nil {
 			return fmt.Sprintf("The plan cannot be made: %v\n", err)
 		}
 		header = append(header, p.title)

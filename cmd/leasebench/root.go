@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/cmd/internal/nearest"
-	"github.com/leaderlease/go/internal/bench/report"
 	"github.com/leaderlease/go/internal/bench/suite"
 )
 
@@ -95,16 +94,13 @@ func (c *common) runPart(cmd *cobra.Command, add func(s *suite.Suite, t suite.Ti
 // finish runs the plan, and prints and saves the report even if it was cut short.
 func (c *common) finish(cmd *cobra.Command, s *suite.Suite) error {
 	err := s.Run(cmd.Context(), progress(c.err, s.Takes()))
-	if err != nil {
-		s.Report.Note("The run was cut short: %s", report.WithoutPaths(err.Error()))
-	}
 	if printErr := s.Report.WriteText(c.streams.out); printErr != nil && err == nil {
 		err = printErr
 	}
 	if c.out != "" {
 		files, saveErr := s.Report.Save(c.out, c.fileName(cmd, s))
 		for _, f := range files {
-			fmt.Fprintln(c.err, "wrote", filepath.ToSlash(f)) //nolint:errcheck // nobody is left to tell
+			fmt.Fprintln(c.err, "wrote", filepath.ToSlash(f)) //nolint:errcheck // stderr is the last resort
 		}
 		if saveErr != nil && err == nil {
 			err = saveErr

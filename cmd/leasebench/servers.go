@@ -12,7 +12,7 @@ import (
 	"github.com/leaderlease/go/internal/procs"
 )
 
-// kvnodeName is the server whose modes are known.
+// kvnodeName is the server whose read modes leasebench knows.
 const kvnodeName = "kvnode"
 
 // ownMember is this very binary as a kvnode server, so that there is nothing to

@@ -7,21 +7,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/internal/bench/report"
 	"github.com/leaderlease/go/internal/bench/suite"
 )
 
 // wireFlags are the conditions of layer c.
 type wireFlags struct{ loadFlags }
 
-func (f *wireFlags) plan(layer string, t suite.Timing, servers []suite.Server, quick bool) (suite.WirePlan, error) {
-	p := suite.WirePlan{Timing: t, Layer: layer, Keys: f.keys, Servers: servers}
+func (f *wireFlags) plan(compare bool, t suite.Timing, servers []suite.Server, quick bool) (suite.WirePlan, error) {
+	p := suite.WirePlan{Timing: t, Compare: compare, Keys: f.keys, Servers: servers}
 	clients, works, err := f.works(quick)
 	if err != nil {
 		return p, err
 	}
 	p.Works = slices.Concat(works, []suite.Work{{Clients: 64, WritePercent: 100}}, mixed(64, f.rate))
-	if layer == report.Compare {
+	if compare {
 		p.Arms = suite.CompareArms(servers)
 		// In closed loops a faster server has more to do. These have the same.
 		for _, writes := range []int{0, 100} {
@@ -54,7 +53,7 @@ func newWire(c *common) *cobra.Command {
 			if len(servers) != 1 {
 				return fmt.Errorf("wire measures one server, not %d: use compare", len(servers))
 			}
-			return c.runWire(cmd, f, report.Wire, servers)
+			return c.runWire(cmd, f, false, servers)
 		},
 	}
 	f.register(cmd, wireDefaults)
@@ -62,9 +61,9 @@ func newWire(c *common) *cobra.Command {
 	return cmd
 }
 
-func (c *common) runWire(cmd *cobra.Command, f *wireFlags, layer string, servers []suite.Server) error {
+func (c *common) runWire(cmd *cobra.Command, f *wireFlags, compare bool, servers []suite.Server) error {
 	return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
-		p, err := f.plan(layer, t, servers, c.quick && !cmd.Flags().Changed("clients"))
+		p, err := f.plan(compare, t, servers, c.quick && !cmd.Flags().Changed("clients"))
 		if err == nil {
 			s.Wire(p)
 		}
@@ -85,7 +84,7 @@ func newCompare(c *common) *cobra.Command {
 			if len(servers) < 2 {
 				return errors.New("compare with what? give --peer NAME=ENDPOINTS or --start NAME=BINARY")
 			}
-			return c.runWire(cmd, f, report.Compare, servers)
+			return c.runWire(cmd, f, true, servers)
 		},
 	}
 	f.register(cmd, compareDefaults)

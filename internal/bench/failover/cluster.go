@@ -17,20 +17,20 @@ import (
 type Options struct {
 	Program procs.Program
 	Size    int
-	// TLS gives it certificates that it makes itself.
+	// TLS makes the members create their own certificates.
 	TLS   bool
 	Needs Needs
 	// Dir holds the members' data and logs.
 	Dir string
-	// Number tells clusters apart that run at the same time, from 0 on.
+	// Number is different for each cluster that runs at the same time, from 0 on.
 	Number int
 }
 
-// Cluster is members that die and come back.
+// Cluster is a cluster of processes whose leader dies and comes back.
 type Cluster struct {
 	*procs.Cluster
-	wires *wires
-	disks []*disk
+	cables *cables
+	disks  []*disk
 }
 
 // Start starts the members and waits until they agree on a leader.
@@ -38,17 +38,17 @@ func Start(ctx context.Context, opts Options) (c *Cluster, err error) {
 	c = &Cluster{}
 	cfg := procs.Config{Program: opts.Program, Dir: opts.Dir, Size: opts.Size, Token: "leasebench", AutoTLS: opts.TLS}
 	if opts.Needs == Cables {
-		if c.wires, err = newWires(opts.Number, opts.Size); err != nil {
+		if c.cables, err = newCables(opts.Number, opts.Size); err != nil {
 			return nil, err
 		}
-		cfg.Hosts = c.wires.hosts()
+		cfg.Hosts = c.cables.hosts()
 	}
 	if c.Cluster, err = procs.New(cfg); err != nil {
 		return nil, err
 	}
 	for i, m := range c.Members() {
-		if c.wires != nil {
-			m.Program = c.wires.program(i, opts.Program)
+		if c.cables != nil {
+			m.Program = c.cables.program(i, opts.Program)
 		}
 		if opts.Needs == Disks {
 			d, err := newDisk(filepath.Join(opts.Dir, fmt.Sprintf("disk%d", i)), m.Dir)
@@ -71,23 +71,23 @@ func Start(ctx context.Context, opts Options) (c *Cluster, err error) {
 	return c, nil
 }
 
-// Close kills the members and removes what they had of their own.
+// Close kills the members, and removes their networks and disks.
 func (c *Cluster) Close() error {
 	err := c.Kill()
 	for _, d := range c.disks {
 		err = errors.Join(err, d.close())
 	}
-	if c.wires != nil {
-		err = errors.Join(err, c.wires.close())
+	if c.cables != nil {
+		err = errors.Join(err, c.cables.close())
 	}
 	return err
 }
 
-// restore undoes every death, and waits until the members agree on a leader.
+// restore undoes the death, and waits until the members agree on a leader.
 func (c *Cluster) restore(ctx context.Context) error {
 	for i, m := range c.Members() {
-		if c.wires != nil {
-			if err := c.wires.plug(i); err != nil {
+		if c.cables != nil {
+			if err := c.cables.plug(i); err != nil {
 				return err
 			}
 		}
@@ -106,12 +106,12 @@ func (c *Cluster) restore(ctx context.Context) error {
 const (
 	agreeTimeout = 30 * time.Second
 	askPause     = 20 * time.Millisecond
-	// rest is for how long members are left alone that agree: one that has come back has
-	// caught up then.
+	// rest is how long members run undisturbed once they agree, so that a member that has
+	// come back can catch up.
 	rest = 400 * time.Millisecond
 )
 
-// gather waits until all members name one leader, and a while.
+// gather waits until all members name one leader, and then for rest.
 func (c *Cluster) gather(ctx context.Context) error {
 	if _, err := c.agreed(ctx); err != nil {
 		return err
@@ -153,8 +153,32 @@ func (c *Cluster) leader(ctx context.Context) (int, error) {
 	return i, nil
 }
 
-// Possible says why members cannot have what they need, by trying it.
-func Possible(needs Needs) error {
+// Prepare finds out whether members can have what the deaths need. If deaths need
+// something, it first runs this program again with mounts and networks of its own, and
+// returns done once that has ended. cannot has the reason for each need that members
+// cannot have.
+func Prepare(ctx context.Context, all []Death) (cannot map[Needs]error, done bool, err error) {
+	cannot = make(map[Needs]error)
+	if !slices.ContainsFunc(all, func(d Death) bool { return d.Needs != "" }) {
+		return cannot, false, nil
+	}
+	done, refused := private(ctx)
+	if done || refused != nil && !errors.Is(refused, errNotPrivate) {
+		return nil, done, refused
+	}
+	for _, d := range all {
+		if d.Needs == "" {
+			continue
+		}
+		if cannot[d.Needs] = refused; refused == nil {
+			cannot[d.Needs] = try(d.Needs)
+		}
+	}
+	return cannot, false, nil
+}
+
+// try gives one member what it needs, and takes it back.
+func try(needs Needs) error {
 	dir, err := os.MkdirTemp("", "leasebench")
 	if err != nil {
 		return err
@@ -162,7 +186,7 @@ func Possible(needs Needs) error {
 	defer func() { _ = os.RemoveAll(dir) }() // empty by now
 	switch needs {
 	case Cables:
-		w, err := newWires(0, 1)
+		w, err := newCables(0, 1)
 		if err != nil {
 			return err
 		}

@@ -11,13 +11,14 @@ import (
 type Death struct {
 	Name  string
 	Short string // on the command line
-	// Needs is what the cluster has to have.
+	// Needs is what the cluster must have.
 	Needs Needs
-	// Members is of how many it is, 0 for any number.
+	// Members is the size of the cluster, 0 for any.
 	Members int
-	// happen returns once it has, and ended once nothing more follows.
+	// happen makes the leader die. ended, if set, returns once the leader's process has
+	// ended as a consequence.
 	happen, ended func(ctx context.Context, c *Cluster, leader int) error
-	// undo is measured as well: what a leader does that comes back.
+	// undo brings the leader back, which is measured as well.
 	undo     func(c *Cluster, leader int) error
 	UndoName string
 }
@@ -25,13 +26,13 @@ type Death struct {
 // Needs is what members must have of their own.
 type Needs string
 
-// What it may be, besides nothing.
+// The needs, besides none.
 const (
 	Cables Needs = "networks of their own"
 	Disks  Needs = "disks of their own"
 )
 
-// All are the ways to die. Each is what happens to both servers alike.
+// All are the deaths. Those that need nothing come first.
 var All = []Death{
 	{Name: "kill -9", Short: "kill", happen: kill},
 	{Name: "panic", Short: "panic", happen: func(_ context.Context, c *Cluster, i int) error { return c.Members()[i].Crash() }},
@@ -41,8 +42,8 @@ var All = []Death{
 		UndoName: "SIGCONT of it", undo: func(c *Cluster, i int) error { return c.Members()[i].Resume() },
 	},
 	{
-		Name: "cable pulled", Short: "cable", Needs: Cables, happen: func(_ context.Context, c *Cluster, i int) error { return c.wires.pull(i) },
-		UndoName: "cable back in", undo: func(c *Cluster, i int) error { return c.wires.plug(i) },
+		Name: "cable pulled", Short: "cable", Needs: Cables, happen: func(_ context.Context, c *Cluster, i int) error { return c.cables.pull(i) },
+		UndoName: "cable back in", undo: func(c *Cluster, i int) error { return c.cables.plug(i) },
 	},
 	{Name: "disk fails", Short: "disk", Needs: Disks, happen: func(_ context.Context, c *Cluster, i int) error { return c.disks[i].fail() }, ended: ended},
 	{Name: "two of five", Short: "two", Members: 5, happen: killTwo},
@@ -84,7 +85,7 @@ func killTwo(ctx context.Context, c *Cluster, leader int) error {
 	return err
 }
 
-// endTimeout is how long a member may take to end that was asked to, or whose disk fails.
+// endTimeout is how long a member may take to end after SIGTERM, or after its disk fails.
 const endTimeout = 10 * time.Second
 
 func terminate(ctx context.Context, c *Cluster, leader int) error {

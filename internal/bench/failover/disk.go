@@ -7,15 +7,14 @@ import (
 	"path/filepath"
 )
 
-// disk is an ext4 file system of a member's own, in a file. It fails as a whole: from then on
-// each read, write and sync says EIO, as of a disk that is gone. It needs root on Linux, and
-// mkfs.ext4.
+// disk is an ext4 file system for one member, in a file. When it fails, each read, write and
+// sync returns EIO, as for a disk that is gone. It needs root on Linux, and mkfs.ext4.
 type disk struct {
 	image, dir string
 	failed     bool
 }
 
-// diskSize is that of the file, of which only what is written is used.
+// diskSize is the size of the file, which is sparse.
 const diskSize = 1 << 30
 
 // newDisk mounts a new one at dir.
@@ -43,7 +42,7 @@ func newDisk(image, dir string) (*disk, error) {
 	return d, nil
 }
 
-// sync is for what servers do not sync by themselves, such as certificates that they make.
+// sync writes what servers do not sync by themselves, such as their certificates.
 func (d *disk) sync() error { return command("sync", "-f", d.dir) }
 
 func (d *disk) fail() error {
@@ -51,7 +50,7 @@ func (d *disk) fail() error {
 	return shutDown(d.dir)
 }
 
-// repair mounts it again, with what was synced before.
+// repair mounts it again, with the data that was synced before.
 func (d *disk) repair() error {
 	err := errors.Join(command("umount", d.dir), command("mount", "-o", "loop", d.image, d.dir))
 	d.failed = err != nil

@@ -9,36 +9,36 @@ import (
 	"github.com/leaderlease/go/internal/pause"
 )
 
-// Away is for how long no read and no write was answered after something had happened: the
-// longest time without an answer from then on. Told counts what clients were told instead.
-type Away struct {
-	What string
-	Time [2]time.Duration
-	Told [2]map[string]int64
+// Outage is the longest time, from an event on, in which no read and in which no write was
+// answered. Errors counts what clients got instead, by text.
+type Outage struct {
+	What   string
+	Time   [2]time.Duration // of reads and writes
+	Errors [2]map[string]int64
 }
 
 const (
-	// before is how long the probe runs before the death, and after for how long all must have
-	// been answered again: what follows an election is seen, too. steady is the longest time
-	// without an answer in it. A death may take effect a few milliseconds after it was
-	// ordered: what is answered meanwhile does not mean that all is over.
+	// before is how long the probe runs before the death.
 	before = 100 * time.Millisecond
+	// after is how long reads and writes must be answered again before the outage is over,
+	// with no gap above steady. A death may take effect some milliseconds after it was
+	// ordered, and an answer in between must not end the measurement.
 	after  = 500 * time.Millisecond
 	steady = after / 2
-	// gone is for how long at least a leader is away that comes back. Shorter: it was no death
-	// to who waits for an election timeout, but a stall, and kvnode learns to sit such ones out.
+	// gone is the least time that a leader is away before it comes back. It is above the
+	// election timeout: kvnode learns to wait out shorter pauses.
 	gone = 1500 * time.Millisecond
-	// watched is for how long a leader leads before it falls silent and lives on: kvnode learns
-	// for ten seconds how silent its leader is, and what it learns makes such a death short.
+	// watched is how long a leader leads before it falls silent without ending. kvnode
+	// learns for ten seconds how regular its leader is, which makes such an outage shorter.
 	watched = 12 * time.Second
-	// mostAway is after what time nobody waits any more.
-	mostAway = 15 * time.Second
+	// maxOutage ends a measurement without an answer.
+	maxOutage = 15 * time.Second
 )
 
-// ErrAway says that reads or writes never came back.
-var ErrAway = errors.New("deaths: nothing was answered any more")
+// ErrNoAnswer says that reads or writes never came back.
+var ErrNoAnswer = errors.New("failover: reads or writes were not answered any more")
 
-// Takes is how long one measurement takes, about, the mean of the servers.
+// Takes is about how long one measurement takes, the mean of the servers.
 func (d *Death) Takes() time.Duration {
 	if d.undo != nil {
 		return watched + 4*time.Second
@@ -46,8 +46,8 @@ func (d *Death) Takes() time.Duration {
 	return 2500 * time.Millisecond
 }
 
-// Measure lets the leader die, measures, and restores the cluster.
-func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Away, err error) {
+// Measure makes the leader die, measures the outage, and restores the cluster.
+func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Outage, err error) {
 	if d.undo != nil {
 		if err := pause.For(ctx, watched); err != nil {
 			return nil, err
@@ -85,32 +85,32 @@ func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Away, err error)
 	return append(all, one), err
 }
 
-// measure has something happen, and watches until all is answered again.
-func (p *probe) measure(ctx context.Context, what string, leader int, happen func() error) (Away, error) {
-	away, at := Away{What: what}, time.Now()
+// measure makes an event happen, and waits until reads and writes are answered again.
+func (p *probe) measure(ctx context.Context, what string, leader int, happen func() error) (Outage, error) {
+	outage, at := Outage{What: what}, time.Now()
 	if err := happen(); err != nil {
-		return away, fmt.Errorf("%s: %w", what, err)
+		return outage, fmt.Errorf("%s: %w", what, err)
 	}
 	for wait := after; ; wait = after / 10 {
 		if err := pause.For(ctx, wait); err != nil {
-			return away, err
+			return outage, err
 		}
 		now := time.Now()
 		if p.isSteady(now) {
-			away.Time = p.away(at, now)
-			for kind := range away.Told {
-				away.Told[kind] = p.told(kind, leader, at)
+			outage.Time = p.outages(at, now)
+			for kind := range outage.Errors {
+				outage.Errors[kind] = p.errorsSince(kind, leader, at)
 			}
-			return away, nil
+			return outage, nil
 		}
-		if now.Sub(at) > mostAway {
-			return away, fmt.Errorf("%s: %w within %v", what, ErrAway, mostAway)
+		if now.Sub(at) > maxOutage {
+			return outage, fmt.Errorf("%s: %w within %v", what, ErrNoAnswer, maxOutage)
 		}
 	}
 }
 
-// isSteady reports whether reads and writes have been answered for a while.
+// isSteady reports whether reads and writes have been answered for the last time of after.
 func (p *probe) isSteady(now time.Time) bool {
-	longest := p.away(now.Add(-after), now)
+	longest := p.outages(now.Add(-after), now)
 	return max(longest[0], longest[1]) <= steady
 }

@@ -15,13 +15,13 @@ import (
 // privateEnv is set in a process that has mounts and networks of its own.
 const privateEnv = "LEASEBENCH_PRIVATE"
 
-// ErrNotPrivate says that this process may not have mounts and networks of its own.
-var ErrNotPrivate = errors.New("deaths: no mounts and networks of its own")
+// errNotPrivate: the system refuses this process mounts and networks of its own.
+var errNotPrivate = errors.New("failover: no mounts and networks of its own")
 
-// Private runs this program once more, with the same arguments, as a process with mounts
-// and networks of its own: whatever becomes of it, nothing of them is left. It returns done
-// when that has ended. In the new process itself it returns at once.
-func Private(ctx context.Context) (done bool, err error) {
+// private runs this program again, with the same arguments, as a process with mounts and
+// networks of its own, which the kernel removes when that process ends. It returns done
+// when it has ended. In the new process itself it returns at once.
+func private(ctx context.Context) (done bool, err error) {
 	if os.Getenv(privateEnv) != "" {
 		return false, errors.Join(
 			syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
@@ -33,26 +33,26 @@ func Private(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// Some systems let anybody begin such a process, and it may do nothing then.
+	// Some systems let every user start such a process, but refuse it all rights.
 	trial := exec.CommandContext(ctx, "sh", "-c", "mount --make-rprivate / && mount -t tmpfs tmpfs /run && ip link set lo up")
-	trial.SysProcAttr = private()
+	trial.SysProcAttr = namespaces()
 	if out, err := trial.CombinedOutput(); err != nil {
-		return false, fmt.Errorf("%w: %w: %s", ErrNotPrivate, err, bytes.TrimSpace(out))
+		return false, fmt.Errorf("%w: %w: %s", errNotPrivate, err, bytes.TrimSpace(out))
 	}
 	cmd := exec.CommandContext(ctx, self, os.Args[1:]...)
 	cmd.Env = append(os.Environ(), privateEnv+"=1")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Cancel, cmd.WaitDelay = func() error { return cmd.Process.Signal(syscall.SIGTERM) }, time.Minute
-	cmd.SysProcAttr = private()
+	cmd.SysProcAttr = namespaces()
 	if err := cmd.Start(); err != nil {
-		return false, fmt.Errorf("%w: %w", ErrNotPrivate, err)
+		return false, fmt.Errorf("%w: %w", errNotPrivate, err)
 	}
 	return true, cmd.Wait()
 }
 
-// private makes a process with mounts and networks of its own. Unless it is root, it becomes
-// so there, and may then have networks, and may not mount disks.
-func private() *syscall.SysProcAttr {
+// namespaces gives a process mounts and networks of its own. A user that is not root becomes
+// root in a user namespace, which may make networks, but not mount disks.
+func namespaces() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}
 	if id := os.Getuid(); id != 0 {
 		a.Cloneflags |= syscall.CLONE_NEWUSER
@@ -62,14 +62,14 @@ func private() *syscall.SysProcAttr {
 	return a
 }
 
-// ioctlShutDown is EXT4_IOC_SHUTDOWN, and shutDownNow its flag by which nothing more is
-// written, not even the journal.
+// ioctlShutDown is EXT4_IOC_SHUTDOWN. With the flag shutDownNow the file system writes
+// nothing more, not even its journal.
 const (
 	ioctlShutDown = 0x8004587d
 	shutDownNow   = 2
 )
 
-// shutDown lets the file system at dir fail.
+// shutDown makes the file system at dir fail.
 func shutDown(dir string) (err error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"errors"
 )
 
-// ErrNotPrivate says that this process may not have mounts and networks of its own.
-var ErrNotPrivate = errors.New("deaths: no mounts and networks of its own: that needs Linux")
+// errNotPrivate: the system refuses this process mounts and networks of its own.
+var errNotPrivate = errors.New("failover: no mounts and networks of its own: that needs Linux")
 
-// Private is not supported.
-func Private(context.Context) (done bool, err error) { return false, ErrNotPrivate }
+// private is not supported.
+func private(context.Context) (done bool, err error) { return false, errNotPrivate }
 
-func shutDown(string) error { return ErrNotPrivate }
+func shutDown(string) error { return errNotPrivate }

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// probeEvery is how often a read and a write begin, each at the next member. Rarer: it is
-	// what is measured. More often: a load of its own.
+	// probeEvery is how often a read and a write begin, each at the next member. It bounds
+	// the resolution of an outage; a shorter interval would be a load of its own.
 	probeEvery = 5 * time.Millisecond
-	// probePatience is how long one may take. Those after it do not wait for it.
+	// probePatience is the timeout of one request. Later ones do not wait for it.
 	probePatience = time.Second
 	probeKey      = "/probe"
 )
 
-// probe is a client that knows all members and asks each in turn, whether or not those that
-// it asked before have answered.
+// probe is a client that sends to all members in turn, at a fixed rate: a request does not
+// wait for the answers to earlier ones.
 type probe struct {
 	clients []*clientv3.Client
 	cancel  context.CancelFunc
@@ -39,17 +39,17 @@ type probe struct {
 	}
 }
 
-// answer is one that was right.
+// answer is a request that succeeded.
 type answer struct{ asked, came time.Time }
 
-// refusal is one that was none: what a client of a member was told.
+// refusal is a request that failed.
 type refusal struct {
 	came   time.Time
 	member int
 	err    error
 }
 
-// begin connects with all members, and begins.
+// begin connects to all members, and starts the requests.
 func begin(ctx context.Context, members []*procs.Member) (*probe, error) {
 	p := &probe{}
 	for _, m := range members {
@@ -69,7 +69,7 @@ func begin(ctx context.Context, members []*procs.Member) (*probe, error) {
 	return p, nil
 }
 
-// connect asks until there is an answer.
+// connect sends reads until one is answered.
 func (p *probe) connect(ctx context.Context, c *clientv3.Client) error {
 	for begun := time.Now(); ; {
 		err := p.ask(ctx, c, 0)
@@ -128,9 +128,9 @@ func (p *probe) ask(ctx context.Context, c *clientv3.Client, kind int) (err erro
 	return err
 }
 
-// away returns the longest times from at to end in which no read, and no write, was answered
-// that had been asked for after at.
-func (p *probe) away(at, end time.Time) (longest [2]time.Duration) {
+// outages returns the longest times from at to end without an answer to a read, and to a
+// write, that was sent after at.
+func (p *probe) outages(at, end time.Time) (longest [2]time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for kind, all := range p.mu.answers {
@@ -154,8 +154,9 @@ func gap(all []answer, at, end time.Time) (longest time.Duration) {
 	return longest
 }
 
-// told counts what clients of the leader, and of the others, were told from at on.
-func (p *probe) told(kind, leader int, at time.Time) map[string]int64 {
+// errorsSince counts the errors from at on by text, apart for clients of the leader and of
+// the other members.
+func (p *probe) errorsSince(kind, leader int, at time.Time) map[string]int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := make(map[string]int64)
@@ -163,16 +164,17 @@ func (p *probe) told(kind, leader int, at time.Time) map[string]int64 {
 		if r.came.Before(at) {
 			continue
 		}
-		who := "clients of the others: "
+		from := "clients of the others: "
 		if r.member == leader {
-			who = "its own clients: "
+			from = "its own clients: "
 		}
-		all[who+text(r.err)]++
+		all[from+text(r.err)]++
 	}
 	return all
 }
 
-// text is what etcd's API says, or else the code alone: the rest differs from one to the next.
+// text is the text of an error of etcd's API, and of any other error the code alone: its text
+// differs from call to call.
 func text(err error) string {
 	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok {
 		return e.Error()

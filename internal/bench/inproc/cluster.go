@@ -83,7 +83,7 @@ func (c *Cluster) startMember(i int, opts Options) (*kvnode.Node, error) {
 	return n, nil
 }
 
-// fill writes every key, through whoever leads, and waits until all members can
+// fill writes every key, through the leader, and waits until all members can
 // read. On a busy machine the first leader may not last.
 func (c *Cluster) fill(ctx context.Context) error {
 	for {
@@ -135,7 +135,7 @@ func (c *Cluster) Leader() int {
 func (c *Cluster) Close() error {
 	c.SetRTT(0)
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // nobody needs to take over
+	cancel() // no member needs to take over
 	var errs []error
 	for _, n := range c.nodes {
 		errs = append(errs, n.Stop(ctx))

@@ -79,7 +79,7 @@ func (n *node) run(ctx context.Context) {
 		case <-ticker.C:
 			n.tick()
 		case <-n.campaign:
-			_ = n.loop.raw.Campaign() // tried again by whoever asked
+			_ = n.loop.raw.Campaign() // elect tries again
 		case rctx := <-requests:
 			n.loop.raw.ReadIndex(rctx)
 		case rctx := <-n.readIndex:

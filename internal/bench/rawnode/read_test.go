@@ -7,7 +7,7 @@ import (
 )
 
 // BenchmarkRead3Nodes reads one register in each mode, with 1 to 256 reads in
-// flight, while nobody writes. Under lease, one in 64 latencies is taken.
+// flight, without writes. Under lease, one in 64 latencies is taken.
 func BenchmarkRead3Nodes(b *testing.B) {
 	for _, inFlight := range []int{1, 16, 64, 256} {
 		for _, mode := range modes {

@@ -11,7 +11,7 @@ type barrier struct {
 	index atomic.Uint64
 	mu    struct {
 		sync.Mutex
-		moved chan struct{} // closed when index moves; nil if nobody waits
+		moved chan struct{} // closed when index moves; nil without waiters
 	}
 }
 
@@ -81,7 +81,7 @@ func (w *waiters) add() (id uint64, done *waiter) {
 	return w.mu.newest, done
 }
 
-// finish answers request id, unless somebody has already.
+// finish answers request id, unless it has an answer already.
 func (w *waiters) finish(id, index uint64, err error) {
 	w.mu.Lock()
 	done := w.mu.waiting[id]

@@ -40,7 +40,7 @@ const sizeNote = "Less is better. RSS is of all that a member has in memory, the
 	"÷ is the first server against that one, below 1 is better for the first, the median of the ratios in each round. Ratios of single runs between 0.8 and 1.3 mean nothing."
 
 // failoverNote says how to read the table of Failover.
-const failoverNote = "The longest time in which nobody answered, from the death on: of a client that begins a read and a write every 5 ms, each at the next member, " +
+const failoverNote = "The longest time without an answer, from the death on, to a client that begins a read and a write every 5 ms, each at the next member, " +
 	"whatever became of those before. Median over rounds [least, greatest]; ÷ is the first server against that one, below 1 is better for the first."
 
 // figureTable has a line for what was measured and a column for each server.

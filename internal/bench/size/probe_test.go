@@ -42,7 +42,7 @@ func TestAFailureIsNoSmallLatency(t *testing.T) {
 				close(end)
 			}
 			<-ctx.Done()
-			return errors.New("nobody answers")
+			return errors.New("no answer")
 		})
 		if tally.Failed != 1 || tally.Quantile(1) < probePatience-time.Second {
 			t.Errorf("%d failed, the longest after %v, want 1 after %v", tally.Failed, tally.Quantile(1), probePatience)

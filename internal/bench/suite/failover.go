@@ -10,58 +10,73 @@ import (
 	"github.com/leaderlease/go/internal/bench/report"
 )
 
-// FailoverPlan is which deaths of leaders are measured of which servers, side by side.
+// FailoverPlan says of which servers leaders die, and how. SetDeaths completes it.
 type FailoverPlan struct {
 	Rounds  int
-	Deaths  []failover.Death
 	Servers []Server
-	// Members is the size of the clusters, but where a death has one of its own.
+	// Members is the size of the clusters, except for deaths that need another one.
 	Members int
 	TLS     bool
-	// Cannot says why members cannot have what deaths need. Those are left out, and noted.
-	Cannot map[failover.Needs]error
+
+	deaths []failover.Death
+	// cannot has the reason for each need of the deaths that this process cannot meet.
+	cannot map[failover.Needs]error
 }
 
-// mortal is a server with a cluster of which leaders die.
-type mortal struct {
+// Deaths returns the names of all deaths.
+func Deaths() []string { return failover.Shorts() }
+
+// SetDeaths sets the deaths by their names. Some need networks or disks of their own:
+// then SetDeaths runs this program again in namespaces of its own, and returns done once
+// that has ended.
+func (p *FailoverPlan) SetDeaths(ctx context.Context, names []string) (done bool, err error) {
+	if p.deaths, err = failover.Named(names); err != nil {
+		return false, err
+	}
+	p.cannot, done, err = failover.Prepare(ctx, p.deaths)
+	return done, err
+}
+
+// failoverServer is a server, and the cluster of it in which leaders die.
+type failoverServer struct {
 	Server
 	*failover.Cluster
 	size int
 }
 
-// Failover plans each death in each round, of one server after the other. What has the same
-// needs is done to the same clusters.
+// Failover plans each death in each round. Deaths with the same needs use the same
+// clusters.
 func (s *Suite) Failover(p FailoverPlan) {
 	plain := 0
-	for _, d := range p.Deaths {
+	for _, d := range p.deaths {
 		if d.Needs == "" && d.Members == 0 {
 			plain++
 		}
 	}
-	for i, d := range p.Deaths {
-		switch err := p.Cannot[d.Needs]; {
+	for i, d := range p.deaths {
+		switch err := p.cannot[d.Needs]; {
 		case err != nil:
 			s.Report.Note("LEFT OUT: %s: members cannot have %s: %s.", d.Name, d.Needs, report.WithoutPaths(err.Error()))
 		case d.Needs != "" || d.Members != 0:
-			s.die(&p, p.Deaths[i:i+1])
+			s.failover(&p, p.deaths[i:i+1])
 		case plain > 0:
-			s.die(&p, p.Deaths[i:i+plain]) // All has them first
+			s.failover(&p, p.deaths[i:i+plain]) // failover.All has them first
 			plain = 0
 		}
 	}
 }
 
-// die plans deaths of the same clusters.
-func (s *Suite) die(p *FailoverPlan, all []failover.Death) {
-	var servers []*mortal
+// failover plans deaths in the same clusters.
+func (s *Suite) failover(p *FailoverPlan, all []failover.Death) {
+	var servers []*failoverServer
 	for i, srv := range p.Servers {
-		c := &mortal{Server: srv, size: p.Members}
+		c := &failoverServer{Server: srv, size: p.Members}
 		if all[0].Members > 0 {
 			c.size = all[0].Members
 		}
 		servers = append(servers, c)
 		s.add(fmt.Sprintf("failover: start %d members of %s for %s", c.size, c.Name, all[0].Name), startTime, func(ctx context.Context) error {
-			return s.startMortal(ctx, c, failover.Options{Program: *c.Program, Size: c.size, TLS: p.TLS, Needs: all[0].Needs, Number: i})
+			return s.startFailover(ctx, c, failover.Options{Program: *c.Program, Size: c.size, TLS: p.TLS, Needs: all[0].Needs, Number: i})
 		})
 	}
 	for round := range p.Rounds {
@@ -77,7 +92,7 @@ func (s *Suite) die(p *FailoverPlan, all []failover.Death) {
 	s.stop("failover")
 }
 
-func (s *Suite) startMortal(ctx context.Context, c *mortal, opts failover.Options) (err error) {
+func (s *Suite) startFailover(ctx context.Context, c *failoverServer, opts failover.Options) (err error) {
 	if opts.Dir, err = os.MkdirTemp("", "leasebench"); err != nil {
 		return err
 	}
@@ -89,17 +104,17 @@ func (s *Suite) startMortal(ctx context.Context, c *mortal, opts failover.Option
 	return nil
 }
 
-func (s *Suite) death(ctx context.Context, c *mortal, d *failover.Death, round int) error {
+func (s *Suite) death(ctx context.Context, c *failoverServer, d *failover.Death, round int) error {
 	all, err := c.Measure(ctx, d)
 	failed := ""
-	if errors.Is(err, failover.ErrAway) {
+	if errors.Is(err, failover.ErrNoAnswer) {
 		failed, err = report.WithoutPaths(err.Error()), nil
 	}
-	for _, a := range all {
-		row := fmt.Sprintf("%s, %d members", a.What, c.size)
+	for _, o := range all {
+		row := fmt.Sprintf("%s, %d members", o.What, c.size)
 		f := report.Figure{Part: report.Failover, Row: row, Unit: report.Nanoseconds, Arm: c.Name, Round: round, Failed: failed}
 		for kind, what := range []string{"reads", "writes"} {
-			f.What, f.Value, f.Errors = what, float64(a.Time[kind]), a.Told[kind]
+			f.What, f.Value, f.Errors = what, float64(o.Time[kind]), o.Errors[kind]
 			s.Report.Figures = append(s.Report.Figures, f)
 		}
 	}

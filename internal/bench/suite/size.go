@@ -99,7 +99,7 @@ func (s *Suite) fresh(p *SizePlan, round int, name string, parts []sizePart) {
 			})
 		}
 	}
-	s.add("size: who leads now", 0, func(ctx context.Context) error {
+	s.add("size: find the leader again", 0, func(ctx context.Context) error {
 		for _, c := range servers {
 			s.stillLeads(ctx, report.Size, &c.Server, c.roles.Leader)
 		}

@@ -79,6 +79,9 @@ func (s *Suite) Takes() time.Duration {
 // and how much of the plan is done. What was measured before an error is in the Report.
 func (s *Suite) Run(ctx context.Context, progress func(step string, done time.Duration)) error {
 	err := errors.Join(s.run(ctx, progress), s.closeAll())
+	if err != nil {
+		s.Report.Note("The run was cut short: %s", report.WithoutPaths(err.Error()))
+	}
 	s.Report.Environment.Finish()
 	return err
 }

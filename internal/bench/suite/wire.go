@@ -31,14 +31,22 @@ type Server struct {
 // WirePlan is what layer c measures.
 type WirePlan struct {
 	Timing
-	Layer string // report.Wire or report.Compare
-	Keys  int
-	Works []Work
+	// Compare says that several servers are measured side by side.
+	Compare bool
+	Keys    int
+	Works   []Work
 	// Servers are measured in alternation. The first one's first arm is what
 	// all are compared with.
 	Servers []Server
 	// Arms has those of each server by name; see WireArms and CompareArms.
 	Arms []WireArm
+}
+
+func (p *WirePlan) layer() string {
+	if p.Compare {
+		return report.Compare
+	}
+	return report.Wire
 }
 
 // Via is which members a client knows, and which of them it asks.
@@ -137,32 +145,33 @@ type connected struct {
 
 // Wire plans layer c.
 func (s *Suite) Wire(p WirePlan) {
+	layer := p.layer()
 	servers := make(map[string]*connected)
 	for _, srv := range p.Servers {
 		c := &connected{Server: srv, conns: make(map[Via]*wire.Conns), floor: load.NewFloor(p.Keys)}
 		servers[srv.Name] = c
-		s.add(p.Layer+": start "+srv.Name, startTime, func(ctx context.Context) error { return s.connect(ctx, c, &p) })
+		s.add(layer+": start "+srv.Name, startTime, func(ctx context.Context) error { return s.connect(ctx, c, &p) })
 	}
 	for round := range p.Rounds {
 		for _, w := range p.Works {
 			arms := armsFor(p.Arms, w)
 			for _, i := range rotated(len(arms), round) {
 				arm := arms[i]
-				name := fmt.Sprintf("%s: round %d, %d clients, %d%% writes, %s", p.Layer, round+1, w.Clients, w.WritePercent, arm.Name)
+				name := fmt.Sprintf("%s: round %d, %d clients, %d%% writes, %s", layer, round+1, w.Clients, w.WritePercent, arm.Name)
 				s.add(name, p.Warmup+p.Duration, func(ctx context.Context) error {
 					return s.wire(ctx, &p, servers[arm.Server], &arm, &w, round)
 				})
 			}
 		}
 	}
-	s.add(p.Layer+": who leads now", 0, func(ctx context.Context) error {
+	s.add(layer+": find the leader again", 0, func(ctx context.Context) error {
 		for _, srv := range p.Servers {
 			c := servers[srv.Name]
-			s.stillLeads(ctx, p.Layer, &c.Server, c.conns[Leader].Endpoints[0])
+			s.stillLeads(ctx, layer, &c.Server, c.conns[Leader].Endpoints[0])
 		}
 		return nil
 	})
-	s.stop(p.Layer)
+	s.stop(layer)
 }
 
 // stillLeads notes it if what was measured was not the leader throughout.
@@ -172,7 +181,7 @@ func (s *Suite) stillLeads(ctx context.Context, part string, srv *Server, leader
 	roles, err := wire.Find(ctx, srv.Endpoints)
 	switch {
 	case err != nil:
-		s.Report.Note("%s, %s: at the end nobody could say who leads: %v.", part, srv.Name, err)
+		s.Report.Note("%s, %s: at the end no leader was found: %v.", part, srv.Name, err)
 	case roles.Leader != leader:
 		s.Report.Note("%s, %s: leadership moved during the run, so what should have been measured at the leader was not throughout. Repeat it.", part, srv.Name)
 	}
@@ -269,7 +278,7 @@ func (s *Suite) wire(ctx context.Context, p *WirePlan, c *connected, arm *WireAr
 	if err != nil {
 		return err
 	}
-	s.Report.AddLoad(report.Measurement{Layer: p.Layer, Group: w.group(), Arm: arm.Name, Round: round}, res)
+	s.Report.AddLoad(report.Measurement{Layer: p.layer(), Group: w.group(), Arm: arm.Name, Round: round}, res)
 	if took := res.Read.Path(arm.Path); arm.Path != load.PathUnknown && took < res.Read.Done*9/10 {
 		s.Report.Note("Only %d of %d reads of arm %s (%s) were served by path %s: it measured something else too.",
 			took, res.Read.Done, arm.Name, w.group(), arm.Path)

@@ -18,8 +18,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func instant(ms int) time.Time { return time.Unix(0, 0).Add(time.Duration(ms) * time.Millisecond) }
 
-// What was asked for before the death may have been answered by who has died since.
-func TestAwayIsTheLongestTimeWithoutAnAnswerAfterTheDeath(t *testing.T) {
+// The leader may have answered, before it died, a request that was sent before the death.
+func TestAnOutageIsTheLongestTimeWithoutAnAnswerAfterTheDeath(t *testing.T) {
 	const ms = time.Millisecond
 	at, end := instant(100), instant(500)
 	for _, c := range []struct {
@@ -41,7 +41,7 @@ func TestAwayIsTheLongestTimeWithoutAnAnswerAfterTheDeath(t *testing.T) {
 	}
 }
 
-// A leader whose cable is pulled may answer once more, and nobody does then for a second.
+// A leader whose cable is pulled may answer once more, before an outage of a second.
 func TestReadsAndWritesMustBothBeBack(t *testing.T) {
 	p := &probe{}
 	for ms := 101; ms <= 2000; ms += 10 {
@@ -58,12 +58,12 @@ func TestReadsAndWritesMustBothBeBack(t *testing.T) {
 			t.Errorf("isSteady(%d ms) = %v, want %v", ms, got, want)
 		}
 	}
-	if got := p.away(instant(100), instant(1500)); got != [2]time.Duration{1000 * time.Millisecond, 1100 * time.Millisecond} {
-		t.Errorf("away() = %v, want a second of reads and 1.1 of writes", got)
+	if got := p.outages(instant(100), instant(1500)); got != [2]time.Duration{1000 * time.Millisecond, 1100 * time.Millisecond} {
+		t.Errorf("outages() = %v, want a second of reads and 1.1 of writes", got)
 	}
 }
 
-func TestWhatClientsWereToldIsCountedByWhoseTheyWere(t *testing.T) {
+func TestErrorsAreCountedByMember(t *testing.T) {
 	p := &probe{}
 	changed := rpctypes.Error(rpctypes.ErrGRPCLeaderChanged)
 	p.mu.errors[1] = []refusal{
@@ -76,8 +76,8 @@ func TestWhatClientsWereToldIsCountedByWhoseTheyWere(t *testing.T) {
 	want := map[string]int64{
 		"clients of the others: etcdserver: leader changed": 2, "its own clients: Unavailable": 1, "clients of the others: DeadlineExceeded": 1,
 	}
-	if got := p.told(1, 0, instant(100)); !maps.Equal(got, want) {
-		t.Errorf("told() = %v, want %v", got, want)
+	if got := p.errorsSince(1, 0, instant(100)); !maps.Equal(got, want) {
+		t.Errorf("errorsSince() = %v, want %v", got, want)
 	}
 }
 

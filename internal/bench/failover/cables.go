@@ -10,13 +10,13 @@ import (
 	"github.com/leaderlease/go/internal/procs"
 )
 
-// wires are a switch, which is this process's, and a cable from it to each member, which has
-// a network of its own. It needs the right to make networks: see Private.
-type wires struct{ number, members int }
+// cables are a bridge in this process's network, and a veth pair from it to each member,
+// which has a network of its own. They need the right to make networks: see private.
+type cables struct{ number, members int }
 
-// newWires plugs all cables in.
-func newWires(number, members int) (*wires, error) {
-	w := &wires{number: number, members: members}
+// newCables creates the bridge and all cables, plugged in.
+func newCables(number, members int) (*cables, error) {
+	w := &cables{number: number, members: members}
 	err := ip("link", "add", w.bridge(), "type", "bridge")
 	if err != nil {
 		return nil, err
@@ -42,25 +42,25 @@ func newWires(number, members int) (*wires, error) {
 	return w, nil
 }
 
-func (w *wires) bridge() string       { return fmt.Sprintf("switch%d", w.number) }
-func (w *wires) port(i int) string    { return fmt.Sprintf("cable%d-%d", w.number, i) }
-func (w *wires) space(i int) string   { return fmt.Sprintf("member%d-%d", w.number, i) }
-func (w *wires) address(n int) string { return fmt.Sprintf("10.77.%d.%d", w.number, n) }
-func (w *wires) pull(i int) error     { return ip("link", "set", w.port(i), "down") }
-func (w *wires) plug(i int) error     { return ip("link", "set", w.port(i), "up") }
-func (w *wires) hosts() (all []string) { // of the members
+func (w *cables) bridge() string       { return fmt.Sprintf("switch%d", w.number) }
+func (w *cables) port(i int) string    { return fmt.Sprintf("cable%d-%d", w.number, i) }
+func (w *cables) space(i int) string   { return fmt.Sprintf("member%d-%d", w.number, i) }
+func (w *cables) address(n int) string { return fmt.Sprintf("10.77.%d.%d", w.number, n) }
+func (w *cables) pull(i int) error     { return ip("link", "set", w.port(i), "down") }
+func (w *cables) plug(i int) error     { return ip("link", "set", w.port(i), "up") }
+func (w *cables) hosts() (all []string) { // of the members
 	for i := range w.members {
 		all = append(all, w.address(i+1))
 	}
 	return all
 }
 
-// program is p, run where member i is.
-func (w *wires) program(i int, p procs.Program) procs.Program {
+// program is p, run in the network of member i.
+func (w *cables) program(i int, p procs.Program) procs.Program {
 	return procs.Program{Name: p.Name, Path: "ip", Args: append([]string{"netns", "exec", w.space(i), p.Path}, p.Args...)}
 }
 
-func (w *wires) close() error {
+func (w *cables) close() error {
 	var errs []error
 	for i := range w.members {
 		_ = ip("netns", "del", w.space(i)) // it may not be there yet
@@ -70,7 +70,7 @@ func (w *wires) close() error {
 
 func ip(args ...string) error { return command("ip", args...) }
 
-// command runs a program of the system and says what it said.
+// command runs a program of the system. An error has what it wrote.
 func command(name string, args ...string) error {
 	out, err := exec.Command(name, args...).CombinedOutput()
 	if err != nil {
