@@ -51,7 +51,6 @@ func TestEachSubcommandMeasures(t *testing.T) {
 	}{
 		{"check", tiny("check"), []string{"try-read", "raft-safe"}, false},
 		{"stale", tiny("stale", "--trials=5"), []string{"ReadOnlyLeaseBased", "leaderlease"}, false},
-		{"cluster", tiny("cluster", "--rtt=0s", "--clients=4", "--keys=16"), []string{"read-index", "follower", "caught"}, false},
 		{"failover", tiny("failover", "--death=kill", "--start="+kvnodeName+"="+self+","+memberCommand), []string{"kill -9, 3 members", "writes", "all samples"}, true},
 		{"size", tiny("size", "--keys=200", "--streams=40", "--connections=2", "--start="+kvnodeName+"="+self+","+memberCommand), []string{
 			"kvnode: 3 members", "2,000 puts", "40 watch streams on 2 connections", "200 keys are loaded", "of it anonymous", "longest stall of a get",
