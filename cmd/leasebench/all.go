@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/internal/bench/suite"
+	"github.com/leaderlease/go/bench"
 )
 
 // defaultOut is a directory of the repository that git ignores: pages and JSON are
@@ -23,7 +23,7 @@ func newAll(c *common) *cobra.Command {
 			if !cmd.Flags().Changed("out") {
 				c.out = defaultOut
 			}
-			s := suite.New()
+			s := bench.New()
 			t, err := c.timing(cmd)
 			if err != nil {
 				return err
@@ -43,13 +43,13 @@ func newAll(c *common) *cobra.Command {
 }
 
 // planAll plans everything with the defaults of the parts.
-func planAll(ctx context.Context, s *suite.Suite, t suite.Timing, srv *serverFlags, quick bool) error {
+func planAll(ctx context.Context, s *bench.Suite, t bench.Timing, srv *serverFlags, quick bool) error {
 	servers, err := srv.servers(true)
 	if err != nil {
 		return err
 	}
 	trials := 500
-	died := suite.FailoverPlan{Rounds: t.Rounds, Members: 3}
+	died := bench.FailoverPlan{Rounds: t.Rounds, Members: 3}
 	if _, err := died.SetDeaths(ctx, []string{"kill", "panic", "term"}); err != nil {
 		return err
 	}
@@ -77,8 +77,8 @@ func planAll(ctx context.Context, s *suite.Suite, t suite.Timing, srv *serverFla
 }
 
 // planServers plans layer c: kvnode alone, and side by side if there is another.
-func planServers(s *suite.Suite, t suite.Timing, servers []suite.Server, quick bool) error {
-	own := slices.IndexFunc(servers, func(s suite.Server) bool { return s.Name == kvnodeName })
+func planServers(s *bench.Suite, t bench.Timing, servers []bench.Server, quick bool) error {
+	own := slices.IndexFunc(servers, func(s bench.Server) bool { return s.Name == kvnodeName })
 	f := wireFlags{wireDefaults}
 	p, err := f.plan(false, t, servers[own:own+1], quick)
 	if err != nil {

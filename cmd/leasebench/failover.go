@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/internal/bench/suite"
+	"github.com/leaderlease/go/bench"
 )
 
 // failoverFlags say how leaders die, and in which clusters.
@@ -33,11 +33,11 @@ func newFailover(c *common) *cobra.Command {
 			if f.members != 3 && f.members != 5 {
 				return fmt.Errorf("members %d must be 3 or 5", f.members)
 			}
-			p := suite.FailoverPlan{Members: f.members, TLS: f.tls}
+			p := bench.FailoverPlan{Members: f.members, TLS: f.tls}
 			if done, err := p.SetDeaths(cmd.Context(), f.deaths); done || err != nil {
 				return err
 			}
-			return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
+			return c.runPart(cmd, func(s *bench.Suite, t bench.Timing) error {
 				p.Rounds = t.Rounds
 				if !cmd.Flags().Changed("rounds") {
 					p.Rounds = failoverRounds
@@ -50,21 +50,21 @@ func newFailover(c *common) *cobra.Command {
 		},
 	}
 	f.registerStart(cmd)
-	cmd.Flags().StringSliceVar(&f.deaths, "death", suite.Deaths(), "how leaders die")
+	cmd.Flags().StringSliceVar(&f.deaths, "death", bench.Deaths(), "how leaders die")
 	cmd.Flags().IntVar(&f.members, "members", 3, "size of the clusters, 3 or 5; two of five are always of 5")
 	cmd.Flags().BoolVar(&f.guardian, "guardian", false, "measure kvnode with --guardian beside kvnode without it; Linux only")
 	cmd.Flags().BoolVar(&f.tls, "tls", false, "TLS for clients and between members, with certificates that they make themselves")
 	return cmd
 }
 
-func (f *failoverFlags) add(s *suite.Suite, p suite.FailoverPlan) (err error) {
+func (f *failoverFlags) add(s *bench.Suite, p bench.FailoverPlan) (err error) {
 	if p.Servers, err = f.servers(true); err != nil {
 		return err
 	}
 	if f.guardian {
 		guarded := *p.Servers[0].Program
 		guarded.Name, guarded.Args, guarded.Guarded = guarded.Name+"-guardian", append(slices.Clone(guarded.Args), "--guardian"), true
-		p.Servers = slices.Insert(p.Servers, 1, suite.Server{Name: guarded.Name, Program: &guarded})
+		p.Servers = slices.Insert(p.Servers, 1, bench.Server{Name: guarded.Name, Program: &guarded})
 	}
 	if len(f.starts) == 0 {
 		p.Servers = append(p.Servers, localEtcd(s)...)

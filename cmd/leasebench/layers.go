@@ -6,12 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/internal/bench/suite"
+	"github.com/leaderlease/go/bench"
 )
 
 func newCheck(c *common) *cobra.Command {
 	cmd := &cobra.Command{Use: "check", Short: "layer a: the lease check alone"}
-	return c.part(cmd, "", func(s *suite.Suite, t suite.Timing, _ bool) error {
+	return c.part(cmd, "", func(s *bench.Suite, t bench.Timing, _ bool) error {
 		s.Check(t)
 		return nil
 	})
@@ -44,7 +44,7 @@ func (f *loadFlags) register(cmd *cobra.Command, defaults loadFlags) {
 }
 
 // works returns the numbers of clients, and reads by so many each.
-func (f *loadFlags) works(quick bool) (clients []int, works []suite.Work, err error) {
+func (f *loadFlags) works(quick bool) (clients []int, works []bench.Work, err error) {
 	clients = f.clients
 	if quick {
 		clients = []int{1, 64}
@@ -53,7 +53,7 @@ func (f *loadFlags) works(quick bool) (clients []int, works []suite.Work, err er
 		return nil, nil, fmt.Errorf("keys %d must be at least 1 and rate %v positive", f.keys, f.rate)
 	}
 	for _, n := range clients {
-		works = append(works, suite.Work{Clients: n})
+		works = append(works, bench.Work{Clients: n})
 	}
 	return clients, works, checkClients(clients)
 }
@@ -72,7 +72,7 @@ func newCluster(c *common) *cobra.Command {
 }
 
 // add plans it.
-func (f *clusterFlags) add(s *suite.Suite, t suite.Timing, quick bool) error {
+func (f *clusterFlags) add(s *bench.Suite, t bench.Timing, quick bool) error {
 	_, works, err := f.works(quick)
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (f *clusterFlags) add(s *suite.Suite, t suite.Timing, quick bool) error {
 			return fmt.Errorf("rtt %v must be in [0, %v]: members would not hear each other in time", rtt, maxRTT)
 		}
 	}
-	s.Cluster(suite.ClusterPlan{
+	s.Cluster(bench.ClusterPlan{
 		Timing: t, Keys: f.keys, RTTs: f.rtts, MixedRTT: time.Millisecond, Audit: true, Works: works, Mixed: mixed(64, f.rate),
 	})
 	return nil
@@ -110,8 +110,8 @@ func checkClients(all []int) error { return inRange("number of clients", all, ma
 const zipf = 1.1
 
 // mixed are works with writes, with hot keys, and with a fixed arrival rate.
-func mixed(clients int, rate float64) []suite.Work {
-	return []suite.Work{
+func mixed(clients int, rate float64) []bench.Work {
+	return []bench.Work{
 		{Clients: clients, WritePercent: 5, Zipf: zipf},
 		{Clients: clients, WritePercent: 50, Zipf: zipf},
 		{Clients: clients, WritePercent: 5, Rate: rate},
@@ -127,7 +127,7 @@ func newStale(c *common) *cobra.Command {
 			if trials < 1 {
 				return fmt.Errorf("trials %d must be at least 1", trials)
 			}
-			s := suite.New()
+			s := bench.New()
 			s.Stale(trials, seed)
 			return c.finish(cmd, s)
 		},

@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/leaderlease/go/internal/bench/suite"
+	"github.com/leaderlease/go/bench"
 )
 
 // TestMain lets the test binary stand in for leasebench when it starts itself as
@@ -82,7 +82,7 @@ func TestEachSubcommandMeasures(t *testing.T) {
 // Without etcd it says how to get one, and of a program that cannot be started which.
 func TestSizeSaysWhatIsMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	s := suite.New()
+	s := bench.New()
 	f := sizeFlags{keys: 100, streams: 1, conns: 1}
 	if err := f.add(s, quickTiming(), false); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestSizeSaysWhatIsMissing(t *testing.T) {
 }
 
 func TestSizesAreMeasuredInTurnOnServersThatBeginEmpty(t *testing.T) {
-	s := suite.New()
+	s := bench.New()
 	f := sizeFlags{serverFlags: serverFlags{starts: []string{"etcd=etcd"}}, keys: sizeKeys, streams: 1, conns: 1}
 	if err := f.add(s, sizeTiming(true), true); err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestCompareMeasuresTwoServers(t *testing.T) {
 }
 
 func TestAllPlansEveryPart(t *testing.T) {
-	s := suite.New()
+	s := bench.New()
 	if err := planAll(t.Context(), s, quickTiming(), &serverFlags{}, true); err != nil {
 		t.Fatal(err)
 	}

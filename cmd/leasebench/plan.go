@@ -7,31 +7,31 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/suite"
+	"github.com/leaderlease/go/bench"
 )
 
 // defaultTiming and quickTiming are how long arms are measured.
-func defaultTiming() suite.Timing {
-	return suite.Timing{Rounds: 5, Warmup: 200 * time.Millisecond, Duration: time.Second}
+func defaultTiming() bench.Timing {
+	return bench.Timing{Rounds: 5, Warmup: 200 * time.Millisecond, Duration: time.Second}
 }
 
-func quickTiming() suite.Timing {
-	return suite.Timing{Rounds: 1, Warmup: 50 * time.Millisecond, Duration: 250 * time.Millisecond}
+func quickTiming() bench.Timing {
+	return bench.Timing{Rounds: 1, Warmup: 50 * time.Millisecond, Duration: 250 * time.Millisecond}
 }
 
 // sizeTiming is how long servers at size rest and are watched, once.
-func sizeTiming(quick bool) suite.Timing {
+func sizeTiming(quick bool) bench.Timing {
 	if quick {
-		return suite.Timing{Rounds: 1, Warmup: 2 * time.Second, Duration: 3 * time.Second}
+		return bench.Timing{Rounds: 1, Warmup: 2 * time.Second, Duration: 3 * time.Second}
 	}
-	return suite.Timing{Rounds: 1, Warmup: 15 * time.Second, Duration: 15 * time.Second}
+	return bench.Timing{Rounds: 1, Warmup: 15 * time.Second, Duration: 15 * time.Second}
 }
 
 // planTable shows what all does and how long it takes, about.
 func planTable() string {
 	plans := []struct {
 		title  string
-		timing suite.Timing
+		timing bench.Timing
 		starts []string
 		quick  bool
 	}{
@@ -43,7 +43,7 @@ func planTable() string {
 	var rows []string
 	cells := make(map[string][]string)
 	for _, p := range plans {
-		s := suite.New()
+		s := bench.New()
 		if err := planAll(context.Background(), s, p.timing, &serverFlags{starts: p.starts}, p.quick); err != nil {
 			return fmt.Sprintf("The plan cannot be made: %v\n", err)
 		}

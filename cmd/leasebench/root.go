@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leaderlease/go/bench"
 	"github.com/leaderlease/go/cmd/internal/nearest"
-	"github.com/leaderlease/go/internal/bench/suite"
 )
 
 // streams are where output goes.
@@ -17,7 +17,7 @@ type streams struct{ out, err io.Writer }
 // common are the flags of every measurement.
 type common struct {
 	streams
-	suite.Timing
+	bench.Timing
 	quick bool
 	out   string
 	name  string
@@ -49,7 +49,7 @@ func newRoot(s streams) *cobra.Command {
 }
 
 // timing returns the flags, or short times where --quick leaves them open.
-func (c *common) timing(cmd *cobra.Command) (suite.Timing, error) {
+func (c *common) timing(cmd *cobra.Command) (bench.Timing, error) {
 	t := c.Timing
 	if c.quick {
 		quick := quickTiming()
@@ -68,10 +68,10 @@ func (c *common) timing(cmd *cobra.Command) (suite.Timing, error) {
 
 // part makes cmd measure what add plans; quick says that --quick shortens the numbers of the
 // flag named, as that was not given.
-func (c *common) part(cmd *cobra.Command, named string, add func(s *suite.Suite, t suite.Timing, quick bool) error) *cobra.Command {
+func (c *common) part(cmd *cobra.Command, named string, add func(s *bench.Suite, t bench.Timing, quick bool) error) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
+		return c.runPart(cmd, func(s *bench.Suite, t bench.Timing) error {
 			return add(s, t, c.quick && !cmd.Flags().Changed(named))
 		})
 	}
@@ -79,12 +79,12 @@ func (c *common) part(cmd *cobra.Command, named string, add func(s *suite.Suite,
 }
 
 // runPart plans one part with the flags' times, and runs it.
-func (c *common) runPart(cmd *cobra.Command, add func(s *suite.Suite, t suite.Timing) error) error {
+func (c *common) runPart(cmd *cobra.Command, add func(s *bench.Suite, t bench.Timing) error) error {
 	t, err := c.timing(cmd)
 	if err != nil {
 		return err
 	}
-	s := suite.New()
+	s := bench.New()
 	if err := add(s, t); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (c *common) runPart(cmd *cobra.Command, add func(s *suite.Suite, t suite.Ti
 }
 
 // finish runs the plan, and prints and saves the report even if it was cut short.
-func (c *common) finish(cmd *cobra.Command, s *suite.Suite) error {
+func (c *common) finish(cmd *cobra.Command, s *bench.Suite) error {
 	err := s.Run(cmd.Context(), progress(c.err, s.Takes()))
 	if printErr := s.Report.WriteText(c.streams.out); printErr != nil && err == nil {
 		err = printErr
@@ -112,7 +112,7 @@ func (c *common) finish(cmd *cobra.Command, s *suite.Suite) error {
 	return s.Report.Verdict()
 }
 
-func (c *common) fileName(cmd *cobra.Command, s *suite.Suite) string {
+func (c *common) fileName(cmd *cobra.Command, s *bench.Suite) string {
 	if c.name != "" {
 		return c.name
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/internal/bench/suite"
+	"github.com/leaderlease/go/bench"
 	"github.com/leaderlease/go/internal/procs"
 )
 
@@ -26,21 +26,21 @@ func ownMember() (procs.Program, error) {
 }
 
 // parsePeer takes NAME=ENDPOINT,ENDPOINT.
-func parsePeer(s string) (suite.Server, error) {
+func parsePeer(s string) (bench.Server, error) {
 	name, endpoints, err := cutName("peer", s, "NAME=HOST:PORT,HOST:PORT")
 	for i, e := range endpoints {
 		endpoints[i] = strings.TrimPrefix(e, "http://")
 	}
-	return suite.Server{Name: name, Endpoints: endpoints}, err
+	return bench.Server{Name: name, Endpoints: endpoints}, err
 }
 
 // parseStart takes NAME=BINARY,ARG.
-func parseStart(s string) (suite.Server, error) {
+func parseStart(s string) (bench.Server, error) {
 	name, parts, err := cutName("program", s, "NAME=BINARY,ARGUMENT")
 	if err != nil {
-		return suite.Server{}, err
+		return bench.Server{}, err
 	}
-	return suite.Server{Name: name, Program: &procs.Program{Name: name, Path: parts[0], Args: parts[1:]}}, nil
+	return bench.Server{Name: name, Program: &procs.Program{Name: name, Path: parts[0], Args: parts[1:]}}, nil
 }
 
 func cutName(what, s, form string) (name string, parts []string, err error) {
@@ -66,8 +66,8 @@ func (f *serverFlags) registerStart(cmd *cobra.Command) {
 
 // servers returns what the flags name, with kvnode in front: this binary's own
 // unless the flags have it.
-func (f *serverFlags) servers(own bool) ([]suite.Server, error) {
-	var all []suite.Server
+func (f *serverFlags) servers(own bool) ([]bench.Server, error) {
+	var all []bench.Server
 	names := make(map[string]bool)
 	for i, p := range slices.Concat(f.peers, f.starts) {
 		parse := parsePeer
@@ -91,5 +91,5 @@ func (f *serverFlags) servers(own bool) ([]suite.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append([]suite.Server{{Name: kvnodeName, Program: &program}}, all...), nil
+	return append([]bench.Server{{Name: kvnodeName, Program: &program}}, all...), nil
 }

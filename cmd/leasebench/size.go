@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/internal/bench/suite"
+	"github.com/leaderlease/go/bench"
 	"github.com/leaderlease/go/internal/procs"
 )
 
@@ -31,7 +31,7 @@ func newSize(c *common) *cobra.Command {
 		Use: "size", Short: "memory, stalls and scans of servers that hold much, side by side",
 		Long: sizeLong, Example: "  leasebench size --quick --start etcd=./etcd\n  leasebench size --start etcd=./etcd",
 	}
-	c.part(cmd, "keys", func(s *suite.Suite, t suite.Timing, quick bool) error { return f.add(s, c.sizeTiming(cmd, t), quick) })
+	c.part(cmd, "keys", func(s *bench.Suite, t bench.Timing, quick bool) error { return f.add(s, c.sizeTiming(cmd, t), quick) })
 	f.registerStart(cmd)
 	cmd.Flags().IntVar(&f.keys, "keys", sizeKeys, "number of keys, of which a tenth is measured with ten versions each; with --quick 200,000")
 	cmd.Flags().IntVar(&f.streams, "streams", 10_000, "number of streams of watches")
@@ -40,7 +40,7 @@ func newSize(c *common) *cobra.Command {
 }
 
 // sizeTiming has other defaults than what is measured again and again.
-func (c *common) sizeTiming(cmd *cobra.Command, t suite.Timing) suite.Timing {
+func (c *common) sizeTiming(cmd *cobra.Command, t bench.Timing) bench.Timing {
 	least := sizeTiming(c.quick)
 	if !cmd.Flags().Changed("rounds") {
 		t.Rounds = least.Rounds
@@ -55,12 +55,12 @@ func (c *common) sizeTiming(cmd *cobra.Command, t suite.Timing) suite.Timing {
 }
 
 // add plans it.
-func (f *sizeFlags) add(s *suite.Suite, t suite.Timing, quick bool) error {
+func (f *sizeFlags) add(s *bench.Suite, t bench.Timing, quick bool) error {
 	servers, err := f.servers(true)
 	if err != nil {
 		return err
 	}
-	p := suite.SizePlan{Timing: t, Servers: servers, Keys: f.keys, Streams: f.streams, Conns: f.conns}
+	p := bench.SizePlan{Timing: t, Servers: servers, Keys: f.keys, Streams: f.streams, Conns: f.conns}
 	if quick {
 		p.Keys = quickSizeKeys
 	}
@@ -82,12 +82,12 @@ func (f *sizeFlags) add(s *suite.Suite, t suite.Timing, quick bool) error {
 
 // localEtcd returns the etcd of this machine, if there is one, and notes which or that
 // there is none.
-func localEtcd(s *suite.Suite) []suite.Server {
+func localEtcd(s *bench.Suite) []bench.Server {
 	path, err := exec.LookPath("etcd")
 	if err != nil {
 		s.Report.Note("No etcd was found, so kvnode was measured alone. Build one: go build -C bench/etcd -o FILE . && leasebench … --start etcd=FILE")
 		return nil
 	}
 	s.Report.Note("etcd is the one that the shell finds by that name; --start etcd=FILE names another.")
-	return []suite.Server{{Name: "etcd", Program: &procs.Program{Name: "etcd", Path: path}}}
+	return []bench.Server{{Name: "etcd", Program: &procs.Program{Name: "etcd", Path: path}}}
 }

@@ -7,35 +7,35 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/internal/bench/suite"
+	"github.com/leaderlease/go/bench"
 )
 
 // wireFlags are the conditions of layer c.
 type wireFlags struct{ loadFlags }
 
-func (f *wireFlags) plan(compare bool, t suite.Timing, servers []suite.Server, quick bool) (suite.WirePlan, error) {
-	p := suite.WirePlan{Timing: t, Compare: compare, Keys: f.keys, Servers: servers}
+func (f *wireFlags) plan(compare bool, t bench.Timing, servers []bench.Server, quick bool) (bench.WirePlan, error) {
+	p := bench.WirePlan{Timing: t, Compare: compare, Keys: f.keys, Servers: servers}
 	clients, works, err := f.works(quick)
 	if err != nil {
 		return p, err
 	}
-	p.Works = slices.Concat(works, []suite.Work{{Clients: 64, WritePercent: 100}}, mixed(64, f.rate))
+	p.Works = slices.Concat(works, []bench.Work{{Clients: 64, WritePercent: 100}}, mixed(64, f.rate))
 	if compare {
-		p.Arms = suite.CompareArms(servers)
+		p.Arms = bench.CompareArms(servers)
 		// In closed loops a faster server has more to do. These have the same.
 		for _, writes := range []int{0, 100} {
-			p.Works = append(p.Works, suite.Work{Clients: 64, WritePercent: writes, Rate: f.rate})
+			p.Works = append(p.Works, bench.Work{Clients: 64, WritePercent: writes, Rate: f.rate})
 		}
 		for _, n := range clients {
 			if n != 64 {
-				p.Works = append(p.Works, suite.Work{Clients: n, WritePercent: 100}, suite.Work{Clients: n, WritePercent: 10})
+				p.Works = append(p.Works, bench.Work{Clients: n, WritePercent: 100}, bench.Work{Clients: n, WritePercent: 10})
 			}
 		}
 		return p, nil
 	}
-	p.Arms = suite.WireArms(servers[0].Name)
+	p.Arms = bench.WireArms(servers[0].Name)
 	if servers[0].Name != kvnodeName {
-		p.Arms = suite.CompareArms(servers)
+		p.Arms = bench.CompareArms(servers)
 	}
 	return p, nil
 }
@@ -61,8 +61,8 @@ func newWire(c *common) *cobra.Command {
 	return cmd
 }
 
-func (c *common) runWire(cmd *cobra.Command, f *wireFlags, compare bool, servers []suite.Server) error {
-	return c.runPart(cmd, func(s *suite.Suite, t suite.Timing) error {
+func (c *common) runWire(cmd *cobra.Command, f *wireFlags, compare bool, servers []bench.Server) error {
+	return c.runPart(cmd, func(s *bench.Suite, t bench.Timing) error {
 		p, err := f.plan(compare, t, servers, c.quick && !cmd.Flags().Changed("clients"))
 		if err == nil {
 			s.Wire(p)

@@ -25,7 +25,7 @@ const (
 	protobuf = "google.golang.org/protobuf"
 )
 
-var above = []string{"kvnode", "raftwal", "cmd", "bench", "internal/bench", "examples", "contrib"}
+var above = []string{"kvnode", "raftwal", "cmd", "bench", "examples", "contrib"}
 
 // layers is the table: arrows point down, cmd and bench -> kvnode -> raftwal, leaderlease -> core.
 var layers = []layer{
@@ -44,8 +44,8 @@ var layers = []layer{
 	}, forbidden: []string{"leaderlease/leasetest/sim"}},
 	{packages: "leaderlease", tree: true, forbidden: above},
 	{packages: "raftwal", linked: true, forbidden: []string{"leaderlease"}},
-	{packages: "raftwal", tree: true, forbidden: []string{"kvnode", "cmd", "bench", "internal/bench"}},
-	{packages: "kvnode", tree: true, forbidden: []string{"cmd", "bench", "internal/bench"}},
+	{packages: "raftwal", tree: true, forbidden: []string{"kvnode", "cmd", "bench"}},
+	{packages: "kvnode", tree: true, forbidden: []string{"cmd", "bench"}},
 	{packages: "internal", tree: true, forbidden: []string{"kvnode", "cmd"}, ceiling: internalAbove},
 }
 

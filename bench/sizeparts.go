@@ -1,4 +1,4 @@
-package suite
+package bench
 
 import (
 	"context"
@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/report"
-	"github.com/leaderlease/go/internal/bench/size"
-	"github.com/leaderlease/go/internal/bench/wire"
+	"github.com/leaderlease/go/bench/internal/report"
+	"github.com/leaderlease/go/bench/internal/size"
+	"github.com/leaderlease/go/bench/internal/wire"
 	"github.com/leaderlease/go/internal/pause"
 )
 

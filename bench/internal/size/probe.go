@@ -7,7 +7,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/bench/load"
+	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/internal/kvclient"
 )
 

@@ -1,4 +1,4 @@
-package suite
+package bench
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/load"
-	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/bench/internal/load"
+	"github.com/leaderlease/go/bench/internal/report"
 )
 
 // Step is one thing to do, of a duration that is known about.

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/load"
+	"github.com/leaderlease/go/bench/internal/load"
 )
 
 // A stall counts for each request that was due in it, not for one alone, and answers that

@@ -3,7 +3,7 @@ package inproc
 import (
 	"context"
 
-	"github.com/leaderlease/go/internal/bench/load"
+	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/kvnode"
 )
 

@@ -1,4 +1,4 @@
-package suite
+package bench
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/rawnode"
-	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/bench/internal/rawnode"
+	"github.com/leaderlease/go/bench/internal/report"
 	"github.com/leaderlease/go/internal/stale"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )

@@ -1,4 +1,4 @@
-package suite
+package bench
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/failover"
+	"github.com/leaderlease/go/bench/internal/failover"
 	"github.com/leaderlease/go/internal/procs"
 )
 

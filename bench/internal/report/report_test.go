@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/load"
+	"github.com/leaderlease/go/bench/internal/load"
 )
 
 // sample is a report with something of everything: two rounds of two arms.

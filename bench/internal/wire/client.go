@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/leaderlease/go/internal/bench/load"
+	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/fastkv"

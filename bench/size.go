@@ -1,13 +1,13 @@
-package suite
+package bench
 
 import (
 	"context"
 	"fmt"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/report"
-	"github.com/leaderlease/go/internal/bench/size"
-	"github.com/leaderlease/go/internal/bench/wire"
+	"github.com/leaderlease/go/bench/internal/report"
+	"github.com/leaderlease/go/bench/internal/size"
+	"github.com/leaderlease/go/bench/internal/wire"
 )
 
 // SizePlan is what servers are measured with that hold much. Warmup is how long they

@@ -1,4 +1,4 @@
-package suite
+package bench
 
 import (
 	"context"
@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/inproc"
-	"github.com/leaderlease/go/internal/bench/load"
-	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/bench/internal/inproc"
+	"github.com/leaderlease/go/bench/internal/load"
+	"github.com/leaderlease/go/bench/internal/report"
 	"github.com/leaderlease/go/internal/pause"
 	"github.com/leaderlease/go/kvnode"
 )

@@ -1,4 +1,4 @@
-package suite
+package bench
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/leaderlease/go/internal/bench/inproc"
-	"github.com/leaderlease/go/internal/bench/load"
-	"github.com/leaderlease/go/internal/bench/report"
-	"github.com/leaderlease/go/internal/bench/wire"
+	"github.com/leaderlease/go/bench/internal/inproc"
+	"github.com/leaderlease/go/bench/internal/load"
+	"github.com/leaderlease/go/bench/internal/report"
+	"github.com/leaderlease/go/bench/internal/wire"
 	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/client"
 )

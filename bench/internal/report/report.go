@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leaderlease/go/internal/bench/load"
+	"github.com/leaderlease/go/bench/internal/load"
 )
 
 // Report is everything a run has measured, raw.

@@ -1,4 +1,4 @@
-package suite
+package bench
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/leaderlease/go/internal/bench/load"
-	"github.com/leaderlease/go/internal/bench/report"
-	"github.com/leaderlease/go/internal/bench/wire"
+	"github.com/leaderlease/go/bench/internal/load"
+	"github.com/leaderlease/go/bench/internal/report"
+	"github.com/leaderlease/go/bench/internal/wire"
 	"github.com/leaderlease/go/internal/procs"
 )
 

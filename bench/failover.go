@@ -1,4 +1,4 @@
-package suite
+package bench
 
 import (
 	"context"
@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/leaderlease/go/internal/bench/failover"
-	"github.com/leaderlease/go/internal/bench/report"
+	"github.com/leaderlease/go/bench/internal/failover"
+	"github.com/leaderlease/go/bench/internal/report"
 )
 
 // FailoverPlan says of which servers leaders die, and how. SetDeaths completes it.
