@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/bench"
-	"github.com/leaderlease/go/cmd/internal/nearest"
+	"github.com/leaderlease/go/cmd/internal/suggest"
 )
 
 // streams are where output goes.
@@ -26,10 +26,10 @@ type common struct {
 func newRoot(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use: "leasebench", Short: rootShort, Long: rootLong,
-		SilenceUsage: true, SilenceErrors: true, Args: nearest.NoArgs,
+		SilenceUsage: true, SilenceErrors: true, Args: suggest.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	nearest.Flags(root)
+	suggest.Flags(root)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	c := &common{streams: s}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/cmd/internal/nearest"
+	"github.com/leaderlease/go/cmd/internal/suggest"
 	"github.com/leaderlease/go/cmd/kvnode/internal/demo"
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	"github.com/leaderlease/go/kvnode/server"
@@ -151,13 +151,13 @@ func newRoot(sys *System) *cobra.Command {
 		Use:   "kvnode",
 		Short: "A replicated key-value node with the etcd v3 API and leader leases",
 		Long:  rootLong,
-		Args:  nearest.NoArgs,
+		Args:  suggest.NoArgs,
 		// Main prints errors, once.
 		SilenceErrors: true, SilenceUsage: true,
 		Version: versionText(),
 	}
 	root.SetVersionTemplate("{{.Version}}")
-	nearest.Flags(root)
+	suggest.Flags(root)
 	usage := root.UsageTemplate()
 	serveWith(root, sys)
 	root.SetUsageTemplate(rootUsage)

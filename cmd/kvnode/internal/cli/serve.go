@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/cmd/internal/heap"
-	"github.com/leaderlease/go/cmd/internal/nearest"
+	"github.com/leaderlease/go/cmd/internal/suggest"
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	node "github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/guardian"
@@ -32,7 +32,7 @@ func newServe(sys *System) *cobra.Command {
 		Use:   "serve",
 		Short: "Run a member of a cluster",
 		Long:  serveLong,
-		Args:  nearest.NoArgs,
+		Args:  suggest.NoArgs,
 		// Harnesses ask etcd for it with the flags they start it with.
 		Version: versionText(),
 	}

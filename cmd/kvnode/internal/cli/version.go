@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/cmd/internal/nearest"
+	"github.com/leaderlease/go/cmd/internal/suggest"
 	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/server"
 )
@@ -17,7 +17,7 @@ func newVersion(sys *System) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of kvnode, and of the etcd API that it speaks",
-		Args:  nearest.NoArgs,
+		Args:  suggest.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprint(sys.Stdout, versionText())
 			return err

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leaderlease/go/cmd/internal/nearest"
+	"github.com/leaderlease/go/cmd/internal/suggest"
 )
 
 // Loaded is the configuration in effect.
@@ -158,7 +158,7 @@ func hintOf(name string) string {
 	for _, s := range slices.Concat(table, meta) {
 		known = append(known, strings.TrimPrefix(s.envs()[0], "KVNODE_"))
 	}
-	return nearest.Hint(rest, known, prefix+"_%s")
+	return suggest.Hint(rest, known, prefix+"_%s")
 }
 
 func (l Log) withDefaults() Log {

@@ -1,6 +1,6 @@
-// Package nearest guesses which word was meant by one that is not known, on command
-// lines of people.
-package nearest
+// Package suggest completes errors about unknown words on a command line, and in a
+// configuration, with the known word that is most like them.
+package suggest
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Word returns the word that was most likely meant, and none if none is near: one
-// slip of the finger in four letters at most.
+// Word returns the known word that is most like given, or none: it accepts one edit for
+// every four letters, and at least one.
 func Word(given string, known []string) string {
 	best, least := "", max(1, len(given)/4)+1
 	for _, k := range slices.Sorted(slices.Values(known)) {
@@ -24,8 +24,8 @@ func Word(given string, known []string) string {
 	return best
 }
 
-// Hint is Word as the end of a message, nothing if there is none. Form has the word
-// as %s.
+// Hint returns a question with that word for the end of a message, or nothing. The verb
+// %s of form is the word.
 func Hint(given string, known []string, form string) string {
 	word := Word(given, known)
 	if word == "" {
@@ -34,7 +34,7 @@ func Hint(given string, known []string, form string) string {
 	return "; did you mean " + fmt.Sprintf(form, word) + "?"
 }
 
-// NoArgs is cobra.NoArgs, and says which command may have been meant.
+// NoArgs is cobra.NoArgs with a suggestion of a command.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	err := cobra.NoArgs(cmd, args)
 	if err == nil {
@@ -49,7 +49,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%w%s", err, Hint(args[0], known, "%s"))
 }
 
-// Flags has cmd, and the commands below it, say which flag may have been meant.
+// Flags makes cmd and the commands below it suggest a flag for an unknown one.
 func Flags(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		unknown, ok := errors.AsType[*pflag.NotExistError](err)
@@ -62,8 +62,8 @@ func Flags(cmd *cobra.Command) {
 	})
 }
 
-// distance is how many letters have to be changed, added, left out, or swapped with
-// the next one.
+// distance returns the number of letters to change, add, remove, or swap with the next
+// one, to make a into b.
 func distance(a, b string) int {
 	var before []int // two rows ago
 	last := make([]int, len(b)+1)
