@@ -14,8 +14,8 @@ import (
 
 const startTime = time.Second // what starting a cluster takes, about
 
-// Check plans layer a. Each arm is measured by one goroutine, on all processors
-// at once it would measure the machine.
+// Check plans layer a. One goroutine measures each arm: several at once would measure
+// the machine.
 func (s *Suite) Check(t Timing) {
 	var arms *rawnode.Arms
 	s.add("check: start", time.Second, func(ctx context.Context) (err error) {
@@ -48,7 +48,7 @@ func (s *Suite) Check(t Timing) {
 	s.stop("check")
 }
 
-// perTrial is what a trial in virtual time takes, about.
+// perTrial is about how long a trial takes in real time.
 const perTrial = 3 * time.Millisecond
 
 // Stale plans the partitions in virtual time.
@@ -58,7 +58,7 @@ func (s *Suite) Stale(trials int, seed uint64) {
 		kind leasetest.Kind
 	}{{"raft ReadOnlyLeaseBased", leasetest.Stock}, {"leaderlease", leasetest.Library}} {
 		s.add("stale: "+arm.name, time.Duration(trials)*perTrial, func(context.Context) error {
-			t := stale.Run(arm.kind, trials, seed, nil)
+			t := stale.Run(arm.kind, trials, seed)
 			s.Report.Staleness = append(s.Report.Staleness, report.Staleness{
 				Arm: arm.name, Trials: t.Trials, StaleRuns: t.StaleTrials, Reads: t.Reads, StaleReads: t.Stale, Window: t.MeanWindow(),
 			})

@@ -34,8 +34,7 @@ type clusterArm struct {
 	follower bool
 }
 
-// clusterArms are those of layer b; the first is what the others are compared
-// with.
+// clusterArms are the arms of layer b. The others are compared with the first.
 var clusterArms = []clusterArm{
 	{"read-index", kvnode.ReadIndex, false},
 	{"lease", kvnode.ReadLease, false},
@@ -76,8 +75,8 @@ func leaderOf(ctx context.Context, c *inCluster) (int, error) {
 	}
 }
 
-// leaderTimeout is how long a cluster may be without leader, leaderPause how often it
-// is asked.
+// leaderTimeout is how long a cluster may be without a leader. leaderOf looks for one
+// every leaderPause.
 const (
 	leaderTimeout = 30 * time.Second
 	leaderPause   = 10 * time.Millisecond
@@ -114,7 +113,7 @@ func (s *Suite) Cluster(p ClusterPlan) {
 	s.stop("cluster")
 }
 
-// slowReads is how many round trips a measurement lasts at least.
+// slowReads is the least number of round trips in a measurement.
 const slowReads = 8
 
 func (s *Suite) clusterCell(c *inCluster, p *ClusterPlan, rtt time.Duration, w Work, round int) {
@@ -141,13 +140,14 @@ func (s *Suite) clusterCell(c *inCluster, p *ClusterPlan, rtt time.Duration, w W
 	}
 }
 
-// audit runs what is wrong on purpose under conditions in which it must show.
+// audit runs the arms that are wrong on purpose, under conditions in which the version
+// floor must catch them.
 func (s *Suite) audit(c *inCluster, p ClusterPlan) {
 	const (
 		rtt   = 2 * time.Millisecond
 		takes = 500 * time.Millisecond
-		// audits is how often it is tried: where writes are slow, one of them may have too
-		// few for a read to be stale.
+		// audits is the number of attempts. Where writes are slow, one attempt may have too
+		// few of them for a read to be stale.
 		audits = 20
 	)
 	for _, wrong := range inproc.Wrongs {

@@ -10,16 +10,17 @@ import (
 	"github.com/leaderlease/go/bench/internal/wire"
 )
 
-// SizePlan is what servers are measured with that hold much. Warmup is how long they
-// rest before their memory is read, Duration for how long a client is watched when
-// a compaction begins.
+// SizePlan says how servers with much data are measured. Warmup is how long they rest
+// before their memory is read. Duration is how long a client is measured after the start
+// of a compaction.
 type SizePlan struct {
 	Timing
-	// Servers are started, each time anew for what is to be measured on an empty one.
+	// Servers are started anew, without data, for each group of parts.
 	Servers []Server
-	// Keys are those of the largest set. A tenth of them gets ten versions each.
+	// Keys is the number of keys of the largest data set. A tenth of them gets ten
+	// versions each.
 	Keys int
-	// Streams are those of watches, on Conns connections.
+	// Streams is the number of streams of watches, on Conns connections.
 	Streams, Conns int
 }
 
@@ -29,9 +30,9 @@ const (
 	sizeValueLen = 256
 	sizeClients  = 16
 	sizePerTxn   = 100
-	// sizeQuota is more than the largest set needs in either server.
+	// sizeQuota is more than the largest data set needs in either server.
 	sizeQuota = 8 << 30
-	// littleTime, putTime, scanTime and streamTime are what one takes, about.
+	// littleTime, putTime, scanTime and streamTime are about how long one takes.
 	littleTime = time.Millisecond
 	putTime    = 40 * time.Microsecond
 	scanTime   = 200 * time.Millisecond
@@ -44,19 +45,18 @@ type sized struct {
 	roles *wire.Roles // set by start and restarted
 	plan  *SizePlan
 	round int
-	// revision is that of the newest put.
+	// revision is the revision of the newest put.
 	revision int64
 }
 
-// sizePart is something that is measured of a server that holds what the parts before
-// it have left.
+// sizePart is one measurement. The server holds the data of the parts before it.
 type sizePart struct {
 	name  string
 	takes time.Duration
 	run   func(ctx context.Context, c *sized) error
 }
 
-// Size plans the measurement of servers that hold much.
+// Size plans the measurement of servers with much data.
 func (s *Suite) Size(p SizePlan) {
 	puts := func(n int) time.Duration { return time.Duration(n) * putTime }
 	for round := range p.Rounds {
@@ -78,8 +78,8 @@ func (s *Suite) Size(p SizePlan) {
 	}
 }
 
-// fresh plans parts of servers that begin with nothing, each part of one server after
-// the other, in an order that turns from part to part.
+// fresh starts servers without data, and plans parts on them: each part on one server
+// after the other, in an order that turns from part to part.
 func (s *Suite) fresh(p *SizePlan, round int, name string, parts []sizePart) {
 	var servers []*sized
 	for _, srv := range p.Servers {

@@ -12,7 +12,7 @@ import (
 	"github.com/leaderlease/go/internal/pause"
 )
 
-// probed notes what a client has waited.
+// probed adds the latencies of a probe.
 func (s *Suite) probed(c *sized, row string, p *size.Probed) {
 	for _, kind := range []struct {
 		name string
@@ -41,7 +41,7 @@ func (s *Suite) restedMemory(ctx context.Context, c *sized, row string) error {
 	return s.memory(c, row)
 }
 
-// memory notes that of all members, by kind.
+// memory adds the memory of all members, by kind.
 func (s *Suite) memory(c *sized, row string) error {
 	all, err := memories(c)
 	if err != nil {
@@ -78,7 +78,7 @@ func memories(c *sized) (all []size.Memory, err error) {
 	return all, nil
 }
 
-// processors returns what fn costs all members.
+// processors returns the processor time of all members while fn runs.
 func processors(c *sized, fn func() error) (time.Duration, error) {
 	before, err := cpuOf(c)
 	if err != nil {
@@ -105,7 +105,7 @@ func cpuOf(c *sized) (sum time.Duration, err error) {
 // rest lets the members settle.
 func rest(ctx context.Context, c *sized) error { return pause.For(ctx, c.plan.Warmup) }
 
-// count prints a number with its thousands apart.
+// count prints a number with commas between thousands.
 func count(n int) string {
 	if n < 1000 {
 		return fmt.Sprint(n)

@@ -12,10 +12,10 @@ import (
 	"github.com/leaderlease/go/internal/pause"
 )
 
-// scans is how often each is made.
+// scans is how often each scan runs.
 const scans = 20
 
-// little measures members that hold next to nothing.
+// little measures members with little data.
 func (s *Suite) little(ctx context.Context, c *sized) error {
 	if _, err := s.fill(ctx, c, littleKeys, 1, 1); err != nil {
 		return err
@@ -23,7 +23,7 @@ func (s *Suite) little(ctx context.Context, c *sized) error {
 	return s.restedMemory(ctx, c, fmt.Sprintf("%s puts", count(littleKeys)))
 }
 
-// streams measures open streams of watches, of which nothing comes.
+// streams measures open streams of watches without events.
 func (s *Suite) streams(ctx context.Context, c *sized) error {
 	row := fmt.Sprintf("%s watch streams on %d connections", count(c.plan.Streams), c.plan.Conns)
 	before, err := memories(c)
@@ -55,17 +55,17 @@ func (s *Suite) streams(ctx context.Context, c *sized) error {
 	return errors.Join(open.Close(), rest(ctx, c))
 }
 
-// keys measures a load of many keys, and what it leaves.
+// keys measures a load of many keys, and the memory after it.
 func (s *Suite) keys(ctx context.Context, c *sized) error {
 	return s.loaded(ctx, c, count(c.plan.Keys)+" keys", c.plan.Keys, 1)
 }
 
-// rested measures their memory when they have rested.
+// rested measures the memory of members with all keys after a rest.
 func (s *Suite) rested(ctx context.Context, c *sized) error {
 	return s.restedMemory(ctx, c, fmt.Sprintf("%s keys, %v later", count(c.plan.Keys), c.plan.Warmup))
 }
 
-// scans measures reads of all keys that answer with little.
+// scans measures reads of all keys with short answers.
 func (s *Suite) scans(ctx context.Context, c *sized) error {
 	for _, scan := range size.Scans() {
 		row := fmt.Sprintf("%s of %s", scan.Name, count(c.plan.Keys))
@@ -83,7 +83,7 @@ func (s *Suite) scans(ctx context.Context, c *sized) error {
 	return nil
 }
 
-// joined measures how soon a new member has what the others have.
+// joined measures how soon a new member has applied the data of the others.
 func (s *Suite) joined(ctx context.Context, c *sized) error {
 	row := fmt.Sprintf("%s keys on the disk", count(c.plan.Keys))
 	disk, err := size.Disk(c.cluster)
@@ -97,7 +97,7 @@ func (s *Suite) joined(ctx context.Context, c *sized) error {
 	return err
 }
 
-// restarted measures how soon members serve again that were all killed.
+// restarted kills all members, and measures how soon they serve again.
 func (s *Suite) restarted(ctx context.Context, c *sized) error {
 	took, err := size.Restart(ctx, c.cluster)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Suite) restarted(ctx context.Context, c *sized) error {
 	return err
 }
 
-// versions measures keys that were written again and again.
+// versions measures keys with many versions.
 func (s *Suite) versions(ctx context.Context, c *sized) error {
 	row := fmt.Sprintf("%s keys × %d versions", count(c.plan.Keys/sizeVersions), sizeVersions)
 	if err := s.loaded(ctx, c, row, c.plan.Keys/sizeVersions, sizeVersions); err != nil {
@@ -123,7 +123,7 @@ func (s *Suite) versions(ctx context.Context, c *sized) error {
 	return s.restedMemory(ctx, c, fmt.Sprintf("%s, %v later", row, c.plan.Warmup))
 }
 
-// compaction measures how all but the newest versions are given up.
+// compaction measures a compaction at the newest revision.
 func (s *Suite) compaction(ctx context.Context, c *sized) error {
 	row := fmt.Sprintf("compaction --physical of %s versions", count(c.plan.Keys/sizeVersions*(sizeVersions-1)))
 	var done size.Compacted
@@ -145,8 +145,8 @@ func (s *Suite) compaction(ctx context.Context, c *sized) error {
 	return s.restedMemory(ctx, c, "after that compaction")
 }
 
-// loaded measures a load of puts, each client waiting for its own transactions, beside a client
-// that asks at a fixed rate.
+// loaded measures a closed loop of transactions of puts, and beside it a client that sends
+// at a fixed rate.
 func (s *Suite) loaded(ctx context.Context, c *sized, row string, keys, versions int) error {
 	var filled size.Filled
 	var probed size.Probed
@@ -168,7 +168,7 @@ func (s *Suite) loaded(ctx context.Context, c *sized, row string, keys, versions
 	return s.memory(c, row)
 }
 
-// fill makes the puts at the leader.
+// fill sends the puts to the leader.
 func (s *Suite) fill(ctx context.Context, c *sized, keys, versions, perTxn int) (size.Filled, error) {
 	f := size.Fill{Endpoint: c.roles.Leader, Keys: keys, Versions: versions, ValueLen: sizeValueLen, Clients: sizeClients, PerTxn: perTxn}
 	done, err := f.Run(ctx)

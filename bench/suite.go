@@ -1,7 +1,7 @@
-// Package bench says what is measured: which arms, under which conditions, how
-// often and in which order. Arms of a comparison differ in one thing; all rounds
-// of all arms are interleaved in one run, and the order turns from round to
-// round, so that what else the machine does meets every arm alike.
+// Package bench plans what leasebench measures: which arms, under which conditions, how
+// often and in which order. Arms of a comparison differ in one thing. A run interleaves
+// the rounds of all arms, in an order that turns from round to round, so that other work
+// on the machine affects every arm alike.
 package bench
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/leaderlease/go/bench/internal/report"
 )
 
-// Step is one thing to do, of a duration that is known about.
-type Step struct {
-	Name  string
-	Takes time.Duration
-	Run   func(ctx context.Context) error
+// step is one thing to do, and about how long it takes.
+type step struct {
+	name  string
+	takes time.Duration
+	run   func(ctx context.Context) error
 }
 
-// Suite is a plan and what has come of it.
+// Suite is a plan, and the report of its run.
 type Suite struct {
 	Report  *report.Report
-	steps   []Step
+	steps   []step
 	closers []func() error
 }
 
@@ -36,22 +36,22 @@ func New() *Suite {
 }
 
 func (s *Suite) add(name string, takes time.Duration, run func(ctx context.Context) error) {
-	s.steps = append(s.steps, Step{name, takes, run})
+	s.steps = append(s.steps, step{name, takes, run})
 }
 
-// later registers what must be closed at the end.
+// later registers a function for the end of a part or of the run.
 func (s *Suite) later(f func() error) { s.closers = append(s.closers, f) }
 
 // Names returns the names of all steps.
 func (s *Suite) Names() []string {
 	var names []string
 	for _, step := range s.steps {
-		names = append(names, step.Name)
+		names = append(names, step.name)
 	}
 	return names
 }
 
-// Part is what comes before the colon in steps' names, and how long they take.
+// Part is all steps with the same name before the colon.
 type Part struct {
 	Name  string
 	Takes time.Duration
@@ -60,21 +60,21 @@ type Part struct {
 // Parts returns the parts of the plan in order.
 func (s *Suite) Parts() (all []Part) {
 	for _, step := range s.steps {
-		name, _, _ := strings.Cut(step.Name, ":")
+		name, _, _ := strings.Cut(step.name, ":")
 		i := slices.IndexFunc(all, func(p Part) bool { return p.Name == name })
 		if i < 0 {
 			i, all = len(all), append(all, Part{Name: name})
 		}
-		all[i].Takes += step.Takes
+		all[i].Takes += step.takes
 	}
 	return all
 }
 
-// Takes returns how long the plan will take, about.
+// Takes returns about how long the plan takes.
 func (s *Suite) Takes() time.Duration {
 	var d time.Duration
 	for _, step := range s.steps {
-		d += step.Takes
+		d += step.takes
 	}
 	return d
 }
@@ -100,8 +100,8 @@ func (s *Suite) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// stop plans the end of what a part has started, so that it does not run beside
-// the next part.
+// stop plans the end of the clusters of a part, so that they do not run beside the next
+// part.
 func (s *Suite) stop(part string) {
 	s.add(part+": stop", time.Second, func(context.Context) error { return s.closeAll() })
 }
@@ -112,16 +112,16 @@ func (s *Suite) run(ctx context.Context, progress func(string, time.Duration)) e
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		progress(step.Name, done)
-		if err := step.Run(ctx); err != nil {
-			return fmt.Errorf("%s: %w", step.Name, err)
+		progress(step.name, done)
+		if err := step.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
 		}
-		done += step.Takes
+		done += step.takes
 	}
 	return nil
 }
 
-// Timing is how long and how often each arm is measured.
+// Timing says how long and how often each arm is measured.
 type Timing struct {
 	Rounds   int
 	Warmup   time.Duration
@@ -136,7 +136,7 @@ func (t Timing) Validate() error {
 	return nil
 }
 
-// rotated returns the numbers 0 to n−1, beginning elsewhere in each round.
+// rotated returns the numbers 0 to n−1, with another first one in each round.
 func rotated(n, round int) []int {
 	all := make([]int, n)
 	for i := range all {
@@ -145,12 +145,12 @@ func rotated(n, round int) []int {
 	return all
 }
 
-// Work is what a load does, but for its target.
+// Work is a load without its target.
 type Work struct {
 	Clients      int
 	WritePercent int
 	Zipf         float64
-	// Rate is that of an open loop, 0 for a closed one.
+	// Rate is operations per second in an open loop, 0 for a closed loop.
 	Rate float64
 }
 

@@ -23,7 +23,7 @@ type Server struct {
 	Name      string
 	Endpoints []string
 	Program   *procs.Program
-	// Flags are given to each of them in addition.
+	// Flags are additional flags of each member.
 	Flags   []string
 	cluster *procs.Cluster // of members that the suite has started
 }
@@ -35,10 +35,10 @@ type WirePlan struct {
 	Compare bool
 	Keys    int
 	Works   []Work
-	// Servers are measured in alternation. The first one's first arm is what
-	// all are compared with.
+	// Servers are measured in alternation. All arms are compared with the first arm
+	// of the first server.
 	Servers []Server
-	// Arms has those of each server by name; see WireArms and CompareArms.
+	// Arms are the arms of all servers; see WireArms and CompareArms.
 	Arms []WireArm
 }
 
@@ -49,11 +49,11 @@ func (p *WirePlan) layer() string {
 	return report.Wire
 }
 
-// Via is which members a client knows, and which of them it asks.
+// Via says which members a client knows, and to which of them it sends.
 type Via int
 
-// The ways. AllInTurn is how clientv3 comes; AllForLeader has kvnode/client's options, and
-// ByStream kvnode/fastkv, too.
+// The ways. AllInTurn is the default of clientv3. AllForLeader has the options of
+// kvnode/client, and ByStream has kvnode/fastkv in addition.
 const (
 	Leader Via = iota
 	Follower
@@ -68,12 +68,12 @@ type WireArm struct {
 	Server string
 	Mode   wire.Mode
 	Via    Via
-	// Path is what the trailers of nearly all reads must say, PathUnknown for
-	// servers that say nothing, and where it is not the same for all.
+	// Path is the path in the trailers of nearly all reads: PathUnknown for servers
+	// without trailers, and where reads take several paths.
 	Path load.Path
 }
 
-// WireArms are all ways to read from one server that is kvnode.
+// WireArms are all ways to read from a kvnode.
 func WireArms(server string) []WireArm {
 	return []WireArm{
 		{"read-index", server, wire.ByReadIndex, Leader, load.PathReadIndex},
@@ -87,7 +87,7 @@ func WireArms(server string) []WireArm {
 	}
 }
 
-// CompareArms are what two servers have in common, and kvnode's own ways.
+// CompareArms are the ways that all servers have, and those that only kvnode has.
 func CompareArms(servers []Server) (arms []WireArm) {
 	for _, s := range servers {
 		if s.Name == "kvnode" {
@@ -110,7 +110,7 @@ func CompareArms(servers []Server) (arms []WireArm) {
 	return arms
 }
 
-// armsFor leaves one arm for each server and each way to it where nothing is read.
+// armsFor keeps one arm for each server and each way to it if w reads nothing.
 func armsFor(all []WireArm, w Work) (arms []WireArm) {
 	if w.WritePercent < 100 {
 		return all
@@ -126,7 +126,7 @@ func armsFor(all []WireArm, w Work) (arms []WireArm) {
 	return arms
 }
 
-// valueLen is that of all values, as in package inproc.
+// valueLen is the length of all values, as in package inproc.
 const valueLen = 128
 
 const (
@@ -174,7 +174,7 @@ func (s *Suite) Wire(p WirePlan) {
 	s.stop(layer)
 }
 
-// stillLeads notes it if what was measured was not the leader throughout.
+// stillLeads adds a note if the leader of srv has changed during the run.
 func (s *Suite) stillLeads(ctx context.Context, part string, srv *Server, leader string) {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()

@@ -10,8 +10,8 @@ import (
 	"github.com/leaderlease/go/bench"
 )
 
-// defaultOut is a directory of the repository that git ignores: pages and JSON are
-// large, and the text of a run that is kept goes to bench/results.
+// defaultOut is a directory that git ignores. The text of a run to keep goes to
+// bench/results.
 const defaultOut = "bench/out"
 
 func newAll(c *common) *cobra.Command {
@@ -76,7 +76,7 @@ func planAll(ctx context.Context, s *bench.Suite, t bench.Timing, srv *serverFla
 	return planServers(s, t, servers, quick)
 }
 
-// planServers plans layer c: kvnode alone, and side by side if there is another.
+// planServers plans layer c: kvnode alone, and then side by side with other servers.
 func planServers(s *bench.Suite, t bench.Timing, servers []bench.Server, quick bool) error {
 	own := slices.IndexFunc(servers, func(s bench.Server) bool { return s.Name == kvnodeName })
 	f := wireFlags{wireDefaults}

@@ -23,7 +23,7 @@ type clusterFlags struct {
 	rtts []time.Duration
 }
 
-// loadFlags are what clients ask for.
+// loadFlags are the conditions of a load.
 type loadFlags struct {
 	clients []int
 	keys    int
@@ -43,7 +43,7 @@ func (f *loadFlags) register(cmd *cobra.Command, defaults loadFlags) {
 	cmd.Flags().Float64Var(&f.rate, "rate", defaults.rate, "operations per second of the open loop")
 }
 
-// works returns the numbers of clients, and reads by so many each.
+// works returns the numbers of clients, and a load of reads for each number.
 func (f *loadFlags) works(quick bool) (clients []int, works []bench.Work, err error) {
 	clients = f.clients
 	if quick {
@@ -71,7 +71,7 @@ func newCluster(c *common) *cobra.Command {
 	return c.part(cmd, "clients", f.add)
 }
 
-// add plans it.
+// add plans layer b.
 func (f *clusterFlags) add(s *bench.Suite, t bench.Timing, quick bool) error {
 	_, works, err := f.works(quick)
 	if err != nil {
@@ -91,7 +91,7 @@ func (f *clusterFlags) add(s *bench.Suite, t bench.Timing, quick bool) error {
 // maxRTT leaves room for a quorum round within a lease.
 const maxRTT = 300 * time.Millisecond
 
-// maxClients bounds what one machine can stand.
+// maxClients is more than one machine can serve.
 const maxClients = 10_000
 
 // inRange refuses numbers below 1 and above most.

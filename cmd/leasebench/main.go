@@ -24,8 +24,8 @@ func run(args []string) int {
 	return execute(ctx, root, args, os.Stderr)
 }
 
-// execute returns the exit code: 1 if something failed, 2 if the command line is
-// wrong, which it is if nothing has begun.
+// execute returns the exit code: 2 if the command line is wrong, and 1 for any other
+// failure.
 func execute(ctx context.Context, root *cobra.Command, args []string, stderr io.Writer) int {
 	began := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { began = true }

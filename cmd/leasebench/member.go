@@ -80,7 +80,7 @@ func parseCluster(s string) (members []kvnode.Member, err error) {
 	return members, nil
 }
 
-// guard runs the member as a child, and says when it has died.
+// guard runs the member as a child process, and tells its peers when it has died.
 func guard(cfg server.Config) error {
 	death, err := guardian.Guard(os.Args[1:], os.Environ())
 	if err != nil {

@@ -19,7 +19,7 @@ func quickTiming() bench.Timing {
 	return bench.Timing{Rounds: 1, Warmup: 50 * time.Millisecond, Duration: 250 * time.Millisecond}
 }
 
-// sizeTiming is how long servers at size rest and are watched, once.
+// sizeTiming is how long servers with much data rest and are measured.
 func sizeTiming(quick bool) bench.Timing {
 	if quick {
 		return bench.Timing{Rounds: 1, Warmup: 2 * time.Second, Duration: 3 * time.Second}
@@ -27,7 +27,7 @@ func sizeTiming(quick bool) bench.Timing {
 	return bench.Timing{Rounds: 1, Warmup: 15 * time.Second, Duration: 15 * time.Second}
 }
 
-// planTable shows what all does and how long it takes, about.
+// planTable shows the parts of all, and about how long they take.
 func planTable() string {
 	plans := []struct {
 		title  string
@@ -68,7 +68,7 @@ func planTable() string {
 	return strings.TrimRight(out.String(), "\n")
 }
 
-// about rounds to what a plan can know.
+// about rounds an estimate.
 func about(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.0f s", d.Seconds())

@@ -68,8 +68,8 @@ func (c *common) timing(cmd *cobra.Command) (bench.Timing, error) {
 	return t, t.Validate()
 }
 
-// part makes cmd measure what add plans; quick says that --quick shortens the numbers of the
-// flag named, as that was not given.
+// part makes cmd run the plan of add. quick says that --quick is given and the flag named
+// is not, so that add takes fewer conditions.
 func (c *common) part(cmd *cobra.Command, named string, add func(s *bench.Suite, t bench.Timing, quick bool) error) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -93,7 +93,7 @@ func (c *common) runPart(cmd *cobra.Command, add func(s *bench.Suite, t bench.Ti
 	return c.finish(cmd, s)
 }
 
-// finish runs the plan, and prints and saves the report even if it was cut short.
+// finish runs the plan, and prints and saves the report even after an error.
 func (c *common) finish(cmd *cobra.Command, s *bench.Suite) error {
 	err := s.Run(cmd.Context(), progress(c.err, s.Takes()))
 	if printErr := s.Report.WriteText(c.streams.out); printErr != nil && err == nil {

@@ -15,8 +15,7 @@ import (
 // kvnodeName is the server whose read modes leasebench knows.
 const kvnodeName = "kvnode"
 
-// ownMember is this very binary as a kvnode server, so that there is nothing to
-// install.
+// ownMember is this binary as a kvnode server.
 func ownMember() (procs.Program, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -59,13 +58,13 @@ func (f *serverFlags) register(cmd *cobra.Command) {
 	f.registerStart(cmd)
 }
 
-// registerStart is for what cannot use servers that run already.
+// registerStart is for commands that must start servers themselves.
 func (f *serverFlags) registerStart(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.starts, "start", nil, "a `NAME=BINARY` that takes etcd's flags and is started as a cluster, of three members unless --members says otherwise; arguments before the flags follow commas; repeat for more")
 }
 
-// servers returns what the flags name, with kvnode in front: this binary's own
-// unless the flags have it.
+// servers returns the servers of the flags. With own, the first is kvnode: this binary,
+// unless the flags name another one.
 func (f *serverFlags) servers(own bool) ([]bench.Server, error) {
 	var all []bench.Server
 	names := make(map[string]bool)

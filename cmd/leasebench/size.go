@@ -10,7 +10,7 @@ import (
 	"github.com/leaderlease/go/internal/procs"
 )
 
-// sizeFlags are what servers hold.
+// sizeFlags say how much data servers hold.
 type sizeFlags struct {
 	serverFlags
 	keys, streams, conns int
@@ -39,7 +39,7 @@ func newSize(c *common) *cobra.Command {
 	return cmd
 }
 
-// sizeTiming has other defaults than what is measured again and again.
+// sizeTiming has the defaults of size, which measures once.
 func (c *common) sizeTiming(cmd *cobra.Command, t bench.Timing) bench.Timing {
 	least := sizeTiming(c.quick)
 	if !cmd.Flags().Changed("rounds") {
@@ -54,7 +54,7 @@ func (c *common) sizeTiming(cmd *cobra.Command, t bench.Timing) bench.Timing {
 	return t
 }
 
-// add plans it.
+// add plans the measurement.
 func (f *sizeFlags) add(s *bench.Suite, t bench.Timing, quick bool) error {
 	servers, err := f.servers(true)
 	if err != nil {
@@ -80,8 +80,7 @@ func (f *sizeFlags) add(s *bench.Suite, t bench.Timing, quick bool) error {
 	return nil
 }
 
-// localEtcd returns the etcd of this machine, if there is one, and notes which or that
-// there is none.
+// localEtcd returns the etcd on PATH, if there is one, and adds a note.
 func localEtcd(s *bench.Suite) []bench.Server {
 	path, err := exec.LookPath("etcd")
 	if err != nil {

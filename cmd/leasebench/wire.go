@@ -22,7 +22,7 @@ func (f *wireFlags) plan(compare bool, t bench.Timing, servers []bench.Server, q
 	p.Works = slices.Concat(works, []bench.Work{{Clients: 64, WritePercent: 100}}, mixed(64, f.rate))
 	if compare {
 		p.Arms = bench.CompareArms(servers)
-		// In closed loops a faster server has more to do. These have the same.
+		// In a closed loop a faster server gets more requests. Here all get the same.
 		for _, writes := range []int{0, 100} {
 			p.Works = append(p.Works, bench.Work{Clients: 64, WritePercent: writes, Rate: f.rate})
 		}

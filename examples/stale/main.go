@@ -24,8 +24,8 @@ func main() {
 	fmt.Println("and a client that can still reach the old leader reads from it every 10 ms.")
 	fmt.Println("Time is virtual: hours of it pass in seconds.")
 	fmt.Println()
-	stock := stale.Run(leasetest.Stock, *trials, *seed, nil)
-	ours := stale.Run(leasetest.Library, *trials, *seed, nil)
+	stock := stale.Run(leasetest.Stock, *trials, *seed)
+	ours := stale.Run(leasetest.Library, *trials, *seed)
 
 	fmt.Println("                        runs with stale reads   stale reads   reads at that leader   mean stale window")
 	show("raft ReadOnlyLeaseBased", &stock)

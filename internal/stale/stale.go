@@ -11,7 +11,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
-// Tally is what a run of trials has seen.
+// Tally counts the reads of a run of trials.
 type Tally struct {
 	Trials, StaleTrials int
 	// Reads are those that the old leader has served.
@@ -30,7 +30,7 @@ func (t *Tally) MeanWindow() time.Duration {
 }
 
 // LeastReads is how many reads a trial must serve on average under the old
-// leader's lease; serving none would be no feat.
+// leader's lease: a leader that serves none is never stale.
 const LeastReads = 50
 
 // The timing of a trial, in virtual time.
@@ -40,22 +40,18 @@ const (
 	readEvery = 10 * time.Millisecond
 )
 
-// Run makes trials with nodes of a kind. The seed says when a leader is cut off;
-// raft draws its election timeouts by itself. After each trial done is called,
-// if it is not nil.
-func Run(kind leasetest.Kind, trials int, seed uint64, done func()) Tally {
+// Run makes trials with nodes of a kind. The seed decides when each leader is cut off;
+// raft draws its election timeouts by itself.
+func Run(kind leasetest.Kind, trials int, seed uint64) Tally {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	var t Tally
 	for range trials {
 		t.trial(kind, time.Duration(rng.Int64N(int64(time.Second))))
-		if done != nil {
-			done()
-		}
 	}
 	return t
 }
 
-// trial cuts the leader off at the given moment of its reign.
+// trial cuts the leader off at the given time after its election.
 func (t *Tally) trial(kind leasetest.Kind, at time.Duration) {
 	c := leasetest.New(leasetest.Options{
 		Node: func(uint64) leasetest.NodeOptions { return leasetest.NodeOptions{Kind: kind} },

@@ -1,11 +1,10 @@
 // Package inproc runs a cluster of three kvnode members in this process, with
-// real logs on disk and a network in memory whose round-trip time can be set,
-// and is a load.Target for the whole linearizable read: the question whether the
-// state machine may answer, and the answer.
+// real logs on disk and a network in memory with an adjustable round-trip time.
+// It is a load.Target for the whole linearizable read: the check, and the answer of
+// the state machine.
 //
-// There is no gRPC and no client's network. What a peer costs is what the round
-// trip says; with a round trip of zero the links are faster than loopback TCP,
-// which favours the reads that need peers.
+// There is no gRPC and no client's network. With a round trip of zero the links
+// are faster than loopback TCP, which favours the reads that need peers.
 package inproc
 
 import (
@@ -107,7 +106,7 @@ func (c *Cluster) fill(ctx context.Context) error {
 	}
 }
 
-// fillPause is how long fill leaves members alone that have lost their leader.
+// fillPause is the wait before fill tries again with another leader.
 const fillPause = 10 * time.Millisecond
 
 func (c *Cluster) tryFill(ctx context.Context) error {

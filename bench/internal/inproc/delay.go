@@ -10,8 +10,8 @@ import (
 	"github.com/leaderlease/go/bench/internal/load"
 )
 
-// delays makes what is written to any of its connections arrive later, and in
-// order. One goroutine carries it all, since all wait equally long.
+// delays delivers the data of all its connections later, and in order. One goroutine
+// is enough, since the delay is the same for all.
 type delays struct {
 	oneWay  atomic.Int64
 	sleeper *load.Sleeper
@@ -27,7 +27,7 @@ type delays struct {
 	}
 }
 
-// parcel is what one Write has written.
+// parcel is the data of one Write.
 type parcel struct {
 	to   net.Conn
 	data []byte
@@ -51,8 +51,8 @@ func (d *delays) close() error {
 	return err
 }
 
-// send reports whether it will deliver data, which it copies. It does not where
-// there is no delay and nothing to overtake.
+// send copies data and reports whether it will deliver it. Without a delay and with an
+// empty queue it does not.
 func (d *delays) send(to net.Conn, data []byte) bool {
 	wait := time.Duration(d.oneWay.Load())
 	d.mu.Lock()

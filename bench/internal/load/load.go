@@ -20,7 +20,7 @@
 // Versions of a key only grow, and an operation returns the version it has read
 // or written. All clients of a Floor run in one process.
 //
-// Time is taken from package time alone, so that tests run in virtual time.
+// All times are from package time, so that tests run in virtual time.
 package load
 
 import (
@@ -43,7 +43,7 @@ type Load struct {
 	// Warmup comes before the measurement and is not counted, but audited.
 	Warmup   time.Duration
 	Duration time.Duration
-	// Grace is how long operations under way, or due, at the end may take.
+	// Grace is how long operations may take that run, or are due, at the end.
 	// Default: 10 s.
 	Grace time.Duration
 	// Floor audits the reads. Loads that follow each other on one target share
@@ -60,10 +60,9 @@ type Result struct {
 	Elapsed time.Duration
 	Read    *Tally
 	Write   *Tally
-	// Asked says which kinds of operations there were to do: none may have been
-	// done.
+	// Asked says which kinds of operations the load has, even if none of them ended.
 	Asked [kinds]bool
-	// Sample is how many operations there are for each whose latency was taken.
+	// Sample is n if the latency of one operation in n was taken.
 	Sample int
 	// AuditedStale counts stale reads, those of the warm-up included.
 	AuditedStale int64

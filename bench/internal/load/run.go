@@ -85,8 +85,8 @@ func (r *run) scheduled() int {
 	return int(math.Ceil(r.Rate * (r.Warmup + r.Duration).Seconds()))
 }
 
-// schedule hands out the operations of an open loop as they fall due. It never
-// waits for clients: what they have no time for waits for them.
+// schedule hands out the operations of an open loop when they are due. It never waits
+// for clients: operations queue for them.
 func (r *run) schedule(ctx context.Context) {
 	defer close(r.due)
 	nap := r.Sleep
@@ -103,9 +103,8 @@ func (r *run) schedule(ctx context.Context) {
 }
 
 const (
-	// fastSample is how many operations there are for each that is timed where
-	// timing each would take longer than the operations. The rule is the same
-	// for every target.
+	// One operation in fastSample is timed where timing each would take longer than
+	// the operations. The rule is the same for every target.
 	fastSample = 64
 	fastNanos  = 2000
 )

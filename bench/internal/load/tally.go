@@ -8,7 +8,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Tally is what operations of one kind have come to.
+// Tally is the outcome of operations of one kind.
 type Tally struct {
 	Done   int64
 	Failed int64
@@ -66,9 +66,8 @@ func (t *Tally) Record(d time.Duration) {
 	_ = t.Latency.RecordValue(min(max(int64(d), 1), longest)) // within its range
 }
 
-// Late notes the latency of an operation that began in time and ended after the
-// measurement, so that what was stuck at the end shows. It does not count as
-// done.
+// Late records the latency of an operation that began in time and ended after the
+// measurement, so that a stall at the end shows. It does not count as done.
 func (t *Tally) Late(d time.Duration) {
 	_ = t.Latency.RecordValue(min(max(int64(d), 1), longest)) // within its range
 }

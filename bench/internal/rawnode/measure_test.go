@@ -34,7 +34,7 @@ func (r *Result) Quantile(q float64) time.Duration {
 type Load struct {
 	InFlight int
 	Op       func(ctx context.Context) error
-	// Sample is how many operations there are for each whose latency is taken.
+	// Sample is n if the latency of one operation in n is taken.
 	// Taking it costs two clock readings, which is more than a lease read.
 	Sample int
 }

@@ -84,7 +84,7 @@ type Measurement struct {
 	// Stale counts reads below the version floor.
 	Stale   int64
 	Elapsed time.Duration
-	// Sample is how many operations there are for each whose latency was taken.
+	// Sample is n if the latency of one operation in n was taken.
 	Sample  int
 	Latency []Latency
 	Paths   map[string]int64
@@ -155,7 +155,7 @@ func (r *Report) AddTally(where Measurement, op string, t *load.Tally) {
 	r.Measurements = append(r.Measurements, where)
 }
 
-// Staleness is what leaders that were cut off have served, in virtual time.
+// Staleness counts the reads of leaders that were cut off, in virtual time.
 type Staleness struct {
 	Arm        string
 	Trials     int

@@ -1,6 +1,6 @@
-// Package size measures what a server costs that holds many keys, versions or
-// watches: memory of its members by kind, processor time, and how long a client
-// that asks at a fixed rate has to wait meanwhile.
+// Package size measures the cost of a server with many keys, versions or watches:
+// memory of its members by kind, processor time, and the latency of a client that
+// sends at a fixed rate meanwhile.
 package size
 
 import (

@@ -14,7 +14,7 @@ import (
 	"github.com/leaderlease/go/internal/kvclient"
 )
 
-// Prefix is what all keys that are filled in begin with.
+// Prefix is the prefix of all keys.
 const Prefix = "/size/"
 
 func keyName(i int) string { return fmt.Sprintf(Prefix+"%08d", i) }
@@ -45,10 +45,10 @@ type Fill struct {
 	PerTxn int
 }
 
-// Filled is what came of it.
+// Filled is the result of a Fill.
 type Filled struct {
 	Took time.Duration
-	// Failed transactions were made again.
+	// Failed counts transactions that failed and were sent again.
 	Failed int64
 	// Revision is that of the newest put.
 	Revision int64
@@ -56,8 +56,8 @@ type Filled struct {
 
 const (
 	clientsPerConn = 4
-	// A put that fails is made again for up to putPatience: an election takes a second
-	// or two, and what is measured is a server that holds all keys.
+	// A put that fails is sent again for up to putPatience: an election takes a second or
+	// two, and the server must hold all keys.
 	putPatience = 30 * time.Second
 	putPause    = 50 * time.Millisecond
 )
@@ -126,7 +126,7 @@ func storeMax(to *atomic.Int64, v int64) {
 	}
 }
 
-// randomValue is one that no server and no file system can make smaller.
+// randomValue is a value that no server and no file system can compress.
 func randomValue(n int) string {
 	b := make([]byte, n)
 	for i := range b {

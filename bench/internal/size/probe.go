@@ -11,14 +11,15 @@ import (
 	"github.com/leaderlease/go/internal/kvclient"
 )
 
-// Probed is how long a client has waited, from when each of its requests was due.
+// Probed are the latencies of a client, from when each of its requests was due.
 type Probed struct{ Put, Get *load.Tally }
 
 const (
-	// probeEvery is how often a probe asks. More often: it is a load of its own.
+	// probeEvery is the interval between two requests. A shorter one would be a load
+	// of its own.
 	probeEvery = 10 * time.Millisecond
 	probeKey   = "/probe"
-	// probePatience is how long a request may take at most.
+	// probePatience is the timeout of a request.
 	probePatience = 30 * time.Second
 )
 
@@ -61,9 +62,9 @@ func askOnce(ctx context.Context, client *clientv3.Client) error {
 	return err
 }
 
-// paced asks until end is closed, whether or not what it asked before has been answered:
-// one client that waited for its answers would fall behind a server whose answers take
-// longer than probeEvery. What is under way at the end is waited for, and counts.
+// paced sends requests until end is closed, without waiting for the answers to earlier
+// ones: a client that waited would fall behind a server with latencies above probeEvery.
+// Requests that run at the end still count.
 func paced(ctx context.Context, end <-chan struct{}, t *load.Tally, ask func(context.Context) error) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup

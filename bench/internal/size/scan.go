@@ -18,7 +18,7 @@ type Scan struct {
 	Opts []clientv3.OpOption
 }
 
-// Scans returns those that are measured: they answer with little and may cost a lot.
+// Scans returns the measured ones: their answers are short, and their cost may be high.
 func Scans() []Scan {
 	return []Scan{
 		{"one key with limit 1", []clientv3.OpOption{clientv3.WithLimit(1)}},
@@ -55,18 +55,18 @@ func (s *Scan) Run(ctx context.Context, endpoint string, n, keys int) (time.Dura
 	return took[n/2], nil
 }
 
-// Compacted is what a compaction with the option physical has come to.
+// Compacted is the result of a compaction with the option physical.
 type Compacted struct {
 	Took time.Duration
-	// Before and After are what of the database was in use before, and at once when
-	// the compaction had returned.
+	// Before and After are the bytes of the database in use before, and as soon as the
+	// compaction had returned.
 	Before, After int64
 }
 
-// compactPatience is more than a server needs that frees millions of versions.
+// compactPatience is more than a server needs to free millions of versions.
 const compactPatience = 10 * time.Minute
 
-// Compact compacts at revision, and waits until that has taken place.
+// Compact compacts at revision, and waits for the end of it.
 func Compact(ctx context.Context, endpoint string, revision int64) (c Compacted, err error) {
 	ctx, cancel := context.WithTimeout(ctx, compactPatience)
 	defer cancel()

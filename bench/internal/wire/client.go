@@ -79,7 +79,7 @@ func Dial(endpoints []string, concurrent int, keys Keys, opts ...grpc.DialOption
 	return c, nil
 }
 
-// ByStreams has the clients send by streams from now on.
+// ByStreams makes the clients send by fastkv's streams from now on.
 func (c *Conns) ByStreams() error {
 	var errs []error
 	for _, to := range c.clients {

@@ -9,12 +9,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Roles are the endpoints of a cluster by what they do.
+// Roles are the endpoints of a cluster by their role.
 type Roles struct {
 	Leader string
 	// Follower is empty in a cluster of one.
 	Follower string
-	// Version is what the leader calls itself.
+	// Version is the version of the leader.
 	Version string
 }
 
