@@ -166,7 +166,7 @@ fuzz: ## run each fuzz target of PKG for FUZZTIME=20s
 ETCD = $(or $(TMPDIR),/tmp)/leasebench-etcd
 
 .PHONY: bench
-bench: ## leasebench, two minutes, with its report in bench/out
+bench: ## leasebench, about a minute, with its report in bench/out
 	$(GO) run ./cmd/leasebench all --quick
 
 .PHONY: bench-full

@@ -17,7 +17,7 @@ const defaultOut = "bench/out"
 func newAll(c *common) *cobra.Command {
 	srv := &serverFlags{}
 	cmd := &cobra.Command{
-		Use: "all", Short: "every part, one report; with --quick in about two minutes", Args: cobra.NoArgs,
+		Use: "all", Short: "every part, one report; with --quick in about a minute", Args: cobra.NoArgs,
 		Example: "  leasebench all --quick\n  leasebench all --start etcd=./etcd",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("out") {
