@@ -225,7 +225,7 @@ func (s *Suite) connect(ctx context.Context, c *connected, p *WirePlan) error {
 // start starts the members of srv, unless they run already, and finds the leader.
 func (s *Suite) start(ctx context.Context, srv *Server) (*wire.Roles, error) {
 	if srv.Program != nil {
-		if err := s.startMembers(ctx, srv); err != nil {
+		if err := s.startMembers(srv); err != nil {
 			return nil, err
 		}
 	}
@@ -239,7 +239,7 @@ func (s *Suite) start(ctx context.Context, srv *Server) (*wire.Roles, error) {
 	return roles, nil
 }
 
-func (s *Suite) startMembers(ctx context.Context, srv *Server) error {
+func (s *Suite) startMembers(srv *Server) error {
 	dir, err := os.MkdirTemp("", "leasebench")
 	if err != nil {
 		return err
