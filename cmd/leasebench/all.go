@@ -24,7 +24,7 @@ func newAll(c *common) *cobra.Command {
 				c.out = defaultOut
 			}
 			s := bench.New()
-			t, err := c.timing(cmd)
+			t, err := c.timing(cmd, defaultTiming(), quickTiming())
 			if err != nil {
 				return err
 			}

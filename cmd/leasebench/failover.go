@@ -37,14 +37,10 @@ func newFailover(c *common) *cobra.Command {
 			if done, err := p.SetDeaths(cmd.Context(), f.deaths); done || err != nil {
 				return err
 			}
-			return c.runPart(cmd, func(s *bench.Suite, t bench.Timing) error {
+			normal, quick := defaultTiming(), quickTiming()
+			normal.Rounds, quick.Rounds = failoverRounds, quickFailoverRounds
+			return c.runTimed(cmd, normal, quick, func(s *bench.Suite, t bench.Timing) error {
 				p.Rounds = t.Rounds
-				if !cmd.Flags().Changed("rounds") {
-					p.Rounds = failoverRounds
-					if c.quick {
-						p.Rounds = quickFailoverRounds
-					}
-				}
 				return f.add(s, p)
 			})
 		},

@@ -50,20 +50,20 @@ func newRoot(s streams) *cobra.Command {
 	return root
 }
 
-// timing returns the flags, or short times where --quick leaves them open.
-func (c *common) timing(cmd *cobra.Command) (bench.Timing, error) {
-	t := c.Timing
+// timing returns normal, or quick with --quick, with the flags that are given.
+func (c *common) timing(cmd *cobra.Command, normal, quick bench.Timing) (bench.Timing, error) {
+	t := normal
 	if c.quick {
-		quick := quickTiming()
-		if !cmd.Flags().Changed("rounds") {
-			t.Rounds = quick.Rounds
-		}
-		if !cmd.Flags().Changed("warmup") {
-			t.Warmup = quick.Warmup
-		}
-		if !cmd.Flags().Changed("duration") {
-			t.Duration = quick.Duration
-		}
+		t = quick
+	}
+	if cmd.Flags().Changed("rounds") {
+		t.Rounds = c.Rounds
+	}
+	if cmd.Flags().Changed("warmup") {
+		t.Warmup = c.Warmup
+	}
+	if cmd.Flags().Changed("duration") {
+		t.Duration = c.Duration
 	}
 	return t, t.Validate()
 }
@@ -80,9 +80,14 @@ func (c *common) part(cmd *cobra.Command, named string, add func(s *bench.Suite,
 	return cmd
 }
 
-// runPart plans one part with the flags' times, and runs it.
+// runPart plans one part with the usual times, and runs it.
 func (c *common) runPart(cmd *cobra.Command, add func(s *bench.Suite, t bench.Timing) error) error {
-	t, err := c.timing(cmd)
+	return c.runTimed(cmd, defaultTiming(), quickTiming(), add)
+}
+
+// runTimed plans one part with the times that timing returns, and runs it.
+func (c *common) runTimed(cmd *cobra.Command, normal, quick bench.Timing, add func(s *bench.Suite, t bench.Timing) error) error {
+	t, err := c.timing(cmd, normal, quick)
 	if err != nil {
 		return err
 	}

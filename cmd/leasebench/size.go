@@ -28,30 +28,20 @@ const (
 func newSize(c *common) *cobra.Command {
 	f := &sizeFlags{}
 	cmd := &cobra.Command{
-		Use: "size", Short: "memory, stalls and scans of servers that hold much, side by side",
+		Use: "size", Short: "memory, stalls and scans of servers with much data, side by side",
 		Long: sizeLong, Example: "  leasebench size --quick --start etcd=./etcd\n  leasebench size --start etcd=./etcd",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.runTimed(cmd, sizeTiming(false), sizeTiming(true), func(s *bench.Suite, t bench.Timing) error {
+				return f.add(s, t, c.quick && !cmd.Flags().Changed("keys"))
+			})
+		},
 	}
-	c.part(cmd, "keys", func(s *bench.Suite, t bench.Timing, quick bool) error { return f.add(s, c.sizeTiming(cmd, t), quick) })
 	f.registerStart(cmd)
 	cmd.Flags().IntVar(&f.keys, "keys", sizeKeys, "number of keys, of which a tenth is measured with ten versions each; with --quick 200,000")
 	cmd.Flags().IntVar(&f.streams, "streams", 10_000, "number of streams of watches")
 	cmd.Flags().IntVar(&f.conns, "connections", 16, "number of connections that they share")
 	return cmd
-}
-
-// sizeTiming has the defaults of size, which measures once.
-func (c *common) sizeTiming(cmd *cobra.Command, t bench.Timing) bench.Timing {
-	least := sizeTiming(c.quick)
-	if !cmd.Flags().Changed("rounds") {
-		t.Rounds = least.Rounds
-	}
-	if !cmd.Flags().Changed("warmup") {
-		t.Warmup = least.Warmup
-	}
-	if !cmd.Flags().Changed("duration") {
-		t.Duration = least.Duration
-	}
-	return t
 }
 
 // add plans the measurement.

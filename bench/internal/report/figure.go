@@ -185,17 +185,3 @@ func (r *Report) figureLines(out *strings.Builder) {
 		}
 	}
 }
-
-// bytesText prints bytes with three digits.
-func bytesText(n float64) string {
-	switch {
-	case n < 1e3:
-		return fmt.Sprintf("%.3g B", n)
-	case n < 999.5e3:
-		return fmt.Sprintf("%.3g kB", n/1e3)
-	case n < 999.5e6:
-		return fmt.Sprintf("%.3g MB", n/1e6)
-	default:
-		return fmt.Sprintf("%.3g GB", n/1e9)
-	}
-}

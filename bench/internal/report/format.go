@@ -1,36 +1,28 @@
 package report
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
 // duration prints nanoseconds with three digits.
 func duration(ns float64) string {
-	switch {
-	case ns == 0:
+	if ns == 0 {
 		return "–"
-	case ns < 1e3:
-		return fmt.Sprintf("%.3gns", ns)
-	case ns < 1e6:
-		return fmt.Sprintf("%.3gµs", ns/1e3)
-	case ns < 999.5e6:
-		return fmt.Sprintf("%.3gms", ns/1e6)
-	default:
-		return fmt.Sprintf("%.3gs", ns/float64(time.Second))
 	}
+	return scaled(ns, "ns", "µs", "ms", "s")
 }
 
 // rate prints a number per second with three digits.
-func rate(n float64) string {
-	switch {
-	case n < 999.5:
-		return fmt.Sprintf("%.3g", n)
-	case n < 999.5e3:
-		return fmt.Sprintf("%.3gk", n/1e3)
-	default:
-		return fmt.Sprintf("%.3gM", n/1e6)
+func rate(n float64) string { return scaled(n, "", "k", "M") }
+
+// bytesText prints bytes with three digits.
+func bytesText(n float64) string { return scaled(n, " B", " kB", " MB", " GB") }
+
+// scaled prints n with three digits in the largest unit that fits. Each unit is 1000
+// times the one before.
+func scaled(n float64, units ...string) string {
+	for n >= 999.5 && len(units) > 1 {
+		n, units = n/1000, units[1:]
 	}
+	return fmt.Sprintf("%.3g%s", n, units[0])
 }
 
 func ratio(x float64) string {
