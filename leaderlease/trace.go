@@ -24,11 +24,13 @@ type Trace struct {
 
 	mu   sync.Mutex
 	ring []TraceEvent
-	next uint64 // the number of the next event
+	next uint64     // the number of the next event
+	view TraceEvent // the newest TraceView, which the ring may have lost
 }
 
 // NewTrace returns the trace of one Lease, which keeps that many of its events, at
-// least 1. Each takes 80 bytes. A reader that falls further behind loses the oldest.
+// least 1. Each takes 80 bytes. A reader that falls further behind loses the oldest, but
+// the newest TraceView is always kept: the lease of a sole voter has no later one.
 func NewTrace(events int) *Trace { return &Trace{ring: make([]TraceEvent, max(events, 1)), next: 1} }
 
 // TraceStart is what a Lease begins with: all that its events follow from, together
@@ -100,8 +102,9 @@ const (
 	// TraceTick is a tick of a node that is the only voter and does not lead: OK that raft may
 	// tick.
 	TraceTick
-	// TraceView is the lease that readers see from here on: Term, Status, Instant is its
-	// end, and Reading when it was made, which is At unless the clock cannot be read.
+	// TraceView is the lease that readers see from here on, until the next TraceView: Term,
+	// Status, and Instant is its end, core.Forever if a sole voter holds it. Reading is when
+	// the view was made, which is At unless the clock cannot be read.
 	TraceView
 	// TraceHeld means that the lease of Term was gained, if OK, or else lost: Status says
 	// to what.
@@ -184,6 +187,10 @@ func (t *Trace) Since(seq uint64, events []TraceEvent) (n int) {
 	if t.next > size {
 		at = max(at, t.next-size)
 	}
+	if seq < t.view.Seq && t.view.Seq < at && len(events) > 0 {
+		events[0] = t.view
+		n = 1
+	}
 	for ; n < len(events) && at < t.next; n++ {
 		events[n] = t.ring[at%size]
 		at++
@@ -197,5 +204,8 @@ func (t *Trace) add(e *TraceEvent) {
 	defer t.mu.Unlock()
 	e.Seq = t.next
 	t.ring[t.next%uint64(len(t.ring))] = *e
+	if e.Kind == TraceView {
+		t.view = *e
+	}
 	t.next++
 }

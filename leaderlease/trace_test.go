@@ -7,6 +7,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // A reader goes on where it is, and sees by the numbers what it has missed.
@@ -32,6 +34,30 @@ func TestATraceKeepsTheNewestEvents(t *testing.T) {
 	}
 	if n := tr.Since(7, got[:]); n != 1 || got[0].Seq != 8 {
 		t.Errorf("Since(7) = %d events, want the 8th", n)
+	}
+}
+
+// The lease of a sole voter needs no renewal, so its view may be older than all events that
+// the trace has room for. A reader that begins then must still see it.
+func TestATraceKeepsTheNewestView(t *testing.T) {
+	tr := NewTrace(4)
+	var got [8]TraceEvent
+	tr.add(&TraceEvent{Kind: TraceRaft})
+	tr.add(&TraceEvent{Kind: TraceView, Instant: core.Forever})
+	for range 9 {
+		tr.add(&TraceEvent{Kind: TraceProbe})
+	}
+	if n := tr.Since(0, got[:]); n != 5 || got[0].Seq != 2 || got[0].Instant != core.Forever || got[1].Seq != 8 {
+		t.Errorf("Since(0) = %d events, %+v first, want the view and the 4 newest", n, got[0])
+	}
+	if n := tr.Since(0, got[:1]); n != 1 || got[0].Seq != 2 {
+		t.Errorf("Since(0) with room for one = %d events, %+v, want the view", n, got[0])
+	}
+	if n := tr.Since(0, nil); n != 0 {
+		t.Errorf("Since(0) without room = %d", n)
+	}
+	if n := tr.Since(2, got[:]); n != 4 || got[0].Seq != 8 {
+		t.Errorf("Since(2) = %d events, %+v first, want the 4 newest", n, got[0])
 	}
 }
 

@@ -106,3 +106,22 @@ func TestLeasePageAgreesWithStatus(t *testing.T) {
 		poll(`document.querySelector("h1").textContent === "valid leader lease about 600 ms ago"`)))
 	must(t, chromedp.Cancel(ctx))
 }
+
+// The lease of a sole voter is valid for the status and for the page, also when its last
+// event is older than the time that the page is told about with each picture.
+func TestLeasePageOfASoleVoterAgreesWithStatus(t *testing.T) {
+	c := startSize(t, onlyKvnode(t), 1)
+	ctx := browse(t)
+	leader, err := c.Leader(deadline(t))
+	must(t, err)
+	const valid = `document.getElementById("count").textContent === "1" && document.getElementById("holder").textContent.endsWith("reads without a limit, as the only voter")`
+	must(t, chromedp.Run(ctx, chromedp.Navigate(fmt.Sprintf("http://%s/lease", leader.Endpoint)),
+		chromedp.Evaluate(`globalThis.opened = performance.now(); true`, nil),
+		poll(`performance.now() - opened > 8000 && `+valid)))
+	var state string
+	must(t, chromedp.Run(ctx, chromedp.Evaluate(`fetch("status").then((r) => r.json()).then((s) => s.lease.state)`, &state, await)))
+	if state != "valid" {
+		t.Errorf("the status says %q and the page says that the lease is valid", state)
+	}
+	must(t, chromedp.Cancel(ctx))
+}

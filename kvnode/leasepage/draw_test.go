@@ -152,6 +152,44 @@ func TestALeaseThatIsRenewedInItsMargin(t *testing.T) {
 	}
 }
 
+// soleVoter holds a lease that needs no renewal from 100 ms on.
+func soleVoter() *teller {
+	sole := newTeller(1, 0, 0, 10)
+	sole.leads(100, 2)
+	sole.says(100, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 2, Instant: core.Forever, Reading: sole.clock(100), Status: core.Valid})
+	sole.says(100, leaderlease.TraceEvent{Kind: leaderlease.TraceHeld, Term: 2, OK: true, Status: core.Valid})
+	return sole
+}
+
+// The lease of a sole voter needs no renewal: it lasts for as long as the process is heard,
+// and silence is no pause.
+func TestTheLeaseOfASoleVoter(t *testing.T) {
+	sole := soleVoter()
+	sole.says(60_100, leaderlease.TraceEvent{Kind: leaderlease.TraceProbe, Peer: 2, Term: 2})
+	lane := Draw(processes(sole), names).Lanes[0]
+	want := shown{90, 90, 60_090, 60_090, 2, "", false}
+	if len(lane.Leases) != 1 || !want.is(&lane.Leases[0]) || lane.Leases[0].Reads != 0 || lane.Leases[0].After != 0 {
+		t.Errorf("the leases are %+v, want one that lasts as long as the trace", lane.Leases)
+	}
+	if got := kindsOf(lane); slices.Contains(got, "paused") || len(lane.Heard) != 1 {
+		t.Errorf("the flags are %q, and it is heard in %+v, want no pause", got, lane.Heard)
+	}
+	sole.says(60_200, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 2, Status: core.Transferring, Reading: sole.clock(60_200)})
+	if got := Draw(processes(sole), names).Lanes[0].Leases[0]; got.End != 60_190 || got.Why == "" {
+		t.Errorf("the lease is %+v, want its end at 60190 and the reason", got)
+	}
+}
+
+// A second voter ends the lease that needs no renewal: the one that follows has an end.
+func TestASoleVoterGetsCompany(t *testing.T) {
+	sole, second := soleVoter(), newTeller(2, 0, 0, 10)
+	sole.renews(5000, 2, second)
+	got := Draw(processes(sole, second), names).Lanes[0].Leases
+	if len(got) != 2 || got[0].Reads != 0 || got[1].Reads != 150 || got[0].Usable != got[1].From || got[0].Why == "" || !near(got[1].Usable, 5140) {
+		t.Errorf("the leases are %+v, want one without an end, and one that allows reads for 150 ms from 4990 on", got)
+	}
+}
+
 // Who is elected twice in a row has a lease of each term.
 func TestANewTermIsANewLease(t *testing.T) {
 	sole := newTeller(1, 0, 0, 10)

@@ -127,8 +127,7 @@ func message(now leaderlease.Instant, notes []note, p *leasetrace.Process) []byt
 // heard is what has arrived of one process.
 type heard struct {
 	told
-	reading leaderlease.Instant
-	member  uint64
+	member uint64
 }
 
 // listen passes on what a member traces, until ctx ends, or the member does or is silent.
@@ -178,5 +177,5 @@ func parse(b []byte, member uint64) (h heard, err error) {
 	if d := all[0].Start.Duration; d <= 0 {
 		return h, fmt.Errorf("leasepage: the feed of member %x has leases of %v, want more than 0", member, d)
 	}
-	return heard{told{all[0], head.Notes}, head.Reading, member}, nil
+	return heard{told{Process: all[0], notes: head.Notes, reading: head.Reading}, member}, nil
 }

@@ -183,15 +183,17 @@ func (s *show) take(h *heard) {
 	for _, o := range s.others {
 		if o.Start == h.Start {
 			o.reading = h.reading
-			if len(o.Events) > 0 && len(h.Events) > 0 { // it may have been out of reach
-				o.notes = append(o.notes, gaps([]leaderlease.TraceEvent{o.Events[len(o.Events)-1], h.Events[0]})...)
-			}
-			o.notes = lateNotes(append(o.notes, h.notes...), o.reading.Add(-keep))
-			for i := range h.Events {
-				if n := len(o.Events); n == 0 || h.Events[i].Seq > o.Events[n-1].Seq {
-					o.Events = append(o.Events, h.Events[i])
+			fresh := h.Events
+			if n := len(o.Events); n > 0 { // it may have been out of reach, and the ring have lost events
+				for len(fresh) > 0 && fresh[0].Seq <= o.Events[n-1].Seq {
+					fresh = fresh[1:]
+				}
+				if len(fresh) > 0 {
+					o.notes = append(o.notes, gaps([]leaderlease.TraceEvent{o.Events[n-1], fresh[0]})...)
 				}
 			}
+			o.Events = append(o.Events, fresh...)
+			o.notes = lateNotes(append(o.notes, h.notes...), o.reading.Add(-keep))
 			o.Events = since(o.Events, o.reading.Add(-keep))
 			return
 		}
@@ -254,20 +256,21 @@ func (s *show) draw(now leaderlease.Instant, full bool) []byte {
 		part = lately
 	}
 	procs := []told{s.own.told}
-	readings := []leaderlease.Instant{now}
+	procs[0].reading = now
 	for _, o := range s.others {
 		if _, is := names[o.member]; !is {
 			continue // not any more
 		}
-		procs, readings = append(procs, o.told), append(readings, o.reading)
+		procs = append(procs, o.told)
 	}
 	for i := range procs {
-		procs[i].Events = since(procs[i].Events, readings[i].Add(-part))
-		procs[i].notes = lateNotes(procs[i].notes, readings[i].Add(-part))
+		p := &procs[i]
+		p.from = p.reading.Add(-part)
+		p.Events, p.notes = since(p.Events, p.from), lateNotes(p.notes, p.from)
 	}
 	tracks := followAll(procs, names)
-	for i, t := range tracks {
-		t.last, t.seed = max(t.last, readings[i]), s.seeds[t.p.Start]
+	for _, t := range tracks {
+		t.seed = s.seeds[t.p.Start]
 	}
 	align(tracks)
 	maps.DeleteFunc(s.seeds, func(of leaderlease.TraceStart, _ knot) bool {

@@ -125,3 +125,30 @@ func TestMembersThatWereNeverHeardAreShown(t *testing.T) {
 		}
 	})
 }
+
+// The lease of a sole voter is drawn up to now, hours after its last event, and in pictures
+// of what is new as well.
+func TestALivePageOfASoleVoter(t *testing.T) {
+	l := alone(t, new(hand))
+	l.cfg.Members = func() map[uint64]string { return map[uint64]string{1: "n1"} }
+	s := &show{live: l, own: owner{cfg: &l.cfg}, seeds: make(map[leaderlease.TraceStart]knot)}
+	s.own.Process = soleVoter().Process
+	now := leaderlease.Instant(7 * time.Hour)
+	for _, full := range []bool{true, false, false} {
+		now = now.Add(drawEvery)
+		var p livePicture
+		if err := json.Unmarshal(s.draw(now, full), &p); err != nil {
+			t.Fatal(err)
+		}
+		part := keep
+		if !full {
+			part = lately
+		}
+		if want := rounded(int64(now.Add(-part))); len(p.Lanes) != 1 || p.From != want || len(p.Lanes[0].Heard) != 1 || p.Lanes[0].Heard[0].From != want {
+			t.Fatalf("the picture begins at %v, its lanes are %+v, want one that is heard from %v on", p.From, p.Lanes, want)
+		}
+		if got := p.Lanes[0].Leases; len(got) != 1 || got[0].Usable != p.Now || got[0].After != 0 || got[0].Known > p.From {
+			t.Errorf("at %v the leases are %+v, want one that is valid now", p.Now, got)
+		}
+	}
+}

@@ -15,6 +15,9 @@ const maxNotes = 1 << 10
 type told struct {
 	leasetrace.Process
 	notes []note
+	// reading is the newest reading of the process's clock, and from where a live picture
+	// begins by that clock; both are 0 for a recorded trace.
+	reading, from leaderlease.Instant
 }
 
 // note is what a member says besides what its lease has decided: what it has counted since

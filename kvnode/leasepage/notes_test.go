@@ -140,7 +140,7 @@ func TestNotesAreBounded(t *testing.T) {
 func TestWhoComesBackHasAGap(t *testing.T) {
 	var s show
 	tell := func(seqs ...uint64) {
-		h := heard{member: 2, reading: 9 * msec}
+		h := heard{member: 2, told: told{reading: 9 * msec}}
 		h.Start = leaderlease.TraceStart{ID: 2}
 		for _, seq := range seqs {
 			h.Events = append(h.Events, leaderlease.TraceEvent{Seq: seq, At: leaderlease.Instant(seq) * msec})

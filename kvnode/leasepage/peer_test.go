@@ -93,7 +93,7 @@ func TestWhoIsNoMemberIsNotDrawn(t *testing.T) {
 	s := &show{live: l, own: owner{cfg: &l.cfg}, seeds: make(map[leaderlease.TraceStart]knot)}
 	s.own.Take(l.cfg.Trace)
 	for _, member := range []uint64{2, 9} {
-		h := heard{member: member, reading: 9 * msec}
+		h := heard{member: member, told: told{reading: 9 * msec}}
 		h.Start = leaderlease.TraceStart{ID: member, At: msec, Duration: time.Second}
 		h.Events = []leaderlease.TraceEvent{{Seq: 1, At: 8 * msec, Kind: leaderlease.TraceVoters, Number: 3}}
 		s.take(&h)
@@ -133,7 +133,7 @@ func TestManyProcessesOfOneMember(t *testing.T) {
 		s := &show{live: l, own: owner{cfg: &l.cfg}, seeds: make(map[leaderlease.TraceStart]knot)}
 		s.own.Take(l.cfg.Trace)
 		tell := func(member, at uint64) {
-			h := heard{member: member, reading: 9 * msec}
+			h := heard{member: member, told: told{reading: 9 * msec}}
 			h.Start = leaderlease.TraceStart{ID: member, At: leaderlease.Instant(at), Duration: time.Second}
 			h.Events = []leaderlease.TraceEvent{{Seq: 1, At: 8 * msec, Kind: leaderlease.TraceVoters, Number: 3}}
 			s.take(&h)

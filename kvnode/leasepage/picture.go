@@ -206,12 +206,14 @@ func newLane(id uint64, names map[uint64]string) *Lane {
 func (t *track) draw(l *Lane) {
 	from := t.first
 	for _, p := range t.pauses {
-		l.Heard = append(l.Heard, Heard{t.ms(from), t.ms(p[0]), t.loose})
-		from = p[1]
+		if p[0] >= from {
+			l.Heard = append(l.Heard, Heard{t.ms(from), t.ms(p[0]), t.loose})
+		}
+		from = max(from, p[1])
 	}
 	l.Heard = append(l.Heard, Heard{t.ms(from), t.ms(t.last), t.loose})
 	if t.whole && t.p.Start.Hold > 0 {
-		l.Holds = append(l.Holds, [2]ms{t.ms(t.first), t.ms(t.first.Add(t.p.Start.Hold))})
+		l.Holds = append(l.Holds, [2]ms{t.ms(t.p.Start.At), t.ms(t.p.Start.At.Add(t.p.Start.Hold))})
 	}
 	for i := range t.leases {
 		s := &t.leases[i]

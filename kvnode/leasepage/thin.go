@@ -15,14 +15,29 @@ const (
 	maxEvents = 1 << 15
 )
 
-// since returns the events from an instant on, of which at most maxEvents are kept. At
-// least the last is, to know its number.
+// since returns the events from an instant on, at most the newest maxEvents. It keeps the
+// last event, whose number a feed continues from. It also keeps the view before them, if
+// that shows the lease of a sole voter: such a lease is not renewed.
 func since(events []leaderlease.TraceEvent, at leaderlease.Instant) []leaderlease.TraceEvent {
 	n := max(0, len(events)-maxEvents)
 	for n < len(events)-1 && events[n].At < at {
 		n++
 	}
+	for i := n - 1; i >= 0; i-- {
+		if events[i].Kind != leaderlease.TraceView {
+			continue
+		}
+		if !endless(&events[i]) {
+			break
+		}
+		return append([]leaderlease.TraceEvent{events[i]}, events[n:]...) // pictures share events
+	}
 	return events[n:]
+}
+
+// endless reports whether e shows the lease of a sole voter.
+func endless(e *leaderlease.TraceEvent) bool {
+	return e.Kind == leaderlease.TraceView && e.Status == core.Valid && e.Instant == core.Forever
 }
 
 // series are events of which each goes on with the one before.

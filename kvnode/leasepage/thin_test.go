@@ -52,3 +52,17 @@ func TestSinceIsBounded(t *testing.T) {
 		t.Errorf("since 100 there are %v, want the last", got)
 	}
 }
+
+// The newest view is kept, however old it is: the lease of a sole voter has no later one.
+func TestSinceKeepsTheNewestView(t *testing.T) {
+	events := soleVoter().Events
+	for at := range 5 {
+		events = append(events, leaderlease.TraceEvent{Seq: uint64(4 + at), At: leaderlease.Instant(1000+at) * msec, Kind: leaderlease.TraceProbe})
+	}
+	for range 2 {
+		events = since(events, 1003*msec)
+		if len(events) != 3 || events[0].Kind != leaderlease.TraceView || events[1].Seq != 7 || events[2].Seq != 8 {
+			t.Errorf("since 1003 ms there are %+v, want the view and two probes", events)
+		}
+	}
+}

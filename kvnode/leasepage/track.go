@@ -3,6 +3,7 @@ package leasepage
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -63,19 +64,23 @@ type mark struct {
 // follow reads the trace of a process.
 func follow(p *told, names map[uint64]string) *track {
 	t := &track{
-		p: p, names: names, first: p.Start.At, last: p.Start.At,
+		p: p, names: names, first: max(p.Start.At, p.from), last: p.Start.At,
 		counts: make(map[uint64][]*leaderlease.TraceEvent), said: make(map[string]core.Instant),
 	}
 	if t.whole = len(p.Events) == 0 || p.Events[0].Seq == 1; t.whole {
 		t.starts()
 	} else if i := slices.IndexFunc(p.Events, func(e leaderlease.TraceEvent) bool { return e.At.Valid() }); i >= 0 {
-		t.first, t.last = p.Events[i].At, p.Events[i].At
+		t.first, t.last = max(p.Events[i].At, p.from), p.Events[i].At
 	}
 	for i := range p.notes {
 		t.note(&p.notes[i])
 	}
 	for i := range p.Events {
 		t.take(&p.Events[i])
+	}
+	t.last = max(t.last, p.reading)
+	if n := len(t.leases); n > 0 && t.leases[n-1].end == core.Forever { // it is known up to here
+		t.leases[n-1].usable, t.leases[n-1].end = t.last, t.last
 	}
 	return t
 }
@@ -119,6 +124,9 @@ func (t *track) pause(at core.Instant) {
 	usual := 10 * t.p.Start.Duration
 	if t.held {
 		usual = t.p.Start.Duration
+		if t.lastLease().sole { // which probes nobody
+			usual = math.MaxInt64
+		}
 	}
 	if quiet := at.Sub(t.last); missing {
 		t.pauses = append(t.pauses, [2]core.Instant{t.last, at})
@@ -135,22 +143,26 @@ func (t *track) view(e *leaderlease.TraceEvent) {
 		t.giveUp(t.last, e.Status)
 		return
 	}
-	sent, end := e.Instant.Add(-s.Duration), e.Instant
-	sole := end == core.Forever
-	if sole {
-		sent, end = t.last, t.lastEvent().Add(s.Duration)
+	next := span{term: e.Term, known: t.last, end: e.Instant, released: t.released, sole: endless(e)}
+	if next.sole {
+		next.known = max(t.last, t.first)
+		next.from, next.usable = next.known, core.Forever
+	} else {
+		next.from, next.usable = e.Instant.Add(-s.Duration), e.Instant.Add(-s.MaxClockSkew)
+		t.renewals = append(t.renewals, next.from, t.last)
 	}
-	next := span{term: e.Term, from: sent, known: t.last, usable: end.Add(-s.MaxClockSkew), end: end, released: t.released, sole: sole}
 	t.released = false
-	t.renewals = append(t.renewals, sent, t.last)
 	if !t.held || t.lastLease().term != e.Term {
 		t.giveUp(t.last, core.None)
 		t.leases, t.held = append(t.leases, next), true
 		return
 	}
 	switch old := t.lastLease(); {
-	case t.last <= old.end && old.sole != sole: // the number of voters changed from or to one
+	case t.last <= old.end && old.sole != next.sole: // the number of voters changed from or to one
 		old.usable, old.end, next.from = min(old.usable, t.last), t.last, t.last
+		if old.sole {
+			old.why = "another member votes"
+		}
 		t.leases = append(t.leases, next)
 	case t.last <= old.usable:
 		old.usable, old.end = next.usable, next.end
@@ -178,10 +190,6 @@ func (t *track) giveUp(at core.Instant, why core.Status) {
 }
 
 func (t *track) lastLease() *span { return &t.leases[len(t.leases)-1] }
-
-func (t *track) lastEvent() core.Instant {
-	return max(t.last, t.p.Events[len(t.p.Events)-1].At)
-}
 
 // promise takes a promise that was made.
 func (t *track) promise(e *leaderlease.TraceEvent) {

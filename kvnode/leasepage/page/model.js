@@ -54,19 +54,32 @@ function validAt(t) {
   const all = [];
   model.lanes.forEach((lane, index) => {
     for (const l of lane.leases) {
-      if (l.known - l.before <= t && t < l.usable + l.after) all.push({ lane, index, lease: l });
+      if (l.known - l.before <= t && allows(l, t, l.after)) all.push({ lane, index, lease: l });
     }
   });
   all.sort((a, b) => b.lease.term - a.lease.term);
   let most = 0, least = 0;
   for (const { lease } of all) {
     most++;
-    if (!lease.loose && lease.known + lease.before <= t && t < lease.usable - lease.after) least++;
+    if (!lease.loose && lease.known + lease.before <= t && allows(lease, t, -lease.after)) least++;
     if (model.proved || lease.released) break;
   }
-  const holders = all.filter(({ lease }) => lease.known <= t && t < lease.usable);
-  const unknown = model.lanes.filter((l) => !l.gone && !heardAt(l, t)), may = model.proved ? [] : unknown.filter((l) => mayHold(l, t));
+  const holders = all.filter(({ lease }) => lease.known <= t && allows(lease, t, 0));
+  const unknown = model.lanes.filter((l) => !l.gone && !heardAt(l, t)), may = unknown.filter((l) => (model.proved ? mayGoOn(l, t) : mayHold(l, t)));
   return { least, most: most + (may.length ? 1 : 0), holders, unknown, may };
+}
+
+// endless says whether a lease is that of a sole voter. Such a lease is not renewed, and its
+// usable is only up to when it is known: the last time that its holder was heard.
+const endless = (lease) => !lease.reads && !lease.why;
+
+// allows says whether a lease allows reads at t, if it ends later by fuzz.
+const allows = (lease, t, fuzz) => t < lease.usable + fuzz || endless(lease) && t === lease.usable + fuzz;
+
+// mayGoOn says whether a member held, when it was last heard, a lease that is not renewed.
+function mayGoOn(lane, t) {
+  const last = lane.leases.findLast((l) => l.from <= t);
+  return last !== undefined && endless(last);
 }
 
 // mayHold says whether a member that is not heard may hold a lease at t: voters enough may

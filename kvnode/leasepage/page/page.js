@@ -35,6 +35,7 @@ function missing(t) {
     for (const l of lane.leases) if (l.from <= t && (!newest || l.term >= newest.term)) [newest, by] = [l, lane];
   }
   if (!newest) return "nobody has held one yet";
+  if (endless(newest)) return `nothing is known of ${by.name} for ${lasting(t - newest.end)}, which held it in term ${newest.term} as the only voter`;
   if (t < newest.known) return `${by.name} has asked for one in term ${newest.term}`;
   if (t < newest.end) return `${by.name} is in the margin for ${lasting(usableAt(by, newest, t) + newest.margin - t)} more: no reads, and nobody else`;
   return `that of ${by.name} ${newest.why ? `was given up (${newest.why})` : "has run out"} ${lasting(t - newest.end)} before`;
@@ -64,7 +65,7 @@ function numbers(lane, t) {
   for (const f of lane.flags) if (Math.abs(f.at - t) < near) all.push(`${moment(f.at, 1)}: ${f.text}`);
   if (l) {
     all.push(`lease of term ${l.term}, ${t < l.known ? "asked for" : t < l.usable ? readsFor(lane, l, t) : "in the margin"}`);
-    all.push(`with all renewals it ends ${lasting(l.end - t)} later${l.after ? ` ± ${lasting(l.after)}` : ""}${l.why ? `, given up: ${l.why}` : ""}`);
+    if (!endless(l)) all.push(`with all renewals it ends ${lasting(l.end - t)} later${l.after ? ` ± ${lasting(l.after)}` : ""}${l.why ? `, given up: ${l.why}` : ""}`);
     const r = renewalAt(lane, t);
     if (r) all.push(`renewed by a round sent ${lasting(t - r.sent)} before, in ${lasting(r.renewed - r.sent)}`);
   }
