@@ -4,28 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
-
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/emptypb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// FeedMethod is a stream of what one member traces, for the pages of the others: made by
-// hand, as that of package status.
 const (
-	FeedMethod  = "/" + feedService + "/Trace"
-	feedService = "leaderlease.kvnode.v1.Lease"
-
-	// silence is for how long a member that feeds may say nothing before it is dialled
+	// silence is for how long a member that feeds may say nothing before Listen is called
 	// again. Nothing is sent to it, so no error tells that its machine is gone. Shorter: a
 	// first message over a slow network is not waited for.
 	silence = 10 * time.Second
@@ -33,35 +20,16 @@ const (
 	feedEvery = 100 * time.Millisecond
 )
 
-// errFeeds refuses a feed, for those of all members' pages are few.
-var errFeeds = status.Errorf(codes.ResourceExhausted, "kvnode: %d members are fed already", maxWatchers)
+// ErrTooManyFeeds refuses a feed.
+var ErrTooManyFeeds = fmt.Errorf("leasepage: the member feeds %d others, as many as it may", maxWatchers)
 
-// feed is what the service asks.
-type feed interface {
-	feed(ctx context.Context, send func([]byte) error) error
-}
-
-// Register serves what this member traces to the others.
-func (l *Live) Register(s grpc.ServiceRegistrar) {
-	s.RegisterService(&grpc.ServiceDesc{
-		ServiceName: feedService,
-		HandlerType: (*feed)(nil),
-		Streams: []grpc.StreamDesc{{StreamName: "Trace", ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error {
-			if err := stream.RecvMsg(new(emptypb.Empty)); err != nil {
-				return err
-			}
-			return l.feed(stream.Context(), func(b []byte) error { return stream.SendMsg(wrapperspb.Bytes(b)) })
-		}}},
-	}, l)
-}
-
-// feed sends what is new, with a reading of the clock, until ctx ends, and if it is the
-// member that ends, that it does. Who reads slowly is sent more at once, up to what the
-// trace keeps.
-func (l *Live) feed(ctx context.Context, send func([]byte) error) error {
+// Feed sends what the member traces to another member's page, until ctx ends or the member
+// stops, which its last message says. The other member's Config.Listen receives the messages.
+// A reader that is slow is sent more at once, up to what the trace keeps.
+func (l *Live) Feed(ctx context.Context, send func([]byte) error) error {
 	if l.feeds.Add(1) > maxWatchers {
 		l.feeds.Add(-1)
-		return errFeeds
+		return ErrTooManyFeeds
 	}
 	defer l.feeds.Add(-1)
 	tick := time.NewTicker(feedEvery)
@@ -79,11 +47,13 @@ func (l *Live) feed(ctx context.Context, send func([]byte) error) error {
 		own.Events = own.Events[max(0, len(own.Events)-1):] // the last says what was sent
 		select {
 		case <-tick.C:
+		case <-l.cfg.Stopping:
 		case <-ctx.Done():
-			if leaving = errors.Is(context.Cause(ctx), rpctypes.ErrGRPCStopped); !leaving {
+			if !l.stopping() {
 				return nil
 			}
 		}
+		leaving = l.stopping()
 	}
 }
 
@@ -130,34 +100,35 @@ type heard struct {
 	member uint64
 }
 
+// stopping reports whether the member stops.
+func (l *Live) stopping() bool {
+	select {
+	case <-l.cfg.Stopping:
+		return true
+	default:
+		return false
+	}
+}
+
 // listen passes on what a member traces, until ctx ends, or the member does or is silent.
-func listen(ctx context.Context, conn grpc.ClientConnInterface, member uint64, to chan<- heard) error {
+func (l *Live) listen(ctx context.Context, member uint64, to chan<- heard) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	quiet := time.AfterFunc(silence, cancel)
 	defer quiet.Stop()
-	desc := &grpc.StreamDesc{ServerStreams: true}
-	stream, err := conn.NewStream(ctx, desc, FeedMethod)
-	if err == nil {
-		err = errors.Join(stream.SendMsg(new(emptypb.Empty)), stream.CloseSend())
-	}
-	for err == nil {
-		m := new(wrapperspb.BytesValue)
-		if err = stream.RecvMsg(m); err != nil {
-			break
-		}
+	return l.cfg.Listen(ctx, member, func(b []byte) error {
 		quiet.Reset(silence)
-		var h heard
-		if h, err = parse(m.GetValue(), member); err != nil {
-			break
+		h, err := parse(b, member)
+		if err != nil {
+			return err
 		}
 		select {
 		case to <- h:
-		case <-ctx.Done():
 			return nil
+		case <-ctx.Done():
+			return ctx.Err()
 		}
-	}
-	return err
+	})
 }
 
 // parse reads a message of a feed.

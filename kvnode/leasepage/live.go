@@ -10,8 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/detector"
 )
@@ -37,14 +35,19 @@ type Config struct {
 	// Trace is the member's own, Now its clock.
 	Trace *leaderlease.Trace
 	Now   func() leaderlease.Instant
-	// Members returns the names of all members by ID, Dial a connection to another one.
+	// Members returns the names of all members by ID.
 	Members func() map[uint64]string
-	Dial    func(member uint64) (*grpc.ClientConn, error)
+	// Listen calls receive with each message of another member's Feed, and returns when ctx
+	// ends, or the feed or receive fails. It is called again a second later.
+	Listen func(ctx context.Context, member uint64, receive func(message []byte) error) error
 	// Votes reports whether a member does; nil means that all do.
 	Votes func(member uint64) bool
 	// Counted returns what the lease and the detector of the member have counted; nil means
 	// that nothing is shown of it.
 	Counted func() (leaderlease.Stats, detector.Stats)
+	// Stopping is closed when the member begins to stop: its feeds and pages end. nil means
+	// that their contexts alone end them.
+	Stopping <-chan struct{}
 }
 
 // Live draws the leases of a cluster as they are, for as long as anybody watches; until
@@ -167,10 +170,7 @@ func (s *show) dial(ctx context.Context) {
 // hear listens to one member, again and again.
 func (s *show) hear(ctx context.Context, id uint64) {
 	for ctx.Err() == nil {
-		if conn, err := s.live.cfg.Dial(id); err == nil {
-			_ = listen(ctx, conn, id, s.arrived) // the page says who is not heard
-			_ = conn.Close()
-		}
+		_ = s.live.listen(ctx, id, s.arrived) // the page says which members are not heard
 		select {
 		case <-ctx.Done():
 		case <-time.After(redial):

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
-	"google.golang.org/grpc"
 
 	"github.com/leaderlease/go/leaderlease"
 )
@@ -39,7 +38,7 @@ func alone(t *testing.T, clock *hand) *Live {
 	clock.asked.Store(0)
 	return NewLive(Config{
 		ID: 1, Trace: trace, Now: clock.Now,
-		Members: func() map[uint64]string { return names }, Dial: func(uint64) (*grpc.ClientConn, error) { return nil, context.Canceled },
+		Members: func() map[uint64]string { return names }, Listen: func(context.Context, uint64, func([]byte) error) error { return context.Canceled },
 	})
 }
 

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
 	"github.com/leaderlease/go/leaderlease/detector"
@@ -158,24 +156,33 @@ func TestWhoComesBackHasAGap(t *testing.T) {
 	}
 }
 
-// A feed ends with a word if it is the member that ends, and without where its reader does.
+// A feed says that the member stops, also if that has ended the feed's context before, and
+// says nothing if its reader has gone.
 func TestAFeedSaysThatItsMemberStops(t *testing.T) {
-	for cause, want := range map[error]bool{rpctypes.ErrGRPCStopped: true, context.Canceled: false} {
+	for _, tc := range []struct{ stops, cancels bool }{{true, false}, {true, true}, {false, true}} {
 		synctest.Test(t, func(t *testing.T) {
 			l := alone(t, new(hand))
-			ctx, cancel := context.WithCancelCause(t.Context())
+			stopping := make(chan struct{})
+			l.cfg.Stopping = stopping
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
 			var last heard
 			messages := 0
-			err := l.feed(ctx, func(b []byte) (err error) {
+			err := l.Feed(ctx, func(b []byte) (err error) {
 				if messages++; messages == 3 {
-					cancel(cause)
+					if tc.stops {
+						close(stopping)
+					}
+					if tc.cancels {
+						cancel()
+					}
 				}
 				last, err = parse(b, 1)
 				return err
 			})
 			left := len(last.notes) == 1 && last.notes[0].Leaves
-			if err != nil || left != want || last.reading != 7*msec {
-				t.Errorf("a feed that %v has ended is %v, its last message %+v, want a word: %v", cause, err, last, want)
+			if err != nil || left != tc.stops || last.reading != 7*msec {
+				t.Errorf("the feed of a member that stops (%v) with a context that ends (%v) returns %v, its last message is %+v", tc.stops, tc.cancels, err, last)
 			}
 		})
 	}

@@ -13,7 +13,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/grpc"
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
@@ -58,30 +57,16 @@ func TestGarbageIsDrawn(t *testing.T) {
 	}
 }
 
-// dumb is a connection to a member that takes a call and says nothing more.
-type dumb struct{ grpc.ClientConnInterface }
-
-type dumbStream struct {
-	grpc.ClientStream
-	ctx context.Context
-}
-
-func (dumb) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
-	return &dumbStream{ctx: ctx}, nil
-}
-func (s *dumbStream) SendMsg(any) error { return nil }
-func (s *dumbStream) CloseSend() error  { return nil }
-func (s *dumbStream) RecvMsg(any) error {
-	<-s.ctx.Done()
-	return s.ctx.Err()
-}
-
 // A member whose machine is gone says nothing, and no error tells: it is dialled again.
 func TestASilentMemberIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if err := listen(ctx, dumb{}, 2, make(chan heard)); err == nil || ctx.Err() != nil {
+		l := NewLive(Config{Listen: func(ctx context.Context, _ uint64, _ func([]byte) error) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}})
+		if err := l.listen(ctx, 2, make(chan heard)); err == nil || ctx.Err() != nil {
 			t.Errorf("listen() = %v after an hour of silence, want an error before", err)
 		}
 	})
@@ -111,15 +96,15 @@ func TestFeedsAreFew(t *testing.T) {
 		send := func([]byte) error { return nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		for range maxWatchers {
-			go func() { _ = l.feed(ctx, send) }()
+			go func() { _ = l.Feed(ctx, send) }()
 		}
 		synctest.Wait()
-		if err := l.feed(ctx, send); !errors.Is(err, errFeeds) {
-			t.Errorf("feed %d = %v, want %v", maxWatchers+1, err, errFeeds)
+		if err := l.Feed(ctx, send); !errors.Is(err, ErrTooManyFeeds) {
+			t.Errorf("feed %d = %v, want %v", maxWatchers+1, err, ErrTooManyFeeds)
 		}
 		cancel()
 		synctest.Wait()
-		if err := l.feed(ctx, send); err != nil {
+		if err := l.Feed(ctx, send); err != nil {
 			t.Errorf("a feed when the others have ended = %v", err)
 		}
 	})

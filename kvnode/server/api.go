@@ -47,7 +47,7 @@ func (s *Server) build() (err error) {
 		s.locks.Register(to)
 	}
 	if s.leases != nil {
-		s.leases.Register(s.grpc)
+		registerLeaseFeed(s.grpc, s.leases)
 	}
 	s.api.RegisterFast(s.grpc)
 	s.api.Register(s.inside)

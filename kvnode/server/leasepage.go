@@ -3,8 +3,6 @@ package server
 import (
 	"net/http"
 
-	"google.golang.org/grpc"
-
 	"github.com/leaderlease/go/kvnode/leasepage"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/detector"
@@ -18,11 +16,8 @@ func (s *Server) newLeases() *leasepage.Live {
 	trace, clock := s.node.Trace()
 	return leasepage.NewLive(leasepage.Config{
 		ID: s.node.ID(), Trace: trace, Now: clock.Now, Members: s.memberNames,
-		Votes: func(id uint64) bool { return !s.node.Store().Members().ByID[id].Learner },
-		Dial: func(id uint64) (*grpc.ClientConn, error) {
-			m := s.node.Store().Members().ByID[id]
-			return s.api.Dial(&m)
-		},
+		Votes:  func(id uint64) bool { return !s.node.Store().Members().ByID[id].Learner },
+		Listen: s.listenToLease, Stopping: s.streams.Done(),
 		Counted: func() (leaderlease.Stats, detector.Stats) { return s.node.Lease().Stats(), s.node.Suspicions() },
 	})
 }
@@ -42,6 +37,6 @@ func (s *Server) leasePages(mux *http.ServeMux) {
 		return
 	}
 	mux.HandleFunc("GET /lease", leasepage.ServePage)
-	mux.HandleFunc("GET /lease/events", s.leases.Events(s.streams))
+	mux.HandleFunc("GET /lease/events", s.leases.ServeEvents)
 	mux.Handle("GET /{$}", http.RedirectHandler("/lease", http.StatusFound))
 }
