@@ -37,6 +37,11 @@ var layers = []layer{
 	},
 	// The fence runs at the resource, which has no raft.
 	{packages: "leaderlease/fence", linked: true, only: []string{"leaderlease/fence"}, forbidden: []string{"testing", "net"}},
+	// An embedder shows its leases without gRPC.
+	{
+		packages: "leaderlease/leasepage", linked: true, only: []string{"leaderlease", raft, protobuf, "golang.org/x/sys"},
+		forbidden: []string{"testing", "leaderlease/leasetest", "leaderlease/metrics"},
+	},
 	// An embedder's tests link no simulator and no checker of histories.
 	{packages: "leaderlease/leasetest", linked: true, only: []string{
 		"leaderlease", "internal", raft, protobuf, "golang.org/x/sys",

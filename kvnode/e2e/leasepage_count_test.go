@@ -8,7 +8,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/leaderlease/go/kvnode/leasepage"
+	"github.com/leaderlease/go/leaderlease/leasepage"
 )
 
 // says returns what the page says in words at an instant of a picture of members "1", "2" and so on.

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
-	"github.com/leaderlease/go/kvnode/leasepage"
+	"github.com/leaderlease/go/leaderlease/leasepage"
 )
 
 // The gRPC method by which a member's page of leases follows what another member traces. Its

@@ -3,9 +3,9 @@ package server
 import (
 	"net/http"
 
-	"github.com/leaderlease/go/kvnode/leasepage"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/detector"
+	"github.com/leaderlease/go/leaderlease/leasepage"
 )
 
 // newLeases returns what draws the leases of this cluster, nil if that is turned off.

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/leasepage"
+	"github.com/leaderlease/go/leaderlease/leasepage"
 )
 
 // watchLeases opens the stream of pictures of a member.

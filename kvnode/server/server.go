@@ -17,9 +17,9 @@ import (
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/etcdapi/concurrency"
-	"github.com/leaderlease/go/kvnode/leasepage"
 	"github.com/leaderlease/go/kvnode/server/frontdoor"
 	"github.com/leaderlease/go/kvnode/server/status"
+	"github.com/leaderlease/go/leaderlease/leasepage"
 )
 
 // Server is a running member.

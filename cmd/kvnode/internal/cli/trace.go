@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/cmd/internal/suggest"
-	"github.com/leaderlease/go/kvnode/leasepage"
+	"github.com/leaderlease/go/leaderlease/leasepage"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 

@@ -6,7 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/leaderlease/go/kvnode/leasepage"
+	"github.com/leaderlease/go/leaderlease/leasepage"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 

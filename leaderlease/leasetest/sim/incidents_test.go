@@ -1,4 +1,4 @@
-package leasepage
+package sim
 
 import (
 	"bytes"
@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leaderlease/go/leaderlease/leasetest/sim"
+	"github.com/leaderlease/go/leaderlease/leasepage"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 var record = flag.Bool("record", false, "record docs/incidents anew")
 
-const incidents = "../../docs/incidents"
+const incidents = "../../../docs/incidents"
 
 // What happens in the incidents of the documents is allowed, as it was recorded, and as the simulator
 // makes it of their schedules now.
@@ -40,8 +40,8 @@ func TestIncidentsAreAllowed(t *testing.T) {
 				t.Fatal(err)
 			}
 			for what, all := range map[string][]leasetrace.Process{"recorded": then, "now": now} {
-				p := Judged(all, nil)
-				if p.Refused != "" || !p.Proved || !slices.ContainsFunc(p.Lanes, func(l *Lane) bool { return len(l.Leases) > 0 }) {
+				p := leasepage.Judged(all, nil)
+				if p.Refused != "" || !p.Proved || !slices.ContainsFunc(p.Lanes, func(l *leasepage.Lane) bool { return len(l.Leases) > 0 }) {
 					t.Errorf("%s: the picture says %q %q, want leases, and that all is allowed", what, p.Refused, p.Verdict)
 				}
 			}
@@ -56,11 +56,11 @@ func simulated(t *testing.T, path string) []leasetrace.Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := sim.ParseSchedule(bytes.NewReader(text))
+	s, err := ParseSchedule(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := sim.Run(t, sim.Config{Seed: s.Seed, Schedule: s, Trace: true})
+	r := Run(t, Config{Seed: s.Seed, Schedule: s, Trace: true})
 	r.Require(t)
 	return r.Traces
 }

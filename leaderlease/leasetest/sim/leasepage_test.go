@@ -1,23 +1,23 @@
-package leasepage
+package sim
 
 import (
 	"cmp"
 	"slices"
 	"testing"
 
-	"github.com/leaderlease/go/leaderlease/leasetest/sim"
+	"github.com/leaderlease/go/leaderlease/leasepage"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // drawnLease is a lease in a picture, and whose it is.
 type drawnLease struct {
-	Lease
+	leasepage.Lease
 	member string
 }
 
-func leasesOf(p *Picture) (all []drawnLease) {
+func leasesOf(p *leasepage.Picture) (all []drawnLease) {
 	for _, lane := range p.Lanes {
-		if slices.ContainsFunc(lane.Flags, func(f Flag) bool { return f.Kind == "clock" }) {
+		if slices.ContainsFunc(lane.Flags, func(f leasepage.Flag) bool { return f.Kind == "clock" }) {
 			continue // its clock has stepped
 		}
 		for _, l := range lane.Leases {
@@ -30,10 +30,10 @@ func leasesOf(p *Picture) (all []drawnLease) {
 
 // Where the traces of one member are missing, nothing is proved of how leases follow.
 func TestNothingIsProvedWithoutAMember(t *testing.T) {
-	r := sim.Run(t, sim.Config{Seed: 1, Trace: true, Amend: func(s *sim.Schedule) { s.Swarm.Plain = 0 }})
+	r := Run(t, Config{Seed: 1, Trace: true, Amend: func(s *Schedule) { s.Swarm.Plain = 0 }})
 	missing := r.Traces[0].Start.ID
 	rest := slices.DeleteFunc(slices.Clone(r.Traces), func(p leasetrace.Process) bool { return p.Start.ID == missing })
-	if p := Judged(rest, nil); p.Refused != "" || p.Proved || len(p.Lanes) == 0 {
+	if p := leasepage.Judged(rest, nil); p.Refused != "" || p.Proved || len(p.Lanes) == 0 {
 		t.Errorf("without member %x the picture says %q %q, proved %v", missing, p.Verdict, p.Refused, p.Proved)
 	}
 }
@@ -43,9 +43,9 @@ func TestNothingIsProvedWithoutAMember(t *testing.T) {
 func TestLeasesAreDrawnApart(t *testing.T) {
 	compared := 0
 	for seed := uint64(1); seed <= 6; seed++ {
-		r := sim.Run(t, sim.Config{Seed: seed, Trace: true, Amend: func(s *sim.Schedule) { s.Swarm.Plain = 0 }})
+		r := Run(t, Config{Seed: seed, Trace: true, Amend: func(s *Schedule) { s.Swarm.Plain = 0 }})
 		r.Require(t)
-		p := Judged(r.Traces, nil)
+		p := leasepage.Judged(r.Traces, nil)
 		if !p.Proved || p.Refused != "" {
 			t.Fatalf("seed %d: the picture says %q %q", seed, p.Verdict, p.Refused)
 		}
