@@ -91,24 +91,24 @@ const counting = `((heard, promises, leases, learner) => {
 	return v.least + "-" + v.most;
 })`
 
-// The number of valid leases is a range wherever somebody who is not heard may hold one.
+// The number of valid leases is a range if a member that is not heard may hold one.
 func TestLeasePageCountsWhatItCannotKnow(t *testing.T) {
 	ctx := blankPage(t)
 	for _, tc := range []struct{ name, args, want string }{
 		{"all are heard, and one holds it", `(["1","2","3"], [{by:"2",to:"1"}], [{by:"1"}])`, "1-1"},
-		{"all are heard, and nobody holds it", `(["1","2","3"], [], [])`, "0-0"},
-		{"the leader is not heard, and who is has promised", `(["2","3"], [{by:"2",to:"1"}], [])`, "0-1"},
+		{"all are heard, and none holds it", `(["1","2","3"], [], [])`, "0-0"},
+		{"the leader is not heard, and another voter has promised", `(["2","3"], [{by:"2",to:"1"}], [])`, "0-1"},
 		{"one is not heard, and a quorum has promised it nothing", `(["2","3"], [], [])`, "0-0"},
 		{"only one is heard", `(["3"], [], [])`, "0-1"},
-		{"nobody is heard", `([], [], [])`, "0-1"},
-		{"a holder is heard, and nobody else", `(["1"], [], [{by:"1"}])`, "1-2"},
-		{"nobody knows when it was held", `(["1","2","3"], [], [{by:"1",loose:true}])`, "0-1"},
+		{"none is heard", `([], [], [])`, "0-1"},
+		{"only the holder is heard", `(["1"], [], [{by:"1"}])`, "1-2"},
+		{"it is not known when it was held", `(["1","2","3"], [], [{by:"1",loose:true}])`, "0-1"},
 		{"a lease is asked for", `(["1","2","3"], [], [{by:"1",known:60}])`, "0-0"},
 		{"a lease is in its margin", `(["1","2","3"], [], [{by:"1",usable:40}])`, "0-0"},
 		{"it may begin later, as far as clocks tell", `(["1","2","3"], [], [{by:"1",before:60}])`, "0-1"},
 		{"it may have begun, as far as clocks tell", `(["1","2","3"], [], [{by:"1",known:60,before:20}])`, "0-1"},
 		{"it may have ended, as far as clocks tell", `(["1","2","3"], [], [{by:"1",usable:60,after:20}])`, "0-1"},
-		{"two in a row, of which nobody knows the order", `(["1","2","3"], [], [{by:"1",usable:49,after:20},{by:"2",term:3,known:49,before:20}])`, "0-2"},
+		{"two in a row, in an unknown order", `(["1","2","3"], [], [{by:"1",usable:49,after:20},{by:"2",term:3,known:49,before:20}])`, "0-2"},
 		{"two in a row, handed over", `(["1","2","3"], [], [{by:"1",usable:49,after:20},{by:"2",term:3,known:49,before:20,released:true}])`, "0-1"},
 		{"a learner is not heard, and voters have promised to it", `(["1","2"], [{by:"1",to:"3"},{by:"2",to:"3"}], [], "3")`, "0-0"},
 		{"a learner is not heard", `(["1","2"], [{by:"2",to:"1"}], [{by:"1"}], "3")`, "1-1"},

@@ -64,8 +64,8 @@ func picture(t *testing.T, name string) chromedp.Action {
 	})
 }
 
-// margin counts the colours in the middle of the margin of the oldest lease, whose hatch
-// has at least two.
+// margin counts the colours in the middle of the margin of the oldest lease: its hatch has at
+// least two.
 const margin = `(() => {
 	const i = model.lanes.findIndex((l) => l.leases.some((s) => s.term === first)), l = model.lanes[i].leases.find((s) => s.term === first);
 	look(l.usable - 100, 400, l.usable);
@@ -81,7 +81,7 @@ const apart = `(() => {
 	return next.length > 0 && next.every((s) => ends <= s.from);
 })()`
 
-// A browser shows who holds the lease. Once that member is paused its lease ends, with a
+// A browser shows which member holds the lease. Once that member is paused its lease ends, with a
 // margin, before its successor's begins. Keys stop time, zoom and move; wide or narrow,
 // light or dark, nothing is cut off.
 func TestLeasePageInABrowser(t *testing.T) {

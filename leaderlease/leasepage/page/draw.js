@@ -11,14 +11,14 @@ const rowTop = (i) => axisHeight + i * rowHeight;
 const colour = (i) => paint[`m${i % 7}`];
 const indexOf = (id) => model.lanes.findIndex((l) => l.id === id);
 
-// dress takes the colours of light or dark.
+// dress reads the colours of the light or dark style.
 function dress() {
   const style = getComputedStyle(document.documentElement);
   paint = { hatches: new Map() };
   for (const name of ["ink", "soft", "line", "quiet", "card", "bad", "m0", "m1", "m2", "m3", "m4", "m5", "m6"]) paint[name] = style.getPropertyValue(`--${name}`).trim();
 }
 
-// hatch is a pattern of slanted, or upright, lines.
+// hatch returns a pattern of slanted or upright lines.
 function hatch(ink, upright) {
   const key = ink + upright;
   if (!paint.hatches.has(key)) {
@@ -35,7 +35,7 @@ function hatch(ink, upright) {
   return paint.hatches.get(key);
 }
 
-// bar fills from a to b, of at least one pixel, if any of it can be seen.
+// bar fills from a to b, at least one pixel, and returns its visible part, if there is one.
 function bar(a, b, top, height, fill, alpha = 1) {
   const left = Math.max(gutter, x(a)), right = Math.min(width, Math.max(x(b), x(a) + 1));
   if (right <= left || b < a) return false;
@@ -58,7 +58,7 @@ function draw() {
   const ratio = devicePixelRatio || 1;
   width = canvas.clientWidth;
   gutter = width < 600 ? 72 : 96;
-  if (width <= gutter) return; // as in a window that is just being resized: there is no axis
+  if (width <= gutter) return; // as in a window that is being resized: there is no axis
   const height = axisHeight + model.lanes.length * rowHeight + mapHeight;
   canvas.style.height = `${height}px`;
   if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
@@ -77,8 +77,7 @@ function draw() {
   }
 }
 
-// steps are where the axis has its labels: 1, 2 or 5 times a power of ten, or of
-// minutes.
+// steps returns the distance between labels of the axis: 1, 2 or 5 times a power of ten, or minutes.
 function steps() {
   const least = (view.span / (width - gutter)) * 90;
   for (const minutes of [60e3, 120e3, 300e3, 600e3]) if (least > 20e3 && minutes >= least) return minutes;
@@ -111,7 +110,7 @@ function drawLane(lane, i) {
   drawName(lane, top, i);
 }
 
-// drawQuiet greys what no process has told of.
+// drawQuiet greys the time for which the member is not heard.
 function drawQuiet(lane, top) {
   let known = view.from;
   const end = Math.max(view.head, model.to);
@@ -163,7 +162,7 @@ function drawRenewals(lane, top, height) {
   pen.globalAlpha = 1;
 }
 
-// paths of reads have a row of dots each, which are as large as there are digits in how many.
+// Each path of reads has a row of dots. The size of a dot is the number of digits of its reads.
 const paths = [["under the lease", "m2"], ["joined to a renewal", "m0"], ["by a round", "m1"], ["by way of the leader", "m3"]];
 
 function drawReads(lane, top) {
@@ -180,7 +179,7 @@ function drawReads(lane, top) {
   });
 }
 
-// signs are told apart by shape. Where there is no room for all, the first here are shown.
+// signs are distinct by shape. If there is not room for all, the ones listed first are shown.
 const signs = { elected: "▲", killed: "✖", suspects: "†", false: "✓", paused: "‖", transfer: "⇢", start: "▸", end: "■", asked: "⇠", down: "▽", lost: "○", clock: "◷", disk: "▤", voters: "±", gap: "…", refused: "⊘", asks: "?" };
 const ranks = Object.keys(signs);
 
@@ -207,7 +206,7 @@ function drawName(lane, top, i) {
   words(doing(lane, view.hover ?? view.head), 13, top + 55, paint.soft, "left", "12px system-ui, sans-serif");
 }
 
-// doing says in a word or two what a member does at t.
+// doing says what a member does at t, in one or two words.
 function doing(lane, t) {
   const l = spanAt(lane.leases, t), p = spanAt(lane.promises, t);
   if (!heardAt(lane, t) && !(model.live && !paused && t > model.to)) return "not heard";
@@ -216,7 +215,7 @@ function doing(lane, t) {
   return p ? "promised" : "free";
 }
 
-// drawMap is the whole at a glance, with the part that is shown above.
+// drawMap draws all that is known, and marks the part that is shown above it.
 function drawMap(top, height) {
   pen.fillStyle = paint.line;
   pen.fillRect(0, top, width, 1);

@@ -1,12 +1,12 @@
 "use strict";
-// What is shown, and what can be asked of it. Times are milliseconds.
+// The model: the lanes of all pictures so far, and what is true at an instant. Times are milliseconds.
 const model = { lanes: [], from: 0, to: 0, live: false, proved: false, verdict: "", refused: "" };
 
-// history is for how long a live page remembers.
+// history is how long a live page keeps what it was sent.
 const history = 10 * 60e3;
 
-// accept takes a picture. A live one tells of the newest time only: what ended before
-// is kept, and what it goes on with is joined.
+// accept adds a picture to the model. A live picture that is not full begins at its from: what
+// the model has of the time before is kept, and spans that continue are joined.
 function accept(picture) {
   const known = new Map(model.lanes.map((l) => [l.id, l]));
   for (const lane of picture.lanes) {
@@ -15,7 +15,7 @@ function accept(picture) {
   }
   model.from = picture.full || !model.lanes.length ? picture.from : Math.max(model.from, picture.from - history);
   const seen = new Set(picture.lanes.map((l) => l.id));
-  const gone = picture.full ? [] : model.lanes.filter((l) => !seen.has(l.id)).map((l) => ({ ...l, gone: true })); // is no member any more
+  const gone = picture.full ? [] : model.lanes.filter((l) => !seen.has(l.id)).map((l) => ({ ...l, gone: true })); // it was removed
   model.lanes = picture.lanes.concat(gone).sort((a, b) => a.name.length - b.name.length || (a.name < b.name ? -1 : 1));
   model.to = picture.to;
   model.proved = picture.proved === true;
@@ -23,19 +23,18 @@ function accept(picture) {
   model.refused = picture.refused || "";
 }
 
-// join puts what old knows of the time before cut in front of what lane knows.
+// join puts what old has of the time before cut in front of what lane has.
 function join(lane, old, cut, forget) {
   const slack = 400; // more than lies between two renewals
   for (const list of ["leases", "promises", "heard"]) {
     const end = list === "heard" ? "to" : "end";
-    const begin = list === "heard" ? "from" : "from";
-    const before = old[list].filter((s) => s[begin] < cut && s[end] > forget);
+    const before = old[list].filter((s) => s.from < cut && s[end] > forget);
     const rest = [];
     for (const s of before) {
       const next = lane[list].find((n) => n.term === s.term && n.to === (list === "promises" ? s.to : n.to) && n.reads === s.reads &&
-        n[begin] - slack < s[end] && s[end] - slack < n[end]);
+        n.from - slack < s[end] && s[end] - slack < n[end]);
       if (!next) rest.push(s);
-      else if (s[begin] < next[begin]) Object.assign(next, { from: s.from }, s.known ? { known: s.known, before: s.before, released: s.released } : {});
+      else if (s.from < next.from) Object.assign(next, { from: s.from }, s.known ? { known: s.known, before: s.before, released: s.released } : {});
     }
     lane[list] = rest.concat(lane[list]);
   }
@@ -48,8 +47,9 @@ function join(lane, old, cut, forget) {
   lane.renewals = kept.slice(0, n).concat(lane.renewals.filter((_, i, all) => all[i | 1] >= cut));
 }
 
-// validAt says how many leases are valid at t: for certain, and at most, since clocks
-// are only known so well. One that is known to follow another rules that out.
+// validAt returns how many leases are valid at t: at least and at most, since the clocks of
+// members can be compared with an error only. A lease that is known to follow another one
+// excludes it. It also returns which members were not heard, and which of them may hold a lease.
 function validAt(t) {
   const all = [];
   model.lanes.forEach((lane, index) => {
@@ -82,8 +82,8 @@ function mayGoOn(lane, t) {
   return last !== undefined && endless(last);
 }
 
-// mayHold says whether a member that is not heard may hold a lease at t: voters enough may
-// have promised it one. Those that are heard, and have not, may not.
+// mayHold says whether a member that is not heard may hold a lease at t: a majority may have
+// promised it one. A voter that is heard without such a promise has made none.
 function mayHold(lane, t) {
   const voters = model.lanes.filter((l) => !l.gone && !l.learner);
   const free = voters.filter((l) => heardAt(l, t) && !l.promises.some((p) => p.to === lane.id && p.from <= t && t < p.end));
@@ -102,8 +102,8 @@ function renewalAt(lane, t) {
   return i < 0 ? null : { sent: lane.renewals[i], renewed: lane.renewals[i + 1] };
 }
 
-// usableAt returns until when a lease allowed reads as its holder knew at t. A lease is
-// drawn with all its renewals; those after t are not counted here.
+// usableAt returns until when a lease allowed reads, as its holder knew at t. The lease itself
+// is drawn with all its renewals, also those after t.
 const usableAt = (lane, lease, t) => (lease.reads ? (renewalAt(lane, t)?.sent ?? lease.from) + lease.reads : Infinity);
 
 // firstAfter returns the index of the first pair that begins after t.
@@ -116,7 +116,7 @@ function firstAfter(pairs, t) {
   return 2 * low;
 }
 
-// lasting words a duration, with as many digits as say something.
+// lasting formats a duration, with about three digits.
 function lasting(ms) {
   const size = Math.abs(ms);
   if (size >= 60e3) return `${Math.floor(ms / 60e3)} min ${Math.round((ms % 60e3) / 1e3)} s`;
@@ -124,7 +124,7 @@ function lasting(ms) {
   return `${ms.toFixed(size >= 100 ? 0 : size >= 1 ? 1 : 3)} ms`;
 }
 
-// moment words an instant, as fine as step.
+// moment formats an instant, with the resolution of step.
 function moment(ms, step) {
   const digits = Math.max(0, Math.min(6, 3 - Math.floor(Math.log10(step))));
   const s = (ms - model.from) / 1e3, minutes = Math.trunc(s / 60);

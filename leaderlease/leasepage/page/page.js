@@ -1,6 +1,6 @@
-// What the page says in words, and what keys and pointers do.
+// The texts of the page, and the handlers of keys and pointers.
 const $ = (id) => document.getElementById(id);
-const behind = 600; // how far a live page is behind, so that every member has been heard
+const behind = 600; // ms that a live page is behind, so that the events of all members have arrived
 let paused = true, follows = false, dirty = true, told = "";
 let clock = { now: 0, at: 0 }, lastFrame = 0, drag = null, shownFlags = "";
 
@@ -10,7 +10,7 @@ function say(id, text) {
   if ($(id).textContent !== text) $(id).textContent = text;
 }
 
-// tell puts the number and its sentences up to date.
+// tell updates the number and the sentences beside it for the instant t.
 function tell(t) {
   const v = validAt(t), certain = v.least === v.most;
   say("what", certain && v.most === 1 ? "valid leader lease" : "valid leader leases");
@@ -25,23 +25,23 @@ function tell(t) {
 
 const held = ({ lane, lease }, t) => `${lane.name} holds it in term ${lease.term}: ${readsFor(lane, lease, t)}${lease.reads ? `, margin ${lasting(lease.margin)}` : ""}`;
 
-// readsFor says how long reads are allowed after t, unless the lease is renewed.
+// readsFor says how long reads are allowed after t without a further renewal.
 const readsFor = (lane, lease, t) => (lease.reads ? `reads for ${lasting(usableAt(lane, lease, t) - t)} more` : "reads without a limit, as the only voter");
 
-// missing says why nobody holds a lease.
+// missing says why no member holds a lease.
 function missing(t) {
   let newest = null, by = null;
   for (const lane of model.lanes) {
     for (const l of lane.leases) if (l.from <= t && (!newest || l.term >= newest.term)) [newest, by] = [l, lane];
   }
-  if (!newest) return "nobody has held one yet";
+  if (!newest) return "no member has held one yet";
   if (endless(newest)) return `nothing is known of ${by.name} for ${lasting(t - newest.end)}, which held it in term ${newest.term} as the only voter`;
   if (t < newest.known) return `${by.name} has asked for one in term ${newest.term}`;
-  if (t < newest.end) return `${by.name} is in the margin for ${lasting(usableAt(by, newest, t) + newest.margin - t)} more: no reads, and nobody else`;
+  if (t < newest.end) return `${by.name} is in the margin for ${lasting(usableAt(by, newest, t) + newest.margin - t)} more: no reads, and no other leader`;
   return `that of ${by.name} ${newest.why ? `was given up (${newest.why})` : "has run out"} ${lasting(t - newest.end)} before`;
 }
 
-// hint shows the numbers below the pointer.
+// hint shows the numbers at the pointer.
 function hint(event) {
   const box = canvas.getBoundingClientRect(), px = event.clientX - box.left, py = event.clientY - box.top;
   const row = Math.floor((py - axisHeight) / rowHeight), lane = model.lanes[row];
@@ -69,7 +69,7 @@ function numbers(lane, t) {
     const r = renewalAt(lane, t);
     if (r) all.push(`renewed by a round sent ${lasting(t - r.sent)} before, in ${lasting(r.renewed - r.sent)}`);
   }
-  if (p) all.push(`has promised ${nameOf(p.to)} to help nobody else; with all renewals the promise ends ${lasting(p.end - t)} later`);
+  if (p) all.push(`has promised ${nameOf(p.to)} not to vote for another member; with all renewals the promise ends ${lasting(p.end - t)} later`);
   const reads = readsAt(lane, t);
   if (reads) all.push(`reads in 0.1 s: ${paths.map(([name], i) => reads[i + 1] && `${reads[i + 1]} ${name}`).filter(Boolean).join(", ")}`);
   if (h) all.push(`restart hold for ${lasting(h[1] - t)} more`);
@@ -79,7 +79,7 @@ function numbers(lane, t) {
 
 const nameOf = (id) => model.lanes[indexOf(id)]?.name ?? id;
 
-// story lists what has happened, the newest last.
+// story lists the flags, the newest last.
 function story() {
   const all = model.lanes.flatMap((lane, i) => lane.flags.map((f) => ({ lane, i, ...f }))).sort((a, b) => a.at - b.at).slice(-300);
   const key = `${all.length} ${all.at(-1)?.at}`;
@@ -87,18 +87,18 @@ function story() {
   shownFlags = key;
   const box = $("story"), atEnd = box.scrollTop + box.clientHeight > box.scrollHeight - 30;
   box.replaceChildren(...all.map((f) => {
-    const li = document.createElement("li"), when = document.createElement("b"), who = document.createElement("em");
+    const li = document.createElement("li"), when = document.createElement("b"), member = document.createElement("em");
     when.textContent = moment(f.at, 1);
-    who.textContent = `${signs[f.kind] || "•"} ${f.lane.name}`;
-    who.style.color = colour(f.i);
-    li.append(when, who, f.text);
+    member.textContent = `${signs[f.kind] || "•"} ${f.lane.name}`;
+    member.style.color = colour(f.i);
+    li.append(when, member, f.text);
     li.addEventListener("click", () => look(f.at - 300, 1500, f.at));
     return li;
   }));
   if (atEnd && model.live) box.scrollTop = box.scrollHeight;
 }
 
-// look shows span from an instant on.
+// look shows span ms from an instant on, and stops at head if that is given.
 function look(from, span, head) {
   view.span = Math.min(Math.max(span, 1), Math.max(history, (model.to - model.from) * 1.1));
   view.from = from;
@@ -175,7 +175,7 @@ function showSource(mode) {
   say("verdict", model.refused || model.verdict);
 }
 
-// listen draws what the member tells of as it happens.
+// listen follows the pictures of the member that served the page.
 function listen() {
   model.live = true;
   const source = new EventSource("lease/events");
