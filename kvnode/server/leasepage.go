@@ -8,7 +8,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasepage"
 )
 
-// newLeases returns what draws the leases of this cluster, nil if that is turned off.
+// newLeases returns the Live of the page of leases, nil if the page is turned off.
 func (s *Server) newLeases() *leasepage.Live {
 	if s.cfg.DisableLeasePage {
 		return nil
@@ -30,8 +30,7 @@ func (s *Server) memberNames() map[uint64]string {
 	return names
 }
 
-// leasePages adds the page of leases, which shows no keys or values, and what it
-// listens to.
+// leasePages adds the page of leases and its pictures. They show no keys or values.
 func (s *Server) leasePages(mux *http.ServeMux) {
 	if s.leases == nil {
 		return

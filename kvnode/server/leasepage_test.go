@@ -66,7 +66,7 @@ func TestLeasePageShowsAllMembers(t *testing.T) {
 		}
 		return len(p.Lanes) == 3 && held > 0 && promised == 2
 	})
-	stop(t, others[0]) // while somebody watches
+	stop(t, others[0]) // while a page is open
 	if _, err := io.Copy(io.Discard, lines); err != nil {
 		t.Errorf("the stream of a member that stops ends with %v, want its end", err)
 	}
@@ -94,8 +94,8 @@ func TestLeasePageTellsWhoStopsAndReads(t *testing.T) {
 	})
 }
 
-// What the page is served with keeps what is not its own from running, and it is for
-// whoever knows the member's name, as all pages are.
+// The page's policy lets no other script run. A request needs the member's name as its host, and
+// pages of other sites cannot follow the pictures.
 func TestLeasePageIsServedSafely(t *testing.T) {
 	s := solo(t)
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.HTTPAddrs()[0]+"/", http.NoBody)
@@ -156,6 +156,6 @@ func TestLeasePageCanBeTurnedOff(t *testing.T) {
 		}
 	}
 	if trace, _ := s.node.Trace(); trace != nil {
-		t.Error("the lease is traced, and nobody may see it")
+		t.Error("the lease is traced without a page that shows it")
 	}
 }

@@ -29,7 +29,7 @@ type Server struct {
 	node  *kvnode.Node
 	api   *etcdapi.API
 	locks *concurrency.Services // nil if it could not be made
-	// leases is nil if nobody may watch them.
+	// leases is nil if the page of leases is turned off.
 	leases *leasepage.Live
 	grpc   *grpc.Server
 	// inside is the same for the JSON gateway.

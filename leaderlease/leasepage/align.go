@@ -8,18 +8,18 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// align lays the clocks of all processes on one axis. That is the leader's clock, in
-// each term: when it counts a grant, it knows that the voter has read its own clock
-// between the sending of the probe and the counting. The next leader goes on from where
-// the leader before has last seen it.
-func align(tracks []*track) {
-	c := census{grants: make(map[granting]*track), placed: make(map[*track]bool)}
-	terms := make(map[uint64]*track)
-	for _, t := range tracks {
+// align places the clocks of all processes on one axis. In each term the axis is the leader's
+// clock. A grant that the leader counts places the voter: it read its own clock between the
+// sending of the probe and the arrival of the grant. The next leader starts where its clock was
+// placed as a voter.
+func align(timelines []*timeline) {
+	c := aligner{grants: make(map[grantor]*timeline), placed: make(map[*timeline]bool)}
+	terms := make(map[uint64]*timeline)
+	for _, t := range timelines {
 		for _, g := range t.incarnations {
-			c.grants[granting{t.p.Start.ID, g}] = t
+			c.grants[grantor{t.p.Start.ID, g}] = t
 		}
-		for i := range t.leases { // a sole voter counts nobody
+		for i := range t.leases { // a sole voter counts no grants
 			terms[t.leases[i].term] = t
 		}
 		for term := range t.counts {
@@ -27,49 +27,50 @@ func align(tracks []*track) {
 		}
 	}
 	for _, term := range slices.Sorted(maps.Keys(terms)) {
-		c.reign(tracks, terms[term], term)
+		c.alignTerm(timelines, terms[term], term)
 	}
-	for _, t := range tracks {
+	for _, t := range timelines {
 		if !c.placed[t] {
-			c.guess(tracks, t)
+			c.placeByOrder(timelines, t)
 		}
 	}
 }
 
-// census is an alignment under way.
-type census struct {
-	grants map[granting]*track // whose grants are whose
-	placed map[*track]bool
-	end    int64 // of all that is placed
-	done   []ended
+// aligner is the state of align.
+type aligner struct {
+	grants map[grantor]*timeline // the process that made a grant
+	placed map[*timeline]bool
+	end    int64 // the latest time of the axis at which anything placed ends
+	done   []leaseEnd
 }
 
-// granting names the process that has granted.
-type granting struct{ id, incarnation uint64 }
+// grantor is how a grant names its process.
+type grantor struct{ id, incarnation uint64 }
 
-// ended is where reads have ended under a lease.
-type ended struct {
+// leaseEnd is where the reads under a lease ended on the axis.
+type leaseEnd struct {
 	term   uint64
 	usable int64
 }
 
-// reign lays the clocks of those that were counted in a term on the leader's.
-func (c *census) reign(tracks []*track, leader *track, term uint64) {
+// alignTerm places the voters that granted the leader of a term a lease. Of each Duration it
+// takes the grant that took the least time, since that has the smallest error.
+func (c *aligner) alignTerm(timelines []*timeline, leader *timeline, term uint64) {
 	counts := leader.counts[term]
 	at := leader.begins(term)
-	if !c.placed[leader] && !c.fromVoter(leader, counts) {
-		c.guess(tracks, leader)
+	if !c.placed[leader] && !c.placeByVoter(leader, counts) {
+		c.placeByOrder(timelines, leader)
 	}
-	c.handOver(leader, at, term)
-	best := make(map[*track]*leaderlease.TraceEvent)
+	c.startTerm(leader, at, term)
+	best := make(map[*timeline]*leaderlease.TraceEvent)
 	for _, e := range counts {
-		v := c.grants[granting{e.Peer, e.Number}]
+		v := c.grants[grantor{e.Peer, e.Number}]
 		if v == nil || v == leader {
 			continue
 		}
 		b := best[v]
 		if b != nil && e.At.Sub(b.Instant) > leader.p.Start.Duration {
-			c.tie(leader, v, b)
+			c.placeVoter(leader, v, b)
 			b = nil
 		}
 		if b == nil || e.At-e.Instant < b.At-b.Instant {
@@ -77,16 +78,16 @@ func (c *census) reign(tracks []*track, leader *track, term uint64) {
 		}
 	}
 	for v, e := range best {
-		c.tie(leader, v, e)
+		c.placeVoter(leader, v, e)
 	}
 	if n := len(counts); n > 0 {
 		at = max(at, counts[n-1].At)
 	}
-	c.over(leader, at, term)
+	c.endTerm(leader, at, term)
 }
 
-// begins returns when the first of what is known of a reign was sent.
-func (t *track) begins(term uint64) core.Instant {
+// begins returns the first instant that is known of a term of leadership.
+func (t *timeline) begins(term uint64) core.Instant {
 	at := core.Forever
 	for _, e := range t.counts[term] {
 		at = min(at, e.Instant)
@@ -99,24 +100,24 @@ func (t *track) begins(term uint64) core.Instant {
 	return at
 }
 
-// over ends a reign with its last lease: from there on the leader's clock is one of many.
-func (c *census) over(leader *track, last core.Instant, term uint64) {
+// endTerm ends a term with its last lease. From there on the leader's clock is not the axis.
+func (c *aligner) endTerm(leader *timeline, last core.Instant, term uint64) {
 	for i := range leader.leases {
 		if s := &leader.leases[i]; s.term == term {
 			on, _ := leader.axis.place(s.usable)
-			c.done = append(c.done, ended{term, on})
+			c.done = append(c.done, leaseEnd{term, on})
 			last = max(last, s.end)
 		}
 	}
-	leader.axis.keep(last)
-	on, _ := leader.axis.place(last)
+	on, fuzz := leader.axis.place(last)
+	leader.axis.add(anchor{at: last, on: on, fuzz: fuzz})
 	c.end = max(c.end, on)
 }
 
-// handOver makes the leader's clock the axis from an instant on. It goes by the order
-// that is known: reads under older leases end before somebody else leads. As far as
-// clocks leave that open, the new leader comes after them.
-func (c *census) handOver(leader *track, at core.Instant, term uint64) {
+// startTerm makes the leader's clock the axis from an instant on. Reads under older leases end
+// before another member leads: as far as the error of the clocks allows, the term is placed
+// after them.
+func (c *aligner) startTerm(leader *timeline, at core.Instant, term uint64) {
 	on, fuzz := leader.axis.place(at)
 	for _, d := range c.done {
 		if d.term < term && d.usable > on && d.usable <= on+fuzz {
@@ -124,47 +125,47 @@ func (c *census) handOver(leader *track, at core.Instant, term uint64) {
 		}
 	}
 	if len(c.done) == 0 {
-		fuzz = 0 // nothing is before it
+		fuzz = 0 // the axis begins here
 	}
-	leader.axis.tie(knot{at: at, on: on, fuzz: fuzz, leads: true})
+	leader.axis.add(anchor{at: at, on: on, fuzz: fuzz, leads: true})
 }
 
-// tie lays a voter's clock on the leader's by one grant.
-func (c *census) tie(leader, voter *track, e *leaderlease.TraceEvent) {
+// placeVoter places a voter's clock by one of its grants.
+func (c *aligner) placeVoter(leader, voter *timeline, e *leaderlease.TraceEvent) {
 	half := (e.At - e.Instant) / 2
 	on, _ := leader.axis.place(e.Instant + half)
-	voter.axis.tie(knot{at: e.Reading, on: on, fuzz: int64(half)})
+	voter.axis.add(anchor{at: e.Reading, on: on, fuzz: int64(half)})
 	c.placed[voter] = true
 }
 
-// fromVoter places a leader that nobody has counted before by a voter that somebody has.
-func (c *census) fromVoter(leader *track, counts []*leaderlease.TraceEvent) bool {
+// placeByVoter places a leader by a voter that is placed, if it counted a grant of one.
+func (c *aligner) placeByVoter(leader *timeline, counts []*leaderlease.TraceEvent) bool {
 	for _, e := range counts {
-		v := c.grants[granting{e.Peer, e.Number}]
+		v := c.grants[grantor{e.Peer, e.Number}]
 		if v == nil || !c.placed[v] {
 			continue
 		}
 		on, fuzz := v.axis.place(e.Reading)
 		half := (e.At - e.Instant) / 2
 		on -= int64(e.Instant + half - leader.first)
-		leader.axis.tie(knot{at: leader.first, on: on, fuzz: fuzz + int64(half)})
+		leader.axis.add(anchor{at: leader.first, on: on, fuzz: fuzz + int64(half)})
 		c.placed[leader] = true
 		return true
 	}
 	return false
 }
 
-// guess places a process where it was last, or else by what came before it: it begins
-// where its member's process before has ended, or all that is placed.
-func (c *census) guess(tracks []*track, t *track) {
-	early := t.first.Add(-t.p.Start.Duration) // what it tells of first may have begun before
-	if t.seed.at != 0 {
-		t.axis.tie(knot{at: early, on: t.seed.on - int64(t.seed.at-early), fuzz: t.seed.fuzz})
+// placeByOrder places a process where the picture before had it, or else where its member's
+// previous process ends, or else where all that is placed ends.
+func (c *aligner) placeByOrder(timelines []*timeline, t *timeline) {
+	early := t.first.Add(-t.p.Start.Duration) // the first lease or promise may begin earlier
+	if t.placed.at != 0 {
+		t.axis.add(anchor{at: early, on: t.placed.on - int64(t.placed.at-early), fuzz: t.placed.fuzz})
 		c.placed[t] = true
 		return
 	}
 	on, before := c.end, false
-	for _, o := range tracks {
+	for _, o := range timelines {
 		if o == t {
 			break
 		}
@@ -174,10 +175,10 @@ func (c *census) guess(tracks []*track, t *track) {
 		}
 	}
 	t.loose = before || len(c.placed) > 0
-	if !t.loose {
+	if !t.loose { // it is the first
 		on = int64(t.first)
 	}
-	t.axis.tie(knot{at: early, on: on - int64(t.first-early)})
+	t.axis.add(anchor{at: early, on: on - int64(t.first-early)})
 	c.placed[t] = true
 	end, _ := t.axis.place(t.last)
 	c.end = max(c.end, end)

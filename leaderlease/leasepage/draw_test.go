@@ -18,7 +18,7 @@ import (
 
 const msec = leaderlease.Instant(time.Millisecond)
 
-// teller writes the trace of one process. Its clock is ahead of the test's.
+// teller makes the trace of one process. Its clock is ahead of the test's.
 type teller struct {
 	leasetrace.Process
 	ahead leaderlease.Instant
@@ -109,7 +109,7 @@ func (w *shown) is(g *Lease) bool {
 
 // The picture of a leader that is paused, on one axis although clocks are hours apart.
 func TestDraw(t *testing.T) {
-	p := Draw(processes(paused()...), names)
+	p := draw(processes(paused()...), names)
 	if len(p.Lanes) != 3 || p.From != 0 || !near(p.To, 1397) {
 		t.Fatalf("the picture has %d lanes from %v to %v, want 3 from 0 to 1397", len(p.Lanes), p.From, p.To)
 	}
@@ -139,7 +139,7 @@ func TestALeaseThatIsRenewedInItsMargin(t *testing.T) {
 	for _, at := range []int{100, 200, 370, 700} { // 150 ms of reads, and a margin of 100 ms
 		sole.renews(at, 2)
 	}
-	got := Draw(processes(sole), names).Lanes[0].Leases
+	got := draw(processes(sole), names).Lanes[0].Leases
 	want := []shown{{100, 102, 350, 372, 2, "", false}, {372, 372, 520, 620, 2, "", false}, {700, 702, 850, 950, 2, "", false}}
 	if len(got) != len(want) {
 		t.Fatalf("there are %d leases, want %d: %+v", len(got), len(want), got)
@@ -166,7 +166,7 @@ func soleVoter() *teller {
 func TestTheLeaseOfASoleVoter(t *testing.T) {
 	sole := soleVoter()
 	sole.says(60_100, leaderlease.TraceEvent{Kind: leaderlease.TraceProbe, Peer: 2, Term: 2})
-	lane := Draw(processes(sole), names).Lanes[0]
+	lane := draw(processes(sole), names).Lanes[0]
 	want := shown{90, 90, 60_090, 60_090, 2, "", false}
 	if len(lane.Leases) != 1 || !want.is(&lane.Leases[0]) || lane.Leases[0].Reads != 0 || lane.Leases[0].After != 0 {
 		t.Errorf("the leases are %+v, want one that lasts as long as the trace", lane.Leases)
@@ -175,7 +175,7 @@ func TestTheLeaseOfASoleVoter(t *testing.T) {
 		t.Errorf("the flags are %q, and it is heard in %+v, want no pause", got, lane.Heard)
 	}
 	sole.says(60_200, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 2, Status: core.Transferring, Reading: sole.clock(60_200)})
-	if got := Draw(processes(sole), names).Lanes[0].Leases[0]; got.End != 60_190 || got.Why == "" {
+	if got := draw(processes(sole), names).Lanes[0].Leases[0]; got.End != 60_190 || got.Why == "" {
 		t.Errorf("the lease is %+v, want its end at 60190 and the reason", got)
 	}
 }
@@ -184,33 +184,33 @@ func TestTheLeaseOfASoleVoter(t *testing.T) {
 func TestASoleVoterGetsCompany(t *testing.T) {
 	sole, second := soleVoter(), newTeller(2, 0, 0, 10)
 	sole.renews(5000, 2, second)
-	got := Draw(processes(sole, second), names).Lanes[0].Leases
+	got := draw(processes(sole, second), names).Lanes[0].Leases
 	if len(got) != 2 || got[0].Reads != 0 || got[1].Reads != 150 || got[0].Usable != got[1].From || got[0].Why == "" || !near(got[1].Usable, 5140) {
 		t.Errorf("the leases are %+v, want one without an end, and one that allows reads for 150 ms from 4990 on", got)
 	}
 }
 
-// Who is elected twice in a row has a lease of each term.
+// A leader that is elected twice in a row has a lease in each term.
 func TestANewTermIsANewLease(t *testing.T) {
 	sole := newTeller(1, 0, 0, 10)
 	sole.leads(100, 2)
 	sole.renews(100, 2)
 	sole.renews(150, 3)
-	if got := Draw(processes(sole), names).Lanes[0].Leases; len(got) != 2 || got[0].Term != 2 || got[1].Term != 3 || got[0].End > got[1].Known || got[0].Why == "" {
+	if got := draw(processes(sole), names).Lanes[0].Leases; len(got) != 2 || got[0].Term != 2 || got[1].Term != 3 || got[0].End > got[1].Known || got[0].Why == "" {
 		t.Errorf("the leases are %+v, want one of term 2 that the next ends, and one of term 3", got)
 	}
 }
 
 // The promise to n2 ends with its release, not 250 ms after it was made.
 func TestDrawPromises(t *testing.T) {
-	p := Draw(processes(paused()...), names)
+	p := draw(processes(paused()...), names)
 	if ps := p.Lanes[2].Promises; len(ps) != 3 || ps[0].To != "1" || !near(ps[0].End, 541) || ps[2].To != "2" || !near(ps[2].End, 1391) {
 		t.Errorf("n3 has promised %+v, want n1 until 541, and n2 until 1391 at last", ps)
 	}
 }
 
 func TestFlags(t *testing.T) {
-	p := Draw(processes(paused()...), names)
+	p := draw(processes(paused()...), names)
 	var kinds []string
 	for _, lane := range p.Lanes {
 		for _, f := range lane.Flags {
@@ -233,9 +233,9 @@ func TestDrawFromTheMiddle(t *testing.T) {
 	for i := range all {
 		all[i].Events = all[i].Events[4:]
 	}
-	p := Draw(all, names)
+	p := draw(all, names)
 	if l := p.Lanes[0].Leases; len(l) != 1 || l[0].Usable-l[0].From != 300 {
-		t.Errorf("n1 is drawn with %+v, want one lease whose reads end 300 ms after the first round that is known", l)
+		t.Errorf("n1 is drawn with %+v, want one lease with reads until 300 ms after its first known round", l)
 	}
 	for _, lane := range p.Lanes {
 		if len(lane.Holds) > 0 || slices.ContainsFunc(lane.Flags, func(f Flag) bool { return f.Kind == "start" }) {
@@ -250,8 +250,8 @@ func TestARestartWithoutAnyLeader(t *testing.T) {
 	again.Start.Term = 7
 	again.says(5100, leaderlease.TraceEvent{Kind: leaderlease.TraceVoters})
 	all := processes(append(paused(), again)...)
-	lane := Draw(all, names).Lanes[0]
-	if h := lane.Heard; len(h) != 3 || h[1].Loose || !h[2].Loose || h[2].From < h[1].To {
+	lane := draw(all, names).Lanes[0]
+	if h := lane.Heard; len(h) != 3 || h[2].From < h[1].To {
 		t.Errorf("n1 was heard %+v, want before and after its pause, and again after that and somewhere", h)
 	}
 	if len(lane.Holds) != 1 || lane.Holds[0][1]-lane.Holds[0][0] != 250 {
@@ -265,7 +265,7 @@ func TestARestartWithoutAnyLeader(t *testing.T) {
 // Names are input: nothing in them ends the element that they are in.
 func TestWriteEscapes(t *testing.T) {
 	evil := map[uint64]string{1: "</script><script>alert(1)</script>", 2: "{{script}}", 3: "<!--"}
-	pic := Judged(processes(paused()...), evil)
+	pic := Draw(processes(paused()...), evil)
 	var b bytes.Buffer
 	if err := Write(&b, pic); err != nil {
 		t.Fatal(err)
@@ -301,17 +301,17 @@ func TestAHandOverIsDrawnInOrder(t *testing.T) {
 	old.says(140, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 2, Status: core.Transferring, Reading: old.clock(140)})
 	next.leads(142, 3)
 	next.renews(143, 3, old)
-	given, taken := Draw(processes(old, next), names).Lanes[0].Leases[0], Draw(processes(old, next), names).Lanes[1].Leases[0]
+	given, taken := draw(processes(old, next), names).Lanes[0].Leases[0], draw(processes(old, next), names).Lanes[1].Leases[0]
 	if given.Usable != 140 || taken.From < given.Usable || taken.Before < 10 {
 		t.Errorf("reads end at %v, and the next lease begins at %v ± %v, want it behind 140, and 10 ms and more unknown", given.Usable, taken.From, taken.Before)
 	}
 }
 
-// Where the trace of a voter is missing nobody knows how many leases there were.
-func TestJudgedWithoutTheTraceOfAVoter(t *testing.T) {
+// Without the trace of a voter it is not proved that no lease is missing.
+func TestDrawWithoutTheTraceOfAVoter(t *testing.T) {
 	all := paused()
 	all[0].says(1500, leaderlease.TraceEvent{Kind: leaderlease.TraceVoter, Peer: 4, Number: 1})
-	p := Judged(processes(all...), names)
+	p := Draw(processes(all...), names)
 	if len(p.Lanes) != 4 || p.Proved || !slices.ContainsFunc(p.Lanes, func(l *Lane) bool { return l.Name == "4" && len(l.Heard) == 0 }) {
 		t.Errorf("there are %d lanes, proved %v, want an empty one for the voter 4, and nothing proved", len(p.Lanes), p.Proved)
 	}

@@ -12,39 +12,39 @@ import (
 )
 
 const (
-	// silence is for how long a member that feeds may say nothing before Listen is called
-	// again. Nothing is sent to it, so no error tells that its machine is gone. Shorter: a
-	// first message over a slow network is not waited for.
-	silence = 10 * time.Second
-	// feedEvery is between two messages of a feed. Longer: pages are further behind.
-	feedEvery = 100 * time.Millisecond
+	// feedInterval is the time between two messages of a feed.
+	feedInterval = 100 * time.Millisecond
+	// feedTimeout ends a Listen that has received no message for so long. Nothing is sent to
+	// the other member, so a transport may not notice that its machine is gone.
+	feedTimeout = 10 * time.Second
 )
 
 // ErrTooManyFeeds refuses a feed.
-var ErrTooManyFeeds = fmt.Errorf("leasepage: the member feeds %d others, as many as it may", maxWatchers)
+var ErrTooManyFeeds = fmt.Errorf("leasepage: the member has %d feeds, the most that it serves; retry later", maxViewers)
 
-// Feed sends what the member traces to another member's page, until ctx ends or the member
-// stops, which its last message says. The other member's Config.Listen receives the messages.
-// A reader that is slow is sent more at once, up to what the trace keeps.
+// Feed sends the member's trace to the page of another member, until ctx ends or the member
+// stops; in that case the last message says so. A message carries all events since the one
+// before, so a slow reader gets fewer and longer messages. It loses events only if Config.Trace
+// does.
 func (l *Live) Feed(ctx context.Context, send func([]byte) error) error {
-	if l.feeds.Add(1) > maxWatchers {
+	if l.feeds.Add(1) > maxViewers {
 		l.feeds.Add(-1)
 		return ErrTooManyFeeds
 	}
 	defer l.feeds.Add(-1)
-	tick := time.NewTicker(feedEvery)
+	tick := time.NewTicker(feedInterval)
 	defer tick.Stop()
-	own := owner{cfg: &l.cfg, counted: l.cfg.tally()}
-	for leaving := false; ; {
+	own := newLocalTrace(&l.cfg)
+	for stops := false; ; stops = l.stopping() {
 		now := l.cfg.Now()
-		notes := own.take(now)
-		if leaving {
-			notes = append(notes, note{At: now, Leaves: true})
+		notes := own.next(now)
+		if stops {
+			notes = append(notes, note{At: now, Stops: true})
 		}
-		if err := send(message(now, notes, &own.Process)); err != nil || leaving {
+		if err := send(message(now, notes, &own.Process)); err != nil || stops {
 			return err
 		}
-		own.Events = own.Events[max(0, len(own.Events)-1):] // the last says what was sent
+		own.Events = own.Events[max(0, len(own.Events)-1):] // Take continues after the last one
 		select {
 		case <-tick.C:
 		case <-l.cfg.Stopping:
@@ -53,51 +53,7 @@ func (l *Live) Feed(ctx context.Context, send func([]byte) error) error {
 				return nil
 			}
 		}
-		leaving = l.stopping()
 	}
-}
-
-// owner takes what this member traces and counts.
-type owner struct {
-	told
-	cfg     *Config
-	counted tally
-}
-
-// take adds what is new to the events, and returns its notes.
-func (o *owner) take(now leaderlease.Instant) []note {
-	known := max(0, len(o.Events)-1)
-	o.Take(o.cfg.Trace)
-	notes := gaps(o.Events[known:])
-	o.Events = append(o.Events[:known], thin(o.Events[known:])...)
-	o.Events = since(o.Events, now.Add(-keep))
-	before := o.counted
-	o.counted = o.cfg.tally()
-	return append(notes, o.counted.since(&before, now)...)
-}
-
-// heading is the first line of a message. A trace follows.
-type heading struct {
-	Reading leaderlease.Instant `json:"reading"`
-	Notes   []note              `json:"notes,omitempty"`
-}
-
-func message(now leaderlease.Instant, notes []note, p *leasetrace.Process) []byte {
-	b, err := json.Marshal(heading{now, notes})
-	if err != nil {
-		panic(err) // numbers
-	}
-	b = leasetrace.AppendStart(append(b, '\n'), p.Start, time.Time{})
-	for i := range p.Events {
-		b = leasetrace.AppendEvent(b, &p.Events[i])
-	}
-	return b
-}
-
-// heard is what has arrived of one process.
-type heard struct {
-	told
-	member uint64
 }
 
 // stopping reports whether the member stops.
@@ -110,14 +66,60 @@ func (l *Live) stopping() bool {
 	}
 }
 
-// listen passes on what a member traces, until ctx ends, or the member does or is silent.
-func (l *Live) listen(ctx context.Context, member uint64, to chan<- heard) error {
+// localTrace reads the trace and the counters of this member.
+type localTrace struct {
+	history
+	cfg     *Config
+	counted counters
+}
+
+func newLocalTrace(cfg *Config) localTrace { return localTrace{cfg: cfg, counted: cfg.counters()} }
+
+// next appends the new events, and returns the notes since the call before.
+func (o *localTrace) next(now leaderlease.Instant) []note {
+	known := max(0, len(o.Events)-1)
+	o.Take(o.cfg.Trace)
+	notes := gapNotes(o.Events[known:])
+	o.Events = append(o.Events[:known], thin(o.Events[known:])...)
+	o.Events = eventsSince(o.Events, now.Add(-keep))
+	before := o.counted
+	o.counted = o.cfg.counters()
+	return append(notes, o.counted.since(&before, now)...)
+}
+
+// header is the first line of a message, as JSON. A trace in the format of leasetrace follows.
+type header struct {
+	Reading leaderlease.Instant `json:"reading"` // of the sender's clock
+	Notes   []note              `json:"notes,omitempty"`
+}
+
+func message(now leaderlease.Instant, notes []note, p *leasetrace.Process) []byte {
+	b, err := json.Marshal(header{now, notes})
+	if err != nil {
+		panic(err) // it has numbers only
+	}
+	b = leasetrace.AppendStart(append(b, '\n'), p.Start, time.Time{})
+	for i := range p.Events {
+		b = leasetrace.AppendEvent(b, &p.Events[i])
+	}
+	return b
+}
+
+// remote is what this member has received of a process of another member.
+type remote struct {
+	history
+	member uint64
+}
+
+// listen passes on the feed of another member until ctx ends, the feed fails, or no message
+// comes for feedTimeout.
+func (l *Live) listen(ctx context.Context, member uint64, to chan<- remote) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	quiet := time.AfterFunc(silence, cancel)
-	defer quiet.Stop()
+	timeout := time.AfterFunc(feedTimeout, cancel)
+	defer timeout.Stop()
 	return l.cfg.Listen(ctx, member, func(b []byte) error {
-		quiet.Reset(silence)
+		timeout.Reset(feedTimeout)
 		h, err := parse(b, member)
 		if err != nil {
 			return err
@@ -131,22 +133,22 @@ func (l *Live) listen(ctx context.Context, member uint64, to chan<- heard) error
 	})
 }
 
-// parse reads a message of a feed.
-func parse(b []byte, member uint64) (h heard, err error) {
+// parse reads a message of the feed of member, and refuses what member cannot have sent.
+func parse(b []byte, member uint64) (h remote, err error) {
 	first, rest, _ := bytes.Cut(b, []byte("\n"))
-	var head heading
+	var head header
 	if err := json.Unmarshal(first, &head); err != nil {
-		return h, fmt.Errorf("leasepage: a message without a reading of a clock: %w", err)
+		return h, fmt.Errorf("leasepage: the header of a message of member %x is no JSON: %w", member, err)
 	}
 	all, err := leasetrace.Read(bytes.NewReader(rest))
 	if err != nil {
 		return h, err
 	}
 	if len(all) != 1 || all[0].Start.ID != member {
-		return h, fmt.Errorf("leasepage: the feed of member %x is of another, or of several", member)
+		return h, fmt.Errorf("leasepage: a message of member %x has traces of %d processes, want one of its own", member, len(all))
 	}
 	if d := all[0].Start.Duration; d <= 0 {
-		return h, fmt.Errorf("leasepage: the feed of member %x has leases of %v, want more than 0", member, d)
+		return h, fmt.Errorf("leasepage: a message of member %x has leases of %v, want more than 0", member, d)
 	}
-	return heard{told{Process: all[0], notes: head.Notes, reading: head.Reading}, member}, nil
+	return remote{history{Process: all[0], notes: head.Notes, reading: head.Reading}, member}, nil
 }

@@ -21,7 +21,7 @@ func (h *hand) Now() leaderlease.Instant {
 	return 7 * msec
 }
 
-// alone is what draws for a member that reaches nobody else.
+// alone returns the Live of a member that reaches no other member.
 func alone(t *testing.T, clock *hand) *Live {
 	t.Helper()
 	trace := leaderlease.NewTrace(8)
@@ -42,29 +42,35 @@ func alone(t *testing.T, clock *hand) *Live {
 	})
 }
 
-// Nothing is done unless somebody watches, and nothing once nobody does any more.
+func testSession(l *Live) *session {
+	s := newSession(l, func() {})
+	s.own.Take(l.cfg.Trace)
+	return s
+}
+
+// Without an open page a Live does no work.
 func TestNobodyWatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var clock hand
 		l := alone(t, &clock)
 		time.Sleep(time.Hour)
 		if n := clock.asked.Load(); n > 0 {
-			t.Errorf("the clock was read %d times, and nobody watches", n)
+			t.Errorf("the clock was read %d times, and no page is open", n)
 		}
-		me, leave := l.join()
-		if p := <-me.pictures; len(p) == 0 {
-			t.Error("who watches is sent nothing")
+		page, leave := l.join()
+		if p := <-page.pictures; len(p) == 0 {
+			t.Error("an open page gets no picture")
 		}
 		leave()
 		before := clock.asked.Load()
 		time.Sleep(time.Hour)
 		if n := clock.asked.Load() - before; n > 0 {
-			t.Errorf("the clock was read %d times after all had gone", n)
+			t.Errorf("the clock was read %d times after the page was closed", n)
 		}
 	})
 }
 
-// Who does not read is dropped, and keeps nobody waiting.
+// A page that does not read is disconnected, and delays no other page.
 func TestASlowWatcherIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := alone(t, new(hand))
@@ -74,11 +80,11 @@ func TestASlowWatcherIsDropped(t *testing.T) {
 			<-quick.pictures
 		}
 		pictures := 0
-		for range slow.pictures { // which ends, for it was closed
+		for range slow.pictures { // until it is closed
 			pictures++
 		}
 		if pictures > cap(slow.pictures) {
-			t.Errorf("%d pictures waited for who does not read, want at most %d", pictures, cap(slow.pictures))
+			t.Errorf("%d pictures waited for a page that does not read, want at most %d", pictures, cap(slow.pictures))
 		}
 		leaveSlow()
 		leave()
@@ -108,10 +114,10 @@ func TestMembersThatWereNeverHeardAreShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := alone(t, new(hand))
 		l.cfg.Votes = func(id uint64) bool { return id != 3 }
-		me, leave := l.join()
+		page, leave := l.join()
 		defer leave()
 		var p livePicture
-		if err := json.Unmarshal(<-me.pictures, &p); err != nil {
+		if err := json.Unmarshal(<-page.pictures, &p); err != nil {
 			t.Fatal(err)
 		}
 		if len(p.Lanes) != len(names) {
@@ -130,18 +136,18 @@ func TestMembersThatWereNeverHeardAreShown(t *testing.T) {
 func TestALivePageOfASoleVoter(t *testing.T) {
 	l := alone(t, new(hand))
 	l.cfg.Members = func() map[uint64]string { return map[uint64]string{1: "n1"} }
-	s := &show{live: l, own: owner{cfg: &l.cfg}, seeds: make(map[leaderlease.TraceStart]knot)}
+	s := testSession(l)
 	s.own.Process = soleVoter().Process
 	now := leaderlease.Instant(7 * time.Hour)
 	for _, full := range []bool{true, false, false} {
-		now = now.Add(drawEvery)
+		now = now.Add(drawInterval)
 		var p livePicture
-		if err := json.Unmarshal(s.draw(now, full), &p); err != nil {
+		if err := json.Unmarshal(s.drawPicture(now, full), &p); err != nil {
 			t.Fatal(err)
 		}
 		part := keep
 		if !full {
-			part = lately
+			part = recent
 		}
 		if want := rounded(int64(now.Add(-part))); len(p.Lanes) != 1 || p.From != want || len(p.Lanes[0].Heard) != 1 || p.Lanes[0].Heard[0].From != want {
 			t.Fatalf("the picture begins at %v, its lanes are %+v, want one that is heard from %v on", p.From, p.Lanes, want)

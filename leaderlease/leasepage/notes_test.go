@@ -12,10 +12,10 @@ import (
 )
 
 // shows draws processes with their notes.
-func shows(all ...told) *Picture {
-	tracks := followAll(all, names)
-	align(tracks)
-	return drawn(tracks, names, 0)
+func shows(all ...history) *Picture {
+	timelines := readAll(all, names)
+	align(timelines)
+	return drawn(timelines, names, 0)
 }
 
 func kindsOf(l *Lane) (kinds []string) {
@@ -26,29 +26,29 @@ func kindsOf(l *Lane) (kinds []string) {
 }
 
 // again is the member's next process.
-func again(t *teller, at int) told {
+func again(t *teller, at int) history {
 	next := newTeller(t.Start.ID, 0, 0, at)
 	next.says(at+1, leaderlease.TraceEvent{Kind: leaderlease.TraceVoters})
-	return told{Process: next.Process}
+	return history{Process: next.Process}
 }
 
-// Who was killed has said nothing before. Who stops says so, and who resigns hands its
-// lease over last of all.
+// A process that stops says so, and one that resigns hands its lease over before it ends. A
+// process that ends without either was killed.
 func TestWhoIsKilled(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		do   func(p *told, old *teller)
+		do   func(p *history, old *teller)
 		want string
 	}{
-		{"it was killed", func(*told, *teller) {}, "killed"},
-		{"it has said that it stops", func(p *told, old *teller) { p.notes = []note{{At: old.clock(300), Leaves: true}} }, "end"},
-		{"its trace has an end", func(p *told, _ *teller) { p.Ended = true }, "end"},
-		{"it handed over last", func(p *told, old *teller) {
+		{"it was killed", func(*history, *teller) {}, "killed"},
+		{"it has said that it stops", func(p *history, old *teller) { p.notes = []note{{At: old.clock(300), Stops: true}} }, "end"},
+		{"its trace has an end", func(p *history, _ *teller) { p.Ended = true }, "end"},
+		{"it handed over last", func(p *history, old *teller) {
 			old.says(300, leaderlease.TraceEvent{Kind: leaderlease.TraceRelease, Peer: 2, Term: 2})
 			old.says(1300, leaderlease.TraceEvent{Kind: leaderlease.TraceVoters})
 			p.Process = old.Process
 		}, "end"},
-		{"it handed over long before", func(p *told, old *teller) {
+		{"it handed over long before", func(p *history, old *teller) {
 			old.says(300, leaderlease.TraceEvent{Kind: leaderlease.TraceRelease, Peer: 2, Term: 2})
 			old.says(1301, leaderlease.TraceEvent{Kind: leaderlease.TraceVoters})
 			p.Process = old.Process
@@ -57,7 +57,7 @@ func TestWhoIsKilled(t *testing.T) {
 		old := newTeller(1, 0, 0, 10)
 		old.leads(100, 2)
 		old.renews(110, 2)
-		p := told{Process: old.Process}
+		p := history{Process: old.Process}
 		tc.do(&p, old)
 		if got := kindsOf(shows(p, again(old, 5000)).Lanes[0]); slices.Contains(got, "killed") != (tc.want == "killed") || !slices.Contains(got, tc.want) {
 			t.Errorf("%s: the flags are %q, want %q", tc.name, got, tc.want)
@@ -65,8 +65,8 @@ func TestWhoIsKilled(t *testing.T) {
 	}
 }
 
-// Where events are missing nobody knows whether the member was paused, and it is not heard
-// there. One that is silent was paused.
+// A silent member was paused, unless events of that time are lost. In both cases it is not heard
+// in that time.
 func TestLostEventsAreNoPause(t *testing.T) {
 	for _, lost := range []uint64{0, 7} {
 		old := newTeller(1, 0, 0, 10)
@@ -76,7 +76,7 @@ func TestLostEventsAreNoPause(t *testing.T) {
 		for i := range old.Events[2:] {
 			old.Events[2+i].Seq += lost
 		}
-		p := told{Process: old.Process, notes: gaps(old.Events)}
+		p := history{Process: old.Process, notes: gapNotes(old.Events)}
 		lane := shows(p).Lanes[0]
 		got := kindsOf(lane)
 		if slices.Contains(got, "gap") != (lost > 0) || slices.Contains(got, "paused") != (lost == 0) || len(lane.Heard) != 2 {
@@ -87,7 +87,7 @@ func TestLostEventsAreNoPause(t *testing.T) {
 
 // What is counted is told once, as the difference to before.
 func TestNotesTellWhatIsNew(t *testing.T) {
-	var before, now tally
+	var before, now counters
 	if got := now.since(&before, 5); got != nil {
 		t.Errorf("nothing was counted, and %+v is noted", got)
 	}
@@ -100,7 +100,7 @@ func TestNotesTellWhatIsNew(t *testing.T) {
 	if len(got) != 1 || got[0] != want {
 		t.Errorf("since() = %+v, want %+v", got, want)
 	}
-	now = tally{} // ResetStats
+	now = counters{} // ResetStats
 	now.lease.Reads[leaderlease.PathLease] = 4
 	if got := now.since(&before, 6); len(got) != 1 || got[0].Reads[leaderlease.PathLease] != 4 {
 		t.Errorf("since() after a reset = %+v, want 4 reads", got)
@@ -113,7 +113,7 @@ func TestNotesAreDrawn(t *testing.T) {
 	old.renews(100, 2)
 	n := note{At: old.clock(50), Reads: reads{0, 1, 2, 3, 4}, FalseAlarms: 1}
 	n.Hints[detector.Hint] = 1
-	lane := shows(told{Process: old.Process, notes: []note{n}}).Lanes[0]
+	lane := shows(history{Process: old.Process, notes: []note{n}}).Lanes[0]
 	if want := [][5]ms{{50, 1, 2, 3, 4}}; !slices.Equal(lane.Reads, want) {
 		t.Errorf("the reads are %v, want %v", lane.Reads, want)
 	}
@@ -126,24 +126,24 @@ func TestNotesAreDrawn(t *testing.T) {
 
 // What is noted is bounded, by time and by number.
 func TestNotesAreBounded(t *testing.T) {
-	if n := len(lateNotes(make([]note, 3*maxNotes), 0)); n != maxNotes {
+	if n := len(notesSince(make([]note, 3*maxNotes), 0)); n != maxNotes {
 		t.Errorf("%d notes are kept, want %d", n, maxNotes)
 	}
-	if got := lateNotes([]note{{At: 5}, {At: 6}}, 6); len(got) != 1 || got[0].At != 6 {
+	if got := notesSince([]note{{At: 5}, {At: 6}}, 6); len(got) != 1 || got[0].At != 6 {
 		t.Errorf("since 6 there are %+v, want one", got)
 	}
 }
 
 // A member that was out of reach for longer than its ring lasts has a gap.
 func TestWhoComesBackHasAGap(t *testing.T) {
-	var s show
+	s := newSession(NewLive(Config{}), func() {})
 	tell := func(seqs ...uint64) {
-		h := heard{member: 2, told: told{reading: 9 * msec}}
+		h := remote{member: 2, history: history{reading: 9 * msec}}
 		h.Start = leaderlease.TraceStart{ID: 2}
 		for _, seq := range seqs {
 			h.Events = append(h.Events, leaderlease.TraceEvent{Seq: seq, At: leaderlease.Instant(seq) * msec})
 		}
-		s.take(&h)
+		s.addRemote(&h)
 	}
 	tell(1, 2)
 	tell(2, 3)
@@ -166,7 +166,7 @@ func TestAFeedSaysThatItsMemberStops(t *testing.T) {
 			l.cfg.Stopping = stopping
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			var last heard
+			var last remote
 			messages := 0
 			err := l.Feed(ctx, func(b []byte) (err error) {
 				if messages++; messages == 3 {
@@ -180,7 +180,7 @@ func TestAFeedSaysThatItsMemberStops(t *testing.T) {
 				last, err = parse(b, 1)
 				return err
 			})
-			left := len(last.notes) == 1 && last.notes[0].Leaves
+			left := len(last.notes) == 1 && last.notes[0].Stops
 			if err != nil || left != tc.stops || last.reading != 7*msec {
 				t.Errorf("the feed of a member that stops (%v) with a context that ends (%v) returns %v, its last message is %+v", tc.stops, tc.cancels, err, last)
 			}
@@ -196,12 +196,12 @@ func TestOwnReadsAreNoted(t *testing.T) {
 		stats.Reads[leaderlease.PathJoined] += 2
 		return stats, detector.Stats{}
 	}
-	s := &show{live: l, own: owner{cfg: &l.cfg, counted: l.cfg.tally()}}
-	s.takeOwn(7 * msec)
+	s := testSession(l)
+	s.addLocal(7 * msec)
 	if got := s.own.notes; len(got) != 1 || got[0].Reads[leaderlease.PathJoined] != 2 {
 		t.Errorf("%+v is noted, want two reads", got)
 	}
-	s.takeOwn(core.Instant(0)) // the clock cannot be read
+	s.addLocal(core.Instant(0)) // the clock cannot be read
 	if len(s.own.notes) != 1 {
 		t.Error("something is noted at no instant")
 	}
@@ -214,7 +214,7 @@ func TestASuspicionHasItsReason(t *testing.T) {
 		old.renews(100, 2)
 		n := note{At: old.clock(50)}
 		n.Hints[way] = 1
-		lane := shows(told{Process: old.Process, notes: []note{n}}).Lanes[0]
+		lane := shows(history{Process: old.Process, notes: []note{n}}).Lanes[0]
 		if !slices.ContainsFunc(lane.Flags, func(f Flag) bool { return f.Kind == "suspects" && len(f.Text) > len("suspects its leader: ") }) {
 			t.Errorf("the flags of a suspicion by %v are %+v, want its reason", detector.Way(way), lane.Flags)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// What a member is told by another one is drawn whatever it is: a panic would end it.
+// Any message of another member can be drawn: a panic would end the process.
 func TestGarbageIsDrawn(t *testing.T) {
 	for seed := range uint64(3000) {
 		r := rand.New(rand.NewPCG(seed, 0))
@@ -46,18 +46,18 @@ func TestGarbageIsDrawn(t *testing.T) {
 					t.Fatalf("seed %d: %v", seed, p)
 				}
 			}()
-			if _, err := json.Marshal(Draw(all, names)); err != nil {
+			if _, err := json.Marshal(draw(all, names)); err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
 			for i := range all {
-				all[i].Events = since(thin(all[i].Events), core.Instant(number()))
+				all[i].Events = eventsSince(thin(all[i].Events), core.Instant(number()))
 			}
-			Draw(all, names)
+			draw(all, names)
 		}()
 	}
 }
 
-// A member whose machine is gone says nothing, and no error tells: it is dialled again.
+// If a member's machine is gone no message comes, and no error either: Listen is called again.
 func TestASilentMemberIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -66,25 +66,24 @@ func TestASilentMemberIsLeft(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}})
-		if err := l.listen(ctx, 2, make(chan heard)); err == nil || ctx.Err() != nil {
+		if err := l.listen(ctx, 2, make(chan remote)); err == nil || ctx.Err() != nil {
 			t.Errorf("listen() = %v after an hour of silence, want an error before", err)
 		}
 	})
 }
 
-// Who was removed is not drawn any more.
+// A removed member is not drawn.
 func TestWhoIsNoMemberIsNotDrawn(t *testing.T) {
 	l := alone(t, new(hand))
-	s := &show{live: l, own: owner{cfg: &l.cfg}, seeds: make(map[leaderlease.TraceStart]knot)}
-	s.own.Take(l.cfg.Trace)
+	s := testSession(l)
 	for _, member := range []uint64{2, 9} {
-		h := heard{member: member, told: told{reading: 9 * msec}}
+		h := remote{member: member, history: history{reading: 9 * msec}}
 		h.Start = leaderlease.TraceStart{ID: member, At: msec, Duration: time.Second}
 		h.Events = []leaderlease.TraceEvent{{Seq: 1, At: 8 * msec, Kind: leaderlease.TraceVoters, Number: 3}}
-		s.take(&h)
+		s.addRemote(&h)
 	}
 	var p livePicture
-	if err := json.Unmarshal(s.draw(7*msec, true), &p); err != nil || len(p.Lanes) != len(names) {
+	if err := json.Unmarshal(s.drawPicture(7*msec, true), &p); err != nil || len(p.Lanes) != len(names) {
 		t.Errorf("%d lanes are drawn, %v, want those of %d members", len(p.Lanes), err, len(names))
 	}
 }
@@ -95,12 +94,12 @@ func TestFeedsAreFew(t *testing.T) {
 		l := alone(t, new(hand))
 		send := func([]byte) error { return nil }
 		ctx, cancel := context.WithCancel(t.Context())
-		for range maxWatchers {
+		for range maxViewers {
 			go func() { _ = l.Feed(ctx, send) }()
 		}
 		synctest.Wait()
 		if err := l.Feed(ctx, send); !errors.Is(err, ErrTooManyFeeds) {
-			t.Errorf("feed %d = %v, want %v", maxWatchers+1, err, ErrTooManyFeeds)
+			t.Errorf("feed %d = %v, want %v", maxViewers+1, err, ErrTooManyFeeds)
 		}
 		cancel()
 		synctest.Wait()
@@ -115,27 +114,26 @@ func TestFeedsAreFew(t *testing.T) {
 func TestManyProcessesOfOneMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := alone(t, new(hand))
-		s := &show{live: l, own: owner{cfg: &l.cfg}, seeds: make(map[leaderlease.TraceStart]knot)}
-		s.own.Take(l.cfg.Trace)
+		s := testSession(l)
 		tell := func(member, at uint64) {
-			h := heard{member: member, told: told{reading: 9 * msec}}
+			h := remote{member: member, history: history{reading: 9 * msec}}
 			h.Start = leaderlease.TraceStart{ID: member, At: leaderlease.Instant(at), Duration: time.Second}
 			h.Events = []leaderlease.TraceEvent{{Seq: 1, At: 8 * msec, Kind: leaderlease.TraceVoters, Number: 3}}
-			s.take(&h)
+			s.addRemote(&h)
 		}
 		tell(2, 1)
 		for at := range uint64(500) {
 			tell(3, at+1)
-			s.draw(7*msec, true)
-			s.seeds[leaderlease.TraceStart{ID: 3, At: leaderlease.Instant(at + 1)}] = knot{at: 1}
+			s.drawPicture(7*msec, true)
+			s.placed[leaderlease.TraceStart{ID: 3, At: leaderlease.Instant(at + 1)}] = anchor{at: 1}
 		}
-		if s.draw(7*msec, true); len(s.seeds) > maxWatchers+1 {
-			t.Errorf("%d processes are remembered, want at most %d", len(s.seeds), maxWatchers+1)
+		if s.drawPicture(7*msec, true); len(s.placed) > maxViewers+1 {
+			t.Errorf("%d processes are remembered, want at most %d", len(s.placed), maxViewers+1)
 		}
-		if n := len(s.others); n > maxWatchers {
-			t.Errorf("%d processes are kept, want at most %d", n, maxWatchers)
+		if n := len(s.others); n > maxViewers {
+			t.Errorf("%d processes are kept, want at most %d", n, maxViewers)
 		}
-		if !slices.ContainsFunc(s.others, func(o *heard) bool { return o.member == 2 }) {
+		if !slices.ContainsFunc(s.others, func(o *remote) bool { return o.member == 2 }) {
 			t.Error("member 2 is forgotten since member 3 restarts")
 		}
 	})

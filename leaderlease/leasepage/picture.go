@@ -1,9 +1,11 @@
 package leasepage
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/leaderlease/go/leaderlease"
@@ -11,16 +13,16 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// Picture is what the page shows. Its times are milliseconds on one axis for all
-// members.
+// Picture is what the page shows. Its times are milliseconds on one axis for all members. The
+// page reads it as JSON.
 type Picture struct {
 	Lanes []*Lane `json:"lanes"`
-	// From and To are where the events begin and end.
+	// From and To are the times of the first and the last event.
 	From ms `json:"from"`
 	To   ms `json:"to"`
-	// Verdict is what the judge says of recorded traces, Refused what the rules do not
-	// allow. Proved means that the judge has seen all, so leases of different terms are
-	// known to follow one another.
+	// Verdict is the judgement of recorded traces by leasetrace, Refused the rule that one of
+	// them breaks. Proved means that all events of all voters are judged: no lease is missing,
+	// and leases of different terms follow one another.
 	Verdict string `json:"verdict,omitempty"`
 	Refused string `json:"refused,omitempty"`
 	Proved  bool   `json:"proved,omitempty"`
@@ -33,57 +35,56 @@ type ms float64
 type Lane struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// Learner means that it does not vote, as far as that is known.
+	// Learner means that the member is known not to vote.
 	Learner bool `json:"learner,omitempty"`
-	// Heard are the times that events tell of, by process, less those of its pauses.
+	// Heard is when the member's processes are known to have run, without their pauses.
 	Heard []Heard `json:"heard"`
-	// Holds are restart holds.
+	// Holds are restart holds: from, to.
 	Holds    [][2]ms   `json:"holds"`
 	Leases   []Lease   `json:"leases"`
 	Promises []Promise `json:"promises"`
 	// Renewals are pairs: when a quorum round was sent, and when it had renewed the lease.
 	Renewals []ms `json:"renewals"`
-	// Reads are how many were served until an instant, since the one before or in 100 ms
-	// at most, by path: the instant, under the lease, joined, by a round, forwarded. Traces
-	// do not tell of them.
+	// Reads are an instant each, and how many reads were served in the 100 ms before: under
+	// the lease, joined to a renewal, by a round, forwarded. Recorded traces have none.
 	Reads [][5]ms `json:"reads"`
 	Flags []Flag  `json:"flags"`
 }
 
-// Heard is a span that the events of one process tell of.
+// Heard is a time for which the events of one process tell what it did.
 type Heard struct {
 	From ms `json:"from"`
 	To   ms `json:"to"`
-	// Loose means that nothing says where on the axis the process belongs.
-	Loose bool `json:"loose,omitempty"`
 }
 
-// Lease is one that was held without a break: reads were allowed from Known until
-// Usable, and nobody else could be elected from From until End.
+// Lease is a lease that was held without a break, with all its renewals. The holder may serve
+// reads from Known until Usable. No other member can be elected from From until End.
 type Lease struct {
 	Term   uint64 `json:"term"`
 	From   ms     `json:"from"`
 	Known  ms     `json:"known"`
 	Usable ms     `json:"usable"`
 	End    ms     `json:"end"`
-	// Reads is for how long after the sending of its round each renewal allows reads,
-	// Margin how much longer nobody else can be elected. Reads is 0 if the holder is the
-	// only voter, whose lease does not expire.
+	// Reads is how long each renewal allows reads, counted from the sending of its round. It
+	// is 0 for a sole voter: its lease is not renewed, and Usable and End of the newest one are
+	// the last instant at which the process was heard. Margin is how long after the end of
+	// reads no other member can be elected.
 	Reads  ms `json:"reads,omitempty"`
 	Margin ms `json:"margin"`
-	// Before and After are how far the beginning and the end may be from where they are
-	// drawn.
+	// Before and After bound how far From and Known, and Usable and End, are wrong.
 	Before ms `json:"before"`
 	After  ms `json:"after"`
-	// Loose means that nothing says where on the axis it belongs.
+	// Loose means that nothing says where on the axis the lease belongs.
 	Loose bool `json:"loose,omitempty"`
-	// Why says what the lease was given up for, nothing if it has run out.
+	// Why is the reason for which the holder gave the lease up; it is empty if the lease
+	// expired or is held.
 	Why string `json:"why,omitempty"`
-	// Released means that the leader before has released this one from waiting.
+	// Released means that the previous leader released its promises, so that this lease did
+	// not wait for their end.
 	Released bool `json:"released,omitempty"`
 }
 
-// Promise is one that a member has kept renewing to a leader.
+// Promise is a promise to a leader, with all its renewals.
 type Promise struct {
 	To   string `json:"to"` // the ID of the leader
 	Term uint64 `json:"term"`
@@ -91,90 +92,17 @@ type Promise struct {
 	End  ms     `json:"end"`
 }
 
-// Flag is something that has happened at an instant.
+// Flag is something that happened at an instant.
 type Flag struct {
 	At   ms     `json:"at"`
 	Kind string `json:"kind"`
 	Text string `json:"text"`
 }
 
-// Draw turns traces into a picture. Processes of one member are given in the order in
-// which they ran. Names are those of members, by ID; who has none is called by its ID.
+// Draw turns recorded traces into a picture, and judges them. The processes of one member are
+// in the order in which they ran. Members without a name are called by their IDs.
 func Draw(all []leasetrace.Process, names map[uint64]string) *Picture {
-	known := make([]told, len(all))
-	for i := range all {
-		known[i].Process = all[i]
-	}
-	tracks := followAll(known, names)
-	align(tracks)
-	begin := int64(math.MaxInt64)
-	for _, t := range tracks {
-		on, _ := t.axis.place(t.first)
-		begin = min(begin, on)
-	}
-	return drawn(tracks, names, begin)
-}
-
-func followAll(all []told, names map[uint64]string) (tracks []*track) {
-	newest := make(map[uint64]*track)
-	for i := range all {
-		p := &all[i]
-		if p.Start.Duration == 0 {
-			continue // its first line cannot be read
-		}
-		t := follow(p, names)
-		if before := newest[p.Start.ID]; before != nil {
-			before.replaced = true
-		}
-		newest[p.Start.ID] = t
-		tracks = append(tracks, t)
-	}
-	return tracks
-}
-
-// drawn makes the picture of what is aligned. Its times count from zero on the axis.
-func drawn(tracks []*track, names map[uint64]string, zero int64) *Picture {
-	pic, lanes := &Picture{Lanes: []*Lane{}}, make(map[uint64]*Lane)
-	for i, t := range tracks {
-		id := t.p.Start.ID
-		if lanes[id] == nil {
-			lanes[id] = newLane(id, names)
-			pic.Lanes = append(pic.Lanes, lanes[id])
-		}
-		t.zero = zero
-		t.ends()
-		t.draw(lanes[id])
-		from, to := t.ms(t.first), t.ms(t.last)
-		if i == 0 {
-			pic.From, pic.To = from, to
-		}
-		pic.From, pic.To = min(pic.From, from), max(pic.To, to)
-	}
-	slices.SortStableFunc(pic.Lanes, func(a, b *Lane) int { return compareNames(a.Name, b.Name) })
-	return pic
-}
-
-// unheard adds an empty lane for a member that nothing is known of: it may hold a lease.
-func (p *Picture) unheard(id uint64, names map[uint64]string) (added bool) {
-	if slices.ContainsFunc(p.Lanes, func(l *Lane) bool { return l.ID == hex(id) }) {
-		return false
-	}
-	p.Lanes = append(p.Lanes, newLane(id, names))
-	slices.SortStableFunc(p.Lanes, func(a, b *Lane) int { return compareNames(a.Name, b.Name) })
-	return true
-}
-
-// ms returns where a reading of t's process is on the axis.
-func (t *track) ms(at core.Instant) ms {
-	on, _ := t.axis.place(at)
-	return rounded(on - t.zero)
-}
-
-func rounded(ns int64) ms { return ms(float64(ns/int64(time.Microsecond)) / 1000) }
-
-// Judged is Draw for recorded traces, with what the judge says of them.
-func Judged(all []leasetrace.Process, names map[uint64]string) *Picture {
-	pic, v := Draw(all, names), leasetrace.Judge(all)
+	pic, v := draw(all, names), leasetrace.Judge(all)
 	switch err := v.Err(); {
 	case v.Refused != nil:
 		pic.Refused = v.Refused.Error()
@@ -186,62 +114,154 @@ func Judged(all []leasetrace.Process, names map[uint64]string) *Picture {
 	}
 	for i := range all {
 		for j := range all[i].Events {
-			if e := &all[i].Events[j]; e.Kind == leaderlease.TraceVoter && pic.unheard(e.Peer, names) {
-				pic.Proved = false // of the others only
-				pic.Verdict += fmt.Sprintf("; there is no trace of %s, which votes", called(e.Peer, names))
+			if e := &all[i].Events[j]; e.Kind == leaderlease.TraceVoter && pic.addUnheard(e.Peer, names) {
+				pic.Proved = false
+				pic.Verdict += fmt.Sprintf("; the trace of the voter %s is missing", nameOf(e.Peer, names))
 			}
 		}
 	}
 	return pic
 }
 
+// draw is Draw without the judgement. The picture begins with the first process.
+func draw(all []leasetrace.Process, names map[uint64]string) *Picture {
+	known := make([]history, len(all))
+	for i := range all {
+		known[i].Process = all[i]
+	}
+	timelines := readAll(known, names)
+	align(timelines)
+	zero := int64(math.MaxInt64)
+	for _, t := range timelines {
+		on, _ := t.axis.place(t.first)
+		zero = min(zero, on)
+	}
+	return drawn(timelines, names, zero)
+}
+
+// readAll reads the timelines of processes. It ignores those without a valid beginning.
+func readAll(all []history, names map[uint64]string) (timelines []*timeline) {
+	newest := make(map[uint64]*timeline)
+	for i := range all {
+		p := &all[i]
+		if p.Start.Duration == 0 {
+			continue
+		}
+		t := readTimeline(p, names)
+		if before := newest[p.Start.ID]; before != nil {
+			before.replaced = true
+		}
+		newest[p.Start.ID] = t
+		timelines = append(timelines, t)
+	}
+	return timelines
+}
+
+// drawn makes the picture of aligned timelines. Its times count from zero on the axis.
+func drawn(timelines []*timeline, names map[uint64]string, zero int64) *Picture {
+	pic, lanes := &Picture{Lanes: []*Lane{}}, make(map[uint64]*Lane)
+	for i, t := range timelines {
+		id := t.p.Start.ID
+		if lanes[id] == nil {
+			lanes[id] = newLane(id, names)
+			pic.Lanes = append(pic.Lanes, lanes[id])
+		}
+		t.zero = zero
+		t.flagEnd()
+		t.drawOn(lanes[id])
+		from, to := t.ms(t.first), t.ms(t.last)
+		if i == 0 {
+			pic.From, pic.To = from, to
+		}
+		pic.From, pic.To = min(pic.From, from), max(pic.To, to)
+	}
+	pic.sort()
+	return pic
+}
+
+// sort puts n2 before n10.
+func (p *Picture) sort() {
+	slices.SortStableFunc(p.Lanes, func(a, b *Lane) int {
+		return cmp.Or(cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// addUnheard adds an empty lane for a member that was not heard, since it may hold a lease. It
+// reports whether there was none.
+func (p *Picture) addUnheard(id uint64, names map[uint64]string) (added bool) {
+	if slices.ContainsFunc(p.Lanes, func(l *Lane) bool { return l.ID == hex(id) }) {
+		return false
+	}
+	p.Lanes = append(p.Lanes, newLane(id, names))
+	p.sort()
+	return true
+}
+
+// newLane returns an empty lane. Its lists are not nil: JSON has [] for them.
 func newLane(id uint64, names map[uint64]string) *Lane {
 	return &Lane{
-		ID: hex(id), Name: called(id, names), Heard: []Heard{}, Holds: [][2]ms{}, Leases: []Lease{},
+		ID: hex(id), Name: nameOf(id, names), Heard: []Heard{}, Holds: [][2]ms{}, Leases: []Lease{},
 		Promises: []Promise{}, Renewals: []ms{}, Reads: [][5]ms{}, Flags: []Flag{},
 	}
 }
 
-// draw adds what one process has to say to the lane of its member.
-func (t *track) draw(l *Lane) {
+func hex(id uint64) string { return strconv.FormatUint(id, 16) }
+
+func nameOf(id uint64, names map[uint64]string) string { return cmp.Or(names[id], hex(id)) }
+
+// ms returns where a reading of the process's clock is in the picture.
+func (t *timeline) ms(at core.Instant) ms {
+	on, _ := t.axis.place(at)
+	return rounded(on - t.zero)
+}
+
+func rounded(ns int64) ms { return ms(float64(ns/int64(time.Microsecond)) / 1000) }
+
+// drawOn adds the timeline to the lane of its member.
+func (t *timeline) drawOn(l *Lane) {
+	s := &t.p.Start
 	from := t.first
 	for _, p := range t.pauses {
 		if p[0] >= from {
-			l.Heard = append(l.Heard, Heard{t.ms(from), t.ms(p[0]), t.loose})
+			l.Heard = append(l.Heard, Heard{t.ms(from), t.ms(p[0])})
 		}
 		from = max(from, p[1])
 	}
-	l.Heard = append(l.Heard, Heard{t.ms(from), t.ms(t.last), t.loose})
-	if t.whole && t.p.Start.Hold > 0 {
-		l.Holds = append(l.Holds, [2]ms{t.ms(t.p.Start.At), t.ms(t.p.Start.At.Add(t.p.Start.Hold))})
+	l.Heard = append(l.Heard, Heard{t.ms(from), t.ms(t.last)})
+	if t.whole && s.Hold > 0 {
+		l.Holds = append(l.Holds, [2]ms{t.ms(s.At), t.ms(s.At.Add(s.Hold))})
 	}
 	for i := range t.leases {
-		s := &t.leases[i]
-		_, before := t.axis.place(s.from)
-		_, after := t.axis.place(s.usable)
-		reads := rounded(int64(t.p.Start.Duration - t.p.Start.MaxClockSkew))
-		if s.sole {
-			reads = 0
-		}
-		l.Leases = append(l.Leases, Lease{
-			Term: s.term, From: t.ms(s.from), Known: t.ms(s.known), Usable: t.ms(s.usable), End: t.ms(s.end),
-			Reads: reads, Margin: rounded(int64(t.p.Start.MaxClockSkew)),
-			Before: rounded(before), After: rounded(after), Why: s.why, Released: s.released,
-			Loose: t.loose,
-		})
+		l.Leases = append(l.Leases, t.lease(&t.leases[i]))
 	}
 	for i := range t.promises {
-		s := &t.promises[i]
-		l.Promises = append(l.Promises, Promise{hex(s.peer), s.term, t.ms(s.from), t.ms(s.end)})
+		p := &t.promises[i]
+		l.Promises = append(l.Promises, Promise{hex(p.peer), p.term, t.ms(p.from), t.ms(p.end)})
 	}
 	for _, at := range t.renewals {
 		l.Renewals = append(l.Renewals, t.ms(at))
 	}
 	for _, n := range t.reads {
 		r := n.Reads
-		l.Reads = append(l.Reads, [5]ms{t.ms(n.At), ms(r[leaderlease.PathLease]), ms(r[leaderlease.PathJoined]), ms(r[leaderlease.PathReadIndex]), ms(r[leaderlease.PathForwarded])})
+		l.Reads = append(l.Reads, [5]ms{
+			t.ms(n.At), ms(r[leaderlease.PathLease]), ms(r[leaderlease.PathJoined]), ms(r[leaderlease.PathReadIndex]), ms(r[leaderlease.PathForwarded]),
+		})
 	}
 	for _, f := range t.flags {
 		l.Flags = append(l.Flags, Flag{t.ms(f.at), f.kind, f.text})
 	}
+}
+
+func (t *timeline) lease(s *span) Lease {
+	_, before := t.axis.place(s.from)
+	_, after := t.axis.place(s.usable)
+	l := Lease{
+		Term: s.term, From: t.ms(s.from), Known: t.ms(s.known), Usable: t.ms(s.usable), End: t.ms(s.end),
+		Margin: rounded(int64(t.p.Start.MaxClockSkew)), Before: rounded(before), After: rounded(after),
+		Why: s.why, Released: s.released, Loose: t.loose,
+	}
+	if !s.sole {
+		l.Reads = rounded(int64(t.p.Start.Duration - t.p.Start.MaxClockSkew))
+	}
+	return l
 }

@@ -1,6 +1,7 @@
 package leasepage
 
 import (
+	"slices"
 	"time"
 
 	"github.com/leaderlease/go/leaderlease"
@@ -8,17 +9,17 @@ import (
 )
 
 const (
-	// grain is how finely a live page tells what a busy member repeats: of what belongs
-	// together the first and the last in a grain.
-	grain = 20 * time.Millisecond
-	// maxEvents bounds those of one process, of 80 bytes each.
+	// thinInterval is the resolution of a live page for events that repeat: of one series it
+	// keeps the first and the last event of each interval.
+	thinInterval = 20 * time.Millisecond
+	// maxEvents bounds the events that are kept of one process, of 80 bytes each.
 	maxEvents = 1 << 15
 )
 
-// since returns the events from an instant on, at most the newest maxEvents. It keeps the
-// last event, whose number a feed continues from. It also keeps the view before them, if
-// that shows the lease of a sole voter: such a lease is not renewed.
-func since(events []leaderlease.TraceEvent, at leaderlease.Instant) []leaderlease.TraceEvent {
+// eventsSince returns the events from an instant on, at most the newest maxEvents. It keeps the
+// last event: a feed continues after its number. It also keeps the view before them, if that
+// shows the lease of a sole voter: such a lease is not renewed.
+func eventsSince(events []leaderlease.TraceEvent, at leaderlease.Instant) []leaderlease.TraceEvent {
 	n := max(0, len(events)-maxEvents)
 	for n < len(events)-1 && events[n].At < at {
 		n++
@@ -40,25 +41,24 @@ func endless(e *leaderlease.TraceEvent) bool {
 	return e.Kind == leaderlease.TraceView && e.Status == core.Valid && e.Instant == core.Forever
 }
 
-// series are events of which each goes on with the one before.
+// series names events each of which repeats the one before.
 type series struct {
 	kind       leaderlease.TraceKind
 	peer, term uint64
 }
 
-// thin leaves out, in place, what no page shows: a leader that serves reads by rounds has
-// some thousand events in a tenth of a second.
+// thin removes, in place, events that no page shows. A leader that serves reads by quorum
+// rounds has some thousand events in a tenth of a second.
 func thin(events []leaderlease.TraceEvent) []leaderlease.TraceEvent {
 	kept := events[:0]
-	var at map[series][]int // where in kept those of the present grain are
+	var at map[series][]int // the first and last index in kept of the present interval
 	for i := range events {
 		e := events[i]
-		key := series{e.Kind, e.Peer, e.Term}
 		if e.Kind == leaderlease.TraceProbe && i > 0 && i < len(events)-1 {
 			continue
 		}
-		if !goesOn(&e) {
-			if e.Kind == leaderlease.TraceView {
+		if !repeats(&e) {
+			if e.Kind == leaderlease.TraceView { // the lease ends here: keep the last renewals before
 				at = nil
 			}
 			kept = append(kept, e)
@@ -67,8 +67,9 @@ func thin(events []leaderlease.TraceEvent) []leaderlease.TraceEvent {
 		if at == nil {
 			at = make(map[series][]int)
 		}
+		key := series{e.Kind, e.Peer, e.Term}
 		same := at[key]
-		if len(same) > 0 && e.At.Sub(kept[same[0]].At) >= grain {
+		if len(same) > 0 && e.At.Sub(kept[same[0]].At) >= thinInterval {
 			same = nil
 		}
 		if len(same) == 2 {
@@ -78,17 +79,11 @@ func thin(events []leaderlease.TraceEvent) []leaderlease.TraceEvent {
 		at[key] = append(same, len(kept))
 		kept = append(kept, e)
 	}
-	whole := kept[:0]
-	for i := range kept {
-		if kept[i].Kind != leaderlease.TraceNone {
-			whole = append(whole, kept[i])
-		}
-	}
-	return whole
+	return slices.DeleteFunc(kept, func(e leaderlease.TraceEvent) bool { return e.Kind == leaderlease.TraceNone })
 }
 
-// goesOn reports whether an event may repeat the one before in its series.
-func goesOn(e *leaderlease.TraceEvent) bool {
+// repeats reports whether an event may repeat the one before in its series.
+func repeats(e *leaderlease.TraceEvent) bool {
 	switch e.Kind {
 	case leaderlease.TraceView:
 		return e.Status == core.Valid

@@ -18,7 +18,7 @@ func TestThinKeepsThePicture(t *testing.T) {
 	}
 	busy.says(3200, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 2, Status: core.DiskStalled, Reading: busy.clock(3200)})
 	all := processes(busy, voter)
-	whole := Draw(all, names)
+	whole := draw(all, names)
 	total := len(all[0].Events)
 	for i := range all {
 		all[i].Events = thin(all[i].Events)
@@ -26,7 +26,7 @@ func TestThinKeepsThePicture(t *testing.T) {
 	if n := len(all[0].Events); n > total/8 {
 		t.Errorf("%d of %d events are left, want few", n, total)
 	}
-	thinned := Draw(all, names)
+	thinned := draw(all, names)
 	if got, want := thinned.Lanes[0].Leases, whole.Lanes[0].Leases; !slices.Equal(got, want) {
 		t.Errorf("the leases are %+v, want %+v", got, want)
 	}
@@ -41,14 +41,14 @@ func TestThinKeepsThePicture(t *testing.T) {
 // What is kept of a process is bounded, whatever it does.
 func TestSinceIsBounded(t *testing.T) {
 	events := make([]leaderlease.TraceEvent, 3*maxEvents)
-	if n := len(since(events, 0)); n != maxEvents {
+	if n := len(eventsSince(events, 0)); n != maxEvents {
 		t.Errorf("%d events are kept, want %d", n, maxEvents)
 	}
 	events = []leaderlease.TraceEvent{{Seq: 1, At: 5}, {Seq: 2, At: 6}, {Seq: 3, At: 7}}
-	if got := since(events, 6); len(got) != 2 || got[0].Seq != 2 {
+	if got := eventsSince(events, 6); len(got) != 2 || got[0].Seq != 2 {
 		t.Errorf("since 6 there are %v, want two", got)
 	}
-	if got := since(events, 100); len(got) != 1 || got[0].Seq != 3 {
+	if got := eventsSince(events, 100); len(got) != 1 || got[0].Seq != 3 {
 		t.Errorf("since 100 there are %v, want the last", got)
 	}
 }
@@ -60,7 +60,7 @@ func TestSinceKeepsTheNewestView(t *testing.T) {
 		events = append(events, leaderlease.TraceEvent{Seq: uint64(4 + at), At: leaderlease.Instant(1000+at) * msec, Kind: leaderlease.TraceProbe})
 	}
 	for range 2 {
-		events = since(events, 1003*msec)
+		events = eventsSince(events, 1003*msec)
 		if len(events) != 3 || events[0].Kind != leaderlease.TraceView || events[1].Seq != 7 || events[2].Seq != 8 {
 			t.Errorf("since 1003 ms there are %+v, want the view and two probes", events)
 		}

@@ -40,7 +40,7 @@ func TestIncidentsAreAllowed(t *testing.T) {
 				t.Fatal(err)
 			}
 			for what, all := range map[string][]leasetrace.Process{"recorded": then, "now": now} {
-				p := leasepage.Judged(all, nil)
+				p := leasepage.Draw(all, nil)
 				if p.Refused != "" || !p.Proved || !slices.ContainsFunc(p.Lanes, func(l *leasepage.Lane) bool { return len(l.Leases) > 0 }) {
 					t.Errorf("%s: the picture says %q %q, want leases, and that all is allowed", what, p.Refused, p.Verdict)
 				}

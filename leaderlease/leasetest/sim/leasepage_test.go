@@ -9,7 +9,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// drawnLease is a lease in a picture, and whose it is.
+// drawnLease is a lease in a picture, and the name of its member.
 type drawnLease struct {
 	leasepage.Lease
 	member string
@@ -33,7 +33,7 @@ func TestNothingIsProvedWithoutAMember(t *testing.T) {
 	r := Run(t, Config{Seed: 1, Trace: true, Amend: func(s *Schedule) { s.Swarm.Plain = 0 }})
 	missing := r.Traces[0].Start.ID
 	rest := slices.DeleteFunc(slices.Clone(r.Traces), func(p leasetrace.Process) bool { return p.Start.ID == missing })
-	if p := leasepage.Judged(rest, nil); p.Refused != "" || p.Proved || len(p.Lanes) == 0 {
+	if p := leasepage.Draw(rest, nil); p.Refused != "" || p.Proved || len(p.Lanes) == 0 {
 		t.Errorf("without member %x the picture says %q %q, proved %v", missing, p.Verdict, p.Refused, p.Proved)
 	}
 }
@@ -45,7 +45,7 @@ func TestLeasesAreDrawnApart(t *testing.T) {
 	for seed := uint64(1); seed <= 6; seed++ {
 		r := Run(t, Config{Seed: seed, Trace: true, Amend: func(s *Schedule) { s.Swarm.Plain = 0 }})
 		r.Require(t)
-		p := leasepage.Judged(r.Traces, nil)
+		p := leasepage.Draw(r.Traces, nil)
 		if !p.Proved || p.Refused != "" {
 			t.Fatalf("seed %d: the picture says %q %q", seed, p.Verdict, p.Refused)
 		}

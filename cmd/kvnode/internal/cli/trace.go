@@ -70,7 +70,7 @@ func page(sys *System, files []string) error {
 			names[id], _, _ = strings.Cut(filepath.Base(name), ".")
 		}
 	}
-	return leasepage.Write(sys.Stdout, leasepage.Judged(all, names))
+	return leasepage.Write(sys.Stdout, leasepage.Draw(all, names))
 }
 
 // writer returns whose trace a file is, if what it begins with is of one member.

@@ -32,7 +32,7 @@ func (c *cluster) keepPage(out *printer) (err error) {
 	if err != nil {
 		return fmt.Errorf("keep the page of leases: %w", err)
 	}
-	if err := errors.Join(leasepage.Write(f, leasepage.Judged(all, names)), f.Close()); err != nil {
+	if err := errors.Join(leasepage.Write(f, leasepage.Draw(all, names)), f.Close()); err != nil {
 		return fmt.Errorf("keep the page of leases: %w", err)
 	}
 	out.linef("The story as a page, for a browser: %s", path)

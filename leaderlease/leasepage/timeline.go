@@ -1,11 +1,9 @@
 package leasepage
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -14,36 +12,37 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// track is what the events of one process say, by its own clock.
-type track struct {
-	p           *told
+// timeline is what the events of one process say, by the clock of that process.
+type timeline struct {
+	p           *history
 	names       map[uint64]string
 	first, last core.Instant
-	whole       bool // its first event is there
+	whole       bool // the events begin with the process's first one
 
 	leases, promises []span
 	renewals         []core.Instant // in pairs: sent, renewed
 	flags            []mark
 	pauses           [][2]core.Instant
 	reads            []*note
-	gaps             []core.Instant                       // before which events are missing, those not yet reached
+	gaps             []core.Instant                       // events are missing before these, which are still to come
 	counts           map[uint64][]*leaderlease.TraceEvent // of grants, by term
-	incarnations     []uint64                             // of the process, as its grants show
+	incarnations     []uint64                             // of the process, as its grants name it
 
+	// What the events up to now leave open.
 	role     raft.StateType
-	held     bool         // the last of leases may be renewed
-	promised core.Instant // the probe that the last of promises answers
-	released bool         // the next lease begins by a release
+	held     bool         // the last lease may be renewed
+	promised core.Instant // when the probe was sent that the last promise answers
+	released bool         // the next lease begins with a release
 	voters   uint64
-	handed   core.Instant // when it handed its lease over
-	left     bool         // it has said that it stops
-	said     map[string]core.Instant
+	handed   core.Instant            // when the process handed its lease over
+	stops    bool                    // the process said that it stops
+	flagged  map[string]core.Instant // when a frequent flag was set last
 
 	axis     axis
-	seed     knot  // where an earlier picture had it, zero for none
-	zero     int64 // where the picture begins on the axis
-	loose    bool
-	replaced bool // another process of the member follows
+	placed   anchor // where the picture before had the process, zero for nowhere
+	zero     int64  // where the picture begins on the axis
+	loose    bool   // nothing says where on the axis the process belongs
+	replaced bool   // another process of the member follows
 }
 
 // span is a lease, or a promise to peer.
@@ -55,28 +54,27 @@ type span struct {
 	sole                     bool // the holder is the only voter
 }
 
-// mark is a flag by the clock of its process.
+// mark is a Flag by the clock of its process.
 type mark struct {
 	at         core.Instant
 	kind, text string
 }
 
-// follow reads the trace of a process.
-func follow(p *told, names map[uint64]string) *track {
-	t := &track{
+func readTimeline(p *history, names map[uint64]string) *timeline {
+	t := &timeline{
 		p: p, names: names, first: max(p.Start.At, p.from), last: p.Start.At,
-		counts: make(map[uint64][]*leaderlease.TraceEvent), said: make(map[string]core.Instant),
+		counts: make(map[uint64][]*leaderlease.TraceEvent), flagged: make(map[string]core.Instant),
 	}
 	if t.whole = len(p.Events) == 0 || p.Events[0].Seq == 1; t.whole {
-		t.starts()
+		t.flagStart()
 	} else if i := slices.IndexFunc(p.Events, func(e leaderlease.TraceEvent) bool { return e.At.Valid() }); i >= 0 {
 		t.first, t.last = max(p.Events[i].At, p.from), p.Events[i].At
 	}
 	for i := range p.notes {
-		t.note(&p.notes[i])
+		t.addNote(&p.notes[i])
 	}
 	for i := range p.Events {
-		t.take(&p.Events[i])
+		t.addEvent(&p.Events[i])
 	}
 	t.last = max(t.last, p.reading)
 	if n := len(t.leases); n > 0 && t.leases[n-1].end == core.Forever { // it is known up to here
@@ -85,62 +83,61 @@ func follow(p *told, names map[uint64]string) *track {
 	return t
 }
 
-// take takes the next event.
-func (t *track) take(e *leaderlease.TraceEvent) {
+func (t *timeline) addEvent(e *leaderlease.TraceEvent) {
 	if e.At.Valid() {
-		t.pause(e.At)
+		t.addPause(e.At)
 		t.last = max(t.last, e.At)
 	}
 	switch e.Kind {
 	case leaderlease.TraceView:
-		t.view(e)
+		t.addView(e)
 	case leaderlease.TracePromise:
-		t.promise(e)
+		t.addPromise(e)
 	case leaderlease.TraceGrant:
 		if n := len(t.incarnations); n == 0 || t.incarnations[n-1] != e.Number {
 			t.incarnations = append(t.incarnations, e.Number)
 		}
 	case leaderlease.TraceCount:
-		if e.Instant <= e.At { // or the clock has gone back
+		if e.Instant <= e.At { // otherwise the clock has stepped back
 			t.counts[e.Term] = append(t.counts[e.Term], e)
 		}
 	case leaderlease.TraceRequest:
-		t.voided(e)
-		t.flag(e)
+		t.releasePromise(e)
+		t.addFlag(e)
 	default:
-		t.flag(e)
+		t.addFlag(e)
 	}
 }
 
-// pause notes for how long nothing was said, where that says something: who holds a lease
-// probes at each tick, and a follower answers, unless nobody leads for a while. Where events
-// are missing it is not known.
-func (t *track) pause(at core.Instant) {
-	missing := false
+// addPause adds the time since the last event, if that is longer than a running process is
+// silent: a leader with a lease probes at each heartbeat and followers answer, but without a
+// leader there may be no event for some elections. A sole voter sends no probes.
+func (t *timeline) addPause(at core.Instant) {
+	lost := false
 	for len(t.gaps) > 0 && t.gaps[0] <= at {
-		missing = missing || t.gaps[0] > t.last
+		lost = lost || t.gaps[0] > t.last
 		t.gaps = t.gaps[1:]
 	}
-	usual := 10 * t.p.Start.Duration
-	if t.held {
-		usual = t.p.Start.Duration
-		if t.lastLease().sole { // which probes nobody
-			usual = math.MaxInt64
-		}
+	limit := 10 * t.p.Start.Duration
+	switch {
+	case t.held && t.lastLease().sole:
+		limit = math.MaxInt64
+	case t.held:
+		limit = t.p.Start.Duration
 	}
-	if quiet := at.Sub(t.last); missing {
+	if silence := at.Sub(t.last); lost {
 		t.pauses = append(t.pauses, [2]core.Instant{t.last, at})
-	} else if quiet > usual {
-		t.mark("paused", fmt.Sprintf("says nothing for %v, as one that is paused", quiet.Round(time.Millisecond)))
+	} else if silence > limit {
+		t.mark("paused", fmt.Sprintf("has no event for %v: its process was paused, or starved", silence.Round(time.Millisecond)))
 		t.pauses = append(t.pauses, [2]core.Instant{t.last, at})
 	}
 }
 
-// view takes what readers see from here on.
-func (t *track) view(e *leaderlease.TraceEvent) {
+// addView adds the lease that readers see from here on: to the last lease if it renews that.
+func (t *timeline) addView(e *leaderlease.TraceEvent) {
 	s := &t.p.Start
 	if e.Status != core.Valid || e.Instant <= 0 {
-		t.giveUp(t.last, e.Status)
+		t.endLease(t.last, e.Status)
 		return
 	}
 	next := span{term: e.Term, known: t.last, end: e.Instant, released: t.released, sole: endless(e)}
@@ -153,12 +150,12 @@ func (t *track) view(e *leaderlease.TraceEvent) {
 	}
 	t.released = false
 	if !t.held || t.lastLease().term != e.Term {
-		t.giveUp(t.last, core.None)
+		t.endLease(t.last, core.None)
 		t.leases, t.held = append(t.leases, next), true
 		return
 	}
 	switch old := t.lastLease(); {
-	case t.last <= old.end && old.sole != next.sole: // the number of voters changed from or to one
+	case t.last <= old.end && old.sole != next.sole:
 		old.usable, old.end, next.from = min(old.usable, t.last), t.last, t.last
 		if old.sole {
 			old.why = "another member votes"
@@ -166,7 +163,7 @@ func (t *track) view(e *leaderlease.TraceEvent) {
 		t.leases = append(t.leases, next)
 	case t.last <= old.usable:
 		old.usable, old.end = next.usable, next.end
-	case t.last <= old.end: // it was in the margin
+	case t.last <= old.end: // in its margin: there were no reads in between
 		old.end, next.from = t.last, t.last
 		t.leases = append(t.leases, next)
 	default:
@@ -175,8 +172,8 @@ func (t *track) view(e *leaderlease.TraceEvent) {
 	}
 }
 
-// giveUp ends a lease that has not run out yet.
-func (t *track) giveUp(at core.Instant, why core.Status) {
+// endLease ends the lease at an instant, if it has not expired before.
+func (t *timeline) endLease(at core.Instant, why core.Status) {
 	if !t.held {
 		return
 	}
@@ -189,10 +186,10 @@ func (t *track) giveUp(at core.Instant, why core.Status) {
 	}
 }
 
-func (t *track) lastLease() *span { return &t.leases[len(t.leases)-1] }
+func (t *timeline) lastLease() *span { return &t.leases[len(t.leases)-1] }
 
-// promise takes a promise that was made.
-func (t *track) promise(e *leaderlease.TraceEvent) {
+// addPromise adds a promise: to the last one if it renews that.
+func (t *timeline) addPromise(e *leaderlease.TraceEvent) {
 	if !e.OK {
 		return
 	}
@@ -207,8 +204,8 @@ func (t *track) promise(e *leaderlease.TraceEvent) {
 	t.promises = append(t.promises, span{peer: e.Peer, term: e.Term, from: e.At, end: end})
 }
 
-// voided ends a promise whose leader has released it.
-func (t *track) voided(e *leaderlease.TraceEvent) {
+// releasePromise ends the last promise if the request e carries its leader's release.
+func (t *timeline) releasePromise(e *leaderlease.TraceEvent) {
 	n := len(t.promises)
 	if n == 0 || e.Number == 0 {
 		return
@@ -217,23 +214,4 @@ func (t *track) voided(e *leaderlease.TraceEvent) {
 	if p.term < e.Number || p.term == e.Number && t.promised <= e.Instant {
 		p.end = min(p.end, e.At)
 	}
-}
-
-func hex(id uint64) string { return strconv.FormatUint(id, 16) }
-
-func called(id uint64, names map[uint64]string) string { return cmp.Or(names[id], hex(id)) }
-
-// compareNames puts n2 before n10.
-func compareNames(a, b string) int {
-	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
-}
-
-// seldom reports whether something was not said lately, so that flags do not pile up.
-func (t *track) seldom(what string) bool {
-	at, ok := t.said[what]
-	if ok && t.last.Sub(at) < time.Second {
-		return false
-	}
-	t.said[what] = t.last
-	return true
 }
