@@ -94,7 +94,7 @@ var names = map[uint64]string{1: "n1", 2: "n2", 3: "n3"}
 
 func near(a, b ms) bool { return a-b < 1.1 && b-a < 1.1 }
 
-// shown is what is checked of a Lease.
+// shown is the part of a Lease that tests compare.
 type shown struct {
 	from, known, usable, end ms
 	term                     uint64
@@ -226,8 +226,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// What a process has not seen of its own beginning is not made up: a ring, or a file of
-// which the first half is gone.
+// A trace without its beginning, from a ring or a damaged file, gets no start and no hold.
 func TestDrawFromTheMiddle(t *testing.T) {
 	all := processes(paused()...)
 	for i := range all {
@@ -244,7 +243,7 @@ func TestDrawFromTheMiddle(t *testing.T) {
 	}
 }
 
-// A restarted process follows the one before, even if nothing else says when it ran.
+// A restarted process is drawn after the one before, also if nothing else says when it ran.
 func TestARestartWithoutAnyLeader(t *testing.T) {
 	again := newTeller(1, 0, 250*time.Millisecond, 5000)
 	again.Start.Term = 7
@@ -262,7 +261,7 @@ func TestARestartWithoutAnyLeader(t *testing.T) {
 	}
 }
 
-// Names are input: nothing in them ends the element that they are in.
+// Names are input: none of them ends the HTML element that it is in.
 func TestWriteEscapes(t *testing.T) {
 	evil := map[uint64]string{1: "</script><script>alert(1)</script>", 2: "{{script}}", 3: "<!--"}
 	pic := Draw(processes(paused()...), evil)
@@ -286,7 +285,7 @@ func TestWriteEscapes(t *testing.T) {
 }
 
 // A probe that takes long to arrive makes the voter's clock look early, by less than is
-// known. The lease that it is handed is drawn behind the one that was given up for it.
+// known. The lease that it is handed is drawn after the one that was given up for it.
 func TestAHandOverIsDrawnInOrder(t *testing.T) {
 	old, next := newTeller(1, time.Hour, 0, 10), newTeller(2, time.Minute, 0, 10)
 	old.leads(100, 2)

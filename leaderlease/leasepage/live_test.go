@@ -13,16 +13,16 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// hand is a clock that counts how often it is read.
-type hand struct{ asked atomic.Int64 }
+// countingClock is a clock that counts how often it is read.
+type countingClock struct{ asked atomic.Int64 }
 
-func (h *hand) Now() leaderlease.Instant {
+func (h *countingClock) Now() leaderlease.Instant {
 	h.asked.Add(1)
 	return 7 * msec
 }
 
 // alone returns the Live of a member that reaches no other member.
-func alone(t *testing.T, clock *hand) *Live {
+func alone(t *testing.T, clock *countingClock) *Live {
 	t.Helper()
 	trace := leaderlease.NewTrace(8)
 	_, err := leaderlease.New(leaderlease.Config{
@@ -49,9 +49,9 @@ func testSession(l *Live) *session {
 }
 
 // Without an open page a Live does no work.
-func TestNobodyWatches(t *testing.T) {
+func TestWithoutPagesNothingIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var clock hand
+		var clock countingClock
 		l := alone(t, &clock)
 		time.Sleep(time.Hour)
 		if n := clock.asked.Load(); n > 0 {
@@ -71,9 +71,9 @@ func TestNobodyWatches(t *testing.T) {
 }
 
 // A page that does not read is disconnected, and delays no other page.
-func TestASlowWatcherIsDropped(t *testing.T) {
+func TestASlowPageIsDisconnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := alone(t, new(hand))
+		l := alone(t, new(countingClock))
 		slow, leaveSlow := l.join()
 		quick, leave := l.join()
 		for range 100 {
@@ -91,7 +91,7 @@ func TestASlowWatcherIsDropped(t *testing.T) {
 	})
 }
 
-// A feed is believed about the member that it is of, and nothing else.
+// A feed may tell about its own member only.
 func TestParseRefuses(t *testing.T) {
 	const start = `{"trace":1,"id":"1","at":5,"duration":5}`
 	if h, err := parse([]byte(`{"reading":7}`+"\n"+start), 1); err != nil || h.reading != 7 {
@@ -112,7 +112,7 @@ func TestParseRefuses(t *testing.T) {
 // A member that was never heard has a lane, for it may hold a lease.
 func TestMembersThatWereNeverHeardAreShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := alone(t, new(hand))
+		l := alone(t, new(countingClock))
 		l.cfg.Votes = func(id uint64) bool { return id != 3 }
 		page, leave := l.join()
 		defer leave()
@@ -134,7 +134,7 @@ func TestMembersThatWereNeverHeardAreShown(t *testing.T) {
 // The lease of a sole voter is drawn up to now, hours after its last event, and in pictures
 // of what is new as well.
 func TestALivePageOfASoleVoter(t *testing.T) {
-	l := alone(t, new(hand))
+	l := alone(t, new(countingClock))
 	l.cfg.Members = func() map[uint64]string { return map[uint64]string{1: "n1"} }
 	s := testSession(l)
 	s.own.Process = soleVoter().Process

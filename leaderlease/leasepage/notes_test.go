@@ -34,7 +34,7 @@ func again(t *teller, at int) history {
 
 // A process that stops says so, and one that resigns hands its lease over before it ends. A
 // process that ends without either was killed.
-func TestWhoIsKilled(t *testing.T) {
+func TestAKilledProcess(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		do   func(p *history, old *teller)
@@ -85,7 +85,7 @@ func TestLostEventsAreNoPause(t *testing.T) {
 	}
 }
 
-// What is counted is told once, as the difference to before.
+// A note has the difference to the counters before.
 func TestNotesTellWhatIsNew(t *testing.T) {
 	var before, now counters
 	if got := now.since(&before, 5); got != nil {
@@ -107,7 +107,7 @@ func TestNotesTellWhatIsNew(t *testing.T) {
 	}
 }
 
-// Notes are shown where they belong.
+// Reads and flags of a note are drawn at its instant.
 func TestNotesAreDrawn(t *testing.T) {
 	old := newTeller(1, 0, 0, 10)
 	old.renews(100, 2)
@@ -124,7 +124,7 @@ func TestNotesAreDrawn(t *testing.T) {
 	}
 }
 
-// What is noted is bounded, by time and by number.
+// Notes are bounded, by time and by number.
 func TestNotesAreBounded(t *testing.T) {
 	if n := len(notesSince(make([]note, 3*maxNotes), 0)); n != maxNotes {
 		t.Errorf("%d notes are kept, want %d", n, maxNotes)
@@ -135,7 +135,7 @@ func TestNotesAreBounded(t *testing.T) {
 }
 
 // A member that was out of reach for longer than its ring lasts has a gap.
-func TestWhoComesBackHasAGap(t *testing.T) {
+func TestAMemberThatReturnsHasAGap(t *testing.T) {
 	s := newSession(NewLive(Config{}), func() {})
 	tell := func(seqs ...uint64) {
 		h := remote{member: 2, history: history{reading: 9 * msec}}
@@ -161,7 +161,7 @@ func TestWhoComesBackHasAGap(t *testing.T) {
 func TestAFeedSaysThatItsMemberStops(t *testing.T) {
 	for _, tc := range []struct{ stops, cancels bool }{{true, false}, {true, true}, {false, true}} {
 		synctest.Test(t, func(t *testing.T) {
-			l := alone(t, new(hand))
+			l := alone(t, new(countingClock))
 			stopping := make(chan struct{})
 			l.cfg.Stopping = stopping
 			ctx, cancel := context.WithCancel(t.Context())
@@ -188,9 +188,9 @@ func TestAFeedSaysThatItsMemberStops(t *testing.T) {
 	}
 }
 
-// What the member itself serves is shown, too.
+// Reads of the member that draws are noted as well.
 func TestOwnReadsAreNoted(t *testing.T) {
-	l := alone(t, new(hand))
+	l := alone(t, new(countingClock))
 	var stats leaderlease.Stats
 	l.cfg.Counted = func() (leaderlease.Stats, detector.Stats) {
 		stats.Reads[leaderlease.PathJoined] += 2

@@ -73,8 +73,8 @@ func TestASilentMemberIsLeft(t *testing.T) {
 }
 
 // A removed member is not drawn.
-func TestWhoIsNoMemberIsNotDrawn(t *testing.T) {
-	l := alone(t, new(hand))
+func TestARemovedMemberIsNotDrawn(t *testing.T) {
+	l := alone(t, new(countingClock))
 	s := testSession(l)
 	for _, member := range []uint64{2, 9} {
 		h := remote{member: member, history: history{reading: 9 * msec}}
@@ -88,10 +88,10 @@ func TestWhoIsNoMemberIsNotDrawn(t *testing.T) {
 	}
 }
 
-// Few members are fed at a time, and one that leaves leaves its place.
-func TestFeedsAreFew(t *testing.T) {
+// The number of feeds is bounded, and one that ends makes room for another.
+func TestFeedsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := alone(t, new(hand))
+		l := alone(t, new(countingClock))
 		send := func([]byte) error { return nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		for range maxViewers {
@@ -109,11 +109,11 @@ func TestFeedsAreFew(t *testing.T) {
 	})
 }
 
-// A member that restarts again and again, or says so, takes no memory, and no other
-// member's place.
+// A member that restarts again and again, or says that it does, takes bounded memory, and no
+// other member's place.
 func TestManyProcessesOfOneMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := alone(t, new(hand))
+		l := alone(t, new(countingClock))
 		s := testSession(l)
 		tell := func(member, at uint64) {
 			h := remote{member: member, history: history{reading: 9 * msec}}

@@ -8,8 +8,7 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// A leader that serves reads by rounds is drawn as if it did not: with all that happens
-// once, and a lease that ends where it ends.
+// thin keeps the picture of a leader that serves reads by rounds: its leases, promises and flags.
 func TestThinKeepsThePicture(t *testing.T) {
 	busy, voter := newTeller(1, 0, 0, 10), newTeller(2, 0, 0, 10)
 	busy.leads(50, 2)
@@ -38,7 +37,7 @@ func TestThinKeepsThePicture(t *testing.T) {
 	}
 }
 
-// What is kept of a process is bounded, whatever it does.
+// The events that are kept of a process are bounded.
 func TestSinceIsBounded(t *testing.T) {
 	events := make([]leaderlease.TraceEvent, 3*maxEvents)
 	if n := len(eventsSince(events, 0)); n != maxEvents {
