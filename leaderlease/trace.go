@@ -8,9 +8,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 )
 
-// Trace keeps the newest events of one Lease for those who draw, keep or judge them:
-// Config.Trace. Any goroutine may read it, each from where it is; nobody who reads
-// keeps the Lease from going on for longer than it takes to copy what is read.
+// Trace keeps the newest events of one Lease (Config.Trace). Any goroutine may read it. A
+// reader blocks the Lease only while its events are copied.
 type Trace struct {
 	start TraceStart // immutable, once New has returned
 
@@ -28,13 +27,11 @@ type Trace struct {
 	view TraceEvent // the newest TraceView, which the ring may have lost
 }
 
-// NewTrace returns the trace of one Lease, which keeps that many of its events, at
-// least 1. Each takes 80 bytes. A reader that falls further behind loses the oldest, but
-// the newest TraceView is always kept: the lease of a sole voter has no later one.
+// NewTrace returns a trace that keeps so many events, at least 1, of 80 bytes each. It also
+// keeps the newest TraceView, however old it is: the lease of a sole voter has no later one.
 func NewTrace(events int) *Trace { return &Trace{ring: make([]TraceEvent, max(events, 1)), next: 1} }
 
-// TraceStart is what a Lease begins with: all that its events follow from, together
-// with each other.
+// TraceStart is what a Lease begins with.
 type TraceStart struct {
 	// ID is the node's raft ID, Incarnation that of its clock, which names the process.
 	ID          uint64
@@ -51,8 +48,7 @@ type TraceStart struct {
 // TraceKind says what a TraceEvent tells.
 type TraceKind uint8
 
-// The kinds of a TraceEvent. Each says which fields it fills in besides Seq, At and
-// Kind; Reading, Number and the like mean what is said there.
+// The kinds of events, and the fields that each fills in besides Seq, At and Kind.
 const (
 	// TraceNone is the zero value, and no event.
 	TraceNone TraceKind = iota
@@ -64,8 +60,7 @@ const (
 	// TraceRaft is what raft says of itself, when it changes: Term, Peer is the leader,
 	// Role, and OK that an entry of the reign's own term is committed.
 	TraceRaft
-	// TraceDurable means that storage is known to hold a term: from here on the node
-	// grants.
+	// TraceDurable means that storage holds a term: the node grants from here on.
 	TraceDurable
 	// TraceSaving begins to save that the longest promise is Duration, and TraceSaved ends
 	// that: OK that it is durable. The latter has no reading of the clock.
@@ -99,15 +94,13 @@ const (
 	// TraceVoteOut is a granted vote or pre-vote of Term on its way to Peer, in Message: OK
 	// that it may leave.
 	TraceVoteOut
-	// TraceTick is a tick of a node that is the only voter and does not lead: OK that raft may
-	// tick.
+	// TraceTick is a tick of a sole voter that does not lead: OK that raft may tick.
 	TraceTick
 	// TraceView is the lease that readers see from here on, until the next TraceView: Term,
 	// Status, and Instant is its end, core.Forever if a sole voter holds it. Reading is when
 	// the view was made, which is At unless the clock cannot be read.
 	TraceView
-	// TraceHeld means that the lease of Term was gained, if OK, or else lost: Status says
-	// to what.
+	// TraceHeld means that the lease of Term was gained, if OK, or else lost to Status.
 	TraceHeld
 	// TraceClockFailed, TraceClockBack and TraceClockDisrupted are what a reading of the
 	// clock has shown, TraceClockRead that it can be read again.
@@ -146,15 +139,12 @@ func (k TraceKind) String() string {
 	return "unknown"
 }
 
-// TraceEvent is one thing that a Lease has decided, or was told. It holds no keys,
-// values or names. What its fields mean depends on its Kind; those of no meaning
-// are 0.
+// TraceEvent is what a Lease decided or was told. It has no keys, values or names. Its Kind
+// says what its fields mean; the others are 0.
 type TraceEvent struct {
-	// Seq counts the events of a Lease from 1. Where a number is missing the trace has
-	// a gap.
+	// Seq counts the events of a Lease from 1. A missing number is a gap in the trace.
 	Seq uint64
-	// At is the node's clock, 0 if it could not be read, or was not. Events of one call
-	// have the same.
+	// At is the node's clock, 0 if it was not read. Events of one call have the same.
 	At Instant
 	// Peer is the other node.
 	Peer     uint64
