@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/leaderlease/go/kvnode/etcdapi"
+	"github.com/leaderlease/go/kvnode/client"
 )
 
 // Served is how a read was served, by the server's own word. Etcd says nothing.
@@ -44,10 +44,10 @@ func keepServed(ctx context.Context, method string, req, reply any, cc *grpc.Cli
 }
 
 func (s *Served) take(trailer metadata.MD) {
-	if v := trailer.Get(etcdapi.TrailerReadPath); len(v) == 1 {
+	if v := trailer.Get(client.TrailerReadPath); len(v) == 1 {
 		s.Path = v[0]
 	}
-	if v := trailer.Get(etcdapi.TrailerRemaining); len(v) == 1 {
+	if v := trailer.Get(client.TrailerRemaining); len(v) == 1 {
 		if ms, err := strconv.ParseInt(v[0], 10, 64); err == nil {
 			s.Remaining = time.Duration(ms) * time.Millisecond
 		}

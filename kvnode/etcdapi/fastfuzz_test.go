@@ -28,7 +28,7 @@ func FuzzAStreamSurvivesItsClient(f *testing.F) {
 		{{ID: 1, Method: put, Message: data}, {ID: 1, Method: put, Message: data}},
 		{{ID: 1, Method: put, Message: data, Timeout: 1}, {ID: 1, Cancel: true}, {ID: 2, Method: put, Message: data, Timeout: -1}},
 		{{ID: 1, Method: get, Metadata: [][]byte{key}}},
-		{{ID: 1, Method: get, Metadata: [][]byte{[]byte(MetadataReadMode), []byte("log")}, Message: fastwire.AppendGet(nil, "k")}},
+		{{ID: 1, Method: get, Metadata: [][]byte{[]byte(fastwire.MetadataReadMode), []byte("log")}, Message: fastwire.AppendGet(nil, "k")}},
 		{{ID: 1, Method: []byte("Compact")}, {Method: []byte("Watch")}},
 	} {
 		var message fastwire.Raw

@@ -38,7 +38,7 @@ var placeBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 func (p *place) init(ctx context.Context, a *API) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	p.may, p.requires = len(md.Get(MetadataReadMode)) == 0, requiresLeader(ctx)
+	p.may, p.requires = len(md.Get(fastwire.MetadataReadMode)) == 0, requiresLeader(ctx)
 	if a.cfg.Metrics != nil {
 		p.calls = a.cfg.Metrics.Unary(pb.KV_Range_FullMethodName)
 	}

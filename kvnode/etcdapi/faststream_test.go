@@ -157,7 +157,7 @@ func TestAGetIsAnsweredInPlaceUnderTheLeaseAlone(t *testing.T) {
 		}
 		r.in <- r.items(1, 1, "Range", &pb.RangeRequest{Key: []byte("a"), RangeEnd: []byte("z")})
 		r.want(1, codes.Unavailable, "no leader")
-		r.in <- fastwire.AppendRequest(nil, fastwire.Request{ID: 1, Method: []byte("Range"), Metadata: [][]byte{[]byte(MetadataReadMode), []byte("read-index")}})
+		r.in <- fastwire.AppendRequest(nil, fastwire.Request{ID: 1, Method: []byte("Range"), Metadata: [][]byte{[]byte(fastwire.MetadataReadMode), []byte("read-index")}})
 		r.want(1, codes.InvalidArgument, "key is not provided")
 		r.in <- r.items(1, 1, "Range", &pb.RangeRequest{})
 		r.want(1, codes.InvalidArgument, "key is not provided")

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
 // GatewayService registers a service with a gateway; it is generated.
@@ -54,8 +56,8 @@ func (a *API) Gateway(ctx context.Context, conn *grpc.ClientConn, more ...Gatewa
 // gatewayHeader passes x-lease-read on besides what gateways pass on anyway, but
 // nothing that only members say to each other.
 func gatewayHeader(name string) (string, bool) {
-	if name == http.CanonicalHeaderKey(MetadataReadMode) {
-		return MetadataReadMode, true
+	if name == http.CanonicalHeaderKey(fastwire.MetadataReadMode) {
+		return fastwire.MetadataReadMode, true
 	}
 	key, ok := runtime.DefaultHeaderMatcher(name)
 	return key, ok && !strings.HasPrefix(strings.ToLower(key), metadataMembers)
@@ -70,7 +72,7 @@ func gatewayReplyHeader(name string) (string, bool) {
 // readHeaders turns the trailers of a read into headers.
 func readHeaders(ctx context.Context, w http.ResponseWriter, _ proto.Message) error {
 	md, _ := runtime.ServerMetadataFromContext(ctx)
-	for _, name := range []string{TrailerReadPath, TrailerRemaining} {
+	for _, name := range []string{fastwire.TrailerReadPath, fastwire.TrailerRemaining} {
 		if v := md.TrailerMD.Get(name); len(v) > 0 {
 			w.Header().Set(name, v[0])
 		}

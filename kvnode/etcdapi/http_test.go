@@ -16,6 +16,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -170,12 +171,12 @@ func TestGatewayPassesReadModeAndTrailers(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := askHeader(t, h, http.MethodPost, "/v3/kv/range", `{"key":"Zm9v"}`, nil)
-	if got := w.Header(); got.Get(TrailerReadPath) != "lease" || got.Get(TrailerRemaining) != "850" {
+	if got := w.Header(); got.Get(fastwire.TrailerReadPath) != "lease" || got.Get(fastwire.TrailerRemaining) != "850" {
 		t.Errorf("headers = %v, want lease and 850", got)
 	}
 	s.mu.modes = nil
 	w = askHeader(t, h, http.MethodPost, "/v3/kv/range", `{"key":"Zm9v"}`, http.Header{"X-Lease-Read": {"read-index"}})
-	if got := s.lastMode(t); got != kvnode.ReadIndex || w.Header().Get(TrailerReadPath) != "read_index" {
+	if got := s.lastMode(t); got != kvnode.ReadIndex || w.Header().Get(fastwire.TrailerReadPath) != "read_index" {
 		t.Errorf("mode = %v, headers %v; want read-index", got, w.Header())
 	}
 }

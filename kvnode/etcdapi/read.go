@@ -10,16 +10,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
-
-// MetadataReadMode is the metadata by which a request says how it wants to be
-// read.
-const MetadataReadMode = "x-lease-read"
 
 // mayRead returns once the store may answer the read of ctx, and says in the
 // trailers how that came about. Fetch the value afterwards, never before.
 func (a *API) mayRead(ctx context.Context, serializable bool) error {
-	asked := metadata.ValueFromIncomingContext(ctx, MetadataReadMode)
+	asked := metadata.ValueFromIncomingContext(ctx, fastwire.MetadataReadMode)
 	mode, err := readMode(asked, serializable)
 	if err != nil {
 		return err
@@ -62,11 +59,11 @@ func parseReadMode(asked []string) (kvnode.ReadMode, error) {
 	const choices = "auto, lease, read-index, log or serializable"
 	if len(asked) > 1 {
 		return 0, status.Errorf(codes.InvalidArgument, "kvnode: metadata %s has %d values (%s), want one of %s",
-			MetadataReadMode, len(asked), strings.Join(asked, ", "), choices)
+			fastwire.MetadataReadMode, len(asked), strings.Join(asked, ", "), choices)
 	}
 	mode, err := kvnode.ParseReadMode(asked[0])
 	if err != nil {
-		return 0, status.Errorf(codes.InvalidArgument, "kvnode: metadata %s is %q, want %s", MetadataReadMode, asked[0], choices)
+		return 0, status.Errorf(codes.InvalidArgument, "kvnode: metadata %s is %q, want %s", fastwire.MetadataReadMode, asked[0], choices)
 	}
 	return mode, nil
 }

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -38,7 +39,7 @@ func TestMetadataChoosesHowToRead(t *testing.T) {
 			s := startServer(t, Config{})
 			ctx := t.Context()
 			if c.asked != "" {
-				ctx = metadata.AppendToOutgoingContext(ctx, MetadataReadMode, c.asked)
+				ctx = metadata.AppendToOutgoingContext(ctx, fastwire.MetadataReadMode, c.asked)
 			}
 			var trailer metadata.MD
 			_, err := s.kv.Range(ctx, &pb.RangeRequest{Key: []byte("k"), Serializable: c.serializable}, grpc.Trailer(&trailer))
@@ -48,15 +49,15 @@ func TestMetadataChoosesHowToRead(t *testing.T) {
 			if got := s.lastMode(t); got != c.want {
 				t.Errorf("mode = %v, want %v", got, c.want)
 			}
-			if got := strings.Join(trailer.Get(TrailerReadPath), ","); got != c.path {
-				t.Errorf("trailer %s = %q, want %q", TrailerReadPath, got, c.path)
+			if got := strings.Join(trailer.Get(fastwire.TrailerReadPath), ","); got != c.path {
+				t.Errorf("trailer %s = %q, want %q", fastwire.TrailerReadPath, got, c.path)
 			}
 			remaining := ""
 			if c.path == "lease" {
 				remaining = "850"
 			}
-			if got := strings.Join(trailer.Get(TrailerRemaining), ","); got != remaining {
-				t.Errorf("trailer %s = %q, want %q", TrailerRemaining, got, remaining)
+			if got := strings.Join(trailer.Get(fastwire.TrailerRemaining), ","); got != remaining {
+				t.Errorf("trailer %s = %q, want %q", fastwire.TrailerRemaining, got, remaining)
 			}
 		})
 	}
@@ -68,14 +69,14 @@ func TestTrailersOnDemand(t *testing.T) {
 	for asked, want := range map[string]string{"": "", "auto": "lease", "log": "log"} {
 		ctx := t.Context()
 		if asked != "" {
-			ctx = metadata.AppendToOutgoingContext(ctx, MetadataReadMode, asked)
+			ctx = metadata.AppendToOutgoingContext(ctx, fastwire.MetadataReadMode, asked)
 		}
 		var trailer metadata.MD
 		if _, err := s.kv.Range(ctx, &pb.RangeRequest{Key: []byte("k")}, grpc.Trailer(&trailer)); err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Join(trailer.Get(TrailerReadPath), ","); got != want {
-			t.Errorf("trailer %s of a request that asked for %q = %q, want %q", TrailerReadPath, asked, got, want)
+		if got := strings.Join(trailer.Get(fastwire.TrailerReadPath), ","); got != want {
+			t.Errorf("trailer %s of a request that asked for %q = %q, want %q", fastwire.TrailerReadPath, asked, got, want)
 		}
 	}
 }
@@ -87,7 +88,7 @@ func TestUnknownReadModeIsNamed(t *testing.T) {
 	for _, asked := range [][]string{{"fast"}, {""}, {"Lease"}, {"lease", "log"}} {
 		ctx := t.Context()
 		for _, v := range asked {
-			ctx = metadata.AppendToOutgoingContext(ctx, MetadataReadMode, v)
+			ctx = metadata.AppendToOutgoingContext(ctx, fastwire.MetadataReadMode, v)
 		}
 		_, err := s.kv.Range(ctx, &pb.RangeRequest{Key: []byte("k")})
 		text := status.Convert(err).Message()
@@ -165,10 +166,10 @@ func TestTrailersOfEveryRemainingTime(t *testing.T) {
 		{kvnode.Read{Path: "something new"}, ""},
 	} {
 		md := trailer(c.read)
-		if got := strings.Join(md[TrailerRemaining], ","); got != c.want {
+		if got := strings.Join(md[fastwire.TrailerRemaining], ","); got != c.want {
 			t.Errorf("trailer(%v) has %q remaining, want %q", c.read, got, c.want)
 		}
-		if got := md[TrailerReadPath]; len(got) != 1 || got[0] != c.read.Path {
+		if got := md[fastwire.TrailerReadPath]; len(got) != 1 || got[0] != c.read.Path {
 			t.Errorf("trailer(%v) has path %q", c.read, got)
 		}
 	}

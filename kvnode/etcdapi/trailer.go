@@ -8,13 +8,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/leaderlease/go/kvnode"
-)
-
-// The trailers of a read: the path it took (kvnode.Read.Path), and for how many
-// milliseconds the lease would still have served.
-const (
-	TrailerReadPath  = "x-lease-read-path"
-	TrailerRemaining = "x-lease-remaining-ms"
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
 // pathLease is the only path that has a remaining time.
@@ -28,7 +22,7 @@ var leaseTrailers [4096]atomic.Pointer[metadata.MD]
 var otherTrailers = func() map[string]metadata.MD {
 	all := make(map[string]metadata.MD)
 	for _, path := range []string{"joined", "read_index", "forwarded", "log", "serializable"} {
-		all[path] = metadata.Pairs(TrailerReadPath, path)
+		all[path] = metadata.Pairs(fastwire.TrailerReadPath, path)
 	}
 	return all
 }()
@@ -39,7 +33,7 @@ func trailer(r kvnode.Read) metadata.MD {
 		if md, ok := otherTrailers[r.Path]; ok {
 			return md
 		}
-		return metadata.Pairs(TrailerReadPath, r.Path)
+		return metadata.Pairs(fastwire.TrailerReadPath, r.Path)
 	}
 	ms := max(int64(r.Remaining/time.Millisecond), 0)
 	if ms >= int64(len(leaseTrailers)) {
@@ -55,5 +49,5 @@ func trailer(r kvnode.Read) metadata.MD {
 }
 
 func leaseTrailer(ms int64) metadata.MD {
-	return metadata.Pairs(TrailerReadPath, pathLease, TrailerRemaining, strconv.FormatInt(ms, 10))
+	return metadata.Pairs(fastwire.TrailerReadPath, pathLease, fastwire.TrailerRemaining, strconv.FormatInt(ms, 10))
 }

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/ttl"
 )
@@ -144,7 +145,7 @@ func TestTTLLeasesAreListedWithoutALeader(t *testing.T) {
 	if err != nil || len(all.GetLeases()) != 1 || all.GetLeases()[0].GetID() != 7 {
 		t.Errorf("LeaseLeases() without a leader = %v, %v, want 7", all, err)
 	}
-	ctx := metadata.AppendToOutgoingContext(t.Context(), MetadataReadMode, "read-index")
+	ctx := metadata.AppendToOutgoingContext(t.Context(), fastwire.MetadataReadMode, "read-index")
 	_, err = c.LeaseLeases(ctx, &pb.LeaseLeasesRequest{})
 	wantStatus(t, "LeaseLeases() by read-index without a leader", err, rpctypes.ErrGRPCNoLeader)
 }

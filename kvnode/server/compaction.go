@@ -2,6 +2,12 @@ package server
 
 import "github.com/leaderlease/go/kvnode/autocompact"
 
+// The values of Config.AutoCompactionMode.
+const (
+	CompactPeriodic = autocompact.Periodic
+	CompactRevision = autocompact.Revision
+)
+
 // compaction returns the policy that is asked for.
 func (c *Config) compaction() (autocompact.Policy, error) {
 	return autocompact.Parse(c.AutoCompactionMode, c.AutoCompactionRetention)

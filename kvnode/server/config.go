@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/autocompact"
 	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 )
@@ -148,7 +147,7 @@ func (c Config) WithDefaults() Config {
 	c.Node.Logger, c.API.Logger = c.Logger, c.named() // the node adds its name itself
 	c.Node, c.API = c.Node.WithDefaults(), c.API.WithDefaults()
 	set(&c.MaxOpenStreams, defaultOpenStreams)
-	set(&c.AutoCompactionMode, autocompact.Periodic)
+	set(&c.AutoCompactionMode, CompactPeriodic)
 	set(&c.AutoCompactionRetention, "0")
 	set(&c.CompactHashCheckTime, defaultHashEvery)
 	set(&c.Keepalive.MinTime, defaultPingEvery)

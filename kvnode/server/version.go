@@ -3,11 +3,19 @@ package server
 import (
 	"runtime/debug"
 	"sync"
+
+	"github.com/leaderlease/go/kvnode/etcdapi"
 )
 
 // module is where kvnode's version is recorded when it is built into another
 // program.
 const module = "github.com/leaderlease/go"
+
+// EtcdVersion is the version of etcd whose API the server answers. Clients parse it.
+const EtcdVersion = etcdapi.Version
+
+// DefaultQuotaBytes is the size limit of the store if Config.API.QuotaBytes is 0.
+const DefaultQuotaBytes = etcdapi.DefaultQuotaBytes
 
 // Version returns the version of kvnode that this program was built with,
 // (devel) from a working tree without version control.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/internal/kvclient"
-	"github.com/leaderlease/go/kvnode/etcdapi"
+	kvnodeclient "github.com/leaderlease/go/kvnode/client"
 	"github.com/leaderlease/go/kvnode/fastkv"
 )
 
@@ -108,7 +108,7 @@ func (t target) Client(i int) load.Client {
 		c.opts = append(c.opts, clientv3.WithSerializable())
 	}
 	if t.mode.Lease != "" {
-		c.md = metadata.Pairs(etcdapi.MetadataReadMode, t.mode.Lease)
+		c.md = metadata.Pairs(kvnodeclient.MetadataReadMode, t.mode.Lease)
 	}
 	return c
 }
@@ -151,7 +151,7 @@ func (c *client) Write(ctx context.Context, key int) (uint64, error) {
 
 // ErrTrailer says that a server claims a lease read without saying for how long
 // the lease was good.
-var ErrTrailer = errors.New("wire: lease read without " + etcdapi.TrailerRemaining)
+var ErrTrailer = errors.New("wire: lease read without " + kvnodeclient.TrailerRemaining)
 
 // Fill writes every key, so that reads find them.
 func (c *Conns) Fill(ctx context.Context) error {

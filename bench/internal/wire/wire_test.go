@@ -15,7 +15,7 @@ import (
 
 	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/etcdapi"
+	kvnodeclient "github.com/leaderlease/go/kvnode/client"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -138,9 +138,9 @@ func TestALeaseReadMustSayForHowLong(t *testing.T) {
 		want    load.Path
 		err     error
 	}{
-		{"both trailers", metadata.Pairs(etcdapi.TrailerReadPath, "lease", etcdapi.TrailerRemaining, "5"), load.PathLease, nil},
-		{"only the path", metadata.Pairs(etcdapi.TrailerReadPath, "lease"), 0, ErrTrailer},
-		{"another path", metadata.Pairs(etcdapi.TrailerReadPath, "serializable"), load.PathSerializable, nil},
+		{"both trailers", metadata.Pairs(kvnodeclient.TrailerReadPath, "lease", kvnodeclient.TrailerRemaining, "5"), load.PathLease, nil},
+		{"only the path", metadata.Pairs(kvnodeclient.TrailerReadPath, "lease"), 0, ErrTrailer},
+		{"another path", metadata.Pairs(kvnodeclient.TrailerReadPath, "serializable"), load.PathSerializable, nil},
 		{"no trailer, as etcd", nil, load.PathUnknown, nil},
 	} {
 		seen, err := dial(t, lie(t, c.trailer)).Reader(ByLease).Client(0).Read(t.Context(), 0)

@@ -11,7 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/leaderlease/go/kvnode/etcdapi"
+	"github.com/leaderlease/go/kvnode/server"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -76,7 +76,7 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{"help", "--help", exitOK, "Exit codes: 0", ""},
 		{"help of serve", "serve --help", exitOK, "--listen-client-urls", ""},
-		{"version", "version", exitOK, "\netcd Version: " + etcdapi.Version + "\n", ""},
+		{"version", "version", exitOK, "\netcd Version: " + server.EtcdVersion + "\n", ""},
 		{"version as a flag", "--version", exitOK, "kvnode Version: ", ""},
 		{"version as a flag of serve", "serve --version", exitOK, "kvnode Version: ", ""},
 		{"completion", "completion bash", exitOK, "__start_kvnode", ""},

@@ -10,7 +10,6 @@ import (
 
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	node "github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -65,7 +64,7 @@ func newRestore(sys *System, cmd *cobra.Command) *cobra.Command {
 	flags.Int64Var(&f.BumpRevision, "bump-revision", 0, "how much to raise the newest revision by")
 	flags.BoolVar(&f.MarkCompacted, "mark-compacted", false, "count all that is older than the raised revision as compacted; goes with --bump-revision")
 	flags.Uint64Var(&f.BumpTerm, "bump-term", node.DefaultBumpTerm, "how much to raise the term by, from 1 up; the same for all members")
-	flags.Int64Var(&f.QuotaBytes, "quota-backend-bytes", etcdapi.DefaultQuotaBytes, "what kvnode serve will be given: a snapshot of etcd's that exceeds it is refused; 0: 2 GiB; negative: no limit")
+	flags.Int64Var(&f.QuotaBytes, "quota-backend-bytes", server.DefaultQuotaBytes, "what kvnode serve will be given: a snapshot of etcd's that exceeds it is refused; 0: 2 GiB; negative: no limit")
 	if err := cmd.MarkFlagDirname("data-dir"); err != nil {
 		panic(err) // there is no such flag
 	}
@@ -95,7 +94,7 @@ func (f *restoreFlags) run(sys *System) error {
 	if f.BumpTerm == 0 {
 		return usageError{errors.New("--bump-term 0 must be 1 at least, or terms and fencing tokens of the old cluster come again")}
 	}
-	f.QuotaBytes = max(cmp.Or(f.QuotaBytes, etcdapi.DefaultQuotaBytes), 0)
+	f.QuotaBytes = max(cmp.Or(f.QuotaBytes, server.DefaultQuotaBytes), 0)
 	warnOfBareStore(sys, f.File)
 	r, err := node.RestoreSnapshot(f.RestoreConfig)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/cmd/internal/suggest"
-	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -30,7 +29,7 @@ func newVersion(sys *System) *cobra.Command {
 func versionText() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "kvnode Version: %s\n", server.Version())
-	fmt.Fprintf(&b, "etcd Version: %s\n", etcdapi.Version)
+	fmt.Fprintf(&b, "etcd Version: %s\n", server.EtcdVersion)
 	fmt.Fprintf(&b, "Git SHA: %s\n", commit())
 	fmt.Fprintf(&b, "Go Version: %s\n", runtime.Version())
 	fmt.Fprintf(&b, "Go OS/Arch: %s/%s\n", runtime.GOOS, runtime.GOARCH)

@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -64,7 +64,7 @@ func newLine(r *raftwal.Record) *line {
 		l.Type, l.Size = r.Entry.GetType().String(), len(r.Entry.GetData())
 		l.Command = command(r.Entry)
 	case r.HardState != nil:
-		l.Term, l.Vote, l.Commit = r.HardState.GetTerm(), transport.ID(r.HardState.GetVote()), r.HardState.GetCommit()
+		l.Term, l.Vote, l.Commit = r.HardState.GetTerm(), strconv.FormatUint(r.HardState.GetVote(), 16), r.HardState.GetCommit()
 	case r.Snapshot != nil:
 		m := r.Snapshot.GetMetadata()
 		l.Index, l.Term, l.Size, l.Install = m.GetIndex(), m.GetTerm(), len(r.Snapshot.GetData()), r.Install

@@ -14,7 +14,7 @@ import (
 
 	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/procs"
-	"github.com/leaderlease/go/kvnode/etcdapi"
+	kvnodeclient "github.com/leaderlease/go/kvnode/client"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
@@ -80,7 +80,7 @@ func (c *client) read(ctx context.Context, key, mode string) (kvclient.Answer, e
 
 // inMode asks for how reads are made linearizable.
 func inMode(ctx context.Context, mode string) context.Context {
-	return metadata.AppendToOutgoingContext(ctx, etcdapi.MetadataReadMode, mode)
+	return metadata.AppendToOutgoingContext(ctx, kvnodeclient.MetadataReadMode, mode)
 }
 
 // statusPatience bounds one question to one member.

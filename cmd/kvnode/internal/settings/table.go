@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/autocompact"
+	"github.com/leaderlease/go/kvnode/server"
 )
 
 // table is every setting, in the order of the help: those that are honoured,
@@ -87,7 +87,7 @@ var limitTable = []setting{
 		func(c *Config) value { return signed(&c.Server.API.QuotaBytes) }),
 	row(limits, "auto-compaction-mode", "How --auto-compaction-retention is meant.",
 		func(c *Config) value {
-			return oneOf(&c.Server.AutoCompactionMode, autocompact.Periodic, autocompact.Revision)
+			return oneOf(&c.Server.AutoCompactionMode, server.CompactPeriodic, server.CompactRevision)
 		}),
 	row(limits, "auto-compaction-retention", "History that compaction leaves: hours or a duration such as 30m, in mode revision a number of revisions. 0: all.",
 		func(c *Config) value { return text(&c.Server.AutoCompactionRetention) }),
