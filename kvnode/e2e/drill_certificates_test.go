@@ -1,15 +1,17 @@
 package e2e
 
-import "testing"
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"path/filepath"
+	"strings"
+	"testing"
 
-// drillCertificates has the page's authority sign for a cluster, and then another one for the same.
+	"github.com/leaderlease/go/internal/procs"
+)
+
+// drillCertificates replaces the authority of a running cluster by another one.
 func drillCertificates(t *testing.T, m *machines) {
-	if _, err := m.sh("openssl version\n"); err != nil {
-		t.Fatalf("the page's commands need openssl: %v", err)
-	}
-	m.issue("first")
-	m.perform("certificates-use")
-	m.urls("https")
 	m.found()
 	m.perform("certificates-try")
 	if out, err := m.sh("curl -sS --cacert \"$TLS/ca.crt\" \"$M1/readyz\"\n"); err == nil {
@@ -22,14 +24,62 @@ func drillCertificates(t *testing.T, m *machines) {
 	}
 	m.issue("second")
 	m.perform("certificates")
-	if out, err := m.sh("ETCDCTL_CACERT=../first/ca.crt page \"$M1/readyz\"\n"); err == nil {
+	if out, err := m.sh("ETCDCTL_CACERT=../authority/ca.crt page \"$M1/readyz\"\n"); err == nil {
 		t.Errorf("a client that trusts the former authority alone is answered %s", out)
 	}
 }
 
-// issue makes an authority, and certificates that it has signed, in a directory of its own.
+// certify gives the members certificates, as the page does, and the test's clients the one for clients.
+func (m *machines) certify() {
+	m.t.Helper()
+	if m.plain {
+		m.urls("http")
+		return
+	}
+	m.issue("authority")
+	m.perform("certificates-use")
+	cfg := clientTLS(m.t, m.path("tls"))
+	for _, one := range m.Members() {
+		one.TLS = cfg
+	}
+}
+
+// issue makes an authority, and certificates that it signs, in a directory of its own.
 func (m *machines) issue(dir string) {
 	m.t.Helper()
 	m.set("NEW", m.path(dir))
 	m.perform("certificates-make")
+}
+
+// clientTLS returns what a client needs that has the certificates in a directory.
+func clientTLS(t *testing.T, dir string) *tls.Config {
+	t.Helper()
+	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "client.crt"), filepath.Join(dir, "client.key"))
+	must(t, err)
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(read(t, filepath.Join(dir, "ca.crt"))) {
+		t.Fatalf("%s has no ca.crt", dir)
+	}
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}
+}
+
+// startEtcd starts the etcd of the page, of one member, with certificates of an authority of its own.
+func (m *machines) startEtcd(dir string) *procs.Cluster {
+	m.t.Helper()
+	c := newCluster(m.t, procs.Config{Program: program(m.t, etcd), Size: 1, Prefix: dir})
+	scheme := "http://"
+	m.set("ETCD_TLS", m.path(dir))
+	if !m.plain {
+		m.issue(dir)
+		one := c.Members()[0]
+		one.TLS = clientTLS(m.t, m.path(dir))
+		for i, flag := range one.Flags {
+			one.Flags[i] = strings.NewReplacer("listen-client-urls=http:", "listen-client-urls=https:", "advertise-client-urls=http:", "advertise-client-urls=https:").Replace(flag)
+		}
+		one.Flags = append(one.Flags, "--client-cert-auth", "--trusted-ca-file="+m.path(dir)+"/ca.crt", "--cert-file="+m.path(dir)+"/member.crt", "--key-file="+m.path(dir)+"/member.key")
+		scheme = "https://"
+	}
+	must(m.t, c.Serve(deadline(m.t)))
+	m.set("ETCD", scheme+c.Endpoints()[0])
+	return c
 }

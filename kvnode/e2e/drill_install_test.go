@@ -112,11 +112,17 @@ func drillInstall(t *testing.T, m *machines) {
 	m.perform("alert")
 	var prometheus struct {
 		Scrapes []struct {
+			Scheme string
+			TLS    map[string]string            `yaml:"tls_config"`
 			Static []struct{ Targets []string } `yaml:"static_configs"`
 		} `yaml:"scrape_configs"`
 	}
 	must(t, yaml.Unmarshal(read(t, filepath.Join(m.path("prometheus"), "prometheus.yml")), &prometheus))
-	if got, want := fmt.Sprint(prometheus.Scrapes), fmt.Sprintf("[{[{%v}]}]", m.Endpoints()[:3]); got != want {
+	want := fmt.Sprintf("[{http map[] [{%v}]}]", m.Endpoints()[:3])
+	if !m.plain {
+		want = fmt.Sprintf("[{https map[ca_file:%[1]s/ca.crt cert_file:%[1]s/client.crt key_file:%[1]s/client.key] [{%[2]v}]}]", m.path("tls"), m.Endpoints()[:3])
+	}
+	if got := fmt.Sprint(prometheus.Scrapes); got != want {
 		t.Errorf("Prometheus scrapes %s, want %s", got, want)
 	}
 }

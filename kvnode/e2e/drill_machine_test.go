@@ -31,6 +31,8 @@ type machines struct {
 	values map[string]string
 	// between is what the test does between two blocks of one name.
 	between string
+	// plain means that neither members nor etcd have certificates.
+	plain bool
 	// mounted means that a disk of its own was to be had.
 	mounted bool
 	// mu is held by who starts and stops members: units, and the test.
@@ -80,7 +82,7 @@ func newMachines(t *testing.T, p procs.Program) *machines {
 	m.set("VERSION", releaseVersion)
 	m.set("PLATFORM", runtime.GOOS+"_"+runtime.GOARCH)
 	m.set("TOKEN", "drill")
-	m.urls("http")
+	m.urls("https")
 	for _, one := range m.Members() {
 		one.Program.Path = filepath.Join(bin, "kvnode") // which an upgrade replaces
 		one.Flags = []string{"--config-file=" + filepath.Join(m.path("conf"), one.Name+".yaml")}
@@ -155,6 +157,7 @@ func (m *machines) perform(name string) {
 // them yet: that comes before a member says that it is ready.
 func (m *machines) found() {
 	m.t.Helper()
+	m.certify()
 	m.perform("found")
 	for _, one := range m.Members()[:3] {
 		must(m.t, one.WaitReady(deadline(m.t)))

@@ -5,18 +5,13 @@ import (
 	"fmt"
 	"os"
 	"testing"
-
-	"github.com/leaderlease/go/internal/procs"
 )
 
 // drillMigrate has clients write to the etcd while it is copied. They stop when the page says so.
 func drillMigrate(t *testing.T, m *machines) {
-	from := newCluster(t, procs.Config{Program: program(t, etcd), Size: 1, Prefix: "etcd"})
-	must(t, from.Serve(deadline(t)))
-	m.set("ETCD", "http://"+from.Endpoints()[0])
-	old, _ := memberClients(t, from)
-	puts(t, old, "before/", 100)
 	m.found()
+	old, _ := memberClients(t, m.startEtcd("etcd"))
+	puts(t, old, "before/", 100)
 	a, _ := memberClients(t, m.Cluster)
 	m.between = "until test -e ../stopped; do sleep 0.1; done\n"
 	late := make(chan error, 1)
