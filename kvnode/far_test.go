@@ -55,7 +55,7 @@ func TestTTLLeasesEndWhereNoLeaseIsHeld(t *testing.T) {
 	}
 }
 
-// Where a round trip takes 100 ms the settings that docs/operations.md gives for that hold the leader
+// Where a round trip takes 100 ms the settings that docs/operations/install.md gives for that hold the leader
 // lease without a break, and replace a leader that is killed in 1.1 s in the median. The defaults do not
 // hold it.
 func TestSettingsForMembersThatAreFarApart(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 // FailWithoutLeader is the type of a context key. A request whose context has a value for it
 // fails with ErrNoLeader once no leader was known for an election timeout while it waited, if
 // nothing was done yet. Other requests wait for a leader until their context ends, or for
-// RequestTimeout. docs/operations.md says why, under "Without a quorum".
+// RequestTimeout. docs/operations/change.md says why, under "Without a quorum".
 type FailWithoutLeader struct{}
 
 func isImpatient(ctx context.Context) bool { return ctx.Value(FailWithoutLeader{}) != nil }

@@ -18,7 +18,7 @@ func drillCertificates(t *testing.T, m *machines) {
 		t.Errorf("a client without a certificate is answered %s", out)
 	}
 	out, err := m.sh("page \"$M1/metrics\"\n")
-	names := metricsIn(string(read(t, procedures)), true)
+	names := metricsIn(procedureText(t), true)
 	if none := nowhere(names, out); err != nil || len(names) == 0 || len(none) > 0 {
 		t.Errorf("%s names %q; members with certificates lack %q, %v", procedures, names, none, err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +15,17 @@ import (
 )
 
 // procedures is where operators find the commands that the drills perform.
-const procedures = "../../docs/operations.md"
+const procedures = "../../docs/operations"
+
+// procedureText returns the pages of procedures, one after the other.
+func procedureText(t *testing.T) string {
+	t.Helper()
+	var text strings.Builder
+	for _, name := range []string{"install", "change", "repair", "migrate"} {
+		text.Write(read(t, filepath.Join(procedures, name+".md")))
+	}
+	return text.String()
+}
 
 // marker is in front of a block of commands: <!-- drill:NAME -->.
 var marker = regexp.MustCompile(`(?m)^<!-- drill:([a-z-]+) -->$`)
@@ -39,9 +49,7 @@ func blocks(text string) (map[string][]string, error) {
 // commands returns the blocks with that name.
 func commands(t *testing.T, name string) []string {
 	t.Helper()
-	text, err := os.ReadFile(procedures)
-	must(t, err)
-	all, err := blocks(string(text))
+	all, err := blocks(procedureText(t))
 	must(t, err)
 	if len(all[name]) == 0 {
 		t.Fatalf("%s has no commands with the marker drill:%s", procedures, name)
@@ -67,7 +75,7 @@ func unmarked(text string) (none []string) {
 
 // Every block of commands of the page is of a drill.
 func TestDrillsAreThoseOfThePage(t *testing.T) {
-	text := string(read(t, procedures))
+	text := procedureText(t)
 	all, err := blocks(text)
 	must(t, err)
 	want := []string{"variables", "setup", "found"}
@@ -120,7 +128,7 @@ var loops = regexp.MustCompile(`(?m)^.*\b(?:until|while) .*$`)
 
 // Commands wait by await alone, which ends, and says what it has waited for.
 func TestWaitsOfThePageEnd(t *testing.T) {
-	all, err := blocks(string(read(t, procedures)))
+	all, err := blocks(procedureText(t))
 	must(t, err)
 	for name, some := range all {
 		for _, loop := range loops.FindAllString(strings.Join(some, ""), -1) {
@@ -185,8 +193,8 @@ func TestMetricsOfThePageAreThere(t *testing.T) {
 	defer cl.Close()
 	must(t, load.Retry(ctx, func(ctx context.Context) error { _, err := cl.Put(ctx, "k", "v"); return err }))
 	not := replaced(t)
-	names := slices.DeleteFunc(metricsIn(string(read(t, procedures)), false), func(name string) bool { return slices.Contains(not, name) })
-	starts := grepped(string(read(t, procedures)))
+	names := slices.DeleteFunc(metricsIn(procedureText(t), false), func(name string) bool { return slices.Contains(not, name) })
+	starts := grepped(procedureText(t))
 	if len(names) < 50 || len(starts) < 14 {
 		t.Errorf("%s names %d metrics, and looks for %d, want all that it had", procedures, len(names), len(starts))
 	}

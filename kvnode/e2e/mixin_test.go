@@ -49,10 +49,10 @@ func mixin(t *testing.T) map[string]string {
 	return exprs
 }
 
-// replaced returns the metrics that operations.md says kvnode has not, of those that etcd has.
+// replaced returns the metrics that the pages say kvnode has not, of those that etcd has.
 func replaced(t *testing.T) (names []string) {
 	t.Helper()
-	_, table, _ := strings.Cut(string(read(t, procedures)), "| of etcd's mixin |")
+	_, table, _ := strings.Cut(procedureText(t), "| of etcd's mixin |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	for _, row := range regexp.MustCompile("(?m)^\\| `(\\w+)`").FindAllStringSubmatch(table, -1) {
 		names = append(names, row[1])

@@ -16,7 +16,7 @@
 // A process that has ended executes no instruction any more. Where one can be
 // resurrected (checkpoint and restore, a clone of its machine, a debugger that restarts it),
 // no guardian may be used: an obituary of it may be false, and a second leader elected beside a
-// lease that is valid. docs/operations.md says when.
+// lease that is valid. docs/operations/change.md says when.
 //
 // Guard is the parent's half, Inherit the child's. They are joined by a pair of sockets that
 // the child inherits, and not by its environment, which its own children would inherit.

@@ -259,7 +259,7 @@ func newLease(tb testing.TB) *leaderlease.Lease {
 	return lease
 }
 
-// The table in the package comment is what docs/operations.md shows.
+// The table in the package comment is what docs/operations shows.
 func TestDocListsEveryMetric(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {

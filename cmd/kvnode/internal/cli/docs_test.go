@@ -70,7 +70,7 @@ func (h helps) unknownIn(text string) (none []string) {
 // (kvnode/e2e).
 func TestDocumentsNameCommandsThatAreThere(t *testing.T) {
 	h := make(helps)
-	for _, name := range []string{"README.md", "docs/operations.md", "docs/kvnode.md", "docs/lease-traces.md", "docs/clocks.md"} {
+	for _, name := range []string{"README.md", "docs/operations/install.md", "docs/operations/change.md", "docs/operations/repair.md", "docs/operations/migrate.md", "docs/kvnode.md", "docs/lease-traces.md", "docs/clocks.md"} {
 		text, err := os.ReadFile("../../../../" + name)
 		if err != nil {
 			t.Fatal(err)
