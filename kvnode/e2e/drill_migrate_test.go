@@ -11,6 +11,10 @@ import (
 func drillMigrate(t *testing.T, m *machines) {
 	m.found()
 	old, _ := memberClients(t, m.startEtcd("etcd"))
+	m.set("FROM", m.values["ETCD"])
+	m.set("FROM_TLS", m.path("etcd"))
+	m.set("TO", m.values["M1"])
+	m.set("TO_TLS", m.path("tls"))
 	puts(t, old, "before/", 100)
 	a, _ := memberClients(t, m.Cluster)
 	m.between = "until test -e ../stopped; do sleep 0.1; done\n"
@@ -23,7 +27,7 @@ func drillMigrate(t *testing.T, m *machines) {
 		}
 		late <- errors.Join(err, os.WriteFile(m.path("stopped"), nil, 0o600))
 	}()
-	m.perform("migrate")
+	m.perform("mirror")
 	must(t, <-late)
 	for _, prefix := range []string{"before/", "late/"} {
 		if n, _ := count(t, a, prefix); n != 100 {
