@@ -14,9 +14,6 @@ const drillDiskSize = "400m"
 
 // drillDisk fills the disk of m3 until a checkpoint finds no room.
 func drillDisk(t *testing.T, m *machines) {
-	if _, err := exec.LookPath("curl"); err != nil {
-		t.Fatalf("the page's commands need curl: %v", err)
-	}
 	m.common("snapshot-count: 100\n")
 	disk := m.mount()
 	must(t, os.Mkdir(filepath.Join(disk, "m3"), 0o700))

@@ -3,6 +3,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"testing"
 )
@@ -11,10 +12,7 @@ import (
 func drillMigrate(t *testing.T, m *machines) {
 	m.found()
 	old, _ := memberClients(t, m.startEtcd("etcd"))
-	m.set("FROM", m.values["ETCD"])
-	m.set("FROM_TLS", m.path("etcd"))
-	m.set("TO", m.values["M1"])
-	m.set("TO_TLS", m.path("tls"))
+	maps.Copy(m.values, map[string]string{"FROM": m.values["ETCD"], "FROM_TLS": m.path("etcd"), "TO": m.values["M1"], "TO_TLS": m.path("tls")})
 	puts(t, old, "before/", 100)
 	a, _ := memberClients(t, m.Cluster)
 	m.between = "until test -e ../stopped; do sleep 0.1; done\n"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -47,20 +48,17 @@ var drills = []drill{
 func TestDrill(t *testing.T) {
 	p := onlyKvnode(t)
 	for _, d := range drills {
-		name := strings.ReplaceAll(d.name, " ", "-")
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d.run(t, newMachines(t, p))
-		})
-		if !d.plain {
-			continue
+		for suffix, plain := range map[string]bool{"": false, "-without-TLS": true} {
+			if plain && !d.plain {
+				continue
+			}
+			t.Run(strings.ReplaceAll(d.name, " ", "-")+suffix, func(t *testing.T) {
+				t.Parallel()
+				m := newMachines(t, p)
+				m.plain = plain
+				d.run(t, m)
+			})
 		}
-		t.Run(name+"-without-TLS", func(t *testing.T) {
-			t.Parallel()
-			m := newMachines(t, p)
-			m.plain = true
-			d.run(t, m)
-		})
 	}
 }
 
@@ -165,10 +163,7 @@ func drillImport(t *testing.T, m *machines) {
 		t.Errorf("%d of 10 keys at revision %d, want %d", n, rev, last+1)
 	}
 	back := m.startEtcd("back")
-	m.set("FROM", m.values["M1"])
-	m.set("FROM_TLS", m.path("tls"))
-	m.set("TO", m.values["ETCD"])
-	m.set("TO_TLS", m.path("back"))
+	maps.Copy(m.values, map[string]string{"FROM": m.values["M1"], "FROM_TLS": m.path("tls"), "TO": m.values["ETCD"], "TO_TLS": m.path("back")})
 	m.perform("mirror")
 	to, _ := memberClients(t, back)
 	if n, _ := count(t, to, ""); n != 10+1 {

@@ -170,17 +170,12 @@ func metric(ctx context.Context, m *procs.Member, name string) float64 {
 
 // page gets a page of a member. The code is 0 if nobody answers.
 func page(ctx context.Context, m *procs.Member, path string) (code int, body []byte) {
-	scheme, client := "http://", http.DefaultClient
-	if m.TLS != nil {
-		transport := &http.Transport{TLSClientConfig: m.TLS}
-		defer transport.CloseIdleConnections()
-		scheme, client = "https://", &http.Client{Transport: transport}
-	}
+	scheme := map[bool]string{false: "http://", true: "https://"}[m.TLS != nil]
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+m.Endpoint+path, http.NoBody)
 	if err != nil {
 		return 0, nil
 	}
-	request.Close = true
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: m.TLS, DisableKeepAlives: true}}
 	response, err := client.Do(request)
 	if err != nil {
 		return 0, nil
