@@ -15,18 +15,13 @@ import (
 // newAdmission is called before the loop runs. A member waits until it is durable that it was
 // admitted (Identity.Admitted): one that was killed before begins to count anew.
 func (l *raftLoop) newAdmission() *admission.State {
-	if l.waiting() && l.id.Alone {
-		l.log.Info("founds a cluster of one, unless members of an older one call first", "in", l.cfg.patience)
-	}
 	// Those of the identity, which says who founded the cluster, or whom a joiner was told of.
 	// The log may know others by now; whoever is not waiting is not asked.
 	var members []uint64
 	for _, m := range l.id.Members {
 		members = append(members, m.ID)
 	}
-	return admission.New(admission.Config{
-		Self: l.ID(), Members: members, Waits: l.waiting(), Alone: l.id.Alone, Patience: l.cfg.patience,
-	}, time.Now())
+	return admission.New(admission.Config{Self: l.ID(), Members: members, Waits: l.waiting()}, time.Now())
 }
 
 // Awaited returns the members of which some must let this one in before it takes

@@ -2,9 +2,8 @@ package kvnode
 
 import (
 	"net"
-	"strings"
 
-	"github.com/leaderlease/go/kvnode/peerurl"
+	"github.com/leaderlease/go/kvnode/admission"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -16,25 +15,18 @@ func (c *Config) secure() {
 	}
 }
 
-// authenticate checks that the certificate at the other end of conn is valid for one
-// of the hosts where that member is to be found, as this member believes (peer): what
-// the other end says of itself does not count. A member of another cluster, which is
-// refused whatever it shows, must be where it says that it is.
+// requiresCertificates reports whether a peer proves by a certificate which member it is.
+func (c *Config) requiresCertificates() bool { return c.PeerTLS != nil && c.PeerTLS.Requires() }
+
+// authenticate applies the rules of package admission to the certificate at the other end of conn. Without
+// certificates there is nothing to check here, and Admit applies them to what the hello claims.
 func (p *parts) authenticate(conn net.Conn, h transport.Hello) error {
-	if p.cfg.PeerTLS == nil || !p.cfg.PeerTLS.Requires() {
+	if !p.cfg.requiresCertificates() {
 		return nil
 	}
-	urls := strings.Split(h.PeerURLs, ",")
-	if h.ClusterID == p.ClusterID() {
-		m, err := p.book.peer(h.From)
-		if err != nil {
-			return err
-		}
-		urls = m.PeerURLs
+	leaf, err := tlsconf.Leaf(conn)
+	if err != nil {
+		return err
 	}
-	err := tlsconf.CheckHosts(conn, peerurl.Hosts(urls))
-	if err != nil && h.ClusterID == p.ClusterID() {
-		p.book.askAround() // the member may have moved
-	}
-	return err
+	return p.book.members().MayConnect(h.From, admission.Certified(leaf))
 }

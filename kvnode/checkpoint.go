@@ -33,9 +33,6 @@ type checkpoints struct {
 	disk     *disk
 	received *received
 	ask      token // for a checkpoint; what is asked while one is made is another one
-	// saved has the members as of the last checkpoint, nil before. What it says is on disk:
-	// Admit goes by it where peers.json cannot be written.
-	saved atomic.Pointer[store.Members]
 	// bytes counts the applied entries, modulo checkpointBytes. It begins with this member's share
 	// of that, so members that began together take turns, until one restarts. The applier only.
 	bytes int
@@ -144,12 +141,8 @@ func (c *checkpoints) take() error {
 }
 
 func (c *checkpoints) save() error {
-	// Before the checkpoint: what the registry gets after this may not be in it, and saved must not
-	// say that it is.
-	members := c.store.Members()
 	at, err := c.store.Checkpoint(c.wal.SaveCommit)
 	if err == nil {
-		c.saved.Store(members)
 		err = c.shorten(at, c.disk.full.Load())
 		c.log.Debug("checkpoint", "index", at.Index, "revision", at.Revision)
 		return err

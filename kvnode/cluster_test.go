@@ -68,7 +68,7 @@ func inCluster(t *testing.T, n int, amend func(*Config), f func(t *testing.T, c 
 			cfg := Config{
 				Name: m.Name, DataDir: filepath.Join(dir, m.Name), Cluster: members,
 				ClientURLs: []string{"http://" + m.Name + ":2379"}, Dial: c.net.Dialer(m.Name),
-				Clock: clock.Runtime(), SegmentSize: 1 << 20, patience: time.Nanosecond,
+				Clock: clock.Runtime(), SegmentSize: 1 << 20,
 				LeaseDuration: shortPromise, // as where the clock counts suspend
 			}
 			if amend != nil {

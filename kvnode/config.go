@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/admission"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
@@ -118,8 +117,6 @@ type Config struct {
 	// Default: none.
 	Logger *slog.Logger
 
-	// patience replaces admission.AlonePatience, for tests.
-	patience time.Duration
 	// walFS replaces the directory of the log, for tests whose disk fails.
 	walFS fs.FS
 	// wrapBackend replaces what the store writes to, likewise.
@@ -155,7 +152,6 @@ func (c Config) WithDefaults() Config {
 	c.WarnApply = cmp.Or(c.WarnApply, 100*time.Millisecond)
 	c.Token = cmp.Or(c.Token, "etcd-cluster")
 	c.ReadMode = cmp.Or(c.ReadMode, ReadLease)
-	c.patience = cmp.Or(c.patience, admission.AlonePatience)
 	c.maxUncommitted = cmp.Or(c.maxUncommitted, maxUncommittedBytes)
 	c.maxKept = cmp.Or(c.maxKept, maxKeptBytes)
 	c.newestFormat = cmp.Or(c.newestFormat, store.FormatNewest)

@@ -53,7 +53,7 @@ func makeIdentity(cfg *Config) (id memberdir.Identity, err error) {
 	}
 	id.Begin(cfg.owner(), rand.Text())
 	if !id.Joined && len(id.Members) == 1 {
-		id.DrawAlone(cfg.owner())
+		id.DrawAlone()
 	}
 	err = cfg.dir().Write(&id)
 	return id, err

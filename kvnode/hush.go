@@ -18,8 +18,7 @@ type hush struct {
 // quiet limits what a node logs of each peer, for each thing that may go on for ever.
 type quiet struct {
 	dropped, moved, parameters, disk hush
-	refused                          hush // also this member's claims
-	sought                           hush // peers that cannot be reached, not logged
+	refused                          hush
 	sent, received, undelivered      hush // snapshots
 	died                             hush // obituaries that void nothing
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/peerurl"
@@ -129,4 +130,40 @@ func (c *Config) joinAs(r transport.Roster) (memberdir.Identity, error) {
 		return id, nil
 	}
 	return id, fmt.Errorf("%w with peer URLs %v: add it to the cluster first", ErrMemberNotFound, urls)
+}
+
+// askFirst asks for the roster at all addresses at once, as one of them may hang, and
+// passes what is said to use, one after the other until that returns nil. Its error is
+// that of each address.
+func (c *Config) askFirst(ctx context.Context, addrs []string, use func(addr string, r transport.Roster) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		done bool
+		errs = make([]error, len(addrs))
+	)
+	for i, addr := range addrs {
+		wg.Go(func() {
+			r, err := transport.Ask(ctx, c.Dial, addr)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && !done {
+				if err = use(addr, r); err == nil {
+					done = true
+					cancel()
+				}
+			}
+			errs[i] = err
+		})
+	}
+	wg.Wait()
+	if done {
+		return nil
+	}
+	if len(addrs) == 0 {
+		return errors.New("no peer URL is known")
+	}
+	return errors.Join(errs...)
 }

@@ -1,72 +1,148 @@
 package kvnode
 
 import (
+	"slices"
 	"sync"
 
+	"github.com/leaderlease/go/kvnode/admission"
 	"github.com/leaderlease/go/kvnode/peerurl"
+	"github.com/leaderlease/go/kvnode/store"
 )
 
-// routes lead the links to the members of the registry, and to those whom somebody
-// vouches for. All that sets or ends links looks at both anew under mu, so whoever comes
-// last has seen the newest, and no link is left to a member that was removed meanwhile.
+// maxCallers bounds the peers that this member dials because their hello said where they are. The oldest one gives way.
+const maxCallers = 16
+
+// routes directs the links to the registered members, and to accepted peers that the registry does not have, or has
+// elsewhere. All changes of links are made under mu with the registry as it is then, so the last one has seen the
+// newest, and no link to a removed member is left.
 type routes struct {
 	*parts
-	mu      sync.Mutex
 	advised sync.Once // of adviseAlone
+	mu      struct {
+		sync.Mutex
+		callers []caller // oldest first
+	}
+}
+
+// caller is an accepted peer with URLs that this member knows from the peer's hello alone: it was added, or has moved,
+// while this member was away. It may be the leader, and without a link back this member could not answer it.
+type caller struct {
+	id   uint64
+	urls []string
 }
 
 // connect is called when the registry has changed.
 func (r *routes) connect() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.follow()
 	members := r.store.Members()
 	for id := range members.Removed {
 		r.links.RemovePeer(id)
 	}
-	r.entrust()
 	r.adviseAlone(members)
 }
 
-// follow leads the links to where members are believed to be, and disconnects whoever
-// is not believed to be one any more. It reports whether a link depends on what others
-// say.
-func (r *routes) follow() (vouched bool) {
+// called notes where an accepted peer says that it is, if this member does not know that. It returns the IDs, none of
+// them registered, that this member has no link to any more because of that.
+func (r *routes) called(id uint64, urls []string) (gone []uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.entrust()
-	for _, m := range r.book.known() {
-		if m.ID == r.book.self {
-			continue
-		}
-		now, _ := r.book.believed(m.ID)
-		vouched = vouched || len(now.PeerURLs) > len(m.PeerURLs)
-		r.links.SetPeer(m.ID, peerurl.HostPorts(now.PeerURLs))
+	if !isNews(r.book.members(), &caller{id, urls}) || slices.ContainsFunc(r.mu.callers, func(c caller) bool { return c.id == id && slices.Equal(c.urls, urls) }) {
+		return nil
 	}
-	for _, p := range r.links.Peers() {
-		if _, known := r.book.familiar(p.ID); known {
-			continue
+	r.forget(id)
+	if len(r.mu.callers) == maxCallers {
+		oldest := r.mu.callers[0].id
+		if _, registered := r.book.members().Registered(oldest); !registered {
+			gone = append(gone, oldest)
 		}
-		m, ok := r.book.believed(p.ID)
-		if !ok {
-			r.links.RemovePeer(p.ID)
-			continue
-		}
-		vouched = true
-		r.links.SetPeer(p.ID, peerurl.HostPorts(m.PeerURLs))
+		r.mu.callers = slices.Delete(r.mu.callers, 0, 1)
 	}
-	return vouched
+	r.mu.callers = append(r.mu.callers, caller{id, urls})
+	r.follow()
+	return gone
 }
 
-// add dials a member that was added after what this one has applied: it may be
-// the leader, from whom alone this member can learn that. The error is that of peer.
-func (r *routes) add(id uint64) error {
+// left ends the link to a peer that has ended its connections, unless it is registered, and reports whether it did.
+func (r *routes) left(id uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m, err := r.book.peer(id)
-	if err != nil {
-		return err
+	if _, registered := r.book.members().Registered(id); registered {
+		return false
 	}
-	r.links.SetPeer(id, peerurl.HostPorts(m.PeerURLs))
+	r.forget(id)
+	r.follow()
+	return true
+}
+
+// isCaller reports whether this member may have reached a peer only because the peer's hello said where it is.
+func (r *routes) isCaller(id uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.mu.callers, func(c caller) bool { return c.id == id })
+}
+
+// forget is called with mu locked, as is follow.
+func (r *routes) forget(id uint64) {
+	r.mu.callers = slices.DeleteFunc(r.mu.callers, func(c caller) bool { return c.id == id })
+}
+
+func (r *routes) follow() {
+	members := r.book.members()
+	r.mu.callers = slices.DeleteFunc(r.mu.callers, func(c caller) bool { return !isNews(members, &c) })
+	urls := make(map[uint64][]string)
+	for _, m := range members.All() {
+		urls[m.ID] = members.URLs(&m)
+	}
+	for _, c := range r.mu.callers {
+		for _, u := range c.urls {
+			if !slices.Contains(urls[c.id], u) {
+				urls[c.id] = append(urls[c.id], u)
+			}
+		}
+	}
+	delete(urls, r.book.self)
+	for id, at := range urls {
+		r.links.SetPeer(id, peerurl.HostPorts(at))
+	}
+	for _, p := range r.links.Peers() {
+		if _, ok := urls[p.ID]; !ok {
+			r.links.RemovePeer(p.ID)
+		}
+	}
 	r.entrust()
-	r.book.askAround() // from now on its vouchers are asked again and again
-	return nil
+}
+
+// isNews reports whether a peer says that it is where this member does not know it to be.
+func isNews(members *admission.Members, c *caller) bool {
+	m, registered := members.Registered(c.id)
+	switch {
+	case members.Registry.Removed[c.id], peerurl.Check(c.urls) != nil:
+		return false
+	case !registered:
+		return true
+	default:
+		return !peerurl.AreAmong(c.urls, members.URLs(&m))
+	}
+}
+
+// counts reports whether this member ends because a peer says that it was removed or wiped: the peer must be
+// registered, and be where this member knows it to be.
+func (r *routes) counts(peer uint64) bool {
+	_, registered := r.book.members().Registered(peer)
+	return registered && !r.isCaller(peer)
+}
+
+// adviseAlone logs once that the configuration of a member would found a cluster again although the member is not alone
+// any more.
+func (r *routes) adviseAlone(members *store.Members) {
+	if len(members.ByID) < 2 || len(r.cfg.Cluster) > 1 || r.cfg.Existing {
+		return
+	}
+	r.advised.Do(func() {
+		r.log.Warn("if this member loses its data directory, its configuration makes it found a cluster of one again, beside the others; "+
+			"from its next start on, give it Config.Existing and all members in Config.Cluster",
+			"members", len(members.ByID))
+	})
 }

@@ -51,7 +51,6 @@ type Node struct {
 	received    received
 	snapshots   snapshots
 	routes      routes
-	asker       asker
 	farewells   farewells
 	formats     formats
 }
@@ -70,7 +69,6 @@ type parts struct {
 	watch *watch.Hub
 	lease *leaderlease.Lease
 	links *transport.Transport
-	met   *acquaintances
 	book  book
 	life
 	calls      calls // into the loop

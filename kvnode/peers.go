@@ -2,14 +2,13 @@ package kvnode
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/peerurl"
+	"github.com/leaderlease/go/kvnode/admission"
 	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/leaderlease"
 )
@@ -19,51 +18,41 @@ type peers struct{ node *Node }
 
 var _ transport.Handler = peers{}
 
-// Admit implements transport.Handler. It is what keeps a member away that was
-// removed, or that has lost its directory: its votes and promises are gone, so
-// it could help elect a second leader.
+// Admit implements transport.Handler by the rules of package admission. It keeps a member away that was removed, or
+// that has lost its directory: its votes and promises are gone, so it could help elect a second leader.
 func (p peers) Admit(h transport.Hello) error {
+	n := p.node
 	select {
-	case <-p.node.begun:
-	case <-p.node.stopping:
+	case <-n.begun:
+	case <-n.stopping:
 		return ErrStopped
 	}
-	m, err := p.node.book.peer(h.From)
+	urls := strings.Split(h.PeerURLs, ",")
+	proof := admission.Claimed(urls)
+	if n.cfg.requiresCertificates() {
+		proof = admission.Accepted()
+	}
+	members := n.book.members()
+	if err := members.MayConnect(h.From, proof); err != nil {
+		return err
+	}
+	instance, err := n.instanceOf(h.From)
+	if err == nil {
+		err = admission.CheckInstance(&h, instance)
+	}
+	if err == nil {
+		err = knowsFormat(h, n.store.Format())
+	}
+	if err == nil {
+		err = n.loop.witness.setBack(h)
+	}
 	if err != nil {
 		return err
 	}
-	if !isInstance(m.Instance, h.Instance) {
-		return wiped(h)
-	}
-	if err := knowsFormat(h, p.node.store.Format()); err != nil {
-		return err
-	}
-	first, err := p.node.met.meet(h.From, h.Instance)
-	if saved := p.node.checkpoints.saved.Load(); err != nil && saved != nil && h.Instance != "" && saved.ByID[h.From].Instance == h.Instance {
-		first, err = h.Instance, nil // the last checkpoint has it, so it is durable there
-	}
-	if err != nil {
-		return err
-	}
-	if first != h.Instance {
-		return wiped(h)
-	}
-	if err := p.node.loop.witness.setBack(h); err != nil {
-		return err
-	}
-	p.node.adviseMoved(&m, h.PeerURLs)
-	if _, known := p.node.book.familiar(h.From); known {
-		if !peerurl.AreAmong(strings.Split(h.PeerURLs, ","), m.PeerURLs) {
-			p.node.book.askAround() // it has moved, unless it is wrong about itself
-		}
-		return nil
-	}
-	return p.node.routes.add(h.From)
-}
-
-func wiped(h transport.Hello) error {
-	return &transport.Refusal{Reason: transport.ReasonWiped, Text: fmt.Sprintf(
-		"member %x (%q) has been in the cluster with another data directory; its votes and promises are lost, so remove it and add it anew", h.From, h.Name)}
+	m, _ := members.Registered(h.From)
+	n.adviseMoved(&m, h.PeerURLs)
+	n.loop.witness.forget(n.routes.called(h.From, urls)...)
+	return nil
 }
 
 // Refused implements transport.Handler.
@@ -72,21 +61,17 @@ func (p peers) Refused(peer uint64, err error) {
 	if !errors.As(err, &refused) {
 		return
 	}
-	switch reason, say := refused.Reason, p.node.book.hasSay(peer); {
-	case reason == transport.ReasonWiped && say:
+	switch reason, counts := refused.Reason, p.node.routes.counts(peer); {
+	case reason == transport.ReasonWiped && counts:
 		p.node.lose(peer, p.node.lacks(refused), err)
-	case reason == transport.ReasonRemoved && say:
+	case reason == transport.ReasonRemoved && counts:
 		p.node.farewells.dismissed(peer)
 	case reason == transport.ReasonCluster:
 		now := time.Now()
 		p.node.calls.put(func(l *raftLoop) { l.refusedAsForeign(refused, now) })
 	default:
 		p.node.calls.put(func(l *raftLoop) { l.admission.Refused(peer) })
-		switch {
-		case !p.node.quiet.refused.loud(peer):
-		case refused.Reason == transport.ReasonUnknown: // mostly it is known a moment later
-			p.node.log.Warn("not known to a peer yet", "peer", p.node.book.called(peer), "error", err)
-		default:
+		if p.node.quiet.refused.loud(peer) {
 			p.node.log.Error("refused by a peer", "peer", p.node.book.called(peer), "error", err)
 		}
 	}
@@ -106,6 +91,9 @@ func (p peers) Connected(peer uint64, h transport.Hello) {
 
 // Gone implements transport.Handler.
 func (p peers) Gone(peer uint64) {
+	if p.node.routes.left(peer) {
+		p.node.loop.witness.forget(peer)
+	}
 	if !p.node.cfg.IgnoreClosed {
 		p.node.calls.put(func(l *raftLoop) { l.gone(peer) })
 	}
@@ -164,9 +152,6 @@ func (p peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) (
 // Unreachable implements transport.Handler.
 func (p peers) Unreachable(peer uint64) {
 	p.node.calls.put(func(l *raftLoop) { l.raw.ReportUnreachable(peer) })
-	if !p.node.leads() && p.node.quiet.sought.loud(peer) { // a leader's registry is the newest
-		p.node.book.askAround()
-	}
 }
 
 // SnapshotSent implements transport.Handler.

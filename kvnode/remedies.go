@@ -37,11 +37,3 @@ func (c *Config) remedy(joined bool) string {
 // startAnew is what to do about a member that has joined nothing.
 const startAnew = "remove the data directory, which holds nothing yet, add the member to the cluster (member add) " +
 	"unless that is done, and start it with Config.Existing"
-
-// remedyAlone is what to do about a founder of one that was claimed while it waited.
-func (c *Config) remedyAlone() string {
-	return "if that is this member, first see to it that nothing starts it but with Config.Existing and all members in Config.Cluster; " +
-		"then remove it (member remove), add it anew (member add), remove " + c.DataDir + ", which holds nothing yet, and start it; " +
-		"if that cluster is of the past, or the address was another one's, stop that cluster's members, " +
-		"or remove the directory and give this one another Config.Token"
-}

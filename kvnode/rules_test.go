@@ -13,7 +13,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -21,8 +20,7 @@ import (
 // The rules of this file are kept in more than one place, so that a cluster goes
 // well without one of them, mostly.
 
-// A member is kept out by what the registry says, and before that by whom this
-// one has met. Strangers are, until somebody has vouched for them.
+// A member is refused by the rules of package admission, and dialled where it says it is only if it was accepted.
 func TestWhoIsAdmitted(t *testing.T) {
 	var dialled sync.Map
 	amend := func(c *Config) {
@@ -42,47 +40,30 @@ func TestWhoIsAdmitted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.book.note("m1:2380", roster{members: []store.Member{{ID: 7, PeerURLs: peerURLs("m7")}, {ID: 9, PeerURLs: peerURLs("m9"), Instance: "a"}}})
 		for _, tc := range []struct {
 			name   string
 			hello  transport.Hello
 			reason string
 		}{
-			{"a stranger", transport.Hello{From: 8, Instance: "a"}, transport.ReasonUnknown},
-			{"a member that was vouched for", transport.Hello{From: 7, Instance: "a"}, ""},
-			{"the same", transport.Hello{From: 7, Instance: "a"}, ""},
-			{"one that was vouched for with another instance", transport.Hello{From: 9, Instance: "b"}, transport.ReasonWiped},
-			{"another in its place", transport.Hello{From: 7, Instance: "b"}, transport.ReasonWiped},
+			{"an ID that is not registered", transport.Hello{From: 8, Instance: "a", PeerURLs: "http://elsewhere:2380"}, transport.ReasonUnknown},
+			{"the same without URLs", transport.Hello{From: 8, Instance: "a"}, transport.ReasonUnknown},
+			{"the same at a registered host", transport.Hello{From: 8, Instance: "a", PeerURLs: "http://m1:9"}, ""},
 			{"a member that is registered with another instance", transport.Hello{From: n.ID(), Instance: "b"}, transport.ReasonWiped},
-			{"a member that was removed", transport.Hello{From: m.ID, Instance: "a"}, transport.ReasonRemoved},
+			{"a member that was removed", transport.Hello{From: m.ID, Instance: "a", PeerURLs: "http://m1:9"}, transport.ReasonRemoved},
 		} {
-			tc.hello.PeerURLs = "http://elsewhere:2380"
+			tc.hello.Format = store.FormatNewest
 			err := peers{n}.Admit(tc.hello)
 			if reason := reasonOf(err); reason != tc.reason || tc.reason == "" && err != nil {
 				t.Errorf("%s: Admit(%+v) = %v, want a refusal for %q", tc.name, tc.hello, err, tc.reason)
 			}
 		}
-		time.Sleep(vouchPause)
-		for addr, want := range map[string]bool{"m7:2380": true, "elsewhere:2380": false} {
+		time.Sleep(time.Second)
+		for addr, want := range map[string]bool{"m1:9": true, "elsewhere:2380": false} {
 			if _, got := dialled.Load(addr); got != want {
-				t.Errorf("dialled %s: %v, want %v: others say where a member is", addr, got, want)
+				t.Errorf("dialled %s: %v, want %v", addr, got, want)
 			}
 		}
 	})
-}
-
-// Who was met first is known after a restart, too.
-func TestWhoWasMetIsRemembered(t *testing.T) {
-	dir := memberdir.Dir(t.TempDir())
-	for _, instance := range []string{"a", "b"} {
-		met, err := openAcquaintances(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if first, err := met.meet(1, instance); first != "a" || err != nil {
-			t.Errorf("meet(1, %s) = %q, %v, want a", instance, first, err)
-		}
-	}
 }
 
 // A member that has not noticed yet that it was deposed gets its index from the

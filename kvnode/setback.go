@@ -9,7 +9,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/memberdir"
-	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
 
@@ -56,6 +55,15 @@ func (w *witness) lock(id uint64) (e *evidence, unlock func()) {
 	return w.mu.of[id], w.mu.Unlock
 }
 
+// forget drops what is known of IDs that are not registered: a peer may connect under any number of them.
+func (w *witness) forget(ids ...uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		delete(w.mu.of, id)
+	}
+}
+
 // admit notes that a process is let in.
 func (e *evidence) admit(process string) {
 	e.admitted = slices.DeleteFunc(e.admitted, func(p string) bool { return p == process })
@@ -73,9 +81,13 @@ func (w *witness) answer(m *raftpb.Message) {
 	if !acks && !isVoteAnswer(m) {
 		return
 	}
-	e, unlock := w.lock(m.GetFrom())
-	defer unlock()
-	if acks {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e := w.mu.of[m.GetFrom()]
+	switch {
+	case e == nil:
+		return // forgotten; its next process must not be judged by what this one says
+	case acks:
 		e.ack(m.GetTerm(), m.GetIndex())
 		return
 	}
@@ -98,11 +110,11 @@ func (e *evidence) ack(term, index uint64) {
 // setBack refuses a member that has less on its disk than it is known to have had. It
 // does not wait for the loop, which a slow disk may hold up.
 func (w *witness) setBack(h transport.Hello) error {
+	e, unlock := w.lock(h.From)
+	defer unlock()
 	if h.Log.Process == "" {
 		return nil // a former version, which ends once the leader tells it more
 	}
-	e, unlock := w.lock(h.From)
-	defer unlock()
 	if slices.Contains(e.admitted, h.Log.Process) {
 		e.admit(h.Log.Process)
 		return nil
@@ -152,7 +164,7 @@ func (l *raftLoop) implausible(m *raftpb.Message, err error) {
 // again, and it would vote. It takes no part any more while that is written.
 func (p *parts) lose(peer uint64, proven bool, err error) {
 	p.fail(fmt.Errorf("%w: %w; %s", ErrLost, err, p.cfg.beginAnew(p.ID())))
-	if !proven || !slices.ContainsFunc(p.book.known(), func(m store.Member) bool { return m.ID == peer }) {
+	if _, registered := p.book.members().Registered(peer); !proven || !registered {
 		return
 	}
 	if !p.note(func(id *memberdir.Identity) { id.Lost = shown(err.Error(), lostBytes) }) {

@@ -114,6 +114,10 @@ func TestAnswersAreEvidence(t *testing.T) {
 	answer := func(typ raftpb.MessageType, term, commit uint64, reject bool) {
 		v.answer(&raftpb.Message{Type: typ.Enum(), From: new(uint64(2)), Term: new(term), Commit: new(commit), Index: new(10 * commit), Reject: new(reject)})
 	}
+	answer(raftpb.MsgVoteResp, 9, 9, false)
+	if len(v.mu.of) > 0 {
+		t.Error("the answer of a member that is not connected is kept")
+	}
 	want := func(what string, term, index uint64) {
 		t.Helper()
 		e, unlock := v.lock(2)

@@ -1,7 +1,6 @@
 package kvnode
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -63,7 +62,6 @@ func newNode(cfg Config) *Node {
 	n.cfg, n.log, n.watch = cfg, cfg.Logger.With("component", "kvnode"), watch.New()
 	n.stopping, n.stopped = make(chan struct{}), make(chan struct{})
 	n.leader.Store(&leadership{changed: make(chan struct{})})
-	n.book.name, n.book.due = cfg.Name, newToken()
 	n.complaints.said = rate.Sometimes{First: 3, Interval: 10 * time.Second}
 	n.connect()
 	n.loop.local.wake, n.calls.wake, n.proposals.box.wake = n.loop.wake, n.loop.wake, n.loop.wake
@@ -84,7 +82,7 @@ func (n *Node) connect() {
 	n.disk = disk{parts: p, checkpoint: checkpoint, applier: &n.applier.progress}
 	n.checkpoints = checkpoints{parts: p, disk: &n.disk, received: &n.received, ask: checkpoint, took: durations.New(raftwal.SyncBounds)}
 	n.snapshots = snapshots{p, &n.checkpoints}
-	n.routes.parts, n.asker = p, asker{p, &n.routes}
+	n.routes.parts = p
 	n.proposals = proposals{parts: p, full: &n.disk.full}
 	n.reads = reads{parts: p, proposals: &n.proposals, replay: replay{parts: p, applied: make(chan struct{}), served: make(chan struct{})}}
 	n.transfers.parts, n.farewells.parts, n.applying.parts = p, p, p
@@ -115,9 +113,6 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if n.id, _, err = openIdentity(&n.cfg); err != nil {
 		return false, err
 	}
-	if n.met, err = openAcquaintances(n.cfg.dir()); err != nil {
-		return false, err
-	}
 	// The process before may have ended between a rename and the sync: nothing is
 	// built on names that are in memory only, this directory's own among them.
 	if err := errors.Join(fs.MakeDir(n.received.dir), fs.MakeDir(n.cfg.DataDir)); err != nil {
@@ -141,14 +136,12 @@ func (n *Node) openFiles() (fresh bool, err error) {
 		return false, errors.Join(err, backend.Close())
 	}
 	n.self = n.ID()
-	n.book.self, n.book.first, n.book.store = n.self, n.id.Members, n.store
+	n.book = book{self: n.self, first: n.id.Members, configured: n.cfg.Cluster, store: n.store}
 	fresh, err = n.cfg.dir().IsFresh(&n.id, n.wal, n.store.Durable().Index)
 	if err != nil || fresh {
 		return fresh, n.cfg.advise(err, n.ID())
 	}
-	err = errors.Join(n.reconcile(), n.met.recall(&n.book, n.log))
-	n.checkpoints.saved.Store(n.store.Members()) // nothing is applied yet
-	return false, err
+	return false, n.reconcile()
 }
 
 // openRaft makes the RawNode and its lease.
@@ -223,7 +216,7 @@ func (n *Node) begin() (err error) {
 			Promise: lease.Duration, Skew: lease.MaxClockSkew, DriftPPM: n.cfg.MaxDriftPPM, Format: n.cfg.newestFormat, Log: n.atStart, ProcessID: n.cfg.processID(),
 		},
 		Hold:     func() time.Duration { return n.lease.Info().Promise.Hold },
-		Listener: n.cfg.Listener, Handler: peers{n}, Roster: n.roster, Claimed: n.asker.claimed, Called: n.book.called, Dial: n.cfg.Dial,
+		Listener: n.cfg.Listener, Handler: peers{n}, Roster: n.roster, Called: n.book.called, Dial: n.cfg.Dial,
 		Authenticate: n.authenticate, Logger: n.cfg.Logger,
 	})
 	if err != nil {
@@ -245,9 +238,6 @@ func (n *Node) begin() (err error) {
 	n.workers.Go(n.checkpoints.run)
 	n.workers.Go(n.publication.run)
 	n.workers.Go(n.formats.run)
-	ctx, cancel := context.WithCancel(context.Background())
-	n.workers.Go(func() { <-n.stopping; cancel() })
-	n.workers.Go(func() { n.asker.run(ctx) })
 	n.workers.Go(func() { n.ttl.Run(n.stopping) })
 	n.workers.Go(n.loop.run)
 	close(n.begun)

@@ -1,11 +1,10 @@
-// Package admission decides when a member takes part in its cluster, and when it gives up
-// waiting to. It is pure: events and the time go in, decisions
-// come out. It has no clock, lock, goroutine or IO; package kvnode does what it decides.
+// Package admission decides which peers may connect to a member (connect.go), and when a member that founds or joins
+// a cluster takes part in it (this file). It is pure: events and the time go in, decisions come out. It has no
+// clock, lock, goroutine or IO; package kvnode carries the decisions out.
 //
-// A member that founds a cluster, or joins one, is admitted once so many others have
-// accepted it that any majority without it has one of them: had it been there before and
-// lost its data directory, that one would know, and refuse it. A member that founds a
-// cluster alone has nobody to ask, so it waits whether somebody claims it.
+// A member with an empty directory takes part once n - n/2 of the n - 1 others have accepted it (Missing). If it was
+// there before, lost its directory, and its registration was committed, one of them has the registration in its log
+// and refuses the member. So two wiped members of three cannot found a second cluster beside the third.
 package admission
 
 import (
@@ -13,17 +12,8 @@ import (
 	"time"
 )
 
-const (
-	// Reminder is how often a member that waits to be admitted says so. Shorter: it fills
-	// the log of a cluster that is set up by hand. Longer: who looks for what it lacks waits.
-	Reminder = 30 * time.Second
-	// AlonePatience is how long nobody may have called a founder of one before it takes
-	// part. Whoever knows it calls within 6 s: a handshake with what was there before ends
-	// after 5 s and the pause after it within 1 s, the pause after a refusal within 5 s.
-	// Shorter: it serves an empty store before they reach it. Longer: a first start takes
-	// that long.
-	AlonePatience = 7 * time.Second
-)
+// Reminder is the time between two log lines of a member that waits to be admitted.
+const Reminder = 30 * time.Second
 
 // Config is what is known of a member when it starts.
 type Config struct {
@@ -31,10 +21,8 @@ type Config struct {
 	// directory was made, Self among them.
 	Self    uint64
 	Members []uint64
-	// Waits: it has yet to be admitted. Alone: it founds a cluster of one.
-	Waits, Alone bool
-	// Patience is AlonePatience, but in tests.
-	Patience time.Duration
+	// Waits is set if it has yet to be admitted.
+	Waits bool
 }
 
 // Decision is what to do now, in the order of the fields.
@@ -68,17 +56,13 @@ type State struct {
 	accepted map[uint64]bool
 	refusals refusals
 	reminded time.Time // when it was last said who is awaited
-	// asking counts those who claim this member and are being asked, called is when one
-	// could not be asked, or the start.
-	asking int
-	called time.Time
 }
 
 // New returns the state of a member that starts now.
 func New(cfg Config, now time.Time) *State {
 	return &State{
 		cfg: cfg, open: !cfg.Waits, accepted: make(map[uint64]bool), refusals: make(refusals),
-		reminded: now, called: now,
+		reminded: now,
 	}
 }
 
@@ -131,34 +115,9 @@ func (s *State) Foreign(peer uint64, now time.Time) Decision {
 // Refused tells that a peer refuses the member for another reason.
 func (s *State) Refused(peer uint64) { delete(s.refusals, peer) }
 
-// Asks tells that somebody claims a member that founds alone, and that it is asked
-// whether the member is one of its own.
-func (s *State) Asks() { s.asking++ }
-
-// Asked tells what came of it: it claims the member, or not, or could not be asked.
-func (s *State) Asked(claims bool, err error, now time.Time) Decision {
-	s.asking--
-	switch {
-	case s.open: // the next claim is said
-		return Decision{}
-	case err != nil:
-		s.called = now
-	}
-	return Decision{GiveUp: claims && err == nil}
-}
-
-// IsAsking reports whether somebody is being asked.
-func (s *State) IsAsking() bool { return s.asking > 0 }
-
 // Tick tells of a tick.
 func (s *State) Tick(now time.Time) Decision {
-	switch {
-	case s.open:
-		return Decision{}
-	case s.cfg.Alone && !s.IsAsking() && now.Sub(s.called) >= s.cfg.Patience:
-		return Decision{Open: true}
-	}
-	if s.cfg.Alone || now.Sub(s.reminded) < Reminder {
+	if s.open || now.Sub(s.reminded) < Reminder {
 		return Decision{}
 	}
 	s.reminded = now

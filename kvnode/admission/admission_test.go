@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -21,7 +20,6 @@ var (
 	foreign    = Decision{Say: Foreign}
 	open       = Decision{Open: true}
 	giveUp     = Decision{GiveUp: true}
-	errAsking  = errors.New("cannot be asked")
 )
 
 func accepted(peer uint64) func(*State, time.Time) Decision {
@@ -37,17 +35,10 @@ func refused(peer uint64) func(*State, time.Time) Decision {
 }
 
 func tick(s *State, now time.Time) Decision { return s.Tick(now) }
-func asks(s *State, _ time.Time) Decision   { s.Asks(); return silence }
 func opened(s *State, _ time.Time) Decision { s.Opened(); return silence }
-func asked(claims bool, err error) func(*State, time.Time) Decision {
-	return func(s *State, now time.Time) Decision { return s.Asked(claims, err, now) }
-}
-
 func of(members ...uint64) Config {
-	return Config{Self: 1, Members: members, Waits: true, Patience: AlonePatience}
+	return Config{Self: 1, Members: members, Waits: true}
 }
-
-func alone(c Config) Config { c.Alone = true; return c }
 
 // refusals3 are three refusals by each peer over RefusalPatience, all but the last.
 func refusals3(peers ...uint64) (events []event) {
@@ -82,22 +73,6 @@ func TestTakingPart(t *testing.T) {
 		{"one that took part before needs nobody", Config{Self: 1, Members: []uint64{1, 2, 3}}, []event{{0, accepted(2), silence}}},
 		{"it says so once in a while", of(1, 2, 3), []event{
 			{Reminder - 1, tick, silence}, {Reminder, tick, stillWaits}, {Reminder + sec, tick, silence}, {2 * Reminder, tick, stillWaits},
-		}},
-		{"who founds alone waits for claims", alone(of(1)), []event{{0, tick, silence}, {AlonePatience - 1, tick, silence}, {AlonePatience, tick, open}}},
-		{"who founds alone does not say it waits", alone(Config{Self: 1, Members: []uint64{1}, Waits: true, Patience: 2 * Reminder}), []event{{Reminder, tick, silence}}},
-		{"who claims it is asked first", alone(of(1)), []event{
-			{sec, asks, silence},
-			{sec, asks, silence},
-			{AlonePatience, tick, silence},
-			{8 * sec, asked(false, nil), silence},
-			{8 * sec, tick, silence},
-			{9 * sec, asked(false, nil), silence},
-			{9 * sec, tick, open},
-		}},
-		{"a claim that is true ends it", alone(of(1)), []event{{sec, asks, silence}, {2 * sec, asked(true, nil), giveUp}}},
-		{"a claim after it takes part does not", alone(of(1)), []event{{0, asks, silence}, {0, opened, silence}, {sec, asked(true, nil), silence}}},
-		{"who cannot be asked holds it up", alone(of(1)), []event{
-			{sec, asks, silence}, {5 * sec, asked(false, errAsking), silence}, {5*sec + AlonePatience - 1, tick, silence}, {5*sec + AlonePatience, tick, open},
 		}},
 		{"it gives up when all others refuse it", of(1, 2, 3), last(refusals3(2, 3), giveUp)},
 		{"one that takes part does not", Config{Self: 1, Members: []uint64{1, 2, 3}}, refusals3(2, 3)},

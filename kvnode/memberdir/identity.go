@@ -81,12 +81,11 @@ func (id *Identity) Begin(o *Owner, instance string) {
 	id.Format, id.Name, id.Token, id.Instance = identityFormat, o.Name, o.Token, instance
 }
 
-// DrawAlone makes id that of a cluster of one, which no other founding has. On loopback
-// it does not wait: whoever could call is on this machine, whose operator sees it.
-func (id *Identity) DrawAlone(o *Owner) {
-	id.Alone = true
+// DrawAlone makes id that of a cluster of one, with an ID that no other founding has: if this member was one of several
+// before and has lost its directory, those refuse it as a member of another cluster.
+func (id *Identity) DrawAlone() {
+	id.Alone, id.Admitted = true, true
 	id.ClusterID = HashID("alone", fmt.Sprintf("%x", id.ClusterID), id.Instance)
-	id.Admitted = !slices.ContainsFunc(o.Self().PeerURLs, func(u string) bool { return !peerurl.IsLoopback(u) })
 }
 
 // Founders are the first members as the state begins with them, the same on each
@@ -101,9 +100,9 @@ func (id *Identity) Founders() []store.Member {
 	return founders
 }
 
-// Waits reports whether the others have yet to let the member in, or it has yet to
-// find out that there are none: it has not taken part in anything.
-func (id *Identity) Waits() bool { return !id.Admitted && (id.Alone || len(id.Members) > 1) }
+// Waits reports whether the others have yet to let the member in: it has not taken part in anything. A former version
+// also had founders of one wait.
+func (id *Identity) Waits() bool { return !id.Admitted && len(id.Members) > 1 }
 
 // Read returns the identity of the data directory, fs.ErrNotExist if it has none.
 func (d Dir) Read() (id Identity, err error) {

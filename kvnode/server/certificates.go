@@ -21,11 +21,23 @@ func (c *Config) certificates() (certs certificates, err error) {
 	var clientErr, peerErr error
 	certs.client, clientErr = tlsconf.New(c.ClientTLS)
 	certs.peer, peerErr = tlsconf.New(c.PeerTLS)
-	if ca := tlsconf.Shared(certs.client, certs.peer); ca != "" {
-		c.log().Warn("one authority signs the certificates of clients and of members: whoever gets it to sign a client's certificate "+
-			"for a member's host, by mistake say, is a member; give members an authority of their own (PeerTLS.TrustedCAFile)", "authority", ca)
-	}
+	c.warnOfSharedAuthority(certs)
 	return certs, errors.Join(clientErr, peerErr)
+}
+
+// warnOfSharedAuthority names the risk of one authority for clients and members, unless the configuration narrows the
+// certificates of members. The start never refuses it: kubeadm's manifests have it.
+func (c *Config) warnOfSharedAuthority(certs certificates) {
+	ca := tlsconf.Shared(certs.client, certs.peer)
+	if ca == "" || len(c.PeerTLS.AllowedCNs) > 0 || len(c.PeerTLS.AllowedHostnames) > 0 {
+		return
+	}
+	risk := "a client with a certificate that is good for serverAuth too, and valid for the host of a member, is accepted as a member"
+	if !certs.peer.OneCertificate() {
+		risk = "a client with a certificate that is valid for the host of a member is accepted as a member, since PeerTLS.ClientCertFile is set"
+	}
+	c.log().Warn("one authority signs the certificates of clients and of members: "+risk+
+		"; give members an authority of their own (PeerTLS.TrustedCAFile), or narrow it by PeerTLS.AllowedCNs or PeerTLS.AllowedHostnames", "authority", ca)
 }
 
 // collect tells how the files fare. It looks for changes, so that a scrape finds

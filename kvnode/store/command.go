@@ -79,7 +79,10 @@ func (c *Command) Encode() ([]byte, error) {
 	}
 }
 
-// DecodeCommand is the reverse. It never panics. Empty data, which raft appends
+// IsRegistration reports whether data is of a command with Register, if it decodes.
+func IsRegistration(data []byte) bool { return len(data) > 0 && data[0] == kindRegister }
+
+// DecodeCommand is the reverse of Encode. It never panics. Empty data, which raft appends
 // for its own sake, is a command without effect.
 func DecodeCommand(data []byte) (*Command, error) {
 	c := &Command{}

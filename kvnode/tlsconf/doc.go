@@ -13,11 +13,8 @@
 //   - With Config.TrustedCAFile whoever connects must show a certificate that
 //     this authority has signed, that is not revoked, and whose names are
 //     allowed. There is no way in without one.
+//   - With Config.Peers, a peer that connects needs a certificate that is good for
+//     servers and clients, unless Config.ClientCertFile gives members one of each.
 //
-// # What a certificate says about a member
-//
-// CheckHosts binds a connection to a member: its certificate must be valid for
-// the host of one of the member's registered peer URLs. Members that share a host
-// or a certificate are told apart from the rest of the world, not from each
-// other.
+// Which member a certificate is for is decided by package admission.
 package tlsconf

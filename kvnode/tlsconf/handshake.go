@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 
 	"github.com/leaderlease/go/kvnode/internal/arrivals"
 )
@@ -49,9 +50,71 @@ func (s *Source) server(m *material, protocols []string) *tls.Config {
 	}
 	if s.cfg.RequiresCert() {
 		c.ClientAuth, c.ClientCAs = tls.RequireAndVerifyClientCert, m.roots
-		c.VerifyConnection = func(state tls.ConnectionState) error { return s.verify(m, &state) }
+		c.VerifyConnection = func(state tls.ConnectionState) error {
+			return errors.Join(s.verify(m, &state), s.checkPeerUsages(m, &state))
+		}
 	}
 	return c
+}
+
+// checkPeerUsages checks that the certificate of a peer that connects is good for servers. crypto/tls has checked that
+// it is good for clients. Members show one certificate for both. An authority that signs for clients as well gives
+// clients certificates for clients only (kubeadm does), so those are no peers'. A member with a ClientCertFile cannot
+// tell: its peers have certificates for clients only as well.
+func (s *Source) checkPeerUsages(m *material, state *tls.ConnectionState) error {
+	if !s.OneCertificate() || len(state.PeerCertificates) == 0 {
+		return nil
+	}
+	between := x509.NewCertPool()
+	for _, c := range state.PeerCertificates[1:] {
+		between.AddCert(c)
+	}
+	_, err := state.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: m.roots, Intermediates: between, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	if err != nil {
+		err = &usageError{err}
+	}
+	return err
+}
+
+// OneCertificate reports whether members show the same certificate when they connect and when they are connected to.
+func (s *Source) OneCertificate() bool { return s.cfg.Peers && s.cfg.ClientCertFile == s.cfg.CertFile }
+
+// usageError is the error of checkPeerUsages.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return "it is not good for serverAuth: " + e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// peerConn is a connection that a peer has made.
+type peerConn struct{ *tls.Conn }
+
+// HandshakeContext adds the rule to the error that the peer's certificate has failed by.
+func (c peerConn) HandshakeContext(ctx context.Context) error {
+	err := c.Conn.HandshakeContext(ctx)
+	if rule := peerRule(err); rule != "" {
+		err = fmt.Errorf("%s: %w", rule, err)
+	}
+	return err
+}
+
+// peerRule returns the rule for the certificates of peers that err says is not met, "" if it says something else.
+func peerRule(err error) string {
+	if err == nil {
+		return ""
+	}
+	if _, ok := errors.AsType[*usageError](err); ok {
+		return "a peer's certificate must be good for serverAuth and clientAuth, unless this member has PeerTLS.ClientCertFile"
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "an authority in PeerTLS.TrustedCAFile must have signed a peer's certificate"
+	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		return "a peer's certificate must be valid now"
+	}
+	if strings.Contains(err.Error(), "client didn't provide a certificate") { // crypto/tls has no type for it
+		return "a peer must show a certificate"
+	}
+	return ""
 }
 
 // Client returns a configuration to connect to a host with, as of now. The
@@ -93,19 +156,8 @@ func (s *Source) verify(m *material, state *tls.ConnectionState) error {
 	return nil
 }
 
-// CheckHosts checks that the certificate at the other end of c, which must speak
-// TLS, is valid for one of the hosts.
-func CheckHosts(c net.Conn, hosts []string) error {
-	leaf, err := leafOf(c)
-	if err == nil && !validFor(leaf, hosts) {
-		err = fmt.Errorf("its certificate is for %q, want one for any of %q", names(leaf), hosts)
-	}
-	return err
-}
-
-// leafOf returns the certificate at the other end, which the handshake has
-// verified.
-func leafOf(c net.Conn) (*x509.Certificate, error) {
+// Leaf returns the certificate at the other end of c, which the handshake has verified.
+func Leaf(c net.Conn) (*x509.Certificate, error) {
 	secured, ok := c.(interface{ ConnectionState() tls.ConnectionState })
 	if !ok {
 		return nil, errors.New("the connection is plain text")
@@ -135,9 +187,23 @@ func names(leaf *x509.Certificate) []string {
 const PeerProtocol = "leaderlease-peer"
 
 // Listener returns l with TLS, for peers. The handshake happens at the first read
-// from a connection.
+// from a connection, or before in HandshakeContext.
 func (s *Source) Listener(l net.Listener) net.Listener {
-	return tls.NewListener(l, s.Server(PeerProtocol))
+	return &peerListener{l, s.Server(PeerProtocol)}
+}
+
+type peerListener struct {
+	net.Listener
+	config *tls.Config
+}
+
+// Accept implements net.Listener.
+func (l *peerListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return peerConn{tls.Server(c, l.config)}, nil
 }
 
 // DialFunc connects to an address, host:port.

@@ -233,46 +233,6 @@ func TestNoResumption(t *testing.T) {
 	}
 }
 
-// A connection is a member's only if a certificate that was verified says so.
-func TestCheckHosts(t *testing.T) {
-	ca := tlstest.New(t, "ca")
-	verified := &tls.Config{RootCAs: poolOf(ca), ServerName: "n1"}
-	for name, test := range map[string]struct {
-		shown  tlstest.Pair
-		client *tls.Config
-		hosts  []string
-		want   string
-	}{
-		"its host":          {ca.Issue([]string{"n1"}), verified, []string{"n1"}, ""},
-		"one of its hosts":  {ca.Issue([]string{"n1"}), verified, []string{"n0", "n1"}, ""},
-		"its address":       {ca.Issue([]string{"n1", "::1"}), verified, []string{"::1"}, ""},
-		"another's host":    {ca.Issue([]string{"n1"}), verified, []string{"n2"}, `for ["n1"], want one for any of ["n2"]`},
-		"no host":           {ca.Issue([]string{"n1"}), verified, nil, "want one for any of []"},
-		"a name in capital": {ca.Issue([]string{"n1"}), verified, []string{"N1"}, ""},
-		"nobody verified":   {ca.Issue([]string{"n1"}), &tls.Config{InsecureSkipVerify: true}, []string{"n1"}, "no verified certificate"},
-	} {
-		here, there, err := connected()
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, s := tls.Client(here, test.client), tls.Server(there, &tls.Config{Certificates: []tls.Certificate{*pair(t, test.shown)}})
-		done := make(chan error, 1)
-		go func() { done <- s.Handshake() }()
-		if err := errors.Join(c.Handshake(), <-done); err != nil {
-			t.Fatal(err)
-		}
-		err = CheckHosts(c, test.hosts)
-		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
-			t.Errorf("%s: CheckHosts(%v) = %v, want %q", name, test.hosts, err, test.want)
-		}
-		_, _ = here.Close(), there.Close()
-	}
-	plain, _ := net.Pipe()
-	if err := CheckHosts(plain, []string{"n1"}); err == nil || !strings.Contains(err.Error(), "plain text") {
-		t.Errorf("CheckHosts of a pipe = %v, want it refused as plain text", err)
-	}
-}
-
 // Between members nothing else than their protocol is spoken, whatever the
 // certificates are, and whichever end does not negotiate it.
 func TestMembersNegotiate(t *testing.T) {

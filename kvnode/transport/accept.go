@@ -165,9 +165,6 @@ func (in *inbound) secure() error {
 // member's learns nothing, and leaves no trace with the handler.
 func (t *Transport) admit(in *inbound, p packet) error {
 	if r := t.identify(in, p); r != nil {
-		if r.Reason == ReasonCluster && t.cfg.Authenticate(in.conn, in.hello) == nil {
-			t.cfg.Claimed(t.ctx, in.hello)
-		}
 		return r
 	}
 	if r := t.authenticate(in); r != nil {
@@ -257,12 +254,16 @@ func (t *Transport) enter(in *inbound, removals uint64) bool {
 	return true
 }
 
-// leave frees in's slot unless another connection has taken it.
+// leave frees in's slot unless another connection has taken it. Nothing is left of a slot that is free and that no
+// goroutine reads: a peer may connect under any number of IDs.
 func (t *Transport) leave(in *inbound) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.inbound[in.slot] == in {
 		delete(t.mu.inbound, in.slot)
+	}
+	if t.mu.inbound[in.slot] == nil && len(in.turn) == 0 && t.mu.turns[in.slot] == in.turn {
+		delete(t.mu.turns, in.slot)
 	}
 }
 

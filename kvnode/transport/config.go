@@ -21,10 +21,6 @@ type Config struct {
 	Hold func() time.Duration
 	// Roster says who is in the cluster, for members that want to join. Optional.
 	Roster func() (Roster, error)
-	// Claimed hears of a member of another cluster that has dialled this one, once
-	// Authenticate has let it pass, and before it is refused, as it is in any case. ctx
-	// ends with the transport. Optional.
-	Claimed func(ctx context.Context, h Hello)
 	// Called names a member in log lines. Default: its ID.
 	Called func(id uint64) string
 	// Dial connects to a peer's address, host:port. Default: net.Dialer over TCP. Tests pass
@@ -39,8 +35,7 @@ type Config struct {
 	// Handler hears of it; its error, which may be a *Refusal, goes to the other end if
 	// that has dialled. Validate then binds the sender of each message to the member.
 	// What h says beside the IDs nobody has checked, and of a member that was dialled
-	// it holds no more than they. h may be of another cluster: see Claimed. Default:
-	// what the other end says is believed.
+	// it holds no more than they. Default: what the other end says is believed.
 	Authenticate func(c net.Conn, h Hello) error
 	// Logger takes what operators should know. Default: nothing is logged.
 	Logger *slog.Logger
@@ -56,9 +51,6 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Hold == nil {
 		c.Hold = func() time.Duration { return 0 }
-	}
-	if c.Claimed == nil {
-		c.Claimed = func(context.Context, Hello) {}
 	}
 	if c.Called == nil {
 		c.Called = ID

@@ -60,6 +60,11 @@ func TestWhoIsStillThereIsNotGone(t *testing.T) {
 		if got := a.left(); !slices.Equal(got, []uint64{2}) {
 			t.Errorf("Gone() was called for %v, want [2]", got)
 		}
+		a.Transport.mu.Lock()
+		defer a.Transport.mu.Unlock()
+		if in, turns := len(a.Transport.mu.inbound), len(a.Transport.mu.turns); in > 0 || turns > 0 {
+			t.Errorf("%d connections and %d turns are left of a peer that is gone, want none", in, turns)
+		}
 	})
 }
 

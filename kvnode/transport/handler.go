@@ -22,8 +22,7 @@ type Hello struct {
 	// Instance is the sender's (store.Member.Instance).
 	Instance string `json:"instance"`
 	Name     string `json:"name"`
-	// PeerURLs are where the sender says that it listens. Nobody of its own cluster
-	// goes by that.
+	// PeerURLs are where the sender says that it listens.
 	PeerURLs string `json:"peer_urls,omitempty"` // separated by commas
 	// Promise is the sender's leaderlease Duration, Skew its MaxClockSkew and
 	// DriftPPM its MaxDriftPPM.

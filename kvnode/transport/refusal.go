@@ -22,8 +22,8 @@ const (
 	ReasonWiped = "wiped"
 	// ReasonCertificate means that the certificate is not that of the member.
 	ReasonCertificate = "certificate"
-	// ReasonUnknown means that the member is not in the registry of the one that
-	// refuses, and nobody whom that one believes has vouched for it yet.
+	// ReasonUnknown means that the member that refuses has the other one neither in its registry nor, by its
+	// host, in its configuration.
 	ReasonUnknown = "unknown"
 	// ReasonOther is everything else.
 	ReasonOther = "other"
