@@ -120,7 +120,7 @@ ROLLING = $(or $(TMPDIR),/tmp)/rolling-former
 .PHONY: rolling
 rolling: ## rolling restarts under requests of which none may fail; FORMER=commit: from that version to this one, back, and on again
 	$(if $(FORMER),rm -rf $(ROLLING) && mkdir -p $(ROLLING) && git archive $(FORMER) | tar -x -C $(ROLLING) && $(GO) build -C $(ROLLING) -o kvnode.former ./cmd/kvnode)
-	cd kvnode/e2e && $(GO) test -run '^TestRollingRestart' -count 1 -v -timeout 10m . -args -slow $(if $(FORMER),-former=$(abspath $(ROLLING))/kvnode.former)
+	cd kvnode/e2e && $(GO) test -run '^TestRollingRestart' -count 1 -v -timeout 15m . -args -slow $(if $(FORMER),-former=$(abspath $(ROLLING))/kvnode.former)
 
 .PHONY: kvnode-seeds
 kvnode-seeds: ## whole members in virtual time under schedules of faults: SEEDS=200 from FIRST=1 on, each twice with AGAIN=1

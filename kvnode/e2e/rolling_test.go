@@ -32,6 +32,31 @@ const compares = "--feature-gates=InitialCorruptCheck=true"
 //
 //	make rolling FORMER=COMMIT
 func TestRollingRestart(t *testing.T) {
+	rolls := versions(t)
+	c := newCluster(t, procs.Config{Program: rolls[0].from, Flags: rollingFlags()})
+	all, byStream := startRolling(t, c, 6)
+	for _, r := range rolls {
+		r.do(t, c, all, byStream)
+	}
+}
+
+// The same where members know each other by their certificates.
+func TestRollingRestartWithMutualTLS(t *testing.T) {
+	rolls := versions(t)
+	s := newSecured(t, rolls[0].from, rollingFlags()...)
+	s.trust()
+	for _, m := range s.Members() { // its status is asked for at its endpoint
+		m.Flags = slices.DeleteFunc(m.Flags, func(f string) bool { return strings.HasPrefix(f, "--listen-client-http-urls=") })
+	}
+	all, byStream := startRolling(t, s.Cluster, 6)
+	for _, r := range rolls {
+		r.do(t, s.Cluster, all, byStream)
+	}
+}
+
+// versions are the rolling restarts to make.
+func versions(t *testing.T) []roll {
+	t.Helper()
 	this := onlyKvnode(t)
 	rolls := []roll{{"this version, again", this, this}}
 	if *formerFlag != "" {
@@ -45,17 +70,22 @@ func TestRollingRestart(t *testing.T) {
 			{"the former version to this, again", former, this},
 		}
 	}
-	c, all, byStream := startRolling(t, rolls[0].from, 6)
-	for _, r := range rolls {
-		r.do(t, c, all, byStream)
+	return rolls
+}
+
+func rollingFlags(more ...string) []string {
+	if !*slowFlag {
+		more = append(more, electsLate)
 	}
+	return more
 }
 
 // The same with members that compare their data when they start. There are so many keys that this
 // takes a while, and so many clients that some of their writes meet it.
 func TestRollingRestartWithTheCheck(t *testing.T) {
 	this := onlyKvnode(t)
-	c, all, byStream := startRolling(t, this, 30, compares)
+	c := newCluster(t, procs.Config{Program: this, Flags: rollingFlags(compares)})
+	all, byStream := startRolling(t, c, 30)
 	fill(deadline(t), t, all[0], "filled/", "x", 60_000, 1000)
 	r := roll{"this version, which compares its data", this, this}
 	r.do(t, c, all, byStream)
@@ -68,12 +98,8 @@ func TestRollingRestartWithTheCheck(t *testing.T) {
 
 // startRolling starts a cluster with that many clients, of which every other one finds the leader by
 // package client, and one that sends its requests on a stream of package fastkv.
-func startRolling(t *testing.T, p procs.Program, clients int, flags ...string) (c *procs.Cluster, all []*clientv3.Client, byStream *clientv3.Client) {
+func startRolling(t *testing.T, c *procs.Cluster, clients int) (all []*clientv3.Client, byStream *clientv3.Client) {
 	t.Helper()
-	if !*slowFlag {
-		flags = append(flags, electsLate)
-	}
-	c = newCluster(t, procs.Config{Program: p, Flags: flags})
 	must(t, c.Serve(deadline(t)))
 	for i := range clients {
 		var find []grpc.DialOption
@@ -89,7 +115,7 @@ func startRolling(t *testing.T, p procs.Program, clients int, flags ...string) (
 	must(t, err)
 	t.Cleanup(func() { _ = byStream.Close() })
 	must(t, fastkv.Use(byStream))
-	return c, all, byStream
+	return all, byStream
 }
 
 // streamed is the number of requests that are under way at a time on the stream of one client.
