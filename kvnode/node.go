@@ -27,7 +27,7 @@ type Node struct {
 	parts
 	fresh  bool                 // the log had not begun at the start
 	ttl    *ttl.Engine          // set before anything is applied
-	trace  *leaderlease.Trace   // nil for none
+	trace  *leasetrace.Trace    // nil for none
 	tracer *leasetrace.Recorder // nil for none
 	// requests are the lease's ReadRequests: forwardReads takes them, or the loop.
 	requests <-chan []byte
@@ -110,7 +110,7 @@ func (n *Node) Config() Config { return n.cfg }
 
 // Trace returns what the lease has decided lately, nil unless Config.KeepTrace says so, and
 // the clock that it goes by.
-func (n *Node) Trace() (*leaderlease.Trace, clock.Clock) {
+func (n *Node) Trace() (*leasetrace.Trace, clock.Clock) {
 	if n.cfg.Clock == nil {
 		return n.trace, clock.System()
 	}

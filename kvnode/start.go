@@ -159,15 +159,19 @@ func (n *Node) openRaft() error {
 	}
 	var err error
 	if n.cfg.LeaseTrace != "" || n.cfg.KeepTrace {
-		n.trace = leaderlease.NewTrace(leasetrace.Room)
+		n.trace = leasetrace.New(leasetrace.Room)
 	}
 	duration, margin := n.cfg.Lease()
-	n.loop.raw, n.lease, err = leaderlease.NewRawNode(rc, leaderlease.Config{
+	lease := leaderlease.Config{
 		TickInterval: n.cfg.TickInterval, Duration: duration, MaxClockSkew: margin,
-		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Go: n.workers.Go, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease, Trace: n.trace,
+		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Go: n.workers.Go, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease,
 		MaxPromise: n.cfg.maxPromise(),
 		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Notify: n.forwardReads, Logger: n.cfg.Logger,
-	})
+	}
+	if n.trace != nil {
+		lease.Tracer = n.trace
+	}
+	n.loop.raw, n.lease, err = leaderlease.NewRawNode(rc, lease)
 	if err == nil && n.cfg.LeaseTrace != "" {
 		n.tracer, err = leasetrace.Record(n.cfg.LeaseTrace, n.trace, func(err error) { n.log.Error("the trace of the lease has ended", "error", err) })
 	}

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // checks is what each Ready must agree with. Each check is about something that raft
@@ -103,7 +104,7 @@ func (l *Lease) lateLocked(now core.Instant) {
 	now = max(now, l.mu.last)
 	l.mu.guard.Restarted(now, l.longest)
 	// What a trace knows of this is a restart of the clock, which has the same effect.
-	l.traceLocked(TraceEvent{Kind: TraceClockDisrupted, At: now})
+	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockDisrupted, At: now})
 	l.mu.lease.ClockStepped(now)
 	l.revokeLocked(now)
 }

@@ -92,11 +92,10 @@ type Config struct {
 	// lines wait, and Close waits for it for a second at most. Default: none. Safety
 	// never depends on it.
 	Logger *slog.Logger
-	// Trace receives what the Lease decides and is told of, on the raft side: for the
-	// reads that it serves nothing is done. It is for one Lease alone, and New refuses
-	// one that another has. Default: none. Package leasetrace writes traces to a file and
-	// judges them.
-	Trace *Trace
+	// Tracer receives what the Lease decides and is told, on the raft side. A *leasetrace.Trace
+	// is of one Lease alone, and New refuses one that another Lease has. Default: none.
+	// Package leasetrace writes traces to a file and judges them.
+	Tracer Tracer
 	// Disabled turns lease reads off on this node: every Read takes ReadIndex.
 	// The node still promises, so others' leases work.
 	Disabled bool

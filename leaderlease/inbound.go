@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // Incoming is asked about each message from a peer before raft steps it, and
@@ -64,7 +65,7 @@ func (l *Lease) promise(m *raftpb.Message, from ProcessID) {
 	defer l.mu.Unlock()
 	now := l.nowLocked()
 	made := l.mu.guard.Promise(m.GetFrom(), m.GetTerm(), p, from, now)
-	l.traceProbeLocked(TracePromise, m, m.GetFrom(), now, p, from, made)
+	l.traceProbeLocked(leasetrace.KindPromise, m, m.GetFrom(), now, p, from, made)
 	if made {
 		l.stats.promises.Add(1)
 		return
@@ -84,7 +85,7 @@ func (l *Lease) count(m *raftpb.Message) {
 	l.mu.Lock()
 	now := l.nowLocked()
 	renewed := l.mu.lease.Count(m.GetFrom(), m.GetTerm(), g, now)
-	l.traceGrantLocked(TraceCount, m, m.GetFrom(), now, g, renewed)
+	l.traceGrantLocked(leasetrace.KindCount, m, m.GetFrom(), now, g, renewed)
 	if renewed {
 		l.stats.renewals.Add(1)
 	}
@@ -109,7 +110,7 @@ func (l *Lease) admit(m *raftpb.Message) bool {
 	defer l.mu.Unlock()
 	now := l.nowLocked()
 	may := l.mu.guard.Admit(rel, now) && !l.panicsLocked(m)
-	l.traceMessageLocked(TraceRequest, m, m.GetFrom(), now, rel, may)
+	l.traceMessageLocked(leasetrace.KindRequest, m, m.GetFrom(), now, rel, may)
 	if !may {
 		l.stats.withhold(m.GetType(), true)
 	}
@@ -138,7 +139,7 @@ func (l *Lease) mayWin(m *raftpb.Message) bool {
 	defer l.mu.Unlock()
 	now := l.nowLocked()
 	bound := l.mu.guard.Bound(now)
-	l.traceMessageLocked(TraceVoteIn, m, m.GetFrom(), now, nil, !bound)
+	l.traceMessageLocked(leasetrace.KindVoteIn, m, m.GetFrom(), now, nil, !bound)
 	if bound {
 		l.stats.withhold(m.GetType(), true)
 	}

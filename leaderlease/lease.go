@@ -14,6 +14,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease/clock"
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // Lease drives the leader lease of one Raft group on one node: the leader's
@@ -85,6 +86,7 @@ type Lease struct {
 		closed  bool
 		saving  saving
 		log     logQueue
+		told    told
 		pace    pace
 		// committed is the newest entry that raft has handed out as committed, or the
 		// one at the commit index of the start.
@@ -160,7 +162,7 @@ func New(cfg Config) (*Lease, error) {
 	}
 	mu.guard.SetTerm(mu.term)
 	params := cfg.params()
-	if err := cfg.Trace.begin(l, &start, now, params); err != nil {
+	if err := l.beginTrace(&start, now, params); err != nil {
 		return nil, err
 	}
 	mu.lease = core.NewLease(params)
@@ -197,7 +199,7 @@ func (l *Lease) Close() {
 
 func (l *Lease) closeLocked(now core.Instant) finished {
 	l.mu.closed = true
-	l.traceLocked(TraceEvent{Kind: TraceClose, At: now})
+	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClose, At: now})
 	l.mu.lease.Close()
 	done := l.publishLocked(now)
 	done = append(done, l.failReadsLocked(l.noLeaseLocked(core.Closed), true)...)
@@ -214,7 +216,7 @@ func (l *Lease) Invalidate() {
 	}
 	l.mu.Lock()
 	now := l.nowLocked()
-	l.traceLocked(TraceEvent{Kind: TraceInvalidate, At: now})
+	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindInvalidate, At: now})
 	l.mu.lease.Invalidate(now)
 	done := l.publishLocked(now)
 	l.mu.Unlock()
@@ -232,7 +234,7 @@ func (l *Lease) SetDiskStalled(stalled bool) {
 	l.mu.Lock()
 	now := l.nowLocked()
 	l.mu.lease.SetDiskStalled(stalled)
-	l.traceLocked(TraceEvent{Kind: TraceDisk, At: now, OK: stalled})
+	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindDisk, At: now, OK: stalled})
 	done := l.publishLocked(now)
 	l.mu.Unlock()
 	done.report()
@@ -252,7 +254,7 @@ func (l *Lease) nowLocked() core.Instant {
 		l.clockFaultLocked("the clock cannot be read", now)
 		l.mu.lease.FailClock()
 		l.mu.unread = true
-		l.traceLocked(TraceEvent{Kind: TraceClockFailed})
+		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockFailed})
 		l.revokeLocked(now)
 		return 0
 	case marker != l.mu.marker:
@@ -260,17 +262,17 @@ func (l *Lease) nowLocked() core.Instant {
 		// time it has missed.
 		l.stats.disruptions.Add(1)
 		l.logLocked(slog.LevelWarn, "clock disrupted, lease given up", "marker", marker)
-		l.traceLocked(TraceEvent{Kind: TraceClockDisrupted, At: now})
+		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockDisrupted, At: now})
 		l.startOverLocked(now, marker)
 	case now < l.mu.last:
 		l.clockFaultLocked("the clock went backwards", now)
 		l.mu.lease.ClockWentBack(now)
-		l.traceLocked(TraceEvent{Kind: TraceClockBack, At: now})
+		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockBack, At: now})
 		l.startOverLocked(now, marker)
 	case l.mu.unread:
 		// Promises last as long as they did: time has passed as ever.
 		l.mu.lease.ClockRead(now)
-		l.traceLocked(TraceEvent{Kind: TraceClockRead, At: now})
+		l.traceLocked(leasetrace.Event{Kind: leasetrace.KindClockRead, At: now})
 		l.revokeLocked(now)
 	}
 	l.mu.last, l.mu.unread = now, false

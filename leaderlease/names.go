@@ -70,6 +70,4 @@ type (
 	Instant = core.Instant
 	// ProcessID identifies one process of one member. The zero value is unknown: see IncomingFrom.
 	ProcessID = core.ProcessID
-	// Incarnation names the clock of one process of a node, in its TraceStart.
-	Incarnation = core.Incarnation
 )

@@ -5,6 +5,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease/core"
 	"github.com/leaderlease/go/leaderlease/internal/votes"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // Obituary is for who knows, and does not guess, that a process of leader will never execute
@@ -40,7 +41,7 @@ func (l *Lease) Obituary(leader uint64, dead ProcessID) (*raftpb.Message, bool) 
 	now := l.nowLocked()
 	left := l.mu.guard.Info(now).Remaining
 	rel, void := l.mu.guard.Obituary(leader, dead)
-	l.traceLocked(TraceEvent{Kind: TraceObituary, At: now, Peer: leader, Term: rel.Term, Number: shown(dead), OK: void})
+	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindObituary, At: now, Peer: leader, Term: rel.Term, Number: shown(dead), OK: void})
 	l.stats.obituaries.Add(1)
 	if !void {
 		return nil, false

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease/core"
 	"github.com/leaderlease/go/leaderlease/internal/votes"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // bereaved is a follower that has promised node 2 something in term 2, by what it has read
@@ -97,19 +98,19 @@ func TestObituaryInTheHold(t *testing.T) {
 
 // A trace has one number for each process, and 0 for an unknown one.
 func TestTracesTellProcessesApart(t *testing.T) {
-	trace := NewTrace(100)
-	p := newPuppet(t, func(c *Config) { c.Trace = trace })
+	trace := leasetrace.New(100)
+	p := newPuppet(t, func(c *Config) { c.Tracer = trace })
 	p.follow(2, 2)
 	for _, from := range []ProcessID{{7}, {15: 7}, {}} {
 		p.probed(from)
 	}
 	p.Obituary(2, ProcessID{7})
-	numbers := make(map[TraceKind][]uint64)
-	events := make([]TraceEvent, 100)
+	numbers := make(map[leasetrace.Kind][]uint64)
+	events := make([]leasetrace.Event, 100)
 	for _, e := range events[:trace.Since(0, events)] {
 		numbers[e.Kind] = append(numbers[e.Kind], e.Number)
 	}
-	promised, died := numbers[TracePromise], numbers[TraceObituary]
+	promised, died := numbers[leasetrace.KindPromise], numbers[leasetrace.KindObituary]
 	if len(promised) != 3 || promised[0] == 0 || promised[1] == 0 || promised[0] == promised[1] || promised[2] != 0 {
 		t.Errorf("promises to %v, want two numbers and 0 for the unknown process", promised)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease/core"
 	"github.com/leaderlease/go/leaderlease/internal/votes"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // outboundLocked stamps and withholds messages on their way out. A transfer is
@@ -83,7 +84,7 @@ func (l *Lease) stampProbeLocked(m *raftpb.Message, now core.Instant) {
 	}
 	if p, ok := l.mu.lease.Probe(now); ok {
 		attachProbe(m, p)
-		l.traceProbeLocked(TraceProbe, m, m.GetTo(), now, p, ProcessID{}, true)
+		l.traceProbeLocked(leasetrace.KindProbe, m, m.GetTo(), now, p, ProcessID{}, true)
 		l.stats.probes.Add(1)
 	}
 }
@@ -96,7 +97,7 @@ func (l *Lease) stampGrantLocked(m *raftpb.Message, now core.Instant) {
 	}
 	if g, ok := l.mu.guard.Grant(m.GetTo(), m.GetTerm(), now); ok {
 		attachGrant(m, g)
-		l.traceGrantLocked(TraceGrant, m, m.GetTo(), now, g, true)
+		l.traceGrantLocked(leasetrace.KindGrant, m, m.GetTo(), now, g, true)
 		l.stats.grants.Add(1)
 	}
 }
@@ -110,7 +111,7 @@ func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {
 	}
 	if l.mu.guard.Bound(now) {
 		l.stats.withhold(m.GetType(), false)
-		l.traceMessageLocked(TraceCandidacy, m, m.GetTo(), now, nil, false)
+		l.traceMessageLocked(leasetrace.KindCandidacy, m, m.GetTo(), now, nil, false)
 		return false
 	}
 	var rel *core.Release
@@ -120,7 +121,7 @@ func (l *Lease) candidacyLocked(m *raftpb.Message, now core.Instant) bool {
 			rel = &r
 		}
 	}
-	l.traceMessageLocked(TraceCandidacy, m, m.GetTo(), now, rel, true)
+	l.traceMessageLocked(leasetrace.KindCandidacy, m, m.GetTo(), now, rel, true)
 	return true
 }
 
@@ -134,7 +135,7 @@ func (l *Lease) voteLocked(m *raftpb.Message, now core.Instant) bool {
 		return true
 	}
 	may := !l.mu.guard.Bound(now) || (m.GetType() == raftpb.MsgPreVoteResp && m.GetTo() != l.id())
-	l.traceMessageLocked(TraceVoteOut, m, m.GetTo(), now, nil, may)
+	l.traceMessageLocked(leasetrace.KindVoteOut, m, m.GetTo(), now, nil, may)
 	if !may {
 		l.stats.withhold(m.GetType(), false)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // saving is the state of the goroutine that saves the longest promise.
@@ -26,7 +27,7 @@ func (l *Lease) saveLocked(now core.Instant) {
 		return
 	}
 	s.underWay = true
-	l.traceLocked(TraceEvent{Kind: TraceSaving, At: now, Duration: d})
+	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindSaving, At: now, Duration: d})
 	if l.cfg.Go != nil {
 		l.cfg.Go(func() { l.save(d) })
 		return
@@ -44,7 +45,7 @@ func (l *Lease) save(d time.Duration) {
 		l.logLocked(slog.LevelError, "the longest promise cannot be saved", "duration", d, "error", err)
 	}
 	s.underWay, s.failed = false, err != nil
-	l.traceLocked(TraceEvent{Kind: TraceSaved, Duration: d, OK: err == nil})
+	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindSaved, Duration: d, OK: err == nil})
 	if err == nil {
 		l.mu.guard.Saved(d)
 	}

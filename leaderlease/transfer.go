@@ -5,6 +5,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease/core"
 	"github.com/leaderlease/go/leaderlease/internal/votes"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // releaseLocked gives the lease up before a MsgTimeoutNow leaves, and says so
@@ -16,7 +17,7 @@ func (l *Lease) releaseLocked(m *raftpb.Message, now core.Instant) {
 	// The newest good reading is a lower bound of one that failed.
 	if r := l.mu.lease.Release(max(now, l.mu.last)); r.At > 0 {
 		attachRelease(m, r)
-		l.traceMessageLocked(TraceRelease, m, m.GetTo(), max(now, l.mu.last), &r, true)
+		l.traceMessageLocked(leasetrace.KindRelease, m, m.GetTo(), max(now, l.mu.last), &r, true)
 	}
 	l.stats.transfers.Add(1)
 }

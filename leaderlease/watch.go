@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // Event says that the lease was gained or lost.
@@ -107,7 +108,7 @@ func (l *Lease) noteLocked(now core.Instant) {
 		l.stats.losses[s].Add(1)
 		l.logLocked(slog.LevelInfo, "lease lost", "term", e.Term, "reason", s.String())
 	}
-	l.traceLocked(TraceEvent{Kind: TraceHeld, At: now, Term: e.Term, Status: s, OK: e.Held})
+	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindHeld, At: now, Term: e.Term, Status: s, OK: e.Held})
 	for w := range mu.watchers {
 		w.send(e)
 	}

@@ -231,8 +231,8 @@ var equivalentLibrary = []kept{
 	},
 	{
 		file: "leaderlease/outbound.go", operator: "swap",
-		before: "l.traceProbeLocked(TraceProbe, m, m.GetTo(), now, p, ProcessID{}, true) l.stats.probes.Add(1)",
-		after:  "l.stats.probes.Add(1) l.traceProbeLocked(TraceProbe, m, m.GetTo(), now, p, ProcessID{}, true)",
+		before: "l.traceProbeLocked(leasetrace.KindProbe, m, m.GetTo(), now, p, ProcessID{}, true) l.stats.probes.Add(1)",
+		after:  "l.stats.probes.Add(1) l.traceProbeLocked(leasetrace.KindProbe, m, m.GetTo(), now, p, ProcessID{}, true)",
 		why:    "Both are under mu, and a counter says nothing of the trace.",
 	},
 	{
@@ -261,8 +261,8 @@ var equivalentLibrary = []kept{
 	},
 	{
 		file: "leaderlease/outbound.go", operator: "swap",
-		before: "l.stats.withhold(m.GetType(), false) l.traceMessageLocked(TraceCandidacy, m, m.GetTo(), now, nil, false)",
-		after:  "l.traceMessageLocked(TraceCandidacy, m, m.GetTo(), now, nil, false) l.stats.withhold(m.GetType(), false)",
+		before: "l.stats.withhold(m.GetType(), false) l.traceMessageLocked(leasetrace.KindCandidacy, m, m.GetTo(), now, nil, false)",
+		after:  "l.traceMessageLocked(leasetrace.KindCandidacy, m, m.GetTo(), now, nil, false) l.stats.withhold(m.GetType(), false)",
 		why:    "Both are under mu, and a counter says nothing of the trace.",
 	},
 }

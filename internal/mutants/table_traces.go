@@ -38,12 +38,12 @@ var judges = []Mutant{
 	{
 		Rule: "judge", Name: "grants are not looked for", Pkg: tracePkg, Test: falseTest,
 		File: "leaderlease/leasetrace/message.go",
-		Old:  "return carried(leaderlease.TraceGrant, e.Peer, id, e), true", New: "return carried(leaderlease.TraceGrant, e.Peer, id, e), false",
+		Old:  "return carried(KindGrant, e.Peer, id, e), true", New: "return carried(KindGrant, e.Peer, id, e), false",
 	},
 	{
 		Rule: "judge", Name: "votes are not looked for", Pkg: tracePkg, Test: falseTest,
 		File: "leaderlease/leasetrace/message.go",
-		Old:  "return carried(leaderlease.TraceVoteOut, e.Peer, id, e), true", New: "return carried(leaderlease.TraceVoteOut, e.Peer, id, e), false",
+		Old:  "return carried(KindVoteOut, e.Peer, id, e), true", New: "return carried(KindVoteOut, e.Peer, id, e), false",
 	},
 	{
 		Rule: "judge", Name: "what was kept back counts as sent", Pkg: tracePkg, Test: falseTest + "/kept_back$",
@@ -156,13 +156,13 @@ var judges = []Mutant{
 		Old:  "if r.flags[e.Kind] == e.OK {", New: "if false {",
 	},
 	{
-		Rule: "trace", Name: "a reader does not see that it was overtaken", Pkg: libPkg, Test: "^TestATraceKeepsTheNewestEvents$",
-		File: "leaderlease/trace.go",
+		Rule: "trace", Name: "a reader does not see that it was overtaken", Pkg: tracePkg, Test: "^TestATraceKeepsTheNewestEvents$",
+		File: "leaderlease/leasetrace/trace.go",
 		Old:  "		at = max(at, t.next-size)\n", New: "		_ = t.next - size\n",
 	},
 	{
 		Rule: "trace", Name: "two Leases share a trace", Pkg: libPkg, Test: "^TestATraceIsOfOneLease$",
-		File: "leaderlease/tracing.go",
-		Old:  "	if t.said.begun {\n", New: "	if false {\n",
+		File: "leaderlease/leasetrace/trace.go",
+		Old:  "	if t.start.ID != 0 {\n", New: "	if false {\n",
 	},
 }

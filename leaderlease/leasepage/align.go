@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // align places the clocks of all processes on one axis. In each term the axis is the leader's
@@ -62,7 +62,7 @@ func (c *aligner) alignTerm(timelines []*timeline, leader *timeline, term uint64
 		c.placeByOrder(timelines, leader)
 	}
 	c.startTerm(leader, at, term)
-	best := make(map[*timeline]*leaderlease.TraceEvent)
+	best := make(map[*timeline]*leasetrace.Event)
 	for _, e := range counts {
 		v := c.grants[grantor{e.Peer, e.Number}]
 		if v == nil || v == leader {
@@ -131,7 +131,7 @@ func (c *aligner) startTerm(leader *timeline, at core.Instant, term uint64) {
 }
 
 // placeVoter places a voter's clock by one of its grants.
-func (c *aligner) placeVoter(leader, voter *timeline, e *leaderlease.TraceEvent) {
+func (c *aligner) placeVoter(leader, voter *timeline, e *leasetrace.Event) {
 	half := (e.At - e.Instant) / 2
 	on, _ := leader.axis.place(e.Instant + half)
 	voter.axis.add(anchor{at: e.Reading, on: on, fuzz: int64(half)})
@@ -139,7 +139,7 @@ func (c *aligner) placeVoter(leader, voter *timeline, e *leaderlease.TraceEvent)
 }
 
 // placeByVoter places a leader by a voter that is placed, if it counted a grant of one.
-func (c *aligner) placeByVoter(leader *timeline, counts []*leaderlease.TraceEvent) bool {
+func (c *aligner) placeByVoter(leader *timeline, counts []*leasetrace.Event) bool {
 	for _, e := range counts {
 		v := c.grants[grantor{e.Peer, e.Number}]
 		if v == nil || !c.placed[v] {

@@ -1,6 +1,6 @@
 // Package leasepage draws the leader leases of a cluster: a web page with one lane per
 // member, which shows over time which member held the lease, until when, with which margin,
-// and what happened to it. Its only input is traces of leases (leaderlease.Trace).
+// and what happened to it. Its only input is traces of leases (leasetrace.Trace).
 //
 // Recorded traces: [Draw] turns the traces of all members into a [Picture], and [Write] writes
 // that as one HTML file that needs nothing else.

@@ -26,8 +26,8 @@ type teller struct {
 
 func newTeller(id uint64, ahead, hold time.Duration, at int) *teller {
 	t := &teller{ahead: leaderlease.Instant(ahead)}
-	t.Start = leaderlease.TraceStart{
-		ID: id, Incarnation: leaderlease.Incarnation(id<<32 | uint64(at)), At: t.clock(at), Hold: hold,
+	t.Start = leasetrace.Start{
+		ID: id, Incarnation: core.Incarnation(id<<32 | uint64(at)), At: t.clock(at), Hold: hold,
 		Duration: 250 * time.Millisecond, MaxClockSkew: 100 * time.Millisecond, MaxPromise: 250 * time.Millisecond,
 	}
 	return t
@@ -35,28 +35,28 @@ func newTeller(id uint64, ahead, hold time.Duration, at int) *teller {
 
 func (t *teller) clock(at int) leaderlease.Instant { return t.ahead + leaderlease.Instant(at)*msec }
 
-func (t *teller) says(at int, e leaderlease.TraceEvent) {
+func (t *teller) says(at int, e leasetrace.Event) {
 	e.Seq, e.At = uint64(len(t.Events)+1), t.clock(at)
 	t.Events = append(t.Events, e)
 }
 
 // leads says that the process leads from then on.
 func (t *teller) leads(at int, term uint64) {
-	t.says(at, leaderlease.TraceEvent{Kind: leaderlease.TraceRaft, Term: term, Role: raft.StateLeader, Peer: t.Start.ID})
+	t.says(at, leasetrace.Event{Kind: leasetrace.KindRaft, Term: term, Role: raft.StateLeader, Peer: t.Start.ID})
 }
 
 // renews lets a round pass, which takes 2 ms, and renews the lease if it says so.
 func (t *teller) renews(at int, term uint64, voters ...*teller) {
 	for _, v := range voters {
-		promise := leaderlease.TraceEvent{Peer: t.Start.ID, Term: term, Instant: t.clock(at), Duration: t.Start.Duration, OK: true}
-		promise.Kind = leaderlease.TracePromise
+		promise := leasetrace.Event{Peer: t.Start.ID, Term: term, Instant: t.clock(at), Duration: t.Start.Duration, OK: true}
+		promise.Kind = leasetrace.KindPromise
 		v.says(at+1, promise)
-		promise.Kind, promise.Number, promise.Reading = leaderlease.TraceGrant, uint64(v.Start.Incarnation), v.clock(at+1)
+		promise.Kind, promise.Number, promise.Reading = leasetrace.KindGrant, uint64(v.Start.Incarnation), v.clock(at+1)
 		v.says(at+1, promise)
-		promise.Kind, promise.Peer = leaderlease.TraceCount, v.Start.ID
+		promise.Kind, promise.Peer = leasetrace.KindCount, v.Start.ID
 		t.says(at+2, promise)
 	}
-	t.says(at+2, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: term, Instant: t.clock(at + 250), Reading: t.clock(at + 2), Status: core.Valid})
+	t.says(at+2, leasetrace.Event{Kind: leasetrace.KindView, Term: term, Instant: t.clock(at + 250), Reading: t.clock(at + 2), Status: core.Valid})
 }
 
 // paused is a leader that stops for a second, and its successor; then that hands over.
@@ -66,18 +66,18 @@ func paused() []*teller {
 	for at := 100; at <= 300; at += 50 {
 		old.renews(at, 2, next, third)
 	}
-	third.says(400, leaderlease.TraceEvent{Kind: leaderlease.TraceRequest, Peer: 2, Term: 3, Message: raftpb.MsgPreVote})
-	next.says(560, leaderlease.TraceEvent{Kind: leaderlease.TraceCandidacy, Peer: 3, Term: 3, Message: raftpb.MsgVote, OK: true})
+	third.says(400, leasetrace.Event{Kind: leasetrace.KindRequest, Peer: 2, Term: 3, Message: raftpb.MsgPreVote})
+	next.says(560, leasetrace.Event{Kind: leasetrace.KindCandidacy, Peer: 3, Term: 3, Message: raftpb.MsgVote, OK: true})
 	next.leads(570, 3)
 	next.renews(571, 3, third)
 	next.renews(621, 3, third)
-	old.says(1300, leaderlease.TraceEvent{Kind: leaderlease.TraceHeld, Term: 2, Status: core.Expired})
-	old.says(1301, leaderlease.TraceEvent{Kind: leaderlease.TraceRaft, Term: 3, Peer: 2})
-	old.says(1301, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Status: core.NotLeader, Reading: old.clock(1301)})
+	old.says(1300, leasetrace.Event{Kind: leasetrace.KindHeld, Term: 2, Status: core.Expired})
+	old.says(1301, leasetrace.Event{Kind: leasetrace.KindRaft, Term: 3, Peer: 2})
+	old.says(1301, leasetrace.Event{Kind: leasetrace.KindView, Status: core.NotLeader, Reading: old.clock(1301)})
 	next.renews(1305, 3, old, third)
-	next.says(1400, leaderlease.TraceEvent{Kind: leaderlease.TraceRelease, Peer: 3, Term: 3, Instant: next.clock(1400), Number: 3, OK: true})
-	next.says(1400, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 3, Status: core.Transferring, Reading: next.clock(1400)})
-	third.says(1401, leaderlease.TraceEvent{Kind: leaderlease.TraceRequest, Peer: 2, Term: 3, Message: raftpb.MsgTimeoutNow, OK: true, Instant: next.clock(1400), Number: 3})
+	next.says(1400, leasetrace.Event{Kind: leasetrace.KindRelease, Peer: 3, Term: 3, Instant: next.clock(1400), Number: 3, OK: true})
+	next.says(1400, leasetrace.Event{Kind: leasetrace.KindView, Term: 3, Status: core.Transferring, Reading: next.clock(1400)})
+	third.says(1401, leasetrace.Event{Kind: leasetrace.KindRequest, Peer: 2, Term: 3, Message: raftpb.MsgTimeoutNow, OK: true, Instant: next.clock(1400), Number: 3})
 	third.leads(1404, 4)
 	third.renews(1405, 4, old, next)
 	return []*teller{old, next, third}
@@ -156,8 +156,8 @@ func TestALeaseThatIsRenewedInItsMargin(t *testing.T) {
 func soleVoter() *teller {
 	sole := newTeller(1, 0, 0, 10)
 	sole.leads(100, 2)
-	sole.says(100, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 2, Instant: core.Forever, Reading: sole.clock(100), Status: core.Valid})
-	sole.says(100, leaderlease.TraceEvent{Kind: leaderlease.TraceHeld, Term: 2, OK: true, Status: core.Valid})
+	sole.says(100, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Instant: core.Forever, Reading: sole.clock(100), Status: core.Valid})
+	sole.says(100, leasetrace.Event{Kind: leasetrace.KindHeld, Term: 2, OK: true, Status: core.Valid})
 	return sole
 }
 
@@ -165,7 +165,7 @@ func soleVoter() *teller {
 // and silence is no pause.
 func TestTheLeaseOfASoleVoter(t *testing.T) {
 	sole := soleVoter()
-	sole.says(60_100, leaderlease.TraceEvent{Kind: leaderlease.TraceProbe, Peer: 2, Term: 2})
+	sole.says(60_100, leasetrace.Event{Kind: leasetrace.KindProbe, Peer: 2, Term: 2})
 	lane := draw(processes(sole), names).Lanes[0]
 	want := shown{90, 90, 60_090, 60_090, 2, "", false}
 	if len(lane.Leases) != 1 || !want.is(&lane.Leases[0]) || lane.Leases[0].Reads != 0 || lane.Leases[0].After != 0 {
@@ -174,7 +174,7 @@ func TestTheLeaseOfASoleVoter(t *testing.T) {
 	if got := kindsOf(lane); slices.Contains(got, "paused") || len(lane.Heard) != 1 {
 		t.Errorf("the flags are %q, and it is heard in %+v, want no pause", got, lane.Heard)
 	}
-	sole.says(60_200, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 2, Status: core.Transferring, Reading: sole.clock(60_200)})
+	sole.says(60_200, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Status: core.Transferring, Reading: sole.clock(60_200)})
 	if got := draw(processes(sole), names).Lanes[0].Leases[0]; got.End != 60_190 || got.Why == "" {
 		t.Errorf("the lease is %+v, want its end at 60190 and the reason", got)
 	}
@@ -247,7 +247,7 @@ func TestDrawFromTheMiddle(t *testing.T) {
 func TestARestartWithoutAnyLeader(t *testing.T) {
 	again := newTeller(1, 0, 250*time.Millisecond, 5000)
 	again.Start.Term = 7
-	again.says(5100, leaderlease.TraceEvent{Kind: leaderlease.TraceVoters})
+	again.says(5100, leasetrace.Event{Kind: leasetrace.KindVoters})
 	all := processes(append(paused(), again)...)
 	lane := draw(all, names).Lanes[0]
 	if h := lane.Heard; len(h) != 3 || h[2].From < h[1].To {
@@ -289,15 +289,15 @@ func TestWriteEscapes(t *testing.T) {
 func TestAHandOverIsDrawnInOrder(t *testing.T) {
 	old, next := newTeller(1, time.Hour, 0, 10), newTeller(2, time.Minute, 0, 10)
 	old.leads(100, 2)
-	grant := leaderlease.TraceEvent{
+	grant := leasetrace.Event{
 		Peer: 2, Term: 2, Instant: old.clock(100), Duration: old.Start.Duration, Reading: next.clock(120), Number: uint64(next.Start.Incarnation), OK: true,
 	}
-	grant.Kind = leaderlease.TraceGrant
+	grant.Kind = leasetrace.KindGrant
 	next.says(120, grant)
-	grant.Kind, grant.Peer = leaderlease.TraceCount, 2
+	grant.Kind, grant.Peer = leasetrace.KindCount, 2
 	old.says(120, grant)
-	old.says(120, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 2, Instant: old.clock(350), Reading: old.clock(120), Status: core.Valid})
-	old.says(140, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 2, Status: core.Transferring, Reading: old.clock(140)})
+	old.says(120, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Instant: old.clock(350), Reading: old.clock(120), Status: core.Valid})
+	old.says(140, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Status: core.Transferring, Reading: old.clock(140)})
 	next.leads(142, 3)
 	next.renews(143, 3, old)
 	given, taken := draw(processes(old, next), names).Lanes[0].Leases[0], draw(processes(old, next), names).Lanes[1].Leases[0]
@@ -309,7 +309,7 @@ func TestAHandOverIsDrawnInOrder(t *testing.T) {
 // Without the trace of a voter it is not proved that no lease is missing.
 func TestDrawWithoutTheTraceOfAVoter(t *testing.T) {
 	all := paused()
-	all[0].says(1500, leaderlease.TraceEvent{Kind: leaderlease.TraceVoter, Peer: 4, Number: 1})
+	all[0].says(1500, leasetrace.Event{Kind: leasetrace.KindVoter, Peer: 4, Number: 1})
 	p := Draw(processes(all...), names)
 	if len(p.Lanes) != 4 || p.Proved || !slices.ContainsFunc(p.Lanes, func(l *Lane) bool { return l.Name == "4" && len(l.Heard) == 0 }) {
 		t.Errorf("there are %d lanes, proved %v, want an empty one for the voter 4, and nothing proved", len(p.Lanes), p.Proved)

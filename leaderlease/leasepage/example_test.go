@@ -96,14 +96,14 @@ func listen(ctx context.Context, url string, receive func([]byte) error) error {
 }
 
 // newLease returns a Lease of a member of three, and its trace.
-func newLease() (*leaderlease.Trace, *leaderlease.Lease) {
-	trace := leaderlease.NewTrace(leasetrace.Room)
+func newLease() (*leasetrace.Trace, *leaderlease.Lease) {
+	trace := leasetrace.New(leasetrace.Room)
 	lease, err := leaderlease.New(leaderlease.Config{
 		Raft: &raft.Config{
 			ID: 1, ElectionTick: 10, HeartbeatTick: 1, Storage: raft.NewMemoryStorage(), MaxInflightMsgs: 64,
 			PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
 		},
-		TickInterval: 100 * time.Millisecond, Trace: trace,
+		TickInterval: 100 * time.Millisecond, Tracer: trace,
 	})
 	if err != nil {
 		log.Fatal(err)

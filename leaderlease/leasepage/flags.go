@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // mark sets a flag at the last instant.
@@ -55,21 +55,21 @@ func (t *timeline) flagEnd() {
 }
 
 // addFlag flags what an event tells, if that is worth a flag.
-func (t *timeline) addFlag(e *leaderlease.TraceEvent) {
+func (t *timeline) addFlag(e *leasetrace.Event) {
 	peer := nameOf(e.Peer, t.names)
 	switch e.Kind {
-	case leaderlease.TraceRaft:
+	case leasetrace.KindRaft:
 		t.flagRole(e)
-	case leaderlease.TraceRelease:
+	case leasetrace.KindRelease:
 		t.handed = t.last
 		t.mark("transfer", fmt.Sprintf("gives its lease up and hands over to %s", peer))
-	case leaderlease.TraceRequest, leaderlease.TraceCandidacy, leaderlease.TraceVoteOut:
+	case leasetrace.KindRequest, leasetrace.KindCandidacy, leasetrace.KindVoteOut:
 		t.flagElection(e, peer)
-	case leaderlease.TraceHeld:
+	case leasetrace.KindHeld:
 		if !e.OK {
 			t.mark("lost", fmt.Sprintf("has lost its lease: %v", e.Status))
 		}
-	case leaderlease.TraceVoters:
+	case leasetrace.KindVoters:
 		if t.voters != 0 && t.voters != e.Number {
 			t.mark("voters", fmt.Sprintf("counts %d voters", e.Number))
 		}
@@ -80,7 +80,7 @@ func (t *timeline) addFlag(e *leaderlease.TraceEvent) {
 }
 
 // flagRole flags the beginning and the end of leadership.
-func (t *timeline) flagRole(e *leaderlease.TraceEvent) {
+func (t *timeline) flagRole(e *leasetrace.Event) {
 	was := t.role
 	t.role = e.Role
 	switch {
@@ -92,9 +92,9 @@ func (t *timeline) flagRole(e *leaderlease.TraceEvent) {
 }
 
 // flagElection flags requests for votes and refusals.
-func (t *timeline) flagElection(e *leaderlease.TraceEvent, peer string) {
-	switch asks := e.Kind == leaderlease.TraceCandidacy; {
-	case e.Kind == leaderlease.TraceRequest && e.Message == raftpb.MsgTimeoutNow && e.OK:
+func (t *timeline) flagElection(e *leasetrace.Event, peer string) {
+	switch asks := e.Kind == leasetrace.KindCandidacy; {
+	case e.Kind == leasetrace.KindRequest && e.Message == raftpb.MsgTimeoutNow && e.OK:
 		t.released = e.Number != 0
 		t.mark("asked", fmt.Sprintf("is asked by %s to campaign", peer))
 	case asks && e.OK && t.isRare(fmt.Sprint(e.Message, e.Term)):
@@ -116,21 +116,21 @@ func votes(m raftpb.MessageType) string {
 
 // environment has the flags of what happens to clock, disk and configuration: the kind, the
 // text if the event says OK, and the text if it does not.
-var environment = map[leaderlease.TraceKind][3]string{
-	leaderlease.TraceClockFailed:    {"clock", "", "cannot read its clock"},
-	leaderlease.TraceClockRead:      {"clock", "", "can read its clock again"},
-	leaderlease.TraceClockBack:      {"clock", "", "saw its clock step back"},
-	leaderlease.TraceClockDisrupted: {"clock", "", "had its clock disrupted, as by a suspend of the machine"},
-	leaderlease.TraceObituary:       {"lost", "learns that the process it promised to is dead, and is free", "learns that a process is dead that it has no promise to"},
-	leaderlease.TraceInvalidate:     {"lost", "", "is told to give its lease up"},
-	leaderlease.TraceDisk:           {"disk", "has a disk that does not answer", "has a disk that answers again"},
-	leaderlease.TraceConfPending:    {"voters", "begins a configuration change", "has applied its configuration changes"},
-	leaderlease.TraceDisabled:       {"lost", "has leases turned off", "has leases turned on"},
+var environment = map[leasetrace.Kind][3]string{
+	leasetrace.KindClockFailed:    {"clock", "", "cannot read its clock"},
+	leasetrace.KindClockRead:      {"clock", "", "can read its clock again"},
+	leasetrace.KindClockBack:      {"clock", "", "saw its clock step back"},
+	leasetrace.KindClockDisrupted: {"clock", "", "had its clock disrupted, as by a suspend of the machine"},
+	leasetrace.KindObituary:       {"lost", "learns that the process it promised to is dead, and is free", "learns that a process is dead that it has no promise to"},
+	leasetrace.KindInvalidate:     {"lost", "", "is told to give its lease up"},
+	leasetrace.KindDisk:           {"disk", "has a disk that does not answer", "has a disk that answers again"},
+	leasetrace.KindConfPending:    {"voters", "begins a configuration change", "has applied its configuration changes"},
+	leasetrace.KindDisabled:       {"lost", "has leases turned off", "has leases turned on"},
 }
 
-func (t *timeline) flagEnvironment(e *leaderlease.TraceEvent) {
+func (t *timeline) flagEnvironment(e *leasetrace.Event) {
 	f, ok := environment[e.Kind]
-	bootstrap := e.Kind == leaderlease.TraceConfPending && len(t.promises)+len(t.leases) == 0
+	bootstrap := e.Kind == leasetrace.KindConfPending && len(t.promises)+len(t.leases) == 0
 	if !ok || bootstrap {
 		return
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/detector"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 const (
@@ -30,7 +31,7 @@ type Config struct {
 	// ID is the member's raft ID.
 	ID uint64
 	// Trace is the member's trace, and Now reads the clock of its Lease.
-	Trace *leaderlease.Trace
+	Trace *leasetrace.Trace
 	Now   func() leaderlease.Instant
 	// Members returns the names of all members by ID, this one included.
 	Members func() map[uint64]string

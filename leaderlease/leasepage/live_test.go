@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // countingClock is a clock that counts how often it is read.
@@ -24,13 +25,13 @@ func (h *countingClock) Now() leaderlease.Instant {
 // alone returns the Live of a member that reaches no other member.
 func alone(t *testing.T, clock *countingClock) *Live {
 	t.Helper()
-	trace := leaderlease.NewTrace(8)
+	trace := leasetrace.New(8)
 	_, err := leaderlease.New(leaderlease.Config{
 		Raft: &raft.Config{
 			ID: 1, ElectionTick: 10, HeartbeatTick: 1, Storage: raft.NewMemoryStorage(), MaxInflightMsgs: 1,
 			PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
 		},
-		TickInterval: 100 * time.Millisecond, Clock: clock, Trace: trace,
+		TickInterval: 100 * time.Millisecond, Clock: clock, Tracer: trace,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func increase(now, before uint64) uint64 {
 
 // gapNotes returns a note for each place where events are missing: more happened than the ring
 // of the trace keeps until it is read.
-func gapNotes(events []leaderlease.TraceEvent) (notes []note) {
+func gapNotes(events []leasetrace.Event) (notes []note) {
 	for i := 1; i < len(events); i++ {
 		if next := events[i-1].Seq + 1; events[i].Seq > next {
 			notes = append(notes, note{At: events[i].At, Lost: events[i].Seq - next})

@@ -9,6 +9,7 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
 	"github.com/leaderlease/go/leaderlease/detector"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // shows draws processes with their notes.
@@ -28,7 +29,7 @@ func kindsOf(l *Lane) (kinds []string) {
 // again is the member's next process.
 func again(t *teller, at int) history {
 	next := newTeller(t.Start.ID, 0, 0, at)
-	next.says(at+1, leaderlease.TraceEvent{Kind: leaderlease.TraceVoters})
+	next.says(at+1, leasetrace.Event{Kind: leasetrace.KindVoters})
 	return history{Process: next.Process}
 }
 
@@ -44,13 +45,13 @@ func TestAKilledProcess(t *testing.T) {
 		{"it has said that it stops", func(p *history, old *teller) { p.notes = []note{{At: old.clock(300), Stops: true}} }, "end"},
 		{"its trace has an end", func(p *history, _ *teller) { p.Ended = true }, "end"},
 		{"it handed over last", func(p *history, old *teller) {
-			old.says(300, leaderlease.TraceEvent{Kind: leaderlease.TraceRelease, Peer: 2, Term: 2})
-			old.says(1300, leaderlease.TraceEvent{Kind: leaderlease.TraceVoters})
+			old.says(300, leasetrace.Event{Kind: leasetrace.KindRelease, Peer: 2, Term: 2})
+			old.says(1300, leasetrace.Event{Kind: leasetrace.KindVoters})
 			p.Process = old.Process
 		}, "end"},
 		{"it handed over long before", func(p *history, old *teller) {
-			old.says(300, leaderlease.TraceEvent{Kind: leaderlease.TraceRelease, Peer: 2, Term: 2})
-			old.says(1301, leaderlease.TraceEvent{Kind: leaderlease.TraceVoters})
+			old.says(300, leasetrace.Event{Kind: leasetrace.KindRelease, Peer: 2, Term: 2})
+			old.says(1301, leasetrace.Event{Kind: leasetrace.KindVoters})
 			p.Process = old.Process
 		}, "killed"},
 	} {
@@ -139,9 +140,9 @@ func TestAMemberThatReturnsHasAGap(t *testing.T) {
 	s := newSession(NewLive(Config{}), func() {})
 	tell := func(seqs ...uint64) {
 		h := remote{member: 2, history: history{reading: 9 * msec}}
-		h.Start = leaderlease.TraceStart{ID: 2}
+		h.Start = leasetrace.Start{ID: 2}
 		for _, seq := range seqs {
-			h.Events = append(h.Events, leaderlease.TraceEvent{Seq: seq, At: leaderlease.Instant(seq) * msec})
+			h.Events = append(h.Events, leasetrace.Event{Seq: seq, At: leaderlease.Instant(seq) * msec})
 		}
 		s.addRemote(&h)
 	}

@@ -28,14 +28,14 @@ func TestGarbageIsDrawn(t *testing.T) {
 		}
 		var all []leasetrace.Process
 		for range 1 + r.IntN(5) {
-			p := leasetrace.Process{Start: leaderlease.TraceStart{
+			p := leasetrace.Process{Start: leasetrace.Start{
 				ID: r.Uint64N(4), At: core.Instant(number()), Duration: time.Duration(number()), MaxClockSkew: time.Duration(number()), Hold: time.Duration(number()),
 			}}
 			for range r.IntN(60) {
-				p.Events = append(p.Events, leaderlease.TraceEvent{
+				p.Events = append(p.Events, leasetrace.Event{
 					Seq: uint64(number()), At: core.Instant(number()), Peer: r.Uint64N(4), Term: uint64(number()), Instant: core.Instant(number()), Duration: time.Duration(number()),
 					Reading: core.Instant(number()), Number: uint64(number()), Role: raft.StateType(r.IntN(4)), Message: raftpb.MessageType(r.IntN(20)),
-					Kind: leaderlease.TraceKind(r.IntN(leaderlease.NumTraceKinds)), Status: core.Status(r.IntN(12)), OK: r.IntN(2) == 0,
+					Kind: leasetrace.Kind(r.IntN(leasetrace.NumKinds)), Status: core.Status(r.IntN(12)), OK: r.IntN(2) == 0,
 				})
 			}
 			all = append(all, p)
@@ -78,8 +78,8 @@ func TestARemovedMemberIsNotDrawn(t *testing.T) {
 	s := testSession(l)
 	for _, member := range []uint64{2, 9} {
 		h := remote{member: member, history: history{reading: 9 * msec}}
-		h.Start = leaderlease.TraceStart{ID: member, At: msec, Duration: time.Second}
-		h.Events = []leaderlease.TraceEvent{{Seq: 1, At: 8 * msec, Kind: leaderlease.TraceVoters, Number: 3}}
+		h.Start = leasetrace.Start{ID: member, At: msec, Duration: time.Second}
+		h.Events = []leasetrace.Event{{Seq: 1, At: 8 * msec, Kind: leasetrace.KindVoters, Number: 3}}
 		s.addRemote(&h)
 	}
 	var p livePicture
@@ -117,15 +117,15 @@ func TestManyProcessesOfOneMember(t *testing.T) {
 		s := testSession(l)
 		tell := func(member, at uint64) {
 			h := remote{member: member, history: history{reading: 9 * msec}}
-			h.Start = leaderlease.TraceStart{ID: member, At: leaderlease.Instant(at), Duration: time.Second}
-			h.Events = []leaderlease.TraceEvent{{Seq: 1, At: 8 * msec, Kind: leaderlease.TraceVoters, Number: 3}}
+			h.Start = leasetrace.Start{ID: member, At: leaderlease.Instant(at), Duration: time.Second}
+			h.Events = []leasetrace.Event{{Seq: 1, At: 8 * msec, Kind: leasetrace.KindVoters, Number: 3}}
 			s.addRemote(&h)
 		}
 		tell(2, 1)
 		for at := range uint64(500) {
 			tell(3, at+1)
 			s.drawPicture(7*msec, true)
-			s.placed[leaderlease.TraceStart{ID: 3, At: leaderlease.Instant(at + 1)}] = anchor{at: 1}
+			s.placed[leasetrace.Start{ID: 3, At: leaderlease.Instant(at + 1)}] = anchor{at: 1}
 		}
 		if s.drawPicture(7*msec, true); len(s.placed) > maxViewers+1 {
 			t.Errorf("%d processes are remembered, want at most %d", len(s.placed), maxViewers+1)

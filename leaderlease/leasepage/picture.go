@@ -114,7 +114,7 @@ func Draw(all []leasetrace.Process, names map[uint64]string) *Picture {
 	}
 	for i := range all {
 		for j := range all[i].Events {
-			if e := &all[i].Events[j]; e.Kind == leaderlease.TraceVoter && pic.addUnheard(e.Peer, names) {
+			if e := &all[i].Events[j]; e.Kind == leasetrace.KindVoter && pic.addUnheard(e.Peer, names) {
 				pic.Proved = false
 				pic.Verdict += fmt.Sprintf("; the trace of the voter %s is missing", nameOf(e.Peer, names))
 			}

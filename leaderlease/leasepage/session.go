@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // session listens to all members and sends pictures, from the first open page until the last
@@ -22,9 +23,9 @@ type session struct {
 	// The goroutine of run owns these.
 	received  chan remote
 	own       localTrace
-	others    []*remote                         // in the order in which they began
-	placed    map[leaderlease.TraceStart]anchor // where the picture before had each process
-	listeners map[uint64]context.CancelFunc     // by member
+	others    []*remote                     // in the order in which they began
+	placed    map[leasetrace.Start]anchor   // where the picture before had each process
+	listeners map[uint64]context.CancelFunc // by member
 	wg        sync.WaitGroup
 }
 
@@ -32,7 +33,7 @@ func newSession(l *Live, cancel context.CancelFunc) *session {
 	return &session{
 		live: l, viewers: make(map[*viewer]struct{}), cancel: cancel, done: make(chan struct{}),
 		received: make(chan remote), own: newLocalTrace(&l.cfg),
-		placed: make(map[leaderlease.TraceStart]anchor), listeners: make(map[uint64]context.CancelFunc),
+		placed: make(map[leasetrace.Start]anchor), listeners: make(map[uint64]context.CancelFunc),
 	}
 }
 
@@ -107,7 +108,7 @@ func (s *session) addRemote(h *remote) {
 			fresh = fresh[1:]
 		}
 		if len(fresh) > 0 { // the trace may have lost events between two feeds
-			o.notes = append(o.notes, gapNotes([]leaderlease.TraceEvent{last, fresh[0]})...)
+			o.notes = append(o.notes, gapNotes([]leasetrace.Event{last, fresh[0]})...)
 		}
 	}
 	o.notes = notesSince(append(o.notes, h.notes...), o.reading.Add(-keep))

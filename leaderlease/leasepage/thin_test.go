@@ -6,6 +6,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // thin keeps the picture of a leader that serves reads by rounds: its leases, promises and flags.
@@ -15,7 +16,7 @@ func TestThinKeepsThePicture(t *testing.T) {
 	for at := 100; at < 3100; at++ {
 		busy.renews(at, 2, voter)
 	}
-	busy.says(3200, leaderlease.TraceEvent{Kind: leaderlease.TraceView, Term: 2, Status: core.DiskStalled, Reading: busy.clock(3200)})
+	busy.says(3200, leasetrace.Event{Kind: leasetrace.KindView, Term: 2, Status: core.DiskStalled, Reading: busy.clock(3200)})
 	all := processes(busy, voter)
 	whole := draw(all, names)
 	total := len(all[0].Events)
@@ -39,11 +40,11 @@ func TestThinKeepsThePicture(t *testing.T) {
 
 // The events that are kept of a process are bounded.
 func TestSinceIsBounded(t *testing.T) {
-	events := make([]leaderlease.TraceEvent, 3*maxEvents)
+	events := make([]leasetrace.Event, 3*maxEvents)
 	if n := len(eventsSince(events, 0)); n != maxEvents {
 		t.Errorf("%d events are kept, want %d", n, maxEvents)
 	}
-	events = []leaderlease.TraceEvent{{Seq: 1, At: 5}, {Seq: 2, At: 6}, {Seq: 3, At: 7}}
+	events = []leasetrace.Event{{Seq: 1, At: 5}, {Seq: 2, At: 6}, {Seq: 3, At: 7}}
 	if got := eventsSince(events, 6); len(got) != 2 || got[0].Seq != 2 {
 		t.Errorf("since 6 there are %v, want two", got)
 	}
@@ -56,11 +57,11 @@ func TestSinceIsBounded(t *testing.T) {
 func TestSinceKeepsTheNewestView(t *testing.T) {
 	events := soleVoter().Events
 	for at := range 5 {
-		events = append(events, leaderlease.TraceEvent{Seq: uint64(4 + at), At: leaderlease.Instant(1000+at) * msec, Kind: leaderlease.TraceProbe})
+		events = append(events, leasetrace.Event{Seq: uint64(4 + at), At: leaderlease.Instant(1000+at) * msec, Kind: leasetrace.KindProbe})
 	}
 	for range 2 {
 		events = eventsSince(events, 1003*msec)
-		if len(events) != 3 || events[0].Kind != leaderlease.TraceView || events[1].Seq != 7 || events[2].Seq != 8 {
+		if len(events) != 3 || events[0].Kind != leasetrace.KindView || events[1].Seq != 7 || events[2].Seq != 8 {
 			t.Errorf("since 1003 ms there are %+v, want the view and two probes", events)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 
-	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // timeline is what the events of one process say, by the clock of that process.
@@ -24,9 +24,9 @@ type timeline struct {
 	flags            []mark
 	pauses           [][2]core.Instant
 	reads            []*note
-	gaps             []core.Instant                       // events are missing before these, which are still to come
-	counts           map[uint64][]*leaderlease.TraceEvent // of grants, by term
-	incarnations     []uint64                             // of the process, as its grants name it
+	gaps             []core.Instant                 // events are missing before these, which are still to come
+	counts           map[uint64][]*leasetrace.Event // of grants, by term
+	incarnations     []uint64                       // of the process, as its grants name it
 
 	// What the events up to now leave open.
 	role     raft.StateType
@@ -63,11 +63,11 @@ type mark struct {
 func readTimeline(p *history, names map[uint64]string) *timeline {
 	t := &timeline{
 		p: p, names: names, first: max(p.Start.At, p.from), last: p.Start.At,
-		counts: make(map[uint64][]*leaderlease.TraceEvent), flagged: make(map[string]core.Instant),
+		counts: make(map[uint64][]*leasetrace.Event), flagged: make(map[string]core.Instant),
 	}
 	if t.whole = len(p.Events) == 0 || p.Events[0].Seq == 1; t.whole {
 		t.flagStart()
-	} else if i := slices.IndexFunc(p.Events, func(e leaderlease.TraceEvent) bool { return e.At.Valid() }); i >= 0 {
+	} else if i := slices.IndexFunc(p.Events, func(e leasetrace.Event) bool { return e.At.Valid() }); i >= 0 {
 		t.first, t.last = max(p.Events[i].At, p.from), p.Events[i].At
 	}
 	for i := range p.notes {
@@ -83,25 +83,25 @@ func readTimeline(p *history, names map[uint64]string) *timeline {
 	return t
 }
 
-func (t *timeline) addEvent(e *leaderlease.TraceEvent) {
+func (t *timeline) addEvent(e *leasetrace.Event) {
 	if e.At.Valid() {
 		t.addPause(e.At)
 		t.last = max(t.last, e.At)
 	}
 	switch e.Kind {
-	case leaderlease.TraceView:
+	case leasetrace.KindView:
 		t.addView(e)
-	case leaderlease.TracePromise:
+	case leasetrace.KindPromise:
 		t.addPromise(e)
-	case leaderlease.TraceGrant:
+	case leasetrace.KindGrant:
 		if n := len(t.incarnations); n == 0 || t.incarnations[n-1] != e.Number {
 			t.incarnations = append(t.incarnations, e.Number)
 		}
-	case leaderlease.TraceCount:
+	case leasetrace.KindCount:
 		if e.Instant <= e.At { // otherwise the clock has stepped back
 			t.counts[e.Term] = append(t.counts[e.Term], e)
 		}
-	case leaderlease.TraceRequest:
+	case leasetrace.KindRequest:
 		t.releasePromise(e)
 		t.addFlag(e)
 	default:
@@ -134,7 +134,7 @@ func (t *timeline) addPause(at core.Instant) {
 }
 
 // addView adds the lease that readers see from here on: to the last lease if it renews that.
-func (t *timeline) addView(e *leaderlease.TraceEvent) {
+func (t *timeline) addView(e *leasetrace.Event) {
 	s := &t.p.Start
 	if e.Status != core.Valid || e.Instant <= 0 {
 		t.endLease(t.last, e.Status)
@@ -189,7 +189,7 @@ func (t *timeline) endLease(at core.Instant, why core.Status) {
 func (t *timeline) lastLease() *span { return &t.leases[len(t.leases)-1] }
 
 // addPromise adds a promise: to the last one if it renews that.
-func (t *timeline) addPromise(e *leaderlease.TraceEvent) {
+func (t *timeline) addPromise(e *leasetrace.Event) {
 	if !e.OK {
 		return
 	}
@@ -205,7 +205,7 @@ func (t *timeline) addPromise(e *leaderlease.TraceEvent) {
 }
 
 // releasePromise ends the last promise if the request e carries its leader's release.
-func (t *timeline) releasePromise(e *leaderlease.TraceEvent) {
+func (t *timeline) releasePromise(e *leasetrace.Event) {
 	n := len(t.promises)
 	if n == 0 || e.Number == 0 {
 		return

@@ -7,33 +7,32 @@ import (
 	"go.etcd.io/raft/v3/quorum"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // decide lets core decide again.
-func (r *replay) decide(e *leaderlease.TraceEvent) error {
+func (r *replay) decide(e *Event) error {
 	switch e.Kind {
-	case leaderlease.TraceVoters, leaderlease.TraceVoter:
+	case KindVoters, KindVoter:
 		return r.configure(e)
-	case leaderlease.TraceRaft:
+	case KindRaft:
 		return r.follow(e)
-	case leaderlease.TraceDurable:
+	case KindDurable:
 		r.durable = true
 		return nil
-	case leaderlease.TraceSaving, leaderlease.TraceSaved:
+	case KindSaving, KindSaved:
 		return r.save(e)
-	case leaderlease.TraceProbe, leaderlease.TraceCount, leaderlease.TraceRelease:
+	case KindProbe, KindCount, KindRelease:
 		return r.lead(e)
-	case leaderlease.TracePromise, leaderlease.TraceGrant:
+	case KindPromise, KindGrant:
 		return r.promise(e)
-	case leaderlease.TraceRequest, leaderlease.TraceVoteIn, leaderlease.TraceCandidacy, leaderlease.TraceVoteOut, leaderlease.TraceTick:
+	case KindRequest, KindVoteIn, KindCandidacy, KindVoteOut, KindTick:
 		return r.vote(e)
-	case leaderlease.TraceObituary:
+	case KindObituary:
 		return r.obituary(e)
-	case leaderlease.TraceView, leaderlease.TraceHeld:
+	case KindView, KindHeld:
 		return r.show(e)
-	case leaderlease.TraceClockFailed, leaderlease.TraceClockBack, leaderlease.TraceClockDisrupted, leaderlease.TraceClockRead:
+	case KindClockFailed, KindClockBack, KindClockDisrupted, KindClockRead:
 		r.clock(e)
 		return nil
 	default:
@@ -42,8 +41,8 @@ func (r *replay) decide(e *leaderlease.TraceEvent) error {
 }
 
 // configure collects the voters of a configuration, which counts once all are told.
-func (r *replay) configure(e *leaderlease.TraceEvent) error {
-	if e.Kind == leaderlease.TraceVoters {
+func (r *replay) configure(e *Event) error {
+	if e.Kind == KindVoters {
 		r.voters, r.missing = quorum.JointConfig{}, e.Number
 	} else {
 		if r.missing == 0 {
@@ -68,7 +67,7 @@ func (r *replay) configure(e *leaderlease.TraceEvent) error {
 }
 
 // follow begins and ends reigns as raft says.
-func (r *replay) follow(e *leaderlease.TraceEvent) error {
+func (r *replay) follow(e *Event) error {
 	r.guard.SetTerm(e.Term)
 	r.term, r.role = e.Term, e.Role
 	if e.Role != raft.StateLeader {
@@ -91,15 +90,15 @@ func (r *replay) follow(e *leaderlease.TraceEvent) error {
 }
 
 // lead replays the leader's rules.
-func (r *replay) lead(e *leaderlease.TraceEvent) error {
-	if e.Kind == leaderlease.TraceCount {
+func (r *replay) lead(e *Event) error {
+	if e.Kind == KindCount {
 		g := core.Grant{Sent: e.Instant, Duration: e.Duration, Reading: e.Reading, Incarnation: core.Incarnation(e.Number)}
 		return differ("the grant renews the lease", e.OK, r.lease.Count(e.Peer, e.Term, g, e.At))
 	}
 	if e.Term == 0 || e.Term != r.lease.Term() {
 		return fmt.Errorf("in term %d, while it leads %d (0: none)", e.Term, r.lease.Term())
 	}
-	if e.Kind == leaderlease.TraceRelease {
+	if e.Kind == KindRelease {
 		rel := r.lease.Release(e.At)
 		return differ("the release", core.Release{Term: e.Number, At: e.Instant}, rel)
 	}
@@ -111,8 +110,8 @@ func (r *replay) lead(e *leaderlease.TraceEvent) error {
 }
 
 // promise replays the voter's promises.
-func (r *replay) promise(e *leaderlease.TraceEvent) error {
-	if e.Kind == leaderlease.TracePromise {
+func (r *replay) promise(e *Event) error {
+	if e.Kind == KindPromise {
 		made := r.guard.Promise(e.Peer, e.Term, core.Probe{Sent: e.Instant, Duration: e.Duration}, processOf(e), e.At)
 		return differ("the promise is made", e.OK, made)
 	}
@@ -127,8 +126,8 @@ func (r *replay) promise(e *leaderlease.TraceEvent) error {
 }
 
 // save replays how what storage holds of promises rises and falls (V6).
-func (r *replay) save(e *leaderlease.TraceEvent) error {
-	if e.Kind == leaderlease.TraceSaving {
+func (r *replay) save(e *Event) error {
+	if e.Kind == KindSaving {
 		d, ok := r.guard.Save(e.At)
 		if !ok || r.saving != 0 {
 			return fmt.Errorf("a longest promise of %v is saved, while %v is (0: none), and is due: %v", e.Duration, r.saving, ok)
@@ -147,7 +146,7 @@ func (r *replay) save(e *leaderlease.TraceEvent) error {
 }
 
 // vote replays what a promise keeps back.
-func (r *replay) vote(e *leaderlease.TraceEvent) error {
+func (r *replay) vote(e *Event) error {
 	var rel *core.Release
 	if e.Number != 0 {
 		rel = &core.Release{Term: e.Number, At: e.Instant}
@@ -156,16 +155,16 @@ func (r *replay) vote(e *leaderlease.TraceEvent) error {
 		return err
 	}
 	switch e.Kind {
-	case leaderlease.TraceRequest:
+	case KindRequest:
 		may := r.guard.Admit(rel, e.At)
 		if may && !e.OK && e.Message == raftpb.MsgPreVote && r.term == 0 {
 			return nil // raft may panic on it: Lease.panicsLocked
 		}
 		return differ("the request is let in", e.OK, may)
-	case leaderlease.TraceVoteOut:
+	case KindVoteOut:
 		others := e.Message == raftpb.MsgPreVoteResp && e.Peer != r.start.ID
 		return differ("the vote may leave", e.OK, others || !r.guard.Bound(e.At))
-	case leaderlease.TraceCandidacy:
+	case KindCandidacy:
 		if passed, ok := r.guard.Released(e.Term); rel != nil && (!ok || passed != *rel) {
 			return fmt.Errorf("it passes on %v, and was shown %v", *rel, passed)
 		}
@@ -174,8 +173,8 @@ func (r *replay) vote(e *leaderlease.TraceEvent) error {
 }
 
 // show replays what readers see.
-func (r *replay) show(e *leaderlease.TraceEvent) error {
-	if e.Kind == leaderlease.TraceHeld {
+func (r *replay) show(e *Event) error {
+	if e.Kind == KindHeld {
 		s := r.shown.Check(e.At)
 		return differ("the lease is held", held{e.OK, e.Status}, held{s == core.Valid, s})
 	}
@@ -198,14 +197,14 @@ type held struct {
 }
 
 // clock replays what the clock has cost.
-func (r *replay) clock(e *leaderlease.TraceEvent) {
+func (r *replay) clock(e *Event) {
 	switch e.Kind {
-	case leaderlease.TraceClockFailed:
+	case KindClockFailed:
 		r.lease.FailClock()
-	case leaderlease.TraceClockRead:
+	case KindClockRead:
 		r.lease.ClockRead(e.At)
 	default:
-		if e.Kind == leaderlease.TraceClockBack {
+		if e.Kind == KindClockBack {
 			r.lease.ClockWentBack(e.At)
 		}
 		r.lease.ClockStepped(e.At)
@@ -215,22 +214,22 @@ func (r *replay) clock(e *leaderlease.TraceEvent) {
 }
 
 // told takes what the embedder has said.
-func (r *replay) told(e *leaderlease.TraceEvent) error {
+func (r *replay) told(e *Event) error {
 	switch e.Kind {
-	case leaderlease.TraceInvalidate:
+	case KindInvalidate:
 		r.lease.Invalidate(e.At)
-	case leaderlease.TraceClose:
+	case KindClose:
 		r.lease.Close()
-	case leaderlease.TraceDisk:
+	case KindDisk:
 		r.lease.SetDiskStalled(e.OK)
-	case leaderlease.TraceConfPending:
+	case KindConfPending:
 		r.lease.SetConfPending(e.OK)
 		if !e.OK && !r.configured {
 			return fmt.Errorf("a change of the configuration is over, and its voters are not told (L5)")
 		}
 		r.configured = false
 		return r.changes(e)
-	case leaderlease.TraceDisabled:
+	case KindDisabled:
 		r.lease.SetDisabled(e.OK)
 		return r.changes(e)
 	default:
@@ -240,7 +239,7 @@ func (r *replay) told(e *leaderlease.TraceEvent) error {
 }
 
 // changes wants a flag that is told of to be another than it was.
-func (r *replay) changes(e *leaderlease.TraceEvent) error {
+func (r *replay) changes(e *Event) error {
 	if r.flags[e.Kind] == e.OK {
 		return fmt.Errorf("it is %v once more", e.OK)
 	}

@@ -1,5 +1,6 @@
-// Package leasetrace keeps traces of leases (leaderlease.Trace) in files and judges
-// them: is each recorded event a step that the rules allow?
+// Package leasetrace has the events that a lease traces (leaderlease.Config.Tracer), keeps
+// them in memory (Trace) and in files, and judges them: is each recorded event a step that
+// the rules allow?
 //
 // # What is judged
 //

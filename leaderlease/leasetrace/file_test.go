@@ -1,4 +1,4 @@
-package leasetrace
+package leasetrace_test
 
 import (
 	"bytes"
@@ -15,12 +15,13 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-func written(t *testing.T, all []Process) string {
+func written(t *testing.T, all []leasetrace.Process) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Write(&b, all); err != nil {
+	if err := leasetrace.Write(&b, all); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -28,22 +29,22 @@ func written(t *testing.T, all []Process) string {
 
 // What is written is read again, each field of it.
 func TestATraceSurvivesItsFile(t *testing.T) {
-	full := Process{Ended: true}
+	full := leasetrace.Process{Ended: true}
 	fill(reflect.ValueOf(&full.Start).Elem())
-	for k := range leaderlease.NumTraceKinds {
-		var e leaderlease.TraceEvent
+	for k := range leasetrace.NumKinds {
+		var e leasetrace.Event
 		fill(reflect.ValueOf(&e).Elem())
-		e.Seq, e.Kind, e.Message, e.Status = uint64(k+1), leaderlease.TraceKind(k), raftpb.MsgTimeoutNow, leaderlease.Margin
+		e.Seq, e.Kind, e.Message, e.Status = uint64(k+1), leasetrace.Kind(k), raftpb.MsgTimeoutNow, leaderlease.Margin
 		e.Role = 0
-		if e.Kind == leaderlease.TraceRaft {
+		if e.Kind == leasetrace.KindRaft {
 			e.Role = raft.StatePreCandidate
 		}
-		if e.Kind != leaderlease.TraceNone {
+		if e.Kind != leasetrace.KindNone {
 			full.Events = append(full.Events, e)
 		}
 	}
 	want := append(story(t), full)
-	got, err := Read(strings.NewReader(written(t, want)))
+	got, err := leasetrace.Read(strings.NewReader(written(t, want)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,11 +94,11 @@ func TestWhatCannotBeRead(t *testing.T) {
 		{"something behind its end", text + "\n" + lines[end-1], end - 1, "follows the end", "is judged up to event"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			all, err := Read(strings.NewReader(tc.text))
+			all, err := leasetrace.Read(strings.NewReader(tc.text))
 			if err != nil {
 				t.Fatal(err)
 			}
-			v := Judge(all)
+			v := leasetrace.Judge(all)
 			if p := v.Processes[0]; p.Events != tc.events || !strings.Contains(p.Until, tc.until) || (tc.until == "") != (p.Until == "") {
 				t.Errorf("judged up to event %d, %q, want %d, %q", p.Events, p.Until, tc.events, tc.until)
 			}
@@ -112,11 +113,11 @@ func TestWhatCannotBeRead(t *testing.T) {
 func TestWhatIsNoTrace(t *testing.T) {
 	text := written(t, story(t)[:1])
 	lines := strings.SplitAfter(strings.TrimSuffix(text, "\n"), "\n")
-	torn, err := Read(strings.NewReader(lines[0][:20] + "\n" + text))
+	torn, err := leasetrace.Read(strings.NewReader(lines[0][:20] + "\n" + text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Judge(torn).Err(); len(torn) != 2 || err == nil || !strings.Contains(err.Error(), "its first line cannot be read") {
+	if err := leasetrace.Judge(torn).Err(); len(torn) != 2 || err == nil || !strings.Contains(err.Error(), "its first line cannot be read") {
 		t.Errorf("%d processes, %v, want 2, and the first of them to be missed", len(torn), err)
 	}
 	for text, want := range map[string]string{
@@ -125,7 +126,7 @@ func TestWhatIsNoTrace(t *testing.T) {
 		lines[1]:                               "is not a trace",
 		strings.Replace(text, ":1,", ":2,", 1): "version 2, and this program reads version 1",
 	} {
-		if _, err := Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := leasetrace.Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Read = %v, want an error that says %q", err, want)
 		}
 	}
@@ -135,24 +136,24 @@ func TestWhatIsNoTrace(t *testing.T) {
 func TestAFileThatIsNamedTwiceIsReadOnce(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	lines := strings.SplitAfter(written(t, story(t)[:1]), "\n")
-	for part, text := range map[string][]string{name + olderSuffix: lines[:5], name: append(lines[:1:1], lines[5:]...)} {
+	for part, text := range map[string][]string{name + leasetrace.OlderSuffix: lines[:5], name: append(lines[:1:1], lines[5:]...)} {
 		if err := os.WriteFile(part, []byte(strings.Join(text, "")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, names := range [][]string{{name}, {name, name + olderSuffix}, {name + olderSuffix, name, name}} {
-		all, err := ReadFiles(names...)
+	for _, names := range [][]string{{name}, {name, name + leasetrace.OlderSuffix}, {name + leasetrace.OlderSuffix, name, name}} {
+		all, err := leasetrace.ReadFiles(names...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := Judge(all).Err(); err != nil || len(all) != 1 {
+		if err := leasetrace.Judge(all).Err(); err != nil || len(all) != 1 {
 			t.Errorf("ReadFiles(%v) = %d processes, judged %v, want 1", names, len(all), err)
 		}
 	}
 }
 
 // sole is a Lease that makes an event for each call of event.
-func sole(t *testing.T) (trace *leaderlease.Trace, event func()) {
+func sole(t *testing.T) (trace *leasetrace.Trace, event func()) {
 	t.Helper()
 	m := newMember(t, 1, raft.NewMemoryStorage(), time.Hour)
 	return m.trace, m.Invalidate
@@ -164,23 +165,23 @@ func TestARecorderAppends(t *testing.T) {
 	for range 2 {
 		synctest.Test(t, func(t *testing.T) {
 			trace, event := sole(t)
-			r, err := Record(name, trace, func(err error) { t.Error(err) })
+			r, err := leasetrace.Record(name, trace, func(err error) { t.Error(err) })
 			if err != nil {
 				t.Fatal(err)
 			}
 			event()
-			time.Sleep(readEvery)
+			time.Sleep(leasetrace.ReadEvery)
 			synctest.Wait()
 			event()
 			r.Close()
 			r.Close()
 		})
 	}
-	all, err := ReadFiles(name)
+	all, err := leasetrace.ReadFiles(name)
 	if err != nil || len(all) != 2 {
 		t.Fatalf("ReadFiles = %d processes, %v, want 2", len(all), err)
 	}
-	if v := Judge(all); v.Err() != nil || v.Processes[0].Until+v.Processes[1].Until != "" || v.Kinds[leaderlease.TraceInvalidate] != 4 {
+	if v := leasetrace.Judge(all); v.Err() != nil || v.Processes[0].Until+v.Processes[1].Until != "" || v.Kinds[leasetrace.KindInvalidate] != 4 {
 		t.Errorf("%v\n%v\nwant 4 calls of Invalidate, and both ends", v.Err(), v)
 	}
 }
@@ -193,7 +194,7 @@ func TestARecorderTakesSoMuchRoom(t *testing.T) {
 	var at []uint64
 	synctest.Test(t, func(t *testing.T) {
 		trace, event := sole(t)
-		r, err := record(name, trace, limit, func(err error) { t.Error(err) })
+		r, err := leasetrace.RecordUpTo(name, trace, limit, func(err error) { t.Error(err) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,9 +202,9 @@ func TestARecorderTakesSoMuchRoom(t *testing.T) {
 			for range 20 {
 				event()
 			}
-			time.Sleep(readEvery)
+			time.Sleep(leasetrace.ReadEvery)
 			synctest.Wait()
-			all, err := ReadFiles(name)
+			all, err := leasetrace.ReadFiles(name)
 			if err != nil || len(all) != 1 {
 				t.Fatalf("ReadFiles = %d processes, %v, want 1", len(all), err)
 			}
@@ -211,7 +212,7 @@ func TestARecorderTakesSoMuchRoom(t *testing.T) {
 		}
 		r.Close()
 	})
-	for _, part := range []string{name, name + olderSuffix} {
+	for _, part := range []string{name, name + leasetrace.OlderSuffix} {
 		if info, err := os.Stat(part); err != nil || info.Size() > limit+5_000 {
 			t.Errorf("%s has %d bytes, want about %d at most", part, info.Size(), limit)
 		}
@@ -219,8 +220,8 @@ func TestARecorderTakesSoMuchRoom(t *testing.T) {
 	if at[0] != 1 || at[len(at)-1] < 100 {
 		t.Errorf("the files begin at event %d at first and at %d at last, want 1 and one far behind", at[0], at[len(at)-1])
 	}
-	all, _ := ReadFiles(name)
-	if v := Judge(all); v.Refused != nil || v.Events() != 0 || v.Err() == nil {
+	all, _ := leasetrace.ReadFiles(name)
+	if v := leasetrace.Judge(all); v.Refused != nil || v.Events() != 0 || v.Err() == nil {
 		t.Errorf("%v, want nothing to be judged without its beginning", v)
 	}
 }
@@ -233,16 +234,16 @@ func TestARecorderRenamesFilesAlone(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		trace, event := sole(t)
-		r, err := record(name, trace, 1, func(err error) { t.Error(err) })
+		r, err := leasetrace.RecordUpTo(name, trace, 1, func(err error) { t.Error(err) })
 		if err != nil {
 			t.Fatal(err)
 		}
 		event()
-		time.Sleep(readEvery)
+		time.Sleep(leasetrace.ReadEvery)
 		synctest.Wait()
 		r.Close()
 	})
-	if _, err := os.Stat(name + olderSuffix); err == nil {
+	if _, err := os.Stat(name + leasetrace.OlderSuffix); err == nil {
 		t.Error("a device was put aside")
 	}
 }
@@ -253,14 +254,14 @@ func TestARecorderThatFailsEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trace, event := sole(t)
 		said := 0
-		r, err := Record(name, trace, func(error) { said++ })
+		r, err := leasetrace.Record(name, trace, func(error) { said++ })
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = r.file.Close() // its disk is gone
+		leasetrace.Break(r) // its disk is gone
 		for range 3 {
 			event()
-			time.Sleep(readEvery)
+			time.Sleep(leasetrace.ReadEvery)
 			synctest.Wait()
 		}
 		r.Close()
@@ -269,10 +270,10 @@ func TestARecorderThatFailsEnds(t *testing.T) {
 		}
 	})
 	trace, _ := sole(t)
-	if _, err := Record(t.TempDir(), trace, nil); err == nil {
+	if _, err := leasetrace.Record(t.TempDir(), trace, nil); err == nil {
 		t.Error("a directory is taken for a file")
 	}
-	if _, err := Record(name, leaderlease.NewTrace(1), nil); err == nil {
+	if _, err := leasetrace.Record(name, leasetrace.New(1), nil); err == nil {
 		t.Error("a trace is recorded that has not begun")
 	}
 }
@@ -282,22 +283,22 @@ func TestARecorderMarksWhatItHasLost(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "trace")
 	synctest.Test(t, func(t *testing.T) {
 		trace, event := sole(t)
-		r, err := Record(name, trace, func(err error) { t.Error(err) })
+		r, err := leasetrace.Record(name, trace, func(err error) { t.Error(err) })
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(readEvery)
+		time.Sleep(leasetrace.ReadEvery)
 		synctest.Wait()
 		for range 3000 {
 			event()
 		}
 		r.Close()
 	})
-	all, err := ReadFiles(name)
+	all, err := leasetrace.ReadFiles(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := Judge(all)
+	v := leasetrace.Judge(all)
 	if p := v.Processes[0]; p.Events != 2 || !p.Gap || !strings.Contains(p.Until, "events are lost") {
 		t.Errorf("%v, want the first events and then the mark of a gap", v)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 
-	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
@@ -166,7 +165,7 @@ func (r *run) begins() error {
 }
 
 // receive looks for who has sent what e receives.
-func (j *judge) receive(r *run, e *leaderlease.TraceEvent) error {
+func (j *judge) receive(r *run, e *Event) error {
 	m, ok := receiving(r.p.Start.ID, e)
 	if !ok {
 		return nil
@@ -198,8 +197,8 @@ func (j *judge) mayBeMissing(m *message) bool {
 
 // claim is that of docs/design.md: while a view passes its check nobody has won a
 // later term.
-func (j *judge) claim(r *run, e *leaderlease.TraceEvent) error {
-	if e.Kind == leaderlease.TraceRaft && e.Role == raft.StateLeader {
+func (j *judge) claim(r *run, e *Event) error {
+	if e.Kind == KindRaft && e.Role == raft.StateLeader {
 		if w := j.winner[e.Term]; w != nil && w != r {
 			return fmt.Errorf("it leads term %d, which %v leads (V9)", e.Term, w.p)
 		}

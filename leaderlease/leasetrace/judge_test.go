@@ -1,4 +1,4 @@
-package leasetrace
+package leasetrace_test
 
 import (
 	"slices"
@@ -10,14 +10,15 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 func TestAStoryIsAllowed(t *testing.T) {
-	v := Judge(story(t))
+	v := leasetrace.Judge(story(t))
 	if err := v.Err(); err != nil {
 		t.Fatalf("%v\n%v", err, v)
 	}
-	if v.Reigns != 2 || v.Unmatched != 0 || v.Matched < 10 || v.Kinds[leaderlease.TraceHeld] != 3 {
+	if v.Reigns != 2 || v.Unmatched != 0 || v.Matched < 10 || v.Kinds[leasetrace.KindHeld] != 3 {
 		t.Errorf("%v, want 2 reigns, every message seen to be sent, and a lease held, lost and held", v)
 	}
 }
@@ -25,58 +26,58 @@ func TestAStoryIsAllowed(t *testing.T) {
 // What is told otherwise than it was is refused, and so is what was left out.
 func TestWhatWasNotSoIsRefused(t *testing.T) {
 	const leader, voter, next = 0, 1, 2
-	event := func(p int, k leaderlease.TraceKind, nth int, change func(*leaderlease.TraceEvent)) func(*testing.T, []Process) {
-		return func(t *testing.T, all []Process) { change(find(t, &all[p], k, nth)) }
+	event := func(p int, k leasetrace.Kind, nth int, change func(*leasetrace.Event)) func(*testing.T, []leasetrace.Process) {
+		return func(t *testing.T, all []leasetrace.Process) { change(find(t, &all[p], k, nth)) }
 	}
-	flip := func(e *leaderlease.TraceEvent) { e.OK = !e.OK }
-	missing := func(p int, k leaderlease.TraceKind, nth int) func(*testing.T, []Process) {
-		return func(t *testing.T, all []Process) { drop(&all[p], find(t, &all[p], k, nth)) }
+	flip := func(e *leasetrace.Event) { e.OK = !e.OK }
+	missing := func(p int, k leasetrace.Kind, nth int) func(*testing.T, []leasetrace.Process) {
+		return func(t *testing.T, all []leasetrace.Process) { drop(&all[p], find(t, &all[p], k, nth)) }
 	}
-	both := func(some ...func(*testing.T, []Process)) func(*testing.T, []Process) {
-		return func(t *testing.T, all []Process) {
+	both := func(some ...func(*testing.T, []leasetrace.Process)) func(*testing.T, []leasetrace.Process) {
+		return func(t *testing.T, all []leasetrace.Process) {
 			for _, change := range some {
 				change(t, all)
 			}
 		}
 	}
-	earlier := func(e *leaderlease.TraceEvent) { e.Instant-- }
-	longer := func(e *leaderlease.TraceEvent) { e.Duration++ }
-	later := func(e *leaderlease.TraceEvent) { e.Term++ }
+	earlier := func(e *leasetrace.Event) { e.Instant-- }
+	longer := func(e *leasetrace.Event) { e.Duration++ }
+	later := func(e *leasetrace.Event) { e.Term++ }
 	for _, tc := range []struct {
 		name   string
-		change func(t *testing.T, all []Process)
+		change func(t *testing.T, all []leasetrace.Process)
 		want   string
 	}{
-		{"a promise that was not made", event(voter, leaderlease.TracePromise, 1, flip), "the promise is made: false, want true"},
-		{"a renewal by an old grant", event(leader, leaderlease.TraceCount, 2, flip), "renews the lease: true, want false"},
-		{"a bound candidate", event(next, leaderlease.TraceCandidacy, 1, flip), "it is free: true, want false"},
-		{"a request that was let in", event(voter, leaderlease.TraceRequest, 1, flip), "let in: false, want true"},
-		{"a longer lease", event(leader, leaderlease.TraceView, 3, func(e *leaderlease.TraceEvent) { e.Instant++ }), "readers are shown"},
-		{"a lease that is not usable", event(leader, leaderlease.TraceView, 4, func(e *leaderlease.TraceEvent) { e.Status = leaderlease.Disabled }), "readers are shown"},
-		{"a lease that is held on", event(leader, leaderlease.TraceHeld, 2, flip), "the lease is held"},
-		{"a renewal that readers never see", missing(leader, leaderlease.TraceView, 4), "readers still see"},
-		{"a probe of an earlier instant", both(event(leader, leaderlease.TraceProbe, 3, earlier), event(voter, leaderlease.TracePromise, 2, earlier)), "the probe"},
-		{"a probe of another term", both(event(leader, leaderlease.TraceProbe, 3, later), event(voter, leaderlease.TracePromise, 2, later)), "in term 3, while it leads 2"},
-		{"a grant to another term", both(event(voter, leaderlease.TraceGrant, 3, later), event(leader, leaderlease.TraceCount, 5, later)), "nothing was promised"},
-		{"a grant for longer", both(event(voter, leaderlease.TraceGrant, 1, longer), event(leader, leaderlease.TraceCount, 1, longer)), "the grant"},
-		{"a grant before a term is durable", missing(voter, leaderlease.TraceDurable, 1), "a grant leaves a StateFollower"},
-		{"a grant that nobody gave", missing(voter, leaderlease.TraceGrant, 1), "member 2 has sent no such grant"},
-		{"a probe that nobody sent", missing(leader, leaderlease.TraceProbe, 1), "member 1 has sent no such probe"},
-		{"a vote that nobody gave", missing(voter, leaderlease.TraceVoteOut, 1), "member 2 has sent no such vote_out"},
-		{"a vote that was kept back", both(event(voter, leaderlease.TraceVoteOut, 1, flip), missing(next, leaderlease.TraceVoteIn, 1)), "the vote may leave: false, want true"},
-		{"a candidacy that nobody stood for", missing(next, leaderlease.TraceCandidacy, 2), "member 3 has sent no such candidacy"},
-		{"a clock that goes back", event(voter, leaderlease.TracePromise, 3, func(e *leaderlease.TraceEvent) { e.At -= leaderlease.Instant(ms * 200) }), "the clock shows"},
-		{"a configuration of fewer voters", event(leader, leaderlease.TraceVoters, 1, func(e *leaderlease.TraceEvent) { e.Number = 4 }), "1 voters of a configuration are not told"},
-		{"a term that is led twice", func(t *testing.T, all []Process) {
-			e := find(t, &all[voter], leaderlease.TraceRaft, 2)
+		{"a promise that was not made", event(voter, leasetrace.KindPromise, 1, flip), "the promise is made: false, want true"},
+		{"a renewal by an old grant", event(leader, leasetrace.KindCount, 2, flip), "renews the lease: true, want false"},
+		{"a bound candidate", event(next, leasetrace.KindCandidacy, 1, flip), "it is free: true, want false"},
+		{"a request that was let in", event(voter, leasetrace.KindRequest, 1, flip), "let in: false, want true"},
+		{"a longer lease", event(leader, leasetrace.KindView, 3, func(e *leasetrace.Event) { e.Instant++ }), "readers are shown"},
+		{"a lease that is not usable", event(leader, leasetrace.KindView, 4, func(e *leasetrace.Event) { e.Status = leaderlease.Disabled }), "readers are shown"},
+		{"a lease that is held on", event(leader, leasetrace.KindHeld, 2, flip), "the lease is held"},
+		{"a renewal that readers never see", missing(leader, leasetrace.KindView, 4), "readers still see"},
+		{"a probe of an earlier instant", both(event(leader, leasetrace.KindProbe, 3, earlier), event(voter, leasetrace.KindPromise, 2, earlier)), "the probe"},
+		{"a probe of another term", both(event(leader, leasetrace.KindProbe, 3, later), event(voter, leasetrace.KindPromise, 2, later)), "in term 3, while it leads 2"},
+		{"a grant to another term", both(event(voter, leasetrace.KindGrant, 3, later), event(leader, leasetrace.KindCount, 5, later)), "nothing was promised"},
+		{"a grant for longer", both(event(voter, leasetrace.KindGrant, 1, longer), event(leader, leasetrace.KindCount, 1, longer)), "the grant"},
+		{"a grant before a term is durable", missing(voter, leasetrace.KindDurable, 1), "a grant leaves a StateFollower"},
+		{"a grant that nobody gave", missing(voter, leasetrace.KindGrant, 1), "member 2 has sent no such grant"},
+		{"a probe that nobody sent", missing(leader, leasetrace.KindProbe, 1), "member 1 has sent no such probe"},
+		{"a vote that nobody gave", missing(voter, leasetrace.KindVoteOut, 1), "member 2 has sent no such vote_out"},
+		{"a vote that was kept back", both(event(voter, leasetrace.KindVoteOut, 1, flip), missing(next, leasetrace.KindVoteIn, 1)), "the vote may leave: false, want true"},
+		{"a candidacy that nobody stood for", missing(next, leasetrace.KindCandidacy, 2), "member 3 has sent no such candidacy"},
+		{"a clock that goes back", event(voter, leasetrace.KindPromise, 3, func(e *leasetrace.Event) { e.At -= leaderlease.Instant(ms * 200) }), "the clock shows"},
+		{"a configuration of fewer voters", event(leader, leasetrace.KindVoters, 1, func(e *leasetrace.Event) { e.Number = 4 }), "1 voters of a configuration are not told"},
+		{"a term that is led twice", func(t *testing.T, all []leasetrace.Process) {
+			e := find(t, &all[voter], leasetrace.KindRaft, 2)
 			e.Role, e.Peer = raft.StateLeader, 2
 		}, "it leads term 3, which"},
-		{"an unknown event", event(voter, leaderlease.TraceView, 1, func(e *leaderlease.TraceEvent) { e.Kind = leaderlease.TraceNone }), "of kind none"},
+		{"an unknown event", event(voter, leasetrace.KindView, 1, func(e *leasetrace.Event) { e.Kind = leasetrace.KindNone }), "of kind none"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			all := story(t)
 			tc.change(t, all)
-			v := Judge(all)
+			v := leasetrace.Judge(all)
 			if v.Refused == nil || !strings.Contains(v.Refused.Error(), tc.want) {
 				t.Errorf("%v, want a refusal that says %q", v, tc.want)
 			}
@@ -88,10 +89,10 @@ func TestWhatWasNotSoIsRefused(t *testing.T) {
 // what follows.
 func TestAGapEndsAJudgement(t *testing.T) {
 	all := story(t)
-	hole := find(t, &all[1], leaderlease.TraceGrant, 2).Seq
-	all[1].Events = slices.DeleteFunc(all[1].Events, func(e leaderlease.TraceEvent) bool { return e.Seq == hole })
-	find(t, &all[1], leaderlease.TracePromise, 3).OK = false // which nobody can judge now
-	v := Judge(all)
+	hole := find(t, &all[1], leasetrace.KindGrant, 2).Seq
+	all[1].Events = slices.DeleteFunc(all[1].Events, func(e leasetrace.Event) bool { return e.Seq == hole })
+	find(t, &all[1], leasetrace.KindPromise, 3).OK = false // which nobody can judge now
+	v := leasetrace.Judge(all)
 	if v.Refused != nil {
 		t.Fatalf("%v is refused, want no more than a gap", v.Refused)
 	}
@@ -110,34 +111,34 @@ func TestAGapEndsAJudgement(t *testing.T) {
 // not those from before.
 func TestAMissingEndExcusesWhatMayHaveBeenInIt(t *testing.T) {
 	all := story(t)
-	at := slices.IndexFunc(all[1].Events, func(e leaderlease.TraceEvent) bool { return e.Kind == leaderlease.TraceVoteOut })
+	at := slices.IndexFunc(all[1].Events, func(e leasetrace.Event) bool { return e.Kind == leasetrace.KindVoteOut })
 	all[1].Events, all[1].Ended = all[1].Events[:at], false
-	v := Judge(all)
+	v := leasetrace.Judge(all)
 	if err := v.Err(); err != nil || v.Unmatched != 2 || v.Processes[1].Until == "" {
 		t.Errorf("%v\n%v\nwant the last vote and the last grant unmatched", err, v)
 	}
-	drop(&all[1], find(t, &all[1], leaderlease.TraceGrant, 1))
-	if v := Judge(all); v.Refused == nil || !strings.Contains(v.Refused.Error(), "no such grant") {
+	drop(&all[1], find(t, &all[1], leasetrace.KindGrant, 1))
+	if v := leasetrace.Judge(all); v.Refused == nil || !strings.Contains(v.Refused.Error(), "no such grant") {
 		t.Errorf("%v, want the first grant to be missed", v)
 	}
-	v = Judge(all[:1])
+	v = leasetrace.Judge(all[:1])
 	if err := v.Err(); err != nil || v.Matched != 0 || v.Unmatched == 0 {
 		t.Errorf("%v\n%v\nof the leader alone, want every message unmatched", err, v)
 	}
-	if err := Judge(nil).Err(); err == nil {
+	if err := leasetrace.Judge(nil).Err(); err == nil {
 		t.Error("nothing passes the judgement")
 	}
 }
 
 // alone is a trace of a member that leads by itself, told by hand.
-func alone(id, term uint64, more ...leaderlease.TraceEvent) Process {
-	p := Process{Ended: true, Start: leaderlease.TraceStart{ID: id, At: 10, Incarnation: 1, Duration: 100, MaxClockSkew: 10, MaxPromise: 100, TransferTimeout: 100}}
-	p.Events = append([]leaderlease.TraceEvent{
-		{Kind: leaderlease.TraceVoters, At: 10, Number: 1},
-		{Kind: leaderlease.TraceVoter, At: 10, Peer: id, Number: 1},
-		{Kind: leaderlease.TraceView, At: 10, Reading: 10, Status: leaderlease.NotLeader},
-		{Kind: leaderlease.TraceRaft, At: 20, Term: term, Peer: id, Role: raft.StateLeader, OK: true},
-		{Kind: leaderlease.TraceView, At: 20, Reading: 20, Term: term, Instant: 1<<63 - 1, Status: leaderlease.Valid},
+func alone(id, term uint64, more ...leasetrace.Event) leasetrace.Process {
+	p := leasetrace.Process{Ended: true, Start: leasetrace.Start{ID: id, At: 10, Incarnation: 1, Duration: 100, MaxClockSkew: 10, MaxPromise: 100, TransferTimeout: 100}}
+	p.Events = append([]leasetrace.Event{
+		{Kind: leasetrace.KindVoters, At: 10, Number: 1},
+		{Kind: leasetrace.KindVoter, At: 10, Peer: id, Number: 1},
+		{Kind: leasetrace.KindView, At: 10, Reading: 10, Status: leaderlease.NotLeader},
+		{Kind: leasetrace.KindRaft, At: 20, Term: term, Peer: id, Role: raft.StateLeader, OK: true},
+		{Kind: leasetrace.KindView, At: 20, Reading: 20, Term: term, Instant: 1<<63 - 1, Status: leaderlease.Valid},
 	}, more...)
 	for i := range p.Events {
 		p.Events[i].Seq = uint64(i + 1)
@@ -148,29 +149,29 @@ func alone(id, term uint64, more ...leaderlease.TraceEvent) Process {
 // Each process may be right by itself, and the claim not hold: two members who each
 // believe to be alone.
 func TestTheClaimIsLookedAt(t *testing.T) {
-	first := alone(1, 1, leaderlease.TraceEvent{Kind: leaderlease.TracePromise, At: 30, Peer: 2, Term: 2, Instant: 40, Duration: 100, OK: true})
-	second := alone(2, 2, leaderlease.TraceEvent{Kind: leaderlease.TraceProbe, At: 40, Peer: 1, Term: 2, Instant: 40, Duration: 100, OK: true})
-	for _, all := range [][]Process{{first, second}, {second, first}} {
-		v := Judge(all)
+	first := alone(1, 1, leasetrace.Event{Kind: leasetrace.KindPromise, At: 30, Peer: 2, Term: 2, Instant: 40, Duration: 100, OK: true})
+	second := alone(2, 2, leasetrace.Event{Kind: leasetrace.KindProbe, At: 40, Peer: 1, Term: 2, Instant: 40, Duration: 100, OK: true})
+	for _, all := range [][]leasetrace.Process{{first, second}, {second, first}} {
+		v := leasetrace.Judge(all)
 		if v.Refused == nil || !strings.Contains(v.Refused.Error(), "its view of term 1 is valid, and somebody has won term 2") {
 			t.Errorf("%v, want the claim to be refused", v)
 		}
 	}
 	// Nothing says who was first.
 	first.Events = first.Events[:5]
-	if err := Judge([]Process{first, second}).Err(); err != nil {
+	if err := leasetrace.Judge([]leasetrace.Process{first, second}).Err(); err != nil {
 		t.Error(err)
 	}
 }
 
 // Nobody receives what is sent because of it.
 func TestNothingArrivesBeforeItIsSent(t *testing.T) {
-	vote := func(k leaderlease.TraceKind, peer, term uint64) leaderlease.TraceEvent {
-		return leaderlease.TraceEvent{Kind: k, At: 30, Peer: peer, Term: term, Message: raftpb.MsgVote, OK: true}
+	vote := func(k leasetrace.Kind, peer, term uint64) leasetrace.Event {
+		return leasetrace.Event{Kind: k, At: 30, Peer: peer, Term: term, Message: raftpb.MsgVote, OK: true}
 	}
-	v := Judge([]Process{
-		alone(1, 1, vote(leaderlease.TraceRequest, 2, 2), vote(leaderlease.TraceCandidacy, 2, 1)),
-		alone(2, 2, vote(leaderlease.TraceRequest, 1, 1), vote(leaderlease.TraceCandidacy, 1, 2)),
+	v := leasetrace.Judge([]leasetrace.Process{
+		alone(1, 1, vote(leasetrace.KindRequest, 2, 2), vote(leasetrace.KindCandidacy, 2, 1)),
+		alone(2, 2, vote(leasetrace.KindRequest, 1, 1), vote(leasetrace.KindCandidacy, 1, 2)),
 	})
 	if v.Refused == nil || !strings.Contains(v.Refused.Error(), "it receives what would be sent later") {
 		t.Errorf("%v, want a circle", v)
@@ -180,15 +181,15 @@ func TestNothingArrivesBeforeItIsSent(t *testing.T) {
 // What one process has granted the next one holds for.
 func TestAProcessHoldsForWhatTheOneBeforeHasGranted(t *testing.T) {
 	all := story(t)
-	next := Process{Start: all[1].Start, Ended: true}
+	next := leasetrace.Process{Start: all[1].Start, Ended: true}
 	next.Start.Incarnation++
 	next.Start.Hold = all[1].Start.MaxPromise
-	if err := Judge(append(all, next)).Err(); err != nil {
+	if err := leasetrace.Judge(append(all, next)).Err(); err != nil {
 		t.Error(err)
 	}
 	next.Start.Hold--
 	next.Events = alone(2, 9).Events[:3]
-	v := Judge(append(all, next))
+	v := leasetrace.Judge(append(all, next))
 	if v.Refused == nil || !strings.Contains(v.Refused.Error(), "its predecessor has granted up to 900ms") {
 		t.Errorf("%v, want the hold to be too short", v)
 	}
@@ -197,23 +198,23 @@ func TestAProcessHoldsForWhatTheOneBeforeHasGranted(t *testing.T) {
 // Whoever has a trace from a restart on may have sent before what is in none: but not
 // while there was one.
 func TestAMemberWithoutATraceBefore(t *testing.T) {
-	restarted := func(term uint64, at leaderlease.Instant) (all []Process) {
+	restarted := func(term uint64, at leaderlease.Instant) (all []leasetrace.Process) {
 		all = story(t)
 		s := all[1].Start
 		s.Incarnation++
 		s.At, s.Term, s.Hold = at, term, s.MaxPromise
-		all[1] = Process{Start: s, Ended: true}
+		all[1] = leasetrace.Process{Start: s, Ended: true}
 		return all
 	}
 	old := story(t)[1]
 	end := old.Events[len(old.Events)-1].At + 1
-	if v := Judge(restarted(3, end)); v.Err() != nil || v.Unmatched == 0 {
+	if v := leasetrace.Judge(restarted(3, end)); v.Err() != nil || v.Unmatched == 0 {
 		t.Errorf("%v, want what was sent before to be unmatched", v)
 	}
-	if v := Judge(restarted(3, old.Start.At)); v.Refused == nil || !strings.Contains(v.Refused.Error(), "sent no such grant") {
+	if v := leasetrace.Judge(restarted(3, old.Start.At)); v.Refused == nil || !strings.Contains(v.Refused.Error(), "sent no such grant") {
 		t.Errorf("%v, want the grants since to be missed", v)
 	}
-	if v := Judge(restarted(2, end)); v.Refused == nil || !strings.Contains(v.Refused.Error(), "sent no such vote_out") {
+	if v := leasetrace.Judge(restarted(2, end)); v.Refused == nil || !strings.Contains(v.Refused.Error(), "sent no such vote_out") {
 		t.Errorf("%v, want a vote of a term that it was not in to be missed", v)
 	}
 }
@@ -229,8 +230,8 @@ func TestAClockThatFailsInATransfer(t *testing.T) {
 		Messages:         []*raftpb.Message{{Type: raftpb.MsgTimeoutNow.Enum(), From: new(m.id), To: new(uint64(2)), Term: new(m.term)}},
 		CommittedEntries: []*raftpb.Entry{{Type: raftpb.EntryConfChange.Enum(), Term: new(uint64(2)), Index: new(uint64(2))}},
 	})
-	v := Judge(traces(m))
-	if err := v.Err(); err != nil || v.Kinds[leaderlease.TraceRelease] != 1 || v.Kinds[leaderlease.TraceConfPending] != 3 {
+	v := leasetrace.Judge(traces(m))
+	if err := v.Err(); err != nil || v.Kinds[leasetrace.KindRelease] != 1 || v.Kinds[leasetrace.KindConfPending] != 3 {
 		t.Errorf("%v\n%v, want a release, and a change while it is under way", err, v)
 	}
 }
@@ -240,7 +241,7 @@ func TestAClockThatFailsInATransfer(t *testing.T) {
 func TestARestartHoldsWhateverIsMissing(t *testing.T) {
 	p := alone(1, 9)
 	p.Start.Term = 8
-	if v := Judge([]Process{p}); v.Refused == nil || !strings.Contains(v.Refused.Error(), "after a restart in term 8") {
+	if v := leasetrace.Judge([]leasetrace.Process{p}); v.Refused == nil || !strings.Contains(v.Refused.Error(), "after a restart in term 8") {
 		t.Errorf("%v, want the hold to be missed", v)
 	}
 }
@@ -248,13 +249,13 @@ func TestARestartHoldsWhateverIsMissing(t *testing.T) {
 // What somebody has won is known to each later process of a member, also behind one
 // that was killed before it wrote an event.
 func TestWhatWasWonOutlivesProcesses(t *testing.T) {
-	hears := leaderlease.TraceEvent{Kind: leaderlease.TracePromise, At: 30, Peer: 2, Term: 2, Instant: 40, Duration: 100, OK: true}
-	probes := leaderlease.TraceEvent{Kind: leaderlease.TraceProbe, At: 40, Peer: 1, Term: 2, Instant: 40, Duration: 100, OK: true}
+	hears := leasetrace.Event{Kind: leasetrace.KindPromise, At: 30, Peer: 2, Term: 2, Instant: 40, Duration: 100, OK: true}
+	probes := leasetrace.Event{Kind: leasetrace.KindProbe, At: 40, Peer: 1, Term: 2, Instant: 40, Duration: 100, OK: true}
 	first, killed, again := alone(1, 1), alone(1, 1), alone(1, 1)
 	first.Events = append(first.Events[:3], hears)
 	first.Events[3].Seq = 4
 	killed.Events = nil
-	v := Judge([]Process{first, killed, again, alone(2, 2, probes)})
+	v := leasetrace.Judge([]leasetrace.Process{first, killed, again, alone(2, 2, probes)})
 	if v.Refused == nil || !strings.Contains(v.Refused.Error(), "its view of term 1 is valid, and somebody has won term 2") {
 		t.Errorf("%v, want the claim to be refused", v)
 	}
@@ -263,22 +264,22 @@ func TestWhatWasWonOutlivesProcesses(t *testing.T) {
 // A change of the configuration is over when its voters count (L5).
 func TestAChangeIsOverWhenItsVotersCount(t *testing.T) {
 	last := leaderlease.Instant(1<<63 - 1)
-	flag := func(at leaderlease.Instant, open bool, s leaderlease.Status) []leaderlease.TraceEvent {
-		return []leaderlease.TraceEvent{
-			{Kind: leaderlease.TraceConfPending, At: at, OK: open},
-			{Kind: leaderlease.TraceView, At: at, Reading: at, Term: 1, Instant: last, Status: s},
+	flag := func(at leaderlease.Instant, open bool, s leaderlease.Status) []leasetrace.Event {
+		return []leasetrace.Event{
+			{Kind: leasetrace.KindConfPending, At: at, OK: open},
+			{Kind: leasetrace.KindView, At: at, Reading: at, Term: 1, Instant: last, Status: s},
 		}
 	}
-	voters := []leaderlease.TraceEvent{
-		{Kind: leaderlease.TraceVoters, At: 40, Number: 1},
-		{Kind: leaderlease.TraceVoter, At: 40, Peer: 1, Number: 1},
+	voters := []leasetrace.Event{
+		{Kind: leasetrace.KindVoters, At: 40, Number: 1},
+		{Kind: leasetrace.KindVoter, At: 40, Peer: 1, Number: 1},
 	}
 	told := alone(1, 1, slices.Concat(flag(30, true, leaderlease.ConfPending), voters, flag(40, false, leaderlease.Valid))...)
-	if err := Judge([]Process{told}).Err(); err != nil {
+	if err := leasetrace.Judge([]leasetrace.Process{told}).Err(); err != nil {
 		t.Error(err)
 	}
 	not := alone(1, 1, slices.Concat(flag(30, true, leaderlease.ConfPending), flag(40, false, leaderlease.Valid))...)
-	if v := Judge([]Process{not}); v.Refused == nil || !strings.Contains(v.Refused.Error(), "its voters are not told") {
+	if v := leasetrace.Judge([]leasetrace.Process{not}); v.Refused == nil || !strings.Contains(v.Refused.Error(), "its voters are not told") {
 		t.Errorf("%v, want the change to be missed", v)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
@@ -49,7 +48,7 @@ type line struct {
 
 // AppendStart appends the line that begins a process, or that begins one more file of
 // it. Began is for people.
-func AppendStart(b []byte, s leaderlease.TraceStart, began time.Time) []byte {
+func AppendStart(b []byte, s Start, began time.Time) []byte {
 	l := line{
 		Trace: Version, ID: hex(s.ID), Incarnation: uint64(s.Incarnation), At: int64(s.At), Term: s.Term,
 		Duration: int64(s.Duration), Skew: int64(s.MaxClockSkew), Most: int64(s.MaxPromise),
@@ -62,12 +61,12 @@ func AppendStart(b []byte, s leaderlease.TraceStart, began time.Time) []byte {
 }
 
 // AppendEvent appends the line of an event.
-func AppendEvent(b []byte, e *leaderlease.TraceEvent) []byte {
+func AppendEvent(b []byte, e *Event) []byte {
 	l := line{
 		Seq: e.Seq, At: int64(e.At), Kind: e.Kind.String(), Peer: hex(e.Peer), Term: e.Term, Instant: int64(e.Instant),
 		Duration: int64(e.Duration), Reading: int64(e.Reading), Number: e.Number, OK: e.OK,
 	}
-	if e.Kind == leaderlease.TraceRaft {
+	if e.Kind == KindRaft {
 		l.Role = roles[e.Role]
 	}
 	if e.Message != 0 {
@@ -108,7 +107,7 @@ func unhex(s string) (uint64, error) {
 	return strconv.ParseUint(s, 16, 64)
 }
 
-func (l *line) start() (s leaderlease.TraceStart, err error) {
+func (l *line) start() (s Start, err error) {
 	if l.Trace != Version {
 		return s, fmt.Errorf("the trace is of version %d, and this program reads version %d", l.Trace, Version)
 	}
@@ -116,22 +115,22 @@ func (l *line) start() (s leaderlease.TraceStart, err error) {
 	if err == nil && id == 0 {
 		err = fmt.Errorf("the trace is of no member")
 	}
-	return leaderlease.TraceStart{
+	return Start{
 		ID: id, Incarnation: core.Incarnation(l.Incarnation), At: core.Instant(l.At), Term: l.Term,
 		Duration: time.Duration(l.Duration), MaxClockSkew: time.Duration(l.Skew), MaxPromise: time.Duration(l.Most),
 		TransferTimeout: time.Duration(l.Moving), Hold: time.Duration(l.Holds), Saved: time.Duration(l.Saved),
 	}, err
 }
 
-func (l *line) event() (e leaderlease.TraceEvent, err error) {
-	e = leaderlease.TraceEvent{
+func (l *line) event() (e Event, err error) {
+	e = Event{
 		Seq: l.Seq, At: core.Instant(l.At), Term: l.Term, Instant: core.Instant(l.Instant),
 		Duration: time.Duration(l.Duration), Reading: core.Instant(l.Reading), Number: l.Number, OK: l.OK,
 	}
 	if e.Peer, err = unhex(l.Peer); err != nil {
 		return e, err
 	}
-	if e.Kind, err = named[leaderlease.TraceKind](l.Kind, leaderlease.NumTraceKinds); err != nil {
+	if e.Kind, err = named[Kind](l.Kind, NumKinds); err != nil {
 		return e, err
 	}
 	if l.Status != "" {

@@ -1,4 +1,4 @@
-package leasetrace
+package leasetrace_test
 
 import (
 	"testing"

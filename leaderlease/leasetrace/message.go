@@ -3,14 +3,13 @@ package leasetrace
 import (
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
 // message is what sender and receiver both tell of a message. Who receives it may do
 // so more than once, or never.
 type message struct {
-	kind      leaderlease.TraceKind
+	kind      Kind
 	from, to  uint64
 	term      uint64
 	instant   core.Instant
@@ -19,9 +18,9 @@ type message struct {
 }
 
 // sending returns the message that an event sends.
-func sending(id uint64, e *leaderlease.TraceEvent) (m message, ok bool) {
+func sending(id uint64, e *Event) (m message, ok bool) {
 	switch e.Kind {
-	case leaderlease.TraceProbe, leaderlease.TraceGrant, leaderlease.TraceCandidacy, leaderlease.TraceVoteOut, leaderlease.TraceRelease:
+	case KindProbe, KindGrant, KindCandidacy, KindVoteOut, KindRelease:
 		return carried(e.Kind, id, e.Peer, e), e.OK
 	default:
 		return message{}, false
@@ -29,27 +28,27 @@ func sending(id uint64, e *leaderlease.TraceEvent) (m message, ok bool) {
 }
 
 // receiving returns the message that an event receives.
-func receiving(id uint64, e *leaderlease.TraceEvent) (m message, ok bool) {
+func receiving(id uint64, e *Event) (m message, ok bool) {
 	switch e.Kind {
-	case leaderlease.TracePromise:
-		m = carried(leaderlease.TraceProbe, e.Peer, id, e)
+	case KindPromise:
+		m = carried(KindProbe, e.Peer, id, e)
 		m.rest[2] = 0 // the process is not in the message: its connection has named it
 		return m, true
-	case leaderlease.TraceCount:
-		return carried(leaderlease.TraceGrant, e.Peer, id, e), true
-	case leaderlease.TraceVoteIn:
-		return carried(leaderlease.TraceVoteOut, e.Peer, id, e), true
-	case leaderlease.TraceRequest:
+	case KindCount:
+		return carried(KindGrant, e.Peer, id, e), true
+	case KindVoteIn:
+		return carried(KindVoteOut, e.Peer, id, e), true
+	case KindRequest:
 		if e.Message == raftpb.MsgTimeoutNow {
-			return carried(leaderlease.TraceRelease, e.Peer, id, e), e.Number != 0 && !bereaved(e)
+			return carried(KindRelease, e.Peer, id, e), e.Number != 0 && !bereaved(e)
 		}
-		return carried(leaderlease.TraceCandidacy, e.Peer, id, e), true
+		return carried(KindCandidacy, e.Peer, id, e), true
 	default:
 		return message{}, false
 	}
 }
 
-func carried(k leaderlease.TraceKind, from, to uint64, e *leaderlease.TraceEvent) message {
+func carried(k Kind, from, to uint64, e *Event) message {
 	return message{
 		kind: k, from: from, to: to, term: e.Term, instant: e.Instant, onMessage: e.Message,
 		rest: [3]uint64{uint64(e.Duration), uint64(e.Reading), e.Number},
@@ -59,9 +58,9 @@ func carried(k leaderlease.TraceKind, from, to uint64, e *leaderlease.TraceEvent
 // sentAt returns when the message was sent by the sender's clock, 0 if it does not say.
 func (m *message) sentAt() core.Instant {
 	switch m.kind {
-	case leaderlease.TraceProbe, leaderlease.TraceRelease:
+	case KindProbe, KindRelease:
 		return m.instant
-	case leaderlease.TraceGrant:
+	case KindGrant:
 		return core.Instant(m.rest[1])
 	default:
 		return 0
@@ -70,7 +69,7 @@ func (m *message) sentAt() core.Instant {
 
 // mayPrecede reports whether the message may be of a process without a trace, before
 // the first of its sender's that has one. Votes wait for their term to be durable (V9).
-func (m *message) mayPrecede(first *leaderlease.TraceStart) bool {
+func (m *message) mayPrecede(first *Start) bool {
 	switch at := m.sentAt(); {
 	case first.Hold == 0:
 		return false // it is the first of all

@@ -1,4 +1,4 @@
-package leasetrace
+package leasetrace_test
 
 import (
 	"strings"
@@ -9,11 +9,12 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // bereavement is what a follower tells of whose leader, a process 7, has died: it campaigns, and
 // hears of the obituary once more.
-func bereavement(t *testing.T) []Process {
+func bereavement(t *testing.T) []leasetrace.Process {
 	t.Helper()
 	storage := raft.NewMemoryStorage()
 	conf := &raftpb.ConfState{Voters: []uint64{1, 2, 3}}
@@ -42,28 +43,28 @@ func bereavement(t *testing.T) []Process {
 
 // What is made of an obituary nobody has sent, and is judged by the obituary.
 func TestAnObituaryIsJudged(t *testing.T) {
-	v := Judge(bereavement(t))
-	if err := v.Err(); err != nil || v.Unmatched > 0 || v.Kinds[leaderlease.TraceObituary] != 3 || v.Kinds[leaderlease.TraceCandidacy] != 1 {
+	v := leasetrace.Judge(bereavement(t))
+	if err := v.Err(); err != nil || v.Unmatched > 0 || v.Kinds[leasetrace.KindObituary] != 3 || v.Kinds[leasetrace.KindCandidacy] != 1 {
 		t.Errorf("%v, %v, want three obituaries and a candidacy", err, v)
 	}
 	const voter = 1
 	for _, tc := range []struct {
 		name   string
-		change func(t *testing.T, p *Process)
+		change func(t *testing.T, p *leasetrace.Process)
 		want   string
 	}{
-		{"a former process's that voids", func(t *testing.T, p *Process) { find(t, p, leaderlease.TraceObituary, 1).OK = true }, "the promise is void"},
-		{"one that voids nothing", func(t *testing.T, p *Process) { find(t, p, leaderlease.TraceObituary, 2).OK = false }, "the promise is void"},
-		{"a promise to another process", func(t *testing.T, p *Process) { find(t, p, leaderlease.TracePromise, 1).Number = 8 }, "the promise is void"},
-		{"one that nobody was told of", func(t *testing.T, p *Process) { drop(p, find(t, p, leaderlease.TraceObituary, 2)) }, "no obituary has voided"},
-		{"one of another leader", func(t *testing.T, p *Process) { find(t, p, leaderlease.TraceRequest, 1).Peer = 3 }, "no obituary has voided"},
-		{"a promise to the dead", func(t *testing.T, p *Process) { find(t, p, leaderlease.TracePromise, 2).OK = true }, "the promise is made: true, want false"},
-		{"another release in a vote", func(t *testing.T, p *Process) { find(t, p, leaderlease.TraceCandidacy, 1).Number = 1 }, "it passes on"},
-		{"one that voids in a later term", func(t *testing.T, p *Process) { find(t, p, leaderlease.TraceObituary, 3).OK = true }, "the promise is void"},
+		{"a former process's that voids", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindObituary, 1).OK = true }, "the promise is void"},
+		{"one that voids nothing", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindObituary, 2).OK = false }, "the promise is void"},
+		{"a promise to another process", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindPromise, 1).Number = 8 }, "the promise is void"},
+		{"one that nobody was told of", func(t *testing.T, p *leasetrace.Process) { drop(p, find(t, p, leasetrace.KindObituary, 2)) }, "no obituary has voided"},
+		{"one of another leader", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindRequest, 1).Peer = 3 }, "no obituary has voided"},
+		{"a promise to the dead", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindPromise, 2).OK = true }, "the promise is made: true, want false"},
+		{"another release in a vote", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindCandidacy, 1).Number = 1 }, "it passes on"},
+		{"one that voids in a later term", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindObituary, 3).OK = true }, "the promise is void"},
 	} {
 		all := bereavement(t)
 		tc.change(t, &all[voter])
-		if v := Judge(all); v.Refused == nil || !strings.Contains(v.Refused.Error(), tc.want) {
+		if v := leasetrace.Judge(all); v.Refused == nil || !strings.Contains(v.Refused.Error(), tc.want) {
 			t.Errorf("%s: %v, want a refusal that says %q", tc.name, v, tc.want)
 		}
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package leasetrace
+package leasetrace_test
 
 import (
 	"os"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // A member that waits for the reader of its trace would not start. Here there is one, so
@@ -23,7 +25,7 @@ func TestANamedPipeIsNoFileForATrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = reader.Close() }()
-	r, err := Record(name, trace, func(error) {})
+	r, err := leasetrace.Record(name, trace, func(error) {})
 	r.Close()
 	if err == nil || !strings.Contains(err.Error(), name+" is a named pipe") {
 		t.Errorf("Record = %v, want that it is a named pipe", err)

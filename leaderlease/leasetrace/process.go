@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"time"
-
-	"github.com/leaderlease/go/leaderlease"
 )
 
 // Process is what is known of one process of one member: its trace.
 type Process struct {
-	Start  leaderlease.TraceStart
-	Events []leaderlease.TraceEvent
+	Start  Start
+	Events []Event
 	// Ended says that nothing is missing behind the last event.
 	Ended bool
 	// Cut says why events are missing, if that is known; Events has those up to there.
@@ -22,9 +20,9 @@ type Process struct {
 
 // Take adds what t has kept since the last call, and returns how many events. It
 // notes where some are lost.
-func (p *Process) Take(t *leaderlease.Trace) (n int) {
+func (p *Process) Take(t *Trace) (n int) {
 	p.Start, _ = t.Start()
-	var some [256]leaderlease.TraceEvent
+	var some [256]Event
 	for {
 		got := t.Since(p.last(), some[:])
 		p.Events = append(p.Events, some[:got]...)
@@ -59,11 +57,11 @@ func (p *Process) remembered(older time.Duration) (least time.Duration) {
 		}
 		last = e.Seq
 		switch {
-		case e.Kind == leaderlease.TraceGrant:
+		case e.Kind == KindGrant:
 			granted = true
-		case e.Kind == leaderlease.TracePromise && e.OK:
+		case e.Kind == KindPromise && e.OK:
 			least = max(least, e.Duration)
-		case e.Kind == leaderlease.TraceSaving:
+		case e.Kind == KindSaving:
 			least = min(least, e.Duration) // even if it is not known to be durable
 		}
 	}

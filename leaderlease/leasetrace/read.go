@@ -11,8 +11,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-
-	"github.com/leaderlease/go/leaderlease"
 )
 
 // maxLine is more than any line has.
@@ -112,7 +110,7 @@ func begin(all []Process, l *line, torn bool) ([]Process, error) {
 		return nil, err
 	}
 	if torn {
-		all = append(all, Process{Start: leaderlease.TraceStart{ID: s.ID}, Cut: "its first line cannot be read"})
+		all = append(all, Process{Start: Start{ID: s.ID}, Cut: "its first line cannot be read"})
 	}
 	if n := len(all); n > 0 && all[n-1].Start == s && !all[n-1].Ended {
 		return all, nil
@@ -123,7 +121,7 @@ func begin(all []Process, l *line, torn bool) ([]Process, error) {
 // take adds a line to the process that it is of. One that cannot be read, where no
 // other follows, is what a process has left that was killed while it wrote.
 func (p *Process) take(l *line, number int, err error) {
-	var e leaderlease.TraceEvent
+	var e Event
 	if err == nil && l.Kind != "" {
 		e, err = l.event()
 	}

@@ -8,8 +8,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"github.com/leaderlease/go/leaderlease"
 )
 
 const (
@@ -27,7 +25,7 @@ const (
 // Recorder writes a trace to a file while the Lease is at work.
 type Recorder struct {
 	name   string
-	trace  *leaderlease.Trace
+	trace  *Trace
 	failed func(error)
 	limit  int64
 
@@ -46,11 +44,11 @@ type Recorder struct {
 // the file cannot be opened, or is a named pipe. A write that fails ends the trace: failed is called once,
 // on the Recorder's goroutine, and nothing else comes of it. It must not call Close, which
 // waits for it.
-func Record(name string, trace *leaderlease.Trace, failed func(error)) (*Recorder, error) {
+func Record(name string, trace *Trace, failed func(error)) (*Recorder, error) {
 	return record(name, trace, maxFile, failed)
 }
 
-func record(name string, trace *leaderlease.Trace, limit int64, failed func(error)) (*Recorder, error) {
+func record(name string, trace *Trace, limit int64, failed func(error)) (*Recorder, error) {
 	start, begun := trace.Start()
 	if !begun {
 		return nil, errors.New("leasetrace: record a trace whose Lease has not begun")
@@ -93,7 +91,7 @@ func (r *Recorder) run() {
 
 // copy writes what is new.
 func (r *Recorder) copy(ending bool) error {
-	var some [256]leaderlease.TraceEvent
+	var some [256]Event
 	for n := len(some); n == len(some); {
 		n = r.trace.Since(r.last, some[:])
 		r.buf = r.buf[:0]
@@ -141,7 +139,7 @@ func (r *Recorder) rotate() error {
 
 // open goes on where an earlier process has stopped, maybe in the middle of a line. The
 // first line is to be written next.
-func (r *Recorder) open(start leaderlease.TraceStart) error {
+func (r *Recorder) open(start Start) error {
 	if info, err := os.Stat(r.name); err == nil && info.Mode()&os.ModeNamedPipe != 0 {
 		return fmt.Errorf("%s is a named pipe: to open it waits for its reader, so name a file", r.name)
 	}

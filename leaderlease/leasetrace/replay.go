@@ -7,7 +7,6 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/quorum"
 
-	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
@@ -15,16 +14,16 @@ import (
 // core.Lease are told what the trace says that they were told, and what they decide
 // must be what it says that they decided.
 type replay struct {
-	start leaderlease.TraceStart
+	start Start
 	guard *core.Guard
 	lease *core.Lease
 
 	term    uint64
 	role    raft.StateType
 	durable bool
-	flags   [leaderlease.NumTraceKinds]bool // what readers see follows from, by kind
-	last    core.Instant                    // the newest good reading
-	shown   core.View                       // what readers see
+	flags   [NumKinds]bool // what readers see follows from, by kind
+	last    core.Instant   // the newest good reading
+	shown   core.View      // what readers see
 	// due is the instant of the call that has changed the lease: readers must be shown
 	// the change before that call is over (L7). revoked says that the clock did it.
 	due            core.Instant
@@ -40,7 +39,7 @@ type replay struct {
 	configured bool
 }
 
-func newReplay(s leaderlease.TraceStart) *replay {
+func newReplay(s Start) *replay {
 	r := &replay{start: s, term: s.Term, last: s.At, died: make(map[uint64]uint64)}
 	r.guard = core.NewGuard(s.At, s.Incarnation, s.MaxPromise, s.Hold)
 	if s.Saved > 0 {
@@ -54,7 +53,7 @@ func newReplay(s leaderlease.TraceStart) *replay {
 }
 
 // step takes one event, and returns an error if it cannot have come next.
-func (r *replay) step(e *leaderlease.TraceEvent) error {
+func (r *replay) step(e *Event) error {
 	if err := r.order(e); err != nil {
 		return err
 	}
@@ -68,23 +67,23 @@ func (r *replay) step(e *leaderlease.TraceEvent) error {
 }
 
 // publishes are the kinds of what can change the lease that readers see.
-var publishes = [leaderlease.NumTraceKinds]bool{
-	leaderlease.TraceVoters: true, leaderlease.TraceVoter: true, leaderlease.TraceRaft: true, leaderlease.TraceCount: true,
-	leaderlease.TraceRelease: true, leaderlease.TraceInvalidate: true, leaderlease.TraceClose: true, leaderlease.TraceDisk: true,
-	leaderlease.TraceConfPending: true, leaderlease.TraceDisabled: true,
+var publishes = [NumKinds]bool{
+	KindVoters: true, KindVoter: true, KindRaft: true, KindCount: true,
+	KindRelease: true, KindInvalidate: true, KindClose: true, KindDisk: true,
+	KindConfPending: true, KindDisabled: true,
 }
 
 // order looks at what comes before what.
-func (r *replay) order(e *leaderlease.TraceEvent) error {
-	stepped := e.Kind == leaderlease.TraceClockBack || e.Kind == leaderlease.TraceClockDisrupted
+func (r *replay) order(e *Event) error {
+	stepped := e.Kind == KindClockBack || e.Kind == KindClockDisrupted
 	// The rest of a call has no instant if its clock could not be read.
-	later := e.At != r.due && (e.At.Valid() || e.Kind == leaderlease.TraceClockFailed)
+	later := e.At != r.due && (e.At.Valid() || e.Kind == KindClockFailed)
 	switch {
-	case r.missing > 0 && e.Kind != leaderlease.TraceVoter:
+	case r.missing > 0 && e.Kind != KindVoter:
 		return fmt.Errorf("%d voters of a configuration are not told", r.missing)
-	case r.revoked && e.Kind != leaderlease.TraceView:
+	case r.revoked && e.Kind != KindView:
 		return fmt.Errorf("readers are not shown what the clock has cost the lease")
-	case r.owing && e.Kind != leaderlease.TraceView && later:
+	case r.owing && e.Kind != KindView && later:
 		return fmt.Errorf("readers still see %v, and the lease has changed at %d", described(&r.shown), r.due)
 	case e.At.Valid() && e.At < r.last && !stepped:
 		return fmt.Errorf("the clock shows %d, and has shown %d", e.At, r.last)
@@ -96,7 +95,7 @@ func (r *replay) order(e *leaderlease.TraceEvent) error {
 }
 
 // owe notes whether readers see something else than the lease.
-func (r *replay) owe(e *leaderlease.TraceEvent) {
+func (r *replay) owe(e *Event) {
 	if !e.At.Valid() {
 		return
 	}

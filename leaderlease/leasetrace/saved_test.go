@@ -1,4 +1,4 @@
-package leasetrace
+package leasetrace_test
 
 import (
 	"slices"
@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // memory is a PromiseStore, and the disk that is waited for.
@@ -36,7 +37,7 @@ func (r *memory) wait() {
 // remembering is a member that asks for 250 ms, makes promises of 900 ms, and remembers them.
 func remembering(t *testing.T, id uint64, r *memory, term uint64, started time.Duration) *member {
 	t.Helper()
-	m := &member{t: t, id: id, clock: &hand{now: leaderlease.Instant(started)}, trace: leaderlease.NewTrace(1000)}
+	m := &member{t: t, id: id, clock: &hand{now: leaderlease.Instant(started)}, trace: leasetrace.New(1000)}
 	storage := raft.NewMemoryStorage()
 	if term > 0 {
 		if err := storage.SetHardState(&raftpb.HardState{Term: new(term)}); err != nil {
@@ -57,7 +58,7 @@ func remembering(t *testing.T, id uint64, r *memory, term uint64, started time.D
 // upgraded is a leader that asks for 900 ms, a voter that asks for 250 ms itself, and the
 // voter's next process: what is saved rises in the first, and falls when the restart hold of
 // the second has ended. The story ends after so many steps.
-func upgraded(t *testing.T, disk *memory, steps int) []Process {
+func upgraded(t *testing.T, disk *memory, steps int) []leasetrace.Process {
 	t.Helper()
 	leader, voter := newMember(t, 1, raft.NewMemoryStorage(), time.Hour), remembering(t, 2, disk, 0, 2*time.Hour)
 	members := []*member{leader, voter}
@@ -103,7 +104,7 @@ func TestAProcessHoldsForWhatTheOneBeforeHasSaved(t *testing.T) {
 			next := remembering(t, 2, disk, 2, 4*time.Hour)
 			next.Tick()
 			all = append(all, traces(next)...)
-			if err := Judge(all).Err(); err != nil {
+			if err := leasetrace.Judge(all).Err(); err != nil {
 				t.Fatal(err)
 			}
 			before, last := &all[len(all)-2], &all[len(all)-1]
@@ -113,14 +114,14 @@ func TestAProcessHoldsForWhatTheOneBeforeHasSaved(t *testing.T) {
 			for _, hold := range []time.Duration{tc.least, tc.least - 1} {
 				last.Start.Hold, last.Start.Saved, last.Start.Term = hold, hold, 0
 				last.Events = last.Events[:1] // no view yet
-				v := Judge(all)
+				v := leasetrace.Judge(all)
 				if refused := v.Refused != nil && strings.Contains(v.Refused.Error(), "its predecessor has granted up to"); refused != (hold < tc.least) {
 					t.Errorf("it holds for %v: %v, want a refusal below %v", hold, v, tc.least)
 				}
 			}
 			before.Ended = false // a shorter one may have been saved in what is missing
 			last.Start.Hold = 250 * ms
-			if v := Judge(all); v.Refused != nil && strings.Contains(v.Refused.Error(), "its predecessor") {
+			if v := leasetrace.Judge(all); v.Refused != nil && strings.Contains(v.Refused.Error(), "its predecessor") {
 				t.Errorf("%v, want what is missing to be an excuse", v)
 			}
 		})
@@ -143,9 +144,9 @@ func TestWhatIsSavedMayHaveFallenBeforeTheFirstEvent(t *testing.T) {
 		t.Fatalf("%v is saved, want 250ms", disk.longest)
 	}
 	all := traces(leader, voter, remembering(t, 2, disk, 2, 3*time.Hour))
-	grant := find(t, &all[1], leaderlease.TraceGrant, 2)
+	grant := find(t, &all[1], leasetrace.KindGrant, 2)
 	all[1].Events = all[1].Events[grant.Seq-1:]
-	if v := Judge(all); v.Refused != nil {
+	if v := leasetrace.Judge(all); v.Refused != nil {
 		t.Errorf("%v, want a hold of what was saved to pass", v)
 	}
 }
@@ -154,7 +155,7 @@ func TestWhatIsSavedMayHaveFallenBeforeTheFirstEvent(t *testing.T) {
 func TestARestartHoldsForWhatWasSaved(t *testing.T) {
 	next := traces(remembering(t, 2, &memory{longest: 900 * ms}, 2, time.Hour))
 	next[0].Start.Hold = 250 * ms
-	if v := Judge(next); v.Refused == nil || !strings.Contains(v.Refused.Error(), "it holds for 250ms after a restart in term 2, and may have granted 900ms") {
+	if v := leasetrace.Judge(next); v.Refused == nil || !strings.Contains(v.Refused.Error(), "it holds for 250ms after a restart in term 2, and may have granted 900ms") {
 		t.Errorf("%v, want the hold to be too short", v)
 	}
 }
@@ -162,31 +163,31 @@ func TestARestartHoldsForWhatWasSaved(t *testing.T) {
 // What is told of saves otherwise than it was is refused.
 func TestSavesThatWereNotSoAreRefused(t *testing.T) {
 	const first, second = 1, 2
-	at := func(process int, k leaderlease.TraceKind, change func(p *Process, e *leaderlease.TraceEvent)) func(*testing.T, []Process) {
-		return func(t *testing.T, all []Process) { change(&all[process], find(t, &all[process], k, 1)) }
+	at := func(process int, k leasetrace.Kind, change func(p *leasetrace.Process, e *leasetrace.Event)) func(*testing.T, []leasetrace.Process) {
+		return func(t *testing.T, all []leasetrace.Process) { change(&all[process], find(t, &all[process], k, 1)) }
 	}
-	gone := func(p *Process, e *leaderlease.TraceEvent) { drop(p, e) }
+	gone := func(p *leasetrace.Process, e *leasetrace.Event) { drop(p, e) }
 	for _, tc := range []struct {
 		name   string
-		change func(*testing.T, []Process)
+		change func(*testing.T, []leasetrace.Process)
 		want   string
 	}{
-		{"a longer promise before it is saved", at(first, leaderlease.TraceSaved, gone), "the promise is made: true, want false"},
-		{"a longer promise though saving it has failed", at(first, leaderlease.TraceSaved, func(_ *Process, e *leaderlease.TraceEvent) { e.OK = false }), "the promise is made: true, want false"},
-		{"a save that nobody began", at(first, leaderlease.TraceSaving, gone), "nobody has begun"},
-		{"two saves at a time", at(first, leaderlease.TraceSaved, func(p *Process, e *leaderlease.TraceEvent) {
-			e.Kind, e.At = leaderlease.TraceSaving, p.Events[e.Seq-2].At
+		{"a longer promise before it is saved", at(first, leasetrace.KindSaved, gone), "the promise is made: true, want false"},
+		{"a longer promise though saving it has failed", at(first, leasetrace.KindSaved, func(_ *leasetrace.Process, e *leasetrace.Event) { e.OK = false }), "the promise is made: true, want false"},
+		{"a save that nobody began", at(first, leasetrace.KindSaving, gone), "nobody has begun"},
+		{"two saves at a time", at(first, leasetrace.KindSaved, func(p *leasetrace.Process, e *leasetrace.Event) {
+			e.Kind, e.At = leasetrace.KindSaving, p.Events[e.Seq-2].At
 		}), "is saved, while 900ms is"},
-		{"another one is saved than was to be", at(first, leaderlease.TraceSaved, func(_ *Process, e *leaderlease.TraceEvent) { e.Duration-- }), "the longest promise that is saved"},
-		{"less is to be saved than a leader asks for", at(first, leaderlease.TraceSaving, func(_ *Process, e *leaderlease.TraceEvent) { e.Duration-- }), "the longest promise to be saved"},
-		{"it falls too early", func(_ *testing.T, all []Process) {
-			at := slices.IndexFunc(all[second].Events, func(e leaderlease.TraceEvent) bool { return e.Kind == leaderlease.TraceSaving })
+		{"another one is saved than was to be", at(first, leasetrace.KindSaved, func(_ *leasetrace.Process, e *leasetrace.Event) { e.Duration-- }), "the longest promise that is saved"},
+		{"less is to be saved than a leader asks for", at(first, leasetrace.KindSaving, func(_ *leasetrace.Process, e *leasetrace.Event) { e.Duration-- }), "the longest promise to be saved"},
+		{"it falls too early", func(_ *testing.T, all []leasetrace.Process) {
+			at := slices.IndexFunc(all[second].Events, func(e leasetrace.Event) bool { return e.Kind == leasetrace.KindSaving })
 			view, saving := &all[second].Events[at-1], &all[second].Events[at]
 			saving.At, saving.Seq = saving.At-1, view.Seq
 			view.Seq++
 			*view, *saving = *saving, *view
 		}, "and is due: false"},
-		{"less was saved at the start", func(_ *testing.T, all []Process) { all[first].Start.Saved = 900 * ms }, "the promise is made: false, want true"},
+		{"less was saved at the start", func(_ *testing.T, all []leasetrace.Process) { all[first].Start.Saved = 900 * ms }, "the promise is made: false, want true"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			all := upgraded(t, &memory{}, 6)
@@ -194,7 +195,7 @@ func TestSavesThatWereNotSoAreRefused(t *testing.T) {
 				all[i].Events = slices.Clone(all[i].Events)
 			}
 			tc.change(t, all)
-			if v := Judge(all); v.Refused == nil || !strings.Contains(v.Refused.Error(), tc.want) {
+			if v := leasetrace.Judge(all); v.Refused == nil || !strings.Contains(v.Refused.Error(), tc.want) {
 				t.Errorf("%v, want a refusal that says %q", v, tc.want)
 			}
 		})

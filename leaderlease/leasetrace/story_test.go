@@ -1,4 +1,4 @@
-package leasetrace
+package leasetrace_test
 
 import (
 	"slices"
@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 const ms = time.Millisecond
@@ -24,7 +25,7 @@ type member struct {
 	t     *testing.T
 	id    uint64
 	clock *hand
-	trace *leaderlease.Trace
+	trace *leasetrace.Trace
 	term  uint64
 	// commit is the newest committed index: first that of the snapshot, if there is one.
 	commit uint64
@@ -32,7 +33,7 @@ type member struct {
 
 func newMember(t *testing.T, id uint64, storage *raft.MemoryStorage, started time.Duration) *member {
 	t.Helper()
-	m := &member{t: t, id: id, clock: &hand{now: leaderlease.Instant(started)}, trace: leaderlease.NewTrace(1000)}
+	m := &member{t: t, id: id, clock: &hand{now: leaderlease.Instant(started)}, trace: leasetrace.New(1000)}
 	var err error
 	if m.commit, err = storage.LastIndex(); err != nil {
 		t.Fatal(err)
@@ -49,7 +50,7 @@ func config(m *member, storage *raft.MemoryStorage) leaderlease.Config {
 			ID: m.id, ElectionTick: 10, HeartbeatTick: 1, Storage: storage, MaxInflightMsgs: 1,
 			PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
 		},
-		TickInterval: 100 * ms, Clock: m.clock, Trace: m.trace,
+		TickInterval: 100 * ms, Clock: m.clock, Tracer: m.trace,
 	}
 }
 
@@ -88,7 +89,7 @@ func (m *member) renews(voters ...*member) {
 
 // story is a lease that is gained, renewed, and lost to a partition, after which
 // another leader is elected: as soon as promises allow, and not before.
-func story(t *testing.T) []Process {
+func story(t *testing.T) []leasetrace.Process {
 	t.Helper()
 	conf := &raftpb.ConfState{Voters: []uint64{1, 2, 3}}
 	all := make([]*member, 3)
@@ -136,8 +137,8 @@ func story(t *testing.T) []Process {
 	return traces(all...)
 }
 
-func traces(all ...*member) []Process {
-	ps := make([]Process, len(all))
+func traces(all ...*member) []leasetrace.Process {
+	ps := make([]leasetrace.Process, len(all))
 	for i, m := range all {
 		ps[i].Take(m.trace)
 		ps[i].Ended = true
@@ -146,7 +147,7 @@ func traces(all ...*member) []Process {
 }
 
 // find returns the event of process p that is the nth of its kind.
-func find(t *testing.T, p *Process, k leaderlease.TraceKind, nth int) *leaderlease.TraceEvent {
+func find(t *testing.T, p *leasetrace.Process, k leasetrace.Kind, nth int) *leasetrace.Event {
 	t.Helper()
 	for i := range p.Events {
 		if p.Events[i].Kind == k {
@@ -160,8 +161,8 @@ func find(t *testing.T, p *Process, k leaderlease.TraceKind, nth int) *leaderlea
 }
 
 // drop removes an event without a trace.
-func drop(p *Process, e *leaderlease.TraceEvent) {
-	p.Events = slices.DeleteFunc(slices.Clone(p.Events), func(o leaderlease.TraceEvent) bool { return o.Seq == e.Seq })
+func drop(p *leasetrace.Process, e *leasetrace.Event) {
+	p.Events = slices.DeleteFunc(slices.Clone(p.Events), func(o leasetrace.Event) bool { return o.Seq == e.Seq })
 	for i := range p.Events {
 		p.Events[i].Seq = uint64(i + 1)
 	}

@@ -3,8 +3,6 @@ package leasetrace
 import (
 	"fmt"
 	"strings"
-
-	"github.com/leaderlease/go/leaderlease"
 )
 
 // Verdict is what Judge has found.
@@ -19,13 +17,13 @@ type Verdict struct {
 	// Reigns counts the terms that somebody was seen to lead.
 	Reigns int
 	// Kinds counts the events that were judged.
-	Kinds [leaderlease.NumTraceKinds]int
+	Kinds [NumKinds]int
 }
 
 // RefusedError is an event that the rules do not allow.
 type RefusedError struct {
 	Process *Process
-	Event   leaderlease.TraceEvent
+	Event   Event
 	Why     error
 }
 
@@ -85,8 +83,8 @@ func (v *Verdict) String() string {
 		b.WriteByte('\n')
 	}
 	fmt.Fprintf(&b, "%d events of %d processes judged, %d promises, %d grants counted, %d views, %d reigns; %d of %d messages were seen to be sent",
-		v.Events(), len(v.Processes), v.Kinds[leaderlease.TracePromise], v.Kinds[leaderlease.TraceCount],
-		v.Kinds[leaderlease.TraceView], v.Reigns, v.Matched, v.Matched+v.Unmatched)
+		v.Events(), len(v.Processes), v.Kinds[KindPromise], v.Kinds[KindCount],
+		v.Kinds[KindView], v.Reigns, v.Matched, v.Matched+v.Unmatched)
 	if v.Refused != nil {
 		fmt.Fprintf(&b, "\nREFUSED %v", v.Refused)
 	}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
@@ -19,15 +18,15 @@ type traceOracle struct {
 // tracing is a trace that is being read.
 type tracing struct {
 	*leasetrace.Process
-	from *leaderlease.Trace
+	from *leasetrace.Trace
 }
 
 func (o *traceOracle) init() { o.newest = make(map[uint64]*tracing) }
 
 // begin gives the next process of a node its trace.
-func (o *traceOracle) begin(id uint64) *leaderlease.Trace {
+func (o *traceOracle) begin(id uint64) *leasetrace.Trace {
 	o.take(id)
-	t := &tracing{Process: &leasetrace.Process{Ended: true}, from: leaderlease.NewTrace(traceRoom)}
+	t := &tracing{Process: &leasetrace.Process{Ended: true}, from: leasetrace.New(traceRoom)}
 	o.newest[id] = t
 	o.processes = append(o.processes, t.Process)
 	return t.from

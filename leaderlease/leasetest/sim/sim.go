@@ -221,7 +221,7 @@ func (s *sim) configure(id uint64, cfg *leaderlease.Config) {
 		cfg.MaxClockSkew, cfg.MaxDriftPPM = driftSkew(w.D, 1), 1
 	}
 	if s.cfg.Trace {
-		cfg.Trace = s.traces.begin(id)
+		cfg.Tracer = s.traces.begin(id)
 	}
 	if s.cfg.Configure != nil {
 		s.cfg.Configure(id, cfg)

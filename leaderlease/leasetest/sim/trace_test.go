@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
@@ -15,7 +14,7 @@ func TestTracesTellOfEverything(t *testing.T) {
 	if testing.Short() {
 		seeds = 4
 	}
-	var kinds [leaderlease.NumTraceKinds]int
+	var kinds [leasetrace.NumKinds]int
 	for seed := uint64(1); seed <= seeds; seed++ {
 		r := Run(t, Config{Seed: seed, Trace: true, Amend: func(s *Schedule) {
 			s.Swarm.Plain = 0
@@ -33,16 +32,16 @@ func TestTracesTellOfEverything(t *testing.T) {
 			refusesEachFalseDecision(t, r.Traces)
 		}
 	}
-	never := map[leaderlease.TraceKind]string{
-		leaderlease.TraceNone:     "it is no event",
-		leaderlease.TraceDisabled: "nobody turns leases off",
+	never := map[leasetrace.Kind]string{
+		leasetrace.KindNone:     "it is no event",
+		leasetrace.KindDisabled: "nobody turns leases off",
 	}
 	for k, n := range kinds {
-		if k == int(leaderlease.TraceInvalidate) || k == int(leaderlease.TraceClose) {
+		if k == int(leasetrace.KindInvalidate) || k == int(leasetrace.KindClose) {
 			continue // some seeds have it
 		}
-		if _, none := never[leaderlease.TraceKind(k)]; (n == 0) != none {
-			t.Errorf("%d events of kind %v in %d seeds: %s", n, leaderlease.TraceKind(k), seeds, never[leaderlease.TraceKind(k)])
+		if _, none := never[leasetrace.Kind(k)]; (n == 0) != none {
+			t.Errorf("%d events of kind %v in %d seeds: %s", n, leasetrace.Kind(k), seeds, never[leasetrace.Kind(k)])
 		}
 	}
 }
@@ -51,14 +50,14 @@ func TestTracesTellOfEverything(t *testing.T) {
 // middle of the run, and wants it to be refused.
 func refusesEachFalseDecision(t *testing.T, all []leasetrace.Process) {
 	t.Helper()
-	for _, k := range []leaderlease.TraceKind{
-		leaderlease.TracePromise, leaderlease.TraceCount, leaderlease.TraceRequest, leaderlease.TraceCandidacy,
-		leaderlease.TraceVoteOut, leaderlease.TraceHeld, leaderlease.TraceConfPending,
+	for _, k := range []leasetrace.Kind{
+		leasetrace.KindPromise, leasetrace.KindCount, leasetrace.KindRequest, leasetrace.KindCandidacy,
+		leasetrace.KindVoteOut, leasetrace.KindHeld, leasetrace.KindConfPending,
 	} {
 		told := slices.Clone(all)
 		for p := range slices.Backward(told) {
 			events := slices.Clone(told[p].Events)
-			i := slices.IndexFunc(events, func(e leaderlease.TraceEvent) bool {
+			i := slices.IndexFunc(events, func(e leasetrace.Event) bool {
 				return e.Kind == k
 			})
 			if i < 0 {

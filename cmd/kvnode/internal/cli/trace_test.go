@@ -14,15 +14,15 @@ import (
 func TestTraceJudge(t *testing.T) {
 	member := leasetrace.Process{
 		Ended: true,
-		Start: leaderlease.TraceStart{ID: 0xa1, At: 5, Incarnation: 7, Duration: 100, MaxClockSkew: 10, MaxPromise: 100, TransferTimeout: 100},
-		Events: []leaderlease.TraceEvent{
-			{Seq: 1, Kind: leaderlease.TraceVoters, At: 5},
-			{Seq: 2, Kind: leaderlease.TraceView, At: 5, Reading: 5, Status: leaderlease.NotLeader},
+		Start: leasetrace.Start{ID: 0xa1, At: 5, Incarnation: 7, Duration: 100, MaxClockSkew: 10, MaxPromise: 100, TransferTimeout: 100},
+		Events: []leasetrace.Event{
+			{Seq: 1, Kind: leasetrace.KindVoters, At: 5},
+			{Seq: 2, Kind: leasetrace.KindView, At: 5, Reading: 5, Status: leaderlease.NotLeader},
 		},
 	}
 	wrong, gap := member, member
-	wrong.Events = []leaderlease.TraceEvent{member.Events[0], {Seq: 2, Kind: leaderlease.TraceView, At: 5, Reading: 5, Status: leaderlease.Valid}}
-	gap.Events = []leaderlease.TraceEvent{member.Events[0], {Seq: 3, Kind: leaderlease.TraceView, At: 5, Reading: 5, Status: leaderlease.NotLeader}}
+	wrong.Events = []leasetrace.Event{member.Events[0], {Seq: 2, Kind: leasetrace.KindView, At: 5, Reading: 5, Status: leaderlease.Valid}}
+	gap.Events = []leasetrace.Event{member.Events[0], {Seq: 3, Kind: leasetrace.KindView, At: 5, Reading: 5, Status: leaderlease.NotLeader}}
 	file := func(name string, p leasetrace.Process) string { return traceFile(t, name, p) }
 	for _, tc := range []struct {
 		name, file, stdout, stderr string
@@ -60,8 +60,8 @@ func traceFile(t *testing.T, name string, p leasetrace.Process) string {
 func TestTracePage(t *testing.T) {
 	member := leasetrace.Process{
 		Ended:  true,
-		Start:  leaderlease.TraceStart{ID: 0xa1, At: 5, Incarnation: 7, Duration: 100, MaxClockSkew: 10, MaxPromise: 100, TransferTimeout: 100},
-		Events: []leaderlease.TraceEvent{{Seq: 1, Kind: leaderlease.TraceVoters, At: 5}},
+		Start:  leasetrace.Start{ID: 0xa1, At: 5, Incarnation: 7, Duration: 100, MaxClockSkew: 10, MaxPromise: 100, TransferTimeout: 100},
+		Events: []leasetrace.Event{{Seq: 1, Kind: leasetrace.KindVoters, At: 5}},
 	}
 	code, stdout, stderr := kvnode("trace", "page", traceFile(t, "n7.trace", member))
 	if code != exitOK || !strings.HasPrefix(stdout, "<!doctype html>") || !strings.Contains(stdout, `"id":"a1","name":"n7"`) ||
