@@ -49,7 +49,7 @@ func (l *raftLoop) standing() detector.Known {
 	// A bound member must not campaign: V4 would take its requests away. It is not asked about one
 	// for whom that decides nothing, as the answer takes the lock of the lease.
 	if !k.Leads && !k.Away {
-		k.Voters, k.Bound = l.store.Members().Voters(), l.lease.MayCampaign() != nil
+		k.Voters, k.Bound = l.store.Members().Voters(), l.lease.CanCampaign() != nil
 	}
 	return k
 }
@@ -117,7 +117,7 @@ func (l *raftLoop) died(peer uint64, process leaderlease.ProcessID) {
 	l.stepArrived()
 	l.handleReadys() // the dead may just have been elected
 	now := time.Now()
-	m, void := l.lease.Obituary(peer, process)
+	m, void := l.lease.ProcessDied(peer, process)
 	if void || l.quiet.died.loud(peer) { // without TLS anybody can say so, and a line may hold up the loop
 		l.log.Info("a member's process has died", "peer", l.book.called(peer), "promise_void", void)
 	}

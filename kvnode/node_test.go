@@ -71,8 +71,8 @@ func TestReadIndexUnderAnOldLeader(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		c.put(c.leader(), "k", "v")
 		f := c.followers(c.leader())[0]
-		r, err := f.byRound(t.Context(), func(context.Context) (leaderlease.Read, error) {
-			return leaderlease.Read{}, &leaderlease.NoLeaseError{Err: fmt.Errorf("old: %w", leaderlease.ErrNoRound)}
+		r, err := f.byRound(t.Context(), func(context.Context) (leaderlease.ReadResult, error) {
+			return leaderlease.ReadResult{}, &leaderlease.NoLeaseError{Err: fmt.Errorf("old: %w", leaderlease.ErrLeaderTooOld)}
 		})
 		if err != nil || r.Path != pathLog {
 			t.Errorf("Read(read-index) = by %s, %v, want by log", r.Path, err)

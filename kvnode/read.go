@@ -66,9 +66,9 @@ func (o *reads) Read(ctx context.Context, mode ReadMode) (Read, error) {
 
 // byRound goes through the log where the leader runs a version that makes no
 // round for others.
-func (o *reads) byRound(ctx context.Context, round func(context.Context) (leaderlease.Read, error)) (Read, error) {
+func (o *reads) byRound(ctx context.Context, round func(context.Context) (leaderlease.ReadResult, error)) (Read, error) {
 	r, err := o.until(ctx, round)
-	if errors.Is(err, leaderlease.ErrNoRound) {
+	if errors.Is(err, leaderlease.ErrLeaderTooOld) {
 		return o.Read(ctx, ReadLog)
 	}
 	return r, err
@@ -76,7 +76,7 @@ func (o *reads) byRound(ctx context.Context, round func(context.Context) (leader
 
 // until tries again after each change of the leader, and counts what fails. That
 // its client has gone is no failure.
-func (o *reads) until(ctx context.Context, read func(context.Context) (leaderlease.Read, error)) (_ Read, err error) {
+func (o *reads) until(ctx context.Context, read func(context.Context) (leaderlease.ReadResult, error)) (_ Read, err error) {
 	defer func() {
 		if err != nil && !errors.Is(err, context.Canceled) {
 			o.failed.Add(1)

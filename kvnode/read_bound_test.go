@@ -19,21 +19,21 @@ func TestAReadThatMayWaitHasADeadline(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, n := range append(c.followers(leader), leader) {
 			bounded := false
-			_, err := n.reads.until(context.Background(), func(ctx context.Context) (leaderlease.Read, error) {
+			_, err := n.reads.until(context.Background(), func(ctx context.Context) (leaderlease.ReadResult, error) {
 				_, bounded = ctx.Deadline()
-				return leaderlease.Read{}, nil
+				return leaderlease.ReadResult{}, nil
 			})
 			if want := n != leader; err != nil || bounded != want {
 				t.Errorf("%s reads with a deadline: %v, %v, want %v", n.Name(), bounded, err, want)
 			}
 		}
 		f := c.followers(leader)[0]
-		_, err := f.reads.until(context.Background(), func(ctx context.Context) (leaderlease.Read, error) {
+		_, err := f.reads.until(context.Background(), func(ctx context.Context) (leaderlease.ReadResult, error) {
 			select {
 			case <-ctx.Done():
-				return leaderlease.Read{}, ctx.Err()
+				return leaderlease.ReadResult{}, ctx.Err()
 			case <-time.After(time.Hour):
-				return leaderlease.Read{}, errors.New("nobody ended the read")
+				return leaderlease.ReadResult{}, errors.New("nobody ended the read")
 			}
 		})
 		if !errors.Is(err, ErrTimeout) {
@@ -52,7 +52,7 @@ func TestFailedReadsAreCounted(t *testing.T) {
 			err  error
 			want uint64
 		}{{nil, 0}, {context.Canceled, 0}, {failure, 1}, {nil, 1}, {context.DeadlineExceeded, 2}} {
-			_, err := n.reads.until(t.Context(), func(context.Context) (leaderlease.Read, error) { return leaderlease.Read{}, step.err })
+			_, err := n.reads.until(t.Context(), func(context.Context) (leaderlease.ReadResult, error) { return leaderlease.ReadResult{}, step.err })
 			if got := n.reads.failed.Load() - before; !errors.Is(err, step.err) || got != step.want {
 				t.Errorf("until() = %v, and %d reads have failed, want %v and %d", err, got, step.err, step.want)
 			}

@@ -26,13 +26,13 @@ func calls() []call {
 		{"Ready of nothing", func(p *puppet) { p.Lease.Ready(&raft.Ready{}) }},
 		{"Ready of a leader", func(p *puppet) { p.win(p.term + 1) }},
 		{"Ready of a follower", func(p *puppet) { p.follow(p.term+1, 2) }},
-		{"Blocks of a candidate", func(p *puppet) { p.Blocks(raft.Ready{SoftState: &raft.SoftState{RaftState: raft.StateCandidate}}) }},
-		{"Blocks of nothing", func(p *puppet) { p.Blocks(raft.Ready{}) }},
+		{"WouldBlock of a candidate", func(p *puppet) { p.WouldBlock(raft.Ready{SoftState: &raft.SoftState{RaftState: raft.StateCandidate}}) }},
+		{"WouldBlock of nothing", func(p *puppet) { p.WouldBlock(raft.Ready{}) }},
 		{"Tick", func(p *puppet) { p.Tick() }},
-		{"MayCampaign", func(p *puppet) { _ = p.MayCampaign() }},
+		{"CanCampaign", func(p *puppet) { _ = p.CanCampaign() }},
 		{"TryRead", func(p *puppet) { p.TryRead() }},
 		{"StartRead", func(p *puppet) { p.startRead() }},
-		{"StartReadIndex", func(p *puppet) { p.StartReadIndex(context.Background(), func(Read, error) {}) }},
+		{"StartReadIndex", func(p *puppet) { p.StartReadIndex(context.Background(), func(ReadResult, error) {}) }},
 		{"Read of nobody who waits", func(p *puppet) { _, _ = p.Read(gone()) }},
 		{"ReadIndex of nobody who waits", func(p *puppet) { _, _ = p.ReadIndex(gone()) }},
 		{"Token", func(p *puppet) { _, _ = p.Token() }},
@@ -110,30 +110,30 @@ func TestEveryMethodLeavesTheLockFree(t *testing.T) {
 
 // done and Send may call each of them, whatever they are called from themselves.
 func TestCallbacksFindTheLockFree(t *testing.T) {
-	wait := func(p *puppet, done func(Read, error)) { p.StartRead(context.Background(), done) }
+	wait := func(p *puppet, done func(ReadResult, error)) { p.StartRead(context.Background(), done) }
 	for name, tt := range map[string]struct {
 		build func(testing.TB, ...func(*Config)) *puppet
-		event func(p *puppet, done func(Read, error))
+		event func(p *puppet, done func(ReadResult, error))
 	}{
 		"StartRead, served":    {leading, wait},
-		"StartRead, refused":   {leading, func(p *puppet, done func(Read, error)) { p.Close(); wait(p, done) }},
-		"StartRead, no leader": {leading, func(p *puppet, done func(Read, error)) { p.follow(3, 0); wait(p, done) }},
-		"Ready, a new leader":  {expired, func(p *puppet, done func(Read, error)) { wait(p, done); p.follow(3, 2) }},
-		"Ready, an answer":     {expired, func(p *puppet, done func(Read, error)) { wait(p, done); p.answer(p.asked(), p.last) }},
-		"Incoming, a renewal":  {expired, func(p *puppet, done func(Read, error)) { wait(p, done); p.renew() }},
-		"Incoming, not attested": {following, func(p *puppet, done func(Read, error)) {
+		"StartRead, refused":   {leading, func(p *puppet, done func(ReadResult, error)) { p.Close(); wait(p, done) }},
+		"StartRead, no leader": {leading, func(p *puppet, done func(ReadResult, error)) { p.follow(3, 0); wait(p, done) }},
+		"Ready, a new leader":  {expired, func(p *puppet, done func(ReadResult, error)) { wait(p, done); p.follow(3, 2) }},
+		"Ready, an answer":     {expired, func(p *puppet, done func(ReadResult, error)) { wait(p, done); p.answer(p.asked(), p.last) }},
+		"Incoming, a renewal":  {expired, func(p *puppet, done func(ReadResult, error)) { wait(p, done); p.renew() }},
+		"Incoming, not attested": {following, func(p *puppet, done func(ReadResult, error)) {
 			wait(p, done)
 			m := p.message(raftpb.MsgReadIndexResp, 3, 1)
 			m.Entries = []*raftpb.Entry{{Data: p.asked()}}
 			p.Incoming(m)
 		}},
-		"Applied":         {leading, func(p *puppet, done func(Read, error)) { p.commitNew(); wait(p, done); p.Applied(p.last) }},
-		"Applied too far": {expired, func(p *puppet, done func(Read, error)) { wait(p, done); p.Applied(p.last + 1) }},
-		"Close":           {expired, func(p *puppet, done func(Read, error)) { wait(p, done); p.Close() }},
-		"Send": {leading, func(p *puppet, _ func(Read, error)) {
+		"Applied":         {leading, func(p *puppet, done func(ReadResult, error)) { p.commitNew(); wait(p, done); p.Applied(p.last) }},
+		"Applied too far": {expired, func(p *puppet, done func(ReadResult, error)) { wait(p, done); p.Applied(p.last + 1) }},
+		"Close":           {expired, func(p *puppet, done func(ReadResult, error)) { wait(p, done); p.Close() }},
+		"Send": {leading, func(p *puppet, _ func(ReadResult, error)) {
 			p.Incoming(p.message(raftpb.MsgReadIndex, 2, 1))
 		}},
-		"Send, from a renewal": {expired, func(p *puppet, _ func(Read, error)) {
+		"Send, from a renewal": {expired, func(p *puppet, _ func(ReadResult, error)) {
 			p.win(3)
 			p.Incoming(p.message(raftpb.MsgReadIndex, 2, 1))
 			p.commitTo(p.last)
@@ -155,7 +155,7 @@ func TestCallbacksFindTheLockFree(t *testing.T) {
 				}
 			}
 			p = tt.build(t, func(c *Config) { c.Send = func([]*raftpb.Message) { everything("Send") } })
-			tt.event(p, func(Read, error) { everything("done") })
+			tt.event(p, func(ReadResult, error) { everything("done") })
 			if called == 0 {
 				t.Error("nothing was called")
 			}

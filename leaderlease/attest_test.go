@@ -119,8 +119,8 @@ func TestAppliedMayOutrunTheCommitIndexOnDisk(t *testing.T) {
 		t.Errorf("Info() after Applied(3) = applied %d, %v, want 3, nil", s.Applied, s.Err)
 	}
 	p.Applied(4)
-	if s := p.Info(); s.Err == nil || s.Lease != core.Disabled {
-		t.Errorf("Info() after Applied(4) = %v, %v, want disabled by a misuse", s.Lease, s.Err)
+	if s := p.Info(); s.Err == nil || s.Status != core.Disabled {
+		t.Errorf("Info() after Applied(4) = %v, %v, want disabled by a misuse", s.Status, s.Err)
 	}
 }
 

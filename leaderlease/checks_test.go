@@ -145,11 +145,11 @@ func TestALateStorageHoldsForTheSavedPromise(t *testing.T) {
 func TestALateSoleVoterIsHeldBack(t *testing.T) {
 	p := late(t, fillEntries)
 	rd := raft.Ready{SoftState: &raft.SoftState{RaftState: raft.StateCandidate}, HardState: p.hard(0)}
-	if !p.Blocks(rd) {
-		t.Error("Blocks() = false, want true for the restart hold")
+	if !p.WouldBlock(rd) {
+		t.Error("WouldBlock() = false, want true for the restart hold")
 	}
-	if p.clock.Advance(900 * ms); p.Blocks(rd) {
-		t.Error("Blocks() = true after the hold, want false")
+	if p.clock.Advance(900 * ms); p.WouldBlock(rd) {
+		t.Error("WouldBlock() = true after the hold, want false")
 	}
 }
 

@@ -70,8 +70,8 @@ func TestAClockThatFailsBindsNobody(t *testing.T) {
 		p.Tick()
 		p.clock.reading.Store(good)
 		p.Tick()
-		if err := p.MayCampaign(); err != nil {
-			t.Fatalf("MayCampaign() after a reading that failed = %v, want nil", err)
+		if err := p.CanCampaign(); err != nil {
+			t.Fatalf("CanCampaign() after a reading that failed = %v, want nil", err)
 		}
 	}
 }

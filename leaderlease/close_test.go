@@ -139,9 +139,9 @@ func TestEveryMethodAfterClose(t *testing.T) {
 			t.Errorf("%s() after Close = %v, want %v", name, err, core.Closed)
 		}
 	}
-	for name, start := range map[string]func(context.Context, func(Read, error)){"StartRead": p.StartRead, "StartReadIndex": p.StartReadIndex} {
+	for name, start := range map[string]func(context.Context, func(ReadResult, error)){"StartRead": p.StartRead, "StartReadIndex": p.StartReadIndex} {
 		calls := 0
-		start(t.Context(), func(_ Read, err error) {
+		start(t.Context(), func(_ ReadResult, err error) {
 			if calls++; err == nil {
 				t.Errorf("%s() after Close was served", name)
 			}
@@ -161,22 +161,22 @@ func TestRaftGoesOnAfterClose(t *testing.T) {
 	p.Applied(index)
 	p.Invalidate()
 	p.SetDiskStalled(true)
-	if !p.Tick() || p.MayCampaign() != nil || p.Blocks(raft.Ready{}) {
-		t.Error("Tick, MayCampaign or Blocks after Close hold raft back, which owes nothing")
+	if !p.Tick() || p.CanCampaign() != nil || p.WouldBlock(raft.Ready{}) {
+		t.Error("Tick, CanCampaign or WouldBlock after Close hold raft back, which owes nothing")
 	}
 	if !p.Incoming(p.message(raftpb.MsgReadIndex, 2, 1)) {
 		t.Error("Incoming(read index) after Close = false, want raft to make a round")
 	}
 	p.follow(4, 2)
 	p.promiseTo(2)
-	if p.Incoming(p.message(raftpb.MsgVote, 3, 1)) || p.MayCampaign() == nil {
+	if p.Incoming(p.message(raftpb.MsgVote, 3, 1)) || p.CanCampaign() == nil {
 		t.Error("a promise made after Close is not kept")
 	}
 	if p.asked() != nil {
 		t.Error("ReadRequests() has a request after Close, want none")
 	}
-	if s := p.Info(); s.Lease != core.Closed || s.Applied != index || s.Err != nil {
-		t.Errorf("Info() after Close = %v, applied %d, %v, want %v, %d", s.Lease, s.Applied, s.Err, core.Closed, index)
+	if s := p.Info(); s.Status != core.Closed || s.Applied != index || s.Err != nil {
+		t.Errorf("Info() after Close = %v, applied %d, %v, want %v, %d", s.Status, s.Applied, s.Err, core.Closed, index)
 	}
 }
 
@@ -194,8 +194,8 @@ func TestCallbacksMayCallTheLease(t *testing.T) {
 		p.Info()
 		p.Stats()
 		p.TryRead()
-		p.StartRead(context.Background(), func(Read, error) {})
-		p.StartReadIndex(context.Background(), func(Read, error) {})
+		p.StartRead(context.Background(), func(ReadResult, error) {})
+		p.StartReadIndex(context.Background(), func(ReadResult, error) {})
 		_, _ = p.Token()
 		_ = p.Do(t.Context(), func(context.Context) error { p.Invalidate(); return nil })
 		_, stop := p.Watch()
@@ -204,8 +204,8 @@ func TestCallbacksMayCallTheLease(t *testing.T) {
 		p.Incoming(p.message(raftpb.MsgHeartbeat, 2, 1))
 		p.Incoming(p.message(raftpb.MsgReadIndex, 2, 1))
 		p.SetDiskStalled(false)
-		_ = p.MayCampaign()
-		p.Blocks(raft.Ready{})
+		_ = p.CanCampaign()
+		p.WouldBlock(raft.Ready{})
 		p.Applied(p.commit.Load())
 		p.Close()
 	}
@@ -222,7 +222,7 @@ func TestCallbacksMayCallTheLease(t *testing.T) {
 			inside = 0
 			p = expired(t, func(c *Config) { c.Send = func([]*raftpb.Message) { everything() } })
 			if name != "Send" {
-				p.StartRead(context.Background(), func(Read, error) { everything() })
+				p.StartRead(context.Background(), func(ReadResult, error) { everything() })
 			}
 			event()
 			if inside == 0 {

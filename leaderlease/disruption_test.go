@@ -69,7 +69,7 @@ func TestDisruptionWithinNew(t *testing.T) {
 		}
 		cfg.Raft.Storage = s
 	})
-	if err := p.MayCampaign(); err == nil {
-		t.Error("MayCampaign() = nil in the restart hold, want a refusal")
+	if err := p.CanCampaign(); err == nil {
+		t.Error("CanCampaign() = nil in the restart hold, want a refusal")
 	}
 }

@@ -17,8 +17,8 @@
 //     promise last longer.
 //   - A3, raft's own: storage keeps what it acknowledged, one process runs per
 //     ID, and peers are not Byzantine.
-//   - A3', death notices: a process that Obituary reports never executes another
-//     instruction. Groups that do not call Obituary need not assume this.
+//   - A3', death notices: a process that ProcessDied reports never executes another
+//     instruction. Groups that do not call ProcessDied need not assume this.
 //
 // Nothing is assumed of message delay, loss, duplication or order, of pauses,
 // of ticks, or of wall clocks.
@@ -75,7 +75,7 @@
 // LearnCommit lets a RawNode learn from an election what is committed. It reads Storage too.
 //
 // Read, TryRead, Do, Token and Watch are for everybody else. A leader that ends by itself says so with Resign, and is
-// replaced at once; so is one whose process is known to have died, where Obituary is told.
+// replaced at once; so is one whose process is known to have died, where ProcessDied is told.
 //
 // Two things must be right: Ready sees every raft.Ready before anything of it leaves;
 // and Applied follows the state machine, never runs ahead of it. Nothing notices an
@@ -122,9 +122,9 @@
 // Reads, Token, Context and Do are refused with Closed, TryRead and Info say
 // so, and a Watch delivers that and ends. No heartbeat carries a probe, and
 // forwarded reads are left to raft. All else works as before, for as long as raft
-// runs: Ready, Incoming, Tick, Blocks and MayCampaign keep this node's promises, and
+// runs: Ready, Incoming, Tick, WouldBlock and CanCampaign keep this node's promises, and
 // make new ones; ApplyConfState, Applied, Invalidate, SetDiskStalled and Stats do no
-// harm. Resign still hands back what was promised; Obituary voids nothing. ReadRequests delivers nothing
+// harm. Resign still hands back what was promised; ProcessDied voids nothing. ReadRequests delivers nothing
 // new, and never closes. No method brings the lease back, and none blocks for longer
 // than Ready says.
 //
@@ -133,7 +133,7 @@
 // Nodes without the library count as voters that never grant, so lease reads are
 // safe in any mix. A follower does not believe a leader that runs without it:
 // its reads fail until a leader attests its answers. Nor does a ReadIndex
-// read believe one that does not say that it made a round (ErrNoRound), as the
+// read believe one that does not say that it made a round (ErrLeaderTooOld), as the
 // versions before that mark. A node that ran the
 // library must stay down for MaxPromise, or its saved promise if that is longer, before it
 // runs without, as PromiseFile.Retire does.

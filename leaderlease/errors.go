@@ -12,10 +12,10 @@ import (
 // could not be served or that work may not go on. *NoLeaseError says why.
 var ErrNoLease = errors.New("leaderlease: no usable lease")
 
-// ErrNoRound is the cause of a *NoLeaseError from ReadIndex on a follower whose
-// leader does not say that it made a quorum round: it runs a version of this
-// library that answers from its lease. Ask at the leader, or by another path.
-var ErrNoRound = errors.New("the leader runs a version that may have answered from its lease, without a quorum round")
+// ErrLeaderTooOld is the cause of the *NoLeaseError that a read by a quorum round (ReadIndex)
+// fails with on a follower whose leader does not confirm that it made the round. Such a leader
+// runs a version of this library that answers from its lease. Read at the leader instead.
+var ErrLeaderTooOld = errors.New("leaderlease: the leader runs a version that may have answered from its lease, without a quorum round")
 
 // errNoLibrary is what a nil *Lease answers.
 var errNoLibrary = &NoLeaseError{Status: core.Disabled}

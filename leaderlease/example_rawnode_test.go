@@ -280,7 +280,7 @@ func (m *member) leads() {
 }
 
 func (m *member) await(want leaderlease.Status) {
-	for m.lease.Info().Lease != want {
+	for m.lease.Info().Status != want {
 		time.Sleep(time.Millisecond)
 	}
 }

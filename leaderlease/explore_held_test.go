@@ -42,7 +42,7 @@ var heldSteps = []struct {
 	{"disrupted", func(h *held) { h.pass(0, time.Hour); h.clock.marker.Add(1) }},
 	{"the clock dies", func(h *held) { h.lives(false) }},
 	{"the clock lives", func(h *held) { h.lives(true) }},
-	{"Blocks", func(h *held) { h.judge(h.Blocks(candidate)) }},
+	{"WouldBlock", func(h *held) { h.judge(h.WouldBlock(candidate)) }},
 	{"Ready", (*held).ready},
 }
 

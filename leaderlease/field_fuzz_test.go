@@ -74,9 +74,9 @@ func (p *puppet) sane(typ raftpb.MessageType, leads bool) error {
 	switch {
 	case s.Remaining > usable:
 		return fmt.Errorf("lease of %v, want at most %v", s.Remaining, usable)
-	case !leads && s.Lease == core.Valid:
+	case !leads && s.Status == core.Valid:
 		return fmt.Errorf("a follower holds a lease")
-	case typ != raftpb.MsgHeartbeatResp && s.Lease == core.Valid:
+	case typ != raftpb.MsgHeartbeatResp && s.Status == core.Valid:
 		return fmt.Errorf("a lease without a grant")
 	default:
 		return nil

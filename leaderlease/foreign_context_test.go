@@ -27,7 +27,7 @@ func (c *lockContext) Value(key any) any     { c.see(); return c.Context.Value(k
 // A context is the embedder's code: it may ask the Lease whether it has ended.
 func TestAContextIsNotAskedUnderTheLock(t *testing.T) {
 	for name, use := range map[string]func(p *puppet, ctx context.Context){
-		"StartReadIndex": func(p *puppet, ctx context.Context) { p.StartReadIndex(ctx, func(Read, error) {}) },
+		"StartReadIndex": func(p *puppet, ctx context.Context) { p.StartReadIndex(ctx, func(ReadResult, error) {}) },
 		"Context":        func(p *puppet, ctx context.Context) { _, stop, _ := p.Context(ctx); stop() },
 		"a lost lease":   func(p *puppet, ctx context.Context) { _, _, _ = p.Context(ctx); p.Invalidate() },
 	} {

@@ -13,7 +13,7 @@ import (
 //
 // No grant leaves meanwhile.
 func (l *Lease) holdBack(rd *raft.Ready, stop <-chan struct{}) bool {
-	for l.Blocks(rd) {
+	for l.WouldBlock(rd) {
 		l.stats.withheld[WithheldSelf].Add(1)
 		l.mu.Lock()
 		left := l.mu.guard.Info(l.nowLocked())
@@ -27,10 +27,10 @@ func (l *Lease) holdBack(rd *raft.Ready, stop <-chan struct{}) bool {
 	return true
 }
 
-// Blocks reports whether Ready(rd) would block now. A loop that must not block
+// WouldBlock reports whether Ready(rd) would block now. A loop that must not block
 // goes on with Step and Tick, does nothing with rd, does not call Advance, and
 // asks again later, at least once in MaxPromise.
-func (l *Lease) Blocks(rd *raft.Ready) bool {
+func (l *Lease) WouldBlock(rd *raft.Ready) bool {
 	if l == nil {
 		return false
 	}

@@ -174,7 +174,7 @@ func (l *Lease) forwarded(m *raftpb.Message) bool {
 	keep := !may && l.mu.lease.Term() != 0 && l.mu.lease.IsVoter() && l.cfg.Send != nil && m.GetFrom() != raft.None
 	l.mu.Unlock()
 	if keep {
-		l.start(&waiter{remote: true, quorum: quorum, done: func(r Read, err error) {
+		l.start(&waiter{remote: true, quorum: quorum, done: func(r ReadResult, err error) {
 			if err == nil {
 				l.cfg.Send([]*raftpb.Message{l.readIndexResp(m, r.Term, r.Index)})
 			}
@@ -207,7 +207,7 @@ func (l *Lease) attested(m *raftpb.Message) bool {
 		l.refuseReads(m, err, everyone)
 		return false
 	default:
-		l.refuseReads(m, ErrNoRound, func(w *waiter) bool { return w.quorum && w.round <= asked })
+		l.refuseReads(m, ErrLeaderTooOld, func(w *waiter) bool { return w.quorum && w.round <= asked })
 		return !l.answer(m) // it will do for the others
 	}
 }

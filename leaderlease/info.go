@@ -15,8 +15,8 @@ type Info struct {
 	Leader uint64 // 0 if unknown
 	Role   raft.StateType
 
-	// Lease says whether a lease read would be served now, and if not, why.
-	Lease Status
+	// Status says whether a lease read would be served now, and if not, why.
+	Status Status
 	// Remaining is for how long lease reads are still served, 0 if they are
 	// not; End is how long until another leader may exist, by this node's clock:
 	// Remaining and the margin. Both are at most Duration.
@@ -39,12 +39,12 @@ type Info struct {
 }
 
 // Valid reports whether a lease read would be served.
-func (i *Info) Valid() bool { return i.Lease == core.Valid }
+func (i *Info) Valid() bool { return i.Status == core.Valid }
 
 // Info describes the lease as of now.
 func (l *Lease) Info() Info {
 	if l == nil {
-		return Info{Lease: core.Disabled}
+		return Info{Status: core.Disabled}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +53,7 @@ func (l *Lease) Info() Info {
 	v := l.view.Load()
 	s := Info{
 		ID: l.id(), Term: mu.term, Leader: mu.leader, Role: mu.role,
-		Lease:     v.Check(now),
+		Status:    v.Check(now),
 		Remaining: v.Remaining(now, l.cfg.Duration),
 		Promise:   mu.guard.Info(now),
 		Commit:    l.commit.Load(), Applied: l.applied.Load(),

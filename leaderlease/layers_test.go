@@ -61,7 +61,7 @@ func isDelivered(typ raftpb.MessageType, to uint64, reject bool) func(*puppet) b
 
 func isNotHeldBack(role raft.StateType) func(*puppet) bool {
 	return func(p *puppet) bool {
-		return !p.Blocks(raft.Ready{SoftState: &raft.SoftState{RaftState: role}})
+		return !p.WouldBlock(raft.Ready{SoftState: &raft.SoftState{RaftState: role}})
 	}
 }
 
@@ -93,7 +93,7 @@ func layers() (all []layer) {
 	add("its tick, one of three", func(p *puppet) bool { return p.Tick() }, nothing)
 	add("its tick, alone", func(p *puppet) bool { return p.Tick() }, promise)
 	add("its own pre-candidacy, alone", isNotHeldBack(pre), grant)
-	add("its campaign", func(p *puppet) bool { return p.MayCampaign() == nil }, promise)
+	add("its campaign", func(p *puppet) bool { return p.CanCampaign() == nil }, promise)
 	add("its own candidacy", isNotHeldBack(candidate), grant)
 	add("its own pre-candidacy, one of three", isNotHeldBack(pre), nothing)
 	return all

@@ -22,7 +22,7 @@ import (
 // saves (see Config.Promises) or writes log lines (see Config.Logger).
 //
 // A nil *Lease is a member without the library: Ready, Incoming, Tick and what
-// follows the state machine leave raft as it is, Blocks and MayCampaign keep nothing
+// follows the state machine leave raft as it is, WouldBlock and CanCampaign keep nothing
 // back, ReadRequests never delivers, and whoever reads or wants a Token is refused
 // with Disabled. A member that ran with a Lease must stay down for MaxPromise before
 // it runs with nil.

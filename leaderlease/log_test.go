@@ -68,7 +68,7 @@ func TestABlockedLogHandlerStopsNoMethod(t *testing.T) {
 		}
 		p.renew() // gained
 		p.clock.marker.Add(1)
-		if got := p.Info().Lease; got != core.ClockFault { // disrupted
+		if got := p.Info().Status; got != core.ClockFault { // disrupted
 			t.Errorf("Info() = %v after a disruption, want %v", got, core.ClockFault)
 		}
 		p.clock.Advance(-ms)

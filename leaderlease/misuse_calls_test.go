@@ -41,8 +41,8 @@ func TestClosedLeaseRefusesByName(t *testing.T) {
 	closed("Context", err)
 	closed("Do", p.Do(t.Context(), nil))
 	p.want(core.Closed)
-	if s := p.Info(); s.Lease != core.Closed || s.Remaining != 0 {
-		t.Errorf("Info() after Close = %v, %v, want %v", s.Lease, s.Remaining, core.Closed)
+	if s := p.Info(); s.Status != core.Closed || s.Remaining != 0 {
+		t.Errorf("Info() after Close = %v, %v, want %v", s.Status, s.Remaining, core.Closed)
 	}
 	events, stop := p.Watch()
 	defer stop()

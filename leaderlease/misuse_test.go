@@ -21,8 +21,8 @@ func (p *puppet) misused(want string) {
 	p.t.Helper()
 	s := p.Info()
 	m, ok := errors.AsType[*MisuseError](s.Err)
-	if !ok || !strings.Contains(m.Rule, want) || !strings.Contains(m.Error(), m.Rule) || s.Lease != core.Disabled {
-		p.t.Fatalf("Info() = %v, error %v, want %v for a misuse: %q", s.Lease, s.Err, core.Disabled, want)
+	if !ok || !strings.Contains(m.Rule, want) || !strings.Contains(m.Error(), m.Rule) || s.Status != core.Disabled {
+		p.t.Fatalf("Info() = %v, error %v, want %v for a misuse: %q", s.Status, s.Err, core.Disabled, want)
 	}
 	_, err := p.Token()
 	if m2, ok := errors.AsType[*MisuseError](err); !ok || m2 != m || !errors.Is(err, ErrNoLease) {
@@ -35,8 +35,8 @@ func (p *puppet) misused(want string) {
 
 func (p *puppet) sound() {
 	p.t.Helper()
-	if s := p.Info(); s.Lease != core.Valid || s.Err != nil {
-		p.t.Fatalf("Info() = %v, error %v, want a valid lease", s.Lease, s.Err)
+	if s := p.Info(); s.Status != core.Valid || s.Err != nil {
+		p.t.Fatalf("Info() = %v, error %v, want a valid lease", s.Status, s.Err)
 	}
 }
 
@@ -136,8 +136,8 @@ func TestSnapshotSettlesChanges(t *testing.T) {
 	index := p.commitChanges(2)
 	p.want(core.ConfPending)
 	p.restore(index+5, voters(1, 2, 3))
-	if s := p.Info(); s.Lease != core.Valid || s.Commit != index+5 {
-		t.Errorf("Info() = %v, commit %d after the snapshot, want valid, %d", s.Lease, s.Commit, index+5)
+	if s := p.Info(); s.Status != core.Valid || s.Commit != index+5 {
+		t.Errorf("Info() = %v, commit %d after the snapshot, want valid, %d", s.Status, s.Commit, index+5)
 	}
 	p.Applied(index + 5)
 	p.sound()

@@ -23,7 +23,7 @@ func TestANilLeaseLeavesRaftAsItIs(t *testing.T) {
 	if l.Ready(&rd); len(rd.Messages) != 1 || rd.Messages[0] != vote || vote.GetType() != raftpb.MsgVote || len(rd.ReadStates) != 1 {
 		t.Errorf("Ready() leaves %v, want it as it was", rd)
 	}
-	if !l.Incoming(vote) || !l.Tick() || l.Blocks(&rd) || l.MayCampaign() != nil || l.ReadRequests() != nil {
+	if !l.Incoming(vote) || !l.Tick() || l.WouldBlock(&rd) || l.CanCampaign() != nil || l.ReadRequests() != nil {
 		t.Error("a nil Lease keeps something back, or asks for something")
 	}
 }
@@ -39,14 +39,14 @@ func TestANilLeaseRefuses(t *testing.T) {
 	}
 	refused("Read", second(l.Read(t.Context())))
 	refused("ReadIndex", second(l.ReadIndex(t.Context())))
-	l.StartRead(t.Context(), func(_ Read, err error) { refused("StartRead", err) })
-	l.StartReadIndex(t.Context(), func(_ Read, err error) { refused("StartReadIndex", err) })
+	l.StartRead(t.Context(), func(_ ReadResult, err error) { refused("StartRead", err) })
+	l.StartReadIndex(t.Context(), func(_ ReadResult, err error) { refused("StartReadIndex", err) })
 	refused("Token", second(l.Token()))
 	refused("Do", l.Do(t.Context(), func(context.Context) error { return nil }))
 	if index, s := l.TryRead(); index != 0 || s != core.Disabled {
 		t.Errorf("TryRead() = %d, %v, want 0, %v", index, s, core.Disabled)
 	}
-	if i := l.Info(); i.Valid() || i.Lease != core.Disabled {
+	if i := l.Info(); i.Valid() || i.Status != core.Disabled {
 		t.Errorf("Info() = %+v, want %v", i, core.Disabled)
 	}
 	events, stop := l.Watch()
@@ -62,7 +62,7 @@ func TestANilLeaseRefuses(t *testing.T) {
 		for i := range in {
 			in[i] = reflect.Zero(m.Type.In(i + 1))
 			if in[i].Kind() == reflect.Func {
-				in[i] = reflect.ValueOf(func(Read, error) {})
+				in[i] = reflect.ValueOf(func(ReadResult, error) {})
 				if m.Name == "Do" {
 					in[i] = reflect.ValueOf(func(context.Context) error { return nil })
 				}

@@ -159,8 +159,8 @@ func isAnswer(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgReadInde
 
 func isWrite(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgStorageAppend }
 
-// Blocks reports whether Ready(rd) would block now.
-func (p *puppet) Blocks(rd raft.Ready) bool { return p.Lease.Blocks(&rd) }
+// WouldBlock reports whether Ready(rd) would block now.
+func (p *puppet) WouldBlock(rd raft.Ready) bool { return p.Lease.WouldBlock(&rd) }
 
 func (p *puppet) hard(commit uint64) *raftpb.HardState {
 	return &raftpb.HardState{Term: new(p.term), Vote: new(uint64(1)), Commit: new(commit)}
@@ -292,13 +292,13 @@ func (p *puppet) want(s core.Status) {
 // outcome is what became of a StartRead.
 type outcome struct {
 	calls int
-	read  Read
+	read  ReadResult
 	err   error
 }
 
 func (p *puppet) startRead() *outcome {
 	o := &outcome{}
-	p.StartRead(context.Background(), func(r Read, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
+	p.StartRead(context.Background(), func(r ReadResult, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
 	return o
 }
 

@@ -20,9 +20,9 @@ import (
 //
 // With a valid lease and an up-to-date state machine it takes no lock and
 // allocates nothing.
-func (l *Lease) Read(ctx context.Context) (Read, error) {
+func (l *Lease) Read(ctx context.Context) (ReadResult, error) {
 	if l == nil {
-		return Read{}, errNoLibrary
+		return ReadResult{}, errNoLibrary
 	}
 	if r, ok := l.readNow(); ok {
 		return r, nil
@@ -34,33 +34,33 @@ func (l *Lease) Read(ctx context.Context) (Read, error) {
 // lease is valid, for those who trust no clock with this one read, and for
 // comparison. Its Path is PathReadIndex, or PathForwarded on a follower, whose
 // leader makes the round. A leader of a version that does not know of such
-// requests answers from its lease; then it fails with ErrNoRound.
-func (l *Lease) ReadIndex(ctx context.Context) (Read, error) {
+// requests answers from its lease; then it fails with ErrLeaderTooOld.
+func (l *Lease) ReadIndex(ctx context.Context) (ReadResult, error) {
 	if l == nil {
-		return Read{}, errNoLibrary
+		return ReadResult{}, errNoLibrary
 	}
 	return l.wait(ctx, &waiter{quorum: true})
 }
 
 // wait starts w and waits for its end or ctx's.
-func (l *Lease) wait(ctx context.Context, w *waiter) (Read, error) {
+func (l *Lease) wait(ctx context.Context, w *waiter) (ReadResult, error) {
 	answer := make(chan answered, 1)
-	w.done = func(r Read, err error) { answer <- answered{r, err} }
+	w.done = func(r ReadResult, err error) { answer <- answered{r, err} }
 	l.start(w)
 	select {
 	case a := <-answer:
 		return a.read, a.err
 	case <-ctx.Done():
 		if mine, err := l.giveUp(w, ctx.Err()); mine {
-			return Read{}, err
+			return ReadResult{}, err
 		}
-		return Read{}, ctx.Err() // it was about to be answered
+		return ReadResult{}, ctx.Err() // it was about to be answered
 	}
 }
 
 // answered is what a waiting read is told.
 type answered struct {
-	read Read
+	read ReadResult
 	err  error
 }
 
@@ -70,9 +70,9 @@ type answered struct {
 // and the like, or in a goroutine of its own when ctx ends first. It must not block; it
 // may call every method that does not block, but Ready. With context.Background()
 // nothing is set up for ctx.
-func (l *Lease) StartRead(ctx context.Context, done func(Read, error)) {
+func (l *Lease) StartRead(ctx context.Context, done func(ReadResult, error)) {
 	if l == nil {
-		done(Read{}, errNoLibrary)
+		done(ReadResult{}, errNoLibrary)
 		return
 	}
 	if r, ok := l.readNow(); ok {
@@ -83,26 +83,26 @@ func (l *Lease) StartRead(ctx context.Context, done func(Read, error)) {
 }
 
 // StartReadIndex is ReadIndex for callers that must not block: see StartRead.
-func (l *Lease) StartReadIndex(ctx context.Context, done func(Read, error)) {
+func (l *Lease) StartReadIndex(ctx context.Context, done func(ReadResult, error)) {
 	if l == nil {
-		done(Read{}, errNoLibrary)
+		done(ReadResult{}, errNoLibrary)
 		return
 	}
 	l.startUntil(ctx, &waiter{quorum: true, done: done})
 }
 
 // readNow serves under a valid lease if nothing has to be waited for.
-func (l *Lease) readNow() (Read, bool) {
+func (l *Lease) readNow() (ReadResult, bool) {
 	v, now, s := l.check()
 	if s != core.Valid {
-		return Read{}, false
+		return ReadResult{}, false
 	}
 	index := l.commit.Load()
 	if l.applied.Load() < index {
-		return Read{}, false
+		return ReadResult{}, false
 	}
 	l.stats.paths.add(PathLease)
-	return Read{Index: index, Term: v.Term, Path: PathLease, Remaining: v.Remaining(now, l.cfg.Duration)}, true
+	return ReadResult{Index: index, Term: v.Term, Path: PathLease, Remaining: v.Remaining(now, l.cfg.Duration)}, true
 }
 
 // start puts a read that cannot be served at once to wait for what it needs:
@@ -126,7 +126,7 @@ func (l *Lease) startLocked(w *waiter) finished {
 		return finished{{w: w, err: l.noLeaseLocked(core.Disabled)}}
 	case v.Check(now) == core.Valid && !w.quorum:
 		// mu excludes a change of the view, and nowLocked a disruption.
-		w.read = Read{Term: mu.term, Path: PathLease, Remaining: v.Remaining(now, l.cfg.Duration)}
+		w.read = ReadResult{Term: mu.term, Path: PathLease, Remaining: v.Remaining(now, l.cfg.Duration)}
 		return l.whenAppliedLocked(w, l.commit.Load())
 	case mu.leader == raft.None:
 		return finished{{w: w, err: l.noLeaseLocked(v.Check(now))}}

@@ -85,8 +85,8 @@ func TestClockFaultIsSeenByEveryReader(t *testing.T) {
 			}
 			p.Close()
 			p = prepare()
-			if s := p.Info(); s.Lease != core.ClockFault {
-				t.Errorf("Info().Lease = %v with a clock that %s, want %v", s.Lease, name, core.ClockFault)
+			if s := p.Info(); s.Status != core.ClockFault {
+				t.Errorf("Info().Lease = %v with a clock that %s, want %v", s.Status, name, core.ClockFault)
 			}
 			p = prepare()
 			events, stop := p.Watch()

@@ -31,7 +31,7 @@ type reader struct {
 func (s *reader) start(rt *rapid.T, again int) {
 	tr := &tracked{commit: s.commit.Load()}
 	s.reads = append(s.reads, tr)
-	s.StartRead(context.Background(), func(r Read, err error) {
+	s.StartRead(context.Background(), func(r ReadResult, err error) {
 		tr.calls++
 		tr.read, tr.err = r, err
 		if tr.calls > 1 {

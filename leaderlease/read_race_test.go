@@ -95,7 +95,7 @@ func (r *racers) readInTime() {
 
 // startAndAbandon ends half of its reads early, and asks for all else there is.
 func (r *racers) startAndAbandon() {
-	done := func(Read, error) { r.started.Add(1); r.pending.Done() }
+	done := func(ReadResult, error) { r.started.Add(1); r.pending.Done() }
 	for !r.closed() {
 		ctx, cancel := context.WithCancel(r.t.Context())
 		go cancel()

@@ -14,7 +14,7 @@ import (
 // returns the request.
 func roundAsked(p *puppet) (rctx []byte, o *outcome) {
 	o = &outcome{}
-	p.StartReadIndex(context.Background(), func(r Read, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
+	p.StartReadIndex(context.Background(), func(r ReadResult, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
 	return p.asked(), o
 }
 
@@ -119,7 +119,7 @@ func TestAnswerOfALeaseIsNoRound(t *testing.T) {
 	first := p.startRead()
 	under := p.asked()
 	o := &outcome{}
-	p.StartReadIndex(context.Background(), func(r Read, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
+	p.StartReadIndex(context.Background(), func(r ReadResult, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
 	plain := p.startRead()
 	p.answerTo(under, kindAnswer)
 	if first.calls != 1 || o.calls != 0 {
@@ -127,8 +127,8 @@ func TestAnswerOfALeaseIsNoRound(t *testing.T) {
 	}
 	// The next round is for both.
 	p.answerTo(p.asked(), kindAnswer)
-	if o.calls != 1 || !errors.Is(o.err, ErrNoRound) || !errors.Is(o.err, ErrNoLease) {
-		t.Errorf("ReadIndex() = %+v, %v after %d calls, want ErrNoRound", o.read, o.err, o.calls)
+	if o.calls != 1 || !errors.Is(o.err, ErrLeaderTooOld) || !errors.Is(o.err, ErrNoLease) {
+		t.Errorf("ReadIndex() = %+v, %v after %d calls, want ErrLeaderTooOld", o.read, o.err, o.calls)
 	}
 	if plain.calls != 1 || plain.err != nil {
 		t.Errorf("Read() = %+v, %v after %d calls, want it served", plain.read, plain.err, plain.calls)
@@ -140,7 +140,7 @@ func TestALostRoundOfReadsGivenUpIsAskedAgainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := following(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		p.StartRead(ctx, func(Read, error) {})
+		p.StartRead(ctx, func(ReadResult, error) {})
 		if p.asked() == nil {
 			t.Fatal("the first read asks for nothing")
 		}
@@ -157,7 +157,7 @@ func TestALostRoundOfReadsGivenUpIsAskedAgainAtOnce(t *testing.T) {
 		p.follow(2, 0) // both reads are over
 		p.follow(2, 3)
 		ctx, cancel = context.WithCancel(t.Context())
-		p.StartRead(ctx, func(Read, error) {})
+		p.StartRead(ctx, func(ReadResult, error) {})
 		p.asked()
 		cancel()
 		synctest.Wait()

@@ -30,7 +30,7 @@ func TestReadUnderLease(t *testing.T) {
 	p := leading(t)
 	p.clock.Advance(usable - 1)
 	r, err := p.Read(t.Context())
-	want := Read{Index: p.last, Term: 2, Path: PathLease, Remaining: 1}
+	want := ReadResult{Index: p.last, Term: 2, Path: PathLease, Remaining: 1}
 	if r != want || err != nil {
 		t.Errorf("Read() = %+v, %v, want %+v", r, err, want)
 	}
@@ -292,7 +292,7 @@ func TestDoneMayReadAgain(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			p := tc.build(t)
 			var second *outcome
-			p.StartRead(context.Background(), func(_ Read, err error) {
+			p.StartRead(context.Background(), func(_ ReadResult, err error) {
 				if (err == nil) != tc.served {
 					t.Errorf("first read: error %v, want served: %v", err, tc.served)
 				}
@@ -316,7 +316,7 @@ func TestReadUnderLeaseAllocatesNothing(t *testing.T) {
 	for name, read := range map[string]func(){
 		"TryRead":   func() { p.TryRead() },
 		"Read":      func() { _, _ = p.Read(ctx) },
-		"StartRead": func() { p.StartRead(context.Background(), func(Read, error) {}) },
+		"StartRead": func() { p.StartRead(context.Background(), func(ReadResult, error) {}) },
 		"Token":     func() { _, _ = p.Token() },
 	} {
 		if n := testing.AllocsPerRun(1000, read); n != 0 {

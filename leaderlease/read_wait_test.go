@@ -47,7 +47,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 				read, stays := p.readSoon(ctx), p.startRead()
 				synctest.Wait()
 				cancel()
-				if a := <-read; !errors.Is(a.err, context.Canceled) || a.read != (Read{}) {
+				if a := <-read; !errors.Is(a.err, context.Canceled) || a.read != (ReadResult{}) {
 					t.Errorf("Read() = %+v, %v, want nothing and context.Canceled", a.read, a.err)
 				}
 				if n := p.Info().Waiting; n != 1 {

@@ -30,9 +30,9 @@ import (
 // (V5). It returns when the lease clock shows the end of the promise: within the longest
 // promise after the newest disruption or step of the clock, and not before a clock that
 // cannot be read, or stands still, works again. If Tick is asked, it blocks only after a
-// burst of ticks, after a Campaign that did not ask MayCampaign, or where the clock has
+// burst of ticks, after a Campaign that did not ask CanCampaign, or where the clock has
 // failed or was disrupted since a campaign began. Loops that must not block, and loops
-// that drive their clock themselves, ask Blocks.
+// that drive their clock themselves, ask WouldBlock.
 func (l *Lease) Ready(rd *raft.Ready) {
 	if l == nil {
 		return

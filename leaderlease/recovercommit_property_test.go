@@ -21,7 +21,7 @@ func wander(t *testing.T, seed uint64, look func(disk *raft.MemoryStorage, commi
 		s := m.raw.BasicStatus()
 		switch {
 		case s.RaftState != raft.StateLeader:
-			if r.IntN(8) == 0 && m.MayCampaign() == nil {
+			if r.IntN(8) == 0 && m.CanCampaign() == nil {
 				_ = m.raw.Campaign()
 			}
 		case r.IntN(8) == 0:

@@ -102,7 +102,7 @@ func (l *Lease) readStatesLocked(states []raft.ReadState) (done finished) {
 		// only if they say so.
 		serves := func(w *waiter) bool { return w.round <= seq && (leads || quorum || !w.quorum) }
 		for _, w := range r.waiting.take(serves) {
-			w.read = Read{Term: l.mu.term, Path: path}
+			w.read = ReadResult{Term: l.mu.term, Path: path}
 			done = append(done, l.whenAppliedLocked(w, s.Index)...)
 		}
 	}
@@ -120,7 +120,7 @@ func (l *Lease) joinedLocked(v *view) (done finished) {
 		return nil
 	}
 	for _, w := range r.waiting.take(func(w *waiter) bool { return w.at > 0 && w.at < v.Usable }) {
-		w.read = Read{Term: v.Term, Path: PathJoined}
+		w.read = ReadResult{Term: v.Term, Path: PathJoined}
 		done = append(done, l.whenAppliedLocked(w, w.index)...)
 	}
 	return done

@@ -40,8 +40,8 @@ func TestAFollowerTicksWhileTheConfigurationIsNotKnown(t *testing.T) {
 			// What raft may do by itself then is held back in Ready.
 			p.Ready(raft.Ready{Messages: []*raftpb.Message{p.message(raftpb.MsgHeartbeatResp, 1, 2)}})
 			alone := raft.Ready{SoftState: &raft.SoftState{RaftState: raft.StatePreCandidate}}
-			if !p.Blocks(alone) {
-				t.Error("Blocks() = false for a pre-candidate that may be alone, want true")
+			if !p.WouldBlock(alone) {
+				t.Error("WouldBlock() = false for a pre-candidate that may be alone, want true")
 			}
 		})
 	}

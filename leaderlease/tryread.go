@@ -86,8 +86,8 @@ func (p Path) String() string {
 	return "unknown"
 }
 
-// Read is a read that may be served: local state has applied Index.
-type Read struct {
+// ReadResult says how a read may be served. Local state has applied Index, so it may answer.
+type ReadResult struct {
 	// Index is the read index: the state machine has applied it, or more.
 	Index uint64
 	// Term is the newest term this node knew; of the reign, where it leads.

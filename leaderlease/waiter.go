@@ -8,9 +8,9 @@ import (
 
 // waiter is one read that could not be served at once.
 type waiter struct {
-	done  func(Read, error)
+	done  func(ReadResult, error)
 	stats *counters
-	read  Read
+	read  ReadResult
 	// remote means that the read is a follower's, which counts it itself.
 	remote bool
 	// quorum means that no lease may answer: see Lease.ReadIndex.
@@ -38,7 +38,7 @@ func (w *waiter) finish(err error) {
 		w.unhook()
 	}
 	if err != nil {
-		w.done(Read{}, err)
+		w.done(ReadResult{}, err)
 		return
 	}
 	if w.remote {

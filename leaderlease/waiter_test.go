@@ -19,7 +19,7 @@ func TestWaitlistIsASlice(t *testing.T) {
 		for range rapid.IntRange(0, 80).Draw(t, "steps") {
 			switch rapid.IntRange(0, 3).Draw(t, "op") {
 			case 0:
-				w := &waiter{read: Read{Index: rapid.Uint64Range(1, 9).Draw(t, "index")}}
+				w := &waiter{read: ReadResult{Index: rapid.Uint64Range(1, 9).Draw(t, "index")}}
 				q.file(w)
 				model, everMade = append(model, w), append(everMade, w)
 				slices.SortStableFunc(model, func(a, b *waiter) int { return int(a.read.Index) - int(b.read.Index) })
@@ -60,8 +60,8 @@ func TestWaitlistIsASlice(t *testing.T) {
 func TestRaftsAnswerBelowTheReignIsNotServed(t *testing.T) {
 	p := newPuppet(t, func(c *Config) { c.Disabled = true })
 	p.win(2)
-	var got Read
-	p.StartRead(context.Background(), func(r Read, err error) {
+	var got ReadResult
+	p.StartRead(context.Background(), func(r ReadResult, err error) {
 		if err != nil {
 			t.Errorf("StartRead() = %v", err)
 		}
@@ -73,7 +73,7 @@ func TestRaftsAnswerBelowTheReignIsNotServed(t *testing.T) {
 		ReadStates: []raft.ReadState{{Index: p.last - 1, RequestCtx: early}},
 	})
 	p.Applied(p.last)
-	if got != (Read{}) {
+	if got != (ReadResult{}) {
 		t.Fatalf("StartRead() was served %+v by an answer below the reign's first entry", got)
 	}
 	p.Ready(raft.Ready{ReadStates: []raft.ReadState{{Index: p.last, RequestCtx: <-p.ReadRequests()}}})

@@ -76,12 +76,12 @@ func (l *Lease) startUntil(ctx context.Context, w *waiter) {
 		return
 	}
 	if err := ctx.Err(); err != nil {
-		w.done(Read{}, err)
+		w.done(ReadResult{}, err)
 		return
 	}
 	ended := func() {
 		if mine, err := l.giveUp(w, ctx.Err()); mine {
-			w.done(Read{}, err)
+			w.done(ReadResult{}, err)
 		}
 	}
 	w.unhook = context.AfterFunc(ctx, ended)

@@ -26,12 +26,12 @@ func (c *hookContext) AfterFunc(func()) (stop func() bool) {
 func TestAReadThatIsOverLeavesNothingInItsContext(t *testing.T) {
 	ctx := &hookContext{Context: t.Context(), done: make(chan struct{})}
 	refused, got := errors.New("not called"), error(nil)
-	newPuppet(t).StartRead(ctx, func(_ Read, err error) { refused = err })
+	newPuppet(t).StartRead(ctx, func(_ ReadResult, err error) { refused = err })
 	if !errors.Is(refused, ErrNoLease) || ctx.hooks != 0 {
 		t.Errorf("StartRead() without a leader = %v, and leaves %d hooks, want %v and none", refused, ctx.hooks, ErrNoLease)
 	}
 	p := leading(t)
-	p.StartReadIndex(ctx, func(_ Read, err error) { got = err })
+	p.StartReadIndex(ctx, func(_ ReadResult, err error) { got = err })
 	if ctx.hooks != 1 {
 		t.Errorf("StartReadIndex() that waits leaves %d hooks, want one, or this proves little", ctx.hooks)
 	}
@@ -44,7 +44,7 @@ func TestAReadThatIsOverLeavesNothingInItsContext(t *testing.T) {
 func TestReadsThatAreOverAreNotKept(t *testing.T) {
 	var q waitlist
 	for i := range uint64(4) {
-		q.push(&waiter{read: Read{Index: i}})
+		q.push(&waiter{read: ReadResult{Index: i}})
 	}
 	q.take(func(w *waiter) bool { return w.read.Index%2 == 0 })
 	for i, w := range q.all[:4] {

@@ -84,7 +84,7 @@ func TestStartReadEndsWithItsContext(t *testing.T) {
 			p.commitNew()
 			ctx, cancel := context.WithCancel(t.Context())
 			o := &outcome{}
-			p.StartRead(ctx, func(r Read, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
+			p.StartRead(ctx, func(r ReadResult, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
 			if served {
 				p.Applied(p.last)
 			}
@@ -125,7 +125,7 @@ func TestAContextThatEndsBeforeTheReadWaits(t *testing.T) {
 		inner, cancel := context.WithCancel(t.Context())
 		var got error
 		calls := 0
-		p.StartReadIndex(&lateContext{Context: inner}, func(_ Read, err error) { calls, got = calls+1, err })
+		p.StartReadIndex(&lateContext{Context: inner}, func(_ ReadResult, err error) { calls, got = calls+1, err })
 		if calls != 1 || !errors.Is(got, want) {
 			t.Errorf("StartReadIndex() called done %d times with %v, want once, at once, with %v", calls, got, want)
 		}
@@ -200,9 +200,9 @@ func TestRetryAfter(t *testing.T) {
 		err  error
 		want time.Duration
 	}{
-		"restart hold":      {held.MayCampaign(), 600 * ms},
+		"restart hold":      {held.CanCampaign(), 600 * ms},
 		"the hold's end":    {freed.startRead().err, 100 * ms}, // no Tick has noticed it yet
-		"promise":           {bound.MayCampaign(), 600 * ms},
+		"promise":           {bound.CanCampaign(), 600 * ms},
 		"no quorum answers": {second(expired(t).Token()), 100 * ms},
 		"ask at the leader": {second(following(t).Token()), 0},
 		"final":             {second(closed.Token()), 0},
@@ -243,7 +243,7 @@ func TestSendIsCalledFromWhatItsCommentSays(t *testing.T) {
 				p.Tick()
 				p.Incoming(p.message(raftpb.MsgReadIndex, 3, 1))
 				p.Applied(p.last)
-				p.StartRead(context.Background(), func(Read, error) {})
+				p.StartRead(context.Background(), func(ReadResult, error) {})
 			}
 		})
 		p.win(2)

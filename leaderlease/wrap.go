@@ -118,7 +118,7 @@ func (n *node) Tick() {
 // Campaign fails with a *NoLeaseError while this node is bound by a promise or
 // by its restart hold: it could not win, and must not try.
 func (n *node) Campaign(ctx context.Context) error {
-	if err := n.lease.MayCampaign(); err != nil {
+	if err := n.lease.CanCampaign(); err != nil {
 		return err
 	}
 	return n.Node.Campaign(ctx)
@@ -144,11 +144,11 @@ func (n *node) Stop() {
 	n.pumps.Wait()
 }
 
-// MayCampaign returns a *NoLeaseError while this node is bound, by its restart
+// CanCampaign returns a *NoLeaseError while this node is bound, by its restart
 // hold or by a promise (NotLeader), and nil if it may campaign. Loops ask it
 // before they call Campaign; a node that campaigns all the same cannot win, and
 // may make Ready block (V4, V5).
-func (l *Lease) MayCampaign() error {
+func (l *Lease) CanCampaign() error {
 	if l == nil {
 		return nil
 	}

@@ -158,7 +158,7 @@ func TestWrappedTickBurst(t *testing.T) {
 		for range 20 {
 			time.Sleep(wrapTick)
 			if !g.nodes[1].Valid() {
-				t.Fatalf("lease = %v after the burst, want it untouched", g.nodes[1].Lease.Info().Lease)
+				t.Fatalf("lease = %v after the burst, want it untouched", g.nodes[1].Lease.Info().Status)
 			}
 		}
 		if got := g.nodes[1].Lease.Info().Term; got != term {

@@ -38,7 +38,7 @@ var layers = []Mutant{
 		"may := (l.mu.guard.Admit(rel, now) || l.mu.role != raft.StateFollower) &&"),
 	layer("V3", "votes count for a node whose promise has not been granted", "inbound.go",
 		"	bound := l.mu.guard.Bound(now)\n", "	bound := l.mu.guard.Owes(now)\n"),
-	layer("V4", "MayCampaign goes by what has been granted", "wrap.go",
+	layer("V4", "CanCampaign goes by what has been granted", "wrap.go",
 		"	case l.mu.guard.Bound(now):", "	case l.mu.guard.Owes(now):"),
 	layer("V5", "a node that is alone ticks as long as no grant has left", "tick.go",
 		"!l.soleVoterLocked() || !l.mu.guard.Bound(now)", "!l.soleVoterLocked() || !l.mu.guard.Owes(now)"),

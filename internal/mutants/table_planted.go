@@ -192,7 +192,7 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	{
 		Rule: "§6", Name: "applied index not awaited", Sim: true,
 		File: "leaderlease/read.go",
-		Old:  "	if l.applied.Load() < index {\n		return Read{}, false\n	}\n", New: "",
+		Old:  "	if l.applied.Load() < index {\n		return ReadResult{}, false\n	}\n", New: "",
 	},
 	{
 		Rule: "§6", Name: "value fetched before the check", Sim: true,

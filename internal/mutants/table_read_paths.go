@@ -20,11 +20,11 @@ var readPaths = []Mutant{
 	{
 		Rule: "reads", Name: "a read under the lease does not wait until what it must see is applied", Pkg: nodePkg, Test: "^TestSeeds$",
 		File: "leaderlease/read.go",
-		Old:  "if l.applied.Load() < index {\n\t\treturn Read{}, false", New: "if false {\n\t\treturn Read{}, false",
+		Old:  "if l.applied.Load() < index {\n\t\treturn ReadResult{}, false", New: "if false {\n\t\treturn ReadResult{}, false",
 	},
 	{
 		Rule: "reads", Name: "a lease serves reads when it has expired", Pkg: nodePkg, Test: "^TestSeeds$",
 		File: "leaderlease/read.go",
-		Old:  "\tif s != core.Valid {\n\t\treturn Read{}, false\n\t}\n\tindex", New: "\tif s != core.Valid && s != core.Expired {\n\t\treturn Read{}, false\n\t}\n\tindex",
+		Old:  "\tif s != core.Valid {\n\t\treturn ReadResult{}, false\n\t}\n\tindex", New: "\tif s != core.Valid && s != core.Expired {\n\t\treturn ReadResult{}, false\n\t}\n\tindex",
 	},
 }

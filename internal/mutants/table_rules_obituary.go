@@ -1,8 +1,8 @@
 package main
 
 const (
-	graveFile = "leaderlease/core/obituary.go"
-	deathFile = "leaderlease/obituary.go"
+	graveFile = "leaderlease/core/death.go"
+	deathFile = "leaderlease/death.go"
 )
 
 // obituaryRules take V8 out, or a part of it.

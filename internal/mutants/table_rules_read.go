@@ -16,7 +16,7 @@ var readRules = []Mutant{
 	{
 		Rule: "§6", Name: "applied index not awaited", Pkg: rulesPkg, Test: "^TestReadWaitsUntilApplied$",
 		File: "leaderlease/read.go",
-		Old:  "\tif l.applied.Load() < index {\n\t\treturn Read{}, false\n\t}\n", New: "",
+		Old:  "\tif l.applied.Load() < index {\n\t\treturn ReadResult{}, false\n\t}\n", New: "",
 	},
 	{
 		Rule: "§6", Name: "a read that waits does not await the applied index", Pkg: rulesPkg, Test: "^TestReadWaitsUntilApplied$",

@@ -145,7 +145,7 @@ func (a *API) leaseRemark(context.Context) (string, error) {
 	if s.Valid() {
 		return fmt.Sprintf("valid for another %v", s.Remaining), nil
 	}
-	return s.Lease.String(), nil
+	return s.Status.String(), nil
 }
 
 // install adds the paths of p to mux.

@@ -31,7 +31,7 @@ func (s *stage) bury(i, j int) (letter, bool) {
 	}
 	s.left.obituaries--
 	bound := v.guard.promise.until > v.now
-	rel, void := v.guard.Obituary(uint64(j+1), process(uint8(j+1), number))
+	rel, void := v.guard.ProcessDied(uint64(j+1), process(uint8(j+1), number))
 	switch {
 	case bound && void:
 		s.reach(goalVoided)

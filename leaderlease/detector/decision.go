@@ -9,7 +9,7 @@ type Known struct {
 	// behind it. Away: it does not take part, or has not applied what bootstrapping made.
 	Leads, Candidate, Away bool
 	// Bound: it has promised not to campaign, or may have before it restarted;
-	// Lease.MayCampaign tells.
+	// Lease.CanCampaign tells.
 	Bound bool
 }
 

@@ -61,7 +61,7 @@ func Example_rawNodeObituary() {
 				step(<-inbox)
 			}
 			now := time.Now()
-			if m, void := lease.Obituary(dead.peer, dead.process); void {
+			if m, void := lease.ProcessDied(dead.peer, dead.process); void {
 				afterDeath = m
 				d.Obituary(m, now)
 			} else { // of a former process, say
@@ -110,7 +110,7 @@ func Example_nodeObituary() {
 			}
 		case dead := <-died: // once the inbox is empty
 			now := time.Now()
-			if m, void := lease.Obituary(dead.peer, dead.process); void {
+			if m, void := lease.ProcessDied(dead.peer, dead.process); void {
 				afterDeath = m
 				d.Obituary(m, now)
 			} else {

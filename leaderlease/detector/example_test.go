@@ -15,7 +15,7 @@ import (
 func standing(lease *leaderlease.Lease, role raft.StateType, voters []uint64) detector.Known {
 	return detector.Known{
 		Voters: voters, Leads: role == raft.StateLeader, Candidate: role == raft.StateCandidate,
-		Bound: lease.MayCampaign() != nil,
+		Bound: lease.CanCampaign() != nil,
 	}
 }
 
@@ -107,7 +107,7 @@ func Example_node() {
 				elect(d.Poll(now, standing(lease, role, voters)))
 			}
 		case m := <-inbox: // a request for a pre-vote that the lease refuses is no hint
-			if m.GetType() != raftpb.MsgPreVote || lease.MayCampaign() == nil {
+			if m.GetType() != raftpb.MsgPreVote || lease.CanCampaign() == nil {
 				elect(d.Heard(m, term, time.Now()))
 			}
 			_ = node.Step(ctx, m)

@@ -72,7 +72,7 @@ func (n *Node) read(ctx context.Context, key uint64, quorum bool, done func(uint
 		switch n.Options.Kind {
 		case Library:
 			run := n.run
-			start(n.lease, ctx, func(r leaderlease.Read, err error) {
+			start(n.lease, ctx, func(r leaderlease.ReadResult, err error) {
 				if n.run != run {
 					return
 				}

@@ -46,7 +46,7 @@ func (p *play) checkGuard(n *Node, m *raftpb.Message, what string) {
 	}
 }
 
-// ticks judges the half of V5 that Blocks stands in for: raft does not tick where it
+// ticks judges the half of V5 that WouldBlock stands in for: raft does not tick where it
 // would elect a node that is bound.
 func (p *play) ticks(n *Node) {
 	alone := len(n.conf.GetVoters()) == 1 && n.conf.GetVoters()[0] == n.ID && len(n.conf.GetVotersOutgoing()) == 0

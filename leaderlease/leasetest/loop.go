@@ -63,7 +63,7 @@ func (n *Node) handleReady() {
 // virtual time: a sole voter without AsyncStorageWrites that campaigns while it
 // is bound (V5). The cluster lets time pass instead.
 func (n *Node) holdsBack(rd *raft.Ready) bool {
-	return n.lease != nil && n.mistake() != NeverReady && n.lease.Blocks(rd)
+	return n.lease != nil && n.mistake() != NeverReady && n.lease.WouldBlock(rd)
 }
 
 // HeldBack returns how many Readys the node has held back until it was bound no

@@ -16,14 +16,14 @@ func (n *Node) process(number int) (id leaderlease.ProcessID) {
 	return id
 }
 
-// Obituary tells the node that a process of a peer will never execute another instruction,
+// ProcessDied tells the node that a process of a peer will never execute another instruction,
 // which must be so. With NodeOptions.Suspects it acts upon it in its turn, and without at once.
-func (n *Node) Obituary(peer uint64, dead leaderlease.ProcessID) {
+func (n *Node) ProcessDied(peer uint64, dead leaderlease.ProcessID) {
 	n.exec(func() {
 		if n.lease == nil {
 			return
 		}
-		m, void := n.lease.Obituary(peer, dead)
+		m, void := n.lease.ProcessDied(peer, dead)
 		switch {
 		case n.detector == nil && void:
 			n.step(m, leaderlease.ProcessID{})

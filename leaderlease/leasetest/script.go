@@ -223,8 +223,8 @@ func (n *Node) describe() string {
 		return b.String()
 	}
 	st := n.lease.Info()
-	fmt.Fprintf(&b, " lease=%v", st.Lease)
-	if st.Lease == leaderlease.Valid {
+	fmt.Fprintf(&b, " lease=%v", st.Status)
+	if st.Status == leaderlease.Valid {
 		fmt.Fprintf(&b, " remaining=%v", short(st.Remaining))
 	}
 	if st.Promise.Remaining > 0 {

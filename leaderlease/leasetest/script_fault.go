@@ -55,7 +55,7 @@ func (s *script) overlap(a *args) {
 	defer func() { n.Clock.before = nil }()
 	if a.flag("waits") {
 		s.reads++
-		n.lease.StartRead(context.Background(), func(r leaderlease.Read, err error) {
+		n.lease.StartRead(context.Background(), func(r leaderlease.ReadResult, err error) {
 			if err == nil {
 				report(r.Index, r.Path)
 			}

@@ -92,7 +92,7 @@ func (s *script) obituary(a *args) {
 		s.event("no process of node %d has died", dead.ID)
 		return
 	}
-	n.Obituary(dead.ID, dead.process(last))
+	n.ProcessDied(dead.ID, dead.process(last))
 	if v := n.lease; v != nil && n.up {
 		s.event("promises void by obituaries: %d of %d", v.Stats().VoidedPromises, v.Stats().Obituaries)
 	}

@@ -77,7 +77,7 @@ func (n *Node) standing() detector.Known {
 	slices.Sort(voters)
 	return detector.Known{
 		Voters: slices.Compact(voters), Leads: n.role == raft.StateLeader, Candidate: n.role == raft.StateCandidate,
-		Bound: n.lease.MayCampaign() != nil,
+		Bound: n.lease.CanCampaign() != nil,
 	}
 }
 

@@ -28,7 +28,7 @@ func (r *replay) decide(e *Event) error {
 		return r.promise(e)
 	case KindRequest, KindVoteIn, KindCandidacy, KindVoteOut, KindTick:
 		return r.vote(e)
-	case KindObituary:
+	case KindProcessDied:
 		return r.obituary(e)
 	case KindView, KindHeld:
 		return r.show(e)

@@ -95,12 +95,12 @@ const (
 	// whether leases are off, by Config or by a misuse.
 	KindConfPending
 	KindDisabled
-	// KindObituary is a call of Obituary: Peer's process, for which Number stands, has died. OK that this has
+	// KindProcessDied is a call of ProcessDied: Peer's process, for which Number stands, has died. OK that this has
 	// voided the promise to it, of Term.
-	KindObituary
+	KindProcessDied
 
 	// NumKinds is the number of kinds.
-	NumKinds = int(KindObituary) + 1
+	NumKinds = int(KindProcessDied) + 1
 )
 
 var kindNames = [NumKinds]string{

@@ -23,7 +23,7 @@ func processOf(e *Event) (id core.ProcessID) {
 
 // obituary replays what an obituary voids (V8).
 func (r *replay) obituary(e *Event) error {
-	rel, void := r.guard.Obituary(e.Peer, processOf(e))
+	rel, void := r.guard.ProcessDied(e.Peer, processOf(e))
 	if void {
 		r.died[rel.Term] = e.Peer
 	}

@@ -27,15 +27,15 @@ func bereavement(t *testing.T) []leasetrace.Process {
 	beat := &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(uint64(1)), To: new(uint64(2)), Term: new(uint64(2))}
 	leader.Ready(&raft.Ready{Messages: []*raftpb.Message{beat}})
 	voter.IncomingFrom(beat, leaderlease.ProcessID{7})
-	voter.Obituary(1, leaderlease.ProcessID{6})
-	m, ok := voter.Obituary(1, leaderlease.ProcessID{7})
+	voter.ProcessDied(1, leaderlease.ProcessID{6})
+	m, ok := voter.ProcessDied(1, leaderlease.ProcessID{7})
 	if !ok || !voter.Incoming(m) {
-		t.Fatalf("Obituary() = %v, %v, or it is not let in", m, ok)
+		t.Fatalf("ProcessDied() = %v, %v, or it is not let in", m, ok)
 	}
 	voter.IncomingFrom(beat, leaderlease.ProcessID{7})
 	ask := &raftpb.Message{Type: raftpb.MsgVote.Enum(), From: new(uint64(2)), To: new(uint64(3)), Term: new(uint64(3)), Context: []byte("CampaignTransfer")}
 	voter.Ready(&raft.Ready{SoftState: &raft.SoftState{RaftState: raft.StateCandidate}, HardState: hardState(3), Messages: []*raftpb.Message{ask}})
-	if voter.Obituary(1, leaderlease.ProcessID{7}); ask.GetType() != raftpb.MsgVote {
+	if voter.ProcessDied(1, leaderlease.ProcessID{7}); ask.GetType() != raftpb.MsgVote {
 		t.Fatal("the request for a vote was withheld")
 	}
 	return traces(leader, voter)
@@ -44,7 +44,7 @@ func bereavement(t *testing.T) []leasetrace.Process {
 // What is made of an obituary nobody has sent, and is judged by the obituary.
 func TestAnObituaryIsJudged(t *testing.T) {
 	v := leasetrace.Judge(bereavement(t))
-	if err := v.Err(); err != nil || v.Unmatched > 0 || v.Kinds[leasetrace.KindObituary] != 3 || v.Kinds[leasetrace.KindCandidacy] != 1 {
+	if err := v.Err(); err != nil || v.Unmatched > 0 || v.Kinds[leasetrace.KindProcessDied] != 3 || v.Kinds[leasetrace.KindCandidacy] != 1 {
 		t.Errorf("%v, %v, want three obituaries and a candidacy", err, v)
 	}
 	const voter = 1
@@ -53,14 +53,14 @@ func TestAnObituaryIsJudged(t *testing.T) {
 		change func(t *testing.T, p *leasetrace.Process)
 		want   string
 	}{
-		{"a former process's that voids", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindObituary, 1).OK = true }, "the promise is void"},
-		{"one that voids nothing", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindObituary, 2).OK = false }, "the promise is void"},
+		{"a former process's that voids", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindProcessDied, 1).OK = true }, "the promise is void"},
+		{"one that voids nothing", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindProcessDied, 2).OK = false }, "the promise is void"},
 		{"a promise to another process", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindPromise, 1).Number = 8 }, "the promise is void"},
-		{"one that nobody was told of", func(t *testing.T, p *leasetrace.Process) { drop(p, find(t, p, leasetrace.KindObituary, 2)) }, "no obituary has voided"},
+		{"one that nobody was told of", func(t *testing.T, p *leasetrace.Process) { drop(p, find(t, p, leasetrace.KindProcessDied, 2)) }, "no obituary has voided"},
 		{"one of another leader", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindRequest, 1).Peer = 3 }, "no obituary has voided"},
 		{"a promise to the dead", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindPromise, 2).OK = true }, "the promise is made: true, want false"},
 		{"another release in a vote", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindCandidacy, 1).Number = 1 }, "it passes on"},
-		{"one that voids in a later term", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindObituary, 3).OK = true }, "the promise is void"},
+		{"one that voids in a later term", func(t *testing.T, p *leasetrace.Process) { find(t, p, leasetrace.KindProcessDied, 3).OK = true }, "the promise is void"},
 	} {
 		all := bereavement(t)
 		tc.change(t, &all[voter])

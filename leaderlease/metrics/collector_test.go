@@ -129,7 +129,7 @@ func TestEveryCounterOfStatsIsExported(t *testing.T) {
 
 func TestStatusIsExported(t *testing.T) {
 	s := leaderlease.Info{
-		Term: 5, Lease: leaderlease.Valid, Remaining: 2 * time.Second, End: 3 * time.Second,
+		Term: 5, Status: leaderlease.Valid, Remaining: 2 * time.Second, End: 3 * time.Second,
 		Promise: leaderlease.PromiseInfo{Remaining: 4 * time.Second, Hold: 6 * time.Second, Saved: 11 * time.Second},
 		Commit:  30, Applied: 29, Waiting: 8,
 		Duration: 9 * time.Second, MaxClockSkew: time.Second, MaxPromise: 10 * time.Second,
@@ -159,7 +159,7 @@ func TestStatusIsExported(t *testing.T) {
 // A field that is added to Status is exported, or left out for a reason.
 func TestFieldsOfStatusAreKnown(t *testing.T) {
 	known := []string{
-		"Term", "Lease", "Remaining", "End", "Promise", "Peers", "Commit", "Applied", "Waiting",
+		"Term", "Status", "Remaining", "End", "Promise", "Peers", "Commit", "Applied", "Waiting",
 		"Duration", "MaxClockSkew", "MaxPromise", "Clock", "Err",
 		// The embedder's own raft metrics have these.
 		"ID", "Leader", "Role",
@@ -186,7 +186,7 @@ func TestManyGroupsInTwoRegistries(t *testing.T) {
 	}
 	c.Remove("group-7")
 	c.Remove("unknown")
-	c.Add("group-8", &fake{status: leaderlease.Info{Lease: leaderlease.Valid}})
+	c.Add("group-8", &fake{status: leaderlease.Info{Status: leaderlease.Valid}})
 	if n := testutil.CollectAndCount(c, "leaderlease_held"); n != groups-1 {
 		t.Errorf("groups after Remove = %d, want %d", n, groups-1)
 	}

@@ -188,7 +188,7 @@ func Of(s *kvnode.Status) Report {
 		ID: ID(s.ID), ClusterID: ID(s.ClusterID), Name: s.Name,
 		Role: role(s), Term: s.Term, Leader: ID(s.Leader),
 		Lease: Lease{
-			State: l.Lease.String(), RemainingMS: ms(l.Remaining), EndMS: ms(l.End),
+			State: l.Status.String(), RemainingMS: ms(l.Remaining), EndMS: ms(l.End),
 			MarginMS: ms(l.MaxClockSkew), DurationMS: ms(l.Duration), MaxPromiseMS: ms(l.MaxPromise),
 			Error: text(l.Err),
 		},

@@ -31,7 +31,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 func full() kvnode.Status {
 	s := kvnode.Status{ID: 0xa1, ClusterID: 0xc1, Name: "a", Term: 7, Leader: 0xa1, Commit: 100, Applied: 99, Last: 101, Waiting: 3, Replaying: true, DiskFull: true}
 	s.Lease = leaderlease.Info{
-		Role: raft.StateLeader, Lease: leaderlease.Valid, Waiting: 2,
+		Role: raft.StateLeader, Status: leaderlease.Valid, Waiting: 2,
 		Remaining: 612345 * time.Microsecond, End: 792345 * time.Microsecond,
 		Duration: 900 * time.Millisecond, MaxClockSkew: 180 * time.Millisecond, MaxPromise: time.Second,
 		Promise: leaderlease.PromiseInfo{Leader: 0xb1, Term: 6, Remaining: 5 * time.Millisecond, Hold: 10 * time.Millisecond},

@@ -77,7 +77,7 @@ func TestL7CloseAndInvalidateTakeEffectAtOnce(t *testing.T) {
 	s.Run(200 * ms)
 	s.wantStatus(1, core.Closed)
 	var err error
-	n.Lease().StartRead(context.Background(), func(_ leaderlease.Read, e error) { err = e })
+	n.Lease().StartRead(context.Background(), func(_ leaderlease.ReadResult, e error) { err = e })
 	if err == nil {
 		t.Error("StartRead() after Close = nil, want an error")
 	}

@@ -70,9 +70,9 @@ func TestReadWaitsUntilApplied(t *testing.T) {
 	if st != core.Valid || index <= s.Node(1).Applied() {
 		t.Fatalf("TryRead() = %d, %v, want valid and beyond the applied %d", index, st, s.Node(1).Applied())
 	}
-	var got leaderlease.Read
+	var got leaderlease.ReadResult
 	applied := uint64(0)
-	s.Node(1).Lease().StartRead(context.Background(), func(r leaderlease.Read, err error) { got, applied = r, s.Node(1).Applied() })
+	s.Node(1).Lease().StartRead(context.Background(), func(r leaderlease.ReadResult, err error) { got, applied = r, s.Node(1).Applied() })
 	s.Run(time.Second)
 	if got.Index != index || applied < index {
 		t.Errorf("StartRead() = index %d when %d was applied, want %d", got.Index, applied, index)

@@ -124,7 +124,7 @@ func (s *story) wantReign(id, term uint64) {
 	if n.Role() != raft.StateLeader || n.Term() != term || !n.Valid() {
 		st := n.Lease().Info()
 		s.t.Errorf("%v: node %d is %v of term %d, lease %v, want leader of term %d under a valid lease",
-			s.Now(), id, n.Role(), n.Term(), st.Lease, term)
+			s.Now(), id, n.Role(), n.Term(), st.Status, term)
 	}
 }
 

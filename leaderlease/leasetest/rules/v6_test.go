@@ -15,7 +15,7 @@ import (
 // Both voters forget their promises, a moment after they were granted. They
 // remember that they may have made some.
 func TestV6RestartHoldOutlastsTheLease(t *testing.T) {
-	// Without AsyncStorageWrites, Blocks would cover for the guard.
+	// Without AsyncStorageWrites, WouldBlock would cover for the guard.
 	for name, opts := range map[string]leasetest.NodeOptions{"sync": {}, "async": {Async: true}} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t, leasetest.Options{Node: func(uint64) leasetest.NodeOptions { return opts }})

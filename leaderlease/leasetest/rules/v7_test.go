@@ -26,7 +26,7 @@ func TestV7PromiseSurvivesAForgottenLeader(t *testing.T) {
 // A message of a later term makes raft start over; the promise was made to a
 // leader that has not heard of that term, and stands.
 func TestV7PromiseSurvivesAHigherTerm(t *testing.T) {
-	// Without AsyncStorageWrites, Blocks would cover for the guard.
+	// Without AsyncStorageWrites, WouldBlock would cover for the guard.
 	s := begin(t, leasetest.Options{Node: func(uint64) leasetest.NodeOptions { return leasetest.NodeOptions{Async: true} }})
 	s.lead(1)
 	s.isolate(1)

@@ -38,10 +38,10 @@ func TestV8AnObituaryVoidsThePromise(t *testing.T) {
 		if !s.Node(2).Bound() || !s.Node(3).Bound() {
 			t.Fatal("Bound() of nodes 2 and 3 = false, want true")
 		}
-		s.Node(2).Obituary(1, dead)
+		s.Node(2).ProcessDied(1, dead)
 		if all {
 			s.Run(2 * ms)
-			s.Node(3).Obituary(1, dead)
+			s.Node(3).ProcessDied(1, dead)
 		}
 		s.Run(20 * ms)
 		s.disjoint()
@@ -62,7 +62,7 @@ func TestV8TheNextTurn(t *testing.T) {
 			s.Node(2).Restart()
 		}
 		for id := uint64(2); id <= 5; id++ {
-			s.Node(id).Obituary(1, dead)
+			s.Node(id).ProcessDied(1, dead)
 		}
 		s.Run(130 * ms)
 		s.disjoint()
@@ -88,7 +88,7 @@ func TestV8ALateObituaryOfAFormerProcess(t *testing.T) {
 	old := s.write(1, 7)
 	s.Run(250 * ms)
 	s.isolate(1)
-	s.Node(2).Obituary(1, former)
+	s.Node(2).ProcessDied(1, former)
 	s.Run(50 * ms)
 	s.wantReign(1, term)
 	newest := old
@@ -110,8 +110,8 @@ func TestV8TheRestartHoldStays(t *testing.T) {
 	s.Run(200 * ms) // it promises once more
 	dead := s.Node(1).ProcessID()
 	s.Node(1).Crash(0)
-	s.Node(2).Obituary(1, dead)
-	s.Node(3).Obituary(1, dead)
+	s.Node(2).ProcessDied(1, dead)
+	s.Node(3).ProcessDied(1, dead)
 	s.Run(500 * ms)
 	if n := s.Leader(); n != nil || !s.Node(2).Bound() {
 		t.Errorf("node %v leads 700 ms after the restart of node 2, or that is free, want neither", n)
@@ -132,7 +132,7 @@ func TestV8WhatTheDeadHaveSent(t *testing.T) {
 	s.Run(250 * ms)
 	dead := s.Node(1).ProcessID()
 	s.Node(1).Crash(0)
-	s.Node(2).Obituary(1, dead)
+	s.Node(2).ProcessDied(1, dead)
 	s.Net.Hold = nil
 	if s.Net.Release(from(1, raftpb.MsgHeartbeat)) == 0 {
 		t.Fatal("no heartbeat of node 1 is held")
@@ -142,7 +142,7 @@ func TestV8WhatTheDeadHaveSent(t *testing.T) {
 		t.Error("Bound() of node 2 = true, want false: it was promised to the dead")
 	}
 	s.Net.DropHeld(nil)
-	s.Node(3).Obituary(1, dead)
+	s.Node(3).ProcessDied(1, dead)
 	s.Run(20 * ms)
 	s.disjoint()
 	if r := s.Node(3).Role(); r != raft.StateLeader {
@@ -163,10 +163,10 @@ func TestV8APromiseToTwoProcesses(t *testing.T) {
 	s.Run(200 * ms)
 	dead := s.Node(1).ProcessID()
 	s.Node(1).Crash(0)
-	if s.Node(2).Obituary(1, dead); !s.Node(2).Bound() {
+	if s.Node(2).ProcessDied(1, dead); !s.Node(2).Bound() {
 		t.Error("Bound() of node 2 = false, want true")
 	}
-	if s.Node(3).Obituary(1, dead); s.Node(3).Bound() {
+	if s.Node(3).ProcessDied(1, dead); s.Node(3).Bound() {
 		t.Error("Bound() of node 3 = true, want false: all it has heard came from the dead")
 	}
 	s.Run(20 * ms)
@@ -186,7 +186,7 @@ func TestV8AnObituaryNamesThePromisesTerm(t *testing.T) {
 	if n := s.Node(2); n.Term() != 2 || n.Bound() {
 		t.Fatalf("node 2 is in term %d, bound: %v, want term 2 and free", n.Term(), n.Bound())
 	}
-	s.Node(2).Obituary(1, dead)
+	s.Node(2).ProcessDied(1, dead)
 	s.Run(20 * ms)
 	s.wantReign(3, 2)
 	s.disjoint()
@@ -197,18 +197,18 @@ func TestV8LateObituaries(t *testing.T) {
 	s := mourning(t, 3, true, true)
 	dead := s.Node(1).ProcessID()
 	s.Node(1).Crash(0)
-	s.Node(2).Obituary(1, dead)
+	s.Node(2).ProcessDied(1, dead)
 	s.Run(250 * ms)
 	term := s.Node(2).Term()
 	s.wantReign(2, term)
 	for range 2 {
-		s.Node(2).Obituary(1, dead)
-		s.Node(3).Obituary(1, dead)
+		s.Node(2).ProcessDied(1, dead)
+		s.Node(3).ProcessDied(1, dead)
 		s.Run(100 * ms)
 	}
 	s.Node(1).Restart()
 	s.Run(3 * time.Second)
-	s.Node(3).Obituary(1, dead)
+	s.Node(3).ProcessDied(1, dead)
 	s.Run(100 * ms)
 	s.wantReign(2, term)
 	s.disjoint()
@@ -224,7 +224,7 @@ func TestV8WhatTheDeadHaveSentEndsNoTurn(t *testing.T) {
 	s.Node(1).Crash(0)
 	s.Node(2).Crash(0)
 	for id := uint64(3); id <= 5; id++ {
-		s.Node(id).Obituary(1, dead)
+		s.Node(id).ProcessDied(1, dead)
 	}
 	s.Net.Hold = nil
 	if s.Net.Release(from(1, raftpb.MsgHeartbeat)) == 0 {
@@ -265,7 +265,7 @@ func TestV8VotersThatHoldMissTheRequest(t *testing.T) {
 		dead, died := s.Node(1).ProcessID(), s.Now()
 		s.Node(1).Crash(0)
 		for id := uint64(2); id <= voters; id++ {
-			s.Node(id).Obituary(1, dead)
+			s.Node(id).ProcessDied(1, dead)
 		}
 		if !s.RunUntil(3*election, func() bool { return s.Leader() != nil }) {
 			t.Fatal("nobody leads within three election timeouts")
@@ -292,8 +292,8 @@ func TestV8TheNextTurnWaitsForTheFirstOnesDisk(t *testing.T) {
 	s.Run(3 * time.Second)
 	dead := s.Node(1).ProcessID()
 	s.Node(1).Crash(0)
-	s.Node(2).Obituary(1, dead)
-	s.Node(3).Obituary(1, dead)
+	s.Node(2).ProcessDied(1, dead)
+	s.Node(3).ProcessDied(1, dead)
 	s.Run(100 * ms)
 	s.disjoint()
 	if r := s.Node(2).Role(); r != raft.StateLeader {

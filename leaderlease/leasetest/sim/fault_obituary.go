@@ -72,7 +72,7 @@ func (f *fault) bury(l *leasetest.Node) {
 			for n != l && f.r.IntN(10) > 0 {
 				f.after(between(f.r, 0, pickDelay(f)), func() {
 					f.trace.note(f.c.Now(), n.ID, "hears of a death", "of process", l.ID, uint64(dead[15]))
-					n.Obituary(l.ID, dead)
+					n.ProcessDied(l.ID, dead)
 				})
 				if f.r.IntN(4) > 0 {
 					break

@@ -125,7 +125,7 @@ func (s *sim) needsRestart(n *leasetest.Node) bool {
 	}
 	// Mistrust of a clock that stood still lasts for twice as long as it took to
 	// notice.
-	odd := s.scale[n.ID] != 0 || s.mistrusted || n.Lease().Info().Lease == core.ClockFault || n.Lease().Info().Lease == core.Closed
+	odd := s.scale[n.ID] != 0 || s.mistrusted || n.Lease().Info().Status == core.ClockFault || n.Lease().Info().Status == core.Closed
 	s.scale[n.ID] = 0
 	return odd
 }
@@ -234,7 +234,7 @@ func (s *sim) describe() string {
 			c.GetVoters(), c.GetVotersOutgoing(), slices.Concat(c.GetLearners(), c.GetLearnersNext()))
 		if n.Lease() != nil {
 			st := n.Lease().Info()
-			fmt.Fprintf(&b, " lease=%v promise=%+v peers=%+v", st.Lease, st.Promise, st.Peers)
+			fmt.Fprintf(&b, " lease=%v promise=%+v peers=%+v", st.Status, st.Promise, st.Peers)
 		}
 	}
 	return b.String()

@@ -47,13 +47,13 @@ func TestGuardObituary(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := heard(t, tt.from...)
 			g.SetTerm(tt.term)
-			rel, got := g.Obituary(tt.leader, tt.died)
+			rel, got := g.ProcessDied(tt.leader, tt.died)
 			want := Release{}
 			if tt.want {
 				want = Release{Term: 5, At: Forever}
 			}
 			if got != tt.want || rel != want {
-				t.Errorf("Obituary(%d, %x) = %+v, %t, want %+v, %t", tt.leader, tt.died, rel, got, want, tt.want)
+				t.Errorf("ProcessDied(%d, %x) = %+v, %t, want %+v, %t", tt.leader, tt.died, rel, got, want, tt.want)
 			}
 			if g.Bound(1500*ms) == tt.want || g.Owes(1500*ms) == tt.want {
 				t.Errorf("Bound() = %t, Owes() = %t, want %t", g.Bound(1500*ms), g.Owes(1500*ms), !tt.want)
@@ -70,8 +70,8 @@ func TestObituaryBeforeRaftKnowsTheTerm(t *testing.T) {
 	g := newGuard()
 	g.SetTerm(4)
 	g.Promise(1, 5, Probe{Sent: sec, Duration: time.Second}, ProcessID{7}, sec)
-	if rel, ok := g.Obituary(1, ProcessID{7}); !ok || rel.Term != 5 || g.Bound(sec) {
-		t.Errorf("Obituary() = %+v, %t, bound: %t, want a release of term 5", rel, ok, g.Bound(sec))
+	if rel, ok := g.ProcessDied(1, ProcessID{7}); !ok || rel.Term != 5 || g.Bound(sec) {
+		t.Errorf("ProcessDied() = %+v, %t, bound: %t, want a release of term 5", rel, ok, g.Bound(sec))
 	}
 }
 
@@ -79,12 +79,12 @@ func TestObituaryBeforeRaftKnowsTheTerm(t *testing.T) {
 func TestNoObituaryLiftsTheHold(t *testing.T) {
 	g := NewGuard(sec, 1, 2*time.Second, time.Second)
 	g.Promise(1, 5, Probe{Sent: 500 * sec, Duration: time.Second}, ProcessID{7}, 1500*ms)
-	if _, ok := g.Obituary(1, ProcessID{7}); !ok || !g.Bound(2*sec-1) || g.Bound(2*sec) {
-		t.Errorf("Obituary() = %t, bound in the last instant of the hold: %t, after it: %t, want true, true, false",
+	if _, ok := g.ProcessDied(1, ProcessID{7}); !ok || !g.Bound(2*sec-1) || g.Bound(2*sec) {
+		t.Errorf("ProcessDied() = %t, bound in the last instant of the hold: %t, after it: %t, want true, true, false",
 			ok, g.Bound(2*sec-1), g.Bound(2*sec))
 	}
 	g.ClockStepped(3 * sec)
-	if g.Obituary(1, ProcessID{7}); !g.Bound(5*sec - 1) {
+	if g.ProcessDied(1, ProcessID{7}); !g.Bound(5*sec - 1) {
 		t.Error("Bound() after a step of the clock and an obituary = false, want true")
 	}
 }
@@ -93,8 +93,8 @@ func TestNoObituaryLiftsTheHold(t *testing.T) {
 // known to lead or in a later one. They bind nobody.
 func TestTheDeadArePromisedNothing(t *testing.T) {
 	g := heard(t, ProcessID{7})
-	g.Obituary(1, ProcessID{7})
-	g.Obituary(1, ProcessID{7}) // once more
+	g.ProcessDied(1, ProcessID{7})
+	g.ProcessDied(1, ProcessID{7}) // once more
 	probe := Probe{Sent: 900 * sec, Duration: time.Second}
 	for _, tt := range []struct {
 		name string
@@ -113,13 +113,13 @@ func TestTheDeadArePromisedNothing(t *testing.T) {
 	}
 	// It is remembered also where it was the leader of nothing, and others have died since.
 	for p := range byte(graves - 1) {
-		g.Obituary(3, ProcessID{20 + p})
-		g.Obituary(3, ProcessID{20 + p})
+		g.ProcessDied(3, ProcessID{20 + p})
+		g.ProcessDied(3, ProcessID{20 + p})
 	}
 	if g.Promise(1, 8, probe, ProcessID{7}, sec) {
 		t.Errorf("Promise() to a process that has died before %d others = true, want false", graves-1)
 	}
-	if g.Obituary(3, ProcessID{30}); !g.Promise(1, 8, probe, ProcessID{7}, sec) {
+	if g.ProcessDied(3, ProcessID{30}); !g.Promise(1, 8, probe, ProcessID{7}, sec) {
 		t.Error("Promise() = false, want true: so many are not remembered")
 	}
 }
@@ -128,11 +128,11 @@ func TestTheDeadArePromisedNothing(t *testing.T) {
 func TestObituaryOfTheLeaderBefore(t *testing.T) {
 	g := heard(t, ProcessID{6}, ProcessID{7})
 	g.Promise(2, 6, Probe{Sent: 1, Duration: time.Second}, ProcessID{9}, sec)
-	if _, ok := g.Obituary(1, ProcessID{7}); ok || !g.Bound(sec) {
-		t.Errorf("Obituary() of the leader before = %t, bound: %t, want false, true", ok, g.Bound(sec))
+	if _, ok := g.ProcessDied(1, ProcessID{7}); ok || !g.Bound(sec) {
+		t.Errorf("ProcessDied() of the leader before = %t, bound: %t, want false, true", ok, g.Bound(sec))
 	}
-	if rel, ok := g.Obituary(2, ProcessID{9}); !ok || rel.Term != 6 {
-		t.Errorf("Obituary() = %+v, %t, want a release of term 6", rel, ok)
+	if rel, ok := g.ProcessDied(2, ProcessID{9}); !ok || rel.Term != 6 {
+		t.Errorf("ProcessDied() = %+v, %t, want a release of term 6", rel, ok)
 	}
 }
 
@@ -142,8 +142,8 @@ func TestRefusedProbesAreOfNoProcess(t *testing.T) {
 	if g.Promise(1, 5, Probe{Sent: 1, Duration: time.Hour}, ProcessID{8}, sec) {
 		t.Fatal("Promise() of an hour = true, want false")
 	}
-	if _, ok := g.Obituary(1, ProcessID{7}); !ok {
-		t.Error("Obituary() = false, want true")
+	if _, ok := g.ProcessDied(1, ProcessID{7}); !ok {
+		t.Error("ProcessDied() = false, want true")
 	}
 }
 
@@ -151,7 +151,7 @@ func TestRefusedProbesAreOfNoProcess(t *testing.T) {
 // both have the same ID.
 func TestTheDeadAreOfOneMember(t *testing.T) {
 	g := heard(t, ProcessID{7})
-	g.Obituary(2, ProcessID{7})
+	g.ProcessDied(2, ProcessID{7})
 	if !g.Promise(1, 5, Probe{Sent: 600 * sec, Duration: time.Second}, ProcessID{7}, sec) {
 		t.Error("Promise() to process 7 of member 1 after the death of process 7 of member 2 = false, want true")
 	}

@@ -34,9 +34,9 @@ func (p *puppet) probed(from ProcessID) {
 // The message is what the leader would have said, and the filter lets it in.
 func TestObituaryMakesTheMessage(t *testing.T) {
 	p := bereaved(t, ProcessID{7})
-	m, ok := p.Obituary(2, ProcessID{7})
+	m, ok := p.ProcessDied(2, ProcessID{7})
 	if !ok || m.GetType() != raftpb.MsgTimeoutNow || m.GetFrom() != 2 || m.GetTo() != 1 || m.GetTerm() != 2 {
-		t.Fatalf("Obituary() = %v, %v, want a MsgTimeoutNow from 2 to 1 in term 2", m, ok)
+		t.Fatalf("ProcessDied() = %v, %v, want a MsgTimeoutNow from 2 to 1 in term 2", m, ok)
 	}
 	if !votes.OfObituary(m) {
 		t.Error("it does not say that it is of an obituary: a detector takes it for a leader's wish")
@@ -44,12 +44,12 @@ func TestObituaryMakesTheMessage(t *testing.T) {
 	if r, err := releaseOf(m); err != nil || r != (core.Release{Term: 2, At: core.Forever}) {
 		t.Errorf("it carries %+v, %v, want a release of term 2 for ever", r, err)
 	}
-	if !p.Incoming(m) || p.MayCampaign() != nil {
+	if !p.Incoming(m) || p.CanCampaign() != nil {
 		t.Error("Incoming() of it = false, or the member may not campaign, want neither")
 	}
 	p.probed(ProcessID{7}) // read late
-	if p.MayCampaign() != nil {
-		t.Error("MayCampaign() after a heartbeat of the dead = an error, want nil")
+	if p.CanCampaign() != nil {
+		t.Error("CanCampaign() after a heartbeat of the dead = an error, want nil")
 	}
 	if s := p.Stats(); s.Obituaries != 1 || s.VoidedPromises != 1 {
 		t.Errorf("Stats() = %d obituaries, %d voided, want 1 and 1", s.Obituaries, s.VoidedPromises)
@@ -77,8 +77,8 @@ func TestObituaryThatVoidsNothing(t *testing.T) {
 			if tt.before != nil {
 				tt.before(p)
 			}
-			if m, ok := p.Obituary(tt.leader, tt.dead); ok || m != nil {
-				t.Errorf("Obituary() = %v, %v, want nil, false", m, ok)
+			if m, ok := p.ProcessDied(tt.leader, tt.dead); ok || m != nil {
+				t.Errorf("ProcessDied() = %v, %v, want nil, false", m, ok)
 			}
 			if p.Info().Promise.Remaining == 0 {
 				t.Error("Info().Promise.Remaining = 0, want the promise")
@@ -91,8 +91,8 @@ func TestObituaryThatVoidsNothing(t *testing.T) {
 func TestObituaryInTheHold(t *testing.T) {
 	p := bereaved(t, ProcessID{7})
 	p.clock.reading.Add(-int64(10 * time.Millisecond))
-	if m, ok := p.Obituary(2, ProcessID{7}); ok || m != nil || p.MayCampaign() == nil {
-		t.Errorf("Obituary() after a step of the clock = %v, %v, may campaign: %v, want nil, false and a refusal", m, ok, p.MayCampaign())
+	if m, ok := p.ProcessDied(2, ProcessID{7}); ok || m != nil || p.CanCampaign() == nil {
+		t.Errorf("ProcessDied() after a step of the clock = %v, %v, may campaign: %v, want nil, false and a refusal", m, ok, p.CanCampaign())
 	}
 }
 
@@ -104,13 +104,13 @@ func TestTracesTellProcessesApart(t *testing.T) {
 	for _, from := range []ProcessID{{7}, {15: 7}, {}} {
 		p.probed(from)
 	}
-	p.Obituary(2, ProcessID{7})
+	p.ProcessDied(2, ProcessID{7})
 	numbers := make(map[leasetrace.Kind][]uint64)
 	events := make([]leasetrace.Event, 100)
 	for _, e := range events[:trace.Since(0, events)] {
 		numbers[e.Kind] = append(numbers[e.Kind], e.Number)
 	}
-	promised, died := numbers[leasetrace.KindPromise], numbers[leasetrace.KindObituary]
+	promised, died := numbers[leasetrace.KindPromise], numbers[leasetrace.KindProcessDied]
 	if len(promised) != 3 || promised[0] == 0 || promised[1] == 0 || promised[0] == promised[1] || promised[2] != 0 {
 		t.Errorf("promises to %v, want two numbers and 0 for the unknown process", promised)
 	}

@@ -6,7 +6,7 @@ import "slices"
 // processes of a member may share an ID, so it is random, or the hash of something random.
 //
 // An ID is public: each peer that the process connects to learns it. Whatever lets a caller of
-// Obituary believe that the process is dead must be more than the ID.
+// ProcessDied believe that the process is dead must be more than the ID.
 type ProcessID [16]byte
 
 // graves is how many dead processes a guard remembers. What one has sent is read within
@@ -34,15 +34,15 @@ func (d *dead) bury(g grave) {
 	d[0] = g
 }
 
-// Obituary tells that a process of leader has died: it will never execute another
-// instruction (A3'). So it relies on no promise, and if this node's newest is one to that
-// very process, in a term that raft has not left yet, the promise is void (V8). What Obituary
-// returns then, and true, is so for ever, for all voters: a term and a leader name one process
-// (V9), which has sent its last probe. No obituary lifts the restart hold: nobody knows whom this
-// node's former process has promised something.
+// ProcessDied says that a process of leader will never execute another instruction (A3'). So
+// no lease of that process relies on a promise any more. If this node's newest promise is to
+// that very process, in a term that raft has not left yet, the promise is void (V8). ProcessDied
+// then returns the release that this amounts to, and true. The release stays right, for all
+// voters: a term and a leader name one process (V9), which has sent its last probe. ProcessDied
+// does not lift the restart hold, since the promises of this node's former process are unknown.
 //
-// Whatever a dead process has sent, and is read later, promises nothing.
-func (g *Guard) Obituary(leader uint64, died ProcessID) (Release, bool) {
+// Messages that the dead process has sent, and that arrive later, get no promise.
+func (g *Guard) ProcessDied(leader uint64, died ProcessID) (Release, bool) {
 	if leader == 0 || died == (ProcessID{}) {
 		return Release{}, false
 	}
