@@ -134,7 +134,7 @@ func (l *raftLoop) died(peer uint64, process leaderlease.ProcessID) {
 // force campaigns by what an obituary has made, and reports whether it did.
 func (l *raftLoop) force() bool {
 	m, s := l.afterDeath, l.raw.BasicStatus()
-	if m == nil || s.RaftState != raft.StateFollower || s.GetTerm() != m.GetTerm() || !l.lease.Incoming(m) {
+	if m == nil || s.RaftState != raft.StateFollower || s.GetTerm() != m.GetTerm() || !l.lease.Incoming(m, leaderlease.ProcessID{}) {
 		return false
 	}
 	l.step(m)

@@ -107,7 +107,7 @@ func (p peers) Died(peer uint64, process transport.ProcessID) {
 // Receive implements transport.Handler. The lease looks at m here: a promise
 // counts from the arrival, and heartbeats must not wait for the loop.
 func (p peers) Receive(m *raftpb.Message, process transport.ProcessID) {
-	if !p.node.lease.IncomingFrom(m, leaderlease.ProcessID(process)) {
+	if !p.node.lease.Incoming(m, leaderlease.ProcessID(process)) {
 		return
 	}
 	into := p.node.loop.urgent

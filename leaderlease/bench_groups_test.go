@@ -45,14 +45,14 @@ func benchmarkIdleLeaders(b *testing.B, groups int) {
 		// Two voters do for all groups: each promises to the same leader.
 		for _, r := range rounds {
 			for i, resp := range [][]*raftpb.Message{r.first, r.second} {
-				voters[i].Incoming(r.beat[0])
+				voters[i].Incoming(r.beat[0], leaderlease.ProcessID{})
 				voters[i].Ready(&raft.Ready{Messages: resp})
 			}
 		}
 		b.StartTimer()
 		for i, l := range leaders {
-			l.Incoming(rounds[i].first[0])
-			l.Incoming(rounds[i].second[0])
+			l.Incoming(rounds[i].first[0], leaderlease.ProcessID{})
+			l.Incoming(rounds[i].second[0], leaderlease.ProcessID{})
 		}
 	}
 	reportPerGroup(b, groups)
@@ -78,7 +78,7 @@ func benchmarkIdleFollowers(b *testing.B, groups int) {
 		b.StartTimer()
 		for i, l := range followers {
 			l.Tick()
-			l.Incoming(rounds[i].beat[0])
+			l.Incoming(rounds[i].beat[0], leaderlease.ProcessID{})
 			l.Ready(&raft.Ready{Messages: rounds[i].first})
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/clock"
 )
 
@@ -68,10 +69,10 @@ func benchmarkStep(b *testing.B, step string) {
 func (t *trio) steps(step string) (prepare, measured func(heartbeatRound)) {
 	leader, voter, other := t.nodes[0].lease, t.nodes[1].lease, t.nodes[2].lease
 	probe := func(r heartbeatRound) { leader.Ready(&raft.Ready{Messages: r.beat}) }
-	promise := func(r heartbeatRound) { voter.Incoming(r.beat[0]) }
+	promise := func(r heartbeatRound) { voter.Incoming(r.beat[0], leaderlease.ProcessID{}) }
 	grant := func(r heartbeatRound) { voter.Ready(&raft.Ready{Messages: r.first}) }
-	first := func(r heartbeatRound) { leader.Incoming(r.first[0]) }
-	second := func(r heartbeatRound) { leader.Incoming(r.second[0]) }
+	first := func(r heartbeatRound) { leader.Incoming(r.first[0], leaderlease.ProcessID{}) }
+	second := func(r heartbeatRound) { leader.Incoming(r.second[0], leaderlease.ProcessID{}) }
 	switch step {
 	case "probe":
 		return func(heartbeatRound) {}, probe
@@ -87,7 +88,7 @@ func (t *trio) steps(step string) (prepare, measured func(heartbeatRound)) {
 			promise(r)
 			grant(r)
 			first(r)
-			other.Incoming(r.beat[0])
+			other.Incoming(r.beat[0], leaderlease.ProcessID{})
 			other.Ready(&raft.Ready{Messages: r.second})
 		}, second
 	}

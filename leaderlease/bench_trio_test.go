@@ -135,7 +135,7 @@ func (t *trio) handle(tb testing.TB, n *trioNode) {
 
 func (t *trio) deliver(tb testing.TB, m *raftpb.Message) {
 	n := t.nodes[m.GetTo()-1]
-	if n.lease == nil || n.lease.Incoming(m) {
+	if n.lease == nil || n.lease.Incoming(m, leaderlease.ProcessID{}) {
 		t.must(tb, n.raw.Step(m))
 	}
 }

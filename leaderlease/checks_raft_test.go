@@ -39,7 +39,7 @@ func newRealNode(t *testing.T, storage *raft.MemoryStorage, amend func(*raft.Con
 // step passes m to raft if the Lease lets it in.
 func (n *realNode) step(m *raftpb.Message) (in bool) {
 	n.t.Helper()
-	if in = n.Incoming(m); in {
+	if in = n.Incoming(m, ProcessID{}); in {
 		if err := n.raw.Step(m); err != nil {
 			n.t.Fatal(err)
 		}

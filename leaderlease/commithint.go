@@ -45,7 +45,7 @@ func (l *Lease) tellCommitLocked(m *raftpb.Message) {
 // yet. Call it before node.Step(m), where node may be used; it does nothing with other
 // messages:
 //
-//	if lease.Incoming(m) {
+//	if lease.Incoming(m, leaderlease.ProcessID{}) {
 //		lease.LearnCommit(node, m)
 //		node.Step(m)
 //	}

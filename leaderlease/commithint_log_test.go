@@ -82,7 +82,7 @@ func TestAHintIsComparedWithRaftsLogAndNotTheDisk(t *testing.T) {
 	}
 	d.local(write, false)
 	m := hintFrom3(4, 3, 2)
-	if !d.Incoming(m) {
+	if !d.Incoming(m, ProcessID{}) {
 		t.Fatal("Incoming(answer) = false, want true")
 	}
 	d.LearnCommit(raw, m)
@@ -131,7 +131,7 @@ func TestAHintBeyondRaftsLogIsNotBelieved(t *testing.T) {
 				d.next() // the storage thread is slow
 			}
 			_ = raw.Campaign()
-			if m := hintFrom3(5, 4, 5); l.Incoming(m) {
+			if m := hintFrom3(5, 4, 5); l.Incoming(m, ProcessID{}) {
 				l.LearnCommit(raw, m)
 			}
 			if c := raw.BasicStatus().GetCommit(); c != 2 {

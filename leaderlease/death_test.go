@@ -1,6 +1,7 @@
 package leaderlease
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func bereaved(t *testing.T, from ProcessID) *puppet {
 func (p *puppet) probed(from ProcessID) {
 	m := p.message(raftpb.MsgHeartbeat, 2, 1)
 	attachProbe(m, core.Probe{Sent: p.clock.Now(), Duration: 900 * ms})
-	p.IncomingFrom(m, from)
+	p.Lease.Incoming(m, from)
 }
 
 // The message is what the leader would have said, and the filter lets it in.
@@ -116,5 +117,29 @@ func TestTracesTellProcessesApart(t *testing.T) {
 	}
 	if len(died) != 1 || died[0] != promised[0] {
 		t.Errorf("obituaries of %v, want one of %v", died, promised[0])
+	}
+}
+
+// Step of the Node that RestartNode returns takes the process from its context.
+func TestAWrappedNodeLearnsTheProcess(t *testing.T) {
+	for name, ctx := range map[string]context.Context{"known": WithProcess(t.Context(), ProcessID{7}), "unknown": t.Context()} {
+		t.Run(name, func(t *testing.T) {
+			rc, cfg := pairConfig(t, logOf(t, "n1 n1", 1, 2))
+			clock := cfg.Clock.(*handClock)
+			node, lease, err := RestartNode(rc, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer node.Stop()
+			clock.Advance(time.Hour) // the restart hold ends, and the log is of term 9
+			m := &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(uint64(2)), To: new(uint64(1)), Term: new(uint64(10))}
+			attachProbe(m, core.Probe{Sent: 1, Duration: 900 * ms})
+			if err := node.Step(ctx, m); err != nil {
+				t.Fatal(err)
+			}
+			if _, void := lease.ProcessDied(2, ProcessID{7}); void != (name == "known") {
+				t.Errorf("ProcessDied() = %v", void)
+			}
+		})
 	}
 }

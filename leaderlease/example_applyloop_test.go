@@ -70,7 +70,7 @@ func (a *applier) run(stop <-chan struct{}) {
 				node.Tick()
 			}
 		case msg := <-a.inbox:
-			if lease.Incoming(msg) {
+			if lease.Incoming(msg, leaderlease.ProcessID{}) {
 				_ = node.Step(msg)
 			}
 		case id := <-lease.ReadRequests():

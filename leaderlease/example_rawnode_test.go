@@ -104,7 +104,7 @@ func (m *member) run(stop <-chan struct{}) {
 				node.Tick()
 			}
 		case msg := <-inbox:
-			if lease.Incoming(msg) {
+			if lease.Incoming(msg, leaderlease.ProcessID{}) {
 				lease.LearnCommit(node, msg)
 				_ = node.Step(msg)
 			}

@@ -74,7 +74,7 @@ func (g *forgottenGroup) settle(busy *forgottenMember) {
 		more = len(inbox) > 0
 		for _, msg := range inbox {
 			to := g.members[msg.GetTo()]
-			if g.parts[msg.GetFrom()] == g.parts[msg.GetTo()] && to.raw != nil && to.Incoming(msg) {
+			if g.parts[msg.GetFrom()] == g.parts[msg.GetTo()] && to.raw != nil && to.Incoming(msg, ProcessID{}) {
 				_ = to.raw.Step(msg)
 			}
 		}

@@ -11,25 +11,15 @@ import (
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
-// Incoming is asked about each message from a peer before raft steps it, and
-// reports whether raft may see it. It makes promises (V1), counts grants (L2),
-// keeps votes away while a promise lasts (V3) and answers forwarded reads from
-// the lease. It does not change m and does not block.
-func (l *Lease) Incoming(m *raftpb.Message) bool { return l.IncomingFrom(m, ProcessID{}) }
-
-// IncomingFrom is Incoming for embedders that report dead processes with Obituary. from identifies the process that
-// sent m, as the connection on which m arrived named it. The zero value is an unknown process: no obituary voids a
-// promise to it.
+// Incoming is called for each message from a peer before raft steps it, and reports whether raft
+// may step it. It makes promises (V1), counts grants (L2), withholds requests for votes while a
+// promise lasts (V3), and answers forwarded reads from the lease. It does not change m, does not
+// block, and may be called from any goroutine.
 //
-// An ID is random, or the hash of something random, and new for each process. Peers see it, so it must not be enough
-// to report the death. kvnode's IDs are hashes of secrets that only the parent of the process holds, and a
-// report reveals the secret.
-//
-// Two mistakes cause two leaders at the same time if Obituary is called as well: an ID that an earlier process of the
-// same member had (an operating system's process ID is 1 in every container), and an ID that the receiver keeps per
-// peer instead of per connection. A message that also passes through Incoming, as in the Step of a Node that Wrap
-// returns, counts as one from an unknown process.
-func (l *Lease) IncomingFrom(m *raftpb.Message, from ProcessID) bool {
+// from identifies the process that sent m, as named by the connection on which m arrived. The zero
+// value means unknown, which is right for every embedder that does not call ProcessDied: only
+// a promise to a known process can be voided by the death of that process (V8). See ProcessID.
+func (l *Lease) Incoming(m *raftpb.Message, from ProcessID) bool {
 	if l == nil {
 		return true
 	}

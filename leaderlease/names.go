@@ -68,6 +68,16 @@ type (
 	ClockInfo = clock.Info
 	// Instant is a reading of a Clock.
 	Instant = core.Instant
-	// ProcessID identifies one process of one member. The zero value is unknown: see IncomingFrom.
+	// ProcessID identifies one process of one member, for embedders that call ProcessDied. The
+	// zero value means unknown.
+	//
+	// An ID is random, or the hash of something random, and new for each process. Peers see
+	// it, so it must not be enough to report the death. kvnode's IDs are hashes of secrets that
+	// only the parent of the process holds, and a report reveals the secret.
+	//
+	// Two mistakes let two leaders have valid leases at the same time if ProcessDied is called
+	// as well: an ID that an earlier process of the same member had (an operating system's
+	// process ID is 1 in every container), and an ID that the receiver keeps per peer instead
+	// of per connection.
 	ProcessID = core.ProcessID
 )

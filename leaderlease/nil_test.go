@@ -23,7 +23,7 @@ func TestANilLeaseLeavesRaftAsItIs(t *testing.T) {
 	if l.Ready(&rd); len(rd.Messages) != 1 || rd.Messages[0] != vote || vote.GetType() != raftpb.MsgVote || len(rd.ReadStates) != 1 {
 		t.Errorf("Ready() leaves %v, want it as it was", rd)
 	}
-	if !l.Incoming(vote) || !l.Tick() || l.WouldBlock(&rd) || l.CanCampaign() != nil || l.ReadRequests() != nil {
+	if !l.Incoming(vote, ProcessID{}) || !l.Tick() || l.WouldBlock(&rd) || l.CanCampaign() != nil || l.ReadRequests() != nil {
 		t.Error("a nil Lease keeps something back, or asks for something")
 	}
 }

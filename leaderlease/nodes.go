@@ -33,8 +33,7 @@ func NewRawNode(raftConfig *raft.Config, leaseConfig Config) (*raft.RawNode, *Le
 }
 
 // RestartNode returns raft.RestartNode(raftConfig) behind its Lease, as Wrap returns it, and
-// the Lease. What NewRawNode says of the two configurations is true of RestartNode. Embedders
-// that call ProcessDied step messages into the inner Node, and so need Wrap.
+// the Lease. What NewRawNode says of the two configurations is true of RestartNode.
 func RestartNode(raftConfig *raft.Config, leaseConfig Config) (raft.Node, *Lease, error) {
 	own, l, err := newPair("RestartNode", raftConfig, leaseConfig)
 	if err != nil {

@@ -159,6 +159,9 @@ func isAnswer(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgReadInde
 
 func isWrite(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgStorageAppend }
 
+// Incoming passes on a message of which no process is known.
+func (p *puppet) Incoming(m *raftpb.Message) bool { return p.Lease.Incoming(m, ProcessID{}) }
+
 // WouldBlock reports whether Ready(rd) would block now.
 func (p *puppet) WouldBlock(rd raft.Ready) bool { return p.Lease.WouldBlock(&rd) }
 

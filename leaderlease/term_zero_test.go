@@ -49,7 +49,7 @@ func TestPreVoteOfAShorterLogAtTermZero(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			in := l.Incoming(tt.m)
+			in := l.Incoming(tt.m, ProcessID{})
 			if in != tt.in {
 				t.Errorf("Incoming(pre-vote) = %t, want %t", in, tt.in)
 			}
@@ -61,7 +61,7 @@ func TestPreVoteOfAShorterLogAtTermZero(t *testing.T) {
 			}
 			// Any message of a term ends that: raft can turn it down then.
 			l.Ready(&raft.Ready{HardState: &raftpb.HardState{Term: new(uint64(4))}})
-			if !l.Incoming(tt.m) {
+			if !l.Incoming(tt.m, ProcessID{}) {
 				t.Error("Incoming(pre-vote) = false in term 4, want raft to answer")
 			}
 		})

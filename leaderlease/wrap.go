@@ -15,7 +15,8 @@ import (
 // read through it. Ready, Step, Tick, Campaign and ApplyConfChange pass through
 // the lease; everything else is the inner Node's. The inner Node must not be
 // used any more, and Stop stops it. A Ready that is held back, as Lease.Ready
-// describes, is dropped then.
+// describes, is dropped then. Embedders that call ProcessDied name the sender of
+// each message by the context of Step: WithProcess.
 //
 // An embedder that rejects a configuration change, and so does not call
 // ApplyConfChange, tells the Lease by ApplyConfState with the unchanged
@@ -96,11 +97,24 @@ func (n *node) pumpReads() {
 // Ready returns the filtered Readys.
 func (n *node) Ready() <-chan raft.Ready { return n.ready }
 
+// processKey is the key of the ProcessID in a context.
+type processKey struct{}
+
+// WithProcess returns a context that says which process sent a message, for Step of a Node that
+// Wrap, StartNode or RestartNode has returned: Step passes from to Incoming. Only embedders that
+// call ProcessDied need it. One context per connection is enough:
+//
+//	node.Step(leaderlease.WithProcess(ctx, from), m)
+func WithProcess(ctx context.Context, from ProcessID) context.Context {
+	return context.WithValue(ctx, processKey{}, from)
+}
+
 // Step passes m to raft if the lease lets it in. Raft learns first what LearnCommit takes
 // from m.
 func (n *node) Step(ctx context.Context, m *raftpb.Message) error {
 	if m != nil {
-		if !n.lease.Incoming(m) {
+		from, _ := ctx.Value(processKey{}).(ProcessID)
+		if !n.lease.Incoming(m, from) {
 			return nil
 		}
 		n.learnCommit(ctx, m)

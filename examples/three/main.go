@@ -41,7 +41,7 @@ func main() {
 		inbox := network
 		network = nil
 		for _, msg := range inbox {
-			if to := msg.GetTo() - 1; leases[to].Incoming(msg) {
+			if to := msg.GetTo() - 1; leases[to].Incoming(msg, leaderlease.ProcessID{}) {
 				leases[to].LearnCommit(nodes[to], msg)
 				_ = nodes[to].Step(msg)
 			}

@@ -23,7 +23,7 @@ type death struct {
 	process leaderlease.ProcessID
 }
 
-// Obituaries and a RawNode. Ticks, hints and Readys are as in the example without them.
+// Death notices and a RawNode. Ticks, hints and Readys are as in the example without them.
 func Example_rawNodeObituary() {
 	var (
 		node       *raft.RawNode
@@ -40,14 +40,14 @@ func Example_rawNodeObituary() {
 		}
 		switch s := node.BasicStatus(); {
 		case !do.Campaign:
-		case do.Force && s.RaftState == raft.StateFollower && s.GetTerm() == afterDeath.GetTerm() && lease.Incoming(afterDeath):
+		case do.Force && s.RaftState == raft.StateFollower && s.GetTerm() == afterDeath.GetTerm() && lease.Incoming(afterDeath, leaderlease.ProcessID{}):
 			_ = node.Step(afterDeath)
 		default:
 			_ = node.Campaign()
 		}
 	}
 	step := func(in arrived) {
-		if lease.IncomingFrom(in.m, in.from) {
+		if lease.Incoming(in.m, in.from) {
 			elect(d.Heard(in.m, node.BasicStatus().GetTerm(), time.Now()))
 			_ = node.Step(in.m)
 		}
@@ -74,19 +74,19 @@ func Example_rawNodeObituary() {
 	// Output:
 }
 
-// Obituaries and a raft.Node. Step of the one that leaderlease.Wrap has returned does not know which
-// process a message came from, so the inner one steps what IncomingFrom has let in.
+// Death notices and a raft.Node that leaderlease.Wrap has returned. The context of Step says
+// which process sent a message.
 func Example_nodeObituary() {
 	var (
-		inner, node raft.Node // the latter is what Wrap has returned
-		lease       *leaderlease.Lease
-		d           *detector.Detector
-		inbox       <-chan arrived
-		died        <-chan death
-		voters      []uint64
-		role        raft.StateType // as Readys have told, as the term
-		term        uint64
-		afterDeath  *raftpb.Message
+		node       raft.Node
+		lease      *leaderlease.Lease
+		d          *detector.Detector
+		inbox      <-chan arrived
+		died       <-chan death
+		voters     []uint64
+		role       raft.StateType // as Readys have told, as the term
+		term       uint64
+		afterDeath *raftpb.Message
 	)
 	ctx := context.Background()
 	elect := func(do detector.Decision) {
@@ -95,8 +95,8 @@ func Example_nodeObituary() {
 		}
 		switch {
 		case !do.Campaign:
-		case do.Force && role == raft.StateFollower && term == afterDeath.GetTerm() && lease.Incoming(afterDeath):
-			_ = inner.Step(ctx, afterDeath)
+		case do.Force && role == raft.StateFollower && term == afterDeath.GetTerm() && lease.CanCampaign() == nil:
+			_ = node.Step(ctx, afterDeath)
 		default:
 			_ = node.Campaign(ctx)
 		}
@@ -104,10 +104,10 @@ func Example_nodeObituary() {
 	loop := func() {
 		select {
 		case in := <-inbox:
-			if lease.IncomingFrom(in.m, in.from) {
+			if in.m.GetType() != raftpb.MsgPreVote || lease.CanCampaign() == nil {
 				elect(d.Heard(in.m, term, time.Now()))
-				_ = inner.Step(ctx, in.m)
 			}
+			_ = node.Step(leaderlease.WithProcess(ctx, in.from), in.m)
 		case dead := <-died: // once the inbox is empty
 			now := time.Now()
 			if m, void := lease.ProcessDied(dead.peer, dead.process); void {

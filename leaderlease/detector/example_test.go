@@ -59,7 +59,7 @@ func Example_rawNode() {
 				elect(d.Poll(now, standing(lease, node.BasicStatus().RaftState, voters)))
 			}
 		case m := <-inbox:
-			if lease.Incoming(m) {
+			if lease.Incoming(m, leaderlease.ProcessID{}) {
 				elect(d.Heard(m, node.BasicStatus().GetTerm(), time.Now())) // before raft steps it
 				_ = node.Step(m)
 			}

@@ -177,7 +177,7 @@ func (n *Node) receive(m *raftpb.Message, from leaderlease.ProcessID) {
 	}
 	n.unmark(m)
 	if n.Options.FilterOnArrival && !n.paused && n.lease != nil {
-		if !n.lease.IncomingFrom(m, from) {
+		if !n.lease.Incoming(m, from) {
 			return
 		}
 		if n.cluster.OnAdmit != nil {
@@ -202,7 +202,7 @@ func (n *Node) stepDelay(m *raftpb.Message) time.Duration {
 
 // step is how an embedder handles a message from a peer.
 func (n *Node) step(m *raftpb.Message, from leaderlease.ProcessID) {
-	if n.lease != nil && !n.lease.IncomingFrom(m, from) {
+	if n.lease != nil && !n.lease.Incoming(m, from) {
 		return
 	}
 	if n.cluster.OnAdmit != nil {

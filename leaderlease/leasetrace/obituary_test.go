@@ -26,13 +26,13 @@ func bereavement(t *testing.T) []leasetrace.Process {
 	voter.becomes(raft.StateFollower, 2, 1)
 	beat := &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(uint64(1)), To: new(uint64(2)), Term: new(uint64(2))}
 	leader.Ready(&raft.Ready{Messages: []*raftpb.Message{beat}})
-	voter.IncomingFrom(beat, leaderlease.ProcessID{7})
+	voter.Incoming(beat, leaderlease.ProcessID{7})
 	voter.ProcessDied(1, leaderlease.ProcessID{6})
 	m, ok := voter.ProcessDied(1, leaderlease.ProcessID{7})
-	if !ok || !voter.Incoming(m) {
+	if !ok || !voter.Incoming(m, leaderlease.ProcessID{}) {
 		t.Fatalf("ProcessDied() = %v, %v, or it is not let in", m, ok)
 	}
-	voter.IncomingFrom(beat, leaderlease.ProcessID{7})
+	voter.Incoming(beat, leaderlease.ProcessID{7})
 	ask := &raftpb.Message{Type: raftpb.MsgVote.Enum(), From: new(uint64(2)), To: new(uint64(3)), Term: new(uint64(3)), Context: []byte("CampaignTransfer")}
 	voter.Ready(&raft.Ready{SoftState: &raft.SoftState{RaftState: raft.StateCandidate}, HardState: hardState(3), Messages: []*raftpb.Message{ask}})
 	if voter.ProcessDied(1, leaderlease.ProcessID{7}); ask.GetType() != raftpb.MsgVote {

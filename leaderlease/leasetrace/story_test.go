@@ -75,7 +75,7 @@ func (m *member) sends(kind raftpb.MessageType, to *member) bool {
 	msg := &raftpb.Message{Type: kind.Enum(), From: new(m.id), To: new(to.id), Term: new(m.term)}
 	rd := raft.Ready{Messages: []*raftpb.Message{msg}}
 	m.Ready(&rd)
-	return len(rd.Messages) == 1 && to.Incoming(msg)
+	return len(rd.Messages) == 1 && to.Incoming(msg, leaderlease.ProcessID{})
 }
 
 // renews lets one round of heartbeats and answers pass.

@@ -121,7 +121,7 @@ func (n *node) tick() {
 
 // step ignores errors as every embedder does: raft drops what it cannot use.
 func (n *node) step(m *raftpb.Message) {
-	if n.lease == nil || n.lease.Incoming(m) {
+	if n.lease == nil || n.lease.Incoming(m, leaderlease.ProcessID{}) {
 		_ = n.loop.raw.Step(m)
 	}
 }

@@ -182,7 +182,7 @@ func from(id uint64, t raftpb.MessageType) func(*raftpb.Message) bool {
 func (s *story) hand(m *raftpb.Message) {
 	s.t.Helper()
 	n := s.Node(m.GetTo())
-	if n.Lease() == nil || n.Lease().Incoming(m) {
+	if n.Lease() == nil || n.Lease().Incoming(m, leaderlease.ProcessID{}) {
 		if err := n.Raw().Step(m); err != nil {
 			s.t.Fatalf("Step(%v) = %v", m.GetType(), err)
 		}

@@ -81,7 +81,7 @@ func TestV3TimeoutNowIsKeptAway(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
 	m := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: new(uint64(1)), To: new(uint64(2)), Term: new(uint64(1))}
-	if s.Node(2).Lease().Incoming(m) {
+	if s.Node(2).Lease().Incoming(m, leaderlease.ProcessID{}) {
 		t.Error("Incoming(MsgTimeoutNow) at a bound voter = true, want false")
 	}
 	if got := s.withheld(2, leaderlease.WithheldTimeoutNowIn); got != 1 {
@@ -112,7 +112,7 @@ func TestV3VotesForABoundNodeAreKeptAway(t *testing.T) {
 		{raftpb.MsgPreVoteResp, true, true},
 	} {
 		m := &raftpb.Message{Type: tc.typ.Enum(), From: new(uint64(3)), To: new(uint64(2)), Term: new(uint64(2)), Reject: new(tc.reject)}
-		if got := s.Node(2).Lease().Incoming(m); got != tc.want {
+		if got := s.Node(2).Lease().Incoming(m, leaderlease.ProcessID{}); got != tc.want {
 			t.Errorf("Incoming(%v, reject %v) at a bound node = %v, want %v", tc.typ, tc.reject, got, tc.want)
 		}
 	}

@@ -24,7 +24,7 @@ func TestV4VoteCastBeforeThePromiseDoesNotLeave(t *testing.T) {
 			s.campaign(duration+50*ms, 2, 2, 3)
 			vote := s.heldOf(to(3, raftpb.MsgVote))
 			n := s.Node(3)
-			if !n.Lease().Incoming(vote) {
+			if !n.Lease().Incoming(vote, leaderlease.ProcessID{}) {
 				t.Fatal("Incoming(MsgVote) at a free voter = false, want true")
 			}
 			s.Net.Join(1, 3)
@@ -81,7 +81,7 @@ func TestV4BoundCandidateAsksForNoVote(t *testing.T) {
 	beat := s.heldOf(to(2, raftpb.MsgHeartbeat))
 	resp := s.heldOf(from(3, raftpb.MsgPreVoteResp))
 	// Both are let in, the answer first; then raft steps it.
-	if !n.Lease().Incoming(resp) || !n.Lease().Incoming(beat) {
+	if !n.Lease().Incoming(resp, leaderlease.ProcessID{}) || !n.Lease().Incoming(beat, leaderlease.ProcessID{}) {
 		t.Fatal("Incoming() of a free node = false, want true")
 	}
 	s.isolate(1)
