@@ -182,7 +182,7 @@ func TestRaftGoesOnAfterClose(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// Send, and what StartRead and StartReadIndex call, may call every method that
+// Send, and what StartRead calls, may call every method that
 // does not block but Ready, whatever they are called from.
 func TestCallbacksMayCallTheLease(t *testing.T) {
 	var p *puppet

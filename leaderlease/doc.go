@@ -106,7 +106,7 @@
 //
 // # Callbacks
 //
-// Config.Send and what StartRead and StartReadIndex call run without a lock, from
+// Config.Send and the function given to StartRead run without a lock, from
 // within the method that has ended the read, or in a goroutine of its own if that is
 // the end of a context: they may call every method that does
 // not block, but Ready. Config.Send says which methods call it. Config.Clock and Config.Notify

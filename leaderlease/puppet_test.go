@@ -159,6 +159,15 @@ func isAnswer(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgReadInde
 
 func isWrite(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgStorageAppend }
 
+// StartRead starts a read under the lease, StartReadIndex one by a quorum round.
+func (p *puppet) StartRead(ctx context.Context, done func(ReadResult, error)) {
+	p.Lease.StartRead(ctx, raft.ReadOnlyLeaseBased, done)
+}
+
+func (p *puppet) StartReadIndex(ctx context.Context, done func(ReadResult, error)) {
+	p.Lease.StartRead(ctx, raft.ReadOnlySafe, done)
+}
+
 // Incoming passes on a message of which no process is known.
 func (p *puppet) Incoming(m *raftpb.Message) bool { return p.Lease.Incoming(m, ProcessID{}) }
 

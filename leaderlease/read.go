@@ -64,31 +64,27 @@ type answered struct {
 	err  error
 }
 
-// StartRead is Read for callers that must not block, such as the raft loop
-// itself: done is called exactly once, maybe before StartRead returns and
-// otherwise from within a later call of any other method but Info, Stats, Read
-// and the like, or in a goroutine of its own when ctx ends first. It must not block; it
-// may call every method that does not block, but Ready. With context.Background()
-// nothing is set up for ctx.
-func (l *Lease) StartRead(ctx context.Context, done func(ReadResult, error)) {
+// StartRead is Read or ReadIndex for callers that must not block, such as the raft loop. mode is
+// one of raft's names: raft.ReadOnlyLeaseBased is Read, which uses this lease where it is valid,
+// and raft.ReadOnlySafe is ReadIndex, which always takes a quorum round. Both are linearizable.
+//
+// done is called exactly once: before StartRead returns, from within a later call of another
+// method that ends the read, or in a goroutine of its own when ctx ends first. It must not block.
+// It may call every method that does not block, but not Ready. A ctx that never ends, such as
+// context.Background(), costs nothing.
+func (l *Lease) StartRead(ctx context.Context, mode raft.ReadOnlyOption, done func(ReadResult, error)) {
 	if l == nil {
 		done(ReadResult{}, errNoLibrary)
 		return
 	}
-	if r, ok := l.readNow(); ok {
-		done(r, nil)
-		return
+	quorum := mode != raft.ReadOnlyLeaseBased
+	if !quorum {
+		if r, ok := l.readNow(); ok {
+			done(r, nil)
+			return
+		}
 	}
-	l.startUntil(ctx, &waiter{done: done})
-}
-
-// StartReadIndex is ReadIndex for callers that must not block: see StartRead.
-func (l *Lease) StartReadIndex(ctx context.Context, done func(ReadResult, error)) {
-	if l == nil {
-		done(ReadResult{}, errNoLibrary)
-		return
-	}
-	l.startUntil(ctx, &waiter{quorum: true, done: done})
+	l.startUntil(ctx, &waiter{quorum: quorum, done: done})
 }
 
 // readNow serves under a valid lease if nothing has to be waited for.

@@ -64,15 +64,15 @@ func (n *Node) ReadIndex(key uint64, done func(version uint64, path leaderlease.
 }
 
 func (n *Node) read(ctx context.Context, key uint64, quorum bool, done func(uint64, leaderlease.Path, error)) {
-	start := (*leaderlease.Lease).StartRead
+	mode := raft.ReadOnlyLeaseBased
 	if quorum {
-		start = (*leaderlease.Lease).StartReadIndex
+		mode = raft.ReadOnlySafe
 	}
 	n.exec(func() {
 		switch n.Options.Kind {
 		case Library:
 			run := n.run
-			start(n.lease, ctx, func(r leaderlease.ReadResult, err error) {
+			n.lease.StartRead(ctx, mode, func(r leaderlease.ReadResult, err error) {
 				if n.run != run {
 					return
 				}

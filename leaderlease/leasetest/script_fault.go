@@ -3,6 +3,7 @@ package leasetest
 import (
 	"context"
 
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
@@ -55,7 +56,7 @@ func (s *script) overlap(a *args) {
 	defer func() { n.Clock.before = nil }()
 	if a.flag("waits") {
 		s.reads++
-		n.lease.StartRead(context.Background(), func(r leaderlease.ReadResult, err error) {
+		n.lease.StartRead(context.Background(), raft.ReadOnlyLeaseBased, func(r leaderlease.ReadResult, err error) {
 			if err == nil {
 				report(r.Index, r.Path)
 			}
