@@ -184,7 +184,7 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 			return
 		}
 		conf = l.raw.ApplyConfChange(plan.raft)
-		a.lease.ApplyConfStateAt(e.GetIndex(), conf)
+		a.lease.ApplyConfState(e.GetIndex(), conf)
 	})
 	if !ok {
 		w.tell(outcome{err: ErrStopped})

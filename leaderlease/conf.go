@@ -11,32 +11,29 @@ import (
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
-// ApplyConfState tells the lease the configuration that raft has switched to:
-// after each configuration change in CommittedEntries, with what
-// raft.ApplyConfChange returned (or with the unchanged ConfState, if the change
-// was rejected), and before Advance or MsgStorageApplyResp (L5). Snapshots need
-// no call: the lease reads their ConfState itself. Changes at or below a snapshot
-// that has been restored are skipped, here as in raft.
+// ApplyConfState tells the lease which configuration raft has switched to by the change at index.
+// Call it after each configuration change in CommittedEntries, with the entry's index and with what
+// ApplyConfChange of raft has returned, or with the unchanged ConfState if the change was
+// rejected, and before Advance or MsgStorageApplyResp (L5). Snapshots need no call: the lease
+// reads their ConfState itself. A Node that Wrap, StartNode or RestartNode has returned
+// calls it in ApplyConfChange.
 //
-// From the Ready that hands a configuration change out until this call, leases
-// are refused with ConfPending, so a forgotten call costs the lease and
-// nothing else. If Advance or MsgStorageApplyResp comes before it, Info names the
-// mistake, and a second change that raft appends meanwhile is a misuse.
+// From the Ready that hands a configuration change out until this call, leases are refused with
+// ConfPending, so a forgotten call costs the lease and nothing else. If Advance or
+// MsgStorageApplyResp comes before it, Info names the mistake, and a second change that raft
+// appends meanwhile is a misuse.
 //
-// It is taken to be about the oldest change that is open: call it once for each,
-// in order. A call when none is open is a misuse, unless it says what counts
-// already. An apply thread that may be late,
-// so that a snapshot has been restored and a newer change handed out meanwhile,
-// says which change it means: ApplyConfStateAt.
-func (l *Lease) ApplyConfState(cs *raftpb.ConfState) {
-	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.told() })
+// A call that comes late, for a change below a snapshot that has been restored since, and a
+// repeated call do nothing. A call for a change that is not the next is a misuse.
+func (l *Lease) ApplyConfState(index uint64, cs *raftpb.ConfState) {
+	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.toldAt(index) })
 }
 
-// ApplyConfStateAt is ApplyConfState for the change at index. A call that comes
-// late, for a change below a snapshot that has been restored since, and one that
-// is repeated change nothing. One for a change that is not the next is a misuse.
-func (l *Lease) ApplyConfStateAt(index uint64, cs *raftpb.ConfState) {
-	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.toldAt(index) })
+// applyNextConfState is ApplyConfState for callers that do not know the index. It takes cs for
+// the result of the oldest change that is open. A call when none is open is a misuse, unless
+// cs is the configuration that counts already.
+func (l *Lease) applyNextConfState(cs *raftpb.ConfState) {
+	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.told() })
 }
 
 func (l *Lease) switchTo(cs *raftpb.ConfState, told func(*confWatch) (use bool, broken string)) {
@@ -186,7 +183,7 @@ func (c *confWatch) told() (use bool, broken string) {
 	case c.superseded:
 		return false, ""
 	case len(c.open) == 0:
-		return false, "ApplyConfState without a configuration change: once for each that raft has handed out"
+		return false, "ApplyConfChange without a configuration change: call it once for each that raft has handed out"
 	default:
 		return c.toldAt(c.open[0])
 	}
@@ -197,13 +194,13 @@ func (c *confWatch) told() (use bool, broken string) {
 func (c *confWatch) toldAt(index uint64) (use bool, broken string) {
 	switch {
 	case index <= c.stored && c.known == c.stored:
-		return false, fmt.Sprintf("ApplyConfStateAt %d says other voters than Storage, whose ConfState has all changes up to ConfIndex %d", index, c.stored)
+		return false, fmt.Sprintf("ApplyConfState %d says other voters than Storage, whose ConfState has all changes up to ConfIndex %d", index, c.stored)
 	case index <= c.known:
 		return false, "" // late or repeated
 	}
 	i := slices.Index(c.open, index)
 	if i < 0 || (i > 0 && c.open[i-1] > c.skipped) {
-		return false, fmt.Sprintf("ApplyConfStateAt %d, where the changes that raft has handed out are at %d", index, c.open)
+		return false, fmt.Sprintf("ApplyConfState %d, where the changes that raft has handed out are at %d", index, c.open)
 	}
 	c.open, c.known = c.open[i+1:], index
 	c.finish(index)

@@ -79,7 +79,7 @@ func TestMissedChangesHeal(t *testing.T) {
 		p := replayed(t)
 		index := p.commitChanges(2)
 		p.ApplyConfStateAt(index, voters(1))
-		p.misused("ApplyConfStateAt")
+		p.misused("ApplyConfState")
 	})
 	t.Run("by a snapshot", func(t *testing.T) {
 		p := replayed(t)
@@ -131,7 +131,7 @@ func TestAChangeThatStorageLacksContradictsConfIndex(t *testing.T) {
 	p.ApplyConfStateAt(2, voters(1, 2, 3)) // what counts already
 	p.sound()
 	p.ApplyConfStateAt(2, voters(1, 4, 5))
-	p.misused("ApplyConfStateAt 2 says other voters than Storage")
+	p.misused("ApplyConfState 2 says other voters than Storage")
 	// What is said late, of a change below a snapshot, is void as ever.
 	p = newPuppet(t, func(c *Config) { c.ConfIndex = 4 })
 	p.commitChanges(1)

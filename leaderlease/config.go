@@ -75,7 +75,7 @@ type Config struct {
 	// Send sends messages to peers without blocking. Optional: with it, a
 	// leader answers forwarded reads from its lease; without, they take a
 	// quorum round. It is called from within Incoming and Ready, and from whatever
-	// else may bring a lease about (Tick, ApplyConfState, ApplyConfStateAt,
+	// else may bring a lease about (Tick, ApplyConfState,
 	// Invalidate, SetDiskStalled), in the goroutine that has called them, and
 	// without a lock: it may call every method that does not block, but Ready. It is
 	// never called from Applied, nor from within a read.

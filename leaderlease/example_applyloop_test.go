@@ -111,7 +111,7 @@ func (a *applier) applyAll() {
 		for _, e := range b.entries {
 			if changesMembers(e) { // the loop waits, so node may be touched
 				cs := node.ApplyConfChange(confChange(e))
-				lease.ApplyConfStateAt(e.GetIndex(), cs) // says which change, should it be late
+				lease.ApplyConfState(e.GetIndex(), cs)
 			} else {
 				a.set(e.GetData())
 			}

@@ -164,7 +164,7 @@ func (m *member) apply(entries []*raftpb.Entry) {
 		case raftpb.EntryConfChange, raftpb.EntryConfChangeV2:
 			cc := confChange(e)
 			// embed:begin
-			lease.ApplyConfState(node.ApplyConfChange(cc)) // for each change, before Advance
+			lease.ApplyConfState(e.GetIndex(), node.ApplyConfChange(cc)) // for each change, before Advance
 			// embed:end
 		}
 		m.applied.Store(e.GetIndex())

@@ -111,7 +111,7 @@ func (g *forgottenGroup) handle(m *forgottenMember) {
 	for _, e := range rd.CommittedEntries {
 		if changesConf(e) {
 			m.conf = m.raw.ApplyConfChange(decodeChange(g.t, e))
-			m.ApplyConfState(m.conf)
+			m.ApplyConfState(e.GetIndex(), m.conf)
 		} else if len(e.GetData()) > 0 {
 			m.data = string(e.GetData())
 		}

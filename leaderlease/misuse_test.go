@@ -202,10 +202,10 @@ func TestConfStateIsMatchedByItsIndex(t *testing.T) {
 
 	index = p.commitChanges(2)
 	p.ApplyConfStateAt(index, voters(1))
-	p.misused(fmt.Sprintf("ApplyConfStateAt %d", index))
+	p.misused(fmt.Sprintf("ApplyConfState %d", index))
 	p = leading(t)
 	p.ApplyConfStateAt(p.last+1, voters(1))
-	p.misused("ApplyConfStateAt")
+	p.misused("ApplyConfState")
 }
 
 // A lease is recomputed under the new voters from the grants at hand.

@@ -168,6 +168,13 @@ func (p *puppet) StartReadIndex(ctx context.Context, done func(ReadResult, error
 	p.Lease.StartRead(ctx, raft.ReadOnlySafe, done)
 }
 
+// ApplyConfState is ApplyConfChange of a wrapped Node, which knows no index.
+func (p *puppet) ApplyConfState(cs *raftpb.ConfState) { p.applyNextConfState(cs) }
+
+func (p *puppet) ApplyConfStateAt(index uint64, cs *raftpb.ConfState) {
+	p.Lease.ApplyConfState(index, cs)
+}
+
 // Incoming passes on a message of which no process is known.
 func (p *puppet) Incoming(m *raftpb.Message) bool { return p.Lease.Incoming(m, ProcessID{}) }
 

@@ -19,8 +19,8 @@ import (
 // each message by the context of Step: WithProcess.
 //
 // An embedder that rejects a configuration change, and so does not call
-// ApplyConfChange, tells the Lease by ApplyConfState with the unchanged
-// configuration.
+// ApplyConfChange, tells the Lease by ApplyConfState with the entry's index and
+// the unchanged configuration.
 //
 // StartNode and RestartNode of this package make the inner Node, too. Wrap is for Nodes that
 // are made elsewhere: what New says of its Config and Storage is the caller's task, and the
@@ -142,7 +142,7 @@ func (n *node) Campaign(ctx context.Context) error {
 func (n *node) ApplyConfChange(cc raftpb.ConfChangeI) *raftpb.ConfState {
 	cs := n.Node.ApplyConfChange(cc)
 	if cs != nil {
-		n.lease.ApplyConfState(cs)
+		n.lease.applyNextConfState(cs)
 	}
 	return cs
 }

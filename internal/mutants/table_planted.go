@@ -197,8 +197,8 @@ func (g *Guard) Echo(leader, term uint64, p Probe) {
 	{
 		Rule: "§6", Name: "value fetched before the check", Sim: true,
 		File: "leaderlease/leasetest/client.go",
-		Old:  "			run := n.run\n			start(n.lease, ctx, func(r",
-		New:  "			run, early := n.run, n.Version(key)\n			start(n.lease, ctx, func(r",
+		Old:  "			run := n.run\n			n.lease.StartRead(ctx, mode, func(r",
+		New:  "			run, early := n.run, n.Version(key)\n			n.lease.StartRead(ctx, mode, func(r",
 		More: []Edit{{"leaderlease/leasetest/client.go", "				done(n.Version(key), r.Path, err)", "				done(early, r.Path, err)"}},
 	},
 	{

@@ -161,7 +161,7 @@ var leaderRules = []Mutant{
 		Old:  "\tmu.conf.known, mu.conf.stored = cfg.ConfIndex, cfg.ConfIndex\n", New: "",
 	},
 	{
-		Rule: "L5", Name: "a change that Storage has not, says ApplyConfStateAt, goes unnoticed", Pkg: libPkg, Test: "^TestAChangeThatStorageLacksContradictsConfIndex$",
+		Rule: "L5", Name: "a change that Storage has not, says ApplyConfState, goes unnoticed", Pkg: libPkg, Test: "^TestAChangeThatStorageLacksContradictsConfIndex$",
 		File: "leaderlease/conf.go",
 		Old:  "case index <= c.stored && c.known == c.stored:", New: "case index <= c.stored && false:",
 	},

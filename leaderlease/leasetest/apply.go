@@ -18,7 +18,7 @@ func (n *Node) restore(snap *raftpb.Snapshot) {
 	n.conf, n.made = snap.GetMetadata().GetConfState(), max(n.made, index)
 	n.applied(index)
 	if n.lease != nil && n.chosen() == TellsConfTwice {
-		n.lease.ApplyConfStateAt(index, n.began)
+		n.lease.ApplyConfState(index, n.began)
 	}
 }
 
@@ -57,7 +57,7 @@ func (n *Node) applyAgain(e *raftpb.Entry) {
 	}
 	n.made = max(n.made, e.GetIndex())
 	if n.lease != nil && e.GetIndex() > n.confIndex {
-		n.lease.ApplyConfStateAt(e.GetIndex(), n.conf)
+		n.lease.ApplyConfState(e.GetIndex(), n.conf)
 	}
 }
 

@@ -66,7 +66,7 @@ func (p *play) members() {
 		if !slices.Contains(n.conf.GetVoters(), n.ID) && !slices.Contains(n.conf.GetVotersOutgoing(), n.ID) {
 			p.fail("node %d holds a lease, and is no voter", n.ID)
 		}
-		// What ApplyConfState says once more is taken for what is open, as its comment says.
+		// Where the next entry is a change, a call for that entry is taken for the change's result.
 		if n.handed > n.made && n.handed > n.confIndex && n.mistake() != RepeatsConf {
 			p.fail("node %d holds a lease, and has not made the change at %d", n.ID, n.handed)
 		}

@@ -24,11 +24,11 @@ const (
 	ReadyTooLate
 	// TellsNoConf does not call ApplyConfState.
 	TellsNoConf
-	// TellsConfTwice calls ApplyConfStateAt for what was before, too.
+	// TellsConfTwice calls ApplyConfState for the change before, too.
 	TellsConfTwice
-	// RepeatsConf says once more with ApplyConfState what counts.
+	// RepeatsConf calls ApplyConfState for the entry after the change, too.
 	RepeatsConf
-	// TellsOldConf says so what counted before.
+	// TellsOldConf does so with the configuration before the change.
 	TellsOldConf
 	// TellsConfAhead takes a change for the newest that raft has handed out.
 	TellsConfAhead
@@ -61,7 +61,7 @@ func (n *Node) mistaken(m Mistake, rd *raft.Ready) []*raftpb.Message {
 	if m.isAboutConf() {
 		n.lease.Ready(rd)
 		if m == TellsConfAgain && n.made > 0 && newestChange(rd.CommittedEntries) > n.made {
-			n.lease.ApplyConfStateAt(n.made, n.conf)
+			n.lease.ApplyConfState(n.made, n.conf)
 		}
 		return rd.Messages
 	}
@@ -97,17 +97,17 @@ func (n *Node) tellConf(made uint64, before *raftpb.ConfState) {
 	case TellsNoConf:
 		return
 	case TellsConfAhead:
-		n.lease.ApplyConfStateAt(n.handed, n.conf)
+		n.lease.ApplyConfState(n.handed, n.conf)
 		return
 	}
-	n.lease.ApplyConfStateAt(n.made, n.conf)
+	n.lease.ApplyConfState(n.made, n.conf)
 	switch n.mistake() {
 	case TellsConfTwice:
-		n.lease.ApplyConfStateAt(made, before)
+		n.lease.ApplyConfState(made, before)
 	case RepeatsConf:
-		n.lease.ApplyConfState(n.conf)
+		n.lease.ApplyConfState(n.made+1, n.conf)
 	case TellsOldConf:
-		n.lease.ApplyConfState(before)
+		n.lease.ApplyConfState(n.made+1, before)
 	}
 }
 

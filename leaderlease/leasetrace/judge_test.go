@@ -224,7 +224,7 @@ func TestAMemberWithoutATraceBefore(t *testing.T) {
 func TestAClockThatFailsInATransfer(t *testing.T) {
 	m := newMember(t, 1, raft.NewMemoryStorage(), time.Hour)
 	m.becomes(raft.StateLeader, 2, 1, &raftpb.Entry{Term: new(uint64(2)), Index: new(uint64(1)), Type: raftpb.EntryConfChange.Enum()})
-	m.ApplyConfState(&raftpb.ConfState{Voters: []uint64{1, 2, 3}})
+	m.ApplyConfState(1, &raftpb.ConfState{Voters: []uint64{1, 2, 3}})
 	m.clock.now = 0
 	m.Ready(&raft.Ready{
 		Messages:         []*raftpb.Message{{Type: raftpb.MsgTimeoutNow.Enum(), From: new(m.id), To: new(uint64(2)), Term: new(m.term)}},

@@ -208,6 +208,6 @@ func TestL5ForgottenApplyConfStateLeavesLeasesOff(t *testing.T) {
 	if _, ok := errors.AsType[*leaderlease.MisuseError](n.Lease().Info().Err); !ok {
 		t.Errorf("Info().Err = %v, want a *MisuseError", n.Lease().Info().Err)
 	}
-	n.Lease().ApplyConfStateAt(n.Applied()+1, n.Conf())
+	n.Lease().ApplyConfState(n.Applied()+1, n.Conf())
 	s.wantStatus(1, core.Valid)
 }
