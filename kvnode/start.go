@@ -164,7 +164,7 @@ func (n *Node) openRaft() error {
 	duration, margin := n.cfg.Lease()
 	lease := leaderlease.Config{
 		TickInterval: n.cfg.TickInterval, Duration: duration, MaxClockSkew: margin,
-		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Go: n.workers.Go, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease,
+		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease,
 		MaxPromise: n.cfg.maxPromise(),
 		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Notify: n.forwardReads, Logger: n.cfg.Logger,
 	}

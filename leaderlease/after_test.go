@@ -37,7 +37,7 @@ func calls() []call {
 		{"ReadIndex of nobody who waits", func(p *puppet) { _, _ = p.ReadIndex(gone()) }},
 		{"Token", func(p *puppet) { _, _ = p.Token() }},
 		{"Do", func(p *puppet) {
-			_ = p.Do(context.Background(), func(context.Context) error { p.Invalidate(); return nil })
+			_ = p.Do(context.Background(), func(context.Context) error { p.invalidate(); return nil })
 		}},
 		{"Context and its end", func(p *puppet) {
 			if _, stop, err := p.Context(context.Background()); err == nil {
@@ -46,9 +46,9 @@ func calls() []call {
 		}},
 		{"Watch and its end", func(p *puppet) { _, stop := p.Watch(); stop() }},
 		{"Info", func(p *puppet) { p.Info() }},
-		{"Stats", func(p *puppet) { p.ResetStats() }},
+		{"Stats", func(p *puppet) { p.Stats() }},
 		{"SetDiskStalled", func(p *puppet) { p.SetDiskStalled(false) }},
-		{"Invalidate", func(p *puppet) { p.Invalidate() }},
+		{"Invalidate", func(p *puppet) { p.invalidate() }},
 		{"Applied", func(p *puppet) { p.Applied(p.commit.Load()) }},
 		{"a disruption", func(p *puppet) { p.clock.marker.Add(1); p.Tick() }},
 		{"a clock that fails", func(p *puppet) { r := p.clock.reading.Swap(0); p.Tick(); p.clock.reading.Store(r) }},

@@ -159,7 +159,7 @@ func TestRaftGoesOnAfterClose(t *testing.T) {
 	index := p.commitChanges(1)
 	p.ApplyConfStateAt(index, voters(1, 2, 3))
 	p.Applied(index)
-	p.Invalidate()
+	p.invalidate()
 	p.SetDiskStalled(true)
 	if !p.Tick() || p.CanCampaign() != nil || p.WouldBlock(raft.Ready{}) {
 		t.Error("Tick, CanCampaign or WouldBlock after Close hold raft back, which owes nothing")
@@ -197,7 +197,7 @@ func TestCallbacksMayCallTheLease(t *testing.T) {
 		p.StartRead(context.Background(), func(ReadResult, error) {})
 		p.StartReadIndex(context.Background(), func(ReadResult, error) {})
 		_, _ = p.Token()
-		_ = p.Do(t.Context(), func(context.Context) error { p.Invalidate(); return nil })
+		_ = p.Do(t.Context(), func(context.Context) error { p.invalidate(); return nil })
 		_, stop := p.Watch()
 		stop()
 		p.Tick()

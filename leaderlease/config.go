@@ -53,12 +53,6 @@ type Config struct {
 	// start of a node to the next. A node that has run with it must run with it always:
 	// what it promised without is not there to be read.
 	Promises PromiseStore
-	// Go runs f, which blocks while Promises saves, in a goroutine. It is called with the
-	// lease locked. Optional: a goroutine of the Lease's, which Close waits for. It is for
-	// embedders that wait for their goroutines elsewhere, and for simulators. What it runs
-	// must have ended before New is called with the same Promises: it may save less than the
-	// next Lease's promises.
-	Go func(f func())
 	// ConfIndex is the index up to which the ConfState that Storage returns has every
 	// configuration change, if that is beyond its snapshot. It is for embedders whose
 	// state machine outlives restarts, makes that ConfState, and skips the changes it
@@ -76,7 +70,7 @@ type Config struct {
 	// leader answers forwarded reads from its lease; without, they take a
 	// quorum round. It is called from within Incoming and Ready, and from whatever
 	// else may bring a lease about (Tick, ApplyConfState,
-	// Invalidate, SetDiskStalled), in the goroutine that has called them, and
+	// SetDiskStalled), in the goroutine that has called them, and
 	// without a lock: it may call every method that does not block, but Ready. It is
 	// never called from Applied, nor from within a read.
 	Send func(msgs []*raftpb.Message)

@@ -36,23 +36,22 @@ const (
 	// WithheldSelf is a Ready held back for the same reason (V5).
 	WithheldSelf
 
-	// NumWithheld is the number of kinds.
-	NumWithheld = int(WithheldSelf) + 1
+	numWithheld = int(WithheldSelf) + 1
 )
 
-var withheldNames = [NumWithheld]string{
+var withheldNames = [numWithheld]string{
 	"vote_in", "pre_vote_in", "timeout_now_in", "vote_resp_in", "vote_out", "pre_vote_out", "vote_resp_out", "tick", "self",
 }
 
 // String returns the name used in metrics.
 func (w Withheld) String() string {
-	if int(w) < NumWithheld {
+	if int(w) < numWithheld {
 		return withheldNames[w]
 	}
 	return "unknown"
 }
 
-// Stats counts what has happened since New or the last ResetStats.
+// Stats counts what has happened since New.
 type Stats struct {
 	// Renewals counts grants that moved the end of the lease, Losses the times
 	// a held lease was lost, by the status that took its place.
@@ -66,7 +65,7 @@ type Stats struct {
 	// reads that were answered from the lease.
 	Rounds, Answered uint64
 	// Withheld counts what promises kept back, by kind.
-	Withheld [NumWithheld]uint64
+	Withheld [numWithheld]uint64
 	// Probes, Promises and Grants count the way of a renewal: sent, made,
 	// given. RefusedProbes asked for too much or came from a deposed leader.
 	Probes, Promises, Grants, RefusedProbes uint64
@@ -96,7 +95,7 @@ type counters struct {
 	transfers, clockFaults, disruptions     atomic.Uint64
 	obituaries, voided                      atomic.Uint64
 	losses                                  [core.NumStatus]atomic.Uint64
-	withheld                                [NumWithheld]atomic.Uint64
+	withheld                                [numWithheld]atomic.Uint64
 }
 
 func (c *counters) init() { c.paths.init() }
@@ -134,34 +133,26 @@ func (l *Lease) Stats() Stats {
 	if l == nil {
 		return Stats{}
 	}
-	return l.stats.collect((*atomic.Uint64).Load)
+	return l.stats.collect()
 }
 
-// ResetStats sets every counter to zero and returns what it was.
-func (l *Lease) ResetStats() Stats {
-	if l == nil {
-		return Stats{}
-	}
-	return l.stats.collect(func(c *atomic.Uint64) uint64 { return c.Swap(0) })
-}
-
-func (c *counters) collect(read func(*atomic.Uint64) uint64) Stats {
+func (c *counters) collect() Stats {
 	s := Stats{
-		Renewals: read(&c.renewals), Rounds: read(&c.rounds), Answered: read(&c.answered),
-		Probes: read(&c.probes), Promises: read(&c.promises), Grants: read(&c.grants), RefusedProbes: read(&c.refusedProbes),
-		Malformed: read(&c.malformed), Absent: read(&c.absent),
-		Transfers: read(&c.transfers), ClockFaults: read(&c.clockFaults), Disruptions: read(&c.disruptions),
-		Obituaries: read(&c.obituaries), VoidedPromises: read(&c.voided),
+		Renewals: c.renewals.Load(), Rounds: c.rounds.Load(), Answered: c.answered.Load(),
+		Probes: c.probes.Load(), Promises: c.promises.Load(), Grants: c.grants.Load(), RefusedProbes: c.refusedProbes.Load(),
+		Malformed: c.malformed.Load(), Absent: c.absent.Load(),
+		Transfers: c.transfers.Load(), ClockFaults: c.clockFaults.Load(), Disruptions: c.disruptions.Load(),
+		Obituaries: c.obituaries.Load(), VoidedPromises: c.voided.Load(),
 	}
 	for i := range c.losses {
-		s.Losses[i], s.Refused[i] = read(&c.losses[i]), read(&c.refused[i])
+		s.Losses[i], s.Refused[i] = c.losses[i].Load(), c.refused[i].Load()
 	}
 	for i := range c.withheld {
-		s.Withheld[i] = read(&c.withheld[i])
+		s.Withheld[i] = c.withheld[i].Load()
 	}
 	for i := range c.paths.stripes {
 		for p := range s.Reads {
-			s.Reads[p] += read(&c.paths.stripes[i].served[p])
+			s.Reads[p] += c.paths.stripes[i].served[p].Load()
 		}
 	}
 	return s

@@ -114,8 +114,7 @@
 // a goroutine of its own, and may block or call any method. The work of
 // Do runs in its caller and may call anything; contexts that end with the lease
 // run nothing of the embedder's under the lock. Config.Promises is loaded and saved by
-// New, and saved without the lock while the node runs, in a goroutine of the Lease's or
-// by Config.Go.
+// New, and saved without the lock while the node runs, in a goroutine of the Lease's.
 //
 // # After Close
 //
@@ -123,7 +122,7 @@
 // so, and a Watch delivers that and ends. No heartbeat carries a probe, and
 // forwarded reads are left to raft. All else works as before, for as long as raft
 // runs: Ready, Incoming, Tick, WouldBlock and CanCampaign keep this node's promises, and
-// make new ones; ApplyConfState, Applied, Invalidate, SetDiskStalled and Stats do no
+// make new ones; ApplyConfState, Applied, SetDiskStalled and Stats do no
 // harm. Resign still hands back what was promised; ProcessDied voids nothing. ReadRequests delivers nothing
 // new, and never closes. No method brings the lease back, and none blocks for longer
 // than Ready says.

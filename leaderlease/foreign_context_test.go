@@ -29,7 +29,7 @@ func TestAContextIsNotAskedUnderTheLock(t *testing.T) {
 	for name, use := range map[string]func(p *puppet, ctx context.Context){
 		"StartReadIndex": func(p *puppet, ctx context.Context) { p.StartReadIndex(ctx, func(ReadResult, error) {}) },
 		"Context":        func(p *puppet, ctx context.Context) { _, stop, _ := p.Context(ctx); stop() },
-		"a lost lease":   func(p *puppet, ctx context.Context) { _, _, _ = p.Context(ctx); p.Invalidate() },
+		"a lost lease":   func(p *puppet, ctx context.Context) { _, _, _ = p.Context(ctx); p.invalidate() },
 	} {
 		p := leading(t)
 		inner, cancel := context.WithCancel(t.Context())

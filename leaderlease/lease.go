@@ -14,6 +14,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease/clock"
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/internal/hook"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
@@ -209,11 +210,10 @@ func (l *Lease) closeLocked(now core.Instant) finished {
 	return done
 }
 
-// Invalidate gives the lease up now. Heartbeats that are sent later renew it.
-func (l *Lease) Invalidate() {
-	if l == nil {
-		return
-	}
+func init() { hook.Invalidate = func(lease any) { lease.(*Lease).invalidate() } }
+
+// invalidate gives the lease up now. Heartbeats that are sent later renew it.
+func (l *Lease) invalidate() {
 	l.mu.Lock()
 	now := l.nowLocked()
 	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindInvalidate, At: now})

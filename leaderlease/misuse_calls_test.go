@@ -29,7 +29,7 @@ func TestClosedLeaseRefusesByName(t *testing.T) {
 	p.Tick()
 	p.commitChanges(1)
 	p.ApplyConfState(voters(1))
-	p.Invalidate()
+	p.invalidate()
 	p.SetDiskStalled(false)
 
 	_, err := p.Read(t.Context())
@@ -58,7 +58,7 @@ func TestClosedLeaseRefusesByName(t *testing.T) {
 // Calls in an order that no embedding should have do no harm.
 func TestCallsOutOfOrder(t *testing.T) {
 	p := newPuppet(t)
-	p.Invalidate()
+	p.invalidate()
 	p.SetDiskStalled(true)
 	p.SetDiskStalled(false)
 	p.Applied(0)

@@ -48,9 +48,6 @@ const (
 	Margin = core.Margin
 	// Valid means that a read may be served now.
 	Valid = core.Valid
-
-	// NumStatus is the number of values, for arrays indexed by Status.
-	NumStatus = core.NumStatus
 )
 
 type (

@@ -13,7 +13,7 @@ import (
 
 // Every verdict has a name here, so that nobody imports core for one.
 func TestEveryStatusHasAName(t *testing.T) {
-	all := [leaderlease.NumStatus]leaderlease.Status{
+	all := [len(leaderlease.Stats{}.Losses)]leaderlease.Status{
 		leaderlease.None, leaderlease.Closed, leaderlease.Disabled, leaderlease.RestartHold, leaderlease.NotLeader,
 		leaderlease.NotVoter, leaderlease.NoOwnTermCommit, leaderlease.ConfPending, leaderlease.Transferring,
 		leaderlease.ClockFault, leaderlease.DiskStalled, leaderlease.Expired, leaderlease.Margin, leaderlease.Valid,

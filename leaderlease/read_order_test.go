@@ -60,7 +60,7 @@ func TestViewsAreStoredUnderTheLock(t *testing.T) {
 	c.hook = func() {
 		go func() {
 			defer close(invalidated)
-			p.Invalidate()
+			p.invalidate()
 		}()
 		p.standInLine()
 	}

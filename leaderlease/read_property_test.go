@@ -82,7 +82,7 @@ func (s *reader) actions() map[string]func(*rapid.T) {
 		"win":        func(*rapid.T) { s.win(s.term + 1) },
 		"follow":     func(rt *rapid.T) { s.follow(s.term+1, rapid.Uint64Range(2, 3).Draw(rt, "leader")); s.start(rt, 0) },
 		"forget":     func(*rapid.T) { s.follow(s.term, 0) },
-		"invalidate": func(*rapid.T) { s.Invalidate() },
+		"invalidate": func(*rapid.T) { s.invalidate() },
 		"disrupt":    func(*rapid.T) { s.clock.marker.Add(1) },
 		"stall":      func(rt *rapid.T) { s.SetDiskStalled(rapid.IntRange(0, 3).Draw(rt, "stalled") == 0) },
 		"change": func(*rapid.T) {

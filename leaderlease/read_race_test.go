@@ -35,7 +35,7 @@ func TestReadersRaceTheRaftLoop(t *testing.T) {
 		}
 		switch i % 20 {
 		case 5:
-			p.Invalidate()
+			p.invalidate()
 		case 10:
 			p.follow(p.term+1, 2)
 			p.lead(p.term + 1)

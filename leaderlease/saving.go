@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/internal/hook"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
@@ -28,8 +29,8 @@ func (l *Lease) saveLocked(now core.Instant) {
 	}
 	s.underWay = true
 	l.traceLocked(leasetrace.Event{Kind: leasetrace.KindSaving, At: now, Duration: d})
-	if l.cfg.Go != nil {
-		l.cfg.Go(func() { l.save(d) })
+	if s, ok := l.cfg.Promises.(hook.Saver); ok {
+		s.Run(func() { l.save(d) })
 		return
 	}
 	l.saves.Go(func() { l.save(d) })

@@ -166,15 +166,23 @@ func TestCloseWaitsForASave(t *testing.T) {
 	})
 }
 
-// An embedder that keeps count of its goroutines runs the save itself.
-func TestGoRunsTheSave(t *testing.T) {
+// saverFile runs saves itself, as a simulator does.
+type saverFile struct {
+	*slowFile
+	runs *[]func()
+}
+
+func (f saverFile) Run(save func()) { *f.runs = append(*f.runs, save) }
+
+// A PromiseStore of the simulators runs the save itself.
+func TestASaverRunsTheSave(t *testing.T) {
 	f := &slowFile{}
 	var runs []func()
-	p := saver(t, f, func(c *Config) { c.Go = func(run func()) { runs = append(runs, run) } })
+	p := saver(t, f, func(c *Config) { c.Promises = saverFile{f, &runs} })
 	p.asked2(900 * ms)
 	p.Close()
 	if len(runs) != 1 || len(f.begun) != 1 {
-		t.Fatalf("Go was called %d times, and %v saved, want one call and 300ms", len(runs), f.begun)
+		t.Fatalf("Run was called %d times, and %v saved, want one call and 300ms", len(runs), f.begun)
 	}
 	runs[0]()
 	if !p.asked2(900 * ms) {

@@ -33,7 +33,7 @@ var losses = []struct {
 	{"transfer", func(p *puppet) {
 		p.Ready(raft.Ready{Messages: []*raftpb.Message{p.message(raftpb.MsgTimeoutNow, 1, 2)}})
 	}, core.Transferring, 1, 2},
-	{"invalidate", func(p *puppet) { p.Invalidate() }, core.Expired, 1, 2},
+	{"invalidate", func(p *puppet) { p.invalidate() }, core.Expired, 1, 2},
 	{"configuration change", func(p *puppet) { p.commitChanges(1) }, core.ConfPending, 1, 2},
 	{"own removal", func(p *puppet) {
 		p.commitChanges(1)

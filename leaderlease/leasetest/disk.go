@@ -31,6 +31,15 @@ type Disk interface {
 	SaveMaxPromise(d time.Duration) error
 }
 
+// promises is the PromiseStore of a node, of which saves take as long as its disk.
+type promises struct {
+	Disk
+	n *Node
+}
+
+// Run implements hook.Saver.
+func (p promises) Run(save func()) { p.n.later(delay(p.n.Options.DiskDelay), save) }
+
 // tornDisk is a Disk on which a crash can come between the entries and the hard
 // state of one Ready: raft asks to write them in that order. SaveTorn writes
 // what such a crash leaves, and reports whether it can happen on this disk.

@@ -115,8 +115,7 @@ func (n *Node) start() {
 	must(err)
 	if n.Options.Kind == Library {
 		cfg := leaderlease.Config{
-			Raft: n.configOfLease(rc), TickInterval: c.opts.TickInterval, Clock: n.Clock, Promises: n.disk,
-			Go:   func(save func()) { n.later(delay(n.Options.DiskDelay), save) },
+			Raft: n.configOfLease(rc), TickInterval: c.opts.TickInterval, Clock: n.Clock, Promises: promises{n.disk, n},
 			Send: func(msgs []*raftpb.Message) { n.send(msgs) },
 		}
 		n.confIndex = n.changesUpTo()

@@ -6,6 +6,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/internal/hook"
 )
 
 // change proposes a configuration change and gives it 10 ms.
@@ -44,7 +45,7 @@ func (s *script) change(a *args) {
 
 func (s *script) checkpoint(a *args) { n := a.node(s, 0); _ = n.machine.Checkpoint(n.committed) }
 func (s *script) compact(a *args)    { a.node(s, 0).Compact() }
-func (s *script) invalidate(a *args) { a.node(s, 0).lease.Invalidate() }
+func (s *script) invalidate(a *args) { hook.Invalidate(a.node(s, 0).lease) }
 func (s *script) close(a *args)      { a.node(s, 0).lease.Close() }
 
 // write proposes a write and waits until it is applied, for at most 5 s.

@@ -156,7 +156,7 @@ func TestAFileThatIsNamedTwiceIsReadOnce(t *testing.T) {
 func sole(t *testing.T) (trace *leasetrace.Trace, event func()) {
 	t.Helper()
 	m := newMember(t, 1, raft.NewMemoryStorage(), time.Hour)
-	return m.trace, m.Invalidate
+	return m.trace, func() { m.SetDiskStalled(true) }
 }
 
 // A recorder writes what there is, and goes on in the same file in the next process.
@@ -181,8 +181,8 @@ func TestARecorderAppends(t *testing.T) {
 	if err != nil || len(all) != 2 {
 		t.Fatalf("ReadFiles = %d processes, %v, want 2", len(all), err)
 	}
-	if v := leasetrace.Judge(all); v.Err() != nil || v.Processes[0].Until+v.Processes[1].Until != "" || v.Kinds[leasetrace.KindInvalidate] != 4 {
-		t.Errorf("%v\n%v\nwant 4 calls of Invalidate, and both ends", v.Err(), v)
+	if v := leasetrace.Judge(all); v.Err() != nil || v.Processes[0].Until+v.Processes[1].Until != "" || v.Kinds[leasetrace.KindDisk] != 4 {
+		t.Errorf("%v\n%v\nwant 4 calls of SetDiskStalled, and both ends", v.Err(), v)
 	}
 }
 

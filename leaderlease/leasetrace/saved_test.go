@@ -26,6 +26,9 @@ func (r *memory) SaveMaxPromise(d time.Duration) error {
 	return nil
 }
 
+// Run implements hook.Saver.
+func (r *memory) Run(save func()) { r.saves = append(r.saves, save) }
+
 // wait lets the disk do what it is to do.
 func (r *memory) wait() {
 	for _, save := range r.saves {
@@ -47,7 +50,7 @@ func remembering(t *testing.T, id uint64, r *memory, term uint64, started time.D
 	cfg := config(m, storage)
 	cfg.Duration, cfg.MaxPromise, cfg.MaxClockSkew, cfg.TickInterval = 250*ms, 900*ms, 100*ms, 50*ms
 	cfg.Raft.ElectionTick = 20
-	cfg.Promises, cfg.Go = r, func(save func()) { r.saves = append(r.saves, save) }
+	cfg.Promises = r
 	var err error
 	if m.Lease, err = leaderlease.New(cfg); err != nil {
 		t.Fatal(err)

@@ -78,9 +78,9 @@ func names[T ~uint8](n int, name func(T) string) []string {
 }
 
 var (
-	reasons = names(leaderlease.NumStatus, leaderlease.Status.String)
+	reasons = names(len(leaderlease.Stats{}.Losses), leaderlease.Status.String)
 	paths   = names(len(leaderlease.Stats{}.Reads), leaderlease.Path.String)
-	kinds   = names(leaderlease.NumWithheld, leaderlease.Withheld.String)
+	kinds   = names(len(leaderlease.Stats{}.Withheld), leaderlease.Withheld.String)
 )
 
 // never says which values of a label cannot occur: nothing is lost or refused

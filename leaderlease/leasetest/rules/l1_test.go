@@ -9,6 +9,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/internal/hook"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
@@ -48,7 +49,7 @@ func TestL1ReadIndexRoundRenewsTheLease(t *testing.T) {
 	s.lead(1)
 	s.Run(50 * ms) // between two ticks
 	n := s.wantProbes(1)
-	s.Node(1).Lease().Invalidate()
+	hook.Invalidate(s.Node(1).Lease())
 	s.Run(ms)
 	s.wantStatus(1, core.Expired)
 	a := s.read(1, 7)

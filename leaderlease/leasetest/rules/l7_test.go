@@ -9,6 +9,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/internal/hook"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
@@ -69,7 +70,7 @@ func TestL7CommitIndexIsSeenBeforeTheMessagesLeave(t *testing.T) {
 func TestL7CloseAndInvalidateTakeEffectAtOnce(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	n := s.lead(1)
-	n.Lease().Invalidate()
+	hook.Invalidate(n.Lease())
 	s.wantStatus(1, core.Expired)
 	s.Run(200 * ms)
 	s.wantStatus(1, core.Valid)

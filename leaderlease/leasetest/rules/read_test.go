@@ -11,6 +11,7 @@ import (
 
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/internal/hook"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
@@ -108,7 +109,7 @@ func TestReadsShareOneRound(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
 	s.Run(50 * ms)
-	s.Node(1).Lease().Invalidate()
+	hook.Invalidate(s.Node(1).Lease())
 	s.Run(ms)
 	var reads []*answer
 	for range 10 {
@@ -185,7 +186,7 @@ func TestReadFailsFastWhenLeadershipMoves(t *testing.T) {
 	s := begin(t, leasetest.Options{})
 	s.lead(1)
 	s.isolate(1)
-	s.Node(1).Lease().Invalidate()
+	hook.Invalidate(s.Node(1).Lease())
 	a := s.read(1, 7)
 	s.Run(20 * ms)
 	if a.done {

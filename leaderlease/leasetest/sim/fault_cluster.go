@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/leaderlease/internal/hook"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
@@ -30,7 +31,7 @@ var clusterFaults = []faultKind{
 	{"push", 4, 0.5, 3, func(f *fault) { f.push(f.ids(), f.For) }},
 	{"invalidate", 1, 0, 0, func(f *fault) {
 		if n := f.c.Leader(); n != nil && n.Lease() != nil {
-			n.Lease().Invalidate()
+			hook.Invalidate(n.Lease())
 		}
 	}},
 	{"tick_burst", 3, 0, 0, tickBurst},

@@ -179,7 +179,7 @@ func (s *sim) collect(n *leasetest.Node) {
 	if n.Lease() == nil {
 		return
 	}
-	s.res.addStats(n.Lease().ResetStats())
+	s.res.addStats(n.Lease().Stats())
 	suspected := n.Suspicions()
 	s.res.Alarms += suspected.Hints[detector.LearntSilence]
 	s.res.FalseAlarms += suspected.FalseAlarms

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/internal/hook"
 	"github.com/leaderlease/go/leaderlease/leasetest"
 )
 
@@ -197,6 +198,22 @@ func (s *sim) newDisk(id uint64, conf *raftpb.ConfState) leasetest.Disk {
 	return s.w.diskKind(id).NewDisk(conf)
 }
 
+// seenSaver is the PromiseStore of a node, of which the simulator sees each save begin.
+type seenSaver struct {
+	leaderlease.PromiseStore
+	s  *sim
+	id uint64
+}
+
+// Run implements hook.Saver.
+func (p seenSaver) Run(save func()) {
+	p.s.res.Saves++
+	p.PromiseStore.(hook.Saver).Run(save)
+	if p.s.onSave != nil {
+		p.s.onSave(p.id)
+	}
+}
+
 func (s *sim) configure(id uint64, cfg *leaderlease.Config) {
 	w := s.w
 	cfg.Duration, cfg.MaxClockSkew, cfg.MaxDriftPPM = w.D, w.Skew, max(w.DriftPPM, 1)
@@ -205,15 +222,7 @@ func (s *sim) configure(id uint64, cfg *leaderlease.Config) {
 		cfg.MaxPromise = w.D
 		cfg.Duration, cfg.MaxClockSkew = w.shortD(), driftSkew(w.shortD(), w.DriftPPM)
 	}
-	if run := cfg.Go; run != nil {
-		cfg.Go = func(save func()) {
-			s.res.Saves++
-			run(save)
-			if s.onSave != nil {
-				s.onSave(id)
-			}
-		}
-	}
+	cfg.Promises = seenSaver{cfg.Promises, s, id}
 	if d := time.Duration(s.scale[id] * float64(w.D)); d-driftSkew(d, w.DriftPPM) > 2*s.beat() {
 		cfg.Duration, cfg.MaxClockSkew = d, driftSkew(d, w.DriftPPM)
 	}

@@ -1,0 +1,10 @@
+// Package hook gives package leasetest what no embedder needs.
+package hook
+
+// Invalidate gives up the lease of a *leaderlease.Lease. Heartbeats that are sent later renew
+// it. Package leaderlease sets the variable.
+var Invalidate func(lease any)
+
+// Saver is a leaderlease.PromiseStore that runs saves itself, since a simulator has no
+// goroutines. Run is called with the lease locked, and must not call save at once.
+type Saver interface{ Run(save func()) }
