@@ -60,7 +60,7 @@ func BenchmarkRead(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				if i%batch == 0 {
-					if index, s := n.Lease().TryRead(); s != leaderlease.Valid || n.Store().Applied() < index {
+					if index, s := n.Lease().TryRead(); s != leaderlease.StatusValid || n.Store().Applied() < index {
 						b.Fatal(s)
 					}
 				}

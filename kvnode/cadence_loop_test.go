@@ -150,7 +150,7 @@ func TestTicksAtTheLimits(t *testing.T) {
 				const odd, times = 13 * ms, 400
 				for range times {
 					time.Sleep(odd)
-					if s := c.leaseStatus(leader); s != leaderlease.Valid {
+					if s := c.leaseStatus(leader); s != leaderlease.StatusValid {
 						t.Fatalf("the lease is %v", s)
 					}
 				}

@@ -121,7 +121,7 @@ func TestAFollowerWithAFullDisk(t *testing.T) {
 		if err := put(t.Context(), victim, "k", "refused"); !errors.Is(err, ErrDiskFull) {
 			t.Errorf("put at the victim = %v, want ErrDiskFull", err)
 		}
-		if got := c.leaseStatus(leader); got != leaderlease.Valid {
+		if got := c.leaseStatus(leader); got != leaderlease.StatusValid {
 			t.Errorf("the leader's lease is %v, want it valid", got)
 		}
 		c.put(leader, "k", "2")

@@ -94,7 +94,7 @@ func TestMembersWithOtherPromises(t *testing.T) {
 					}
 					time.Sleep(time.Second)
 					synctest.Wait()
-					if l := c.leader(); c.leaseStatus(l) != leaderlease.Valid {
+					if l := c.leader(); c.leaseStatus(l) != leaderlease.StatusValid {
 						t.Errorf("%s leads without a lease: %v", l.Name(), c.leaseStatus(l))
 					}
 				}

@@ -90,7 +90,7 @@ func ofFarLeader(t *testing.T, amend func(*Config), looks int) (held int, replac
 		leader := c.leader()
 		for range looks {
 			time.Sleep(10 * time.Millisecond)
-			if c.leaseStatus(leader) == leaderlease.Valid {
+			if c.leaseStatus(leader) == leaderlease.StatusValid {
 				held++
 			}
 		}

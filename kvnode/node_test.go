@@ -110,7 +110,7 @@ func TestFailOverWaitsForThePromiseAndNotMuchLonger(t *testing.T) {
 				t.Errorf("next leader serves after %v, want between the silence of %v and 1.7s", took, silence)
 			}
 			c.put(next, "k", after)
-			if s := c.leaseStatus(old); s == leaderlease.Valid {
+			if s := c.leaseStatus(old); s == leaderlease.StatusValid {
 				t.Errorf("the old leader's lease is still valid")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -337,12 +337,12 @@ func TestAStalledDiskCostsTheLeaseReads(t *testing.T) {
 		n.disk.begin()
 		time.Sleep(1200 * time.Millisecond)
 		synctest.Wait()
-		if s := c.leaseStatus(n); s != leaderlease.DiskStalled {
+		if s := c.leaseStatus(n); s != leaderlease.StatusDiskStalled {
 			t.Errorf("TryRead() = %v with a stalled disk, want disk_stalled", s)
 		}
 		n.disk.end()
 		time.Sleep(300 * time.Millisecond)
-		if s := c.leaseStatus(n); s != leaderlease.Valid {
+		if s := c.leaseStatus(n); s != leaderlease.StatusValid {
 			t.Errorf("TryRead() = %v once the disk answers, want valid", s)
 		}
 	})

@@ -115,13 +115,13 @@ func (o *reads) TryRead() bool { return o.cfg.ReadMode == ReadLease && o.atOnce(
 // atOnce reports whether a read under the lease would not have to wait.
 func (o *reads) atOnce() bool {
 	index, status := o.lease.TryRead()
-	return status == leaderlease.Valid && o.store.Applied() >= index
+	return status == leaderlease.StatusValid && o.store.Applied() >= index
 }
 
 // retryable: misuse and Close are final, everything else changes.
 func retryable(err error) bool {
 	refused, ok := errors.AsType[*leaderlease.NoLeaseError](err)
-	return ok && refused.Status != leaderlease.Closed && refused.Err == nil
+	return ok && refused.Status != leaderlease.StatusClosed && refused.Err == nil
 }
 
 // readPause bounds how often a read that is refused although there is a leader

@@ -49,8 +49,8 @@ func TestALeaderThatEndsByItselfResigns(t *testing.T) {
 				if took > shortPromise*3/5 || next.Term() != term+1 {
 					t.Errorf("%s leads term %d after %v, want term %d, before the promises have ended", next.Name(), next.Term(), took, term+1)
 				}
-				if s := c.leaseStatus(old); s != leaderlease.Closed {
-					t.Errorf("the lease of who has resigned is %v, want %v", s, leaderlease.Closed)
+				if s := c.leaseStatus(old); s != leaderlease.StatusClosed {
+					t.Errorf("the lease of who has resigned is %v, want %v", s, leaderlease.StatusClosed)
 				}
 				c.put(next, "k", "after")
 				if got := next.Status().Suspicions.Last.Way; got != detector.Resignation {

@@ -91,7 +91,7 @@ func (m ttlMember) Reign() (term uint64, over <-chan struct{}) {
 // whenever the disk comes back.
 func (m ttlMember) Standing() leaderlease.Status {
 	if m.node.disk.stuck.Load() {
-		return leaderlease.DiskStalled
+		return leaderlease.StatusDiskStalled
 	}
 	_, status := m.node.lease.TryRead()
 	return status

@@ -42,7 +42,7 @@ func newTrio(tb testing.TB, c clock.Clock, filter bool) *trio {
 	}
 	if filter {
 		t.renew(tb)
-		if _, s := t.leader().lease.TryRead(); s != leaderlease.Valid {
+		if _, s := t.leader().lease.TryRead(); s != leaderlease.StatusValid {
 			tb.Fatalf("TryRead() after a renewal = %v, want valid", s)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // calls it in ApplyConfChange.
 //
 // From the Ready that hands a configuration change out until this call, leases are refused with
-// ConfPending, so a forgotten call costs the lease and nothing else. If Advance or
+// StatusConfPending, so a forgotten call costs the lease and nothing else. If Advance or
 // MsgStorageApplyResp comes before it, Info names the mistake, and a second change that raft
 // appends meanwhile is a misuse.
 //

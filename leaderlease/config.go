@@ -58,7 +58,7 @@ type Config struct {
 	// state machine outlives restarts, makes that ConfState, and skips the changes it
 	// has when raft hands them out again: ApplyConfState is not expected for them. The
 	// log may end before it. Default: 0, every change handed out is told of. Too low:
-	// no lease (ConfPending). Too high: leases under voters that do not count any more,
+	// no lease (StatusConfPending). Too high: leases under voters that do not count any more,
 	// or a misuse, where a change up to it is told of with others.
 	ConfIndex uint64
 

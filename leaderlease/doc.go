@@ -118,7 +118,7 @@
 //
 // # After Close
 //
-// Reads, Token, Context and Do are refused with Closed, TryRead and Info say
+// Reads, Token, Context and Do are refused with StatusClosed, TryRead and Info say
 // so, and a Watch delivers that and ends. No heartbeat carries a probe, and
 // forwarded reads are left to raft. All else works as before, for as long as raft
 // runs: Ready, Incoming, Tick, WouldBlock and CanCampaign keep this node's promises, and

@@ -33,7 +33,7 @@ func Example_applyGoroutine() {
 	})
 	leader.put("greeting", "hello again")
 	leader.ticks <- struct{}{} // a heartbeat to the voters that are left
-	leader.await(leaderlease.Valid)
+	leader.await(leaderlease.StatusValid)
 
 	r, err := leader.lease.Read(context.Background()) // waits for the goroutine's Applied
 	if err != nil {

@@ -274,9 +274,9 @@ func (g *group) transfer(from, to *member) {
 // leads waits until m leads, and lets it send the heartbeats that renew its
 // lease.
 func (m *member) leads() {
-	m.await(leaderlease.Expired) // leads, but nobody has promised anything yet
+	m.await(leaderlease.StatusExpired) // leads, but nobody has promised anything yet
 	m.ticks <- struct{}{}
-	m.await(leaderlease.Valid)
+	m.await(leaderlease.StatusValid)
 }
 
 func (m *member) await(want leaderlease.Status) {

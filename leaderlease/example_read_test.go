@@ -21,7 +21,7 @@ func ExampleLease_Read() {
 
 	get := func(m *member, key string) string {
 		index, status := m.lease.TryRead()
-		if status == leaderlease.Valid && m.applied.Load() >= index {
+		if status == leaderlease.StatusValid && m.applied.Load() >= index {
 			return m.get(key) + " (under the lease)"
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -53,7 +53,7 @@ func ExampleLease_TryRead() {
 	leader.put("shape", "round")
 
 	batch := []string{"color", "shape", "color"}
-	if index, status := leader.lease.TryRead(); status == leaderlease.Valid && leader.applied.Load() >= index {
+	if index, status := leader.lease.TryRead(); status == leaderlease.StatusValid && leader.applied.Load() >= index {
 		for _, key := range batch {
 			fmt.Println(key, "is", leader.get(key))
 		}

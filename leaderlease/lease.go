@@ -25,7 +25,7 @@ import (
 // A nil *Lease is a member without the library: Ready, Incoming, Tick and what
 // follows the state machine leave raft as it is, WouldBlock and CanCampaign keep nothing
 // back, ReadRequests never delivers, and whoever reads or wants a Token is refused
-// with Disabled. A member that ran with a Lease must stay down for MaxPromise before
+// with StatusDisabled. A member that ran with a Lease must stay down for MaxPromise before
 // it runs with nil.
 //
 // All methods are safe for concurrent use. Ready must see each Ready once and
@@ -224,7 +224,7 @@ func (l *Lease) invalidate() {
 }
 
 // SetDiskStalled tells the lease whether this node's disk has stopped to answer.
-// While it has, reads are refused with DiskStalled and take ReadIndex: a
+// While it has, reads are refused with StatusDiskStalled and take ReadIndex: a
 // leader that cannot write should not look healthy. Linearizability does not
 // depend on it.
 func (l *Lease) SetDiskStalled(stalled bool) {

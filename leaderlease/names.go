@@ -12,42 +12,42 @@ type Status = core.Status
 
 // The values of a Status, from the strongest refusal to none.
 const (
-	// None is the zero value: nothing is known, so nothing is served.
-	None = core.None
-	// Closed means that the lease was closed and will never serve again.
-	Closed = core.Closed
-	// Disabled means that leases are off, by configuration, because the embedding
+	// StatusNone is the zero value: nothing is known, so nothing is served.
+	StatusNone = core.None
+	// StatusClosed means that the lease was closed and will never serve again.
+	StatusClosed = core.Closed
+	// StatusDisabled means that leases are off, by configuration, because the embedding
 	// broke a rule that the lease depends on, or because the *Lease is nil.
-	Disabled = core.Disabled
-	// RestartHold means that the node has restarted a short while ago, or that its
+	StatusDisabled = core.Disabled
+	// StatusRestartHold means that the node has restarted a short while ago, or that its
 	// clock could not be relied on, and may neither vote nor campaign yet.
-	RestartHold = core.RestartHold
-	// NotLeader means that another node leads, or none.
-	NotLeader = core.NotLeader
-	// NotVoter means that the leader does not vote in its own configuration.
-	NotVoter = core.NotVoter
-	// NoOwnTermCommit means that the leader has not committed an entry of its own
+	StatusRestartHold = core.RestartHold
+	// StatusNotLeader means that another node leads, or none.
+	StatusNotLeader = core.NotLeader
+	// StatusNotVoter means that the leader does not vote in its own configuration.
+	StatusNotVoter = core.NotVoter
+	// StatusNoOwnTermCommit means that the leader has not committed an entry of its own
 	// term, so its commit index may be behind.
-	NoOwnTermCommit = core.NoOwnTermCommit
-	// ConfPending means that a configuration change is committed whose result
+	StatusNoOwnTermCommit = core.NoOwnTermCommit
+	// StatusConfPending means that a configuration change is committed whose result
 	// ApplyConfState has not said yet.
-	ConfPending = core.ConfPending
-	// Transferring means that leadership is being transferred.
-	Transferring = core.Transferring
-	// ClockFault means that the clock failed, went backwards or was disrupted and
+	StatusConfPending = core.ConfPending
+	// StatusTransferring means that leadership is being transferred.
+	StatusTransferring = core.Transferring
+	// StatusClockFault means that the clock failed, went backwards or was disrupted and
 	// no quorum has answered since, or that too many clocks were found to run
 	// outside the configured bound.
-	ClockFault = core.ClockFault
-	// DiskStalled means that the embedder's disk does not answer: SetDiskStalled.
-	DiskStalled = core.DiskStalled
-	// Expired means that the end has passed, or that no quorum has answered yet.
+	StatusClockFault = core.ClockFault
+	// StatusDiskStalled means that the embedder's disk does not answer: SetDiskStalled.
+	StatusDiskStalled = core.DiskStalled
+	// StatusExpired means that the end has passed, or that no quorum has answered yet.
 	// Another leader may exist.
-	Expired = core.Expired
-	// Margin means that less than MaxClockSkew is left: no reads, but renewal is
+	StatusExpired = core.Expired
+	// StatusMargin means that less than MaxClockSkew is left: no reads, but renewal is
 	// still possible.
-	Margin = core.Margin
-	// Valid means that a read may be served now.
-	Valid = core.Valid
+	StatusMargin = core.Margin
+	// StatusValid means that a read may be served now.
+	StatusValid = core.Valid
 )
 
 type (

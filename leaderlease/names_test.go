@@ -14,9 +14,9 @@ import (
 // Every verdict has a name here, so that nobody imports core for one.
 func TestEveryStatusHasAName(t *testing.T) {
 	all := [len(leaderlease.Stats{}.Losses)]leaderlease.Status{
-		leaderlease.None, leaderlease.Closed, leaderlease.Disabled, leaderlease.RestartHold, leaderlease.NotLeader,
-		leaderlease.NotVoter, leaderlease.NoOwnTermCommit, leaderlease.ConfPending, leaderlease.Transferring,
-		leaderlease.ClockFault, leaderlease.DiskStalled, leaderlease.Expired, leaderlease.Margin, leaderlease.Valid,
+		leaderlease.StatusNone, leaderlease.StatusClosed, leaderlease.StatusDisabled, leaderlease.StatusRestartHold, leaderlease.StatusNotLeader,
+		leaderlease.StatusNotVoter, leaderlease.StatusNoOwnTermCommit, leaderlease.StatusConfPending, leaderlease.StatusTransferring,
+		leaderlease.StatusClockFault, leaderlease.StatusDiskStalled, leaderlease.StatusExpired, leaderlease.StatusMargin, leaderlease.StatusValid,
 	}
 	for i, s := range all {
 		if int(s) != i {

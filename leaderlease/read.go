@@ -14,7 +14,7 @@ import (
 // comes from the leader, which answers from its own lease if it can.
 //
 // Nothing is done by a read that fails, so it may be tried again. It fails with a
-// *NoLeaseError as soon as no leader is known or leadership moves, with Closed after
+// *NoLeaseError as soon as no leader is known or leadership moves, with StatusClosed after
 // Close, and when ctx ends first with an error that matches ctx's and says what it was
 // waiting for.
 //

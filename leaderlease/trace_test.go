@@ -68,7 +68,7 @@ func TestATraceAllocatesNothing(t *testing.T) {
 	var got [1000]leasetrace.Event
 	before := tr.Since(0, got[:])
 	for range 10 {
-		if _, s := p.TryRead(); s != Valid {
+		if _, s := p.TryRead(); s != StatusValid {
 			t.Fatal(errors.New(s.String()))
 		}
 		if _, err := p.Read(t.Context()); err != nil {

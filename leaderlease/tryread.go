@@ -9,7 +9,7 @@ import (
 // TryRead reports whether a linearizable read may be served from local state
 // now, and from which index on: a state machine that has applied index, or
 // more, may answer. There is no waiting and no fallback; unless the status is
-// Valid the index is 0 and nothing may be served.
+// StatusValid the index is 0 and nothing may be served.
 //
 // It takes no lock, allocates nothing and writes to no memory that other cores
 // write. One call may serve a batch of requests, if all of them had arrived

@@ -159,7 +159,7 @@ func (n *node) Stop() {
 }
 
 // CanCampaign returns a *NoLeaseError while this node is bound, by its restart
-// hold or by a promise (NotLeader), and nil if it may campaign. Loops ask it
+// hold or by a promise (StatusNotLeader), and nil if it may campaign. Loops ask it
 // before they call Campaign; a node that campaigns all the same cannot win, and
 // may make Ready block (V4, V5).
 func (l *Lease) CanCampaign() error {

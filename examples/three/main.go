@@ -63,7 +63,7 @@ func main() {
 				}
 				node.Advance(rd)
 			}
-			if _, status := leases[i].TryRead(); status == leaderlease.Valid {
+			if _, status := leases[i].TryRead(); status == leaderlease.StatusValid {
 				reads++
 				fmt.Printf("member %d may read from its own memory for another %v\n", i+1, leases[i].Info().Remaining)
 			}

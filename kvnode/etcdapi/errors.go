@@ -62,9 +62,9 @@ func clientError(err error) error {
 // All of it is Unavailable: the read had no effect, and clients retry it.
 func noLeaseError(err *leaderlease.NoLeaseError) error {
 	switch err.Status {
-	case leaderlease.Closed:
+	case leaderlease.StatusClosed:
 		return rpctypes.ErrGRPCStopped
-	case leaderlease.Disabled, leaderlease.ClockFault, leaderlease.DiskStalled:
+	case leaderlease.StatusDisabled, leaderlease.StatusClockFault, leaderlease.StatusDiskStalled:
 		return rpctypes.ErrGRPCUnhealthy
 	default:
 	}

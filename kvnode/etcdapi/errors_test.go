@@ -46,7 +46,7 @@ func TestNodeErrorsBecomeEtcdErrors(t *testing.T) {
 // it again.
 func TestReadsThatWereNotAdmittedMayBeRetried(t *testing.T) {
 	s := startServer(t, Config{})
-	for status := leaderlease.None; status <= leaderlease.Margin; status++ {
+	for status := leaderlease.StatusNone; status <= leaderlease.StatusMargin; status++ {
 		for _, leader := range []uint64{0, 2} {
 			s.onRead = func(context.Context, kvnode.ReadMode) error {
 				return fmt.Errorf("read: %w", &leaderlease.NoLeaseError{Term: 3, Leader: leader, Status: status})
@@ -54,9 +54,9 @@ func TestReadsThatWereNotAdmittedMayBeRetried(t *testing.T) {
 			_, err := s.kv.Range(t.Context(), &pb.RangeRequest{Key: []byte("k")})
 			want := rpctypes.ErrGRPCLeaderChanged
 			switch {
-			case status == leaderlease.Closed:
+			case status == leaderlease.StatusClosed:
 				want = rpctypes.ErrGRPCStopped
-			case status == leaderlease.Disabled || status == leaderlease.ClockFault || status == leaderlease.DiskStalled:
+			case status == leaderlease.StatusDisabled || status == leaderlease.StatusClockFault || status == leaderlease.StatusDiskStalled:
 				want = rpctypes.ErrGRPCUnhealthy
 			case leader == 0:
 				want = rpctypes.ErrGRPCNoLeader

@@ -244,7 +244,7 @@ func (n *fakeNode) Status() kvnode.Status {
 		CheckpointErr: saved, Replaying: n.replays.Load(),
 		ID: testMember, ClusterID: testCluster, Term: testTerm, Leader: n.Leader(),
 		Commit: 12, Applied: 11, DiskFull: n.full.Load(), Lease: leaderlease.Info{
-			Status: leaderlease.Valid, Remaining: time.Second, Promise: leaderlease.PromiseInfo{Hold: time.Duration(n.hold.Load())},
+			Status: leaderlease.StatusValid, Remaining: time.Second, Promise: leaderlease.PromiseInfo{Hold: time.Duration(n.hold.Load())},
 		},
 	}
 }

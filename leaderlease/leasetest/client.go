@@ -87,16 +87,16 @@ func (n *Node) read(ctx context.Context, key uint64, quorum bool, done func(uint
 	})
 }
 
-// TryRead reads key under the lease, without waiting. The status is leaderlease.Valid
+// TryRead reads key under the lease, without waiting. The status is leaderlease.StatusValid
 // if it was served; a read that would have to wait for the state machine is
 // not.
 func (n *Node) TryRead(key uint64) (version uint64, s leaderlease.Status) {
 	if !n.up || n.paused || n.lease == nil {
-		return 0, leaderlease.None
+		return 0, leaderlease.StatusNone
 	}
 	index, s := n.lease.TryRead()
-	if s == leaderlease.Valid && n.Applied() < index {
-		return 0, leaderlease.None
+	if s == leaderlease.StatusValid && n.Applied() < index {
+		return 0, leaderlease.StatusNone
 	}
 	return n.Version(key), s
 }

@@ -25,7 +25,7 @@ func Example() {
 	fmt.Println("another member leads:", c.Leader() != old)
 	c.RunUntil(time.Minute, func() bool { return c.Node(2).Valid() || c.Node(3).Valid() })
 	_, status = old.TryRead(7)
-	fmt.Println("the old leader may read:", status == leaderlease.Valid)
+	fmt.Println("the old leader may read:", status == leaderlease.StatusValid)
 	// embed:end
 
 	// Output:

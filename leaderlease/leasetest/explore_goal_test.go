@@ -67,7 +67,7 @@ func (p *play) surveyLease(n *Node) {
 	i, s := n.lease.Info(), n.lease.Stats()
 	other := len(n.conf.GetVoters()) != len(p.c.opts.Voters)
 	p.reach(goalLease, i.Valid())
-	p.reach(goalExpired, i.Status == leaderlease.Expired)
+	p.reach(goalExpired, i.Status == leaderlease.StatusExpired)
 	p.reach(goalSecond, i.Valid() && len(p.led) > 1)
 	p.reach(goalRecovered, i.Valid() && s.ClockFaults > 0)
 	p.reach(goalConf, i.Valid() && other)

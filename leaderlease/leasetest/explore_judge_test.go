@@ -70,7 +70,7 @@ func (j *judge) check() {
 			continue
 		}
 		index, s := n.lease.TryRead()
-		if s != leaderlease.Valid {
+		if s != leaderlease.StatusValid {
 			continue
 		}
 		if term := j.reign[process{n.ID, n.run}]; term < j.newest {

@@ -313,7 +313,7 @@ func (n *Node) Valid() bool {
 		return false
 	}
 	_, s := n.lease.TryRead()
-	return s == leaderlease.Valid
+	return s == leaderlease.StatusValid
 }
 
 // Bound reports whether a promise or the restart hold binds the node.

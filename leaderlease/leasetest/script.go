@@ -224,7 +224,7 @@ func (n *Node) describe() string {
 	}
 	st := n.lease.Info()
 	fmt.Fprintf(&b, " lease=%v", st.Status)
-	if st.Status == leaderlease.Valid {
+	if st.Status == leaderlease.StatusValid {
 		fmt.Fprintf(&b, " remaining=%v", short(st.Remaining))
 	}
 	if st.Promise.Remaining > 0 {

@@ -117,7 +117,7 @@ func (n *Node) opens(floor uint64) openRead {
 func (s *script) tryRead(a *args) {
 	n, key := a.node(s, 0), a.id("key")
 	version, st := n.TryRead(key)
-	if st != leaderlease.Valid {
+	if st != leaderlease.StatusValid {
 		s.event("node %d: try-read %d: refused, %v", n.ID, key, st)
 		return
 	}

@@ -63,7 +63,7 @@ func (s *script) overlap(a *args) {
 		})
 		return
 	}
-	if index, st := n.lease.TryRead(); st == leaderlease.Valid {
+	if index, st := n.lease.TryRead(); st == leaderlease.StatusValid {
 		report(index, leaderlease.PathLease)
 	}
 }

@@ -34,7 +34,7 @@ func TestATraceSurvivesItsFile(t *testing.T) {
 	for k := range leasetrace.NumKinds {
 		var e leasetrace.Event
 		fill(reflect.ValueOf(&e).Elem())
-		e.Seq, e.Kind, e.Message, e.Status = uint64(k+1), leasetrace.Kind(k), raftpb.MsgTimeoutNow, leaderlease.Margin
+		e.Seq, e.Kind, e.Message, e.Status = uint64(k+1), leasetrace.Kind(k), raftpb.MsgTimeoutNow, leaderlease.StatusMargin
 		e.Role = 0
 		if e.Kind == leasetrace.KindRaft {
 			e.Role = raft.StatePreCandidate

@@ -53,7 +53,7 @@ func TestWhatWasNotSoIsRefused(t *testing.T) {
 		{"a bound candidate", event(next, leasetrace.KindCandidacy, 1, flip), "it is free: true, want false"},
 		{"a request that was let in", event(voter, leasetrace.KindRequest, 1, flip), "let in: false, want true"},
 		{"a longer lease", event(leader, leasetrace.KindView, 3, func(e *leasetrace.Event) { e.Instant++ }), "readers are shown"},
-		{"a lease that is not usable", event(leader, leasetrace.KindView, 4, func(e *leasetrace.Event) { e.Status = leaderlease.Disabled }), "readers are shown"},
+		{"a lease that is not usable", event(leader, leasetrace.KindView, 4, func(e *leasetrace.Event) { e.Status = leaderlease.StatusDisabled }), "readers are shown"},
 		{"a lease that is held on", event(leader, leasetrace.KindHeld, 2, flip), "the lease is held"},
 		{"a renewal that readers never see", missing(leader, leasetrace.KindView, 4), "readers still see"},
 		{"a probe of an earlier instant", both(event(leader, leasetrace.KindProbe, 3, earlier), event(voter, leasetrace.KindPromise, 2, earlier)), "the probe"},
@@ -136,9 +136,9 @@ func alone(id, term uint64, more ...leasetrace.Event) leasetrace.Process {
 	p.Events = append([]leasetrace.Event{
 		{Kind: leasetrace.KindVoters, At: 10, Number: 1},
 		{Kind: leasetrace.KindVoter, At: 10, Peer: id, Number: 1},
-		{Kind: leasetrace.KindView, At: 10, Reading: 10, Status: leaderlease.NotLeader},
+		{Kind: leasetrace.KindView, At: 10, Reading: 10, Status: leaderlease.StatusNotLeader},
 		{Kind: leasetrace.KindRaft, At: 20, Term: term, Peer: id, Role: raft.StateLeader, OK: true},
-		{Kind: leasetrace.KindView, At: 20, Reading: 20, Term: term, Instant: 1<<63 - 1, Status: leaderlease.Valid},
+		{Kind: leasetrace.KindView, At: 20, Reading: 20, Term: term, Instant: 1<<63 - 1, Status: leaderlease.StatusValid},
 	}, more...)
 	for i := range p.Events {
 		p.Events[i].Seq = uint64(i + 1)
@@ -274,11 +274,11 @@ func TestAChangeIsOverWhenItsVotersCount(t *testing.T) {
 		{Kind: leasetrace.KindVoters, At: 40, Number: 1},
 		{Kind: leasetrace.KindVoter, At: 40, Peer: 1, Number: 1},
 	}
-	told := alone(1, 1, slices.Concat(flag(30, true, leaderlease.ConfPending), voters, flag(40, false, leaderlease.Valid))...)
+	told := alone(1, 1, slices.Concat(flag(30, true, leaderlease.StatusConfPending), voters, flag(40, false, leaderlease.StatusValid))...)
 	if err := leasetrace.Judge([]leasetrace.Process{told}).Err(); err != nil {
 		t.Error(err)
 	}
-	not := alone(1, 1, slices.Concat(flag(30, true, leaderlease.ConfPending), flag(40, false, leaderlease.Valid))...)
+	not := alone(1, 1, slices.Concat(flag(30, true, leaderlease.StatusConfPending), flag(40, false, leaderlease.StatusValid))...)
 	if v := leasetrace.Judge([]leasetrace.Process{not}); v.Refused == nil || !strings.Contains(v.Refused.Error(), "its voters are not told") {
 		t.Errorf("%v, want the change to be missed", v)
 	}

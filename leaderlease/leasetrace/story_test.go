@@ -115,7 +115,7 @@ func story(t *testing.T) []leasetrace.Process {
 		pass(100 * ms)
 		old.renews(voter, next)
 	}
-	if _, s := old.TryRead(); s != leaderlease.Valid {
+	if _, s := old.TryRead(); s != leaderlease.StatusValid {
 		t.Fatalf("the leader's lease is %v, want valid", s)
 	}
 	pass(100 * ms)

@@ -129,7 +129,7 @@ func TestEveryCounterOfStatsIsExported(t *testing.T) {
 
 func TestStatusIsExported(t *testing.T) {
 	s := leaderlease.Info{
-		Term: 5, Status: leaderlease.Valid, Remaining: 2 * time.Second, End: 3 * time.Second,
+		Term: 5, Status: leaderlease.StatusValid, Remaining: 2 * time.Second, End: 3 * time.Second,
 		Promise: leaderlease.PromiseInfo{Remaining: 4 * time.Second, Hold: 6 * time.Second, Saved: 11 * time.Second},
 		Commit:  30, Applied: 29, Waiting: 8,
 		Duration: 9 * time.Second, MaxClockSkew: time.Second, MaxPromise: 10 * time.Second,
@@ -186,7 +186,7 @@ func TestManyGroupsInTwoRegistries(t *testing.T) {
 	}
 	c.Remove("group-7")
 	c.Remove("unknown")
-	c.Add("group-8", &fake{status: leaderlease.Info{Status: leaderlease.Valid}})
+	c.Add("group-8", &fake{status: leaderlease.Info{Status: leaderlease.StatusValid}})
 	if n := testutil.CollectAndCount(c, "leaderlease_held"); n != groups-1 {
 		t.Errorf("groups after Remove = %d, want %d", n, groups-1)
 	}

@@ -86,7 +86,7 @@ var (
 // never says which values of a label cannot occur: nothing is lost or refused
 // because the lease is valid, and no read is served by no path.
 func never(value string) bool {
-	return value == leaderlease.Valid.String() || value == leaderlease.None.String()
+	return value == leaderlease.StatusValid.String() || value == leaderlease.StatusNone.String()
 }
 
 // families is everything that is exported.

@@ -56,7 +56,7 @@ func (a *Arms) arms(safe, based *trio) []Arm {
 	system := clock.System()
 	lease := a.cluster.Lease()
 	tryRead := func() error {
-		if _, s := lease.TryRead(); s != leaderlease.Valid {
+		if _, s := lease.TryRead(); s != leaderlease.StatusValid {
 			return fmt.Errorf("rawnode: the lease is %v", s)
 		}
 		return nil

@@ -31,7 +31,7 @@ var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 func full() kvnode.Status {
 	s := kvnode.Status{ID: 0xa1, ClusterID: 0xc1, Name: "a", Term: 7, Leader: 0xa1, Commit: 100, Applied: 99, Last: 101, Waiting: 3, Replaying: true, DiskFull: true}
 	s.Lease = leaderlease.Info{
-		Role: raft.StateLeader, Status: leaderlease.Valid, Waiting: 2,
+		Role: raft.StateLeader, Status: leaderlease.StatusValid, Waiting: 2,
 		Remaining: 612345 * time.Microsecond, End: 792345 * time.Microsecond,
 		Duration: 900 * time.Millisecond, MaxClockSkew: 180 * time.Millisecond, MaxPromise: time.Second,
 		Promise: leaderlease.PromiseInfo{Leader: 0xb1, Term: 6, Remaining: 5 * time.Millisecond, Hold: 10 * time.Millisecond},
@@ -39,7 +39,7 @@ func full() kvnode.Status {
 		Err:     errors.New("misuse"),
 	}
 	s.Lease.Clock.Name, s.Lease.Clock.CountsSuspend, s.Lease.Clock.Warning = "vdso:boottime", true, "none"
-	s.Stats.Reads[leaderlease.PathLease], s.Stats.Refused[leaderlease.Margin] = 1000, 1
+	s.Stats.Reads[leaderlease.PathLease], s.Stats.Refused[leaderlease.StatusMargin] = 1000, 1
 	s.Suspicions = detector.Stats{FalseAlarms: 1, Forgets: 2, Limit: 250 * time.Millisecond, Last: detector.FailOver{
 		Way: detector.Hint, Hint: 2 * time.Millisecond, Promise: 240 * time.Millisecond, Election: 8 * time.Millisecond, Commit: 3 * time.Millisecond,
 	}, FailOvers: [detector.NumWays]uint64{detector.Hint: 1}}

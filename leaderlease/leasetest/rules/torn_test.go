@@ -146,7 +146,7 @@ func (g *grown) wantStale() {
 	g.t.Helper()
 	version := g.write(1, 7)
 	got, st := g.Node(3).TryRead(7)
-	if st != leaderlease.Valid || got >= version || len(g.overlaps) == 0 {
+	if st != leaderlease.StatusValid || got >= version || len(g.overlaps) == 0 {
 		g.t.Errorf("node 3 reads version %d, %v, after node 1 has acknowledged version %d, overlaps %v: the control shows nothing", got, st, version, g.overlaps)
 	}
 }

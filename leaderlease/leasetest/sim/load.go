@@ -156,7 +156,7 @@ func (s *sim) tryRead(n *leasetest.Node, key uint64) {
 		return
 	}
 	index, status := n.Lease().TryRead()
-	if status != leaderlease.Valid || n.Applied() < index {
+	if status != leaderlease.StatusValid || n.Applied() < index {
 		return
 	}
 	version := n.Version(key)

@@ -17,12 +17,12 @@ func TestTraceJudge(t *testing.T) {
 		Start: leasetrace.Start{ID: 0xa1, At: 5, Incarnation: 7, Duration: 100, MaxClockSkew: 10, MaxPromise: 100, TransferTimeout: 100},
 		Events: []leasetrace.Event{
 			{Seq: 1, Kind: leasetrace.KindVoters, At: 5},
-			{Seq: 2, Kind: leasetrace.KindView, At: 5, Reading: 5, Status: leaderlease.NotLeader},
+			{Seq: 2, Kind: leasetrace.KindView, At: 5, Reading: 5, Status: leaderlease.StatusNotLeader},
 		},
 	}
 	wrong, gap := member, member
-	wrong.Events = []leasetrace.Event{member.Events[0], {Seq: 2, Kind: leasetrace.KindView, At: 5, Reading: 5, Status: leaderlease.Valid}}
-	gap.Events = []leasetrace.Event{member.Events[0], {Seq: 3, Kind: leasetrace.KindView, At: 5, Reading: 5, Status: leaderlease.NotLeader}}
+	wrong.Events = []leasetrace.Event{member.Events[0], {Seq: 2, Kind: leasetrace.KindView, At: 5, Reading: 5, Status: leaderlease.StatusValid}}
+	gap.Events = []leasetrace.Event{member.Events[0], {Seq: 3, Kind: leasetrace.KindView, At: 5, Reading: 5, Status: leaderlease.StatusNotLeader}}
 	file := func(name string, p leasetrace.Process) string { return traceFile(t, name, p) }
 	for _, tc := range []struct {
 		name, file, stdout, stderr string
