@@ -65,7 +65,7 @@ type Config struct {
 	// Clock is this node's lease clock (assumption A2). Default: clock.System. It
 	// is read by every reader, and with the lease locked: it must not block and
 	// must not call the Lease.
-	Clock Clock
+	Clock clock.Clock
 	// Send sends messages to peers without blocking. Optional: with it, a
 	// leader answers forwarded reads from its lease; without, they take a
 	// quorum round. It is called from within Incoming and Ready, and from whatever
@@ -160,8 +160,8 @@ func (c *Config) driftBound() time.Duration {
 	return time.Duration(float64(c.Duration) * 2 * rho / (1 + rho))
 }
 
-// Validate reports everything that is wrong with c, and changes nothing. It
-// expects defaults to be filled in.
+// Validate returns an error that names every field of c that is wrong, or nil, and changes
+// nothing. It expects defaults to be filled in.
 func (c Config) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

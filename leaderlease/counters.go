@@ -80,9 +80,6 @@ type Stats struct {
 	Obituaries, VoidedPromises uint64
 }
 
-// Expirations returns how often the lease was lost to time alone.
-func (s *Stats) Expirations() uint64 { return s.Losses[core.Expired] + s.Losses[core.Margin] }
-
 // counters is Stats while it is being counted. Only paths is written by served
 // reads.
 type counters struct {

@@ -38,11 +38,10 @@
 //
 // # Which packages are stable
 //
-// This package has a name for all that its users need: Status and its values,
-// Clock, PeerInfo and the like are the types of the packages beneath. Beside it,
-// clock, fence, fence/boltfence and metrics keep their exported names as
-// semantic versioning asks. Packages core, leasetest and leasetrace are open
-// to be read and used, and change without notice.
+// This package, clock, fence, fence/boltfence and metrics keep their exported names
+// as semantic versioning asks. Status, PeerInfo and the like are types of package
+// core, which users need not import. Packages core, leasetest and leasetrace may be
+// used, and change without notice; so do the events of a Tracer.
 //
 // # How it works
 //

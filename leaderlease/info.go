@@ -5,6 +5,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
+	"github.com/leaderlease/go/leaderlease/clock"
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
@@ -33,7 +34,7 @@ type Info struct {
 	Waiting int
 
 	Duration, MaxClockSkew, MaxPromise time.Duration
-	Clock                              ClockInfo
+	Clock                              clock.Info
 	// Err is the misuse that keeps leases off, if any.
 	Err error
 }

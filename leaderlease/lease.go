@@ -31,15 +31,15 @@ import (
 // All methods are safe for concurrent use. Ready must see each Ready once and
 // in order, as raft's own contract demands anyway.
 type Lease struct {
-	cfg             Config        // immutable, with defaults filled in
-	clock           Clock         // cfg.Clock
-	disruptable     Disruptable   // nil if the clock cannot tell
-	nonce           nonce         // immutable, sets this start apart from all others
-	clockInfo       ClockInfo     // immutable, measured by New
-	lastAtStart     uint64        // immutable, last index in the log at New
-	hardTermAtStart uint64        // immutable, term of the hard state at New
-	termAtStart     uint64        // immutable, term of that entry, or snapshot
-	longest         time.Duration // immutable, the longest promise ever made, before this start too
+	cfg             Config            // immutable, with defaults filled in
+	clock           clock.Clock       // cfg.Clock
+	disruptable     clock.Disruptable // nil if the clock cannot tell
+	nonce           nonce             // immutable, sets this start apart from all others
+	clockInfo       clock.Info        // immutable, measured by New
+	lastAtStart     uint64            // immutable, last index in the log at New
+	hardTermAtStart uint64            // immutable, term of the hard state at New
+	termAtStart     uint64            // immutable, term of that entry, or snapshot
+	longest         time.Duration     // immutable, the longest promise ever made, before this start too
 
 	// view is the newest lease. The holder of mu replaces it whole; readers
 	// load it without a lock.
@@ -141,7 +141,7 @@ func New(cfg Config) (*Lease, error) {
 	}
 	cfg.Logger = cfg.Logger.With("component", "leaderlease", "id", strconv.FormatUint(cfg.Raft.ID, 16))
 	l := &Lease{cfg: cfg, clock: cfg.Clock, clockInfo: clock.Describe(cfg.Clock), requests: make(chan []byte, 1)}
-	l.disruptable, _ = cfg.Clock.(Disruptable)
+	l.disruptable, _ = cfg.Clock.(clock.Disruptable)
 	l.stats.init()
 	if _, err := rand.Read(l.nonce[:]); err != nil {
 		return nil, fmt.Errorf("leaderlease: draw a nonce: %w", err)

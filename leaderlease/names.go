@@ -1,7 +1,6 @@
 package leaderlease
 
 import (
-	"github.com/leaderlease/go/leaderlease/clock"
 	"github.com/leaderlease/go/leaderlease/core"
 )
 
@@ -56,14 +55,7 @@ type (
 	// PromiseInfo is what a node owes to a leader, and its restart hold.
 	PromiseInfo = core.PromiseInfo
 
-	// Clock is a lease clock, for those who bring their own. Package clock has
-	// those of the platforms.
-	Clock = clock.Clock
-	// Disruptable is a Clock that tells when its machine was migrated or restored.
-	Disruptable = clock.Disruptable
-	// ClockInfo says what a Clock is, and what it is known to count.
-	ClockInfo = clock.Info
-	// Instant is a reading of a Clock.
+	// Instant is a reading of a clock.Clock.
 	Instant = core.Instant
 	// ProcessID identifies one process of one member, for embedders that call ProcessDied. The
 	// zero value means unknown.

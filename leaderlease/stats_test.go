@@ -107,8 +107,8 @@ func TestStatsCountWhatHappened(t *testing.T) {
 			}
 		}
 	}
-	if n := got.Expirations(); n != 1 {
-		t.Errorf("Expirations() = %d, want 1: the loss to time", n)
+	if n := got.Losses[core.Expired] + got.Losses[core.Margin]; n != 1 {
+		t.Errorf("%d leases are lost to time, want 1", n)
 	}
 }
 

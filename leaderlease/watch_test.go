@@ -101,8 +101,8 @@ func TestWatchReportsGains(t *testing.T) {
 	wantEvent(t, events, Event{Term: 2, Status: core.Expired})
 	wantEvent(t, events, Event{Held: true, Term: 2, Status: core.Valid})
 	none(t, events)
-	if s := p.Stats(); s.Expirations() != 1 {
-		t.Errorf("Stats().Expirations() = %d, want 1", s.Expirations())
+	if n := p.Stats().Losses[core.Expired]; n != 1 {
+		t.Errorf("leases expired: %d, want 1", n)
 	}
 }
 

@@ -96,7 +96,9 @@ var counterFamilies = []family{
 	counter("renewals_total", "Grants that moved the end of the lease forward.",
 		func(s *leaderlease.Stats) uint64 { return s.Renewals }),
 	counter("expirations_total", "Times that a held lease ran out: no renewal came in time.",
-		(*leaderlease.Stats).Expirations),
+		func(s *leaderlease.Stats) uint64 {
+			return s.Losses[leaderlease.StatusExpired] + s.Losses[leaderlease.StatusMargin]
+		}),
 	counters("losses_total", "Times that a held lease was lost, by the reason for which reads were refused from then on.",
 		"reason", reasons, func(s *leaderlease.Stats) []uint64 { return s.Losses[:] }),
 	counters("refusals_total", "Lease checks that failed, by reason; Read then falls back to a quorum round.",
