@@ -125,7 +125,7 @@ func TestAWrappedNodeLearnsTheProcess(t *testing.T) {
 	for name, ctx := range map[string]context.Context{"known": WithProcess(t.Context(), ProcessID{7}), "unknown": t.Context()} {
 		t.Run(name, func(t *testing.T) {
 			rc, cfg := pairConfig(t, logOf(t, "n1 n1", 1, 2))
-			clock := cfg.Clock.(*handClock)
+			clock, _ := cfg.Clock.(*handClock)
 			node, lease, err := RestartNode(rc, cfg)
 			if err != nil {
 				t.Fatal(err)

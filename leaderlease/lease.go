@@ -210,7 +210,13 @@ func (l *Lease) closeLocked(now core.Instant) finished {
 	return done
 }
 
-func init() { hook.Invalidate = func(lease any) { lease.(*Lease).invalidate() } }
+func init() {
+	hook.Invalidate = func(lease any) {
+		if l, ok := lease.(*Lease); ok {
+			l.invalidate()
+		}
+	}
+}
 
 // invalidate gives the lease up now. Heartbeats that are sent later renew it.
 func (l *Lease) invalidate() {

@@ -105,6 +105,11 @@ var obituaryRules = []Mutant{
 		Old:  "\t\tl.promise(m, from)\n", New: "\t\tl.promise(m, ProcessID{})\n",
 	},
 	{
+		Rule: "V8", Name: "a wrapped Node forgets the process of a message", Pkg: libPkg, Test: "^TestAWrappedNodeLearnsTheProcess$",
+		File: "leaderlease/wrap.go",
+		Old:  "\t\tif !n.lease.Incoming(m, from) {\n", New: "\t\tif from = (ProcessID{}); !n.lease.Incoming(m, from) {\n",
+	},
+	{
 		Rule: "V8", Name: "who is bound by its restart is told to campaign", Pkg: libPkg, Test: "^TestObituaryInTheHold$",
 		File: deathFile,
 		Old:  "\tif l.mu.guard.Bound(now) {\n\t\treturn nil, false\n\t}\n", New: "",
