@@ -158,9 +158,6 @@ func (n *Node) openRaft() error {
 		Logger: raftLogger{n.cfg.Logger.With("component", "raft")},
 	}
 	var err error
-	if n.cfg.LeaseTrace != "" || n.cfg.KeepTrace {
-		n.trace = leasetrace.New(leasetrace.Room)
-	}
 	duration, margin := n.cfg.Lease()
 	lease := leaderlease.Config{
 		TickInterval: n.cfg.TickInterval, Duration: duration, MaxClockSkew: margin,
@@ -168,7 +165,8 @@ func (n *Node) openRaft() error {
 		MaxPromise: n.cfg.maxPromise(),
 		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Notify: n.forwardReads, Logger: n.cfg.Logger,
 	}
-	if n.trace != nil {
+	if n.cfg.LeaseTrace != "" || n.cfg.KeepTrace {
+		n.trace = leasetrace.New(leasetrace.Room)
 		lease.Tracer = n.trace
 	}
 	n.loop.raw, n.lease, err = leaderlease.NewRawNode(rc, lease)
