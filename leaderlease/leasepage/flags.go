@@ -121,7 +121,7 @@ var environment = map[leasetrace.Kind][3]string{
 	leasetrace.KindClockRead:      {"clock", "", "can read its clock again"},
 	leasetrace.KindClockBack:      {"clock", "", "saw its clock step back"},
 	leasetrace.KindClockDisrupted: {"clock", "", "had its clock disrupted, as by a suspend of the machine"},
-	leasetrace.KindProcessDied:       {"lost", "learns that the process it promised to is dead, and is free", "learns that a process is dead that it has no promise to"},
+	leasetrace.KindProcessDied:    {"lost", "learns that the process it promised to is dead, and is free", "learns that a process is dead that it has no promise to"},
 	leasetrace.KindInvalidate:     {"lost", "", "is told to give its lease up"},
 	leasetrace.KindDisk:           {"disk", "has a disk that does not answer", "has a disk that answers again"},
 	leasetrace.KindConfPending:    {"voters", "begins a configuration change", "has applied its configuration changes"},
