@@ -16,7 +16,7 @@ type checks struct {
 	// handed is the newest committed entry that raft has handed out, or the newest
 	// snapshot; 0 before the first.
 	handed uint64
-	// looked is set once Storage was read again at the first Ready.
+	// looked is set once Storage was read again at the first Ready of a RawNode.
 	looked bool
 	// explained is set for a term in which a leader may answer ReadIndex: a round has
 	// left, or the leader was the only voter at some time, and needs none.

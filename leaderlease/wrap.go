@@ -33,8 +33,13 @@ func Wrap(inner raft.Node, cfg Config) (raft.Node, *Lease, error) {
 	return wrap(inner, l), l, nil
 }
 
-// wrap puts l in front of inner.
+// wrap puts l in front of inner. inner has read Storage by now, and its first Ready reaches l before
+// the caller can write it, so lateLocked has nothing to find. It must not read Storage either: the
+// caller may use Storage meanwhile, and MemoryStorage.InitialState takes no lock.
 func wrap(inner raft.Node, l *Lease) raft.Node {
+	l.mu.Lock()
+	l.mu.checks.looked = true
+	l.mu.Unlock()
 	n := &node{Node: inner, lease: l, ready: make(chan raft.Ready), stop: make(chan struct{})}
 	n.stopping, n.cancel = context.WithCancel(context.Background())
 	n.pumps.Go(n.pumpReady)
