@@ -124,7 +124,7 @@ func TestReadOnlyLeaseBasedIsNoticed(t *testing.T) {
 		}
 		n.turns()
 		o := &outcome{}
-		n.StartRead(t.Context(), raft.ReadOnlyLeaseBased, func(r ReadResult, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
+		n.StartRead(t.Context(), ReadModeLease, func(r ReadResult, err error) { o.calls, o.read, o.err = o.calls+1, r, err })
 		n.raw.ReadIndex(<-n.ReadRequests())
 		n.turns()
 		safe := option == raft.ReadOnlySafe

@@ -39,8 +39,8 @@ func TestANilLeaseRefuses(t *testing.T) {
 	}
 	refused("Read", second(l.Read(t.Context())))
 	refused("ReadIndex", second(l.ReadIndex(t.Context())))
-	l.StartRead(t.Context(), raft.ReadOnlyLeaseBased, func(_ ReadResult, err error) { refused("StartRead", err) })
-	l.StartRead(t.Context(), raft.ReadOnlySafe, func(_ ReadResult, err error) { refused("StartReadIndex", err) })
+	l.StartRead(t.Context(), ReadModeLease, func(_ ReadResult, err error) { refused("StartRead", err) })
+	l.StartRead(t.Context(), ReadModeQuorum, func(_ ReadResult, err error) { refused("StartReadIndex", err) })
 	refused("Token", second(l.Token()))
 	refused("Do", l.Do(t.Context(), func(context.Context) error { return nil }))
 	if index, s := l.TryRead(); index != 0 || s != core.Disabled {

@@ -161,11 +161,11 @@ func isWrite(m *raftpb.Message) bool { return m.GetType() == raftpb.MsgStorageAp
 
 // StartRead starts a read under the lease, StartReadIndex one by a quorum round.
 func (p *puppet) StartRead(ctx context.Context, done func(ReadResult, error)) {
-	p.Lease.StartRead(ctx, raft.ReadOnlyLeaseBased, done)
+	p.Lease.StartRead(ctx, ReadModeLease, done)
 }
 
 func (p *puppet) StartReadIndex(ctx context.Context, done func(ReadResult, error)) {
-	p.Lease.StartRead(ctx, raft.ReadOnlySafe, done)
+	p.Lease.StartRead(ctx, ReadModeQuorum, done)
 }
 
 // ApplyConfState is ApplyConfChange of a wrapped Node, which knows no index.

@@ -64,20 +64,28 @@ type answered struct {
 	err  error
 }
 
-// StartRead is Read or ReadIndex for callers that must not block, such as the raft loop. mode is
-// one of raft's names: raft.ReadOnlyLeaseBased is Read, which uses this lease where it is valid,
-// and raft.ReadOnlySafe is ReadIndex, which always takes a quorum round. Both are linearizable.
+// ReadMode says what a read may rely on. In both modes it is linearizable.
+type ReadMode uint8
+
+const (
+	// ReadModeLease is Read: a valid lease answers, and a quorum round without one.
+	ReadModeLease ReadMode = iota
+	// ReadModeQuorum is ReadIndex: a quorum round answers, and no clock is relied on.
+	ReadModeQuorum
+)
+
+// StartRead is Read or ReadIndex for callers that must not block, such as the raft loop.
 //
 // done is called exactly once: before StartRead returns, from within a later call of another
 // method that ends the read, or in a goroutine of its own when ctx ends first. It must not block.
 // It may call every method that does not block, but not Ready. A ctx that never ends, such as
 // context.Background(), costs nothing.
-func (l *Lease) StartRead(ctx context.Context, mode raft.ReadOnlyOption, done func(ReadResult, error)) {
+func (l *Lease) StartRead(ctx context.Context, mode ReadMode, done func(ReadResult, error)) {
 	if l == nil {
 		done(ReadResult{}, errNoLibrary)
 		return
 	}
-	quorum := mode != raft.ReadOnlyLeaseBased
+	quorum := mode != ReadModeLease
 	if !quorum {
 		if r, ok := l.readNow(); ok {
 			done(r, nil)

@@ -64,9 +64,9 @@ func (n *Node) ReadIndex(key uint64, done func(version uint64, path leaderlease.
 }
 
 func (n *Node) read(ctx context.Context, key uint64, quorum bool, done func(uint64, leaderlease.Path, error)) {
-	mode := raft.ReadOnlyLeaseBased
+	mode := leaderlease.ReadModeLease
 	if quorum {
-		mode = raft.ReadOnlySafe
+		mode = leaderlease.ReadModeQuorum
 	}
 	n.exec(func() {
 		switch n.Options.Kind {

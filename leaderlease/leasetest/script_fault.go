@@ -3,7 +3,6 @@ package leasetest
 import (
 	"context"
 
-	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
@@ -56,7 +55,7 @@ func (s *script) overlap(a *args) {
 	defer func() { n.Clock.before = nil }()
 	if a.flag("waits") {
 		s.reads++
-		n.lease.StartRead(context.Background(), raft.ReadOnlyLeaseBased, func(r leaderlease.ReadResult, err error) {
+		n.lease.StartRead(context.Background(), leaderlease.ReadModeLease, func(r leaderlease.ReadResult, err error) {
 			if err == nil {
 				report(r.Index, r.Path)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"testing"
 
-	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
@@ -79,7 +78,7 @@ func TestL7CloseAndInvalidateTakeEffectAtOnce(t *testing.T) {
 	s.Run(200 * ms)
 	s.wantStatus(1, core.Closed)
 	var err error
-	n.Lease().StartRead(context.Background(), raft.ReadOnlyLeaseBased, func(_ leaderlease.ReadResult, e error) { err = e })
+	n.Lease().StartRead(context.Background(), leaderlease.ReadModeLease, func(_ leaderlease.ReadResult, e error) { err = e })
 	if err == nil {
 		t.Error("StartRead() after Close = nil, want an error")
 	}

@@ -73,7 +73,7 @@ func TestReadWaitsUntilApplied(t *testing.T) {
 	}
 	var got leaderlease.ReadResult
 	applied := uint64(0)
-	s.Node(1).Lease().StartRead(context.Background(), raft.ReadOnlyLeaseBased, func(r leaderlease.ReadResult, err error) { got, applied = r, s.Node(1).Applied() })
+	s.Node(1).Lease().StartRead(context.Background(), leaderlease.ReadModeLease, func(r leaderlease.ReadResult, err error) { got, applied = r, s.Node(1).Applied() })
 	s.Run(time.Second)
 	if got.Index != index || applied < index {
 		t.Errorf("StartRead() = index %d when %d was applied, want %d", got.Index, applied, index)
