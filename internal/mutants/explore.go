@@ -35,8 +35,8 @@ type explorer struct {
 	tally   map[string]int
 }
 
-// exploreAll lets the explorer search for each mutant of the rules' tables and
-// writes which it finds, as a table, to path, and the scripts beside leasetest's.
+// exploreAll runs the explorer on each mutant of the rules' tables. It writes the results to
+// path, one line a mutant, and the scripts that were found to the -kept file.
 func exploreAll(ctx context.Context, o options, path string) (err error) {
 	dir, err := os.MkdirTemp("", "scripts")
 	if err != nil {
@@ -49,9 +49,8 @@ func exploreAll(ctx context.Context, o options, path string) (err error) {
 		return err
 	}
 	var b strings.Builder
-	b.WriteString("# What the explorer finds\n\nMade by `make explore-mutants`; " +
-		"[explorer.md](explorer.md) says what the columns mean. A depth is the number of steps of the shortest way there.\n\n" +
-		"| rule | planted bug | found |\n|---|---|---|\n")
+	b.WriteString("# Made by make explore-mutants. Each line: the rule, the planted bug, and the search that finds it. The levels and searches\n" +
+		"# are those of docs/explorer.md; a depth is the number of steps of the shortest schedule or script that shows the bug.\n\n")
 	if err := x.explore(ctx, &b); err != nil {
 		return err
 	}
@@ -60,10 +59,10 @@ func exploreAll(ctx context.Context, o options, path string) (err error) {
 	if err := x.scripts.write(x.kept); err != nil {
 		return err
 	}
-	return os.WriteFile(path, []byte(b.String()), 0o644) //nolint:gosec // it is a document
+	return os.WriteFile(path, []byte(b.String()), 0o644) //nolint:gosec // it is kept in the repository
 }
 
-// explore writes a row for each mutant.
+// explore writes a line for each mutant.
 func (x *explorer) explore(ctx context.Context, w io.Writer) error {
 	for _, m := range x.mutants() {
 		if !x.only.MatchString(m.Rule) && !x.only.MatchString(m.Name) {
@@ -74,8 +73,7 @@ func (x *explorer) explore(ctx context.Context, w io.Writer) error {
 			return ctx.Err()
 		}
 		x.tally[class]++
-		fmt.Printf("%-8s %-60s %s\n", m.Rule, m.Name, found)
-		_, _ = fmt.Fprintf(w, "| %s | %s | %s |\n", m.Rule, m.Name, found)
+		_, _ = fmt.Fprintf(io.MultiWriter(w, os.Stdout), "%-8s %-66s %s\n", m.Rule, m.Name, found)
 	}
 	return nil
 }

@@ -1,22 +1,22 @@
 package main
 
-// unfound says why no search finds anything with a bug planted, by the bug's name. Each
-// is caught by a directed test, or by the simulator.
+// unfound gives the reason why no search finds a bug, by the bug's name. A directed test
+// or the simulator catches each of them.
 var unfound = map[string]string{
-	"after a disruption what is saved does not cover earlier processes": "in what is searched MaxPromise is never shorter than that of an earlier process",
+	"after a disruption what is saved does not cover earlier processes": "in no search is MaxPromise shorter than that of an earlier process",
+	"a change is told for one that is still being applied":              "a second change waits for the first; the script found/late-follower.txt shows it",
 }
 
-// silent are bugs that no schedule can show: not as a view that passes when it must not,
-// nor as a lease that is not had or a read that is not answered, nor as a rule that is
-// broken by what any node does. Each says why. They are not searched; a directed test
-// plays the caller, the voter or the raft that there is not.
+// silent gives the reason why no schedule shows a bug: no stale view passes, no lease or
+// read is missing, and no node breaks a rule. These bugs are not searched for. Their
+// directed tests act as a caller, voter or raft that does not exist in a real group.
 var silent = map[string]string{
-	"a shorter probe shortens the promise":                  "a leader asks for one duration in a term, and a promise to an earlier leader binds nobody's lease once a later one is elected",
-	"the leader believes more than it asked for":            "a voter says what it was asked for, which is what this leader asks for in its term",
-	"the leader believes more than was promised":            "a voter promises what it was asked for, or nothing",
-	"an empty configuration commits everything":             "raft has no such configuration where anybody leads",
-	"requests for votes wait for an older term":             "raft hands a request out with the write of its term, or after it, never with an older one",
-	"a resignation releases for ever":                       "who has resigned sends no probe in that term any more, and a term is led once (V9)",
-	"a missed change is the cause of each refusal":          "it is the text of an error",
-	"a hold that has ended says that waiting does not help": "it is a hint in an error, which nothing here goes by",
+	"a shorter probe shortens the promise":                  "a leader asks for one duration in a term, and when a later leader is elected, a promise to an earlier one protects no lease",
+	"the leader believes more than it asked for":            "a voter grants the duration that the probe asked for, which is the leader's own in its term",
+	"the leader believes more than was promised":            "a voter promises the duration that the probe asked for, or nothing",
+	"an empty configuration commits everything":             "raft has no such configuration while a node leads",
+	"requests for votes wait for an older term":             "raft hands out a request with the write of its term or after it, never with an older term",
+	"a resignation releases for ever":                       "a leader that has resigned sends no more probes in that term, and a term is led once (V9)",
+	"a missed change is the cause of each refusal":          "it changes the text of an error",
+	"a hold that has ended says that waiting does not help": "it changes a hint in an error, which no code here uses",
 }
