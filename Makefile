@@ -131,7 +131,7 @@ raftsim: ## bare RawNodes alone: SEEDS=200 from FIRST=1 on, or FOR=10m, WITHOUT=
 	$(RAFTSIM) '^Test(Simulation|Safety)$$' -args -first=$(FIRST) -seeds=$(SEEDS) $(if $(FOR),-for=$(FOR)) $(if $(WITHOUT),-without=$(WITHOUT))
 
 .PHONY: mutants
-mutants: ## plant each bug of docs/reliability.md and see it caught, then GENERATED=60 made by operators, chosen by SEED=1
+mutants: ## plant each bug of internal/mutants and see it caught, then GENERATED=60 made by operators, chosen by SEED=1
 	$(GO) run ./internal/mutants
 	$(GO) run ./internal/mutants -generated -n $(GENERATED) -seed $(SEED)
 

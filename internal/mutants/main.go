@@ -1,11 +1,11 @@
-// Command mutants plants the bugs of docs/reliability.md one by one and sees
-// each caught. The source tree is not touched: a mutant is compiled through
-// go build's -overlay.
+// Command mutants plants the bugs of its tables one by one and checks that a test
+// catches each (docs/reliability.md). The source tree is not touched: a mutant is
+// compiled through go build's -overlay.
 //
 //	go run ./internal/mutants                 all of them
 //	go run ./internal/mutants -sim=false      those that a directed test catches
 //	go run ./internal/mutants -only 'L6|half' those whose rule or name match
-//	go run ./internal/mutants -table kvnode   those of one table
+//	go run ./internal/mutants -table wal      those of one table
 //
 // With -generated it makes mutants of its own, by the operators of operators.go,
 // and runs the short tests of the package they are in:
