@@ -60,8 +60,8 @@ func (s *Server) build() (err error) {
 func (s *Server) grpcOptions() []grpc.ServerOption {
 	k := s.cfg.Keepalive
 	options := append([]grpc.ServerOption{grpc.ChainStreamInterceptor(s.endingStream)}, s.api.ServerOptions()...)
-	if s.shutter.isDown() {
-		options = append(options, s.shutter.options(s.streams, cmp.Or(s.cfg.API.MaxInFlight, etcdapi.DefaultMaxInFlight))...)
+	if s.gate.isClosed() {
+		options = append(options, s.gate.options(s.streams, cmp.Or(s.cfg.API.MaxInFlight, etcdapi.DefaultMaxInFlight))...)
 	}
 	options = append(options, grpc.KeepaliveEnforcementPolicy(
 		keepalive.EnforcementPolicy{MinTime: k.MinTime, PermitWithoutStream: true}))

@@ -42,10 +42,10 @@ type checkedMember struct {
 	raise    func(ctx context.Context, id uint64) error
 }
 
-// raiseShutter lets clients in once this member's data has been compared, if that is
+// openGate lets clients in once this member's data has been compared, if that is
 // due, and reports whether it does.
-func (s *Server) raiseShutter() bool {
-	if !s.shutter.isDown() {
+func (s *Server) openGate() bool {
+	if !s.gate.isClosed() {
 		return true
 	}
 	// As long as etcd waits for each member.
@@ -53,7 +53,7 @@ func (s *Server) raiseShutter() bool {
 		s.fail(err)
 		return false
 	}
-	s.shutter.raise()
+	s.gate.open()
 	return true
 }
 

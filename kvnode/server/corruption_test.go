@@ -154,7 +154,7 @@ func TestAllStartAtOnceWithTheCheck(t *testing.T) {
 	keepAlivesPass(t, next)
 }
 
-// restartWithTheCheck starts a member again with the check, which is over, and lowers its shutter anew.
+// restartWithTheCheck starts a member again with the check, which is over, and lowers its gate anew.
 func restartWithTheCheck(t *testing.T) *Server {
 	t.Helper()
 	s := solo(t, onePort)
@@ -164,7 +164,7 @@ func restartWithTheCheck(t *testing.T) *Server {
 		t.Fatal(err)
 	}
 	await(t, "the member is ready", next.Ready())
-	next.shutter.lower()
+	next.gate.close()
 	return next
 }
 
@@ -207,22 +207,22 @@ func TestRequestsWaitForTheCheck(t *testing.T) {
 	ended := beginRequests(t, s)
 	c := client(t, s)
 	if h, err := c.HashKV(t.Context(), s.ClientAddrs()[0], 0); err != nil || h.Hash == 0 {
-		t.Errorf("HashKV() = %v, %v behind the shutter, want a hash", h, err)
+		t.Errorf("HashKV() = %v, %v behind the gate, want a hash", h, err)
 	}
 	if got := health(t, s, "livez"); got != healthpb.HealthCheckResponse_SERVING {
-		t.Errorf("health of the process behind the shutter = %v, want SERVING", got)
+		t.Errorf("health of the process behind the gate = %v, want SERVING", got)
 	}
 	for path, want := range map[string]int{"/readyz": http.StatusServiceUnavailable, "/livez": http.StatusOK} {
 		if code, body := page(t, s, path); code != want {
-			t.Errorf("GET %s = %d %s behind the shutter, want %d", path, code, body, want)
+			t.Errorf("GET %s = %d %s behind the gate, want %d", path, code, body, want)
 		}
 	}
 	for name, end := range ended {
 		if len(end) > 0 {
-			t.Errorf("%s = %v behind the shutter, want it to wait", name, <-end)
+			t.Errorf("%s = %v behind the gate, want it to wait", name, <-end)
 		}
 	}
-	s.shutter.raise()
+	s.gate.open()
 	for name, end := range ended {
 		if err := <-end; err != nil {
 			t.Errorf("%s = %v once the check is over, want nil", name, err)
@@ -257,7 +257,7 @@ func keepAlivesPass(t *testing.T, all []*Server) {
 		return err == nil
 	})
 	for _, s := range all {
-		s.shutter.lower()
+		s.gate.close()
 	}
 	for _, s := range all {
 		stream, err := pb.NewLeaseClient(dial(t, s)).LeaseKeepAlive(t.Context())
@@ -269,11 +269,11 @@ func keepAlivesPass(t *testing.T, all []*Server) {
 			got, err = stream.Recv()
 		}
 		if err != nil || got.GetTTL() != 60 {
-			t.Errorf("a keep-alive by way of %s = %v, %v behind the shutter, want 60 s", s.cfg.Node.Name, got, err)
+			t.Errorf("a keep-alive by way of %s = %v, %v behind the gate, want 60 s", s.cfg.Node.Name, got, err)
 		}
 	}
 	for _, s := range all {
-		s.shutter.raise()
+		s.gate.open()
 	}
 }
 
@@ -287,24 +287,24 @@ func TestRequestsThatWaitForTheCheckAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "the member is ready", next.Ready())
-	next.shutter.lower()
-	defer next.shutter.raise()
+	next.gate.close()
+	defer next.gate.open()
 	kv := pb.NewKVClient(dial(t, next))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	for range 2 {
 		go func() { _, _ = kv.Put(ctx, &pb.PutRequest{Key: []byte("k")}) }()
 	}
-	until(t, "two requests wait", func() bool { return next.shutter.waiting.Load() == 2 })
+	until(t, "two requests wait", func() bool { return next.gate.waiting.Load() == 2 })
 	if _, err := kv.Put(ctx, &pb.PutRequest{Key: []byte("k")}); status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "2 with 67108864 may") {
 		t.Errorf("a third Put() = %v, want Unavailable that names the limits", err)
 	}
 	if h, err := client(t, next).HashKV(t.Context(), next.ClientAddrs()[0], 0); err != nil || h.Hash == 0 {
 		t.Errorf("HashKV() = %v, %v beside requests that wait, want a hash", h, err)
 	}
-	next.shutter.bytes.Add(maxWaitingBytes) // as if others waited
+	next.gate.bytes.Add(maxWaitingBytes) // as if others waited
 	cancel()
-	until(t, "no request waits", func() bool { return next.shutter.waiting.Load() == 0 })
+	until(t, "no request waits", func() bool { return next.gate.waiting.Load() == 0 })
 	if _, err := kv.Put(t.Context(), &pb.PutRequest{Key: []byte("k")}); status.Code(err) != codes.Unavailable {
 		t.Errorf("Put() where bytes are used up = %v, want Unavailable", err)
 	}

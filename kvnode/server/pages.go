@@ -83,7 +83,7 @@ func (s *Server) unlessStopping(probes http.Handler) http.Handler {
 		case s.stopping.Load():
 			http.Error(w, "[-]stopping failed: the server is stopping", http.StatusServiceUnavailable)
 			return
-		case s.shutter.isDown():
+		case s.gate.isClosed():
 			http.Error(w, "[-]data_corruption failed: "+checking, http.StatusServiceUnavailable)
 			return
 		}

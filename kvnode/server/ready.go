@@ -34,7 +34,7 @@ func (s *Server) Live(ctx context.Context) error { return s.api.Liveness(ctx) }
 // which needs a leader and everything that was committed before the start, and
 // when the other members know where this one serves.
 func (s *Server) announce() {
-	if !s.raiseShutter() {
+	if !s.openGate() {
 		return
 	}
 	// A read that begins before there is a leader waits for its next try, which

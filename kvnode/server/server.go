@@ -40,7 +40,7 @@ type Server struct {
 	certs       certificates
 	entrance    *frontdoor.Entrance
 	hosts       *frontdoor.Hosts
-	shutter     shutter
+	gate        servingGate
 	addrs       addrs
 	registry    *prometheus.Registry
 	// streams ends the requests that would never end by themselves.
@@ -106,7 +106,7 @@ func Start(cfg Config) (*Server, error) {
 	s := newServer(&cfg, node)
 	s.certs, s.entrance = certs, door
 	if cfg.InitialCorruptCheck && !node.Fresh() {
-		s.shutter.lower()
+		s.gate.close()
 	}
 	err = s.build()
 	if err == nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
-// shutter makes requests wait while this member compares its data with the others', which do the
+// servingGate makes requests wait while this member compares its data with the others', which do the
 // same and must be answered. To refuse them would fail writes: clients do not repeat a write after
 // Unavailable.
-type shutter struct {
-	// closed is nil once requests are served, and closed by raise.
-	closed atomic.Pointer[chan struct{}]
+type servingGate struct {
+	// closed is nil once requests are served, and closed by open.
+	opened atomic.Pointer[chan struct{}]
 	// waiting is the number of requests that wait, and bytes what they take.
 	waiting, bytes atomic.Int64
 }
@@ -32,7 +32,7 @@ const (
 )
 
 // keyless are the methods that show no key. Keep-alives are among them: a member
-// that leads counts the time of TTL leases behind its shutter, too, and would revoke
+// that leads counts the time of TTL leases behind its gate, too, and would revoke
 // those that nobody could renew.
 var keyless = map[string]bool{
 	pb.Lease_LeaseKeepAlive_FullMethodName: true,
@@ -43,23 +43,23 @@ var keyless = map[string]bool{
 
 const checking = "kvnode: this member compares its data with the others' before it serves"
 
-// lower makes requests wait from now on.
-func (s *shutter) lower() { s.closed.Store(new(make(chan struct{}))) }
+// close makes requests wait from now on.
+func (s *servingGate) close() { s.opened.Store(new(make(chan struct{}))) }
 
-// raise lets all requests go on.
-func (s *shutter) raise() {
-	if raised := s.closed.Swap(nil); raised != nil {
+// open lets all requests go on.
+func (s *servingGate) open() {
+	if raised := s.opened.Swap(nil); raised != nil {
 		close(*raised)
 	}
 }
 
-func (s *shutter) isDown() bool { return s.closed.Load() != nil }
+func (s *servingGate) isClosed() bool { return s.opened.Load() != nil }
 
 // wait returns once a request of that size may be served. It fails when ctx ends, or stopping,
 // which is the server's, or if more than most requests, or maxWaitingBytes, would wait: nothing
 // was done then.
-func (s *shutter) wait(ctx, stopping context.Context, method string, size int, most int64) error {
-	raised := s.closed.Load()
+func (s *servingGate) wait(ctx, stopping context.Context, method string, size int, most int64) error {
+	raised := s.opened.Load()
 	if raised == nil || keyless[method] {
 		return nil
 	}
@@ -83,9 +83,9 @@ func isLiveness(req any) bool {
 	return ok && r.GetService() == "livez"
 }
 
-// options make a server of gRPC one behind the shutter, until stopping ends. At most half of
+// options make a server of gRPC one behind the gate, until stopping ends. At most half of
 // maxInFlight requests wait.
-func (s *shutter) options(stopping context.Context, maxInFlight int) []grpc.ServerOption {
+func (s *servingGate) options(stopping context.Context, maxInFlight int) []grpc.ServerOption {
 	most := int64(maxInFlight / 2)
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
