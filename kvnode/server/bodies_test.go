@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
-	"github.com/leaderlease/go/kvnode/server/frontdoor"
+	"github.com/leaderlease/go/kvnode/server/listener"
 )
 
 // inPages runs f with a client's end of a connection to pages, in virtual time.
 func inPages(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, c net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		pages, l := newPages(handler, slog.New(slog.DiscardHandler)), frontdoor.NewHandover()
+		pages, l := newPages(handler, slog.New(slog.DiscardHandler)), listener.NewHandover()
 		done := make(chan error, 1)
 		go func() { done <- pages.Serve(l) }()
 		client, server := net.Pipe()

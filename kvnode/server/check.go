@@ -6,7 +6,7 @@ import (
 	"net"
 	"slices"
 
-	"github.com/leaderlease/go/kvnode/server/frontdoor"
+	"github.com/leaderlease/go/kvnode/server/listener"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
@@ -42,11 +42,11 @@ func (c *Config) checkPorts() error {
 		if c.isGiven(l.field) {
 			continue
 		}
-		unreadable := func(s string) bool { _, _, err := frontdoor.Address(s); return err != nil }
-		taken, err := frontdoor.Listen(context.Background(), l.field, slices.DeleteFunc(slices.Clone(l.urls), unreadable), frontdoor.Bare)
+		unreadable := func(s string) bool { _, _, err := listener.Address(s); return err != nil }
+		taken, err := listener.Listen(context.Background(), l.field, slices.DeleteFunc(slices.Clone(l.urls), unreadable), listener.Bare)
 		bound, errs = append(bound, taken...), append(errs, err...)
 	}
-	frontdoor.CloseAll(bound)
+	listener.CloseAll(bound)
 	return errors.Join(errs...)
 }
 

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/leaderlease/go/kvnode/internal/arrivals"
-	"github.com/leaderlease/go/kvnode/server/frontdoor"
+	"github.com/leaderlease/go/kvnode/server/listener"
 )
 
 // Bounds of clients that have not begun yet, on all listeners together. More
@@ -19,8 +19,8 @@ var (
 )
 
 // newEntrance returns where clients come in.
-func newEntrance(c *Config, certs certificates) *frontdoor.Entrance {
-	return frontdoor.New(frontdoor.Config{
+func newEntrance(c *Config, certs certificates) *listener.Entrance {
+	return listener.New(listener.Config{
 		TLS: certs.client, MaxOpenStreams: c.MaxOpenStreams, OnlyGRPC: len(c.ListenClientHTTPURLs) > 0, Strangers: strangeClients, Known: knownClients, Logger: c.named(),
 	})
 }
@@ -34,7 +34,7 @@ var (
 )
 
 // doorCollector exports how many connections have come to the client URLs, and their fate.
-type doorCollector struct{ door *frontdoor.Entrance }
+type doorCollector struct{ door *listener.Entrance }
 
 // Describe implements prometheus.Collector.
 func (c doorCollector) Describe(descs chan<- *prometheus.Desc) {

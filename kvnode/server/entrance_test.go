@@ -12,15 +12,15 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/leaderlease/go/kvnode/server/frontdoor"
+	"github.com/leaderlease/go/kvnode/server/listener"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
 // serving serves both protocols of an entrance, as a Server does, to whoever the
 // function it returns connects, in memory.
-func serving(t *testing.T, e *frontdoor.Entrance, secure bool) (connect func() net.Conn) {
+func serving(t *testing.T, e *listener.Entrance, secure bool) (connect func() net.Conn) {
 	t.Helper()
-	accepted := frontdoor.NewHandover()
+	accepted := listener.NewHandover()
 	s := grpc.NewServer(e.Options(func(net.Addr, string) error { return nil })...)
 	p := newPages(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/slow" {
@@ -58,12 +58,12 @@ func TestSlowConnections(t *testing.T) {
 		secure     bool
 		want       time.Duration
 	}{
-		{"silent", "", false, frontdoor.ArrivalTime},
-		{"silent, TLS", "", true, frontdoor.ArrivalTime},
-		{"half a TLS record", "\x16\x03\x01", true, frontdoor.ArrivalTime},
-		{"a letter that both protocols begin with", "P", false, frontdoor.ArrivalTime},
-		{"half of what HTTP/2 begins with", preface[:12], false, frontdoor.ArrivalTime},
-		{"HTTP/2 and nothing more", preface, false, frontdoor.ArrivalTime},
+		{"silent", "", false, listener.ArrivalTime},
+		{"silent, TLS", "", true, listener.ArrivalTime},
+		{"half a TLS record", "\x16\x03\x01", true, listener.ArrivalTime},
+		{"a letter that both protocols begin with", "P", false, listener.ArrivalTime},
+		{"half of what HTTP/2 begins with", preface[:12], false, listener.ArrivalTime},
+		{"HTTP/2 and nothing more", preface, false, listener.ArrivalTime},
 		// This and what follows is bounded by the pages.
 		{"half a request", "POST /v3/kv/range HTTP/1.1\r\nHost: ", false, headerTime},
 		// It asks no more: the connection is idle.

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net"
 
-	"github.com/leaderlease/go/kvnode/server/frontdoor"
+	"github.com/leaderlease/go/kvnode/server/listener"
 )
 
 // listeners are all that a server has. They are bound before anything else is
@@ -19,27 +19,27 @@ type listeners struct {
 
 // bind binds all listeners of c, or none. Those for HTTP speak TLS themselves, if
 // their URL says so; the entrance and the node do it for the others.
-func bind(ctx context.Context, c *Config, clients, pages frontdoor.Wrapper) (*listeners, error) {
+func bind(ctx context.Context, c *Config, clients, pages listener.Wrapper) (*listeners, error) {
 	l := &listeners{}
 	var errs []error
-	given := func(field string, listener net.Listener, urls []string, wrap frontdoor.Wrapper) []net.Listener {
-		if listener != nil {
-			return []net.Listener{wrap(listener, frontdoor.SpeaksTLS(urls[0]))}
+	given := func(field string, own net.Listener, urls []string, wrap listener.Wrapper) []net.Listener {
+		if own != nil {
+			return []net.Listener{wrap(own, listener.SpeaksTLS(urls[0]))}
 		}
-		bound, err := frontdoor.Listen(ctx, field, urls, wrap)
+		bound, err := listener.Listen(ctx, field, urls, wrap)
 		errs = append(errs, err...)
 		return bound
 	}
-	peers := given("ListenPeerURLs", c.Node.Listener, c.ListenPeerURLs, frontdoor.Bare)
+	peers := given("ListenPeerURLs", c.Node.Listener, c.ListenPeerURLs, listener.Bare)
 	l.client = given("ListenClientURLs", c.ClientListener, c.ListenClientURLs, clients)
 	l.http = given("ListenClientHTTPURLs", c.HTTPListener, c.ListenClientHTTPURLs, pages)
 	l.metrics = given("ListenMetricsURLs", nil, c.ListenMetricsURLs, pages)
 	if len(errs) > 0 {
-		frontdoor.CloseAll(peers)
+		listener.CloseAll(peers)
 		l.close()
 		return nil, errors.Join(errs...)
 	}
-	l.peer = frontdoor.Merge(peers)
+	l.peer = listener.Merge(peers)
 	return l, nil
 }
 
@@ -48,7 +48,7 @@ func (l *listeners) close() {
 	if l.peer != nil {
 		_ = l.peer.Close()
 	}
-	frontdoor.CloseAll(l.client)
-	frontdoor.CloseAll(l.http)
-	frontdoor.CloseAll(l.metrics)
+	listener.CloseAll(l.client)
+	listener.CloseAll(l.http)
+	listener.CloseAll(l.metrics)
 }

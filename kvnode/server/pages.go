@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/leaderlease/go/kvnode/server/frontdoor"
+	"github.com/leaderlease/go/kvnode/server/listener"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 // request: profiles and watches through the gateway last. Headers and bodies have
 // one each.
 func newPages(handler http.Handler, log *slog.Logger) *http.Server {
-	return frontdoor.Meet(&http.Server{
+	return listener.Meet(&http.Server{
 		Handler: timely(handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of failed handshakes, most of all
 	})

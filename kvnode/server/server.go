@@ -17,7 +17,7 @@ import (
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/etcdapi"
 	"github.com/leaderlease/go/kvnode/etcdapi/concurrency"
-	"github.com/leaderlease/go/kvnode/server/frontdoor"
+	"github.com/leaderlease/go/kvnode/server/listener"
 	"github.com/leaderlease/go/kvnode/server/status"
 	"github.com/leaderlease/go/leaderlease/leasepage"
 )
@@ -38,8 +38,8 @@ type Server struct {
 	// gatewayConn is nil if there is no gateway.
 	gatewayConn *grpc.ClientConn
 	certs       certificates
-	entrance    *frontdoor.Entrance
-	hosts       *frontdoor.Hosts
+	entrance    *listener.Entrance
+	hosts       *listener.Hosts
 	gate        servingGate
 	addrs       addrs
 	registry    *prometheus.Registry
@@ -156,14 +156,14 @@ func (s *Server) serve(l *listeners) error {
 		s.addrs.http = s.addrs.client
 		l.http = append(l.http, pages)
 	}
-	for _, listener := range l.client {
-		s.wg.Go(func() { s.served(listener, s.grpc.Serve(listener)) })
+	for _, at := range l.client {
+		s.wg.Go(func() { s.served(at, s.grpc.Serve(at)) })
 	}
-	for _, listener := range l.http {
-		s.servePages(listener, s.hosts.Only(s.clientPages(gateway)))
+	for _, at := range l.http {
+		s.servePages(at, s.hosts.Only(s.clientPages(gateway)))
 	}
-	for _, listener := range l.metrics {
-		s.servePages(listener, s.metricsPages())
+	for _, at := range l.metrics {
+		s.servePages(at, s.metricsPages())
 	}
 	s.wg.Go(s.watchNode)
 	s.wg.Go(s.watchLeader)

@@ -16,7 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/server/frontdoor"
+	"github.com/leaderlease/go/kvnode/server/listener"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
@@ -91,8 +91,8 @@ func TestUnixSocketsWithOddNamesSpeakTLS(t *testing.T) {
 	f := newFiles(t)
 	for _, name := range []string{"100%.sock", "kv:sock", "a b", "[x"} {
 		url := "unixs://" + name
-		if !frontdoor.SpeaksTLS(url) || frontdoor.SpeaksTLS("unix://"+name) {
-			t.Errorf("SpeaksTLS(%q) = %v, and %v without the s, want true and false", url, frontdoor.SpeaksTLS(url), frontdoor.SpeaksTLS("unix://"+name))
+		if !listener.SpeaksTLS(url) || listener.SpeaksTLS("unix://"+name) {
+			t.Errorf("SpeaksTLS(%q) = %v, and %v without the s, want true and false", url, listener.SpeaksTLS(url), listener.SpeaksTLS("unix://"+name))
 		}
 		s := solo(t, on(url, "https://127.0.0.1:0"), func(c *Config) {
 			c.ClientTLS = tlsconf.Config{CertFile: f.cert, KeyFile: f.key, TrustedCAFile: f.in, ClientCertAuth: true}
@@ -142,7 +142,7 @@ func TestSocketsThatAreThere(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "ListenClientURLs unix://"+path+": the file is taken") {
 			t.Errorf("Check() = %v with %s, want it refused", err, path)
 		}
-		if _, err := bind(t.Context(), &c, frontdoor.Bare, frontdoor.Bare); err == nil || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
+		if _, err := bind(t.Context(), &c, listener.Bare, listener.Bare); err == nil || !strings.Contains(err.Error(), syscall.EADDRINUSE.Error()) {
 			t.Errorf("bind(%s) = %v, want it refused", path, err)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/leaderlease/go/kvnode/server/frontdoor"
+	"github.com/leaderlease/go/kvnode/server/listener"
 	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
@@ -33,7 +33,7 @@ func (c *Config) tlsDefaults() {
 // hostsOf returns the hosts that a certificate can be for.
 func hostsOf(urls ...[]string) (hosts []string) {
 	for _, s := range slices.Concat(urls...) {
-		if host, _, err := frontdoor.ParseURL(s); err == nil && !frontdoor.Wildcard(host) && !slices.Contains(hosts, host) {
+		if host, _, err := listener.ParseURL(s); err == nil && !listener.Wildcard(host) && !slices.Contains(hosts, host) {
 			hosts = append(hosts, host)
 		}
 	}
@@ -60,7 +60,7 @@ func (c *Config) checkPeerScheme() (errs []error) {
 	seen := make(map[string]bool)
 	check := func(field string, urls []string) {
 		for _, s := range urls {
-			if _, _, err := frontdoor.ParseURL(s); err != nil || seen[s] || frontdoor.SpeaksTLS(s) == c.PeerTLS.Enabled() {
+			if _, _, err := listener.ParseURL(s); err != nil || seen[s] || listener.SpeaksTLS(s) == c.PeerTLS.Enabled() {
 				continue
 			}
 			seen[s] = true
@@ -100,12 +100,12 @@ func (c *Config) checkClientScheme() (errs []error) {
 	used := false
 	for _, l := range c.listening() {
 		for _, s := range l.urls {
-			switch secure := frontdoor.SpeaksTLS(s); {
+			switch secure := listener.SpeaksTLS(s); {
 			case secure && !c.ClientTLS.Enabled():
 				errs = append(errs, fmt.Errorf("%s %s needs ClientTLS.CertFile and ClientTLS.KeyFile, or ClientTLS.Auto", l.field, s))
 			case secure:
 				used = true
-			case c.ClientTLS.RequiresCert() && l.field != metricsField && !frontdoor.IsLocal(s):
+			case c.ClientTLS.RequiresCert() && l.field != metricsField && !listener.IsLocal(s):
 				errs = append(errs, fmt.Errorf("%s %s would let clients in without the certificate that ClientTLS.TrustedCAFile asks for; make it https", l.field, s))
 			}
 		}
@@ -124,7 +124,7 @@ func (c *Config) checkPlaintext() (errs []error) {
 	}
 	for _, l := range append(c.listening(), listens{"ListenPeerURLs", c.ListenPeerURLs}) {
 		for _, s := range l.urls {
-			if host, _, err := frontdoor.ParseURL(s); err == nil && !frontdoor.SpeaksTLS(s) && !frontdoor.IsLoopback(host) {
+			if host, _, err := listener.ParseURL(s); err == nil && !listener.SpeaksTLS(s) && !listener.IsLoopback(host) {
 				errs = append(errs, fmt.Errorf("%s %s is plain text for the whole network; make it https, or give AllowPlaintext if others are kept out", l.field, s))
 			}
 		}
@@ -137,7 +137,7 @@ func (c *Config) checkPlaintext() (errs []error) {
 func (c *Config) Warnings() (all []string) {
 	for _, l := range c.listening() {
 		for _, s := range l.urls {
-			if c.ClientTLS.RequiresCert() && l.field != metricsField && !frontdoor.SpeaksTLS(s) && frontdoor.IsLocal(s) {
+			if c.ClientTLS.RequiresCert() && l.field != metricsField && !listener.SpeaksTLS(s) && listener.IsLocal(s) {
 				all = append(all, fmt.Sprintf("%s %s lets whoever is on this machine in without the certificate that ClientTLS.TrustedCAFile asks for", l.field, s))
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/leaderlease/go/kvnode/server/frontdoor"
+	"github.com/leaderlease/go/kvnode/server/listener"
 )
 
 // maxSocketPath is what an address of a unix socket has room for on Linux.
@@ -15,7 +15,7 @@ const maxSocketPath = 107
 // sockets.
 func checkClientURLs(field string, urls, known []string) (errs []error) {
 	rest := slices.DeleteFunc(slices.Clone(urls), func(s string) bool {
-		path, ok := frontdoor.SocketPath(s)
+		path, ok := listener.SocketPath(s)
 		switch {
 		case !ok || slices.Contains(known, s):
 		case path == "":
@@ -31,7 +31,7 @@ func checkClientURLs(field string, urls, known []string) (errs []error) {
 // checkAdvertised demands an address of a member that is not alone: the others pass
 // requests on to it.
 func (c *Config) checkAdvertised() (errs []error) {
-	onlySockets := !slices.ContainsFunc(c.Node.ClientURLs, func(s string) bool { _, ok := frontdoor.SocketPath(s); return !ok })
+	onlySockets := !slices.ContainsFunc(c.Node.ClientURLs, func(s string) bool { _, ok := listener.SocketPath(s); return !ok })
 	if onlySockets && len(c.Node.Cluster) > 1 {
 		errs = append(errs, fmt.Errorf("Node.ClientURLs %s: other members cannot pass requests on to a unix socket; add one that is http or https",
 			strings.Join(c.Node.ClientURLs, ",")))
@@ -43,7 +43,7 @@ func (c *Config) checkAdvertised() (errs []error) {
 // said already: defaults repeat what was given elsewhere.
 func checkURLs(field string, urls, known []string) (errs []error) {
 	for _, s := range urls {
-		if _, _, err := frontdoor.ParseURL(s); err != nil && !slices.Contains(known, s) {
+		if _, _, err := listener.ParseURL(s); err != nil && !slices.Contains(known, s) {
 			errs = append(errs, fmt.Errorf("%s %w", field, err))
 		}
 	}
@@ -54,12 +54,12 @@ func checkURLs(field string, urls, known []string) (errs []error) {
 // those in known was said already.
 func checkDialled(field string, urls, known []string) (errs []error) {
 	for _, s := range urls {
-		host, port, err := frontdoor.ParseURL(s)
+		host, port, err := listener.ParseURL(s)
 		switch {
 		case err != nil && !slices.Contains(known, s):
 			errs = append(errs, fmt.Errorf("%s %w", field, err))
 		case err != nil:
-		case frontdoor.Wildcard(host):
+		case listener.Wildcard(host):
 			errs = append(errs, fmt.Errorf("%s %q: other members cannot connect to an unspecified address; give the one of this machine", field, s))
 		case port == "0":
 			errs = append(errs, fmt.Errorf("%s %q: other members cannot connect to port 0; give the one that is listened on", field, s))

@@ -1,4 +1,4 @@
-// Package frontdoor is where clients of a server come in: the listeners at its URLs,
+// Package listener is where clients of a server come in: the listeners at its URLs,
 // the handshakes, who speaks gRPC and who HTTP, and who may.
 //
 // # What it promises
@@ -11,4 +11,4 @@
 //
 // The files in the order in which a connection meets them: listen, socket, merge;
 // hall, arrival; entrance, handover; counted, cutoff; hosts.
-package frontdoor
+package listener

@@ -1,6 +1,6 @@
 //go:build unix
 
-package frontdoor
+package listener
 
 import (
 	"math"

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package frontdoor
+package listener
 
 // maxFiles returns 0: how many file descriptors this process may have is not known.
 func maxFiles() int { return 0 }
