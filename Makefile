@@ -141,7 +141,7 @@ contrib: ## the lease in etcd's raftexample, as docs/embedding.md has it: patche
 	cd contrib/raftexample && $(GO) test -count 1 -v -timeout 15m ./...
 
 .PHONY: strangers
-strangers: ## 10,000 silent connections and 1,000 failing handshakes a second at three members' doors; BEFORE=kvnode to compare with
+strangers: ## 10,000 silent connections and 1,000 failing handshakes a second at the ports of three members; BEFORE=kvnode to compare with
 	cd kvnode/e2e && $(GO) test -run '^TestStrangers$$' -count 1 -timeout 20m -v . -args -silent=10000 -failing=1000 -flood=8s $(if $(BEFORE),-before=$(abspath $(BEFORE)))
 
 # A module of its own, which takes etcd's tests from the module proxy.

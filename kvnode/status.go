@@ -61,10 +61,6 @@ type Status struct {
 	Err error
 }
 
-// Knows reports whether a member is to be found at a host, an IP address, as far as
-// this one has connected with it.
-func (n *Node) Knows(host string) bool { return n.links.Knows(host) }
-
 // LinkMetrics exports what the links to the peers count. The caller registers it.
 func (n *Node) LinkMetrics() prometheus.Collector { return transport.NewCollector(n.links) }
 

@@ -36,56 +36,54 @@ const batch = 64
 // Kind is one way to flood.
 type Kind struct {
 	Name string
-	// Work says that what is sent is also what an eager client may send.
-	Work bool
 	// round appends what is repeated. Streams have odd IDs that grow.
 	round func(b []byte, stream uint32, method string) []byte
 }
 
 // Kinds are all there are.
 var Kinds = []Kind{
-	{"reset", false, func(b []byte, id uint32, method string) []byte {
+	{"reset", func(b []byte, id uint32, method string) []byte {
 		b = Open(b, id, method)
 		return frame(b, frameReset, 0, id, 0, 0, 0, 8)
 	}},
-	{"request and reset", true, func(b []byte, id uint32, method string) []byte {
+	{"request and reset", func(b []byte, id uint32, method string) []byte {
 		b = Open(b, id, method)
 		b = frame(b, frameData, endStream, id, 0, 0, 0, 0, 3, 0x0a, 1, 'k') // a RangeRequest of key k
 		return frame(b, frameReset, 0, id, 0, 0, 0, 8)
 	}},
-	{"reset by a wrong frame", false, func(b []byte, id uint32, method string) []byte {
+	{"reset by a wrong frame", func(b []byte, id uint32, method string) []byte {
 		b = Open(b, id, method)
 		return frame(b, frameWindowUpdate, 0, id, 0, 0, 0, 0) // the server resets the stream
 	}},
-	{"unknown content", false, func(b []byte, id uint32, _ string) []byte {
+	{"unknown content", func(b []byte, id uint32, _ string) []byte {
 		return frame(b, frameHeaders, endHeaders|endStream, id, 0x83, 0x86, 0x84)
 	}},
-	{"ping", false, func(b []byte, _ uint32, _ string) []byte {
+	{"ping", func(b []byte, _ uint32, _ string) []byte {
 		return frame(b, framePing, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 	}},
-	{"settings", false, func(b []byte, _ uint32, _ string) []byte {
+	{"settings", func(b []byte, _ uint32, _ string) []byte {
 		return frame(b, frameSettings, 0, 0)
 	}},
-	{"continuation", false, func(b []byte, id uint32, _ string) []byte {
+	{"continuation", func(b []byte, id uint32, _ string) []byte {
 		if id == 1 {
 			b = frame(b, frameHeaders, 0, id, 0x83) // its end never comes
 		}
 		return frame(b, frameContinuation, 0, 1)
 	}},
-	{"priority", false, func(b []byte, _ uint32, _ string) []byte {
+	{"priority", func(b []byte, _ uint32, _ string) []byte {
 		return frame(b, framePriority, 0, 1, 0, 0, 0, 0, 0)
 	}},
-	{"window update", false, func(b []byte, id uint32, method string) []byte {
+	{"window update", func(b []byte, id uint32, method string) []byte {
 		if id == 1 {
 			b = Open(b, id, method)
 		}
 		return frame(b, frameWindowUpdate, 0, 0, 0, 0, 0, 1)
 	}},
-	{"request", true, func(b []byte, id uint32, method string) []byte {
+	{"request", func(b []byte, id uint32, method string) []byte {
 		b = Open(b, id, method)
 		return frame(b, frameData, endStream, id, 0, 0, 0, 0, 3, 0x0a, 1, 'k')
 	}},
-	{"crumbs", false, func(b []byte, id uint32, method string) []byte {
+	{"crumbs", func(b []byte, id uint32, method string) []byte {
 		const each = 2 * 500_000
 		at := id - (id-1)%each
 		if at == id {
@@ -94,21 +92,21 @@ var Kinds = []Kind{
 		}
 		return frame(b, frameData, 0, at, 0)
 	}},
-	{"open", true, Open},
-	{"gets on streams", true, getsOnStream},
-	{"ends of one stream", false, func(b []byte, id uint32, method string) []byte {
+	{"open", Open},
+	{"gets on streams", getsOnStream},
+	{"ends of one stream", func(b []byte, id uint32, method string) []byte {
 		if id == 1 {
 			b = Open(b, id, method)
 		}
 		return frame(b, frameData, endStream, 1, 0)
 	}},
-	{"padding", false, func(b []byte, id uint32, method string) []byte {
+	{"padding", func(b []byte, id uint32, method string) []byte {
 		if id == 1 {
 			b = Open(b, id, method)
 		}
 		return frame(b, frameData, padded, 1, append([]byte{255}, make([]byte, 255)...)...)
 	}},
-	{"empty data", false, func(b []byte, id uint32, method string) []byte {
+	{"empty data", func(b []byte, id uint32, method string) []byte {
 		if id == 1 {
 			b = Open(b, id, method)
 		}

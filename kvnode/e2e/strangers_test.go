@@ -30,9 +30,9 @@ var (
 // letIn is how soon a member that was started is connected both ways.
 const letIn = 5 * time.Second
 
-// TestStrangers has nobody in particular at both doors of three members, while one
-// is killed, the leader moves, and the next leader is killed. Members are let in. In
-// full it is
+// TestStrangers connects to the ports of three members without authentication, while one
+// is killed, the leader moves, and the next leader is killed. The members connect to each
+// other all the same. In full it is
 //
 //	make strangers BEFORE=kvnode
 //

@@ -35,9 +35,9 @@ func (s *Server) build() (err error) {
 	s.leases = s.newLeases()
 	// The gateway has one connection for all its clients, of whom those that wait
 	// for a lock must not keep out the one that gives it back.
-	s.inside = grpc.NewServer(slices.Concat(s.entrance.GatewayOptions(), s.grpcOptions(),
+	s.inside = grpc.NewServer(slices.Concat(s.clients.GatewayOptions(), s.grpcOptions(),
 		[]grpc.ServerOption{grpc.MaxConcurrentStreams(math.MaxUint32), grpc.NumStreamWorkers(0)})...)
-	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.entrance.Options(s.api.RoomForStream)...)...)
+	s.grpc = grpc.NewServer(append(s.grpcOptions(), s.clients.Options(s.api.RoomForStream)...)...)
 	if s.locks, err = concurrency.New(s.streams, s.node, api); err != nil {
 		return err
 	}

@@ -21,11 +21,11 @@ import (
 func inPages(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, c net.Conn)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		pages, l := newPages(handler, slog.New(slog.DiscardHandler)), listener.NewHandover()
+		pages, l := newPages(handler, slog.New(slog.DiscardHandler)), listener.NewQueue()
 		done := make(chan error, 1)
 		go func() { done <- pages.Serve(l) }()
 		client, server := net.Pipe()
-		if err := l.Give(server); err != nil {
+		if err := l.Push(server); err != nil {
 			t.Fatal(err)
 		}
 		f(t, client)

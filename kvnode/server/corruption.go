@@ -42,8 +42,8 @@ type checkedMember struct {
 	raise    func(ctx context.Context, id uint64) error
 }
 
-// openGate lets clients in once this member's data has been compared, if that is
-// due, and reports whether it does.
+// openGate opens the serving gate once this member's data has been compared, if that
+// was asked for. It returns false if the data differs.
 func (s *Server) openGate() bool {
 	if !s.gate.isClosed() {
 		return true

@@ -154,7 +154,7 @@ func TestAllStartAtOnceWithTheCheck(t *testing.T) {
 	keepAlivesPass(t, next)
 }
 
-// restartWithTheCheck starts a member again with the check, which is over, and lowers its gate anew.
+// restartWithTheCheck starts a member again with the check, which is over, and closes its serving gate again.
 func restartWithTheCheck(t *testing.T) *Server {
 	t.Helper()
 	s := solo(t, onePort)
@@ -196,7 +196,7 @@ func beginRequests(t *testing.T, s *Server) map[string]chan error {
 		ended[name] = end
 		go func() { end <- request() }()
 	}
-	until(t, "all requests are there", func() bool { return s.entrance.Floods().Open == int64(len(ended)) })
+	until(t, "all requests are there", func() bool { return s.openStreams() == int64(len(ended)) })
 	return ended
 }
 

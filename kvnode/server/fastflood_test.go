@@ -62,9 +62,8 @@ func TestRequestsOnManyStreams(t *testing.T) {
 	}
 }
 
-// A stream of fastkv for which there is no room is refused at the entrance, where that costs neither
-// a goroutine nor buffers, and its client has its turn next to those that are refused.
-func TestAStreamTooManyIsRefusedAtTheEntrance(t *testing.T) {
+// A stream of fastkv above its limit is refused before it costs a goroutine or buffers.
+func TestAStreamTooManyIsRefusedEarly(t *testing.T) {
 	s := solo(t)
 	conn := dial(t, s)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -85,8 +84,8 @@ func TestAStreamTooManyIsRefusedAtTheEntrance(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "make calls instead") {
 		t.Errorf("stream %d is refused with %v, want ResourceExhausted that says what to do", n+1, err)
 	}
-	if got := s.entrance.Floods(); got.Refused != 1 || got.Open != int64(n) {
-		t.Errorf("Floods() = %+v after %d streams and one too many, want that one refused", got, n)
+	if open, refused := s.clients.Streams(); refused != 1 || open != int64(n) {
+		t.Errorf("Streams() = %d, %d after %d streams and one too many, want that one refused", open, refused, n)
 	}
 	if _, err := pb.NewKVClient(conn).Put(ctx, &pb.PutRequest{Key: []byte("k")}); err != nil {
 		t.Errorf("Put() beside %d streams: %v", n, err)

@@ -14,26 +14,27 @@ import (
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
-// servingGate makes requests wait while this member compares its data with the others', which do the
-// same and must be answered. To refuse them would fail writes: clients do not repeat a write after
-// Unavailable.
+// servingGate makes requests wait while this member compares its data with the other
+// members' (InitialCorruptCheck). The port serves meanwhile: the others compare, too,
+// and ask this member for hashes. A request that is refused instead fails its client:
+// clients do not repeat a write after Unavailable.
 type servingGate struct {
-	// closed is nil once requests are served, and closed by open.
+	// opened is nil while requests are served. open closes the channel.
 	opened atomic.Pointer[chan struct{}]
-	// waiting is the number of requests that wait, and bytes what they take.
+	// waiting is the number of requests that wait, bytes an estimate of their memory.
 	waiting, bytes atomic.Int64
 }
 
-// What may wait. Beyond it requests are refused: what waits takes memory, and counts among the
-// requests under way, of which the members that compare their data need some.
+// Above these limits, and above half of MaxInFlight, a request is refused. The members
+// that compare their data need the other half.
 const (
 	maxWaitingBytes = 64 << 20
-	waitingCost     = 16 << 10 // of a request without its bytes: a goroutine, and what gRPC keeps
+	waitingCost     = 16 << 10 // of a goroutine and of what gRPC keeps
 )
 
-// keyless are the methods that show no key. Keep-alives are among them: a member
-// that leads counts the time of TTL leases behind its gate, too, and would revoke
-// those that nobody could renew.
+// keyless are the methods that pass a closed gate, since they show no key. Keep-alives
+// are among them: the leader counts the time of TTL leases behind its closed gate, and
+// would revoke those that were not renewed.
 var keyless = map[string]bool{
 	pb.Lease_LeaseKeepAlive_FullMethodName: true,
 	pb.Maintenance_HashKV_FullMethodName:   true,
@@ -43,33 +44,31 @@ var keyless = map[string]bool{
 
 const checking = "kvnode: this member compares its data with the others' before it serves"
 
-// close makes requests wait from now on.
-func (s *servingGate) close() { s.opened.Store(new(make(chan struct{}))) }
+// close makes requests wait until open.
+func (g *servingGate) close() { g.opened.Store(new(make(chan struct{}))) }
 
-// open lets all requests go on.
-func (s *servingGate) open() {
-	if raised := s.opened.Swap(nil); raised != nil {
-		close(*raised)
+func (g *servingGate) open() {
+	if opened := g.opened.Swap(nil); opened != nil {
+		close(*opened)
 	}
 }
 
-func (s *servingGate) isClosed() bool { return s.opened.Load() != nil }
+func (g *servingGate) isClosed() bool { return g.opened.Load() != nil }
 
-// wait returns once a request of that size may be served. It fails when ctx ends, or stopping,
-// which is the server's, or if more than most requests, or maxWaitingBytes, would wait: nothing
-// was done then.
-func (s *servingGate) wait(ctx, stopping context.Context, method string, size int, most int64) error {
-	raised := s.opened.Load()
-	if raised == nil || keyless[method] {
+// wait returns when a request of that size may be served. It fails with Unavailable
+// when ctx or stopping ends, which is the server's context, or above a limit.
+func (g *servingGate) wait(ctx, stopping context.Context, method string, size int, maxWaiting int64) error {
+	opened := g.opened.Load()
+	if opened == nil || keyless[method] {
 		return nil
 	}
 	cost := int64(waitingCost + size)
-	defer func() { s.waiting.Add(-1); s.bytes.Add(-cost) }()
-	if n, b := s.waiting.Add(1), s.bytes.Add(cost); n > most || b > maxWaitingBytes {
-		return grpcstatus.Errorf(codes.Unavailable, "%s: %d requests with %d bytes wait for that, and %d with %d may", checking, n, b, most, maxWaitingBytes)
+	defer func() { g.waiting.Add(-1); g.bytes.Add(-cost) }()
+	if n, b := g.waiting.Add(1), g.bytes.Add(cost); n > maxWaiting || b > maxWaitingBytes {
+		return grpcstatus.Errorf(codes.Unavailable, "%s: %d requests with %d bytes wait for that, and %d with %d may", checking, n, b, maxWaiting, maxWaitingBytes)
 	}
 	select {
-	case <-*raised:
+	case <-*opened:
 		return nil
 	case <-ctx.Done():
 	case <-stopping.Done():
@@ -77,16 +76,16 @@ func (s *servingGate) wait(ctx, stopping context.Context, method string, size in
 	return grpcstatus.Error(codes.Unavailable, checking)
 }
 
-// isLiveness reports whether a request asks whether the process is alive, which it is meanwhile.
+// isLiveness reports whether a request asks for the process's liveness, which does not
+// depend on the gate.
 func isLiveness(req any) bool {
 	r, ok := req.(*healthpb.HealthCheckRequest)
 	return ok && r.GetService() == "livez"
 }
 
-// options make a server of gRPC one behind the gate, until stopping ends. At most half of
-// maxInFlight requests wait.
-func (s *servingGate) options(stopping context.Context, maxInFlight int) []grpc.ServerOption {
-	most := int64(maxInFlight / 2)
+// options return the interceptors of a gRPC server behind the gate.
+func (g *servingGate) options(stopping context.Context, maxInFlight int) []grpc.ServerOption {
+	maxWaiting := int64(maxInFlight / 2)
 	return []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 			if !isLiveness(req) {
@@ -94,14 +93,14 @@ func (s *servingGate) options(stopping context.Context, maxInFlight int) []grpc.
 				if m, ok := req.(proto.Message); ok {
 					size = proto.Size(m)
 				}
-				if err := s.wait(ctx, stopping, info.FullMethod, size, most); err != nil {
+				if err := g.wait(ctx, stopping, info.FullMethod, size, maxWaiting); err != nil {
 					return nil, err
 				}
 			}
 			return handle(ctx, req)
 		}),
 		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-			if err := s.wait(stream.Context(), stopping, info.FullMethod, 0, most); err != nil {
+			if err := g.wait(stream.Context(), stopping, info.FullMethod, 0, maxWaiting); err != nil {
 				return err
 			}
 			return handle(srv, stream)

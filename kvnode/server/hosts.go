@@ -10,9 +10,9 @@ import (
 )
 
 // newHosts returns the names of this member, and those of HostWhitelist.
-func newHosts(c *Config) *listener.Hosts {
+func newHosts(c *Config) *listener.HostCheck {
 	urls := slices.Concat(c.Node.ClientURLs, c.ListenClientURLs, c.ListenClientHTTPURLs, c.ListenMetricsURLs, c.AdvertisePeerURLs)
-	return listener.NewHosts(urls, c.HostWhitelist, c.log())
+	return listener.NewHostCheck(urls, c.HostWhitelist, c.log())
 }
 
 // checkHosts checks the form of HostWhitelist: what can match nothing is an error.

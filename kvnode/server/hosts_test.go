@@ -142,8 +142,8 @@ func TestHostsThatAreAnswered(t *testing.T) {
 			ListenMetricsURLs: []string{"http://metrics.example:2381"}, AdvertisePeerURLs: []string{"http://n1.peers.example:2380"},
 			HostWhitelist: test.listed, Logger: slog.New(slog.DiscardHandler),
 		}
-		if got := newHosts(&c).Knows(test.host); got != test.want {
-			t.Errorf("%s: Knows(%q) = %v, want %v", test.name, test.host, got, test.want)
+		if got := newHosts(&c).Allows(test.host); got != test.want {
+			t.Errorf("%s: Allows(%q) = %v, want %v", test.name, test.host, got, test.want)
 		}
 	}
 }

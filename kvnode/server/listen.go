@@ -8,8 +8,8 @@ import (
 	"github.com/leaderlease/go/kvnode/server/listener"
 )
 
-// listeners are all that a server has. They are bound before anything else is
-// done, so that a taken port costs nothing.
+// listeners are all listeners of a server. Start binds them first, so that a port that
+// is in use costs nothing.
 type listeners struct {
 	peer    net.Listener
 	client  []net.Listener
@@ -17,8 +17,8 @@ type listeners struct {
 	metrics []net.Listener
 }
 
-// bind binds all listeners of c, or none. Those for HTTP speak TLS themselves, if
-// their URL says so; the entrance and the node do it for the others.
+// bind binds all listeners of c, or none. Listeners for HTTP speak TLS themselves if
+// their URL says so. listener.Clients and the node do TLS for the others.
 func bind(ctx context.Context, c *Config, clients, pages listener.Wrapper) (*listeners, error) {
 	l := &listeners{}
 	var errs []error
@@ -43,7 +43,7 @@ func bind(ctx context.Context, c *Config, clients, pages listener.Wrapper) (*lis
 	return l, nil
 }
 
-// close closes what the server still owns; the node closes peer once it runs.
+// close closes the listeners that the server owns. The node closes peer once it runs.
 func (l *listeners) close() {
 	if l.peer != nil {
 		_ = l.peer.Close()

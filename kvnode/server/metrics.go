@@ -11,7 +11,6 @@ import (
 	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/etcdapi"
-	"github.com/leaderlease/go/kvnode/server/floodgate"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/watch"
 	"github.com/leaderlease/go/kvnode/ttl"
@@ -30,7 +29,7 @@ func (s *Server) newRegistry(more ...prometheus.Collector) (*prometheus.Registry
 	all := append([]prometheus.Collector{
 		leases,
 		nodeCollector{s},
-		doorCollector{s.entrance},
+		connCollector{s.clients},
 		s.node.LinkMetrics(),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
@@ -51,7 +50,8 @@ type reading struct {
 	dbUnsaved, dbQuota  int64
 	changes             uint64
 	droppedLogLines     uint64
-	floods              floodgate.Counts
+	openStreams         int64
+	refusedStreams      uint64
 	ready               bool
 	ttl                 ttl.Stats
 	ttlLeases           int
@@ -66,7 +66,7 @@ func (s *Server) read() *reading {
 	kept := s.node.Store()
 	r := &reading{
 		Status: s.node.Status(), revision: kept.Revision(), compacted: kept.CompactRevision(),
-		changes: s.changes.Load(), floods: s.entrance.Floods(), ready: s.servesNow(),
+		changes: s.changes.Load(), ready: s.servesNow(),
 		ttl: s.node.TTLStats(), ttlLeases: kept.CountTTLLeases(),
 	}
 	if s.cfg.DroppedLogLines != nil {
@@ -74,6 +74,7 @@ func (s *Server) read() *reading {
 	}
 	r.applies, r.slowApplies = s.node.ApplyTimes()
 	r.requests, r.ops, r.watches = s.api.RequestStats(), kept.Ops(), s.node.Watch().Stats()
+	r.openStreams, r.refusedStreams = s.clients.Streams()
 	r.dbSize, r.dbInUse = etcdapi.Size(kept)
 	r.dbQuota = s.cfg.API.QuotaBytes
 	r.dbUnsaved = kept.Unsaved()
@@ -153,14 +154,10 @@ var families = []family{
 		func(r *reading) float64 { return float64(r.ttl.Expirations) }),
 	counter("ttl_checkpoints_total", "Times that this member, as the leader, has had the remaining time of a TTL lease replicated.",
 		func(r *reading) float64 { return float64(r.ttl.Checkpoints) }),
-	counter("flood_closed_connections_total", "Connections of clients that were closed because they flooded.",
-		func(r *reading) float64 { return float64(r.floods.Closed) }),
-	counter("flood_frames_total", "Frames of HTTP/2 from clients that carried no request and were not accounted for by answers.",
-		func(r *reading) float64 { return float64(r.floods.Frames) }),
 	gauge("client_open_streams", "Requests, watches and waits under way, over gRPC and over HTTP.",
-		func(r *reading) float64 { return float64(r.floods.Open) }),
+		func(r *reading) float64 { return float64(r.openStreams) }),
 	counter("client_refused_streams_total", "Those that were refused because their connection had as many as all leave free.",
-		func(r *reading) float64 { return float64(r.floods.Refused) }),
+		func(r *reading) float64 { return float64(r.refusedStreams) }),
 	gauge("proposals_pending", "Proposals of this member's clients that are under way.",
 		func(r *reading) float64 { return float64(r.Waiting) }),
 	counter("proposals_failed_total", "Proposals of this member of which nothing became, or nobody knows what.",

@@ -26,7 +26,7 @@ const (
 // request: profiles and watches through the gateway last. Headers and bodies have
 // one each.
 func newPages(handler http.Handler, log *slog.Logger) *http.Server {
-	return listener.Meet(&http.Server{
+	return listener.TrackHTTP(&http.Server{
 		Handler: timely(handler), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug), // of failed handshakes, most of all
 	})
@@ -59,7 +59,7 @@ func (s *Server) clientPages(gateway http.Handler) *http.ServeMux {
 	if gateway != nil {
 		// Browsers send what any page tells them to, also to ports that only they
 		// can reach; other clients do not notice this. A page that asks under the
-		// name that it came from itself is up to hosts.
+		// name that it came from itself is up to HostCheck.
 		mux.Handle("/v3/", http.NewCrossOriginProtection().Handler(gateway))
 		mux.Handle("/v3beta/", http.NewCrossOriginProtection().Handler(v3beta(gateway)))
 	}

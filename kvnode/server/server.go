@@ -38,8 +38,8 @@ type Server struct {
 	// gatewayConn is nil if there is no gateway.
 	gatewayConn *grpc.ClientConn
 	certs       certificates
-	entrance    *listener.Entrance
-	hosts       *listener.Hosts
+	clients     *listener.Clients
+	hosts       *listener.HostCheck
 	gate        servingGate
 	addrs       addrs
 	registry    *prometheus.Registry
@@ -90,8 +90,8 @@ func Start(cfg Config) (*Server, error) {
 		cfg.closeListeners()
 		return nil, &ConfigError{err}
 	}
-	door := newEntrance(&cfg, certs)
-	l, err := bind(context.Background(), &cfg, door.ForClients, door.ForPages)
+	clients := newClients(&cfg, certs)
+	l, err := bind(context.Background(), &cfg, clients.ForGRPC, clients.ForPages)
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
@@ -102,9 +102,8 @@ func Start(cfg Config) (*Server, error) {
 		l.close()
 		return nil, err
 	}
-	door.Trust(node)
 	s := newServer(&cfg, node)
-	s.certs, s.entrance = certs, door
+	s.certs, s.clients = certs, clients
 	if cfg.InitialCorruptCheck && !node.Fresh() {
 		s.gate.close()
 	}
@@ -152,7 +151,7 @@ func (s *Server) serve(l *listeners) error {
 		}
 		s.wg.Go(func() { s.served(inside, s.inside.Serve(inside)) })
 	}
-	if pages := s.entrance.Pages(); pages != nil {
+	if pages := s.clients.Pages(); pages != nil {
 		s.addrs.http = s.addrs.client
 		l.http = append(l.http, pages)
 	}
@@ -160,7 +159,7 @@ func (s *Server) serve(l *listeners) error {
 		s.wg.Go(func() { s.served(at, s.grpc.Serve(at)) })
 	}
 	for _, at := range l.http {
-		s.servePages(at, s.hosts.Only(s.clientPages(gateway)))
+		s.servePages(at, s.hosts.Wrap(s.clientPages(gateway)))
 	}
 	for _, at := range l.metrics {
 		s.servePages(at, s.metricsPages())

@@ -52,7 +52,7 @@ func (s *Server) drain(ctx context.Context) {
 	defer cancel()
 	s.endStreams()
 	s.api.EndStreams()
-	s.entrance.End()
+	s.clients.End()
 	drained := make(chan struct{})
 	s.wg.Go(func() {
 		s.inside.GracefulStop()

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"strings"
 	"sync"
@@ -12,8 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// crowd keeps n connections that say nothing at each address until the function
-// that it returns is called: half of them come from the members' own host.
+// crowd keeps n silent connections at each address until leave is called. Half of them
+// come from the members' own host.
 func crowd(t *testing.T, n int, addrs ...string) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -57,11 +56,11 @@ func silent(ctx context.Context, from net.IP, addr string, arrived func()) {
 	_, _ = conn.Read(make([]byte, 1)) // whatever ends it
 }
 
-// door is where a server listens for peers.
-func door(s *Server) string { return strings.TrimPrefix(s.cfg.ListenPeerURLs[0], "https://") }
+// peerAddr is where a server listens for peers.
+func peerAddr(s *Server) string { return strings.TrimPrefix(s.cfg.ListenPeerURLs[0], "https://") }
 
-// listenAgain listens where somebody has listened before. Meanwhile the port may be that
-// of a connection to elsewhere.
+// listenAgain listens on a port that was closed. Meanwhile it may be the local port of
+// another connection.
 func listenAgain(t *testing.T, addr string) net.Listener {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -75,22 +74,21 @@ func listenAgain(t *testing.T, addr string) net.Listener {
 	}
 }
 
-// A crowd that says nothing at both doors keeps neither a member out that starts
-// again, nor a client.
-func TestACrowdKeepsNobodyApart(t *testing.T) {
-	bounds := knownClients
-	defer func() { knownClients = bounds }()
-	knownClients.Guests = 16
+// Silent connections at the peer port and at the client port lock out neither a member
+// that restarts nor a client.
+func TestSilentConnectionsLockOutNobody(t *testing.T) {
+	maxPendingClients = 16
+	defer func() { maxPendingClients = 0 }()
 	f := newFiles(t)
 	all := trio(t, f.mutual)
 	leads, others := leader(t, all)
 	away, other := others[0], others[1]
 	stop(t, away)
 	cfg := away.cfg
-	cfg.ClientListener, cfg.HTTPListener, cfg.Node.Listener = ephemeral(t), ephemeral(t), listenAgain(t, door(away))
+	cfg.ClientListener, cfg.HTTPListener, cfg.Node.Listener = ephemeral(t), ephemeral(t), listenAgain(t, peerAddr(away))
 	cfg.ListenClientURLs, cfg.ListenClientHTTPURLs, cfg.Node.ClientURLs = nil, nil, nil
-	// More than the 64 places for hosts of members, and the 64 for others.
-	defer crowd(t, 140, door(leads), door(other))()
+	// More than may be pending.
+	defer crowd(t, 600, peerAddr(leads), peerAddr(other))()
 	defer crowd(t, 60, other.ClientAddrs()[0])()
 
 	back, err := Start(cfg)
@@ -105,9 +103,9 @@ func TestACrowdKeepsNobodyApart(t *testing.T) {
 	if err := conn.Invoke(ctx, "/etcdserverpb.Maintenance/Status", new(emptypb.Empty), new(emptypb.Empty)); err != nil {
 		t.Errorf("a client's call in the crowd: %v", err)
 	}
-	for _, name := range []string{"kvnode_transport_cut_connections_total", "kvnode_client_cut_connections_total"} {
+	for _, name := range []string{"kvnode_transport_evicted_connections_total", "kvnode_client_evicted_connections_total"} {
 		if n := total(t, other, name); n == 0 {
-			t.Errorf("%s = 0, want it to count who made room", name)
+			t.Errorf("%s = 0, want it to count evicted connections", name)
 		}
 	}
 }
@@ -130,49 +128,8 @@ func total(t *testing.T, s *Server, name string) (n float64) {
 	return n
 }
 
-// Handshakes that lead nowhere come to an end before anything is computed for
-// them; those of others go on.
-func TestFailingHandshakesAreThrottled(t *testing.T) {
-	bounds := strangeClients
-	defer func() { strangeClients = bounds }()
-	strangeClients.PerHost = 1
-	f := newFiles(t)
-	s := solo(t, f.mutual)
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, 0, 1)}}
-	fail := func() {
-		raw, err := d.DialContext(t.Context(), "tcp", s.ClientAddrs()[0])
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer raw.Close()
-		c := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-		_ = c.SetDeadline(time.Now().Add(patience))
-		if c.Handshake() == nil {
-			_, _ = c.Read(make([]byte, 1)) // in TLS 1.3 the refusal comes now
-		}
-	}
-	// A machine that needs a second for each handshake throttles none.
-	for deadline := time.Now().Add(patience); total(t, s, "kvnode_client_throttled_connections_total") == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("a minute of handshakes without a certificate have passed, want some throttled")
-		}
-		var wg sync.WaitGroup
-		for range 20 {
-			wg.Go(fail)
-		}
-		wg.Wait()
-	}
-	conn := secureConn(t, s, f.trusting(f.ca.Issue(nil)))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := conn.Invoke(ctx, "/etcdserverpb.Maintenance/Status", new(emptypb.Empty), new(emptypb.Empty)); err != nil {
-		t.Errorf("a client's call from another host: %v", err)
-	}
-}
-
-// Connections to the client URLs are counted until they are closed, however they
-// came, and only until then are they in the way of others.
+// Connections to the client URLs are counted until they are closed, with gRPC and with
+// HTTP/1.
 func TestClientsAreCounted(t *testing.T) {
 	s := solo(t, onePort)
 	wait := func(what string, want float64, metric string) {
@@ -183,28 +140,28 @@ func TestClientsAreCounted(t *testing.T) {
 			}
 		}
 	}
-	const open, arriving = "kvnode_client_open_connections", "kvnode_client_arriving_connections"
+	const open, pending = "kvnode_client_open_connections", "kvnode_client_pending_connections"
 	conn := dial(t, s)
 	if err := conn.Invoke(t.Context(), "/etcdserverpb.Maintenance/Status", new(emptypb.Empty), new(emptypb.Empty)); err != nil {
 		t.Fatal(err)
 	}
 	wait("a gRPC client", 1, open)
-	wait("a gRPC client", 0, arriving)
+	wait("a gRPC client", 0, pending)
 	raw, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.ClientAddrs()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer raw.Close()
-	wait("who says nothing", 2, open)
-	wait("who says nothing", 1, arriving)
+	wait("a silent connection", 2, open)
+	wait("a silent connection", 1, pending)
 	if _, err := raw.Write([]byte("GET /health HTTP/1.1\r\nHost: ")); err != nil {
 		t.Fatal(err)
 	}
-	wait("half a request", 1, arriving)
+	wait("half a request", 1, pending)
 	if _, err := raw.Write([]byte("localhost\r\n\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	wait("a request", 0, arriving)
+	wait("a request", 0, pending)
 	wait("an idle client of HTTP", 2, open)
 	_ = raw.Close()
 	wait("one has gone", 1, open)

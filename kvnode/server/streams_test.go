@@ -134,7 +134,12 @@ func TestTooManyWatchesOverHTTP(t *testing.T) {
 	}
 	leave()
 	until(t, "no stream is open, and one was refused", func() bool {
-		counts := s.entrance.Floods()
-		return counts.Open == 0 && counts.Refused == 1
+		open, refused := s.clients.Streams()
+		return open == 0 && refused == 1
 	})
+}
+
+func (s *Server) openStreams() int64 {
+	open, _ := s.clients.Streams()
+	return open
 }

@@ -10,8 +10,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-
-	"github.com/leaderlease/go/kvnode/internal/arrivals"
 )
 
 // Server returns a configuration for listeners, which offers the protocols. It
@@ -21,20 +19,12 @@ func (s *Source) Server(protocols ...string) *tls.Config {
 		MinVersion: s.versions.low, MaxVersion: s.versions.high,
 		NextProtos: protocols, SessionTicketsDisabled: true,
 		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			if err := s.receive(hello); err != nil {
-				return nil, err
+			if s.cfg.Peers && len(hello.SupportedProtos) == 0 {
+				return nil, errNoProtocol
 			}
 			return s.server(s.current(), protocols), nil
 		},
 	}
-}
-
-// receive says whether a handshake goes on, before anything is computed for it.
-func (s *Source) receive(hello *tls.ClientHelloInfo) error {
-	if s.cfg.Peers && len(hello.SupportedProtos) == 0 {
-		return errNoProtocol
-	}
-	return arrivals.Work(hello.Context())
 }
 
 // errNoProtocol ends a connection between members on which nothing is negotiated,

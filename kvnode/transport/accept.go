@@ -8,7 +8,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/internal/arrivals"
+	"github.com/leaderlease/go/kvnode/internal/connlimit"
 )
 
 // errAsked ends a connection that has asked for the roster.
@@ -23,12 +23,12 @@ type slot struct {
 // inbound is a connection that a peer has made.
 type inbound struct {
 	slot
-	t      *Transport
-	conn   net.Conn
-	guest  *arrivals.Guest
-	hello  Hello
-	counts *counts
-	cancel context.CancelFunc // closes conn
+	t       *Transport
+	conn    net.Conn
+	pending *connlimit.Pending
+	hello   Hello
+	counts  *counts
+	cancel  context.CancelFunc // closes conn
 	// turn is shared by all connections of the slot. The goroutine that puts a token into it
 	// may read: two readers would mix up the order of messages.
 	turn chan struct{}
@@ -58,35 +58,32 @@ func (t *Transport) accept() {
 	}
 }
 
-// handle serves c in the background, if the hall lets it in.
+// handle serves c in the background, unless the port has too many connections.
 func (t *Transport) handle(c net.Conn) {
-	g, ok := t.hall.Enter(c, true)
-	if ok && !t.spawn(func() { t.welcome(c, g) }) {
+	n, ok := t.port.Admit(c)
+	if ok && !t.spawn(func() { t.welcome(c, n) }) {
 		closeQuietly(c)
 	}
 }
 
 // welcome does the acceptor's half of the handshake and serves the stream.
-func (t *Transport) welcome(c net.Conn, g *arrivals.Guest) {
+func (t *Transport) welcome(c net.Conn, n *connlimit.Pending) {
 	ctx, cancel := context.WithCancel(t.ctx)
 	stop := context.AfterFunc(ctx, func() { closeQuietly(c) })
 	defer func() {
 		cancel()
 		stop()
 		closeQuietly(c)
-		g.Leave()
+		n.Release()
 	}()
 	noDelay(c)
-	in := &inbound{t: t, conn: c, guest: g, cancel: cancel}
+	in := &inbound{t: t, conn: c, pending: n, cancel: cancel}
 	if in.shake() != nil {
 		return
 	}
 	defer t.leave(in)
-	if !g.Introduce() {
+	if !n.Authenticated() {
 		return
-	}
-	if p := t.peer(in.from); p != nil {
-		p.came.Store(hostAt(c))
 	}
 	t.notice(in)
 	t.totals.came.Do(func() {
@@ -146,11 +143,11 @@ func (in *inbound) secure() error {
 		return nil
 	}
 	// welcome closes the connection when the transport ends.
-	err := c.HandshakeContext(in.guest.Context(context.Background()))
+	err := c.HandshakeContext(context.Background())
 	switch {
 	case err == nil:
-		in.guest.Alive()
-	case in.guest.Cut() || errors.Is(err, arrivals.ErrThrottled): // the hall counts these, and logs them
+		in.pending.Progress()
+	case in.pending.Closed(): // connlimit counts and logs evictions
 	default:
 		in.t.totals.garbled.Add(1)
 		in.t.totals.complain.Do(func() {

@@ -191,8 +191,8 @@ func TestSilentConnectionsAreClosed(t *testing.T) {
 			silent = append(silent, dialRaw(t, network, 1, 2))
 		}
 		synctest.Wait()
-		if s := b.hall.Stats(); s.Cut != 2 || s.Guests != 4 {
-			t.Errorf("%+v of 6 connections, want 2 cut and 4 to wait", s)
+		if s := b.port.Stats(); s.Evicted != 2 || s.Pending != 4 {
+			t.Errorf("%+v of 6 connections, want 2 evicted and 4 pending", s)
 		}
 		for _, c := range silent {
 			_ = c.SetReadDeadline(began.Add(time.Minute))

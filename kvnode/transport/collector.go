@@ -47,10 +47,10 @@ var (
 
 	refusalsDesc    = desc("refusals_total", "Connections that this member has refused.", "reason")
 	unaddressedDesc = desc("unaddressed_messages_total", "Messages to members that are no peers.")
-	arrivingDesc    = desc("arriving_connections", "Connections that have not said yet who they are.")
-	shedDesc        = desc("shed_connections_total", "Connections closed at once because there was no place for them.")
-	cutDesc         = desc("cut_connections_total", "Connections closed to make room, because they had said nothing for the longest.")
-	throttledDesc   = desc("throttled_connections_total", "Connections closed because handshakes with their address have failed too often.")
+	pendingDesc     = desc("pending_connections", "Connections that have not said hello yet.")
+	evictedDesc     = desc("evicted_connections_total", "Pending connections closed for new ones.")
+	arrivingDesc    = desc("arriving_connections", "Old name of kvnode_transport_pending_connections.")
+	cutDesc         = desc("cut_connections_total", "Old name of kvnode_transport_evicted_connections_total.")
 	garbledDesc     = desc("garbled_handshakes_total", "Connections that never said a readable hello.")
 )
 
@@ -59,7 +59,7 @@ func (c *Collector) Describe(descs chan<- *prometheus.Desc) {
 	for i := range streamFamilies {
 		descs <- streamFamilies[i].desc
 	}
-	for _, d := range []*prometheus.Desc{rttDesc, invalidDesc, refusedDesc, refusalsDesc, unaddressedDesc, arrivingDesc, shedDesc, cutDesc, throttledDesc, garbledDesc} {
+	for _, d := range []*prometheus.Desc{rttDesc, invalidDesc, refusedDesc, refusalsDesc, unaddressedDesc, pendingDesc, evictedDesc, arrivingDesc, cutDesc, garbledDesc} {
 		descs <- d
 	}
 	describeEtcd(descs)
@@ -76,11 +76,13 @@ func (c *Collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	metrics <- counter(invalidDesc, totals.strangers.invalid.Load(), "unknown")
 	metrics <- counter(unaddressedDesc, totals.unaddressed.Load())
-	hall := c.t.hall.Stats()
-	metrics <- prometheus.MustNewConstMetric(arrivingDesc, prometheus.GaugeValue, float64(hall.Guests))
-	metrics <- counter(shedDesc, hall.Shed)
-	metrics <- counter(cutDesc, hall.Cut)
-	metrics <- counter(throttledDesc, hall.Throttled)
+	conns := c.t.port.Stats()
+	for _, d := range []*prometheus.Desc{pendingDesc, arrivingDesc} {
+		metrics <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(conns.Pending))
+	}
+	for _, d := range []*prometheus.Desc{evictedDesc, cutDesc} {
+		metrics <- counter(d, conns.Evicted)
+	}
 	metrics <- counter(garbledDesc, totals.garbled.Load())
 }
 

@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"time"
-
-	"github.com/leaderlease/go/kvnode/internal/arrivals"
 )
 
 // Config configures a Transport. To add TLS, pass a Listener and a Dial that
@@ -105,9 +103,8 @@ type limits struct {
 	hold time.Duration
 	// lost is the least time between two calls of Unreachable for one peer.
 	lost time.Duration
-	// strangers bound connections that have not said hello yet, reserve those from
-	// where peers are.
-	strangers, reserve arrivals.Bounds
+	// pending is the number of connections that have not said hello yet.
+	pending int
 	// stall is how long either end of a snapshot waits for the other to move.
 	// Every second the receiver says that it is still at work.
 	stall, working time.Duration
@@ -129,9 +126,7 @@ func defaultLimits() limits {
 		retryMin: 10 * time.Millisecond, retryMax: time.Second,
 		refusedMin: 500 * time.Millisecond, refusedMax: 5 * time.Second,
 		hold: 500 * time.Millisecond, lost: 100 * time.Millisecond,
-		strangers: arrivals.Bounds{Guests: 64, PerHost: 20, Total: 500},
-		reserve:   arrivals.Bounds{Guests: 64, PerHost: 400, Total: 800},
-		stall:     30 * time.Second, working: time.Second,
+		pending: 512, stall: 30 * time.Second, working: time.Second,
 		streams: [2]streamLimits{
 			control: {count: 4096, bytes: 4 << 20, ping: time.Second, timeout: 5 * time.Second, write: 5 * time.Second},
 			// A receiver may block for long while its disk does, and holds up the

@@ -19,9 +19,6 @@ func (t *Transport) dial(ctx context.Context, addr string, id uint64, kind strea
 		return nil, Hello{}, fmt.Errorf("dial %s: %w", addr, err)
 	}
 	noDelay(c)
-	if p := t.peer(id); p != nil {
-		p.dialled.Store(hostAt(c))
-	}
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	h, err := t.greet(c, id, kind)
 	if !stop() && err == nil {

@@ -22,9 +22,6 @@ type peer struct {
 	links  [2]*link // control and bulk
 
 	addrs atomic.Pointer[[]string]
-	// dialled and came are the hosts of the newest connections to and from it, nil
-	// at first.
-	dialled, came atomic.Pointer[string]
 	// sending is whether a snapshot is under way.
 	sending atomic.Bool
 	// losses holds a token if messages were lost since Unreachable was called.

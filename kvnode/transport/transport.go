@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"golang.org/x/time/rate"
 
-	"github.com/leaderlease/go/kvnode/internal/arrivals"
+	"github.com/leaderlease/go/kvnode/internal/connlimit"
 )
 
 // Transport connects one member to its peers. All its methods are safe for
@@ -23,8 +23,8 @@ type Transport struct {
 	self   uint64
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	pace   *rate.Limiter  // of snapshots, nil if unlimited
-	hall   *arrivals.Hall // of those who have not said hello yet
+	pace   *rate.Limiter   // of snapshots, nil if unlimited
+	port   *connlimit.Port // limits the connections that have not said hello
 	totals totals
 
 	// peers is replaced whole, under mu, so that Send finds a peer without a
@@ -60,9 +60,7 @@ func start(cfg Config, lim limits) (*Transport, error) {
 		lim.hold = min(lim.hold, half) // what is older renews no lease, and its votes are others' by then
 	}
 	t := &Transport{cfg: cfg, limits: lim, self: cfg.Hello.From}
-	t.hall = arrivals.New(arrivals.Config{
-		Port: "peer", Strangers: lim.strangers, Reserve: lim.reserve, Known: t.Knows, Logger: cfg.Logger,
-	})
+	t.port = connlimit.New(connlimit.Config{Name: "peer", MaxPending: lim.pending, Logger: cfg.Logger})
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.mu.inbound = make(map[slot]*inbound)
 	t.mu.turns = make(map[slot]chan struct{})

@@ -8,13 +8,13 @@ import (
 	"syscall"
 )
 
-// Wrapper makes a listener speak what its URL says.
+// Wrapper wraps the listener of a URL. secure says that the URL asks for TLS.
 type Wrapper func(l net.Listener, secure bool) net.Listener
 
-// Bare is one for what adds nothing to its listener.
+// Bare is the Wrapper that returns l itself.
 func Bare(l net.Listener, _ bool) net.Listener { return l }
 
-// Listen binds a listener at each URL. Errors say the field that has it.
+// Listen binds a listener for each URL. Errors name the field of the configuration.
 func Listen(ctx context.Context, field string, urls []string, wrap Wrapper) (bound []net.Listener, errs []error) {
 	for _, s := range urls {
 		listener, err := listenAt(ctx, s)
@@ -39,7 +39,7 @@ func listenAt(ctx context.Context, url string) (net.Listener, error) {
 	}
 }
 
-// listenError says which field to change.
+// listenError names the field to change.
 func listenError(field, url string, err error) error {
 	what := "port"
 	if _, ok := SocketPath(url); ok {
@@ -51,8 +51,7 @@ func listenError(field, url string, err error) error {
 	return fmt.Errorf("%s %s: cannot listen: %w", field, url, err)
 }
 
-// CloseAll is for the way out after an error: nothing was accepted, so
-// nothing can be lost.
+// CloseAll closes listeners that have accepted nothing.
 func CloseAll(all []net.Listener) {
 	for _, l := range all {
 		_ = l.Close()

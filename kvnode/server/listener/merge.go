@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// merged is one listener that accepts from several.
+// merged is the listener that Merge returns.
 type merged struct {
 	all      []net.Listener // immutable
 	accepted chan accepted
@@ -19,7 +19,7 @@ type accepted struct {
 	err  error
 }
 
-// Merge returns a listener that accepts from all.
+// Merge returns one listener that accepts the connections of all.
 func Merge(all []net.Listener) net.Listener {
 	if len(all) == 1 {
 		return all[0]
@@ -38,7 +38,7 @@ func (m *merged) serve(l net.Listener) {
 		case m.accepted <- accepted{conn, err}:
 		case <-m.closed:
 			if conn != nil {
-				_ = conn.Close() // nobody will ever serve it
+				_ = conn.Close() // an error means that it is closed
 			}
 			return
 		}
@@ -55,7 +55,7 @@ func (m *merged) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. It waits for all goroutines.
+// Close implements net.Listener. It waits for the goroutines of all listeners.
 func (m *merged) Close() error {
 	m.closing.Do(func() {
 		close(m.closed)
@@ -65,5 +65,5 @@ func (m *merged) Close() error {
 	return nil
 }
 
-// Addr implements net.Listener. It is that of the first.
+// Addr implements net.Listener. It returns the address of the first listener.
 func (m *merged) Addr() net.Addr { return m.all[0].Addr() }

@@ -24,7 +24,7 @@ func TestMerge(t *testing.T) {
 		}
 		_, _ = conn.Close(), accepted.Close()
 	}
-	// One more that nobody accepts must not hold up Close.
+	// Close does not wait for a connection that is not accepted.
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", all[1].Addr().String())
 	if err != nil {
 		t.Fatal(err)

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// listenSocket listens on a unix socket. A file that a process which was killed has
-// left there makes room; one on which somebody listens does not.
+// listenSocket listens on a unix socket. It replaces a socket file that a killed
+// process has left behind, but not one on which a process listens.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", path)
@@ -23,7 +23,7 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	}
 	conn, dialErr := new(net.Dialer).DialContext(ctx, "unix", path)
 	if dialErr == nil {
-		_ = conn.Close() // nothing was said
+		_ = conn.Close() // nothing was sent
 	}
 	if !errors.Is(dialErr, syscall.ECONNREFUSED) {
 		return nil, err

@@ -8,16 +8,14 @@ import (
 	"strings"
 )
 
-// plainSocket and secureSocket are what URLs of unix sockets begin with, the second
-// of those that speak TLS.
+// The schemes of unix sockets, without and with TLS.
 const (
 	plainSocket  = "unix://"
 	secureSocket = "unixs://"
 )
 
-// SocketPath returns the file of a URL of a unix socket, and whether it is one. As in
-// etcd, unix://localhost:12345 is the file localhost:12345 in the working directory,
-// unix:///run/kvnode is /run/kvnode, and unixs speaks TLS.
+// SocketPath returns the file of a unix socket's URL. ok is false for other URLs. As in
+// etcd, unix://localhost:12345 is the file localhost:12345 in the working directory.
 func SocketPath(s string) (path string, ok bool) {
 	for _, scheme := range []string{plainSocket, secureSocket} {
 		if path, ok = strings.CutPrefix(s, scheme); ok {
@@ -51,15 +49,14 @@ func ParseURL(s string) (host, port string, err error) {
 	return host, port, nil
 }
 
-// Wildcard reports whether host means all interfaces, so no peer can dial it.
+// Wildcard reports whether host means all interfaces. A peer cannot dial it.
 func Wildcard(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
-// SpeaksTLS reports whether a URL asks for TLS. That of a unix socket is not parsed:
-// what SocketPath takes for a file is no URL to package net/url if it is called 100%,
-// and would be served in plain text.
+// SpeaksTLS reports whether a URL asks for TLS. It does not parse the URL of a unix
+// socket: net/url rejects file names such as 100%, which must not mean plain text.
 func SpeaksTLS(s string) bool {
 	if _, ok := SocketPath(s); ok {
 		return strings.HasPrefix(s, secureSocket)
@@ -68,7 +65,7 @@ func SpeaksTLS(s string) bool {
 	return err == nil && u.Scheme == "https"
 }
 
-// IsLocal reports whether only this machine reaches a URL.
+// IsLocal reports whether a URL is reachable from this machine alone.
 func IsLocal(s string) bool {
 	if _, ok := SocketPath(s); ok {
 		return true
@@ -77,13 +74,13 @@ func IsLocal(s string) bool {
 	return err == nil && IsLoopback(host)
 }
 
-// IsLoopback reports whether a host is this machine.
+// IsLoopback reports whether host is a name or an address of the loopback interface.
 func IsLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Address returns what to listen on for a URL.
+// Address returns the network and the address to listen on for a URL.
 func Address(s string) (network, addr string, err error) {
 	if path, ok := SocketPath(s); ok {
 		return "unix", path, nil

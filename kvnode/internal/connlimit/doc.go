@@ -1,0 +1,30 @@
+// Package connlimit keeps a few clients without a certificate from taking a member
+// down, or from locking out peers and other clients. It has two parts.
+//
+// Port limits the connections to one port. A connection is pending until its owner
+// calls Authenticated: after a member's hello, or when a client has begun with HTTP/2
+// or has sent an HTTP/1 request.
+//
+//   - At most MaxPending connections are pending. A new one evicts another: of the
+//     host with the most pending connections, the one that has made no progress for
+//     the longest. A peer or client that authenticates quickly is never rejected.
+//   - At most MaxOpen connections are open, so that some file descriptors remain for
+//     the log and the store. Above it a new connection evicts a pending one, or is
+//     rejected.
+//
+// Time limits are the owner's business: every pending connection has a deadline.
+//
+// H2 limits what one connection of HTTP/2 makes gRPC keep and compute. It reads frame
+// headers in both directions and changes nothing that is sent.
+//
+//   - While a client sends short frames it is read 4 KiB at a time. gRPC has a limit of
+//     10,000 frames that wait for its writer, and closes no connection for resets
+//     (CVE-2023-44487), but 20 readers that never block starve the raft loop.
+//   - A client is not read while many of its answers wait to be written, and is read
+//     slowly while many of its short requests are under way.
+//   - All connections share MaxOpenStreams. A connection may have as many streams as
+//     all connections leave free.
+//   - A connection is closed if it sends messages in too many small pieces.
+//
+// docs/adr/0029-connlimit.md has the measurements.
+package connlimit

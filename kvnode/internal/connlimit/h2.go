@@ -1,0 +1,261 @@
+package connlimit
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// While a client's frames are shorter than denseFrame on average, Read returns at
+	// most denseRead bytes. It yields the processor after each read that has filled its
+	// buffer. Otherwise gRPC's reader, which finds more to read each time, runs until the
+	// scheduler preempts it, and 20 such readers delay the raft loop by seconds.
+	denseFrame = 512
+	denseRead  = 4 << 10
+	// maxBacklog is how many requests of a connection may wait for their answers to be
+	// written. Above it the client is not read. gRPC keeps an answer until it is
+	// written, even if the client has reset the request meanwhile.
+	maxBacklog = 500
+	// Requests may last, such as a wait for a lock, and their answers are not queued. A
+	// request that the client has reset has no answer. So the backlog is 0 again after
+	// the writer was idle for idleTime. In a flood the writer may wait for a processor
+	// for 10 ms and more.
+	idleTime = 200 * time.Millisecond
+	// A client with short frames and more than maxBusy requests under way that do not
+	// last is read each maxWait only. More requests than that make goroutines wait for
+	// a processor, the raft loop too.
+	maxBusy = 500
+	// A client above maxBacklog is still read each maxWait, and its backlog is smaller by
+	// forgiven then, if for as long no write took longer than slowWrite: it takes what is
+	// written, for example events.
+	maxWait   = 100 * time.Millisecond
+	slowWrite = 200 * time.Microsecond
+	forgiven  = 20
+	// maxFragments is how many DATA frames with less than shortData bytes a client may
+	// send on streams that the server has not answered since. gRPC keeps some 100 bytes
+	// for each of them until the message is complete.
+	maxFragments = 100_000
+	shortData    = 64
+)
+
+// ErrFragments is why Read fails after maxFragments.
+var ErrFragments = fmt.Errorf("kvnode: the client has sent more than %d frames with less than %d bytes of a message on streams without an answer; "+
+	"send larger frames", maxFragments, shortData)
+
+// H2 limits what the connections of one gRPC server hold. Its methods are safe for
+// concurrent use.
+type H2 struct {
+	max     int64        // immutable
+	log     *slog.Logger // immutable
+	warn    rate.Sometimes
+	open    atomic.Int64
+	refused atomic.Uint64
+}
+
+// NewH2 returns the limits of a server on which at most maxStreams streams may be
+// open on all connections together.
+func NewH2(maxStreams int, log *slog.Logger) *H2 {
+	return &H2{max: int64(maxStreams), log: log, warn: rate.Sometimes{First: 3, Interval: 10 * time.Second}}
+}
+
+// Conn returns c with these limits. c speaks HTTP/2 as the server and has not read
+// the client's preface. One goroutine may read while another one writes.
+func (h *H2) Conn(c net.Conn) *H2Conn {
+	l := &H2Conn{Conn: c, h2: h, dense: true, wake: make(chan struct{}, 1), closed: make(chan struct{})}
+	l.addr = &Addr{c.RemoteAddr(), l}
+	l.in.skip = prefaceLen
+	l.mu.fragments = make(map[uint32]int)
+	return l
+}
+
+// H2Conn is a connection of a gRPC server.
+type H2Conn struct {
+	net.Conn // immutable, as this block
+	h2       *H2
+	addr     *Addr
+	wake     chan struct{} // tells Read that there is less to wait for
+	closed   chan struct{}
+	closing  sync.Once
+
+	in    scanner // of the goroutine that reads
+	dense bool    // as in
+	out   scanner // of the goroutine that writes
+
+	mu struct {
+		sync.Mutex
+		streams   int64          // that Begin has counted
+		busy      int64          // those of them that do not last
+		fragments map[uint32]int // since the last answer on a stream
+		sum       int            // of fragments
+		backlog   int
+		writing   time.Time // when the write under way began, zero if there is none
+		wrote     time.Time // when the last write ended
+		slow      time.Time // when the last write that was slow ended
+	}
+}
+
+// Addr is the address of a client, which can close the connection: gRPC's handlers
+// know nothing else of it.
+type Addr struct {
+	net.Addr // immutable
+
+	conn *H2Conn
+}
+
+// End closes the connection.
+func (a *Addr) End() { _ = a.conn.Close() } // an error means that it is closed
+
+// Ended reports whether the connection is closed.
+func (a *Addr) Ended() bool {
+	select {
+	case <-a.conn.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// RemoteAddr implements net.Conn. It returns the same *Addr each time.
+func (c *H2Conn) RemoteAddr() net.Addr { return c.addr }
+
+// Close implements net.Conn.
+func (c *H2Conn) Close() error {
+	c.closing.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// Read implements net.Conn. It waits while the backlog is too large, so that TCP
+// slows the client down.
+func (c *H2Conn) Read(p []byte) (int, error) {
+	for began := time.Now(); !c.mayRead(began, time.Now()); {
+		select {
+		case <-c.wake:
+		case <-time.After(maxWait / 10):
+		case <-c.closed:
+			return 0, net.ErrClosed
+		}
+	}
+	if c.dense {
+		p = p[:min(len(p), denseRead)]
+	}
+	n, err := c.Conn.Read(p)
+	if n == len(p) {
+		runtime.Gosched() // the client has sent more
+	}
+	if !c.received(p[:n]) {
+		c.h2.warn.Do(func() {
+			c.h2.log.Warn("connection closed", "remote", c.addr.String(), "error", ErrFragments)
+		})
+		return 0, errors.Join(ErrFragments, c.Close())
+	}
+	return n, err
+}
+
+// mayRead reports whether the client may be read. Read waits for that since began. The
+// goroutine that reads calls it.
+func (c *H2Conn) mayRead(began, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.writing.IsZero() && now.Sub(c.mu.wrote) >= idleTime {
+		c.mu.backlog = 0
+	}
+	if c.dense && c.mu.busy > maxBusy && now.Sub(began) < maxWait {
+		return false
+	}
+	if c.mu.backlog <= maxBacklog {
+		return true
+	}
+	blocked := !c.mu.writing.IsZero() && now.Sub(c.mu.writing) > slowWrite
+	if blocked || now.Sub(began) < maxWait || now.Sub(c.mu.slow) < maxWait {
+		return false
+	}
+	c.mu.backlog -= forgiven
+	return true
+}
+
+// received notes the frames that begin in p. It reports false if the client has sent
+// too many fragments.
+func (c *H2Conn) received(p []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	frames := 0
+	for f, rest, ok := c.in.next(p); ok; f, rest, ok = c.in.next(rest) {
+		frames++
+		switch f.kind {
+		case frameHeaders:
+			c.mu.backlog++
+		case frameReset:
+			c.forgetLocked(f.stream)
+		case frameData:
+			c.fragmentLocked(&f)
+		}
+	}
+	if frames > 0 || len(p) >= denseFrame { // a short read without a frame tells nothing
+		c.dense = frames*denseFrame > len(p)
+	}
+	return c.mu.sum <= maxFragments
+}
+
+// fragmentLocked counts short DATA frames. The last one of a stream completes its
+// message. Padding may be all of a frame, and client libraries send none.
+func (c *H2Conn) fragmentLocked(f *frame) {
+	if f.flags&flagEndStream == 0 && (f.length < shortData || f.flags&flagPadded != 0) {
+		c.mu.fragments[f.stream]++
+		c.mu.sum++
+	}
+}
+
+// forgetLocked is called for the end of a stream, and for an answer on it.
+func (c *H2Conn) forgetLocked(stream uint32) {
+	if n, ok := c.mu.fragments[stream]; ok {
+		delete(c.mu.fragments, stream)
+		c.mu.sum -= n
+	}
+}
+
+// Write implements net.Conn.
+func (c *H2Conn) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	c.mu.writing = time.Now()
+	c.mu.Unlock()
+	n, err := c.Conn.Write(p)
+	c.sent(p[:n])
+	return n, err
+}
+
+// sent notes the frames that begin in p, which was written.
+func (c *H2Conn) sent(p []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.wrote = time.Now()
+	if c.mu.wrote.Sub(c.mu.writing) > slowWrite {
+		c.mu.slow = c.mu.wrote
+	}
+	c.mu.writing = time.Time{}
+	for f, rest, ok := c.out.next(p); ok; f, rest, ok = c.out.next(rest) {
+		if f.kind == frameHeaders && f.flags&flagEndStream != 0 {
+			c.mu.backlog = max(0, c.mu.backlog-1)
+		}
+		if f.kind == frameHeaders || f.kind == frameData || f.kind == frameReset {
+			c.forgetLocked(f.stream)
+		}
+	}
+	if c.mu.backlog <= maxBacklog {
+		c.wakeReader()
+	}
+}
+
+func (c *H2Conn) wakeReader() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // Read will look
+	}
+}

@@ -1,0 +1,195 @@
+package connlimit
+
+import (
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Config configures a Port.
+type Config struct {
+	// Name names the port in log lines.
+	Name string
+	// MaxPending bounds the connections that are not authenticated, MaxOpen all
+	// connections. MaxOpen 0 is no limit.
+	MaxPending, MaxOpen int
+	// Logger receives a line now and then while connections are evicted or rejected.
+	Logger *slog.Logger
+}
+
+// Port limits the connections to one port, which may have several listeners. Its
+// methods are safe for concurrent use.
+type Port struct {
+	cfg  Config // immutable
+	warn rate.Sometimes
+
+	mu struct {
+		sync.Mutex
+		pending           map[*Pending]struct{}
+		perHost           map[string]int // pending connections
+		open              int
+		evicted, rejected uint64
+	}
+}
+
+// Stats counts the connections of a Port.
+type Stats struct {
+	// Pending connections are not authenticated. Open are all connections.
+	Pending, Open int
+	// Evicted connections were closed for a new one, Rejected ones at once.
+	Evicted, Rejected uint64
+}
+
+// New returns a Port without connections.
+func New(cfg Config) *Port {
+	p := &Port{cfg: cfg, warn: rate.Sometimes{First: 1, Interval: 10 * time.Second}}
+	p.mu.pending, p.mu.perHost = make(map[*Pending]struct{}), make(map[string]int)
+	return p
+}
+
+// Pending is a connection of a Port. Its methods may be called in any order, also on
+// nil, which is a connection of no Port.
+type Pending struct {
+	port *Port // immutable, as this block
+	conn net.Conn
+	host string
+
+	// The port's lock guards these.
+	progress time.Time // when it was accepted, or has made progress
+	state    state
+}
+
+type state int
+
+const (
+	isPending state = iota
+	isAuthenticated
+	isClosed
+)
+
+// Admit counts c as pending. It may close another connection for it. It returns false
+// if it has closed c.
+func (p *Port) Admit(c net.Conn) (*Pending, bool) {
+	n := &Pending{port: p, conn: rawConn(c), host: hostOf(c.RemoteAddr()), progress: time.Now()}
+	victim := p.admit(n)
+	if victim != nil {
+		_ = victim.conn.Close() // an error means that it is closed
+		p.warn.Do(func() {
+			s := p.Stats()
+			p.cfg.Logger.Warn("connections that do not authenticate are closed: there are too many", "port", p.cfg.Name, "host", victim.host,
+				"pending", s.Pending, "open", s.Open, "max_open", p.cfg.MaxOpen, "evicted", s.Evicted, "rejected", s.Rejected)
+		})
+	}
+	return n, victim != n
+}
+
+// admit returns the connection that is to be closed: nil, another one, or n.
+func (p *Port) admit(n *Pending) (victim *Pending) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.mu.pending) >= p.cfg.MaxPending || p.cfg.MaxOpen > 0 && p.mu.open >= p.cfg.MaxOpen {
+		if victim = p.victimLocked(n.host); victim == nil {
+			n.state = isClosed
+			p.mu.rejected++
+			return n
+		}
+		p.mu.evicted++
+		victim.closeLocked()
+	}
+	p.mu.open++
+	p.mu.pending[n] = struct{}{}
+	p.mu.perHost[n.host]++
+	return victim
+}
+
+// victimLocked returns the pending connection that a new one from host evicts, nil if
+// there is none.
+func (p *Port) victimLocked(host string) (victim *Pending) {
+	heaviest := host // if no host has more
+	for h, n := range p.mu.perHost {
+		if n > p.mu.perHost[heaviest] {
+			heaviest = h
+		}
+	}
+	for n := range p.mu.pending {
+		if n.host == heaviest && (victim == nil || n.progress.Before(victim.progress)) {
+			victim = n
+		}
+	}
+	return victim
+}
+
+// Stats returns the counts as of now.
+func (p *Port) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return Stats{Pending: len(p.mu.pending), Open: p.mu.open, Evicted: p.mu.evicted, Rejected: p.mu.rejected}
+}
+
+// Progress notes that the client has come further, for example in its handshake.
+func (n *Pending) Progress() {
+	if n == nil {
+		return
+	}
+	n.port.mu.Lock()
+	defer n.port.mu.Unlock()
+	n.progress = time.Now()
+}
+
+// Authenticated ends the time in which the connection may be evicted. It returns
+// false if the connection was closed before.
+func (n *Pending) Authenticated() bool {
+	if n == nil {
+		return true
+	}
+	n.port.mu.Lock()
+	defer n.port.mu.Unlock()
+	if n.state == isPending {
+		n.forgetLocked()
+		n.state = isAuthenticated
+	}
+	return n.state == isAuthenticated
+}
+
+// Release is called when the connection is closed.
+func (n *Pending) Release() {
+	if n == nil {
+		return
+	}
+	n.port.mu.Lock()
+	defer n.port.mu.Unlock()
+	n.closeLocked()
+}
+
+// Closed reports whether the connection was evicted or released.
+func (n *Pending) Closed() bool {
+	if n == nil {
+		return false
+	}
+	n.port.mu.Lock()
+	defer n.port.mu.Unlock()
+	return n.state == isClosed
+}
+
+func (n *Pending) closeLocked() {
+	switch n.state {
+	case isClosed:
+		return
+	case isPending:
+		n.forgetLocked()
+	case isAuthenticated:
+	}
+	n.state = isClosed
+	n.port.mu.open--
+}
+
+func (n *Pending) forgetLocked() {
+	mu := &n.port.mu
+	delete(mu.pending, n)
+	if mu.perHost[n.host]--; mu.perHost[n.host] == 0 {
+		delete(mu.perHost, n.host)
+	}
+}
