@@ -256,7 +256,7 @@ generate: ## Go code of the .proto files taken from etcd; changes nothing if the
 	$(GO) run -C tools/proto .
 
 .PHONY: release
-release: ## archives of kvnode and leasebench for six platforms, with lists of modules and sums, in dist: VERSION=v0.1.0, the tag of the commit
+release: ## make release VERSION=v0.1.0, the tag of the commit: archives of kvnode and leasebench for six platforms, with lists of modules and sums, in dist
 	$(GO) run ./internal/release $(VERSION) dist
 
 .PHONY: tidy

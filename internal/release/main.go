@@ -49,6 +49,9 @@ func run(args []string) error {
 	if len(on) == 0 {
 		on = platforms
 	}
+	if err := checkTag(version); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
@@ -73,6 +76,26 @@ func run(args []string) error {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkTag fails unless the commit has the tag and the checkout has no changes. Otherwise Go would give
+// the programs another version, which is visible only after a build.
+func checkTag(version string) error {
+	tags, err := exec.Command("git", "tag", "--points-at", "HEAD").Output()
+	if err != nil {
+		return fmt.Errorf("git tag: %w", err)
+	}
+	if !slices.Contains(strings.Fields(string(tags)), version) {
+		return fmt.Errorf("the commit has the tags %q, not the version %s: tag it %s", strings.Fields(string(tags)), version, version)
+	}
+	changes, err := exec.Command("git", "status", "--porcelain").Output()
+	if err != nil {
+		return fmt.Errorf("git status: %w", err)
+	}
+	if len(changes) > 0 {
+		return fmt.Errorf("the checkout has changes: commit, remove or ignore them:\n%s", changes)
 	}
 	return nil
 }
@@ -139,8 +162,8 @@ func compile(program, system, arch, version string) (binary []byte, info *debug.
 		return nil, nil, err
 	}
 	if info.Main.Version != version {
-		return nil, nil, fmt.Errorf("the commit is version %s, want %s: tag it %s, and commit or ignore all that is changed",
-			info.Main.Version, version, version)
+		return nil, nil, fmt.Errorf("go build makes version %s instead of %s: has the commit a newer tag?",
+			info.Main.Version, version)
 	}
 	binary, err = os.ReadFile(to)
 	return binary, info, err

@@ -53,7 +53,9 @@ func build(t *testing.T, version string) (made map[string][]byte, clone string, 
 		t.Fatal(err)
 	}
 	t.Chdir(clone)
-	if err := run([]string{version, dir, runtime.GOOS + "/" + runtime.GOARCH}); err != nil {
+	err = run([]string{version, dir, runtime.GOOS + "/" + runtime.GOARCH})
+	t.Chdir(filepath.Join(root, "internal", "release"))
+	if err != nil {
 		return nil, clone, err
 	}
 	made = make(map[string][]byte)
@@ -61,7 +63,6 @@ func build(t *testing.T, version string) (made map[string][]byte, clone string, 
 	for _, f := range files {
 		made[f.Name()], err = os.ReadFile(filepath.Join(dir, f.Name()))
 	}
-	t.Chdir(filepath.Join(root, "internal", "release"))
 	return made, clone, err
 }
 
@@ -91,8 +92,24 @@ func TestReleasesAreReproducible(t *testing.T) {
 	if runtime.GOOS == "linux" {
 		command(t, dir, "sha256sum", "--check", "--strict", sumsName)
 	}
+}
+
+// A version that is not the commit's tag, or a changed file, is refused before anything is built.
+func TestReleaseChecksTheTagFirst(t *testing.T) {
+	t.Setenv("GOROOT", t.TempDir()) // go builds nothing there
 	if _, _, err := build(t, "v9.9.9"); err == nil || !strings.Contains(err.Error(), "tag it v9.9.9") {
 		t.Errorf("a build of v9.9.9 from a commit that is tagged %s = %v, want it refused", released, err)
+	}
+	_, clone, err := build(t, released)
+	if err == nil || strings.Contains(err.Error(), "the checkout has changes") {
+		t.Errorf("a build of %s without Go = %v, want it to fail behind the check", released, err)
+	}
+	if err := os.WriteFile(filepath.Join(clone, "LICENSE"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(clone)
+	if err := run([]string{released, t.TempDir()}); err == nil || !strings.Contains(err.Error(), "the checkout has changes") {
+		t.Errorf("a build of a changed checkout = %v, want it refused", err)
 	}
 }
 
