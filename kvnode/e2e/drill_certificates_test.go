@@ -11,6 +11,7 @@ import (
 
 // drillCertificates replaces the authority of a running cluster by another one.
 func drillCertificates(t *testing.T, m *machines) {
+	m.certify() // settings may be written again
 	m.found()
 	m.perform("certificates-try")
 	if out, err := m.sh("curl -sS --cacert \"$TLS/ca.crt\" \"$M1/readyz\"\n"); err == nil {

@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,15 +13,41 @@ func drillTimeouts(t *testing.T, m *machines) {
 	m.found()
 	before := m.pids()
 	m.perform("timeouts")
-	for i, pid := range m.pids() {
-		if pid == before[i] {
-			t.Errorf("m%d was not restarted", i+1)
-		}
-	}
+	m.restartedSince(before)
+	m.perform("timeouts") // a setting may be changed again
 	out, err := m.sh("kvnode serve --config-file \"$CONF/m1.yaml\" --print-config\n")
 	if err != nil || !strings.Contains(out, "election-timeout: 2000 ") {
 		t.Errorf("--print-config = %s, %v, want an election timeout of 2000", out, err)
 	}
+}
+
+// restartedSince fails the test unless each member has another process than in pids.
+func (m *machines) restartedSince(pids []int) {
+	m.t.Helper()
+	for i, pid := range m.pids() {
+		if pid == pids[i] {
+			m.t.Errorf("m%d was not restarted", i+1)
+		}
+	}
+}
+
+// drillRestart has a leader that is not m2 transfer its leadership to m2.
+func drillRestart(t *testing.T, m *machines) {
+	m.found()
+	leader, err := m.Leader(deadline(t))
+	must(t, err)
+	if leader.Name == "m2" {
+		_, err := m.sh("etcdctl --endpoints=\"$ALL\" move-leader \"$(id_of m1 \"$ALL\")\"\n")
+		must(t, err)
+	}
+	m.perform("leader")
+	out, err := m.sh("page \"$M2/metrics\"\n")
+	if led := regexp.MustCompile(`(?m)^kvnode_leader_fail_overs_total\{by="transfer"\} [1-9]`); err != nil || !led.MatchString(out) {
+		t.Errorf("m2 does not say that leadership was transferred: %v", err)
+	}
+	before := m.pids()
+	m.perform("restart")
+	m.restartedSince(before)
 }
 
 // Settings for members that are far apart start, elect, serve, and hold a lease. That they do so where
@@ -64,6 +91,7 @@ func drillUpgrade(t *testing.T, m *machines) {
 	m.found()
 	a, _ := memberClients(t, m.Cluster)
 	puts(t, a, "k", 10)
+	m.between = m.edited(strings.Join(commands(t, "unpack"), ""))
 	m.perform("upgrade")
 	m.runsRelease(true)
 	m.perform("downgrade")

@@ -17,6 +17,7 @@ func drillDisk(t *testing.T, m *machines) {
 	m.common("snapshot-count: 100\n")
 	disk := m.mount()
 	must(t, os.Mkdir(filepath.Join(disk, "m3"), 0o700))
+	m.give(filepath.Join(disk, "m3"))
 	must(t, os.Symlink(filepath.Join(disk, "m3"), m.member("m3").Dir))
 	m.found()
 	a, _ := memberClients(t, m.Cluster)
@@ -39,7 +40,7 @@ func drillDisk(t *testing.T, m *machines) {
 func (m *machines) mount() string {
 	m.t.Helper()
 	dir := m.path("disk")
-	must(m.t, os.Mkdir(dir, 0o700))
+	must(m.t, os.Mkdir(dir, 0o755))
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+drillDiskSize, "tmpfs", dir).CombinedOutput(); err != nil {
 		m.t.Logf("no small disk, so none will be full: %v: %s", err, out)
 		return dir

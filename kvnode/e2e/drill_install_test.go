@@ -18,8 +18,11 @@ import (
 // releaseVersion is that of the archives which the drills install.
 const releaseVersion = "v0.0.1"
 
-// archives makes a release of the last commit for this machine, as `make release` does, and returns
-// the directory that it is in.
+// checkout returns a directory with a checkout of the last commit, which is tagged as a release.
+func checkout() string { return filepath.Join(binDir, "clone") }
+
+// archives makes a checkout and a release of it for this machine, as `make release` does, and returns the
+// directory of the release.
 var archives = sync.OnceValues(func() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -27,7 +30,7 @@ var archives = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	clone, dir := filepath.Join(binDir, "clone"), filepath.Join(binDir, "dist")
+	clone, dir := checkout(), filepath.Join(binDir, "dist")
 	for _, step := range []struct {
 		in   string
 		args []string
@@ -48,13 +51,18 @@ var archives = sync.OnceValues(func() (string, error) {
 // standIns are programs that the page names and a test must not run. They look whether what they are
 // told of is there.
 var standIns = map[string]string{
-	"useradd": `test "$*" = "--system kvnode"`,
+	// useradd fails if the user exists, which id reports.
+	"useradd": `test "$*" = "--system --user-group kvnode"
+test ! -e ../user
+touch ../user`,
+	"id": `test "$*" = kvnode
+test -e ../user`,
 	// Each file that the Containerfile copies is in the directory.
 	"docker": `test "$1 $2 $4" = "build -t -f"
 awk '$1 == "COPY" { print $(NF-1) }' "$5" | while read -r name; do test -s "$6/$name" || exit 1; done`,
 	"kubectl": `case "$1 $2" in
-"apply -f") grep -q '^kind: StatefulSet$' "$3" ;;
-"rollout status") grep -q "^metadata: {name: ${3#statefulset/}," ../archives/deploy/kubernetes/kvnode.yaml ;;
+"apply -f") grep -q '^kind: StatefulSet$' "$3" && cp "$3" ../applied.yaml ;;
+"rollout status") grep -q "^metadata: {name: ${3#statefulset/}," ../applied.yaml ;;
 *) exit 1 ;;
 esac`,
 }
@@ -64,7 +72,7 @@ func (m *machines) release() {
 	m.t.Helper()
 	dir, err := archives()
 	must(m.t, err)
-	must(m.t, os.CopyFS(m.path("archives"), os.DirFS(dir)))
+	must(m.t, os.CopyFS(m.path("source"), os.DirFS(dir)))
 }
 
 // standIn puts a program into the place of one of the machine's.
@@ -88,12 +96,36 @@ func (m *machines) needs(name string) {
 	}
 }
 
+// standInGo makes the commands run Go with the caches of the test, since their shell has no HOME.
+func (m *machines) standInGo() {
+	m.t.Helper()
+	path, err := exec.LookPath("go")
+	must(m.t, err)
+	names := []string{"GOCACHE", "GOMODCACHE", "GOPATH", "GOPROXY"}
+	values, err := exec.CommandContext(m.t.Context(), path, append([]string{"env"}, names...)...).Output()
+	must(m.t, err)
+	set := "GOFLAGS=-trimpath"
+	for i, value := range strings.Split(strings.TrimSpace(string(values)), "\n") {
+		set += fmt.Sprintf(" %s='%s'", names[i], value)
+	}
+	m.standIn("go", fmt.Sprintf("exec env %s %s \"$@\"", set, path))
+}
+
+// drillInstall installs from a checkout without TLS, and from a release with TLS.
 func drillInstall(t *testing.T, m *machines) {
 	m.release()
 	m.needs("systemd-analyze")
 	m.needs("promtool")
 	must(t, os.Mkdir(m.path("units"), 0o700)) // each machine with systemd has it
+	if m.plain {
+		m.standInGo()
+		m.set("SOURCE", checkout())
+		m.perform("build")
+	} else {
+		m.perform("unpack")
+	}
 	m.perform("install")
+	m.perform("install") // an operator may repeat it
 	out, err := m.sh("kvnode --version\n")
 	if err != nil || !strings.Contains(out, "kvnode Version: "+releaseVersion) {
 		t.Errorf("kvnode --version = %s, %v, want %s", out, err, releaseVersion)
@@ -101,6 +133,10 @@ func drillInstall(t *testing.T, m *machines) {
 	unit := string(read(t, filepath.Join(m.path("units"), "kvnode@.service")))
 	if want := fmt.Sprintf("ExecStart=%s/kvnode serve --config-file %s/%%i.yaml\n", m.path("bin"), m.path("conf")); !strings.Contains(unit, want) {
 		t.Errorf("the unit is\n%swant in it %s", unit, want)
+	}
+	// All other directories are read-only.
+	if want := fmt.Sprintf("\nReadWritePaths=%s\n", m.values["DATA"]); !strings.Contains(unit, want) || !strings.Contains(unit, "\nUser=kvnode\n") {
+		t.Errorf("the unit is\n%swant in it %s, and the user kvnode", unit, want)
 	}
 	// systemd takes a unit with settings that it does not know, and says so.
 	if out, err := m.sh("systemd-analyze verify \"$UNITS/kvnode@.service\"\n"); err != nil || strings.Contains(out, "ignoring") {

@@ -33,6 +33,8 @@ type machines struct {
 	between string
 	// plain means that neither members nor etcd have certificates.
 	plain bool
+	// separated means that members run as another user than the commands.
+	separated bool
 	// mounted means that a disk of its own was to be had.
 	mounted bool
 	// mu is held by who starts and stops members: units, and the test.
@@ -58,7 +60,7 @@ func newMachines(t *testing.T, p procs.Program) *machines {
 	t.Helper()
 	m := &machines{Cluster: newCluster(t, procs.Config{Program: p, Size: 4}), t: t, dir: t.TempDir(), values: make(map[string]string)}
 	bin := m.path("bin")
-	must(t, os.Mkdir(bin, 0o700))
+	must(t, os.Mkdir(bin, 0o755))
 	must(t, os.Mkdir(m.path("shell"), 0o700))
 	must(t, os.Symlink(p.Path, filepath.Join(bin, "kvnode")))
 	for name, script := range standIns {
@@ -76,7 +78,7 @@ func newMachines(t *testing.T, p procs.Program) *machines {
 	m.set("BIN", bin)
 	m.set("CONF", m.path("conf"))
 	m.set("DATA", filepath.Dir(m.Members()[0].Dir))
-	for _, name := range []string{"UNITS", "BACKUP", "PROMETHEUS", "TLS", "NEW", "ARCHIVES"} {
+	for _, name := range []string{"UNITS", "BACKUP", "PROMETHEUS", "TLS", "NEW", "SOURCE"} {
 		m.set(name, m.path(strings.ToLower(name)))
 	}
 	m.set("VERSION", releaseVersion)
@@ -87,6 +89,7 @@ func newMachines(t *testing.T, p procs.Program) *machines {
 		one.Program.Path = filepath.Join(bin, "kvnode") // which an upgrade replaces
 		one.Flags = []string{"--config-file=" + filepath.Join(m.path("conf"), one.Name+".yaml")}
 	}
+	m.separate(p)
 	return m
 }
 
@@ -131,7 +134,7 @@ func (m *machines) urls(scheme string) {
 // common is what all members have in common.
 func (m *machines) common(yaml string) {
 	m.t.Helper()
-	must(m.t, os.MkdirAll(m.path("conf"), 0o700))
+	must(m.t, os.MkdirAll(m.path("conf"), 0o755))
 	must(m.t, os.WriteFile(filepath.Join(m.path("conf"), "common.yaml"), []byte(yaml), 0o600))
 }
 

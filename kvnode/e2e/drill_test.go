@@ -25,7 +25,7 @@ type drill struct {
 }
 
 var drills = []drill{
-	{"a cluster is installed and watched", []string{"install", "watch", "alert", "slow"}, drillInstall, true},
+	{"a cluster is installed and watched", []string{"build", "unpack", "install", "watch", "alert", "slow"}, drillInstall, true},
 	{"a dead member is replaced", []string{"replace"}, drillReplace, false},
 	{"a member is added and removed", []string{"add", "remove"}, drillAdd, false},
 	{"a member moves", []string{"moved"}, drillMoved, false},
@@ -33,6 +33,7 @@ var drills = []drill{
 	{"a majority is lost for good", []string{"majority-look", "majority"}, drillMajority, false},
 	{"a backup is restored", []string{"backup", "backup-restore"}, drillBackup, false},
 	{"a version is upgraded, and back", []string{"upgrade", "downgrade"}, drillUpgrade, false},
+	{"the leader is moved, and members are restarted", []string{"leader", "restart"}, drillRestart, false},
 	{"the election timeout is changed", []string{"timeouts"}, drillTimeouts, false},
 	{"members are far apart", []string{"far"}, drillFar, false},
 	{"versions and files are kept small", []string{"routine"}, drillRoutine, false},
