@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -158,20 +159,20 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 	}
 	// By the registry as the entry before has left it: all members refuse, or carry out, the
 	// same change here, whatever they knew when it was proposed.
-	plan := planEntry(a.store.Members(), e, a.cfg.newestFormat)
-	if plan.stop != nil {
-		a.fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), plan.stop))
+	plan := confchange.PlanEntry(a.store.Members(), e, a.cfg.newestFormat)
+	if plan.Stop != nil {
+		a.fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), plan.Stop))
 		return false
 	}
 	// What is refused is a change of nobody to raft, which must hear of one all the same: it lets
 	// no other change in before.
-	if errors.Is(plan.refusal, errMalformedChange) {
-		a.malformed(plan.refusal, "index", e.GetIndex())
+	if errors.Is(plan.Refusal, confchange.ErrMalformed) {
+		a.malformed(plan.Refusal, "index", e.GetIndex())
 	}
 	// It is decided what becomes of the proposal, even if this member steps down by it: the
 	// reign's end, which the loop sees while it applies the change, must not find the waiter and
 	// tell it ErrLeaderChanged.
-	w := a.proposals.waiters.remove(plan.proposal)
+	w := a.proposals.waiters.remove(plan.Proposal)
 	// conf stays nil if raft is past the change. The applier waits meanwhile, so the loop may
 	// write superseded and conf.
 	var conf *raftpb.ConfState
@@ -183,7 +184,7 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 			a.superseded = l.restored
 			return
 		}
-		conf = l.raw.ApplyConfChange(plan.raft)
+		conf = l.raw.ApplyConfChange(plan.Raft)
 		a.lease.ApplyConfState(e.GetIndex(), conf)
 	})
 	if !ok {
@@ -196,13 +197,13 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 		w.tell(outcome{err: ErrTimeout})
 		return true
 	}
-	a.store.ApplyConf(e.GetIndex(), e.GetTerm(), conf, plan.registry)
+	a.store.ApplyConf(e.GetIndex(), e.GetTerm(), conf, plan.Registry)
 	// Links before the answer: once a client hears that a member was removed, this one has no
 	// link to it any more, and one that was added is dialled.
 	a.routes.connect()
-	w.tell(outcome{result: store.Result{ID: plan.proposal, Err: plan.refusal}})
+	w.tell(outcome{result: store.Result{ID: plan.Proposal, Err: plan.Refusal}})
 	// It must not end by itself: those who are left may need its vote to hear of it (leave.go).
-	if plan.removes(a.ID()) {
+	if plan.Removes(a.ID()) {
 		a.log.Warn("this member was removed, and goes on until enough of those who are left know")
 	}
 	return true

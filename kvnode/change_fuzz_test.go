@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/storetest"
 )
@@ -70,15 +71,15 @@ func (r *replica) restart() {
 // apply returns what the entry came to, and false if the member stops there.
 func (r *replica) apply(e *raftpb.Entry) (store.Result, bool) {
 	r.index++
-	if !isConfChange(e) {
+	if !confchange.Is(e) {
 		return r.store.Apply(r.index, 1, e.GetData()), true
 	}
-	plan := planEntry(r.store.Members(), e, store.FormatNewest)
-	if plan.stop != nil {
+	plan := confchange.PlanEntry(r.store.Members(), e, store.FormatNewest)
+	if plan.Stop != nil {
 		return store.Result{}, false
 	}
-	r.store.ApplyConf(r.index, 1, r.raw.ApplyConfChange(plan.raft), plan.registry)
-	return store.Result{ID: plan.proposal, Err: plan.refusal}, true
+	r.store.ApplyConf(r.index, 1, r.raw.ApplyConfChange(plan.Raft), plan.Registry)
+	return store.Result{ID: plan.Proposal, Err: plan.Refusal}, true
 }
 
 // check compares what raft and the registry take for the members.
@@ -172,7 +173,7 @@ func changeSeeds(f *testing.F) (data []byte) {
 	}
 	for _, typ := range []byte{4, 5, 0, 1, 2, 3} { // the first two are unknown
 		for _, id := range []byte{0, 1, 2, 3, 4, 77} {
-			b, err := json.Marshal(confContext{Member: store.Member{PeerURLs: peerURLs("x")}, Promote: id%2 == 0})
+			b, err := json.Marshal(confchange.Context{Member: store.Member{PeerURLs: peerURLs("x")}, Promote: id%2 == 0})
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -194,7 +195,7 @@ func FuzzHostileEntriesAreAppliedAlike(f *testing.F) {
 		a, b := newReplica(t), newReplica(t)
 		defer func() { _, _ = a.store.Close(), b.store.Close() }()
 		for id := range uint64(3) {
-			e, err := confEntry(raftpb.ConfChangeAddNode, &confContext{Member: store.Member{ID: id + 1, PeerURLs: peerURLs(string(rune('a' + id)))}})
+			e, err := confchange.NewEntry(raftpb.ConfChangeAddNode, &confchange.Context{Member: store.Member{ID: id + 1, PeerURLs: peerURLs(string(rune('a' + id)))}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
@@ -33,7 +34,7 @@ func changesEntry(context string, changes ...*raftpb.ConfChangeSingle) *raftpb.E
 // malformed are configuration changes that no member makes, and that raft takes.
 func malformed() map[string]*raftpb.Entry {
 	one := &raftpb.ConfChangeSingle{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(uint64(77))}
-	registered, err := json.Marshal(confContext{Member: store.Member{ID: 77, PeerURLs: peerURLs("x")}})
+	registered, err := json.Marshal(confchange.Context{Member: store.Member{ID: 77, PeerURLs: peerURLs("x")}})
 	if err != nil {
 		panic(err)
 	}
@@ -133,20 +134,4 @@ func TestMalformedChangesInTheLogAreOfNobody(t *testing.T) {
 		}
 		c.wellAfter("a restart", c.leader())
 	})
-}
-
-// A change that is refused when it is applied leaves the registry as it is.
-func TestARefusedChangeRegistersNobody(t *testing.T) {
-	members := &store.Members{ByID: map[uint64]store.Member{1: {ID: 1, PeerURLs: peerURLs("a")}}}
-	for typ, id := range map[raftpb.ConfChangeType]uint64{raftpb.ConfChangeAddNode: 2, raftpb.ConfChangeUpdateNode: 1} {
-		members.ByID[3] = store.Member{ID: 3, PeerURLs: peerURLs("c")}
-		e, err := confEntry(typ, &confContext{Member: store.Member{ID: id, PeerURLs: peerURLs("c")}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		plan := planEntry(members, e, store.FormatNewest)
-		if plan.stop != nil || plan.refusal == nil || plan.registry != nil || plan.raft.GetNodeId() != 0 {
-			t.Errorf("planEntry(%s to a URL that is taken) = %+v, want a refusal and no change", typ, plan)
-		}
-	}
 }

@@ -2,16 +2,12 @@ package kvnode
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
-	"go.etcd.io/raft/v3"
-	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/leaderlease/go/kvnode/admission"
+	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -83,8 +79,8 @@ func (f *formats) common() (format int64, keptBy []string) {
 }
 
 func (f *formats) propose(format int64) {
-	c := confContext{Proposal: f.proposals.waiters.nextID(), Format: format}
-	entry, err := formatEntry(&c)
+	c := confchange.Context{Proposal: f.proposals.waiters.nextID(), Format: format}
+	entry, err := confchange.NewFormatEntry(&c)
 	if err != nil {
 		f.fail(err)
 		return
@@ -93,17 +89,6 @@ func (f *formats) propose(format int64) {
 	if _, err := f.proposals.await(context.Background(), proposal{id: c.Proposal, entry: entry}); err == nil {
 		f.log.Info("the cluster's format is raised", "format", format)
 	}
-}
-
-// formatEntry is a configuration change of nobody.
-func formatEntry(c *confContext) (*raftpb.Entry, error) {
-	data, err := json.Marshal(c)
-	if err != nil {
-		return nil, err
-	}
-	nobody := []*raftpb.ConfChangeSingle{{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(raft.None)}}
-	data, err = proto.Marshal(&raftpb.ConfChangeV2{Changes: nobody, Context: data})
-	return &raftpb.Entry{Type: raftpb.EntryConfChangeV2.Enum(), Data: data}, err
 }
 
 // knowsFormat refuses a peer whose version does not know the cluster's format: it

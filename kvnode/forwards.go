@@ -7,6 +7,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/internal/confchange"
 )
 
 // offers is what waits for raft to take it: this member's own proposals and, on a
@@ -30,7 +32,7 @@ type offers struct {
 // again then, or fails it (endReign).
 func (l *raftLoop) forwarded(m *raftpb.Message) {
 	from, size := m.GetFrom(), payload(m)
-	err := checkForwarded(m)
+	err := confchange.CheckForwarded(m)
 	switch {
 	case err != nil:
 		l.malformed(err, "from", l.book.nameOf(from))
@@ -159,4 +161,4 @@ func (l *raftLoop) tryPropose(m *raftpb.Message) error {
 	return l.raw.Step(m)
 }
 
-func hasConfChange(m *raftpb.Message) bool { return slices.ContainsFunc(m.GetEntries(), isConfChange) }
+func hasConfChange(m *raftpb.Message) bool { return slices.ContainsFunc(m.GetEntries(), confchange.Is) }

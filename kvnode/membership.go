@@ -10,33 +10,31 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 )
 
 var (
 	// ErrMemberExists means that a member with one of these peer URLs is there.
-	ErrMemberExists = errors.New("kvnode: a member has that peer URL")
+	ErrMemberExists = confchange.ErrMemberExists
 	// ErrMemberNotFound means that there is no member with that ID.
-	ErrMemberNotFound = errors.New("kvnode: no such member")
+	ErrMemberNotFound = confchange.ErrMemberNotFound
 	// ErrNotLearner means that a voter cannot be promoted.
-	ErrNotLearner = errors.New("kvnode: the member is not a learner")
+	ErrNotLearner = confchange.ErrNotLearner
 	// ErrLearnerNotReady means that the learner is too far behind to be promoted.
 	ErrLearnerNotReady = errors.New("kvnode: the learner is not up to date")
 	// ErrTooManyLearners means that the cluster has a learner already.
-	ErrTooManyLearners = errors.New("kvnode: too many learners")
+	ErrTooManyLearners = confchange.ErrTooManyLearners
 	// ErrNotStarted means that the change could leave the cluster without a quorum of
 	// members that have ever started: the last voter cannot be removed, for example.
-	ErrNotStarted = errors.New("kvnode: too few members would have started")
+	ErrNotStarted = confchange.ErrNotStarted
 	// ErrUnhealthy means that the change could cost the cluster its quorum, since
 	// members are down.
 	ErrUnhealthy = errors.New("kvnode: too few members are up for this change")
 	// ErrRemoved means that this member was removed from the cluster.
 	ErrRemoved = errors.New("kvnode: the member was removed from the cluster")
 )
-
-// maxLearners is etcd's default: each of them costs the leader what a voter does.
-const maxLearners = 1
 
 // membership is changed here, and each change waited for.
 type membership struct {
@@ -58,7 +56,7 @@ func (c *membership) AddMember(ctx context.Context, peerURLs []string, learner b
 	if learner {
 		typ = raftpb.ConfChangeAddLearnerNode
 	}
-	return m, c.change(ctx, typ, confContext{Member: m})
+	return m, c.change(ctx, typ, confchange.Context{Member: m})
 }
 
 // PromoteMember makes a learner a voter. Only the leader knows whether it is up
@@ -77,7 +75,7 @@ func (c *membership) PromoteMember(ctx context.Context, id uint64) error {
 		return ErrLearnerNotReady
 	}
 	m.Learner = false
-	return c.change(ctx, raftpb.ConfChangeAddNode, confContext{Member: m, Promote: true})
+	return c.change(ctx, raftpb.ConfChangeAddNode, confchange.Context{Member: m, Promote: true})
 }
 
 // upToDate reports whether a member has nine tenths of the leader's log, as etcd
@@ -92,20 +90,20 @@ func (c *membership) UpdateMember(ctx context.Context, id uint64, peerURLs []str
 	if err := CheckPeerURLs(peerURLs); err != nil {
 		return err
 	}
-	return c.change(ctx, raftpb.ConfChangeUpdateNode, confContext{Member: store.Member{ID: id, PeerURLs: peerURLs}})
+	return c.change(ctx, raftpb.ConfChangeUpdateNode, confchange.Context{Member: store.Member{ID: id, PeerURLs: peerURLs}})
 }
 
 // RemoveMember removes a member, which then stops itself. Its ID never comes
 // back. When it returns nil, any majority of those who are left elects a leader,
 // and does not need the one that was removed. Until then keep that one running.
 func (c *membership) RemoveMember(ctx context.Context, id uint64) error {
-	return c.change(ctx, raftpb.ConfChangeRemoveNode, confContext{Member: store.Member{ID: id}})
+	return c.change(ctx, raftpb.ConfChangeRemoveNode, confchange.Context{Member: store.Member{ID: id}})
 }
 
 // change proposes a change and waits until it is applied, and known to enough
 // of the new members.
-func (c *membership) change(ctx context.Context, typ raftpb.ConfChangeType, m confContext) error {
-	if _, err := planChange(c.store.Members(), typ, &m); err != nil {
+func (c *membership) change(ctx context.Context, typ raftpb.ConfChangeType, m confchange.Context) error {
+	if _, err := confchange.PlanChange(c.store.Members(), typ, &m); err != nil {
 		return err
 	}
 	if !c.cfg.LaxReconfig {
@@ -114,7 +112,7 @@ func (c *membership) change(ctx context.Context, typ raftpb.ConfChangeType, m co
 		}
 	}
 	m.Proposal = c.proposals.waiters.nextID()
-	entry, err := confEntry(typ, &m)
+	entry, err := confchange.NewEntry(typ, &m)
 	if err != nil {
 		return err
 	}
@@ -145,7 +143,7 @@ func (c *membership) confirm(ctx context.Context, typ raftpb.ConfChangeType, id 
 		_ = c.commitBehind(ctx)
 	case id == c.ID():
 		err = c.farewells.awaitRelease(ctx) // whoever knows does not hear this member
-	case !ok || self.Learner || !inEveryMajority(1, countVoters(members)):
+	case !ok || self.Learner || !inEveryMajority(1, confchange.CountVoters(members)):
 		err = c.commitBehind(ctx)
 	}
 	if err != nil {
@@ -178,7 +176,7 @@ func (c *membership) commitBehind(ctx context.Context) error {
 // affordable refuses changes after which too few voters have started or are up, as
 // this member sees it (etcd's strict reconfiguration check, which counts a learner as
 // the voter that it is to be). To replace a member, the broken one is removed first.
-func (c *membership) affordable(typ raftpb.ConfChangeType, m *confContext) error {
+func (c *membership) affordable(typ raftpb.ConfChangeType, m *confchange.Context) error {
 	learner := typ == raftpb.ConfChangeAddLearnerNode
 	adds := learner || typ == raftpb.ConfChangeAddNode && !m.Promote
 	leaves := uint64(0)

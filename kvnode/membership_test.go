@@ -8,9 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/raft/v3/raftpb"
-
-	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
@@ -222,63 +219,4 @@ func TestStrictReconfiguration(t *testing.T) {
 			t.Errorf("RemoveMember() of the one that is down = %v, want nil", err)
 		}
 	})
-}
-
-// Whoever proposed it, members agree on what a change comes to when others
-// came first.
-func TestPlanChange(t *testing.T) {
-	members := &store.Members{
-		ByID: map[uint64]store.Member{
-			1: {ID: 1, Name: "a", PeerURLs: peerURLs("a")},
-			2: {ID: 2, Name: "b", PeerURLs: peerURLs("b"), Learner: true},
-		},
-		Removed: map[uint64]bool{9: true},
-	}
-	tests := []struct {
-		name string
-		typ  string
-		ctx  confContext
-		want error
-	}{
-		{"a new voter", "add", confContext{Member: store.Member{ID: 3, PeerURLs: peerURLs("c")}}, nil},
-		{"an ID that is there", "add", confContext{Member: store.Member{ID: 1, PeerURLs: peerURLs("c")}}, ErrMemberExists},
-		{"a URL that is there", "add", confContext{Member: store.Member{ID: 3, PeerURLs: peerURLs("a")}}, ErrMemberExists},
-		{"an ID that was removed", "add", confContext{Member: store.Member{ID: 9, PeerURLs: peerURLs("c")}}, ErrMemberNotFound},
-		{"a second learner", "learner", confContext{Member: store.Member{ID: 3, Learner: true, PeerURLs: peerURLs("c")}}, ErrTooManyLearners},
-		{"the learner's promotion", "add", confContext{Member: store.Member{ID: 2}, Promote: true}, nil},
-		{"a voter's promotion", "add", confContext{Member: store.Member{ID: 1}, Promote: true}, ErrNotLearner},
-		{"a stranger's promotion", "add", confContext{Member: store.Member{ID: 3}, Promote: true}, ErrMemberNotFound},
-		{"other URLs", "update", confContext{Member: store.Member{ID: 1, PeerURLs: peerURLs("d")}}, nil},
-		{"the other's URLs", "update", confContext{Member: store.Member{ID: 1, PeerURLs: peerURLs("b")}}, ErrMemberExists},
-		{"the learner's removal", "remove", confContext{Member: store.Member{ID: 2}}, nil},
-		{"the last voter's removal", "remove", confContext{Member: store.Member{ID: 1}}, ErrNotStarted},
-		{"a stranger's removal", "remove", confContext{Member: store.Member{ID: 3}}, ErrMemberNotFound},
-		{"nobody", "add", confContext{}, ErrMemberNotFound},
-		{"a learner that is nobody", "learner", confContext{}, ErrMemberNotFound},
-		{"the promotion of nobody", "add", confContext{Promote: true}, ErrMemberNotFound},
-		{"the removal of nobody", "remove", confContext{}, ErrMemberNotFound},
-		{"other URLs of nobody", "update", confContext{Member: store.Member{PeerURLs: peerURLs("d")}}, ErrMemberNotFound},
-		{"a promotion after a removal", "add", confContext{Member: store.Member{ID: 9}, Promote: true}, ErrMemberNotFound},
-		{"other URLs after a removal", "update", confContext{Member: store.Member{ID: 9, PeerURLs: peerURLs("d")}}, ErrMemberNotFound},
-		{"a second removal", "remove", confContext{Member: store.Member{ID: 9}}, ErrMemberNotFound},
-		{"a learner with an ID that is there", "learner", confContext{Member: store.Member{ID: 1, PeerURLs: peerURLs("c")}}, ErrMemberExists},
-		{"a stranger with other URLs", "update", confContext{Member: store.Member{ID: 3, PeerURLs: peerURLs("d")}}, ErrMemberNotFound},
-		{"the same URLs", "update", confContext{Member: store.Member{ID: 1, PeerURLs: peerURLs("a")}}, nil},
-	}
-	for _, tc := range tests {
-		t.Run(tc.name, func(t *testing.T) {
-			change, err := planChange(members, confTypes[tc.typ], &tc.ctx)
-			if !errors.Is(err, tc.want) || tc.want == nil && err != nil {
-				t.Errorf("planChange(%s) = %+v, %v, want %v", tc.name, change, err, tc.want)
-			}
-			if set := change; err == nil && tc.ctx.Promote && (set.Set.Learner || set.Set.Name != "b") {
-				t.Errorf("planChange(%s) = %+v, want a voter that keeps its name", tc.name, set.Set)
-			}
-		})
-	}
-}
-
-var confTypes = map[string]raftpb.ConfChangeType{
-	"add": raftpb.ConfChangeAddNode, "learner": raftpb.ConfChangeAddLearnerNode,
-	"update": raftpb.ConfChangeUpdateNode, "remove": raftpb.ConfChangeRemoveNode,
 }

@@ -6,6 +6,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/internal/confchange"
 )
 
 // maxHold bounds how long a batch that is not committed holds up the next one,
@@ -91,14 +93,14 @@ func (l *raftLoop) offerOwn() bool {
 // large it is, and configuration changes alone: each waits until all before it is applied
 // (tryPropose), and would make what shares its message wait, too.
 func firstOffer(ps []proposal) int {
-	if isConfChange(ps[0].entry) {
+	if confchange.Is(ps[0].entry) {
 		return 1
 	}
 	k, bytes := 0, 0 // at least one, or the line would never move
 	for _, p := range ps {
 		bytes += len(p.entry.GetData())
 		// A change further back ends this message, and is the next one by itself.
-		if isConfChange(p.entry) || k > 0 && bytes > maxOffer {
+		if confchange.Is(p.entry) || k > 0 && bytes > maxOffer {
 			break
 		}
 		k++
@@ -114,6 +116,3 @@ func propMessage(from uint64, ps []proposal) *raftpb.Message {
 	}
 	return &raftpb.Message{Type: raftpb.MsgProp.Enum(), From: new(from), Entries: entries}
 }
-
-// isConfChange also says so of an EntryConfChangeV2, which here raises the cluster's format.
-func isConfChange(e *raftpb.Entry) bool { return e.GetType() != raftpb.EntryNormal }

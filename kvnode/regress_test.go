@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -265,7 +266,7 @@ func TestAnOldChangeDoesNotUndoASnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 		conf := n.Store().Durable().ConfState
-		change, err := confEntry(raftpb.ConfChangeAddNode, &confContext{Member: store.Member{ID: 77, PeerURLs: peerURLs("m9")}})
+		change, err := confchange.NewEntry(raftpb.ConfChangeAddNode, &confchange.Context{Member: store.Member{ID: 77, PeerURLs: peerURLs("m9")}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
+	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -142,7 +143,7 @@ func firstChange(log *raftwal.Log, lo, hi uint64) uint64 {
 		if err != nil || len(entries) == 0 {
 			return 0
 		}
-		if i := slices.IndexFunc(entries, isConfChange); i >= 0 {
+		if i := slices.IndexFunc(entries, confchange.Is); i >= 0 {
 			return entries[i].GetIndex()
 		}
 		lo += uint64(len(entries))

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/raftwal"
@@ -166,7 +167,7 @@ func TestRestoreStopsAtANewerFormat(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.lostMajority(0, 2)
 		s := n.Store()
-		e, err := formatEntry(&confContext{Format: store.FormatNewest + 1})
+		e, err := confchange.NewFormatEntry(&confchange.Context{Format: store.FormatNewest + 1})
 		if err != nil {
 			t.Fatal(err)
 		}

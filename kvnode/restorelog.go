@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
@@ -103,15 +104,15 @@ func (d *memberDir) replay(s *store.Store, sum hash.Hash) error {
 // applyOffline does to the state what applyEntry does, without raft: who votes does not
 // matter to it, and what it says of members the new cluster forgets.
 func applyOffline(s *store.Store, e *raftpb.Entry) error {
-	if !isConfChange(e) {
+	if !confchange.Is(e) {
 		s.Apply(e.GetIndex(), e.GetTerm(), e.GetData())
 		return nil
 	}
-	plan := planEntry(s.Members(), e, store.FormatNewest)
-	if plan.stop == nil {
-		s.ApplyConf(e.GetIndex(), e.GetTerm(), nil, plan.registry)
+	plan := confchange.PlanEntry(s.Members(), e, store.FormatNewest)
+	if plan.Stop == nil {
+		s.ApplyConf(e.GetIndex(), e.GetTerm(), nil, plan.Registry)
 	}
-	return plan.stop
+	return plan.Stop
 }
 
 // belongs refuses a log, or a state, that is of another cluster than the identity, or of

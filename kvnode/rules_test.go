@@ -13,6 +13,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/transport"
 )
@@ -159,8 +160,8 @@ func TestAReadWaitsForWhatIsCommitted(t *testing.T) {
 func TestChangesAreCheckedWhenTheyAreApplied(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
-		change := confContext{Proposal: n.waiters.nextID(), Member: store.Member{ID: 77, PeerURLs: peerURLs("m1")}}
-		entry, err := confEntry(raftpb.ConfChangeAddNode, &change)
+		change := confchange.Context{Proposal: n.waiters.nextID(), Member: store.Member{ID: 77, PeerURLs: peerURLs("m1")}}
+		entry, err := confchange.NewEntry(raftpb.ConfChangeAddNode, &change)
 		if err != nil {
 			t.Fatal(err)
 		}

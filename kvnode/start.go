@@ -13,6 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/leaderlease/go/internal/durations"
+	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
@@ -199,7 +200,7 @@ func (n *Node) openRaft() error {
 func (n *Node) beginLog() error {
 	var peers []raft.Peer
 	for _, m := range n.id.Founders() {
-		data, err := json.Marshal(confContext{Member: m})
+		data, err := json.Marshal(confchange.Context{Member: m})
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,234 @@
+// Package confchange holds the configuration changes that a member's log has: how an entry
+// encodes one, and what it does to raft's configuration and to the registry of members. The
+// node that proposes and applies them uses it, and so does package restore, which applies a
+// log without raft. All functions are pure, so all members decide alike.
+package confchange
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/leaderlease/go/kvnode/store"
+)
+
+var (
+	// ErrMalformed means that a configuration change is not one that this package makes.
+	ErrMalformed = errors.New("kvnode: malformed configuration change")
+	// ErrMemberExists means that a member with one of these peer URLs is there.
+	ErrMemberExists = errors.New("kvnode: a member has that peer URL")
+	// ErrMemberNotFound means that there is no member with that ID.
+	ErrMemberNotFound = errors.New("kvnode: no such member")
+	// ErrNotLearner means that a voter cannot be promoted.
+	ErrNotLearner = errors.New("kvnode: the member is not a learner")
+	// ErrTooManyLearners means that the cluster has a learner already.
+	ErrTooManyLearners = errors.New("kvnode: too many learners")
+	// ErrNotStarted means that the change could leave the cluster without a quorum of
+	// members that have ever started: the last voter cannot be removed, for example.
+	ErrNotStarted = errors.New("kvnode: too few members would have started")
+)
+
+// maxLearners is etcd's default: each of them costs the leader what a voter does.
+const maxLearners = 1
+
+// Is reports whether an entry is a configuration change. It also says so of an
+// EntryConfChangeV2, which here raises the cluster's format.
+func Is(e *raftpb.Entry) bool { return e.GetType() != raftpb.EntryNormal }
+
+// Context rides on a configuration change.
+type Context struct {
+	// Proposal is the ID of the proposal, Member what the change is about.
+	Proposal uint64       `json:"proposal,omitempty"`
+	Member   store.Member `json:"member"`
+	// Promote tells a learner that becomes a voter from a new member.
+	Promote bool `json:"promote,omitempty"`
+	// Format raises the cluster's format. Nothing else is changed then.
+	Format int64 `json:"format,omitempty"`
+}
+
+// NewEntry returns an entry with a change of c.Member.
+func NewEntry(typ raftpb.ConfChangeType, c *Context) (*raftpb.Entry, error) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	data, err = proto.Marshal(&raftpb.ConfChange{Type: typ.Enum(), NodeId: new(c.Member.ID), Context: data})
+	return &raftpb.Entry{Type: raftpb.EntryConfChange.Enum(), Data: data}, err
+}
+
+// NewFormatEntry returns a configuration change of no member, which raises the cluster's format.
+func NewFormatEntry(c *Context) (*raftpb.Entry, error) {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	none := []*raftpb.ConfChangeSingle{{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(raft.None)}}
+	data, err = proto.Marshal(&raftpb.ConfChangeV2{Changes: none, Context: data})
+	return &raftpb.Entry{Type: raftpb.EntryConfChangeV2.Enum(), Data: data}, err
+}
+
+// Plan is what an entry with a configuration change does. It is a function of
+// the entry and of the registry, so the same on all members.
+type Plan struct {
+	Raft     *raftpb.ConfChange  // of no member if it is refused: raft takes that for none
+	Registry *store.MemberChange // nil: nothing
+	Proposal uint64              // the ID of the proposal that waits for it
+	Refusal  error
+	// Stop is why this member must not apply anything after the entry, nil if it may: it
+	// raises the cluster's format to one that this version does not know.
+	Stop error
+}
+
+// Removes reports whether the change removes the member id.
+func (p *Plan) Removes(id uint64) bool { return p.Registry != nil && p.Registry.Remove == id }
+
+// PlanEntry says what e does. What does not decode is refused, on all members alike, for
+// whoever stopped there would stop again at each start, and so would all the others.
+func PlanEntry(members *store.Members, e *raftpb.Entry, newestFormat int64) Plan {
+	plan := Plan{Raft: &raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(raft.None)}}
+	cc, ctx, err := decodeChange(e)
+	if err != nil {
+		plan.Refusal = err
+		return plan
+	}
+	plan.Proposal = ctx.Proposal
+	if ctx.Format != 0 {
+		plan.Registry = &store.MemberChange{Format: ctx.Format}
+		if ctx.Format > newestFormat {
+			plan.Stop = fmt.Errorf("it raises the cluster's format to %d, and this version knows %d to %d: start this member with the version of the others",
+				ctx.Format, store.FormatFirst, newestFormat)
+		}
+		return plan
+	}
+	plan.Registry, plan.Refusal = PlanChange(members, cc.GetType(), ctx)
+	if plan.Refusal != nil {
+		plan.Registry = nil
+		return plan
+	}
+	plan.Raft = cc
+	return plan
+}
+
+// CheckForwarded refuses configuration changes that no member forwards. In the log they
+// would do no more than nothing, but members of former versions stop there for ever.
+func CheckForwarded(m *raftpb.Message) error {
+	changes := 0
+	for _, e := range m.GetEntries() {
+		if !Is(e) {
+			continue
+		}
+		if changes++; changes > 1 {
+			return fmt.Errorf("%w: several in one message, of which raft takes one", ErrMalformed)
+		}
+		cc, ctx, err := decodeChange(e)
+		if err != nil {
+			return err
+		}
+		if ctx.Format != 0 {
+			return fmt.Errorf("%w: only who leads raises the cluster's format", ErrMalformed)
+		}
+		if cc.GetNodeId() == raft.None {
+			return fmt.Errorf("%w: of nobody", ErrMalformed)
+		}
+	}
+	return nil
+}
+
+// changeTypes are those of raft's that there are; it panics at others.
+var changeTypes = []raftpb.ConfChangeType{
+	raftpb.ConfChangeAddNode, raftpb.ConfChangeRemoveNode, raftpb.ConfChangeUpdateNode, raftpb.ConfChangeAddLearnerNode,
+}
+
+// decodeChange is the reverse of NewEntry, of what raft bootstraps with, and of
+// NewFormatEntry. Its error wraps ErrMalformed.
+func decodeChange(e *raftpb.Entry) (*raftpb.ConfChange, *Context, error) {
+	cc, ctx := &raftpb.ConfChange{}, &Context{}
+	malformed := func(format string, args ...any) (*raftpb.ConfChange, *Context, error) {
+		return nil, nil, fmt.Errorf("%w: %w", ErrMalformed, fmt.Errorf(format, args...))
+	}
+	raises := e.GetType() == raftpb.EntryConfChangeV2
+	if raises {
+		v2 := &raftpb.ConfChangeV2{}
+		if err := proto.Unmarshal(e.GetData(), v2); err != nil {
+			return malformed("%w", err)
+		}
+		cc.Context = v2.GetContext()
+	} else if err := proto.Unmarshal(e.GetData(), cc); err != nil {
+		return malformed("%w", err)
+	}
+	if err := json.Unmarshal(cc.GetContext(), ctx); err != nil {
+		return malformed("context: %w", err)
+	}
+	switch {
+	case raises && ctx.Format < store.FormatFirst, !raises && ctx.Format != 0:
+		return malformed("type %s with format %d", e.GetType(), ctx.Format)
+	case raft.IsLocalMsgTarget(cc.GetNodeId()):
+		return malformed("member %x is one of raft's own", cc.GetNodeId())
+	case !slices.Contains(changeTypes, cc.GetType()), ctx.Promote && cc.GetType() != raftpb.ConfChangeAddNode:
+		return malformed("type %d, promote %v", cc.GetType(), ctx.Promote)
+	}
+	ctx.Member.ID = cc.GetNodeId()
+	ctx.Member.Learner = cc.GetType() == raftpb.ConfChangeAddLearnerNode
+	return cc, ctx, nil
+}
+
+// PlanChange says what a configuration change means for the registry, or why it
+// must not be made. It is asked when the change is proposed, and, since others
+// may have come in between, again when it is applied, where all members agree.
+func PlanChange(members *store.Members, typ raftpb.ConfChangeType, c *Context) (*store.MemberChange, error) {
+	known, exists := members.ByID[c.Member.ID]
+	switch {
+	case c.Member.ID == raft.None || members.Removed[c.Member.ID]:
+		return nil, fmt.Errorf("%w: %x is nobody, or was removed", ErrMemberNotFound, c.Member.ID)
+	case typ == raftpb.ConfChangeAddNode && !c.Promote, typ == raftpb.ConfChangeAddLearnerNode:
+		if exists {
+			return nil, fmt.Errorf("%w: %x", ErrMemberExists, c.Member.ID)
+		}
+		if c.Member.Learner && len(members.ByID)-CountVoters(members) >= maxLearners {
+			return nil, fmt.Errorf("%w: at most %d", ErrTooManyLearners, maxLearners)
+		}
+		return &store.MemberChange{Set: &c.Member}, urlsFree(members, &c.Member)
+	case !exists:
+		return nil, fmt.Errorf("%w: %x", ErrMemberNotFound, c.Member.ID)
+	case typ == raftpb.ConfChangeAddNode:
+		if !known.Learner {
+			return nil, fmt.Errorf("%w: %x", ErrNotLearner, known.ID)
+		}
+		known.Learner = false
+		return &store.MemberChange{Set: &known}, nil
+	case typ == raftpb.ConfChangeUpdateNode:
+		known.PeerURLs = c.Member.PeerURLs
+		return &store.MemberChange{Set: &known}, urlsFree(members, &c.Member)
+	default:
+		if !known.Learner && CountVoters(members) == 1 {
+			return nil, fmt.Errorf("%w: %x is the last voter", ErrNotStarted, known.ID)
+		}
+		return &store.MemberChange{Remove: known.ID}, nil
+	}
+}
+
+func urlsFree(members *store.Members, m *store.Member) error {
+	for id, other := range members.ByID {
+		for _, u := range m.PeerURLs {
+			if id != m.ID && slices.Contains(other.PeerURLs, u) {
+				return fmt.Errorf("%w: %s is of %x", ErrMemberExists, u, id)
+			}
+		}
+	}
+	return nil
+}
+
+// CountVoters returns how many members are voters.
+func CountVoters(members *store.Members) (voters int) {
+	for _, m := range members.ByID {
+		if !m.Learner {
+			voters++
+		}
+	}
+	return voters
+}
