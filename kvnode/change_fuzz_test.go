@@ -44,7 +44,7 @@ func (r *replica) open() {
 	at := r.store.Durable()
 	log := raft.NewMemoryStorage()
 	if at.Index > 0 {
-		if err := log.ApplySnapshot(snapshotOf(at)); err != nil {
+		if err := log.ApplySnapshot(at.Snapshot()); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
-	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/leaderlease/go/internal/durations"
@@ -164,7 +163,7 @@ func (c *checkpoints) shorten(at store.Checkpoint, forRoom bool) error {
 	}
 	// Before Compact: a log begins where it has a snapshot. A crash in between leaves it longer than
 	// it need be. Another checkpoint may have come first with a newer one.
-	if err := c.wal.SaveSnapshot(snapshotOf(at)); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
+	if err := c.wal.SaveSnapshot(at.Snapshot()); err != nil && !errors.Is(err, raft.ErrSnapOutOfDate) {
 		return err
 	}
 	// Raft ignores snapshots that come late, so that nobody restores them.
@@ -256,11 +255,4 @@ func (n *Node) Checkpoint(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", ErrDiskFull, err)
 	}
 	return err
-}
-
-// snapshotOf returns what the log keeps of a checkpoint: all but the state.
-func snapshotOf(c store.Checkpoint) *raftpb.Snapshot {
-	return &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
-		Index: new(c.Index), Term: new(c.Term), ConfState: c.ConfState,
-	}}
 }

@@ -198,7 +198,7 @@ func TestAFullDiskKeepsWhatFreesNothing(t *testing.T) {
 func TestASnapshotWithoutRoomRests(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
-		m := &raftpb.Message{Snapshot: snapshotOf(store.Checkpoint{Index: 99, Term: 9})}
+		m := &raftpb.Message{Snapshot: store.Checkpoint{Index: 99, Term: 9}.Snapshot()}
 		for _, step := range []struct {
 			wait time.Duration
 			read bool

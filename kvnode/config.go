@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/leaderlease/go/kvnode/memberdir"
@@ -150,7 +149,7 @@ func (c Config) WithDefaults() Config {
 		c.CatchUpEntries, c.CatchUpBytes = catchUpEntries, cmp.Or(c.CatchUpBytes, catchUpBytes)
 	}
 	c.WarnApply = cmp.Or(c.WarnApply, 100*time.Millisecond)
-	c.Token = cmp.Or(c.Token, "etcd-cluster")
+	c.Token = cmp.Or(c.Token, memberdir.DefaultToken)
 	c.ReadMode = cmp.Or(c.ReadMode, ReadLease)
 	c.maxUncommitted = cmp.Or(c.maxUncommitted, maxUncommittedBytes)
 	c.maxKept = cmp.Or(c.maxKept, maxKeptBytes)
@@ -184,35 +183,11 @@ func (c Config) Validate() error {
 	bad.If(c.MaxProposals < 0 || c.MaxProposalBytes < int64(c.MaxRequestBytes),
 		"max proposals %d must be positive, and max proposal bytes %d at least max request bytes %d", c.MaxProposals, c.MaxProposalBytes, c.MaxRequestBytes)
 	bad.If(c.ReadMode > ReadSerializable, "read mode %d is unknown", c.ReadMode)
-	bad = append(bad, c.validateCluster()...)
+	bad = append(bad, c.owner().Validate()...)
 	if len(bad) > 0 {
 		return fmt.Errorf("kvnode: invalid config: %w", errors.Join(bad...))
 	}
 	return nil
-}
-
-func (c *Config) validateCluster() (bad problems) {
-	names := make(map[string]bool)
-	ids := make(map[uint64]string)
-	for _, m := range c.Cluster {
-		bad.If(m.Name == "", "a member of the initial cluster has no name")
-		bad.If(names[m.Name], "member %q is twice in the initial cluster", m.Name)
-		names[m.Name] = true
-		err := peerurl.Check(m.PeerURLs)
-		bad.If(err != nil, "member %q: %w", m.Name, err)
-		id := memberdir.MemberID(m.PeerURLs, c.Token)
-		other, ok := ids[id]
-		bad.If(ok && other != m.Name, "members %q and %q have the same peer URLs", other, m.Name)
-		ids[id] = m.Name
-	}
-	own := transport.Hello{Name: c.Name, Token: c.Token}
-	if names[c.Name] {
-		own.PeerURLs = strings.Join(c.self().PeerURLs, ",")
-	}
-	err := own.Validate()
-	bad.If(err != nil, "the others would refuse this member: %w", err)
-	bad.If(!names[c.Name], "member %q is not in the initial cluster", c.Name)
-	return bad
 }
 
 func (c *Config) electionTicks() int { return int(c.ElectionTimeout / c.TickInterval) }

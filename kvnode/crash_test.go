@@ -134,7 +134,7 @@ func installInLog(t *testing.T, n, leader *Node) (index uint64) {
 	defer func() { _ = log.Close() }()
 	at := leader.Store().Durable()
 	hard := &raftpb.HardState{Term: new(at.Term), Vote: new(uint64(0)), Commit: new(at.Index)}
-	if err := log.Save(nil, hard, snapshotOf(at)); err != nil {
+	if err := log.Save(nil, hard, at.Snapshot()); err != nil {
 		t.Fatal(err)
 	}
 	return at.Index

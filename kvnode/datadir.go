@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/transport"
 )
 
 func (c *Config) dir() memberdir.Dir { return memberdir.Dir(c.DataDir) }
@@ -40,7 +41,7 @@ func readIdentity(cfg *Config) (memberdir.Identity, error) {
 }
 
 func makeIdentity(cfg *Config) (id memberdir.Identity, err error) {
-	if err := errors.Join(cfg.checkName(), cfg.dir().MakeEmpty()); err != nil {
+	if err := errors.Join(transport.CheckName(cfg.Name), cfg.dir().MakeEmpty()); err != nil {
 		return id, err
 	}
 	if cfg.Existing {
@@ -86,11 +87,11 @@ func (p *parts) waiting() bool {
 func (c Config) CheckDataDir() error {
 	c = c.WithDefaults()
 	if _, err := os.Stat(c.DataDir); errors.Is(err, fs.ErrNotExist) {
-		return c.checkName() // it will be made
+		return transport.CheckName(c.Name) // it will be made
 	}
 	id, err := readIdentity(&c)
 	if errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(c.checkName(), c.dir().CheckEmpty(), c.dir().CheckUnused())
+		return errors.Join(transport.CheckName(c.Name), c.dir().CheckEmpty(), c.dir().CheckUnused())
 	}
 	if err == nil {
 		err = c.advise(c.dir().CheckLog(&id), id.MemberID)

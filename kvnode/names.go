@@ -8,13 +8,17 @@ import (
 	"github.com/leaderlease/go/kvnode/transport"
 )
 
+// Shown returns what others have said, such as the name of a member, fit for terminals and
+// logs: in one line, not long, and quoted if a terminal would act upon it.
+func Shown(s string) string { return transport.Shown(s) }
+
 // describe names a member for people.
 func describe(m *store.Member) string {
 	name := Shown(m.Name)
 	if name == "" {
 		name = transport.ID(m.ID)
 	}
-	return fmt.Sprintf("%s (%s)", name, shown(strings.Join(m.PeerURLs, ", "), 4*shownBytes))
+	return fmt.Sprintf("%s (%s)", name, transport.ShownUpTo(strings.Join(m.PeerURLs, ", "), 4*transport.MaxNameBytes))
 }
 
 // called names a member by its name and ID, which other tools show.

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/raftwal/fs"
 )
@@ -27,16 +28,7 @@ type received struct {
 	noRoomSince time.Time
 }
 
-func (r *received) path(index uint64) string { return filepath.Join(r.dir, snapName(index)) }
-
-func snapName(index uint64) string { return fmt.Sprintf("%016x.snap", index) }
-
-// snapIndex returns the index of a snapshot of that name, and whether it is one.
-func snapIndex(name string) (uint64, bool) {
-	digits, _ := strings.CutSuffix(name, ".snap")
-	index, err := strconv.ParseUint(digits, 16, 64)
-	return index, err == nil && name == snapName(index)
-}
+func (r *received) path(index uint64) string { return filepath.Join(r.dir, memberdir.SnapName(index)) }
 
 // partSuffix is of files that are being received.
 const partSuffix = ".part"
@@ -91,7 +83,7 @@ func (r *received) drop(index uint64) {
 	}
 	for _, e := range entries {
 		path := filepath.Join(r.dir, e.Name())
-		if i, isSnap := snapIndex(e.Name()); isSnap && i <= index {
+		if i, isSnap := memberdir.SnapIndex(e.Name()); isSnap && i <= index {
 			_ = os.Remove(path)
 		}
 		part, isPart := strings.CutSuffix(e.Name(), partSuffix)

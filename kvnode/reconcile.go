@@ -51,7 +51,7 @@ func (n *Node) reconcile() error {
 // for that, nothing is missing: the entries are there, and the next checkpoint
 // tries again. Whoever stopped here would stop a member that serves reads.
 func (n *Node) noteState(at store.Checkpoint) error {
-	err := n.wal.SaveSnapshot(snapshotOf(at))
+	err := n.wal.SaveSnapshot(at.Snapshot())
 	if !errors.Is(err, raftwal.ErrNoSpace) {
 		return err
 	}

@@ -146,7 +146,7 @@ func TestASnapshotDoesNotReplaceItself(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = n.received.receive(&raftpb.Message{Snapshot: snapshotOf(at)}, f)
+			err = n.received.receive(&raftpb.Message{Snapshot: at.Snapshot()}, f)
 			info, statErr := os.Stat(n.received.path(at.Index))
 			if err = errors.Join(err, f.Close(), statErr); err != nil {
 				t.Fatal(err)

@@ -151,14 +151,14 @@ func (d *memberDir) findReceived() error {
 	}
 	newest := d.at.Index
 	for _, e := range entries {
-		if index, ok := snapIndex(e.Name()); ok {
+		if index, ok := memberdir.SnapIndex(e.Name()); ok {
 			newest = max(newest, index)
 		}
 	}
 	if newest == d.at.Index {
 		return nil
 	}
-	path := filepath.Join(snaps, snapName(newest))
+	path := filepath.Join(snaps, memberdir.SnapName(newest))
 	at, err := boltdb.ReadCheckpoint(path)
 	if err == nil && at.Index != newest {
 		err = fmt.Errorf("it is of index %d", at.Index)

@@ -102,7 +102,7 @@ func receive(t *testing.T, n, from *Node) store.Checkpoint {
 		t.Fatal(err)
 	}
 	at := state.Checkpoint()
-	if err := n.received.save(&raftpb.Message{Snapshot: snapshotOf(at)}, &all); err != nil {
+	if err := n.received.save(&raftpb.Message{Snapshot: at.Snapshot()}, &all); err != nil {
 		t.Fatal(err)
 	}
 	return at
@@ -127,7 +127,7 @@ func TestRestoreRefusesAReceivedSnapshot(t *testing.T) {
 			}, "one of the two is of another directory"},
 		} {
 			dir := filepath.Join(t.TempDir(), "dir")
-			path := filepath.Join(dir, memberdir.SnapFolder, snapName(test.index))
+			path := filepath.Join(dir, memberdir.SnapFolder, memberdir.SnapName(test.index))
 			if err := errors.Join(os.CopyFS(dir, os.DirFS(n.cfg.DataDir)), test.write(path)); err != nil {
 				t.Fatal(err)
 			}

@@ -112,8 +112,8 @@ func (r *RestoreConfig) member() Config {
 }
 
 func (r *RestoreConfig) validate(c *Config) error {
-	bad := c.validateCluster()
-	if err := c.checkName(); err != nil {
+	bad := problems(c.owner().Validate())
+	if err := transport.CheckName(c.Name); err != nil {
 		bad = append(bad, err)
 	}
 	bad.If(c.DataDir == "", "no data directory")
@@ -270,7 +270,7 @@ func (r *RestoreConfig) beginLog(dir string, at store.Checkpoint, term uint64) e
 		return fmt.Errorf("make the log: %w", err)
 	}
 	hard := &raftpb.HardState{Term: &term, Vote: new(uint64(0)), Commit: new(at.Index)}
-	if err := errors.Join(log.Save(nil, hard, snapshotOf(at)), log.Close()); err != nil {
+	if err := errors.Join(log.Save(nil, hard, at.Snapshot()), log.Close()); err != nil {
 		return fmt.Errorf("make the log: %w", err)
 	}
 	return nil

@@ -193,7 +193,7 @@ func TestASnapshotIsWhatItSays(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		says := snapshotOf(n.Store().Durable())
+		says := n.Store().Durable().Snapshot()
 		says.Metadata.Index = new(says.GetMetadata().GetIndex() + 1)
 		if err := n.received.receive(&raftpb.Message{Snapshot: says}, f); err == nil {
 			t.Errorf("receive() of index %d with the state of another = nil, want an error", says.GetMetadata().GetIndex())

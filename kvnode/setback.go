@@ -167,7 +167,7 @@ func (p *parts) lose(peer uint64, proven bool, err error) {
 	if _, registered := p.book.members().Registered(peer); !proven || !registered {
 		return
 	}
-	if !p.note(func(id *memberdir.Identity) { id.Lost = shown(err.Error(), lostBytes) }) {
+	if !p.note(func(id *memberdir.Identity) { id.Lost = transport.ShownUpTo(err.Error(), lostBytes) }) {
 		p.log.Error("cannot note that this member has lost its data; see to it that nothing starts it again with this directory")
 	}
 }

@@ -5,38 +5,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/transport"
 )
-
-// What is shown of a name is one line that no terminal acts upon, and not long.
-func TestNamesAreShownAsTheyAre(t *testing.T) {
-	long := strings.Repeat("x", shownBytes)
-	for _, test := range []struct{ what, name, want string }{
-		{"none", "", ""},
-		{"a plain one", "n1.example", "n1.example"},
-		{"letters of any script", "Knöten 節点", "Knöten 節点"},
-		{"an escape sequence", "\x1b[2Ja", `"\x1b[2Ja"`},
-		{"one of the second half", "\u009b2Ja", `"\u009b2Ja"`},
-		{"a line end", "a\nb", `"a\nb"`},
-		{"a tab", "a\tb", `"a\tb"`},
-		{"what turns the line round", "a\u202eb", `"a\u202eb"`},
-		{"no UTF-8", "a\xff", `"a\xff"`},
-		{"the longest", long, long},
-		{"a longer one", long + "y", long + "…"},
-		{"a longer one with an escape", "\x1b" + long, `"\x1b` + long[1:] + `"…`},
-		{"a rune across the end", long[1:] + "é", long[1:] + "…"},
-	} {
-		if got := Shown(test.name); got != test.want {
-			t.Errorf("Shown(%s) = %s, want %s", test.what, got, test.want)
-		}
-	}
-	if got := Shown(strings.Repeat("\x1b", 60_000)); len(got) > 5*shownBytes || !utf8.ValidString(got) {
-		t.Errorf("Shown(60,000 escapes) has %d bytes, want few", len(got))
-	}
-}
 
 // A new member has a name that can be shown; one that has another already keeps it.
 func TestNamesOfNewMembers(t *testing.T) {
@@ -45,7 +18,7 @@ func TestNamesOfNewMembers(t *testing.T) {
 		cfg.Name, cfg.Cluster[0].Name = name, name
 		return cfg
 	}
-	for _, name := range []string{"\x1b]0;title\a", "a\nb", "a\u202eb", "a\xff", strings.Repeat("x", MaxNameBytes+1)} {
+	for _, name := range []string{"\x1b]0;title\a", "a\nb", "a\u202eb", "a\xff", strings.Repeat("x", transport.MaxNameBytes+1)} {
 		cfg := named(name)
 		if err := cfg.CheckDataDir(); err == nil || !strings.Contains(err.Error(), Shown(name)+" (Config.Name)") {
 			t.Errorf("CheckDataDir() for a new member called %q = %v, want it refused by its name", name, err)
@@ -68,7 +41,7 @@ func TestNamesOfNewMembers(t *testing.T) {
 			t.Errorf("CheckDataDir() for an old member called %q = %v, want it kept", name, err)
 		}
 	}
-	cfg := named(strings.Repeat("é", MaxNameBytes/2))
+	cfg := named(strings.Repeat("é", transport.MaxNameBytes/2))
 	if err := cfg.CheckDataDir(); err != nil {
 		t.Errorf("CheckDataDir() for a name of %d bytes = %v, want it taken", len(cfg.Name), err)
 	}

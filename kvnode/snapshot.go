@@ -31,7 +31,7 @@ func (s *snapshots) send(m *raftpb.Message) {
 		}
 		at := state.Checkpoint()
 		m = proto.CloneOf(m)
-		m.Snapshot = snapshotOf(at)
+		m.Snapshot = at.Snapshot()
 		if s.quiet.sent.loud(to) {
 			s.log.Info("sends a snapshot", "to", s.book.called(to), "index", at.Index, "bytes", state.Size())
 		}

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/leaderlease/go/kvnode/tlsconf"
 	"github.com/leaderlease/go/raftwal"
@@ -45,6 +47,17 @@ func (d Dir) Log() string { return d.Path(LogFolder) }
 
 // Snaps returns where received snapshots are.
 func (d Dir) Snaps() string { return d.Path(SnapFolder) }
+
+// SnapName returns the name that a received snapshot of that index has in Snaps.
+func SnapName(index uint64) string { return fmt.Sprintf("%016x.snap", index) }
+
+// SnapIndex returns the index of the received snapshot with that name, and false if name is
+// not one that SnapName returns.
+func SnapIndex(name string) (uint64, bool) {
+	digits, _ := strings.CutSuffix(name, ".snap")
+	index, err := strconv.ParseUint(digits, 16, 64)
+	return index, err == nil && name == SnapName(index)
+}
 
 // Lock makes the data directory if it is missing, and takes it for this process
 // alone until the lock is closed. It leaves nothing in a directory that it refuses.

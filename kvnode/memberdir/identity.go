@@ -8,11 +8,13 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 
 	"go.etcd.io/raft/v3"
 
 	"github.com/leaderlease/go/kvnode/peerurl"
 	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/transport"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -22,6 +24,9 @@ type Member struct {
 	// PeerURLs are where it listens for its peers: http://host:port.
 	PeerURLs []string `json:"peer_urls"`
 }
+
+// DefaultToken is the token of a cluster that is given none, as in etcd.
+const DefaultToken = "etcd-cluster"
 
 // Owner is the member that a data directory has to be of, as it is configured.
 type Owner struct {
@@ -34,6 +39,42 @@ type Owner struct {
 func (o *Owner) Self() Member {
 	i := slices.IndexFunc(o.Cluster, func(m Member) bool { return m.Name == o.Name })
 	return o.Cluster[i]
+}
+
+// Validate reports everything that is wrong with the cluster and this member's place in it.
+func (o *Owner) Validate() []error {
+	var bad problems
+	names := make(map[string]bool)
+	ids := make(map[uint64]string)
+	for _, m := range o.Cluster {
+		bad.If(m.Name == "", "a member of the initial cluster has no name")
+		bad.If(names[m.Name], "member %q is twice in the initial cluster", m.Name)
+		names[m.Name] = true
+		err := peerurl.Check(m.PeerURLs)
+		bad.If(err != nil, "member %q: %w", m.Name, err)
+		id := MemberID(m.PeerURLs, o.Token)
+		other, known := ids[id]
+		bad.If(known && other != m.Name, "members %q and %q have the same peer URLs", other, m.Name)
+		ids[id] = m.Name
+	}
+	own := transport.Hello{Name: o.Name, Token: o.Token}
+	if names[o.Name] {
+		own.PeerURLs = strings.Join(o.Self().PeerURLs, ",")
+	}
+	err := own.Validate()
+	bad.If(err != nil, "the others would refuse this member: %w", err)
+	bad.If(!names[o.Name], "member %q is not in the initial cluster", o.Name)
+	return bad
+}
+
+// problems collects what is wrong with a configuration, so that one error reports all of it.
+type problems []error
+
+// If adds an error if wrong. The format gives the value and its limit.
+func (p *problems) If(wrong bool, format string, args ...any) {
+	if wrong {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
 }
 
 // Identity is whose data directory this is. It is written before anything else

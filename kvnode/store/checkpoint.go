@@ -18,6 +18,13 @@ type Checkpoint struct {
 	Revision  int64
 }
 
+// Snapshot returns what a log keeps of the checkpoint: all but the state.
+func (c Checkpoint) Snapshot() *raftpb.Snapshot {
+	return &raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{
+		Index: new(c.Index), Term: new(c.Term), ConfState: c.ConfState,
+	}}
+}
+
 // Durable returns the newest checkpoint.
 func (s *Store) Durable() Checkpoint { return *s.durable.Load() }
 
