@@ -3,12 +3,10 @@ package kvnode
 import (
 	"errors"
 	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
-	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/restore"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -71,14 +69,14 @@ func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 	file := saveSnapshot(t, startAlone(t))
 	for range 5 {
 		cfg := aloneConfig(t)
-		restore := RestoreConfig{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token}
+		from := restore.RestoreConfig{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token}
 		starting := newNode(cfg)
 		errs := race(3, func(i int) error {
 			if i == 0 {
 				_, err := starting.openFiles()
 				return err
 			}
-			_, err := RestoreSnapshot(restore)
+			_, err := restore.RestoreSnapshot(from)
 			return err
 		})
 		won := 0
@@ -118,7 +116,7 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 		"openFiles":    func() error { _, err := newNode(cfg).openFiles(); return err },
 		"CheckDataDir": cfg.CheckDataDir,
 		"RestoreSnapshot": func() error {
-			_, err := RestoreSnapshot(RestoreConfig{File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster})
+			_, err := restore.RestoreSnapshot(restore.RestoreConfig{File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster})
 			return err
 		},
 	} {
@@ -134,40 +132,5 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 	}
 	if err := cfg.CheckDataDir(); err != nil {
 		t.Errorf("CheckDataDir() of a directory with a lock that nobody holds = %v", err)
-	}
-}
-
-// What a restore has left that was killed is refused, and who sees that is told what to do.
-func TestWhatARestoreHasLeftIsRefused(t *testing.T) {
-	cfg := aloneConfig(t)
-	if err := errors.Join(os.MkdirAll(cfg.DataDir, 0o700), os.WriteFile(cfg.dir().Path(memberdir.StateFile), nil, 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	_, err := RestoreSnapshot(RestoreConfig{File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster})
-	if err == nil || !strings.Contains(err.Error(), "remove it and run that again") {
-		t.Errorf("RestoreSnapshot() into what one has left = %v, want what to do", err)
-	}
-}
-
-// Certificates of the server's own making were there before a restore, and stay
-// when it fails.
-func TestARestoreThatFailsRemovesWhatItMade(t *testing.T) {
-	cfg := aloneConfig(t)
-	kept := filepath.Join(cfg.DataDir, "fixtures")
-	if err := os.MkdirAll(kept, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	_, err := RestoreSnapshot(RestoreConfig{
-		File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster,
-		BumpRevision: 1<<63 - 1, MarkCompacted: true,
-	})
-	if err == nil {
-		t.Fatal("RestoreSnapshot() with too high a revision = nil")
-	}
-	if _, err := os.Stat(kept); err != nil {
-		t.Errorf("the restore has removed what it did not make: %v", err)
-	}
-	if err := cfg.dir().CheckEmpty(); err != nil {
-		t.Errorf("the restore has left something behind: %v", err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/restore"
 )
 
 // aloneConfig returns the configuration of a cluster of one, whose directory is
@@ -150,7 +151,7 @@ func TestFoundersBeginWithTheSameEntries(t *testing.T) {
 func TestRestoredMembersBeginWithTheSameState(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		file := saveSnapshot(t, c.leader())
-		c.restoreAll(file, func(r *RestoreConfig) {
+		c.restoreAll(file, func(r *restore.RestoreConfig) {
 			cfg := Config{Name: r.Name, Cluster: r.Cluster}
 			spell(&cfg)
 			r.Cluster = cfg.Cluster

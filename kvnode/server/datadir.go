@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/restore"
 )
 
 // CheckDataDir reports why dir cannot be a data directory. It leaves nothing
@@ -56,7 +56,7 @@ func nearest(dir string) (string, error) {
 // foreign reports whether another program keeps its data in dir.
 func foreign(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, "member", "wal")); err == nil {
-		return errors.New("this is the data of an etcd member, which kvnode cannot read; " + kvnode.FromEtcd)
+		return errors.New("this is the data of an etcd member, which kvnode cannot read; " + restore.FromEtcd)
 	}
 	return nil
 }

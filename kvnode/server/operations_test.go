@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/restore"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
@@ -104,7 +105,7 @@ func TestSaveAndRestore(t *testing.T) {
 
 	restored := trio(t, func(c *Config) {
 		c.Node.DataDir = filepath.Join(c.Node.DataDir, "restored")
-		if _, err := kvnode.RestoreSnapshot(kvnode.RestoreConfig{
+		if _, err := restore.RestoreSnapshot(restore.RestoreConfig{
 			File: file, Name: c.Node.Name, DataDir: c.Node.DataDir, Cluster: c.Node.Cluster, PeerURLs: []string{listenerURL(c.Node.Listener, "")},
 		}); err != nil {
 			t.Fatal(err)

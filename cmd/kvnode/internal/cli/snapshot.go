@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/cmd/internal/suggest"
-	node "github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/restore"
 )
 
 func newSnapshot(sys *System) *cobra.Command {
@@ -29,13 +29,13 @@ func completeSnapshot(*cobra.Command, []string, string) ([]cobra.Completion, cob
 
 // warnOfBareStore warns of a file that may be a member's checkpoint by itself.
 func warnOfBareStore(sys *System, path string) {
-	if advice := node.AdviseBareStore(path); advice != "" {
+	if advice := restore.AdviseBareStore(path); advice != "" {
 		_, _ = fmt.Fprintf(sys.Stderr, "WARNING: %s has no checksum: %s\n", path, advice)
 	}
 }
 
 // sayReplayed says what the log of a data directory has added to its checkpoint.
-func sayReplayed(sys *System, path string, r *node.Replayed) {
+func sayReplayed(sys *System, path string, r *restore.Replayed) {
 	if r == nil {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	node "github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/restore"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -37,7 +38,7 @@ taken since come again.`
 
 // restoreFlags are etcdutl's.
 type restoreFlags struct {
-	node.RestoreConfig
+	restore.RestoreConfig
 	cluster, peerURLs string
 }
 
@@ -63,7 +64,7 @@ func newRestore(sys *System, cmd *cobra.Command) *cobra.Command {
 	flags.BoolVar(&f.SkipHashCheck, "skip-hash-check", false, "take a file without its checksum; of a member that is left, restore the data directory instead")
 	flags.Int64Var(&f.BumpRevision, "bump-revision", 0, "how much to raise the newest revision by")
 	flags.BoolVar(&f.MarkCompacted, "mark-compacted", false, "count all that is older than the raised revision as compacted; goes with --bump-revision")
-	flags.Uint64Var(&f.BumpTerm, "bump-term", node.DefaultBumpTerm, "how much to raise the term by, from 1 up; the same for all members")
+	flags.Uint64Var(&f.BumpTerm, "bump-term", restore.DefaultBumpTerm, "how much to raise the term by, from 1 up; the same for all members")
 	flags.Int64Var(&f.QuotaBytes, "quota-backend-bytes", server.DefaultQuotaBytes, "what kvnode serve will be given: a snapshot of etcd's that exceeds it is refused; 0: 2 GiB; negative: no limit")
 	if err := cmd.MarkFlagDirname("data-dir"); err != nil {
 		panic(err) // there is no such flag
@@ -96,7 +97,7 @@ func (f *restoreFlags) run(sys *System) error {
 	}
 	f.QuotaBytes = max(cmp.Or(f.QuotaBytes, server.DefaultQuotaBytes), 0)
 	warnOfBareStore(sys, f.File)
-	r, err := node.RestoreSnapshot(f.RestoreConfig)
+	r, err := restore.RestoreSnapshot(f.RestoreConfig)
 	if err != nil {
 		return err
 	}

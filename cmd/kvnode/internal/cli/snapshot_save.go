@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/etcd/client/v3/snapshot"
 	"go.uber.org/zap"
 
-	node "github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/restore"
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
@@ -59,7 +59,7 @@ func save(ctx context.Context, c *caller, path string, sys *System) error {
 // replace puts a snapshot that has arrived in the place of path, if it is whole: what is there may be the
 // last backup that is. It describes it.
 func replace(path, arrived string, sys *System) error {
-	info, err := node.InspectSnapshot(arrived)
+	info, err := restore.InspectSnapshot(arrived)
 	if err != nil {
 		bad := path + ".damaged"
 		return errors.Join(fmt.Errorf("what has arrived is kept as %s, and %s is as it was: %w", bad, path, err), os.Rename(arrived, bad))
@@ -84,7 +84,7 @@ It exits with 1 at the first that is not.`,
 		ValidArgsFunction: completeSnapshot,
 		RunE: func(_ *cobra.Command, files []string) error {
 			for _, path := range files {
-				info, err := node.InspectSnapshot(path)
+				info, err := restore.InspectSnapshot(path)
 				if err != nil {
 					return fmt.Errorf("kvnode snapshot verify: %s: %w", path, err)
 				}

@@ -1,4 +1,4 @@
-package kvnode
+package restore
 
 import (
 	"crypto/sha256"
@@ -80,6 +80,9 @@ func (d *memberDir) replayInto(path string, sum hash.Hash) (_ *Replayed, err err
 	}
 	return r, nil
 }
+
+// changesPage is how much of the log is read together.
+const changesPage = 1 << 20
 
 // replay applies all that follows on the state, committed or not: those who are lost may
 // have acknowledged it, and then it must be there. What nobody has acknowledged may be.

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"testing"
 
@@ -16,8 +15,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/restore"
 	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -89,7 +88,7 @@ func TestADataDirectoryIsRestoredWithItsLog(t *testing.T) {
 					t.Fatal(err)
 				}
 				if before > 0 {
-					c.restoreAll(filepath.Join(dir, memberdir.StateFile), func(r *RestoreConfig) { r.SkipHashCheck = true })
+					c.restoreAll(filepath.Join(dir, memberdir.StateFile), func(r *restore.RestoreConfig) { r.SkipHashCheck = true })
 					if lost := absent(c.start("m1"), "after", 6); lost != 6 {
 						t.Errorf("restored from the checkpoint, %d puts are lost, want the control to lose 6", lost)
 					}
@@ -179,7 +178,7 @@ func TestDirectoriesThatDifferBeginDifferentClusters(t *testing.T) {
 		appendPuts(t, other, "one more")
 		ids := make(map[string]uint64)
 		for _, from := range []string{dir, same, other} {
-			got, err := RestoreSnapshot(RestoreConfig{File: from, Name: "m1", DataDir: from + "-restored", Cluster: c.cfgs["m1"].Cluster, segmentSize: 1 << 20})
+			got, err := restore.RestoreSnapshot(restore.RestoreConfig{File: from, Name: "m1", DataDir: from + "-restored", Cluster: c.cfgs["m1"].Cluster, SegmentSize: 1 << 20})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -187,67 +186,6 @@ func TestDirectoriesThatDifferBeginDifferentClusters(t *testing.T) {
 		}
 		if ids[dir] != ids[same] || ids[dir] == ids[other] {
 			t.Errorf("clusters %x, want the copy's to be the same, and the longer log's not", ids)
-		}
-	})
-}
-
-// Whatever the log holds does the same to the state as on a member that runs.
-func TestARestoreAppliesAsAMemberDoes(t *testing.T) {
-	inCluster(t, 3, func(c *Config) { c.LaxReconfig = true }, func(t *testing.T, c *cluster) {
-		n := c.leader()
-		propose := func(r *pb.InternalRaftRequest) { _, _ = n.Propose(t.Context(), r) }
-		propose(&pb.InternalRaftRequest{LeaseGrant: &pb.LeaseGrantRequest{ID: 7, TTL: 600}})
-		propose(&pb.InternalRaftRequest{LeaseGrant: &pb.LeaseGrantRequest{ID: 8, TTL: 600}})
-		for i := range 20 {
-			propose(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: fmt.Append(nil, "k", i%5), Value: fmt.Append(nil, i), Lease: int64(7 + i%2)}})
-		}
-		propose(&pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 8}})
-		propose(&pb.InternalRaftRequest{Compaction: &pb.CompactionRequest{Revision: 9}})
-		propose(&pb.InternalRaftRequest{Alarm: &pb.AlarmRequest{Action: pb.AlarmRequest_ACTIVATE, MemberID: n.ID(), Alarm: pb.AlarmType_CORRUPT}})
-		m4, err := n.AddMember(t.Context(), peerURLs("m4"), true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := n.UpdateMember(t.Context(), m4.ID, peerURLs("m5")); err != nil {
-			t.Fatal(err)
-		}
-		if err := n.RemoveMember(t.Context(), m4.ID); err != nil {
-			t.Fatal(err)
-		}
-		c.crash(slices.Collect(maps.Values(c.nodes))...)
-
-		d, err := openMemberDir(n.cfg.DataDir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(t.TempDir(), "copy")
-		if _, err := d.copyTo(path); err != nil {
-			t.Fatal(err)
-		}
-		backend, err := boltdb.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s, err := store.Open(store.Config{Backend: backend})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := n.Store()
-		for what, pair := range map[string][2]any{
-			"applied":  {s.Applied(), want.Applied()},
-			"revision": {s.Revision(), want.Revision()},
-			"members":  {s.Members(), want.Members()},
-			"format":   {s.Format(), want.Format()},
-			"compact":  {s.CompactRevision(), want.CompactRevision()},
-			"alarms":   {len(s.Alarms()), len(want.Alarms())},
-			"hash":     {hashOf(t, s), hashOf(t, want)},
-		} {
-			if !reflect.DeepEqual(pair[0], pair[1]) {
-				t.Errorf("%s = %+v, want the member's %+v", what, pair[0], pair[1])
-			}
-		}
-		if err := errors.Join(s.Close(), d.Close()); err != nil {
-			t.Fatal(err)
 		}
 	})
 }
@@ -265,7 +203,7 @@ func hashOf(t *testing.T, s *store.Store) store.Hash {
 func TestInspectADataDirectory(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		n := c.lostMajority(4, 6)
-		got, err := InspectSnapshot(n.cfg.DataDir)
+		got, err := restore.InspectSnapshot(n.cfg.DataDir)
 		if err != nil || got.Keys != 10 || got.Hash != hashOf(t, n.Store()) || got.Size == 0 || got.Replayed.Entries < 6 {
 			t.Errorf("InspectSnapshot(%s) = %+v, %+v, %v, want 10 keys, and the member's hash", n.cfg.DataDir, got, got.Replayed, err)
 		}

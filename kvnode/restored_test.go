@@ -12,7 +12,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/restore"
 )
 
 // saveSnapshot writes what a client's snapshot save does.
@@ -30,20 +30,10 @@ func saveSnapshot(t *testing.T, n *Node) string {
 	if _, err := state.WriteTo(&b); err != nil {
 		t.Fatal(err)
 	}
-	return writeSnapshotFile(t, b.Bytes())
-}
-
-func writeSnapshotFile(t *testing.T, db []byte) string {
-	t.Helper()
-	db = append(db, make([]byte, -len(db)&(snapshotAlign-1))...)
+	db := append(b.Bytes(), make([]byte, -b.Len()&511)...) // padded, with its checksum at the end
 	sum := sha256.Sum256(db)
-	return writeFile(t, append(db, sum[:]...))
-}
-
-func writeFile(t *testing.T, data []byte) string {
-	t.Helper()
 	path := filepath.Join(t.TempDir(), "snapshot.db")
-	if err := os.WriteFile(path, data, 0o600); err != nil {
+	if err := os.WriteFile(path, append(db, sum[:]...), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return path
@@ -60,11 +50,11 @@ func readFile(t *testing.T, path string) []byte {
 
 // restoreAll stops all members and gives each a new directory that is restored
 // from file.
-func (c *cluster) restoreAll(file string, amend func(*RestoreConfig)) []Restored {
+func (c *cluster) restoreAll(file string, amend func(*restore.RestoreConfig)) []restore.Restored {
 	c.t.Helper()
 	c.stopAll()
 	clear(c.nodes)
-	var all []Restored
+	var all []restore.Restored
 	for _, name := range []string{"m1", "m2", "m3"} {
 		cfg, ok := c.cfgs[name]
 		if !ok {
@@ -72,11 +62,11 @@ func (c *cluster) restoreAll(file string, amend func(*RestoreConfig)) []Restored
 		}
 		cfg.DataDir += "-restored"
 		c.cfgs[name] = cfg
-		r := RestoreConfig{File: file, Name: name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token, segmentSize: 1 << 20}
+		r := restore.RestoreConfig{File: file, Name: name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token, SegmentSize: 1 << 20}
 		if amend != nil {
 			amend(&r)
 		}
-		got, err := RestoreSnapshot(r)
+		got, err := restore.RestoreSnapshot(r)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -165,7 +155,7 @@ func TestOthersAreNotLetIntoARestoredCluster(t *testing.T) {
 		},
 		"from another snapshot": func(c *cluster, cfg *Config, older string) {
 			cfg.DataDir += "-again"
-			if _, err := RestoreSnapshot(RestoreConfig{File: older, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster}); err != nil {
+			if _, err := restore.RestoreSnapshot(restore.RestoreConfig{File: older, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster}); err != nil {
 				c.t.Fatal(err)
 			}
 		},
@@ -215,7 +205,7 @@ func TestARestoredMemberThatIsRestoredAgainIsRefused(t *testing.T) {
 		cfg := c.cfgs[victim.Name()]
 		cfg.DataDir += "-again"
 		c.cfgs[victim.Name()] = cfg
-		if _, err := RestoreSnapshot(RestoreConfig{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster}); err != nil {
+		if _, err := restore.RestoreSnapshot(restore.RestoreConfig{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster}); err != nil {
 			t.Fatal(err)
 		}
 		back := c.start(victim.Name())
@@ -232,7 +222,7 @@ func TestRestoreMayRaiseTheRevision(t *testing.T) {
 		n := c.leader()
 		c.put(n, "k", "v")
 		before := n.Store().Revision()
-		c.restoreAll(saveSnapshot(t, n), func(r *RestoreConfig) { r.BumpRevision, r.MarkCompacted = 1_000_000, true })
+		c.restoreAll(saveSnapshot(t, n), func(r *restore.RestoreConfig) { r.BumpRevision, r.MarkCompacted = 1_000_000, true })
 		c.start("m1")
 		n = c.leader()
 		c.put(n, "k", "w")
@@ -240,30 +230,4 @@ func TestRestoreMayRaiseTheRevision(t *testing.T) {
 			t.Errorf("revision %d, compacted %d, want %d and one less", got, n.Store().CompactRevision(), before+1_000_001)
 		}
 	})
-}
-
-func TestInspectSnapshot(t *testing.T) {
-	n := startAlone(t)
-	if err := put(t.Context(), n, "key", "value"); err != nil {
-		t.Fatal(err)
-	}
-	file := saveSnapshot(t, n)
-	data := readFile(t, file)
-	want, err := n.Store().HashKV(0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, path := range map[string]string{"snapshot": file, "database": writeFile(t, data[:len(data)-32])} {
-		got, err := InspectSnapshot(path)
-		if err != nil || got.Hash != want || got.Keys != 1 || got.Revision != 2 || got.Size != int64(len(readFile(t, path))) {
-			t.Errorf("InspectSnapshot(%s) = %+v, %v, want one key and %+v", name, got, err, want)
-		}
-	}
-	data[100] ^= 1
-	if _, err := InspectSnapshot(writeFile(t, data)); !errors.Is(err, ErrSnapshotDamaged) {
-		t.Errorf("InspectSnapshot(damaged) = %v, want ErrSnapshotDamaged", err)
-	}
-	if _, err := InspectSnapshot(writeSnapshotFile(t, otherDatabase(t))); !errors.Is(err, ErrSnapshotForeign) || errors.Is(err, store.ErrDamaged) {
-		t.Errorf("InspectSnapshot(another program's) = %v, want ErrSnapshotForeign", err)
-	}
 }

@@ -1,4 +1,4 @@
-package kvnode
+package restore
 
 import (
 	"bytes"
@@ -18,13 +18,8 @@ import (
 // Whatever is wrong with the file, the directory or the options is said, and
 // leaves nothing behind.
 func TestRestoreRefuses(t *testing.T) {
-	n := startAlone(t)
-	if err := put(t.Context(), n, "key", "value"); err != nil {
-		t.Fatal(err)
-	}
-	whole := saveSnapshot(t, n)
-	data := readFile(t, whole)
-	members := []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}, {Name: "b", PeerURLs: []string{"http://b:2380"}}}
+	whole, data := savedSnapshot(t)
+	members := []memberdir.Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}, {Name: "b", PeerURLs: []string{"http://b:2380"}}}
 	flipped := bytes.Clone(data)
 	flipped[len(data)/2] ^= 1
 	damaged := bytes.Clone(data[:len(data)-sha256.Size])
@@ -105,21 +100,55 @@ func database(t *testing.T, buckets ...string) []byte {
 
 // A directory that exists and is empty, such as a mounted disk, will do.
 func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
-	n := startAlone(t)
-	file := saveSnapshot(t, n)
+	file, _ := savedSnapshot(t)
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "lost+found"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	members := []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}}
-	if _, err := RestoreSnapshot(RestoreConfig{File: file, Name: "a", DataDir: dir, Cluster: members}); err != nil {
+	cfg := restoreOf(t, file)
+	cfg.DataDir = dir
+	if _, err := RestoreSnapshot(cfg); err != nil {
 		t.Fatal(err)
 	}
-	_, err := RestoreSnapshot(RestoreConfig{File: file, Name: "a", DataDir: dir, Cluster: members})
+	_, err := RestoreSnapshot(cfg)
 	if err == nil || !strings.Contains(err.Error(), "member.json") && !strings.Contains(err.Error(), "holds") {
 		t.Errorf("a second RestoreSnapshot() = %v, want the directory refused", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, memberdir.IdentityFile)); err != nil {
 		t.Errorf("the refusal has cost the first one its identity: %v", err)
+	}
+}
+
+// What a restore has left that was killed is refused, and who sees that is told what to do.
+func TestWhatARestoreHasLeftIsRefused(t *testing.T) {
+	file, _ := savedSnapshot(t)
+	cfg := restoreOf(t, file)
+	if err := errors.Join(os.MkdirAll(cfg.DataDir, 0o700), os.WriteFile(cfg.dir().Path(memberdir.StateFile), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := RestoreSnapshot(cfg)
+	if err == nil || !strings.Contains(err.Error(), "remove it and run that again") {
+		t.Errorf("RestoreSnapshot() into what one has left = %v, want what to do", err)
+	}
+}
+
+// Certificates of the server's own making were there before a restore, and stay
+// when it fails.
+func TestARestoreThatFailsRemovesWhatItMade(t *testing.T) {
+	file, _ := savedSnapshot(t)
+	cfg := restoreOf(t, file)
+	cfg.BumpRevision, cfg.MarkCompacted = 1<<63-1, true
+	kept := filepath.Join(cfg.DataDir, "fixtures")
+	if err := os.MkdirAll(kept, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RestoreSnapshot(cfg); err == nil {
+		t.Fatal("RestoreSnapshot() with too high a revision = nil")
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Errorf("the restore has removed what it did not make: %v", err)
+	}
+	if err := cfg.dir().CheckEmpty(); err != nil {
+		t.Errorf("the restore has left something behind: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package kvnode
+package restore
 
 import (
 	"bytes"

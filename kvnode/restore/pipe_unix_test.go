@@ -1,6 +1,6 @@
 //go:build unix
 
-package kvnode
+package restore
 
 import (
 	"errors"
@@ -18,9 +18,10 @@ func TestANamedPipeIsNoSnapshot(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Skip(err)
 	}
+	cfg := restoreOf(t, pipe)
 	refused := make(chan error, 2)
 	go func() {
-		_, err := RestoreSnapshot(RestoreConfig{File: pipe, Name: "a", DataDir: filepath.Join(t.TempDir(), "data"), Cluster: []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}}})
+		_, err := RestoreSnapshot(cfg)
 		refused <- err
 		_, err = InspectSnapshot(pipe)
 		refused <- err

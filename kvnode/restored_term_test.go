@@ -2,14 +2,11 @@ package kvnode
 
 import (
 	"errors"
-	"fmt"
-	"math"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/leaderlease/go/kvnode/memberdir"
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/restore"
 	"github.com/leaderlease/go/leaderlease/fence"
 	"github.com/leaderlease/go/raftwal"
 )
@@ -94,9 +91,9 @@ func TestASecondRestoreMayBeginLater(t *testing.T) {
 		}
 		last := c.transfers(3)
 
-		second := c.restoreAll(file, func(r *RestoreConfig) { r.BumpTerm = 2 * DefaultBumpTerm })
-		if second[0].ClusterID == first[0].ClusterID || second[0].Term != first[0].Term+DefaultBumpTerm {
-			t.Errorf("restored %+v after %+v, want another cluster, %d terms later", second[0], first[0], DefaultBumpTerm)
+		second := c.restoreAll(file, func(r *restore.RestoreConfig) { r.BumpTerm = 2 * restore.DefaultBumpTerm })
+		if second[0].ClusterID == first[0].ClusterID || second[0].Term != first[0].Term+restore.DefaultBumpTerm {
+			t.Errorf("restored %+v after %+v, want another cluster, %d terms later", second[0], first[0], restore.DefaultBumpTerm)
 		}
 		for name := range c.cfgs {
 			c.start(name)
@@ -105,36 +102,4 @@ func TestASecondRestoreMayBeginLater(t *testing.T) {
 			t.Errorf("token %v after %v, want a newer one", token, last)
 		}
 	})
-}
-
-// Terms end where a signed number of 64 bits does, which is what most clients keep
-// them in.
-func TestRaisedTermsHaveALimit(t *testing.T) {
-	file := saveSnapshot(t, startAlone(t))
-	members := []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}}
-	for bump, want := range map[uint64]bool{math.MaxInt64 - 2: true, math.MaxInt64 - 1: false, math.MaxUint64: false} {
-		dir := filepath.Join(t.TempDir(), "data")
-		got, err := RestoreSnapshot(RestoreConfig{File: file, Name: "a", DataDir: dir, Cluster: members, BumpTerm: bump})
-		if (err == nil) != want {
-			t.Errorf("RestoreSnapshot() of term 2 with bump %d = %+v, %v, want success %v", bump, got, err, want)
-		}
-		if err != nil && !strings.Contains(err.Error(), fmt.Sprint(bump)) {
-			t.Errorf("RestoreSnapshot() with bump %d = %v, want the number", bump, err)
-		}
-	}
-}
-
-// Every snapshot has the term of its newest entry. Without one nobody knows what
-// to begin above.
-func TestASnapshotWithoutATermIsRefused(t *testing.T) {
-	r := RestoreConfig{BumpTerm: 7}
-	if got, err := r.raise(store.Checkpoint{Index: 5}, 0); !errors.Is(err, ErrSnapshotDamaged) {
-		t.Errorf("raise() of no term = %d, %v, want ErrSnapshotDamaged", got, err)
-	}
-	if got, err := r.raise(store.Checkpoint{Index: 5, Term: 1}, 0); got != 8 || err != nil {
-		t.Errorf("raise() of term 1 by 7 = %d, %v, want 8", got, err)
-	}
-	if got, err := r.raise(store.Checkpoint{Index: 5, Term: 1}, 3); got != 10 || err != nil {
-		t.Errorf("raise() of term 1 by 7, after a vote in term 3, = %d, %v, want 10", got, err)
-	}
 }

@@ -1,4 +1,4 @@
-package kvnode
+package restore
 
 import (
 	"errors"
@@ -8,23 +8,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/memberdir"
-	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/raftwal"
 )
 
 // A state and a log that do not fit together, or are not whole, are refused, and so is
 // a directory in use.
 func TestRestoreRefusesADirectory(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		early := c.leader().cfg.DataDir
-		old := filepath.Join(t.TempDir(), "old")
-		if err := os.CopyFS(old, os.DirFS(early)); err != nil {
-			t.Fatal(err)
-		}
-		n := c.lostMajority(4, 6)
-		fresh := filepath.Join(t.TempDir(), "fresh")
+	withMember(t, func(t *testing.T, m *member) {
+		old := m.image()
+		m.put("a", "b", "c", "d")
+		m.checkpoint()
+		m.put("e", "f", "g", "h", "i", "j")
+		whole := m.image()
+		cfg := restoreOf(t, "")
 		for _, test := range []struct {
 			name   string
 			damage func(dir string) error
@@ -36,7 +33,7 @@ func TestRestoreRefusesADirectory(t *testing.T) {
 				return os.WriteFile(filepath.Join(dir, memberdir.IdentityFile), []byte("{"), 0o600)
 			}, "member.json is damaged"},
 			{"another directory's identity", func(dir string) error { return edit(dir, `"instance": "`, `"instance": "X`) }, "with another directory"},
-			{"another cluster's identity", func(dir string) error { return edit(dir, fmt.Sprint(n.ID()), "12345") }, "of which the log knows nothing"},
+			{"another cluster's identity", func(dir string) error { return edit(dir, fmt.Sprint(m.ID()), "12345") }, "of which the log knows nothing"},
 			{"no log", func(dir string) error { return os.RemoveAll(filepath.Join(dir, memberdir.LogFolder)) }, "open the log in"},
 			{"an empty log", func(dir string) error {
 				return errors.Join(os.RemoveAll(filepath.Join(dir, memberdir.LogFolder)), beginEmpty(dir))
@@ -51,26 +48,28 @@ func TestRestoreRefusesADirectory(t *testing.T) {
 			}, memberdir.StateFile},
 		} {
 			dir := filepath.Join(t.TempDir(), "dir")
-			if err := errors.Join(os.CopyFS(dir, os.DirFS(n.cfg.DataDir)), test.damage(dir)); err != nil {
+			if err := errors.Join(os.CopyFS(dir, os.DirFS(whole)), test.damage(dir)); err != nil {
 				t.Fatal(err)
 			}
-			_, err := RestoreSnapshot(RestoreConfig{File: dir, Name: "m1", DataDir: fresh, Cluster: n.cfg.Cluster, segmentSize: 1 << 20})
+			cfg.File = dir
+			_, err := RestoreSnapshot(cfg)
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), dir) {
 				t.Errorf("%s: RestoreSnapshot() = %v, want %q of %s", test.name, err, test.want, dir)
 			}
 			if _, err := InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("%s: InspectSnapshot() = %v, want %q", test.name, err, test.want)
 			}
-			if _, err := os.Stat(fresh); err == nil {
+			if _, err := os.Stat(cfg.DataDir); err == nil {
 				t.Errorf("%s: the refusal has left a directory behind", test.name)
 			}
 		}
-		own := n.cfg.DataDir
-		if _, err := RestoreSnapshot(RestoreConfig{File: own, Name: n.Name(), DataDir: own, Cluster: n.cfg.Cluster}); err == nil || !strings.Contains(err.Error(), "must be empty or missing") {
+		into := cfg
+		into.File, into.DataDir = whole, whole
+		if _, err := RestoreSnapshot(into); err == nil || !strings.Contains(err.Error(), "must be empty or missing") {
 			t.Errorf("RestoreSnapshot() into what is restored = %v, want that it must be empty", err)
 		}
-		running := c.start("m1").cfg.DataDir
-		if _, err := RestoreSnapshot(RestoreConfig{File: running, Name: "m1", DataDir: fresh, Cluster: n.cfg.Cluster, segmentSize: 1 << 20}); !errors.Is(err, raftwal.ErrLocked) || !strings.Contains(err.Error(), running) {
+		cfg.File = m.cfg.DataDir
+		if _, err := RestoreSnapshot(cfg); !errors.Is(err, raftwal.ErrLocked) || !strings.Contains(err.Error(), cfg.File) {
 			t.Errorf("RestoreSnapshot() of a member that runs = %v, want ErrLocked", err)
 		}
 	})
@@ -79,8 +78,10 @@ func TestRestoreRefusesADirectory(t *testing.T) {
 // All members may be restored from one directory at once, and none may start with it
 // meanwhile.
 func TestADirectoryThatIsReadIsNotRunWith(t *testing.T) {
-	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
-		dir := c.lostMajority(0, 2).cfg.DataDir
+	withMember(t, func(t *testing.T, m *member) {
+		m.put("a")
+		m.stop()
+		dir := m.cfg.DataDir
 		a, err := openMemberDir(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -92,13 +93,13 @@ func TestADirectoryThatIsReadIsNotRunWith(t *testing.T) {
 		if err := a.Close(); err != nil {
 			t.Error(err)
 		}
-		if _, err := c.tryStart("m1"); !errors.Is(err, raftwal.ErrLocked) {
+		if err := m.tryStart(); !errors.Is(err, raftwal.ErrLocked) {
 			t.Errorf("Start() with a directory that is read = %v, want ErrLocked", err)
 		}
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
-		c.start("m1")
+		m.start()
 	})
 }
 
@@ -134,66 +135,44 @@ func beginEmpty(dir string) error {
 
 // The log and the state are of clusters that have an index in common.
 func TestRestoreRefusesTheLogOfAnotherTerm(t *testing.T) {
-	other := startAlone(t)
-	for range 40 {
-		if err := put(t.Context(), other, "k", "v"); err != nil {
+	var state []byte
+	withMember(t, func(t *testing.T, m *member) {
+		m.put("a", "b", "c", "d")
+		m.stop()
+		m.start()
+		m.put("in a later term")
+		m.checkpoint()
+		state = readFile(t, filepath.Join(m.image(), memberdir.StateFile))
+	})
+	withMember(t, func(t *testing.T, m *member) {
+		for range 40 {
+			m.put("k")
+		}
+		dir := m.image()
+		if err := os.WriteFile(filepath.Join(dir, memberdir.StateFile), state, 0o600); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := other.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	dir := other.cfg.DataDir
-	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
-		n := c.lostMajority(4, 2)
-		n = c.start(n.Name())
-		c.put(c.leader(), "k", "in a later term")
-		if err := n.Checkpoint(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		c.stop("m1")
-		if err := os.WriteFile(filepath.Join(dir, memberdir.StateFile), readFile(t, filepath.Join(n.cfg.DataDir, memberdir.StateFile)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, err := RestoreSnapshot(RestoreConfig{File: dir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: n.cfg.Cluster, segmentSize: 1 << 20})
+		_, err := RestoreSnapshot(restoreOf(t, dir))
 		if err == nil || !strings.Contains(err.Error(), "the log has that index in term") {
 			t.Errorf("RestoreSnapshot() = %v, want it refused: the terms differ", err)
 		}
 	})
 }
 
-// What an entry of a newer version does, this one does not know.
-func TestRestoreStopsAtANewerFormat(t *testing.T) {
-	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
-		n := c.lostMajority(0, 2)
-		s := n.Store()
-		e, err := confchange.NewFormatEntry(&confchange.Context{Format: store.FormatNewest + 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.Index, e.Term = new(s.Applied()+1), new(n.Term())
-		if err := applyOffline(s, e); err == nil || !strings.Contains(err.Error(), "start this member with the version of the others") || s.Applied() == e.GetIndex() {
-			t.Errorf("applyOffline() of a newer format = %v at index %d, want it refused", err, s.Applied())
-		}
-	})
-}
-
 // Who has only a checkpoint is told what it lacks.
 func TestABareStoreIsCalledACheckpoint(t *testing.T) {
-	n := startAlone(t)
-	file := saveSnapshot(t, n)
-	if err := n.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	bare := filepath.Join(n.cfg.DataDir, memberdir.StateFile)
-	alone := writeFile(t, readFile(t, bare))
-	for path, want := range map[string]string{file: "", n.cfg.DataDir: "", "/nowhere": "", bare: "restore " + n.cfg.DataDir, alone: "restore DATA_DIR"} {
-		if got := AdviseBareStore(path); (got == "") != (want == "") || !strings.Contains(got, want) {
-			t.Errorf("AdviseBareStore(%s) = %q, want %q", path, got, want)
+	withMember(t, func(t *testing.T, m *member) {
+		file, dir := m.saved(), m.image()
+		bare := filepath.Join(dir, memberdir.StateFile)
+		alone := writeFile(t, readFile(t, bare))
+		for path, want := range map[string]string{file: "", dir: "", "/nowhere": "", bare: "restore " + dir, alone: "restore DATA_DIR"} {
+			if got := AdviseBareStore(path); (got == "") != (want == "") || !strings.Contains(got, want) {
+				t.Errorf("AdviseBareStore(%s) = %q, want %q", path, got, want)
+			}
 		}
-	}
-	_, err := RestoreSnapshot(RestoreConfig{File: bare, Name: "a", DataDir: filepath.Join(t.TempDir(), "a"), Cluster: []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}}})
-	if !errors.Is(err, ErrSnapshotDamaged) || !strings.Contains(err.Error(), "restore "+n.cfg.DataDir) {
-		t.Errorf("RestoreSnapshot(%s) = %v, want the better way", bare, err)
-	}
+		_, err := RestoreSnapshot(restoreOf(t, bare))
+		if !errors.Is(err, ErrSnapshotDamaged) || !strings.Contains(err.Error(), "restore "+dir) {
+			t.Errorf("RestoreSnapshot(%s) = %v, want the better way", bare, err)
+		}
+	})
 }

@@ -1,11 +1,10 @@
-package kvnode
+package restore
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -37,9 +36,7 @@ func TestASnapshotMayBeLarge(t *testing.T) {
 // A snapshot that was cut off, wherever, is said to be that, and not another
 // program's; one that is whole, with or without its checksum, is taken.
 func TestASnapshotThatIsCutOff(t *testing.T) {
-	n := startAlone(t)
-	data := readFile(t, saveSnapshot(t, n))
-	members := []Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}}
+	_, data := savedSnapshot(t)
 	for _, size := range []int{100, 4096, 8191, 16 << 10, len(data) / 2, len(data) - 4096, len(data) - 33, len(data) - 31, len(data) - 1} {
 		file := writeFile(t, data[:size])
 		_, err := InspectSnapshot(file)
@@ -48,7 +45,9 @@ func TestASnapshotThatIsCutOff(t *testing.T) {
 			t.Errorf("InspectSnapshot(%d of %d bytes) = %v, want that it %s", size, len(data), err, want)
 		}
 		for _, skip := range []bool{false, true} {
-			_, err = RestoreSnapshot(RestoreConfig{File: file, Name: "a", DataDir: filepath.Join(t.TempDir(), "a"), Cluster: members, SkipHashCheck: skip})
+			cfg := restoreOf(t, file)
+			cfg.SkipHashCheck = skip
+			_, err = RestoreSnapshot(cfg)
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("RestoreSnapshot(%d of %d bytes) = %v, want that it %s", size, len(data), err, want)
 			}

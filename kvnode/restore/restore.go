@@ -1,4 +1,4 @@
-package kvnode
+package restore
 
 import (
 	"cmp"
@@ -33,10 +33,10 @@ type RestoreConfig struct {
 	// records is found all the same.
 	SkipHashCheck bool
 
-	// Name, DataDir, Cluster and Token are the member's Config. DataDir must be
+	// Name, DataDir, Cluster and Token are those of the member's kvnode.Config. DataDir must be
 	// empty, or missing.
 	Name, DataDir string
-	Cluster       []Member
+	Cluster       []memberdir.Member
 	Token         string
 	// PeerURLs are to be this member's in Cluster. They are checked if given.
 	PeerURLs []string
@@ -59,8 +59,8 @@ type RestoreConfig struct {
 	// Logger receives a line when it is done. Default: none.
 	Logger *slog.Logger
 
-	// segmentSize is that of the log: smaller in tests, which then write less.
-	segmentSize int64
+	// SegmentSize is raftwal's. Default: its own.
+	SegmentSize int64
 }
 
 // DefaultBumpTerm is by how much a restore raises the term unless it is told to do
@@ -106,22 +106,23 @@ func RestoreSnapshot(cfg RestoreConfig) (Restored, error) {
 	return r, nil
 }
 
-// member returns the part of a Config that matters here.
-func (r *RestoreConfig) member() Config {
-	return Config{Name: r.Name, DataDir: r.DataDir, Cluster: r.Cluster, Token: r.Token}.WithDefaults()
+func (r *RestoreConfig) dir() memberdir.Dir { return memberdir.Dir(r.DataDir) }
+
+func (r *RestoreConfig) owner() *memberdir.Owner {
+	return &memberdir.Owner{Name: r.Name, Token: cmp.Or(r.Token, memberdir.DefaultToken), Cluster: r.Cluster}
 }
 
-func (r *RestoreConfig) validate(c *Config) error {
-	bad := problems(c.owner().Validate())
-	if err := transport.CheckName(c.Name); err != nil {
+func (r *RestoreConfig) validate() error {
+	bad := problems(r.owner().Validate())
+	if err := transport.CheckName(r.Name); err != nil {
 		bad = append(bad, err)
 	}
-	bad.If(c.DataDir == "", "no data directory")
+	bad.If(r.DataDir == "", "no data directory")
 	bad.If(r.BumpRevision < 0, "bump revision %d must not be negative", r.BumpRevision)
 	bad.If(r.MarkCompacted != (r.BumpRevision > 0),
 		"mark compacted is %v and bump revision %d: both are needed, or neither", r.MarkCompacted, r.BumpRevision)
 	if len(bad) == 0 && len(r.PeerURLs) > 0 {
-		got, want := slices.Sorted(slices.Values(r.PeerURLs)), slices.Sorted(slices.Values(c.self().PeerURLs))
+		got, want := slices.Sorted(slices.Values(r.PeerURLs)), slices.Sorted(slices.Values(r.owner().Self().PeerURLs))
 		bad.If(!slices.Equal(got, want), "member %q is at %v in the initial cluster, but advertises %v", r.Name, want, got)
 	}
 	if len(bad) > 0 {
@@ -130,9 +131,18 @@ func (r *RestoreConfig) validate(c *Config) error {
 	return nil
 }
 
+// problems collects what is wrong with a configuration, so that one error reports all of it.
+type problems []error
+
+// If adds an error if wrong. The format gives the value and its limit.
+func (p *problems) If(wrong bool, format string, args ...any) {
+	if wrong {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
+}
+
 func (r *RestoreConfig) restore() (_ Restored, err error) {
-	cfg := r.member()
-	if err := r.validate(&cfg); err != nil {
+	if err := r.validate(); err != nil {
 		return Restored{}, err
 	}
 	// It is read once before anything is made: a wrong file leaves nothing behind.
@@ -141,27 +151,27 @@ func (r *RestoreConfig) restore() (_ Restored, err error) {
 		return Restored{}, err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	_, missing := os.Stat(cfg.DataDir)
+	_, missing := os.Stat(r.DataDir)
 	if missing == nil {
-		if err := cfg.dir().CheckEmpty(); err != nil { // the source itself, say, which is locked
+		if err := r.dir().CheckEmpty(); err != nil { // the source itself, say, which is locked
 			return Restored{}, err
 		}
 	}
-	lock, err := cfg.dir().Lock()
+	lock, err := r.dir().Lock()
 	if err != nil {
 		return Restored{}, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := cfg.dir().CheckEmpty(); err != nil {
+	if err := r.dir().CheckEmpty(); err != nil {
 		return Restored{}, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, cfg.dir().Clear(missing != nil))
+			err = errors.Join(err, r.dir().Clear(missing != nil))
 		}
 	}()
-	made, err := r.fill(&cfg, src)
-	return made, errors.Join(err, fs.SyncDir(filepath.Dir(cfg.DataDir)))
+	made, err := r.fill(src)
+	return made, errors.Join(err, fs.SyncDir(filepath.Dir(r.DataDir)))
 }
 
 // source is what a restore begins with. Nobody changes it before it is closed.
@@ -196,23 +206,23 @@ func (r *RestoreConfig) open() (source, error) {
 }
 
 // fill makes what is in the data directory.
-func (r *RestoreConfig) fill(cfg *Config, src source) (Restored, error) {
-	id := cfg.owner().Found()
-	from, at, err := r.restoreStore(cfg, id.Founders(), src)
+func (r *RestoreConfig) fill(src source) (Restored, error) {
+	id := r.owner().Found()
+	from, at, err := r.restoreStore(id.Founders(), src)
 	if err != nil {
 		return Restored{}, err
 	}
-	id = cfg.refounded(r, from.sum)
+	id = r.refounded(from.sum)
 	term, err := r.raise(at, from.term)
 	if err != nil {
 		return Restored{}, err
 	}
-	if err := r.beginLog(cfg.dir().Log(), at, term); err != nil {
+	if err := r.beginLog(r.dir().Log(), at, term); err != nil {
 		return Restored{}, err
 	}
 	// The identity comes last: a directory without it is refused, whatever it
 	// holds.
-	if err := cfg.dir().Write(&id); err != nil {
+	if err := r.dir().Write(&id); err != nil {
 		return Restored{}, err
 	}
 	return Restored{ClusterID: id.ClusterID, MemberID: id.MemberID, Checkpoint: at, Term: term, Replayed: from.replayed, Imported: from.imported}, nil
@@ -220,18 +230,18 @@ func (r *RestoreConfig) fill(cfg *Config, src source) (Restored, error) {
 
 // refounded returns who this member is in the cluster that begins with a snapshot
 // of that sum.
-func (c *Config) refounded(r *RestoreConfig, sum []byte) memberdir.Identity {
-	id := c.owner().Found()
+func (r *RestoreConfig) refounded(sum []byte) memberdir.Identity {
+	id := r.owner().Found()
 	id.ClusterID = memberdir.HashID("restored", fmt.Sprintf("%x", id.ClusterID), fmt.Sprintf("%x", sum), fmt.Sprint(r.BumpRevision), fmt.Sprint(r.BumpTerm))
-	id.Begin(c.owner(), rand.Text())
+	id.Begin(r.owner(), rand.Text())
 	// Whoever restores says by that which state counts, so nobody is asked.
 	id.Started, id.Admitted = true, true
 	return id
 }
 
 // restoreStore makes the state of members out of the source.
-func (r *RestoreConfig) restoreStore(cfg *Config, members []store.Member, src source) (origin, store.Checkpoint, error) {
-	path := cfg.dir().Path(memberdir.StateFile)
+func (r *RestoreConfig) restoreStore(members []store.Member, src source) (origin, store.Checkpoint, error) {
+	path := r.dir().Path(memberdir.StateFile)
 	from, err := src.copyTo(path)
 	if err != nil {
 		return origin{}, store.Checkpoint{}, err
@@ -265,7 +275,7 @@ func (r *RestoreConfig) raise(at store.Checkpoint, voted uint64) (uint64, error)
 // beginLog makes a log that begins behind a checkpoint. Nobody has voted in term:
 // whoever campaigns does so in a later one.
 func (r *RestoreConfig) beginLog(dir string, at store.Checkpoint, term uint64) error {
-	log, err := raftwal.Open(raftwal.Config{Dir: dir, SegmentSize: r.segmentSize})
+	log, err := raftwal.Open(raftwal.Config{Dir: dir, SegmentSize: r.SegmentSize})
 	if err != nil {
 		return fmt.Errorf("make the log: %w", err)
 	}

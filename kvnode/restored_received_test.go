@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/restore"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 	"github.com/leaderlease/go/raftwal"
@@ -30,12 +31,12 @@ func TestARestoreBeginsWithTheSnapshotThatWasReceived(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := installInLog(t, victim, leader)
-		cfg := RestoreConfig{File: victim.cfg.DataDir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: victim.cfg.Cluster, segmentSize: 1 << 20}
-		if _, err := RestoreSnapshot(cfg); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the log begins at %d", at+1)) {
+		cfg := restore.RestoreConfig{File: victim.cfg.DataDir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: victim.cfg.Cluster, SegmentSize: 1 << 20}
+		if _, err := restore.RestoreSnapshot(cfg); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the log begins at %d", at+1)) {
 			t.Errorf("RestoreSnapshot() without the state = %v, want where the log begins", err)
 		}
 		writeState(t, leader, victim.received.path(at))
-		got, err := RestoreSnapshot(cfg)
+		got, err := restore.RestoreSnapshot(cfg)
 		if err != nil || got.Checkpoint.Index != at || got.Checkpoint.Revision != leader.Store().Durable().Revision {
 			t.Errorf("RestoreSnapshot() = %+v, %v, want index %d", got, err, at)
 		}
@@ -131,7 +132,7 @@ func TestRestoreRefusesAReceivedSnapshot(t *testing.T) {
 			if err := errors.Join(os.CopyFS(dir, os.DirFS(n.cfg.DataDir)), test.write(path)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), path) {
+			if _, err := restore.InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), path) {
 				t.Errorf("%s: InspectSnapshot() = %v, want %q of %s", test.name, err, test.want, path)
 			}
 		}
@@ -170,11 +171,11 @@ func TestASnapshotIsRestoredWithoutAnEntry(t *testing.T) {
 		if err := errors.Join(os.RemoveAll(victim.cfg.dir().Log()), beginEmpty(dir)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), "its log is empty") {
+		if _, err := restore.InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), "its log is empty") {
 			t.Errorf("InspectSnapshot() = %v, want it refused: the log is lost, and what was behind the snapshot with it", err)
 		}
 		begin(t, victim, at.Term)
-		if s, err := InspectSnapshot(dir); err != nil || s.Replayed.Received != at.Index {
+		if s, err := restore.InspectSnapshot(dir); err != nil || s.Replayed.Received != at.Index {
 			t.Errorf("InspectSnapshot() = %+v, %v, want the snapshot of index %d", s.Replayed, err, at.Index)
 		}
 		if r := c.restoreAll(dir, nil)[0]; r.Checkpoint.Index != at.Index || r.Term < at.Term {
@@ -210,14 +211,26 @@ func TestAReceivedSnapshotDoesNotHideThatTheLogIsCutOff(t *testing.T) {
 		if err := errors.Join(os.WriteFile(path, readFile(t, n.cfg.dir().Path(memberdir.StateFile)), 0o600), applyTo(path, at.Index+1, at.Term)); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := InspectSnapshot(dir); err != nil || s.Replayed.Last != at.Index+1 {
+		if s, err := restore.InspectSnapshot(dir); err != nil || s.Replayed.Last != at.Index+1 {
 			t.Fatalf("InspectSnapshot() = %+v, %v, want index %d", s.Replayed, err, at.Index+1)
 		}
 		if err := swap(n.cfg.dir().Log(), filepath.Join(early, memberdir.LogFolder)); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), "the log ends at") {
+		if s, err := restore.InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), "the log ends at") {
 			t.Errorf("InspectSnapshot() = %+v, %v, want it refused: the log ends before the checkpoint", s.Replayed, err)
 		}
 	})
+}
+
+func swap(dir, from string) error {
+	return errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(from)))
+}
+
+func beginEmpty(dir string) error {
+	log, err := raftwal.Open(raftwal.Config{Dir: filepath.Join(dir, memberdir.LogFolder), SegmentSize: 1 << 20})
+	if err != nil {
+		return err
+	}
+	return log.Close()
 }
