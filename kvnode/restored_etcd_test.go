@@ -15,7 +15,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/leaderlease/go/kvnode/etcdfile"
+	"github.com/leaderlease/go/kvnode/internal/etcdfile"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/restore"
 )
@@ -23,7 +23,7 @@ import (
 // etcdSnapshots returns the snapshots of real servers, by version.
 func etcdSnapshots(t *testing.T) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob("etcdfile/testdata/*.db")
+	files, err := filepath.Glob("internal/etcdfile/testdata/*.db")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("there are the snapshots %q, %v, want those of three versions", files, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/leaderlease/go/kvnode/etcdfile"
+	"github.com/leaderlease/go/kvnode/internal/etcdfile"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
@@ -13,6 +13,9 @@ import (
 // ErrSnapshotRefused means that a snapshot of etcd's has what kvnode cannot keep, such as
 // users, or does not know.
 var ErrSnapshotRefused = etcdfile.ErrRefused
+
+// Imported describes a snapshot of etcd.
+type Imported = etcdfile.Summary
 
 // openEtcd opens a snapshot of etcd's, and returns no file for what is none.
 func openEtcd(path string) (*etcdfile.File, error) {

@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/leaderlease/go/kvnode/etcdfile"
+	"github.com/leaderlease/go/kvnode/internal/etcdfile"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
@@ -184,7 +184,7 @@ type SnapshotInfo struct {
 	// Replayed is of a data directory, nil for a file.
 	Replayed *Replayed
 	// Imported is of a file of etcd's: Hash is then etcd's hash, not kvnode's.
-	Imported *etcdfile.Summary
+	Imported *Imported
 }
 
 // InspectSnapshot reads all of a snapshot's file, checks it and changes nothing.

@@ -13,7 +13,6 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/etcdfile"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
 	"github.com/leaderlease/go/kvnode/store/boltdb"
@@ -76,7 +75,7 @@ type Restored struct {
 	// Replayed is of a data directory, nil for a file.
 	Replayed *Replayed
 	// Imported is of a file of etcd's, else nil.
-	Imported *etcdfile.Summary
+	Imported *Imported
 }
 
 // RestoreSnapshot makes the data directory of one member of a new cluster that
@@ -187,7 +186,7 @@ type origin struct {
 	sum      []byte
 	term     uint64
 	replayed *Replayed
-	imported *etcdfile.Summary
+	imported *Imported
 }
 
 func (r *RestoreConfig) open() (source, error) {

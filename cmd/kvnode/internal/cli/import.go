@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/kvnode/etcdfile"
+	"github.com/leaderlease/go/kvnode/restore"
 )
 
 const importLong = `Import makes the data directory of one member of a new cluster out of what etcdctl snapshot save of an
@@ -30,7 +30,7 @@ func newImport(sys *System) *cobra.Command {
 }
 
 // sayImported says what a file of etcd's holds, and by which hash etcd knows it.
-func sayImported(sys *System, path string, s *etcdfile.Summary) {
+func sayImported(sys *System, path string, s *restore.Imported) {
 	if s == nil {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // etcdsSnapshot was saved by a real etcd 3.6.
-const etcdsSnapshot = "../../../../kvnode/etcdfile/testdata/3.6"
+const etcdsSnapshot = "../../../../kvnode/internal/etcdfile/testdata/3.6"
 
 // What is in a snapshot of etcd's is said, with the hash by which etcd knows it, and
 // import and snapshot restore make a member of it.
