@@ -69,14 +69,14 @@ func TestOneOfTwoRestoresGetsTheDirectory(t *testing.T) {
 	file := saveSnapshot(t, startAlone(t))
 	for range 5 {
 		cfg := aloneConfig(t)
-		from := restore.RestoreConfig{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token}
+		from := restore.Config{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token}
 		starting := newNode(cfg)
 		errs := race(3, func(i int) error {
 			if i == 0 {
 				_, err := starting.openFiles()
 				return err
 			}
-			_, err := restore.RestoreSnapshot(from)
+			_, err := restore.Snapshot(from)
 			return err
 		})
 		won := 0
@@ -115,8 +115,8 @@ func TestADirectoryInUseIsRefused(t *testing.T) {
 	for name, check := range map[string]func() error{
 		"openFiles":    func() error { _, err := newNode(cfg).openFiles(); return err },
 		"CheckDataDir": cfg.CheckDataDir,
-		"RestoreSnapshot": func() error {
-			_, err := restore.RestoreSnapshot(restore.RestoreConfig{File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster})
+		"restore.Snapshot": func() error {
+			_, err := restore.Snapshot(restore.Config{File: saveSnapshot(t, startAlone(t)), Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster})
 			return err
 		},
 	} {

@@ -151,7 +151,7 @@ func TestFoundersBeginWithTheSameEntries(t *testing.T) {
 func TestRestoredMembersBeginWithTheSameState(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		file := saveSnapshot(t, c.leader())
-		c.restoreAll(file, func(r *restore.RestoreConfig) {
+		c.restoreAll(file, func(r *restore.Config) {
 			cfg := Config{Name: r.Name, Cluster: r.Cluster}
 			spell(&cfg)
 			r.Cluster = cfg.Cluster

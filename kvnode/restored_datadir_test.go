@@ -88,7 +88,7 @@ func TestADataDirectoryIsRestoredWithItsLog(t *testing.T) {
 					t.Fatal(err)
 				}
 				if before > 0 {
-					c.restoreAll(filepath.Join(dir, memberdir.StateFile), func(r *restore.RestoreConfig) { r.SkipHashCheck = true })
+					c.restoreAll(filepath.Join(dir, memberdir.StateFile), func(r *restore.Config) { r.SkipHashCheck = true })
 					if lost := absent(c.start("m1"), "after", 6); lost != 6 {
 						t.Errorf("restored from the checkpoint, %d puts are lost, want the control to lose 6", lost)
 					}
@@ -178,7 +178,7 @@ func TestDirectoriesThatDifferBeginDifferentClusters(t *testing.T) {
 		appendPuts(t, other, "one more")
 		ids := make(map[string]uint64)
 		for _, from := range []string{dir, same, other} {
-			got, err := restore.RestoreSnapshot(restore.RestoreConfig{File: from, Name: "m1", DataDir: from + "-restored", Cluster: c.cfgs["m1"].Cluster, SegmentSize: 1 << 20})
+			got, err := restore.Snapshot(restore.Config{File: from, Name: "m1", DataDir: from + "-restored", Cluster: c.cfgs["m1"].Cluster, SegmentSize: 1 << 20})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,9 +203,9 @@ func hashOf(t *testing.T, s *store.Store) store.Hash {
 func TestInspectADataDirectory(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		n := c.lostMajority(4, 6)
-		got, err := restore.InspectSnapshot(n.cfg.DataDir)
+		got, err := restore.Inspect(n.cfg.DataDir)
 		if err != nil || got.Keys != 10 || got.Hash != hashOf(t, n.Store()) || got.Size == 0 || got.Replayed.Entries < 6 {
-			t.Errorf("InspectSnapshot(%s) = %+v, %+v, %v, want 10 keys, and the member's hash", n.cfg.DataDir, got, got.Replayed, err)
+			t.Errorf("restore.Inspect(%s) = %+v, %+v, %v, want 10 keys, and the member's hash", n.cfg.DataDir, got, got.Replayed, err)
 		}
 	})
 }

@@ -31,14 +31,14 @@ func TestARestoreBeginsWithTheSnapshotThatWasReceived(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := installInLog(t, victim, leader)
-		cfg := restore.RestoreConfig{File: victim.cfg.DataDir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: victim.cfg.Cluster, SegmentSize: 1 << 20}
-		if _, err := restore.RestoreSnapshot(cfg); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the log begins at %d", at+1)) {
-			t.Errorf("RestoreSnapshot() without the state = %v, want where the log begins", err)
+		cfg := restore.Config{File: victim.cfg.DataDir, Name: "m1", DataDir: filepath.Join(t.TempDir(), "new"), Cluster: victim.cfg.Cluster, SegmentSize: 1 << 20}
+		if _, err := restore.Snapshot(cfg); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("the log begins at %d", at+1)) {
+			t.Errorf("restore.Snapshot() without the state = %v, want where the log begins", err)
 		}
 		writeState(t, leader, victim.received.path(at))
-		got, err := restore.RestoreSnapshot(cfg)
+		got, err := restore.Snapshot(cfg)
 		if err != nil || got.Checkpoint.Index != at || got.Checkpoint.Revision != leader.Store().Durable().Revision {
-			t.Errorf("RestoreSnapshot() = %+v, %v, want index %d", got, err, at)
+			t.Errorf("restore.Snapshot() = %+v, %v, want index %d", got, err, at)
 		}
 	})
 }
@@ -132,8 +132,8 @@ func TestRestoreRefusesAReceivedSnapshot(t *testing.T) {
 			if err := errors.Join(os.CopyFS(dir, os.DirFS(n.cfg.DataDir)), test.write(path)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := restore.InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), path) {
-				t.Errorf("%s: InspectSnapshot() = %v, want %q of %s", test.name, err, test.want, path)
+			if _, err := restore.Inspect(dir); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: restore.Inspect() = %v, want %q of %s", test.name, err, test.want, path)
 			}
 		}
 	})
@@ -171,12 +171,12 @@ func TestASnapshotIsRestoredWithoutAnEntry(t *testing.T) {
 		if err := errors.Join(os.RemoveAll(victim.cfg.dir().Log()), beginEmpty(dir)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := restore.InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), "its log is empty") {
-			t.Errorf("InspectSnapshot() = %v, want it refused: the log is lost, and what was behind the snapshot with it", err)
+		if _, err := restore.Inspect(dir); err == nil || !strings.Contains(err.Error(), "its log is empty") {
+			t.Errorf("restore.Inspect() = %v, want it refused: the log is lost, and what was behind the snapshot with it", err)
 		}
 		begin(t, victim, at.Term)
-		if s, err := restore.InspectSnapshot(dir); err != nil || s.Replayed.Received != at.Index {
-			t.Errorf("InspectSnapshot() = %+v, %v, want the snapshot of index %d", s.Replayed, err, at.Index)
+		if s, err := restore.Inspect(dir); err != nil || s.Replayed.Received != at.Index {
+			t.Errorf("restore.Inspect() = %+v, %v, want the snapshot of index %d", s.Replayed, err, at.Index)
 		}
 		if r := c.restoreAll(dir, nil)[0]; r.Checkpoint.Index != at.Index || r.Term < at.Term {
 			t.Errorf("restored index %d in term %d, want %d in %d", r.Checkpoint.Index, r.Term, at.Index, at.Term)
@@ -211,14 +211,14 @@ func TestAReceivedSnapshotDoesNotHideThatTheLogIsCutOff(t *testing.T) {
 		if err := errors.Join(os.WriteFile(path, readFile(t, n.cfg.dir().Path(memberdir.StateFile)), 0o600), applyTo(path, at.Index+1, at.Term)); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := restore.InspectSnapshot(dir); err != nil || s.Replayed.Last != at.Index+1 {
-			t.Fatalf("InspectSnapshot() = %+v, %v, want index %d", s.Replayed, err, at.Index+1)
+		if s, err := restore.Inspect(dir); err != nil || s.Replayed.Last != at.Index+1 {
+			t.Fatalf("restore.Inspect() = %+v, %v, want index %d", s.Replayed, err, at.Index+1)
 		}
 		if err := swap(n.cfg.dir().Log(), filepath.Join(early, memberdir.LogFolder)); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := restore.InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), "the log ends at") {
-			t.Errorf("InspectSnapshot() = %+v, %v, want it refused: the log ends before the checkpoint", s.Replayed, err)
+		if s, err := restore.Inspect(dir); err == nil || !strings.Contains(err.Error(), "the log ends at") {
+			t.Errorf("restore.Inspect() = %+v, %v, want it refused: the log ends before the checkpoint", s.Replayed, err)
 		}
 	})
 }

@@ -91,7 +91,7 @@ func TestASecondRestoreMayBeginLater(t *testing.T) {
 		}
 		last := c.transfers(3)
 
-		second := c.restoreAll(file, func(r *restore.RestoreConfig) { r.BumpTerm = 2 * restore.DefaultBumpTerm })
+		second := c.restoreAll(file, func(r *restore.Config) { r.BumpTerm = 2 * restore.DefaultBumpTerm })
 		if second[0].ClusterID == first[0].ClusterID || second[0].Term != first[0].Term+restore.DefaultBumpTerm {
 			t.Errorf("restored %+v after %+v, want another cluster, %d terms later", second[0], first[0], restore.DefaultBumpTerm)
 		}

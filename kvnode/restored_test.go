@@ -50,11 +50,11 @@ func readFile(t *testing.T, path string) []byte {
 
 // restoreAll stops all members and gives each a new directory that is restored
 // from file.
-func (c *cluster) restoreAll(file string, amend func(*restore.RestoreConfig)) []restore.Restored {
+func (c *cluster) restoreAll(file string, amend func(*restore.Config)) []restore.Result {
 	c.t.Helper()
 	c.stopAll()
 	clear(c.nodes)
-	var all []restore.Restored
+	var all []restore.Result
 	for _, name := range []string{"m1", "m2", "m3"} {
 		cfg, ok := c.cfgs[name]
 		if !ok {
@@ -62,11 +62,11 @@ func (c *cluster) restoreAll(file string, amend func(*restore.RestoreConfig)) []
 		}
 		cfg.DataDir += "-restored"
 		c.cfgs[name] = cfg
-		r := restore.RestoreConfig{File: file, Name: name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token, SegmentSize: 1 << 20}
+		r := restore.Config{File: file, Name: name, DataDir: cfg.DataDir, Cluster: cfg.Cluster, Token: cfg.Token, SegmentSize: 1 << 20}
 		if amend != nil {
 			amend(&r)
 		}
-		got, err := restore.RestoreSnapshot(r)
+		got, err := restore.Snapshot(r)
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -155,7 +155,7 @@ func TestOthersAreNotLetIntoARestoredCluster(t *testing.T) {
 		},
 		"from another snapshot": func(c *cluster, cfg *Config, older string) {
 			cfg.DataDir += "-again"
-			if _, err := restore.RestoreSnapshot(restore.RestoreConfig{File: older, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster}); err != nil {
+			if _, err := restore.Snapshot(restore.Config{File: older, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster}); err != nil {
 				c.t.Fatal(err)
 			}
 		},
@@ -205,7 +205,7 @@ func TestARestoredMemberThatIsRestoredAgainIsRefused(t *testing.T) {
 		cfg := c.cfgs[victim.Name()]
 		cfg.DataDir += "-again"
 		c.cfgs[victim.Name()] = cfg
-		if _, err := restore.RestoreSnapshot(restore.RestoreConfig{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster}); err != nil {
+		if _, err := restore.Snapshot(restore.Config{File: file, Name: cfg.Name, DataDir: cfg.DataDir, Cluster: cfg.Cluster}); err != nil {
 			t.Fatal(err)
 		}
 		back := c.start(victim.Name())
@@ -222,7 +222,7 @@ func TestRestoreMayRaiseTheRevision(t *testing.T) {
 		n := c.leader()
 		c.put(n, "k", "v")
 		before := n.Store().Revision()
-		c.restoreAll(saveSnapshot(t, n), func(r *restore.RestoreConfig) { r.BumpRevision, r.MarkCompacted = 1_000_000, true })
+		c.restoreAll(saveSnapshot(t, n), func(r *restore.Config) { r.BumpRevision, r.MarkCompacted = 1_000_000, true })
 		c.start("m1")
 		n = c.leader()
 		c.put(n, "k", "w")

@@ -16,26 +16,26 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// memberDir is the data directory of a member that does not run. Nothing in it is
-// changed, and no member can start with it before it is closed.
+// memberDir is a source: the data directory of a member that has stopped. Nothing in it is
+// changed, and no member can start with it before Close.
 type memberDir struct {
 	dir  memberdir.Dir
 	id   memberdir.Identity
 	lock io.Closer
 	log  *raftwal.Log
 
-	// base is the file with the state that the log goes on from, and at which one that
-	// is: of index 0 if there was no checkpoint yet.
+	// base is the file with the state from which the replay starts, and at describes it. at.Index
+	// is 0 if the member had no checkpoint yet.
 	base string
 	at   store.Checkpoint
 	hard *raftpb.HardState
-	last uint64 // where the log ends
-	// received is the index of the state if that takes the place of the log, else 0.
+	last uint64 // index of the newest entry that counts
+	// received is at.Index if a received snapshot replaces the log, else 0.
 	received uint64
 }
 
-// openMemberDir refuses a directory that a process runs with, and one whose state and
-// log do not fit together.
+// openMemberDir fails if a process runs with the directory, or if its state and its log do not
+// match.
 func openMemberDir(path string) (_ *memberDir, err error) {
 	d := &memberDir{dir: memberdir.Dir(path)}
 	defer func() {
@@ -69,10 +69,14 @@ func (d *memberDir) Close() error {
 
 func (d *memberDir) readIdentity() (err error) {
 	d.id, err = d.dir.Read()
-	if errors.Is(err, os.ErrNotExist) {
-		return explainDir(d.dir)
+	switch {
+	case !errors.Is(err, os.ErrNotExist):
+		return err
+	case isDir(d.dir.Path("member")):
+		return fmt.Errorf("%w, but the data of an etcd member: %s", ErrForeign, FromEtcd)
+	default:
+		return fmt.Errorf("%w: it holds no %s, so it is not a kvnode data directory, or not a complete one", ErrForeign, memberdir.IdentityFile)
 	}
-	return err
 }
 
 func (d *memberDir) openLog() (err error) {
@@ -83,16 +87,16 @@ func (d *memberDir) openLog() (err error) {
 	if d.hard, _, err = d.log.InitialState(); err != nil {
 		return err
 	}
-	// Before anything else is written it is noted that the log has begun, and in the log
-	// a term comes first.
+	// Started is written before the log's first entry, and a term is the first thing that a log
+	// has. So a member that has started has at least a term.
 	if d.last, err = d.log.LastIndex(); err == nil && d.id.Started && d.last == 0 && raft.IsEmptyHardState(d.hard) {
 		return errors.New("its log is empty, but the member has run before: it is lost")
 	}
 	return err
 }
 
-// findBase chooses the state that the log goes on from: the last checkpoint, or a newer
-// snapshot that another member has sent, and that a crash kept from taking its place.
+// findBase chooses the state from which the replay starts: the last checkpoint, or a newer
+// snapshot that another member sent, if a crash came before it replaced the checkpoint.
 func (d *memberDir) findBase() error {
 	first, err := d.log.FirstIndex()
 	if err != nil {
@@ -103,9 +107,10 @@ func (d *memberDir) findBase() error {
 	if err != nil && !errors.Is(err, store.ErrNoCheckpoint) {
 		return explainForeign(err)
 	}
-	// Of a log that was cut off nobody knows what it has lost behind a received snapshot.
+	// Before a received snapshot is considered: a log that is cut off may also have lost entries
+	// behind that snapshot.
 	if d.at.Index+1 >= first {
-		if err := d.fits(); err != nil {
+		if err := d.matchLog(); err != nil {
 			return err
 		}
 	}
@@ -117,22 +122,23 @@ func (d *memberDir) findBase() error {
 		return errors.New("its log is empty: there is nothing to restore")
 	case d.at.Index+1 < first:
 		return fmt.Errorf("the state in %s is of index %d, and the log begins at %d: what is between them is missing", d.base, d.at.Index, first)
-	case d.supersedes():
+	case d.replacesLog():
 		d.received, d.last = d.at.Index, d.at.Index
 		return nil
 	default:
-		return d.fits()
+		return d.matchLog()
 	}
 }
 
-// fits refuses a state that the log cannot go on from.
-func (d *memberDir) fits() error {
+// matchLog fails if the log does not continue the state: it ends before the state's index, or has
+// another term there.
+func (d *memberDir) matchLog() error {
 	if d.at.Index > d.last {
 		return fmt.Errorf("the state in %s is of index %d, and the log ends at %d: it is cut off, or of another directory", d.base, d.at.Index, d.last)
 	}
 	term, err := d.log.Term(d.at.Index)
 	if err != nil {
-		return fmt.Errorf("the log at index %d, of which the state in %s is: %w", d.at.Index, d.base, err)
+		return fmt.Errorf("read the log's term at index %d, the index of the state in %s: %w", d.at.Index, d.base, err)
 	}
 	if term != d.at.Term {
 		return fmt.Errorf("the state in %s is of index %d in term %d, and the log has that index in term %d: one of the two is of another directory",
@@ -141,8 +147,8 @@ func (d *memberDir) fits() error {
 	return nil
 }
 
-// findReceived takes the newest snapshot that another member has sent, if the last
-// checkpoint is older. It is durable and checked before it has that name (received.save).
+// findReceived makes the newest received snapshot the base if it is newer than the last
+// checkpoint. A snapshot is durable and checked before it gets a name that counts here.
 func (d *memberDir) findReceived() error {
 	snaps := d.dir.Snaps()
 	entries, err := os.ReadDir(snaps)
@@ -165,17 +171,17 @@ func (d *memberDir) findReceived() error {
 	}
 	if err != nil {
 		return fmt.Errorf("another member has sent %s, which is newer than the state of index %d in %s, and cannot be restored; "+
-			"move it away to restore without it, which may lack what was acknowledged: %w", path, d.at.Index, memberdir.StateFile, err)
+			"move it away to restore without it, which may lose acknowledged writes: %w", path, d.at.Index, memberdir.StateFile, err)
 	}
 	d.base, d.at = path, at
 	return nil
 }
 
-// supersedes reports whether the state takes the place of the whole log, as raft has it:
-// it was received, so it is committed, and the log ends before it, or has another entry
-// at its index, which then was not. A log that knows that one to be committed is of
+// replacesLog reports whether the base is a received snapshot that raft would put in place of the
+// whole log: it is committed, and the log ends before its index, or has another entry there, which
+// was never committed. If the log knows its own entry there to be committed, the snapshot is of
 // another directory.
-func (d *memberDir) supersedes() bool {
+func (d *memberDir) replacesLog() bool {
 	if d.base == d.dir.Path(memberdir.StateFile) || d.at.Index <= d.hard.GetCommit() {
 		return false
 	}

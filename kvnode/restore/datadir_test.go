@@ -52,12 +52,12 @@ func TestRestoreRefusesADirectory(t *testing.T) {
 				t.Fatal(err)
 			}
 			cfg.File = dir
-			_, err := RestoreSnapshot(cfg)
+			_, err := Snapshot(cfg)
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), dir) {
-				t.Errorf("%s: RestoreSnapshot() = %v, want %q of %s", test.name, err, test.want, dir)
+				t.Errorf("%s: Snapshot() = %v, want %q of %s", test.name, err, test.want, dir)
 			}
-			if _, err := InspectSnapshot(dir); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%s: InspectSnapshot() = %v, want %q", test.name, err, test.want)
+			if _, err := Inspect(dir); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: Inspect() = %v, want %q", test.name, err, test.want)
 			}
 			if _, err := os.Stat(cfg.DataDir); err == nil {
 				t.Errorf("%s: the refusal has left a directory behind", test.name)
@@ -65,12 +65,12 @@ func TestRestoreRefusesADirectory(t *testing.T) {
 		}
 		into := cfg
 		into.File, into.DataDir = whole, whole
-		if _, err := RestoreSnapshot(into); err == nil || !strings.Contains(err.Error(), "must be empty or missing") {
-			t.Errorf("RestoreSnapshot() into what is restored = %v, want that it must be empty", err)
+		if _, err := Snapshot(into); err == nil || !strings.Contains(err.Error(), "must be empty or missing") {
+			t.Errorf("Snapshot() into what is restored = %v, want that it must be empty", err)
 		}
 		cfg.File = m.cfg.DataDir
-		if _, err := RestoreSnapshot(cfg); !errors.Is(err, raftwal.ErrLocked) || !strings.Contains(err.Error(), cfg.File) {
-			t.Errorf("RestoreSnapshot() of a member that runs = %v, want ErrLocked", err)
+		if _, err := Snapshot(cfg); !errors.Is(err, raftwal.ErrLocked) || !strings.Contains(err.Error(), cfg.File) {
+			t.Errorf("Snapshot() of a member that runs = %v, want ErrLocked", err)
 		}
 	})
 }
@@ -152,9 +152,9 @@ func TestRestoreRefusesTheLogOfAnotherTerm(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, memberdir.StateFile), state, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := RestoreSnapshot(restoreOf(t, dir))
+		_, err := Snapshot(restoreOf(t, dir))
 		if err == nil || !strings.Contains(err.Error(), "the log has that index in term") {
-			t.Errorf("RestoreSnapshot() = %v, want it refused: the terms differ", err)
+			t.Errorf("Snapshot() = %v, want it refused: the terms differ", err)
 		}
 	})
 }
@@ -170,9 +170,9 @@ func TestABareStoreIsCalledACheckpoint(t *testing.T) {
 				t.Errorf("AdviseBareStore(%s) = %q, want %q", path, got, want)
 			}
 		}
-		_, err := RestoreSnapshot(restoreOf(t, bare))
-		if !errors.Is(err, ErrSnapshotDamaged) || !strings.Contains(err.Error(), "restore "+dir) {
-			t.Errorf("RestoreSnapshot(%s) = %v, want the better way", bare, err)
+		_, err := Snapshot(restoreOf(t, bare))
+		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "restore "+dir) {
+			t.Errorf("Snapshot(%s) = %v, want the better way", bare, err)
 		}
 	})
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
 
-// ErrSnapshotRefused means that a snapshot of etcd's has what kvnode cannot keep, such as
-// users, or does not know.
-var ErrSnapshotRefused = etcdfile.ErrRefused
+// ErrRefused means that a snapshot of etcd has something that kvnode cannot keep, such as users,
+// or does not know.
+var ErrRefused = etcdfile.ErrRefused
 
 // Imported describes a snapshot of etcd.
 type Imported = etcdfile.Summary
 
-// openEtcd opens a snapshot of etcd's, and returns no file for what is none.
+// openEtcd opens a snapshot of etcd, and returns nil if path is not one.
 func openEtcd(path string) (*etcdfile.File, error) {
 	f, err := etcdfile.Open(path)
 	switch {
@@ -32,7 +32,8 @@ func openEtcd(path string) (*etcdfile.File, error) {
 	}
 }
 
-// etcdFile is a snapshot of etcd's that was checked, and the sum that its file had.
+// etcdFile is the source of an import: a snapshot of etcd that was checked, with the checksum
+// that it had then.
 type etcdFile struct {
 	path  string
 	sum   []byte
@@ -49,9 +50,9 @@ func newEtcdFile(f *etcdfile.File, path string, sum []byte, quota int64) (*etcdF
 
 func (e *etcdFile) Close() error { return e.file.Close() }
 
-// copyTo keeps what clients have seen: keys, revisions and TTL leases, of which each begins
-// anew. What was compacted in etcd is compacted here. Members and whatever else is about
-// the old cluster stay behind.
+// copyTo keeps what clients have seen: keys, revisions and TTL leases. Each lease starts with
+// its full time. Revisions that etcd has compacted are compacted here. The members, and all
+// other data about the old cluster, are dropped.
 func (e *etcdFile) copyTo(path string) (origin, error) {
 	if err := e.importInto(path); err != nil {
 		return origin{}, explainForeign(err)
@@ -60,10 +61,10 @@ func (e *etcdFile) copyTo(path string) (origin, error) {
 	if err != nil {
 		return origin{}, explainForeign(err)
 	}
-	// The file may have changed since it was checked, and while it was read.
+	// The file may have changed since the check, or during the import.
 	sum, err := checkSnapshotFile(e.path, true)
 	if err == nil && !bytes.Equal(sum, e.sum) {
-		err = fmt.Errorf("%w: %s has changed while it was read", ErrSnapshotDamaged, e.path)
+		err = fmt.Errorf("%w: %s has changed while it was read", ErrDamaged, e.path)
 	}
 	return origin{sum: e.sum, imported: &s}, err
 }
@@ -83,8 +84,8 @@ func (e *etcdFile) importInto(path string) (err error) {
 		TTLLeases: granted, Versions: e.file.Versions,
 	})
 	if size, _ := b.Size(); err == nil && e.quota > 0 && size >= e.quota {
-		err = fmt.Errorf("it makes a store of %d bytes, which must be below the quota, %d: raise that, for the members, too, "+
-			"or compact and defragment etcd and save another snapshot", size, e.quota)
+		err = fmt.Errorf("%s makes a store of %d bytes, which must be below the quota, %d: raise the quota, also of the members, "+
+			"or compact and defragment etcd and save another snapshot", e.path, size, e.quota)
 	}
 	return err
 }

@@ -39,31 +39,31 @@ func TestRestoreRefusesOfEtcd(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name string
-		set  func(*RestoreConfig)
+		set  func(*Config)
 		is   error
 		want string // part of the error
 	}{
-		{"a bit flipped", func(r *RestoreConfig) { r.File = writeFile(t, flipped) }, ErrSnapshotDamaged, "SHA-256"},
-		{"cut off", func(r *RestoreConfig) { r.File = writeFile(t, data[:len(data)-4096]) }, ErrSnapshotDamaged, "cut off"},
-		{"without checksum", func(r *RestoreConfig) { r.File = writeFile(t, bare) }, ErrSnapshotDamaged, "member/snap/db of an etcd member"},
-		{"a user", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, withUser(t, bare)) }, ErrSnapshotRefused, `users ["root"]`},
-		{"damage to a record", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, withKey(t, bare, "key", "k")) }, ErrSnapshotDamaged, "no revision"},
-		{"damage to a TTL lease", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, withKey(t, bare, "lease", "1")) }, ErrSnapshotDamaged, "TTL lease"},
-		{"an index without successors", func(r *RestoreConfig) {
+		{"a bit flipped", func(r *Config) { r.File = writeFile(t, flipped) }, ErrDamaged, "SHA-256"},
+		{"cut off", func(r *Config) { r.File = writeFile(t, data[:len(data)-4096]) }, ErrDamaged, "cut off"},
+		{"without checksum", func(r *Config) { r.File = writeFile(t, bare) }, ErrDamaged, "member/snap/db of an etcd member"},
+		{"a user", func(r *Config) { r.File = writeSnapshotFile(t, withUser(t, bare)) }, ErrRefused, `users ["root"]`},
+		{"damage to a record", func(r *Config) { r.File = writeSnapshotFile(t, withKey(t, bare, "key", "k")) }, ErrDamaged, "no revision"},
+		{"damage to a TTL lease", func(r *Config) { r.File = writeSnapshotFile(t, withKey(t, bare, "lease", "1")) }, ErrDamaged, "TTL lease"},
+		{"an index without successors", func(r *Config) {
 			r.File = writeSnapshotFile(t, withValue(t, bare, "meta", "consistent_index", "\x7f\xff\xff\xff\xff\xff\xff\xff"))
 		}, nil, "index 9223372036854775807 of term"},
-		{"a term without successors", func(r *RestoreConfig) {
+		{"a term without successors", func(r *Config) {
 			r.File = writeSnapshotFile(t, withValue(t, bare, "meta", "term", "\x7f\xff\xff\xff\xff\xff\xff\xff"))
 		}, nil, "of term 9223372036854775807 leaves too few"},
-		{"the quota", func(r *RestoreConfig) { r.File, r.QuotaBytes = whole, 20000 }, nil, "must be below the quota, 20000"},
-		{"a data directory", func(r *RestoreConfig) { r.File = folder }, ErrSnapshotForeign, "the data of an etcd member"},
+		{"the quota", func(r *Config) { r.File, r.QuotaBytes = whole, 20000 }, nil, "must be below the quota, 20000"},
+		{"a data directory", func(r *Config) { r.File = folder }, ErrForeign, "the data of an etcd member"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			cfg := restoreOf(t, "")
 			test.set(&cfg)
-			_, err := RestoreSnapshot(cfg)
+			_, err := Snapshot(cfg)
 			if err == nil || test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("RestoreSnapshot() = %v, want %v with %q", err, test.is, test.want)
+				t.Errorf("Snapshot() = %v, want %v with %q", err, test.is, test.want)
 			}
 			if _, err := os.Stat(cfg.DataDir); err == nil {
 				t.Error("the refusal has left a directory behind")
@@ -108,9 +108,9 @@ func TestRestoreOfABareEtcdDatabase(t *testing.T) {
 	} {
 		cfg := restoreOf(t, writeFile(t, test.data))
 		cfg.SkipHashCheck = true
-		r, err := RestoreSnapshot(cfg)
+		r, err := Snapshot(cfg)
 		if err != nil || r.Checkpoint.Revision != test.revision || r.Imported == nil {
-			t.Errorf("RestoreSnapshot(%s) = %+v, %v, want revision %d", name, r, err, test.revision)
+			t.Errorf("Snapshot(%s) = %+v, %v, want revision %d", name, r, err, test.revision)
 		}
 	}
 }
@@ -126,9 +126,9 @@ func TestRestoreOfAFileInUse(t *testing.T) {
 	defer func() { _ = db.Close() }()
 	cfg := restoreOf(t, path)
 	cfg.SkipHashCheck = true
-	_, err = RestoreSnapshot(cfg)
-	if err == nil || errors.Is(err, ErrSnapshotForeign) || !strings.Contains(err.Error(), "another process") {
-		t.Errorf("RestoreSnapshot() = %v, want that another process has it open", err)
+	_, err = Snapshot(cfg)
+	if err == nil || errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("Snapshot() = %v, want that another process has it open", err)
 	}
 	if _, err := os.Stat(cfg.DataDir); err == nil {
 		t.Error("the refusal has left a directory behind")
@@ -138,10 +138,10 @@ func TestRestoreOfAFileInUse(t *testing.T) {
 // A snapshot of etcd's is described with etcd's own hash.
 func TestInspectEtcdSnapshot(t *testing.T) {
 	for version, path := range etcdSnapshots(t) {
-		got, err := InspectSnapshot(path)
+		got, err := Inspect(path)
 		lines := strings.Fields(string(readFile(t, strings.TrimSuffix(path, ".db")+".hashes")))
 		if err != nil || got.Imported == nil || fmt.Sprint(got.Revision, got.Hash.Hash) != strings.Join(lines[len(lines)-2:], " ") || got.Keys != 7 || got.TTLLeases != 2 {
-			t.Errorf("InspectSnapshot(%s) = %+v, %v, want %v, 7 keys and 2 TTL leases", version, got, err, lines)
+			t.Errorf("Inspect(%s) = %+v, %v, want %v, 7 keys and 2 TTL leases", version, got, err, lines)
 		}
 	}
 }
@@ -157,8 +157,8 @@ func TestAnEtcdFileThatChangesIsNotImported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.copyTo(filepath.Join(t.TempDir(), "store.db")); !errors.Is(err, ErrSnapshotDamaged) || !strings.Contains(err.Error(), "has changed") {
-		t.Errorf("copyTo() with another sum = %v, want ErrSnapshotDamaged", err)
+	if _, err := e.copyTo(filepath.Join(t.TempDir(), "store.db")); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "has changed") {
+		t.Errorf("copyTo() with another sum = %v, want ErrDamaged", err)
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)

@@ -12,30 +12,60 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/etcdfile"
 	"github.com/leaderlease/go/kvnode/memberdir"
 	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
 
-// A snapshot's file is a database, padded to a multiple of snapshotAlign, and
-// then its SHA-256 (see package etcdapi, and etcd's clients).
+// A snapshot file is a database, padded to a multiple of snapshotAlign, and then its SHA-256
+// (see package etcdapi, and etcd's clients).
 const (
 	snapshotAlign = 512
-	// minSnapshot is what the smallest of bbolt's databases has.
+	// minSnapshot is the size of the smallest bbolt database.
 	minSnapshot = 16 << 10
 )
 
 var (
-	// ErrSnapshotDamaged means that a snapshot's file does not hold what was sent.
-	ErrSnapshotDamaged = errors.New("kvnode: the snapshot's file is damaged")
-	// ErrSnapshotForeign means that a file is neither a snapshot of kvnode nor one of etcd.
-	ErrSnapshotForeign = errors.New("kvnode: this is no snapshot, neither of kvnode nor of etcd")
+	// ErrDamaged means that a snapshot file does not hold what was saved.
+	ErrDamaged = errors.New("kvnode: the snapshot's file is damaged")
+	// ErrForeign means that a file or directory is of neither kvnode nor etcd.
+	ErrForeign = errors.New("kvnode: this is no snapshot, neither of kvnode nor of etcd")
 )
 
-// FromEtcd is how keys get from etcd to kvnode.
+// FromEtcd says how to move keys from etcd to kvnode.
 const FromEtcd = "run etcd with it, save a snapshot with `etcdctl snapshot save FILE`, and make a data directory of that with " +
 	"`kvnode import FILE`, which keeps revisions and TTL leases"
 
-// checkSnapshotFile verifies the checksum at the end of the file path, and returns
-// that of everything before.
+// snapshotFile is a source: a snapshot file of kvnode that was checked, with the checksum that
+// it had then.
+type snapshotFile struct {
+	path string
+	sum  []byte
+}
+
+func (s *snapshotFile) Close() error { return nil }
+
+// copyTo copies the database out of the file, durably. The file may have changed since the check,
+// so the copy must have the same checksum.
+func (s *snapshotFile) copyTo(path string) (_ origin, err error) {
+	src, size, err := openSnapshotFile(s.path)
+	if err != nil {
+		return origin{}, err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	body := size
+	if size%snapshotAlign == sha256.Size {
+		body -= sha256.Size
+	}
+	hash := sha256.New()
+	if err := writeNew(path, io.LimitReader(src, body), hash); err != nil {
+		return origin{}, fmt.Errorf("copy %s: %w", s.path, err)
+	}
+	if got := hash.Sum(nil); !bytes.Equal(got, s.sum) {
+		return origin{}, fmt.Errorf("%w: %s has changed while it was read", ErrDamaged, s.path)
+	}
+	return origin{sum: s.sum}, nil
+}
+
+// checkSnapshotFile verifies the checksum at the end of a snapshot file, and returns the checksum
+// of the bytes before it. With skip it accepts a file without a checksum, or with a wrong one.
 func checkSnapshotFile(path string, skip bool) (sum []byte, err error) {
 	f, size, err := openSnapshotFile(path)
 	if err != nil {
@@ -48,9 +78,9 @@ func checkSnapshotFile(path string, skip bool) (sum []byte, err error) {
 	case skip:
 		body = size // a database that was copied from a data directory
 	case extra == 0:
-		return nil, fmt.Errorf("%w: %s of %d bytes has no checksum at its end: it is cut off, or was not made by snapshot save%s", ErrSnapshotDamaged, path, size, orItsDirectory(path))
+		return nil, fmt.Errorf("%w: %s of %d bytes has no checksum at its end: it is cut off, or was not made by snapshot save%s", ErrDamaged, path, size, orItsDirectory(path))
 	default:
-		return nil, fmt.Errorf("%w: %s has %d bytes, want a multiple of %d and %d more", ErrSnapshotDamaged, path, size, snapshotAlign, sha256.Size)
+		return nil, fmt.Errorf("%w: %s has %d bytes, want a multiple of %d and %d more", ErrDamaged, path, size, snapshotAlign, sha256.Size)
 	}
 	hash := sha256.New()
 	if _, err := io.CopyN(hash, f, body); err != nil {
@@ -62,18 +92,18 @@ func checkSnapshotFile(path string, skip bool) (sum []byte, err error) {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
 	if !skip && !bytes.Equal(sum, want) {
-		return nil, fmt.Errorf("%w: %s has SHA-256 %x, want %x", ErrSnapshotDamaged, path, sum, want)
+		return nil, fmt.Errorf("%w: %s has SHA-256 %x, want %x", ErrDamaged, path, sum, want)
 	}
 	return sum, nil
 }
 
 func openSnapshotFile(path string) (f *os.File, size int64, err error) {
-	// Before it is opened: that would wait for who writes to a named pipe.
+	// Stat comes before Open, which would block on a named pipe until it has a writer.
 	switch info, err := os.Stat(path); {
 	case err != nil:
 		return nil, 0, fmt.Errorf("open the snapshot: %w", err)
 	case !info.Mode().IsRegular():
-		return nil, 0, fmt.Errorf("%w: %s is not a regular file: it is read more than once, so save it to one", ErrSnapshotForeign, path)
+		return nil, 0, fmt.Errorf("%w: %s is not a regular file: it is read more than once, so save it to one", ErrForeign, path)
 	}
 	if f, err = os.Open(path); err != nil {
 		return nil, 0, fmt.Errorf("open the snapshot: %w", err)
@@ -82,18 +112,18 @@ func openSnapshotFile(path string) (f *os.File, size int64, err error) {
 	switch {
 	case err != nil:
 	case info.Size() == 0:
-		err = fmt.Errorf("%w: %s is empty", ErrSnapshotDamaged, path)
+		err = fmt.Errorf("%w: %s is empty", ErrDamaged, path)
 	case lacking(f, info.Size()) > 0:
-		err = fmt.Errorf("%w: %s is cut off: it has %d bytes, and lacks %d at its end", ErrSnapshotDamaged, path, info.Size(), lacking(f, info.Size()))
+		err = fmt.Errorf("%w: %s is cut off: it has %d bytes, and lacks %d at its end", ErrDamaged, path, info.Size(), lacking(f, info.Size()))
 	case info.Size() < minSnapshot:
-		err = fmt.Errorf("%w: %s has %d bytes, and none has less than %d", ErrSnapshotForeign, path, info.Size(), minSnapshot)
+		err = fmt.Errorf("%w: %s has %d bytes, and a snapshot has at least %d", ErrForeign, path, info.Size(), minSnapshot)
 	default:
 		return f, info.Size(), nil
 	}
 	return nil, 0, errors.Join(err, f.Close())
 }
 
-// orItsDirectory is the better way for who has a member's store.db.
+// orItsDirectory returns the advice for a member's store.db as the end of an error text.
 func orItsDirectory(path string) string {
 	if advice := AdviseBareStore(path); advice != "" {
 		return "; " + advice
@@ -101,14 +131,15 @@ func orItsDirectory(path string) string {
 	return ""
 }
 
-// AdviseBareStore says what a file lacks that is a member's checkpoint by itself, as
-// one is that was copied from a data directory, of kvnode or etcd. It returns "" for any other.
+// AdviseBareStore returns what to do with a file that may be copied from a data directory of
+// kvnode or etcd: such a file is a checkpoint, and lacks what only the log has. It returns "" for
+// all other files.
 func AdviseBareStore(path string) string {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size()%snapshotAlign != 0 {
 		return ""
 	}
-	if etcds, _ := etcdfile.Is(path); etcds { // whoever reads it says what is wrong
+	if etcds, _ := etcdfile.Is(path); etcds { // an error here comes back when the file is read
 		return "if it is the member/snap/db of an etcd member, it lacks what stands only in the wal next to it: " + FromEtcd
 	}
 	dir := filepath.Dir(path)
@@ -119,54 +150,12 @@ func AdviseBareStore(path string) string {
 		"restore the data directory instead, which loses nothing: kvnode snapshot restore %s", memberdir.StateFile, memberdir.LogFolder, dir)
 }
 
-// explainDir says why a directory is no member's.
-func explainDir(dir memberdir.Dir) error {
-	if isDir(dir.Path("member")) {
-		return fmt.Errorf("%w, but the data of an etcd member: %s", ErrSnapshotForeign, FromEtcd)
-	}
-	return fmt.Errorf("%w: it holds no %s, so it is no data directory of kvnode's, or not a whole one", ErrSnapshotForeign, memberdir.IdentityFile)
-}
-
 func isDir(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()
 }
 
-// snapshotCopy is a snapshot's file that was checked, and the sum that it had.
-type snapshotCopy struct {
-	path string
-	sum  []byte
-}
-
-func (s *snapshotCopy) copyTo(path string) (origin, error) {
-	return origin{sum: s.sum}, copySnapshotFile(s.path, path, s.sum)
-}
-
-func (s *snapshotCopy) Close() error { return nil }
-
-// copySnapshotFile copies the database out of the file from, durably. The copy
-// must have that sum: the file may have changed since it was checked.
-func copySnapshotFile(from, to string, sum []byte) (err error) {
-	src, size, err := openSnapshotFile(from)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, src.Close()) }()
-	body := size
-	if size%snapshotAlign == sha256.Size {
-		body -= sha256.Size
-	}
-	hash := sha256.New()
-	if err := writeNew(to, io.LimitReader(src, body), hash); err != nil {
-		return fmt.Errorf("copy %s: %w", from, err)
-	}
-	if got := hash.Sum(nil); !bytes.Equal(got, sum) {
-		return fmt.Errorf("%w: %s has changed while it was read", ErrSnapshotDamaged, from)
-	}
-	return nil
-}
-
-// writeNew makes a durable file of what it reads.
+// writeNew writes everything from a reader to a new file, durably, and to sum.
 func writeNew(path string, from io.Reader, sum io.Writer) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -176,53 +165,13 @@ func writeNew(path string, from io.Reader, sum io.Writer) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// SnapshotInfo describes a snapshot's file.
-type SnapshotInfo struct {
-	store.Summary
-	// Size is that of the file.
-	Size int64
-	// Replayed is of a data directory, nil for a file.
-	Replayed *Replayed
-	// Imported is of a file of etcd's: Hash is then etcd's hash, not kvnode's.
-	Imported *Imported
-}
-
-// InspectSnapshot reads all of a snapshot's file, checks it and changes nothing.
-// A database that was copied from a data directory of a member that has stopped
-// will do, and so will all of the directory, of which the log is replayed.
-func InspectSnapshot(path string) (SnapshotInfo, error) {
-	if isDir(path) {
-		return inspectDir(path)
-	}
-	f, size, err := openSnapshotFile(path)
-	if err != nil {
-		return SnapshotInfo{}, err
-	}
-	if err := f.Close(); err != nil {
-		return SnapshotInfo{}, err
-	}
-	if _, err := checkSnapshotFile(path, size%snapshotAlign == 0); err != nil {
-		return SnapshotInfo{}, err
-	}
-	etcds, err := openEtcd(path)
-	if err != nil {
-		return SnapshotInfo{}, err
-	}
-	if etcds != nil {
-		s, err := etcds.Summary()
-		return SnapshotInfo{Summary: s.Summary, Size: size, Imported: &s}, errors.Join(explainForeign(err), etcds.Close())
-	}
-	s, err := boltdb.Inspect(path)
-	return SnapshotInfo{Summary: s, Size: size}, explainForeign(err)
-}
-
-// explainForeign says it in this package's terms.
+// explainForeign wraps the store's errors about files in those of this package.
 func explainForeign(err error) error {
 	switch {
 	case errors.Is(err, store.ErrForeign):
-		return fmt.Errorf("%w: %w", ErrSnapshotForeign, err)
+		return fmt.Errorf("%w: %w", ErrForeign, err)
 	case errors.Is(err, store.ErrDamaged):
-		return fmt.Errorf("%w: %w", ErrSnapshotDamaged, err)
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	default:
 		return err
 	}

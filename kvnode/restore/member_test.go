@@ -157,9 +157,9 @@ func readFile(t *testing.T, path string) []byte {
 
 // restoreOf returns the restore of a file for a member of a cluster of one, into a directory
 // that is missing.
-func restoreOf(t *testing.T, file string) RestoreConfig {
+func restoreOf(t *testing.T, file string) Config {
 	t.Helper()
-	return RestoreConfig{
+	return Config{
 		File: file, Name: "a", DataDir: filepath.Join(t.TempDir(), "data"), SegmentSize: 1 << 20,
 		Cluster: []memberdir.Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}},
 	}

@@ -21,16 +21,16 @@ func TestANamedPipeIsNoSnapshot(t *testing.T) {
 	cfg := restoreOf(t, pipe)
 	refused := make(chan error, 2)
 	go func() {
-		_, err := RestoreSnapshot(cfg)
+		_, err := Snapshot(cfg)
 		refused <- err
-		_, err = InspectSnapshot(pipe)
+		_, err = Inspect(pipe)
 		refused <- err
 	}()
 	for range cap(refused) {
 		select {
 		case err := <-refused:
-			if !errors.Is(err, ErrSnapshotForeign) || !strings.Contains(err.Error(), "not a regular file") {
-				t.Errorf("a named pipe: %v, want ErrSnapshotForeign", err)
+			if !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "not a regular file") {
+				t.Errorf("a named pipe: %v, want ErrForeign", err)
 			}
 		case <-time.After(30 * time.Second):
 			t.Fatal("a named pipe is waited for", os.RemoveAll(pipe))

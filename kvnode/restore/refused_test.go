@@ -30,36 +30,36 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name string
-		set  func(*RestoreConfig)
+		set  func(*Config)
 		is   error
 		want string // part of the error
 	}{
-		{"a bit flipped", func(r *RestoreConfig) { r.File = writeFile(t, flipped) }, ErrSnapshotDamaged, "SHA-256"},
-		{"cut off", func(r *RestoreConfig) { r.File = writeFile(t, data[:len(data)-1]) }, ErrSnapshotDamaged, fmt.Sprint(len(data) - 1)},
-		{"without checksum", func(r *RestoreConfig) { r.File = writeFile(t, data[:len(data)-32]) }, ErrSnapshotDamaged, "no checksum"},
-		{"damage under a right checksum", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, damaged) }, ErrSnapshotDamaged, ""},
-		{"damage that is not looked for", func(r *RestoreConfig) { r.File, r.SkipHashCheck = writeFile(t, damaged), true }, ErrSnapshotDamaged, ""},
-		{"empty file", func(r *RestoreConfig) { r.File = writeFile(t, nil) }, ErrSnapshotDamaged, "is empty"},
-		{"text", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, bytes.Repeat([]byte("text"), 4096)) }, ErrSnapshotForeign, ""},
-		{"of another program", func(r *RestoreConfig) { r.File = writeSnapshotFile(t, otherDatabase(t)) }, ErrSnapshotForeign, "neither of kvnode nor of etcd"},
-		{"a directory", func(r *RestoreConfig) { r.File = t.TempDir() }, ErrSnapshotForeign, "holds no member.json"},
-		{"no file", func(r *RestoreConfig) { r.File = filepath.Join(t.TempDir(), "none") }, os.ErrNotExist, "none"},
-		{"directory in use", func(r *RestoreConfig) { r.DataDir = full }, nil, `holds "a"`},
-		{"no directory", func(r *RestoreConfig) { r.DataDir = "" }, nil, "no data directory"},
-		{"not a member", func(r *RestoreConfig) { r.Name = "c" }, nil, `member "c" is not in the initial cluster`},
-		{"elsewhere", func(r *RestoreConfig) { r.PeerURLs = []string{"http://c:2380"} }, nil, "advertises [http://c:2380]"},
-		{"bump alone", func(r *RestoreConfig) { r.BumpRevision = 1 }, nil, "both are needed"},
-		{"mark alone", func(r *RestoreConfig) { r.MarkCompacted = true }, nil, "both are needed"},
-		{"negative bump", func(r *RestoreConfig) { r.BumpRevision = -1 }, nil, "-1 must not be negative"},
-		{"bump too high", func(r *RestoreConfig) { r.BumpRevision, r.MarkCompacted = 1<<63-1, true }, nil, "cannot be raised"},
+		{"a bit flipped", func(r *Config) { r.File = writeFile(t, flipped) }, ErrDamaged, "SHA-256"},
+		{"cut off", func(r *Config) { r.File = writeFile(t, data[:len(data)-1]) }, ErrDamaged, fmt.Sprint(len(data) - 1)},
+		{"without checksum", func(r *Config) { r.File = writeFile(t, data[:len(data)-32]) }, ErrDamaged, "no checksum"},
+		{"damage under a right checksum", func(r *Config) { r.File = writeSnapshotFile(t, damaged) }, ErrDamaged, ""},
+		{"damage that is not looked for", func(r *Config) { r.File, r.SkipHashCheck = writeFile(t, damaged), true }, ErrDamaged, ""},
+		{"empty file", func(r *Config) { r.File = writeFile(t, nil) }, ErrDamaged, "is empty"},
+		{"text", func(r *Config) { r.File = writeSnapshotFile(t, bytes.Repeat([]byte("text"), 4096)) }, ErrForeign, ""},
+		{"of another program", func(r *Config) { r.File = writeSnapshotFile(t, otherDatabase(t)) }, ErrForeign, "neither of kvnode nor of etcd"},
+		{"a directory", func(r *Config) { r.File = t.TempDir() }, ErrForeign, "holds no member.json"},
+		{"no file", func(r *Config) { r.File = filepath.Join(t.TempDir(), "none") }, os.ErrNotExist, "none"},
+		{"directory in use", func(r *Config) { r.DataDir = full }, nil, `holds "a"`},
+		{"no directory", func(r *Config) { r.DataDir = "" }, nil, "no data directory"},
+		{"not a member", func(r *Config) { r.Name = "c" }, nil, `member "c" is not in the initial cluster`},
+		{"elsewhere", func(r *Config) { r.PeerURLs = []string{"http://c:2380"} }, nil, "advertises [http://c:2380]"},
+		{"bump alone", func(r *Config) { r.BumpRevision = 1 }, nil, "both are needed"},
+		{"mark alone", func(r *Config) { r.MarkCompacted = true }, nil, "both are needed"},
+		{"negative bump", func(r *Config) { r.BumpRevision = -1 }, nil, "-1 must not be negative"},
+		{"bump too high", func(r *Config) { r.BumpRevision, r.MarkCompacted = 1<<63-1, true }, nil, "cannot be raised"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "data")
-			cfg := RestoreConfig{File: whole, Name: "a", DataDir: dir, Cluster: members}
+			cfg := Config{File: whole, Name: "a", DataDir: dir, Cluster: members}
 			test.set(&cfg)
-			_, err := RestoreSnapshot(cfg)
+			_, err := Snapshot(cfg)
 			if err == nil || test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("RestoreSnapshot() = %v, want %v with %q", err, test.is, test.want)
+				t.Errorf("Snapshot() = %v, want %v with %q", err, test.is, test.want)
 			}
 			if _, err := os.Stat(dir); err == nil {
 				t.Error("the refusal has left a directory behind")
@@ -107,12 +107,12 @@ func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
 	}
 	cfg := restoreOf(t, file)
 	cfg.DataDir = dir
-	if _, err := RestoreSnapshot(cfg); err != nil {
+	if _, err := Snapshot(cfg); err != nil {
 		t.Fatal(err)
 	}
-	_, err := RestoreSnapshot(cfg)
+	_, err := Snapshot(cfg)
 	if err == nil || !strings.Contains(err.Error(), "member.json") && !strings.Contains(err.Error(), "holds") {
-		t.Errorf("a second RestoreSnapshot() = %v, want the directory refused", err)
+		t.Errorf("a second Snapshot() = %v, want the directory refused", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, memberdir.IdentityFile)); err != nil {
 		t.Errorf("the refusal has cost the first one its identity: %v", err)
@@ -126,9 +126,9 @@ func TestWhatARestoreHasLeftIsRefused(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(cfg.DataDir, 0o700), os.WriteFile(cfg.dir().Path(memberdir.StateFile), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	_, err := RestoreSnapshot(cfg)
+	_, err := Snapshot(cfg)
 	if err == nil || !strings.Contains(err.Error(), "remove it and run that again") {
-		t.Errorf("RestoreSnapshot() into what one has left = %v, want what to do", err)
+		t.Errorf("Snapshot() into what one has left = %v, want what to do", err)
 	}
 }
 
@@ -142,8 +142,8 @@ func TestARestoreThatFailsRemovesWhatItMade(t *testing.T) {
 	if err := os.MkdirAll(kept, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := RestoreSnapshot(cfg); err == nil {
-		t.Fatal("RestoreSnapshot() with too high a revision = nil")
+	if _, err := Snapshot(cfg); err == nil {
+		t.Fatal("Snapshot() with too high a revision = nil")
 	}
 	if _, err := os.Stat(kept); err != nil {
 		t.Errorf("the restore has removed what it did not make: %v", err)

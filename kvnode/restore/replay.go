@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash"
 	"os"
-	"path/filepath"
 
 	"go.etcd.io/raft/v3/raftpb"
 
@@ -16,26 +15,28 @@ import (
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
 
-// Replayed says what the log of a data directory has added to the member's last
-// checkpoint.
+// Replayed describes what the log of a data directory added to the member's last checkpoint.
 type Replayed struct {
-	// Entries were applied, up to index Last, which is of term Term. Of several
-	// directories that are left, the one with the highest term, and among those the
-	// highest index, is the one to take, as in an election, unless another one's
-	// Committed is not in its log, or is there in another term.
+	// Entries is the number of entries that were applied, up to index Last, which has term Term.
+	// Among the directories of several members, choose the one with the highest Term, and among
+	// those the highest Last, as raft's elections do. Do not choose it if its log lacks the entry
+	// at another directory's Committed, or has it in another term.
 	Entries, Last, Term uint64
-	// Committed is the last index that the member knew to be committed, and Beyond is
-	// how many entries come after it. Those that were lost may have acknowledged them.
+	// Committed is the last index that the member knew to be committed, and Beyond is the number
+	// of entries after it. The members that are lost may have acknowledged those.
 	Committed, Beyond uint64
-	// Torn is the interrupted batch at the end of the log, which nobody acknowledged,
-	// and Lost why the member had been told to begin anew: empty, as a rule.
+	// Torn describes an interrupted write at the end of the log, which no member acknowledged.
+	// Lost is why the member had to stop for good: it lacked entries that it had acknowledged.
+	// Both are empty as a rule.
 	Torn, Lost string
-	// Received is the index of a snapshot that another member had sent, and that is
-	// restored in place of the log, which is older: 0, as a rule.
+	// Received is the index of a snapshot from another member that replaced an older log, else 0.
 	Received uint64
 }
 
-// copyTo makes the state as of the end of the log a database in the file to.
+// logPage is how many bytes of the log are read at once.
+const logPage = 1 << 20
+
+// copyTo writes the state as of the end of the log to a new database file.
 func (d *memberDir) copyTo(to string) (origin, error) {
 	src, err := os.Open(d.base)
 	if err != nil {
@@ -52,7 +53,7 @@ func (d *memberDir) copyTo(to string) (origin, error) {
 	return origin{sum: sum.Sum(nil), term: max(d.hard.GetTerm(), r.Term), replayed: r}, nil
 }
 
-// replayInto applies the rest of the log to the state in the file path.
+// replayInto applies the log to the state in the file path.
 func (d *memberDir) replayInto(path string, sum hash.Hash) (_ *Replayed, err error) {
 	backend, err := boltdb.Open(path)
 	if err != nil {
@@ -66,7 +67,7 @@ func (d *memberDir) replayInto(path string, sum hash.Hash) (_ *Replayed, err err
 	if err := d.replay(s, sum); err != nil {
 		return nil, err
 	}
-	if err := d.belongs(s.Members()); err != nil {
+	if err := checkOwner(&d.id, s.Members()); err != nil {
 		return nil, err
 	}
 	at, err := s.Checkpoint(nil)
@@ -81,14 +82,12 @@ func (d *memberDir) replayInto(path string, sum hash.Hash) (_ *Replayed, err err
 	return r, nil
 }
 
-// changesPage is how much of the log is read together.
-const changesPage = 1 << 20
-
-// replay applies all that follows on the state, committed or not: those who are lost may
-// have acknowledged it, and then it must be there. What nobody has acknowledged may be.
+// replay applies all entries after the base, committed or not. The members that are lost may have
+// acknowledged an entry that this one does not know to be committed, so it must be kept. An entry
+// that no member acknowledged may be kept, as raft may commit it, too.
 func (d *memberDir) replay(s *store.Store, sum hash.Hash) error {
 	for next := d.at.Index + 1; next <= d.last; {
-		entries, err := d.log.Entries(next, d.last+1, changesPage)
+		entries, err := d.log.Entries(next, d.last+1, logPage)
 		if err != nil {
 			return fmt.Errorf("read the log from index %d: %w", next, err)
 		}
@@ -104,8 +103,8 @@ func (d *memberDir) replay(s *store.Store, sum hash.Hash) error {
 	return nil
 }
 
-// applyOffline does to the state what applyEntry does, without raft: who votes does not
-// matter to it, and what it says of members the new cluster forgets.
+// applyOffline changes the state as the applier of a node does, without raft. The new cluster
+// replaces the members and the configuration of raft, so only the keys must be right.
 func applyOffline(s *store.Store, e *raftpb.Entry) error {
 	if !confchange.Is(e) {
 		s.Apply(e.GetIndex(), e.GetTerm(), e.GetData())
@@ -118,42 +117,16 @@ func applyOffline(s *store.Store, e *raftpb.Entry) error {
 	return plan.Stop
 }
 
-// belongs refuses a log, or a state, that is of another cluster than the identity, or of
-// this member in another directory.
-func (d *memberDir) belongs(members *store.Members) error {
-	m, known := members.ByID[d.id.MemberID]
+// checkOwner fails if the log and the state are of another cluster than the identity, or of the
+// same member's earlier directory.
+func checkOwner(id *memberdir.Identity, members *store.Members) error {
+	m, known := members.ByID[id.MemberID]
 	switch {
-	case !known && !d.id.Joined && !members.Removed[d.id.MemberID]:
-		return fmt.Errorf("%s is of member %x (%s), of which the log knows nothing: one of the two is of another directory", memberdir.IdentityFile, d.id.MemberID, d.id.Name)
-	case known && m.Instance != "" && m.Instance != d.id.Instance:
+	case !known && !id.Joined && !members.Removed[id.MemberID]:
+		return fmt.Errorf("%s is of member %x (%s), of which the log knows nothing: one of the two is of another directory", memberdir.IdentityFile, id.MemberID, id.Name)
+	case known && m.Instance != "" && m.Instance != id.Instance:
 		return fmt.Errorf("the log knows member %x (%s) with another directory than that of %s: one of the two is of another directory", m.ID, m.Name, memberdir.IdentityFile)
 	default:
 		return nil
 	}
-}
-
-// inspectDir describes what a restore of the directory would begin with. It needs room
-// for a copy of the state in the directory for temporary files.
-func inspectDir(path string) (_ SnapshotInfo, err error) {
-	d, err := openMemberDir(path)
-	if err != nil {
-		return SnapshotInfo{}, err
-	}
-	defer func() { err = errors.Join(err, d.Close()) }()
-	tmp, err := os.MkdirTemp("", "kvnode-status")
-	if err != nil {
-		return SnapshotInfo{}, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
-	to := filepath.Join(tmp, memberdir.StateFile)
-	from, err := d.copyTo(to)
-	if err != nil {
-		return SnapshotInfo{}, err
-	}
-	info, err := os.Stat(to)
-	if err != nil {
-		return SnapshotInfo{}, err
-	}
-	s, err := boltdb.Inspect(to)
-	return SnapshotInfo{Summary: s, Size: info.Size(), Replayed: from.replayed}, explainForeign(err)
 }

@@ -21,15 +21,14 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// RestoreConfig says what RestoreSnapshot makes of a snapshot. File, Name, DataDir
-// and Cluster are required.
-type RestoreConfig struct {
-	// File is what a client's snapshot save wrote, of kvnode or of etcd up to 3.7, or the
-	// data directory of a member that does not run, whose log is replayed: nothing that it
-	// had is lost.
+// Config configures Snapshot. File, Name, DataDir and Cluster are required.
+type Config struct {
+	// File is a snapshot file that a client saved, of kvnode or of etcd up to 3.7, or the data
+	// directory of a member that has stopped. Snapshot replays the log of a data directory, so
+	// the new cluster has all that the member had.
 	File string
-	// SkipHashCheck takes a file whose checksum is missing or wrong. Damage to
-	// records is found all the same.
+	// SkipHashCheck accepts a file whose checksum is missing or wrong. Damaged records are
+	// rejected all the same.
 	SkipHashCheck bool
 
 	// Name, DataDir, Cluster and Token are those of the member's kvnode.Config. DataDir must be
@@ -37,67 +36,65 @@ type RestoreConfig struct {
 	Name, DataDir string
 	Cluster       []memberdir.Member
 	Token         string
-	// PeerURLs are to be this member's in Cluster. They are checked if given.
+	// PeerURLs are checked against this member's URLs in Cluster. Default: no check.
 	PeerURLs []string
 
-	// BumpRevision and MarkCompacted go together: the newest revision is raised
-	// by so much, and all below it counts as compacted. Clients that have seen
-	// revisions newer than the snapshot's then begin anew instead of waiting
-	// for, or mixing up, revisions that come again.
+	// BumpRevision is added to the newest revision, and MarkCompacted marks all revisions below
+	// the result as compacted. Both are set, or neither. Clients that have seen revisions newer
+	// than the snapshot's then start over, instead of waiting for those revisions or mixing them
+	// up with new ones of the same number.
 	BumpRevision  int64
 	MarkCompacted bool
-	// BumpTerm is added to the snapshot's term: the new cluster's terms, and with
-	// them the fencing tokens of its leaders, are above those that the saved one
-	// reached after the snapshot. Whoever restores the same snapshot, or an older
-	// one, once more raises it beyond what it was before. Default: DefaultBumpTerm.
+	// BumpTerm is added to the source's term. So the new cluster's terms, and the fencing tokens
+	// of its leaders, are above those that the old cluster reached after the snapshot. To
+	// restore the same snapshot, or an older one, again, raise it above its value at the last
+	// restore. Default: DefaultBumpTerm.
 	BumpTerm uint64
-	// QuotaBytes is the quota that the members will have. An import from etcd that does
-	// not fit is refused: its members would take no put. Default: none.
+	// QuotaBytes is the quota of the new members. A snapshot of etcd that does not fit is
+	// rejected, because its members would accept no put. Default: none.
 	QuotaBytes int64
-
-	// Logger receives a line when it is done. Default: none.
-	Logger *slog.Logger
-
-	// SegmentSize is raftwal's. Default: its own.
+	// SegmentSize is that of the log, see raftwal.Config. Default: raftwal's.
 	SegmentSize int64
+
+	// Logger receives a line when the restore is done. Default: none.
+	Logger *slog.Logger
 }
 
-// DefaultBumpTerm is by how much a restore raises the term unless it is told to do
-// otherwise. A cluster that elects a leader each second reaches it in 31 years.
+// DefaultBumpTerm is the default of Config.BumpTerm. A cluster that elects a leader every
+// second reaches it in 31 years.
 const DefaultBumpTerm = 1_000_000_000
 
-// Restored is what RestoreSnapshot has made.
-type Restored struct {
+// Result describes the directory that Snapshot made.
+type Result struct {
 	ClusterID, MemberID uint64
 	Checkpoint          store.Checkpoint
-	// Term is that in which the member begins: its first leader's is above it.
+	// Term is the term in which the member's log begins. Its first leader has a later one.
 	Term uint64
-	// Replayed is of a data directory, nil for a file.
+	// Replayed describes the replay of a data directory's log. It is nil for a file.
 	Replayed *Replayed
-	// Imported is of a file of etcd's, else nil.
+	// Imported describes a snapshot of etcd. It is nil for all other sources.
 	Imported *Imported
 }
 
-// RestoreSnapshot makes the data directory of one member of a new cluster that
-// begins with the state in a snapshot, or in a member's data directory. Start then starts it, with the same Name,
-// Cluster and Token; that counts as a restart.
+// Snapshot makes the data directory of one member of a new cluster that begins with the state
+// of cfg.File. kvnode.Start with the same Name, Cluster and Token then starts the member, and
+// counts as a restart.
 //
-// All members are restored from the same file, or copies of one directory, with the same options. The
-// cluster's ID is derived from both, so that neither members of the old cluster
-// nor members restored from another file are let in: their logs do not fit.
+// Restore all members from the same file, or from copies of one directory, with the same
+// options. The cluster's ID is derived from both. So the new cluster rejects members of the old
+// one, and members restored from another source, whose logs do not match.
 //
-// The log begins at the snapshot's index, in a term that no leader of the saved
-// cluster has reached (see BumpTerm): tokens of the leader lease are above all that
-// were given before. The tokens of locks are revisions and come again unless those
-// are raised, too.
-func RestoreSnapshot(cfg RestoreConfig) (Restored, error) {
+// The log begins at the source's index, in a term that no leader of the old cluster has reached
+// (see Config.BumpTerm), so tokens of the leader lease are above all earlier ones. Tokens of
+// locks are revisions. They repeat unless BumpRevision raises those, too.
+func Snapshot(cfg Config) (Result, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	cfg.BumpTerm = cmp.Or(cfg.BumpTerm, DefaultBumpTerm)
 	r, err := cfg.restore()
 	if err != nil {
-		return Restored{}, fmt.Errorf("kvnode: restore member %q: %w", cfg.Name, err)
+		return Result{}, fmt.Errorf("kvnode: restore member %q: %w", cfg.Name, err)
 	}
 	cfg.Logger.Info("restored a snapshot into a data directory", "dir", cfg.DataDir,
 		"id", transport.ID(r.MemberID), "cluster", transport.ID(r.ClusterID),
@@ -105,24 +102,24 @@ func RestoreSnapshot(cfg RestoreConfig) (Restored, error) {
 	return r, nil
 }
 
-func (r *RestoreConfig) dir() memberdir.Dir { return memberdir.Dir(r.DataDir) }
+func (c *Config) dir() memberdir.Dir { return memberdir.Dir(c.DataDir) }
 
-func (r *RestoreConfig) owner() *memberdir.Owner {
-	return &memberdir.Owner{Name: r.Name, Token: cmp.Or(r.Token, memberdir.DefaultToken), Cluster: r.Cluster}
+func (c *Config) owner() *memberdir.Owner {
+	return &memberdir.Owner{Name: c.Name, Token: cmp.Or(c.Token, memberdir.DefaultToken), Cluster: c.Cluster}
 }
 
-func (r *RestoreConfig) validate() error {
-	bad := problems(r.owner().Validate())
-	if err := transport.CheckName(r.Name); err != nil {
+func (c *Config) validate() error {
+	bad := problems(c.owner().Validate())
+	if err := transport.CheckName(c.Name); err != nil {
 		bad = append(bad, err)
 	}
-	bad.If(r.DataDir == "", "no data directory")
-	bad.If(r.BumpRevision < 0, "bump revision %d must not be negative", r.BumpRevision)
-	bad.If(r.MarkCompacted != (r.BumpRevision > 0),
-		"mark compacted is %v and bump revision %d: both are needed, or neither", r.MarkCompacted, r.BumpRevision)
-	if len(bad) == 0 && len(r.PeerURLs) > 0 {
-		got, want := slices.Sorted(slices.Values(r.PeerURLs)), slices.Sorted(slices.Values(r.owner().Self().PeerURLs))
-		bad.If(!slices.Equal(got, want), "member %q is at %v in the initial cluster, but advertises %v", r.Name, want, got)
+	bad.If(c.DataDir == "", "no data directory")
+	bad.If(c.BumpRevision < 0, "bump revision %d must not be negative", c.BumpRevision)
+	bad.If(c.MarkCompacted != (c.BumpRevision > 0),
+		"mark compacted is %v and bump revision %d: both are needed, or neither", c.MarkCompacted, c.BumpRevision)
+	if len(bad) == 0 && len(c.PeerURLs) > 0 {
+		got, want := slices.Sorted(slices.Values(c.PeerURLs)), slices.Sorted(slices.Values(c.owner().Self().PeerURLs))
+		bad.If(!slices.Equal(got, want), "member %q is at %v in the initial cluster, but advertises %v", c.Name, want, got)
 	}
 	if len(bad) > 0 {
 		return fmt.Errorf("invalid config: %w", errors.Join(bad...))
@@ -140,48 +137,50 @@ func (p *problems) If(wrong bool, format string, args ...any) {
 	}
 }
 
-func (r *RestoreConfig) restore() (_ Restored, err error) {
-	if err := r.validate(); err != nil {
-		return Restored{}, err
+func (c *Config) restore() (_ Result, err error) {
+	if err := c.validate(); err != nil {
+		return Result{}, err
 	}
-	// It is read once before anything is made: a wrong file leaves nothing behind.
-	src, err := r.open()
+	// The source is checked before anything is made, so a wrong source leaves nothing behind.
+	src, err := c.openSource()
 	if err != nil {
-		return Restored{}, err
+		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	_, missing := os.Stat(r.DataDir)
+	_, missing := os.Stat(c.DataDir)
 	if missing == nil {
-		if err := r.dir().CheckEmpty(); err != nil { // the source itself, say, which is locked
-			return Restored{}, err
+		// Before Lock: if DataDir is the source itself, openSource has locked it.
+		if err := c.dir().CheckEmpty(); err != nil {
+			return Result{}, err
 		}
 	}
-	lock, err := r.dir().Lock()
+	lock, err := c.dir().Lock()
 	if err != nil {
-		return Restored{}, err
+		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
-	if err := r.dir().CheckEmpty(); err != nil {
-		return Restored{}, err
+	// Again, under the lock: another restore may have come first.
+	if err := c.dir().CheckEmpty(); err != nil {
+		return Result{}, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.dir().Clear(missing != nil))
+			err = errors.Join(err, c.dir().Clear(missing != nil))
 		}
 	}()
-	made, err := r.fill(src)
-	return made, errors.Join(err, fs.SyncDir(filepath.Dir(r.DataDir)))
+	made, err := c.makeDir(src)
+	return made, errors.Join(err, fs.SyncDir(filepath.Dir(c.DataDir)))
 }
 
-// source is what a restore begins with. Nobody changes it before it is closed.
+// source is the state that a new cluster begins with. No process changes it before it is closed.
 type source interface {
-	// copyTo makes its state a database in a new file.
+	// copyTo writes the state to a new database file.
 	copyTo(path string) (origin, error)
 	Close() error
 }
 
-// origin tells what was restored from all else: equal sources have equal sums. No vote
-// in it is of a later term than term, as far as it knows.
+// origin describes a source. Equal sources have equal sums. term is the last term in which the
+// source's member voted, as far as it is known.
 type origin struct {
 	sum      []byte
 	term     uint64
@@ -189,92 +188,93 @@ type origin struct {
 	imported *Imported
 }
 
-func (r *RestoreConfig) open() (source, error) {
-	if isDir(r.File) {
-		return openMemberDir(r.File)
+func (c *Config) openSource() (source, error) {
+	if isDir(c.File) {
+		return openMemberDir(c.File)
 	}
-	sum, err := checkSnapshotFile(r.File, r.SkipHashCheck)
+	sum, err := checkSnapshotFile(c.File, c.SkipHashCheck)
 	if err != nil {
 		return nil, err
 	}
-	f, err := openEtcd(r.File)
+	f, err := openEtcd(c.File)
 	if f == nil || err != nil {
-		return &snapshotCopy{r.File, sum}, err
+		return &snapshotFile{c.File, sum}, err
 	}
-	return newEtcdFile(f, r.File, sum, r.QuotaBytes)
+	return newEtcdFile(f, c.File, sum, c.QuotaBytes)
 }
 
-// fill makes what is in the data directory.
-func (r *RestoreConfig) fill(src source) (Restored, error) {
-	id := r.owner().Found()
-	from, at, err := r.restoreStore(id.Founders(), src)
+// makeDir makes the contents of the data directory.
+func (c *Config) makeDir(src source) (Result, error) {
+	from, at, err := c.makeState(src)
 	if err != nil {
-		return Restored{}, err
+		return Result{}, err
 	}
-	id = r.refounded(from.sum)
-	term, err := r.raise(at, from.term)
+	term, err := firstTerm(at, from.term, c.BumpTerm)
 	if err != nil {
-		return Restored{}, err
+		return Result{}, err
 	}
-	if err := r.beginLog(r.dir().Log(), at, term); err != nil {
-		return Restored{}, err
+	if err := makeLog(raftwal.Config{Dir: c.dir().Log(), SegmentSize: c.SegmentSize}, at, term); err != nil {
+		return Result{}, err
 	}
-	// The identity comes last: a directory without it is refused, whatever it
-	// holds.
-	if err := r.dir().Write(&id); err != nil {
-		return Restored{}, err
+	// The identity comes last: no member starts with a directory that lacks it.
+	id := c.identity(from.sum)
+	if err := c.dir().Write(&id); err != nil {
+		return Result{}, err
 	}
-	return Restored{ClusterID: id.ClusterID, MemberID: id.MemberID, Checkpoint: at, Term: term, Replayed: from.replayed, Imported: from.imported}, nil
+	return Result{ClusterID: id.ClusterID, MemberID: id.MemberID, Checkpoint: at, Term: term, Replayed: from.replayed, Imported: from.imported}, nil
 }
 
-// refounded returns who this member is in the cluster that begins with a snapshot
-// of that sum.
-func (r *RestoreConfig) refounded(sum []byte) memberdir.Identity {
-	id := r.owner().Found()
-	id.ClusterID = memberdir.HashID("restored", fmt.Sprintf("%x", id.ClusterID), fmt.Sprintf("%x", sum), fmt.Sprint(r.BumpRevision), fmt.Sprint(r.BumpTerm))
-	id.Begin(r.owner(), rand.Text())
-	// Whoever restores says by that which state counts, so nobody is asked.
+// identity returns the identity of this member in the cluster that begins with a source of that
+// sum.
+func (c *Config) identity(sum []byte) memberdir.Identity {
+	id := c.owner().Found()
+	id.ClusterID = memberdir.HashID("restored", fmt.Sprintf("%x", id.ClusterID), fmt.Sprintf("%x", sum), fmt.Sprint(c.BumpRevision), fmt.Sprint(c.BumpTerm))
+	id.Begin(c.owner(), rand.Text())
+	// The operator has chosen the state that counts, so the member needs no other member's
+	// permission to take part.
 	id.Started, id.Admitted = true, true
 	return id
 }
 
-// restoreStore makes the state of members out of the source.
-func (r *RestoreConfig) restoreStore(members []store.Member, src source) (origin, store.Checkpoint, error) {
-	path := r.dir().Path(memberdir.StateFile)
+// makeState writes the source's state to the data directory as that of the new cluster.
+func (c *Config) makeState(src source) (origin, store.Checkpoint, error) {
+	path := c.dir().Path(memberdir.StateFile)
 	from, err := src.copyTo(path)
 	if err != nil {
 		return origin{}, store.Checkpoint{}, err
 	}
+	id := c.owner().Found()
+	members := id.Founders()
 	conf := &raftpb.ConfState{}
 	for _, m := range members {
 		conf.Voters = append(conf.Voters, m.ID)
 	}
 	slices.Sort(conf.GetVoters())
-	at, err := boltdb.Refound(path, store.Refounding{
-		Members: members, ConfState: conf, BumpRevision: r.BumpRevision, MarkCompacted: r.MarkCompacted,
+	at, err := boltdb.Bootstrap(path, store.NewCluster{
+		Members: members, ConfState: conf, BumpRevision: c.BumpRevision, MarkCompacted: c.MarkCompacted,
 	})
 	return from, at, explainForeign(err)
 }
 
-// raise returns the term in which the new cluster begins. The snapshot knows the
-// term of its newest entry, and nothing of the leaders that came after it; a data
-// directory knows the last term, too, in which its member voted.
-func (r *RestoreConfig) raise(at store.Checkpoint, voted uint64) (uint64, error) {
+// firstTerm returns the term in which the new cluster's log begins. A snapshot has only the term
+// of its newest entry, and later leaders of the old cluster are unknown. A data directory also
+// has the last term in which its member voted.
+func firstTerm(at store.Checkpoint, voted, bump uint64) (uint64, error) {
 	last := max(at.Term, voted)
 	switch {
 	case at.Term == 0:
-		return 0, fmt.Errorf("%w: the entry of index %d has no term", ErrSnapshotDamaged, at.Index)
-	case last > math.MaxInt64 || r.BumpTerm > math.MaxInt64-last:
-		return 0, fmt.Errorf("term %d cannot be raised by %d: no term may be above %d", last, r.BumpTerm, int64(math.MaxInt64))
+		return 0, fmt.Errorf("%w: the entry of index %d has no term", ErrDamaged, at.Index)
+	case last > math.MaxInt64 || bump > math.MaxInt64-last:
+		return 0, fmt.Errorf("term %d cannot be raised by %d: no term may be above %d", last, bump, int64(math.MaxInt64))
 	default:
-		return last + r.BumpTerm, nil
+		return last + bump, nil
 	}
 }
 
-// beginLog makes a log that begins behind a checkpoint. Nobody has voted in term:
-// whoever campaigns does so in a later one.
-func (r *RestoreConfig) beginLog(dir string, at store.Checkpoint, term uint64) error {
-	log, err := raftwal.Open(raftwal.Config{Dir: dir, SegmentSize: r.SegmentSize})
+// makeLog makes a log that begins behind the checkpoint at, in a term in which no member has
+// voted: a candidate increments it first.
+func makeLog(cfg raftwal.Config, at store.Checkpoint, term uint64) error {
+	log, err := raftwal.Open(cfg)
 	if err != nil {
 		return fmt.Errorf("make the log: %w", err)
 	}

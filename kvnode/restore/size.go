@@ -6,16 +6,15 @@ import (
 	"io"
 )
 
-// What the first two pages of a bbolt database have: a mark, the size of a page, and
-// how many pages there are.
+// The layout of the two meta pages at the start of a bbolt database.
 const (
 	boltMagic    = 0xED0CDAED
-	boltMetaAt   = 16 // behind the page's own header
+	boltMetaAt   = 16 // behind the page's header
 	boltMetaSize = 64
 )
 
-// databaseSize returns how long a database says that it is, 0 if the file does not
-// begin as one does. Either of its first two pages may be the newer.
+// databaseSize returns the size that a database's meta pages give, and 0 if the file does not
+// begin with one. Either page may be the newer one, so the larger size counts.
 func databaseSize(f io.ReaderAt) (size int64) {
 	at := int64(boltMetaAt)
 	for range 2 {
@@ -24,7 +23,7 @@ func databaseSize(f io.ReaderAt) (size int64) {
 			return size
 		}
 		page, pages := binary.NativeEndian.Uint32(meta[8:]), binary.NativeEndian.Uint64(meta[40:])
-		if pages < 1<<40 { // else it is damaged, which others say
+		if pages < 1<<40 { // else the page is damaged, which a later check reports
 			size = max(size, int64(pages)*int64(page))
 		}
 		at = int64(page) + boltMetaAt
@@ -32,8 +31,8 @@ func databaseSize(f io.ReaderAt) (size int64) {
 	return size
 }
 
-// lacking returns how many bytes a snapshot's file of that size lacks, because it was
-// cut off. A database without a checksum lacks nothing.
+// lacking returns how many bytes are missing at the end of a snapshot file of that size. A
+// complete database without a checksum lacks nothing.
 func lacking(f io.ReaderAt, size int64) int64 {
 	whole := databaseSize(f)
 	if whole == 0 || size == whole || size >= whole+sha256.Size {

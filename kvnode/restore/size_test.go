@@ -39,23 +39,23 @@ func TestASnapshotThatIsCutOff(t *testing.T) {
 	_, data := savedSnapshot(t)
 	for _, size := range []int{100, 4096, 8191, 16 << 10, len(data) / 2, len(data) - 4096, len(data) - 33, len(data) - 31, len(data) - 1} {
 		file := writeFile(t, data[:size])
-		_, err := InspectSnapshot(file)
+		_, err := Inspect(file)
 		want := fmt.Sprintf("is cut off: it has %d bytes, and lacks %d", size, len(data)-size)
-		if !errors.Is(err, ErrSnapshotDamaged) || !strings.Contains(err.Error(), want) {
-			t.Errorf("InspectSnapshot(%d of %d bytes) = %v, want that it %s", size, len(data), err, want)
+		if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Inspect(%d of %d bytes) = %v, want that it %s", size, len(data), err, want)
 		}
 		for _, skip := range []bool{false, true} {
 			cfg := restoreOf(t, file)
 			cfg.SkipHashCheck = skip
-			_, err = RestoreSnapshot(cfg)
+			_, err = Snapshot(cfg)
 			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("RestoreSnapshot(%d of %d bytes) = %v, want that it %s", size, len(data), err, want)
+				t.Errorf("Snapshot(%d of %d bytes) = %v, want that it %s", size, len(data), err, want)
 			}
 		}
 	}
 	for _, size := range []int{len(data), len(data) - 32} {
-		if _, err := InspectSnapshot(writeFile(t, data[:size])); err != nil {
-			t.Errorf("InspectSnapshot(%d of %d bytes) = %v, want nil", size, len(data), err)
+		if _, err := Inspect(writeFile(t, data[:size])); err != nil {
+			t.Errorf("Inspect(%d of %d bytes) = %v, want nil", size, len(data), err)
 		}
 	}
 }

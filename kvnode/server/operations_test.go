@@ -105,7 +105,7 @@ func TestSaveAndRestore(t *testing.T) {
 
 	restored := trio(t, func(c *Config) {
 		c.Node.DataDir = filepath.Join(c.Node.DataDir, "restored")
-		if _, err := restore.RestoreSnapshot(restore.RestoreConfig{
+		if _, err := restore.Snapshot(restore.Config{
 			File: file, Name: c.Node.Name, DataDir: c.Node.DataDir, Cluster: c.Node.Cluster, PeerURLs: []string{listenerURL(c.Node.Listener, "")},
 		}); err != nil {
 			t.Fatal(err)

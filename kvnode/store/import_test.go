@@ -67,8 +67,8 @@ func TestImport(t *testing.T) {
 	if n := disk.Commits(); n < 3 {
 		t.Errorf("Import() made %d commits, want some", n)
 	}
-	if at, err := store.Refound(disk.Open(), newCluster()); err != nil || at.Index != 9 || at.Term != 4 || at.Revision != r.Revision() {
-		t.Fatalf("Refound() = %+v, %v, want index 9, term 4 and revision %d", at, err, r.Revision())
+	if at, err := store.Bootstrap(disk.Open(), newCluster()); err != nil || at.Index != 9 || at.Term != 4 || at.Revision != r.Revision() {
+		t.Fatalf("Bootstrap() = %+v, %v, want index 9, term 4 and revision %d", at, err, r.Revision())
 	}
 	s := openStore(t, disk.Open())
 	defer shut(t, s)
@@ -105,8 +105,8 @@ func TestAnImportThatFailsLeavesNoCheckpoint(t *testing.T) {
 			return
 		}
 		disk.Fail(nil)
-		if _, rerr := store.Refound(disk.Open(), newCluster()); !errors.Is(err, errDisk) || !errors.Is(rerr, store.ErrNoCheckpoint) {
-			t.Errorf("after %d commits Import() = %v, Refound() = %v, want %v and no checkpoint", n, err, rerr, errDisk)
+		if _, rerr := store.Bootstrap(disk.Open(), newCluster()); !errors.Is(err, errDisk) || !errors.Is(rerr, store.ErrNoCheckpoint) {
+			t.Errorf("after %d commits Import() = %v, Bootstrap() = %v, want %v and no checkpoint", n, err, rerr, errDisk)
 		}
 	}
 }

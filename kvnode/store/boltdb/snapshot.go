@@ -18,17 +18,17 @@ func Inspect(path string) (store.Summary, error) {
 	return read(path, "inspect", store.Inspect)
 }
 
-// Refound is store.Refound of the snapshot in the file path. What is no snapshot is
-// refused and left as it is.
-func Refound(path string, r store.Refounding) (store.Checkpoint, error) {
-	c, err := refound(path, r)
+// Bootstrap is store.Bootstrap of the snapshot in the file path. It leaves a file that is not a
+// snapshot as it is.
+func Bootstrap(path string, n store.NewCluster) (store.Checkpoint, error) {
+	c, err := bootstrap(path, n)
 	if err != nil {
 		return store.Checkpoint{}, fmt.Errorf("store: begin with snapshot %s: %w", path, err)
 	}
 	return c, nil
 }
 
-func refound(path string, r store.Refounding) (c store.Checkpoint, err error) {
+func bootstrap(path string, n store.NewCluster) (c store.Checkpoint, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return c, err // opening would make it
 	}
@@ -37,7 +37,7 @@ func refound(path string, r store.Refounding) (c store.Checkpoint, err error) {
 		return c, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	return store.Refound(b, r)
+	return store.Bootstrap(b, n)
 }
 
 // read opens a file for fn, which verb names in errors.

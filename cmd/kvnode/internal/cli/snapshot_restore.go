@@ -38,7 +38,7 @@ taken since come again.`
 
 // restoreFlags are etcdutl's.
 type restoreFlags struct {
-	restore.RestoreConfig
+	restore.Config
 	cluster, peerURLs string
 }
 
@@ -97,7 +97,7 @@ func (f *restoreFlags) run(sys *System) error {
 	}
 	f.QuotaBytes = max(cmp.Or(f.QuotaBytes, server.DefaultQuotaBytes), 0)
 	warnOfBareStore(sys, f.File)
-	r, err := restore.RestoreSnapshot(f.RestoreConfig)
+	r, err := restore.Snapshot(f.Config)
 	if err != nil {
 		return err
 	}

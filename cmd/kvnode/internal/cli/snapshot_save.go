@@ -59,7 +59,7 @@ func save(ctx context.Context, c *caller, path string, sys *System) error {
 // replace puts a snapshot that has arrived in the place of path, if it is whole: what is there may be the
 // last backup that is. It describes it.
 func replace(path, arrived string, sys *System) error {
-	info, err := restore.InspectSnapshot(arrived)
+	info, err := restore.Inspect(arrived)
 	if err != nil {
 		bad := path + ".damaged"
 		return errors.Join(fmt.Errorf("what has arrived is kept as %s, and %s is as it was: %w", bad, path, err), os.Rename(arrived, bad))
@@ -84,7 +84,7 @@ It exits with 1 at the first that is not.`,
 		ValidArgsFunction: completeSnapshot,
 		RunE: func(_ *cobra.Command, files []string) error {
 			for _, path := range files {
-				info, err := restore.InspectSnapshot(path)
+				info, err := restore.Inspect(path)
 				if err != nil {
 					return fmt.Errorf("kvnode snapshot verify: %s: %w", path, err)
 				}

@@ -40,7 +40,7 @@ func describe(path, output string, sys *System) error {
 	if !ok {
 		return usageError{fmt.Errorf("--write-out %q must be simple, table or json", output)}
 	}
-	info, err := restore.InspectSnapshot(path)
+	info, err := restore.Inspect(path)
 	if err != nil {
 		return fmt.Errorf("kvnode snapshot status: %w", err)
 	}
@@ -79,7 +79,7 @@ type replayedLine struct {
 	Received  uint64 `json:"received,omitempty"`
 }
 
-func newSnapshotLine(s *restore.SnapshotInfo) *snapshotLine {
+func newSnapshotLine(s *restore.Info) *snapshotLine {
 	return &snapshotLine{
 		Hash: s.Hash.Hash, Revision: s.Revision, TotalKey: s.Keys, TotalSize: s.Size,
 		CompactRevision: s.Hash.CompactRevision, Versions: s.Versions, TTLLeases: s.TTLLeases,

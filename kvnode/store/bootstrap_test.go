@@ -37,20 +37,20 @@ func snapshotOfOldCluster(t *testing.T) (old *replica, path string) {
 	return old, saveSnapshot(t, old.Store, t.TempDir())
 }
 
-func newCluster() store.Refounding {
-	return store.Refounding{
+func newCluster() store.NewCluster {
+	return store.NewCluster{
 		Members:   []store.Member{{ID: 11, Name: "x"}, {ID: 12, Name: "y"}},
 		ConfState: &raftpb.ConfState{Voters: []uint64{11, 12}},
 	}
 }
 
 // Another cluster begins with the keys of the old one and none of its members.
-func TestRefoundKeepsKeysAndForgetsMembers(t *testing.T) {
+func TestBootstrapKeepsKeysAndForgetsMembers(t *testing.T) {
 	old, path := snapshotOfOldCluster(t)
 	r := newCluster()
-	at, err := boltdb.Refound(path, r)
+	at, err := boltdb.Bootstrap(path, r)
 	if err != nil || at.Index != old.Applied() || at.Term != 5 || at.Revision != 4 || !proto.Equal(at.ConfState, r.ConfState) {
-		t.Fatalf("Refound() = %+v, %v, want index %d, term 5, revision 4 and %v", at, err, old.Applied(), r.ConfState)
+		t.Fatalf("Bootstrap() = %+v, %v, want index %d, term 5, revision 4 and %v", at, err, old.Applied(), r.ConfState)
 	}
 	s := openBolt(t, path)
 	defer shut(t, s)
@@ -71,12 +71,12 @@ func TestRefoundKeepsKeysAndForgetsMembers(t *testing.T) {
 
 // Revisions that clients of the old cluster have seen do not come again, and who
 // asks for them is told that they are compacted.
-func TestRefoundMayRaiseTheRevision(t *testing.T) {
+func TestBootstrapMayRaiseTheRevision(t *testing.T) {
 	_, path := snapshotOfOldCluster(t)
 	r := newCluster()
 	r.BumpRevision, r.MarkCompacted = 1000, true
-	if at, err := boltdb.Refound(path, r); err != nil || at.Revision != 1004 {
-		t.Fatalf("Refound() = %+v, %v, want revision 1004", at, err)
+	if at, err := boltdb.Bootstrap(path, r); err != nil || at.Revision != 1004 {
+		t.Fatalf("Bootstrap() = %+v, %v, want revision 1004", at, err)
 	}
 	s := openBolt(t, path)
 	defer shut(t, s)
@@ -99,7 +99,7 @@ func TestRefoundMayRaiseTheRevision(t *testing.T) {
 }
 
 // What is refused stays as it is.
-func TestRefoundRefuses(t *testing.T) {
+func TestBootstrapRefuses(t *testing.T) {
 	_, whole := snapshotOfOldCluster(t)
 	data, err := os.ReadFile(whole)
 	if err != nil {
@@ -124,8 +124,8 @@ func TestRefoundRefuses(t *testing.T) {
 		}
 		r := newCluster()
 		r.BumpRevision = c.bump
-		if _, err := boltdb.Refound(path, r); err == nil || c.want != nil && !errors.Is(err, c.want) {
-			t.Errorf("Refound(%s) = %v, want %v", name, err, c.want)
+		if _, err := boltdb.Bootstrap(path, r); err == nil || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("Bootstrap(%s) = %v, want %v", name, err, c.want)
 		}
 		if c.want != nil {
 			continue
@@ -134,15 +134,15 @@ func TestRefoundRefuses(t *testing.T) {
 			t.Errorf("Inspect(%s) after the refusal = %+v, %v, want revision 4 still", name, s, err)
 		}
 	}
-	if _, err := boltdb.Refound(saveSnapshot(t, empty.Store, t.TempDir()), newCluster()); !errors.Is(err, store.ErrNoCheckpoint) {
-		t.Errorf("Refound() of an empty store = %v, want ErrNoCheckpoint", err)
+	if _, err := boltdb.Bootstrap(saveSnapshot(t, empty.Store, t.TempDir()), newCluster()); !errors.Is(err, store.ErrNoCheckpoint) {
+		t.Errorf("Bootstrap() of an empty store = %v, want ErrNoCheckpoint", err)
 	}
 	missing := filepath.Join(t.TempDir(), "missing")
-	if _, err := boltdb.Refound(missing, newCluster()); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("Refound(missing) = %v, want ErrNotExist", err)
+	if _, err := boltdb.Bootstrap(missing, newCluster()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Bootstrap(missing) = %v, want ErrNotExist", err)
 	}
 	if _, err := os.Stat(missing); err == nil {
-		t.Error("Refound() of a missing file has made it")
+		t.Error("Bootstrap() of a missing file has made it")
 	}
 }
 
@@ -188,12 +188,12 @@ func TestUnsavedIsWhatNoCheckpointHas(t *testing.T) {
 
 // Revisions that are left for writes are so many as nobody ever needs, also where the snapshot is another
 // program's.
-func TestRefoundLeavesRevisions(t *testing.T) {
+func TestBootstrapLeavesRevisions(t *testing.T) {
 	_, path := snapshotOfOldCluster(t)
 	r := newCluster()
 	r.BumpRevision, r.MarkCompacted = math.MaxInt64/2-4, true
-	if at, err := boltdb.Refound(path, r); err != nil || at.Revision != math.MaxInt64/2 {
-		t.Errorf("Refound() = %+v, %v, want half of all revisions", at, err)
+	if at, err := boltdb.Bootstrap(path, r); err != nil || at.Revision != math.MaxInt64/2 {
+		t.Errorf("Bootstrap() = %+v, %v, want half of all revisions", at, err)
 	}
 	for rev, ok := range map[int64]bool{math.MaxInt64 / 2: true, math.MaxInt64/2 + 1: false, math.MaxInt64: false} {
 		b := storetest.NewDisk().Open()
@@ -201,8 +201,8 @@ func TestRefoundLeavesRevisions(t *testing.T) {
 		if err := store.Import(b, &store.Foreign{Index: 1, Term: 1, Revision: rev, Compacted: -1, Versions: none}); err != nil {
 			t.Fatal(err)
 		}
-		if at, err := store.Refound(b, newCluster()); (err == nil) != ok {
-			t.Errorf("Refound() of revision %d = %+v, %v, want it taken: %v", rev, at, err, ok)
+		if at, err := store.Bootstrap(b, newCluster()); (err == nil) != ok {
+			t.Errorf("Bootstrap() of revision %d = %+v, %v, want it taken: %v", rev, at, err, ok)
 		}
 	}
 }

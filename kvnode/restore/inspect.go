@@ -1,0 +1,76 @@
+package restore
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/store/boltdb"
+)
+
+// Info describes a source.
+type Info struct {
+	store.Summary
+	// Size is the size of the file, or of the state that a data directory makes.
+	Size int64
+	// Replayed describes the replay of a data directory's log. It is nil for a file.
+	Replayed *Replayed
+	// Imported describes a snapshot of etcd, whose Hash is etcd's. It is nil for all other sources.
+	Imported *Imported
+}
+
+// Inspect reads all of a source, checks it, and changes nothing. A source is a snapshot file, a
+// database that was copied from the data directory of a member that has stopped, or the whole
+// directory. Inspect replays a directory's log on a copy of the state, for which the directory
+// for temporary files needs space.
+func Inspect(path string) (Info, error) {
+	if isDir(path) {
+		return inspectDir(path)
+	}
+	f, size, err := openSnapshotFile(path)
+	if err != nil {
+		return Info{}, err
+	}
+	if err := f.Close(); err != nil {
+		return Info{}, err
+	}
+	if _, err := checkSnapshotFile(path, size%snapshotAlign == 0); err != nil {
+		return Info{}, err
+	}
+	etcds, err := openEtcd(path)
+	if err != nil {
+		return Info{}, err
+	}
+	if etcds != nil {
+		s, err := etcds.Summary()
+		return Info{Summary: s.Summary, Size: size, Imported: &s}, errors.Join(explainForeign(err), etcds.Close())
+	}
+	s, err := boltdb.Inspect(path)
+	return Info{Summary: s, Size: size}, explainForeign(err)
+}
+
+func inspectDir(path string) (_ Info, err error) {
+	d, err := openMemberDir(path)
+	if err != nil {
+		return Info{}, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	tmp, err := os.MkdirTemp("", "kvnode-status")
+	if err != nil {
+		return Info{}, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	to := filepath.Join(tmp, memberdir.StateFile)
+	from, err := d.copyTo(to)
+	if err != nil {
+		return Info{}, err
+	}
+	info, err := os.Stat(to)
+	if err != nil {
+		return Info{}, err
+	}
+	s, err := boltdb.Inspect(to)
+	return Info{Summary: s, Size: info.Size(), Replayed: from.replayed}, explainForeign(err)
+}
