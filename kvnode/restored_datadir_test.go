@@ -74,7 +74,7 @@ func sumDir(t *testing.T, dir string) map[string]string {
 	return sums
 }
 
-// The majority is gone for good. The checkpoint of who is left lacks what was
+// The majority is gone for good. The checkpoint of the member that is left lacks what was
 // acknowledged since; its data directory lacks nothing.
 func TestADataDirectoryIsRestoredWithItsLog(t *testing.T) {
 	for _, before := range []int{0, 4} {

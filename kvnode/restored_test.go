@@ -175,7 +175,7 @@ func TestOthersAreNotLetIntoARestoredCluster(t *testing.T) {
 				n := c.leader(stranger)
 				c.put(n, "k", "new")
 				if stranger.Leader() != 0 {
-					t.Errorf("the stranger follows %x, want nobody", stranger.Leader())
+					t.Errorf("the stranger follows %x, want no leader", stranger.Leader())
 				}
 				for _, p := range stranger.Status().Peers {
 					if p.Connected {

@@ -12,8 +12,8 @@ import (
 	"github.com/leaderlease/go/raftwal"
 )
 
-// A state and a log that do not fit together, or are not whole, are refused, and so is
-// a directory in use.
+// Snapshot refuses a directory whose state or log is damaged, or whose state and log do not match,
+// and a directory in use.
 func TestRestoreRefusesADirectory(t *testing.T) {
 	withMember(t, func(t *testing.T, m *member) {
 		old := m.image()
@@ -75,8 +75,7 @@ func TestRestoreRefusesADirectory(t *testing.T) {
 	})
 }
 
-// All members may be restored from one directory at once, and none may start with it
-// meanwhile.
+// Several restores can read one directory at the same time. No member starts with it meanwhile.
 func TestADirectoryThatIsReadIsNotRunWith(t *testing.T) {
 	withMember(t, func(t *testing.T, m *member) {
 		m.put("a")
@@ -133,7 +132,7 @@ func beginEmpty(dir string) error {
 	return log.Close()
 }
 
-// The log and the state are of clusters that have an index in common.
+// The log and the state are of different clusters, and the log has the state's index.
 func TestRestoreRefusesTheLogOfAnotherTerm(t *testing.T) {
 	var state []byte
 	withMember(t, func(t *testing.T, m *member) {
@@ -159,7 +158,7 @@ func TestRestoreRefusesTheLogOfAnotherTerm(t *testing.T) {
 	})
 }
 
-// Who has only a checkpoint is told what it lacks.
+// The advice for a copied store.db says what it lacks, and what to restore instead.
 func TestABareStoreIsCalledACheckpoint(t *testing.T) {
 	withMember(t, func(t *testing.T, m *member) {
 		file, dir := m.saved(), m.image()

@@ -26,7 +26,7 @@ func etcdSnapshots(t *testing.T) map[string]string {
 	return all
 }
 
-// What is wrong with a snapshot of etcd's is said, and leaves nothing behind.
+// The error names what is wrong with a snapshot of etcd, and the restore leaves nothing behind.
 func TestRestoreRefusesOfEtcd(t *testing.T) {
 	whole := etcdSnapshots(t)["3.6"]
 	data := readFile(t, whole)
@@ -95,8 +95,8 @@ func withValue(t *testing.T, data []byte, bucket, key, value string) []byte {
 	return readFile(t, path)
 }
 
-// A database that was copied from a member that has stopped is taken if it is asked for,
-// and one of an etcd in which nothing was ever written is a cluster without keys.
+// SkipHashCheck accepts a database that was copied from a stopped etcd member. The database of an
+// etcd in which nothing was written makes a cluster without keys.
 func TestRestoreOfABareEtcdDatabase(t *testing.T) {
 	whole := readFile(t, etcdSnapshots(t)["3.7"])
 	for name, test := range map[string]struct {
@@ -115,8 +115,7 @@ func TestRestoreOfABareEtcdDatabase(t *testing.T) {
 	}
 }
 
-// A file that a process has open for writing is not copied while that goes on, and not
-// taken for something else.
+// A restore does not read a database that a process has open for writing, and says why.
 func TestRestoreOfAFileInUse(t *testing.T) {
 	path := writeFile(t, etcdDatabase(t))
 	db, err := bbolt.Open(path, 0o600, nil)
@@ -135,7 +134,7 @@ func TestRestoreOfAFileInUse(t *testing.T) {
 	}
 }
 
-// A snapshot of etcd's is described with etcd's own hash.
+// Inspect returns etcd's own hash for a snapshot of etcd.
 func TestInspectEtcdSnapshot(t *testing.T) {
 	for version, path := range etcdSnapshots(t) {
 		got, err := Inspect(path)
@@ -146,7 +145,7 @@ func TestInspectEtcdSnapshot(t *testing.T) {
 	}
 }
 
-// Who replaces the file meanwhile is found out by the sum that it was checked with.
+// The import fails if the file has changed since its checksum was verified.
 func TestAnEtcdFileThatChangesIsNotImported(t *testing.T) {
 	path := etcdSnapshots(t)["3.7"]
 	f, err := openEtcd(path)

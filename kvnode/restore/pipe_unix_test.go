@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A named pipe is refused at once, and not waited for: it is read more than once.
+// A named pipe is refused at once. A restore reads its file more than once.
 func TestANamedPipeIsNoSnapshot(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/leaderlease/go/kvnode/memberdir"
 )
 
-// Whatever is wrong with the file, the directory or the options is said, and
-// leaves nothing behind.
+// The error names what is wrong with the file, the directory or the options, and the restore leaves
+// nothing behind.
 func TestRestoreRefuses(t *testing.T) {
 	whole, data := savedSnapshot(t)
 	members := []memberdir.Member{{Name: "a", PeerURLs: []string{"http://a:2380"}}, {Name: "b", PeerURLs: []string{"http://b:2380"}}}
@@ -76,7 +76,7 @@ func etcdDatabase(t *testing.T) []byte { return database(t, "meta", "key", "memb
 
 func otherDatabase(t *testing.T) []byte { return database(t, "meta", "keys") }
 
-// database returns one of bbolt's, with something in meta.
+// database returns a bbolt database with these buckets.
 func database(t *testing.T, buckets ...string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "db")
@@ -98,7 +98,7 @@ func database(t *testing.T, buckets ...string) []byte {
 	return readFile(t, path)
 }
 
-// A directory that exists and is empty, such as a mounted disk, will do.
+// DataDir may exist if it is empty, such as a mounted disk.
 func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
 	file, _ := savedSnapshot(t)
 	dir := t.TempDir()
@@ -119,7 +119,7 @@ func TestRestoreIntoAnEmptyDirectory(t *testing.T) {
 	}
 }
 
-// What a restore has left that was killed is refused, and who sees that is told what to do.
+// A directory that an interrupted restore left is refused, and the error says what to do.
 func TestWhatARestoreHasLeftIsRefused(t *testing.T) {
 	file, _ := savedSnapshot(t)
 	cfg := restoreOf(t, file)
@@ -132,8 +132,7 @@ func TestWhatARestoreHasLeftIsRefused(t *testing.T) {
 	}
 }
 
-// Certificates of the server's own making were there before a restore, and stay
-// when it fails.
+// A restore that fails keeps the files that it did not make, such as the server's own certificates.
 func TestARestoreThatFailsRemovesWhatItMade(t *testing.T) {
 	file, _ := savedSnapshot(t)
 	cfg := restoreOf(t, file)

@@ -15,7 +15,7 @@ import (
 	"github.com/leaderlease/go/kvnode/store/boltdb"
 )
 
-// Whatever the log holds does the same to the state as on a member that runs.
+// A replay makes the same state from the log as a member that runs.
 func TestARestoreAppliesAsAMemberDoes(t *testing.T) {
 	withMember(t, func(t *testing.T, m *member) {
 		propose := func(r *pb.InternalRaftRequest) { _, _ = m.Propose(t.Context(), r) }
@@ -86,7 +86,7 @@ func hashOf(t *testing.T, s *store.Store) store.Hash {
 	return h
 }
 
-// What an entry of a newer version does, this one does not know.
+// This version cannot apply what a newer version wrote, so the replay fails.
 func TestRestoreStopsAtANewerFormat(t *testing.T) {
 	withMember(t, func(t *testing.T, m *member) {
 		m.stop()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A database may have more bytes than 32 bits count, and a file without all of them is cut off.
+// Sizes above 32 bits are counted right.
 func TestASnapshotMayBeLarge(t *testing.T) {
 	const page, pages = 4096, 3 << 20 // 12 GiB
 	head := make([]byte, 2*page)
@@ -33,8 +33,8 @@ func TestASnapshotMayBeLarge(t *testing.T) {
 	}
 }
 
-// A snapshot that was cut off, wherever, is said to be that, and not another
-// program's; one that is whole, with or without its checksum, is taken.
+// The error for a truncated snapshot says so, wherever it ends. A complete one is accepted with or
+// without its checksum.
 func TestASnapshotThatIsCutOff(t *testing.T) {
 	_, data := savedSnapshot(t)
 	for _, size := range []int{100, 4096, 8191, 16 << 10, len(data) / 2, len(data) - 4096, len(data) - 33, len(data) - 31, len(data) - 1} {

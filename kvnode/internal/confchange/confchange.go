@@ -1,7 +1,7 @@
-// Package confchange holds the configuration changes that a member's log has: how an entry
-// encodes one, and what it does to raft's configuration and to the registry of members. The
-// node that proposes and applies them uses it, and so does package restore, which applies a
-// log without raft. All functions are pure, so all members decide alike.
+// Package confchange encodes the configuration changes in a member's log, and decides what each
+// of them does to raft's configuration and to the registry of members. Nodes propose and apply
+// them. Package restore applies a log without raft. All functions are pure, so all members decide
+// alike.
 package confchange
 
 import (
@@ -36,18 +36,18 @@ var (
 // maxLearners is etcd's default: each of them costs the leader what a voter does.
 const maxLearners = 1
 
-// Is reports whether an entry is a configuration change. It also says so of an
-// EntryConfChangeV2, which here raises the cluster's format.
+// Is reports whether an entry is a configuration change. An EntryConfChangeV2 is one: it raises the
+// cluster's format.
 func Is(e *raftpb.Entry) bool { return e.GetType() != raftpb.EntryNormal }
 
-// Context rides on a configuration change.
+// Context is the context of a raft configuration change, as JSON.
 type Context struct {
-	// Proposal is the ID of the proposal, Member what the change is about.
+	// Proposal is the ID of the proposal, and Member is the member that changes.
 	Proposal uint64       `json:"proposal,omitempty"`
 	Member   store.Member `json:"member"`
-	// Promote tells a learner that becomes a voter from a new member.
+	// Promote is set if a learner becomes a voter. Without it, ConfChangeAddNode adds a member.
 	Promote bool `json:"promote,omitempty"`
-	// Format raises the cluster's format. Nothing else is changed then.
+	// Format is the format to which the change raises the cluster. Such a change has no other effect.
 	Format int64 `json:"format,omitempty"`
 }
 
@@ -72,23 +72,24 @@ func NewFormatEntry(c *Context) (*raftpb.Entry, error) {
 	return &raftpb.Entry{Type: raftpb.EntryConfChangeV2.Enum(), Data: data}, err
 }
 
-// Plan is what an entry with a configuration change does. It is a function of
-// the entry and of the registry, so the same on all members.
+// Plan says what an entry with a configuration change does. It depends on the entry and the
+// registry only, so it is the same on all members.
 type Plan struct {
-	Raft     *raftpb.ConfChange  // of no member if it is refused: raft takes that for none
-	Registry *store.MemberChange // nil: nothing
-	Proposal uint64              // the ID of the proposal that waits for it
+	// Raft is the change for raft. If the change is refused it names no member, and has no effect.
+	Raft     *raftpb.ConfChange
+	Registry *store.MemberChange // nil: none
+	Proposal uint64              // the ID of the proposal that waits for the result
 	Refusal  error
-	// Stop is why this member must not apply anything after the entry, nil if it may: it
-	// raises the cluster's format to one that this version does not know.
+	// Stop is set if the entry raises the cluster's format to one that this version does not
+	// know. The member must not apply the entry, nor any later one.
 	Stop error
 }
 
 // Removes reports whether the change removes the member id.
 func (p *Plan) Removes(id uint64) bool { return p.Registry != nil && p.Registry.Remove == id }
 
-// PlanEntry says what e does. What does not decode is refused, on all members alike, for
-// whoever stopped there would stop again at each start, and so would all the others.
+// PlanEntry returns what e does. All members refuse an entry that does not decode. If they stopped
+// there instead, all of them would stop again at every start.
 func PlanEntry(members *store.Members, e *raftpb.Entry, newestFormat int64) Plan {
 	plan := Plan{Raft: &raftpb.ConfChange{Type: raftpb.ConfChangeAddNode.Enum(), NodeId: new(raft.None)}}
 	cc, ctx, err := decodeChange(e)
@@ -114,8 +115,8 @@ func PlanEntry(members *store.Members, e *raftpb.Entry, newestFormat int64) Plan
 	return plan
 }
 
-// CheckForwarded refuses configuration changes that no member forwards. In the log they
-// would do no more than nothing, but members of former versions stop there for ever.
+// CheckForwarded rejects configuration changes that no member forwards. In the log they would have
+// no effect, but members of former versions stop there for good.
 func CheckForwarded(m *raftpb.Message) error {
 	changes := 0
 	for _, e := range m.GetEntries() {
@@ -130,22 +131,22 @@ func CheckForwarded(m *raftpb.Message) error {
 			return err
 		}
 		if ctx.Format != 0 {
-			return fmt.Errorf("%w: only who leads raises the cluster's format", ErrMalformed)
+			return fmt.Errorf("%w: only the leader raises the cluster's format", ErrMalformed)
 		}
 		if cc.GetNodeId() == raft.None {
-			return fmt.Errorf("%w: of nobody", ErrMalformed)
+			return fmt.Errorf("%w: it names no member", ErrMalformed)
 		}
 	}
 	return nil
 }
 
-// changeTypes are those of raft's that there are; it panics at others.
+// changeTypes are all types of changes that raft knows. It panics at others.
 var changeTypes = []raftpb.ConfChangeType{
 	raftpb.ConfChangeAddNode, raftpb.ConfChangeRemoveNode, raftpb.ConfChangeUpdateNode, raftpb.ConfChangeAddLearnerNode,
 }
 
-// decodeChange is the reverse of NewEntry, of what raft bootstraps with, and of
-// NewFormatEntry. Its error wraps ErrMalformed.
+// decodeChange decodes what NewEntry, NewFormatEntry and raft's Bootstrap make. Its error wraps
+// ErrMalformed.
 func decodeChange(e *raftpb.Entry) (*raftpb.ConfChange, *Context, error) {
 	cc, ctx := &raftpb.ConfChange{}, &Context{}
 	malformed := func(format string, args ...any) (*raftpb.ConfChange, *Context, error) {
@@ -177,14 +178,14 @@ func decodeChange(e *raftpb.Entry) (*raftpb.ConfChange, *Context, error) {
 	return cc, ctx, nil
 }
 
-// PlanChange says what a configuration change means for the registry, or why it
-// must not be made. It is asked when the change is proposed, and, since others
-// may have come in between, again when it is applied, where all members agree.
+// PlanChange returns what a configuration change does to the registry, or why it is refused. A
+// member calls it before it proposes the change. All members call it again when they apply the
+// change, because others may have come in between.
 func PlanChange(members *store.Members, typ raftpb.ConfChangeType, c *Context) (*store.MemberChange, error) {
 	known, exists := members.ByID[c.Member.ID]
 	switch {
 	case c.Member.ID == raft.None || members.Removed[c.Member.ID]:
-		return nil, fmt.Errorf("%w: %x is nobody, or was removed", ErrMemberNotFound, c.Member.ID)
+		return nil, fmt.Errorf("%w: %x is no member, or was removed", ErrMemberNotFound, c.Member.ID)
 	case typ == raftpb.ConfChangeAddNode && !c.Promote, typ == raftpb.ConfChangeAddLearnerNode:
 		if exists {
 			return nil, fmt.Errorf("%w: %x", ErrMemberExists, c.Member.ID)
