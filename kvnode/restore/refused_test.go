@@ -151,3 +151,12 @@ func TestARestoreThatFailsRemovesWhatItMade(t *testing.T) {
 		t.Errorf("the restore has left something behind: %v", err)
 	}
 }
+
+// The copy fails if the file has changed since its checksum was verified.
+func TestASnapshotFileThatChangesIsNotRestored(t *testing.T) {
+	path, _ := savedSnapshot(t)
+	src := &snapshotFile{path, make([]byte, sha256.Size)}
+	if _, err := src.copyTo(filepath.Join(t.TempDir(), "store.db")); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "has changed") {
+		t.Errorf("copyTo() with another checksum = %v, want ErrDamaged", err)
+	}
+}

@@ -103,8 +103,8 @@ func (d *memberDir) replay(s *store.Store, sum hash.Hash) error {
 	return nil
 }
 
-// applyOffline changes the state as the applier of a node does, without raft. The new cluster
-// replaces the members and the configuration of raft, so only the keys must be right.
+// applyOffline changes the state as the applier of a node does, without raft. The new cluster gets a
+// configuration of its own, so the store is given none. checkOwner needs the registry.
 func applyOffline(s *store.Store, e *raftpb.Entry) error {
 	if !confchange.Is(e) {
 		s.Apply(e.GetIndex(), e.GetTerm(), e.GetData())
