@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/admission"
-	"github.com/leaderlease/go/kvnode/memberdir"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/admission"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // When this member takes part, package admission decides. Here is what it

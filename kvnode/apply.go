@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/internal/confchange"
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // applyJob is a MsgStorageApply, or a snapshot to restore, of which raft has a MsgStorageAppend

@@ -11,7 +11,7 @@ import (
 
 	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode/internal/requests"
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // applyBounds are etcd's, of etcd_server_apply_duration_seconds.

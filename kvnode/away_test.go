@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // These members were away while others were added, replaced or moved.

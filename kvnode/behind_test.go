@@ -11,10 +11,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/leaderlease/go/kvnode/memberdir"
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/store/boltdb"
-	"github.com/leaderlease/go/kvnode/store/storetest"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
+	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 	"github.com/leaderlease/go/raftwal/fs"
 )
 

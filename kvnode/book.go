@@ -1,8 +1,8 @@
 package kvnode
 
 import (
-	"github.com/leaderlease/go/kvnode/admission"
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/admission"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // book is what this member knows about the members of its cluster, itself included. Package admission decides by it

@@ -3,9 +3,9 @@ package kvnode
 import (
 	"net"
 
-	"github.com/leaderlease/go/kvnode/admission"
-	"github.com/leaderlease/go/kvnode/tlsconf"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/admission"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // secure makes the links speak TLS, for joining as for everything else.

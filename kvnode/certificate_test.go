@@ -8,12 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/store/boltdb"
-	"github.com/leaderlease/go/kvnode/tlsconf"
-	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
-	"github.com/leaderlease/go/kvnode/transport"
-	"github.com/leaderlease/go/kvnode/transport/memlink"
+	"github.com/leaderlease/go/internal/memlink"
+	"github.com/leaderlease/go/internal/tlstest"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // talkTo returns this member's end of a connection to whoever shows a

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/internal/confchange"
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/store/storetest"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/store/storetest"
 )
 
 // replica applies entries as a node does, without its goroutines.

@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/leaderlease/go/internal/durations"
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/raftwal"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/raftwal/fs"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/leaderlease/go/kvnode/transport/memlink"
+	"github.com/leaderlease/go/internal/memlink"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/clock"
 )

@@ -6,8 +6,8 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/leaderlease/go/kvnode/memberdir"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 func (c *Config) dir() memberdir.Dir { return memberdir.Dir(c.DataDir) }

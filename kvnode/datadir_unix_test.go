@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
 )
 
 // A member whose directory others may write to says so at the start, and starts.

@@ -10,7 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/raftwal/fs"
 )

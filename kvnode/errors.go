@@ -3,7 +3,7 @@ package kvnode
 import (
 	"errors"
 
-	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
 )
 
 var (

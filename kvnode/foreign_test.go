@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/admission"
+	"github.com/leaderlease/go/kvnode/internal/admission"
 )
 
 // lines counts what a node logs.

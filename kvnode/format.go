@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/admission"
+	"github.com/leaderlease/go/kvnode/internal/admission"
 	"github.com/leaderlease/go/kvnode/internal/confchange"
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 const (

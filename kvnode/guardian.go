@@ -1,6 +1,6 @@
 package kvnode
 
-import "github.com/leaderlease/go/kvnode/transport"
+import "github.com/leaderlease/go/kvnode/internal/transport"
 
 // Guardian waits for the end of this process, and says so to its peers then (rule V8): the
 // parent of the process, say. See package guardian.

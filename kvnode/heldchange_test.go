@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // A membership change that a follower proposes takes effect although the leader has

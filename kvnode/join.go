@@ -10,10 +10,10 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/leaderlease/go/kvnode/memberdir"
-	"github.com/leaderlease/go/kvnode/peerurl"
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/peerurl"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // roster lists the members for members that want to join or have been away. Any program that can connect may ask for

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // Of a member's peer URLs one may hang.

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/leaderlease/go/kvnode/admission"
-	"github.com/leaderlease/go/kvnode/peerurl"
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/admission"
+	"github.com/leaderlease/go/kvnode/internal/peerurl"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // maxCallers bounds the peers that this member dials because their hello said where they are. The oldest one gives way.

@@ -8,7 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/internal/durations"
-	"github.com/leaderlease/go/kvnode/admission"
+	"github.com/leaderlease/go/kvnode/internal/admission"
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/leaderlease/go/kvnode/peerurl"
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/peerurl"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // adviseMoved says that a member, which may be this one, is to be found elsewhere than

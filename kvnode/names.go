@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // Shown returns what others have said, such as the name of a member, fit for terminals and

@@ -8,8 +8,8 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/admission"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/admission"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 	"github.com/leaderlease/go/leaderlease"
 )
 

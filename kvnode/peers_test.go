@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/tlsconf"
-	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/internal/tlstest"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // certified gives each member a certificate for its host, and for more hosts that are of it. The authority is made

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // publication tells the cluster this member's name, client URLs and instance.

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/leaderlease"
 )
 

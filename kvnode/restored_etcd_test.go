@@ -16,7 +16,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/leaderlease/go/kvnode/internal/etcdfile"
-	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/restore"
 )
 

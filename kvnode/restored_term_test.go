@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/restore"
 	"github.com/leaderlease/go/leaderlease/fence"
 	"github.com/leaderlease/go/raftwal"

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // seedOp is one request of a client. A key is never deleted, so its versions count its

@@ -9,7 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // wantNoStart starts a member that has lost its data again, and wants it to say what it

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leaderlease/go/kvnode/memberdir"
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // A new member has a name that can be shown; one that has another already keeps it.

@@ -7,8 +7,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/leaderlease/go/internal/durations"
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/detector"
 	"github.com/leaderlease/go/raftwal"

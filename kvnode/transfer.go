@@ -11,7 +11,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/tracker"
 
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // heirTime is after how long another heir is asked to take over, while this member still

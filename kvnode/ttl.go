@@ -6,8 +6,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/ttl"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/ttl"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/clock"
 )

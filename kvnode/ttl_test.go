@@ -15,7 +15,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/leaderlease/clock"
 	"github.com/leaderlease/go/leaderlease/core"
 )

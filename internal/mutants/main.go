@@ -102,7 +102,7 @@ func main() {
 }
 
 // mutated are the files whose mistakes can make a read stale or a TTL lease end.
-const mutated = `^(leaderlease/(core/|clock/(internal/vdso/)?)?\w+\.go|kvnode/(read\w*|apply|ttl/\w+|store/\w+)\.go)$`
+const mutated = `^(leaderlease/(core/|clock/(internal/vdso/)?)?\w+\.go|kvnode/(read\w*|apply|internal/ttl/\w+|internal/store/\w+)\.go)$`
 
 // mainGenerated returns the exit code.
 func mainGenerated(files string, g generated) int {

@@ -9,7 +9,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/procs"
-	"github.com/leaderlease/go/kvnode/tlsconf"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
 // Members make certificates of their own, for clients and for each other. Who does

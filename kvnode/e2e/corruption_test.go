@@ -15,8 +15,8 @@ import (
 
 	"github.com/leaderlease/go/internal/procs"
 	"github.com/leaderlease/go/kvnode/e2e/load"
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/store/boltdb"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
 // A value in a member's store.db is altered while the member does not run. The leader

@@ -16,8 +16,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/tlstest"
 	"github.com/leaderlease/go/kvnode/e2e/strangers"
-	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
 )
 
 var (

@@ -13,7 +13,7 @@ import (
 
 	"github.com/leaderlease/go/internal/ports"
 	"github.com/leaderlease/go/internal/procs"
-	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
+	"github.com/leaderlease/go/internal/tlstest"
 )
 
 // secured is a cluster with mutual TLS on all listeners.

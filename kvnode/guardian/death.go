@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/tlsconf"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // Death is the end of a member's process.

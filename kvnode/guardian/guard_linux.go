@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // Supported says whether this system can tell for certain that a process is dead, and ends a child

@@ -3,7 +3,7 @@ package guardian
 import (
 	"encoding/hex"
 
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 func helloOf(id uint64) transport.Hello { return transport.Hello{ClusterID: 0xc1, From: id} }

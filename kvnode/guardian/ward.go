@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // greeting is what the guardian says first. The ID of the process follows it, 16 bytes.

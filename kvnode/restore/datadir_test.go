@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leaderlease/go/kvnode/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/raftwal"
 )
 

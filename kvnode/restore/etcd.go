@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/leaderlease/go/kvnode/internal/etcdfile"
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/store/boltdb"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
 // ErrRefused means that a snapshot of etcd has something that kvnode cannot keep, such as users,

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/leaderlease/go/kvnode/internal/etcdfile"
-	"github.com/leaderlease/go/kvnode/memberdir"
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // A snapshot file is a database, padded to a multiple of snapshotAlign, and then its SHA-256

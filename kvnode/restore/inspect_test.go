@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 func TestInspect(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/goleak"
 
+	"github.com/leaderlease/go/internal/memlink"
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/memberdir"
-	"github.com/leaderlease/go/kvnode/transport/memlink"
+	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/leaderlease/clock"
 )
 

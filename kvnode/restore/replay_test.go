@@ -11,8 +11,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/leaderlease/go/kvnode/internal/confchange"
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/store/boltdb"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
 // A replay makes the same state from the log as a member that runs.

@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/leaderlease/go/kvnode/etcdapi"
-	"github.com/leaderlease/go/kvnode/etcdapi/callmetrics"
-	"github.com/leaderlease/go/kvnode/etcdapi/concurrency"
+	"github.com/leaderlease/go/kvnode/internal/etcdapi"
+	"github.com/leaderlease/go/kvnode/internal/etcdapi/callmetrics"
+	"github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency"
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 	"github.com/leaderlease/go/kvnode/server/status"
 )

@@ -6,8 +6,8 @@ import (
 	"net"
 	"slices"
 
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 	"github.com/leaderlease/go/kvnode/server/listener"
-	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
 // Check reports everything on this machine for which Start would refuse c, after

@@ -15,9 +15,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/leaderlease/go/internal/tlstest"
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/tlsconf"
-	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 	"github.com/leaderlease/go/raftwal"
 )
 

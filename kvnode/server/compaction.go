@@ -1,6 +1,6 @@
 package server
 
-import "github.com/leaderlease/go/kvnode/autocompact"
+import "github.com/leaderlease/go/kvnode/internal/autocompact"
 
 // The values of Config.AutoCompactionMode.
 const (

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/etcdapi"
-	"github.com/leaderlease/go/kvnode/tlsconf"
+	"github.com/leaderlease/go/kvnode/internal/etcdapi"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
 // Config configures a Server. The zero value, with defaults, is a cluster of one on

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/etcdapi"
-	"github.com/leaderlease/go/kvnode/tlsconf"
+	"github.com/leaderlease/go/kvnode/internal/etcdapi"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
 func TestDefaultIsValid(t *testing.T) {

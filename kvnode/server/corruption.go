@@ -10,7 +10,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/leaderlease/go/kvnode/hashcheck"
+	"github.com/leaderlease/go/kvnode/internal/hashcheck"
 )
 
 const (

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/leaderlease/go/kvnode/hashcheck"
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/hashcheck"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // answer is that of a member that is asked for its hash.

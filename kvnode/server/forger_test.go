@@ -20,10 +20,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/tlsconf"
-	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/internal/tlstest"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // forger speaks the members' protocol and is none of them.

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/tlsconf"
-	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/internal/tlstest"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // A member refuses each certificate that is no peer's, and one line of its log names the rule. The ID and the host are

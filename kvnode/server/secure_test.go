@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"github.com/leaderlease/go/kvnode/tlsconf"
-	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
+	"github.com/leaderlease/go/internal/tlstest"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
 // files are certificates on disk that all members of a test share.

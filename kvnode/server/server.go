@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/etcdapi"
-	"github.com/leaderlease/go/kvnode/etcdapi/concurrency"
+	"github.com/leaderlease/go/kvnode/internal/etcdapi"
+	"github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency"
 	"github.com/leaderlease/go/kvnode/server/listener"
 	"github.com/leaderlease/go/kvnode/server/status"
 	"github.com/leaderlease/go/leaderlease/leasepage"

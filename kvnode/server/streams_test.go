@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	lpb "github.com/leaderlease/go/kvnode/etcdapi/concurrency/v3lockpb"
+	lpb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3lockpb"
 )
 
 // However many wait on a connection, watch, or stand in line for a lock: who holds

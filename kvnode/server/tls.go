@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 	"github.com/leaderlease/go/kvnode/server/listener"
-	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
 // tlsDefaults fills in what the rest of c says about TLS.

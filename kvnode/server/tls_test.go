@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/leaderlease/go/kvnode/tlsconf"
-	"github.com/leaderlease/go/kvnode/tlsconf/tlstest"
+	"github.com/leaderlease/go/internal/tlstest"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
 // Whoever has no certificate, or a bad one, gets no answer from any method of any

@@ -4,7 +4,7 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"github.com/leaderlease/go/kvnode/etcdapi"
+	"github.com/leaderlease/go/kvnode/internal/etcdapi"
 )
 
 // module is where kvnode's version is recorded when it is built into another

@@ -15,8 +15,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/leaderlease/go/internal/memlink"
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/transport/memlink"
 )
 
 // Members is the number of members.

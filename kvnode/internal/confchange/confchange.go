@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 var (

@@ -7,7 +7,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/goleak"
 
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -12,7 +12,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/leaderlease/go/kvnode/store/boltdb"
+	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
 // ErrRefused means that a file of etcd's has what kvnode cannot keep, or does not know.

@@ -18,8 +18,8 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/leaderlease/go/kvnode/store"
-	"github.com/leaderlease/go/kvnode/store/boltdb"
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 )
 
 // The buckets of etcd, and what is in meta. A store of kvnode has two buckets with the

@@ -10,7 +10,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/leaderlease/go/kvnode/store"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // FuzzARecordIsUnderstoodOrRefused: whatever bytes are in a record, it is a version that a

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/leaderlease/go/kvnode/internal/connlimit"
-	"github.com/leaderlease/go/kvnode/tlsconf"
+	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
 // HandshakeTime is how long a connection may take for TLS and, with gRPC, for the

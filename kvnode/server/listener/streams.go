@@ -11,8 +11,8 @@ import (
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
-	epb "github.com/leaderlease/go/kvnode/etcdapi/concurrency/v3electionpb"
-	lpb "github.com/leaderlease/go/kvnode/etcdapi/concurrency/v3lockpb"
+	epb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3electionpb"
+	lpb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3lockpb"
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 

@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/raft/v3"
 
 	"github.com/leaderlease/go/kvnode"
-	"github.com/leaderlease/go/kvnode/transport"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 	"github.com/leaderlease/go/leaderlease"
 	"github.com/leaderlease/go/leaderlease/detector"
 )

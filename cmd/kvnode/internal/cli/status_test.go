@@ -10,7 +10,6 @@ import (
 	node "github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server"
 	"github.com/leaderlease/go/kvnode/server/status"
-	"github.com/leaderlease/go/kvnode/tlsconf"
 )
 
 // What an operator sees of a cluster in which everything has happened.
@@ -114,7 +113,7 @@ func TestStatusAtTheWrongPort(t *testing.T) {
 		c.ListenClientURLs, c.ListenMetricsURLs = []string{"https://" + free(t)}, []string{"https://" + free(t)}
 		c.ClientTLS.Auto = true
 	})
-	ca := filepath.Join(secure.Node().Config().DataDir, tlsconf.AutoFolder, "client", "cert.pem")
+	ca := filepath.Join(secure.Node().Config().DataDir, "fixtures", "client", "cert.pem")
 	for _, test := range []struct{ name, endpoint, want string }{
 		{"HTTP", "http://" + plain.MetricsAddrs()[0], "give one of --listen-client-urls"},
 		{"TLS", "http://" + secure.ClientAddrs()[0], "https://host:port"}, // in either text: the end may overtake the alert

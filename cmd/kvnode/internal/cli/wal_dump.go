@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/leaderlease/go/kvnode/restore"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -62,7 +63,7 @@ func newLine(r *raftwal.Record) *line {
 	case r.Entry != nil:
 		l.Index, l.Term = r.Entry.GetIndex(), r.Entry.GetTerm()
 		l.Type, l.Size = r.Entry.GetType().String(), len(r.Entry.GetData())
-		l.Command = command(r.Entry)
+		l.Command = restore.Command(r.Entry)
 	case r.HardState != nil:
 		l.Term, l.Vote, l.Commit = r.HardState.GetTerm(), strconv.FormatUint(r.HardState.GetVote(), 16), r.HardState.GetCommit()
 	case r.Snapshot != nil:

@@ -1,0 +1,139 @@
+package concurrency
+
+import (
+	"context"
+	"errors"
+
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3electionpb"
+)
+
+var (
+	// errMissingLeader is etcd's.
+	errMissingLeader = errors.New(`"leader" field must be provided`)
+	// errObservation says less than there is to know: the library does not tell.
+	errObservation = status.Error(codes.Unavailable, "kvnode: the election cannot be observed here any more; observe it again")
+)
+
+// electionServer is the Election service.
+type electionServer struct {
+	*Services
+	pb.UnsafeElectionServer
+}
+
+// Campaign waits until the caller is elected.
+func (s *electionServer) Campaign(ctx context.Context, r *pb.CampaignRequest) (*pb.CampaignResponse, error) {
+	ctx, done := s.waiting(ctx)
+	defer done()
+	l, err := s.lineUp(ctx, r.GetName(), r.GetLease(), concurrency.ErrElectionNotLeader)
+	if err != nil {
+		return nil, clientError(ctx, err)
+	}
+	defer l.leave()
+	session := l.session
+	e := concurrency.NewElection(session, string(r.GetName()))
+	if err := s.campaign(l.ctx, e, session, r); err != nil {
+		s.abandon(session, r.GetLease())
+		return nil, clientError(l.ctx, err)
+	}
+	return &pb.CampaignResponse{
+		Header: e.Header(),
+		Leader: &pb.LeaderKey{Name: r.GetName(), Key: []byte(e.Key()), Rev: e.Rev(), Lease: int64(session.Lease())},
+	}, nil
+}
+
+func (s *electionServer) campaign(ctx context.Context, e *concurrency.Election, session *concurrency.Session, r *pb.CampaignRequest) error {
+	if err := e.Campaign(ctx, string(r.GetValue())); err != nil {
+		// The library resigns only if it was ctx that ended the wait.
+		if e.Key() != "" {
+			_ = resumed(session, &pb.LeaderKey{Name: r.GetName(), Key: []byte(e.Key()), Rev: e.Rev()}).Resign(s.client.Ctx())
+		}
+		return err
+	}
+	// Whoever lost its TTL lease while it waited has nobody before it, but is not
+	// there itself.
+	resp, err := s.client.Get(ctx, e.Key())
+	if err != nil {
+		return err
+	}
+	if len(resp.Kvs) == 0 || resp.Kvs[0].GetCreateRevision() != e.Rev() {
+		return concurrency.ErrElectionNotLeader
+	}
+	return nil
+}
+
+// Proclaim changes the leader's value.
+func (s *electionServer) Proclaim(ctx context.Context, r *pb.ProclaimRequest) (*pb.ProclaimResponse, error) {
+	if r.GetLeader() == nil {
+		return nil, errMissingLeader
+	}
+	session, err := s.session(ctx, r.GetLeader().GetLease())
+	if err != nil {
+		return nil, clientError(ctx, err)
+	}
+	e := resumed(session, r.GetLeader())
+	if err := e.Proclaim(ctx, string(r.GetValue())); err != nil {
+		s.abandon(session, r.GetLeader().GetLease())
+		return nil, clientError(ctx, err)
+	}
+	return &pb.ProclaimResponse{Header: e.Header()}, nil
+}
+
+// Resign ends the caller's leadership. It is no error if that has ended already.
+func (s *electionServer) Resign(ctx context.Context, r *pb.ResignRequest) (*pb.ResignResponse, error) {
+	if r.GetLeader() == nil {
+		return nil, errMissingLeader
+	}
+	session, err := s.session(ctx, noLease)
+	if err != nil {
+		return nil, clientError(ctx, err)
+	}
+	e := resumed(session, r.GetLeader())
+	if err := e.Resign(ctx); err != nil {
+		return nil, clientError(ctx, err)
+	}
+	return &pb.ResignResponse{Header: e.Header()}, nil
+}
+
+func resumed(session *concurrency.Session, k *pb.LeaderKey) *concurrency.Election {
+	return concurrency.ResumeElection(session, string(k.GetName()), string(k.GetKey()), k.GetRev())
+}
+
+// Leader returns who leads and what it has proclaimed.
+func (s *electionServer) Leader(ctx context.Context, r *pb.LeaderRequest) (*pb.LeaderResponse, error) {
+	session, err := s.session(ctx, noLease)
+	if err != nil {
+		return nil, clientError(ctx, err)
+	}
+	resp, err := concurrency.NewElection(session, string(r.GetName())).Leader(ctx)
+	if err != nil {
+		return nil, clientError(ctx, err)
+	}
+	return &pb.LeaderResponse{Header: resp.Header, Kv: resp.Kvs[0]}, nil
+}
+
+// Observe tells each leader and what it proclaims, beginning with the present one.
+func (s *electionServer) Observe(r *pb.LeaderRequest, stream grpc.ServerStreamingServer[pb.LeaderResponse]) error {
+	ctx, done := s.waiting(stream.Context())
+	session, err := s.session(ctx, noLease)
+	if err != nil {
+		done()
+		return clientError(ctx, err)
+	}
+	told := concurrency.NewElection(session, string(r.GetName())).Observe(ctx)
+	defer func() {
+		done()
+		for range told { // it is closed when the library's goroutine ends
+		}
+	}()
+	for resp := range told {
+		if err := stream.Send(&pb.LeaderResponse{Header: resp.Header, Kv: resp.Kvs[0]}); err != nil {
+			return err
+		}
+	}
+	return clientError(ctx, errObservation)
+}

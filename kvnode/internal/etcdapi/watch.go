@@ -1,0 +1,135 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+
+	"github.com/leaderlease/go/kvnode/internal/store/watch"
+)
+
+// watchServer is the Watch service.
+type watchServer struct {
+	*API
+	pb.UnsafeWatchServer
+}
+
+// watchCall is one stream of the Watch service. One goroutine does everything
+// but receive, so that nothing in it needs a lock, and a client that does not
+// read cannot make it collect replies.
+type watchCall struct {
+	*API
+	out    grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]
+	stream *watch.Stream
+}
+
+// Watch serves any number of watchers until the client cancels the stream, or has closed its
+// side of it and has no watcher left. Clients that close their side and read on are the gateway,
+// whose requests end with their body, and some for Rust. jetcd cancels its watcher and closes its
+// side, but does not cancel the stream, which would be open for ever.
+func (s *watchServer) Watch(out grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]) error {
+	ctx, cancel := context.WithCancel(out.Context())
+	defer cancel()
+	// A watch lasts, so the timeout of requests does not bound its wait.
+	if err := s.node.WaitForReplay(ctx); err != nil {
+		return watchError(err)
+	}
+	c := &watchCall{API: s.API, out: out, stream: s.node.Watch().NewStream(watch.Limits{})}
+	defer c.stream.Close()
+	requests := make(chan *pb.WatchRequest)
+	failed := make(chan error, 1)
+	// It ends when this call has returned, since receiving fails then, but no
+	// sooner: it must not be waited for.
+	go receiveWatches(ctx, out, requests, failed)
+	return c.run(requests, failed)
+}
+
+// receiveWatches hands requests over until ctx ends or receiving fails: with io.EOF if the client
+// has closed its side.
+func receiveWatches(ctx context.Context, in grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse], requests chan<- *pb.WatchRequest, failed chan<- error) {
+	for {
+		r, err := in.Recv()
+		if err != nil {
+			failed <- err
+			return
+		}
+		select {
+		case requests <- r:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// run sends what there is to send, and does what is requested, in turns.
+func (c *watchCall) run(requests <-chan *pb.WatchRequest, failed <-chan error) error {
+	tick := newProgressTicker(c.cfg.WatchProgressInterval)
+	defer tick.Stop()
+	ready := make(chan struct{})
+	close(ready)
+	closed := false // the client has closed its side
+	for {
+		r, more := c.stream.Next()
+		if more {
+			if err := c.send(r); err != nil {
+				return watchError(err)
+			}
+		}
+		if closed && !more && c.stream.Len() == 0 {
+			return nil
+		}
+		// With more to send, only what is there already is looked at.
+		var now <-chan struct{}
+		if more {
+			now = ready
+		}
+		var err error
+		select {
+		case <-c.out.Context().Done():
+			return watchError(context.Cause(c.out.Context()))
+		case err = <-failed:
+			if closed = errors.Is(err, io.EOF); closed {
+				err = nil
+			}
+		case r := <-requests:
+			err = c.handle(r)
+		case <-tick.C:
+			c.stream.Tick()
+		case <-c.stream.Ready():
+		case <-now:
+		}
+		if err != nil {
+			return watchError(err)
+		}
+	}
+}
+
+// watchError returns what a stream ends with. Clients watch on at another member
+// after an end that is Unavailable, and give up after any other.
+func watchError(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return rpctypes.ErrGRPCWatchCanceled
+	}
+	return clientError(err)
+}
+
+func (c *watchCall) send(r watch.Response) error {
+	m := &pb.WatchResponse{Header: c.headerAt(r.Revision), WatchId: r.ID, Events: r.Events}
+	if r.Compacted != 0 {
+		m.Canceled, m.CompactRevision, m.CancelReason = true, r.Compacted, rpctypes.ErrCompacted.Error()
+	}
+	if r.Fragment {
+		return sendFragments(m, c.maxMessageBytes(), c.out.Send)
+	}
+	return c.out.Send(m)
+}
+
+func (c *watchCall) headerAt(revision int64) *pb.ResponseHeader {
+	h := &pb.ResponseHeader{Revision: revision}
+	c.fill(h)
+	return h
+}

@@ -1,0 +1,331 @@
+package store_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
+)
+
+// TestRestartOnBolt reopens a database and replays the log after it.
+func TestRestartOnBolt(t *testing.T) {
+	path := dbPath(t)
+	r := &replica{t: t, Store: openBolt(t, path)}
+	for seed := range uint64(6) {
+		script(r, seed, 60)
+		if seed%2 == 0 {
+			checkpoint(t, r.Store)
+		}
+		before := hashOf(t, r.Store)
+		if err := r.Close(); err != nil {
+			t.Fatalf("Close() = %v", err)
+		}
+		r.Store = openBolt(t, path)
+		if got, want := r.Applied(), uint64(len(r.log)); seed%2 == 0 && got != want {
+			t.Fatalf("Applied() = %d after a checkpoint and a restart, want %d", got, want)
+		}
+		replay(r.Store, r.log)
+		if got := hashOf(t, r.Store); got != before {
+			t.Fatalf("HashKV = %+v after a restart, want %+v", got, before)
+		}
+	}
+	shut(t, r)
+}
+
+// goodDB makes a database of some pages, and returns its bytes without the room
+// that bbolt leaves at the end.
+func goodDB(t *testing.T) (path string, data []byte) {
+	t.Helper()
+	path = dbPath(t)
+	r := &replica{t: t, Store: openBolt(t, path)}
+	for i := range 400 {
+		r.put(fmt.Sprintf("key%03d", i%300), strings.Repeat("v", i%90))
+	}
+	checkpoint(t, r.Store)
+	data, err := os.ReadFile(saveSnapshot(t, r.Store, t.TempDir()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return path, data
+}
+
+// openBytes opens data as a database, and loads it.
+func openBytes(t *testing.T, path string, data []byte) (*store.Store, error) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, err := boltdb.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Open(store.Config{Backend: b})
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return s, nil
+}
+
+func TestOpenRefusesWhatIsNotOurs(t *testing.T) {
+	path, good := goodDB(t)
+	edit := func(fn func(meta *bbolt.Bucket) error) []byte {
+		p := filepath.Join(t.TempDir(), "edited")
+		if err := os.WriteFile(p, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		db, err := bbolt.Open(p, 0o600, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(db.Update(func(tx *bbolt.Tx) error { return fn(tx.Bucket([]byte("meta"))) }), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	for _, c := range []struct {
+		name string
+		data []byte
+		want error
+	}{
+		{"an empty file", nil, store.ErrForeign},
+		{"text", bytes.Repeat([]byte("hello"), 10_000), store.ErrForeign},
+		{"another program's database", edit(func(m *bbolt.Bucket) error { return m.Delete([]byte("kvnode-format")) }), store.ErrForeign},
+		{"a newer format", edit(func(m *bbolt.Bucket) error { return m.Put([]byte("kvnode-format"), []byte("2")) }), store.ErrFormat},
+		{"a state that was changed", edit(func(m *bbolt.Bucket) error { return m.Put([]byte("state"), []byte("12345{}")) }), store.ErrDamaged},
+		{"a state that is missing", edit(func(m *bbolt.Bucket) error { return m.Delete([]byte("state")) }), store.ErrDamaged},
+		{"a record that is missing", edit(func(m *bbolt.Bucket) error {
+			records := m.Tx().Bucket([]byte("key"))
+			key, _ := records.Cursor().First()
+			return records.Delete(key)
+		}), store.ErrDamaged},
+		{"a file that was cut", good[:len(good)-5000], store.ErrDamaged},
+		{"a file that was cut to its first pages", good[:8192], store.ErrDamaged},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if s, err := openBytes(t, path, c.data); !errors.Is(err, c.want) {
+				t.Errorf("open %s = %v, %v, want %v", c.name, s, err, c.want)
+			}
+		})
+	}
+	if s, err := openBytes(t, path, good); err != nil {
+		t.Errorf("open the original = %v", err)
+	} else {
+		shut(t, s)
+	}
+	if _, err := boltdb.Open(filepath.Dir(path)); err == nil {
+		t.Error("Open(a directory) = nil, want an error")
+	}
+}
+
+// TestDamageIsRefusedOrHarmless flips bits all over a database. What opens must
+// hold what was written.
+func TestDamageIsRefusedOrHarmless(t *testing.T) {
+	path, good := goodDB(t)
+	s, err := openBytes(t, path, good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := hashOf(t, s)
+	shut(t, s)
+	refused, harmless := 0, 0
+	step := max(len(good)/300, 1)
+	for at := 0; at < len(good); at += step {
+		data := bytes.Clone(good)
+		data[at] ^= 1 << (at % 8)
+		s, err := openBytes(t, path, data)
+		if err != nil {
+			refused++
+			continue
+		}
+		// An older checkpoint is what damage to the newest meta page leaves, and
+		// nothing worse.
+		if got := hashOf(t, s); got != want && s.Applied() != 0 {
+			t.Errorf("a bit flipped at %d: HashKV = %+v, want %+v or a refusal", at, got, want)
+		}
+		harmless++
+		shut(t, s)
+	}
+	if refused < 30 || harmless == 0 {
+		t.Errorf("%d refused, %d harmless, want a good part of both", refused, harmless)
+	}
+}
+
+// TestRestoreRefusesDamage leaves the old state in place, and the file.
+func TestRestoreRefusesDamage(t *testing.T) {
+	_, good := goodDB(t)
+	path := dbPath(t)
+	r := &replica{t: t, Store: openBolt(t, path)}
+	defer func() { shut(t, r) }()
+	r.put("mine", "1")
+	before := hashOf(t, r.Store)
+	snap := filepath.Join(t.TempDir(), "snap")
+	flipped := bytes.Clone(good)
+	flipped[bytes.LastIndex(flipped, []byte("key250"))] ^= 4
+	for name, data := range map[string][]byte{"nothing": nil, "text": []byte("not a snapshot"), "cut": good[:len(good)/2], "flipped": flipped} {
+		if err := os.WriteFile(snap, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Restore(snap); !errors.Is(err, store.ErrDamaged) && !errors.Is(err, store.ErrForeign) {
+			t.Errorf("Restore(%s) = %v, want a refusal", name, err)
+		}
+		if _, err := os.Stat(snap); err != nil {
+			t.Errorf("Restore(%s) took the file away: %v", name, err)
+		}
+	}
+	if err := r.Restore(filepath.Join(t.TempDir(), "missing")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Restore(missing) = %v", err)
+	}
+	if got := hashOf(t, r.Store); got != before {
+		t.Errorf("HashKV = %+v after refusals, want %+v", got, before)
+	}
+	checkpoint(t, r.Store)
+	shut(t, r)
+	r.Store = openBolt(t, path)
+	if got := hashOf(t, r.Store); got != before {
+		t.Errorf("HashKV = %+v after refusals and a restart, want %+v", got, before)
+	}
+}
+
+// TestSnapshotStaysWhileTheStoreGoesOn keeps one open through checkpoints, a
+// defragmentation and a restore, and reads it then.
+func TestSnapshotStaysWhileTheStoreGoesOn(t *testing.T) {
+	path := dbPath(t)
+	r := &replica{t: t, Store: openBolt(t, path)}
+	defer func() { shut(t, r) }()
+	script(r, 1, 100)
+	at := checkpoint(t, r.Store)
+	want := hashOf(t, r.Store)
+	snap, err := r.OpenSnapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := saveSnapshot(t, r.Store, t.TempDir())
+	for range 300 {
+		r.put("big", strings.Repeat("x", 10_000))
+	}
+	checkpoint(t, r.Store)
+	if err := r.Defragment(t.Context()); err != nil {
+		t.Fatalf("Defragment() with a snapshot open = %v", err)
+	}
+	if err := r.Restore(other); err != nil {
+		t.Fatalf("Restore() with a snapshot open = %v", err)
+	}
+	if got := hashOf(t, r.Store); got != want || r.Applied() != at.Index || r.Durable().Index != at.Index {
+		t.Errorf("after Restore: %+v at %d, want %+v at %d", got, r.Applied(), want, at.Index)
+	}
+	file := written(t, snap)
+	c, err := boltdb.ReadCheckpoint(file)
+	if err != nil || c.Index != at.Index || c.Revision != at.Revision || snap.Checkpoint().Index != at.Index {
+		t.Errorf("ReadCheckpoint() = %+v, %v, want %+v", c, err, at)
+	}
+	follower := openBolt(t, dbPath(t))
+	defer follower.Close()
+	if err := follower.Restore(file); err != nil {
+		t.Fatalf("Restore() on a follower = %v", err)
+	}
+	if got := hashOf(t, follower); got != want {
+		t.Errorf("HashKV of a follower = %+v, want %+v", got, want)
+	}
+	// What was restored is durable, and goes on from there.
+	replay(r.Store, r.log)
+	last := hashOf(t, r.Store)
+	checkpoint(t, r.Store)
+	shut(t, r)
+	r.Store = openBolt(t, path)
+	if got := hashOf(t, r.Store); got != last {
+		t.Errorf("HashKV after a restart = %+v, want %+v", got, last)
+	}
+}
+
+// written writes snap into a file and closes it.
+func written(t *testing.T, snap store.Snapshot) (file string) {
+	t.Helper()
+	var buf bytes.Buffer
+	if n, err := snap.WriteTo(&buf); err != nil || n != snap.Size() || int64(buf.Len()) != n {
+		t.Fatalf("WriteTo() = %d, %v, want %d", n, err, snap.Size())
+	}
+	if err := snap.Close(); err != nil {
+		t.Errorf("Close() = %v", err)
+	}
+	file = filepath.Join(t.TempDir(), "snap")
+	if err := os.WriteFile(file, buf.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestSnapshotsWithoutACheckpointAreRefused(t *testing.T) {
+	s := openBolt(t, dbPath(t))
+	defer s.Close()
+	file := saveSnapshot(t, s, t.TempDir())
+	if _, err := boltdb.ReadCheckpoint(file); !errors.Is(err, store.ErrNoCheckpoint) {
+		t.Errorf("ReadCheckpoint() = %v, want %v", err, store.ErrNoCheckpoint)
+	}
+	if err := s.Restore(file); !errors.Is(err, store.ErrNoCheckpoint) {
+		t.Errorf("Restore() = %v, want %v", err, store.ErrNoCheckpoint)
+	}
+}
+
+func TestOneProcessAtATime(t *testing.T) {
+	path := dbPath(t)
+	s := openBolt(t, path)
+	if _, err := boltdb.Open(path); err == nil {
+		t.Error("Open() of a database that is open = nil, want an error")
+	}
+	shut(t, s)
+	shut(t, openBolt(t, path))
+}
+
+// TestWhatACrashLeavesBesideADatabaseIsRemoved stands for a crash while a
+// database is made or defragmented.
+func TestWhatACrashLeavesBesideADatabaseIsRemoved(t *testing.T) {
+	path := dbPath(t)
+	for _, left := range []string{path + ".new", path + ".defrag"} {
+		if err := os.WriteFile(left, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shut(t, openBolt(t, path))
+	files, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(files) != 1 {
+		t.Errorf("%v, %v in the directory, want the database alone", files, err)
+	}
+}
+
+func TestAClosedStoreRefusesWork(t *testing.T) {
+	s := openBolt(t, dbPath(t))
+	snap, err := s.OpenSnapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(s.Close(), s.Close(), snap.Close(), snap.Close()); err != nil {
+		t.Errorf("Close() = %v", err)
+	}
+	if _, err := s.Checkpoint(nil); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("Checkpoint() = %v, want %v", err, store.ErrClosed)
+	}
+	if _, err := s.OpenSnapshot(); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("OpenSnapshot() = %v, want %v", err, store.ErrClosed)
+	}
+	if err := s.Restore("nowhere"); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("Restore() = %v, want %v", err, store.ErrClosed)
+	}
+	if err := s.Defragment(t.Context()); !errors.Is(err, store.ErrClosed) {
+		t.Errorf("Defragment() = %v, want %v", err, store.ErrClosed)
+	}
+}

@@ -1,0 +1,146 @@
+package boltdb
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/leaderlease/go/kvnode/internal/store"
+)
+
+var (
+	metaBucket   = []byte("meta")
+	recordBucket = []byte("key")
+
+	formatKey = []byte("kvnode-format") // in meta: decimal number
+	stateKey  = []byte("state")         // in meta: see meta.go
+)
+
+// layout is the number under formatKey: which buckets there are, and what for. What
+// the records and the state hold is another matter (FormatFirst).
+const layout = 1
+
+// mapSize is the address space that is set aside for a database. One that
+// outgrows it has to be mapped anew, and a checkpoint that needs this waits for
+// open snapshots. Address space costs nothing, but 32 bits do not have it.
+const mapSize = 10 << 30 * (strconv.IntSize >> 6)
+
+// growStep is how much a file grows by at least.
+const growStep = 1 << 20
+
+// lockTimeout is how long another process may take to let go of the file.
+const lockTimeout = time.Second
+
+func openDB(path string, readOnly bool) (db *bbolt.DB, err error) {
+	opts := &bbolt.Options{
+		Timeout:        lockTimeout,
+		ReadOnly:       readOnly,
+		NoFreelistSync: true, // found again when the file is opened
+		FreelistType:   bbolt.FreelistMapType,
+	}
+	if !readOnly {
+		opts.InitialMmapSize = mapSize
+	}
+	err = Guard(func() error {
+		if db, err = bbolt.Open(path, 0o600, opts); err == nil {
+			db.AllocSize = growStep
+		}
+		return err
+	})
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return nil, fmt.Errorf("another process has had it open for %v", lockTimeout)
+	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch):
+		return nil, fmt.Errorf("%w: %w", store.ErrForeign, err)
+	case errors.Is(err, bolterrors.ErrChecksum):
+		return nil, fmt.Errorf("%w: %w", store.ErrDamaged, err)
+	default:
+		return db, err
+	}
+}
+
+// openChecked opens an existing database for writing, if it is one of ours and
+// whole; damage to records shows when they are loaded.
+func openChecked(path string) (*bbolt.DB, error) {
+	db, err := OpenAny(path)
+	if err != nil {
+		return nil, err
+	}
+	err = Guard(func() error {
+		return db.View(func(tx *bbolt.Tx) error { return checkFormat(tx, path) })
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		return nil, err
+	}
+	return openDB(path, false)
+}
+
+// OpenAny opens a bbolt database, which need not be of a store, for reading, once it
+// has read all pages in use and found that they hang together. What follows references
+// between them then comes to an end; it may still fault, so it belongs within a Guard.
+func OpenAny(path string) (*bbolt.DB, error) {
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, fmt.Errorf("%w: it is a directory", store.ErrForeign)
+	case info.Size() == 0:
+		return nil, fmt.Errorf("%w: it is empty", store.ErrForeign)
+	}
+	db, err := openDB(path, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := Guard(func() error { return checkPages(path, db.Info().PageSize) }); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// checkFormat reads no more than is needed to know whose file it is.
+func checkFormat(tx *bbolt.Tx, path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Size() < tx.Size() {
+		return fmt.Errorf("%w: it has %d bytes, want at least %d", store.ErrDamaged, info.Size(), tx.Size())
+	}
+	meta := tx.Bucket(metaBucket)
+	if meta == nil || tx.Bucket(recordBucket) == nil || meta.Get(formatKey) == nil {
+		return store.ErrForeign
+	}
+	if got := string(meta.Get(formatKey)); got != strconv.Itoa(layout) {
+		return fmt.Errorf("%w: it is %q, this version reads %d", store.ErrFormat, got, layout)
+	}
+	return nil
+}
+
+func initBuckets(tx *bbolt.Tx) error {
+	meta, err := tx.CreateBucket(metaBucket)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.CreateBucket(recordBucket); err != nil {
+		return err
+	}
+	return meta.Put(formatKey, []byte(strconv.Itoa(layout)))
+}
+
+// Guard turns panics and page faults of bbolt, which are what damage leads to, into
+// errors: store.ErrDamaged.
+func Guard(fn func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", store.ErrDamaged, p)
+		}
+	}()
+	return fn()
+}

@@ -1,0 +1,208 @@
+package store_test
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
+	"github.com/leaderlease/go/kvnode/internal/store/storetest"
+)
+
+// snapshotOfOldCluster has keys at revisions 2 to 4, a lease, an alarm and a
+// member of the old cluster.
+func snapshotOfOldCluster(t *testing.T) (old *replica, path string) {
+	t.Helper()
+	old = &replica{t: t, Store: openBolt(t, dbPath(t))}
+	t.Cleanup(func() { shut(t, old) })
+	old.must(&pb.InternalRaftRequest{LeaseGrant: &pb.LeaseGrantRequest{ID: 7, TTL: 60}})
+	old.put("a", "1")
+	old.put("a", "2")
+	old.must(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("b"), Value: []byte("3"), Lease: 7}})
+	old.must(activate(1, pb.AlarmType_NOSPACE))
+	old.ApplyConf(old.Applied()+1, 5, &raftpb.ConfState{Voters: []uint64{1}}, &store.MemberChange{Set: &store.Member{ID: 1, Name: "old", Instance: "gone"}})
+	old.ApplyConf(old.Applied()+1, 5, nil, &store.MemberChange{Remove: 9})
+	checkpoint(t, old.Store)
+	return old, saveSnapshot(t, old.Store, t.TempDir())
+}
+
+func newCluster() store.NewCluster {
+	return store.NewCluster{
+		Members:   []store.Member{{ID: 11, Name: "x"}, {ID: 12, Name: "y"}},
+		ConfState: &raftpb.ConfState{Voters: []uint64{11, 12}},
+	}
+}
+
+// Another cluster begins with the keys of the old one and none of its members.
+func TestBootstrapKeepsKeysAndForgetsMembers(t *testing.T) {
+	old, path := snapshotOfOldCluster(t)
+	r := newCluster()
+	at, err := boltdb.Bootstrap(path, r)
+	if err != nil || at.Index != old.Applied() || at.Term != 5 || at.Revision != 4 || !proto.Equal(at.ConfState, r.ConfState) {
+		t.Fatalf("Bootstrap() = %+v, %v, want index %d, term 5, revision 4 and %v", at, err, old.Applied(), r.ConfState)
+	}
+	s := openBolt(t, path)
+	defer shut(t, s)
+	sameHash(t, old.Store, s)
+	if kv, _ := s.Get([]byte("b")); kv.GetModRevision() != 4 || kv.GetTTLLease() != 7 {
+		t.Errorf("b = %v, want it at revision 4 with lease 7", kv)
+	}
+	if l, ok := s.TTLLease(7); !ok || l.TTL != 60 {
+		t.Errorf("TTLLease(7) = %+v, %v, want 60 s", l, ok)
+	}
+	if m := s.Members(); len(m.ByID) != 2 || m.ByID[12].Name != "y" || m.ByID[11].Instance != "" || len(m.Removed) != 0 {
+		t.Errorf("Members() = %+v, want x and y, which have not started, and nobody removed", m)
+	}
+	if got := s.Alarms(); len(got) != 0 {
+		t.Errorf("Alarms() = %v, want none: they were about the old members", got)
+	}
+}
+
+// Revisions that clients of the old cluster have seen do not come again, and who
+// asks for them is told that they are compacted.
+func TestBootstrapMayRaiseTheRevision(t *testing.T) {
+	_, path := snapshotOfOldCluster(t)
+	r := newCluster()
+	r.BumpRevision, r.MarkCompacted = 1000, true
+	if at, err := boltdb.Bootstrap(path, r); err != nil || at.Revision != 1004 {
+		t.Fatalf("Bootstrap() = %+v, %v, want revision 1004", at, err)
+	}
+	s := openBolt(t, path)
+	defer shut(t, s)
+	if s.Revision() != 1004 || s.CompactRevision() != 1004 {
+		t.Errorf("revision %d, compacted %d, want 1004 for both", s.Revision(), s.CompactRevision())
+	}
+	if kv, _ := s.Get([]byte("a")); string(kv.GetValue()) != "2" || kv.GetModRevision() != 3 || kv.GetVersion() != 2 {
+		t.Errorf("a = %v, want 2 with the revisions it had", kv)
+	}
+	if _, err := s.Range(t.Context(), &pb.RangeRequest{Key: []byte("a"), Revision: 3}); !errors.Is(err, rpctypes.ErrGRPCCompacted) {
+		t.Errorf("Range() as of revision 3 = %v, want it compacted", err)
+	}
+	data := encode(t, &store.Command{Request: put("a", "3")})
+	if s.Apply(s.Applied()+1, 6, data); s.Revision() != 1005 {
+		t.Errorf("revision after a put = %d, want 1005", s.Revision())
+	}
+	if _, err := s.Checkpoint(nil); err != nil {
+		t.Errorf("Checkpoint() = %v", err)
+	}
+}
+
+// What is refused stays as it is.
+func TestBootstrapRefuses(t *testing.T) {
+	_, whole := snapshotOfOldCluster(t)
+	data, err := os.ReadFile(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := &replica{t: t, Store: openBolt(t, dbPath(t))}
+	defer shut(t, empty)
+	for name, c := range map[string]struct {
+		data []byte
+		bump int64
+		want error
+	}{
+		"text":              {[]byte("this is no database, however long it may be"), 0, store.ErrForeign},
+		"revision too high": {data, math.MaxInt64 - 3, nil},
+		"none left":         {data, math.MaxInt64 - 4, nil}, // the next write's would be below 0
+		"too few left":      {data, math.MaxInt64/2 - 3, nil},
+		"below zero":        {data, -1, nil},
+	} {
+		path := filepath.Join(t.TempDir(), "snap")
+		if err := os.WriteFile(path, c.data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r := newCluster()
+		r.BumpRevision = c.bump
+		if _, err := boltdb.Bootstrap(path, r); err == nil || c.want != nil && !errors.Is(err, c.want) {
+			t.Errorf("Bootstrap(%s) = %v, want %v", name, err, c.want)
+		}
+		if c.want != nil {
+			continue
+		}
+		if s, err := boltdb.Inspect(path); err != nil || s.Revision != 4 {
+			t.Errorf("Inspect(%s) after the refusal = %+v, %v, want revision 4 still", name, s, err)
+		}
+	}
+	if _, err := boltdb.Bootstrap(saveSnapshot(t, empty.Store, t.TempDir()), newCluster()); !errors.Is(err, store.ErrNoCheckpoint) {
+		t.Errorf("Bootstrap() of an empty store = %v, want ErrNoCheckpoint", err)
+	}
+	missing := filepath.Join(t.TempDir(), "missing")
+	if _, err := boltdb.Bootstrap(missing, newCluster()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Bootstrap(missing) = %v, want ErrNotExist", err)
+	}
+	if _, err := os.Stat(missing); err == nil {
+		t.Error("Bootstrap() of a missing file has made it")
+	}
+}
+
+// Inspect tells what a store that had restored the snapshot would.
+func TestInspect(t *testing.T) {
+	old, path := snapshotOfOldCluster(t)
+	got, err := boltdb.Inspect(path)
+	if err != nil || got.Hash != hashOf(t, old.Store) || got.Index != old.Applied() || got.Revision != 4 {
+		t.Fatalf("Inspect() = %+v, %v, want %+v at revision 4", got, err, hashOf(t, old.Store))
+	}
+	if got.Keys != 2 || got.Versions != 3 || got.TTLLeases != 1 {
+		t.Errorf("Inspect() = %d keys, %d versions, %d leases, want 2, 3 and 1", got.Keys, got.Versions, got.TTLLeases)
+	}
+}
+
+// What is written counts until a checkpoint has it, also if one fails in between.
+func TestUnsavedIsWhatNoCheckpointHas(t *testing.T) {
+	r := newReplica(t)
+	if got := r.Unsaved(); got != 0 {
+		t.Errorf("Unsaved() of an empty store = %d, want 0", got)
+	}
+	r.put("k", string(make([]byte, 10_000)))
+	if got := r.Unsaved(); got < 10_001 || got > 10_500 {
+		t.Errorf("Unsaved() after a put of 10,001 bytes = %d, want a little more", got)
+	}
+	written := r.Unsaved()
+	if _, err := r.Checkpoint(func(uint64) error { return errDisk }); err == nil || r.Unsaved() != written {
+		t.Errorf("Unsaved() after a checkpoint that failed = %d (%v), want %d", r.Unsaved(), err, written)
+	}
+	if _, err := r.Checkpoint(func(uint64) error { r.put("during", "1"); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.Unsaved(); got <= 0 || got > 200 {
+		t.Errorf("Unsaved() after a checkpoint = %d, want what was written meanwhile", got)
+	}
+	r.must(txn(&pb.TxnRequest{Success: []*pb.RequestOp{opRange("k", "")}}))
+	r.must(del("k", ""))
+	checkpoint(t, r.Store)
+	if got := r.Unsaved(); got != 0 {
+		t.Errorf("Unsaved() after everything is saved = %d, want 0", got)
+	}
+}
+
+// Revisions that are left for writes are so many as nobody ever needs, also where the snapshot is another
+// program's.
+func TestBootstrapLeavesRevisions(t *testing.T) {
+	_, path := snapshotOfOldCluster(t)
+	r := newCluster()
+	r.BumpRevision, r.MarkCompacted = math.MaxInt64/2-4, true
+	if at, err := boltdb.Bootstrap(path, r); err != nil || at.Revision != math.MaxInt64/2 {
+		t.Errorf("Bootstrap() = %+v, %v, want half of all revisions", at, err)
+	}
+	for rev, ok := range map[int64]bool{math.MaxInt64 / 2: true, math.MaxInt64/2 + 1: false, math.MaxInt64: false} {
+		b := storetest.NewDisk().Open()
+		none := func(func(uint32, *mvccpb.KeyValue) error) error { return nil }
+		if err := store.Import(b, &store.Foreign{Index: 1, Term: 1, Revision: rev, Compacted: -1, Versions: none}); err != nil {
+			t.Fatal(err)
+		}
+		if at, err := store.Bootstrap(b, newCluster()); (err == nil) != ok {
+			t.Errorf("Bootstrap() of revision %d = %+v, %v, want it taken: %v", rev, at, err, ok)
+		}
+	}
+}

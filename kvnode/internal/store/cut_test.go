@@ -1,0 +1,228 @@
+package store_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/store/storetest"
+)
+
+// openInCuts opens a store that commits a few writes at a time.
+func openInCuts(t fataler, b store.Backend) *store.Store {
+	t.Helper()
+	s, err := store.Open(store.Config{Backend: b, CutBytes: 400})
+	if err != nil {
+		t.Fatalf("Open() = %v", err)
+	}
+	return s
+}
+
+// cutScript feeds r with n entries of all kinds, TTL leases and alarms among them.
+func cutScript(r *replica, seed uint64, n int) {
+	rnd := rand.New(rand.NewPCG(seed, 3))
+	for range n {
+		id := rnd.Int64N(4) + 1
+		switch rnd.IntN(8) {
+		case 0:
+			_, _ = r.request(&pb.InternalRaftRequest{LeaseGrant: &pb.LeaseGrantRequest{ID: id, TTL: rnd.Int64N(100) + 1}})
+		case 1:
+			_, _ = r.request(&pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: id}})
+		case 2:
+			_, _ = r.request(&pb.InternalRaftRequest{Put: &pb.PutRequest{Key: fmt.Append(nil, "l", id), Lease: id}})
+		case 3:
+			r.must(activate(uint64(id), pb.AlarmType_NOSPACE))
+			_, _ = r.request(del("k08", ""))
+			_, _ = r.request(del("k09", ""))
+			r.must(&pb.InternalRaftRequest{Alarm: &pb.AlarmRequest{Action: pb.AlarmRequest_DEACTIVATE, MemberID: uint64(id), Alarm: pb.AlarmType_NOSPACE}})
+		default:
+			script(r, rnd.Uint64(), 1)
+		}
+		untilTrimmed(r)
+	}
+}
+
+// replayed returns the store that the first entries of a log make.
+func replayed(t fataler, log [][]byte) *store.Store {
+	t.Helper()
+	s := openStore(t, newBackend())
+	replay(s, log)
+	return s
+}
+
+// sameState compares all that a checkpoint holds, at each revision that can be read.
+func sameState(t fataler, want, got *store.Store) {
+	t.Helper()
+	about := func(s *store.Store) string {
+		var text strings.Builder
+		fmt.Fprint(&text, s.Applied(), s.Revision(), s.CompactRevision(), s.Alarms(), *s.Members())
+		for id := range int64(6) {
+			l, ok := s.TTLLease(id)
+			fmt.Fprint(&text, l, ok, s.TTLKeys(id))
+		}
+		for rev := max(s.CompactRevision(), 1); rev <= s.Revision(); rev++ {
+			h, err := s.HashKV(rev)
+			fmt.Fprint(&text, h, err)
+		}
+		return text.String()
+	}
+	if w, g := about(want), about(got); w != g {
+		t.Fatalf("the state is\n%s\nwant\n%s", g, w)
+	}
+}
+
+// Whatever was written, deleted, granted, revoked and compacted between two of its
+// commits: each one leaves what the entries up to its index make, and nothing of later.
+func TestEachCommitOfACheckpointIsOneOfItsIndex(t *testing.T) {
+	for seed := range uint64(6) {
+		disk := storetest.NewDisk()
+		r := &replica{t: t, Store: openInCuts(t, disk.Open())}
+		want := openStore(t, newBackend())
+		var indexes []uint64
+		disk.Fail(func(op storetest.Op) error {
+			if op != storetest.OpCommitted {
+				return nil
+			}
+			found := openStore(t, disk.Copy(true).Open())
+			indexes = append(indexes, found.Applied())
+			replay(want, r.log[:found.Applied()])
+			sameState(t, want, found)
+			shut(t, found)
+			return nil
+		})
+		for part := range uint64(4) {
+			cutScript(r, seed*10+part, 60)
+			before := len(indexes)
+			c := checkpoint(t, r.Store)
+			if len(indexes)-before < 5 {
+				t.Fatalf("seed %d: a checkpoint of 60 entries has %d commits, want many", seed, len(indexes)-before)
+			}
+			if last := indexes[len(indexes)-1]; c.Index != r.Applied() || last != c.Index || !slices.IsSorted(indexes) {
+				t.Fatalf("seed %d: Checkpoint() = %d with commits of %v, want them to rise to %d", seed, c.Index, indexes, r.Applied())
+			}
+		}
+		disk.Fail(nil)
+		again := openStore(t, disk.Open())
+		sameState(t, r.Store, again)
+		shut(t, again)
+		shut(t, want)
+		shut(t, r)
+	}
+}
+
+// A checkpoint, of one commit or of several, fails at each of its steps, and the process ends,
+// or the power fails: what is found is what the entries up to some index make, no older than
+// Durable says, and the log makes it whole. The next checkpoint goes on where it was.
+func TestCrashAtEveryStepOfACheckpoint(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		open  func(fataler, store.Backend) *store.Store
+		least int
+	}{{"one commit", openStore, 20}, {"in cuts", openInCuts, 50}} {
+		t.Run(c.name, func(t *testing.T) {
+			step := 1
+			for crashAt(t, c.open, step) {
+				step++
+			}
+			if step < c.least {
+				t.Errorf("a checkpoint has %d steps, want more", step-1)
+			}
+		})
+	}
+}
+
+// crashAt reports whether a checkpoint has so many steps.
+func crashAt(t *testing.T, open func(fataler, store.Backend) *store.Store, step int) (failed bool) {
+	t.Helper()
+	disk := storetest.NewDisk()
+	r := &replica{t: t, Store: open(t, disk.Open())}
+	cutScript(r, 1, 20)
+	checkpoint(t, r.Store)
+	cutScript(r, 2, 40)
+	disk.Fail(failAt(step, &failed))
+	_, err := r.Checkpoint(nil)
+	disk.Fail(nil)
+	if failed != errors.Is(err, errDisk) {
+		t.Fatalf("step %d: failed %v, Checkpoint() = %v", step, failed, err)
+	}
+	for _, powerFails := range []bool{false, true} {
+		crashed := open(t, disk.Copy(powerFails).Open())
+		if got := crashed.Applied(); got < r.Durable().Index {
+			t.Fatalf("step %d: %d is left after a crash, and %d was durable", step, got, r.Durable().Index)
+		}
+		want := replayed(t, r.log[:crashed.Applied()])
+		sameState(t, want, crashed)
+		replay(crashed, r.log)
+		sameState(t, r.Store, crashed)
+		shut(t, want)
+		shut(t, crashed)
+	}
+	cutScript(r, 3, 10)
+	if c := checkpoint(t, r.Store); c.Index != r.Applied() {
+		t.Fatalf("step %d: the next checkpoint is of %d, want %d", step, c.Index, r.Applied())
+	}
+	again := openStore(t, disk.Open())
+	sameState(t, r.Store, again)
+	shut(t, again)
+	shut(t, r)
+	return failed
+}
+
+// A compaction that frees a lot is deleted in several commits.
+func TestACompactionIsDeletedInSeveralCommits(t *testing.T) {
+	disk := storetest.NewDisk()
+	r := &replica{t: t, Store: openInCuts(t, disk.Open())}
+	for i := range 1000 {
+		r.put("k", fmt.Sprint(i))
+	}
+	checkpoint(t, r.Store)
+	r.must(compact(r.Revision()))
+	untilTrimmed(r)
+	before := disk.Commits()
+	checkpoint(t, r.Store)
+	// They are freed 128 at a time.
+	if got := disk.Commits() - before; got < 8 || disk.Records() != 1 {
+		t.Errorf("999 versions are deleted in %d commits, and %d are left, want 8 commits or more and 1", got, disk.Records())
+	}
+	shut(t, r)
+}
+
+// What is written while a checkpoint is made has no part in it: it ends.
+func TestACheckpointEndsWhileOthersWrite(t *testing.T) {
+	disk := storetest.NewDisk()
+	r := &replica{t: t, Store: openInCuts(t, disk.Open())}
+	cutScript(r, 1, 50)
+	index := r.Applied()
+	disk.Fail(func(op storetest.Op) error {
+		if op == storetest.OpUpdate {
+			for i := range 10 {
+				r.put("more", fmt.Sprint(i))
+			}
+		}
+		return nil
+	})
+	c, err := r.Checkpoint(func(asked uint64) error {
+		if asked != index {
+			t.Errorf("before(%d), want before(%d)", asked, index)
+		}
+		return nil
+	})
+	disk.Fail(nil)
+	if err != nil || c.Index != index || r.Applied() < index+50 {
+		t.Errorf("Checkpoint() = %d, %v with %d applied, want %d", c.Index, err, r.Applied(), index)
+	}
+	crashed := openStore(t, disk.Copy(true).Open())
+	replay(crashed, r.log)
+	sameState(t, r.Store, crashed)
+	if c := checkpoint(t, r.Store); c.Index != r.Applied() {
+		t.Errorf("the next checkpoint is of %d, want %d", c.Index, r.Applied())
+	}
+	shut(t, crashed)
+	shut(t, r)
+}

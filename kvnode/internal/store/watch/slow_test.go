@@ -1,0 +1,273 @@
+package watch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/leaderlease/go/kvnode/internal/store"
+)
+
+// A client that does not read costs what its queue may hold, and nobody else
+// anything: the one next to it has every event as soon as the hub has.
+func TestASlowStreamIsBoundedAndHoldsUpNobody(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		limits Limits
+		value  string
+	}{
+		{"by events", Limits{QueueEvents: 50}, "v"},
+		{"by bytes", Limits{QueueBytes: 10_000}, strings.Repeat("v", 1000)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := testRig(t)
+			slow, fast := r.hub.NewStream(c.limits), r.hub.NewStream(c.limits)
+			r.watch(slow, prefix("a"))
+			r.watch(fast, prefix("a"))
+			for i := range 1000 {
+				rev := r.put(fmt.Sprint("a", i%7), c.value)
+				r.pass()
+				got := drain(fast)
+				if len(got) != 1 || len(got[0].Events) != 1 || got[0].Revision != rev {
+					t.Fatalf("after revision %d the fast stream has %q", rev, text(got...))
+				}
+				q := &slow.queue
+				if q.mu.events > max(c.limits.QueueEvents+1, 10) || c.limits.QueueBytes > 0 && q.mu.bytes > c.limits.QueueBytes {
+					t.Fatalf("the slow stream's queue has %d events of %d bytes", q.mu.events, q.mu.bytes)
+				}
+			}
+			wantAll(t, drain(slow), 2, 1001)
+			if !slow.watchers[0].synced {
+				t.Error("the slow watcher has caught up, and is not synced")
+			}
+		})
+	}
+}
+
+// wantAll fails unless all has one event of each revision from first to last.
+func wantAll(t *testing.T, all []Response, first, last int64) {
+	t.Helper()
+	next := first
+	for _, r := range all {
+		for _, e := range r.Events {
+			if e.GetKv().GetModRevision() != next {
+				t.Fatalf("event of revision %d, want %d", e.GetKv().GetModRevision(), next)
+			}
+			next++
+		}
+	}
+	if next != last+1 {
+		t.Errorf("events up to revision %d, want %d", next-1, last)
+	}
+}
+
+// On one stream, events of the present go on while a watcher reads a long past.
+func TestTheHistoryDoesNotHoldUpTheQueue(t *testing.T) {
+	r := testRig(t)
+	r.puts("old", 5000)
+	s := r.hub.NewStream(Limits{BatchEvents: 10, ScanWrites: 10})
+	now := r.watch(s, key("new"))
+	past := r.watch(s, from(key("old"), 1))
+	rev := r.put("new", "1")
+	r.pass()
+	for i := range 4 {
+		got, ok := s.Next()
+		if !ok {
+			t.Fatal("Next() has nothing")
+		}
+		if got.ID == now {
+			if got.Revision != rev {
+				t.Errorf("event of revision %d, want %d", got.Revision, rev)
+			}
+			break
+		}
+		if got.ID != past || i == 3 {
+			t.Fatalf("response %d is %q, want the new event", i, text(got))
+		}
+	}
+	wantEvents(t, s, past, 5000-10)
+}
+
+// wantEvents drains s, all of whose events are watcher id's.
+func wantEvents(t *testing.T, s *Stream, id int64, atLeast int) {
+	t.Helper()
+	n := 0
+	for _, r := range drain(s) {
+		if r.ID != id {
+			t.Errorf("response for watcher %d, want %d", r.ID, id)
+		}
+		n += len(r.Events)
+	}
+	if n < atLeast {
+		t.Errorf("watcher %d got %d events, want %d", id, n, atLeast)
+	}
+}
+
+// A hub that does not keep up leaves what exceeds its inbox to the history.
+func TestAnInboxThatOverflowsLosesNothing(t *testing.T) {
+	r := testRig(t)
+	r.hub.inbox.maxEvents = 10
+	s := r.hub.NewStream(Limits{})
+	r.watch(s, prefix("a"))
+	r.puts("a", 100)
+	if n := len(r.hub.inbox.mu.revisions); n != 11 {
+		t.Errorf("inbox has %d revisions, want 10 and word of the rest", n)
+	}
+	r.pass()
+	r.puts("a", 3)
+	r.pass()
+	wantAll(t, drain(s), 2, 104)
+}
+
+// While nobody watches, events are not kept; who comes then misses none.
+func TestAHubWithoutWatchersKeepsNothing(t *testing.T) {
+	r := testRig(t)
+	r.puts("a", 100)
+	if n := len(r.hub.inbox.mu.revisions); n != 1 {
+		t.Errorf("inbox has %d revisions, want word of all in one", n)
+	}
+	s := r.hub.NewStream(Limits{})
+	r.watch(s, key("a"))
+	past := r.hub.NewStream(Limits{})
+	r.watch(past, from(key("a"), 50))
+	r.put("a", "now")
+	r.pass()
+	wantAll(t, drain(s), 102, 102)
+	wantAll(t, drain(past), 50, 102)
+}
+
+// A snapshot moves the store ahead, without events.
+func TestWatchersCatchUpAfterARestore(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		compacted int64
+		want      string
+	}{
+		{"the history is there", 2, "0@11: a=1/3 a=2/4 a=3/5 a=4/6 a=5/7 a=6/8 a=7/9 a=8/10 a=9/11"},
+		{"it is compacted", 8, "0@11: compacted 8"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			leader, r := testRig(t), testRig(t)
+			s := r.hub.NewStream(Limits{})
+			r.watch(s, key("a"))
+			r.put("a", "0")
+			leader.puts("a", 10)
+			r.pass()
+			wantText(t, "before", drain(s), "0@2: a=0/2")
+			leader.apply(compact(c.compacted))
+			if err := r.store.Restore(snapshot(t, leader.store, t.TempDir())); err != nil {
+				t.Fatal(err)
+			}
+			r.pass()
+			wantText(t, "after", drain(s), c.want)
+		})
+	}
+}
+
+// Thousands of watchers on one stream that start in the past are served by a
+// few scans of the history, not by one each.
+func TestThousandsOfWatchersOnOneStream(t *testing.T) {
+	const n = 5000
+	r := testRig(t)
+	for i := range n {
+		r.put(fmt.Sprintf("k/%04d", i), "v")
+	}
+	r.pass()
+	counted := &countedHistory{Store: r.store}
+	r.hub.history = counted
+	s := r.hub.NewStream(Limits{})
+	for i := range n {
+		r.watch(s, from(key(fmt.Sprintf("k/%04d", i)), 1))
+	}
+	wantOneEach(t, drain(s), n)
+	if counted.scans > 20 {
+		t.Errorf("%d scans of the history for %d watchers", counted.scans, n)
+	}
+	for i := range n {
+		r.put(fmt.Sprintf("k/%04d", i), "w")
+	}
+	r.pass()
+	wantOneEach(t, drain(s), n)
+
+	// One write that concerns all of them fits the queue.
+	all := r.hub.NewStream(Limits{QueueEvents: 1})
+	for range n {
+		r.watch(all, prefix("k/"))
+	}
+	scans := counted.scans
+	r.put("k/1", "x")
+	r.pass()
+	wantOneEach(t, drain(all), n)
+	if counted.scans != scans {
+		t.Errorf("%d scans of the history for watchers that are synced", counted.scans-scans)
+	}
+}
+
+type countedHistory struct {
+	*store.Store
+	scans int
+}
+
+func (c *countedHistory) History(from int64, limit int, visit func(store.Write) bool) (int64, error) {
+	c.scans++
+	return c.Store.History(from, limit, visit)
+}
+
+func wantOneEach(t *testing.T, all []Response, n int) {
+	t.Helper()
+	got := map[int64]*mvccpb.Event{}
+	for _, r := range all {
+		for _, e := range r.Events {
+			if got[r.ID] != nil {
+				t.Errorf("watcher %d got %s and %s", r.ID, eventText(got[r.ID]), eventText(e))
+			}
+			got[r.ID] = e
+		}
+	}
+	if len(got) != n {
+		t.Errorf("%d watchers got something, want %d", len(got), n)
+	}
+}
+
+// hookedHistory does something right after it was asked for the revision.
+type hookedHistory struct {
+	*store.Store
+	hook func()
+}
+
+func (h *hookedHistory) Revision() int64 {
+	rev := h.Store.Revision()
+	if hook := h.hook; hook != nil {
+		h.hook = nil
+		hook()
+	}
+	return rev
+}
+
+// A revision that the hub passes on while a watcher is being added is not lost.
+func TestAWatcherGetsWhatIsPassedOnWhileItIsAdded(t *testing.T) {
+	r := testRig(t)
+	r.hub.history = &hookedHistory{Store: r.store, hook: func() {
+		r.put("a", "meanwhile")
+		r.pass()
+	}}
+	s := r.hub.NewStream(Limits{})
+	if _, rev, err := s.Watch(key("a")); rev != 1 || err != nil {
+		t.Fatalf("Watch() at %d, %v, want 1", rev, err)
+	}
+	wantText(t, "passed on before it was there", drain(s), "0@2: a=meanwhile/2")
+}
+
+// If revisions are missing in what the hub is given, it knows without being
+// told.
+func TestAGapIsFilledFromTheHistory(t *testing.T) {
+	r := testRig(t)
+	s := r.hub.NewStream(Limits{})
+	r.watch(s, key("a"))
+	r.puts("a", 4)
+	r.hub.inbox.mu.revisions = r.hub.inbox.mu.revisions[3:] // of revision 5
+	r.pass()
+	wantAll(t, drain(s), 2, 5)
+}

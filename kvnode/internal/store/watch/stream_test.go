@@ -1,0 +1,250 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/leaderlease/go/kvnode/internal/store"
+)
+
+// The history of these tables: revisions 2 to 6.
+func tell(r *rig) {
+	r.put("a", "1")                   // 2
+	r.put("b", "1")                   // 3
+	r.apply(putAll("2", "a", "c"))    // 4
+	r.apply(del("a", "b"))            // 5
+	r.apply(putAll("3", "a/x", "zz")) // 6
+}
+
+func TestWatcherGetsWhatItAskedFor(t *testing.T) {
+	all := Request{Key: []byte{0}, End: []byte{0}}
+	with := func(r Request, change func(*Request)) Request {
+		change(&r)
+		return r
+	}
+	for _, c := range []struct {
+		name string
+		req  Request
+		want string
+	}{
+		{"one key", key("a"), " a=1/2 a=2/4 -a/5"},
+		{"a prefix", prefix("a"), " a=1/2 a=2/4 -a/5 a/x=3/6"},
+		{"all keys", all, " a=1/2 b=1/3 a=2/4 c=2/4 -a/5 a/x=3/6 zz=3/6"},
+		{"all from a key on", Request{Key: []byte("b"), End: []byte{0}}, " b=1/3 c=2/4 zz=3/6"},
+		{"a range that is no prefix", Request{Key: []byte("a0"), End: []byte("c")}, " b=1/3"},
+		{"no puts", with(all, func(r *Request) { r.NoPut = true }), " -a/5"},
+		{"no deletions", with(key("a"), func(r *Request) { r.NoDelete = true }), " a=1/2 a=2/4"},
+		{"with the version before", with(key("a"), func(r *Request) { r.PrevKV = true }), " a=1/2 a=2/4(1/2) -a/5(2/4)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			// In the past all of it is one response.
+			r := testRig(t)
+			tell(r)
+			r.pass()
+			s := r.hub.NewStream(Limits{})
+			r.watch(s, from(c.req, 1))
+			wantText(t, "from the past", drain(s), "0@6:"+c.want)
+
+			// A synced watcher gets one for each revision, unless it is slow.
+			r = testRig(t)
+			s = r.hub.NewStream(Limits{})
+			r.watch(s, c.req)
+			tell(r)
+			r.pass()
+			got := drain(s)
+			if len(got) != 1 || fmt.Sprint(text(Response{Events: got[0].Events})) != fmt.Sprint([]string{"0@0:" + c.want}) {
+				t.Errorf("from now on: responses = %q, want events %q", text(got...), c.want)
+			}
+		})
+	}
+}
+
+func TestStartRevisionIsWhereAWatcherBegins(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		start int64
+		want  string
+	}{
+		{"in the past", 3, "0@6: b=1/3 a=2/4 c=2/4 -a/5 a/x=3/6 zz=3/6"},
+		{"the newest", 6, "0@6: a/x=3/6 zz=3/6"},
+		{"the next", 7, ""},
+		{"now", 0, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := testRig(t)
+			tell(r)
+			r.pass()
+			s := r.hub.NewStream(Limits{})
+			r.watch(s, Request{Key: []byte{0}, End: []byte{0}, Start: c.start})
+			if c.want == "" {
+				wantText(t, "before", drain(s))
+			} else {
+				wantText(t, "before", drain(s), c.want)
+			}
+			r.put("a", "7")
+			r.pass()
+			wantText(t, "after", drain(s), "0@7: a=7/7")
+		})
+	}
+}
+
+// A watcher that starts in the future gets nothing before, however it is served.
+func TestAWatcherWaitsForItsStart(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		r := testRig(t)
+		if lost {
+			r.hub.inbox.maxEvents = 0
+		}
+		s := r.hub.NewStream(Limits{})
+		r.watch(s, from(key("a"), 4))
+		s.RequestProgress()
+		for range 4 {
+			r.put("a", "v")
+			r.pass()
+		}
+		wantText(t, fmt.Sprint("events lost: ", lost), drain(s), "0@5: a=v/4 a=v/5")
+	}
+}
+
+func TestIDsAreOfTheClientsChoiceOrTheStreams(t *testing.T) {
+	r := testRig(t)
+	s := r.hub.NewStream(Limits{})
+	ask := func(id int64) func() (int64, error) {
+		return func() (int64, error) {
+			id, _, err := s.Watch(Request{ID: id, Key: []byte("a")})
+			return id, err
+		}
+	}
+	cancel := func(id int64) func() (int64, error) {
+		return func() (int64, error) {
+			if !s.Cancel(id) {
+				return -7, nil
+			}
+			return id, nil
+		}
+	}
+	for _, c := range []struct {
+		name string
+		do   func() (int64, error)
+		id   int64
+		err  error
+	}{
+		{"the first of the stream's choice", ask(0), 0, nil},
+		{"the client takes 1", ask(1), 1, nil},
+		{"the stream steps over it", ask(0), 2, nil},
+		{"twice", ask(1), 0, ErrDuplicateID},
+		{"the ID for all", ask(-1), 0, ErrReservedID},
+		{"a negative one", ask(-5), -5, nil},
+		{"cancel", cancel(1), 1, nil},
+		{"cancel again", cancel(1), -7, nil},
+		{"taken again", ask(1), 1, nil},
+		{"a range that ends before it begins", func() (int64, error) {
+			id, _, err := s.Watch(Request{Key: []byte("b"), End: []byte("a")})
+			return id, err
+		}, 0, ErrEmptyRange},
+		{"a range that ends where it begins", func() (int64, error) {
+			id, _, err := s.Watch(Request{Key: []byte("b"), End: []byte("b")})
+			return id, err
+		}, 0, ErrEmptyRange},
+	} {
+		if id, err := c.do(); id != c.id || !errors.Is(err, c.err) {
+			t.Errorf("%s: %d, %v, want %d, %v", c.name, id, err, c.id, c.err)
+		}
+	}
+	if n := r.hub.open.Load(); n != 4 {
+		t.Errorf("hub counts %d watchers, want 4", n)
+	}
+	s.Close()
+	if n := r.hub.open.Load(); n != 0 || r.hub.mu.synced.size != 0 {
+		t.Errorf("hub counts %d watchers and has %d after the stream was closed", n, r.hub.mu.synced.size)
+	}
+}
+
+// What is queued for a watcher goes with it.
+func TestACancelledWatcherGetsNothingMore(t *testing.T) {
+	r := testRig(t)
+	s := r.hub.NewStream(Limits{QueueEvents: 2, BatchEvents: 1})
+	past := r.watch(s, from(key("a"), 1))
+	now := r.watch(s, key("a"))
+	r.puts("a", 9)
+	r.pass()
+	if _, ok := s.Next(); !ok {
+		t.Fatal("no response")
+	}
+	for _, id := range []int64{now, past} {
+		if !s.Cancel(id) {
+			t.Fatalf("Cancel(%d) = false", id)
+		}
+	}
+	r.put("a", "last")
+	r.pass()
+	wantText(t, "after all were cancelled", drain(s))
+	if q := &s.queue; q.mu.events != 0 || q.mu.bytes != 0 || q.mu.room != 0 || s.behind.size != 0 {
+		t.Errorf("queue holds %d events, %d bytes, room for %d watchers; %d are behind", q.mu.events, q.mu.bytes, q.mu.room, s.behind.size)
+	}
+}
+
+// A start at the compacted revision is the last that is served, as in etcd; the
+// version before its first event is gone.
+func TestCompactionEndsTheWatchersThatNeedMore(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		start int64
+		want  string
+	}{
+		{"below", 3, "0@6: compacted 4"},
+		{"at", 4, "0@6: a=2/4 -a/5(2/4)"},
+		{"above", 5, "0@6: -a/5(2/4)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := testRig(t)
+			tell(r)
+			r.apply(compact(4))
+			s := r.hub.NewStream(Limits{})
+			req := from(key("a"), c.start)
+			req.PrevKV = true
+			r.watch(s, req)
+			wantText(t, "start", drain(s), c.want)
+		})
+	}
+}
+
+// passedBy is a history that a compaction passes by while it is read.
+type passedBy struct {
+	*store.Store
+	compact func()
+}
+
+func (h *passedBy) History(from int64, limit int, visit func(store.Write) bool) (next int64, err error) {
+	return h.Store.History(from, limit, func(w store.Write) bool {
+		if h.compact != nil {
+			h.compact()
+			h.compact = nil
+		}
+		return visit(w)
+	})
+}
+
+// What was read before a compaction passed by may have holes, so none of it is
+// told.
+func TestACompactionThatPassesByEndsWatchers(t *testing.T) {
+	r := testRig(t)
+	tell(r)
+	r.hub.history = &passedBy{Store: r.store, compact: func() { r.apply(compact(4)) }}
+	s := r.hub.NewStream(Limits{})
+	r.watch(s, from(key("a"), 2))
+	wantText(t, "a compaction during the scan", drain(s), "0@6: compacted 4")
+}
+
+// The hub is late: the revisions that it has not passed on are compacted. Its
+// watchers were there in time.
+func TestCompactionDoesNotEndASyncedWatcher(t *testing.T) {
+	r := testRig(t)
+	s := r.hub.NewStream(Limits{})
+	r.watch(s, key("a"))
+	r.puts("a", 3)
+	r.apply(compact(4))
+	r.pass()
+	wantText(t, "after a compaction", drain(s), "0@4: a=0/2 a=1/3 a=2/4")
+}

@@ -1,0 +1,237 @@
+package transport
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/internal/memlink"
+)
+
+// speak does a dialler's handshake by hand.
+func speak(t *testing.T, c net.Conn, kind stream, h Hello) packet {
+	t.Helper()
+	if err := writePacket(c, byte(kind)+1, h); err != nil {
+		t.Fatal(err)
+	}
+	p, err := readPacket(c, maxPayload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A connection whose handler has not returned is replaced by newer ones; none of
+// them is read before it does, so messages stay in order.
+func TestOneReaderAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := memlink.New()
+		stuck := make(chan struct{})
+		b := begin(t, net, &fakeNode{id: 2, receive: func(m *raftpb.Message) {
+			if m.GetCommit() == 0 {
+				<-stuck
+			}
+		}})
+		release := sync.OnceFunc(func() { close(stuck) })
+		t.Cleanup(release)
+		for i := range uint64(4) {
+			c := dialRaw(t, net, 1, 2)
+			t.Cleanup(func() { _ = c.Close() })
+			if p := speak(t, c, control, helloTo(1, 2)); p.kind != answerOK {
+				t.Fatalf("connection %d was answered with kind %d, want %d", i, p.kind, answerOK)
+			}
+			frame, err := appendFrame(nil, heartbeat(1, 2, i))
+			must(err)
+			if _, err := c.Write(frame); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := b.got(); len(got) != 0 {
+				t.Fatalf("%v arrived while the first message was being handled", got)
+			}
+		}
+		release()
+		synctest.Wait()
+		if got := b.got(); len(got) != 2 || got[1].GetCommit() != 3 {
+			t.Errorf("member 2 got %v, want the first message and that of the last connection", got)
+		}
+	})
+}
+
+// A peer that is removed while it is being admitted is asked for again.
+func TestRemovalOvertakesAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net := memlink.New()
+		n := &fakeNode{id: 2}
+		calls := 0
+		n.admit = func(Hello) error {
+			if calls++; calls > 1 {
+				return &Refusal{Reason: ReasonRemoved, Text: "removed"}
+			}
+			n.RemovePeer(1)
+			return nil
+		}
+		begin(t, net, n)
+		c := dialRaw(t, net, 1, 2)
+		defer c.Close()
+		if p := speak(t, c, control, helloTo(1, 2)); p.kind != answerRefused {
+			t.Errorf("answer of kind %d, want a refusal", p.kind)
+		}
+	})
+}
+
+// Hellos that the handler never sees.
+func TestHellosRefusedWithoutAsking(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		kind   stream
+		change func(*Hello)
+		reason string
+		text   string
+	}{
+		{"another cluster", control, func(h *Hello) { h.ClusterID = 1 }, ReasonCluster, ""},
+		{"for another member", control, func(h *Hello) { h.To = 3 }, ReasonMember, ""},
+		{"from this member", control, func(h *Hello) { h.From = 2 }, ReasonMember, ""},
+		{"from member 0", control, func(h *Hello) { h.From = 0 }, ReasonMember, ""},
+		{"from a storage thread", control, func(h *Hello) { h.From = ^uint64(0) }, ReasonMember, ""},
+		{"for an unknown stream", numStreams, func(*Hello) {}, ReasonVersion, ""},
+		{"a long instance", control, func(h *Hello) { h.Instance = strings.Repeat("x", 65) }, ReasonOther, "instance: 65 bytes exceed the limit of 64"},
+		{"a long name of a process", control, func(h *Hello) { h.Log.Process = strings.Repeat("x", 65) }, ReasonOther, "boot: 65 bytes exceed the limit of 64"},
+		{"a long name", control, func(h *Hello) { h.Name = strings.Repeat("x", 1025) }, ReasonOther, "name: 1025 bytes exceed the limit of 1024"},
+		{"a long token", control, func(h *Hello) { h.Token = strings.Repeat("x", 1025) }, ReasonOther, "token: 1025 bytes exceed the limit of 1024"},
+		{"long URLs", control, func(h *Hello) { h.PeerURLs = strings.Repeat("x", 8193) }, ReasonOther, "peer URLs: 8193 bytes exceed the limit of 8192"},
+		{"many URLs", control, func(h *Hello) { h.PeerURLs = strings.Repeat(",", 64) }, ReasonOther, "peer URLs: 65 URLs exceed the limit of 64"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				net := memlink.New()
+				begin(t, net, &fakeNode{id: 2, admit: func(h Hello) error {
+					t.Errorf("Admit(%+v) was called", h)
+					return nil
+				}})
+				conn := dialRaw(t, net, 1, 2)
+				defer conn.Close()
+				h := helloTo(1, 2)
+				c.change(&h)
+				p := speak(t, conn, c.kind, h)
+				if r := refusedBy(2, p.payload); p.kind != answerRefused || r.Reason != c.reason || !strings.Contains(r.Text, c.text) {
+					t.Errorf("answered with kind %d, %v, want a refusal for %q with %q", p.kind, r, c.reason, c.text)
+				}
+			})
+		})
+	}
+}
+
+// What members say at most is let in; a packet that no member sends is not read.
+func TestHellosHaveALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := memlink.New()
+		b := begin(t, network, &fakeNode{id: 2})
+		greatest := helloTo(1, 2)
+		greatest.Instance, greatest.PeerURLs = strings.Repeat("x", 64), strings.Repeat(","+strings.Repeat("x", 127), 64)[1:]
+		greatest.Name, greatest.Token = strings.Repeat("x", 1024), strings.Repeat("x", 1024)
+		c := dialRaw(t, network, 1, 2)
+		defer c.Close()
+		if p := speak(t, c, control, greatest); p.kind != answerOK {
+			t.Errorf("the greatest hello was answered with kind %d, %q, want %d", p.kind, p.payload, answerOK)
+		}
+		greatest.Name = strings.Repeat("x", 16<<10)
+		c = dialRaw(t, network, 1, 2)
+		defer c.Close()
+		_ = writePacket(c, byte(control)+1, greatest) // the other end has closed
+		if p, err := readPacket(c, maxPayload); err == nil {
+			t.Errorf("a hello of more than 16 KiB was answered with kind %d, want the connection closed", p.kind)
+		}
+		if n := b.totals.garbled.Load(); n != 1 {
+			t.Errorf("%d hellos were garbled, want 1", n)
+		}
+	})
+}
+
+// Whoever is not known yet tries again each second at least: the one that refuses it
+// asks the others.
+func TestUnknownMembersTryAgainSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network, known := memlink.New(), time.Now().Add(time.Minute)
+		a := begin(t, network, &fakeNode{id: 1})
+		begin(t, network, &fakeNode{id: 2, admit: func(Hello) error {
+			if time.Now().Before(known) {
+				return &Refusal{Reason: ReasonUnknown, Text: "who?"}
+			}
+			return nil
+		}})
+		a.SetPeer(2, []string{addrOf(2)})
+		time.Sleep(time.Minute + time.Second)
+		synctest.Wait()
+		if !a.peerOf(t, 2).Connected {
+			t.Error("a second after it is known it is not connected")
+		}
+		if n := len(a.refusals()); n < 58 || n > 125 {
+			t.Errorf("it has called %d times in a minute, want once or twice a second", n)
+		}
+	})
+}
+
+// Connections that say nothing are closed in time, and the first of too many at
+// once.
+func TestSilentConnectionsAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := memlink.New()
+		b := begin(t, network, &fakeNode{id: 2}, few)
+		began := time.Now()
+		var silent []net.Conn
+		for range 6 {
+			silent = append(silent, dialRaw(t, network, 1, 2))
+		}
+		synctest.Wait()
+		if s := b.port.Stats(); s.Evicted != 2 || s.Pending != 4 {
+			t.Errorf("%+v of 6 connections, want 2 evicted and 4 pending", s)
+		}
+		for _, c := range silent {
+			_ = c.SetReadDeadline(began.Add(time.Minute))
+			if _, err := c.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("a silent connection is open after a minute")
+			}
+			if d := time.Since(began); d > 5*time.Second {
+				t.Errorf("a silent connection was closed after %v, want 5s", d)
+			}
+			_ = c.Close()
+		}
+	})
+}
+
+// A connection that breaks may have lost what was written last, so the node
+// hears of it.
+func TestBrokenConnectionIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		net, a, _ := pair(t)
+		settled()
+		before := len(a.unreachables())
+		net.Reset("n1", "n2")
+		synctest.Wait()
+		if n := len(a.unreachables()); n == before {
+			t.Error("Unreachable() was not called")
+		}
+		settled()
+		if p := a.peerOf(t, 2); !p.Connected || p.Streams[control].Connects != 2 {
+			t.Errorf("Peers() 50ms later = %+v, want connected again", p)
+		}
+	})
+}
+
+// Nonsense is reported at once and completely.
+func TestConfigIsValidated(t *testing.T) {
+	_, err := Start(Config{SnapshotRate: -1})
+	for _, want := range []string{"member ID", "cluster ID", "listener", "handler", "snapshot rate -1"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Start() = %v, want it to name %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package ttl
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/leaderlease/go/kvnode/internal/store"
+)
+
+// orders calls f with begin, followed by all orders of up to n of these steps.
+func orders(begin plan, steps string, n int, f func(plan)) {
+	if testing.Short() {
+		n = (n + 1) / 2
+	}
+	inOrder(begin, steps, n, f)
+}
+
+func inOrder(begin plan, steps string, n int, f func(plan)) {
+	f(begin)
+	if n == 0 {
+		return
+	}
+	for _, s := range steps {
+		inOrder(begin+plan(s), steps, n-1, f)
+	}
+}
+
+// holds fails the test if plans do not keep what was promised, and shows the first.
+func holds(t *testing.T, format int64, all func(check func(plan))) {
+	t.Helper()
+	ran, failed := 0, 0
+	all(func(p plan) {
+		ran++
+		if err := p.run(t, format); err != nil {
+			if failed++; failed <= 3 {
+				t.Errorf("plan %s: %v", p, err)
+			}
+		}
+	})
+	if failed > 0 {
+		t.Errorf("%d of %d plans fail", failed, ran)
+	}
+}
+
+// A TTL lease whose ID is granted again is a new one, whatever was under way about
+// the one before: a revocation of a client, one for want of keep-alives that
+// succeeds, is lost, in doubt or slow, a keep-alive, a TimeToLive, a new reign.
+func TestAnIDIsGrantedAgainInAllOrders(t *testing.T) {
+	holds(t, store.FormatGrants, func(check func(plan)) {
+		for _, begin := range []plan{"ga", "dga", "uga", "wga", "ga1k", "ga3l", "ga1n", "4k"} {
+			orders(begin, "rGakt", 4, check)
+		}
+		for _, begin := range []plan{"Ga", "uGa", "wGa"} {
+			orders(begin, "rGTnk", 4, check)
+		}
+	})
+}
+
+// What a leader wrote to the log about the time that is left never shortens what a
+// keep-alive promises, whoever wrote it, whoever leads, and whatever they had
+// applied by then.
+func TestCheckpointsAreTakenBackInAllOrders(t *testing.T) {
+	holds(t, store.FormatGrants, func(check func(plan)) {
+		for _, begin := range []plan{"Ga", "Gau", "Gaw", "Gacu", "Gacw"} {
+			orders(begin, "Tknb", 2, func(p plan) {
+				orders(p+"o", "Tkn", 3, check)
+				orders(p+"d", "Tkn", 3, check)
+			})
+		}
+	})
+}
+
+// As long as members of older versions are there, an ID is all that a revocation
+// says. One that failed is not tried on what was granted since.
+func TestAnIDIsGrantedAgainInAMixedCluster(t *testing.T) {
+	holds(t, store.FormatFirst, func(check func(plan)) {
+		for _, again := range []plan{"raGa", "raga"} {
+			for _, begin := range []plan{"ga", "gad", "ga1k", "ga3l", "ga1n"} {
+				orders(begin, "tk", 2, func(p plan) {
+					orders(p+again, "tko", 3, check)
+				})
+			}
+		}
+	})
+}
+
+// Without leader leases a quorum round comes before each revocation, in which the ID
+// may be granted again, and the format raised. What the store knew by its end is not
+// revoked, nor is what a leader before wrote about it counted.
+func TestAnIDIsGrantedAgainWithoutLeaderLeases(t *testing.T) {
+	for _, format := range []int64{store.FormatFirst, store.FormatGrants} {
+		holds(t, format, func(check func(plan)) {
+			for _, begin := range []plan{"Dga5", "Dga6", "Dga7", "DGa5", "DGa6", "Dgaf5"} {
+				orders(begin, "tTknf", 4, check)
+			}
+		})
+	}
+}
+
+// TestTheEngineKeepsItsPromises tries longer plans.
+func TestTheEngineKeepsItsPromises(t *testing.T) {
+	stories := rapid.SampledFrom([]string{"gGrabkl1234nNstToduwcC", "GTknbouwd", "gGrkatuwo"})
+	rapid.Check(t, func(rt *rapid.T) {
+		steps := rapid.SliceOfN(rapid.SampledFrom([]rune(stories.Draw(rt, "story"))), 1, 25).Draw(rt, "steps")
+		if err := plan(steps).run(t, store.FormatGrants); err != nil {
+			rt.Fatalf("plan %s: %v", string(steps), err)
+		}
+	})
+}

@@ -1,0 +1,260 @@
+package ttl
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/leaderlease/clock"
+	"github.com/leaderlease/go/leaderlease/core"
+)
+
+// A plan is what happens to one ID in a cluster of two members, step by step:
+//
+//	g G r  a client's grant of shortTTL or longTTL, or its revocation, is replicated
+//	a b    the leader, or the other member, applies what is replicated
+//	k l    a keep-alive or a TimeToLive comes to the leader
+//	1 2 3  right after the leader's engine reads the store next, a client revokes; or
+//	       revokes, and grants again, shortly or for long
+//	4      right after the leader is confirmed next, the other one takes over, the ID
+//	       is revoked and granted shortly, both apply that, and 1 s passes
+//	5 6    right after a leader that is about to revoke is confirmed next, a client
+//	       revokes, and grants again for long; or that, and the format is raised
+//	7      the latter right before the leader's engine reads the format next
+//	0      none of these any more
+//	D      from now on there are no leader leases
+//	f      an entry that raises the format is replicated
+//	n N    the other member takes over; and the old leader does not know it
+//	s t T  1 s, 4 s or 12 s pass
+//	c C    from now on nothing is committed; and all is again
+//	o      from now on what engines propose is applied at once,
+//	d      is lost, with an error,
+//	u      is replicated, with an error,
+//	w      is replicated, and waits for who applies it
+type plan string
+
+const (
+	shortTTL = 2
+	longTTL  = 30
+	theID    = 7
+)
+
+var raced = map[rune]plan{'1': "ra", '2': "rga", '3': "rGa", '4': "nrgabs", '5': "rGa", '6': "rGfa", '7': "rGfa"}
+
+// world is the log, and what was promised to clients.
+type world struct {
+	ctx     context.Context
+	clock   clock.Clock
+	stop    chan struct{}
+	running sync.WaitGroup
+
+	applying sync.Mutex // taken before mu
+
+	mu struct {
+		sync.Mutex
+		log []*logged // all that was ever replicated
+		// committed is how many of log may be applied, stalled that it stays so.
+		committed int
+		stalled   bool
+		term      uint64
+		leader    *member
+		other     *member
+		mode      rune
+		disabled  bool // there are no leader leases
+		race      rune
+		// grant is the index of the entry that granted theID last, promised until
+		// when it must live.
+		grant    uint64
+		promised core.Instant
+		waiting  int // keep-alives that are not answered
+		err      error
+	}
+}
+
+// bubbleClock reads the bubble's time. A clock of package clock would measure first what
+// its readings cost, which is a tenth of a plan.
+type bubbleClock time.Time
+
+// Now implements clock.Clock, with readings above 0.
+func (c bubbleClock) Now() core.Instant { return core.Instant(time.Since(time.Time(c)) + sec) }
+
+// logged is an entry.
+type logged struct {
+	term    uint64
+	command *store.Command // nil: the format is raised
+	applied chan struct{}  // closed once result is there
+	result  store.Result
+}
+
+// run carries out p in a bubble, and returns what went wrong.
+func (p plan) run(t *testing.T, format int64) (err error) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{ctx: t.Context(), clock: bubbleClock(time.Now()), stop: make(chan struct{})}
+		w.mu.mode = 'o'
+		w.mu.leader, w.mu.other = w.newMember(t, format), w.newMember(t, format)
+		defer w.mu.leader.store.Close()
+		defer w.mu.other.store.Close()
+		w.takeOver(true)
+		for _, step := range p {
+			synctest.Wait()
+			w.step(step)
+		}
+		w.end()
+		close(w.stop)
+		w.running.Wait()
+		err = w.mu.err
+	})
+	return err
+}
+
+func (w *world) newMember(t *testing.T, format int64) *member {
+	m := &member{world: w, over: make(chan struct{})}
+	m.store = openStore(t, format, func(l store.TTLLease) { m.engine.Changed(l) })
+	m.before = m.store.Applied()
+	m.engine = New(Config{
+		Member: m, Store: m, Clock: w.clock,
+		Interval: time.Second, MaxGap: 2 * time.Second, Grace: time.Second, Checkpoint: 8 * time.Second,
+	})
+	w.running.Go(func() { m.engine.Run(w.stop) })
+	return m
+}
+
+// end heals everything. Then nothing lives for ever, nobody waits for ever, and the
+// members agree.
+func (w *world) end() {
+	for _, s := range "oCab0" {
+		w.step(s)
+	}
+	time.Sleep(2 * longTTL * time.Second)
+	w.step('b')
+	synctest.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, m := range []*member{w.mu.leader, w.mu.other} {
+		if all, s := m.store.TTLLeases(), m.engine.Stats(); len(all)+s.Active > 0 {
+			w.fail("in the end there are %+v, and the engine counts %d", all, s.Active)
+		}
+	}
+	if w.mu.waiting > 0 {
+		w.fail("%d keep-alives are not answered", w.mu.waiting)
+	}
+}
+
+// fail keeps the first failure.
+func (w *world) fail(format string, args ...any) {
+	if w.mu.err == nil {
+		w.mu.err = fmt.Errorf(format, args...)
+	}
+}
+
+func (w *world) step(s rune) {
+	w.mu.Lock()
+	leader, other := w.mu.leader, w.mu.other
+	w.mu.Unlock()
+	switch s {
+	case 'g':
+		w.replicate(0, &store.Command{Request: granting(theID, shortTTL)})
+	case 'G':
+		w.replicate(0, &store.Command{Request: granting(theID, longTTL)})
+	case 'r':
+		w.replicate(0, &store.Command{Request: revocation(theID)})
+	case 'a':
+		leader.apply()
+	case 'b':
+		other.apply()
+	case 'k':
+		w.running.Go(leader.keepAlive)
+	case 'l':
+		w.running.Go(func() { _, _ = leader.engine.TimeLeft(w.ctx, theID) })
+	case 'c', 'C':
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.stallLocked(s == 'c')
+	case 'n', 'N':
+		w.takeOver(s == 'n')
+	case 's', 't', 'T':
+		time.Sleep(map[rune]time.Duration{'s': sec, 't': 4 * sec, 'T': 12 * sec}[s])
+	case 'D':
+		w.mu.Lock()
+		w.mu.disabled = true
+		w.mu.Unlock()
+	case 'f':
+		w.replicate(0, nil)
+	case '0', '1', '2', '3', '4', '5', '6', '7':
+		w.mu.Lock()
+		w.mu.race = s
+		w.mu.Unlock()
+	default:
+		w.mu.Lock()
+		w.mu.mode = s
+		w.mu.Unlock()
+	}
+}
+
+func (w *world) stallLocked(stalled bool) {
+	w.mu.stalled = stalled
+	if !stalled {
+		w.mu.committed = len(w.mu.log)
+	}
+}
+
+// takeOver begins a new term with the other member, which commits all that there is.
+func (w *world) takeOver(known bool) {
+	w.mu.Lock()
+	if known {
+		w.mu.leader.deposeLocked()
+	}
+	w.mu.leader, w.mu.other = w.mu.other, w.mu.leader
+	w.mu.term++
+	w.mu.leader.deposeLocked()
+	w.mu.leader.term = w.mu.term
+	w.stallLocked(false)
+	w.mu.Unlock()
+	w.replicate(0, &store.Command{})
+}
+
+// replicate appends what a client (fence 0) or the leader of a term proposes.
+func (w *world) replicate(fence uint64, c *store.Command) *logged {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c != nil {
+		c.Fence = fence
+	}
+	e := &logged{term: w.mu.term, command: c, applied: make(chan struct{})}
+	w.mu.log = append(w.mu.log, e)
+	w.stallLocked(w.mu.stalled)
+	return e
+}
+
+// judgeLocked looks at what an entry did.
+func (w *world) judgeLocked(index uint64, e *logged) {
+	now := w.clock.Now()
+	switch r := e.command.Request; {
+	case e.result.Err != nil:
+	case r.GetLeaseGrant() != nil:
+		w.mu.grant = index
+		w.mu.promised = now.Add(time.Duration(r.GetLeaseGrant().GetTTL()) * sec)
+	case r.GetLeaseRevoke() != nil && e.command.Fence != 0 && now.Before(w.mu.promised):
+		w.fail("what entry %d granted is revoked for want of keep-alives %v before its time", w.mu.grant, w.mu.promised.Sub(now))
+	}
+}
+
+// raceAt does what is to happen now, if it is one of these races.
+func (w *world) raceAt(races string) {
+	w.mu.Lock()
+	race := w.mu.race
+	if !strings.ContainsRune(races, race) {
+		w.mu.Unlock()
+		return
+	}
+	w.mu.race = 0
+	w.mu.Unlock()
+	for _, s := range raced[race] {
+		w.step(s)
+	}
+}
