@@ -25,7 +25,11 @@ func (s *countsReads) InitialState() (*raftpb.HardState, *raftpb.ConfState, erro
 func TestAWrappedNodeReadsStorageBeforeItReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rc, cfg, clock := soleVoter(t)
-		storage := &countsReads{MemoryStorage: rc.Storage.(*raft.MemoryStorage)}
+		memory, ok := rc.Storage.(*raft.MemoryStorage)
+		if !ok {
+			t.Fatalf("Storage is a %T", rc.Storage)
+		}
+		storage := &countsReads{MemoryStorage: memory}
 		rc.Storage, cfg.Raft.Storage = storage, storage
 		inner := raft.RestartNode(rc)
 		n, _, err := Wrap(inner, cfg)

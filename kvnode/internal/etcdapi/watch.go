@@ -73,11 +73,9 @@ func (c *watchCall) run(requests <-chan *pb.WatchRequest, failed <-chan error) e
 	close(ready)
 	closed := false // the client has closed its side
 	for {
-		r, more := c.stream.Next()
-		if more {
-			if err := c.send(r); err != nil {
-				return watchError(err)
-			}
+		more, err := c.sendNext()
+		if err != nil {
+			return watchError(err)
 		}
 		if closed && !more && c.stream.Len() == 0 {
 			return nil
@@ -87,7 +85,6 @@ func (c *watchCall) run(requests <-chan *pb.WatchRequest, failed <-chan error) e
 		if more {
 			now = ready
 		}
-		var err error
 		select {
 		case <-c.out.Context().Done():
 			return watchError(context.Cause(c.out.Context()))
@@ -106,6 +103,15 @@ func (c *watchCall) run(requests <-chan *pb.WatchRequest, failed <-chan error) e
 			return watchError(err)
 		}
 	}
+}
+
+// sendNext sends the next response, if there is one.
+func (c *watchCall) sendNext() (more bool, err error) {
+	r, more := c.stream.Next()
+	if more {
+		err = c.send(r)
+	}
+	return more, err
 }
 
 // watchError returns what a stream ends with. Clients watch on at another member

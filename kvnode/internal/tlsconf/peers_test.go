@@ -89,9 +89,13 @@ func TestPeersThatConnect(t *testing.T) {
 		l := test.source.Listener(&onlyOne{c: acceptor})
 		c, err := l.Accept()
 		if err == nil {
-			err = c.(interface {
+			shaker, ok := c.(interface {
 				HandshakeContext(ctx context.Context) error
-			}).HandshakeContext(t.Context()) //nolint:errcheck // it is a peerConn
+			})
+			if !ok {
+				t.Fatalf("the listener accepts a %T, which makes no handshake", c)
+			}
+			err = shaker.HandshakeContext(t.Context())
 		}
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s: the handshake = %v, want %q", test.name, err, test.want)
