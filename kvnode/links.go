@@ -9,7 +9,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// maxCallers bounds the peers that this member dials because their hello said where they are. The oldest one gives way.
+// maxCallers bounds the unregistered peers that this member dials because their hello said where they are. The oldest one
+// gives way.
 const maxCallers = 16
 
 // routes directs the links to the registered members, and to accepted peers that the registry does not have, or has
@@ -43,23 +44,34 @@ func (r *routes) connect() {
 	r.adviseAlone(members)
 }
 
-// called notes where an accepted peer says that it is, if this member does not know that. It returns the IDs, none of
-// them registered, that this member has no link to any more because of that.
+// called notes where an accepted peer says that it is, if this member does not know that. It returns the IDs of which
+// nothing is to be kept because of that: they are not registered, and this member has no link to them.
 func (r *routes) called(id uint64, urls []string) (gone []uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !isNews(r.book.members(), &caller{id, urls}) || slices.ContainsFunc(r.mu.callers, func(c caller) bool { return c.id == id && slices.Equal(c.urls, urls) }) {
+	members := r.book.members()
+	if !isNews(members, &caller{id, urls}) {
+		if _, registered := members.Registered(id); registered || r.hasCaller(id) {
+			return nil
+		}
+		return []uint64{id} // it names no valid URL
+	}
+	if slices.ContainsFunc(r.mu.callers, func(c caller) bool { return c.id == id && slices.Equal(c.urls, urls) }) {
 		return nil
 	}
 	r.forget(id)
-	if len(r.mu.callers) == maxCallers {
-		oldest := r.mu.callers[0].id
-		if _, registered := r.book.members().Registered(oldest); !registered {
-			gone = append(gone, oldest)
-		}
-		r.mu.callers = slices.Delete(r.mu.callers, 0, 1)
-	}
 	r.mu.callers = append(r.mu.callers, caller{id, urls})
+	// Registered ones are few, and may stay connected: they would not say again where they are.
+	var unregistered []uint64
+	for _, c := range r.mu.callers {
+		if _, registered := members.Registered(c.id); !registered {
+			unregistered = append(unregistered, c.id)
+		}
+	}
+	if len(unregistered) > maxCallers {
+		gone = unregistered[:1]
+		r.forget(gone[0])
+	}
 	r.follow()
 	return gone
 }
@@ -80,10 +92,14 @@ func (r *routes) left(id uint64) bool {
 func (r *routes) isCaller(id uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.hasCaller(id)
+}
+
+// hasCaller is called with mu locked, as are forget and follow.
+func (r *routes) hasCaller(id uint64) bool {
 	return slices.ContainsFunc(r.mu.callers, func(c caller) bool { return c.id == id })
 }
 
-// forget is called with mu locked, as is follow.
 func (r *routes) forget(id uint64) {
 	r.mu.callers = slices.DeleteFunc(r.mu.callers, func(c caller) bool { return c.id == id })
 }

@@ -88,6 +88,51 @@ func TestStrangersLeaveNothingBehind(t *testing.T) {
 	})
 }
 
+// An ID that is not registered and names no valid peer URL is accepted for its registered host, but leaves nothing behind:
+// its connection may end in a way that Gone does not tell of.
+func TestCallersWithoutAValidURLLeaveNothingBehind(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		time.Sleep(time.Second)
+		remembered := len(n.loop.witness.mu.of)
+		for i := range uint64(100) {
+			hello := transport.Hello{From: 1 + i, Instance: "x", PeerURLs: "http://m2:1,ftp://m2:1", Format: store.FormatNewest, Log: transport.LogEnd{Process: "p"}}
+			if err := (peers{n}).Admit(hello); err != nil {
+				t.Fatalf("Admit() of an ID at a registered host = %v", err)
+			}
+		}
+		if now := len(n.loop.witness.mu.of); now != remembered {
+			t.Errorf("%d members are remembered, want %d as before", now, remembered)
+		}
+	})
+}
+
+// A registered member that has moved stays reachable, however many unregistered IDs call: its connection to this member
+// stays, so that it does not say again where it is.
+func TestCallersDoNotReplaceARegisteredMember(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		n := c.leader()
+		other := c.followers(n)[0]
+		time.Sleep(time.Second)
+		moved := transport.Hello{From: other.ID(), Instance: other.id.Instance, PeerURLs: "http://elsewhere:1", Format: store.FormatNewest, Log: other.atStart}
+		if err := (peers{n}).Admit(moved); err != nil {
+			t.Fatal(err)
+		}
+		for i := range uint64(2 * maxCallers) {
+			hello := transport.Hello{From: 1 + i, Instance: "x", PeerURLs: "http://m2:1", Format: store.FormatNewest}
+			if err := (peers{n}).Admit(hello); err != nil {
+				t.Fatalf("Admit() of an ID at a registered host = %v", err)
+			}
+		}
+		if !n.routes.isCaller(other.ID()) {
+			t.Error("the URLs of a registered member that has moved are forgotten")
+		}
+		if now, want := len(n.links.Peers()), 2+maxCallers; now != want {
+			t.Errorf("there are links to %d peers, want %d", now, want)
+		}
+	})
+}
+
 // A member ends because of what a peer says only if that peer is registered, and is where the registry, or the
 // configuration, has it.
 func TestOnlyRegisteredMembersEndAMember(t *testing.T) {
