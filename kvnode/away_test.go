@@ -297,3 +297,61 @@ func TestAllOthersHaveMoved(t *testing.T) {
 		c.appliedWithin(time.Minute, back, leader)
 	})
 }
+
+// The configuration of a member names others where they were once, and packets to there are lost. A connection that
+// held is made again to where it led: the leader must not lose its followers for as long as it dials the wrong host.
+func TestAStaleConfigurationDoesNotDelayAReconnection(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		c.leader()
+		cfg := c.cfgs["m1"]
+		dial := cfg.Dial
+		cfg.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			if strings.HasPrefix(addr, "old") {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return dial(ctx, addr)
+		}
+		c.cfgs["m1"] = cfg
+		m1 := c.configured(c.nodes["m1"], []Member{
+			{Name: "m1", PeerURLs: peerURLs("m1")}, {Name: "m2", PeerURLs: peerURLs("old2")}, {Name: "m3", PeerURLs: peerURLs("old3")},
+		})
+		c.hand(m1)
+		time.Sleep(20 * time.Second)
+		c.net.Reset("m1", "m2")
+		c.net.Reset("m1", "m3")
+		time.Sleep(500 * time.Millisecond)
+		for _, n := range c.followers(m1) {
+			if _, connected := isPeer(m1.links, n.ID()); !connected {
+				t.Errorf("m1 is not connected to %s", n.Name())
+			}
+		}
+	})
+}
+
+// A member that was away is needed to elect a leader, and to accept the member that was added meanwhile, which is
+// needed as well. Without a leader it cannot learn of that one. Its configuration is the remedy.
+func TestAMajorityNeedsAMemberThatWasAway(t *testing.T) {
+	var log lines
+	inCluster(t, 3, func(cfg *Config) { cfg.LaxReconfig, cfg.Logger = true, log.logger() }, func(t *testing.T, c *cluster) {
+		c.leader()
+		c.hand(c.nodes["m1"])
+		away := c.nodes["m2"]
+		c.stop("m2")
+		if _, err := c.leader().AddMember(t.Context(), peerURLs("m4"), false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		c.crash(c.nodes["m3"])
+		delete(c.nodes, "m3")
+		time.Sleep(10 * time.Second) // m1 leads no more
+		m4 := c.join("m4")
+		away = c.start("m2")
+		c.wantRefused(&log, transport.ReasonUnknown, "Config.Cluster")
+		if leader := away.Leader(); leader != 0 {
+			t.Fatalf("%x leads, so this shows nothing", leader)
+		}
+		c.configured(away, m4.cfg.Cluster)
+		c.put(c.leader(), "k", "v")
+	})
+}

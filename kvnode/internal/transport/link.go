@@ -92,14 +92,15 @@ func (l *link) run() {
 			// its mind.
 			low, high, wake = lim.refusedMin, lim.refusedMax, nil
 			if refused.Reason == ReasonUnknown {
-				high = lim.retryMax // it asks the others, and soon knows
+				high = lim.retryMax // most likely it soon applies that this member was added
 			}
 		}
 		if time.Since(began) > lim.retryMax && l.was(began) {
-			wait = 0
+			wait = 0 // and the address was right
+		} else {
+			turn++
 		}
 		wait = min(max(2*wait, low), high)
-		turn++
 		if !sleep(ctx, jittered(wait, rand.Float64()), wake) {
 			return
 		}
