@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"maps"
 	"sync"
 	"time"
 )
@@ -8,6 +9,10 @@ import (
 // hushTime is between two lines that say the same of one peer. Shorter: what lasts
 // fills the log. Longer: who looks for what is wrong now does not find it.
 const hushTime = 30 * time.Second
+
+// maxHushed bounds the IDs of which something was logged in the last hushTime. Members are fewer. Peers may connect
+// under any number of IDs, and nothing is logged of the others.
+const maxHushed = 1024
 
 // hush keeps what is logged of peers from being repeated too often.
 type hush struct {
@@ -34,6 +39,12 @@ func (h *hush) loud(peer uint64) bool {
 	}
 	if h.until == nil {
 		h.until = make(map[uint64]time.Time)
+	}
+	if len(h.until) >= maxHushed {
+		maps.DeleteFunc(h.until, func(_ uint64, until time.Time) bool { return !now.Before(until) })
+	}
+	if len(h.until) >= maxHushed {
+		return false
 	}
 	h.until[peer] = now.Add(hushTime)
 	return true

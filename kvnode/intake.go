@@ -31,13 +31,13 @@ type intake struct {
 	// mu is held for moments: the loop takes it for each message that it is done with.
 	mu struct {
 		sync.Mutex
-		shares map[uint64]*share // by sender; kept when they are empty, as members are few
+		shares map[uint64]*share // by sender; an empty one is dropped, as peers may connect under any number of IDs
 	}
 }
 
 // share is what one peer has in memory here. mu of intake guards it.
 type share struct {
-	count, bytes int           // 0 again once raft has taken all, or this member leads no more
+	count, bytes int
 	freed        chan struct{} // closed when there is less; nil if nobody waits
 }
 
@@ -96,6 +96,9 @@ func (in *intake) leave(from uint64, size int) {
 	if s.freed != nil {
 		close(s.freed)
 		s.freed = nil
+	}
+	if s.count == 0 {
+		delete(in.mu.shares, from)
 	}
 }
 

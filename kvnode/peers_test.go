@@ -7,7 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/internal/tlstest"
 	"github.com/leaderlease/go/kvnode/internal/store"
@@ -103,6 +106,30 @@ func TestCallersWithoutAValidURLLeaveNothingBehind(t *testing.T) {
 		}
 		if now := len(n.loop.witness.mu.of); now != remembered {
 			t.Errorf("%d members are remembered, want %d as before", now, remembered)
+		}
+	})
+}
+
+// What bounds the proposals and the log lines of each peer keeps nothing of peers that have gone.
+func TestWhatBoundsPeersIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, h := intake{maxBytes: 1 << 10}, hush{}
+		for id := range uint64(10 * maxHushed) {
+			m := &raftpb.Message{From: new(id)}
+			if !in.enter(m, nil) {
+				t.Fatal("enter() = false, want true")
+			}
+			in.leave(id, 0)
+			if loud := h.loud(id); loud != (id < maxHushed) {
+				t.Fatalf("loud() of peer %d = %v, want %v", id, loud, !loud)
+			}
+		}
+		if len(in.mu.shares) > 0 || len(h.until) > maxHushed {
+			t.Errorf("%d shares and %d lines are remembered, want 0 and %d", len(in.mu.shares), len(h.until), maxHushed)
+		}
+		time.Sleep(hushTime)
+		if !h.loud(1) {
+			t.Error("loud() after hushTime = false, want true")
 		}
 	})
 }
