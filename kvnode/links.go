@@ -9,8 +9,8 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// maxCallers bounds the unregistered peers that this member dials because their hello said where they are. The oldest one
-// gives way.
+// maxCallers bounds the unregistered peers that this member dials because their hello said where they are. The oldest
+// one gives way.
 const maxCallers = 16
 
 // routes directs the links to the registered members, and to accepted peers that the registry does not have, or has
@@ -144,10 +144,11 @@ func isNews(members *admission.Members, c *caller) bool {
 }
 
 // counts reports whether this member ends because a peer says that it was removed or wiped: the peer must be
-// registered, and be where this member knows it to be.
+// registered. Without certificates it must be where this member knows it to be as well, as any program can claim its
+// ID.
 func (r *routes) counts(peer uint64) bool {
 	_, registered := r.book.members().Registered(peer)
-	return registered && !r.isCaller(peer)
+	return registered && (r.cfg.requiresCertificates() || !r.isCaller(peer))
 }
 
 // adviseAlone logs once that the configuration of a member would found a cluster again although the member is not alone

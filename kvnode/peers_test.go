@@ -91,8 +91,8 @@ func TestStrangersLeaveNothingBehind(t *testing.T) {
 	})
 }
 
-// An ID that is not registered and names no valid peer URL is accepted for its registered host, but leaves nothing behind:
-// its connection may end in a way that Gone does not tell of.
+// An ID that is not registered and names no valid peer URL is accepted for its registered host, but leaves nothing
+// behind: its connection may end in a way that Gone does not tell of.
 func TestCallersWithoutAValidURLLeaveNothingBehind(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
@@ -160,8 +160,8 @@ func TestCallersDoNotReplaceARegisteredMember(t *testing.T) {
 	})
 }
 
-// A member ends because of what a peer says only if that peer is registered, and is where the registry, or the
-// configuration, has it.
+// In plain text a member ends because of what a peer says only if that peer is registered, and is where the registry,
+// or the configuration, has it.
 func TestOnlyRegisteredMembersEndAMember(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
@@ -184,6 +184,27 @@ func TestOnlyRegisteredMembersEndAMember(t *testing.T) {
 		peers{n}.Refused(third.ID(), &transport.RefusedError{Peer: third.ID(), Reason: transport.ReasonWiped})
 		if err := n.Err(); !errors.Is(err, ErrLost) {
 			t.Errorf("refused by a registered member: Err() = %v, want ErrLost", err)
+		}
+		wantEnd(t, n)
+		delete(c.nodes, n.Name())
+	})
+}
+
+// With certificates a registered member that has moved counts as well: its certificate says which one it is. An old
+// image of a disk, which has the others where they were, must not go on because those that know of it have moved
+// since.
+func TestARegisteredMemberThatHasMovedEndsAMember(t *testing.T) {
+	inCluster(t, 3, certified(t), func(t *testing.T, c *cluster) {
+		n := c.leader()
+		other := c.followers(n)[0]
+		time.Sleep(time.Second)
+		moved := transport.Hello{From: other.ID(), Instance: other.id.Instance, PeerURLs: "http://elsewhere:1", Format: store.FormatNewest, Log: other.atStart}
+		if err := (peers{n}).Admit(moved); err != nil {
+			t.Fatal(err)
+		}
+		peers{n}.Refused(other.ID(), &transport.RefusedError{Peer: other.ID(), Reason: transport.ReasonWiped})
+		if err := n.Err(); !errors.Is(err, ErrLost) {
+			t.Errorf("Err() = %v, want ErrLost", err)
 		}
 		wantEnd(t, n)
 		delete(c.nodes, n.Name())
