@@ -78,10 +78,10 @@ func (l *link) hurry() {
 func (l *link) run() {
 	ctx := l.peer.ctx
 	defer func() { l.lose(l.queue.shut()) }()
-	wait, turn := time.Duration(0), 0
+	wait, turn, held := time.Duration(0), 0, 0
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := l.once(ctx, turn)
+		err := l.once(ctx, turn, turn != held)
 		if ctx.Err() != nil {
 			return
 		}
@@ -95,10 +95,13 @@ func (l *link) run() {
 				high = lim.retryMax // most likely it soon applies that this member was added
 			}
 		}
-		if time.Since(began) > lim.retryMax && l.was(began) {
-			wait = 0 // and the address was right
-		} else {
-			turn++
+		switch {
+		case errors.Is(err, errCalled):
+			wait, turn = 0, held
+		case time.Since(began) > lim.retryMax && l.was(began):
+			wait, held = 0, turn
+		default:
+			turn = (turn + 1) % max(1, len(*l.peer.addrs.Load()))
 		}
 		wait = min(max(2*wait, low), high)
 		if !sleep(ctx, jittered(wait, rand.Float64()), wake) {
@@ -116,7 +119,7 @@ func (l *link) was(since time.Time) bool {
 
 // once connects to the address whose turn it is, and returns when the connection
 // has ended, or could not be made.
-func (l *link) once(ctx context.Context, turn int) error {
+func (l *link) once(ctx context.Context, turn int, doubtful bool) error {
 	addrs := *l.peer.addrs.Load()
 	if len(addrs) == 0 {
 		err := errors.New("no address is known")
@@ -125,7 +128,10 @@ func (l *link) once(ctx context.Context, turn int) error {
 	}
 	addr := addrs[turn%len(addrs)]
 	began := time.Now()
-	c, h, err := l.t.dial(ctx, addr, l.peer.id, l.kind)
+	c, h, err := l.dial(ctx, addr, doubtful)
+	if errors.Is(err, errCalled) {
+		return err
+	}
 	if err != nil {
 		l.failed(err)
 		return err
@@ -135,6 +141,34 @@ func (l *link) once(ctx context.Context, turn int) error {
 	l.lose(l.queue.shut())
 	l.disconnected(err)
 	return err
+}
+
+// errCalled ends an attempt to connect to a doubtful address: another one than that of the last connection that held,
+// or, if there was none, the first one. The peer has called meanwhile, so most likely it is there. A host that is gone
+// may not answer until the attempt ends by itself.
+var errCalled = errors.New("the peer has called")
+
+// dial connects to an address. If that is doubtful it ends with errCalled when the peer calls.
+func (l *link) dial(ctx context.Context, addr string, doubtful bool) (net.Conn, Hello, error) {
+	if !doubtful {
+		return l.t.dial(ctx, addr, l.peer.id, l.kind)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel(nil)
+	wg.Go(func() {
+		select {
+		case <-l.wake:
+			cancel(errCalled)
+		case <-ctx.Done():
+		}
+	})
+	c, h, err := l.t.dial(ctx, addr, l.peer.id, l.kind)
+	if err != nil && errors.Is(context.Cause(ctx), errCalled) {
+		err = errCalled
+	}
+	return c, h, err
 }
 
 func (l *link) connected(h Hello, addr string, rtt time.Duration) {
