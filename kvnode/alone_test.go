@@ -90,7 +90,7 @@ func TestAFounderIsToldToChangeItsFlags(t *testing.T) {
 		}
 		c.grow()
 		if got := log.count(advice); got != 1 {
-			t.Errorf("%d lines when others have joined, want one: %s", got, log.all.String())
+			t.Errorf("%d lines when others have joined, want one: %s", got, log.String())
 		}
 		cfg := c.cfgs["m1"]
 		cfg.Cluster, cfg.Existing = c.cfgs["m3"].Cluster, true

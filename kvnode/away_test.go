@@ -69,10 +69,10 @@ func (c *cluster) wantRefused(log *lines, reason, remedy string) {
 	c.t.Helper()
 	time.Sleep(time.Minute)
 	for _, what := range []string{"peer refused", "refused by a peer"} {
-		if !slices.ContainsFunc(strings.Split(log.all.String(), "\n"), func(line string) bool {
+		if !slices.ContainsFunc(strings.Split(log.String(), "\n"), func(line string) bool {
 			return strings.Contains(line, what) && strings.Contains(line, reason) && strings.Contains(line, remedy)
 		}) {
-			c.t.Errorf("no line with %q, %q and %q: %s", what, reason, remedy, log.all.String())
+			c.t.Errorf("no line with %q, %q and %q: %s", what, reason, remedy, log.String())
 		}
 	}
 }

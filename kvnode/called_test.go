@@ -14,12 +14,12 @@ func TestLogsNameMembers(t *testing.T) {
 		leader := c.leader()
 		named := fmt.Sprintf("%s (%x)", leader.Name(), leader.ID())
 		if want := fmt.Sprintf("%q", named); log.count("leader="+want) == 0 || log.count("was=none") == 0 {
-			t.Errorf("no line says leader=%s, or that there was none: %s", want, log.all.String())
+			t.Errorf("no line says leader=%s, or that there was none: %s", want, log.String())
 		}
 		c.crash(leader)
 		time.Sleep(10 * time.Second)
 		if want := fmt.Sprintf("peer=%q", named); log.count(`cannot connect to peer"`) == 0 || log.count(want) == 0 {
-			t.Errorf("no line says %s: %s", want, log.all.String())
+			t.Errorf("no line says %s: %s", want, log.String())
 		}
 	})
 }

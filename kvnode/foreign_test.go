@@ -25,11 +25,14 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.all.Write(p)
 }
 
-func (l *lines) count(what string) int {
+// String implements fmt.Stringer.
+func (l *lines) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return strings.Count(l.all.String(), what)
+	return l.all.String()
 }
+
+func (l *lines) count(what string) int { return strings.Count(l.String(), what) }
 
 func (l *lines) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
@@ -79,7 +82,7 @@ func TestAFounderOfAnotherClusterEnds(t *testing.T) {
 			}
 		}
 		if got := log.count("a peer is of another cluster"); got != 2 {
-			t.Errorf("it has logged %d refusals, want one for each peer: %s", got, log.all.String())
+			t.Errorf("it has logged %d refusals, want one for each peer: %s", got, log.String())
 		}
 		c.put(leader, "k", "v")
 	})
@@ -100,7 +103,7 @@ func TestAMemberThatTakesPartOutlivesStrays(t *testing.T) {
 			t.Errorf("the member has ended: %v", n.Err())
 		}
 		if got := log.count(`a peer is of another cluster" member=m1`); got < 2 || got > 8 {
-			t.Errorf("100s of two strays made %d lines, want one per stray and half minute: %s", got, log.all.String())
+			t.Errorf("100s of two strays made %d lines, want one per stray and half minute: %s", got, log.String())
 		}
 	})
 }
@@ -225,7 +228,7 @@ func TestAFounderSaysWhomItWaitsFor(t *testing.T) {
 			}
 		}
 		if got := log.count(line) - before; got != 2 {
-			t.Errorf("%d lines of m1 name m3 in 40s, want one when m2 lets it in and one 30s later: %s", got, log.all.String())
+			t.Errorf("%d lines of m1 name m3 in 40s, want one when m2 lets it in and one 30s later: %s", got, log.String())
 		}
 		c.start("m3")
 		c.leader()

@@ -30,7 +30,7 @@ func TestAMovedMemberIsNamed(t *testing.T) {
 		}
 		for _, word := range []string{"http://m3:2380", "http://m3.elsewhere:2380", "member update"} {
 			if log.count(word) == 0 {
-				t.Errorf("nothing names %q: %s", word, log.all.String())
+				t.Errorf("nothing names %q: %s", word, log.String())
 			}
 		}
 		if err := c.leader().UpdateMember(t.Context(), moved.ID(), []string{"http://m3.elsewhere:2380"}); err != nil {
@@ -48,18 +48,18 @@ func TestAMemberThatHasMovedIsNotNamedByAnOldRegistry(t *testing.T) {
 	m := store.Member{ID: 2, Name: "m2", PeerURLs: []string{"http://old:2380"}}
 	n.adviseMoved(&m, "http://new:2380")
 	if log.all.Len() != 0 {
-		t.Errorf("before the log is applied: %s, want nothing", log.all.String())
+		t.Errorf("before the log is applied: %s, want nothing", log.String())
 	}
 	close(n.replay.served)
 	n.adviseMoved(&m, "http://old:2380")
 	n.adviseMoved(&m, "https://old:2380")
 	if log.all.Len() != 0 {
-		t.Errorf("of a member that has not moved: %s, want nothing", log.all.String())
+		t.Errorf("of a member that has not moved: %s, want nothing", log.String())
 	}
 	for range 2 {
 		n.adviseMoved(&m, "http://new:2380")
 	}
 	if got := log.count("a member advertises"); got != 1 {
-		t.Errorf("%d lines, want one: %s", got, log.all.String())
+		t.Errorf("%d lines, want one: %s", got, log.String())
 	}
 }

@@ -58,7 +58,7 @@ func (c *cluster) wantWiped(log *lines, wiped []string) {
 			c.t.Errorf("%s: Err() = %v, want ErrLost", name, err)
 		}
 		if log.count(fmt.Sprintf("%x (\\\"%s\\\") has been in the cluster with another data directory", n.ID(), name)) == 0 {
-			c.t.Errorf("no line names %s as wiped: %s", name, log.all.String())
+			c.t.Errorf("no line names %s as wiped: %s", name, log.String())
 		}
 		if !n.waiting() {
 			c.t.Errorf("%s has taken part", name)
