@@ -10,9 +10,9 @@ import (
 // fills the log. Longer: who looks for what is wrong now does not find it.
 const hushTime = 30 * time.Second
 
-// maxHushed bounds the IDs of which something was logged in the last hushTime. Members are fewer. Peers may connect
+// maxLogged bounds the IDs of which something was logged in the last hushTime. Members are fewer. Peers may connect
 // under any number of IDs, and nothing is logged of the others.
-const maxHushed = 1024
+const maxLogged = 1024
 
 // hush keeps what is logged of peers from being repeated too often.
 type hush struct {
@@ -40,10 +40,10 @@ func (h *hush) loud(peer uint64) bool {
 	if h.until == nil {
 		h.until = make(map[uint64]time.Time)
 	}
-	if len(h.until) >= maxHushed {
+	if len(h.until) >= maxLogged {
 		maps.DeleteFunc(h.until, func(_ uint64, until time.Time) bool { return !now.Before(until) })
 	}
-	if len(h.until) >= maxHushed {
+	if len(h.until) >= maxLogged {
 		return false
 	}
 	h.until[peer] = now.Add(hushTime)

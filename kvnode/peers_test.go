@@ -114,18 +114,18 @@ func TestCallersWithoutAValidURLLeaveNothingBehind(t *testing.T) {
 func TestWhatBoundsPeersIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, h := intake{maxBytes: 1 << 10}, hush{}
-		for id := range uint64(10 * maxHushed) {
+		for id := range uint64(10 * maxLogged) {
 			m := &raftpb.Message{From: new(id)}
 			if !in.enter(m, nil) {
 				t.Fatal("enter() = false, want true")
 			}
 			in.leave(id, 0)
-			if loud := h.loud(id); loud != (id < maxHushed) {
+			if loud := h.loud(id); loud != (id < maxLogged) {
 				t.Fatalf("loud() of peer %d = %v, want %v", id, loud, !loud)
 			}
 		}
-		if len(in.mu.shares) > 0 || len(h.until) > maxHushed {
-			t.Errorf("%d shares and %d lines are remembered, want 0 and %d", len(in.mu.shares), len(h.until), maxHushed)
+		if len(in.mu.shares) > 0 || len(h.until) > maxLogged {
+			t.Errorf("%d shares and %d lines are remembered, want 0 and %d", len(in.mu.shares), len(h.until), maxLogged)
 		}
 		time.Sleep(hushTime)
 		if !h.loud(1) {
