@@ -30,9 +30,11 @@ func TestATraceIsOfOneLease(t *testing.T) {
 // A trace that was not made by leasetrace.New is refused: it has no room for an event.
 func TestATraceHasRoom(t *testing.T) {
 	cfg := leading(t).cfg
-	cfg.Tracer = new(leasetrace.Trace)
-	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "make it with New") {
-		t.Errorf("New with the zero Trace = %v", err)
+	for _, trace := range []*leasetrace.Trace{{}, nil} { // a nil *Trace is not the nil Tracer
+		cfg.Tracer = trace
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "make it with New") {
+			t.Errorf("New with %v = %v, want an error that says what to do", trace, err)
+		}
 	}
 }
 

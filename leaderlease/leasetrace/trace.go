@@ -23,11 +23,11 @@ func New(events int) *Trace { return &Trace{ring: make([]Event, max(events, 1)),
 // TraceStart implements leaderlease.Tracer. It fails if t was not made by New, or belongs to
 // another Lease: each start of a node needs a Trace of its own.
 func (t *Trace) TraceStart(s Start) error {
+	if t == nil || len(t.ring) == 0 {
+		return errors.New("leasetrace: the Trace keeps no events: make it with New, or leave Config.Tracer nil")
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.ring) == 0 {
-		return errors.New("leasetrace: the Trace keeps no events: make it with New")
-	}
 	if t.start.ID != 0 {
 		return errors.New("leasetrace: the Trace is another Lease's: each start of a node needs one of its own")
 	}
