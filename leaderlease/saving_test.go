@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease/core"
+	"github.com/leaderlease/go/leaderlease/internal/hook"
 )
 
 // slowFile is a PromiseStore whose disk answers when the test says so.
@@ -169,15 +170,15 @@ func TestCloseWaitsForASave(t *testing.T) {
 // saverFile runs saves itself, as a simulator does.
 type saverFile struct {
 	*slowFile
-	runs *[]func()
+	runs *[]hook.Save
 }
 
-func (f saverFile) Run(save func()) { *f.runs = append(*f.runs, save) }
+func (f saverFile) Run(save hook.Save) { *f.runs = append(*f.runs, save) }
 
 // A PromiseStore of the simulators runs the save itself.
 func TestASaverRunsTheSave(t *testing.T) {
 	f := &slowFile{}
-	var runs []func()
+	var runs []hook.Save
 	p := saver(t, f, func(c *Config) { c.Promises = saverFile{f, &runs} })
 	p.asked2(900 * ms)
 	p.Close()
@@ -187,6 +188,17 @@ func TestASaverRunsTheSave(t *testing.T) {
 	runs[0]()
 	if !p.asked2(900 * ms) {
 		t.Error("a promise that is saved is refused")
+	}
+}
+
+// pooledFile is a PromiseStore of an embedder with a method Run that has nothing to do with saves.
+type pooledFile struct{ *slowFile }
+
+func (pooledFile) Run(job func()) { job() }
+
+func TestAStoreOfAnEmbedderRunsNoSave(t *testing.T) {
+	if _, runs := PromiseStore(pooledFile{}).(hook.Saver); runs {
+		t.Error("a PromiseStore of an embedder is taken for one of the simulators")
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/leaderlease/internal/hook"
 )
 
 // Disk is what a node keeps across crashes. It is raft.Storage plus the writes;
@@ -38,7 +40,7 @@ type promises struct {
 }
 
 // Run implements hook.Saver.
-func (p promises) Run(save func()) { p.n.later(delay(p.n.Options.DiskDelay), save) }
+func (p promises) Run(save hook.Save) { p.n.later(delay(p.n.Options.DiskDelay), save) }
 
 // tornDisk is a Disk on which a crash can come between the entries and the hard
 // state of one Ready: raft asks to write them in that order. SaveTorn writes

@@ -10,13 +10,14 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/leaderlease"
+	"github.com/leaderlease/go/leaderlease/internal/hook"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
 
 // memory is a PromiseStore, and the disk that is waited for.
 type memory struct {
 	longest time.Duration
-	saves   []func()
+	saves   []hook.Save
 }
 
 func (r *memory) LoadMaxPromise() (time.Duration, error) { return r.longest, nil }
@@ -27,7 +28,7 @@ func (r *memory) SaveMaxPromise(d time.Duration) error {
 }
 
 // Run implements hook.Saver.
-func (r *memory) Run(save func()) { r.saves = append(r.saves, save) }
+func (r *memory) Run(save hook.Save) { r.saves = append(r.saves, save) }
 
 // wait lets the disk do what it is to do.
 func (r *memory) wait() {

@@ -5,6 +5,10 @@ package hook
 // it. Package leaderlease sets the variable.
 var Invalidate func(lease any)
 
+// Save saves a promise. It has a type of its own, so that no PromiseStore outside of this library
+// is a Saver because it has some method Run.
+type Save func()
+
 // Saver is a leaderlease.PromiseStore that runs saves itself, since a simulator has no
 // goroutines. Run is called with the lease locked, and must not call save at once.
-type Saver interface{ Run(save func()) }
+type Saver interface{ Run(save Save) }

@@ -206,7 +206,7 @@ type seenSaver struct {
 }
 
 // Run implements hook.Saver.
-func (p seenSaver) Run(save func()) {
+func (p seenSaver) Run(save hook.Save) {
 	p.s.res.Saves++
 	p.PromiseStore.(hook.Saver).Run(save)
 	if p.s.onSave != nil {
