@@ -23,8 +23,8 @@ import (
 // MsgStorageApplyResp comes before it, Info names the mistake, and a second change that raft
 // appends meanwhile is a misuse.
 //
-// A call that comes late, for a change below a snapshot that has been restored since, and a
-// repeated call do nothing. A call for a change that is not the next is a misuse.
+// A call that comes late, for a change below a snapshot that has been restored since, and a repeated
+// call do nothing. A call for a change that is not the next, or with other voters, is a misuse.
 func (l *Lease) ApplyConfState(index uint64, cs *raftpb.ConfState) {
 	l.switchTo(cs, func(c *confWatch) (bool, string) { return c.toldAt(index) })
 }
@@ -195,12 +195,12 @@ func (c *confWatch) toldAt(index uint64) (use bool, broken string) {
 	switch {
 	case index <= c.stored && c.known == c.stored:
 		return false, fmt.Sprintf("ApplyConfState %d says other voters than Storage, whose ConfState has all changes up to ConfIndex %d", index, c.stored)
-	case index <= c.known:
-		return false, "" // late or repeated
+	case index < c.known:
+		return false, "" // late
 	}
 	i := slices.Index(c.open, index)
 	if i < 0 || (i > 0 && c.open[i-1] > c.skipped) {
-		return false, fmt.Sprintf("ApplyConfState %d, where the changes that raft has handed out are at %d", index, c.open)
+		return false, fmt.Sprintf("ApplyConfState %d, where the changes that raft has handed out and that are not told yet are at %d", index, c.open)
 	}
 	c.open, c.known = c.open[i+1:], index
 	c.finish(index)

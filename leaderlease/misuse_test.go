@@ -182,6 +182,15 @@ func TestConfStateThatCountsAlreadyIsNoMisuse(t *testing.T) {
 	p.want(core.Valid)
 }
 
+// An embedder tells of a rejection, and then applies the change all the same.
+func TestConfStatesOfOneIndexAgree(t *testing.T) {
+	p := leading(t)
+	index := p.commitChanges(1)
+	p.ApplyConfStateAt(index, voters(1, 2, 3))
+	p.ApplyConfStateAt(index, voters(1, 2, 3, 4, 5))
+	p.misused(fmt.Sprintf("ApplyConfState %d, where", index))
+}
+
 // With its index a call is matched with its change, however late it comes.
 func TestConfStateIsMatchedByItsIndex(t *testing.T) {
 	p := leading(t)
@@ -192,10 +201,10 @@ func TestConfStateIsMatchedByItsIndex(t *testing.T) {
 	p.ApplyConfStateAt(old, voters(1)) // an apply thread that is late
 	p.want(core.ConfPending)
 	p.ApplyConfStateAt(index-1, voters(1, 2, 3))
-	p.ApplyConfStateAt(index-1, voters(1)) // repeated
+	p.ApplyConfStateAt(index-1, voters(1, 2, 3)) // repeated
 	p.want(core.ConfPending)
 	p.ApplyConfStateAt(index, voters(1, 2, 3))
-	p.ApplyConfStateAt(index, voters(1))
+	p.ApplyConfStateAt(index, voters(1, 2, 3))
 	p.sound()
 	p.Applied(index)
 	p.sound()
