@@ -99,8 +99,8 @@
 // leases, and holds a second change back until the first is applied.
 //
 // The raft.Config given to New is the very one the node runs with, and does not
-// change. Its Storage is read by New, once more at the first Ready, and by LearnCommit, so
-// the log is in it before New. What Ready shows of another Storage, ReadOnlyOption or
+// change. Its Storage is read by New, for a RawNode once more at the first Ready, and by
+// LearnCommit, so the log is in it before New. What Ready shows of another Storage, ReadOnlyOption or
 // AsyncStorageWrites is refused, with a MisuseError.
 //
 // # Callbacks
