@@ -208,7 +208,11 @@ type seenSaver struct {
 // Run implements hook.Saver.
 func (p seenSaver) Run(save hook.Save) {
 	p.s.res.Saves++
-	p.PromiseStore.(hook.Saver).Run(save)
+	saver, ok := p.PromiseStore.(hook.Saver)
+	if !ok {
+		panic(fmt.Sprintf("sim: a %T runs no saves", p.PromiseStore))
+	}
+	saver.Run(save)
 	if p.s.onSave != nil {
 		p.s.onSave(p.id)
 	}
