@@ -26,5 +26,5 @@
 //     all connections leave free.
 //   - A connection is closed if it sends messages in too many small pieces.
 //
-// docs/adr/0029-connlimit.md has the measurements.
+// docs/adr/0030-connlimit.md has the measurements.
 package connlimit

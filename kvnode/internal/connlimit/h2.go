@@ -22,23 +22,20 @@ const (
 	denseRead  = 4 << 10
 	// maxBacklog is how many requests of a connection may wait for their answers to be
 	// written. Above it the client is not read. gRPC keeps an answer until it is
-	// written, even if the client has reset the request meanwhile.
-	maxBacklog = 500
-	// Requests may last, such as a wait for a lock, and their answers are not queued. A
-	// request that the client has reset has no answer. So the backlog is 0 again after
-	// the writer was idle for idleTime. In a flood the writer may wait for a processor
-	// for 10 ms and more.
+	// written, even if the client has reset the request meanwhile. It keeps none of what
+	// was reset before when it flushes its buffer: then it writes fewer than writeBuffer
+	// bytes, its default size.
+	maxBacklog  = 500
+	writeBuffer = 32 << 10
+	// Requests may take long, and their answers are not queued. gRPC may write nothing
+	// after a reset. So the backlog is 0 again after the writer was idle for idleTime. In
+	// a flood the writer may wait for a processor for 10 ms and more.
 	idleTime = 200 * time.Millisecond
 	// A client with short frames and more than maxBusy requests under way that do not
 	// last is read each maxWait only. More requests than that make goroutines wait for
 	// a processor, the raft loop too.
 	maxBusy = 500
-	// A client above maxBacklog is still read each maxWait, and its backlog is smaller by
-	// forgiven then, if for as long no write took longer than slowWrite: it takes what is
-	// written, for example events.
-	maxWait   = 100 * time.Millisecond
-	slowWrite = 200 * time.Microsecond
-	forgiven  = 20
+	maxWait = 100 * time.Millisecond
 	// maxFragments is how many DATA frames with less than shortData bytes a client may
 	// send on streams that the server has not answered since. gRPC keeps some 100 bytes
 	// for each of them until the message is complete.
@@ -72,7 +69,7 @@ func (h *H2) Conn(c net.Conn) *H2Conn {
 	l := &H2Conn{Conn: c, h2: h, dense: true, wake: make(chan struct{}, 1), closed: make(chan struct{})}
 	l.addr = &Addr{c.RemoteAddr(), l}
 	l.in.skip = prefaceLen
-	l.mu.fragments = make(map[uint32]int)
+	l.mu.open = make(map[uint32]int)
 	return l
 }
 
@@ -91,14 +88,15 @@ type H2Conn struct {
 
 	mu struct {
 		sync.Mutex
-		streams   int64          // that Begin has counted
-		busy      int64          // those of them that do not last
-		fragments map[uint32]int // since the last answer on a stream
-		sum       int            // of fragments
-		backlog   int
-		writing   time.Time // when the write under way began, zero if there is none
-		wrote     time.Time // when the last write ended
-		slow      time.Time // when the last write that was slow ended
+		// open are the streams that neither end has ended, with the number of fragments
+		// since the last answer. nil after Close. H2.open counts those of all.
+		open    map[uint32]int
+		sum     int   // of fragments
+		busy    int64 // requests that are Short and are served
+		backlog int
+		settled int       // requests in backlog that have no answer in gRPC's queue once it is empty
+		writing bool      // a write is under way
+		wrote   time.Time // when the last write ended
 	}
 }
 
@@ -128,7 +126,13 @@ func (c *H2Conn) RemoteAddr() net.Addr { return c.addr }
 
 // Close implements net.Conn.
 func (c *H2Conn) Close() error {
-	c.closing.Do(func() { close(c.closed) })
+	c.closing.Do(func() {
+		close(c.closed)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.h2.open.Add(-int64(len(c.mu.open)))
+		c.mu.open, c.mu.sum = nil, 0
+	})
 	return c.Conn.Close()
 }
 
@@ -164,21 +168,13 @@ func (c *H2Conn) Read(p []byte) (int, error) {
 func (c *H2Conn) mayRead(began, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.mu.writing.IsZero() && now.Sub(c.mu.wrote) >= idleTime {
-		c.mu.backlog = 0
+	if !c.mu.writing && now.Sub(c.mu.wrote) >= idleTime {
+		c.mu.backlog, c.mu.settled = 0, 0
 	}
 	if c.dense && c.mu.busy > maxBusy && now.Sub(began) < maxWait {
 		return false
 	}
-	if c.mu.backlog <= maxBacklog {
-		return true
-	}
-	blocked := !c.mu.writing.IsZero() && now.Sub(c.mu.writing) > slowWrite
-	if blocked || now.Sub(began) < maxWait || now.Sub(c.mu.slow) < maxWait {
-		return false
-	}
-	c.mu.backlog -= forgiven
-	return true
+	return c.mu.backlog <= maxBacklog
 }
 
 // received notes the frames that begin in p. It reports false if the client has sent
@@ -192,8 +188,11 @@ func (c *H2Conn) received(p []byte) bool {
 		switch f.kind {
 		case frameHeaders:
 			c.mu.backlog++
+			c.beginLocked(f.stream)
 		case frameReset:
-			c.forgetLocked(f.stream)
+			if c.endLocked(f.stream) {
+				c.mu.settled++
+			}
 		case frameData:
 			c.fragmentLocked(&f)
 		}
@@ -207,45 +206,47 @@ func (c *H2Conn) received(p []byte) bool {
 // fragmentLocked counts short DATA frames. The last one of a stream completes its
 // message. Padding may be all of a frame, and client libraries send none.
 func (c *H2Conn) fragmentLocked(f *frame) {
-	if f.flags&flagEndStream == 0 && (f.length < shortData || f.flags&flagPadded != 0) {
-		c.mu.fragments[f.stream]++
+	n, ok := c.mu.open[f.stream]
+	if ok && f.flags&flagEndStream == 0 && (f.length < shortData || f.flags&flagPadded != 0) {
+		c.mu.open[f.stream] = n + 1
 		c.mu.sum++
-	}
-}
-
-// forgetLocked is called for the end of a stream, and for an answer on it.
-func (c *H2Conn) forgetLocked(stream uint32) {
-	if n, ok := c.mu.fragments[stream]; ok {
-		delete(c.mu.fragments, stream)
-		c.mu.sum -= n
 	}
 }
 
 // Write implements net.Conn.
 func (c *H2Conn) Write(p []byte) (int, error) {
-	c.mu.Lock()
-	c.mu.writing = time.Now()
-	c.mu.Unlock()
+	c.sending(len(p))
 	n, err := c.Conn.Write(p)
 	c.sent(p[:n])
 	return n, err
+}
+
+// sending notes the begin of a write of n bytes.
+func (c *H2Conn) sending(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.writing = true
+	if n < writeBuffer {
+		c.mu.backlog = max(0, c.mu.backlog-c.mu.settled)
+		c.mu.settled = 0
+		c.wakeReader()
+	}
 }
 
 // sent notes the frames that begin in p, which was written.
 func (c *H2Conn) sent(p []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mu.wrote = time.Now()
-	if c.mu.wrote.Sub(c.mu.writing) > slowWrite {
-		c.mu.slow = c.mu.wrote
-	}
-	c.mu.writing = time.Time{}
+	c.mu.writing, c.mu.wrote = false, time.Now()
 	for f, rest, ok := c.out.next(p); ok; f, rest, ok = c.out.next(rest) {
-		if f.kind == frameHeaders && f.flags&flagEndStream != 0 {
+		switch {
+		case f.kind == frameHeaders && f.flags&flagEndStream != 0:
 			c.mu.backlog = max(0, c.mu.backlog-1)
-		}
-		if f.kind == frameHeaders || f.kind == frameData || f.kind == frameReset {
-			c.forgetLocked(f.stream)
+			c.endLocked(f.stream)
+		case f.kind == frameReset:
+			c.endLocked(f.stream)
+		case f.kind == frameHeaders, f.kind == frameData:
+			c.answeredLocked(f.stream)
 		}
 	}
 	if c.mu.backlog <= maxBacklog {

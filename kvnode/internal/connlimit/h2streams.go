@@ -5,7 +5,8 @@ import (
 	"net"
 )
 
-// Open returns how many streams are open: all that Begin has counted.
+// Open returns how many streams are open. One is open until the end of its answer is
+// written, so that a client that takes no answers runs out of streams.
 func (h *H2) Open() int64 { return h.open.Load() }
 
 // Refused returns how many streams and requests were refused.
@@ -24,19 +25,35 @@ func (e *TooManyError) Error() string {
 		"a connection may have as many as all leave free, and half as many that wait or watch", e.Own, e.All, e.Max)
 }
 
-// Begin counts a stream before it is served, until end is called. addr is that of an
-// H2Conn, or of a request that comes another way and counts as the only stream of its
-// connection. The error is a *TooManyError. A stream that lasts, such as a watch or a
-// wait for a lock, leaves room on its connection for the requests that end others.
-func (h *H2) Begin(addr net.Addr, lasts bool) (end func(), err error) {
-	own := h.add(addr, 1, lasts)
-	all := h.open.Add(1)
-	end = func() {
-		h.add(addr, -1, lasts)
-		h.open.Add(-1)
+// Kind is how long streams of a method are open.
+type Kind int
+
+const (
+	// Short streams are requests that are answered soon.
+	Short Kind = iota
+	// Long streams are open for as long as the client likes, such as keep-alives.
+	Long
+	// Waiting streams last until others are served, such as a wait for a lock. They
+	// leave room on their connection for the requests that end the wait.
+	Waiting
+)
+
+// Begin is called before a stream is served. end is called when it was served. A stream
+// with the address of an H2Conn is open as its frames say. A request that comes another
+// way is open until end, and counts as the only stream of its connection. The error is a
+// *TooManyError.
+func (h *H2) Begin(addr net.Addr, kind Kind) (end func(), err error) {
+	a, ok := addr.(*Addr)
+	own, all := int64(1), int64(0)
+	if ok {
+		own, all = a.conn.begin(kind), h.open.Load()
+		end = func() { a.conn.end(kind) }
+	} else {
+		all = h.open.Add(1)
+		end = func() { h.open.Add(-1) }
 	}
 	weight := own
-	if lasts {
+	if kind == Waiting {
 		weight *= 2
 	}
 	if weight+all <= h.max {
@@ -48,22 +65,53 @@ func (h *H2) Begin(addr net.Addr, lasts bool) (end func(), err error) {
 	return nil, err
 }
 
-// add returns how many streams the connection of addr has with n more.
-func (h *H2) add(addr net.Addr, n int64, lasts bool) int64 {
-	a, ok := addr.(*Addr)
-	if !ok {
-		return n
-	}
-	c := a.conn
+// begin returns how many streams are open on the connection.
+func (c *H2Conn) begin(kind Kind) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mu.streams += n
-	if !lasts {
-		if c.mu.busy += n; c.mu.busy == maxBusy {
-			c.wakeReader()
-		}
+	if kind == Short {
+		c.mu.busy++
+	} else {
+		c.mu.settled++
 	}
-	return c.mu.streams
+	return int64(len(c.mu.open))
+}
+
+func (c *H2Conn) end(kind Kind) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if kind != Short {
+		return
+	}
+	if c.mu.busy--; c.mu.busy == maxBusy {
+		c.wakeReader()
+	}
+}
+
+// beginLocked is called for the first frame of a stream.
+func (c *H2Conn) beginLocked(stream uint32) {
+	if _, ok := c.mu.open[stream]; !ok && c.mu.open != nil {
+		c.mu.open[stream] = 0
+		c.h2.open.Add(1)
+	}
+}
+
+// endLocked may be called for both ends of a stream. It reports whether it was open.
+func (c *H2Conn) endLocked(stream uint32) bool {
+	n, ok := c.mu.open[stream]
+	if ok {
+		delete(c.mu.open, stream)
+		c.mu.sum -= n
+		c.h2.open.Add(-1)
+	}
+	return ok
+}
+
+func (c *H2Conn) answeredLocked(stream uint32) {
+	if n := c.mu.open[stream]; n > 0 {
+		c.mu.open[stream] = 0
+		c.mu.sum -= n
+	}
 }
 
 // Refuse counts and logs a stream that is refused.

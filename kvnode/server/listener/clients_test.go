@@ -10,7 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/leaderlease/go/kvnode/internal/connlimit"
+	epb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3electionpb"
+	lpb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3lockpb"
 )
 
 // pagesTime is a deadline that the HTTP server sets.
@@ -76,5 +83,20 @@ func TestQueueAfterClose(t *testing.T) {
 	}
 	if _, err := h.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept() after Close = %v, want net.ErrClosed", err)
+	}
+}
+
+// No method with a stream counts as a request that is answered soon: 500 keep-alives on
+// one connection would slow down all that is sent there.
+func TestStreamsAreNotShort(t *testing.T) {
+	for _, service := range []grpc.ServiceDesc{
+		pb.KV_ServiceDesc, pb.Watch_ServiceDesc, pb.Lease_ServiceDesc, pb.Cluster_ServiceDesc, pb.Maintenance_ServiceDesc,
+		pb.Auth_ServiceDesc, epb.Election_ServiceDesc, lpb.Lock_ServiceDesc, healthpb.Health_ServiceDesc,
+	} {
+		for _, stream := range service.Streams {
+			if name := "/" + service.ServiceName + "/" + stream.StreamName; kinds[name] == connlimit.Short {
+				t.Errorf("streams of %s are Short", name)
+			}
+		}
 	}
 }

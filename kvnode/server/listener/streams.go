@@ -7,10 +7,12 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
 	grpcstatus "google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
+	"github.com/leaderlease/go/kvnode/internal/connlimit"
 	epb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3electionpb"
 	lpb "github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency/v3lockpb"
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
@@ -19,14 +21,17 @@ import (
 // Room returns an error if a method has no room for another stream from addr.
 type Room func(addr net.Addr, method string) error
 
-// lasting are the methods with requests that last until others are served. Unlock and
-// LeaseKeepAlive are not among them: they end the wait of others.
-var lasting = map[string]bool{
-	pb.Watch_Watch_FullMethodName:        true,
-	lpb.Lock_Lock_FullMethodName:         true,
-	epb.Election_Campaign_FullMethodName: true,
-	epb.Election_Observe_FullMethodName:  true,
-	fastwire.Method:                      true,
+// kinds are the methods with streams that are not connlimit.Short.
+var kinds = map[string]connlimit.Kind{
+	pb.Watch_Watch_FullMethodName:          connlimit.Waiting,
+	lpb.Lock_Lock_FullMethodName:           connlimit.Waiting,
+	epb.Election_Campaign_FullMethodName:   connlimit.Waiting,
+	epb.Election_Observe_FullMethodName:    connlimit.Waiting,
+	fastwire.Method:                        connlimit.Waiting,
+	pb.Lease_LeaseKeepAlive_FullMethodName: connlimit.Long,
+	pb.KV_RangeStream_FullMethodName:       connlimit.Long,
+	pb.Maintenance_Snapshot_FullMethodName: connlimit.Long,
+	healthpb.Health_Watch_FullMethodName:   connlimit.Long,
 }
 
 // allow returns what gRPC calls before it serves a stream. A refused stream costs
@@ -75,7 +80,7 @@ func (e *Clients) GatewayOptions() []grpc.ServerOption {
 }
 
 func (e *Clients) begin(addr net.Addr, method string) (end func(), err error) {
-	if end, err = e.h2.Begin(addr, lasting[method]); err != nil {
+	if end, err = e.h2.Begin(addr, kinds[method]); err != nil {
 		return nil, grpcstatus.Error(codes.ResourceExhausted, err.Error())
 	}
 	return end, nil
