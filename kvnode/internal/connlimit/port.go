@@ -193,3 +193,21 @@ func (n *Pending) forgetLocked() {
 		delete(mu.perHost, n.host)
 	}
 }
+
+// Of the file descriptors of a process, reservedFiles are for the log, the store and
+// connections to peers, and at most maxPendingPeers for connections at the peer port that
+// have not said hello.
+const (
+	reservedFiles   = 128
+	maxPendingPeers = 512
+)
+
+// Files divides a number of file descriptors, 0 if it is unknown, among the connections
+// of clients, 0 for no limit, and pending connections of peers.
+func Files(all int) (clients, pendingPeers int) {
+	if all == 0 {
+		return 0, maxPendingPeers
+	}
+	pendingPeers = min(maxPendingPeers, max(1, all/8))
+	return max(all-reservedFiles-pendingPeers, all/2), pendingPeers
+}

@@ -142,3 +142,16 @@ func TestListener(t *testing.T) {
 		t.Error("a connection of no Port is not authenticated, or is closed")
 	}
 }
+
+// Clients and peers together leave file descriptors to the log and the store.
+func TestConnectionsLeaveFiles(t *testing.T) {
+	for _, all := range []int{64, 256, 512, 1024, 2048, 4096, 1 << 20} {
+		clients, peers := Files(all)
+		if left := all - clients - peers; left < min(reservedFiles, all/4) {
+			t.Errorf("of %d files clients may have %d, peers %d: %d are left", all, clients, peers, left)
+		}
+	}
+	if clients, peers := Files(0); clients != 0 || peers != maxPendingPeers {
+		t.Errorf("Files(0) = %d, %d, want no limit and %d", clients, peers, maxPendingPeers)
+	}
+}

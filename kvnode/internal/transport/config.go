@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"time"
+
+	"github.com/leaderlease/go/kvnode/internal/connlimit"
 )
 
 // Config configures a Transport. To add TLS, pass a Listener and a Dial that
@@ -121,12 +123,13 @@ type streamLimits struct {
 }
 
 func defaultLimits() limits {
+	_, pending := connlimit.Files(connlimit.MaxFiles())
 	return limits{
 		dial: 2 * time.Second, handshake: 5 * time.Second,
 		retryMin: 10 * time.Millisecond, retryMax: time.Second,
 		refusedMin: 500 * time.Millisecond, refusedMax: 5 * time.Second,
 		hold: 500 * time.Millisecond, lost: 100 * time.Millisecond,
-		pending: 512, stall: 30 * time.Second, working: time.Second,
+		pending: pending, stall: 30 * time.Second, working: time.Second,
 		streams: [2]streamLimits{
 			control: {count: 4096, bytes: 4 << 20, ping: time.Second, timeout: 5 * time.Second, write: 5 * time.Second},
 			// A receiver may block for long while its disk does, and holds up the

@@ -25,12 +25,8 @@ import (
 const HandshakeTime = 5 * time.Second
 
 // maxPending is the number of connections that have not begun with a request. Each
-// costs up to 50 KB. otherFiles are the file descriptors that clients leave to the log,
-// the store and the peers.
-const (
-	maxPending = 1024
-	otherFiles = 256
-)
+// costs up to 50 KB.
+const maxPending = 1024
 
 // The protocols that TLS offers. A client of gRPC accepts h2 alone. One that accepts
 // both, such as curl or a browser, gets the HTTP/1 server.
@@ -84,8 +80,7 @@ func NewClients(c Config) *Clients {
 	if c.MaxPending > 0 {
 		limits.MaxPending = c.MaxPending
 	}
-	if files := connlimit.MaxFiles(); files > 0 {
-		limits.MaxOpen = max(files-otherFiles, files/2)
+	if limits.MaxOpen, _ = connlimit.Files(connlimit.MaxFiles()); limits.MaxOpen > 0 {
 		limits.MaxPending = min(limits.MaxPending, limits.MaxOpen/2)
 	}
 	e.port = connlimit.New(limits)
