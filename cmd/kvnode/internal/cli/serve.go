@@ -112,8 +112,14 @@ func serve(sys *System, loaded *settings.Loaded) error {
 	} else if err = untilStopped(srv, stop.asked, log.Logger); srv.Err() == nil {
 		return err
 	}
-	if toStderr(loaded.Log) { // where Main would say it once more
-		err = errors.Join(errReported, err)
+	return reported(err, loaded.Log)
+}
+
+// reported marks an error that the log has written to where Main would write it once more. There is
+// no error, and the exit code is 0, if the member ended because it was removed.
+func reported(err error, cfg settings.Log) error {
+	if err != nil && toStderr(cfg) {
+		return errors.Join(errReported, err)
 	}
 	return err
 }

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
 	"net"
 	"os"
 	"os/signal"
@@ -12,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	"github.com/leaderlease/go/internal/ports"
 )
 
@@ -237,5 +240,18 @@ func TestValidateWarns(t *testing.T) {
 	if code != exitOK || !strings.Contains(errs.String(), "ETCD_DATA_DIRR is no setting of kvnode and has no effect; did you mean ETCD_DATA_DIR?") || !strings.Contains(errs.String(), "--max-wals") ||
 		out.String() != "the configuration is valid\n" {
 		t.Errorf("serve --validate = %d %q %q, want both warnings and that it is valid", code, out.String(), errs.String())
+	}
+}
+
+// A member that was removed ends with exit code 0, wherever its log goes: a unit with
+// Restart=on-failure must not start it again.
+func TestARemovedMemberExitsWithZero(t *testing.T) {
+	for _, cfg := range []settings.Log{{}, {Outputs: []string{"stdout"}}} {
+		if err := reported(nil, cfg); err != nil {
+			t.Errorf("with the log in %q: %v, want no error", cfg.Outputs, err)
+		}
+		if err := reported(io.ErrUnexpectedEOF, cfg); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("with the log in %q: %v, want the error", cfg.Outputs, err)
+		}
 	}
 }
