@@ -22,7 +22,7 @@ func Example() {
 	fmt.Println("cut off a moment ago:", status)
 
 	c.RunUntil(time.Minute, func() bool { return !old.Valid() })
-	fmt.Println("another member leads:", c.Leader() != old)
+	fmt.Println("another member leads already:", c.Leader() != old)
 	c.RunUntil(time.Minute, func() bool { return c.Node(2).Valid() || c.Node(3).Valid() })
 	_, status = old.TryRead(7)
 	fmt.Println("the old leader may read:", status == leaderlease.StatusValid)
@@ -30,6 +30,6 @@ func Example() {
 
 	// Output:
 	// cut off a moment ago: valid
-	// another member leads: false
+	// another member leads already: false
 	// the old leader may read: false
 }

@@ -24,15 +24,16 @@ func (c *cluster) greet(ctx context.Context, out *printer) {
 	}
 	out.linef("  export ETCDCTL_ENDPOINTS=%s", strings.Join(c.Endpoints(), ","))
 	out.linef("  kvnode put hello again;   kvnode get hello;   kvnode status")
-	out.linef("  kvnode watch hello        # Ctrl-C ends it")
 	out.linef("  kvnode lock name -- sh -c 'echo token $KVNODE_FENCING_TOKEN'")
-	out.linef("%s", out.paint(bold, "With etcd's own client, if you have it:"))
+	out.linef("%s", out.paint(bold, "With etcdctl, if you have it:"))
 	out.linef("  etcdctl put hello world;  etcdctl get hello;  etcdctl endpoint status -w table")
 	if body, ok := c.gateway(ctx); ok {
 		out.linef("%s", out.paint(bold, "With curl (keys and values in base64):"))
 		out.linef("  curl -i %s/v3/kv/range -d '%s'", web, body)
 		out.linef(`  curl %s/v3/kv/put -d '{"key": %q, "value": %q}'`, web, encode(helloKey), encode("again"))
 	}
+	out.linef("%s", out.paint(bold, "To see changes as they come, until Ctrl-C:"))
+	out.linef("  kvnode watch hello")
 	out.linef("%s", out.paint(bold, "To look at:"))
 	out.linef("  %s/lease shows the leases as they are", web)
 	out.linef("  %s/metrics   %s/status   %s/readyz?verbose", web, web, web)
