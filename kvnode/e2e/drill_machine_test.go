@@ -226,6 +226,9 @@ func (m *machines) systemctl(words []string) error {
 	if len(words) > 2 && words[0] == "enable" && words[1] == "--now" {
 		words = append([]string{"start"}, words[2:]...)
 	}
+	if len(words) > 2 && words[0] == "disable" && words[1] == "--now" {
+		words = append([]string{"stop"}, words[2:]...)
+	}
 	if len(words) < 2 {
 		return fmt.Errorf("systemctl %q: what, and to which unit?", words)
 	}
