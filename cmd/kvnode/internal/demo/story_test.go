@@ -324,18 +324,19 @@ func TestDemoGreetsShowsAndCleansUp(t *testing.T) {
 // pasted runs the lines of a greeting that need kvnode alone, and end, in a shell.
 func pasted(t *testing.T, greeting string) {
 	t.Helper()
-	script := "set -e\n"
+	var script strings.Builder
+	script.WriteString("set -e\n")
 	for line := range strings.Lines(greeting) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "export ") || strings.HasPrefix(line, "kvnode ") && !strings.HasPrefix(line, "kvnode watch") {
-			script += line + "\n"
+			script.WriteString(line + "\n")
 		}
 	}
-	cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", script.String())
 	out, err := cmd.CombinedOutput()
 	for _, want := range []string{"OK\nhello\nagain\n", " leader ", "token "} {
 		if err != nil || !strings.Contains(string(out), want) {
-			t.Fatalf("%s\nprinted %s, %v, want %q", script, out, err, want)
+			t.Fatalf("%s\nprinted %s, %v, want %q", script.String(), out, err, want)
 		}
 	}
 }
