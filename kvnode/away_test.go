@@ -347,7 +347,6 @@ func TestAMajorityNeedsAMemberThatWasAway(t *testing.T) {
 	inCluster(t, 3, func(cfg *Config) { cfg.LaxReconfig, cfg.Logger = true, log.logger() }, func(t *testing.T, c *cluster) {
 		c.leader()
 		c.hand(c.nodes["m1"])
-		away := c.nodes["m2"]
 		c.stop("m2")
 		if _, err := c.leader().AddMember(t.Context(), peerURLs("m4"), false); err != nil {
 			t.Fatal(err)
@@ -357,7 +356,7 @@ func TestAMajorityNeedsAMemberThatWasAway(t *testing.T) {
 		delete(c.nodes, "m3")
 		time.Sleep(10 * time.Second) // m1 leads no more
 		m4 := c.join("m4")
-		away = c.start("m2")
+		away := c.start("m2")
 		c.wantRefused(&log, transport.ReasonUnknown, "Config.Cluster")
 		if leader := away.Leader(); leader != 0 {
 			t.Fatalf("%x leads, so this shows nothing", leader)
