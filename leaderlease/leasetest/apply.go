@@ -18,7 +18,7 @@ func (n *Node) restore(snap *raftpb.Snapshot) {
 	n.conf, n.made = snap.GetMetadata().GetConfState(), max(n.made, index)
 	n.applied(index)
 	if n.lease != nil && n.chosen() == TellsConfTwice {
-		n.lease.ApplyConfState(index, n.began)
+		n.lease.ApplyConfState(index-1, n.began) // a change that the snapshot covers
 	}
 }
 
