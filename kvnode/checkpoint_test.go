@@ -274,6 +274,9 @@ func TestMembersTakeTurnsWithCheckpoints(t *testing.T) {
 		{"by bytes", 1 << 20, checkpointBytes/30 - 50, 31},
 		{"by bytes and, less often, by count", 90, checkpointBytes/30 - 50, 31},
 	} {
+		if testing.Short() && c.size > 1 {
+			continue // large values take long under the race detector
+		}
 		t.Run(c.name, func(t *testing.T) {
 			inCluster(t, 3, func(cfg *Config) { cfg.SnapshotCount = c.count }, func(t *testing.T, cluster *cluster) {
 				checkpointsInTurns(t, cluster, strings.Repeat("v", c.size), c.every)

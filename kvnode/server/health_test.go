@@ -23,6 +23,7 @@ func health(t *testing.T, s *Server, service string) healthpb.HealthCheckRespons
 
 // A member without a quorum is alive and not ready, whichever way one asks.
 func TestHealthWithoutAQuorum(t *testing.T) {
+	skipShort(t)
 	all := trio(t, elects(500*time.Millisecond))
 	left, others := leader(t, all)
 	// On a busy machine the quorum may be lost for a moment.

@@ -21,3 +21,11 @@ func patientStop(t *testing.T) {
 	drainTime = patience / 2
 	t.Cleanup(func() { drainTime = before })
 }
+
+// skipShort skips a test that waits for seconds of real time. make verify runs it.
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("waits for seconds of real time")
+	}
+}

@@ -84,6 +84,7 @@ func (h *holding) note(t *testing.T, c *clientv3.Client, key string) {
 
 // A session lives on through the loss of the leader, and with it what it holds.
 func TestASessionOutlivesTheLeader(t *testing.T) {
+	skipShort(t)
 	var e *concurrency.Election
 	// What is busy for as long as a TTL may be late with all keep-alives in it.
 	for ttl := 3; e == nil; ttl *= 4 {
@@ -131,6 +132,7 @@ func outlives(t *testing.T, ttl int) *concurrency.Election {
 // A holder that is gone loses its lock when its TTL is over, and the next in line
 // gets it; what the first one does with its token is refused.
 func TestADeadHoldersLockIsTaken(t *testing.T) {
+	skipShort(t)
 	s := solo(t)
 	dead, alive := client(t, s), client(t, s)
 	grant, err := dead.Grant(t.Context(), 4)

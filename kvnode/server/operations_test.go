@@ -88,6 +88,7 @@ func disarm(t *testing.T, c *clientv3.Client) {
 // What clientv3 saves begins a new cluster, with other members, which an old
 // client reads from.
 func TestSaveAndRestore(t *testing.T) {
+	skipShort(t)
 	old := trio(t)
 	c := client(t, old...)
 	lease, err := c.Grant(t.Context(), 600)
@@ -264,6 +265,7 @@ func TestNoMetricOfPeersTwice(t *testing.T) {
 
 // --strict-reconfig-check=false lets a cluster grow although members are down.
 func TestLaxReconfiguration(t *testing.T) {
+	skipShort(t)
 	for _, lax := range []bool{false, true} {
 		all := trio(t, func(c *Config) { c.Node.LaxReconfig = lax })
 		first, others := leader(t, all)

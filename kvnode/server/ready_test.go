@@ -10,6 +10,7 @@ import (
 // kvnode_ready says what /readyz says, and kvnode_alarm which alarms are raised:
 // operators alert on them.
 func TestMetricsOfReadinessAndAlarms(t *testing.T) {
+	skipShort(t)
 	all := trio(t, elects(2*time.Second))
 	left, others := leader(t, all)
 	until(t, "kvnode_ready of a sound member is 1", func() bool { return metric(t, left, "kvnode_ready") == 1 })

@@ -13,6 +13,7 @@ import (
 // A rolling restart that goes by /readyz alone finds a successor for the leader, and
 // clients that try again go on.
 func TestARollingRestartThatTrustsReadyz(t *testing.T) {
+	skipShort(t)
 	all := trio(t, func(c *Config) {
 		c.Node.TickInterval, c.Node.ElectionTimeout = 50*time.Millisecond, 500*time.Millisecond
 	})
