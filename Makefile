@@ -44,7 +44,7 @@ check: fmt-check vet lint api ## before each push: format, vet, lint, public nam
 # Long tests (simulations, searches, every byte of a log, hours of virtual time) run a short form here,
 # by testing.Short. Three packages run at once, since members on real sockets mostly wait.
 .PHONY: test
-test: ## before each push: all packages with the race detector, 3 to 5 minutes on 2 cores
+test: ## before each push: all packages with the race detector, 3 to 6 minutes on 2 cores
 	$(GO) test -race -short -p 3 -timeout 15m $(PKG)
 
 SIMULATE = $(GO) test ./leaderlease/leasetest/sim -run '^TestSimulation$$' -count 1 -timeout 0 -v -args -procs=$(PROCS)
