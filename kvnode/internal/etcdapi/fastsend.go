@@ -78,7 +78,7 @@ func (s *fastStream) messageLocked(size int) (last *[]byte, charged int) {
 	if n > 0 && len(s.mu.out[n-1]) <= fastwire.MaxMessage {
 		return &s.mu.out[n-1], cap(s.mu.out[n-1])
 	}
-	s.mu.out = append(s.mu.out, s.who(size))
+	s.mu.out = append(s.mu.out, s.newMessage(size))
 	return &s.mu.out[n], 0
 }
 
@@ -103,8 +103,8 @@ var (
 	largeSpares   sync.Pool
 )
 
-// who begins a message for so many bytes.
-func (s *fastStream) who(size int) []byte {
+// newMessage begins a message with room for size bytes.
+func (s *fastStream) newMessage(size int) []byte {
 	var spare *[]byte
 	if size > smallMessage/2 {
 		spare, _ = largeSpares.Get().(*[]byte)
@@ -176,7 +176,7 @@ func (s *fastStream) hello() *outgoing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.unwritten++
-	return &outgoing{stream: s, data: s.who(0)}
+	return &outgoing{stream: s, data: s.newMessage(0)}
 }
 
 // next returns the next message once there is one and gRPC has written those before, but for
@@ -200,7 +200,7 @@ func (s *fastStream) next() (message *outgoing, ok bool) {
 		o.charged = cap(o.data)
 		s.mu.out = s.mu.out[1:]
 	} else {
-		o.data = s.who(0)
+		o.data = s.newMessage(0)
 	}
 	if len(s.mu.large) > 0 {
 		o.data, o.room = s.pieceLocked(o.data)
