@@ -74,8 +74,8 @@ func (l *raftLoop) refusedAsForeign(r *transport.RefusedError, now time.Time) {
 	}
 	switch d := l.admission.Foreign(r.Peer, now); {
 	case d.GiveUp:
-		l.fail(fmt.Errorf("%w: each of them refuses this one: %w; %s", ErrForeignCluster, r, advice))
-	case l.quiet.refused.loud(r.Peer):
+		l.life.Fail(fmt.Errorf("%w: each of them refuses this one: %w; %s", ErrForeignCluster, r, advice))
+	case l.logLimits.refused.Allow(r.Peer):
 		l.log.Error("a peer is of another cluster", "peer", l.book.nameOf(r.Peer), "error", r, "advice", advice)
 	}
 }

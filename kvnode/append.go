@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/raftwal"
 )
@@ -17,8 +18,8 @@ type appends struct {
 	*parts
 	disk     *disk
 	appender *raftwal.Appender
-	jobs     *box[applyJob]        // to the applier
-	local    *box[*raftpb.Message] // to raft
+	jobs     *lifecycle.Mailbox[applyJob]        // to the applier
+	local    *lifecycle.Mailbox[*raftpb.Message] // to raft
 }
 
 // put hands m to the appender. Its answers are delivered when it is durable, in the order of
@@ -34,7 +35,7 @@ func (a *appends) put(m *raftpb.Message) {
 	a.disk.begin()
 	err := a.appender.Append(raftwal.UpdateOf(m), func(err error) { a.appended(m, err) })
 	if err != nil && !errors.Is(err, raftwal.ErrClosed) { // closed by shutdown, which the loop may be late to see
-		a.fail(err)
+		a.life.Fail(err)
 	}
 }
 
@@ -45,7 +46,7 @@ func (a *appends) appended(m *raftpb.Message, err error) {
 	a.disk.end() // also of a write that failed: the disk has answered
 	if err != nil {
 		// Nobody knows what is on the disk, so nothing may be answered any more.
-		a.fail(fmt.Errorf("write the log: %w", err))
+		a.life.Fail(fmt.Errorf("write the log: %w", err))
 		return
 	}
 	a.disk.written() // it had room, whatever was said of it before
@@ -62,13 +63,13 @@ func (a *appends) appended(m *raftpb.Message, err error) {
 	// next entry would be applied to the old state. Later answers wait for this one, as raft
 	// demands, so the appender does; the applier waits for nothing of the appender's.
 	done := make(chan struct{})
-	a.jobs.put(applyJob{restore: m.GetSnapshot(), done: done})
+	a.jobs.Push(applyJob{restore: m.GetSnapshot(), done: done})
 	// A crash in between leaves a log that begins at the snapshot, a store that is behind it, and
 	// the file it came in: the next start restores that (reconcile).
 	select {
 	case <-done:
 		a.respond(m.GetResponses())
-	case <-a.stopping:
+	case <-a.life.Stopping():
 	}
 }
 
@@ -96,14 +97,14 @@ func (a *appends) respond(msgs []*raftpb.Message) {
 		out = append(out, m)
 	}
 	if out == nil {
-		a.local.put(msgs...)
+		a.local.Push(msgs...)
 		return
 	}
 	// The peers first: a quorum waits for them to be under way, and the loop may be busy.
 	a.links.Send(out)
 	for _, m := range msgs {
 		if m.GetTo() == a.ID() {
-			a.local.put(m)
+			a.local.Push(m)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/internal/confchange"
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
@@ -29,7 +30,7 @@ type applier struct {
 	// which raft has handed them out, which is that of the log. It has no bound of its own: raft
 	// hands out no more than MaxCommittedSizePerReady that it has not heard of again. So the
 	// loop never waits for the applier, which may wait for it (applyConf).
-	jobs        box[applyJob]
+	jobs        lifecycle.Mailbox[applyJob]
 	proposals   *proposals
 	replay      *replay
 	received    *received
@@ -37,7 +38,7 @@ type applier struct {
 	disk        *disk
 	routes      *routes
 	applying    *applying
-	local       *box[*raftpb.Message] // to raft
+	local       *lifecycle.Mailbox[*raftpb.Message] // to raft
 
 	// superseded is the index of a snapshot that raft has restored already, but the store
 	// has not yet, since its job comes behind the one that is being done. Entries up to it are
@@ -56,13 +57,13 @@ func (a *applier) run() {
 	var jobs []applyJob
 	for {
 		select {
-		case <-a.stopping:
+		case <-a.life.Stopping():
 			return
-		case <-a.jobs.wake:
+		case <-a.jobs.Wakeup:
 		}
 		// All that waits, in order. The slice of the turn before goes back into the box, so a
 		// busy applier allocates none.
-		jobs = a.jobs.take(jobs)
+		jobs = a.jobs.Drain(jobs)
 		for _, j := range jobs {
 			if !a.runJob(j) {
 				return
@@ -82,7 +83,7 @@ func (a *applier) runJob(j applyJob) bool {
 		// member it would begin anew.
 		a.progress.rest()
 		if err := a.restore(j.restore); err != nil {
-			a.fail(err)
+			a.life.Fail(err)
 			return false
 		}
 		a.replay.look()
@@ -104,7 +105,7 @@ func (a *applier) runJob(j applyJob) bool {
 	// frees then what counts as uncommitted, and lets the next change of the configuration in.
 	a.lease.Applied(a.store.Applied())
 	a.replay.look()
-	a.local.put(j.responses...)
+	a.local.Push(j.responses...)
 	a.checkpoints.due(bytes)
 	return true
 }
@@ -161,7 +162,7 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 	// same change here, whatever they knew when it was proposed.
 	plan := confchange.PlanEntry(a.store.Members(), e, a.cfg.newestFormat)
 	if plan.Stop != nil {
-		a.fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), plan.Stop))
+		a.life.Fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), plan.Stop))
 		return false
 	}
 	// What is refused is a change of nobody to raft, which must hear of one all the same: it lets

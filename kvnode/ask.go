@@ -15,13 +15,13 @@ import (
 // again, by the loop.
 func (n *Node) forwardReads() {
 	lead := n.loop.follows.Load()
-	if lead == raft.None || lead == n.self {
+	if lead == raft.None || lead == n.leadership.self {
 		return
 	}
 	select {
 	case rctx := <-n.requests:
 		n.links.Send([]*raftpb.Message{{
-			Type: raftpb.MsgReadIndex.Enum(), From: new(n.self), To: new(lead), Entries: []*raftpb.Entry{{Data: rctx}},
+			Type: raftpb.MsgReadIndex.Enum(), From: new(n.leadership.self), To: new(lead), Entries: []*raftpb.Entry{{Data: rctx}},
 		}})
 	default: // the loop was faster
 	}

@@ -18,7 +18,7 @@ func TestAForwardedReadTakesNoTurnOfALoop(t *testing.T) {
 		goOn := make(chan struct{})
 		for _, n := range []*Node{leader, f} {
 			still := make(chan struct{})
-			n.calls.put(func(*raftLoop) {
+			n.calls.Push(func(*raftLoop) {
 				close(still)
 				<-goOn
 			})
@@ -66,7 +66,7 @@ func TestAForwardedReadAsksTheLeaderThatTheLeaseKnows(t *testing.T) {
 		time.Sleep(2 * time.Second) // all have applied it, and their holds are over
 		next, f := c.followers(leader)[0], c.followers(leader)[1]
 		goOn, told := make(chan struct{}), make(chan struct{})
-		f.calls.put(func(*raftLoop) { <-goOn })
+		f.calls.Push(func(*raftLoop) { <-goOn })
 		if err := leader.MoveLeader(t.Context(), next.ID()); err != nil {
 			t.Fatal(err)
 		}

@@ -1,11 +1,15 @@
 package kvnode
 
-import "context"
+import (
+	"context"
+
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
+)
 
 // calls is the way into the loop for whoever wants something of raft: nobody else touches
 // what is the loop's, and so it is handed to them there.
 type calls struct {
-	box[func(*raftLoop)]
+	lifecycle.Mailbox[func(*raftLoop)]
 	stopping <-chan struct{} // immutable
 }
 
@@ -20,7 +24,7 @@ func (c *calls) do(f func(*raftLoop)) bool {
 // ask returns what f does, in the loop, or why that is not waited for.
 func ask[T any](ctx context.Context, c *calls, f func(*raftLoop) T) (answer T, err error) {
 	answers := make(chan T, 1)
-	c.put(func(l *raftLoop) { answers <- f(l) })
+	c.Push(func(l *raftLoop) { answers <- f(l) })
 	select {
 	case answer = <-answers:
 		return answer, nil

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/leaderlease/go/internal/durations"
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/raftwal"
 )
@@ -31,7 +32,7 @@ type checkpoints struct {
 	*parts
 	disk     *disk
 	received *received
-	ask      token // for a checkpoint; what is asked while one is made is another one
+	ask      lifecycle.Wakeup // for a checkpoint; what is asked while one is made is another one
 	// bytes counts the applied entries, modulo checkpointBytes. It begins with this member's share
 	// of that, so members that began together take turns, until one restarts. The applier only.
 	bytes int
@@ -53,7 +54,7 @@ func (c *checkpoints) due(bytes int) {
 	turns := (c.store.Applied()+ahead)/every - (c.store.Durable().Index+ahead)/every
 	if turns > 0 || c.bytes >= checkpointBytes {
 		c.bytes %= checkpointBytes // from 0 on all members would be at one place
-		c.ask.put()
+		c.ask.Wake()
 	}
 }
 
@@ -86,7 +87,7 @@ func (c *checkpoints) run() {
 	pause := minCheckpointPause
 	for {
 		select {
-		case <-c.stopping:
+		case <-c.life.Stopping():
 			return
 		case <-c.ask:
 		}
@@ -96,15 +97,15 @@ func (c *checkpoints) run() {
 			continue
 		}
 		if !c.survives(err) {
-			c.fail(fmt.Errorf("checkpoint: %w", err))
+			c.life.Fail(fmt.Errorf("checkpoint: %w", err))
 			return
 		}
 		// Who asks meanwhile is served after it.
-		if !c.sleep(pause) {
+		if !c.life.Sleep(pause) {
 			return
 		}
 		pause = min(2*pause, maxCheckpointPause)
-		c.ask.put() // nobody else may, if nothing is written
+		c.ask.Wake() // nobody else may, if nothing is written
 	}
 }
 
@@ -116,7 +117,7 @@ func (c *checkpoints) survives(err error) bool {
 		c.log.Error("no room for a checkpoint", append(c.disk.roomFor(c.size()), "error", err)...)
 		return true
 	}
-	return errors.Is(err, raftwal.ErrClosed) && c.isStopping()
+	return errors.Is(err, raftwal.ErrClosed) && c.life.IsStopping()
 }
 
 // noRoom knows both: what the log says of its segments, and what the system says of store.db.
@@ -246,7 +247,7 @@ func (n *Node) Checkpoint(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if n.isStopping() {
+	if n.life.IsStopping() {
 		return ErrStopped
 	}
 	// Here, and not by asking the checkpointer, so that the caller hears what became of it.

@@ -43,7 +43,7 @@ func (c *cluster) lateApplier(t *testing.T, n, leader *Node) {
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		for _, m := range n.loop.local.take(nil) {
+		for _, m := range n.loop.local.Drain(nil) {
 			if m.GetFrom() == raft.LocalApplyThread {
 				late = append(late, m)
 				continue

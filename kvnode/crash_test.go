@@ -48,7 +48,7 @@ func (c *cluster) end(nodes []*Node, left func(*fs.Memory) *fs.Memory) {
 		}
 	}
 	for _, n := range nodes {
-		n.fail(errors.New("crash"))
+		n.life.Fail(errors.New("crash"))
 		wantEnd(c.t, n)
 		if err := errors.Join(os.RemoveAll(n.cfg.DataDir), os.Rename(n.cfg.DataDir+".left", n.cfg.DataDir)); err != nil {
 			c.t.Fatal(err)

@@ -67,7 +67,7 @@ func (p *parts) note(change func(*memberdir.Identity)) bool {
 	defer p.noting.Unlock()
 	change(&p.id)
 	if err := p.cfg.dir().Write(&p.id); err != nil {
-		p.fail(err)
+		p.life.Fail(err)
 		return false
 	}
 	return true

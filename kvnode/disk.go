@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -14,8 +15,8 @@ import (
 // ended; the loop looks at each tick, since a goroutine stuck in a write cannot say so.
 type disk struct {
 	*parts
-	checkpoint token     // asks for one, which may free segments
-	applier    *progress // of the applier
+	checkpoint lifecycle.Wakeup // asks for one, which may free segments
+	applier    *progress        // of the applier
 
 	begun, ended atomic.Uint64
 	full         atomic.Bool // the last write found no room
@@ -64,8 +65,8 @@ func (d *disk) retry(err error) bool {
 	if !d.full.Swap(true) {
 		d.log.Error("disk is full, writes are refused", append(d.roomFor(cmp.Or(d.cfg.SegmentSize, raftwal.Config{}.WithDefaults().SegmentSize)), "error", err)...)
 	}
-	d.checkpoint.put() // it may free segments
-	return d.sleep(fullDiskPause)
+	d.checkpoint.Wake() // it may free segments
+	return d.life.Sleep(fullDiskPause)
 }
 
 // written notes that something was written.
@@ -98,7 +99,7 @@ func (d *disk) saveCommit(index uint64) bool {
 		}
 	}
 	if err != nil {
-		d.fail(fmt.Errorf("write the log: %w", err))
+		d.life.Fail(fmt.Errorf("write the log: %w", err))
 	}
 	return err == nil
 }

@@ -3,6 +3,7 @@ package kvnode
 import (
 	"errors"
 
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 )
 
@@ -20,7 +21,7 @@ var (
 	ErrTooManyRequests = errors.New("kvnode: too many requests")
 	// ErrStopped means that the node has stopped. A write that was under way may
 	// or may not take effect.
-	ErrStopped = errors.New("kvnode: stopped")
+	ErrStopped = lifecycle.ErrStopped
 	// ErrNotLeader means that only the leader can do that.
 	ErrNotLeader = errors.New("kvnode: not the leader")
 	// ErrUnknownMember means that there is no such member, or that it is a learner

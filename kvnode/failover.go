@@ -70,7 +70,7 @@ func (l *raftLoop) elect(do detector.Decision) {
 // request for a pre-vote while it takes its leader for alive, which is to be forgotten first.
 func (l *raftLoop) hear(m *raftpb.Message) {
 	now := time.Now()
-	l.elect(l.detector.Heard(m, l.Term(), now))
+	l.elect(l.detector.Heard(m, l.leadership.Term(), now))
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
 		if l.role != raft.StateLeader { // a leader hears a former one, to whom nothing gets through
@@ -118,7 +118,7 @@ func (l *raftLoop) died(peer uint64, process leaderlease.ProcessID) {
 	l.handleReadys() // the dead may just have been elected
 	now := time.Now()
 	m, void := l.lease.ProcessDied(peer, process)
-	if void || l.quiet.died.loud(peer) { // without TLS anybody can say so, and a line may hold up the loop
+	if void || l.logLimits.died.Allow(peer) { // without TLS anybody can say so, and a line may hold up the loop
 		l.log.Info("a member's process has died", "peer", l.book.called(peer), "promise_void", void)
 	}
 	switch {
@@ -163,7 +163,7 @@ func (l *raftLoop) pollSoon(now time.Time) {
 // until the first entry of a later one is applied, and shows which (proposals.reached); the rest fails
 // with ErrLeaderChanged. A leader that was only forgotten may still take it, and be known again.
 func (l *raftLoop) endReign(lead uint64) {
-	old, now := l.handed, handed{lead, l.Term()}
+	old, now := l.handed, handed{lead, l.leadership.Term()}
 	// A leader that has stepped down within its term (CheckQuorum) fails all of its own: nobody may
 	// be elected for long, and its clients find other members sooner.
 	if now == old || lead == raft.None && now.term == old.term && old.leader != l.ID() {

@@ -121,9 +121,9 @@ func TestWhatCameBeforeTheHintIsNoSignOfLife(t *testing.T) {
 		f := c.followers(leader)[0]
 		c.put(f, "k", "before")
 		c.net.CutOneWay(leader.Name(), f.Name())
-		f.calls.put(func(l *raftLoop) {
+		f.calls.Push(func(l *raftLoop) {
 			for _, typ := range []raftpb.MessageType{raftpb.MsgHeartbeat, raftpb.MsgApp} {
-				m := &raftpb.Message{Type: typ.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.Term()), Index: new(l.last.Load()), LogTerm: new(l.Term())}
+				m := &raftpb.Message{Type: typ.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.leadership.Term()), Index: new(l.last.Load()), LogTerm: new(l.leadership.Term())}
 				if typ == raftpb.MsgHeartbeat {
 					m.Index, m.LogTerm = nil, nil
 					l.urgent <- m
@@ -177,7 +177,7 @@ func TestWhatWasHandedToAForgottenLeaderIsAnswered(t *testing.T) {
 		time.Sleep(time.Second)
 		c.net.CutOneWay(leader.Name(), f.Name())
 		wait := c.putApart(f, 1, time.Millisecond)
-		f.calls.put(func(l *raftLoop) { l.gone(leader.ID()) })
+		f.calls.Push(func(l *raftLoop) { l.gone(leader.ID()) })
 		time.Sleep(500 * time.Millisecond)
 		if s := f.Status(); s.Suspicions.Forgets != 1 || s.Leader != 0 {
 			t.Errorf("leader %x, %+v, want that it was forgotten", s.Leader, s.Suspicions)

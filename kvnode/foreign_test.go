@@ -99,7 +99,7 @@ func TestAMemberThatTakesPartOutlivesStrays(t *testing.T) {
 			c.restart(name, true, func(c *Config) { c.Token, c.Logger = "other", nil })
 		}
 		time.Sleep(100 * time.Second)
-		if n := c.nodes["m1"]; n.isStopping() {
+		if n := c.nodes["m1"]; n.life.IsStopping() {
 			t.Errorf("the member has ended: %v", n.Err())
 		}
 		if got := log.count(`a peer is of another cluster" member=m1`); got < 2 || got > 8 {
@@ -120,7 +120,7 @@ func TestAFounderOutlivesOneStray(t *testing.T) {
 		c.start("m1")
 		c.restart("m3", false, func(c *Config) { c.Token = "other" })
 		time.Sleep(time.Minute)
-		if n := c.nodes["m1"]; n.isStopping() {
+		if n := c.nodes["m1"]; n.life.IsStopping() {
 			t.Fatalf("the founder has ended: %v", n.Err())
 		}
 		c.start("m2")

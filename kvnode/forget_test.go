@@ -38,7 +38,7 @@ func TestAnAcknowledgedChangeSurvivesACrash(t *testing.T) {
 
 // gone ends a member that never comes back.
 func (c *cluster) gone(n *Node) {
-	n.fail(ErrRemoved)
+	n.life.Fail(ErrRemoved)
 	wantEnd(c.t, n)
 	delete(c.nodes, n.Name())
 }
@@ -106,7 +106,7 @@ func TestAnAcknowledgedChangeWaitsForNoAppender(t *testing.T) {
 		removed := make(chan error, 1)
 		go func() { removed <- leader.RemoveMember(t.Context(), other.ID()) }()
 		time.Sleep(20 * time.Millisecond) // it is in the leader's log, and not yet in the other's
-		err := leader.loop.appends.appender.Append(raftwal.Update{}, func(error) { <-leader.stopping })
+		err := leader.loop.appends.appender.Append(raftwal.Update{}, func(error) { <-leader.life.Stopping() })
 		if err != nil {
 			t.Fatal(err)
 		}

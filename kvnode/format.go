@@ -37,7 +37,7 @@ func (f *formats) run() {
 	var known []string
 	said := time.Now()
 	for f.store.Format() < f.cfg.newestFormat {
-		if !f.sleep(formatPause) {
+		if !f.life.Sleep(formatPause) {
 			return
 		}
 		format, keptBy := f.common()
@@ -47,7 +47,7 @@ func (f *formats) run() {
 			f.log.Warn("members keep the cluster's format: start them with this version, and remove those that are gone for good",
 				"format", f.store.Format(), "newest", f.cfg.newestFormat, "members", keptBy)
 		}
-		if format > f.store.Format() && f.LeadingTerm() != 0 {
+		if format > f.store.Format() && f.leadership.LeadingTerm() != 0 {
 			f.propose(format)
 		}
 	}
@@ -82,7 +82,7 @@ func (f *formats) propose(format int64) {
 	c := confchange.Context{Proposal: f.proposals.waiters.nextID(), Format: format}
 	entry, err := confchange.NewFormatEntry(&c)
 	if err != nil {
-		f.fail(err)
+		f.life.Fail(err)
 		return
 	}
 	// If it fails it is tried again, or another leader does.

@@ -141,7 +141,7 @@ func (l *raftLoop) tryPropose(m *raftpb.Message) error {
 		}
 		// Raft would forward it and say that it is taken, and the link would lose it without a word:
 		// its client would wait for RequestTimeout. Parked, it goes once the queue has room.
-		if lead := l.Leader(); lead != raft.None && !l.links.Takes(lead, m) {
+		if lead := l.leadership.Leader(); lead != raft.None && !l.links.Takes(lead, m) {
 			return raft.ErrProposalDropped
 		}
 		err := l.raw.Step(m)

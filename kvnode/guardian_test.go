@@ -220,8 +220,8 @@ func TestWhatCameBeforeTheObituaryIsNoSignOfLife(t *testing.T) {
 		f := c.followers(leader)[0]
 		c.put(f, "k", "before")
 		c.net.CutOneWay(leader.Name(), f.Name())
-		f.calls.put(func(l *raftLoop) {
-			l.urgent <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.Term())}
+		f.calls.Push(func(l *raftLoop) {
+			l.urgent <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.leadership.Term())}
 			l.died(leader.ID(), leaderlease.ProcessID{99})
 			time.Sleep(3 * f.cfg.TickInterval) // others have the processor
 		})

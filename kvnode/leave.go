@@ -28,7 +28,7 @@ func (f *farewells) dismissed(peer uint64) {
 	}
 	f.mu.from[peer] = true
 	f.mu.Unlock()
-	f.begun.Do(func() { f.workers.Go(f.leave) })
+	f.begun.Do(func() { f.life.Go(f.leave) })
 }
 
 // areEnough reports whether this member was removed and is not needed any more. If it has
@@ -38,7 +38,7 @@ func (f *farewells) areEnough() bool {
 	defer f.mu.Unlock()
 	told, voters := 0, 0
 	for id, m := range f.store.Members().ByID {
-		if m.Learner || id == f.self {
+		if m.Learner || id == f.leadership.self {
 			continue
 		}
 		voters++
@@ -52,7 +52,7 @@ func (f *farewells) areEnough() bool {
 // awaitRelease waits until this member is released. It looks at each tick.
 func (f *farewells) awaitRelease(ctx context.Context) error {
 	for !f.areEnough() {
-		if err := f.wait(ctx, f.cfg.TickInterval); err != nil {
+		if err := f.life.SleepContext(ctx, f.cfg.TickInterval); err != nil {
 			return err
 		}
 	}
@@ -63,11 +63,11 @@ func (f *farewells) awaitRelease(ctx context.Context) error {
 // time to hear of it. There is no bound: without it the others may have no leader.
 func (f *farewells) leave() {
 	for f.awaitRelease(context.Background()) == nil {
-		if !f.sleep(f.cfg.ElectionTimeout) {
+		if !f.life.Sleep(f.cfg.ElectionTimeout) {
 			return
 		}
 		if f.areEnough() { // it may have applied its removal meanwhile, and be needed
-			f.fail(fmt.Errorf("%w; if it is to come back: %s", ErrRemoved, f.cfg.beginAnew(f.ID())))
+			f.life.Fail(fmt.Errorf("%w; if it is to come back: %s", ErrRemoved, f.cfg.beginAnew(f.ID())))
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode/internal/admission"
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
@@ -23,7 +24,7 @@ type raftLoop struct {
 	*parts
 	proposals *proposals
 	appends   appends
-	jobs      *box[applyJob] // to the applier
+	jobs      *lifecycle.Mailbox[applyJob] // to the applier
 	snapshots *snapshots
 	transfers *transfers
 
@@ -48,12 +49,12 @@ type raftLoop struct {
 	called            []func(*raftLoop)
 
 	// Shared: channels and boxes that anybody puts into, and what has a lock of its own.
-	wake token
+	wake lifecycle.Wakeup
 	// Two, as peers have a stream for each: one that is full holds up the goroutine that reads
 	// its stream (peers.Receive), and so its sender, and not the other stream.
-	urgent  chan *raftpb.Message // from peers: heartbeats, votes and answers
-	bulk    chan *raftpb.Message // from peers: entries and proposals
-	local   box[*raftpb.Message] // from the appender and the applier
+	urgent  chan *raftpb.Message               // from peers: heartbeats, votes and answers
+	bulk    chan *raftpb.Message               // from peers: entries and proposals
+	local   lifecycle.Mailbox[*raftpb.Message] // from the appender and the applier
 	intake  intake
 	witness witness
 	follows atomic.Uint64        // whom raft takes for the leader, before the lease hears of it
@@ -90,7 +91,7 @@ func (l *raftLoop) run() {
 	l.handleReadys() // what a restart or bootstrapping has left to do
 	for {
 		select {
-		case <-l.stopping:
+		case <-l.life.Stopping():
 			return
 		case <-l.ticker.C:
 			l.tickSoon()
@@ -131,12 +132,12 @@ func (l *raftLoop) run() {
 // applyConf's holds up the applier. The peers' messages come last, the urgent ones before the
 // bulk: a heartbeat that waits behind megabytes of entries costs its sender the lease.
 func (l *raftLoop) drain() {
-	l.responses = l.local.take(l.responses)
+	l.responses = l.local.Drain(l.responses)
 	for _, m := range l.responses {
 		l.stepLocal(m)
 	}
 	// All that were there when it was taken: a call that puts another one does not run it here.
-	l.called = l.calls.take(l.called)
+	l.called = l.calls.Drain(l.called)
 	for _, call := range l.called {
 		call(l)
 	}
@@ -195,7 +196,7 @@ func (l *raftLoop) tick() {
 	// offered again, as a peer may have come back, or a transfer ended, which nobody says.
 	l.offers.own = l.proposals.waiters.awaited(l.offers.own)
 	l.offers.full = false
-	if l.Leader() == raft.None {
+	if l.leadership.Leader() == raft.None {
 		l.proposals.waiters.tickLeaderless(l.cfg.electionTicks())
 	}
 }

@@ -62,7 +62,7 @@ func (c *membership) AddMember(ctx context.Context, peerURLs []string, learner b
 // PromoteMember makes a learner a voter. Only the leader knows whether it is up
 // to date: elsewhere it fails with ErrNotLeader.
 func (c *membership) PromoteMember(ctx context.Context, id uint64) error {
-	if !c.leads() {
+	if !c.leadership.Leads() {
 		return ErrNotLeader
 	}
 	m := c.store.Members().ByID[id]
@@ -167,7 +167,7 @@ func (c *membership) commitBehind(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if err := c.wait(ctx, c.cfg.TickInterval); err != nil {
+		if err := c.life.SleepContext(ctx, c.cfg.TickInterval); err != nil {
 			return err
 		}
 	}

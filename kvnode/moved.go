@@ -14,7 +14,7 @@ import (
 func (n *Node) adviseMoved(m *store.Member, advertised string) {
 	there := strings.Split(advertised, ",")
 	// Right after the start the registry may be an old one.
-	if m.ID == 0 || advertised == "" || !n.replay.isOver() || peerurl.AreSame(m.PeerURLs, there) || !n.quiet.moved.loud(m.ID) {
+	if m.ID == 0 || advertised == "" || !n.replay.isOver() || peerurl.AreSame(m.PeerURLs, there) || !n.logLimits.moved.Allow(m.ID) {
 		return
 	}
 	n.log.Warn("a member advertises other peer URLs than the cluster has", "peer", labelled(m.Name, m.ID), "cluster_has", m.PeerURLs, "advertises", there,

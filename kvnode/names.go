@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/leaderlease/go/kvnode/internal/loglimit"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
@@ -73,4 +74,11 @@ func (b *book) names() map[uint64]string {
 		}
 	}
 	return names
+}
+
+// logLimits limit the log lines about each peer, one limit for each condition that may persist.
+type logLimits struct {
+	dropped, moved, parameters, disk, refused loglimit.PerPeer
+	sent, received, undelivered               loglimit.PerPeer // snapshots
+	died                                      loglimit.PerPeer // death notices that void no promise
 }

@@ -2,9 +2,11 @@ package kvnode
 
 import (
 	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/watch"
@@ -64,21 +66,22 @@ type parts struct {
 	lock    io.Closer        // the data directory is this process's
 
 	// Shared, and safe for concurrent use each by itself.
-	wal   *raftwal.Log
-	store *store.Store
-	watch *watch.Hub
-	lease *leaderlease.Lease
-	links *transport.Transport
-	book  book
-	life
+	wal        *raftwal.Log
+	store      *store.Store
+	watch      *watch.Hub
+	lease      *leaderlease.Lease
+	links      *transport.Transport
+	book       book
+	log        *slog.Logger
+	life       *lifecycle.Lifecycle
 	calls      calls // into the loop
-	quiet      quiet
+	logLimits logLimits
 	complaints complaints
 	noting     sync.Mutex
 	id         memberdir.Identity // noting guards Started, Admitted and Lost; the rest is immutable
 
 	// The loop stores, anybody reads.
-	reign
+	leadership *leadership
 	marks
 }
 
@@ -125,3 +128,16 @@ func (n *Node) Watch() *watch.Hub { return n.watch }
 
 // Lease returns the leader lease.
 func (n *Node) Lease() *leaderlease.Lease { return n.lease }
+
+// Term returns the newest term this member knows.
+func (n *Node) Term() uint64 { return n.leadership.Term() }
+
+// Leader returns the leader's ID as far as this member knows, 0 if none.
+func (n *Node) Leader() uint64 { return n.leadership.Leader() }
+
+// LeadingTerm returns the term in which this member leads, 0 if it does not. A command proposed with
+// ProposeFenced and this term takes effect only if this member still leads in it then.
+func (n *Node) LeadingTerm() uint64 { return n.leadership.LeadingTerm() }
+
+// LeaderChanged returns a channel that is closed when the leader changes, or is lost.
+func (n *Node) LeaderChanged() <-chan struct{} { return n.leadership.current.Load().changed }

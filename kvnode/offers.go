@@ -36,11 +36,11 @@ func (l *raftLoop) mayPropose() bool {
 func (l *raftLoop) takeProposals() {
 	o := &l.offers
 	if len(o.own) > 0 {
-		o.own = append(o.own, l.proposals.box.take(nil)...)
+		o.own = append(o.own, l.proposals.box.Drain(nil)...)
 		o.spare = nil // its array may be that of own
 		return
 	}
-	o.spare = l.proposals.box.take(o.spare)
+	o.spare = l.proposals.box.Drain(o.spare)
 	// In line behind the followers that have forwarded something: who leads goes before nobody.
 	if o.own = o.spare; len(o.own) > 0 {
 		o.wait(l.ID())
@@ -62,7 +62,7 @@ func (l *raftLoop) offerOwn() bool {
 	}
 	k := firstOffer(o.own)
 	for i := range k {
-		o.own[i] = o.own[i].in(l.Term())
+		o.own[i] = o.own[i].in(l.leadership.Term())
 	}
 	// Marked as proposed before raft has them. Afterwards would be too late: a client that gives up
 	// in between would be told that nothing was done (overdue), of a write that takes effect.

@@ -14,7 +14,7 @@ func TestWhatIsOverdueIsNotKept(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		held, release := make(chan struct{}), make(chan struct{})
-		n.calls.put(func(*raftLoop) { close(held); <-release })
+		n.calls.Push(func(*raftLoop) { close(held); <-release })
 		<-held
 		for range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -23,9 +23,7 @@ func TestWhatIsOverdueIsNotKept(t *testing.T) {
 			}
 			cancel()
 		}
-		n.proposals.box.mu.Lock()
-		kept := len(n.proposals.box.mu.items)
-		n.proposals.box.mu.Unlock()
+		kept := n.proposals.box.Len()
 		close(release)
 		if kept > 0 {
 			t.Errorf("%d proposals are kept that nobody waits for, want none", kept)

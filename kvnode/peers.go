@@ -24,7 +24,7 @@ func (p peers) Admit(h transport.Hello) error {
 	n := p.node
 	select {
 	case <-n.begun:
-	case <-n.stopping:
+	case <-n.life.Stopping():
 		return ErrStopped
 	}
 	urls := strings.Split(h.PeerURLs, ",")
@@ -68,10 +68,10 @@ func (p peers) Refused(peer uint64, err error) {
 		p.node.farewells.dismissed(peer)
 	case reason == transport.ReasonCluster:
 		now := time.Now()
-		p.node.calls.put(func(l *raftLoop) { l.refusedAsForeign(refused, now) })
+		p.node.calls.Push(func(l *raftLoop) { l.refusedAsForeign(refused, now) })
 	default:
-		p.node.calls.put(func(l *raftLoop) { l.admission.Refused(peer) })
-		if p.node.quiet.refused.loud(peer) {
+		p.node.calls.Push(func(l *raftLoop) { l.admission.Refused(peer) })
+		if p.node.logLimits.refused.Allow(peer) {
 			p.node.log.Error("refused by a peer", "peer", p.node.book.called(peer), "error", err)
 		}
 	}
@@ -79,14 +79,14 @@ func (p peers) Refused(peer uint64, err error) {
 
 // Connected implements transport.Handler.
 func (p peers) Connected(peer uint64, h transport.Hello) {
-	p.node.quiet.refused.forget(peer)
-	if lease := p.node.lease.Info(); (h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew) && p.node.quiet.parameters.loud(peer) {
+	p.node.logLimits.refused.Reset(peer)
+	if lease := p.node.lease.Info(); (h.Promise != lease.Duration || h.Skew != lease.MaxClockSkew) && p.node.logLimits.parameters.Allow(peer) {
 		// Each member serves by its own parameters and promises what it is asked
 		// for, so this is safe; but nobody wants it.
 		p.node.log.Warn("a peer has other lease parameters", "peer", p.node.book.called(peer),
 			"duration", h.Promise, "margin", h.Skew, "own_duration", lease.Duration, "own_margin", lease.MaxClockSkew)
 	}
-	p.node.calls.put(func(l *raftLoop) { l.do(l.admission.Accepted(peer)) })
+	p.node.calls.Push(func(l *raftLoop) { l.do(l.admission.Accepted(peer)) })
 }
 
 // Gone implements transport.Handler.
@@ -95,13 +95,13 @@ func (p peers) Gone(peer uint64) {
 		p.node.loop.witness.forget(peer)
 	}
 	if !p.node.cfg.IgnoreClosed {
-		p.node.calls.put(func(l *raftLoop) { l.gone(peer) })
+		p.node.calls.Push(func(l *raftLoop) { l.gone(peer) })
 	}
 }
 
 // Died implements transport.Handler.
 func (p peers) Died(peer uint64, process transport.ProcessID) {
-	p.node.calls.put(func(l *raftLoop) { l.died(peer, leaderlease.ProcessID(process)) })
+	p.node.calls.Push(func(l *raftLoop) { l.died(peer, leaderlease.ProcessID(process)) })
 }
 
 // Receive implements transport.Handler. The lease looks at m here: a promise
@@ -113,7 +113,7 @@ func (p peers) Receive(m *raftpb.Message, process transport.ProcessID) {
 	into := p.node.loop.urgent
 	switch m.GetType() {
 	case raftpb.MsgProp:
-		if !p.node.loop.intake.enter(m, p.node.stopping) {
+		if !p.node.loop.intake.enter(m, p.node.life.Stopping()) {
 			return
 		}
 		into = p.node.loop.bulk
@@ -122,7 +122,7 @@ func (p peers) Receive(m *raftpb.Message, process transport.ProcessID) {
 	}
 	select {
 	case into <- m:
-	case <-p.node.stopping:
+	case <-p.node.life.Stopping():
 	}
 }
 
@@ -133,7 +133,7 @@ func (p peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) (
 	}
 	defer p.node.received.busy.Store(false)
 	index := m.GetSnapshot().GetMetadata().GetIndex()
-	if p.node.quiet.received.loud(m.GetFrom()) {
+	if p.node.logLimits.received.Allow(m.GetFrom()) {
 		p.node.log.Info("receives a snapshot", "from", p.node.book.called(m.GetFrom()), "index", index, "bytes", size)
 	}
 	if index <= p.node.store.Applied() {
@@ -151,7 +151,7 @@ func (p peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) (
 
 // Unreachable implements transport.Handler.
 func (p peers) Unreachable(peer uint64) {
-	p.node.calls.put(func(l *raftLoop) { l.raw.ReportUnreachable(peer) })
+	p.node.calls.Push(func(l *raftLoop) { l.raw.ReportUnreachable(peer) })
 }
 
 // SnapshotSent implements transport.Handler.

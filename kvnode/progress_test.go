@@ -25,7 +25,7 @@ func TestALoopThatHangsShows(t *testing.T) {
 		c.stalls(n, "a member that rests", 0, 0)
 
 		goOn := make(chan struct{})
-		n.calls.put(func(*raftLoop) { <-goOn })
+		n.calls.Push(func(*raftLoop) { <-goOn })
 		time.Sleep(20 * time.Second)
 		c.stalls(n, "a member with a loop that hangs", 20*time.Second, 0)
 		close(goOn)

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
@@ -40,7 +41,7 @@ func (q proposal) in(term uint64) proposal {
 type proposals struct {
 	*parts
 	waiters waiters
-	box     box[proposal]
+	box     lifecycle.Mailbox[proposal]
 	full    *atomic.Bool // the disk; whoever writes the log sets it (disk.retry, disk.written)
 	failed  atomic.Uint64
 	voided  atomic.Uint64 // attempts of which nothing became: what they were for is proposed again
@@ -68,7 +69,7 @@ func (p *proposals) submit(ctx context.Context, c *store.Command) (store.Result,
 	c.ID = p.waiters.nextID()
 	q := proposal{id: c.ID, again: c.MayFence()}
 	if q.again {
-		c.Fence = p.Term() // mostly that in which it is proposed (proposal.in)
+		c.Fence = p.leadership.Term() // mostly that in which it is proposed (proposal.in)
 		q.fence = c.Fence
 	}
 	data, err := c.Encode()
@@ -105,7 +106,7 @@ func (p *proposals) await(ctx context.Context, q proposal) (_ store.Result, err 
 	if err != nil {
 		return store.Result{}, err
 	}
-	p.box.put(q)
+	p.box.Push(q)
 	select {
 	case o := <-w.done:
 		return o.result, o.err
@@ -117,9 +118,9 @@ func (p *proposals) await(ctx context.Context, q proposal) (_ store.Result, err 
 			return o.result, o.err
 		}
 		// The loop may be held up. What it is yet to take counts no more, and others come.
-		p.box.drop(func(o proposal) bool { return o.id == q.id })
+		p.box.DeleteFirst(func(o proposal) bool { return o.id == q.id })
 		return store.Result{}, p.overdue(ctx, w)
-	case <-p.stopping:
+	case <-p.life.Stopping():
 		// The outcome may be there as well. ErrStopped, which leaves it open, is true all the same.
 		p.waiters.remove(q.id)
 		return store.Result{}, ErrStopped
@@ -133,7 +134,7 @@ func (p *proposals) overdue(ctx context.Context, w *waiter) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return ctx.Err()
-	case !w.proposed && p.Leader() == raft.None:
+	case !w.proposed && p.leadership.Leader() == raft.None:
 		return ErrNoLeader
 	case errors.Is(context.Cause(ctx), ErrTimeout):
 		return ErrTimeout
@@ -150,6 +151,6 @@ func (p *proposals) reached(term uint64) {
 	p.voided.Add(uint64(len(void)))
 	if len(void) > 0 {
 		p.log.Info("proposed again, as a former leader has not replicated them", "proposals", len(void), "term", term)
-		p.box.put(void...)
+		p.box.Push(void...)
 	}
 }

@@ -37,10 +37,10 @@ func (p *publication) run() {
 			continue
 		}
 		if errors.Is(r.Err, store.ErrInstance) {
-			p.fail(fmt.Errorf("%w: the cluster knows it with another data directory; %s", ErrLost, p.cfg.beginAnew(p.ID())))
+			p.life.Fail(fmt.Errorf("%w: the cluster knows it with another data directory; %s", ErrLost, p.cfg.beginAnew(p.ID())))
 			return
 		}
-		if !p.sleep(publishPause) {
+		if !p.life.Sleep(publishPause) {
 			return
 		}
 	}

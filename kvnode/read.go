@@ -50,13 +50,13 @@ func (o *reads) Read(ctx context.Context, mode ReadMode) (Read, error) {
 		if err := o.waitForReplayInTime(ctx); err != nil {
 			return Read{}, err
 		}
-		return Read{Path: pathSerializable, Term: o.Term()}, nil
+		return Read{Path: pathSerializable, Term: o.leadership.Term()}, nil
 	case ReadLog:
 		// A command without effect takes its place among the writes.
 		if _, err := o.proposals.submit(ctx, &store.Command{}); err != nil {
 			return Read{}, err
 		}
-		return Read{Path: pathLog, Term: o.Term()}, nil
+		return Read{Path: pathLog, Term: o.leadership.Term()}, nil
 	case ReadIndex:
 		return o.byRound(ctx, o.lease.ReadIndex)
 	default:
@@ -130,7 +130,7 @@ const readPause = 10 * time.Millisecond
 
 // waitLeader waits for a leader, and for a moment if there is one.
 func (o *reads) waitLeader(ctx context.Context, p *patience) error {
-	now := o.leader.Load()
+	now := o.leadership.current.Load()
 	over, stop := p.over(now.id, time.Now())
 	defer stop()
 	pause := time.NewTimer(readPause)
@@ -148,7 +148,7 @@ func (o *reads) waitLeader(ctx context.Context, p *patience) error {
 		return ErrNoLeader
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-o.stopping:
+	case <-o.life.Stopping():
 		return ErrStopped
 	}
 }
@@ -156,9 +156,9 @@ func (o *reads) waitLeader(ctx context.Context, p *patience) error {
 // explain says in this package's terms why a read was not served.
 func (o *reads) explain(ctx context.Context, err error) error {
 	switch {
-	case o.isStopping():
+	case o.life.IsStopping():
 		return ErrStopped
-	case errors.Is(err, ErrNoLeader), o.Leader() == 0 && (errors.Is(err, leaderlease.ErrNoLease) || errors.Is(err, context.DeadlineExceeded)):
+	case errors.Is(err, ErrNoLeader), o.leadership.Leader() == 0 && (errors.Is(err, leaderlease.ErrNoLease) || errors.Is(err, context.DeadlineExceeded)):
 		return ErrNoLeader
 	case errors.Is(context.Cause(ctx), ErrTimeout):
 		return ErrTimeout
@@ -176,7 +176,7 @@ func (o *reads) WaitForReplay(ctx context.Context) error {
 	select {
 	case <-o.replay.served:
 		return nil
-	case <-o.stopping:
+	case <-o.life.Stopping():
 		return ErrStopped
 	case <-ctx.Done():
 		return o.explain(ctx, ctx.Err())

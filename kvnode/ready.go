@@ -61,7 +61,7 @@ func (l *raftLoop) handleReady() {
 		l.appends.put(appendMsg)
 	}
 	if applyMsg != nil {
-		l.jobs.put(applyJob{entries: applyMsg.GetEntries(), responses: applyMsg.GetResponses()})
+		l.jobs.Push(applyJob{entries: applyMsg.GetEntries(), responses: applyMsg.GetResponses()})
 	}
 }
 
@@ -69,11 +69,11 @@ func (l *raftLoop) handleReady() {
 // going through the loop. It runs before anything of the Ready is sent or written, so a
 // reign is known to be over before anybody can hear of the next one from this member.
 func (l *raftLoop) follow(rd *raft.Ready) {
-	was := l.Term()
+	was := l.leadership.Term()
 	if !raft.IsEmptyHardState(rd.HardState) {
 		// Before setLeader, which copies it: a leadership with the term before would make LeadingTerm
 		// wrong, and void (ErrFenced) whatever this reign proposes for itself.
-		l.term.Store(rd.HardState.GetTerm())
+		l.leadership.term.Store(rd.HardState.GetTerm())
 		if rd.HardState.GetCommit() > l.commit {
 			l.detector.Committed(time.Now())
 		}
@@ -89,23 +89,23 @@ func (l *raftLoop) follow(rd *raft.Ready) {
 		l.last.Store(rd.Entries[len(rd.Entries)-1].GetIndex())
 	}
 	// Raft tells of the soft state only where that has changed.
-	lead := l.Leader()
+	lead := l.leadership.Leader()
 	if rd.SoftState != nil {
 		l.role, lead = rd.RaftState, rd.Lead
 	}
 	l.endReign(lead)
 	// The same member may lead again, and have forgotten what it was handed before: who waits
 	// for that would wait for ever, since no leader's name has changed.
-	if lead != l.Leader() || lead != raft.None && l.Term() != was {
+	if lead != l.leadership.Leader() || lead != raft.None && l.leadership.Term() != was {
 		l.followLeader(lead)
 	}
 }
 
 // followLeader notes that a reign has begun, or that one is over.
 func (l *raftLoop) followLeader(lead uint64) {
-	l.log.Info("leader", "leader", l.book.called(lead), "was", l.book.called(l.Leader()), "term", l.Term(), "role", l.role.String())
+	l.log.Info("leader", "leader", l.book.called(lead), "was", l.book.called(l.leadership.Leader()), "term", l.leadership.Term(), "role", l.role.String())
 	l.detector.LeaderIs(lead, time.Now())
 	l.showSuspicions() // first: who sees the leader sees how it came to lead
-	l.setLeader(lead)
+	l.leadership.set(lead)
 	l.offers.full = false // what the last leader did not take this one may
 }

@@ -62,7 +62,7 @@ func (n *Node) noteState(at store.Checkpoint) error {
 		return errors.Join(err, readErr)
 	}
 	n.log.Error("no room to note the last checkpoint in the log", "index", at.Index, "error", err)
-	n.checkpoints.ask.put()
+	n.checkpoints.ask.Wake()
 	return nil
 }
 

@@ -295,12 +295,12 @@ func TestStopIsBoundedByItsContext(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		gate := make(chan struct{})
-		n.calls.put(func(*raftLoop) { <-gate })
+		n.calls.Push(func(*raftLoop) { <-gate })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		go func() { _ = n.Stop(ctx) }()
 		time.Sleep(2 * time.Second)
-		if !n.isStopping() {
+		if !n.life.IsStopping() {
 			t.Error("Stop() has not begun to stop a second after its context has ended")
 		}
 		close(gate)

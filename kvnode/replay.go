@@ -74,18 +74,18 @@ func (r *replay) isOver() bool {
 func (o *reads) catchUp() {
 	select {
 	case <-o.replay.applied:
-	case <-o.stopping:
+	case <-o.life.Stopping():
 		return
 	}
 	for {
-		since := o.leader.Load()
+		since := o.leadership.current.Load()
 		if !o.mayLack(since, o.askLeader()) {
 			break
 		}
 		o.log.Warn("stale reads still wait, since the start, until what the leader has committed is applied",
 			"applied", o.store.Applied(), "found", o.atStart.Last)
 	}
-	if !o.isStopping() {
+	if !o.life.IsStopping() {
 		close(o.replay.served)
 	}
 }
@@ -99,7 +99,7 @@ func (o *reads) askLeader() error {
 	if err != nil {
 		select {
 		case <-ctx.Done():
-		case <-o.stopping:
+		case <-o.life.Stopping():
 		}
 	}
 	return err
@@ -112,12 +112,12 @@ func (o *reads) askLeader() error {
 // received first, or a full disk is given room. One that was there meanwhile may come
 // back. Without one all the time nobody knows for how long that would be. A learner knows
 // the last leader for ever, since raft never has it look for another one.
-func (o *reads) mayLack(since *leadership, err error) bool {
-	if err == nil || o.isStopping() || o.store.Applied() >= o.atStart.Last {
+func (o *reads) mayLack(since *leader, err error) bool {
+	if err == nil || o.life.IsStopping() || o.store.Applied() >= o.atStart.Last {
 		return false
 	}
 	switch {
-	case o.leader.Load() != since, since.id == o.ID():
+	case o.leadership.current.Load() != since, since.id == o.ID():
 		return true
 	case since.id != raft.None && o.silence() <= replayPatience*o.cfg.electionTicks():
 		return true

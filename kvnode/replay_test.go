@@ -293,7 +293,7 @@ func TestALeaderWaitsForWhatItHas(t *testing.T) {
 		time.Sleep(2 * replayPatience * n.cfg.ElectionTimeout)
 		synctest.Wait()
 		n.atStart.Last = n.last.Load() + 1
-		if !n.mayLack(n.leader.Load(), ErrTimeout) {
+		if !n.mayLack(n.leadership.current.Load(), ErrTimeout) {
 			t.Error("a leader that has not applied its log does not wait for that")
 		}
 	})

@@ -16,21 +16,21 @@ import (
 func TestALeaderThatEndsByItselfResigns(t *testing.T) {
 	for name, end := range map[string]func(*Node){
 		"a disk that fails": func(n *Node) {
-			n.calls.put(func(*raftLoop) {
-				n.fail(errors.New("write the log: the disk has failed"))
+			n.calls.Push(func(*raftLoop) {
+				n.life.Fail(errors.New("write the log: the disk has failed"))
 				time.Sleep(lastWord / 2) // the shutdown goes on meanwhile
 			})
 		},
 		"a disk that fails when raft has forgotten who answers": func(n *Node) {
-			n.calls.put(func(l *raftLoop) {
+			n.calls.Push(func(l *raftLoop) {
 				for range n.cfg.electionTicks() {
 					l.raw.Tick()
 				}
-				n.fail(errors.New("write the log: the disk has failed"))
+				n.life.Fail(errors.New("write the log: the disk has failed"))
 				runtime.Goexit() // before anybody answers
 			})
 		},
-		"a loop that panics": func(n *Node) { n.calls.put(func(*raftLoop) { runtime.Goexit() }) },
+		"a loop that panics": func(n *Node) { n.calls.Push(func(*raftLoop) { runtime.Goexit() }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
@@ -42,7 +42,7 @@ func TestALeaderThatEndsByItselfResigns(t *testing.T) {
 				end(old)
 				<-old.loop.resigned
 				delete(c.nodes, old.Name())
-				defer func() { old.fail(errors.New("over")); <-old.Done() }()
+				defer func() { old.life.Fail(errors.New("over")); <-old.Done() }()
 				ended := time.Now()
 				next := c.leader()
 				took := time.Since(ended)
@@ -79,10 +79,10 @@ func TestWhoEndsInATransferNamesWhoWasAsked(t *testing.T) {
 		c.net.Delay(others[0].Name(), others[1].Name(), time.Millisecond)
 		time.Sleep(time.Second)
 		term, asked := old.Term(), max(others[0].ID(), others[1].ID()) // of equals the lowest is named
-		old.calls.put(func(l *raftLoop) {
+		old.calls.Push(func(l *raftLoop) {
 			l.raw.TransferLeader(asked)
 			l.handleReadys()
-			old.fail(errors.New("write the log: the disk has failed"))
+			old.life.Fail(errors.New("write the log: the disk has failed"))
 		})
 		<-old.loop.resigned
 		delete(c.nodes, old.Name())

@@ -72,12 +72,12 @@ func TestWhoIsAdmitted(t *testing.T) {
 func TestANewLeaderConfirmsNoOldOne(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		n := c.followers(c.leader())[0]
-		now := n.leader.Load()
-		n.leader.Store(&leadership{id: n.ID(), term: n.Term(), changed: now.changed})
+		now := n.leadership.current.Load()
+		n.leadership.current.Store(&leader{id: n.ID(), term: n.Term(), changed: now.changed})
 		if err := (ttlMember{n}).Confirm(t.Context(), n.Term()); !errors.Is(err, ErrNotLeader) {
 			t.Errorf("Confirm() of a reign that is over = %v, want ErrNotLeader", err)
 		}
-		n.leader.Store(now)
+		n.leadership.current.Store(now)
 	})
 }
 
@@ -140,7 +140,7 @@ func TestAReadWaitsForWhatIsCommitted(t *testing.T) {
 			n.waiters.mu.Unlock()
 			both = append(both, proposal{id: command.ID, entry: &raftpb.Entry{Data: data}})
 		}
-		n.proposals.box.put(both...)
+		n.proposals.box.Push(both...)
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()

@@ -154,7 +154,7 @@ func (l *raftLoop) implausible(m *raftpb.Message, err error) {
 	case m.GetType() == raftpb.MsgHeartbeat:
 		l.lose(m.GetFrom(), true, fmt.Errorf("it had acknowledged index %d to member %s, and its log ends at %d: an old image of its disk was restored, or the disk has lost what it had written",
 			m.GetCommit(), l.book.nameOf(m.GetFrom()), l.last.Load()))
-	case l.quiet.dropped.loud(m.GetFrom()):
+	case l.logLimits.dropped.Allow(m.GetFrom()):
 		l.log.Error("message dropped", "from", l.book.nameOf(m.GetFrom()), "type", m.GetType(), "error", err)
 	}
 }
@@ -163,7 +163,7 @@ func (l *raftLoop) implausible(m *raftpb.Message, err error) {
 // the cluster, is noted before Done is closed: nobody else may know when it is started
 // again, and it would vote. It takes no part any more while that is written.
 func (p *parts) lose(peer uint64, proven bool, err error) {
-	p.fail(fmt.Errorf("%w: %w; %s", ErrLost, err, p.cfg.beginAnew(p.ID())))
+	p.life.Fail(fmt.Errorf("%w: %w; %s", ErrLost, err, p.cfg.beginAnew(p.ID())))
 	if _, registered := p.book.members().Registered(peer); !proven || !registered {
 		return
 	}
@@ -180,7 +180,7 @@ const lostBytes = 1 << 10
 // has mixed up two of its processes, and the next one is right.
 func (p *parts) lacks(r *transport.RefusedError) bool {
 	less := func(term, last uint64) bool { return term < r.Term || last < r.Index }
-	return less(p.atStart.Term, p.atStart.Last) && less(p.Term(), p.last.Load())
+	return less(p.atStart.Term, p.atStart.Last) && less(p.leadership.Term(), p.last.Load())
 }
 
 func isVoteAnswer(m *raftpb.Message) bool {

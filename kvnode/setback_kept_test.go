@@ -65,7 +65,7 @@ func TestALossProvenByAHeartbeatIsKept(t *testing.T) {
 				beyond := &raftpb.Message{
 					Type: raftpb.MsgHeartbeat.Enum(), From: new(from), To: new(f.ID()), Term: new(leader.Term()), Commit: new(f.last.Load() + 100),
 				}
-				f.calls.put(func(*raftLoop) { f.loop.step(beyond) })
+				f.calls.Push(func(*raftLoop) { f.loop.step(beyond) })
 				wantLost(t, f, time.Second)
 				if member {
 					c.wantNoStart(f.Name(), f.Err())
@@ -174,7 +174,7 @@ func TestAdmitDoesNotWaitForTheLoop(t *testing.T) {
 		time.Sleep(time.Second)
 		held := make(chan struct{})
 		defer close(held)
-		leader.calls.put(func(*raftLoop) { <-held })
+		leader.calls.Push(func(*raftLoop) { <-held })
 		time.Sleep(time.Second)
 		done := make(chan error, 1)
 		go func() {

@@ -226,7 +226,7 @@ func TestAHeartbeatBeyondTheLogEndsTheMember(t *testing.T) {
 		leader := c.leader()
 		f := c.followers(leader)[0]
 		at := f.last.Load()
-		f.calls.put(func(*raftLoop) {
+		f.calls.Push(func(*raftLoop) {
 			f.loop.step(&raftpb.Message{
 				Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(leader.Term()), Commit: new(at + 100),
 			})

@@ -47,7 +47,7 @@ func TestALeaderThatIsCutOffIsReplacedBeforeAnElectionTimeout(t *testing.T) {
 
 // stall keeps n's loop from running for so long, as one that waits for a processor.
 func (n *Node) stall(long time.Duration) {
-	n.calls.put(func(*raftLoop) { time.Sleep(long) })
+	n.calls.Push(func(*raftLoop) { time.Sleep(long) })
 	time.Sleep(long)
 }
 
@@ -84,7 +84,7 @@ func TestWhatHasArrivedIsNoSilence(t *testing.T) {
 		time.Sleep(190 * time.Millisecond)
 		f.calls.do(func(l *raftLoop) {
 			time.Sleep(80 * time.Millisecond) // not late enough to be a pause
-			l.urgent <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.Term())}
+			l.urgent <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.leadership.Term())}
 			l.askDetector()
 			if s := l.detector.Stats(); s.Hints[detector.LearntSilence] != 0 {
 				t.Errorf("%+v, want no suspicion of who was heard", s)

@@ -22,7 +22,7 @@ type snapshots struct {
 // not reach back to. Raft named one at least as old; it learns the index that
 // was really sent from the follower's answer, as in etcd.
 func (s *snapshots) send(m *raftpb.Message) {
-	s.workers.Go(func() {
+	s.life.Go(func() {
 		to := m.GetTo()
 		state, err := s.open(to)
 		if err != nil {
@@ -32,7 +32,7 @@ func (s *snapshots) send(m *raftpb.Message) {
 		at := state.Checkpoint()
 		m = proto.CloneOf(m)
 		m.Snapshot = at.Snapshot()
-		if s.quiet.sent.loud(to) {
+		if s.logLimits.sent.Allow(to) {
 			s.log.Info("sends a snapshot", "to", s.book.called(to), "index", at.Index, "bytes", state.Size())
 		}
 		s.links.SendSnapshot(m, state)
@@ -65,11 +65,11 @@ func (s *snapshots) report(to uint64, err error) {
 	status := raft.SnapshotFinish
 	if err != nil {
 		status = raft.SnapshotFailure
-		if s.quiet.undelivered.loud(to) {
+		if s.logLimits.undelivered.Allow(to) {
 			s.log.Warn("snapshot was not delivered", "to", s.book.called(to), "error", err)
 		}
 	}
-	s.calls.put(func(l *raftLoop) { l.raw.ReportSnapshot(to, status) })
+	s.calls.Push(func(l *raftLoop) { l.raw.ReportSnapshot(to, status) })
 }
 
 func isNoSpace(err error) bool {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode/internal/confchange"
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
@@ -61,13 +62,13 @@ func newNode(cfg Config) *Node {
 	cfg.Logger = cfg.Logger.With("member", cfg.Name)
 	n := &Node{begun: make(chan struct{})}
 	n.cfg, n.log, n.watch = cfg, cfg.Logger.With("component", "kvnode"), watch.New()
-	n.stopping, n.stopped = make(chan struct{}), make(chan struct{})
-	n.leader.Store(&leadership{changed: make(chan struct{})})
+	n.life = lifecycle.New(n.log)
+	n.leadership = newLeadership()
 	n.complaints.said = rate.Sometimes{First: 3, Interval: 10 * time.Second}
 	n.connect()
-	n.loop.local.wake, n.calls.wake, n.proposals.box.wake = n.loop.wake, n.loop.wake, n.loop.wake
+	n.loop.local.Wakeup, n.calls.Wakeup, n.proposals.box.Wakeup = n.loop.wake, n.loop.wake, n.loop.wake
 	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
-	n.applier.jobs.wake = newToken()
+	n.applier.jobs.Wakeup = lifecycle.NewWakeup()
 	n.applying.init()
 	n.loop.witness.init()
 	now := time.Now()
@@ -77,8 +78,8 @@ func newNode(cfg Config) *Node {
 
 // connect gives the nouns what they stand on.
 func (n *Node) connect() {
-	p, checkpoint := &n.parts, newToken()
-	n.calls.stopping = n.stopping
+	p, checkpoint := &n.parts, lifecycle.NewWakeup()
+	n.calls.stopping = n.life.Stopping()
 	n.received.dir = n.cfg.dir().Snaps()
 	n.disk = disk{parts: p, checkpoint: checkpoint, applier: &n.applier.progress}
 	n.checkpoints = checkpoints{parts: p, disk: &n.disk, received: &n.received, ask: checkpoint, took: durations.New(raftwal.SyncBounds)}
@@ -97,7 +98,7 @@ func (n *Node) connect() {
 	n.loop = raftLoop{
 		parts: p, proposals: &n.proposals, jobs: &n.applier.jobs, snapshots: &n.snapshots, transfers: &n.transfers,
 		appends: appends{parts: p, disk: &n.disk, jobs: &n.applier.jobs, local: &n.loop.local},
-		wake:    newToken(), urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
+		wake:    lifecycle.NewWakeup(), urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
 		intake: intake{maxBytes: n.cfg.maxUncommitted}, late: durations.New(lateBounds), resigned: make(chan struct{}),
 		laggards: make(laggards),
 	}
@@ -136,8 +137,8 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if n.store, err = store.Open(store.Config{Backend: backend, TTLEvents: n.ttlChanged, Events: n.watch.Publish, Restored: n.watch.Missed, Logger: n.cfg.Logger}); err != nil {
 		return false, errors.Join(err, backend.Close())
 	}
-	n.self = n.ID()
-	n.book = book{self: n.self, first: n.id.Members, configured: n.cfg.Cluster, store: n.store}
+	n.leadership.self = n.ID()
+	n.book = book{self: n.leadership.self, first: n.id.Members, configured: n.cfg.Cluster, store: n.store}
 	fresh, err = n.cfg.dir().IsFresh(&n.id, n.wal, n.store.Durable().Index)
 	if err != nil || fresh {
 		return fresh, n.cfg.advise(err, n.ID())
@@ -185,7 +186,7 @@ func (n *Node) openRaft() error {
 	}
 	n.last.Store(last)
 	// Raft tells of a hard state that changes only, and none may for a long time.
-	n.term.Store(hard.GetTerm())
+	n.leadership.term.Store(hard.GetTerm())
 	n.told.Store(rc.Applied)
 	n.lease.Applied(n.store.Applied())
 	n.atStart = transport.LogEnd{Process: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
@@ -236,13 +237,13 @@ func (n *Node) begin() (err error) {
 	n.routes.connect()
 	n.watch.Start(n.store)
 	n.sayAlarms(nil)
-	n.workers.Go(n.applier.run)
-	n.workers.Go(func() { n.catchUp(); n.adviseAllMoved() })
-	n.workers.Go(n.checkpoints.run)
-	n.workers.Go(n.publication.run)
-	n.workers.Go(n.formats.run)
-	n.workers.Go(func() { n.ttl.Run(n.stopping) })
-	n.workers.Go(n.loop.run)
+	n.life.Go(n.applier.run)
+	n.life.Go(func() { n.catchUp(); n.adviseAllMoved() })
+	n.life.Go(n.checkpoints.run)
+	n.life.Go(n.publication.run)
+	n.life.Go(n.formats.run)
+	n.life.Go(func() { n.ttl.Run(n.life.Stopping()) })
+	n.life.Go(n.loop.run)
 	close(n.begun)
 	go n.shutdown()
 	n.log.Info("started", "id", transport.ID(n.ID()), "cluster", transport.ID(n.ClusterID()),

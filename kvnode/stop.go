@@ -12,21 +12,21 @@ func (n *Node) Stop(ctx context.Context) error {
 	if err := n.transfers.transferAway(ctx); err != nil {
 		n.log.Warn("leadership was not transferred", "error", err)
 	}
-	n.once.Do(func() { close(n.stopping) })
-	<-n.stopped
+	n.life.Stop()
+	<-n.life.Done()
 	return n.Err()
 }
 
 // shutdown ends every goroutine once the node stops, from those that bring work to those
 // that do it.
 func (n *Node) shutdown() {
-	<-n.stopping
+	<-n.life.Stopping()
 	n.awaitResignation()
 	n.lease.Close()
 	n.waiters.failAll(ErrStopped)
 	_ = n.links.Close()
 	n.loop.appends.appender.Close()
-	n.workers.Wait()
+	n.life.Wait()
 	n.watch.Close()
 	if n.Err() == nil {
 		if err := n.checkpoints.take(); err != nil {
@@ -37,7 +37,7 @@ func (n *Node) shutdown() {
 		n.log.Error("close", "error", err)
 	}
 	n.log.Info("stopped")
-	close(n.stopped)
+	n.life.MarkStopped()
 }
 
 // closeFiles closes what openFiles has opened.
@@ -54,3 +54,12 @@ func (n *Node) closeFiles() (err error) {
 	}
 	return err
 }
+
+// Done is closed when the node has stopped, by Stop or because it failed.
+func (n *Node) Done() <-chan struct{} { return n.life.Done() }
+
+// Err returns why the node failed, nil if it did not.
+func (n *Node) Err() error { return n.life.Err() }
+
+// Alive returns nil while the node runs, and else Err, or ErrStopped after Stop. It never blocks.
+func (n *Node) Alive() error { return n.life.Alive() }

@@ -60,7 +60,7 @@ type transfers struct {
 // waits for the end of a restart hold that to is in. It fails with ErrNotLeader unless
 // this member leads, and with ErrUnknownMember if to is not a voter.
 func (t *transfers) MoveLeader(ctx context.Context, to uint64) error {
-	if !t.leads() {
+	if !t.leadership.Leads() {
 		return ErrNotLeader
 	}
 	if m, ok := t.store.Members().ByID[to]; !ok || m.Learner {
@@ -72,7 +72,7 @@ func (t *transfers) MoveLeader(ctx context.Context, to uint64) error {
 	if err := t.transfer(ctx, to); err != nil {
 		return err
 	}
-	if now := t.Leader(); now != to {
+	if now := t.leadership.Leader(); now != to {
 		return fmt.Errorf("%w: %x leads, not %x", ErrLeaderChanged, now, to)
 	}
 	return nil
@@ -82,7 +82,7 @@ func cannotLead(id uint64) error { return fmt.Errorf("%w: %x cannot lead", ErrUn
 
 // transferAway makes another member lead, if this one does and any answers.
 func (t *transfers) transferAway(ctx context.Context) error {
-	if !t.leads() {
+	if !t.leadership.Leads() {
 		return nil
 	}
 	return t.transfer(ctx, raft.None)
@@ -174,7 +174,7 @@ func stillHeld(said, ago, most time.Duration) time.Duration {
 // Raft ignores a request for the one that it transfers to already, so that is called off
 // before, or one that has dropped the first request would never hear another.
 func (t *transfers) askToLead(to uint64) {
-	t.calls.put(func(l *raftLoop) {
+	t.calls.Push(func(l *raftLoop) {
 		if l.role != raft.StateLeader {
 			return
 		}
@@ -192,7 +192,7 @@ func (t *transfers) awaitHeir(ctx context.Context, patience time.Duration) (done
 	over := time.NewTimer(patience)
 	defer over.Stop()
 	for {
-		now := t.leader.Load()
+		now := t.leadership.current.Load()
 		if now.id != t.ID() && now.id != raft.None {
 			return true, nil
 		}
@@ -206,7 +206,7 @@ func (t *transfers) awaitHeir(ctx context.Context, patience time.Duration) (done
 			return false, nil
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
-		case <-t.stopping:
+		case <-t.life.Stopping():
 			return false, ErrStopped
 		}
 	}
@@ -217,16 +217,16 @@ func (t *transfers) awaitHeir(ctx context.Context, patience time.Duration) (done
 // and so it could answer no linearizable read. If nobody else can write, it stays,
 // and serves reads.
 func (t *transfers) stepAside() {
-	if !t.leads() || t.lease.Info().Commit <= t.store.Applied() || t.aside.Swap(true) {
+	if !t.leadership.Leads() || t.lease.Info().Commit <= t.store.Applied() || t.aside.Swap(true) {
 		return
 	}
-	t.workers.Go(func() {
+	t.life.Go(func() {
 		defer t.aside.Store(false)
-		if err := t.transferAway(context.Background()); err != nil && t.quiet.disk.loud(t.ID()) {
+		if err := t.transferAway(context.Background()); err != nil && t.logLimits.disk.Allow(t.ID()) {
 			t.log.Warn("the disk does not take writes, and leadership was not transferred", "error", err)
 		}
 		// Each request to take over makes raft count anew to its next look at who
 		// answers, and keeps proposals waiting. Both need an election timeout of rest.
-		t.sleep(t.cfg.ElectionTimeout + t.cfg.TickInterval)
+		t.life.Sleep(t.cfg.ElectionTimeout + t.cfg.TickInterval)
 	})
 }

@@ -61,7 +61,7 @@ func (n *Node) ttlError(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case n.isStopping():
+	case n.life.IsStopping():
 		return ErrStopped
 	case errors.Is(err, ttl.ErrNotLeader):
 		return ErrNotLeader
@@ -79,8 +79,8 @@ var _ ttl.Member = ttlMember{}
 
 // Reign implements ttl.Member.
 func (m ttlMember) Reign() (term uint64, over <-chan struct{}) {
-	now := m.node.leader.Load()
-	if now.id != m.node.self {
+	now := m.node.leadership.current.Load()
+	if now.id != m.node.leadership.self {
 		return 0, now.changed
 	}
 	return now.term, now.changed

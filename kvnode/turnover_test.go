@@ -147,7 +147,7 @@ func (r *seedRun) nothingIsHeld(n *Node) {
 	n.waiters.mu.Unlock()
 	var parked int
 	n.call(func() { parked = len(n.loop.offers.own) })
-	if boxed := len(n.proposals.box.take(nil)); count+int(bytes)+parked+boxed != 0 {
+	if boxed := len(n.proposals.box.Drain(nil)); count+int(bytes)+parked+boxed != 0 {
 		r.t.Errorf("%s has %d waiters of %d bytes, %d proposals parked and %d in the box, want none", n.Name(), count, bytes, parked, boxed)
 	}
 }

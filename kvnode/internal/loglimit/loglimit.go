@@ -1,0 +1,52 @@
+// Package loglimit limits how often a condition is logged for each peer.
+package loglimit
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// Interval is the minimum time between two log lines about the same peer and the same condition. A
+// condition that persists would otherwise fill the log.
+const Interval = 30 * time.Second
+
+// maxPeers bounds the number of peers with a line in the last Interval. Peers may connect under any
+// number of IDs; above maxPeers nothing is logged about further ones.
+const maxPeers = 1024
+
+// PerPeer limits the log lines of one condition. The zero value is ready to use. Its methods are safe
+// for concurrent use.
+type PerPeer struct {
+	mu   sync.Mutex
+	next map[uint64]time.Time // by peer ID: no line before this time
+}
+
+// Allow reports whether the condition may be logged for peer now. It returns true at most once per
+// Interval.
+func (l *PerPeer) Allow(peer uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if now.Before(l.next[peer]) {
+		return false
+	}
+	if l.next == nil {
+		l.next = make(map[uint64]time.Time)
+	}
+	if len(l.next) >= maxPeers {
+		maps.DeleteFunc(l.next, func(_ uint64, next time.Time) bool { return !now.Before(next) })
+	}
+	if len(l.next) >= maxPeers {
+		return false
+	}
+	l.next[peer] = now.Add(Interval)
+	return true
+}
+
+// Reset allows the next line for peer at once, after the condition has cleared.
+func (l *PerPeer) Reset(peer uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.next, peer)
+}

@@ -1,0 +1,48 @@
+package kvnode
+
+import "sync/atomic"
+
+// leadership is the leader and the newest term, as far as this member knows. The raft loop sets them; the
+// other methods are safe for concurrent use.
+type leadership struct {
+	self uint64 // immutable
+	term atomic.Uint64
+	// current is never nil.
+	current atomic.Pointer[leader]
+}
+
+// leader is the leader, or the lack of one, until that changes.
+type leader struct {
+	id      uint64        // 0 for none
+	term    uint64        // in which this member leads, if id is this member
+	changed chan struct{} // closed when the leader changes
+}
+
+func newLeadership() *leadership {
+	l := &leadership{}
+	l.current.Store(&leader{changed: make(chan struct{})})
+	return l
+}
+
+// Term returns the newest term this member knows.
+func (l *leadership) Term() uint64 { return l.term.Load() }
+
+// Leader returns the leader's ID as far as this member knows, 0 if none.
+func (l *leadership) Leader() uint64 { return l.current.Load().id }
+
+// LeadingTerm returns the term in which this member leads, 0 if it does not.
+func (l *leadership) LeadingTerm() uint64 {
+	if now := l.current.Load(); now.id == l.self {
+		return now.term
+	}
+	return 0
+}
+
+// set makes id the leader of the newest term.
+func (l *leadership) set(id uint64) {
+	old := l.current.Swap(&leader{id: id, term: l.Term(), changed: make(chan struct{})})
+	close(old.changed)
+}
+
+// Leads reports whether this member leads.
+func (l *leadership) Leads() bool { return l.Leader() == l.self }
