@@ -75,7 +75,7 @@ type parts struct {
 	log        *slog.Logger
 	life       *lifecycle.Lifecycle
 	calls      calls // into the loop
-	logLimits logLimits
+	logLimits  logLimits
 	complaints complaints
 	noting     sync.Mutex
 	id         memberdir.Identity // noting guards Started, Admitted and Lost; the rest is immutable

@@ -88,7 +88,9 @@ func (l *Lifecycle) Alive() error {
 }
 
 // Sleep returns true after d, or false if the member begins to stop before.
-func (l *Lifecycle) Sleep(d time.Duration) bool { return l.SleepContext(context.Background(), d) == nil }
+func (l *Lifecycle) Sleep(d time.Duration) bool {
+	return l.SleepContext(context.Background(), d) == nil
+}
 
 // SleepContext returns nil after d. If ctx ends first it returns the cause, and if the member begins
 // to stop first, ErrStopped.
