@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/bench/internal/failover"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 func failoverPlan(rounds int) FailoverPlan {
-	etcd, kvnode := procs.Program{Name: "etcd"}, procs.Program{Name: "kvnode"}
+	etcd, kvnode := testcluster.Program{Name: "etcd"}, testcluster.Program{Name: "kvnode"}
 	return FailoverPlan{
 		Rounds: rounds, Members: 3, deaths: failover.All,
 		Servers: []Server{{Name: "kvnode", Program: &kvnode}, {Name: "etcd", Program: &etcd}},

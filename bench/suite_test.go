@@ -13,7 +13,7 @@ import (
 	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/bench/internal/report"
 	"github.com/leaderlease/go/bench/internal/wire"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -135,7 +135,7 @@ func TestAProgramThatEndsIsReported(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	s := New()
-	_, err := s.start(ctx, &Server{Name: "false", Program: &procs.Program{Name: "false", Path: "false"}})
+	_, err := s.start(ctx, &Server{Name: "false", Program: &testcluster.Program{Name: "false", Path: "false"}})
 	if err == nil || !strings.Contains(err.Error(), "false: ") {
 		t.Errorf("start(false) = %v, want an error that names it", err)
 	}

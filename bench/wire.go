@@ -13,7 +13,7 @@ import (
 	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/bench/internal/report"
 	"github.com/leaderlease/go/bench/internal/wire"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/client"
 )
 
@@ -22,10 +22,10 @@ import (
 type Server struct {
 	Name      string
 	Endpoints []string
-	Program   *procs.Program
+	Program   *testcluster.Program
 	// Flags are additional flags of each member.
 	Flags   []string
-	cluster *procs.Cluster // of members that the suite has started
+	cluster *testcluster.Cluster // of members that the suite has started
 }
 
 // WirePlan is what layer c measures.
@@ -245,7 +245,7 @@ func (s *Suite) startMembers(srv *Server) error {
 		return err
 	}
 	s.later(func() error { return os.RemoveAll(dir) })
-	srv.cluster, err = procs.New(procs.Config{Program: *srv.Program, Dir: dir, Size: inproc.Members, Token: "leasebench", Flags: srv.Flags})
+	srv.cluster, err = testcluster.New(testcluster.Config{Program: *srv.Program, Dir: dir, Size: inproc.Members, Token: "leasebench", Flags: srv.Flags})
 	if err != nil {
 		return err
 	}

@@ -9,19 +9,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/bench"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // kvnodeName is the server whose read modes leasebench knows.
 const kvnodeName = "kvnode"
 
 // ownMember is this binary as a kvnode server.
-func ownMember() (procs.Program, error) {
+func ownMember() (testcluster.Program, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return procs.Program{}, fmt.Errorf("find this program: %w", err)
+		return testcluster.Program{}, fmt.Errorf("find this program: %w", err)
 	}
-	return procs.Program{Name: kvnodeName, Path: self, Args: []string{memberCommand}}, nil
+	return testcluster.Program{Name: kvnodeName, Path: self, Args: []string{memberCommand}}, nil
 }
 
 // parsePeer takes NAME=ENDPOINT,ENDPOINT.
@@ -39,7 +39,7 @@ func parseStart(s string) (bench.Server, error) {
 	if err != nil {
 		return bench.Server{}, err
 	}
-	return bench.Server{Name: name, Program: &procs.Program{Name: name, Path: parts[0], Args: parts[1:]}}, nil
+	return bench.Server{Name: name, Program: &testcluster.Program{Name: name, Path: parts[0], Args: parts[1:]}}, nil
 }
 
 func cutName(what, s, form string) (name string, parts []string, err error) {

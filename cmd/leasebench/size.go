@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/bench"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // sizeFlags say how much data servers hold.
@@ -78,5 +78,5 @@ func localEtcd(s *bench.Suite) []bench.Server {
 		return nil
 	}
 	s.Report.Note("etcd is the one that the shell finds by that name; --start etcd=FILE names another.")
-	return []bench.Server{{Name: "etcd", Program: &procs.Program{Name: "etcd", Path: path}}}
+	return []bench.Server{{Name: "etcd", Program: &testcluster.Program{Name: "etcd", Path: path}}}
 }

@@ -10,7 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 var allKilledFlag = flag.Int("all-killed", 1, "how many times all members are killed and started again, to measure when a write is acknowledged")
@@ -18,8 +18,8 @@ var allKilledFlag = flag.Int("all-killed", 1, "how many times all members are ki
 // All members are killed at once, as by a power cut, and started again. The log says how long
 // after the start the first write was acknowledged, by whichever member.
 func TestWritesAfterAllWereKilled(t *testing.T) {
-	eachServer(t, func(t *testing.T, p procs.Program) {
-		c := newCluster(t, procs.Config{Program: p, Flags: []string{electsSoon}})
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
+		c := newCluster(t, testcluster.Config{Program: p, Flags: []string{electsSoon}})
 		must(t, c.Serve(deadline(t)))
 		var took []time.Duration
 		for range *allKilledFlag {
@@ -37,7 +37,7 @@ func TestWritesAfterAllWereKilled(t *testing.T) {
 }
 
 // firstWrite returns when one of the members has acknowledged a write.
-func firstWrite(t *testing.T, c *procs.Cluster) {
+func firstWrite(t *testing.T, c *testcluster.Cluster) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(deadline(t))
 	defer cancel()
@@ -70,7 +70,7 @@ func firstWrite(t *testing.T, c *procs.Cluster) {
 }
 
 // servesAt waits until each of the members serves a write and a linearizable read.
-func servesAt(t *testing.T, members ...*procs.Member) {
+func servesAt(t *testing.T, members ...*testcluster.Member) {
 	t.Helper()
 	for _, m := range members {
 		ctx := deadline(t)

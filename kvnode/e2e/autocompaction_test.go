@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // compacted reports whether a revision cannot be read any more.
@@ -25,7 +25,7 @@ func compacted(ctx context.Context, t *testing.T, c *clientv3.Client, rev int64)
 // In mode periodic a revision can be read for about the period after it was
 // replaced, and some time later it cannot.
 func TestAutoCompactionPeriodic(t *testing.T) {
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		const period = 500 * time.Millisecond
 		client, _ := memberClients(t, startCluster(t, p, "--auto-compaction-mode=periodic", "--auto-compaction-retention="+period.String()))
 		ctx := deadline(t)
@@ -58,7 +58,7 @@ func TestAutoCompactionByRevision(t *testing.T) {
 	if !*slowFlag {
 		t.Skip("a member compacts every five minutes: run it with -args -slow")
 	}
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		const retention = 10
 		client, _ := memberClients(t, startCluster(t, p, "--auto-compaction-mode=revision", "--auto-compaction-retention=10"))
 		rev := fill(deadline(t), t, client, "k", "a", 3000, 10) // 30 revisions

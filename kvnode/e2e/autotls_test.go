@@ -8,7 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
 )
 
@@ -16,8 +16,8 @@ import (
 // not ask who signed them is served; who asks, or speaks plain text, is not.
 func TestAutoTLS(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
-	eachServer(t, func(t *testing.T, p procs.Program) {
-		s := &secured{Cluster: newCluster(t, procs.Config{Program: p, Flags: []string{electsLate, "--auto-tls", "--peer-auto-tls"}}), t: t}
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
+		s := &secured{Cluster: newCluster(t, testcluster.Config{Program: p, Flags: []string{electsLate, "--auto-tls", "--peer-auto-tls"}}), t: t}
 		for _, m := range s.Members() {
 			for i := range m.Flags {
 				m.Flags[i] = strings.ReplaceAll(m.Flags[i], "http://", "https://")
@@ -65,7 +65,7 @@ func keepsCertificates(t *testing.T, s *secured) {
 }
 
 // certificates returns those that a member shows to clients and to peers.
-func certificates(t *testing.T, m *procs.Member) (seen []string) {
+func certificates(t *testing.T, m *testcluster.Member) (seen []string) {
 	t.Helper()
 	for _, addr := range []string{m.Endpoint, m.Peer} {
 		d := &tls.Dialer{Config: m.TLS.Clone()}

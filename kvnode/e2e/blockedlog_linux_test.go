@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // The leader's standard error is a pipe that is full, and both followers are stopped for 0.9 s,
@@ -17,8 +17,8 @@ import (
 // another member is killed, and the two that are left serve.
 func TestAFullPipeForALogStopsNoMember(t *testing.T) {
 	p := onlyKvnode(t)
-	c := newCluster(t, procs.Config{Program: p, Flags: []string{electsSoon, "--log-outputs=stdout,stderr"}})
-	pipes := map[*procs.Member]*os.File{}
+	c := newCluster(t, testcluster.Config{Program: p, Flags: []string{electsSoon, "--log-outputs=stdout,stderr"}})
+	pipes := map[*testcluster.Member]*os.File{}
 	for _, m := range c.Members() {
 		pipe := filepath.Join(filepath.Dir(m.Dir), m.Name+".stderr")
 		must(t, syscall.Mkfifo(pipe, 0o600))
@@ -32,7 +32,7 @@ func TestAFullPipeForALogStopsNoMember(t *testing.T) {
 	blocked, err := c.Leader(deadline(t))
 	must(t, err)
 	fillPipe(t, pipes[blocked])
-	var others []*procs.Member
+	var others []*testcluster.Member
 	for _, m := range c.Members() {
 		if m != blocked {
 			others = append(others, m)

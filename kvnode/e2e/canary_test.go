@@ -19,7 +19,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 var (
@@ -42,7 +42,7 @@ const (
 //	make canary FOR=1h BESIDE='stress-ng --cpu 0'
 func TestCanary(t *testing.T) {
 	long := *canaryFlag >= 10*time.Second
-	cfg := procs.Config{Program: onlyKvnode(t)}
+	cfg := testcluster.Config{Program: onlyKvnode(t)}
 	if !long {
 		cfg.Flags = []string{electsLate}
 	}
@@ -140,7 +140,7 @@ func (s *glimpse) used() bool { return s.reads > 0 && s.writes > 0 }
 var most = map[string]bool{"kvnode_term": true, "kvnode_tick_late_max_seconds": true, "kvnode_leader_silence_limit_seconds": true}
 
 // watchOn looks at all members.
-func watchOn(ctx context.Context, t *testing.T, c *procs.Cluster, use *canary, before glimpse) glimpse {
+func watchOn(ctx context.Context, t *testing.T, c *testcluster.Cluster, use *canary, before glimpse) glimpse {
 	t.Helper()
 	now := glimpse{of: make(map[string]float64), reads: use.reads.Load(), writes: use.writes.Load(), failed: use.failed.Load() + use.changed.Load()}
 	for _, m := range c.Members() {

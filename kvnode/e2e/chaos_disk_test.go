@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -69,7 +69,7 @@ func (c *chaos) fullDisk() error {
 // untilFull fills the log by way of m until m has no room: it refuses, or says so in
 // its log if another one leads by now. What is not stored has a condition that does not
 // hold.
-func (c *chaos) untilFull(ctx context.Context, cl *clientv3.Client, m *procs.Member, before int) error {
+func (c *chaos) untilFull(ctx context.Context, cl *clientv3.Client, m *testcluster.Member, before int) error {
 	large := string(bytes.Repeat([]byte("x"), 1e6))
 	var last error
 	for n := range ballast {
@@ -98,7 +98,7 @@ const (
 
 // untilAside waits until a member with a full disk is not ready and another one leads,
 // or until a checkpoint has freed segments of its log, for which bbolt may need no room.
-func (c *chaos) untilAside(ctx context.Context, m *procs.Member, before int) error {
+func (c *chaos) untilAside(ctx context.Context, m *testcluster.Member, before int) error {
 	for {
 		if strings.Contains(m.Log()[before:], hasRoomText) {
 			c.t.Logf("a checkpoint of %s has made room on its full disk", m.Name)
@@ -118,7 +118,7 @@ func (c *chaos) untilAside(ctx context.Context, m *procs.Member, before int) err
 }
 
 // makeLead hands leadership to m.
-func (c *chaos) makeLead(ctx context.Context, m *procs.Member) error {
+func (c *chaos) makeLead(ctx context.Context, m *testcluster.Member) error {
 	return load.Retry(ctx, func(ctx context.Context) error {
 		s, err := m.Status(ctx)
 		if err != nil || s.Leader == s.Header.GetMemberId() {
@@ -136,7 +136,7 @@ func (c *chaos) makeLead(ctx context.Context, m *procs.Member) error {
 }
 
 // untilReadyz waits until /readyz of a member that runs has that code.
-func untilReadyz(ctx context.Context, m *procs.Member, code int) error {
+func untilReadyz(ctx context.Context, m *testcluster.Member, code int) error {
 	for {
 		got, body := page(ctx, m, "/readyz")
 		if got == code {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/linz"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
@@ -53,7 +53,7 @@ func (c *chaos) judge() {
 }
 
 // traceOf is the file in which a member says what its lease decides.
-func traceOf(m *procs.Member) string { return strings.TrimSuffix(m.LogFile, ".log") + ".trace" }
+func traceOf(m *testcluster.Member) string { return strings.TrimSuffix(m.LogFile, ".log") + ".trace" }
 
 // judgeTraces holds what all leases have decided against the rules. What a member that
 // was killed had not written yet is missing, and nothing else.

@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -56,7 +56,7 @@ func (c *chaos) largeValues() error {
 // inDoubt tells whether a write by way of m may fail with err: nothing was done, or since the term
 // and the log were those before, the leader was replaced, or m was sent a snapshot, which may cover
 // the entry.
-func inDoubt(ctx context.Context, m *procs.Member, err error, term uint64, before int) bool {
+func inDoubt(ctx context.Context, m *testcluster.Member, err error, term uint64, before int) bool {
 	s, unknown := m.WaitStatus(ctx)
 	return unknown == nil && (errors.Is(err, rpctypes.ErrNoLeader) || s.RaftTerm != term || snapshotText.MatchString(m.Log()[before:]))
 }
@@ -79,7 +79,7 @@ func (c *chaos) putLarge(ctx context.Context, cl *clientv3.Client, client int, d
 }
 
 // checkLarge reads what putLarge has put from one member.
-func (c *chaos) checkLarge(ctx context.Context, m *procs.Member) error {
+func (c *chaos) checkLarge(ctx context.Context, m *testcluster.Member) error {
 	return m.Use(func(cl *clientv3.Client) error {
 		for i := range largeClients * largeEach {
 			client, n := i/largeEach, i%largeEach

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 var stockFlag = flag.String("stock", "", "etcd `binary` as it is; -etcd is then etcd with contrib/etcd's patch, whose gate the chaos test turns on and off")
@@ -60,7 +60,7 @@ func (c *chaos) turnLeaseOff() error {
 	if _, err := os.Stat(filepath.Join(m.Dir, "member", "lease-promise")); !os.IsNotExist(err) {
 		return fmt.Errorf("without the gate its promise is kept for ever: %w", err)
 	}
-	m.Program = procs.Program{Name: etcd, Path: *stockFlag}
+	m.Program = testcluster.Program{Name: etcd, Path: *stockFlag}
 	if err := c.replaceProcess(m); err != nil {
 		return fmt.Errorf("stock etcd: %w", err)
 	}

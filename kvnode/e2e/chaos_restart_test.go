@@ -12,7 +12,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -58,7 +58,7 @@ func (c *chaos) cutPower(ctx context.Context, cl *clientv3.Client) error {
 	back := slices.Clone(c.c.Members())
 	c.random.Shuffle(len(back), func(i, j int) { back[i], back[j] = back[j], back[i] })
 	quorum := len(back)/2 + 1
-	for _, some := range [][]*procs.Member{back[:quorum], back[quorum:]} {
+	for _, some := range [][]*testcluster.Member{back[:quorum], back[quorum:]} {
 		if err := c.startAndRead(ctx, some, value, newest); err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (c *chaos) cutPower(ctx context.Context, cl *clientv3.Client) error {
 }
 
 // startAndRead starts members and checks what they serve from the first moment on.
-func (c *chaos) startAndRead(ctx context.Context, some []*procs.Member, value string, newest int64) error {
+func (c *chaos) startAndRead(ctx context.Context, some []*testcluster.Member, value string, newest int64) error {
 	for _, m := range some {
 		if err := m.Start(); err != nil {
 			return err
@@ -147,7 +147,7 @@ func (c *chaos) rollOnce() error {
 }
 
 // replaceProcess ends a member in good order, starts it, and waits for /readyz.
-func (c *chaos) replaceProcess(m *procs.Member) error {
+func (c *chaos) replaceProcess(m *testcluster.Member) error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), recovery)
 	defer cancel()
 	before := len(m.Log())

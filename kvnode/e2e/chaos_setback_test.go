@@ -8,7 +8,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -42,7 +42,7 @@ func (c *chaos) setMemberBack() error {
 }
 
 // replace makes a new member, with an empty directory, of one that does not run.
-func (c *chaos) replace(ctx context.Context, m *procs.Member) error {
+func (c *chaos) replace(ctx context.Context, m *testcluster.Member) error {
 	if err := c.untilForgotten(ctx, m, 0); err != nil { // it may be the first step
 		return err
 	}
@@ -55,7 +55,7 @@ func (c *chaos) replace(ctx context.Context, m *procs.Member) error {
 
 // replaceMember does by way of another member what an operator does with one whose
 // directory is of no use any more.
-func replaceMember(ctx context.Context, c *procs.Cluster, m, by *procs.Member) error {
+func replaceMember(ctx context.Context, c *testcluster.Cluster, m, by *testcluster.Member) error {
 	err := by.Use(func(cl *clientv3.Client) error {
 		if err := load.Retry(ctx, func(ctx context.Context) error { return removeNamed(ctx, cl, m.Name) }); err != nil {
 			return fmt.Errorf("remove %s: %w", m.Name, err)
@@ -92,7 +92,7 @@ func removeNamed(ctx context.Context, cl *clientv3.Client, name string) error {
 }
 
 // addNamed adds a member with m's address for the others, if there is none.
-func addNamed(ctx context.Context, cl *clientv3.Client, m *procs.Member) error {
+func addNamed(ctx context.Context, cl *clientv3.Client, m *testcluster.Member) error {
 	list, err := cl.MemberList(ctx)
 	if err != nil {
 		return err

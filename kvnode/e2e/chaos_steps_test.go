@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/linz/recorded"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
@@ -22,7 +22,7 @@ var snapshotText = regexp.MustCompile(`restored a snapshot|applied snapshot`)
 
 // prober returns the client that asks member m on the test's own behalf. Every other one sends by
 // streams, if there are any; after a fail-over another member leads.
-func (c *chaos) prober(m *procs.Member) *recorded.Client {
+func (c *chaos) prober(m *testcluster.Member) *recorded.Client {
 	if c.probers == nil {
 		c.probers = make([]*recorded.Client, len(c.c.Members()))
 	}
@@ -58,7 +58,7 @@ func (c *chaos) pauseLeader() error {
 }
 
 // waitOtherLeader waits until a member leads that is not old.
-func (c *chaos) waitOtherLeader(ctx context.Context, old *procs.Member) error {
+func (c *chaos) waitOtherLeader(ctx context.Context, old *testcluster.Member) error {
 	for {
 		for _, m := range c.others(old) {
 			if s, err := m.Status(ctx); err == nil && s.Leader == s.Header.GetMemberId() {
@@ -74,7 +74,7 @@ func (c *chaos) waitOtherLeader(ctx context.Context, old *procs.Member) error {
 }
 
 // wake wakes a member while one read after the other waits for it.
-func (c *chaos) wake(ctx context.Context, old *procs.Member) error {
+func (c *chaos) wake(ctx context.Context, old *testcluster.Member) error {
 	var wg sync.WaitGroup
 	asked := make(chan struct{})
 	p := c.prober(old)
@@ -127,7 +127,7 @@ func (c *chaos) catchUp() error {
 
 // untilForgotten waits until the logs of all but m begin beyond index, which a busy disk delays. Of
 // etcd nobody knows.
-func (c *chaos) untilForgotten(ctx context.Context, m *procs.Member, index uint64) error {
+func (c *chaos) untilForgotten(ctx context.Context, m *testcluster.Member, index uint64) error {
 	for _, o := range c.others(m) {
 		for c.p.Name == kvnode && statusOf(ctx, o).Checkpoint.Index <= index+catchUpEntries {
 			if err := c.l.WaitProgress(ctx, progress); err != nil {
@@ -139,19 +139,19 @@ func (c *chaos) untilForgotten(ctx context.Context, m *procs.Member, index uint6
 }
 
 // statusOf asks for the page /status, which kvnode alone has.
-func statusOf(ctx context.Context, m *procs.Member) (s status.Report) {
+func statusOf(ctx context.Context, m *testcluster.Member) (s status.Report) {
 	_, body := page(ctx, m, "/status")
 	_ = json.Unmarshal(body, &s) // nobody answers, or it is etcd
 	return s
 }
 
 // waitCaughtUp waits until m has what all had when it came back.
-func (c *chaos) waitCaughtUp(ctx context.Context, m *procs.Member, before int) error {
+func (c *chaos) waitCaughtUp(ctx context.Context, m *testcluster.Member, before int) error {
 	final, err := load.Final(ctx, c.others(m)[0])
 	if err != nil {
 		return err
 	}
-	if _, err := load.Hashes(ctx, []*procs.Member{m}, final.Revision); err != nil {
+	if _, err := load.Hashes(ctx, []*testcluster.Member{m}, final.Revision); err != nil {
 		return fmt.Errorf("%s does not catch up: %w", m.Name, err)
 	}
 	if !snapshotText.MatchString(m.Log()[before:]) && !c.compactionWaits() {
@@ -163,7 +163,7 @@ func (c *chaos) waitCaughtUp(ctx context.Context, m *procs.Member, before int) e
 // compactionWaits says that some member of etcd has had a snapshot already: for 30 s
 // after it its leader compacts nothing, and who comes back meanwhile finds the log whole.
 func (c *chaos) compactionWaits() bool {
-	return c.p.Name == etcd && slices.ContainsFunc(c.c.Members(), func(m *procs.Member) bool {
+	return c.p.Name == etcd && slices.ContainsFunc(c.c.Members(), func(m *testcluster.Member) bool {
 		return snapshotText.MatchString(m.Log())
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/linz/recorded"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -60,7 +60,7 @@ func TestChaos(t *testing.T) {
 	for seed == 0 {
 		seed = rand.Uint64()
 	}
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		t.Logf("repeat the choices with -args -servers=%s -seed=%d -rounds=%d -pauses=%d", p.Name, seed, *roundsFlag, *pausesFlag)
 		c := startChaos(t, p, seed)
 		for steps := c.steps(); len(steps) > 0 && !c.over(); {
@@ -76,16 +76,16 @@ func TestChaos(t *testing.T) {
 // chaos is one run.
 type chaos struct {
 	t       *testing.T
-	p       procs.Program
-	c       *procs.Cluster
+	p       testcluster.Program
+	c       *testcluster.Cluster
 	l       *load.Load
 	locks   *load.Locks
 	watches *load.Watches
 	random  *rand.Rand
 	probers []*recorded.Client // of each member
 	start   time.Time
-	small   *procs.Member // its disk can be full; nil where none can
-	disk    *smallDisk    // of small
+	small   *testcluster.Member // its disk can be full; nil where none can
+	disk    *smallDisk          // of small
 
 	did      map[string]int // how often each step was done
 	woken    int            // leaders that found reads waiting when they woke
@@ -93,7 +93,7 @@ type chaos struct {
 	keepKeys bool           // whether faults leave the keys as they are
 }
 
-func startChaos(t *testing.T, p procs.Program, seed uint64) *chaos {
+func startChaos(t *testing.T, p testcluster.Program, seed uint64) *chaos {
 	t.Helper()
 	c := &chaos{t: t, p: p, random: rand.New(rand.NewPCG(seed, 1)), start: time.Now(), did: make(map[string]int)}
 	c.startMembers()
@@ -124,9 +124,9 @@ func (c *chaos) startMembers() {
 	if len(c.leaseSteps()) > 0 {
 		flags = append(flags, leaseGate)
 	}
-	cfg := procs.Config{Program: c.p, Flags: flags}
+	cfg := testcluster.Config{Program: c.p, Flags: flags}
 	if c.p.Name == kvnode {
-		cfg.Own = func(m *procs.Member) []string { return []string{"--lease-trace=" + traceOf(m)} }
+		cfg.Own = func(m *testcluster.Member) []string { return []string{"--lease-trace=" + traceOf(m)} }
 	}
 	c.c = newCluster(c.t, cfg)
 	if c.disk != nil {
@@ -202,7 +202,7 @@ func (c *chaos) fail(err error) {
 	c.t.FailNow()
 }
 
-func (c *chaos) anyMember() *procs.Member {
+func (c *chaos) anyMember() *testcluster.Member {
 	return c.c.Members()[c.random.IntN(len(c.c.Members()))]
 }
 
@@ -212,7 +212,7 @@ func (c *chaos) sleep(limit time.Duration) {
 }
 
 // restart starts a member again and waits until it serves.
-func (c *chaos) restart(m *procs.Member) error {
+func (c *chaos) restart(m *testcluster.Member) error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), recovery)
 	defer cancel()
 	if err := m.Start(); err != nil {
@@ -223,7 +223,7 @@ func (c *chaos) restart(m *procs.Member) error {
 
 // kill kills one member, or two, and restarts them.
 func (c *chaos) kill() error {
-	victims := []*procs.Member{c.anyMember()}
+	victims := []*testcluster.Member{c.anyMember()}
 	if other := c.anyMember(); c.random.IntN(4) == 0 && other != victims[0] {
 		victims = append(victims, other)
 	}
@@ -249,6 +249,6 @@ func (c *chaos) kill() error {
 }
 
 // others returns the members without m.
-func (c *chaos) others(m *procs.Member) []*procs.Member {
-	return slices.DeleteFunc(slices.Clone(c.c.Members()), func(o *procs.Member) bool { return o == m })
+func (c *chaos) others(m *testcluster.Member) []*testcluster.Member {
+	return slices.DeleteFunc(slices.Clone(c.c.Members()), func(o *testcluster.Member) bool { return o == m })
 }

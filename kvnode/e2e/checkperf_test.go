@@ -9,7 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // What takes minutes is run, or run to its end, by
@@ -33,7 +33,7 @@ func revisionOf(t *testing.T, c *clientv3.Client) int64 {
 // as it does at the end. How fast writes are is not judged here: a busy machine is no fault of the
 // server's.
 func TestCheckPerf(t *testing.T) {
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		c := startCluster(t, p)
 		client, _ := memberClients(t, c)
 		_, err := client.Put(deadline(t), "mine", "1")

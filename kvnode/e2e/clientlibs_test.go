@@ -11,12 +11,12 @@ import (
 	"go.etcd.io/etcd/client/v3/naming/endpoints"
 	"go.etcd.io/etcd/client/v3/ordering"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // TestClientLibraries uses what etcd's client has beside the client itself.
 func TestClientLibraries(t *testing.T) {
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		a, b := memberClients(t, startCluster(t, p))
 		t.Run("leasing", func(t *testing.T) { leasesKeys(t, a, b) })
 		t.Run("namespace", func(t *testing.T) { keepsToNamespace(t, a, b) })

@@ -11,14 +11,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
 // eachSize runs a test against clusters of one and of three members.
-func eachSize(t *testing.T, test func(t *testing.T, c *procs.Cluster), flags ...string) {
+func eachSize(t *testing.T, test func(t *testing.T, c *testcluster.Cluster), flags ...string) {
 	t.Helper()
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		for _, size := range []int{1, 3} {
 			t.Run(fmt.Sprintf("members=%d", size), func(t *testing.T) { test(t, startSize(t, p, size, flags...)) })
 		}
@@ -26,7 +26,7 @@ func eachSize(t *testing.T, test func(t *testing.T, c *procs.Cluster), flags ...
 }
 
 // memberClients returns two clients, of different members if there are.
-func memberClients(t *testing.T, c *procs.Cluster) (a, b *clientv3.Client) {
+func memberClients(t *testing.T, c *testcluster.Cluster) (a, b *clientv3.Client) {
 	t.Helper()
 	all := clients(t, c.Members())
 	return all[0], all[len(all)-1]
@@ -52,7 +52,7 @@ func must(t *testing.T, err error) {
 // Who asks first is served first; the lock's create revision grows from holder
 // to holder.
 func TestMutexesAreServedInOrder(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *procs.Cluster) {
+	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		ctx := deadline(t)
 		a, b := memberClients(t, c)
 		first, second := concurrency.NewMutex(session(t, a, 10), "l"), concurrency.NewMutex(session(t, b, 10), "l")
@@ -83,7 +83,7 @@ func TestMutexesAreServedInOrder(t *testing.T) {
 // A lock goes to the next when its holder's lease is revoked, and a write that
 // compares the old holder's token is refused.
 func TestMutexOfClosedSessionGoesOn(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *procs.Cluster) {
+	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		ctx := deadline(t)
 		a, b := memberClients(t, c)
 		s := session(t, a, 10)
@@ -106,7 +106,7 @@ func TestMutexOfClosedSessionGoesOn(t *testing.T) {
 // Who campaigns first leads first; observers hear of each leader, of what it
 // proclaims, and of its successor when it resigns.
 func TestElectionIsObserved(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *procs.Cluster) {
+	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		ctx := deadline(t)
 		a, b := memberClients(t, c)
 		one, two := concurrency.NewElection(session(t, a, 10), "e"), concurrency.NewElection(session(t, b, 10), "e")
@@ -151,7 +151,7 @@ func hears(t *testing.T, heard <-chan *clientv3.GetResponse, want string) {
 // Transfers between accounts under software transactional memory, at each level
 // of isolation that detects conflicts, lose no money.
 func TestSTMKeepsTheSum(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *procs.Cluster) {
+	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		ctx := deadline(t)
 		a, b := memberClients(t, c)
 		const accounts, each = 3, 100

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/linz"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -16,7 +16,7 @@ import (
 // says so. With these reads in the place of linearizable ones, it would pass
 // only if it were blind: to those that come by calls, or by streams.
 func TestChaosFindsStaleReads(t *testing.T) {
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		for _, byStreams := range []bool{false, true} {
 			if byStreams && p.Name != kvnode {
 				break // to others fastkv sends calls
@@ -33,7 +33,7 @@ func TestChaosFindsStaleReads(t *testing.T) {
 
 // findsStaleReads tells whether both oracles find those that a woken leader serves. Its cluster is
 // new: they take it for empty.
-func findsStaleReads(t *testing.T, p procs.Program, byStreams bool) bool {
+func findsStaleReads(t *testing.T, p testcluster.Program, byStreams bool) bool {
 	t.Helper()
 	c := &chaos{t: t, p: p, c: startCluster(t, p, electsSoon), start: time.Now(), did: make(map[string]int)}
 	var err error

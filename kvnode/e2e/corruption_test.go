@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
@@ -57,7 +57,7 @@ func TestAnAlteredStoreRaisesCorrupt(t *testing.T) {
 }
 
 // makeDiffer restarts a member with a store.db of which one value is altered, and returns its ID.
-func makeDiffer(ctx context.Context, t *testing.T, cl *clientv3.Client, m *procs.Member) (id uint64) {
+func makeDiffer(ctx context.Context, t *testing.T, cl *clientv3.Client, m *testcluster.Member) (id uint64) {
 	t.Helper()
 	status, err := m.WaitStatus(ctx)
 	must(t, err)
@@ -72,7 +72,7 @@ func makeDiffer(ctx context.Context, t *testing.T, cl *clientv3.Client, m *procs
 }
 
 // checkpoint has a member bring its store.db up to what it has applied now.
-func checkpoint(ctx context.Context, m *procs.Member) error {
+func checkpoint(ctx context.Context, m *testcluster.Member) error {
 	return m.Use(func(cl *clientv3.Client) error {
 		// What it has read it has applied.
 		if err := load.Retry(ctx, func(ctx context.Context) error { _, err := cl.Get(ctx, "key"); return err }); err != nil {
@@ -89,7 +89,7 @@ func checkpoint(ctx context.Context, m *procs.Member) error {
 
 // alter writes to the store of a member that does not run, in the place of the entry
 // that it would apply next, which is of that term. No sum is wrong: the member cannot see it by itself.
-func alter(t *testing.T, m *procs.Member, term uint64, key, value string) {
+func alter(t *testing.T, m *testcluster.Member, term uint64, key, value string) {
 	t.Helper()
 	backend, err := boltdb.Open(filepath.Join(m.Dir, "store.db"))
 	must(t, err)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/linz"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -17,7 +17,7 @@ var cutsFlag = flag.Int("cuts", 2, "how often all members are cut off from each 
 // they all saw is linearizable, and they go on once the members hear each other.
 func TestCuts(t *testing.T) {
 	links := &links{}
-	c := newCluster(t, procs.Config{Program: onlyKvnode(t), Own: links.between(t), Flags: []string{electsSoon}})
+	c := newCluster(t, testcluster.Config{Program: onlyKvnode(t), Own: links.between(t), Flags: []string{electsSoon}})
 	must(t, c.Serve(deadline(t)))
 	l, err := load.Start(t.Context(), c.Members(), load.Config{
 		Clients: 8, Slots: 5, KeyOps: 1000, Think: 3 * time.Millisecond, Timeout: 2 * time.Second, Seed: 1, Streams: true,

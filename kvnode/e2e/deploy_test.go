@@ -13,7 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // expressions returns the PromQL of deploy/, by where it stands, and the sections of documents that
@@ -131,7 +131,7 @@ func TestAlertsAndDashboardFindTheirSeries(t *testing.T) {
 }
 
 // unanswered returns the expressions that find no series now, with what is missing.
-func unanswered(t *testing.T, c *procs.Cluster, exprs map[string]string) map[string][]string {
+func unanswered(t *testing.T, c *testcluster.Cluster, exprs map[string]string) map[string][]string {
 	t.Helper()
 	pages := metricsOf(t, c)
 	lacking := make(map[string][]string)
@@ -144,7 +144,7 @@ func unanswered(t *testing.T, c *procs.Cluster, exprs map[string]string) map[str
 }
 
 // metricsOf returns the pages of metrics of all members that answer.
-func metricsOf(t *testing.T, c *procs.Cluster) string {
+func metricsOf(t *testing.T, c *testcluster.Cluster) string {
 	t.Helper()
 	var pages strings.Builder
 	for _, m := range c.Members() {

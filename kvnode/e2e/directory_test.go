@@ -13,7 +13,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -22,7 +22,7 @@ import (
 const refusal = patience
 
 // refused starts a member and sees it end with an error that says all of want.
-func refused(t *testing.T, m *procs.Member, want ...string) {
+func refused(t *testing.T, m *testcluster.Member, want ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), refusal)
 	defer cancel()
@@ -55,19 +55,19 @@ func lastLine(text string) string {
 }
 
 // with returns m with the flag of the same name as flag replaced.
-func with(m *procs.Member, flag string) {
+func with(m *testcluster.Member, flag string) {
 	name, _, _ := strings.Cut(flag, "=")
 	m.Flags = append(slices.DeleteFunc(slices.Clone(m.Flags), func(f string) bool { return strings.HasPrefix(f, name+"=") }), flag)
 }
 
-func kill(t *testing.T, m *procs.Member) {
+func kill(t *testing.T, m *testcluster.Member) {
 	t.Helper()
 	if err := m.Kill(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func wipe(t *testing.T, m *procs.Member) {
+func wipe(t *testing.T, m *testcluster.Member) {
 	t.Helper()
 	if err := m.Wipe(); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func wipe(t *testing.T, m *procs.Member) {
 }
 
 // mustServe writes and reads through each of the members given.
-func mustServe(t *testing.T, members ...*procs.Member) {
+func mustServe(t *testing.T, members ...*testcluster.Member) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), recovery)
 	defer cancel()
@@ -146,7 +146,7 @@ func TestMemberThatLostItsDirectoryIsRefused(t *testing.T) {
 
 // startWiped returns a cluster that has served, and was killed. Its first member has lost
 // its directory.
-func startWiped(t *testing.T, p procs.Program) []*procs.Member {
+func startWiped(t *testing.T, p testcluster.Program) []*testcluster.Member {
 	t.Helper()
 	c := startCluster(t, p, electsSoon)
 	mustServe(t, c.Members()...)
@@ -157,7 +157,7 @@ func startWiped(t *testing.T, p procs.Program) []*procs.Member {
 	return c.Members()
 }
 
-func startAll(t *testing.T, members ...*procs.Member) {
+func startAll(t *testing.T, members ...*testcluster.Member) {
 	t.Helper()
 	for _, m := range members {
 		if err := m.Start(); err != nil {
@@ -218,7 +218,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 func TestDirectoryInUseIsRefused(t *testing.T) {
 	c := startCluster(t, onlyKvnode(t), electsSoon)
 	m := c.Members()
-	other := newCluster(t, procs.Config{Program: onlyKvnode(t), Size: 1}).Members()[0]
+	other := newCluster(t, testcluster.Config{Program: onlyKvnode(t), Size: 1}).Members()[0]
 	free := []string{other.Endpoint, other.Peer}
 	other.Flags = m[0].Flags
 	with(other, "--listen-client-urls=http://"+free[0])
@@ -251,7 +251,7 @@ func TestUnwritableDirectoryIsRefused(t *testing.T) {
 			if os.Geteuid() == 0 && !tc.root {
 				t.Skip("root may write anywhere")
 			}
-			m := newCluster(t, procs.Config{Program: p, Size: 1}).Members()[0]
+			m := newCluster(t, testcluster.Config{Program: p, Size: 1}).Members()[0]
 			with(m, "--data-dir="+tc.dir)
 			refused(t, m, tc.dir)
 		})
@@ -263,13 +263,13 @@ func TestTakenPortIsRefused(t *testing.T) {
 	p := onlyKvnode(t)
 	for _, tc := range []struct {
 		flag string
-		addr func(*procs.Member) string
+		addr func(*testcluster.Member) string
 	}{
-		{"--listen-client-urls", func(m *procs.Member) string { return m.Endpoint }},
-		{"--listen-peer-urls", func(m *procs.Member) string { return m.Peer }},
+		{"--listen-client-urls", func(m *testcluster.Member) string { return m.Endpoint }},
+		{"--listen-peer-urls", func(m *testcluster.Member) string { return m.Peer }},
 	} {
 		t.Run(tc.flag, func(t *testing.T) {
-			m := newCluster(t, procs.Config{Program: p, Size: 1}).Members()[0]
+			m := newCluster(t, testcluster.Config{Program: p, Size: 1}).Members()[0]
 			l, err := net.Listen("tcp", tc.addr(m))
 			if err != nil {
 				t.Fatal(err)

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // drillCertificates replaces the authority of a running cluster by another one.
@@ -62,9 +62,9 @@ func clientTLS(t *testing.T, dir string) *tls.Config {
 }
 
 // startEtcd starts the etcd of the page, of one member, with certificates of an authority of its own.
-func (m *machines) startEtcd(dir string) *procs.Cluster {
+func (m *machines) startEtcd(dir string) *testcluster.Cluster {
 	m.t.Helper()
-	c := newCluster(m.t, procs.Config{Program: program(m.t, etcd), Size: 1, Prefix: dir})
+	c := newCluster(m.t, testcluster.Config{Program: program(m.t, etcd), Size: 1, Prefix: dir})
 	one := c.Members()[0]
 	url := "http://" + one.Endpoint
 	if !m.plain {

@@ -17,13 +17,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // machines are what the page's commands find: members that units start, and the
 // programs and variables that it names. All members are on one.
 type machines struct {
-	*procs.Cluster
+	*testcluster.Cluster
 	t   *testing.T
 	dir string // of what is made here; files of the test only
 	env []string
@@ -56,9 +56,9 @@ exec %[1]s "$@"`
 // blockTimeout bounds the commands of one block. They wait for members, not for times.
 const blockTimeout = 2 * patience
 
-func newMachines(t *testing.T, p procs.Program) *machines {
+func newMachines(t *testing.T, p testcluster.Program) *machines {
 	t.Helper()
-	m := &machines{Cluster: newCluster(t, procs.Config{Program: p, Size: 4}), t: t, dir: t.TempDir(), values: make(map[string]string)}
+	m := &machines{Cluster: newCluster(t, testcluster.Config{Program: p, Size: 4}), t: t, dir: t.TempDir(), values: make(map[string]string)}
 	bin := m.path("bin")
 	must(t, os.Mkdir(bin, 0o755))
 	must(t, os.Mkdir(m.path("shell"), 0o700))
@@ -244,7 +244,7 @@ func (m *machines) systemctl(words []string) error {
 	return nil
 }
 
-func act(verb string, one *procs.Member) error {
+func act(verb string, one *testcluster.Member) error {
 	switch verb {
 	case "is-active":
 		if !one.Running() {
@@ -271,7 +271,7 @@ func act(verb string, one *procs.Member) error {
 	return nil
 }
 
-func (m *machines) member(name string) *procs.Member {
+func (m *machines) member(name string) *testcluster.Member {
 	for _, one := range m.Members() {
 		if one.Name == name {
 			return one

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // unitUser is the ID of the user and group that members have in a drill. In the unit it is kvnode.
@@ -16,7 +16,7 @@ const unitUser = 65532
 
 // separate makes the members run as another user than the commands, as under the unit, if the test runs
 // as root. Otherwise the drill does not show that members may read what the commands write.
-func (m *machines) separate(p procs.Program) {
+func (m *machines) separate(p testcluster.Program) {
 	m.t.Helper()
 	setpriv, err := exec.LookPath("setpriv")
 	m.separated = err == nil && os.Geteuid() == 0

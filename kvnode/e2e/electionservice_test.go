@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3election/v3electionpb"
 	"google.golang.org/grpc/codes"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // elector is a member's Election service through the stubs that etcd generates.
@@ -35,7 +35,7 @@ func next(t *testing.T, o v3electionpb.Election_ObserveClient, key *v3electionpb
 
 // An election from its beginning to its end, observed at two members.
 func TestElectionService(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *procs.Cluster) {
+	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		ctx := deadline(t)
 		a, b := memberClients(t, c)
 		name := &v3electionpb.LeaderRequest{Name: []byte("e")}
@@ -82,7 +82,7 @@ func TestElectionService(t *testing.T) {
 
 // A candidate that gives up leaves the line, and leadership goes with its TTL lease.
 func TestElectionServiceForgetsWhoGivesUp(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *procs.Cluster) {
+	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		a, b := memberClients(t, c)
 		lease := granted(t, a, 5) // seconds, after the second is in line
 		_, err := elector(a).Campaign(deadline(t), &v3electionpb.CampaignRequest{Name: []byte("e"), Lease: lease})
@@ -103,7 +103,7 @@ func TestElectionServiceForgetsWhoGivesUp(t *testing.T) {
 
 // What cannot be is refused with the same codes and texts.
 func TestElectionServiceRefuses(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *procs.Cluster) {
+	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		ctx := deadline(t)
 		_, b := memberClients(t, c)
 		e := elector(b)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // lay lays out a process that joins the cluster, and names its addresses:
@@ -85,7 +85,7 @@ func (s *ctlScript) exits(t *testing.T, d *datadriven.TestData) string {
 }
 
 // endpointsOf returns the client addresses of members, for etcdctl.
-func endpointsOf(members ...*procs.Member) string {
+func endpointsOf(members ...*testcluster.Member) string {
 	var all []string
 	for _, m := range members {
 		all = append(all, m.Endpoint)

@@ -17,14 +17,14 @@ import (
 	"github.com/cockroachdb/datadriven"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // TestEtcdctl runs an unmodified etcdctl against three members. The scripts say
 // what it is asked and what it prints; etcd wrote them, see the package comment.
 func TestEtcdctl(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		datadriven.Walk(t, "testdata/etcdctl", func(t *testing.T, path string) {
 			runScript(t, newScript(t, ctl, startCluster(t, p, electsFor(filepath.Base(path)))), path)
 		})
@@ -42,7 +42,7 @@ func electsFor(script string) string {
 // The same scripts print the same on one member.
 func TestEtcdctlOnOneMember(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		for _, name := range []string{"auth", "lock", "txn", "watch", "write"} {
 			t.Run(name, func(t *testing.T) {
 				noRewrite(t)
@@ -55,7 +55,7 @@ func TestEtcdctlOnOneMember(t *testing.T) {
 // And with mutual TLS between all.
 func TestEtcdctlScriptsWithMutualTLS(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		for _, name := range []string{"auth", "lease", "lock", "watch", "write"} {
 			t.Run(name, func(t *testing.T) {
 				noRewrite(t)
@@ -80,13 +80,13 @@ func noRewrite(t *testing.T) {
 type ctlScript struct {
 	ctl     string
 	flags   []string // of each etcdctl
-	c       *procs.Cluster
+	c       *testcluster.Cluster
 	dir     string // for files
 	names   *names
 	running map[string]*running // etcdctl in the background
 }
 
-func newScript(t *testing.T, ctl string, c *procs.Cluster, flags ...string) *ctlScript {
+func newScript(t *testing.T, ctl string, c *testcluster.Cluster, flags ...string) *ctlScript {
 	t.Helper()
 	s := &ctlScript{ctl: ctl, c: c, flags: flags, dir: t.TempDir(), running: make(map[string]*running)}
 	s.learn(t)
@@ -187,9 +187,9 @@ func (s *ctlScript) stdin(t *testing.T, d *datadriven.TestData) string {
 	return s.etcdctl(t, s.endpoints(t, d), strings.Fields(strings.Join(arg.Vals, " ")), dash.ReplaceAllString(d.Input, "")+"\n")
 }
 
-func (s *ctlScript) member(t *testing.T, name string) *procs.Member {
+func (s *ctlScript) member(t *testing.T, name string) *testcluster.Member {
 	t.Helper()
-	i := slices.IndexFunc(s.c.Members(), func(m *procs.Member) bool { return m.Name == name })
+	i := slices.IndexFunc(s.c.Members(), func(m *testcluster.Member) bool { return m.Name == name })
 	if i < 0 {
 		t.Fatalf("no member is named %q", name)
 	}
@@ -239,7 +239,7 @@ func (s *ctlScript) etcdctl(t *testing.T, endpoints, args []string, stdin string
 }
 
 // lead makes m the leader.
-func (s *ctlScript) lead(t *testing.T, m *procs.Member) string {
+func (s *ctlScript) lead(t *testing.T, m *testcluster.Member) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
@@ -263,7 +263,7 @@ func (s *ctlScript) lead(t *testing.T, m *procs.Member) string {
 	return ""
 }
 
-func moveLeader(ctx context.Context, from *procs.Member, to uint64) error {
+func moveLeader(ctx context.Context, from *testcluster.Member, to uint64) error {
 	return from.Use(func(c *clientv3.Client) error {
 		_, err := c.MoveLeader(ctx, to)
 		return err

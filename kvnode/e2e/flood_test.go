@@ -20,7 +20,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/flood"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // floodConns is how many connections flood at a time. A connection that is closed is
@@ -37,7 +37,7 @@ const floodLasts = 12 * time.Second
 //
 //	make floods
 func TestFloods(t *testing.T) {
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		kinds := flood.Kinds[:1]
 		if *slowFlag {
 			kinds = flood.Kinds
@@ -49,7 +49,7 @@ func TestFloods(t *testing.T) {
 	})
 }
 
-func floodLeader(t *testing.T, p procs.Program, kind flood.Kind) {
+func floodLeader(t *testing.T, p testcluster.Program, kind flood.Kind) {
 	// With -slow floods last for longer than it takes an election to come of them.
 	lasts, one, elects := floodLasts, 5*time.Second, electsSoon
 	if !*slowFlag { // a busy machine floods slowly, answers slowly, and replaces leaders by itself
@@ -101,7 +101,7 @@ const floodRounds = 100_000
 
 // floodMember floods the client port of m until ctx ends, and counts the rounds. wait
 // returns then.
-func floodMember(ctx context.Context, m *procs.Member, kind flood.Kind) (rounds *atomic.Uint64, wait func()) {
+func floodMember(ctx context.Context, m *testcluster.Member, kind flood.Kind) (rounds *atomic.Uint64, wait func()) {
 	var wg sync.WaitGroup
 	rounds = new(atomic.Uint64)
 	elsewhere := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)}}
@@ -137,7 +137,7 @@ func useWhile(c *clientv3.Client, limit time.Duration, more func() bool) (took [
 }
 
 // anyStatus asks until a member answers.
-func anyStatus(ctx context.Context, c *procs.Cluster) (*clientv3.StatusResponse, error) {
+func anyStatus(ctx context.Context, c *testcluster.Cluster) (*clientv3.StatusResponse, error) {
 	for {
 		for _, m := range c.Members() {
 			if s, err := m.Status(ctx); err == nil {
@@ -151,7 +151,7 @@ func anyStatus(ctx context.Context, c *procs.Cluster) (*clientv3.StatusResponse,
 }
 
 // metric returns a metric without labels, 0 if there is none.
-func metric(ctx context.Context, m *procs.Member, name string) float64 {
+func metric(ctx context.Context, m *testcluster.Member, name string) float64 {
 	_, text := page(ctx, m, "/metrics") // half of it has what it has
 	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(text)
 	if found == nil {
@@ -162,7 +162,7 @@ func metric(ctx context.Context, m *procs.Member, name string) float64 {
 }
 
 // page gets a page of a member. The code is 0 if nobody answers.
-func page(ctx context.Context, m *procs.Member, path string) (code int, body []byte) {
+func page(ctx context.Context, m *testcluster.Member, path string) (code int, body []byte) {
 	scheme := map[bool]string{false: "http://", true: "https://"}[m.TLS != nil]
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+m.Endpoint+path, http.NoBody)
 	if err != nil {
@@ -180,10 +180,10 @@ func page(ctx context.Context, m *procs.Member, path string) (code int, body []b
 
 // peakMemory returns the most that the process has had in memory so far, in
 // bytes.
-func peakMemory(m *procs.Member) (int64, error) { return memoryOf(m, "VmHWM") }
+func peakMemory(m *testcluster.Member) (int64, error) { return memoryOf(m, "VmHWM") }
 
 // memoryOf returns what the system says of a process's memory, in bytes. Only Linux does.
-func memoryOf(m *procs.Member, field string) (int64, error) {
+func memoryOf(m *testcluster.Member, field string) (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PID()))
 	if err != nil {
 		return 0, fmt.Errorf("memory of %s: %w", m.Name, err)

@@ -9,15 +9,15 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
 // One of two members is removed, and the other is killed. It comes back as a
 // cluster of one, and does not ask for a member that nobody needs any more.
 func TestARemovalIsNotForgotten(t *testing.T) {
-	eachServer(t, func(t *testing.T, p procs.Program) {
-		c := newCluster(t, procs.Config{Program: p, Size: 2})
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
+		c := newCluster(t, testcluster.Config{Program: p, Size: 2})
 		ctx := deadline(t)
 		if err := c.Serve(ctx); err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // gateway is a member's JSON gateway, asked by curl.
@@ -26,10 +26,10 @@ func eachGateway(t *testing.T, test func(g gateway)) {
 	if err != nil {
 		t.Skip("there is no curl")
 	}
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		for _, size := range []int{1, 3} {
 			t.Run("members="+string(rune('0'+size)), func(t *testing.T) {
-				c := newCluster(t, procs.Config{Program: p, Size: size, Flags: []string{electsLate}})
+				c := newCluster(t, testcluster.Config{Program: p, Size: size, Flags: []string{electsLate}})
 				url := "http://" + freeAddr(t)
 				with(c.Members()[size-1], "--listen-client-http-urls="+url)
 				must(t, c.Serve(deadline(t)))

@@ -15,22 +15,22 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // unheard are members who hear of a death from guardians alone.
 var unheard = []string{"--suspect-on-close=false", "--suspect-on-silence=false"}
 
 // guarded are three members with guardians, that speak TLS to each other or not.
-func guarded(t *testing.T, secure bool, flags ...string) (*procs.Cluster, *procs.Member) {
+func guarded(t *testing.T, secure bool, flags ...string) (*testcluster.Cluster, *testcluster.Member) {
 	t.Helper()
 	return guardedBy(t, onlyKvnode(t), secure, flags...)
 }
 
-func guardedBy(t *testing.T, p procs.Program, secure bool, flags ...string) (*procs.Cluster, *procs.Member) {
+func guardedBy(t *testing.T, p testcluster.Program, secure bool, flags ...string) (*testcluster.Cluster, *testcluster.Member) {
 	t.Helper()
 	p.Args, p.Guarded = append(p.Args, "--guardian"), true
-	c := newCluster(t, procs.Config{Program: p, AutoTLS: secure, Flags: append([]string{electsLate}, flags...)})
+	c := newCluster(t, testcluster.Config{Program: p, AutoTLS: secure, Flags: append([]string{electsLate}, flags...)})
 	must(t, c.Serve(deadline(t)))
 	leader, err := c.Leader(deadline(t))
 	must(t, err)
@@ -38,7 +38,7 @@ func guardedBy(t *testing.T, p procs.Program, secure bool, flags ...string) (*pr
 }
 
 // follows waits until another member leads and serves.
-func follows(t *testing.T, c *procs.Cluster, old *procs.Member) {
+func follows(t *testing.T, c *testcluster.Cluster, old *testcluster.Member) {
 	t.Helper()
 	next, err := c.Leader(deadline(t))
 	must(t, err)
@@ -52,7 +52,7 @@ func follows(t *testing.T, c *procs.Cluster, old *procs.Member) {
 }
 
 // saysObituary wants the next leader to say what it leads by. With TLS nobody asks.
-func saysObituary(t *testing.T, c *procs.Cluster, secure bool) {
+func saysObituary(t *testing.T, c *testcluster.Cluster, secure bool) {
 	t.Helper()
 	next, err := c.Leader(deadline(t))
 	must(t, err)
@@ -219,7 +219,7 @@ func TestGuardiansOfTwoVersions(t *testing.T) {
 	this := onlyKvnode(t)
 	former := this
 	former.Path = *formerFlag
-	for name, programs := range map[string][2]procs.Program{"a former leader": {former, this}, "a new leader": {this, former}} {
+	for name, programs := range map[string][2]testcluster.Program{"a former leader": {former, this}, "a new leader": {this, former}} {
 		t.Run(name, func(t *testing.T) {
 			c, leader := guardedBy(t, programs[0], false)
 			for _, m := range c.Members() {

@@ -14,7 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -53,7 +53,7 @@ func hold(endpoints string) error {
 // A holder that is stopped for longer than its lease loses the lock. When it
 // wakes it does not know, and what it writes with its old token is refused.
 func TestPausedHolderIsFenced(t *testing.T) {
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		c := startCluster(t, p, electsSoon)
 		ctx := deadline(t)
 		self, err := os.Executable()

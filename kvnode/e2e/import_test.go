@@ -12,7 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // writings are what random clients do to an etcd.
@@ -101,7 +101,7 @@ func TestAnEtcdIsImported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "etcd.db")
 	output(t, ctl, "--endpoints="+old.Endpoints()[0], "snapshot", "save", file)
 	for _, command := range [][]string{{"import", file}, {"snapshot", "restore", file}} {
-		c := newCluster(t, procs.Config{Program: p, Size: 3, Token: "imported", Flags: []string{electsLate}})
+		c := newCluster(t, testcluster.Config{Program: p, Size: 3, Token: "imported", Flags: []string{electsLate}})
 		for _, m := range c.Members() {
 			restore(t, p, m, command...)
 		}

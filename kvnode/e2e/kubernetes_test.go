@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // registry does what an API server's storage layer does: objects are created,
@@ -83,7 +83,7 @@ func (r registry) list(ctx context.Context, limit int64, between func()) (names 
 
 func eachRegistry(t *testing.T, test func(t *testing.T, r registry), flags ...string) {
 	t.Helper()
-	eachSize(t, func(t *testing.T, c *procs.Cluster) {
+	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		client, err := c.Client()
 		must(t, err)
 		defer client.Close()

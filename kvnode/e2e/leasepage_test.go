@@ -14,7 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // browse returns a context of a page in a headless browser of its own.
@@ -89,7 +89,7 @@ func TestLeasePageInABrowser(t *testing.T) {
 	ctx := browse(t)
 	old, err := c.Leader(deadline(t))
 	must(t, err)
-	var watched *procs.Member
+	var watched *testcluster.Member
 	for _, m := range c.Members() {
 		if m != old {
 			watched = m
@@ -137,7 +137,7 @@ func TestLeasePageInABrowser(t *testing.T) {
 	must(t, chromedp.Cancel(ctx))
 }
 
-func readSome(t *testing.T, c *procs.Cluster) {
+func readSome(t *testing.T, c *testcluster.Cluster) {
 	t.Helper()
 	cl, err := c.Client()
 	must(t, err)

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // locker is a member's Lock service through the stubs that etcd generates.
@@ -89,7 +89,7 @@ func background[T any](t *testing.T, c *clientv3.Client, prefix string, n int, f
 // Clients of the service at two members and clients that lock by themselves exclude
 // each other and are served in order.
 func TestLockService(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *procs.Cluster) {
+	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		ctx := deadline(t)
 		a, b := memberClients(t, c)
 		lease := granted(t, a, 60)
@@ -128,7 +128,7 @@ func TestLockService(t *testing.T) {
 
 // A caller that gives up, or whose time is over, does not stand in line any more.
 func TestLockServiceForgetsWhoGivesUp(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *procs.Cluster) {
+	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		a, b := memberClients(t, c)
 		held, err := locker(a).Lock(deadline(t), &v3lockpb.LockRequest{Name: []byte("l")})
 		must(t, err)
@@ -152,7 +152,7 @@ func TestLockServiceForgetsWhoGivesUp(t *testing.T) {
 
 // A lock whose TTL lease runs out or is revoked goes to the next.
 func TestLockServiceLocksGoWithTheirLeases(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *procs.Cluster) {
+	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		ctx := deadline(t)
 		a, b := memberClients(t, c)
 		lease := granted(t, a, 60)
@@ -175,7 +175,7 @@ func TestLockServiceLocksGoWithTheirLeases(t *testing.T) {
 
 // What cannot be is refused with the same codes and texts.
 func TestLockServiceRefuses(t *testing.T) {
-	eachSize(t, func(t *testing.T, c *procs.Cluster) {
+	eachSize(t, func(t *testing.T, c *testcluster.Cluster) {
 		ctx := deadline(t)
 		_, b := memberClients(t, c)
 		for _, lease := range []int64{-1, 77} {
@@ -199,7 +199,7 @@ func TestLockServiceRefuses(t *testing.T) {
 
 // Who waits at a follower waits on when the leader dies, and is served.
 func TestLockServiceOutlivesTheLeader(t *testing.T) {
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		c := startCluster(t, p)
 		ctx := deadline(t)
 		leader, err := c.Leader(ctx)

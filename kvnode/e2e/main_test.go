@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 const (
@@ -126,9 +126,9 @@ func binaryPath(t *testing.T, name string) string {
 	return path
 }
 
-func program(t *testing.T, name string) procs.Program {
+func program(t *testing.T, name string) testcluster.Program {
 	t.Helper()
-	p := procs.Program{Name: name, Path: binaryPath(t, name)}
+	p := testcluster.Program{Name: name, Path: binaryPath(t, name)}
 	if name == kvnode {
 		p.Args = []string{"serve"}
 	}
@@ -136,7 +136,7 @@ func program(t *testing.T, name string) procs.Program {
 }
 
 // eachServer runs a test against each server that was asked for.
-func eachServer(t *testing.T, test func(t *testing.T, p procs.Program)) {
+func eachServer(t *testing.T, test func(t *testing.T, p testcluster.Program)) {
 	t.Helper()
 	for name := range strings.SplitSeq(*serversFlag, ",") {
 		t.Run("server="+name, func(t *testing.T) { test(t, program(t, name)) })
@@ -144,7 +144,7 @@ func eachServer(t *testing.T, test func(t *testing.T, p procs.Program)) {
 }
 
 // onlyKvnode skips a test of what etcd does not promise.
-func onlyKvnode(t *testing.T) procs.Program {
+func onlyKvnode(t *testing.T) testcluster.Program {
 	t.Helper()
 	if !slices.Contains(strings.Split(*serversFlag, ","), kvnode) {
 		t.Skip("this is a promise of kvnode's")
@@ -154,10 +154,10 @@ func onlyKvnode(t *testing.T) procs.Program {
 
 // newCluster lays out a cluster that ends with the test and, if that fails,
 // shows the ends of its logs. The whole logs are in the test's artifacts.
-func newCluster(t *testing.T, cfg procs.Config) *procs.Cluster {
+func newCluster(t *testing.T, cfg testcluster.Config) *testcluster.Cluster {
 	t.Helper()
 	cfg.Dir, cfg.LogDir, cfg.Token = t.TempDir(), t.ArtifactDir(), cmp.Or(cfg.Token, "e2e")
-	c, err := procs.New(cfg)
+	c, err := testcluster.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,15 +197,15 @@ const (
 )
 
 // startCluster starts three members and waits until they serve.
-func startCluster(t *testing.T, p procs.Program, flags ...string) *procs.Cluster {
+func startCluster(t *testing.T, p testcluster.Program, flags ...string) *testcluster.Cluster {
 	t.Helper()
 	return startSize(t, p, 3, flags...)
 }
 
 // startSize starts so many members and waits until they serve.
-func startSize(t *testing.T, p procs.Program, size int, flags ...string) *procs.Cluster {
+func startSize(t *testing.T, p testcluster.Program, size int, flags ...string) *testcluster.Cluster {
 	t.Helper()
-	c := newCluster(t, procs.Config{Program: p, Size: size, Flags: slices.Concat([]string{electsLate}, flags)})
+	c := newCluster(t, testcluster.Config{Program: p, Size: size, Flags: slices.Concat([]string{electsLate}, flags)})
 	must(t, c.Serve(deadline(t)))
 	return c
 }

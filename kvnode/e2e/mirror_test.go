@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/mirror"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // inBackground runs etcdctl until the test ends.
@@ -34,7 +34,7 @@ func inBackground(t *testing.T, args ...string) *running {
 // TestMirrors copies a cluster of three to a cluster of one, to which etcdctl
 // make-mirror brings what is there and then what happens.
 func TestMirrors(t *testing.T) {
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		from, to := startCluster(t, p), startSize(t, p, 1)
 		source, _ := memberClients(t, from)
 		target, _ := memberClients(t, to)
@@ -43,7 +43,7 @@ func TestMirrors(t *testing.T) {
 	})
 }
 
-func mirrors(t *testing.T, from, to *procs.Cluster, source, target *clientv3.Client) {
+func mirrors(t *testing.T, from, to *testcluster.Cluster, source, target *clientv3.Client) {
 	ctx := deadline(t)
 	fill(ctx, t, source, "app/", "a", 25, 10)
 	_, err := source.Put(ctx, "other", "1")

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // names replaces what differs from run to run by what does not: members'
@@ -44,7 +44,7 @@ func (s *ctlScript) learn(t *testing.T) {
 }
 
 // addMember names a member's addresses.
-func (n *names) addMember(no int, m *procs.Member) {
+func (n *names) addMember(no int, m *testcluster.Member) {
 	n.add(fmt.Sprintf("e%d", no), m.Endpoint)
 	n.add(fmt.Sprintf("p%d", no), m.Peer)
 }

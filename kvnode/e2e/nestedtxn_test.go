@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // Short names for what transactions are made of.
@@ -26,7 +26,7 @@ type (
 // TestTransactions commits what etcdctl cannot write down: transactions in
 // transactions, and comparisons of ranges.
 func TestTransactions(t *testing.T) {
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		a, b := memberClients(t, startCluster(t, p))
 		t.Run("in transactions", func(t *testing.T) { transactionsNest(t, a, b) })
 		t.Run("of too much", func(t *testing.T) { nestedTransactionsAreRefused(t, a) })

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 func findCurl(t *testing.T) string {
@@ -24,8 +24,8 @@ func findCurl(t *testing.T) string {
 func TestOnePort(t *testing.T) {
 	curl := findCurl(t)
 	ctl := binaryPath(t, "etcdctl")
-	eachServer(t, func(t *testing.T, p procs.Program) {
-		c := newCluster(t, procs.Config{Program: p, Size: 1})
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
+		c := newCluster(t, testcluster.Config{Program: p, Size: 1})
 		must(t, c.Serve(deadline(t)))
 		endpoint := c.Members()[0].Endpoint
 		g := gateway{t, curl, "http://" + endpoint}

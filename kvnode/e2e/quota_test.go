@@ -9,14 +9,14 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // A store that is full refuses to grow and says so, until it is compacted,
 // defragmented and disarmed. It can be read, and things can be deleted, meanwhile.
 func TestFullStoreRaisesAnAlarm(t *testing.T) {
 	ctl := binaryPath(t, "etcdctl")
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		s := newScript(t, ctl, startSize(t, p, 3, "--quota-backend-bytes=1048576"))
 		ctx := deadline(t)
 		c, _ := memberClients(t, s.c)

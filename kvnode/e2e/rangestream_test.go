@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // fill writes n keys with values of size bytes, as many at a time as a
@@ -34,7 +34,7 @@ func fill(ctx context.Context, t *testing.T, c *clientv3.Client, prefix, letter 
 
 // TestStreamedRanges reads by GetStream. Its clients are of different members.
 func TestStreamedRanges(t *testing.T) {
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		a, b := memberClients(t, startCluster(t, p))
 		t.Run("are those of Get", func(t *testing.T) { streamsAreThoseOfGet(t, a) })
 		t.Run("are of one revision", func(t *testing.T) { streamsAreOfOneRevision(t, a, b) })

@@ -8,17 +8,17 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
 // All members are killed, and stale reads begin before they are back. None shows less
 // than what was acknowledged.
 func TestNoReadAfterAKillIsOlderThanAnAcknowledgedPut(t *testing.T) {
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		for _, size := range []int{1, 3} {
 			t.Run(fmt.Sprintf("size=%d", size), func(t *testing.T) {
-				c := newCluster(t, procs.Config{Program: p, Size: size})
+				c := newCluster(t, testcluster.Config{Program: p, Size: size})
 				ctx := deadline(t)
 				if err := c.Serve(ctx); err != nil {
 					t.Fatal(err)
@@ -44,7 +44,7 @@ func TestNoReadAfterAKillIsOlderThanAnAcknowledgedPut(t *testing.T) {
 }
 
 // firstStaleRead returns what the first read that m serves shows.
-func firstStaleRead(ctx context.Context, t *testing.T, m *procs.Member) (value string) {
+func firstStaleRead(ctx context.Context, t *testing.T, m *testcluster.Member) (value string) {
 	t.Helper()
 	must(t, staleReads(ctx, m, "acknowledged", 1, func(got *clientv3.GetResponse) error {
 		value = valueOf(got)
@@ -55,7 +55,7 @@ func firstStaleRead(ctx context.Context, t *testing.T, m *procs.Member) (value s
 
 // staleReads reads a key from m, as stale as it may be, from before it serves until it
 // has served n reads, and has each of them checked.
-func staleReads(ctx context.Context, m *procs.Member, key string, n int, check func(*clientv3.GetResponse) error) error {
+func staleReads(ctx context.Context, m *testcluster.Member, key string, n int, check func(*clientv3.GetResponse) error) error {
 	return m.Use(func(c *clientv3.Client) error {
 		for n > 0 {
 			got, err := c.Get(ctx, key, clientv3.WithSerializable())

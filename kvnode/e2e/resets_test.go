@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 var resetsFlag = flag.Duration("resets", 2*time.Second, "for how long the connections between members are reset ten times a second; from 10 s on with kvnode's own election timeout")
@@ -20,7 +20,7 @@ var resetsFlag = flag.Duration("resets", 2*time.Second, "for how long the connec
 // handed to the leader, and that was lost on its way, is done when it is tried again.
 func TestTenResetsASecond(t *testing.T) {
 	links := &links{}
-	cfg := procs.Config{Program: onlyKvnode(t), Own: links.between(t)}
+	cfg := testcluster.Config{Program: onlyKvnode(t), Own: links.between(t)}
 	if *resetsFlag < 10*time.Second {
 		cfg.Flags = []string{electsLate}
 	}
@@ -65,8 +65,8 @@ type links struct {
 }
 
 // between has each member listen elsewhere, behind a link.
-func (l *links) between(t *testing.T) func(*procs.Member) []string {
-	return func(m *procs.Member) []string {
+func (l *links) between(t *testing.T) func(*testcluster.Member) []string {
+	return func(m *testcluster.Member) []string {
 		at, err := net.ResolveTCPAddr("tcp", m.Peer)
 		must(t, err)
 		in, err := net.ListenTCP("tcp", at)

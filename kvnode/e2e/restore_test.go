@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
 
@@ -38,7 +38,7 @@ func TestSavedSnapshotIsRestored(t *testing.T) {
 			late, err := a.Put(ctx, "k", "3")
 			must(t, err)
 
-			c := newCluster(t, procs.Config{Program: p, Size: size, Token: "restored", Flags: []string{electsLate}})
+			c := newCluster(t, testcluster.Config{Program: p, Size: size, Token: "restored", Flags: []string{electsLate}})
 			for _, m := range c.Members() {
 				restore(t, p, m, "snapshot", "restore", file)
 			}
@@ -64,7 +64,7 @@ func TestSavedSnapshotIsRestored(t *testing.T) {
 }
 
 // restore makes the directory of a member of a new cluster by a command.
-func restore(t *testing.T, p procs.Program, m *procs.Member, command ...string) {
+func restore(t *testing.T, p testcluster.Program, m *testcluster.Member, command ...string) {
 	t.Helper()
 	args := slices.Clone(command)
 	for _, f := range m.Flags {

@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/client"
 	"github.com/leaderlease/go/kvnode/fastkv"
 )
@@ -33,7 +33,7 @@ const compares = "--feature-gates=InitialCorruptCheck=true"
 //	make rolling FORMER=COMMIT
 func TestRollingRestart(t *testing.T) {
 	rolls := versions(t)
-	c := newCluster(t, procs.Config{Program: rolls[0].from, Flags: rollingFlags()})
+	c := newCluster(t, testcluster.Config{Program: rolls[0].from, Flags: rollingFlags()})
 	all, byStream := startRolling(t, c, 6)
 	for _, r := range rolls {
 		r.do(t, c, all, byStream)
@@ -84,7 +84,7 @@ func rollingFlags(more ...string) []string {
 // takes a while, and so many clients that some of their writes meet it.
 func TestRollingRestartWithTheCheck(t *testing.T) {
 	this := onlyKvnode(t)
-	c := newCluster(t, procs.Config{Program: this, Flags: rollingFlags(compares)})
+	c := newCluster(t, testcluster.Config{Program: this, Flags: rollingFlags(compares)})
 	all, byStream := startRolling(t, c, 30)
 	fill(deadline(t), t, all[0], "filled/", "x", 60_000, 1000)
 	r := roll{"this version, which compares its data", this, this}
@@ -98,7 +98,7 @@ func TestRollingRestartWithTheCheck(t *testing.T) {
 
 // startRolling starts a cluster with that many clients, of which every other one finds the leader by
 // package client, and one that sends its requests on a stream of package fastkv.
-func startRolling(t *testing.T, c *procs.Cluster, clients int) (all []*clientv3.Client, byStream *clientv3.Client) {
+func startRolling(t *testing.T, c *testcluster.Cluster, clients int) (all []*clientv3.Client, byStream *clientv3.Client) {
 	t.Helper()
 	must(t, c.Serve(deadline(t)))
 	for i := range clients {
@@ -124,10 +124,10 @@ const streamed = 100
 // roll restarts all members.
 type roll struct {
 	name     string
-	from, to procs.Program
+	from, to testcluster.Program
 }
 
-func (r *roll) do(t *testing.T, c *procs.Cluster, all []*clientv3.Client, byStream *clientv3.Client) {
+func (r *roll) do(t *testing.T, c *testcluster.Cluster, all []*clientv3.Client, byStream *clientv3.Client) {
 	t.Helper()
 	use, streams, held := &canary{}, &canary{}, &holding{}
 	restarts := chaos{t: t, c: c}
@@ -183,7 +183,7 @@ type holding struct {
 }
 
 // watch asks the members, and returns what ends that and tells the longest time.
-func (h *holding) watch(ctx context.Context, members []*procs.Member) (end func() time.Duration) {
+func (h *holding) watch(ctx context.Context, members []*testcluster.Member) (end func() time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	h.last = time.Now()
 	var wg sync.WaitGroup

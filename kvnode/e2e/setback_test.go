@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // An image of a member's directory is put back while the others go on. The member ends
@@ -34,7 +34,7 @@ func TestARestoredImageEndsItsMember(t *testing.T) {
 
 // setBack puts an image of m's directory back that is older than what m acknowledges
 // in use, and waits until m has ended by itself.
-func setBack(ctx context.Context, m *procs.Member, use func() error) error {
+func setBack(ctx context.Context, m *testcluster.Member, use func() error) error {
 	image := m.Dir + ".image"
 	if err := errors.Join(m.Kill(), os.CopyFS(image, os.DirFS(m.Dir)), m.Start()); err != nil {
 		return err
@@ -53,12 +53,12 @@ func setBack(ctx context.Context, m *procs.Member, use func() error) error {
 }
 
 // setBackWords are what a member says that was set back.
-func setBackWords(m *procs.Member) []string {
+func setBackWords(m *testcluster.Member) []string {
 	return []string{"lost its data", "acknowledged", "member remove", "member add " + m.Name, "remove " + m.Dir, "--initial-cluster-state existing"}
 }
 
 // follower returns a member that does not lead.
-func follower(ctx context.Context, t *testing.T, c *procs.Cluster) *procs.Member {
+func follower(ctx context.Context, t *testing.T, c *testcluster.Cluster) *testcluster.Member {
 	t.Helper()
 	leader, err := c.Leader(ctx)
 	if err != nil {

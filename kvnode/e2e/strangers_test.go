@@ -15,7 +15,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/internal/tlstest"
 	"github.com/leaderlease/go/kvnode/e2e/strangers"
 )
@@ -64,13 +64,13 @@ func TestStrangers(t *testing.T) {
 // arm is one way to be besieged.
 type arm struct {
 	name    string
-	program procs.Program
+	program testcluster.Program
 	sources int
 	ours    bool // it is held to what is promised
 }
 
 // withFiles runs a program with so many file descriptors.
-func withFiles(p procs.Program, n int) procs.Program {
+func withFiles(p testcluster.Program, n int) testcluster.Program {
 	p.Args = slices.Concat([]string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, n), p.Path}, p.Args)
 	p.Path = "/bin/sh"
 	return p
@@ -180,7 +180,7 @@ func (s *siege) leave() {
 }
 
 // restart kills a member and says how long it took to be let in again.
-func (s *siege) restart(ctx context.Context, what string, m *procs.Member) {
+func (s *siege) restart(ctx context.Context, what string, m *testcluster.Member) {
 	must(s.t, m.Kill())
 	time.Sleep(time.Second)
 	logged := len(m.Log())

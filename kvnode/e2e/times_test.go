@@ -9,7 +9,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 var timesFlag = flag.Int("times", 5, "how often TestTimes measures each time")
@@ -22,7 +22,7 @@ func TestTimes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measuring takes half a minute")
 	}
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		var starts, failovers []time.Duration
 		for range *timesFlag {
 			start, failover := measure(t, p)
@@ -41,11 +41,11 @@ func report(t *testing.T, name, what string, d []time.Duration) {
 
 // measure starts a new cluster, kills its leader, and returns how long clients
 // had to wait each time.
-func measure(t *testing.T, p procs.Program) (start, failover time.Duration) {
+func measure(t *testing.T, p testcluster.Program) (start, failover time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	c := newCluster(t, procs.Config{Program: p})
+	c := newCluster(t, testcluster.Config{Program: p})
 	all := clients(t, c.Members())
 	begin := time.Now()
 	for _, m := range c.Members() {
@@ -78,7 +78,7 @@ func measure(t *testing.T, p procs.Program) (start, failover time.Duration) {
 	return start, failover
 }
 
-func clients(t *testing.T, members []*procs.Member) []*clientv3.Client {
+func clients(t *testing.T, members []*testcluster.Member) []*clientv3.Client {
 	t.Helper()
 	var all []*clientv3.Client
 	for _, m := range members {

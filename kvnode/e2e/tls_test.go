@@ -11,14 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/internal/ports"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/internal/tlstest"
 )
 
 // secured is a cluster with mutual TLS on all listeners.
 type secured struct {
-	*procs.Cluster
+	*testcluster.Cluster
 	t    *testing.T
 	ca   *tlstest.Authority
 	dir  string // of certificates
@@ -27,10 +26,10 @@ type secured struct {
 
 // newSecured lays out three members, each with a certificate of its own, and one
 // for clients. All have more flags, if there are any.
-func newSecured(t *testing.T, p procs.Program, more ...string) *secured {
+func newSecured(t *testing.T, p testcluster.Program, more ...string) *secured {
 	t.Helper()
 	s := &secured{
-		Cluster: newCluster(t, procs.Config{Program: p, Flags: more}), t: t,
+		Cluster: newCluster(t, testcluster.Config{Program: p, Flags: more}), t: t,
 		ca: tlstest.New(t, "ca"), dir: t.TempDir(), http: make(map[string]string),
 	}
 	tlstest.Write(t, s.dir, "ca.crt", s.ca.PEM)
@@ -58,7 +57,7 @@ func (s *secured) flags(name string) []string {
 
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	addr, err := ports.Free(t.Context())
+	addr, err := testcluster.FreeAddr(t.Context())
 	must(t, err)
 	return addr
 }

@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // parts notes the messages of watches that a client receives, before it puts
@@ -82,7 +82,7 @@ func receives(ctx context.Context, t *testing.T, ch clientv3.WatchChan) clientv3
 
 // TestWatchOptions watches as etcdctl cannot.
 func TestWatchOptions(t *testing.T) {
-	eachServer(t, func(t *testing.T, p procs.Program) {
+	eachServer(t, func(t *testing.T, p testcluster.Program) {
 		c := startCluster(t, p, "--watch-progress-notify-interval=200ms")
 		t.Run("fragments", func(t *testing.T) { watchesInFragments(t, c.Members()[1]) })
 		t.Run("filters", func(t *testing.T) { watchesFiltered(t, c.Members()[0]) })
@@ -96,7 +96,7 @@ const maxMessage = 2 << 20
 // A response that is too large for a message comes in several if the watcher has
 // asked for that: of the past, and of a transaction that has just happened, which
 // its client tells as one.
-func watchesInFragments(t *testing.T, m *procs.Member) {
+func watchesInFragments(t *testing.T, m *testcluster.Member) {
 	ctx := deadline(t)
 	var seen parts
 	c, err := m.Client(seen.option())
@@ -177,9 +177,9 @@ func inFragments(t *testing.T, what string, seen *parts, resp clientv3.WatchResp
 
 // A watcher that filters puts hears of deletions alone, and the other way round:
 // of the past as of what happens.
-func watchesFiltered(t *testing.T, m *procs.Member) {
+func watchesFiltered(t *testing.T, m *testcluster.Member) {
 	ctx := deadline(t)
-	c := clients(t, []*procs.Member{m})[0]
+	c := clients(t, []*testcluster.Member{m})[0]
 	var rev int64
 	change := func() {
 		resp, err := c.Txn(ctx).Then(opPut("f/a", "1"), opPut("f/b", "1")).Commit()
@@ -236,9 +236,9 @@ func watchesFiltered(t *testing.T, m *procs.Member) {
 
 // Who asks for it hears now and then how far it is, although nothing happens that
 // it watches, or would hear of; others do not.
-func watchesProgress(t *testing.T, m *procs.Member) {
+func watchesProgress(t *testing.T, m *testcluster.Member) {
 	ctx := deadline(t)
-	c := clients(t, []*procs.Member{m})[0]
+	c := clients(t, []*testcluster.Member{m})[0]
 	quiet := c.Watch(ctx, "p/quiet", clientv3.WithCreatedNotify())
 	receives(ctx, t, quiet)
 	told := c.Watch(ctx, "p/told", clientv3.WithProgressNotify())

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/leaderlease/go/internal/ports"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/fastkv"
 )
@@ -21,7 +21,7 @@ import (
 // it again.
 func ephemeral(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := ports.Listen(t.Context())
+	l, err := testcluster.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/leaderlease/go/internal/ports"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/server/status"
 	"github.com/leaderlease/go/leaderlease/detector"
@@ -221,7 +221,7 @@ func TestATakenPort(t *testing.T) {
 // free returns an address that was free a moment ago.
 func free(t *testing.T) string {
 	t.Helper()
-	addr, err := ports.Free(t.Context())
+	addr, err := testcluster.FreeAddr(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

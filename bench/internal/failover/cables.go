@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // cables are a bridge in this process's network, and a veth pair from it to each member,
@@ -56,8 +56,8 @@ func (w *cables) hosts() (all []string) { // of the members
 }
 
 // program is p, run in the network of member i.
-func (w *cables) program(i int, p procs.Program) procs.Program {
-	return procs.Program{Name: p.Name, Path: "ip", Args: append([]string{"netns", "exec", w.space(i), p.Path}, p.Args...)}
+func (w *cables) program(i int, p testcluster.Program) testcluster.Program {
+	return testcluster.Program{Name: p.Name, Path: "ip", Args: append([]string{"netns", "exec", w.space(i), p.Path}, p.Args...)}
 }
 
 func (w *cables) close() error {

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/internal/pause"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // Options describe a cluster.
 type Options struct {
-	Program procs.Program
+	Program testcluster.Program
 	Size    int
 	// TLS makes the members create their own certificates.
 	TLS   bool
@@ -28,7 +28,7 @@ type Options struct {
 
 // Cluster is a cluster of processes whose leader dies and comes back.
 type Cluster struct {
-	*procs.Cluster
+	*testcluster.Cluster
 	cables *cables
 	disks  []*disk
 }
@@ -36,14 +36,14 @@ type Cluster struct {
 // Start starts the members and waits until they agree on a leader.
 func Start(ctx context.Context, opts Options) (c *Cluster, err error) {
 	c = &Cluster{}
-	cfg := procs.Config{Program: opts.Program, Dir: opts.Dir, Size: opts.Size, Token: "leasebench", AutoTLS: opts.TLS}
+	cfg := testcluster.Config{Program: opts.Program, Dir: opts.Dir, Size: opts.Size, Token: "leasebench", AutoTLS: opts.TLS}
 	if opts.Needs == Cables {
 		if c.cables, err = newCables(opts.Number, opts.Size); err != nil {
 			return nil, err
 		}
 		cfg.Hosts = c.cables.hosts()
 	}
-	if c.Cluster, err = procs.New(cfg); err != nil {
+	if c.Cluster, err = testcluster.New(cfg); err != nil {
 		return nil, err
 	}
 	for i, m := range c.Members() {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/internal/pause"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 const (
@@ -50,7 +50,7 @@ type refusal struct {
 }
 
 // begin connects to all members, and starts the requests.
-func begin(ctx context.Context, members []*procs.Member) (*probe, error) {
+func begin(ctx context.Context, members []*testcluster.Member) (*probe, error) {
 	p := &probe{}
 	for _, m := range members {
 		c, err := m.Client()

@@ -16,7 +16,7 @@ import (
 
 	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/pause"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 
 // Restart kills all members, starts them, and returns how long it takes from then until
 // one of them answers a linearizable read.
-func Restart(ctx context.Context, c *procs.Cluster) (time.Duration, error) {
+func Restart(ctx context.Context, c *testcluster.Cluster) (time.Duration, error) {
 	if err := c.Kill(); err != nil {
 		return 0, err
 	}
@@ -53,7 +53,7 @@ func Restart(ctx context.Context, c *procs.Cluster) (time.Duration, error) {
 
 // Join adds a member that has nothing, and returns how long it takes from its start
 // until it has applied all that the leader had then.
-func Join(ctx context.Context, c *procs.Cluster) (time.Duration, error) {
+func Join(ctx context.Context, c *testcluster.Cluster) (time.Duration, error) {
 	leader, err := c.Leader(ctx)
 	if err != nil {
 		return 0, err
@@ -102,7 +102,7 @@ func until(ctx context.Context, what string, fn func(context.Context) error) err
 }
 
 // Disk returns how many bytes are in the largest of the members' data directories.
-func Disk(c *procs.Cluster) (int64, error) {
+func Disk(c *testcluster.Cluster) (int64, error) {
 	var all []int64
 	for _, m := range c.Members() {
 		n, err := diskOf(m)
@@ -114,7 +114,7 @@ func Disk(c *procs.Cluster) (int64, error) {
 	return slices.Max(all), nil
 }
 
-func diskOf(m *procs.Member) (sum int64, err error) {
+func diskOf(m *testcluster.Member) (sum int64, err error) {
 	err = filepath.WalkDir(m.Dir, func(_ string, entry fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // the log gives segments back meanwhile

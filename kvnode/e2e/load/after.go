@@ -12,11 +12,11 @@ import (
 
 	"github.com/leaderlease/go/internal/linz"
 	"github.com/leaderlease/go/internal/linz/recorded"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // Final reads all keys linearizably, as soon as m can.
-func Final(ctx context.Context, m *procs.Member) (linz.Final, error) {
+func Final(ctx context.Context, m *testcluster.Member) (linz.Final, error) {
 	var resp *clientv3.GetResponse
 	err := m.Use(func(c *clientv3.Client) error {
 		return Retry(ctx, func(ctx context.Context) (err error) {
@@ -57,7 +57,7 @@ const lookups = 100
 
 // Missing looks for each acknowledged write at its own revision in m's history,
 // which nobody may have compacted, and returns those that are not there.
-func Missing(ctx context.Context, m *procs.Member, history []linz.Op) ([]linz.Op, error) {
+func Missing(ctx context.Context, m *testcluster.Member, history []linz.Op) ([]linz.Op, error) {
 	var missing []linz.Op
 	err := m.Use(func(c *clientv3.Client) error {
 		for some := range slices.Chunk(linz.Acknowledged(history), lookups) {
@@ -99,7 +99,7 @@ func lookUp(ctx context.Context, c *clientv3.Client, writes []linz.Op) ([]linz.O
 var ErrUnequal = errors.New("load: members hash differently")
 
 // Hashes waits until each member has applied revision, and compares their hashes.
-func Hashes(ctx context.Context, members []*procs.Member, revision int64) (uint32, error) {
+func Hashes(ctx context.Context, members []*testcluster.Member, revision int64) (uint32, error) {
 	var first *clientv3.HashKVResponse
 	for i, m := range members {
 		h, err := hashOf(ctx, m, revision)
@@ -117,7 +117,7 @@ func Hashes(ctx context.Context, members []*procs.Member, revision int64) (uint3
 	return first.Hash, nil
 }
 
-func hashOf(ctx context.Context, m *procs.Member, revision int64) (h *clientv3.HashKVResponse, err error) {
+func hashOf(ctx context.Context, m *testcluster.Member, revision int64) (h *clientv3.HashKVResponse, err error) {
 	err = m.Use(func(c *clientv3.Client) error {
 		for {
 			if h, err = c.HashKV(ctx, m.Endpoint, revision); err == nil {

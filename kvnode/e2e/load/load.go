@@ -15,7 +15,7 @@ import (
 	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/linz"
 	"github.com/leaderlease/go/internal/linz/recorded"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/fastkv"
 )
 
@@ -46,7 +46,7 @@ type Load struct {
 	cfg      Config // immutable
 	Keys     *linz.Keys
 	recorder *linz.Recorder
-	members  []*procs.Member
+	members  []*testcluster.Member
 	conns    []*clientv3.Client // one a member
 	streams  []*clientv3.Client // so, for those who send by streams
 
@@ -64,7 +64,7 @@ type Load struct {
 }
 
 // Start connects to the members and starts the clients.
-func Start(ctx context.Context, members []*procs.Member, cfg Config) (*Load, error) {
+func Start(ctx context.Context, members []*testcluster.Member, cfg Config) (*Load, error) {
 	l := &Load{
 		cfg:      cfg,
 		Keys:     linz.NewKeys(Prefix, cfg.Slots, cfg.KeyOps),

@@ -14,7 +14,7 @@ import (
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"github.com/leaderlease/go/internal/kvclient"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/leaderlease/fence"
 )
 
@@ -50,7 +50,7 @@ type Locks struct {
 }
 
 // StartLocks starts contenders, each with a connection to one member.
-func StartLocks(ctx context.Context, members []*procs.Member, contenders int, seed uint64) (*Locks, error) {
+func StartLocks(ctx context.Context, members []*testcluster.Member, contenders int, seed uint64) (*Locks, error) {
 	l := &Locks{gate: fence.NewGate(fence.Token{})}
 	l.mu.holder = make(map[uint64]string)
 	for i := range contenders {

@@ -14,7 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/kvclient"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // Event is what a watch tells of one key.
@@ -56,7 +56,7 @@ type stream struct {
 
 // StartWatches opens two streams at each member and one wherever the client
 // likes; the members' second ones are closed and opened again all the time.
-func StartWatches(ctx context.Context, c *procs.Cluster, seed uint64) (*Watches, error) {
+func StartWatches(ctx context.Context, c *testcluster.Cluster, seed uint64) (*Watches, error) {
 	w := &Watches{}
 	for i, m := range c.Members() {
 		conn, err := m.Client()

@@ -10,7 +10,7 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 
-	"github.com/leaderlease/go/internal/ports"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // onLoopback starts members on real sockets.
@@ -18,7 +18,7 @@ func onLoopback(t *testing.T, nodes ...*fakeNode) {
 	t.Helper()
 	addrs := make(map[uint64]string)
 	for _, n := range nodes {
-		ln, err := ports.Listen(t.Context()) // one may listen on it again
+		ln, err := testcluster.Listen(t.Context()) // one may listen on it again
 		if err != nil {
 			t.Fatal(err)
 		}

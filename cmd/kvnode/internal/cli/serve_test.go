@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
-	"github.com/leaderlease/go/internal/ports"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // served is a member that Main runs.
@@ -48,7 +48,7 @@ func serving(t *testing.T, args ...string) *served {
 // free returns an address that was free a moment ago.
 func free(t *testing.T) string {
 	t.Helper()
-	addr, err := ports.Free(t.Context())
+	addr, err := testcluster.FreeAddr(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/leaderlease/go/internal/kvclient"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 	kvnodeclient "github.com/leaderlease/go/kvnode/client"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
@@ -31,12 +31,12 @@ const (
 // client is etcd's client, connected to one member.
 type client struct {
 	*clientv3.Client
-	m *procs.Member
+	m *testcluster.Member
 	// written counts the bytes handed to the member's socket.
 	written atomic.Int64
 }
 
-func newClient(m *procs.Member) (*client, error) {
+func newClient(m *testcluster.Member) (*client, error) {
 	c := &client{m: m}
 	var err error
 	c.Client, err = m.Client(grpc.WithContextDialer(c.dial))

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // size is the number of members.
@@ -12,20 +12,20 @@ const size = 3
 
 // cluster is three members on loopback, and a client of each.
 type cluster struct {
-	*procs.Cluster
+	*testcluster.Cluster
 	dir     string
 	clients []*client
 	// died receives members whose process has ended unasked.
-	died chan *procs.Member
+	died chan *testcluster.Member
 }
 
 // newCluster lays a cluster out and starts nothing. Program starts a member.
-func newCluster(program procs.Program, dir string) (*cluster, error) {
-	c := &cluster{dir: dir, died: make(chan *procs.Member, 64)} // room for every run that a demo can have
+func newCluster(program testcluster.Program, dir string) (*cluster, error) {
+	c := &cluster{dir: dir, died: make(chan *testcluster.Member, 64)} // room for every run that a demo can have
 	var err error
-	c.Cluster, err = procs.New(procs.Config{
+	c.Cluster, err = testcluster.New(testcluster.Config{
 		Program: program, Dir: dir, Size: size, Prefix: "n", Token: "kvnode-demo", Died: c.died,
-		Own: func(m *procs.Member) []string { return []string{"--lease-trace=" + c.trace(m)} },
+		Own: func(m *testcluster.Member) []string { return []string{"--lease-trace=" + c.trace(m)} },
 	})
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func newCluster(program procs.Program, dir string) (*cluster, error) {
 }
 
 // trace is the file in which a member says what its lease decides.
-func (c *cluster) trace(m *procs.Member) string { return filepath.Join(c.dir, m.Name+".trace") }
+func (c *cluster) trace(m *testcluster.Member) string { return filepath.Join(c.dir, m.Name+".trace") }
 
 // close ends what still runs, at once. Stop comes before where that matters.
 func (c *cluster) close() error {

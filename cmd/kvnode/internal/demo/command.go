@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/cmd/internal/suggest"
-	"github.com/leaderlease/go/internal/procs"
+	"github.com/leaderlease/go/internal/testcluster"
 )
 
 // options is what the command line says.
@@ -22,7 +22,7 @@ type options struct {
 	keep  bool
 
 	// program starts a member; flags of kvnode serve are appended.
-	program procs.Program
+	program testcluster.Program
 }
 
 // maxPace bounds --pace: beyond it the story seems to hang.
@@ -73,7 +73,7 @@ claim it prints was checked; the exit code is 0 only if all of them held.`,
 		if err != nil {
 			return fmt.Errorf("kvnode demo: find this program, to run it as a node: %w", err)
 		}
-		o.program = procs.Program{Path: self, Args: []string{"serve"}}
+		o.program = testcluster.Program{Path: self, Args: []string{"serve"}}
 		if err := run(ctx, &o, newPrinter(cmd.OutOrStdout())); err != nil {
 			return fmt.Errorf("kvnode demo: %w", err)
 		}

@@ -1,4 +1,4 @@
-package procs
+package testcluster
 
 // Program is a server that takes etcd's flags.
 type Program struct {

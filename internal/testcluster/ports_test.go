@@ -1,18 +1,14 @@
-package ports
+package testcluster
 
 import (
 	"testing"
-
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // An address that was given out is not given out again soon, though it is free.
 func TestNoAddressComesTwice(t *testing.T) {
 	seen := make(map[string]bool)
-	for range block / 2 {
-		addr, err := Free(t.Context())
+	for range blockPorts / 2 {
+		addr, err := FreeAddr(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -25,8 +21,8 @@ func TestNoAddressComesTwice(t *testing.T) {
 
 // Two processes whose IDs ask for the same block have one each while both run.
 func TestProcessesHaveBlocksOfTheirOwn(t *testing.T) {
-	one, first := claim(7)
-	other, second := claim(7 + blocks)
+	one, first := claimBlock(7)
+	other, second := claimBlock(7 + portBlocks)
 	if first == nil || second == nil {
 		t.Fatal("no block is free")
 	}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package procs
+package testcluster
 
 import "syscall"
 

@@ -1,4 +1,4 @@
-package procs
+package testcluster
 
 import (
 	"cmp"
@@ -53,7 +53,7 @@ func New(cfg Config) (*Cluster, error) {
 	cfg.LogDir = cmp.Or(cfg.LogDir, cfg.Dir)
 	cfg.Prefix = cmp.Or(cfg.Prefix, "m")
 	c := &Cluster{cfg: cfg}
-	ports, err := freePorts(perMember * cfg.Size)
+	ports, err := freeAddrs(perMember * cfg.Size)
 	if err != nil {
 		return nil, err
 	}

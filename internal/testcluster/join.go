@@ -1,4 +1,4 @@
-package procs
+package testcluster
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ func (c *Cluster) Join(name string) (*Member, error) {
 		return nil, fmt.Errorf("join as %s: that member runs", name)
 	}
 	if i < 0 {
-		ports, err := freePorts(perMember)
+		ports, err := freeAddrs(perMember)
 		if err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package procs
+package testcluster
 
 import (
 	"errors"
@@ -147,7 +147,7 @@ func TestMembersDoNotInheritServerSettings(t *testing.T) {
 }
 
 func TestPortsAreDifferent(t *testing.T) {
-	ports, err := freePorts(50)
+	ports, err := freeAddrs(50)
 	if err != nil {
 		t.Fatal(err)
 	}
