@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/cmd/internal/heap"
+	"github.com/leaderlease/go/cmd/internal/gctune"
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/guardian"
 	"github.com/leaderlease/go/kvnode/server"
@@ -94,7 +94,7 @@ const stopTimeout = 5 * time.Second
 
 // serve runs until ctx ends or the server fails.
 func serve(ctx context.Context, cfg server.Config) error {
-	defer heap.Keep()() // as kvnode's
+	defer gctune.Start()() // as kvnode's
 	panicOnAbort()
 	s, err := server.Start(cfg)
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/leaderlease/go/bench"
-	"github.com/leaderlease/go/cmd/internal/suggest"
 )
 
 // streams are where output goes.
@@ -28,10 +27,9 @@ type common struct {
 func newRoot(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use: "leasebench", Short: rootShort, Long: rootLong,
-		SilenceUsage: true, SilenceErrors: true, Args: suggest.NoArgs,
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	suggest.Flags(root)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	c := &common{streams: s}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/cmd/internal/suggest"
 	"github.com/leaderlease/go/cmd/kvnode/internal/demo"
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	"github.com/leaderlease/go/kvnode/server"
@@ -151,13 +150,13 @@ func newRoot(sys *System) *cobra.Command {
 		Use:   "kvnode",
 		Short: "A replicated key-value node with the etcd v3 API and leader leases",
 		Long:  rootLong,
-		Args:  suggest.NoArgs,
+		Args:  settings.NoArgs,
 		// Main prints errors, once.
 		SilenceErrors: true, SilenceUsage: true,
 		Version: versionText(),
 	}
 	root.SetVersionTemplate("{{.Version}}")
-	suggest.Flags(root)
+	settings.SuggestFlags(root)
 	usage := root.UsageTemplate()
 	serveWith(root, sys)
 	root.SetUsageTemplate(rootUsage)

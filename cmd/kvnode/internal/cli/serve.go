@@ -11,8 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/cmd/internal/heap"
-	"github.com/leaderlease/go/cmd/internal/suggest"
+	"github.com/leaderlease/go/cmd/internal/gctune"
 	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	node "github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/guardian"
@@ -32,7 +31,7 @@ func newServe(sys *System) *cobra.Command {
 		Use:   "serve",
 		Short: "Run a member of a cluster",
 		Long:  serveLong,
-		Args:  suggest.NoArgs,
+		Args:  settings.NoArgs,
 		// Harnesses ask etcd for it with the flags they start it with.
 		Version: versionText(),
 	}
@@ -89,7 +88,7 @@ func serve(sys *System, loaded *settings.Loaded) error {
 		return usageError{err}
 	}
 	defer log.close()
-	defer heap.Keep()()
+	defer gctune.Start()()
 	for _, w := range loaded.Warnings {
 		log.Warn(w)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/cmd/internal/suggest"
+	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	"github.com/leaderlease/go/kvnode/restore"
 )
 
@@ -15,7 +15,7 @@ func newSnapshot(sys *System) *cobra.Command {
 		Short: "Save a snapshot, look at one, or begin a new cluster with one",
 		Long: `Snapshot works on the files that it saves, or etcdctl snapshot save, of kvnode and of etcd, and on the
 data directories of members that do not run. What is restored of etcd's is in kvnode import --help.`,
-		Args: suggest.NoArgs,
+		Args: settings.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	cmd.AddCommand(newSnapshotSave(sys), newSnapshotStatus(sys), newSnapshotVerify(sys), newSnapshotRestore(sys))

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"github.com/leaderlease/go/cmd/internal/suggest"
+	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	"github.com/leaderlease/go/kvnode/server/status"
 )
 
@@ -39,7 +39,7 @@ func newStatus(sys *System) *cobra.Command {
 		Use:   "status",
 		Short: "Show members with their leases",
 		Long:  statusLong,
-		Args:  suggest.NoArgs,
+		Args:  settings.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return a.run(c.Context()) },
 	}
 	flags := cmd.Flags()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/cmd/internal/suggest"
+	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	"github.com/leaderlease/go/leaderlease/leasepage"
 	"github.com/leaderlease/go/leaderlease/leasetrace"
 )
@@ -20,7 +20,7 @@ func newTrace(sys *System) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace",
 		Short: "Judge what leader leases have decided, or show it",
-		Args:  suggest.NoArgs,
+		Args:  settings.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{

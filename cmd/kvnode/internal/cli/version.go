@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/cmd/internal/suggest"
+	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	"github.com/leaderlease/go/kvnode/server"
 )
 
@@ -16,7 +16,7 @@ func newVersion(sys *System) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of kvnode, and of the etcd API that it speaks",
-		Args:  suggest.NoArgs,
+		Args:  settings.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprint(sys.Stdout, versionText())
 			return err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/cmd/internal/suggest"
+	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	"github.com/leaderlease/go/raftwal"
 )
 
@@ -21,7 +21,7 @@ func newWAL(sys *System) *cobra.Command {
 		Short: "Look at a member's log on disk",
 		Long: `Wal reads a member's log on disk and changes nothing. DIR is the data directory or the log's own
 directory. If the log is damaged, the place and the reason are printed and the exit code is 1.`,
-		Args: suggest.NoArgs,
+		Args: settings.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	cmd.AddCommand(newWALDump(sys), newWALVerify(sys))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/leaderlease/go/cmd/internal/suggest"
+	"github.com/leaderlease/go/cmd/kvnode/internal/settings"
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
@@ -55,7 +55,7 @@ claim it prints was checked; the exit code is 0 only if all of them held.`,
   kvnode demo --story
   kvnode demo --story --pace 0   # without pauses to read, as for CI`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			return errors.Join(suggest.NoArgs(cmd, args), o.validate())
+			return errors.Join(settings.NoArgs(cmd, args), o.validate())
 		},
 		SilenceUsage:  true,
 		SilenceErrors: true, // the root prints them

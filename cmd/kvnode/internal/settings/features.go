@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/leaderlease/go/cmd/internal/suggest"
 )
 
 // feature is a feature of etcd. It is honoured unless one of refused and ignored
@@ -65,7 +63,7 @@ func parseFeatures(s string) (map[string]bool, error) {
 		name, state, _ := strings.Cut(part, "=")
 		g, ok := features[name]
 		if !ok {
-			return nil, fmt.Errorf("there is no feature %q%s, only %s", name, suggest.Hint(name, slices.Collect(maps.Keys(features)), "%s"), strings.Join(slices.Sorted(maps.Keys(features)), ", "))
+			return nil, fmt.Errorf("there is no feature %q%s, only %s", name, Hint(name, slices.Collect(maps.Keys(features)), "%s"), strings.Join(slices.Sorted(maps.Keys(features)), ", "))
 		}
 		on, err := parseBool(state)
 		if err != nil {

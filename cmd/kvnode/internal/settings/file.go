@@ -10,8 +10,6 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/leaderlease/go/cmd/internal/suggest"
 )
 
 // sections of etcd's file hold settings without their prefix.
@@ -89,7 +87,7 @@ func (r *fileReader) mapping(prefix string, inSection bool, m *yaml.Node) {
 func (r *fileReader) setting(name string, key, content *yaml.Node) {
 	s, ok := byName[name]
 	if !ok {
-		r.fail(key, "unknown key %q%s", key.Value, suggest.Hint(name, slices.Collect(maps.Keys(byName)), "%s"))
+		r.fail(key, "unknown key %q%s", key.Value, Hint(name, slices.Collect(maps.Keys(byName)), "%s"))
 		return
 	}
 	if line, ok := r.lines[name]; ok {

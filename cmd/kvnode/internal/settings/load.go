@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/leaderlease/go/cmd/internal/suggest"
 )
 
 // Loaded is the configuration in effect.
@@ -158,7 +156,7 @@ func hintOf(name string) string {
 	for _, s := range slices.Concat(table, meta) {
 		known = append(known, strings.TrimPrefix(s.envs()[0], "KVNODE_"))
 	}
-	return suggest.Hint(rest, known, prefix+"_%s")
+	return Hint(rest, known, prefix+"_%s")
 }
 
 func (l Log) withDefaults() Log {

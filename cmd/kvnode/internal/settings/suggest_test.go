@@ -1,14 +1,10 @@
-package suggest
+package settings
 
 import (
 	"testing"
-
-	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestWord(t *testing.T) {
+func TestNearestWord(t *testing.T) {
 	known := []string{"data-dir", "name", "serve", "status", "snapshot", "wal", "listen-client-urls", "listen-metrics-urls"}
 	for given, want := range map[string]string{
 		"":                   "",
@@ -27,8 +23,8 @@ func TestWord(t *testing.T) {
 		"x":                  "",
 		"wallet":             "",
 	} {
-		if got := Word(given, known); got != want {
-			t.Errorf("Word(%q) = %q, want %q", given, got, want)
+		if got := nearestWord(given, known); got != want {
+			t.Errorf("nearestWord(%q) = %q, want %q", given, got, want)
 		}
 	}
 }

@@ -1,6 +1,4 @@
-// Package suggest completes errors about unknown words on a command line, and in a
-// configuration, with the known word that is most like them.
-package suggest
+package settings
 
 import (
 	"errors"
@@ -12,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Word returns the known word that is most like given, or none: it accepts one edit for
+// nearestWord returns the known word that is most like given, or none: it accepts one edit for
 // every four letters, and at least one.
-func Word(given string, known []string) string {
+func nearestWord(given string, known []string) string {
 	best, least := "", max(1, len(given)/4)+1
 	for _, k := range slices.Sorted(slices.Values(known)) {
 		if d := distance(strings.ToLower(given), strings.ToLower(k)); d < least {
@@ -27,7 +25,7 @@ func Word(given string, known []string) string {
 // Hint returns a question with that word for the end of a message, or nothing. The verb
 // %s of form is the word.
 func Hint(given string, known []string, form string) string {
-	word := Word(given, known)
+	word := nearestWord(given, known)
 	if word == "" {
 		return ""
 	}
@@ -49,8 +47,8 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%w%s", err, Hint(args[0], known, "%s"))
 }
 
-// Flags makes cmd and the commands below it suggest a flag for an unknown one.
-func Flags(cmd *cobra.Command) {
+// SuggestFlags makes cmd and the commands below it suggest a flag for an unknown one.
+func SuggestFlags(cmd *cobra.Command) {
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		unknown, ok := errors.AsType[*pflag.NotExistError](err)
 		if !ok {

@@ -1,5 +1,5 @@
 //go:build !linux
 
-package heap
+package gctune
 
 func untouch([]byte) {}

@@ -1,4 +1,4 @@
-package heap
+package gctune
 
 import (
 	"io/fs"
@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// cgroupLimit returns the memory that Linux lets the process have, the least of what its
-// control group and those above it say, or 0 if nobody says. Version 2 only.
+// cgroupLimit returns the memory limit of the process: the lowest of its control group (version 2) and the groups
+// above it, or 0 without a limit.
 func cgroupLimit(root fs.FS) (limit uint64) {
 	self, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -20,7 +20,7 @@ func cgroupLimit(root fs.FS) (limit uint64) {
 			continue
 		}
 		for dir := path.Clean("/" + group); ; dir = path.Dir(dir) {
-			data, _ := fs.ReadFile(root, path.Join("sys/fs/cgroup", dir, "memory.max")) // not there, or "max"
+			data, _ := fs.ReadFile(root, path.Join("sys/fs/cgroup", dir, "memory.max")) // missing, or "max"
 			n, err := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
 			if err == nil && n > 0 && (limit == 0 || n < limit) {
 				limit = n
