@@ -27,7 +27,7 @@ type common struct {
 func newRoot(s streams) *cobra.Command {
 	root := &cobra.Command{
 		Use: "leasebench", Short: rootShort, Long: rootLong,
-		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetOut(s.out)
