@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leaderlease/go/internal/linz/recorded"
+	"github.com/leaderlease/go/internal/linz"
 	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 	"github.com/leaderlease/go/kvnode/server/status"
@@ -22,9 +22,9 @@ var snapshotText = regexp.MustCompile(`restored a snapshot|applied snapshot`)
 
 // prober returns the client that asks member m on the test's own behalf. Every other one sends by
 // streams, if there are any; after a fail-over another member leads.
-func (c *chaos) prober(m *testcluster.Member) *recorded.Client {
+func (c *chaos) prober(m *testcluster.Member) *linz.EtcdClient {
 	if c.probers == nil {
-		c.probers = make([]*recorded.Client, len(c.c.Members()))
+		c.probers = make([]*linz.EtcdClient, len(c.c.Members()))
 	}
 	i := slices.Index(c.c.Members(), m)
 	if c.probers[i] == nil {

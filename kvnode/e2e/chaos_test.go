@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/leaderlease/go/internal/linz/recorded"
+	"github.com/leaderlease/go/internal/linz"
 	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/e2e/load"
 )
@@ -82,7 +82,7 @@ type chaos struct {
 	locks   *load.Locks
 	watches *load.Watches
 	random  *rand.Rand
-	probers []*recorded.Client // of each member
+	probers []*linz.EtcdClient // of each member
 	start   time.Time
 	small   *testcluster.Member // its disk can be full; nil where none can
 	disk    *smallDisk          // of small

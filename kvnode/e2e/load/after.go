@@ -11,7 +11,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/leaderlease/go/internal/linz"
-	"github.com/leaderlease/go/internal/linz/recorded"
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
@@ -29,7 +28,7 @@ func Final(ctx context.Context, m *testcluster.Member) (linz.Final, error) {
 	}
 	final := linz.Final{Revision: resp.Header.GetRevision(), Keys: make(map[string]linz.Version)}
 	for _, kv := range resp.Kvs {
-		final.Keys[string(kv.GetKey())] = recorded.Version([]*mvccpb.KeyValue{kv})
+		final.Keys[string(kv.GetKey())] = linz.VersionOf([]*mvccpb.KeyValue{kv})
 	}
 	return final, nil
 }
@@ -88,7 +87,7 @@ func lookUp(ctx context.Context, c *clientv3.Client, writes []linz.Op) ([]linz.O
 	}
 	var missing []linz.Op
 	for i := range writes {
-		if got := recorded.Version(resp.Responses[i].GetResponseRange().GetKvs()); got != writes[i].Version() {
+		if got := linz.VersionOf(resp.Responses[i].GetResponseRange().GetKvs()); got != writes[i].Version() {
 			missing = append(missing, writes[i])
 		}
 	}

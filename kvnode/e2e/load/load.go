@@ -14,7 +14,6 @@ import (
 
 	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/linz"
-	"github.com/leaderlease/go/internal/linz/recorded"
 	"github.com/leaderlease/go/internal/testcluster"
 	"github.com/leaderlease/go/kvnode/fastkv"
 )
@@ -88,7 +87,7 @@ func Start(ctx context.Context, members []*testcluster.Member, cfg Config) (*Loa
 			l:      l,
 			id:     i,
 			random: rand.New(rand.NewPCG(cfg.Seed, uint64(i))),
-			client: recorded.New(l.recorder),
+			client: linz.NewEtcdClient(l.recorder),
 			seen:   make(map[string]int64),
 			conns:  l.conns,
 		}
@@ -114,8 +113,8 @@ func (l *Load) connect(to *[]*clientv3.Client) error {
 
 // Client returns a client of the member numbered i, for the caller's own use. It sends by calls,
 // or by streams if the load has some and byStreams.
-func (l *Load) Client(i int, byStreams bool) *recorded.Client {
-	c := recorded.New(l.recorder)
+func (l *Load) Client(i int, byStreams bool) *linz.EtcdClient {
+	c := linz.NewEtcdClient(l.recorder)
 	c.To, c.Name = l.conns[i], l.members[i].Name
 	if byStreams && l.cfg.Streams {
 		c.To = l.streams[i]

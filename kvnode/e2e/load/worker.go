@@ -10,7 +10,6 @@ import (
 
 	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/linz"
-	"github.com/leaderlease/go/internal/linz/recorded"
 )
 
 // worker is one client of a load.
@@ -18,7 +17,7 @@ type worker struct {
 	l      *Load
 	id     int
 	random *rand.Rand
-	client recorded.Client
+	client linz.EtcdClient
 	conns  []*clientv3.Client // one a member
 
 	member int              // the one it talks to

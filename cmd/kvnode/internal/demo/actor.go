@@ -9,7 +9,6 @@ import (
 
 	"github.com/leaderlease/go/internal/kvclient"
 	"github.com/leaderlease/go/internal/linz"
-	"github.com/leaderlease/go/internal/linz/recorded"
 )
 
 // keyPrefix begins every key that is recorded.
@@ -44,7 +43,7 @@ func newCast() *cast {
 type actor struct {
 	id     int
 	cast   *cast
-	client recorded.Client
+	client linz.EtcdClient
 	count  int // writes so far, for values that are unique
 
 	paths  map[string]int // reads by path
@@ -61,13 +60,13 @@ type leased struct {
 func (c *cast) actor() *actor {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := &actor{id: len(c.mu.actors), cast: c, client: recorded.New(c.recorder), paths: make(map[string]int)}
+	a := &actor{id: len(c.mu.actors), cast: c, client: linz.NewEtcdClient(c.recorder), paths: make(map[string]int)}
 	c.mu.actors = append(c.mu.actors, a)
 	return a
 }
 
 // at turns to a member.
-func (a *actor) at(c *client) *recorded.Client {
+func (a *actor) at(c *client) *linz.EtcdClient {
 	a.client.To, a.client.Name = c.Client, c.m.Name
 	return &a.client
 }
