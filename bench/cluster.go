@@ -10,7 +10,6 @@ import (
 	"github.com/leaderlease/go/bench/internal/inproc"
 	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/bench/internal/report"
-	"github.com/leaderlease/go/internal/pause"
 	"github.com/leaderlease/go/kvnode"
 )
 
@@ -69,7 +68,7 @@ func leaderOf(ctx context.Context, c *inCluster) (int, error) {
 		if i := c.Leader(); i >= 0 {
 			return i, nil
 		}
-		if err := pause.For(ctx, leaderPause); err != nil {
+		if err := load.Sleep(ctx, leaderPause); err != nil {
 			return -1, fmt.Errorf("no member leads: %w", err)
 		}
 	}

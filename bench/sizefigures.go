@@ -9,7 +9,6 @@ import (
 	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/bench/internal/report"
 	"github.com/leaderlease/go/bench/internal/size"
-	"github.com/leaderlease/go/internal/pause"
 )
 
 // probed adds the latencies of a probe.
@@ -103,7 +102,7 @@ func cpuOf(c *sized) (sum time.Duration, err error) {
 }
 
 // rest lets the members settle.
-func rest(ctx context.Context, c *sized) error { return pause.For(ctx, c.plan.Warmup) }
+func rest(ctx context.Context, c *sized) error { return load.Sleep(ctx, c.plan.Warmup) }
 
 // count prints a number with commas between thousands.
 func count(n int) string {

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/bench/internal/report"
 	"github.com/leaderlease/go/bench/internal/size"
 	"github.com/leaderlease/go/bench/internal/wire"
-	"github.com/leaderlease/go/internal/pause"
 )
 
 // scans is how often each scan runs.
@@ -133,7 +133,7 @@ func (s *Suite) compaction(ctx context.Context, c *sized) error {
 			return err
 		}
 		// Servers that answer sooner do their work later.
-		return pause.For(ctx, c.plan.Duration-time.Since(begun))
+		return load.Sleep(ctx, c.plan.Duration-time.Since(begun))
 	})
 	if err != nil {
 		return err

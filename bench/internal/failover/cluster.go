@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/leaderlease/go/internal/pause"
+	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
@@ -116,7 +116,7 @@ func (c *Cluster) gather(ctx context.Context) error {
 	if _, err := c.agreed(ctx); err != nil {
 		return err
 	}
-	return pause.For(ctx, rest)
+	return load.Sleep(ctx, rest)
 }
 
 // agreed waits until all members name one leader, and returns its number.
@@ -128,7 +128,7 @@ func (c *Cluster) agreed(ctx context.Context) (int, error) {
 		if err == nil {
 			return leader, nil
 		}
-		if pause.For(ctx, askPause) != nil {
+		if load.Sleep(ctx, askPause) != nil {
 			return 0, fmt.Errorf("%d members do not agree on a leader: %w\n%s", len(c.Members()), err, c.Members()[0].LogTail())
 		}
 	}

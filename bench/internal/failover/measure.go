@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/leaderlease/go/internal/pause"
+	"github.com/leaderlease/go/bench/internal/load"
 )
 
 // Outage is the longest time, from an event on, in which no read and in which no write was
@@ -49,7 +49,7 @@ func (d *Death) Takes() time.Duration {
 // Measure makes the leader die, measures the outage, and restores the cluster.
 func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Outage, err error) {
 	if d.undo != nil {
-		if err := pause.For(ctx, watched); err != nil {
+		if err := load.Sleep(ctx, watched); err != nil {
 			return nil, err
 		}
 	}
@@ -63,7 +63,7 @@ func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Outage, err erro
 	}
 	defer func() { err = errors.Join(err, c.restore(ctx)) }()
 	defer func() { err = errors.Join(err, p.close()) }()
-	if err := pause.For(ctx, before); err != nil {
+	if err := load.Sleep(ctx, before); err != nil {
 		return nil, err
 	}
 	died := time.Now()
@@ -78,7 +78,7 @@ func (c *Cluster) Measure(ctx context.Context, d *Death) (all []Outage, err erro
 	if err != nil || d.undo == nil {
 		return all, err
 	}
-	if err := pause.For(ctx, time.Until(died.Add(gone))); err != nil {
+	if err := load.Sleep(ctx, time.Until(died.Add(gone))); err != nil {
 		return all, err
 	}
 	one, err = p.measure(ctx, d.UndoName, leader, func() error { return d.undo(c, leader) })
@@ -92,7 +92,7 @@ func (p *probe) measure(ctx context.Context, what string, leader int, happen fun
 		return outage, fmt.Errorf("%s: %w", what, err)
 	}
 	for wait := after; ; wait = after / 10 {
-		if err := pause.For(ctx, wait); err != nil {
+		if err := load.Sleep(ctx, wait); err != nil {
 			return outage, err
 		}
 		now := time.Now()

@@ -12,7 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/status"
 
-	"github.com/leaderlease/go/internal/pause"
+	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
@@ -76,7 +76,7 @@ func (p *probe) connect(ctx context.Context, c *clientv3.Client) error {
 		if err == nil || time.Since(begun) > agreeTimeout {
 			return err
 		}
-		if err := pause.For(ctx, askPause); err != nil {
+		if err := load.Sleep(ctx, askPause); err != nil {
 			return err
 		}
 	}

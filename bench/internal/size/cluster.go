@@ -14,8 +14,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/leaderlease/go/bench/internal/load"
 	"github.com/leaderlease/go/internal/kvclient"
-	"github.com/leaderlease/go/internal/pause"
 	"github.com/leaderlease/go/internal/testcluster"
 )
 
@@ -95,7 +95,7 @@ func until(ctx context.Context, what string, fn func(context.Context) error) err
 		if err == nil {
 			return nil
 		}
-		if waited := pause.For(ctx, lookPause); waited != nil {
+		if waited := load.Sleep(ctx, lookPause); waited != nil {
 			return fmt.Errorf("wait for %s: %w", what, errors.Join(waited, err))
 		}
 	}
