@@ -59,7 +59,7 @@ func (f *failoverFlags) add(s *bench.Suite, p bench.FailoverPlan) (err error) {
 	}
 	if f.guardian {
 		guarded := *p.Servers[0].Program
-		guarded.Name, guarded.Args, guarded.Guarded = guarded.Name+"-guardian", append(slices.Clone(guarded.Args), "--guardian"), true
+		guarded.Name, guarded.Args, guarded.Supervised = guarded.Name+"-guardian", append(slices.Clone(guarded.Args), "--guardian"), true
 		p.Servers = slices.Insert(p.Servers, 1, bench.Server{Name: guarded.Name, Program: &guarded})
 	}
 	if len(f.starts) == 0 {

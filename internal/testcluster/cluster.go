@@ -1,3 +1,7 @@
+// Package testcluster runs the members of a cluster as processes on loopback: kvnode,
+// or etcd, which takes the same flags. Each member has a directory, ports and a
+// log of its own, and can be stopped, killed, paused, woken, restarted and wiped.
+// The demo, the benchmarks and the end-to-end tests start members with it.
 package testcluster
 
 import (
@@ -13,6 +17,15 @@ import (
 	"sync"
 )
 
+// Program is a server that takes etcd's flags.
+type Program struct {
+	Name string
+	Path string   // of the binary
+	Args []string // in front of the flags
+	// Supervised says that Path is a supervisor that runs the member as a child process.
+	Supervised bool
+}
+
 // Config describes a cluster.
 type Config struct {
 	Program Program
@@ -22,7 +35,7 @@ type Config struct {
 	LogDir string
 	// Size is the number of members. Default: 3.
 	Size int
-	// Prefix is what names begin with, a number follows. Default: m.
+	// Prefix of the names; a number follows. Default: m.
 	Prefix string
 	// Token tells clusters of equal members apart.
 	Token string
@@ -33,10 +46,10 @@ type Config struct {
 	AutoTLS bool
 	// Flags are given to each member after the cluster's own.
 	Flags []string
-	// Own returns flags for one member alone, in addition. Default: none.
+	// Own returns additional flags for one member. Default: none.
 	Own func(*Member) []string
-	// Died is told when a process ends that was not asked to. It must have room
-	// for all that can. Default: nobody is told.
+	// Died receives a member when its process ends unexpectedly. Its buffer must have room for
+	// all members. Default: nil.
 	Died chan<- *Member
 }
 
@@ -47,7 +60,7 @@ type Cluster struct {
 	members []*Member
 }
 
-// New lays a cluster out: names, directories and free ports. It starts nothing.
+// New chooses names, directories and free ports. It starts nothing.
 func New(cfg Config) (*Cluster, error) {
 	cfg.Size = cmp.Or(cfg.Size, 3)
 	cfg.LogDir = cmp.Or(cfg.LogDir, cfg.Dir)
@@ -57,7 +70,7 @@ func New(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, host := range cfg.Hosts { // nobody else is there, so the ports are free
+	for i, host := range cfg.Hosts { // no other process uses these addresses, so the ports are free
 		for j, addr := range ports[perMember*i : perMember*(i+1)] {
 			ports[perMember*i+j] = net.JoinHostPort(host, addr[strings.LastIndexByte(addr, ':')+1:])
 		}
@@ -74,7 +87,7 @@ func New(cfg Config) (*Cluster, error) {
 // perMember is the number of ports of a member.
 const perMember = 2
 
-// add lays a member out without its flags.
+// add appends a member without flags.
 func (c *Cluster) add(name string, ports []string) {
 	m := &Member{
 		Name:     name,
@@ -87,12 +100,12 @@ func (c *Cluster) add(name string, ports []string) {
 	}
 	if c.cfg.AutoTLS {
 		m.TLS = new(tls.Config)
-		m.TLS.InsecureSkipVerify = true // nobody has signed such a certificate
+		m.TLS.InsecureSkipVerify = true // --auto-tls certificates are self-signed
 	}
 	c.members = append(c.members, m)
 }
 
-// flags returns what makes a process the member m.
+// flags returns the flags of member m.
 func (c *Cluster) flags(m *Member) []string {
 	var initial []string
 	scheme := "http://"
@@ -187,11 +200,38 @@ func (c *Cluster) Kill() error {
 	var errs []error
 	for _, m := range c.members {
 		if r := m.current(); r != nil {
-			_ = r.kill() // which is tried, and waited for, below
+			_ = r.kill() // Kill below tries again and waits
 		}
 	}
 	for _, m := range c.members {
 		errs = append(errs, m.Kill())
 	}
 	return errors.Join(errs...)
+}
+
+// Join appends a member that joins the running cluster after MemberAdd. If a member of that name exists
+// and does not run, the new member replaces it and takes its addresses.
+func (c *Cluster) Join(name string) (*Member, error) {
+	i := slices.IndexFunc(c.members, func(m *Member) bool { return m.Name == name })
+	if i >= 0 && c.members[i].Running() {
+		return nil, fmt.Errorf("join as %s: that member runs", name)
+	}
+	if i < 0 {
+		ports, err := freeAddrs(perMember)
+		if err != nil {
+			return nil, err
+		}
+		i = len(c.members)
+		c.add(name, ports)
+	}
+	m := c.members[i]
+	flags := slices.Concat(c.flags(m), c.cfg.Flags)
+	flags[slices.Index(flags, "--initial-cluster-state=new")] = "--initial-cluster-state=existing"
+	m.Flags = flags
+	return m, nil
+}
+
+// Forget deletes a member that does not run from the cluster.
+func (c *Cluster) Forget(name string) {
+	c.members = slices.DeleteFunc(c.members, func(m *Member) bool { return m.Name == name && !m.Running() })
 }

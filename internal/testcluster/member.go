@@ -1,9 +1,11 @@
 package testcluster
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -59,7 +61,7 @@ func (m *Member) current() *run {
 	return m.mu.run
 }
 
-// running returns the process, or an error that says what cannot be done to it.
+// running returns the running process, or an error that names the action that needs it.
 func (m *Member) running(what string) (*run, error) {
 	if r := m.current(); r != nil && !r.ended() {
 		return r, nil
@@ -88,8 +90,7 @@ func (m *Member) Start() error {
 	if m.mu.run != nil && !m.mu.run.ended() {
 		return fmt.Errorf("member %s runs already", m.Name)
 	}
-	// The process writes to the file itself, so that its last words are there
-	// whatever becomes of this one.
+	// The process writes to the file itself, so its last lines are there even if this process dies.
 	log, begin, err := m.openLog()
 	if err != nil {
 		return fmt.Errorf("start %s: %w", m.Name, err)
@@ -108,24 +109,23 @@ func (m *Member) Start() error {
 	return nil
 }
 
-// await ends with the process.
+// await waits for the end of the process.
 func (m *Member) await(r *run) {
-	_ = r.cmd.Wait() // ProcessState says it
-	close(r.done)    // first: who hears of the death asks how it ended
+	_ = r.cmd.Wait() // ProcessState has the result
+	close(r.done)    // before the send: the receiver calls ExitReport
 	if !r.expected.Load() && m.died != nil {
 		m.died <- m
 	}
 }
 
-// environment leaves out what configures servers: members are configured by their
-// flags alone.
+// environment drops the variables that configure servers: flags alone configure members.
 func environment(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(e string) bool {
 		return strings.HasPrefix(e, "ETCD_") || strings.HasPrefix(e, "KVNODE_")
 	})
 }
 
-// Wipe removes what the member has stored. It may not run.
+// Wipe removes the data directory of a member that does not run.
 func (m *Member) Wipe() error {
 	if m.Running() {
 		return fmt.Errorf("wipe %s: it runs", m.Name)
@@ -140,4 +140,53 @@ func (r *run) kill() error {
 		return err
 	}
 	return nil
+}
+
+// readyText is in the line that a server prints once it serves clients.
+const readyText = "ready to serve client requests"
+
+// openLog opens the member's log and returns the offset at which the output of this run begins.
+func (m *Member) openLog() (f *os.File, begin int64, err error) {
+	f, err = os.OpenFile(m.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, 0, err
+	}
+	begin, err = f.Seek(0, io.SeekEnd)
+	return f, begin, err
+}
+
+// saysReady reports whether the log has readyText from begin on.
+func (m *Member) saysReady(begin int64) bool {
+	f, err := os.Open(m.LogFile)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // opened for reading
+	text, err := io.ReadAll(io.NewSectionReader(f, begin, 1<<62))
+	return err == nil && bytes.Contains(text, []byte(readyText))
+}
+
+// The part of a log that an error shows.
+const (
+	tailLines = 12
+	lineWidth = 250
+)
+
+// Log returns the output of all runs of the member.
+func (m *Member) Log() string {
+	text, err := os.ReadFile(m.LogFile)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// LogTail returns the last lines that the member printed.
+func (m *Member) LogTail() string {
+	lines := strings.Split(strings.TrimSpace(m.Log()), "\n")
+	lines = lines[max(0, len(lines)-tailLines):]
+	for i, line := range lines {
+		lines[i] = m.Name + ": " + line[:min(len(line), lineWidth)]
+	}
+	return strings.Join(lines, "\n")
 }

@@ -49,8 +49,8 @@ func TestMemberThatDiesIsReportedWithItsLastWords(t *testing.T) {
 	}
 	<-m.current().done
 	for _, want := range []string{"n1 ended by itself: exit status 3", m.LogFile, "the disk is gone"} {
-		if !strings.Contains(m.Obituary(), want) {
-			t.Errorf("obituary without %q: %s", want, m.Obituary())
+		if !strings.Contains(m.ExitReport(), want) {
+			t.Errorf("obituary without %q: %s", want, m.ExitReport())
 		}
 	}
 }

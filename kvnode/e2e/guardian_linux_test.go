@@ -29,7 +29,7 @@ func guarded(t *testing.T, secure bool, flags ...string) (*testcluster.Cluster, 
 
 func guardedBy(t *testing.T, p testcluster.Program, secure bool, flags ...string) (*testcluster.Cluster, *testcluster.Member) {
 	t.Helper()
-	p.Args, p.Guarded = append(p.Args, "--guardian"), true
+	p.Args, p.Supervised = append(p.Args, "--guardian"), true
 	c := newCluster(t, testcluster.Config{Program: p, AutoTLS: secure, Flags: append([]string{electsLate}, flags...)})
 	must(t, c.Serve(deadline(t)))
 	leader, err := c.Leader(deadline(t))
@@ -68,7 +68,7 @@ func TestAGuardianTellsOfTheDeath(t *testing.T) {
 		t.Run("tls="+strconv.FormatBool(secure), func(t *testing.T) {
 			c, leader := guarded(t, secure, unheard...)
 			before := time.Now()
-			must(t, leader.KillWard())
+			must(t, leader.KillChild())
 			follows(t, c, leader)
 			t.Logf("another leads after %v", time.Since(before))
 			saysObituary(t, c, secure)
@@ -108,7 +108,7 @@ func TestAGuardianIsToldToStop(t *testing.T) {
 // ended, and wait for as long as they have promised, as without guardians.
 func TestAGuardianDiesWithItsMember(t *testing.T) {
 	c, leader := guarded(t, false)
-	ward, err := leader.Ward()
+	ward, err := leader.MemberProcess()
 	must(t, err)
 	before := time.Now()
 	must(t, leader.Kill())
@@ -131,7 +131,7 @@ func TestAGuardianDiesWithItsMember(t *testing.T) {
 // A guardian that is killed takes its member along.
 func TestNoMemberOutlivesItsGuardian(t *testing.T) {
 	_, leader := guarded(t, false, unheard...)
-	ward, err := leader.Ward()
+	ward, err := leader.MemberProcess()
 	must(t, err)
 	must(t, leader.Kill())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -234,7 +234,7 @@ func TestGuardiansOfTwoVersions(t *testing.T) {
 			if now, err := c.Leader(deadline(t)); err != nil || now != leader {
 				t.Fatalf("%v leads, %v, want the member of the other version", now, err)
 			}
-			must(t, leader.KillWard())
+			must(t, leader.KillChild())
 			follows(t, c, leader)
 			_, err := leader.WaitExit(deadline(t))
 			must(t, err)

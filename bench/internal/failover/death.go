@@ -75,7 +75,7 @@ func Named(shorts []string) (all []Death, err error) {
 	return all, nil
 }
 
-func kill(_ context.Context, c *Cluster, leader int) error { return c.Members()[leader].KillWard() }
+func kill(_ context.Context, c *Cluster, leader int) error { return c.Members()[leader].KillChild() }
 
 // killTwo kills the leader and another member.
 func killTwo(ctx context.Context, c *Cluster, leader int) error {

@@ -14,7 +14,7 @@ func lockKey(rev, create int64, key string, deleted bool) Event {
 }
 
 func guardedBy(rev int64, token string) Event {
-	return Event{Revision: rev, Key: Guarded, Value: token}
+	return Event{Revision: rev, Key: Supervised, Value: token}
 }
 
 // The judge of locks must find what it is there to find.

@@ -22,7 +22,7 @@ import (
 // write, with its token as the value.
 const (
 	LockName = "lock"
-	Guarded  = "guarded"
+	Supervised  = "guarded"
 )
 
 const (
@@ -181,7 +181,7 @@ func (l *Locks) admit(token uint64, name string) error {
 func (c *contender) guarded(ctx context.Context, owner clientv3.Cmp) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
-	resp, err := c.conn.Txn(ctx).If(owner).Then(clientv3.OpPut(Guarded, strconv.FormatInt(Token(owner), 10))).Commit()
+	resp, err := c.conn.Txn(ctx).If(owner).Then(clientv3.OpPut(Supervised, strconv.FormatInt(Token(owner), 10))).Commit()
 	return err == nil && resp.Succeeded, err
 }
 
@@ -202,7 +202,7 @@ func JudgeLocks(history []Event) error {
 			delete(wanting, e.Key)
 		case strings.HasPrefix(e.Key, LockName+"/"):
 			wanting[e.Key] = e.Create
-		case e.Key == Guarded:
+		case e.Key == Supervised:
 			token, err := strconv.ParseInt(e.Value, 10, 64)
 			if err != nil {
 				return err

@@ -47,7 +47,7 @@ func (c *cluster) firstWrite(ctx context.Context) (got kvclient.Answer, err erro
 	go func() {
 		select {
 		case m := <-c.died:
-			cancel(errors.New(m.Obituary()))
+			cancel(errors.New(m.ExitReport()))
 		case <-ctx.Done():
 		}
 	}()
@@ -112,7 +112,7 @@ func (c *cluster) show(ctx context.Context, out *printer) error {
 			out.linef("Stopping …")
 			return c.Stop()
 		case m := <-c.died:
-			out.linef("%s", m.Obituary())
+			out.linef("%s", m.ExitReport())
 			if !c.anyRunning() {
 				return errors.New("no node is left")
 			}

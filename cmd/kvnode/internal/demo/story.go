@@ -37,7 +37,7 @@ func tell(ctx context.Context, o *options, out *printer, c *cluster) error {
 	go func() {
 		select {
 		case m := <-c.died:
-			stop(errors.New(m.Obituary()))
+			stop(errors.New(m.ExitReport()))
 		case <-ctx.Done():
 		}
 	}()

@@ -4,7 +4,14 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 )
+
+// attributes keep Ctrl-C from members, which Stop ends in order, and kill them when this process dies. The
+// signal is SIGKILL, since a paused process handles no other.
+func attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
 
 // childOf returns the one child of a process, 0 if it has none.
 func childOf(pid int) (int, error) {

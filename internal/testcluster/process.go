@@ -9,16 +9,16 @@ import (
 	"time"
 )
 
-// lookEvery is how often a log is looked at for the line that says ready.
-const lookEvery = 5 * time.Millisecond
+// pollInterval is the time between two searches for readyText in a log.
+const pollInterval = 5 * time.Millisecond
 
-// WaitReady waits until the process has said that it serves clients.
+// WaitReady waits until the process has printed that it serves clients.
 func (m *Member) WaitReady(ctx context.Context) error {
 	r := m.current()
 	if r == nil {
 		return fmt.Errorf("member %s was never started", m.Name)
 	}
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for !m.saysReady(r.begin) {
 		select {
@@ -59,8 +59,8 @@ func (m *Member) signal(what string, send func(*os.Process) error) error {
 		return err
 	}
 	to := r.cmd.Process
-	if m.Program.Guarded {
-		to, err = m.Ward()
+	if m.Program.Supervised {
+		to, err = m.MemberProcess()
 	}
 	if err == nil {
 		err = send(to)
@@ -85,8 +85,8 @@ func (m *Member) Kill() error {
 	return nil
 }
 
-// KillWard ends the member with SIGKILL, and waits for whoever guards it, too.
-func (m *Member) KillWard() error {
+// KillChild ends the member's process with SIGKILL, and waits for its supervisor to end, if it has one.
+func (m *Member) KillChild() error {
 	r, err := m.running("kill")
 	if err != nil {
 		return err
@@ -99,8 +99,8 @@ func (m *Member) KillWard() error {
 	return nil
 }
 
-// Crash ends the process as a panic does, and waits: at SIGABRT Go's runtime prints the stacks
-// of all goroutines and exits with code 2, unless the program panics of itself then.
+// Crash ends the process with SIGABRT, on which Go's runtime prints all stacks and exits with code 2, and
+// waits for its end.
 func (m *Member) Crash() error {
 	r, err := m.running("crash")
 	if err != nil {
@@ -119,7 +119,7 @@ func (m *Member) Crash() error {
 func (m *Member) Terminate(ctx context.Context) (int, error) {
 	if r, err := m.running("end"); err == nil {
 		r.expected.Store(true)
-		_ = m.signal("wake", wakeProcess) // who is paused does not hear that it should end
+		_ = m.signal("wake", wakeProcess) // a paused process handles no SIGTERM
 		if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			return 0, fmt.Errorf("end %s: %w", m.Name, err)
 		}
@@ -148,11 +148,31 @@ func (m *Member) Stop() error {
 	return nil
 }
 
-// Obituary says how a process ended that should not have.
-func (m *Member) Obituary() string {
+// ExitReport describes an unexpected end of the process, with the end of its log.
+func (m *Member) ExitReport() string {
 	r := m.current()
 	if r == nil || !r.ended() {
 		return m.Name + " ended by itself and was started again"
 	}
 	return fmt.Sprintf("%s ended by itself: %v. The end of %s:\n%s", m.Name, r.cmd.ProcessState, m.LogFile, m.LogTail())
+}
+
+// MemberProcess returns the process that is the member: the child if the program is a supervisor, else the
+// process that Start has started.
+func (m *Member) MemberProcess() (*os.Process, error) {
+	r, err := m.running("find")
+	if err != nil {
+		return nil, err
+	}
+	if !m.Program.Supervised {
+		return r.cmd.Process, nil
+	}
+	child, err := childOf(r.cmd.Process.Pid)
+	if err == nil && child == 0 {
+		err = errors.New("its supervisor has no child")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find %s: %w", m.Name, err)
+	}
+	return os.FindProcess(child)
 }

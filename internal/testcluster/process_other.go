@@ -4,5 +4,7 @@ package testcluster
 
 import "syscall"
 
-// attributes ask for nothing where it is not known what the system can do.
 func attributes() *syscall.SysProcAttr { return nil }
+
+// childOf returns 0: supervisors run on Linux only.
+func childOf(int) (int, error) { return 0, nil }
