@@ -62,9 +62,7 @@ func TestAPutThatReachesALeaderWhichHandsOver(t *testing.T) {
 		synctest.Wait()
 		done := c.later(follower)
 		synctest.Wait()
-		var waits int
-		leader.call(func() { waits = len(leader.loop.offers.lanes[follower.ID()]) })
-		if waits != 1 {
+		if waits := leader.queued(); waits != 1 {
 			t.Fatalf("%d proposals of the follower wait at the leader, want one", waits)
 		}
 		c.doneOnce(follower, done, 1)

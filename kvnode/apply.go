@@ -9,6 +9,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
+	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
@@ -31,7 +32,7 @@ type applier struct {
 	// hands out no more than MaxCommittedSizePerReady that it has not heard of again. So the
 	// loop never waits for the applier, which may wait for it (applyConf).
 	jobs        lifecycle.Mailbox[applyJob]
-	proposals   *proposals
+	proposals   *proposals.Pending
 	replay      *replay
 	received    *received
 	checkpoints *checkpoints
@@ -128,7 +129,7 @@ func (a *applier) applyEntry(e *raftpb.Entry) bool {
 		if errors.Is(r.Err, store.ErrMalformed) {
 			a.malformed(r.Err, "index", e.GetIndex())
 		}
-		a.proposals.waiters.finish(r)
+		a.proposals.Finish(r)
 		a.sayAlarms(before)
 		return true
 	}
@@ -138,7 +139,7 @@ func (a *applier) applyEntry(e *raftpb.Entry) bool {
 func (a *applier) reach(term uint64) {
 	if term > a.term {
 		a.term = term
-		a.proposals.reached(term)
+		a.proposals.TermReached(term)
 	}
 }
 
@@ -173,7 +174,7 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 	// It is decided what becomes of the proposal, even if this member steps down by it: the
 	// reign's end, which the loop sees while it applies the change, must not find the waiter and
 	// tell it ErrLeaderChanged.
-	w := a.proposals.waiters.remove(plan.Proposal)
+	answer := a.proposals.Claim(plan.Proposal)
 	// conf stays nil if raft is past the change. The applier waits meanwhile, so the loop may
 	// write superseded and conf.
 	var conf *raftpb.ConfState
@@ -189,20 +190,20 @@ func (a *applier) applyConf(e *raftpb.Entry) bool {
 		a.lease.ApplyConfState(e.GetIndex(), conf)
 	})
 	if !ok {
-		w.tell(outcome{err: ErrStopped})
+		answer(store.Result{}, ErrStopped)
 		return false
 	}
 	if conf == nil {
 		// Raft is past it: nothing is applied until the store is, too. The snapshot is on its way
 		// here, as the appender has it from the same Ready.
-		w.tell(outcome{err: ErrTimeout})
+		answer(store.Result{}, ErrTimeout)
 		return true
 	}
 	a.store.ApplyConf(e.GetIndex(), e.GetTerm(), conf, plan.Registry)
 	// Links before the answer: once a client hears that a member was removed, this one has no
 	// link to it any more, and one that was added is dialled.
 	a.routes.connect()
-	w.tell(outcome{result: store.Result{ID: plan.Proposal, Err: plan.Refusal}})
+	answer(store.Result{ID: plan.Proposal, Err: plan.Refusal}, nil)
 	// It must not end by itself: those who are left may need its vote to hear of it (leave.go).
 	if plan.Removes(a.ID()) {
 		a.log.Warn("this member was removed, and goes on until enough of those who are left know")
@@ -220,7 +221,7 @@ func (a *applier) restore(snap *raftpb.Snapshot) error {
 		return nil
 	}
 	// Before the store shows what the snapshot contains.
-	a.proposals.waiters.snapshotRestored()
+	a.proposals.SnapshotRestored()
 	before := a.store.Alarms()
 	// Restore consumes the file. After a crash before its end the file is still there, and after one
 	// behind it the store is at the index: the next start finishes either (reconcile).

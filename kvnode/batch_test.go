@@ -62,10 +62,11 @@ func TestWritesDoNotWaitForAFarQuorum(t *testing.T) {
 		time.Sleep(time.Second)
 		c.delay(100 * time.Millisecond)
 		first := leader.last.Load()
-		wait := c.putApart(leader, 5, maxHold+time.Millisecond)
+		const apart = 11 * time.Millisecond // longer than the queue holds a batch back
+		wait := c.putApart(leader, 5, apart)
 		synctest.Wait()
 		if got := leader.last.Load() - first; got != 5 {
-			t.Errorf("of 5 writes that came %v apart raft has taken %d before any was committed, want all", maxHold+time.Millisecond, got)
+			t.Errorf("of 5 writes that came %v apart raft has taken %d before any was committed, want all", apart, got)
 		}
 		wait()
 	})

@@ -109,7 +109,7 @@ func TestMalformedChangesInTheLogAreOfNobody(t *testing.T) {
 		before := leader.Store().Members()
 		for what, e := range malformed() {
 			leader.call(func() {
-				if err := leader.loop.raw.Step(propMessage(leader.ID(), []proposal{{entry: e}})); err != nil {
+				if err := leader.loop.raw.Step(propMessage(leader.ID(), e)); err != nil {
 					t.Errorf("Step(a change with %s) = %v", what, err)
 				}
 			})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/internal/memlink"
 	"github.com/leaderlease/go/leaderlease"
@@ -201,6 +202,18 @@ func (c *cluster) isolate(n *Node) {
 func (c *cluster) leaseStatus(n *Node) leaderlease.Status {
 	_, s := n.Lease().TryRead()
 	return s
+}
+
+// queued returns the number of n's proposals that raft has not taken, and of messages that followers have
+// forwarded.
+func (n *Node) queued() (count int) {
+	n.call(func() { count = n.loop.queue.Len() })
+	return count
+}
+
+// propMessage proposes entries for the present term.
+func propMessage(from uint64, entries ...*raftpb.Entry) *raftpb.Message {
+	return &raftpb.Message{Type: raftpb.MsgProp.Enum(), From: new(from), Entries: entries}
 }
 
 // call runs f in n's loop and waits for its end.

@@ -5,34 +5,35 @@ import (
 
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/proposals"
 )
 
 var (
 	// ErrNoLeader means that no leader is known. Nothing was done.
-	ErrNoLeader = errors.New("kvnode: no leader")
+	ErrNoLeader = proposals.ErrNoLeader
 	// ErrLeaderChanged means that leadership moved while the request was under
 	// way. A write may or may not take effect.
-	ErrLeaderChanged = errors.New("kvnode: leader changed")
+	ErrLeaderChanged = proposals.ErrLeaderChanged
 	// ErrTimeout means that RequestTimeout ran out. A write may or may not take
 	// effect.
-	ErrTimeout = errors.New("kvnode: request timed out")
+	ErrTimeout = proposals.ErrTimeout
 	// ErrTooManyRequests means that too many proposals are under way. Nothing was
 	// done.
-	ErrTooManyRequests = errors.New("kvnode: too many requests")
+	ErrTooManyRequests = proposals.ErrTooManyRequests
 	// ErrStopped means that the node has stopped. A write that was under way may
 	// or may not take effect.
 	ErrStopped = lifecycle.ErrStopped
 	// ErrNotLeader means that only the leader can do that.
-	ErrNotLeader = errors.New("kvnode: not the leader")
+	ErrNotLeader = proposals.ErrNotLeader
 	// ErrUnknownMember means that there is no such member, or that it is a learner
 	// where a voter is needed.
 	ErrUnknownMember = errors.New("kvnode: unknown member")
 	// ErrTooLarge means that a command exceeds Config.MaxRequestBytes. Nothing was
 	// done.
-	ErrTooLarge = errors.New("kvnode: request is too large")
+	ErrTooLarge = proposals.ErrTooLarge
 	// ErrDiskFull means that this member's disk is full: it takes no writes until
 	// there is room. Reads go on, and nothing was done.
-	ErrDiskFull = errors.New("kvnode: disk is full")
+	ErrDiskFull = proposals.ErrDiskFull
 	// ErrLost means that this member has lost what it had promised to the cluster:
 	// it must be removed, and added anew with an empty directory.
 	ErrLost = memberdir.ErrLost

@@ -160,7 +160,7 @@ func (l *raftLoop) pollSoon(now time.Time) {
 
 // endReign ends the wait for a leader once the term has risen: what was handed to it may be lost
 // with its log, or on the way, or be committed by the next one. What has that term for a fence waits
-// until the first entry of a later one is applied, and shows which (proposals.reached); the rest fails
+// until the first entry of a later one is applied, and shows which (proposals.Pending.TermReached); the rest fails
 // with ErrLeaderChanged. A leader that was only forgotten may still take it, and be known again.
 func (l *raftLoop) endReign(lead uint64) {
 	old, now := l.handed, handed{lead, l.leadership.Term()}
@@ -173,9 +173,9 @@ func (l *raftLoop) endReign(lead uint64) {
 	switch {
 	case old.leader == raft.None:
 	case now.term == old.term, l.appends.disk.unusable(): // without a disk nobody here will see that entry
-		l.proposals.waiters.failProposed(ErrLeaderChanged)
+		l.proposals.FailProposed()
 	default:
-		l.proposals.waiters.failUnfenced(ErrLeaderChanged)
+		l.proposals.FailUnfenced()
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode/internal/admission"
 	"github.com/leaderlease/go/kvnode/internal/confchange"
+	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/transport"
 )
@@ -23,7 +24,7 @@ const (
 // formats knows who keeps the cluster's format, and raises it.
 type formats struct {
 	*parts
-	proposals *proposals
+	proposals *proposals.Pending
 }
 
 // run has the leader raise the cluster's format as soon as all members have
@@ -79,14 +80,14 @@ func (f *formats) common() (format int64, keptBy []string) {
 }
 
 func (f *formats) propose(format int64) {
-	c := confchange.Context{Proposal: f.proposals.waiters.nextID(), Format: format}
+	c := confchange.Context{Proposal: f.proposals.NextID(), Format: format}
 	entry, err := confchange.NewFormatEntry(&c)
 	if err != nil {
 		f.life.Fail(err)
 		return
 	}
 	// If it fails it is tried again, or another leader does.
-	if _, err := f.proposals.await(context.Background(), proposal{id: c.Proposal, entry: entry}); err == nil {
+	if _, err := f.proposals.SubmitChange(context.Background(), c.Proposal, entry); err == nil {
 		f.log.Info("the cluster's format is raised", "format", format)
 	}
 }

@@ -92,7 +92,7 @@ func TestMembersTakeTurnsAtTheLeader(t *testing.T) {
 			synctest.Wait()
 		})
 		idle()
-		if left := others[0].waiters.len(); left < 3 {
+		if left := others[0].Status().Waiting; left < 3 {
 			t.Errorf("a follower's write was done when %d of the other's 24 were left, want 3 at least", left)
 		}
 		busy()
@@ -115,16 +115,16 @@ func TestAFollowersShareIsBounded(t *testing.T) {
 				all.Go(func() { _ = put(t.Context(), follower, "k", value) })
 			}
 			synctest.Wait()
-			if got := leader.loop.intake.bytes(follower.ID()); got < littleRoom/2 || got > littleRoom {
-				t.Errorf("the leader holds %d bytes of the follower, want about %d, and no more", got, littleRoom)
+			if got, most := leader.queued(), littleRoom/large; got < most/2 || got > most {
+				t.Errorf("the leader holds %d large messages of the follower, want about %d, and no more", got, most)
 			}
 			all.Wait()
 			for leader.Leader() == leader.ID() {
 				time.Sleep(10 * time.Millisecond)
 			}
 			time.Sleep(10 * time.Millisecond)
-			if got := leader.loop.intake.bytes(follower.ID()); got != 0 {
-				t.Errorf("who led holds %d bytes of a follower's proposals, want none", got)
+			if got := leader.queued(); got != 0 {
+				t.Errorf("the former leader holds %d messages of a follower, want none", got)
 			}
 		})
 		c.leader()
@@ -132,15 +132,6 @@ func TestAFollowersShareIsBounded(t *testing.T) {
 			c.put(n, n.Name(), "v")
 		}
 	})
-}
-
-func (in *intake) bytes(from uint64) int {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if s := in.mu.shares[from]; s != nil {
-		return s.bytes
-	}
-	return 0
 }
 
 // fillUncommitted puts what leaves raft less room than a change of membership takes.
@@ -152,7 +143,7 @@ func (c *cluster) fillUncommitted(leader *Node) (wait func()) {
 	var all sync.WaitGroup
 	for i := range count {
 		size := room / (count - i)
-		data, err := (&store.Command{ID: leader.waiters.lastID.Load(), Request: value(size)}).Encode()
+		data, err := (&store.Command{ID: leader.proposals.NextID(), Request: value(size)}).Encode()
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -247,9 +238,7 @@ func TestWhatNobodyWaitsForIsForgotten(t *testing.T) {
 		}
 		synctest.Wait()
 		for _, want := range []int{11, 1} {
-			got := 0
-			n.call(func() { got = len(n.loop.offers.own) })
-			if got != want {
+			if got := n.queued(); got != want {
 				t.Errorf("%d proposals wait for a leader, want %d", got, want)
 			}
 			time.Sleep(2 * n.cfg.TickInterval)

@@ -9,7 +9,9 @@ import (
 
 	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode/internal/admission"
+	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
+	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
@@ -22,7 +24,7 @@ const maxTurn = 512
 type raftLoop struct {
 	// Immutable after the start.
 	*parts
-	proposals *proposals
+	proposals *proposals.Pending
 	appends   appends
 	jobs      *lifecycle.Mailbox[applyJob] // to the applier
 	snapshots *snapshots
@@ -38,7 +40,7 @@ type raftLoop struct {
 	poll         *time.Timer // runs while the leader is suspected, or about to be
 	handed       handed
 	afterDeath   *raftpb.Message // of the newest obituary that has voided a promise
-	offers       offers
+	queue        *proposals.Queue
 	role         raft.StateType // as of the newest Ready, as commit is
 	commit       uint64
 	restored     uint64 // index of the newest snapshot that raft has switched to: older changes are in it
@@ -55,7 +57,7 @@ type raftLoop struct {
 	urgent  chan *raftpb.Message               // from peers: heartbeats, votes and answers
 	bulk    chan *raftpb.Message               // from peers: entries and proposals
 	local   lifecycle.Mailbox[*raftpb.Message] // from the appender and the applier
-	intake  intake
+	quota   *proposals.Quota
 	witness witness
 	follows atomic.Uint64        // whom raft takes for the leader, before the lease hears of it
 	late    *durations.Histogram // how late the loop is at its ticks
@@ -115,12 +117,7 @@ func (l *raftLoop) run() {
 		// First the news. A leader that has been deposed by it proposes nothing any more, and
 		// what is committed now makes room for what is parked.
 		l.handleReadys()
-		// While a batch is under way what clients bring stays in the box, where those who give up take
-		// it out again (box.drop), and is one batch then.
-		if l.mayPropose() {
-			l.takeProposals()
-		}
-		l.offer()
+		l.queue.Offer()
 		l.handleReadys()
 	}
 }
@@ -192,13 +189,7 @@ func (l *raftLoop) tick() {
 	if l.appends.disk.check() {
 		l.transfers.stepAside()
 	}
-	// Both each tick: clients whose time is over are forgotten, and what raft did not take is
-	// offered again, as a peer may have come back, or a transfer ended, which nobody says.
-	l.offers.own = l.proposals.waiters.awaited(l.offers.own)
-	l.offers.full = false
-	if l.leadership.Leader() == raft.None {
-		l.proposals.waiters.tickLeaderless(l.cfg.electionTicks())
-	}
+	l.queue.Tick()
 }
 
 // step ignores raft's errors as every embedder does: raft drops what it cannot use, and its
@@ -228,6 +219,20 @@ func (l *raftLoop) step(m *raftpb.Message) {
 	}
 }
 
+// forwarded takes a follower's proposals.
+func (l *raftLoop) forwarded(m *raftpb.Message) {
+	if err := confchange.CheckForwarded(m); err != nil {
+		l.malformed(err, "from", l.book.nameOf(m.GetFrom()))
+		l.queue.Drop(m)
+		return
+	}
+	if !l.admission.IsOpen() {
+		l.queue.Drop(m)
+		return
+	}
+	l.queue.Forward(m)
+}
+
 // stepLocal steps what the appender and the applier answer, and notes what raft learns by it
 // that others go by. Raft counts on each of these
 // answers, in their order: without one it would wait for ever for what it takes to be under
@@ -239,7 +244,7 @@ func (l *raftLoop) stepLocal(m *raftpb.Message) {
 	}
 	switch entries := m.GetEntries(); {
 	case m.GetType() == raftpb.MsgStorageApplyResp && len(entries) > 0:
-		l.offers.full = false // less is uncommitted, as raft counts it
+		l.queue.Unblock() // less is uncommitted, as raft counts it
 		l.tell(entries[len(entries)-1].GetIndex())
 	case m.GetType() == raftpb.MsgStorageAppendResp && m.GetSnapshot() != nil:
 		l.tell(m.GetSnapshot().GetMetadata().GetIndex())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
@@ -39,7 +40,7 @@ var (
 // membership is changed here, and each change waited for.
 type membership struct {
 	*parts
-	proposals *proposals
+	proposals *proposals.Pending
 	farewells *farewells
 }
 
@@ -111,7 +112,7 @@ func (c *membership) change(ctx context.Context, typ raftpb.ConfChangeType, m co
 			return err
 		}
 	}
-	m.Proposal = c.proposals.waiters.nextID()
+	m.Proposal = c.proposals.NextID()
 	entry, err := confchange.NewEntry(typ, &m)
 	if err != nil {
 		return err
@@ -121,7 +122,7 @@ func (c *membership) change(ctx context.Context, typ raftpb.ConfChangeType, m co
 	}
 	ctx, cancel := c.cfg.bounded(ctx)
 	defer cancel()
-	r, err := c.proposals.await(ctx, proposal{id: m.Proposal, entry: entry})
+	r, err := c.proposals.SubmitChange(ctx, m.Proposal, entry)
 	if err := cmp.Or(err, r.Err); err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func inEveryMajority(some, voters int) bool { return some > (voters-1)/2 }
 func (c *membership) commitBehind(ctx context.Context) error {
 	for {
 		try, cancel := context.WithTimeout(ctx, c.cfg.ElectionTimeout)
-		_, err := c.proposals.submit(try, &store.Command{})
+		_, err := c.proposals.Submit(try, &store.Command{})
 		cancel()
 		if err == nil {
 			return nil

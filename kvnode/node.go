@@ -8,6 +8,7 @@ import (
 
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/watch"
 	"github.com/leaderlease/go/kvnode/internal/transport"
@@ -41,7 +42,7 @@ type Node struct {
 	// Shared. Clients, on goroutines of their own, call proposals, reads, membership and
 	// transfers; each of the others has one goroutine. What is told from one to another is
 	// under a mutex there, atomic, or a channel.
-	proposals
+	proposals *proposals.Pending
 	reads
 	membership
 	transfers

@@ -113,7 +113,7 @@ func (p peers) Receive(m *raftpb.Message, process transport.ProcessID) {
 	into := p.node.loop.urgent
 	switch m.GetType() {
 	case raftpb.MsgProp:
-		if !p.node.loop.intake.enter(m, p.node.life.Stopping()) {
+		if !p.node.loop.quota.Acquire(m, p.node.life.Stopping()) {
 			return
 		}
 		into = p.node.loop.bulk
@@ -140,7 +140,7 @@ func (p peers) ReceiveSnapshot(m *raftpb.Message, size int64, state io.Reader) (
 		// Its acknowledgement was lost. Raft does not take it, and says how far it is.
 		_, err = io.Copy(io.Discard, state)
 	} else {
-		p.node.proposals.waiters.snapshotArrives()
+		p.node.proposals.SnapshotArriving()
 		err = p.node.received.receive(m, state)
 	}
 	if err == nil {

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.etcd.io/raft/v3/raftpb"
-
 	"github.com/leaderlease/go/internal/tlstest"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
@@ -107,20 +105,6 @@ func TestCallersWithoutAValidURLLeaveNothingBehind(t *testing.T) {
 			t.Errorf("%d members are remembered, want %d as before", now, remembered)
 		}
 	})
-}
-
-// The quota keeps nothing about peers that have gone.
-func TestTheQuotaOfProposalsForgetsPeers(t *testing.T) {
-	in := intake{maxBytes: 1 << 10}
-	for id := range uint64(10_000) {
-		if !in.enter(&raftpb.Message{From: new(id)}, nil) {
-			t.Fatal("enter() = false, want true")
-		}
-		in.leave(id, 0)
-	}
-	if len(in.mu.shares) > 0 {
-		t.Errorf("%d shares are remembered, want 0", len(in.mu.shares))
-	}
 }
 
 // A registered member that has moved stays reachable, however many unregistered IDs call: its connection to this member

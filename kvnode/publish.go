@@ -7,13 +7,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // publication tells the cluster this member's name, client URLs and instance.
 type publication struct {
 	*parts
-	proposals *proposals
+	proposals *proposals.Pending
 	known     chan struct{} // closed when the registry has them
 }
 
@@ -31,7 +32,7 @@ func (p *publication) run() {
 	self := &store.Member{ID: p.ID(), Name: p.cfg.Name, ClientURLs: p.cfg.ClientURLs, Instance: p.id.Instance}
 	for !p.published() {
 		ctx, cancel := context.WithTimeout(context.Background(), p.cfg.ElectionTimeout)
-		r, err := p.proposals.submit(ctx, &store.Command{Register: self})
+		r, err := p.proposals.Submit(ctx, &store.Command{Register: self})
 		cancel()
 		if err == nil && r.Err == nil {
 			continue

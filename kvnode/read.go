@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/leaderlease"
 )
@@ -30,7 +31,7 @@ const (
 // reads are made linearizable here, or wait until they may be stale.
 type reads struct {
 	*parts
-	proposals *proposals
+	proposals *proposals.Pending
 	replay    replay
 	failed    atomic.Uint64
 }
@@ -53,7 +54,7 @@ func (o *reads) Read(ctx context.Context, mode ReadMode) (Read, error) {
 		return Read{Path: pathSerializable, Term: o.leadership.Term()}, nil
 	case ReadLog:
 		// A command without effect takes its place among the writes.
-		if _, err := o.proposals.submit(ctx, &store.Command{}); err != nil {
+		if _, err := o.proposals.Submit(ctx, &store.Command{}); err != nil {
 			return Read{}, err
 		}
 		return Read{Path: pathLog, Term: o.leadership.Term()}, nil

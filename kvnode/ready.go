@@ -10,7 +10,7 @@ import (
 // handleReadys goes on until raft has nothing to say: handling one Ready may bring about
 // the next, as what is committed does that raft has held back for its size. It comes twice in
 // each turn, and wherever raft must have said what it knows before it is told more: before a
-// proposal (tryPropose) and before a change of the configuration (applyConf).
+// proposal (proposals.Queue) and before a change of the configuration (applyConf).
 func (l *raftLoop) handleReadys() {
 	for l.raw.HasReady() {
 		l.handleReady()
@@ -77,7 +77,7 @@ func (l *raftLoop) follow(rd *raft.Ready) {
 		if rd.HardState.GetCommit() > l.commit {
 			l.detector.Committed(time.Now())
 		}
-		l.commit = rd.HardState.GetCommit() // by which mayPropose knows that a batch is committed
+		l.commit = rd.HardState.GetCommit() // by which the queue knows that a batch is committed
 	}
 	// The snapshot replaces the log up to its index, and entries in the same Ready come behind
 	// it. So last is set by the snapshot first.
@@ -107,5 +107,5 @@ func (l *raftLoop) followLeader(lead uint64) {
 	l.detector.LeaderIs(lead, time.Now())
 	l.showSuspicions() // first: who sees the leader sees how it came to lead
 	l.leadership.set(lead)
-	l.offers.full = false // what the last leader did not take this one may
+	l.queue.Unblock() // what the last leader did not take this one may
 }

@@ -3,8 +3,10 @@ package kvnode
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -120,36 +122,38 @@ func TestAVoterThatHasNotStartedIsNotUp(t *testing.T) {
 	})
 }
 
-// Two writes are committed together, and the applier has come to the first. What
-// the second wrote is not there, so no read is served, although this is the leader
-// under a valid lease.
-func TestAReadWaitsForWhatIsCommitted(t *testing.T) {
-	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
+// Two entries are committed together, and the applier is at the first, which is malformed: its log line
+// blocks. The second entry is not applied, so no read is served, although the leader has a valid lease.
+func TestReadWaitsUntilCommittedEntriesAreApplied(t *testing.T) {
+	var held, release chan struct{}
+	blocking := func(cfg *Config) {
+		held, release = make(chan struct{}), make(chan struct{})
+		cfg.Logger = slog.New(onLine(func(line string) {
+			if strings.HasPrefix(line, "an entry that does not decode") {
+				close(held)
+				<-release
+			}
+		}))
+	}
+	inCluster(t, 1, blocking, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		<-n.Published()
-		gate := &waiter{done: make(chan outcome)} // the applier waits for who takes the result
-		var both []proposal
-		for _, key := range []string{"first", "second"} {
-			command := &store.Command{ID: n.waiters.nextID(), Request: &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte(key)}}}
-			data, err := command.Encode()
-			if err != nil {
-				t.Fatal(err)
-			}
-			n.waiters.mu.Lock()
-			n.waiters.mu.all[command.ID] = gate
-			n.waiters.mu.Unlock()
-			both = append(both, proposal{id: command.ID, entry: &raftpb.Entry{Data: data}})
+		put, err := (&store.Command{Request: &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("k")}}}).Encode()
+		if err != nil {
+			t.Fatal(err)
 		}
-		n.proposals.box.Push(both...)
+		n.calls.Push(func(l *raftLoop) {
+			_ = l.raw.Step(propMessage(n.ID(), &raftpb.Entry{Data: []byte{0xff}}, &raftpb.Entry{Data: put}))
+		})
+		<-held
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		if _, err := n.Read(ctx, ReadLease); !errors.Is(err, context.DeadlineExceeded) {
-			kv, _ := n.Store().Get([]byte("second"))
+			kv, _ := n.Store().Get([]byte("k"))
 			t.Errorf("Read() before all is applied = %v, and finds %v; want it to wait", err, kv)
 		}
-		<-gate.done
-		<-gate.done
+		close(release)
 		if _, err := n.Read(t.Context(), ReadLease); err != nil {
 			t.Errorf("Read() once all is applied = %v, want nil", err)
 		}
@@ -160,12 +164,12 @@ func TestAReadWaitsForWhatIsCommitted(t *testing.T) {
 func TestChangesAreCheckedWhenTheyAreApplied(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
-		change := confchange.Context{Proposal: n.waiters.nextID(), Member: store.Member{ID: 77, PeerURLs: peerURLs("m1")}}
+		change := confchange.Context{Proposal: n.proposals.NextID(), Member: store.Member{ID: 77, PeerURLs: peerURLs("m1")}}
 		entry, err := confchange.NewEntry(raftpb.ConfChangeAddNode, &change)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := n.await(t.Context(), proposal{id: change.Proposal, entry: entry})
+		r, err := n.proposals.SubmitChange(t.Context(), change.Proposal, entry)
 		if err != nil || !errors.Is(r.Err, ErrMemberExists) {
 			t.Errorf("a member with another's URL = %v, %v, want ErrMemberExists", r.Err, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/memberdir"
+	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/store/boltdb"
 	"github.com/leaderlease/go/kvnode/internal/store/watch"
@@ -66,8 +67,7 @@ func newNode(cfg Config) *Node {
 	n.leadership = newLeadership()
 	n.complaints.said = rate.Sometimes{First: 3, Interval: 10 * time.Second}
 	n.connect()
-	n.loop.local.Wakeup, n.calls.Wakeup, n.proposals.box.Wakeup = n.loop.wake, n.loop.wake, n.loop.wake
-	n.waiters.init(cfg.MaxProposals, cfg.MaxProposalBytes)
+	n.loop.local.Wakeup, n.calls.Wakeup = n.loop.wake, n.loop.wake
 	n.applier.jobs.Wakeup = lifecycle.NewWakeup()
 	n.applying.init()
 	n.loop.witness.init()
@@ -85,21 +85,26 @@ func (n *Node) connect() {
 	n.checkpoints = checkpoints{parts: p, disk: &n.disk, received: &n.received, ask: checkpoint, took: durations.New(raftwal.SyncBounds)}
 	n.snapshots = snapshots{p, &n.checkpoints}
 	n.routes.parts = p
-	n.proposals = proposals{parts: p, full: &n.disk.full}
-	n.reads = reads{parts: p, proposals: &n.proposals, replay: replay{parts: p, applied: make(chan struct{}), served: make(chan struct{})}}
+	n.loop.wake = lifecycle.NewWakeup()
+	n.proposals = proposals.NewPending(proposals.Config{
+		MaxRequestBytes: n.cfg.MaxRequestBytes, MaxCount: n.cfg.MaxProposals, MaxBytes: n.cfg.MaxProposalBytes,
+		ElectionTicks: n.cfg.electionTicks(), Leadership: n.leadership, Bound: n.cfg.bounded, DiskFull: n.disk.full.Load,
+		Lifecycle: n.life, Wakeup: n.loop.wake, Logger: n.log,
+	})
+	n.reads = reads{parts: p, proposals: n.proposals, replay: replay{parts: p, applied: make(chan struct{}), served: make(chan struct{})}}
 	n.transfers.parts, n.farewells.parts, n.applying.parts = p, p, p
-	n.membership = membership{p, &n.proposals, &n.farewells}
-	n.formats = formats{p, &n.proposals}
-	n.publication = publication{p, &n.proposals, make(chan struct{})}
+	n.membership = membership{p, n.proposals, &n.farewells}
+	n.formats = formats{p, n.proposals}
+	n.publication = publication{p, n.proposals, make(chan struct{})}
 	n.applier = applier{
-		parts: p, proposals: &n.proposals, replay: &n.replay, received: &n.received, checkpoints: &n.checkpoints,
+		parts: p, proposals: n.proposals, replay: &n.replay, received: &n.received, checkpoints: &n.checkpoints,
 		disk: &n.disk, routes: &n.routes, applying: &n.applying, local: &n.loop.local,
 	}
 	n.loop = raftLoop{
-		parts: p, proposals: &n.proposals, jobs: &n.applier.jobs, snapshots: &n.snapshots, transfers: &n.transfers,
+		parts: p, proposals: n.proposals, jobs: &n.applier.jobs, snapshots: &n.snapshots, transfers: &n.transfers,
 		appends: appends{parts: p, disk: &n.disk, jobs: &n.applier.jobs, local: &n.loop.local},
-		wake:    lifecycle.NewWakeup(), urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
-		intake: intake{maxBytes: n.cfg.maxUncommitted}, late: durations.New(lateBounds), resigned: make(chan struct{}),
+		wake:    n.loop.wake, urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
+		quota: proposals.NewQuota(n.cfg.maxUncommitted), late: durations.New(lateBounds), resigned: make(chan struct{}),
 		laggards: make(laggards),
 	}
 }
@@ -227,6 +232,7 @@ func (n *Node) begin() (err error) {
 		return err
 	}
 	n.loop.appends.appender = raftwal.NewAppender(n.wal, n.disk.retry)
+	n.loop.queue = proposals.NewQueue(n.ID(), queueRaft{&n.loop}, n.proposals, n.loop.quota)
 	n.loop.admission, n.loop.detector = n.loop.newAdmission(), n.loop.newDetector()
 	n.loop.poll = time.NewTimer(time.Hour)
 	n.loop.poll.Stop()

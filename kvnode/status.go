@@ -75,7 +75,7 @@ func (n *Node) Status() Status {
 		Commit: lease.Commit, Applied: n.store.Applied(), Last: n.last.Load(),
 		Checkpoint: n.store.Durable(), WAL: n.wal.Stats(), Peers: n.links.Peers(), Names: n.book.names(), Awaited: n.Awaited(),
 		Format: n.store.Format(), NewestFormat: n.cfg.newestFormat, FormatKeptBy: keptBy,
-		Replaying: !n.replay.isOver(), Waiting: n.waiters.len(), Counts: n.counts(), Late: n.loop.late.Load(), DiskFull: n.disk.full.Load(),
+		Replaying: !n.replay.isOver(), Waiting: n.proposals.Stats().Waiting, Counts: n.counts(), Late: n.loop.late.Load(), DiskFull: n.disk.full.Load(),
 		Alarms: n.store.Alarms(), Err: n.Err(),
 	}
 	if failure := n.checkpoints.failure.Load(); failure != nil {
@@ -114,10 +114,10 @@ type Counts struct {
 // counts are figures for Status.
 func (n *Node) counts() Counts {
 	c := &n.checkpoints
-	saved := c.took.Load()
+	saved, proposed := c.took.Load(), n.proposals.Stats()
 	return Counts{
 		Checkpoints: saved.Count, FailedCheckpoints: c.failed.Load(),
 		CheckpointTime: saved.Sum, MaxCheckpointTime: saved.Max, CheckpointWithin: saved.Within,
-		FailedProposals: n.proposals.failed.Load(), VoidedProposals: n.proposals.voided.Load(), FailedReads: n.reads.failed.Load(), Malformed: n.complaints.count.Load(),
+		FailedProposals: proposed.Failed, VoidedProposals: proposed.Voided, FailedReads: n.reads.failed.Load(), Malformed: n.complaints.count.Load(),
 	}
 }

@@ -23,7 +23,7 @@ func (n *Node) shutdown() {
 	<-n.life.Stopping()
 	n.awaitResignation()
 	n.lease.Close()
-	n.waiters.failAll(ErrStopped)
+	n.proposals.FailAll(ErrStopped)
 	_ = n.links.Close()
 	n.loop.appends.appender.Close()
 	n.life.Wait()

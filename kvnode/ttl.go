@@ -118,5 +118,5 @@ func (m ttlMember) Confirm(ctx context.Context, term uint64) error {
 
 // ProposeFenced implements ttl.Member.
 func (m ttlMember) ProposeFenced(ctx context.Context, term uint64, r *pb.InternalRaftRequest, grants []uint64) (store.Result, error) {
-	return m.node.proposals.submit(ctx, &store.Command{Fence: term, Request: r, Grants: grants})
+	return m.node.proposals.Submit(ctx, &store.Command{Fence: term, Request: r, Grants: grants})
 }

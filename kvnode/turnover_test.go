@@ -142,13 +142,9 @@ func (r *seedRun) turnoverStep(all tally) {
 
 // nothingIsHeld fails where n keeps something of a proposal once all have been answered.
 func (r *seedRun) nothingIsHeld(n *Node) {
-	n.waiters.mu.Lock()
-	count, bytes := len(n.waiters.mu.all), n.waiters.mu.bytes
-	n.waiters.mu.Unlock()
-	var parked int
-	n.call(func() { parked = len(n.loop.offers.own) })
-	if boxed := len(n.proposals.box.Drain(nil)); count+int(bytes)+parked+boxed != 0 {
-		r.t.Errorf("%s has %d waiters of %d bytes, %d proposals parked and %d in the box, want none", n.Name(), count, bytes, parked, boxed)
+	s, queued := n.proposals.Stats(), n.queued()
+	if s.Waiting != 0 || s.WaitingBytes != 0 || queued != 0 {
+		r.t.Errorf("%s has %d waiters of %d bytes and %d queued proposals, want none", n.Name(), s.Waiting, s.WaitingBytes, queued)
 	}
 }
 
