@@ -1,7 +1,6 @@
 package kvnode
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -58,7 +57,7 @@ func TestAPutThatReachesALeaderWhichHandsOver(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader, follower, other := c.settled()
 		c.net.Delay(leader.Name(), other.Name(), 20*time.Millisecond)
-		leader.askToLead(other.ID())
+		leader.transfers.askToLead(other.ID())
 		synctest.Wait()
 		done := c.later(follower)
 		synctest.Wait()
@@ -79,7 +78,7 @@ func TestAPutThatIsPassedOnToTheNextLeader(t *testing.T) {
 		leader, follower, other := c.settled()
 		last := c.lastIndex(other)
 		c.net.Delay(leader.Name(), follower.Name(), 30*time.Millisecond)
-		leader.askToLead(other.ID())
+		leader.transfers.askToLead(other.ID())
 		c.doneOnce(follower, c.later(follower), 1)
 		if entries := c.lastIndex(other) - last; entries != 3 {
 			t.Errorf("the next leader's log has %d entries more, want 3: its first, the put that was passed on, and the put", entries)
@@ -146,28 +145,6 @@ func TestAPutThatASnapshotMayHold(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		c.once(follower)
-	})
-}
-
-// It is proposed again for as long as its client waits, and no longer.
-func TestAPutOfWhichTheClientHasGoneIsNotProposedAgain(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		leader, follower, other := c.settled()
-		c.net.Delay(leader.Name(), other.Name(), 20*time.Millisecond)
-		leader.askToLead(other.ID())
-		synctest.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- put(ctx, follower, "k", "v") }()
-		synctest.Wait()
-		cancel()
-		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("a put that was called off = %v, want context.Canceled", err)
-		}
-		time.Sleep(time.Second)
-		if kv, _ := follower.Store().Get([]byte("k")); kv != nil {
-			t.Errorf("it was done: %v", kv)
-		}
 	})
 }
 

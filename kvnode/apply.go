@@ -3,18 +3,22 @@ package kvnode
 import (
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/leaderlease/go/kvnode/internal/confchange"
 	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/leaderlease"
 )
 
-// applyJob is a MsgStorageApply, or a snapshot to restore, of which raft has a MsgStorageAppend
-// and no MsgStorageApply.
+// applyJob is a MsgStorageApply, or a snapshot to restore, for which raft has a MsgStorageAppend and no
+// MsgStorageApply.
 type applyJob struct {
 	entries   []*raftpb.Entry
 	responses []*raftpb.Message // to raft, once the entries are applied
@@ -23,37 +27,42 @@ type applyJob struct {
 	done    chan<- struct{} // closed when restore is done
 }
 
-// applier changes the store. Nobody else does while the node runs, so what it looks up there
-// stays so until it changes it itself.
+// applier is the only goroutine that changes the store. What it does there is a function of the log, so all
+// members reach the same state. All else (outcomes, log lines, checkpoints) concerns this member only.
 type applier struct {
-	*parts
-	// jobs come from the loop and, for snapshots, from the appender. The box keeps the order in
-	// which raft has handed them out, which is that of the log. It has no bound of its own: raft
-	// hands out no more than MaxCommittedSizePerReady that it has not heard of again. So the
-	// loop never waits for the applier, which may wait for it (applyConf).
-	jobs        lifecycle.Mailbox[applyJob]
-	proposals   *proposals.Pending
-	replay      *replay
-	received    *received
-	checkpoints *checkpoints
-	disk        *disk
-	routes      *routes
-	applying    *applying
-	local       *lifecycle.Mailbox[*raftpb.Message] // to raft
+	// Immutable.
+	self         uint64
+	newestFormat int64 // that this version knows
+	store        *store.Store
+	lease        *leaderlease.Lease
+	book         *book
+	calls        *calls
+	proposals    *proposals.Pending
+	replay       *replay
+	received     *received
+	checkpoints  *checkpoints
+	disk         *disk
+	routes       *routes
+	times        *applyTimes
+	invalid      *invalidEntries
+	local        *lifecycle.Mailbox[*raftpb.Message] // to raft
+	life         *lifecycle.Lifecycle
+	log          *slog.Logger
+	progress     *progress // noted at each entry, and at each try to write to a full disk
 
-	// superseded is the index of a snapshot that raft has restored already, but the store
-	// has not yet, since its job comes behind the one that is being done. Entries up to it are
-	// in that snapshot, and are skipped. The applier only, and the loop while the applier waits
-	// for it in applyConf.
+	// jobs come from the loop and, for snapshots, from the appender, in the order of the log. Raft hands
+	// out no more than MaxCommittedSizePerReady before it gets responses, so the mailbox needs no bound.
+	// The loop never waits for the applier, which may wait for the loop (applyConf).
+	jobs *lifecycle.Mailbox[applyJob]
+
+	// superseded is the index of a snapshot that raft has restored and the store has not, because its job
+	// comes after the present one. Entries up to it are in that snapshot, and are skipped. The loop writes
+	// it while the applier waits in applyConf.
 	superseded uint64
-	term       uint64 // of the newest entry, or snapshot, as this process has applied it
-
-	progress progress // noted at each entry, and at each try to write to a full disk; any goroutine reads
+	term       uint64 // of the newest entry or snapshot that this process has applied
 }
 
-// run is the applier, the one goroutine that changes the store. Everything it does
-// there is a function of the log, so all members come to the same state. What it does
-// besides (waking waiters, logging, asking for checkpoints) is this member's own affair.
+// run applies jobs until the member stops.
 func (a *applier) run() {
 	var jobs []applyJob
 	for {
@@ -62,8 +71,6 @@ func (a *applier) run() {
 			return
 		case <-a.jobs.Wakeup:
 		}
-		// All that waits, in order. The slice of the turn before goes back into the box, so a
-		// busy applier allocates none.
 		jobs = a.jobs.Drain(jobs)
 		for _, j := range jobs {
 			if !a.runJob(j) {
@@ -71,169 +78,184 @@ func (a *applier) run() {
 			}
 		}
 		a.progress.rest()
-		clear(jobs) // what was applied is not kept until more comes
+		clear(jobs) // applied entries are not kept until the next job
 	}
 }
 
-// runJob applies a job and then tells those who wait for it: the lease, whose reads wait
-// for an index; stale reads, which wait for the replay's end; raft, which hands out more.
-// It returns false if the node stops, or has failed.
+// runJob applies a job. Then it reports that to the lease, where reads wait for an index, to the replay,
+// for which stale reads wait, and to raft, which hands out more. It returns false if the member stops.
 func (a *applier) runJob(j applyJob) bool {
 	if j.restore != nil {
-		// A large snapshot takes longer than any limit on progress, and after a restart of the
-		// member it would begin anew.
+		// A large snapshot takes longer than any limit on progress, and a restart of the member would not help.
 		a.progress.rest()
 		if err := a.restore(j.restore); err != nil {
 			a.life.Fail(err)
 			return false
 		}
-		a.replay.look()
+		a.replay.entriesApplied()
 		close(j.done)
 		return true
 	}
 	bytes := 0
 	for _, e := range j.entries {
 		if e.GetIndex() <= max(a.store.Applied(), a.superseded) {
-			continue // a snapshot was faster: what e did is in it
+			continue // a snapshot contains e
 		}
-		// Counted before it is applied, and also if it has no effect: a restart reads it again.
+		// Entries without an effect count, too: a restart reads them again.
 		bytes += len(e.GetData())
 		if !a.applyEntry(e) {
 			return false
 		}
 	}
-	// The store is first: whoever is let go by one of these reads it at once. Raft is last: it
-	// frees then what counts as uncommitted, and lets the next change of the configuration in.
+	// The store comes first, as the others let reads go on. Raft comes last: it then frees uncommitted
+	// bytes, and takes the next configuration change.
 	a.lease.Applied(a.store.Applied())
-	a.replay.look()
+	a.replay.entriesApplied()
 	a.local.Push(j.responses...)
 	a.checkpoints.due(bytes)
 	return true
 }
 
-// applyEntry applies one entry and wakes the waiter, if the entry was proposed here. An
-// entry that does not decode has no effect, the same on all members, and is counted. It
-// returns false if the node stops meanwhile.
+// applyEntry applies one entry and sends the outcome of its proposal. An entry that does not decode has no
+// effect on any member. applyEntry returns false if the member stops.
 func (a *applier) applyEntry(e *raftpb.Entry) bool {
 	begun := time.Now()
 	a.progress.note(begun)
-	a.reach(e.GetTerm())
+	a.reachTerm(e.GetTerm())
 	switch e.GetType() {
 	case raftpb.EntryConfChange, raftpb.EntryConfChangeV2:
 		return a.applyConf(e)
 	default:
-		// begun is for a histogram and for progress only: nothing that the store does may depend on it.
-		before := a.store.Alarms()
+		// The store does not see begun: its state must not depend on a clock.
+		alarms := a.store.Alarms()
 		r := a.store.Apply(e.GetIndex(), e.GetTerm(), e.GetData())
-		a.applying.count(&r, e.GetIndex(), time.Since(begun))
+		a.times.note(&r, e.GetIndex(), time.Since(begun))
 		if errors.Is(r.Err, store.ErrMalformed) {
-			a.malformed(r.Err, "index", e.GetIndex())
+			a.invalid.report(r.Err, "index", e.GetIndex())
 		}
 		a.proposals.Finish(r)
-		a.sayAlarms(before)
+		logAlarms(a.log, a.book, alarms, a.store.Alarms())
 		return true
 	}
 }
 
-// reach notes that all before the first entry of a term is applied.
-func (a *applier) reach(term uint64) {
+// reachTerm reports the first entry of a term, when all entries before it are applied.
+func (a *applier) reachTerm(term uint64) {
 	if term > a.term {
 		a.term = term
 		a.proposals.TermReached(term)
 	}
 }
 
-// applyConf switches raft and the lease, in the loop, and then the store, before
-// raft hears that the change was applied (L5). Before all that the log learns that
-// the change is committed, or after a crash the old members would count.
+// applyConf switches raft and the lease to a new configuration, on the loop, and then the store. All of
+// that precedes raft's response (L5), and follows a durable commit index, or after a crash the old members
+// would count.
 //
-// Raft and the lease switch in one turn of the loop: a lease that counted the old quorum
-// while raft went by the new one could be held by a leader that the new quorum does not
-// know. The store comes after raft, since who asks it for the members may act on them; and
-// before the waiter is told, so that a client that has been answered reads its own change.
+// Raft and the lease switch in one turn of the loop: a lease with the old quorum could be held by a leader
+// that the new quorum does not know. The store comes after raft, because its readers may act on the
+// members, and before the outcome, so that the client of the change reads it.
 //
-// If raft has meanwhile restored a snapshot from beyond the change, the snapshot's
-// configuration stands: applying the change would undo it. What became of the proposal is
-// not known here then, and its waiter gets ErrTimeout.
+// If raft has restored a snapshot from beyond the change meanwhile, the configuration of the snapshot
+// stays, as the change would undo it. This member does not learn the result of the change then, and the
+// client gets ErrTimeout.
 func (a *applier) applyConf(e *raftpb.Entry) bool {
 	if !a.disk.saveCommit(e.GetIndex()) {
 		return false
 	}
-	// By the registry as the entry before has left it: all members refuse, or carry out, the
-	// same change here, whatever they knew when it was proposed.
-	plan := confchange.PlanEntry(a.store.Members(), e, a.cfg.newestFormat)
+	// The plan depends on the registry after the previous entry, so all members refuse, or carry out, the same
+	// change.
+	plan := confchange.PlanEntry(a.store.Members(), e, a.newestFormat)
 	if plan.Stop != nil {
 		a.life.Fail(fmt.Errorf("configuration change at index %d: %w", e.GetIndex(), plan.Stop))
 		return false
 	}
-	// What is refused is a change of nobody to raft, which must hear of one all the same: it lets
-	// no other change in before.
+	// A refused change is an empty one for raft. Raft must see it, because it takes no other change before.
 	if errors.Is(plan.Refusal, confchange.ErrMalformed) {
-		a.malformed(plan.Refusal, "index", e.GetIndex())
+		a.invalid.report(plan.Refusal, "index", e.GetIndex())
 	}
-	// It is decided what becomes of the proposal, even if this member steps down by it: the
-	// reign's end, which the loop sees while it applies the change, must not find the waiter and
-	// tell it ErrLeaderChanged.
+	// The loop may find a change of the leader while it applies the change, and must not fail the proposal with
+	// ErrLeaderChanged: its result is known.
 	answer := a.proposals.Claim(plan.Proposal)
-	// conf stays nil if raft is past the change. The applier waits meanwhile, so the loop may
-	// write superseded and conf.
-	var conf *raftpb.ConfState
-	ok := a.calls.do(func(l *raftLoop) {
-		// A snapshot that was stepped in this turn shows in a Ready only: without a look at it,
-		// restored would be old, and the change would be applied to a newer configuration.
-		l.handleReadys()
-		if l.restored >= e.GetIndex() {
-			a.superseded = l.restored
-			return
-		}
-		conf = l.raw.ApplyConfChange(plan.Raft)
-		a.lease.ApplyConfState(e.GetIndex(), conf)
-	})
+	conf, ok := a.switchConf(e.GetIndex(), plan.Raft)
 	if !ok {
 		answer(store.Result{}, ErrStopped)
 		return false
 	}
 	if conf == nil {
-		// Raft is past it: nothing is applied until the store is, too. The snapshot is on its way
-		// here, as the appender has it from the same Ready.
+		// Raft is beyond the change, and nothing is applied until the store is, too. The appender has the
+		// snapshot from the same Ready, and its job is next.
 		answer(store.Result{}, ErrTimeout)
 		return true
 	}
 	a.store.ApplyConf(e.GetIndex(), e.GetTerm(), conf, plan.Registry)
-	// Links before the answer: once a client hears that a member was removed, this one has no
-	// link to it any more, and one that was added is dialled.
+	// Connections precede the outcome: when a client learns that a member was removed, there is no
+	// connection to it.
 	a.routes.connect()
 	answer(store.Result{ID: plan.Proposal, Err: plan.Refusal}, nil)
-	// It must not end by itself: those who are left may need its vote to hear of it (leave.go).
-	if plan.Removes(a.ID()) {
-		a.log.Warn("this member was removed, and goes on until enough of those who are left know")
+	// A removed member does not end at once: the others may need its vote to learn of the removal.
+	if plan.Removes(a.self) {
+		a.log.Warn("this member was removed, and goes on until enough of the other members know")
 	}
 	return true
 }
 
-// restore replaces the state by the snapshot that the log now begins with. The file is durable
-// and was checked before raft heard of it (received.save), so if it cannot be restored the
-// disk has lost it, and the member ends: its log goes on from an index that the store is not
-// at. A snapshot that is no news is passed over.
+// switchConf switches raft and the lease, on the loop. It returns nil if raft has restored a snapshot from
+// beyond index, and false if the member stops.
+func (a *applier) switchConf(index uint64, change raftpb.ConfChangeI) (conf *raftpb.ConfState, ok bool) {
+	ok = a.calls.do(func(l *raftLoop) {
+		// A snapshot that was stepped in this turn is in a Ready that is not handled yet.
+		l.handleReadys()
+		if l.restored >= index {
+			a.superseded = l.restored
+			return
+		}
+		conf = l.raw.ApplyConfChange(change)
+		a.lease.ApplyConfState(index, conf)
+	})
+	return conf, ok
+}
+
+// restore replaces the state by the snapshot with which the log begins. Its file is durable and was checked
+// before raft saw the snapshot (received.save). If it cannot be restored the disk has lost it, and the
+// member fails: its log continues from an index that the store has not reached. An old snapshot is ignored.
 func (a *applier) restore(snap *raftpb.Snapshot) error {
 	index := snap.GetMetadata().GetIndex()
 	if index <= a.store.Applied() {
 		return nil
 	}
-	// Before the store shows what the snapshot contains.
 	a.proposals.SnapshotRestored()
-	before := a.store.Alarms()
-	// Restore consumes the file. After a crash before its end the file is still there, and after one
-	// behind it the store is at the index: the next start finishes either (reconcile).
+	alarms := a.store.Alarms()
+	// Restore consumes the file. If the member crashes before the end of Restore, the file is still there;
+	// if it crashes later, the store is at the index. The next start completes either (reconcile).
 	if err := a.store.Restore(a.received.path(index)); err != nil {
 		return fmt.Errorf("restore the snapshot of index %d: %w", index, err)
 	}
-	a.sayAlarms(before)
+	logAlarms(a.log, a.book, alarms, a.store.Alarms())
 	a.log.Info("restored a snapshot", "index", index, "revision", a.store.Revision())
 	a.received.drop(index)
-	a.reach(snap.GetMetadata().GetTerm())
-	// Reads that wait for an index in the snapshot go on: no entry that leads there will be applied.
+	a.reachTerm(snap.GetMetadata().GetTerm())
+	// Reads that wait for an index in the snapshot go on: no entry with that index will be applied.
 	a.lease.Applied(a.store.Applied())
-	a.routes.connect() // the snapshot's registry may have other members
+	a.routes.connect() // the registry of the snapshot may have other members
 	return nil
+}
+
+// logAlarms logs which alarms were raised and disarmed. Alarms are replicated, so each member logs them.
+func logAlarms(log *slog.Logger, names *book, before, now []*pb.AlarmMember) {
+	for _, m := range now {
+		if !hasAlarm(before, m) {
+			log.Error("alarm raised", "type", m.GetAlarm().String(), "by", names.called(m.GetMemberID()))
+		}
+	}
+	for _, m := range before {
+		if !hasAlarm(now, m) {
+			log.Info("alarm disarmed", "type", m.GetAlarm().String(), "of", names.called(m.GetMemberID()))
+		}
+	}
+}
+
+func hasAlarm(all []*pb.AlarmMember, m *pb.AlarmMember) bool {
+	return slices.ContainsFunc(all, func(o *pb.AlarmMember) bool {
+		return o.GetAlarm() == m.GetAlarm() && o.GetMemberID() == m.GetMemberID()
+	})
 }

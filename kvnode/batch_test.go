@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -50,50 +49,6 @@ func TestWritesShareARoundTrip(t *testing.T) {
 		}
 		if took > 10*time.Millisecond {
 			t.Errorf("two round trips of 4ms took %v", took)
-		}
-	})
-}
-
-// Where the quorum is far away a batch is not held up for the whole round trip.
-func TestWritesDoNotWaitForAFarQuorum(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		leader := c.leader()
-		c.put(leader, "first", "v")
-		time.Sleep(time.Second)
-		c.delay(100 * time.Millisecond)
-		first := leader.last.Load()
-		const apart = 11 * time.Millisecond // longer than the queue holds a batch back
-		wait := c.putApart(leader, 5, apart)
-		synctest.Wait()
-		if got := leader.last.Load() - first; got != 5 {
-			t.Errorf("of 5 writes that came %v apart raft has taken %d before any was committed, want all", apart, got)
-		}
-		wait()
-	})
-}
-
-// Without a quorum the second batch is held, and both go on once there is one.
-func TestHeldWritesGoOnWithTheQuorum(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		leader := c.leader()
-		c.put(leader, "first", "v")
-		time.Sleep(time.Second)
-		c.isolate(leader)
-		stuck := make(chan error, 1)
-		go func() { stuck <- put(t.Context(), leader, "stuck", "v") }()
-		synctest.Wait()
-		first := leader.last.Load()
-		held := make(chan error, 1)
-		go func() { held <- put(t.Context(), leader, "held", "v") }()
-		synctest.Wait()
-		if got := leader.last.Load(); got != first {
-			t.Fatalf("raft has taken a second batch at once: last index %d, want %d", got, first)
-		}
-		c.net.HealAll()
-		for _, result := range []chan error{stuck, held} {
-			if err := <-result; err != nil {
-				t.Errorf("put after the cluster is whole again: %v", err)
-			}
 		}
 	})
 }

@@ -218,3 +218,7 @@ func propMessage(from uint64, entries ...*raftpb.Entry) *raftpb.Message {
 
 // call runs f in n's loop and waits for its end.
 func (n *Node) call(f func()) bool { return n.calls.do(func(*raftLoop) { f() }) }
+
+func asTTLMember(n *Node) ttlMember {
+	return ttlMember{n.leadership, n.lease, n.proposals, n.disk.stuck.Load}
+}

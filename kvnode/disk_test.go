@@ -186,11 +186,11 @@ func TestWhoStepsAsideRestsBetweenRounds(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(old.cfg.ElectionTimeout)
-		if !old.aside.Load() {
+		if !old.transfers.steppingAside.Load() {
 			t.Error("another round may begin within an election timeout")
 		}
 		time.Sleep(old.cfg.ElectionTimeout)
-		if old.aside.Load() {
+		if old.transfers.steppingAside.Load() {
 			t.Error("no other round may begin after two election timeouts")
 		}
 	})

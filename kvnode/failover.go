@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"context"
 	"time"
 
 	"go.etcd.io/raft/v3"
@@ -10,19 +11,22 @@ import (
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
-// When this member takes its leader for dead and campaigns, package detector decides. Here
-// is what it is told, and what is done then. All of that is in the loop.
+// This file connects package detector to the loop. The detector decides when this member suspects its
+// leader and campaigns. The loop tells it what happens, and does what it decides.
 
-// handed is who was handed proposals, and in which term. A reign is both: the same member may
-// lead again in a later term, without the entries that it had not replicated.
-type handed struct{ leader, term uint64 }
+// Suspicions returns what this member has suspected its leaders of, and how the last one was replaced.
+func (n *Node) Suspicions() detector.Stats { return *n.loop.suspicions.Load() }
 
-// learnBeats is for how many heartbeats a leader is watched before its silence is a hint. Fewer:
-// a cluster that has just begun, and stalls, has one election more. More: a leader that stops
-// soon after another one did is replaced after an election timeout.
+// leaderTerm is a leader and its term. The same member may lead again in a later term, without the entries
+// that it had not replicated.
+type leaderTerm struct{ leader, term uint64 }
+
+// learnBeats is the number of heartbeats after which the silence of a leader is a suspicion. With fewer, a
+// new cluster that stalls has an unnecessary election. With more, a leader that stops soon after its
+// election is replaced only after an election timeout.
 const learnBeats = 200
 
-// newDetector is called before the loop runs.
+// newDetector returns the detector, before the loop runs.
 func (l *raftLoop) newDetector() *detector.Detector {
 	learn := learnBeats * l.cfg.TickInterval
 	if l.cfg.IgnoreSilence {
@@ -34,46 +38,46 @@ func (l *raftLoop) newDetector() *detector.Detector {
 	}, time.Now())
 }
 
-// standing is what decides at this moment whether the member campaigns. The voters are the
-// registry's, as applied, like raft's own: a member that was removed and has not applied it yet
-// may campaign, and those who have applied it refuse its hello.
+// standing returns what the detector needs to know about this member. The voters are those of the applied
+// registry, like raft's own: a removed member that has not applied its removal may campaign, and the others
+// refuse its hello.
 //
-// Away: raft refuses to campaign while changes of the configuration wait to be applied, and the
-// entries that begin a log are such changes.
+// A member is away while raft refuses to campaign because configuration changes are not applied, which
+// includes the first entries of a log.
 func (l *raftLoop) standing() detector.Known {
 	role := l.role
 	k := detector.Known{
 		Leads: role == raft.StateLeader, Candidate: role == raft.StateCandidate,
 		Away: !l.admission.IsOpen() || l.store.Applied() < l.firstEntries,
 	}
-	// A bound member must not campaign: V4 would take its requests away. It is not asked about one
-	// for whom that decides nothing, as the answer takes the lock of the lease.
+	// A member that is bound by a promise must not campaign: V4 would remove its requests. The lease is not
+	// asked where that decides nothing, because CanCampaign takes its lock.
 	if !k.Leads && !k.Away {
 		k.Voters, k.Bound = l.store.Members().Voters(), l.lease.CanCampaign() != nil
 	}
 	return k
 }
 
-// elect does what was decided.
+// elect does what the detector has decided.
 func (l *raftLoop) elect(do detector.Decision) {
 	if do.Forget {
-		_ = l.raw.ForgetLeader() // a follower can, and whoever is none has forgotten it
+		_ = l.raw.ForgetLeader() // a follower can, and a candidate has forgotten it
 	}
-	if do.Campaign && !(do.Force && l.force()) {
-		// Raft refuses while a configuration change waits to be applied, and asks
-		// again by itself after its own timeout.
+	if do.Campaign && !(do.Force && l.forceCampaign()) {
+		// Raft refuses while a configuration change is not applied, and campaigns by itself after its own
+		// timeout.
 		_ = l.raw.Campaign()
 	}
 }
 
-// hear tells of a message that raft is about to step. Before it does: raft ignores a
-// request for a pre-vote while it takes its leader for alive, which is to be forgotten first.
-func (l *raftLoop) hear(m *raftpb.Message) {
+// observe tells the detector about a message before raft steps it: raft ignores a pre-vote request while it
+// takes its leader for alive, so the leader must be forgotten first.
+func (l *raftLoop) observe(m *raftpb.Message) {
 	now := time.Now()
 	l.elect(l.detector.Heard(m, l.leadership.Term(), now))
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
-		if l.role != raft.StateLeader { // a leader hears a former one, to whom nothing gets through
+		if l.role != raft.StateLeader { // a former leader that nothing reaches may send one to the leader
 			l.cadence.beat(now)
 		}
 	case raftpb.MsgPreVote:
@@ -81,9 +85,9 @@ func (l *raftLoop) hear(m *raftpb.Message) {
 	}
 }
 
-// refused tells that raft has just refused its vote to a candidate that lacks entries, and not to
-// one whose first entries have overtaken its request.
-func (l *raftLoop) refused(m *raftpb.Message) {
+// observeRefusal tells the detector that raft has just refused its vote to a candidate that lacks entries,
+// and not to one that sent its first entries before its request arrived.
+func (l *raftLoop) observeRefusal(m *raftpb.Message) {
 	if s := l.raw.BasicStatus(); s.GetTerm() == m.GetTerm() && s.GetVote() == raft.None && s.Lead == raft.None {
 		now := time.Now()
 		l.detector.Refused(now)
@@ -91,7 +95,7 @@ func (l *raftLoop) refused(m *raftpb.Message) {
 	}
 }
 
-// stepArrived steps what has come from peers. Nobody else takes from the channels.
+// stepArrived steps all messages that have arrived from peers.
 func (l *raftLoop) stepArrived() {
 	for range len(l.urgent) {
 		l.step(<-l.urgent)
@@ -101,24 +105,25 @@ func (l *raftLoop) stepArrived() {
 	}
 }
 
-// gone tells that a peer has ended its last connection. What came before that is stepped
-// first: later it would be a sign of life.
-func (l *raftLoop) gone(peer uint64) {
+// connectionsEnded tells the detector that a peer has closed its last connection. Messages from before are
+// stepped first, or they would count as signs of life.
+func (l *raftLoop) connectionsEnded(peer uint64) {
 	l.stepArrived()
 	now := time.Now()
 	l.detector.Gone(peer, now)
 	l.pollSoon(now)
 }
 
-// died takes an obituary. What had come from the dead process is stepped first, as before a hint. If it
-// voids the promise, this member campaigns in its turn without waiting for anything (V8); if not, it
-// is a hint like another: of a former process, say, or while this member is in its restart hold.
-func (l *raftLoop) died(peer uint64, process leaderlease.ProcessID) {
+// processDied takes a death notice. Messages that had come from the dead process are stepped first. If the
+// notice voids the promise, this member campaigns in its turn without waiting (V8). Otherwise the notice is
+// a suspicion like a closed connection: it is about an earlier process, or this member is in its restart
+// hold.
+func (l *raftLoop) processDied(peer uint64, process leaderlease.ProcessID) {
 	l.stepArrived()
-	l.handleReadys() // the dead may just have been elected
+	l.handleReadys() // the dead process may just have been elected
 	now := time.Now()
 	m, void := l.lease.ProcessDied(peer, process)
-	if void || l.logLimits.died.Allow(peer) { // without TLS anybody can say so, and a line may hold up the loop
+	if void || l.logLimits.died.Allow(peer) { // without TLS any program can send notices, and a line may delay the loop
 		l.log.Info("a member's process has died", "peer", l.book.called(peer), "promise_void", void)
 	}
 	switch {
@@ -128,11 +133,11 @@ func (l *raftLoop) died(peer uint64, process leaderlease.ProcessID) {
 	case !l.cfg.IgnoreClosed:
 		l.detector.Gone(peer, now)
 	}
-	l.askDetector()
+	l.pollDetector()
 }
 
-// force campaigns by what an obituary has made, and reports whether it did.
-func (l *raftLoop) force() bool {
+// forceCampaign campaigns with the message that a death notice has made, and reports whether it did.
+func (l *raftLoop) forceCampaign() bool {
 	m, s := l.afterDeath, l.raw.BasicStatus()
 	if m == nil || s.RaftState != raft.StateFollower || s.GetTerm() != m.GetTerm() || !l.lease.Incoming(m, leaderlease.ProcessID{}) {
 		return false
@@ -141,48 +146,54 @@ func (l *raftLoop) force() bool {
 	return true
 }
 
-// askDetector asks what is to be done about a leader that is suspected. Between ticks: a promise
-// may end just after one, and fail-over would wait for the next. What waits for the loop is no
-// silence of the leader's.
-func (l *raftLoop) askDetector() {
+// pollDetector asks the detector about a suspected leader between ticks: a promise may end just after one,
+// and fail-over would wait for the next. Messages that wait for the loop are stepped first, because they
+// end the leader's silence.
+func (l *raftLoop) pollDetector() {
 	l.stepArrived()
 	now := time.Now()
 	l.elect(l.detector.Poll(now, l.standing()))
 	l.pollSoon(now)
 }
 
-// pollSoon lets askDetector be called soon, if the leader is suspected, or about to be.
+// pollSoon schedules pollDetector if the leader is suspected, or about to be.
 func (l *raftLoop) pollSoon(now time.Time) {
 	if l.detector.Suspects(now) {
-		l.poll.Reset(detector.Interval) // one that has fired and was not received delivers nothing more
+		l.poll.Reset(detector.Interval) // a timer that has fired and was not received delivers nothing more
 	}
 }
 
-// endReign ends the wait for a leader once the term has risen: what was handed to it may be lost
-// with its log, or on the way, or be committed by the next one. What has that term for a fence waits
-// until the first entry of a later one is applied, and shows which (proposals.Pending.TermReached); the rest fails
-// with ErrLeaderChanged. A leader that was only forgotten may still take it, and be known again.
-func (l *raftLoop) endReign(lead uint64) {
-	old, now := l.handed, handed{lead, l.leadership.Term()}
-	// A leader that has stepped down within its term (CheckQuorum) fails all of its own: nobody may
-	// be elected for long, and its clients find other members sooner.
+// failProposals fails proposals with an unknown outcome, once the leader or its term has changed: they may
+// be lost with the leader's log, or on the way, or the next leader may commit them. Those with their term
+// as a fence wait until the first entry of a later term is applied, which shows their outcome
+// (proposals.Pending.TermReached). A leader that was only forgotten may still take them, and be known
+// again, so nothing fails then.
+func (l *raftLoop) failProposals(lead uint64) {
+	old, now := l.proposedTo, leaderTerm{lead, l.leadership.Term()}
+	// A leader that steps down within its term (CheckQuorum) fails all of its own proposals: there may be
+	// no leader for long, and its clients find other members sooner.
 	if now == old || lead == raft.None && now.term == old.term && old.leader != l.ID() {
 		return
 	}
-	l.handed = now
+	l.proposedTo = now
 	switch {
 	case old.leader == raft.None:
-	case now.term == old.term, l.appends.disk.unusable(): // without a disk nobody here will see that entry
+	case now.term == old.term, l.writer.disk.unusable(): // without a disk this member will not apply that entry
 		l.proposals.FailProposed()
 	default:
 		l.proposals.FailUnfenced()
 	}
 }
 
-// showSuspicions makes known what Status tells. It is asked at each tick, and allocates only where
-// something has changed.
-func (l *raftLoop) showSuspicions() {
+// publishSuspicions publishes the detector's statistics for Suspicions. It allocates only if they have changed.
+func (l *raftLoop) publishSuspicions() {
 	if now := l.detector.Stats(); l.suspicions.Load() == nil || *l.suspicions.Load() != now {
 		l.suspicions.Store(&now)
 	}
+}
+
+// leaderSilence returns for how many ticks the leader has not been heard, 0 if this member stops.
+func (c *calls) leaderSilence() int {
+	ticks, _ := ask(context.Background(), c, func(l *raftLoop) int { return l.detector.Silence() })
+	return ticks
 }

@@ -131,7 +131,7 @@ func TestWhatCameBeforeTheHintIsNoSignOfLife(t *testing.T) {
 				}
 				l.bulk <- m
 			}
-			l.gone(leader.ID())
+			l.connectionsEnded(leader.ID())
 			time.Sleep(3 * f.cfg.TickInterval) // others have the processor
 		})
 		time.Sleep(500 * time.Millisecond)
@@ -177,7 +177,7 @@ func TestWhatWasHandedToAForgottenLeaderIsAnswered(t *testing.T) {
 		time.Sleep(time.Second)
 		c.net.CutOneWay(leader.Name(), f.Name())
 		wait := c.putApart(f, 1, time.Millisecond)
-		f.calls.Push(func(l *raftLoop) { l.gone(leader.ID()) })
+		f.calls.Push(func(l *raftLoop) { l.connectionsEnded(leader.ID()) })
 		time.Sleep(500 * time.Millisecond)
 		if s := f.Status(); s.Suspicions.Forgets != 1 || s.Leader != 0 {
 			t.Errorf("leader %x, %+v, want that it was forgotten", s.Leader, s.Suspicions)

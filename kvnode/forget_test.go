@@ -106,7 +106,7 @@ func TestAnAcknowledgedChangeWaitsForNoAppender(t *testing.T) {
 		removed := make(chan error, 1)
 		go func() { removed <- leader.RemoveMember(t.Context(), other.ID()) }()
 		time.Sleep(20 * time.Millisecond) // it is in the leader's log, and not yet in the other's
-		err := leader.loop.appends.appender.Append(raftwal.Update{}, func(error) { <-leader.life.Stopping() })
+		err := leader.loop.writer.appender.Append(raftwal.Update{}, func(error) { <-leader.life.Stopping() })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestWhoIsLeftKnowsOfARemoval(t *testing.T) {
 		removed := make(chan error, 1)
 		go func() { removed <- other.RemoveMember(t.Context(), other.ID()) }()
 		time.Sleep(120 * time.Millisecond) // it is in both logs, and the leader does not know
-		err := leader.loop.appends.appender.Append(raftwal.Update{}, func(error) { time.Sleep(200 * time.Millisecond) })
+		err := leader.loop.writer.appender.Append(raftwal.Update{}, func(error) { time.Sleep(200 * time.Millisecond) })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -84,7 +84,7 @@ func TestAnOldMemberStopsWhereTheFormatIsRaised(t *testing.T) {
 		c.restart("m3", false, func(c *Config) { c.Logger = logs.logger() })
 		victim, leader := c.nodes["m3"], c.leader()
 		if leader == victim {
-			if err := leader.transfer(t.Context(), c.nodes["m1"].ID()); err != nil {
+			if err := leader.transfers.transfer(t.Context(), c.nodes["m1"].ID()); err != nil {
 				t.Fatal(err)
 			}
 			leader = c.nodes["m1"]
@@ -128,7 +128,7 @@ func TestARevocationNamesItsGrant(t *testing.T) {
 		l, _ := leader.Store().TTLLease(1)
 		req := &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}}
 		revoke := func() (store.Result, error) {
-			return ttlMember{leader}.ProposeFenced(t.Context(), leader.LeadingTerm(), req, []uint64{l.Grant})
+			return asTTLMember(leader).ProposeFenced(t.Context(), leader.LeadingTerm(), req, []uint64{l.Grant})
 		}
 		if res, err := revoke(); err != nil || res.Err != nil {
 			t.Fatalf("ProposeFenced() = %+v, %v", res, err)
@@ -161,7 +161,7 @@ func TestWhatKeepsTheFormatIsSaid(t *testing.T) {
 		{"an old member leads", "m3 (http://m3:2380): knows format 1", func(t *testing.T, c *cluster) {
 			time.Sleep(30 * time.Second)
 			if l := c.leader(); l != c.nodes["m3"] {
-				if err := l.transfer(t.Context(), c.nodes["m3"].ID()); err != nil {
+				if err := l.transfers.transfer(t.Context(), c.nodes["m3"].ID()); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -1,7 +1,6 @@
 package kvnode
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -74,28 +73,6 @@ func TestALeaderLosesNothingThatAFollowerForwards(t *testing.T) {
 		if took := time.Since(begun); took >= leader.cfg.TickInterval {
 			t.Errorf("24 large writes took %v once there was a quorum, want less than a tick", took)
 		}
-	})
-}
-
-// Whoever has much to write does not keep others out.
-func TestMembersTakeTurnsAtTheLeader(t *testing.T) {
-	var d disks
-	inCluster(t, 6, little(&d), func(t *testing.T, c *cluster) {
-		leader := c.leader()
-		others := c.followers(leader)
-		c.put(others[0], "first", "v")
-		var busy, idle func()
-		c.withoutQuorum([]*Node{leader, others[0], others[1]}, func() {
-			busy = c.putLarge(others[0], 24)
-			synctest.Wait()
-			idle = c.putLarge(others[1], 1)
-			synctest.Wait()
-		})
-		idle()
-		if left := others[0].Status().Waiting; left < 3 {
-			t.Errorf("a follower's write was done when %d of the other's 24 were left, want 3 at least", left)
-		}
-		busy()
 	})
 }
 
@@ -214,34 +191,6 @@ func keepsWhatItCannotSend(t *testing.T, away time.Duration) {
 		c.net.HealAll()
 		if err := <-done; err != nil {
 			t.Errorf("put through a follower that was cut off for %v = %v after %v", away, err, time.Since(begun))
-		}
-	})
-}
-
-// Without a leader a member holds what somebody waits for, and no more.
-func TestWhatNobodyWaitsForIsForgotten(t *testing.T) {
-	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		n := c.leader()
-		for _, other := range c.followers(n) {
-			c.crash(other)
-		}
-		time.Sleep(3 * time.Second)
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		defer cancel()
-		value := strings.Repeat("x", large) // no two of them are offered together
-		patient, end := context.WithTimeout(t.Context(), time.Hour)
-		defer end()
-		go func() { _ = put(patient, n, "k", value) }()
-		synctest.Wait()
-		for range 10 {
-			go func() { _ = put(ctx, n, "k", value) }()
-		}
-		synctest.Wait()
-		for _, want := range []int{11, 1} {
-			if got := n.queued(); got != want {
-				t.Errorf("%d proposals wait for a leader, want %d", got, want)
-			}
-			time.Sleep(2 * n.cfg.TickInterval)
 		}
 	})
 }

@@ -222,7 +222,7 @@ func TestWhatCameBeforeTheObituaryIsNoSignOfLife(t *testing.T) {
 		c.net.CutOneWay(leader.Name(), f.Name())
 		f.calls.Push(func(l *raftLoop) {
 			l.urgent <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.leadership.Term())}
-			l.died(leader.ID(), leaderlease.ProcessID{99})
+			l.processDied(leader.ID(), leaderlease.ProcessID{99})
 			time.Sleep(3 * f.cfg.TickInterval) // others have the processor
 		})
 		time.Sleep(500 * time.Millisecond)

@@ -9,12 +9,15 @@ type leadership struct {
 	term atomic.Uint64
 	// current is never nil.
 	current atomic.Pointer[leader]
+	// raftLeader is the leader in raft's newest Ready. It is set before the lease sees that Ready, and
+	// current is set after.
+	raftLeader atomic.Uint64
 }
 
 // leader is the leader, or the lack of one, until that changes.
 type leader struct {
-	id      uint64        // 0 for none
-	term    uint64        // in which this member leads, if id is this member
+	id      uint64        // raft.None if there is no leader
+	term    uint64        // the term in which this member leads, if id is this member
 	changed chan struct{} // closed when the leader changes
 }
 
@@ -27,7 +30,7 @@ func newLeadership() *leadership {
 // Term returns the newest term this member knows.
 func (l *leadership) Term() uint64 { return l.term.Load() }
 
-// Leader returns the leader's ID as far as this member knows, 0 if none.
+// Leader returns the leader's ID as far as this member knows, raft.None if there is none.
 func (l *leadership) Leader() uint64 { return l.current.Load().id }
 
 // LeadingTerm returns the term in which this member leads, 0 if it does not.

@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 
@@ -15,82 +16,88 @@ import (
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
-// maxTurn bounds how many messages are taken before raft is asked what is ready. Fewer: each
-// sync of the log carries less, and a busy member needs more of them. More: a tick waits
-// behind them, heartbeats go out late, and the lease ends before they have renewed it.
+// maxTurn bounds how many messages the loop steps before it asks raft for a Ready. With fewer, each sync of
+// the log carries less, and a busy member needs more syncs. With more, a tick waits behind them, heartbeats
+// are late, and the lease ends before they renew it.
 const maxTurn = 512
 
-// raftLoop is raft, what it is told, and what becomes of what it says.
+// raftLoop is the goroutine that runs raft. No other goroutine touches the RawNode, so raft needs no lock;
+// others queue functions for the loop (calls).
+//
+// The loop never waits for a disk, a peer or the applier: heartbeats would be late by as much, and the
+// lease would be lost.
 type raftLoop struct {
 	// Immutable after the start.
 	*parts
 	proposals *proposals.Pending
-	appends   appends
+	writer    *logWriter
 	jobs      *lifecycle.Mailbox[applyJob] // to the applier
 	snapshots *snapshots
 	transfers *transfers
+	invalid   *invalidEntries
 
-	// Owned by the loop: run, what it calls, and the functions that are put into calls. No
-	// lock guards any of it.
+	// Owned by the loop: run, the methods it calls, and functions that are pushed to calls.
 	raw          *raft.RawNode
+	queue        *proposals.Queue
 	admission    *admission.State
 	detector     *detector.Detector
 	cadence      cadence
-	ticker       *time.Timer // for the next tick
-	poll         *time.Timer // runs while the leader is suspected, or about to be
-	handed       handed
-	afterDeath   *raftpb.Message // of the newest obituary that has voided a promise
-	queue        *proposals.Queue
-	role         raft.StateType // as of the newest Ready, as commit is
+	ticker       *time.Timer     // for the next tick
+	poll         *time.Timer     // runs while the leader is suspected, or about to be
+	proposedTo   leaderTerm      // the leader that was handed proposals last
+	afterDeath   *raftpb.Message // of the newest death notice that has voided a promise
+	role         raft.StateType  // as of the newest Ready, like commit
 	commit       uint64
-	restored     uint64 // index of the newest snapshot that raft has switched to: older changes are in it
-	firstEntries uint64 // of the initial cluster, which begin the log; 0 on a restart
+	restored     uint64 // index of the newest snapshot that raft has restored; it contains all earlier changes
+	firstEntries uint64 // number of the entries of the initial cluster that begin the log; 0 on a restart
 	laggards     laggards
-	// Slices that are used again in each turn.
+	// Slices that each turn reuses.
 	outbox, responses []*raftpb.Message
 	called            []func(*raftLoop)
 
-	// Shared: channels and boxes that anybody puts into, and what has a lock of its own.
-	wake lifecycle.Wakeup
-	// Two, as peers have a stream for each: one that is full holds up the goroutine that reads
-	// its stream (peers.Receive), and so its sender, and not the other stream.
-	urgent  chan *raftpb.Message               // from peers: heartbeats, votes and answers
-	bulk    chan *raftpb.Message               // from peers: entries and proposals
-	local   lifecycle.Mailbox[*raftpb.Message] // from the appender and the applier
-	quota   *proposals.Quota
-	witness witness
-	follows atomic.Uint64        // whom raft takes for the leader, before the lease hears of it
-	late    *durations.Histogram // how late the loop is at its ticks
-	// progress is noted at each tick.
-	progress progress
-	awaited  atomic.Pointer[[]string] // who has not let this member in yet
-	// resigned is closed when the loop has ended, and whoever it was handed to has its last word.
-	resigned chan struct{}
-	// suspicions are the detector's, as of the last tick.
-	suspicions atomic.Pointer[detector.Stats]
+	// Shared.
+	wake lifecycle.Wakeup // of the loop, for local, calls and proposals
+	// Each peer has a stream for urgent messages and one for bulk. When a channel is full, the goroutine
+	// that reads such a stream waits (peers.Receive), and so does the sender, but not the other stream.
+	urgent     chan *raftpb.Message                // heartbeats, votes and responses
+	bulk       chan *raftpb.Message                // entries and proposals
+	local      *lifecycle.Mailbox[*raftpb.Message] // from the log writer and the applier
+	quota      *proposals.Quota
+	witness    witness
+	late       *durations.Histogram // how late the loop is at its ticks
+	progress   *progress            // noted at each tick
+	awaited    atomic.Pointer[[]string]
+	suspicions atomic.Pointer[detector.Stats] // as of the last tick
+	resigned   chan struct{}                  // closed when the loop has ended and its resignation is sent
 }
 
-// lateBounds are those of Status.Late. A loop that is late waits for a processor, for memory,
-// or for something that it should not wait for.
+// lateBounds are the bounds of Status.Late. A late loop waits for a processor or for memory, or for
+// something that it should not wait for.
 var lateBounds = []time.Duration{
 	time.Millisecond, 3 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond,
 	100 * time.Millisecond, 300 * time.Millisecond, time.Second, 3 * time.Second,
 }
 
-// run is the raft loop. Nobody else touches the RawNode, so raft needs no lock, and what
-// others want of it they put into l.calls.
-//
-// One turn takes whatever has arrived (a tick, messages, answers of the appender and the
-// applier, calls) and asks raft once what to do about all of it. Proposals come last: what
-// raft has just learnt says whether this member still leads. The loop never waits for a
-// disk, a peer or the applier; if it did, heartbeats would be late by as much, and the
-// lease would be lost.
+// begin completes a loop before it runs.
+func (l *raftLoop) begin() {
+	l.witness.init()
+	l.queue = proposals.NewQueue(l.ID(), queueRaft{l}, l.proposals, l.quota)
+	l.admission, l.detector = l.newAdmission(), l.newDetector()
+	l.poll.Stop()
+	l.progress.note(time.Now())
+	l.publishSuspicions()
+	l.showAwaited()
+}
+
+// run is the raft loop. One turn steps all that has arrived (a tick, messages, responses of the log writer
+// and the applier, calls) and then asks raft once for its Readys. Proposals come last: the Readys say
+// whether this member still leads.
 func (l *raftLoop) run() {
 	l.cadence = newCadence(l.cfg.TickInterval, time.Now())
 	l.ticker = time.NewTimer(l.cfg.TickInterval)
 	defer l.ticker.Stop()
-	defer l.resign() // whatever ends the loop; the process ends with it, and the lease (L7)
-	l.handleReadys() // what a restart or bootstrapping has left to do
+	defer l.resign() // also after a panic, which ends the process, and the lease with it (L7)
+	l.handleReadys() // of a restart or of bootstrapping
 	for {
 		select {
 		case <-l.life.Stopping():
@@ -98,42 +105,39 @@ func (l *raftLoop) run() {
 		case <-l.ticker.C:
 			l.tickSoon()
 		case rctx := <-l.lease.ReadRequests():
-			// One round is under way at a time, shared by all reads that wait (leaderlease).
 			l.raw.ReadIndex(rctx)
 		case m := <-l.urgent:
 			l.step(m)
 		case m := <-l.bulk:
 			l.step(m)
 		case <-l.poll.C:
-			l.askDetector()
-		case <-l.wake: // something is in local, calls or the box of proposals
+			l.pollDetector()
+		case <-l.wake: // something is in local, calls or proposals
 		}
-		// The select has taken one message, by chance where several were there. The order of what
-		// is left is drain's.
+		// The select has taken one message, by chance if there were several. drain takes the others in order.
 		l.drain()
 		if l.cadence.now {
 			l.tick()
 		}
-		// First the news. A leader that has been deposed by it proposes nothing any more, and
-		// what is committed now makes room for what is parked.
+		// A leader that was just deposed proposes nothing more, and entries that are committed now free
+		// uncommitted bytes for proposals.
 		l.handleReadys()
 		l.queue.Offer()
 		l.handleReadys()
 	}
 }
 
-// drain takes what has arrived meanwhile, so that one Ready answers all of it.
+// drain steps what has arrived meanwhile, so that one Ready answers all of it.
 //
-// Local answers come first: they free what raft counts as under way (inflight entries, bytes
-// that are not committed), and they cannot be refused or dropped. Then calls, of which
-// applyConf's holds up the applier. The peers' messages come last, the urgent ones before the
-// bulk: a heartbeat that waits behind megabytes of entries costs its sender the lease.
+// Local responses come first: they free what raft counts as under way (inflight entries, uncommitted
+// bytes). Calls are next, as the applier waits for one in applyConf. The peers' messages come last, urgent
+// ones before bulk: a heartbeat that waits behind megabytes of entries costs its sender the lease.
 func (l *raftLoop) drain() {
 	l.responses = l.local.Drain(l.responses)
 	for _, m := range l.responses {
 		l.stepLocal(m)
 	}
-	// All that were there when it was taken: a call that puts another one does not run it here.
+	// A call that pushes another one does not run it here.
 	l.called = l.calls.Drain(l.called)
 	for _, call := range l.called {
 		call(l)
@@ -155,7 +159,7 @@ func (l *raftLoop) drain() {
 	}
 }
 
-// tickSoon ticks if it is time, which is later where a heartbeat has come since the timer was set.
+// tickSoon ticks if it is time. It is not if a heartbeat has come since the timer was set.
 func (l *raftLoop) tickSoon() {
 	if wait := time.Until(l.cadence.wake()); wait > 0 {
 		l.ticker.Reset(wait)
@@ -164,79 +168,72 @@ func (l *raftLoop) tickSoon() {
 	l.tick()
 }
 
-// tick lets time pass for raft, and looks at what nobody else reports: a member that waits to
-// be let in, a disk that hangs, proposals whose clients have gone.
+// tick advances raft's time, and checks what no event reports: admission, a disk that hangs, and proposals that
+// their clients have abandoned.
 //
-// Time does not pass for raft if the lease withholds the tick: raft would elect a member that is a quorum by
-// itself without asking anybody, bound or not (V5). A member that too few have admitted does
-// not tick either, and so it does not campaign.
+// Raft does not tick if the lease withholds the tick: raft would elect a member that is a quorum by itself
+// without a message, bound by a promise or not (V5). Nor does it tick, and so campaign, before this member
+// is admitted.
 func (l *raftLoop) tick() {
 	if l.lease.Tick() && l.admission.IsOpen() {
 		l.raw.Tick()
 	}
-	// Admission goes first: standing asks it, and to a detector a member that is not open is away.
 	now := time.Now()
 	l.progress.note(now)
 	l.late.Note(max(0, now.Sub(l.cadence.wake())))
 	l.cadence.ticked(now)
 	l.ticker.Reset(l.cadence.wake().Sub(now))
-	l.do(l.admission.Tick(now))
+	l.do(l.admission.Tick(now)) // before standing, which asks whether this member is admitted
 	l.elect(l.detector.Tick(now, l.standing()))
 	l.pollSoon(now)
-	l.showSuspicions()
-	// What the others commit without this disk raft does not hand out here, so a leader would answer
-	// nobody: it transfers leadership.
-	if l.appends.disk.check() {
+	l.publishSuspicions()
+	// Without its disk this member applies nothing that the others commit, and answers no read.
+	if l.writer.disk.check() {
 		l.transfers.stepAside()
 	}
 	l.queue.Tick()
 }
 
-// step ignores raft's errors as every embedder does: raft drops what it cannot use, and its
-// peer sends it again or gives up. The lease has seen m on arrival (peers.Receive), on the
-// goroutine of the connection: a promise counts from then, however long m waits for the loop.
-//
-// Whatever reaches raft from a peer passes here, and nothing before IsOpen and plausible: raft
-// panics on an index beyond its log, and answers votes before this member may vote.
+// step steps a message from a peer, after the checks that raft needs: raft panics at an index beyond its
+// log, and answers votes before this member is admitted. The lease has seen m on arrival (peers.Receive),
+// because a promise counts from then, however long m waits for the loop. Raft's errors are ignored, as in
+// other embedders: the peer sends a dropped message again, or gives up.
 func (l *raftLoop) step(m *raftpb.Message) {
 	if m.GetType() == raftpb.MsgProp {
-		l.forwarded(m)
+		l.stepForwarded(m)
 		return
 	}
 	if !l.admission.IsOpen() {
-		return // a first start that nobody has admitted yet
+		return
 	}
 	if err := l.plausible(m); err != nil {
 		l.implausible(m, err)
 		return
 	}
-	l.hear(m)
+	l.observe(m)
 	l.witness.answer(m)
 	l.lease.LearnCommit(l.raw, m)
 	_ = l.raw.Step(m)
 	if m.GetType() == raftpb.MsgVote {
-		l.refused(m)
+		l.observeRefusal(m)
 	}
 }
 
-// forwarded takes a follower's proposals.
-func (l *raftLoop) forwarded(m *raftpb.Message) {
-	if err := confchange.CheckForwarded(m); err != nil {
-		l.malformed(err, "from", l.book.nameOf(m.GetFrom()))
-		l.queue.Drop(m)
-		return
+// stepForwarded queues proposals that a follower has forwarded.
+func (l *raftLoop) stepForwarded(m *raftpb.Message) {
+	err := confchange.CheckForwarded(m)
+	if err != nil {
+		l.invalid.report(err, "from", l.book.nameOf(m.GetFrom()))
 	}
-	if !l.admission.IsOpen() {
+	if err != nil || !l.admission.IsOpen() {
 		l.queue.Drop(m)
 		return
 	}
 	l.queue.Forward(m)
 }
 
-// stepLocal steps what the appender and the applier answer, and notes what raft learns by it
-// that others go by. Raft counts on each of these
-// answers, in their order: without one it would wait for ever for what it takes to be under
-// way. So they come through a box without a bound, and not through a channel.
+// stepLocal steps a response of the log writer or the applier. Raft counts on each of these, in order:
+// without one it would wait for ever. So they arrive in a mailbox without a bound.
 func (l *raftLoop) stepLocal(m *raftpb.Message) {
 	if err := l.raw.Step(m); err != nil {
 		l.log.Debug("raft refused a local answer", "type", m.GetType(), "error", err)
@@ -244,14 +241,87 @@ func (l *raftLoop) stepLocal(m *raftpb.Message) {
 	}
 	switch entries := m.GetEntries(); {
 	case m.GetType() == raftpb.MsgStorageApplyResp && len(entries) > 0:
-		l.queue.Unblock() // less is uncommitted, as raft counts it
-		l.tell(entries[len(entries)-1].GetIndex())
+		l.queue.Unblock() // there are fewer uncommitted bytes, as raft counts them
+		l.setApplied(entries[len(entries)-1].GetIndex())
 	case m.GetType() == raftpb.MsgStorageAppendResp && m.GetSnapshot() != nil:
-		l.tell(m.GetSnapshot().GetMetadata().GetIndex())
+		l.setApplied(m.GetSnapshot().GetMetadata().GetIndex())
 	}
 }
 
-// tell notes that raft knows index to be applied. It never sinks: answers for a snapshot and
-// for entries before it may come in either order. Checkpoints compact the log up to there and
-// no further, since a candidate scans what is behind it for changes of the configuration.
-func (l *raftLoop) tell(index uint64) { l.told.Store(max(index, l.told.Load())) }
+// setApplied records that raft knows index to be applied. Responses for a snapshot and for entries before
+// it may come in either order. Checkpoints compact the log up to there and no further, because a candidate
+// reads the log after it for configuration changes.
+func (l *raftLoop) setApplied(index uint64) { l.told.Store(max(index, l.told.Load())) }
+
+// calls queues functions to run on the raft loop, the only goroutine that may touch raft's state.
+type calls struct {
+	lifecycle.Mailbox[func(*raftLoop)]
+	stopping <-chan struct{} // immutable
+}
+
+// do runs f on the loop and waits for its end. It returns false if the node stops first; f may run later in
+// that case, so it must not use variables that its caller goes on to use. The loop itself must not call do.
+func (c *calls) do(f func(*raftLoop)) bool {
+	_, err := ask(context.Background(), c, func(l *raftLoop) struct{} { f(l); return struct{}{} })
+	return err == nil
+}
+
+// ask runs f on the loop and returns its result. It returns an error if ctx ends or the node stops first.
+func ask[T any](ctx context.Context, c *calls, f func(*raftLoop) T) (answer T, err error) {
+	answers := make(chan T, 1)
+	c.Push(func(l *raftLoop) { answers <- f(l) })
+	select {
+	case answer = <-answers:
+		return answer, nil
+	case <-ctx.Done():
+		return answer, context.Cause(ctx)
+	case <-c.stopping:
+		return answer, ErrStopped
+	}
+}
+
+// cadence says when the raft loop ticks. The loop owns it.
+//
+// A follower ticks with its leader's heartbeats, which come as often, so an idle follower wakes half as
+// often; most of the processor time of idle members goes to waking and sleeping. A tick waits a little for
+// the heartbeat, and a heartbeat that is a little early takes the tick along. Early ticks do not add up:
+// due advances by whole intervals, and never falls behind the clock.
+type cadence struct {
+	interval time.Duration
+	due      time.Time // of the next tick
+	heard    bool      // a heartbeat came at the last tick or since
+	now      bool      // the tick goes with the heartbeat that has just come
+}
+
+// slackPart is the part of an interval, a fifth, by which a tick may be early with a heartbeat, or wait for
+// one. Ticks look for a leader's death, so a larger slack delays that, and a late member takes itself for
+// one that was paused. With a smaller slack more ticks go without an uneven heartbeat.
+const slackPart = 5
+
+func newCadence(interval time.Duration, now time.Time) cadence {
+	return cadence{interval: interval, due: now.Add(interval)}
+}
+
+// wake returns when the tick goes without a heartbeat.
+func (c *cadence) wake() time.Time {
+	if c.heard {
+		return c.due.Add(c.interval / slackPart)
+	}
+	return c.due
+}
+
+// beat records a heartbeat.
+func (c *cadence) beat(now time.Time) {
+	c.heard = true
+	c.now = !now.Before(c.due.Add(-c.interval / slackPart))
+}
+
+// ticked records a tick. Missed ticks are dropped.
+func (c *cadence) ticked(now time.Time) {
+	waited := c.heard && !c.now
+	c.due = c.due.Add(c.interval)
+	if waited || c.due.Before(now) {
+		c.due = now.Add(c.interval)
+	}
+	c.heard, c.now = c.now, false
+}

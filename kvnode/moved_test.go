@@ -42,7 +42,7 @@ func TestAMovedMemberIsNamed(t *testing.T) {
 // A registry that may be an old one names nobody.
 func TestAMemberThatHasMovedIsNotNamedByAnOldRegistry(t *testing.T) {
 	var log lines
-	n := &Node{}
+	n := &Node{replay: &replay{}}
 	n.log = log.logger()
 	n.replay.served = make(chan struct{})
 	m := store.Member{ID: 2, Name: "m2", PeerURLs: []string{"http://old:2380"}}

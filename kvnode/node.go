@@ -32,30 +32,30 @@ type Node struct {
 	ttl    *ttl.Engine          // set before anything is applied
 	trace  *leasetrace.Trace    // nil for none
 	tracer *leasetrace.Recorder // nil for none
-	// requests are the lease's ReadRequests: forwardReads takes them, or the loop.
-	requests <-chan []byte
-	begun    chan struct{} // closed when peers may be admitted
+	begun  chan struct{}        // closed when peers may be admitted
 
 	// Owned by the loop, but for what raftLoop says is shared.
-	loop raftLoop
+	loop *raftLoop
 
 	// Shared. Clients, on goroutines of their own, call proposals, reads, membership and
 	// transfers; each of the others has one goroutine. What is told from one to another is
 	// under a mutex there, atomic, or a channel.
-	proposals *proposals.Pending
-	reads
+	proposals   *proposals.Pending
+	reads       *reads
+	replay      *replay
+	transfers   *transfers
+	publication *publication
+	applier     *applier
+	applyTimes  *applyTimes
+	invalid     *invalidEntries
+	formats     *formatUpgrade
 	membership
-	transfers
-	publication
-	applying
-	applier     applier
 	checkpoints checkpoints
 	disk        disk
 	received    received
 	snapshots   snapshots
 	routes      routes
 	farewells   farewells
-	formats     formats
 }
 
 // parts are what a member is made of, and what its nouns stand on. Nobody but Start sets a
@@ -67,19 +67,18 @@ type parts struct {
 	lock    io.Closer        // the data directory is this process's
 
 	// Shared, and safe for concurrent use each by itself.
-	wal        *raftwal.Log
-	store      *store.Store
-	watch      *watch.Hub
-	lease      *leaderlease.Lease
-	links      *transport.Transport
-	book       book
-	log        *slog.Logger
-	life       *lifecycle.Lifecycle
-	calls      calls // into the loop
-	logLimits  logLimits
-	complaints complaints
-	noting     sync.Mutex
-	id         memberdir.Identity // noting guards Started, Admitted and Lost; the rest is immutable
+	wal       *raftwal.Log
+	store     *store.Store
+	watch     *watch.Hub
+	lease     *leaderlease.Lease
+	links     *transport.Transport
+	book      book
+	log       *slog.Logger
+	life      *lifecycle.Lifecycle
+	calls     calls // into the loop
+	logLimits logLimits
+	noting    sync.Mutex
+	id        memberdir.Identity // noting guards Started, Admitted and Lost; the rest is immutable
 
 	// The loop stores, anybody reads.
 	leadership *leadership

@@ -95,13 +95,13 @@ func (p peers) Gone(peer uint64) {
 		p.node.loop.witness.forget(peer)
 	}
 	if !p.node.cfg.IgnoreClosed {
-		p.node.calls.Push(func(l *raftLoop) { l.gone(peer) })
+		p.node.calls.Push(func(l *raftLoop) { l.connectionsEnded(peer) })
 	}
 }
 
 // Died implements transport.Handler.
 func (p peers) Died(peer uint64, process transport.ProcessID) {
-	p.node.calls.Push(func(l *raftLoop) { l.died(peer, leaderlease.ProcessID(process)) })
+	p.node.calls.Push(func(l *raftLoop) { l.processDied(peer, leaderlease.ProcessID(process)) })
 }
 
 // Receive implements transport.Handler. The lease looks at m here: a promise

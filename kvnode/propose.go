@@ -17,16 +17,16 @@ import (
 // far away.
 const maxUncommittedBytes = 8 << 20
 
-// FailWithoutLeader is the type of a context key. A request whose context has a value for it fails with
+// FailWithoutLeader is the type of a context key. A request with a value for it in its context fails with
 // ErrNoLeader if no leader is known for an election timeout while the request waits, and nothing was done
 // yet. Other requests wait for a leader until their context ends, or for RequestTimeout.
 // docs/operations/change.md says why, under "Without a quorum".
 type FailWithoutLeader = proposals.FailWithoutLeader
 
-// Propose replicates r and returns the result of applying it; Result.Err is the request's own failure. The error
-// is about the way there: after ErrTooLarge, ErrTooManyRequests, ErrDiskFull and ErrNoLeader nothing was done.
-// After ErrLeaderChanged, ErrTimeout, ErrStopped and ctx's error r may or may not take effect. It takes effect
-// at most once (docs/adr/0027-proposed-again.md).
+// Propose replicates r and returns the result of applying it; Result.Err is the request's own failure. The
+// error is about the way there: after ErrTooLarge, ErrTooManyRequests, ErrDiskFull and ErrNoLeader nothing
+// was done. After ErrLeaderChanged, ErrTimeout, ErrStopped and ctx's error r may or may not take effect. It
+// takes effect at most once (docs/adr/0027-proposed-again.md).
 func (n *Node) Propose(ctx context.Context, r *pb.InternalRaftRequest) (store.Result, error) {
 	return n.proposals.Submit(ctx, &store.Command{Request: r})
 }

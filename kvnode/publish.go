@@ -7,48 +7,51 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-// publication tells the cluster this member's name, client URLs and instance.
+// Published is closed once the registry has this member's name, client URLs and instance.
+func (n *Node) Published() <-chan struct{} { return n.publication.done }
+
+// publication registers this member's name, client URLs and instance.
 type publication struct {
-	*parts
+	self      store.Member
+	timeout   time.Duration // of one try
+	advice    string        // for the error if the registry has another instance
+	store     *store.Store
 	proposals *proposals.Pending
-	known     chan struct{} // closed when the registry has them
+	life      *lifecycle.Lifecycle
+	done      chan struct{} // closed when the registry has self
 }
 
-// Published is closed once the cluster knows this member's name, client URLs and
-// instance.
-func (p *publication) Published() <-chan struct{} { return p.known }
-
-// publishPause is between two tries to publish.
+// publishPause is the pause between two tries.
 const publishPause = 500 * time.Millisecond
 
-// run tries until the registry has them. A try takes no longer than an election: what is
-// handed to a leader whom only heartbeats reach so far is lost on the way, and clients wait
-// for this member until it is known.
+// run tries until the registry has self. The timeout of a try is short, an election timeout: a proposal is
+// lost on its way to a leader that only heartbeats reach so far, and clients wait until this member is
+// registered.
 func (p *publication) run() {
-	self := &store.Member{ID: p.ID(), Name: p.cfg.Name, ClientURLs: p.cfg.ClientURLs, Instance: p.id.Instance}
-	for !p.published() {
-		ctx, cancel := context.WithTimeout(context.Background(), p.cfg.ElectionTimeout)
-		r, err := p.proposals.Submit(ctx, &store.Command{Register: self})
+	for !p.isPublished() {
+		ctx, cancel := context.WithTimeout(context.Background(), p.timeout)
+		r, err := p.proposals.Submit(ctx, &store.Command{Register: &p.self})
 		cancel()
 		if err == nil && r.Err == nil {
 			continue
 		}
 		if errors.Is(r.Err, store.ErrInstance) {
-			p.life.Fail(fmt.Errorf("%w: the cluster knows it with another data directory; %s", ErrLost, p.cfg.beginAnew(p.ID())))
+			p.life.Fail(fmt.Errorf("%w: the cluster knows it with another data directory; %s", ErrLost, p.advice))
 			return
 		}
 		if !p.life.Sleep(publishPause) {
 			return
 		}
 	}
-	close(p.known)
+	close(p.done)
 }
 
-func (p *publication) published() bool {
-	m := p.store.Members().ByID[p.ID()]
-	return m.Instance == p.id.Instance && m.Name == p.cfg.Name && slices.Equal(m.ClientURLs, p.cfg.ClientURLs)
+func (p *publication) isPublished() bool {
+	m := p.store.Members().ByID[p.self.ID]
+	return m.Instance == p.self.Instance && m.Name == p.self.Name && slices.Equal(m.ClientURLs, p.self.ClientURLs)
 }

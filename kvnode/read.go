@@ -3,21 +3,62 @@ package kvnode
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
 	"github.com/leaderlease/go/kvnode/internal/proposals"
 	"github.com/leaderlease/go/kvnode/internal/store"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 	"github.com/leaderlease/go/leaderlease"
 )
 
+// ReadMode says how a read is made linearizable.
+type ReadMode uint8
+
+const (
+	// ReadAuto stands for Config.ReadMode.
+	ReadAuto ReadMode = iota
+	// ReadLease reads under the leader lease, or with a quorum round if there is no valid lease.
+	ReadLease
+	// ReadIndex reads with a quorum round in any case, and so relies on no clock. On a follower the leader
+	// makes the round. If the leader runs a version that makes no rounds for followers, it is ReadLog.
+	ReadIndex
+	// ReadLog goes through the log, as a write does.
+	ReadLog
+	// ReadSerializable is not linearizable: it reads local state, which may be stale.
+	ReadSerializable
+)
+
+var readModes = [...]string{"auto", "lease", "read-index", "log", "serializable"}
+
+// String returns the name that ParseReadMode takes.
+func (m ReadMode) String() string {
+	if int(m) < len(readModes) {
+		return readModes[m]
+	}
+	return fmt.Sprintf("ReadMode(%d)", uint8(m))
+}
+
+// ParseReadMode returns the mode with that name.
+func ParseReadMode(name string) (ReadMode, error) {
+	for m, s := range readModes {
+		if s == name {
+			return ReadMode(m), nil
+		}
+	}
+	return 0, fmt.Errorf("read mode %q must be one of %v", name, readModes)
+}
+
 // Read is a read that the store may answer now.
 type Read struct {
-	// Path says how it was made linearizable: a leaderlease.Path's name, log or
-	// serializable.
+	// Path says how it was made linearizable: the name of a leaderlease.Path, log or serializable.
 	Path string
-	// Remaining is for how long the lease would still have served; 0 unless Path
-	// is lease.
+	// Remaining is the remaining time of the lease; 0 unless Path is lease.
 	Remaining time.Duration
 	// Term is the newest term this member knew.
 	Term uint64
@@ -28,116 +69,130 @@ const (
 	pathSerializable = "serializable"
 )
 
-// reads are made linearizable here, or wait until they may be stale.
+// Read returns once Store may answer a read in that mode. The caller fetches the value afterwards. Without a
+// leader Read waits for one until ctx ends, or RequestTimeout has passed, or as FailWithoutLeader says. A read
+// that fails does nothing, so it may be tried again. A serializable read waits only after a start (replay).
+//
+// Under a valid lease Read takes no lock and allocates nothing.
+func (n *Node) Read(ctx context.Context, mode ReadMode) (Read, error) { return n.reads.read(ctx, mode) }
+
+// TryRead reports whether Store may answer a read under the lease now, without waiting. One call serves all
+// reads that have arrived before it. The caller fetches the values afterwards. TryRead takes no lock and
+// allocates nothing.
+func (n *Node) TryRead() bool { return n.cfg.ReadMode == ReadLease && n.reads.atOnce() }
+
+// WaitForReplay returns once a stale read may be served (replay), or when ctx ends. RequestTimeout does not
+// bound it: requests that last, such as watches, use it.
+func (n *Node) WaitForReplay(ctx context.Context) error { return n.reads.waitForReplay(ctx) }
+
+// reads makes reads linearizable. Its methods are safe for concurrent use.
 type reads struct {
-	*parts
-	proposals *proposals.Pending
-	replay    replay
-	failed    atomic.Uint64
+	// Immutable.
+	cfg        *Config
+	lease      *leaderlease.Lease
+	store      *store.Store
+	links      *transport.Transport
+	leadership *leadership
+	proposals  *proposals.Pending
+	replay     *replay
+	life       *lifecycle.Lifecycle
+
+	failed atomic.Uint64
 }
 
-// Read returns once Store may answer a read in that mode; the value must be
-// fetched afterwards. Where there is no leader it waits for one until ctx ends,
-// or RequestTimeout has passed, or as FailWithoutLeader says: nothing is done by a read that fails, so trying
-// again is free. A stale read waits only after a start (replay.go).
-//
-// Under a valid lease it takes no lock and allocates nothing.
-func (o *reads) Read(ctx context.Context, mode ReadMode) (Read, error) {
+func (r *reads) read(ctx context.Context, mode ReadMode) (Read, error) {
 	if mode == ReadAuto {
-		mode = o.cfg.ReadMode
+		mode = r.cfg.ReadMode
 	}
 	switch mode {
 	case ReadSerializable:
-		if err := o.waitForReplayInTime(ctx); err != nil {
+		if err := r.waitForReplayInTime(ctx); err != nil {
 			return Read{}, err
 		}
-		return Read{Path: pathSerializable, Term: o.leadership.Term()}, nil
+		return Read{Path: pathSerializable, Term: r.leadership.Term()}, nil
 	case ReadLog:
 		// A command without effect takes its place among the writes.
-		if _, err := o.proposals.Submit(ctx, &store.Command{}); err != nil {
+		if _, err := r.proposals.Submit(ctx, &store.Command{}); err != nil {
 			return Read{}, err
 		}
-		return Read{Path: pathLog, Term: o.leadership.Term()}, nil
+		return Read{Path: pathLog, Term: r.leadership.Term()}, nil
 	case ReadIndex:
-		return o.byRound(ctx, o.lease.ReadIndex)
+		return r.byRound(ctx, r.lease.ReadIndex)
 	default:
-		return o.until(ctx, o.lease.Read)
+		return r.retry(ctx, r.lease.Read)
 	}
 }
 
-// byRound goes through the log where the leader runs a version that makes no
-// round for others.
-func (o *reads) byRound(ctx context.Context, round func(context.Context) (leaderlease.ReadResult, error)) (Read, error) {
-	r, err := o.until(ctx, round)
+// byRound reads through the log if the leader runs a version that makes no rounds for followers.
+func (r *reads) byRound(ctx context.Context, round func(context.Context) (leaderlease.ReadResult, error)) (Read, error) {
+	got, err := r.retry(ctx, round)
 	if errors.Is(err, leaderlease.ErrLeaderTooOld) {
-		return o.Read(ctx, ReadLog)
+		return r.read(ctx, ReadLog)
 	}
-	return r, err
+	return got, err
 }
 
-// until tries again after each change of the leader, and counts what fails. That
-// its client has gone is no failure.
-func (o *reads) until(ctx context.Context, read func(context.Context) (leaderlease.ReadResult, error)) (_ Read, err error) {
+// retry calls read, again after each change of the leader, until it succeeds or ctx ends. A read that its
+// client has cancelled does not count as failed.
+func (r *reads) retry(ctx context.Context, read func(context.Context) (leaderlease.ReadResult, error)) (_ Read, err error) {
 	defer func() {
 		if err != nil && !errors.Is(err, context.Canceled) {
-			o.failed.Add(1)
+			r.failed.Add(1)
 		}
 	}()
-	if _, ok := ctx.Deadline(); !ok && !o.atOnce() {
-		// What it waits for may never come: a state machine behind a full disk, say.
-		bounded, cancel := o.cfg.bounded(ctx)
+	if _, ok := ctx.Deadline(); !ok && !r.atOnce() {
+		// The read may wait for an index that is not applied for a long time, behind a full disk for example.
+		bounded, cancel := r.cfg.bounded(ctx)
 		defer cancel()
 		ctx = bounded
 	}
-	r, err := read(ctx)
-	if retryable(err) {
-		bounded, cancel := o.cfg.bounded(ctx)
+	got, err := read(ctx)
+	if isRetryable(err) {
+		bounded, cancel := r.cfg.bounded(ctx)
 		defer cancel()
 		ctx = bounded
 	}
-	for patience := o.patienceOf(ctx); retryable(err); {
-		if waitErr := o.waitLeader(ctx, &patience); waitErr != nil {
+	wait := leaderWait{}
+	if proposals.FailsWithoutLeader(ctx) {
+		wait.limit = r.cfg.ElectionTimeout
+	}
+	for isRetryable(err) {
+		if waitErr := r.waitLeader(ctx, &wait); waitErr != nil {
 			err = errors.Join(waitErr, err)
 			break
 		}
-		r, err = read(ctx)
+		got, err = read(ctx)
 	}
 	if err != nil {
-		return Read{}, o.explain(ctx, err)
+		return Read{}, r.explain(ctx, err)
 	}
-	return Read{Path: r.Path.String(), Remaining: r.Remaining, Term: r.Term}, nil
+	return Read{Path: got.Path.String(), Remaining: got.Remaining, Term: got.Term}, nil
 }
 
-// TryRead reports whether Store may answer now what Read would permit under the lease at
-// once. It may be asked once for many reads, if all of them had arrived before; the values
-// must be fetched afterwards. It takes no lock and allocates nothing.
-func (o *reads) TryRead() bool { return o.cfg.ReadMode == ReadLease && o.atOnce() }
-
-// atOnce reports whether a read under the lease would not have to wait.
-func (o *reads) atOnce() bool {
-	index, status := o.lease.TryRead()
-	return status == leaderlease.StatusValid && o.store.Applied() >= index
+// atOnce reports whether a read under the lease would not wait.
+func (r *reads) atOnce() bool {
+	index, status := r.lease.TryRead()
+	return status == leaderlease.StatusValid && r.store.Applied() >= index
 }
 
-// retryable: misuse and Close are final, everything else changes.
-func retryable(err error) bool {
+// isRetryable reports whether err may go away: all refusals do, but misuse and Close.
+func isRetryable(err error) bool {
 	refused, ok := errors.AsType[*leaderlease.NoLeaseError](err)
 	return ok && refused.Status != leaderlease.StatusClosed && refused.Err == nil
 }
 
-// readPause bounds how often a read that is refused although there is a leader
-// is tried again.
+// readPause is the pause before a read is tried again that was refused although there is a leader.
 const readPause = 10 * time.Millisecond
 
-// waitLeader waits for a leader, and for a moment if there is one.
-func (o *reads) waitLeader(ctx context.Context, p *patience) error {
-	now := o.leadership.current.Load()
-	over, stop := p.over(now.id, time.Now())
+// waitLeader waits for another leader, or for readPause if there is one.
+func (r *reads) waitLeader(ctx context.Context, wait *leaderWait) error {
+	now := r.leadership.current.Load()
+	over, stop := wait.timer(now.id, time.Now())
 	defer stop()
 	pause := time.NewTimer(readPause)
 	defer pause.Stop()
 	expired := pause.C
-	if now.id == 0 {
+	if now.id == raft.None {
 		expired = nil
 	}
 	select {
@@ -149,17 +204,39 @@ func (o *reads) waitLeader(ctx context.Context, p *patience) error {
 		return ErrNoLeader
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-o.life.Stopping():
+	case <-r.life.Stopping():
 		return ErrStopped
 	}
 }
 
-// explain says in this package's terms why a read was not served.
-func (o *reads) explain(ctx context.Context, err error) error {
+// leaderWait limits how long a read waits without a leader. The zero value has no limit.
+type leaderWait struct {
+	limit time.Duration
+	since time.Time // when there was no leader first; zero while there is one
+}
+
+// timer returns a channel that delivers once there was no leader for the limit, and a function that stops its
+// timer. The channel is nil if there is a leader or no limit.
+func (w *leaderWait) timer(leader uint64, now time.Time) (over <-chan time.Time, stop func()) {
+	if leader != raft.None {
+		w.since = time.Time{}
+	}
+	if leader != raft.None || w.limit == 0 {
+		return nil, func() {}
+	}
+	if w.since.IsZero() {
+		w.since = now
+	}
+	timer := time.NewTimer(w.since.Add(w.limit).Sub(now))
+	return timer.C, func() { timer.Stop() }
+}
+
+// explain returns the error of this package for a read that was not served.
+func (r *reads) explain(ctx context.Context, err error) error {
 	switch {
-	case o.life.IsStopping():
+	case r.life.IsStopping():
 		return ErrStopped
-	case errors.Is(err, ErrNoLeader), o.leadership.Leader() == 0 && (errors.Is(err, leaderlease.ErrNoLease) || errors.Is(err, context.DeadlineExceeded)):
+	case errors.Is(err, ErrNoLeader), r.leadership.Leader() == 0 && (errors.Is(err, leaderlease.ErrNoLease) || errors.Is(err, context.DeadlineExceeded)):
 		return ErrNoLeader
 	case errors.Is(context.Cause(ctx), ErrTimeout):
 		return ErrTimeout
@@ -168,29 +245,48 @@ func (o *reads) explain(ctx context.Context, err error) error {
 	}
 }
 
-// WaitForReplay returns once a stale read may be served (replay.go), or when ctx ends. Only ctx
-// bounds it, for requests that last, such as watches.
-func (o *reads) WaitForReplay(ctx context.Context) error {
-	if o.replay.isOver() {
+func (r *reads) waitForReplay(ctx context.Context) error {
+	if r.replay.isOver() {
 		return nil
 	}
 	select {
-	case <-o.replay.served:
+	case <-r.replay.served:
 		return nil
-	case <-o.life.Stopping():
+	case <-r.life.Stopping():
 		return ErrStopped
 	case <-ctx.Done():
-		return o.explain(ctx, ctx.Err())
+		return r.explain(ctx, ctx.Err())
 	}
 }
 
-// waitForReplayInTime is WaitForReplay bounded by RequestTimeout. It takes no lock once stale reads
-// are served.
-func (o *reads) waitForReplayInTime(ctx context.Context) error {
-	if o.replay.isOver() {
+// waitForReplayInTime is waitForReplay, bounded by RequestTimeout. It takes no lock once stale reads are
+// served.
+func (r *reads) waitForReplayInTime(ctx context.Context) error {
+	if r.replay.isOver() {
 		return nil
 	}
-	ctx, cancel := o.cfg.bounded(ctx)
+	ctx, cancel := r.cfg.bounded(ctx)
 	defer cancel()
-	return o.WaitForReplay(ctx)
+	return r.waitForReplay(ctx)
+}
+
+// forward sends the request of a follower's reads to its leader, as raft would, without two turns of the
+// raft loop. The lease calls it with its lock held, so it neither waits nor takes that lock. If there is no
+// leader, or this member leads, the loop takes the request.
+//
+// The leader is raft's, which is known here before the lease knows it. leadership.Leader lags behind for a
+// moment, and a former leader would drop the request. If that happens all the same, the lease asks again
+// through the loop.
+func (r *reads) forward() {
+	leader := r.leadership.raftLeader.Load()
+	if leader == raft.None || leader == r.leadership.self {
+		return
+	}
+	select {
+	case rctx := <-r.lease.ReadRequests():
+		r.links.Send([]*raftpb.Message{{
+			Type: raftpb.MsgReadIndex.Enum(), From: new(r.leadership.self), To: new(leader), Entries: []*raftpb.Entry{{Data: rctx}},
+		}})
+	default: // the loop was faster
+	}
 }

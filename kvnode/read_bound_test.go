@@ -19,7 +19,7 @@ func TestAReadThatMayWaitHasADeadline(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, n := range append(c.followers(leader), leader) {
 			bounded := false
-			_, err := n.reads.until(context.Background(), func(ctx context.Context) (leaderlease.ReadResult, error) {
+			_, err := n.reads.retry(context.Background(), func(ctx context.Context) (leaderlease.ReadResult, error) {
 				_, bounded = ctx.Deadline()
 				return leaderlease.ReadResult{}, nil
 			})
@@ -28,7 +28,7 @@ func TestAReadThatMayWaitHasADeadline(t *testing.T) {
 			}
 		}
 		f := c.followers(leader)[0]
-		_, err := f.reads.until(context.Background(), func(ctx context.Context) (leaderlease.ReadResult, error) {
+		_, err := f.reads.retry(context.Background(), func(ctx context.Context) (leaderlease.ReadResult, error) {
 			select {
 			case <-ctx.Done():
 				return leaderlease.ReadResult{}, ctx.Err()
@@ -37,7 +37,7 @@ func TestAReadThatMayWaitHasADeadline(t *testing.T) {
 			}
 		})
 		if !errors.Is(err, ErrTimeout) {
-			t.Errorf("until() of a read that waits for ever = %v, want %v", err, ErrTimeout)
+			t.Errorf("retry() of a read that waits for ever = %v, want %v", err, ErrTimeout)
 		}
 	})
 }
@@ -52,9 +52,9 @@ func TestFailedReadsAreCounted(t *testing.T) {
 			err  error
 			want uint64
 		}{{nil, 0}, {context.Canceled, 0}, {failure, 1}, {nil, 1}, {context.DeadlineExceeded, 2}} {
-			_, err := n.reads.until(t.Context(), func(context.Context) (leaderlease.ReadResult, error) { return leaderlease.ReadResult{}, step.err })
+			_, err := n.reads.retry(t.Context(), func(context.Context) (leaderlease.ReadResult, error) { return leaderlease.ReadResult{}, step.err })
 			if got := n.reads.failed.Load() - before; !errors.Is(err, step.err) || got != step.want {
-				t.Errorf("until() = %v, and %d reads have failed, want %v and %d", err, got, step.err, step.want)
+				t.Errorf("retry() = %v, and %d reads have failed, want %v and %d", err, got, step.err, step.want)
 			}
 		}
 	})

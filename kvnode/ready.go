@@ -1,39 +1,43 @@
 package kvnode
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
+	"github.com/leaderlease/go/kvnode/internal/transport"
+	"github.com/leaderlease/go/raftwal"
 )
 
-// handleReadys goes on until raft has nothing to say: handling one Ready may bring about
-// the next, as what is committed does that raft has held back for its size. It comes twice in
-// each turn, and wherever raft must have said what it knows before it is told more: before a
-// proposal (proposals.Queue) and before a change of the configuration (applyConf).
+// handleReadys handles Readys until raft has none: handling one may bring about the next, such as committed
+// entries that raft held back for their size. The loop calls it twice in each turn, and wherever the state
+// must be up to date: before a proposal (proposals.Queue) and before a configuration change (applyConf).
 func (l *raftLoop) handleReadys() {
 	for l.raw.HasReady() {
 		l.handleReady()
 	}
 }
 
-// handleReady gives the lease the first look, then sends, then hands what is to
-// be kept and what is to be applied to their goroutines.
+// handleReady shows a Ready to the lease, sends its messages, and hands entries to the goroutines that
+// write and apply them.
 //
-// The lease comes first since it takes messages away that its promises forbid (a vote, most
-// of all) and stamps heartbeats with the instant of their sending: what is sent without it
-// may help elect a leader beside a valid lease. Messages that say what this member has on
-// its disk are not among those sent here: raft attaches them to the append message, and
-// they go out once that is durable (appended).
+// The lease comes first. It publishes the end of a lease, which readers on other goroutines see from then
+// on (L7), removes messages that its promises forbid, such as votes (V4), and stamps heartbeats with the
+// time of sending. A message that is sent without it may help elect a leader beside a valid lease.
+//
+// Messages that say what this member has on its disk are not among those sent here: raft attaches them to
+// the append message, and logWriter sends them once that is durable.
 func (l *raftLoop) handleReady() {
 	rd := l.raw.Ready()
 	if rd.SoftState != nil {
-		l.follows.Store(rd.Lead)
+		l.leadership.raftLeader.Store(rd.Lead)
 	}
-	// Give up first, act second (L7): it publishes the end of a lease, which readers on other
-	// goroutines see from then on, and takes messages away (V4) before anybody looks at them.
 	l.lease.Ready(&rd)
-	l.follow(&rd) // before anything is sent: see there
+	l.publish(&rd)
 	var appendMsg, applyMsg *raftpb.Message
 	out := l.outbox[:0]
 	for _, m := range rd.Messages {
@@ -48,39 +52,36 @@ func (l *raftLoop) handleReady() {
 			out = append(out, m)
 		}
 	}
-	// The peers write while this member does. A leader's own disk is one of the quorum: raft
-	// counts this member's acknowledgement when the append is answered, not before.
+	// The peers write while this member does. A leader's own disk is one of the quorum: raft counts this
+	// member's acknowledgement when the append is answered, not before.
 	l.links.Send(out)
-	// The queues of the links hold the messages from here on. An outbox that still led to them
-	// would keep megabytes of entries in memory until the next Ready writes over it.
-	clear(out)
+	clear(out) // or the outbox would keep megabytes of entries in memory until the next Ready
 	l.outbox = out
-	// Each goes to its goroutine in the order of the Readys, and neither waits for the other:
-	// raft hands out for applying what is durable here already (Config.AsyncStorageWrites).
+	// Neither goroutine waits for the other: raft hands out for applying only what is durable here
+	// (Config.AsyncStorageWrites).
 	if appendMsg != nil {
-		l.appends.put(appendMsg)
+		l.writer.write(appendMsg)
 	}
 	if applyMsg != nil {
 		l.jobs.Push(applyJob{entries: applyMsg.GetEntries(), responses: applyMsg.GetResponses()})
 	}
 }
 
-// follow takes over what raft says about role, term and log, for those who ask without
-// going through the loop. It runs before anything of the Ready is sent or written, so a
-// reign is known to be over before anybody can hear of the next one from this member.
-func (l *raftLoop) follow(rd *raft.Ready) {
+// publish copies the role, the term and the ends of the log from a Ready, for goroutines other than the
+// loop. It precedes all messages and writes of the Ready, so no other member learns of a new term from this
+// one before this one has published the end of the former leader.
+func (l *raftLoop) publish(rd *raft.Ready) {
 	was := l.leadership.Term()
 	if !raft.IsEmptyHardState(rd.HardState) {
-		// Before setLeader, which copies it: a leadership with the term before would make LeadingTerm
-		// wrong, and void (ErrFenced) whatever this reign proposes for itself.
+		// The term precedes leadership.set, which copies it. With an old term LeadingTerm would be wrong,
+		// and what this leader proposes for its term would have no effect (ErrFenced).
 		l.leadership.term.Store(rd.HardState.GetTerm())
 		if rd.HardState.GetCommit() > l.commit {
 			l.detector.Committed(time.Now())
 		}
-		l.commit = rd.HardState.GetCommit() // by which the queue knows that a batch is committed
+		l.commit = rd.HardState.GetCommit()
 	}
-	// The snapshot replaces the log up to its index, and entries in the same Ready come behind
-	// it. So last is set by the snapshot first.
+	// A snapshot replaces the log up to its index, and entries in the same Ready come after it.
 	if !raft.IsEmptySnap(rd.Snapshot) {
 		l.last.Store(rd.Snapshot.GetMetadata().GetIndex())
 		l.restored = rd.Snapshot.GetMetadata().GetIndex()
@@ -88,24 +89,112 @@ func (l *raftLoop) follow(rd *raft.Ready) {
 	if len(rd.Entries) > 0 {
 		l.last.Store(rd.Entries[len(rd.Entries)-1].GetIndex())
 	}
-	// Raft tells of the soft state only where that has changed.
+	// The soft state is nil unless it has changed.
 	lead := l.leadership.Leader()
 	if rd.SoftState != nil {
 		l.role, lead = rd.RaftState, rd.Lead
 	}
-	l.endReign(lead)
-	// The same member may lead again, and have forgotten what it was handed before: who waits
-	// for that would wait for ever, since no leader's name has changed.
+	l.failProposals(lead)
+	// The same member may lead in a later term, without the proposals that it was handed before. Without a
+	// change their clients would wait for ever.
 	if lead != l.leadership.Leader() || lead != raft.None && l.leadership.Term() != was {
-		l.followLeader(lead)
+		l.setLeader(lead)
 	}
 }
 
-// followLeader notes that a reign has begun, or that one is over.
-func (l *raftLoop) followLeader(lead uint64) {
+// setLeader publishes another leader, or the same one in a later term, or none.
+func (l *raftLoop) setLeader(lead uint64) {
 	l.log.Info("leader", "leader", l.book.called(lead), "was", l.book.called(l.leadership.Leader()), "term", l.leadership.Term(), "role", l.role.String())
 	l.detector.LeaderIs(lead, time.Now())
-	l.showSuspicions() // first: who sees the leader sees how it came to lead
+	l.publishSuspicions() // before set: a client that sees the leader sees how it was elected
 	l.leadership.set(lead)
-	l.queue.Unblock() // what the last leader did not take this one may
+	l.queue.Unblock() // another leader may take proposals that the last one did not
+}
+
+// logWriter takes raft's updates to the disk, and delivers the responses once they are durable. The loop calls
+// write, and the appender's goroutine does the rest.
+type logWriter struct {
+	// Immutable.
+	self     uint64
+	appender *raftwal.Appender
+	disk     *disk
+	links    *transport.Transport
+	jobs     *lifecycle.Mailbox[applyJob]        // to the applier
+	local    *lifecycle.Mailbox[*raftpb.Message] // to raft
+	life     *lifecycle.Lifecycle
+	// markStarted records in the data directory that the log has begun, once in the life of a directory. It
+	// returns false if that fails. Start refuses an empty log after that (ErrLost).
+	markStarted func() bool
+}
+
+// write hands m to the appender. Responses are delivered in the order of the calls: each says that
+// everything before it is durable, too, and raft counts it as an acknowledgement or a vote.
+//
+// The appender blocks only while more waits than raftwal's maxWaiting. Raft has less under way
+// (maxUncommittedBytes on a leader, MaxInflightBytes on a follower), so the loop goes on while the disk
+// hangs.
+func (w *logWriter) write(m *raftpb.Message) {
+	w.disk.begin() // the appender may be done before Append returns
+	err := w.appender.Append(raftwal.UpdateOf(m), func(err error) { w.written(m, err) })
+	if err != nil && !errors.Is(err, raftwal.ErrClosed) { // shutdown has closed it, and the loop may be late to see that
+		w.life.Fail(err)
+	}
+}
+
+// written runs on the appender's goroutine, for one m after the other, when m is durable or the log has
+// failed. After a failure the member ends: after a failed sync it is unknown what the disk has, and a
+// second sync that succeeds does not say.
+func (w *logWriter) written(m *raftpb.Message, err error) {
+	w.disk.end() // also after a failure: the disk has answered
+	if err != nil {
+		w.life.Fail(fmt.Errorf("write the log: %w", err))
+		return
+	}
+	w.disk.written()
+	// This precedes the first response: a member that votes, loses its log and takes itself for a new one
+	// could vote again.
+	if !w.markStarted() {
+		return
+	}
+	if raft.IsEmptySnap(m.GetSnapshot()) {
+		w.respond(m.GetResponses())
+		return
+	}
+	// Raft takes a snapshot for applied once this is answered, so the store restores it first. Later
+	// responses wait, as raft demands. The applier waits for nothing of the appender's. After a crash in
+	// between, the next start restores the snapshot from its file (reconcile).
+	done := make(chan struct{})
+	w.jobs.Push(applyJob{restore: m.GetSnapshot(), done: done})
+	select {
+	case <-done:
+		w.respond(m.GetResponses())
+	case <-w.life.Stopping():
+	}
+}
+
+// respond delivers the responses of a write: votes and acknowledgements to peers, the rest to this member's
+// raft. They keep their order for each receiver. Nearly always all of them are for this member's raft, and
+// nothing is copied.
+func (w *logWriter) respond(msgs []*raftpb.Message) {
+	var out []*raftpb.Message
+	for i, m := range msgs {
+		if m.GetTo() == w.self {
+			continue
+		}
+		if out == nil {
+			out = make([]*raftpb.Message, 0, len(msgs)-i)
+		}
+		out = append(out, m)
+	}
+	if out == nil {
+		w.local.Push(msgs...)
+		return
+	}
+	// Peers come first: a quorum waits for them, and the loop may be busy.
+	w.links.Send(out)
+	for _, m := range msgs {
+		if m.GetTo() == w.self {
+			w.local.Push(m)
+		}
+	}
 }

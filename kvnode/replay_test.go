@@ -292,8 +292,8 @@ func TestALeaderWaitsForWhatItHas(t *testing.T) {
 		n := c.leader()
 		time.Sleep(2 * replayPatience * n.cfg.ElectionTimeout)
 		synctest.Wait()
-		n.atStart.Last = n.last.Load() + 1
-		if !n.mayLack(n.leadership.current.Load(), ErrTimeout) {
+		n.replay.last = n.last.Load() + 1
+		if !n.replay.mustWait(n.leadership.current.Load(), ErrTimeout, n.calls.leaderSilence) {
 			t.Error("a leader that has not applied its log does not wait for that")
 		}
 	})

@@ -18,7 +18,7 @@ func TestALeaderThatEndsByItselfResigns(t *testing.T) {
 		"a disk that fails": func(n *Node) {
 			n.calls.Push(func(*raftLoop) {
 				n.life.Fail(errors.New("write the log: the disk has failed"))
-				time.Sleep(lastWord / 2) // the shutdown goes on meanwhile
+				time.Sleep(resignTime / 2) // the shutdown goes on meanwhile
 			})
 		},
 		"a disk that fails when raft has forgotten who answers": func(n *Node) {

@@ -76,7 +76,7 @@ func TestANewLeaderConfirmsNoOldOne(t *testing.T) {
 		n := c.followers(c.leader())[0]
 		now := n.leadership.current.Load()
 		n.leadership.current.Store(&leader{id: n.ID(), term: n.Term(), changed: now.changed})
-		if err := (ttlMember{n}).Confirm(t.Context(), n.Term()); !errors.Is(err, ErrNotLeader) {
+		if err := asTTLMember(n).Confirm(t.Context(), n.Term()); !errors.Is(err, ErrNotLeader) {
 			t.Errorf("Confirm() of a reign that is over = %v, want ErrNotLeader", err)
 		}
 		n.leadership.current.Store(now)

@@ -85,7 +85,7 @@ func TestWhatHasArrivedIsNoSilence(t *testing.T) {
 		f.calls.do(func(l *raftLoop) {
 			time.Sleep(80 * time.Millisecond) // not late enough to be a pause
 			l.urgent <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.leadership.Term())}
-			l.askDetector()
+			l.pollDetector()
 			if s := l.detector.Stats(); s.Hints[detector.LearntSilence] != 0 {
 				t.Errorf("%+v, want no suspicion of who was heard", s)
 			}

@@ -1,6 +1,7 @@
 package kvnode
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -10,7 +11,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"golang.org/x/time/rate"
 
 	"github.com/leaderlease/go/internal/durations"
 	"github.com/leaderlease/go/kvnode/internal/confchange"
@@ -45,10 +45,11 @@ func Start(cfg Config) (n *Node, err error) {
 	if n.fresh, err = n.openFiles(); err != nil {
 		return n, err
 	}
-	if err := n.openRaft(); err != nil {
+	raw, firstEntries, err := n.openRaft()
+	if err != nil {
 		return n, err
 	}
-	err = n.begin()
+	err = n.begin(raw, firstEntries)
 	return n, err
 }
 
@@ -65,14 +66,7 @@ func newNode(cfg Config) *Node {
 	n.cfg, n.log, n.watch = cfg, cfg.Logger.With("component", "kvnode"), watch.New()
 	n.life = lifecycle.New(n.log)
 	n.leadership = newLeadership()
-	n.complaints.said = rate.Sometimes{First: 3, Interval: 10 * time.Second}
 	n.connect()
-	n.loop.local.Wakeup, n.calls.Wakeup = n.loop.wake, n.loop.wake
-	n.applier.jobs.Wakeup = lifecycle.NewWakeup()
-	n.applying.init()
-	n.loop.witness.init()
-	now := time.Now()
-	n.applier.progress.begun, n.loop.progress.begun = now, now
 	return n
 }
 
@@ -81,32 +75,70 @@ func (n *Node) connect() {
 	p, checkpoint := &n.parts, lifecycle.NewWakeup()
 	n.calls.stopping = n.life.Stopping()
 	n.received.dir = n.cfg.dir().Snaps()
-	n.disk = disk{parts: p, checkpoint: checkpoint, applier: &n.applier.progress}
+	n.disk = disk{parts: p, checkpoint: checkpoint, applier: newProgress()}
 	n.checkpoints = checkpoints{parts: p, disk: &n.disk, received: &n.received, ask: checkpoint, took: durations.New(raftwal.SyncBounds)}
 	n.snapshots = snapshots{p, &n.checkpoints}
 	n.routes.parts = p
-	n.loop.wake = lifecycle.NewWakeup()
+	n.calls.Wakeup = lifecycle.NewWakeup() // of the loop
 	n.proposals = proposals.NewPending(proposals.Config{
 		MaxRequestBytes: n.cfg.MaxRequestBytes, MaxCount: n.cfg.MaxProposals, MaxBytes: n.cfg.MaxProposalBytes,
 		ElectionTicks: n.cfg.electionTicks(), Leadership: n.leadership, Bound: n.cfg.bounded, DiskFull: n.disk.full.Load,
-		Lifecycle: n.life, Wakeup: n.loop.wake, Logger: n.log,
+		Lifecycle: n.life, Wakeup: n.calls.Wakeup, Logger: n.log,
 	})
-	n.reads = reads{parts: p, proposals: n.proposals, replay: replay{parts: p, applied: make(chan struct{}), served: make(chan struct{})}}
-	n.transfers.parts, n.farewells.parts, n.applying.parts = p, p, p
+	n.farewells.parts = p
 	n.membership = membership{p, n.proposals, &n.farewells}
-	n.formats = formats{p, n.proposals}
-	n.publication = publication{p, n.proposals, make(chan struct{})}
-	n.applier = applier{
-		parts: p, proposals: n.proposals, replay: &n.replay, received: &n.received, checkpoints: &n.checkpoints,
-		disk: &n.disk, routes: &n.routes, applying: &n.applying, local: &n.loop.local,
+}
+
+// startComponents makes the components that use the lease and the transport.
+func (n *Node) startComponents(raw *raft.RawNode, firstEntries uint64) {
+	wake := n.calls.Wakeup
+	jobs := &lifecycle.Mailbox[applyJob]{Wakeup: lifecycle.NewWakeup()}
+	local := &lifecycle.Mailbox[*raftpb.Message]{Wakeup: wake}
+	n.applyTimes, n.invalid = newApplyTimes(n.cfg.WarnApply, n.log), &invalidEntries{log: n.log, logged: limitedLog()}
+	n.replay = &replay{
+		self: n.ID(), commit: n.atStart.Commit, last: n.atStart.Last,
+		patience: replayPatience * n.cfg.ElectionTimeout, patienceTicks: replayPatience * n.cfg.electionTicks(),
+		log: n.wal, store: n.store, leadership: n.leadership, life: n.life, logger: n.log,
 	}
-	n.loop = raftLoop{
-		parts: p, proposals: n.proposals, jobs: &n.applier.jobs, snapshots: &n.snapshots, transfers: &n.transfers,
-		appends: appends{parts: p, disk: &n.disk, jobs: &n.applier.jobs, local: &n.loop.local},
-		wake:    n.loop.wake, urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
-		quota: proposals.NewQuota(n.cfg.maxUncommitted), late: durations.New(lateBounds), resigned: make(chan struct{}),
-		laggards: make(laggards),
+	n.replay.begin()
+	n.reads = &reads{
+		cfg: &n.cfg, lease: n.lease, store: n.store, links: n.links, leadership: n.leadership, proposals: n.proposals,
+		replay: n.replay, life: n.life,
 	}
+	n.transfers = &transfers{
+		cfg: &n.cfg, self: n.ID(), store: n.store, lease: n.lease, links: n.links, leadership: n.leadership, calls: &n.calls,
+		life: n.life, log: n.log, logLimit: &n.logLimits.disk,
+	}
+	n.publication = &publication{
+		self:    store.Member{ID: n.ID(), Name: n.cfg.Name, ClientURLs: n.cfg.ClientURLs, Instance: n.id.Instance},
+		timeout: n.cfg.ElectionTimeout, advice: n.cfg.beginAnew(n.ID()), store: n.store, proposals: n.proposals, life: n.life,
+		done: make(chan struct{}),
+	}
+	n.formats = &formatUpgrade{
+		self: n.ID(), newest: n.cfg.newestFormat, store: n.store, links: n.links, book: &n.book, leadership: n.leadership,
+		proposals: n.proposals, life: n.life, log: n.log,
+	}
+	n.applier = &applier{
+		self: n.ID(), newestFormat: n.cfg.newestFormat, store: n.store, lease: n.lease, book: &n.book, calls: &n.calls,
+		proposals: n.proposals, replay: n.replay, received: &n.received, checkpoints: &n.checkpoints, disk: &n.disk,
+		routes: &n.routes, times: n.applyTimes, invalid: n.invalid, local: local, life: n.life, log: n.log,
+		progress: n.disk.applier, jobs: jobs,
+	}
+	n.ttl = newTTL(&n.cfg, n.store, ttlMember{n.leadership, n.lease, n.proposals, n.disk.stuck.Load})
+	writer := &logWriter{
+		self: n.ID(), appender: raftwal.NewAppender(n.wal, n.disk.retry), disk: &n.disk, links: n.links, jobs: jobs, local: local,
+		life: n.life, markStarted: func() bool {
+			return n.id.Started || n.note(func(id *memberdir.Identity) { id.Started = true }) // no other goroutine sets it
+		},
+	}
+	n.loop = &raftLoop{
+		parts: &n.parts, proposals: n.proposals, writer: writer, jobs: jobs, snapshots: &n.snapshots, transfers: n.transfers,
+		invalid: n.invalid, raw: raw, firstEntries: firstEntries, wake: wake, local: local,
+		urgent: make(chan *raftpb.Message, 1024), bulk: make(chan *raftpb.Message, 256),
+		quota: proposals.NewQuota(n.cfg.maxUncommitted), late: durations.New(lateBounds), progress: newProgress(),
+		resigned: make(chan struct{}), laggards: make(laggards), poll: time.NewTimer(time.Hour),
+	}
+	n.loop.begin()
 }
 
 // openFiles opens what the member keeps, and finishes what a crash interrupted.
@@ -139,7 +171,7 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	if wrap := n.cfg.wrapBackend; wrap != nil {
 		backend = wrap(backend)
 	}
-	if n.store, err = store.Open(store.Config{Backend: backend, TTLEvents: n.ttlChanged, Events: n.watch.Publish, Restored: n.watch.Missed, Logger: n.cfg.Logger}); err != nil {
+	if n.store, err = store.Open(store.Config{Backend: backend, TTLEvents: func(l store.TTLLease) { n.ttl.Changed(l) }, Events: n.watch.Publish, Restored: n.watch.Missed, Logger: n.cfg.Logger}); err != nil {
 		return false, errors.Join(err, backend.Close())
 	}
 	n.leadership.self = n.ID()
@@ -151,8 +183,8 @@ func (n *Node) openFiles() (fresh bool, err error) {
 	return false, n.reconcile()
 }
 
-// openRaft makes the RawNode and its lease.
-func (n *Node) openRaft() error {
+// openRaft makes the RawNode and its lease. firstEntries is the number of entries that begin a new log.
+func (n *Node) openRaft() (raw *raft.RawNode, firstEntries uint64, err error) {
 	ticks, durable := n.cfg.electionTicks(), n.store.Durable()
 	rc := &raft.Config{
 		ID: n.ID(), ElectionTick: ticks, HeartbeatTick: 1,
@@ -164,30 +196,28 @@ func (n *Node) openRaft() error {
 		PreVote: true, CheckQuorum: true, StepDownOnRemoval: true,
 		Logger: raftLogger{n.cfg.Logger.With("component", "raft")},
 	}
-	var err error
 	duration, margin := n.cfg.Lease()
 	lease := leaderlease.Config{
 		TickInterval: n.cfg.TickInterval, Duration: duration, MaxClockSkew: margin,
 		MaxDriftPPM: n.cfg.MaxDriftPPM, Promises: n.wal, Clock: n.cfg.Clock, Disabled: n.cfg.DisableLease,
 		MaxPromise: n.cfg.maxPromise(),
-		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Notify: n.forwardReads, Logger: n.cfg.Logger,
+		Send:       func(msgs []*raftpb.Message) { n.links.Send(msgs) }, Notify: func() { n.reads.forward() }, Logger: n.cfg.Logger,
 	}
 	if n.cfg.LeaseTrace != "" || n.cfg.KeepTrace {
 		n.trace = leasetrace.New(leasetrace.Room)
 		lease.Tracer = n.trace
 	}
-	n.loop.raw, n.lease, err = leaderlease.NewRawNode(rc, lease)
+	raw, n.lease, err = leaderlease.NewRawNode(rc, lease)
 	if err == nil && n.cfg.LeaseTrace != "" {
 		n.tracer, err = leasetrace.Record(n.cfg.LeaseTrace, n.trace, func(err error) { n.log.Error("the trace of the lease has ended", "error", err) })
 	}
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	n.requests = n.lease.ReadRequests()
 	last, err := n.wal.LastIndex()
 	hard, _, hardErr := n.wal.InitialState()
 	if err := errors.Join(err, hardErr); err != nil {
-		return err
+		return nil, 0, err
 	}
 	n.last.Store(last)
 	// Raft tells of a hard state that changes only, and none may for a long time.
@@ -195,29 +225,30 @@ func (n *Node) openRaft() error {
 	n.told.Store(rc.Applied)
 	n.lease.Applied(n.store.Applied())
 	n.atStart = transport.LogEnd{Process: rand.Text(), Term: hard.GetTerm(), Commit: hard.GetCommit(), Last: last}
-	n.replay.begin()
 	if n.fresh && !n.id.Joined {
-		return n.beginLog()
+		peers, err := n.initialPeers()
+		if err != nil {
+			return nil, 0, err
+		}
+		return raw, uint64(len(peers)), raw.Bootstrap(peers)
 	}
-	return nil
+	return raw, 0, nil
 }
 
-// beginLog begins the log with the initial cluster, the same on each member.
-func (n *Node) beginLog() error {
-	var peers []raft.Peer
+// initialPeers returns the initial cluster, with which each member begins its log.
+func (n *Node) initialPeers() (peers []raft.Peer, err error) {
 	for _, m := range n.id.Founders() {
 		data, err := json.Marshal(confchange.Context{Member: m})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		peers = append(peers, raft.Peer{ID: m.ID, Context: data})
 	}
-	n.loop.firstEntries = uint64(len(peers))
-	return n.loop.raw.Bootstrap(peers)
+	return peers, nil
 }
 
 // begin starts the goroutines and connects to the peers.
-func (n *Node) begin() (err error) {
+func (n *Node) begin(raw *raft.RawNode, firstEntries uint64) (err error) {
 	lease := n.lease.Info()
 	n.links, err = transport.Start(transport.Config{
 		Hello: transport.Hello{
@@ -231,20 +262,16 @@ func (n *Node) begin() (err error) {
 	if err != nil {
 		return err
 	}
-	n.loop.appends.appender = raftwal.NewAppender(n.wal, n.disk.retry)
-	n.loop.queue = proposals.NewQueue(n.ID(), queueRaft{&n.loop}, n.proposals, n.loop.quota)
-	n.loop.admission, n.loop.detector = n.loop.newAdmission(), n.loop.newDetector()
-	n.loop.poll = time.NewTimer(time.Hour)
-	n.loop.poll.Stop()
-	n.loop.progress.note(time.Now())
-	n.loop.showSuspicions()
-	n.loop.showAwaited()
-	n.ttl = n.newTTL()
+	n.startComponents(raw, firstEntries)
 	n.routes.connect()
 	n.watch.Start(n.store)
-	n.sayAlarms(nil)
+	logAlarms(n.log, &n.book, nil, n.store.Alarms())
 	n.life.Go(n.applier.run)
-	n.life.Go(func() { n.catchUp(); n.adviseAllMoved() })
+	n.life.Go(func() {
+		read := func(ctx context.Context) error { _, err := n.Read(ctx, ReadLease); return err }
+		n.replay.run(read, n.calls.leaderSilence)
+		n.adviseAllMoved()
+	})
 	n.life.Go(n.checkpoints.run)
 	n.life.Go(n.publication.run)
 	n.life.Go(n.formats.run)

@@ -84,9 +84,6 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// Suspicions is Status's.
-func (n *Node) Suspicions() detector.Stats { return *n.loop.suspicions.Load() }
-
 // Counts is what a member has done since its start.
 type Counts struct {
 	// Checkpoints counts those that were made, and FailedCheckpoints those that
@@ -118,6 +115,6 @@ func (n *Node) counts() Counts {
 	return Counts{
 		Checkpoints: saved.Count, FailedCheckpoints: c.failed.Load(),
 		CheckpointTime: saved.Sum, MaxCheckpointTime: saved.Max, CheckpointWithin: saved.Within,
-		FailedProposals: proposed.Failed, VoidedProposals: proposed.Voided, FailedReads: n.reads.failed.Load(), Malformed: n.complaints.count.Load(),
+		FailedProposals: proposed.Failed, VoidedProposals: proposed.Voided, FailedReads: n.reads.failed.Load(), Malformed: n.invalid.count.Load(),
 	}
 }

@@ -3,11 +3,12 @@ package kvnode
 import (
 	"context"
 	"errors"
+	"sync/atomic"
+	"time"
 )
 
-// Stop transfers leadership, if this member has it and somebody takes it before
-// ctx ends, makes a last checkpoint and stops. Requests that are under way fail
-// with ErrStopped.
+// Stop transfers leadership, if this member has it and another member takes it before ctx ends, makes a last
+// checkpoint and stops. Requests that are under way fail with ErrStopped.
 func (n *Node) Stop(ctx context.Context) error {
 	if err := n.transfers.transferAway(ctx); err != nil {
 		n.log.Warn("leadership was not transferred", "error", err)
@@ -17,15 +18,18 @@ func (n *Node) Stop(ctx context.Context) error {
 	return n.Err()
 }
 
-// shutdown ends every goroutine once the node stops, from those that bring work to those
-// that do it.
+// shutdown ends every goroutine once the node stops, from those that bring work to those that do it.
 func (n *Node) shutdown() {
 	<-n.life.Stopping()
-	n.awaitResignation()
+	// The lease and the connections are closed next, so the loop resigns first, unless it hangs.
+	select {
+	case <-n.loop.resigned:
+	case <-time.After(2 * resignTime):
+	}
 	n.lease.Close()
 	n.proposals.FailAll(ErrStopped)
 	_ = n.links.Close()
-	n.loop.appends.appender.Close()
+	n.loop.writer.appender.Close()
 	n.life.Wait()
 	n.watch.Close()
 	if n.Err() == nil {
@@ -40,7 +44,7 @@ func (n *Node) shutdown() {
 	n.life.MarkStopped()
 }
 
-// closeFiles closes what openFiles has opened.
+// closeFiles closes the files that openFiles has opened.
 func (n *Node) closeFiles() (err error) {
 	n.tracer.Close()
 	if n.store != nil {
@@ -63,3 +67,35 @@ func (n *Node) Err() error { return n.life.Err() }
 
 // Alive returns nil while the node runs, and else Err, or ErrStopped after Stop. It never blocks.
 func (n *Node) Alive() error { return n.life.Alive() }
+
+// Stalls returns how long the raft loop has not ticked, and how long the applier has been at one entry, 0
+// if it has none. A loop that hangs serves nothing and keeps its promises; an applier that hangs answers
+// neither reads nor writes. A disk that does not answer stalls neither, except for a configuration change:
+// the applier waits until its commit index is on the disk.
+func (n *Node) Stalls() (loop, applier time.Duration) {
+	return n.loop.progress.stall(), n.applier.progress.stall()
+}
+
+// progress records when a goroutine last made progress, so that others can see that it hangs. One goroutine
+// stores and any loads, so a busy member does not contend for it.
+type progress struct {
+	begun time.Time    // immutable
+	since atomic.Int64 // nanoseconds after begun, plus 1; 0 while the goroutine has nothing to do
+}
+
+func newProgress() *progress { return &progress{begun: time.Now()} }
+
+// note records that the goroutine makes progress at now, and has more to do.
+func (p *progress) note(now time.Time) { p.since.Store(int64(now.Sub(p.begun)) + 1) }
+
+// rest records that the goroutine has nothing to do.
+func (p *progress) rest() { p.since.Store(0) }
+
+// stall returns how long there was no progress, 0 if there was nothing to do.
+func (p *progress) stall() time.Duration {
+	since := p.since.Load()
+	if since == 0 {
+		return 0
+	}
+	return max(0, time.Since(p.begun)-time.Duration(since-1))
+}

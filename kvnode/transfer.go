@@ -4,69 +4,90 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
 
+	"github.com/leaderlease/go/kvnode/internal/lifecycle"
+	"github.com/leaderlease/go/kvnode/internal/loglimit"
+	"github.com/leaderlease/go/kvnode/internal/store"
 	"github.com/leaderlease/go/kvnode/internal/transport"
+	"github.com/leaderlease/go/leaderlease"
 )
 
-// heirTime is after how long another heir is asked to take over, while this member still
-// leads, and heirTicks how many ticks that is at least. An heir that campaigns ends that
-// sooner: a round trip and writes to a slow disk fit in. Shorter: two campaign at once.
-// Longer: nothing is proposed until then.
+// transfereeTime, and at least transfereeTicks, is the time that a transferee has before another member is
+// asked to take over. A transferee that campaigns ends it sooner: it covers a round trip and writes to a
+// slow disk. With a shorter time two members campaign at once. Until the time is over this member takes no
+// proposals.
 const (
-	heirTime  = 300 * time.Millisecond
-	heirTicks = 3
+	transfereeTime  = 300 * time.Millisecond
+	transfereeTicks = 3
 )
 
-// heir is a voter that leadership may be transferred to, as its leader sees it.
-type heir struct {
+// transferee is a voter to which leadership may be transferred, as its leader sees it.
+type transferee struct {
 	id      uint64
 	match   uint64        // how much of the log it has
 	answers bool          // it is connected, and has answered within an election timeout
-	held    time.Duration // what is left of its restart hold, by its own word
+	hold    time.Duration // the rest of its restart hold, as its hello said
 	tries   int           // how often it was asked
 }
 
-// chooseHeir returns who is to be asked to take over, or for how long all that could
-// be must be waited for, or nothing of both: there is nobody. A member in its restart
-// hold would drop the request, and nothing can be proposed until that shows.
-func chooseHeir(heirs []heir) (id uint64, wait time.Duration) {
-	heirs = slices.DeleteFunc(slices.Clone(heirs), func(h heir) bool { return !h.answers })
-	if len(heirs) == 0 {
+// chooseTransferee returns the member to ask. If all candidates are in their restart hold, it returns the
+// time until the first one may campaign: a member in its hold would drop the request, and this one could
+// propose nothing until that shows. If there is no candidate, both results are 0.
+func chooseTransferee(all []transferee) (id uint64, wait time.Duration) {
+	all = slices.DeleteFunc(slices.Clone(all), func(t transferee) bool { return !t.answers })
+	if len(all) == 0 {
 		return raft.None, 0
 	}
-	best := slices.MinFunc(heirs, func(a, b heir) int {
-		return cmp.Or(cmp.Compare(a.held, b.held), cmp.Compare(a.tries, b.tries), cmp.Compare(b.match, a.match), cmp.Compare(a.id, b.id))
+	best := slices.MinFunc(all, func(a, b transferee) int {
+		return cmp.Or(cmp.Compare(a.hold, b.hold), cmp.Compare(a.tries, b.tries), cmp.Compare(b.match, a.match), cmp.Compare(a.id, b.id))
 	})
-	if best.held > 0 {
-		return raft.None, best.held
+	if best.hold > 0 {
+		return raft.None, best.hold
 	}
 	return best.id, 0
 }
 
-// transfers hand leadership over: to whom a client names, or to anybody, since this member
-// stops or its disk takes no writes.
-type transfers struct {
-	*parts
-	aside atomic.Bool // stepAside is under way
+// MoveLeader transfers leadership to member to, and returns when that has happened. If to is in its restart
+// hold, it waits for the end of that. It fails with ErrNotLeader unless this member leads, and with
+// ErrUnknownMember if to is not a voter.
+func (n *Node) MoveLeader(ctx context.Context, to uint64) error {
+	return n.transfers.moveLeader(ctx, to)
 }
 
-// MoveLeader transfers leadership to member to and returns when that has happened. It
-// waits for the end of a restart hold that to is in. It fails with ErrNotLeader unless
-// this member leads, and with ErrUnknownMember if to is not a voter.
-func (t *transfers) MoveLeader(ctx context.Context, to uint64) error {
+// transfers hands leadership over: to the member that a client names or, because this member stops or its
+// disk takes no writes, to any other voter. Its methods are safe for concurrent use.
+type transfers struct {
+	// Immutable.
+	cfg        *Config
+	self       uint64
+	store      *store.Store
+	lease      *leaderlease.Lease
+	links      *transport.Transport
+	leadership *leadership
+	calls      *calls
+	life       *lifecycle.Lifecycle
+	log        *slog.Logger
+	logLimit   *loglimit.PerPeer
+
+	steppingAside atomic.Bool
+}
+
+func (t *transfers) moveLeader(ctx context.Context, to uint64) error {
 	if !t.leadership.Leads() {
 		return ErrNotLeader
 	}
 	if m, ok := t.store.Members().ByID[to]; !ok || m.Learner {
 		return cannotLead(to)
 	}
-	if to == t.ID() {
+	if to == t.self {
 		return nil
 	}
 	if err := t.transfer(ctx, to); err != nil {
@@ -80,7 +101,7 @@ func (t *transfers) MoveLeader(ctx context.Context, to uint64) error {
 
 func cannotLead(id uint64) error { return fmt.Errorf("%w: %x cannot lead", ErrUnknownMember, id) }
 
-// transferAway makes another member lead, if this one does and any answers.
+// transferAway makes any other member lead, if this member leads and another one answers.
 func (t *transfers) transferAway(ctx context.Context) error {
 	if !t.leadership.Leads() {
 		return nil
@@ -88,69 +109,69 @@ func (t *transfers) transferAway(ctx context.Context) error {
 	return t.transfer(ctx, raft.None)
 }
 
-// transfer asks members to take over, one after another, until one leads, or only
-// the one given. It gives up after the time for which one may be held, and an election
-// timeout more. One that was asked and does not campaign has not heard of it, or may
-// not: the lease of this member is released for as long as it still could.
+// transfer asks members to take over, one after another, until one leads, or only the given one. It gives
+// up after the longest restart hold and another election timeout. A transferee that does not campaign has
+// not received the request, or may not campaign: the lease of this member is released for as long as it
+// still could.
 func (t *transfers) transfer(ctx context.Context, only uint64) error {
 	limit := t.cfg.ElectionTimeout + t.cfg.maxPromise() + 2*t.cfg.TickInterval
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)
 	defer cancel()
 	tries, lookedAgain := make(map[uint64]int), false
 	for {
-		heirs, err := t.heirs(ctx, only, tries)
+		all, err := t.candidates(ctx, only, tries)
 		if err != nil {
 			return err
 		}
-		id, wait := chooseHeir(heirs)
+		id, wait := chooseTransferee(all)
 		switch {
 		case id != raft.None:
 			tries[id]++
 			lookedAgain = false
 			t.askToLead(id)
-			wait = max(heirTime, heirTicks*t.cfg.TickInterval)
+			wait = max(transfereeTime, transfereeTicks*t.cfg.TickInterval)
 		case wait == 0 && only != raft.None:
 			return cannotLead(only) // it was removed meanwhile
-		case wait == 0 && (len(heirs) == 0 || lookedAgain):
+		case wait == 0 && (len(all) == 0 || lookedAgain):
 			return nil
 		case wait == 0:
-			// Once in an election timeout raft forgets who answers, until they do again.
+			// Once in an election timeout raft forgets which members answer, until they answer again.
 			lookedAgain, wait = true, 2*t.cfg.TickInterval
 		}
-		if done, err := t.awaitHeir(ctx, wait); done || err != nil {
+		if done, err := t.awaitLeader(ctx, wait); done || err != nil {
 			if err != nil {
-				t.askToLead(t.ID()) // which calls it off
+				t.askToLead(t.self) // cancels the transfer
 			}
 			return err
 		}
 	}
 }
 
-// heirs returns those who may be asked to lead: all other voters, or only one.
-func (t *transfers) heirs(ctx context.Context, only uint64, tries map[uint64]int) ([]heir, error) {
-	all, err := ask(ctx, &t.calls, func(l *raftLoop) []heir { return l.voters(only) })
+// candidates returns the members that may be asked to lead: all other voters, or only one.
+func (t *transfers) candidates(ctx context.Context, only uint64, tries map[uint64]int) ([]transferee, error) {
+	all, err := ask(ctx, t.calls, func(l *raftLoop) []transferee { return l.otherVoters(only) })
 	if err != nil {
 		return nil, err
 	}
 	for i := range all {
 		all[i].tries = tries[all[i].id]
 	}
-	return t.reached(all, only), nil
+	return t.addConnections(all, only), nil
 }
 
-// voters returns all other voters, or only one, as the raft of a leader knows them.
-func (l *raftLoop) voters(only uint64) (all []heir) {
+// otherVoters returns all other voters, or only one, as the raft of a leader knows them.
+func (l *raftLoop) otherVoters(only uint64) (all []transferee) {
 	l.raw.WithProgress(func(id uint64, typ raft.ProgressType, pr tracker.Progress) {
 		if id != l.ID() && typ == raft.ProgressTypePeer && (only == raft.None || only == id) {
-			all = append(all, heir{id: id, match: pr.Match, answers: pr.RecentActive || only == id})
+			all = append(all, transferee{id: id, match: pr.Match, answers: pr.RecentActive || only == id})
 		}
 	})
 	return all
 }
 
-// reached adds what the links know of those heirs. It asks the lease nothing: a panic may have
-// left that locked.
-func (t *transfers) reached(all []heir, only uint64) []heir {
+// addConnections adds what the transport knows about those voters. It does not use the lease: a panic of
+// the loop may have left the lease locked.
+func (t *transfers) addConnections(all []transferee, only uint64) []transferee {
 	peers, most := t.links.Peers(), t.cfg.maxPromise()
 	for i := range all {
 		h := &all[i]
@@ -159,41 +180,40 @@ func (t *transfers) reached(all []heir, only uint64) []heir {
 			continue
 		}
 		h.answers = h.answers && (peers[at].Connected || only == h.id)
-		h.held = stillHeld(peers[at].Hello.Hold, time.Since(peers[at].Since), most)
+		h.hold = restOfHold(peers[at].Hello.Hold, time.Since(peers[at].Since), most)
 	}
 	return all
 }
 
-// stillHeld returns what is left of the hold that a member told of so long ago. None
-// lasts longer than most: whatever else a member says, leadership must not wait for it.
-func stillHeld(said, ago, most time.Duration) time.Duration {
-	return max(min(max(said, 0), most)-ago, 0)
+// restOfHold returns the rest of a restart hold that a member reported ago. No hold exceeds most:
+// leadership must not wait for a member that reports a wrong one.
+func restOfHold(reported, ago, most time.Duration) time.Duration {
+	return max(min(max(reported, 0), most)-ago, 0)
 }
 
-// askToLead makes raft transfer leadership to member to. To itself means: not at all.
-// Raft ignores a request for the one that it transfers to already, so that is called off
-// before, or one that has dropped the first request would never hear another.
+// askToLead makes raft transfer leadership to member to; this member's own ID cancels a transfer. Raft
+// ignores a request for the present transferee, so that transfer is cancelled first: a transferee that
+// dropped the first request would never get another one.
 func (t *transfers) askToLead(to uint64) {
 	t.calls.Push(func(l *raftLoop) {
 		if l.role != raft.StateLeader {
 			return
 		}
 		if l.raw.BasicStatus().LeadTransferee == to {
-			l.raw.TransferLeader(t.ID())
+			l.raw.TransferLeader(t.self)
 		}
 		l.raw.TransferLeader(to)
 	})
 }
 
-// awaitHeir waits until another member leads, and reports false if this one still
-// does when patience has passed. From when it does not, there is an election, which
-// is waited for.
-func (t *transfers) awaitHeir(ctx context.Context, patience time.Duration) (done bool, err error) {
-	over := time.NewTimer(patience)
+// awaitLeader waits until another member leads. It returns false if this member still leads after timeout.
+// Once this member does not lead there is an election, and awaitLeader waits for its end.
+func (t *transfers) awaitLeader(ctx context.Context, timeout time.Duration) (done bool, err error) {
+	over := time.NewTimer(timeout)
 	defer over.Stop()
 	for {
 		now := t.leadership.current.Load()
-		if now.id != t.ID() && now.id != raft.None {
+		if now.id != t.self && now.id != raft.None {
 			return true, nil
 		}
 		due := over.C
@@ -212,21 +232,62 @@ func (t *transfers) awaitHeir(ctx context.Context, patience time.Duration) (done
 	}
 }
 
-// stepAside transfers leadership if the others go on without this member's disk:
-// what they commit it cannot apply, since raft applies only what is durable here,
-// and so it could answer no linearizable read. If nobody else can write, it stays,
-// and serves reads.
+// stepAside transfers leadership if the others commit without this member's disk. Raft applies only entries
+// that are durable here, so this member could answer no linearizable read. If no other member can write,
+// this one stays leader, and serves reads. The loop calls stepAside at each tick while the disk takes no
+// writes.
 func (t *transfers) stepAside() {
-	if !t.leadership.Leads() || t.lease.Info().Commit <= t.store.Applied() || t.aside.Swap(true) {
+	if !t.leadership.Leads() || t.lease.Info().Commit <= t.store.Applied() || t.steppingAside.Swap(true) {
 		return
 	}
 	t.life.Go(func() {
-		defer t.aside.Store(false)
-		if err := t.transferAway(context.Background()); err != nil && t.logLimits.disk.Allow(t.ID()) {
+		defer t.steppingAside.Store(false)
+		if err := t.transferAway(context.Background()); err != nil && t.logLimit.Allow(t.self) {
 			t.log.Warn("the disk does not take writes, and leadership was not transferred", "error", err)
 		}
-		// Each request to take over makes raft count anew to its next look at who
-		// answers, and keeps proposals waiting. Both need an election timeout of rest.
+		// Each transfer makes raft count anew which members answer, and delays proposals. Both need an election
+		// timeout without transfers.
 		t.life.Sleep(t.cfg.ElectionTimeout + t.cfg.TickInterval)
 	})
+}
+
+// resignTime is how long a member that ends waits until its resignation is written to the connection. In
+// less time a busy machine does not write it, and the others wait until their promises have ended. If the
+// disk or the peer hangs, the wait delays the end of the member.
+const resignTime = 50 * time.Millisecond
+
+// resign is the last thing that the loop does, even if it panics. From now on this member would not notice
+// that another one was elected. If it leads, it returns the others' promises to the voter with most of the
+// log, which campaigns at once (L6b). If leadership was transferred before, there is nothing to return.
+func (l *raftLoop) resign() {
+	defer close(l.resigned)
+	to := l.successor()
+	m, led := l.lease.Resign(to)
+	if !led {
+		return
+	}
+	l.links.Send([]*raftpb.Message{m})
+	written := l.links.Flush(to, resignTime)
+	l.log.Warn("resigned", "to", l.book.called(to), "term", m.GetTerm(), "written", written)
+}
+
+// successor returns the voter that a resigning leader names, raft.None if none can take over at once. The
+// present transferee comes first if it has all of the log: it campaigns, and another candidate would split
+// the vote with it. Raft forgets now and then which members answer, so without an answer any connected
+// voter will do.
+func (l *raftLoop) successor() (to uint64) {
+	all, asked := l.otherVoters(raft.None), l.raw.BasicStatus().LeadTransferee
+	for i := range all {
+		if all[i].id == asked && all[i].match >= l.last.Load() {
+			all[i].tries = -1
+		}
+	}
+	if to, _ = chooseTransferee(l.transfers.addConnections(all, raft.None)); to != raft.None {
+		return to
+	}
+	for i := range all {
+		all[i].answers = true
+	}
+	to, _ = chooseTransferee(l.transfers.addConnections(all, raft.None))
+	return to
 }

@@ -105,8 +105,8 @@ func TestTheOnlyHeirIsAskedAgain(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		begun := time.Now()
-		leader.askToLead(back.ID())
-		time.Sleep(heirTime)
+		leader.transfers.askToLead(back.ID())
+		time.Sleep(transfereeTime)
 		if err := leader.MoveLeader(t.Context(), back.ID()); err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +162,7 @@ func TestATransferThatFailsIsCalledOff(t *testing.T) {
 // A voter may be removed between the look at the registry and that at raft.
 func TestWhoIsNoVoterCannotLead(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
-		if err := c.leader().transfer(t.Context(), 999); !errors.Is(err, ErrUnknownMember) {
+		if err := c.leader().transfers.transfer(t.Context(), 999); !errors.Is(err, ErrUnknownMember) {
 			t.Errorf("transfer() to one that raft does not know = %v, want ErrUnknownMember", err)
 		}
 	})
@@ -179,34 +179,34 @@ func TestStillHeld(t *testing.T) {
 		{said: math.MinInt64, want: 0},
 		{said: math.MinInt64, ago: second, want: 0},
 	} {
-		if got := stillHeld(tc.said, tc.ago, second); got != tc.want {
-			t.Errorf("stillHeld() of %v, said %v ago, 1s at most = %v, want %v", tc.said, tc.ago, got, tc.want)
+		if got := restOfHold(tc.said, tc.ago, second); got != tc.want {
+			t.Errorf("restOfHold() of %v, said %v ago, 1s at most = %v, want %v", tc.said, tc.ago, got, tc.want)
 		}
 	}
 }
 
-func TestChooseHeir(t *testing.T) {
+func TestChooseTransferee(t *testing.T) {
 	const second = time.Second
 	for _, tc := range []struct {
-		name  string
-		heirs []heir
-		id    uint64
-		wait  time.Duration
+		name string
+		all  []transferee
+		id   uint64
+		wait time.Duration
 	}{
 		{"nobody", nil, 0, 0},
-		{"nobody who answers", []heir{{id: 2, match: 9}, {id: 3, match: 9, held: second}}, 0, 0},
-		{"who has most of the log", []heir{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true}}, 3, 0},
-		{"in a tie the first", []heir{{id: 3, match: 9, answers: true}, {id: 2, match: 9, answers: true}}, 2, 0},
-		{"who answers rather than who has most", []heir{{id: 2, match: 8, answers: true}, {id: 3, match: 9}}, 2, 0},
-		{"who may campaign rather than who has most", []heir{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true, held: 1}}, 2, 0},
-		{"who was not asked rather than who has most", []heir{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true, tries: 1}}, 2, 0},
-		{"all were asked: again", []heir{{id: 2, match: 8, answers: true, tries: 1}, {id: 3, match: 9, answers: true, tries: 1}}, 3, 0},
-		{"who may, asked before, rather than who is held", []heir{{id: 2, answers: true, tries: 3}, {id: 3, answers: true, held: second}}, 2, 0},
-		{"all are held: the first to be free", []heir{{id: 2, answers: true, held: 2 * second}, {id: 3, answers: true, held: second}}, 0, second},
-		{"who is held and does not answer is not waited for", []heir{{id: 2, held: 1}, {id: 3, answers: true, held: second}}, 0, second},
+		{"nobody who answers", []transferee{{id: 2, match: 9}, {id: 3, match: 9, hold: second}}, 0, 0},
+		{"who has most of the log", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true}}, 3, 0},
+		{"in a tie the first", []transferee{{id: 3, match: 9, answers: true}, {id: 2, match: 9, answers: true}}, 2, 0},
+		{"who answers rather than who has most", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9}}, 2, 0},
+		{"who may campaign rather than who has most", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true, hold: 1}}, 2, 0},
+		{"who was not asked rather than who has most", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true, tries: 1}}, 2, 0},
+		{"all were asked: again", []transferee{{id: 2, match: 8, answers: true, tries: 1}, {id: 3, match: 9, answers: true, tries: 1}}, 3, 0},
+		{"who may, asked before, rather than who is held", []transferee{{id: 2, answers: true, tries: 3}, {id: 3, answers: true, hold: second}}, 2, 0},
+		{"all are hold: the first to be free", []transferee{{id: 2, answers: true, hold: 2 * second}, {id: 3, answers: true, hold: second}}, 0, second},
+		{"who is held and does not answer is not waited for", []transferee{{id: 2, hold: 1}, {id: 3, answers: true, hold: second}}, 0, second},
 	} {
-		if id, wait := chooseHeir(tc.heirs); id != tc.id || wait != tc.wait {
-			t.Errorf("chooseHeir() of %s = %d, %v, want %d, %v", tc.name, id, wait, tc.id, tc.wait)
+		if id, wait := chooseTransferee(tc.all); id != tc.id || wait != tc.wait {
+			t.Errorf("chooseTransferee() of %s = %d, %v, want %d, %v", tc.name, id, wait, tc.id, tc.wait)
 		}
 	}
 }
@@ -234,7 +234,7 @@ func TestAStoppingLeaderLooksAgain(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		begun := time.Now()
-		if err := leader.transferAway(t.Context()); err != nil {
+		if err := leader.transfers.transferAway(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if now := leader.Leader(); now == leader.ID() || time.Since(begun) > time.Second {

@@ -262,7 +262,7 @@ func TestFencedWorkDoesNotOutliveItsTerm(t *testing.T) {
 			}
 		}
 		all.Go(func() {
-			res, err := ttlMember{old}.ProposeFenced(t.Context(), term, &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}}, []uint64{l.Grant})
+			res, err := asTTLMember(old).ProposeFenced(t.Context(), term, &pb.InternalRaftRequest{LeaseRevoke: &pb.LeaseRevokeRequest{ID: 1}}, []uint64{l.Grant})
 			fenced("revocation", res, err)
 		})
 		all.Go(func() {

@@ -113,8 +113,8 @@ var equivalentKvnode = []kept{
 	},
 	{
 		file: "kvnode/apply.go", operator: "stale copy",
-		before: "if errors.Is(plan.Refusal, confchange.ErrMalformed) { a.malformed(plan.Refusal, \"index\", e.GetIndex()) } // It is decided what becomes of the proposal, even if this member steps down by it: the // reign's end, which the loop sees while it applies the change, must not find the waiter and // tell it ErrLeaderChanged. w := a.proposals.waiters.remove(plan.Proposal)",
-		after:  "w := a.proposals.waiters.remove(plan.Proposal) // It is decided what becomes of the proposal, even if this member steps down by it: the // reign's end, which the loop sees while it applies the change, must not find the waiter and // tell it ErrLeaderChanged. if errors.Is(plan.Refusal, confchange.ErrMalformed) { a.malformed(plan.Refusal, \"index\", e.GetIndex()) }",
+		before: "if errors.Is(plan.Refusal, confchange.ErrMalformed) { a.invalid.report(plan.Refusal, \"index\", e.GetIndex()) } // The loop may find a change of the leader while it applies the change, and must not fail the proposal with // ErrLeaderChanged: its result is known. answer := a.proposals.Claim(plan.Proposal)",
+		after:  "answer := a.proposals.Claim(plan.Proposal) // The loop may find a change of the leader while it applies the change, and must not fail the proposal with // ErrLeaderChanged: its result is known. if errors.Is(plan.Refusal, confchange.ErrMalformed) { a.invalid.report(plan.Refusal, \"index\", e.GetIndex()) }",
 		why:    "Neither reads what the other writes.",
 	},
 	{

@@ -45,12 +45,12 @@ var (
 	ErrTooManyRequests = errors.New("kvnode: too many requests")
 	// ErrTooLarge means that a command exceeds Config.MaxRequestBytes. Nothing was done.
 	ErrTooLarge = errors.New("kvnode: request is too large")
-	// ErrDiskFull means that this member's disk is full: it takes no writes until there is free space. Nothing was
-	// done.
+	// ErrDiskFull means that this member's disk is full: it takes no writes until there is free space.
+	// Nothing was done.
 	ErrDiskFull = errors.New("kvnode: disk is full")
 )
 
-// FailWithoutLeader is the type of a context key. A request whose context has a value for it fails with
+// FailWithoutLeader is the type of a context key. A request with a value for it in its context fails with
 // ErrNoLeader if no leader is known for an election timeout while the request waits, and nothing was done
 // yet. Other requests wait for a leader until their context ends, or for the request timeout.
 // docs/operations/change.md says why, under "Without a quorum".
@@ -111,7 +111,7 @@ type Pending struct {
 	// bounded, so the mailbox is, too.
 	submitted lifecycle.Mailbox[proposal]
 	failed    atomic.Uint64 // proposals that ended with an error
-	voided    atomic.Uint64 // attempts that had no effect, and whose commands were proposed again
+	voided    atomic.Uint64 // attempts without effect; their commands were proposed again
 	lastID    atomic.Uint64 // of the newest proposal
 
 	// mu guards the waiters and their fields. Clients, the loop and the applier hold it for moments.
@@ -214,7 +214,7 @@ func (p *Pending) await(ctx context.Context, q proposal) (_ store.Result, err er
 	}
 }
 
-// timeoutError returns the error of a proposal whose ctx has ended. w is removed, so the loop does not change
+// timeoutError returns the error of a proposal after ctx has ended. w is removed, so the loop does not change
 // w.proposed any more, and it is read without the lock.
 func (p *Pending) timeoutError(ctx context.Context, w *waiter) error {
 	switch {
@@ -232,7 +232,7 @@ func (p *Pending) timeoutError(ctx context.Context, w *waiter) error {
 // Stats are counts since the start, and the present number and size of proposals without an outcome.
 type Stats struct {
 	Failed       uint64 // proposals that ended with an error other than the command's own
-	Voided       uint64 // attempts that had no effect, and whose commands were proposed again
+	Voided       uint64 // attempts without effect; their commands were proposed again
 	Waiting      int
 	WaitingBytes int64
 }

@@ -99,8 +99,9 @@ func (q *Queue) addTurn(id uint64) {
 // Unblock makes the next Offer try again, because raft may take proposals that it has dropped before.
 func (q *Queue) Unblock() { q.blocked = false }
 
-// Tick deletes proposals whose clients have given up, so that without a leader the Queue stays bounded. It
-// unblocks the Queue, as raft does not report each change: a peer has connected, or a transfer has ended.
+// Tick deletes proposals that their clients have abandoned, so that without a leader the Queue stays
+// bounded. It unblocks the Queue, as raft does not report each change: a peer has connected, or a transfer
+// has ended.
 func (q *Queue) Tick() {
 	q.own = q.pending.deleteAbandoned(q.own)
 	q.Unblock()
@@ -219,7 +220,7 @@ func (q *Queue) offerNext(id uint64) bool {
 	return true
 }
 
-// offerOwn is offerNext for this member. It leaves out proposals whose clients have given up.
+// offerOwn is offerNext for this member. It leaves out abandoned proposals.
 func (q *Queue) offerOwn() bool {
 	if len(q.own) == 0 {
 		return true // all clients have given up
@@ -252,8 +253,8 @@ func (q *Queue) offerOwn() bool {
 }
 
 // firstMessage returns how many of qs to propose in one message: at least one, and no more than
-// maxMessageBytes. A configuration change has a message of its own, because it waits until all entries before it are
-// applied (propose), and would delay the other proposals in its message.
+// maxMessageBytes. A configuration change has a message of its own, because it waits until all entries
+// before it are applied (propose), and would delay the other proposals in its message.
 func firstMessage(qs []proposal) int {
 	if confchange.Is(qs[0].entry) {
 		return 1
@@ -296,10 +297,10 @@ func (q *Queue) propose(m *raftpb.Message) error {
 		return err
 	}
 	if hasConfChange(m) {
-		// A configuration change waits until the whole log is applied, and nothing overtakes it. With another change
-		// before it that is not applied, raft replaces it by an empty entry. Raft also takes a change for
-		// pending that it has dropped because too much was uncommitted, and replaces the next one
-		// (raft.go, stepLeader).
+		// A configuration change waits until the whole log is applied, and nothing overtakes it. With
+		// another change before it that is not applied, raft replaces it by an empty entry. Raft also takes
+		// a change for pending that it has dropped because too much was uncommitted, and replaces the next
+		// one (raft.go, stepLeader).
 		q.raft.HandleReadys()
 		if s := q.raft.State(); s.Applied < s.Last {
 			return raft.ErrProposalDropped

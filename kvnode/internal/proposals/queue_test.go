@@ -56,7 +56,7 @@ func (r *fakeRaft) senders() (from []uint64) {
 
 const self = 1
 
-// newQueue returns the Queue of a leader whose raft takes room messages.
+// newQueue returns the Queue of a leader with a raft that takes room messages.
 func newQueue(room int) (*Queue, *fakeRaft) {
 	r := &fakeRaft{state: State{Leads: true, Leader: self, Term: 7}, room: room, sendable: true}
 	return NewQueue(self, r, newPending(1000, 1<<30), NewQuota(1<<20)), r
@@ -191,7 +191,7 @@ func TestBatchesAreHeld(t *testing.T) {
 	})
 }
 
-// Proposals whose clients have given up are not proposed, and do not fill the Queue.
+// Abandoned proposals are not proposed, and do not fill the Queue.
 func TestAbandonedProposals(t *testing.T) {
 	q, r := newQueue(0)
 	submit(q, 1, 4, 10)
@@ -321,7 +321,7 @@ func TestFormatChangeOnAFollower(t *testing.T) {
 	wantErr(t, "a format change on a follower", w, ErrNotLeader)
 }
 
-// A follower whose quota is used up waits until the leader releases some, and others do not.
+// A follower that has used up its quota waits until the leader releases some, and others do not.
 func TestQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQuota(100)

@@ -203,7 +203,8 @@ func (p *Pending) FailUnfenced() {
 // FailAll fails all proposals, when the member stops.
 func (p *Pending) FailAll(err error) { p.failIf(err, func(*waiter) bool { return true }) }
 
-// tickLeaderless counts a tick without a leader, and fails proposals with FailWithoutLeader after ElectionTicks.
+// tickLeaderless counts a tick without a leader, and fails proposals with FailWithoutLeader after
+// ElectionTicks.
 func (p *Pending) tickLeaderless() {
 	p.failIf(ErrNoLeader, func(w *waiter) bool {
 		if w.proposed || !w.proposal.failWithoutLeader {

@@ -10,7 +10,7 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
-func applyTimes(n *Node, op string, success bool) (c OpTimes) {
+func opTimes(n *Node, op string, success bool) (c OpTimes) {
 	all, _ := n.ApplyTimes()
 	for i := range all {
 		if all[i].Op == op && all[i].Success == success {
@@ -42,7 +42,7 @@ func TestAppliedEntriesAreTimed(t *testing.T) {
 			success bool
 			n       uint64
 		}{{"Put", true, 1}, {"ClusterMemberAttrSet", true, 1}, {"Compaction", true, 2}, {"LeaseRevoke", false, 1}, {"unknown", true, 0}} {
-			if got := applyTimes(n, want.op, want.success); got.Count != want.n {
+			if got := opTimes(n, want.op, want.success); got.Count != want.n {
 				t.Errorf("%d entries of %s, success %v, want %d; before %+v", got.Count, want.op, want.success, want.n, before)
 			}
 		}
@@ -59,12 +59,12 @@ func TestSlowAppliesAreLogged(t *testing.T) {
 			Err:     rpctypes.ErrGRPCNoSpace,
 		}
 		const line = "apply request took too long"
-		n.applying.count(r, 7, 100*time.Millisecond)
+		n.applyTimes.note(r, 7, 100*time.Millisecond)
 		if log.count(line) > 0 {
 			t.Errorf("an entry that took 100 ms is logged")
 		}
 		for range 100 {
-			n.applying.count(r, 7, 101*time.Millisecond)
+			n.applyTimes.note(r, 7, 101*time.Millisecond)
 		}
 		if got := log.count(line); got != 3 {
 			t.Errorf("%d lines of 100 slow entries at once, want 3", got)
