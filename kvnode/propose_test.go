@@ -1,8 +1,10 @@
 package kvnode
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -239,6 +241,83 @@ func TestALeaderOfALaterTermIsAnotherOne(t *testing.T) {
 		case <-changed:
 		default:
 			t.Error("LeaderChanged() is open, want it closed as each reign ends")
+		}
+	})
+}
+
+// delay makes every message between members take d.
+func (c *cluster) delay(d time.Duration) {
+	for a := range c.nodes {
+		for b := range c.nodes {
+			if a < b {
+				c.net.Delay(a, b, d)
+			}
+		}
+	}
+}
+
+// putApart begins puts a moment apart, and returns what waits for them.
+func (c *cluster) putApart(n *Node, count int, apart time.Duration) (wait func()) {
+	var all sync.WaitGroup
+	for i := range count {
+		all.Go(func() {
+			if err := put(c.t.Context(), n, fmt.Sprint("k", i), "v"); err != nil {
+				c.t.Errorf("put %d of %d: %v", i, count, err)
+			}
+		})
+		time.Sleep(apart)
+	}
+	return all.Wait
+}
+
+// What arrives while a batch is on its way becomes the next one: a write by
+// itself, then all that came within its round trip.
+func TestWritesShareARoundTrip(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		c.put(leader, "first", "v")
+		time.Sleep(time.Second) // everybody has heard of it
+		c.delay(2 * time.Millisecond)
+		const writes = 50
+		before, begun := leader.wal.Stats(), time.Now()
+		c.putApart(leader, writes, 20*time.Microsecond)()
+		took, after := time.Since(begun), leader.wal.Stats()
+		if entries, syncs := after.Entries-before.Entries, after.Syncs-before.Syncs; entries != writes || syncs > 2 {
+			t.Errorf("%d writes in one round trip became %d entries in %d batches, want 2 at most", writes, entries, syncs)
+		}
+		if took > 10*time.Millisecond {
+			t.Errorf("two round trips of 4ms took %v", took)
+		}
+	})
+}
+
+// A member that hears its leader before it has a stream for proposals loses its
+// first registration. It must not wait for a request's whole timeout to try again.
+func TestARegistrationThatIsLostIsRepeatedSoon(t *testing.T) {
+	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
+		leader := c.leader()
+		n := c.followers(leader)[0]
+		<-n.Published()
+		c.stop(n.Name())
+		cfg := c.cfgs[n.Name()]
+		cfg.ClientURLs = []string{"http://moved:2379"}
+		dial, begun := cfg.Dial, time.Now()
+		var mu sync.Mutex
+		dialled := make(map[string]bool)
+		cfg.Dial = func(ctx context.Context, addr string) (net.Conn, error) {
+			mu.Lock()
+			second := dialled[addr]
+			dialled[addr] = true
+			mu.Unlock()
+			if second && time.Since(begun) < 500*time.Millisecond {
+				return nil, errors.New("not yet")
+			}
+			return dial(ctx, addr)
+		}
+		c.cfgs[n.Name()] = cfg
+		<-c.start(n.Name()).Published()
+		if took := time.Since(begun); took > 4*time.Second {
+			t.Errorf("known to the cluster after %v, want about two tries of an election timeout each", took)
 		}
 	})
 }
