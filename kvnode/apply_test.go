@@ -20,16 +20,16 @@ func opTimes(n *Node, op string, success bool) (c OpTimes) {
 	return c
 }
 
-// Every entry that asks for something is counted, under etcd's names.
-func TestAppliedEntriesAreTimed(t *testing.T) {
+// Each entry with a request is counted, under etcd's names.
+func TestApplyTimes(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		<-n.Published()
 		c.put(n, "k", "v")
-		c.get(n, ReadLog, "k") // asks for nothing
+		c.get(n, ReadLog, "k") // an entry without a request
 		before, _ := n.ApplyTimes()
 		compact := &pb.InternalRaftRequest{Compaction: &pb.CompactionRequest{Revision: 2}}
-		for range 2 { // the second time it is done, which is no failure
+		for range 2 { // the second one is no failure
 			if _, err := n.Propose(t.Context(), compact); err != nil {
 				t.Fatal(err)
 			}
@@ -49,7 +49,7 @@ func TestAppliedEntriesAreTimed(t *testing.T) {
 	})
 }
 
-// One that holds up all others is named, without what it holds, and not each time.
+// A slow entry is logged without the values in it, and not each time.
 func TestSlowAppliesAreLogged(t *testing.T) {
 	log := &lines{}
 	inCluster(t, 1, func(cfg *Config) { cfg.Logger = log.logger() }, func(t *testing.T, c *cluster) {
@@ -61,7 +61,7 @@ func TestSlowAppliesAreLogged(t *testing.T) {
 		const line = "apply request took too long"
 		n.applyTimes.note(r, 7, 100*time.Millisecond)
 		if log.count(line) > 0 {
-			t.Errorf("an entry that took 100 ms is logged")
+			t.Errorf("an entry that took 100 ms is logged, want none")
 		}
 		for range 100 {
 			n.applyTimes.note(r, 7, 101*time.Millisecond)
@@ -83,9 +83,9 @@ func TestSlowAppliesAreLogged(t *testing.T) {
 	})
 }
 
-// Each member logs once that an alarm is raised, and that it is disarmed, and one
-// that starts says which are.
-func TestAlarmsAreSaid(t *testing.T) {
+// Each member logs once that an alarm is raised, and that it is disarmed. A member that starts logs the
+// raised ones.
+func TestAlarmsAreLogged(t *testing.T) {
 	log := &lines{}
 	inCluster(t, 3, func(c *Config) { c.Logger = log.logger() }, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -102,7 +102,7 @@ func TestAlarmsAreSaid(t *testing.T) {
 		said := func(when, what string, want int) {
 			t.Helper()
 			if got := log.count(what); got != want {
-				t.Errorf("%s %q was said %d times, want %d", when, what, got, want)
+				t.Errorf("%s %q is logged %d times, want %d", when, what, got, want)
 			}
 		}
 		raised, disarmed := `"alarm raised" member=`, `"alarm disarmed" member=`

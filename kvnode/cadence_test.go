@@ -43,7 +43,7 @@ func TestTicksGoWithHeartbeats(t *testing.T) {
 		name   string
 		period time.Duration
 	}{
-		{"as often", interval}, {"of a leader whose clock is fast", interval * 999 / 1000}, {"of one whose clock is slow", interval * 1001 / 1000},
+		{"as often", interval}, {"of a leader with a fast clock", interval * 999 / 1000}, {"of a leader with a slow clock", interval * 1001 / 1000},
 	} {
 		for phase := time.Duration(0); phase < interval; phase += interval / 25 {
 			begin := time.Unix(1, 0)
@@ -61,7 +61,7 @@ func TestTicksGoWithHeartbeats(t *testing.T) {
 	}
 }
 
-// Who hears no leader ticks by its clock, and without heartbeats the first tick waits a fifth
+// A member without a leader ticks by its clock, and without heartbeats the first tick waits a fifth
 // of an interval more.
 func TestTicksWithoutHeartbeats(t *testing.T) {
 	const interval = 60 * time.Millisecond
@@ -130,7 +130,7 @@ func TestHowEarlyATickMayGo(t *testing.T) {
 	}
 }
 
-// A leader whose timer is late at each tick sends as many heartbeats as one whose timer is not.
+// A leader with a late timer at each tick sends as many heartbeats as one with an exact timer.
 func TestLatenessDoesNotAddUp(t *testing.T) {
 	const interval, n = 50 * time.Millisecond, 1000
 	for _, late := range []time.Duration{1, time.Millisecond, interval / 2, interval - 1} {

@@ -110,7 +110,7 @@ func (c *cluster) tryStart(name string) (*Node, error) {
 func (c *cluster) stopAll() {
 	c.net.HealAll()
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // nobody takes over
+	cancel() // without a transfer
 	for _, n := range c.nodes {
 		_ = n.Stop(ctx)
 	}

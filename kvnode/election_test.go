@@ -13,7 +13,7 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// far has messages between any two members take that long.
+// far delays each message between members.
 func (c *cluster) far(way time.Duration) {
 	names := []string{"m1", "m2", "m3"}
 	for i, a := range names {
@@ -23,7 +23,7 @@ func (c *cluster) far(way time.Duration) {
 	}
 }
 
-// A cluster is founded though an election takes longer than a tick.
+// A cluster begins although an election takes longer than a tick.
 func TestFoundersThatAreFarApart(t *testing.T) {
 	for _, way := range []time.Duration{20 * time.Millisecond, 60 * time.Millisecond, 100 * time.Millisecond} {
 		inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
@@ -41,9 +41,9 @@ func TestFoundersThatAreFarApart(t *testing.T) {
 	}
 }
 
-// Where answers take longer than what promises leave beside the margin, no lease is ever
-// held. Time passes for TTL leases all the same.
-func TestTTLLeasesEndWhereNoLeaseIsHeld(t *testing.T) {
+// Responses take longer than a promise without its margin, so there is never a leader lease. TTL leases
+// expire all the same.
+func TestTTLLeasesExpireWithoutALeaderLease(t *testing.T) {
 	for _, way := range []time.Duration{60 * time.Millisecond, 80 * time.Millisecond, 200 * time.Millisecond} {
 		inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 			c.leader()
@@ -59,9 +59,9 @@ func TestTTLLeasesEndWhereNoLeaseIsHeld(t *testing.T) {
 	}
 }
 
-// Where a round trip takes 100 ms the settings that docs/operations/install.md gives for that hold the leader
-// lease without a break, and replace a leader that is killed in 1.1 s in the median. The defaults do not
-// hold it.
+// With a round trip of 100 ms and the settings of docs/operations/install.md for it, the leader lease is
+// held without a break, and a killed leader is replaced in 1.1 s in the median. With the defaults it is not
+// held.
 func TestSettingsForMembersThatAreFarApart(t *testing.T) {
 	settings := func(cfg *Config) {
 		cfg.TickInterval, cfg.LeaseDuration, cfg.ElectionTimeout = 150*time.Millisecond, 750*time.Millisecond, 1500*time.Millisecond
@@ -83,8 +83,8 @@ func TestSettingsForMembersThatAreFarApart(t *testing.T) {
 	}
 }
 
-// ofFarLeader returns at how many of so many moments the leader of members that are 50 ms apart holds
-// its lease, and how long it takes until another one serves when it is killed some time later.
+// ofFarLeader returns how often a leader 50 ms from the other members holds its lease, of so many looks,
+// and the time until the next leader serves after a kill.
 func ofFarLeader(t *testing.T, amend func(*Config), looks int) (held int, replaced time.Duration) {
 	t.Helper()
 	inCluster(t, 3, amend, func(_ *testing.T, c *cluster) {
@@ -107,13 +107,13 @@ func ofFarLeader(t *testing.T, amend func(*Config), looks int) (held int, replac
 	return held, replaced
 }
 
-// After all members were killed and started again, the first election begins when their restart
-// holds are over, and not an election timeout after the start.
-func TestAfterAllWereKilledNoElectionTimeoutIsWaitedFor(t *testing.T) {
+// After a kill and a restart of all members the first election begins when their restart holds are over,
+// and not an election timeout after the start.
+func TestElectionAfterAllWereKilled(t *testing.T) {
 	var d disks
 	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
 		c.put(c.leader(), "k", "v")
-		time.Sleep(10 * time.Second) // what a former promise was is over
+		time.Sleep(10 * time.Second) // the first promises are over
 		c.crash(c.nodes["m1"], c.nodes["m2"], c.nodes["m3"])
 		for i, apart := range []time.Duration{0, 40 * time.Millisecond, 15 * time.Millisecond} {
 			time.Sleep(apart)
@@ -130,9 +130,9 @@ func TestAfterAllWereKilledNoElectionTimeoutIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A member that restarts beside a leader that lives campaigns not, though its hold is over before
-// an election timeout: the leader is heard first, and where it is not, nothing changes a term.
-func TestARestartBesideALeaderChangesNoTerm(t *testing.T) {
+// A member that restarts beside a leader does not campaign, although its restart hold ends before an
+// election timeout. It hears the leader first, and if it does not, no term changes.
+func TestRestartBesideALeaderChangesNoTerm(t *testing.T) {
 	for _, cut := range []bool{false, true} {
 		inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 			leader := c.leader()
@@ -161,10 +161,9 @@ func TestARestartBesideALeaderChangesNoTerm(t *testing.T) {
 	}
 }
 
-// A member knows after a restart in which term it was, whether or not anybody is
-// there to elect a leader with: its status, its log and the headers of what it
-// serves alone say so.
-func TestTheTermOutlivesARestart(t *testing.T) {
+// A member knows its term after a restart, even without a quorum. The term is in its status, its log line
+// and its response headers.
+func TestTermAfterARestart(t *testing.T) {
 	var said bytes.Buffer
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		term := c.leader().Term()
@@ -174,7 +173,7 @@ func TestTheTermOutlivesARestart(t *testing.T) {
 		cfg := c.cfgs["m2"]
 		cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
 		c.cfgs["m2"] = cfg
-		n := c.start("m2") // alone, so that no election follows
+		n := c.start("m2") // alone, so there is no election
 		// A stop may transfer leadership.
 		if got := n.Term(); got < term || got != n.Status().Lease.Term {
 			t.Errorf("Term() after a restart = %d, want the %d of the hard state, which is %d at least", got, n.Status().Lease.Term, term)
@@ -187,7 +186,7 @@ func TestTheTermOutlivesARestart(t *testing.T) {
 		}
 		c.stop("m2")
 		if want := fmt.Sprintf("msg=started member=m2 component=kvnode id=%x cluster=%x term=%d ", n.ID(), n.ClusterID(), n.Term()); !strings.Contains(said.String(), want) {
-			t.Errorf("the log of a restart does not say %q:\n%s", want, said.String())
+			t.Errorf("the log of a restart lacks %q:\n%s", want, said.String())
 		}
 	})
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/leaderlease/go/raftwal/fs"
 )
 
-// former has the defaults of former versions.
+// former sets the defaults of former versions.
 func former(cfg *Config) {
 	cfg.TickInterval, cfg.LeaseDuration, cfg.MaxClockSkew = 100*time.Millisecond, 900*time.Millisecond, 180*time.Millisecond
 }
 
-// A leader that is killed is replaced when the promise to it has ended, by whom its
-// connections tell; without that, it takes an election timeout.
-func TestAKilledLeaderIsReplacedWhenItsPromiseEnds(t *testing.T) {
+// A killed leader is replaced when the promise to it has ended, because its connections end. If members
+// ignore that, it takes an election timeout.
+func TestKilledLeaderIsReplacedWhenItsPromiseEnds(t *testing.T) {
 	for _, ignore := range []bool{false, true} {
 		inCluster(t, 3, func(cfg *Config) { cfg.IgnoreClosed = ignore }, func(t *testing.T, c *cluster) {
 			for range 3 {
@@ -45,9 +45,9 @@ func TestAKilledLeaderIsReplacedWhenItsPromiseEnds(t *testing.T) {
 	}
 }
 
-// All links between members are reset ten times a second: nobody else leads, the lease is
-// held, and no write fails.
-func TestAStormOfResetsElectsNobody(t *testing.T) {
+// All connections between members are reset ten times a second. There is no election, the lease is held,
+// and no write fails.
+func TestStormOfResets(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		term := leader.Term()
@@ -67,15 +67,15 @@ func TestAStormOfResetsElectsNobody(t *testing.T) {
 			t.Errorf("term %d, led by %x, want %d, by %x", got, leader.Leader(), term, leader.ID())
 		}
 		if s := c.followers(leader)[0].Status().Suspicions; s.Hints[detector.Hint] == 0 || s.FalseAlarms == 0 {
-			t.Errorf("%+v, want hints that were false alarms", s)
+			t.Errorf("%+v, want suspicions that were false", s)
 		}
 	})
 }
 
-// Members of the former version have promises of nearly the election timeout. Whoever leads,
-// and whoever changes to the new one first, or back: a lease is held, and only the heartbeat
-// is missed in which the longer promise is saved. The directories remember the longest promise
-// that a process was asked for, so a second restart of each member lowers it.
+// Members of the former version have promises of nearly the election timeout. In each order of upgrades and
+// downgrades the lease is held, except while the longer promise is saved, which takes one heartbeat. A
+// directory has the longest promise that a process was asked for, so a second restart of each member lowers
+// it.
 func TestMembersWithOtherPromises(t *testing.T) {
 	inCluster(t, 3, former, func(t *testing.T, c *cluster) {
 		for _, amend := range []func(*Config){func(cfg *Config) {
@@ -114,9 +114,9 @@ func TestMembersWithOtherPromises(t *testing.T) {
 	})
 }
 
-// What a leader has sent before its connections ended may wait for the loop for longer than
-// a heartbeat, and is no sign of life then.
-func TestWhatCameBeforeTheHintIsNoSignOfLife(t *testing.T) {
+// Messages that a leader sent before its connections ended may wait for the loop for longer than a
+// heartbeat. They are no signs of life then.
+func TestMessagesBeforeTheEndOfConnections(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		f := c.followers(leader)[0]
@@ -133,18 +133,18 @@ func TestWhatCameBeforeTheHintIsNoSignOfLife(t *testing.T) {
 				l.bulk <- m
 			}
 			l.connectionsEnded(leader.ID())
-			time.Sleep(3 * f.cfg.TickInterval) // others have the processor
+			time.Sleep(3 * f.cfg.TickInterval) // the loop waits for a processor
 		})
 		time.Sleep(500 * time.Millisecond)
 		if s := f.Status().Suspicions; s.FalseAlarms != 0 || s.Forgets != 1 {
-			t.Errorf("%+v, want that the hint was believed", s)
+			t.Errorf("%+v, want a suspicion", s)
 		}
 		c.net.HealAll()
 	})
 }
 
-// A transfer is told from silence, by who was asked and by who was not.
-func TestATransferIsToldFromSilence(t *testing.T) {
+// Both the transferee and the other member tell a transfer from silence.
+func TestTransferIsToldFromSilence(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		old := c.leader()
 		c.put(old, "k", "before")
@@ -157,7 +157,7 @@ func TestATransferIsToldFromSilence(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, n := range c.nodes {
 			s := n.Status().Suspicions
-			// What the next leader sends first may overtake its request for a vote: then nothing says
+			// The first entries of the next leader may arrive before its vote request. Then nothing says
 			// why it leads, but there was no silence either.
 			overtaken := n != next && s.Last == detector.FailOver{Hint: s.Last.Hint} && s.Last.Hint < 500*time.Millisecond && s.FalseAlarms == 0
 			told := s.Last.Way == detector.Transfer && s.FailOvers[detector.Transfer] == 1 && s.Last.Election <= 500*time.Millisecond
@@ -168,9 +168,9 @@ func TestATransferIsToldFromSilence(t *testing.T) {
 	})
 }
 
-// A follower that forgets a leader that lives has handed it proposals: they are answered once
-// it is heard again, and have not failed.
-func TestWhatWasHandedToAForgottenLeaderIsAnswered(t *testing.T) {
+// A follower has handed proposals to a leader that it then forgets, although the leader lives. They do not
+// fail, and are answered once the leader is heard again.
+func TestProposalsOfAForgottenLeader(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		f := c.followers(leader)[0]
@@ -181,7 +181,7 @@ func TestWhatWasHandedToAForgottenLeaderIsAnswered(t *testing.T) {
 		f.calls.Push(func(l *raftLoop) { l.connectionsEnded(leader.ID()) })
 		time.Sleep(500 * time.Millisecond)
 		if s := f.Status(); s.Suspicions.Forgets != 1 || s.Leader != 0 {
-			t.Errorf("leader %x, %+v, want that it was forgotten", s.Leader, s.Suspicions)
+			t.Errorf("leader %x, %+v, want the leader to be forgotten", s.Leader, s.Suspicions)
 		}
 		c.net.HealAll()
 		wait()
@@ -191,20 +191,20 @@ func TestWhatWasHandedToAForgottenLeaderIsAnswered(t *testing.T) {
 	})
 }
 
-// watched is longer than a leader is watched before its silence is a hint.
+// watched is longer than a leader is watched before its silence is a suspicion.
 const watched = (learnBeats + 20) * 50 * time.Millisecond
 
-// A leader that is cut off is replaced as soon as its silence is longer than it ever was, and
-// after an election timeout by members that ignore silence, or have not watched it for long.
-func TestALeaderThatIsCutOffIsReplacedBeforeAnElectionTimeout(t *testing.T) {
+// A leader that is cut off is replaced once its silence is longer than any before. Members that ignore
+// silence, or have not watched the leader for long, wait for an election timeout.
+func TestSilentLeaderIsReplacedBeforeAnElectionTimeout(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ignore bool
 		watch  time.Duration
 		fast   bool
 	}{
-		"silence is a hint":    {false, watched, true},
-		"it is ignored":        {true, watched, false},
-		"it is not learnt yet": {false, watched / 2, false},
+		"silence counts":     {false, watched, true},
+		"it is ignored":      {true, watched, false},
+		"not watched enough": {false, watched / 2, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, 3, func(cfg *Config) { cfg.IgnoreSilence = tt.ignore }, func(t *testing.T, c *cluster) {
@@ -227,13 +227,13 @@ func TestALeaderThatIsCutOffIsReplacedBeforeAnElectionTimeout(t *testing.T) {
 	}
 }
 
-// stall keeps n's loop from running for so long, as one that waits for a processor.
+// stall blocks n's loop, as if it waited for a processor.
 func (n *Node) stall(long time.Duration) {
 	n.calls.Push(func(*raftLoop) { time.Sleep(long) })
 	time.Sleep(long)
 }
 
-// A follower whose own loop is late hears nothing meanwhile, and suspects nobody.
+// A follower with a late loop hears nothing meanwhile, and does not suspect its leader.
 func TestOwnLatenessIsNoSilenceOfTheLeader(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -256,8 +256,8 @@ func TestOwnLatenessIsNoSilenceOfTheLeader(t *testing.T) {
 	})
 }
 
-// What waits for the loop of a follower is heard before its leader is suspected of silence.
-func TestWhatHasArrivedIsNoSilence(t *testing.T) {
+// Messages that wait for a follower's loop end the silence of its leader.
+func TestArrivedMessagesEndSilence(t *testing.T) {
 	inCluster(t, 3, func(cfg *Config) { cfg.DisableLease = true }, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		f := c.followers(leader)[0]
@@ -269,15 +269,15 @@ func TestWhatHasArrivedIsNoSilence(t *testing.T) {
 			l.urgent <- &raftpb.Message{Type: raftpb.MsgHeartbeat.Enum(), From: new(leader.ID()), To: new(f.ID()), Term: new(l.leadership.Term())}
 			l.pollDetector()
 			if s := l.detector.Stats(); s.Hints[detector.LearntSilence] != 0 {
-				t.Errorf("%+v, want no suspicion of who was heard", s)
+				t.Errorf("%+v, want no suspicion", s)
 			}
 		})
 		c.net.HealAll()
 	})
 }
 
-// Leaders' loops stall each minute for longer than promises last, as at a checkpoint: that costs
-// an election for each member that has to learn of it, and nothing from then on.
+// Each minute the leader's loop stalls for longer than promises last, as at a checkpoint. That costs one
+// election for each member that learns the longer silence, and none afterwards.
 func TestStallsOfTheLoopAreLearnt(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		term := c.leader().Term()
@@ -293,8 +293,8 @@ func TestStallsOfTheLoopAreLearnt(t *testing.T) {
 	})
 }
 
-// Where nothing goes wrong nobody is suspected, and status says after what silence it would be.
-func TestNobodyIsSuspectedWithoutSilence(t *testing.T) {
+// Without faults there is no suspicion, and the status has the limit of silence.
+func TestNoSuspicionWithoutSilence(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		for range often(60, 6) {
@@ -307,13 +307,13 @@ func TestNobodyIsSuspectedWithoutSilence(t *testing.T) {
 				want = 0
 			}
 			if s := n.Status().Suspicions; s.Limit != want || s.Hints != [detector.NumWays]uint64{} {
-				t.Errorf("%s: %+v, want a limit of %v and no hint", n.Name(), s, want)
+				t.Errorf("%s: %+v, want a limit of %v and no suspicion", n.Name(), s, want)
 			}
 		}
 	})
 }
 
-// slowly has the log's disk take that long for each sync.
+// slowly makes each sync of the log's disk take that long.
 func slowly(cfg *Config, sync time.Duration) {
 	disk, ok := cfg.walFS.(*fs.Memory)
 	if !ok {
@@ -328,9 +328,9 @@ func slowly(cfg *Config, sync time.Duration) {
 	})
 }
 
-// An election waits for the disks of two members, and lasts for longer than any turn then.
-// Who has voted does not stand while it may be won: each would outvote the one before, and
-// nobody lead for seconds.
+// An election waits for the disks of two members, longer than the backoff of any member. A member that has
+// voted does not campaign while that election may be won. Otherwise each candidate would depose the one
+// before for seconds.
 func TestAKilledLeaderIsReplacedWhereDisksAreSlow(t *testing.T) {
 	for sync, members := range map[time.Duration]int{110 * time.Millisecond: 5, 150 * time.Millisecond: 3} {
 		inCluster(t, members, func(cfg *Config) { slowly(cfg, sync) }, func(t *testing.T, c *cluster) {

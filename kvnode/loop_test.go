@@ -19,9 +19,9 @@ func ticksIn(n *Node, long time.Duration) uint64 {
 	return n.Status().Late.Count - before
 }
 
-// The timer runs for when the tick was due. A heartbeat that comes meanwhile, and is too early,
-// lets the tick wait for the next, and moves those behind it.
-func TestATickWaitsThoughItsTimerRuns(t *testing.T) {
+// The timer is set for the due time of the tick. A heartbeat that comes too early delays the tick, and
+// those after it.
+func TestEarlyHeartbeatDelaysTheTick(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		var due time.Time
@@ -44,9 +44,8 @@ func TestATickWaitsThoughItsTimerRuns(t *testing.T) {
 	})
 }
 
-// A loop that is late at a tick, by less than an interval, is in time at the next, and ticks as often
-// as one that is not.
-func TestALateLoopTicksAsOften(t *testing.T) {
+// A loop that is late at a tick by less than an interval is on time at the next, so it ticks as often.
+func TestLateLoopTicksAsOften(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		var due time.Time
@@ -70,9 +69,8 @@ func TestALateLoopTicksAsOften(t *testing.T) {
 	})
 }
 
-// A former leader that is sent nothing, and still gets through to the next one, does not slow its
-// heartbeats down, whenever its own come.
-func TestALeaderTicksByItsClock(t *testing.T) {
+// Heartbeats of a former leader do not delay the ticks of a leader.
+func TestLeaderTicksByItsClock(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		former := c.followers(leader)[0]
@@ -97,8 +95,8 @@ func TestALeaderTicksByItsClock(t *testing.T) {
 	})
 }
 
-// In a cluster at rest followers tick with the heartbeats, as often as by their clocks, and a
-// tick goes by itself where none come.
+// In an idle cluster followers tick with the heartbeats, as often as by their clocks. The leader, which
+// gets none, ticks by its clock.
 func TestFollowersTickWithHeartbeats(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -108,7 +106,7 @@ func TestFollowersTickWithHeartbeats(t *testing.T) {
 			const odd = 13 * time.Millisecond
 			for range 100 {
 				time.Sleep(odd)
-				synctest.Wait() // a heartbeat that has come just now has had its tick
+				synctest.Wait() // a heartbeat that has just come is handled
 				var got cadence
 				n.call(func() { got = n.loop.cadence })
 				if got.heard != (n != leader) || got.now {
@@ -123,9 +121,9 @@ func TestFollowersTickWithHeartbeats(t *testing.T) {
 	})
 }
 
-// Members whose heartbeats are as far apart as a configuration allows, or as many, or that differ
-// from one to the next, as while they are restarted with other ones: no lease is lost, nobody else
-// is elected, and ticks are a sixth fewer than by the clock at the worst, and never more.
+// Tick intervals are as long as a configuration allows, or short, or differ between members, as during a
+// restart with other intervals. No lease is lost, there is no election, and ticks are at most a sixth fewer
+// than by the clock, and never more.
 func TestTicksAtTheLimits(t *testing.T) {
 	const ms = time.Millisecond
 	for _, ticks := range [][]time.Duration{
@@ -169,8 +167,7 @@ func TestTicksAtTheLimits(t *testing.T) {
 	}
 }
 
-// A loop that is held up says how late it was at its tick, once for all those
-// that it has missed.
+// A blocked loop reports how late it was at its tick, once for all missed ticks.
 func TestLateness(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
@@ -192,7 +189,7 @@ func TestLateness(t *testing.T) {
 	})
 }
 
-// stalls checks for how long a member's loop and applier have hung, to a tick.
+// stalls checks Stalls, with a tolerance of 200 ms.
 func (c *cluster) stalls(n *Node, what string, loop, applier time.Duration) {
 	c.t.Helper()
 	const tick = 200 * time.Millisecond
@@ -202,7 +199,7 @@ func (c *cluster) stalls(n *Node, what string, loop, applier time.Duration) {
 	}
 }
 
-func TestALoopThatHangsShows(t *testing.T) {
+func TestStallsOfABlockedLoop(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		c.put(n, "k", "v")
@@ -219,9 +216,8 @@ func TestALoopThatHangsShows(t *testing.T) {
 	})
 }
 
-// A disk that does not answer holds up the appender, and the applier only if that has a change
-// of the configuration to apply.
-func TestADiskThatHangsHoldsUpTheApplierForAChange(t *testing.T) {
+// A disk that hangs blocks the appender. It blocks the applier only if that applies a configuration change.
+func TestStallsOnADiskThatHangs(t *testing.T) {
 	var d disks
 	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
 		n := c.leader()
@@ -246,7 +242,7 @@ func TestADiskThatHangsHoldsUpTheApplierForAChange(t *testing.T) {
 		answers, changed := hang(func() bool { return n.applier.progress.since.Load() != 0 }), make(chan struct{})
 		go func() {
 			defer close(changed)
-			_, _ = n.AddMember(t.Context(), []string{"http://x:1"}, true) // its time runs out meanwhile
+			_, _ = n.AddMember(t.Context(), []string{"http://x:1"}, true) // fails with a timeout
 		}()
 		time.Sleep(15 * time.Second)
 		c.stalls(n, "a member that cannot write what it must before it applies", 0, 15*time.Second)
@@ -255,9 +251,9 @@ func TestADiskThatHangsHoldsUpTheApplierForAChange(t *testing.T) {
 	})
 }
 
-// On a full disk a change of the configuration waits for room, and the applier with it. A restart
-// would not make room, so that is no hang.
-func TestAFullDiskIsNoHang(t *testing.T) {
+// On a full disk the applier waits with a configuration change for free space. A restart would not help, so
+// this is no stall.
+func TestFullDiskIsNoStall(t *testing.T) {
 	var d disks
 	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
 		n := c.leader()

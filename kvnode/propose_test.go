@@ -19,16 +19,16 @@ import (
 
 const (
 	littleRoom = 1 << 20
-	// large is more than half of what goes into one message.
+	// large is the size of a value of which only one fits into a message to raft.
 	large = 130 << 10
 )
 
-// little lets raft take littleRoom uncommitted.
+// little limits the uncommitted bytes of raft to littleRoom.
 func little(d *disks) func(*Config) {
 	return func(c *Config) { d.use(c); c.maxUncommitted = littleRoom }
 }
 
-// putLarge puts so many large values at once, and returns what waits for them.
+// putLarge starts count puts of large values, and returns a function that waits for them.
 func (c *cluster) putLarge(n *Node, count int) (wait func()) {
 	value := strings.Repeat("x", large)
 	var all sync.WaitGroup
@@ -42,8 +42,8 @@ func (c *cluster) putLarge(n *Node, count int) (wait func()) {
 	return all.Wait
 }
 
-// withoutQuorum runs f while those given, the leader first, hear nothing of the others,
-// so that nothing is committed. It must take less than an election timeout.
+// withoutQuorum runs f while the given members, the leader among them, are cut off from the others, so that
+// nothing is committed. f must take less than an election timeout.
 func (c *cluster) withoutQuorum(some []*Node, f func()) {
 	c.t.Helper()
 	for _, n := range some {
@@ -57,9 +57,9 @@ func (c *cluster) withoutQuorum(some []*Node, f func()) {
 	c.net.HealAll()
 }
 
-// More than raft takes uncommitted, all of it through one follower: the leader keeps
-// what it cannot take yet, as it does with what its own clients write.
-func TestALeaderLosesNothingThatAFollowerForwards(t *testing.T) {
+// A follower forwards more than raft takes uncommitted. The leader keeps the rest, as it does for its own
+// clients.
+func TestForwardedProposalsAreKept(t *testing.T) {
 	var d disks
 	inCluster(t, 4, little(&d), func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -78,9 +78,9 @@ func TestALeaderLosesNothingThatAFollowerForwards(t *testing.T) {
 	})
 }
 
-// A leader holds no more than a share for each follower. The rest waits there, and
-// goes on when the leader does not lead any more.
-func TestAFollowersShareIsBounded(t *testing.T) {
+// A leader holds no more proposals of a follower than its quota. The rest waits at the follower, and is
+// proposed to the next leader.
+func TestFollowerQuota(t *testing.T) {
 	var d disks
 	short := func(c *Config) { little(&d)(c); c.RequestTimeout = 700 * time.Millisecond }
 	inCluster(t, 4, short, func(t *testing.T, c *cluster) {
@@ -113,7 +113,7 @@ func TestAFollowersShareIsBounded(t *testing.T) {
 	})
 }
 
-// fillUncommitted puts what leaves raft less room than a change of membership takes.
+// fillUncommitted puts values that leave less of raft's uncommitted bytes than a configuration change needs.
 func (c *cluster) fillUncommitted(leader *Node) (wait func()) {
 	value := func(size int) *pb.InternalRaftRequest {
 		return &pb.InternalRaftRequest{Put: &pb.PutRequest{Key: []byte("k"), Value: make([]byte, size)}}
@@ -137,10 +137,9 @@ func (c *cluster) fillUncommitted(leader *Node) (wait func()) {
 	return all.Wait
 }
 
-// Raft takes a change that it has dropped for one that is under way, and then puts an
-// empty entry in the place of the same change. So it is not offered before there is
-// room, be it the leader's own or a follower's.
-func TestAChangeBehindMuchThatIsUncommitted(t *testing.T) {
+// Raft takes a configuration change that it has dropped for a pending one, and then replaces the same
+// change by an empty entry. So a change of the leader or a follower is not offered before raft takes it.
+func TestChangeAfterUncommittedProposals(t *testing.T) {
 	for _, through := range []string{"leader", "follower"} {
 		t.Run(through, func(t *testing.T) {
 			var d disks
@@ -156,7 +155,7 @@ func TestAChangeBehindMuchThatIsUncommitted(t *testing.T) {
 					synctest.Wait()
 					change.Go(func() {
 						if err := asked.UpdateMember(t.Context(), follower.ID(), []string{"http://elsewhere.example:2380"}); err != nil {
-							t.Errorf("UpdateMember() through the %s without room = %v", through, err)
+							t.Errorf("UpdateMember() through the %s with too much uncommitted = %v, want nil", through, err)
 						}
 					})
 					synctest.Wait()
@@ -168,9 +167,8 @@ func TestAChangeBehindMuchThatIsUncommitted(t *testing.T) {
 	}
 }
 
-// A follower that is not connected to the leader keeps what it would lose, whether it still
-// takes it for the leader or has forgotten it.
-func TestAFollowerKeepsWhatItCannotSend(t *testing.T) {
+// A follower without a connection to the leader keeps its proposals, whether it still knows the leader or not.
+func TestFollowerKeepsProposals(t *testing.T) {
 	for _, away := range []time.Duration{70 * time.Millisecond, 700 * time.Millisecond} {
 		keepsWhatItCannotSend(t, away)
 	}
@@ -197,9 +195,9 @@ func keepsWhatItCannotSend(t *testing.T, away time.Duration) {
 	})
 }
 
-// A follower that has missed that its leader was deposed, and leads again in a later
-// term, does not wait for what the leader of the former term was handed.
-func TestALeaderOfALaterTermIsAnotherOne(t *testing.T) {
+// A follower does not notice that its leader was deposed and leads again in a later term. It does not wait
+// for proposals that it handed to the leader of the former term.
+func TestSameLeaderInALaterTerm(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		follower, other := c.followers(leader)[0], c.followers(leader)[1]
@@ -221,7 +219,7 @@ func TestALeaderOfALaterTermIsAnotherOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		if follower.Leader() != leader.ID() {
-			t.Fatal("the follower has noticed")
+			t.Fatal("the follower has noticed the change of the leader")
 		}
 		changed := follower.LeaderChanged()
 		for _, n := range []*Node{leader, other} {
@@ -229,23 +227,23 @@ func TestALeaderOfALaterTermIsAnotherOne(t *testing.T) {
 		}
 		c.net.Heal(leader.Name(), follower.Name())
 		if err := <-done; err != nil || time.Since(begun) > 2*time.Second {
-			t.Errorf("put that the connection took along, and the leader leads again = %v after %v, want nil at once", err, time.Since(begun))
+			t.Errorf("put that a connection lost, while the leader leads again = %v after %v, want nil within 2s", err, time.Since(begun))
 		}
 		c.once(follower)
-		// It must not have a fence, so nobody knows whether it was done.
+		// It must not have a fence, so its result is unknown.
 		if err := <-revoked; !errors.Is(err, ErrLeaderChanged) || time.Since(begun) > 2*time.Second {
-			t.Errorf("a revocation that the connection took along = %v after %v, want ErrLeaderChanged at once", err, time.Since(begun))
+			t.Errorf("a revocation that a connection lost = %v after %v, want ErrLeaderChanged within 2s", err, time.Since(begun))
 		}
 		synctest.Wait()
 		select {
 		case <-changed:
 		default:
-			t.Error("LeaderChanged() is open, want it closed as each reign ends")
+			t.Error("LeaderChanged() is open, want it closed after a term")
 		}
 	})
 }
 
-// delay makes every message between members take d.
+// delay delays each message between members by d.
 func (c *cluster) delay(d time.Duration) {
 	for a := range c.nodes {
 		for b := range c.nodes {
@@ -256,7 +254,7 @@ func (c *cluster) delay(d time.Duration) {
 	}
 }
 
-// putApart begins puts a moment apart, and returns what waits for them.
+// putApart starts puts, one after the other, and returns a function that waits for them.
 func (c *cluster) putApart(n *Node, count int, apart time.Duration) (wait func()) {
 	var all sync.WaitGroup
 	for i := range count {
@@ -270,13 +268,12 @@ func (c *cluster) putApart(n *Node, count int, apart time.Duration) (wait func()
 	return all.Wait
 }
 
-// What arrives while a batch is on its way becomes the next one: a write by
-// itself, then all that came within its round trip.
+// Writes that arrive during a round trip form the next batch: here one write, and then all others.
 func TestWritesShareARoundTrip(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		c.put(leader, "first", "v")
-		time.Sleep(time.Second) // everybody has heard of it
+		time.Sleep(time.Second) // all members know its commit index
 		c.delay(2 * time.Millisecond)
 		const writes = 50
 		before, begun := leader.wal.Stats(), time.Now()
@@ -291,9 +288,9 @@ func TestWritesShareARoundTrip(t *testing.T) {
 	})
 }
 
-// A member that hears its leader before it has a stream for proposals loses its
-// first registration. It must not wait for a request's whole timeout to try again.
-func TestARegistrationThatIsLostIsRepeatedSoon(t *testing.T) {
+// A member whose leader reaches it before it has a stream for proposals loses its first registration. It
+// tries again before the request timeout.
+func TestLostRegistration(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		n := c.followers(leader)[0]
@@ -317,7 +314,7 @@ func TestARegistrationThatIsLostIsRepeatedSoon(t *testing.T) {
 		c.cfgs[n.Name()] = cfg
 		<-c.start(n.Name()).Published()
 		if took := time.Since(begun); took > 4*time.Second {
-			t.Errorf("known to the cluster after %v, want about two tries of an election timeout each", took)
+			t.Errorf("Published() after %v, want about two tries of an election timeout each", took)
 		}
 	})
 }

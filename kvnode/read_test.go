@@ -13,12 +13,12 @@ import (
 	"github.com/leaderlease/go/leaderlease"
 )
 
-// What is checked for a read that is refused costs one that is served nothing.
+// A served read does not pay for the handling of refused ones.
 func TestReadUnderTheLeaseAllocatesNothing(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		c.put(leader, "k", "v")
-		synctest.Wait() // all others wait for time, which passes only when this one does, too
+		synctest.Wait() // all other goroutines wait, and time does not pass while this one runs
 		for _, mode := range []ReadMode{ReadLease, ReadSerializable} {
 			if n := testing.AllocsPerRun(1000, func() {
 				if _, err := leader.Read(t.Context(), mode); err != nil {
@@ -31,9 +31,9 @@ func TestReadUnderTheLeaseAllocatesNothing(t *testing.T) {
 	})
 }
 
-// Where nothing is waited for, the lease alone says yes: not on a follower, not once the lease
-// has run out, and not where reads are made linearizable in another way.
-func TestTryReadIsForTheLeaseAlone(t *testing.T) {
+// TryRead is true only under a valid lease: not on a follower, not after the lease has expired, and not in
+// another read mode.
+func TestTryReadNeedsALease(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		c.put(leader, "k", "v")
@@ -46,7 +46,7 @@ func TestTryReadIsForTheLeaseAlone(t *testing.T) {
 		c.isolate(leader)
 		time.Sleep(5 * time.Second)
 		if leader.TryRead() {
-			t.Error("TryRead() = true of a leader that hears of nobody for 5 s")
+			t.Error("TryRead() = true on a leader that is cut off for 5 s")
 		}
 	})
 	inCluster(t, 1, func(cfg *Config) { cfg.ReadMode = ReadIndex }, func(t *testing.T, c *cluster) {
@@ -54,15 +54,14 @@ func TestTryReadIsForTheLeaseAlone(t *testing.T) {
 		c.put(n, "k", "v")
 		synctest.Wait()
 		if n.TryRead() {
-			t.Error("TryRead() = true where reads take a round")
+			t.Error("TryRead() = true with Config.ReadMode = ReadIndex")
 		}
 	})
 }
 
-// A read whose caller sets no deadline gets one where it may have to wait, before it
-// begins: what it waits for may never come. Under a valid lease, and a store that has
-// all, it gets none: that would cost an allocation.
-func TestAReadThatMayWaitHasADeadline(t *testing.T) {
+// A read without a deadline gets one before it begins, unless the lease is valid and the store has all
+// entries: a deadline costs an allocation.
+func TestReadThatMayWaitHasADeadline(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		c.put(leader, "k", "v")
@@ -83,7 +82,7 @@ func TestAReadThatMayWaitHasADeadline(t *testing.T) {
 			case <-ctx.Done():
 				return leaderlease.ReadResult{}, ctx.Err()
 			case <-time.After(time.Hour):
-				return leaderlease.ReadResult{}, errors.New("nobody ended the read")
+				return leaderlease.ReadResult{}, errors.New("the read has no deadline")
 			}
 		})
 		if !errors.Is(err, ErrTimeout) {
@@ -92,7 +91,7 @@ func TestAReadThatMayWaitHasADeadline(t *testing.T) {
 	})
 }
 
-// Reads that fail are counted, but for those whose client has gone.
+// Failed reads are counted, except those that their clients cancelled.
 func TestFailedReadsAreCounted(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
@@ -110,7 +109,7 @@ func TestFailedReadsAreCounted(t *testing.T) {
 	})
 }
 
-// wantEnd waits until n has ended, which takes no minute of the bubble's time.
+// wantEnd waits until n has ended, for at most a minute.
 func wantEnd(t *testing.T, n *Node) {
 	t.Helper()
 	select {
@@ -120,12 +119,12 @@ func wantEnd(t *testing.T, n *Node) {
 	}
 }
 
-// A read at a follower takes no turn of either raft loop: both stand still meanwhile.
+// A read on a follower takes no turn of either raft loop: here both are blocked.
 func TestAForwardedReadTakesNoTurnOfALoop(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		c.put(leader, "k", "v")
-		time.Sleep(2 * time.Second) // all have applied it, and their holds are over
+		time.Sleep(2 * time.Second) // all have applied it, and their restart holds are over
 		f := c.followers(leader)[0]
 		goOn := make(chan struct{})
 		for _, n := range []*Node{leader, f} {
@@ -141,7 +140,7 @@ func TestAForwardedReadTakesNoTurnOfALoop(t *testing.T) {
 		took := time.Since(begun)
 		close(goOn)
 		if err != nil || r.Path != "forwarded" || took > 20*time.Millisecond {
-			t.Errorf("Read() at a follower = %+v, %v after %v while both loops stand still, want it forwarded at once", r, err, took)
+			t.Errorf("Read() on a follower = %+v, %v after %v while both loops are blocked, want it forwarded within 20ms", r, err, took)
 		}
 	})
 }
@@ -158,9 +157,9 @@ func (f onLine) Handle(_ context.Context, r slog.Record) error {
 func (f onLine) WithAttrs([]slog.Attr) slog.Handler { return f }
 func (f onLine) WithGroup(string) slog.Handler      { return f }
 
-// A read comes when the lease knows of the next leader and the node does not yet. It asks the
-// next one: the last would drop the request, and nobody asks again for half an election timeout.
-func TestAForwardedReadAsksTheLeaderThatTheLeaseKnows(t *testing.T) {
+// A read comes when the lease knows the next leader, and the node does not. It asks the next leader: the
+// former one would drop the request, and the lease asks again only after half an election timeout.
+func TestForwardedReadAsksTheLeaderOfTheLease(t *testing.T) {
 	var moved atomic.Pointer[func()]
 	logger := func(cfg *Config) {
 		cfg.Logger = slog.New(onLine(func(line string) {
@@ -175,14 +174,14 @@ func TestAForwardedReadAsksTheLeaderThatTheLeaseKnows(t *testing.T) {
 	inCluster(t, 3, logger, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		c.put(leader, "k", "v")
-		time.Sleep(2 * time.Second) // all have applied it, and their holds are over
+		time.Sleep(2 * time.Second) // all have applied it, and their restart holds are over
 		next, f := c.followers(leader)[0], c.followers(leader)[1]
 		goOn, told := make(chan struct{}), make(chan struct{})
 		f.calls.Push(func(*raftLoop) { <-goOn })
 		if err := leader.MoveLeader(t.Context(), next.ID()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(200 * time.Millisecond) // what raft says of it waits for f's loop
+		time.Sleep(200 * time.Millisecond) // raft's Ready about it waits for f's loop
 		moved.Store(new(func() {
 			close(told)
 			time.Sleep(10 * time.Millisecond)
@@ -192,13 +191,12 @@ func TestAForwardedReadAsksTheLeaderThatTheLeaseKnows(t *testing.T) {
 		was, begun := f.Leader(), time.Now()
 		r, err := f.Read(t.Context(), ReadLease)
 		if took := time.Since(begun); err != nil || r.Path != "forwarded" || took > 100*time.Millisecond || was != leader.ID() {
-			t.Errorf("Read() at a follower of %x = %+v, %v after %v, want it forwarded by %x", was, r, err, took, next.ID())
+			t.Errorf("Read() on a follower of %x = %+v, %v after %v, want it forwarded by %x", was, r, err, took, next.ID())
 		}
 	})
 }
 
-// leaderless cuts all members off from each other, and returns the former leader once it knows
-// of no leader.
+// leaderless cuts all members off from each other, and returns the former leader once it knows no leader.
 func (c *cluster) leaderless() *Node {
 	n := c.leader()
 	for _, n := range c.nodes {
@@ -210,7 +208,7 @@ func (c *cluster) leaderless() *Node {
 	return n
 }
 
-// ledRequests returns requests to n that need a leader.
+// ledRequests returns, by name, requests to n that need a leader.
 func ledRequests(n *Node) map[string]func(context.Context) error {
 	read := func(mode ReadMode) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := n.Read(ctx, mode); return err }
@@ -223,8 +221,9 @@ func ledRequests(n *Node) map[string]func(context.Context) error {
 	}
 }
 
-// A request that has no deadline fails after an election timeout without a leader. Others wait.
-func TestWithoutALeaderARequestWaitsForAnElectionTimeout(t *testing.T) {
+// A request with FailWithoutLeader fails after an election timeout without a leader. Others wait for
+// RequestTimeout.
+func TestFailWithoutLeader(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		n := c.leaderless()
 		timeout := n.cfg.ElectionTimeout
@@ -236,7 +235,7 @@ func TestWithoutALeaderARequestWaitsForAnElectionTimeout(t *testing.T) {
 					want = n.cfg.RequestTimeout
 				}
 				err := do(ctx)
-				told := errors.Is(err, ErrNoLeader) || ctx != impatient && errors.Is(err, ErrTimeout) // at a tick raft is asked once more
+				told := errors.Is(err, ErrNoLeader) || ctx != impatient && errors.Is(err, ErrTimeout) // at a tick raft is offered the proposal once more
 				if took := time.Since(begun); !told || took < want || took > want+timeout/4 {
 					t.Errorf("%s without a leader = %v after %v, want ErrNoLeader after about %v", name, err, took, want)
 				}
@@ -245,8 +244,8 @@ func TestWithoutALeaderARequestWaitsForAnElectionTimeout(t *testing.T) {
 	})
 }
 
-// A fail-over takes less, so no request fails.
-func TestInAFailOverNoRequestFails(t *testing.T) {
+// A fail-over takes less than an election timeout, so no request with FailWithoutLeader fails.
+func TestNoRequestFailsInAFailOver(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		old := c.leader()
 		n := c.followers(old)[0]

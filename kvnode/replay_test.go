@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A put that was acknowledged is in every read after a crash, of whatever kind: what
-// the log of a member that is alone had is committed, whether or not its disk says so.
+// An acknowledged put is in every read after a crash, serializable ones included. The log of a member that
+// is alone is committed, even if the commit index on its disk is older.
 func TestNoReadAfterACrashIsOlderThanAnAcknowledgedPut(t *testing.T) {
 	for _, members := range []int{1, 3} {
 		t.Run(fmt.Sprintf("members=%d", members), func(t *testing.T) {
@@ -38,13 +38,12 @@ func TestNoReadAfterACrashIsOlderThanAnAcknowledgedPut(t *testing.T) {
 	}
 }
 
-// A member that comes back without a quorum serves what its log says is committed,
-// and does not wait for the others for ever.
-func TestASurvivorServesWhatItKnows(t *testing.T) {
+// A member that restarts without a quorum serves what its log says is committed, after a bounded wait.
+func TestRestartWithoutAQuorum(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		c.put(leader, "k", "v")
-		c.put(leader, "l", "v") // the log says with it that the first is committed
+		c.put(leader, "l", "v") // its entry has the commit index of the first put
 		f := c.followers(leader)[0]
 		time.Sleep(time.Second)
 		c.stop(f.Name())
@@ -55,26 +54,26 @@ func TestASurvivorServesWhatItKnows(t *testing.T) {
 		c.isolate(f)
 		begun := time.Now()
 		if got, _ := c.get(f, ReadSerializable, "k"); got != "v" {
-			t.Errorf("the survivor reads %q, want v", got)
+			t.Errorf("the member reads %q, want v", got)
 		}
 		if took := time.Since(begun); took > (replayPatience+1)*f.cfg.ElectionTimeout {
-			t.Errorf("the survivor's first read took %v, want at most %d election timeouts", took, replayPatience)
+			t.Errorf("the member's first read took %v, want at most %d election timeouts", took, replayPatience)
 		}
 	})
 }
 
-// startLagging starts a member again that had acknowledged k = new, as its log has, but
-// not that this is committed. The leader, another one by now, has to send it a snapshot
-// first, and its disk is full. It has few.CatchUpEntries.
+// startLagging restarts a member whose log has k = new, which it served, but not a commit index for it. The
+// leader is another one by now, and must send a snapshot first, and the member's disk is full.
+// CatchUpEntries must be small.
 func (c *cluster) startLagging(d *disks) (f *Node) {
 	c.t.Helper()
 	first := c.leader()
 	f, next := c.followers(first)[0], c.followers(first)[1]
-	time.Sleep(5 * time.Second) // all have said who they are, which is written, too
+	time.Sleep(5 * time.Second) // all members are registered
 	c.put(first, "k", "old")
 	time.Sleep(time.Second)
-	d.fillAfter(f, 1)                    // the put, and not that it is committed
-	c.net.Cut(first.Name(), next.Name()) // which it is not before
+	d.fillAfter(f, 1)                    // the put, but not its commit index
+	c.net.Cut(first.Name(), next.Name()) // so the put is not committed before f has it
 	c.put(first, "k", "new")
 	if got, _ := c.get(f, ReadLease, "k"); got != "new" {
 		c.t.Fatalf("k = %q before the crash, want new", got)
@@ -99,7 +98,7 @@ func (c *cluster) startLagging(d *disks) (f *Node) {
 	return f
 }
 
-// wantWaiting wants stale reads of n to wait.
+// wantWaiting checks that stale reads of n wait.
 func (c *cluster) wantWaiting(n *Node) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
@@ -109,14 +108,13 @@ func (c *cluster) wantWaiting(n *Node) {
 		c.t.Errorf("k = %q after the crash, want an error: it was new before", kv.GetValue())
 	}
 	if !n.Status().Replaying {
-		c.t.Error("Replaying = false, want it to be said")
+		c.t.Error("Replaying = false, want true")
 	}
 }
 
-// A member whose log lags so far behind that a snapshot has to come first does not
-// serve less than it had acknowledged meanwhile, however long that takes: here its disk
-// is full. The leader is new and does not know how far that was.
-func TestALeaderIsWaitedFor(t *testing.T) {
+// A member needs a snapshot, which takes long because its disk is full. Meanwhile it does not serve less
+// than before. The leader is new, and does not know what the member had acknowledged.
+func TestStaleReadsWaitForTheLeader(t *testing.T) {
 	var d disks
 	few := func(cfg *Config) { d.use(cfg); cfg.CatchUpEntries = 1 }
 	inCluster(t, 3, few, func(t *testing.T, c *cluster) {
@@ -128,14 +126,13 @@ func TestALeaderIsWaitedFor(t *testing.T) {
 		c.wantWaiting(f)
 		d.free(f)
 		if got, _ := c.get(f, ReadSerializable, "k"); got != "newest" {
-			t.Errorf("k = %q once there is room, want newest", got)
+			t.Errorf("k = %q once the disk has free space, want newest", got)
 		}
 	})
 }
 
-// The same if the leader is away at the very moment at which the wait would be over.
-// If it stays away, nobody waits for it for ever.
-func TestALeaderThatComesBackIsWaitedFor(t *testing.T) {
+// The same if the leader is away when the wait would end. If it stays away, the wait ends later.
+func TestStaleReadsWaitForALeaderThatReturns(t *testing.T) {
 	var d disks
 	few := func(cfg *Config) { d.use(cfg); cfg.CatchUpEntries = 1 }
 	inCluster(t, 3, few, func(t *testing.T, c *cluster) {
@@ -162,8 +159,8 @@ func TestALeaderThatComesBackIsWaitedFor(t *testing.T) {
 	})
 }
 
-// The wait is bounded by whoever waits.
-func TestAReadDoesNotOutwaitItsContext(t *testing.T) {
+// The context of a read bounds its wait.
+func TestStaleReadEndsWithItsContext(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		c.put(n, "k", "v")
@@ -177,8 +174,8 @@ func TestAReadDoesNotOutwaitItsContext(t *testing.T) {
 	})
 }
 
-// Behind the first change of the configuration that the log does not say is committed,
-// a member that was alone may have written what nobody else agreed to.
+// After the first configuration change beyond the commit index, the log of a member that was alone may have
+// entries that are not committed.
 func TestOwnEntriesEndAtAChange(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
@@ -199,9 +196,9 @@ func TestOwnEntriesEndAtAChange(t *testing.T) {
 	})
 }
 
-// A member that is alone does not serve less than its log has, however long it takes
-// until it leads: here its disk takes no vote.
-func TestALonelyMemberWaitsForItsLog(t *testing.T) {
+// A member that is alone does not serve less than its log has, however long it takes until it leads: here
+// it cannot write its vote to its disk.
+func TestSingleMemberWaitsForItsLog(t *testing.T) {
 	var d disks
 	inCluster(t, 1, d.use, func(t *testing.T, c *cluster) {
 		n := c.leader()
@@ -217,7 +214,7 @@ func TestALonelyMemberWaitsForItsLog(t *testing.T) {
 			t.Errorf("k = %v before the log is applied, want an error", kv)
 		}
 		if err := n.Alive(); err != nil || !n.Status().Replaying {
-			t.Errorf("Alive() = %v, Replaying = %v, want a member that runs, and says that it waits", err, n.Status().Replaying)
+			t.Errorf("Alive() = %v, Replaying = %v, want nil and true", err, n.Status().Replaying)
 		}
 		d.free(n)
 		if got, _ := c.get(n, ReadSerializable, "k"); got != "v" {
@@ -232,9 +229,9 @@ func TestALonelyMemberWaitsForItsLog(t *testing.T) {
 	})
 }
 
-// Raft never has a learner look for another leader, so the last one stays the one that it
-// knows: it is not waited for either once it is away.
-func TestALearnerDoesNotWaitForALeaderThatIsGone(t *testing.T) {
+// A learner never forgets its last leader, because raft does not let it look for another one. It does not
+// wait for a leader that is away.
+func TestLearnerDoesNotWaitForALostLeader(t *testing.T) {
 	var d disks
 	few := func(cfg *Config) { d.use(cfg); cfg.CatchUpEntries = 1 }
 	inCluster(t, 3, few, func(t *testing.T, c *cluster) {
@@ -244,7 +241,7 @@ func TestALearnerDoesNotWaitForALeaderThatIsGone(t *testing.T) {
 		}
 		f := c.join("m4")
 		c.applied(f, leader)
-		time.Sleep(5 * time.Second) // all have said who they are, which is written, too
+		time.Sleep(5 * time.Second) // all members are registered
 		for _, n := range c.followers(leader) {
 			if n != f {
 				c.net.Cut(leader.Name(), n.Name()) // so the put is not committed before the crash
@@ -266,7 +263,7 @@ func TestALearnerDoesNotWaitForALeaderThatIsGone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := leader.MoveLeader(t.Context(), c.followers(leader)[0].ID()); err != nil { // one that does not know how far it was
+		if err := leader.MoveLeader(t.Context(), c.followers(leader)[0].ID()); err != nil { // it does not know what the learner had acknowledged
 			t.Fatal(err)
 		}
 		c.net.Isolate("m4")
@@ -286,23 +283,22 @@ func TestALearnerDoesNotWaitForALeaderThatIsGone(t *testing.T) {
 	})
 }
 
-// One that leads hears no leader.
-func TestALeaderWaitsForWhatItHas(t *testing.T) {
+// A leader, which hears no other leader, waits until its log is applied.
+func TestLeaderWaitsForItsLog(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()
 		time.Sleep(2 * replayPatience * n.cfg.ElectionTimeout)
 		synctest.Wait()
 		n.replay.last = n.last.Load() + 1
 		if !n.replay.mustWait(n.leadership.current.Load(), ErrTimeout, n.calls.leaderSilence) {
-			t.Error("a leader that has not applied its log does not wait for that")
+			t.Error("mustWait() on a leader that has not applied its log = false, want true")
 		}
 	})
 }
 
-// A member that finds no leader serves stale reads after replayPatience election timeouts, which is
-// longer than RequestTimeout where election timeouts are long. What lasts, such as a watch, waits
-// for that; a read does not.
-func TestTheTimeoutOfRequestsDoesNotBoundTheReplay(t *testing.T) {
+// A member without a leader serves stale reads after replayPatience election timeouts, which exceeds
+// RequestTimeout if election timeouts are long. Watches wait for that; reads do not.
+func TestRequestTimeoutDoesNotBoundTheReplay(t *testing.T) {
 	slow := func(cfg *Config) { cfg.ElectionTimeout = 2 * time.Second }
 	inCluster(t, 3, slow, func(t *testing.T, c *cluster) {
 		f := c.followers(c.leader())[0]
@@ -310,13 +306,13 @@ func TestTheTimeoutOfRequestsDoesNotBoundTheReplay(t *testing.T) {
 		c.net.Isolate(f.Name())
 		f = c.start(f.Name())
 		if wait := replayPatience * f.cfg.ElectionTimeout; wait <= f.cfg.RequestTimeout {
-			t.Fatalf("stale reads wait for %v, want more than the timeout of requests, %v", wait, f.cfg.RequestTimeout)
+			t.Fatalf("stale reads wait for %v, want more than RequestTimeout, %v", wait, f.cfg.RequestTimeout)
 		}
 		if _, err := f.Read(t.Context(), ReadSerializable); !errors.Is(err, ErrNoLeader) {
-			t.Errorf("Read(serializable) = %v, want %v after the timeout of requests", err, ErrNoLeader)
+			t.Errorf("Read(serializable) = %v, want %v after RequestTimeout", err, ErrNoLeader)
 		}
 		if err := f.WaitForReplay(t.Context()); err != nil {
-			t.Errorf("WaitForReplay() = %v, want nil once the member has looked for a leader for long enough", err)
+			t.Errorf("WaitForReplay() = %v, want nil after replayPatience election timeouts", err)
 		}
 	})
 }

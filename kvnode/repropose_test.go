@@ -10,10 +10,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// What becomes of a put whose leader is replaced: it is done, and done once, whatever has become of
-// its first attempt.
+// In these tests a put takes effect once although its leader is replaced, whatever becomes of its first
+// attempt.
 
-// settled returns a leader and two followers that know of all that is committed.
+// settled returns a leader and two followers that know the commit index.
 func (c *cluster) settled() (leader, follower, other *Node) {
 	c.t.Helper()
 	leader = c.leader()
@@ -23,14 +23,14 @@ func (c *cluster) settled() (leader, follower, other *Node) {
 	return leader, follower, other
 }
 
-// later puts k through n, and returns where the outcome is told.
+// later starts a put of k through n, and returns a channel with its outcome.
 func (c *cluster) later(n *Node) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- put(c.t.Context(), n, "k", "v") }()
 	return done
 }
 
-// once fails the test unless n has a k that was put once.
+// once fails the test unless k was put exactly once.
 func (c *cluster) once(n *Node) {
 	c.t.Helper()
 	if _, err := n.Read(c.t.Context(), ReadIndex); err != nil {
@@ -41,21 +41,21 @@ func (c *cluster) once(n *Node) {
 	}
 }
 
-// doneOnce waits for a put of k through n, so many attempts of which are to be void.
+// doneOnce waits for a put of k through n, and checks how many of its attempts were void.
 func (c *cluster) doneOnce(n *Node, done <-chan error, void uint64) {
 	c.t.Helper()
 	if err := <-done; err != nil {
-		c.t.Errorf("a put whose leader is replaced = %v, want nil", err)
+		c.t.Errorf("a put while the leader is replaced = %v, want nil", err)
 	}
-	time.Sleep(time.Second) // what is under way arrives
+	time.Sleep(time.Second) // messages under way arrive
 	c.once(n)
 	if got := n.Status().Counts.VoidedProposals; got != void {
 		c.t.Errorf("%d attempts were void, want %d", got, void)
 	}
 }
 
-// A leader that is handing over takes nothing, and forgets what it was handed when it has.
-func TestAPutThatReachesALeaderWhichHandsOver(t *testing.T) {
+// A leader that transfers leadership takes no proposals, and drops forwarded ones afterwards.
+func TestPutDuringATransfer(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader, follower, other := c.settled()
 		c.net.Delay(leader.Name(), other.Name(), 20*time.Millisecond)
@@ -73,8 +73,8 @@ func TestAPutThatReachesALeaderWhichHandsOver(t *testing.T) {
 	})
 }
 
-// It arrives when the leader follows the next one, and passes it on to that. In the log there it is of a
-// term that it is not for.
+// The put arrives when the former leader follows the next one, and is passed on. The next leader's log has
+// it in another term than its fence.
 func TestAPutThatIsPassedOnToTheNextLeader(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader, follower, other := c.settled()
@@ -88,9 +88,9 @@ func TestAPutThatIsPassedOnToTheNextLeader(t *testing.T) {
 	})
 }
 
-// Both followers have it in their logs, and do not know that it is committed, when they replace the
-// leader. The next one commits it.
-func TestAPutThatTheNextLeaderCommits(t *testing.T) {
+// Both followers have the put in their logs, and do not know that it is committed, when one of them
+// replaces the leader. The next leader commits it.
+func TestPutCommittedByTheNextLeader(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		followers := c.followers(leader)
@@ -99,8 +99,8 @@ func TestAPutThatTheNextLeaderCommits(t *testing.T) {
 	})
 }
 
-// The leader alone has it in its log, and is replaced. When it comes back, what it has gives way.
-func TestAPutThatOnlyTheFormerLeaderHas(t *testing.T) {
+// Only the leader has the put in its log, and is replaced. When it returns its entry is overwritten.
+func TestPutThatOnlyTheFormerLeaderHas(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader, follower, other := c.settled()
 		last := c.lastIndex(leader)
@@ -109,7 +109,7 @@ func TestAPutThatOnlyTheFormerLeaderHas(t *testing.T) {
 		done := c.later(follower)
 		synctest.Wait()
 		if c.lastIndex(leader) != last+1 || c.lastIndex(follower) != last {
-			t.Fatal("it is not in the leader's log, or not there alone")
+			t.Fatal("the put is not in the leader's log, or is in a follower's, too")
 		}
 		c.doneOnce(follower, done, 1)
 		c.net.HealAll()
@@ -118,9 +118,9 @@ func TestAPutThatOnlyTheFormerLeaderHas(t *testing.T) {
 	})
 }
 
-// The leader commits it, and its follower hears of that by a snapshot, in which it cannot be told
-// from other puts.
-func TestAPutThatASnapshotMayHold(t *testing.T) {
+// The leader commits the put, and the follower gets a snapshot instead of the entry. It cannot find the put
+// in there.
+func TestPutThatASnapshotMayContain(t *testing.T) {
 	few := func(cfg *Config) { cfg.CatchUpEntries, cfg.RequestTimeout = 1, time.Minute }
 	inCluster(t, 3, few, func(t *testing.T, c *cluster) {
 		leader, follower, other := c.settled()
@@ -139,19 +139,20 @@ func TestAPutThatASnapshotMayHold(t *testing.T) {
 		checkpointed(t, other)
 		checkpointed(t, leader)
 		for _, n := range []*Node{leader, other} {
-			c.net.Reset(n.Name(), follower.Name()) // what was under way is lost
+			c.net.Reset(n.Name(), follower.Name()) // messages under way are lost
 		}
 		c.net.HealAll()
 		if err := <-done; !errors.Is(err, ErrLeaderChanged) {
-			t.Errorf("a put that a snapshot may hold = %v, want ErrLeaderChanged", err)
+			t.Errorf("a put that a snapshot may contain = %v, want ErrLeaderChanged", err)
 		}
 		time.Sleep(time.Second)
 		c.once(follower)
 	})
 }
 
-// A leader whose disk is full hands over, and does not see what the next one makes of it.
-func TestAPutAtALeaderWhoseDiskIsFull(t *testing.T) {
+// A leader with a full disk transfers leadership. It applies no entry of the next leader, so it cannot
+// learn the outcome.
+func TestPutAtALeaderWithAFullDisk(t *testing.T) {
 	var d disks
 	inCluster(t, 3, d.use, func(t *testing.T, c *cluster) {
 		leader, _, _ := c.settled()
@@ -162,17 +163,17 @@ func TestAPutAtALeaderWhoseDiskIsFull(t *testing.T) {
 		select {
 		case err := <-done:
 			if !errors.Is(err, ErrLeaderChanged) {
-				t.Errorf("a put at a leader whose disk is full = %v, want ErrLeaderChanged", err)
+				t.Errorf("a put at a leader with a full disk = %v, want ErrLeaderChanged", err)
 			}
 		default:
-			t.Errorf("a put at a leader whose disk is full waits for an entry that does not come, and then it is %v", <-done)
+			t.Errorf("a put at a leader with a full disk waits for an entry that does not come; afterwards it is %v", <-done)
 		}
 	})
 }
 
-// What a leader proposes for its own term is over with that: it is not proposed in another one, where it
-// would be void, and who waits for it hears so at once.
-func TestWhatALeaderProposesForItsTermEndsWithIt(t *testing.T) {
+// A leader's proposal for its own term fails when that ends. It is not proposed in another term, where it
+// would have no effect.
+func TestFencedProposalEndsWithItsTerm(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader, follower, other := c.settled()
 		last := c.lastIndex(other)
@@ -188,11 +189,11 @@ func TestWhatALeaderProposesForItsTermEndsWithIt(t *testing.T) {
 		c.leader(leader)
 		c.net.HealAll()
 		if err := <-done; !errors.Is(err, ErrLeaderChanged) {
-			t.Errorf("work of a leader that is replaced = %v, want ErrLeaderChanged", err)
+			t.Errorf("a fenced proposal of a leader that is replaced = %v, want ErrLeaderChanged", err)
 		}
 		time.Sleep(3 * time.Second)
 		if got := leader.Status().Counts.VoidedProposals; got != 0 {
-			t.Errorf("%d attempts were void, want none: it is attempted once", got)
+			t.Errorf("%d attempts were void, want none: there is one attempt", got)
 		}
 		if entries := c.lastIndex(other) - last; entries != 1 {
 			t.Errorf("the next leader's log has %d entries more, want its first alone", entries)

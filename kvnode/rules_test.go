@@ -83,7 +83,7 @@ func TestANewLeaderConfirmsNoOldOne(t *testing.T) {
 	})
 }
 
-// A leader whose removal of itself was answered stops, although nobody reaches it.
+// A leader that removed itself, and answered, stops even if it is cut off.
 func TestARemovedLeaderStopsUntold(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -160,7 +160,7 @@ func TestReadWaitsUntilCommittedEntriesAreApplied(t *testing.T) {
 	})
 }
 
-// A change that has become wrong since it was proposed is made by nobody.
+// A change that has become invalid since it was proposed has no effect.
 func TestChangesAreCheckedWhenTheyAreApplied(t *testing.T) {
 	inCluster(t, 1, nil, func(t *testing.T, c *cluster) {
 		n := c.leader()

@@ -15,15 +15,12 @@ import (
 	"github.com/leaderlease/go/leaderlease/detector"
 )
 
-// A member that has restarted neither votes nor campaigns for a while. Whoever hands
-// leadership over must not wait for it.
-
-// restarted stops a follower of leader and starts it again, so that it is in its
-// restart hold. It is the one that was taken for the successor before: of the lowest
-// ID, with as much of the log as the other.
+// restarted restarts the follower of leader with the lowest ID, so that it is in its restart hold: it
+// neither votes nor campaigns. Otherwise it would be the transferee, because it has as much of the log as
+// the other.
 func (c *cluster) restarted(leader *Node) *Node {
 	c.t.Helper()
-	time.Sleep(2 * time.Second) // the others are out of theirs, and the logs are equal
+	time.Sleep(2 * time.Second) // the restart holds of the others are over, and the logs are equal
 	others := c.followers(leader)
 	first := others[0]
 	for _, n := range others {
@@ -33,14 +30,14 @@ func (c *cluster) restarted(leader *Node) *Node {
 	}
 	c.stop(first.Name())
 	back := c.start(first.Name())
-	time.Sleep(70 * time.Millisecond) // the leader knows of it
+	time.Sleep(70 * time.Millisecond) // the leader has its hello
 	if hold := back.Status().Lease.Promise.Hold; hold < 2*back.cfg.TickInterval {
-		c.t.Fatalf("a member that has restarted 70 ms ago is in its restart hold for %v more, want longer", hold)
+		c.t.Fatalf("the rest of a restart hold after 70 ms is %v, want at least two ticks", hold)
 	}
 	return back
 }
 
-func TestAStoppingLeaderPassesOverAMemberThatIsHeld(t *testing.T) {
+func TestStopPassesOverAHeldMember(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		back := c.restarted(leader)
@@ -53,10 +50,9 @@ func TestAStoppingLeaderPassesOverAMemberThatIsHeld(t *testing.T) {
 	})
 }
 
-// Nobody who is left may campaign yet, so the leader stays until one may: it serves
-// meanwhile.
-func TestAStoppingLeaderWaitsForAHeldMember(t *testing.T) {
-	inCluster(t, 3, former, // which holds for long
+// The only other member may not campaign yet, so the leader stays and serves until it may.
+func TestStopWaitsForAHeldMember(t *testing.T) {
+	inCluster(t, 3, former, // with a long restart hold
 		func(t *testing.T, c *cluster) {
 			leader := c.leader()
 			back := c.restarted(leader)
@@ -79,8 +75,8 @@ func TestAStoppingLeaderWaitsForAHeldMember(t *testing.T) {
 		})
 }
 
-// The first choice does not hear of it. Another does.
-func TestAStoppingLeaderTriesTheNext(t *testing.T) {
+// The first transferee does not get the request, so the leader asks another.
+func TestStopTriesTheNextMember(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		time.Sleep(2 * time.Second)
@@ -99,9 +95,9 @@ func TestAStoppingLeaderTriesTheNext(t *testing.T) {
 	})
 }
 
-// The only one there is drops the first request: it is in a hold that it has not told
-// of, as one of a former version. It is asked again when that is over.
-func TestTheOnlyHeirIsAskedAgain(t *testing.T) {
+// The only transferee drops the first request, because of a restart hold that its leader does not know of.
+// It is asked again.
+func TestTheOnlyTransfereeIsAskedAgain(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		back := c.restarted(leader)
@@ -115,13 +111,13 @@ func TestTheOnlyHeirIsAskedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(begun); took > 500*time.Millisecond {
-			t.Errorf("the only heir leads %v after the request that it dropped, want 500ms at most", took)
+			t.Errorf("the only transferee leads %v after the request that it dropped, want 500ms at most", took)
 		}
 	})
 }
 
 func TestMoveLeaderWaitsForAHeldMember(t *testing.T) {
-	inCluster(t, 3, former, // which holds for long
+	inCluster(t, 3, former, // with a long restart hold
 		func(t *testing.T, c *cluster) {
 			leader := c.leader()
 			back := c.restarted(leader)
@@ -131,7 +127,7 @@ func TestMoveLeaderWaitsForAHeldMember(t *testing.T) {
 			begun := time.Now()
 			c.put(leader, "k", "v")
 			if took := time.Since(begun); took > 100*time.Millisecond {
-				t.Errorf("a write took %v while the leader waits for its successor, want it to serve meanwhile", took)
+				t.Errorf("a write took %v while the leader waits for its transferee, want 100ms at most", took)
 			}
 			if err := <-moved; err != nil {
 				t.Errorf("MoveLeader() to a member in its restart hold = %v, want it to wait", err)
@@ -142,9 +138,9 @@ func TestMoveLeaderWaitsForAHeldMember(t *testing.T) {
 		})
 }
 
-// A transfer to a member that does not take over is called off: raft would keep
-// proposals waiting for another election timeout.
-func TestATransferThatFailsIsCalledOff(t *testing.T) {
+// A transfer to a member that does not take over is cancelled: raft would delay proposals for another
+// election timeout.
+func TestFailedTransferIsCancelled(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		time.Sleep(2 * time.Second)
@@ -163,16 +159,16 @@ func TestATransferThatFailsIsCalledOff(t *testing.T) {
 	})
 }
 
-// A voter may be removed between the look at the registry and that at raft.
-func TestWhoIsNoVoterCannotLead(t *testing.T) {
+// A voter may be removed after the check of the registry.
+func TestTransferToAnUnknownMember(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		if err := c.leader().transfers.transfer(t.Context(), 999); !errors.Is(err, ErrUnknownMember) {
-			t.Errorf("transfer() to one that raft does not know = %v, want ErrUnknownMember", err)
+			t.Errorf("transfer() to a member that raft does not know = %v, want ErrUnknownMember", err)
 		}
 	})
 }
 
-func TestStillHeld(t *testing.T) {
+func TestRestOfHold(t *testing.T) {
 	const second = time.Second
 	for _, tc := range []struct{ said, ago, want time.Duration }{
 		{said: second, want: second},
@@ -184,7 +180,7 @@ func TestStillHeld(t *testing.T) {
 		{said: math.MinInt64, ago: second, want: 0},
 	} {
 		if got := restOfHold(tc.said, tc.ago, second); got != tc.want {
-			t.Errorf("restOfHold() of %v, said %v ago, 1s at most = %v, want %v", tc.said, tc.ago, got, tc.want)
+			t.Errorf("restOfHold(%v, %v, 1s) = %v, want %v", tc.said, tc.ago, got, tc.want)
 		}
 	}
 }
@@ -197,27 +193,27 @@ func TestChooseTransferee(t *testing.T) {
 		id   uint64
 		wait time.Duration
 	}{
-		{"nobody", nil, 0, 0},
-		{"nobody who answers", []transferee{{id: 2, match: 9}, {id: 3, match: 9, hold: second}}, 0, 0},
-		{"who has most of the log", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true}}, 3, 0},
-		{"in a tie the first", []transferee{{id: 3, match: 9, answers: true}, {id: 2, match: 9, answers: true}}, 2, 0},
-		{"who answers rather than who has most", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9}}, 2, 0},
-		{"who may campaign rather than who has most", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true, hold: 1}}, 2, 0},
-		{"who was not asked rather than who has most", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true, tries: 1}}, 2, 0},
-		{"all were asked: again", []transferee{{id: 2, match: 8, answers: true, tries: 1}, {id: 3, match: 9, answers: true, tries: 1}}, 3, 0},
-		{"who may, asked before, rather than who is held", []transferee{{id: 2, answers: true, tries: 3}, {id: 3, answers: true, hold: second}}, 2, 0},
+		{"no candidate", nil, 0, 0},
+		{"no answer", []transferee{{id: 2, match: 9}, {id: 3, match: 9, hold: second}}, 0, 0},
+		{"the most of the log", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true}}, 3, 0},
+		{"in a tie the lowest ID", []transferee{{id: 3, match: 9, answers: true}, {id: 2, match: 9, answers: true}}, 2, 0},
+		{"an answer before more of the log", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9}}, 2, 0},
+		{"no hold before more of the log", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true, hold: 1}}, 2, 0},
+		{"not asked before more of the log", []transferee{{id: 2, match: 8, answers: true}, {id: 3, match: 9, answers: true, tries: 1}}, 2, 0},
+		{"all were asked", []transferee{{id: 2, match: 8, answers: true, tries: 1}, {id: 3, match: 9, answers: true, tries: 1}}, 3, 0},
+		{"asked before held", []transferee{{id: 2, answers: true, tries: 3}, {id: 3, answers: true, hold: second}}, 2, 0},
 		{"all are hold: the first to be free", []transferee{{id: 2, answers: true, hold: 2 * second}, {id: 3, answers: true, hold: second}}, 0, second},
-		{"who is held and does not answer is not waited for", []transferee{{id: 2, hold: 1}, {id: 3, answers: true, hold: second}}, 0, second},
+		{"held without an answer", []transferee{{id: 2, hold: 1}, {id: 3, answers: true, hold: second}}, 0, second},
 	} {
 		if id, wait := chooseTransferee(tc.all); id != tc.id || wait != tc.wait {
-			t.Errorf("chooseTransferee() of %s = %d, %v, want %d, %v", tc.name, id, wait, tc.id, tc.wait)
+			t.Errorf("%s: chooseTransferee() = %d, %v, want %d, %v", tc.name, id, wait, tc.id, tc.wait)
 		}
 	}
 }
 
-// Raft forgets who answers each time that it has counted them. Whoever stops then hands
-// over all the same.
-func TestAStoppingLeaderLooksAgain(t *testing.T) {
+// Raft forgets which members answer each time that it has counted them. A transfer at that moment waits for new
+// answers.
+func TestTransferLooksAgainForAnswers(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		leader := c.leader()
 		time.Sleep(2 * time.Second)
@@ -247,9 +243,9 @@ func TestAStoppingLeaderLooksAgain(t *testing.T) {
 	})
 }
 
-// A leader that ends by itself hands its promises back: the next one leads before they have
-// ended, and says so. That waits for a loop that is busy. Runtime.Goexit ends the loop as a panic
-// does, whose process would end.
+// A leader that fails resigns: the next one leads before the promises have ended, and records a
+// resignation. A busy loop resigns, too. runtime.Goexit ends the loop as a panic does, without ending the
+// process.
 func TestALeaderThatEndsByItselfResigns(t *testing.T) {
 	for name, end := range map[string]func(*Node){
 		"a disk that fails": func(n *Node) {
@@ -258,13 +254,13 @@ func TestALeaderThatEndsByItselfResigns(t *testing.T) {
 				time.Sleep(resignTime / 2) // the shutdown goes on meanwhile
 			})
 		},
-		"a disk that fails when raft has forgotten who answers": func(n *Node) {
+		"a disk that fails when raft has forgotten which members answer": func(n *Node) {
 			n.calls.Push(func(l *raftLoop) {
 				for range n.cfg.electionTicks() {
 					l.raw.Tick()
 				}
 				n.life.Fail(errors.New("write the log: the disk has failed"))
-				runtime.Goexit() // before anybody answers
+				runtime.Goexit() // before a member answers
 			})
 		},
 		"a loop that panics": func(n *Node) { n.calls.Push(func(*raftLoop) { runtime.Goexit() }) },
@@ -287,11 +283,11 @@ func TestALeaderThatEndsByItselfResigns(t *testing.T) {
 					t.Errorf("%s leads term %d after %v, want term %d, before the promises have ended", next.Name(), next.Term(), took, term+1)
 				}
 				if s := c.leaseStatus(old); s != leaderlease.StatusClosed {
-					t.Errorf("the lease of who has resigned is %v, want %v", s, leaderlease.StatusClosed)
+					t.Errorf("the lease of the resigned leader is %v, want %v", s, leaderlease.StatusClosed)
 				}
 				c.put(next, "k", "after")
 				if got := next.Status().Suspicions.Last.Way; got != detector.Resignation {
-					t.Errorf("the next leader says %v, want %v", got, detector.Resignation)
+					t.Errorf("the next leader was elected after %v, want %v", got, detector.Resignation)
 				}
 				for _, n := range others {
 					if v, _ := c.get(n, ReadLease, "k"); v != "after" {
@@ -303,9 +299,8 @@ func TestALeaderThatEndsByItselfResigns(t *testing.T) {
 	}
 }
 
-// Whom raft has asked to take over campaigns already. A second one in the same term would split
-// the vote with it, and nobody leads before their turns come.
-func TestWhoEndsInATransferNamesWhoWasAsked(t *testing.T) {
+// The transferee campaigns already. A second candidate in the same term would split the vote with it.
+func TestResignationDuringATransferNamesTheTransferee(t *testing.T) {
 	inCluster(t, 3, nil, func(t *testing.T, c *cluster) {
 		old := c.leader()
 		c.put(old, "k", "before")
@@ -315,7 +310,7 @@ func TestWhoEndsInATransferNamesWhoWasAsked(t *testing.T) {
 		}
 		c.net.Delay(others[0].Name(), others[1].Name(), time.Millisecond)
 		time.Sleep(time.Second)
-		term, asked := old.Term(), max(others[0].ID(), others[1].ID()) // of equals the lowest is named
+		term, asked := old.Term(), max(others[0].ID(), others[1].ID()) // otherwise the lowest ID is named
 		old.calls.Push(func(l *raftLoop) {
 			l.raw.TransferLeader(asked)
 			l.handleReadys()
