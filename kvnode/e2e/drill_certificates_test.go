@@ -17,14 +17,14 @@ func drillCertificates(t *testing.T, m *machines) {
 	if out, err := m.sh("curl -sS --cacert \"$TLS/ca.crt\" \"$M1/readyz\"\n"); err == nil {
 		t.Errorf("a client without a certificate is answered %s", out)
 	}
-	out, err := m.sh("page \"$M1/metrics\"\n")
+	out, err := m.sh("fetch \"$M1/metrics\"\n")
 	names := metricsIn(procedureText(t), true)
 	if none := nowhere(names, out); err != nil || len(names) == 0 || len(none) > 0 {
 		t.Errorf("%s names %q; members with certificates lack %q, %v", procedures, names, none, err)
 	}
 	m.issue("second")
 	m.perform("certificates")
-	if out, err := m.sh("ETCDCTL_CACERT=../authority/ca.crt page \"$M1/readyz\"\n"); err == nil {
+	if out, err := m.sh("ETCDCTL_CACERT=../authority/ca.crt fetch \"$M1/readyz\"\n"); err == nil {
 		t.Errorf("a client that trusts the former authority alone is answered %s", out)
 	}
 }
@@ -69,10 +69,12 @@ func (m *machines) startEtcd(dir string) *testcluster.Cluster {
 	url := "http://" + one.Endpoint
 	if !m.plain {
 		m.issue(dir)
+		_, err := m.sh("certify m1\n")
+		must(m.t, err)
 		one.TLS = clientTLS(m.t, m.path(dir))
 		url = "https://" + one.Endpoint
 		one.Flags = append(one.Flags, "--listen-client-urls="+url, "--advertise-client-urls="+url, "--client-cert-auth",
-			"--trusted-ca-file="+m.path(dir)+"/ca.crt", "--cert-file="+m.path(dir)+"/member.crt", "--key-file="+m.path(dir)+"/member.key")
+			"--trusted-ca-file="+m.path(dir)+"/ca.crt", "--cert-file="+m.path(dir)+"/m1.crt", "--key-file="+m.path(dir)+"/m1.key")
 	}
 	must(m.t, c.Serve(deadline(m.t)))
 	m.set("ETCD", url)

@@ -41,7 +41,7 @@ func drillRestart(t *testing.T, m *machines) {
 		must(t, err)
 	}
 	m.perform("leader")
-	out, err := m.sh("page \"$M2/metrics\"\n")
+	out, err := m.sh("fetch \"$M2/metrics\"\n")
 	if led := regexp.MustCompile(`(?m)^kvnode_leader_fail_overs_total\{by="transfer"\} [1-9]`); err != nil || !led.MatchString(out) {
 		t.Errorf("m2 does not say that leadership was transferred: %v", err)
 	}

@@ -28,7 +28,7 @@ func drillDisk(t *testing.T, m *machines) {
 			t.Fatalf("the disk is not full after %v", blockTimeout)
 		}
 		putSurely(t, a, "k", strings.Repeat("x", 100<<10))
-		out, err := m.sh("page \"$M3/readyz?verbose\" || true\n")
+		out, err := m.sh("fetch \"$M3/readyz?verbose\" || true\n")
 		must(t, err)
 		full = strings.Contains(out, "[-]disk_space")
 	}

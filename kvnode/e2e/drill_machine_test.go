@@ -81,6 +81,7 @@ func newMachines(t *testing.T, p testcluster.Program) *machines {
 	for _, name := range []string{"UNITS", "BACKUP", "PROMETHEUS", "TLS", "NEW", "SOURCE"} {
 		m.set(name, m.path(strings.ToLower(name)))
 	}
+	m.checkout()
 	m.set("VERSION", releaseVersion)
 	m.set("PLATFORM", runtime.GOOS+"_"+runtime.GOARCH)
 	m.set("TOKEN", "drill")
@@ -91,6 +92,16 @@ func newMachines(t *testing.T, p testcluster.Program) *machines {
 	}
 	m.separate(p)
 	return m
+}
+
+// checkout puts the files of deploy that the commands read where $SOURCE is.
+func (m *machines) checkout() {
+	m.t.Helper()
+	must(m.t, os.MkdirAll(filepath.Join(m.path("source"), "deploy", "systemd"), 0o700))
+	must(m.t, os.Mkdir(m.path("units"), 0o700))
+	for _, name := range []string{"operations.sh", "systemd/kvnode.service"} {
+		must(m.t, os.WriteFile(filepath.Join(m.path("source"), "deploy", name), read(m.t, filepath.Join("../../deploy", name)), 0o600))
+	}
 }
 
 func (m *machines) path(name string) string { return filepath.Join(m.dir, name) }
@@ -161,7 +172,7 @@ func (m *machines) perform(name string) {
 func (m *machines) found() {
 	m.t.Helper()
 	m.certify()
-	m.perform("found")
+	m.perform("first-start")
 	for _, one := range m.Members()[:3] {
 		must(m.t, one.WaitReady(deadline(m.t)))
 	}
@@ -223,6 +234,7 @@ func (m *machines) systemctl(words []string) error {
 	if slices.Equal(words, []string{"daemon-reload"}) {
 		return nil
 	}
+	words = slices.DeleteFunc(words, func(word string) bool { return word == "--no-block" })
 	if len(words) > 2 && words[0] == "enable" && words[1] == "--now" {
 		words = append([]string{"start"}, words[2:]...)
 	}

@@ -17,6 +17,9 @@ import (
 // procedures is where operators find the commands that the drills perform.
 const procedures = "../../docs/operations"
 
+// functions is the file of shell functions that the procedures source.
+const functions = "../../deploy/operations.sh"
+
 // procedureText returns the pages of procedures, one after the other.
 func procedureText(t *testing.T) string {
 	t.Helper()
@@ -78,7 +81,7 @@ func TestDrillsAreThoseOfThePage(t *testing.T) {
 	text := procedureText(t)
 	all, err := blocks(text)
 	must(t, err)
-	want := []string{"variables", "setup", "found"}
+	want := []string{"variables", "setup", "first-start"}
 	for _, d := range drills {
 		want = append(want, d.blocks...)
 	}
@@ -93,6 +96,7 @@ func TestDrillsAreThoseOfThePage(t *testing.T) {
 	if none := unmarked(text); len(none) > 0 {
 		t.Errorf("%s has blocks that nobody performs: %q", procedures, none)
 	}
+	all["functions"] = []string{string(read(t, functions))}
 	if none := uncalled(all); len(none) > 0 {
 		t.Errorf("%s has functions that nothing calls: %q", procedures, none)
 	}
@@ -126,21 +130,22 @@ func TestThePageSetsWhatTheDrillsSet(t *testing.T) {
 // loops are those that wait for something.
 var loops = regexp.MustCompile(`(?m)^.*\b(?:until|while) .*$`)
 
-// Commands wait by await alone, which ends, and says what it has waited for.
+// Commands wait by wait_until alone, which ends, and names what it has waited for.
 func TestWaitsOfThePageEnd(t *testing.T) {
 	all, err := blocks(procedureText(t))
 	must(t, err)
+	all["functions"] = []string{string(read(t, functions))}
 	for name, some := range all {
 		for _, loop := range loops.FindAllString(strings.Join(some, ""), -1) {
-			if loop != "  until \"$@\" 2> /dev/null; do" && !strings.HasPrefix(loop, "#") {
+			if loop != "  until \"$@\" > /dev/null 2>&1; do" && !strings.HasPrefix(loop, "#") {
 				t.Errorf("drill:%s waits without an end: %s", name, loop)
 			}
 		}
 	}
 	m := newMachines(t, onlyKvnode(t))
-	out, err := m.sh("sleep() { :; }\ntry() { echo no wings >&2; false; }\nawait \"pigs fly\" try\n")
+	out, err := m.sh("sleep() { :; }\ntry() { echo no wings >&2; false; }\nwait_until \"pigs fly\" try\n")
 	if err == nil || !strings.Contains(out, "\ngave up: pigs fly\n") || strings.Count(out, "\nno wings\n") != 1 {
-		t.Errorf("await(try) = %v: %s, want a failure that names what was awaited, and one error", err, out[max(0, len(out)-500):])
+		t.Errorf("wait_until(try) = %v: %s, want a failure that names what was awaited, and one error", err, out[max(0, len(out)-500):])
 	}
 }
 

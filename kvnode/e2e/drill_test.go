@@ -66,7 +66,7 @@ func TestDrill(t *testing.T) {
 // A command that fails ends the drill, wherever it is.
 func TestDrillEndsAtTheFirstFailure(t *testing.T) {
 	m := newMachines(t, onlyKvnode(t))
-	for _, script := range []string{"false\ntrue", "conf m1\ntrue", "systemctl start kvnode@m9\ntrue", "systemctl mask kvnode@m1\ntrue", "systemctl is-active kvnode@m1\ntrue", "docker push kvnode\ntrue", "etcdctl get\ntrue", "echo $UNSET\ntrue"} {
+	for _, script := range []string{"false\ntrue", "write_config m1\ntrue", "on m9 true\ntrue", "on m1 false\ntrue", "scp -q a b\ntrue", "systemctl start kvnode@m9\ntrue", "systemctl mask kvnode@m1\ntrue", "systemctl is-active kvnode@m1\ntrue", "docker push kvnode\ntrue", "etcdctl get\ntrue", "echo $UNSET\ntrue"} {
 		if out, err := m.sh(script + "\n"); err == nil {
 			t.Errorf("sh(%q) = %s, want an error", script, out)
 		}

@@ -1,0 +1,192 @@
+# Functions for the procedures in docs/operations. Source this file in sh or bash, after you have set the
+# variables of docs/operations/install.md. The functions run on the operator's machine. They reach the
+# machines of the members by ssh and scp, as root.
+
+PATH="$PATH:$BIN"
+mkdir -p "$CONF" "$BACKUP"
+touch "$CONF/common.yaml" # settings of all members
+
+# client_url NAME and peer_url NAME print the URLs of a member: $M1 and $M1_PEER for m1.
+client_url() { eval "echo \"\$$(echo "$1" | tr a-z A-Z)\""; }
+peer_url() { eval "echo \"\$$(echo "$1" | tr a-z A-Z)_PEER\""; }
+
+# machine NAME prints the host in the URL of a member.
+machine() { client_url "$1" | sed -e 's,^[a-z]*://,,' -e 's,:[0-9]*$,,'; }
+
+# on NAME COMMAND... runs a command on the machine of a member.
+on() {
+  target=root@$(machine "$1")
+  shift
+  ssh -n "$target" "PATH=\"\$PATH:$BIN\"; $*"
+}
+
+# members NAME... sets MEMBERS, ALL and INITIAL_CLUSTER to the members that the cluster has now.
+members() {
+  MEMBERS=$* ALL='' INITIAL_CLUSTER=''
+  for name; do
+    ALL=$ALL${ALL:+,}$(client_url "$name")
+    INITIAL_CLUSTER=$INITIAL_CLUSTER${INITIAL_CLUSTER:+,}$name=$(peer_url "$name")
+  done
+}
+
+# wait_until WHAT COMMAND... runs a command once a second until it succeeds, at most 300 times.
+wait_until() {
+  what=$1 tries=300
+  shift
+  until "$@" > /dev/null 2>&1; do
+    tries=$((tries - 1))
+    if test "$tries" = 0; then
+      "$@" && return
+      echo "gave up: $what" >&2
+      return 1
+    fi
+    sleep 1
+  done
+  echo "$what"
+}
+
+# prepare NAME installs kvnode, its user, its directories and its unit on the machine of a member.
+prepare() {
+  copy_program "$1" &&
+    on "$1" "id kvnode || useradd --system --user-group kvnode" &&
+    on "$1" "mkdir -p $CONF && mkdir -p -m 700 $DATA && chown kvnode: $DATA" &&
+    sed -e "s,/usr/local/bin,$BIN,; s,/etc/kvnode/kvnode.yaml,$CONF/%i.yaml,g" \
+      -e "s,^StateDirectory=kvnode,ReadWritePaths=$DATA," \
+      "$SOURCE/deploy/systemd/kvnode.service" > "$CONF/kvnode@.service" &&
+    scp -q "$CONF/kvnode@.service" "root@$(machine "$1"):$UNITS/kvnode@.service" &&
+    on "$1" systemctl daemon-reload
+}
+
+# copy_program NAME copies kvnode to the machine of a member.
+copy_program() {
+  scp -q "$BIN/kvnode" "root@$(machine "$1"):$BIN/kvnode.new" &&
+    on "$1" "chmod 755 $BIN/kvnode.new && mv $BIN/kvnode.new $BIN/kvnode"
+}
+
+# use_client_certificate DIRECTORY makes etcdctl, kvnode and fetch use the client certificate in the
+# directory, if there is one.
+use_client_certificate() {
+  test ! -e "$1/client.crt" ||
+    export ETCDCTL_CACERT="$1/ca.crt" ETCDCTL_CERT="$1/client.crt" ETCDCTL_KEY="$1/client.key"
+}
+use_client_certificate "$TLS"
+
+# issue NAME EXTENSION EXTENSION makes a key and a certificate for a year. $NEW has the authority.
+issue() {
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 365 -subj "/CN=$1" \
+    -CA "$NEW/ca.crt" -CAkey "$NEW/ca.key" -keyout "$NEW/$1.key" -out "$NEW/$1.crt" \
+    -addext basicConstraints=critical,CA:FALSE -addext "$2" -addext "$3"
+}
+
+# certify NAME makes a certificate for a member and copies it to the member's machine.
+certify() {
+  case $(machine "$1") in
+    *[!0-9.]*) subject=DNS:$(machine "$1") ;;
+    *) subject=IP:$(machine "$1") ;;
+  esac
+  issue "$1" "subjectAltName=$subject" extendedKeyUsage=serverAuth,clientAuth &&
+    on "$1" mkdir -p "$TLS" &&
+    scp -q "$NEW/$1.key" "root@$(machine "$1"):$TLS/member.key" &&
+    scp -q "$NEW/$1.crt" "root@$(machine "$1"):$TLS/member.crt" &&
+    on "$1" chown kvnode: "$TLS/member.key"
+}
+
+# trust NAME copies the authorities in $TLS/ca.crt to the machine of a member.
+trust() {
+  on "$1" mkdir -p "$TLS" &&
+    scp -q "$TLS/ca.crt" "root@$(machine "$1"):$TLS/ca.new" &&
+    on "$1" mv "$TLS/ca.new" "$TLS/ca.crt"
+}
+
+# set_common NAME VALUE sets a setting of all members, for the next write_config.
+set_common() {
+  sed -i "/^$1:/d" "$CONF/common.yaml"
+  echo "$1: $2" >> "$CONF/common.yaml"
+}
+
+# write_config NAME new|existing writes the configuration of a member to its machine: "new" for the
+# first start of a cluster, "existing" later.
+write_config() {
+  cat - "$CONF/common.yaml" > "$CONF/$1.new" <<END
+name: $1
+data-dir: $DATA/$1
+listen-client-urls: $(client_url "$1")
+advertise-client-urls: $(client_url "$1")
+listen-peer-urls: $(peer_url "$1")
+initial-advertise-peer-urls: $(peer_url "$1")
+initial-cluster-state: $2
+initial-cluster: $INITIAL_CLUSTER
+initial-cluster-token: $TOKEN
+END
+  scp -q "$CONF/$1.new" "root@$(machine "$1"):$CONF/$1.yaml"
+}
+write_configs() { for name in $MEMBERS; do write_config "$name" "$1" || return; done; }
+
+# start NAME starts a member now and with its machine. It does not wait, since a member serves only
+# when a majority has started. stop NAME undoes it.
+start() { on "$1" systemctl enable --now --no-block "kvnode@$1"; }
+stop() { on "$1" systemctl disable --now "kvnode@$1"; }
+start_all() { for name in $MEMBERS; do start "$name" || return; done; }
+stop_all() { for name in $MEMBERS; do stop "$name" || return; done; }
+
+# restart NAME restarts a member and waits until it serves.
+restart() {
+  on "$1" systemctl restart "kvnode@$1" &&
+    wait_until "$1 is ready" fetch "$(client_url "$1")/readyz"
+}
+
+# restart_all restarts the members one after the other.
+restart_all() { for name in $MEMBERS; do restart "$name" || return; done; }
+
+# import_all PATH FLAG... makes the data directories of a new cluster from a snapshot or a data
+# directory on this machine, with flags of kvnode snapshot restore.
+import_all() {
+  from=$1
+  shift
+  for name in $MEMBERS; do
+    on "$name" "rm -rf $DATA/import && mkdir $DATA/import" &&
+      scp -rq "$from" "root@$(machine "$name"):$DATA/import/data" &&
+      on "$name" kvnode snapshot restore "$DATA/import/data" --name "$name" --data-dir "$DATA/$name" \
+        --initial-advertise-peer-urls "$(peer_url "$name")" --initial-cluster "$INITIAL_CLUSTER" \
+        --initial-cluster-token "$TOKEN" "$@" &&
+      on "$name" "rm -r $DATA/import && chown -R kvnode: $DATA/$name" || return
+  done
+}
+
+# restore_all PATH is import_all for clients that have seen later revisions. It raises term and
+# revision by the time in microseconds, so each restore raises them further than the restore before.
+restore_all() {
+  bump=$(date +%s)000000
+  import_all "$1" --bump-term "$bump" --bump-revision "$bump" --mark-compacted
+}
+
+# healthy CLIENT_URL,... waits until these members can read and write.
+healthy() { wait_until "$1 can read and write" etcdctl --endpoints="$1" endpoint health; }
+
+# fetch CLIENT_URL/PATH prints a page of a member.
+fetch() {
+  curl --fail-with-body -sS \
+    ${ETCDCTL_CACERT:+--cacert "$ETCDCTL_CACERT" --cert "$ETCDCTL_CERT" --key "$ETCDCTL_KEY"} "$1"
+}
+
+# id_of NAME CLIENT_URL,... prints the ID of a member.
+id_of() {
+  etcdctl --endpoints="$2" member list | awk -F', ' -v name="$1" '$3 == name { print $1 }'
+}
+
+# revision CLIENT_URL prints the newest revision. The member has applied it then.
+revision() { etcdctl --endpoints="$1" get none -w fields | awk '/"Revision"/ { print $3 }'; }
+
+# applied CLIENT_URL,... waits until these members have applied all writes and compactions.
+applied() {
+  for url in $(echo "$1" | tr , ' '); do etcdctl --endpoints="$url" get none || return; done
+}
+
+# same_data CLIENT_URL,... fails unless these members have the same data. Repeat it if it fails
+# while a compaction runs.
+same_data() {
+  rev=$(revision "${1%%,*}") && applied "$1" || return
+  hashes=$(etcdctl --endpoints="$1" endpoint hashkv --rev="$rev") || return
+  echo "$hashes"
+  test "$(echo "$hashes" | awk -F', ' '{ print $2 }' | sort -u | wc -l)" = 1
+}
