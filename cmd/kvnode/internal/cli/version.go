@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -36,20 +37,27 @@ func versionText() string {
 	return b.String()
 }
 
-// commit is what the program was built from.
+// commit returns the commit that the program was built from, with its date.
 func commit() string {
 	info, _ := debug.ReadBuildInfo()
+	return commitOf(info)
+}
+
+// commitOf returns the commit and the date in the build information, "unknown" if it has none.
+func commitOf(info *debug.BuildInfo) string {
 	if info == nil {
 		return "unknown"
 	}
-	revision, modified := "unknown", ""
+	values := make(map[string]string)
 	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value
-		case s.Key == "vcs.modified" && s.Value == "true":
-			modified = " with changes"
-		}
+		values[s.Key] = s.Value
 	}
-	return revision + modified
+	commit := cmp.Or(values["vcs.revision"], "unknown")
+	if date := values["vcs.time"]; date != "" {
+		commit += " of " + date
+	}
+	if values["vcs.modified"] == "true" {
+		commit += " with changes"
+	}
+	return commit
 }

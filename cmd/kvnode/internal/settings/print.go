@@ -2,8 +2,11 @@ package settings
 
 import (
 	"io"
+	"strconv"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/leaderlease/go/leaderlease"
 )
 
 // Print writes the configuration as a file that --config-file takes, with where
@@ -46,5 +49,23 @@ func (l *Loaded) node(s *setting) *yaml.Node {
 	if from := l.from[s.name]; from != "" {
 		n.LineComment = from
 	}
+	if value := l.inEffect(s.name); value != "" {
+		n.LineComment += ", in effect: " + value
+	}
 	return n
+}
+
+// inEffect returns the value that the member derives from the other settings if this one is zero.
+func (l *Loaded) inEffect(name string) string {
+	node := &l.Config.Server.Node
+	duration, margin := node.Lease()
+	switch {
+	case name == "lease-duration" && node.LeaseDuration == 0:
+		return duration.String()
+	case name == "max-clock-skew" && node.MaxClockSkew == 0:
+		return margin.String()
+	case name == "max-drift-ppm" && node.MaxDriftPPM == 0:
+		return strconv.Itoa(leaderlease.Config{}.WithDefaults().MaxDriftPPM)
+	}
+	return ""
 }

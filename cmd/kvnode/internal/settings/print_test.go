@@ -51,6 +51,24 @@ func TestPrint(t *testing.T) {
 	golden(t, "print-config.yaml", printed(t, l))
 }
 
+// A lease setting of zero is printed with the value that the member derives from the others.
+func TestPrintShowsDerivedValues(t *testing.T) {
+	l, err := Load(map[string]string{"heartbeat-interval": "100", "lease-duration": "600ms"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(printed(t, l))
+	for _, want := range []string{
+		"\nlease-duration: 600ms # flag --lease-duration\n",
+		"\nmax-clock-skew: 0s # default, in effect: 120ms\n",
+		"\nmax-drift-ppm: 0 # default, in effect: 83333\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("Print() = %s, want in it %q", got, want)
+		}
+	}
+}
+
 // What is printed is a configuration file that means the same.
 func TestPrintedIsReadBack(t *testing.T) {
 	for name, flags := range map[string]map[string]string{
