@@ -27,16 +27,19 @@ func main() {
 		disks[i] = raft.NewMemoryStorage()
 		_ = disks[i].ApplySnapshot(&raftpb.Snapshot{Metadata: &raftpb.SnapshotMetadata{ // a new group begins with its members
 			Index: new(uint64(1)), Term: new(uint64(1)), ConfState: &raftpb.ConfState{Voters: []uint64{1, 2, 3}}}})
+		// embed:begin
 		config := &raft.Config{
 			ID: uint64(i + 1), Storage: disks[i], Applied: 1, ElectionTick: 10, HeartbeatTick: 1, MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 64,
 			PreVote: true, CheckQuorum: true, StepDownOnRemoval: true, // the lease insists on these
 		}
-		var err error
-		nodes[i], leases[i], err = leaderlease.NewRawNode(config, leaderlease.Config{TickInterval: tick, Send: send})
+		node, lease, err := leaderlease.NewRawNode(config, leaderlease.Config{TickInterval: tick, Send: send})
+		// embed:end
 		if err != nil {
 			panic(err)
 		}
+		nodes[i], leases[i] = node, lease
 	}
+	// embed:begin
 	for reads := 0; reads < 5; time.Sleep(tick) {
 		inbox := network
 		network = nil
@@ -69,4 +72,5 @@ func main() {
 			}
 		}
 	}
+	// embed:end
 }
