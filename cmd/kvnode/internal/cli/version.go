@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -39,25 +38,23 @@ func versionText() string {
 
 // commit returns the commit that the program was built from, with its date.
 func commit() string {
-	info, _ := debug.ReadBuildInfo()
-	return commitOf(info)
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return commitOf(info)
+	}
+	return "unknown"
 }
 
-// commitOf returns the commit and the date in the build information, "unknown" if it has none.
 func commitOf(info *debug.BuildInfo) string {
-	if info == nil {
-		return "unknown"
-	}
-	values := make(map[string]string)
-	for _, s := range info.Settings {
-		values[s.Key] = s.Value
-	}
-	commit := cmp.Or(values["vcs.revision"], "unknown")
-	if date := values["vcs.time"]; date != "" {
-		commit += " of " + date
-	}
-	if values["vcs.modified"] == "true" {
-		commit += " with changes"
+	commit := "unknown"
+	for _, s := range info.Settings { // vcs.revision, vcs.time, vcs.modified, in this order
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value
+		case s.Key == "vcs.time":
+			commit += " of " + s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			commit += " with changes"
+		}
 	}
 	return commit
 }

@@ -16,13 +16,10 @@ var meta = []setting{{name: configFile, topic: others, usage: "YAML file with se
 // wrong can be reported together.
 type raw struct{ text, kind string }
 
-// Set implements pflag.Value.
 func (r *raw) Set(text string) error { r.text = text; return nil }
 
-// String implements pflag.Value.
 func (r *raw) String() string { return r.text }
 
-// Type implements pflag.Value.
 func (r *raw) Type() string { return r.kind }
 
 // AddFlags gives cmd a flag for each setting.

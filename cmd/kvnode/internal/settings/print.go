@@ -49,23 +49,20 @@ func (l *Loaded) node(s *setting) *yaml.Node {
 	if from := l.from[s.name]; from != "" {
 		n.LineComment = from
 	}
-	if value := l.inEffect(s.name); value != "" {
-		n.LineComment += ", in effect: " + value
-	}
-	return n
+	return l.noteDerived(s.name, n)
 }
 
-// inEffect returns the value that the member derives from the other settings if this one is zero.
-func (l *Loaded) inEffect(name string) string {
+// noteDerived adds the value that the member derives from the other settings if this one is zero.
+func (l *Loaded) noteDerived(name string, n *yaml.Node) *yaml.Node {
 	node := &l.Config.Server.Node
 	duration, margin := node.Lease()
 	switch {
 	case name == "lease-duration" && node.LeaseDuration == 0:
-		return duration.String()
+		n.LineComment += ", in effect: " + duration.String()
 	case name == "max-clock-skew" && node.MaxClockSkew == 0:
-		return margin.String()
+		n.LineComment += ", in effect: " + margin.String()
 	case name == "max-drift-ppm" && node.MaxDriftPPM == 0:
-		return strconv.Itoa(leaderlease.Config{}.WithDefaults().MaxDriftPPM)
+		n.LineComment += ", in effect: " + strconv.Itoa(leaderlease.Config{}.WithDefaults().MaxDriftPPM)
 	}
-	return ""
+	return n
 }

@@ -70,7 +70,6 @@ func row(t topic, name, usage string, field func(c *Config) value) setting {
 	return setting{name: name, topic: t, usage: usage, field: field}
 }
 
-// honoured reports whether the setting does something.
 func (s *setting) honoured() bool { return s.field != nil }
 
 // envs returns the setting's environment variables, the stronger one first.
@@ -79,7 +78,6 @@ func (s *setting) envs() [2]string {
 	return [2]string{"KVNODE_" + name, "ETCD_" + name}
 }
 
-// byName finds a row.
 var byName = func() map[string]*setting {
 	m := make(map[string]*setting, len(table))
 	for i := range table {

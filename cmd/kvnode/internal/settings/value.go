@@ -15,7 +15,6 @@ type value interface {
 	Set(text string) error
 	String() string
 	Type() string
-	// place is a pointer to the field.
 	place() any
 }
 
@@ -27,7 +26,6 @@ type bound[T any] struct {
 	format func(T) string
 }
 
-// Set implements value. It replaces what was there.
 func (b *bound[T]) Set(text string) error {
 	v, err := b.parse(text)
 	if err == nil {
@@ -36,7 +34,6 @@ func (b *bound[T]) Set(text string) error {
 	return err
 }
 
-// String implements value.
 func (b *bound[T]) String() string { return b.format(*b.field) }
 
 // Type implements value. It is the name of the argument in the help.
@@ -104,7 +101,6 @@ func number[T integer](field *T, low, high T) value {
 	}
 }
 
-// signed takes any whole number.
 func signed(field *int64) value {
 	return &bound[int64]{
 		field, "int",
@@ -186,7 +182,6 @@ func oneOf(field *string, words ...string) value {
 	return c
 }
 
-// orNone is oneOf, or nothing.
 func orNone(field *string, words ...string) value {
 	c, _ := oneOf(field, words...).(*choice)
 	one := c.parse
@@ -218,7 +213,6 @@ type enum[T comparable] struct {
 	values []T
 }
 
-// Set implements value.
 func (e *enum[T]) Set(text string) error {
 	if err := e.choice.Set(text); err != nil {
 		return err
