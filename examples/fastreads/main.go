@@ -25,6 +25,7 @@ func main() {
 }
 
 func run(ctx context.Context, out io.Writer, endpoints []string) error {
+	// embed:begin
 	c, err := clientv3.New(clientv3.Config{Endpoints: endpoints, DialOptions: client.DialOptions()})
 	if err != nil {
 		return err
@@ -33,6 +34,7 @@ func run(ctx context.Context, out io.Writer, endpoints []string) error {
 	if err := fastkv.Use(c); err != nil { // all else is clientv3 as it is
 		return err
 	}
+	// embed:end
 
 	if _, err := c.Put(ctx, "greeting", "hello"); err != nil {
 		return err

@@ -194,7 +194,6 @@ func orNone(field *string, words ...string) value {
 	return c
 }
 
-// words is for a field of another type.
 func words[T comparable](field *T, names []string, values []T) value {
 	var name string
 	for i, v := range values {
@@ -206,7 +205,6 @@ func words[T comparable](field *T, names []string, values []T) value {
 	return &enum[T]{choice: c, field: field, values: values}
 }
 
-// enum is a choice whose words stand for values.
 type enum[T comparable] struct {
 	*choice
 	field  *T
