@@ -69,7 +69,7 @@ func (m *machines) startEtcd(dir string) *testcluster.Cluster {
 	url := "http://" + one.Endpoint
 	if !m.plain {
 		m.issue(dir)
-		_, err := m.sh("certify m1\n")
+		_, err := m.sh("issue m1 subjectAltName=IP:127.0.0.1 extendedKeyUsage=serverAuth,clientAuth\n")
 		must(m.t, err)
 		one.TLS = clientTLS(m.t, m.path(dir))
 		url = "https://" + one.Endpoint
