@@ -11,7 +11,6 @@ func TestCommitOf(t *testing.T) {
 		info *debug.BuildInfo
 		want string
 	}{
-		{nil, "unknown"},
 		{&debug.BuildInfo{}, "unknown"},
 		{&debug.BuildInfo{Settings: []debug.BuildSetting{revision, date}}, "0123abcd of 2026-11-27T09:56:02Z"},
 		{&debug.BuildInfo{Settings: []debug.BuildSetting{revision, date, {Key: "vcs.modified", Value: "true"}}}, "0123abcd of 2026-11-27T09:56:02Z with changes"},
