@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
-	"github.com/leaderlease/go/kvnode/server/listener"
+	"github.com/leaderlease/go/kvnode/internal/listener"
 )
 
 // inPages runs f with a client's end of a connection to pages, in virtual time.

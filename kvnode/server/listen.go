@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net"
 
-	"github.com/leaderlease/go/kvnode/server/listener"
+	"github.com/leaderlease/go/kvnode/internal/listener"
 )
 
 // listeners are all listeners of a server. Start binds them first, so that a port that

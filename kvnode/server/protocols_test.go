@@ -12,8 +12,8 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/leaderlease/go/kvnode/internal/listener"
 	"github.com/leaderlease/go/kvnode/internal/tlsconf"
-	"github.com/leaderlease/go/kvnode/server/listener"
 )
 
 // serving serves both protocols of a client port. connect returns a connection to it

@@ -7,17 +7,20 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/autocompact"
 	"github.com/leaderlease/go/kvnode/internal/etcdapi"
 	"github.com/leaderlease/go/kvnode/internal/etcdapi/concurrency"
-	"github.com/leaderlease/go/kvnode/server/listener"
+	"github.com/leaderlease/go/kvnode/internal/listener"
 	"github.com/leaderlease/go/kvnode/server/status"
 	"github.com/leaderlease/go/leaderlease/leasepage"
 )
@@ -263,3 +266,121 @@ func (s *Server) isReady() bool {
 		return false
 	}
 }
+
+// drainTime bounds the wait for requests under way. Longer: a client that
+// does not read holds up a restart. Tests set it.
+var drainTime = 2 * time.Second
+
+// pagesTime bounds the same for HTTP.
+const pagesTime = 500 * time.Millisecond
+
+// Stop ends the server in the order in which clients notice least: readiness
+// goes off, connections are told to go elsewhere, requests under way finish,
+// leadership is transferred, the node stops. What cannot be finished before ctx
+// ends is cut. Further calls return what the first did.
+func (s *Server) Stop(ctx context.Context) error {
+	s.stop.Do(func() { s.stopErr = s.shutdown(ctx) })
+	return s.stopErr
+}
+
+func (s *Server) shutdown(ctx context.Context) error {
+	s.stopping.Store(true)
+	s.log.Info("stopping")
+
+	s.drain(ctx)
+	var err error
+	if s.locks != nil {
+		err = s.locks.Close()
+	}
+	err = errors.Join(err, s.node.Stop(ctx))
+	// The pages last longest: /readyz and /metrics answer until the end.
+	err = errors.Join(err, s.closePages(ctx))
+	if s.gatewayConn != nil {
+		err = errors.Join(err, s.gatewayConn.Close())
+	}
+	s.api.Close()
+	s.end()
+	s.wg.Wait()
+	s.fail(nil)
+	s.log.Info("stopped")
+	return err
+}
+
+// drain lets requests under way finish and cuts what remains. Streams have no
+// end of their own, so they are ended first.
+func (s *Server) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
+	s.endStreams()
+	s.api.EndStreams()
+	s.clients.End()
+	drained := make(chan struct{})
+	s.wg.Go(func() {
+		s.inside.GracefulStop()
+		s.grpc.GracefulStop()
+		close(drained)
+	})
+	select {
+	case <-drained:
+	case <-ctx.Done():
+		s.cut.Store(true)
+		s.log.Warn("requests under way are cut", "after", drainTime)
+		s.inside.Stop()
+		s.grpc.Stop()
+	}
+}
+
+func (s *Server) closePages(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pagesTime)
+	defer cancel()
+	var errs []error
+	for _, p := range s.pages {
+		if p.Shutdown(ctx) != nil {
+			errs = append(errs, p.Close()) // somebody profiles, or does not read
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// The values of Config.AutoCompactionMode.
+const (
+	CompactPeriodic = autocompact.Periodic
+	CompactRevision = autocompact.Revision
+)
+
+// compaction returns the policy that is asked for.
+func (c *Config) compaction() (autocompact.Policy, error) {
+	return autocompact.Parse(c.AutoCompactionMode, c.AutoCompactionRetention)
+}
+
+// compact compacts by itself until the server ends.
+func (s *Server) compact() {
+	policy, err := s.cfg.compaction()
+	if err != nil || !policy.Enabled() {
+		return // Validate has refused the error
+	}
+	autocompact.Run(s.ending, autocompact.Config{Policy: policy, Member: s.node, Revisions: s.node.Store(), Logger: s.cfg.named()})
+}
+
+// module is where kvnode's version is recorded when it is built into another
+// program.
+const module = "github.com/leaderlease/go"
+
+// EtcdVersion is the version of etcd whose API the server answers. Clients parse it.
+const EtcdVersion = etcdapi.Version
+
+// DefaultQuotaBytes is the size limit of the store if Config.API.QuotaBytes is 0.
+const DefaultQuotaBytes = etcdapi.DefaultQuotaBytes
+
+// Version returns the version of kvnode that this program was built with, which has commit and date
+// in a checkout. It is "unknown" if the build had no information of version control.
+var Version = sync.OnceValue(func() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range append(info.Deps, &info.Main) {
+			if m.Path == module && m.Version != "(devel)" {
+				return m.Version
+			}
+		}
+	}
+	return "unknown"
+})

@@ -1,6 +1,7 @@
 package etcdapi
 
 import (
+	"github.com/tidwall/btree"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
@@ -96,4 +97,161 @@ func checkOp(op *pb.RequestOp, maxOps int) error {
 	default:
 		return rpctypes.ErrGRPCKeyNotFound
 	}
+}
+
+// checkOverlaps refuses a transaction that could put one key twice, or put and
+// delete it, on one way through its branches.
+func checkOverlaps(r *pb.TxnRequest) error {
+	if _, err := branchWrites(r.GetSuccess()); err != nil {
+		return err
+	}
+	_, err := branchWrites(r.GetFailure())
+	return err
+}
+
+// writes is what a branch may write.
+type writes struct {
+	puts map[string]struct{}
+	dels intervals
+}
+
+// add adds a put, which nothing else in w may touch.
+func (w *writes) add(key string) error {
+	if _, twice := w.puts[key]; twice || w.dels.contains(key) {
+		return rpctypes.ErrGRPCDuplicateKey
+	}
+	w.puts[key] = struct{}{}
+	return nil
+}
+
+// branchWrites collects what ops write. The order, and so what passes, is
+// etcd's: this branch's deletions, then transactions within, then its puts. A
+// key put by an inner transaction and deleted by a later one is let through.
+func branchWrites(ops []*pb.RequestOp) (*writes, error) {
+	w := &writes{puts: make(map[string]struct{})}
+	for _, op := range ops {
+		if d := op.GetRequestDeleteRange(); d != nil {
+			w.dels.add(deleted(d))
+		}
+	}
+	for _, op := range ops {
+		if t := op.GetRequestTxn(); t != nil {
+			if err := w.addTxn(t); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, op := range ops {
+		if p := op.GetRequestPut(); p != nil {
+			if err := w.add(string(p.GetKey())); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return w, nil
+}
+
+// addTxn adds what an inner transaction may write. Only one of its branches
+// will be taken, so that both may put the same key.
+func (w *writes) addTxn(t *pb.TxnRequest) error {
+	then, err := branchWrites(t.GetSuccess())
+	if err != nil {
+		return err
+	}
+	otherwise, err := branchWrites(t.GetFailure())
+	if err != nil {
+		return err
+	}
+	for key := range then.puts {
+		if err := w.add(key); err != nil {
+			return err
+		}
+	}
+	for key := range otherwise.puts {
+		if _, both := then.puts[key]; both {
+			continue
+		}
+		if err := w.add(key); err != nil {
+			return err
+		}
+	}
+	w.dels.addAll(&then.dels)
+	w.dels.addAll(&otherwise.dels)
+	return nil
+}
+
+// deleted returns the keys that d deletes, from begin up to end. The end is infinite if
+// the request's end is one zero byte, which means all keys from begin on.
+func deleted(d *pb.DeleteRangeRequest) (begin, end string) {
+	begin, end = string(d.GetKey()), string(d.GetRangeEnd())
+	switch end {
+	case "":
+		end = begin + "\x00"
+	case fromKey:
+		end = infinite
+	}
+	return begin, end
+}
+
+const (
+	fromKey = "\x00"
+	// infinite is the end of an interval that has none. As an end it is not
+	// ambiguous: no interval ends before the empty key.
+	infinite = ""
+)
+
+// before reports whether key is below an interval's end.
+func before(key, end string) bool { return end == infinite || key < end }
+
+// later returns the greater of two ends.
+func later(a, b string) string {
+	if a == infinite || b == infinite {
+		return infinite
+	}
+	return max(a, b)
+}
+
+// intervals is a set of half-open intervals of keys. Invariant: they are kept
+// disjoint and do not touch, by their begin, so that a look-up is one search
+// however many were added.
+type intervals struct{ ends btree.Map[string, string] }
+
+func (s *intervals) add(begin, end string) {
+	if !before(begin, end) {
+		return
+	}
+	s.ends.Descend(begin, func(b, e string) bool {
+		if e == begin || before(begin, e) {
+			begin, end = b, later(end, e)
+		}
+		return false
+	})
+	var swallowed []string
+	s.ends.Ascend(begin, func(b, e string) bool {
+		if b != end && !before(b, end) {
+			return false
+		}
+		swallowed = append(swallowed, b)
+		end = later(end, e)
+		return true
+	})
+	for _, b := range swallowed {
+		s.ends.Delete(b)
+	}
+	s.ends.Set(begin, end)
+}
+
+func (s *intervals) addAll(other *intervals) {
+	other.ends.Scan(func(b, e string) bool {
+		s.add(b, e)
+		return true
+	})
+}
+
+func (s *intervals) contains(key string) (found bool) {
+	s.ends.Descend(key, func(_, e string) bool {
+		found = before(key, e)
+		return false
+	})
+	return found
 }

@@ -1,8 +1,20 @@
 package etcdapi
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/kvnode"
 )
 
 // Handler serves what etcd serves besides gRPC: /version, /health, /livez and
@@ -34,4 +46,246 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.WriteHeader(code)
 	// An error here means that the client has gone.
 	_ = json.NewEncoder(w).Encode(v)
+}
+
+// check is one thing that a probe looks at. It returns what there is to say, and
+// an error if the probe must fail.
+type check struct {
+	name string
+	run  func(ctx context.Context) (remark string, err error)
+}
+
+// probe is /livez or /readyz: its checks under one path, and each under its own.
+type probe struct {
+	path   string
+	checks []check
+	// patience bounds a run: as long as streams that require a leader go on
+	// without one. Most elections end before.
+	patience time.Duration
+}
+
+func (a *API) probe(path string, checks ...check) probe {
+	return probe{path, checks, leaderlessTimeouts * a.cfg.ElectionTimeout}
+}
+
+// livez reports whether the member runs, and fails if a restart may help: the member has ended, or
+// one of the goroutines that all requests wait for hangs. A member that has lost its cluster, that
+// still replays its log, or whose disk is full or does not answer, gains nothing from a restart.
+// serializable_read is etcd's name, and the other checks are kvnode's own.
+func (a *API) livez() probe {
+	return a.probe("/livez",
+		check{"serializable_read", func(context.Context) (string, error) { return "", a.alive() }},
+		check{"raft_loop", func(context.Context) (string, error) { loop, _ := a.node.Stalls(); return "", a.turns(loop) }},
+		check{"applier", func(context.Context) (string, error) { _, applier := a.node.Stalls(); return "", a.turns(applier) }},
+	)
+}
+
+func (a *API) alive() error { return clientError(a.node.Alive()) }
+
+// stallTimeouts is how many election timeouts a goroutine may hang before /livez fails. Other
+// members have replaced a leader that hangs after one. Below ten, a machine that swaps or is
+// paused would have its member restarted.
+const stallTimeouts = 10
+
+// turns returns an error if a goroutine hangs, given how long it has made no progress.
+func (a *API) turns(stall time.Duration) error {
+	if limit := stallTimeouts * a.cfg.ElectionTimeout; stall > limit {
+		return fmt.Errorf("no progress for %v, at most %v (%d election timeouts) are normal: restart the member",
+			stall.Round(time.Millisecond), limit, stallTimeouts)
+	}
+	return nil
+}
+
+// Liveness returns why /livez fails, and nil if it does not. It waits for nothing.
+func (a *API) Liveness(ctx context.Context) error { return a.livez().failure(ctx) }
+
+// readyz says whether requests should be sent here, and another member may be stopped.
+func (a *API) readyz() probe {
+	return a.probe("/readyz",
+		check{"data_corruption", a.corruptCheck},
+		check{"restart_hold", a.holdCheck},
+		check{"serializable_read", a.readCheck(true)},
+		check{"linearizable_read", a.readCheck(false)},
+		check{"non_learner", a.voterCheck},
+		check{"disk_space", a.diskCheck},
+		check{"lease", a.leaseRemark},
+	)
+}
+
+// serves says whether clients should send requests here. Unlike /readyz it is good during a restart
+// hold, in which a member serves everything, and on a learner: both matter only before another
+// member is stopped.
+func (a *API) serves() probe {
+	return a.probe("",
+		check{"data_corruption", a.corruptCheck},
+		check{"serializable_read", a.readCheck(true)},
+		check{"linearizable_read", a.readCheck(false)},
+		check{"disk_space", a.diskCheck},
+	)
+}
+
+// Readiness returns why /readyz fails, or cannot say before ctx ends, and nil if it is
+// good.
+func (a *API) Readiness(ctx context.Context) error { return a.readyz().failure(ctx) }
+
+func (a *API) readCheck(serializable bool) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) { return "", a.tryRead(ctx, serializable) }
+}
+
+func (a *API) corruptCheck(context.Context) (string, error) {
+	for _, m := range a.node.Store().Alarms() {
+		if m.GetAlarm() == pb.AlarmType_CORRUPT {
+			return "", errors.New("alarm activated: CORRUPT")
+		}
+	}
+	return "", nil
+}
+
+func (a *API) voterCheck(context.Context) (string, error) {
+	if m, ok := a.node.Store().Members().ByID[a.node.ID()]; ok && m.Learner {
+		return "", errors.New("not supported for learner")
+	}
+	return "", nil
+}
+
+// holdCheck fails while this member may neither vote nor lead, because it has
+// restarted: whoever stops the next one then finds nobody to take over. A leader is in
+// a hold after a step of its clock, and serves meanwhile.
+func (a *API) holdCheck(context.Context) (string, error) {
+	s := a.node.Status()
+	if hold := s.Lease.Promise.Hold; hold > 0 && s.Leader != s.ID {
+		return "", fmt.Errorf("restarted, votes in %v", hold.Round(time.Millisecond))
+	}
+	return "", nil
+}
+
+// diskCheck fails while this member refuses writes for lack of room, or cannot make
+// checkpoints: then it is going to.
+func (a *API) diskCheck(context.Context) (string, error) {
+	switch s := a.node.Status(); {
+	case s.DiskFull:
+		return "", kvnode.ErrDiskFull
+	case s.CheckpointErr != nil:
+		return "", fmt.Errorf("no checkpoint can be made: %w", s.CheckpointErr)
+	default:
+		return "", nil
+	}
+}
+
+// leaseRemark never fails: without a lease reads are slower, not wrong.
+func (a *API) leaseRemark(context.Context) (string, error) {
+	s := a.node.Status().Lease
+	if s.Valid() {
+		return fmt.Sprintf("valid for another %v", s.Remaining), nil
+	}
+	return s.Status.String(), nil
+}
+
+// install adds the paths of p to mux.
+func (p probe) install(mux *http.ServeMux) {
+	mux.HandleFunc("GET "+p.path, func(w http.ResponseWriter, r *http.Request) {
+		exclude := r.URL.Query()["exclude"]
+		p.serve(w, r, slices.DeleteFunc(slices.Clone(p.checks), func(c check) bool {
+			return slices.Contains(exclude, c.name)
+		}))
+	})
+	for _, c := range p.checks {
+		mux.HandleFunc("GET "+p.path+"/"+c.name, func(w http.ResponseWriter, r *http.Request) {
+			p.serve(w, r, []check{c})
+		})
+	}
+}
+
+// failure runs all checks and returns the first error.
+func (p probe) failure(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, p.patience)
+	defer cancel()
+	for _, c := range p.checks {
+		if _, err := c.run(ctx); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return nil
+}
+
+// serve runs checks and says ok, or which of them failed. With ?verbose it tells
+// of all.
+func (p probe) serve(w http.ResponseWriter, r *http.Request, checks []check) {
+	ctx, cancel := context.WithTimeout(r.Context(), p.patience)
+	defer cancel()
+	var report strings.Builder
+	failed := false
+	for _, c := range checks {
+		remark, err := c.run(ctx)
+		switch {
+		case err != nil:
+			failed = true
+			fmt.Fprintf(&report, "[-]%s failed: %s\n", c.name, status.Convert(err).Message())
+		case remark != "":
+			fmt.Fprintf(&report, "[+]%s ok: %s\n", c.name, remark)
+		default:
+			fmt.Fprintf(&report, "[+]%s ok\n", c.name)
+		}
+	}
+	if failed {
+		http.Error(w, report.String(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	// Errors here mean that the client has gone.
+	if r.URL.Query().Has("verbose") {
+		_, _ = fmt.Fprint(w, report.String())
+	}
+	_, _ = fmt.Fprintln(w, "ok")
+}
+
+// healthy is etcd's reply to /health; Health is "true" or "false".
+type healthy struct {
+	Health string `json:"health"`
+	Reason string `json:"reason"`
+}
+
+// serveHealth answers /health. With ?serializable=true it is about this member
+// alone, as /livez is, for that is what asks so; ?exclude=NOSPACE leaves an alarm out.
+func (a *API) serveHealth(w http.ResponseWriter, r *http.Request) {
+	query := r.URL.Query()
+	reason := a.illness(r.Context(), query["exclude"], query.Get("serializable") == "true")
+	if reason != "" {
+		writeJSON(w, http.StatusServiceUnavailable, healthy{"false", reason})
+		return
+	}
+	writeJSON(w, http.StatusOK, healthy{"true", ""})
+}
+
+// illness returns why the member is not healthy, in etcd's words, or nothing.
+func (a *API) illness(ctx context.Context, exclude []string, serializable bool) string {
+	for _, m := range a.node.Store().Alarms() {
+		if name := m.GetAlarm().String(); !slices.Contains(exclude, name) {
+			return "ALARM " + name
+		}
+	}
+	if !serializable && a.node.Leader() == 0 {
+		return "RAFT NO LEADER"
+	}
+	err := cmp.Or(a.alive(), a.Liveness(ctx)) // the first has etcd's words
+	if !serializable {
+		err = a.tryRead(ctx, false)
+	}
+	if err != nil {
+		return "RANGE ERROR:" + status.Convert(err).Message()
+	}
+	return ""
+}
+
+// tryRead reads nothing, but is permitted like any read.
+func (a *API) tryRead(ctx context.Context, serializable bool) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.RequestTimeout)
+	defer cancel()
+	mode := kvnode.ReadAuto
+	if serializable {
+		mode = kvnode.ReadSerializable
+	}
+	_, err := a.node.Read(ctx, mode)
+	return clientError(err)
 }

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
@@ -139,4 +142,160 @@ func (a *API) recovered(method string, p any) error {
 		a.cfg.Logger.Error("request panicked", "method", method, "panic", p, "stack", string(stack))
 	})
 	return status.Errorf(codes.Internal, "kvnode: %s failed on an internal error, which the member has logged", method)
+}
+
+// lateContext is context.WithDeadlineCause for requests that will hardly ever
+// wait: there is no timer, and no second allocation, until somebody asks for
+// Done. Its cause is kvnode.ErrTimeout, as that of the node's own deadline.
+type lateContext struct {
+	context.Context // the request's
+	deadline        time.Time
+	undecided       bool // the client has not said for how long it waits
+
+	mu struct {
+		sync.Mutex
+		inner  context.Context // nil until Done was asked for
+		cancel context.CancelFunc
+	}
+}
+
+func newLateContext(parent context.Context, deadline time.Time) *lateContext {
+	return &lateContext{Context: parent, deadline: deadline}
+}
+
+// Deadline implements context.Context.
+func (c *lateContext) Deadline() (time.Time, bool) { return c.deadline, true }
+
+// Done implements context.Context.
+func (c *lateContext) Done() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.inner == nil {
+		c.mu.inner, c.mu.cancel = context.WithDeadlineCause(c.Context, c.deadline, kvnode.ErrTimeout)
+	}
+	return c.mu.inner.Done()
+}
+
+// Err implements context.Context.
+func (c *lateContext) Err() error {
+	if inner := c.started(); inner != nil {
+		return inner.Err()
+	}
+	if err := c.Context.Err(); err != nil {
+		return err
+	}
+	if time.Now().Before(c.deadline) {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// Value implements context.Context. Package context finds by it the context
+// whose Done this is, and needs no goroutine for contexts derived from it.
+func (c *lateContext) Value(key any) any {
+	if _, ok := key.(kvnode.FailWithoutLeader); ok {
+		if c.undecided {
+			return true
+		}
+		return nil
+	}
+	if inner := c.started(); inner != nil {
+		return inner.Value(key)
+	}
+	return c.Context.Value(key)
+}
+
+// ownContext returns the client's context if ctx is a lateContext of it. It is
+// for what a member does by itself once it has been permitted: that takes as long
+// as it takes, or as the client waits, and no other member would be faster.
+func ownContext(ctx context.Context) context.Context {
+	if late, ok := ctx.(*lateContext); ok {
+		return late.Context
+	}
+	return ctx
+}
+
+func (c *lateContext) started() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.inner
+}
+
+// release stops the timer if there is one. A Done asked for afterwards ends
+// with the request.
+func (c *lateContext) release() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.cancel != nil {
+		c.mu.cancel()
+	}
+}
+
+// leaderlessTimeouts is for how many election timeouts a stream that requires a
+// leader goes on without one. Etcd waits as long: to connect anew costs more
+// than to refuse a request, and most elections end before.
+const leaderlessTimeouts = 3
+
+// requiresLeader reports whether the request is one of clientv3.WithRequireLeader.
+func requiresLeader(ctx context.Context) bool {
+	v := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataRequireLeaderKey)
+	return len(v) > 0 && v[0] == rpctypes.MetadataHasLeader
+}
+
+// ledStream is a stream that ends when the leader is lost.
+type ledStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context returns one that is cancelled when the leader is lost. A handler that
+// waits for its client with RecvMsg must wait for it as well.
+func (s ledStream) Context() context.Context { return s.ctx }
+
+// whileLed runs handle on a stream whose context ends when there was no leader
+// for too long; then the stream's error is NoLeader.
+func (a *API) whileLed(ss grpc.ServerStream, handle func(grpc.ServerStream) error) error {
+	if a.node.Leader() == 0 {
+		return rpctypes.ErrGRPCNoLeader
+	}
+	ctx, cut := context.WithCancelCause(ss.Context())
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		if a.leaderless(ctx) {
+			cut(rpctypes.ErrGRPCNoLeader)
+		}
+	}()
+	defer func() {
+		cut(nil)
+		<-watched
+	}()
+	return streamError(ctx, handle(ledStream{ss, ctx}))
+}
+
+// leaderless returns true once there was no leader for too long, or false when
+// ctx ends first.
+func (a *API) leaderless(ctx context.Context) bool {
+	var patience <-chan time.Time // runs while there is no leader
+	for {
+		// The channel is fetched before the leader is looked at, or a change in
+		// between would be missed.
+		changed := a.node.LeaderChanged()
+		switch {
+		case a.node.Leader() != 0:
+			patience = nil
+		case patience == nil:
+			patience = time.After(leaderlessTimeouts * a.cfg.ElectionTimeout)
+		}
+		select {
+		case <-changed:
+		case <-patience:
+			if a.node.Leader() == 0 {
+				return true
+			}
+			patience = nil
+		case <-ctx.Done():
+			return false
+		}
+	}
 }

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode"
 )
@@ -133,4 +136,148 @@ func (a *API) letGo(ctx context.Context) error {
 		return fmt.Errorf("checkpoint after a compaction: %w", err)
 	}
 	return nil
+}
+
+// readTxn answers a transaction that only reads, as of one revision.
+func (s *kvServer) readTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if err := s.mayRead(ctx, localOnly(r)); err != nil {
+		return nil, err
+	}
+	resp, err := s.node.Store().Txn(ownContext(ctx), r)
+	if err != nil {
+		return nil, clientError(err)
+	}
+	s.fill(resp.GetHeader())
+	s.countTxn(resp)
+	return resp, nil
+}
+
+// countTxn counts the ranges of a transaction that was answered.
+func (a *API) countTxn(resp *pb.TxnResponse) {
+	ranges := rangesOf(resp)
+	a.times.ranges.Add(ranges)
+	if ranges > 1 {
+		a.times.txns.Add(1)
+	}
+}
+
+func rangesOf(resp *pb.TxnResponse) (n uint64) {
+	for _, r := range resp.GetResponses() {
+		if nested := r.GetResponseTxn(); nested != nil {
+			n += rangesOf(nested)
+		} else {
+			n++
+		}
+	}
+	return n
+}
+
+// readOnly reports whether no branch of r, however deep, writes.
+func readOnly(r *pb.TxnRequest) bool {
+	return everyOp(r, func(op *pb.RequestOp) bool { return op.GetRequestRange() != nil })
+}
+
+// localOnly reports whether all that r reads may be stale. A transaction that
+// only compares is not: nothing in it says so.
+func localOnly(r *pb.TxnRequest) bool {
+	ranges := 0
+	all := everyOp(r, func(op *pb.RequestOp) bool {
+		ranges++
+		return op.GetRequestRange().GetSerializable()
+	})
+	return all && ranges > 0
+}
+
+// everyOp reports whether ok holds for every operation of r that is not itself
+// a transaction.
+func everyOp(r *pb.TxnRequest, ok func(*pb.RequestOp) bool) bool {
+	for _, branch := range [][]*pb.RequestOp{r.GetSuccess(), r.GetFailure()} {
+		for _, op := range branch {
+			if t := op.GetRequestTxn(); t != nil {
+				if !everyOp(t, ok) {
+					return false
+				}
+				continue
+			}
+			if !ok(op) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// chunkBytes is about how large a message of a RangeStream is, unless one key
+// alone is larger. It bounds what one message holds up on its connection.
+const chunkBytes = 256 << 10
+
+// RangeStream answers a range request in chunks, all as of one revision. The
+// store hands out its own key-values, so a slow reader costs no copy of them.
+func (s *kvServer) RangeStream(r *pb.RangeRequest, out grpc.ServerStreamingServer[pb.RangeStreamResponse]) error {
+	if err := checkRangeStream(r); err != nil {
+		return err
+	}
+	ctx := out.Context()
+	// Only the wait for the cluster is bounded, not the stream.
+	_, err := s.inTime(ctx, time.Now(), r, func(ctx context.Context, _ any) (any, error) {
+		return nil, s.mayRead(ctx, r.GetSerializable())
+	})
+	if err != nil {
+		return err
+	}
+	all, err := s.node.Store().Range(ctx, r)
+	if err != nil {
+		return clientError(err)
+	}
+	s.times.ranges.Add(1)
+	kvs := all.GetKvs()
+	for {
+		n := chunk(kvs)
+		resp := &pb.RangeResponse{Kvs: kvs[:n]}
+		kvs = kvs[n:]
+		if len(kvs) == 0 {
+			// Header, more and count belong to the last chunk, so that merging
+			// all chunks gives what Range gives.
+			resp.Header, resp.More, resp.Count = all.GetHeader(), all.GetMore(), all.GetCount()
+			s.fill(resp.GetHeader())
+		}
+		if err := ctx.Err(); err != nil {
+			return clientError(err)
+		}
+		if err := s.sendChunk(out, &pb.RangeStreamResponse{RangeResponse: resp}); err != nil {
+			return clientError(err)
+		}
+		if len(kvs) == 0 {
+			return nil
+		}
+	}
+}
+
+// sendChunk sends a message of a stream when there is room for it.
+func (s *kvServer) sendChunk(out grpc.ServerStreamingServer[pb.RangeStreamResponse], resp *pb.RangeStreamResponse) error {
+	size := proto.Size(resp)
+	if size <= smallReply {
+		return out.Send(resp)
+	}
+	r, err := s.replies.reserve(out.Context(), int64(size), 1)
+	if err != nil {
+		return err
+	}
+	err = out.SendMsg(&weighed{resp, r})
+	if err != nil {
+		r.release()
+	}
+	return err
+}
+
+// chunk returns how many of kvs, at least one, make a message.
+func chunk(kvs []*mvccpb.KeyValue) int {
+	size := 0
+	for i, kv := range kvs {
+		size += proto.Size(kv)
+		if size > chunkBytes {
+			return max(i, 1)
+		}
+	}
+	return len(kvs)
 }

@@ -1,16 +1,24 @@
 package etcdapi
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
+	"slices"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/hashcheck"
+	"github.com/leaderlease/go/kvnode/internal/store"
 )
 
 // maintenanceServer is the Maintenance service. See also alarm.go, snapshot.go.
@@ -131,4 +139,160 @@ func (s *maintenanceServer) Defragment(ctx context.Context, _ *pb.DefragmentRequ
 // Downgrade is not supported.
 func (*maintenanceServer) Downgrade(context.Context, *pb.DowngradeRequest) (*pb.DowngradeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "kvnode: a cluster cannot be downgraded")
+}
+
+// Alarm lists, raises or clears alarms. Listing is a linearizable read and, other
+// than in etcd, leaves no entry in the log: health checks list alarms.
+func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.AlarmResponse, error) {
+	if r.GetAction() != pb.AlarmRequest_GET {
+		return propose[*pb.AlarmResponse](ctx, s.API, &pb.InternalRaftRequest{Alarm: r})
+	}
+	if err := s.mayRead(ctx, false); err != nil {
+		return nil, err
+	}
+	resp := &pb.AlarmResponse{Header: s.header()}
+	for _, m := range s.node.Store().Alarms() {
+		if r.GetAlarm() == pb.AlarmType_NONE || r.GetAlarm() == m.GetAlarm() {
+			resp.Alarms = append(resp.Alarms, m)
+		}
+	}
+	return resp, nil
+}
+
+const (
+	// snapshotChunk is the size of a message of a snapshot.
+	snapshotChunk = 64 << 10
+	// snapshotAlign is what clients expect the file's size to be a multiple of:
+	// they tell by it whether the checksum has arrived.
+	snapshotAlign = 512
+)
+
+// Snapshot streams what is applied now: a bbolt file, and then its SHA-256. The
+// state is made durable for the occasion, or a backup would lack what was
+// acknowledged since the last checkpoint.
+func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, out grpc.ServerStreamingServer[pb.SnapshotResponse]) error {
+	if err := s.replayed(out.Context()); err != nil {
+		return err
+	}
+	if err := s.node.Checkpoint(out.Context()); err != nil {
+		return clientError(fmt.Errorf("checkpoint for a snapshot: %w", err))
+	}
+	snap, err := s.node.Store().OpenSnapshot()
+	if err != nil {
+		return clientError(fmt.Errorf("open a snapshot: %w", err))
+	}
+	defer func() { _ = snap.Close() }()
+
+	begun := time.Now()
+	pad := (snapshotAlign - snap.Size()%snapshotAlign) % snapshotAlign
+	w := &snapshotSender{out: out, hash: sha256.New(), remaining: snap.Size() + pad}
+	if _, err := snap.WriteTo(w); err != nil {
+		return clientError(fmt.Errorf("send a snapshot: %w", err))
+	}
+	if err := w.finish(pad); err != nil {
+		return clientError(err)
+	}
+	s.cfg.Logger.Info("snapshot sent", "bytes", snap.Size(), "revision", snap.Checkpoint().Revision, "took", time.Since(begun))
+	return nil
+}
+
+// snapshotSender sends what is written to it.
+type snapshotSender struct {
+	out       grpc.ServerStreamingServer[pb.SnapshotResponse]
+	hash      hash.Hash
+	buf       []byte // less than snapshotChunk
+	remaining int64  // to send, buf included
+}
+
+// Write sends p in chunks of snapshotChunk; what is left over waits.
+func (w *snapshotSender) Write(p []byte) (n int, err error) {
+	for len(p) > 0 {
+		if w.buf == nil {
+			// Sent messages may be kept for a while: each has its own memory.
+			w.buf = make([]byte, 0, snapshotChunk)
+		}
+		m := min(len(p), snapshotChunk-len(w.buf))
+		w.buf = append(w.buf, p[:m]...)
+		p, n = p[m:], n+m
+		if len(w.buf) == snapshotChunk {
+			if err := w.flush(); err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
+}
+
+func (w *snapshotSender) flush() error {
+	if err := w.out.Context().Err(); err != nil {
+		return err
+	}
+	w.remaining -= int64(len(w.buf))
+	if w.remaining < 0 {
+		return fmt.Errorf("the snapshot is %d bytes longer than it said", -w.remaining)
+	}
+	w.hash.Write(w.buf)
+	blob := w.buf
+	w.buf = nil
+	return w.out.Send(&pb.SnapshotResponse{Blob: blob, RemainingBytes: uint64(w.remaining), Version: Version})
+}
+
+// finish pads the file, sends what is left and then the checksum.
+func (w *snapshotSender) finish(pad int64) error {
+	if _, err := w.Write(make([]byte, pad)); err != nil {
+		return err
+	}
+	if err := w.flush(); err != nil {
+		return err
+	}
+	if w.remaining != 0 {
+		return fmt.Errorf("the snapshot is %d bytes shorter than it said", w.remaining)
+	}
+	return w.out.Send(&pb.SnapshotResponse{Blob: w.hash.Sum(nil), Version: Version})
+}
+
+// Hashers are all members of the cluster, this one first, by way of which their
+// hashes can be compared.
+func (a *API) Hashers() []*hashcheck.Member {
+	self := &hashcheck.Member{
+		ID: a.node.ID(), Hash: func(_ context.Context, revision int64) (store.Hash, error) { return a.node.Store().HashKV(revision) },
+	}
+	all := []*hashcheck.Member{self}
+	for id, m := range a.node.Store().Members().ByID {
+		if id == self.ID {
+			self.Name = m.Name
+			continue
+		}
+		all = append(all, &hashcheck.Member{
+			ID: id, Name: m.Name, Hash: func(ctx context.Context, revision int64) (store.Hash, error) { return a.hashOf(ctx, &m, revision) },
+		})
+	}
+	slices.SortFunc(all[1:], func(x, y *hashcheck.Member) int { return cmp.Compare(x.ID, y.ID) })
+	return all
+}
+
+// Dial returns a connection to a member's client URLs. Of answers that have a header,
+// those of another cluster are refused.
+func (a *API) Dial(m *store.Member) (*grpc.ClientConn, error) {
+	return dialMember(m.ClientURLs, slices.Concat(a.cfg.LeaderDial, sameCluster(a.node.ClusterID()).options()))
+}
+
+// hashOf asks another member. What somebody else answers at its address, be it of
+// another cluster or another member of this one, is no hash of that member.
+func (a *API) hashOf(ctx context.Context, m *store.Member, revision int64) (h store.Hash, err error) {
+	conn, err := a.Dial(m)
+	if err != nil {
+		return h, err
+	}
+	defer func() { _ = conn.Close() }() // the call is over
+	r, err := pb.NewMaintenanceClient(conn).HashKV(ctx, &pb.HashKVRequest{Revision: revision})
+	if err != nil {
+		return h, err
+	}
+	if id := r.GetHeader().GetMemberId(); id != m.ID {
+		return h, fmt.Errorf("kvnode: who answers at the client URLs %q of %s is member %x, not %x", m.ClientURLs, m.Name, id, m.ID)
+	}
+	return store.Hash{
+		Hash: r.GetHash(), CompactRevision: r.GetCompactRevision(), HashRevision: r.GetHashRevision(), Revision: r.GetHeader().GetRevision(),
+	}, nil
 }

@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
+	"slices"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/internal/store/watch"
 )
@@ -138,4 +143,99 @@ func (c *watchCall) headerAt(revision int64) *pb.ResponseHeader {
 	h := &pb.ResponseHeader{Revision: revision}
 	c.fill(h)
 	return h
+}
+
+// handle does what r asks for. What it does not know it ignores, as etcd does: a
+// newer client may ask for what it can do without.
+func (c *watchCall) handle(r *pb.WatchRequest) error {
+	switch u := r.GetRequestUnion().(type) {
+	case *pb.WatchRequest_CreateRequest:
+		if u.CreateRequest != nil {
+			return c.create(u.CreateRequest)
+		}
+	case *pb.WatchRequest_CancelRequest:
+		return c.cancel(u.CancelRequest.GetWatchId(), u.CancelRequest != nil)
+	case *pb.WatchRequest_ProgressRequest:
+		if u.ProgressRequest != nil {
+			c.stream.RequestProgress()
+		}
+	}
+	return nil
+}
+
+// create adds a watcher. A refusal is a reply too, and the stream goes on.
+func (c *watchCall) create(r *pb.WatchCreateRequest) error {
+	if r.GetStartRevision() < 0 {
+		return c.refuse(c.node.Store().Revision(), rpctypes.ErrCompacted)
+	}
+	id, revision, err := c.stream.Watch(watchOf(r))
+	if err != nil {
+		return c.refuse(revision, err)
+	}
+	return c.out.Send(&pb.WatchResponse{Header: c.headerAt(revision), WatchId: id, Created: true})
+}
+
+func (c *watchCall) refuse(revision int64, reason error) error {
+	return c.out.Send(&pb.WatchResponse{
+		Header: c.headerAt(revision), WatchId: watch.All, Created: true, Canceled: true, CancelReason: reason.Error(),
+	})
+}
+
+// cancel confirms the end of a watcher. Like etcd it says nothing of one that
+// there is not.
+func (c *watchCall) cancel(id int64, present bool) error {
+	if !present || !c.stream.Cancel(id) {
+		return nil
+	}
+	return c.out.Send(&pb.WatchResponse{Header: c.header(), WatchId: id, Canceled: true})
+}
+
+func watchOf(r *pb.WatchCreateRequest) watch.Request {
+	key := r.GetKey()
+	if len(key) == 0 {
+		key = []byte{0} // the smallest key there is
+	}
+	return watch.Request{
+		ID: r.GetWatchId(), Key: key, End: r.GetRangeEnd(), Start: r.GetStartRevision(),
+		NoPut:    slices.Contains(r.GetFilters(), pb.WatchCreateRequest_NOPUT),
+		NoDelete: slices.Contains(r.GetFilters(), pb.WatchCreateRequest_NODELETE),
+		PrevKV:   r.GetPrevKv(), Progress: r.GetProgressNotify(), Fragment: r.GetFragment(),
+	}
+}
+
+// MinWatchProgress is the shortest Config.WatchProgressInterval, as in etcd: a
+// shorter one is raised to it.
+const MinWatchProgress = 100 * time.Millisecond
+
+// newProgressTicker spreads the streams that connect together over a tenth of
+// the interval.
+func newProgressTicker(interval time.Duration) *time.Ticker {
+	interval = max(interval, MinWatchProgress)
+	return time.NewTicker(interval + rand.N(interval/10))
+}
+
+// sendFragments sends m in parts that stay below limit if they can: an event is
+// not split. All but the last say that more follows. Clients put together what
+// comes in a row, so nothing may be sent in between.
+func sendFragments(m *pb.WatchResponse, limit int, send func(*pb.WatchResponse) error) error {
+	if len(m.GetEvents()) < 2 || proto.Size(m) < limit {
+		return send(m)
+	}
+	rest := m.GetEvents()
+	head := proto.Size(&pb.WatchResponse{Header: m.GetHeader(), WatchId: m.GetWatchId(), Fragment: true})
+	for len(rest) > 0 {
+		n, size := 0, head
+		for ; n < len(rest); n++ {
+			size += 1 + protowire.SizeBytes(proto.Size(rest[n])) // with its tag
+			if n > 0 && size >= limit {
+				break
+			}
+		}
+		part := &pb.WatchResponse{Header: m.GetHeader(), WatchId: m.GetWatchId(), Events: rest[:n:n], Fragment: n < len(rest)}
+		rest = rest[n:]
+		if err := send(part); err != nil {
+			return err
+		}
+	}
+	return nil
 }

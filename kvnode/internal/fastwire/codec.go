@@ -4,9 +4,13 @@
 package fastwire
 
 import (
+	"strings"
+
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	protocodec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 )
 
 // The service, and its only method.
@@ -45,4 +49,26 @@ func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 		return nil
 	}
 	return c.CodecV2.Unmarshal(data, v)
+}
+
+// Metadata of calls that kvnode has and etcd does not. Package client exports them.
+const (
+	MetadataReadMode = "x-lease-read"
+	TrailerReadPath  = "x-lease-read-path"
+	TrailerRemaining = "x-lease-remaining-ms"
+)
+
+// noRoom begins the message of NoRoom, by which clients know it.
+const noRoom = "kvnode: no room on the streams for a request"
+
+// NoRoom is the answer to a request that the server has not begun, since it takes cost bytes
+// where used of at most limit bytes are in use. A client makes a call instead.
+func NoRoom(cost int, used, limit int64) error {
+	return status.Errorf(codes.ResourceExhausted, "%s of %d bytes: %d of %d are in use: make a call instead", noRoom, cost, used, limit)
+}
+
+// IsNoRoom reports whether err is the answer NoRoom.
+func IsNoRoom(err error) bool {
+	s, ok := status.FromError(err)
+	return ok && s.Code() == codes.ResourceExhausted && strings.HasPrefix(s.Message(), noRoom)
 }

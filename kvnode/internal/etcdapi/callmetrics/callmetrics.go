@@ -1,14 +1,25 @@
+// Package callmetrics counts the calls of a gRPC server for Prometheus, under the names and
+// labels of package prometheus of go-grpc-middleware, which etcd uses: what watches one watches
+// the other. That package finds a counter by its labels each time, three or four times a call,
+// which takes a third of the time that a read under a lease takes without a call of its own.
+// Here the counters of a method are found at once by its name, and are counted in stripes.
 package callmetrics
 
 import (
+	"context"
 	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	"github.com/leaderlease/go/internal/durations"
 )
 
 var (
@@ -99,4 +110,176 @@ func (m *Metrics) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstHistogram(tookDesc, t.Count, t.Sum.Seconds(), t.Buckets(), of.kind, of.service, of.name)
 		}
 	}
+}
+
+// The kinds of methods.
+const (
+	unary        = "unary"
+	clientStream = "client_stream"
+	serverStream = "server_stream"
+	bidiStream   = "bidi_stream"
+)
+
+func kindOf(client, server bool) string {
+	switch {
+	case client && server:
+		return bidiStream
+	case client:
+		return clientStream
+	case server:
+		return serverStream
+	default:
+		return unary
+	}
+}
+
+// numCodes is how many codes gRPC has. What has another one counts as Unknown.
+const numCodes = int(codes.Unauthenticated) + 1
+
+// bounds are Prometheus's own, as in etcd.
+var bounds = []time.Duration{
+	5 * time.Millisecond, 10 * time.Millisecond, 25 * time.Millisecond, 50 * time.Millisecond, 100 * time.Millisecond,
+	250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond, 5 * time.Second, 10 * time.Second,
+}
+
+// Method counts the calls of one method. It allocates nothing.
+type Method struct {
+	kind, service, name string             // labels
+	took                *durations.Striped // nil if there is no histogram
+	cells               []cell             // stripes
+}
+
+// cell has what was counted on one stripe. Of a unary method no messages are counted: it
+// receives one for each call, and sends one for each that succeeds.
+type cell struct {
+	started, received, sent atomic.Uint64
+	handled                 [numCodes]atomic.Uint64
+	_                       [32]byte // a cell is three cache lines
+}
+
+func newMethod(kind, service, name string, histogram bool) *Method {
+	of := &Method{kind: kind, service: service, name: name, cells: make([]cell, durations.Stripes)}
+	if histogram {
+		of.took = durations.NewStriped(bounds)
+	}
+	return of
+}
+
+func (of *Method) here() *cell { return &of.cells[durations.Stripe()] }
+
+// Begin counts a call that begins. It returns what End is to be given.
+func (of *Method) Begin() (begun time.Time) {
+	of.here().started.Add(1)
+	if of.took != nil {
+		begun = time.Now()
+	}
+	return begun
+}
+
+// End counts a call that has ended so.
+func (of *Method) End(begun time.Time, err error) {
+	of.here().handled[codeOf(err)].Add(1)
+	if of.took != nil {
+		of.took.Note(time.Since(begun))
+	}
+}
+
+// Done counts n calls of a unary method that have begun and succeeded. Each is to be given to
+// Note, too.
+func (of *Method) Done(n uint64) {
+	if n > 0 {
+		at := of.here()
+		at.started.Add(n)
+		at.handled[codes.OK].Add(n)
+	}
+}
+
+// Note notes how long a call took that is counted by Done.
+func (of *Method) Note(took time.Duration) {
+	if of.took != nil {
+		of.took.Note(took)
+	}
+}
+
+func codeOf(err error) codes.Code {
+	if err == nil {
+		return codes.OK
+	}
+	st, ok := status.FromError(err)
+	if !ok {
+		st = status.FromContextError(err) // as gRPC does
+	}
+	if int(st.Code()) >= numCodes {
+		return codes.Unknown
+	}
+	return st.Code()
+}
+
+// counts are the sums of all cells.
+type counts struct {
+	started, received, sent uint64
+	handled                 [numCodes]uint64
+}
+
+// load returns the counts. They are read one by one, not as of one moment.
+func (of *Method) load() (c counts) {
+	for i := range of.cells {
+		at := &of.cells[i]
+		c.started += at.started.Load()
+		c.received += at.received.Load()
+		c.sent += at.sent.Load()
+		for code := range c.handled {
+			c.handled[code] += at.handled[code].Load()
+		}
+	}
+	if of.kind == unary {
+		c.received, c.sent = c.started, c.handled[codes.OK]
+	}
+	return c
+}
+
+// UnaryServerInterceptor counts calls. It is to be the first of its chain.
+func (m *Metrics) UnaryServerInterceptor() grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		of := m.Unary(info.FullMethod)
+		begun := of.Begin()
+		resp, err := handle(ctx, req)
+		of.End(begun, err)
+		return resp, err
+	}
+}
+
+// StreamServerInterceptor counts streams and their messages.
+func (m *Metrics) StreamServerInterceptor() grpc.StreamServerInterceptor {
+	return func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+		of := m.method(info.FullMethod, kindOf(info.IsClientStream, info.IsServerStream))
+		begun := of.Begin()
+		err := handle(srv, &counted{stream, of})
+		of.End(begun, err)
+		return err
+	}
+}
+
+// counted is a stream whose messages are counted.
+type counted struct {
+	grpc.ServerStream
+	of *Method
+}
+
+// SendMsg implements grpc.ServerStream.
+func (c *counted) SendMsg(m any) error {
+	err := c.ServerStream.SendMsg(m)
+	if err == nil {
+		c.of.here().sent.Add(1)
+	}
+	return err
+}
+
+// RecvMsg implements grpc.ServerStream.
+func (c *counted) RecvMsg(m any) error {
+	err := c.ServerStream.RecvMsg(m)
+	if err == nil {
+		c.of.here().received.Add(1)
+	}
+	return err
 }

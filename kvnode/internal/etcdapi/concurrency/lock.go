@@ -2,6 +2,9 @@ package concurrency
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
@@ -67,4 +70,84 @@ func (s *lockServer) Unlock(ctx context.Context, r *pb.UnlockRequest) (*pb.Unloc
 		return nil, clientError(ctx, err)
 	}
 	return &pb.UnlockResponse{Header: resp.Header}, nil
+}
+
+// line is the wait of one call for a lock or an election. The library waits until the keys
+// before the call's own are deleted, and looks at its own only then. A line looks at it all the
+// while, and ends the wait when the key is deleted: its TTL lease has ended, or another call with
+// the same TTL lease has given up.
+type line struct {
+	session *concurrency.Session
+	ctx     context.Context // ends with the key
+	leave   func()          // ends everything; the caller calls it
+}
+
+// lostError is the cause of the end of a line whose key was deleted.
+type lostError struct{ error }
+
+// lineUp returns a line for name with a TTL lease, a new one if that is 0. lost is what the
+// client is told if the key is deleted.
+func (s *Services) lineUp(ctx context.Context, name []byte, lease int64, lost error) (*line, error) {
+	ctx, end := context.WithCancelCause(ctx)
+	base, cancel := context.WithCancel(s.client.Ctx())
+	l := &line{ctx: ctx, leave: func() { end(nil); cancel() }}
+	watcher := &lineWatcher{Watcher: s.client.Watcher, look: s.client, start: s.wg.Go, ctx: ctx, lost: func() { end(lostError{lost}) }}
+	client := clientv3.NewCtxClient(base)
+	client.KV, client.Lease, client.Watcher = lineKV{s.client.KV, ctx}, s.client.Lease, watcher
+	session, err := newSession(ctx, client, lease)
+	if err != nil {
+		l.leave()
+		return nil, err
+	}
+	l.session, watcher.key = session, fmt.Sprintf("%s/%x", name, session.Lease())
+	return l, nil
+}
+
+// lineWatcher watches the call's own key from the library's first watch on: a call that need not
+// wait watches nothing.
+type lineWatcher struct {
+	clientv3.Watcher
+	look  clientv3.KV
+	start func(func())    // runs a goroutine
+	ctx   context.Context // of the line
+	key   string
+	lost  func()
+	once  sync.Once
+}
+
+// Watch implements clientv3.Watcher.
+func (w *lineWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	w.once.Do(func() { w.start(w.watchOwn) })
+	return w.Watcher.Watch(ctx, key, opts...)
+}
+
+// watchOwn returns when the key is deleted or the line ends. The key exists when it begins, or was
+// deleted since the library has put it.
+func (w *lineWatcher) watchOwn() {
+	for resp := range w.Watcher.Watch(w.ctx, w.key, clientv3.WithFilterPut(), clientv3.WithCreatedNotify()) {
+		if resp.Created {
+			// The watch shows no deletion before its start. This member has applied the put.
+			if got, err := w.look.Get(w.ctx, w.key, clientv3.WithCountOnly(), clientv3.WithSerializable()); err == nil && got.Count == 0 {
+				w.lost()
+			}
+		}
+		if len(resp.Events) > 0 {
+			w.lost()
+		}
+	}
+}
+
+// lineKV deletes nothing once the key is lost: at the end of a wait the library deletes its key by
+// its name, which another call with the same TTL lease may have put again.
+type lineKV struct {
+	clientv3.KV
+	ctx context.Context
+}
+
+// Delete implements clientv3.KV.
+func (kv lineKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	if _, lost := errors.AsType[lostError](context.Cause(kv.ctx)); lost {
+		return new(clientv3.DeleteResponse), nil
+	}
+	return kv.KV.Delete(ctx, key, opts...)
 }

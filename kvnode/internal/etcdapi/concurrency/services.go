@@ -7,10 +7,15 @@ import (
 	"math"
 	"net"
 	"sync"
+	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/leaderlease/go/kvnode/internal/etcdapi"
@@ -96,4 +101,97 @@ func (s *Services) closeServer() {
 	s.inside.Stop()
 	s.wg.Wait()
 	s.api.Close()
+}
+
+// steadyKV finishes transactions that have begun: whoever cancels one does not
+// know whether there is a key to delete.
+type steadyKV struct{ clientv3.KV }
+
+// Txn implements clientv3.KV. The API bounds its time.
+func (kv steadyKV) Txn(ctx context.Context) clientv3.Txn {
+	return kv.KV.Txn(context.WithoutCancel(ctx))
+}
+
+// idleLease keeps nothing alive. The library's sessions begin with that, for which
+// it has a stream and a ticker, and ours give it up at once.
+type idleLease struct{ clientv3.Lease }
+
+// KeepAlive implements clientv3.Lease.
+func (idleLease) KeepAlive(context.Context, clientv3.LeaseID) (<-chan *clientv3.LeaseKeepAliveResponse, error) {
+	ended := make(chan *clientv3.LeaseKeepAliveResponse)
+	close(ended)
+	return ended, nil
+}
+
+// ledWatcher cuts watches when there is no leader for too long: without one
+// nothing is deleted, so who waits for that had better wait at another member.
+type ledWatcher struct{ clientv3.Watcher }
+
+// Watch implements clientv3.Watcher.
+func (w ledWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	return w.Watcher.Watch(clientv3.WithRequireLeader(ctx), key, opts...)
+}
+
+// revokeTime bounds the revocation of a TTL lease that would run out anyway.
+// Longer: without a leader callers learn later that their wait has failed.
+const revokeTime = time.Second
+
+// noLease is for sessions that put nothing: no TTL lease has this ID.
+const noLease = -1
+
+// session returns a session over a TTL lease, a new one if it is 0. Its caller
+// keeps the TTL lease alive.
+func (s *Services) session(ctx context.Context, lease int64) (*concurrency.Session, error) {
+	return newSession(ctx, s.client, lease)
+}
+
+func newSession(ctx context.Context, client *clientv3.Client, lease int64) (*concurrency.Session, error) {
+	session, err := concurrency.NewSession(client,
+		concurrency.WithLease(clientv3.LeaseID(lease)), concurrency.WithContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	session.Orphan()
+	return session, nil
+}
+
+// abandon revokes the TTL lease of a session that nobody will hear of, because
+// its wait has failed. One that the client gave belongs to the client.
+func (s *Services) abandon(session *concurrency.Session, given int64) {
+	if given != 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.client.Ctx(), revokeTime)
+	defer cancel()
+	_, _ = s.client.Revoke(ctx, session.Lease())
+}
+
+// waiting returns a context that ends with the member too.
+func (s *Services) waiting(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.stopping, func() { cancel(rpctypes.ErrGRPCStopped) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// clientError returns what a client is told of err. What etcd's client returns is
+// Unknown to gRPC, with etcd's text, and so it is in etcd.
+func clientError(ctx context.Context, err error) error {
+	lost, isLost := errors.AsType[lostError](context.Cause(ctx))
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(context.Cause(ctx), rpctypes.ErrGRPCStopped):
+		return rpctypes.ErrGRPCStopped
+	case isLost:
+		return lost.error
+	case ctx.Err() != nil:
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	if e, ok := errors.AsType[rpctypes.EtcdError](err); ok && e.Code() == codes.Unavailable {
+		return status.Error(e.Code(), e.Error())
+	}
+	return err
 }

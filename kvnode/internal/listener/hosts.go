@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/leaderlease/go/kvnode"
+	"github.com/leaderlease/go/kvnode/internal/transport"
 )
 
 // AnyHost is the name that stands for all hosts, as in etcd.
@@ -69,7 +69,7 @@ func (h *HostCheck) Wrap(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		name := kvnode.Shown(r.Host)
+		name := transport.Shown(r.Host)
 		h.warn.Do(func() {
 			h.log.Warn("HTTP request for an unknown host is refused", "host", name, "remote", r.RemoteAddr)
 		})
