@@ -2,17 +2,20 @@ package fastkv
 
 import (
 	"context"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
@@ -254,4 +257,152 @@ func TestAServerThatDoesNotGreet(t *testing.T) {
 			t.Error("the stream is waited for after its time")
 		}
 	})
+}
+
+// A member that has lost its leader, and stays up, is left for one that leads: its writes
+// would fail for as long as it is alone.
+func TestAMemberWithoutALeaderIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		end := asked(func() error { _, err := r.get(t.Context()); return err })
+		s := r.accept(1)
+		s.answer(s.next().ID, &pb.RangeResponse{})
+		if err := <-end; err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(pause)
+		s.answers <- []byte{0x10, 1} // member 1 answers, and knows no leader
+		synctest.Wait()
+		r.wantBy(s, "while there is no other")
+		synctest.Wait()
+		if len(r.streams) != 1 {
+			t.Fatalf("%d streams are opened once the member has no leader, want 1", len(r.streams))
+		}
+		better := r.accept(2)
+		synctest.Wait()
+		r.wantBy(better, "by a follower's")
+		time.Sleep(pause)
+		r.wantBy(better, "by a follower's, again")
+		good := r.accept(1)
+		synctest.Wait()
+		r.wantBy(good, "by the leader's")
+	})
+}
+
+// The metadata of the client's own context are not those of its requests: calls do not have
+// them either.
+func TestAStreamHasNoMetadata(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.client.streams.ctx = metadata.AppendToOutgoingContext(r.client.streams.ctx, "x-lease-read", "serializable")
+		r.client.streams = newStreams(r.client.streams.ctx, r, func() []string { return nil })
+		end := asked(func() error { _, err := r.get(t.Context()); return err })
+		s := r.accept(1)
+		if md, _ := metadata.FromOutgoingContext(s.ctx); len(md) != 0 {
+			t.Errorf("the stream is opened with %v, want no metadata", md)
+		}
+		s.answer(s.next().ID, &pb.RangeResponse{})
+		if err := <-end; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A request with much metadata is a call: the server would end the stream of all others.
+func TestMuchMetadata(t *testing.T) {
+	for name, md := range map[string]metadata.MD{
+		"long": {"a": {string(make([]byte, maxRequest))}}, "many": {"a": make([]string, maxRequest/32)},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t)
+			end := asked(func() error {
+				count, err := r.get(metadata.NewOutgoingContext(t.Context(), md))
+				if count != -1 {
+					t.Errorf("%s: answered by the stream", name)
+				}
+				return err
+			})
+			r.accept(1)
+			if err := <-end; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// counts answers calls.
+type counts struct {
+	pb.UnimplementedKVServer
+	n int64
+}
+
+func (c counts) Range(context.Context, *pb.RangeRequest) (*pb.RangeResponse, error) {
+	return &pb.RangeResponse{Count: c.n}, nil
+}
+
+// counting answers every request with a count of so many, by calls and by streams, and returns
+// its address.
+func counting(t *testing.T, count int64) string {
+	t.Helper()
+	serve := func(_ any, s grpc.ServerStream) error {
+		if err := s.SendMsg(fastwire.Raw(fastwire.AppendWho(nil, 1, 1))); err != nil {
+			return err
+		}
+		data, _ := proto.Marshal(&pb.RangeResponse{Count: count})
+		for {
+			var m, out fastwire.Raw
+			if err := s.RecvMsg(&m); err != nil {
+				return err
+			}
+			err := fastwire.Requests(m, func(b []byte) error {
+				var r fastwire.Request
+				err := r.Decode(b)
+				out = fastwire.AppendAnswer(out, fastwire.Answer{ID: r.ID, Message: data})
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if err := s.SendMsg(out); err != nil {
+				return err
+			}
+		}
+	}
+	g := grpc.NewServer(grpc.ForceServerCodecV2(fastwire.NewCodec()))
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: fastwire.Service, HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{StreamName: fastwire.Stream, Handler: serve, ServerStreams: true, ClientStreams: true}},
+	}, nil)
+	pb.RegisterKVServer(g, counts{n: count})
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() { _ = g.Serve(l); close(served) }()
+	t.Cleanup(func() { g.Stop(); <-served })
+	return l.Addr().String()
+}
+
+// Once a client is told of other endpoints, nothing goes to the former ones, as it is with
+// calls: they may be of another cluster.
+func TestOtherEndpoints(t *testing.T) {
+	first, second := counting(t, 1), counting(t, 2)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{first}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := Use(c); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{1, 2} {
+		if i == 1 {
+			c.SetEndpoints(second)
+		}
+		resp, err := c.Get(t.Context(), "k")
+		if err != nil || resp.Count != want {
+			t.Errorf("a read by way of endpoint %d = %v, %v, want count %d", i+1, resp, err, want)
+		}
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -162,5 +163,39 @@ func until(t *testing.T, what string, is func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%v have passed, want that %s", patience, what)
 		}
+	}
+}
+
+// patience is how long something that must happen may take: so long only where nothing
+// works any more, whatever else the machine does.
+const patience = time.Minute
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patientStop has members that stop wait for long for requests under way, for tests in which none
+// is to be cut: a busy machine may need longer than drainTime. It comes before the members start.
+func patientStop(t *testing.T) {
+	t.Helper()
+	before := drainTime
+	drainTime = patience / 2
+	t.Cleanup(func() { drainTime = before })
+}
+
+// skipShort skips a test that waits for seconds of real time. make verify runs it.
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("waits for seconds of real time")
+	}
+}
+
+// Members of one process may be given the same options: what each adds, its
+// certificate, is its own.
+func TestOptionsOfTheCallerStayItsOwn(t *testing.T) {
+	dial := make([]grpc.DialOption, 1)
+	dial[0] = grpc.EmptyDialOption{}
+	trio(t, newFiles(t).mutual, func(c *Config) { c.API.LeaderDial = dial[:0] })
+	if _, ok := dial[0].(grpc.EmptyDialOption); !ok {
+		t.Errorf("behind the caller's options stands %T, want what was there", dial[0])
 	}
 }

@@ -15,7 +15,9 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/leaderlease/go/kvnode"
 	"github.com/leaderlease/go/kvnode/internal/store"
@@ -324,4 +326,17 @@ func TestAfterCloseNothingIsForwarded(t *testing.T) {
 	p.follower.api.Close()
 	_, err := pb.NewLeaseClient(p.follower.conn).LeaseTimeToLive(t.Context(), &pb.LeaseTimeToLiveRequest{ID: 7})
 	wantStatus(t, "LeaseTimeToLive() after Close", err, rpctypes.ErrGRPCStopped)
+}
+
+// Whoever says that it does not lead, or has too much to do, is not asked in addition
+// who it is: it has more of both in an election.
+func TestWhatNeedsNoOrigin(t *testing.T) {
+	for _, want := range []error{
+		rpctypes.ErrGRPCNotLeader, status.Error(codes.ResourceExhausted, "kvnode: too many requests"), rpctypes.ErrGRPCTimeout,
+	} {
+		// There is no connection to ask on.
+		if got := whose(t.Context(), pb.Lease_LeaseTimeToLive_FullMethodName, nil, want); !errors.Is(got, want) {
+			t.Errorf("whose() = %v, want %v as it is", got, want)
+		}
+	}
 }

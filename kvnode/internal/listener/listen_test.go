@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 // Several URLs for peers are one listener to the node.
@@ -48,3 +50,5 @@ func bind(t *testing.T, urls ...string) []net.Listener {
 	}
 	return all
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

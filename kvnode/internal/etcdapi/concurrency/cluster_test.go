@@ -13,6 +13,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -235,3 +236,5 @@ func wantError(tb testing.TB, what string, err error, code codes.Code, text stri
 }
 
 func textOf(err error) string { return rpctypes.ErrorDesc(err) }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

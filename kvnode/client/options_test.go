@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
@@ -44,3 +45,5 @@ func TestAStreamOfAMemberThatIsAlone(t *testing.T) {
 		}
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

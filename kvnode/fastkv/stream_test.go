@@ -1,0 +1,133 @@
+package fastkv
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/leaderlease/go/kvnode/internal/fastwire"
+)
+
+// Where processors are busy with something else, requests do not wait for that, but for one each
+// noRun, which finds out.
+func TestOthersDoNotRunWhereThatTakesLong(t *testing.T) {
+	var o others
+	now := time.Now()
+	may := func(want bool, when string) {
+		t.Helper()
+		if got := o.mayRun(now); got != want {
+			t.Errorf("%s others may run: %v, want %v", when, got, want)
+		}
+	}
+	may(true, "at first")
+	o.ran(now, now.Add(longRun))
+	may(true, "after a short run")
+	o.ran(now, now.Add(longRun+1))
+	now = now.Add(longRun + 1)
+	may(false, "after a long run")
+	now = now.Add(noRun - 1)
+	may(false, "a moment before the pause is over")
+	now = now.Add(1)
+	may(true, "after the pause")
+}
+
+// Of a member that stops, the client repeats the writes that were not taken, by calls, and waits for
+// those that were. New requests go by another stream.
+func TestAMemberThatStopsIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		put := r.mutations()["Put"]
+		taken := asked(func() error { return put(t.Context()) })
+		s := r.accept(1)
+		first := s.next()
+		var others []<-chan error
+		for range 2 {
+			others = append(others, asked(func() error { return put(t.Context()) }))
+			s.next()
+		}
+		synctest.Wait()
+		s.answers <- fastwire.AppendEnding(fastwire.AppendWho(nil, 1, 1), first.ID)
+		for _, end := range others {
+			if err := <-end; err != nil {
+				t.Errorf("a put that the member has not taken = %v, want that a call makes it", err)
+			}
+		}
+		if n := r.calls.Load(); n != 2 {
+			t.Errorf("%d calls, want one for each of the 2 puts that were not taken", n)
+		}
+		time.Sleep(again)
+		next := asked(func() error { _, err := r.get(t.Context()); return err })
+		other := r.accept(1)
+		other.answer(other.next().ID, &pb.RangeResponse{})
+		if err := <-next; err != nil {
+			t.Errorf("a get afterwards = %v, want it by another stream", err)
+		}
+		if s.ctx.Err() != nil {
+			t.Error("the stream was ended with the request that was taken")
+		}
+		s.answer(first.ID, &pb.PutResponse{})
+		if err := <-taken; err != nil || r.calls.Load() != 2 {
+			t.Errorf("the put that was taken = %v after %d calls, want its answer", err, r.calls.Load())
+		}
+		synctest.Wait()
+		if s.ctx.Err() == nil {
+			t.Error("the stream goes on when all that was taken is answered")
+		}
+	})
+}
+
+// The end of a wait asks for no answer: one that crosses the answer gets none, and the stream
+// is as good as before.
+func TestTheEndOfAWaitIsOwedNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		gone := asked(func() error { _, err := r.get(ctx); return err })
+		s := r.accept(1)
+		first := s.next()
+		stays := asked(func() error { _, err := r.get(t.Context()); return err })
+		synctest.Wait() // its message is being sent
+		cancel()
+		if err := <-gone; err == nil {
+			t.Error("a request that was cancelled is answered")
+		}
+		s.answer(first.ID, &pb.RangeResponse{})
+		s.answer(first.ID+1, &pb.RangeResponse{}) // before SendMsg returns
+		if err := <-stays; err != nil {
+			t.Error(err)
+		}
+		s.next()
+		if told := s.next(); !told.Cancel || told.ID != first.ID {
+			t.Errorf("the server is told %+v, want the end of %d", told, first.ID)
+		}
+		time.Sleep(2 * pause)
+		r.wantBy(s, "long after")
+	})
+}
+
+// A clock that is set says nothing about a stream: what counts is for how long it was silent.
+func TestAClockThatIsSet(t *testing.T) {
+	s := newStream(t.Context(), func() {}, nil)
+	s.owed.Store(1)
+	soon, late := s.opened.Add(pause/2), s.opened.Add(2*pause)
+	for _, by := range []time.Duration{-time.Hour, 0, time.Hour} {
+		if !s.usable(set(soon, by)) {
+			t.Errorf("a stream that was silent for a moment is not used once the clock is set by %v", by)
+		}
+		if s.usable(set(late, by)) {
+			t.Errorf("a stream that was silent for %v is used once the clock is set by %v", 2*pause, by)
+		}
+	}
+}
+
+// set returns what would have been read at now had the clock been set before. A time.Time has
+// the wall clock's seconds from bit 30 of its first word on, and the monotonic clock in its
+// second.
+func set(now time.Time, by time.Duration) time.Time {
+	*(*uint64)(unsafe.Pointer(&now)) += uint64(by/time.Second) << 30
+	return now
+}
