@@ -44,25 +44,25 @@ type API struct {
 	// leader is where requests go that only the leader can answer.
 	leader    leaderConn
 	leaderID  fastwire.LeaderField
-	elsewhere elsewhere
+	elsewhere renewalForwarder
 	// replies bounds the memory of large replies, deliveries those of the gateway.
-	replies    *replies
-	deliveries deliveries
+	replies    *replyBudget
+	gatewayRequests gatewayRequests
 	// inFlight counts unary requests under way.
 	inFlight atomic.Int64
 	fast     fastLimits
-	times    times
-	// complain limits what is logged because of requests.
-	complain rate.Sometimes
+	times    requestStats
+	// logLimit limits what is logged because of requests.
+	logLimit rate.Sometimes
 }
 
 // New returns the API of node. It expects a configuration that Validate takes.
 func New(node Node, cfg Config) *API {
-	cfg = cfg.WithDefaults().as(node.Config())
+	cfg = cfg.WithDefaults().withNodeDefaults(node.Config())
 	cfg.Logger = cfg.Logger.With("component", "etcdapi")
 	a := &API{
-		node: node, cfg: cfg, elsewhere: newElsewhere(), replies: newReplies(int64(cfg.MaxReplyBytes), cfg.RequestTimeout, cfg.Logger),
-		complain: rate.Sometimes{First: 10, Interval: time.Second},
+		node: node, cfg: cfg, elsewhere: newRenewalForwarder(), replies: newReplyBudget(int64(cfg.MaxReplyBytes), cfg.RequestTimeout, cfg.Logger),
+		logLimit: rate.Sometimes{First: 10, Interval: time.Second},
 	}
 	a.times.init()
 	a.fast.init()
@@ -98,7 +98,7 @@ func (a *API) ServerOptions() []grpc.ServerOption {
 		stream = append(stream, m.StreamServerInterceptor())
 	}
 	return []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(a.unary()...),
+		grpc.ChainUnaryInterceptor(a.unaryInterceptors()...),
 		grpc.ChainStreamInterceptor(append(stream, a.interceptStream)...),
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.NumStreamWorkers(streamWorkers),
@@ -112,8 +112,8 @@ func (a *API) ServerOptions() []grpc.ServerOption {
 	}
 }
 
-// unary returns what each call passes, and each request of a stream of service Fast.
-func (a *API) unary() (all []grpc.UnaryServerInterceptor) {
+// unaryInterceptors returns what each call passes, and each request of a stream of service Fast.
+func (a *API) unaryInterceptors() (all []grpc.UnaryServerInterceptor) {
 	if m := a.cfg.Metrics; m != nil {
 		all = append(all, m.UnaryServerInterceptor())
 	}
@@ -190,13 +190,13 @@ var _ Node = (*kvnode.Node)(nil)
 // header returns a header as of now.
 func (a *API) header() *pb.ResponseHeader {
 	h := &pb.ResponseHeader{Revision: a.node.Store().Revision()}
-	a.fill(h)
+	a.fillHeader(h)
 	return h
 }
 
-// fill completes a header that has a revision. Clients learn from it who leads: see
+// fillHeader completes a header that has a revision. Clients learn from it who leads: see
 // package kvnode/client.
-func (a *API) fill(h *pb.ResponseHeader) {
+func (a *API) fillHeader(h *pb.ResponseHeader) {
 	h.ClusterId = a.node.ClusterID()
 	h.MemberId = a.node.ID()
 	h.RaftTerm = a.node.Term()
@@ -224,6 +224,6 @@ func propose[T response](ctx context.Context, a *API, r *pb.InternalRaftRequest)
 	if !ok || resp.GetHeader() == nil {
 		return none, status.Errorf(codes.Internal, "kvnode: applying the request gave a %T, want a %T with a header", res.Response, none)
 	}
-	a.fill(resp.GetHeader())
+	a.fillHeader(resp.GetHeader())
 	return resp, nil
 }

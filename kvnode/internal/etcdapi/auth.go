@@ -29,9 +29,9 @@ func (*authServer) Authenticate(context.Context, *pb.AuthenticateRequest) (*pb.A
 	return nil, rpctypes.ErrGRPCAuthNotEnabled
 }
 
-// noRBAC says of all methods of the service that are not below, whose error embedding has
+// authError says of all methods of the service that are not below, whose error embedding has
 // made, that nobody has users and roles: none may seem to be there.
-func noRBAC(method string, err error) error {
+func authError(method string, err error) error {
 	if !strings.HasPrefix(method, "/etcdserverpb.Auth/") || status.Code(err) != codes.Unimplemented {
 		return err
 	}

@@ -15,13 +15,13 @@ func checkRange(r *pb.RangeRequest) error {
 	if len(r.GetKey()) == 0 {
 		return rpctypes.ErrGRPCEmptyKey
 	}
-	if !known(pb.RangeRequest_SortOrder_name, r.GetSortOrder()) || !known(pb.RangeRequest_SortTarget_name, r.GetSortTarget()) {
+	if !isEnumValue(pb.RangeRequest_SortOrder_name, r.GetSortOrder()) || !isEnumValue(pb.RangeRequest_SortTarget_name, r.GetSortTarget()) {
 		return rpctypes.ErrGRPCInvalidSortOption
 	}
 	return nil
 }
 
-func known[E ~int32](names map[int32]string, v E) bool {
+func isEnumValue[E ~int32](names map[int32]string, v E) bool {
 	_, ok := names[int32(v)]
 	return ok
 }
@@ -102,10 +102,10 @@ func checkOp(op *pb.RequestOp, maxOps int) error {
 // checkOverlaps refuses a transaction that could put one key twice, or put and
 // delete it, on one way through its branches.
 func checkOverlaps(r *pb.TxnRequest) error {
-	if _, err := branchWrites(r.GetSuccess()); err != nil {
+	if _, err := collectWrites(r.GetSuccess()); err != nil {
 		return err
 	}
-	_, err := branchWrites(r.GetFailure())
+	_, err := collectWrites(r.GetFailure())
 	return err
 }
 
@@ -115,8 +115,8 @@ type writes struct {
 	dels intervals
 }
 
-// add adds a put, which nothing else in w may touch.
-func (w *writes) add(key string) error {
+// addPut adds a put, which nothing else in w may touch.
+func (w *writes) addPut(key string) error {
 	if _, twice := w.puts[key]; twice || w.dels.contains(key) {
 		return rpctypes.ErrGRPCDuplicateKey
 	}
@@ -124,10 +124,10 @@ func (w *writes) add(key string) error {
 	return nil
 }
 
-// branchWrites collects what ops write. The order, and so what passes, is
+// collectWrites collects what ops write. The order, and so what passes, is
 // etcd's: this branch's deletions, then transactions within, then its puts. A
 // key put by an inner transaction and deleted by a later one is let through.
-func branchWrites(ops []*pb.RequestOp) (*writes, error) {
+func collectWrites(ops []*pb.RequestOp) (*writes, error) {
 	w := &writes{puts: make(map[string]struct{})}
 	for _, op := range ops {
 		if d := op.GetRequestDeleteRange(); d != nil {
@@ -143,7 +143,7 @@ func branchWrites(ops []*pb.RequestOp) (*writes, error) {
 	}
 	for _, op := range ops {
 		if p := op.GetRequestPut(); p != nil {
-			if err := w.add(string(p.GetKey())); err != nil {
+			if err := w.addPut(string(p.GetKey())); err != nil {
 				return nil, err
 			}
 		}
@@ -154,16 +154,16 @@ func branchWrites(ops []*pb.RequestOp) (*writes, error) {
 // addTxn adds what an inner transaction may write. Only one of its branches
 // will be taken, so that both may put the same key.
 func (w *writes) addTxn(t *pb.TxnRequest) error {
-	then, err := branchWrites(t.GetSuccess())
+	then, err := collectWrites(t.GetSuccess())
 	if err != nil {
 		return err
 	}
-	otherwise, err := branchWrites(t.GetFailure())
+	otherwise, err := collectWrites(t.GetFailure())
 	if err != nil {
 		return err
 	}
 	for key := range then.puts {
-		if err := w.add(key); err != nil {
+		if err := w.addPut(key); err != nil {
 			return err
 		}
 	}
@@ -171,7 +171,7 @@ func (w *writes) addTxn(t *pb.TxnRequest) error {
 		if _, both := then.puts[key]; both {
 			continue
 		}
-		if err := w.add(key); err != nil {
+		if err := w.addPut(key); err != nil {
 			return err
 		}
 	}
@@ -200,11 +200,11 @@ const (
 	infinite = ""
 )
 
-// before reports whether key is below an interval's end.
-func before(key, end string) bool { return end == infinite || key < end }
+// isBefore reports whether key is below an interval's end.
+func isBefore(key, end string) bool { return end == infinite || key < end }
 
-// later returns the greater of two ends.
-func later(a, b string) string {
+// laterEnd returns the greater of two ends.
+func laterEnd(a, b string) string {
 	if a == infinite || b == infinite {
 		return infinite
 	}
@@ -217,25 +217,25 @@ func later(a, b string) string {
 type intervals struct{ ends btree.Map[string, string] }
 
 func (s *intervals) add(begin, end string) {
-	if !before(begin, end) {
+	if !isBefore(begin, end) {
 		return
 	}
 	s.ends.Descend(begin, func(b, e string) bool {
-		if e == begin || before(begin, e) {
-			begin, end = b, later(end, e)
+		if e == begin || isBefore(begin, e) {
+			begin, end = b, laterEnd(end, e)
 		}
 		return false
 	})
-	var swallowed []string
+	var absorbed []string
 	s.ends.Ascend(begin, func(b, e string) bool {
-		if b != end && !before(b, end) {
+		if b != end && !isBefore(b, end) {
 			return false
 		}
-		swallowed = append(swallowed, b)
-		end = later(end, e)
+		absorbed = append(absorbed, b)
+		end = laterEnd(end, e)
 		return true
 	})
-	for _, b := range swallowed {
+	for _, b := range absorbed {
 		s.ends.Delete(b)
 	}
 	s.ends.Set(begin, end)
@@ -250,7 +250,7 @@ func (s *intervals) addAll(other *intervals) {
 
 func (s *intervals) contains(key string) (found bool) {
 	s.ends.Descend(key, func(_, e string) bool {
-		found = before(key, e)
+		found = isBefore(key, e)
 		return false
 	})
 	return found

@@ -24,7 +24,7 @@ type clusterServer struct {
 
 // MemberList lists the members by ID.
 func (s *clusterServer) MemberList(ctx context.Context, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {
-	if err := s.mayRead(ctx, !r.GetLinearizable()); err != nil {
+	if err := s.waitForRead(ctx, !r.GetLinearizable()); err != nil {
 		return nil, err
 	}
 	return &pb.MemberListResponse{Header: s.header(), Members: s.members()}, nil
@@ -77,21 +77,21 @@ func (s *clusterServer) MemberUpdate(ctx context.Context, r *pb.MemberUpdateRequ
 
 // MemberPromote makes a learner a voter. Only the leader knows how far it is.
 func (s *clusterServer) MemberPromote(ctx context.Context, r *pb.MemberPromoteRequest) (*pb.MemberPromoteResponse, error) {
-	return leaderWork[*pb.MemberPromoteResponse]{
-		here: func(ctx context.Context) (*pb.MemberPromoteResponse, error) {
+	return leaderRequest[*pb.MemberPromoteResponse]{
+		local: func(ctx context.Context) (*pb.MemberPromoteResponse, error) {
 			if err := s.node.PromoteMember(ctx, r.GetID()); err != nil {
 				return nil, err
 			}
 			return &pb.MemberPromoteResponse{Header: s.header(), Members: s.members()}, nil
 		},
-		there: func(ctx context.Context, leader grpc.ClientConnInterface) (*pb.MemberPromoteResponse, error) {
+		remote: func(ctx context.Context, leader grpc.ClientConnInterface) (*pb.MemberPromoteResponse, error) {
 			resp, err := pb.NewClusterClient(leader).MemberPromote(ctx, r, grpc.WaitForReady(true))
 			if err == nil {
 				resp.Header = s.header() // who answers is told by it
 			}
 			return resp, err
 		},
-	}.do(ctx, s.API)
+	}.run(ctx, s.API)
 }
 
 // checkURLs refuses what etcd refuses with etcd's error, and URLs beyond kvnode's limits with

@@ -105,8 +105,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// as fills in what is the node's.
-func (c Config) as(node kvnode.Config) Config {
+// withNodeDefaults fills in what is the node's.
+func (c Config) withNodeDefaults(node kvnode.Config) Config {
 	c.MaxRequestBytes = cmp.Or(c.MaxRequestBytes, node.MaxRequestBytes)
 	c.ElectionTimeout = cmp.Or(c.ElectionTimeout, node.ElectionTimeout)
 	c.RequestTimeout = cmp.Or(c.RequestTimeout, node.RequestTimeout)

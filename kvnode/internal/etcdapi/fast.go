@@ -109,7 +109,7 @@ func remoteOf(ctx context.Context) net.Addr {
 }
 
 func newFastStream(kv *kvServer, stream grpc.ServerStream, conn *fastConn) *fastStream {
-	s := &fastStream{kv: kv, stream: stream, conn: conn, chain: chain(kv.unary()), answering: make(chan struct{}, 1), idle: make(chan *item)}
+	s := &fastStream{kv: kv, stream: stream, conn: conn, chain: chain(kv.unaryInterceptors()), answering: make(chan struct{}, 1), idle: make(chan *item)}
 	s.mu.room.L, s.mu.ready.L = &s.mu, &s.mu
 	s.mu.under = make(map[uint64]*item)
 	return s

@@ -314,7 +314,7 @@ func TestAStreamThatRequiresALeader(t *testing.T) {
 		r2.in <- r2.items(1, 1, "Range", getK)
 		synctest.Wait()
 		r.setLeader(0)
-		time.Sleep(leaderlessTimeouts*r.api.cfg.ElectionTimeout + 1)
+		time.Sleep(noLeaderTimeouts*r.api.cfg.ElectionTimeout + 1)
 		synctest.Wait()
 		r2.in <- r2.items(2, 1, "Range", getK)
 		r2.want(2, codes.Unavailable, status.Convert(rpctypes.ErrGRPCNoLeader).Message())

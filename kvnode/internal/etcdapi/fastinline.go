@@ -66,10 +66,10 @@ func (s *fastStream) answerInPlace(r *fastwire.Request) (answered bool) {
 	defer func() {
 		if v := recover(); v != nil {
 			p.out, p.done, answered = p.out[:before], done, true
-			s.refuse(r.ID, s.kv.recovered(pb.KV_Range_FullMethodName, v))
+			s.refuse(r.ID, s.kv.recoveredError(pb.KV_Range_FullMethodName, v))
 		}
 	}()
-	if err := s.kv.mayBegin(s.kv.inFlight.Load()+1, p.requires); err != nil {
+	if err := s.kv.checkAdmission(s.kv.inFlight.Load()+1, p.requires); err != nil {
 		s.refuse(r.ID, err)
 		return true
 	}
@@ -119,7 +119,7 @@ func (s *fastStream) noteGet(key []byte) {
 		a.times.took[requests.Range][1].Note(took)
 		return
 	}
-	a.note(s.items, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: key}, s.kv.get(key), nil, took)
+	a.recordRequest(s.items, pb.KV_Range_FullMethodName, &pb.RangeRequest{Key: key}, s.kv.get(key), nil, took)
 }
 
 // refuse answers a get that fails.

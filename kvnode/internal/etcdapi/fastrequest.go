@@ -140,7 +140,7 @@ func (s *fastStream) another() *item {
 func (s *fastStream) do(i *item) {
 	defer i.cancel()
 	resp, err := s.call(i)
-	if _, ok := resp.(*weighed); !ok { // which has room of its own
+	if _, ok := resp.(*reservedReply); !ok { // which has room of its own
 		s.answering <- struct{}{}
 		defer func() { <-s.answering }()
 		s.untilTaken()

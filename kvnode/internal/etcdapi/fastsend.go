@@ -17,7 +17,7 @@ import (
 type large struct {
 	fastwire.Answer
 
-	room *room
+	room *reservation
 }
 
 // untilTaken returns once so many answers have been written that there is room for one more.
@@ -33,9 +33,9 @@ func (s *fastStream) untilTaken() {
 // answer queues what became of an item.
 func (s *fastStream) answer(id uint64, resp any, err error) {
 	a := fastwire.Answer{ID: id}
-	var r *room
-	if w, ok := resp.(*weighed); ok {
-		resp, r = w.message, w.room
+	var r *reservation
+	if w, ok := resp.(*reservedReply); ok {
+		resp, r = w.message, w.reservation
 	}
 	if err == nil {
 		m, _ := resp.(proto.Message)
@@ -122,14 +122,14 @@ type outgoing struct {
 	stream  *fastStream
 	data    []byte
 	charged int
-	room    *room // of the large answer of which data has the last piece, or nil
+	room    *reservation // of the large answer of which data has the last piece, or nil
 	written bool  // under the lock of stream
 }
 
 // marshal returns what gRPC is to write. It calls Put then, unless the stream has ended.
 func (o *outgoing) marshal() mem.BufferSlice {
 	if o.room != nil {
-		runtime.AddCleanup(o, (*room).release, o.room)
+		runtime.AddCleanup(o, (*reservation).release, o.room)
 	}
 	return mem.BufferSlice{mem.NewBuffer(&o.data, o)}
 }
@@ -211,7 +211,7 @@ func (s *fastStream) next() (message *outgoing, ok bool) {
 
 // pieceLocked appends the next piece of the large answer that waits for longest. With the
 // last piece it returns the answer's room.
-func (s *fastStream) pieceLocked(message []byte) (_ []byte, done *room) {
+func (s *fastStream) pieceLocked(message []byte) (_ []byte, done *reservation) {
 	l := s.mu.large[0]
 	piece := l.Answer
 	if piece.More = len(l.Message) > fastwire.MaxMessage; piece.More {

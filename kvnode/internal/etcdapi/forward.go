@@ -34,33 +34,33 @@ const metadataMembers = "x-kvnode-"
 // forwardPause is between two tries to reach a leader that is known.
 const forwardPause = 50 * time.Millisecond
 
-// leaderWork is something that only the leader can do.
-type leaderWork[T any] struct {
-	// here does it on this member; it fails with kvnode.ErrNotLeader if that does
+// leaderRequest is something that only the leader can do.
+type leaderRequest[T any] struct {
+	// local does it on this member; it fails with kvnode.ErrNotLeader if that does
 	// not lead, and then nothing was done.
-	here func(context.Context) (T, error)
-	// there asks another member.
-	there func(context.Context, grpc.ClientConnInterface) (T, error)
+	local func(context.Context) (T, error)
+	// remote asks another member.
+	remote func(context.Context, grpc.ClientConnInterface) (T, error)
 	// repeatable says that it may be done twice.
 	repeatable bool
 }
 
-// do does it here or has the leader asked, and tries again while leadership moves,
+// run does it here or has the leader asked, and tries again while leadership moves,
 // until ctx ends. Its error is one for clients.
-func (w leaderWork[T]) do(ctx context.Context, a *API) (T, error) {
+func (w leaderRequest[T]) run(ctx context.Context, a *API) (T, error) {
 	for {
 		// The channel is fetched before the leader is looked at, or a change in
 		// between would be missed.
 		changed := a.node.LeaderChanged()
-		out, err := w.try(ctx, a, changed)
+		out, err := w.attempt(ctx, a, changed)
 		switch {
 		case err == nil:
 			return out, nil
 		case ctx.Err() != nil:
-			return out, a.overdue(ctx)
-		case !w.again(err):
+			return out, a.contextError(ctx)
+		case !w.isRetryable(err):
 			return out, clientError(err)
-		case wasForwarded(ctx):
+		case isForwarded(ctx):
 			return out, rpctypes.ErrGRPCNotLeader // whoever passed it on asks again
 		}
 		pause := time.NewTimer(forwardPause)
@@ -73,12 +73,12 @@ func (w leaderWork[T]) do(ctx context.Context, a *API) (T, error) {
 	}
 }
 
-func (w leaderWork[T]) try(ctx context.Context, a *API, changed <-chan struct{}) (out T, err error) {
+func (w leaderRequest[T]) attempt(ctx context.Context, a *API, changed <-chan struct{}) (out T, err error) {
 	leader := a.node.Leader()
 	switch {
 	case leader == a.node.ID():
-		return w.here(ctx)
-	case leader == 0 || wasForwarded(ctx):
+		return w.local(ctx)
+	case leader == 0 || isForwarded(ctx):
 		return out, kvnode.ErrNotLeader
 	}
 	conn, err := a.leader.connect(a, leader)
@@ -87,7 +87,7 @@ func (w leaderWork[T]) try(ctx context.Context, a *API, changed <-chan struct{})
 	}
 	ctx = metadata.AppendToOutgoingContext(ctx, metadataForwarded, "1")
 	if !w.repeatable {
-		return w.there(ctx, conn)
+		return w.remote(ctx, conn)
 	}
 	// A leader that was cut off does not answer, and there is another one before
 	// that shows.
@@ -100,11 +100,11 @@ func (w leaderWork[T]) try(ctx context.Context, a *API, changed <-chan struct{})
 		case <-ctx.Done():
 		}
 	}()
-	return w.there(ctx, conn)
+	return w.remote(ctx, conn)
 }
 
-// again reports whether it may succeed elsewhere or later.
-func (w leaderWork[T]) again(err error) bool {
+// isRetryable reports whether it may succeed elsewhere or later.
+func (w leaderRequest[T]) isRetryable(err error) bool {
 	if errors.Is(err, kvnode.ErrNotLeader) {
 		return true
 	}
@@ -120,15 +120,15 @@ func (w leaderWork[T]) again(err error) bool {
 	return w.repeatable && (s.Code() == codes.Unavailable || s.Code() == codes.Canceled)
 }
 
-// overdue says what it means that ctx has ended.
-func (a *API) overdue(ctx context.Context) error {
+// contextError says what it means that ctx has ended.
+func (a *API) contextError(ctx context.Context) error {
 	if a.node.Leader() == 0 && !errors.Is(ctx.Err(), context.Canceled) {
 		return rpctypes.ErrGRPCNoLeader
 	}
 	return clientError(ctx.Err())
 }
 
-func wasForwarded(ctx context.Context) bool {
+func isForwarded(ctx context.Context) bool {
 	return len(metadata.ValueFromIncomingContext(ctx, metadataForwarded)) > 0
 }
 
@@ -153,7 +153,7 @@ func (l *leaderConn) connect(a *API, member uint64) (grpc.ClientConnInterface, e
 	case l.conn != nil && l.member == member && slices.Equal(l.urls, urls):
 		return l.conn, nil
 	}
-	conn, err := dialMember(urls, slices.Concat(a.cfg.LeaderDial, sameCluster(a.node.ClusterID()).options()))
+	conn, err := dialMember(urls, slices.Concat(a.cfg.LeaderDial, clusterCheck(a.node.ClusterID()).options()))
 	if err != nil {
 		return nil, err
 	}
@@ -200,29 +200,29 @@ func dialMember(urls []string, options []grpc.DialOption) (*grpc.ClientConn, err
 	return conn, nil
 }
 
-// sameCluster refuses what a member of another cluster answers: the leader may be
+// clusterCheck refuses what a member of another cluster answers: the leader may be
 // gone, and its address used again. Such a member would say of each TTL lease that
 // there is none.
-type sameCluster uint64
+type clusterCheck uint64
 
 // options make a connection refuse it. Requests are tried again then, until the
 // leader is known at another address.
-func (c sameCluster) options() []grpc.DialOption {
+func (c clusterCheck) options() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker, o ...grpc.CallOption) error {
 			if err := call(ctx, method, req, reply, conn, o...); err != nil {
-				return whose(ctx, method, conn, err)
+				return verifyOrigin(ctx, method, conn, err)
 			}
 			return c.check(reply)
 		}),
 		grpc.WithChainStreamInterceptor(func(ctx context.Context, d *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
 			stream, err := open(ctx, d, conn, method, o...)
-			return &sameClusterStream{stream, c, func(err error) error { return whose(ctx, method, conn, err) }}, err
+			return &checkedStream{stream, c, func(err error) error { return verifyOrigin(ctx, method, conn, err) }}, err
 		}),
 	}
 }
 
-func (c sameCluster) check(reply any) error {
+func (c clusterCheck) check(reply any) error {
 	r, ok := reply.(response)
 	if ok && r.GetHeader().GetClusterId() != uint64(c) {
 		return fmt.Errorf("%w: who answers at the leader's address is of cluster %x, not %x", kvnode.ErrNotLeader, r.GetHeader().GetClusterId(), uint64(c))
@@ -230,9 +230,9 @@ func (c sameCluster) check(reply any) error {
 	return nil
 }
 
-// whose returns err if it came from this cluster. It has no header, so that whoever
+// verifyOrigin returns err if it came from this cluster. It has no header, so that whoever
 // answers is asked for one: a stranger's word is final otherwise.
-func whose(ctx context.Context, method string, conn *grpc.ClientConn, err error) error {
+func verifyOrigin(ctx context.Context, method string, conn *grpc.ClientConn, err error) error {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded, codes.ResourceExhausted:
 		return err // it says nothing of the request
@@ -249,16 +249,16 @@ func whose(ctx context.Context, method string, conn *grpc.ClientConn, err error)
 	return err
 }
 
-type sameClusterStream struct {
+type checkedStream struct {
 	grpc.ClientStream
-	cluster sameCluster
-	whose   func(error) error
+	cluster clusterCheck
+	verifyOrigin   func(error) error
 }
 
 // RecvMsg implements grpc.ClientStream.
-func (s *sameClusterStream) RecvMsg(m any) error {
+func (s *checkedStream) RecvMsg(m any) error {
 	if err := s.ClientStream.RecvMsg(m); err != nil {
-		return s.whose(err)
+		return s.verifyOrigin(err)
 	}
 	return s.cluster.check(m)
 }

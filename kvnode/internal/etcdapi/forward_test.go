@@ -335,7 +335,7 @@ func TestWhatNeedsNoOrigin(t *testing.T) {
 		rpctypes.ErrGRPCNotLeader, status.Error(codes.ResourceExhausted, "kvnode: too many requests"), rpctypes.ErrGRPCTimeout,
 	} {
 		// There is no connection to ask on.
-		if got := whose(t.Context(), pb.Lease_LeaseTimeToLive_FullMethodName, nil, want); !errors.Is(got, want) {
+		if got := verifyOrigin(t.Context(), pb.Lease_LeaseTimeToLive_FullMethodName, nil, want); !errors.Is(got, want) {
 			t.Errorf("whose() = %v, want %v as it is", got, want)
 		}
 	}

@@ -42,9 +42,9 @@ func (a *API) Gateway(ctx context.Context, conn *grpc.ClientConn, more ...Gatewa
 		runtime.WithIncomingHeaderMatcher(gatewayHeader),
 		runtime.WithOutgoingHeaderMatcher(gatewayReplyHeader),
 		runtime.WithForwardResponseOption(readHeaders),
-		runtime.WithMetadata(a.deliveries.annotate),
+		runtime.WithMetadata(a.gatewayRequests.requestMetadata),
 		runtime.WithForwardResponseOption(func(ctx context.Context, w http.ResponseWriter, _ proto.Message) error {
-			a.deliveries.hurry(ctx, w)
+			a.gatewayRequests.limitWrite(ctx, w)
 			return nil
 		}),
 		runtime.WithErrorHandler(gatewayError),
@@ -59,7 +59,7 @@ func (a *API) Gateway(ctx context.Context, conn *grpc.ClientConn, more ...Gatewa
 	}
 	// Base64 takes four bytes for three; what is too large after it has been
 	// decoded gets the node's own refusal.
-	return a.deliveries.serve(boundBodies(mux, int64(a.maxMessageBytes())/3*4)), nil
+	return a.gatewayRequests.track(boundBodies(mux, int64(a.maxMessageBytes())/3*4)), nil
 }
 
 // gatewayHeader passes x-lease-read on besides what gateways pass on anyway, but
@@ -136,101 +136,101 @@ func gatewayError(ctx context.Context, mux *runtime.ServeMux, m runtime.Marshale
 }
 
 const (
-	// metadataDelivery is how the gateway says which request over HTTP one to the API
+	// metadataGatewayRequest is how the gateway says which request over HTTP one to the API
 	// is for. Its value cannot be guessed, so that no client has one to give.
-	metadataDelivery = "x-kvnode-delivery"
-	// gatewayTimes is how much memory a reply over the gateway takes, in its encoded
+	metadataGatewayRequest = "x-kvnode-delivery"
+	// gatewayReplyFactor is how much memory a reply over the gateway takes, in its encoded
 	// size: it is received, decoded, made JSON with its values in base64, and copied
 	// by each of them (measured: 850 MB for 100 MB).
-	gatewayTimes = 8
+	gatewayReplyFactor = 8
 )
 
-// deliveries are the requests over HTTP that are under way, by what metadataDelivery
+// gatewayRequests are the requests over HTTP that are under way, by what metadataDelivery
 // says. The room of their replies is given back when they end.
-type deliveries struct{ byID sync.Map }
+type gatewayRequests struct{ byID sync.Map }
 
-// delivery is one of them.
-type delivery struct {
+// gatewayRequest is one of them.
+type gatewayRequest struct {
 	mu   sync.Mutex
-	room *room
-	over bool
+	reservation *reservation
+	ended bool
 }
 
-// deliveryKey is the context's key of metadataDelivery's value.
-type deliveryKey struct{}
+// gatewayRequestKey is the context's key of metadataDelivery's value.
+type gatewayRequestKey struct{}
 
-// serve serves h, and gives back what its replies take when it has returned.
-func (all *deliveries) serve(h http.Handler) http.Handler {
+// track serves h, and gives back what its replies take when it has returned.
+func (all *gatewayRequests) track(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, d := rand.Text(), new(delivery)
+		id, d := rand.Text(), new(gatewayRequest)
 		all.byID.Store(id, d)
 		defer func() {
 			all.byID.Delete(id)
 			d.end(w)
 		}()
-		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), deliveryKey{}, id)))
+		h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), gatewayRequestKey{}, id)))
 	})
 }
 
-// annotate tells the API.
-func (*deliveries) annotate(ctx context.Context, _ *http.Request) metadata.MD {
-	id, _ := ctx.Value(deliveryKey{}).(string)
-	return metadata.Pairs(metadataDelivery, id)
+// requestMetadata tells the API.
+func (*gatewayRequests) requestMetadata(ctx context.Context, _ *http.Request) metadata.MD {
+	id, _ := ctx.Value(gatewayRequestKey{}).(string)
+	return metadata.Pairs(metadataGatewayRequest, id)
 }
 
-// of returns the delivery that a request to the API is for, nil if it is none. The
+// find returns the delivery that a request to the API is for, nil if it is none. The
 // gateway's word comes after what its client may have sent under that name.
-func (all *deliveries) of(ctx context.Context) *delivery {
-	ids := metadata.ValueFromIncomingContext(ctx, metadataDelivery)
+func (all *gatewayRequests) find(ctx context.Context) *gatewayRequest {
+	ids := metadata.ValueFromIncomingContext(ctx, metadataGatewayRequest)
 	if len(ids) == 0 {
 		return nil
 	}
 	return all.get(ids[len(ids)-1])
 }
 
-func (all *deliveries) get(id string) *delivery {
+func (all *gatewayRequests) get(id string) *gatewayRequest {
 	found, _ := all.byID.Load(id)
-	d, _ := found.(*delivery)
+	d, _ := found.(*gatewayRequest)
 	return d
 }
 
 // reserve finds room for a reply of that size.
-func (d *delivery) reserve(ctx context.Context, b *replies, size int64) error {
-	r, err := b.reserve(ctx, size, gatewayTimes)
+func (d *gatewayRequest) reserve(ctx context.Context, b *replyBudget, size int64) error {
+	r, err := b.reserve(ctx, size, gatewayReplyFactor)
 	if err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.over || d.room != nil { // there is one reply, so that this is for nobody
+	if d.ended || d.reservation != nil { // there is one reply, so that this is for nobody
 		r.release()
 		return nil
 	}
-	d.room = r
+	d.reservation = r
 	return nil
 }
 
-// hurry ends the connection of a client that does not take its reply in time.
-func (all *deliveries) hurry(ctx context.Context, w http.ResponseWriter) {
-	id, _ := ctx.Value(deliveryKey{}).(string)
+// limitWrite ends the connection of a client that does not take its reply in time.
+func (all *gatewayRequests) limitWrite(ctx context.Context, w http.ResponseWriter) {
+	id, _ := ctx.Value(gatewayRequestKey{}).(string)
 	d := all.get(id)
 	if d == nil {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.room != nil {
+	if d.reservation != nil {
 		// An error means that there is no connection, as in tests.
-		_ = http.NewResponseController(w).SetWriteDeadline(d.room.until)
+		_ = http.NewResponseController(w).SetWriteDeadline(d.reservation.deadline)
 	}
 }
 
-func (d *delivery) end(w http.ResponseWriter) {
+func (d *gatewayRequest) end(w http.ResponseWriter) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.over = true
-	if d.room != nil {
-		d.room.release()
+	d.ended = true
+	if d.reservation != nil {
+		d.reservation.release()
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the next request has its own
 	}
 }

@@ -65,7 +65,7 @@ type probe struct {
 }
 
 func (a *API) probe(path string, checks ...check) probe {
-	return probe{path, checks, leaderlessTimeouts * a.cfg.ElectionTimeout}
+	return probe{path, checks, noLeaderTimeouts * a.cfg.ElectionTimeout}
 }
 
 // livez reports whether the member runs, and fails if a restart may help: the member has ended, or
@@ -75,8 +75,8 @@ func (a *API) probe(path string, checks ...check) probe {
 func (a *API) livez() probe {
 	return a.probe("/livez",
 		check{"serializable_read", func(context.Context) (string, error) { return "", a.alive() }},
-		check{"raft_loop", func(context.Context) (string, error) { loop, _ := a.node.Stalls(); return "", a.turns(loop) }},
-		check{"applier", func(context.Context) (string, error) { _, applier := a.node.Stalls(); return "", a.turns(applier) }},
+		check{"raft_loop", func(context.Context) (string, error) { loop, _ := a.node.Stalls(); return "", a.checkStall(loop) }},
+		check{"applier", func(context.Context) (string, error) { _, applier := a.node.Stalls(); return "", a.checkStall(applier) }},
 	)
 }
 
@@ -87,8 +87,8 @@ func (a *API) alive() error { return clientError(a.node.Alive()) }
 // paused would have its member restarted.
 const stallTimeouts = 10
 
-// turns returns an error if a goroutine hangs, given how long it has made no progress.
-func (a *API) turns(stall time.Duration) error {
+// checkStall returns an error if a goroutine hangs, given how long it has made no progress.
+func (a *API) checkStall(stall time.Duration) error {
 	if limit := stallTimeouts * a.cfg.ElectionTimeout; stall > limit {
 		return fmt.Errorf("no progress for %v, at most %v (%d election timeouts) are normal: restart the member",
 			stall.Round(time.Millisecond), limit, stallTimeouts)
@@ -112,10 +112,10 @@ func (a *API) readyz() probe {
 	)
 }
 
-// serves says whether clients should send requests here. Unlike /readyz it is good during a restart
-// hold, in which a member serves everything, and on a learner: both matter only before another
+// servingProbe says whether clients should send requests here. Unlike /readyz it is good during a restart
+// hold, in which a member servingProbe everything, and on a learner: both matter only before another
 // member is stopped.
-func (a *API) serves() probe {
+func (a *API) servingProbe() probe {
 	return a.probe("",
 		check{"data_corruption", a.corruptCheck},
 		check{"serializable_read", a.readCheck(true)},
@@ -129,7 +129,7 @@ func (a *API) serves() probe {
 func (a *API) Readiness(ctx context.Context) error { return a.readyz().failure(ctx) }
 
 func (a *API) readCheck(serializable bool) func(context.Context) (string, error) {
-	return func(ctx context.Context) (string, error) { return "", a.tryRead(ctx, serializable) }
+	return func(ctx context.Context) (string, error) { return "", a.probeRead(ctx, serializable) }
 }
 
 func (a *API) corruptCheck(context.Context) (string, error) {
@@ -240,8 +240,8 @@ func (p probe) serve(w http.ResponseWriter, r *http.Request, checks []check) {
 	_, _ = fmt.Fprintln(w, "ok")
 }
 
-// healthy is etcd's reply to /health; Health is "true" or "false".
-type healthy struct {
+// healthReply is etcd's reply to /health; Health is "true" or "false".
+type healthReply struct {
 	Health string `json:"health"`
 	Reason string `json:"reason"`
 }
@@ -250,16 +250,16 @@ type healthy struct {
 // alone, as /livez is, for that is what asks so; ?exclude=NOSPACE leaves an alarm out.
 func (a *API) serveHealth(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	reason := a.illness(r.Context(), query["exclude"], query.Get("serializable") == "true")
+	reason := a.unhealthyReason(r.Context(), query["exclude"], query.Get("serializable") == "true")
 	if reason != "" {
-		writeJSON(w, http.StatusServiceUnavailable, healthy{"false", reason})
+		writeJSON(w, http.StatusServiceUnavailable, healthReply{"false", reason})
 		return
 	}
-	writeJSON(w, http.StatusOK, healthy{"true", ""})
+	writeJSON(w, http.StatusOK, healthReply{"true", ""})
 }
 
-// illness returns why the member is not healthy, in etcd's words, or nothing.
-func (a *API) illness(ctx context.Context, exclude []string, serializable bool) string {
+// unhealthyReason returns why the member is not healthy, in etcd's words, or nothing.
+func (a *API) unhealthyReason(ctx context.Context, exclude []string, serializable bool) string {
 	for _, m := range a.node.Store().Alarms() {
 		if name := m.GetAlarm().String(); !slices.Contains(exclude, name) {
 			return "ALARM " + name
@@ -270,7 +270,7 @@ func (a *API) illness(ctx context.Context, exclude []string, serializable bool) 
 	}
 	err := cmp.Or(a.alive(), a.Liveness(ctx)) // the first has etcd's words
 	if !serializable {
-		err = a.tryRead(ctx, false)
+		err = a.probeRead(ctx, false)
 	}
 	if err != nil {
 		return "RANGE ERROR:" + status.Convert(err).Message()
@@ -278,8 +278,8 @@ func (a *API) illness(ctx context.Context, exclude []string, serializable bool) 
 	return ""
 }
 
-// tryRead reads nothing, but is permitted like any read.
-func (a *API) tryRead(ctx context.Context, serializable bool) error {
+// probeRead reads nothing, but is permitted like any read.
+func (a *API) probeRead(ctx context.Context, serializable bool) error {
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.RequestTimeout)
 	defer cancel()
 	mode := kvnode.ReadAuto

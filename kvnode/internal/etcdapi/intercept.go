@@ -27,37 +27,37 @@ func (a *API) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServe
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			resp, err = nil, a.recovered(info.FullMethod, p)
+			resp, err = nil, a.recoveredError(info.FullMethod, p)
 		}
 	}()
 	begun := time.Now()
-	resp, err = a.bounded(ctx, begun, req, info.FullMethod, handle)
-	a.note(ctx, info.FullMethod, req, resp, err, time.Since(begun))
+	resp, err = a.handleBounded(ctx, begun, req, info.FullMethod, handle)
+	a.recordRequest(ctx, info.FullMethod, req, resp, err, time.Since(begun))
 	if err != nil {
-		return nil, noRBAC(info.FullMethod, err)
+		return nil, authError(info.FullMethod, err)
 	}
 	// Its work is done: while its reply waits for clients that take nothing, it must
 	// not keep out others. That has a bound of its own.
-	return a.weigh(ctx, resp)
+	return a.reserveReply(ctx, resp)
 }
 
-// bounded handles a request that has begun just now, unless too many are under way.
-func (a *API) bounded(ctx context.Context, begun time.Time, req any, method string, handle grpc.UnaryHandler) (any, error) {
+// handleBounded handles a request that has begun just now, unless too many are under way.
+func (a *API) handleBounded(ctx context.Context, begun time.Time, req any, method string, handle grpc.UnaryHandler) (any, error) {
 	defer a.inFlight.Add(-1)
 	under := a.inFlight.Add(1)
-	if err := a.mayBegin(under, a.node.Leader() == 0 && requiresLeader(ctx)); err != nil {
+	if err := a.checkAdmission(under, a.node.Leader() == 0 && requiresLeader(ctx)); err != nil {
 		return nil, err
 	}
 	if method == pb.Maintenance_Defragment_FullMethodName {
 		// It waits for no other member, and takes as long as there is to copy.
 		return handle(ctx, req)
 	}
-	return a.inTime(ctx, begun, req, handle)
+	return a.handleWithTimeout(ctx, begun, req, handle)
 }
 
-// mayBegin refuses a request if so many are too many under way, with it, or if it requires a
+// checkAdmission refuses a request if so many are too many under way, with it, or if it requires a
 // leader and there is none.
-func (a *API) mayBegin(under int64, requires bool) error {
+func (a *API) checkAdmission(under int64, requires bool) error {
 	if under > int64(a.cfg.MaxInFlight) {
 		return status.Errorf(codes.ResourceExhausted, "kvnode: too many requests: %d are under way, which is the limit", a.cfg.MaxInFlight)
 	}
@@ -67,18 +67,18 @@ func (a *API) mayBegin(under int64, requires bool) error {
 	return nil
 }
 
-// inTime lets a request, which has begun just now, wait for RequestTimeout, or until the client's deadline
+// handleWithTimeout lets a request, which has begun just now, wait for RequestTimeout, or until the client's deadline
 // if that comes first. However long a client would wait: where there is no
 // quorum it had better learn so and ask another member.
-func (a *API) inTime(ctx context.Context, begun time.Time, req any, handle grpc.UnaryHandler) (any, error) {
+func (a *API) handleWithTimeout(ctx context.Context, begun time.Time, req any, handle grpc.UnaryHandler) (any, error) {
 	end := begun.Add(a.cfg.RequestTimeout)
 	d, decided := ctx.Deadline()
 	if decided && !d.After(end) {
 		return handle(ctx, req)
 	}
-	late := newLateContext(ctx, end)
-	late.undecided = !decided && !a.cfg.WaitForLeader
-	defer late.release()
+	late := newLazyContext(ctx, end)
+	late.noClientDeadline = !decided && !a.cfg.WaitForLeader
+	defer late.stop()
 	resp, err := handle(late, req)
 	if status.Code(err) == codes.DeadlineExceeded && ctx.Err() == nil {
 		// The time was ours, not the client's: etcd calls that a timeout, and
@@ -93,7 +93,7 @@ func (a *API) inTime(ctx context.Context, begun time.Time, req any, handle grpc.
 func (a *API) interceptWaiting(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			resp, err = nil, a.recovered(info.FullMethod, p)
+			resp, err = nil, a.recoveredError(info.FullMethod, p)
 		}
 	}()
 	if a.node.Leader() == 0 && requiresLeader(ctx) {
@@ -107,13 +107,13 @@ func (a *API) interceptWaiting(ctx context.Context, req any, info *grpc.UnarySer
 func (a *API) interceptStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = a.recovered(info.FullMethod, p)
+			err = a.recoveredError(info.FullMethod, p)
 		}
 	}()
 	if info.FullMethod == fastwire.Method || !requiresLeader(ss.Context()) {
 		return streamError(ss.Context(), handle(srv, ss))
 	}
-	return a.whileLed(ss, func(led grpc.ServerStream) error { return handle(srv, led) })
+	return a.handleWhileLed(ss, func(led grpc.ServerStream) error { return handle(srv, led) })
 }
 
 // errStopping ends a stream whose member stops. It is none of etcd's errors: KeepAliveOnce of
@@ -135,22 +135,22 @@ func streamError(ctx context.Context, err error) error {
 	return clientError(cause)
 }
 
-// recovered logs a panic under method and returns what the client is told.
-func (a *API) recovered(method string, p any) error {
+// recoveredError logs a panic under method and returns what the client is told.
+func (a *API) recoveredError(method string, p any) error {
 	stack := debug.Stack() // of the panic
-	a.complain.Do(func() {
+	a.logLimit.Do(func() {
 		a.cfg.Logger.Error("request panicked", "method", method, "panic", p, "stack", string(stack))
 	})
 	return status.Errorf(codes.Internal, "kvnode: %s failed on an internal error, which the member has logged", method)
 }
 
-// lateContext is context.WithDeadlineCause for requests that will hardly ever
+// lazyContext is context.WithDeadlineCause for requests that will hardly ever
 // wait: there is no timer, and no second allocation, until somebody asks for
 // Done. Its cause is kvnode.ErrTimeout, as that of the node's own deadline.
-type lateContext struct {
+type lazyContext struct {
 	context.Context // the request's
 	deadline        time.Time
-	undecided       bool // the client has not said for how long it waits
+	noClientDeadline       bool // the client has not said for how long it waits
 
 	mu struct {
 		sync.Mutex
@@ -159,15 +159,15 @@ type lateContext struct {
 	}
 }
 
-func newLateContext(parent context.Context, deadline time.Time) *lateContext {
-	return &lateContext{Context: parent, deadline: deadline}
+func newLazyContext(parent context.Context, deadline time.Time) *lazyContext {
+	return &lazyContext{Context: parent, deadline: deadline}
 }
 
 // Deadline implements context.Context.
-func (c *lateContext) Deadline() (time.Time, bool) { return c.deadline, true }
+func (c *lazyContext) Deadline() (time.Time, bool) { return c.deadline, true }
 
 // Done implements context.Context.
-func (c *lateContext) Done() <-chan struct{} {
+func (c *lazyContext) Done() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.inner == nil {
@@ -177,8 +177,8 @@ func (c *lateContext) Done() <-chan struct{} {
 }
 
 // Err implements context.Context.
-func (c *lateContext) Err() error {
-	if inner := c.started(); inner != nil {
+func (c *lazyContext) Err() error {
+	if inner := c.timed(); inner != nil {
 		return inner.Err()
 	}
 	if err := c.Context.Err(); err != nil {
@@ -192,38 +192,38 @@ func (c *lateContext) Err() error {
 
 // Value implements context.Context. Package context finds by it the context
 // whose Done this is, and needs no goroutine for contexts derived from it.
-func (c *lateContext) Value(key any) any {
+func (c *lazyContext) Value(key any) any {
 	if _, ok := key.(kvnode.FailWithoutLeader); ok {
-		if c.undecided {
+		if c.noClientDeadline {
 			return true
 		}
 		return nil
 	}
-	if inner := c.started(); inner != nil {
+	if inner := c.timed(); inner != nil {
 		return inner.Value(key)
 	}
 	return c.Context.Value(key)
 }
 
-// ownContext returns the client's context if ctx is a lateContext of it. It is
+// clientContext returns the client's context if ctx is a lateContext of it. It is
 // for what a member does by itself once it has been permitted: that takes as long
 // as it takes, or as the client waits, and no other member would be faster.
-func ownContext(ctx context.Context) context.Context {
-	if late, ok := ctx.(*lateContext); ok {
+func clientContext(ctx context.Context) context.Context {
+	if late, ok := ctx.(*lazyContext); ok {
 		return late.Context
 	}
 	return ctx
 }
 
-func (c *lateContext) started() context.Context {
+func (c *lazyContext) timed() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.inner
 }
 
-// release stops the timer if there is one. A Done asked for afterwards ends
+// stop stops the timer if there is one. A Done asked for afterwards ends
 // with the request.
-func (c *lateContext) release() {
+func (c *lazyContext) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mu.cancel != nil {
@@ -231,10 +231,10 @@ func (c *lateContext) release() {
 	}
 }
 
-// leaderlessTimeouts is for how many election timeouts a stream that requires a
+// noLeaderTimeouts is for how many election timeouts a stream that requires a
 // leader goes on without one. Etcd waits as long: to connect anew costs more
 // than to refuse a request, and most elections end before.
-const leaderlessTimeouts = 3
+const noLeaderTimeouts = 3
 
 // requiresLeader reports whether the request is one of clientv3.WithRequireLeader.
 func requiresLeader(ctx context.Context) bool {
@@ -242,19 +242,19 @@ func requiresLeader(ctx context.Context) bool {
 	return len(v) > 0 && v[0] == rpctypes.MetadataHasLeader
 }
 
-// ledStream is a stream that ends when the leader is lost.
-type ledStream struct {
+// streamWithContext is a stream that ends when the leader is lost.
+type streamWithContext struct {
 	grpc.ServerStream
 	ctx context.Context
 }
 
 // Context returns one that is cancelled when the leader is lost. A handler that
 // waits for its client with RecvMsg must wait for it as well.
-func (s ledStream) Context() context.Context { return s.ctx }
+func (s streamWithContext) Context() context.Context { return s.ctx }
 
-// whileLed runs handle on a stream whose context ends when there was no leader
+// handleWhileLed runs handle on a stream whose context ends when there was no leader
 // for too long; then the stream's error is NoLeader.
-func (a *API) whileLed(ss grpc.ServerStream, handle func(grpc.ServerStream) error) error {
+func (a *API) handleWhileLed(ss grpc.ServerStream, handle func(grpc.ServerStream) error) error {
 	if a.node.Leader() == 0 {
 		return rpctypes.ErrGRPCNoLeader
 	}
@@ -262,7 +262,7 @@ func (a *API) whileLed(ss grpc.ServerStream, handle func(grpc.ServerStream) erro
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		if a.leaderless(ctx) {
+		if a.leaderLost(ctx) {
 			cut(rpctypes.ErrGRPCNoLeader)
 		}
 	}()
@@ -270,12 +270,12 @@ func (a *API) whileLed(ss grpc.ServerStream, handle func(grpc.ServerStream) erro
 		cut(nil)
 		<-watched
 	}()
-	return streamError(ctx, handle(ledStream{ss, ctx}))
+	return streamError(ctx, handle(streamWithContext{ss, ctx}))
 }
 
-// leaderless returns true once there was no leader for too long, or false when
+// leaderLost returns true once there was no leader for too long, or false when
 // ctx ends first.
-func (a *API) leaderless(ctx context.Context) bool {
+func (a *API) leaderLost(ctx context.Context) bool {
 	var patience <-chan time.Time // runs while there is no leader
 	for {
 		// The channel is fetched before the leader is looked at, or a change in
@@ -285,7 +285,7 @@ func (a *API) leaderless(ctx context.Context) bool {
 		case a.node.Leader() != 0:
 			patience = nil
 		case patience == nil:
-			patience = time.After(leaderlessTimeouts * a.cfg.ElectionTimeout)
+			patience = time.After(noLeaderTimeouts * a.cfg.ElectionTimeout)
 		}
 		select {
 		case <-changed:

@@ -100,7 +100,7 @@ func TestRepliesThatWaitAreNotUnderWay(t *testing.T) {
 		until(t, "the reply has room or waits", func() bool {
 			s.api.replies.mu.Lock()
 			defer s.api.replies.mu.Unlock()
-			return len(s.api.replies.mu.held)+s.api.replies.mu.line.Len() == n+1 || s.api.inFlight.Load() >= 4
+			return len(s.api.replies.mu.held)+s.api.replies.mu.queue.Len() == n+1 || s.api.inFlight.Load() >= 4
 		})
 	}
 	if n := s.api.inFlight.Load(); n != 0 {
@@ -197,8 +197,8 @@ func TestWhatIsAdmittedTakesItsTime(t *testing.T) {
 		cancel()
 		return nil
 	}
-	late := newLateContext(ctx, time.Now().Add(time.Hour))
-	defer late.release()
+	late := newLazyContext(ctx, time.Now().Add(time.Hour))
+	defer late.stop()
 	_, err := (&kvServer{API: s.api}).Range(late, list)
 	wantStatus(t, "range whose client has gone", err, rpctypes.ErrGRPCCanceled)
 }
@@ -213,7 +213,7 @@ func TestADeadlineSaysForHowLongToWaitForALeader(t *testing.T) {
 		if deadline > 0 {
 			ctx, cancel = context.WithTimeout(ctx, deadline)
 		}
-		_, err := a.inTime(ctx, time.Now(), nil, func(ctx context.Context, _ any) (any, error) {
+		_, err := a.handleWithTimeout(ctx, time.Now(), nil, func(ctx context.Context, _ any) (any, error) {
 			if got := ctx.Value(kvnode.FailWithoutLeader{}) != nil; got != want {
 				t.Errorf("a request with a deadline of %v (0: none) is to fail without a leader: %v, want %v", deadline, got, want)
 			}
@@ -232,8 +232,8 @@ func TestLateContextIsAContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		parent, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
 		defer cancel()
-		c := newLateContext(parent, time.Now().Add(time.Second))
-		defer c.release()
+		c := newLazyContext(parent, time.Now().Add(time.Second))
+		defer c.stop()
 		if d, ok := c.Deadline(); !ok || time.Until(d) != time.Second {
 			t.Errorf("Deadline() = %v, %v", d, ok)
 		}
@@ -254,7 +254,7 @@ func TestLateContextIsAContext(t *testing.T) {
 			t.Errorf("Cause() = %v, want %v", got, kvnode.ErrTimeout)
 		}
 
-		idle := newLateContext(parent, time.Now().Add(time.Second))
+		idle := newLazyContext(parent, time.Now().Add(time.Second))
 		time.Sleep(time.Second - 1)
 		if idle.Err() != nil {
 			t.Errorf("Err() before the deadline = %v", idle.Err())
@@ -263,7 +263,7 @@ func TestLateContextIsAContext(t *testing.T) {
 		if !errors.Is(idle.Err(), context.DeadlineExceeded) {
 			t.Errorf("Err() at the deadline = %v, although nobody asked for Done", idle.Err())
 		}
-		fresh := newLateContext(parent, time.Now().Add(time.Second))
+		fresh := newLazyContext(parent, time.Now().Add(time.Second))
 		cancel()
 		if !errors.Is(fresh.Err(), context.Canceled) {
 			t.Errorf("Err() of a request that was cancelled = %v", fresh.Err())

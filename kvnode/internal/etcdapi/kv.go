@@ -25,17 +25,17 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 	if err := checkRange(r); err != nil {
 		return nil, err
 	}
-	if err := s.mayRead(ctx, r.GetSerializable()); err != nil {
+	if err := s.waitForRead(ctx, r.GetSerializable()); err != nil {
 		return nil, err
 	}
 	if isGet(r) {
 		return s.get(r.GetKey()), nil
 	}
-	resp, err := s.node.Store().Range(ownContext(ctx), r)
+	resp, err := s.node.Store().Range(clientContext(ctx), r)
 	if err != nil {
 		return nil, clientError(err)
 	}
-	s.fill(resp.GetHeader())
+	s.fillHeader(resp.GetHeader())
 	return resp, nil
 }
 
@@ -47,8 +47,8 @@ func isGet(r *pb.RangeRequest) bool {
 		r.GetMinCreateRevision() == 0 && r.GetMaxCreateRevision() == 0
 }
 
-// single is the answer to a get, in one piece of memory.
-type single struct {
+// getResponse is the answer to a get, in one piece of memory.
+type getResponse struct {
 	response pb.RangeResponse
 	header   pb.ResponseHeader
 	kvs      [1]*mvccpb.KeyValue
@@ -57,11 +57,11 @@ type single struct {
 
 // get answers with the newest version of key.
 func (s *kvServer) get(key []byte) *pb.RangeResponse {
-	one := new(single)
+	one := new(getResponse)
 	one.response.Header = &one.header
 	v, revision := s.node.Store().Get(key)
 	one.header.Revision = revision
-	s.fill(&one.header)
+	s.fillHeader(&one.header)
 	if v != nil {
 		v.Fill(&one.kv)
 		one.kvs[0] = &one.kv
@@ -73,7 +73,7 @@ func (s *kvServer) get(key []byte) *pb.RangeResponse {
 
 // Put puts a key.
 func (s *kvServer) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
-	if err := s.mayGrow(ctx, putCost(r)); err != nil {
+	if err := s.checkQuota(ctx, putCost(r)); err != nil {
 		return nil, err
 	}
 	if err := checkPut(r); err != nil {
@@ -92,7 +92,7 @@ func (s *kvServer) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*
 
 // Txn does several things at once. What only reads leaves no entry in the log.
 func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if err := s.mayGrow(ctx, txnCost(r)); err != nil {
+	if err := s.checkQuota(ctx, txnCost(r)); err != nil {
 		return nil, err
 	}
 	if err := checkTxn(r, s.cfg.MaxTxnOps); err != nil {
@@ -114,7 +114,7 @@ func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.Co
 	if err != nil || !r.GetPhysical() {
 		return resp, err
 	}
-	err = s.letGo(ctx)
+	err = s.freeCompacted(ctx)
 	if errors.Is(err, kvnode.ErrDiskFull) {
 		// It took effect, and cannot be repeated. A defragmentation makes room.
 		s.cfg.Logger.Warn("what was compacted stays in use: there is no room for a checkpoint", "error", err)
@@ -126,9 +126,9 @@ func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.Co
 	return resp, nil
 }
 
-// letGo frees in the store what compactions have made unreachable. It is in use
+// freeCompacted frees in the store what compactions have made unreachable. It is in use
 // until a checkpoint has let go of it.
-func (a *API) letGo(ctx context.Context) error {
+func (a *API) freeCompacted(ctx context.Context) error {
 	if err := a.node.Store().FinishCompaction(ctx); err != nil {
 		return err
 	}
@@ -140,31 +140,31 @@ func (a *API) letGo(ctx context.Context) error {
 
 // readTxn answers a transaction that only reads, as of one revision.
 func (s *kvServer) readTxn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if err := s.mayRead(ctx, localOnly(r)); err != nil {
+	if err := s.waitForRead(ctx, allSerializable(r)); err != nil {
 		return nil, err
 	}
-	resp, err := s.node.Store().Txn(ownContext(ctx), r)
+	resp, err := s.node.Store().Txn(clientContext(ctx), r)
 	if err != nil {
 		return nil, clientError(err)
 	}
-	s.fill(resp.GetHeader())
+	s.fillHeader(resp.GetHeader())
 	s.countTxn(resp)
 	return resp, nil
 }
 
 // countTxn counts the ranges of a transaction that was answered.
 func (a *API) countTxn(resp *pb.TxnResponse) {
-	ranges := rangesOf(resp)
+	ranges := countRanges(resp)
 	a.times.ranges.Add(ranges)
 	if ranges > 1 {
 		a.times.txns.Add(1)
 	}
 }
 
-func rangesOf(resp *pb.TxnResponse) (n uint64) {
+func countRanges(resp *pb.TxnResponse) (n uint64) {
 	for _, r := range resp.GetResponses() {
 		if nested := r.GetResponseTxn(); nested != nil {
-			n += rangesOf(nested)
+			n += countRanges(nested)
 		} else {
 			n++
 		}
@@ -177,9 +177,9 @@ func readOnly(r *pb.TxnRequest) bool {
 	return everyOp(r, func(op *pb.RequestOp) bool { return op.GetRequestRange() != nil })
 }
 
-// localOnly reports whether all that r reads may be stale. A transaction that
+// allSerializable reports whether all that r reads may be stale. A transaction that
 // only compares is not: nothing in it says so.
-func localOnly(r *pb.TxnRequest) bool {
+func allSerializable(r *pb.TxnRequest) bool {
 	ranges := 0
 	all := everyOp(r, func(op *pb.RequestOp) bool {
 		ranges++
@@ -219,8 +219,8 @@ func (s *kvServer) RangeStream(r *pb.RangeRequest, out grpc.ServerStreamingServe
 	}
 	ctx := out.Context()
 	// Only the wait for the cluster is bounded, not the stream.
-	_, err := s.inTime(ctx, time.Now(), r, func(ctx context.Context, _ any) (any, error) {
-		return nil, s.mayRead(ctx, r.GetSerializable())
+	_, err := s.handleWithTimeout(ctx, time.Now(), r, func(ctx context.Context, _ any) (any, error) {
+		return nil, s.waitForRead(ctx, r.GetSerializable())
 	})
 	if err != nil {
 		return err
@@ -232,14 +232,14 @@ func (s *kvServer) RangeStream(r *pb.RangeRequest, out grpc.ServerStreamingServe
 	s.times.ranges.Add(1)
 	kvs := all.GetKvs()
 	for {
-		n := chunk(kvs)
+		n := chunkLen(kvs)
 		resp := &pb.RangeResponse{Kvs: kvs[:n]}
 		kvs = kvs[n:]
 		if len(kvs) == 0 {
 			// Header, more and count belong to the last chunk, so that merging
 			// all chunks gives what Range gives.
 			resp.Header, resp.More, resp.Count = all.GetHeader(), all.GetMore(), all.GetCount()
-			s.fill(resp.GetHeader())
+			s.fillHeader(resp.GetHeader())
 		}
 		if err := ctx.Err(); err != nil {
 			return clientError(err)
@@ -263,15 +263,15 @@ func (s *kvServer) sendChunk(out grpc.ServerStreamingServer[pb.RangeStreamRespon
 	if err != nil {
 		return err
 	}
-	err = out.SendMsg(&weighed{resp, r})
+	err = out.SendMsg(&reservedReply{resp, r})
 	if err != nil {
 		r.release()
 	}
 	return err
 }
 
-// chunk returns how many of kvs, at least one, make a message.
-func chunk(kvs []*mvccpb.KeyValue) int {
+// chunkLen returns how many of kvs, at least one, make a message.
+func chunkLen(kvs []*mvccpb.KeyValue) int {
 	size := 0
 	for i, kv := range kvs {
 		size += proto.Size(kv)

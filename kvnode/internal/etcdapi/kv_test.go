@@ -267,7 +267,7 @@ func TestChunkHoldsAtLeastOneKey(t *testing.T) {
 		{"a small one before it", []*mvccpb.KeyValue{kv(1), kv(chunkBytes)}, 1},
 		{"two halves", []*mvccpb.KeyValue{kv(chunkBytes/2 - 16), kv(chunkBytes/2 - 16), kv(64)}, 2},
 	} {
-		if got := chunk(c.kvs); got != c.want {
+		if got := chunkLen(c.kvs); got != c.want {
 			t.Errorf("chunk(%s) = %d, want %d", c.name, got, c.want)
 		}
 	}

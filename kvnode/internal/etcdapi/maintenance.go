@@ -44,13 +44,13 @@ func (s *maintenanceServer) Status(context.Context, *pb.StatusRequest) (*pb.Stat
 		RaftTerm:         node.Term,
 		RaftAppliedIndex: node.Applied,
 		IsLearner:        node.Learner,
-		Errors:           s.troubles(&node),
+		Errors:           s.statusErrors(&node),
 		DowngradeInfo:    &pb.DowngradeInfo{},
 	}, nil
 }
 
-// troubles lists what an operator should know, alarms in etcd's form.
-func (s *maintenanceServer) troubles(node *kvnode.Status) []string {
+// statusErrors lists what an operator should know, alarms in etcd's form.
+func (s *maintenanceServer) statusErrors(node *kvnode.Status) []string {
 	var all []string
 	if node.Replaying {
 		all = append(all, "kvnode: still applies its log since its start: what it says may be older than what it had acknowledged")
@@ -73,7 +73,7 @@ func (s *maintenanceServer) troubles(node *kvnode.Status) []string {
 // Hash hashes everything. There is nothing but keys to hash, so that it agrees
 // with HashKV and on all members.
 func (s *maintenanceServer) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.HashResponse, error) {
-	if err := s.replayed(ctx); err != nil {
+	if err := s.waitForReplay(ctx); err != nil {
 		return nil, err
 	}
 	h, err := s.node.Store().HashKV(0)
@@ -81,14 +81,14 @@ func (s *maintenanceServer) Hash(ctx context.Context, _ *pb.HashRequest) (*pb.Ha
 		return nil, clientError(err)
 	}
 	resp := &pb.HashResponse{Header: &pb.ResponseHeader{Revision: h.Revision}, Hash: h.Hash}
-	s.fill(resp.GetHeader())
+	s.fillHeader(resp.GetHeader())
 	return resp, nil
 }
 
 // HashKV hashes all keys as of a revision, 0 meaning the newest that this
 // member has applied. It is not linearizable: it compares members.
 func (s *maintenanceServer) HashKV(ctx context.Context, r *pb.HashKVRequest) (*pb.HashKVResponse, error) {
-	if err := s.replayed(ctx); err != nil {
+	if err := s.waitForReplay(ctx); err != nil {
 		return nil, err
 	}
 	h, err := s.node.Store().HashKV(r.GetRevision())
@@ -99,7 +99,7 @@ func (s *maintenanceServer) HashKV(ctx context.Context, r *pb.HashKVRequest) (*p
 		Header: &pb.ResponseHeader{Revision: h.Revision}, Hash: h.Hash,
 		CompactRevision: h.CompactRevision, HashRevision: h.HashRevision,
 	}
-	s.fill(resp.GetHeader())
+	s.fillHeader(resp.GetHeader())
 	return resp, nil
 }
 
@@ -121,7 +121,7 @@ func (s *maintenanceServer) MoveLeader(ctx context.Context, r *pb.MoveLeaderRequ
 // Defragment gives unused space back. Clients do so right after a compaction. Where a
 // checkpoint finds no room, what the one before does not use is given back first.
 func (s *maintenanceServer) Defragment(ctx context.Context, _ *pb.DefragmentRequest) (*pb.DefragmentResponse, error) {
-	saved := s.letGo(ctx)
+	saved := s.freeCompacted(ctx)
 	if saved != nil && !errors.Is(saved, kvnode.ErrDiskFull) {
 		return nil, clientError(saved)
 	}
@@ -147,7 +147,7 @@ func (s *maintenanceServer) Alarm(ctx context.Context, r *pb.AlarmRequest) (*pb.
 	if r.GetAction() != pb.AlarmRequest_GET {
 		return propose[*pb.AlarmResponse](ctx, s.API, &pb.InternalRaftRequest{Alarm: r})
 	}
-	if err := s.mayRead(ctx, false); err != nil {
+	if err := s.waitForRead(ctx, false); err != nil {
 		return nil, err
 	}
 	resp := &pb.AlarmResponse{Header: s.header()}
@@ -171,7 +171,7 @@ const (
 // state is made durable for the occasion, or a backup would lack what was
 // acknowledged since the last checkpoint.
 func (s *maintenanceServer) Snapshot(_ *pb.SnapshotRequest, out grpc.ServerStreamingServer[pb.SnapshotResponse]) error {
-	if err := s.replayed(out.Context()); err != nil {
+	if err := s.waitForReplay(out.Context()); err != nil {
 		return err
 	}
 	if err := s.node.Checkpoint(out.Context()); err != nil {
@@ -264,7 +264,7 @@ func (a *API) Hashers() []*hashcheck.Member {
 			continue
 		}
 		all = append(all, &hashcheck.Member{
-			ID: id, Name: m.Name, Hash: func(ctx context.Context, revision int64) (store.Hash, error) { return a.hashOf(ctx, &m, revision) },
+			ID: id, Name: m.Name, Hash: func(ctx context.Context, revision int64) (store.Hash, error) { return a.remoteHash(ctx, &m, revision) },
 		})
 	}
 	slices.SortFunc(all[1:], func(x, y *hashcheck.Member) int { return cmp.Compare(x.ID, y.ID) })
@@ -274,12 +274,12 @@ func (a *API) Hashers() []*hashcheck.Member {
 // Dial returns a connection to a member's client URLs. Of answers that have a header,
 // those of another cluster are refused.
 func (a *API) Dial(m *store.Member) (*grpc.ClientConn, error) {
-	return dialMember(m.ClientURLs, slices.Concat(a.cfg.LeaderDial, sameCluster(a.node.ClusterID()).options()))
+	return dialMember(m.ClientURLs, slices.Concat(a.cfg.LeaderDial, clusterCheck(a.node.ClusterID()).options()))
 }
 
-// hashOf asks another member. What somebody else answers at its address, be it of
+// remoteHash asks another member. What somebody else answers at its address, be it of
 // another cluster or another member of this one, is no hash of that member.
-func (a *API) hashOf(ctx context.Context, m *store.Member, revision int64) (h store.Hash, err error) {
+func (a *API) remoteHash(ctx context.Context, m *store.Member, revision int64) (h store.Hash, err error) {
 	conn, err := a.Dial(m)
 	if err != nil {
 		return h, err

@@ -264,24 +264,24 @@ func TestWhoseHashItIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h, err := api.hashOf(t.Context(), &at, 0); err != nil || h != want {
+	if h, err := api.remoteHash(t.Context(), &at, 0); err != nil || h != want {
 		t.Errorf("hashOf() = %+v, %v, want %+v", h, err, want)
 	}
-	if h, err := api.hashOf(t.Context(), &at, 1); err != nil || h.HashRevision != 1 || h.Hash == want.Hash {
+	if h, err := api.remoteHash(t.Context(), &at, 1); err != nil || h.HashRevision != 1 || h.Hash == want.Hash {
 		t.Errorf("hashOf(revision 1) = %+v, %v, want another", h, err)
 	}
 	other := at
 	other.ID = otherMember
-	if h, err := api.hashOf(t.Context(), &other, 0); err == nil || !strings.Contains(err.Error(), "is member a1, not b2") {
+	if h, err := api.remoteHash(t.Context(), &other, 0); err == nil || !strings.Contains(err.Error(), "is member a1, not b2") {
 		t.Errorf("hashOf() = %+v, %v where another member answers, want it refused", h, err)
 	}
 	p.leader.foreign.Store(true)
-	if h, err := api.hashOf(t.Context(), &at, 0); !errors.Is(err, kvnode.ErrNotLeader) {
+	if h, err := api.remoteHash(t.Context(), &at, 0); !errors.Is(err, kvnode.ErrNotLeader) {
 		t.Errorf("hashOf() = %+v, %v where another cluster answers, want it refused", h, err)
 	}
 	for _, urls := range [][]string{nil, {"unix://localhost:2379"}} {
 		nowhere := store.Member{ID: testMember, ClientURLs: urls}
-		if _, err := api.hashOf(t.Context(), &nowhere, 0); !errors.Is(err, kvnode.ErrNotLeader) {
+		if _, err := api.remoteHash(t.Context(), &nowhere, 0); !errors.Is(err, kvnode.ErrNotLeader) {
 			t.Errorf("hashOf() = %v at %q, want that it has no address", err, urls)
 		}
 	}

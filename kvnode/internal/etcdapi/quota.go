@@ -12,10 +12,10 @@ import (
 // keyOverhead is what a key costs besides its own bytes, as etcd estimates it.
 const keyOverhead = 256
 
-// mayGrow refuses a request that may take cost more bytes than the quota
+// checkQuota refuses a request that may take cost more bytes than the quota
 // leaves, and raises the alarm that makes all members refuse such requests. As
 // in etcd this comes before any other check.
-func (a *API) mayGrow(ctx context.Context, cost int64) error {
+func (a *API) checkQuota(ctx context.Context, cost int64) error {
 	if cost == 0 || a.cfg.QuotaBytes < 0 {
 		return nil
 	}
@@ -24,7 +24,7 @@ func (a *API) mayGrow(ctx context.Context, cost int64) error {
 		return nil
 	}
 	if !a.alarmRaised(pb.AlarmType_NOSPACE) {
-		a.complain.Do(func() {
+		a.logLimit.Do(func() {
 			a.cfg.Logger.Warn("store exceeds its quota", "size", size, "request", cost, "quota", a.cfg.QuotaBytes)
 		})
 		alarm := &pb.AlarmRequest{MemberID: a.node.ID(), Action: pb.AlarmRequest_ACTIVATE, Alarm: pb.AlarmType_NOSPACE}

@@ -16,11 +16,11 @@ import (
 	"github.com/leaderlease/go/kvnode/internal/fastwire"
 )
 
-// mayRead returns once the store may answer the read of ctx, and says in the
+// waitForRead returns once the store may answer the read of ctx, and says in the
 // trailers how that came about. Fetch the value afterwards, never before.
-func (a *API) mayRead(ctx context.Context, serializable bool) error {
+func (a *API) waitForRead(ctx context.Context, serializable bool) error {
 	asked := metadata.ValueFromIncomingContext(ctx, fastwire.MetadataReadMode)
-	mode, err := readMode(asked, serializable)
+	mode, err := requestReadMode(asked, serializable)
 	if err != nil {
 		return err
 	}
@@ -30,21 +30,21 @@ func (a *API) mayRead(ctx context.Context, serializable bool) error {
 	}
 	if len(asked) > 0 || !a.cfg.TrailersOnDemand {
 		// The error says that ctx is no gRPC request's; then nobody reads trailers.
-		_ = grpc.SetTrailer(ctx, trailer(read))
+		_ = grpc.SetTrailer(ctx, readTrailer(read))
 	}
 	return nil
 }
 
-// replayed returns once what this member answers by itself is not older than what it
+// waitForReplay returns once what this member answers by itself is not older than what it
 // had acknowledged before it was restarted.
-func (a *API) replayed(ctx context.Context) error {
+func (a *API) waitForReplay(ctx context.Context) error {
 	_, err := a.node.Read(ctx, kvnode.ReadSerializable)
 	return clientError(err)
 }
 
-// readMode returns how a request wants to be read. Its metadata, asked, goes
+// requestReadMode returns how a request wants to be read. Its metadata, asked, goes
 // before the request's own flag.
-func readMode(asked []string, serializable bool) (kvnode.ReadMode, error) {
+func requestReadMode(asked []string, serializable bool) (kvnode.ReadMode, error) {
 	mode := kvnode.ReadAuto
 	if len(asked) > 0 {
 		var err error
@@ -74,9 +74,9 @@ func parseReadMode(asked []string) (kvnode.ReadMode, error) {
 // pathLease is the only path that has a remaining time.
 const pathLease = "lease"
 
-// leaseTrailers keeps the trailers of lease reads by their remaining
+// leaseTrailerCache keeps the trailers of lease reads by their remaining
 // milliseconds. gRPC copies what it is given, so they may be shared.
-var leaseTrailers [4096]atomic.Pointer[metadata.MD]
+var leaseTrailerCache [4096]atomic.Pointer[metadata.MD]
 
 // otherTrailers are those of the other paths.
 var otherTrailers = func() map[string]metadata.MD {
@@ -87,8 +87,8 @@ var otherTrailers = func() map[string]metadata.MD {
 	return all
 }()
 
-// trailer returns what is said about r. It is shared and must not be changed.
-func trailer(r kvnode.Read) metadata.MD {
+// readTrailer returns what is said about r. It is shared and must not be changed.
+func readTrailer(r kvnode.Read) metadata.MD {
 	if r.Path != pathLease {
 		if md, ok := otherTrailers[r.Path]; ok {
 			return md
@@ -96,10 +96,10 @@ func trailer(r kvnode.Read) metadata.MD {
 		return metadata.Pairs(fastwire.TrailerReadPath, r.Path)
 	}
 	ms := max(int64(r.Remaining/time.Millisecond), 0)
-	if ms >= int64(len(leaseTrailers)) {
+	if ms >= int64(len(leaseTrailerCache)) {
 		return leaseTrailer(ms)
 	}
-	slot := &leaseTrailers[ms]
+	slot := &leaseTrailerCache[ms]
 	if md := slot.Load(); md != nil {
 		return *md
 	}

@@ -172,7 +172,7 @@ func TestTrailersOfEveryRemainingTime(t *testing.T) {
 		{kvnode.Read{Path: "joined"}, ""},
 		{kvnode.Read{Path: "something new"}, ""},
 	} {
-		md := trailer(c.read)
+		md := readTrailer(c.read)
 		if got := strings.Join(md[fastwire.TrailerRemaining], ","); got != c.want {
 			t.Errorf("trailer(%v) has %q remaining, want %q", c.read, got, c.want)
 		}

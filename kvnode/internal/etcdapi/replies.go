@@ -31,48 +31,48 @@ const (
 	// lines are cut off. Longer: those who take nothing keep others waiting.
 	replyGrace = 10 * time.Second
 	replyRate  = 1 << 20
-	// replyCheck is how often those who wait look for such clients, all of them
+	// reclaimInterval is how often those who wait look for such clients, all of them
 	// together about once in that time. Each for itself: with thousands of them the
 	// raft loop has no processor left.
-	replyCheck = time.Second
+	reclaimInterval = time.Second
 	// maxWaiting bounds the replies that wait for room, maxWaitingOfOne those for one
 	// connection. More: what a stalled member collects for them, a tenth of each and
 	// more. Fewer: bursts of large reads are refused, though they would have had room
 	// soon. The second is less than the first, so that one client does not take all.
 	maxWaiting      = 1000
-	maxWaitingOfOne = 100
+	maxWaitingPerConn = 100
 )
 
-// replies bounds the bytes of the replies that are encoded and have not been written
+// replyBudget bounds the bytes of the replyBudget that are encoded and have not been written
 // yet, on all connections. gRPC keeps such a reply until its client takes it. Who
 // finds no room waits in the order of arrival, for a time, unless too many do; a reply that is larger than the bound
-// passes when it is alone. Small replies do not come here.
-type replies struct {
+// passes when it is alone. Small replyBudget do not come here.
+type replyBudget struct {
 	limit    int64         // immutable, as the next two
-	patience time.Duration // how long a reply may wait
+	timeout time.Duration // how long a reply may wait
 	log      *slog.Logger
 
 	mu struct {
 		sync.Mutex
 		used int64
-		held map[*room]struct{}
-		line *list.List // of *room
+		held map[*reservation]struct{}
+		queue *list.List // of *room
 		// waiting is how many of the line are for one connection.
 		waiting map[remote]int
-		// reclaim is when those who wait look again.
-		reclaim time.Time
+		// nextReclaim is when those who wait look again.
+		nextReclaim time.Time
 	}
 }
 
-// room is what one reply takes of the bound.
-type room struct {
-	of     *replies
-	place  *list.Element // in the line, nil if not; under the lock of replies
+// reservation is what one reply takes of the bound.
+type reservation struct {
+	budget     *replyBudget
+	queued  *list.Element // in the line, nil if not; under the lock of replies
 	size   int64         // of the reply; immutable
 	bytes  int64         // of the bound; immutable
 	client remote        // nil if it cannot be ended; immutable
-	until  time.Time     // set when it is let in
-	letIn  chan struct{} // closed then
+	deadline  time.Time     // set when it is let in
+	granted  chan struct{} // closed then
 }
 
 // remote is the address of a connection that can be ended. gRPC has one for each
@@ -84,30 +84,30 @@ type remote interface {
 	Ended() bool
 }
 
-func newReplies(limit int64, patience time.Duration, log *slog.Logger) *replies {
-	b := &replies{limit: limit, patience: patience, log: log}
-	b.mu.held, b.mu.line, b.mu.waiting = make(map[*room]struct{}), list.New(), make(map[remote]int)
+func newReplyBudget(limit int64, patience time.Duration, log *slog.Logger) *replyBudget {
+	b := &replyBudget{limit: limit, timeout: patience, log: log}
+	b.mu.held, b.mu.queue, b.mu.waiting = make(map[*reservation]struct{}), list.New(), make(map[remote]int)
 	return b
 }
 
 // reserve returns room for a reply of that size, which takes times as much memory.
 // It waits until there is, until its patience ends, or until ctx does.
-func (b *replies) reserve(ctx context.Context, size, times int64) (*room, error) {
-	r := &room{of: b, size: size, bytes: min(size*times, b.limit), letIn: make(chan struct{})}
+func (b *replyBudget) reserve(ctx context.Context, size, times int64) (*reservation, error) {
+	r := &reservation{budget: b, size: size, bytes: min(size*times, b.limit), granted: make(chan struct{})}
 	if p, ok := peer.FromContext(ctx); ok {
 		r.client, _ = p.Addr.(remote)
 	}
-	if err := b.queue(r); err != nil {
+	if err := b.enqueue(r); err != nil {
 		return nil, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, b.patience)
+	waiting, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	check := time.NewTicker(replyCheck)
+	check := time.NewTicker(reclaimInterval)
 	defer check.Stop()
 	for {
 		b.reclaim(time.Now())
 		select {
-		case <-r.letIn:
+		case <-r.granted:
 			// For a request that has ended gRPC would not say when the bytes are free.
 			if ctx.Err() == nil {
 				return r, nil
@@ -118,80 +118,80 @@ func (b *replies) reserve(ctx context.Context, size, times int64) (*room, error)
 		if waiting.Err() != nil {
 			r.release()
 			return nil, status.Errorf(codes.ResourceExhausted, "kvnode: a reply of %d bytes has found no room beside others within %v, or until its request ended: "+
-				"those that are being sent may take %d bytes; ask for less at a time, with RangeStream, or another member", size, b.patience, b.limit)
+				"those that are being sent may take %d bytes; ask for less at a time, with RangeStream, or another member", size, b.timeout, b.limit)
 		}
 	}
 }
 
-// queue puts a reply at the end of the line, or lets it in.
-func (b *replies) queue(r *room) error {
+// enqueue puts a reply at the end of the line, or lets it in.
+func (b *replyBudget) enqueue(r *reservation) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if all, own := b.mu.line.Len(), b.mu.waiting[r.client]; all >= maxWaiting || own >= maxWaitingOfOne {
+	if all, own := b.mu.queue.Len(), b.mu.waiting[r.client]; all >= maxWaiting || own >= maxWaitingPerConn {
 		return status.Errorf(codes.ResourceExhausted, "kvnode: a reply of %d bytes cannot wait for room: %d others do, %d of them of this connection, "+
-			"and %d and %d are the limits; ask for less at a time, with RangeStream, or another member", r.size, all, own, maxWaiting, maxWaitingOfOne)
+			"and %d and %d are the limits; ask for less at a time, with RangeStream, or another member", r.size, all, own, maxWaiting, maxWaitingPerConn)
 	}
-	r.place = b.mu.line.PushBack(r)
+	r.queued = b.mu.queue.PushBack(r)
 	if r.client != nil {
 		b.mu.waiting[r.client]++
 	}
-	b.passLocked()
+	b.grantLocked()
 	return nil
 }
 
-// passLocked lets in those at the head of the line for whom there is room.
-func (b *replies) passLocked() {
-	for b.mu.line.Len() > 0 {
-		r, _ := b.mu.line.Front().Value.(*room)
+// grantLocked lets in those at the head of the line for whom there is room.
+func (b *replyBudget) grantLocked() {
+	for b.mu.queue.Len() > 0 {
+		r, _ := b.mu.queue.Front().Value.(*reservation)
 		if b.mu.used+r.bytes > b.limit {
 			return
 		}
-		b.leaveLocked(r)
+		b.dequeueLocked(r)
 		b.mu.used += r.bytes
 		b.mu.held[r] = struct{}{}
-		r.until = time.Now().Add(replyGrace + time.Duration(r.size)*time.Second/replyRate)
-		close(r.letIn)
+		r.deadline = time.Now().Add(replyGrace + time.Duration(r.size)*time.Second/replyRate)
+		close(r.granted)
 	}
 }
 
-// leaveLocked takes a reply out of the line if it stands there.
-func (b *replies) leaveLocked(r *room) {
-	if r.place == nil {
+// dequeueLocked takes a reply out of the line if it stands there.
+func (b *replyBudget) dequeueLocked(r *reservation) {
+	if r.queued == nil {
 		return
 	}
-	b.mu.line.Remove(r.place)
-	r.place = nil
+	b.mu.queue.Remove(r.queued)
+	r.queued = nil
 	if b.mu.waiting[r.client]--; b.mu.waiting[r.client] <= 0 {
 		delete(b.mu.waiting, r.client)
 	}
 }
 
 // release gives room back, or a place in the line. It may be called more than once.
-func (r *room) release() {
-	b := r.of
+func (r *reservation) release() {
+	b := r.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, ok := b.mu.held[r]; ok {
 		delete(b.mu.held, r)
 		b.mu.used -= r.bytes
 	}
-	b.leaveLocked(r)
-	b.passLocked()
+	b.dequeueLocked(r)
+	b.grantLocked()
 }
 
 // reclaim takes room back from connections that have ended, and ends those that
 // have not taken their reply in time. It does nothing while nobody waits: a slow
 // client harms nobody then. Nor does it right after another has done it.
-func (b *replies) reclaim(now time.Time) {
-	var late []*room
+func (b *replyBudget) reclaim(now time.Time) {
+	var late []*reservation
 	b.mu.Lock()
-	if b.mu.line.Len() == 0 || now.Before(b.mu.reclaim) {
+	if b.mu.queue.Len() == 0 || now.Before(b.mu.nextReclaim) {
 		b.mu.Unlock()
 		return
 	}
-	b.mu.reclaim = now.Add(replyCheck / 2) // half: tickers are early at times
+	b.mu.nextReclaim = now.Add(reclaimInterval / 2) // half: tickers are early at times
 	for r := range b.mu.held {
-		if now.After(r.until) || r.client != nil && r.client.Ended() {
+		if now.After(r.deadline) || r.client != nil && r.client.Ended() {
 			late = append(late, r)
 		}
 	}
@@ -206,20 +206,20 @@ func (b *replies) reclaim(now time.Time) {
 	}
 }
 
-// weighed is a reply with the room that it takes once it is encoded.
-type weighed struct {
+// reservedReply is a reply with the room that it takes once it is encoded.
+type reservedReply struct {
 	message proto.Message
-	room    *room
+	reservation    *reservation
 }
 
-// weigh finds room for a reply if it is not small. What it returns is what is to
+// reserveReply finds room for a reply if it is not small. What it returns is what is to
 // be sent.
-func (a *API) weigh(ctx context.Context, reply any) (any, error) {
+func (a *API) reserveReply(ctx context.Context, reply any) (any, error) {
 	size := replySize(reply)
 	if size <= smallReply {
 		return reply, nil
 	}
-	if d := a.deliveries.of(ctx); d != nil {
+	if d := a.gatewayRequests.find(ctx); d != nil {
 		return reply, d.reserve(ctx, a.replies, int64(size))
 	}
 	r, err := a.replies.reserve(ctx, int64(size), 1)
@@ -227,7 +227,7 @@ func (a *API) weigh(ctx context.Context, reply any) (any, error) {
 		return nil, err
 	}
 	message, _ := reply.(proto.Message)
-	return &weighed{message, r}, nil
+	return &reservedReply{message, r}, nil
 }
 
 // replySize returns the size of a reply. Of what is read most, and is small, it is
@@ -265,7 +265,7 @@ func newCodec() codec { return codec{fastwire.NewCodec()} }
 // Marshal implements encoding.CodecV2.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	switch m := v.(type) {
-	case *weighed:
+	case *reservedReply:
 		return m.marshal()
 	case *outgoing:
 		return m.marshal(), nil
@@ -280,15 +280,15 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-func (w *weighed) marshal() (mem.BufferSlice, error) {
+func (w *reservedReply) marshal() (mem.BufferSlice, error) {
 	data, err := proto.Marshal(w.message)
 	if err != nil {
-		w.room.release()
+		w.reservation.release()
 		return nil, err
 	}
-	b := &replyBytes{room: w.room}
+	b := &replyBytes{reservation: w.reservation}
 	// Streams that end while their reply is on its way are forgotten without a word.
-	b.forgotten = runtime.AddCleanup(b, (*room).release, w.room)
+	b.cleanup = runtime.AddCleanup(b, (*reservation).release, w.reservation)
 	return mem.BufferSlice{mem.NewBuffer(&data, b)}, nil
 }
 
@@ -296,12 +296,12 @@ func (w *weighed) marshal() (mem.BufferSlice, error) {
 type replyBytes struct {
 	mem.NopBufferPool
 
-	room      *room
-	forgotten runtime.Cleanup
+	reservation      *reservation
+	cleanup runtime.Cleanup
 }
 
 // Put implements mem.BufferPool.
 func (b *replyBytes) Put(*[]byte) {
-	b.forgotten.Stop()
-	b.room.release()
+	b.cleanup.Stop()
+	b.reservation.release()
 }

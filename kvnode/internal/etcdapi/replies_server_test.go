@@ -139,7 +139,7 @@ func TestRepliesOverTheGateway(t *testing.T) {
 	w := &stuck{ResponseRecorder: httptest.NewRecorder(), begun: make(chan struct{}), end: make(chan struct{})}
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v3/kv/range", strings.NewReader(`{"key":"azA="}`))
 	// A client cannot name another's request.
-	request.Header.Set("Grpc-Metadata-"+metadataDelivery, "1")
+	request.Header.Set("Grpc-Metadata-"+metadataGatewayRequest, "1")
 	done := make(chan struct{})
 	go func() { h.ServeHTTP(w, request); close(done) }()
 	<-w.begun
@@ -157,7 +157,7 @@ func TestRepliesOverTheGateway(t *testing.T) {
 	if at := w.until.Load(); at == nil || !at.IsZero() {
 		t.Errorf("the next request has the time limit %v, want none", at)
 	}
-	s.api.deliveries.byID.Range(func(id, _ any) bool {
+	s.api.gatewayRequests.byID.Range(func(id, _ any) bool {
 		t.Errorf("request %v is kept, want it forgotten", id)
 		return true
 	})
@@ -165,13 +165,13 @@ func TestRepliesOverTheGateway(t *testing.T) {
 
 // The encoding is gRPC's, byte by byte.
 func TestWeighedRepliesAreEncodedAsOthers(t *testing.T) {
-	c, b := newCodec(), newReplies(1<<30, time.Hour, slog.New(slog.DiscardHandler))
+	c, b := newCodec(), newReplyBudget(1<<30, time.Hour, slog.New(slog.DiscardHandler))
 	m := &pb.RangeResponse{Count: 7, Kvs: []*mvccpb.KeyValue{{Key: []byte("k"), Value: bytes.Repeat([]byte("v"), 3<<20)}}}
 	r, err := b.reserve(t.Context(), int64(proto.Size(m)), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.Marshal(&weighed{m, r})
+	got, err := c.Marshal(&reservedReply{m, r})
 	if err != nil {
 		t.Fatal(err)
 	}

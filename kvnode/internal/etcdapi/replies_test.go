@@ -24,16 +24,16 @@ import (
 )
 
 // usedBytes returns what is reserved now.
-func (b *replies) usedBytes() int64 {
+func (b *replyBudget) usedBytes() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mu.used
 }
 
-func (b *replies) waiting() int {
+func (b *replyBudget) waiting() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.mu.line.Len()
+	return b.mu.queue.Len()
 }
 
 // until waits for what real goroutines do; the time is generous.
@@ -50,10 +50,10 @@ func until(t *testing.T, what string, done func() bool) {
 // are, and one that is larger than all of that when it is alone.
 func TestRepliesWaitInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newReplies(100, time.Hour, slog.New(slog.DiscardHandler))
+		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
 		var mu sync.Mutex
 		var order []int64
-		rooms := make(map[int64]*room)
+		rooms := make(map[int64]*reservation)
 		ask := func(size int64) {
 			go func() {
 				r, err := b.reserve(t.Context(), size, 1)
@@ -102,7 +102,7 @@ func TestRepliesWaitInOrder(t *testing.T) {
 // Who gives up leaves the line, and is told by which limit it stood there.
 func TestRepliesThatFindNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newReplies(100, time.Hour, slog.New(slog.DiscardHandler))
+		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
 		first, err := b.reserve(t.Context(), 100, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -152,8 +152,8 @@ func from(t *testing.T, f *fakeRemote) context.Context {
 func TestWhoTakesNothingIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
-		b := newReplies(100<<20, time.Hour, slog.New(slog.NewTextHandler(&said, nil)))
-		holding := func(ctx context.Context) *room {
+		b := newReplyBudget(100<<20, time.Hour, slog.New(slog.NewTextHandler(&said, nil)))
+		holding := func(ctx context.Context) *reservation {
 			t.Helper()
 			r, err := b.reserve(ctx, 50<<20, 1) // 10 s and 50 s
 			if err != nil {
@@ -171,7 +171,7 @@ func TestWhoTakesNothingIsCutOff(t *testing.T) {
 		holding(from(t, quick))
 		began := time.Now()
 		third := holding(t.Context())
-		if took := time.Since(began); !slow.Ended() || quick.Ended() || took > 2*replyCheck {
+		if took := time.Since(began); !slow.Ended() || quick.Ended() || took > 2*reclaimInterval {
 			t.Errorf("a reply has room after %v, slow is cut: %v, quick: %v; want it at once, and only slow cut", took, slow.Ended(), quick.Ended())
 		}
 		if !strings.Contains(said.String(), "10.0.0.1:1") {
@@ -187,7 +187,7 @@ func TestWhoTakesNothingIsCutOff(t *testing.T) {
 		holding(from(t, gone))
 		gone.End()
 		began = time.Now()
-		if holding(t.Context()); time.Since(began) > 2*replyCheck {
+		if holding(t.Context()); time.Since(began) > 2*reclaimInterval {
 			t.Errorf("what a client that has gone had is free after %v; want it at once", time.Since(began))
 		}
 	})
@@ -195,7 +195,7 @@ func TestWhoTakesNothingIsCutOff(t *testing.T) {
 
 // crowd lets n replies wait for a connection, and reports how many were refused at
 // once, with what they were told.
-func crowd(ctx context.Context, b *replies, n int) (refused int, said string) {
+func crowd(ctx context.Context, b *replyBudget, n int) (refused int, said string) {
 	errs := make(chan error, n)
 	for range n {
 		go func() {
@@ -213,18 +213,18 @@ func crowd(ctx context.Context, b *replies, n int) (refused int, said string) {
 // The line has an end, for one connection and for all; who leaves it makes room.
 func TestTheLineOfRepliesIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newReplies(100, time.Hour, slog.New(slog.DiscardHandler))
+		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
 		if _, err := b.reserve(t.Context(), 100, 1); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(from(t, new(fakeRemote)))
 		defer cancel()
-		refused, said := crowd(ctx, b, maxWaitingOfOne+3)
-		if refused != 3 || !strings.Contains(said, "ResourceExhausted") || !strings.Contains(said, fmt.Sprint(maxWaitingOfOne)) {
-			t.Errorf("%d replies of one connection are refused, %q; want 3, and the limit %d", refused, said, maxWaitingOfOne)
+		refused, said := crowd(ctx, b, maxWaitingPerConn+3)
+		if refused != 3 || !strings.Contains(said, "ResourceExhausted") || !strings.Contains(said, fmt.Sprint(maxWaitingPerConn)) {
+			t.Errorf("%d replies of one connection are refused, %q; want 3, and the limit %d", refused, said, maxWaitingPerConn)
 		}
-		for range maxWaiting/maxWaitingOfOne - 1 {
-			if refused, said := crowd(from(t, new(fakeRemote)), b, maxWaitingOfOne); refused != 0 {
+		for range maxWaiting/maxWaitingPerConn - 1 {
+			if refused, said := crowd(from(t, new(fakeRemote)), b, maxWaitingPerConn); refused != 0 {
 				t.Errorf("%d replies of another connection are refused: %s", refused, said)
 			}
 		}
@@ -234,8 +234,8 @@ func TestTheLineOfRepliesIsBounded(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		if n := b.waiting(); n != maxWaiting-maxWaitingOfOne {
-			t.Errorf("%d wait when one connection has left, want %d", n, maxWaiting-maxWaitingOfOne)
+		if n := b.waiting(); n != maxWaiting-maxWaitingPerConn {
+			t.Errorf("%d wait when one connection has left, want %d", n, maxWaiting-maxWaitingPerConn)
 		}
 		if refused, said := crowd(from(t, new(fakeRemote)), b, 3); refused != 0 {
 			t.Errorf("%d replies are refused after some have left: %s", refused, said)
@@ -246,7 +246,7 @@ func TestTheLineOfRepliesIsBounded(t *testing.T) {
 // A reply waits as long as a request may, even if its client would wait for ever.
 func TestRepliesWaitForATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newReplies(100, 7*time.Second, slog.New(slog.DiscardHandler))
+		b := newReplyBudget(100, 7*time.Second, slog.New(slog.DiscardHandler))
 		if _, err := b.reserve(t.Context(), 100, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -267,7 +267,7 @@ func TestRepliesWaitForATime(t *testing.T) {
 // if none of them waits as long as it takes to look twice.
 func TestWhoWaitsLooksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newReplies(100, time.Hour, slog.New(slog.DiscardHandler))
+		b := newReplyBudget(100, time.Hour, slog.New(slog.DiscardHandler))
 		slow := new(fakeRemote)
 		if _, err := b.reserve(from(t, slow), 100, 1); err != nil {
 			t.Fatal(err)
@@ -287,7 +287,7 @@ func TestWhoWaitsLooksOnce(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		for range 8 {
-			hasty, cancel := context.WithTimeout(t.Context(), replyCheck/2)
+			hasty, cancel := context.WithTimeout(t.Context(), reclaimInterval/2)
 			_, _ = b.reserve(hasty, 60, 1) // in vain, except for the last ones
 			cancel()
 		}
@@ -310,7 +310,7 @@ func TestSmallRepliesAreNotCounted(t *testing.T) {
 	} {
 		ctx := t.Context()
 		if n := testing.AllocsPerRun(100, func() {
-			if got, err := a.weigh(ctx, reply); got != reply || err != nil {
+			if got, err := a.reserveReply(ctx, reply); got != reply || err != nil {
 				t.Errorf("weigh(%s) = %v, %v, want it as it is", name, got, err)
 			}
 		}); n != 0 {
@@ -323,7 +323,7 @@ func TestSmallRepliesAreNotCounted(t *testing.T) {
 // more than 32 KiB have 1 MiB.
 func TestRepliesTakeWhatIsCounted(t *testing.T) {
 	kv := func(n int) *mvccpb.KeyValue { return &mvccpb.KeyValue{Key: []byte("k"), Value: make([]byte, n)} }
-	b := newReplies(1<<30, time.Second, slog.New(slog.DiscardHandler))
+	b := newReplyBudget(1<<30, time.Second, slog.New(slog.DiscardHandler))
 	for name, message := range map[string]proto.Message{
 		"the largest that is not counted":  &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{kv(smallReply - 100)}},
 		"the smallest that is counted":     &pb.RangeResponse{Kvs: []*mvccpb.KeyValue{kv(smallReply)}},
@@ -339,7 +339,7 @@ func TestRepliesTakeWhatIsCounted(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				reply = &weighed{message, r}
+				reply = &reservedReply{message, r}
 			}
 			data, err := newCodec().Marshal(reply)
 			if err != nil {

@@ -18,27 +18,27 @@ import (
 // requestBounds are etcd's, of etcd_server_request_duration_seconds.
 var requestBounds = durations.Doubling(time.Millisecond, 14)
 
-// times counts how long requests took. Reads under a lease are counted, too, so it is
+// requestStats counts how long requests took. Reads under a lease are counted, too, so it is
 // all in stripes.
-type times struct {
+type requestStats struct {
 	took [requests.NumOps][2]*durations.Striped // failed, and not
 	// ranges are those of transactions that only read, and of streams; txns such
 	// transactions with more than one.
 	ranges, txns *durations.Counter
 	slow         atomic.Uint64
-	warned       rate.Sometimes
+	warnLimit       rate.Sometimes
 }
 
-func (t *times) init() {
+func (t *requestStats) init() {
 	for op := range t.took {
 		t.took[op] = [2]*durations.Striped{durations.NewStriped(requestBounds), durations.NewStriped(requestBounds)}
 	}
 	t.ranges, t.txns = durations.NewCounter(), durations.NewCounter()
-	t.warned = rate.Sometimes{First: 10, Interval: time.Second}
+	t.warnLimit = rate.Sometimes{First: 10, Interval: time.Second}
 }
 
-// note counts a request that is over, and logs it if it took too long.
-func (a *API) note(ctx context.Context, method string, req, resp any, err error, took time.Duration) {
+// recordRequest counts a request that is over, and logs it if it took too long.
+func (a *API) recordRequest(ctx context.Context, method string, req, resp any, err error, took time.Duration) {
 	op := opOf(req)
 	if op != requests.Unknown {
 		i := 0
@@ -54,7 +54,7 @@ func (a *API) note(ctx context.Context, method string, req, resp any, err error,
 	if took <= a.cfg.WarnRequest && (!reads || took <= a.cfg.WarnApply) {
 		return
 	}
-	a.times.warned.Do(func() { a.warnSlow(ctx, method, req, resp, err, took, reads) })
+	a.times.warnLimit.Do(func() { a.warnSlow(ctx, method, req, resp, err, took, reads) })
 }
 
 // warnSlow says of a request what may be said: its keys, bounded, and no values.

@@ -33,7 +33,7 @@ const ttlOverhead = 64
 // before the request is replicated: the ID, if the client leaves it open, and the
 // shortest TTL.
 func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
-	if err := s.mayGrow(ctx, ttlOverhead); err != nil {
+	if err := s.checkQuota(ctx, ttlOverhead); err != nil {
 		return nil, err
 	}
 	if r.GetTTL() > store.MaxTTL {
@@ -64,13 +64,13 @@ func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest)
 // LeaseTimeToLive says what is left of a TTL lease, which the leader alone knows.
 // One that does not exist has a TTL of -1.
 func (s *leaseServer) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
-	resp, err := leaderWork[*pb.LeaseTimeToLiveResponse]{
-		here: func(ctx context.Context) (*pb.LeaseTimeToLiveResponse, error) { return s.timeToLive(ctx, r) },
-		there: func(ctx context.Context, leader grpc.ClientConnInterface) (*pb.LeaseTimeToLiveResponse, error) {
+	resp, err := leaderRequest[*pb.LeaseTimeToLiveResponse]{
+		local: func(ctx context.Context) (*pb.LeaseTimeToLiveResponse, error) { return s.timeToLive(ctx, r) },
+		remote: func(ctx context.Context, leader grpc.ClientConnInterface) (*pb.LeaseTimeToLiveResponse, error) {
 			return pb.NewLeaseClient(leader).LeaseTimeToLive(ctx, r)
 		},
 		repeatable: true,
-	}.do(ctx, s.API)
+	}.run(ctx, s.API)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (s *leaseServer) timeToLive(ctx context.Context, r *pb.LeaseTimeToLiveReque
 // asked, so that there is an answer without a leader as well: any list may be old
 // once it arrives. Metadata may ask for more.
 func (s *leaseServer) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest) (*pb.LeaseLeasesResponse, error) {
-	if err := s.mayRead(ctx, true); err != nil {
+	if err := s.waitForRead(ctx, true); err != nil {
 		return nil, err
 	}
 	resp := &pb.LeaseLeasesResponse{Header: s.header()}
@@ -138,7 +138,7 @@ type keepAlives struct {
 	sending sync.Mutex
 	mu      struct {
 		sync.Mutex
-		over    bool // no renewal begins any more
+		closed    bool // no renewal begins any more
 		running sync.WaitGroup
 	}
 }
@@ -163,7 +163,7 @@ func (s *leaseServer) LeaseKeepAlive(stream keepAliveStream) error {
 	if err != nil {
 		cancel() // what is under way is not sent any more
 	}
-	k.end()
+	k.drain()
 	cancel()
 	// The client has sent all there is, and one of the last failed.
 	if err == nil {
@@ -187,15 +187,15 @@ func (k *keepAlives) receive() {
 			k.fail(err)
 			return
 		}
-		if !k.assign(r.GetID()) {
+		if !k.dispatch(r.GetID()) {
 			return
 		}
 	}
 }
 
-// assign has a TTL lease renewed by the goroutine that waits, or a new one. It
+// dispatch has a TTL lease renewed by the goroutine that waits, or a new one. It
 // returns false if the stream is over.
-func (k *keepAlives) assign(id int64) bool {
+func (k *keepAlives) dispatch(id int64) bool {
 	select {
 	case k.work <- id:
 		return true
@@ -208,10 +208,10 @@ func (k *keepAlives) assign(id int64) bool {
 	case <-k.ctx.Done():
 		return false
 	}
-	if !k.begin() {
+	if !k.addWorker() {
 		return false
 	}
-	go k.renewals(id)
+	go k.runWorker(id)
 	return true
 }
 
@@ -222,36 +222,36 @@ func (k *keepAlives) fail(err error) {
 	}
 }
 
-func (k *keepAlives) begin() bool {
+func (k *keepAlives) addWorker() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.mu.over {
+	if k.mu.closed {
 		return false
 	}
 	k.mu.running.Add(1)
 	return true
 }
 
-// end waits for the renewals under way: nobody may send afterwards.
-func (k *keepAlives) end() {
+// drain waits for the renewals under way: nobody may send afterwards.
+func (k *keepAlives) drain() {
 	k.mu.Lock()
-	k.mu.over = true
+	k.mu.closed = true
 	k.mu.Unlock()
 	k.mu.running.Wait()
 }
 
-// renewals renews a TTL lease, and waits for more if nobody else does: growing the
+// runWorker renews a TTL lease, and waits for more if nobody else does: growing the
 // stack of a new goroutine to what gRPC needs is a sixth of what a renewal costs.
-func (k *keepAlives) renewals(id int64) {
+func (k *keepAlives) runWorker(id int64) {
 	defer k.mu.running.Done()
 	defer func() {
 		<-k.slots
 		if p := recover(); p != nil {
-			k.fail(k.recovered(pb.Lease_LeaseKeepAlive_FullMethodName, p))
+			k.fail(k.recoveredError(pb.Lease_LeaseKeepAlive_FullMethodName, p))
 		}
 	}()
 	for more := true; more; {
-		k.renew(id)
+		k.answer(id)
 		select {
 		case k.idle <- struct{}{}:
 		default:
@@ -266,12 +266,12 @@ func (k *keepAlives) renewals(id int64) {
 	}
 }
 
-func (k *keepAlives) renew(id int64) {
+func (k *keepAlives) answer(id int64) {
 	// The header is of before the renewal: a TTL lease that is revoked at its
 	// revision was so after the renewal.
 	resp := &pb.LeaseKeepAliveResponse{Header: k.header(), ID: id}
 	var err error
-	if resp.TTL, err = k.renewed(id); err != nil {
+	if resp.TTL, err = k.renewTTL(id); err != nil {
 		k.fail(err)
 		return
 	}
@@ -285,17 +285,17 @@ func (k *keepAlives) renew(id int64) {
 	}
 }
 
-// renewed returns the TTL of a TTL lease that was renewed, here or by the leader.
-func (k *keepAlives) renewed(id int64) (int64, error) {
+// renewTTL returns the TTL of a TTL lease that was renewTTL, here or by the leader.
+func (k *keepAlives) renewTTL(id int64) (int64, error) {
 	ctx, cancel := context.WithTimeoutCause(k.ctx, k.cfg.RequestTimeout, kvnode.ErrTimeout)
 	defer cancel()
-	ttl, err := leaderWork[int64]{
-		here: func(ctx context.Context) (int64, error) { return k.node.RenewTTL(ctx, id) },
-		there: func(ctx context.Context, leader grpc.ClientConnInterface) (int64, error) {
+	ttl, err := leaderRequest[int64]{
+		local: func(ctx context.Context) (int64, error) { return k.node.RenewTTL(ctx, id) },
+		remote: func(ctx context.Context, leader grpc.ClientConnInterface) (int64, error) {
 			return k.elsewhere.renew(ctx, leader, id)
 		},
 		repeatable: true,
-	}.do(ctx, k.API)
+	}.run(ctx, k.API)
 	switch {
 	case errors.Is(err, rpctypes.ErrGRPCLeaseNotFound):
 		return 0, nil

@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	// maxSpare bounds the streams to the leader that a member keeps. They count
+	// maxIdleStreams bounds the streams to the leader that a member keeps. They count
 	// among those that the leader allows on a connection.
-	maxSpare = 16
-	// spareTime is how long one is kept without use. Longer: where the leader
+	maxIdleStreams = 16
+	// idleStreamTime is how long one is kept without use. Longer: where the leader
 	// allows few, they keep out what does need one.
-	spareTime = time.Second
+	idleStreamTime = time.Second
 )
 
-// elsewhere has the leader renew TTL leases for clients of another member. Making
+// renewalForwarder has the leader renew TTL leases for clients of another member. Making
 // a stream costs as much as a renewal, so it keeps some for a while.
-type elsewhere struct{ spare chan *leaderStream }
+type renewalForwarder struct{ idle chan *leaderStream }
 
-func newElsewhere() elsewhere { return elsewhere{make(chan *leaderStream, maxSpare)} }
+func newRenewalForwarder() renewalForwarder { return renewalForwarder{make(chan *leaderStream, maxIdleStreams)} }
 
 // renew has the leader, to which conn goes, renew one TTL lease.
-func (e elsewhere) renew(ctx context.Context, conn grpc.ClientConnInterface, id int64) (int64, error) {
-	if s := e.take(conn); s != nil {
+func (e renewalForwarder) renew(ctx context.Context, conn grpc.ClientConnInterface, id int64) (int64, error) {
+	if s := e.takeIdle(conn); s != nil {
 		// It may have ended since it was used last.
-		if ttl, err := e.ask(ctx, s, id); err == nil || ctx.Err() != nil {
+		if ttl, err := e.renewOn(ctx, s, id); err == nil || ctx.Err() != nil {
 			return ttl, err
 		}
 	}
@@ -39,20 +39,20 @@ func (e elsewhere) renew(ctx context.Context, conn grpc.ClientConnInterface, id 
 	if err != nil {
 		return 0, err
 	}
-	return e.ask(ctx, s, id)
+	return e.renewOn(ctx, s, id)
 }
 
-// take returns a stream over conn that is not in use, or nil.
-func (e elsewhere) take(conn grpc.ClientConnInterface) *leaderStream {
+// takeIdle returns a stream over conn that is not in use, or nil.
+func (e renewalForwarder) takeIdle(conn grpc.ClientConnInterface) *leaderStream {
 	for {
 		select {
-		case s := <-e.spare:
+		case s := <-e.idle:
 			switch {
-			case !s.idle.Stop(): // kept for too long
+			case !s.idleTimer.Stop(): // kept for too long
 			case s.conn == conn:
 				return s
 			default:
-				s.hangUp() // it goes to whoever led before
+				s.cancel() // it goes to whoever led before
 			}
 		default:
 			return nil
@@ -60,32 +60,32 @@ func (e elsewhere) take(conn grpc.ClientConnInterface) *leaderStream {
 	}
 }
 
-// ask uses s, and keeps it unless it failed. Once ctx has ended it is not used
+// renewOn uses s, and keeps it unless it failed. Once ctx has ended it is not used
 // again either: an answer that comes late is not one to the next question.
-func (e elsewhere) ask(ctx context.Context, s *leaderStream, id int64) (int64, error) {
-	stop := context.AfterFunc(ctx, s.hangUp)
-	ttl, err := s.ask(id)
+func (e renewalForwarder) renewOn(ctx context.Context, s *leaderStream, id int64) (int64, error) {
+	stop := context.AfterFunc(ctx, s.cancel)
+	ttl, err := s.renew(id)
 	if !stop() || err != nil {
-		s.hangUp()
+		s.cancel()
 		return ttl, err
 	}
-	s.idle = time.AfterFunc(spareTime, s.hangUp)
+	s.idleTimer = time.AfterFunc(idleStreamTime, s.cancel)
 	select {
-	case e.spare <- s:
+	case e.idle <- s:
 	default:
-		s.idle.Stop()
-		s.hangUp()
+		s.idleTimer.Stop()
+		s.cancel()
 	}
 	return ttl, nil
 }
 
 // close ends what is kept.
-func (e elsewhere) close() {
+func (e renewalForwarder) close() {
 	for {
 		select {
-		case s := <-e.spare:
-			s.idle.Stop()
-			s.hangUp()
+		case s := <-e.idle:
+			s.idleTimer.Stop()
+			s.cancel()
 		default:
 			return
 		}
@@ -96,8 +96,8 @@ func (e elsewhere) close() {
 type leaderStream struct {
 	stream pb.Lease_LeaseKeepAliveClient
 	conn   grpc.ClientConnInterface
-	hangUp context.CancelFunc
-	idle   *time.Timer // hangs up
+	cancel context.CancelFunc
+	idleTimer   *time.Timer // hangs up
 }
 
 // openLeaderStream makes a stream that outlives ctx, but does not wait longer than
@@ -113,10 +113,10 @@ func openLeaderStream(ctx context.Context, conn grpc.ClientConnInterface) (*lead
 		hangUp()
 		return nil, err
 	}
-	return &leaderStream{stream: stream, conn: conn, hangUp: hangUp}, nil
+	return &leaderStream{stream: stream, conn: conn, cancel: hangUp}, nil
 }
 
-func (s *leaderStream) ask(id int64) (int64, error) {
+func (s *leaderStream) renew(id int64) (int64, error) {
 	if err := s.stream.Send(&pb.LeaseKeepAliveRequest{ID: id}); err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
 	}

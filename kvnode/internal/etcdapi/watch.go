@@ -141,7 +141,7 @@ func (c *watchCall) send(r watch.Response) error {
 
 func (c *watchCall) headerAt(revision int64) *pb.ResponseHeader {
 	h := &pb.ResponseHeader{Revision: revision}
-	c.fill(h)
+	c.fillHeader(h)
 	return h
 }
 
